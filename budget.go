@@ -12,8 +12,10 @@ type BudgetID string
 
 // Budget bounds how many members of a group or a module may be missing at once through wishes. A wish is a commitment that takes
 // a member off its node though it could stay: an [Evict] to make way, an Evict to move it, or a [Release] back to pending from a
-// cordoned node. A member is healthy if it is placed on a node that is not Lost, and was not placed by the very proposal that is
-// judged. A proposal with a wish is refused if it leaves fewer than Expected minus Missing members healthy.
+// cordoned node. A member is healthy if it is placed on a node that is not Lost, is ready there, and was not placed by the very
+// proposal that is judged. On a node that confirms ([Node.Confirms]) a member is ready while its agent says so ([Confirm]); on
+// any other node it is ready as soon as it is placed. A proposal with a wish is refused if it leaves fewer than Expected minus Missing
+// members healthy, also if the member that the wish touches is not healthy itself (but see FreeUnready).
 //
 // A budget never refuses the loss of a node or the release of a member for good, but these members are missing too, and so are
 // members that wait. To make a group smaller, release members for good and put the budget with a smaller Expected in the same
@@ -21,8 +23,9 @@ type BudgetID string
 //
 // A member that a budget covers may be moved, as if it were [Spec.Movable].
 //
-// The bound holds for each commit by itself, because a ledger sees only placements and not what starts: a member that one commit
-// has moved is healthy for the next one.
+// Where nodes confirm, no more members than Missing are ever missing at once through wishes: a member that was moved is missing until it
+// is ready. Where nodes do not, or with IgnoreReady, the bound holds for each commit by itself: a member that one commit has moved
+// is healthy for the next one, whether it serves or not.
 type Budget struct {
 	// ID identifies the budget.
 	ID BudgetID `json:"id"`
@@ -36,6 +39,11 @@ type Budget struct {
 	Missing int `json:"missing,omitempty"`
 	// MissingPercent is how much of Expected may be missing, in percent, rounded up to whole members; 0 if Missing is set.
 	MissingPercent int `json:"missingPercent,omitempty"`
+	// IgnoreReady counts members as healthy when they are placed, whether they are ready or not.
+	IgnoreReady bool `json:"ignoreReady,omitempty"`
+	// FreeUnready lets a wish pass that touches no healthy member, however many are healthy. Set it where members that never become ready
+	// would keep a node from being drained for ever; without it, a member that is about to become ready is kept like the others.
+	FreeUnready bool `json:"freeUnready,omitempty"`
 	// Above is the lowest priority that may evict members although the budget forbids it; 0: no priority may. Moves and releases
 	// are made for no priority, so the budget always holds for them.
 	Above int32 `json:"above,omitempty"`
@@ -63,7 +71,7 @@ type BudgetState struct {
 	Budget Budget
 	// Changed is the revision at which it was put.
 	Changed Revision
-	// Healthy is how many members are placed on nodes that are not Lost.
+	// Healthy is how many members are placed on nodes that are not Lost, and ready unless the budget says IgnoreReady.
 	Healthy int
 }
 
@@ -110,7 +118,7 @@ func (b *Budget) faults() (out []string) {
 	return out
 }
 
-// refusal returns why a proposal is refused whose wishes leave only so many members healthy.
+// refusal returns the reason for refusing a proposal that would leave only so many members healthy.
 func (b *Budget) refusal(healthy int) string {
 	return fmt.Sprintf("budget %q: %d healthy of %d after this, %d needed", b.ID, healthy, b.Expected, b.needed())
 }
@@ -175,9 +183,8 @@ type coverage struct {
 	of memberSet
 	// Ordered by id.
 	budgets []*budgetRecord
-	// Members that are placed on nodes which are not Lost.
-	healthy int
-	// The revision at which a healthy member last left its node or the node was lost, or else the first budget was put.
+	healthy health
+	// The revision at which fewer members than before were last healthy, or else the first budget was put.
 	left Revision
 }
 
@@ -199,38 +206,77 @@ func (s *State) isCovered(spec *Spec) bool {
 	return false
 }
 
-// isHealthy reports whether a capsule is placed on a node that is not Lost.
-func (s *State) isHealthy(c *Capsule) bool {
-	return c.Placed() && s.Node(c.Node).Node.State != Lost
+// health counts the capsules that are placed on nodes which are not Lost, and those of them that are ready.
+type health struct{ placed, ready int }
+
+// plus returns h with o added; with the sign -1, with o subtracted.
+func (h health) plus(o health, sign int) health {
+	return health{h.placed + sign*o.placed, h.ready + sign*o.ready}
 }
 
-// healthy returns how many members of a group or a module are placed on nodes that are not Lost. It is counted already where there
-// is a budget; else a group costs a look at its nodes, and a module a look at every capsule.
-func (s *State) healthy(of memberSet) (n int) {
+// below reports whether one of the counts is lower than in o.
+func (h health) below(o health) bool { return h.placed < o.placed || h.ready < o.ready }
+
+// counts returns how many members are healthy by the budget.
+func (b *Budget) counts(h health) int {
+	if b.IgnoreReady {
+		return h.placed
+	}
+	return h.ready
+}
+
+// health returns how a capsule counts that is placed on the node.
+func (n *Node) health(c *Capsule) health {
+	alive := btoi(n.State != Lost)
+	return health{alive, alive * btoi(c.Ready || !n.Confirms)}
+}
+
+// health returns how a capsule counts: not at all if it is not placed.
+func (s *State) health(c *Capsule) health {
+	if !c.Placed() {
+		return health{}
+	}
+	return s.Node(c.Node).Node.health(c)
+}
+
+// healthy counts the healthy members of a group or a module. They are counted already where there is a budget; else a group costs a look
+// at its nodes, and at all that is placed on those which confirm, and a module costs a look at every capsule.
+func (s *State) healthy(of memberSet) (sum health) {
 	if c := s.coverage(of); c != nil {
 		return c.healthy
 	}
-	if !of.module {
-		for node, count := range s.GroupNodes(of.name) {
-			n += count * btoi(node.Node.State != Lost)
+	if of.module {
+		for c := range s.Capsules() {
+			if c.Spec.isMember(of) {
+				sum = sum.plus(s.health(c), 1)
+			}
 		}
-		return n
+		return sum
 	}
-	for c := range s.Capsules() {
-		n += btoi(c.Spec.isMember(of) && s.isHealthy(c))
+	for n, count := range s.GroupNodes(of.name) {
+		if !n.Node.Confirms {
+			sum = sum.plus(n.Node.health(&Capsule{}), count)
+			continue
+		}
+		for c := range s.On(n.Node.ID) {
+			if c.Spec.isMember(of) {
+				sum = sum.plus(n.Node.health(c), 1)
+			}
+		}
 	}
-	return n
+	return sum
 }
 
-// countHealthy keeps the counts of healthy members up to date when a capsule comes to its node (by is 1) or leaves it (by is -1).
-func (s *State) countHealthy(member *Capsule, by int) {
-	if s.covered.Len() == 0 || !s.isHealthy(member) {
+// countHealthy keeps a count of healthy members up to date when one of them is about to count otherwise than before.
+func (s *State) countHealthy(member *Spec, before, after health) {
+	if before == after {
 		return
 	}
-	for of := range member.Spec.memberships {
+	for of := range member.memberships {
 		if c := s.coverage(of); c != nil {
 			now := *c
-			if now.healthy += by; by < 0 {
+			now.healthy = c.healthy.plus(before, -1).plus(after, 1)
+			if after.below(before) {
 				now.left = s.rev
 			}
 			s.covered.ReplaceOrInsert(&now)
@@ -277,7 +323,7 @@ func (s *State) Budget(id BudgetID) (BudgetState, bool) {
 
 // standing returns the budget with the count of its healthy members.
 func (b *budgetRecord) standing(s *State) BudgetState {
-	return BudgetState{b.Budget, b.changed, s.coverage(b.members()).healthy}
+	return BudgetState{b.Budget, b.changed, b.counts(s.coverage(b.members()).healthy)}
 }
 
 // Budgets yields all budgets, ordered by id.

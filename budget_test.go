@@ -1,12 +1,20 @@
 package orbit
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/orbitsched/orbit/internal/cputime"
 )
 
 // drawMembers is a ledger with three nodes, one of them cordoned and one perhaps lost, with members of two groups on them, of
@@ -22,13 +30,29 @@ func drawMembers(t *rapid.T) court {
 		id := CapsuleID(fmt.Sprint("c", i))
 		commit(t, c, submitOf(spec, id), placeOn(id, rapid.SampledFrom([]NodeID{"n", "m", "d"}).Draw(t, "node")))
 	}
-	commit(t, c, drainedNode("d", 8))
+	if rapid.Bool().Draw(t, "agents") {
+		for _, id := range []NodeID{"n", "m", "d"} {
+			n := cpuNode(id, 8)
+			n.Node.Confirms = true
+			commit(t, c, n)
+		}
+		s := snapshotOf(t, c)
+		for member := range s.Capsules() {
+			if s.Node(member.Node).Node.Confirms && rapid.Bool().Draw(t, "ready") {
+				commit(t, c, Confirm{Capsule: member.ID, Since: member.PlacedAt, Ready: true})
+			}
+		}
+	}
+	d := *snapshotOf(t, c).Node("d").Node
+	d.State = Cordoned
+	commit(t, c, PutNode{d})
 	if rapid.IntRange(0, 3).Draw(t, "lost") == 0 {
 		commit(t, c, lostNode("m"))
 	}
 	for i := range rapid.IntRange(1, 3).Draw(t, "budgets") {
 		b := Budget{ID: BudgetID(fmt.Sprint("b", i)), Group: rapid.SampledFrom([]string{"db", "web"}).Draw(t, "covers"),
-			Expected: rapid.IntRange(0, 4).Draw(t, "expected"), Missing: rapid.IntRange(0, 2).Draw(t, "missing"), Above: rapid.Int32Range(0, 3).Draw(t, "above")}
+			Expected: rapid.IntRange(0, 4).Draw(t, "expected"), Missing: rapid.IntRange(0, 2).Draw(t, "missing"), Above: rapid.Int32Range(0, 3).Draw(t, "above"),
+			IgnoreReady: rapid.Bool().Draw(t, "ignores"), FreeUnready: rapid.Bool().Draw(t, "frees")}
 		commit(t, c, PutBudget{b})
 	}
 	urgent := cpuSpec(8)
@@ -88,11 +112,13 @@ func TestDraftKeepsBudgets(t *testing.T) {
 			require.NoError(t, s.Check(p))
 		}
 	})
-	require.Positive(t, taken)
-	require.Positive(t, refused)
+	if !testing.Short() { // rapid draws a fifth as often then, which is too few for both
+		require.Positive(t, taken)
+		require.Positive(t, refused)
+	}
 }
 
-// TestDraftEvictsWithinBudgets: a draft that evicts for what is urgent proposes nothing that a budget refuses, whoever is spared.
+// TestDraftEvictsWithinBudgets: what a draft evicts for urgent work is not refused for a budget, whichever victims the ledger spares.
 func TestDraftEvictsWithinBudgets(t *testing.T) {
 	taken, refused := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -115,8 +141,10 @@ func TestDraftEvictsWithinBudgets(t *testing.T) {
 		err := s.Check(d.Propose())
 		require.False(t, errors.As(err, &r) && r.Budget != "", "a budget refuses what a draft has taken: %v", err)
 	})
-	require.Positive(t, taken)
-	require.Positive(t, refused)
+	if !testing.Short() { // rapid draws a fifth as often then, which is too few for both
+		require.Positive(t, taken)
+		require.Positive(t, refused)
+	}
 }
 
 // TestPlainWorkKnowsNoBudgets: what is in no group and has no budget reads and writes what it did before there were budgets, and so
@@ -144,7 +172,9 @@ func TestPlainWorkKnowsNoBudgets(t *testing.T) {
 	reads, writes := sizes(Release{Capsule: "db1", Final: true})
 	require.Equal(t, []int{0, 1}, []int{reads, writes}, "who leaves tells wishes, and does not look at others")
 	reads, writes = sizes(evictionOf(s, "db1"), placeOn("db1", "m"))
-	require.Equal(t, []int{2, 1}, []int{reads, writes}, "a wish looks at who leaves and who is lost, and tells others")
+	require.Equal(t, []int{2, 0}, []int{reads, writes}, "a wish looks at who leaves and who is lost; a move leaves as many healthy")
+	reads, writes = sizes(evictionOf(s, "db1"), PutNode{Node{ID: "c", Capacity: Resources{CPU: 8}, Confirms: true}}, placeOn("db1", "c"))
+	require.Equal(t, []int{2, 1}, []int{reads, writes}, "where it is not ready yet it tells others")
 	reads, writes = sizes(lostNode("n"))
 	require.Equal(t, []int{0, 1}, []int{reads, writes})
 }
@@ -189,4 +219,384 @@ func TestBudgetEdges(t *testing.T) {
 	require.ErrorContains(t, c.mistakes(e, placeOn("high", "m")), `budget "db": 0 healthy of 2 after this, 1 needed`)
 	c.commits(PutBudget{Budget{ID: "db", Group: "db", Expected: 2, Missing: 1, Above: 9}})
 	c.commits(e, placeOn("high", "m"))
+}
+
+// agents is a court with two nodes that confirm, and with members of "db" that are ready on the first.
+func agents(t *testing.T, b Budget, members ...CapsuleID) court {
+	spec := cpuSpec(1)
+	spec.Group = "db"
+	b.ID, b.Group, b.Expected = "db", "db", len(members)
+	c := newCourt(t, confirmingNode("n", 100), confirmingNode("m", 100), submitOf(spec, members...), PutBudget{b})
+	for _, id := range members {
+		c.commits(placeOn(id, "n"))
+		c.commits(c.says(id, Confirm{Ready: true}))
+	}
+	return c
+}
+
+func confirmingNode(id NodeID, cpu int64) PutNode {
+	n := cpuNode(id, cpu)
+	n.Node.Confirms = true
+	return n
+}
+
+// says completes what an agent says of a capsule where it is placed.
+func (c court) says(id CapsuleID, say Confirm) Confirm {
+	say.Capsule, say.Since = id, c.now().Capsule(id).PlacedAt
+	return say
+}
+
+// wishes takes a capsule off its node and places it on the other one.
+func (c court) moves(id CapsuleID, to NodeID) []Commitment {
+	return []Commitment{evictionOf(c.now(), id), placeOn(id, to)}
+}
+
+func (c court) healthy(want int) {
+	c.Helper()
+	b, _ := c.now().Budget("db")
+	require.Equal(c, want, b.Healthy)
+	require.NoError(c, c.now().Verify())
+}
+
+// TestBudgetsCountWhatIsReady has the ways in which counting goes wrong elsewhere.
+func TestBudgetsCountWhatIsReady(t *testing.T) {
+	t.Run("without Ready the limit holds per commit only", func(t *testing.T) {
+		for _, ignore := range []bool{false, true} {
+			c := agents(t, Budget{Missing: 1, IgnoreReady: ignore}, "a", "b")
+			c.commits(c.moves("a", "m")...)
+			if ignore { // a has not begun, and b leaves
+				c.commits(c.moves("b", "m")...)
+				continue
+			}
+			c.healthy(1)
+			require.ErrorContains(t, c.mistakes(c.moves("b", "m")...), `budget "db": 0 healthy of 2 after this, 1 needed`)
+			view := c.now().Revision()
+			c.commits(Confirm{Capsule: "a", Since: c.now().Capsule("a").Remains.Since, Stopped: true})
+			c.commits(c.says("a", Confirm{Begun: true}))
+			c.mistakes(c.moves("b", "m")...)
+			c.commits(c.says("a", Confirm{Ready: true}))
+			c.healthy(2)
+			require.NoError(t, c.now().Check(Proposal{View: view, Do: c.moves("b", "m")}))
+			c.commits(c.moves("b", "m")...)
+		}
+	})
+	t.Run("one commit moves all hundred", func(t *testing.T) {
+		var ids []CapsuleID
+		for i := range 100 {
+			ids = append(ids, CapsuleID(fmt.Sprint("c", i)))
+		}
+		c := agents(t, Budget{Missing: 99}, ids...)
+		var all []Commitment
+		for _, id := range ids {
+			all = append(all, c.moves(id, "m")...)
+		}
+		require.ErrorContains(t, c.mistakes(all...), "0 healthy of 100 after this, 1 needed")
+		c.commits(all[:198]...)
+		c.healthy(1)
+	})
+	t.Run("a crash-looping member must not block a drain for ever", func(t *testing.T) {
+		for _, free := range []bool{false, true} {
+			c := agents(t, Budget{FreeUnready: free}, "a", "b")
+			view := c.now().Revision()
+			c.commits(c.says("a", Confirm{NotReady: true}))
+			c.healthy(1)
+			require.Error(t, c.mistakes(c.moves("b", "m")...), "b is healthy")
+			c.commits(PutNode{Node{ID: "n", State: Cordoned, Confirms: true, Capacity: Resources{CPU: 100}}})
+			if !free {
+				require.ErrorContains(t, c.mistakes(Release{Capsule: "a"}), "1 healthy of 2 after this, 2 needed")
+				continue
+			}
+			both := append(c.moves("a", "m"), c.moves("b", "m")...)
+			require.ErrorContains(t, c.mistakes(both...), "0 healthy of 2")
+			c.commits(c.says("a", Confirm{Ready: true})) // it has recovered just now
+			require.ErrorIs(t, c.now().Check(Proposal{View: view + 1, Do: []Commitment{Release{Capsule: "a"}}}), ErrConflict)
+			c.commits(c.says("a", Confirm{NotReady: true}))
+			c.commits(Release{Capsule: "a"})
+			c.healthy(1)
+		}
+	})
+	t.Run("a wish says that nobody confirms", func(t *testing.T) {
+		c := agents(t, Budget{Missing: 1}, "a", "b", "c")
+		c.commits(c.says("a", Confirm{NotReady: true}))
+		require.ErrorContains(t, c.mistakes(append(c.moves("b", "m"), cpuNode("n", 100))...), "1 healthy of 3 after this, 2 needed")
+		c.commits(cpuNode("n", 100))
+		c.healthy(3)
+		c.commits(confirmingNode("n", 100))
+		c.healthy(2)
+		require.ErrorContains(t, c.mistakes(append(c.moves("b", "m"), confirmingNode("n", 100))...), "1 healthy of 3 after this, 2 needed")
+	})
+	t.Run("the first budget counts what was ready before it", func(t *testing.T) {
+		c := agents(t, Budget{}, "a", "b")
+		c.commits(c.says("a", Confirm{NotReady: true}))
+		c.commits(RemoveBudget{"db"})
+		wish := []Commitment{PutBudget{Budget{ID: "db", Group: "db"}}, Release{Capsule: "a"}}
+		reads, _, _, _ := c.now().Footprint(Proposal{View: c.now().Revision(), Do: wish})
+		require.Contains(t, reads.Capsules, CapsuleID("b"), "no fence tells a wish beside the first budget who is ready")
+		c.commits(PutBudget{Budget{ID: "db", Group: "db"}})
+		c.healthy(1)
+		c.commits(PutBudget{Budget{ID: "db", Group: "db", IgnoreReady: true}})
+		c.healthy(2)
+		c.commits(Release{Capsule: "b", Stopped: true})
+		c.healthy(1)
+		c.commits(placeOn("b", "n"))
+		require.False(t, c.now().Capsule("b").Ready)
+		c.commits(lostNode("n"))
+		c.healthy(0)
+	})
+}
+
+// recounted is what a look at all steps of a draft counts of a group: how many fewer members are healthy after the earlier proposals,
+// how many healthy members the proposal in the making takes off their nodes, and the budgets that its wishes must keep.
+func recounted(d *Draft, of memberSet) (missing, leave health, wished []*budgetRecord) {
+	s := d.view.state
+	for at, step := range d.log {
+		left := s.Capsule(leaves(step))
+		switch {
+		case left == nil || !left.Spec.isMember(of):
+		case at < d.open:
+			missing = missing.plus(d.takenOff(at), 1)
+		default:
+			leave = leave.plus(s.health(left), 1)
+			evictor, wish := s.wishes(left, step)
+			for _, b := range s.coverage(of).budgets {
+				free := !wish || b.passes(evictor) || b.FreeUnready && b.counts(s.health(left)) == 0
+				if !free && !slices.Contains(wished, b) {
+					wished = append(wished, b)
+				}
+			}
+		}
+	}
+	return missing, leave, wished
+}
+
+// TestDraftCountsWhoIsMissing: a draft counts step by step how many members of a group it takes away. After any proposals and rollbacks that
+// is the same number as a count of all steps of the plan.
+func TestDraftCountsWhoIsMissing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := drawMembers(t)
+		view, _ := viewOf(t, c, nil)
+		var d Draft
+		d.Sync(view)
+		var marks []int
+		for range rapid.IntRange(1, 20).Draw(t, "steps") {
+			id := CapsuleID(fmt.Sprint("c", rapid.IntRange(0, 7).Draw(t, "capsule")))
+			switch rapid.IntRange(0, 5).Draw(t, "step") {
+			case 0:
+				marks = append(marks, d.Checkpoint())
+			case 1:
+				if len(marks) > 0 {
+					d.Rollback(marks[len(marks)-1])
+					marks = marks[:len(marks)-1]
+				}
+			case 2:
+				d.Propose()
+			case 3:
+				_ = d.Evict(Evict{Capsule: id, For: "urgent"})
+			case 4:
+				_ = d.Release(Release{Capsule: id, Final: true})
+			default:
+				if d.Evict(Evict{Capsule: id}) == nil {
+					_ = d.Place(view.State().Capsule(id), Choice{Node: view.State().Node("n")})
+				}
+			}
+			for _, group := range []string{"db", "web"} {
+				of := memberSet{name: group}
+				m := d.missed[of]
+				if m == nil || !rapid.Bool().Draw(t, "count") {
+					continue
+				}
+				missing, leave, wished := recounted(&d, of)
+				require.Equal(t, missing, d.missing(m))
+				if m.open != d.open {
+					require.Zero(t, leave, "members leave by a proposal of which nothing is counted")
+					continue
+				}
+				require.Equal(t, leave, m.leave)
+				var counted []*budgetRecord
+				for _, w := range m.wished {
+					counted = append(counted, w.budget)
+				}
+				require.Equal(t, wished, counted)
+			}
+		}
+	})
+}
+
+// What an earlier proposal moves is healthy for the later ones, whether that proposal commits or not.
+func TestDraftMovesOneAfterTheOther(t *testing.T) {
+	c := court{t, &MemoryLedger{}}
+	spec := cpuSpec(1)
+	spec.Group = "db"
+	c.commits(cpuNode("d", 8), cpuNode("n", 8), submitOf(spec, "c0", "c1", "c2"), placeOn("c0", "d"), placeOn("c1", "d"), placeOn("c2", "d"),
+		PutBudget{Budget{ID: "b", Group: "db", Expected: 3, Missing: 1}})
+	c.commits(drainedNode("d", 8))
+	v, _ := viewOf(t, c, nil)
+	var d Draft
+	d.Sync(v)
+	var plan []Proposal
+	for _, id := range []CapsuleID{"c0", "c1", "c2"} {
+		require.NoError(t, d.Evict(Evict{Capsule: id}))
+		require.NoError(t, d.Place(v.State().Capsule(id), Choice{Node: v.State().Node("n")}))
+		plan = append(plan, d.Propose())
+	}
+	for _, p := range plan {
+		c.commits(p.Do...)
+	}
+}
+
+// Members that leave cost as much each in a large plan as in a small one: in proposals of their own or in one, of one group or in modules
+// of their own, and with a step that is undone beside each.
+func TestDraftJudgesBudgetsOfLargePlans(t *testing.T) {
+	leave := func(n, modules int, together bool) time.Duration {
+		c := court{t, &MemoryLedger{}}
+		do := []Commitment{cpuNode("n", int64(n)), PutBudget{Budget{ID: "b", Group: "g", Expected: n, Missing: n}}}
+		for i := range modules {
+			do = append(do, PutBudget{Budget{ID: BudgetID(fmt.Sprint("b", i)), Module: fmt.Sprint("m", i), Expected: n, Missing: n}})
+		}
+		var ids []CapsuleID
+		for i := range n {
+			spec := cpuSpec(1)
+			spec.Group, spec.Module = "g", fmt.Sprint("m", i%modules)
+			ids = append(ids, CapsuleID(fmt.Sprint("c", i)))
+			do = append(do, submitOf(spec, ids[i]), placeOn(ids[i], "n"))
+		}
+		for len(do) > 0 {
+			c.commits(do[:min(len(do), 500)]...)
+			do = do[min(len(do), 500):]
+		}
+		c.commits(drainedNode("n", int64(n)))
+		v, _ := viewOf(t, c, nil)
+		var d Draft
+		d.Sync(v)
+		return cputime.Of(func() {
+			for i, id := range ids {
+				start := d.Checkpoint()
+				for _, next := range ids[i+1 : min(i+2, n)] {
+					require.NoError(t, d.Release(Release{Capsule: next}))
+				}
+				d.Rollback(start)
+				require.NoError(t, d.Release(Release{Capsule: id}))
+				if !together {
+					d.Propose()
+				}
+			}
+		})
+	}
+	for _, together := range []bool{false, true} {
+		for _, each := range []int{500, 2} { // members of a module
+			few := leave(500, 500/each, together)
+			require.Less(t, leave(8000, 8000/each, together), 64*few+20*time.Millisecond,
+				"in one proposal: %v, members of a module: %d; 16 times as many; with a look at all that have left it would be 256 times as long", together, each)
+		}
+	}
+}
+
+// TestEnginesEndProtections: an engine counts from when it sees a protection; one that starts anew counts anew; of several the first ends
+// it; and a protection that was ended with its placement is left alone.
+func TestEnginesEndProtections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCourt(t, cpuNode("n", 8), submitOf(cpuSpec(1), "a", "b"))
+		idle := func() (stop func()) {
+			e := &Engine{Name: "e", Ledger: c, Navigator: &firstFit{}, OnRound: func(r Round) {
+				if r.Infeasible > 0 {
+					t.Errorf("it ends what is not there: %v", r)
+				}
+			}}
+			ctx, cancel := context.WithCancel(t.Context())
+			var run sync.WaitGroup
+			run.Go(func() { _ = e.Run(ctx) })
+			return func() { cancel(); run.Wait() }
+		}
+		c.commits(placeOn("a", "n"), Protect{Capsule: "a", For: time.Minute}, placeOn("b", "n"), Protect{Capsule: "b", For: time.Minute})
+		stop := idle()
+		time.Sleep(40 * time.Second)
+		stop()
+		stop = idle()
+		time.Sleep(30 * time.Second)
+		require.Equal(t, time.Minute, c.now().Protected("a"), "longer than was asked for, and not shorter")
+		c.commits(Release{Capsule: "b", Stopped: true})
+		c.commits(placeOn("b", "n"), Protect{Capsule: "b", For: time.Minute})
+		defer idle()()
+		time.Sleep(31 * time.Second)
+		require.Zero(t, c.now().Protected("a"))
+		require.Equal(t, time.Minute, c.now().Protected("b"), "another placement")
+		time.Sleep(30 * time.Second)
+		require.Zero(t, c.now().Protected("b"))
+		require.NoError(t, c.now().Verify())
+		stop()
+	})
+}
+
+// TestProtectionsAreCountedOnce: a view that has lost track of the history goes on counting from when it first saw a protection.
+func TestProtectionsAreCountedOnce(t *testing.T) {
+	c := newCourt(t, cpuNode("n", 8), submitOf(cpuSpec(1), "a", "b"))
+	c.commits(placeOn("a", "n"), Protect{Capsule: "a", For: time.Minute})
+	first := time.Unix(1000, 0)
+	from := &source{ledger: c, owns: none, holds: true}
+	var v View
+	_, err := v.refresh(t.Context(), from, first)
+	require.NoError(t, err)
+	c.commits(placeOn("b", "n"), Protect{Capsule: "b", For: time.Minute})
+	v.now = first.Add(30 * time.Second)
+	v.rebuild(c.now(), from)
+	require.Empty(t, v.ended(first.Add(time.Minute-1)))
+	require.Equal(t, []Commitment{Protect{Capsule: "a", Since: c.now().Capsule("a").PlacedAt}}, v.ended(first.Add(time.Minute)))
+	require.Len(t, v.ended(first.Add(90*time.Second)), 2)
+	c.commits(Release{Capsule: "a", Final: true})
+	v.rebuild(c.now(), from)
+	require.Len(t, v.ended(first.Add(90*time.Second)), 1)
+}
+
+// TestNodesLeaveWithAWish: a budget that frees what is not ready refuses a wish by its typed receipt also where the node leaves in the
+// same proposal.
+func TestNodesLeaveWithAWish(t *testing.T) {
+	spec := cpuSpec(1)
+	spec.Module = "m"
+	c := newCourt(t, cpuNode("n", 8), submitOf(spec, "a"))
+	c.commits(placeOn("a", "n"), PutBudget{Budget{ID: "all", Module: "m", Expected: 1, FreeUnready: true}})
+	drained := cpuNode("n", 8).Node
+	drained.State = Cordoned
+	c.commits(PutNode{drained})
+	_, err := c.Propose(bg, Proposal{View: c.now().Revision(), Do: []Commitment{Release{Capsule: "a"}, RemoveNode{"n"}}})
+	var r *Rejection
+	require.ErrorAs(t, err, &r)
+	require.Equal(t, BudgetID("all"), r.Budget)
+
+}
+
+// TestDraftProtects: a draft protects what its next proposal places, and lets nothing go that is protected.
+func TestDraftProtects(t *testing.T) {
+	spec := cpuSpec(1)
+	spec.Movable = true
+	c := newCourt(t, cpuNode("n", 8), cpuNode("m", 8), submitOf(spec, "a", "b"))
+	var d Draft
+	plan := func() *State {
+		v, _ := viewOf(t, c, nil)
+		d.Sync(v)
+		return v.State()
+	}
+	s := plan()
+	require.Error(t, d.Protect("a", time.Second), "it is not placed")
+	require.NoError(t, d.Place(s.Capsule("a"), Choice{Node: s.Node("n")}))
+	require.Error(t, d.Protect("a", time.Hour))
+	require.NoError(t, d.Protect("a", time.Second))
+	require.Error(t, d.Protect("a", time.Second), "twice")
+	p := d.Propose()
+	require.Error(t, d.Protect("a", time.Second), "the proposal is made")
+	require.NoError(t, s.Check(p))
+	c.commits(p.Do...)
+	plan()
+	var r *Rejection
+	require.ErrorAs(t, d.Evict(Evict{Capsule: "a"}), &r)
+	require.Equal(t, time.Second, r.Protected)
+	require.NoError(t, d.Release(Release{Capsule: "a", Final: true}))
+	back, err := rebuilt(c.now())
+	require.NoError(t, err)
+	require.Equal(t, time.Second, back.Protected("a"))
+	text := dumpOf(t, c.now())
+	for _, bad := range [][2]string{{`"protected":1000000000`, `"protected":-1`}, {`"protected":1000000000`, `"protected":10000000000000`}, {`"node":"n","note`, `"note`}} {
+		if broken := strings.Replace(text, bad[0], bad[1], 1); broken != text {
+			refused(t, broken, 0, bad[1])
+		}
+	}
 }

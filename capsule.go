@@ -1,101 +1,18 @@
 package orbit
 
 import (
-	"cmp"
-	"encoding/binary"
 	"fmt"
+	"iter"
 	"math"
-	"runtime"
-	"slices"
-	"strings"
-	"sync"
 	"time"
-	"weak"
 )
 
-// CapsuleID names a capsule. An id may be used again once the record of its former bearer is dropped.
+// CapsuleID names a capsule. An id may be used again as soon as its former bearer has been released for good ([Submit]).
 type CapsuleID string
-
-// AppClass is the kind of service a capsule wants. With the module it decides which navigator owns it.
-type AppClass uint8
-
-// The application classes.
-const (
-	// LatencySensitive capsules are placed fast and spread, and are never starved.
-	LatencySensitive AppClass = iota
-	// BestEffort capsules take the capacity that is left.
-	BestEffort
-	// Batch capsules are placed for global throughput.
-	Batch
-	// GangClass capsules are members of gangs, placed together or not at all.
-	GangClass
-)
-
-// String returns the name of the class.
-func (c AppClass) String() string {
-	if names := [...]string{"LatencySensitive", "BestEffort", "Batch", "Gang"}; int(c) < len(names) {
-		return names[c]
-	}
-	return fmt.Sprintf("AppClass(%d)", uint8(c))
-}
-
-// Start is what a capsule starts from. Only a node's report tells whether it is there ([Report]), so navigators see to
-// it, and no ledger.
-type Start struct {
-	// Template is the name under which nodes report the template.
-	Template string `json:"template,omitempty"`
-	// Volumes it opens, all of which must be on the node's disk.
-	Volumes []string `json:"volumes,omitempty"`
-	// Parent is the capsule it is forked from, on whose node it is placed. A fork that loses its node after its parent
-	// is gone for good boots from the template, on any node.
-	Parent CapsuleID `json:"parent,omitempty"`
-	// CrossHost requires another node than the parent's.
-	CrossHost bool `json:"crossHost,omitempty"`
-}
-
-// Spec is what a capsule asks for. All capsules alike share one: a ledger keeps a copy of its own, one for
-// all equal specs, and hands that out. Treat what a ledger hands out as read-only.
-type Spec struct {
-	// Module is the name of the set of identical capsules that this one belongs to.
-	Module string `json:"module,omitempty"`
-	// Class selects the kind of navigator that places the capsule.
-	Class AppClass `json:"class,omitempty"`
-	// Priority orders capsules within one navigator: higher ones are planned first.
-	Priority int32 `json:"priority,omitempty"`
-	// Envelope is what the capsule takes of a node's resources.
-	Envelope Envelope `json:"envelope"`
-	// Devices is what the capsule takes of a node's devices; the zero value asks for none.
-	Devices DeviceRequest `json:"devices"`
-	// Require lists predicates that must all hold on the node.
-	Require []Predicate `json:"require,omitempty"`
-	// Prefer lists preferences; nodes that match are better, but others remain possible.
-	Prefer []Preference `json:"prefer,omitempty"`
-	// Spread lists the failure domains that the capsule prefers to be spread across.
-	Spread Domains `json:"spread"`
-	// Group is the co-location group that the capsule is a member of; empty: none.
-	Group string `json:"group,omitempty"`
-	// Groups are further groups that the capsule is a member of, as much as of Group; at most 15. Of all its groups a ledger keeps that as Group
-	// which Near names, if it names one, and the others here, in order and each once.
-	Groups []string `json:"groups,omitempty"`
-	// Near is the co-location that the capsule requires. Navigators assert it with a GroupIn bet; the ledger has no
-	// rule for it.
-	Near Near `json:"near"`
-	// Movable is the consent to moves: a proposal may take the capsule off its node and place it on another ([Evict]).
-	Movable bool `json:"movable,omitempty"`
-	// RunsAtMost is how long the capsule runs at most once it is placed, as far as the one who submits it knows; 0: unknown. Nobody
-	// ends it then: navigators read it to tell when its room will be free, the ledger has no rule for it.
-	RunsAtMost time.Duration `json:"runsAtMost,omitempty"`
-	// Start is what the capsule starts from, for navigators that use it; the ledger has no rule for it.
-	Start Start `json:"start,omitzero"`
-
-	// This very spec, once it is the copy that all equal specs share; only then is key set, what appendKey writes.
-	self *Spec
-	key  string
-}
 
 // Capsule is the record of one capsule in a [State]. Read it, never write it.
 type Capsule struct {
-	// ID identifies the capsule. It may be used again once the record of the released capsule has been dropped.
+	// ID identifies the capsule. It may be used again as soon as the capsule has been released for good.
 	ID CapsuleID
 	// Spec is shared by all capsules with an equal spec. It must not be changed.
 	Spec *Spec
@@ -116,7 +33,8 @@ type Capsule struct {
 	PlacedAt Revision
 	// PlacedBy is the id of the proposal that placed the capsule last.
 	PlacedBy ProposalID
-	// Remains is what still runs of an earlier placement, so that the capsule does not begin anywhere; nil: nothing.
+	// Remains is what still runs of an earlier placement, or of a former capsule with this id, so that the capsule does not begin
+	// anywhere; nil: nothing.
 	Remains *Remains
 	// Nomination is the room that the capsule is nominated for while it waits, or what is kept of the last one that has
 	// ended; nil: there has been none since the capsule was submitted or placed.
@@ -132,6 +50,9 @@ type Capsule struct {
 	Devices DeviceSet
 	// Begun reports that the agent of Node has confirmed that the capsule begins to run there ([Confirm]).
 	Begun bool
+	// Ready reports that the agent of Node has confirmed last that the capsule serves ([Confirm]). Budgets take a capsule for ready, too,
+	// if its node does not confirm.
+	Ready bool
 	// Waits reports how the capsule was placed: it does not begin before everything has stopped that had left Node by then
 	// ([Remains.Left] is not above PlacedAt). It stays true when that has happened, so it is no reason not to try [Confirm].
 	Waits bool
@@ -146,6 +67,11 @@ type Capsule struct {
 // submission is an order of submission. That it follows from the revision, and not from how many there were before,
 // lets a state that is read from records go on as one that has seen the whole history does.
 type submission uint64
+
+// submittedAt returns the revision at which the capsule was submitted, or a little more if very many were submitted at once.
+func (c *Capsule) submittedAt() Revision {
+	return min(Revision(c.Submitted>>submissionBits), c.Changed)
+}
 
 // submissionBits number the capsules of one revision: as many as fit in one [Submit].
 const submissionBits = 20
@@ -165,228 +91,307 @@ func (c *Capsule) Placed() bool { return c.Node != "" }
 // ([Limits.Terminal], and as long as there are [Remains]) so that late proposals get a precise answer.
 func (c *Capsule) Released() bool { return c.released }
 
-// Sums of so many weights stay finite, and so many predicates are judged fast: they are under a lock.
-const (
-	maxWeight     = 1e100
-	maxPredicates = 256
-	maxGroups     = 15
-)
+// placements remembers which proposals placed a capsule before its last placement. It is immutable.
+type placements struct {
+	id     ProposalID
+	at     Revision
+	depth  int
+	before *placements
+}
 
-// faults says everything that is wrong with s.
-func (s *Spec) faults() []string {
-	out := s.Envelope.Reservation.faults("reservation")
-	out = append(out, s.Envelope.Limit.faults("limit")...)
-	out = append(out, s.Devices.faults()...)
-	if s.Class > GangClass {
-		out = append(out, fmt.Sprintf("unknown class %d", s.Class))
-	}
-	if s.RunsAtMost < 0 {
-		out = append(out, fmt.Sprintf("runs at most %v; it must not be negative, and 0 says that it is unknown", s.RunsAtMost))
-	}
-	if n := len(s.Require) + len(s.Prefer); n > maxPredicates {
-		out = append(out, fmt.Sprintf("%d requirements and preferences; there can be %d", n, maxPredicates))
-		return out
-	}
-	for _, p := range s.Require {
-		out = append(out, p.faults()...)
-	}
-	for _, p := range s.Prefer {
-		out = append(out, p.faults()...)
-		if !(math.Abs(p.Weight) <= maxWeight) { // NaN is not
-			out = append(out, fmt.Sprintf("preference %s: weight is %v; it must be within ±%g", p.Predicate, p.Weight, maxWeight))
+// Placements yields which proposals have placed the capsule, or a former one with its id, and when, the newest first; older ones
+// are remembered within [Limits.PlacementIDs], and those without an id not at all.
+func (c *Capsule) Placements() iter.Seq2[ProposalID, Revision] {
+	return func(yield func(ProposalID, Revision) bool) {
+		if !c.PlacedBy.IsZero() && !yield(c.PlacedBy, c.PlacedAt) {
+			return
+		}
+		for p := c.earlier; p != nil; p = p.before {
+			if !yield(p.id, p.at) {
+				return
+			}
 		}
 	}
-	if len(s.Spread.Names) > 0 && s.Spread.Level == "" {
-		out = append(out, "spread names domains but no level")
-	}
-	if (s.Near.Group == "") != (s.Near.Level == "") {
-		out = append(out, "near needs both a group and a level")
-	}
-	if len(s.Groups) > maxGroups || slices.Contains(s.Groups, "") {
-		out = append(out, fmt.Sprintf("%d further groups %.100q; there can be %d, each with a name", len(s.Groups), s.Groups, maxGroups))
-	}
-	if s.Start.CrossHost && s.Start.Parent == "" {
-		out = append(out, "start crosses hosts without a parent to leave")
-	}
-	if slices.Contains(s.Start.Volumes, "") {
-		out = append(out, "start names an empty volume")
-	}
-	return out
 }
 
-// words returns all text in s that may be long.
-func (s *Spec) words() []string {
-	out := slices.Concat(s.Spread.Names, s.Devices.Models, s.Start.Volumes, s.Groups)
-	for _, p := range s.Require {
-		out = append(append(out, p.Key), p.Values...)
+// placedBy returns the revision at which the proposal placed c, 0 if it did not.
+func (c *Capsule) placedBy(id ProposalID) Revision {
+	if id.IsZero() {
+		return 0
 	}
-	for _, p := range s.Prefer {
-		out = append(append(out, p.Key), p.Values...)
+	if c.PlacedBy == id { // nearly always, where it is asked: in every commit
+		return c.PlacedAt
 	}
-	return out
+	for p := c.earlier; p != nil; p = p.before {
+		if p.id == id {
+			return p.at
+		}
+	}
+	return 0
 }
 
-// size is the number of bytes of text in s, for [Limits.SpecBytes].
-func (s *Spec) size() int {
-	n := len(s.Module) + len(s.Group) + len(s.Near.Group) + len(s.Near.Level) + len(s.Spread.Level) +
-		len(s.Start.Template) + len(s.Start.Parent)
-	for _, w := range s.words() {
-		n += len(w) + 1
+// remember adds the last placement to the earlier ones, and keeps at most limit of those.
+func (c *Capsule) remember(limit int) {
+	if c.PlacedBy.IsZero() {
+		return
+	}
+	c.earlier = trim(&placements{id: c.PlacedBy, at: c.PlacedAt, before: c.earlier}, limit)
+}
+
+// trim copies the list down to the limit when it has grown to twice that, so that the cost is constant.
+func trim(p *placements, limit int) *placements {
+	if p.before != nil {
+		p.depth = p.before.depth + 1
+	}
+	if p.depth < 2*limit {
+		return p
+	}
+	var kept []placements
+	for q := p; q != nil && len(kept) < limit; q = q.before {
+		kept = append(kept, *q)
+	}
+	for i := range kept {
+		kept[i].depth, kept[i].before = limit-1-i, nil
+		if i+1 < len(kept) {
+			kept[i].before = &kept[i+1]
+		}
+	}
+	return &kept[0]
+}
+
+// GangID names a gang.
+type GangID string
+
+// Gang is a set of capsules placed together on one topology domain, or none of them. The ledger enforces
+// that the first placement is whole, or at least every role's minimum; which domain it is on is the
+// navigator's choice. Give the specs of its roles the class [GangClass], so that no navigator for single
+// capsules claims them.
+type Gang struct {
+	// ID identifies the gang. It may be used again once all members have been released for good: at once for a gang that names them
+	// all again, else when their records have been dropped.
+	ID GangID `json:"id"`
+	// Roles lists the members by shape.
+	Roles []Role `json:"roles"`
+	// Levels are the topology levels to try, in this order, narrowest first; empty: all nodes are one domain.
+	Levels []string `json:"levels,omitempty"`
+	// Loose makes the levels a preference instead of a requirement.
+	Loose bool `json:"loose,omitempty"`
+}
+
+// Role is the part of a gang's members that have one shape.
+type Role struct {
+	// Name identifies the role within its gang.
+	Name string `json:"name"`
+	// Spec is the spec of each member of the role.
+	Spec *Spec `json:"spec"`
+	// Members are the ids of the role's capsules.
+	Members []CapsuleID `json:"members"`
+	// Min is the smallest number of the role's members that the first placement may hold; 0: all.
+	Min int `json:"min,omitempty"`
+}
+
+// maxRoles is as many as a capsule's record can tell apart.
+const maxRoles = 1 << 16
+
+// minimum is the fewest members that the first placement may hold.
+func (r *Role) minimum() int {
+	if r.Min == 0 {
+		return len(r.Members)
+	}
+	return r.Min
+}
+
+// priority returns the priority at which the gang is placed and evicts: that of its lowest role.
+func (g *Gang) priority() int32 {
+	lowest := int32(math.MaxInt32)
+	for i := range g.Roles {
+		lowest = min(lowest, g.Roles[i].Spec.Priority)
+	}
+	return lowest
+}
+
+// GangState is a gang and how much of it is placed, at one revision. Read it, never write it.
+type GangState struct {
+	// Gang is the gang as it was submitted.
+	Gang *Gang
+	// Placed counts the members that are placed now, for each role.
+	Placed []int
+	// Changed is the revision at which a member was last placed or released, or the gang was nominated.
+	Changed Revision
+	// Nomination is the room that the gang is nominated for while no member is placed, or what is kept of the last one
+	// that has ended; nil: there has been none since the gang was submitted or a member was placed.
+	Nomination *Nomination
+
+	// Members whose record is still kept.
+	records int
+}
+
+// Total returns how many members are placed.
+func (g *GangState) Total() int {
+	n := 0
+	for _, placed := range g.Placed {
+		n += placed
 	}
 	return n
 }
 
-// Equal specs share one copy in this process: the pointer identifies the class, and tables keyed by it are computed once for
-// the class. The table holds its copies weakly: a class lives as long as a capsule, a
-// snapshot or an engine knows it.
-var classes = struct {
-	sync.Mutex
-	byKey map[string]weak.Pointer[Spec]
-}{byKey: map[string]weak.Pointer[Spec]{}}
-
-// interned returns the one copy of s, which is s itself if it is the first of its kind. It requires s to be a clone,
-// and free of faults.
-func (s *Spec) interned() *Spec {
-	if s.Shared() {
-		return s
+// Short reports whether the gang runs with fewer members than it has, in any role.
+func (g *GangState) Short() bool {
+	if g.Total() == 0 {
+		return false
 	}
-	var room [512]byte
-	text := s.appendKey(room[:0])
-	classes.Lock()
-	defer classes.Unlock()
-	if known := classes.byKey[string(text)].Value(); known != nil {
-		return known
-	}
-	s.self, s.key = s, string(text)
-	p := weak.Make(s)
-	classes.byKey[s.key] = p
-	runtime.AddCleanup(s, func(key string) { forget(key, p) }, s.key)
-	return s
-}
-
-// appendKey writes down all of s, so that two specs have one key if and only if they are equal.
-func (s *Spec) appendKey(b []byte) []byte {
-	number := func(n int64) { b = binary.AppendVarint(b, n) }
-	text := func(t string) {
-		number(int64(len(t)))
-		b = append(b, t...)
-	}
-	texts := func(list []string) {
-		number(int64(len(list)))
-		for _, t := range list {
-			text(t)
+	for i := range g.Gang.Roles {
+		if g.Placed[i] < len(g.Gang.Roles[i].Members) {
+			return true
 		}
 	}
-	predicate := func(p *Predicate) {
-		text(p.Key)
-		text(p.Op)
-		texts(p.Values)
-	}
-	text(s.Module)
-	for _, n := range []int64{int64(s.Class), int64(s.Priority), int64(s.RunsAtMost), int64(s.Devices.Count), int64(s.Devices.Milli)} {
-		number(n)
-	}
-	for d := range Dimensions {
-		number(s.Envelope.Reservation[d])
-		number(s.Envelope.Limit[d])
-	}
-	texts(s.Devices.Models)
-	number(int64(len(s.Require)))
-	for i := range s.Require {
-		predicate(&s.Require[i])
-	}
-	number(int64(len(s.Prefer)))
-	for i := range s.Prefer {
-		predicate(&s.Prefer[i].Predicate)
-		number(int64(math.Float64bits(s.Prefer[i].Weight)))
-	}
-	texts(s.Spread.Names)
-	texts(s.Start.Volumes)
-	texts(s.Groups)
-	for _, t := range []string{s.Spread.Level, s.Group, s.Near.Group, s.Near.Level, s.Start.Template, string(s.Start.Parent)} {
-		text(t)
-	}
-	number(int64(btoi(s.Start.CrossHost) + 2*btoi(s.Movable)))
-	return b
+	return false
 }
 
-// Share returns the one copy of all specs equal to s, as a ledger hands it out. It is for a navigator that plans with specs
-// of its own making: a placement engine keeps what it computes for a spec that is shared, and nothing for any other. The
-// error wraps [ErrInvalid] if s is a spec that no ledger takes.
-func (s *Spec) Share() (*Spec, error) {
-	if s.Shared() {
-		return s, nil
-	}
-	if faults := s.faults(); len(faults) > 0 {
-		return nil, invalidf("spec: %s", strings.Join(faults, "; "))
-	}
-	return s.clone().interned(), nil
-}
-
-// forget drops the entry of a class that is gone, unless it has come back meanwhile.
-func forget(key string, gone weak.Pointer[Spec]) {
-	classes.Lock()
-	defer classes.Unlock()
-	if classes.byKey[key] == gone {
-		delete(classes.byKey, key)
-	}
-}
-
-// Shared reports whether s is the one copy of all equal specs that ledgers hand out. It is never written to again, so
-// the pointer stands for the class, and what is computed for it can be kept.
-func (s *Spec) Shared() bool { return s.self == s }
-
-// clone returns a copy in canonical form that shares nothing with s.
-func (s *Spec) clone() *Spec {
-	c := *s
-	c.self, c.key = nil, ""
-	c.Devices.Models = sorted(s.Devices.Models)
-	c.Spread.Names = sorted(s.Spread.Names)
-	c.Start.Volumes = sorted(s.Start.Volumes)
-	if len(s.Groups) > 0 {
-		c.Group, c.Groups = s.homeFirst()
-	}
-	c.Require = make([]Predicate, len(s.Require))
-	for i, p := range s.Require {
-		c.Require[i] = p.canonical()
-	}
-	c.Prefer = make([]Preference, len(s.Prefer))
-	for i, p := range s.Prefer {
-		c.Prefer[i] = Preference{Predicate: p.canonical(), Weight: p.Weight}
-	}
-	return &c
-}
-
-// homeFirst divides the groups of a spec into the one that Near names, else Group, else the first, and the others.
-func (s *Spec) homeFirst() (home string, others []string) {
-	all := sorted(slices.Collect(s.MemberOf))
-	home = cmp.Or(s.Group, all[0])
-	if slices.Contains(all, s.Near.Group) {
-		home = s.Near.Group
-	}
-	return home, slices.DeleteFunc(all, func(group string) bool { return group == home })
-}
-
-// MemberOf yields the groups that capsules of the spec are members of: Group and Groups.
-func (s *Spec) MemberOf(yield func(group string) bool) {
-	if s.Group != "" && !yield(s.Group) {
-		return
-	}
-	for _, group := range s.Groups {
-		if !yield(group) {
-			return
+// wanting returns the first role that is below its minimum, -1 if none is.
+func (g *GangState) wanting() int {
+	for i := range g.Gang.Roles {
+		if g.Placed[i] < g.Gang.Roles[i].minimum() {
+			return i
 		}
 	}
+	return -1
 }
 
-// IsIn reports whether capsules of the spec are members of a group.
-func (s *Spec) IsIn(group string) bool {
-	return group != "" && (s.Group == group || slices.Contains(s.Groups, group))
+// faults says everything that is wrong with g, except with its ids and specs. Limit is the most members.
+func (g *Gang) faults(limit int) []string {
+	var out []string
+	if len(g.Roles) == 0 {
+		out = append(out, "gang without roles")
+	}
+	if len(g.Roles) > maxRoles {
+		out = append(out, fmt.Sprintf("gang has %d roles; it can have %d", len(g.Roles), maxRoles))
+	}
+	total := 0
+	for i := range g.Roles {
+		r := &g.Roles[i]
+		total += len(r.Members)
+		switch {
+		case r.Spec == nil:
+			out = append(out, fmt.Sprintf("role %q has no spec", r.Name))
+			continue
+		case len(r.Members) == 0:
+			out = append(out, fmt.Sprintf("role %q has no members", r.Name))
+		case r.Min < 0 || r.Min > len(r.Members):
+			out = append(out, fmt.Sprintf("role %q: minimum is %d of %d members", r.Name, r.Min, len(r.Members)))
+		}
+	}
+	if total > limit {
+		out = append(out, fmt.Sprintf("gang has %d members; this ledger takes %d", total, limit))
+	}
+	return out
 }
 
-// sorted returns a sorted copy without repetition.
-func sorted(words []string) []string {
-	c := slices.Clone(words)
-	slices.Sort(c)
-	return slices.Compact(c)
+// Evict takes a capsule off its node, either to make way for other work or to be moved. If it is a member of a gang, the gang must
+// keep the minimum of every role, or no placed member at all.
+//
+// With For or ForGang it is an eviction to make way. The capsule, the victim, returns to pending. The same proposal must place the
+// capsule or gang named there, which must have a strictly higher priority and need room that the victim takes. The ledger spares
+// victims that need not leave: it goes through them in the order of the proposal and puts each one back that fits beside what
+// is still on the node and the newcomers that outrank it. A gang that is evicted whole is put back as one. A victim that has
+// left by itself is skipped. The history holds only the evictions that remain ([State.Judge]). Therefore no proposal is
+// refused because there is more room than it expected, and no capsule is evicted that its newcomer does not need to be. A gang that is evicted whole counts with the
+// priority of its highest role; members of a gang evict with the priority of its lowest.
+//
+// With neither it is a move: the same proposal must place the capsule again. A move needs one of three: the capsule is
+// [Spec.Movable]; a [Budget] covered it before the proposal; or its node takes no new work, before the proposal and all through
+// it. A gang of which a part is moved keeps as many placed members as it had.
+type Evict struct {
+	// Capsule is the capsule to take off its node.
+	Capsule CapsuleID `json:"capsule"`
+	// From is the node on which the capsule must be placed.
+	From NodeID `json:"from"`
+	// Since is the revision at which it must have been placed there ([Capsule.PlacedAt]).
+	Since Revision `json:"since"`
+	// For is the capsule for which the victim makes way; empty if ForGang is set, or for a move.
+	For CapsuleID `json:"for,omitempty"`
+	// ForGang is the gang for whose members the victim makes way; empty if For is set, or for a move.
+	ForGang GangID `json:"forGang,omitempty"`
+}
+
+func (Evict) commitment() {}
+
+// Protect keeps a capsule on its node for a while: no [Evict] and no [Release] from a cordoned node takes it off. What its owner
+// releases for good, what stops and what is lost is not protected. With For the protection begins with a placement, which the same
+// proposal must make; with Since it ends. It also ends with the placement.
+//
+// No rule reads a clock, so engines end protections: each counts For from when it first sees one, and the first that is done proposes
+// the end. An engine that starts anew counts anew; where no engine runs, protections stay. A plan may protect only work of its
+// navigator, and end no protection ([State.Offence]).
+type Protect struct {
+	// Capsule is the capsule to protect.
+	Capsule CapsuleID `json:"capsule"`
+	// For is how long engines wait until they end the protection, at most [Limits.Protect]; 0 if Since is set.
+	For time.Duration `json:"for,omitempty"`
+	// Since ends the protection of the placement that was made at this revision ([Capsule.PlacedAt]); 0 if For is set.
+	Since Revision `json:"since,omitempty"`
+}
+
+func (Protect) commitment() {}
+
+// Confirm is what the agent of a node reports of a capsule there: that it is about to run, that it serves or does not, or that it
+// runs no more. Exactly one of Begun, Ready, NotReady and Stopped must be set. Besides Confirms, such a proposal may hold only releases that are Final or Stopped, and
+// placements of capsules that the proposal says have stopped. A navigator's plan may not hold a Confirm.
+type Confirm struct {
+	// Capsule is the capsule that is meant.
+	Capsule CapsuleID `json:"capsule"`
+	// Since is the revision at which the capsule was placed there ([Capsule.PlacedAt], [Remains.Since]).
+	Since Revision `json:"since"`
+	// Begun says that the capsule is about to run where it is placed. The agent proposes it before it starts the capsule, and
+	// starts it only once this is committed. The ledger refuses it while something still runs that has to stop first, with
+	// ErrInfeasible if View is set; then the agent tries again after a later revision. The node must be one that Confirms and is
+	// not Lost.
+	Begun bool `json:"begun,omitempty"`
+	// Ready says that the capsule serves. Budgets count it as healthy from then on ([Budget]). If Begun was not confirmed before, Ready
+	// says that too, and is refused where Begun would be. A capsule that is placed again is not ready until this is said again.
+	Ready bool `json:"ready,omitempty"`
+	// NotReady says that a capsule which was Ready runs but does not serve: it has failed its health check, or starts anew in its place.
+	// Budgets count it as missing until the next Ready. It is refused where the capsule is not ready already.
+	NotReady bool `json:"notReady,omitempty"`
+	// Stopped says that a capsule which was taken off its node runs there no more: its [Remains] end. For a capsule that is still
+	// placed and runs no more, use [Release.Stopped] if it is to run again; if it is done, propose {Release Final, Confirm
+	// Stopped} together.
+	Stopped bool `json:"stopped,omitempty"`
+}
+
+func (Confirm) commitment() {}
+
+// Remains is a capsule that was taken off its node after it had begun, and may still run there. It ends when the agent of the
+// node confirms that the capsule has stopped, or when the node is lost. Remains do not reduce what is free on the node, so
+// others may be placed there; but one that does not fit beside them waits to begin until they end. The capsule itself, wherever
+// it is placed next, waits too.
+type Remains struct {
+	// Capsule is the capsule that ran there. It may be pending, placed elsewhere, or released for good.
+	Capsule CapsuleID `json:"-"`
+	// Spec is the spec that the capsule had there. Since then its id may have been submitted again with another.
+	Spec *Spec `json:"-"`
+	// Node is the node that the capsule was taken off.
+	Node NodeID `json:"node"`
+	// Devices are the device instances that it had there.
+	Devices DeviceSet `json:"devices,omitempty"`
+	// Since is the revision at which it was placed there.
+	Since Revision `json:"since"`
+	// Left is the revision at which it was taken off.
+	Left Revision `json:"left"`
+}
+
+// same reports whether both are the remains of one placement, or nil.
+func (r *Remains) same(o *Remains) bool {
+	return r == o || r != nil && o != nil && r.Capsule == o.Capsule && r.Since == o.Since
+}
+
+// leaves returns the capsule that a commitment takes off its node, empty if it takes none.
+func leaves(c Commitment) CapsuleID {
+	switch c := c.(type) {
+	case Release:
+		return c.Capsule
+	case Evict:
+		return c.Capsule
+	}
+	return ""
 }

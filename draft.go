@@ -17,15 +17,14 @@ import (
 // steps since the last call make a proposal. The steps check the ledger's own rules (capacity, devices,
 // requirements, once placed), so a draft never oversubscribes a node by itself. Invariants:
 //
-//   - a node is the view's, after all steps since Sync;
+//   - a node is the view's, after all steps since Sync; it takes nothing if its report is Expired;
 //   - room that a proposal releases serves the later steps of that proposal, because all of them commit together.
 //     After Propose the part of it that is left is unavailable until the next Sync, because another proposal may
 //     commit although this one does not;
 //   - Rollback restores the nodes, the journal and the proposal in the making.
 //
-// The zero Draft is ready for Sync. It belongs to one navigator and is not safe for concurrent use. Do not copy or
-// overwrite it, because engines know a draft by its address. A node that a draft returns must not be written to, and
-// is good until the next Sync.
+// The zero Draft is ready for Sync. It belongs to one navigator and is not safe for concurrent use. Do not copy or overwrite it,
+// because engines know a draft by its address. A node that a draft returns is read-only, and good until the next Sync.
 type Draft struct {
 	view *View
 	// When the view was made.
@@ -47,6 +46,7 @@ type Draft struct {
 	// What the plan has done with capsules and holds.
 	capsules map[CapsuleID]draftUse
 	holds    map[HoldID]draftUse
+	missed   map[memberSet]*draftMissing
 	// Domains of groups that capsules want to be near, and how often they were forgotten.
 	near    map[Near]*nearby
 	company uint64
@@ -55,7 +55,8 @@ type Draft struct {
 	copies      slab.Of[NodeState]
 	commitments slab.Of[Commitment]
 	bets        slab.Of[Precondition]
-	// Nodes that show their room to one who is nominated, or have since Sync.
+	// Whom nodes show their room to, who is nominated, and which nodes do, or have since Sync.
+	asking     *Nomination
 	asked      slots.Set
 	askedNodes []int32
 	placeBoxes slab.Boxes[Commitment, Place]
@@ -95,6 +96,7 @@ const (
 // one than last time. A view that is nil, or that has not been refreshed yet, leaves the draft empty: nothing fits it,
 // and its steps return an error.
 func (d *Draft) Sync(view *View) {
+	clear(d.missed)
 	d.Rollback(0)
 	if view != nil && view.state == nil {
 		view = nil
@@ -120,13 +122,13 @@ func (d *Draft) Sync(view *View) {
 	}
 	if all {
 		for i := range d.nodes {
-			d.nodes[i] = view.state.NodeByIndex(i)
+			d.nodes[i] = view.planned(i)
 		}
 		d.journal.overflow()
 		return
 	}
 	for _, i := range changed {
-		d.nodes[i] = view.state.NodeByIndex(int(i))
+		d.nodes[i] = view.planned(int(i))
 		d.journal.add(uint32(i))
 	}
 }
@@ -189,7 +191,7 @@ func (d *Draft) Place(c *Capsule, to Choice) error {
 	case use.what != draftUntouched:
 		return d.refuse(c.ID, n, "capsule %q is %s by this plan already", c.ID, use.what)
 	case !c.Pending():
-		return d.refuse(c.ID, n, "capsule %q is not pending; use Evict first to move it", c.ID)
+		return d.refuse(c.ID, n, "capsule %q is not pending; to move it use Evict first, and submit it again if it was released for good", c.ID)
 	}
 	if err := d.takesCapsule(c, n, to.Devices); err != nil {
 		return err
@@ -252,6 +254,60 @@ func (d *Draft) Hold(h Hold) error {
 	}
 	d.holds[h.ID] = draftUse{draftTaken, len(d.log)}
 	d.step(draftStep{node: n, use: use}, taken, h)
+	return nil
+}
+
+// What a plan takes off its nodes.
+
+// Release ends a placement or a hold of the view, as a commitment of the next proposal, whose later steps may use
+// the room. What the plan itself has placed is undone with Rollback. Errors are those of Place.
+func (d *Draft) Release(r Release) error {
+	switch {
+	case d.view == nil:
+		return d.refuse(r.Capsule, nil, "the draft is empty; call Sync first")
+	case r.Hold != "":
+		return d.endHold(r)
+	}
+	c := d.view.state.Capsule(r.Capsule)
+	use := d.capsules[r.Capsule]
+	switch {
+	case c == nil:
+		return d.refuse(r.Capsule, nil, "there is no capsule %q in the view", r.Capsule)
+	case use.what != draftUntouched:
+		return d.refuse(r.Capsule, nil, "capsule %q is %s by this plan already", r.Capsule, use.what)
+	case r.From != "" && r.From != c.Node:
+		return d.refuse(r.Capsule, nil, "capsule %q is on node %q, not on %q", r.Capsule, c.Node, r.From)
+	case c.Released() || !c.Placed() && !r.Final:
+		return d.refuse(r.Capsule, nil, "capsule %q is not placed", r.Capsule)
+	case r.Stopped:
+		return d.refuse(r.Capsule, nil, "that capsule %q has stopped is for the agent of its node to say, not for a plan", r.Capsule)
+	case !r.Final && c.Gang == "" && d.view.state.Node(c.Node).Node.Schedulable():
+		return d.refuse(r.Capsule, nil, "capsule %q is on node %q, which is ready; use Evict to move it", r.Capsule, c.Node)
+	}
+	act := draftReleased
+	if r.Final {
+		act = draftEnded
+	}
+	return d.leave(c, act, r)
+}
+
+// endHold is Release for a hold.
+func (d *Draft) endHold(r Release) error {
+	h, lives := d.view.state.Hold(r.Hold)
+	use := d.holds[r.Hold]
+	if !lives || use.what != draftUntouched {
+		return d.refuse("", nil, "there is no hold %q in the view, or this plan has ended it already", r.Hold)
+	}
+	n := d.nodes[d.view.state.Node(h.Node).index]
+	left := d.copies.New(*n)
+	left.gives(h.Room, h.Devices, h.Milli)
+	left.holds--
+	left.spares(&h)
+	if d.holds == nil {
+		d.holds = map[HoldID]draftUse{}
+	}
+	d.holds[r.Hold] = draftUse{draftReleased, len(d.log)}
+	d.step(draftStep{node: n, use: use}, left, r)
 	return nil
 }
 

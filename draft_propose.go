@@ -1,7 +1,7 @@
 package orbit
 
 import (
-	"maps"
+	"iter"
 	"slices"
 )
 
@@ -124,14 +124,6 @@ func (d *Draft) betOnCompany(bets []Precondition, steps []draftStep) []Precondit
 	return bets
 }
 
-// nearby are the domains in which a spec may be placed because a member of the group it wants is there.
-type nearby struct {
-	near    Near
-	domains map[string]bool
-	// What missing has said.
-	text string
-}
-
 // leavers counts the members of a group that earlier proposals of the plan release, by node: they are no company.
 func (d *Draft) leavers(group string) map[NodeID]int {
 	var left map[NodeID]int
@@ -189,37 +181,6 @@ func (d *Draft) nearby(spec *Spec) *nearby {
 	return p
 }
 
-// has reports whether a node is in one of the domains; without a wish for company every node is.
-func (p *nearby) has(n *Node) bool {
-	if p == nil {
-		return true
-	}
-	domain, ok := n.Labels[p.near.Level]
-	return ok && p.domains[domain]
-}
-
-// misfit says why a node does not have the company that is asked for; the zero value: it has.
-func (p *nearby) misfit(n *NodeState) Misfit {
-	if p.has(n.Node) {
-		return Misfit{}
-	}
-	return Misfit{Why: p.missing()}
-}
-
-// missing says what a node outside the domains lacks.
-func (p *nearby) missing() string {
-	if p.text != "" {
-		return p.text
-	}
-	switch in := slices.Sorted(maps.Keys(p.domains)); {
-	case len(in) == 0:
-		p.text = "wait for group " + quoteWord(p.near.Group) + ", of which nothing is placed"
-	default:
-		p.text = "are in no " + p.near.Level + " of group " + quoteWord(p.near.Group) + " (" + joinWords(in[:min(len(in), 5)]) + ")"
-	}
-	return p.text
-}
-
 // Checkpoint returns a position of the plan to which Rollback can return.
 func (d *Draft) Checkpoint() int { return len(d.steps) }
 
@@ -233,10 +194,11 @@ func (d *Draft) Rollback(to int) {
 		d.steps = d.steps[:last]
 		d.forgetAfter(last)
 		if was.node != nil {
-			d.nodes[was.node.index] = was.node
+			d.nodes[was.node.index] = d.restored(was.node)
 			d.journal.add(was.node.index)
 		}
 		if was.open != d.open {
+			d.reopen(was.open)
 			d.forgetNear()
 		}
 		if was.withdraws() {
@@ -244,10 +206,55 @@ func (d *Draft) Rollback(to int) {
 		}
 		if d.open = was.open; was.log < len(d.log) {
 			d.forgetCompany(d.log[was.log:])
+			if len(d.missed) > 0 {
+				if c := d.view.state.Capsule(leaves(d.log[was.log])); c != nil {
+					d.uncountLeaver(c)
+				}
+			}
 			d.restoreUse(d.log[was.log], was.use)
 			d.log = d.log[:was.log]
 		}
 	}
+}
+
+// countLeaver counts a capsule that the step at a position of the log takes off its node: in each of its groups and modules that has a
+// budget, with the budgets that the step must keep.
+func (d *Draft) countLeaver(c *Capsule, do Commitment, at int) {
+	s := d.view.state
+	evictor, wish := s.wishes(c, do)
+	before := s.health(c)
+	for of := range c.Spec.memberships {
+		covers := s.coverage(of)
+		if covers == nil {
+			continue
+		}
+		if d.missed == nil {
+			d.missed = map[memberSet]*draftMissing{}
+		}
+		m := d.missed[of]
+		if m == nil {
+			m = &draftMissing{}
+			d.missed[of] = m
+		}
+		if m.open != d.open {
+			m.open, m.leave, m.wished = d.open, health{}, m.wished[:0]
+		}
+		m.at, m.leave = append(m.at, at), m.leave.plus(before, 1)
+		for _, b := range covers.budgets {
+			free := !wish || b.passes(evictor) || b.FreeUnready && b.counts(before) == 0
+			if !free && !slices.ContainsFunc(m.wished, func(w wishedBudget) bool { return w.budget == b }) {
+				m.wished = append(m.wished, wishedBudget{b, at})
+			}
+		}
+	}
+}
+
+// restored returns a node to which the plan is rolled back. It may have been shown then to another one than asks now.
+func (d *Draft) restored(n *NodeState) *NodeState {
+	if n.nominated == nil || n.nominated.asker == nil || n.nominated.asker == d.asking {
+		return n
+	}
+	return d.shownTo(n, nil)
 }
 
 // forgetAfter drops what the steps from a position on have made of their nodes. What a NoFit refers to stays in an array
@@ -285,43 +292,6 @@ func restore[K comparable](uses map[K]draftUse, key K, use draftUse) {
 	} else {
 		uses[key] = use
 	}
-}
-
-// Withdraw gives back the room of a capsule that an earlier proposal of the plan places: because that proposal
-// has come to nothing, or the capsule has been released since. It is for a caller who goes on with a plan while
-// its proposals are answered. It reports false, and changes nothing, where no earlier proposal places the capsule,
-// where that one also releases something, and while the proposal in the making has steps.
-func (d *Draft) Withdraw(id CapsuleID) bool {
-	use := d.capsules[id]
-	if use.what != draftTaken || d.open < len(d.log) {
-		return false
-	}
-	i, _ := slices.BinarySearchFunc(d.steps, use.at, func(s draftStep, at int) int { return s.log - at })
-	for d.steps[i].spec == nil { // it takes no commitment, as what Propose notes
-		i++
-	}
-	last := i
-	for last+1 < len(d.steps) && d.steps[last+1].open == d.steps[i].open {
-		last++
-	}
-	for _, c := range d.log[d.steps[i].open:d.steps[last].log] {
-		if r, ok := c.(Release); ok && r.Hold != "" || leaves(c) != "" { // the room may be what it took the place of
-			return false
-		}
-	}
-	spec, n := d.steps[i].spec, d.nodes[d.steps[i].node.index]
-	left := d.copies.New(*n)
-	left.gives(spec.Envelope.Reservation, d.log[use.at].(Place).Devices, spec.Devices.Milli)
-	left.Capsules--
-	d.push(draftStep{node: n, use: use, log: len(d.log), open: d.open}, left)
-	delete(d.capsules, id)
-	return true
-}
-
-// withdraws reports whether the step is one of Withdraw, whose use is what Rollback restores. Any other step with
-// a node places or holds, with the use before that, or releases what was untouched.
-func (s *draftStep) withdraws() bool {
-	return s.node != nil && s.spec == nil && s.use.what == draftTaken
 }
 
 // makeWay returns what ends nominations of lower rank than the one that was made last, lowest first, until that keeps the
@@ -380,4 +350,30 @@ func (t *tx) crowded(made *Nomination) NodeID {
 		}
 	}
 	return ""
+}
+
+// members yields a capsule, or those of a gang.
+func (d *Draft) members(capsule CapsuleID, gang GangID) iter.Seq[CapsuleID] {
+	return func(yield func(CapsuleID) bool) {
+		if gang == "" {
+			yield(capsule)
+			return
+		}
+		for c := range d.view.state.Members(gang) {
+			if !yield(c.ID) {
+				return
+			}
+		}
+	}
+}
+
+// settles reports whether the plan does something with the capsule that is nominated, or with a member of the gang, that may
+// end the nomination. What may have ended already is neither counted on nor ended again.
+func (d *Draft) settles(of *Nomination) bool {
+	for id := range d.members(of.Capsule, of.Gang) {
+		if d.capsules[id].what != draftUntouched {
+			return true
+		}
+	}
+	return d.changes(of)
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit/internal/herd"
+	"github.com/orbitsched/orbit/internal/rate"
 )
 
 // Engine runs a navigator: view, plan, propose, and again. It is a struct literal; Ledger and Navigator must
@@ -61,6 +63,10 @@ type Engine struct {
 	Backoff Backoff
 	// OnRound is called by Run after every pass that was not idle, from Run's goroutine; nil: not called.
 	OnRound func(Round)
+	// OnError is called by Run with each of Round.Errors, which never are conflicts, from Run's goroutine. Nil: they are
+	// written to slog.Default(), also if OnRound is set: at most 10 of an engine at once and one more every 10 s; a line
+	// says how many were left out before it.
+	OnError func(error)
 
 	once sync.Once
 	// Held during a Pass and while waiting looks at the view.
@@ -107,6 +113,7 @@ type Engine struct {
 	late <-chan verdict
 	// What went wrong outside a pass.
 	carried []error
+	log     errorLog
 }
 
 // ErrNavigator is what an engine reports of a navigator that panics, exits its goroutine or overruns its
@@ -163,6 +170,9 @@ func (e *Engine) Run(ctx context.Context) error {
 		if e.OnRound != nil && (round.active() || len(round.Errors) > 0 && ctx.Err() == nil) {
 			e.OnRound(round)
 		}
+		if ctx.Err() == nil {
+			e.tell(ctx, round.Errors)
+		}
 		e.rest(ctx, round)
 	}
 	return nil
@@ -183,6 +193,7 @@ func (e *Engine) Pass(ctx context.Context) Round {
 		return round
 	}
 	start := time.Now()
+	round.Start = start
 	if !e.refreshView(ctx, &round, start) {
 		return round
 	}
@@ -199,6 +210,9 @@ func (e *Engine) Pass(ctx context.Context) Round {
 		e.planAndPropose(ctx, &round)
 	}
 	round.Parked = len(e.view.queue.parked.spots)
+	if e.OnRound != nil {
+		round.State = e.view.state
+	}
 	return round
 }
 
@@ -357,5 +371,30 @@ func (e *Engine) owns(owner string, spec *Spec) bool {
 	return e.ask(key)
 }
 
+func (e *Engine) parkFor() time.Duration { return cmp.Or(e.ParkFor, 30*time.Second) }
+
 // planTimeout is the deadline of one call into the navigator.
 func (e *Engine) planTimeout() time.Duration { return cmp.Or(e.PlanTimeout, 10*time.Second) }
+
+// errorLog is what an engine without OnError has written to slog.Default().
+type errorLog struct {
+	allowed rate.Allowance
+	// How many errors were left out since the last line.
+	dropped int
+}
+
+// tell hands errors to OnError, or writes them to the log: at most ten at once, and one more every 10 s.
+func (e *Engine) tell(ctx context.Context, errs []error) {
+	for _, err := range errs {
+		switch {
+		case e.OnError != nil:
+			e.OnError(err)
+		case e.log.allowed.Take(time.Now(), 10*time.Second, 10) > 0:
+			e.log.dropped++
+		default:
+			slog.Default().LogAttrs(ctx, slog.LevelError, "orbit: error in a pass",
+				slog.String("engine", e.Name), slog.Any("error", err), slog.Int("dropped", e.log.dropped))
+			e.log.dropped = 0
+		}
+	}
+}

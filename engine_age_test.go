@@ -213,6 +213,7 @@ func TestAgedClassesGoByTheirEldest(t *testing.T) {
 		Submit{IDs: []CapsuleID{"nominee"}, Spec: spec("a", 0), At: 9000},
 		Submit{IDs: []CapsuleID{"between"}, Spec: spec("b", 5), At: 6500},
 		Submit{IDs: []CapsuleID{"parked"}, Spec: spec("c", 0), At: 1200},
+		Submit{IDs: []CapsuleID{"parkedToo"}, Spec: spec("e", 0), At: 1100},
 		Submit{IDs: []CapsuleID{"alone"}, Spec: spec("d", 0), At: 1700})
 	commit(t, l, Nominate{Capsule: "alone", Ends: time.Unix(2000, 0), Parts: []NominatedRoom{partOn("n", 1)}}, Nominate{Capsule: "nominee", Ends: time.Unix(2000, 0), Parts: []NominatedRoom{partOn("n", 1)}})
 	q := queue{aging: Aging{Every: 1000}.book()}
@@ -222,15 +223,17 @@ func TestAgedClassesGoByTheirEldest(t *testing.T) {
 	for slot, c := range s.capsuleSlots() {
 		q.push(slot, c)
 	}
-	require.True(t, q.park(&misfitting{spec: s.Capsule("parked").Spec}, time.Unix(1, 0)))
+	for _, id := range []CapsuleID{"parked", "parkedToo"} {
+		require.True(t, q.park(&misfitting{spec: s.Capsule(id).Spec}, time.Unix(1, 0)))
+	}
 	take := func(n int) []CapsuleID {
 		q.turn(n, s, false)
-		q.retry(time.Unix(2, 0), 1)
+		q.retry(time.Unix(2, 0), 2)
 		defer q.settle()
 		return slices.Clone(idsOf(q.take(n)))
 	}
-	// Ahead by age are, in this order, elder (1000), parked (1200), between (6500 - 5000), alone (1700) and nominee (9000).
-	require.Equal(t, []CapsuleID{"nominee", "elder", "parked", "between", "alone"}, take(5))
+	// Ahead by age are, in this order, elder (1000), parkedToo (1100), parked (1200), between (6500 - 5000), alone (1700) and nominee (9000).
+	require.Equal(t, []CapsuleID{"nominee", "elder", "parkedToo", "parked", "between", "alone"}, take(6))
 }
 
 func TestAgingThatCannotBe(t *testing.T) {

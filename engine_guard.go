@@ -44,7 +44,7 @@ func contain(outer context.Context, limit time.Duration, f func(context.Context)
 	}
 	patience := limit / graceParts
 	if outer.Err() != nil {
-		patience = 0 // the engine stops, so nobody needs the results
+		patience = 0 // the engine stops, so the results are not needed
 	}
 	grace := time.NewTimer(patience)
 	defer grace.Stop()
@@ -277,7 +277,8 @@ func (e *Engine) lawful(plan []Proposal, round *Round) []Proposal {
 // to none and claimed by the navigator.
 //
 // A plan may place, release, nominate and assign only work of its navigator. It may take work of others off a node only by
-// [Evict]: to make way for work that outranks it, or to place it again by the same proposal; the ledger judges both. A plan may
+// [Evict]: to make way for work that outranks it, or to place it again by the same proposal; the ledger judges both. It may end a
+// nomination of others only by a proposal that makes one of higher rank, on one of its nodes or of a resource that it claims. A plan may
 // not say that something has stopped, and may not change nodes, budgets and other records that are no work. Capsules that are
 // not in the state are left to the ledger to judge, and so are holds, because nothing shows to whom a hold belongs.
 func (s *State) Offence(p Proposal, owns func(owner string, spec *Spec) bool) error {
@@ -329,6 +330,11 @@ func (t *tribunal) offence(do Commitment) (id CapsuleID, why string) {
 		return "", ""
 	case Assign:
 		return do.Capsule, t.foreign(do.Capsule, "assigns")
+	case Protect:
+		if do.For == 0 {
+			return do.Capsule, fmt.Sprintf("ends the protection of capsule %q, which engines do", do.Capsule)
+		}
+		return do.Capsule, t.foreign(do.Capsule, "protects")
 	case Nominate:
 		return t.misnominated(&do)
 	case Submit, Hold, Mark:
@@ -354,11 +360,10 @@ func (t *tribunal) newcomers(do *Evict) iter.Seq[CapsuleID] {
 }
 
 // misnominated returns why the navigator may not make or end a nomination; empty: it may. It may end a nomination of others' work
-// only by a proposal that also makes a nomination.
+// only by a proposal that also makes one which outranks it and to which it leaves room.
 func (t *tribunal) misnominated(do *Nominate) (id CapsuleID, why string) {
-	makes := func(c Commitment) bool { n, ok := c.(Nominate); return ok && len(n.Parts) > 0 }
 	switch {
-	case len(do.Parts) == 0 && slices.ContainsFunc(t.do, makes):
+	case len(do.Parts) == 0 && t.s.makesWay(do, t.do):
 		return "", ""
 	case do.Gang == "":
 		return do.Capsule, t.foreign(do.Capsule, "nominates")

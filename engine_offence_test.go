@@ -27,11 +27,14 @@ func border(t *testing.T) court {
 	theirs := func(s *Spec, ids ...CapsuleID) Submit { return Submit{IDs: ids, Spec: s, Owner: "other"} }
 	gang := gangOf("their gang", 1, "member")
 	gang.Owner = "other"
-	c.commits(cpuNode("full", 3), cpuNode("free", 8), cpuNode("drained", 1))
+	c.commits(PutNode{Node{ID: "full", Capacity: Resources{CPU: 3, Memory: 4}}}, cpuNode("free", 8), cpuNode("drained", 1))
 	c.commits(Submit{IDs: []CapsuleID{"mine", "mine too", "running"}, Spec: spec("ours", 5, false)}, gang,
 		theirs(spec("ours", 1, false), "low"), theirs(spec("ours", 5, false), "equal"), theirs(spec("ours", 9, true), "high"),
 		theirs(spec("ours", 5, false), "waits", "nominated"), theirs(spec("ours", 1, false), "drains"),
 		Submit{IDs: []CapsuleID{"nobody's"}, Spec: spec("theirs", 1, false)})
+	urgent := spec("ours", 6, false)
+	urgent.Envelope.Reservation[Memory] = 1
+	c.commits(Submit{IDs: []CapsuleID{"my urgent"}, Spec: urgent})
 	c.commits(placeOn("low", "full"), placeOn("equal", "full"), placeOn("high", "full"), placeOn("drains", "drained"), placeOn("running", "free"))
 	c.commits(PutNode{Node{ID: "drained", Capacity: Resources{CPU: 1}, State: Cordoned}})
 	c.commits(claimOf("nominated"))
@@ -84,8 +87,12 @@ func TestOffences(t *testing.T) {
 		"says that its own begins": {func(s *State) []Commitment {
 			return []Commitment{Confirm{Capsule: "running", Since: s.Capsule("running").PlacedAt, Begun: true}}
 		}, "holds a orbit.Confirm, which is not for a plan"},
-		"evicts what outranks": {makingWay("high"), `evicts capsule "high" of priority 9 for capsule mine`},
-		"evicts what is equal": {makingWay("equal"), `evicts capsule "equal" of priority 5`},
+		"ends a protection": {func(s *State) []Commitment {
+			return []Commitment{Protect{Capsule: "running", Since: s.Capsule("running").PlacedAt}}
+		}, `ends the protection of capsule "running"`},
+		"protects the work of others": {doing(Protect{Capsule: "waits", For: time.Second}), `protects capsule "waits"`},
+		"evicts what outranks":        {makingWay("high"), `evicts capsule "high" of priority 9 for capsule mine`},
+		"evicts what is equal":        {makingWay("equal"), `evicts capsule "equal" of priority 5`},
 		"evicts for others": {func(s *State) []Commitment {
 			e := evictionOf(s, "low")
 			e.For = "waits"
@@ -95,9 +102,12 @@ func TestOffences(t *testing.T) {
 		"nominates for others":                    {doing(claimOf("waits")), `nominates capsule "waits"`},
 		"nominates a gang of others":              {doing(Nominate{Gang: "their gang", Ends: time.Unix(1<<33, 0), Parts: claimOf("").Parts}), `nominates capsule "member"`},
 		"ends a nomination of others for nothing": {doing(Nominate{Capsule: "nominated"}), `nominates capsule "nominated"`},
-		"changes a node":                          {doing(cpuNode("full", 9)), "changes the constellation (orbit.PutNode)"},
-		"puts a budget":                           {doing(PutBudget{Budget{ID: "b", Group: "g"}}), "holds a orbit.PutBudget, which is not for a plan"},
-		"removes a node":                          {doing(RemoveNode{"drained"}), "changes the constellation (orbit.RemoveNode)"},
+		"ends a nomination that outranks its own": {doing(Nominate{Capsule: "nominated"}, claimOf("mine")), `nominates capsule "nominated"`},
+		"ends a nomination for one of other resources": {doing(Nominate{Capsule: "nominated"}, Nominate{Capsule: "my urgent", Ends: time.Unix(1<<33, 0),
+			Parts: []NominatedRoom{{Node: "full", Room: Resources{Memory: 1}}}}), `nominates capsule "nominated"`},
+		"changes a node": {doing(cpuNode("full", 9)), "changes the constellation (orbit.PutNode)"},
+		"puts a budget":  {doing(PutBudget{Budget{ID: "b", Group: "g"}}), "holds a orbit.PutBudget, which is not for a plan"},
+		"removes a node": {doing(RemoveNode{"drained"}), "changes the constellation (orbit.RemoveNode)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := border(t)
@@ -120,14 +130,14 @@ func TestOffences(t *testing.T) {
 // TestNoOffences: what a plan may do is sent, and committed.
 func TestNoOffences(t *testing.T) {
 	for name, do := range map[string]func(*State) []Commitment{
-		"makes way for its own":               makingWay("low"),
-		"moves what is movable":               moving("high"),
-		"moves off a cordoned node":           moving("drains"),
-		"ends its own work":                   doing(Release{Capsule: "running", Final: true}),
-		"assigns its own":                     doing(Assign{Capsule: "mine", Owner: "other"}),
-		"submits and places":                  doing(Submit{IDs: []CapsuleID{"new"}, Spec: cpuSpec(1), Owner: "me"}, placeOn("new", "free")),
-		"marks and holds":                     doing(Mark{Key: "k", Value: "v"}, Hold{ID: "h", Node: "free", Room: Resources{CPU: 1}, Ends: time.Unix(1<<33, 0)}),
-		"ends a nomination to make a new one": doing(Nominate{Capsule: "nominated"}, claimOf("mine")),
+		"makes way for its own":                   makingWay("low"),
+		"moves what is movable":                   moving("high"),
+		"moves off a cordoned node":               moving("drains"),
+		"ends its own work":                       doing(Release{Capsule: "running", Final: true}),
+		"assigns its own":                         doing(Assign{Capsule: "mine", Owner: "other"}),
+		"submits and places":                      doing(Submit{IDs: []CapsuleID{"new"}, Spec: cpuSpec(1), Owner: "me"}, placeOn("new", "free")),
+		"marks and holds":                         doing(Mark{Key: "k", Value: "v"}, Hold{ID: "h", Node: "free", Room: Resources{CPU: 1}, Ends: time.Unix(1<<33, 0)}),
+		"ends a nomination that its own outranks": doing(Nominate{Capsule: "nominated"}, claimOf("my urgent")),
 	} {
 		t.Run(name, func(t *testing.T) {
 			round := trespass(t, border(t), do)

@@ -76,25 +76,25 @@ func (e *Engine) retry(now time.Time, most int) {
 	s.tried = len(e.view.queue.trials) > 0
 }
 
-func (e *Engine) parkFor() time.Duration { return cmp.Or(e.ParkFor, 30*time.Second) }
-
 // stillAside reports whether at least one of the classes just parked is still parked.
 func (e *Engine) stillAside(specs []*Spec) bool {
 	return slices.ContainsFunc(specs, func(spec *Spec) bool { return e.view.queue.parked.spots[spec] != nil })
 }
 
-// endRooms releases the holds whose end has passed, and ends such nominations, as well as those of own work that can no
-// longer be served. If another engine does so first, that is no conflict, because they have ended either way.
+// endRooms releases the holds whose end has passed, and ends such protections and nominations, as well as those of own work that can
+// no longer be served. If another engine does so first, that is no conflict, because they have ended either way.
 func (e *Engine) endRooms(ctx context.Context, round *Round, now time.Time) {
 	var batch []Proposal
-	for _, id := range e.view.ended(now) {
-		batch = append(batch, Proposal{Do: []Commitment{Release{Hold: id}}})
+	for _, end := range e.view.ended(now) {
+		batch = append(batch, Proposal{Do: []Commitment{end}})
 	}
 	batch = append(batch, e.view.lapsed(now, e.mine)...)
-	conflicts := round.Conflicts
+	conflicts, before := round.Conflicts, len(round.Settled)
 	e.propose(ctx, batch, round)
 	round.Proposed -= round.Conflicts - conflicts
 	round.Conflicts = conflicts
+	ended := slices.DeleteFunc(round.Settled[before:], func(s Settled) bool { return errors.Is(s.Outcome.Err, ErrConflict) })
+	round.Settled = round.Settled[:before+len(ended)]
 }
 
 // maxTries is how often a proposal with an unknown outcome is sent. After that the view must tell.
@@ -270,7 +270,7 @@ func takesRoomOn(do Commitment) NodeID {
 	return ""
 }
 
-// propose sends proposals, which nobody else may change, and sorts their outcomes.
+// propose sends proposals, which must not be changed meanwhile, and sorts their outcomes.
 func (e *Engine) propose(ctx context.Context, batch []Proposal, round *Round) {
 	if len(batch) == 0 {
 		return
@@ -299,6 +299,9 @@ func (e *Engine) propose(ctx context.Context, batch []Proposal, round *Round) {
 
 // sort counts the outcome of a proposal and updates the engine for it.
 func (e *Engine) sort(p *Proposal, o Outcome, round *Round) {
+	if e.OnRound != nil {
+		round.Settled = append(round.Settled, Settled{*p, o})
+	}
 	count := &round.Failed
 	switch {
 	case o.Err == nil:

@@ -288,10 +288,12 @@ func (e *Engine) classifyChange(c *Change) (work, room bool) {
 		return false, aside
 	case Evict:
 		return e.minds(do.Capsule), aside
-	case Confirm: // what has stopped may be placed where nobody confirms
+	case Confirm: // what has stopped may be placed on nodes without an agent
 		return do.Stopped && e.minds(do.Capsule), false
 	case PutNode, PutBudget, RemoveBudget:
 		return false, aside
+	case Protect:
+		return false, aside && do.For == 0
 	case RemoveNode, Hold, Mark:
 		return false, len(p.rests) > 0
 	case Nominate:

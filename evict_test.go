@@ -115,7 +115,7 @@ func TestTruce(t *testing.T) {
 			e := evictionOf(c.now(), v)
 			e.For = a
 			if within := band[1] > 0 && pair[0] >= 10 && pair[1] <= 20; within {
-				require.ErrorContains(t, c.mistakes(e, placeOn(a, "n")), "from priority 10 to 20 nobody is evicted")
+				require.ErrorContains(t, c.mistakes(e, placeOn(a, "n")), "from priority 10 to 20 no capsule is evicted")
 				c.commits(Release{Capsule: v, Final: true})
 				continue
 			}

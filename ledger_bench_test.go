@@ -41,10 +41,9 @@ func newBenchWorld(b *testing.B, nodes int) *benchWorld {
 		node := w.nodes[i*7919%nodes]
 		w.capsules = append(w.capsules, id)
 		w.proposals = append(w.proposals, orbit.Proposal{
-			ID:   orbit.ProposalID{1, byte(i), byte(i >> 8), byte(i >> 16), byte(i >> 24)},
-			View: 1,
-			Do:   []orbit.Commitment{orbit.Place{Capsule: id, Node: node}},
-			If:   []orbit.Precondition{orbit.NodeFreeOf{Node: node, AtLeast: benchWant}},
+			ID: orbit.ProposalID{1, byte(i), byte(i >> 8), byte(i >> 16), byte(i >> 24)},
+			Do: []orbit.Commitment{orbit.Place{Capsule: id, Node: node}},
+			If: []orbit.Precondition{orbit.NodeFreeOf{Node: node, AtLeast: benchWant}},
 		})
 	}
 	w.reset(b)

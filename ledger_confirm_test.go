@@ -22,9 +22,10 @@ func confirmed(t *testing.T, l Limits) *MemoryLedger {
 	return ledger
 }
 
-// TestAnIDIsNotFreeWhileItRuns: db-0 has begun on n1 and is ended; it is submitted and placed again only after it has stopped, however
-// many have ended since, so that it never runs twice. The records that have ended meanwhile are dropped in their order.
-func TestAnIDIsNotFreeWhileItRuns(t *testing.T) {
+// TestRecordsAreKeptWhileTheyRun: db-0 has begun on n1 and is ended; its record is kept until it has stopped, however many have ended
+// since. If it is submitted and placed again meanwhile, it waits, so that it never runs twice. The records that have ended meanwhile are
+// dropped in their order.
+func TestRecordsAreKeptWhileTheyRun(t *testing.T) {
 	t.Parallel()
 	for how, end := range map[string]func(*Capsule) Commitment{
 		"stopped": func(c *Capsule) Commitment {
@@ -42,7 +43,14 @@ func TestAnIDIsNotFreeWhileItRuns(t *testing.T) {
 			}
 			again := Submit{IDs: []CapsuleID{"db-0"}, Spec: cpuSpec(4)}
 			s := snapshotOf(t, l)
-			require.ErrorIs(t, s.Check(Proposal{View: s.Revision(), Do: []Commitment{again, Place{Capsule: "db-0", Node: "n2"}}}), ErrInfeasible)
+			tried, err := s.Apply([]Change{{Revision: s.rev + 1, Do: again}, {Revision: s.rev + 1, Seq: 1, Do: Place{Capsule: "db-0", Node: "n2"}}})
+			require.NoError(t, err)
+			begins := Confirm{Capsule: "db-0", Since: tried.rev, Begun: true}
+			require.ErrorContains(t, tried.Check(Proposal{Do: []Commitment{begins}}), "has not stopped")
+			require.Equal(t, 3, tried.CapsuleCount(), "it, and the last two jobs")
+			tried, err = tried.Apply([]Change{{Revision: tried.rev + 1, Do: end(tried.Capsule("db-0"))}, {Revision: tried.rev + 2, Do: begins}})
+			require.NoError(t, err)
+			require.NoError(t, tried.Verify())
 			require.Equal(t, 3, s.CapsuleCount(), "it, and the last two jobs")
 			require.Nil(t, s.Capsule("job-1"))
 			back, err := rebuilt(s)
@@ -123,4 +131,25 @@ func TestWhatHasStoppedIsPlacedAtOnce(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, NodeID("plain"), where(t, l, "a"))
 	})
+}
+
+// Of a node that is lost only that something has stopped there is taken: what its agent says late neither begins nor serves.
+func TestNothingBeginsOnALostNode(t *testing.T) {
+	c := newCourt(t, confirmingNode("n", 2), submitOf(cpuSpec(1), "a", "b"), placeOn("a", "n"), placeOn("b", "n"))
+	c.commits(c.says("a", Confirm{Ready: true}))
+	lost := confirmingNode("n", 2)
+	lost.Node.State = Lost
+	c.commits(lost)
+	require.ErrorContains(t, c.mistakes(c.says("b", Confirm{Begun: true})), "the node is lost, or does not confirm")
+	require.ErrorContains(t, c.mistakes(c.says("b", Confirm{Ready: true})), "the node is lost, or does not confirm")
+	require.ErrorContains(t, c.mistakes(c.says("a", Confirm{NotReady: true})), "the node is lost, or does not confirm")
+}
+
+// What a proposal places cannot begin by the same proposal, though its revision can be guessed: nothing has been started that is not
+// placed yet.
+func TestNothingBeginsWithItsOwnPlacement(t *testing.T) {
+	c := newCourt(t, confirmingNode("n", 2), submitOf(cpuSpec(1), "a"), placeOn("a", "n"))
+	next := c.now().Revision() + 1
+	why := c.mistakes(Release{Capsule: "a", Stopped: true}, placeOn("a", "n"), Confirm{Capsule: "a", Since: next, Begun: true})
+	require.ErrorContains(t, why, `capsule "a" has no placement made at revision`)
 }

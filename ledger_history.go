@@ -224,6 +224,7 @@ type commitmentJSON struct {
 	Nominate   *Nominate   `json:"nominate,omitempty"`
 	Evict      *Evict      `json:"evict,omitempty"`
 	Confirm    *Confirm    `json:"confirm,omitempty"`
+	Protect    *Protect    `json:"protect,omitempty"`
 
 	PutBudget    *PutBudget    `json:"putBudget,omitempty"`
 	RemoveBudget *RemoveBudget `json:"removeBudget,omitempty"`
@@ -247,6 +248,8 @@ func commitmentToJSON(c Commitment) (*commitmentJSON, error) {
 		out.Evict = &c
 	case Confirm:
 		out.Confirm = &c
+	case Protect:
+		out.Protect = &c
 	case Hold:
 		c.Ends = c.Ends.UTC()
 		out.Hold = &c
@@ -299,6 +302,9 @@ func (in *commitmentJSON) commitment() (Commitment, error) {
 	}
 	if in.Confirm != nil {
 		found = append(found, *in.Confirm)
+	}
+	if in.Protect != nil {
+		found = append(found, *in.Protect)
 	}
 	if in.Nominate != nil {
 		found = append(found, *in.Nominate)

@@ -19,6 +19,10 @@ var everyCommitment = map[string]Commitment{
 	"release":    Release{Capsule: "x", From: "n", Final: true},
 	"endHold":    Release{Hold: "h"},
 	"hold":       Hold{ID: "h", Node: "n", Room: Resources{CPU: 1}, Devices: 1, Milli: 5, For: "f", Ends: time.Unix(9, 7).UTC()},
+	"ready":      Confirm{Capsule: "x", Since: 3, Ready: true},
+	"notReady":   Confirm{Capsule: "x", Since: 3, NotReady: true},
+	"protect":    Protect{Capsule: "x", For: time.Second},
+	"unprotect":  Protect{Capsule: "x", Since: 3},
 	"assign":     Assign{Capsule: "x", From: "a", Owner: "b"},
 	"mark":       Mark{Key: "k", Value: "v"},
 }

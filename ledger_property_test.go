@@ -110,7 +110,7 @@ func (s *scribe) spec() *Spec {
 // fresh returns up to n different capsule ids, unknown to the view unless there are none.
 func (s *scribe) fresh(n int) (ids []CapsuleID) {
 	for _, id := range modelCapsules {
-		if len(ids) < n && (s.view.Capsule(id) == nil || s.chance(12)) {
+		if len(ids) < n && (s.view.Capsule(id) == nil || s.view.Capsule(id).Released() && s.chance(50) || s.chance(12)) {
 			ids = append(ids, id)
 		}
 	}
@@ -201,6 +201,7 @@ var drafts = []draft{
 	},
 	draftPlace, draftPlace, draftPlace, draftPlace, draftPlace,
 	draftGang, draftGang, draftGang,
+	draftProtect, draftProtect,
 	draftConfirm, draftConfirm, draftConfirm, draftConfirm, draftConfirm, draftConfirm,
 	draftRelease, draftRelease, draftRelease, draftMove, draftMove, draftDrain, draftEvict, draftEvict, draftEvict, draftEvict,
 	func(s *scribe) []Commitment { return []Commitment{s.hold()} },
@@ -289,7 +290,10 @@ func draftConfirm(s *scribe) (out []Commitment) {
 		case c.Remains != nil && !s.chance(3):
 			out = append(out, Confirm{Capsule: c.ID, Since: c.Remains.Since, Stopped: true})
 		case c.Placed() && (!c.Begun || s.chance(12)):
-			out = append(out, Confirm{Capsule: c.ID, Since: c.PlacedAt, Begun: true})
+			ready := s.chance(3)
+			out = append(out, Confirm{Capsule: c.ID, Since: c.PlacedAt, Begun: !ready, Ready: ready})
+		case c.Placed() && (c.Ready == s.chance(2) || s.chance(12)):
+			out = append(out, Confirm{Capsule: c.ID, Since: c.PlacedAt, Ready: !c.Ready, NotReady: c.Ready})
 		}
 		if len(out) > 2 || len(out) > 0 && s.chance(2) {
 			break
@@ -456,7 +460,9 @@ func (s *scribe) bet(do []Commitment) Precondition {
 func (s *scribe) spoil(p *Proposal) {
 	bad := &Spec{Prefer: []Preference{{Predicate{Key: "k", Op: "Exists"}, math.NaN()}}}
 	p.Do = append(p.Do, pickOne(s, []Commitment{
-		nil, &Place{Capsule: "c0", Node: "n0"}, Confirm{Capsule: "c0", Since: 1}, Confirm{Capsule: "c0", Begun: true}, Confirm{Capsule: "c0", Since: 1, Begun: true, Stopped: true}, Place{Node: "n0"}, PutNode{},
+		nil, &Place{Capsule: "c0", Node: "n0"}, Confirm{Capsule: "c0", Since: 1}, Confirm{Capsule: "c0", Begun: true}, Confirm{Capsule: "c0", Since: 1, Begun: true, Stopped: true},
+		Protect{Capsule: "c0"}, Protect{Capsule: "c0", For: -1}, Protect{Capsule: "c0", For: time.Hour}, Protect{Capsule: "c0", For: 1, Since: 1},
+		Confirm{Capsule: "c0", Since: 1, Ready: true, NotReady: true}, Confirm{Capsule: "c0", NotReady: true}, Place{Node: "n0"}, PutNode{},
 		PutNode{Node{ID: "n0", Capacity: Resources{-1}}}, Submit{IDs: []CapsuleID{"c0"}, Spec: bad},
 		PutBudget{}, PutBudget{Budget{ID: "b0", Group: "db", Expected: -1}}, RemoveBudget{},
 		Submit{IDs: []CapsuleID{"c0", "c0"}, Spec: &Spec{}}, Hold{ID: "h0", Node: "n0", Room: Resources{1}},
@@ -524,9 +530,16 @@ func (d *duel) propose(t *rapid.T, refresh int) {
 // send proposes and compares all that can be compared.
 func (d *duel) send(t *rapid.T, p Proposal) {
 	want := d.model.judge(p)
-	checked := d.ledger.live.Check(p)
+	checked, here, before := d.ledger.live.Check(p), d.snapshot(), d.text
+	next, forked := here.With(p)
 	rev, err := d.ledger.Propose(bg, p)
 	d.compare(t, p, want, rev, err)
+	require.Equal(t, plainError(checked), plainError(forked), "Check and With disagree on %v", p)
+	require.Empty(t, diffLines(textOf(here), before), "With changes the state that it is asked of")
+	if err == nil {
+		require.Empty(t, diffLines(textOf(next), d.text), "With and Propose disagree on %v", p)
+		require.NoError(t, next.Verify())
+	}
 	// I10: Check at the ledger's own revision and Propose agree, TakenBy aside.
 	require.Equal(t, plainError(checked), plainError(err), "Check and Propose disagree on %v", p)
 }
@@ -549,6 +562,11 @@ func (d *duel) compare(t *rapid.T, p Proposal, want ruling, rev Revision, err er
 	case want.next != nil:
 		require.NoError(t, err, "the model commits %v", p)
 		require.Equal(t, want.next.rev, rev)
+		d.count["unready and free"] += want.next.freed - d.model.freed
+		for _, c := range p.Do {
+			confirm, _ := c.(Confirm)
+			d.count["not ready"] += btoi(confirm.NotReady)
+		}
 		d.model = want.next
 		d.count["committed"]++
 		d.countAgents()
@@ -570,6 +588,8 @@ func (d *duel) countAgents() {
 	d.count["kept beyond the limit"] += max(0, len(d.model.released)-d.model.limits.Terminal)
 	for _, c := range d.model.capsules {
 		d.count["begun"] += btoi(c.begun)
+		d.count["ready"] += btoi(c.ready)
+		d.count["protected"] += btoi(c.protected > 0)
 		d.count["waits"] += btoi(c.waits)
 		d.count["placed beside its remains"] += btoi(c.node != "" && c.remains != nil)
 		d.count["ended with remains"] += btoi(c.released && c.remains != nil)
@@ -582,6 +602,7 @@ func (d *duel) receipt(t *rapid.T, p Proposal, rev Revision, err error) {
 	require.ErrorAs(t, err, &r)
 	require.Zero(t, rev)
 	d.count[r.Kind.Error()]++
+	d.count["refused for protection"] += btoi(r.Protected > 0)
 	d.count["by a budget"] += btoi(r.Want > 0 && r.Budget != "")
 	if r.Kind == ErrInvalid { //nolint:errorlint // the sentinel itself
 		return
@@ -884,8 +905,8 @@ func (d *duel) commitOn(t *rapid.T, from *State, p Proposal) *State {
 	}
 	d.sent = append(d.sent, p)
 	for name := range d.different(from, next) {
-		lost := name[0] == 'f' && writes["f lost"] // which stands for the fences of all whose members were on the node
-		require.True(t, writes[name] || lost || fallsOut(from, next, name), "%v writes %s too, besides %v", p, name, writes)
+		all := name[0] == 'f' && writes["f nodes"] // which stands for the fences of all whose members were on the node
+		require.True(t, writes[name] || all || fallsOut(from, next, name), "%v writes %s too, besides %v", p, name, writes)
 	}
 	for name := range writes {
 		require.True(t, reads[name] || name[0] == 'f', "%v writes %s and does not read it", p, name)
@@ -1037,7 +1058,7 @@ func (d *duel) different(a, b *State) map[string]bool {
 		return true
 	})
 	if a.covered.Len() > 0 && loses(a, b) {
-		out["f lost"] = true
+		out["f nodes"] = true
 	}
 	for _, p := range d.sent {
 		differs("p "+p.ID.String(), func(s *State) string { return fmt.Sprint(s.recent.find(p.ID)) })
@@ -1126,7 +1147,7 @@ func textOf(s *State) []string {
 		return true
 	})
 	s.covered.Ascend(func(c *coverage) bool {
-		out = append(out, fmt.Sprintf("covered %v healthy %d left %d", c.of, c.healthy, c.left))
+		out = append(out, fmt.Sprintf("covered %v healthy %+v left %d", c.of, c.healthy, c.left))
 		for _, b := range c.budgets {
 			out = append(out, fmt.Sprintf("budget %+v", *b))
 		}
@@ -1170,8 +1191,8 @@ func textOfCapsule(s *State, slot uint32) string {
 		return fmt.Sprintf("capsule slot %d: %s is not found", slot, c.ID)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "capsule slot %d: %s spec %p owner %q gang %q.%d node %q %b %q labels %v since %d at %d submitted %d changed %d placed %d by %s released %v begun %v waits %v remains %s",
-		slot, c.ID, c.Spec, c.Owner, c.Gang, c.role, c.Node, c.Devices, c.Note, c.Labels, c.SubmitTime, c.PlaceTime, c.Submitted, c.Changed, c.PlacedAt, c.PlacedBy, c.released, c.Begun, c.Waits, c.Remains)
+	fmt.Fprintf(&b, "capsule slot %d: %s spec %p owner %q gang %q.%d node %q %b %q labels %v since %d at %d submitted %d changed %d placed %d by %s released %v begun %v ready %v waits %v protected %v remains %s",
+		slot, c.ID, c.Spec, c.Owner, c.Gang, c.role, c.Node, c.Devices, c.Note, c.Labels, c.SubmitTime, c.PlaceTime, c.Submitted, c.Changed, c.PlacedAt, c.PlacedBy, c.released, c.Begun, c.Ready, c.Waits, s.Protected(c.ID), c.Remains)
 	if c.Placed() {
 		fmt.Fprintf(&b, " at %d.%d", r.node, r.link)
 	}

@@ -183,7 +183,7 @@ func TestScenario12HostileInput(t *testing.T) {
 		nil, &Place{Capsule: "b", Node: "n"}, (*Mark)(nil), &Submit{},
 		Place{}, placeOn("b", ""), placeOn("", "n"), placeOn(CapsuleID(long), "n"), Place{Capsule: "b", Node: "n", Note: "\xff"},
 		Release{}, Release{Capsule: "a", Hold: "h"}, Release{Hold: "h", Final: true}, Release{Hold: "h", From: "n"},
-		Submit{}, Submit{Spec: cpuSpec(1)}, submitOf(nil, "z"), submitOf(cpuSpec(1), ""), submitOf(cpuSpec(1), "z", "z"), submitOf(cpuSpec(-1), "z"), submitOf(cpuSpec(math.MinInt64), "z"),
+		Submit{Spec: cpuSpec(-1)}, submitOf(nil, "z"), submitOf(cpuSpec(1), ""), submitOf(cpuSpec(1), "z", "z"), submitOf(cpuSpec(-1), "z"), submitOf(cpuSpec(math.MinInt64), "z"),
 		Submit{Gang: &Gang{ID: "g"}}, Submit{Gang: &Gang{}}, gangOf("", 0, "z"), gangOf("g", -1, "z"), gangOf("g", 2, "z"), gangOf("g", 0), gangOf("g", 0, "z", "z"),
 		Submit{Gang: &Gang{ID: "g", Roles: []Role{{Members: []CapsuleID{"z"}}}}}, Submit{Gang: gangOf("g", 0, "z").Gang, Spec: cpuSpec(1), IDs: []CapsuleID{"y"}},
 		weight(math.NaN()), weight(math.Inf(1)), weight(math.Inf(-1)),
@@ -236,7 +236,7 @@ func TestScenario12HostileBets(t *testing.T) {
 // TestScenario12WindowOfIDs: a window as wide as a number can be does not stop the ledger.
 func TestScenario12WindowOfIDs(t *testing.T) {
 	const huge = math.MaxInt
-	l := &MemoryLedger{Bounds: Limits{huge, huge, huge, huge, huge, huge, huge, huge, huge, huge, huge, huge, huge, huge, 0, 0}}
+	l := &MemoryLedger{Bounds: Limits{huge, huge, huge, huge, huge, huge, huge, huge, huge, huge, huge, huge, huge, huge, huge, 0, 0}}
 	for i := range byte(3) {
 		_, err := l.Propose(bg, Proposal{ID: idOf(i + 1), Do: []Commitment{cpuNode("n", 5)}})
 		require.NoError(t, err)
@@ -369,7 +369,7 @@ func TestScenario20TerminalAbsorbs(t *testing.T) {
 	c := newCourt(t, cpuNode("n", 3), submitOf(cpuSpec(1), "a"))
 	view := c.now().Revision()
 	c.commits(Release{Capsule: "a", Final: true})
-	for _, late := range []Commitment{placeOn("a", "n"), Release{Capsule: "a", Stopped: true}, Release{Capsule: "a", Final: true}, Assign{Capsule: "a", Owner: "o"}, submitOf(cpuSpec(1), "a")} {
+	for _, late := range []Commitment{placeOn("a", "n"), Release{Capsule: "a", Stopped: true}, Release{Capsule: "a", Final: true}, Assign{Capsule: "a", Owner: "o"}} {
 		c.refuses(ErrConflict, Proposal{View: view, Do: []Commitment{late}})
 		c.mistakes(late)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -150,8 +151,8 @@ func TestReceiptOfTakenIDs(t *testing.T) {
 	c := newCourt(t, cpuNode("n", 5), submitOf(cpuSpec(1), "a"), gangOf("g", 1, "b"), holdOf("h", "n", 1))
 	for _, taken := range []Commitment{submitOf(cpuSpec(1), "a"), gangOf("g", 1, "c"), holdOf("h", "n", 1)} {
 		r := c.refuses(ErrConflict, Proposal{Do: []Commitment{taken}})
-		require.Regexp(t, `already; changed at revision \d; choose another id$`, r.Error())
-		require.Regexp(t, `already; nothing it rests on has changed since its view; choose another id$`, c.mistakes(taken).Error())
+		require.Regexp(t, `already.*; changed at revision \d; choose another id`, r.Error())
+		require.Regexp(t, `already.*; nothing it rests on has changed since its view; choose another id`, c.mistakes(taken).Error())
 	}
 }
 
@@ -245,13 +246,13 @@ func TestWindowOfIDs(t *testing.T) {
 	require.Equal(t, 2, l.live.recent.index.Len(), "what is forgotten takes no room")
 }
 
-// TestIDsAreUsedAgain: when the record of a released capsule is dropped, its id, and its gang's, is free.
+// TestIDsAreUsedAgain: when the record of a released capsule is dropped, the id of its gang is free for a gang of others.
 func TestIDsAreUsedAgain(t *testing.T) {
 	c := newCourt(t)
 	c.Bounds = Limits{Terminal: 1}
 	c.commits(gangOf("g", 0, "a"), submitOf(cpuSpec(1), "b"))
-	c.commits(Release{Capsule: "a", Final: true})
 	c.mistakes(submitOf(cpuSpec(1), "a"))
+	c.commits(Release{Capsule: "a", Final: true})
 	c.mistakes(gangOf("g", 0, "x"))
 	c.commits(Release{Capsule: "b", Final: true})
 	require.Nil(t, c.now().Capsule("a"))
@@ -773,7 +774,7 @@ func TestSnapshotIsShared(t *testing.T) {
 // TestLimits: zero means the default, and the numbers are kept.
 func TestLimits(t *testing.T) {
 	var l MemoryLedger
-	require.Equal(t, Limits{1 << 16, 1 << 16, 1 << 20, 1 << 16, 253, 1 << 16, 4096, 1 << 16, 1 << 16, 1 << 16, 32, 10, 10, 8, 0, 0}, l.Limits())
+	require.Equal(t, Limits{1 << 16, 1 << 16, 1 << 20, 1 << 16, 253, 1 << 16, 4096, 1 << 16, 1 << 16, 1 << 16, 32, 10, 10, 8, 0, 0, 0}, l.Limits())
 	c := newCourt(t)
 	c.Bounds = Limits{Commitments: 2, Preconditions: 1, Capsules: 3, GangMembers: 2, IDBytes: 4, SpecBytes: 8, ValueBytes: 2}
 	mark := Mark{Key: "k", Value: "v"}
@@ -855,4 +856,198 @@ func TestSpecKeyTellsEveryField(t *testing.T) {
 	note("zero")
 	walk(reflect.ValueOf(&full).Elem(), "Spec")
 	assert.Greater(t, len(seen), 50)
+}
+
+// A submission of no capsules is no error: who computes what is missing may find that nothing is. It is a commit like any
+// other, and its change has a spec, as all others have.
+func TestSubmitOfNothing(t *testing.T) {
+	c := newCourt(t)
+	for _, none := range []Submit{{}, {Spec: cpuSpec(1)}, {IDs: []CapsuleID{}, Owner: "x"}} {
+		c.commits(none)
+	}
+	changes, err := c.Changes(t.Context(), 0)
+	require.NoError(t, err)
+	require.Len(t, changes, 3)
+	require.NotNil(t, changes[0].Do.(Submit).Spec)
+	require.Zero(t, c.now().CapsuleCount())
+	_, err = c.Propose(t.Context(), Proposal{Do: []Commitment{Submit{IDs: []CapsuleID{"a"}}}})
+	require.ErrorIs(t, err, ErrInvalid)
+}
+
+// TestEndedIDsAreUsedAgain: the id of a capsule that has been released for good is free at once, also within one proposal.
+func TestEndedIDsAreUsedAgain(t *testing.T) {
+	c := newCourt(t, cpuNode("n", 5))
+	old := cpuSpec(1)
+	old.Group = "db"
+	c.commits(submitOf(old, "db-0"), placeOn("db-0", "n"))
+	before := c.now().Capsule("db-0")
+	c.commits(Release{Capsule: "db-0", Final: true})
+	fresh := submitOf(cpuSpec(3), "db-0")
+	fresh.Owner, fresh.At, fresh.Labels = "o", 7, map[string]string{"k": "v"}
+	at := c.commits(fresh)
+	got := c.now().Capsule("db-0")
+	require.True(t, got.Pending())
+	require.Greater(t, got.Submitted, before.Submitted)
+	require.Equal(t, []any{"o", Instant(7), fresh.Labels, Revision(0), ProposalID{}, Instant(0), at}, []any{got.Owner, got.SubmitTime, got.Labels, got.PlacedAt, got.PlacedBy, got.PlaceTime, got.Changed})
+	require.Equal(t, 1, c.now().CapsuleCount())
+	c.commits(placeOn("db-0", "n"))
+	next := cpuSpec(2)
+	next.Group = "web"
+	c.commits(Release{Capsule: "db-0", Final: true}, submitOf(next, "db-0"), placeOn("db-0", "n"))
+	s := c.now()
+	require.Equal(t, int64(2), s.Node("n").Used()[CPU])
+	require.Len(t, maps.Collect(s.GroupNodes("web")), 1)
+	require.Empty(t, maps.Collect(s.GroupNodes("db")))
+	require.Equal(t, 1, s.CapsuleCount())
+}
+
+// TestGangsUnderTheSameID: a gang takes the id of one that has ended if it names all members of that again.
+func TestGangsUnderTheSameID(t *testing.T) {
+	c := newCourt(t, cpuNode("n", 9), gangOf("g", 0, "a", "b", "c"))
+	c.commits(placeOn("a", "n"), placeOn("b", "n"), placeOn("c", "n"))
+	c.commits(Release{Capsule: "a", Final: true}, Release{Capsule: "b", Final: true})
+	r := c.mistakes(gangOf("g", 0, "a", "b", "c"))
+	require.Equal(t, CapsuleID("c"), r.Capsule)
+	c.commits(Release{Capsule: "c", Final: true})
+	r = c.mistakes(gangOf("g", 0, "a", "b"))
+	require.Equal(t, CapsuleID("c"), r.Capsule, "its record speaks of the gang that was")
+	require.ErrorContains(t, r, "name them all again")
+	c.commits(gangOf("g", 0, "c", "b", "a", "d"))
+	require.Equal(t, 4, c.now().PendingCount())
+	c.commits(submitOf(cpuSpec(1), "other"))
+	c.commits(Release{Capsule: "a", Final: true})
+	c.commits(submitOf(cpuSpec(1), "a"))
+	require.Empty(t, c.now().Capsule("a").Gang, "it is a capsule of its own now")
+	members := 0
+	for range c.now().Members("g") {
+		members++
+	}
+	require.Equal(t, 3, members)
+	for _, id := range []CapsuleID{"b", "c", "d"} {
+		c.commits(Release{Capsule: id, Final: true})
+		c.commits(submitOf(cpuSpec(1), id))
+	}
+	require.Nil(t, c.now().Gang("g"), "no record of a member is left")
+	c.commits(gangOf("g", 0, "x"))
+}
+
+// TestAnIDUsedAgainRunsOnce: what still runs of the former capsule is waited for, so db-0 does not run twice.
+func TestAnIDUsedAgainRunsOnce(t *testing.T) {
+	agents := func(id NodeID) PutNode {
+		return PutNode{Node{ID: id, Capacity: Resources{CPU: 4}, Confirms: true}}
+	}
+	c := newCourt(t, agents("n1"), agents("n2"), submitOf(cpuSpec(1), "db-0"), placeOn("db-0", "n1"))
+	since := c.now().Capsule("db-0").PlacedAt
+	c.commits(Confirm{Capsule: "db-0", Since: since, Begun: true})
+	c.commits(Release{Capsule: "db-0", Final: true})
+	old := c.now().Capsule("db-0").Spec
+	c.commits(submitOf(cpuSpec(2), "db-0"), placeOn("db-0", "n2"))
+	begins := Confirm{Capsule: "db-0", Since: c.now().Capsule("db-0").PlacedAt, Begun: true}
+	c.mistakes(begins)
+	require.Same(t, old, c.now().Capsule("db-0").Remains.Spec, "what runs is what was")
+	again, text := new(State), dumpOf(t, c.now())
+	require.NoError(t, again.Restore(strings.NewReader(text)))
+	require.Equal(t, text, dumpOf(t, again))
+	require.Same(t, old, again.Capsule("db-0").Remains.Spec)
+	c.commits(Confirm{Capsule: "db-0", Since: since, Stopped: true})
+	c.commits(begins)
+}
+
+// TestLateWordsMeetTheNewCapsule: what was planned for the former bearer of an id is a conflict, a proposal that placed it is
+// known, and one that was planned on no view takes the new one.
+func TestLateWordsMeetTheNewCapsule(t *testing.T) {
+	c := newCourt(t, cpuNode("n", 9), submitOf(cpuSpec(1), "x"))
+	view := c.now().Revision()
+	placed := Proposal{ID: NewProposalID(), View: view, Do: []Commitment{placeOn("x", "n")}}
+	at, err := c.Propose(bg, placed)
+	require.NoError(t, err)
+	c.commits(Release{Capsule: "x", Final: true})
+	anew := c.commits(submitOf(cpuSpec(1), "x"))
+	known, err := c.Propose(bg, placed)
+	require.NoError(t, err)
+	require.Equal(t, at, known, "sent again, it is known")
+	require.True(t, c.now().Capsule("x").Pending())
+	c.commits(placeOn("x", "n"))
+	for _, late := range []Commitment{
+		Release{Capsule: "x", Final: true}, Release{Capsule: "x", Stopped: true}, Assign{Capsule: "x", Owner: "o"}, placeOn("x", "n"),
+		Confirm{Capsule: "x", Since: at, Ready: true}, Evict{Capsule: "x", From: "n", Since: at}, Nominate{Capsule: "x", Parts: []NominatedRoom{{Node: "n", Room: Resources{1}}}, Ends: time.Unix(1e9, 0)},
+	} {
+		r := c.refuses(ErrConflict, Proposal{View: view, Do: []Commitment{late}})
+		require.Equal(t, anew, r.TakenAt, "%T", late)
+	}
+	c.commits(Release{Capsule: "x", Final: true})
+	r := c.refuses(ErrConflict, Proposal{View: view, Do: []Commitment{submitOf(cpuSpec(1), "x")}})
+	require.ErrorContains(t, r, "submitted after the view")
+	r = c.mistakes(placeOn("x", "n"))
+	require.ErrorContains(t, r, "submit it again if it is to run again")
+	require.ErrorContains(t, c.mistakes(Release{Capsule: "x", Final: true}), "nothing is left to release")
+	_, err = c.Propose(bg, Proposal{Do: []Commitment{submitOf(cpuSpec(1), "x")}})
+	require.NoError(t, err)
+	_, err = c.Propose(bg, Proposal{Do: []Commitment{Release{Capsule: "x", Final: true}}})
+	require.NoError(t, err)
+}
+
+// TestOneProposalUsesAnIDAgain: what one proposal ends and submits again is counted once, in the queue of pending work, in that of ended
+// records, and among the healthy members of a budget.
+func TestOneProposalUsesAnIDAgain(t *testing.T) {
+	c := newCourt(t, cpuNode("n", 9))
+	c.Bounds = Limits{}
+	waits := cpuSpec(1)
+	waits.Group = "waiting"
+	c.commits(submitOf(waits, "x"))
+	c.commits(Release{Capsule: "x", Final: true}, submitOf(cpuSpec(1), "x"))
+	require.Equal(t, 1, c.now().PendingCount())
+	for range c.now().GroupPending("waiting") {
+		require.Fail(t, "nothing of the group waits any more")
+	}
+	c.commits(Release{Capsule: "x", Final: true}, submitOf(cpuSpec(1), "x"), Release{Capsule: "x", Final: true})
+	require.Equal(t, []int{1, 0}, []int{c.now().CapsuleCount(), c.now().PendingCount()})
+	c.commits(submitOf(cpuSpec(1), "x"), Release{Capsule: "x", Final: true})
+	c.commits(submitOf(cpuSpec(1), "x"))
+
+	member := movable(1)
+	member.Group = "db"
+	c.commits(submitOf(member, "m1", "m2"), placeOn("m1", "n"), placeOn("m2", "n"), PutBudget{Budget{ID: "b", Group: "db", Expected: 2, Missing: 1}})
+	c.commits(Release{Capsule: "m1", Final: true}, submitOf(cpuSpec(1), "m1"), placeOn("m1", "n"))
+	b, _ := c.now().Budget("b")
+	require.Equal(t, 1, b.Healthy, "it is no member any more")
+	c.mistakes(evictionOf(c.now(), "m2"), placeOn("m2", "n"))
+}
+
+// TestRemainsLeaveTheQueue: records that are kept beyond the window because something runs are dropped in their order when one of them is
+// used again.
+func TestRemainsLeaveTheQueue(t *testing.T) {
+	l := confirmed(t, Limits{Terminal: 1})
+	commit(t, l, Release{Capsule: "db-0", Final: true})
+	end := func(ids ...CapsuleID) {
+		for _, id := range ids {
+			commit(t, l, submitOf(cpuSpec(1), id), Release{Capsule: id, Final: true})
+		}
+	}
+	end("a", "b")
+	require.Equal(t, 2, snapshotOf(t, l).CapsuleCount(), "b, and what runs")
+	commit(t, l, submitOf(cpuSpec(1), "db-0"))
+	end("c", "d")
+	s := snapshotOf(t, l)
+	require.NoError(t, s.Verify())
+	require.Nil(t, s.Capsule("b"))
+	require.Nil(t, s.Capsule("c"))
+	require.Equal(t, 2, s.CapsuleCount(), "d, and the new db-0")
+}
+
+// TestRankOfAFormerCapsule: what was nominated for a capsule that has ended is not for the one that has its id.
+func TestRankOfAFormerCapsule(t *testing.T) {
+	l := &MemoryLedger{Bounds: Limits{NominatedShare: 100}}
+	high := cpuSpec(4)
+	high.Priority = 9
+	commit(t, l, cpuNode("n", 4), cpuNode("m", 4), submitOf(high, "x"), submitOf(high, "other"))
+	claim := func(id CapsuleID) Nominate {
+		return Nominate{Capsule: id, Parts: []NominatedRoom{{Node: "n", Room: Resources{CPU: 4}}}, Ends: time.Unix(1e9, 0)}
+	}
+	commit(t, l, claim("x"))
+	commit(t, l, claim("other"))
+	s := snapshotOf(t, l)
+	err := s.Check(Proposal{View: s.Revision(), Do: []Commitment{Release{Capsule: "x", Final: true}, submitOf(high, "x"), placeOn("x", "n")}})
+	require.ErrorIs(t, err, ErrInfeasible, "the other is nominated, and it is not")
+	require.NoError(t, s.Check(Proposal{View: s.Revision(), Do: []Commitment{placeOn("x", "n")}}))
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -57,14 +58,23 @@ func (m *model) covers(of string) bool {
 // covered reports whether a member of any of these has a budget.
 func (m *model) covered(s *Spec) bool { return slices.ContainsFunc(modelMemberships(s), m.covers) }
 
-// healthy counts members on nodes that are not lost, but for some.
-func (m *model) healthy(of string, but map[CapsuleID]bool) (n int) {
+// isHealthy reports whether a capsule is placed on a node that is not lost and, unless the budget does not ask, is ready there.
+func (m *model) isHealthy(id CapsuleID, b Budget) bool {
+	c := m.capsules[id]
+	if c.node == "" || m.nodes[c.node].State == Lost {
+		return false
+	}
+	return b.IgnoreReady || c.ready || !m.nodes[c.node].Confirms
+}
+
+// healthy lists the healthy members.
+func (m *model) healthy(b Budget) (out []CapsuleID) {
 	for id, c := range m.capsules {
-		if c.node != "" && !but[id] && m.nodes[c.node].State != Lost && slices.Contains(modelMemberships(c.spec), of) {
-			n++
+		if slices.Contains(modelMemberships(c.spec), b.modelMembers()) && m.isHealthy(id, b) {
+			out = append(out, id)
 		}
 	}
-	return n
+	return out
 }
 
 func (r *modelRound) putBudget(b Budget) *refusal {
@@ -103,10 +113,21 @@ func (r *modelRound) overspent() (out []*refusal) {
 			if !slices.Contains(modelMemberships(r.now.capsules[id].spec), b.modelMembers()) || evicted && b.Above != 0 && priority >= b.Above {
 				continue
 			}
-			if r.now.healthy(b.modelMembers(), r.arrived) < modelNeeded(b.Budget) {
+			rest := 0
+			for _, member := range r.now.healthy(b.Budget) {
+				rest += btoi(!r.arrived[member] && r.was.isHealthy(member, b.Budget))
+			}
+			switch {
+			case rest >= modelNeeded(b.Budget):
+			case b.FreeUnready && !r.was.isHealthy(id, b.Budget):
+				r.now.freed++
+			default:
 				newest := r.was.rev
 				if r.was.covers(b.modelMembers()) {
 					newest = r.was.leftOf[b.modelMembers()]
+				}
+				if was, ok := r.was.capsules[id]; ok && b.FreeUnready {
+					newest = max(newest, was.changed, r.was.nodes[was.node].spec)
 				}
 				out = append(out, lostTo(max(newest, r.was.budgets[b.ID].changed)))
 			}
@@ -139,9 +160,10 @@ func (r *modelRound) dateBudgets() {
 			r.now.leftOf[of] = r.now.rev
 		}
 		for id, c := range r.was.capsules {
-			member := slices.Contains(modelMemberships(c.spec), of) && c.node != "" && r.was.nodes[c.node].State != Lost
-			if now := r.now.capsules[id]; member && (now.node != c.node || r.now.nodes[now.node].State == Lost) {
-				r.now.leftOf[of] = r.now.rev
+			for _, b := range []Budget{{}, {IgnoreReady: true}} {
+				if slices.Contains(modelMemberships(c.spec), of) && r.was.isHealthy(id, b) && (!r.now.isHealthy(id, b) || r.anew[id]) {
+					r.now.leftOf[of] = r.now.rev
+				}
 			}
 		}
 	}
@@ -151,7 +173,7 @@ func (r *modelRound) dateBudgets() {
 func (m *model) describeBudgets() (out []string) {
 	for _, id := range slices.Sorted(maps.Keys(m.budgets)) {
 		b := m.budgets[id]
-		out = append(out, fmt.Sprintf("budget %+v since %d healthy %d left %d", b.Budget, b.changed, m.healthy(b.modelMembers(), nil), m.leftOf[b.modelMembers()]))
+		out = append(out, fmt.Sprintf("budget %+v since %d healthy %d left %d", b.Budget, b.changed, len(m.healthy(b.Budget)), m.leftOf[b.modelMembers()]))
 	}
 	return out
 }
@@ -182,6 +204,7 @@ func draftBudget(s *scribe) (out []Commitment) {
 		case s.chance(2):
 			b.MissingPercent = pickOne(s, []int{1, 33, 50, 100})
 		}
+		b.IgnoreReady, b.FreeUnready = s.chance(3), s.chance(3)
 		switch b.Group = pickOne(s, modelGroups); {
 		case s.chance(3):
 			b.Group, b.Module = "", "m"
@@ -196,6 +219,42 @@ func draftBudget(s *scribe) (out []Commitment) {
 	return out
 }
 
+// draftFail says that something is not ready any more.
+func draftFail(s *scribe) []Commitment {
+	c := s.some(func(c *Capsule) bool { return c.Ready })
+	return []Commitment{Confirm{Capsule: c.ID, Since: max(c.PlacedAt, 1), NotReady: true}}
+}
+
+// draftFree puts a budget that keeps nobody but who is ready, and moves one who is not.
+func draftFree(s *scribe) []Commitment {
+	c := s.some(func(c *Capsule) bool { return c.Placed() && !c.Ready && modelMemberships(c.Spec) != nil })
+	if c.Spec == nil || modelMemberships(c.Spec) == nil {
+		return draftMove(s)
+	}
+	b := Budget{ID: pickOne(s, modelBudgets), Expected: 4, FreeUnready: true}
+	b.Module = strings.TrimPrefix(modelMemberships(c.Spec)[0], "m ")
+	if group, is := strings.CutPrefix(modelMemberships(c.Spec)[0], "g "); is {
+		b.Group, b.Module = group, ""
+	}
+	return []Commitment{PutBudget{b}, Evict{Capsule: c.ID, From: c.Node, Since: c.PlacedAt}, s.put(c.ID, c.Spec)}
+}
+
+// serve places what waits, and says that some of it is ready.
+func (d *duel) serve(t *rapid.T) {
+	s := &scribe{T: t, view: d.snapshot()}
+	for _, id := range modelCapsules {
+		c := s.view.Capsule(id)
+		if c == nil || !c.Pending() {
+			continue
+		}
+		d.send(t, Proposal{View: s.view.rev, Do: []Commitment{s.put(id, c.Spec)}})
+		if c = d.snapshot().Capsule(id); c.Placed() {
+			ready := s.chance(2)
+			d.send(t, Proposal{Do: []Commitment{Confirm{Capsule: id, Since: c.PlacedAt, Begun: !ready, Ready: ready}}})
+		}
+	}
+}
+
 // TestBudgetsAgainstModel is TestLedgerAgainstModel with few members, much room, and wishes and budgets above all.
 func TestBudgetsAgainstModel(t *testing.T) {
 	t.Parallel()
@@ -203,17 +262,25 @@ func TestBudgetsAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := newDuel(Limits{}, false)
 		d.drafts = []draft{
+			draftProtect, draftProtect,
 			draftBudget, draftBudget, draftBudget, draftMove, draftMove, draftMove, draftMove, draftEvict, draftEvict, draftEvict, draftDrain,
 			draftRelease, draftPlace, draftPlace, draftGang, draftGang, draftSubmit, draftChange, draftEmpty,
 		}
-		for _, id := range modelNodes {
-			n := Node{ID: id, Capacity: Resources{8, 8, 8, 8, 8, 8, 8, 8}, Labels: map[string]string{"rack": "r0"}}
+		agents := rapid.Bool().Draw(t, "agents")
+		if agents {
+			d.drafts = append(d.drafts, draftConfirm, draftConfirm, draftConfirm, draftConfirm, draftFree, draftFree, draftFail, draftFail)
+		}
+		for i, id := range modelNodes {
+			n := Node{ID: id, Confirms: agents && i > 0, Capacity: Resources{8, 8, 8, 8, 8, 8, 8, 8}, Labels: map[string]string{"rack": "r0"}}
 			n.Devices.Count, n.Devices.Model = 3, "A100"
 			d.send(t, Proposal{Do: []Commitment{PutNode{n}}})
 		}
 		for range 3 {
 			s := &scribe{T: t, view: d.snapshot()}
 			d.send(t, Proposal{Do: s.follow(draftSubmit(s))})
+		}
+		if agents {
+			d.serve(t)
 		}
 		t.Repeat(d.actions())
 		d.lookBack(t)
@@ -222,7 +289,12 @@ func TestBudgetsAgainstModel(t *testing.T) {
 		}
 	})
 	t.Logf("outcomes: %v", total)
-	if !t.Failed() && !testing.Short() && total["by a budget"] == 0 {
-		t.Error("the generator never breaks a budget")
+	if t.Failed() || testing.Short() {
+		return
+	}
+	for _, k := range []string{"by a budget", "ready", "not ready", "unready and free", "refused for protection"} {
+		if total[k] == 0 {
+			t.Errorf("the generator never reaches %q", k)
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -18,13 +19,14 @@ type modelRemains struct {
 	node        NodeID
 	devices     DeviceSet
 	since, left Revision
+	spec        *Spec
 }
 
 func (r *modelRemains) String() string {
 	if r == nil {
 		return "nothing"
 	}
-	return fmt.Sprintf("on %s %b since %d left %d", r.node, r.devices, r.since, r.left)
+	return fmt.Sprintf("on %s %b since %d left %d of %s", r.node, r.devices, r.since, r.left, shape(r.spec))
 }
 
 // String says what there is in the words of the model.
@@ -32,7 +34,7 @@ func (r *Remains) String() string {
 	if r == nil {
 		return "nothing"
 	}
-	return fmt.Sprintf("on %s %b since %d left %d", r.Node, r.Devices, r.Since, r.Left)
+	return fmt.Sprintf("on %s %b since %d left %d of %s", r.Node, r.Devices, r.Since, r.Left, shape(r.Spec))
 }
 
 // textOfRemains lists what has left a node and still runs.
@@ -71,15 +73,18 @@ func (m *model) endRemains(id NodeID) {
 // leave leaves what has begun on its node, which is not lost.
 func (r *modelRound) leave(_ CapsuleID, c *modelCapsule) {
 	if c.begun && r.now.nodes[c.node].State != Lost {
-		c.remains = &modelRemains{c.node, c.devices, c.placedAt, r.now.rev}
+		c.remains = &modelRemains{c.node, c.devices, c.placedAt, r.now.rev, c.spec}
 	}
-	c.begun, c.waits = false, false
+	c.begun, c.ready, c.waits, c.protected = false, false, false, 0
 }
 
 func (r *modelRound) confirm(c Confirm) *refusal {
 	k, ok := r.now.capsules[c.Capsule]
 	if !ok {
 		return lostTo(r.was.left.Capsules)
+	}
+	if no := r.unseen(c.Capsule); no != nil {
+		return no
 	}
 	changed := r.was.capsules[c.Capsule].changed
 	if c.Stopped {
@@ -90,7 +95,10 @@ func (r *modelRound) confirm(c Confirm) *refusal {
 		r.now.capsules[c.Capsule] = k
 		return nil
 	}
-	if _, placed := r.wishes.placed[c.Capsule]; k.node == "" || k.placedAt != c.Since || placed || k.begun {
+	if _, placed := r.wishes.placed[c.Capsule]; k.node == "" || k.placedAt != c.Since || placed {
+		return lostTo(changed)
+	}
+	if c.Begun && k.begun || c.Ready && k.ready || c.NotReady && !k.ready {
 		return lostTo(changed)
 	}
 	n := r.now.nodes[k.node]
@@ -105,7 +113,7 @@ func (r *modelRound) confirm(c Confirm) *refusal {
 			return lostTo(max(left, changed))
 		}
 	}
-	k.begun, k.waits, k.changed = true, false, r.now.rev
+	k.begun, k.ready, k.waits, k.changed = true, c.Ready, false, r.now.rev
 	r.now.capsules[c.Capsule] = k
 	return nil
 }
@@ -142,14 +150,14 @@ func (m *model) fitsBeside(n modelNode, c *modelCapsule, remains []CapsuleID) bo
 	used, devices := m.used(n.ID)
 	for _, id := range remains {
 		other := m.capsules[id]
-		for d, x := range other.spec.Envelope.Reservation {
+		for d, x := range other.remains.spec.Envelope.Reservation {
 			if used[d] += uint64(x); used[d] > 1<<63 { // so much is too much, whatever is added
 				used[d] = 1 << 63
 			}
 		}
 		for i := range devices {
 			if other.remains.devices.Has(i) {
-				devices[i] += other.spec.Devices.Milli
+				devices[i] += other.remains.spec.Devices.Milli
 			}
 		}
 	}
@@ -168,7 +176,7 @@ func (m *model) fitsBeside(n modelNode, c *modelCapsule, remains []CapsuleID) bo
 
 // agentDrafts are what fills nodes, and what begins, leaves and stops there.
 var agentDrafts = []draft{
-	draftConfirm, draftConfirm, draftConfirm, draftConfirm, draftConfirm, draftConfirm,
+	draftConfirm, draftConfirm, draftConfirm, draftConfirm, draftConfirm, draftConfirm, draftFail, draftProtect, draftProtect, draftProtect,
 	draftPlace, draftPlace, draftPlace, draftPlace, draftEvict, draftEvict, draftMove, draftMove, draftRelease, draftSubmit, draftRoll,
 	func(s *scribe) []Commitment { return []Commitment{Release{Capsule: s.some((*Capsule).Placed).ID}} },
 	func(s *scribe) []Commitment {
@@ -211,7 +219,7 @@ func (d *duel) employ(t *rapid.T) {
 		place := s.put(id, s.view.Capsule(id).Spec)
 		d.send(t, Proposal{View: s.view.rev, Do: []Commitment{place}})
 		if c := d.snapshot().Capsule(id); i < 4 && c.Placed() {
-			d.send(t, Proposal{Do: []Commitment{Confirm{Capsule: id, Since: c.PlacedAt, Begun: true}}})
+			d.send(t, Proposal{Do: []Commitment{Confirm{Capsule: id, Since: c.PlacedAt, Begun: i < 2, Ready: i >= 2}}})
 		}
 	}
 	for i := range d.views {
@@ -241,7 +249,81 @@ func TestLedgerAgainstModelAgents(t *testing.T) {
 	if t.Failed() || testing.Short() { // rapid draws a fifth as often then, which is too few for all of them
 		return
 	}
-	for _, k := range []string{"begun", "waits", "placed beside its remains", "ended with remains"} {
+	for _, k := range []string{"begun", "ready", "not ready", "waits", "placed beside its remains", "ended with remains", "protected"} {
 		require.Positive(t, total[k], "the generator never reaches %q", k)
 	}
+}
+
+// protect protects what the proposal places, or ends that of an older placement.
+func (r *modelRound) protect(c Protect) *refusal {
+	k, ok := r.now.capsules[c.Capsule]
+	switch was := r.was.capsules[c.Capsule]; {
+	case !ok:
+		return lostTo(r.was.left.Capsules)
+	case r.unseen(c.Capsule) != nil:
+		return r.unseen(c.Capsule)
+	case c.For > 0:
+		if r.protects == nil {
+			r.protects = map[CapsuleID]time.Duration{}
+		}
+		r.protects[c.Capsule] = c.For
+		return nil
+	case k.node == "" || k.placedAt != c.Since || k.protected == 0:
+		return lostTo(was.changed)
+	}
+	k.protected, k.changed = 0, r.now.rev
+	r.now.capsules[c.Capsule] = k
+	return nil
+}
+
+// insolent refuses wishes that take off what was protected.
+func (r *modelRound) insolent() (out []*refusal) {
+	for id := range r.wishes.wished {
+		if was := r.was.capsules[id]; was.protected > 0 && r.was.nodes[was.node].State != Lost {
+			out = append(out, lostTo(was.placedAt))
+		}
+	}
+	return out
+}
+
+// protectsElse reports whether a proposal protects what it does not place, or anything twice.
+func protectsElse(do []Commitment) bool {
+	places, protects := map[CapsuleID]bool{}, map[CapsuleID]int{}
+	for _, c := range do {
+		switch c := c.(type) {
+		case Place:
+			places[c.Capsule] = true
+		case Protect:
+			protects[c.Capsule] += btoi(c.For != 0)
+		}
+	}
+	for id, n := range protects {
+		if n > 1 || n == 1 && !places[id] {
+			return true
+		}
+	}
+	return false
+}
+
+// draftProtect places something that is protected, or ends a protection.
+func draftProtect(s *scribe) []Commitment {
+	if c := s.some(func(c *Capsule) bool { return s.view.Protected(c.ID) > 0 }); c.Placed() && s.chance(2) {
+		if s.chance(3) {
+			return []Commitment{Protect{Capsule: c.ID, Since: c.PlacedAt}}
+		}
+		n := s.view.Node(c.Node).Node
+		drained := *n
+		drained.State = Cordoned
+		return pickOne(s, [][]Commitment{{PutNode{drained}}, {Release{Capsule: c.ID}}, {Release{Capsule: c.ID}}, {Evict{Capsule: c.ID, From: c.Node, Since: c.PlacedAt}, s.put(c.ID, c.Spec)}})
+	}
+	c := s.some((*Capsule).Pending)
+	if c.Spec == nil {
+		c = s.some((*Capsule).Placed)
+		return []Commitment{Protect{Capsule: c.ID, Since: max(c.PlacedAt, 1)}}
+	}
+	out := []Commitment{s.put(c.ID, c.Spec), Protect{Capsule: c.ID, For: pickOne(s, []time.Duration{1, time.Second, time.Minute, time.Minute, 10 * time.Minute})}}
+	if s.chance(12) {
+		slices.Reverse(out)
+	}
+	return out
 }

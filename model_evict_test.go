@@ -69,6 +69,9 @@ func (r *modelRound) evict(e Evict) *refusal {
 	if !ok {
 		return lostTo(r.was.left.Capsules)
 	}
+	if no := r.unseen(e.Capsule); no != nil {
+		return no
+	}
 	if c.node != e.From || c.placedAt != e.Since {
 		return lostTo(r.was.capsules[e.Capsule].changed)
 	}

@@ -106,6 +106,8 @@ func (r *modelRound) nominee(who modelNominee) (Revision, []*Spec, *refusal) {
 		switch newest := r.was.capsules[who.capsule].changed; {
 		case !ok:
 			return 0, nil, lostTo(r.was.left.Capsules)
+		case r.unseen(who.capsule) != nil:
+			return 0, nil, r.unseen(who.capsule)
 		case c.node != "" || c.released:
 			return 0, nil, lostTo(newest)
 		default:
@@ -162,7 +164,7 @@ func (r *modelRound) asker(id CapsuleID, spec *Spec, gang GangID, set DeviceSet)
 	a := modelAsker{priority: int64(spec.Priority), room: spec.Envelope.Reservation, devices: set, milli: spec.Devices.Milli,
 		newest: max(r.was.capsules[id].changed, r.was.gangs[gang].changed)}
 	for _, as := range []modelNominee{{gang: gang}, {capsule: id}} {
-		if n, ok := r.was.nominated[as]; ok && len(n.parts) > 0 {
+		if n, ok := r.was.nominated[as]; ok && len(n.parts) > 0 && !r.anew[as.capsule] {
 			a.as, a.ranked = as, n
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 )
 
 // The model is the ledger's rules once more, as dumb as it can be: plain maps, everything recounted whenever it is
@@ -23,6 +24,8 @@ type model struct {
 	budgets  map[BudgetID]modelBudget
 	// When something that has budgets came to have one, or lost a healthy member since.
 	leftOf map[string]Revision
+	// Wishes that passed because what they touched was not healthy.
+	freed int
 	// Those that live, and what is kept of others.
 	nominated map[modelNominee]modelNomination
 	left      departures // when something of a kind last went away
@@ -54,7 +57,9 @@ type modelCapsule struct {
 	earlier   []modelID // placements before that one, oldest first
 	released  bool
 	begun     bool
+	ready     bool
 	waits     bool
+	protected time.Duration
 	remains   *modelRemains // what still runs of an earlier placement
 }
 
@@ -180,7 +185,7 @@ func (m *model) rule(p Proposal, reduced bool) ruling {
 		}
 	}
 	r := &modelRound{was: m, now: m.clone(), p: p, asked: map[NodeID]*modelAsk{}, marks: map[string]bool{},
-		wishes: newModelWishes(), arrived: map[CapsuleID]bool{}, asks: map[NodeID][]modelAsker{}, endedOn: map[NodeID]map[HoldID]Hold{}, claimed: map[NodeID]bool{}}
+		wishes: newModelWishes(), arrived: map[CapsuleID]bool{}, anew: map[CapsuleID]bool{}, asks: map[NodeID][]modelAsker{}, endedOn: map[NodeID]map[HoldID]Hold{}, claimed: map[NodeID]bool{}}
 	r.now.rev++
 	for i, c := range p.Do {
 		r.wishes.at = i
@@ -318,6 +323,8 @@ type modelRound struct {
 	shared   bool                       // it nominates, or lowers a capacity
 	wishes   modelWishes
 	arrived  map[CapsuleID]bool // placed by the proposal
+	anew     map[CapsuleID]bool // submitted by the proposal, under the id of one that has ended
+	protects map[CapsuleID]time.Duration
 }
 
 // modelAsk is what the proposal newly puts on a node.
@@ -346,6 +353,8 @@ func (r *modelRound) execute(c Commitment) *refusal {
 		return r.evict(c)
 	case Confirm:
 		return r.confirm(c)
+	case Protect:
+		return r.protect(c)
 	case Hold:
 		return r.hold(c)
 	case Nominate:
@@ -416,8 +425,22 @@ func (r *modelRound) submit(c Submit) *refusal {
 	if c.Gang == nil {
 		return r.submitAll(c.IDs, modelCapsule{spec: c.Spec, owner: c.Owner, since: c.At, labels: c.Labels})
 	}
-	if _, ok := r.now.gangs[c.Gang.ID]; ok {
-		return lostTo(r.was.gangs[c.Gang.ID].changed)
+	if old, ok := r.now.gangs[c.Gang.ID]; ok {
+		var all []CapsuleID
+		for _, role := range c.Gang.Roles {
+			all = append(all, role.Members...)
+		}
+		for _, role := range old.Roles {
+			for _, id := range role.Members {
+				if k, kept := r.now.capsules[id]; kept && k.gang == c.Gang.ID && (!k.released || !slices.Contains(all, id)) {
+					return lostTo(max(r.was.gangs[c.Gang.ID].changed, r.was.capsules[id].changed))
+				}
+			}
+		}
+		r.now.unnominate(modelNominee{gang: c.Gang.ID}, false)
+		delete(r.wishes.gangs, c.Gang.ID)
+		delete(r.wishes.drained, c.Gang.ID)
+		delete(r.wishes.displaced, c.Gang.ID)
 	}
 	r.now.gangs[c.Gang.ID] = modelGang{c.Gang, r.now.rev}
 	for i, role := range c.Gang.Roles {
@@ -431,8 +454,23 @@ func (r *modelRound) submit(c Submit) *refusal {
 
 func (r *modelRound) submitAll(ids []CapsuleID, like modelCapsule) *refusal {
 	for _, id := range ids {
-		if _, ok := r.now.capsules[id]; ok {
-			return lostTo(r.was.capsules[id].changed)
+		like := like
+		if old, ok := r.now.capsules[id]; ok {
+			if !old.released {
+				return lostTo(r.was.capsules[id].changed)
+			}
+			if no := r.unseen(id); no != nil {
+				return no
+			}
+			old.remember(r.now.limits.PlacementIDs)
+			like.earlier, like.remains = old.earlier, old.remains
+			r.anew[id] = true
+			delete(r.arrived, id)
+			delete(r.wishes.placed, id)
+			delete(r.protects, id)
+			if r.was.capsules[id].released {
+				r.now.released = slices.DeleteFunc(slices.Clone(r.now.released), func(o CapsuleID) bool { return o == id })
+			}
 		}
 		r.now.order = max(r.now.order+1, uint64(r.now.rev)<<20)
 		like.submitted, like.specified, like.changed = r.now.order, r.now.rev, r.now.rev
@@ -441,10 +479,21 @@ func (r *modelRound) submitAll(ids []CapsuleID, like modelCapsule) *refusal {
 	return nil
 }
 
+// unseen refuses what names a capsule that was submitted after the view, but by the proposal itself.
+func (r *modelRound) unseen(id CapsuleID) *refusal {
+	if was := r.was.capsules[id]; r.p.View != 0 && !r.anew[id] && was.specified > r.p.View {
+		return lostTo(was.specified)
+	}
+	return nil
+}
+
 func (r *modelRound) place(p Place) *refusal {
 	c, ok := r.now.capsules[p.Capsule]
 	if !ok {
 		return lostTo(r.was.left.Capsules)
+	}
+	if no := r.unseen(p.Capsule); no != nil {
+		return no
 	}
 	n, ok := r.now.nodes[p.Node]
 	if !ok {
@@ -556,6 +605,8 @@ func (r *modelRound) release(p Release) *refusal {
 	switch {
 	case !ok:
 		return lostTo(r.was.left.Capsules)
+	case r.unseen(p.Capsule) != nil:
+		return r.unseen(p.Capsule)
 	case r.wishes.evicted[p.Capsule] && !c.released:
 		return lostTo(0)
 	case c.released, p.From != "" && p.From != c.node, c.node == "" && !p.Final:
@@ -583,7 +634,9 @@ func (r *modelRound) release(p Release) *refusal {
 	if p.Final {
 		r.now.unnominate(modelNominee{capsule: p.Capsule}, false)
 		r.now.unnominate(modelNominee{gang: c.gang}, true)
-		r.now.released = append(r.now.released, p.Capsule)
+		if !slices.Contains(r.now.released, p.Capsule) {
+			r.now.released = append(slices.Clip(r.now.released), p.Capsule)
+		}
 	}
 	return nil
 }
@@ -631,6 +684,9 @@ func (r *modelRound) assign(a Assign) *refusal {
 	if !ok {
 		return lostTo(r.was.left.Capsules)
 	}
+	if no := r.unseen(a.Capsule); no != nil {
+		return no
+	}
 	if c.released || c.owner != a.From {
 		return lostTo(r.was.capsules[a.Capsule].changed)
 	}
@@ -658,7 +714,7 @@ func (r *modelRound) unsettled() (out []*refusal) {
 			}
 		}
 	}
-	return slices.Concat(out, r.overstepped(), r.unkind(), r.overspent(), r.impatient())
+	return slices.Concat(out, r.overstepped(), r.unkind(), r.overspent(), r.impatient(), r.insolent())
 }
 
 func (m *model) over(n modelNode, ask *modelAsk) bool {
@@ -679,6 +735,12 @@ func (m *model) over(n modelNode, ask *modelAsk) bool {
 // finish keeps the books: departures, recent ids, the window of released records.
 func (r *modelRound) finish() {
 	m := r.now
+	for id, lasts := range r.protects {
+		if c := m.capsules[id]; c.node != "" {
+			c.protected = lasts
+			m.capsules[id] = c
+		}
+	}
 	for id, n := range r.was.nodes {
 		if now, ok := m.nodes[id]; !ok {
 			m.left.Nodes = m.rev
@@ -687,7 +749,7 @@ func (r *modelRound) finish() {
 		}
 	}
 	for id, c := range r.was.capsules {
-		if c.node != "" && len(modelGroupsOf(c.spec)) > 0 && m.capsules[id].node != c.node {
+		if c.node != "" && len(modelGroupsOf(c.spec)) > 0 && (m.capsules[id].node != c.node || r.anew[id]) {
 			m.left.Groups = m.rev
 		}
 	}
@@ -707,6 +769,14 @@ func (r *modelRound) finish() {
 	for id, c := range r.was.capsules {
 		if c.remains != nil && m.capsules[id].remains != c.remains {
 			m.left.Remains = m.rev
+		}
+	}
+	m.released = slices.DeleteFunc(slices.Clone(m.released), func(id CapsuleID) bool { return !m.capsules[id].released })
+	for id := range r.anew {
+		if gang := r.was.capsules[id].gang; gang != "" && !m.anyOf(gang) {
+			delete(m.gangs, gang)
+			delete(m.nominated, modelNominee{gang: gang})
+			m.left.Gangs = m.rev
 		}
 	}
 	r.dateBudgets()
@@ -768,7 +838,7 @@ func (m *model) malformed(p Proposal) bool {
 			return true
 		}
 	}
-	if mixesStopped(p.Do) {
+	if mixesStopped(p.Do) || protectsElse(p.Do) {
 		return true
 	}
 	for _, bet := range p.If {
@@ -792,7 +862,13 @@ func (m *model) badCommitment(c Commitment, seen map[CapsuleID]bool) bool {
 	case Evict:
 		return c.Capsule == "" || c.From == "" || c.Since == 0 || c.For != "" && c.ForGang != ""
 	case Confirm:
-		return c.Capsule == "" || c.Since == 0 || c.Begun == c.Stopped
+		said := 0
+		for _, is := range []bool{c.Begun, c.Ready, c.NotReady, c.Stopped} {
+			said += btoi(is)
+		}
+		return c.Capsule == "" || c.Since == 0 || said != 1
+	case Protect:
+		return c.Capsule == "" || (c.For == 0) == (c.Since == 0) || c.For < 0 || c.For > 10*time.Minute
 	case PutBudget:
 		return badBudget(c.Budget)
 	case RemoveBudget:
@@ -846,8 +922,8 @@ func (m *model) describe() []string {
 	}
 	for _, id := range slices.Sorted(maps.Keys(m.capsules)) {
 		c := m.capsules[id]
-		out = append(out, fmt.Sprintf("capsule %s %s owner %q gang %q on %q %b %q labels %v since %d at %d submitted %d changed %d placed %d by %s released %v begun %v waits %v remains %s",
-			id, shape(c.spec), c.owner, c.gang, c.node, c.devices, c.note, c.labels, c.since, c.at, c.submitted, c.changed, c.placedAt, c.placedBy, c.released, c.begun, c.waits, c.remains))
+		out = append(out, fmt.Sprintf("capsule %s %s owner %q gang %q on %q %b %q labels %v since %d at %d submitted %d changed %d placed %d by %s released %v begun %v ready %v waits %v protected %v remains %s",
+			id, shape(c.spec), c.owner, c.gang, c.node, c.devices, c.note, c.labels, c.since, c.at, c.submitted, c.changed, c.placedAt, c.placedBy, c.released, c.begun, c.ready, c.waits, c.protected, c.remains))
 	}
 	for _, id := range slices.Sorted(maps.Keys(m.gangs)) {
 		out = append(out, fmt.Sprintf("gang %s placed %v changed %d", id, m.placed(id), m.gangs[id].changed))
@@ -921,8 +997,8 @@ func worldOf(s *State) []string {
 			*n.Node, [Dimensions]int64(n.Used()), n.deviceUse(), n.Capsules, n.holds, n.Usage, n.Specification))
 	}
 	for _, c := range slices.SortedFunc(s.Capsules(), func(a, b *Capsule) int { return cmp.Compare(a.ID, b.ID) }) {
-		out = append(out, fmt.Sprintf("capsule %s %s owner %q gang %q on %q %b %q labels %v since %d at %d submitted %d changed %d placed %d by %s released %v begun %v waits %v remains %s",
-			c.ID, shape(c.Spec), c.Owner, c.Gang, c.Node, c.Devices, c.Note, c.Labels, c.SubmitTime, c.PlaceTime, c.Submitted, c.Changed, c.PlacedAt, c.PlacedBy, c.Released(), c.Begun, c.Waits, c.Remains))
+		out = append(out, fmt.Sprintf("capsule %s %s owner %q gang %q on %q %b %q labels %v since %d at %d submitted %d changed %d placed %d by %s released %v begun %v ready %v waits %v protected %v remains %s",
+			c.ID, shape(c.Spec), c.Owner, c.Gang, c.Node, c.Devices, c.Note, c.Labels, c.SubmitTime, c.PlaceTime, c.Submitted, c.Changed, c.PlacedAt, c.PlacedBy, c.Released(), c.Begun, c.Ready, c.Waits, s.Protected(c.ID), c.Remains))
 	}
 	for g := range s.Gangs() {
 		out = append(out, fmt.Sprintf("gang %s placed %v changed %d", g.Gang.ID, g.Placed, g.Changed))

@@ -1,11 +1,18 @@
 package orbit
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
+	"slices"
 	"strings"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Navigator is a scheduler: which pending capsules are mine, and where should they go? It plans on its own
@@ -113,8 +120,26 @@ type Round struct {
 	// Capsules were placed, released or put aside: the next pass has less work.
 	progress bool
 
+	// Start is when the pass began; zero: it did not, because the engine has a fault or its last Plan still ran.
+	Start time.Time
 	// Viewing, Planning and Proposing are the times that the stages of the pass took.
 	Viewing, Planning, Proposing time.Duration
+
+	// Settled lists the proposals that Proposed counts, in the order in which they were sent. It is filled in only for an engine
+	// with an OnRound, because it takes memory. Read it, never write it.
+	Settled []Settled
+	// State is the state that the pass planned on; nil where Settled is not filled in, and where the view could not be built.
+	// A round that is kept keeps it in memory.
+	State *State
+}
+
+// Settled is a proposal that an engine has sent, and what became of it.
+type Settled struct {
+	// Proposal is the proposal as it was sent, with its id and view. The first eight bytes of all ids that an engine has set are the
+	// same, and no other engine has them; so the engine whose proposal has won ([Rejection].TakenBy) is known by them.
+	Proposal Proposal
+	// Outcome is what the ledger answered. A conflict has the receipt, a [*Rejection].
+	Outcome Outcome
 }
 
 // maxErrors is how many errors of a kind a round keeps; the counts count them all.
@@ -144,3 +169,223 @@ func (r Round) first() string {
 
 // active reports whether there was anything to do.
 func (r *Round) active() bool { return r.Pending > 0 || r.Proposed > 0 }
+
+// Population is several engines at work on one ledger, and a look-out for work that none of them owns. It
+// needs no coordinator: claims divide the work, and the ledger settles the rest. Set the fields before Run.
+type Population struct {
+	// Engines are the engines that the population runs.
+	Engines []*Engine
+	// OnError is called for each capsule that none of the engines will place, once each time that it becomes pending,
+	// with an error that wraps an Unplaced, which names it: no engine is assigned and none claims it, or it is assigned to
+	// an engine that is not in the list (which is correct if that engine runs in another process). It is also called when
+	// the ledger cannot be read.
+	OnError func(error)
+
+	owners *claimTable
+}
+
+// Run runs all engines until ctx ends, and then returns nil. Before anything starts it refuses, with an
+// error that wraps ErrInvalid, engines with faults, with the same name, on different ledgers, or whose claims
+// overlap on the module and class of a capsule that is pending. Should claims overlap on a pair that only
+// comes up later, the engine that stands first in the list has it.
+func (p *Population) Run(ctx context.Context) error {
+	if err := p.check(ctx); err != nil {
+		return err
+	}
+	p.owners = &claimTable{engines: p.Engines}
+	for i, e := range p.Engines {
+		e.claimTable, e.number = p.owners, i
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	for _, e := range p.Engines {
+		g.Go(func() error { return e.Run(ctx) })
+	}
+	g.Go(func() error { return p.watch(ctx) })
+	return g.Wait()
+}
+
+// claimTable says which engine of a population has the work that is assigned to none: the first that claims its module and
+// class. All engines share one, so that a pair is asked about once, whatever the number of engines.
+type claimTable struct {
+	engines []*Engine
+	// Guards what follows. No navigator is asked with it held.
+	mu sync.RWMutex
+	// The number of the engine, -1 if none claims the pair; at most maxClaims of them.
+	owner map[claim]int
+	// How often the table has been forgotten.
+	forgotten int
+}
+
+// find returns the number of the engine that has a pair, -1 if none claims it. Engines are asked in order, up to the first
+// that claims it, each through its own contained and remembered call.
+func (t *claimTable) find(key claim) int {
+	t.mu.RLock()
+	owner, known := t.owner[key]
+	forgotten := t.forgotten
+	t.mu.RUnlock()
+	if known {
+		return owner
+	}
+	owner = slices.IndexFunc(t.engines, func(e *Engine) bool { return e.ask(key) })
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.forgotten == forgotten {
+		if t.owner == nil || len(t.owner) >= maxClaims {
+			t.owner = map[claim]int{}
+		}
+		t.owner[key] = owner
+	}
+	return owner
+}
+
+// forget forgets all answers, because some were given without a navigator that answers again.
+func (t *claimTable) forget() {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.owner = nil
+	t.forgotten++
+}
+
+// check reports everything that keeps the population from starting.
+func (p *Population) check(ctx context.Context) error {
+	var faults []error
+	names := map[string]bool{}
+	for i, e := range p.Engines {
+		if e == nil {
+			return invalidf("engine %d of the population is nil", i)
+		}
+		if e.running.Load() {
+			faults = append(faults, invalidf("engine %q runs already", e.Name))
+			continue
+		}
+		if e.init(); e.fault != nil {
+			faults = append(faults, e.fault)
+			continue
+		}
+		if !sameLedger(e.Ledger, p.Engines[0].Ledger) {
+			faults = append(faults, invalidf("engine %q works on another ledger than the first", e.Name))
+		}
+		if names[e.Name] {
+			faults = append(faults, invalidf("two engines are named %q; owners must be told apart", e.Name))
+		}
+		names[e.Name] = true
+	}
+	if len(p.Engines) == 0 {
+		faults = append(faults, invalidf("population without engines"))
+	}
+	if len(faults) > 0 {
+		return errors.Join(faults...)
+	}
+	return p.checkClaims(ctx)
+}
+
+// sameLedger compares ledgers, where they can be compared.
+func sameLedger(a, b Ledger) bool {
+	return !reflect.TypeOf(a).Comparable() || !reflect.TypeOf(b).Comparable() || a == b
+}
+
+// checkClaims looks for overlaps on what is pending now.
+func (p *Population) checkClaims(ctx context.Context) error {
+	state, err := p.Engines[0].Ledger.Snapshot(ctx)
+	switch {
+	case ctx.Err() != nil: // nothing is going to run
+		return nil //nolint:nilerr // a context that ends early is how it ends
+	case err != nil:
+		return fmt.Errorf("orbit: population: %w", err)
+	}
+	pairs := map[claim]bool{}
+	for c := range state.Capsules() {
+		if c.Pending() && c.Owner == "" {
+			pairs[claim{c.Spec.Module, c.Spec.Class}] = true
+		}
+	}
+	var faults []error
+	for pair := range pairs {
+		if owners := p.claimants(pair); len(owners) > 1 {
+			faults = append(faults, invalidf("module %q, class %v is claimed by engines %s; claims must not overlap: leave all but one out, or let each claim modules of its own",
+				pair.module, pair.class, strings.Join(owners, ", ")))
+		}
+	}
+	slices.SortFunc(faults, func(a, b error) int { return cmp.Compare(a.Error(), b.Error()) })
+	return errors.Join(faults...)
+}
+
+// claimants returns the quoted names of the engines that claim a pair.
+func (p *Population) claimants(pair claim) []string {
+	var names []string
+	for _, e := range p.Engines {
+		if e.ask(pair) {
+			names = append(names, fmt.Sprintf("%q", e.Name))
+		}
+	}
+	return names
+}
+
+// watch reports capsules that no engine owns, each once for every time that it becomes pending.
+func (p *Population) watch(ctx context.Context) error {
+	if p.OnError == nil {
+		return nil
+	}
+	ledger := p.Engines[0].Ledger
+	from := source{ledger: ledger, owns: p.unowned}
+	view, pace := View{}, pace{Backoff: Backoff{}.withDefaults(), rng: newRand()}
+	for ctx.Err() == nil {
+		if _, err := view.refresh(ctx, &from, time.Now()); err != nil {
+			if ctx.Err() == nil {
+				p.OnError(fmt.Errorf("orbit: population: view: %w", err))
+			}
+			sleep(ctx, pace.next())
+			continue
+		}
+		pace.reset()
+		p.reportAll(&view)
+		if err := waitForWork(ctx, ledger, view.Revision()); err != nil {
+			sleep(ctx, pace.next())
+		}
+	}
+	return nil
+}
+
+// waitForWork waits for a change that may leave a capsule without an owner. Others, placements first of all, are
+// passed over without a snapshot.
+func waitForWork(ctx context.Context, ledger Ledger, seen Revision) error {
+	for changes, err := range Follow(ctx, ledger, seen) {
+		if errors.Is(err, ErrCompacted) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		for i := range changes {
+			switch changes[i].Do.(type) {
+			case Submit, Assign, Release:
+				return nil
+			}
+		}
+	}
+	return ctx.Err()
+}
+
+// unowned reports whether none of the engines owns pending work with this owner and spec.
+func (p *Population) unowned(owner string, spec *Spec) bool {
+	if owner != "" {
+		return !slices.ContainsFunc(p.Engines, func(e *Engine) bool { return e.Name == owner })
+	}
+	return p.owners.find(claim{spec.Module, spec.Class}) < 0
+}
+
+// reportAll empties the queue of unclaimed capsules into Report.
+func (p *Population) reportAll(view *View) {
+	most := view.state.PendingCount()
+	view.queue.turn(most, view.state, false)
+	for _, c := range view.queue.take(most) {
+		why := fmt.Errorf("no engine claims module %q, class %v; assign it to an engine, or let a navigator claim it", c.Spec.Module, c.Spec.Class)
+		if c.Owner != "" {
+			why = fmt.Errorf("it is assigned to %q, which is none of this population's engines", c.Owner)
+		}
+		p.OnError(fmt.Errorf("orbit: population: %w", Unplaced{c, why}))
+	}
+	view.queue.batch = view.queue.batch[:0] // once is enough
+}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/bits"
 	"slices"
+	"strings"
 )
 
 // NodeID names a node. A node that leaves and joins again under its id never repeats a counter.
@@ -39,7 +40,7 @@ const (
 	// wish that gangs have a say in.
 	Cordoned
 	// Lost: the node is gone, and all that is placed on it is lost. No other description of it is taken any more: it comes
-	// back only by leaving and joining anew, empty. So nobody can lose one capsule of a node and keep the others.
+	// back only by leaving and joining anew, empty. So the capsules of a node are lost together or not at all.
 	Lost
 )
 
@@ -123,6 +124,12 @@ type NodeState struct {
 
 // Used returns what live placements and holds take.
 func (n *NodeState) Used() Resources { return n.used }
+
+// same reports whether two records of a node, of two states, say the same, but for what is nominated.
+func (n *NodeState) same(o *NodeState) bool {
+	same := n.Usage == o.Usage && n.Specification == o.Specification && (n.remains == nil) == (o.remains == nil)
+	return same && (n.remains == nil || slices.EqualFunc(*n.remains, *o.remains, (*Remains).same))
+}
 
 // Holds returns how many live holds are on it.
 func (n *NodeState) Holds() int { return int(n.holds) }
@@ -284,6 +291,7 @@ type misfitKind uint8
 const (
 	fitting misfitKind = iota
 	unschedulable
+	leaseOver
 	unmetRequirement
 	wrongModel
 	shortOfDevices
@@ -327,6 +335,8 @@ func (m Misfit) text(spec *Spec, names *dimensionNames) string {
 	switch m.kind {
 	case unschedulable:
 		return "are unschedulable"
+	case leaseOver:
+		return "have no live lease"
 	case unmetRequirement:
 		return "do not meet " + spec.Require[m.arg].String()
 	case wrongModel:
@@ -342,6 +352,23 @@ func (m Misfit) text(spec *Spec, names *dimensionNames) string {
 		return "are nominated for others"
 	}
 	return cmp.Or(m.Why, "fit")
+}
+
+// singular puts the verb with which a reason begins in the singular.
+func singular(why string) string {
+	verb, _, _ := strings.Cut(why, " ")
+	rest := why[len(verb):]
+	switch verb {
+	case "are":
+		return "is" + rest
+	case "do":
+		return "does" + rest
+	case "have":
+		return "has" + rest
+	case "hold", "lack", "wait":
+		return verb + "s" + rest
+	}
+	return why
 }
 
 // want says what is asked for, as in "a device with 600 milli free".

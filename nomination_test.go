@@ -241,3 +241,22 @@ func TestNominationSurvivesDump(t *testing.T) {
 	require.NoError(t, replayed.Dump(&again))
 	require.Equal(t, text.String(), again.String())
 }
+
+// A rollback to a checkpoint that was made while the draft showed its nodes to one who is nominated shows them to nobody who did
+// not ask: else an engine chooses room that Place refuses.
+func TestRollbackForgetsWhoAsked(t *testing.T) {
+	c := newCourt(t, cpuNode("n", 4), submitOf(cpuSpec(4), "large", "small"))
+	c.commits(nominationOf("large", partOn("n", 4)))
+	view, _ := viewOf(t, c, nil)
+	s, d := view.State(), &Draft{}
+	d.Sync(view)
+	d.Ask(s.Capsule("large"))
+	asked := d.Checkpoint()
+	require.True(t, d.Node(0).Fits(s.Capsule("large").Spec))
+	d.Ask(nil)
+	require.False(t, d.Node(0).Fits(s.Capsule("small").Spec))
+	d.Rollback(asked)
+	require.False(t, d.Node(0).Fits(s.Capsule("small").Spec))
+	d.Ask(s.Capsule("large"))
+	require.True(t, d.Node(0).Fits(s.Capsule("large").Spec))
+}

@@ -2,6 +2,7 @@ package orbit
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -268,4 +269,43 @@ func (r *predicateReader) word() string {
 	}
 	r.at += n
 	return rest[:n]
+}
+
+// nearby are the domains in which a spec may be placed because a member of the group it wants is there.
+type nearby struct {
+	near    Near
+	domains map[string]bool
+	// What missing has said.
+	text string
+}
+
+// has reports whether a node is in one of the domains; without a wish for company every node is.
+func (p *nearby) has(n *Node) bool {
+	if p == nil {
+		return true
+	}
+	domain, ok := n.Labels[p.near.Level]
+	return ok && p.domains[domain]
+}
+
+// misfit says why a node does not have the company that is asked for; the zero value: it has.
+func (p *nearby) misfit(n *NodeState) Misfit {
+	if p.has(n.Node) {
+		return Misfit{}
+	}
+	return Misfit{Why: p.missing()}
+}
+
+// missing says what a node outside the domains lacks.
+func (p *nearby) missing() string {
+	if p.text != "" {
+		return p.text
+	}
+	switch in := slices.Sorted(maps.Keys(p.domains)); {
+	case len(in) == 0:
+		p.text = "wait for group " + quoteWord(p.near.Group) + ", of which nothing is placed"
+	default:
+		p.text = "are in no " + p.near.Level + " of group " + quoteWord(p.near.Group) + " (" + joinWords(in[:min(len(in), 5)]) + ")"
+	}
+	return p.text
 }

@@ -1,10 +1,12 @@
 package orbit
 
 import (
-	"encoding/hex"
-	"iter"
+	"cmp"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -13,39 +15,15 @@ import (
 // before the first.
 type Revision uint64
 
-// ProposalID tells proposals apart, so that one that is sent twice has one effect. The zero id opts out.
-// Make ids with [NewProposalID], or let the [Engine] do it.
-type ProposalID [16]byte
-
-// IsZero reports whether the id opts out of being recognised.
-func (id ProposalID) IsZero() bool { return id == ProposalID{} }
-
-// String returns the id in hexadecimal.
-func (id ProposalID) String() string { return hex.EncodeToString(id[:]) }
-
-// MarshalText writes the id in hexadecimal.
-func (id ProposalID) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, id[:]), nil }
-
-// UnmarshalText reads what MarshalText writes.
-func (id *ProposalID) UnmarshalText(text []byte) error {
-	if len(text) != hex.EncodedLen(len(id)) {
-		return invalidf("proposal id %q: want %d hexadecimal digits", text, hex.EncodedLen(len(id)))
-	}
-	_, err := hex.Decode(id[:], text)
-	if err != nil {
-		return invalidf("proposal id %q: %v", text, err)
-	}
-	return nil
-}
-
 // Proposal asks a ledger to commit all of Do, in order, if every bet in If holds; or none of it.
 // A ledger keeps nothing of the slices after Propose has returned.
 type Proposal struct {
 	// ID identifies the proposal, which is applied at most once. Never use an id again for another proposal.
 	ID ProposalID
 	// View is the revision of the view that the proposal was planned on. It tells bad luck (conflict) from a mistake
-	// (infeasible). Zero: planned on no view; every obstacle then counts as a conflict, except a record that never
-	// existed.
+	// (infeasible), and a capsule from another one that has its id by now: a commitment about a capsule that was submitted after View,
+	// and not by this proposal, is a conflict. Zero: planned on no view; every obstacle then counts as a conflict, except a record
+	// that never existed, and a capsule is whoever has the id.
 	View Revision
 	// Do lists the commitments, which are applied in order, all or none.
 	Do []Commitment
@@ -141,7 +119,7 @@ func (c *cloner) spec(s *Spec) *Spec {
 }
 
 // Commitment is one change of the world. The set is closed: [PutNode], [RemoveNode], [Submit], [Place],
-// [Release], [Evict], [Confirm], [Hold], [Nominate], [Assign], [Mark], [PutBudget], [RemoveBudget]; as values, not pointers.
+// [Release], [Evict], [Confirm], [Hold], [Nominate], [Assign], [Mark], [PutBudget], [RemoveBudget], [Protect]; as values, not pointers.
 type Commitment interface{ commitment() }
 
 // PutNode lets a node join, or replaces the description of one that has joined: capacity, labels, devices,
@@ -158,11 +136,14 @@ type RemoveNode struct {
 	Node NodeID `json:"node"`
 }
 
-// Submit adds pending capsules: either one for each of IDs, all of one Spec, or all members of a Gang.
+// Submit adds pending capsules: either one for each of IDs, all of one Spec, or all members of a Gang. With neither it adds
+// none, which is no error. The id of a capsule that has been released for good may be used again at once, also in the proposal that
+// releases it. The new capsule takes over what still runs of the former one ([Remains]), so that db-0 does not run twice, and which
+// proposals have placed it, so that they still are applied once; nothing else.
 type Submit struct {
 	// IDs are the ids of the new capsules; empty if Gang is set.
 	IDs []CapsuleID `json:"ids,omitempty"`
-	// Spec is the spec of each capsule of IDs.
+	// Spec is the spec of each capsule of IDs; it may be nil if there are none.
 	Spec *Spec `json:"spec,omitempty"`
 	// Owner is the name of the engine that the capsules are assigned to; empty: the engine that claims them.
 	Owner string `json:"owner,omitempty"`
@@ -194,13 +175,13 @@ type Place struct {
 	At Instant `json:"at,omitempty"`
 }
 
-// Release ends a placement or a hold: exactly one of Capsule and Hold is named. A placed capsule returns
-// to pending, or with Final ends for good, as a pending one may too.
-//
-// Final is said by whoever owns the work, and never refused. Back to pending a capsule goes only from a node that does not
-// take new work, so that nobody makes room for work of its own with it: from a Lost node it is a loss; from a Cordoned one it is a
-// wish, which leaves the gang of the capsule whole, or at least every role's minimum, or none of it placed. From a Ready node it goes with its
-// whole gang, if one member is on a Cordoned node, or with Stopped. Use [Evict] to move one.
+// Release ends a placement or a hold: exactly one of Capsule and Hold is named. A final release is for the owner of the work,
+// and is never refused. Without Final a placed capsule returns to pending, which is refused on a Ready node, or it would be a way
+// to make room for other work; use [Evict] to move a capsule. It is taken:
+//   - from a Lost node, as a loss;
+//   - from a Cordoned node, if budgets allow it and the gang of the capsule stays whole, at its minimums, or unplaced;
+//   - from any node for a whole gang, one member of which is on a Cordoned node;
+//   - with Stopped.
 type Release struct {
 	// Capsule is the capsule to release; empty if Hold is set.
 	Capsule CapsuleID `json:"capsule,omitempty"`
@@ -208,9 +189,9 @@ type Release struct {
 	From NodeID `json:"from,omitempty"`
 	// Final ends the capsule for good, instead of returning it to pending.
 	Final bool `json:"final,omitempty"`
-	// Stopped says that the capsule runs no more, though nobody wanted that: its start has failed, say. It goes back to pending from any
-	// node, as a loss. It is for the agent of the node to say, so a proposal with it holds nothing but such releases, final ones, and
-	// placements of what has stopped: it makes way for nobody else in the same commit.
+	// Stopped says that the capsule does not run although it should: its start has failed, for example. It returns to pending from
+	// any node, as a loss. Only the agent of the node says so, in a proposal that holds only releases that are Stopped or Final
+	// and placements of capsules that have stopped.
 	Stopped bool `json:"stopped,omitempty"`
 	// Hold is the hold to release; empty if Capsule is set.
 	Hold HoldID `json:"hold,omitempty"`
@@ -308,85 +289,94 @@ func (NodeAt) precondition()       {}
 func (GroupIn) precondition()      {}
 func (MarkAt) precondition()       {}
 
-// Change is one committed commitment. Ordered by revision and then by sequence, changes are the history
-// of a ledger: applied to the state before them they give the state after them ([State.Apply]).
-type Change struct {
-	// Revision is the revision of the commit.
-	Revision Revision
-	// Seq is the position among the changes of one revision.
-	Seq int
-	// ID is the id of the proposal that was committed.
-	ID ProposalID
-	// Do is the commitment.
-	Do Commitment
-	// Node is the node that the commitment changed, if any: for a Release the node that the capsule left.
+// The outcomes of a proposal that was not committed, to be tested with errors.Is. The first three come as a
+// [*Rejection], to be read with errors.As.
+var (
+	// ErrConflict: another commit came first. Expected; plan again on a view at least as new as Rejection.At.
+	ErrConflict = errors.New("conflict")
+	// ErrInfeasible: it never held, even in the proposal's own view. The navigator's mistake: a rising count
+	// means that it repeats itself.
+	ErrInfeasible = errors.New("infeasible")
+	// ErrInvalid: malformed, or over the ledger's limits. Refused before anything is looked at.
+	ErrInvalid = errors.New("invalid")
+	// ErrUnknown: it may or may not have been committed. Send the same proposal again: it has one effect.
+	ErrUnknown = errors.New("outcome unknown")
+	// ErrUnavailable: the ledger cannot be reached. Nothing was sent.
+	ErrUnavailable = errors.New("ledger unavailable")
+	// ErrCompacted: the history no longer reaches back that far. Take a snapshot.
+	ErrCompacted = errors.New("history compacted")
+)
+
+// Rejection is the receipt for a proposal that was refused. Fields that do not apply are zero.
+type Rejection struct {
+	// Kind is ErrConflict, ErrInfeasible or ErrInvalid.
+	Kind error
+	// Bet is the bet that failed; nil if a rule of the ledger refused the proposal.
+	Bet Precondition
+	// Do is the index in Proposal.Do of the commitment at fault, if Bet is nil (for a dump: the line); -1 if all of
+	// them together are at fault.
+	Do int
+	// Reason says what failed and by how much.
+	Reason string
+	// Capsule is the capsule at fault.
+	Capsule CapsuleID
+	// Node is the node at fault.
 	Node NodeID
+	// Budget is the budget that would be broken: Want members have to be healthy, Free would be.
+	Budget BudgetID
+	// Protected is how long engines let the protection of Capsule last ([Protect]), if that is why; else 0.
+	Protected time.Duration
+	// Until is when that is about over, by the clock of the one who placed Capsule ([Place.At]); 0: unknown.
+	Until Instant
+	// Dimension is the resource dimension, or the device instance, that is short.
+	Dimension string
+	// Want is how much of Dimension the proposal asks for, or how many healthy members Budget asks for.
+	Want int64
+	// Free is how much of Dimension is free, or how many members would be healthy.
+	Free int64
+	// At is the revision of the state that was judged; the next view must have reached it.
+	At Revision
+	// TakenAt is the revision of the newest change of what the proposal rests on.
+	TakenAt Revision
+	// TakenBy is the proposal that made this change, if the ledger still knows it.
+	TakenBy ProposalID
+
+	// What to do, where the advice for the kind would not help; empty: that advice.
+	advice string
 }
 
-// placements remembers which proposals placed a capsule before its last placement. It is immutable.
-type placements struct {
-	id     ProposalID
-	at     Revision
-	depth  int
-	before *placements
+// anotherID is the advice where an id is taken: no newer view makes it free.
+const anotherID = "choose another id"
+
+// Error says what failed, by how much, and what to do.
+func (r *Rejection) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "orbit: %v: ", r.Kind)
+	switch {
+	case r.Bet != nil:
+		fmt.Fprintf(&b, "bet %T: ", r.Bet)
+	case r.Do >= 0 && !errors.Is(r.Kind, ErrInvalid):
+		fmt.Fprintf(&b, "commitment %d: ", r.Do)
+	}
+	b.WriteString(r.Reason)
+	if r.Dimension != "" {
+		fmt.Fprintf(&b, ": wants %d of %s, %d free", r.Want, r.Dimension, r.Free)
+	}
+	switch {
+	case errors.Is(r.Kind, ErrConflict):
+		fmt.Fprintf(&b, "; changed at revision %d; ", r.TakenAt)
+		b.WriteString(cmp.Or(r.advice, fmt.Sprintf("plan again on a view at %d or later", r.At)))
+	case errors.Is(r.Kind, ErrInfeasible):
+		b.WriteString("; nothing it rests on has changed since its view; ")
+		b.WriteString(cmp.Or(r.advice, "correct the plan"))
+	}
+	return b.String()
 }
 
-// Placements yields which proposals have placed the capsule and when, the newest first; older ones are remembered within
-// [Limits.PlacementIDs], and those without an id not at all.
-func (c *Capsule) Placements() iter.Seq2[ProposalID, Revision] {
-	return func(yield func(ProposalID, Revision) bool) {
-		if !c.PlacedBy.IsZero() && !yield(c.PlacedBy, c.PlacedAt) {
-			return
-		}
-		for p := c.earlier; p != nil; p = p.before {
-			if !yield(p.id, p.at) {
-				return
-			}
-		}
-	}
-}
+// Unwrap makes errors.Is find the kind.
+func (r *Rejection) Unwrap() error { return r.Kind }
 
-// placedBy returns the revision at which the proposal placed c, 0 if it did not.
-func (c *Capsule) placedBy(id ProposalID) Revision {
-	if id.IsZero() {
-		return 0
-	}
-	if c.PlacedBy == id { // nearly always, where it is asked: in every commit
-		return c.PlacedAt
-	}
-	for p := c.earlier; p != nil; p = p.before {
-		if p.id == id {
-			return p.at
-		}
-	}
-	return 0
-}
-
-// remember adds the last placement to the earlier ones, and keeps at most limit of those.
-func (c *Capsule) remember(limit int) {
-	if c.PlacedBy.IsZero() {
-		return
-	}
-	c.earlier = trim(&placements{id: c.PlacedBy, at: c.PlacedAt, before: c.earlier}, limit)
-}
-
-// trim copies the list down to the limit when it has grown to twice that, so that the cost is constant.
-func trim(p *placements, limit int) *placements {
-	if p.before != nil {
-		p.depth = p.before.depth + 1
-	}
-	if p.depth < 2*limit {
-		return p
-	}
-	var kept []placements
-	for q := p; q != nil && len(kept) < limit; q = q.before {
-		kept = append(kept, *q)
-	}
-	for i := range kept {
-		kept[i].depth, kept[i].before = limit-1-i, nil
-		if i+1 < len(kept) {
-			kept[i].before = &kept[i+1]
-		}
-	}
-	return &kept[0]
+// invalidf returns a rejection for malformed input.
+func invalidf(format string, args ...any) error {
+	return &Rejection{Kind: ErrInvalid, Do: -1, Reason: fmt.Sprintf(format, args...)}
 }

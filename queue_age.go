@@ -3,6 +3,7 @@ package orbit
 import (
 	"cmp"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/orbitsched/orbit/internal/aging"
@@ -141,3 +142,116 @@ func (q *queue) takeTrial() {
 		q.out = append(q.out, c)
 	}
 }
+
+// roomEnd is when the owner of a view ends a hold or a protection, and how.
+type roomEnd struct {
+	at time.Time
+	do Commitment
+}
+
+// Before orders ends, soonest first.
+func (a roomEnd) Before(b roomEnd) bool { return a.at.Before(b.at) }
+
+// lives reports whether there still is what is to be ended.
+func (s *State) lives(end roomEnd) bool {
+	switch do := end.do.(type) {
+	case Release:
+		h, ok := s.Hold(do.Hold)
+		return ok && h.Ends.Equal(end.at)
+	case Protect:
+		p, _ := s.protected.Get(protection{capsule: do.Capsule})
+		return p.since == do.Since
+	}
+	return false
+}
+
+// foresee notes when the owner of the view ends what a change begins. The time of a protection is counted from now.
+func (v *View) foresee(c *Change) {
+	switch do := c.Do.(type) {
+	case Hold:
+		v.ends.Push(roomEnd{do.Ends, Release{Hold: do.ID}})
+	case Protect:
+		if do.For > 0 {
+			v.ends.Push(roomEnd{v.now.Add(do.For), Protect{Capsule: do.Capsule, Since: c.Revision}})
+		}
+	}
+}
+
+// findEnds notes when all holds and protections end that live. Those protections whose time is counted already keep their end.
+func (v *View) findEnds(from *source) {
+	known := map[CapsuleID]roomEnd{}
+	for _, end := range slices.Concat(v.ends, v.ending) {
+		if do, ok := end.do.(Protect); ok && v.state.lives(end) {
+			known[do.Capsule] = end
+		}
+	}
+	if v.ends, v.ending = v.ends[:0], v.ending[:0]; !from.holds {
+		return
+	}
+	for h := range v.state.Holds() {
+		v.ends.Push(roomEnd{h.Ends, Release{Hold: h.ID}})
+	}
+	for c, lasts := range v.state.Protections() {
+		end := known[c.ID]
+		if end.do == nil {
+			end = roomEnd{v.now.Add(lasts), Protect{Capsule: c.ID, Since: c.PlacedAt}}
+		}
+		v.ends.Push(end)
+	}
+}
+
+// ended returns what ends the holds and protections whose time has passed, and forgets those that are gone. It returns an end again
+// in every pass until it is committed, because a proposal may fail.
+func (v *View) ended(now time.Time) (out []Commitment) {
+	for _, end := range v.ending {
+		v.ends.Push(end)
+	}
+	v.ending = v.ending[:0]
+	for len(v.ends) > 0 && !now.Before(v.ends[0].at) {
+		if end := v.ends.Pop(); v.state.lives(end) {
+			out = append(out, end.do)
+			v.ending = append(v.ending, end)
+		}
+	}
+	return out
+}
+
+// scheduleExpiry schedules a check of the node for the time when its heartbeat becomes too old.
+func (v *View) scheduleExpiry(slot uint32, bound time.Duration) {
+	if r := &v.reports[slot]; bound > 0 && !r.Stale && (!r.scheduled || r.At.Before(r.due)) {
+		r.scheduled, r.due = true, r.At
+		v.fresh.Push(age{r.At, slot})
+	}
+}
+
+// expire checks the nodes whose known heartbeat is too old. It schedules those with a newer heartbeat again, and marks
+// the others stale and changed.
+func (v *View) expire(telemetry Telemetry, bound time.Duration, now time.Time) {
+	for bound > 0 && len(v.fresh) > 0 && !now.Before(v.fresh[0].at.Add(bound)) {
+		beat := v.fresh.Pop()
+		slot, r := beat.slot, &v.reports[beat.slot]
+		if !r.scheduled || !r.due.Equal(beat.at) {
+			continue
+		}
+		r.scheduled = false
+		if n := v.state.NodeByIndex(int(slot)); n == nil || r.Stale || r.Node != n.Node.ID {
+			continue
+		}
+		if latest, ok := telemetry.Latest(r.Node); ok && latest.At.After(r.At) {
+			r.At = latest.At
+		}
+		if r.Stale = !now.Before(r.At.Add(bound)); r.Stale {
+			v.changed.add(slot)
+		}
+		v.scheduleExpiry(slot, bound)
+	}
+}
+
+// age is when a node's heartbeat was.
+type age struct {
+	at   time.Time
+	slot uint32
+}
+
+// Before orders ages, oldest first.
+func (a age) Before(b age) bool { return a.at.Before(b.at) }

@@ -262,7 +262,7 @@ func shelvesOf(spec *Spec, near *nearby) (out []shelf) {
 //     classes that want to be near the group, for a PutNode near any.
 //   - Its parent is elsewhere, or gone for good. Back are the forks of that capsule.
 //   - It is nominated, and ranks higher than it did; or a nomination has ended (View.touchNominated).
-//   - A budget is put or removed: who could not be evicted for it may be now. Back are all classes.
+//   - A budget is put or removed, or a protection ends: who could not be evicted for it may be now. Back are all classes.
 //
 // Submit, Assign and Mark change none of these ([Engine.Nudge] is for marks). A reason that is not a NoFit does not park.
 func (q *queue) reconsider(c *Change, undone bool) (woken bool) {
@@ -289,6 +289,8 @@ func (q *queue) reconsider(c *Change, undone bool) (woken bool) {
 		node, takes = do.Node, true
 	case PutBudget, RemoveBudget:
 		return q.unparkAll()
+	case Protect:
+		return do.For == 0 && q.unparkAll()
 	case Nominate:
 		if undone {
 			return q.bringBackNominated(do.Parts)

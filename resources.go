@@ -2,6 +2,7 @@ package orbit
 
 import (
 	"cmp"
+	"encoding/hex"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -245,6 +246,8 @@ type Limits struct {
 	NominationAging int `json:"nominationAging"`
 	// Renewals is how often a nomination is renewed before it loses its place among equal ranks; default 8.
 	Renewals int `json:"renewals"`
+	// Protect is the longest time for which a capsule may be protected ([Protect]); 0: 10 minutes.
+	Protect time.Duration `json:"protect,omitempty"`
 	// TruceFrom and TruceTo are priorities. Of two capsules that both have one of these, or one between, neither is evicted for
 	// the other; equal by default, which allows all.
 	TruceFrom int32 `json:"truceFrom,omitempty"`
@@ -267,6 +270,7 @@ func (l Limits) withDefaults() Limits {
 	l.NominatedShare = min(limit(l.NominatedShare, 10), 100)
 	l.NominationAging = limit(l.NominationAging, 10)
 	l.Renewals = limit(l.Renewals, 8)
+	l.Protect = min(max(l.Protect, 0), maxProtect) // 0 stays, as in the records of ledgers that are older than it
 	l.TruceTo = max(l.TruceFrom, l.TruceTo)
 	return l
 }
@@ -277,13 +281,19 @@ func (l *Limits) keeps(victim, priority int32) string {
 	case priority <= victim:
 		return fmt.Sprintf("priority %d is not higher than %d", priority, victim)
 	case l.TruceFrom <= victim && priority <= l.TruceTo:
-		return fmt.Sprintf("from priority %d to %d nobody is evicted for another", l.TruceFrom, l.TruceTo)
+		return fmt.Sprintf("from priority %d to %d no capsule is evicted for another", l.TruceFrom, l.TruceTo)
 	}
 	return ""
 }
 
 // maxLimit keeps sums of limits and counts of records within 32 bits.
 const maxLimit = 1 << 30
+
+// longestProtection returns the longest time for which a capsule may be protected.
+func (l *Limits) longestProtection() time.Duration { return cmp.Or(l.Protect, 10*time.Minute) }
+
+// maxProtect keeps the ends of protections within what a time can hold.
+const maxProtect = 366 * 24 * time.Hour
 
 // limit returns n, or the default where n is not positive, and never more than maxLimit.
 func limit(n, otherwise int) int { return min(cmp.Or(max(n, 0), otherwise), maxLimit) }
@@ -314,4 +324,29 @@ func btoi(b bool) int {
 		return 1
 	}
 	return 0
+}
+
+// ProposalID tells proposals apart, so that one that is sent twice has one effect. The zero id opts out.
+// Make ids with [NewProposalID], or let the [Engine] do it.
+type ProposalID [16]byte
+
+// IsZero reports whether the id opts out of being recognised.
+func (id ProposalID) IsZero() bool { return id == ProposalID{} }
+
+// String returns the id in hexadecimal.
+func (id ProposalID) String() string { return hex.EncodeToString(id[:]) }
+
+// MarshalText writes the id in hexadecimal.
+func (id ProposalID) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, id[:]), nil }
+
+// UnmarshalText reads what MarshalText writes.
+func (id *ProposalID) UnmarshalText(text []byte) error {
+	if len(text) != hex.EncodedLen(len(id)) {
+		return invalidf("proposal id %q: want %d hexadecimal digits", text, hex.EncodedLen(len(id)))
+	}
+	_, err := hex.Decode(id[:], text)
+	if err != nil {
+		return invalidf("proposal id %q: %v", text, err)
+	}
+	return nil
 }

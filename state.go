@@ -6,7 +6,6 @@ import (
 	"iter"
 	"math"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/google/btree"
@@ -64,6 +63,8 @@ type world struct {
 	groups  *btree.BTreeG[groupCount]
 	waiting *btree.BTreeG[groupWaiting]
 	budgets *btree.BTreeG[*budgetRecord]
+	// Placements that are protected.
+	protected *btree.BTreeG[protection]
 	// The groups and modules that have budgets.
 	covered *btree.BTreeG[*coverage]
 	// Those that live, by rank and by when they end.
@@ -153,15 +154,16 @@ func newState(limits Limits, names [Dimensions]string) *State {
 		limits: limits.withDefaults(),
 		names:  names,
 		oldest: noSlot, newest: noSlot,
-		members: btree.NewG(degree, func(a, b nodeKey) bool { return a.id < b.id }),
-		gangs:   btree.NewG(degree, func(a, b *GangState) bool { return a.Gang.ID < b.Gang.ID }),
-		holds:   btree.NewG(degree, func(a, b *holdRecord) bool { return a.ID < b.ID }),
-		marks:   btree.NewG(degree, func(a, b markRecord) bool { return a.key < b.key }),
-		groups:  btree.NewG(degree, groupCount.less),
-		waiting: btree.NewG(degree, groupWaiting.less),
-		budgets: btree.NewG(degree, func(a, b *budgetRecord) bool { return a.ID < b.ID }),
-		covered: btree.NewG(degree, func(a, b *coverage) bool { return a.of.less(b.of) }),
-		shared:  &sync.Map{},
+		members:   btree.NewG(degree, func(a, b nodeKey) bool { return a.id < b.id }),
+		gangs:     btree.NewG(degree, func(a, b *GangState) bool { return a.Gang.ID < b.Gang.ID }),
+		holds:     btree.NewG(degree, func(a, b *holdRecord) bool { return a.ID < b.ID }),
+		marks:     btree.NewG(degree, func(a, b markRecord) bool { return a.key < b.key }),
+		groups:    btree.NewG(degree, groupCount.less),
+		waiting:   btree.NewG(degree, groupWaiting.less),
+		protected: btree.NewG(degree, func(a, b protection) bool { return a.capsule < b.capsule }),
+		budgets:   btree.NewG(degree, func(a, b *budgetRecord) bool { return a.ID < b.ID }),
+		covered:   btree.NewG(degree, func(a, b *coverage) bool { return a.of.less(b.of) }),
+		shared:    &sync.Map{},
 
 		nominations: btree.NewG(degree, (*Nomination).Outranks),
 		lapses:      btree.NewG(degree, (*Nomination).endsBefore),
@@ -180,7 +182,7 @@ func (s *State) copy() *State {
 	c.marks = s.marks.Clone()
 	c.groups = s.groups.Clone()
 	c.waiting = s.waiting.Clone()
-	c.budgets, c.covered = s.budgets.Clone(), s.covered.Clone()
+	c.budgets, c.covered, c.protected = s.budgets.Clone(), s.covered.Clone(), s.protected.Clone()
 	c.nominations, c.lapses = s.nominations.Clone(), s.lapses.Clone()
 	return c
 }
@@ -363,15 +365,6 @@ func (s *State) Hold(id HoldID) (Hold, bool) {
 func (s *State) Holds() iter.Seq[Hold] {
 	return func(yield func(Hold) bool) {
 		s.holds.Ascend(func(h *holdRecord) bool { return yield(h.Hold) })
-	}
-}
-
-// HoldsWith yields the live holds whose id has this prefix, ordered by id. It looks at no others.
-func (s *State) HoldsWith(prefix HoldID) iter.Seq[Hold] {
-	return func(yield func(Hold) bool) {
-		s.holds.AscendGreaterOrEqual(&holdRecord{Hold: Hold{ID: prefix}}, func(h *holdRecord) bool {
-			return strings.HasPrefix(string(h.ID), string(prefix)) && yield(h.Hold)
-		})
 	}
 }
 

@@ -8,33 +8,6 @@ import (
 	"github.com/orbitsched/orbit/internal/cow"
 )
 
-// Check reports what [Ledger.Propose] would say to the proposal at this very state: nil if it would be
-// committed (or has been), else a [*Rejection]. If it says nil and the ledger is still at this revision,
-// the commit succeeds.
-func (s *State) Check(p Proposal) error {
-	p = p.Clone()
-	if err := p.check(&s.limits); err != nil {
-		return err
-	}
-	var t tx
-	_, err := t.run(s, s.rev+1, &p)
-	return err
-}
-
-// Judge returns the proposal that is committed if p is proposed at this very state: p without the evictions of those who
-// are spared ([Evict]). The history holds it, and [State.Apply] takes it as it is. The error is that of Check.
-func (s *State) Judge(p Proposal) (Proposal, error) {
-	p = p.Clone()
-	if err := p.check(&s.limits); err != nil {
-		return Proposal{}, err
-	}
-	var t tx
-	if _, err := t.run(s, s.rev+1, &p); err != nil {
-		return Proposal{}, err
-	}
-	return t.p, nil
-}
-
 // Committed returns the revision at which a proposal with the same id has been committed, 0 if none is remembered: the
 // capsules that it places know it by [Limits.PlacementIDs], others are remembered within [Limits.ProposalIDs].
 func (s *State) Committed(p Proposal) Revision {
@@ -61,9 +34,9 @@ type Footprint struct {
 	Share bool
 	// Budgets are the budgets, each with what it says.
 	Budgets []BudgetID
-	// Fences name what wishes rest on beside records: a group or a module with budgets, of which one is meant to change or a
-	// member to leave its node, and "lost", which is meant if a node is lost. A wish reads the fences of its members and "lost". What writes
-	// a fence does not read it, so those that only write one commute.
+	// Fences name what wishes rest on beside records: a group or a module with budgets, of which one is meant to change or fewer members
+	// to be healthy, and "nodes", which is meant if a node is lost or begins to confirm. A wish reads the fences of its members and "nodes".
+	// What writes a fence does not read it, so those that only write one commute.
 	Fences []string
 	// Covers reports that it is meant which groups and modules have budgets: what takes capsules off their nodes reads it, and
 	// a budget that is new, or covers something else than before, writes it.
@@ -88,7 +61,7 @@ type Footprint struct {
 //
 // A node that is looked at is read whole. A [GroupIn] bet reads one node in the domain with a member of the group: while
 // what is used of it stays, no member leaves. Where there is none, the absence of all that could be there is in no list: only then a change outside Reads can
-// change the outcome. In the same way, what a budget refuses may be taken once a member has been placed.
+// change the outcome. In the same way, what a budget refuses may be taken once a member has been placed or is ready.
 func (s *State) Footprint(p Proposal) (reads, writes Footprint, touched []NodeID, err error) {
 	p = p.Clone()
 	if err = p.check(&s.limits); err != nil {
@@ -290,13 +263,17 @@ func (t *tx) addFences(r, w *Footprint) {
 		if e.was == nil || !e.was.Placed() {
 			continue
 		}
-		r.Covers = r.Covers || moves(e.was, &e.now)
+		before, after := t.health(e)
+		if e.anew { // who comes in its place is not it
+			after = health{}
+		}
+		r.Covers = r.Covers || after.below(before)
 		for of := range e.was.Spec.memberships {
 			for range t.budgetsOf(of) {
 				if e.wished {
-					r.Fences = append(r.Fences, of.String(), fenceLost)
+					r.Fences = append(r.Fences, of.String(), fenceNodes)
 				}
-				if moves(e.was, &e.now) && t.s.isHealthy(e.was) {
+				if after.below(before) {
 					w.Fences = append(w.Fences, of.String())
 				}
 				break
@@ -304,10 +281,10 @@ func (t *tx) addFences(r, w *Footprint) {
 		}
 	}
 	for i := range t.nodes.entries {
-		if t.nodes.entries[i].isLost() {
+		if t.nodes.entries[i].sickens() {
 			r.Covers = true
 			if t.s.covered.Len() > 0 {
-				w.Fences = append(w.Fences, fenceLost)
+				w.Fences = append(w.Fences, fenceNodes)
 			}
 		}
 	}
@@ -317,8 +294,18 @@ func (t *tx) addFences(r, w *Footprint) {
 	}
 }
 
-// fenceLost is the fence that stands for the nodes that are lost.
-const fenceLost = "lost"
+// sickens reports whether the proposal says that the node is lost, or that it confirms from now on: some of what is there is not healthy
+// any more.
+func (n *txNode) sickens() bool {
+	if n.was == nil || n.gone {
+		return false
+	}
+	was, now := n.was.Node, n.now.Node
+	return was.State != Lost && now.State == Lost || !was.Confirms && now.Confirms
+}
+
+// fenceNodes is the fence that stands for the nodes that are lost, and for those that confirm.
+const fenceNodes = "nodes"
 
 // addMissed adds the ids that were looked up and do not exist to the keys that were read. After that the transaction
 // can be used for its footprint only.
@@ -340,20 +327,33 @@ func (t *tx) addMissed() {
 	}
 }
 
+// Budget adds a budget that was put at a revision.
+func (b *StateBuilder) Budget(budget Budget, changed Revision) error {
+	return b.add(func(v *validator) error {
+		v.commitment(PutBudget{budget})
+		e := b.tx.budget(budget.ID)
+		if e.now != nil {
+			return fmt.Errorf("a second budget %q", budget.ID)
+		}
+		e.now, e.left = &budgetRecord{budget, changed}, b.Revision
+		return nil
+	})
+}
+
 // budgets recounts the members of what has budgets.
 func (v *verifier) budgets() {
-	healthy := map[memberSet]int{}
+	healthy := map[memberSet]health{}
 	for c := range v.s.Capsules() {
 		for of := range c.Spec.memberships {
-			if n := v.s.Node(c.Node); v.s.coverage(of) != nil && n != nil && n.Node.State != Lost {
-				healthy[of]++
+			if n := v.s.Node(c.Node); v.s.coverage(of) != nil && n != nil {
+				healthy[of] = healthy[of].plus(n.Node.health(c), 1)
 			}
 		}
 	}
 	budgets := 0
 	v.s.covered.Ascend(func(c *coverage) bool {
 		if c.healthy != healthy[c.of] || len(c.budgets) == 0 {
-			v.fail("%v counts %d healthy and %d budgets; there are %d", c.of, c.healthy, len(c.budgets), healthy[c.of])
+			v.fail("%v counts %+v and %d budgets; there are %+v", c.of, c.healthy, len(c.budgets), healthy[c.of])
 		}
 		v.date(c.left, "the last to leave", c.of.String())
 		budgets += len(c.budgets)
@@ -381,14 +381,14 @@ func (v *verifier) date(at Revision, kind, name string) {
 // node.
 func (c *Capsule) datable() error {
 	switch {
-	case c.PlacedAt == 0 && (c.Node != "" || !c.PlacedBy.IsZero() || c.PlaceTime != 0 || c.earlier != nil):
+	case c.PlacedAt == 0 && (c.Node != "" || !c.PlacedBy.IsZero() || c.PlaceTime != 0):
 		return fmt.Errorf("capsule %q was placed, at revision 0", c.ID)
 	case c.Nomination != nil && !c.Pending():
 		return fmt.Errorf("capsule %q is nominated and does not wait", c.ID)
 	case c.Node == "" && (c.Devices != 0 || c.Note != "" || c.Begun || c.Waits):
 		return fmt.Errorf("capsule %q is on no node, and has devices %016b, note %q there; begun: %v, waits: %v", c.ID, c.Devices, c.Note, c.Begun, c.Waits)
-	case c.Begun && (c.Waits || c.Remains != nil):
-		return fmt.Errorf("capsule %q has begun, and waits to begin", c.ID)
+	case c.Begun && (c.Waits || c.Remains != nil) || c.Ready && !c.Begun:
+		return fmt.Errorf("capsule %q has begun (%v) or is ready (%v), and waits to begin", c.ID, c.Begun, c.Ready)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"time"
 )
 
 // dumpVersion is the version of the encoding that Dump writes and Restore reads.
@@ -47,12 +48,11 @@ type dumpNode struct {
 }
 
 type dumpGang struct {
-	ID      GangID     `json:"id"`
-	Levels  []string   `json:"levels,omitempty"`
-	Loose   bool       `json:"loose,omitempty"`
-	Roles   []dumpRole `json:"roles"`
-	Changed Revision   `json:"changed"`
-
+	ID         GangID      `json:"id"`
+	Levels     []string    `json:"levels,omitempty"`
+	Loose      bool        `json:"loose,omitempty"`
+	Roles      []dumpRole  `json:"roles"`
+	Changed    Revision    `json:"changed"`
 	Nomination *Nomination `json:"nomination,omitempty"`
 }
 
@@ -80,12 +80,15 @@ type dumpCapsule struct {
 	Earlier    []dumpID          `json:"earlier,omitempty"`
 	Released   bool              `json:"released,omitempty"`
 	Begun      bool              `json:"begun,omitempty"`
+	Ready      bool              `json:"ready,omitempty"`
 	Waits      bool              `json:"waits,omitempty"`
 	Remains    *Remains          `json:"remains,omitempty"`
+	FormerSpec *int              `json:"formerSpec,omitempty"` // of what remains, if the id was submitted again with another
 	Nomination *Nomination       `json:"nomination,omitempty"`
 	Labels     map[string]string `json:"labels,omitempty"`
 	SubmitTime Instant           `json:"submitTime,omitempty"`
 	PlaceTime  Instant           `json:"placeTime,omitempty"`
+	Protected  time.Duration     `json:"protected,omitempty"`
 }
 
 type dumpHold struct {
@@ -117,7 +120,7 @@ func (s *State) Dump(w io.Writer) error {
 		d.gang(g)
 	}
 	for _, c := range s.inOrder() {
-		d.capsule(c)
+		d.capsule(s, c)
 	}
 	s.holds.Ascend(func(h *holdRecord) bool { return d.line(dumpLine{Hold: &dumpHold{h.Hold, h.changed}}) })
 	s.marks.Ascend(func(m markRecord) bool { return d.line(dumpLine{Mark: &dumpMark{m.key, m.value, m.changed}}) })
@@ -186,24 +189,21 @@ func (d *dumper) gang(g *GangState) {
 }
 
 // capsule writes a record after its spec.
-func (d *dumper) capsule(c *Capsule) {
+func (d *dumper) capsule(s *State, c *Capsule) {
 	out := &dumpCapsule{
 		ID: c.ID, Spec: d.spec(c.Spec), Owner: c.Owner, Gang: c.Gang, Role: c.role, Node: c.Node,
 		Devices: c.Devices, Note: c.Note, Submitted: c.Submitted, Changed: c.Changed,
 		PlacedAt: c.PlacedAt, PlacedBy: c.PlacedBy, Released: c.released, Nomination: c.Nomination,
-		Begun: c.Begun, Waits: c.Waits, Remains: c.Remains, Labels: c.Labels, SubmitTime: c.SubmitTime, PlaceTime: c.PlaceTime,
+		Begun: c.Begun, Ready: c.Ready, Waits: c.Waits, Remains: c.Remains, Labels: c.Labels, SubmitTime: c.SubmitTime, PlaceTime: c.PlaceTime, Protected: s.Protected(c.ID),
 	}
 	for p := c.earlier; p != nil; p = p.before {
 		out.Earlier = append(out.Earlier, dumpID{p.id, p.at})
 	}
-	d.line(dumpLine{Capsule: out})
-}
-
-// each yields the remembered ids, oldest first.
-func (r *recentIDs) each(yield func(recentID)) {
-	for i := range r.size {
-		yield(*r.cell((r.next + i) % r.size))
+	if r := c.Remains; r != nil && r.Spec != c.Spec {
+		former := d.spec(r.Spec)
+		out.FormerSpec = &former
 	}
+	d.line(dumpLine{Capsule: out})
 }
 
 // Restore makes s, which must be new(State), the state of which [State.Dump] wrote the dump. Anything it does not know,
@@ -356,7 +356,14 @@ func (d *dumpReader) capsule(c *dumpCapsule) error {
 	now := Capsule{
 		ID: c.ID, Spec: spec, Owner: c.Owner, Gang: c.Gang, role: c.Role, Node: c.Node, Devices: c.Devices,
 		Note: c.Note, Submitted: c.Submitted, Changed: c.Changed, PlacedAt: c.PlacedAt, PlacedBy: c.PlacedBy,
-		released: c.Released, Begun: c.Begun, Waits: c.Waits, Remains: c.Remains, Nomination: c.Nomination, Labels: c.Labels, SubmitTime: c.SubmitTime, PlaceTime: c.PlaceTime,
+		released: c.Released, Begun: c.Begun, Ready: c.Ready, Waits: c.Waits, Remains: c.Remains, Nomination: c.Nomination, Labels: c.Labels, SubmitTime: c.SubmitTime, PlaceTime: c.PlaceTime,
+	}
+	if c.FormerSpec != nil {
+		former, err := d.numbered(*c.FormerSpec)
+		if err != nil || c.Remains == nil || former == spec {
+			return errors.Join(err, fmt.Errorf("capsule %q: spec %d of what remains of a former one is its own, or nothing remains", c.ID, *c.FormerSpec))
+		}
+		c.Remains.Spec = former
 	}
 	earlier := func(yield func(ProposalID, Revision) bool) {
 		for _, p := range c.Earlier {
@@ -365,7 +372,11 @@ func (d *dumpReader) capsule(c *dumpCapsule) error {
 			}
 		}
 	}
-	return d.build.add(func(v *validator) error { return d.build.capsule(v, now, earlier) })
+	err = d.build.add(func(v *validator) error { return d.build.capsule(v, now, earlier) })
+	if c.Protected != 0 && err == nil {
+		err = d.build.Protect(c.ID, c.Protected)
+	}
+	return err
 }
 
 // decode reads one line strictly: as Dump writes it, and in no other way. That refuses what the JSON package lets pass:
@@ -386,15 +397,4 @@ func decode(text []byte) (l dumpLine, err error) {
 		err = fmt.Errorf("byte %d is not what Dump writes: %.40q, where it writes %.40q", at+1, text[at:], again[at:])
 	}
 	return l, err
-}
-
-// records returns how many of the fields are set.
-func (l *dumpLine) records() (n int) {
-	for _, set := range []bool{
-		l.Header != nil, l.Node != nil, l.Spec != nil, l.Gang != nil, l.Capsule != nil,
-		l.Hold != nil, l.Mark != nil, l.Budget != nil, l.Recent != nil, l.End != nil,
-	} {
-		n += btoi(set)
-	}
-	return n
 }

@@ -404,6 +404,9 @@ func rebuilt(s *State) (*State, error) {
 		before.PlacedBy = ProposalID{} // Placements yields the newest, too
 		err = errors.Join(err, b.Capsule(c, before.Placements(), c.Released()))
 	}
+	for c, lasts := range s.Protections() {
+		err = errors.Join(err, b.Protect(c.ID, lasts))
+	}
 	s.holds.Ascend(func(h *holdRecord) bool { err = errors.Join(err, b.Hold(h.Hold, h.changed)); return true })
 	s.marks.Ascend(func(m markRecord) bool { err = errors.Join(err, b.Mark(m.key, m.value, m.changed)); return true })
 	s.recent.each(func(r recentID) { err = errors.Join(err, b.Committed(r.id, r.at)) })

@@ -164,10 +164,18 @@ func (b *StateBuilder) Capsule(c *Capsule, earlier iter.Seq2[ProposalID, Revisio
 	if earlier == nil {
 		earlier = func(func(ProposalID, Revision) bool) {}
 	}
+	remains := c.Remains
+	if remains != nil && remains.Spec != nil {
+		own := *remains
+		if own.Spec, err = b.share(own.Spec); err != nil {
+			return err
+		}
+		remains = &own
+	}
 	now := Capsule{
 		ID: c.ID, Spec: spec, Owner: c.Owner, Gang: c.Gang, Node: c.Node, Devices: c.Devices, Note: c.Note,
 		Submitted: c.Submitted, Changed: c.Changed, PlacedAt: c.PlacedAt, PlacedBy: c.PlacedBy, released: released,
-		Begun: c.Begun, Waits: c.Waits, Remains: c.Remains,
+		Begun: c.Begun, Ready: c.Ready, Waits: c.Waits, Remains: remains,
 		Nomination: c.Nomination, Labels: maps.Clone(c.Labels), SubmitTime: c.SubmitTime, PlaceTime: c.PlaceTime,
 	}
 	if c.Gang != "" {
@@ -339,19 +347,6 @@ func (b *StateBuilder) Mark(key, value string, changed Revision) error {
 	})
 }
 
-// Budget adds a budget that was put at a revision.
-func (b *StateBuilder) Budget(budget Budget, changed Revision) error {
-	return b.add(func(v *validator) error {
-		v.commitment(PutBudget{budget})
-		e := b.tx.budget(budget.ID)
-		if e.now != nil {
-			return fmt.Errorf("a second budget %q", budget.ID)
-		}
-		e.now, e.left = &budgetRecord{budget, changed}, b.Revision
-		return nil
-	})
-}
-
 // Committed adds the id of a proposal that was committed at a revision and placed nothing; placements say by which
 // proposal they were made. The oldest comes first.
 func (b *StateBuilder) Committed(id ProposalID, at Revision) error {
@@ -386,4 +381,15 @@ func (b *StateBuilder) State() (*State, error) {
 	b.tx.reset()
 	b.over = errors.New("the state has been made")
 	return b.state, b.state.Verify()
+}
+
+// records returns how many of the fields are set.
+func (l *dumpLine) records() (n int) {
+	for _, set := range []bool{
+		l.Header != nil, l.Node != nil, l.Spec != nil, l.Gang != nil, l.Capsule != nil,
+		l.Hold != nil, l.Mark != nil, l.Budget != nil, l.Recent != nil, l.End != nil,
+	} {
+		n += btoi(set)
+	}
+	return n
 }

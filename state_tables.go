@@ -2,9 +2,12 @@ package orbit
 
 import (
 	"cmp"
+	"fmt"
 	"iter"
 	"maps"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/orbitsched/orbit/internal/cow"
 )
@@ -57,6 +60,13 @@ func (r *recentIDs) add(id ProposalID, at Revision, limit int, o cow.Owner) {
 	r.size = max(r.size, slot+1)
 	r.index.Insert(hashOf(string(id[:])), slot, o)
 	r.next = (slot + 1) % uint32(limit)
+}
+
+// each yields the remembered ids, oldest first.
+func (r *recentIDs) each(yield func(recentID)) {
+	for i := range r.size {
+		yield(*r.cell((r.next + i) % r.size))
+	}
 }
 
 // Remains yields what has left a node and still runs there, in the order in which it has left; none if it is not a member. Until its agent confirms
@@ -304,4 +314,49 @@ func (s *State) Shared(key any, build func() any) any {
 	}
 	kept, _ := s.shared.LoadOrStore(key, build())
 	return kept
+}
+
+// protection says for how long engines protect a placement. It is in a table beside the capsules' records, because few are protected.
+type protection struct {
+	capsule CapsuleID
+	since   Revision
+	lasts   time.Duration
+}
+
+// Protected returns for how long engines protect a capsule where it is placed, from when they first see that; 0: it is not protected.
+func (s *State) Protected(id CapsuleID) time.Duration {
+	p, _ := s.protected.Get(protection{capsule: id})
+	return p.lasts
+}
+
+// Protections yields the capsules that are protected and for how long each is, ordered by id.
+func (s *State) Protections() iter.Seq2[*Capsule, time.Duration] {
+	return func(yield func(*Capsule, time.Duration) bool) {
+		s.protected.Ascend(func(p protection) bool { return yield(s.Capsule(p.capsule), p.lasts) })
+	}
+}
+
+// shielded returns why a wish may not take a capsule off its node; nil: no protection forbids it.
+func (s *State) shielded(c *Capsule) *Rejection {
+	lasts := s.Protected(c.ID)
+	if lasts == 0 || s.health(c).placed == 0 {
+		return nil
+	}
+	r := &Rejection{Capsule: c.ID, Node: c.Node, Protected: lasts, advice: "wait until its protection has ended"}
+	text := fmt.Sprintf("capsule %q is protected on node %q for %v from revision %d on", c.ID, c.Node, lasts, c.PlacedAt)
+	if c.PlaceTime != 0 {
+		r.Until = instantOf(c.PlaceTime.Time().Add(lasts))
+		text += fmt.Sprintf(", until about %s", r.Until.Time().Format(time.RFC3339))
+	}
+	r.Reason = text
+	return r
+}
+
+// HoldsWith yields the live holds whose id has this prefix, ordered by id. It looks at no others.
+func (s *State) HoldsWith(prefix HoldID) iter.Seq[Hold] {
+	return func(yield func(Hold) bool) {
+		s.holds.AscendGreaterOrEqual(&holdRecord{Hold: Hold{ID: prefix}}, func(h *holdRecord) bool {
+			return strings.HasPrefix(string(h.ID), string(prefix)) && yield(h.Hold)
+		})
+	}
 }

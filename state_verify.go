@@ -20,6 +20,7 @@ func (s *State) Verify() error {
 	v.compareWaiting()
 	v.nominations()
 	v.budgets()
+	v.protections()
 	v.dates()
 	return errors.Join(v.faults...)
 }
@@ -71,8 +72,8 @@ func (v *verifier) capsules() {
 			v.fail("capsule %q changed at %d, placed at %d: before the first revision or in the future", c.ID, c.Changed, c.PlacedAt)
 		}
 		for p := c.earlier; p != nil; p = p.before {
-			if p.at > c.PlacedAt {
-				v.fail("capsule %q was placed at %d before it was last placed, at %d", c.ID, p.at, c.PlacedAt)
+			if p.at > max(c.PlacedAt, c.submittedAt()) {
+				v.fail("capsule %q was placed at %d before it was last placed, at %d, or submitted again", c.ID, p.at, c.PlacedAt)
 			}
 		}
 		v.pending += btoi(c.Pending())

@@ -3,6 +3,7 @@ package orbit
 import (
 	"fmt"
 	"slices"
+	"time"
 )
 
 // tx is the write-set of one proposal over a state that it never writes to: records are copied on first
@@ -39,7 +40,7 @@ type tx struct {
 
 	// A capsule is released for good.
 	finals bool
-	// The proposal is one that has been committed: nobody is spared.
+	// The proposal is one that has been committed: no victim is spared.
 	replays bool
 	// Evictions that make way, by their position in Do, and those of them whose victim has left.
 	evictions, passed []int
@@ -77,13 +78,18 @@ type txCapsule struct {
 	dirty bool
 	// Its own, and that of the node it is placed on by this proposal.
 	slot, node uint32
+	// The proposal submits the id again; the slot of the record that it replaces; it is in the queue of those to be dropped.
+	anew, queued bool
+	former       uint32
 	// It has been taken off its node by this proposal, to be placed on another; or evicted, by the commitment that says so.
 	moves, evicted bool
 	evictedBy      int
 	// A wish has taken it off its node; this proposal has placed it.
 	wished, arrives bool
-	// It is to begin after what runs on its node still.
-	after bool
+	// It is to begin after what runs on its node still; its protection ends.
+	after, unprotects bool
+	// How long its new placement is protected.
+	protects time.Duration
 }
 
 type txGang struct {
@@ -93,6 +99,8 @@ type txGang struct {
 	now *GangState
 	// This proposal has released its last member: what it places after that is a first placement again.
 	restarts bool
+	// The proposal submits a gang under the id of one that has ended.
+	anew bool
 	// A member leaves its node by a wish; one has been released from a cordoned node.
 	wished, drains bool
 	// A member is evicted.

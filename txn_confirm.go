@@ -4,16 +4,17 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 )
 
-// This file has the rules for capsules that were taken off their node and still run there (Remains), and for those that wait for
-// them to stop.
+// This file has the rules for capsules that were taken off their node and still run there (Remains), for those that wait for
+// them to stop, and for ids that are used again.
 
 // confirm executes a Confirm.
 func (t *tx) confirm(c *Confirm) (NodeID, error) {
-	e := t.capsule(c.Capsule)
-	if e == nil {
-		return "", t.noCapsule(c.Capsule)
+	e, err := t.meant(c.Capsule)
+	if err != nil {
+		return "", err
 	}
 	if c.Stopped {
 		return t.confirmStopped(c, e)
@@ -22,21 +23,23 @@ func (t *tx) confirm(c *Confirm) (NodeID, error) {
 	switch {
 	case !e.now.Placed() || e.now.PlacedAt != c.Since || e.arrives:
 		return "", t.refuse(at, e.newest(), "capsule %q has no placement made at revision %d", c.Capsule, c.Since)
-	case e.now.Begun:
-		return "", t.refuse(at, e.newest(), "capsule %q has already begun on node %q", c.Capsule, e.now.Node)
+	case c.NotReady && !e.now.Ready:
+		return "", t.refuse(at, e.newest(), "capsule %q was not ready on node %q", c.Capsule, e.now.Node)
+	case c.Begun && e.now.Begun || c.Ready && e.now.Ready:
+		return "", t.refuse(at, e.newest(), "capsule %q has already begun on node %q; ready: %v", c.Capsule, e.now.Node, e.now.Ready)
 	}
 	n := t.node(e.now.Node)
 	if !n.now.Node.Confirms || n.now.Node.State == Lost {
 		return "", t.refuse(at, max(n.newestSpec(), e.newest()),
-			"capsule %q cannot begin on node %q: the node is lost, or does not confirm",
+			"nothing is confirmed of capsule %q on node %q: the node is lost, or does not confirm",
 			c.Capsule, e.now.Node)
 	}
-	if r := t.waitsFor(e, n); r != nil {
+	if r := t.waitsFor(e, n); r != nil { // never if it has begun
 		return "", t.refuse(at, max(r.Left, e.newest()),
 			"capsule %q may not begin on node %q yet: capsule %q, which left node %q at revision %d, has not stopped",
 			c.Capsule, e.now.Node, r.Capsule, r.Node, r.Left)
 	}
-	e.now.Begun, e.now.Waits, e.now.Changed, e.dirty = true, false, t.rev, true
+	e.now.Begun, e.now.Ready, e.now.Waits, e.now.Changed, e.dirty = true, c.Ready, false, t.rev, true
 	return e.now.Node, nil
 }
 
@@ -89,7 +92,7 @@ func (t *tx) remain(e *txCapsule, n *txNode) {
 		e.now.Remains = r
 		t.setRemains(n, n.now.withRemains(r))
 	}
-	e.now.Begun, e.now.Waits = false, false
+	e.now.Begun, e.now.Ready, e.now.Waits = false, false, false
 }
 
 // withRemains returns the remains on a node together with r, those that left first in front.
@@ -126,7 +129,7 @@ func (t *tx) forgetEnded(e *txCapsule) {
 }
 
 // settleWaits decides which of the capsules that the proposal places have to wait before they begin. On a node that does not
-// confirm nobody would ever end that wait, so the placement is refused there.
+// confirm there is no agent to end that wait, so the placement is refused there.
 func (t *tx) settleWaits() error {
 	for i := range t.capsules.entries {
 		e := &t.capsules.entries[i]
@@ -203,12 +206,15 @@ func (s *State) endRemains(t *tx) (ended bool) {
 
 // remains checks the remains of a capsule, and adds what runs to the counts of its node.
 func (v *verifier) remains(c *Capsule) {
-	node, since := c.Node, c.PlacedAt
+	node, since, spec := c.Node, c.PlacedAt, c.Spec
 	if r := c.Remains; r != nil {
 		n := v.s.Node(r.Node)
-		if n == nil || n.Node.State == Lost || n.remains == nil || !slices.Contains(*n.remains, r) || r.Capsule != c.ID || r.Spec != c.Spec {
+		if n == nil || n.Node.State == Lost || n.remains == nil || !slices.Contains(*n.remains, r) || r.Capsule != c.ID || r.Spec == nil {
 			v.fail("capsule %q has remains on node %q, but the node is not there, is lost, or does not list them", c.ID, r.Node)
 			return
+		}
+		if r.Spec != c.Spec && r.Left > c.submittedAt() {
+			v.fail("capsule %q left node %q at revision %d with another spec than it has", c.ID, r.Node, r.Left)
 		}
 		if r.Since == 0 || r.Since > r.Left || r.Left > v.s.rev || c.Placed() && c.PlacedAt < r.Left {
 			v.fail(
@@ -216,15 +222,15 @@ func (v *verifier) remains(c *Capsule) {
 				c.ID, r.Since, r.Left, c.PlacedAt)
 		}
 		v.nodes[n.index].remains++
-		node, since = r.Node, r.Since
+		node, since, spec = r.Node, r.Since, r.Spec
 	}
-	if c.Begun && (!c.Placed() || c.Waits || c.Remains != nil) || c.Waits && !c.Placed() {
-		v.fail("capsule %q on node %q: begun is %v and waiting to begin is %v; both are true, or it is not placed",
-			c.ID, c.Node, c.Begun, c.Waits || c.Remains != nil)
+	if c.Begun && (!c.Placed() || c.Waits || c.Remains != nil) || c.Waits && !c.Placed() || c.Ready && !c.Begun {
+		v.fail("capsule %q on node %q: begun is %v, ready %v and waiting to begin %v; these exclude each other, or it is not placed",
+			c.ID, c.Node, c.Begun, c.Ready, c.Waits || c.Remains != nil)
 	}
 	if n := v.s.Node(node); n != nil && (c.Begun || c.Remains != nil) {
 		r := &v.nodes[n.index]
-		for d, x := range c.Spec.Envelope.Reservation {
+		for d, x := range spec.Envelope.Reservation {
 			if r.runs[d] += uint64(x); x > 0 {
 				r.started[d] = max(r.started[d], since)
 			}
@@ -238,18 +244,148 @@ func (b *StateBuilder) leaves(c *Capsule) error {
 		return nil
 	}
 	r := *c.Remains
+	r.Spec = cmp.Or(r.Spec, c.Spec)
 	n := b.tx.nodes.find(r.Node)
-	if n == nil || n.now.Node.State == Lost || r.Since == 0 || r.Since > r.Left || r.Left > b.Revision || r.Devices.Len() != c.Spec.Devices.Count {
+	if n == nil || n.now.Node.State == Lost || r.Since == 0 || r.Since > r.Left || r.Left > b.Revision || r.Devices.Len() != r.Spec.Devices.Count {
 		return fmt.Errorf("capsule %q has impossible remains on node %q: placed at revision %d, left at revision %d, on devices %016b",
 			c.ID, r.Node, r.Since, r.Left, r.Devices)
 	}
-	r.Capsule, r.Spec = c.ID, c.Spec
+	r.Capsule = c.ID
 	c.Remains = &r
 	b.tx.setRemains(n, n.now.withRemains(&r))
 	return nil
 }
 
+// submit adds pending records that are all alike. The id of a capsule that has been released for good is used again, also
+// if this proposal has released it; an id of a capsule that has not ended is refused.
+func (t *tx) submit(ids []CapsuleID, like Capsule) error {
+	for _, id := range ids {
+		e := t.capsule(id)
+		switch {
+		case e == nil:
+			e = t.capsules.add(id)
+			e.now = like
+		case !e.now.released:
+			return t.refuse(Rejection{Capsule: id, advice: anotherID + ", or release the capsule for good first"}, e.newest(), "there is a capsule %q already", id)
+		default:
+			if _, err := t.meant(id); err != nil {
+				return err
+			}
+			former := e.now
+			former.remember(t.s.limits.PlacementIDs)
+			e.anew, e.former, e.now = true, e.slot, like
+			e.now.Remains, e.now.earlier = former.Remains, former.earlier
+			e.arrives, e.after, e.protects = false, false, 0
+		}
+		e.now.ID, e.now.Changed, e.dirty = id, t.rev, true
+		e.slot = t.vacantCapsule()
+	}
+	return nil
+}
+
+// meant returns the entry of the capsule that a commitment names. If the capsule was submitted after the view, the proposer
+// has meant a former one with its id, or none.
+func (t *tx) meant(id CapsuleID) (*txCapsule, error) {
+	e := t.capsule(id)
+	switch {
+	case e == nil:
+		return nil, t.noCapsule(id)
+	case t.p.View != 0 && !e.anew && e.newestSpec() > t.p.View:
+		return nil, t.refuse(Rejection{Capsule: id, Node: e.now.Node}, e.newestSpec(), "capsule %q was submitted after the view", id)
+	}
+	return e, nil
+}
+
+// refuseEnded refuses to do anything with a capsule that has been released for good.
+func (t *tx) refuseEnded(e *txCapsule) error {
+	return t.refuse(Rejection{Capsule: e.now.ID, advice: "submit it again if it is to run again"}, e.newest(),
+		"capsule %q has been released for good", e.now.ID)
+}
+
+// submitGang adds a gang and all its members. The gang's record lives as long as the record of any member; before that its id
+// is used again only by a gang of which all those are members, after they have been released for good.
+func (t *tx) submitGang(c *Submit) error {
+	g := t.gang(c.Gang.ID)
+	if g == nil {
+		g = t.gangs.add(c.Gang.ID)
+	} else {
+		if id, newest := t.outlives(g.now.Gang, c.Gang); id != "" {
+			return t.refuse(Rejection{Capsule: id, advice: anotherID + ", or release its members for good and name them all again"}, max(g.newest(), newest),
+				"there is a gang %q already, with capsule %q", c.Gang.ID, id)
+		}
+		t.nominates = t.nominates || g.now.Nomination != nil
+		g.anew, g.wished, g.drains, g.displaced = true, false, false, nil
+	}
+	g.now = &GangState{Gang: c.Gang, Placed: make([]int, len(c.Gang.Roles)), Changed: t.rev}
+	for i := range c.Gang.Roles {
+		r := &c.Gang.Roles[i]
+		g.now.records += len(r.Members)
+		like := Capsule{Spec: r.Spec, Owner: c.Owner, Gang: c.Gang.ID, SubmitTime: c.At, Labels: c.Labels, role: uint16(i)}
+		if err := t.submit(r.Members, like); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// outlives returns a member of a gang that keeps its id from being used for another gang, and when that last changed: it has not been
+// released for good, or its record is kept and it is no member of the other gang. Empty: there is none.
+func (t *tx) outlives(g, other *Gang) (id CapsuleID, newest Revision) {
+	members := map[CapsuleID]bool{}
+	for i := range other.Roles {
+		for _, member := range other.Roles[i].Members {
+			members[member] = true
+		}
+	}
+	for i := range g.Roles {
+		for _, member := range g.Roles[i].Members {
+			if e := t.capsule(member); e != nil && e.now.Gang == g.ID && (!e.now.released || !members[member]) {
+				return member, e.newest()
+			}
+		}
+	}
+	return "", 0
+}
+
 // noCapsule refuses a commitment that names a capsule of which there is no record.
 func (t *tx) noCapsule(id CapsuleID) error {
 	return t.refuse(Rejection{Capsule: id}, t.s.left.Capsules, "there is no capsule %q", id)
+}
+
+// besidePlace refuses a protection of what the proposal does not place, and a second one.
+func (v *validator) besidePlace(do []Commitment, id CapsuleID) {
+	if v.placed == nil {
+		v.placed = map[CapsuleID]bool{}
+		for _, c := range do {
+			if place, ok := c.(Place); ok {
+				v.placed[place.Capsule] = true
+			}
+		}
+	}
+	if !v.placed[id] {
+		v.fail("capsule %q is protected twice, or not placed by the proposal that protects it", id)
+	}
+	delete(v.placed, id)
+}
+
+// protections checks that each protection is of a placement there is.
+func (v *verifier) protections() {
+	v.s.protected.Ascend(func(p protection) bool {
+		if c := v.s.Capsule(p.capsule); c == nil || !c.Placed() || c.PlacedAt != p.since || p.lasts <= 0 || p.lasts > v.s.limits.longestProtection() {
+			v.fail("capsule %q is protected for %v since revision %d, where it has no placement of then", p.capsule, p.lasts, p.since)
+		}
+		return true
+	})
+}
+
+// Protect adds that a capsule, which must have been added, is protected where it is placed, as [State.Protected] said.
+func (b *StateBuilder) Protect(id CapsuleID, lasts time.Duration) error {
+	return b.add(func(v *validator) error {
+		e := b.tx.capsules.find(id)
+		if e == nil || !e.now.Placed() || e.protects != 0 || lasts <= 0 || lasts > v.limits.longestProtection() {
+			return fmt.Errorf("capsule %q is protected for %v: it is not placed, or that is not within %v", id, lasts, v.limits.longestProtection())
+		}
+		e.protects = lasts
+		return nil
+	})
 }

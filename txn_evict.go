@@ -1,5 +1,7 @@
 package orbit
 
+import "math"
+
 // What leaves its node because somebody wants that: wishes, and who has a say in them.
 
 // mayReturn checks that a placed capsule may be released back to pending, though it has not stopped.
@@ -45,12 +47,12 @@ func (n *txNode) drains() bool {
 
 // evict takes a capsule off its node, to make way, or to be placed again by the same proposal.
 func (t *tx) evict(c *Evict) (NodeID, error) {
-	e := t.capsule(c.Capsule)
 	if c.For != "" || c.ForGang != "" {
-		return t.evictFor(c, e)
+		return t.evictFor(c, t.capsule(c.Capsule))
 	}
-	if e == nil {
-		return "", t.noCapsule(c.Capsule)
+	e, err := t.meant(c.Capsule)
+	if err != nil {
+		return "", err
 	}
 	at := Rejection{Capsule: c.Capsule, Node: c.From}
 	if e.now.Node != c.From || e.now.PlacedAt != c.Since {
@@ -102,6 +104,23 @@ func (t *tx) priority(e *txCapsule) int32 {
 	return lowest
 }
 
+// wishes reports whether a step takes a capsule off its node because somebody wants that, and for which priority; nil: none.
+func (s *State) wishes(c *Capsule, do Commitment) (evictor *int32, is bool) {
+	switch do := do.(type) {
+	case Release:
+		return nil, !do.Final && s.health(c).placed > 0
+	case Evict:
+		if do.For == "" && do.ForGang == "" {
+			return nil, s.health(c).placed > 0
+		}
+		if priority := s.evictor(&do); priority < math.MaxInt32 {
+			return &priority, true
+		}
+		return nil, true // it is for what the plan submits, which is not looked for
+	}
+	return nil, false
+}
+
 // settleMoves judges that what was taken off its node to be moved is placed again.
 func (t *tx) settleMoves() error {
 	for i := range t.capsules.entries {
@@ -131,6 +150,40 @@ func (t *tx) settleWishes(g *txGang) error {
 			t.at = -1
 			return t.refuse(Rejection{}, g.newest(), "gang %q: role %q would have %d members placed; a wish leaves at least %d, or none of the gang",
 				g.now.Gang.ID, role.Name, g.now.Placed[i], role.minimum())
+		}
+	}
+	return nil
+}
+
+// protect notes that the placement of a capsule by this proposal is protected, or ends the protection of an older one.
+func (t *tx) protect(c *Protect) error {
+	e, err := t.meant(c.Capsule)
+	if err != nil {
+		return err
+	}
+	if c.For > 0 {
+		e.protects = c.For
+		return nil
+	}
+	p, _ := t.s.protected.Get(protection{capsule: c.Capsule})
+	if p.since != c.Since || !e.now.Placed() || e.now.PlacedAt != c.Since || e.unprotects {
+		return t.refuse(Rejection{Capsule: c.Capsule, Node: e.now.Node}, e.newest(),
+			"capsule %q has no protected placement made at revision %d", c.Capsule, c.Since)
+	}
+	e.unprotects, e.now.Changed, e.dirty = true, t.rev, true
+	return nil
+}
+
+// settleProtection judges that wishes take off no capsule that was protected before the proposal.
+func (t *tx) settleProtection() error {
+	for i := range t.capsules.entries {
+		e := &t.capsules.entries[i]
+		if !e.wished || e.was == nil || t.s.protected.Len() == 0 {
+			continue
+		}
+		if r := t.s.shielded(e.was); r != nil {
+			t.at = -1
+			return t.refuse(*r, e.was.PlacedAt, "%s", r.Reason)
 		}
 	}
 	return nil
@@ -210,23 +263,24 @@ func (t *tx) settleBudgets() error {
 	if t.s.budgets.Len() == 0 && len(t.budgets.keys) == 0 {
 		return nil
 	}
-	healthy := map[memberSet]int{}
+	healthy := map[memberSet]health{}
 	for i := range t.capsules.entries {
 		e := &t.capsules.entries[i]
 		if !e.wished {
 			continue
 		}
 		evictor := t.evictor(e)
+		before, _ := t.health(e)
 		for of := range e.now.Spec.memberships {
 			for b := range t.budgetsOf(of) {
-				if b.passes(evictor) {
+				if b.passes(evictor) || b.FreeUnready && b.counts(before) == 0 {
 					continue
 				}
 				if _, known := healthy[of]; !known {
 					healthy[of] = t.healthyAfter(of)
 				}
-				if healthy[of] < b.needed() {
-					return t.refuseWish(e, b, healthy[of])
+				if left := b.counts(healthy[of]); left < b.needed() {
+					return t.refuseWish(e, b, left)
 				}
 			}
 		}
@@ -234,8 +288,8 @@ func (t *tx) settleBudgets() error {
 	return nil
 }
 
-// refuseWish refuses a proposal with a wish because of a budget. Only members that have left, and the budget itself, can have made a
-// mistake of what was none; if nothing had a budget here before, it is not known when they did.
+// refuseWish refuses a proposal with a wish because of a budget. Only members that are healthy no more, and the budget itself, can have made
+// a mistake of what was none; if nothing had a budget here before, it is not known when they did.
 func (t *tx) refuseWish(e *txCapsule, b *budgetRecord, healthy int) error {
 	newest := t.s.rev
 	if c := t.s.coverage(b.members()); c != nil {
@@ -246,56 +300,73 @@ func (t *tx) refuseWish(e *txCapsule, b *budgetRecord, healthy int) error {
 	} else if own.was != nil {
 		newest = max(newest, own.was.changed)
 	}
+	if b.FreeUnready && e.was != nil && e.was.Placed() { // it may have been free to leave; the node may leave with it
+		newest = max(newest, e.newest(), t.nodes.find(e.was.Node).newestSpec())
+	}
 	t.at = -1
-	r := Rejection{Capsule: e.now.ID, Budget: b.ID, Want: int64(b.needed()), Free: int64(healthy), advice: "wait until more members are placed, or take fewer away"}
+	r := Rejection{Capsule: e.now.ID, Budget: b.ID, Want: int64(b.needed()), Free: int64(healthy), advice: "wait until more members are placed and ready, or take fewer away"}
 	return t.refuse(r, newest, "%s", b.refusal(healthy))
 }
 
-// healthyAfter counts the members that are healthy after the proposal and that it has not placed itself.
-func (t *tx) healthyAfter(of memberSet) int {
-	n := t.s.healthy(of)
-	if t.missed != nil && t.s.coverage(of) == nil { // no fence tells of those that leave
+// healthyAfter counts the members that are healthy before the proposal and after it, and that it has not placed itself.
+func (t *tx) healthyAfter(of memberSet) health {
+	sum := t.s.healthy(of)
+	if t.missed != nil && t.s.coverage(of) == nil { // no fence tells of those that leave, or are not ready any more
 		for c := range t.s.Capsules() {
 			if c.Placed() && c.Spec.isMember(of) {
 				t.node(c.Node)
+				t.capsule(c.ID)
 			}
 		}
 	}
+	t.healths(func(spec *Spec, before, after health, arrives bool) {
+		if spec.isMember(of) {
+			stays := btoi(!arrives) // and is not taken for ready because the proposal says that its node does not confirm
+			sum = sum.plus(before, -1).plus(health{min(before.placed, after.placed), min(before.ready, after.ready)}, stays)
+		}
+	})
+	return sum
+}
+
+// healths visits all capsules that may count otherwise after the proposal than before it, with what they count, and whether the proposal
+// has placed them.
+func (t *tx) healths(visit func(spec *Spec, before, after health, arrives bool)) {
 	for i := range t.capsules.entries {
 		e := &t.capsules.entries[i]
-		if !e.now.Spec.isMember(of) {
-			continue
+		before, after := t.health(e)
+		if e.anew {
+			visit(e.was.Spec, before, health{}, false)
+			before = health{}
 		}
-		if e.was != nil && t.s.isHealthy(e.was) {
-			n--
-		}
-		if e.now.Placed() && !e.arrives && t.stateOf(e.now.Node) != Lost {
-			n++
-		}
+		visit(e.now.Spec, before, after, e.arrives)
 	}
 	for i := range t.nodes.entries {
-		if e := &t.nodes.entries[i]; e.isLost() {
-			for c := range t.s.On(e.now.Node.ID) {
-				if t.capsules.find(c.ID) == nil && c.Spec.isMember(of) {
-					n--
+		e := &t.nodes.entries[i]
+		if e.was == nil || e.gone || e.was.Node == e.now.Node {
+			continue
+		}
+		if was, now := e.was.Node, e.now.Node; was.Confirms != now.Confirms || (was.State == Lost) != (now.State == Lost) {
+			for c := range t.s.On(now.ID) {
+				if t.capsules.find(c.ID) == nil {
+					visit(c.Spec, was.health(c), now.health(c), false)
 				}
 			}
 		}
 	}
-	return n
 }
 
-// stateOf returns the state of a member after the proposal.
-func (t *tx) stateOf(id NodeID) Condition {
-	if e := t.nodes.find(id); e != nil {
-		return e.now.Node.State
+// health returns how a capsule of the write-set counts before the proposal and after it.
+func (t *tx) health(e *txCapsule) (before, after health) {
+	if e.was != nil {
+		before = t.s.health(e.was)
 	}
-	return t.s.Node(id).Node.State
-}
-
-// isLost reports whether the proposal says that the node is lost.
-func (n *txNode) isLost() bool {
-	return n.was != nil && !n.gone && n.was.Node.State != Lost && n.now.Node.State == Lost
+	if !e.now.Placed() {
+		return before, after
+	}
+	if n := t.nodes.find(e.now.Node); n != nil {
+		return before, n.now.Node.health(&e.now)
+	}
+	return before, t.s.health(&e.now)
 }
 
 // besideStopped refuses what makes use of the room that a Stopped release frees, or that begins with what a Confirm says, but for

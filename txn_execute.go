@@ -19,6 +19,8 @@ func (t *tx) execute(c Commitment) (NodeID, error) {
 		return t.evict(&c)
 	case Confirm:
 		return t.confirm(&c)
+	case Protect:
+		return "", t.protect(&c)
 	case Submit:
 		if c.Gang != nil {
 			return "", t.submitGang(&c)
@@ -48,9 +50,9 @@ func (t *tx) execute(c Commitment) (NodeID, error) {
 // commitments are known, so that a release may come after the placement it makes way for. The record
 // remembers which proposal placed it: that is how a proposal sent twice is recognised without a side table.
 func (t *tx) place(c *Place) (NodeID, error) {
-	e := t.capsule(c.Capsule)
-	if e == nil {
-		return "", t.noCapsule(c.Capsule)
+	e, err := t.meant(c.Capsule)
+	if err != nil {
+		return "", err
 	}
 	n := t.node(c.Node)
 	if n == nil {
@@ -82,7 +84,7 @@ func (t *tx) mayPlace(c *Place, e *txCapsule, n *txNode) error {
 	node, spec := n.now.Node, e.now.Spec
 	switch {
 	case e.now.released:
-		return t.refusePlace(c, e.newest(), "capsule %q has been released for good", c.Capsule)
+		return t.refuseEnded(e)
 	case e.evicted:
 		return t.refusePlace(c, 0, "capsule %q is evicted by this proposal", c.Capsule)
 	case e.now.Placed():
@@ -141,14 +143,17 @@ func (t *tx) take(n *txNode, want *Resources, set DeviceSet, milli int) error {
 // is refused, so that it cannot undo a placement made meanwhile; with From it cannot even where the capsule
 // has moved.
 func (t *tx) release(c *Release) (NodeID, error) {
-	e := t.capsule(c.Capsule)
-	if e == nil {
-		return "", t.noCapsule(c.Capsule)
+	e, err := t.meant(c.Capsule)
+	if err != nil {
+		return "", err
 	}
 	at := Rejection{Capsule: c.Capsule, Node: e.now.Node}
 	switch {
-	case e.now.released:
+	case e.now.released && c.Final:
+		at.advice = "it has ended, so nothing is left to release"
 		return "", t.refuse(at, e.newest(), "capsule %q has been released for good", c.Capsule)
+	case e.now.released:
+		return "", t.refuseEnded(e)
 	case e.evicted:
 		return "", t.refuse(at, 0, "capsule %q is evicted by this proposal", c.Capsule)
 	case c.From != "" && c.From != e.now.Node:
@@ -199,39 +204,6 @@ func (t *tx) countGang(c *Capsule, by int) {
 		now.Nomination, t.nominates = nil, true
 	}
 	g.restarts = g.restarts || g.now.Total() == 0
-}
-
-// submit adds pending records that are all alike. Ids still in use, also by a released capsule whose record
-// is kept, are refused.
-func (t *tx) submit(ids []CapsuleID, like Capsule) error {
-	for _, id := range ids {
-		if known := t.capsule(id); known != nil {
-			return t.refuse(Rejection{Capsule: id, advice: anotherID}, known.newest(), "there is a capsule %q already", id)
-		}
-		e := t.capsules.add(id)
-		e.now, e.dirty = like, true
-		e.now.ID, e.now.Changed = id, t.rev
-		e.slot = t.vacantCapsule()
-	}
-	return nil
-}
-
-// submitGang adds a gang and all its members. The gang's record lives as long as the record of any member.
-func (t *tx) submitGang(c *Submit) error {
-	if known := t.gang(c.Gang.ID); known != nil {
-		return t.refuse(Rejection{advice: anotherID}, known.newest(), "there is a gang %q already", c.Gang.ID)
-	}
-	g := t.gangs.add(c.Gang.ID)
-	g.now = &GangState{Gang: c.Gang, Placed: make([]int, len(c.Gang.Roles)), Changed: t.rev}
-	for i := range c.Gang.Roles {
-		r := &c.Gang.Roles[i]
-		g.now.records += len(r.Members)
-		like := Capsule{Spec: r.Spec, Owner: c.Owner, Gang: c.Gang.ID, SubmitTime: c.At, Labels: c.Labels, role: uint16(i)}
-		if err := t.submit(r.Members, like); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // putNode lets a node join, or gives a member a new description. What is used stays as it is, even where
@@ -327,12 +299,12 @@ func (t *tx) endHold(id HoldID) (NodeID, error) {
 
 // assign hands a capsule over. It is refused unless the owner is who the proposal says it is.
 func (t *tx) assign(c *Assign) error {
-	e := t.capsule(c.Capsule)
-	if e == nil {
-		return t.noCapsule(c.Capsule)
+	e, err := t.meant(c.Capsule)
+	if err != nil {
+		return err
 	}
 	if e.now.released {
-		return t.refuse(Rejection{Capsule: c.Capsule}, e.newest(), "capsule %q has been released for good", c.Capsule)
+		return t.refuseEnded(e)
 	}
 	if e.now.Owner != c.From {
 		return t.refuse(Rejection{Capsule: c.Capsule}, e.newest(), "capsule %q is owned by %s, not by %s", c.Capsule, who(e.now.Owner), who(c.From))
@@ -369,7 +341,7 @@ func (c *txCapsule) newestSpec() Revision {
 	if c.was == nil {
 		return 0
 	}
-	return min(Revision(c.was.Submitted>>submissionBits), c.was.Changed)
+	return c.was.submittedAt()
 }
 
 // newestSpec is when the node's description last changed, before this proposal.

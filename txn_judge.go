@@ -2,7 +2,50 @@ package orbit
 
 import (
 	"fmt"
+	"slices"
 )
+
+// Check reports what [Ledger.Propose] would say to the proposal at this very state: nil if it would be
+// committed (or has been), else a [*Rejection]. If it says nil and the ledger is still at this revision,
+// the commit succeeds.
+func (s *State) Check(p Proposal) error {
+	_, err := s.Judge(p)
+	return err
+}
+
+// Judge returns the proposal that is committed if p is proposed at this very state: p without the evictions of those who
+// are spared ([Evict]). The history holds it, and [State.Apply] takes it as it is. The error is that of Check.
+func (s *State) Judge(p Proposal) (Proposal, error) {
+	p = p.Clone()
+	if err := p.check(&s.limits); err != nil {
+		return Proposal{}, err
+	}
+	var t tx
+	if _, err := t.run(s, s.rev+1, &p); err != nil {
+		return Proposal{}, err
+	}
+	return t.p, nil
+}
+
+// With returns the state that a commit of p at this very state would leave, one revision later, or s itself if p has been
+// committed before. The two states share what p does not touch, so With costs what p touches. The result is in no ledger's
+// history; a [MemoryLedger] that has it as its Start goes on from there. The error is that of Check.
+func (s *State) With(p Proposal) (*State, error) {
+	p = p.Clone()
+	if err := p.check(&s.limits); err != nil {
+		return nil, err
+	}
+	var t tx
+	next := s.thaw()
+	switch done, err := t.run(next, s.rev+1, &p); {
+	case err != nil:
+		return nil, err
+	case done != 0:
+		return s, nil
+	}
+	next.publish(&t)
+	return next, nil
+}
 
 // The first step of a proposal: its bets, on the state before it.
 
@@ -98,6 +141,9 @@ func (t *tx) judgeTotals() error {
 		return err
 	}
 	if err := t.settleWaits(); err != nil {
+		return err
+	}
+	if err := t.settleProtection(); err != nil {
 		return err
 	}
 	if err := t.settleBudgets(); err != nil {
@@ -285,4 +331,28 @@ func (t *tx) dimension(d int) string {
 		return "devices"
 	}
 	return t.s.names.name(d)
+}
+
+// makesWay reports whether the end of a nomination makes way for one that the same commitments make: that has to outrank it,
+// and to claim room on one of its nodes or of a resource that it claims. One that has ended already makes way too.
+func (s *State) makesWay(end *Nominate, all []Commitment) bool {
+	var o *Nomination
+	if c := s.Capsule(end.Capsule); c != nil {
+		o = c.Nomination
+	} else if g := s.Gang(end.Gang); g != nil {
+		o = g.Nomination
+	}
+	return slices.ContainsFunc(all, func(do Commitment) bool {
+		made, ok := do.(Nominate)
+		if !ok || len(made.Parts) == 0 || !o.Lives() {
+			return ok && len(made.Parts) > 0
+		}
+		var t tx
+		t.begin(s, s.rev+1, &Proposal{Do: all})
+		if t.nominate(&made) != nil {
+			return false
+		}
+		n := t.nominations[0]
+		return n.Outranks(o) && (n.shares(o) || slices.ContainsFunc(n.Parts, func(part NominatedRoom) bool { return o.claims(part.Node) }))
+	})
 }

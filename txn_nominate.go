@@ -17,9 +17,9 @@ func (t *tx) nominate(c *Nominate) error {
 	if c.Gang != "" {
 		return t.nominateGang(c)
 	}
-	e := t.capsule(c.Capsule)
-	if e == nil {
-		return t.noCapsule(c.Capsule)
+	e, err := t.meant(c.Capsule)
+	if err != nil {
+		return err
 	}
 	if !e.now.Pending() || e.evicted {
 		return t.refuse(Rejection{Capsule: c.Capsule}, e.newest(), "capsule %q is not pending", c.Capsule)
@@ -324,7 +324,7 @@ func (t *tx) askOf(e *txCapsule, devices DeviceSet) ask {
 	if g := t.gangs.find(e.now.Gang); g != nil && g.was != nil && g.was.Nomination.Lives() {
 		own.nomination = g.was.Nomination
 	}
-	if e.was != nil && e.was.Nomination.Lives() {
+	if e.was != nil && !e.anew && e.was.Nomination.Lives() {
 		own.nomination = e.was.Nomination
 	}
 	return own
@@ -345,4 +345,38 @@ func (t *tx) endNominations(e *txCapsule) {
 		now := t.ownGang(g)
 		now.Nomination, now.Changed, t.nominates = g.now.Nomination.ended(), t.rev, true
 	}
+}
+
+// nominate checks a nomination, and brings its end into the form of a hold's.
+func (v *validator) nominate(c Nominate) Commitment {
+	if (c.Capsule == "") == (c.Gang == "") {
+		v.fail("nomination names capsule %q and gang %q; it needs exactly one", c.Capsule, c.Gang)
+	}
+	v.text("capsule id", string(c.Capsule), v.limits.IDBytes)
+	v.text("gang id", string(c.Gang), v.limits.IDBytes)
+	if len(c.Parts) == 0 {
+		if c.Aged != 0 || !c.Ends.IsZero() {
+			v.fail("nomination of no room takes neither Aged nor Ends")
+		}
+		return nil
+	}
+	if c.Aged < 0 || int64(c.Aged) > int64(v.limits.NominationAging) {
+		v.fail("nomination is aged by %d; this ledger takes 0 to %d", c.Aged, v.limits.NominationAging)
+	}
+	if len(c.Parts) > v.limits.Commitments {
+		v.fail("nomination of %d rooms; this ledger takes %d", len(c.Parts), v.limits.Commitments)
+		return nil
+	}
+	seen := make(map[NodeID]bool, len(c.Parts))
+	for i := range c.Parts {
+		r := &c.Parts[i]
+		v.id("node id", string(r.Node))
+		v.room("nomination", &r.Room, r.Devices, r.Milli)
+		if seen[r.Node] {
+			v.fail("nomination names node %q twice", r.Node)
+		}
+		seen[r.Node] = true
+	}
+	c.Ends = v.ends("nomination", c.Ends)
+	return c
 }

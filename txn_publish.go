@@ -6,10 +6,17 @@ import "slices"
 // state is ours to write and has not changed since the write-set was made. It cannot fail.
 func (s *State) publish(t *tx) {
 	s.rev = t.rev
+	if s.covered.Len() > 0 { // before anything changes
+		t.healths(func(spec *Spec, before, after health, _ bool) { s.countHealthy(spec, before, after) })
+	}
 	for i := range t.capsules.entries { // before nodes: they may leave once they are empty
-		if e := &t.capsules.entries[i]; e.dirty && e.was != nil && e.was.Placed() && moves(e.was, &e.now) {
+		e := &t.capsules.entries[i]
+		switch {
+		case !e.dirty || e.was == nil || !e.was.Placed():
+		case e.anew:
+			s.unlink(e.former)
+		case moves(e.was, &e.now):
 			s.unlink(e.slot)
-			s.countHealthy(e.was, -1)
 		}
 	}
 	ended := s.endRemains(t)
@@ -31,6 +38,9 @@ func (s *State) publish(t *tx) {
 	}
 	for i := range t.capsules.entries {
 		if e := &t.capsules.entries[i]; e.dirty {
+			if e.anew {
+				s.retire(t, e.former)
+			}
 			s.publishCapsule(e)
 		}
 	}
@@ -73,18 +83,13 @@ func (s *State) publishNode(e *txNode) {
 		s.left.Groups = s.rev // labels may have moved its capsules to another domain
 		s.relabel(r, e.now.Node.Labels)
 	}
-	if e.isLost() && s.covered.Len() > 0 {
-		for i := range r.listed {
-			s.countHealthy(&s.capsules.At(r.member(i)).capsule, -1)
-		}
-	}
 	r.node = e.now
 }
 
 // publishCapsule writes a record and lets everything that is derived from it follow: the list of its node,
 // the counts of its group.
 func (s *State) publishCapsule(e *txCapsule) {
-	fresh := e.was == nil
+	fresh := e.was == nil || e.anew
 	var r *capsuleRecord
 	if fresh {
 		r = s.capsules.Take(e.slot, s.owner)
@@ -99,15 +104,25 @@ func (s *State) publishCapsule(e *txCapsule) {
 	c := &r.capsule
 	wasPending := !fresh && c.Pending()
 	moved := fresh || moves(c, &e.now)
+	s.publishProtection(e)
 	*c = e.now
 	if moved && c.Placed() {
 		r.node = e.node
 		s.link(e.slot, r)
-		s.countHealthy(c, 1)
 	}
 	if c.Pending() != wasPending {
 		s.pending += 1 - 2*btoi(wasPending)
 		s.countWaiting(c.Spec, 1-2*btoi(wasPending))
+	}
+}
+
+// publishProtection ends the protection of a placement that has ended, and enters a new one.
+func (s *State) publishProtection(e *txCapsule) {
+	if s.protected.Len() > 0 && (e.unprotects || !e.now.Placed() || e.arrives) {
+		s.protected.Delete(protection{capsule: e.now.ID})
+	}
+	if e.protects > 0 && e.now.Placed() {
+		s.protected.ReplaceOrInsert(protection{e.now.ID, e.now.PlacedAt, e.protects})
 	}
 }
 
@@ -197,15 +212,21 @@ func (s *State) publishBudgets(t *tx) {
 // dropped first follows from the history.
 func (s *State) queueReleased(t *tx) {
 	for _, c := range t.p.Do {
-		if r, ok := c.(Release); ok && r.Final {
-			s.enqueueReleased(t.capsules.find(r.Capsule).slot)
+		r, ok := c.(Release)
+		if !ok || !r.Final {
+			continue
+		}
+		if e := t.capsules.find(r.Capsule); e.now.released && !e.queued { // it may have been submitted again
+			s.enqueueReleased(e.slot)
+			e.queued = true
 		}
 	}
 }
 
 // enqueueReleased appends a released record to the queue in which they are dropped.
 func (s *State) enqueueReleased(slot uint32) {
-	s.capsules.Own(slot, s.owner).link = noSlot
+	r := s.capsules.Own(slot, s.owner)
+	r.link, r.node = noSlot, s.newest
 	if s.newest == noSlot {
 		s.oldest = slot
 	} else {
@@ -230,23 +251,48 @@ func (s *State) dropReleased(ended bool) {
 			s.late, s.latest = s.late+1, slot
 			continue
 		}
-		r := s.capsules.Own(slot, s.owner)
-		if s.late > 0 {
-			s.capsules.Own(s.latest, s.owner).link = r.link
-		} else {
-			s.oldest = r.link
-		}
-		if s.newest == slot {
-			s.newest = noSlot
-			if s.late > 0 {
-				s.newest = s.latest
-			}
-		}
-		s.releasedCount--
-		s.left.Capsules = max(s.left.Capsules, r.capsule.Changed)
-		s.forgetCapsule(slot, &r.capsule)
+		s.dequeueReleased(slot)
+		c := &s.capsules.At(slot).capsule
+		s.left.Capsules = max(s.left.Capsules, c.Changed)
+		s.forgetCapsule(slot, c)
 		s.capsules.Drop(slot, s.owner)
 	}
+}
+
+// dequeueReleased takes a released record out of the queue.
+func (s *State) dequeueReleased(slot uint32) {
+	r := s.capsules.At(slot)
+	if s.oldest == slot {
+		s.oldest = r.link
+	} else {
+		s.capsules.Own(r.node, s.owner).link = r.link
+	}
+	if s.newest == slot {
+		s.newest = r.node
+	} else {
+		s.capsules.Own(r.link, s.owner).node = r.node
+	}
+	s.releasedCount--
+	if r.capsule.Remains != nil {
+		s.late = 0 // it may have been one of these
+	}
+}
+
+// retire drops the record of a capsule, which is on no node, because another is submitted under its id.
+func (s *State) retire(t *tx, slot uint32) {
+	c := s.capsules.At(slot).capsule
+	switch {
+	case c.released:
+		s.dequeueReleased(slot)
+	case c.Node == "":
+		s.pending--
+		s.countWaiting(c.Spec, -1)
+	}
+	if g := t.gangs.find(c.Gang); g != nil && g.anew {
+		c.Gang = "" // its gang has been replaced too
+	}
+	s.forgetCapsule(slot, &c)
+	s.capsules.Drop(slot, s.owner)
 }
 
 // forgetCapsule drops a record: its id may be used again, and its gang's record goes with the last member.

@@ -1,6 +1,7 @@
 package orbit
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -29,6 +30,9 @@ func (p *Proposal) check(l *Limits) error {
 		} else if _, ok := c.(Confirm); ok {
 			v.besideStopped(p.Do)
 		}
+		if c, ok := c.(Protect); ok && c.For != 0 {
+			v.besidePlace(p.Do, c.Capsule)
+		}
 		if final := v.commitment(c); final != nil {
 			p.Do[i] = final
 		}
@@ -56,6 +60,8 @@ type validator struct {
 	seen map[CapsuleID]bool
 	// What a Stopped release names; nil while there is none.
 	stopped map[CapsuleID]bool
+	// What the proposal places and does not protect yet; nil: that was not asked.
+	placed map[CapsuleID]bool
 }
 
 // maxFaults is how many faults are spelled out.
@@ -163,8 +169,15 @@ func (v *validator) commitment(c Commitment) Commitment {
 		}
 	case Confirm:
 		v.ref("capsule id", string(c.Capsule))
-		if c.Begun == c.Stopped || c.Since == 0 {
-			v.fail("confirmation of capsule %q says Begun %v, Stopped %v, since revision %d; it needs exactly one, and the revision of the placement", c.Capsule, c.Begun, c.Stopped, c.Since)
+		if btoi(c.Begun)+btoi(c.Ready)+btoi(c.NotReady)+btoi(c.Stopped) != 1 || c.Since == 0 {
+			v.fail("confirmation of capsule %q says Begun %v, Ready %v, NotReady %v, Stopped %v, since revision %d; it needs exactly one, and the revision of the placement",
+				c.Capsule, c.Begun, c.Ready, c.NotReady, c.Stopped, c.Since)
+		}
+	case Protect:
+		v.ref("capsule id", string(c.Capsule))
+		if (c.For == 0) == (c.Since == 0) || c.For < 0 || c.For > v.limits.longestProtection() {
+			v.fail("protection of capsule %q for %v, or ended since revision %d; it needs exactly one, and this ledger protects for %v at most",
+				c.Capsule, c.For, c.Since, v.limits.longestProtection())
 		}
 	case Submit:
 		return v.submit(c)
@@ -224,12 +237,12 @@ func (v *validator) submit(c Submit) Commitment {
 		v.gang(c.Gang)
 		return nil
 	}
-	if c.Spec == nil || len(c.IDs) == 0 {
-		v.fail("submit needs a spec and at least one id, or a gang")
+	v.capsuleIDs(c.IDs)
+	if c.Spec == nil && len(c.IDs) > 0 {
+		v.fail("submit of %d capsules needs a spec", len(c.IDs))
 		return nil
 	}
-	v.capsuleIDs(c.IDs)
-	c.Spec = v.spec(c.Spec)
+	c.Spec = v.spec(cmp.Or(c.Spec, &Spec{})) // who reads the history need not ask whether there is one
 	return c
 }
 
@@ -356,40 +369,6 @@ func (v *validator) ends(what string, at time.Time) time.Time {
 		v.fail("%s must have an end, in the years 1 to %d", what, lastYear)
 	}
 	return at
-}
-
-// nominate checks a nomination, and brings its end into the form of a hold's.
-func (v *validator) nominate(c Nominate) Commitment {
-	if (c.Capsule == "") == (c.Gang == "") {
-		v.fail("nomination names capsule %q and gang %q; it needs exactly one", c.Capsule, c.Gang)
-	}
-	v.text("capsule id", string(c.Capsule), v.limits.IDBytes)
-	v.text("gang id", string(c.Gang), v.limits.IDBytes)
-	if len(c.Parts) == 0 {
-		if c.Aged != 0 || !c.Ends.IsZero() {
-			v.fail("nomination of no room takes neither Aged nor Ends")
-		}
-		return nil
-	}
-	if c.Aged < 0 || int64(c.Aged) > int64(v.limits.NominationAging) {
-		v.fail("nomination is aged by %d; this ledger takes 0 to %d", c.Aged, v.limits.NominationAging)
-	}
-	if len(c.Parts) > v.limits.Commitments {
-		v.fail("nomination of %d rooms; this ledger takes %d", len(c.Parts), v.limits.Commitments)
-		return nil
-	}
-	seen := make(map[NodeID]bool, len(c.Parts))
-	for i := range c.Parts {
-		r := &c.Parts[i]
-		v.id("node id", string(r.Node))
-		v.room("nomination", &r.Room, r.Devices, r.Milli)
-		if seen[r.Node] {
-			v.fail("nomination names node %q twice", r.Node)
-		}
-		seen[r.Node] = true
-	}
-	c.Ends = v.ends("nomination", c.Ends)
-	return c
 }
 
 // lastYear is the last one that the text form of a time can hold.

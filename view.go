@@ -2,6 +2,8 @@ package orbit
 
 import (
 	"context"
+	"iter"
+	"slices"
 	"time"
 
 	"github.com/orbitsched/orbit/internal/heap"
@@ -29,8 +31,8 @@ type Report struct {
 	Volumes []string
 	// Term is the epoch of the lease under which the node reports; 0: none.
 	Term Revision
-	// Expired is set by telemetry that keeps leases: the node has no lease, or its lease has run out. It gets no new
-	// work.
+	// Expired is set by telemetry that keeps leases: the node has no lease, or its lease has run out. A [Draft] takes it
+	// for a node that takes no new work, and so does every navigator that plans on one.
 	Expired bool
 	// Stale is set by a view with a bound on the age of reports: this one is older than the bound, or was never made.
 	Stale bool
@@ -60,14 +62,17 @@ type View struct {
 	version uint64
 	// By node index; nil without telemetry.
 	reports []reportEntry
+	// The nodes whose report is Expired. What was diagnosed before this refresh refers to it, if it is kept.
+	unleased     nodeSet
+	unleasedKept bool
 	// One heartbeat of every scheduled node, no newer than its last, oldest first.
 	fresh   ageHeap
 	changed changeLog
 	// Pending work of the engine that owns the view.
 	queue queue
 	ends  endHeap
-	// Holds whose release this engine has proposed.
-	ending []holdEnd
+	// What this engine has proposed to end.
+	ending []roomEnd
 	// Slots of nodes that may no longer serve what is nominated there.
 	suspect map[uint32]bool
 	spread  herd.Spread
@@ -124,7 +129,7 @@ type source struct {
 	telemetry Telemetry
 	// Reports whether pending work with this owner and spec is the view's owner's.
 	owns  func(owner string, spec *Spec) bool
-	holds bool // the owner of the view releases holds that have ended
+	holds bool // the owner of the view ends holds and protections whose time has passed
 	// Reports whether a proposal was the owner's; nil: none was.
 	made func(ProposalID) bool
 }
@@ -137,7 +142,7 @@ func (v *View) refresh(ctx context.Context, from *source, now time.Time) (woken 
 	if err != nil {
 		return false, err
 	}
-	v.now, v.queue.now = now, instantOf(now)
+	v.now, v.queue.now, v.unleasedKept = now, instantOf(now), true
 	switch {
 	case whole:
 		woken = v.rebuild(state, from)
@@ -160,10 +165,9 @@ func (v *View) rebuild(state *State, from *source) bool {
 		}
 	}
 	v.suspectAll()
-	v.ends, v.ending = v.ends[:0], v.ending[:0]
 	v.findEnds(from)
 	if from.telemetry != nil {
-		v.reports, v.fresh = make([]reportEntry, state.NodeBound()), v.fresh[:0]
+		v.reports, v.fresh, v.unleased = make([]reportEntry, state.NodeBound()), v.fresh[:0], nil
 		for n := range state.Nodes() {
 			v.join(n, from.telemetry)
 		}
@@ -209,25 +213,14 @@ func (v *View) advance(state *State, news span, from *source) (woken bool) {
 		v.queue.own = from.made != nil && from.made(c.ID)
 		woken = v.queue.absorb(c, state, from.owns) || woken
 		woken = v.touchNominated(c, old) || woken
-		if h, ok := c.Do.(Hold); ok && from.holds {
-			v.ends.Push(holdEnd{h.Ends, h.ID})
+		if from.holds {
+			v.foresee(c)
 		}
 	}
-	if len(v.ends) > 2*state.holds.Len()+64 { // most have been released before their end
-		v.ends = v.ends[:0]
+	if len(v.ends) > 2*(state.holds.Len()+state.protected.Len())+64 { // most have ended before their time
 		v.findEnds(from)
 	}
 	return woken
-}
-
-// findEnds collects the ends of the live holds.
-func (v *View) findEnds(from *source) {
-	if !from.holds {
-		return
-	}
-	for h := range v.state.Holds() {
-		v.ends.Push(holdEnd{h.Ends, h.ID})
-	}
 }
 
 // changeLog is what engines read to learn which nodes changed: a window on an endless list of indices.
@@ -297,6 +290,39 @@ func (v *View) refreshTelemetry(ctx context.Context, from *source, now time.Time
 	return woken, nil
 }
 
+// planned returns the node with an index for planning, nil if there is none: if its report is Expired it takes no new work.
+func (v *View) planned(i int) *NodeState {
+	n := v.state.NodeByIndex(i)
+	if n == nil || !v.unleased.has(n.index) || !n.Node.Schedulable() {
+		return n
+	}
+	closed, description := *n, *n.Node
+	description.State = Cordoned
+	closed.Node = &description
+	return &closed
+}
+
+// leaseOver reports whether nothing but its Expired report keeps new work from a node.
+func (v *View) leaseOver(n *NodeState) bool {
+	return v != nil && v.unleased.has(n.index) && v.state.NodeByIndex(int(n.index)).Node.Schedulable()
+}
+
+// nodeSet is a set of node indices, one bit for each.
+type nodeSet []uint64
+
+func (b nodeSet) has(i uint32) bool { return int(i/64) < len(b) && b[i/64]>>(i%64)&1 == 1 }
+
+// setUnleased notes whether the report of a node is Expired.
+func (v *View) setUnleased(i uint32, on bool) {
+	if v.unleased.has(i) == on {
+		return
+	}
+	if n := int(i/64) + 1 - len(v.unleased); n > 0 || v.unleasedKept {
+		v.unleased, v.unleasedKept = append(slices.Clone(v.unleased), make(nodeSet, max(0, n))...), false
+	}
+	v.unleased[i/64] ^= 1 << (i % 64)
+}
+
 // makeRoom extends reports to hold node indices below a bound.
 func (v *View) makeRoom(bound int) {
 	if n := bound - len(v.reports); n > 0 {
@@ -316,78 +342,52 @@ func (v *View) join(n *NodeState, telemetry Telemetry) {
 func (v *View) setReport(n *NodeState, r Report, bound time.Duration) {
 	r.Stale = bound > 0 && !v.now.Before(r.At.Add(bound))
 	v.reports[n.index].Report = r
+	v.setUnleased(n.index, r.Expired)
 	v.changed.add(n.index)
 	v.scheduleExpiry(n.index, bound)
 }
 
-// scheduleExpiry schedules a check of the node for the time when its heartbeat becomes too old.
-func (v *View) scheduleExpiry(slot uint32, bound time.Duration) {
-	if r := &v.reports[slot]; bound > 0 && !r.Stale && (!r.scheduled || r.At.Before(r.due)) {
-		r.scheduled, r.due = true, r.At
-		v.fresh.Push(age{r.At, slot})
-	}
-}
-
-// expire checks the nodes whose known heartbeat is too old. It schedules those with a newer heartbeat again, and marks
-// the others stale and changed.
-func (v *View) expire(telemetry Telemetry, bound time.Duration, now time.Time) {
-	for bound > 0 && len(v.fresh) > 0 && !now.Before(v.fresh[0].at.Add(bound)) {
-		beat := v.fresh.Pop()
-		slot, r := beat.slot, &v.reports[beat.slot]
-		if !r.scheduled || !r.due.Equal(beat.at) {
-			continue
-		}
-		r.scheduled = false
-		if n := v.state.NodeByIndex(int(slot)); n == nil || r.Stale || r.Node != n.Node.ID {
-			continue
-		}
-		if latest, ok := telemetry.Latest(r.Node); ok && latest.At.After(r.At) {
-			r.At = latest.At
-		}
-		if r.Stale = !now.Before(r.At.Add(bound)); r.Stale {
-			v.changed.add(slot)
-		}
-		v.scheduleExpiry(slot, bound)
-	}
-}
-
-// age is when a node's heartbeat was.
-type age struct {
-	at   time.Time
-	slot uint32
-}
-
-// Before orders ages, oldest first.
-func (a age) Before(b age) bool { return a.at.Before(b.at) }
-
-// holdEnd is when a hold ends.
-type holdEnd struct {
-	at time.Time
-	id HoldID
-}
-
-// Before orders ends, soonest first.
-func (a holdEnd) Before(b holdEnd) bool { return a.at.Before(b.at) }
-
 type (
 	ageHeap = heap.Heap[age]
-	endHeap = heap.Heap[holdEnd]
+	endHeap = heap.Heap[roomEnd]
 )
 
-// ended returns the holds whose end has passed, and forgets those that have been released. It returns a hold again in
-// every pass until the hold is gone, because a release may fail.
-func (v *View) ended(now time.Time) []HoldID {
-	for _, end := range v.ending {
-		v.ends.Push(end)
+// Diff is what differs between two states of one ledger: each of its methods compares anew, and may be called from any
+// goroutine. What was changed and changed back may be left out or not.
+type Diff struct{ was, now *State }
+
+// Diff returns what differs in s from another state of the same ledger, which is older or newer, made by the same process or
+// not. If the two share structure, as states that one ledger returns do, to look costs what was written in between.
+func (s *State) Diff(from *State) Diff { return Diff{from, s} }
+
+// Nodes yields the nodes that differ in their description, in what is used of them, or in what has left them and still runs, as they
+// were and as they are; nil: the node was, or is, no member.
+func (d Diff) Nodes() iter.Seq2[*NodeState, *NodeState] {
+	return func(yield func(*NodeState, *NodeState) bool) {
+		d.now.nodes.Diff(&d.was.nodes, func(_ uint32, was, now *nodeRecord) bool {
+			if n := &now.node; n.Node != nil {
+				before := d.was.Node(n.Node.ID)
+				if (before == nil || !n.same(before)) && !yield(before, n) {
+					return false
+				}
+			}
+			return was.node.Node == nil || d.now.Node(was.node.Node.ID) != nil || yield(&was.node, nil)
+		})
 	}
-	v.ending = v.ending[:0]
-	var out []HoldID
-	for len(v.ends) > 0 && !now.Before(v.ends[0].at) {
-		end := v.ends.Pop()
-		if h, ok := v.state.Hold(end.id); ok && h.Ends.Equal(end.at) {
-			out = append(out, end.id)
-			v.ending = append(v.ending, end)
-		}
+}
+
+// Capsules yields the capsules that differ, as they were and as they are; nil: there was, or is, no record of the capsule.
+func (d Diff) Capsules() iter.Seq2[*Capsule, *Capsule] {
+	return func(yield func(*Capsule, *Capsule) bool) {
+		d.now.capsules.Diff(&d.was.capsules, func(_ uint32, was, now *capsuleRecord) bool {
+			if c := &now.capsule; c.ID != "" {
+				before := d.was.Capsule(c.ID)
+				same := before != nil && before.Changed == c.Changed && before.Submitted == c.Submitted && c.Remains.same(before.Remains)
+				if !same && !yield(before, c) {
+					return false
+				}
+			}
+			return was.capsule.ID == "" || d.now.Capsule(was.capsule.ID) != nil || yield(&was.capsule, nil)
+		})
 	}
-	return out
 }

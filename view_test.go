@@ -338,8 +338,8 @@ func (o *observer) compareHolds(t *rapid.T, fresh *View) {
 	}
 	ended := o.view.ended(o.now)
 	got := map[HoldID]bool{}
-	for _, id := range ended {
-		got[id] = true
+	for _, end := range ended {
+		got[end.(Release).Hold] = true
 	}
 	require.Equal(t, want, got)
 	for id := range want {

@@ -65,6 +65,65 @@ func TestWishesSeeWhoLeaves(t *testing.T) {
 	}
 }
 
+// TestWishesSeeWhoIsReady: the same where nodes confirm, if a member fails its health check meanwhile, or its node begins to confirm, or
+// the one that is to leave because it fails has recovered; but nothing that becomes ready is in the way of a wish.
+func TestWishesSeeWhoIsReady(t *testing.T) {
+	says := func(s *orbit.State, id orbit.CapsuleID, say orbit.Confirm) orbit.Confirm {
+		say.Capsule, say.Since = id, s.Capsule(id).PlacedAt
+		return say
+	}
+	confirming := node("z", 1)
+	confirming.Node.Confirms, confirming.Node.State = true, orbit.Cordoned
+	for name, run := range map[string]struct {
+		of        orbit.CapsuleID
+		refused   bool
+		meanwhile func(*orbit.State) orbit.Commitment
+	}{
+		"fails":     {"y", true, func(s *orbit.State) orbit.Commitment { return says(s, "x", orbit.Confirm{NotReady: true}) }},
+		"confirms":  {"y", true, func(*orbit.State) orbit.Commitment { return confirming }},
+		"recovers":  {"w", true, func(s *orbit.State) orbit.Commitment { return says(s, "w", orbit.Confirm{Ready: true}) }},
+		"beside it": {"y", false, func(s *orbit.State) orbit.Commitment { return says(s, "w", orbit.Confirm{Ready: true}) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 2, Options{GCInterval: -1}, func(d *desk) {
+				a, b := d.members()
+				for _, id := range []orbit.CapsuleID{"w", "x", "y"} {
+					n := node(orbit.NodeID(id), 1)
+					n.Node.Confirms = true
+					d.do(a, n)
+					if id == "w" {
+						d.do(a, orbit.Place{Capsule: "w", Node: "w"})
+					}
+					d.do(a, says(d.look(a), id, orbit.Confirm{Begun: id == "w", Ready: id != "w"}))
+					n.Node.State = orbit.Cordoned
+					d.do(a, n)
+				}
+				budget := budgetOf(3, 1) // x, y and z are healthy, and w is not
+				budget.Budget.FreeUnready = true
+				if run.of == "w" {
+					budget.Budget.Expected = 9
+				}
+				view := d.do(a, budget)
+				d.look(b)
+				d.plans[1].lag = time.Second // b does not receive what follows
+				d.do(a, run.meanwhile(d.look(a)))
+				retries := b.Stats().Retries
+				_, err := b.Propose(bg, wish(view, run.of))
+				if run.refused {
+					var r *orbit.Rejection
+					require.ErrorIs(d, err, orbit.ErrConflict)
+					require.ErrorAs(d, err, &r)
+					require.NotEmpty(d, r.Budget)
+				} else {
+					require.NoError(d, err)
+					require.Equal(d, retries, b.Stats().Retries, "what helps touches nothing")
+				}
+				d.agree()
+			})
+		})
+	}
+}
+
 // TestEndsSeeNewBudgets: what ends a member without knowing of its first budget does not commit, so a wish cannot miss it.
 func TestEndsSeeNewBudgets(t *testing.T) {
 	bubble(t, 2, Options{GCInterval: -1}, func(d *desk) {
@@ -112,6 +171,7 @@ func TestEndsCommute(t *testing.T) {
 func TestKeysOfBudgets(t *testing.T) {
 	bubble(t, 2, Options{}, func(d *desk) {
 		a, _ := d.members()
+		d.look(a) // else its mirror may still be behind what it has committed
 		keys := func(do ...orbit.Commitment) [2]int {
 			g := a.mirror.look()
 			b := newPack(a.keys, g.state, g.pos, packLimits{defaultMaxOps, defaultMaxBytes})
@@ -126,6 +186,7 @@ func TestKeysOfBudgets(t *testing.T) {
 			return [2]int{len(compares), len(then)}
 		}
 		placed := orbit.Place{Capsule: "w", Node: "on"}
+		require.Equal(d, [2]int{3, 3}, keys(placed, orbit.Protect{Capsule: "w", For: 1})) // in the capsule's record
 		end, plain := orbit.Release{Capsule: "z", Final: true}, orbit.Release{Capsule: "p", Final: true}
 		lost := orbit.PutNode{Node: orbit.Node{ID: "z", State: orbit.Lost}}
 		require.Equal(d, [2]int{3, 3}, keys(placed)) // gc, node, capsule; log, node, capsule
@@ -142,5 +203,30 @@ func TestKeysOfBudgets(t *testing.T) {
 		require.Equal(d, [2]int{6, 5}, keys(orbit.Release{Capsule: "z"})) // compares it, and who is lost
 		require.Equal(d, [2]int{before[0], before[1] + 1}, keys(lost))
 		require.Equal(d, [2]int{3, 4}, keys(budgetOf(2, 1)))
+	})
+}
+
+// TestWishesSeeProtection: a wish that was judged before another process placed the capsule anew, protected, does not commit; and the
+// protection is there in a ledger that is opened later.
+func TestWishesSeeProtection(t *testing.T) {
+	bubble(t, 2, Options{GCInterval: -1}, func(d *desk) {
+		a, b := d.members()
+		view := d.look(b).Revision()
+		d.plans[1].lag = time.Second // b does not receive what follows
+		n := node("x", 1)
+		d.do(a, orbit.Release{Capsule: "x", Stopped: true})
+		d.do(a, n, orbit.Place{Capsule: "x", Node: "x"}, orbit.Protect{Capsule: "x", For: time.Minute})
+		n.Node.State = orbit.Cordoned
+		d.do(a, n)
+		_, err := b.Propose(bg, wish(view, "x"))
+		var r *orbit.Rejection
+		require.ErrorIs(d, err, orbit.ErrConflict)
+		require.ErrorAs(d, err, &r)
+		require.Equal(d, time.Minute, r.Protected)
+		d.agree()
+		require.Equal(d, time.Minute, d.look(b).Protected("x"))
+		d.do(b, orbit.Protect{Capsule: "x", Since: d.look(b).Capsule("x").PlacedAt})
+		d.do(a, orbit.Release{Capsule: "x"})
+		d.agree()
 	})
 }

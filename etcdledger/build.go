@@ -94,7 +94,11 @@ func (t *tables) addGangsAndCapsules(b *orbit.StateBuilder) error {
 		c := t.capsules[id]
 		now := c.capsule(id)
 		now.Remains = t.remains(id)
-		if err := b.Capsule(now, c.earlier(), c.Released); err != nil {
+		err := b.Capsule(now, c.earlier(), c.Released)
+		if c.Protected != 0 && err == nil {
+			err = b.Protect(id, c.Protected)
+		}
+		if err != nil {
 			return t.keys.corrupt(ref{kindCapsule, string(id)}, err.Error())
 		}
 	}
@@ -108,6 +112,7 @@ func (t *tables) remains(id orbit.CapsuleID) *orbit.Remains {
 		return nil
 	}
 	own := *c.Remains
+	own.Spec = c.FormerSpec
 	own.Since, own.Left = cmp.Or(own.Since, c.at), cmp.Or(own.Left, c.at)
 	u := t.uses[own.Node]
 	if u == nil {
@@ -138,6 +143,7 @@ func (t *tables) keptCapsules(terminal int) []orbit.CapsuleID {
 	for id, c := range t.capsules {
 		switch {
 		case c.Spec == nil: // its record has been dropped
+		case c.Released && t.isOfFormerGang(id): // it has been dropped too, and GC has not been here yet
 		case c.Released:
 			released = append(released, id)
 		default:
@@ -159,6 +165,13 @@ func (t *tables) keptCapsules(terminal int) []orbit.CapsuleID {
 	return live
 }
 
+// isOfFormerGang reports whether the gang of a capsule has been submitted again without it. That happens only after the ledger has dropped
+// the capsule's record.
+func (t *tables) isOfFormerGang(id orbit.CapsuleID) bool {
+	g := t.gangs[t.capsules[id].Gang]
+	return g != nil && g.Gang != nil && !slices.ContainsFunc(g.Gang.Roles, func(r orbit.Role) bool { return slices.Contains(r.Members, id) })
+}
+
 // order returns the position of a capsule in the order of submission.
 func (c *capsuleRecord) order() uint64 {
 	if c.Submitted != 0 {
@@ -171,20 +184,20 @@ func (c *capsuleRecord) order() uint64 {
 func (c *capsuleRecord) capsule(id orbit.CapsuleID) *orbit.Capsule {
 	out := &orbit.Capsule{
 		ID: id, Spec: c.Spec, Owner: c.Owner, Gang: c.Gang, Node: c.Node, Devices: c.Devices, Note: c.Note,
-		Submitted: c.order(), Changed: c.at, Nomination: c.Nomination.nomination(id, "", c.at), Begun: c.Begun, Waits: c.Waits,
+		Submitted: c.order(), Changed: c.at, Nomination: c.Nomination.nomination(id, "", c.at), Begun: c.Begun, Ready: c.Ready, Waits: c.Waits,
 		Labels: c.Labels, SubmitTime: c.SubmitTime, PlaceTime: c.PlaceTime,
 	}
-	if len(c.Placed) > 0 {
+	if len(c.Placed) > 0 && !c.Former {
 		out.PlacedAt, out.PlacedBy = cmp.Or(c.Placed[0].At, c.at), c.Placed[0].ID
 	}
 	return out
 }
 
-// earlier yields all placements except the last one, newest first.
+// earlier yields all placements except the last one of the capsule itself, newest first.
 func (c *capsuleRecord) earlier() iter.Seq2[orbit.ProposalID, orbit.Revision] {
 	return func(yield func(orbit.ProposalID, orbit.Revision) bool) {
 		for i, p := range c.Placed {
-			if i > 0 && !yield(p.ID, cmp.Or(p.At, c.at)) {
+			if (i > 0 || c.Former) && !yield(p.ID, cmp.Or(p.At, c.at)) {
 				return
 			}
 		}

@@ -107,6 +107,9 @@ func (d *duel) translate(p orbit.Proposal) orbit.Proposal {
 		case orbit.Confirm:
 			c.Since = d.rev(c.Since)
 			p.Do[i] = c
+		case orbit.Protect:
+			c.Since = d.rev(c.Since)
+			p.Do[i] = c
 		}
 	}
 	return p

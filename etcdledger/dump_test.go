@@ -1,6 +1,10 @@
 package etcdledger
 
-import "github.com/orbitsched/orbit"
+import (
+	"time"
+
+	"github.com/orbitsched/orbit"
+)
 
 // The lines of a dump, as [orbit.State.Dump] writes them, version 1.
 
@@ -60,12 +64,14 @@ type dumpCapsule struct {
 	Earlier   []placementRecord `json:"earlier,omitempty"`
 	Released  bool              `json:"released,omitempty"`
 	Begun     bool              `json:"begun,omitempty"`
+	Ready     bool              `json:"ready,omitempty"`
 	Waits     bool              `json:"waits,omitempty"`
 	Remains   *orbit.Remains    `json:"remains,omitempty"`
 
 	Labels     map[string]string `json:"labels,omitempty"`
 	SubmitTime orbit.Instant     `json:"submitTime,omitempty"`
 	PlaceTime  orbit.Instant     `json:"placeTime,omitempty"`
+	Protected  time.Duration     `json:"protected,omitempty"`
 }
 
 type dumpHold struct {

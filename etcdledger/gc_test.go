@@ -150,3 +150,55 @@ func TestHalfSwept(t *testing.T) {
 		d.agree()
 	})
 }
+
+// What the ledger has forgotten stays forgotten when a released record leaves the window because its id is used again: a ledger that
+// is opened then finds an old member of a gang in etcd whose gang is another one by now.
+func TestForgottenMembersOfAGangUsedAgain(t *testing.T) {
+	bubble(t, 2, Options{GCInterval: -1, Bounds: smallLimits}, func(d *desk) {
+		a := d.ledgers[0]
+		crew := func(members ...orbit.CapsuleID) orbit.Submit {
+			return orbit.Submit{Gang: &orbit.Gang{ID: "g", Roles: []orbit.Role{{Name: "r", Spec: &orbit.Spec{}, Members: members}}}}
+		}
+		d.do(a, crew("old"))
+		d.do(a, submit("b"))
+		d.do(a, orbit.Release{Capsule: "old", Final: true})
+		d.do(a, orbit.Release{Capsule: "b", Final: true})
+		require.Nil(d, d.look(a).Capsule("old"), "there is a newer one")
+		d.do(a, submit("b"))
+		d.do(a, crew("new"))
+		fresh, err := Open(bg, d.store.client(&plan{}), Options{GCInterval: -1})
+		require.NoError(d, err)
+		defer fresh.Close()
+		require.Equal(d, orbit.GangID("g"), d.look(fresh).Capsule("new").Gang)
+		d.do(fresh, orbit.Release{Capsule: "new", Final: true})
+		d.agree()
+	})
+}
+
+// What a capsule takes over from a former one with its id is read back: the proposals that placed that, and what still runs of it, with the
+// spec that it had.
+func TestAnIDUsedAgainIsReadBack(t *testing.T) {
+	bubble(t, 2, Options{GCInterval: -1}, func(d *desk) {
+		a := d.ledgers[0]
+		agent := node("n", 4)
+		agent.Node.Confirms = true
+		d.do(a, agent, submit("db-0"))
+		placed := orbit.Proposal{ID: idOf(1), Do: []orbit.Commitment{orbit.Place{Capsule: "db-0", Node: "n"}}}
+		at, err := a.Propose(bg, placed)
+		require.NoError(d, err)
+		d.do(a, orbit.Confirm{Capsule: "db-0", Since: at, Begun: true})
+		d.do(a, orbit.Release{Capsule: "db-0", Final: true})
+		d.do(a, orbit.Submit{IDs: []orbit.CapsuleID{"db-0"}, Spec: &orbit.Spec{Module: "other"}})
+		fresh, err := Open(bg, d.store.client(&plan{}), Options{GCInterval: -1})
+		require.NoError(d, err)
+		defer fresh.Close()
+		was, now := d.look(a).Capsule("db-0"), d.look(fresh).Capsule("db-0")
+		require.Zero(d, now.PlacedAt)
+		require.Same(d, was.Remains.Spec, now.Remains.Spec)
+		require.NotSame(d, now.Spec, now.Remains.Spec)
+		again, err := fresh.Propose(bg, placed)
+		require.NoError(d, err)
+		require.Equal(d, at, again, "sent again, it is known")
+		d.agree()
+	})
+}

@@ -83,6 +83,8 @@ func sameCapsule(c *orbit.Change, r *orbit.Rejection) bool {
 		id = do.Capsule
 	case orbit.Confirm:
 		id = do.Capsule
+	case orbit.Protect:
+		id = do.Capsule
 	case orbit.Assign:
 		id = do.Capsule
 	}

@@ -177,7 +177,9 @@ func TestConfirmingCostsNoKey(t *testing.T) {
 		}
 		n := node("n", 4)
 		n.Node.Confirms = confirms
-		s := say(n, submit("a", "b"))
+		web := submit("a", "b")
+		web.Spec.Module = "web"
+		s := say(n, web)
 		place := accessesOf(s, orbit.Proposal{ID: idOf(1), View: s.Revision(), Do: []orbit.Commitment{orbit.Place{Capsule: "a", Node: "n"}}})
 		require.Equal(t, accessSet{{kindCapsule, "a"}: writes, {kindUse, "n"}: writes}, place)
 		s = say(orbit.Place{Capsule: "a", Node: "n"})
@@ -189,8 +191,20 @@ func TestConfirmingCostsNoKey(t *testing.T) {
 		require.Equal(t, before, end)
 		begin := orbit.Confirm{Capsule: "a", Since: s.Capsule("a").PlacedAt, Begun: true}
 		require.Equal(t, accessSet{{kindCapsule, "a"}: writes, {kindUse, "n"}: reads}, withoutIDs(accessesOf(s, orbit.Proposal{Do: []orbit.Commitment{begin}})))
-		say(begin)
-		s = say(orbit.Release{Capsule: "a", Final: true})
+		s = say(begin)
+		ready, failed := begin, begin
+		ready.Begun, ready.Ready, failed.Begun, failed.NotReady = false, true, false, true
+		said := accessSet{{kindCapsule, "a"}: writes, {kindUse, "n"}: reads}
+		require.Equal(t, said, withoutIDs(accessesOf(s, orbit.Proposal{Do: []orbit.Commitment{ready}})))
+		s = say(ready)
+		require.Equal(t, said, withoutIDs(accessesOf(s, orbit.Proposal{Do: []orbit.Commitment{failed}})))
+		s = say(orbit.PutBudget{Budget: orbit.Budget{ID: "web", Module: "web", Expected: 1}})
+		said[ref{kindFence, "module/web"}] = puts
+		require.Equal(t, said, withoutIDs(accessesOf(s, orbit.Proposal{Do: []orbit.Commitment{failed}})))
+		s = say(failed)
+		delete(said, ref{kindFence, "module/web"})
+		require.Equal(t, said, withoutIDs(accessesOf(s, orbit.Proposal{Do: []orbit.Commitment{ready}})))
+		s = say(orbit.Release{Capsule: "a", Final: true}, orbit.RemoveBudget{Budget: "web"})
 		stop := orbit.Confirm{Capsule: "a", Since: begin.Since, Stopped: true}
 		require.Equal(t, accessSet{{kindCapsule, "a"}: reads, {kindUse, "n"}: writes}, withoutIDs(accessesOf(s, orbit.Proposal{Do: []orbit.Commitment{stop}})))
 	}

@@ -71,6 +71,7 @@ type capsuleRecord struct {
 	Devices orbit.DeviceSet `json:"devices,omitempty"`
 	Note    string          `json:"note,omitempty"`
 	Begun   bool            `json:"begun,omitempty"`
+	Ready   bool            `json:"ready,omitempty"`
 	Waits   bool            `json:"waits,omitempty"`
 	// Remains is what has left a node and still runs there, if the node's count lists it.
 	Remains *orbit.Remains `json:"remains,omitempty"`
@@ -79,8 +80,12 @@ type capsuleRecord struct {
 	Submitted uint64 `json:"submitted,omitempty"`
 	Seq       uint64 `json:"seq,omitempty"`
 	// Placed are the placements, newest first. Only the first one may have no id.
-	Placed   []placementRecord `json:"placed,omitempty"`
-	Released bool              `json:"released,omitempty"`
+	Placed []placementRecord `json:"placed,omitempty"`
+	// Former says that all of Placed are placements of earlier capsules with the same id.
+	Former bool `json:"former,omitempty"`
+	// FormerSpec is the spec of Remains if they are those of an earlier capsule with the same id and another spec.
+	FormerSpec *orbit.Spec `json:"formerSpec,omitempty"`
+	Released   bool        `json:"released,omitempty"`
 	// Ended is the number of the change that released the capsule, among the changes of this record's revision.
 	Ended int `json:"ended,omitempty"`
 	// Nomination is what the capsule is nominated for, or what is kept of its last nomination.
@@ -89,6 +94,8 @@ type capsuleRecord struct {
 	Labels     map[string]string `json:"labels,omitempty"`
 	SubmitTime orbit.Instant     `json:"submitTime,omitempty"`
 	PlaceTime  orbit.Instant     `json:"placeTime,omitempty"`
+	// Protected is [orbit.State].Protected.
+	Protected time.Duration `json:"protected,omitempty"`
 }
 
 // placementRecord is a placement: the proposal and its revision. Revision 0 stands for the revision of this record.
@@ -276,13 +283,16 @@ func (e *encoder) capsule(id orbit.CapsuleID) []byte {
 	}
 	r := capsuleRecord{
 		stamp: written, Spec: c.Spec, Owner: c.Owner, Gang: c.Gang, Node: c.Node, Devices: c.Devices, Note: c.Note,
-		Submitted: c.Submitted, Released: c.Released(), Nomination: e.nomination(c.Nomination), Begun: c.Begun, Waits: c.Waits,
-		Labels: c.Labels, SubmitTime: c.SubmitTime, PlaceTime: c.PlaceTime,
+		Submitted: c.Submitted, Released: c.Released(), Nomination: e.nomination(c.Nomination), Begun: c.Begun, Ready: c.Ready, Waits: c.Waits,
+		Labels: c.Labels, SubmitTime: c.SubmitTime, PlaceTime: c.PlaceTime, Protected: e.state.Protected(id),
 	}
 	if c.Remains != nil {
 		own := *c.Remains
 		own.Since, own.Left = e.at(own.Since), e.at(own.Left)
 		r.Remains = &own
+		if own.Spec != c.Spec {
+			r.FormerSpec = own.Spec
+		}
 	}
 	if first := uint64(e.now) << orderBits; c.Submitted >= first {
 		r.Submitted, r.Seq = 0, c.Submitted-first
@@ -296,6 +306,7 @@ func (e *encoder) capsule(id orbit.CapsuleID) []byte {
 	for by, at := range c.Placements() {
 		r.Placed = append(r.Placed, placementRecord{by, e.at(at)})
 	}
+	r.Former = c.PlacedAt == 0 && len(r.Placed) > 0
 	return e.encode(r)
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"pgregory.net/rapid"
@@ -99,6 +100,9 @@ func (s *scribe) spec() *orbit.Spec {
 		spec.Group = pick(s, scribeGroups)
 	}
 	if s.chance(4) {
+		spec.Groups = scribeGroups[:1+s.upTo(1)]
+	}
+	if s.chance(4) {
 		spec.Near = orbit.Near{Group: pick(s, scribeGroups), Level: "rack"}
 		spec.Spread = orbit.Domains{Level: "rack", Names: scribeRacks}
 	}
@@ -111,7 +115,7 @@ func (s *scribe) spec() *orbit.Spec {
 // fresh returns up to n different capsule ids, which the view does not have if there are enough of those.
 func (s *scribe) fresh(n int) (ids []orbit.CapsuleID) {
 	for _, id := range rapid.Permutation(scribeCapsules).Draw(s.T, "ids") {
-		if len(ids) < n && (s.view.Capsule(id) == nil || s.chance(12)) {
+		if len(ids) < n && (s.view.Capsule(id) == nil || s.view.Capsule(id).Released() && s.chance(3) || s.chance(12)) {
 			ids = append(ids, id)
 		}
 	}
@@ -211,6 +215,7 @@ var drafts = []draft{
 	draftGang, draftGang, draftGang,
 	draftConfirm, draftConfirm, draftConfirm, draftConfirm, draftConfirm,
 	draftRelease, draftRelease, draftRelease, draftReleaseAll, draftMove, draftMove,
+	draftPreempt, draftPreempt, draftPreempt, draftPreempt,
 	func(s *scribe) []orbit.Commitment { return []orbit.Commitment{s.hold()} },
 	func(s *scribe) []orbit.Commitment {
 		return []orbit.Commitment{orbit.Release{Hold: pick(s, scribeHolds)}}
@@ -224,6 +229,7 @@ var drafts = []draft{
 	},
 	draftEmpty, draftRejoin,
 	draftNominate, draftNominate, draftNominate,
+	draftProtect, draftProtect,
 	draftBudget, draftBudget, draftBudget,
 }
 
@@ -233,7 +239,7 @@ func draftBudget(s *scribe) []orbit.Commitment {
 	if s.chance(4) {
 		return []orbit.Commitment{orbit.RemoveBudget{Budget: id}}
 	}
-	b := orbit.Budget{ID: id, Expected: s.upTo(3), Missing: s.upTo(1), Above: int32(s.upTo(2))}
+	b := orbit.Budget{ID: id, Expected: s.upTo(3), Missing: s.upTo(1), Above: int32(s.upTo(2)), IgnoreReady: s.chance(3), FreeUnready: s.chance(3)}
 	if b.Group = pick(s, scribeGroups); s.chance(3) {
 		b.Group, b.Module = "", "<&>"
 	}
@@ -338,8 +344,10 @@ func draftConfirm(s *scribe) (out []orbit.Commitment) {
 		case c == nil || len(out) > 0 && s.chance(2):
 		case c.Remains != nil:
 			out = append(out, orbit.Confirm{Capsule: id, Since: c.Remains.Since, Stopped: true})
-		case c.Placed() && !c.Begun:
+		case c.Placed() && !c.Begun && s.chance(2):
 			out = append(out, orbit.Confirm{Capsule: id, Since: c.PlacedAt, Begun: true})
+		case c.Placed():
+			out = append(out, orbit.Confirm{Capsule: id, Since: c.PlacedAt, Ready: !c.Ready, NotReady: c.Ready})
 		}
 	}
 	if c := s.some((*orbit.Capsule).Placed); len(out) == 0 || s.chance(4) {
@@ -355,6 +363,50 @@ func draftMove(s *scribe) []orbit.Commitment {
 		return draftRelease(s)
 	}
 	return []orbit.Commitment{orbit.Evict{Capsule: c.ID, From: c.Node, Since: c.PlacedAt}, s.put(c.ID, c.Spec)}
+}
+
+// draftPreempt evicts for a capsule, or for a gang, from the node that each is placed on: some of those that it outranks, whether they
+// have to leave or not, and now and then anybody.
+func draftPreempt(s *scribe) (out []orbit.Commitment) {
+	var newcomers []orbit.Place
+	evict := orbit.Evict{}
+	if g := s.view.Gang(pick(s, scribeGangs)); g != nil && g.Total() == 0 && s.chance(2) {
+		evict.ForGang = g.Gang.ID
+		for _, r := range g.Gang.Roles {
+			for _, id := range r.Members {
+				newcomers = append(newcomers, s.put(id, nil))
+			}
+		}
+	} else {
+		c := s.some((*orbit.Capsule).Pending)
+		evict.For = c.ID
+		newcomers = append(newcomers, s.put(c.ID, nil))
+	}
+	for i := range newcomers {
+		p := &newcomers[i]
+		c := s.view.Capsule(p.Capsule)
+		if n := s.view.Node(p.Node); n != nil && c != nil && c.Spec.Devices.Count > 0 {
+			p.Devices = orbit.DeviceSet(1<<c.Spec.Devices.Count-1) << s.upTo(1)
+		}
+	}
+	for _, id := range rapid.Permutation(scribeCapsules).Draw(s.T, "victims") {
+		v := s.view.Capsule(id)
+		if v == nil || !v.Placed() || s.chance(6) {
+			continue
+		}
+		on := slices.ContainsFunc(newcomers, func(p orbit.Place) bool {
+			c := s.view.Capsule(p.Capsule)
+			return p.Node == v.Node && c != nil && c.Spec.Priority > v.Spec.Priority
+		})
+		if on || s.chance(20) {
+			evict.Capsule, evict.From, evict.Since = id, v.Node, v.PlacedAt
+			out = append(out, evict)
+		}
+	}
+	for _, p := range newcomers {
+		out = append(out, p)
+	}
+	return out
 }
 
 // draftReleaseAll releases several capsules for good, placed or not, in any order.
@@ -466,4 +518,18 @@ func (s *scribe) bet(do []orbit.Commitment) orbit.Precondition {
 	key := pick(s, scribeMarks)
 	_, at := s.view.Mark(key)
 	return orbit.MarkAt{Key: key, Revision: at}
+}
+
+// draftProtect places something that is protected, or ends a protection.
+func draftProtect(s *scribe) []orbit.Commitment {
+	if c := s.some(func(c *orbit.Capsule) bool { return s.view.Protected(c.ID) > 0 }); c.Placed() && s.chance(2) {
+		return []orbit.Commitment{orbit.Protect{Capsule: c.ID, Since: c.PlacedAt}}
+	}
+	out := draftPlace(s)
+	for _, do := range out {
+		if place, ok := do.(orbit.Place); ok {
+			return append(out, orbit.Protect{Capsule: place.Capsule, For: time.Duration(1 + s.upTo(9))})
+		}
+	}
+	return out
 }

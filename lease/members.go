@@ -152,19 +152,20 @@ func (m *Members) Step(ctx context.Context) (MemberRound, error) {
 	return round, errors.Join(round.Errors...)
 }
 
-// Run steps whenever there is something to do and at least every second, until ctx ends, and returns the context's
-// error. Errors of steps are in the rounds that Hook is called with.
+// Run steps whenever there is something to do and at least every second, until ctx ends, and then returns nil. Errors of
+// steps are in the rounds that Hook is called with. Without Leases it returns an error.
 func (m *Members) Run(ctx context.Context) error {
 	if m.Leases == nil {
 		return errNoMembersLeases
 	}
-	return loop(ctx, func() (time.Duration, bool) {
+	loop(ctx, func() (time.Duration, bool) {
 		round, _ := m.Step(ctx)
 		if m.Hook != nil && round.active() && ctx.Err() == nil {
 			m.Hook(round)
 		}
 		return m.Leases.untilNext(round.Next), round.healthy()
 	})
+	return nil
 }
 
 // cordon is the rider that makes the node unschedulable together with the end of its lease.

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
@@ -260,7 +261,7 @@ func TestSeveralProcessesReleaseOnce(t *testing.T) {
 				ended, swept = ended+len(r.Ended), swept+len(r.Swept)
 				require.Empty(t, r.Errors)
 			}
-			loops.Go(func() { m.Run(ctx) })
+			loops.Go(func() { assert.NoError(t, m.Run(ctx), "a context that has ended is no error") })
 		}
 		loops.Wait()
 		require.Len(t, released, 2000)

@@ -13,20 +13,21 @@ import (
 // that has failed it is also the shortest.
 const pollEvery = time.Second
 
-// Run steps whenever there is something to do and at least every second, until ctx ends, and returns the context's
-// error. Errors of steps are in the rounds that Hook is called with. Run it once in each process. Without a Ledger it
-// returns an error that wraps [orbit.ErrInvalid].
+// Run steps whenever there is something to do and at least every second, until ctx ends, and then returns nil. Errors of
+// steps are in the rounds that Hook is called with. Run it once in each process. Without a Ledger it returns an error that
+// wraps [orbit.ErrInvalid].
 func (k *Keeper) Run(ctx context.Context) error {
 	if k.Ledger == nil {
 		return fmt.Errorf("lease: %w: Keeper.Ledger is nil; set it before first use", orbit.ErrInvalid)
 	}
-	return loop(ctx, func() (time.Duration, bool) {
+	loop(ctx, func() (time.Duration, bool) {
 		round, _ := k.Step(ctx)
 		if k.Hook != nil && round.active() && ctx.Err() == nil {
 			k.Hook(round)
 		}
 		return k.untilNext(round.Next), round.healthy()
 	})
+	return nil
 }
 
 // healthy reports whether the next step may follow without a delay. A corrupt row does not count as a failure here, because
@@ -42,8 +43,8 @@ func (k *Keeper) untilNext(next time.Time) time.Duration {
 }
 
 // loop calls step again after the time that step has returned, but not later than pollEvery. After a step that was not
-// healthy it waits for pollEvery.
-func loop(ctx context.Context, step func() (wait time.Duration, well bool)) error {
+// healthy it waits for pollEvery. It returns when ctx has ended.
+func loop(ctx context.Context, step func() (wait time.Duration, well bool)) {
 	for ctx.Err() == nil {
 		wait, well := step()
 		if wait = min(wait, pollEvery); !well {
@@ -51,5 +52,4 @@ func loop(ctx context.Context, step func() (wait time.Duration, well bool)) erro
 		}
 		send.Pause(ctx, wait)
 	}
-	return ctx.Err()
 }

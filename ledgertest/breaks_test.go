@@ -135,6 +135,10 @@ func (h *handle) spoil(do orbit.Commitment) orbit.Commitment {
 			c.Budget.Above = 1
 		case "rounds budgets to tens":
 			c.Budget.Missing = min(c.Budget.Expected, c.Budget.Missing+c.Budget.Expected/10)
+		case "takes what is placed for ready":
+			c.Budget.IgnoreReady = true
+		case "keeps what crashes":
+			c.Budget.FreeUnready = false
 		}
 		return c
 	case orbit.Place:
@@ -142,6 +146,16 @@ func (h *handle) spoil(do orbit.Commitment) orbit.Commitment {
 			c.At = 0
 		}
 		c.After = c.After && h.breaks != "forgets who comes after whom"
+		return c
+	case orbit.Protect:
+		if h.breaks == "protects for a moment" && c.For > 0 {
+			c.For = 1
+		}
+		return c
+	case orbit.Confirm:
+		if h.breaks == "begins what is ready" && c.Ready {
+			c.Begun, c.Ready = true, false
+		}
 		return c
 	case orbit.Hold:
 		if h.breaks == "counts holds for little" {

@@ -2,6 +2,7 @@ package ledgertest
 
 import (
 	"fmt"
+	"sync/atomic"
 
 	"github.com/orbitsched/orbit"
 )
@@ -151,6 +152,103 @@ func checkBudgetSizes(t *trial) {
 	t.breaks("crew", 1, 0, t.mistakes(release("x"), release("y"), release("z"))) // a whole gang spends its size
 	t.commits(budget("crew", "crew", 3, 3))
 	t.commits(release("x"), release("y"), release("z"))
+}
+
+// checkBudgetsOfReady wishes members away of which some are not ready, on nodes that confirm and on others.
+func checkBudgetsOfReady(t *trial) {
+	t.commits(confirming("n", 8), confirming("m", 8), node("plain", 8), budget("db", "db", 3, 1))
+	t.placed(grouped("db"), "a", "b", "c")
+	t.breaks("db", 2, 0, t.mistakes(t.move("a", "m")...))
+	t.commits(t.serves("a", true), t.serves("b", true), t.serves("c", true))
+	t.commits(t.move("a", "m")...)
+	t.commits(t.stops("a"))
+	t.breaks("db", 2, 1, t.mistakes(t.move("b", "m")...)) // a is placed, and does not serve yet
+	t.commits(t.begins("a"))
+	t.breaks("db", 2, 1, t.mistakes(t.move("b", "m")...))
+	t.commits(t.serves("a", true))
+	view := t.view()
+	t.commits(t.serves("c", false))
+	t.breaks("db", 2, 1, t.loses(view, t.move("b", "m")...))
+	t.commits(t.serves("c", true))
+	t.commits(stopped("b"), place("b", "plain"))
+	t.commits(t.move("c", "m")...) // b serves as soon as it is placed there
+	t.commits(t.stops("c"))
+	t.breaks("db", 2, 1, t.mistakes(append(t.move("a", "n"), node("m", 8))...)) // c serves only because the proposal says so
+	placed := budget("db", "db", 3, 1)
+	placed.Budget.IgnoreReady = true
+	t.commits(placed)
+	t.commits(t.move("a", "n")...)
+	t.commits(t.stops("a"))
+	t.commits(t.move("c", "n")...) // nobody looks whether a serves
+}
+
+// checkFreeUnready wishes members away that are not ready, where a budget lets them go and where it does not.
+func checkFreeUnready(t *trial) {
+	t.commits(confirming("n", 8), confirming("m", 8), budget("db", "db", 2, 0))
+	t.placed(grouped("db"), "a", "b")
+	t.commits(t.serves("a", true), t.serves("b", true))
+	t.commits(t.serves("a", false))
+	t.breaks("db", 2, 1, t.mistakes(t.move("a", "m")...))
+	free := budget("db", "db", 2, 0)
+	free.Budget.FreeUnready = true
+	t.commits(free)
+	t.breaks("db", 2, 0, t.mistakes(t.move("b", "m")...))
+	t.breaks("db", 2, 0, t.mistakes(append(t.move("a", "m"), t.move("b", "m")...)...)) // one of the two serves
+	view := t.view()
+	t.commits(t.serves("a", true))
+	t.breaks("db", 2, 1, t.loses(view, t.move("a", "m")...)) // it serves again
+	t.commits(t.serves("a", false))
+	t.commits(t.move("a", "m")...)
+}
+
+// checkRaceUnready lets one racer say that its members do not serve, while the others wish their own away. What is wished away after
+// that breaks a budget, which checking the history shows.
+func checkRaceUnready(t *trial) {
+	rounds := t.scaled(25)
+	member := func(racer, round int) orbit.CapsuleID { return orbit.CapsuleID(fmt.Sprintf("c%d-%d", round, racer)) }
+	on := func(racer int) orbit.NodeID { return orbit.NodeID(fmt.Sprint("n", racer)) }
+	for i := range racers {
+		t.commits(confirming(on(i), int64(rounds)))
+	}
+	for k := range rounds {
+		group := fmt.Sprint("g", k)
+		t.commits(budget(orbit.BudgetID(group), group, racers, 1))
+		for i := range racers {
+			t.commits(submit(grouped(group), member(i, k)), place(member(i, k), on(i)))
+			t.commits(t.serves(member(i, k), true))
+		}
+	}
+	for i := range racers {
+		t.commits(cordoned(confirming(on(i), int64(rounds))))
+	}
+	before := t.now()
+	var failed atomic.Int32
+	t.recorded(func(i int, l orbit.Ledger) error {
+		for k := range rounds {
+			id := member(i, k)
+			if i > 0 {
+				if _, err := t.wins(l, planned(before.Revision(), release(id))); err != nil {
+					return err
+				}
+				continue
+			}
+			no := orbit.Confirm{Capsule: id, Since: before.Capsule(id).PlacedAt, NotReady: true}
+			if yes, err := t.wins(l, planned(before.Revision(), no)); err != nil {
+				return err
+			} else if yes {
+				failed.Add(1)
+			}
+		}
+		return nil
+	})
+	if int(failed.Load()) != rounds {
+		t.Failf("%d of %d members could be said not to serve; nothing refuses that", failed.Load(), rounds)
+	}
+	for b := range t.now().Budgets() {
+		if b.Healthy < racers-2 {
+			t.Failf("%d of %d members of %q are healthy; one fails, and one may be wished away before that", b.Healthy, racers, b.Budget.Group)
+		}
+	}
 }
 
 // checkRaceBudgets lets all racers wish one member each away from a budget of one.

@@ -39,7 +39,7 @@ func checkFinal(t *trial) {
 	t.commits(cancel("a"))
 	t.commits(cancel("b"))
 	for _, id := range []orbit.CapsuleID{"a", "b"} {
-		for _, late := range []orbit.Commitment{place(id, "n"), stopped(id), cancel(id), orbit.Assign{Capsule: id, Owner: "o"}, submit(cpu(1), id)} {
+		for _, late := range []orbit.Commitment{place(id, "n"), stopped(id), cancel(id), orbit.Assign{Capsule: id, Owner: "o"}} {
 			t.loses(view, late)
 			t.mistakes(late)
 		}
@@ -50,6 +50,67 @@ func checkFinal(t *trial) {
 	if free := t.free("n"); free != 3 {
 		t.Failf("node n has %d free; nothing is on it", free)
 	}
+}
+
+// checkReuse submits ids again whose capsules have ended: alone, as members of a gang, and in the proposal that ends them.
+func checkReuse(t *trial) {
+	t.commits(node("n", 9), node("old", 4), submit(cpu(1), "db-0"))
+	early, start := t.view(), t.now()
+	placed := planned(early, place("db-0", "old"))
+	at := t.admits(placed)
+	t.mistakes(submit(cpu(2), "db-0"))
+	t.commits(cancel("db-0"))
+	t.commits(submit(cpu(2), "db-0"))
+	t.again(placed, at)
+	if c := t.capsule("db-0"); !c.Pending() || c.PlacedAt != 0 || c.Spec.Envelope.Reservation[orbit.CPU] != 2 {
+		t.Failf("db-0, submitted again, is pending: %v; it was placed at %d, and asks for %v", c.Pending(), c.PlacedAt, c.Spec.Envelope.Reservation)
+	}
+	t.commits(place("db-0", "n"))
+	for _, late := range []orbit.Commitment{cancel("db-0"), stopped("db-0"), orbit.Assign{Capsule: "db-0", Owner: "o"}} {
+		t.loses(early, late)
+	}
+	t.isOn("db-0", "n")
+	t.again(placed, at)
+	t.follows(start, t.peer)
+}
+
+// checkReuseWaits submits an id again while its former capsule still runs.
+func checkReuseWaits(t *trial) {
+	for _, id := range []orbit.NodeID{"a", "b"} {
+		n := node(id, 4)
+		n.Node.Confirms = true
+		t.commits(n)
+	}
+	t.commits(submit(cpu(1), "db-0"), place("db-0", "a"))
+	t.commits(t.begins("db-0"))
+	start, since := t.now(), t.capsule("db-0").PlacedAt
+	t.commits(cancel("db-0"))
+	t.commits(submit(cpu(2), "db-0"))
+	t.commits(place("db-0", "b"))
+	t.mistakes(t.begins("db-0"))
+	t.mistakes(orbit.RemoveNode{Node: "a"})
+	t.commits(orbit.Confirm{Capsule: "db-0", Since: since, Stopped: true})
+	t.commits(t.begins("db-0"))
+	t.follows(start, t.peer)
+}
+
+// checkReuseOfGangs submits gangs under ids of gangs that have ended, and capsules under ids of their members.
+func checkReuseOfGangs(t *trial) {
+	t.commits(node("n", 9), gang("g", 0, "m1", "m2"))
+	start := t.now()
+	t.commits(place("m1", "n"), place("m2", "n"))
+	t.commits(cancel("m1"))
+	t.mistakes(gang("g", 0, "m1", "m2"))
+	t.commits(cancel("m2"))
+	t.mistakes(gang("g", 0, "m1"))
+	t.commits(gang("g", 0, "m2", "m3", "m1"))
+	t.mistakes(place("m1", "n"))
+	t.commits(place("m1", "n"), place("m2", "n"), place("m3", "n"))
+	t.commits(cancel("m1"), submit(cpu(1), "m1"), place("m1", "n"))
+	if c, g := t.capsule("m1"), t.now().Gang("g"); c.Gang != "" || g.Total() != 2 {
+		t.Failf("m1 is a capsule of its own; its gang is %q, and that has %d members placed", c.Gang, g.Total())
+	}
+	t.follows(start, t.peer)
 }
 
 // checkRelease checks that a release gives capacity back once.
@@ -185,7 +246,7 @@ func checkTerminal(t *trial) {
 	if c := s.Capsule("live"); c == nil || !c.Pending() {
 		t.Failf("a capsule that waits was dropped with those that have ended")
 	}
-	t.mistakes(submit(cpu(1), list[2]))
+	t.mistakes(place(list[0], "nowhere"))
 	t.commits(submit(cpu(2), list[0], list[1]))
 	if c := t.capsule(list[0]); !c.Pending() || c.Spec.Envelope.Reservation[orbit.CPU] != 2 {
 		t.Failf("a new capsule under an id that is free again is pending: %v, with %v", c.Pending(), c.Spec.Envelope.Reservation)

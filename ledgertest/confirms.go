@@ -26,6 +26,11 @@ func (t *trial) begins(id orbit.CapsuleID) orbit.Confirm {
 	return orbit.Confirm{Capsule: id, Since: t.capsule(id).PlacedAt, Begun: true}
 }
 
+// serves says that a capsule is ready where it is placed, or not any more.
+func (t *trial) serves(id orbit.CapsuleID, does bool) orbit.Confirm {
+	return orbit.Confirm{Capsule: id, Since: t.capsule(id).PlacedAt, Ready: does, NotReady: !does}
+}
+
 // stops says that what a capsule has left has stopped.
 func (t *trial) stops(id orbit.CapsuleID) orbit.Confirm {
 	r := t.capsule(id).Remains
@@ -186,4 +191,49 @@ func checkRolling(t *trial) {
 	t.commits(t.begins("next"))
 	t.commits(place("new", "n"), place("late", "n"))
 	t.commits(t.begins("new"), t.begins("late"))
+}
+
+// checkReady confirms what serves: once, where it may begin, until it does not or leaves.
+func checkReady(t *trial) {
+	t.commits(confirming("n", 4), node("m", 4), submit(cpu(2), "a", "b", "c"), submit(cpu(1), "p"), place("a", "n"), place("p", "m"))
+	t.mistakes(t.serves("a", false))
+	t.mistakes(t.serves("p", true)) // nobody confirms there
+	ready := t.serves("a", true)
+	wrong := ready
+	wrong.Since++
+	t.mistakes(wrong)
+	t.invalid(orbit.Confirm{Capsule: "a", Since: ready.Since, Ready: true, NotReady: true})
+	t.invalid(orbit.Confirm{Capsule: "a", Since: ready.Since, Begun: true, Ready: true})
+	t.invalid(orbit.Confirm{Capsule: "a", NotReady: true})
+	t.invalid(ready, place("b", "n"))
+	view := t.view()
+	t.commits(ready)
+	t.ready("a", true, true)
+	t.loses(view, ready)
+	t.mistakes(t.begins("a"))
+	t.commits(t.serves("a", false)) // it starts anew in its place
+	t.ready("a", true, false)
+	t.mistakes(t.serves("a", false))
+	t.commits(t.serves("a", true))
+	t.commits(cancel("a"), place("b", "n"))
+	t.commits(place("c", "n"))
+	t.commits(t.serves("b", true)) // beside a, which still stops
+	t.mistakes(t.serves("c", true))
+	t.ready("c", false, false)
+	t.commits(t.stops("a"))
+	t.commits(t.serves("c", true))
+	t.ready("c", true, true)
+	t.waits("c", false)
+	t.commits(stopped("c"), place("c", "n"))
+	t.ready("c", false, false)
+	t.commits(lost("n"))
+	t.mistakes(t.serves("c", true))
+	t.mistakes(t.serves("b", false))
+}
+
+// ready requires that a capsule has begun and is ready, or not.
+func (t *trial) ready(id orbit.CapsuleID, begun, ready bool) {
+	if c := t.capsule(id); c.Begun != begun || c.Ready != ready {
+		t.Failf("capsule %q has begun: %v, is ready: %v; it must be %v, %v", id, c.Begun, c.Ready, begun, ready)
+	}
 }

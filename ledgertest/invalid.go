@@ -64,7 +64,7 @@ func (t *trial) malformed() []orbit.Commitment {
 		orbit.Place{Capsule: "b", Node: "n", At: -1}, orbit.Submit{IDs: []orbit.CapsuleID{"z"}, Spec: cpu(1), At: -1},
 		orbit.Submit{IDs: []orbit.CapsuleID{"z"}, Spec: cpu(1), Labels: map[string]string{"": "x"}},
 		orbit.Release{}, orbit.Release{Capsule: "a", Hold: "h"}, orbit.Release{Hold: "h", Final: true}, orbit.Release{Hold: "h", From: "n"},
-		orbit.Submit{}, orbit.Submit{Spec: cpu(1)}, submit(nil, "z"), submit(cpu(1), ""), submit(cpu(1), "z", "z"), submit(cpu(-1), "z"), submit(cpu(math.MinInt64), "z"),
+		orbit.Submit{Spec: cpu(-1)}, submit(nil, "z"), submit(cpu(1), ""), submit(cpu(1), "z", "z"), submit(cpu(-1), "z"), submit(cpu(math.MinInt64), "z"),
 		submit(cpu(1), "\xff"), submit(cpu(1), orbit.CapsuleID(long)),
 		gang("", 0, "z"), gang("g", -1, "z"), gang("g", 2, "z"), gang("g", 0), gang("g", 0, "z", "z"), orbit.Submit{Gang: &orbit.Gang{ID: "g"}},
 		orbit.Submit{Gang: gang("g", 0, "z").Gang, Spec: cpu(1), IDs: []orbit.CapsuleID{"y"}},

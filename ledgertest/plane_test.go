@@ -154,7 +154,7 @@ func (h *handle) commit(p orbit.Proposal, shared orbit.Revision) (orbit.Revision
 func begins(p orbit.Proposal) bool {
 	return !slices.ContainsFunc(p.Do, func(do orbit.Commitment) bool {
 		c, ok := do.(orbit.Confirm)
-		return !ok || !c.Begun
+		return !ok || !c.Begun && !c.Ready
 	})
 }
 
@@ -216,7 +216,7 @@ func (h *handle) changes(p orbit.Proposal, rev orbit.Revision) []orbit.Change {
 		case orbit.Release:
 			out[i].Node = h.left(c, on, holds)
 		case orbit.Confirm:
-			if k := h.state.Capsule(c.Capsule); k != nil && c.Begun {
+			if k := h.state.Capsule(c.Capsule); k != nil && !c.Stopped {
 				out[i].Node = k.Node
 			} else if k != nil && k.Remains != nil {
 				out[i].Node = k.Remains.Node

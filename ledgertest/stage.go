@@ -132,7 +132,9 @@ func (s stage) budget(a action) orbit.Commitment {
 	if a.choice == 0 {
 		return orbit.RemoveBudget{Budget: id}
 	}
-	return budget(id, s.prefix+"group", 1+a.choice%4, a.where%2)
+	b := budget(id, s.prefix+"group", 1+a.choice%4, a.where%2)
+	b.Budget.IgnoreReady, b.Budget.FreeUnready = a.choice%3 == 1, a.serial%2 == 0
+	return b
 }
 
 // place places a capsule on a node, on devices that are free in the view if there are any.

@@ -1,7 +1,9 @@
 package ledgertest
 
 import (
+	"cmp"
 	"slices"
+	"time"
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/harness"
@@ -148,7 +150,7 @@ func checkEvictions(t *trial) {
 	t.isOn("w", "m")
 }
 
-// checkSparing evicts those who need not go: beside newcomers that do not outrank them, and for want of what no newcomer asks for.
+// checkSparing evicts capsules that need not leave: the newcomer does not outrank them, or asks for none of the resource that they use.
 func checkSparing(t *trial) {
 	t.commits(node("n", 4), submit(ranked(5, 2), "v"), submit(ranked(10, 2), "a", "a2"), submit(ranked(5, 2), "equal"), submit(ranked(6, 2), "above"), place("v", "n"))
 	t.mistakes(t.evictFor("v", "a"), place("a", "n"), place("equal", "n")) // an equal does not outrank it
@@ -194,4 +196,63 @@ func checkEvictionsBesideNominations(t *trial) {
 	t.commits(nominate("high", 2, "n"))
 	t.mistakes(place("a", "n"))
 	t.evicts([]orbit.CapsuleID{"v"}, t.evictFor("v", "a"), place("a", "n")) // both have room, and v has none beside them
+}
+
+// checkProtection takes off what is protected: no wish does, an end and a loss do, and so does a wish after the protection has ended.
+func checkProtection(t *trial) {
+	longest := cmp.Or(t.limits.Protect, 10*time.Minute)
+	t.commits(node("n", 4), node("m", 4), submit(movable(ranked(1, 2)), "a", "b", "c"), submit(ranked(9, 4), "urgent"))
+	shield := orbit.Protect{Capsule: "a", For: longest}
+	t.invalid(shield) // not beside its placement
+	t.invalid(shield, place("b", "n"))
+	t.invalid(place("a", "n"), shield, shield)
+	t.invalid(place("a", "n"), orbit.Protect{Capsule: "a", For: longest + 1})
+	t.invalid(place("a", "n"), orbit.Protect{Capsule: "a", For: -1})
+	t.invalid(place("a", "n"), orbit.Protect{Capsule: "a"})
+	at := place("a", "n")
+	at.At = 1e18
+	view := t.view()
+	t.commits(shield, at)
+	t.commits(place("b", "n"))
+	refused := func(r orbit.Rejection) {
+		if r.Capsule != "a" || r.Protected != longest || r.Until != orbit.Instant(1e18+longest) {
+			t.Failf("it is refused as %q: capsule %q, protected for %v until %d; it must be \"a\", %v, %d", r.Reason, r.Capsule, r.Protected, r.Until,
+				longest, 1e18+int64(longest))
+		}
+	}
+	refused(t.mistakes(t.move("a", "m")...))
+	refused(t.loses(view, t.move("a", "m")...))
+	refused(t.mistakes(t.evictFor("a", "urgent"), t.evictFor("b", "urgent"), place("urgent", "n")))
+	end := orbit.Protect{Capsule: "a", Since: t.capsule("a").PlacedAt}
+	refused(t.mistakes(append([]orbit.Commitment{end}, t.move("a", "m")...)...)) // what ends it does not help in the same commit
+	t.commits(drained("n"))
+	refused(t.mistakes(release("a")))
+	wrong := end
+	wrong.Since++
+	t.mistakes(wrong)
+	t.mistakes(end, end)
+	view = t.view()
+	t.commits(end)
+	t.loses(view, end)
+	t.mistakes(end)
+	t.commits(release("a"))
+
+	shield.For = 1
+	t.commits(place("a", "m"), shield)
+	t.commits(cancel("a")) // its owner ends it
+	t.commits(place("c", "m"), orbit.Protect{Capsule: "c", For: 1})
+	t.commits(stopped("c"), cancel("b"))
+	t.commits(node("n", 4))
+	t.commits(place("c", "n")) // it is not protected any more
+	t.commits(t.move("c", "m")...)
+	t.commits(stopped("c"))
+	t.commits(place("c", "n"), orbit.Protect{Capsule: "c", For: 1})
+	if got := t.now().Protected("c"); got != 1 {
+		t.Failf("capsule \"c\" is protected for %v; it must be 1ns", got)
+	}
+	t.commits(lost("n"))
+	t.commits(t.move("c", "m")...) // reality wins
+	if got := t.now().Protected("c"); got != 0 {
+		t.Failf("capsule \"c\" is protected for %v; that ended with its placement", got)
+	}
 }

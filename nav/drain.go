@@ -232,6 +232,8 @@ func (r *DrainRound) helpedBy(c orbit.Change) bool {
 		return r.ruled
 	case orbit.Nominate:
 		return len(do.Parts) == 0
+	case orbit.Protect:
+		return do.For == 0
 	}
 	return true
 }

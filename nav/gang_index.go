@@ -24,7 +24,7 @@ type gangIndex struct {
 	// 0 to 1; idleRank for a node that is idle.
 	ranks  []float64
 	shapes map[string]*memberShape
-	keys   map[*orbit.Spec]string
+	keys   map[askedBy]string
 	// The index takes in what the sync with the view has changed: others have done that, not this plan.
 	fresh bool
 	// Memory for a search among domains.
@@ -65,7 +65,7 @@ func (x *gangIndex) sync(view *orbit.View) {
 	}
 	x.draft.Sync(view)
 	if len(x.keys) > mostKeys || x.plan == 0 {
-		x.shapes, x.keys = map[string]*memberShape{}, map[*orbit.Spec]string{}
+		x.shapes, x.keys = map[string]*memberShape{}, map[askedBy]string{}
 	}
 	x.evict()
 	if x.begin(&x.draft, math.MaxInt) {
@@ -184,16 +184,24 @@ func (x *gangIndex) place(asks []memberAsk, seats []seat) error {
 	})
 }
 
-// shape returns what a spec asks for, in step with the draft.
-func (x *gangIndex) shape(spec *orbit.Spec) *memberShape {
-	key, known := x.keys[spec]
+// askedBy is by what an index looks a shape up.
+type askedBy struct {
+	spec *orbit.Spec
+	// Some of the members still have to stop elsewhere, so that only nodes that confirm take them.
+	stops bool
+}
+
+// shape returns what members ask for, in step with the draft.
+func (x *gangIndex) shape(by askedBy) *memberShape {
+	spec := by.spec
+	key, known := x.keys[by]
 	if !known {
-		key = fmt.Sprintf("%v %#v %#v %#v", spec.Envelope.Reservation, spec.Devices, spec.Require, spec.Near)
-		x.keys[spec] = key
+		key = fmt.Sprintf("%v %#v %#v %#v %t", spec.Envelope.Reservation, spec.Devices, spec.Require, spec.Near, by.stops)
+		x.keys[by] = key
 	}
 	s := x.shapes[key]
 	if s == nil {
-		s = &memberShape{spec: spec}
+		s = &memberShape{askedBy: by}
 		x.shapes[key] = s
 	}
 	s.plan = x.plan
@@ -207,7 +215,7 @@ func (x *gangIndex) shape(spec *orbit.Spec) *memberShape {
 // Invariant: after follow, counts[i] is how many fit on node i of the draft, and so is every sum whose version is that
 // of its table.
 type memberShape struct {
-	spec   *orbit.Spec
+	askedBy
 	counts []memberCount
 	sums   []*domainSums
 	// Position in the draft's journal; counts are made anew if the journal does not reach back there.
@@ -277,7 +285,7 @@ func sameDomains(a, b map[string]bool) bool { return (a == nil) == (b == nil) &&
 func (s *memberShape) count(x *gangIndex, i int32) {
 	fits := int32(0)
 	if n := x.draft.Node(int(i)); n != nil {
-		if fits = x.free[i].capacity(s.spec); fits > 0 && x.draft.Misfit(n, s.spec) != (orbit.Misfit{}) {
+		if fits = x.free[i].capacity(s.spec); fits > 0 && (s.stops && !n.Node.Confirms || x.draft.Misfit(n, s.spec) != (orbit.Misfit{})) {
 			fits = 0
 		}
 	}

@@ -158,13 +158,16 @@ func (p *gangPacker) lacks(nodes []int32, s *seating) map[string]int {
 	if p.index.place(p.asks, s.seats) != nil {
 		return nil
 	}
-	spec, counts := p.asks[next].spec, map[orbit.Misfit]int{}
+	by, counts := p.asks[next].askedBy, map[orbit.Misfit]int{}
 	for _, i := range nodes {
-		if why := d.Misfit(d.Node(int(i)), spec); why != (orbit.Misfit{}) {
+		n := d.Node(int(i))
+		if why := d.Misfit(n, by.spec); why != (orbit.Misfit{}) {
 			counts[why]++
+		} else if by.stops && !n.Node.Confirms {
+			counts[orbit.Misfit{Why: "do not confirm, and members still stop elsewhere"}]++
 		}
 	}
-	return d.NoFit(spec, counts).Reasons()
+	return d.NoFit(by.spec, counts).Reasons()
 }
 
 // noFitOf is a NoFit of nodes that are counted by their reason already.

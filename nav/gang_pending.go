@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/victims"
 )
 
 // pendingGang is a gang and those of its members that wait, whether they were handed over or not.
@@ -158,15 +159,16 @@ func pendingGangs(view *orbit.View, pending []*orbit.Capsule) (gangs []*pendingG
 // memberAsk is how many members of one shape a gang asks for: all roles alike together.
 type memberAsk struct {
 	shape *memberShape
-	spec  *orbit.Spec
-	want  int
+	askedBy
+	want int
 	// Fewest that must be placed.
 	least int
 	// Those that wait, in the order in which they get seats: every role's minimum, then the rest.
 	members []*orbit.Capsule
 }
 
-// asks sums the waiting members up by shape, in the order of roles.
+// asks sums the waiting members up by shape, in the order of roles. If a member of a role still has to stop elsewhere, all of the
+// role that wait go to nodes that confirm: which seat a member gets is not decided here.
 func (m *pendingGang) asks(x *gangIndex) []memberAsk {
 	var out []memberAsk
 	var rest [][]*orbit.Capsule
@@ -175,11 +177,12 @@ func (m *pendingGang) asks(x *gangIndex) []memberAsk {
 			continue
 		}
 		r := &m.gang.Roles[role]
-		shape := x.shape(r.Spec)
+		by := askedBy{r.Spec, slices.ContainsFunc(waiting, victims.Stops)}
+		shape := x.shape(by)
 		at := slices.IndexFunc(out, func(a memberAsk) bool { return a.shape == shape })
 		if at < 0 {
 			at = len(out)
-			out, rest = append(out, memberAsk{shape: shape, spec: r.Spec}), append(rest, nil)
+			out, rest = append(out, memberAsk{shape: shape, askedBy: by}), append(rest, nil)
 		}
 		least := 0
 		if m.fresh() {

@@ -142,7 +142,7 @@ func (r *gangPass) demand(m *pendingGang) *gangDemand {
 	asks := m.asks(&r.index)
 	text := fmt.Appendf(nil, "%t %q", m.gang.Loose, m.gang.Levels)
 	for i := range asks {
-		text = fmt.Appendf(text, " %d/%d of %s", asks[i].least, asks[i].want, r.index.keys[asks[i].spec])
+		text = fmt.Appendf(text, " %d/%d of %s", asks[i].least, asks[i].want, r.index.keys[asks[i].askedBy])
 	}
 	key := string(text)
 	d := r.demands[key]
@@ -152,7 +152,7 @@ func (r *gangPass) demand(m *pendingGang) *gangDemand {
 		}
 		d = &gangDemand{levels: m.gang.Levels, loose: m.gang.Loose}
 		for i := range asks {
-			d.asks = append(d.asks, memberAsk{shape: asks[i].shape, spec: asks[i].spec, want: asks[i].want, least: asks[i].least})
+			d.asks = append(d.asks, memberAsk{shape: asks[i].shape, askedBy: asks[i].askedBy, want: asks[i].want, least: asks[i].least})
 		}
 		r.demands[key] = d
 	}
@@ -162,7 +162,7 @@ func (r *gangPass) demand(m *pendingGang) *gangDemand {
 // mark returns what an answer to the demand rests on now.
 func (d *gangDemand) mark(r *gangPass) waitMark {
 	for i := range d.asks { // another shape, if the index has forgotten it
-		d.asks[i].shape = r.index.shape(d.asks[i].spec)
+		d.asks[i].shape = r.index.shape(d.asks[i].askedBy)
 	}
 	return markOf(&r.index, nil, d.asks, r.tables(d.levels, d.loose))
 }
@@ -192,7 +192,7 @@ func (r *gangPass) returning(here map[orbit.GangID]bool) (out []*pendingGang) {
 
 // counted reports whether the index has the counts of all shapes of the demand.
 func (d *gangDemand) counted(x *gangIndex) bool {
-	return !slices.ContainsFunc(d.asks, func(a memberAsk) bool { return x.shapes[x.keys[a.spec]] == nil })
+	return !slices.ContainsFunc(d.asks, func(a memberAsk) bool { return x.shapes[x.keys[a.askedBy]] == nil })
 }
 
 // next returns the first gang of a demand that waits still, has not been planned in this pass, and has the owner that it

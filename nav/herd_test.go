@@ -242,6 +242,7 @@ func herdRunOf(t testing.TB, kind, most int, inTurn bool, rounds, each int) (r h
 // Eight engines that want the same nodes lose several proposals for each that they place. When those that lose begin with
 // other parts of the nodes, they lose less than a sixth of that.
 func TestEnginesThatCollideSpreadOut(t *testing.T) {
+	compares(t)
 	sizes := []int{5, 1, 20}[:scale.Of(1, 3)]
 	for kind, k := range herdKinds {
 		for _, each := range sizes {

@@ -94,8 +94,9 @@ type patientWait struct {
 	lost  int
 	// A proposal for it was lost while it was nominated: the wrapped navigator seeks more than the nominated room, or other room.
 	strayed bool
-	// The last plan that withheld it from the wrapped navigator for that.
-	withheld uint64
+	// The last plan that looked whether its nominated room was free, and whether it was.
+	looked uint64
+	free   bool
 	// No nomination is tried before this, because none could be made.
 	again time.Time
 	// Where capsules go, of the nomination that was made last.
@@ -151,6 +152,8 @@ type patientPass struct {
 	// What the plan proposes to place, and what of that Patient itself does.
 	placed map[waiter]bool
 	seated map[orbit.CapsuleID]bool
+	// The draft holds what is kept for those whose nominated room is free.
+	synced bool
 	// For the notes.
 	nominated, served int
 }
@@ -199,13 +202,9 @@ func (r *patientPass) withholds(c *orbit.Capsule) error {
 	case w == nil:
 		return nil
 	case n.Lives():
-		if !w.strayed || len(w.seats) == 0 || !r.now.Before(n.Ends) {
+		if !w.strayed || !r.now.Before(n.Ends) || !r.seatsFree(w) {
 			return nil
 		}
-		if w.withheld+1 == r.plans || !r.seatsFree(w) { // other room may be free while that is not
-			return nil
-		}
-		w.withheld = r.plans
 		return fmt.Errorf("capsule %q: a proposal for it was lost to others; it waits for the room that is nominated for it", c.ID)
 	case !r.loses(w) || r.now.Before(w.again):
 		return nil
@@ -222,20 +221,16 @@ func waiterOf(state *orbit.State, c *orbit.Capsule) waiter {
 	return waiter{capsule: c.ID}
 }
 
-// seatsFree reports whether each of those who are nominated fits on its node by itself.
+// seatsFree reports whether all of its nominated room is free before the wrapped navigator has planned. If not, other room may be.
 func (r *patientPass) seatsFree(w *patientWait) bool {
-	return !slices.ContainsFunc(w.seats, func(s patientSeat) bool {
-		c, n := r.state.Capsule(s.capsule), r.state.Node(s.node)
-		if c == nil || n == nil || !n.Node.Schedulable() || c.Spec.Near != (orbit.Near{}) { // company may be missing
-			return true
+	if w.looked != r.plans { // the members of a gang share the answer
+		if !r.synced {
+			r.draft.Sync(r.view)
+			r.synced = true
 		}
-		for d, want := range c.Spec.Envelope.Reservation {
-			if want > 0 && want > n.Node.Capacity[d]-n.Used()[d] {
-				return true
-			}
-		}
-		return false
-	})
+		w.looked, w.free = r.plans, r.take(w)
+	}
+	return w.free
 }
 
 // propose notes that the plan places a capsule, or a member of a gang.
@@ -435,15 +430,9 @@ func (r *patientPass) nominate(ctx context.Context, n *nominee) (bool, error) {
 
 // seat places a nominee in the room that is nominated for it, if all of that is free.
 func (r *patientPass) seat(n *nominee) bool {
-	if len(n.seats) == 0 {
-		return false
-	}
 	start, limits := r.draft.Checkpoint(), r.state.Limits()
-	for _, s := range n.seats {
-		if c := r.state.Capsule(s.capsule); c == nil || !r.seatOne(c, s.node) {
-			r.draft.Rollback(start)
-			return false
-		}
+	if !r.take(n.patientWait) {
+		return false
 	}
 	var bets []orbit.Precondition
 	if n.gang != "" {
@@ -460,6 +449,18 @@ func (r *patientPass) seat(n *nominee) bool {
 		r.seated[s.capsule] = true
 	}
 	return true
+}
+
+// take places on the draft all that have nominated room in it, or nothing.
+func (r *patientPass) take(w *patientWait) bool {
+	start := r.draft.Checkpoint()
+	for _, s := range w.seats {
+		if c := r.state.Capsule(s.capsule); c == nil || !r.seatOne(c, s.node) {
+			r.draft.Rollback(start)
+			return false
+		}
+	}
+	return len(w.seats) > 0
 }
 
 // seatOne places a capsule on a node, if that takes it.

@@ -219,7 +219,7 @@ func (c *patientChoice) fill(nodes []int32, members []*orbit.Capsule) *patientSe
 func asksOf(members []*orbit.Capsule) (asks []memberAsk) {
 	for i, m := range members {
 		if i == 0 || members[i-1].Spec != m.Spec {
-			asks = append(asks, memberAsk{spec: m.Spec})
+			asks = append(asks, memberAsk{askedBy: askedBy{spec: m.Spec}})
 		}
 		a := &asks[len(asks)-1]
 		a.want, a.least, a.members = a.want+1, a.least+1, append(a.members, m)

@@ -123,6 +123,7 @@ func (u *openbUse) add(s *orbit.State, capacity int64, ticks int) {
 // ten minutes on average.
 func TestClaimsCostLittleOfTheOpenbTrace(t *testing.T) {
 	scale.Long(t)
+	compares(t)
 	nodes, pods := openbBatch(t)
 	for _, lasts := range []time.Duration{0, 10 * time.Minute} {
 		for _, load := range []float64{1.3, 1}[:scale.Of(1, 2)] {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -34,7 +33,9 @@ import (
 // for the members that it still lacks.
 //
 // A proposal is lost if other commits took room on the node after the view was made. The next plan then chooses a node again,
-// but first nominates the room there ([orbit.Nominate]). Work of lower priority may not take nominated room, so short-lived
+// but first nominates the room there ([orbit.Nominate]), also if room on other nodes is nominated for the work, where those who
+// have it by now do not make way. After four lost proposals room is nominated also where no victims are needed, and the wrapped
+// navigator does not plan the work meanwhile. Work of lower priority may not take nominated room, so short-lived
 // small work cannot defeat one preemption after the other. The ledger itself skips a victim that has left its node meanwhile,
 // and spares a victim whose room is no longer needed.
 //
@@ -70,7 +71,9 @@ type Preempting struct {
 	search victims.Search
 	rooms  topology
 	waits  map[waiter]*preemptWait
-	// The preemptions that the last plan has proposed.
+	// The last plan's proposals, the revision that it was made on, and those of them that are preemptions.
+	last     []orbit.Proposal
+	lastView orbit.Revision
 	proposed []preemption
 	// How many victims each plan of the last hour had, oldest first.
 	spent []spentVictims
@@ -82,26 +85,28 @@ type Preempting struct {
 type preemptWait struct {
 	// When it was first left out.
 	since time.Time
-	// How many proposals for it were lost since room was last nominated for it.
-	lost int
+	// How many preemptions for it were lost since room was last nominated for it, and how many of the wrapped navigator's placements.
+	lost, strayed int
 	// For a gang that no domain can take: no domain is tried again before this time, and why is the reason until then.
 	again time.Time
 	why   error
+	// For a gang whose search was cut off: how many domains were tried, with which the next search does not begin again.
+	tried int
 }
 
 // preemption is a capsule or a gang that a plan places, and the victims that make way for it.
 type preemption struct {
 	waiter
-	// A member of it, and the revision that the plan was made on.
+	// A member of it.
 	of      orbit.CapsuleID
-	view    orbit.Revision
 	victims []*orbit.Capsule
 }
 
-// lost reports whether the proposal was lost: the work waits, and has not been placed and taken off again since the plan.
-func (p *preemption) lost(s *orbit.State) bool {
-	c := s.Capsule(p.of)
-	return p.waits(s) && (c == nil || c.PlacedAt <= p.view)
+// hasLost reports whether the proposal that placed a capsule was lost: it waits, and has not been placed and taken off again since
+// the plan.
+func (p *Preempting) hasLost(s *orbit.State, id orbit.CapsuleID) bool {
+	c := s.Capsule(id)
+	return c != nil && c.Pending() && c.PlacedAt <= p.lastView
 }
 
 // spentVictims is how many victims a plan had, and when that was noticed.
@@ -113,6 +118,9 @@ type spentVictims struct {
 const (
 	// gangsTried bounds the gangs for which one plan searches victims, because each search looks at whole domains.
 	gangsTried = 4
+	// mostStrayed is how many proposals for a capsule or a gang are lost, preemptions and placements in free room, before it is
+	// nominated whether it needs victims or not.
+	mostStrayed = 4
 	// gangTriedAgain is how long a gang waits for the next search after one that has found no domain.
 	gangTriedAgain = time.Second
 )
@@ -139,6 +147,8 @@ type preemptPass struct {
 	full map[*orbit.Spec]error
 	// For capsules that were left out: nil if this pass places them, or a reason that replaces the wrapped navigator's.
 	said map[orbit.CapsuleID]error
+	// Capsules and gangs that the wrapped navigator does not plan in this pass, because room is nominated for them first.
+	withheld map[waiter]bool
 	// Gangs that were served, and why they are not placed; nil: they are.
 	gangs map[orbit.GangID]error
 	// How many searches for victims the pass has made.
@@ -155,7 +165,9 @@ func (p *Preempting) Plan(ctx context.Context, view *orbit.View, pending []*orbi
 	r := &preemptPass{Preempting: p, view: view, state: view.State(), now: view.Now(),
 		full: map[*orbit.Spec]error{}, said: map[orbit.CapsuleID]error{}, gangs: map[orbit.GangID]error{}}
 	r.countLost()
+	pending, withheld := r.withhold(pending)
 	r.plan, err = p.Navigator.Plan(ctx, view, pending)
+	r.plan.Unplaced = append(r.plan.Unplaced, withheld...)
 	if waiting := r.leftOut(); len(waiting) > 0 && ctx.Err() == nil {
 		r.serve(ctx, waiting)
 	}
@@ -164,22 +176,34 @@ func (p *Preempting) Plan(ctx context.Context, view *orbit.View, pending []*orbi
 	if r.engine != nil && r.tried > 0 {
 		r.plan.Notes = append(r.plan.Notes, slog.Any("preempting", slog.GroupValue(r.engine.Notes()...)))
 	}
+	p.last, p.lastView = r.plan.Proposals, view.Revision()
 	return r.plan, err
 }
 
-// countLost looks at what became of the last plan's preemptions. For work that still waits it counts a lost proposal; for work
-// that does not it adds the victims to those of the last hour. It also forgets victims that are older than an hour, and now and
-// then the waits of work that waits no more.
+// countLost looks at what became of the last plan's proposals. For work that still waits it counts a lost proposal; for preemptions
+// that were committed it adds the victims to those of the last hour. It also forgets victims that are older than an hour, and now
+// and then the waits of work that waits no more.
 func (r *preemptPass) countLost() {
+	for i := range r.last {
+		counted := waiter{} // the members of a gang follow each other, and have lost one proposal together
+		for _, do := range r.last[i].Do {
+			if place, ok := do.(orbit.Place); ok && r.hasLost(r.state, place.Capsule) {
+				if w := waiterOf(r.state, r.state.Capsule(place.Capsule)); w != counted {
+					r.wait(w).strayed++
+					counted = w
+				}
+			}
+		}
+	}
 	for _, p := range r.proposed {
-		if p.lost(r.state) {
+		if p.waits(r.state) && r.hasLost(r.state, p.of) {
 			r.wait(p.waiter).lost++
 			continue
 		}
 		delete(r.waits, p.waiter)
 		gone := 0
 		for _, v := range p.victims {
-			if c := r.state.Capsule(v.ID); c != nil && c.PlacedAt == v.PlacedAt && !c.Placed() {
+			if c := r.state.Capsule(v.ID); c == nil || c.PlacedAt != v.PlacedAt || !c.Placed() {
 				gone++
 			}
 		}
@@ -210,22 +234,61 @@ func (p *Preempting) wait(w waiter) *preemptWait {
 	return p.waits[w]
 }
 
+// withhold splits pending work. The wrapped navigator does not plan the capsules and gangs that have lost many proposals, because others
+// would take their room again. They are nominated in this plan, and placed in the nominated room in a later one.
+func (r *preemptPass) withhold(pending []*orbit.Capsule) (rest []*orbit.Capsule, withheld []orbit.Unplaced) {
+	for i, c := range pending {
+		w := waiterOf(r.state, c)
+		if !r.withheld[w] && !r.strays(w, c) {
+			if withheld != nil {
+				rest = append(rest, c)
+			}
+			continue
+		}
+		if withheld == nil {
+			rest, r.withheld = slices.Clone(pending[:i]), map[waiter]bool{}
+		}
+		// If it cannot be nominated, the wrapped navigator plans it in the next pass, because it may have room that a nomination cannot name.
+		r.withheld[w], r.waits[w].strayed = true, 0
+		withheld = append(withheld, orbit.Unplaced{Capsule: c, Why: errNominated})
+	}
+	if withheld == nil {
+		return pending, nil
+	}
+	return rest, withheld
+}
+
+// strays reports whether a capsule or a gang has lost so many proposals that withhold keeps it back.
+func (r *preemptPass) strays(w waiter, c *orbit.Capsule) bool {
+	wait := r.waits[w]
+	return wait != nil && wait.strayed >= mostStrayed && w.gang == c.Gang && r.evictsFor(c) && r.now.Sub(r.waiting(wait, c)) >= r.After
+}
+
+// evictsFor reports whether others may be evicted for a capsule at all.
+func (r *preemptPass) evictsFor(c *orbit.Capsule) bool {
+	return c.Spec.Start.Template == "" && c.Spec.Start.Parent == "" && !slices.Contains(r.Never, c.Spec.Class)
+}
+
+// waiting returns since when a capsule has been left out: from now on, if it is for the first time, or it was placed in between.
+func (r *preemptPass) waiting(wait *preemptWait, c *orbit.Capsule) time.Time {
+	if wait.since.IsZero() || c.PlaceTime.Time().After(wait.since) {
+		wait.since = r.now
+	}
+	return wait.since
+}
+
 // leftOut returns the capsules that the plan leaves out and for which others may be evicted now, highest priority first.
 func (r *preemptPass) leftOut() (waiting []orbit.Unplaced) {
 	for _, u := range r.plan.Unplaced {
 		c := u.Capsule
-		if c == nil || c.Spec.Start.Template != "" || c.Spec.Start.Parent != "" || slices.Contains(r.Never, c.Spec.Class) {
+		if c == nil || !r.evictsFor(c) {
 			continue
 		}
 		w := waiterOf(r.state, c)
 		if !w.waits(r.state) || w.gang != c.Gang { // its gang runs without it
 			continue
 		}
-		wait := r.wait(w)
-		if wait.since.IsZero() || c.PlaceTime.Time().After(wait.since) { // it has waited, was placed, and waits anew
-			wait.since = r.now
-		}
-		if r.now.Sub(wait.since) >= r.After {
+		if r.now.Sub(r.waiting(r.wait(w), c)) >= r.After {
 			waiting = append(waiting, u)
 		}
 	}
@@ -233,197 +296,4 @@ func (r *preemptPass) leftOut() (waiting []orbit.Unplaced) {
 		return cmp.Compare(b.Capsule.Spec.Priority, a.Capsule.Spec.Priority)
 	})
 	return waiting
-}
-
-// serve places waiting work where victims make way for it. It works on a draft that first repeats the plan's proposals.
-func (r *preemptPass) serve(ctx context.Context, waiting []orbit.Unplaced) {
-	if r.engine == nil {
-		r.engine = &place.Indexed{Filter: r.Filter, FilterVersion: r.FilterVersion}
-	}
-	r.draft.Sync(r.view)
-	for i := range r.plan.Proposals {
-		_ = reserve(&r.draft, &r.plan.Proposals[i]) // what the draft refuses the ledger refuses too
-	}
-	r.limit()
-	for _, u := range waiting {
-		if ctx.Err() != nil {
-			break
-		}
-		if why := r.serveOne(ctx, u); why != u.Why { //nolint:errorlint // is it the very same error?
-			r.said[u.Capsule.ID] = why
-		}
-	}
-	placed := map[orbit.CapsuleID]bool{}
-	for i := range r.plan.Proposals {
-		for _, do := range r.plan.Proposals[i].Do {
-			if place, ok := do.(orbit.Place); ok {
-				placed[place.Capsule] = true
-			}
-		}
-	}
-	r.plan.Unplaced = slices.DeleteFunc(r.plan.Unplaced, func(u orbit.Unplaced) bool {
-		return u.Capsule != nil && placed[u.Capsule.ID] // of a gang perhaps the minimum alone is
-	})
-	for i := range r.plan.Unplaced {
-		u := &r.plan.Unplaced[i]
-		if u.Capsule != nil && r.said[u.Capsule.ID] != nil {
-			u.Why = r.said[u.Capsule.ID]
-		}
-		// Victims may leave more room than was needed, so no class may be parked: the text stays, the *NoFit goes.
-		if r.victims > 0 && u.Why != nil {
-			u.Why = errors.New(u.Why.Error())
-		}
-	}
-}
-
-// limit computes how many victims the plan may have, by Victims and by Hourly.
-func (r *preemptPass) limit() {
-	const all = 1 << 30
-	r.left, r.leftWhy = all, ""
-	if r.Victims > 0 {
-		r.left, r.leftWhy = r.Victims, fmt.Sprintf("a plan may evict %d", r.Victims)
-	}
-	if r.Hourly <= 0 {
-		return
-	}
-	placed, spent := 0, 0
-	for n := range r.draft.Nodes() {
-		placed += n.Capsules
-	}
-	for _, s := range r.spent {
-		spent += s.count
-	}
-	if most := int(r.Hourly * float64(placed+spent)); most-spent < r.left {
-		r.left, r.leftWhy = max(0, most-spent), fmt.Sprintf("%d were evicted in the last hour, of %d", spent, most)
-	}
-}
-
-// serveOne places a capsule, or the gang of which it is a member, and returns nil. If it cannot, it returns the reason, which may
-// be the one that the wrapped navigator gave.
-func (r *preemptPass) serveOne(ctx context.Context, u orbit.Unplaced) error {
-	c := u.Capsule
-	if c.Gang != "" {
-		why, known := r.gangs[c.Gang]
-		if !known {
-			why = r.serveGang(ctx, c)
-			r.gangs[c.Gang] = why
-		}
-		return r.because(u.Why, why)
-	}
-	if why, full := r.full[c.Spec]; full && !c.Nomination.Lives() {
-		return r.because(u.Why, why)
-	}
-	r.tried++
-	e, err := r.choose(c)
-	if err != nil {
-		r.full[c.Spec] = errNobody
-		return r.because(u.Why, errNobody)
-	}
-	if len(e.Victims) == 0 { // free room would do, but the wrapped navigator has chosen not to use it
-		return u.Why
-	}
-	if why := r.exceeds(e.Victims, e.Highest); why != nil {
-		return r.because(u.Why, why)
-	}
-	if room := roomFor(c, &e); r.wait(waiterOf(r.state, c)).lost > 0 && !c.Nomination.Lives() &&
-		r.nominate(waiterOf(r.state, c), []orbit.NominatedRoom{room}) {
-		return r.because(u.Why, errNominated)
-	}
-	if err := e.On(&r.draft, c); err != nil {
-		return r.because(u.Why, limited{reasonOf(err)})
-	}
-	r.propose(waiterOf(r.state, c), e.Victims)
-	return nil
-}
-
-// limited is a reason that may not hold in the next plan any more, so the engine must not park a class for it.
-type limited struct{ why string }
-
-func (e limited) Error() string { return e.why }
-
-var (
-	errNobody    = errors.New("it would not fit on any node if all of lower priority left that may")
-	errNominated = limited{"a proposal to evict others for it was lost; room is nominated for it first"}
-)
-
-// because joins the wrapped navigator's reason (why) and the reason why nobody makes way (more). If the latter is limited, the
-// result does not wrap a *orbit.NoFit, so that the engine parks no class.
-func (r *preemptPass) because(why, more error) error {
-	var soon limited
-	switch {
-	case more == nil || why == nil:
-		return more
-	case errors.As(more, &soon):
-		return errors.New(why.Error() + "; " + more.Error())
-	}
-	return fmt.Errorf("%w; %s", why, more.Error())
-}
-
-// choose returns the node on which room is nominated for the capsule, if victims there make enough room, or else the node
-// whose victims are best.
-func (r *preemptPass) choose(c *orbit.Capsule) (place.Eviction, error) {
-	if c.Nomination.Lives() {
-		r.draft.Ask(c)
-		defer r.draft.Ask(nil)
-		r.search.Begin(&r.draft, c)
-		for i := range c.Nomination.Parts {
-			at := r.state.Node(c.Nomination.Parts[i].Node)
-			if at == nil || r.filtered(r.draft.Node(at.Index()), c.Spec) {
-				continue
-			}
-			if f, ok := r.search.On(r.draft.Node(at.Index())); ok && r.search.Settle(&f) {
-				return place.Eviction{Choice: orbit.Choice{Node: f.Node, Devices: f.Devices}, Victims: f.Victims, Highest: f.Priority()}, nil
-			}
-		}
-	}
-	return r.engine.BestEvicting(&r.draft, c)
-}
-
-// filtered reports whether the filter excludes a node.
-func (r *preemptPass) filtered(n *orbit.NodeState, spec *orbit.Spec) bool {
-	return r.Filter != nil && r.Filter(n, r.view.Report(n), spec) != ""
-}
-
-// exceeds returns an error if the plan may not evict so many more victims, and nil if it may.
-func (r *preemptPass) exceeds(leave []*orbit.Capsule, highest int32) error {
-	if len(leave) <= r.left {
-		return nil
-	}
-	return limited{fmt.Sprintf("would need %s of priority %d or less; %s", quantity(len(leave), "victim"), highest, r.leftWhy)}
-}
-
-// nominate adds a proposal that nominates room to the plan. It reports false if the draft refuses it, as the ledger would.
-func (r *preemptPass) nominate(w waiter, parts []orbit.NominatedRoom) bool {
-	do := orbit.Nominate{Capsule: w.capsule, Gang: w.gang, Parts: parts, Ends: r.now.Add(2 * time.Minute)}
-	if err := r.draft.Nominate(do); err != nil {
-		return false
-	}
-	r.plan.Proposals = append(r.plan.Proposals, r.draft.Propose())
-	r.nominated++
-	r.wait(w).lost = 0
-	return true
-}
-
-// roomFor returns the room to nominate for a capsule on the node that was chosen for it.
-func roomFor(c *orbit.Capsule, e *place.Eviction) orbit.NominatedRoom {
-	room := orbit.NominatedRoom{Node: e.Choice.Node.Node.ID, Room: c.Spec.Envelope.Reservation, Devices: e.Choice.Devices}
-	if room.Devices != 0 {
-		room.Milli = c.Spec.Devices.Milli
-	}
-	return room
-}
-
-// propose adds a proposal of the draft's open steps to the plan, and notes the victims.
-func (r *preemptPass) propose(w waiter, leave []*orbit.Capsule, bets ...orbit.Precondition) {
-	r.plan.Proposals = append(r.plan.Proposals, r.draft.Propose(bets...))
-	p := preemption{waiter: w, view: r.view.Revision(), victims: slices.Clone(leave)}
-	for _, do := range r.plan.Proposals[len(r.plan.Proposals)-1].Do {
-		if place, ok := do.(orbit.Place); ok {
-			p.of = place.Capsule
-		}
-	}
-	r.proposed = append(r.proposed, p)
-	r.preempted++
-	r.victims += len(leave)
-	r.left -= len(leave)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/heap"
@@ -45,18 +46,25 @@ func (r *preemptPass) serveGang(ctx context.Context, c *orbit.Capsule) error {
 	r.tried++
 	r.draft.Ask(c)
 	defer r.draft.Ask(nil)
-	best := r.bestDomain(ctx, members, levels)
-	if best == nil {
-		w.again, w.why = r.now.Add(gangTriedAgain), limited{"no domain would take it if all of lower priority left that may"}
+	defer func() { r.search.Gentle = false }()
+	var refusal *orbit.Rejection
+	best, tried, all := r.bestDomain(ctx, r.state.Gang(c.Gang).Nomination, members, levels, w.tried, &refusal)
+	switch w.tried = 0; {
+	case best == nil && !all:
+		w.tried = tried
+		return errCutOff
+	case best == nil:
+		w.again, w.why = r.now.Add(gangTriedAgain), keptBy(errNoDomain, refusal)
 		return w.why
 	}
-	if len(best.leave) == 0 {
+	withheld := r.withheld[waiter{gang: c.Gang}]
+	if len(best.leave) == 0 && !withheld {
 		return limited{"there is room for it without evicting"}
 	}
 	if why := r.exceeds(best.leave, best.Priority()); why != nil {
 		return why
 	}
-	if w.lost > 0 && !r.state.Gang(c.Gang).Nomination.Lives() && r.nominate(waiterOf(r.state, c), best.parts) {
+	if (withheld || w.lost > 0) && !isNominated(r.state.Gang(c.Gang).Nomination, best.parts...) && r.nominate(waiterOf(r.state, c), best.parts) {
 		return errNominated
 	}
 	start, limits := r.draft.Checkpoint(), r.state.Limits()
@@ -64,45 +72,91 @@ func (r *preemptPass) serveGang(ctx context.Context, c *orbit.Capsule) error {
 		r.draft.Rollback(start)
 		return errNobody
 	}
-	p, from := len(r.plan.Proposals), len(r.proposed)
-	r.propose(waiterOf(r.state, c), best.leave, orbit.GangUnplaced{Gang: c.Gang})
-	if made := &r.plan.Proposals[p]; len(made.Do) > limits.Commitments || len(made.If) > limits.Preconditions {
+	made := r.draft.Propose(orbit.GangUnplaced{Gang: c.Gang})
+	if len(made.Do) > limits.Commitments || len(made.If) > limits.Preconditions {
 		r.draft.Rollback(start)
-		r.plan.Proposals, r.proposed = r.plan.Proposals[:p], r.proposed[:from]
 		return errors.New("its victims and members are more commitments or preconditions than the ledger accepts in one proposal")
 	}
+	r.propose(waiterOf(r.state, c), made, best.leave)
 	return nil
 }
 
-// bestDomain returns the domain whose victims are best, of the first level that has a domain for all members; nil: none has. It
-// searches all levels without evicting any gang whole first, and once more with that only if it has found nothing.
-func (r *preemptPass) bestDomain(ctx context.Context, members []*orbit.Capsule, levels [][]string) (best *gangSeating) {
+// bestDomain returns the nominated nodes, if all members find room there. Else it returns the domain whose victims are best, of the
+// first level that has a domain for all members; nil: none has. It searches all levels without evicting any gang whole first, and once more with that only if it has found nothing. Of the domains
+// in this order it skips as many as an earlier search has tried. It returns how many are tried now, and whether these are all; else
+// ctx has ended. Of the domains that would do but for a budget it notes the refusal.
+func (r *preemptPass) bestDomain(ctx context.Context, n *orbit.Nomination, members []*orbit.Capsule, levels [][]string, skip int, refusal **orbit.Rejection) (best *gangSeating, tried int, all bool) {
 	r.rooms.begin(&r.draft, math.MaxInt)
 	r.rooms.follow()
+	if best = r.nominatedDomain(n, members, levels); best != nil {
+		return best, 0, true
+	}
 	for _, gentle := range []bool{true, false} {
 		r.search.Gentle = gentle
 		for _, level := range levels {
 			t := r.rooms.table(level...)
 			for d := range t.domains {
-				if ctx.Err() != nil {
-					break
-				}
-				start := r.draft.Checkpoint()
-				s := r.seatGang(t.domains[d].nodes, members)
-				r.draft.Rollback(start)
-				if s == nil {
+				if tried++; tried <= skip {
 					continue
 				}
-				if s.name, s.nodes = t.domains[d].name, t.domains[d].nodes; best == nil || s.before(best) {
+				if ctx.Err() != nil {
+					return best, tried - 1, false
+				}
+				s := r.tryGang(t.domains[d].name, t.domains[d].nodes, members)
+				if s == nil {
+					*refusal = victims.First(*refusal, r.search.Refusal)
+					continue
+				}
+				if best == nil || s.before(best) {
 					best = s
 				}
 			}
 			if best != nil {
-				return best
+				return best, tried, true
+			}
+		}
+	}
+	return nil, tried, true
+}
+
+// nominatedDomain returns the nodes on which room is nominated for the gang, if they are in one domain and all members find room
+// there; else nil.
+func (r *preemptPass) nominatedDomain(n *orbit.Nomination, members []*orbit.Capsule, levels [][]string) *gangSeating {
+	if !n.Lives() {
+		return nil
+	}
+	var nodes []int32
+	for i := range n.Parts {
+		if at := r.state.Node(n.Parts[i].Node); at != nil {
+			nodes = append(nodes, int32(at.Index()))
+		}
+	}
+	slices.Sort(nodes)
+	nodes = slices.Compact(nodes)
+	for _, level := range levels {
+		t := r.rooms.table(level...)
+		if len(nodes) == 0 || t.of[nodes[0]] < 0 || slices.ContainsFunc(nodes, func(at int32) bool { return t.of[at] != t.of[nodes[0]] }) {
+			continue
+		}
+		for _, gentle := range []bool{true, false} {
+			r.search.Gentle = gentle
+			if s := r.tryGang(t.domains[t.of[nodes[0]]].name, nodes, members); s != nil {
+				return s
 			}
 		}
 	}
 	return nil
+}
+
+// tryGang is seatGang on nodes of a domain, and leaves the draft as it was.
+func (r *preemptPass) tryGang(name string, nodes []int32, members []*orbit.Capsule) *gangSeating {
+	start := r.draft.Checkpoint()
+	defer r.draft.Rollback(start)
+	s := r.seatGang(nodes, members)
+	if s != nil {
+		s.name, s.nodes = name, nodes
+	}
+	return s
 }
 
 // seatGang places all members on these nodes of the draft, one after the other, each on the node where its victims are best, and

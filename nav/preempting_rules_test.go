@@ -3,7 +3,9 @@ package nav_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -66,6 +68,8 @@ func TestPreemptingAsKubeScheduler(t *testing.T) {
 		{"least sum of priorities", nodes{"m": {"a": {1, 5}, "b": {1, 4}, "c": {2, 10}}, "n": {"d": {1, 5}, "e": {1, 3}, "f": {2, 10}}}, []orbit.CapsuleID{"d", "e"}},
 		{"fewer victims before a lower sum of what is below zero", nodes{"m": {"a": {1, 5}, "b": {1, -5}, "c": {2, 10}}, "n": {"d": {2, 5}, "e": {2, 10}}}, []orbit.CapsuleID{"d"}},
 		{"latest start of the first of the highest victims", nodes{"m": {"a": {4, 5}}, "n": {"b": {4, 5}}}, []orbit.CapsuleID{"b"}},
+		{"the priority of the highest victim decides before the start", nodes{"m": {"a": {4, 4}}, "n": {"b": {4, 5}}}, []orbit.CapsuleID{"a"}},
+		{"victims leave one node only: two halves on two nodes are no candidate", nodes{"m": {"a": {1, 0}, "x": {3, 10}}, "n": {"b": {1, 0}, "y": {3, 10}}}, nil},
 		{"latest start looks at the highest victims only", nodes{"m": {"a": {1, 1}, "d": {1, 5}, "x": {2, 10}}, "n": {"b": {1, 5}, "c": {1, 1}, "y": {2, 10}}}, []orbit.CapsuleID{"d", "a"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -88,6 +92,65 @@ func TestPreemptingAsKubeScheduler(t *testing.T) {
 			submit(t, l, "urgent", 1, cores(2, 10))
 			runOut(t, 3, preemptor(l, nil))
 			require.Equal(t, c.want, evicted(t, l))
+		})
+	}
+}
+
+// Which nodes are candidates, and what becomes of the preemptor. An urgent capsule of 2 cores and priority 10 comes to nodes of 4.
+func TestPreemptingCandidates(t *testing.T) {
+	low := cores(4, 0)
+	low.Class = orbit.Batch
+	for _, c := range []struct {
+		name string
+		run  func(t require.TestingT, l orbit.Ledger, urgent *orbit.Spec)
+		want []orbit.CapsuleID
+	}{
+		{"a node whose labels do not match is none, whoever leaves", func(t require.TestingT, l orbit.Ledger, urgent *orbit.Spec) {
+			commit(t, l, node("m", 4))
+			put(t, l, "a", "m", low)
+			urgent.Require = []orbit.Predicate{{Key: "zone", Op: "In", Values: []string{"x"}}}
+		}, nil},
+		{"a cordoned node is none", func(t require.TestingT, l orbit.Ledger, _ *orbit.Spec) {
+			commit(t, l, node("m", 4))
+			put(t, l, "a", "m", low)
+			cordon(t, l, true, "m")
+		}, nil},
+		{"a node that is too small is none", func(t require.TestingT, l orbit.Ledger, _ *orbit.Spec) {
+			commit(t, l, node("m", 1))
+			put(t, l, "a", "m", cores(1, 0))
+		}, nil},
+		{"all nodes are compared, where Kubernetes stops after a hundred: the best is the last of 300", func(t require.TestingT, l orbit.Ledger, _ *orbit.Spec) {
+			for i := range 300 {
+				id := fmt.Sprintf("n%03d", i)
+				commit(t, l, node(id, 4))
+				s := *low
+				s.Priority = 5 - int32(i/299)
+				put(t, l, "on "+id, id, &s)
+			}
+		}, []orbit.CapsuleID{"on n299"}},
+		{"among equals the first node by id", func(t require.TestingT, l orbit.Ledger, _ *orbit.Spec) {
+			commit(t, l, node("m", 4), node("n", 4), orbit.Submit{IDs: []orbit.CapsuleID{"a", "b"}, Spec: low},
+				orbit.Place{Capsule: "a", Node: "n"}, orbit.Place{Capsule: "b", Node: "m"})
+		}, []orbit.CapsuleID{"b"}},
+		{"a victim that still stops makes nobody else leave: the preemptor is placed, where Kubernetes nominates it and looks again", func(t require.TestingT, l orbit.Ledger, _ *orbit.Spec) {
+			n := node("m", 4)
+			n.Node.Confirms = true
+			commit(t, l, n, node("n", 4))
+			put(t, l, "a", "m", low)
+			commit(t, l, orbit.Confirm{Capsule: "a", Since: snapshot(t, l).Capsule("a").PlacedAt, Begun: true})
+			important := *low
+			important.Priority = 5
+			put(t, l, "b", "n", &important)
+		}, []orbit.CapsuleID{"a"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l, urgent := &orbit.MemoryLedger{}, cores(2, 10)
+			c.run(t, l, urgent)
+			submit(t, l, "urgent", 1, urgent)
+			runOut(t, 3, preemptor(l, nil))
+			require.Equal(t, c.want, evicted(t, l))
+			require.Equal(t, c.want != nil, snapshot(t, l).Capsule("urgent-0").Placed())
+			causes(t, l, 0)
 		})
 	}
 }
@@ -120,6 +183,47 @@ func TestPreemptingKeepsBudgets(t *testing.T) {
 			}
 			put(t, l, "db-1", "n", member(4, 10, "db"))
 			commit(t, l, orbit.PutBudget{Budget: orbit.Budget{ID: "db", Module: "db", Expected: 2, Missing: c.missing}})
+			submit(t, l, "urgent", 1, cores(2, 10))
+			runOut(t, 3, preemptor(l, nil))
+			require.Equal(t, c.want, evicted(t, l))
+		})
+	}
+}
+
+// Several members of budgets on the nodes m and n: who makes way for an urgent capsule of 2 cores and priority 10. The module is the first
+// word of an id; db may miss one, and web none.
+func TestPreemptingKeepsBudgetsOfSeveral(t *testing.T) {
+	type capsules map[string][2]int64
+	for _, c := range []struct {
+		name string
+		m, n capsules
+		want []orbit.CapsuleID
+	}{
+		{"who would break a budget comes back first, though it is less important", capsules{"web-0": {2, 0}, "x-0": {2, 5}}, nil, []orbit.CapsuleID{"x-0"}},
+		{"the second of two members counts, and one who is more important makes way instead", capsules{"db-0": {1, 1}, "db-1": {1, 1}, "x-0": {2, 5}}, nil, []orbit.CapsuleID{"x-0"}},
+		{"orbit refuses where Kubernetes breaks the budget of the second member", capsules{"db-0": {1, 1}, "db-1": {1, 1}, "x-0": {2, 10}}, nil, nil},
+		{"a node where no budget is in the way comes first, whatever the priorities", capsules{"web-0": {2, 1}, "x-0": {2, 3}}, capsules{"x-1": {4, 5}}, []orbit.CapsuleID{"x-1"}},
+		{"a member that comes back is in nobody's way", capsules{"web-0": {2, 5}, "x-0": {2, 0}}, capsules{"x-1": {4, 1}}, []orbit.CapsuleID{"x-0"}},
+		{"of nodes where budgets are in the way the lowest victim decides", capsules{"web-0": {2, 1}, "x-0": {2, 4}}, capsules{"web-1": {2, 1}, "x-1": {2, 3}}, []orbit.CapsuleID{"x-1"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := &orbit.MemoryLedger{}
+			members := map[string]int{}
+			for on, capsules := range map[string]capsules{"m": c.m, "n": c.n} {
+				if capsules == nil {
+					continue
+				}
+				commit(t, l, node(on, 4))
+				for _, id := range slices.Sorted(maps.Keys(capsules)) {
+					s := cores(capsules[id][0], int32(capsules[id][1]))
+					s.Module, _, _ = strings.Cut(id, "-")
+					s.Class = orbit.Batch
+					members[s.Module]++
+					put(t, l, id, on, s)
+				}
+			}
+			commit(t, l, orbit.PutBudget{Budget: orbit.Budget{ID: "db", Module: "db", Expected: members["db"], Missing: 1}},
+				orbit.PutBudget{Budget: orbit.Budget{ID: "web", Module: "web", Expected: members["web"]}})
 			submit(t, l, "urgent", 1, cores(2, 10))
 			runOut(t, 3, preemptor(l, nil))
 			require.Equal(t, c.want, evicted(t, l))
@@ -163,6 +267,32 @@ func TestPreemptingGangsThatRun(t *testing.T) {
 			gangOn(t, l, "b", 1, cores(2, 1), "m", "n")
 			put(t, l, "x", "n", cores(2, 10))
 		}, []orbit.CapsuleID{"b-0"}},
+		{"no gang leaves whole where single capsules are enough, though Kubernetes would take the gang, whose priority is lower", func(t require.TestingT, l orbit.Ledger) {
+			s := cores(2, 2)
+			s.Class = orbit.Batch
+			put(t, l, "s", "m", s)
+			gangOn(t, l, "g", 0, cores(2, 1), "m")
+			put(t, l, "x", "n", cores(4, 10))
+		}, []orbit.CapsuleID{"s"}},
+		{"what several gangs can do without, before any of them whole", func(t require.TestingT, l orbit.Ledger) {
+			gangOn(t, l, "a", 1, cores(1, 1), "m", "n")
+			gangOn(t, l, "b", 1, cores(1, 1), "m", "n")
+			gangOn(t, l, "whole", 0, cores(2, 1), "m")
+			put(t, l, "x", "n", cores(2, 10))
+		}, []orbit.CapsuleID{"a-0", "b-0"}},
+		{"orbit goes by priority where Volcano goes by what a gang gives of what is asked: two small gangs before one of higher priority", func(t require.TestingT, l orbit.Ledger) {
+			gangOn(t, l, "a", 0, cores(1, 1), "m")
+			gangOn(t, l, "b", 0, cores(1, 1), "m")
+			gangOn(t, l, "c", 0, cores(2, 2), "m")
+			put(t, l, "x", "n", cores(4, 10))
+		}, []orbit.CapsuleID{"a-0", "b-0"}},
+		{"orbit refuses to break the budget of a gang that could only leave whole", func(t require.TestingT, l orbit.Ledger) {
+			s := cores(2, 1)
+			s.Module = "trainer"
+			gangOn(t, l, "g", 0, s, "m", "m", "n")
+			put(t, l, "x", "n", cores(2, 10))
+			commit(t, l, orbit.PutBudget{Budget: orbit.Budget{ID: "b", Module: "trainer", Expected: 3, Missing: 2}})
+		}, nil},
 		{"of equal priority the single capsule goes before the gang", func(t require.TestingT, l orbit.Ledger) {
 			put(t, l, "s", "m", cores(2, 1))
 			gangOn(t, l, "g", 0, cores(2, 1), "m")
@@ -238,6 +368,18 @@ func TestPreemptingForAGang(t *testing.T) {
 	require.Empty(t, round.Errors)
 	require.Empty(t, evicted(t, l))
 	require.ErrorContains(t, round.Unplaced[0].Why, "no domain would take it if all of lower priority left that may")
+
+	l = &orbit.MemoryLedger{}
+	racks(t, l, 2)
+	for i := range 4 {
+		at, s := fmt.Sprintf("r%d-%d", i/2, i%2), cores(4, int32(i/2))
+		s.Module = fmt.Sprint("rack", i/2)
+		put(t, l, "a"+at, at, s)
+	}
+	commit(t, l, orbit.PutBudget{Budget: orbit.Budget{ID: "b", Module: "rack0", Expected: 2, Missing: 1}})
+	comes(t, l, 2, 2, cores(4, 9), "rack")
+	runOut(t, 3, gangs(l))
+	require.ElementsMatch(t, []orbit.CapsuleID{"ar1-0", "ar1-1"}, evicted(t, l), "the rack of lower priority keeps its budget, which Kubernetes would break")
 
 	l = &orbit.MemoryLedger{}
 	racks(t, l, 2)

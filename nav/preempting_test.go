@@ -215,6 +215,174 @@ func TestPreemptingWaitsForABudget(t *testing.T) {
 	})
 }
 
+// swapping is a ledger in which, before each of so many evictions, the victim's node ends what runs there and starts something else.
+type swapping struct {
+	*orbit.MemoryLedger
+	swaps int
+	lost  int
+}
+
+func (s *swapping) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, error) {
+	for _, do := range p.Do {
+		e, ok := do.(orbit.Evict)
+		if !ok || s.swaps == 0 {
+			continue
+		}
+		s.swaps--
+		state, _ := s.Snapshot(ctx)
+		for c := range state.On(e.From) {
+			_, _ = s.MemoryLedger.Propose(ctx, orbit.Proposal{Do: []orbit.Commitment{orbit.Release{Capsule: c.ID, Final: true}}})
+			next := c.ID + "'"
+			_, _ = s.MemoryLedger.Propose(ctx, orbit.Proposal{Do: []orbit.Commitment{
+				orbit.Submit{IDs: []orbit.CapsuleID{next}, Spec: c.Spec, Owner: "tasks"}, orbit.Place{Capsule: next, Node: e.From}}})
+		}
+	}
+	rev, err := s.MemoryLedger.Propose(ctx, p)
+	if err != nil {
+		s.lost++
+	}
+	return rev, err
+}
+
+func (s *swapping) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []orbit.Outcome {
+	out := make([]orbit.Outcome, len(batch))
+	for i := range batch {
+		out[i].Revision, out[i].Err = s.Propose(ctx, batch[i])
+	}
+	return out
+}
+
+// What is nominated where its equals have the room by now, and loses its evictions elsewhere, is nominated there.
+func TestPreemptingMovesANominationThatDoesNotHelp(t *testing.T) {
+	t.Run("capsule", func(t *testing.T) {
+		l := &swapping{MemoryLedger: &orbit.MemoryLedger{Bounds: orbit.Limits{NominatedShare: 100}}, swaps: 1000}
+		commit(t, l, node("m", 1), node("n", 1))
+		put(t, l, "equal", "m", cores(1, 10))
+		put(t, l, "task", "n", cores(1, 0))
+		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"urgent"}, Spec: cores(1, 10), Owner: "urgent"})
+		commit(t, l, orbit.Nominate{Capsule: "urgent", Ends: time.Now().Add(time.Hour), Parts: []orbit.NominatedRoom{{Node: "m", Room: orbit.Resources{1}}}})
+		e := &orbit.Engine{Name: "urgent", Ledger: l, Navigator: &nav.Preempting{Navigator: &nav.Services{}}}
+		for range 8 {
+			e.Pass(t.Context())
+		}
+		require.Equal(t, orbit.NodeID("n"), snapshot(t, l).Capsule("urgent").Node, "%d lost", l.lost)
+		require.LessOrEqual(t, l.lost, 1)
+	})
+	t.Run("gang", func(t *testing.T) {
+		l := &swapping{MemoryLedger: &orbit.MemoryLedger{Bounds: orbit.Limits{NominatedShare: 100}}, swaps: 1000}
+		racks(t, l, 3)
+		runningOn(t, l, "r0-0", map[string][2]int64{"equal": {4, 10}})
+		for _, at := range []string{"r0-1", "r1-0", "r1-1", "r2-0", "r2-1"} {
+			runningOn(t, l, at, map[string][2]int64{"task" + at: {4, 0}})
+		}
+		comes(t, l, 2, 2, cores(4, 9), "rack")
+		commit(t, l, orbit.Nominate{Gang: "urgent", Ends: time.Now().Add(time.Hour), Parts: []orbit.NominatedRoom{
+			{Node: "r0-0", Room: orbit.Resources{4}}, {Node: "r0-1", Room: orbit.Resources{4}}}})
+		e := &orbit.Engine{Name: "urgent", Ledger: l, Navigator: &nav.Preempting{Navigator: &nav.Gang{}}}
+		for range 8 {
+			e.Pass(t.Context())
+		}
+		require.Equal(t, 2, snapshot(t, l).Gang("urgent").Total(), "%d lost", l.lost)
+		require.LessOrEqual(t, l.lost, 1)
+	})
+}
+
+// Whenever it is planned there is free room, which is taken before its proposal comes: after four that are lost the room is nominated
+// before it is planned again.
+func TestPreemptingNominatesFreeRoomThatItLoses(t *testing.T) {
+	for _, share := range []int{0, 100} {
+		t.Run(fmt.Sprint("share ", share), func(t *testing.T) {
+			l := &orbit.MemoryLedger{Bounds: orbit.Limits{NominatedShare: share}}
+			for i := range 20 {
+				commit(t, l, node(fmt.Sprint("n", i), 1))
+			}
+			commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"urgent", "other"}, Spec: cores(1, 10), Owner: "urgent"})
+			taken := &taking{MemoryLedger: l, most: 30}
+			e := &orbit.Engine{Name: "urgent", Ledger: taken, Navigator: &nav.Preempting{Navigator: &nav.Services{}}}
+			for range 10 {
+				e.Pass(t.Context())
+				for c := range snapshot(t, l).Capsules() { // the room is free again
+					if c.Owner == "tasks" && c.Placed() {
+						commit(t, l, orbit.Release{Capsule: c.ID, Final: true})
+					}
+				}
+			}
+			for _, id := range []orbit.CapsuleID{"urgent", "other"} {
+				require.True(t, snapshot(t, l).Capsule(id).Placed(), "%s: %d taken", id, taken.n)
+			}
+			require.LessOrEqual(t, taken.n, 2*4)
+		})
+	}
+}
+
+// What only the wrapped navigator can place is handed to it again after one plan, though it has lost a proposal: here the first
+// member of a group that is to be near itself.
+func TestPreemptingHandsBackWhatItCannotNominate(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	n := node("n", 4)
+	n.Node.Labels = map[string]string{"rack": "r"}
+	commit(t, l, n)
+	first := cores(1, 10)
+	first.Group, first.Near = "g", orbit.Near{Group: "g", Level: "rack"}
+	submit(t, l, "first", 1, first)
+	e := engineOf(&losing{l, 4}, &nav.Preempting{Navigator: &nav.Anchor{Navigator: &nav.Services{}, SelfMatch: true}})
+	for range 8 {
+		e.Pass(t.Context())
+	}
+	require.True(t, snapshot(t, l).Capsule("first-0").Placed())
+}
+
+// losing is a ledger that does not take the first placements.
+type losing struct {
+	*orbit.MemoryLedger
+	left int
+}
+
+func (l *losing) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, error) {
+	if l.left--; l.left >= 0 {
+		return 0, orbit.ErrUnavailable
+	}
+	return l.MemoryLedger.Propose(ctx, p)
+}
+
+func (l *losing) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []orbit.Outcome {
+	out := make([]orbit.Outcome, len(batch))
+	for i := range batch {
+		out[i].Revision, out[i].Err = l.Propose(ctx, batch[i])
+	}
+	return out
+}
+
+// taking is a ledger in which the room of a placement is taken just before, if it is not nominated.
+type taking struct {
+	*orbit.MemoryLedger
+	n, most int
+}
+
+func (l *taking) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, error) {
+	for _, do := range p.Do {
+		place, ok := do.(orbit.Place)
+		if !ok || l.n == l.most {
+			continue
+		}
+		id := orbit.CapsuleID(fmt.Sprint("task", l.n))
+		_, err := l.MemoryLedger.Propose(ctx, orbit.Proposal{Do: []orbit.Commitment{orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: cores(1, 0), Owner: "tasks"},
+			orbit.Place{Capsule: id, Node: place.Node}}})
+		if err == nil {
+			l.n++
+		}
+	}
+	return l.MemoryLedger.Propose(ctx, p)
+}
+
+func (l *taking) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []orbit.Outcome {
+	out := make([]orbit.Outcome, len(batch))
+	for i := range batch {
+		out[i].Revision, out[i].Err = l.Propose(ctx, batch[i])
+	}
+	return out
+}
+
 // TestPreemptingGetsThroughSmallWork: on full nodes tasks end every 10 ms and others come in their room at once, and a commit takes 20
 // ms, in which the room that a preemption counts on is taken again. After one proposal that is lost the room is nominated.
 func TestPreemptingGetsThroughSmallWork(t *testing.T) {

@@ -1,5 +1,7 @@
 package nav_test
 
+import "testing"
+
 // raceDetector: everything takes ten times as long.
 var raceDetector bool
 
@@ -10,4 +12,12 @@ func raceSkips(n int) int {
 		return n
 	}
 	return 0
+}
+
+// compares marks a test that compares figures: they are the same without the race detector, in a tenth of the time.
+func compares(t *testing.T) {
+	t.Helper()
+	if raceDetector {
+		t.Skip("its figures are the same without the race detector")
+	}
 }

@@ -63,7 +63,7 @@ var broken = []struct {
 	{"keeps its first view", services, "freshness *", ""},
 	{"keeps its first nodes", services, "freshness *", "which is not a member"},
 	{"ignores drains", services, "freshness requirements capacity odd-worlds", "which is unschedulable"},
-	{"says an old revision", services, "freshness", "says that it was planned on revision 1"},
+	{"says an old revision", services, "freshness *", "says that it was planned on revision 1"},
 	{"serves the last first", services, "priority", "is placed, and priority"},
 	{"has one id for all", services, "identity recovery exhaustion", "which another proposal has had"},
 	{"holds for ever", services, "holds", "after the view's instant"},

@@ -3,6 +3,7 @@ package navtest
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/orbitsched/orbit"
 )
@@ -85,11 +86,13 @@ func (w *world) fill(c *call) error {
 	return nil
 }
 
-// take places capsules of others that take all free capacity of every node, and returns their ids.
+// take places capsules of others that take all free capacity of every node, and returns their ids. They outrank whatever room may
+// be nominated for by a navigator that has lost a proposal.
 func (w *world) take(c *call) (ids []orbit.CapsuleID, err error) {
 	for n := range c.state.Nodes() {
-		id, err := w.occupy(n.Node.ID, n.Free(), "")
-		if err != nil {
+		id := w.ids(1)[0]
+		spec := &orbit.Spec{Module: other, Priority: math.MaxInt32, Envelope: orbit.Envelope{Reservation: n.Free()}}
+		if err := w.attempt(orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: spec, Owner: other}, orbit.Place{Capsule: id, Node: n.Node.ID}); err != nil {
 			return nil, fmt.Errorf("the suite cannot set its world up: %w", err)
 		}
 		ids = append(ids, id)

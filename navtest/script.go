@@ -7,20 +7,25 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/harness"
 )
 
 // scripts plays random stories: a constellation on which not everything fits, work of every class that the navigator
-// claims, capsules and holds of other engines, and random events between the passes. Prepare may change the world
-// before the first pass, judge is called with every plan; both may be nil.
+// claims, capsules and holds of other engines, and random events between the passes; in half of them also evictions, budgets,
+// and agents that confirm. Prepare may change the world before the first pass, judge is called with every plan; both may be nil.
 func (t *trial) scripts(prepare func(*world), judge judge) {
 	t.draw(func(d dice) {
 		w := t.world()
+		wishes := dice{harness.Rand(t.suite.Seed, t.rule+" with wishes, "+t.Where, 0)} // which leave the rest of the story as it is without
+		wished := wishes.chance(50)
 		w.engine.MaxPlan = pick(d, 0, 0, 5)
 		if prepare != nil {
 			prepare(w)
 		}
 		for i := range 3 + d.IntN(12) {
-			w.put(d.node(orbit.NodeID(fmt.Sprintf("node-%02d", i))))
+			n := d.node(orbit.NodeID(fmt.Sprintf("node-%02d", i)))
+			n.Confirms = wished && wishes.chance(30)
+			w.put(n)
 		}
 		for range 1 + d.IntN(5) {
 			w.arrive(d)
@@ -30,6 +35,9 @@ func (t *trial) scripts(prepare func(*world), judge judge) {
 			w.passes(1, judge)
 			for range 1 + d.IntN(4) {
 				w.happen(d)
+			}
+			for n := wishes.IntN(4); wished && n > 0; n-- {
+				w.wish(wishes)
 			}
 		}
 	})
@@ -83,7 +91,9 @@ func (w *world) happen(d dice) {
 			w.commit(end)
 		}
 	case 3: // another description: capacity shrinks or grows, labels, devices, drain
-		w.put(d.node(n.Node.ID))
+		now := d.node(n.Node.ID)
+		now.Confirms = n.Node.Confirms
+		w.put(now)
 	case 4: // it leaves if it can, and comes back
 		if w.attempt(orbit.RemoveNode{Node: n.Node.ID}) == nil && d.chance(70) {
 			w.put(d.node(n.Node.ID))
@@ -96,6 +106,75 @@ func (w *world) happen(d dice) {
 		}
 	case 6:
 		w.crowd(d)
+	}
+}
+
+// wish makes others wish something: that a capsule makes way, a budget, or what an agent says.
+func (w *world) wish(d dice) {
+	nodes := slices.Collect(w.state().Nodes())
+	if len(nodes) == 0 {
+		return
+	}
+	n := pick(d, nodes...)
+	switch d.IntN(3) {
+	case 0:
+		w.displace(d, n)
+	case 1:
+		w.budget(d)
+	case 2:
+		w.confirm(d, n)
+	}
+}
+
+// displace places a capsule or a gang of another engine on a node, and evicts for it all that it outranks there, whether that has
+// to leave or not. The ledger may refuse it.
+func (w *world) displace(d dice, n *orbit.NodeState) {
+	spec := &orbit.Spec{Module: other, Priority: d.Int32N(4), Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: pick[int64](d, 500, 3000, 6000)}}}
+	ids := w.ids(1 + d.IntN(2))
+	evict, comes := orbit.Evict{For: ids[0]}, orbit.Submit{IDs: ids, Spec: spec, Owner: other}
+	if d.chance(30) {
+		w.made++
+		g := &orbit.Gang{ID: orbit.GangID(fmt.Sprintf("gang-%04d", w.made)), Roles: []orbit.Role{{Name: "all", Spec: spec, Members: ids}}}
+		evict, comes = orbit.Evict{ForGang: g.ID}, orbit.Submit{Gang: g, Owner: other}
+	}
+	do := []orbit.Commitment{comes}
+	for _, v := range slices.SortedFunc(w.state().On(n.Node.ID), bySubmission) {
+		if v.Spec.Priority < spec.Priority {
+			evict.Capsule, evict.From, evict.Since = v.ID, v.Node, v.PlacedAt
+			do = append(do, evict)
+		}
+	}
+	for _, id := range ids {
+		do = append(do, orbit.Place{Capsule: id, Node: n.Node.ID})
+	}
+	_ = w.attempt(do...)
+}
+
+// budget bounds how many of a group or of some work may be missing, or ends such a bound.
+func (w *world) budget(d dice) {
+	id := orbit.BudgetID(pick(d, "b1", "b2"))
+	if d.chance(30) {
+		_ = w.attempt(orbit.RemoveBudget{Budget: id})
+		return
+	}
+	b := orbit.Budget{ID: id, Group: pick(d, "g1", "g2"), Expected: d.IntN(6), Missing: d.IntN(3), IgnoreReady: d.chance(30), FreeUnready: d.chance(30)}
+	if d.chance(40) {
+		b.Group, b.Module = "", pick(d, other, pick(d, w.t.mine...).module)
+	}
+	_ = w.attempt(orbit.PutBudget{Budget: b})
+}
+
+// confirm lets the agent of a node say what begins there, is ready or not any more, and has stopped.
+func (w *world) confirm(d dice, n *orbit.NodeState) {
+	for _, c := range slices.SortedFunc(w.state().On(n.Node.ID), bySubmission) {
+		if d.chance(70) {
+			_ = w.attempt(orbit.Confirm{Capsule: c.ID, Since: c.PlacedAt, Begun: !c.Begun, Ready: c.Begun && !c.Ready, NotReady: c.Ready})
+		}
+	}
+	for r := range w.state().Remains(n.Node.ID) {
+		if d.chance(50) {
+			_ = w.attempt(orbit.Confirm{Capsule: r.Capsule, Since: r.Since, Stopped: true})
+		}
 	}
 }
 

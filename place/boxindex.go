@@ -113,6 +113,10 @@ func (x *boxIndex) followAlone(touched []int32, all bool) {
 		clear(x.changed)
 		x.nodes.unbounded, x.nodes.private = x.bounded == nil, false
 		x.nodes.begin(draft.View().State(), x.rater.seed != 0)
+		for slot := range int32(draft.Bound()) { // what has no lease the draft describes as unschedulable
+			x.nodes.register(slot, description(x.rater.node(slot)))
+		}
+		x.nodes.arrange()
 		return
 	}
 	for _, slot := range touched {

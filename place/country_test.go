@@ -366,7 +366,7 @@ func (w *country) nominate(t *rapid.T) {
 // report is what nodes say of themselves, and time that passes: those that stay silent go stale.
 func (w *country) report(t *rapid.T) {
 	for _, n := range w.some(few(t)) {
-		w.tel.say(orbit.Report{Node: n.Node.ID, At: w.now, FreeSlots: w.rng.IntN(3)}, w.now)
+		w.tel.say(orbit.Report{Node: n.Node.ID, At: w.now, FreeSlots: w.rng.IntN(3), Expired: w.rng.IntN(8) == 0}, w.now)
 	}
 	w.now = w.now.Add(time.Duration(rapid.SampledFrom([]int{0, 1, 8}).Draw(t, "seconds")) * time.Second)
 }

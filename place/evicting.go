@@ -57,7 +57,8 @@ func (e *Eviction) On(draft *orbit.Draft, c *orbit.Capsule) error {
 // first, older capsules first. Those that cannot be put back are the victims. A gang loses only members beyond its minimums; only
 // if that does not make enough room are gangs evicted whole, with their members on other nodes. A capsule that the draft
 // does not let go ([orbit.Draft.Evict]), because of a budget for example, stays; a node with such a capsule comes after all nodes
-// without one. Scores choose the devices, but not the node. The error is a [*orbit.NoFit].
+// without one. Scores choose the devices, but not the node. The error is a [*orbit.NoFit]; if a budget has
+// kept a capsule on its node that would have been a victim, it also wraps the [*orbit.Rejection] that says which.
 func (e *Exhaustive) BestEvicting(draft *orbit.Draft, c *orbit.Capsule) (Eviction, error) {
 	if err := unevictable(draft, c); err != nil {
 		return Eviction{}, err
@@ -108,6 +109,9 @@ func (r *rater) victimsOn(s *victims.Search, n *orbit.NodeState, spec *orbit.Spe
 // eviction turns the best find into a result, or into an error if nothing was found.
 func (r *rater) eviction(best *victims.Found, spec *orbit.Spec) (Eviction, error) {
 	if best.Node == nil {
+		if r.victims.Refusal != nil {
+			return Eviction{}, &keptByBudget{r.why(spec), r.victims.Refusal}
+		}
 		return Eviction{}, r.why(spec)
 	}
 	return Eviction{
@@ -116,6 +120,18 @@ func (r *rater) eviction(best *victims.Found, spec *orbit.Spec) (Eviction, error
 		Highest: best.Priority(),
 	}, nil
 }
+
+// keptByBudget is why nothing fits where a budget has kept a victim on its node.
+type keptByBudget struct {
+	nofit   *orbit.NoFit
+	refusal *orbit.Rejection
+}
+
+// Error returns the text of the NoFit and the reason of the refusal.
+func (e *keptByBudget) Error() string { return e.nofit.Error() + "; " + e.refusal.Reason }
+
+// Unwrap returns both.
+func (e *keptByBudget) Unwrap() []error { return []error{e.nofit, e.refusal} }
 
 // BestEvicting chooses as [Exhaustive.BestEvicting] does, but searches victims on few nodes. For each block of 64 nodes, and for
 // each node, an index knows what is free, and what would be free at most if all capsules up to a priority left. From that
@@ -160,6 +176,8 @@ type evictClass struct {
 	spec *orbit.Spec
 	// Only capsules of lower priority than this may be evicted.
 	ceiling int32
+	// Whether the capsule still has to stop elsewhere, so that only nodes that confirm take it.
+	stops bool
 }
 
 // mostEvictBytes bounds the memory of the searches that are kept, about.
@@ -174,13 +192,13 @@ func (e *evictor) follow(r *rater) {
 
 // search returns the search for the capsule's class, up to date with the index.
 func (e *evictor) search(r *rater, c *orbit.Capsule) *evictSearch {
-	class := evictClass{c.Spec, victims.Ceiling(r.draft.View().State(), c)}
+	class := evictClass{c.Spec, victims.Ceiling(r.draft.View().State(), c), victims.Stops(c)}
 	s := e.searches[class]
 	if s == nil {
 		if e.searches == nil {
 			e.searches = map[evictClass]*evictSearch{}
 		}
-		s = &evictSearch{evictClass: class, wants: wantsOf(c.Spec)}
+		s = &evictSearch{evictClass: class, wants: wantsOf(c.Spec), devices: devicesWanted(&c.Spec.Devices)}
 		e.searches[class] = s
 	}
 	e.clock++
@@ -213,12 +231,18 @@ func (e *evictor) best(r *rater, c *orbit.Capsule) (best victims.Found) {
 	for len(q.heap) > 0 {
 		top := q.heap[0]
 		switch {
-		case top.stage == blockStage:
+		case top.stage == blockStage && q.refineBlock(e, &top):
 			q.heap.Pop()
-			q.expand(e, top.at)
+			q.heap.Push(top)
+		case top.stage <= singleStage:
+			q.heap.Pop()
+			q.expand(e, &top)
 		case top.version != e.index.nodes[top.at].version || top.stage == victimStage && top.volatile && top.stamp != q.stamps:
 			q.heap.Pop() // an outdated candidate: the node has a newer one on the heap
-		case top.stage == leastStage:
+		case top.stage == leastStage && q.refine(e, &top):
+			q.heap.Pop()
+			q.heap.Push(top)
+		case top.stage <= aloneStage:
 			q.heap.Pop()
 			e.opened++
 			if f, ok := r.victimsOn(s, r.node(top.at), c.Spec); ok {
@@ -240,133 +264,10 @@ func (e *evictor) best(r *rater, c *orbit.Capsule) (best victims.Found) {
 		}
 	}
 	e.again(q, again)
+	q.refusal = victims.First(q.refusal, s.Refusal)
+	s.Refusal = q.refusal
 	return best
 }
 
 // again makes a later call search nodes anew on which the draft did not let the victims go.
 func (e *evictor) again(q *evictSearch, nodes []int32) { q.volatile = append(q.volatile, nodes...) }
-
-// evictSearch is a best-first search for one class. Its heap holds blocks and nodes with a bound (a key that no find there can
-// beat), and nodes that were searched with the key of what was found.
-type evictSearch struct {
-	evictClass
-	wants []wanted
-	near  near
-	heap  heapOfEvictions
-	begun bool
-	// Up to where the search has read the journal of the index.
-	seen uint64
-	// The state of the plan for which the keys of volatile nodes hold, and the number of that state.
-	stamp  evictStamp
-	stamps uint32
-	// When the search was last used, by evictor.clock.
-	used uint64
-	// Nodes whose keys depend on more than the node itself; they are searched anew when the stamp changes.
-	volatile []int32
-}
-
-// evictStamp is what the key of a volatile node depends on besides the node: the view, the steps of the plan, and the capsule.
-type evictStamp struct {
-	syncs      uint64
-	checkpoint int
-	capsule    orbit.CapsuleID
-}
-
-// follow brings the search up to date with the index: it puts the nodes that have changed on the heap, or begins
-// anew if most have.
-func (q *evictSearch) follow(e *evictor, r *rater, c *orbit.Capsule) {
-	x := &e.index
-	changed, lost := x.journal.since(q.seen)
-	near := nearIn(r.draft, c.Spec)
-	if !q.begun || lost || len(changed) > len(x.nodes)/4 || near.version != q.near.version || len(q.heap) > 4*len(x.nodes)+64 {
-		q.begun, q.near = true, near
-		q.heap, q.volatile = q.heap[:0], q.volatile[:0]
-		for b := range x.blocks {
-			x.measure(b)
-			e.bounded++
-			if key, ok := x.blocks[b].bound(q); ok && x.blocks[b].first != nil {
-				q.heap.Push(evictCandidate{Key: key, node: x.blocks[b].first, at: int32(b), stage: blockStage})
-			}
-		}
-	} else {
-		for _, slot := range changed {
-			q.add(e, slot)
-		}
-	}
-	q.seen = x.journal.end()
-	if stamp := (evictStamp{r.draft.Syncs(), r.draft.Checkpoint(), c.ID}); stamp != q.stamp {
-		q.stamp = stamp
-		q.stamps++
-		volatile := q.volatile
-		q.volatile = nil
-		slices.Sort(volatile)
-		for _, slot := range slices.Compact(volatile) {
-			q.add(e, slot)
-		}
-	}
-}
-
-// expand puts the nodes of a block on the heap.
-func (q *evictSearch) expand(e *evictor, block int32) {
-	for slot := block * blockNodes; slot < min((block+1)*blockNodes, int32(len(e.index.nodes))); slot++ {
-		q.add(e, slot)
-	}
-}
-
-// add puts a node with its bound on the heap, if victims there could make enough room.
-func (q *evictSearch) add(e *evictor, slot int32) {
-	n := &e.index.nodes[slot]
-	e.bounded++
-	if n.state == nil || !q.suits(n.state.Node) {
-		return
-	}
-	if key, ok := n.bound(q); ok {
-		q.heap.Push(evictCandidate{Key: key, node: n.state.Node, at: slot, stage: leastStage, version: n.version})
-	}
-}
-
-// found puts a node that was searched on the heap, with the key of what was found.
-func (q *evictSearch) found(slot int32, f *victims.Found, e *evictor) {
-	if f.Volatile {
-		q.volatile = append(q.volatile, slot)
-	}
-	q.heap.Push(evictCandidate{Key: f.Key, node: f.Node.Node, at: slot, stage: victimStage,
-		version: e.index.nodes[slot].version, volatile: f.Volatile, stamp: q.stamps})
-}
-
-// suits reports whether a node's state, labels and device model allow the class. It does not ask whether there is room.
-func (q *evictSearch) suits(n *orbit.Node) bool {
-	if !n.Schedulable() || !q.near.has(n) || q.spec.Devices.Count > 0 && !q.spec.Devices.Accepts(n.Devices.Model) {
-		return false
-	}
-	for i := range q.spec.Require {
-		if !q.spec.Require[i].Matches(n.Labels) {
-			return false
-		}
-	}
-	return true
-}
-
-// evictCandidate is a block or a node on the heap of a search.
-type evictCandidate struct {
-	victims.Key
-	// The node, or of a block the node with the lowest id, because that decides among equal keys.
-	node *orbit.Node
-	// The index of the node or of the block.
-	at int32
-	// The version of the node, and the number of the stamp, for which the key holds.
-	version, stamp uint32
-	stage          evictStage
-	// The key depends on more than the node itself.
-	volatile bool
-}
-
-// evictStage says how exact the key of a candidate is. Among equal keys the less exact one comes first, because the node with the
-// lowest id may be behind it.
-type evictStage uint8
-
-const (
-	blockStage  evictStage = iota // a bound for all nodes of a block
-	leastStage                    // a bound for one node
-	victimStage                   // the key of the victims on one node
-)

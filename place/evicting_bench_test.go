@@ -8,8 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/cputime"
+	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/place"
 	"github.com/orbitsched/orbit/sim"
 )
@@ -106,12 +109,12 @@ func (f *fullFleet) submit(n int, priority int32, size int64) (out []*orbit.Caps
 }
 
 // BenchmarkEvicting is a preemption beside an ordinary placement, on nodes that are 99% full of work of five priorities and 20
-// classes: by turns ten small capsules are placed and ten large ones evict others, on one draft, and all of it is
+// or 100 classes: by turns ten small capsules are placed and ten large ones evict others, on one draft, and all of it is
 // committed. It reports the processor time that each takes, how many times as long a preemption takes, and how many times as long Exhaustive does.
 func BenchmarkEvicting(b *testing.B) {
-	for _, nodes := range []int{1_000, 10_000, 50_000} {
-		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
-			f := newFullFleet(b, nodes, 20)
+	for _, c := range []struct{ nodes, classes int }{{1_000, 20}, {10_000, 20}, {50_000, 20}, {50_000, 100}} {
+		b.Run(fmt.Sprintf("nodes=%d/classes=%d", c.nodes, c.classes), func(b *testing.B) {
+			f := newFullFleet(b, c.nodes, c.classes)
 			m := newEvictingMeter(f)
 			for range 10 { // until the classes are known
 				m.round(false)
@@ -208,4 +211,36 @@ func (m *evictingMeter) report(b *testing.B) {
 	b.ReportMetric(float64(m.bounded)/float64(m.evicted), "bounded/preemption")
 	b.ReportMetric(preemption/ordinary, "xplacement")
 	b.ReportMetric(float64(m.rivalry.Nanoseconds())/float64(m.asked)/preemption, "xexhaustive")
+}
+
+// TestEvictingInLongRuns: what a preemption costs, in nodes searched for victims and bounds computed, depends neither on how many nodes there
+// are nor on how many preemptions there have been: between two capsules of a class others have evicted and placed on many nodes.
+func TestEvictingInLongRuns(t *testing.T) {
+	scale.Long(t)
+	if raceDetector {
+		t.Skip("its counts are the same without the race detector, in a tenth of the time")
+	}
+	type cost struct{ opened, bounded float64 }
+	run := func(nodes int) (early, late cost) {
+		m := newEvictingMeter(newFullFleet(t, nodes, 100))
+		measure := func(rounds int) cost {
+			m.reset()
+			for range rounds {
+				m.round(false)
+			}
+			return cost{float64(m.opened) / float64(m.evicted), float64(m.bounded) / float64(m.evicted)}
+		}
+		measure(10) // until the classes are known
+		early = measure(10)
+		measure(20)
+		return early, measure(10)
+	}
+	small, _ := run(2_000)
+	large, late := run(8_000)
+	t.Logf("2,000 nodes: %.1f; 8,000 nodes: %.1f, later %.1f", small, large, late)
+	for _, c := range []cost{small, large, late} {
+		require.Less(t, c.opened, 4.0, "nodes searched for one preemption; one is enough, and it is searched once more when it is taken")
+	}
+	require.Less(t, large.bounded, 1.5*small.bounded, "four times as many nodes")
+	require.Less(t, late.bounded, 1.5*large.bounded, "after three times as many preemptions")
 }

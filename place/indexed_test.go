@@ -194,7 +194,8 @@ func (r *rivals) batch(t *rapid.T) {
 	}
 }
 
-// nominee plans one that waits, with the room that is nominated for it. Its draft shows each node as the referee judges it.
+// nominee plans one that waits, with the room that is nominated for it. Its draft shows each node as the referee judges it, but
+// those without a lease.
 func (r *rivals) nominee(t *rapid.T) {
 	if rapid.Bool().Draw(t, "in a new plan") {
 		r.sync(t)
@@ -211,7 +212,7 @@ func (r *rivals) nominee(t *rapid.T) {
 		for n := range r.engines[0].Nodes() {
 			set, ok := n.PickDevices(c.Spec)
 			err := r.view.State().Check(orbit.Proposal{View: r.view.Revision(), Do: []orbit.Commitment{orbit.Place{Capsule: c.ID, Node: n.Node.ID, Devices: set}}})
-			require.Equal(t, err == nil, ok && n.Fits(c.Spec), "%v", err)
+			require.Equal(t, err == nil && !r.view.Report(n).Expired, ok && n.Fits(c.Spec), "%v", err)
 			r.asked += btoi(c.Nomination.Lives())
 		}
 	}

@@ -53,6 +53,8 @@ func dumbBest(state *orbit.State, v *orbit.View, spec *orbit.Spec, filtered bool
 		value, tie := dumbScore(n, report, spec)
 		no := dumbMisfit(n, spec)
 		switch {
+		case report.Expired && n.Node.Schedulable():
+			no = "have no live lease"
 		case no != "":
 		case spec.Near.Group != "" && len(near) == 0:
 			no = "wait for group g, of which nothing is placed"
@@ -192,7 +194,7 @@ func newPlanner(t *rapid.T) *planner {
 	for i := range nodes {
 		n := randomNode(t, orbit.NodeID(fmt.Sprint("n", i)))
 		commit(t, p.ledger, orbit.PutNode{Node: n})
-		tel.say(orbit.Report{Node: n.ID, FreeSlots: rapid.IntRange(0, 1).Draw(t, "slots")}, time.Unix(1000, 0))
+		tel.say(orbit.Report{Node: n.ID, FreeSlots: rapid.IntRange(0, 1).Draw(t, "slots"), Expired: rapid.IntRange(0, 7).Draw(t, "expired") == 0}, time.Unix(1000, 0))
 	}
 	member := wants(1)
 	member.Group = "g"
@@ -267,6 +269,7 @@ func (p *planner) plan(t *rapid.T) {
 	commit(t, p.ledger, orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: spec})
 	proposal := p.engine.take(snapshotOf(t, p.ledger).Capsule(id), got)
 	require.Equal(t, p.view.Revision(), proposal.View)
+	proposal.View = 0 // the capsule is newer
 	require.NoError(t, snapshotOf(t, p.ledger).Check(proposal), "planner and referee disagree")
 	_, err = p.ledger.Propose(context.Background(), proposal)
 	require.NoError(t, err)

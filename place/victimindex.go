@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/orbitsched/orbit"
-	"github.com/orbitsched/orbit/internal/heap"
 	"github.com/orbitsched/orbit/internal/victims"
 )
 
@@ -25,16 +24,23 @@ type victimIndex struct {
 	clock   uint32
 	// How often the capsules of a node were listed since the last Sync.
 	read int
-	// The buffer for such a list.
-	sizes []victimSize
+	// Buffers: the capsules of a node, and the bands of the nodes of a block.
+	sizes  []victimSize
+	ranges []priorityRange
 }
 
-// victimNode is a node as the draft shows it, with the capsules that the view shows on it.
+// victimNode is a node as the draft shows it, with the capsules that the view shows on it and that the plan has not taken off it.
 type victimNode struct {
 	// Nil: there is no node.
 	state   *orbit.NodeState
 	version uint32
+	// Where in the journal the node stands last.
+	journaled uint64
 	victimRoom
+	// The node as the view showed it when its capsules were listed; nil: those that a plan leaves there are listed.
+	shown *orbit.NodeState
+	// The capsules on it, by rising priority, of equals the newest first.
+	capsules []victimSize
 }
 
 // victimBlock has the largest numbers of blockNodes nodes.
@@ -46,6 +52,8 @@ type victimBlock struct {
 	widened int
 	// The node with the lowest id.
 	first *orbit.Node
+	// What single capsules of its lowest priority give back, newest first.
+	singles []victimSingle
 }
 
 // victimRoom is what is free, and what would be free if capsules left, on a node or at most on one node of a block.
@@ -58,14 +66,16 @@ type victimRoom struct {
 
 // victimBand is what would be free at most if all capsules of its priorities and of lower ones left.
 type victimBand struct {
-	// The lowest and the highest priority of the band.
-	least, most int32
+	priorityRange
 	// What would be free, and the most that one of these capsules takes.
 	free, largest            orbit.Resources
 	devices, largestOfDevice freeDevices
 	// newest[k] is an upper bound of the start of the (k+1)-th newest of these capsules on a node.
 	newest [4]int64
 }
+
+// priorityRange is from the lowest to the highest priority of a band.
+type priorityRange struct{ least, most int32 }
 
 // freeDevices is how much of all devices together is free, in milli, and how many devices are free as a whole.
 type freeDevices struct{ milli, whole int64 }
@@ -110,9 +120,10 @@ func (x *victimIndex) follow(r *rater) (anew bool) {
 		if x.nodes[slot].state == n && r.filter == nil && !anew {
 			continue
 		}
-		x.listNode(slot, n, r.draft.View().State())
-		x.blocks[slot/blockNodes].widen(&x.nodes[slot])
+		x.listNode(slot, n)
+		x.blocks[slot/blockNodes].widen(&x.nodes[slot], slot)
 		if !anew {
+			x.nodes[slot].journaled = x.journal.end()
 			x.journal.add([]int32{slot})
 		}
 	}
@@ -120,8 +131,7 @@ func (x *victimIndex) follow(r *rater) (anew bool) {
 }
 
 // listNode computes the numbers of a node.
-func (x *victimIndex) listNode(slot int32, n *orbit.NodeState, state *orbit.State) {
-	x.read++
+func (x *victimIndex) listNode(slot int32, n *orbit.NodeState) {
 	x.clock++
 	v := &x.nodes[slot]
 	v.state, v.version, v.bands = n, x.clock, v.bands[:0]
@@ -132,22 +142,45 @@ func (x *victimIndex) listNode(slot int32, n *orbit.NodeState, state *orbit.Stat
 	if !n.Node.Schedulable() {
 		return
 	}
-	x.sizes = x.sizes[:0]
-	for c := range state.On(n.Node.ID) {
-		x.sizes = append(x.sizes, victimSize{c.Spec, victims.Start(c)})
-	}
-	slices.SortFunc(x.sizes, func(a, b victimSize) int { return cmp.Compare(a.spec.Priority, b.spec.Priority) })
+	x.listCapsules(v)
 	band := victimBand{free: v.free, devices: v.devices, newest: noneSoNew}
-	for i, c := range x.sizes {
+	for i := range v.capsules {
+		c := &v.capsules[i]
 		p := c.spec.Priority
-		if i == 0 || p != x.sizes[i-1].spec.Priority && len(v.bands) < mostBands {
+		if i == 0 || p != v.capsules[i-1].spec.Priority && len(v.bands) < mostBands {
 			band.least = p
 			v.bands = append(v.bands, band)
 		}
-		band.leave(&c)
+		band.leave(c)
 		band.most = p
 		v.bands[len(v.bands)-1] = band
 	}
+}
+
+// listCapsules lists the capsules that the view shows on a node and that the plan leaves there, unless they are listed already.
+func (x *victimIndex) listCapsules(v *victimNode) {
+	shown := x.draft.View().State().NodeByIndex(v.state.Index())
+	planned := v.state != shown
+	if v.shown == shown && !planned {
+		return
+	}
+	x.read++
+	if v.shown = shown; planned {
+		v.shown = nil // they hold for this plan alone
+	}
+	x.sizes = x.sizes[:0]
+	for c := range x.draft.View().State().On(v.state.Node.ID) {
+		if !planned || !x.draft.Uses(c.ID) {
+			x.sizes = append(x.sizes, victimSize{c.Spec, victims.Start(c)})
+		}
+	}
+	slices.SortFunc(x.sizes, func(a, b victimSize) int {
+		if a.spec.Priority != b.spec.Priority {
+			return cmp.Compare(a.spec.Priority, b.spec.Priority)
+		}
+		return cmp.Compare(b.start, a.start)
+	})
+	v.capsules = append(v.capsules[:0], x.sizes...)
 }
 
 var noneSoNew = [4]int64{math.MinInt64, math.MinInt64, math.MinInt64, math.MinInt64}
@@ -168,11 +201,8 @@ func (b *victimBand) leave(c *victimSize) {
 		b.free[d] += x
 		b.largest[d] = max(b.largest[d], x)
 	}
-	if r := &c.spec.Devices; r.Count > 0 {
-		given := freeDevices{int64(r.Count) * int64(r.Milli), int64(r.Count)}
-		b.devices.milli += given.milli
-		b.devices.whole += given.whole
-		b.largestOfDevice = b.largestOfDevice.most(given)
+	if c.spec.Devices.Count > 0 {
+		b.largestOfDevice = b.largestOfDevice.most(b.devices.add(&c.spec.Devices))
 	}
 	start := c.start
 	for k := range b.newest {
@@ -189,25 +219,28 @@ func (x *victimIndex) measure(block int) {
 		return
 	}
 	nodes := x.nodes[block*blockNodes : min((block+1)*blockNodes, len(x.nodes))]
-	*b = victimBlock{measured: true, victimRoom: victimRoom{bands: b.bands[:0], free: nothing}}
-	var bands []victimBand
+	*b = victimBlock{measured: true, victimRoom: victimRoom{bands: b.bands[:0], free: nothing}, singles: b.singles[:0]}
+	x.ranges = x.ranges[:0]
 	for i := range nodes {
 		for k := range nodes[i].bands {
-			bands = append(bands, victimBand{least: nodes[i].bands[k].least, most: nodes[i].bands[k].most, free: nothing, newest: noneSoNew})
+			if r := nodes[i].bands[k].priorityRange; !slices.Contains(x.ranges, r) { // most nodes have the same ones
+				x.ranges = append(x.ranges, r)
+			}
 		}
 	}
-	slices.SortFunc(bands, func(a, b victimBand) int { return cmp.Compare(a.least, b.least) })
-	for i := range bands { // bands that overlap become one
+	slices.SortFunc(x.ranges, func(a, b priorityRange) int { return cmp.Compare(a.least, b.least) })
+	for _, r := range x.ranges { // bands that overlap become one
 		last := len(b.bands) - 1
-		if last >= 0 && (bands[i].least <= b.bands[last].most || last == mostBands-1) {
-			b.bands[last].most = max(b.bands[last].most, bands[i].most)
+		if last >= 0 && (r.least <= b.bands[last].most || last == mostBands-1) {
+			b.bands[last].most = max(b.bands[last].most, r.most)
 		} else {
-			b.bands = append(b.bands, bands[i])
+			b.bands = append(b.bands, victimBand{priorityRange: r, free: nothing, newest: noneSoNew})
 		}
 	}
 	for i := range nodes {
-		b.take(&nodes[i])
+		b.take(&nodes[i], int32(block*blockNodes+i))
 	}
+	b.sortSingles()
 }
 
 // nothing is less than any room.
@@ -220,7 +253,7 @@ var nothing = func() (r orbit.Resources) {
 
 // widen raises the numbers of a block to those of a node that has changed. If the node does not fit into the bands of the block,
 // or many nodes have changed, the block is marked to be measured anew instead.
-func (b *victimBlock) widen(v *victimNode) {
+func (b *victimBlock) widen(v *victimNode, slot int32) {
 	b.widened++
 	b.measured = b.measured && b.widened < blockNodes/2
 	at := 0
@@ -231,12 +264,14 @@ func (b *victimBlock) widen(v *victimNode) {
 		b.measured = b.measured && at < len(b.bands) && b.bands[at].least <= v.bands[i].least
 	}
 	if b.measured {
-		b.take(v)
+		b.singles = slices.DeleteFunc(b.singles, func(s victimSingle) bool { return s.slot == slot })
+		b.take(v, slot)
+		b.sortSingles()
 	}
 }
 
 // take raises the numbers of a block to those of a node.
-func (b *victimBlock) take(v *victimNode) {
+func (b *victimBlock) take(v *victimNode, slot int32) {
 	if v.state == nil || !v.state.Node.Schedulable() {
 		return
 	}
@@ -261,6 +296,7 @@ func (b *victimBlock) take(v *victimNode) {
 			n.newest[k] = max(n.newest[k], o.newest[k])
 		}
 	}
+	b.takeSingles(v, slot)
 }
 
 // most returns the larger of two amounts, dimension by dimension.
@@ -269,6 +305,14 @@ func most(a, b orbit.Resources) orbit.Resources {
 		a[d] = max(a[d], b[d])
 	}
 	return a
+}
+
+// add adds what a capsule gives back at most, and returns that.
+func (f *freeDevices) add(r *orbit.DeviceRequest) (given freeDevices) {
+	given = freeDevices{int64(r.Count) * int64(r.Milli), int64(r.Count)}
+	f.milli += given.milli
+	f.whole += given.whole
+	return given
 }
 
 func (f freeDevices) most(o freeDevices) freeDevices {
@@ -313,7 +357,7 @@ func (v *victimRoom) leastVictims(q *evictSearch, n *victimBand) int64 {
 			count = max(count, (lacks-1)/n.largest[w.dim]+1)
 		}
 	}
-	want := devicesWanted(&q.spec.Devices)
+	want := q.devices
 	if lacks := want.milli - v.devices.milli; lacks > 0 {
 		count = max(count, (lacks-1)/n.largestOfDevice.milli+1)
 	}
@@ -338,17 +382,5 @@ func (q *evictSearch) serves(free *orbit.Resources, devices freeDevices) bool {
 			return false
 		}
 	}
-	want := devicesWanted(&q.spec.Devices)
-	return want.milli <= devices.milli && want.whole <= devices.whole
-}
-
-// heapOfEvictions is a heap with the best candidate on top.
-type heapOfEvictions = heap.Heap[evictCandidate]
-
-// Before puts the candidate with the better key first, then the lower node id, then the less exact stage.
-func (a evictCandidate) Before(b evictCandidate) bool {
-	if c := a.Compare(&b.Key); c != 0 {
-		return c < 0
-	}
-	return cmp.Or(cmp.Compare(a.node.ID, b.node.ID), cmp.Compare(a.stage, b.stage)) < 0
+	return q.devices.milli <= devices.milli && q.devices.whole <= devices.whole
 }

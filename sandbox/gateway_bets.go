@@ -138,6 +138,9 @@ func (c *create) plan(b *bet, on *choice) (err error) {
 	if c.placed != nil {
 		stopped := orbit.Release{Capsule: c.made.Capsule, From: c.placed.debit.node, Stopped: true}
 		c.proposal.Do = append([]orbit.Commitment{stopped}, c.proposal.Do...)
+		if c.proposal.View < c.placed.revision { // the view is older than the capsule, so it is none on which that could be meant
+			c.proposal.View = 0
+		}
 	}
 	return nil
 }

@@ -68,6 +68,11 @@ func TestHandoffProperty(t *testing.T) {
 		}
 		names := []string{"a", "b/", "c"}
 		nodes, capsules := 0, 0
+		for _, name := range names { // before all views
+			for i := range 80 {
+				submit(t, ledger, name, 1, orbit.CapsuleID(fmt.Sprint(name, i)))
+			}
+		}
 		come("a")
 		actions := []string{"look", "look", "look", "propose", "propose", "propose", "step", "step", "join", "join", "come", "die", "crash"}
 		for range rapid.IntRange(1, 80).Draw(t, "actions") {
@@ -86,9 +91,8 @@ func TestHandoffProperty(t *testing.T) {
 			case action == "look":
 				p.look(t)
 			case action == "propose" && p.view != nil:
-				id := orbit.CapsuleID(fmt.Sprint("c", capsules))
+				id := orbit.CapsuleID(fmt.Sprint(name, capsules))
 				capsules++
-				submit(t, ledger, name, 1, id)
 				node, err, ok := p.propose(id, rapid.IntRange(0, 7).Draw(t, "which"))
 				if !ok {
 					continue

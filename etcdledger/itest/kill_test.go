@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/etcdledger/itest/cluster"
@@ -21,6 +22,8 @@ type chaos struct {
 	t       *testing.T
 	cluster *cluster.Cluster
 	load    *load
+	// The engines of the process with this number.
+	engines func(i int) []crew.Engine
 	rng     *rand.Rand
 	crews   []*crew.Crew
 	total   crew.Tally
@@ -42,7 +45,7 @@ func (c *chaos) startCrew(i int) *crew.Crew {
 	one, err := crew.Start(crew.Config{
 		Endpoints: c.cluster.Endpoints(), Prefix: "orbit/", MaxPlan: 100,
 		Timeout: options().Timeout / time.Duration(1+9*(i%2)), Patience: options().Patience / time.Duration(1+19*(i%2)),
-		Engines: []crew.Engine{{Name: fmt.Sprintf("crew-%d-web", i), Modules: []string{"web"}}, {Name: fmt.Sprintf("crew-%d-api", i), Modules: []string{"api"}}},
+		Engines: c.engines(i),
 	}, &c.load.answers)
 	require.NoError(c.t, err)
 	c.t.Cleanup(func() { _ = one.Kill() })
@@ -134,16 +137,25 @@ func (c *chaos) killAll() {
 	}
 }
 
-// storm runs a load through that many kills, and waits for progress after each.
-func storm(t *testing.T, o cluster.Options, kills int, seed uint64) *chaos {
-	began := time.Now()
+// newChaos starts an etcd with a load.
+func newChaos(t *testing.T, o cluster.Options, seed uint64) (*chaos, *clientv3.Client) {
 	one := start(t, o)
 	client := connect(t, one)
-	c := &chaos{t: t, cluster: one, load: newLoad(t, client, seed), rng: rand.New(rand.NewPCG(seed, 2)), kills: map[string]int{}}
-	c.startCrews(2)
-	ctx, stop := context.WithCancel(t.Context())
+	return &chaos{t: t, cluster: one, load: newLoad(t, client, seed), engines: loadEngines, rng: rand.New(rand.NewPCG(seed, 2)), kills: map[string]int{}}, client
+}
+
+// loadEngines are those for the load's modules.
+func loadEngines(i int) []crew.Engine {
+	return []crew.Engine{{Name: fmt.Sprintf("crew-%d-web", i), Modules: []string{"web"}}, {Name: fmt.Sprintf("crew-%d-api", i), Modules: []string{"api"}}}
+}
+
+// rage kills members and processes, one or all at a time, while all of these work, and waits for progress after each kill.
+func (c *chaos) rage(kills int, work ...func(context.Context)) {
+	ctx, stop := context.WithCancel(c.t.Context())
 	var working sync.WaitGroup
-	working.Go(func() { c.load.run(ctx) })
+	for _, w := range work {
+		working.Go(func() { w(ctx) })
+	}
 	defer working.Wait()
 	defer stop()
 	c.progress(50)
@@ -159,8 +171,14 @@ func storm(t *testing.T, o cluster.Options, kills int, seed uint64) *chaos {
 		c.progress(20)
 		c.pause()
 	}
-	stop()
-	working.Wait()
+}
+
+// storm runs a load through that many kills.
+func storm(t *testing.T, o cluster.Options, kills int, seed uint64) *chaos {
+	began := time.Now()
+	c, client := newChaos(t, o, seed)
+	c.startCrews(2)
+	c.rage(kills, c.load.run)
 	c.load.settle(t, 30*time.Second)
 	c.stopCrews()
 	book := c.load.check(t, client)

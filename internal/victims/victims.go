@@ -9,6 +9,7 @@ package victims
 
 import (
 	"cmp"
+	"errors"
 	"math"
 	"slices"
 
@@ -21,6 +22,9 @@ type Search struct {
 	Gentle bool
 	// Pick chooses the devices for the capsule on a node that has room for it; nil: [orbit.NodeState.PickDevices] does.
 	Pick func(*orbit.NodeState, *orbit.Spec) orbit.DeviceSet
+	// Refusal is why the draft has not let a victim go because of a budget, since Begin; nil: that has not happened. Of several
+	// it is that with the lowest ids of budget and capsule, whatever the order of the search.
+	Refusal *orbit.Rejection
 
 	draft *orbit.Draft
 	state *orbit.State
@@ -100,32 +104,9 @@ func (f *Found) Before(o *Found) bool {
 	return c < 0 || c == 0 && f.Node.Node.ID < o.Node.Node.ID
 }
 
-// unit is what leaves or stays together: one capsule, or a whole gang.
-type unit struct {
-	priority int32
-	start    int64
-	// Nil: it is one capsule.
-	gang *gangHere
-	// The capsule, or one member of the gang.
-	capsule *orbit.Capsule
-}
-
-// gangHere is a gang with members on the node that is searched.
-type gangHere struct {
-	state *orbit.GangState
-	// How many members of each role may leave without breaking the role's minimum.
-	surplus []int
-	// The members on the node that may leave.
-	here []*orbit.Capsule
-	// All placed members, on any node; nil: the gang may not be evicted whole.
-	all []*orbit.Capsule
-	// The priority of its highest role.
-	highest int32
-}
-
 // Begin begins the search for victims of a capsule. The draft must have been synced with a view.
 func (s *Search) Begin(draft *orbit.Draft, c *orbit.Capsule) {
-	s.draft, s.state, s.of, s.spec = draft, draft.View().State(), c, c.Spec
+	s.draft, s.state, s.of, s.spec, s.Refusal = draft, draft.View().State(), c, c.Spec, nil
 	s.ceiling, s.own = Ceiling(s.state, c), c.Nomination
 	if g := s.state.Gang(c.Gang); g != nil && !s.own.Lives() {
 		s.own = g.Nomination
@@ -170,7 +151,7 @@ func (s *Search) On(n *orbit.NodeState) (f Found, ok bool) {
 
 // on is On, without the capsules in kept as victims.
 func (s *Search) on(n *orbit.NodeState) (f Found, ok bool) {
-	if s.draft.Misfit(&orbit.NodeState{Node: n.Node}, s.spec) != (orbit.Misfit{}) {
+	if s.draft.Misfit(&orbit.NodeState{Node: n.Node}, s.spec) != (orbit.Misfit{}) || !n.Node.Confirms && Stops(s.of) {
 		return f, false
 	}
 	f.Volatile = s.gather(n)
@@ -189,6 +170,10 @@ func (s *Search) on(n *orbit.NodeState) (f Found, ok bool) {
 func (s *Search) gather(n *orbit.NodeState) (volatile bool) {
 	s.found, s.gangs = s.found[:0], s.gangs[:0]
 	for v := range s.state.On(n.Node.ID) {
+		if v.Spec.Priority < s.ceiling && s.state.Protected(v.ID) > 0 { // its protection ends without a change of the node
+			volatile = true
+			continue
+		}
 		if v.Spec.Priority >= s.ceiling || s.kept[v.ID] || v.Gang != "" && v.Gang == s.of.Gang || s.draft.Uses(v.ID) ||
 			s.spec.Near.Group != "" && v.Spec.Group == s.spec.Near.Group {
 			continue
@@ -202,171 +187,6 @@ func (s *Search) gather(n *orbit.NodeState) (volatile bool) {
 		s.found = append(s.found, v)
 	}
 	return volatile
-}
-
-// gang returns what is known of a gang with members on the node. The first call for a gang looks at all of its members.
-func (s *Search) gang(id orbit.GangID) *gangHere {
-	for i := range s.gangs {
-		if s.gangs[i].state.Gang.ID == id {
-			return &s.gangs[i]
-		}
-	}
-	g := gangHere{state: s.state.Gang(id), highest: math.MinInt32}
-	g.surplus = make([]int, len(g.state.Gang.Roles))
-	whole := true
-	for i := range g.state.Gang.Roles {
-		role := &g.state.Gang.Roles[i]
-		g.highest = max(g.highest, role.Spec.Priority)
-		for _, member := range role.Members {
-			c := s.state.Capsule(member)
-			if c == nil || c.Gang != id || !c.Placed() {
-				continue
-			}
-			if s.draft.Uses(member) || s.kept[member] {
-				whole = false
-			}
-			if !s.draft.Uses(member) {
-				g.surplus[i]++
-			}
-			g.all = append(g.all, c)
-		}
-		g.surplus[i] -= least(role)
-	}
-	if !whole || g.highest >= s.ceiling {
-		g.all = nil
-	}
-	if slices.Min(g.surplus) < 0 { // a gang below a minimum already can only be evicted whole
-		clear(g.surplus)
-	}
-	s.gangs = append(s.gangs, g)
-	return &s.gangs[len(s.gangs)-1]
-}
-
-// least returns the minimum of a role: how many members have to run if any does.
-func least(r *orbit.Role) int { return cmp.Or(r.Min, len(r.Members)) }
-
-// single makes a unit of each capsule that may leave alone. Of a gang these are the members beyond the minimum of their role.
-func (s *Search) single() {
-	s.units = s.units[:0]
-	for _, v := range s.found {
-		s.units = append(s.units, unit{priority: v.Spec.Priority, start: Start(v), capsule: v})
-	}
-	for i := range s.gangs {
-		s.beyond(&s.gangs[i])
-	}
-	slices.SortFunc(s.units, (unit).compare)
-}
-
-// beyond adds a unit for each member on the node that its gang can do without. Of each role the newest members are taken.
-func (s *Search) beyond(g *gangHere) {
-	for i := range g.state.Gang.Roles {
-		here := slices.DeleteFunc(slices.Clone(g.here), func(c *orbit.Capsule) bool {
-			return !slices.Contains(g.state.Gang.Roles[i].Members, c.ID)
-		})
-		slices.SortFunc(here, func(a, b *orbit.Capsule) int {
-			return cmp.Or(cmp.Compare(Start(b), Start(a)), cmp.Compare(b.ID, a.ID))
-		})
-		for _, v := range here[:min(len(here), g.surplus[i])] {
-			s.units = append(s.units, unit{priority: v.Spec.Priority, start: Start(v), capsule: v})
-		}
-	}
-}
-
-// wholeGangs makes the units anew: a gang that may be evicted whole is one unit, all else is as single makes it. It reports
-// whether there is such a gang.
-func (s *Search) wholeGangs() (there bool) {
-	s.units = s.units[:0]
-	for _, v := range s.found {
-		s.units = append(s.units, unit{priority: v.Spec.Priority, start: Start(v), capsule: v})
-	}
-	for i := range s.gangs {
-		g := &s.gangs[i]
-		if g.all == nil {
-			s.beyond(g)
-			continue
-		}
-		there = true
-		u := unit{priority: g.highest, start: math.MaxInt64, gang: g, capsule: g.all[0]}
-		for _, m := range g.all {
-			u.start = min(u.start, Start(m))
-		}
-		s.units = append(s.units, u)
-	}
-	slices.SortFunc(s.units, (unit).compare)
-	return there
-}
-
-// compare puts the more important unit first: the higher priority, then a gang before a capsule, a larger gang before a smaller
-// one, and the one that started earlier.
-func (u unit) compare(o unit) int {
-	size := func(u unit) int {
-		if u.gang == nil {
-			return 0
-		}
-		return len(u.gang.all)
-	}
-	return cmp.Or(cmp.Compare(o.priority, u.priority), cmp.Compare(size(o), size(u)), cmp.Compare(u.start, o.start),
-		cmp.Compare(u.capsule.ID, o.capsule.ID))
-}
-
-// tryUnits takes all units off the node, puts back those beside which the capsule still fits, and enters the others into f as
-// victims. It reports false if the capsule does not fit even without all units.
-func (s *Search) tryUnits(r room, f *Found) bool {
-	for _, u := range s.units {
-		for _, v := range u.here() {
-			r.take(v, -1)
-		}
-	}
-	if !r.fits(s.spec) {
-		return false
-	}
-	f.Key, f.Victims = None, nil
-	for _, u := range s.units {
-		leave, priority := u.stay(&r, s.spec)
-		for _, v := range leave {
-			f.add(v, priority)
-		}
-	}
-	return true
-}
-
-// here returns the capsules of a unit that are on the node.
-func (u *unit) here() []*orbit.Capsule {
-	if u.gang != nil {
-		return u.gang.here
-	}
-	return []*orbit.Capsule{u.capsule}
-}
-
-// stay puts back the capsules of a unit that fit, and returns those that leave, and the priority with which they count as victims.
-// If a role of a gang would be left with less than its minimum, all placed members leave.
-func (u *unit) stay(r *room, spec *orbit.Spec) (leave []*orbit.Capsule, priority int32) {
-	var back []*orbit.Capsule
-	for _, v := range u.here() {
-		if r.take(v, 1); r.fits(spec) {
-			back = append(back, v)
-		} else {
-			r.take(v, -1)
-			leave = append(leave, v)
-		}
-	}
-	if u.gang == nil || len(leave) == 0 {
-		return leave, u.priority
-	}
-	for i := range u.gang.state.Gang.Roles {
-		role := &u.gang.state.Gang.Roles[i]
-		remain := u.gang.state.Placed[i]
-		for _, v := range leave {
-			remain -= btoi(slices.Contains(role.Members, v.ID))
-		}
-		if remain < least(role) {
-			for _, v := range back {
-				r.take(v, -1)
-			}
-			return u.gang.all, u.priority
-		}
-	}
-	return leave, leave[0].Spec.Priority
 }
 
 // add adds a victim that counts with this priority.
@@ -425,77 +245,25 @@ func (s *Search) pick(n *orbit.NodeState) orbit.DeviceSet {
 // nil: it lets all go.
 func (s *Search) evict(victims []*orbit.Capsule) (refused *orbit.Capsule) {
 	for _, v := range slices.Backward(victims) {
-		if s.draft.Evict(s.Evict(v)) != nil {
-			return v
+		err := s.draft.Evict(s.Evict(v))
+		if err == nil {
+			continue
 		}
+		if r := (*orbit.Rejection)(nil); errors.As(err, &r) && r.Budget != "" {
+			s.Refusal = First(s.Refusal, r)
+		}
+		return v
 	}
 	return nil
 }
 
-// room is what the capsule may use on a node: what is free, less the room nominated there for others that outrank it.
-type room struct {
-	free    orbit.Resources
-	devices [orbit.MaxDevices]int32
-	healthy orbit.DeviceSet
+// First returns that of two refusals which has the lower ids of budget and capsule; either may be nil.
+func First(a, b *orbit.Rejection) *orbit.Rejection {
+	if a == nil || b != nil && cmp.Or(cmp.Compare(b.Budget, a.Budget), cmp.Compare(b.Capsule, a.Capsule)) < 0 {
+		return b
+	}
+	return a
 }
 
-// roomOf returns the room of a node, and marks the find as volatile if there are nominations.
-func (s *Search) roomOf(n *orbit.NodeState, f *Found) (r room) {
-	r.free = n.Free()
-	if s.spec.Devices.Count > 0 {
-		for i := range n.Node.Devices.Count {
-			r.devices[i] = int32(n.DeviceFree(i))
-		}
-		r.healthy = orbit.DeviceSet(1<<n.Node.Devices.Count-1) &^ n.Node.Devices.Unhealthy
-	}
-	for of, part := range n.Nominated {
-		f.Volatile = true
-		if !of.OutranksPriority(s.spec.Priority) || s.own != nil && !of.Outranks(s.own) {
-			continue
-		}
-		for d, x := range part.Room {
-			r.free[d] -= x
-		}
-		for i := range r.devices {
-			r.devices[i] -= int32(btoi(part.Devices.Has(i)) * part.Milli)
-		}
-	}
-	return r
-}
-
-// take subtracts what a capsule takes; with the sign -1 it gives that back.
-func (r *room) take(v *orbit.Capsule, sign int64) {
-	for d, x := range v.Spec.Envelope.Reservation {
-		r.free[d] -= sign * x
-	}
-	if v.Devices == 0 {
-		return
-	}
-	for i := range r.devices {
-		if v.Devices.Has(i) {
-			r.devices[i] -= int32(sign) * int32(v.Spec.Devices.Milli)
-		}
-	}
-}
-
-// fits reports whether there is room for a spec.
-func (r *room) fits(spec *orbit.Spec) bool {
-	for d, want := range spec.Envelope.Reservation {
-		if want > 0 && want > r.free[d] {
-			return false
-		}
-	}
-	open := 0
-	for i, free := range r.devices {
-		open += btoi(r.healthy.Has(i) && int(free) >= spec.Devices.Milli)
-	}
-	return open >= spec.Devices.Count
-}
-
-// btoi returns 1 for true and 0 for false.
-func btoi(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
+// Stops reports whether a capsule that is placed anew still has to stop elsewhere: only a node that confirms takes it.
+func Stops(c *orbit.Capsule) bool { return c.Remains != nil || c.Begun }

@@ -2,6 +2,7 @@ package race
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -24,6 +25,12 @@ type audit struct {
 	capsules map[orbit.CapsuleID]*auditCapsule
 	gangs    map[orbit.GangID]*auditGang
 	holds    map[orbit.HoldID]orbit.Hold
+	budgets  map[orbit.BudgetID]orbit.Budget
+	// Who has made way for whom, how many were evicted, and how many of them for the same as before.
+	ways              map[way]bool
+	evicted, repeated int
+	// The task in whose place a controller has submitted another one.
+	lines map[orbit.CapsuleID]orbit.CapsuleID
 	// Nominations that live, and what is kept of those that have ended.
 	nominations map[nominee]*orbit.Nomination
 	// What waits by them, as it was after the last step.
@@ -52,6 +59,9 @@ type auditNode struct {
 	orbit.Node
 	used    orbit.Resources
 	devices [orbit.MaxDevices]int64
+	// The most that it ever had, and what still runs there though it has left.
+	most    orbit.Resources
+	remains []*auditRemains
 	// The proposal that changed it last, and the last change by any other engine.
 	by       *asked
 	byOthers orbit.Revision
@@ -59,6 +69,7 @@ type auditNode struct {
 
 type auditCapsule struct {
 	id       orbit.CapsuleID
+	line     orbit.CapsuleID // the first task of those that came in each other's place
 	spec     *orbit.Spec
 	gang     *auditGang
 	role     int
@@ -66,6 +77,8 @@ type auditCapsule struct {
 	devices  orbit.DeviceSet
 	placedAt orbit.Revision
 	seen     bool // placed once
+	begun    bool // its agent says so
+	ready    bool // likewise
 	ended    bool
 }
 
@@ -78,6 +91,7 @@ func newAudit(c *course) *audit {
 	a := &audit{
 		course: c, asked: map[orbit.ProposalID]*asked{}, nodes: map[orbit.NodeID]*auditNode{}, capsules: map[orbit.CapsuleID]*auditCapsule{},
 		gangs: map[orbit.GangID]*auditGang{}, holds: map[orbit.HoldID]orbit.Hold{}, nominations: map[nominee]*orbit.Nomination{},
+		budgets: map[orbit.BudgetID]orbit.Budget{}, ways: map[way]bool{}, lines: map[orbit.CapsuleID]orbit.CapsuleID{},
 	}
 	var err error
 	if a.origin, err = c.ledger.Snapshot(background()); err != nil {
@@ -174,23 +188,24 @@ func (a *audit) commit(changes []orbit.Change) {
 		a.fail("never proposed", "%s at revision %d was never proposed", describeChanges(changes), first.Revision)
 	case p.committed != 0 && p.committed != first.Revision:
 		a.fail("applied twice", "\"%s\" is in the history at revision %d, and again at %d", describe(&p.Proposal), p.committed, first.Revision)
-	case len(changes) != len(p.Do) || p.committed != 0:
+	case len(changes) != len(undone(p.Do, changes)) || p.committed != 0:
 		a.fail("torn", "of \"%s\", which has %d commitments, %d are committed at revision %d by themselves: %s", describe(&p.Proposal), len(p.Do), len(changes), first.Revision, describeChanges(changes))
 	}
 	if a.err != nil {
 		return
 	}
 	a.known, p.committed = first.Revision, first.Revision
-	asks := a.asksOf(changes)
+	asks, asked := a.asksOf(changes), undone(p.Do, changes)
+	leavers, budgets := a.wishesOf(changes)
 	begun := map[*auditGang]bool{} // gangs of which nothing was placed before; false: members have moved, which begins nothing
 	for i, c := range changes {
 		switch do := c.Do.(type) {
 		case orbit.Evict:
-			if m := a.capsules[do.Capsule]; m != nil && m.gang != nil {
+			if m := a.capsules[do.Capsule]; m != nil && m.gang != nil && do.For == "" && do.ForGang == "" {
 				begun[m.gang] = false
 			}
 		case orbit.Place:
-			if do != p.Do[i] {
+			if c.Do != asked[i] {
 				a.fail("never proposed", "%v at revision %d, where %v was asked for", c.Do, c.Revision, p.Do[i])
 			}
 			if m := a.capsules[do.Capsule]; m != nil && m.gang != nil && m.gang.empty() {
@@ -205,6 +220,7 @@ func (a *audit) commit(changes []orbit.Change) {
 		a.room(&c)
 	}
 	a.judgeAsks(asks, first.Revision)
+	a.judgeWishes(leavers, budgets, first.Revision)
 	for g, anew := range begun {
 		if anew {
 			a.whole(g, first.Revision)
@@ -273,15 +289,14 @@ func (m *auditCapsule) last() bool {
 // whole checks the first placement of a gang.
 func (a *audit) whole(g *auditGang, rev orbit.Revision) {
 	for i, role := range g.Roles {
-		least := role.Min
-		if least == 0 {
-			least = len(role.Members)
-		}
-		if g.placed[i] < least {
-			a.fail("torn gang", "gang %s begins at revision %d with %d of role %q, of which there must be %d", g.ID, rev, g.placed[i], role.Name, least)
+		if g.placed[i] < g.least(i) {
+			a.fail("torn gang", "gang %s begins at revision %d with %d of role %q, of which there must be %d", g.ID, rev, g.placed[i], role.Name, g.least(i))
 		}
 	}
 }
+
+// least is how many of a role must be placed.
+func (g *auditGang) least(role int) int { return cmp.Or(g.Roles[role].Min, len(g.Roles[role].Members)) }
 
 // afterStep follows the history, and holds the ledger's state against the books when it is time to.
 func (a *audit) afterStep() {

@@ -1,6 +1,10 @@
 package race
 
-import "github.com/orbitsched/orbit"
+import (
+	"cmp"
+
+	"github.com/orbitsched/orbit"
+)
 
 // apply enters one change.
 func (a *audit) apply(p *asked, c *orbit.Change) {
@@ -12,6 +16,12 @@ func (a *audit) apply(p *asked, c *orbit.Change) {
 			a.nodes[do.Node.ID] = n
 		}
 		n.Node = do.Node
+		for d, x := range n.Capacity {
+			n.most[d] = max(n.most[d], x)
+		}
+		if n.State == orbit.Lost {
+			n.remains = nil
+		}
 		n.changed(p)
 	case orbit.RemoveNode:
 		delete(a.nodes, do.Node)
@@ -23,6 +33,15 @@ func (a *audit) apply(p *asked, c *orbit.Change) {
 		a.release(p, &do, c.Revision)
 	case orbit.Evict:
 		a.release(p, &orbit.Release{Capsule: do.Capsule}, c.Revision)
+		if m := a.capsules[do.Capsule]; m != nil && a.jobOf[m.id] != nil && a.jobOf[m.id].Replaced && (do.For != "" || do.ForGang != "") {
+			a.world.replaces(a.jobOf[m.id], m)
+		}
+	case orbit.Confirm:
+		a.confirm(&do, c.Revision)
+	case orbit.PutBudget:
+		a.budgets[do.Budget.ID] = do.Budget
+	case orbit.RemoveBudget:
+		delete(a.budgets, do.Budget)
 	case orbit.Nominate:
 		a.nominate(&do, c.Revision)
 	case orbit.Hold:
@@ -37,7 +56,7 @@ func (a *audit) apply(p *asked, c *orbit.Change) {
 // submit enters capsules that wait.
 func (a *audit) submit(do *orbit.Submit) {
 	for _, id := range do.IDs {
-		a.capsules[id] = &auditCapsule{id: id, spec: do.Spec}
+		a.capsules[id] = &auditCapsule{id: id, line: cmp.Or(a.lines[id], id), spec: do.Spec}
 		a.pending++
 	}
 	if do.Gang == nil {
@@ -47,7 +66,7 @@ func (a *audit) submit(do *orbit.Submit) {
 	a.gangs[do.Gang.ID] = g
 	for i, role := range do.Gang.Roles {
 		for _, id := range role.Members {
-			a.capsules[id] = &auditCapsule{id: id, spec: role.Spec, gang: g, role: i}
+			a.capsules[id] = &auditCapsule{id: id, line: id, spec: role.Spec, gang: g, role: i}
 			a.pending++
 		}
 	}
@@ -78,6 +97,7 @@ func (a *audit) place(p *asked, do *orbit.Place, rev orbit.Revision) {
 		delete(a.nominations, id)
 	}
 	a.placed(m, p.by)
+	a.world.begins(m, rev)
 }
 
 // placed tells the job, and the clock of the task's end.
@@ -118,6 +138,10 @@ func (a *audit) release(p *asked, do *orbit.Release, rev orbit.Revision) {
 		a.fail("released out of turn", "%s%s is released at revision %d, and is not there", do.Capsule, do.Hold, rev)
 		return
 	}
+	if do.Stopped {
+		m.begun = false
+	}
+	a.remain(m)
 	if n := a.nodes[m.node]; n != nil {
 		n.take(m.spec.Envelope.Reservation, m.devices, int64(m.spec.Devices.Milli), -1)
 		n.changed(p)

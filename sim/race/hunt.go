@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/orbitsched/orbit"
 )
 
 // Hunt runs seeds from first on, so many of them, until one fails, and returns that failure made small
@@ -146,7 +148,7 @@ func (s *shrinker) world() {
 			if i < len(s.best.Config.Jobs) && n >= max(1, s.best.Config.Jobs[i].Min) && n < s.best.Config.Jobs[i].Tasks {
 				r := s.best.Config
 				r.Jobs = slices.Clone(r.Jobs)
-				r.Jobs[i].Tasks = n
+				r.Jobs[i].Tasks, r.Jobs[i].On = n, r.Jobs[i].On[:min(n, len(r.Jobs[i].On))]
 				s.tryWorld(r)
 			}
 		}
@@ -158,9 +160,23 @@ func (s *shrinker) world() {
 	})
 	chunks(func() int { return len(s.best.Config.Nodes) }, func(from, to int) bool {
 		r := s.best.Config
+		r.Jobs = notOn(r.Jobs, r.Nodes[from:to])
 		r.Nodes = without(r.Nodes, from, to)
 		return s.tryWorld(r)
 	})
+}
+
+// notOn returns jobs without the tasks that are placed on some nodes as they are submitted.
+func notOn(jobs []Job, nodes []orbit.Node) []Job {
+	jobs = slices.Clone(jobs)
+	for i := range jobs {
+		j := &jobs[i]
+		left := slices.DeleteFunc(slices.Clone(j.On), func(id orbit.NodeID) bool {
+			return slices.ContainsFunc(nodes, func(n orbit.Node) bool { return n.ID == id })
+		})
+		j.Tasks, j.On = j.Tasks-len(j.On)+len(left), left
+	}
+	return slices.DeleteFunc(jobs, func(j Job) bool { return j.Tasks == 0 })
 }
 
 // decisions takes away what was drawn.

@@ -55,6 +55,7 @@ func (l *Liveness) Race(seed uint64) *Config {
 			return &orbit.MemoryLedger{Bounds: orbit.Limits{History: d.history, NominatedShare: 100}}
 		}
 	}
+	r.Starts, r.Stops = d.starts, d.stops
 	if d.telemetry {
 		r.Heartbeat = heartbeatLive
 	}

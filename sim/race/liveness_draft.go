@@ -26,6 +26,8 @@ type liveDraft struct {
 	// Largest number of changes that the ledger looks back on; 0: the default.
 	history int
 	groups  []liveGroup
+	// How long agents take to say that something begins, or has stopped.
+	starts, stops time.Duration
 }
 
 // liveEngine is an engine and its navigator.
@@ -35,6 +37,8 @@ type liveEngine struct {
 	anchored, selfMatch bool
 	// Wrapped in a nav.Patient.
 	patient bool
+	// Wrapped in a nav.Preempting.
+	preempting bool
 	// The placement engine has liveFilter.
 	filter bool
 	// Of a sandbox.Warm.
@@ -54,7 +58,7 @@ func (e *liveEngine) String() string {
 	for _, flag := range []struct {
 		on   bool
 		text string
-	}{{e.anchored, "in an Anchor"}, {e.selfMatch, "SelfMatch"}, {e.patient, "in a Patient"}, {e.filter, "with a filter"}, {e.allowStale, "AllowStale"}, {e.assigned, "assigned work only"}} {
+	}{{e.anchored, "in an Anchor"}, {e.selfMatch, "SelfMatch"}, {e.patient, "in a Patient"}, {e.preempting, "in a Preempting"}, {e.filter, "with a filter"}, {e.allowStale, "AllowStale"}, {e.assigned, "assigned work only"}} {
 		if flag.on {
 			b.WriteString(", " + flag.text)
 		}
@@ -100,6 +104,7 @@ func drawLive(seed uint64) liveDraft {
 	if lucky(r, 15) {
 		d.history = 100 + r.IntN(30) // a proposal of an event is shorter
 	}
+	d.starts, d.stops = time.Duration(r.IntN(20))*time.Millisecond, time.Duration(1+r.IntN(300))*time.Millisecond
 	d.drawEngines(r)
 	d.drawGroups(r)
 	d.drawEvents(r)
@@ -122,6 +127,7 @@ func (d *liveDraft) drawEngines(r *rand.Rand) {
 		e.filter = d.telemetry && lucky(r, 40) && kind != "gang"
 		e.allowStale = lucky(r, 20)
 		e.patient = lucky(r, 20) && kind != "keeper"
+		e.preempting = lucky(r, 25) && kind != "keeper" && kind != "warm"
 		if lucky(r, 15) {
 			e.maxPlan = 1 + r.IntN(6)
 			if kind == "gang" || kind == "warm" { // gangs that fit nowhere, and forks of what is pending, are never parked

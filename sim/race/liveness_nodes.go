@@ -13,6 +13,7 @@ import (
 func (t *liveTurn) draw(id orbit.NodeID) orbit.Node {
 	n := orbit.Node{ID: id, Labels: map[string]string{}}
 	n.Cordon(lucky(t.r, 8))
+	n.Confirms = lucky(t.r, 25)
 	n.Capacity = orbit.Resources{orbit.CPU: between(t.r, 2, 10), orbit.Memory: between(t.r, 2, 12), orbit.Slots: between(t.r, 1, 5)}
 	if lucky(t.r, 30) {
 		n.Devices = orbit.Devices{Model: one(t.r, "A", "B"), Count: 1 + t.r.IntN(3)}

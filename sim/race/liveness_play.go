@@ -156,6 +156,9 @@ func (w *livePlay) navigator(e *liveEngine, i int) (n orbit.Navigator) {
 	if e.patient { // what it nominates lasts, and does not age, so that it comes to rest
 		n = &nav.Patient{Navigator: n, After: 200 * time.Millisecond, For: time.Hour, Unaged: true, Filter: filter}
 	}
+	if e.preempting {
+		n = &nav.Preempting{Navigator: n, Filter: filter}
+	}
 	return n
 }
 

@@ -204,6 +204,9 @@ func TestLivenessHappens(t *testing.T) {
 		require.NoError(t, err)
 		for _, c := range changes {
 			seen[fmt.Sprintf("%T", c.Do)]++
+			if e, ok := c.Do.(orbit.Evict); ok && e.For != "" {
+				seen["evicted for a capsule"]++
+			}
 		}
 		for c := range state.Capsules() {
 			look(c, seen)
@@ -216,6 +219,7 @@ func TestLivenessHappens(t *testing.T) {
 	}
 	for _, what := range []string{
 		"orbit.PutNode", "orbit.RemoveNode", "orbit.Submit", "orbit.Place", "orbit.Release", "orbit.Hold", "orbit.Assign", "orbit.Mark",
+		"orbit.Confirm", "orbit.PutBudget", "evicted for a capsule",
 		"pending", "class LatencySensitive", "class BestEffort", "class Batch", "class Gang", "anchor", "warm", "cold", "follower", "fork", "crossing fork",
 		"with devices", "that requires labels", "near rack", "near row", "near zone", "gang that runs short",
 	} {

@@ -233,7 +233,7 @@ func (c *course) checkWaits() {
 	}
 }
 
-// could reports whether a job would fit if nothing else ran.
+// could reports whether a job would fit if nothing else ran: if others have to make way for it, beside all other such jobs.
 func (a *audit) could(t *task) bool {
 	var rooms []room
 	for _, id := range slices.Sorted(maps.Keys(a.nodes)) {
@@ -242,7 +242,21 @@ func (a *audit) could(t *task) bool {
 	if t.Gang {
 		return seatAll(a.gangs[t.gang()].Gang, rooms)
 	}
-	return slices.ContainsFunc(rooms, func(r room) bool { return r.takes(t.Spec) })
+	for _, other := range a.jobs {
+		if other == t && t.Victims == 0 || t.Victims > 0 && other.Victims > 0 {
+			for range other.Tasks {
+				i := slices.IndexFunc(rooms, func(r room) bool { return r.takes(other.Spec) })
+				if i < 0 {
+					return false
+				}
+				if t.Victims == 0 {
+					break // its tasks may end before the next
+				}
+				rooms[i].take(other.Spec, 0)
+			}
+		}
+	}
+	return true
 }
 
 // nominatedOn reports whether room on a node is nominated.

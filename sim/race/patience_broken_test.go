@@ -219,6 +219,9 @@ func endsOn(s *orbit.State, on orbit.NodeID, own orbit.CapsuleID) (ends []orbit.
 // Each way to get nominations wrong is found within so many schedules, and told as one that is made small.
 func TestPatienceFindsWhatIsBroken(t *testing.T) {
 	scale.Long(t)
+	if raceDetector {
+		t.Skip("what is broken is the same without the race detector, in a tenth of the time")
+	}
 	for _, c := range []struct {
 		name   string
 		ledger *impatient
@@ -320,6 +323,9 @@ func eightOfEight(uint64) *race.Config {
 // What first claims must not do: none of it happens in any order of steps, and the ledger that does it is found.
 func TestPatienceOfFewSteps(t *testing.T) {
 	scale.Long(t)
+	if raceDetector {
+		t.Skip("what is broken is the same without the race detector, in a tenth of the time")
+	}
 	for _, c := range []struct {
 		name   string
 		draw   race.Scenario

@@ -62,6 +62,9 @@ type Config struct {
 	// capsule that fits must be placed, and until then at least one engine must be awake. 0, the default, checks no
 	// liveness.
 	Bound int
+	// Starts and Stops are how long the agent of a node that confirms ([orbit.Node] Confirms) takes to report that what was
+	// placed begins, and as long again that it is ready, and that what had to leave has stopped. What may not begin yet is tried again.
+	Starts, Stops time.Duration
 	// Serve is the bound on what is nominated ([orbit.Nominate]), while nothing has gone wrong and no engine has begun for as
 	// long: the first in rank is placed within this time of its room being free, and none lives on for longer after its
 	// end. 0: not checked.
@@ -125,6 +128,14 @@ type Job struct {
 	// Again submits a new task of the job for each that ends, whoever ends it, so that there is no end of them. A race with
 	// such a job ends when all tasks of all other jobs have been placed. Not for gangs.
 	Again bool
+	// On lists the nodes on which the first tasks are placed in the very commit that submits them; schedulers place the others.
+	On []orbit.NodeID
+	// Replaced says that a controller ends each task that was evicted to make way, and submits a new one in its place, unless the
+	// task was placed again before.
+	Replaced bool
+	// Victims is how many capsules have to make way for each task. No more are evicted in the whole run than that makes for all
+	// jobs; 0 for all of them: not checked.
+	Victims int
 	// Within is the bound on the time from the submission, or the last disturbance if that is later, until all tasks are
 	// placed, or the minimum of a gang; 0: none. Disturbances are events, faults but for delays, and engines that begin.
 	Within time.Duration
@@ -224,6 +235,9 @@ func (r *Config) faults() error {
 		}
 		if j.Again && (j.Gang || j.Lasts == 0) {
 			faults = append(faults, fmt.Sprintf("job %d comes again, and so must end and be no gang", i+1))
+		}
+		if len(j.On) > j.Tasks || len(j.On) > 0 && j.Gang || j.Replaced && (j.Gang || j.Again) {
+			faults = append(faults, fmt.Sprintf("job %d has %d tasks and %d nodes to place them on; at most one each, for a gang none; and what is Replaced is no gang and does not come Again", i+1, j.Tasks, len(j.On)))
 		}
 		if j.Spec == nil || j.Tasks < 1 || min(j.At, j.Lasts) < 0 {
 			faults = append(faults, fmt.Sprintf("job %d needs a Spec and at least one task, and times that are not negative", i+1))

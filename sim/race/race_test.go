@@ -202,11 +202,11 @@ func TestRaceOtherProcess(t *testing.T) {
 func TestRaceFaults(t *testing.T) {
 	r := &race.Config{
 		Schedulers: []race.Scheduler{{Name: "world", JobTime: -1}, {Name: "a b"}},
-		Jobs:       []race.Job{{Owner: "absent"}},
+		Jobs:       []race.Job{{Owner: "absent"}, {Spec: &orbit.Spec{}, Tasks: 1, Lasts: 1, On: []orbit.NodeID{"a", "b"}, Replaced: true, Again: true}},
 	}
 	err := r.Run(1).Err
 	require.ErrorIs(t, err, orbit.ErrInvalid)
-	for _, what := range []string{`"world"`, `"a b"`, "no Navigator", "negative time", `"absent"`, "needs a Spec"} {
+	for _, what := range []string{`"world"`, `"a b"`, "no Navigator", "negative time", `"absent"`, "needs a Spec", "job 2 has 1 tasks and 2 nodes"} {
 		assert.ErrorContains(t, err, what)
 	}
 	for _, decisions := range []string{"a/1", "a/1 delay soon", "a/1 delay 1s more"} {

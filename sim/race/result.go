@@ -26,6 +26,9 @@ type Result struct {
 	Schedulers []Tally
 	// Elapsed is the virtual duration of the run.
 	Elapsed time.Duration
+	// Evictions counts the capsules that were evicted to make way, and Repeats those of them that, or whose predecessors if a
+	// controller has replaced them, had made way for the same work before.
+	Evictions, Repeats int
 	// Steps counts the steps, and Waiting the tasks that are not placed at the end.
 	Steps, Waiting int
 }
@@ -80,6 +83,7 @@ func (c *course) result() *Result {
 	res := &Result{
 		Config: *c.Config, Decisions: c.decider.made, Err: c.err, History: c.history.String(),
 		Elapsed: elapsed, Steps: c.step, Waiting: c.audit.pending,
+		Evictions: c.audit.evicted, Repeats: c.audit.repeated,
 	}
 	for _, a := range c.actors {
 		a.tally.Elapsed = elapsed

@@ -32,7 +32,21 @@ func say(do orbit.Commitment) string {
 	case orbit.Release:
 		return fmt.Sprintf("release %s%s", do.Capsule, do.Hold)
 	case orbit.Evict:
-		return fmt.Sprintf("evict %s from %s", do.Capsule, do.From)
+		if do.For == "" && do.ForGang == "" {
+			return fmt.Sprintf("evict %s from %s", do.Capsule, do.From)
+		}
+		return fmt.Sprintf("evict %s from %s for %s%s", do.Capsule, do.From, do.For, do.ForGang)
+	case orbit.Confirm:
+		if do.Stopped {
+			return fmt.Sprintf("%s has stopped", do.Capsule)
+		}
+		if do.Ready || do.NotReady {
+			return fmt.Sprintf("%s is ready: %t", do.Capsule, do.Ready)
+		}
+		return fmt.Sprintf("%s begins", do.Capsule)
+	case orbit.PutBudget:
+		b := &do.Budget
+		return fmt.Sprintf("budget %s of %s%s: of %d at most %d (or %d%%) may be missing", b.ID, b.Group, b.Module, b.Expected, b.Missing, b.MissingPercent)
 	case orbit.Hold:
 		return fmt.Sprintf("hold %s on %s: %s", do.ID, do.Node, amounts(do.Room))
 	case orbit.Nominate:

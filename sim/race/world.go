@@ -153,7 +153,11 @@ func (w *world) submit(ctx context.Context, t *task) {
 	}
 	w.note(w.actor, "submits job %d: %d tasks", t.number, t.Tasks)
 	t.submitted = true
-	if err := w.propose(ctx, &orbit.Proposal{ID: w.nextID(), Do: []orbit.Commitment{do}}); err != nil {
+	p := orbit.Proposal{ID: w.nextID(), Do: []orbit.Commitment{do}}
+	for k, on := range t.On {
+		p.Do = append(p.Do, orbit.Place{Capsule: ids[k], Node: on})
+	}
+	if err := w.propose(ctx, &p); err != nil {
 		w.fail("submit", "job %d: %v", t.number, err)
 	}
 }
@@ -187,6 +191,9 @@ func (w *world) ends(id orbit.CapsuleID, t *task, placed orbit.Revision) {
 					p.Do = append(p.Do, orbit.Release{Capsule: m.id, Final: true})
 				}
 			}
+		}
+		if w.audit.capsules[id].begun {
+			p.Do = append(p.Do, orbit.Confirm{Capsule: id, Since: placed, Stopped: true})
 		}
 		if err := w.propose(ctx, p); err != nil && w.audit.capsules[id].placedAt == placed && !w.audit.capsules[id].ended {
 			w.fail("end", "task %s cannot end: %v", id, err)

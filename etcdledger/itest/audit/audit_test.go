@@ -2,6 +2,7 @@ package audit_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -87,6 +88,50 @@ func TestDishonestHistories(t *testing.T) {
 	require.Equal(t, 1, b.Repeated)
 	b.Add(orbit.Change{Revision: 3, ID: id(4), Do: orbit.Release{Capsule: "a", Stopped: true}, Node: "n"})
 	require.Len(t, b.Faults, 2, "%v", b.Faults) // out of order
+}
+
+// The audit counts who is taken off a node for nothing, and against a budget.
+func TestDishonestWishes(t *testing.T) {
+	web := &orbit.Spec{Group: "web", Envelope: orbit.Envelope{Reservation: room}}
+	urgent := &orbit.Spec{Priority: 10, Envelope: orbit.Envelope{Reservation: room}}
+	full := []orbit.Commitment{
+		orbit.PutNode{Node: orbit.Node{ID: "n", Capacity: orbit.Resources{orbit.Slots: 2}}}, orbit.Submit{IDs: []orbit.CapsuleID{"a", "b"}, Spec: web},
+		orbit.Submit{IDs: []orbit.CapsuleID{"u"}, Spec: urgent}, place, orbit.Place{Capsule: "b", Node: "n"},
+	}
+	evict, come := orbit.Evict{Capsule: "a", From: "n", Since: 4, For: "u"}, orbit.Place{Capsule: "u", Node: "n"}
+	budget := func(b orbit.Budget) orbit.PutBudget { b.ID, b.Expected = "b", 2; return orbit.PutBudget{Budget: b} }
+	together := func(do ...orbit.Commitment) (out []orbit.Change) {
+		for i, d := range do {
+			out = append(out, orbit.Change{Revision: 10, Seq: i, ID: id(10), Do: d, Node: "n"})
+		}
+		return out
+	}
+	for what, c := range map[string]struct {
+		budget            orbit.Budget
+		last              []orbit.Change
+		inVain, broken    int
+		wishes, evictions int
+	}{
+		"evicts and places":         {orbit.Budget{Module: "none"}, together(evict, come), 0, 0, 1, 1},
+		"evicts alone":              {orbit.Budget{Module: "none"}, together(evict), 1, 0, 1, 1},
+		"within the budget":         {orbit.Budget{Group: "web", Missing: 1}, together(evict, come), 0, 0, 1, 1},
+		"against the budget":        {orbit.Budget{Group: "web"}, together(evict, come), 0, 1, 1, 1},
+		"above the budget":          {orbit.Budget{Group: "web", Above: 10}, together(evict, come), 0, 0, 1, 1},
+		"moves, which is no member": {orbit.Budget{Group: "web"}, together(orbit.Evict{Capsule: "a", From: "n", Since: 4}, place), 0, 1, 1, 0},
+		"drains":                    {orbit.Budget{Group: "web", MissingPercent: 10}, together(orbit.Release{Capsule: "a"}), 0, 0, 1, 0},
+		"drains two":                {orbit.Budget{Group: "web", Missing: 1}, together(orbit.Release{Capsule: "a"}, orbit.Release{Capsule: "b"}), 0, 2, 2, 0},
+		"ends":                      {orbit.Budget{Group: "web"}, together(orbit.Release{Capsule: "a", Final: true}, orbit.Release{Capsule: "b", Stopped: true}), 0, 0, 0, 0},
+		"ends the budget with it":   {orbit.Budget{Group: "web"}, together(orbit.RemoveBudget{Budget: "b"}, orbit.Release{Capsule: "a"}), 0, 1, 1, 0},
+		"makes the budget with it":  {orbit.Budget{Module: "none"}, together(orbit.Release{Capsule: "a"}, budget(orbit.Budget{Group: "web"})), 0, 1, 1, 0},
+		"a lost node":               {orbit.Budget{Group: "web"}, together(orbit.PutNode{Node: orbit.Node{ID: "n", State: orbit.Lost}}, orbit.Release{Capsule: "a"}), 0, 0, 0, 0},
+	} {
+		var b audit.Book
+		b.Add(history(append(slices.Clone(full), budget(c.budget))...)...)
+		b.Add(c.last...)
+		require.Zero(t, b.Judge(&audit.Answers{}))
+		require.Equal(t, []int{c.inVain, c.broken, c.wishes, c.evictions}, []int{b.InVain, b.Broken, b.Wishes, b.Evictions}, "%s: %v", what, b.Faults)
+		require.Len(t, b.Faults, c.inVain+c.broken, what)
+	}
 }
 
 func faults(b *audit.Book) int { return len(b.Faults) }

@@ -21,6 +21,12 @@ type Book struct {
 	Over int
 	// Repeated is the number of proposals that are in the history more than once.
 	Repeated int
+	// Evictions is the number of capsules that made way for others, and Wishes that of capsules that anybody took off a node that
+	// was not lost, evictions among them.
+	Evictions, Wishes int
+	// InVain is how many were evicted for what the same commit did not place, and Broken how often a wish left fewer members
+	// healthy than a budget asks for.
+	InVain, Broken int
 	// Faults says, in at most a hundred lines, what a correct history cannot contain.
 	Faults []string
 
@@ -28,22 +34,43 @@ type Book struct {
 	capsules map[orbit.CapsuleID]*capsule
 	commits  map[orbit.ProposalID]orbit.Revision
 	holds    map[orbit.HoldID]orbit.Hold
-	last     orbit.Revision
-	seq      int
+	budgets  map[orbit.BudgetID]orbit.Budget
+	// Who wished whom off their nodes in the commit that is being read, the budgets that held before it, and its id.
+	wishes []wish
+	before []orbit.Budget
+	commit orbit.ProposalID
+	// How many commits have been read, those without an id among them.
+	count int
+	last  orbit.Revision
+	seq   int
 }
 
-type node struct{ capacity, used orbit.Resources }
+type node struct {
+	capacity, used orbit.Resources
+	lost           bool
+}
 
 type capsule struct {
 	spec *orbit.Spec
+	gang orbit.GangID
 	node orbit.NodeID
 	gone bool
+	// Which commit has placed it last.
+	placed int
+}
+
+// wish is a capsule that a commit takes off its node, and for whom.
+type wish struct {
+	orbit.Evict
+	spec *orbit.Spec
+	at   orbit.Revision
 }
 
 func (b *Book) init() {
 	if b.nodes == nil {
 		b.nodes, b.capsules = map[orbit.NodeID]*node{}, map[orbit.CapsuleID]*capsule{}
 		b.commits, b.holds = map[orbit.ProposalID]orbit.Revision{}, map[orbit.HoldID]orbit.Hold{}
+		b.budgets = map[orbit.BudgetID]orbit.Budget{}
 	}
 }
 
@@ -62,8 +89,13 @@ func (b *Book) Add(changes ...orbit.Change) {
 		if c.Revision < b.last || c.Revision == b.last && c.Seq <= b.seq {
 			b.fault("change %d of revision %d comes after change %d of revision %d", c.Seq, c.Revision, b.seq, b.last)
 		}
+		if c.Revision != b.last || c.ID != b.commit {
+			b.judgeWishes()
+			b.count++
+			b.before = slices.Collect(maps.Values(b.budgets))
+		}
 		b.number(c)
-		b.last, b.seq = c.Revision, c.Seq
+		b.last, b.seq, b.commit = c.Revision, c.Seq, c.ID
 		b.apply(c)
 	}
 }
@@ -92,7 +124,7 @@ func (b *Book) apply(c *orbit.Change) {
 			n = &node{}
 			b.nodes[do.Node.ID] = n
 		}
-		n.capacity = do.Node.Capacity
+		n.capacity, n.lost = do.Node.Capacity, do.Node.State == orbit.Lost
 	case orbit.RemoveNode:
 		delete(b.nodes, do.Node)
 	case orbit.Submit:
@@ -100,9 +132,17 @@ func (b *Book) apply(c *orbit.Change) {
 	case orbit.Place:
 		b.place(&do, c.Revision)
 	case orbit.Release:
+		if !do.Final && !do.Stopped {
+			b.wish(orbit.Evict{Capsule: do.Capsule}, c.Revision)
+		}
 		b.release(&do, c.Revision)
 	case orbit.Evict:
+		b.wish(do, c.Revision)
 		b.release(&orbit.Release{Capsule: do.Capsule}, c.Revision)
+	case orbit.PutBudget:
+		b.budgets[do.Budget.ID] = do.Budget
+	case orbit.RemoveBudget:
+		delete(b.budgets, do.Budget)
 	case orbit.Hold:
 		b.holds[do.ID] = do
 		b.take(do.Node, do.Room, c.Revision)
@@ -116,7 +156,7 @@ func (b *Book) submit(s *orbit.Submit) {
 	if s.Gang != nil {
 		for _, role := range s.Gang.Roles {
 			for _, id := range role.Members {
-				b.capsules[id] = &capsule{spec: role.Spec}
+				b.capsules[id] = &capsule{spec: role.Spec, gang: s.Gang.ID}
 			}
 		}
 	}
@@ -135,7 +175,7 @@ func (b *Book) place(p *orbit.Place, at orbit.Revision) {
 		b.Doubled++
 		b.fault("revision %d: places %q on %q while it is on %q", at, p.Capsule, p.Node, c.node)
 	}
-	c.node = p.Node
+	c.node, c.placed = p.Node, b.count
 	b.take(p.Node, c.spec.Envelope.Reservation, at)
 }
 
@@ -183,6 +223,68 @@ func (b *Book) release(r *orbit.Release, at orbit.Revision) {
 	c.node, c.gone = "", r.Final
 }
 
+// wish notes that a commit takes a capsule off its node, unless that is lost.
+func (b *Book) wish(e orbit.Evict, at orbit.Revision) {
+	c := b.capsules[e.Capsule]
+	if c == nil || b.nodes[c.node] == nil || b.nodes[c.node].lost {
+		return
+	}
+	b.wishes = append(b.wishes, wish{e, c.spec, at})
+	b.Wishes++
+	if e.For != "" || e.ForGang != "" {
+		b.Evictions++
+	}
+}
+
+// judgeWishes looks, when a commit has been read, whether those that it took off their nodes made way for what it has placed, and
+// whether enough members of each budget were healthy then.
+func (b *Book) judgeWishes() {
+	budgets := slices.Clone(b.before)
+	for _, budget := range b.budgets {
+		if !slices.Contains(budgets, budget) {
+			budgets = append(budgets, budget)
+		}
+	}
+	for _, w := range b.wishes {
+		var priority int32
+		made := w.For == "" && w.ForGang == ""
+		for id, c := range b.capsules {
+			if id == w.For || w.ForGang != "" && c.gang == w.ForGang {
+				priority = c.spec.Priority
+				made = made || c.node != "" && c.placed == b.count
+			}
+		}
+		if !made {
+			b.InVain++
+			b.fault("revision %d: evicts %q for %q%q, which it does not place", w.at, w.Capsule, w.For, w.ForGang)
+		}
+		for _, budget := range budgets {
+			b.judgeBudget(&w, &budget, priority)
+		}
+	}
+	b.wishes = b.wishes[:0]
+}
+
+// judgeBudget counts the healthy members of a budget again. Those that the commit itself has placed are not healthy yet.
+func (b *Book) judgeBudget(w *wish, budget *orbit.Budget, priority int32) {
+	member := func(s *orbit.Spec) bool {
+		return budget.Module != "" && s.Module == budget.Module || budget.Group != "" && s.IsIn(budget.Group)
+	}
+	if !member(w.spec) || budget.Above != 0 && (w.For != "" || w.ForGang != "") && priority >= budget.Above {
+		return
+	}
+	healthy := 0
+	for _, c := range b.capsules {
+		if c.node != "" && c.placed != b.count && !b.nodes[c.node].lost && member(c.spec) {
+			healthy++
+		}
+	}
+	if needed := budget.Expected - budget.Missing - (budget.Expected*budget.MissingPercent+99)/100; healthy < needed {
+		b.Broken++
+		b.fault("revision %d: takes %q away, and %d members of budget %q are healthy then, of %d needed", w.at, w.Capsule, healthy, budget.ID, needed)
+	}
+}
+
 // Placed returns how many capsules are placed now.
 func (b *Book) Placed() (n int) {
 	for _, c := range b.capsules {
@@ -196,6 +298,7 @@ func (b *Book) Placed() (n int) {
 // Compare returns how many placements of the history are missing from a state at the same revision. It notes these and
 // all other differences as faults.
 func (b *Book) Compare(s *orbit.State) (lost int) {
+	b.judgeWishes()
 	if s.Revision() != b.last {
 		b.fault("the state is at revision %d, the history at %d", s.Revision(), b.last)
 	}

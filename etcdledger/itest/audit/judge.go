@@ -37,6 +37,7 @@ func (a *Answers) Count(k Kind) int {
 // one that was answered as not sent, unless it had been sent before.
 func (b *Book) Judge(answers *Answers) (lost int) {
 	b.init()
+	b.judgeWishes()
 	answers.mu.Lock()
 	defer answers.mu.Unlock()
 	maybe := map[orbit.ProposalID]bool{}

@@ -22,6 +22,10 @@ type entry struct {
 				Place      *orbit.Place      `json:"place"`
 				Release    *orbit.Release    `json:"release"`
 				Hold       *orbit.Hold       `json:"hold"`
+				Evict      *orbit.Evict      `json:"evict"`
+				PutBudget  *orbit.PutBudget  `json:"putBudget"`
+				// What else there is takes no room and moves nobody.
+				RemoveBudget *orbit.RemoveBudget `json:"removeBudget"`
 			} `json:"do"`
 			Node orbit.NodeID `json:"node"`
 		} `json:"do"`
@@ -83,6 +87,12 @@ func (b *Book) read(event *clientv3.Event) error {
 				change.Do = *d.Do.Release
 			case d.Do.Hold != nil:
 				change.Do = *d.Do.Hold
+			case d.Do.Evict != nil:
+				change.Do = *d.Do.Evict
+			case d.Do.PutBudget != nil:
+				change.Do = *d.Do.PutBudget
+			case d.Do.RemoveBudget != nil:
+				change.Do = *d.Do.RemoveBudget
 			}
 			b.Add(change)
 			seq++

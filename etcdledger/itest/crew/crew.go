@@ -31,7 +31,7 @@ type Config struct {
 	Endpoints []string
 	// Prefix is the prefix of the ledger.
 	Prefix string
-	// Engines are the engines that the process runs, each with a [nav.Services].
+	// Engines are the engines that the process runs, each with a [nav.Services], or a [nav.Preempting] of one.
 	Engines []Engine
 	// MaxPlan is how many capsules an engine plans in one pass at most; see [orbit.Engine.MaxPlan].
 	MaxPlan int
@@ -48,6 +48,8 @@ type Engine struct {
 	Name string
 	// Modules are those of which it claims the capsules that have no owner.
 	Modules []string
+	// Preempting says that it evicts others for its work.
+	Preempting bool
 }
 
 // Tally has the sums of the rounds of a crew.
@@ -172,7 +174,7 @@ func Serve(ctx context.Context, self *process.Self) error {
 	var all sync.WaitGroup
 	for _, e := range c.Engines {
 		engine := &orbit.Engine{
-			Name: e.Name, Ledger: ledgerOf(e.Name), Navigator: &navigator{modules: e.Modules}, MaxPlan: c.MaxPlan,
+			Name: e.Name, Ledger: ledgerOf(e.Name), Navigator: e.navigator(), MaxPlan: c.MaxPlan,
 			ParkFor: time.Second, Backoff: orbit.Backoff{Max: 200 * time.Millisecond},
 			OnRound: func(r orbit.Round) { _ = self.Say(message{Round: tally(r)}) },
 		}
@@ -234,6 +236,15 @@ func tally(r orbit.Round) *Tally {
 		}
 	}
 	return t
+}
+
+// navigator returns what the engine runs.
+func (e *Engine) navigator() orbit.Navigator {
+	n := &navigator{modules: e.Modules}
+	if e.Preempting {
+		return &nav.Preempting{Navigator: n}
+	}
+	return n
 }
 
 // navigator places services of these modules.

@@ -1,0 +1,394 @@
+package orbit
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Steps of the policy layer: evictions and moves with their budgets, and nominations.
+
+// Evict takes a capsule of the view off its node, as a commitment of the next proposal. With For or ForGang a step of that
+// proposal, before it or after it, places what it makes way for; without, a later step places the capsule again. From and Since
+// are filled in where they are empty. The room serves later steps of the same proposal, and what they leave of it is
+// unavailable until the next Sync. Whether the ledger takes it depends on the whole proposal; the step checks what the view
+// shows of the two. Errors are those of Place.
+func (d *Draft) Evict(e Evict) error {
+	if d.view == nil {
+		return d.refuse(e.Capsule, nil, "the draft is empty; call Sync first")
+	}
+	c := d.view.state.Capsule(e.Capsule)
+	if c == nil {
+		return d.refuse(e.Capsule, nil, "there is no capsule %q in the view", e.Capsule)
+	}
+	e.From, e.Since = cmp.Or(e.From, c.Node), cmp.Or(e.Since, c.PlacedAt)
+	switch use := d.capsules[e.Capsule]; {
+	case use.what != draftUntouched:
+		return d.refuse(e.Capsule, nil, "capsule %q is %s by this plan already", e.Capsule, use.what)
+	case !c.Placed() || e.From != c.Node || e.Since != c.PlacedAt:
+		return d.refuse(e.Capsule, nil, "capsule %q is not on node %q since revision %d", e.Capsule, e.From, e.Since)
+	case e.For != "" || e.ForGang != "":
+		if why := d.view.state.outranked(&e, c); why != "" {
+			return d.refuse(e.Capsule, nil, "capsule %q of priority %d does not make way for %s: %s", e.Capsule, c.Spec.Priority, e.cause(), why)
+		}
+		return d.leave(c, draftEvicted, e)
+	case !c.Spec.Movable && d.view.state.Node(c.Node).Node.Schedulable() && !d.view.state.isCovered(c.Spec):
+		return d.refuse(e.Capsule, nil, "capsule %q is not movable, and node %q is ready", e.Capsule, c.Node)
+	}
+	return d.leave(c, draftReleased, e)
+}
+
+// Protect protects a capsule that the next proposal places, for so long ([Protect]), as a commitment of that proposal. Errors are
+// those of Place.
+func (d *Draft) Protect(id CapsuleID, lasts time.Duration) error {
+	use := d.capsules[id]
+	if use.what != draftTaken || use.at < d.open || slices.ContainsFunc(d.log[d.open:], func(c Commitment) bool { p, is := c.(Protect); return is && p.Capsule == id }) {
+		return d.refuse(id, nil, "capsule %q is not placed by the proposal in the making, or protected by it already", id)
+	}
+	if most := d.view.state.limits.longestProtection(); lasts <= 0 || lasts > most {
+		return d.refuse(id, nil, "capsule %q cannot be protected for %v; this ledger takes up to %v", id, lasts, most)
+	}
+	d.step(draftStep{}, nil, Protect{Capsule: id, For: lasts})
+	return nil
+}
+
+// keepsBudgets judges what the plan leaves of the groups and modules of a capsule with one step more, where the proposal in the
+// making has wishes. What earlier proposals take off its node counts as missing, unless they place it again: then it is healthy
+// whether they commit or not. If no budget refuses the step, keepsBudgets counts it as the next one of the log.
+func (d *Draft) keepsBudgets(c *Capsule, do Commitment) error {
+	d.countLeaver(c, do, len(d.log))
+	for of := range c.Spec.memberships {
+		m := d.missed[of]
+		if m == nil {
+			continue
+		}
+		healthy := d.view.state.coverage(of).healthy.plus(d.missing(m), -1).plus(m.leave, -1)
+		for _, w := range m.wished {
+			if rest := w.budget.counts(healthy); rest < w.budget.needed() {
+				d.uncountLeaver(c)
+				return d.refuseWish(c.ID, w.budget, rest)
+			}
+		}
+	}
+	return nil
+}
+
+// draftMissing counts the members of a group or a module with a budget that a plan takes off their nodes.
+type draftMissing struct {
+	// The positions in the log of the steps that do so, and how many of these, all of earlier proposals, count has.
+	at      []int
+	counted int
+	count   health
+	// What is counted of the proposal that begins at this position of the log: the members that were healthy, and the budgets that
+	// its wishes must keep, in the order of the first such wish.
+	open   int
+	leave  health
+	wished []wishedBudget
+}
+
+// wishedBudget is a budget, and the position in the log of the first wish of a proposal that must keep it.
+type wishedBudget struct {
+	budget *budgetRecord
+	at     int
+}
+
+// missing counts by how much fewer members are healthy once the earlier proposals of the plan are committed. One that is placed
+// again counts as healthy, but on a node that confirms not as ready.
+func (d *Draft) missing(m *draftMissing) health {
+	for ; m.counted < len(m.at) && m.at[m.counted] < d.open; m.counted++ {
+		m.count = m.count.plus(d.takenOff(m.at[m.counted]), 1)
+	}
+	return m.count
+}
+
+// takenOff is missing for the step at one position of the log.
+func (d *Draft) takenOff(at int) health {
+	s := d.view.state
+	left := s.Capsule(leaves(d.log[at]))
+	before, after := s.health(left), health{}
+	if use := d.capsules[left.ID]; use.what == draftTaken {
+		after = s.Node(d.log[use.at].(Place).Node).Node.health(&Capsule{})
+	}
+	return before.plus(health{min(before.placed, after.placed), min(before.ready, after.ready)}, -1)
+}
+
+// uncountLeaver undoes countLeaver for the last capsule that was counted.
+func (d *Draft) uncountLeaver(c *Capsule) {
+	for of := range c.Spec.memberships {
+		m := d.missed[of]
+		if m == nil {
+			continue
+		}
+		last := len(m.at) - 1
+		if m.counted > last {
+			m.counted, m.count = last, m.count.plus(d.takenOff(m.at[last]), -1)
+		}
+		m.wished = slices.DeleteFunc(m.wished, func(w wishedBudget) bool { return w.at == m.at[last] })
+		m.at, m.leave = m.at[:last], m.leave.plus(d.view.state.health(c), -1)
+	}
+}
+
+// reopen counts the steps of the last proposal as those of the proposal in the making, because Propose is undone.
+func (d *Draft) reopen(from int) {
+	steps := d.log[from:d.open]
+	if d.open = from; len(d.missed) == 0 {
+		return
+	}
+	for _, step := range slices.Backward(steps) {
+		if c := d.view.state.Capsule(leaves(step)); c != nil {
+			d.uncountLeaver(c)
+		}
+	}
+	for i, step := range steps {
+		if c := d.view.state.Capsule(leaves(step)); c != nil {
+			d.countLeaver(c, step, from+i)
+		}
+	}
+}
+
+// refuseWish is refuse for a budget that would be broken.
+func (d *Draft) refuseWish(id CapsuleID, b *budgetRecord, healthy int) error {
+	return &Rejection{
+		Kind: ErrInfeasible, Do: len(d.log) - d.open, Capsule: id, At: d.view.Revision(), Budget: b.ID,
+		Want: int64(b.needed()), Free: int64(healthy), Reason: b.refusal(healthy),
+	}
+}
+
+// leave takes a capsule of the view off its node, if it is on one.
+func (d *Draft) leave(c *Capsule, act draftAct, do Commitment) error {
+	if d.view.state.protected.Len() > 0 {
+		if _, wish := d.view.state.wishes(c, do); wish {
+			if r := d.view.state.shielded(c); r != nil {
+				r.Kind, r.Do, r.At = ErrInfeasible, len(d.log)-d.open, d.view.Revision()
+				return r
+			}
+		}
+	}
+	if d.view.state.isCovered(c.Spec) {
+		if err := d.keepsBudgets(c, do); err != nil {
+			return err
+		}
+	}
+	use := d.capsules[c.ID]
+	if d.capsules == nil {
+		d.capsules = map[CapsuleID]draftUse{}
+	}
+	d.capsules[c.ID] = draftUse{act, len(d.log)}
+	if !c.Placed() {
+		d.step(draftStep{use: use}, nil, do)
+		return nil
+	}
+	n := d.nodes[d.view.state.Node(c.Node).index]
+	left := d.copies.New(*n)
+	left.gives(c.Spec.Envelope.Reservation, c.Devices, c.Spec.Devices.Milli)
+	left.Capsules--
+	d.step(draftStep{node: n, use: use}, left, do)
+	return nil
+}
+
+// Ask makes the draft show its nodes as they are for one capsule, until the next Ask, Propose or Sync: if it is nominated, or
+// its gang is, with the room that is nominated for it and for those that it outranks. Nil, as for any other capsule: with what
+// is nominated for those of at least its priority taken off. PlaceBest asks by itself; a caller of
+// [PlacementEngine.Best] or [NodeState.Fits] who plans for one that may be nominated calls Ask first. Place and Hold judge
+// by rank in any case.
+func (d *Draft) Ask(c *Capsule) {
+	d.asking = nil
+	for _, i := range d.askedNodes {
+		if n := d.Node(int(i)); n != nil && n.nominated != nil && n.nominated.asker != nil {
+			d.show(n, nil)
+		}
+	}
+	if c == nil || c.Spec == nil || d.view == nil {
+		return
+	}
+	asker := d.nominationOf(c.ID)
+	if d.asking = asker; asker == nil {
+		return
+	}
+	d.view.state.nominations.AscendGreaterOrEqual(asker, func(of *Nomination) bool {
+		for i := range of.Parts {
+			if n := d.view.state.Node(of.Parts[i].Node); n != nil && d.Node(int(n.index)).nominated != nil {
+				d.show(d.Node(int(n.index)), asker)
+			}
+		}
+		return of.OutranksPriority(c.Spec.Priority)
+	})
+}
+
+// show makes a node one that shows its room to an asker.
+func (d *Draft) show(n *NodeState, asker *Nomination) {
+	if asker != nil && d.asked.Add(int32(n.index)) {
+		d.askedNodes = append(d.askedNodes, int32(n.index))
+	}
+	d.replace(n, d.shownTo(n, asker))
+}
+
+func (d *Draft) shownTo(n *NodeState, asker *Nomination) *NodeState {
+	shown := d.copies.New(*n)
+	shown.nominated = n.nominated.copy()
+	shown.nominated.asker = asker
+	return shown
+}
+
+// replace makes a node another one without a commitment.
+func (d *Draft) replace(n, now *NodeState) {
+	d.push(draftStep{node: n, log: len(d.log), open: d.open}, now)
+}
+
+// nominationOf returns the living nomination of a capsule or of its gang, as the view shows it; nil: there is none, or the
+// plan has changed it, or an earlier proposal of the plan ends it because it places one of them, or releases one for good.
+func (d *Draft) nominationOf(id CapsuleID) *Nomination {
+	if d.view.state.nominations.Len() == 0 {
+		return nil
+	}
+	c := d.view.state.Capsule(id)
+	if c == nil {
+		return nil
+	}
+	of := c.Nomination
+	if !of.Lives() && c.Gang != "" {
+		if g := d.view.state.Gang(c.Gang); g != nil {
+			of = g.Nomination
+		}
+	}
+	if !of.Lives() || d.changes(of) {
+		return nil
+	}
+	return of
+}
+
+// changes reports whether the plan makes another nomination for the same capsule or gang, or ends it.
+func (d *Draft) changes(of *Nomination) bool {
+	for i, c := range d.log {
+		ends := CapsuleID("")
+		switch c := c.(type) {
+		case Nominate:
+			if c.Capsule == of.Capsule && c.Gang == of.Gang {
+				return true
+			}
+		case Place:
+			ends = c.Capsule
+		case Release:
+			if c.Final {
+				ends = c.Capsule
+			}
+		}
+		if ends == "" || i >= d.open {
+			continue // in one proposal all ask as before it
+		}
+		if known := d.view.state.Capsule(ends); ends == of.Capsule || known != nil && of.Gang != "" && known.Gang == of.Gang {
+			return true
+		}
+	}
+	return false
+}
+
+// yields reports whether what the next proposal would ask for on a node, with one ask more or none, leaves free what is
+// nominated there for others. The node is as it would be then, and loses what of its spare room is taken.
+func (d *Draft) yields(id CapsuleID, n *NodeState, own *ask) error {
+	var asks []ask
+	var served []*Nomination
+	ended, endedDevices := Resources{}, deviceUse{}
+	if own != nil {
+		asks, served = append(asks, *own), append(served, own.nomination)
+	}
+	for _, c := range d.log[d.open:] {
+		switch c := c.(type) {
+		case Hold:
+			if c.Node == n.Node.ID {
+				asks = append(asks, ask{room: &c.Room, devices: c.Devices, milli: c.Milli, hold: true})
+			}
+		case Release:
+			if h, ok := d.view.state.Hold(c.Hold); ok && h.Node == n.Node.ID {
+				ended = ended.plus(h.Room)
+				endedDevices.add(h.Devices, int32(h.Milli))
+			}
+		}
+	}
+	for i := len(d.steps) - 1; i >= 0 && d.steps[i].open == d.open; i-- {
+		s := &d.steps[i]
+		if s.spec == nil {
+			continue // it places nothing
+		}
+		c, _ := d.log[s.log].(Place)
+		at := ask{room: &s.spec.Envelope.Reservation, devices: c.Devices, milli: s.spec.Devices.Milli, priority: s.spec.Priority, nomination: d.nominationOf(c.Capsule)}
+		served = append(served, at.nomination)
+		if c.Node == n.Node.ID {
+			asks = append(asks, at)
+		}
+	}
+	parts := slices.DeleteFunc(slices.Clone(n.nominated.parts), func(p nominatedPart) bool {
+		return slices.Contains(served, p.of) || p.of.Made <= d.view.Revision() && slices.ContainsFunc(d.log[d.open:], func(c Commitment) bool {
+			other, ok := c.(Nominate) // takes the place of it, or ends it
+			return ok && other.Capsule == p.of.Capsule && other.Gang == p.of.Gang
+		})
+	})
+	if e := n.encroaches(parts, asks, &ended, &endedDevices); e.of != nil {
+		return d.refuse(id, n, "node %q is nominated for %s", n.Node.ID, e.of.nominee())
+	}
+	if own != nil {
+		n.spend(own)
+	}
+	return nil
+}
+
+// Nominate claims room for a capsule or a gang, as a commitment of the next proposal, and ends nominations of lower rank,
+// lowest first, as far as that is needed to make way for it. What is nominated stands in the way of later steps of lower
+// rank; what those had that end is still out of reach until the next Sync. A plan nominates each capsule or gang once, and
+// none that it has ended. Errors are those of Place.
+func (d *Draft) Nominate(c Nominate) error {
+	if d.view == nil {
+		return d.refuse(c.Capsule, nil, "the draft is empty; call Sync first")
+	}
+	for id := range d.members(c.Capsule, c.Gang) {
+		if use := d.capsules[id]; use.what != draftUntouched {
+			return d.refuse(id, nil, "capsule %q is %s by this plan already", id, use.what)
+		}
+	}
+	if d.changes(&Nomination{Capsule: c.Capsule, Gang: c.Gang}) {
+		return d.refuse(c.Capsule, nil, "%s is nominated by this plan already, or its nomination is ended", c.nominee())
+	}
+	p := Proposal{View: d.view.Revision(), Do: []Commitment{c}}.Clone()
+	if err := p.check(&d.view.state.limits); err != nil {
+		return err
+	}
+	var t tx
+	t.begin(d.view.state, d.view.Revision()+1, &p)
+	for i, earlier := range d.log {
+		switch n, ok := earlier.(Nominate); {
+		case !ok:
+		case i >= d.open:
+			_ = t.nominate(&n) // it could before
+		default: // an earlier proposal may commit or not: what it makes counts, and so does what it ends
+			t.beside = append(t.beside, &Nomination{Capsule: n.Capsule, Gang: n.Gang, Parts: n.Parts})
+		}
+	}
+	c, _ = p.Do[0].(Nominate)
+	if err := t.nominate(&c); err != nil {
+		return err
+	}
+	ends, err := t.makeWay(&c, func(o *Nomination) bool { return !d.settles(o) })
+	if err != nil {
+		return err
+	}
+	start := d.Checkpoint()
+	for _, end := range ends {
+		d.step(draftStep{}, nil, end)
+	}
+	d.step(draftStep{}, nil, c)
+	if len(c.Parts) > 0 {
+		made := t.nominations[len(t.nominations)-1]
+		for i := range made.Parts {
+			n := d.nodes[d.view.state.Node(made.Parts[i].Node).index]
+			claimed := d.copies.New(*n)
+			claimed.nominated = n.nominated.copy()
+			claimed.nominated.parts = append(slices.Clone(claimed.nominated.parts), nominatedPart{made, i})
+			d.replace(n, claimed)
+			if err := d.yields("", claimed, nil); err != nil { // an earlier step of the same proposal is in the way
+				d.Rollback(start)
+				return err
+			}
+		}
+	}
+	return nil
+}

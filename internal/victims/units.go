@@ -1,0 +1,216 @@
+package victims
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/orbitsched/orbit"
+)
+
+// What leaves or stays together.
+
+// unit is what leaves or stays together: one capsule, or a whole gang.
+type unit struct {
+	priority int32
+	start    int64
+	// Nil: it is one capsule.
+	gang *gangHere
+	// The capsule, or one member of the gang.
+	capsule *orbit.Capsule
+}
+
+// gangHere is a gang with members on the node that is searched.
+type gangHere struct {
+	state *orbit.GangState
+	// How many members of each role may leave without breaking the role's minimum.
+	surplus []int
+	// The members on the node that may leave.
+	here []*orbit.Capsule
+	// All placed members, on any node; nil: the gang may not be evicted whole.
+	all []*orbit.Capsule
+	// The priority of its highest role.
+	highest int32
+}
+
+// gang returns what is known of a gang with members on the node. The first call for a gang looks at all of its members.
+func (s *Search) gang(id orbit.GangID) *gangHere {
+	for i := range s.gangs {
+		if s.gangs[i].state.Gang.ID == id {
+			return &s.gangs[i]
+		}
+	}
+	g := gangHere{state: s.state.Gang(id), highest: math.MinInt32}
+	g.surplus = make([]int, len(g.state.Gang.Roles))
+	whole := true
+	for i := range g.state.Gang.Roles {
+		role := &g.state.Gang.Roles[i]
+		g.highest = max(g.highest, role.Spec.Priority)
+		for _, member := range role.Members {
+			c := s.state.Capsule(member)
+			if c == nil || c.Gang != id || !c.Placed() {
+				continue
+			}
+			if s.draft.Uses(member) || s.kept[member] || s.state.Protected(member) > 0 {
+				whole = false
+			}
+			if !s.draft.Uses(member) {
+				g.surplus[i]++
+			}
+			g.all = append(g.all, c)
+		}
+		g.surplus[i] -= least(role)
+	}
+	if !whole || g.highest >= s.ceiling {
+		g.all = nil
+	}
+	if slices.Min(g.surplus) < 0 { // a gang below a minimum already can only be evicted whole
+		clear(g.surplus)
+	}
+	s.gangs = append(s.gangs, g)
+	return &s.gangs[len(s.gangs)-1]
+}
+
+// least returns the minimum of a role: how many members have to run if any does.
+func least(r *orbit.Role) int { return cmp.Or(r.Min, len(r.Members)) }
+
+// single makes a unit of each capsule that may leave alone. Of a gang these are the members beyond the minimum of their role.
+func (s *Search) single() {
+	s.units = s.units[:0]
+	for _, v := range s.found {
+		s.units = append(s.units, unit{priority: v.Spec.Priority, start: Start(v), capsule: v})
+	}
+	for i := range s.gangs {
+		s.beyond(&s.gangs[i])
+	}
+	byImportance(s.units)
+}
+
+// beyond adds a unit for each member on the node that its gang can do without. Of each role the newest members are taken.
+func (s *Search) beyond(g *gangHere) {
+	for i := range g.state.Gang.Roles {
+		here := slices.DeleteFunc(slices.Clone(g.here), func(c *orbit.Capsule) bool {
+			return !slices.Contains(g.state.Gang.Roles[i].Members, c.ID)
+		})
+		slices.SortFunc(here, func(a, b *orbit.Capsule) int {
+			return cmp.Or(cmp.Compare(Start(b), Start(a)), cmp.Compare(b.ID, a.ID))
+		})
+		for _, v := range here[:min(len(here), g.surplus[i])] {
+			s.units = append(s.units, unit{priority: v.Spec.Priority, start: Start(v), capsule: v})
+		}
+	}
+}
+
+// wholeGangs makes the units anew: a gang that may be evicted whole is one unit, all else is as single makes it. It reports
+// whether there is such a gang.
+func (s *Search) wholeGangs() (there bool) {
+	s.units = s.units[:0]
+	for _, v := range s.found {
+		s.units = append(s.units, unit{priority: v.Spec.Priority, start: Start(v), capsule: v})
+	}
+	for i := range s.gangs {
+		g := &s.gangs[i]
+		if g.all == nil {
+			s.beyond(g)
+			continue
+		}
+		there = true
+		u := unit{priority: g.highest, start: math.MaxInt64, gang: g, capsule: g.all[0]}
+		for _, m := range g.all {
+			u.start = min(u.start, Start(m))
+		}
+		s.units = append(s.units, u)
+	}
+	byImportance(s.units)
+	return there
+}
+
+// compare puts the more important unit first: the higher priority, then a gang before a capsule, a larger gang before a smaller
+// one, and the one that started earlier.
+func (u *unit) compare(o *unit) int {
+	if u.priority != o.priority {
+		return cmp.Compare(o.priority, u.priority)
+	}
+	if u.gang != nil || o.gang != nil {
+		if c := cmp.Compare(o.size(), u.size()); c != 0 {
+			return c
+		}
+	}
+	if u.start != o.start {
+		return cmp.Compare(u.start, o.start)
+	}
+	return cmp.Compare(u.capsule.ID, o.capsule.ID)
+}
+
+// size returns how many members a gang has; 0 for a single capsule.
+func (u *unit) size() int {
+	if u.gang == nil {
+		return 0
+	}
+	return len(u.gang.all)
+}
+
+// byImportance sorts units, the most important first.
+func byImportance(units []unit) {
+	slices.SortFunc(units, func(a, b unit) int { return a.compare(&b) })
+}
+
+// tryUnits takes all units off the node, puts back those beside which the capsule still fits, and enters the others into f as
+// victims. It reports false if the capsule does not fit even without all units.
+func (s *Search) tryUnits(r room, f *Found) bool {
+	for _, u := range s.units {
+		for _, v := range u.here() {
+			r.take(v, -1)
+		}
+	}
+	if !r.fits(s.spec) {
+		return false
+	}
+	f.Key, f.Victims = None, nil
+	for _, u := range s.units {
+		leave, priority := u.stay(&r, s.spec)
+		for _, v := range leave {
+			f.add(v, priority)
+		}
+	}
+	return true
+}
+
+// here returns the capsules of a unit that are on the node.
+func (u *unit) here() []*orbit.Capsule {
+	if u.gang != nil {
+		return u.gang.here
+	}
+	return []*orbit.Capsule{u.capsule}
+}
+
+// stay puts back the capsules of a unit that fit, and returns those that leave, and the priority with which they count as victims.
+// If a role of a gang would be left with less than its minimum, all placed members leave.
+func (u *unit) stay(r *room, spec *orbit.Spec) (leave []*orbit.Capsule, priority int32) {
+	var back []*orbit.Capsule
+	for _, v := range u.here() {
+		if r.take(v, 1); r.fits(spec) {
+			back = append(back, v)
+		} else {
+			r.take(v, -1)
+			leave = append(leave, v)
+		}
+	}
+	if u.gang == nil || len(leave) == 0 {
+		return leave, u.priority
+	}
+	for i := range u.gang.state.Gang.Roles {
+		role := &u.gang.state.Gang.Roles[i]
+		remain := u.gang.state.Placed[i]
+		for _, v := range leave {
+			remain -= btoi(slices.Contains(role.Members, v.ID))
+		}
+		if remain < least(role) {
+			for _, v := range back {
+				r.take(v, -1)
+			}
+			return u.gang.all, u.priority
+		}
+	}
+	return leave, leave[0].Spec.Priority
+}

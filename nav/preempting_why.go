@@ -1,0 +1,54 @@
+package nav
+
+import (
+	"errors"
+
+	"github.com/orbitsched/orbit"
+)
+
+// Why nobody makes way for what a plan leaves out. Texts are built when they are read, because that of a [orbit.NoFit] costs a look
+// at each node.
+
+// limited is a reason that may not hold in the next plan any more, so the engine must not park a class for it.
+type limited struct{ why string }
+
+func (e limited) Error() string { return e.why }
+
+var (
+	errNobody    = errors.New("it would not fit on any node if all of lower priority left that may")
+	errNoDomain  = limited{"no domain would take it if all of lower priority left that may"}
+	errCutOff    = limited{"the search for victims was cut off by the end of the plan's time; the next plan goes on with it"}
+	errNominated = limited{"proposals for it were lost to others; room is nominated for it first"}
+)
+
+// besides is the wrapped navigator's reason (why) and the reason why nobody makes way (more).
+type besides struct{ why, more error }
+
+func (e *besides) Error() string { return e.why.Error() + "; " + e.more.Error() }
+
+// Unwrap returns the wrapped navigator's reason, for which the engine may park a class.
+func (e *besides) Unwrap() error { return e.why }
+
+// unparked is a reason for which the engine must not park a class.
+type unparked struct{ error }
+
+// because joins the wrapped navigator's reason and the reason why nobody makes way. If the latter is limited, the result does not
+// wrap a *orbit.NoFit, so that the engine parks no class.
+func because(why, more error) error {
+	var soon limited
+	switch {
+	case more == nil || why == nil || why == more: //nolint:errorlint // is it the very same error?
+		return more
+	case errors.As(more, &soon):
+		return unparked{&besides{why, more}}
+	}
+	return &besides{why, more}
+}
+
+// keptBy adds to a reason that a budget has kept a victim on its node, unless the refusal is nil.
+func keptBy(why error, refusal *orbit.Rejection) error {
+	if refusal == nil {
+		return why
+	}
+	return &besides{why, errors.New(refusal.Reason)}
+}

@@ -1,0 +1,76 @@
+package race
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/orbitsched/orbit"
+)
+
+// displace lets a third party place a capsule, or a gang at its minimum, and evict all that it outranks on the nodes that it takes,
+// whether they have to leave or not.
+func (t *liveTurn) displace() [][]orbit.Commitment {
+	c := t.capsule(func(c *orbit.Capsule) bool {
+		return c.Pending() && c.Spec.Devices.Count == 0 && (c.Spec.Priority > 0 || lucky(t.r, 10))
+	})
+	if c == nil {
+		return nil
+	}
+	evict, comes := orbit.Evict{For: c.ID}, []*orbit.Capsule{c}
+	if g := t.state.Gang(c.Gang); g != nil {
+		evict, comes = orbit.Evict{ForGang: c.Gang}, nil
+		for i := range g.Gang.Roles {
+			role := &g.Gang.Roles[i]
+			for _, id := range role.Members[:cmp.Or(role.Min, len(role.Members))] {
+				comes = append(comes, t.state.Capsule(id))
+			}
+		}
+	}
+	var do, places []orbit.Commitment
+	taken := map[orbit.NodeID]bool{}
+	n, together := (*orbit.NodeState)(nil), lucky(t.r, 50)
+	for _, member := range comes {
+		if n == nil || !together {
+			n = t.node(func(n *orbit.NodeState) bool { return n.Node.Schedulable() })
+		}
+		if n == nil || member == nil {
+			return nil
+		}
+		places = append(places, orbit.Place{Capsule: member.ID, Node: n.Node.ID})
+		if taken[n.Node.ID] {
+			continue
+		}
+		taken[n.Node.ID] = true
+		for _, v := range t.capsules(func(v *orbit.Capsule) bool { return v.Node == n.Node.ID && v.Spec.Priority < c.Spec.Priority }) {
+			evict.Capsule, evict.From, evict.Since = v.ID, v.Node, v.PlacedAt
+			do = append(do, evict)
+		}
+	}
+	return once(append(do, places...)...)
+}
+
+// budget bounds how many of a group, or of the work of an engine, may be missing, or takes such a bound away.
+func (t *liveTurn) budget() [][]orbit.Commitment {
+	id := orbit.BudgetID(fmt.Sprint("b", t.r.IntN(3)))
+	if lucky(t.r, 30) {
+		return once(orbit.RemoveBudget{Budget: id})
+	}
+	c := t.capsule((*orbit.Capsule).Placed)
+	if c == nil {
+		return nil
+	}
+	b := orbit.Budget{ID: id, Module: c.Spec.Module, Expected: 1 + t.r.IntN(6), Missing: t.r.IntN(3), IgnoreReady: lucky(t.r, 30), FreeUnready: lucky(t.r, 30)}
+	if c.Spec.Group != "" {
+		b.Group, b.Module = c.Spec.Group, ""
+	}
+	return once(orbit.PutBudget{Budget: b})
+}
+
+// flap lets an agent say that a capsule is not ready any more, or is again.
+func (t *liveTurn) flap() [][]orbit.Commitment {
+	c := t.capsule(func(c *orbit.Capsule) bool { return c.Placed() && c.Begun })
+	if c == nil {
+		return nil
+	}
+	return once(orbit.Confirm{Capsule: c.ID, Since: c.PlacedAt, Ready: !c.Ready, NotReady: c.Ready})
+}
