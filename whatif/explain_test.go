@@ -1,0 +1,273 @@
+package whatif_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/whatif"
+)
+
+// world draws a small constellation in which much is full, held, nominated, cordoned or lost.
+func world(t *rapid.T) *orbit.State {
+	l := &orbit.MemoryLedger{Bounds: orbit.Limits{NominatedShare: 100}}
+	try := func(do ...orbit.Commitment) bool {
+		_, err := l.Propose(context.Background(), orbit.Proposal{Do: do})
+		return err == nil
+	}
+	small := rapid.Int64Range(0, 4)
+	nodes := rapid.IntRange(1, 5).Draw(t, "nodes")
+	for i := range nodes {
+		devices := orbit.Devices{Model: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "model"), Count: rapid.IntRange(0, 2).Draw(t, "devices")}
+		if devices.Count > 0 {
+			devices.Unhealthy = orbit.DeviceSet(rapid.IntRange(0, 1).Draw(t, "unhealthy"))
+		}
+		require.True(t, try(orbit.PutNode{Node: orbit.Node{
+			ID: nodeID(i), Capacity: orbit.Resources{orbit.CPU: small.Draw(t, "cpu"), orbit.Memory: small.Draw(t, "memory")},
+			Labels:  map[string]string{"rack": fmt.Sprint(i % 2), "disk": rapid.SampledFrom([]string{"ssd", "hdd"}).Draw(t, "disk")},
+			Devices: devices,
+		}}))
+	}
+	at := rapid.IntRange(0, nodes-1)
+	for i := range rapid.IntRange(0, 8).Draw(t, "capsules") {
+		id, spec := orbit.CapsuleID(fmt.Sprint("c", i)), drawSpec(t)
+		if spec.Near = (orbit.Near{}); rapid.Bool().Draw(t, "member") {
+			spec.Group = "db"
+		}
+		if try(orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: spec}) {
+			s, _ := l.Snapshot(context.Background())
+			if n := s.Node(nodeID(at.Draw(t, "at"))); n != nil {
+				devices, _ := n.PickDevices(spec)
+				try(orbit.Place{Capsule: id, Node: n.Node.ID, Devices: devices})
+			}
+		}
+	}
+	for i := range rapid.IntRange(0, 3).Draw(t, "holds") {
+		try(orbit.Hold{ID: orbit.HoldID(fmt.Sprint("h", i)), Node: nodeID(at.Draw(t, "at")), Room: orbit.Resources{orbit.CPU: small.Draw(t, "held")}, Ends: time.Unix(rapid.Int64Range(1, 5).Draw(t, "ends"), 0)})
+	}
+	for i := range rapid.IntRange(0, 2).Draw(t, "nominations") {
+		id := orbit.CapsuleID(fmt.Sprint("waits", i))
+		try(orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: &orbit.Spec{Priority: 5, Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: 1}}}},
+			orbit.Nominate{Capsule: id, Ends: time.Unix(9, 0), Parts: []orbit.NominatedRoom{{Node: nodeID(at.Draw(t, "at")), Room: orbit.Resources{orbit.CPU: 1 + small.Draw(t, "claimed")}}}})
+	}
+	s, _ := l.Snapshot(context.Background())
+	for i := range nodes {
+		if state := rapid.SampledFrom([]orbit.Condition{orbit.Ready, orbit.Ready, orbit.Cordoned, orbit.Lost}).Draw(t, "state"); state != orbit.Ready {
+			n := *s.Node(nodeID(i)).Node
+			n.State = state
+			try(orbit.PutNode{Node: n})
+		}
+	}
+	s, _ = l.Snapshot(context.Background())
+	return s
+}
+
+func nodeID(i int) orbit.NodeID { return orbit.NodeID(fmt.Sprint("n", i)) }
+
+func drawSpec(t *rapid.T) *orbit.Spec {
+	small := rapid.Int64Range(0, 4)
+	s := &orbit.Spec{Priority: int32(rapid.IntRange(0, 3).Draw(t, "priority"))}
+	s.Envelope.Reservation = orbit.Resources{orbit.CPU: small.Draw(t, "wants cpu"), orbit.Memory: small.Draw(t, "wants memory")}
+	if rapid.IntRange(0, 2).Draw(t, "with devices") == 0 {
+		s.Devices = orbit.DeviceRequest{Count: rapid.IntRange(1, 2).Draw(t, "wants devices"), Milli: rapid.SampledFrom([]int{400, 1000}).Draw(t, "milli")}
+		if rapid.Bool().Draw(t, "picky") {
+			s.Devices.Models = []string{"a"}
+		}
+	}
+	if rapid.Bool().Draw(t, "requires") {
+		s.Require = append(s.Require, orbit.Predicate{Key: "disk", Op: "In", Values: []string{"ssd"}})
+	}
+	if rapid.IntRange(0, 3).Draw(t, "far") == 0 {
+		s.Require = append(s.Require, orbit.Predicate{Key: "rack", Op: "NotIn", Values: []string{"0"}})
+	}
+	if rapid.IntRange(0, 4).Draw(t, "near") == 0 {
+		s.Near = orbit.Near{Group: "db", Level: "rack"}
+	}
+	return s
+}
+
+// TestExplainCounts: the counts add up to all nodes, a node fits exactly if a draft says so, and an example has just the
+// reasons that it is an example of.
+func TestExplainCounts(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		state, spec := world(t), drawSpec(t)
+		e, err := whatif.Explain(context.Background(), state, spec)
+		require.NoError(t, err)
+		require.Equal(t, state.NodeCount(), e.Nodes)
+		sum := e.Fits
+		for _, w := range e.Why {
+			require.NotEmpty(t, w.Reasons)
+			sum += w.Nodes
+		}
+		require.Equal(t, e.Nodes, sum)
+
+		view, draft := &orbit.View{}, &orbit.Draft{}
+		require.NoError(t, view.Refresh(context.Background(), &orbit.MemoryLedger{Start: state}, nil, time.Now()))
+		draft.Sync(view)
+		fits := 0
+		for n := range draft.Nodes() {
+			if draft.Misfit(n, e.Spec) == (orbit.Misfit{}) {
+				fits++
+			}
+		}
+		require.Equal(t, fits, e.Fits)
+		require.NotEmpty(t, e.String())
+	})
+}
+
+// TestFixesAreSound: whatever is proposed as a fix commits, on the node that it names.
+func TestFixesAreSound(t *testing.T) {
+	seen := map[string]int{}
+	rapid.Check(t, func(t *rapid.T) {
+		for range worlds {
+			soundFixes(t, seen)
+		}
+	})
+	t.Logf("fixes: %v", seen)
+	if testing.Short() { // rapid draws a fifth as often then, which is too few for all of them
+		return
+	}
+	for _, kind := range []string{"less", "devices", "drop", "model", "alone", "uncordon", "await", "outlast", "evict", "add"} {
+		require.Positive(t, seen[kind], "no world has a fix by %q", kind)
+	}
+}
+
+// worlds is how many worlds a property looks at in one run, so that rare ones are among them.
+const worlds = 10
+
+func soundFixes(t *rapid.T, seen map[string]int) {
+	state, spec := world(t), drawSpec(t)
+	e, err := whatif.Explain(context.Background(), state, spec)
+	require.NoError(t, err)
+	if e.Fits > 0 {
+		require.Empty(t, e.Fixes)
+		return
+	}
+	for _, f := range e.Fixes {
+		next, err := state.With(f.Proposal("new"))
+		require.NoError(t, err, "%s", f.String())
+		require.Equal(t, f.Node, next.Capsule("new").Node)
+		require.NoError(t, next.Verify())
+		for _, id := range f.Evict {
+			require.True(t, next.Capsule(id).Pending(), "%s evicts %s in vain", f.String(), id)
+		}
+		count(seen, &f)
+	}
+}
+
+func count(seen map[string]int, f *whatif.Fix) {
+	for kind, is := range map[string]bool{
+		"less": f.Less != (orbit.Resources{}), "devices": f.FewerDevices+f.LessMilli > 0, "drop": len(f.Drop) > 0, "model": f.AcceptModel != "",
+		"alone": f.Alone, "uncordon": f.Uncordon != "", "await": len(f.Await) > 0, "outlast": len(f.Outlast) > 0, "evict": len(f.Evict) > 0, "add": f.Add != nil,
+	} {
+		if is {
+			seen[kind]++
+		}
+	}
+}
+
+// TestFixesAreMinimal compares with brute force: where a fix changes the request or a cordon alone, no proper part of the same change
+// makes any node take the capsule; and where only one thing is in the way of some node, there is a fix that changes only that.
+func TestFixesAreMinimal(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		state, spec := world(t), drawSpec(t)
+		e, err := whatif.Explain(context.Background(), state, spec)
+		require.NoError(t, err)
+		for i := range e.Fixes {
+			f := &e.Fixes[i]
+			if f.Add != nil || len(f.Await)+len(f.Outlast)+len(f.Evict) > 0 {
+				continue
+			}
+			for _, part := range partsOf(e.Spec, f) {
+				require.Empty(t, takers(t, state, part.spec, part.uncordon), "%s: a part of it is enough\n%v\n%+v", f.String(), e, part.spec)
+			}
+		}
+		if e.Fits > 0 {
+			return
+		}
+		for _, w := range e.Why {
+			if len(w.Reasons) == 1 && w.Reasons[0].Kind != whatif.Lost && w.Reasons[0].Kind != whatif.Nominated {
+				require.True(t, slices.ContainsFunc(e.Fixes, func(f whatif.Fix) bool { return f.Node == w.Example && changes(&f) == 1 }),
+					"%s alone is in the way of %s, and no fix is for that:\n%v", w.Reasons[0], w.Example, e)
+			}
+		}
+	})
+}
+
+// part is what a fix would be with one thing less.
+type part struct {
+	spec     *orbit.Spec
+	uncordon orbit.NodeID
+}
+
+// changes counts the things that a fix changes.
+func changes(f *whatif.Fix) (n int) {
+	for _, less := range f.Less {
+		if less > 0 {
+			n++
+		}
+	}
+	n += len(f.Drop)
+	for _, is := range []bool{f.FewerDevices+f.LessMilli > 0 || f.AcceptModel != "", f.Alone, f.Uncordon != ""} {
+		if is {
+			n++
+		}
+	}
+	return n
+}
+
+// partsOf returns each change that is smaller by one thing, or by one unit of one thing.
+func partsOf(of *orbit.Spec, f *whatif.Fix) (out []part) {
+	with := func(change func(*orbit.Spec)) {
+		spec := *f.Spec
+		spec.Require = slices.Clone(spec.Require)
+		change(&spec)
+		out = append(out, part{&spec, f.Uncordon})
+	}
+	for d, less := range f.Less {
+		if less > 0 {
+			with(func(s *orbit.Spec) { s.Envelope.Reservation[d] = of.Envelope.Reservation[d] })
+		}
+	}
+	for _, p := range f.Drop {
+		with(func(s *orbit.Spec) { s.Require = append(s.Require, p) })
+	}
+	if f.FewerDevices+f.LessMilli > 0 || f.AcceptModel != "" {
+		with(func(s *orbit.Spec) { s.Devices = of.Devices })
+	}
+	if f.Alone {
+		with(func(s *orbit.Spec) { s.Near = of.Near })
+	}
+	if f.Uncordon != "" {
+		out = append(out, part{f.Spec, ""})
+	}
+	return out
+}
+
+// takers returns the nodes that take a spec, once a node takes new work again.
+func takers(t require.TestingT, state *orbit.State, spec *orbit.Spec, uncordon orbit.NodeID) (out []orbit.NodeID) {
+	if n := state.Node(uncordon); n != nil {
+		node := *n.Node
+		node.State = orbit.Ready
+		next, err := state.With(orbit.Proposal{Do: []orbit.Commitment{orbit.PutNode{Node: node}}})
+		require.NoError(t, err)
+		state = next
+	}
+	e, err := whatif.Explain(context.Background(), state, spec)
+	require.NoError(t, err)
+	if e.Fits == 0 {
+		return nil
+	}
+	for n := range state.Nodes() {
+		if shared, err := spec.Share(); err == nil && n.Fits(shared) {
+			out = append(out, n.Node.ID)
+		}
+	}
+	return out
+}

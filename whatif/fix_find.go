@@ -1,0 +1,323 @@
+package whatif
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/place"
+)
+
+// mostTried bounds for how many sets of reasons a change of the request is tried, and mostChanges how many are listed.
+const (
+	mostTried   = 64
+	mostChanges = 16
+)
+
+// fixes returns the fixes, those that change nothing of the request first.
+func (a *asker) fixes(sets []*found) (out []Fix) {
+	try := func(f *Fix) {
+		if f != nil && a.verify(f) {
+			out = append(out, *f)
+		}
+	}
+	try(a.awaitHolds())
+	try(a.outlast(sets))
+	try(a.evict())
+	out = append(out, a.changes(sets)...)
+	try(a.add())
+	return out
+}
+
+// changes returns the changes of the request, or of a cordon, that help, those that change the fewest things first.
+func (a *asker) changes(sets []*found) (out []Fix) {
+	for _, of := range sets[:min(len(sets), mostTried)] {
+		if f := a.change(of); f != nil && len(out) < mostChanges && a.verify(f) && a.isMinimal(f) {
+			out = append(out, *f)
+		}
+	}
+	return out
+}
+
+// isMinimal reports whether no node takes the capsule if the fix changes one thing less.
+func (a *asker) isMinimal(f *Fix) bool {
+	parts := f.parts(a.spec)
+	if len(parts) == 1 { // no node takes it without any change
+		return true
+	}
+	for _, p := range parts {
+		part := asker{state: a.state, spec: &p.spec, near: a.near}
+		if p.spec.Near == (orbit.Near{}) {
+			part.near = nil
+		}
+		if part.fitsSomewhere(p.uncordon) {
+			return false
+		}
+	}
+	return true
+}
+
+// fitsSomewhere reports whether a node takes the spec, once a node takes new work again.
+func (a *asker) fitsSomewhere(uncordoned orbit.NodeID) bool {
+	for n := range a.state.Nodes() {
+		r := roomOf(n)
+		set := a.of(n, &r)
+		set.set(int(Cordoned), set.has(int(Cordoned)) && n.Node.ID != uncordoned)
+		if set == (reasonSet{}) {
+			return true
+		}
+	}
+	return false
+}
+
+// probe returns an id under which fixes are tried.
+func (a *asker) probe() orbit.CapsuleID {
+	id := orbit.CapsuleID("whatif")
+	for a.state.Capsule(id) != nil {
+		id += "+"
+	}
+	return id
+}
+
+// verify reports whether the fix commits. It fills in what is common to all fixes.
+func (a *asker) verify(f *Fix) bool {
+	f.names = a.state.DimensionName
+	f.Spec = cmp.Or(f.Spec, a.spec)
+	_, err := a.state.With(f.Proposal(a.probe()))
+	return err == nil
+}
+
+// change returns a fix that removes all reasons for which the best node of a set does not take the capsule; nil: there is none.
+func (a *asker) change(of *found) *Fix {
+	f := &Fix{Node: of.best.Node.ID}
+	spec, r := *a.spec, roomOf(of.best)
+	r, _ = a.open(of.best, &r)
+	spec.Require = nil
+	for i, p := range a.spec.Require {
+		if of.set.has(firstRequirement + i) {
+			f.Drop = append(f.Drop, p)
+		} else {
+			spec.Require = append(spec.Require, p)
+		}
+	}
+	for d := range spec.Envelope.Reservation {
+		if want := spec.Envelope.Reservation[d]; want > 0 && want > r.free[d] {
+			f.Less[d] = want - max(0, r.free[d])
+			spec.Envelope.Reservation[d] -= f.Less[d]
+		}
+	}
+	if of.set.has(int(Model)) || r.instances(spec.Devices.Milli) < spec.Devices.Count {
+		f.relax(&spec.Devices, &r)
+	}
+	if of.set.has(int(Company)) {
+		f.Alone, spec.Near = true, orbit.Near{}
+	}
+	if of.set.has(int(Cordoned)) {
+		node := *of.best.Node
+		node.State = orbit.Ready
+		f.Uncordon, f.before = node.ID, []orbit.Commitment{orbit.PutNode{Node: node}}
+	}
+	if of.set.has(int(Lost)) {
+		return nil
+	}
+	f.Spec, f.devices = &spec, r.pick(&spec.Devices)
+	return f
+}
+
+// relax makes the request for devices one that a node serves.
+func (f *Fix) relax(ask *orbit.DeviceRequest, r *room) {
+	if r.node.Devices.Count > 0 && !ask.Accepts(r.node.Devices.Model) {
+		f.AcceptModel = r.node.Devices.Model
+		ask.Models = append(slices.Clone(ask.Models), f.AcceptModel)
+	}
+	if n := r.instances(ask.Milli); n > 0 {
+		f.FewerDevices = max(0, ask.Count-n)
+		ask.Count -= f.FewerDevices
+		return
+	}
+	most := 0
+	for i := range r.node.Devices.Count {
+		most = max(most, r.devices[i])
+	}
+	if n := r.instances(most); most > 0 {
+		f.LessMilli, f.FewerDevices = ask.Milli-most, max(0, ask.Count-n)
+		ask.Milli, ask.Count = most, ask.Count-f.FewerDevices
+		return
+	}
+	f.FewerDevices, f.AcceptModel = ask.Count, ""
+	*ask = orbit.DeviceRequest{}
+}
+
+// pick chooses device instances that have enough free.
+func (r *room) pick(ask *orbit.DeviceRequest) (set orbit.DeviceSet) {
+	for i := range r.node.Devices.Count {
+		if set.Len() < ask.Count && r.devices[i] >= ask.Milli {
+			set |= 1 << i
+		}
+	}
+	return set
+}
+
+// awaitHolds returns the fewest holds of one node, of those that end soonest, whose end makes the capsule fit there.
+func (a *asker) awaitHolds() (best *Fix) {
+	byNode := map[orbit.NodeID][]orbit.Hold{}
+	for h := range a.state.Holds() {
+		byNode[h.Node] = append(byNode[h.Node], h)
+	}
+	for _, id := range slices.Sorted(maps.Keys(byNode)) {
+		holds := byNode[id]
+		slices.SortFunc(holds, func(x, y orbit.Hold) int { return cmp.Or(x.Ends.Compare(y.Ends), cmp.Compare(x.ID, y.ID)) })
+		n := a.state.Node(id)
+		free := func(ended []orbit.Hold) *room {
+			r := roomOf(n)
+			for _, h := range ended {
+				for d, x := range h.Room {
+					r.free[d] += x
+				}
+				for i := range n.Node.Devices.Count {
+					if h.Devices.Has(i) {
+						r.devices[i] += h.Milli
+					}
+				}
+			}
+			if a.reasons(&r) != (reasonSet{}) {
+				return nil
+			}
+			return &r
+		}
+		ended := minimal(holds, func(ended []orbit.Hold) bool { return free(ended) != nil })
+		if len(ended) == 0 {
+			continue
+		}
+		f := &Fix{Node: id, Await: ended, Until: ended[len(ended)-1].Ends, devices: free(ended).pick(&a.spec.Devices)}
+		for _, h := range ended {
+			f.before = append(f.before, orbit.Release{Hold: h.ID})
+		}
+		if best == nil || f.Until.Before(best.Until) {
+			best = f
+		}
+	}
+	return best
+}
+
+// minimal returns the shortest beginning of a list that serves, less everything that it serves without; nil: all does not.
+func minimal[T any](list []T, serves func([]T) bool) []T {
+	n := 1
+	for ; n <= len(list) && !serves(list[:n]); n++ {
+	}
+	if n > len(list) {
+		return nil
+	}
+	out := slices.Clone(list[:n])
+	for i := len(out) - 2; i >= 0; i-- { // the last one is needed
+		if less := slices.Delete(slices.Clone(out), i, i+1); serves(less) {
+			out = less
+		}
+	}
+	return out
+}
+
+// outlast returns the nominations on one node that have to end for the capsule to fit there, where nothing else is in the way.
+func (a *asker) outlast(sets []*found) *Fix {
+	var only reasonSet
+	only.add(int(Nominated))
+	at := slices.IndexFunc(sets, func(f *found) bool { return f.set == only })
+	if at < 0 {
+		return nil
+	}
+	n := sets[at].best
+	var made []*orbit.Nomination
+	for of := range n.Nominated {
+		made = append(made, of)
+	}
+	slices.SortStableFunc(made, func(x, y *orbit.Nomination) int { return x.Ends.Compare(y.Ends) })
+	r := roomOf(n)
+	f := &Fix{Node: n.Node.ID, devices: r.pick(&a.spec.Devices)}
+	f.Outlast = minimal(made, func(ended []*orbit.Nomination) bool {
+		f.before = f.before[:0]
+		for _, of := range ended {
+			f.before = append(f.before, orbit.Nominate{Capsule: of.Capsule, Gang: of.Gang, Since: of.Made})
+		}
+		return a.verify(f)
+	})
+	if len(f.Outlast) == 0 {
+		return nil
+	}
+	f.before = nil
+	for _, of := range f.Outlast {
+		f.before = append(f.before, orbit.Nominate{Capsule: of.Capsule, Gang: of.Gang, Since: of.Made})
+		if of.Ends.After(f.Until) {
+			f.Until = of.Ends
+		}
+	}
+	return f
+}
+
+// evict returns the best node on which capsules of lower priority can make way; nil: there is none.
+func (a *asker) evict() *Fix {
+	id := a.probe()
+	submitted, err := a.state.With(orbit.Proposal{Do: []orbit.Commitment{orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: a.spec}}})
+	if err != nil {
+		return nil
+	}
+	draft, _, err := draftOf(context.Background(), submitted, a.spec)
+	if err != nil {
+		return nil
+	}
+	c := submitted.Capsule(id)
+	best, err := (&place.Indexed{}).BestEvicting(draft, c)
+	if err != nil || best.On(draft, c) != nil {
+		return nil
+	}
+	f := &Fix{}
+	for _, do := range draft.Propose().Do {
+		switch do := do.(type) {
+		case orbit.Evict:
+			f.Evict, f.evicts = append(f.Evict, do.Capsule), append(f.evicts, do)
+		case orbit.Place:
+			f.Node, f.devices = do.Node, do.Devices
+		}
+	}
+	return f
+}
+
+// newNode returns an id that no node has.
+func (a *asker) newNode() orbit.NodeID {
+	id := orbit.NodeID("whatif")
+	for a.state.Node(id) != nil {
+		id += "+"
+	}
+	return id
+}
+
+// add returns the smallest node like one of the members that takes the capsule while it is empty; nil: none does.
+func (a *asker) add() (f *Fix) {
+	best := 0.0
+	for n := range a.state.Nodes() {
+		node := *n.Node
+		node.State = orbit.Ready
+		r := room{node: &node, free: node.Capacity}
+		for i := range node.Devices.Count {
+			if !node.Devices.Unhealthy.Has(i) {
+				r.devices[i] = 1000
+			}
+		}
+		if a.reasons(&r) != (reasonSet{}) {
+			continue
+		}
+		size := 0.0
+		for d, want := range a.spec.Envelope.Reservation {
+			if want > 0 {
+				size += float64(node.Capacity[d]) / float64(want)
+			}
+		}
+		if f != nil && size >= best {
+			continue
+		}
+		node.ID = a.newNode()
+		f, best = &Fix{Node: node.ID, Add: &node, Like: n.Node.ID, devices: r.pick(&a.spec.Devices), before: []orbit.Commitment{orbit.PutNode{Node: node}}}, size
+	}
+	return f
+}

@@ -1,0 +1,233 @@
+package whatif
+
+import (
+	"fmt"
+	"math/bits"
+
+	"github.com/orbitsched/orbit"
+)
+
+// ReasonKind is a rule that keeps a capsule off a node.
+type ReasonKind uint8
+
+// The kinds of reasons.
+const (
+	// Cordoned: the node takes no new work.
+	Cordoned ReasonKind = iota
+	// Lost: the node is lost, and comes back only by joining anew.
+	Lost
+	// Model: the node has no device of a model that the spec accepts.
+	Model
+	// Devices: too few device instances have enough free.
+	Devices
+	// Company: no member of the group that the spec wants to be near runs in the node's domain.
+	Company
+	// Nominated: there is room, but it is nominated for work that outranks the capsule.
+	Nominated
+	// Resource: less is free than the capsule asks for.
+	Resource
+	// Requirement: the node's labels do not meet a requirement.
+	Requirement
+)
+
+// Reason is one thing that keeps a capsule off a node.
+type Reason struct {
+	// Kind is the rule.
+	Kind ReasonKind
+	// Arg is the dimension of a Resource, the index in Spec.Require of a Requirement, and 0 for all other kinds.
+	Arg int
+	// Text completes "the node ...", as in "lacks memory".
+	Text string
+}
+
+// String returns the text.
+func (r Reason) String() string { return r.Text }
+
+// reasonSet is a set of reasons: a bit for each kind below Resource, one for each dimension, one for each requirement.
+type reasonSet [5]uint64
+
+const (
+	firstResource    = int(Resource)
+	firstRequirement = firstResource + orbit.Dimensions
+)
+
+func (s *reasonSet) add(i int)      { s[i/64] |= 1 << (i % 64) }
+func (s *reasonSet) has(i int) bool { return s[i/64]>>(i%64)&1 == 1 }
+
+// set adds a reason or takes it out.
+func (s *reasonSet) set(i int, is bool) {
+	s[i/64] &^= 1 << (i % 64)
+	if is {
+		s.add(i)
+	}
+}
+
+// len returns how many reasons there are.
+func (s *reasonSet) len() (n int) {
+	for _, word := range s {
+		n += bits.OnesCount64(word)
+	}
+	return n
+}
+
+// all yields the reasons by number.
+func (s *reasonSet) all(yield func(int) bool) {
+	for w, word := range s {
+		for ; word != 0; word &= word - 1 {
+			if !yield(w*64 + bits.TrailingZeros64(word)) {
+				return
+			}
+		}
+	}
+}
+
+// asker finds out what keeps capsules of one spec off nodes.
+type asker struct {
+	state *orbit.State
+	draft *orbit.Draft
+	spec  *orbit.Spec
+	near  map[string]bool
+}
+
+// room is a node as it is, or as it would be.
+type room struct {
+	node *orbit.Node
+	free orbit.Resources
+	// Of each device instance, in thousandths.
+	devices [orbit.MaxDevices]int
+}
+
+func roomOf(n *orbit.NodeState) (r room) {
+	r.node, r.free = n.Node, n.Free()
+	for i := range n.Node.Devices.Count {
+		r.devices[i] = n.DeviceFree(i)
+	}
+	return r
+}
+
+// reasons returns everything but nominations that keeps the spec off a node.
+func (a *asker) reasons(r *room) (set reasonSet) {
+	switch r.node.State {
+	case orbit.Cordoned:
+		set.add(int(Cordoned))
+	case orbit.Lost:
+		set.add(int(Lost))
+	}
+	for i := range a.spec.Require {
+		if !a.spec.Require[i].Matches(r.node.Labels) {
+			set.add(firstRequirement + i)
+		}
+	}
+	for d, want := range a.spec.Envelope.Reservation {
+		if want > 0 && want > r.free[d] {
+			set.add(firstResource + d)
+		}
+	}
+	if ask := &a.spec.Devices; ask.Count > 0 {
+		if r.node.Devices.Count == 0 || !ask.Accepts(r.node.Devices.Model) {
+			set.add(int(Model))
+		} else if r.instances(ask.Milli) < ask.Count {
+			set.add(int(Devices))
+		}
+	}
+	if a.near != nil && !a.near[r.node.Labels[a.spec.Near.Level]] {
+		set.add(int(Company))
+	}
+	return set
+}
+
+// instances counts the device instances with so much free.
+func (r *room) instances(milli int) (n int) {
+	for i := range r.node.Devices.Count {
+		if r.devices[i] >= milli {
+			n++
+		}
+	}
+	return n
+}
+
+// of returns all that keeps the spec off a node of the state.
+func (a *asker) of(n *orbit.NodeState, r *room) reasonSet {
+	set := a.reasons(r)
+	if a.nominated(n, r) {
+		set.add(int(Nominated))
+	}
+	return set
+}
+
+// nominated reports whether room that is free, and would be enough, is nominated for work that outranks the spec.
+func (a *asker) nominated(n *orbit.NodeState, r *room) bool {
+	open, claimed := a.open(n, r)
+	if !claimed {
+		return false
+	}
+	for d, want := range a.spec.Envelope.Reservation {
+		if want > 0 && want <= r.free[d] && want > open.free[d] {
+			return true
+		}
+	}
+	ask := &a.spec.Devices
+	return ask.Count > 0 && ask.Accepts(n.Node.Devices.Model) && r.instances(ask.Milli) >= ask.Count && open.instances(ask.Milli) < ask.Count
+}
+
+// open returns what of a node is not nominated for work that outranks the spec, and whether that is less than all.
+func (a *asker) open(n *orbit.NodeState, r *room) (open room, claimed bool) {
+	for of, claim := range n.Nominated {
+		if !of.OutranksPriority(a.spec.Priority) {
+			continue
+		}
+		if !claimed {
+			open, claimed = *r, true
+		}
+		for d, x := range claim.Room {
+			open.free[d] -= x
+		}
+		for i := range n.Node.Devices.Count {
+			if claim.Devices.Has(i) {
+				open.devices[i] -= claim.Milli
+			}
+		}
+	}
+	if !claimed {
+		return *r, false
+	}
+	return open, true
+}
+
+// list returns the reasons of a set with their texts.
+func (a *asker) list(set *reasonSet) (out []Reason) {
+	for i := range set.all {
+		r := Reason{Kind: ReasonKind(i)}
+		switch {
+		case i >= firstRequirement:
+			r.Kind, r.Arg = Requirement, i-firstRequirement
+			r.Text = "does not meet " + a.spec.Require[r.Arg].String()
+		case i >= firstResource:
+			r.Kind, r.Arg = Resource, i-firstResource
+			r.Text = "lacks " + a.state.DimensionName(r.Arg)
+		default:
+			r.Text = a.text(r.Kind)
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+func (a *asker) text(kind ReasonKind) string {
+	switch kind {
+	case Cordoned:
+		return "is cordoned"
+	case Lost:
+		return "is lost"
+	case Model:
+		if len(a.spec.Devices.Models) == 0 {
+			return "has no device"
+		}
+		return fmt.Sprintf("has no device of model %q", a.spec.Devices.Models)
+	case Devices:
+		return fmt.Sprintf("lacks %d devices with %d milli free", a.spec.Devices.Count, a.spec.Devices.Milli)
+	case Company:
+		return fmt.Sprintf("is in no %s of group %q", a.spec.Near.Level, a.spec.Near.Group)
+	}
+	return "is nominated for work that outranks it"
+}
