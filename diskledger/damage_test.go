@@ -1,0 +1,329 @@
+package diskledger_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"path"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/record"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/diskledger"
+	"github.com/orbitsched/orbit/internal/scale"
+)
+
+// files returns the contents of a folder.
+func files(t testing.TB, fs vfs.FS) map[string][]byte {
+	out := map[string][]byte{}
+	names, err := fs.List("ledger")
+	require.NoError(t, err)
+	for _, name := range names {
+		f, err := fs.Open("ledger/" + name)
+		require.NoError(t, err)
+		out[name], err = io.ReadAll(f)
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+	}
+	delete(out, "LOCK")
+	return out
+}
+
+// folderOf returns a file system with a folder of these files, one of which has other contents; nil: it is missing.
+func folderOf(t testing.TB, all map[string][]byte, other string, content []byte) vfs.FS {
+	fs := vfs.NewMem()
+	require.NoError(t, fs.MkdirAll("ledger", 0o755))
+	for name, text := range all {
+		if name == other {
+			text = content
+		}
+		if text == nil {
+			continue
+		}
+		f, err := fs.Create("ledger/"+name, "test")
+		require.NoError(t, err)
+		_, err = f.Write(append([]byte(nil), text...))
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+	}
+	return fs
+}
+
+// history makes a folder with a checkpoint and two logs behind it, and returns the states, by revision.
+func history(t testing.TB) (fs *vfs.MemFS, l *diskledger.Ledger, states map[orbit.Revision]string) {
+	fs, states = vfs.NewCrashableMem(), map[orbit.Revision]string{}
+	note := func() {
+		s, err := l.Snapshot(ctx)
+		require.NoError(t, err)
+		states[s.Revision()] = text(s)
+	}
+	propose := func(do ...orbit.Commitment) {
+		_, err := l.Propose(ctx, orbit.Proposal{ID: orbit.ProposalID{byte(len(states))}, Do: do})
+		require.NoError(t, err)
+		note()
+	}
+	o := diskledger.Options{FS: fs}
+	var err error
+	l, err = diskledger.Open("ledger", o)
+	require.NoError(t, err)
+	note()
+	propose(node().Do...)
+	propose(mark("a", 5), mark("b", 5))
+	require.NoError(t, l.Checkpoint(ctx))
+	propose(mark("c", 5))
+	propose(mark("d", 5), mark("e", 5))
+	closed(t, l)
+	l, err = diskledger.Open("ledger", o)
+	require.NoError(t, err)
+	propose(mark("f", 5))
+	propose(mark("g", 5), mark("h", 40))
+	propose(mark("i", 5))
+	return fs, l, states
+}
+
+// Each byte of a folder is damaged in two ways, in a long run in four. Either the damage is found, and the file named, with a place at or before the
+// byte; or the byte is in the tail of the last log that no confirmed record follows: then the state is one of those that there
+// were. A ledger that was closed has no such tail but the record that closes it: it is never opened with another state.
+func TestDamagedBytes(t *testing.T) {
+	fs, l, states := history(t)
+	last := orbit.Revision(len(states) - 1)
+	killed := files(t, fs.CrashClone(vfs.CrashCloneCfg{}))
+	closed(t, l)
+	ended := files(t, fs)
+	require.Len(t, ended, 3)
+	for kind, all := range map[string]map[string][]byte{"killed": killed, "closed": ended} {
+		found, cut := 0, 0
+		for name, text := range all {
+			for at := range text {
+				for _, flip := range flips(text[at]) {
+					if flip == 0 {
+						continue
+					}
+					damaged := append([]byte(nil), text...)
+					damaged[at] ^= flip
+					where := fmt.Sprintf("%s: %s, byte %d of %d ^ %x", kind, name, at, len(text), flip)
+					rev, isFound := damages(t, folderOf(t, all, name, damaged), name, int64(at), states, where)
+					switch {
+					case isFound:
+						found++
+					case kind == "closed":
+						require.Equal(t, last, rev, where)
+					default:
+						require.GreaterOrEqual(t, rev, last-1, where) // the last group
+					}
+					if !isFound {
+						cut++
+						require.Equal(t, "00000003.log", name, where)
+					}
+				}
+			}
+		}
+		t.Logf("%s: %d found, %d cut off", kind, found, cut)
+		require.Greater(t, found, 10*cut)
+	}
+}
+
+// flips are the ways in which a byte is damaged; the last makes it 0.
+func flips(b byte) []byte { return []byte{1, 0xff, 0x80, b}[:scale.Of(2, 4)] }
+
+// damages opens a damaged folder. It returns the revision of its state, or that the damage was found.
+func damages(t testing.TB, fs vfs.FS, name string, at int64, states map[orbit.Revision]string, where string) (orbit.Revision, bool) {
+	var corrupt *diskledger.CorruptError
+	found, err := diskledger.Inspect(fs, "ledger", nil)
+	l, openErr := diskledger.Open("ledger", diskledger.Options{FS: fs})
+	if err != nil {
+		require.ErrorAs(t, err, &corrupt, where)
+		require.ErrorIs(t, err, diskledger.ErrCorrupt)
+		require.ErrorAs(t, openErr, &corrupt, where)
+		require.Equal(t, name, path.Base(corrupt.File), where)
+		require.LessOrEqual(t, corrupt.Offset, at, where)
+		return 0, true
+	}
+	require.NoError(t, openErr, where)
+	s, err := l.Snapshot(ctx)
+	require.NoError(t, err)
+	require.Equal(t, states[s.Revision()], text(s), where)
+	require.Equal(t, text(found.State), text(s), where)
+	closed(t, l)
+	return s.Revision(), false
+}
+
+// The last log is cut short at each byte: every group that is whole is there, and nothing else. The others must not be short.
+func TestCutShort(t *testing.T) {
+	fs, _, states := history(t)
+	all := files(t, fs.CrashClone(vfs.CrashCloneCfg{}))
+	for name, text := range all {
+		before := orbit.Revision(0)
+		for at := range text {
+			rev, isFound := damages(t, folderOf(t, all, name, text[:at:at]), name, int64(at), states, fmt.Sprintf("%s cut at %d", name, at))
+			if name != "00000003.log" {
+				require.True(t, isFound, "%s cut at %d", name, at)
+			}
+			if !isFound {
+				require.GreaterOrEqual(t, rev, before)
+				before = rev
+			}
+		}
+	}
+}
+
+// Files that are missing, exchanged, or of a later version are found.
+func TestWrongFiles(t *testing.T) {
+	fs, l, _ := history(t)
+	closed(t, l)
+	all := files(t, fs)
+	for name := range all {
+		if name == "00000003.log" {
+			continue // nothing says that it was there: README.md says so
+		}
+		_, err := diskledger.Open("ledger", diskledger.Options{FS: folderOf(t, all, name, nil)})
+		require.ErrorIs(t, err, diskledger.ErrCorrupt, name)
+		for other := range all {
+			if other != name {
+				_, err := diskledger.Open("ledger", diskledger.Options{FS: folderOf(t, all, name, all[other])})
+				require.ErrorIs(t, err, diskledger.ErrCorrupt, "%s as %s", other, name)
+			}
+		}
+	}
+	longer := append(all["00000002.checkpoint"][:len(all["00000002.checkpoint"]):len(all["00000002.checkpoint"])], 7)
+	_, err := diskledger.Open("ledger", diskledger.Options{FS: folderOf(t, all, "00000002.checkpoint", longer)})
+	require.ErrorIs(t, err, diskledger.ErrCorrupt)
+	_, err = diskledger.Inspect(vfs.NewMem(), "ledger", nil)
+	require.Error(t, err)
+	fs = vfs.NewMem()
+	require.NoError(t, fs.MkdirAll("ledger", 0o755))
+	_, err = diskledger.Inspect(fs, "ledger", nil)
+	require.ErrorIs(t, err, orbit.ErrInvalid)
+}
+
+// Inspect shows each file and each group in order, and what was visited before damage.
+func TestInspect(t *testing.T) {
+	fs, l, states := history(t)
+	closed(t, l)
+	var seen []string
+	visit := func(e diskledger.Entry) error {
+		seen = append(seen, fmt.Sprint(path.Base(e.File), " ", e.Checkpoint, " ", e.Revision, " ", len(e.Changes)))
+		return nil
+	}
+	found, err := diskledger.Inspect(fs, "ledger", visit)
+	require.NoError(t, err)
+	require.Equal(t, []string{"00000002.checkpoint true 2 0", "00000002.log false 2 0", "00000002.log false 0 1", "00000002.log false 0 2",
+		"00000003.log false 4 0", "00000003.log false 0 1", "00000003.log false 0 2", "00000003.log false 0 1"}, seen)
+	require.Equal(t, int64(7), found.Changes)
+	require.Zero(t, found.Cut)
+	require.Equal(t, states[7], text(found.State))
+	enough := errors.New("enough")
+	_, err = diskledger.Inspect(fs, "ledger", func(diskledger.Entry) error { return enough })
+	require.ErrorIs(t, err, enough)
+}
+
+// In a log of many blocks damage is told from a torn tail too: wherever it is before the last group, also in its first and in its
+// last part, it is found; in the last group it is cut off.
+func TestDamagedBlocks(t *testing.T) {
+	fs := vfs.NewCrashableMem()
+	l := open(t, fs, diskledger.Options{})
+	states := map[orbit.Revision]string{}
+	var ends []int64
+	for i := range 4 {
+		var do []orbit.Commitment
+		for j := range 25 {
+			do = append(do, mark(fmt.Sprint(i, "-", j), 3000))
+		}
+		_, err := l.Propose(ctx, orbit.Proposal{Do: do})
+		require.NoError(t, err)
+		s, err := l.Snapshot(ctx)
+		require.NoError(t, err)
+		states[s.Revision()] = text(s)
+		ends = append(ends, int64(len(files(t, fs)["00000001.log"])))
+	}
+	states[0] = ""
+	all := files(t, fs.CrashClone(vfs.CrashCloneCfg{}))
+	log := all["00000001.log"]
+	require.Greater(t, len(log), 9<<15)
+	rng := rand.New(rand.NewPCG(1, 2))
+	for i := range scale.Of(8, 400) {
+		at := rng.IntN(len(log))
+		switch i % 4 {
+		case 0: // at the beginning of a group or near it
+			at = int(ends[rng.IntN(3)]) + rng.IntN(9)
+		case 1: // at the beginning of a block
+			at = rng.IntN(len(log)>>15)<<15 + rng.IntN(9)
+		}
+		damaged := append([]byte(nil), log...)
+		damaged[at] ^= byte(1 + rng.IntN(255))
+		where := fmt.Sprintf("byte %d of %d", at, len(log))
+		rev, isFound := damages(t, folderOf(t, all, "00000001.log", damaged), "00000001.log", int64(at), states, where)
+		switch {
+		case isFound:
+			require.Less(t, int64(at), ends[2], where)
+		case int64(at) < ends[2]:
+			require.Equal(t, orbit.Revision(4), rev, where) // filling at the end of a block
+		}
+	}
+}
+
+// frames returns records as a file has them.
+func frames(t testing.TB, records ...string) []byte {
+	var content bytes.Buffer
+	w := record.NewWriter(&content)
+	for _, r := range records {
+		_, err := w.WriteRecord([]byte(r))
+		require.NoError(t, err)
+	}
+	return content.Bytes()
+}
+
+// Behind a torn tail a disk may show blocks of a file that was removed. Their records are older, and no sign of damage.
+func TestStaleBlocks(t *testing.T) {
+	fs, _, states := history(t)
+	all := files(t, fs.CrashClone(vfs.CrashCloneCfg{}))
+	log := all["00000003.log"]
+	older := frames(t, `{"revision":3,"do":{"mark":{"key":"c","value":"vvvvvv"}}}`)
+	rev, isFound := damages(t, folderOf(t, all, "00000003.log", append(log[:len(log)-3:len(log)], older...)), "", 0, states, "older")
+	require.False(t, isFound)
+	require.Equal(t, orbit.Revision(6), rev)
+	newer := frames(t, `{"revision":8,"do":{"mark":{"key":"c","value":"vvvvvv"}}}`)
+	_, err := diskledger.Inspect(folderOf(t, all, "00000003.log", append(log[:len(log)-3:len(log)], newer...)), "ledger", nil)
+	require.ErrorIs(t, err, diskledger.ErrCorrupt)
+}
+
+// Records that are whole and do not follow one another are found.
+func TestWrongRecords(t *testing.T) {
+	fs, l, _ := history(t)
+	closed(t, l)
+	all := files(t, fs)
+	previous := len(all["00000002.log"])
+	header := func(revision, previous int) string {
+		return fmt.Sprintf(`{"diskledger":"log","version":1,"number":3,"revision":%d,"previous":%d}`, revision, previous)
+	}
+	change := func(revision, seq int) string {
+		return fmt.Sprintf(`{"revision":%d,"seq":%d,"do":{"mark":{"key":"x","value":"v"}}}`, revision, seq)
+	}
+	sound := frames(t, header(4, previous), change(5, 0)+"\n"+change(5, 1), `{"closed":5}`)
+	_, err := diskledger.Inspect(folderOf(t, all, "00000003.log", sound), "ledger", nil)
+	require.NoError(t, err)
+	for name, content := range map[string][]byte{
+		"another revision":     frames(t, header(5, previous)),
+		"a longer log before":  frames(t, header(4, previous+1)),
+		"a shorter log before": frames(t, header(4, previous-1)),
+		"a gap":                frames(t, header(4, previous), change(6, 0)),
+		"a gap within":         frames(t, header(4, previous), change(5, 0)+"\n"+change(5, 2)),
+		"a second time":        frames(t, header(4, previous), change(5, 0), change(5, 0)),
+		"before the first":     frames(t, header(4, previous), change(4, 1)),
+		"closed elsewhere":     frames(t, header(4, previous), change(5, 0), `{"closed":4}`),
+		"behind the end":       frames(t, header(4, previous), `{"closed":4}`, change(5, 0)),
+		"no change":            frames(t, header(4, previous), "{}"),
+		"breaks a rule":        frames(t, header(4, previous), `{"revision":5,"do":{"place":{"capsule":"nobody","node":"n"}}}`),
+	} {
+		var corrupt *diskledger.CorruptError
+		_, err := diskledger.Inspect(folderOf(t, all, "00000003.log", content), "ledger", nil)
+		require.ErrorAs(t, err, &corrupt, name)
+		_, err = diskledger.Open("ledger", diskledger.Options{FS: folderOf(t, all, "00000003.log", content)})
+		require.ErrorAs(t, err, &corrupt, name)
+	}
+}

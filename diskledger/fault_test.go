@@ -1,0 +1,202 @@
+package diskledger_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/diskledger"
+)
+
+// kinds are the faults of a disk, and the error that each is.
+var kinds = map[string]struct{ fault, is error }{
+	"full":      {syscall.ENOSPC, diskledger.ErrFull},
+	"read-only": {syscall.EROFS, diskledger.ErrReadOnly},
+	"io":        {syscall.EIO, syscall.EIO},
+	"short":     {errShort, io.ErrShortWrite},
+}
+
+// Each operation on the disk fails once, in each way, while a ledger commits, makes a checkpoint and commits again. The
+// operations after it succeed again, which must not mislead: what is answered is there after a crash that loses everything
+// that was not synced, and nothing is written to the log any more after one of its operations has failed.
+func TestFaultSweep(t *testing.T) {
+	faults, stopped := 0, 0
+	for name, kind := range kinds {
+		for at := 0; ; at++ {
+			reached, failed := sweep(t, fmt.Sprintf("%s at %d", name, at), at, kind.fault, kind.is)
+			if !reached {
+				break
+			}
+			faults++
+			if failed {
+				stopped++
+			}
+		}
+	}
+	t.Logf("%d faults, after %d the ledger has stopped", faults, stopped)
+	require.Greater(t, stopped, 40)
+}
+
+// sweep plays the history with one fault, and reports whether the history has come so far, and whether the ledger has stopped.
+func sweep(t *testing.T, where string, at int, fault, is error) (reached, stopped bool) {
+	mem := vfs.NewCrashableMem()
+	var on string
+	n := 0
+	fs := &faultFS{FS: mem, before: func(op, file string) error {
+		if n++; n != at+1 {
+			return nil
+		}
+		reached = true
+		if errors.Is(fault, errShort) && op != "write" {
+			return nil
+		}
+		on = op + " " + file
+		return fault
+	}}
+	answered, acks := map[string]bool{}, 0
+	l, err := diskledger.Open("ledger", diskledger.Options{FS: fs})
+	if err != nil {
+		typed(t, err, is, on, where)
+	} else {
+		for i := range 6 {
+			if i == 3 {
+				if err := l.Checkpoint(ctx); err != nil {
+					typed(t, err, is, on, where)
+				}
+			}
+			key := fmt.Sprint("k", i)
+			_, err := l.Propose(ctx, orbit.Proposal{Do: []orbit.Commitment{mark(key, 3000)}})
+			if err == nil {
+				require.False(t, stopped, "%s: answered after a failure", where)
+				answered[key] = true
+				acks++
+			} else {
+				typed(t, err, is, on, where)
+				require.True(t, errors.Is(err, orbit.ErrUnavailable) || errors.Is(err, orbit.ErrUnknown) && !stopped, where)
+				stopped = true
+			}
+		}
+		if stopped {
+			_, err := l.Wait(ctx, orbit.Revision(acks))
+			typed(t, err, is, on, where)
+			s, err := l.Snapshot(ctx)
+			require.NoError(t, err)
+			require.Equal(t, orbit.Revision(acks), s.Revision(), where)
+			for _, op := range fs.seen()[at+1:] { // nothing is tried again, nor written behind what failed
+				require.NotContains(t, op, "rename", where)
+				require.False(t, strings.Contains(op, ".log") && !strings.HasPrefix(op, "remove"), "%s: %s after %s", where, op, on)
+			}
+		}
+		_ = l.Close()
+	}
+	for _, crashed := range []vfs.FS{mem.CrashClone(vfs.CrashCloneCfg{}), mem} {
+		again, err := diskledger.Open("ledger", diskledger.Options{FS: crashed})
+		require.NoError(t, err, where+", "+on)
+		s, err := again.Snapshot(ctx)
+		require.NoError(t, err)
+		for key := range answered {
+			_, found := s.Mark(key)
+			require.NotZero(t, found, "%s, %s: %s was answered", where, on, key)
+		}
+		require.LessOrEqual(t, s.Revision(), orbit.Revision(acks+1), where)
+		closed(t, again)
+	}
+	return reached, stopped
+}
+
+// typed requires a DiskError of a kind, or that the ledger has stopped because of one.
+func typed(t *testing.T, err, is error, on, where string) {
+	t.Helper()
+	var disk *diskledger.DiskError
+	require.ErrorAs(t, err, &disk, "%s, %s", where, on)
+	require.ErrorIs(t, err, is, "%s, %s", where, on)
+	if strings.HasPrefix(on, "sync") {
+		require.ErrorIs(t, err, diskledger.ErrSync, "%s, %s", where, on)
+	}
+	require.NotErrorIs(t, err, diskledger.ErrCorrupt, where)
+}
+
+// A full disk stops the ledger also when there is room again, until it is opened again.
+func TestFullDisk(t *testing.T) {
+	fs := &faultFS{FS: vfs.NewMem()}
+	l := open(t, fs, diskledger.Options{})
+	_, err := l.Propose(ctx, node())
+	require.NoError(t, err)
+	fs.set(func(op, _ string) error {
+		if op == "write" {
+			return syscall.ENOSPC
+		}
+		return nil
+	})
+	_, err = l.Propose(ctx, orbit.Proposal{Do: []orbit.Commitment{mark("a", 1)}})
+	require.ErrorIs(t, err, diskledger.ErrFull)
+	require.ErrorIs(t, err, orbit.ErrUnknown)
+	fs.set(nil)
+	_, err = l.Propose(ctx, orbit.Proposal{Do: []orbit.Commitment{mark("b", 1)}})
+	require.ErrorIs(t, err, diskledger.ErrFull)
+	require.ErrorIs(t, err, orbit.ErrUnavailable)
+	require.ErrorIs(t, l.Checkpoint(ctx), diskledger.ErrFull)
+	require.ErrorIs(t, l.Close(), diskledger.ErrFull)
+	again := open(t, fs, diskledger.Options{})
+	rev, err := again.Propose(ctx, orbit.Proposal{Do: []orbit.Commitment{mark("b", 1)}})
+	require.NoError(t, err)
+	require.Equal(t, orbit.Revision(2), rev)
+}
+
+// A checkpoint that fails is told of, leaves no trace, and does not disturb commits; the next one succeeds.
+func TestCheckpointFails(t *testing.T) {
+	var told []error
+	fs := &faultFS{FS: vfs.NewMem()}
+	l := open(t, fs, diskledger.Options{OnError: func(err error) { told = append(told, err) }})
+	fs.set(func(op, file string) error {
+		if op == "write" && strings.Contains(file, "checkpoint") {
+			return syscall.ENOSPC
+		}
+		return nil
+	})
+	_, err := l.Propose(ctx, node())
+	require.NoError(t, err)
+	require.ErrorIs(t, l.Checkpoint(ctx), diskledger.ErrFull)
+	_, err = l.Propose(ctx, orbit.Proposal{Do: []orbit.Commitment{mark("a", 1)}})
+	require.NoError(t, err)
+	require.Len(t, told, 1)
+	require.Equal(t, int64(1), l.Stats().CheckpointErrors)
+	fs.set(nil)
+	require.NoError(t, l.Checkpoint(ctx))
+	names, err := fs.List("ledger")
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{"LOCK", "00000003.checkpoint", "00000003.log"}, names)
+}
+
+// A disk that cannot be read is not taken for a damaged one.
+func TestReadFails(t *testing.T) {
+	fs := &faultFS{FS: vfs.NewMem()}
+	closed(t, open(t, fs, diskledger.Options{}))
+	for _, op := range []string{"read", "open"} {
+		fs.set(func(is, _ string) error {
+			if is == op {
+				return syscall.EIO
+			}
+			return nil
+		})
+		_, err := diskledger.Open("ledger", diskledger.Options{FS: fs})
+		require.ErrorIs(t, err, syscall.EIO)
+		require.NotErrorIs(t, err, diskledger.ErrCorrupt)
+	}
+	fs.set(func(is, _ string) error {
+		if is == "lock" {
+			return syscall.EROFS
+		}
+		return nil
+	})
+	_, err := diskledger.Open("ledger", diskledger.Options{FS: fs})
+	require.ErrorIs(t, err, diskledger.ErrReadOnly)
+	require.NotErrorIs(t, err, diskledger.ErrLocked)
+}

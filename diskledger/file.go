@@ -1,0 +1,222 @@
+package diskledger
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/cockroachdb/pebble/v2/record"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/orbitsched/orbit"
+)
+
+// formatVersion is the version of the files that this package writes and reads.
+const formatVersion = 1
+
+// The kinds of files.
+const (
+	logKind        = "log"
+	checkpointKind = "checkpoint"
+)
+
+// header is the first record of a file.
+type header struct {
+	// Kind is what the file is.
+	Kind string `json:"diskledger"`
+	// Version is the version of the format.
+	Version int `json:"version"`
+	// Number is the number in the file's name.
+	Number uint64 `json:"number"`
+	// Revision is that of the state in a checkpoint, or of the state that a log continues.
+	Revision orbit.Revision `json:"revision"`
+	// Previous is how many bytes of the log before are valid, if the log was begun behind another one. It is what cuts off a
+	// torn tail: what stands behind is not read again.
+	Previous int64 `json:"previous,omitempty"`
+}
+
+// closing is the last record of a log whose ledger was closed. It shows that everything before it was written whole.
+type closing struct {
+	Closed orbit.Revision `json:"closed"`
+}
+
+// appender writes records to a file.
+type appender struct {
+	file   vfs.File
+	path   string
+	frames *record.Writer
+	// buffer has what frames has written since the last write to the file.
+	buffer bytes.Buffer
+}
+
+// newAppender writes to an empty file.
+func newAppender(file vfs.File, path string) *appender {
+	a := &appender{file: file, path: path}
+	a.frames = record.NewWriter(&a.buffer)
+	return a
+}
+
+// append writes one record.
+func (a *appender) append(payload []byte) error {
+	if _, err := a.frames.WriteRecord(payload); err != nil {
+		return diskError("write", a.path, err)
+	}
+	n, err := a.file.Write(a.buffer.Bytes())
+	if err == nil && n < a.buffer.Len() {
+		err = io.ErrShortWrite
+	}
+	a.buffer.Reset()
+	return diskError("write", a.path, err)
+}
+
+// appendJSON writes one record.
+func (a *appender) appendJSON(v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return a.append(text)
+}
+
+// sync waits until what was written is on the disk.
+func (a *appender) sync() error { return diskError("sync", a.path, a.file.SyncData()) }
+
+// size returns how many bytes have been written.
+func (a *appender) size() int64 { return a.frames.Size() }
+
+// close closes the file.
+func (a *appender) close() error { return diskError("close", a.path, a.file.Close()) }
+
+// scanner reads the records of a file.
+type scanner struct {
+	file   vfs.File
+	path   string
+	frames *record.Reader
+	header header
+	// size is that of the file, end is where the last record that was read ends.
+	size, end int64
+}
+
+// errTorn means that the bytes behind the last record are no record.
+var errTorn = errors.New("no valid record")
+
+// openScanner opens a file and reads its header.
+func (f *folder) openScanner(number uint64, kind, end string) (*scanner, error) {
+	path := f.path(nameOf(number, end))
+	file, err := f.fs.Open(path)
+	if err != nil {
+		return nil, diskError("open", path, err)
+	}
+	s := &scanner{file: file, path: path, frames: record.NewReader(file, 0)}
+	if err := s.begin(number, kind); err != nil {
+		_ = file.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// begin reads the header. A file gets its name after its header is on the disk, so there is no torn header.
+func (s *scanner) begin(number uint64, kind string) error {
+	info, err := s.file.Stat()
+	if err != nil {
+		return diskError("open", s.path, err)
+	}
+	s.size = info.Size()
+	text, err := s.next()
+	if errors.Is(err, errTorn) || errors.Is(err, io.EOF) {
+		return s.corrupt(0, "the header is missing or damaged")
+	}
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, &s.header); err != nil {
+		return s.corrupt(0, fmt.Sprintf("the header cannot be read: %v", err))
+	}
+	if s.header.Version != formatVersion {
+		return fmt.Errorf("diskledger: %w: %s has version %d; this package reads %d", ErrVersion, s.path, s.header.Version, formatVersion)
+	}
+	if s.header.Kind != kind || s.header.Number != number {
+		return s.corrupt(0, fmt.Sprintf("it is %s %d", s.header.Kind, s.header.Number))
+	}
+	return nil
+}
+
+// next returns the next record, io.EOF behind the last one, or errTorn.
+func (s *scanner) next() ([]byte, error) {
+	stream, err := s.frames.Next()
+	if errors.Is(err, io.EOF) {
+		if s.end != s.size {
+			return nil, errTorn
+		}
+		return nil, io.EOF
+	}
+	var text []byte
+	if err == nil {
+		text, err = io.ReadAll(stream)
+	}
+	switch {
+	case err == nil:
+		s.end = s.frames.Offset()
+		return text, nil
+	case errors.Is(err, record.ErrUnexpectedEOF), errors.Is(err, record.ErrInvalidChunk), errors.Is(err, record.ErrZeroedChunk):
+		return nil, errTorn
+	}
+	return nil, diskError("read", s.path, err)
+}
+
+// corrupt returns an error that names a place in the file.
+func (s *scanner) corrupt(at int64, why string) error {
+	return &CorruptError{File: s.path, Offset: at, Why: why}
+}
+
+// close closes the file.
+func (s *scanner) close() error { return diskError("close", s.path, s.file.Close()) }
+
+const (
+	// frameBlock and frameHeader are sizes of the record format. A record that begins in a block has the bytes 1 (whole) or
+	// 2 (first part) at the end of its header.
+	frameBlock, frameHeader = 32 << 10, 7
+)
+
+// successor looks behind the end of the last valid record for a record that was written later, and returns where it begins.
+// A group is written only when the group before it is on the disk. So where there is such a record the bytes between were on
+// the disk once, and are damaged; where there is none they may be the rest of a write that was never confirmed.
+//
+// Every record is a JSON object, whose text has no bytes below 32, so a record can begin only where a byte 1 or 2 stands before
+// a brace. A record counts only if its revisions are newer than the last one that was read, because a disk may show contents
+// of a file that was removed.
+func (s *scanner) successor(after orbit.Revision) (at int64, found bool, err error) {
+	rest := make([]byte, s.size-s.end)
+	if _, err := s.file.ReadAt(rest, s.end); err != nil && !errors.Is(err, io.EOF) {
+		return 0, false, diskError("read", s.path, err)
+	}
+	first := 0 // where the record that is torn or damaged begins: not in the last bytes of a block, which have no room for a header
+	if room := frameBlock - s.end%frameBlock; room < frameHeader {
+		first = int(room)
+	}
+	for i := first + 1; i+frameHeader < len(rest); i++ {
+		if kind := rest[i+frameHeader-1]; kind != 1 && kind != 2 || rest[i+frameHeader] != '{' {
+			continue
+		}
+		at := s.end + int64(i)
+		block := min(int64(len(rest)), frameBlock-at%frameBlock+int64(i)) // a part of a record does not leave its block
+		if stream, err := record.NewReader(bytes.NewReader(rest[i:block]), 0).Next(); err == nil && isNewer(stream, after) {
+			return at, true, nil
+		}
+	}
+	return 0, false, nil
+}
+
+// isNewer reports whether a record begins with a change that is newer than a revision, or closes a ledger at or after it.
+func isNewer(stream io.Reader, after orbit.Revision) bool {
+	text, _ := io.ReadAll(stream) // of a record that goes on in the next block, the part in this one
+	text = text[:min(len(text), 40)]
+	var at orbit.Revision
+	if n, _ := fmt.Sscanf(string(text), `{"revision":%d`, &at); n == 1 {
+		return at > after
+	}
+	n, _ := fmt.Sscanf(string(text), `{"closed":%d`, &at)
+	return n == 1 && at >= after
+}

@@ -1,0 +1,175 @@
+package diskledger
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	iofs "io/fs"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/orbitsched/orbit"
+)
+
+// The names of files: number.log, number.checkpoint, and either with .tmp behind it while it is being made.
+const (
+	lockName      = "LOCK"
+	logEnd        = ".log"
+	checkpointEnd = ".checkpoint"
+	tmpEnd        = ".tmp"
+)
+
+// folder is the folder of a ledger, whose lock is held. Its methods return a [*DiskError].
+type folder struct {
+	fs   vfs.FS
+	dir  string
+	lock io.Closer
+}
+
+// openFolder makes the folder if create is set, and takes its lock. The path of a folder on disk is made unique first, because
+// locks within one process are told apart by it.
+func openFolder(fs vfs.FS, dir string, create bool) (*folder, error) {
+	if dir == "" {
+		return nil, fmt.Errorf("diskledger: %w: the folder's name is empty", orbit.ErrInvalid)
+	}
+	if create {
+		if err := makeFolder(fs, dir); err != nil {
+			return nil, err
+		}
+	} else if _, err := fs.Stat(dir); err != nil {
+		return nil, diskError("open", dir, err)
+	}
+	if vfs.Root(fs) == vfs.Default {
+		unique, err := filepath.Abs(dir)
+		if err == nil {
+			unique, err = filepath.EvalSymlinks(unique)
+		}
+		if err != nil {
+			return nil, diskError("open", dir, err)
+		}
+		dir = unique
+	}
+	lock, err := fs.Lock(fs.PathJoin(dir, lockName))
+	if err != nil {
+		return nil, lockError(dir, err)
+	}
+	return &folder{fs, dir, lock}, nil
+}
+
+// makeFolder makes a folder and those above it, and waits until their names are on the disk.
+func makeFolder(fs vfs.FS, dir string) error {
+	var above []string
+	for at := dir; ; at = fs.PathDir(at) {
+		if _, err := fs.Stat(at); err == nil || at == fs.PathDir(at) {
+			break
+		}
+		above = append(above, fs.PathDir(at))
+	}
+	if err := fs.MkdirAll(dir, 0o755); err != nil {
+		return diskError("mkdir", dir, err)
+	}
+	for _, parent := range above {
+		if err := (&folder{fs: fs, dir: parent}).sync(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lockError tells a lock that is taken, for which file systems have no common error, from one that cannot be made.
+func lockError(dir string, err error) error {
+	var file *iofs.PathError
+	var number syscall.Errno
+	isTaken := !errors.As(err, &file) && (!errors.As(err, &number) || number == syscall.EAGAIN || number == syscall.EACCES)
+	if isTaken {
+		return fmt.Errorf("diskledger: %w: %s: %w", ErrLocked, dir, err)
+	}
+	return diskError("lock", dir, err)
+}
+
+// unlock gives the lock back.
+func (f *folder) unlock() error { return diskError("close", f.path(lockName), f.lock.Close()) }
+
+// path returns the path of a file.
+func (f *folder) path(name string) string { return f.fs.PathJoin(f.dir, name) }
+
+// listing is what is in a folder.
+type listing struct {
+	// logs and checkpoints have the files by their numbers.
+	logs, checkpoints map[uint64]bool
+	// temporary are the names of files that were not finished.
+	temporary []string
+}
+
+// list reads which files there are. Files with other names are ignored.
+func (f *folder) list() (listing, error) {
+	l := listing{logs: map[uint64]bool{}, checkpoints: map[uint64]bool{}}
+	names, err := f.fs.List(f.dir)
+	if err != nil {
+		return l, diskError("list", f.dir, err)
+	}
+	for _, name := range names {
+		if number, ok := numberOf(name, logEnd); ok {
+			l.logs[number] = true
+		} else if number, ok := numberOf(name, checkpointEnd); ok {
+			l.checkpoints[number] = true
+		} else if _, ok := numberOf(strings.TrimSuffix(name, tmpEnd), ""); ok && strings.HasSuffix(name, tmpEnd) {
+			l.temporary = append(l.temporary, name)
+		}
+	}
+	return l, nil
+}
+
+// nameOf returns the name of the file with a number.
+func nameOf(number uint64, end string) string { return fmt.Sprintf("%08d%s", number, end) }
+
+// numberOf returns the number in a file's name. Without an end either of the two will do.
+func numberOf(name, end string) (uint64, bool) {
+	digits, rest, _ := strings.Cut(name, ".")
+	number, err := strconv.ParseUint(digits, 10, 64)
+	rest = "." + rest
+	isEnd := rest == end || end == "" && (rest == logEnd || rest == checkpointEnd)
+	return number, err == nil && number > 0 && isEnd && nameOf(number, rest) == name
+}
+
+// create makes a temporary file, which publish gives its name.
+func (f *folder) create(name string) (vfs.File, error) {
+	file, err := f.fs.Create(f.path(name+tmpEnd), "orbit-ledger")
+	return file, diskError("create", f.path(name+tmpEnd), err)
+}
+
+// publish gives a temporary file, which has been synced, its name, and waits until the name is on the disk. After an error
+// the file may have its name or not.
+func (f *folder) publish(name string) error {
+	if err := f.fs.Rename(f.path(name+tmpEnd), f.path(name)); err != nil {
+		return diskError("rename", f.path(name), err)
+	}
+	return f.sync()
+}
+
+// sync waits until all names are on the disk.
+func (f *folder) sync() error {
+	dir, err := f.fs.OpenDir(f.dir)
+	if err != nil {
+		return diskError("open", f.dir, err)
+	}
+	if err := dir.Sync(); err != nil {
+		_ = dir.Close()
+		return diskError("sync", f.dir, err)
+	}
+	return diskError("close", f.dir, dir.Close())
+}
+
+// remove removes files. It tries all of them and returns the first error.
+func (f *folder) remove(names ...string) (first error) {
+	for _, name := range names {
+		if err := f.fs.Remove(f.path(name)); err != nil && !errors.Is(err, iofs.ErrNotExist) && first == nil {
+			first = diskError("remove", f.path(name), err)
+		}
+	}
+	return first
+}

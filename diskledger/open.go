@@ -1,0 +1,303 @@
+package diskledger
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"github.com/orbitsched/orbit"
+)
+
+// recovery is what was read of a folder.
+type recovery struct {
+	folder *folder
+	files  listing
+	// state is that after the last change.
+	state *orbit.State
+	// history has the newest changes since the checkpoint, at most as many as the ledger's limits say, and all after floor.
+	history []orbit.Change
+	floor   orbit.Revision
+	// base is the number of the newest checkpoint, last that of the last log; end is how many bytes of that log are valid.
+	base, last uint64
+	end        int64
+	// changes is how many changes were applied.
+	changes int64
+	// cut is how many bytes behind end are no record, of a group that was never confirmed.
+	cut int64
+	// checkpointBytes and logBytes are the sizes of the checkpoint and of the logs since.
+	checkpointBytes, logBytes int64
+	// visit, if set, is called for each file and each record of changes that is read.
+	visit func(Entry) error
+}
+
+// read reads the newest checkpoint and the logs since. A folder without any leaves state nil.
+func (r *recovery) read() (err error) {
+	if r.files, err = r.folder.list(); err != nil {
+		return err
+	}
+	if len(r.files.checkpoints) == 0 {
+		for number := range r.files.logs {
+			return &CorruptError{File: r.folder.path(nameOf(number, logEnd)), Why: "there is no checkpoint that it continues"}
+		}
+		return nil
+	}
+	r.base = slices.Max(slices.Collect(maps.Keys(r.files.checkpoints)))
+	r.last = r.base - 1
+	if err := r.readCheckpoint(); err != nil {
+		return err
+	}
+	r.floor = r.state.Revision()
+	for number := range r.files.logs {
+		r.last = max(r.last, number)
+	}
+	if r.last < r.base {
+		if r.base > 1 || r.floor > 0 { // only a new ledger's checkpoint comes before its log
+			return &CorruptError{File: r.folder.path(nameOf(r.base, logEnd)), Why: "it is missing"}
+		}
+		return nil
+	}
+	return r.readLogs()
+}
+
+// readCheckpoint restores the state in the newest checkpoint.
+func (r *recovery) readCheckpoint() (err error) {
+	s, err := r.folder.openScanner(r.base, checkpointKind, checkpointEnd)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	dump := &dumpStream{scanner: s}
+	state := new(orbit.State)
+	err = state.Restore(dump)
+	var rejection *orbit.Rejection
+	switch {
+	case dump.err != nil: // what Restore says follows from it
+		return dump.err
+	case errors.As(err, &rejection):
+		return &CorruptError{File: s.path, Offset: dump.at, Why: err.Error(), cause: err}
+	case err != nil:
+		return err
+	case state.Revision() != s.header.Revision:
+		return s.corrupt(0, fmt.Sprintf("its state is at revision %d, its header says %d", state.Revision(), s.header.Revision))
+	}
+	r.state, r.checkpointBytes = state, s.size
+	return r.show(Entry{File: s.path, Checkpoint: true, Bytes: s.size, Revision: state.Revision()})
+}
+
+// dumpStream is the dump in a checkpoint.
+type dumpStream struct {
+	*scanner
+	rest []byte
+	// at is where the record begins that was read last.
+	at int64
+	// err is why the file cannot be read further.
+	err error
+}
+
+// Read implements io.Reader.
+func (d *dumpStream) Read(p []byte) (int, error) {
+	for len(d.rest) == 0 {
+		d.at = d.end
+		rest, err := d.next()
+		if errors.Is(err, errTorn) {
+			err = d.corrupt(d.end, errTorn.Error())
+		}
+		if err != nil {
+			if !errors.Is(err, io.EOF) {
+				d.err = err
+			}
+			return 0, err
+		}
+		d.rest = rest
+	}
+	n := copy(p, d.rest)
+	d.rest = d.rest[n:]
+	return n, nil
+}
+
+// readLogs applies the logs since the checkpoint. Each but the last must end where the next one says.
+func (r *recovery) readLogs() error {
+	var next *scanner
+	defer func() {
+		if next != nil {
+			_ = next.close()
+		}
+	}()
+	for number := r.base; number <= r.last; number++ {
+		s := next
+		next = nil
+		if s == nil {
+			var err error
+			if s, err = r.openLog(number); err != nil {
+				return err
+			}
+		}
+		until := int64(-1)
+		if number < r.last {
+			var err error
+			if next, err = r.openLog(number + 1); err != nil {
+				return errors.Join(err, s.close())
+			}
+			until = next.header.Previous
+		}
+		if err := errors.Join(r.readLog(s, until), s.close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openLog opens a log that must be there.
+func (r *recovery) openLog(number uint64) (*scanner, error) {
+	if !r.files.logs[number] {
+		return nil, &CorruptError{File: r.folder.path(nameOf(number, logEnd)), Why: "it is missing"}
+	}
+	return r.folder.openScanner(number, logKind, logEnd)
+}
+
+// applyAtOnce is how many changes are applied in one step.
+const applyAtOnce = 4096
+
+// readLog applies one log, up to a number of bytes, or to its end if that is negative.
+func (r *recovery) readLog(s *scanner, until int64) error {
+	if s.header.Revision != r.state.Revision() {
+		return s.corrupt(0, fmt.Sprintf("it continues revision %d; the files before it end at %d", s.header.Revision, r.state.Revision()))
+	}
+	if err := r.show(Entry{File: s.path, Bytes: s.size, Revision: s.header.Revision}); err != nil {
+		return err
+	}
+	p := replay{to: r, log: s, revision: r.state.Revision()}
+	for s.end != until {
+		at := s.end
+		text, err := s.next()
+		if until < 0 && errors.Is(err, io.EOF) {
+			break
+		}
+		if until < 0 && errors.Is(err, errTorn) {
+			if err := p.checkTail(); err != nil {
+				return err
+			}
+			break
+		}
+		if errors.Is(err, errTorn) || errors.Is(err, io.EOF) || s.end > until && until >= 0 {
+			return s.corrupt(at, fmt.Sprintf("no valid record; the next log says that %d bytes were written", until))
+		}
+		if err != nil {
+			return err
+		}
+		if err := p.record(at, text); err != nil {
+			return err
+		}
+	}
+	if r.end = s.end; until < 0 {
+		r.cut = s.size - s.end
+	}
+	r.logBytes += s.end
+	return p.flush()
+}
+
+// replay applies the groups of one log to a recovery.
+type replay struct {
+	to  *recovery
+	log *scanner
+	// groups are those that were read and not yet applied, changes is how many changes they have.
+	groups  []loggedGroup
+	changes int
+	// revision and seq are those of the last change that was read.
+	revision orbit.Revision
+	seq      int
+	// closed says that the record was read that closes the log.
+	closed bool
+}
+
+// loggedGroup is one record of a log, and where it begins.
+type loggedGroup struct {
+	at      int64
+	changes []orbit.Change
+}
+
+// checkTail returns an error if what is behind the last record is damaged, and not the rest of an unfinished write.
+func (p *replay) checkTail() error {
+	at, found, err := p.log.successor(p.revision)
+	if err != nil || !found {
+		return err
+	}
+	return p.log.corrupt(p.log.end, fmt.Sprintf("no valid record, but a record that was written later is at byte %d", at))
+}
+
+// record takes the record that begins at a place. Its changes must follow one another.
+func (p *replay) record(at int64, text []byte) error {
+	if p.closed {
+		return p.log.corrupt(at, "a record behind the one that closes the log")
+	}
+	if bytes.HasPrefix(text, []byte(`{"closed":`)) {
+		var last closing
+		if err := json.Unmarshal(text, &last); err != nil || last.Closed != p.revision {
+			return p.log.corrupt(at, fmt.Sprintf("it is closed at revision %d, after changes up to %d", last.Closed, p.revision))
+		}
+		p.closed = true
+		return nil
+	}
+	group := loggedGroup{at: at}
+	for line := range bytes.Lines(text) {
+		var change orbit.Change
+		if err := change.UnmarshalJSON(line); err != nil {
+			return &CorruptError{File: p.log.path, Offset: at, Why: err.Error(), cause: err}
+		}
+		isNext := change.Revision == p.revision+1 && change.Seq == 0 || change.Revision == p.revision && change.Seq == p.seq+1
+		if !isNext || p.to.state.Revision() == change.Revision {
+			return p.log.corrupt(at, fmt.Sprintf("change %d.%d follows %d.%d", change.Revision, change.Seq, p.revision, p.seq))
+		}
+		p.revision, p.seq = change.Revision, change.Seq
+		group.changes = append(group.changes, change)
+	}
+	p.groups, p.changes = append(p.groups, group), p.changes+len(group.changes)
+	if p.changes >= applyAtOnce {
+		return p.flush()
+	}
+	return nil
+}
+
+// flush applies the groups that were read. If they cannot be applied together, the one at fault is found by applying them
+// one after another.
+func (p *replay) flush() error {
+	r := p.to
+	var all []orbit.Change
+	for _, g := range p.groups {
+		all = append(all, g.changes...)
+	}
+	state, err := r.state.Apply(all)
+	if err != nil {
+		state = r.state
+		for _, g := range p.groups {
+			if state, err = state.Apply(g.changes); err != nil {
+				return &CorruptError{File: p.log.path, Offset: g.at, Why: err.Error(), cause: err}
+			}
+		}
+	}
+	for _, g := range p.groups {
+		if err := r.show(Entry{File: p.log.path, Offset: g.at, Changes: g.changes}); err != nil {
+			return err
+		}
+	}
+	r.changes += int64(len(all))
+	r.state, r.history = state, append(r.history, all...)
+	if surplus := len(r.history) - state.Limits().History; surplus > 0 {
+		r.floor = r.history[surplus-1].Revision
+		r.history = append([]orbit.Change(nil), r.history[surplus:]...)
+	}
+	p.groups, p.changes = p.groups[:0], 0
+	return nil
+}
+
+// show calls visit.
+func (r *recovery) show(e Entry) error {
+	if r.visit == nil {
+		return nil
+	}
+	return r.visit(e)
+}

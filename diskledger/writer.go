@@ -1,0 +1,171 @@
+package diskledger
+
+import (
+	"errors"
+
+	"github.com/orbitsched/orbit"
+)
+
+// logFile is the log that is written. Only the goroutine of [Ledger.run] uses it.
+type logFile struct {
+	*appender
+	// number is that of the log, base that of the newest checkpoint.
+	number, base uint64
+	// since is how many bytes the earlier logs since the newest checkpoint have, checkpoint is how many that has.
+	since, checkpoint int64
+	// text is the memory in which groups are encoded.
+	text []byte
+	// checkpoints has the result of the checkpoint that is being written; nil: none is.
+	checkpoints chan checkpointResult
+	// asked are those who wait for this checkpoint, next those who wait for the one after it.
+	asked, next []chan error
+	// tried is how many bytes the logs had when the last checkpoint was begun that failed.
+	tried int64
+}
+
+// run writes groups until the ledger is closed. It is the only goroutine that writes to the log.
+func (l *Ledger) run() {
+	for {
+		l.considerCheckpoint()
+		select {
+		case <-l.arrived:
+			l.write()
+		case result := <-l.wanted:
+			l.log.next = append(l.log.next, result)
+		case result := <-l.log.checkpoints:
+			l.endCheckpoint(result)
+		case <-l.closing:
+			l.finish()
+			return
+		}
+	}
+}
+
+// write writes the group that was collected, and answers those who wait for it. While it writes, the next group is collected.
+func (l *Ledger) write() {
+	l.mu.Lock()
+	g, failed := l.open, l.failed
+	if failed != nil || len(g.changes) == 0 {
+		l.mu.Unlock()
+		return
+	}
+	state, err := l.judge.Snapshot(background)
+	l.open, l.flying = newGroup(), g
+	l.mu.Unlock()
+	if err == nil {
+		err = l.log.commit(g)
+	}
+	if err == nil {
+		l.stats.groups.Add(1)
+		l.stats.changes.Add(int64(len(g.changes)))
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil {
+		l.fail(err)
+		return
+	}
+	l.flying = nil
+	l.shown.Store(state)
+	close(g.done)
+	l.wake()
+}
+
+// wake wakes those who wait for a newer revision. It requires mu.
+func (l *Ledger) wake() {
+	if l.changed != nil {
+		close(l.changed)
+		l.changed = nil
+	}
+}
+
+// fail ends all commits: what is being written and what was judged after it is not on the disk, or not known to be. Nothing is
+// tried again, because after a failed sync a second one may succeed although the data is lost. It requires mu.
+func (l *Ledger) fail(err error) {
+	if l.failed != nil {
+		return
+	}
+	l.failed = err
+	for _, g := range []*group{l.flying, l.open} {
+		if g != nil {
+			g.err = err
+			close(g.done)
+		}
+	}
+	l.flying, l.open = nil, newGroup()
+	l.wake()
+}
+
+// commit writes one group as one record, and waits until it is on the disk.
+func (f *logFile) commit(g *group) error {
+	f.text = f.text[:0]
+	for i := range g.changes {
+		text, err := g.changes[i].MarshalJSON()
+		if err != nil {
+			return err
+		}
+		f.text = append(append(f.text, text...), '\n')
+	}
+	if err := f.append(f.text); err != nil {
+		return err
+	}
+	return f.sync()
+}
+
+// beginLog makes a log that continues another one behind so many bytes. An error of [folder.publish] leaves open whether the
+// log is there; then the log before must not be continued.
+func (f *folder) beginLog(number uint64, after orbit.Revision, previous int64) (*appender, error) {
+	a, err := f.prepareLog(number, after, previous)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.publish(nameOf(number, logEnd)); err != nil {
+		_ = a.close()
+		return nil, err
+	}
+	return a, nil
+}
+
+// prepareLog makes a log under a temporary name.
+func (f *folder) prepareLog(number uint64, after orbit.Revision, previous int64) (*appender, error) {
+	name := nameOf(number, logEnd)
+	file, err := f.create(name)
+	if err != nil {
+		return nil, err
+	}
+	a := newAppender(file, f.path(name))
+	err = a.appendJSON(header{logKind, formatVersion, number, after, previous})
+	if err == nil {
+		err = a.sync()
+	}
+	if err != nil {
+		_ = a.close()
+		_ = f.remove(name + tmpEnd)
+		return nil, err
+	}
+	return a, nil
+}
+
+// finish writes what was judged before Close, and a record that shows that nothing is missing.
+func (l *Ledger) finish() {
+	l.write()
+	if l.log.checkpoints != nil {
+		l.endCheckpoint(<-l.log.checkpoints)
+	}
+	l.mu.Lock()
+	failed := l.failed
+	l.fail(ErrClosed)
+	l.mu.Unlock()
+	for _, result := range l.log.next {
+		result <- unavailable(ErrClosed)
+	}
+	if failed != nil {
+		l.closeErr = errors.Join(failed, l.log.close())
+		return
+	}
+	err := l.log.appendJSON(closing{l.shown.Load().Revision()})
+	if err == nil {
+		err = l.log.sync()
+	}
+	l.closeErr = errors.Join(err, l.log.close())
+}
