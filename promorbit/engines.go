@@ -1,0 +1,317 @@
+package promorbit
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/orbitsched/orbit"
+)
+
+// Engines is a collector that shows what engines report of their passes. Set Names before the first use; the zero value is
+// ready. Its methods may be called from any goroutine. One Engines serves all engines of a process, so that it can say which of
+// them wins the races that others lose.
+type Engines struct {
+	// Names is the largest number of engines that have series of their own, and of notes for each of them; default 100. The others
+	// are summed up under "other". A name that has come first keeps its series for good.
+	Names int
+
+	once sync.Once
+	all  []prometheus.Collector
+
+	passes, proposals, placements, bets, rivals, failures *prometheus.CounterVec
+	pending, unplaced, parked                             *prometheus.GaugeVec
+	stages, waits                                         *prometheus.HistogramVec
+
+	// Guards what follows.
+	mu      sync.Mutex
+	engines firstNames
+	// By engine.
+	notes map[string]*noted
+	// The engines that made proposals, by the part of their ids that is the engine's own.
+	makers map[maker]string
+}
+
+// maker is what the ids of all proposals of one engine begin with.
+type maker [8]byte
+
+// mostMakers bounds how many makers are remembered, because navigators may choose ids of their own.
+const mostMakers = 4096
+
+var descNotes = desc("engine_note", "Numbers that navigators note in their rounds: their sum, and how often they were noted.", "engine", "note")
+
+// noted are the numbers that an engine's navigator has noted.
+type noted struct {
+	names firstNames
+	sums  map[string]*sum
+}
+
+type sum struct {
+	rounds uint64
+	total  float64
+}
+
+// init makes the metrics, once.
+func (m *Engines) init() {
+	m.once.Do(func() {
+		m.engines.most = m.Names
+		m.notes, m.makers = map[string]*noted{}, map[maker]string{}
+		m.passes = m.counter("engine_passes_total", "Passes that were not idle.", "engine")
+		m.proposals = m.counter("engine_proposals_total", "Proposals that were sent, by outcome, and those that were not sent because they do what is not for their navigator (invalid).", "engine", "outcome")
+		m.placements = m.counter("engine_placements_total", "Capsules that were placed by proposals of the engine.", "engine")
+		m.bets = m.counter("engine_conflicts_by_bet_total", "Proposals that lost to another commit, by the bet that was lost, or the rule that was broken: capacity, budget, protection, capsule, node.", "engine", "bet")
+		m.rivals = m.counter("engine_conflicts_by_rival_total", "Proposals that lost to another commit, by the engine that made that one; elsewhere: it was none of these engines; unknown: the ledger does not say.", "engine", "rival")
+		m.failures = m.counter("engine_errors_total", "Errors of passes that are not the outcome of a proposal: of the navigator, of the view.", "engine")
+		m.pending = m.gauge("engine_pending_capsules", "Capsules that the last pass gave to the navigator.", "engine")
+		m.unplaced = m.gauge("engine_unplaced_capsules", "Capsules that the plan of the last pass has left out, by class and reason; no_fit: they fit on no node; refused: by a rule of the ledger.", "engine", "class", "reason")
+		m.parked = m.gauge("engine_parked_classes", "Specs that are parked after the last pass because they fit on no node.", "engine")
+		m.stages = m.histogram("engine_stage_seconds", "Time that the stages of passes took.", prometheus.ExponentialBuckets(100e-6, 4, 9), "engine", "stage")
+		m.waits = m.histogram("engine_wait_seconds", "Time from Submit.At to Place.At of capsules that were placed for the first time, by class. Those without a Submit.At are left out.",
+			[]float64{.001, .004, .016, .064, .25, 1, 4, 15, 60, 300, 900, 3600, 14400}, "class")
+	})
+}
+
+func (m *Engines) counter(name, help string, labels ...string) *prometheus.CounterVec {
+	v := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
+	m.all = append(m.all, v)
+	return v
+}
+
+func (m *Engines) gauge(name, help string, labels ...string) *prometheus.GaugeVec {
+	v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, labels)
+	m.all = append(m.all, v)
+	return v
+}
+
+func (m *Engines) histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets}, labels)
+	m.all = append(m.all, v)
+	return v
+}
+
+// Describe implements [prometheus.Collector].
+func (m *Engines) Describe(ch chan<- *prometheus.Desc) {
+	m.init()
+	for _, c := range m.all {
+		c.Describe(ch)
+	}
+	ch <- descNotes
+}
+
+// Collect implements [prometheus.Collector].
+func (m *Engines) Collect(ch chan<- prometheus.Metric) {
+	m.init()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, c := range m.all {
+		c.Collect(ch)
+	}
+	for engine, n := range m.notes {
+		for note, s := range n.sums {
+			ch <- prometheus.MustNewConstSummary(descNotes, s.rounds, s.total, nil, engine, note)
+		}
+	}
+}
+
+// Round takes note of what a pass did. Set it as the OnRound of each engine, or call it from an OnRound of your own:
+//
+//	OnRound: func(round orbit.Round) {
+//		engines.Round(round)
+//		log.Print(round)
+//	}
+//
+// What only an engine with an OnRound fills in, Round.Settled and Round.State, it needs for placements, waits and conflicts.
+func (m *Engines) Round(round orbit.Round) {
+	m.init()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	engine := m.engines.value(round.Engine)
+	m.passes.WithLabelValues(engine).Inc()
+	for outcome, n := range map[string]int{"committed": round.Committed, "conflict": round.Conflicts, "infeasible": round.Infeasible,
+		"invalid": round.Invalid, "unknown": round.Unknown, "failed": round.Failed} {
+		m.proposals.WithLabelValues(engine, outcome).Add(float64(n))
+	}
+	m.pending.WithLabelValues(engine).Set(float64(round.Pending))
+	m.parked.WithLabelValues(engine).Set(float64(round.Parked))
+	m.stages.WithLabelValues(engine, "view").Observe(round.Viewing.Seconds())
+	if round.Pending > 0 {
+		m.stages.WithLabelValues(engine, "plan").Observe(round.Planning.Seconds())
+		m.stages.WithLabelValues(engine, "propose").Observe(round.Proposing.Seconds())
+	}
+	m.leftOut(engine, &round)
+	for i := range round.Settled {
+		m.settled(engine, &round, &round.Settled[i])
+	}
+	for _, note := range round.Notes {
+		m.note(engine, "", note)
+	}
+}
+
+// mostErrors is how many errors of each outcome a round keeps.
+const mostErrors = 16
+
+// leftOut counts what the plan has left out, and the errors that are no outcome of a proposal.
+func (m *Engines) leftOut(engine string, round *orbit.Round) {
+	var count [len(classes)][len(reasons)]int
+	for i := range round.Unplaced {
+		if u := &round.Unplaced[i]; u.Capsule != nil && u.Capsule.Spec != nil {
+			count[classOf(u.Capsule.Spec)][reasonOf(u.Why)]++
+		}
+	}
+	for i, class := range classes {
+		for j, reason := range reasons {
+			m.unplaced.WithLabelValues(engine, class.String(), reason).Set(float64(count[i][j]))
+		}
+	}
+	outcomes := 0
+	for _, n := range []int{round.Infeasible, round.Invalid, round.Unknown, round.Failed} {
+		outcomes += min(n, mostErrors)
+	}
+	m.failures.WithLabelValues(engine).Add(float64(max(0, len(round.Errors)-outcomes)))
+}
+
+// reasons are why plans leave capsules out.
+var reasons = [...]string{"no_fit", "refused", other}
+
+// reasonOf returns the position in reasons.
+func reasonOf(why error) int {
+	var nofit *orbit.NoFit
+	var refused *orbit.Rejection
+	switch {
+	case errors.As(why, &nofit):
+		return 0
+	case errors.As(why, &refused):
+		return 1
+	}
+	return 2
+}
+
+// settled takes note of what became of a proposal.
+func (m *Engines) settled(engine string, round *orbit.Round, s *orbit.Settled) {
+	p := &s.Proposal
+	switch {
+	case s.Outcome.Err == nil:
+		if by := maker(p.ID[:8]); m.makers[by] != engine && !p.ID.IsZero() {
+			if len(m.makers) >= mostMakers {
+				clear(m.makers)
+			}
+			m.makers[by] = engine
+		}
+		if s.Outcome.Revision > p.View { // else it was committed before, and has been counted then
+			m.placed(engine, round.State, p)
+		}
+	case errors.Is(s.Outcome.Err, orbit.ErrConflict):
+		var lost *orbit.Rejection
+		errors.As(s.Outcome.Err, &lost)
+		m.bets.WithLabelValues(engine, betOf(lost)).Inc()
+		m.rivals.WithLabelValues(engine, m.rivalOf(lost)).Inc()
+	}
+}
+
+// placed counts what a committed proposal has placed, and how long that has waited.
+func (m *Engines) placed(engine string, state *orbit.State, p *orbit.Proposal) {
+	for _, do := range p.Do {
+		place, ok := do.(orbit.Place)
+		if !ok {
+			continue
+		}
+		m.placements.WithLabelValues(engine).Inc()
+		if state == nil {
+			continue
+		}
+		c := state.Capsule(place.Capsule)
+		if c != nil && c.SubmitTime != 0 && place.At != 0 && isFirst(c, p.ID) {
+			waited := time.Duration(place.At - c.SubmitTime)
+			m.waits.WithLabelValues(classes[classOf(c.Spec)].String()).Observe(max(0, waited.Seconds()))
+		}
+	}
+}
+
+// isFirst reports whether a capsule was not placed before a proposal that places it, by a record that may show that already.
+func isFirst(c *orbit.Capsule, by orbit.ProposalID) bool {
+	if c.PlacedAt == 0 {
+		return true
+	}
+	for id := range c.Placements() {
+		if id != by {
+			return false
+		}
+	}
+	return c.PlacedBy == by
+}
+
+// betOf names the bet that was lost, or the rule that was broken.
+func betOf(lost *orbit.Rejection) string {
+	switch {
+	case lost == nil:
+		return other
+	case lost.Bet != nil:
+		name := fmt.Sprintf("%T", lost.Bet)
+		return name[strings.LastIndexByte(name, '.')+1:]
+	case lost.Budget != "":
+		return "budget"
+	case lost.Protected != 0:
+		return "protection"
+	case lost.Dimension != "":
+		return "capacity"
+	case lost.Capsule != "":
+		return "capsule"
+	case lost.Node != "":
+		return "node"
+	}
+	return other
+}
+
+// rivalOf names the engine whose commit came first.
+func (m *Engines) rivalOf(lost *orbit.Rejection) string {
+	if lost == nil || lost.TakenBy.IsZero() {
+		return "unknown"
+	}
+	if rival, ok := m.makers[maker(lost.TakenBy[:8])]; ok {
+		return rival
+	}
+	return "elsewhere"
+}
+
+// note adds up a number that a navigator has noted, and the numbers of a group of notes.
+func (m *Engines) note(engine, prefix string, a slog.Attr) {
+	var value float64
+	name := prefix + a.Key
+	switch a.Value.Kind() {
+	case slog.KindInt64:
+		value = float64(a.Value.Int64())
+	case slog.KindUint64:
+		value = float64(a.Value.Uint64())
+	case slog.KindFloat64:
+		value = a.Value.Float64()
+	case slog.KindDuration:
+		value = a.Value.Duration().Seconds()
+	case slog.KindGroup:
+		for _, inner := range a.Value.Group() {
+			m.note(engine, name+".", inner)
+		}
+		return
+	default:
+		return
+	}
+	if math.IsNaN(value) || math.IsInf(value, 0) {
+		return
+	}
+	n := m.notes[engine]
+	if n == nil {
+		n = &noted{names: firstNames{most: m.Names}, sums: map[string]*sum{}}
+		m.notes[engine] = n
+	}
+	name = n.names.value(name)
+	if n.sums[name] == nil {
+		n.sums[name] = &sum{}
+	}
+	n.sums[name].rounds++
+	n.sums[name].total += value
+}

@@ -1,0 +1,222 @@
+package promorbit
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/orbitsched/orbit"
+)
+
+// Ledger is a collector that shows what a ledger holds at the time of a scrape, whoever has committed it. Set the fields before the
+// first scrape. It may be scraped by several goroutines at a time, which take turns.
+type Ledger struct {
+	// Ledger is the ledger to show. Required: without one, and where it cannot be read, orbit_ledger_readable is 0 and the other
+	// metrics are missing.
+	Ledger orbit.Ledger
+	// Timeout is how long a scrape waits for the ledger; default 5 s.
+	Timeout time.Duration
+	// Names is the largest number of budgets, and of groups, that have series of their own; default 100. The others are summed up
+	// under "other". A budget or a group keeps its series as long as it is there, so that series do not come and go; a series that
+	// becomes free is given to the budget that can spare the fewest members, or to the group with the most pending ones.
+	Names int
+	// Typical is the room that a node must have free to be of use: what is free on nodes with less is stranded
+	// (orbit_resource_stranded). Default: what placements and holds take in the mean.
+	Typical orbit.Resources
+
+	// Guards what follows.
+	mu      sync.Mutex
+	backlog backlog
+	budgets presentNames
+	groups  presentNames
+}
+
+// desc describes a metric of this package.
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(namespace+"_"+name, help, labels, nil)
+}
+
+const unit = " CPU is in milli-cores, memory and disk are in bytes, devices in thousandths of a device."
+
+var (
+	descReadable = desc("ledger_readable", "Whether the ledger could be read at this scrape (1), or not (0).")
+	descScrape   = desc("ledger_scrape_seconds", "How long this scrape took to read and count the ledger's state.")
+	descRevision = desc("ledger_revision", "The ledger's revision at this scrape. Revisions rise with every commit and may have gaps.")
+	descChanges  = desc("ledger_changes_total", "Changes that were committed since the first scrape, by kind. An eviction to make way is evict, one to move is move, a release for good is end.", "kind")
+	descGaps     = desc("ledger_history_gaps_total", "How often the ledger's history did not reach back to the scrape before, so that changes between the two are not in orbit_ledger_changes_total. Scrape more often, or set a larger Limits.History.")
+	descNodes    = desc("nodes", "Nodes by state.", "state")
+	descPlaced   = desc("placed_capsules", "Capsules that are placed.")
+	descPending  = desc("pending_capsules", "Capsules that wait for a place, by class.", "class")
+	descOldest   = desc("oldest_pending_seconds", "How long the capsule of a class has waited that has waited longest, from Submit.At on, or else from the first scrape that has seen it pending; 0 if none waits.", "class")
+	descAsked    = desc("resource_pending", "What pending capsules ask for together."+unit, "resource")
+	descGroups   = desc("pending_groups", "Groups with members that wait for a place.")
+	descGroup    = desc("group_pending_capsules", "Members of a group that wait for a place.", "group")
+	descCapacity = desc("resource_capacity", "What all nodes have that are not lost; of devices, the healthy ones."+unit, "resource")
+	descUsed     = desc("resource_used", "What placements and holds take on nodes that are not lost; of devices, the healthy ones."+unit, "resource")
+	descFree     = desc("resource_free", "What is free on ready nodes."+unit, "resource")
+	descStranded = desc("resource_stranded", "What is free on ready nodes that have no room for a typical capsule."+unit, "resource")
+	descHolds    = desc("holds", "Holds that live.")
+	descNominees = desc("nominations", "Nominations that live.")
+	descClaimed  = desc("resource_nominated", "What living nominations claim together."+unit, "resource")
+	descSpare    = desc("budget_spare_capsules", "How many healthy members a budget lets evictions, moves and drains take away; negative: how many are lacking already. Of other budgets: the smallest.", "budget")
+	descHealthy  = desc("budget_healthy_capsules", "Healthy members of what a budget covers. Of other budgets: the sum.", "budget")
+	descExpected = desc("budget_expected_capsules", "How many members a budget expects to be healthy. Of other budgets: the sum.", "budget")
+)
+
+// Describe implements [prometheus.Collector].
+func (l *Ledger) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		descReadable, descScrape, descRevision, descChanges, descGaps, descNodes, descPlaced, descPending, descOldest, descAsked, descGroups, descGroup,
+		descCapacity, descUsed, descFree, descStranded, descHolds, descNominees, descClaimed, descSpare, descHealthy, descExpected,
+	} {
+		ch <- d
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (l *Ledger) Collect(ch chan<- prometheus.Metric) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	start := time.Now()
+	state, err := l.read()
+	if err != nil {
+		gauge(ch, descReadable, 0)
+		return
+	}
+	gauge(ch, descReadable, 1)
+	gauge(ch, descRevision, float64(state.Revision()))
+	l.backlog.collect(ch, start)
+	l.collectGroups(ch)
+	l.collectBudgets(ch, state)
+	l.collectNodes(ch, state)
+	gauge(ch, descScrape, time.Since(start).Seconds())
+}
+
+// read brings the backlog up to the ledger's state.
+func (l *Ledger) read() (*orbit.State, error) {
+	if l.Ledger == nil {
+		return nil, orbit.ErrUnavailable
+	}
+	l.budgets.most, l.groups.most = l.Names, l.Names
+	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(l.Timeout, 5*time.Second))
+	defer cancel()
+	return l.backlog.follow(ctx, l.Ledger)
+}
+
+// gauge sends a value that is true at this scrape.
+func gauge(ch chan<- prometheus.Metric, d *prometheus.Desc, value float64, labels ...string) {
+	ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+}
+
+// counter sends a count that rises from scrape to scrape.
+func counter(ch chan<- prometheus.Metric, d *prometheus.Desc, value uint64, labels ...string) {
+	ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(value), labels...)
+}
+
+// collect sends what waits, and what has been committed.
+func (b *backlog) collect(ch chan<- prometheus.Metric, now time.Time) {
+	for kind, n := range b.changes {
+		counter(ch, descChanges, n, kind)
+	}
+	counter(ch, descGaps, b.gaps)
+	for i, class := range classes {
+		gauge(ch, descPending, float64(b.count[i]), class.String())
+		gauge(ch, descOldest, b.age(i, now).Seconds(), class.String())
+	}
+}
+
+// collectGroups sends how many members of each group wait.
+func (l *Ledger) collectGroups(ch chan<- prometheus.Metric) {
+	groups := l.backlog.groups
+	gauge(ch, descGroups, float64(len(groups)))
+	all := make([]present, 0, len(groups))
+	for group, n := range groups {
+		all = append(all, present{group, int64(n)})
+	}
+	l.groups.show(all)
+	sums := map[string]int{}
+	for group, n := range groups {
+		sums[l.groups.value(group)] += n
+	}
+	for group, n := range sums {
+		gauge(ch, descGroup, float64(n), group)
+	}
+}
+
+// collectBudgets sends what budgets spare.
+func (l *Ledger) collectBudgets(ch chan<- prometheus.Metric, state *orbit.State) {
+	var all []present
+	for b := range state.Budgets() {
+		all = append(all, present{string(b.Budget.ID), -int64(b.Spare())})
+	}
+	l.budgets.show(all)
+	type sums struct{ spare, healthy, expected int }
+	of := map[string]sums{}
+	for b := range state.Budgets() {
+		name := l.budgets.value(string(b.Budget.ID))
+		s, again := of[name]
+		if spare := b.Spare(); !again || spare < s.spare {
+			s.spare = spare
+		}
+		s.healthy += b.Healthy
+		s.expected += b.Budget.Expected
+		of[name] = s
+	}
+	for name, s := range of {
+		gauge(ch, descSpare, float64(s.spare), name)
+		gauge(ch, descHealthy, float64(s.healthy), name)
+		gauge(ch, descExpected, float64(s.expected), name)
+	}
+}
+
+// collectNodes sends what nodes have, what is taken and nominated there, and what pending capsules ask for.
+func (l *Ledger) collectNodes(ch chan<- prometheus.Metric, state *orbit.State) {
+	c := countNodes(state, l.Typical)
+	for i, n := range c.nodes {
+		gauge(ch, descNodes, float64(n), orbit.Condition(i).String())
+	}
+	gauge(ch, descPlaced, float64(c.placed))
+	gauge(ch, descHolds, float64(c.holds))
+	nominations, claimed := 0, amounts{}
+	for n := range state.Nominations() {
+		nominations++
+		for i := range n.Parts {
+			claimed.add(&n.Parts[i].Room, n.Parts[i].Milli*n.Parts[i].Devices.Len())
+		}
+	}
+	gauge(ch, descNominees, float64(nominations))
+	for d, name := range resourceNames(state, &c, &l.backlog.asked) {
+		if name == "" {
+			continue
+		}
+		gauge(ch, descCapacity, c.capacity[d].float(), name)
+		gauge(ch, descUsed, c.used[d].float(), name)
+		gauge(ch, descFree, c.free[d].float(), name)
+		gauge(ch, descStranded, c.stranded[d].float(), name)
+		gauge(ch, descClaimed, claimed[d].float(), name)
+		gauge(ch, descAsked, l.backlog.asked[d].float(), name)
+	}
+}
+
+// resourceNames returns the values of the label resource; an empty one: no node has the resource, and no pending capsule asks for it.
+func resourceNames(state *orbit.State, c *census, asked *amounts) (names [orbit.Dimensions + 1]string) {
+	taken := map[string]bool{}
+	for d := range names {
+		name := "devices"
+		if d != devices {
+			name = text(state.DimensionName(d))
+		}
+		if taken[name] { // the importer has given one name to two dimensions
+			name = fmt.Sprintf("%s_%d", name, d)
+		}
+		taken[name] = true
+		if c.capacity[d] != (wide{}) || c.used[d] != (wide{}) || asked[d] != (wide{}) {
+			names[d] = name
+		}
+	}
+	return names
+}

@@ -1,0 +1,622 @@
+package promorbit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/promorbit"
+	"github.com/orbitsched/orbit/sim/race"
+)
+
+var ctx = context.Background()
+
+// scrape returns all series of collectors as a scrape shows them, as name{label="value"}. Histograms and summaries have a _count
+// and a _sum.
+func scrape(t testing.TB, collectors ...prometheus.Collector) map[string]float64 {
+	t.Helper()
+	r := prometheus.NewPedanticRegistry()
+	for _, c := range collectors {
+		require.NoError(t, r.Register(c))
+	}
+	families, err := r.Gather()
+	require.NoError(t, err)
+	out := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			var labels []string
+			for _, l := range m.GetLabel() {
+				labels = append(labels, fmt.Sprintf("%s=%q", l.GetName(), l.GetValue()))
+			}
+			series := func(suffix string) string {
+				if len(labels) == 0 {
+					return f.GetName() + suffix
+				}
+				return f.GetName() + suffix + "{" + strings.Join(labels, ",") + "}"
+			}
+			switch f.GetType() {
+			case dto.MetricType_COUNTER:
+				out[series("")] = m.GetCounter().GetValue()
+			case dto.MetricType_GAUGE:
+				out[series("")] = m.GetGauge().GetValue()
+			case dto.MetricType_HISTOGRAM:
+				out[series("_count")], out[series("_sum")] = float64(m.GetHistogram().GetSampleCount()), m.GetHistogram().GetSampleSum()
+			case dto.MetricType_SUMMARY:
+				out[series("_count")], out[series("_sum")] = float64(m.GetSummary().GetSampleCount()), m.GetSummary().GetSampleSum()
+			}
+		}
+	}
+	return out
+}
+
+// books are what a ledger's metrics have to be, counted anew from all records and the whole history at each scrape.
+type books struct {
+	scraped bool
+	// The revision of the last scrape.
+	last orbit.Revision
+	// Since when the capsules wait that were pending at the last scrape.
+	since map[string]time.Time
+	// All changes since the first scrape.
+	changes map[string]float64
+}
+
+// expect returns the series that a scrape of the ledger has to show now, all but those that tell times.
+func (b *books) expect(t testing.TB, l *orbit.MemoryLedger) map[string]float64 {
+	s, err := l.Snapshot(ctx)
+	require.NoError(t, err)
+	require.NoError(t, s.Verify())
+	b.follow(t, l, s)
+	out := map[string]float64{"orbit_ledger_readable": 1, "orbit_ledger_revision": float64(s.Revision()), "orbit_ledger_history_gaps_total": 0}
+	for kind, n := range b.changes {
+		out[fmt.Sprintf("orbit_ledger_changes_total{kind=%q}", kind)] = n
+	}
+	b.pending(s, out)
+	nodes(s, out)
+	for range s.Holds() {
+		out["orbit_holds"]++
+	}
+	for n := range s.Nominations() {
+		out["orbit_nominations"]++
+		for _, p := range n.Parts {
+			for d := range p.Room {
+				out[fmt.Sprintf("orbit_resource_nominated{resource=%q}", s.DimensionName(d))] += float64(p.Room[d])
+			}
+			out[`orbit_resource_nominated{resource="devices"}`] += float64(p.Milli * p.Devices.Len())
+		}
+	}
+	for budget := range s.Budgets() {
+		out[fmt.Sprintf("orbit_budget_spare_capsules{budget=%q}", budget.Budget.ID)] = float64(budget.Spare())
+		out[fmt.Sprintf("orbit_budget_healthy_capsules{budget=%q}", budget.Budget.ID)] = float64(budget.Healthy)
+		out[fmt.Sprintf("orbit_budget_expected_capsules{budget=%q}", budget.Budget.ID)] = float64(budget.Budget.Expected)
+	}
+	return out
+}
+
+// follow counts the changes since the scrape before.
+func (b *books) follow(t testing.TB, l *orbit.MemoryLedger, s *orbit.State) {
+	if !b.scraped {
+		b.scraped, b.changes, b.since = true, map[string]float64{}, map[string]time.Time{}
+	} else if b.last < s.Revision() {
+		changes, err := l.Changes(ctx, b.last)
+		require.NoError(t, err)
+		for _, c := range changes {
+			kind := strings.ToLower(strings.TrimPrefix(fmt.Sprintf("%T", c.Do), "orbit."))
+			switch do := c.Do.(type) {
+			case orbit.PutNode, orbit.RemoveNode, orbit.PutBudget, orbit.RemoveBudget:
+				kind = map[string]string{"putnode": "put_node", "removenode": "remove_node", "putbudget": "put_budget", "removebudget": "remove_budget"}[kind]
+			case orbit.Evict:
+				if do.For == "" && do.ForGang == "" {
+					kind = "move"
+				}
+			case orbit.Release:
+				if do.Final {
+					kind = "end"
+				} else if do.Hold != "" {
+					kind = "release_hold"
+				}
+			}
+			b.changes[kind]++
+		}
+	}
+	b.last = s.Revision()
+}
+
+// pending counts what waits.
+func (b *books) pending(s *orbit.State, out map[string]float64) {
+	groups, since := map[string]float64{}, map[string]time.Time{}
+	for _, class := range []orbit.AppClass{orbit.LatencySensitive, orbit.BestEffort, orbit.Batch, orbit.GangClass} {
+		out[fmt.Sprintf("orbit_pending_capsules{class=%q}", class)] = 0
+		out[fmt.Sprintf("orbit_oldest_pending_seconds{class=%q}", class)] = 0
+	}
+	for c := range s.Capsules() {
+		if !c.Pending() {
+			continue
+		}
+		out[fmt.Sprintf("orbit_pending_capsules{class=%q}", c.Spec.Class)]++
+		for d, want := range c.Spec.Envelope.Reservation {
+			out[fmt.Sprintf("orbit_resource_pending{resource=%q}", s.DimensionName(d))] += float64(want)
+		}
+		out[`orbit_resource_pending{resource="devices"}`] += float64(c.Spec.Devices.Count * c.Spec.Devices.Milli)
+		for group := range c.Spec.MemberOf {
+			groups[group]++
+		}
+		key := fmt.Sprint(c.ID, c.Submitted)
+		switch was, ok := b.since[key]; {
+		case c.SubmitTime != 0:
+			since[key] = c.SubmitTime.Time()
+		case ok:
+			since[key] = was
+		default:
+			since[key] = time.Now()
+		}
+		oldest := fmt.Sprintf("orbit_oldest_pending_seconds{class=%q}", c.Spec.Class)
+		out[oldest] = max(out[oldest], time.Since(since[key]).Seconds())
+	}
+	b.since = since
+	out["orbit_pending_groups"] = float64(len(groups))
+	for group, n := range groups {
+		out[fmt.Sprintf("orbit_group_pending_capsules{group=%q}", group)] = n
+	}
+}
+
+// nodes counts what nodes have and what is taken of it, from the capsules and holds on them.
+func nodes(s *orbit.State, out map[string]float64) {
+	sum := func(name string, r orbit.Resources, devices float64) {
+		for d, v := range r {
+			out[fmt.Sprintf("orbit_resource_%s{resource=%q}", name, s.DimensionName(d))] += float64(max(0, v))
+		}
+		out[fmt.Sprintf(`orbit_resource_%s{resource="devices"}`, name)] += devices
+	}
+	on := map[orbit.NodeID]orbit.Resources{}
+	users := map[orbit.NodeID]int{}
+	for c := range s.Capsules() {
+		if c.Placed() {
+			out["orbit_placed_capsules"]++
+			on[c.Node], _ = on[c.Node].Add(c.Spec.Envelope.Reservation)
+			users[c.Node]++
+		}
+	}
+	for h := range s.Holds() {
+		on[h.Node], _ = on[h.Node].Add(h.Room)
+		users[h.Node]++
+	}
+	var used orbit.Resources
+	all := 0
+	for n := range s.Nodes() {
+		out[fmt.Sprintf("orbit_nodes{state=%q}", n.Node.State)]++
+		if n.Node.State == orbit.Lost {
+			continue
+		}
+		used, _ = used.Add(on[n.Node.ID])
+		all += users[n.Node.ID]
+	}
+	for n := range s.Nodes() {
+		if n.Node.State == orbit.Lost {
+			continue
+		}
+		have, free := 0.0, 0.0
+		for i := range n.Node.Devices.Count {
+			if !n.Node.Devices.Unhealthy.Has(i) {
+				have, free = have+1000, free+float64(n.DeviceFree(i))
+			}
+		}
+		sum("capacity", n.Node.Capacity, have)
+		sum("used", on[n.Node.ID], have-free)
+		if n.Node.State != orbit.Ready {
+			continue
+		}
+		left, _ := n.Node.Capacity.Sub(on[n.Node.ID])
+		sum("free", left, free)
+		for d := range used {
+			if all > 0 && left[d] < used[d]/int64(all) {
+				sum("stranded", left, free)
+				break
+			}
+		}
+	}
+}
+
+// agree compares a scrape with what is expected, times to within some seconds. Series that are zero may be missing on either side.
+func agree(t testing.TB, want, got map[string]float64, within float64) bool {
+	delete(got, "orbit_ledger_scrape_seconds")
+	delete(want, "orbit_ledger_history_gaps_total")
+	delete(got, "orbit_ledger_history_gaps_total")
+	for series, v := range want {
+		if strings.HasPrefix(series, "orbit_oldest") {
+			assert.InDelta(t, v, got[series], within, series)
+			got[series] = v
+		}
+	}
+	for _, m := range []map[string]float64{want, got} {
+		maps.DeleteFunc(m, func(_ string, v float64) bool { return v == 0 })
+	}
+	return assert.Equal(t, want, got)
+}
+
+// scraped is a ledger that is scraped now and then, between two proposals, and compared with a recount.
+type scraped struct {
+	*orbit.MemoryLedger
+	t       testing.TB
+	every   int
+	count   int
+	books   books
+	metrics *promorbit.Ledger
+	shown   map[string]float64
+}
+
+func (s *scraped) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, error) {
+	if s.count++; s.count%s.every == 1 {
+		s.compare()
+	}
+	return s.MemoryLedger.Propose(ctx, p)
+}
+
+// compare scrapes the ledger.
+func (s *scraped) compare() {
+	got, want := scrape(s.t, s.metrics), s.books.expect(s.t, s.MemoryLedger)
+	for series, v := range got {
+		s.shown[series] = max(s.shown[series], v)
+	}
+	agree(s.t, want, got, 1e-6) // time stands still in the bubble; the rest is rounding
+}
+
+// After any history, the metrics of a ledger are what a look at all of its records and its whole history gives: in worlds with gangs,
+// evictions, budgets, nominations, holds, lost nodes, agents that confirm, and engines that fail.
+func TestLedgerAddsUpInRaces(t *testing.T) {
+	seeds := uint64(12)
+	if testing.Short() {
+		seeds = 3
+	}
+	shown := map[string]float64{}
+	for name, scenario := range map[string]race.Scenario{"preemption": race.Preemption, "patience": race.Patience, "liveness": (&race.Liveness{}).Race} {
+		for seed := range seeds {
+			t.Run(fmt.Sprint(name, seed), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					var ledgers []*scraped
+					r := scenario(seed)
+					r.Ledger = func() orbit.Ledger {
+						l := &orbit.MemoryLedger{}
+						ledgers = append(ledgers, &scraped{MemoryLedger: l, t: t, every: 3, metrics: &promorbit.Ledger{Ledger: l}, shown: shown})
+						return ledgers[len(ledgers)-1]
+					}
+					require.NoError(t, r.Run(seed).Err)
+					for _, l := range ledgers {
+						l.compare()
+						time.Sleep(time.Minute)
+						l.compare()
+					}
+				})
+			})
+		}
+	}
+	if !testing.Short() {
+		for _, series := range []string{"holds", "nominations", `resource_nominated{resource="cpu"}`, `nodes{state="cordoned"}`, "pending_groups",
+			`resource_stranded{resource="cpu"}`, `ledger_changes_total{kind="evict"}`, `ledger_changes_total{kind="move"}`, `ledger_changes_total{kind="confirm"}`,
+			`ledger_changes_total{kind="release"}`, `pending_capsules{class="Gang"}`, `oldest_pending_seconds{class="Batch"}`} {
+			assert.Positive(t, shown["orbit_"+series], "no world shows %s at work", series)
+		}
+	}
+}
+
+// Each kind of change is counted by its name.
+func TestLedgerChanges(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	metrics := &promorbit.Ledger{Ledger: l}
+	assert.Len(t, keysWith(scrape(t, metrics), "orbit_ledger_changes_total"), 17, "counters begin at 0")
+	ends := time.Now().Add(time.Hour)
+	revision := func(id orbit.CapsuleID) orbit.Revision {
+		s, err := l.Snapshot(ctx)
+		require.NoError(t, err)
+		return s.Capsule(id).PlacedAt
+	}
+	urgent := &orbit.Spec{Priority: 5, Movable: true, Envelope: wants(10).Envelope}
+	commit(t, l, orbit.PutNode{Node: node("n", 10)}, orbit.PutNode{Node: node("m", 10)}, orbit.PutNode{Node: orbit.Node{ID: "away", Confirms: true}})
+	commit(t, l, orbit.RemoveNode{Node: "away"})
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"a", "b"}, Spec: wants(10)}, orbit.Place{Capsule: "a", Node: "n"}, orbit.Protect{Capsule: "a", For: time.Second})
+	commit(t, l, orbit.Protect{Capsule: "a", Since: revision("a")})
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"u"}, Spec: urgent}, orbit.Evict{Capsule: "a", From: "n", Since: revision("a"), For: "u"}, orbit.Place{Capsule: "u", Node: "n"})
+	commit(t, l, orbit.Evict{Capsule: "u", From: "n", Since: revision("u")}, orbit.Place{Capsule: "u", Node: "m"})
+	commit(t, l, orbit.Nominate{Capsule: "a", Parts: []orbit.NominatedRoom{{Node: "n", Room: orbit.Resources{orbit.CPU: 1}}}, Ends: ends})
+	commit(t, l, orbit.Hold{ID: "h", Node: "n", Room: orbit.Resources{orbit.CPU: 1}, Ends: ends}, orbit.Assign{Capsule: "b", Owner: "x"}, orbit.Mark{Key: "k", Value: "v"})
+	commit(t, l, orbit.Release{Hold: "h"}, orbit.Release{Capsule: "b", Final: true})
+	commit(t, l, orbit.Release{Capsule: "u", Stopped: true})
+	commit(t, l, orbit.PutBudget{Budget: orbit.Budget{ID: "x", Module: "m"}})
+	commit(t, l, orbit.RemoveBudget{Budget: "x"})
+	got := scrape(t, metrics)
+	for kind, want := range map[string]float64{"put_node": 3, "remove_node": 1, "submit": 2, "place": 3, "protect": 2, "evict": 1, "move": 1, "nominate": 1,
+		"hold": 1, "assign": 1, "mark": 1, "release_hold": 1, "end": 1, "release": 1, "put_budget": 1, "remove_budget": 1, "other": 0} {
+		assert.Equal(t, want, got[fmt.Sprintf("orbit_ledger_changes_total{kind=%q}", kind)], kind)
+	}
+	assert.Len(t, keysWith(got, "orbit_ledger_changes_total"), 17)
+}
+
+// Where the history does not reach back to the scrape before, all is counted anew, and the gap is told.
+func TestLedgerBehindItsHistory(t *testing.T) {
+	l := &orbit.MemoryLedger{Bounds: orbit.Limits{History: 4}}
+	commit(t, l, orbit.PutNode{Node: node("n", 100)})
+	metrics, b := &promorbit.Ledger{Ledger: l}, &books{}
+	got := scrape(t, metrics)
+	assert.Zero(t, got["orbit_ledger_history_gaps_total"])
+	for i := range 20 {
+		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{orbit.CapsuleID(fmt.Sprint("c", i))}, Spec: wants(1), At: orbit.Instant(time.Now().Add(-time.Hour).UnixNano())})
+	}
+	got = scrape(t, metrics)
+	assert.Equal(t, 1.0, got["orbit_ledger_history_gaps_total"])
+	assert.Equal(t, 20.0, got[`orbit_pending_capsules{class="LatencySensitive"}`])
+	assert.InDelta(t, 3600, got[`orbit_oldest_pending_seconds{class="LatencySensitive"}`], 60)
+	assert.Zero(t, got[`orbit_ledger_changes_total{kind="submit"}`])
+	commit(t, l, orbit.Place{Capsule: "c3", Node: "n"})
+	got = scrape(t, metrics)
+	assert.Equal(t, 1.0, got[`orbit_ledger_changes_total{kind="place"}`])
+	delete(got, `orbit_ledger_changes_total{kind="place"}`)
+	agree(t, b.expect(t, l), got, 5)
+}
+
+// What has happened to a capsule between two scrapes does not matter, nor does it whether the history shows it: it waits from its
+// submission on, or else from the first scrape that has seen it pending for as long as it was pending at every scrape.
+func TestLedgerAges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &orbit.MemoryLedger{Bounds: orbit.Limits{History: 8, Terminal: 1}}
+		commit(t, l, orbit.PutNode{Node: node("m", 10)})
+		metrics, b := &promorbit.Ledger{Ledger: l}, &books{}
+		ages := func(services, batch float64) {
+			t.Helper()
+			got := scrape(t, metrics)
+			assert.Equal(t, []float64{services, batch}, []float64{got[`orbit_oldest_pending_seconds{class="LatencySensitive"}`], got[`orbit_oldest_pending_seconds{class="Batch"}`]})
+			b.scraped = false // its counts of changes are not of interest
+			want := b.expect(t, l)
+			maps.DeleteFunc(got, func(series string, _ float64) bool { return strings.HasPrefix(series, "orbit_ledger_changes") })
+			maps.DeleteFunc(want, func(series string, _ float64) bool {
+				return strings.HasPrefix(series, "orbit_ledger_changes") || strings.HasPrefix(series, "orbit_oldest")
+			})
+			maps.DeleteFunc(got, func(series string, _ float64) bool { return strings.HasPrefix(series, "orbit_oldest") })
+			agree(t, want, got, 0)
+		}
+		batch := &orbit.Spec{Class: orbit.Batch, Envelope: wants(2).Envelope}
+		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"a"}, Spec: wants(1)})
+		ages(0, 0)
+		time.Sleep(time.Minute)
+		commit(t, l, orbit.Place{Capsule: "a", Node: "m"})
+		commit(t, l, orbit.Release{Capsule: "a", Stopped: true})
+		ages(60, 0)
+		for range 5 {
+			commit(t, l, orbit.Mark{Key: "k", Value: "v"}, orbit.Mark{Key: "k"})
+		}
+		ages(60, 0)
+		time.Sleep(time.Minute)
+		ages(120, 0)
+		commit(t, l, orbit.Release{Capsule: "a", Final: true})
+		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"x"}, Spec: wants(1)}, orbit.Release{Capsule: "x", Final: true}) // the record of a is dropped
+		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"a"}, Spec: batch, At: orbit.Instant(time.Now().Add(-time.Second).UnixNano())})
+		ages(0, 1)
+		commit(t, l, orbit.PutNode{Node: node("m", 2)}, orbit.Place{Capsule: "a", Node: "m"})
+		ages(0, 0)
+		urgent := &orbit.Spec{Priority: 9, Envelope: wants(2).Envelope}
+		s, err := l.Snapshot(ctx)
+		require.NoError(t, err)
+		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"u"}, Spec: urgent}, orbit.Place{Capsule: "u", Node: "m"}, orbit.Evict{Capsule: "a", From: "m", Since: s.Capsule("a").PlacedAt, For: "u"})
+		ages(0, 1)
+		commit(t, l, orbit.PutNode{Node: node("m", 1)}, orbit.PutNode{Node: node("o", 5)}) // less than is used on m
+		ages(0, 1)
+		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"c"}, Spec: wants(1)})
+		ages(0, 1)
+		time.Sleep(time.Minute)
+		ages(60, 61)
+		commit(t, l, orbit.Release{Capsule: "c", Final: true})
+		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"x2"}, Spec: wants(1)}, orbit.Release{Capsule: "x2", Final: true}, orbit.Submit{IDs: []orbit.CapsuleID{"x3"}, Spec: wants(1)}, orbit.Release{Capsule: "x3", Final: true})
+		for range 5 {
+			commit(t, l, orbit.Mark{Key: "k", Value: "v"}, orbit.Mark{Key: "k"})
+		}
+		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"c"}, Spec: wants(1)}) // behind the history another one of the name
+		ages(0, 61)
+	})
+}
+
+// The oldest is found after thousands have come and gone, and what is kept of these has a bound.
+func TestLedgerForgets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &orbit.MemoryLedger{}
+		metrics := &promorbit.Ledger{Ledger: l}
+		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"old"}, Spec: wants(1)})
+		scrape(t, metrics)
+		time.Sleep(time.Hour)
+		for i := range 20 {
+			var ids []orbit.CapsuleID
+			var ends []orbit.Commitment
+			for j := range 200 {
+				ids = append(ids, orbit.CapsuleID(fmt.Sprintf("c%d-%d", i, j)))
+				ends = append(ends, orbit.Release{Capsule: ids[j], Final: true})
+			}
+			commit(t, l, orbit.Submit{IDs: ids, Spec: wants(1)})
+			scrape(t, metrics)
+			commit(t, l, ends...)
+			got := scrape(t, metrics)
+			assert.Equal(t, 3600.0, got[`orbit_oldest_pending_seconds{class="LatencySensitive"}`])
+			assert.Equal(t, 1.0, got[`orbit_pending_capsules{class="LatencySensitive"}`])
+			assert.LessOrEqual(t, metrics.Kept(), 1024+2*201)
+		}
+	})
+}
+
+// What is committed while a scrape reads is counted by the next one, once.
+func TestLedgerAhead(t *testing.T) {
+	l := &ahead{MemoryLedger: &orbit.MemoryLedger{}, t: t}
+	metrics := &promorbit.Ledger{Ledger: l}
+	scrape(t, metrics)
+	for i := range 3 {
+		commit(t, l.MemoryLedger, orbit.Mark{Key: "a", Value: fmt.Sprint(i)})
+		got := scrape(t, metrics)
+		assert.Equal(t, []float64{float64(i + 1), float64(i)}, []float64{got[`orbit_ledger_changes_total{kind="mark"}`], got[`orbit_ledger_changes_total{kind="submit"}`]})
+		assert.Equal(t, float64(i), got[`orbit_pending_capsules{class="LatencySensitive"}`])
+	}
+}
+
+// ahead submits a capsule behind the back of each reader of its changes.
+type ahead struct {
+	*orbit.MemoryLedger
+	t testing.TB
+	n int
+}
+
+func (a *ahead) Changes(ctx context.Context, after orbit.Revision) ([]orbit.Change, error) {
+	a.n++
+	commit(a.t, a.MemoryLedger, orbit.Submit{IDs: []orbit.CapsuleID{orbit.CapsuleID(fmt.Sprint("c", a.n))}, Spec: wants(1)})
+	return a.MemoryLedger.Changes(ctx, after)
+}
+
+// A ledger that cannot be read is told of, and does not fail the scrape of others.
+func TestLedgerUnreadable(t *testing.T) {
+	assert.Equal(t, map[string]float64{"orbit_ledger_readable": 0}, scrape(t, &promorbit.Ledger{}))
+	broken := &broken{MemoryLedger: &orbit.MemoryLedger{}}
+	metrics := &promorbit.Ledger{Ledger: broken}
+	assert.Equal(t, 1.0, scrape(t, metrics)["orbit_ledger_readable"])
+	commit(t, broken.MemoryLedger, orbit.Submit{IDs: []orbit.CapsuleID{"a"}, Spec: wants(1)})
+	broken.err = errors.New("down")
+	assert.Equal(t, map[string]float64{"orbit_ledger_readable": 0}, scrape(t, metrics))
+	broken.err = nil
+	got := scrape(t, metrics)
+	assert.Equal(t, 1.0, got[`orbit_pending_capsules{class="LatencySensitive"}`])
+	assert.Equal(t, 1.0, got[`orbit_ledger_changes_total{kind="submit"}`], "what was committed meanwhile is counted later")
+}
+
+type broken struct {
+	*orbit.MemoryLedger
+	err error
+}
+
+func (b *broken) Changes(ctx context.Context, after orbit.Revision) ([]orbit.Change, error) {
+	if b.err != nil {
+		return nil, b.err
+	}
+	return b.MemoryLedger.Changes(ctx, after)
+}
+
+// Importers choose ids without bounds; series have one. Names beyond it are summed up, budgets by the smallest that is spared, and
+// a name keeps its series while others come.
+func TestLedgerNamesAreBounded(t *testing.T) {
+	l := &orbit.MemoryLedger{Dimensions: [orbit.Dimensions]string{4: "cpu", 5: "devices"}}
+	commit(t, l, orbit.PutNode{Node: orbit.Node{ID: "n", Capacity: orbit.Resources{orbit.CPU: 100, 4: 5, 5: 6}, Devices: orbit.Devices{Model: "m", Count: 1}}})
+	group := func(i, members int) {
+		var ids []orbit.CapsuleID
+		for j := range members {
+			ids = append(ids, orbit.CapsuleID(fmt.Sprintf("c%d-%d", i, j)))
+		}
+		commit(t, l, orbit.Submit{IDs: ids, Spec: &orbit.Spec{Group: fmt.Sprint("g", i), Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: 1}}}},
+			orbit.PutBudget{Budget: orbit.Budget{ID: orbit.BudgetID(fmt.Sprint("b", i)), Group: fmt.Sprint("g", i), Expected: members}})
+	}
+	for i := range 9 {
+		group(i, i+1)
+	}
+	metrics := &promorbit.Ledger{Ledger: l, Names: 2}
+	got := scrape(t, metrics)
+	assert.Equal(t, []float64{9, 8, 28, 9}, []float64{got[`orbit_group_pending_capsules{group="g8"}`], got[`orbit_group_pending_capsules{group="g7"}`],
+		got[`orbit_group_pending_capsules{group="other"}`], got[`orbit_pending_groups`]})
+	assert.Equal(t, []float64{-9, -8, -7, 28}, []float64{got[`orbit_budget_spare_capsules{budget="b8"}`], got[`orbit_budget_spare_capsules{budget="b7"}`],
+		got[`orbit_budget_spare_capsules{budget="other"}`], got[`orbit_budget_expected_capsules{budget="other"}`]})
+	assert.Equal(t, []float64{100, 5, 6, 1000}, []float64{got[`orbit_resource_capacity{resource="cpu"}`], got[`orbit_resource_capacity{resource="cpu_4"}`],
+		got[`orbit_resource_capacity{resource="devices"}`], got[`orbit_resource_capacity{resource="devices_8"}`]}, "two resources of one name")
+	var places []orbit.Commitment
+	for i := range 2 {
+		for j := range i + 1 {
+			places = append(places, orbit.Place{Capsule: orbit.CapsuleID(fmt.Sprintf("c%d-%d", i, j)), Node: "n"})
+		}
+	}
+	commit(t, l, append(places, orbit.Submit{IDs: []orbit.CapsuleID{"gpu"}, Spec: &orbit.Spec{Devices: orbit.DeviceRequest{Count: 2, Milli: 300}}},
+		orbit.PutNode{Node: orbit.Node{ID: "gpus", Devices: orbit.Devices{Model: "m", Count: 2}}},
+		orbit.Nominate{Capsule: "gpu", Parts: []orbit.NominatedRoom{{Node: "gpus", Devices: 3, Milli: 300}}, Ends: time.Now().Add(time.Hour)})...)
+	got = scrape(t, metrics)
+	assert.Equal(t, []float64{3, 600, 600, 3000}, []float64{got[`orbit_budget_healthy_capsules{budget="other"}`], got[`orbit_resource_nominated{resource="devices_8"}`],
+		got[`orbit_resource_pending{resource="devices_8"}`], got[`orbit_resource_capacity{resource="devices_8"}`]})
+	group(20, 30)
+	got = scrape(t, metrics)
+	assert.Equal(t, []float64{9, 8, 58}, []float64{got[`orbit_group_pending_capsules{group="g8"}`], got[`orbit_group_pending_capsules{group="g7"}`],
+		got[`orbit_group_pending_capsules{group="other"}`] + 3}, "series stay")
+	var ends []orbit.Commitment
+	for j := range 8 {
+		ends = append(ends, orbit.Release{Capsule: orbit.CapsuleID(fmt.Sprintf("c7-%d", j)), Final: true})
+	}
+	commit(t, l, append(ends, orbit.RemoveBudget{Budget: "b7"})...)
+	got = scrape(t, metrics)
+	assert.Equal(t, []float64{9, 30, 25}, []float64{got[`orbit_group_pending_capsules{group="g8"}`], got[`orbit_group_pending_capsules{group="g20"}`],
+		got[`orbit_group_pending_capsules{group="other"}`]}, "a series that has become free is given away")
+	assert.Equal(t, -30.0, got[`orbit_budget_spare_capsules{budget="b20"}`])
+}
+
+// What is typical may be said; then nodes with less are of no use.
+func TestLedgerTypical(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	commit(t, l, orbit.PutNode{Node: node("a", 10)}, orbit.PutNode{Node: node("b", 4)}, orbit.PutNode{Node: node("c", 3)})
+	stranded := func(m *promorbit.Ledger) float64 { return scrape(t, m)[`orbit_resource_stranded{resource="cpu"}`] }
+	assert.Zero(t, stranded(&promorbit.Ledger{Ledger: l}), "nothing is placed, so any room is of use")
+	assert.Equal(t, 3.0, stranded(&promorbit.Ledger{Ledger: l, Typical: orbit.Resources{orbit.CPU: 4}}))
+	assert.Equal(t, 7.0, stranded(&promorbit.Ledger{Ledger: l, Typical: orbit.Resources{orbit.CPU: 5}}))
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"x", "y"}, Spec: wants(4)}, orbit.Place{Capsule: "x", Node: "a"}, orbit.Place{Capsule: "y", Node: "a"})
+	assert.Equal(t, 5.0, stranded(&promorbit.Ledger{Ledger: l}), "2 on a and 3 on c, and placements take 4 each")
+	lost, cordoned := node("a", 10), node("c", 3)
+	lost.State, cordoned.State = orbit.Lost, orbit.Cordoned
+	commit(t, l, orbit.PutNode{Node: lost}, orbit.PutNode{Node: cordoned})
+	got := scrape(t, &promorbit.Ledger{Ledger: l})
+	assert.Equal(t, []float64{1, 1, 1, 7, 0, 4, 2}, []float64{got[`orbit_nodes{state="lost"}`], got[`orbit_nodes{state="cordoned"}`], got[`orbit_nodes{state="ready"}`],
+		got[`orbit_resource_capacity{resource="cpu"}`], got[`orbit_resource_used{resource="cpu"}`], got[`orbit_resource_free{resource="cpu"}`], got["orbit_placed_capsules"]})
+	agree(t, (&books{}).expect(t, l), got, 5)
+}
+
+// Amounts that overflow an int64 together are added up all the same.
+func TestLedgerLargeAmounts(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	huge := orbit.Resources{orbit.Memory: 1 << 62}
+	for i := range 6 {
+		commit(t, l, orbit.PutNode{Node: orbit.Node{ID: orbit.NodeID(fmt.Sprint("n", i)), Capacity: huge}},
+			orbit.Submit{IDs: []orbit.CapsuleID{orbit.CapsuleID(fmt.Sprint("c", i))}, Spec: &orbit.Spec{Envelope: orbit.Envelope{Reservation: huge}}})
+	}
+	metrics := &promorbit.Ledger{Ledger: l}
+	for placed := range 7 {
+		got := scrape(t, metrics)
+		assert.Equal(t, 6*float64(1<<62), got[`orbit_resource_capacity{resource="memory"}`])
+		assert.Equal(t, float64(placed)*float64(1<<62), got[`orbit_resource_used{resource="memory"}`])
+		assert.Equal(t, float64(6-placed)*float64(1<<62), got[`orbit_resource_pending{resource="memory"}`])
+		if placed < 6 {
+			commit(t, l, orbit.Place{Capsule: orbit.CapsuleID(fmt.Sprint("c", placed)), Node: orbit.NodeID(fmt.Sprint("n", placed))})
+		}
+	}
+}
+
+// The names and texts of all metrics are as promlint wants them.
+func TestLint(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	engines := &promorbit.Engines{}
+	commit(t, l, orbit.PutNode{Node: node("n", 10)}, orbit.Submit{IDs: []orbit.CapsuleID{"c"}, Spec: &orbit.Spec{Group: "g", Envelope: wants(1).Envelope}},
+		orbit.PutBudget{Budget: orbit.Budget{ID: "b", Group: "g"}})
+	r := prometheus.NewPedanticRegistry()
+	r.MustRegister(&promorbit.Ledger{Ledger: l}, engines, somePools(t))
+	runBusy(t, engines)
+	problems, err := testutil.GatherAndLint(r)
+	require.NoError(t, err)
+	assert.Empty(t, problems)
+}
+
+func commit(t testing.TB, l orbit.Ledger, do ...orbit.Commitment) {
+	t.Helper()
+	_, err := l.Propose(ctx, orbit.Proposal{ID: orbit.NewProposalID(), Do: do})
+	require.NoError(t, err)
+}
+
+func node(id orbit.NodeID, cpu int64) orbit.Node {
+	return orbit.Node{ID: id, Capacity: orbit.Resources{orbit.CPU: cpu}}
+}
+
+func wants(cpu int64) *orbit.Spec {
+	return &orbit.Spec{Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: cpu}}}
+}
