@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,19 +16,20 @@ import (
 )
 
 // plansWithin counts the plans of an engine within a minute of virtual time, at most 1,000.
-func plansWithin(t *testing.T, e *Engine) (plans int) {
+func plansWithin(t *testing.T, e *Engine) int {
+	var plans atomic.Int64 // a Plan that was given up may still be running when Run returns
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	inner := e.Navigator
 	e.Navigator = planFunc(func(ctx context.Context, v *View, p []*Capsule) (Plan, error) {
-		if plans++; plans == 1000 {
+		if plans.Add(1) == 1000 {
 			cancel()
 		}
 		return inner.Plan(ctx, v, p)
 	})
 	assert.NoError(t, e.Run(ctx))
 	time.Sleep(time.Second) // for a Plan that was given up
-	return plans
+	return int(plans.Load())
 }
 
 // An engine backs off when its passes get nowhere, however that comes about (I11).
