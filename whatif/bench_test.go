@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/nav"
 	"github.com/orbitsched/orbit/place"
 	"github.com/orbitsched/orbit/whatif"
 )
@@ -78,4 +79,32 @@ func BenchmarkExplain(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkShadow is what a shadow does for one placement of the real engine: it plans it too, commits both plans on forks and rates
+// both. BenchmarkShadow/round is what the real engine waits for: that it hands a round over.
+func BenchmarkShadow(b *testing.B) {
+	const batch = 1000
+	l := &orbit.MemoryLedger{Start: full(b, 10_000)}
+	commit(b, l, submit(20_000, 20_000+batch, wants(1, 0)))
+	var round orbit.Round
+	e := &orbit.Engine{Name: "real", Ledger: l, Navigator: &nav.Services{}, OnRound: func(orbit.Round) {}}
+	round = e.Pass(b.Context())
+	require.Equal(b, batch, round.Committed)
+	b.Run("pass", func(b *testing.B) {
+		shadow := shadowOf(l, &nav.Services{})
+		for b.Loop() {
+			if _, err := shadow.Pass(b.Context(), round); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/batch, "µs/placement")
+	})
+	b.Run("round", func(b *testing.B) {
+		shadow := shadowOf(l, &nav.Services{})
+		b.ReportAllocs()
+		for b.Loop() {
+			shadow.Round(round)
+		}
+	})
 }

@@ -70,30 +70,43 @@ func (t *Trial) run(ctx context.Context, ledger *fork, r *Report) error {
 		engines = append(engines, t.Engines(ledger)...)
 	}
 	r.why = map[orbit.CapsuleID]error{}
-	// A pass in which nothing is committed may note what the next one acts upon, such as a lost bet, so one is not enough.
-	for idle := 0; idle < 2; r.Rounds++ {
-		if r.Rounds == cmp.Or(max(0, t.Rounds), 1000) {
+	most := cmp.Or(max(0, t.Rounds), 1000)
+	resting, err := settle(ctx, engines, most, func() int { return len(ledger.sent) }, func(round *orbit.Round) { r.note(round) }, func() error {
+		if r.Rounds++; t.Step == nil {
 			return nil
 		}
-		before := len(ledger.sent)
+		if err := t.Step(ctx, ledger); err != nil {
+			return fmt.Errorf("whatif: Trial.Step: %w", err)
+		}
+		return nil
+	})
+	r.Resting = resting
+	return err
+}
+
+// settle has engines pass in turn until a round of passes and step commits nothing more, or most rounds are done.
+func settle(ctx context.Context, engines []*orbit.Engine, most int, commits func() int, note func(*orbit.Round), step func() error) (resting bool, err error) {
+	// A pass in which nothing is committed may note what the next one acts upon, such as a lost bet, so one is not enough.
+	for idle, rounds := 0, 0; idle < 2; rounds++ {
+		if rounds == most {
+			return false, nil
+		}
+		before := commits()
 		for _, e := range engines {
 			round := e.Pass(ctx)
-			r.note(&round)
+			note(&round)
 			if err := ctx.Err(); err != nil {
-				return err
+				return false, err
 			}
 		}
-		if t.Step != nil {
-			if err := t.Step(ctx, ledger); err != nil {
-				return fmt.Errorf("whatif: Trial.Step: %w", err)
-			}
+		if err := step(); err != nil {
+			return false, err
 		}
-		if idle++; len(ledger.sent) > before {
+		if idle++; commits() > before {
 			idle = 0
 		}
 	}
-	r.Resting = true
-	return nil
+	return true, nil
 }
 
 // Report is what a trial has led to. Read it, never write it; it may be read from any goroutine.

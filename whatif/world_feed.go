@@ -1,0 +1,169 @@
+package whatif
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/guard"
+)
+
+// feedAll feeds the World with changes, one real commit after the other, and moves it to the real state that they have led to.
+func (w *World) feedAll(ctx context.Context, now *orbit.State, changes []orbit.Change) error {
+	for _, id := range slices.Sorted(maps.Keys(w.leaving)) {
+		w.removeNode(ctx, id)
+	}
+	for len(changes) > 0 {
+		n := 1
+		for n < len(changes) && changes[n].Revision == changes[0].Revision && changes[n].ID == changes[0].ID {
+			n++
+		}
+		after, err := w.real.Apply(changes[:n])
+		if err != nil { // the history is not that of this state
+			return w.begin(ctx, now)
+		}
+		w.feed(ctx, changes[:n], after)
+		w.takeReal(changes[:n], w.real, after)
+		w.real, changes = after, changes[n:]
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	w.real = now
+	return nil
+}
+
+// feed feeds the World with one real commit.
+func (w *World) feed(ctx context.Context, changes []orbit.Change, after *orbit.State) {
+	var places []orbit.Commitment
+	for i := range changes {
+		switch do := changes[i].Do.(type) {
+		case orbit.PutNode:
+			w.putNode(ctx, do.Node)
+		case orbit.RemoveNode:
+			w.removeNode(ctx, do.Node)
+		case orbit.Submit, orbit.Mark, orbit.PutBudget, orbit.RemoveBudget:
+			w.do(ctx, do)
+		case orbit.Assign:
+			if c := w.state(ctx).Capsule(do.Capsule); c != nil {
+				do.From = c.Owner
+				w.do(ctx, do)
+			}
+		case orbit.Release:
+			w.release(ctx, do)
+		case orbit.Place:
+			if c := after.Capsule(do.Capsule); c != nil && !w.plans(c) {
+				do.After = false // nothing has to stop here
+				places = append(places, do)
+			}
+		}
+	}
+	if len(places) > 0 {
+		w.do(ctx, places...)
+	}
+}
+
+// state returns the World's state.
+func (w *World) state(ctx context.Context) *orbit.State {
+	s, err := w.fork.Snapshot(ctx)
+	if err != nil { // the context has ended; feeding ends with this commit
+		s, _ = w.fork.Snapshot(context.WithoutCancel(ctx))
+	}
+	return s
+}
+
+// do commits something in the World that its engines have not proposed. It reports whether the World could take it.
+func (w *World) do(ctx context.Context, do ...orbit.Commitment) bool {
+	_, err := w.fork.MemoryLedger.Propose(context.WithoutCancel(ctx), orbit.Proposal{ID: orbit.NewProposalID(), Do: do})
+	if err != nil {
+		w.sum.Missed++
+	}
+	return err == nil
+}
+
+// putNode lets a node join or change. The capsules of a lost one wait again.
+func (w *World) putNode(ctx context.Context, n orbit.Node) {
+	n.Confirms = false
+	if delete(w.leaving, n.ID); w.do(ctx, orbit.PutNode{Node: n}) && n.State == orbit.Lost {
+		w.evacuate(ctx, n.ID)
+	}
+}
+
+// evacuate releases what is on a lost node.
+func (w *World) evacuate(ctx context.Context, id orbit.NodeID) {
+	state := w.state(ctx)
+	for c := range state.On(id) {
+		w.do(ctx, orbit.Release{Capsule: c.ID, From: id})
+	}
+	for h := range state.Holds() {
+		if h.Node == id {
+			w.do(ctx, orbit.Release{Hold: h.ID})
+		}
+	}
+}
+
+// removeNode lets a node leave. What runs on it here although it was empty in reality is lost. Where it cannot leave yet, because room
+// on it is nominated, it leaves at a later step.
+func (w *World) removeNode(ctx context.Context, id orbit.NodeID) {
+	n := w.state(ctx).Node(id)
+	if delete(w.leaving, id); n == nil {
+		return
+	}
+	if (n.Capsules > 0 || n.Holds() > 0) && n.Node.State != orbit.Lost {
+		lost := *n.Node
+		lost.State = orbit.Lost
+		w.putNode(ctx, lost)
+	}
+	if missed := w.sum.Missed; !w.do(ctx, orbit.RemoveNode{Node: id}) {
+		w.sum.Missed = missed
+		w.leaving[id] = true
+	}
+}
+
+// release ends a capsule that has ended, or returns one to pending that has failed or was drained.
+func (w *World) release(ctx context.Context, r orbit.Release) {
+	c := w.state(ctx).Capsule(r.Capsule)
+	if r.Capsule == "" || c == nil || c.Released() {
+		return
+	}
+	switch {
+	case r.Final:
+		w.do(ctx, orbit.Release{Capsule: c.ID, Final: true})
+		delete(w.open, c.ID)
+	case !c.Placed():
+	case r.Stopped:
+		w.do(ctx, orbit.Release{Capsule: c.ID, Stopped: true})
+	case r.From == "" || r.From == c.Node:
+		if n := w.state(ctx).Node(c.Node); n.Node.State == orbit.Cordoned {
+			w.do(ctx, orbit.Release{Capsule: c.ID, From: c.Node})
+		}
+	}
+}
+
+// plans reports whether a capsule is planned by one of the World's engines.
+func (w *World) plans(c *orbit.Capsule) bool {
+	for _, e := range w.engines {
+		if c.Owner == e.Name && c.Owner != "" {
+			return true
+		}
+	}
+	if c.Owner != "" {
+		return false
+	}
+	key := claim{c.Spec.Module, c.Spec.Class}
+	planned, known := w.claims[key]
+	if !known {
+		if len(w.claims) >= 1<<16 {
+			clear(w.claims)
+		}
+		for _, e := range w.engines {
+			guard.Call(func() error {
+				planned = planned || e.Navigator.Claims(key.module, key.class)
+				return nil
+			}, func(error) {}) // an engine reports it
+		}
+		w.claims[key] = planned
+	}
+	return planned
+}
