@@ -51,7 +51,7 @@ func TestWishesSeeWhoLeaves(t *testing.T) {
 				a, b := d.members()
 				view := d.do(a, budgetOf(3, 1))
 				d.look(b)
-				d.plans[1].lag = time.Second // b does not receive what follows
+				d.plans[1].lags(time.Second) // b does not receive what follows
 				d.do(a, meanwhile)
 				_, err := b.Propose(bg, wish(view, "y"))
 				require.ErrorIs(d, err, orbit.ErrConflict)
@@ -105,7 +105,7 @@ func TestWishesSeeWhoIsReady(t *testing.T) {
 				}
 				view := d.do(a, budget)
 				d.look(b)
-				d.plans[1].lag = time.Second // b does not receive what follows
+				d.plans[1].lags(time.Second) // b does not receive what follows
 				d.do(a, run.meanwhile(d.look(a)))
 				retries := b.Stats().Retries
 				_, err := b.Propose(bg, wish(view, run.of))
@@ -128,7 +128,8 @@ func TestWishesSeeWhoIsReady(t *testing.T) {
 func TestEndsSeeNewBudgets(t *testing.T) {
 	bubble(t, 2, Options{GCInterval: -1}, func(d *desk) {
 		a, b := d.members()
-		d.plans[0].lag, d.plans[1].lag = time.Second, 5*time.Second
+		d.plans[0].lags(time.Second)
+		d.plans[1].lags(5 * time.Second)
 		view := d.do(a, budgetOf(3, 1))
 		time.Sleep(500 * time.Millisecond)
 		end := proposing(bg, b, orbit.Proposal{Do: []orbit.Commitment{orbit.Release{Capsule: "z", Final: true}}})
@@ -212,7 +213,7 @@ func TestWishesSeeProtection(t *testing.T) {
 	bubble(t, 2, Options{GCInterval: -1}, func(d *desk) {
 		a, b := d.members()
 		view := d.look(b).Revision()
-		d.plans[1].lag = time.Second // b does not receive what follows
+		d.plans[1].lags(time.Second) // b does not receive what follows
 		n := node("x", 1)
 		d.do(a, orbit.Release{Capsule: "x", Stopped: true})
 		d.do(a, n, orbit.Place{Capsule: "x", Node: "x"}, orbit.Protect{Capsule: "x", For: time.Minute})

@@ -325,6 +325,13 @@ type plan struct {
 	txnsSent int
 }
 
+// lags sets how far the watch is behind from now on.
+func (p *plan) lags(by time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lag = by
+}
+
 // next takes the next fate from a list.
 func (p *plan) next(list *[]fault) fault {
 	p.mu.Lock()

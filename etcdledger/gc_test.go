@@ -88,7 +88,7 @@ func TestStaleAfterSweep(t *testing.T) {
 		d.do(a, node("n", 1), orbit.Hold{ID: "h", Node: "n", Room: orbit.Resources{1}, Ends: time.Unix(1e9, 0)})
 		at := d.do(a, orbit.Mark{Key: "m", Value: "v"})
 		d.look(b)
-		d.plans[1].lag = time.Second
+		d.plans[1].lags(time.Second)
 		time.Sleep(2 * time.Second)
 		d.do(a, orbit.Release{Hold: "h"}, orbit.Mark{Key: "m"})
 		_, err := a.GC(bg)

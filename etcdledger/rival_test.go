@@ -110,7 +110,7 @@ func TestFineGrained(t *testing.T) {
 		a, b := d.ledgers[0], d.ledgers[1]
 		d.do(a, node("n", 2), submit("c", "d", "e"))
 		view := d.look(b).Revision()
-		d.plans[1].lag = time.Second // b has not received it yet
+		d.plans[1].lags(time.Second) // b has not received it yet
 		time.Sleep(2 * time.Second)
 		first, err := a.Propose(bg, place(1, "c", "n"))
 		require.NoError(d, err)
@@ -173,7 +173,7 @@ func TestFresh(t *testing.T) {
 		a, b := d.ledgers[0], d.ledgers[1]
 		d.do(a, node("n", 1), submit("c", "d"), orbit.Submit{IDs: []orbit.CapsuleID{"w1", "w2"}, Spec: &orbit.Spec{Group: "web"}})
 		d.look(b)
-		d.plans[1].lag = time.Second
+		d.plans[1].lags(time.Second)
 		time.Sleep(2 * time.Second)
 		for i := range 5 {
 			rev := d.do(a, orbit.Mark{Key: "m", Value: fmt.Sprint(i)})
@@ -207,7 +207,7 @@ func TestFreshWitness(t *testing.T) {
 		d.look(b)
 		d.do(a, orbit.Release{Capsule: "w2", Stopped: true})
 		d.look(b)
-		d.plans[1].lag = time.Second
+		d.plans[1].lags(time.Second)
 		time.Sleep(2 * time.Second)
 		d.do(a, orbit.Release{Capsule: "w1", Stopped: true}) // the member that b's bet rests on
 		time.Sleep(100 * time.Millisecond)
@@ -270,7 +270,7 @@ func TestManyContended(t *testing.T) {
 			batch = append(batch, place(uint64(i+1), c, n))
 		}
 		d.look(b)
-		d.plans[1].lag = time.Second
+		d.plans[1].lags(time.Second)
 		time.Sleep(2 * time.Second)
 		for i := range 20 { // b has received none of these yet
 			d.do(a, node(orbit.NodeID(fmt.Sprintf("n%d", i)), 3))
@@ -293,7 +293,7 @@ func TestWitnessIsCompared(t *testing.T) {
 		d.do(a, n0, n1, submit("late"), orbit.Submit{IDs: []orbit.CapsuleID{"member"}, Spec: &orbit.Spec{Group: "db"}})
 		d.do(a, orbit.Place{Capsule: "member", Node: "n0"})
 		synctest.Wait()
-		d.plans[1].lag = time.Second // b does not receive what follows
+		d.plans[1].lags(time.Second) // b does not receive what follows
 		d.do(a, orbit.Release{Capsule: "member", Stopped: true})
 		_, err := b.Propose(bg, orbit.Proposal{
 			View: d.look(a).Revision() - 1,
