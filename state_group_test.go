@@ -197,3 +197,21 @@ func TestSpecGroups(t *testing.T) {
 		require.ErrorIs(t, err, ErrInvalid)
 	}
 }
+
+// Members follow their node to another domain also where two proposals of one batch, which share a revision, change its labels.
+func TestNodeMovesTwiceAtOneRevision(t *testing.T) {
+	l := &MemoryLedger{}
+	in := func(rack string) Commitment { return PutNode{Node{ID: "n", Labels: map[string]string{"rack": rack}}} }
+	commit(t, l, in("r0"), Submit{IDs: []CapsuleID{"a"}, Spec: &Spec{Group: "db", Near: Near{Group: "db", Level: "rack"}}}, Place{Capsule: "a", Node: "n"})
+	s, err := l.Snapshot(t.Context())
+	require.NoError(t, err)
+	at := s.Revision() + 1
+	s, err = s.Apply([]Change{{Revision: at, ID: ProposalID{1}, Do: in("r1")}, {Revision: at, Seq: 1, ID: ProposalID{2}, Do: in("r2")}})
+	require.NoError(t, err)
+	require.NoError(t, s.Verify())
+	bet := func(rack string) error {
+		return s.Check(Proposal{Do: []Commitment{Mark{Key: "k", Value: "v"}}, If: []Precondition{GroupIn{Group: "db", Level: "rack", Domain: rack}}})
+	}
+	require.Error(t, bet("r1"))
+	require.NoError(t, bet("r2"))
+}

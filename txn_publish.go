@@ -79,7 +79,7 @@ func (s *State) publishNode(e *txNode) {
 		return
 	}
 	r := s.nodes.Own(slot, s.owner)
-	if e.was.Specification != e.now.Specification {
+	if e.was.Node != e.now.Node { // the proposals of a batch may share a revision, so the counter need not tell
 		s.left.Groups = s.rev // labels may have moved its capsules to another domain
 		s.relabel(r, e.now.Node.Labels)
 	}
