@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit/internal/aging"
+	"github.com/orbitsched/orbit/internal/heap"
 )
 
 // Aging raises the priority by which waiting work is planned, so that work does not wait for ever behind work of slightly higher
@@ -255,3 +256,32 @@ type age struct {
 
 // Before orders ages, oldest first.
 func (a age) Before(b age) bool { return a.at.Before(b.at) }
+
+type (
+	ageHeap = heap.Heap[age]
+	endHeap = heap.Heap[roomEnd]
+)
+
+// slots returns the slots of all entries, valid or not, each once.
+func (q *queue) slots() (slots []uint32) {
+	add := func(entries ...entry) {
+		for _, e := range entries {
+			slots = append(slots, e.slot)
+		}
+	}
+	for _, k := range q.classes {
+		add(k.fifo[k.head:]...)
+		add(k.back...)
+		for _, e := range k.nominees {
+			add(e.entry)
+		}
+	}
+	for _, t := range q.trials {
+		add(t.entry)
+	}
+	add(q.batch...)
+	add(q.held...)
+	add(q.heldNominees...)
+	slices.Sort(slots)
+	return slices.Compact(slots)
+}

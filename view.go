@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/orbitsched/orbit/internal/heap"
 	"github.com/orbitsched/orbit/internal/herd"
 )
 
@@ -153,33 +152,38 @@ func (v *View) refresh(ctx context.Context, from *source, now time.Time) (woken 
 	return woken || reported, err
 }
 
-// rebuild starts from a state, without knowing what has changed.
+// rebuild moves to a state without knowing its changes. What the view has of an older state of the same ledger it keeps: then the
+// work that it had and the records that differ are all it looks at, however often an engine is left behind by busy others.
 func (v *View) rebuild(state *State, from *source) bool {
+	old, had := v.state, v.queue.slots()
+	if old == nil || old.shared != state.shared {
+		old, had = &State{}, nil
+		v.changed.overflow()
+		v.reports, v.fresh, v.unleased = nil, nil, nil
+	}
 	v.state = state
-	v.changed.overflow()
 	v.queue.clear(state)
-	for slot, c := range state.capsuleSlots() {
-		if c.Pending() && from.owns(c.Owner, c.Spec) {
+	file := func(slot uint32, c *Capsule) bool {
+		if c.ID != "" && c.Pending() && from.owns(c.Owner, c.Spec) {
 			v.queue.push(slot, c)
 			v.queue.roused = true
 		}
+		return true
 	}
+	for _, slot := range had {
+		file(slot, &state.capsules.At(slot).capsule)
+	}
+	state.capsules.Diff(&old.capsules, func(slot uint32, _, now *capsuleRecord) bool { return file(slot, &now.capsule) })
 	v.suspectAll()
 	v.findEnds(from)
-	if from.telemetry != nil {
-		v.reports, v.fresh, v.unleased = make([]reportEntry, state.NodeBound()), v.fresh[:0], nil
-		for n := range state.Nodes() {
-			v.join(n, from.telemetry)
-		}
-	}
+	v.followNodes(old, from)
 	return true
 }
 
-// advance moves to a newer state by the changes in between. Which nodes have changed follows from the two states, in less
-// time than the changes take to read, because most nodes change many times while an engine plans.
-func (v *View) advance(state *State, news span, from *source) (woken bool) {
-	old := v.state
-	v.state = state
+// followNodes takes in the nodes that differ from those of an older state of the same ledger. Most nodes change many times while
+// an engine plans, so this takes less time than to read the changes.
+func (v *View) followNodes(old *State, from *source) {
+	state := v.state
 	state.nodes.Diff(&old.nodes, func(slot uint32, was, now *nodeRecord) bool {
 		if was.node != now.node {
 			v.changed.add(slot)
@@ -197,6 +201,13 @@ func (v *View) advance(state *State, news span, from *source) (woken bool) {
 			v.changed.add(slot)
 		}
 	}
+}
+
+// advance moves to a newer state by the changes in between.
+func (v *View) advance(state *State, news span, from *source) (woken bool) {
+	old := v.state
+	v.state = state
+	v.followNodes(old, from)
 	placesMatter := len(v.queue.parked.spots)+len(v.queue.parked.waiting) > 0 || old.nominations.Len() > 0
 	v.queue.state = state
 	defer func() { v.queue.own = false }()
@@ -346,11 +357,6 @@ func (v *View) setReport(n *NodeState, r Report, bound time.Duration) {
 	v.changed.add(n.index)
 	v.scheduleExpiry(n.index, bound)
 }
-
-type (
-	ageHeap = heap.Heap[age]
-	endHeap = heap.Heap[roomEnd]
-)
 
 // Diff is what differs between two states of one ledger: each of its methods compares anew, and may be called from any
 // goroutine. What was changed and changed back may be left out or not.

@@ -580,3 +580,33 @@ func TestStartIsPartOfTheSpec(t *testing.T) {
 		require.ErrorContains(t, err, want)
 	}
 }
+
+// An engine that more changes have passed by than the ledger's history keeps looks at what differs, and not at every capsule.
+func TestViewLeftBehindLooksAtWhatDiffers(t *testing.T) {
+	l := &MemoryLedger{Bounds: Limits{History: 8}}
+	submit := func(n int, owner string) {
+		var ids []CapsuleID
+		for i := range n {
+			ids = append(ids, CapsuleID(fmt.Sprintf("%s-%d-%d", owner, snapshotOf(t, l).Revision(), i)))
+		}
+		commit(t, l, Submit{IDs: ids, Spec: chaosSpecs[0], Owner: owner})
+	}
+	submit(5000, "other")
+	submit(10, "me")
+	looked := 0
+	from := source{ledger: l, owns: func(owner string, spec *Spec) bool { looked++; return owner == "me" }}
+	var v View
+	_, err := v.refresh(t.Context(), &from, time.Unix(1000, 0))
+	require.NoError(t, err)
+	require.Equal(t, 5010, looked)
+	for range 20 {
+		submit(1, "other")
+	}
+	submit(1, "me")
+	looked = 0
+	_, err = v.refresh(t.Context(), &from, time.Unix(1000, 0))
+	require.NoError(t, err)
+	require.LessOrEqual(t, looked, 10+2*21, "what it had, what is new, and their neighbours in a chunk")
+	v.queue.turn(100, v.state, false)
+	require.Len(t, v.queue.take(100), 11)
+}
