@@ -127,7 +127,7 @@ func asIs(n *orbit.NodeState) orbit.Precondition {
 
 func sameNode(a, b *orbit.Node) bool {
 	return a.ID == b.ID && a.Capacity == b.Capacity && maps.Equal(a.Labels, b.Labels) && a.Devices == b.Devices &&
-		a.State == b.State
+		a.State == b.State && a.Confirms == b.Confirms
 }
 
 // Step does one round: that of the leases, in which the nodes of those that end are cordoned and the nodes of rows
@@ -193,5 +193,15 @@ func remove(state *orbit.State, le *lease) ([]orbit.Commitment, []orbit.Precondi
 
 // emptied reports whether a row may be swept.
 func emptied(le *lease) bool { return le.member.empty != 0 }
+
+// Fence returns how long what is placed on a node is the node's own after its term was last refreshed: until then no process returns it
+// to pending, also if the processes' clocks differ. It is TTL plus the lesser of TTL and Gone. A node that cannot refresh its term
+// must have stopped everything by then. It does not hold for a node that another client puts as Lost, or after [Keeper.Resign].
+func (m *Members) Fence() time.Duration {
+	if m.Leases == nil {
+		return 0
+	}
+	return m.Leases.ttl() + min(m.gone(), m.Leases.ttl())
+}
 
 func (m *Members) gone() time.Duration { return cmp.Or(max(m.Gone, 0), defaultGone) }

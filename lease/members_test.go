@@ -438,3 +438,41 @@ func TestADrainDuringAJoin(t *testing.T) {
 		require.Equal(t, "r", s.node().Node.Labels["rack"])
 	})
 }
+
+// Nothing is released within Fence of the last refresh, whatever TTL and Gone are, and whichever process does it.
+func TestFence(t *testing.T) {
+	for _, gone := range []time.Duration{time.Second, time.Minute, 0} {
+		for _, restarted := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSite(t, 1)
+				s.m.Gone = gone
+				s.step()
+				time.Sleep(30 * time.Second)
+				require.NoError(t, s.m.Leases.Refresh(s.term))
+				fenced := time.Now().Add(s.m.Fence())
+				if restarted { // it has the term by now to have been refreshed at this moment
+					s.m = s.another()
+					s.m.Gone = gone
+				}
+				for time.Now().Before(fenced) {
+					require.Empty(t, s.step().Released)
+					time.Sleep(500 * time.Millisecond)
+				}
+				if gone > 0 {
+					require.NotEmpty(t, s.step().Released)
+				}
+			})
+		}
+	}
+	require.Zero(t, (&lease.Members{}).Fence())
+}
+
+// A node whose agent confirms from now on is put again, though nothing else differs.
+func TestJoinWithConfirms(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 0)
+		_, err := s.m.Join(t.Context(), orbit.Node{ID: "n", Confirms: true}, "host")
+		require.NoError(t, err)
+		require.True(t, s.node().Node.Confirms)
+	})
+}
