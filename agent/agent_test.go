@@ -1,0 +1,356 @@
+package agent_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/agent"
+	"github.com/orbitsched/orbit/lease"
+)
+
+// A service is begun, started and ready; a batch capsule is done and released for good; one that fails is tried again.
+func TestLife(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := begin(t, 2, false)
+		w.commit(orbit.Submit{IDs: ids("web-", 3), Spec: spec(orbit.LatencySensitive, 1, 0)})
+		w.commit(orbit.Submit{IDs: ids("job-", 3), Spec: spec(orbit.Batch, 1, 0), Labels: map[string]string{"for": "2s"}})
+		w.commit(orbit.Submit{IDs: ids("bad-", 1), Spec: spec(orbit.Batch, 1, 0), Labels: map[string]string{"for": "100ms", "fails": ""}})
+		w.pass(sec)
+		for _, id := range append(ids("web-", 3), ids("job-", 3)...) {
+			c := w.state().Capsule(id)
+			require.True(t, c.Begun && c.Ready, id)
+			require.NotEqual(t, -1, w.at(id), id)
+		}
+		w.pass(4 * sec)
+		for _, id := range ids("job-", 3) {
+			require.True(t, w.state().Capsule(id).Released(), id)
+		}
+		w.pass(time.Minute)
+		require.Equal(t, 2, w.confirmed("web-0"), "Begun and Ready")
+		require.Equal(t, 3, w.confirmed("job-0"), "Begun, Ready and Stopped")
+		_, starts, done := w.books.read()
+		require.Equal(t, map[orbit.CapsuleID]int{"job-0": 1, "job-1": 1, "job-2": 1}, done)
+		require.Equal(t, 1, starts["web-0"])
+		require.Greater(t, starts["bad-0"], 4)
+		require.Less(t, starts["bad-0"], 20, "each start on a node waits twice as long as the one before")
+		w.commit(orbit.Release{Capsule: "bad-0", Final: true})
+		w.pass(5 * sec)
+		w.atRest()
+		for _, h := range w.hosts {
+			require.Empty(t, h.told())
+			require.Len(t, h.procs, len(h.running()), "what has ended is forgotten")
+		}
+	})
+}
+
+// What is released for good is stopped, and its id is not used before that: the new bearer starts when the former one has stopped.
+func TestReleasedAndSubmittedAnew(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := begin(t, 2, false)
+		w.commit(orbit.Submit{IDs: ids("db-", 1), Spec: spec(orbit.LatencySensitive, 1, 0)})
+		w.pass(sec)
+		for range 5 {
+			w.commit(orbit.Release{Capsule: "db-0", Final: true}, orbit.Submit{IDs: ids("db-", 1), Spec: spec(orbit.LatencySensitive, 2, 0)})
+			w.pass(500 * ms)
+			require.False(t, w.state().Capsule("db-0").Begun, "the former db-0 takes a second to stop")
+			w.pass(2 * sec)
+			w.atRest()
+		}
+		_, starts, _ := w.books.read()
+		require.Equal(t, 6, starts["db-0"])
+	})
+}
+
+// A drained capsule starts on its new node when it has stopped on the old one.
+func TestDrained(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := begin(t, 3, false)
+		w.commit(orbit.Submit{IDs: ids("web-", 6), Spec: spec(orbit.LatencySensitive, 1, 0)})
+		w.pass(2 * sec)
+		for range 4 {
+			for n := range w.hosts {
+				w.drain(n, true)
+				w.pass(200 * ms)
+				w.pass(5 * sec)
+				require.Empty(t, w.hosts[n].running())
+				w.atRest()
+				w.drain(n, false)
+			}
+		}
+	})
+}
+
+// An evicted capsule makes way first, and starts elsewhere, or again, when it has stopped.
+func TestEvicted(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := begin(t, 2, false)
+		w.commit(orbit.Submit{IDs: ids("low-", 8), Spec: spec(orbit.Batch, 1, 0)})
+		w.pass(2 * sec)
+		for range 5 {
+			w.commit(orbit.Submit{IDs: ids("high-", 2), Spec: spec(orbit.LatencySensitive, 2, 100)})
+			w.pass(500 * ms)
+			require.Equal(t, -1, w.at("high-0"), "what makes way takes a second to stop")
+			w.pass(3 * sec)
+			w.sound()
+			require.NotEqual(t, -1, w.at("high-0"))
+			require.Equal(t, 4, w.state().PendingCount())
+			w.commit(orbit.Release{Capsule: "high-0", Final: true}, orbit.Release{Capsule: "high-1", Final: true})
+			w.pass(4 * sec)
+			w.atRest()
+		}
+		_, starts, _ := w.books.read()
+		sum := 0
+		for _, id := range ids("low-", 8) {
+			sum += starts[id]
+		}
+		require.Equal(t, 8+5*4, sum)
+	})
+}
+
+// A node that is cut off stops everything before others begin that, and comes back empty.
+func TestFenced(t *testing.T) {
+	for _, withWatchdog := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			w := begin(t, 2, withWatchdog)
+			w.commit(orbit.Submit{IDs: ids("web-", 4), Spec: spec(orbit.LatencySensitive, 1, 0)})
+			w.pass(2 * sec)
+			w.hosts[0].link.set(func(l *link) { l.cut = true })
+			w.pass(fence - stopping - sec - ms)
+			require.Len(t, w.hosts[0].running(), 2, "its time is not over: its last report was sent less than a second before the cut")
+			w.pass(sec + sec + ms)
+			require.Empty(t, w.hosts[0].running())
+			require.Len(t, w.hosts[1].running(), 2, "the others wait until the node is lost")
+			w.pass(stopping + sec)
+			require.Len(t, w.hosts[1].running(), 4)
+			w.sound()
+			w.hosts[0].link.set(func(l *link) { l.cut = false })
+			w.pass(5 * sec)
+			w.commit(orbit.Submit{IDs: ids("more-", 4), Spec: spec(orbit.LatencySensitive, 1, 0)})
+			w.pass(3 * sec)
+			require.Len(t, w.hosts[0].running(), 4, "it takes work again")
+			w.atRest()
+			fenced := 0
+			for _, err := range w.hosts[0].told() {
+				if errors.Is(err, agent.ErrFenced) {
+					fenced++
+				}
+			}
+			require.Equal(t, 1, fenced)
+		})
+	}
+}
+
+// An agent that is suspended after its Begun was committed does not start the capsule when it goes on, because others have begun that.
+func TestSuspendedBeforeStart(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := begin(t, 2, true)
+		w.kill(1)
+		leave := w.hosts[0].enter()
+		w.hosts[0].resumes = time.Now().Add(200 * ms) // so that Start has no effect before what comes now
+		leave()
+		w.commit(orbit.Submit{IDs: ids("web-", 1), Spec: spec(orbit.LatencySensitive, 1, 0)})
+		w.pass(100 * ms)
+		require.True(t, w.state().Capsule("web-0").Begun)
+		w.hosts[0].suspendFor(40 * sec)
+		w.start(1)
+		w.pass(30 * sec)
+		require.Equal(t, 1, w.at("web-0"))
+		w.pass(time.Minute)
+		w.atRest()
+		_, starts, _ := w.books.read()
+		require.Equal(t, 1, starts["web-0"])
+	})
+}
+
+// A node that is cut off for less than that keeps everything, though its term has ended.
+func TestShortCut(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := begin(t, 2, false)
+		w.commit(orbit.Submit{IDs: ids("web-", 4), Spec: spec(orbit.LatencySensitive, 1, 0)})
+		w.pass(2 * sec)
+		w.hosts[0].link.set(func(l *link) { l.cut = true })
+		w.pass(ttl + sec)
+		require.Equal(t, orbit.Cordoned, w.state().Node("n0").Node.State)
+		w.hosts[0].link.set(func(l *link) { l.cut = false })
+		w.pass(5 * sec)
+		require.Equal(t, orbit.Ready, w.state().Node("n0").Node.State)
+		w.atRest()
+		_, starts, _ := w.books.read()
+		require.Equal(t, map[orbit.CapsuleID]int{"web-0": 1, "web-1": 1, "web-2": 1, "web-3": 1}, starts)
+	})
+}
+
+// A watchdog stops everything though the agent is dead. Without one the capsules run twice, which shows that the books see it.
+func TestDeadAgent(t *testing.T) {
+	for _, withWatchdog := range []bool{true, false} {
+		bubble(t, func(t *testing.T) {
+			w := begin(t, 2, withWatchdog)
+			w.commit(orbit.Submit{IDs: ids("web-", 4), Spec: spec(orbit.LatencySensitive, 1, 0)})
+			w.pass(2 * sec)
+			w.kill(0)
+			w.pass(time.Minute)
+			require.Len(t, w.hosts[1].running(), 4)
+			faults, _, _ := w.books.read()
+			require.Equal(t, withWatchdog, len(faults) == 0, "%v", faults)
+			w.start(0)
+			w.pass(5 * sec)
+			require.Empty(t, w.hosts[0].running())
+			require.Equal(t, orbit.Ready, w.state().Node("n0").Node.State)
+		})
+	}
+}
+
+// An agent that is started anew goes on with what runs, and says Stopped of what does not.
+func TestRestart(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := begin(t, 2, false)
+		w.commit(orbit.Submit{IDs: ids("web-", 8), Spec: spec(orbit.LatencySensitive, 1, 0)})
+		w.pass(2 * sec)
+		w.kill(0)
+		w.pass(2 * sec)
+		w.start(0)
+		w.pass(2 * sec)
+		w.atRest()
+		_, starts, _ := w.books.read()
+		for _, id := range ids("web-", 8) {
+			require.Equal(t, 1, starts[id])
+		}
+		was := w.hosts[0].running()
+		w.kill(0)
+		w.hosts[0].reboot()
+		w.pass(sec)
+		w.start(0)
+		w.pass(5 * sec)
+		w.atRest()
+		_, starts, _ = w.books.read()
+		for _, id := range was {
+			require.Equal(t, 2, starts[id], "it was said to be stopped, placed and started again")
+		}
+	})
+}
+
+// An agent whose answers are lost sends again, and starts everything once.
+func TestLostAnswers(t *testing.T) {
+	for loses := 2; loses < 6; loses++ {
+		bubble(t, func(t *testing.T) {
+			w := begin(t, 2, false)
+			for _, h := range w.hosts {
+				h.link.set(func(l *link) { l.loses = loses })
+			}
+			w.commit(orbit.Submit{IDs: ids("web-", 4), Spec: spec(orbit.LatencySensitive, 1, 0)})
+			w.commit(orbit.Submit{IDs: ids("job-", 4), Spec: spec(orbit.Batch, 1, 0), Labels: map[string]string{"for": "2s"}})
+			w.pass(time.Minute)
+			for _, h := range w.hosts {
+				h.link.set(func(l *link) { l.loses = 0 })
+			}
+			w.pass(time.Minute)
+			w.atRest()
+			_, starts, done := w.books.read()
+			require.Len(t, starts, 8)
+			changes, err := w.ledger.Changes(w.ctx, 0)
+			require.NoError(t, err)
+			for _, c := range changes {
+				back, ok := c.Do.(orbit.Release)
+				require.True(t, !ok || back.Final, "%v returns to pending, though its Begun was committed", back)
+			}
+			for id, n := range starts {
+				require.Equal(t, 1, n, id)
+			}
+			require.Len(t, done, 4)
+		})
+	}
+}
+
+// A start that fails, or a runtime that panics, is told; the capsule returns to pending and runs when the runtime works.
+func TestBrokenRuntime(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := begin(t, 1, false)
+		h := w.hosts[0]
+		broken := errors.New("no image")
+		h.breakBy(broken, false)
+		w.commit(orbit.Submit{IDs: ids("web-", 1), Spec: spec(orbit.LatencySensitive, 1, 0)})
+		w.pass(20 * sec)
+		require.NotEmpty(t, h.told())
+		require.Less(t, len(h.told()), 10)
+		require.ErrorIs(t, h.told()[0], broken)
+		h.breakBy(nil, true)
+		w.pass(time.Minute)
+		require.ErrorContains(t, h.told()[len(h.told())-1], "as told")
+		h.breakBy(nil, false)
+		w.pass(2 * time.Minute)
+		w.atRest()
+		require.Len(t, h.running(), 1)
+	})
+}
+
+// An operator who puts a node as lost has everything on it stopped, and the node joins anew when it is. What others have begun
+// meanwhile is the operator's fault.
+func TestPutAsLost(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := begin(t, 1, false)
+		w.commit(orbit.Submit{IDs: ids("web-", 2), Spec: spec(orbit.LatencySensitive, 1, 0)})
+		w.pass(2 * sec)
+		node := *w.state().Node("n0").Node
+		node.State = orbit.Lost
+		w.commit(orbit.PutNode{Node: node})
+		w.pass(10 * sec)
+		require.Equal(t, orbit.Ready, w.state().Node("n0").Node.State)
+		w.atRest()
+		require.Len(t, w.hosts[0].running(), 2)
+	})
+}
+
+// What is wrong with the settings is said.
+func TestSettings(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := begin(t, 1, false)
+		require.ErrorIs(t, (&agent.Agent{}).Run(t.Context()), orbit.ErrInvalid)
+		long := &agent.Agent{Control: w.local, Runtime: w.hosts[0].machine, Node: orbit.Node{ID: "other"}, Stopping: fence}
+		err := long.Run(t.Context())
+		require.ErrorIs(t, err, orbit.ErrInvalid)
+		require.ErrorContains(t, err, "12s after a report")
+		var nothing agent.Local
+		_, err = nothing.Join(t.Context(), orbit.Node{ID: "n"}, "me")
+		require.ErrorIs(t, err, orbit.ErrInvalid)
+		_, err = nothing.Watch(t.Context(), "n", 0)
+		require.ErrorIs(t, err, orbit.ErrInvalid)
+		require.ErrorIs(t, nothing.Report(t.Context(), orbit.Report{}), orbit.ErrInvalid)
+		require.ErrorIs(t, nothing.Confirm(t.Context(), "n", 1, make([]agent.Statement, 1))[0].Err, orbit.ErrInvalid)
+		_, err = w.local.Join(t.Context(), orbit.Node{ID: "n0"}, "another agent")
+		require.ErrorIs(t, err, lease.ErrHeld)
+	})
+}
+
+// No agent speaks for another node, under another term, or of a placement that is gone.
+func TestConfirmRefuses(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := begin(t, 2, false)
+		w.kill(0)
+		w.kill(1)
+		w.commit(orbit.Submit{IDs: ids("web-", 1), Spec: spec(orbit.LatencySensitive, 1, 0)}, orbit.Place{Capsule: "web-0", Node: "n0"})
+		c := w.state().Capsule("web-0")
+		term := func(n string) orbit.Revision {
+			live, ok := w.local.Members.Leases.Live(n)
+			require.True(t, ok)
+			return live.Epoch
+		}
+		say := func(node orbit.NodeID, term orbit.Revision, since orbit.Revision, fact agent.Fact) error {
+			s := agent.Statement{ID: orbit.NewProposalID(), Instance: agent.Instance{Capsule: "web-0", Since: since}, Fact: fact}
+			return w.local.Confirm(t.Context(), node, term, []agent.Statement{s})[0].Err
+		}
+		require.ErrorIs(t, say("n1", term("n1"), c.PlacedAt, agent.Begun), orbit.ErrConflict)
+		require.ErrorIs(t, say("n0", term("n0"), c.PlacedAt-1, agent.Begun), orbit.ErrConflict)
+		require.ErrorIs(t, say("n0", term("n0"), c.PlacedAt, "dances"), orbit.ErrInvalid)
+		require.Error(t, say("n0", term("n0")-1, c.PlacedAt, agent.Begun))
+		require.NoError(t, say("n0", term("n0"), c.PlacedAt, agent.Begun))
+		require.NoError(t, say("n0", term("n0"), c.PlacedAt, agent.Serves))
+		require.NoError(t, say("n0", term("n0"), c.PlacedAt, agent.NotReady))
+		require.NoError(t, say("n0", term("n0"), c.PlacedAt, agent.Finished))
+		require.True(t, w.state().Capsule("web-0").Released())
+		require.Nil(t, w.state().Capsule("web-0").Remains)
+	})
+}

@@ -1,0 +1,144 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/send"
+	"github.com/orbitsched/orbit/lease"
+	"github.com/orbitsched/orbit/telemetry"
+	"github.com/orbitsched/orbit/watch"
+)
+
+// Local is a [Control] in a process that has a ledger. Set all fields before first use; Run of Members and of Index must be at work.
+//
+//	members := &lease.Members{Leases: &lease.Keeper{Ledger: ledger}}
+//	local := &agent.Local{Ledger: ledger, Members: members, Board: &telemetry.Board{Leases: members.Leases}, Index: &watch.Index{Ledger: ledger}}
+type Local struct {
+	// Ledger is the ledger.
+	Ledger orbit.Ledger
+	// Members keeps the nodes under leases.
+	Members *lease.Members
+	// Board takes the reports. Its Leases must be those of Members.
+	Board *telemetry.Board
+	// Index wakes those who wait for a node. Its Ledger must be Ledger.
+	Index *watch.Index
+}
+
+// check returns an error that wraps [orbit.ErrInvalid] if a field is missing or belongs to something else.
+func (l *Local) check() error {
+	switch {
+	case l.Ledger == nil || l.Members == nil || l.Members.Leases == nil || l.Board == nil || l.Index == nil:
+		return fmt.Errorf("agent: %w: Local needs Ledger, Members with Leases, Board and Index", orbit.ErrInvalid)
+	case l.Board.Leases != l.Members.Leases:
+		return fmt.Errorf("agent: %w: Local.Board must have the Leases of Local.Members, or reports keep no term alive", orbit.ErrInvalid)
+	}
+	return nil
+}
+
+// Join implements [Control]: it is [lease.Members.Join].
+func (l *Local) Join(ctx context.Context, node orbit.Node, holder string) (Lease, error) {
+	if err := l.check(); err != nil {
+		return Lease{}, err
+	}
+	term, err := l.Members.Join(ctx, node, holder)
+	return Lease{term.Epoch, l.Members.Fence()}, err
+}
+
+// Report implements [Control]: it is [telemetry.Board.Report].
+func (l *Local) Report(_ context.Context, report orbit.Report) error {
+	if err := l.check(); err != nil {
+		return err
+	}
+	return l.Board.Report(report)
+}
+
+// Watch implements [Control] by [watch.Index.Node].
+func (l *Local) Watch(ctx context.Context, node orbit.NodeID, after orbit.Revision) (Work, error) {
+	if err := l.check(); err != nil {
+		return Work{}, err
+	}
+	if after != 0 { // a ledger to which nothing was ever committed has no change to wait for
+		if _, err := l.Index.Node(ctx, node, after); err != nil {
+			return Work{}, err
+		}
+	}
+	state, err := l.Ledger.Snapshot(ctx)
+	if err != nil {
+		return Work{}, fmt.Errorf("agent: %w", err)
+	}
+	return workOf(state, node), nil
+}
+
+// Confirm implements [Control]. A statement about an instance that is neither placed on the node nor leaving it is a conflict, so that
+// no agent speaks for another node.
+func (l *Local) Confirm(ctx context.Context, node orbit.NodeID, term orbit.Revision, said []Statement) []orbit.Outcome {
+	out := make([]orbit.Outcome, len(said))
+	err := l.check()
+	var state *orbit.State
+	if err == nil {
+		state, err = l.Ledger.Snapshot(ctx)
+	}
+	var batch []orbit.Proposal
+	var at []int
+	for i, s := range said {
+		if out[i].Err = err; err != nil {
+			continue
+		}
+		p := orbit.Proposal{ID: s.ID, View: state.Revision(), If: []orbit.Precondition{
+			orbit.MarkAt{Key: l.Members.Leases.Key(string(node)), Revision: term},
+		}}
+		if rev := state.Committed(p); rev != 0 { // it has been said before, and what it speaks of may be gone
+			out[i].Revision = rev
+		} else if p.Do, out[i].Err = s.commitments(state, node); out[i].Err == nil {
+			batch, at = append(batch, p), append(at, i)
+		}
+	}
+	for i, o := range send.All(ctx, l.Ledger, batch) {
+		out[at[i]] = o
+	}
+	return out
+}
+
+// commitments returns what a statement of the agent of a node changes.
+func (s *Statement) commitments(state *orbit.State, node orbit.NodeID) ([]orbit.Commitment, error) {
+	c := state.Capsule(s.Capsule)
+	placed := c != nil && c.Node == node && c.PlacedAt == s.Since
+	leaving := c != nil && c.Remains != nil && c.Remains.Node == node && c.Remains.Since == s.Since
+	stopped := orbit.Confirm{Capsule: s.Capsule, Since: s.Since, Stopped: true}
+	switch {
+	case !placed && !leaving:
+		return nil, s.refuse(orbit.ErrConflict, state, fmt.Sprintf("%s is neither placed on node %q nor leaves it", s.Instance, node))
+	case s.Fact == Begun:
+		return []orbit.Commitment{orbit.Confirm{Capsule: s.Capsule, Since: s.Since, Begun: true}}, nil
+	case s.Fact == Serves:
+		return []orbit.Commitment{orbit.Confirm{Capsule: s.Capsule, Since: s.Since, Ready: true}}, nil
+	case s.Fact == NotReady:
+		return []orbit.Commitment{orbit.Confirm{Capsule: s.Capsule, Since: s.Since, NotReady: true}}, nil
+	case s.Fact == Stopped && placed:
+		return []orbit.Commitment{orbit.Release{Capsule: s.Capsule, From: node, Stopped: true}}, nil
+	case s.Fact == Stopped:
+		return []orbit.Commitment{stopped}, nil
+	case s.Fact != Finished:
+		return nil, s.refuse(orbit.ErrInvalid, state, fmt.Sprintf("there is no fact %.40q", s.Fact))
+	case placed && !c.Begun:
+		return []orbit.Commitment{orbit.Release{Capsule: s.Capsule, From: node, Final: true}}, nil
+	case placed, leaving && !c.Released() && submitted(c) <= s.Since: // not a new capsule that has its id by now
+		return []orbit.Commitment{orbit.Release{Capsule: s.Capsule, Final: true}, stopped}, nil
+	}
+	return []orbit.Commitment{stopped}, nil
+}
+
+// submitted returns about the revision at which a capsule was submitted.
+func submitted(c *orbit.Capsule) orbit.Revision { return orbit.Revision(c.Submitted >> 20) }
+
+func (s *Statement) refuse(kind error, state *orbit.State, why string) error {
+	return &orbit.Rejection{Kind: kind, Do: -1, Reason: why, Capsule: s.Capsule, At: state.Revision(), TakenAt: state.Revision()}
+}
+
+// compare orders instances by when they were placed.
+func (i Instance) compare(o Instance) int {
+	return cmp.Or(cmp.Compare(i.Since, o.Since), cmp.Compare(i.Capsule, o.Capsule))
+}
