@@ -1,0 +1,375 @@
+"use strict";
+// The page of package inspect. It reads the API beneath it (README.md) and writes nothing. Names that a cluster's users have chosen
+// reach the document as text only, never as markup.
+
+const byId = (id) => document.getElementById(id);
+
+// make builds an element: fields are properties, data-* and aria-* attributes; children are elements or texts.
+function make(tag, fields = {}, ...children) {
+  const el = document.createElement(tag);
+  for (const [key, value] of Object.entries(fields)) {
+    if (value === undefined || value === false) continue;
+    if (key.includes("-") || key === "role") el.setAttribute(key, value);
+    else el[key] = value;
+  }
+  el.append(...children.filter((c) => c !== undefined && c !== null && c !== ""));
+  return el;
+}
+
+const count = (n) => n.toLocaleString("en");
+const percent = (thousandths) => Math.round(thousandths / 10) + "%";
+
+// amount shows a quantity of a dimension in the units that people use.
+function amount(value, unit) {
+  const round = (x) => (Math.abs(x) >= 100 ? Math.round(x) : Math.round(x * 10) / 10).toLocaleString("en");
+  if (unit === "milli") return round(value / 1000);
+  if (unit !== "bytes") return round(value);
+  const names = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+  let i = 0;
+  for (; Math.abs(value) >= 1024 && i < names.length - 1; i++) value /= 1024;
+  return round(value) + " " + names[i];
+}
+
+const asks = (list) => (list || []).map((a) => `${amount(a.amount, a.unit)} ${a.name}`).join(", ");
+
+function since(millis) {
+  if (!millis) return "";
+  const s = Math.max(0, (Date.now() - millis) / 1000);
+  if (s < 90) return Math.round(s) + " s";
+  return s < 5400 ? Math.round(s / 60) + " min" : Math.round(s / 3600) + " h";
+}
+
+async function ask(path) {
+  const response = await fetch("api/" + path);
+  const body = await response.json();
+  if (!response.ok) throw new Error(body.error || response.statusText);
+  return body;
+}
+
+// --- the constellation ---
+
+let overview = null;
+let dimension = 0;
+
+function showOverview(o) {
+  overview = o;
+  const dims = o.dimensions || [];
+  if (dimension >= dims.length) dimension = 0;
+  showTotals(o, dims);
+  showDimensions(dims);
+  const zones = byId("zones");
+  keep(zones, o.zones || [], (z) => "z" + z.name, newZone, updateZone);
+  if (!(o.zones || []).length) zones.replaceChildren(make("p", { className: "empty" }, "no node has joined yet"));
+}
+
+function showTotals(o, dims) {
+  const rows = [["nodes", count(o.nodes.ready)]];
+  if (o.nodes.cordoned) rows.push(["cordoned", count(o.nodes.cordoned)]);
+  if (o.nodes.lost) rows.push(["lost", count(o.nodes.lost)]);
+  rows.push(["placed", count(o.placed)], ["waiting", count(o.pending)]);
+  for (const d of dims) if (d.capacity) rows.push([d.name, percent((1000 * d.used) / d.capacity)]);
+  rows.push(["revision", count(o.revision)]);
+  byId("totals").replaceChildren(...rows.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", { "data-total": name }, value))));
+}
+
+function showDimensions(dims) {
+  const box = byId("dimensions");
+  keep(box, dims, (d) => d.name, (d) => make("button", { type: "button", role: "radio", onclick: () => choose(d.name) }, d.name), (el, d, i) => {
+    el.setAttribute("aria-checked", i === dimension);
+    el.tabIndex = i === dimension ? 0 : -1;
+  });
+}
+
+function choose(name) {
+  dimension = overview.dimensions.findIndex((d) => d.name === name);
+  showOverview(overview);
+  byId("dimensions").children[dimension].focus();
+}
+
+// keep makes the children of an element match a list, and touches those that stay in place.
+function keep(parent, list, keyOf, create, update) {
+  const old = new Map([...parent.children].map((el) => [el.dataset.key, el]));
+  let at = parent.firstElementChild;
+  list.forEach((item, i) => {
+    const key = keyOf(item);
+    let el = old.get(key);
+    if (el) old.delete(key);
+    else {
+      el = create(item);
+      el.dataset.key = key;
+    }
+    if (el === at) at = at.nextElementSibling;
+    else parent.insertBefore(el, at);
+    update(el, item, i);
+  });
+  for (const el of old.values()) el.remove();
+  for (const el of [...parent.children]) if (el.dataset.key === undefined) el.remove();
+}
+
+function newZone() {
+  const name = make("h3"), text = make("span"), bar = make("div", { className: "bar" }, make("i"));
+  return make("div", { className: "zone" }, make("div", {}, name, text, bar), make("div", { className: "racks" }));
+}
+
+function updateZone(el, z) {
+  const [head, racks] = el.children;
+  const all = (z.nodes.ready || 0) + (z.nodes.cordoned || 0) + (z.nodes.lost || 0);
+  head.children[0].textContent = z.all ? "all nodes" : z.name || `no ${overview.zoneLabel}`;
+  let text = `${count(all)} nodes, ${percent(z.fill[dimension] || 0)}`;
+  if (z.nodes.lost) text += `, ${count(z.nodes.lost)} lost`;
+  if (z.nodes.cordoned) text += `, ${count(z.nodes.cordoned)} cordoned`;
+  head.children[1].textContent = text;
+  head.children[2].style.setProperty("--fill", (z.fill[dimension] || 0) / 1000);
+  keep(racks, z.cells || [], (c) => JSON.stringify([c.rack, c.to, c.first]), newRack, (rack, c) => updateRack(rack, z, c));
+}
+
+function newRack() {
+  return make("div", { className: "rack" });
+}
+
+function updateRack(el, z, c) {
+  const range = c.to ? `${c.rack} to ${c.to}` : c.rack;
+  const list = c.members ? c.members.map((m) => ({ key: "n" + m.id, node: m, fill: m.fill, state: m.state, text: `node ${m.id}, ${count(m.capsules)} capsules` })) : [{ key: "all", fill: c.fill, state: stateOf(c.nodes), text: `${overview.rackLabel} ${range || "none"}, ${count(all(c.nodes))} nodes, ${count(c.capsules)} capsules` }];
+  const items = c.members && (c.rack || z.cells.length > 1) ? [{ key: "label", label: c.first ? "" : range || "–" }, ...list] : list;
+  keep(el, items, (i) => i.key, (i) => (i.label !== undefined ? make("em") : newCell()), (cell, i) => {
+    if (i.label !== undefined) {
+      cell.textContent = i.label;
+      return;
+    }
+    const fill = (i.fill && i.fill[dimension]) || 0;
+    cell.style.setProperty("--fill", fill / 1000);
+    cell.classList.toggle("over", fill > 1000);
+    if (i.state) cell.dataset.state = i.state;
+    else delete cell.dataset.state;
+    cell.title = `${i.text}, ${percent(fill)}${i.state ? ", " + i.state : ""}`;
+    cell.setAttribute("aria-label", cell.title);
+    if (i.node) cell.dataset.node = i.node.id;
+    cell.onclick = () => (i.node ? showNode(i.node.id) : showCell(z, c, range));
+  });
+}
+
+const all = (nodes) => (nodes.ready || 0) + (nodes.cordoned || 0) + (nodes.lost || 0);
+
+function stateOf(nodes) {
+  if (nodes.ready) return "";
+  return nodes.lost ? "lost" : "cordoned";
+}
+
+function newCell() {
+  return make("button", { type: "button", className: "cell", tabIndex: document.querySelector("#zones .cell") ? -1 : 0 });
+}
+
+// Arrows move between cells, so that the whole constellation is one stop of the tab key.
+byId("zones").addEventListener("keydown", (event) => {
+  const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: "down", ArrowUp: "up", Home: "first", End: "last" }[event.key];
+  const cells = [...document.querySelectorAll("#zones .cell")];
+  const at = cells.indexOf(document.activeElement);
+  if (step === undefined || at < 0) return;
+  event.preventDefault();
+  let to = { first: 0, last: cells.length - 1 }[step] ?? at + (typeof step === "number" ? step : 0);
+  if (step === "down" || step === "up") to = across(cells, at, step === "down" ? 1 : -1);
+  to = Math.max(0, Math.min(cells.length - 1, to));
+  cells[at].tabIndex = -1;
+  cells[to].tabIndex = 0;
+  cells[to].focus();
+});
+
+// across returns the cell of the next line that is nearest to one.
+function across(cells, at, way) {
+  const box = cells[at].getBoundingClientRect();
+  let line = null, best = at, least = Infinity;
+  for (let i = at + way; i >= 0 && i < cells.length; i += way) {
+    const b = cells[i].getBoundingClientRect();
+    if (Math.abs(b.top - box.top) < 4) continue;
+    if (line === null) line = b.top;
+    if (Math.abs(b.top - line) > 4) break;
+    if (Math.abs(b.left - box.left) < least) [best, least] = [i, Math.abs(b.left - box.left)];
+  }
+  return best;
+}
+
+// --- passes and races ---
+
+let boot = null;
+const mostFeed = 150;
+
+function showRounds(event) {
+  const feed = byId("feed");
+  if (boot !== null && boot !== event.boot) feed.prepend(make("li", { className: "pass" }, "the process was started anew"));
+  boot = event.boot;
+  if (event.missed) feed.prepend(make("li", { className: "pass" }, `${count(event.missed)} passes are not shown`));
+  for (const round of event.rounds) {
+    for (const receipt of [...(round.receipts || [])].reverse()) feed.prepend(receiptItem(round, receipt));
+    for (const error of round.errors || []) feed.prepend(make("li", { "data-outcome": "failed", "data-refused": "" }, make("b", {}, round.engine), " " + error));
+    if (round.pending || round.proposed) feed.prepend(passItem(round));
+  }
+  while (feed.children.length > mostFeed) feed.lastElementChild.remove();
+}
+
+function passItem(r) {
+  let text = `${r.engine}: ${count(r.pending)} waiting, ${count(r.committed)} of ${count(r.proposed)} committed`;
+  if (r.conflicts) text += `, ${count(r.conflicts)} lost`;
+  if (r.unplaced) text += `, ${count(r.unplaced)} without a place`;
+  if (r.more > 0) text += `, ${count(r.more)} not listed`;
+  return make("li", { className: "pass" }, `${text}; planned in ${(r.planning / 1000).toFixed(1)} ms at revision ${count(r.view)}`);
+}
+
+const words = { committed: "committed", conflict: "lost", infeasible: "does not fit", invalid: "is invalid", unknown: "outcome unknown", failed: "failed" };
+
+function receiptItem(round, r) {
+  const steps = r.steps.map((s) => [s.does, s.capsule || s.gang, s.node && (s.does === "evict" || s.does === "release" ? "from " : "on ") + s.node, s.for && "for " + s.for].filter(Boolean).join(" "));
+  if (r.more) steps.push(`and ${count(r.more)} more`);
+  const li = make("li", { "data-outcome": r.outcome }, make("b", {}, `${round.engine} ${words[r.outcome] || r.outcome}`), r.revision ? ` at revision ${count(r.revision)}` : "", make("small", {}, steps.join("; ")));
+  if (r.outcome === "committed") return li;
+  li.dataset.refused = "";
+  let why = r.reason || "";
+  if (r.dimension) why += `: wants ${count(r.want || 0)} of ${r.dimension}, ${count(r.free || 0)} free`;
+  if (r.bet) why = `bet ${r.bet}: ${why}`;
+  if (r.rival) why += `; ${r.rival} came first at revision ${count(r.takenAt)}`;
+  li.append(make("small", {}, why));
+  return li;
+}
+
+byId("lost-only").addEventListener("change", (event) => byId("feed").classList.toggle("refused", event.target.checked));
+
+// --- what waits, rules, engines ---
+
+function showQueue(q) {
+  const body = byId("queue").tBodies[0];
+  const focused = document.activeElement && document.activeElement.dataset.explain;
+  body.replaceChildren(...q.rows.map((w) => {
+    const name = w.gang ? `gang ${w.gang}` : w.capsule;
+    const key = w.gang ? "gang=" + encodeURIComponent(w.gang) : "capsule=" + encodeURIComponent(w.capsule);
+    const kind = [w.module, w.class, w.owner && "for " + w.owner].filter(Boolean).join(", ");
+    const first = make("td", {}, name, w.count > 1 ? ` and ${count(w.count - 1)} more` : "", w.nominated ? " " : "", w.nominated ? make("span", { className: "mark" }, "nominated") : "", make("small", {}, kind));
+    return make("tr", {}, first, make("td", {}, String(w.priority)), make("td", {}, asks(w.asks), w.why ? make("small", {}, w.why) : ""), make("td", {}, since(w.since)), make("td", { className: "number" }, make("button", { type: "button", "data-explain": key, onclick: () => explain(key, name) }, "explain")));
+  }));
+  if (focused) document.querySelector(`[data-explain="${CSS.escape(focused)}"]`)?.focus();
+  byId("queue-more").textContent = q.pending === 0 ? "nothing waits" : q.more ? `and ${count(q.more)} more kinds of work` : "";
+}
+
+function showRules(r) {
+  const parts = [];
+  const add = (title, more, rows) => {
+    if (rows.length) parts.push(make("h3", {}, title), make("table", {}, make("tbody", {}, ...rows)), more ? make("p", { className: "more" }, `and ${count(more)} more`) : "");
+  };
+  add("Budgets: members healthy, and how many may leave", r.moreBudgets, r.budgets.map((b) => make("tr", {}, make("td", {}, b.id, make("small", {}, b.group ? "group " + b.group : "module " + b.module)), make("td", { className: "number" }, `${count(b.healthy)} of ${count(b.expected)}`), make("td", { className: "number" }, b.spare > 0 ? `${count(b.spare)} may leave` : "none may leave"))));
+  add("Nominations: first claims, highest rank first", r.moreNominations, r.nominations.map((n) => make("tr", {}, make("td", {}, n.gang ? "gang " + n.gang : n.capsule), make("td", {}, "rank " + n.rank), make("td", {}, n.nodes.join(", ") + (n.more ? ` and ${n.more} more` : "")))));
+  add("Holds", r.moreHolds, r.holds.map((h) => make("tr", {}, make("td", {}, h.for || h.id), make("td", {}, h.node), make("td", {}, asks(h.room)))));
+  byId("rules-body").replaceChildren(...(parts.length ? parts.filter((p) => p !== "") : [make("p", { className: "empty" }, "there are none")]));
+}
+
+function showEngines(list) {
+  byId("engine-rows").tBodies[0].replaceChildren(...list.map((e) => make("tr", { "data-engine": e.name }, make("td", {}, e.name), ...[e.passes, e.placed, e.committed, e.conflicts, e.evicted].map((n) => make("td", {}, count(n))), make("td", {}, `${(e.last.planning / 1000).toFixed(1)} ms`))));
+}
+
+// --- details ---
+
+const detail = byId("detail");
+let asked = 0;
+
+// open shows the dialog, and what a request answers as soon as it does, unless another one was opened meanwhile.
+async function open(title, path, show) {
+  const mine = ++asked;
+  byId("detail-title").textContent = title;
+  byId("detail-body").replaceChildren(make("p", { className: "empty" }, "looking …"));
+  if (!detail.open) detail.showModal();
+  let body;
+  try {
+    body = show(await ask(path));
+  } catch (error) {
+    body = [make("p", { className: "empty" }, error.message)];
+  }
+  if (mine === asked) byId("detail-body").replaceChildren(...body.filter((el) => el !== ""));
+}
+
+function showNode(id) {
+  open("node " + id, "node?id=" + encodeURIComponent(id), (n) => {
+    const labels = Object.entries(n.labels || {}).map(([k, v]) => `${k}=${v}`).sort().join("  ");
+    const table = make("table", { className: "wide" }, make("tbody", {}, ...n.rows.map((r) => make("tr", {}, make("td", {}, r.name), make("td", {}, `${amount(r.used, r.unit)} of ${amount(r.capacity, r.unit)}`), make("td", {}, r.capacity ? percent((1000 * r.used) / r.capacity) : "")))));
+    const devices = n.devices ? make("p", {}, `devices ${n.model}: ` + n.devices.map((d) => (d < 0 ? "unhealthy" : percent(d) + " free")).join(", ")) : "";
+    const rows = n.capsules.map((c) => make("tr", {}, make("td", {}, c.id, make("small", {}, [c.module, c.class, c.gang && "gang " + c.gang].filter(Boolean).join(", "))), make("td", {}, "priority " + c.priority), make("td", {}, asks(c.asks)), make("td", {}, c.waits ? "waits for what leaves" : "")));
+    const parts = [make("p", {}, make("span", { className: "mark" }, n.state), " " + labels), table, devices, make("h3", {}, `${count(n.count)} capsules`), make("table", {}, make("tbody", {}, ...rows)), n.more ? make("p", { className: "more" }, `and ${count(n.more)} more`) : ""];
+    for (const l of n.leaving || []) parts.push(make("p", {}, `${l.capsule} has left at revision ${count(l.left)} and still runs`));
+    for (const l of n.nominations || []) parts.push(make("p", {}, `${l.gang ? "gang " + l.gang : l.capsule} is nominated for room here, rank ${l.rank}`));
+    if (n.holds) parts.push(make("p", {}, "holds: " + n.holds.join(", ")));
+    return parts;
+  });
+}
+
+function showCell(z, c, range) {
+  const query = new URLSearchParams({ rack: c.rack, count: all(c.nodes) });
+  if (!z.all) query.set("zone", z.name);
+  if (c.to) query.set("to", c.to);
+  if (c.first) query.set("first", c.first);
+  open(`${overview.rackLabel} ${range || "none"}`, "nodes?" + query, (n) => {
+    const rows = n.nodes.map((m) => make("tr", {}, make("td", {}, make("button", { type: "button", "data-open": m.id, onclick: () => showNode(m.id) }, m.id)), make("td", {}, `${count(m.capsules)} capsules`), make("td", {}, n.dimensions.map((name, i) => `${name} ${percent(m.fill[i])}`).join(", ")), make("td", {}, m.state || "")));
+    return [make("table", {}, make("tbody", {}, ...rows)), n.more ? make("p", { className: "more" }, `and ${count(n.more)} more`) : ""];
+  });
+}
+
+function explain(key, name) {
+  open("why " + name + " waits", "explain?" + key, (e) => {
+    if (!e.nodes) return [make("pre", { "data-explained": "" }, e.text)];
+    const parts = [make("p", { "data-explained": "" }, e.fits ? `It fits on ${count(e.fits)} of ${count(e.nodes)} nodes now, at revision ${count(e.revision)}: an engine that passes will place it, unless its navigator has reasons of its own.` : `It fits on none of ${count(e.nodes)} nodes, at revision ${count(e.revision)}.`)];
+    if (e.why) parts.push(make("h3", {}, "What is in the way"));
+    for (const w of e.why || []) parts.push(make("div", { className: "reasons" }, `${count(w.nodes)} nodes: ${w.reasons.join(", ")}. `, make("button", { type: "button", onclick: () => showNode(w.example) }, w.example)));
+    if (e.fixes) parts.push(make("h3", {}, "What would help, the smallest change first"));
+    for (const f of e.fixes || []) parts.push(make("div", { className: "fix" }, f.text));
+    return parts;
+  });
+}
+
+// --- events ---
+
+function status(state, text) {
+  const el = byId("status");
+  el.dataset.state = state;
+  el.lastElementChild.textContent = text;
+}
+
+const shows = { overview: showOverview, queue: showQueue, rules: showRules, engines: showEngines, rounds: showRounds };
+let latest = {};
+
+// Frames that come while the page is hidden, or faster than it is drawn, replace each other; rounds do not.
+function draw() {
+  const due = latest;
+  latest = {};
+  for (const [name, value] of Object.entries(due)) shows[name](value);
+}
+
+function later(name, value) {
+  const idle = Object.keys(latest).length === 0;
+  latest[name] = value;
+  if (idle) (document.hidden ? setTimeout : requestAnimationFrame)(draw);
+}
+
+let wait = 500;
+
+function follow(last) {
+  const url = "api/events" + (last ? "?after=" + encodeURIComponent(last) : "");
+  const events = new EventSource(url);
+  let id = last;
+  events.onopen = () => {
+    wait = 500;
+    status("live", "live");
+  };
+  for (const name of Object.keys(shows)) {
+    events.addEventListener(name, (event) => {
+      const value = JSON.parse(event.data);
+      if (event.lastEventId) id = event.lastEventId;
+      status("live", "live");
+      if (name === "rounds") showRounds(value);
+      else later(name, value);
+    });
+  }
+  events.addEventListener("trouble", (event) => status("lost", "the ledger cannot be read: " + JSON.parse(event.data).error));
+  events.onerror = () => {
+    status("lost", "reconnecting");
+    if (events.readyState !== EventSource.CLOSED) return; // the browser tries again by itself
+    setTimeout(() => follow(id), wait);
+    wait = Math.min(2 * wait, 10000);
+  };
+}
+
+follow("");

@@ -1,0 +1,111 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/whatif"
+)
+
+// mostExplaining is how long an explanation may take.
+const mostExplaining = 10 * time.Second
+
+// explanation is why something fits where it does, and what would help.
+type explanation struct {
+	Revision orbit.Revision  `json:"revision"`
+	Capsule  orbit.CapsuleID `json:"capsule,omitempty"`
+	Gang     orbit.GangID    `json:"gang,omitempty"`
+	Nodes    int             `json:"nodes,omitempty"`
+	Fits     int             `json:"fits,omitempty"`
+	Why      []why           `json:"why,omitempty"`
+	Fixes    []fix           `json:"fixes,omitempty"`
+	// Text is all of it, for an operator.
+	Text string `json:"text"`
+}
+
+// why is so many nodes with the same reasons.
+type why struct {
+	Nodes   int          `json:"nodes"`
+	Reasons []string     `json:"reasons"`
+	Example orbit.NodeID `json:"example"`
+}
+
+// fix is a change that would help.
+type fix struct {
+	Text string       `json:"text"`
+	Node orbit.NodeID `json:"node,omitempty"`
+}
+
+// serveExplain explains a capsule or a gang. One explanation is made at a time, because each may look at all nodes.
+func (h *Handler) serveExplain(w http.ResponseWriter, r *http.Request) {
+	select {
+	case h.explaining <- struct{}{}:
+		defer func() { <-h.explaining }()
+	default:
+		w.Header().Set("Retry-After", "1")
+		fail(w, http.StatusTooManyRequests, "something else is being explained; ask again in a second")
+		return
+	}
+	state := h.snapshot(w, r)
+	if state == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), mostExplaining)
+	defer cancel()
+	ask := r.URL.Query()
+	out := &explanation{Revision: state.Revision(), Capsule: orbit.CapsuleID(ask.Get("capsule")), Gang: orbit.GangID(ask.Get("gang"))}
+	var err error
+	switch c := state.Capsule(out.Capsule); {
+	case out.Gang != "" && state.Gang(out.Gang) != nil:
+		err = out.explainGang(ctx, state)
+	case c != nil:
+		err = out.explainCapsule(ctx, state, c)
+	default:
+		fail(w, http.StatusNotFound, "there is no such capsule or gang; it may have ended")
+		return
+	}
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		fail(w, http.StatusGatewayTimeout, fmt.Sprintf("the explanation took longer than %v", mostExplaining))
+	case err != nil:
+		fail(w, http.StatusInternalServerError, textOf(err))
+	default:
+		answer(w, out)
+	}
+}
+
+func (x *explanation) explainCapsule(ctx context.Context, state *orbit.State, c *orbit.Capsule) error {
+	if c.Placed() {
+		x.Text = fmt.Sprintf("capsule %q is placed on node %q since revision %d", c.ID, c.Node, c.PlacedAt)
+		return nil
+	}
+	e, err := whatif.Explain(ctx, state, c.Spec)
+	if err != nil {
+		return err
+	}
+	x.Nodes, x.Fits, x.Text = e.Nodes, e.Fits, e.String()
+	for i := range e.Why {
+		out := why{Nodes: e.Why[i].Nodes, Example: e.Why[i].Example}
+		for _, reason := range e.Why[i].Reasons {
+			out.Reasons = append(out.Reasons, reason.String())
+		}
+		x.Why = append(x.Why, out)
+	}
+	for i := range e.Fixes {
+		x.Fixes = append(x.Fixes, fix{e.Fixes[i].String(), e.Fixes[i].Node})
+	}
+	return nil
+}
+
+func (x *explanation) explainGang(ctx context.Context, state *orbit.State) error {
+	e, err := whatif.ExplainGang(ctx, state, x.Gang)
+	if err != nil {
+		return err
+	}
+	x.Text = e.String()
+	return nil
+}

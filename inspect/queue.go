@@ -1,0 +1,222 @@
+package inspect
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/orbitsched/orbit"
+)
+
+// mostRows is how many entries each list of a frame has at most.
+const mostRows = 60
+
+// queue is what waits.
+type queue struct {
+	Pending int            `json:"pending"`
+	Classes map[string]int `json:"classes"`
+	Rows    []waiting      `json:"rows"`
+	// More counts the rows that are not listed.
+	More int `json:"more,omitempty"`
+}
+
+// waiting is work alike that waits: capsules of one spec and owner, or the members of one gang.
+type waiting struct {
+	// Capsule is the one that waits longest.
+	Capsule  orbit.CapsuleID `json:"capsule"`
+	Gang     orbit.GangID    `json:"gang,omitempty"`
+	Module   string          `json:"module,omitempty"`
+	Class    string          `json:"class"`
+	Priority int32           `json:"priority"`
+	Owner    string          `json:"owner,omitempty"`
+	Count    int             `json:"count"`
+	Asks     []amount        `json:"asks,omitempty"`
+	// Since is when the oldest of them was submitted, in milliseconds since 1970; 0: unknown.
+	Since int64 `json:"since,omitempty"`
+	// Nominated says that room is kept for one of them.
+	Nominated bool `json:"nominated,omitempty"`
+	// Why is what an engine said last, and Engine which one.
+	Why    string `json:"why,omitempty"`
+	Engine string `json:"engine,omitempty"`
+}
+
+// amount is so much of a dimension.
+type amount struct {
+	Name   string `json:"name"`
+	Unit   string `json:"unit,omitempty"`
+	Amount int64  `json:"amount"`
+}
+
+func amounts(state *orbit.State, r *orbit.Resources) (out []amount) {
+	for d, x := range r {
+		if x != 0 {
+			name, unit := dimensionName(state, d)
+			out = append(out, amount{name, unit, x})
+		}
+	}
+	return out
+}
+
+func asks(state *orbit.State, spec *orbit.Spec) []amount {
+	out := amounts(state, &spec.Envelope.Reservation)
+	if d := &spec.Devices; d.Count > 0 {
+		out = append(out, amount{"devices", "milli", int64(d.Count * d.Milli)})
+	}
+	return out
+}
+
+// alike is what capsules of one row have in common.
+type alike struct {
+	gang  orbit.GangID
+	spec  *orbit.Spec
+	owner string
+}
+
+func alikeOf(c *orbit.Capsule) alike {
+	if c.Gang != "" {
+		return alike{gang: c.Gang, owner: c.Owner}
+	}
+	return alike{spec: c.Spec, owner: c.Owner}
+}
+
+// row counts capsules alike. It is small, because there may be as many as capsules that wait.
+type row struct {
+	first     *orbit.Capsule
+	count     int
+	nominated bool
+}
+
+// makeQueue looks at capsules until it has seen all that wait.
+func (h *Handler) makeQueue(state *orbit.State) *queue {
+	q := &queue{Pending: state.PendingCount(), Classes: map[string]int{}, Rows: []waiting{}}
+	rows := map[alike]*row{}
+	left := q.Pending
+	for c := range state.Capsules() {
+		if left == 0 {
+			break
+		}
+		if !c.Pending() {
+			continue
+		}
+		left--
+		q.Classes[c.Spec.Class.String()]++
+		key := alikeOf(c)
+		r := rows[key]
+		if r == nil {
+			r = &row{first: c}
+			rows[key] = r
+		}
+		r.count++
+		r.nominated = r.nominated || c.Nomination.Lives()
+		if c.Submitted < r.first.Submitted {
+			r.first = c
+		}
+	}
+	keys := slices.SortedFunc(maps.Keys(rows), func(a, b alike) int {
+		x, y := rows[a].first, rows[b].first
+		return cmp.Or(cmp.Compare(y.Spec.Priority, x.Spec.Priority), cmp.Compare(x.Submitted, y.Submitted))
+	})
+	keys, q.More = first(keys)
+	for _, key := range keys {
+		q.Rows = append(q.Rows, rows[key].describe(state))
+	}
+	h.log.explain(keys, q.Rows)
+	return q
+}
+
+// describe tells the row.
+func (r *row) describe(state *orbit.State) waiting {
+	c := r.first
+	w := waiting{
+		Capsule: c.ID, Gang: c.Gang, Module: c.Spec.Module, Class: c.Spec.Class.String(), Priority: c.Spec.Priority, Owner: c.Owner,
+		Count: r.count, Asks: asks(state, c.Spec), Since: millis(c.SubmitTime), Nominated: r.nominated,
+	}
+	if g := state.Gang(c.Gang); g != nil {
+		w.Nominated = w.Nominated || g.Nomination.Lives()
+	}
+	return w
+}
+
+// millis returns an instant in milliseconds since 1970.
+func millis(i orbit.Instant) int64 { return int64(i) / 1e6 }
+
+// rules are budgets, holds and nominations.
+type rules struct {
+	Budgets         []budget     `json:"budgets"`
+	MoreBudgets     int          `json:"moreBudgets,omitempty"`
+	Holds           []hold       `json:"holds"`
+	MoreHolds       int          `json:"moreHolds,omitempty"`
+	Nominations     []nomination `json:"nominations"`
+	MoreNominations int          `json:"moreNominations,omitempty"`
+}
+
+// budget is a budget, and how many of its members are healthy.
+type budget struct {
+	ID       orbit.BudgetID `json:"id"`
+	Group    string         `json:"group,omitempty"`
+	Module   string         `json:"module,omitempty"`
+	Expected int            `json:"expected"`
+	Healthy  int            `json:"healthy"`
+	Spare    int            `json:"spare"`
+}
+
+// hold is room that is kept.
+type hold struct {
+	ID   orbit.HoldID `json:"id"`
+	Node orbit.NodeID `json:"node"`
+	For  string       `json:"for,omitempty"`
+	Room []amount     `json:"room,omitempty"`
+	Ends int64        `json:"ends"`
+}
+
+// nomination is a first claim on room that becomes free.
+type nomination struct {
+	Capsule orbit.CapsuleID `json:"capsule,omitempty"`
+	Gang    orbit.GangID    `json:"gang,omitempty"`
+	Rank    int32           `json:"rank"`
+	Nodes   []orbit.NodeID  `json:"nodes"`
+	More    int             `json:"more,omitempty"`
+	Ends    int64           `json:"ends"`
+}
+
+// makeRules lists the budgets that can spare the fewest members, the holds that end first, and the nominations of the highest rank.
+func makeRules(state *orbit.State) *rules {
+	r := &rules{Budgets: []budget{}, Holds: []hold{}, Nominations: []nomination{}}
+	for b := range state.Budgets() {
+		r.Budgets = append(r.Budgets, budget{b.Budget.ID, b.Budget.Group, b.Budget.Module, b.Budget.Expected, b.Healthy, b.Spare()})
+	}
+	slices.SortStableFunc(r.Budgets, func(a, b budget) int { return cmp.Compare(a.Spare, b.Spare) })
+	r.Budgets, r.MoreBudgets = first(r.Budgets)
+	var holds []orbit.Hold
+	for h := range state.Holds() {
+		holds = append(holds, h)
+	}
+	slices.SortStableFunc(holds, func(a, b orbit.Hold) int { return a.Ends.Compare(b.Ends) })
+	holds, r.MoreHolds = first(holds)
+	for i := range holds {
+		h := &holds[i]
+		r.Holds = append(r.Holds, hold{h.ID, h.Node, h.For, amounts(state, &h.Room), h.Ends.UnixMilli()})
+	}
+	for n := range state.Nominations() { // by rank
+		if len(r.Nominations) == mostRows {
+			r.MoreNominations++
+			continue
+		}
+		out := nomination{Capsule: n.Capsule, Gang: n.Gang, Rank: n.Rank, Nodes: []orbit.NodeID{}, Ends: n.Ends.UnixMilli()}
+		for i := range n.Parts {
+			if i == 8 {
+				out.More = len(n.Parts) - i
+				break
+			}
+			out.Nodes = append(out.Nodes, n.Parts[i].Node)
+		}
+		r.Nominations = append(r.Nominations, out)
+	}
+	return r
+}
+
+// first returns the first entries, and how many there are more.
+func first[T any](list []T) (out []T, more int) {
+	n := min(len(list), mostRows)
+	return list[:n], len(list) - n
+}

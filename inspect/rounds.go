@@ -1,0 +1,340 @@
+package inspect
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/orbitsched/orbit"
+)
+
+// What is kept of rounds. All of it together is bounded, however long the process lives.
+const (
+	mostRounds   = 200  // of all engines
+	mostReceipts = 16   // of one round
+	mostSteps    = 6    // of one proposal
+	mostEngines  = 100  // that have a row
+	mostMakers   = 1024 // whose proposals are recognised
+	mostReasons  = 256  // why work was left out
+	mostText     = 400  // bytes of one text
+	mostNotes    = 8
+)
+
+// round is what is told of a pass.
+type round struct {
+	Seq        uint64         `json:"seq"`
+	Engine     string         `json:"engine"`
+	At         int64          `json:"at"`
+	View       orbit.Revision `json:"view"`
+	Pending    int            `json:"pending"`
+	Proposed   int            `json:"proposed"`
+	Committed  int            `json:"committed"`
+	Conflicts  int            `json:"conflicts"`
+	Infeasible int            `json:"infeasible,omitempty"`
+	Invalid    int            `json:"invalid,omitempty"`
+	Unknown    int            `json:"unknown,omitempty"`
+	Failed     int            `json:"failed,omitempty"`
+	Unplaced   int            `json:"unplaced,omitempty"`
+	Parked     int            `json:"parked,omitempty"`
+	// How many capsules its commits have placed and evicted.
+	Placed  int `json:"placed,omitempty"`
+	Evicted int `json:"evicted,omitempty"`
+	// How long its stages took, in microseconds.
+	Viewing   int64     `json:"viewing"`
+	Planning  int64     `json:"planning"`
+	Proposing int64     `json:"proposing"`
+	Receipts  []receipt `json:"receipts,omitempty"`
+	More      int       `json:"more,omitempty"`
+	Errors    []string  `json:"errors,omitempty"`
+	Notes     []note    `json:"notes,omitempty"`
+}
+
+type note struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// receipt is what became of a proposal.
+type receipt struct {
+	Outcome  string         `json:"outcome"`
+	Revision orbit.Revision `json:"revision,omitempty"`
+	Steps    []deed         `json:"steps"`
+	More     int            `json:"more,omitempty"`
+	// Of a proposal that was refused.
+	Reason    string         `json:"reason,omitempty"`
+	Bet       string         `json:"bet,omitempty"`
+	Node      orbit.NodeID   `json:"node,omitempty"`
+	Dimension string         `json:"dimension,omitempty"`
+	Want      int64          `json:"want,omitempty"`
+	Free      int64          `json:"free,omitempty"`
+	TakenAt   orbit.Revision `json:"takenAt,omitempty"`
+	Rival     string         `json:"rival,omitempty"`
+}
+
+// deed is a commitment of a proposal.
+type deed struct {
+	Does    string          `json:"does"`
+	Capsule orbit.CapsuleID `json:"capsule,omitempty"`
+	Gang    orbit.GangID    `json:"gang,omitempty"`
+	Node    orbit.NodeID    `json:"node,omitempty"`
+	For     string          `json:"for,omitempty"`
+}
+
+// engine is what is told of an engine: sums since the process began, and its last pass.
+type engine struct {
+	Name       string `json:"name"`
+	Passes     int    `json:"passes"`
+	Committed  int    `json:"committed"`
+	Conflicts  int    `json:"conflicts"`
+	Infeasible int    `json:"infeasible"`
+	Errors     int    `json:"errors"`
+	Placed     int    `json:"placed"`
+	Evicted    int    `json:"evicted"`
+	Last       round  `json:"last"`
+}
+
+// reason is why work was left out.
+type reason struct {
+	engine, text string
+	// Not read yet. Reading it may cost a look at each node, and until then it keeps the state in memory that it is about.
+	why error
+}
+
+// roundLog is what is kept of the rounds of all engines.
+type roundLog struct {
+	// Tells this process's rounds from those of an earlier one.
+	boot string
+
+	// Guards what follows.
+	mu sync.Mutex
+	// The latest rounds, and how many there have been.
+	rounds []round
+	seq    uint64
+	names  []string
+	byName map[string]*engine
+	// The engines by the part of their proposals' ids that is their own.
+	makers map[[8]byte]string
+	// Only while a client looks.
+	looking bool
+	reasons map[alike]*reason
+}
+
+func (l *roundLog) start() {
+	var boot [6]byte
+	_, _ = rand.Read(boot[:]) // never fails
+	l.boot = hex.EncodeToString(boot[:])
+	l.byName, l.makers, l.reasons = map[string]*engine{}, map[[8]byte]string{}, map[alike]*reason{}
+}
+
+// Round takes note of a pass. Set it as the OnRound of each engine, or call it from an OnRound of your own. What it keeps is bounded, and it
+// returns after some microseconds.
+func (h *Handler) Round(r orbit.Round) {
+	h.init()
+	out := round{
+		Engine: clip(r.Engine), At: time.Now().UnixMilli(), View: r.View, Pending: r.Pending, Proposed: r.Proposed, Committed: r.Committed, Conflicts: r.Conflicts,
+		Infeasible: r.Infeasible, Invalid: r.Invalid, Unknown: r.Unknown, Failed: r.Failed, Unplaced: len(r.Unplaced), Parked: r.Parked,
+		Viewing: r.Viewing.Microseconds(), Planning: r.Planning.Microseconds(), Proposing: r.Proposing.Microseconds(),
+	}
+	for _, err := range r.Errors[:min(len(r.Errors), 3)] {
+		out.Errors = append(out.Errors, textOf(err))
+	}
+	for _, n := range r.Notes[:min(len(r.Notes), mostNotes)] {
+		out.Notes = append(out.Notes, noteOf(n))
+	}
+	h.log.add(&r, out)
+}
+
+// add keeps a round.
+func (l *roundLog) add(r *orbit.Round, out round) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.settle(r, &out)
+	l.seq++
+	out.Seq = l.seq
+	if len(l.rounds) == mostRounds {
+		copy(l.rounds, l.rounds[1:])
+		l.rounds = l.rounds[:mostRounds-1]
+	}
+	l.rounds = append(l.rounds, out)
+	l.total(r, &out)
+	if !l.looking {
+		return
+	}
+	for _, u := range r.Unplaced {
+		if u.Capsule == nil || u.Capsule.Spec == nil || u.Why == nil {
+			continue
+		}
+		key := alikeOf(u.Capsule)
+		if _, known := l.reasons[key]; known || len(l.reasons) < mostReasons {
+			l.reasons[key] = &reason{engine: out.Engine, why: u.Why}
+		}
+	}
+}
+
+// total adds a round to the sums of its engine.
+func (l *roundLog) total(r *orbit.Round, out *round) {
+	e := l.byName[out.Engine]
+	if e == nil {
+		if len(l.names) == mostEngines {
+			return
+		}
+		e = &engine{Name: out.Engine}
+		l.byName[out.Engine] = e
+		l.names = append(l.names, out.Engine)
+	}
+	e.Passes++
+	e.Committed += out.Committed
+	e.Conflicts += out.Conflicts
+	e.Infeasible += out.Infeasible
+	e.Errors += len(r.Errors)
+	e.Placed += out.Placed
+	e.Evicted += out.Evicted
+	e.Last = *out
+	e.Last.Receipts = nil
+}
+
+// settle takes the receipts of a round: those that have lost first, then what else was refused, then commits that evict, then others.
+func (l *roundLog) settle(r *orbit.Round, out *round) {
+	var by [4][]receipt
+	for i := range r.Settled {
+		s := &r.Settled[i]
+		rank := 1
+		switch {
+		case errors.Is(s.Outcome.Err, orbit.ErrConflict):
+			rank = 0
+		case s.Outcome.Err == nil:
+			if rank = 3; out.count(&s.Proposal) {
+				rank = 2
+			}
+			l.made(&s.Proposal, out.Engine)
+		}
+		if len(by[rank]) < mostReceipts {
+			by[rank] = append(by[rank], l.receipt(s))
+		}
+	}
+	for _, some := range by {
+		out.Receipts = append(out.Receipts, some[:min(len(some), mostReceipts-len(out.Receipts))]...)
+	}
+	out.More = len(r.Settled) - len(out.Receipts)
+}
+
+// count counts what a commit places and evicts, and reports whether it evicts.
+func (r *round) count(p *orbit.Proposal) (evicts bool) {
+	for _, do := range p.Do {
+		switch do.(type) {
+		case orbit.Place:
+			r.Placed++
+		case orbit.Evict:
+			r.Evicted++
+			evicts = true
+		}
+	}
+	return evicts
+}
+
+// made remembers who has made a proposal.
+func (l *roundLog) made(p *orbit.Proposal, engine string) {
+	by := [8]byte(p.ID[:8])
+	if p.ID.IsZero() || l.makers[by] == engine {
+		return
+	}
+	if len(l.makers) >= mostMakers { // navigators may choose ids of their own
+		clear(l.makers)
+	}
+	l.makers[by] = engine
+}
+
+// receipt tells what became of a proposal.
+func (l *roundLog) receipt(s *orbit.Settled) receipt {
+	r := receipt{Revision: s.Outcome.Revision, Outcome: outcomeOf(s.Outcome.Err)}
+	for _, do := range s.Proposal.Do {
+		if len(r.Steps) == mostSteps {
+			r.More++
+			continue
+		}
+		r.Steps = append(r.Steps, deedOf(do))
+	}
+	if s.Outcome.Err == nil {
+		return r
+	}
+	lost := (*orbit.Rejection)(nil)
+	if !errors.As(s.Outcome.Err, &lost) {
+		r.Reason = textOf(s.Outcome.Err)
+		return r
+	}
+	r.Reason, r.Node, r.Dimension, r.Want, r.Free, r.TakenAt = clip(lost.Reason), lost.Node, lost.Dimension, lost.Want, lost.Free, lost.TakenAt
+	if lost.Bet != nil {
+		r.Bet = strings.TrimPrefix(fmt.Sprintf("%T", lost.Bet), "orbit.")
+	}
+	if errors.Is(lost.Kind, orbit.ErrConflict) {
+		r.Rival = l.makers[[8]byte(lost.TakenBy[:8])] // empty: it is none of these engines, or not known
+	}
+	return r
+}
+
+// after returns the latest rounds after one, at most so many, how many were left out before them, and the number of the last.
+func (l *roundLog) after(seq uint64, most int) (out []round, missed, last uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if seq > l.seq {
+		seq = 0
+	}
+	n := min(uint64(len(l.rounds)), uint64(most), l.seq-seq)
+	out = append([]round{}, l.rounds[uint64(len(l.rounds))-n:]...)
+	return out, l.seq - seq - n, l.seq
+}
+
+// engines returns the rows of the engines, in the order in which they have come.
+func (l *roundLog) engines() []engine {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := make([]engine, 0, len(l.names))
+	for _, name := range l.names {
+		out = append(out, *l.byName[name])
+	}
+	return out
+}
+
+// count returns how many rounds there have been.
+func (l *roundLog) count() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.seq
+}
+
+// look says whether a client follows the events. Reasons are kept only then, because they may keep old states in memory.
+func (l *roundLog) look(on bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.looking = on; !on {
+		clear(l.reasons)
+	}
+}
+
+// explain adds to the rows of a queue what engines have said of them, and forgets what they have said of others. It is not for the lock
+// to wait while texts are made.
+func (l *roundLog) explain(keys []alike, rows []waiting) {
+	said := make([]*reason, len(keys))
+	l.mu.Lock()
+	kept := map[alike]*reason{}
+	for i, key := range keys {
+		if r := l.reasons[key]; r != nil {
+			kept[key], said[i] = r, r
+		}
+	}
+	l.reasons = kept
+	l.mu.Unlock()
+	for i, r := range said {
+		if r == nil {
+			continue
+		}
+		if r.why != nil { // only frames read it, one at a time
+			r.text, r.why = textOf(r.why), nil
+		}
+		rows[i].Engine, rows[i].Why = r.engine, r.text
+	}
+}
