@@ -54,8 +54,12 @@ type Capsule struct {
 	// if its node does not confirm.
 	Ready bool
 	// Waits reports how the capsule was placed: it does not begin before everything has stopped that had left Node by then
-	// ([Remains.Left] is not above PlacedAt). It stays true when that has happened, so it is no reason not to try [Confirm].
+	// ([Remains.Left] is not above PlacedAt). It stays true when that has happened: try [Confirm] anyway.
 	Waits bool
+	// Adopted reports that the capsule is placed by an [Adopt], whether or not there was room for it.
+	Adopted bool
+	// Respecified reports that Spec is not the one with which the capsule was submitted.
+	Respecified bool
 
 	// Position of its role in the gang.
 	role     uint16
@@ -378,20 +382,11 @@ type Remains struct {
 	Since Revision `json:"since"`
 	// Left is the revision at which it was taken off.
 	Left Revision `json:"left"`
+	// Adopted reports that the placement was an [Adopt].
+	Adopted bool `json:"adopted,omitempty"`
 }
 
 // same reports whether both are the remains of one placement, or nil.
 func (r *Remains) same(o *Remains) bool {
 	return r == o || r != nil && o != nil && r.Capsule == o.Capsule && r.Since == o.Since
-}
-
-// leaves returns the capsule that a commitment takes off its node, empty if it takes none.
-func leaves(c Commitment) CapsuleID {
-	switch c := c.(type) {
-	case Release:
-		return c.Capsule
-	case Evict:
-		return c.Capsule
-	}
-	return ""
 }

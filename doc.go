@@ -30,7 +30,7 @@
 // proposes, no node is oversubscribed. A capsule that runs on a ready node goes back to pending only if it is evicted: for one of
 // strictly higher priority, in the commit that places that one, and only if its room is needed. Where nodes have agents that say
 // what begins and what has stopped ([Confirm]), nothing is started beside what it does not fit with, and no capsule runs twice,
-// however long it takes to stop. Any proposal may release a
+// however long it takes to stop. Only what was found running may exceed what there is ([Adopt]), and then nothing is admitted on top. Any proposal may release a
 // capsule for good, cordon or remove a node, and change a mark: the ledger does not ask who proposes. An [Engine] does: it sends
 // no proposal of a plan that does so to what is not its navigator's ([State.Offence]). Who else may reach the
 // ledger is the importer's matter, and so is what else runs in the process.

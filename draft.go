@@ -90,6 +90,7 @@ const (
 	draftReleased           // back to pending, or the hold has ended
 	draftEnded              // for good
 	draftEvicted            // for another
+	draftResized
 )
 
 // Sync brings the draft up to the view and forgets the plan. It costs what has changed, unless the view is another
@@ -207,10 +208,7 @@ func (d *Draft) Place(c *Capsule, to Choice) error {
 			return err
 		}
 	}
-	if d.capsules == nil {
-		d.capsules = map[CapsuleID]draftUse{}
-	}
-	d.capsules[c.ID] = draftUse{draftTaken, len(d.log)}
+	d.use(c.ID, draftTaken)
 	d.step(draftStep{node: n, use: use, spec: c.Spec}, taken,
 		d.placeBoxes.New(Place{Capsule: c.ID, Node: n.Node.ID, Devices: to.Devices, Note: to.Note, At: d.now}))
 	return nil
@@ -396,5 +394,5 @@ func (d *Draft) refuse(c CapsuleID, n *NodeState, format string, args ...any) er
 
 // String completes "capsule is ...".
 func (a draftAct) String() string {
-	return [...]string{"untouched", "placed", "released", "released for good", "evicted"}[a]
+	return [...]string{"untouched", "placed", "released", "released for good", "evicted", "resized"}[a]
 }

@@ -170,10 +170,7 @@ func (d *Draft) leave(c *Capsule, act draftAct, do Commitment) error {
 		}
 	}
 	use := d.capsules[c.ID]
-	if d.capsules == nil {
-		d.capsules = map[CapsuleID]draftUse{}
-	}
-	d.capsules[c.ID] = draftUse{act, len(d.log)}
+	d.use(c.ID, act)
 	if !c.Placed() {
 		d.step(draftStep{use: use}, nil, do)
 		return nil
@@ -297,6 +294,10 @@ func (d *Draft) yields(id CapsuleID, n *NodeState, own *ask) error {
 		case Hold:
 			if c.Node == n.Node.ID {
 				asks = append(asks, ask{room: &c.Room, devices: c.Devices, milli: c.Milli, hold: true})
+			}
+		case Resize:
+			if k := d.view.state.Capsule(c.Capsule); k.Node == n.Node.ID {
+				asks = append(asks, k.grown(c.Spec))
 			}
 		case Release:
 			if h, ok := d.view.state.Hold(c.Hold); ok && h.Node == n.Node.ID {

@@ -1,6 +1,7 @@
 package orbit
 
 import (
+	"cmp"
 	"iter"
 	"slices"
 )
@@ -49,6 +50,36 @@ func (d *Draft) Propose(more ...Precondition) Proposal {
 	d.open = len(d.log)
 	d.forgetCompany(p.Do)
 	return p
+}
+
+// Resize gives a placed capsule of the view another size, as a commitment of the next proposal; Since is filled in. Errors are as of Place.
+func (d *Draft) Resize(r Resize) error {
+	if d.view == nil {
+		return d.refuse(r.Capsule, nil, "the draft is empty; call Sync first")
+	}
+	c, use := d.view.state.Capsule(r.Capsule), d.capsules[r.Capsule]
+	if c == nil || !c.Placed() || use.what != draftUntouched {
+		return d.refuse(r.Capsule, nil, "capsule %q is not placed in the view, or is %s by this plan already", r.Capsule, use.what)
+	}
+	r.Since = cmp.Or(r.Since, c.PlacedAt)
+	r, err := d.view.state.sizes(r, d.view.Revision())
+	if err != nil {
+		return err
+	}
+	n := d.nodes[d.view.state.Node(c.Node).index]
+	now, own := d.copies.New(*n), c.grown(r.Spec)
+	now.used = n.used.minus(c.Spec.Envelope.Reservation).plus(r.Spec.Envelope.Reservation)
+	if _, stops := now.lacksBeside(own.room); !n.hasRoom(own.room) || stops != nil {
+		return d.refuse(c.ID, n, "capsule %q cannot grow on node %q by %v; %v is free, less what still stops there", c.ID, c.Node, *own.room, n.Free())
+	}
+	if n.nominated != nil && *own.room != (Resources{}) {
+		if err := d.yields(c.ID, now, &own); err != nil {
+			return err
+		}
+	}
+	d.use(c.ID, draftResized)
+	d.step(draftStep{node: n, use: use}, now, r)
+	return nil
 }
 
 // forgetCompany forgets where groups are, if one of the commitments may have changed that.
@@ -271,18 +302,17 @@ func (d *Draft) forgetAfter(from int) {
 // restoreUse notes of the capsule or the hold of a commitment what was noted before it.
 func (d *Draft) restoreUse(c Commitment, use draftUse) {
 	switch c := c.(type) {
-	case Place:
-		restore(d.capsules, c.Capsule, use)
 	case Hold:
 		restore(d.holds, c.ID, use)
-	case Evict:
-		restore(d.capsules, c.Capsule, use)
 	case Release:
 		if c.Hold != "" {
 			restore(d.holds, c.Hold, use)
-		} else {
-			restore(d.capsules, c.Capsule, use)
+			return
 		}
+	}
+	switch c.(type) {
+	case Place, Evict, Resize, Release:
+		restore(d.capsules, subject(c), use)
 	}
 }
 
@@ -340,16 +370,6 @@ func (t *tx) makeWay(c *Nominate, may func(*Nomination) bool) (ends []Commitment
 		}
 		ends = append(ends, end)
 	}
-}
-
-// crowded returns a node on which there are too many nominations beside one that was made; empty: there is none.
-func (t *tx) crowded(made *Nomination) NodeID {
-	for i := range made.Parts {
-		if n := t.node(made.Parts[i].Node); n != nil && len(t.nominatedOn(n)) > maxNominated {
-			return n.now.Node.ID
-		}
-	}
-	return ""
 }
 
 // members yields a capsule, or those of a gang.

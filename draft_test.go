@@ -286,7 +286,7 @@ func (d *drafting) release(t *rapid.T) {
 		r = Release{Hold: HoldID(fmt.Sprint("h", rapid.IntRange(0, 2).Draw(t, "id")))}
 	}
 	switch was := d.draft.capsules[r.Capsule].what; {
-	case was == draftTaken, was == draftReleased: // undone with Rollback, or as good as done
+	case was == draftTaken, was == draftReleased, was == draftResized: // undone with Rollback, or as good as done
 		require.Error(t, d.draft.Release(r))
 		return
 	case r.Hold != "" && d.draft.holds[r.Hold].what != draftUntouched:
@@ -317,6 +317,22 @@ func (d *drafting) move(t *rapid.T) {
 		d.draft.Rollback(start)
 	}
 	d.took(t, err, n.Node.ID, evict, Place{Capsule: c.ID, Node: n.Node.ID, Devices: set, At: Instant(d.view.Now().UnixNano())})
+}
+
+// resize lets a placed capsule grow or shrink.
+func (d *drafting) resize(t *rapid.T) {
+	c := d.view.State().Capsule(CapsuleID(fmt.Sprint("c", rapid.IntRange(0, 8).Draw(t, "id"))))
+	if c == nil || !c.Placed() || d.draft.capsules[c.ID].what != draftUntouched {
+		require.Error(t, d.draft.Resize(Resize{Capsule: cmp.Or(c, &Capsule{}).ID, Spec: wants(1)}))
+		return
+	}
+	spec := *c.Spec
+	spec.Envelope.Reservation[CPU] = rapid.Int64Range(0, 5).Draw(t, "cpu")
+	spec.Envelope.Reservation[Memory] = rapid.Int64Range(0, 2).Draw(t, "memory")
+	shared, err := spec.Share()
+	require.NoError(t, err)
+	r := Resize{Capsule: c.ID, Since: c.PlacedAt, Spec: shared}
+	d.took(t, d.draft.Resize(r), c.Node, r)
 }
 
 // propose sends what is in the making. Each proposal commits, whichever of those before it have been lost.
@@ -502,7 +518,7 @@ func TestDraftAgainstTheLedger(t *testing.T) {
 	check := func(t *rapid.T) {
 		d := newDrafting(t)
 		t.Repeat(map[string]func(*rapid.T){
-			"place": d.place, "place more": d.place, "place gang": d.placeGang, "place gang more": d.placeGang, "hold": d.hold, "nominate": d.nominate, "release": d.release, "release more": d.release, "move": d.move,
+			"place": d.place, "place more": d.place, "place gang": d.placeGang, "place gang more": d.placeGang, "hold": d.hold, "nominate": d.nominate, "release": d.release, "release more": d.release, "move": d.move, "resize": d.resize,
 			"try": d.try, "propose": d.propose, "withdraw": d.withdraw, "checkpoint": d.checkpoint, "rollback": d.rollback,
 			"": d.check,
 		})

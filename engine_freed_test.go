@@ -86,6 +86,16 @@ var freed = map[string]struct {
 		},
 		free: func(w *freedWorld) { w.commit(orbit.Release{Capsule: "old", Final: true}) },
 	},
+	"resize": {
+		before: func(w *freedWorld) {
+			w.commit(roomOf("n", nil), orbit.Submit{IDs: []orbit.CapsuleID{"old"}, Spec: coresOf(orbit.Batch, 4), Owner: "them"}, orbit.Place{Capsule: "old", Node: "n"})
+		},
+		free: func(w *freedWorld) {
+			s, err := w.ledger.Snapshot(w.Context())
+			require.NoError(w, err)
+			w.commit(orbit.Resize{Capsule: "old", Since: s.Capsule("old").PlacedAt, Spec: coresOf(orbit.Batch, 0)})
+		},
+	},
 	"release of a hold": {
 		before: func(w *freedWorld) {
 			w.commit(roomOf("n", nil), orbit.Hold{ID: "h", Node: "n", Room: orbit.Resources{orbit.CPU: 1}, Ends: w.start.Add(100 * time.Hour)})

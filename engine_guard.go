@@ -337,6 +337,8 @@ func (t *tribunal) offence(do Commitment) (id CapsuleID, why string) {
 		return do.Capsule, t.foreign(do.Capsule, "protects")
 	case Nominate:
 		return t.misnominated(&do)
+	case Resize:
+		return do.Capsule, t.oversized(&do)
 	case Submit, Hold, Mark:
 		return "", ""
 	case PutNode, RemoveNode:
@@ -374,6 +376,14 @@ func (t *tribunal) misnominated(do *Nominate) (id CapsuleID, why string) {
 		}
 	}
 	return "", ""
+}
+
+// oversized returns why the navigator may not resize a capsule; empty: it may.
+func (t *tribunal) oversized(do *Resize) string {
+	if c := t.s.Capsule(do.Capsule); do.Applied || c != nil && do.Spec != nil && c.Spec.Priority != do.Spec.Priority {
+		return fmt.Sprintf("says that capsule %q takes less already, or changes its priority, which is not for a plan", do.Capsule)
+	}
+	return t.foreign(do.Capsule, "resizes")
 }
 
 // foreign returns why the navigator may not do something (the verb in does) to a capsule: because it is not its own. Empty: the

@@ -105,9 +105,21 @@ func TestOffences(t *testing.T) {
 		"ends a nomination that outranks its own": {doing(Nominate{Capsule: "nominated"}, claimOf("mine")), `nominates capsule "nominated"`},
 		"ends a nomination for one of other resources": {doing(Nominate{Capsule: "nominated"}, Nominate{Capsule: "my urgent", Ends: time.Unix(1<<33, 0),
 			Parts: []NominatedRoom{{Node: "full", Room: Resources{Memory: 1}}}}), `nominates capsule "nominated"`},
-		"changes a node": {doing(cpuNode("full", 9)), "changes the constellation (orbit.PutNode)"},
-		"puts a budget":  {doing(PutBudget{Budget{ID: "b", Group: "g"}}), "holds a orbit.PutBudget, which is not for a plan"},
-		"removes a node": {doing(RemoveNode{"drained"}), "changes the constellation (orbit.RemoveNode)"},
+		"resizes the work of others": {func(s *State) []Commitment {
+			return []Commitment{Resize{Capsule: "high", Since: s.Capsule("high").PlacedAt, Spec: s.Capsule("high").Spec}}
+		}, `resizes capsule "high"`},
+		"says that its own has shrunk": {func(s *State) []Commitment {
+			return []Commitment{Resize{Capsule: "running", Since: s.Capsule("running").PlacedAt, Spec: wants(0), Applied: true}}
+		}, `says that capsule "running" takes less already`},
+		"raises its own": {func(s *State) []Commitment {
+			spec := *s.Capsule("mine").Spec
+			spec.Priority++
+			return []Commitment{Resize{Capsule: "mine", Spec: &spec}}
+		}, `changes its priority, which is not for a plan`},
+		"finds something": {doing(Adopt{Capsule: "mine", Node: "full"}), "holds a orbit.Adopt, which is not for a plan"},
+		"changes a node":  {doing(cpuNode("full", 9)), "changes the constellation (orbit.PutNode)"},
+		"puts a budget":   {doing(PutBudget{Budget{ID: "b", Group: "g"}}), "holds a orbit.PutBudget, which is not for a plan"},
+		"removes a node":  {doing(RemoveNode{"drained"}), "changes the constellation (orbit.RemoveNode)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := border(t)

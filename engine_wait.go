@@ -288,6 +288,8 @@ func (e *Engine) classifyChange(c *Change) (work, room bool) {
 		return false, aside
 	case Evict:
 		return e.minds(do.Capsule), aside
+	case Resize:
+		return do.Since == 0 && e.minds(do.Capsule), aside
 	case Confirm: // what has stopped may be placed on nodes without an agent
 		return do.Stopped && e.minds(do.Capsule), false
 	case PutNode, PutBudget, RemoveBudget:
@@ -298,7 +300,7 @@ func (e *Engine) classifyChange(c *Change) (work, room bool) {
 		return false, len(p.rests) > 0
 	case Nominate:
 		return false, aside
-	case Place: // it may have ended a nomination
+	case Place, Adopt: // it may have ended a nomination
 		return false, len(p.ties)+len(p.rests) > 0 || aside && e.view.state.nominations.Len() > 0
 	}
 	return false, false

@@ -202,7 +202,7 @@ func TestNamesInDocs(t *testing.T) {
 var layers = [][]string{
 	{"doc.go", "resources.go", "predicate.go", "spec.go", "capsule.go", "node.go", "proposal.go", "nomination.go"},
 	{"state.go", "state_tables.go", "budget.go"},
-	{"txn.go", "txn_judge.go", "txn_execute.go", "txn_nominate.go", "txn_evict.go", "txn_spare.go", "txn_confirm.go", "txn_publish.go", "txn_validate.go"},
+	{"txn.go", "txn_judge.go", "txn_execute.go", "txn_nominate.go", "txn_evict.go", "txn_spare.go", "txn_confirm.go", "txn_adopt.go", "txn_publish.go", "txn_validate.go"},
 	{"state_check.go", "state_verify.go", "state_dump.go", "state_restore.go"},
 	{"ledger.go", "ledger_history.go"},
 	{"view.go", "queue.go", "queue_park.go", "queue_nominated.go", "queue_age.go"},
@@ -211,8 +211,8 @@ var layers = [][]string{
 }
 
 const (
-	mostFiles    = 40
-	mostExported = 105
+	mostFiles    = 41  // 40, and one for what is found running (Adopt) and what changes its size (Resize)
+	mostExported = 107 // 105, and Adopt and Resize
 	mostUpward   = 10
 	mostLines    = 400
 )

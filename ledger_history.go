@@ -225,6 +225,8 @@ type commitmentJSON struct {
 	Evict      *Evict      `json:"evict,omitempty"`
 	Confirm    *Confirm    `json:"confirm,omitempty"`
 	Protect    *Protect    `json:"protect,omitempty"`
+	Adopt      *Adopt      `json:"adopt,omitempty"`
+	Resize     *Resize     `json:"resize,omitempty"`
 
 	PutBudget    *PutBudget    `json:"putBudget,omitempty"`
 	RemoveBudget *RemoveBudget `json:"removeBudget,omitempty"`
@@ -250,6 +252,10 @@ func commitmentToJSON(c Commitment) (*commitmentJSON, error) {
 		out.Confirm = &c
 	case Protect:
 		out.Protect = &c
+	case Adopt:
+		out.Adopt = &c
+	case Resize:
+		out.Resize = &c
 	case Hold:
 		c.Ends = c.Ends.UTC()
 		out.Hold = &c
@@ -305,6 +311,12 @@ func (in *commitmentJSON) commitment() (Commitment, error) {
 	}
 	if in.Protect != nil {
 		found = append(found, *in.Protect)
+	}
+	if in.Adopt != nil {
+		found = append(found, *in.Adopt)
+	}
+	if in.Resize != nil {
+		found = append(found, *in.Resize)
 	}
 	if in.Nominate != nil {
 		found = append(found, *in.Nominate)

@@ -201,7 +201,7 @@ var drafts = []draft{
 	},
 	draftPlace, draftPlace, draftPlace, draftPlace, draftPlace,
 	draftGang, draftGang, draftGang,
-	draftProtect, draftProtect,
+	draftProtect, draftProtect, draftAdopt, draftAdopt, draftResize, draftResize,
 	draftConfirm, draftConfirm, draftConfirm, draftConfirm, draftConfirm, draftConfirm,
 	draftRelease, draftRelease, draftRelease, draftMove, draftMove, draftDrain, draftEvict, draftEvict, draftEvict, draftEvict,
 	func(s *scribe) []Commitment { return []Commitment{s.hold()} },
@@ -461,7 +461,7 @@ func (s *scribe) spoil(p *Proposal) {
 	bad := &Spec{Prefer: []Preference{{Predicate{Key: "k", Op: "Exists"}, math.NaN()}}}
 	p.Do = append(p.Do, pickOne(s, []Commitment{
 		nil, &Place{Capsule: "c0", Node: "n0"}, Confirm{Capsule: "c0", Since: 1}, Confirm{Capsule: "c0", Begun: true}, Confirm{Capsule: "c0", Since: 1, Begun: true, Stopped: true},
-		Protect{Capsule: "c0"}, Protect{Capsule: "c0", For: -1}, Protect{Capsule: "c0", For: time.Hour}, Protect{Capsule: "c0", For: 1, Since: 1},
+		Adopt{Capsule: "c0"}, Resize{Capsule: "c0"}, Resize{Spec: &Spec{}}, Resize{Capsule: "c0", Spec: bad}, Adopt{Node: "n0"}, Adopt{Capsule: "c0", Node: "n0", Spec: bad}, Protect{Capsule: "c0"}, Protect{Capsule: "c0", For: -1}, Protect{Capsule: "c0", For: time.Hour}, Protect{Capsule: "c0", For: 1, Since: 1},
 		Confirm{Capsule: "c0", Since: 1, Ready: true, NotReady: true}, Confirm{Capsule: "c0", NotReady: true}, Place{Node: "n0"}, PutNode{},
 		PutNode{Node{ID: "n0", Capacity: Resources{-1}}}, Submit{IDs: []CapsuleID{"c0"}, Spec: bad},
 		PutBudget{}, PutBudget{Budget{ID: "b0", Group: "db", Expected: -1}}, RemoveBudget{},
@@ -586,11 +586,14 @@ func (d *duel) compare(t *rapid.T, p Proposal, want ruling, rev Revision, err er
 // countAgents counts what agents have to do with.
 func (d *duel) countAgents() {
 	d.count["kept beyond the limit"] += max(0, len(d.model.released)-d.model.limits.Terminal)
+	d.count["overcommitted"] += len(d.model.overcommitted())
 	for _, c := range d.model.capsules {
 		d.count["begun"] += btoi(c.begun)
 		d.count["ready"] += btoi(c.ready)
 		d.count["protected"] += btoi(c.protected > 0)
 		d.count["waits"] += btoi(c.waits)
+		d.count["adopted"] += btoi(c.adopted)
+		d.count["with another spec"] += btoi(c.respecified)
 		d.count["placed beside its remains"] += btoi(c.node != "" && c.remains != nil)
 		d.count["ended with remains"] += btoi(c.released && c.remains != nil)
 	}
@@ -1191,8 +1194,8 @@ func textOfCapsule(s *State, slot uint32) string {
 		return fmt.Sprintf("capsule slot %d: %s is not found", slot, c.ID)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "capsule slot %d: %s spec %p owner %q gang %q.%d node %q %b %q labels %v since %d at %d submitted %d changed %d placed %d by %s released %v begun %v ready %v waits %v protected %v remains %s",
-		slot, c.ID, c.Spec, c.Owner, c.Gang, c.role, c.Node, c.Devices, c.Note, c.Labels, c.SubmitTime, c.PlaceTime, c.Submitted, c.Changed, c.PlacedAt, c.PlacedBy, c.released, c.Begun, c.Ready, c.Waits, s.Protected(c.ID), c.Remains)
+	fmt.Fprintf(&b, "capsule slot %d: %s spec %p owner %q gang %q.%d node %q %b %q labels %v since %d at %d submitted %d changed %d placed %d by %s released %v begun %v ready %v waits %v adopted %v respecified %v protected %v remains %s",
+		slot, c.ID, c.Spec, c.Owner, c.Gang, c.role, c.Node, c.Devices, c.Note, c.Labels, c.SubmitTime, c.PlaceTime, c.Submitted, c.Changed, c.PlacedAt, c.PlacedBy, c.released, c.Begun, c.Ready, c.Waits, c.Adopted, c.Respecified, s.Protected(c.ID), c.Remains)
 	if c.Placed() {
 		fmt.Fprintf(&b, " at %d.%d", r.node, r.link)
 	}

@@ -20,13 +20,14 @@ type modelRemains struct {
 	devices     DeviceSet
 	since, left Revision
 	spec        *Spec
+	adopted     bool
 }
 
 func (r *modelRemains) String() string {
 	if r == nil {
 		return "nothing"
 	}
-	return fmt.Sprintf("on %s %b since %d left %d of %s", r.node, r.devices, r.since, r.left, shape(r.spec))
+	return fmt.Sprintf("on %s %b since %d left %d of %s, %v", r.node, r.devices, r.since, r.left, shape(r.spec), r.adopted)
 }
 
 // String says what there is in the words of the model.
@@ -34,7 +35,7 @@ func (r *Remains) String() string {
 	if r == nil {
 		return "nothing"
 	}
-	return fmt.Sprintf("on %s %b since %d left %d of %s", r.Node, r.Devices, r.Since, r.Left, shape(r.Spec))
+	return fmt.Sprintf("on %s %b since %d left %d of %s, %v", r.Node, r.Devices, r.Since, r.Left, shape(r.Spec), r.Adopted)
 }
 
 // textOfRemains lists what has left a node and still runs.
@@ -73,9 +74,9 @@ func (m *model) endRemains(id NodeID) {
 // leave leaves what has begun on its node, which is not lost.
 func (r *modelRound) leave(_ CapsuleID, c *modelCapsule) {
 	if c.begun && r.now.nodes[c.node].State != Lost {
-		c.remains = &modelRemains{c.node, c.devices, c.placedAt, r.now.rev, c.spec}
+		c.remains = &modelRemains{c.node, c.devices, c.placedAt, r.now.rev, c.spec, c.adopted}
 	}
-	c.begun, c.ready, c.waits, c.protected = false, false, false, 0
+	c.begun, c.ready, c.waits, c.adopted, c.protected = false, false, false, false, 0
 }
 
 func (r *modelRound) confirm(c Confirm) *refusal {

@@ -76,7 +76,7 @@ func (r *modelRound) evict(e Evict) *refusal {
 		return lostTo(r.was.capsules[e.Capsule].changed)
 	}
 	if !c.spec.Movable && !r.drains(e.From) && !r.was.covered(c.spec) {
-		return lostTo(max(r.was.nodes[e.From].spec, r.was.capsules[e.Capsule].specified, r.was.left.Budgets))
+		return lostTo(max(r.was.nodes[e.From].spec, r.was.specAt(e.Capsule), r.was.left.Budgets))
 	}
 	if r.now.nodes[e.From].State != Lost {
 		r.wishes.wished[e.Capsule] = true
@@ -178,7 +178,7 @@ func (r *modelRound) evictFor(e Evict, c modelCapsule) {
 func (r *modelRound) newcomers() map[CapsuleID]int32 {
 	out := map[CapsuleID]int32{}
 	for id, c := range r.now.capsules {
-		if c.node == "" || c.placedAt != r.now.rev {
+		if c.node == "" || c.placedAt != r.now.rev || c.adopted {
 			continue
 		}
 		out[id] = c.spec.Priority

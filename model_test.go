@@ -59,8 +59,11 @@ type modelCapsule struct {
 	begun     bool
 	ready     bool
 	waits     bool
-	protected time.Duration
-	remains   *modelRemains // what still runs of an earlier placement
+	adopted   bool
+	// It has another spec than it was submitted with.
+	respecified bool
+	protected   time.Duration
+	remains     *modelRemains // what still runs of an earlier placement
 }
 
 type modelGang struct {
@@ -185,7 +188,7 @@ func (m *model) rule(p Proposal, reduced bool) ruling {
 		}
 	}
 	r := &modelRound{was: m, now: m.clone(), p: p, asked: map[NodeID]*modelAsk{}, marks: map[string]bool{},
-		wishes: newModelWishes(), arrived: map[CapsuleID]bool{}, anew: map[CapsuleID]bool{}, asks: map[NodeID][]modelAsker{}, endedOn: map[NodeID]map[HoldID]Hold{}, claimed: map[NodeID]bool{}}
+		wishes: newModelWishes(), arrived: map[CapsuleID]bool{}, adopts: map[GangID]bool{}, grows: map[CapsuleID]Resources{}, anew: map[CapsuleID]bool{}, asks: map[NodeID][]modelAsker{}, endedOn: map[NodeID]map[HoldID]Hold{}, claimed: map[NodeID]bool{}}
 	r.now.rev++
 	for i, c := range p.Do {
 		r.wishes.at = i
@@ -325,6 +328,8 @@ type modelRound struct {
 	arrived  map[CapsuleID]bool // placed by the proposal
 	anew     map[CapsuleID]bool // submitted by the proposal, under the id of one that has ended
 	protects map[CapsuleID]time.Duration
+	adopts   map[GangID]bool // of which members were found running
+	grows    map[CapsuleID]Resources
 }
 
 // modelAsk is what the proposal newly puts on a node.
@@ -353,6 +358,10 @@ func (r *modelRound) execute(c Commitment) *refusal {
 		return r.evict(c)
 	case Confirm:
 		return r.confirm(c)
+	case Adopt:
+		return r.adopt(c)
+	case Resize:
+		return r.resize(c)
 	case Protect:
 		return r.protect(c)
 	case Hold:
@@ -441,6 +450,7 @@ func (r *modelRound) submit(c Submit) *refusal {
 		delete(r.wishes.gangs, c.Gang.ID)
 		delete(r.wishes.drained, c.Gang.ID)
 		delete(r.wishes.displaced, c.Gang.ID)
+		delete(r.adopts, c.Gang.ID)
 	}
 	r.now.gangs[c.Gang.ID] = modelGang{c.Gang, r.now.rev}
 	for i, role := range c.Gang.Roles {
@@ -505,7 +515,7 @@ func (r *modelRound) place(p Place) *refusal {
 	if r.wishes.evicted[p.Capsule] {
 		return lostTo(0)
 	}
-	specified := r.was.capsules[p.Capsule].specified
+	specified := r.was.specAt(p.Capsule)
 	if no := r.suits(c.spec, specified, n, p.Devices); no != nil {
 		return no
 	}
@@ -704,7 +714,7 @@ func (r *modelRound) unsettled() (out []*refusal) {
 	}
 	for id, g := range r.now.gangs {
 		placed := r.now.placed(id)
-		if sumOf(placed) == 0 || sumOf(r.was.placed(id)) > 0 && !r.emptied[id] {
+		if sumOf(placed) == 0 || r.adopts[id] || sumOf(r.was.placed(id)) > 0 && !r.emptied[id] {
 			continue
 		}
 		for i, role := range g.Roles {
@@ -714,7 +724,7 @@ func (r *modelRound) unsettled() (out []*refusal) {
 			}
 		}
 	}
-	return slices.Concat(out, r.overstepped(), r.unkind(), r.overspent(), r.impatient(), r.insolent())
+	return slices.Concat(out, r.overstepped(), r.unkind(), r.overspent(), r.impatient(), r.insolent(), r.bloated())
 }
 
 func (m *model) over(n modelNode, ask *modelAsk) bool {
@@ -749,7 +759,7 @@ func (r *modelRound) finish() {
 		}
 	}
 	for id, c := range r.was.capsules {
-		if c.node != "" && len(modelGroupsOf(c.spec)) > 0 && (m.capsules[id].node != c.node || r.anew[id]) {
+		if c.node != "" && len(modelGroupsOf(c.spec)) > 0 && (m.capsules[id].node != c.node || r.anew[id] || r.arrived[id] && m.capsules[id].adopted && !sameSpec(c.spec, m.capsules[id].spec)) {
 			m.left.Groups = m.rev
 		}
 	}
@@ -838,7 +848,7 @@ func (m *model) malformed(p Proposal) bool {
 			return true
 		}
 	}
-	if mixesStopped(p.Do) || protectsElse(p.Do) {
+	if mixesStopped(p.Do) || protectsElse(p.Do) || resizesElse(p.Do) {
 		return true
 	}
 	for _, bet := range p.If {
@@ -859,6 +869,10 @@ func (m *model) badCommitment(c Commitment, seen map[CapsuleID]bool) bool {
 		return c.Node.ID == "" || negative(c.Node.Capacity)
 	case Place:
 		return c.Capsule == "" || c.Node == "" || c.At < 0
+	case Resize:
+		return c.Capsule == "" || c.Spec == nil || badSpec(c.Spec)
+	case Adopt:
+		return c.Capsule == "" || c.Node == "" || c.At < 0 || c.Spec != nil && badSpec(c.Spec)
 	case Evict:
 		return c.Capsule == "" || c.From == "" || c.Since == 0 || c.For != "" && c.ForGang != ""
 	case Confirm:
@@ -922,8 +936,8 @@ func (m *model) describe() []string {
 	}
 	for _, id := range slices.Sorted(maps.Keys(m.capsules)) {
 		c := m.capsules[id]
-		out = append(out, fmt.Sprintf("capsule %s %s owner %q gang %q on %q %b %q labels %v since %d at %d submitted %d changed %d placed %d by %s released %v begun %v ready %v waits %v protected %v remains %s",
-			id, shape(c.spec), c.owner, c.gang, c.node, c.devices, c.note, c.labels, c.since, c.at, c.submitted, c.changed, c.placedAt, c.placedBy, c.released, c.begun, c.ready, c.waits, c.protected, c.remains))
+		out = append(out, fmt.Sprintf("capsule %s %s owner %q gang %q on %q %b %q labels %v since %d at %d submitted %d changed %d placed %d by %s released %v begun %v ready %v waits %v adopted %v respecified %v protected %v remains %s",
+			id, shape(c.spec), c.owner, c.gang, c.node, c.devices, c.note, c.labels, c.since, c.at, c.submitted, c.changed, c.placedAt, c.placedBy, c.released, c.begun, c.ready, c.waits, c.adopted, c.respecified, c.protected, c.remains))
 	}
 	for _, id := range slices.Sorted(maps.Keys(m.gangs)) {
 		out = append(out, fmt.Sprintf("gang %s placed %v changed %d", id, m.placed(id), m.gangs[id].changed))
@@ -935,7 +949,7 @@ func (m *model) describe() []string {
 	for _, key := range slices.Sorted(maps.Keys(m.marks)) {
 		out = append(out, fmt.Sprintf("mark %s=%s at %d", key, m.marks[key].value, m.marks[key].at))
 	}
-	out = append(out, "pending "+strings.Join(m.pending(), " "), fmt.Sprintf("left %v", m.left))
+	out = append(out, "pending "+strings.Join(m.pending(), " "), fmt.Sprintf("left %v", m.left), fmt.Sprintf("overcommitted %v", m.overcommitted()))
 	return slices.Concat(out, m.groups(), m.describeNominations(), m.describeBudgets())
 }
 
@@ -997,8 +1011,8 @@ func worldOf(s *State) []string {
 			*n.Node, [Dimensions]int64(n.Used()), n.deviceUse(), n.Capsules, n.holds, n.Usage, n.Specification))
 	}
 	for _, c := range slices.SortedFunc(s.Capsules(), func(a, b *Capsule) int { return cmp.Compare(a.ID, b.ID) }) {
-		out = append(out, fmt.Sprintf("capsule %s %s owner %q gang %q on %q %b %q labels %v since %d at %d submitted %d changed %d placed %d by %s released %v begun %v ready %v waits %v protected %v remains %s",
-			c.ID, shape(c.Spec), c.Owner, c.Gang, c.Node, c.Devices, c.Note, c.Labels, c.SubmitTime, c.PlaceTime, c.Submitted, c.Changed, c.PlacedAt, c.PlacedBy, c.Released(), c.Begun, c.Ready, c.Waits, s.Protected(c.ID), c.Remains))
+		out = append(out, fmt.Sprintf("capsule %s %s owner %q gang %q on %q %b %q labels %v since %d at %d submitted %d changed %d placed %d by %s released %v begun %v ready %v waits %v adopted %v respecified %v protected %v remains %s",
+			c.ID, shape(c.Spec), c.Owner, c.Gang, c.Node, c.Devices, c.Note, c.Labels, c.SubmitTime, c.PlaceTime, c.Submitted, c.Changed, c.PlacedAt, c.PlacedBy, c.Released(), c.Begun, c.Ready, c.Waits, c.Adopted, c.Respecified, s.Protected(c.ID), c.Remains))
 	}
 	for g := range s.Gangs() {
 		out = append(out, fmt.Sprintf("gang %s placed %v changed %d", g.Gang.ID, g.Placed, g.Changed))
@@ -1014,7 +1028,11 @@ func worldOf(s *State) []string {
 	for _, c := range s.Pending() {
 		pending = append(pending, string(c.ID))
 	}
-	out = append(out, "pending "+strings.Join(pending, " "), fmt.Sprintf("left %v", s.left))
+	var over []NodeID
+	for n := range s.Overcommitted() {
+		over = append(over, n.Node.ID)
+	}
+	out = append(out, "pending "+strings.Join(pending, " "), fmt.Sprintf("left %v", s.left), fmt.Sprintf("overcommitted %v", over))
 	return slices.Concat(out, groupsOf(s), nominationsOf(s), budgetsIn(s))
 }
 

@@ -137,6 +137,16 @@ func (n *NodeState) Holds() int { return int(n.holds) }
 // Free returns capacity less use. It is negative where capacity has shrunk below what is used.
 func (n *NodeState) Free() Resources { return n.Node.Capacity.minus(n.used) }
 
+// overcommitted reports whether more is taken than there is.
+func (n *NodeState) overcommitted() bool {
+	over := !n.used.Within(n.Node.Capacity)
+	for i, used := range n.deviceUse() {
+		room := int32(deviceMilli * btoi(i < n.Node.Devices.Count && !n.Node.Devices.Unhealthy.Has(i)))
+		over = over || used > room
+	}
+	return over
+}
+
 // DeviceFree returns what is free of device instance i, in milli: 0 when there is no such instance or it
 // is unhealthy.
 func (n *NodeState) DeviceFree(i int) int {

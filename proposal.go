@@ -84,6 +84,12 @@ func (c *cloner) proposal(p *Proposal) {
 			p.Do[i] = PutNode{*do.Node.clone()}
 		case Submit:
 			p.Do[i] = c.submit(do)
+		case Adopt:
+			do.Spec = c.spec(do.Spec)
+			p.Do[i] = do
+		case Resize:
+			do.Spec = c.spec(do.Spec)
+			p.Do[i] = do
 		case Nominate:
 			do.Parts = slices.Clone(do.Parts)
 			p.Do[i] = do
@@ -119,7 +125,8 @@ func (c *cloner) spec(s *Spec) *Spec {
 }
 
 // Commitment is one change of the world. The set is closed: [PutNode], [RemoveNode], [Submit], [Place],
-// [Release], [Evict], [Confirm], [Hold], [Nominate], [Assign], [Mark], [PutBudget], [RemoveBudget], [Protect]; as values, not pointers.
+// [Release], [Evict], [Confirm], [Adopt], [Resize], [Hold], [Nominate], [Assign], [Mark], [PutBudget], [RemoveBudget], [Protect]; as values, not
+// pointers.
 type Commitment interface{ commitment() }
 
 // PutNode lets a node join, or replaces the description of one that has joined: capacity, labels, devices,
@@ -251,6 +258,17 @@ func (Mark) commitment()       {}
 // Precondition is a bet on the state before the proposal. The set is closed: [NodeFreeOf],
 // [GangUnplaced], [NodeAt], [GroupIn], [MarkAt]; as values, not pointers.
 type Precondition interface{ precondition() }
+
+// leaves returns the capsule that a commitment takes off its node, empty if it takes none.
+func leaves(c Commitment) CapsuleID {
+	switch c := c.(type) {
+	case Release:
+		return c.Capsule
+	case Evict:
+		return c.Capsule
+	}
+	return ""
+}
 
 // NodeFreeOf bets that the node still has at least this much free.
 type NodeFreeOf struct {

@@ -103,6 +103,8 @@ func (q *queue) absorb(c *Change, state *State, owns func(owner string, spec *Sp
 		}
 	case Evict:
 		file(do.Capsule)
+	case Resize: // of another class, if it waits
+		file(do.Capsule)
 	case Nominate:
 		file(do.Capsule) // its record is another one now
 	}

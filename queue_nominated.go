@@ -169,6 +169,10 @@ func (c *Change) nominee() (capsule CapsuleID, gang GangID, ok bool) {
 		return do.Capsule, do.Gang, true
 	case Place:
 		return do.Capsule, "", true
+	case Adopt:
+		return do.Capsule, "", true
+	case Resize:
+		return do.Capsule, "", true
 	case Release:
 		return do.Capsule, "", do.Final
 	}

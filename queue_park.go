@@ -285,6 +285,12 @@ func (q *queue) reconsider(c *Change, undone bool) (woken bool) {
 		node, takes, woken = do.Node, true, q.follow(do.Capsule, c.Revision)
 	case Hold:
 		node, takes = do.Node, true
+	case Resize: // what has shrunk gives room back
+		if own := q.state.Capsule(do.Capsule); own != nil {
+			node = own.Node
+		}
+	case Adopt:
+		node, takes, woken = do.Node, true, q.follow(do.Capsule, c.Revision)
 	case RemoveNode:
 		node, takes = do.Node, true
 	case PutBudget, RemoveBudget:

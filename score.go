@@ -357,6 +357,14 @@ func (d *Draft) names() *dimensionNames {
 	return &d.view.state.names
 }
 
+// use notes what the next step does with a capsule.
+func (d *Draft) use(id CapsuleID, act draftAct) {
+	if d.capsules == nil {
+		d.capsules = map[CapsuleID]draftUse{}
+	}
+	d.capsules[id] = draftUse{act, len(d.log)}
+}
+
 // takesCapsule is takes for a capsule whose spec may be one that no ledger has seen, and would not take.
 func (d *Draft) takesCapsule(c *Capsule, n *NodeState, set DeviceSet) error {
 	if !c.Spec.Shared() {

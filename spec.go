@@ -315,3 +315,66 @@ func sorted(words []string) []string {
 	slices.Sort(c)
 	return slices.Compact(c)
 }
+
+// Adopt records that a capsule runs on a node already, no matter who has started it. What runs is a fact, so it is judged neither
+// by room nor by requirements, nominations, budgets and the minimums of gangs; the node may be cordoned. Nothing new is admitted beside it that does
+// not fit ([State.Overcommitted] shows what there is too much of). A restarted orchestrator proposes what its agents report.
+//
+// The id may be unknown; then Spec is needed, and Submit in the same proposal gives the capsule an owner, labels or a gang. Or it may be
+// that of a pending capsule. It is refused for one that is placed, with the place: stop what runs twice, or release that
+// placement in the same proposal. It is refused for one that has ended or still stops somewhere: stop that, or submit the id again.
+// On a node that Confirms the capsule counts as begun. A navigator's plan may not hold an Adopt.
+type Adopt struct {
+	// Capsule is the capsule that runs.
+	Capsule CapsuleID `json:"capsule"`
+	// Spec is what it runs with; nil: the spec of the pending capsule. That of a pending capsule is replaced by it.
+	Spec *Spec `json:"spec,omitempty"`
+	// Node is the node on which it runs, which must not be Lost.
+	Node NodeID `json:"node"`
+	// Devices are the device instances that it uses there, as many as the spec asks for; they may be unhealthy or taken.
+	Devices DeviceSet `json:"devices,omitempty"`
+	// Note is kept with the placement, as Place.Note.
+	Note string `json:"note,omitempty"`
+	// At is when it was started, by the clock of the one who says so; 0: unknown.
+	At Instant `json:"at,omitempty"`
+}
+
+func (Adopt) commitment() {}
+
+// Resize gives a capsule another spec, which differs from the one it has in the Envelope only; while the capsule waits also in the
+// Priority. A placed capsule grows where it is if its node has the room: free, beside what has left the node and still stops
+// ([Remains]), and beside what is nominated there for work that outranks it. Else the refusal says by how much. A cordoned node is no reason to refuse. What it was nominated for
+// while it waits has to be nominated anew. Members of gangs are resized while they are placed.
+//
+// Room is asked for before it is used, and given back when it is used no more: the agent of the node lets the capsule grow after the
+// Resize is committed, and shrinks it before that is proposed (Applied). A proposal with a Resize does nothing else to that
+// capsule. A navigator's plan may resize its own work, but not say that something was applied, and not change priorities.
+type Resize struct {
+	// Capsule is the capsule to resize.
+	Capsule CapsuleID `json:"capsule"`
+	// Since is the revision at which it was placed ([Capsule.PlacedAt]); 0: it waits.
+	Since Revision `json:"since,omitempty"`
+	// Spec is the spec that it has from now on.
+	Spec *Spec `json:"spec"`
+	// Applied says that the capsule takes no more than Spec says already. A capsule that has begun ([Capsule.Begun]) shrinks only
+	// with it.
+	Applied bool `json:"applied,omitempty"`
+}
+
+func (Resize) commitment() {}
+
+// resizes says why a spec cannot take the place of s, in words that follow "capsule ..."; empty: it can.
+func (s *Spec) resizes(to *Spec, waits bool) string {
+	like := *s
+	like.Envelope = to.Envelope
+	if waits {
+		like.Priority = to.Priority
+	}
+	switch {
+	case string(like.appendKey(nil)) == to.key:
+		return ""
+	case waits:
+		return "can change only its envelope and its priority while it waits"
+	}
+	return "can change only its envelope while it is placed"
+}

@@ -264,7 +264,7 @@ func (t *tx) addFences(r, w *Footprint) {
 			continue
 		}
 		before, after := t.health(e)
-		if e.anew { // who comes in its place is not it
+		if e.anew || e.adopted && e.was.Spec != e.now.Spec { // who comes in its place is not it, or may be of other groups
 			after = health{}
 		}
 		r.Covers = r.Covers || after.below(before)
@@ -387,6 +387,8 @@ func (c *Capsule) datable() error {
 		return fmt.Errorf("capsule %q is nominated and does not wait", c.ID)
 	case c.Node == "" && (c.Devices != 0 || c.Note != "" || c.Begun || c.Waits):
 		return fmt.Errorf("capsule %q is on no node, and has devices %016b, note %q there; begun: %v, waits: %v", c.ID, c.Devices, c.Note, c.Begun, c.Waits)
+	case c.Adopted && (c.Node == "" || c.Waits):
+		return fmt.Errorf("capsule %q was adopted, and is on no node or waits to begin", c.ID)
 	case c.Begun && (c.Waits || c.Remains != nil) || c.Ready && !c.Begun:
 		return fmt.Errorf("capsule %q has begun (%v) or is ready (%v), and waits to begin", c.ID, c.Begun, c.Ready)
 	}

@@ -77,18 +77,20 @@ type dumpCapsule struct {
 	PlacedAt  Revision   `json:"placedAt,omitempty"`
 	PlacedBy  ProposalID `json:"placedBy,omitzero"`
 	// Newest first.
-	Earlier    []dumpID          `json:"earlier,omitempty"`
-	Released   bool              `json:"released,omitempty"`
-	Begun      bool              `json:"begun,omitempty"`
-	Ready      bool              `json:"ready,omitempty"`
-	Waits      bool              `json:"waits,omitempty"`
-	Remains    *Remains          `json:"remains,omitempty"`
-	FormerSpec *int              `json:"formerSpec,omitempty"` // of what remains, if the id was submitted again with another
-	Nomination *Nomination       `json:"nomination,omitempty"`
-	Labels     map[string]string `json:"labels,omitempty"`
-	SubmitTime Instant           `json:"submitTime,omitempty"`
-	PlaceTime  Instant           `json:"placeTime,omitempty"`
-	Protected  time.Duration     `json:"protected,omitempty"`
+	Earlier     []dumpID          `json:"earlier,omitempty"`
+	Released    bool              `json:"released,omitempty"`
+	Begun       bool              `json:"begun,omitempty"`
+	Ready       bool              `json:"ready,omitempty"`
+	Waits       bool              `json:"waits,omitempty"`
+	Adopted     bool              `json:"adopted,omitempty"`
+	Respecified bool              `json:"respecified,omitempty"`
+	Remains     *Remains          `json:"remains,omitempty"`
+	FormerSpec  *int              `json:"formerSpec,omitempty"` // of what remains, if the id was submitted again with another
+	Nomination  *Nomination       `json:"nomination,omitempty"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	SubmitTime  Instant           `json:"submitTime,omitempty"`
+	PlaceTime   Instant           `json:"placeTime,omitempty"`
+	Protected   time.Duration     `json:"protected,omitempty"`
 }
 
 type dumpHold struct {
@@ -192,9 +194,8 @@ func (d *dumper) gang(g *GangState) {
 func (d *dumper) capsule(s *State, c *Capsule) {
 	out := &dumpCapsule{
 		ID: c.ID, Spec: d.spec(c.Spec), Owner: c.Owner, Gang: c.Gang, Role: c.role, Node: c.Node,
-		Devices: c.Devices, Note: c.Note, Submitted: c.Submitted, Changed: c.Changed,
-		PlacedAt: c.PlacedAt, PlacedBy: c.PlacedBy, Released: c.released, Nomination: c.Nomination,
-		Begun: c.Begun, Ready: c.Ready, Waits: c.Waits, Remains: c.Remains, Labels: c.Labels, SubmitTime: c.SubmitTime, PlaceTime: c.PlaceTime, Protected: s.Protected(c.ID),
+		Devices: c.Devices, Note: c.Note, Submitted: c.Submitted, Changed: c.Changed, PlacedAt: c.PlacedAt, PlacedBy: c.PlacedBy, Released: c.released, Nomination: c.Nomination,
+		Begun: c.Begun, Ready: c.Ready, Waits: c.Waits, Adopted: c.Adopted, Respecified: c.Respecified, Remains: c.Remains, Labels: c.Labels, SubmitTime: c.SubmitTime, PlaceTime: c.PlaceTime, Protected: s.Protected(c.ID),
 	}
 	for p := c.earlier; p != nil; p = p.before {
 		out.Earlier = append(out.Earlier, dumpID{p.id, p.at})
@@ -354,9 +355,8 @@ func (d *dumpReader) capsule(c *dumpCapsule) error {
 		return err
 	}
 	now := Capsule{
-		ID: c.ID, Spec: spec, Owner: c.Owner, Gang: c.Gang, role: c.Role, Node: c.Node, Devices: c.Devices,
-		Note: c.Note, Submitted: c.Submitted, Changed: c.Changed, PlacedAt: c.PlacedAt, PlacedBy: c.PlacedBy,
-		released: c.Released, Begun: c.Begun, Ready: c.Ready, Waits: c.Waits, Remains: c.Remains, Nomination: c.Nomination, Labels: c.Labels, SubmitTime: c.SubmitTime, PlaceTime: c.PlaceTime,
+		ID: c.ID, Spec: spec, Owner: c.Owner, Gang: c.Gang, role: c.Role, Node: c.Node, Devices: c.Devices, Note: c.Note, Submitted: c.Submitted, Changed: c.Changed, PlacedAt: c.PlacedAt, PlacedBy: c.PlacedBy,
+		released: c.Released, Begun: c.Begun, Ready: c.Ready, Waits: c.Waits, Adopted: c.Adopted, Respecified: c.Respecified, Remains: c.Remains, Nomination: c.Nomination, Labels: c.Labels, SubmitTime: c.SubmitTime, PlaceTime: c.PlaceTime,
 	}
 	if c.FormerSpec != nil {
 		former, err := d.numbered(*c.FormerSpec)

@@ -175,7 +175,7 @@ func (b *StateBuilder) Capsule(c *Capsule, earlier iter.Seq2[ProposalID, Revisio
 	now := Capsule{
 		ID: c.ID, Spec: spec, Owner: c.Owner, Gang: c.Gang, Node: c.Node, Devices: c.Devices, Note: c.Note,
 		Submitted: c.Submitted, Changed: c.Changed, PlacedAt: c.PlacedAt, PlacedBy: c.PlacedBy, released: released,
-		Begun: c.Begun, Ready: c.Ready, Waits: c.Waits, Remains: remains,
+		Begun: c.Begun, Ready: c.Ready, Waits: c.Waits, Remains: remains, Adopted: c.Adopted, Respecified: c.Respecified,
 		Nomination: c.Nomination, Labels: maps.Clone(c.Labels), SubmitTime: c.SubmitTime, PlaceTime: c.PlaceTime,
 	}
 	if c.Gang != "" {

@@ -360,3 +360,21 @@ func (s *State) HoldsWith(prefix HoldID) iter.Seq[Hold] {
 		})
 	}
 }
+
+// lists reports whether a capsule is in the list of its node, where its record says.
+func (s *State) lists(c *capsuleRecord, slot uint32) bool {
+	n := s.nodes.At(c.node)
+	return c.link < n.listed && n.member(c.link) == slot
+}
+
+// Overcommitted yields the nodes on which more is taken of a resource or a device instance than there is of it, ordered by id: what
+// [Adopt] has found there, and what capacity that has shrunk has left. It looks at every node.
+func (s *State) Overcommitted() iter.Seq[*NodeState] {
+	return func(yield func(*NodeState) bool) {
+		for n := range s.Nodes() {
+			if n.overcommitted() && !yield(n) {
+				return
+			}
+		}
+	}
+}

@@ -8,7 +8,7 @@ import (
 
 // Verify recounts everything and returns all that does not add up, joined; nil if the state is sound. What
 // is used equals the live placements and holds; nothing is negative; what is over its capacity got there by
-// the capacity's shrinking alone, and so did what runs; every placed capsule is on a member; gangs, groups and queues count what
+// the capacity's shrinking or by [Adopt] alone, and so did what runs; every placed capsule is on a member; gangs, groups and queues count what
 // there is. It looks at every record once: use it in production as often as that is worth.
 func (s *State) Verify() error {
 	v := verifier{s: s, nodes: make([]recount, s.nodes.Bound()), gangs: map[GangID]*GangState{}, groups: map[groupCount]int{}, waiting: map[groupWaiting]int{}}
@@ -50,8 +50,10 @@ type recount struct {
 	started [Dimensions]Revision
 	remains int
 	// claimed is the revision of the newest claim on each device instance.
-	claimed  [MaxDevices]Revision
-	overflow bool
+	claimed        [MaxDevices]Revision
+	overflow       bool
+	adopted, found [Dimensions]Revision // newest and started of what was adopted
+	adoptedDevices [MaxDevices]Revision
 }
 
 // fail notes a fault; after the first hundred the state is known to be broken.
@@ -109,31 +111,29 @@ func (v *verifier) placement(slot uint32, c *Capsule) {
 	}
 	r := &v.nodes[at.node]
 	r.capsules++
-	r.claim(c.Spec.Envelope.Reservation, c.Devices, c.Spec.Devices.Milli, c.PlacedAt)
+	r.claim(c.Spec.Envelope.Reservation, c.Devices, c.Spec.Devices.Milli, c.PlacedAt, c.Adopted)
 	for group := range c.Spec.MemberOf {
 		v.groups[groupCount{group: group, node: at.node}]++
 	}
 }
 
-// lists reports whether a capsule is in the list of its node, where its record says.
-func (s *State) lists(c *capsuleRecord, slot uint32) bool {
-	n := s.nodes.At(c.node)
-	return c.link < n.listed && n.member(c.link) == slot
-}
-
-// claim adds what a placement or a hold takes, and the revision at which it was admitted.
-func (r *recount) claim(room Resources, set DeviceSet, milli int, at Revision) {
+// claim adds what a placement or a hold takes, and the revision at which it was admitted, or adopted.
+func (r *recount) claim(room Resources, set DeviceSet, milli int, at Revision, adopted bool) {
+	newest, claimed := &r.newest, &r.claimed
+	if adopted {
+		newest, claimed = &r.adopted, &r.adoptedDevices
+	}
 	used, ok := r.used.Add(room)
 	r.used, r.overflow = used, r.overflow || !ok
 	r.devices.add(set, int32(milli))
 	for d := range room {
 		if room[d] > 0 {
-			r.newest[d] = max(r.newest[d], at)
+			newest[d] = max(newest[d], at)
 		}
 	}
-	for i := range r.claimed {
+	for i := range claimed {
 		if set.Has(i) {
-			r.claimed[i] = max(r.claimed[i], at)
+			claimed[i] = max(claimed[i], at)
 		}
 	}
 }
@@ -181,7 +181,7 @@ func (v *verifier) holds() {
 		}
 		r := &v.nodes[n.index]
 		r.holds++
-		r.claim(h.Room, h.Devices, h.Milli, h.changed)
+		r.claim(h.Room, h.Devices, h.Milli, h.changed, false)
 		return true
 	})
 }
@@ -219,7 +219,7 @@ func (v *verifier) compareNode(n *NodeState, r *recount) {
 	if n.Capsules != r.capsules || listed != r.capsules || n.Holds() != r.holds {
 		v.fail("node %q counts %d capsules (list: %d), %d holds; there are %d, %d", id, n.Capsules, listed, n.holds, r.capsules, r.holds)
 	}
-	if len(n.used.faults("")) > 0 || lowest(n.deviceUse()) < 0 {
+	if use := n.deviceUse(); len(n.used.faults("")) > 0 || slices.Min(use[:]) < 0 {
 		v.fail("node %q: negative use: %v, devices %v", id, n.used, n.deviceUse())
 	}
 	if min(n.Usage, n.Specification) == 0 || max(n.Usage, n.Specification) > v.s.rev {
@@ -227,18 +227,15 @@ func (v *verifier) compareNode(n *NodeState, r *recount) {
 	}
 }
 
-// lowest returns the least that is taken of any instance, below zero if the books are wrong.
-func lowest(u deviceUse) int32 { return slices.Min(u[:]) }
-
 // compareCapacity accepts a node that is over its capacity only if nothing was admitted there since the
-// capacity last changed.
+// capacity last changed, or the last of what runs there was adopted.
 func (v *verifier) compareCapacity(n *NodeState, r *recount) {
 	for d := range n.used {
-		if n.used[d] > n.Node.Capacity[d] && r.newest[d] > n.Specification {
+		if n.used[d] > n.Node.Capacity[d] && r.newest[d] > max(n.Specification, r.adopted[d]) {
 			v.fail("node %q is oversubscribed: uses %d of %d %s, and admitted more at revision %d, after its capacity was set at %d",
 				n.Node.ID, n.used[d], n.Node.Capacity[d], v.s.names.name(d), r.newest[d], n.Specification)
 		}
-		if r.runs[d] > uint64(n.Node.Capacity[d]) && r.started[d] > n.Specification {
+		if r.runs[d] > uint64(n.Node.Capacity[d]) && r.started[d] > max(n.Specification, r.found[d]) {
 			v.fail("node %q: %d of %d %s runs there, what has left it included; the newest was placed at revision %d, after its capacity was set at %d",
 				n.Node.ID, r.runs[d], n.Node.Capacity[d], v.s.names.name(d), r.started[d], n.Specification)
 		}
@@ -248,7 +245,11 @@ func (v *verifier) compareCapacity(n *NodeState, r *recount) {
 		if i >= n.Node.Devices.Count || n.Node.Devices.Unhealthy.Has(i) {
 			room = 0
 		}
-		if used > room && (used > deviceMilli || r.claimed[i] > n.Specification) {
+		since := r.adoptedDevices[i]
+		if used <= deviceMilli { // more than that no capacity has ever allowed
+			since = max(since, n.Specification)
+		}
+		if used > room && r.claimed[i] > since {
 			v.fail("node %q: device %d is oversubscribed: uses %d of %d milli", n.Node.ID, i, used, room)
 		}
 	}

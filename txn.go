@@ -33,8 +33,7 @@ type tx struct {
 	places int
 	// What it has nominated so far.
 	nominations []*Nomination
-	// Of a draft: what earlier proposals of the plan may have nominated.
-	beside []*Nomination
+	beside      []*Nomination // of a draft: what earlier proposals of the plan may have nominated
 	// A nomination is made or ends; a node offers less than before.
 	nominates, lowers bool
 
@@ -86,10 +85,11 @@ type txCapsule struct {
 	evictedBy      int
 	// A wish has taken it off its node; this proposal has placed it.
 	wished, arrives bool
-	// It is to begin after what runs on its node still; its protection ends.
-	after, unprotects bool
-	// How long its new placement is protected.
+	// What arrives runs there already; it is to begin after what runs on its node still; its protection ends.
+	adopted, after, unprotects bool
+	// How long its new placement is protected, and by how much it grows where it is.
 	protects time.Duration
+	grows    Resources
 }
 
 type txGang struct {
@@ -103,8 +103,8 @@ type txGang struct {
 	anew bool
 	// A member leaves its node by a wish; one has been released from a cordoned node.
 	wished, drains bool
-	// A member is evicted.
-	evicts bool
+	// A member is evicted; one was found running.
+	evicts, adopts bool
 	// Why a member may not be released that is on a ready node; nil: none is.
 	displaced error
 }

@@ -88,11 +88,11 @@ func (t *tx) setRemains(n *txNode, list []*Remains) {
 // node is not lost, it also leaves remains on the node.
 func (t *tx) remain(e *txCapsule, n *txNode) {
 	if e.now.Begun && n.now.Node.State != Lost {
-		r := &Remains{Capsule: e.now.ID, Spec: e.now.Spec, Node: n.now.Node.ID, Devices: e.now.Devices, Since: e.now.PlacedAt, Left: t.rev}
+		r := &Remains{Capsule: e.now.ID, Spec: e.now.Spec, Node: n.now.Node.ID, Devices: e.now.Devices, Since: e.now.PlacedAt, Left: t.rev, Adopted: e.now.Adopted}
 		e.now.Remains = r
 		t.setRemains(n, n.now.withRemains(r))
 	}
-	e.now.Begun, e.now.Ready, e.now.Waits = false, false, false
+	e.now.Begun, e.now.Ready, e.now.Waits, e.now.Adopted = false, false, false, false
 }
 
 // withRemains returns the remains on a node together with r, those that left first in front.
@@ -133,7 +133,7 @@ func (t *tx) forgetEnded(e *txCapsule) {
 func (t *tx) settleWaits() error {
 	for i := range t.capsules.entries {
 		e := &t.capsules.entries[i]
-		if !e.arrives || !e.now.Placed() {
+		if !e.arrives || e.adopted || !e.now.Placed() {
 			continue
 		}
 		n := t.nodes.find(e.now.Node)
@@ -162,15 +162,8 @@ func (t *tx) settleWaits() error {
 // fitsBeside reports whether a capsule that is placed on the node fits there beside all other placements and all remains. Only the
 // resources and devices that the capsule asks for count.
 func (n *NodeState) fitsBeside(c *Capsule) bool {
-	for d, want := range c.Spec.Envelope.Reservation {
-		free := n.Node.Capacity[d] - n.used[d]
-		for _, r := range *n.remains {
-			x := r.Spec.Envelope.Reservation[d]
-			if want > 0 && x > free {
-				return false
-			}
-			free -= min(x, max(free, 0))
-		}
+	if _, r := n.lacksBeside(&c.Spec.Envelope.Reservation); r != nil {
+		return false
 	}
 	devices := n.deviceUse()
 	for _, r := range *n.remains {
@@ -206,14 +199,14 @@ func (s *State) endRemains(t *tx) (ended bool) {
 
 // remains checks the remains of a capsule, and adds what runs to the counts of its node.
 func (v *verifier) remains(c *Capsule) {
-	node, since, spec := c.Node, c.PlacedAt, c.Spec
+	node, since, spec, adopted := c.Node, c.PlacedAt, c.Spec, c.Adopted
 	if r := c.Remains; r != nil {
 		n := v.s.Node(r.Node)
 		if n == nil || n.Node.State == Lost || n.remains == nil || !slices.Contains(*n.remains, r) || r.Capsule != c.ID || r.Spec == nil {
 			v.fail("capsule %q has remains on node %q, but the node is not there, is lost, or does not list them", c.ID, r.Node)
 			return
 		}
-		if r.Spec != c.Spec && r.Left > c.submittedAt() {
+		if r.Spec != c.Spec && r.Left > c.submittedAt() && !c.Respecified {
 			v.fail("capsule %q left node %q at revision %d with another spec than it has", c.ID, r.Node, r.Left)
 		}
 		if r.Since == 0 || r.Since > r.Left || r.Left > v.s.rev || c.Placed() && c.PlacedAt < r.Left {
@@ -222,16 +215,21 @@ func (v *verifier) remains(c *Capsule) {
 				c.ID, r.Since, r.Left, c.PlacedAt)
 		}
 		v.nodes[n.index].remains++
-		node, since, spec = r.Node, r.Since, r.Spec
+		node, since, spec, adopted = r.Node, r.Since, r.Spec, r.Adopted
 	}
-	if c.Begun && (!c.Placed() || c.Waits || c.Remains != nil) || c.Waits && !c.Placed() || c.Ready && !c.Begun {
+	if c.Begun && (!c.Placed() || c.Waits || c.Remains != nil) || c.Waits && !c.Placed() || c.Ready && !c.Begun || c.Adopted && (!c.Placed() || c.Waits) {
 		v.fail("capsule %q on node %q: begun is %v, ready %v and waiting to begin %v; these exclude each other, or it is not placed",
 			c.ID, c.Node, c.Begun, c.Ready, c.Waits || c.Remains != nil)
 	}
 	if n := v.s.Node(node); n != nil && (c.Begun || c.Remains != nil) {
 		r := &v.nodes[n.index]
 		for d, x := range spec.Envelope.Reservation {
-			if r.runs[d] += uint64(x); x > 0 {
+			r.runs[d] += uint64(x)
+			switch {
+			case x == 0:
+			case adopted:
+				r.found[d] = max(r.found[d], since)
+			default:
 				r.started[d] = max(r.started[d], since)
 			}
 		}
@@ -275,7 +273,7 @@ func (t *tx) submit(ids []CapsuleID, like Capsule) error {
 			former.remember(t.s.limits.PlacementIDs)
 			e.anew, e.former, e.now = true, e.slot, like
 			e.now.Remains, e.now.earlier = former.Remains, former.earlier
-			e.arrives, e.after, e.protects = false, false, 0
+			e.arrives, e.adopted, e.after, e.protects = false, false, false, 0
 		}
 		e.now.ID, e.now.Changed, e.dirty = id, t.rev, true
 		e.slot = t.vacantCapsule()
@@ -290,8 +288,8 @@ func (t *tx) meant(id CapsuleID) (*txCapsule, error) {
 	switch {
 	case e == nil:
 		return nil, t.noCapsule(id)
-	case t.p.View != 0 && !e.anew && e.newestSpec() > t.p.View:
-		return nil, t.refuse(Rejection{Capsule: id, Node: e.now.Node}, e.newestSpec(), "capsule %q was submitted after the view", id)
+	case t.p.View != 0 && !e.anew && e.submittedAt() > t.p.View:
+		return nil, t.refuse(Rejection{Capsule: id, Node: e.now.Node}, e.submittedAt(), "capsule %q was submitted after the view", id)
 	}
 	return e, nil
 }
@@ -314,7 +312,7 @@ func (t *tx) submitGang(c *Submit) error {
 				"there is a gang %q already, with capsule %q", c.Gang.ID, id)
 		}
 		t.nominates = t.nominates || g.now.Nomination != nil
-		g.anew, g.wished, g.drains, g.displaced = true, false, false, nil
+		g.anew, g.wished, g.drains, g.adopts, g.displaced = true, false, false, false, nil
 	}
 	g.now = &GangState{Gang: c.Gang, Placed: make([]int, len(c.Gang.Roles)), Changed: t.rev}
 	for i := range c.Gang.Roles {

@@ -334,7 +334,7 @@ func (t *tx) healths(visit func(spec *Spec, before, after health, arrives bool))
 	for i := range t.capsules.entries {
 		e := &t.capsules.entries[i]
 		before, after := t.health(e)
-		if e.anew {
+		if e.anew || e.adopted && e.was != nil && e.was.Spec != e.now.Spec {
 			visit(e.was.Spec, before, health{}, false)
 			before = health{}
 		}

@@ -19,6 +19,10 @@ func (t *tx) execute(c Commitment) (NodeID, error) {
 		return t.evict(&c)
 	case Confirm:
 		return t.confirm(&c)
+	case Adopt:
+		return t.adopt(&c)
+	case Resize:
+		return t.resize(&c)
 	case Protect:
 		return "", t.protect(&c)
 	case Submit:
@@ -72,7 +76,7 @@ func (t *tx) place(c *Place) (NodeID, error) {
 	e.now.Node, e.node, e.arrives = n.now.Node.ID, n.now.index, true
 	e.now.Devices, e.now.Note, e.now.PlaceTime = c.Devices, c.Note, c.At
 	e.now.Changed, e.now.PlacedAt, e.now.PlacedBy = t.rev, t.rev, t.p.ID
-	e.after = c.After
+	e.after, e.adopted, e.now.Adopted = c.After, false, false
 	t.nominates = t.nominates || e.now.Nomination != nil
 	e.now.Nomination = nil
 	t.countGang(&e.now, 1)
@@ -335,9 +339,18 @@ func (c *txCapsule) newest() Revision {
 	return c.was.Changed
 }
 
-// newestSpec is when the capsule was submitted, before this proposal: an id that is used again comes with another spec.
-// The order of submission says it, or a little more if very many were submitted at once.
+// newestSpec is when the capsule got its spec, before this proposal: an id that is used again comes with another one. The
+// order of submission says it, or a little more if very many were submitted at once; of a spec that was replaced since, it is not
+// later than the last change of the record.
 func (c *txCapsule) newestSpec() Revision {
+	if c.was != nil && c.was.Respecified {
+		return c.was.Changed
+	}
+	return c.submittedAt()
+}
+
+// submittedAt is when the capsule was submitted, before this proposal.
+func (c *txCapsule) submittedAt() Revision {
 	if c.was == nil {
 		return 0
 	}

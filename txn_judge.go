@@ -143,6 +143,9 @@ func (t *tx) judgeTotals() error {
 	if err := t.settleWaits(); err != nil {
 		return err
 	}
+	if err := t.settleGrowth(); err != nil {
+		return err
+	}
 	if err := t.settleProtection(); err != nil {
 		return err
 	}
@@ -206,7 +209,7 @@ func (t *tx) settleGang(g *txGang) error {
 	if err := t.settleWishes(g); err != nil {
 		return err
 	}
-	if g.now.Total() == 0 || g.was != nil && g.was.Total() > 0 && !g.restarts {
+	if g.now.Total() == 0 || g.adopts || g.was != nil && g.was.Total() > 0 && !g.restarts {
 		return nil
 	}
 	i := g.now.wanting()
@@ -323,6 +326,16 @@ func (t *tx) capacity() totals {
 		}
 	}
 	return capacity
+}
+
+// crowded returns a node on which there are too many nominations beside one that was made; empty: there is none.
+func (t *tx) crowded(made *Nomination) NodeID {
+	for i := range made.Parts {
+		if n := t.node(made.Parts[i].Node); n != nil && len(t.nominatedOn(n)) > maxNominated {
+			return n.now.Node.ID
+		}
+	}
+	return ""
 }
 
 // dimension names one of the totals.

@@ -282,6 +282,8 @@ func (t *tx) asksOnNominated() map[uint32]*nodeAsks {
 		switch c := c.(type) {
 		case Place:
 			t.addPlace(asked, i, &c)
+		case Resize:
+			t.addGrowth(asked, i, t.capsules.find(c.Capsule))
 		case Hold:
 			if n := t.nodes.find(c.Node); n != nil && asked[n.now.index] != nil && i >= n.joined {
 				a := asked[n.now.index]

@@ -102,7 +102,7 @@ func (s *State) publishCapsule(e *txCapsule) {
 		r = s.capsules.Own(e.slot, s.owner)
 	}
 	c := &r.capsule
-	wasPending := !fresh && c.Pending()
+	wasPending, spec := !fresh && c.Pending(), c.Spec
 	moved := fresh || moves(c, &e.now)
 	s.publishProtection(e)
 	*c = e.now
@@ -110,9 +110,14 @@ func (s *State) publishCapsule(e *txCapsule) {
 		r.node = e.node
 		s.link(e.slot, r)
 	}
-	if c.Pending() != wasPending {
-		s.pending += 1 - 2*btoi(wasPending)
-		s.countWaiting(c.Spec, 1-2*btoi(wasPending))
+	if c.Pending() != wasPending || wasPending && c.Spec != spec {
+		s.pending += btoi(c.Pending()) - btoi(wasPending)
+		if wasPending {
+			s.countWaiting(spec, -1)
+		}
+		if c.Pending() {
+			s.countWaiting(c.Spec, 1)
+		}
 	}
 }
 
@@ -127,8 +132,10 @@ func (s *State) publishProtection(e *txCapsule) {
 }
 
 // moves reports whether a record goes from one node, or from none, to another, or to none. The id says it, because a
-// node that leaves and joins again in one proposal keeps its slot.
-func moves(from, to *Capsule) bool { return from.Node != to.Node }
+// node that leaves and joins again in one proposal keeps its slot. What is found on its node with another spec may be of other groups.
+func moves(from, to *Capsule) bool {
+	return from.Node != to.Node || to.Adopted && from.PlacedAt != to.PlacedAt && from.Spec != to.Spec
+}
 
 // link adds a placed capsule to its node's list and to its group.
 func (s *State) link(slot uint32, c *capsuleRecord) {

@@ -104,7 +104,7 @@ func (t *tx) spare() error {
 func (s *sparing) prepare() error {
 	for i := range s.t.capsules.entries {
 		e := &s.t.capsules.entries[i]
-		if !e.dirty || !e.now.Placed() || e.now.PlacedAt != s.t.rev {
+		if !e.dirty || !e.now.Placed() || e.now.PlacedAt != s.t.rev || e.adopted {
 			continue
 		}
 		n := s.node(e.now.Node)

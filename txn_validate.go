@@ -18,7 +18,7 @@ func (p *Proposal) check(l *Limits) error {
 	if len(p.Do) == 0 {
 		return invalidf("proposal commits nothing; put at least one commitment into Do")
 	}
-	v := validator{limits: l}
+	v, resizes := validator{limits: l}, false
 	for i, bet := range p.If {
 		v.at, v.what = i, "bet"
 		v.bet(bet)
@@ -33,9 +33,15 @@ func (p *Proposal) check(l *Limits) error {
 		if c, ok := c.(Protect); ok && c.For != 0 {
 			v.besidePlace(p.Do, c.Capsule)
 		}
+		if _, ok := c.(Resize); ok {
+			resizes = true
+		}
 		if final := v.commitment(c); final != nil {
 			p.Do[i] = final
 		}
+	}
+	if resizes {
+		v.besideResize(p.Do)
 	}
 	if len(v.faults) > 0 {
 		return &Rejection{Kind: ErrInvalid, Do: v.first, Reason: strings.Join(v.faults, "; ")}
@@ -173,6 +179,10 @@ func (v *validator) commitment(c Commitment) Commitment {
 			v.fail("confirmation of capsule %q says Begun %v, Ready %v, NotReady %v, Stopped %v, since revision %d; it needs exactly one, and the revision of the placement",
 				c.Capsule, c.Begun, c.Ready, c.NotReady, c.Stopped, c.Since)
 		}
+	case Adopt:
+		return v.adopt(c)
+	case Resize:
+		return v.resize(c)
 	case Protect:
 		v.ref("capsule id", string(c.Capsule))
 		if (c.For == 0) == (c.Since == 0) || c.For < 0 || c.For > v.limits.longestProtection() {
@@ -207,6 +217,18 @@ func (v *validator) commitment(c Commitment) Commitment {
 		v.fail("%T is not a commitment; pass one of orbit's as a value, not a pointer", c)
 	}
 	return nil
+}
+
+// adopt checks what is adopted, and gives it the shared spec.
+func (v *validator) adopt(c Adopt) Commitment {
+	v.id("capsule id", string(c.Capsule))
+	v.ref("node id", string(c.Node))
+	v.text("note", c.Note, v.limits.ValueBytes)
+	v.carried("adoption", c.At, nil)
+	if c.Spec != nil {
+		c.Spec = v.spec(c.Spec)
+	}
+	return c
 }
 
 // release checks that one thing is released, and one only.

@@ -68,6 +68,12 @@ func everything(t *testing.T, l *diskledger.Ledger, n int) {
 	propose(orbit.Hold{ID: orbit.HoldID(name("hold")), Node: node("c"), Room: orbit.Resources{orbit.CPU: 1}, For: "x", Ends: time.Unix(2000, 7)})
 	propose(orbit.Hold{ID: orbit.HoldID(name("short")), Node: node("c"), Room: orbit.Resources{orbit.CPU: 1}, Ends: time.Unix(2000, 7)})
 	propose(orbit.Release{Hold: orbit.HoldID(name("short"))})
+	if n > 2 { // kinds that came after the files of testdata
+		larger := *low
+		larger.Envelope = cpu(20)
+		propose(orbit.Adopt{Capsule: capsule("found"), Spec: low, Node: node("c")})
+		propose(orbit.Resize{Capsule: capsule("low"), Spec: &larger})
+	}
 }
 
 // The files that the first version of the format wrote are read as they were meant: the state is the one that was dumped then.

@@ -110,6 +110,9 @@ func (d *duel) translate(p orbit.Proposal) orbit.Proposal {
 		case orbit.Protect:
 			c.Since = d.rev(c.Since)
 			p.Do[i] = c
+		case orbit.Resize:
+			c.Since = d.rev(c.Since)
+			p.Do[i] = c
 		}
 	}
 	return p

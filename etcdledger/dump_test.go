@@ -64,6 +64,8 @@ type dumpCapsule struct {
 	Earlier   []placementRecord `json:"earlier,omitempty"`
 	Released  bool              `json:"released,omitempty"`
 	Begun     bool              `json:"begun,omitempty"`
+	Adopted   bool              `json:"adopted,omitempty"`
+	Another   bool              `json:"respecified,omitempty"`
 	Ready     bool              `json:"ready,omitempty"`
 	Waits     bool              `json:"waits,omitempty"`
 	Remains   *orbit.Remains    `json:"remains,omitempty"`

@@ -85,6 +85,10 @@ func sameCapsule(c *orbit.Change, r *orbit.Rejection) bool {
 		id = do.Capsule
 	case orbit.Protect:
 		id = do.Capsule
+	case orbit.Adopt:
+		id = do.Capsule
+	case orbit.Resize:
+		id = do.Capsule
 	case orbit.Assign:
 		id = do.Capsule
 	}

@@ -73,6 +73,9 @@ type capsuleRecord struct {
 	Begun   bool            `json:"begun,omitempty"`
 	Ready   bool            `json:"ready,omitempty"`
 	Waits   bool            `json:"waits,omitempty"`
+	// Adopted and Respecified are those of [orbit.Capsule].
+	Adopted     bool `json:"adopted,omitempty"`
+	Respecified bool `json:"respecified,omitempty"`
 	// Remains is what has left a node and still runs there, if the node's count lists it.
 	Remains *orbit.Remains `json:"remains,omitempty"`
 	// Submitted is [orbit.Capsule].Submitted. It is 0 in the record that the capsule's submission has written; then Seq is the
@@ -283,7 +286,7 @@ func (e *encoder) capsule(id orbit.CapsuleID) []byte {
 	}
 	r := capsuleRecord{
 		stamp: written, Spec: c.Spec, Owner: c.Owner, Gang: c.Gang, Node: c.Node, Devices: c.Devices, Note: c.Note,
-		Submitted: c.Submitted, Released: c.Released(), Nomination: e.nomination(c.Nomination), Begun: c.Begun, Ready: c.Ready, Waits: c.Waits,
+		Submitted: c.Submitted, Released: c.Released(), Nomination: e.nomination(c.Nomination), Begun: c.Begun, Ready: c.Ready, Waits: c.Waits, Adopted: c.Adopted, Respecified: c.Respecified,
 		Labels: c.Labels, SubmitTime: c.SubmitTime, PlaceTime: c.PlaceTime, Protected: e.state.Protected(id),
 	}
 	if c.Remains != nil {

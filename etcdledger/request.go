@@ -75,13 +75,15 @@ func newRequest(ctx context.Context, p orbit.Proposal) *request {
 	return &request{ctx: ctx, since: time.Now(), home: homeOf(&p), done: make(chan orbit.Outcome, 1), p: p}
 }
 
-// homeOf returns the first node that a proposal places a capsule or a hold on, or nominates; empty: none.
+// homeOf returns the first node that a proposal places a capsule or a hold on, finds a capsule on, or nominates; empty: none.
 func homeOf(p *orbit.Proposal) orbit.NodeID {
 	for _, c := range p.Do {
 		switch c := c.(type) {
 		case orbit.Place:
 			return c.Node
 		case orbit.Hold:
+			return c.Node
+		case orbit.Adopt:
 			return c.Node
 		case orbit.Nominate:
 			if len(c.Parts) > 0 {

@@ -229,7 +229,7 @@ var drafts = []draft{
 	},
 	draftEmpty, draftRejoin,
 	draftNominate, draftNominate, draftNominate,
-	draftProtect, draftProtect,
+	draftProtect, draftProtect, draftAdopt, draftAdopt, draftResize, draftResize,
 	draftBudget, draftBudget, draftBudget,
 }
 
@@ -532,4 +532,45 @@ func draftProtect(s *scribe) []orbit.Commitment {
 		}
 	}
 	return out
+}
+
+// draftAdopt finds something that runs: what waits, what is unknown, and now and then what is known or has ended.
+func draftAdopt(s *scribe) (out []orbit.Commitment) {
+	a := orbit.Adopt{Capsule: pick(s, scribeCapsules), Node: pick(s, scribeNodes), Note: pick(s, []string{"", "found"})}
+	c, spec := s.view.Capsule(a.Capsule), s.spec()
+	if c != nil && s.chance(2) {
+		spec = c.Spec
+	}
+	if c == nil || spec != c.Spec || s.chance(3) {
+		a.Spec = spec
+	}
+	a.Devices = orbit.DeviceSet(1<<spec.Devices.Count-1) << s.upTo(1)
+	if c != nil && c.Placed() && !s.chance(3) {
+		out = append(out, orbit.Release{Capsule: c.ID, Stopped: true})
+		if c.Released() || s.chance(2) {
+			out = []orbit.Commitment{orbit.Release{Capsule: c.ID, Final: true}, orbit.Submit{IDs: []orbit.CapsuleID{c.ID}, Spec: spec}}
+		}
+	}
+	return append(out, a)
+}
+
+// draftResize lets a capsule grow or shrink, or gives another priority to one that waits.
+func draftResize(s *scribe) []orbit.Commitment {
+	c := s.some(func(c *orbit.Capsule) bool { return c.Placed() || c.Pending() && s.chance(3) })
+	if c.Spec == nil {
+		return draftSubmit(s)
+	}
+	spec := *c.Spec
+	for _, d := range []int{orbit.CPU, orbit.Memory} {
+		if s.chance(2) {
+			spec.Envelope.Reservation[d] = int64(s.upTo(4))
+		}
+	}
+	z := orbit.Resize{Capsule: c.ID, Spec: &spec, Applied: s.chance(2)}
+	if c.Placed() {
+		z.Since = c.PlacedAt
+	} else {
+		spec.Priority = int32(s.upTo(2))
+	}
+	return []orbit.Commitment{z}
 }

@@ -132,6 +132,8 @@ func (t *groupTouch) change(change *orbit.Change) {
 		t.touch(c)
 	case orbit.Evict:
 		t.touch(t.state.Capsule(do.Capsule))
+	case orbit.Adopt:
+		t.touch(t.state.Capsule(do.Capsule))
 	case orbit.Release:
 		if do.Capsule != "" {
 			t.touch(t.state.Capsule(do.Capsule))

@@ -130,6 +130,10 @@ func (b *backlog) take(state *orbit.State, do orbit.Commitment, now orbit.Instan
 		b.look(state, do.Capsule, now)
 	case orbit.Evict:
 		b.look(state, do.Capsule, now)
+	case orbit.Adopt:
+		b.look(state, do.Capsule, now)
+	case orbit.Resize:
+		b.look(state, do.Capsule, now)
 	case orbit.Release:
 		b.look(state, do.Capsule, now)
 	}
@@ -140,8 +144,11 @@ func (b *backlog) look(state *orbit.State, id orbit.CapsuleID, now orbit.Instant
 	c, w := state.Capsule(id), b.waiting[id]
 	pending := c != nil && c.Pending()
 	if w.spec != nil {
-		if pending && w.submitted == c.Submitted {
+		if pending && w.submitted == c.Submitted && w.spec == c.Spec {
 			return
+		}
+		if pending && w.submitted == c.Submitted { // it goes on waiting, with another spec
+			now = w.since
 		}
 		b.sum(w.spec, -1)
 		delete(b.waiting, id)
@@ -207,7 +214,7 @@ func (b *backlog) age(class int, now time.Time) time.Duration {
 
 // kinds are the values that kindOf returns.
 var kinds = [...]string{"put_node", "remove_node", "submit", "place", "release_hold", "end", "release", "move", "evict", "confirm", "hold", "nominate",
-	"assign", "mark", "put_budget", "remove_budget", "protect"}
+	"assign", "mark", "put_budget", "remove_budget", "protect", "adopt", "resize"}
 
 // kindOf names what a commitment does.
 func kindOf(do orbit.Commitment) string {
@@ -249,6 +256,10 @@ func kindOf(do orbit.Commitment) string {
 		return "remove_budget"
 	case orbit.Protect:
 		return "protect"
+	case orbit.Adopt:
+		return "adopt"
+	case orbit.Resize:
+		return "resize"
 	}
 	return other
 }

@@ -54,6 +54,8 @@ func (d *Dispatcher) read(changes []orbit.Change) *news {
 			n.capsules.add(do.Capsule)
 		case orbit.Place:
 			n.capsules.add(do.Capsule)
+		case orbit.Adopt:
+			n.capsules.add(do.Capsule)
 		case orbit.Release:
 			if do.Capsule != "" {
 				n.capsules.add(do.Capsule)

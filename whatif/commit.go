@@ -71,6 +71,9 @@ func translate(p *orbit.Proposal, given map[orbit.Revision]orbit.Revision) {
 		case orbit.Confirm:
 			swap(&do.Since)
 			p.Do[i] = do
+		case orbit.Resize:
+			swap(&do.Since)
+			p.Do[i] = do
 		}
 	}
 }

@@ -43,11 +43,19 @@ func (w *World) feed(ctx context.Context, changes []orbit.Change, after *orbit.S
 			w.putNode(ctx, do.Node)
 		case orbit.RemoveNode:
 			w.removeNode(ctx, do.Node)
-		case orbit.Submit, orbit.Mark, orbit.PutBudget, orbit.RemoveBudget:
+		case orbit.Submit, orbit.Mark, orbit.PutBudget, orbit.RemoveBudget, orbit.Adopt:
 			w.do(ctx, do)
 		case orbit.Assign:
 			if c := w.state(ctx).Capsule(do.Capsule); c != nil {
 				do.From = c.Owner
+				w.do(ctx, do)
+			}
+		case orbit.Resize:
+			if c := w.state(ctx).Capsule(do.Capsule); c != nil {
+				do.Since = 0
+				if c.Placed() {
+					do.Since = c.PlacedAt
+				}
 				w.do(ctx, do)
 			}
 		case orbit.Release:

@@ -1,0 +1,216 @@
+package ledgertest
+
+import (
+	"slices"
+
+	"github.com/orbitsched/orbit"
+)
+
+// What runs already, and what changes its size where it is.
+
+// adopt says that a capsule of a spec runs on a node; a nil spec: that of its record.
+func adopt(c orbit.CapsuleID, spec *orbit.Spec, n orbit.NodeID) orbit.Adopt {
+	return orbit.Adopt{Capsule: c, Spec: spec, Node: n}
+}
+
+// resize gives a capsule so much CPU where it is now.
+func (t *trial) resize(id orbit.CapsuleID, room int64) orbit.Resize {
+	c := t.capsule(id)
+	spec := *c.Spec
+	spec.Envelope.Reservation[orbit.CPU] = room
+	r := orbit.Resize{Capsule: id, Spec: &spec}
+	if c.Placed() {
+		r.Since = c.PlacedAt
+	}
+	return r
+}
+
+// applied says that a capsule takes no more than that already.
+func applied(r orbit.Resize) orbit.Resize {
+	r.Applied = true
+	return r
+}
+
+// overcommitted requires that there is too much on these nodes, and on no other.
+func (t *trial) overcommitted(want ...orbit.NodeID) {
+	var got []orbit.NodeID
+	for n := range t.now().Overcommitted() {
+		got = append(got, n.Node.ID)
+	}
+	if !slices.Equal(got, want) {
+		t.Failf("nodes %v are overcommitted; it must be %v", got, want)
+	}
+}
+
+// checkAdopt adopts what agents report: whatever it is, and nothing is admitted on top.
+func checkAdopt(t *trial) {
+	t.commits(confirming("n", 4), node("plain", 4), submit(cpu(1), "next"), submit(movable(cpu(1)), "waits", "placed"), place("placed", "n"))
+	view := t.view()
+	t.mistakes(adopt("x", nil, "n"))         // of what is unknown the spec has to be said
+	t.mistakes(adopt("x", cpu(1), "nosuch")) // and the node has to be there
+	t.invalid(adopt("", cpu(1), "n"))
+	t.invalid(adopt("x", cpu(-1), "n"))
+	t.commits(adopt("x", cpu(6), "n")) // 7 of 4: that is how it is
+	t.ready("x", true, false)
+	t.isOn("x", "n")
+	t.overcommitted("n")
+	t.mistakes(place("next", "n"))
+	t.loses(view, adopt("x", cpu(6), "plain")) // it is placed, and the receipt says where
+	if r := t.mistakes(adopt("x", cpu(6), "plain")); r.Node != "n" {
+		t.Failf("the receipt for what is placed on node \"n\" names node %q", r.Node)
+	}
+	t.mistakes(adopt("placed", nil, "n"))
+	t.commits(orbit.Adopt{Capsule: "waits", Node: "plain", Note: "found", At: 7}) // it ran before it was placed
+	if c := t.capsule("waits"); c.Node != "plain" || c.Begun || c.Note != "found" || c.PlaceTime != 7 || !c.Adopted {
+		t.Failf("capsule \"waits\" was adopted on node \"plain\", and is %+v", *c)
+	}
+	t.commits(cordoned(confirming("n", 4)), adopt("y", cpu(1), "n"))
+	t.commits(cancel("x"), t.stopsOf("x"))
+	t.overcommitted()
+	t.commits(confirming("n", 4), place("next", "n"))
+	t.mistakes(adopt("x", cpu(1), "n")) // it has ended: let it stop
+	t.commits(submit(cpu(1), "x"), adopt("x", nil, "n"))
+	t.commits(cancel("placed"))
+	t.commits(evictedTo(t.evict("waits"), "n")...)
+	if c := t.capsule("waits"); c.Adopted || c.Begun {
+		t.Failf("capsule \"waits\" was moved, and is %+v", *c)
+	}
+}
+
+// checkAdoptRemains refuses what still stops, and what runs on a node that is lost.
+func checkAdoptRemains(t *trial) {
+	t.commits(confirming("n", 4), confirming("m", 4), submit(movable(cpu(1)), "a"), place("a", "n"))
+	t.commits(t.begins("a"))
+	t.commits(cordoned(confirming("n", 4)))
+	t.commits(release("a"))
+	t.mistakes(adopt("a", nil, "n")) // it was told to stop, and does
+	t.mistakes(adopt("a", nil, "m"))
+	t.commits(t.stops("a"))
+	t.commits(adopt("a", nil, "m"))
+	t.commits(lost("n"))
+	t.mistakes(adopt("b", cpu(1), "n"))
+	t.commits(cancel("a"))
+	t.remain("m", "a")
+	t.commits(submit(cpu(4), "c"), place("c", "m"))
+	t.waits("c", true) // what was adopted stops as anything does
+	t.commits(t.stops("a"))
+	t.commits(t.begins("c"))
+}
+
+// checkAdoptGang adopts members of a gang as they are found: minimums are for what is placed.
+func checkAdoptGang(t *trial) {
+	t.commits(node("n", 4), gang("g", 3, "a", "b", "c", "d"))
+	t.mistakes(place("a", "n"))
+	t.commits(adopt("a", nil, "n"))
+	t.commits(place("b", "n"), adopt("c", cpu(1), "n"))
+	if g := t.now().Gang("g"); g.Total() != 3 {
+		t.Failf("gang \"g\" has %d members placed; two were adopted and one was placed", g.Total())
+	}
+	t.mistakes(place("b", "n"))
+	t.commits(place("d", "n")) // a member that waits comes to those that run
+	t.mistakes(adopt("d", nil, "n"))
+	t.overcommitted()
+	t.commits(gang("h", 0, "x", "y"), adopt("x", nil, "n"), adopt("y", nil, "n")) // a restart: all at once
+}
+
+// checkAdoptDevices adopts on devices that are sick or taken.
+func checkAdoptDevices(t *trial) {
+	sick := gpuNode("n", 2)
+	sick.Node.Devices.Unhealthy = 1
+	use := func(id orbit.CapsuleID, set orbit.DeviceSet) orbit.Adopt {
+		return orbit.Adopt{Capsule: id, Spec: gpu(1, 600), Node: "n", Devices: set}
+	}
+	t.commits(sick, submit(gpu(1, 600), "p"), placeOn("p", "n", 2))
+	t.mistakes(use("a", 3)) // it asks for one
+	t.mistakes(use("a", 4)) // there is none
+	t.commits(use("a", 2))
+	t.commits(use("b", 1))
+	t.overcommitted("n")
+	t.commits(cancel("b"), cancel("a"))
+	t.overcommitted()
+}
+
+// checkResize lets capsules grow and shrink in place: judged, or with what is missing.
+func checkResize(t *trial) {
+	t.commits(node("n", 4), node("m", 4), submit(movable(cpu(2)), "a", "b"), submit(cpu(1), "w"), place("a", "n"))
+	view, more := t.view(), t.resize("a", 4)
+	t.commits(place("b", "n"))
+	if r := t.loses(view, more); r.Want != 2 || r.Free != 0 || r.Dimension != "cpu" {
+		t.Failf("growing by 2 where nothing is free is refused with %d wanted and %d free of %q", r.Want, r.Free, r.Dimension)
+	}
+	t.mistakes(t.resize("a", 3))
+	t.commits(t.resize("b", 1))
+	t.commits(t.resize("a", 3))
+	if c := t.capsule("a"); c.Spec.Envelope.Reservation[orbit.CPU] != 3 || !c.Respecified || t.free("n") != 0 {
+		t.Failf("capsule \"a\" has %v, and node \"n\" %d free", c.Spec.Envelope.Reservation, t.free("n"))
+	}
+	t.commits(t.resize("a", 2), place("w", "n")) // one shrinks, another takes its room, in one commit
+	other := t.resize("a", 1)
+	other.Spec.Module = "else"
+	t.mistakes(other)
+	stale := t.resize("a", 1)
+	t.commits(evictedTo(t.evict("a"), "m")...)
+	t.mistakes(stale) // of another placement
+	t.mistakes(orbit.Resize{Capsule: "nosuch", Spec: cpu(1)})
+	t.invalid(orbit.Resize{Capsule: "a"})
+	t.invalid(t.resize("a", -1))
+	t.invalid(t.resize("a", 1), cancel("a"))
+	t.commits(node("m", 1))
+	t.mistakes(t.resize("a", 3)) // 2 of 1 is used
+	t.commits(t.resize("a", 1))
+	t.commits(lost("m"))
+	t.mistakes(t.resize("a", 1))
+}
+
+// evictedTo moves a capsule.
+func evictedTo(e orbit.Evict, to orbit.NodeID) []orbit.Commitment {
+	return []orbit.Commitment{e, place(e.Capsule, to)}
+}
+
+// checkResizeWaiting changes size and priority of what waits, and what is decided by them.
+func checkResizeWaiting(t *trial) {
+	t.commits(node("n", 2), submit(cpu(3), "big"), submit(cpu(1), "first", "second"))
+	t.mistakes(place("big", "n"))
+	t.commits(t.resize("big", 1))
+	t.commits(place("big", "n"))
+	up := t.resize("second", 1)
+	up.Spec.Priority = 9
+	t.commits(up)
+	if p := t.now().Pending(); len(p) != 2 || p[0].ID != "second" {
+		t.Failf("%v wait; the first of them must be the one that was raised to priority 9", p)
+	}
+	placed := t.resize("big", 1)
+	placed.Spec.Priority = 9
+	t.mistakes(placed) // what is placed keeps its rank
+	t.commits(nominated("first", "n"))
+	t.commits(t.resize("first", 2)) // the room was for another size
+	if n := t.capsule("first").Nomination; n.Lives() {
+		t.Failf("capsule \"first\" has another size and is nominated still, for %v", n.Parts)
+	}
+	t.commits(gang("g", 0, "x"))
+	t.mistakes(t.resize("x", 2))
+	t.commits(cancel("first"))
+	t.mistakes(t.resize("first", 1))
+}
+
+// nominated claims 1 CPU on a node.
+func nominated(c orbit.CapsuleID, n orbit.NodeID) orbit.Nominate {
+	return orbit.Nominate{Capsule: c, Parts: []orbit.NominatedRoom{{Node: n, Room: orbit.Resources{orbit.CPU: 1}}}, Ends: someday}
+}
+
+// checkResizeBeside grows only beside what still stops, and takes back only what is not used any more.
+func checkResizeBeside(t *trial) {
+	t.commits(confirming("n", 4), submit(cpu(2), "old", "a"), submit(cpu(1), "b"), place("old", "n"), place("a", "n"))
+	t.commits(t.begins("old"), t.begins("a"))
+	t.mistakes(t.resize("a", 1)) // it may take 2 still
+	t.commits(cancel("old"))
+	t.mistakes(t.resize("a", 3)) // 2 and 3 of 4 would run
+	t.commits(t.stops("old"))
+	t.commits(t.resize("a", 4))
+	t.mistakes(place("b", "n"))
+	t.commits(applied(t.resize("a", 3)), place("b", "n"))
+	t.waits("b", false)
+	t.commits(t.begins("b"))
+	t.commits(stopped("b"), place("b", "n"))
+	t.commits(t.resize("b", 1)) // nothing else than it has
+}

@@ -1,0 +1,316 @@
+package orbit
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"math/big"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// What the model says of what runs already.
+
+// sameSpec reports whether two specs ask for the same.
+func sameSpec(a, b *Spec) bool {
+	return string(a.clone().appendKey(nil)) == string(b.clone().appendKey(nil))
+}
+
+// specAt is when a capsule got its spec, as far as its record tells.
+func (m *model) specAt(id CapsuleID) Revision {
+	if c := m.capsules[id]; c.respecified {
+		return c.changed
+	}
+	return m.capsules[id].specified
+}
+
+// adopt places what runs.
+func (r *modelRound) adopt(a Adopt) *refusal {
+	if _, ok := r.now.capsules[a.Capsule]; !ok {
+		if a.Spec == nil {
+			return lostTo(r.was.left.Capsules)
+		}
+		if no := r.submitAll([]CapsuleID{a.Capsule}, modelCapsule{spec: a.Spec}); no != nil {
+			return no
+		}
+	}
+	if no := r.unseen(a.Capsule); no != nil {
+		return no
+	}
+	c, changed := r.now.capsules[a.Capsule], r.was.capsules[a.Capsule].changed
+	switch {
+	case c.released:
+		return lostTo(changed)
+	case r.wishes.evicted[a.Capsule]:
+		return lostTo(0)
+	case c.node != "":
+		return lostTo(changed)
+	case c.remains != nil && c.remains.left > r.was.rev:
+		return lostTo(changed)
+	case c.remains != nil:
+		return lostTo(max(c.remains.left, changed))
+	}
+	n, ok := r.now.nodes[a.Node]
+	spec := cmp.Or(a.Spec, c.spec)
+	switch {
+	case !ok:
+		return lostTo(r.was.left.Nodes)
+	case n.State == Lost:
+		return lostTo(r.was.nodes[a.Node].spec)
+	case a.Devices.Len() != spec.Devices.Count:
+		return lostTo(r.was.specAt(a.Capsule))
+	}
+	for i := range MaxDevices {
+		if a.Devices.Has(i) && i >= n.Devices.Count {
+			return lostTo(r.was.nodes[a.Node].spec)
+		}
+	}
+	used, _ := r.now.used(a.Node)
+	asked := modelAsk{}
+	if ask := r.asked[a.Node]; ask != nil {
+		asked = *ask
+	}
+	for d, want := range spec.Envelope.Reservation {
+		if max(used[d], asked.room[d])+uint64(want) > math.MaxInt64 {
+			return lostTo(max(r.was.nodes[a.Node].newest(), asked.spec))
+		}
+	}
+	r.now.touchNode(a.Node)
+	r.now.unnominate(modelNominee{capsule: a.Capsule}, false)
+	r.now.unnominate(modelNominee{gang: c.gang}, false)
+	c.remember(r.now.limits.PlacementIDs)
+	r.arrived[a.Capsule], r.adopts[c.gang] = true, true
+	c.respecified = c.respecified || !sameSpec(spec, c.spec)
+	c.spec, c.node, c.devices, c.note, c.at = spec, a.Node, a.Devices, a.Note, a.At
+	c.changed, c.placedAt, c.placedBy = r.now.rev, r.now.rev, r.p.ID
+	c.adopted, c.begun = true, n.Confirms
+	r.now.capsules[a.Capsule] = c
+	r.now.touchGang(c.gang)
+	return nil
+}
+
+// overcommitted are the nodes on which more is taken than there is.
+func (m *model) overcommitted() (out []NodeID) {
+	for _, id := range slices.Sorted(maps.Keys(m.nodes)) {
+		if m.over(m.nodes[id], &modelAsk{room: [Dimensions]uint64{1, 1, 1, 1, 1, 1, 1, 1}, devices: math.MaxUint16}) {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+// draftAdopt finds something that runs: what waits, what is unknown, and now and then what is known or has ended. It finds members of
+// a gang that waits together.
+func draftAdopt(s *scribe) (out []Commitment) {
+	adopt := func(id CapsuleID) {
+		c, a := s.view.Capsule(id), Adopt{Capsule: id, Node: pickOne(s, modelNodes), At: s.instant(), Note: pickOne(s, []string{"", "found"})}
+		if nodes := slices.Collect(s.view.Nodes()); len(nodes) > 0 && !s.chance(6) {
+			a.Node = pickOne(s, nodes).Node.ID
+		}
+		spec := s.spec()
+		if c != nil && c.Spec != nil && s.chance(2) {
+			spec = c.Spec
+		}
+		if c == nil || spec != c.Spec || s.chance(3) {
+			a.Spec = spec
+		}
+		if a.Devices = DeviceSet(1<<spec.Devices.Count - 1); s.chance(3) {
+			a.Devices <<= 1
+		}
+		if c != nil && c.Placed() && !s.chance(3) {
+			out = append(out, Release{Capsule: id, Stopped: s.chance(2)})
+		}
+		out = append(out, a)
+	}
+	if g := s.view.Gang(pickOne(s, modelGangs)); g != nil && s.chance(3) {
+		for m := range s.view.Members(g.Gang.ID) {
+			if m.Pending() && s.chance(2) {
+				adopt(m.ID)
+			}
+		}
+	}
+	if c := s.some((*Capsule).Pending); len(out) == 0 && s.chance(2) {
+		adopt(c.ID)
+	} else if len(out) == 0 {
+		adopt(pickOne(s, modelCapsules))
+	}
+	if s.chance(4) {
+		out = append(out, draftPlace(s)...)
+	}
+	return out
+}
+
+// TestLedgerAgainstModelAdopt: the ledger does what the model does where most of what happens is that something is found running or
+// changes its size; and at every revision the state is sound, whatever was found ([State.Verify]).
+func TestLedgerAgainstModelAdopt(t *testing.T) {
+	t.Parallel()
+	total := map[string]int{}
+	rapid.Check(t, func(t *rapid.T) {
+		d := newDuel(Limits{NominatedShare: shares(t)}, rapid.Bool().Draw(t, "wild"))
+		d.employ(t)
+		d.drafts = slices.Concat(drafts, adoptDrafts, adoptDrafts, adoptDrafts, adoptDrafts)
+		t.Repeat(d.actions())
+		d.lookBack(t)
+		for k, n := range d.count {
+			total[k] += n
+		}
+	})
+	t.Logf("outcomes: %v", total)
+	if t.Failed() || testing.Short() {
+		return
+	}
+	for _, k := range []string{"adopted", "with another spec", "overcommitted"} {
+		require.Positive(t, total[k], "the generator never reaches %q", k)
+	}
+}
+
+// adoptDrafts are what is found, and what happens to it.
+var adoptDrafts = []draft{
+	draftAdopt, draftAdopt, draftAdopt, draftResize, draftResize, draftResize, draftResize, draftSubmit, draftPlace, draftPlace, draftConfirm, draftRelease, draftMove, draftEvict, draftChange,
+}
+
+// resize gives a capsule another spec.
+func (r *modelRound) resize(z Resize) *refusal {
+	c, ok := r.now.capsules[z.Capsule]
+	if !ok {
+		return lostTo(r.was.left.Capsules)
+	}
+	if no := r.unseen(z.Capsule); no != nil {
+		return no
+	}
+	changed, specified := r.was.capsules[z.Capsule].changed, r.was.specAt(z.Capsule)
+	same, shrinks := *c.spec, false
+	same.Envelope = z.Spec.Envelope
+	if c.node == "" {
+		same.Priority = z.Spec.Priority
+	}
+	grow := Resources{}
+	for d, x := range z.Spec.Envelope.Reservation {
+		grow[d] = max(0, x-c.spec.Envelope.Reservation[d])
+		shrinks = shrinks || x < c.spec.Envelope.Reservation[d]
+	}
+	switch {
+	case c.released, (z.Since == 0) != (c.node == ""), z.Since != 0 && z.Since != c.placedAt, c.node == "" && c.gang != "":
+		return lostTo(changed)
+	case !sameSpec(&same, z.Spec):
+		return lostTo(specified)
+	case c.begun && shrinks && !z.Applied:
+		return lostTo(changed)
+	case c.node != "" && r.now.nodes[c.node].State == Lost:
+		return lostTo(r.was.nodes[c.node].spec)
+	}
+	c.spec, c.respecified, c.changed = z.Spec, true, r.now.rev
+	if c.node == "" {
+		if who := (modelNominee{capsule: z.Capsule}); len(r.now.nominated[who].parts) > 0 {
+			r.now.unnominate(who, true)
+		}
+		r.now.capsules[z.Capsule] = c
+		return nil
+	}
+	if no := r.take(c.node, grow, 0, specified); no != nil {
+		return no
+	}
+	a := r.asker(z.Capsule, z.Spec, c.gang, 0)
+	a.room, a.milli, a.ranked = grow, 0, modelNomination{}
+	a.newest = changed
+	r.ask(c.node, a)
+	r.now.capsules[z.Capsule] = c
+	r.grows[z.Capsule] = grow
+	return nil
+}
+
+// bloated refuses what grows and does not fit beside what still stops.
+func (r *modelRound) bloated() (out []*refusal) {
+	for id, grow := range r.grows {
+		c := r.now.capsules[id]
+		used, _ := r.now.used(c.node)
+		for d, want := range grow {
+			sum, stops := new(big.Int).SetUint64(used[d]), false
+			for _, other := range r.now.remainsOn(c.node) {
+				x := r.now.capsules[other].remains.spec.Envelope.Reservation[d]
+				sum.Add(sum, big.NewInt(x))
+				stops = stops || x > 0
+			}
+			if want > 0 && stops && sum.Cmp(big.NewInt(r.now.nodes[c.node].Capacity[d])) > 0 {
+				out = append(out, lostTo(max(r.was.nodes[c.node].newest(), r.was.capsules[id].changed)))
+			}
+		}
+	}
+	return out
+}
+
+// resizesElse reports whether a proposal names a capsule that it resizes a second time.
+func resizesElse(do []Commitment) bool {
+	named, resized := map[CapsuleID]int{}, map[CapsuleID]bool{}
+	for _, c := range do {
+		switch c := c.(type) {
+		case Resize:
+			named[c.Capsule]++
+			resized[c.Capsule] = true
+		case Submit:
+			for _, id := range c.IDs {
+				named[id]++
+			}
+			if c.Gang != nil {
+				for _, role := range c.Gang.Roles {
+					for _, id := range role.Members {
+						named[id]++
+					}
+				}
+			}
+		case Place:
+			named[c.Capsule]++
+		case Adopt:
+			named[c.Capsule]++
+		case Release:
+			named[c.Capsule]++
+		case Evict:
+			named[c.Capsule]++
+		case Confirm:
+			named[c.Capsule]++
+		case Protect:
+			named[c.Capsule]++
+		case Assign:
+			named[c.Capsule]++
+		case Nominate:
+			named[c.Capsule]++
+		}
+	}
+	for id := range resized {
+		if named[id] > 1 {
+			return true
+		}
+	}
+	return false
+}
+
+// draftResize lets a capsule grow or shrink, or gives another priority to one that waits.
+func draftResize(s *scribe) []Commitment {
+	c := s.some(func(c *Capsule) bool { return c.Placed() || c.Pending() && s.chance(3) })
+	if c.Spec == nil {
+		return draftSubmit(s)
+	}
+	spec := *c.Spec
+	for _, d := range []int{CPU, Memory, Dimensions - 1} {
+		if now := spec.Envelope.Reservation[d]; s.chance(2) {
+			spec.Envelope.Reservation[d] = max(0, now+pickOne(s, []int64{-2, -1, 1, 1, 1, 2}))
+			if s.wild && s.chance(6) {
+				spec.Envelope.Reservation[d] = s.quantity(9)
+			}
+		}
+	}
+	if c.Pending() && s.chance(2) {
+		spec.Priority = rapid.Int32Range(0, 2).Draw(s.T, "priority")
+	}
+	if s.chance(12) {
+		spec.Module = "other"
+	}
+	z := Resize{Capsule: c.ID, Spec: &spec, Applied: s.chance(2)}
+	if c.Placed() != s.chance(12) {
+		z.Since = c.PlacedAt
+	}
+	return []Commitment{z}
+}

@@ -1,0 +1,286 @@
+package orbit
+
+import (
+	"cmp"
+	"math"
+)
+
+// This file has the rules for capsules that run already (Adopt), and for those that get another size (Resize).
+
+// adopt places a capsule where it runs. Neither room nor anything else is judged that the proposer cannot change by planning otherwise.
+func (t *tx) adopt(c *Adopt) (NodeID, error) {
+	if e := t.capsule(c.Capsule); e == nil {
+		if c.Spec == nil {
+			return "", t.refuse(Rejection{Capsule: c.Capsule, Node: c.Node, advice: "say with which Spec it runs"}, t.s.left.Capsules, "there is no capsule %q", c.Capsule)
+		}
+		if err := t.submit([]CapsuleID{c.Capsule}, Capsule{Spec: c.Spec}); err != nil {
+			return "", err
+		}
+	}
+	e, err := t.meant(c.Capsule)
+	if err != nil {
+		return "", err
+	}
+	if err := t.mayAdopt(c, e); err != nil {
+		return "", err
+	}
+	n := t.node(c.Node)
+	spec := cmp.Or(c.Spec, e.now.Spec)
+	asked, devices, asker := n.asked, n.askedDevices, n.asker
+	err = t.take(n, &spec.Envelope.Reservation, c.Devices, spec.Devices.Milli)
+	n.asked, n.askedDevices, n.asker = asked, devices, asker // it asks for nothing: it has it
+	if err != nil {
+		return "", err
+	}
+	n.now.Capsules++
+	e.now.remember(t.s.limits.PlacementIDs)
+	e.now.Respecified = e.now.Respecified || spec != e.now.Spec
+	e.now.Spec, e.now.Node, e.node = spec, n.now.Node.ID, n.now.index
+	e.now.Devices, e.now.Note, e.now.PlaceTime = c.Devices, c.Note, c.At
+	e.now.Changed, e.now.PlacedAt, e.now.PlacedBy = t.rev, t.rev, t.p.ID
+	e.now.Adopted, e.now.Begun = true, n.now.Node.Confirms
+	e.dirty, e.arrives, e.adopted, e.after = true, true, true, false
+	t.nominates = t.nominates || e.now.Nomination != nil
+	e.now.Nomination = nil
+	t.countGang(&e.now, 1)
+	if e.now.Gang != "" {
+		t.gang(e.now.Gang).adopts = true
+	}
+	return n.now.Node.ID, nil
+}
+
+// mayAdopt checks that nothing else is known of a capsule that is said to run on a node, and that the node may have it.
+func (t *tx) mayAdopt(c *Adopt, e *txCapsule) error {
+	at := Rejection{Capsule: c.Capsule, Node: e.now.Node}
+	switch r := e.now.Remains; {
+	case e.now.released:
+		at.advice = "stop it; if it is to run on, submit its id again in the same proposal"
+		return t.refuse(at, e.newest(), "capsule %q has been released for good", c.Capsule)
+	case e.evicted:
+		return t.refuse(at, 0, "capsule %q is evicted by this proposal", c.Capsule)
+	case e.now.Placed():
+		at.advice = "it is known there; adopt what is not"
+		if e.now.Node != c.Node {
+			at.advice = "stop it on one of the two nodes; if it is to stay where it was found, release the placement in the same proposal"
+		}
+		return t.refuse(at, e.newest(), "capsule %q is placed on node %q since revision %d", c.Capsule, e.now.Node, e.now.PlacedAt)
+	case r != nil:
+		t.node(r.Node) // its remains may end meanwhile
+		at.Node, at.advice = r.Node, "stop it there, and confirm that it has stopped"
+		return t.refuse(at, max(r.Left*Revision(btoi(r.Left <= t.s.rev)), e.newest()), "capsule %q has left node %q at revision %d and has not stopped there", c.Capsule, r.Node, r.Left)
+	}
+	n, spec := t.node(c.Node), cmp.Or(c.Spec, e.now.Spec)
+	at.Node = c.Node
+	switch {
+	case n == nil:
+		at.advice = "let the node join first"
+		return t.refuse(at, t.s.left.Nodes, "node %q is not a member", c.Node)
+	case n.now.Node.State == Lost:
+		at.advice = "let the node leave and join anew; then adopt what it runs"
+		return t.refuse(at, n.newestSpec(), "node %q is lost", c.Node)
+	case c.Devices.Len() != spec.Devices.Count:
+		at.advice = "name the devices that it uses, and a spec that asks for as many"
+		return t.refuse(at, e.newestSpec(), "capsule %q asks for %d devices, the adoption names %d", c.Capsule, spec.Devices.Count, c.Devices.Len())
+	case c.Devices>>n.now.Node.Devices.Count != 0:
+		at.advice = "describe the node with all its devices first"
+		return t.refuse(at, n.newestSpec(), "node %q: devices %016b are not all there", c.Node, c.Devices)
+	}
+	for i, used := range n.now.deviceUse() {
+		if c.Devices.Has(i) && used > math.MaxInt32-2*deviceMilli {
+			return t.refuse(at, n.newest(), "node %q: device %d is used by more than can be counted", c.Node, i)
+		}
+	}
+	return nil
+}
+
+// resize replaces the spec of a capsule. Whether its node has the room is judged on the sum.
+func (t *tx) resize(c *Resize) (NodeID, error) {
+	e, err := t.meant(c.Capsule)
+	if err != nil {
+		return "", err
+	}
+	if err := t.mayResize(c, e); err != nil {
+		return "", err
+	}
+	before, own := e.now.Spec.Envelope.Reservation, e.now.grown(c.Spec)
+	e.now.Spec, e.now.Respecified, e.now.Changed, e.dirty = c.Spec, true, t.rev, true
+	if !e.now.Placed() {
+		if e.now.Nomination.Lives() { // the rooms were for another size, or another rank
+			e.now.Nomination, t.nominates = e.now.Nomination.ended(), true
+		}
+		return "", nil
+	}
+	n, shrinks := t.node(e.now.Node), Resources{}
+	e.grows = *own.room
+	for d, x := range c.Spec.Envelope.Reservation {
+		shrinks[d] = max(0, before[d]-x)
+	}
+	n.asks = max(n.asks, e.newestSpec())
+	if err := t.take(n, &e.grows, 0, 0); err != nil {
+		return "", err
+	}
+	n.now.used = n.now.used.minus(shrinks)
+	return e.now.Node, nil
+}
+
+// mayResize checks everything but room.
+func (t *tx) mayResize(c *Resize, e *txCapsule) error {
+	at := Rejection{Capsule: c.Capsule, Node: e.now.Node}
+	switch {
+	case e.now.released:
+		return t.refuseEnded(e)
+	case c.Since != 0 && (!e.now.Placed() || e.now.PlacedAt != c.Since):
+		return t.refuse(at, e.newest(), "capsule %q has no placement made at revision %d", c.Capsule, c.Since)
+	case c.Since == 0 && e.now.Placed():
+		at.advice = "to resize it there, say Since when it is placed"
+		return t.refuse(at, e.newest(), "capsule %q waits no more: it is placed on node %q since revision %d", c.Capsule, e.now.Node, e.now.PlacedAt)
+	case c.Since == 0 && e.now.Gang != "":
+		at.advice = "release the gang for good and submit it again, or resize members when they are placed"
+		return t.refuse(at, e.newest(), "capsule %q waits as a member of gang %q, whose roles say what it asks for", c.Capsule, e.now.Gang)
+	}
+	if why := e.now.Spec.resizes(c.Spec, c.Since == 0); why != "" {
+		at.advice = "copy the spec of its record and change only that; for anything else submit another capsule"
+		return t.refuse(at, e.newestSpec(), "capsule %q %s", c.Capsule, why)
+	}
+	if e.now.Begun && !c.Applied && !e.now.Spec.Envelope.Reservation.Within(c.Spec.Envelope.Reservation) {
+		at.advice = "let its agent lower what it takes first, and say Applied then"
+		return t.refuse(at, e.newest(), "capsule %q has begun on node %q and would shrink while it still takes more", c.Capsule, e.now.Node)
+	}
+	if c.Since != 0 {
+		if n := t.node(e.now.Node); n.now.Node.State == Lost {
+			return t.refuse(at, n.newestSpec(), "capsule %q is on node %q, which is lost", c.Capsule, e.now.Node)
+		}
+	}
+	return nil
+}
+
+// settleGrowth judges that what grows fits beside what has left its node and still stops: it may grow at once.
+func (t *tx) settleGrowth() error {
+	for i := range t.capsules.entries {
+		e := &t.capsules.entries[i]
+		if e.grows == (Resources{}) {
+			continue
+		}
+		n := t.nodes.find(e.now.Node)
+		d, r := n.now.lacksBeside(&e.grows)
+		if r == nil {
+			continue
+		}
+		t.at = -1
+		free := max(0, n.now.Node.Capacity[d]-n.now.used[d]+e.grows[d])
+		at := Rejection{Capsule: e.now.ID, Node: e.now.Node, Dimension: t.s.names.name(d), Want: e.grows[d], Free: max(0, free-r.Spec.Envelope.Reservation[d]), advice: "wait until that has stopped"}
+		return t.refuse(at, max(n.newest(), e.newest()),
+			"capsule %q cannot grow on node %q while capsule %q, which has left it, has not stopped", e.now.ID, e.now.Node, r.Capsule)
+	}
+	return nil
+}
+
+// lacksBeside returns a dimension of those that are asked for in which all placements and all remains do not fit together on a node, and
+// the remains that are too much; nil: they fit.
+func (n *NodeState) lacksBeside(asked *Resources) (d int, r *Remains) {
+	if n.remains == nil {
+		return 0, nil
+	}
+	for d, want := range asked {
+		free := n.Node.Capacity[d] - n.used[d]
+		for _, r := range *n.remains {
+			x := r.Spec.Envelope.Reservation[d]
+			if want > 0 && x > free {
+				return d, r
+			}
+			free -= min(x, max(free, 0))
+		}
+	}
+	return 0, nil
+}
+
+// besideResize refuses what names a capsule that is resized a second time.
+func (v *validator) besideResize(do []Commitment) {
+	named := map[CapsuleID]int{}
+	for _, c := range do {
+		switch c := c.(type) {
+		case Submit:
+			for _, id := range c.IDs {
+				named[id]++
+			}
+			for i := 0; c.Gang != nil && i < len(c.Gang.Roles); i++ {
+				for _, id := range c.Gang.Roles[i].Members {
+					named[id]++
+				}
+			}
+		default:
+			named[subject(c)]++
+		}
+	}
+	for i, c := range do {
+		if r, ok := c.(Resize); ok && named[r.Capsule] > 1 {
+			v.at = i
+			v.fail("capsule %q is resized, and named by another commitment; propose them apart", r.Capsule)
+		}
+	}
+}
+
+// subject returns the capsule that a commitment is about; empty: it is about none, or several.
+func subject(c Commitment) CapsuleID {
+	switch c := c.(type) {
+	case Place:
+		return c.Capsule
+	case Adopt:
+		return c.Capsule
+	case Resize:
+		return c.Capsule
+	case Confirm:
+		return c.Capsule
+	case Protect:
+		return c.Capsule
+	case Assign:
+		return c.Capsule
+	case Nominate:
+		return c.Capsule
+	}
+	return leaves(c)
+}
+
+// resize checks a resize, and gives it the shared spec.
+func (v *validator) resize(c Resize) Commitment {
+	v.ref("capsule id", string(c.Capsule))
+	if c.Spec == nil {
+		v.fail("resize of capsule %q needs a spec", c.Capsule)
+		return nil
+	}
+	c.Spec = v.spec(c.Spec)
+	return c
+}
+
+// addGrowth adds what a capsule asks for that grows.
+func (t *tx) addGrowth(asked map[uint32]*nodeAsks, at int, e *txCapsule) {
+	if e == nil || e.grows == (Resources{}) {
+		return
+	}
+	if a := asked[t.nodes.find(e.now.Node).now.index]; a != nil {
+		own := ask{room: &e.grows, priority: e.now.Spec.Priority}
+		a.newest, a.at, a.asks = max(a.newest, e.newest()), at, append(a.asks, own)
+	}
+}
+
+// grown returns what a placed capsule asks for beside what it has, to be of another spec.
+func (c *Capsule) grown(to *Spec) ask {
+	more := Resources{}
+	for d, x := range to.Envelope.Reservation {
+		more[d] = max(0, x-c.Spec.Envelope.Reservation[d])
+	}
+	return ask{room: &more, priority: to.Priority}
+}
+
+// sizes checks everything about a resize but room, and returns it with the shared spec.
+func (s *State) sizes(r Resize, view Revision) (Resize, error) {
+	p := Proposal{View: view, Do: []Commitment{r}}.Clone()
+	if err := p.check(&s.limits); err != nil {
+		return r, err
+	}
+	r, _ = p.Do[0].(Resize)
+	var t tx
+	t.begin(s, s.rev+1, &p)
+	_, err := t.resize(&r)
+	return r, err
+}
