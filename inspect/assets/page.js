@@ -191,11 +191,14 @@ function across(cells, at, way) {
 // --- passes and races ---
 
 let boot = null;
-const mostFeed = 150;
+// How often another process has answered than before.
+let restarts = 0;
+// How many entries are kept of what was refused, and how many of everything else.
+const mostRefused = 60, mostOthers = 120;
 
 function showRounds(event) {
   const feed = byId("feed");
-  if (boot !== null && boot !== event.boot) feed.prepend(make("li", { className: "pass" }, "the process was started anew"));
+  if (boot !== null && boot !== event.boot) restarts++;
   boot = event.boot;
   if (event.missed) feed.prepend(make("li", { className: "pass" }, `${count(event.missed)} passes are not shown`));
   for (const round of event.rounds) {
@@ -203,7 +206,10 @@ function showRounds(event) {
     for (const error of round.errors || []) feed.prepend(make("li", { "data-outcome": "failed", "data-refused": "" }, make("b", {}, round.engine), " " + error));
     if (round.pending || round.proposed) feed.prepend(passItem(round));
   }
-  while (feed.children.length > mostFeed) feed.lastElementChild.remove();
+  let refused = 0, others = 0;
+  for (const li of [...feed.children]) {
+    if (li.dataset.refused !== undefined ? ++refused > mostRefused : ++others > mostOthers) li.remove();
+  }
 }
 
 function passItem(r) {
@@ -242,11 +248,15 @@ function showQueue(q) {
     const key = w.gang ? "gang=" + encodeURIComponent(w.gang) : "capsule=" + encodeURIComponent(w.capsule);
     const kind = [w.module, w.class, w.owner && "for " + w.owner].filter(Boolean).join(", ");
     const first = make("td", {}, name, w.count > 1 ? ` and ${count(w.count - 1)} more` : "", w.nominated ? " " : "", w.nominated ? make("span", { className: "mark" }, "nominated") : "", make("small", {}, kind));
-    return make("tr", {}, first, make("td", {}, String(w.priority)), make("td", {}, asks(w.asks), w.why ? make("small", {}, w.why) : ""), make("td", {}, since(w.since)), make("td", { className: "number" }, make("button", { type: "button", "data-explain": key, onclick: () => explain(key, name) }, "explain")));
+    return make("tr", {}, first, make("td", {}, String(w.priority)), make("td", {}, asks(w.asks), w.why ? make("small", {}, w.why) : ""), make("td", { "data-since": w.since || 0 }, since(w.since)), make("td", { className: "number" }, make("button", { type: "button", "data-explain": key, onclick: () => explain(key, name) }, "explain")));
   }));
   if (focused) document.querySelector(`[data-explain="${CSS.escape(focused)}"]`)?.focus();
   byId("queue-more").textContent = q.pending === 0 ? "nothing waits" : q.more ? `and ${count(q.more)} more kinds of work` : "";
 }
+
+setInterval(() => {
+  for (const el of document.querySelectorAll("[data-since]")) el.textContent = since(+el.dataset.since);
+}, 1000);
 
 function showRules(r) {
   const parts = [];
@@ -358,9 +368,9 @@ function follow(last) {
     events.addEventListener(name, (event) => {
       const value = JSON.parse(event.data);
       if (event.lastEventId) id = event.lastEventId;
-      status("live", "live");
       if (name === "rounds") showRounds(value);
       else later(name, value);
+      status("live", restarts ? `live, restarted ${restarts === 1 ? "once" : count(restarts) + " times"}` : "live");
     });
   }
   events.addEventListener("trouble", (event) => status("lost", "the ledger cannot be read: " + JSON.parse(event.data).error));

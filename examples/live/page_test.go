@@ -1,0 +1,208 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"image/png"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/stretchr/testify/require"
+)
+
+// picture is where the picture of the README is; ORBIT_PICTURE=1 makes it anew.
+const picture = "../../docs/live.png"
+
+// site serves a cluster on an address, which stays the same when the site is started anew.
+type site struct {
+	t      *testing.T
+	addr   string
+	c      *cluster
+	server *http.Server
+	end    func()
+}
+
+func start(t *testing.T, addr string) *site {
+	to, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", addr)
+	require.NoError(t, err)
+	c, err := open(t.Context(), 20*time.Second)
+	require.NoError(t, err)
+	s := &site{t: t, addr: to.Addr().String(), c: c, server: &http.Server{Handler: c.mux, ReadHeaderTimeout: time.Second}}
+	ctx, stop := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	group.Go(func() { c.live(ctx) })
+	group.Go(func() { _ = s.server.Serve(to) }) // ErrServerClosed
+	s.end = sync.OnceFunc(func() {
+		stop()
+		_ = c.page.Close()
+		_ = s.server.Close()
+		group.Wait()
+	})
+	t.Cleanup(s.end)
+	return s
+}
+
+// browser opens a headless Chromium, which is among Debian's packages, and collects what its console says. Without one the test is
+// skipped, unless ORBIT_BROWSER says that there has to be one.
+func browser(t *testing.T) (ctx context.Context, said func() []string) {
+	path := ""
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if found, err := exec.LookPath(name); err == nil {
+			path = found
+			break
+		}
+	}
+	if path == "" {
+		require.Empty(t, os.Getenv("ORBIT_BROWSER"), "there is no browser")
+		t.Skip("there is no Chromium here: apt-get install chromium")
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.Flag("disable-dev-shm-usage", true))
+	ctx, cancel := chromedp.NewExecAllocator(t.Context(), options...)
+	t.Cleanup(cancel)
+	var mu sync.Mutex
+	var lines []string
+	add := func(format string, args ...any) {
+		mu.Lock()
+		defer mu.Unlock()
+		lines = append(lines, fmt.Sprintf(format, args...))
+	}
+	ctx, cancel = chromedp.NewContext(ctx, chromedp.WithListener(func(event any) {
+		switch e := event.(type) {
+		case *runtime.EventExceptionThrown:
+			add("exception: %+v", e.ExceptionDetails)
+		case *runtime.EventConsoleAPICalled:
+			add("console: %s %v", e.Type, e.Args)
+		case *log.EventEntryAdded:
+			add("log: %s %s %s", e.Entry.Level, e.Entry.Text, e.Entry.URL)
+		}
+	}))
+	t.Cleanup(cancel)
+	require.NoError(t, chromedp.Do(ctx)) // starts the browser; a time limit of its own would end with the first call
+	ctx, cancel = context.WithTimeout(ctx, 3*time.Minute)
+	t.Cleanup(cancel)
+	return ctx, func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(lines)
+	}
+}
+
+// eventually waits until an expression of JavaScript holds.
+func eventually(ctx context.Context, t *testing.T, expression string) {
+	t.Helper()
+	_, err := chromedp.Run(ctx, chromedp.Poll[bool](expression, chromedp.WithPollingInterval(50*time.Millisecond), chromedp.WithPollingTimeout(60*time.Second)))
+	require.NoError(t, err, expression)
+}
+
+// do does steps in the browser.
+func do(ctx context.Context, t *testing.T, steps ...chromedp.Action[chromedp.Void]) {
+	t.Helper()
+	require.NoError(t, chromedp.Do(ctx, steps...))
+}
+
+// TestPage drives the page in a browser: nodes are drawn, a race and its receipt are seen, what waits is explained, a node opens by
+// keyboard, the page goes on when the process is started anew, it fits a phone, and the console has nothing to say.
+func TestPage(t *testing.T) {
+	ctx, said := browser(t)
+	s := start(t, "127.0.0.1:0")
+	do(ctx, t, chromedp.EmulateViewport(1280, 1000), chromedp.Navigate("http://"+s.addr+"/"))
+	eventually(ctx, t, `document.querySelectorAll("#zones .cell[data-node]").length === 240`)
+	eventually(ctx, t, `document.querySelectorAll("#zones .zone").length === 3`)
+	eventually(ctx, t, `document.querySelector("#status").dataset.state === "live"`)
+	eventually(ctx, t, `[...document.querySelectorAll("#zones .cell")].some(c => +c.style.getPropertyValue("--fill") > 0.5)`)
+	eventually(ctx, t, `[...document.querySelectorAll("#feed li[data-outcome=conflict]")].some(li => li.textContent.includes("came first at revision"))`)
+	eventually(ctx, t, `document.querySelectorAll("#engine-rows tbody tr").length >= 5`)
+	eventually(ctx, t, `document.querySelectorAll("#rules-body tr").length >= 3`)
+
+	// What waits is explained, and there is a way to help.
+	do(ctx, t, chromedp.Click(chromedp.CSS(`[data-explain="capsule=huge"]`)), chromedp.WaitVisible(chromedp.CSS(`#detail [data-explained]`)))
+	eventually(ctx, t, `document.querySelector("#detail-body").textContent.includes("fits on none of 240 nodes")`)
+	eventually(ctx, t, `document.querySelectorAll("#detail .fix").length > 0 && document.querySelectorAll("#detail .reasons").length > 0`)
+	do(ctx, t, chromedp.KeyEvent(kb.Escape))
+	eventually(ctx, t, `!document.querySelector("#detail").open`)
+
+	// A node opens by keyboard.
+	do(ctx, t, chromedp.Focus(chromedp.CSS(`#zones .cell[data-node="a0-0"]`)), chromedp.KeyEvent(kb.ArrowRight))
+	eventually(ctx, t, `document.activeElement.dataset.node === "a0-1"`)
+	do(ctx, t, chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(chromedp.CSS(`#detail tr`)))
+	eventually(ctx, t, `document.querySelector("#detail-title").textContent === "node a0-1" && document.querySelector("#detail-body").textContent.includes("cpu")`)
+	do(ctx, t, chromedp.KeyEvent(kb.Escape))
+
+	// Zone b fails; this is the moment for the picture.
+	eventually(ctx, t, `document.querySelectorAll('#zones .cell[data-state="lost"]').length >= 80`)
+	do(ctx, t, chromedp.Click(chromedp.CSS(`#lost-only`)))
+	eventually(ctx, t, `[...document.querySelectorAll("#feed li")].every(li => li.offsetParent === null || li.dataset.refused !== undefined)`)
+	do(ctx, t, chromedp.EmulateViewport(1280, 1000))
+	wide := shot(ctx, t)
+	do(ctx, t, chromedp.Click(chromedp.CSS(`#lost-only`)))
+	if os.Getenv("ORBIT_PICTURE") != "" {
+		require.NoError(t, os.WriteFile(picture, wide, 0o644))
+	}
+
+	// The process ends, and another one begins at the same address.
+	s.end()
+	eventually(ctx, t, `document.querySelector("#status").dataset.state === "lost"`)
+	start(t, s.addr)
+	eventually(ctx, t, `document.querySelector("#status").dataset.state === "live" && document.querySelector("#status").textContent.includes("restarted once")`)
+	eventually(ctx, t, `document.querySelectorAll("#zones .cell[data-node]").length === 240 && document.querySelectorAll('#zones .cell[data-state="lost"]').length === 0`)
+
+	// On a phone nothing is wider than the screen, also in the dark.
+	do(ctx, t, chromedp.EmulateViewport(390, 844, chromedp.EmulateMobile), chromedp.Func(func(ctx context.Context, to *chromedp.Target) error {
+		_, err := cdp.Call(ctx, to, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}}})
+		return err
+	}))
+	eventually(ctx, t, `document.documentElement.scrollWidth <= 390`)
+	back, err := chromedp.Run(ctx, chromedp.Evaluate[string](`getComputedStyle(document.body).backgroundColor`))
+	require.NoError(t, err)
+	require.Equal(t, "rgb(17, 21, 28)", back)
+	shot(ctx, t)
+
+	for _, line := range said() { // that the server was away for a moment is no fault of the page
+		require.Truef(t, strings.Contains(line, "ERR_CONNECTION_REFUSED") || strings.Contains(line, "ERR_INCOMPLETE_CHUNKED_ENCODING") ||
+			strings.Contains(line, "ERR_EMPTY_RESPONSE") || strings.Contains(line, "ERR_CONNECTION_RESET"), "the console says %s", line)
+	}
+}
+
+// shot takes a picture, and checks that it shows more than one colour. With ORBIT_SHOTS set it keeps it in that folder.
+func shot(ctx context.Context, t *testing.T) (out []byte) {
+	out, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
+	require.NoError(t, err)
+	img, err := png.Decode(bytes.NewReader(out))
+	require.NoError(t, err)
+	colours := map[any]bool{}
+	for x := 0; x < img.Bounds().Dx(); x += 3 {
+		for y := 0; y < img.Bounds().Dy(); y += 3 {
+			colours[img.At(x, y)] = true
+		}
+	}
+	require.Greater(t, len(colours), 20)
+	if folder := os.Getenv("ORBIT_SHOTS"); folder != "" {
+		require.NoError(t, os.WriteFile(fmt.Sprintf("%s/%dx%d.png", folder, img.Bounds().Dx(), img.Bounds().Dy()), out, 0o644))
+	}
+	return out
+}
+
+// TestRun runs the example for two seconds, and finds its work done.
+func TestRun(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	require.NoError(t, run(ctx, "127.0.0.1:0", time.Second))
+	err := run(t.Context(), "127.0.0.1:-1", time.Second)
+	require.ErrorContains(t, err, "-listen")
+	require.NoError(t, ignore(errors.ErrUnsupported, errors.ErrUnsupported))
+}

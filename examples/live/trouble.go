@@ -1,0 +1,227 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/orbitsched/orbit"
+)
+
+// ticks is how often something ends and comes in one round of trouble.
+const ticks = 240
+
+// trouble makes one round of trouble after the other.
+func (c *cluster) trouble(ctx context.Context) {
+	tick := time.NewTicker(c.minute / ticks)
+	defer tick.Stop()
+	start := time.Now()
+	for i := 0; ; i++ {
+		if err := c.act(ctx, i%ticks, time.Since(start)); err != nil && ctx.Err() == nil {
+			fmt.Println("error:", err)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// act does what happens in one tick.
+func (c *cluster) act(ctx context.Context, tick int, at time.Duration) error {
+	tell := func(format string, args ...any) {
+		fmt.Printf("%4.0f s  %s\n", at.Seconds(), fmt.Sprintf(format, args...))
+	}
+	switch tick {
+	case 0:
+		tell("two engines place shops at the same time; some bets are lost")
+	case ticks / 4:
+		tell("batch work fills the cluster, and urgent work takes the room of what has the lowest priority")
+	case ticks / 2:
+		tell("zone b fails: %d nodes are lost", racks*perRack)
+		return c.loseZone(ctx, "b")
+	case ticks * 7 / 10:
+		tell("zone b comes back, empty")
+		return c.regainZone(ctx, "b")
+	case ticks * 3 / 4:
+		tell("rack c3 is drained")
+		return c.setRack(ctx, "c", 3, orbit.Cordoned)
+	case ticks * 19 / 20:
+		left, err := c.onRack(ctx, "c", 3)
+		tell("rack c3 is back, %d capsules were still there", left)
+		return errors.Join(err, c.setRack(ctx, "c", 3, orbit.Ready))
+	}
+	full := tick >= ticks/4 && tick < ticks/2
+	return errors.Join(c.churnShops(ctx), c.churnTasks(ctx, full), c.urge(ctx, full && tick%4 == 0))
+}
+
+// churnShops replaces some of the shops' services, as a rollout does, half of them by each engine.
+func (c *cluster) churnShops(ctx context.Context) error {
+	s, err := c.ledger.Snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	for range 3 {
+		i := c.random.IntN(len(c.shops))
+		old := s.Capsule(c.shops[i])
+		if old == nil || !old.Placed() {
+			continue
+		}
+		c.shops = slices.Delete(c.shops, i, i+1)
+		owner := []string{"shops-east", "shops-west"}[c.random.IntN(2)]
+		end := orbit.Release{Capsule: old.ID, From: old.Node, Final: true}
+		if err := c.commit(ctx, end, c.submit(&c.shops, old.Spec.Module, 1, old.Spec, owner)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// churnTasks lets tasks end and come: as many as a cluster that is three quarters full takes, or more than fit.
+func (c *cluster) churnTasks(ctx context.Context, full bool) error {
+	most := 800
+	if full {
+		most = 1600
+	}
+	s, err := c.ledger.Snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	ends := max(12, len(c.tasks)/40, len(c.tasks)-most)
+	var do []orbit.Commitment
+	for len(c.tasks) > 0 && len(do) < ends {
+		task := s.Capsule(c.tasks[0])
+		if task == nil || task.Released() {
+			c.tasks = c.tasks[1:]
+			continue
+		}
+		if task.Pending() && len(c.tasks) <= most {
+			break // the oldest has waited for its turn
+		}
+		c.tasks = c.tasks[1:]
+		do = append(do, orbit.Release{Capsule: task.ID, From: task.Node, Final: true})
+	}
+	if n := min(60, most-len(c.tasks)); n > 0 {
+		spec := &orbit.Spec{Module: "tasks", Class: orbit.Batch, Envelope: asks(1+int64(c.made%2), 2)}
+		do = append(do, c.submit(&c.tasks, "task", n, spec, ""))
+	}
+	return c.commit(ctx, do...)
+}
+
+// urge submits urgent work, which ends like a task.
+func (c *cluster) urge(ctx context.Context, some bool) error {
+	if !some {
+		return nil
+	}
+	spec := &orbit.Spec{Module: "urgent", Class: orbit.LatencySensitive, Priority: 10, Envelope: asks(6, 8)}
+	return c.commit(ctx, c.submit(&c.tasks, "urgent", 2, spec, "urgent"))
+}
+
+// loseZone puts all nodes of a zone as lost, and takes off them what ran there.
+func (c *cluster) loseZone(ctx context.Context, zone string) error {
+	s, err := c.ledger.Snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	for rack := range racks {
+		var do []orbit.Commitment
+		for i := range perRack {
+			n := *s.Node(nodeID(zone, rack, i)).Node
+			n.State = orbit.Lost
+			do = append(do, orbit.PutNode{Node: n})
+		}
+		if err := c.commit(ctx, do...); err != nil {
+			return err
+		}
+	}
+	return c.emptyZone(ctx, zone)
+}
+
+// emptyZone returns what ran on the lost nodes of a zone to pending.
+func (c *cluster) emptyZone(ctx context.Context, zone string) error {
+	s, err := c.ledger.Snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	for rack := range racks {
+		var do []orbit.Commitment
+		for i := range perRack {
+			for lost := range s.On(nodeID(zone, rack, i)) {
+				do = append(do, orbit.Release{Capsule: lost.ID, From: lost.Node})
+			}
+		}
+		if err := c.commit(ctx, do...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// regainZone lets the nodes of a zone leave and join again.
+func (c *cluster) regainZone(ctx context.Context, zone string) error {
+	var leave []orbit.Commitment
+	for rack := range racks {
+		for i := range perRack {
+			leave = append(leave, orbit.RemoveNode{Node: nodeID(zone, rack, i)})
+		}
+	}
+	return errors.Join(c.emptyZone(ctx, zone), c.commit(ctx, leave...), c.commit(ctx, c.joinZone(zone)...))
+}
+
+// setRack cordons the nodes of a rack, or takes them back.
+func (c *cluster) setRack(ctx context.Context, zone string, rack int, to orbit.Condition) error {
+	s, err := c.ledger.Snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	var do []orbit.Commitment
+	for i := range perRack {
+		n := *s.Node(nodeID(zone, rack, i)).Node
+		n.State = to
+		do = append(do, orbit.PutNode{Node: n})
+	}
+	return c.commit(ctx, do...)
+}
+
+// onRack counts the capsules on a rack.
+func (c *cluster) onRack(ctx context.Context, zone string, rack int) (n int, err error) {
+	s, err := c.ledger.Snapshot(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for i := range perRack {
+		n += s.Node(nodeID(zone, rack, i)).Capsules
+	}
+	return n, nil
+}
+
+// commit proposes until it is not an engine that came in between: a capsule may have been moved since it was looked at, and is then
+// left as it is.
+func (c *cluster) commit(ctx context.Context, do ...orbit.Commitment) error {
+	for _, p := range apart(do) {
+		_, err := c.ledger.Propose(ctx, orbit.Proposal{ID: orbit.NewProposalID(), Do: p})
+		if err != nil && !errors.Is(err, orbit.ErrConflict) && !errors.Is(err, orbit.ErrInfeasible) {
+			return err
+		}
+	}
+	return nil
+}
+
+// apart makes a proposal of its own of each release, because each may be too late; what else there is stays together, behind them.
+func apart(do []orbit.Commitment) (out [][]orbit.Commitment) {
+	var rest []orbit.Commitment
+	for _, one := range do {
+		if _, ok := one.(orbit.Release); ok {
+			out = append(out, []orbit.Commitment{one})
+		} else {
+			rest = append(rest, one)
+		}
+	}
+	if len(rest) > 0 {
+		out = append(out, rest)
+	}
+	return out
+}
