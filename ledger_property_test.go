@@ -91,6 +91,9 @@ func (s *scribe) spec() *Spec {
 	}
 	if s.chance(4) {
 		spec.Require = []Predicate{{Key: "rack", Op: "In", Values: []string{pickOne(s, []string{"r0", "r1"})}}}
+		if node := (Predicate{Key: NodeKey, Op: "In", Values: []string{string(pickOne(s, modelNodes)), "n0"}}); s.chance(3) {
+			spec.Require = pickOne(s, [][]Predicate{{node}, {{Op: "AnyOf", Terms: [][]Predicate{spec.Require, {node}}}}, {{Op: "AnyOf", Terms: [][]Predicate{{node, spec.Require[0]}}}}})
+		}
 	}
 	if s.chance(2) {
 		spec.Group = pickOne(s, modelGroups)

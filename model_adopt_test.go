@@ -314,3 +314,24 @@ func draftResize(s *scribe) []Commitment {
 	}
 	return []Commitment{z}
 }
+
+// modelMeets knows the requirements that the generator makes.
+func modelMeets(n Node, p Predicate) bool {
+	if p.Op == "AnyOf" {
+		for _, term := range p.Terms {
+			all := true
+			for _, q := range term {
+				all = all && modelMeets(n, q)
+			}
+			if all {
+				return true
+			}
+		}
+		return false
+	}
+	value := n.Labels[p.Key]
+	if p.Key == NodeKey {
+		value = string(n.ID)
+	}
+	return slices.Contains(p.Values, value)
+}

@@ -560,7 +560,7 @@ func (r *modelRound) suits(spec *Spec, specified Revision, n modelNode, set Devi
 		return lostTo(r.was.nodes[n.ID].spec)
 	}
 	for _, p := range spec.Require {
-		if !p.Matches(n.Labels) {
+		if !modelMeets(n.Node, p) {
 			return rests
 		}
 	}

@@ -204,7 +204,7 @@ func (n *NodeState) devicesWith(milli int) DeviceSet {
 // meets reports whether the labels satisfy all requirements.
 func (n *NodeState) meets(require []Predicate) bool {
 	for i := range require {
-		if !require[i].Matches(n.Node.Labels) {
+		if !require[i].On(n.Node) {
 			return false
 		}
 	}
@@ -316,7 +316,7 @@ func (n *NodeState) misfit(spec *Spec) Misfit {
 		return Misfit{kind: unschedulable}
 	}
 	for i := range spec.Require {
-		if !spec.Require[i].Matches(n.Node.Labels) {
+		if !spec.Require[i].On(n.Node) {
 			return Misfit{kind: unmetRequirement, arg: i}
 		}
 	}

@@ -3,28 +3,33 @@ package orbit
 import (
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 )
 
-// Predicate is a condition on a node's labels. Operators, spelled as here, and their meaning are those of
-// Kubernetes' node selector terms:
+// Predicate is a condition on a node's labels or, under the key [NodeKey], on its id. Operators, spelled as here, and their
+// meaning are those of Kubernetes' node selector terms:
 //
 //	In            the label is there and is one of Values
 //	NotIn         the label is absent, or is none of Values
 //	Exists        the label is there
 //	DoesNotExist  the label is absent
 //	Gt, Lt        the label is there, is an integer, and is greater (less) than the one integer in Values
+//	AnyOf         all predicates of at least one of Terms hold; Key and Values are empty
 type Predicate struct {
-	// Key is the label key.
+	// Key is the label key, or NodeKey.
 	Key string `json:"key"`
 	// Op is the operator that compares the label's value with Values.
 	Op string `json:"op"`
 	// Values are the operands of Op.
 	Values []string `json:"values,omitempty"`
+	// Terms are the alternatives of AnyOf: each is a list of predicates that must all hold. They contain no AnyOf themselves.
+	Terms [][]Predicate `json:"terms,omitempty"`
 }
+
+// NodeKey is the key under which a [Predicate] means a node's id: {Key: NodeKey, Op: "In", Values: {"node-a"}} holds on node-a
+// alone. A label with this key is not read by predicates.
+const NodeKey = "orbit/node"
 
 // Preference is a soft wish: nodes that match are better by Weight, in the units of the score. For
 // score.Spread a weight of 5 makes up for one capsule more on the node.
@@ -50,10 +55,41 @@ type Near struct {
 	Level string `json:"level,omitempty"`
 }
 
-// Matches reports whether a node with these labels satisfies p. A malformed predicate matches nothing.
-func (p Predicate) Matches(labels map[string]string) bool {
+// Matches reports whether a node of unknown id with these labels satisfies p. A malformed predicate matches nothing.
+func (p Predicate) Matches(labels map[string]string) bool { return p.holds(labels, "") }
+
+// On reports whether a node satisfies p. A malformed predicate matches nothing.
+func (p Predicate) On(n *Node) bool { return p.holds(n.Labels, n.ID) }
+
+// Keys yields the keys that p speaks of, some perhaps twice.
+func (p Predicate) Keys(yield func(key string) bool) {
+	if p.Op != "AnyOf" {
+		yield(p.Key)
+		return
+	}
+	for _, term := range p.Terms {
+		for i := range term {
+			if !yield(term[i].Key) {
+				return
+			}
+		}
+	}
+}
+
+// holds reports whether labels and an id satisfy p; an empty id is none.
+func (p *Predicate) holds(labels map[string]string, id NodeID) bool {
 	value, there := labels[p.Key]
+	if p.Key == NodeKey {
+		value, there = string(id), id != ""
+	}
 	switch p.Op {
+	case "AnyOf":
+		for _, term := range p.Terms {
+			if allHold(term, labels, id) {
+				return true
+			}
+		}
+		return false
 	case "In":
 		return there && slices.Contains(p.Values, value)
 	case "NotIn":
@@ -68,6 +104,16 @@ func (p Predicate) Matches(labels map[string]string) bool {
 	return false
 }
 
+// allHold reports whether labels and an id satisfy all predicates of a term, which must not be empty or have terms itself.
+func allHold(term []Predicate, labels map[string]string, id NodeID) bool {
+	for i := range term {
+		if term[i].Op == "AnyOf" || !term[i].holds(labels, id) {
+			return false
+		}
+	}
+	return len(term) > 0
+}
+
 // compares compares a label with a bound as integers; what is not an integer compares with nothing.
 func compares(op, label, bound string) bool {
 	a, errA := strconv.ParseInt(label, 10, 64)
@@ -78,30 +124,17 @@ func compares(op, label, bound string) bool {
 	return (op == "Gt" && a > b) || (op == "Lt" && a < b)
 }
 
-// String returns the canonical text of p, which [Predicate.Set] reads back: "zone in (a, b)",
-// "zone notin (a)", "gpu", "!gpu", "cores > 8", "cores < 64". Values are sorted and without repetition;
-// words with other characters than letters, digits and "._-/:" are quoted as Go strings.
-func (p Predicate) String() string {
-	p = p.canonical()
-	switch p.Op {
-	case "In", "NotIn":
-		return fmt.Sprintf("%s %s (%s)", quoteWord(p.Key), strings.ToLower(p.Op), joinWords(p.Values))
-	case "Exists":
-		return quoteWord(p.Key)
-	case "DoesNotExist":
-		return "!" + quoteWord(p.Key)
-	case "Gt":
-		return quoteWord(p.Key) + " > " + joinWords(p.Values)
-	case "Lt":
-		return quoteWord(p.Key) + " < " + joinWords(p.Values)
-	}
-	return fmt.Sprintf("invalid operator %q on %s", p.Op, quoteWord(p.Key))
-}
-
 // canonical returns p with values of its own, sorted and, where they are a set, without repetition; numbers are written
 // plainly.
 func (p Predicate) canonical() Predicate {
 	p.Values = slices.Clone(p.Values)
+	p.Terms = slices.Clone(p.Terms)
+	for i, term := range p.Terms {
+		p.Terms[i] = slices.Clone(term)
+		for k := range term {
+			p.Terms[i][k] = term[k].canonical()
+		}
+	}
 	if n, err := p.bound(); err == nil {
 		p.Values[0] = strconv.FormatInt(n, 10)
 	}
@@ -123,8 +156,14 @@ func (p Predicate) bound() (int64, error) {
 // faults says what is wrong with p, nothing if it is well formed.
 func (p Predicate) faults() []string {
 	var out []string
+	if p.Op == "AnyOf" {
+		return p.faultsOfTerms()
+	}
 	if p.Key == "" {
 		out = append(out, "predicate without a key")
+	}
+	if len(p.Terms) > 0 {
+		out = append(out, fmt.Sprintf("predicate on %q: %s takes no terms; AnyOf does", p.Key, p.Op))
 	}
 	switch p.Op {
 	case "In", "NotIn":
@@ -140,135 +179,49 @@ func (p Predicate) faults() []string {
 			out = append(out, fmt.Sprintf("predicate on %q: %s needs exactly one integer, not %q", p.Key, p.Op, p.Values))
 		}
 	default:
-		out = append(out, fmt.Sprintf("predicate on %q: unknown operator %q; use In, NotIn, Exists, DoesNotExist, Gt or Lt", p.Key, p.Op))
+		out = append(out, fmt.Sprintf("predicate on %q: unknown operator %q; use In, NotIn, Exists, DoesNotExist, Gt, Lt or AnyOf", p.Key, p.Op))
 	}
 	return out
 }
 
-var plainWord = regexp.MustCompile(`^[A-Za-z0-9._/:-]+$`)
-
-// quoteWord quotes what is not a plain word, and the two words that are operators.
-func quoteWord(s string) string {
-	if plainWord.MatchString(s) && s != "in" && s != "notin" {
-		return s
+// faultsOfTerms is faults for AnyOf.
+func (p Predicate) faultsOfTerms() (out []string) {
+	if p.Key != "" || len(p.Values) > 0 || len(p.Terms) == 0 {
+		out = append(out, fmt.Sprintf("AnyOf on key %q with %d values and %d terms; it takes terms, at least one, and neither key nor values", p.Key, len(p.Values), len(p.Terms)))
 	}
-	return strconv.Quote(s)
+	for i, term := range p.Terms {
+		if len(term) == 0 {
+			out = append(out, fmt.Sprintf("term %d of AnyOf is empty, which no node meets", i))
+		}
+		for k := range term {
+			if term[k].Op == "AnyOf" {
+				out = append(out, fmt.Sprintf("term %d of AnyOf has an AnyOf within; write each alternative as a term of its own", i))
+				continue
+			}
+			out = append(out, term[k].faults()...)
+		}
+	}
+	return out
 }
 
-// joinWords writes a list of words as it stands between parentheses.
-func joinWords(words []string) string {
-	quoted := make([]string, len(words))
-	for i, w := range words {
-		quoted[i] = quoteWord(w)
+// count returns how many conditions p consists of.
+func (p *Predicate) count() int {
+	n := 1
+	for _, term := range p.Terms {
+		n += len(term)
 	}
-	return strings.Join(quoted, ", ")
+	return n
 }
 
-// Set makes p the predicate of a text, in the form that [Predicate.String] writes; so p can be the value of a flag
-// ([flag.Value]). The error wraps [ErrInvalid] and says at which byte the text stops making sense; p is then as before.
-func (p *Predicate) Set(text string) error {
-	r := predicateReader{text: text}
-	read := r.predicate()
-	if r.fault == "" && r.skip() < len(text) {
-		r.fail("unexpected text after the predicate")
+// words returns all text in p that may be long.
+func (p *Predicate) words() []string {
+	out := append([]string{p.Key}, p.Values...)
+	for _, term := range p.Terms {
+		for i := range term {
+			out = append(out, term[i].words()...)
+		}
 	}
-	if r.fault != "" {
-		return invalidf("predicate %q: at byte %d: %s", text, r.at, r.fault)
-	}
-	if f := read.faults(); len(f) > 0 {
-		return invalidf("predicate %q: %s", text, strings.Join(f, "; "))
-	}
-	*p = read.canonical()
-	return nil
-}
-
-// predicateReader is a recursive-descent parser that stops at the first fault.
-type predicateReader struct {
-	text  string
-	at    int
-	fault string
-}
-
-// fail keeps the first fault, which is the one that r.at points at.
-func (r *predicateReader) fail(why string) {
-	if r.fault == "" {
-		r.fault = why
-	}
-}
-
-// skip passes over white space and returns the position behind it.
-func (r *predicateReader) skip() int {
-	for r.at < len(r.text) && strings.IndexByte(" \t\n\r", r.text[r.at]) >= 0 {
-		r.at++
-	}
-	return r.at
-}
-
-// accept consumes the symbol if it is next.
-func (r *predicateReader) accept(symbol string) bool {
-	if !strings.HasPrefix(r.text[r.skip():], symbol) {
-		return false
-	}
-	r.at += len(symbol)
-	return true
-}
-
-// predicate reads one predicate; its key decides nothing, what follows it does.
-func (r *predicateReader) predicate() Predicate {
-	if r.accept("!") {
-		return Predicate{Key: r.word(), Op: "DoesNotExist"}
-	}
-	p := Predicate{Key: r.word()}
-	switch {
-	case r.skip() == len(r.text):
-		p.Op = "Exists"
-	case r.accept(">"):
-		p.Op, p.Values = "Gt", []string{r.word()}
-	case r.accept("<"):
-		p.Op, p.Values = "Lt", []string{r.word()}
-	case r.accept("in"):
-		p.Op, p.Values = "In", r.list()
-	case r.accept("notin"):
-		p.Op, p.Values = "NotIn", r.list()
-	default:
-		r.fail(`expected "in (...)", "notin (...)", ">" or "<"`)
-	}
-	return p
-}
-
-// list reads words between parentheses.
-func (r *predicateReader) list() []string {
-	if !r.accept("(") {
-		r.fail(`expected "("`)
-		return nil
-	}
-	values := []string{r.word()}
-	for r.fault == "" && r.accept(",") {
-		values = append(values, r.word())
-	}
-	if !r.accept(")") {
-		r.fail(`expected "," or ")"`)
-	}
-	return values
-}
-
-// word reads a plain word or a quoted string.
-func (r *predicateReader) word() string {
-	rest := r.text[r.skip():]
-	if quoted, err := strconv.QuotedPrefix(rest); err == nil && quoted[0] == '"' {
-		r.at += len(quoted)
-		word, _ := strconv.Unquote(quoted) // QuotedPrefix has validated it
-		return word
-	}
-	n := 0
-	for n < len(rest) && plainWord.MatchString(rest[n:n+1]) {
-		n++
-	}
-	if n == 0 {
-		r.fail("expected a word or a quoted string")
-	}
-	r.at += n
-	return rest[:n]
+	return out
 }
 
 // nearby are the domains in which a spec may be placed because a member of the group it wants is there.

@@ -26,6 +26,8 @@ func TestPredicateMatches(t *testing.T) {
 		{"neg < -2", true}, {"neg > -4", true}, {"plus > 6", true},
 		{"gone > 1", false}, {"gone < 1", false}, {"text > 1", false}, {"text < 1", false}, {"empty < 1", false},
 		{"big > 1", false}, {"big < 1", false}, // not an int64: not a number
+		{"(zone in (b)) || (cores > 15)", true}, {"(zone in (b)) || (cores > 16)", false}, {"(zone in (a) && gone)", false}, {"(gone) || (zone && !gone)", true},
+		{"orbit/node in (n)", false}, {"orbit/node", false}, {"orbit/node notin (n)", true}, // the id is not among the labels
 		{"cores < 9223372036854775807", true}, {"cores > -9223372036854775808", true},
 	} {
 		p, err := parsed(c.text)
@@ -35,6 +37,24 @@ func TestPredicateMatches(t *testing.T) {
 	require.True(t, Predicate{Key: "k", Op: "DoesNotExist"}.Matches(nil))
 }
 
+// TestPredicateOnNodes: under NodeKey a predicate means the id, whatever the labels say.
+func TestPredicateOnNodes(t *testing.T) {
+	n := &Node{ID: "n1", Labels: map[string]string{NodeKey: "other", "zone": "a"}}
+	for text, want := range map[string]bool{
+		"orbit/node in (n1, n2)": true, "orbit/node in (other)": false, "orbit/node notin (n1)": false, "orbit/node notin (n2)": true,
+		"orbit/node": true, "!orbit/node": false, "(orbit/node in (n2)) || (zone in (a) && orbit/node in (n1))": true, "(orbit/node in (n2)) || (zone in (b))": false,
+	} {
+		p, err := parsed(text)
+		require.NoError(t, err, text)
+		require.Equal(t, want, p.On(n), text)
+	}
+	for _, spec := range []*Spec{{Spread: Domains{Level: NodeKey}}, {Near: Near{Group: "g", Level: NodeKey}},
+		{Prefer: []Preference{{Predicate: Predicate{Op: "AnyOf", Terms: [][]Predicate{{{Key: "k", Op: "Exists"}}}}, Weight: 1}}}} {
+		_, err := spec.Share()
+		require.ErrorIs(t, err, ErrInvalid)
+	}
+}
+
 // TestPredicateMalformed: what is malformed matches nothing, and has faults that say so.
 func TestPredicateMalformed(t *testing.T) {
 	labels := map[string]string{"k": "1", "": "1"}
@@ -42,6 +62,7 @@ func TestPredicateMalformed(t *testing.T) {
 		{}, {Key: "k"}, {Key: "k", Op: "in", Values: []string{"1"}}, {Key: "k", Op: "Equals", Values: []string{"1"}},
 		{Key: "k", Op: "Gt"}, {Key: "k", Op: "Gt", Values: []string{"0", "0"}}, {Key: "k", Op: "Lt", Values: []string{"nine"}},
 		{Key: "k", Op: "Lt", Values: []string{"9223372036854775808"}}, {Key: "k", Op: "In"},
+		{Op: "AnyOf"}, {Op: "AnyOf", Terms: [][]Predicate{{}}}, {Op: "AnyOf", Terms: [][]Predicate{{{Op: "AnyOf", Terms: [][]Predicate{{{Key: "k", Op: "Exists"}}}}}}},
 	} {
 		require.False(t, p.Matches(labels), "%+v", p)
 		require.NotEmpty(t, p.faults(), "%+v", p)
@@ -58,7 +79,7 @@ func TestPredicateText(t *testing.T) {
 		" zone  in(b,a , b)": "zone in (a, b)", "zone\tnotin\n( a )": "zone notin (a)",
 		"! gpu": "!gpu", `"gpu"`: "gpu", "gpu": "gpu", "cores>007": "cores > 7", "cores <-0": "cores < 0",
 		`cores > "+8"`: "cores > 8", `"in" in (in)`: `"in" in ("in")`, "notin": `"notin"`, `! "in"`: `!"in"`,
-		`"a b" in ("x,y", ")")`: `"a b" in (")", "x,y")`, `k in ("")`: `k in ("")`, `"\u00e9"`: `"é"`, `"\xff"`: `"\xff"`,
+		`"a b" in ("x,y", ")")`: `"a b" in (")", "x,y")`, `k in ("")`: `k in ("")`, "(b in(y,x)&&a )||( !c )": "(b in (x, y) && a) || (!c)", `"\u00e9"`: `"é"`, `"\xff"`: `"\xff"`,
 	} {
 		p, err := parsed(text)
 		require.NoError(t, err, text)
@@ -71,16 +92,32 @@ func TestPredicateSyntax(t *testing.T) {
 	for _, text := range []string{
 		"", " ", "!", "!!a", "a b", "a in", "a in (", "a in ()", "a in (b", "a in (b,)", "a in (b) c", "a = b", "a >", "a > x", "a > 1 2",
 		"a > 9223372036854775808", `"`, `"a`, "'a'", "`a`", `"" in (a)`, "é", "a in b", "in (a)", "a notin", "a < (1)",
+		"(", "()", "(a", "(a) ||", "(a) || b", "(a &&)", "((a))", "(a) (b)", "a && b", "a || b", "(a || b)",
 	} {
-		p := Predicate{"before", "In", []string{"v"}}
+		p := Predicate{Key: "before", Op: "In", Values: []string{"v"}}
 		err := p.Set(text)
 		require.ErrorIs(t, err, ErrInvalid, "%q", text)
-		require.Equal(t, Predicate{"before", "In", []string{"v"}}, p, "%q", text)
+		require.Equal(t, Predicate{Key: "before", Op: "In", Values: []string{"v"}}, p, "%q", text)
 		require.ErrorContains(t, err, strconv.Quote(text))
 	}
 }
 
 func anyPredicate(t *rapid.T) Predicate {
+	if rapid.IntRange(0, 4).Draw(t, "alternatives") > 0 {
+		return onePredicate(t)
+	}
+	p := Predicate{Op: "AnyOf"}
+	for range rapid.IntRange(1, 3).Draw(t, "terms") {
+		var term []Predicate
+		for range rapid.IntRange(1, 3).Draw(t, "predicates") {
+			term = append(term, onePredicate(t))
+		}
+		p.Terms = append(p.Terms, term)
+	}
+	return p
+}
+
+func onePredicate(t *rapid.T) Predicate {
 	word := rapid.OneOf(rapid.SampledFrom([]string{"in", "notin", "a", "b", "0", "!", ">", "(", `"`, `\`, "\xff", "é", " "}), rapid.String())
 	p := Predicate{Key: rapid.OneOf(rapid.SampledFrom([]string{"in", "notin", "zone", "a b"}), rapid.StringN(1, 20, -1)).Draw(t, "key")}
 	switch p.Op = rapid.SampledFrom([]string{"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"}).Draw(t, "op"); p.Op {
@@ -105,7 +142,11 @@ func TestPredicateRoundTrip(t *testing.T) {
 		require.Equal(t, p.canonical(), back)
 		require.Equal(t, p.String(), back.String())
 		require.Equal(t, before, p.Values)
-		labels := map[string]string{p.Key: rapid.SampledFrom(append(before, "1", "")).Draw(t, "label")}
+		key := p.Key
+		for k := range p.Keys {
+			key = k
+		}
+		labels := map[string]string{key: rapid.SampledFrom(append(before, "1", "")).Draw(t, "label")}
 		require.Equal(t, p.Matches(labels), back.Matches(labels))
 		require.Equal(t, p.Matches(nil), back.Matches(nil))
 	})
@@ -143,7 +184,7 @@ func TestPredicateFlag(t *testing.T) {
 	flags.SetOutput(io.Discard)
 	flags.Var(&p, "require", "what nodes must meet")
 	require.NoError(t, flags.Parse([]string{"-require", "zone in (b, a)"}))
-	require.Equal(t, Predicate{"zone", "In", []string{"a", "b"}}, p)
+	require.Equal(t, Predicate{Key: "zone", Op: "In", Values: []string{"a", "b"}}, p)
 	require.Error(t, flags.Parse([]string{"-require", "zone in"}))
 	require.Equal(t, "zone in (a, b)", p.String())
 }

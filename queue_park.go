@@ -231,7 +231,7 @@ func shelvesOf(spec *Spec, near *nearby) (out []shelf) {
 			for _, value := range p.Values {
 				out = append(out, shelf{withLabelValue, p.Key, value})
 			}
-		case len(out) == 0 && (p.Op == "Exists" || p.Op == "Gt" || p.Op == "Lt"):
+		case len(out) == 0 && p.Key != NodeKey && (p.Op == "Exists" || p.Op == "Gt" || p.Op == "Lt"):
 			out = append(out, shelf{withLabel, p.Key, ""})
 		}
 	}
@@ -322,6 +322,7 @@ func (q *queue) offer(n *NodeState) (woken bool) {
 			p.search(shelf{withLabelValue, key, value}, &has)
 			p.search(shelf{withLabel, key, ""}, &has)
 		}
+		p.search(shelf{withLabelValue, NodeKey, string(n.Node.ID)}, &has) // all have that, so shelvesOf takes it by value alone
 		p.search(shelf{withModel, n.Node.Devices.Model, ""}, &has)
 	}
 	for _, item := range p.found {

@@ -63,7 +63,7 @@ type Spec struct {
 	Envelope Envelope `json:"envelope"`
 	// Devices is what the capsule takes of a node's devices; the zero value asks for none.
 	Devices DeviceRequest `json:"devices"`
-	// Require lists predicates that must all hold on the node.
+	// Require lists predicates that must all hold on the node. One with the Op "AnyOf" has alternatives.
 	Require []Predicate `json:"require,omitempty"`
 	// Prefer lists preferences; nodes that match are better, but others remain possible.
 	Prefer []Preference `json:"prefer,omitempty"`
@@ -108,7 +108,11 @@ func (s *Spec) faults() []string {
 	if s.RunsAtMost < 0 {
 		out = append(out, fmt.Sprintf("runs at most %v; it must not be negative, and 0 says that it is unknown", s.RunsAtMost))
 	}
-	if n := len(s.Require) + len(s.Prefer); n > maxPredicates {
+	n := len(s.Prefer)
+	for i := range s.Require {
+		n += s.Require[i].count()
+	}
+	if n > maxPredicates {
 		out = append(out, fmt.Sprintf("%d requirements and preferences; there can be %d", n, maxPredicates))
 		return out
 	}
@@ -117,12 +121,18 @@ func (s *Spec) faults() []string {
 	}
 	for _, p := range s.Prefer {
 		out = append(out, p.faults()...)
+		if p.Op == "AnyOf" {
+			out = append(out, fmt.Sprintf("preference %s: AnyOf is for requirements; prefer each term for itself", p.Predicate))
+		}
 		if !(math.Abs(p.Weight) <= maxWeight) { // NaN is not
 			out = append(out, fmt.Sprintf("preference %s: weight is %v; it must be within ±%g", p.Predicate, p.Weight, maxWeight))
 		}
 	}
 	if len(s.Spread.Names) > 0 && s.Spread.Level == "" {
 		out = append(out, "spread names domains but no level")
+	}
+	if s.Spread.Level == NodeKey || s.Near.Level == NodeKey {
+		out = append(out, fmt.Sprintf("%s is no label, so nodes have no domains by it; give them a label with their host name", NodeKey))
 	}
 	if (s.Near.Group == "") != (s.Near.Level == "") {
 		out = append(out, "near needs both a group and a level")
@@ -142,11 +152,11 @@ func (s *Spec) faults() []string {
 // words returns all text in s that may be long.
 func (s *Spec) words() []string {
 	out := slices.Concat(s.Spread.Names, s.Devices.Models, s.Start.Volumes, s.Groups)
-	for _, p := range s.Require {
-		out = append(append(out, p.Key), p.Values...)
+	for i := range s.Require {
+		out = append(out, s.Require[i].words()...)
 	}
-	for _, p := range s.Prefer {
-		out = append(append(out, p.Key), p.Values...)
+	for i := range s.Prefer {
+		out = append(out, s.Prefer[i].words()...)
 	}
 	return out
 }
@@ -202,10 +212,18 @@ func (s *Spec) appendKey(b []byte) []byte {
 			text(t)
 		}
 	}
-	predicate := func(p *Predicate) {
+	var predicate func(p *Predicate)
+	predicate = func(p *Predicate) {
 		text(p.Key)
 		text(p.Op)
 		texts(p.Values)
+		number(int64(len(p.Terms)))
+		for _, term := range p.Terms {
+			number(int64(len(term)))
+			for i := range term {
+				predicate(&term[i])
+			}
+		}
 	}
 	text(s.Module)
 	for _, n := range []int64{int64(s.Class), int64(s.Priority), int64(s.RunsAtMost), int64(s.Devices.Count), int64(s.Devices.Milli)} {

@@ -97,7 +97,7 @@ func (t *tx) mayPlace(c *Place, e *txCapsule, n *txNode) error {
 		return t.refusePlace(c, n.newestSpec(), "node %q is unschedulable", c.Node)
 	}
 	for i := range spec.Require {
-		if !spec.Require[i].Matches(node.Labels) {
+		if !spec.Require[i].On(node) {
 			return t.refusePlace(c, max(n.newestSpec(), e.newestSpec()), "node %q does not meet %s", c.Node, spec.Require[i])
 		}
 	}

@@ -95,6 +95,9 @@ func (s *scribe) spec() *orbit.Spec {
 	if s.chance(4) {
 		spec.Require = []orbit.Predicate{{Key: "rack", Op: "In", Values: []string{pick(s, scribeRacks)}}}
 		spec.Prefer = []orbit.Preference{{Predicate: spec.Require[0], Weight: 0.1}}
+		if s.chance(3) {
+			spec.Require = []orbit.Predicate{{Op: "AnyOf", Terms: [][]orbit.Predicate{spec.Require, {{Key: orbit.NodeKey, Op: "In", Values: []string{string(pick(s, scribeNodes))}}}}}}
+		}
 	}
 	if s.chance(2) {
 		spec.Group = pick(s, scribeGroups)

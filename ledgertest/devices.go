@@ -67,3 +67,30 @@ func checkRequirements(t *trial) {
 	t.commits(ssd)
 	t.commits(place("b", "ssd"))
 }
+
+// checkAlternatives places where one of several terms holds, and where a node is named by its id.
+func checkAlternatives(t *trial) {
+	is := func(key string, values ...string) orbit.Predicate {
+		return orbit.Predicate{Key: key, Op: "In", Values: values}
+	}
+	anyOf := func(terms ...[]orbit.Predicate) []orbit.Predicate {
+		return []orbit.Predicate{{Op: "AnyOf", Terms: terms}}
+	}
+	either, pinned := cpu(1), cpu(1)
+	either.Require = anyOf([]orbit.Predicate{is("rack", "r-a"), {Key: "disk", Op: "Exists"}}, []orbit.Predicate{is("rack", "r-b")}, []orbit.Predicate{is(orbit.NodeKey, "c", "gone")})
+	pinned.Require = []orbit.Predicate{is(orbit.NodeKey, "a")}
+	posing := node("d", 9)
+	posing.Node.Labels[orbit.NodeKey] = "a"
+	t.commits(node("a", 9), node("b", 9), node("c", 9), posing, submit(either, "e0", "e1"), submit(pinned, "p"))
+	t.mistakes(place("e0", "a")) // has no disk
+	t.mistakes(place("e0", "d"))
+	t.commits(place("e0", "b"), place("e1", "c"))
+	t.mistakes(place("p", "d")) // has the label, and another id
+	t.mistakes(place("p", "b"))
+	t.commits(place("p", "a"))
+	for _, bad := range [][]orbit.Predicate{anyOf(), anyOf([]orbit.Predicate{}), anyOf(anyOf([]orbit.Predicate{is("k", "v")})), {{Key: "k", Op: "Exists", Terms: [][]orbit.Predicate{{is("k", "v")}}}}} {
+		spec := cpu(1)
+		spec.Require = bad
+		t.invalid(submit(spec, "z"))
+	}
+}

@@ -114,6 +114,8 @@ var rules = []rule{
 		"a commit that was planned before the loss lands on it", checkSickDevice),
 	harness.Define("requirements", "(I1)", "a node is a member, schedulable, and has the labels and devices that are required",
 		"a careless navigator must not be able to ignore a drain", checkRequirements),
+	harness.Define("requirements-any", "(I1)", "a requirement may have several terms, one of which must hold, and may name nodes by their id",
+		"what is pinned to a host by name is placed on another that carries the label", checkAlternatives),
 	harness.Define("gang", "15 (I3)", "a gang begins whole, or with every role's minimum; later it may fall short and be topped up",
 		"half a gang keeps room and does no work", checkGang),
 	harness.Define("gang-at-once", "15 (I3)", "a gang is submitted and placed in one proposal, by the same rule",

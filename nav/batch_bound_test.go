@@ -59,7 +59,7 @@ func dumbSets(n *dumbNode, s *orbit.Spec) (sets []int) {
 		}
 	}
 	for _, p := range s.Require {
-		if !p.Matches(n.node.Labels) {
+		if !p.On(n.node) {
 			return nil
 		}
 	}

@@ -186,7 +186,7 @@ func (b *bruteNode) each(spec *orbit.Spec, f func()) {
 		}
 	}
 	for _, p := range spec.Require {
-		if !p.Matches(b.state.Node.Labels) {
+		if !p.On(b.state.Node) {
 			return
 		}
 	}

@@ -71,6 +71,9 @@ func (d dice) spec(p pair) *orbit.Spec {
 	}
 	if d.chance(35) {
 		s.Require = append(s.Require, d.predicate())
+		if d.chance(25) {
+			s.Require = []orbit.Predicate{{Op: "AnyOf", Terms: [][]orbit.Predicate{{d.predicate()}, {d.predicate(), d.predicate()}}}}
+		}
 	}
 	if d.chance(30) {
 		s.Prefer = append(s.Prefer, orbit.Preference{Predicate: d.predicate(), Weight: float64(d.IntN(21) - 10)})
@@ -90,6 +93,9 @@ func (d dice) spec(p pair) *orbit.Spec {
 
 // predicate draws a condition on labels. All operators occur.
 func (d dice) predicate() orbit.Predicate {
+	if d.chance(15) { // a preference takes no AnyOf
+		return orbit.Predicate{Key: orbit.NodeKey, Op: pick(d, "In", "NotIn"), Values: []string{"n0", "n1", "n2"}}
+	}
 	return pick(d,
 		orbit.Predicate{Key: "kind", Op: "In", Values: []string{"a"}},
 		orbit.Predicate{Key: "kind", Op: "NotIn", Values: []string{"a", ""}},

@@ -217,7 +217,7 @@ func (p *plain) fits(r *room, spec *orbit.Spec) (set orbit.DeviceSet, ok bool) {
 		if _, there := r.node.Labels[demand.Key]; !there && p.breaks == "takes no label for any label" {
 			continue
 		}
-		if !demand.Matches(r.node.Labels) && p.breaks != "ignores requirements" {
+		if !demand.On(r.node) && p.breaks != "ignores requirements" {
 			return 0, false
 		}
 	}

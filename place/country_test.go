@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -154,7 +155,7 @@ func (w *country) invent(t *rapid.T) *orbit.Spec {
 		predicates = widePredicates
 	}
 	for often(3, "requires") {
-		s.Require = append(s.Require, rapid.SampledFrom(predicates).Draw(t, "requirement"))
+		s.Require = append(s.Require, rapid.SampledFrom(slices.Concat(predicates, alternatives)).Draw(t, "requirement"))
 	}
 	for often(4, "prefers") {
 		p := orbit.Preference{Predicate: rapid.SampledFrom(predicates).Draw(t, "preference"), Weight: rapid.SampledFrom([]float64{1, 2.5, 5, -3, 0.1, -1e9}).Draw(t, "weight")}
@@ -174,8 +175,12 @@ func (w *country) invent(t *rapid.T) *orbit.Spec {
 
 var (
 	worldPredicates = predicates("zone in (x)", "zone in (y, nan)", "zone notin (x)", "zone", "!zone", "gen > 1", "gen < 3",
-		"rack in (r1, r2, r3)", "rack notin (r1)", "!rack", "host", "host notin (1, 2, 3)", "host > 60", "host < 90", "unheard", "unheard notin (of)")
-	widePredicates = predicates("zone in (x)", "host > 60", "host < 90", "host < 3", "host notin (1, 2, 3)", "rack in (r1, r2, r3)", "rack notin (r1)")
+		"rack in (r1, r2, r3)", "rack notin (r1)", "!rack", "host", "host notin (1, 2, 3)", "host > 60", "host < 90", "unheard", "unheard notin (of)",
+		"orbit/node in (n032, n036, n308)", "orbit/node notin (n000, n004)", "orbit/node")
+	widePredicates = predicates("zone in (x)", "host > 60", "host < 90", "host < 3", "host notin (1, 2, 3)", "rack in (r1, r2, r3)", "rack notin (r1)", "orbit/node in (n004, n280)", "orbit/node notin (n012)")
+	// What is for requirements alone.
+	alternatives = predicates("(zone in (x)) || (host in (7, 70))", "(rack in (r1) && host > 60) || (orbit/node in (n016, n020))", "(host in (1, 2, 3)) || (host in (3, 4) && zone in (y))",
+		"(unheard) || (!zone && gen < 3)", "(orbit/node in (n024)) || (orbit/node in (n028) && gen > 1)", "(orbit/node in (gone))")
 )
 
 func predicates(texts ...string) (out []orbit.Predicate) {

@@ -167,7 +167,7 @@ func (q *evictSearch) suits(n *orbit.Node) bool {
 		return false
 	}
 	for i := range q.spec.Require {
-		if !q.spec.Require[i].Matches(n.Labels) {
+		if !q.spec.Require[i].On(n) {
 			return false
 		}
 	}

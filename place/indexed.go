@@ -12,7 +12,8 @@ import (
 // Indexed is the [orbit.PlacementEngine] for large constellations. It chooses exactly the node that [Exhaustive] chooses,
 // and rates only a few nodes for that, in one of three ways:
 //
-//	few      The spec requires a label that at most 512 nodes carry, such as a rack or a host name: these are rated.
+//	few      The spec requires a label that at most 512 nodes carry, such as a rack or a host name, or a node by its id, or
+//	         one of several such: these are rated.
 //	search   The score is Bounded: a best-first search of a k-d tree over the node states, which all specs share.
 //	         Per spec it keeps one bound for each kind of node.
 //	keep     Otherwise, or if a search has looked at more than a sixteenth of the nodes: it keeps the scores of all

@@ -700,7 +700,8 @@ func TestKindsAreToldApart(t *testing.T) {
 // is answered node by node, and that others do does not disturb those who do not.
 func TestIndexedLeavesLabelsOut(t *testing.T) {
 	asked := map[string]func(*orbit.Spec){
-		"require": func(s *orbit.Spec) { s.Require = predicates("host in (7, 160)") },
+		"require":                  func(s *orbit.Spec) { s.Require = predicates("host in (7, 160)") },
+		"require one of two terms": func(s *orbit.Spec) { s.Require = predicates("(host in (7, 160)) || (host in (9) && !gone)") },
 		"prefer": func(s *orbit.Spec) {
 			s.Prefer = []orbit.Preference{{Predicate: predicates("host in (140)")[0], Weight: 3}}
 		},

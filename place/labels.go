@@ -132,8 +132,13 @@ func (x *labelIndex) count(key string) int {
 // addRequired begins to list the nodes by the labels that a spec requires.
 func (x *labelIndex) addRequired(spec *orbit.Spec, nodes *nodeIndex) {
 	for i := range spec.Require {
-		if p := &spec.Require[i]; p.Op == "In" && len(x.byKey) < maxKeys {
-			x.add(p.Key, nodes)
+		p := &spec.Require[i]
+		for _, term := range slices.Concat(p.Terms, [][]orbit.Predicate{{*p}}) {
+			for k := range term {
+				if term[k].Op == "In" && len(x.byKey) < maxKeys {
+					x.add(term[k].Key, nodes)
+				}
+			}
 		}
 	}
 }
@@ -153,9 +158,13 @@ func (x *labelIndex) update(slot int32, was, now *orbit.Node) {
 	}
 }
 
-// label returns a label of a node, which may be nil.
+// label returns a label of a node, which may be nil, or its id.
 func label(n *orbit.Node, key string) (value string, there bool) {
-	if n != nil {
+	switch {
+	case n == nil:
+	case key == orbit.NodeKey:
+		return string(n.ID), n.ID != ""
+	default:
 		value, there = n.Labels[key]
 	}
 	return value, there
@@ -171,14 +180,43 @@ func (x *labelIndex) candidates(out []int32, spec *orbit.Spec, near near) (_ []i
 		}
 	}
 	for i := range spec.Require {
-		if p := &spec.Require[i]; x.byKey[p.Key] != nil && p.Op == "In" {
+		p := &spec.Require[i]
+		if x.byKey[p.Key] != nil && p.Op == "In" {
 			narrow(x.byKey[p.Key], p.Values)
+		}
+		if p.Op == "AnyOf" {
+			if among, n := x.alternatives(p, least); n < least {
+				least, out = n, append(out[:0], among...)
+			}
 		}
 	}
 	if l := x.byKey[near.level]; l != nil && near.domains != nil {
 		narrow(l, slices.Collect(maps.Keys(near.domains)))
 	}
 	return out, least <= x.few()
+}
+
+// alternatives returns the nodes among which a requirement must be met that has several terms, and how many they are: the limit, if
+// some term names no label that is listed, or if they are not fewer.
+func (x *labelIndex) alternatives(p *orbit.Predicate, limit int) (among []int32, n int) {
+	for _, term := range p.Terms {
+		var narrowest *orbit.Predicate
+		least := limit - len(among)
+		for i := range term {
+			if l := x.byKey[term[i].Key]; l != nil && term[i].Op == "In" {
+				if n := l.count(term[i].Values, least); n < least {
+					least, narrowest = n, &term[i]
+				}
+			}
+		}
+		if narrowest == nil {
+			return nil, limit
+		}
+		among = x.byKey[narrowest.Key].list(among, narrowest.Values)
+	}
+	slices.Sort(among)
+	among = slices.Compact(among)
+	return among, len(among)
 }
 
 // count returns how many nodes have one of these values, or a limit if they are more.
@@ -206,7 +244,7 @@ func (l *listing) differing(out []int32, p *orbit.Predicate, limit int) []int32 
 	without, value, answer := p.Matches(nil), "", false
 	l.nodes.Ascend(func(e listed) bool {
 		if e.value != value || e.value == "" {
-			value, answer = e.value, p.Matches(map[string]string{p.Key: e.value})
+			value, answer = e.value, p.On(&orbit.Node{ID: orbit.NodeID(e.value), Labels: map[string]string{p.Key: e.value}})
 		}
 		if answer != without {
 			out = append(out, e.slot)
@@ -252,7 +290,7 @@ func (x *labelIndex) excepts(n *orbit.Node, spec *orbit.Spec) bool {
 	}
 	for i := range spec.Prefer {
 		p := &spec.Prefer[i].Predicate
-		if x.byKey[p.Key] != nil && p.Matches(n.Labels) != p.Matches(nil) {
+		if x.byKey[p.Key] != nil && p.On(n) != p.Matches(nil) {
 			return true
 		}
 	}

@@ -54,8 +54,10 @@ func (k *nodeKinds) own(owner cow.Owner) {
 // labelKeys calls a function with every label key of which a spec speaks.
 func labelKeys(spec *orbit.Spec, each func(key string) bool) bool {
 	for i := range spec.Require {
-		if !each(spec.Require[i].Key) {
-			return false
+		for key := range spec.Require[i].Keys {
+			if !each(key) {
+				return false
+			}
 		}
 	}
 	for i := range spec.Prefer {
@@ -113,6 +115,9 @@ func (k *nodeKinds) crowded() bool { return len(k.leftOut) > maxLeftOut }
 
 // carried reports whether a node carries a label.
 func (x *nodeIndex) carried(key string) (found bool) {
+	if key == orbit.NodeKey {
+		return true // every node that comes has one
+	}
 	x.nodes(func(_ int32, m *member) bool {
 		_, found = m.node.Labels[key]
 		return !found
@@ -208,7 +213,7 @@ func (k *nodeKinds) describe(text []byte, n *orbit.Node) []byte {
 	text = append(text, '0'+byte(btoi(!n.Schedulable())))
 	text = word(text, n.Devices.Model)
 	for _, key := range k.keys {
-		value, there := n.Labels[key]
+		value, there := label(n, key)
 		text = append(text, '0'+byte(btoi(there)))
 		text = word(text, value)
 	}
@@ -229,7 +234,8 @@ func (k *nodeKinds) widest(x *nodeIndex) (key string, n int) {
 	}
 	x.nodes(func(_ int32, m *member) bool {
 		for key := range values {
-			values[key][m.node.Labels[key]] = true
+			value, _ := label(m.node, key)
+			values[key][value] = true
 		}
 		return true
 	})
@@ -284,7 +290,9 @@ func (k *nodeKinds) undivided(like *orbit.Node) *orbit.Node {
 	n := *like
 	n.Labels = maps.Clone(like.Labels)
 	for key := range k.leftOut {
-		delete(n.Labels, key)
+		if delete(n.Labels, key); key == orbit.NodeKey {
+			n.ID = ""
+		}
 	}
 	return &n
 }

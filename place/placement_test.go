@@ -104,7 +104,7 @@ func dumbMisfit(n *orbit.NodeState, spec *orbit.Spec) string {
 		return "are unschedulable"
 	}
 	for _, p := range spec.Require {
-		if !p.Matches(n.Node.Labels) {
+		if !p.On(n.Node) {
 			return "do not meet " + p.String()
 		}
 	}
@@ -238,7 +238,7 @@ func randomSpec(t *rapid.T) *orbit.Spec {
 			Models: rapid.SampledFrom([][]string{nil, {"A"}}).Draw(t, "models")}
 	}
 	if rapid.IntRange(0, 3).Draw(t, "require") == 0 {
-		s.Require = []orbit.Predicate{{Key: "zone", Op: "In", Values: []string{"x"}}}
+		s.Require = predicates(rapid.SampledFrom([]string{"zone in (x)", "zone in (x)", "(zone in (x)) || (orbit/node in (n1))", "orbit/node in (n0, n2)"}).Draw(t, "requirement"))
 	}
 	if rapid.IntRange(0, 3).Draw(t, "near") == 0 {
 		s.Near = orbit.Near{Group: "g", Level: "zone"}

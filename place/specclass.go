@@ -3,6 +3,7 @@ package place
 import (
 	"maps"
 	"math"
+	"slices"
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/kd"
@@ -157,7 +158,7 @@ func (c *specClass) answer(n *orbit.Node) string {
 	}
 	text := make([]byte, 0, 16)
 	for i := range c.spec.Prefer {
-		text = append(text, byte(btoi(c.spec.Prefer[i].Matches(n.Labels))))
+		text = append(text, byte(btoi(c.spec.Prefer[i].On(n))))
 	}
 	return string(append(text, byte(btoi(c.spec.SpreadsAcross(n)))))
 }
@@ -181,11 +182,27 @@ func (c *specClass) suits(like *orbit.Node, x *nodeIndex) bool {
 		return false
 	}
 	for i := range c.spec.Require {
-		if !x.kinds.leavesOut(c.spec.Require[i].Key) && !c.spec.Require[i].Matches(like.Labels) {
+		if !x.kinds.mayHold(&c.spec.Require[i], like) {
 			return false
 		}
 	}
 	return true
+}
+
+// mayHold reports whether a requirement may hold on nodes of a kind: whether it does as far as the labels decide that nodes are
+// divided by.
+func (k *nodeKinds) mayHold(p *orbit.Predicate, like *orbit.Node) bool {
+	if p.Op != "AnyOf" {
+		return k.leavesOut(p.Key) || p.On(like)
+	}
+	return slices.ContainsFunc(p.Terms, func(term []orbit.Predicate) bool {
+		for i := range term {
+			if !k.mayHold(&term[i], like) {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // bound returns the least that nodes of these kinds between these extremes can be rated; false: none of them

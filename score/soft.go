@@ -15,21 +15,21 @@ type Preferences struct{}
 
 // Score returns the part.
 func (Preferences) Score(node *orbit.NodeState, _ *orbit.Report, spec *orbit.Spec) (value, tie float64) {
-	return unmet(node.Node.Labels, spec), 0
+	return unmet(node.Node, spec), 0
 }
 
 // Bound is exact: the part is the same on all of the nodes.
 func (Preferences) Bound(spec *orbit.Spec, like *orbit.Node) func(least, most *Extent) (value, tie float64) {
-	return always(unmet(like.Labels, spec))
+	return always(unmet(like, spec))
 }
 
-func unmet(labels map[string]string, spec *orbit.Spec) float64 {
+func unmet(n *orbit.Node, spec *orbit.Spec) float64 {
 	unmet, all := 0.0, 0.0
 	for i := range spec.Prefer {
 		p := &spec.Prefer[i]
 		weight := math.Abs(p.Weight)
 		all += weight
-		if p.Matches(labels) != (p.Weight > 0) {
+		if p.On(n) != (p.Weight > 0) {
 			unmet += weight
 		}
 	}

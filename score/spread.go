@@ -26,7 +26,7 @@ type Spread struct{}
 func (Spread) Score(node *orbit.NodeState, _ *orbit.Report, spec *orbit.Spec) (value, tie float64) {
 	value = stranded(node, spec) + spreadPerCapsule*float64(node.Capsules)
 	for i := range spec.Prefer {
-		if p := &spec.Prefer[i]; p.Matches(node.Node.Labels) {
+		if p := &spec.Prefer[i]; p.On(node.Node) {
 			value -= p.Weight
 		}
 	}
@@ -97,7 +97,7 @@ func newSpreadBound(spec *orbit.Spec, like *orbit.Node) *spreadBound {
 		}
 	}
 	for i := range spec.Prefer {
-		if p := &spec.Prefer[i]; p.Matches(like.Labels) {
+		if p := &spec.Prefer[i]; p.On(like) {
 			b.less = append(b.less, p.Weight)
 		}
 	}

@@ -114,7 +114,7 @@ func (a *asker) reasons(r *room) (set reasonSet) {
 		set.add(int(Lost))
 	}
 	for i := range a.spec.Require {
-		if !a.spec.Require[i].Matches(r.node.Labels) {
+		if !a.spec.Require[i].On(r.node) {
 			set.add(firstRequirement + i)
 		}
 	}

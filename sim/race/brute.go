@@ -79,7 +79,7 @@ func (r *room) takes(spec *orbit.Spec) bool {
 		return false
 	}
 	for _, p := range spec.Require {
-		if !p.Matches(r.Labels) {
+		if !p.On(r.Node) {
 			return false
 		}
 	}
