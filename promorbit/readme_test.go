@@ -16,7 +16,7 @@ import (
 // The program in the README compiles, and the page is short and names only metrics that are exported.
 func TestReadme(t *testing.T) {
 	descriptions := make(chan *prometheus.Desc, 1000)
-	for _, c := range []prometheus.Collector{&promorbit.Ledger{Ledger: &orbit.MemoryLedger{}}, &promorbit.Engines{}, &promorbit.Pools{}} {
+	for _, c := range []prometheus.Collector{&promorbit.Ledger{Ledger: &orbit.MemoryLedger{}}, &promorbit.Engines{}, &promorbit.Pools{}, &promorbit.Groups{}, &promorbit.Warm{}} {
 		c.Describe(descriptions)
 	}
 	close(descriptions)

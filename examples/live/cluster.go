@@ -35,6 +35,7 @@ type cluster struct {
 	mux     *http.ServeMux
 	engines []*orbit.Engine
 	drain   *nav.Drain
+	groups  *promorbit.Groups
 	minute  time.Duration
 	random  *rand.Rand
 	// What runs and waits, oldest first, by kind.
@@ -49,7 +50,8 @@ func open(ctx context.Context, minute time.Duration) (*cluster, error) {
 	c := &cluster{ledger: &orbit.MemoryLedger{}, minute: minute, mux: http.NewServeMux(), random: rand.New(rand.NewPCG(1, 2))}
 	c.page = &inspect.Handler{Ledger: c.ledger}
 	registry, metrics := prometheus.NewRegistry(), &promorbit.Engines{}
-	registry.MustRegister(metrics, &promorbit.Ledger{Ledger: c.ledger})
+	c.groups = &promorbit.Groups{Ledger: c.ledger}
+	registry.MustRegister(metrics, &promorbit.Ledger{Ledger: c.ledger}, c.groups)
 	c.mux.Handle("/", c.page)
 	c.mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	add := func(name string, n orbit.Navigator) {
@@ -158,6 +160,7 @@ func (c *cluster) live(ctx context.Context) {
 		group.Go(func() { c.say(e.Run(ctx)) })
 	}
 	group.Go(func() { c.say(c.drain.Run(ctx)) })
+	group.Go(func() { c.say(c.groups.Run(ctx)) })
 	group.Go(func() { c.trouble(ctx) })
 	group.Wait()
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/orbitsched/orbit/claim"
 	"github.com/orbitsched/orbit/nav"
 	"github.com/orbitsched/orbit/promorbit"
+	"github.com/orbitsched/orbit/telemetry"
 )
 
 const dashboard = "../dashboard.json"
@@ -81,6 +82,9 @@ func newWorld(t *testing.T) *world {
 	require.NoError(t, w.slots.Join(t.Context(), "slot-1", "slot-2"))
 	w.pool = &claim.Pool{Name: "pool", Source: w.slots, Labels: claim.Labels{Namespace: "ns"}}
 	go func() { _ = w.pool.Run(t.Context()) }()
+	slots := &telemetry.Board{}
+	require.NoError(t, slots.Report(orbit.Report{Node: "full", At: time.Now(), FreeSlots: 2, Warm: map[string]int{"python": 1}}))
+	w.registry.MustRegister(&promorbit.Groups{Ledger: w.ledger}, &promorbit.Warm{Ledger: w.ledger, Telemetry: slots})
 	w.registry.MustRegister(metrics, &promorbit.Ledger{Ledger: w.ledger}, &promorbit.Pools{Pools: func() []*claim.Pool { return []*claim.Pool{w.pool} }})
 	for _, name := range []string{"fast", "slow"} {
 		services := &nav.Services{}
@@ -94,6 +98,7 @@ func newWorld(t *testing.T) *world {
 	}
 	w.commit(orbit.PutNode{Node: orbit.Node{ID: "full", Capacity: orbit.Resources{orbit.CPU: 5, orbit.Memory: 5}}},
 		orbit.PutBudget{Budget: orbit.Budget{ID: "b", Group: "g", Expected: 3}})
+	w.scrape() // from here on groups are followed
 	return w
 }
 
@@ -122,7 +127,12 @@ func (w *world) step() {
 	asks := func(cpu int64) orbit.Envelope {
 		return orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: cpu, orbit.Memory: 1}}
 	}
-	w.commit(orbit.PutNode{Node: orbit.Node{ID: orbit.NodeID(id("n")), Capacity: orbit.Resources{orbit.CPU: 3, orbit.Memory: 4}}},
+	gang := &orbit.Gang{ID: orbit.GangID(id("gang")), Roles: []orbit.Role{{Name: "r", Spec: &orbit.Spec{Class: orbit.GangClass}, Members: []orbit.CapsuleID{id("m")}}}}
+	w.commit(orbit.PutNode{Node: orbit.Node{ID: orbit.NodeID(id("n")), Capacity: orbit.Resources{orbit.CPU: 3, orbit.Memory: 4}, Labels: map[string]string{"zone": "z"}}},
+		orbit.Submit{Gang: gang}, orbit.Place{Capsule: id("m"), Node: orbit.NodeID(id("n"))},
+		orbit.Submit{IDs: []orbit.CapsuleID{id("sandbox")}, Spec: &orbit.Spec{Start: orbit.Start{Template: "python"}, Envelope: asks(9)}, At: now},
+		orbit.Submit{IDs: []orbit.CapsuleID{id("even")}, Spec: &orbit.Spec{Group: "even", Spread: orbit.Domains{Level: "zone"}}, At: now},
+		orbit.Place{Capsule: id("even"), Node: orbit.NodeID(id("n"))},
 		orbit.Submit{IDs: []orbit.CapsuleID{id("f")}, Spec: &orbit.Spec{Module: "fast", Envelope: asks(3)}, At: now},
 		orbit.Submit{IDs: []orbit.CapsuleID{id("s")}, Spec: &orbit.Spec{Module: "slow", Group: "g", Envelope: asks(3)}, At: now},
 		orbit.Submit{IDs: []orbit.CapsuleID{id("end")}, Spec: &orbit.Spec{Envelope: asks(1)}, At: now},

@@ -1,0 +1,250 @@
+package promorbit
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/nav"
+)
+
+// Groups is a collector that follows a ledger and shows how its gangs and groups fare: how long they take to be placed as a whole, what
+// share of all placements followed an anchor (nav.Anchor), and how evenly groups are spread that ask for it. Set the fields before the
+// first scrape; call Run, or latencies are as coarse as the scrapes are far apart. It may be scraped by several goroutines at a time.
+type Groups struct {
+	// Ledger is the ledger to follow. Required: without one, and where it cannot be read, the values are those of the last time.
+	Ledger orbit.Ledger
+	// Timeout is how long a scrape waits for the ledger; default 5 s.
+	Timeout time.Duration
+	// Names is the largest number of groups whose skew is shown; default 100, the most skewed first. The skew of "other" is the
+	// largest of all others.
+	Names int
+
+	// Guards what follows.
+	mu    sync.Mutex
+	watch nav.GroupWatch
+	state *orbit.State
+	// What groups ask to be spread over.
+	spreads map[spread]bool
+	binds   map[string]*bindTimes
+	names   presentNames
+}
+
+// spread is a group of which a member asks to be spread over the domains of a level.
+type spread struct{ group, level string }
+
+// bindTimes counts how long groups took to be placed as a whole.
+type bindTimes struct {
+	count   uint64
+	sum     time.Duration
+	buckets []uint64
+}
+
+// bindBounds are the bounds of the buckets.
+var bindBounds = prometheus.ExponentialBuckets(0.001, 4, 10)
+
+var (
+	descGroupPlaced   = desc("placements_total", "Placements of capsules that were committed since the first scrape.")
+	descGroupAnchors  = desc("anchor_placements_total", "Those of them that have started a co-location group as its anchor.")
+	descGroupAssisted = desc("assisted_placements_total", "Those of them that are anchors, or members that followed the anchor of their group. Divided by orbit_placements_total it is the assisted share.")
+	descGroupBind     = desc("group_bind_seconds", "Time from when the first member of a gang, or of a co-location group, was seen waiting until none was.", "kind")
+	descGroupSkew     = desc("group_skew_capsules", "How many more placed members of a group are in its fullest domain than in its emptiest, of the level that its members ask to be spread over. Domains with a ready node count.", "group", "level")
+)
+
+// Describe implements [prometheus.Collector].
+func (g *Groups) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{descGroupPlaced, descGroupAnchors, descGroupAssisted, descGroupBind, descGroupSkew} {
+		ch <- d
+	}
+}
+
+// Run follows the ledger until ctx ends, and then returns nil.
+func (g *Groups) Run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		if g.Ledger == nil {
+			return orbit.ErrUnavailable
+		}
+		g.refresh(ctx)
+		if _, err := g.Ledger.Wait(ctx, g.revision()); err != nil {
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Second): // it cannot be read for the moment
+			}
+		}
+	}
+	return nil
+}
+
+func (g *Groups) revision() orbit.Revision {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.state == nil {
+		return 0
+	}
+	return g.state.Revision()
+}
+
+// refresh takes in what is new. An error leaves everything as it was.
+func (g *Groups) refresh(ctx context.Context) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(g.Timeout, 5*time.Second))
+	defer cancel()
+	state, changes, whole, err := g.state.CatchUp(ctx, g.Ledger)
+	if err != nil {
+		return
+	}
+	if whole {
+		g.spreads = map[spread]bool{}
+		for c := range state.Capsules() {
+			g.note(c.Spec)
+		}
+	}
+	for i := range changes {
+		switch do := changes[i].Do.(type) {
+		case orbit.Submit:
+			g.note(do.Spec)
+			for k := 0; do.Gang != nil && k < len(do.Gang.Roles); k++ {
+				g.note(do.Gang.Roles[k].Spec)
+			}
+		case orbit.Adopt:
+			g.note(do.Spec)
+		}
+	}
+	g.state = state
+	binds, err := g.watch.Refresh(ctx, g.Ledger, time.Now())
+	if err != nil {
+		return
+	}
+	for _, b := range binds {
+		kind := "group"
+		if b.Gang != "" {
+			kind = "gang"
+		}
+		g.bound(kind, b.Bound.Sub(b.Since))
+	}
+}
+
+// note notes what a spec's groups ask to be spread over.
+func (g *Groups) note(spec *orbit.Spec) {
+	if spec == nil || spec.Spread.Level == "" {
+		return
+	}
+	for group := range spec.MemberOf {
+		g.spreads[spread{group, spec.Spread.Level}] = true
+	}
+}
+
+// bound counts a group that is placed as a whole.
+func (g *Groups) bound(kind string, took time.Duration) {
+	if g.binds == nil {
+		g.binds = map[string]*bindTimes{}
+	}
+	b := g.binds[kind]
+	if b == nil {
+		b = &bindTimes{buckets: make([]uint64, len(bindBounds))}
+		g.binds[kind] = b
+	}
+	b.count++
+	b.sum += took
+	for i, bound := range bindBounds {
+		if took.Seconds() <= bound {
+			b.buckets[i]++
+		}
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (g *Groups) Collect(ch chan<- prometheus.Metric) {
+	if g.Ledger == nil {
+		return
+	}
+	g.refresh(context.Background())
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	counter(ch, descGroupPlaced, uint64(g.watch.Placed))
+	counter(ch, descGroupAnchors, uint64(g.watch.Anchors))
+	counter(ch, descGroupAssisted, uint64(g.watch.Assisted))
+	for kind, b := range g.binds {
+		buckets := map[float64]uint64{}
+		for i, bound := range bindBounds {
+			buckets[bound] = b.buckets[i]
+		}
+		ch <- prometheus.MustNewConstHistogram(descGroupBind, b.count, b.sum.Seconds(), buckets, kind)
+	}
+	if g.state != nil {
+		g.collectSkew(ch)
+	}
+}
+
+// collectSkew sends the skew of each group, and forgets groups of which nothing is placed and nothing waits.
+func (g *Groups) collectSkew(ch chan<- prometheus.Metric) {
+	domains := map[string]map[string]bool{}
+	for s := range g.spreads {
+		domains[s.level] = map[string]bool{}
+	}
+	for n := range g.state.Nodes() {
+		for level, all := range domains {
+			if domain, ok := n.Node.Labels[level]; ok && n.Node.Schedulable() {
+				all[domain] = true
+			}
+		}
+	}
+	skews, all := map[spread]int{}, []present{}
+	for s := range g.spreads {
+		skew, placed := g.skew(s, domains[s.level])
+		if placed {
+			skews[s] = skew
+			all = append(all, present{s.group + "\x00" + s.level, int64(skew)})
+			continue
+		}
+		waits := false
+		for range g.state.GroupPending(s.group) {
+			waits = true
+			break
+		}
+		if !waits {
+			delete(g.spreads, s)
+		}
+	}
+	g.names.most = g.Names
+	g.names.show(all)
+	others := map[string]int{}
+	for s, skew := range skews {
+		if g.names.shown[s.group+"\x00"+s.level] {
+			gauge(ch, descGroupSkew, float64(skew), text(s.group), text(s.level))
+		} else {
+			others[other] = max(others[other], skew)
+		}
+	}
+	for name, skew := range others {
+		gauge(ch, descGroupSkew, float64(skew), name, name)
+	}
+}
+
+// skew returns how unevenly a group is spread over domains, and whether anything of it is placed.
+func (g *Groups) skew(s spread, domains map[string]bool) (skew int, placed bool) {
+	counts := map[string]int{}
+	for domain := range domains {
+		counts[domain] = 0
+	}
+	for n, count := range g.state.GroupNodes(s.group) {
+		placed = true
+		if domain := n.Node.Labels[s.level]; domains[domain] {
+			counts[domain] += count
+		}
+	}
+	var all []int
+	for _, count := range counts {
+		all = append(all, count)
+	}
+	if len(all) == 0 {
+		return 0, placed
+	}
+	return slices.Max(all) - slices.Min(all), placed
+}
