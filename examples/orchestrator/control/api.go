@@ -1,0 +1,257 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/agent"
+)
+
+// Handler serves the API, and the agents of nodes. It asks for no credentials, so it listens where only those come who may.
+func (c *Control) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/agent/", http.StripPrefix("/agent", agent.Handler(c.local)))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(c.metrics, promhttp.HandlerOpts{}))
+	for pattern, serve := range map[string]func(*http.Request) (any, error){
+		"GET /jobs":                 c.getJobs,
+		"GET /jobs/{name}":          c.getJob,
+		"PUT /jobs/{name}":          c.putJob,
+		"DELETE /jobs/{name}":       c.deleteJob,
+		"POST /jobs/{name}/scale":   c.scaleJob,
+		"POST /jobs/{name}/rollout": c.rolloutJob,
+		"GET /jobs/{name}/explain":  c.explainJob,
+		"GET /nodes":                c.getNodes,
+		"POST /nodes/{id}/drain":    c.drainNode,
+		"DELETE /nodes/{id}/drain":  c.undrainNode,
+		"PUT /quotas/{team}":        c.putQuota,
+		"GET /quotas/{team}":        c.getQuota,
+	} {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			answer, err := serve(r)
+			status := http.StatusOK
+			if err != nil {
+				status, answer = statusOf(err), map[string]string{"error": err.Error()}
+			}
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(status)
+			e := json.NewEncoder(w)
+			e.SetIndent("", "  ")
+			e.SetEscapeHTML(false)
+			_ = e.Encode(answer) // the caller is gone
+		})
+	}
+	return mux
+}
+
+var errNotFound = errors.New("not found")
+
+func statusOf(err error) int {
+	switch {
+	case errors.Is(err, errNotFound):
+		return http.StatusNotFound
+	case errors.Is(err, orbit.ErrInvalid):
+		return http.StatusBadRequest
+	case errors.Is(err, orbit.ErrConflict), errors.Is(err, orbit.ErrInfeasible):
+		return http.StatusConflict
+	case errors.Is(err, orbit.ErrUnavailable), errors.Is(err, orbit.ErrUnknown):
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusInternalServerError
+}
+
+// body reads the JSON object that was sent; nothing if none was.
+func body(r *http.Request, into any) error {
+	d := json.NewDecoder(io.LimitReader(r.Body, 1<<20))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("body: %w: %w", orbit.ErrInvalid, err)
+	}
+	return nil
+}
+
+// change commits what f makes of the newest state, again if others have been faster. An answer that was lost is asked for again: it is
+// the same proposal. When it returns, the change survives this process.
+func (c *Control) change(ctx context.Context, f func(w *world) ([]orbit.Commitment, []orbit.Precondition, error)) error {
+	for {
+		state, err := c.ledger.Snapshot(ctx)
+		if err != nil {
+			return err
+		}
+		do, bets, err := f(read(state))
+		if err != nil || len(do) == 0 {
+			return err
+		}
+		p := orbit.Proposal{ID: orbit.NewProposalID(), View: state.Revision(), Do: do, If: bets}
+		for err = orbit.ErrUnknown; errors.Is(err, orbit.ErrUnknown) && ctx.Err() == nil; {
+			_, err = c.ledger.Propose(ctx, p)
+		}
+		if !errors.Is(err, orbit.ErrConflict) || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// edit changes a job. The function gets a copy, or nil if there is none.
+func (c *Control) edit(ctx context.Context, name string, f func(*Job) (*Job, error)) (*Job, error) {
+	var done *Job
+	err := c.change(ctx, func(w *world) ([]orbit.Commitment, []orbit.Precondition, error) {
+		job := w.jobs[name]
+		switch {
+		case w.broken[name] != nil:
+			return nil, nil, w.broken[name]
+		case job == nil && len(w.members[name]) > 0:
+			return nil, nil, fmt.Errorf("job %q: %w: it was deleted, and its members are about to end; try again", name, orbit.ErrInfeasible)
+		case job != nil:
+			copied := *job
+			job = &copied
+		}
+		next, err := f(job)
+		if err == nil {
+			err = next.check()
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		done = next
+		return []orbit.Commitment{next.mark()}, []orbit.Precondition{orbit.MarkAt{Key: keyJob + name, Revision: w.at[name]}}, nil
+	})
+	return done, err
+}
+
+// existing makes of an edit of a job that is there one for edit.
+func existing(name string, f func(*Job) (*Job, error)) func(*Job) (*Job, error) {
+	return func(j *Job) (*Job, error) {
+		if j == nil {
+			return nil, fmt.Errorf("job %q: %w", name, errNotFound)
+		}
+		return f(j)
+	}
+}
+
+// putJob makes a job or changes it. If what runs differs, a service is rolled out.
+func (c *Control) putJob(r *http.Request) (any, error) {
+	var wanted Job
+	if err := body(r, &wanted); err != nil {
+		return nil, err
+	}
+	wanted.Name, wanted.Generation, wanted.Submitted = r.PathValue("name"), 1, 0
+	return c.edit(r.Context(), wanted.Name, func(j *Job) (*Job, error) {
+		next := wanted
+		if j == nil {
+			return &next, nil
+		}
+		next.Generation, next.Submitted = j.Generation, j.Submitted
+		if j.same(&next) {
+			return &next, next.resized(j)
+		}
+		if j.Kind != Service || next.Kind != Service {
+			return nil, fmt.Errorf("job %q: %w: only services are rolled out; delete it and put it again", j.Name, orbit.ErrInvalid)
+		}
+		next.Generation++
+		return &next, nil
+	})
+}
+
+// resized returns why a job cannot have another count.
+func (j *Job) resized(from *Job) error {
+	if j.Kind == Gang && j.Count != from.Count && from.Submitted > 0 {
+		return fmt.Errorf("job %q: %w: a gang keeps its count", j.Name, orbit.ErrInvalid)
+	}
+	return nil
+}
+
+func (c *Control) scaleJob(r *http.Request) (any, error) {
+	name := r.PathValue("name")
+	count, err := strconv.Atoi(r.URL.Query().Get("count"))
+	if err != nil {
+		return nil, fmt.Errorf("count: %w: %w", orbit.ErrInvalid, err)
+	}
+	return c.edit(r.Context(), name, existing(name, func(j *Job) (*Job, error) {
+		next := *j
+		next.Count = count
+		return &next, next.resized(j)
+	}))
+}
+
+// rolloutJob replaces all members of a service, by what the body says is to run if it says so.
+func (c *Control) rolloutJob(r *http.Request) (any, error) {
+	var to struct {
+		Run []string `json:"run"`
+	}
+	if err := body(r, &to); err != nil {
+		return nil, err
+	}
+	name := r.PathValue("name")
+	return c.edit(r.Context(), name, existing(name, func(j *Job) (*Job, error) {
+		if j.Kind != Service {
+			return nil, fmt.Errorf("job %q: %w: only services are rolled out", name, orbit.ErrInvalid)
+		}
+		if len(to.Run) > 0 {
+			j.Run = to.Run
+		}
+		j.Generation++
+		return j, nil
+	}))
+}
+
+// deleteJob ends a job: without its mark the loop releases what is left of it.
+func (c *Control) deleteJob(r *http.Request) (any, error) {
+	name := r.PathValue("name")
+	return map[string]string{"deleted": name}, c.change(r.Context(), func(w *world) (do []orbit.Commitment, _ []orbit.Precondition, _ error) {
+		if w.jobs[name] == nil && w.broken[name] == nil {
+			return nil, nil, fmt.Errorf("job %q: %w", name, errNotFound)
+		}
+		do = append(do, orbit.Mark{Key: keyJob + name})
+		id := orbit.BudgetID("job/" + name)
+		if _, has := w.state.Budget(id); has {
+			do = append(do, orbit.RemoveBudget{Budget: id})
+		}
+		return do, []orbit.Precondition{orbit.MarkAt{Key: keyJob + name, Revision: w.at[name]}}, nil
+	})
+}
+
+// drainNode has everything moved off a node, whose cordon and whose mark are one commit.
+func (c *Control) drainNode(r *http.Request) (any, error) {
+	return c.setDrain(r, "yes", orbit.Cordoned)
+}
+
+func (c *Control) undrainNode(r *http.Request) (any, error) { return c.setDrain(r, "", orbit.Ready) }
+
+func (c *Control) setDrain(r *http.Request, mark string, to orbit.Condition) (any, error) {
+	id := orbit.NodeID(r.PathValue("id"))
+	return map[string]any{"node": id, "drain": mark != ""}, c.change(r.Context(), func(w *world) ([]orbit.Commitment, []orbit.Precondition, error) {
+		n := w.state.Node(id)
+		if n == nil {
+			return nil, nil, fmt.Errorf("node %q: %w", id, errNotFound)
+		}
+		do := []orbit.Commitment{orbit.Mark{Key: keyDrain + string(id), Value: mark}}
+		if node := *n.Node; node.State != orbit.Lost {
+			node.State = to
+			do = append(do, orbit.PutNode{Node: node})
+		}
+		return do, []orbit.Precondition{orbit.NodeAt{Node: id, Specification: n.Specification}}, nil
+	})
+}
+
+func (c *Control) putQuota(r *http.Request) (any, error) {
+	var q Quota
+	if err := body(r, &q); err != nil {
+		return nil, err
+	}
+	team := r.PathValue("team")
+	if !goodName.MatchString(team) || q.CPU < 0 || q.MemoryMB < 0 {
+		return nil, fmt.Errorf("quota of team %.70q: %w: a name like a job's, and nothing negative", team, orbit.ErrInvalid)
+	}
+	text, _ := json.Marshal(q) // numbers can be written
+	return q, c.change(r.Context(), func(*world) ([]orbit.Commitment, []orbit.Precondition, error) {
+		return []orbit.Commitment{orbit.Mark{Key: keyQuota + team, Value: string(text)}}, nil, nil
+	})
+}

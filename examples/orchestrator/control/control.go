@@ -1,0 +1,181 @@
+// Package control is the control process of a small orchestrator: a ledger, the engines that place on it, the leases of its nodes, a
+// drainer, a loop that brings the ledger in line with the jobs, and an HTTP API.
+//
+//	HTTP API ── job/, drain/, quota/: marks ──► Ledger ◄── engines: Place, Evict
+//	                                            │   ▲ ▲
+//	                        Wait, Snapshot ─────┘   │ └── agents: Confirm
+//	plan: what the jobs want less what is there ────┘
+//
+// Everything that it knows is in the ledger. What the API is asked is committed as a mark before it answers; the loop (plan) then
+// proposes what is missing, from the state alone. So the process may be killed between any two commits, and the next one goes on.
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/agent"
+	"github.com/orbitsched/orbit/diskledger"
+	"github.com/orbitsched/orbit/etcdledger"
+	"github.com/orbitsched/orbit/lease"
+	"github.com/orbitsched/orbit/nav"
+	"github.com/orbitsched/orbit/promorbit"
+	"github.com/orbitsched/orbit/telemetry"
+	"github.com/orbitsched/orbit/watch"
+)
+
+// Config is what a control process is started with.
+type Config struct {
+	// Dir is the folder of the ledger on disk.
+	Dir string
+	// Etcd are the endpoints of an etcd that has the ledger instead; empty: it is in Dir.
+	Etcd []string
+	// TTL is how long a node is given work after its last report, and how long after that it is lost.
+	TTL time.Duration
+}
+
+// Control is a control process.
+type Control struct {
+	ledger   orbit.Ledger
+	local    *agent.Local
+	engines  []*orbit.Engine
+	drain    *nav.Drain
+	draining atomic.Pointer[map[orbit.NodeID]bool]
+	metrics  *prometheus.Registry
+	close    func() error
+}
+
+// Open opens the ledger. Close ends it.
+func Open(ctx context.Context, config Config) (*Control, error) {
+	c := &Control{metrics: prometheus.NewRegistry()}
+	if err := c.open(ctx, config); err != nil {
+		return nil, err
+	}
+	keeper := &lease.Keeper{Ledger: c.ledger, TTL: config.TTL, Terms: -1}
+	c.local = &agent.Local{
+		Ledger: c.ledger, Members: &lease.Members{Leases: keeper, Gone: config.TTL}, Board: &telemetry.Board{Leases: keeper, Stale: config.TTL},
+		Index: &watch.Index{Ledger: c.ledger},
+	}
+	rounds := &promorbit.Engines{}
+	c.metrics.MustRegister(rounds, &promorbit.Ledger{Ledger: c.ledger})
+	engine := func(name string, n orbit.Navigator) {
+		c.engines = append(c.engines, &orbit.Engine{
+			Name: name, Ledger: c.ledger, Navigator: n, Telemetry: c.local.Board, ParkFor: 2 * time.Second, OnRound: rounds.Round,
+		})
+	}
+	engine("services", &nav.Preempting{Navigator: &nav.Services{}})
+	engine("batch", &nav.Patient{Navigator: &nav.Batch{}})
+	engine("gangs", &nav.Preempting{Navigator: &nav.Patient{Navigator: &nav.Gang{}}})
+	c.drain = &nav.Drain{Ledger: c.ledger, Telemetry: c.local.Board, Drains: func(n *orbit.Node) bool { return (*c.draining.Load())[n.ID] }}
+	c.draining.Store(&map[orbit.NodeID]bool{})
+	return c, nil
+}
+
+// open opens the ledger, which is all that depends on where it is.
+func (c *Control) open(ctx context.Context, config Config) error {
+	if len(config.Etcd) == 0 {
+		ledger, err := diskledger.Open(filepath.Join(config.Dir, "ledger"), diskledger.Options{
+			OnError: func(err error) { slog.Error("ledger", "error", err) },
+		})
+		if err != nil {
+			return err
+		}
+		c.ledger, c.close = ledger, ledger.Close
+		return nil
+	}
+	client, err := clientv3.New(clientv3.Config{Endpoints: config.Etcd, DialTimeout: 5 * time.Second})
+	if err != nil {
+		return err
+	}
+	ledger, err := etcdledger.Open(ctx, client, etcdledger.Options{
+		Prefix: "orchestrator/", OnError: func(err error) { slog.Error("ledger", "error", err) },
+	})
+	if err != nil {
+		return errors.Join(err, client.Close())
+	}
+	c.ledger, c.close = ledger, func() error { return errors.Join(ledger.Close(), client.Close()) }
+	return nil
+}
+
+// Close closes the ledger. Run must have returned.
+func (c *Control) Close() error { return c.close() }
+
+// Run serves the API until ctx ends, or something fails that the process must not go on without.
+func (c *Control) Run(ctx context.Context, listener net.Listener) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, run := range []func(context.Context) error{
+		c.local.Members.Run, c.local.Index.Run, (&orbit.Population{Engines: c.engines}).Run, c.drain.Run, c.follow,
+	} {
+		group.Go(func() error { return run(ctx) })
+	}
+	server := &http.Server{Handler: c.Handler(), ReadHeaderTimeout: 10 * time.Second, BaseContext: func(net.Listener) context.Context { return ctx }}
+	group.Go(func() error {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+	group.Go(func() error {
+		<-ctx.Done()
+		return server.Close()
+	})
+	return group.Wait()
+}
+
+// pace is how long follow waits after it has committed something, so that a burst of changes is one plan.
+const pace = 50 * time.Millisecond
+
+// follow brings the ledger in line with the jobs, whenever either changes.
+func (c *Control) follow(ctx context.Context) error {
+	for ctx.Err() == nil {
+		state, err := c.ledger.Snapshot(ctx)
+		if err == nil {
+			err = c.align(ctx, state)
+		}
+		if err == nil {
+			_, err = c.ledger.Wait(ctx, state.Revision())
+		}
+		wait := pace
+		if err != nil && ctx.Err() == nil {
+			slog.Error("align the ledger with the jobs", "error", err)
+			wait = time.Second
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait):
+		}
+	}
+	return nil
+}
+
+// align proposes what the jobs want. A conflict is nothing: what it has lost to is a change, which ends the wait for the next one.
+func (c *Control) align(ctx context.Context, state *orbit.State) error {
+	draining := map[orbit.NodeID]bool{}
+	for key := range state.Marks(keyDrain) {
+		draining[orbit.NodeID(key[len(keyDrain):])] = true
+	}
+	c.draining.Store(&draining)
+	w := read(state)
+	for name, err := range w.broken {
+		slog.Error("job cannot be read", "job", name, "error", err)
+	}
+	var failed []error
+	for _, p := range w.plan(time.Now()) {
+		if _, err := c.ledger.Propose(ctx, p); err != nil && !errors.Is(err, orbit.ErrConflict) {
+			failed = append(failed, fmt.Errorf("%T: %w", p.Do[0], err))
+		}
+	}
+	return errors.Join(failed...)
+}

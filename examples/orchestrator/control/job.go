@@ -1,0 +1,173 @@
+package control
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/examples/orchestrator/node"
+)
+
+// Kind is the kind of a job.
+type Kind string
+
+// The kinds of jobs.
+const (
+	// Service has Count members that run until the job is deleted.
+	Service Kind = "service"
+	// Batch has Count members, each of which runs until it is done.
+	Batch Kind = "batch"
+	// Gang has Count members that start together, in one domain of Level if that is set, and run until they are done.
+	Gang Kind = "gang"
+)
+
+// Job is what is to run. Everything about it is in one mark of the ledger, so it is changed by compare-and-swap and survives its process.
+type Job struct {
+	// Name is the name; members are called name-0, name-1 and so on.
+	Name string `json:"name"`
+	// Kind is the kind.
+	Kind Kind `json:"kind"`
+	// Count is how many members there are.
+	Count int `json:"count"`
+	// Run is the program and its arguments.
+	Run []string `json:"run"`
+	// CPU is what a member takes, in thousandths of a core.
+	CPU int64 `json:"cpu"`
+	// MemoryMB is the memory that a member takes, in MiB.
+	MemoryMB int64 `json:"memoryMB,omitempty"`
+	// Priority says who makes way for whom: a service and a gang evict what has less.
+	Priority int32 `json:"priority,omitempty"`
+	// Team is whose quota the members count against; empty: nobody's.
+	Team string `json:"team,omitempty"`
+	// Missing is how many members of a service may be missing through a rollout, a drain or an eviction; default 1.
+	Missing int `json:"missing,omitempty"`
+	// Ready says that a member serves when it has made the file that ORBIT_READY names; else when it runs.
+	Ready bool `json:"ready,omitempty"`
+	// Level is the label of nodes within one value of which all members of a gang are; empty: anywhere.
+	Level string `json:"level,omitempty"`
+	// Generation counts the versions of what runs. The control process sets it.
+	Generation int `json:"generation,omitempty"`
+	// Submitted is how many members of a batch or a gang were submitted so far; those of them that are not in the ledger any more are
+	// done. The control process sets it.
+	Submitted int `json:"submitted,omitempty"`
+}
+
+var goodName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,62}$`)
+
+// check returns what is wrong with a job.
+func (j *Job) check() error {
+	var wrong []error
+	note := func(bad bool, what string) {
+		if bad {
+			wrong = append(wrong, errors.New(what))
+		}
+	}
+	note(!goodName.MatchString(j.Name), "name must be a letter and at most 62 more letters, digits and hyphens, all lower case")
+	note(j.Kind != Service && j.Kind != Batch && j.Kind != Gang, "kind must be service, batch or gang")
+	note(j.Count < 0 || j.Count > 10_000, "count must be 0 to 10000")
+	note(j.Count == 0 && j.Kind == Gang, "a gang needs a count")
+	note(len(j.Run) == 0, "run must name a program")
+	note(j.CPU <= 0 || j.CPU > 1<<20, "cpu must be at least 1, in thousandths of a core")
+	note(j.MemoryMB < 0 || j.MemoryMB > 1<<30, "memoryMB must not be negative")
+	note(j.Missing < 0, "missing must not be negative")
+	note(j.Team != "" && !goodName.MatchString(j.Team), "team must be like a name")
+	note(j.Level != "" && j.Kind != Gang, "level is for gangs")
+	if len(wrong) > 0 {
+		return fmt.Errorf("job %.70q: %w: %w", j.Name, orbit.ErrInvalid, errors.Join(wrong...))
+	}
+	return nil
+}
+
+// missing is how many members of a service may be missing.
+func (j *Job) missing() int { return max(j.Missing, 1) }
+
+// takes is what a member takes.
+func (j *Job) takes() orbit.Resources {
+	return orbit.Resources{orbit.CPU: j.CPU, orbit.Memory: j.MemoryMB << 20}
+}
+
+// spec is what a ledger knows of a member.
+func (j *Job) spec() *orbit.Spec {
+	class := map[Kind]orbit.AppClass{Service: orbit.LatencySensitive, Batch: orbit.Batch, Gang: orbit.GangClass}[j.Kind]
+	return &orbit.Spec{
+		Module: j.Name, Class: class, Priority: j.Priority, Envelope: orbit.Envelope{Reservation: j.takes()},
+		Movable: j.Kind != Service, // a service has a budget, which is its consent to moves
+	}
+}
+
+// Labels of capsules.
+const (
+	labelJob        = "job"
+	labelTeam       = "team"
+	labelGeneration = "generation"
+)
+
+// labels are what the agent and the next control process need to know of a member.
+func (j *Job) labels() map[string]string {
+	run, _ := json.Marshal(j.Run) // strings can be written
+	l := map[string]string{
+		labelJob: j.Name, labelGeneration: strconv.Itoa(j.Generation), node.LabelRun: string(run),
+	}
+	if j.Team != "" {
+		l[labelTeam] = j.Team
+	}
+	if j.Kind == Service {
+		l[node.LabelKeep] = "yes"
+	}
+	if j.Ready {
+		l[node.LabelReady] = "file"
+	}
+	return l
+}
+
+// member is the id of member i.
+func (j *Job) member(i int) orbit.CapsuleID { return orbit.CapsuleID(fmt.Sprintf("%s-%d", j.Name, i)) }
+
+// budget is what keeps enough members of a service.
+func (j *Job) budget() orbit.Budget {
+	return orbit.Budget{
+		ID: orbit.BudgetID("job/" + j.Name), Module: j.Name, Expected: j.Count, Missing: min(j.missing(), j.Count),
+		FreeUnready: true, // a member that crashes again and again does not keep its node
+	}
+}
+
+// same reports whether members of two versions are alike, so that none has to be replaced.
+func (j *Job) same(o *Job) bool {
+	a, b := *j, *o
+	for _, v := range []*Job{&a, &b} {
+		v.Count, v.Missing, v.Generation, v.Submitted, v.Run = 0, 0, 0, 0, nil
+	}
+	x, _ := json.Marshal([]any{a, j.Run})
+	y, _ := json.Marshal([]any{b, o.Run})
+	return string(x) == string(y)
+}
+
+// Keys of marks.
+const (
+	keyJob   = "job/"
+	keyDrain = "drain/"
+	keyQuota = "quota/"
+	keyTurn  = "turn/"
+)
+
+// Quota is how much all members of a team's jobs may take together. It is a mark of the ledger.
+type Quota struct {
+	// CPU is in thousandths of a core; 0: no bound.
+	CPU int64 `json:"cpu,omitempty"`
+	// MemoryMB is in MiB; 0: no bound.
+	MemoryMB int64 `json:"memoryMB,omitempty"`
+}
+
+// allows returns why a team may not have so much; nil: it may.
+func (q *Quota) allows(team string, used orbit.Resources) error {
+	if q.CPU > 0 && used[orbit.CPU] > q.CPU {
+		return fmt.Errorf("team %q has a quota of %d of cpu and would use %d", team, q.CPU, used[orbit.CPU])
+	}
+	if mb := (used[orbit.Memory] + 1<<20 - 1) >> 20; q.MemoryMB > 0 && mb > q.MemoryMB {
+		return fmt.Errorf("team %q has a quota of %d MiB and would use %d", team, q.MemoryMB, mb)
+	}
+	return nil
+}

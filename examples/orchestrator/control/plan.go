@@ -1,0 +1,269 @@
+package control
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/orbitsched/orbit"
+)
+
+// world is what one state of the ledger says of jobs.
+type world struct {
+	state *orbit.State
+	jobs  map[string]*Job
+	// When the mark of each job was put.
+	at map[string]orbit.Revision
+	// Marks that do not read as a job.
+	broken map[string]error
+	quotas map[string]*Quota
+	used   map[string]orbit.Resources // by team
+	// Live members of each job, by index.
+	members map[string]map[int]*orbit.Capsule
+}
+
+// read reads a state. It looks at every capsule, which is good enough for some ten thousand.
+func read(state *orbit.State) *world {
+	w := &world{
+		state: state, jobs: map[string]*Job{}, at: map[string]orbit.Revision{}, broken: map[string]error{},
+		quotas: map[string]*Quota{}, used: map[string]orbit.Resources{}, members: map[string]map[int]*orbit.Capsule{},
+	}
+	for key, value := range state.Marks(keyJob) {
+		name, job := key[len(keyJob):], &Job{}
+		_, w.at[name] = state.Mark(key)
+		if err := json.Unmarshal([]byte(value), job); err != nil || job.Name != name || job.check() != nil {
+			w.broken[name] = fmt.Errorf("mark %q is no job: %w", key, cmp.Or(err, job.check()))
+			continue
+		}
+		w.jobs[name] = job
+	}
+	for key, value := range state.Marks(keyQuota) {
+		q := &Quota{}
+		if json.Unmarshal([]byte(value), q) == nil {
+			w.quotas[key[len(keyQuota):]] = q
+		}
+	}
+	for c := range state.Capsules() {
+		name := c.Labels[labelJob]
+		index, err := strconv.Atoi(strings.TrimPrefix(string(c.ID), name+"-"))
+		if c.Released() || name == "" || err != nil { // it has ended, or is not ours
+			continue
+		}
+		if w.members[name] == nil {
+			w.members[name] = map[int]*orbit.Capsule{}
+		}
+		w.members[name][index] = c
+		w.use(c.Labels[labelTeam], c.Spec.Envelope.Reservation)
+	}
+	return w
+}
+
+// use counts what a team takes.
+func (w *world) use(team string, r orbit.Resources) {
+	w.used[team], _ = w.used[team].Add(r) // a sum that does not fit stays what it was: no quota allows so much
+}
+
+// admit takes what n members of a job take off its team's quota, or says why there is not so much.
+func (w *world) admit(j *Job, n int, freed orbit.Resources) error {
+	q := w.quotas[j.Team]
+	used, _ := w.used[j.Team].Sub(freed)
+	for range n {
+		used, _ = used.Add(j.takes())
+	}
+	if q != nil && j.Team != "" {
+		if err := q.allows(j.Team, used); err != nil {
+			return err
+		}
+	}
+	w.used[j.Team] = used
+	return nil
+}
+
+// plan returns what has to be committed so that the ledger has what the jobs want: nothing, if it has. Each proposal bets on the mark
+// of its job, and if it submits something on the team's turn, so that two control processes never exceed a quota together.
+func (w *world) plan(now time.Time) (out []orbit.Proposal) {
+	out = append(out, w.nodes()...)
+	for _, name := range slices.Sorted(maps.Keys(w.members)) {
+		if w.jobs[name] == nil && w.broken[name] == nil { // deleted
+			out = append(out, w.end(name))
+		}
+	}
+	// High priority first, so that it has the quota first.
+	names := slices.SortedFunc(maps.Keys(w.jobs), func(a, b string) int {
+		return cmp.Or(cmp.Compare(w.jobs[b].Priority, w.jobs[a].Priority), cmp.Compare(a, b))
+	})
+	for _, name := range names {
+		d := &draft{world: w, job: w.jobs[name], members: w.members[name], now: orbit.Instant(now.UnixNano())}
+		if d.job.Kind == Service {
+			d.service()
+		} else {
+			d.once()
+		}
+		if len(d.do) > 0 {
+			out = append(out, d.proposal())
+		}
+	}
+	return out
+}
+
+// nodes cordons the nodes that are to be drained and have joined anew since.
+func (w *world) nodes() (out []orbit.Proposal) {
+	for key := range w.state.Marks(keyDrain) {
+		n := w.state.Node(orbit.NodeID(key[len(keyDrain):]))
+		if n == nil || n.Node.State != orbit.Ready {
+			continue
+		}
+		node := *n.Node
+		node.State = orbit.Cordoned
+		_, at := w.state.Mark(key)
+		out = append(out, orbit.Proposal{ID: orbit.NewProposalID(), View: w.state.Revision(), Do: []orbit.Commitment{orbit.PutNode{Node: node}},
+			If: []orbit.Precondition{orbit.MarkAt{Key: key, Revision: at}, orbit.NodeAt{Node: node.ID, Specification: n.Specification}}})
+	}
+	return out
+}
+
+// end releases what is left of a job that was deleted.
+func (w *world) end(name string) orbit.Proposal {
+	p := orbit.Proposal{ID: orbit.NewProposalID(), View: w.state.Revision(), If: []orbit.Precondition{orbit.MarkAt{Key: keyJob + name}}}
+	for _, i := range slices.Sorted(maps.Keys(w.members[name])) {
+		p.Do = append(p.Do, orbit.Release{Capsule: w.members[name][i].ID, Final: true})
+	}
+	return p
+}
+
+// draft is a proposal for one job in the making.
+type draft struct {
+	*world
+	job     *Job
+	members map[int]*orbit.Capsule
+	now     orbit.Instant
+	do      []orbit.Commitment
+	submits bool
+}
+
+func (d *draft) proposal() orbit.Proposal {
+	p := orbit.Proposal{ID: orbit.NewProposalID(), View: d.state.Revision(), Do: d.do,
+		If: []orbit.Precondition{orbit.MarkAt{Key: keyJob + d.job.Name, Revision: d.at[d.job.Name]}}}
+	if d.submits && d.quotas[d.job.Team] != nil {
+		key := keyTurn + d.job.Team
+		_, at := d.state.Mark(key)
+		p.If = append(p.If, orbit.MarkAt{Key: key, Revision: at})
+		p.Do = append(p.Do, orbit.Mark{Key: key, Value: d.job.Name})
+	}
+	return p
+}
+
+// submit submits a member of a service or a batch.
+func (d *draft) submit(i int) {
+	d.submits = true
+	d.do = append(d.do, orbit.Submit{IDs: []orbit.CapsuleID{d.job.member(i)}, Spec: d.job.spec(), Labels: d.job.labels(), At: d.now})
+}
+
+func (d *draft) release(c *orbit.Capsule) {
+	d.do = append(d.do, orbit.Release{Capsule: c.ID, Final: true})
+}
+
+// service wants Count members, all of the newest generation.
+func (d *draft) service() {
+	j := d.job
+	if b, ok := d.state.Budget(j.budget().ID); !ok || b.Budget != j.budget() {
+		d.do = append(d.do, orbit.PutBudget{Budget: j.budget()})
+	}
+	d.shrink()
+	absent := 0
+	var old []int
+	for i := range j.Count {
+		c := d.members[i]
+		if c == nil {
+			absent++
+			if d.admit(j, 1, orbit.Resources{}) == nil {
+				d.submit(i)
+			}
+			continue
+		}
+		if !c.Ready {
+			absent++
+		}
+		if c.Labels[labelGeneration] != strconv.Itoa(j.Generation) {
+			old = append(old, i)
+		}
+	}
+	// Those that do not serve first: to replace them costs nothing.
+	slices.SortStableFunc(old, func(a, b int) int { return cmp.Compare(rank(d.members[a]), rank(d.members[b])) })
+	for _, i := range old {
+		c := d.members[i]
+		if c.Ready {
+			if absent >= j.missing() {
+				break
+			}
+			absent++
+		}
+		if d.admit(j, 1, c.Spec.Envelope.Reservation) == nil {
+			d.release(c)
+			d.submit(i) // under the same id, so it begins when the former one has stopped
+		}
+	}
+}
+
+// rank is 0 for a member that does not serve.
+func rank(c *orbit.Capsule) int {
+	if c.Ready {
+		return 1
+	}
+	return 0
+}
+
+// shrink releases the members that are too many.
+func (d *draft) shrink() {
+	for _, i := range slices.Sorted(maps.Keys(d.members)) {
+		if i >= d.job.Count {
+			d.release(d.members[i])
+		}
+	}
+}
+
+// once submits the members of a batch or a gang that were not submitted yet, each once, as far as the quota allows it.
+func (d *draft) once() {
+	next := *d.job
+	switch {
+	case next.Kind == Gang && next.Submitted == 0:
+		if d.admit(&next, next.Count, orbit.Resources{}) == nil {
+			d.submits, next.Submitted = true, next.Count
+			d.do = append(d.do, orbit.Submit{Gang: next.gang(d.at[next.Name]), Labels: next.labels(), At: d.now})
+		}
+	case next.Kind == Batch:
+		d.shrink()
+		for next.Submitted < next.Count && d.admit(&next, 1, orbit.Resources{}) == nil {
+			d.submit(next.Submitted)
+			next.Submitted++
+		}
+	}
+	if next.Submitted != d.job.Submitted {
+		d.do = append(d.do, next.mark())
+	}
+}
+
+// gang is a job as a ledger knows it. A job that is deleted and put again is another gang, which may have other members, so the revision of
+// its mark is in the id.
+func (j *Job) gang(at orbit.Revision) *orbit.Gang {
+	role := orbit.Role{Name: "member", Spec: j.spec()}
+	for i := range j.Count {
+		role.Members = append(role.Members, j.member(i))
+	}
+	g := &orbit.Gang{ID: orbit.GangID(fmt.Sprintf("%s.%d", j.Name, at)), Roles: []orbit.Role{role}}
+	if j.Level != "" {
+		g.Levels = []string{j.Level}
+	}
+	return g
+}
+
+// mark puts a job.
+func (j *Job) mark() orbit.Mark {
+	text, _ := json.Marshal(j) // strings and numbers can be written
+	return orbit.Mark{Key: keyJob + j.Name, Value: string(text)}
+}

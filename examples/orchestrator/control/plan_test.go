@@ -1,0 +1,243 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/orbitsched/orbit"
+)
+
+// desk is a ledger with one large node, of which a test plays engines and agent.
+type desk struct {
+	*rapid.T
+	c *Control
+	// What was submitted of each batch and gang, by id.
+	submitted map[orbit.CapsuleID]int
+}
+
+func (d *desk) state() *orbit.State {
+	s, err := d.c.ledger.Snapshot(context.Background())
+	require.NoError(d, err)
+	return s
+}
+
+func (d *desk) commit(do ...orbit.Commitment) {
+	d.Helper()
+	_, err := d.c.ledger.Propose(context.Background(), orbit.Proposal{Do: do})
+	require.NoError(d, err)
+}
+
+// align does what the control process does when something has changed, until it has nothing to do.
+func (d *desk) align() {
+	d.Helper()
+	for range 50 {
+		before := d.state()
+		require.NoError(d, d.c.align(context.Background(), before))
+		if d.state().Revision() == before.Revision() {
+			return
+		}
+	}
+	require.Fail(d, "the plan does not come to rest")
+}
+
+// run places what waits, if place, and has the agent say that it serves.
+func (d *desk) run(place bool) {
+	for c := range d.state().Capsules() {
+		switch {
+		case c.Remains != nil:
+			d.commit(orbit.Confirm{Capsule: c.ID, Since: c.Remains.Since, Stopped: true})
+		case c.Pending() && place && c.Gang == "":
+			d.commit(orbit.Place{Capsule: c.ID, Node: "n"})
+		case c.Placed() && !c.Ready:
+			d.commit(orbit.Confirm{Capsule: c.ID, Since: c.PlacedAt, Ready: true})
+		}
+	}
+	for g := range d.state().Gangs() {
+		var do []orbit.Commitment
+		for c := range d.state().Members(g.Gang.ID) {
+			if c.Pending() && place {
+				do = append(do, orbit.Place{Capsule: c.ID, Node: "n"})
+			}
+		}
+		if len(do) > 0 {
+			d.commit(do...)
+		}
+	}
+}
+
+// check requires what holds at every moment.
+func (d *desk) check() {
+	w := read(d.state())
+	require.Empty(d, w.broken)
+	for team, q := range w.quotas {
+		if q.CPU != lowered {
+			require.NoError(d, q.allows(team, w.used[team]))
+		}
+	}
+}
+
+// lowered is a quota that came when more was used: it keeps more away, and ends nothing.
+const lowered = 1
+
+// put changes a job as the API does.
+func (d *desk) put(j Job) {
+	err := d.c.change(context.Background(), func(w *world) ([]orbit.Commitment, []orbit.Precondition, error) {
+		old := w.jobs[j.Name]
+		if old == nil && len(w.members[j.Name]) > 0 {
+			return nil, nil, nil
+		}
+		j.Generation, j.Submitted = 1, 0
+		if old != nil {
+			j.Kind, j.Team = old.Kind, old.Team
+			j.Generation, j.Submitted = old.Generation, old.Submitted
+			if j.Kind == Service {
+				j.Generation++
+			}
+			if j.Kind == Gang {
+				j.Count = old.Count
+			}
+		}
+		require.NoError(d, j.check())
+		return []orbit.Commitment{j.mark()}, nil, nil
+	})
+	require.NoError(d, err)
+}
+
+// TestPlan changes jobs and quotas at random, and plays engines and agent. Quotas hold, plans come to rest, no member of a
+// batch or a gang is submitted twice, a rollout leaves as many serving as it may, and in the end all is as the jobs want it.
+func TestPlan(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		ledger := &orbit.MemoryLedger{}
+		d := &desk{t, &Control{ledger: ledger}, map[orbit.CapsuleID]int{}}
+		d.commit(orbit.PutNode{Node: orbit.Node{ID: "n", Confirms: true, Capacity: orbit.Resources{orbit.CPU: 1 << 40, orbit.Memory: 1 << 50}}})
+		t.Repeat(map[string]func(*rapid.T){
+			"": func(*rapid.T) { d.check() },
+			"put": func(t *rapid.T) {
+				kind := rapid.SampledFrom([]Kind{Service, Service, Batch, Gang}).Draw(t, "kind")
+				d.put(Job{
+					Name: string(kind) + rapid.SampledFrom([]string{"a", "b"}).Draw(t, "name"), Kind: kind, Count: rapid.IntRange(1, 5).Draw(t, "count"),
+					Run: []string{"x"}, CPU: int64(rapid.IntRange(1, 3).Draw(t, "cpu") * 100), Priority: int32(rapid.IntRange(0, 2).Draw(t, "priority")),
+					Team: rapid.SampledFrom([]string{"", "red", "blue"}).Draw(t, "team"), Missing: rapid.IntRange(0, 2).Draw(t, "missing"),
+				})
+			},
+			"delete": func(t *rapid.T) {
+				name := rapid.SampledFrom([]string{"servicea", "batcha", "ganga"}).Draw(t, "name")
+				do := []orbit.Commitment{orbit.Mark{Key: keyJob + name}}
+				if _, has := d.state().Budget(orbit.BudgetID("job/" + name)); has {
+					do = append(do, orbit.RemoveBudget{Budget: orbit.BudgetID("job/" + name)})
+				}
+				d.commit(do...)
+				d.align()
+				clear(d.submitted) // those of a new job by that name are others
+			},
+			"quota": func(t *rapid.T) {
+				team := rapid.SampledFrom([]string{"red", "blue"}).Draw(t, "team")
+				q := &Quota{CPU: int64(rapid.IntRange(1, 10).Draw(t, "cpu") * 100)}
+				if w := read(d.state()); q.allows(team, w.used[team]) != nil {
+					q.CPU = lowered
+				}
+				d.commit(orbit.Mark{Key: keyQuota + team, Value: fmt.Sprintf(`{"cpu": %d}`, q.CPU)})
+			},
+			"align": func(*rapid.T) { d.alignAndLook() },
+			"run":   func(t *rapid.T) { d.run(rapid.Bool().Draw(t, "place")) },
+			"done": func(*rapid.T) {
+				for c := range d.state().Capsules() {
+					if c.Placed() && c.Ready && c.Labels["keep"] == "" {
+						d.commit(orbit.Release{Capsule: c.ID, Final: true}, orbit.Confirm{Capsule: c.ID, Since: c.PlacedAt, Stopped: true})
+						return
+					}
+				}
+			},
+		})
+		for team := range read(d.state()).quotas {
+			d.commit(orbit.Mark{Key: keyQuota + team})
+		}
+		for range 40 {
+			d.align()
+			d.run(true)
+		}
+		w := read(d.state())
+		for name, j := range w.jobs {
+			s := w.status(j)
+			require.Zero(t, s.Pending, name)
+			if j.Kind == Service {
+				require.Equal(t, j.Count, s.Ready, "%s serves", name)
+				require.Equal(t, j.Count, s.Newest, "%s is rolled out", name)
+			} else {
+				require.GreaterOrEqual(t, j.Submitted, j.Count, name)
+			}
+		}
+	})
+}
+
+// alignAndLook aligns, and looks at what the plan has done.
+func (d *desk) alignAndLook() {
+	before, from := read(d.state()), d.state().Revision()
+	d.align()
+	changes, err := d.c.ledger.Changes(context.Background(), from)
+	require.NoError(d, err)
+	for _, change := range changes {
+		if s, ok := change.Do.(orbit.Submit); ok {
+			ids := s.IDs
+			if s.Gang != nil {
+				ids = s.Gang.Roles[0].Members
+			}
+			for _, id := range ids {
+				if c := d.state().Capsule(id); c.Spec.Class != orbit.LatencySensitive {
+					d.submitted[id]++
+					require.Equal(d, 1, d.submitted[id], id)
+				}
+			}
+		}
+	}
+	for name, members := range before.members {
+		j, serving := before.jobs[name], 0
+		if j == nil || j.Kind != Service {
+			continue
+		}
+		wanted := 0
+		for i := range j.Count {
+			c := members[i]
+			if c != nil && c.Ready {
+				wanted++
+				if now := d.state().Capsule(c.ID); now.Ready && now.PlacedAt == c.PlacedAt {
+					serving++
+				}
+			}
+		}
+		require.GreaterOrEqual(d, serving, min(wanted, j.Count-j.missing()), "%s serves less than it may", name)
+	}
+}
+
+// Two control processes plan on the same state: what the second one plans is a conflict, so that the quota holds.
+func TestTurns(t *testing.T) {
+	ctx, ledger := context.Background(), &orbit.MemoryLedger{}
+	for _, name := range []string{"one", "two"} {
+		j := Job{Name: name, Kind: Batch, Count: 3, Run: []string{"x"}, CPU: 100, Team: "lab", Generation: 1}
+		_, err := ledger.Propose(ctx, orbit.Proposal{Do: []orbit.Commitment{j.mark(), orbit.Mark{Key: keyQuota + "lab", Value: `{"cpu": 300}`}}})
+		require.NoError(t, err)
+	}
+	state, err := ledger.Snapshot(ctx)
+	require.NoError(t, err)
+	w := read(state)
+	delete(w.jobs, "one") // as a process that is about to do the other
+	for _, p := range w.plan(time.Now()) {
+		_, err := ledger.Propose(ctx, p)
+		require.NoError(t, err)
+	}
+	w = read(state)
+	delete(w.jobs, "two")
+	for _, p := range w.plan(time.Now()) {
+		_, err := ledger.Propose(ctx, p)
+		require.ErrorIs(t, err, orbit.ErrConflict)
+	}
+	after, err := ledger.Snapshot(ctx)
+	require.NoError(t, err)
+	require.Len(t, slices.Collect(after.Capsules()), 3)
+}

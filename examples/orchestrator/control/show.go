@@ -1,0 +1,193 @@
+package control
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/whatif"
+)
+
+// Status is a job and how it is.
+type Status struct {
+	Job
+	// Pending, Placed and Ready count live members: those that wait for a node, those that have one, and those of them that serve.
+	Pending int `json:"pending"`
+	Placed  int `json:"placed"`
+	Ready   int `json:"serving"`
+	// Newest counts live members of the newest generation.
+	Newest int `json:"newest"`
+	// Done counts members of a batch or a gang that have ended.
+	Done int `json:"done"`
+	// On says where each live member is; empty: it waits.
+	On map[orbit.CapsuleID]orbit.NodeID `json:"on"`
+}
+
+// status counts the members of a job.
+func (w *world) status(j *Job) Status {
+	s := Status{Job: *j, On: map[orbit.CapsuleID]orbit.NodeID{}, Done: min(j.Submitted, j.Count)}
+	for _, c := range w.members[j.Name] {
+		s.On[c.ID] = c.Node
+		if j.Kind != Service {
+			s.Done--
+		}
+		if c.Labels[labelGeneration] == strconv.Itoa(j.Generation) {
+			s.Newest++
+		}
+		switch {
+		case c.Pending():
+			s.Pending++
+		case c.Ready:
+			s.Ready++
+			fallthrough
+		default:
+			s.Placed++
+		}
+	}
+	return s
+}
+
+// now reads the newest state.
+func (c *Control) now(r *http.Request) (*world, error) {
+	state, err := c.ledger.Snapshot(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	return read(state), nil
+}
+
+// find reads the newest state and the job that the request names.
+func (c *Control) find(r *http.Request) (*world, *Job, error) {
+	w, err := c.now(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	name := r.PathValue("name")
+	if j := w.jobs[name]; j != nil {
+		return w, j, nil
+	}
+	if err := w.broken[name]; err != nil {
+		return nil, nil, err
+	}
+	return nil, nil, fmt.Errorf("job %q: %w", name, errNotFound)
+}
+
+func (c *Control) getJobs(r *http.Request) (any, error) {
+	w, err := c.now(r)
+	if err != nil {
+		return nil, err
+	}
+	all := []Status{}
+	for _, name := range slices.Sorted(maps.Keys(w.jobs)) {
+		all = append(all, w.status(w.jobs[name]))
+	}
+	return all, nil
+}
+
+func (c *Control) getJob(r *http.Request) (any, error) {
+	w, j, err := c.find(r)
+	if err != nil {
+		return nil, err
+	}
+	return w.status(j), nil
+}
+
+// Node is a node and how it is.
+type Node struct {
+	// ID and Labels are those of the ledger.
+	ID     orbit.NodeID      `json:"id"`
+	Labels map[string]string `json:"labels"`
+	// State says whether it takes work, and Draining whether its work is moved away.
+	State    orbit.Condition `json:"state"`
+	Draining bool            `json:"draining"`
+	// Free is what is left, by the words of a job.
+	Free map[string]int64 `json:"free"`
+	// Capsules are placed on it. Stopping were taken off it and still run there.
+	Capsules []orbit.CapsuleID `json:"capsules"`
+	Stopping []orbit.CapsuleID `json:"stopping"`
+}
+
+func (c *Control) getNodes(r *http.Request) (any, error) {
+	w, err := c.now(r)
+	if err != nil {
+		return nil, err
+	}
+	all := []Node{}
+	for n := range w.state.Nodes() {
+		free := n.Free()
+		mark, _ := w.state.Mark(keyDrain + string(n.Node.ID))
+		node := Node{
+			ID: n.Node.ID, State: n.Node.State, Draining: mark != "", Labels: n.Node.Labels, Capsules: []orbit.CapsuleID{}, Stopping: []orbit.CapsuleID{},
+			Free: map[string]int64{"cpu": free[orbit.CPU], "memoryMB": free[orbit.Memory] >> 20},
+		}
+		for capsule := range w.state.On(n.Node.ID) {
+			node.Capsules = append(node.Capsules, capsule.ID)
+		}
+		for rest := range w.state.Remains(n.Node.ID) {
+			node.Stopping = append(node.Stopping, rest.Capsule)
+		}
+		slices.Sort(node.Capsules)
+		all = append(all, node)
+	}
+	return all, nil
+}
+
+func (c *Control) getQuota(r *http.Request) (any, error) {
+	w, err := c.now(r)
+	if err != nil {
+		return nil, err
+	}
+	team := r.PathValue("team")
+	used := w.used[team]
+	return map[string]any{"quota": w.quotas[team], "used": Quota{used[orbit.CPU], used[orbit.Memory] >> 20}}, nil
+}
+
+// Explained says why members of a job do not run.
+type Explained struct {
+	// Waiting counts members that have no node; Unsubmitted those that the quota keeps from waiting for one.
+	Waiting     int `json:"waiting"`
+	Unsubmitted int `json:"unsubmitted"`
+	// Quota is why no more are submitted; empty: the quota is not in the way.
+	Quota string `json:"quota,omitempty"`
+	// Why counts the nodes by what is in the way there, and says what would help; nil: no member waits for a node.
+	Why []string `json:"why,omitempty"`
+	// Stopping are members that do not begin before a former one has stopped, and where that runs.
+	Stopping map[orbit.CapsuleID]orbit.NodeID `json:"stopping,omitempty"`
+}
+
+// explainJob says why a job does not run: its quota, no node that takes a member, or something that has to stop before.
+func (c *Control) explainJob(r *http.Request) (any, error) {
+	w, j, err := c.find(r)
+	if err != nil {
+		return nil, err
+	}
+	s, e := w.status(j), Explained{Stopping: map[orbit.CapsuleID]orbit.NodeID{}}
+	e.Waiting, e.Unsubmitted = s.Pending, j.Count-s.Pending-s.Placed-s.Done
+	if e.Unsubmitted > 0 {
+		n := 1
+		if j.Kind == Gang {
+			n = j.Count
+		}
+		if err := w.admit(j, n, orbit.Resources{}); err != nil {
+			e.Quota = err.Error()
+		}
+	}
+	for _, capsule := range w.members[j.Name] {
+		if capsule.Remains != nil {
+			e.Stopping[capsule.ID] = capsule.Remains.Node
+		}
+		if !capsule.Pending() || e.Why != nil {
+			continue
+		}
+		why, err := whatif.Explain(r.Context(), w.state, capsule.Spec)
+		if err != nil {
+			return nil, err
+		}
+		e.Why = strings.Split(strings.TrimSpace(why.String()), "\n")
+	}
+	return e, nil
+}

@@ -1,0 +1,134 @@
+// Orchestrator is a small but real orchestrator made of orbit: a control process with an HTTP API, and on each node an agent that runs
+// processes. docs/orchestrator.md leads through it.
+//
+//	cd examples/orchestrator
+//	go run . control -dir /tmp/control
+//	go run . agent -dir /tmp/node-a -node node-a -control http://127.0.0.1:7070
+//	curl -X PUT 127.0.0.1:7070/jobs/web -d '{"kind": "service", "count": 3, "cpu": 500, "run": ["sleep", "1000"]}'
+//
+// With -demo it plays all of it through on this machine in half a minute: services, batch, gangs and quotas, a rollout, a drain,
+// evictions, a control process that is killed twice with SIGKILL, an agent that is replaced, and one that is suspended until its node
+// is lost. Each process that is run writes down when it begins and ends, and holds a lock meanwhile, so what runs twice is
+// counted by the processes themselves.
+//
+//	go run . -demo
+//
+// How to read it: a line for each thing that happens, with the seconds since the start. In the last line lost are members of jobs that do
+// not run in the end, or were never done, and doubled are processes that found another one of the same member at work.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/agent"
+	"github.com/orbitsched/orbit/examples/orchestrator/control"
+	"github.com/orbitsched/orbit/examples/orchestrator/demo"
+	"github.com/orbitsched/orbit/examples/orchestrator/node"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "orchestrator:", err)
+		os.Exit(1)
+	}
+}
+
+const usage = `usage: orchestrator control|agent [flags], or orchestrator -demo; -h after either lists its flags`
+
+// run does what the arguments say.
+func run(ctx context.Context, args []string) error {
+	if len(args) == 0 {
+		return errors.New(usage)
+	}
+	switch args[0] {
+	case "control":
+		return runControl(ctx, args[1:])
+	case "agent":
+		return runAgent(ctx, args[1:])
+	case "supervise": // called by the agent
+		return node.Supervise(args[1:])
+	case "work": // called by the demo's jobs
+		return demo.Work(ctx, args[1:])
+	case "-demo", "--demo":
+		return demo.Play(ctx, os.Stdout)
+	}
+	return errors.New(usage)
+}
+
+// runControl is the control process.
+func runControl(ctx context.Context, args []string) (err error) {
+	flags := flag.NewFlagSet("control", flag.ContinueOnError)
+	dir := flags.String("dir", "", "folder of the ledger; required without -etcd")
+	etcd := flags.String("etcd", "", "endpoints of an etcd that has the ledger instead, separated by commas")
+	listen := flags.String("listen", "127.0.0.1:7070", "address of the API; it asks for no credentials")
+	ttl := flags.Duration("ttl", 15*time.Second, "how long after its last report a node gets work, and how long after that it is lost")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	config := control.Config{Dir: *dir, TTL: *ttl}
+	switch {
+	case *etcd != "":
+		config.Etcd = strings.Split(*etcd, ",")
+	case *dir == "":
+		return errors.New("control needs -dir or -etcd")
+	}
+	c, err := control.Open(ctx, config)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	listener, err := net.Listen("tcp", *listen)
+	if err != nil {
+		return err
+	}
+	return c.Run(ctx, listener)
+}
+
+// runAgent is the agent of a node. When it ends everything runs on; another agent with the same folder goes on with it.
+func runAgent(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("agent", flag.ContinueOnError)
+	dir := flags.String("dir", "", "folder of the node; required")
+	id := flags.String("node", "", "id of the node; required")
+	url := flags.String("control", "http://127.0.0.1:7070", "URL of the control process")
+	cpu := flags.Int64("cpu", 4000, "thousandths of a core that the node has")
+	memory := flags.Int64("memory", 8192, "MiB of memory that the node has")
+	labels := flags.String("labels", "", "labels of the node, as in zone=a,rack=a1")
+	every := flags.Duration("every", 3*time.Second, "how often the agent reports; several reports should fit in the control process's -ttl")
+	stopping := flags.Duration("stopping", 10*time.Second, "how long everything may take to stop; a process gets SIGKILL after half of it")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if *dir == "" || *id == "" {
+		return errors.New("agent needs -dir and -node")
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	n := orbit.Node{ID: orbit.NodeID(*id), Capacity: orbit.Resources{orbit.CPU: *cpu, orbit.Memory: *memory << 20}, Labels: map[string]string{}}
+	for label := range strings.SplitSeq(*labels, ",") {
+		if key, value, ok := strings.Cut(label, "="); ok {
+			n.Labels[key] = value
+		}
+	}
+	processes := &node.Processes{Dir: *dir, Node: *id, Supervisor: []string{program, "supervise"}, Grace: *stopping / 2}
+	if err := processes.Open(); err != nil {
+		return err
+	}
+	return (&agent.Agent{
+		Control: &agent.Client{URL: *url + "/agent"}, Runtime: processes, Node: n, Every: *every, Stopping: *stopping, Poll: min(*every, time.Second) / 4,
+	}).Run(ctx)
+}

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/etcdledger/itest/cluster"
+	"github.com/orbitsched/orbit/etcdledger/itest/process"
+	"github.com/orbitsched/orbit/examples/orchestrator/control"
+	"github.com/orbitsched/orbit/examples/orchestrator/demo"
+)
+
+// TestMain makes of the test's program the orchestrator, too, and a member of an etcd.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && slices.Contains([]string{"control", "agent", "supervise", "work"}, os.Args[1]) {
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		err := run(ctx, os.Args[1:])
+		stop()
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	_ = os.Setenv("GORACE", "atexit_sleep_ms=0") // or each process takes a second to end
+	process.Main(map[string]process.Role{cluster.Role: cluster.Serve})
+	os.Exit(m.Run())
+}
+
+// site is a cluster of real processes.
+type site struct {
+	*testing.T
+	*demo.Cluster
+	ctx context.Context
+}
+
+func start(t *testing.T, flags []string, nodes ...string) *site {
+	program, err := os.Executable()
+	require.NoError(t, err)
+	s := &site{t, &demo.Cluster{Dir: t.TempDir(), Program: program, Control: flags, TTL: 4 * time.Second}, t.Context()}
+	t.Cleanup(s.Close)
+	require.NoError(t, s.StartAll(s.ctx, nodes...))
+	return s
+}
+
+// story returns what the processes of a member have written, as in "begin a1, stop a1".
+func (s *site) story(member string) string {
+	all, err := s.Books().Read()
+	require.NoError(s, err)
+	var out []string
+	for _, e := range all {
+		if e.Member == member {
+			out = append(out, e.What+" "+e.Node)
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// undoubled requires that no process has found another one of its member at work.
+func (s *site) undoubled() {
+	s.Helper()
+	all, err := s.Books().Read()
+	require.NoError(s, err)
+	for _, e := range all {
+		require.NotEqual(s, "doubled", e.What, "%+v", e)
+	}
+}
+
+func (s *site) on(member string) string {
+	job, _, _ := strings.Cut(member, "-")
+	status, err := s.Job(s.ctx, job)
+	require.NoError(s, err)
+	return string(status.On[orbit.CapsuleID(member)])
+}
+
+// A capsule that is drained, evicted or fenced begins elsewhere when it has stopped, and not before, as its processes have written themselves.
+// That they take long to stop makes it likely to be seen if it is otherwise.
+func TestNothingRunsTwice(t *testing.T) {
+	s := start(t, nil, "a", "b")
+	db := control.Job{Name: "db", Kind: control.Service, Count: 1, CPU: 1000, Ready: true}
+	require.NoError(t, s.Put(s.ctx, db, "-stops", "400ms"))
+	require.NoError(t, s.AwaitJob(s.ctx, "db", "serves", demo.Serving))
+
+	// Drained.
+	first := s.on("db-0")
+	other := map[string]string{"a": "b", "b": "a"}[first]
+	require.NoError(t, s.Call(s.ctx, http.MethodPost, "/nodes/"+first+"/drain", nil, nil))
+	require.NoError(t, s.AwaitNode(s.ctx, first, func(n control.Node) bool { return len(n.Capsules)+len(n.Stopping) == 0 }))
+	require.NoError(t, s.AwaitJob(s.ctx, "db", "serves", demo.Serving))
+	story := fmt.Sprintf("begin %s, stop %s, begin %s", first, first, other)
+	require.Equal(t, story, s.story("db-0"))
+
+	// Evicted, while the first node takes nothing; and back on it.
+	require.NoError(t, s.Put(s.ctx, control.Job{Name: "low", Kind: control.Batch, Count: 1, CPU: 1000, Ready: true}, "-stops", "400ms"))
+	require.NoError(t, s.AwaitJob(s.ctx, "low", "runs", func(s control.Status) bool { return s.Ready == 1 }))
+	require.NoError(t, s.Put(s.ctx, control.Job{Name: "high", Kind: control.Service, Count: 1, CPU: 1000, Priority: 9, Ready: true}, "-stops", "400ms"))
+	require.NoError(t, s.AwaitJob(s.ctx, "high", "serves", demo.Serving))
+	require.Equal(t, fmt.Sprintf("begin %s, stop %s", other, other), s.story("low-0"), "it has made way before high begins")
+	require.Equal(t, "begin "+other, s.story("high-0"))
+	require.NoError(t, s.Call(s.ctx, http.MethodDelete, "/nodes/"+first+"/drain", nil, nil))
+	require.NoError(t, s.AwaitJob(s.ctx, "low", "runs again", func(s control.Status) bool { return s.Ready == 1 }))
+	require.Equal(t, fmt.Sprintf("begin %s, stop %s, begin %s", other, other, first), s.story("low-0"))
+
+	// Fenced: the agent is suspended, so that only the supervisor can do anything.
+	require.NoError(t, s.Call(s.ctx, http.MethodDelete, "/jobs/high", nil, nil))
+	require.NoError(t, s.Signal(other, syscall.SIGSTOP))
+	require.NoError(t, s.AwaitJob(s.ctx, "db", "serves elsewhere", func(s control.Status) bool {
+		return string(s.On["db-0"]) == first && demo.Serving(s)
+	}))
+	require.Equal(t, fmt.Sprintf("%s, stop %s, begin %s", story, other, first), s.story("db-0"))
+	require.NoError(t, s.Signal(other, syscall.SIGCONT))
+	require.NoError(t, s.AwaitNode(s.ctx, other, func(n control.Node) bool { return n.State == orbit.Ready }))
+	s.undoubled()
+}
+
+// Agents and the control process are killed in the midst of everything. What runs goes on; what is done is done once.
+func TestKilled(t *testing.T) {
+	s := start(t, nil, "a", "b")
+	require.NoError(t, s.Put(s.ctx, control.Job{Name: "web", Kind: control.Service, Count: 3, CPU: 300, Ready: true}))
+	require.NoError(t, s.Put(s.ctx, control.Job{Name: "sum", Kind: control.Batch, Count: 16, CPU: 250}, "-for", "300ms"))
+	for i := range 6 {
+		time.Sleep(time.Duration(50+60*i) * time.Millisecond)
+		if i%2 == 0 {
+			require.NoError(t, s.KillControl())
+			require.NoError(t, s.Start(s.ctx))
+			continue
+		}
+		node := []string{"a", "b"}[i/2%2]
+		require.NoError(t, s.Signal(node, syscall.SIGKILL))
+		require.NoError(t, s.Agent(node, node))
+	}
+	require.NoError(t, s.AwaitJob(s.ctx, "sum", "is done", demo.Done))
+	require.NoError(t, s.AwaitJob(s.ctx, "web", "serves", demo.Serving))
+	s.undoubled()
+	for i := range 16 {
+		require.Contains(t, s.story(fmt.Sprint("sum-", i)), "done")
+	}
+}
+
+// On etcd it is the same.
+func TestEtcd(t *testing.T) {
+	etcd, err := cluster.Start(t.Context(), cluster.Options{Dir: t.TempDir(), NoSync: true})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, etcd.Close()) })
+	s := start(t, []string{"-etcd", strings.Join(etcd.Endpoints(), ",")}, "a", "b")
+	require.NoError(t, s.Call(s.ctx, http.MethodPut, "/quotas/lab", control.Quota{CPU: 500}, nil))
+	require.NoError(t, s.Put(s.ctx, control.Job{Name: "web", Kind: control.Service, Count: 2, CPU: 300, Ready: true}))
+	require.NoError(t, s.Put(s.ctx, control.Job{Name: "sum", Kind: control.Batch, Count: 4, CPU: 250, Team: "lab"}, "-for", "300ms"))
+	require.NoError(t, s.Put(s.ctx, control.Job{Name: "train", Kind: control.Gang, Count: 2, CPU: 250, Level: "zone"}, "-for", "300ms"))
+	require.NoError(t, s.AwaitJob(s.ctx, "web", "serves", demo.Serving))
+	require.NoError(t, s.KillControl())
+	require.NoError(t, s.Start(s.ctx))
+	require.NoError(t, s.Put(s.ctx, control.Job{Name: "web", Kind: control.Service, Count: 2, CPU: 300, Ready: true}, "-version", "v2"))
+	require.NoError(t, s.AwaitJob(s.ctx, "web", "is rolled out", demo.Serving))
+	require.NoError(t, s.AwaitJob(s.ctx, "sum", "is done", demo.Done))
+	require.NoError(t, s.AwaitJob(s.ctx, "train", "is done", demo.Done))
+	s.undoubled()
+}
