@@ -48,7 +48,7 @@ type found struct {
 //
 // The counts cost a look at each node; the fixes cost more where evictions are looked for. Errors are those of [orbit.Spec.Share].
 func Explain(ctx context.Context, state *orbit.State, spec *orbit.Spec) (*Explanation, error) {
-	a, err := newAsker(ctx, state, spec)
+	a, err := newAsker(state, spec)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func Explain(ctx context.Context, state *orbit.State, spec *orbit.Spec) (*Explan
 
 // Count is Explain without the fixes.
 func Count(ctx context.Context, state *orbit.State, spec *orbit.Spec) (*Explanation, error) {
-	a, err := newAsker(ctx, state, spec)
+	a, err := newAsker(state, spec)
 	if err != nil {
 		return nil, err
 	}
@@ -69,13 +69,27 @@ func Count(ctx context.Context, state *orbit.State, spec *orbit.Spec) (*Explanat
 	return e, ctx.Err()
 }
 
-func newAsker(ctx context.Context, state *orbit.State, spec *orbit.Spec) (*asker, error) {
-	draft, spec, err := draftOf(ctx, state, spec)
+func newAsker(state *orbit.State, spec *orbit.Spec) (*asker, error) {
+	spec, err := shareOf(state, spec)
 	if err != nil {
 		return nil, err
 	}
-	near, _ := draft.NearDomains(spec)
-	return &asker{state: state, draft: draft, spec: spec, near: near}, nil
+	return &asker{state: state, spec: spec, near: nearDomains(state, spec.Near)}, nil
+}
+
+// nearDomains returns the domains in which a spec finds the company that it asks for, as [orbit.Draft.NearDomains] does of a draft without
+// a plan; a draft would cost a look at each node and each capsule first.
+func nearDomains(state *orbit.State, near orbit.Near) map[string]bool {
+	if near.Group == "" {
+		return nil
+	}
+	domains, limit := map[string]bool{}, state.Limits().IDBytes
+	for n, members := range state.GroupNodes(near.Group) {
+		if domain := n.Node.Labels[near.Level]; domain != "" && len(domain) <= limit && members > 0 {
+			domains[domain] = true
+		}
+	}
+	return domains
 }
 
 // count looks at each node.

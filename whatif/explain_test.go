@@ -86,6 +86,13 @@ func drawSpec(t *rapid.T) *orbit.Spec {
 	if rapid.IntRange(0, 3).Draw(t, "far") == 0 {
 		s.Require = append(s.Require, orbit.Predicate{Key: "rack", Op: "NotIn", Values: []string{"0"}})
 	}
+	switch rapid.IntRange(0, 7).Draw(t, "alternatives") {
+	case 0:
+		s.Require = append(s.Require, orbit.Predicate{Op: "AnyOf", Terms: [][]orbit.Predicate{
+			{{Key: "disk", Op: "In", Values: []string{"ssd"}}, {Key: "rack", Op: "In", Values: []string{"1"}}}, {{Key: orbit.NodeKey, Op: "In", Values: []string{"n0"}}}}})
+	case 1:
+		s.Require = append(s.Require, orbit.Predicate{Key: orbit.NodeKey, Op: "NotIn", Values: []string{"n0", "n1"}})
+	}
 	if rapid.IntRange(0, 4).Draw(t, "near") == 0 {
 		s.Near = orbit.Near{Group: "db", Level: "rack"}
 	}
@@ -181,6 +188,7 @@ func TestFixesAreMinimal(t *testing.T) {
 		require.NoError(t, err)
 		for i := range e.Fixes {
 			f := &e.Fixes[i]
+			nothingLess(t, state, e.Spec, f)
 			if f.Add != nil || len(f.Await)+len(f.Outlast)+len(f.Evict) > 0 {
 				continue
 			}
@@ -198,6 +206,54 @@ func TestFixesAreMinimal(t *testing.T) {
 			}
 		}
 	})
+}
+
+// nothingLess checks on the node that a fix names that the ledger refuses the fix without any one of its commitments, be it a hold or a
+// nomination that ends, an eviction or a node that is put, and with one unit more of anything that it asks less of.
+func nothingLess(t require.TestingT, state *orbit.State, asked *orbit.Spec, f *whatif.Fix) {
+	whole := f.Proposal("new").Do
+	for i, do := range whole {
+		switch do.(type) {
+		case orbit.Submit, orbit.Place:
+			continue
+		}
+		_, err := state.With(orbit.Proposal{Do: slices.Delete(slices.Clone(whole), i, i+1)})
+		require.Error(t, err, "%s: it commits without %+v", f.String(), do)
+	}
+	more := func(change func(*orbit.Spec)) {
+		spec := *f.Spec
+		change(&spec)
+		shared, err := spec.Share()
+		require.NoError(t, err)
+		var do []orbit.Commitment
+		for _, step := range whole {
+			switch step := step.(type) {
+			case orbit.Submit:
+				step.Spec = shared
+				do = append(do, step)
+			case orbit.Place:
+				next, err := state.With(orbit.Proposal{Do: append(slices.Clone(do), orbit.PutNode{Node: orbit.Node{ID: "aside"}})})
+				require.NoError(t, err)
+				step.Devices, _ = next.Node(f.Node).PickDevices(shared)
+				do = append(do, step)
+			default:
+				do = append(do, step)
+			}
+		}
+		_, err = state.With(orbit.Proposal{Do: do})
+		require.Error(t, err, "%s: %+v commits too", f.String(), spec.Envelope.Reservation)
+	}
+	for d, less := range f.Less {
+		if less > 0 {
+			more(func(s *orbit.Spec) { s.Envelope.Reservation[d]++ })
+		}
+	}
+	if f.FewerDevices > 0 && f.Spec.Devices.Count > 0 {
+		more(func(s *orbit.Spec) { s.Devices.Count++ })
+	}
+	if f.LessMilli > 0 && f.Spec.Devices.Count > 0 {
+		more(func(s *orbit.Spec) { s.Devices.Milli++ })
+	}
 }
 
 // part is what a fix would be with one thing less.

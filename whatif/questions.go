@@ -108,13 +108,7 @@ func HowMany(ctx context.Context, state *orbit.State, spec *orbit.Spec, most int
 
 // draftOf returns a draft of a state, and the shared copy of a spec.
 func draftOf(ctx context.Context, state *orbit.State, spec *orbit.Spec) (*orbit.Draft, *orbit.Spec, error) {
-	switch {
-	case state == nil:
-		return nil, nil, errors.New("whatif: state is nil; pass the snapshot of a ledger")
-	case spec == nil:
-		return nil, nil, errors.New("whatif: spec is nil; pass the spec of a capsule")
-	}
-	shared, err := spec.Share()
+	shared, err := shareOf(state, spec)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -125,4 +119,15 @@ func draftOf(ctx context.Context, state *orbit.State, spec *orbit.Spec) (*orbit.
 	draft := &orbit.Draft{}
 	draft.Sync(view)
 	return draft, shared, nil
+}
+
+// shareOf returns the shared copy of a spec that something is asked about.
+func shareOf(state *orbit.State, spec *orbit.Spec) (*orbit.Spec, error) {
+	switch {
+	case state == nil:
+		return nil, errors.New("whatif: state is nil; pass the snapshot of a ledger")
+	case spec == nil:
+		return nil, errors.New("whatif: spec is nil; pass the spec of a capsule")
+	}
+	return spec.Share()
 }

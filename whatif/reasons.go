@@ -84,7 +84,6 @@ func (s *reasonSet) all(yield func(int) bool) {
 // asker finds out what keeps capsules of one spec off nodes.
 type asker struct {
 	state *orbit.State
-	draft *orbit.Draft
 	spec  *orbit.Spec
 	near  map[string]bool
 }
