@@ -5,9 +5,9 @@
 //	box ─► two boxes, cut at a coordinate, at a rank, or between kinds
 //	 └───► leaf: up to LeafSize points, more only if they cannot be told apart
 //
-// The shape follows the points: a leaf that is full is cut in two, one that is empty goes, two that are
-// nearly empty become one. When as many points have moved as there are and it is searched much, the tree is built anew; in
-// any case after four times as many.
+// The shape follows the points: a leaf that is full is cut in two, an empty one goes, two nearly empty ones become one. When
+// as many points have moved as there are, the tree is built anew if it is searched much; when four times as many have moved,
+// in any case.
 //
 // Trees are persistent: [Tree.Fork] takes no time, and what was one tree is two from then on. A tree writes to the
 // boxes that it has made since, and copies others before it changes them, with those above them.
@@ -39,31 +39,32 @@ type Point struct {
 	_    [5]uint64
 }
 
-// Kinds is a set of kinds of points, by number modulo 64: a set that has one may have others with it.
+// Kinds is a set of kinds of points, with one bit for each number modulo 64. Kinds 64 apart share a bit, so a set may hold more
+// kinds than were added, but never fewer.
 type Kinds uint64
 
 // KindsOf returns the set of one kind.
 func KindsOf(kind int32) Kinds { return 1 << (uint32(kind) % 64) }
 
-// Probe rates a box by its kinds and extremes, higher where nothing worth finding can be. The tree is cut
-// where that tells most.
+// Probe rates a box by its kinds and extremes: the higher, the less is worth finding in it. The tree is cut where the ratings of
+// the two parts differ most.
 type Probe func(kinds Kinds, least, most *Vector) float64
 
 // Tree is a set of points of different ids. The zero value is empty and ready.
 type Tree struct {
-	// ByHash makes the tree cut points that are equal in all coordinates by Hash, and no more by Rank: by what a search
-	// goes that has to choose among them, so that those which it finds one after another are in the same boxes.
+	// ByHash makes the tree cut points that are equal in all coordinates by Hash and not by Rank. Set it if searches choose among
+	// equal points by Hash: points that they find one after another are then in the same boxes.
 	ByHash bool
 	// Nil: there are no points.
 	root *Box
 	size int32
 	// Points put in since the tree was built.
 	puts int32
-	// Boxes looked into since then.
+	// Boxes that searches have looked into since then.
 	opened int
-	// One of the points. In most coordinates all others are as it is.
+	// The coordinates of one of the points. In most coordinates all other points equal it.
 	base Vector
-	// The coordinates: first those in which points differ, so many, then the others.
+	// All coordinates: first the live ones, in which points differ, then those in which all points equal base.
 	dims [Dims]uint8
 	live int
 	// Boxes with this owner are in this tree alone; 0: none are.
@@ -75,18 +76,7 @@ type Tree struct {
 	room *room
 }
 
-// room is memory for building, and what is to be used again.
-type room struct {
-	boxes  []*Box
-	arrays [][]Point
-	points []Point
-	order  []int32
-	sample []int32
-	values []int64
-	ranks  []uint64
-}
-
-// Fork returns a second tree with the same points. Neither sees what becomes of the other.
+// Fork returns a second tree with the same points. Later changes of one are not seen in the other.
 func (t *Tree) Fork() Tree {
 	t.Root()
 	t.owner, t.version = 0, 0
@@ -95,24 +85,12 @@ func (t *Tree) Fork() Tree {
 	return f
 }
 
-// Clear takes all points out.
+// Clear removes all points.
 func (t *Tree) Clear() {
 	if t.owner != 0 && t.root != nil {
 		t.releaseAll(t.root)
 	}
 	t.root, t.size = nil, 0
-}
-
-// releaseAll gives back a box and those below it, as far as they are in this tree alone: above a box that is, all are.
-func (t *Tree) releaseAll(b *Box) {
-	if b.owner != t.owner {
-		return
-	}
-	if !b.Leaf() {
-		t.releaseAll(b.Left)
-		t.releaseAll(b.Right)
-	}
-	t.release(b)
 }
 
 // Size returns the number of points.
@@ -121,7 +99,7 @@ func (t *Tree) Size() int { return int(t.size) }
 // Copied returns how many boxes this tree has copied because another may have them, too.
 func (t *Tree) Copied() int { return t.copied }
 
-// Root returns the box that has all points; nil: there is none. It sets right what boxes say of their points.
+// Root returns the box that has all points; nil: there is none. It first brings the extremes, kinds and versions of changed boxes up to date.
 func (t *Tree) Root() *Box {
 	if t.root != nil {
 		t.freshen(t.root)
@@ -142,7 +120,7 @@ func (t *Tree) Has(p *Point) bool {
 	return at >= 0 && b.Points[at] == *p
 }
 
-// Put puts a point in that is not in the tree.
+// Put adds a point. It must not be in the tree.
 func (t *Tree) Put(p *Point, probe Probe) {
 	t.prepare()
 	if t.root == nil {
@@ -156,7 +134,7 @@ func (t *Tree) Put(p *Point, probe Probe) {
 	t.age(probe)
 }
 
-// Move moves a point that is in the tree to where it belongs now. It reports whether that changed anything.
+// Move replaces a point of the tree by the same point with other values. It reports whether they differ.
 func (t *Tree) Move(was, p *Point, probe Probe) bool {
 	if *was == *p {
 		return false
@@ -169,13 +147,13 @@ func (t *Tree) Move(was, p *Point, probe Probe) bool {
 		if b.Leaf() {
 			b.Points[b.find(p.ID)] = *p
 			b.stale |= itself
-			t.cutFull(b, probe) // they may all have been alike
+			t.cutFull(b, probe) // a leaf whose points were all alike may be too large, and can be cut now
 			break
 		}
 		from, to := b.cut().below(was), b.cut().below(p)
 		if from != to {
 			b.stale |= left | right
-			t.insert(b.side(to), p, probe) // first, because taking out the other may put this side in the place of b
+			t.insert(b.side(to), p, probe) // before takeOut, which may put this side in the place of b
 			t.takeOut(above, at, from, was)
 			break
 		}
@@ -186,7 +164,7 @@ func (t *Tree) Move(was, p *Point, probe Probe) bool {
 	return true
 }
 
-// Remove takes a point out that is in the tree.
+// Remove removes a point. It must be in the tree.
 func (t *Tree) Remove(was *Point) {
 	t.prepare()
 	t.size--
@@ -204,33 +182,6 @@ func (t *Tree) Remove(was *Point) {
 	}
 }
 
-// prepare makes the tree one that may be written to.
-func (t *Tree) prepare() {
-	if t.owner == 0 {
-		t.owner = cow.NewOwner()
-	}
-	if t.room == nil {
-		t.room = &room{}
-	}
-}
-
-// own returns a box for writing, in its place.
-func (t *Tree) own(at **Box) *Box {
-	b := *at
-	if b.owner == t.owner {
-		return b
-	}
-	t.copied++
-	c := t.newLeaf()
-	*c = *b
-	c.owner = t.owner
-	if b.Leaf() {
-		c.Points = append(t.array(), b.Points...)
-	}
-	*at = c
-	return c
-}
-
 // insert puts a point into the leaf below a box where it belongs.
 func (t *Tree) insert(at **Box, p *Point, probe Probe) {
 	b := t.own(at)
@@ -244,8 +195,8 @@ func (t *Tree) insert(at **Box, p *Point, probe Probe) {
 	t.cutFull(b, probe)
 }
 
-// takeOut takes a point out of one side of a box, which the tree owns, and removes a leaf that is empty then: its sibling
-// takes the place of their parent. It makes one leaf of two that are half empty together.
+// takeOut removes a point from one side of a box that the tree owns. If its leaf is empty then, the leaf goes, and its sibling takes
+// the place of their parent. Otherwise the leaf is joined with a sibling, if both together are at most half full.
 func (t *Tree) takeOut(above *Box, at **Box, below bool, was *Point) {
 	b := *at
 	part := t.own(b.side(below))
@@ -268,7 +219,7 @@ func (t *Tree) takeOut(above *Box, at **Box, below bool, was *Point) {
 	t.release(b)
 }
 
-// join makes one leaf of the two parts of a box if they are half empty together.
+// join makes one leaf of the two parts of a box, if both are leaves and together at most half full.
 func (t *Tree) join(b *Box) {
 	l, r := b.Left, b.Right
 	if !l.Leaf() || !r.Leaf() || len(l.Points)+len(r.Points) > LeafSize/2 {
@@ -284,7 +235,7 @@ func (t *Tree) join(b *Box) {
 	}
 }
 
-// begin makes the tree one of points like this.
+// begin starts a tree with its first point: base is its coordinates, and no coordinate is live yet.
 func (t *Tree) begin(p *Point) {
 	t.puts, t.opened, t.base, t.live = 0, 0, p.At, 0
 	for d := range uint8(Dims) {
@@ -292,8 +243,8 @@ func (t *Tree) begin(p *Point) {
 	}
 }
 
-// admit notes in which coordinates a point differs. In all boxes there are, they are as in the base, which is
-// what the boxes say.
+// admit makes each coordinate live in which a new point differs from base. Boxes need no correction for it: all their points equal
+// base there, and so do their extremes.
 func (t *Tree) admit(p *Point) {
 	for i := t.live; i < Dims; i++ {
 		if d := t.dims[i]; p.At[d] != t.base[d] {
@@ -303,7 +254,7 @@ func (t *Tree) admit(p *Point) {
 	}
 }
 
-// alive returns the coordinates in which points differ.
+// alive returns the live coordinates.
 func (t *Tree) alive() []uint8 { return t.dims[:t.live] }
 
 // list adds a point to a leaf.
@@ -314,18 +265,19 @@ func (t *Tree) list(b *Box, p *Point) {
 	b.Points = append(b.Points, *p)
 }
 
-// age counts a point that has moved. When all of the points may have, cuts elsewhere would tell more; that is worth
-// building the tree anew if it is searched much, and in the end in any case.
+// age counts a point that was added or moved. Once that has happened as often as there are points, other cuts would divide them
+// better. The tree is then built anew if searches have opened many boxes; after four times as many it is built anew in any case.
 func (t *Tree) age(probe Probe) {
 	if t.puts++; t.puts > t.size+LeafSize && t.opened > int(t.size) || t.puts > 4*t.size+LeafSize {
 		t.Rebuild(probe)
 	}
 }
 
-// Opened notes that so many boxes have been looked into.
+// Opened notes that a search has looked into a number of boxes.
 func (t *Tree) Opened(boxes int) { t.opened += boxes }
 
-// freshen sets right what a box and those below it say. It reports whether that has changed.
+// freshen brings the extremes, kinds and version of a box, and of the boxes below it, up to date. It reports whether the extremes or
+// kinds have changed.
 func (t *Tree) freshen(b *Box) bool {
 	was := b.stale
 	if was == 0 {
@@ -345,7 +297,7 @@ func (t *Tree) freshen(b *Box) bool {
 	return changed && b.combine(b.Left, b.Right, t.alive())
 }
 
-// Versions are drawn in runs, each of which begins with a number that no other tree has.
+// versionRun is how many versions a tree takes at once, from a number that no other tree has.
 const versionRun = 1 << 24
 
 // nextVersion returns a number that no box of any tree has had.
@@ -355,48 +307,4 @@ func (t *Tree) nextVersion() uint64 {
 	}
 	t.version++
 	return t.version
-}
-
-// newLeaf returns an empty leaf.
-func (t *Tree) newLeaf() *Box {
-	last := len(t.room.boxes) - 1
-	if last < 0 {
-		return &Box{owner: t.owner}
-	}
-	b := t.room.boxes[last]
-	t.room.boxes = t.room.boxes[:last]
-	*b = Box{owner: t.owner}
-	return b
-}
-
-// release gives a box back, to be used again if it is in this tree alone.
-func (t *Tree) release(b *Box) {
-	if b.owner != t.owner {
-		return
-	}
-	t.empty(b)
-	b.Left, b.Right = nil, nil
-	t.room.boxes = append(t.room.boxes, b)
-}
-
-// empty takes the array of a leaf away, to be used again, if it is not an uncommonly large one.
-func (t *Tree) empty(b *Box) {
-	if cap(b.Points) == leafRoom && b.owner == t.owner {
-		t.room.arrays = append(t.room.arrays, b.Points[:0])
-	}
-	b.Points = nil
-}
-
-// leafRoom is for the points of a leaf, which has one too many before it is cut.
-const leafRoom = LeafSize + 1
-
-// array returns room for the points of a leaf.
-func (t *Tree) array() []Point {
-	last := len(t.room.arrays) - 1
-	if last < 0 {
-		return make([]Point, 0, leafRoom)
-	}
-	out := t.room.arrays[last]
-	t.room.arrays = t.room.arrays[:last]
-	return out
 }
