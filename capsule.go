@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// CapsuleID names a capsule. An id may be used again as soon as its former bearer has been released for good ([Submit]).
+// CapsuleID names a capsule. An id may be used again as soon as the former capsule has been released for good ([Submit]).
 type CapsuleID string
 
 // Capsule is the record of one capsule in a [State]. Read it, never write it.
@@ -33,54 +33,55 @@ type Capsule struct {
 	PlacedAt Revision
 	// PlacedBy is the id of the proposal that placed the capsule last.
 	PlacedBy ProposalID
-	// Remains is what still runs of an earlier placement, or of a former capsule with this id, so that the capsule does not begin
-	// anywhere; nil: nothing.
+	// Remains is what may still run of an earlier placement, or of a former capsule with this id; nil: nothing. Until it ends, the
+	// capsule does not begin anywhere.
 	Remains *Remains
-	// Nomination is the room that the capsule is nominated for while it waits, or what is kept of the last one that has
-	// ended; nil: there has been none since the capsule was submitted or placed.
+	// Nomination is the room that the capsule is nominated for while it waits. After the nomination has ended, a record of it stays. Nil:
+	// there has been no nomination since the capsule was submitted or last placed.
 	Nomination *Nomination
-	// Labels are the Submit.Labels of its submission, shared by all capsules of that; nil: none.
+	// Labels are the Submit.Labels of its submission; nil: none. All capsules of one Submit share them, so do not change them.
 	Labels map[string]string
 	// SubmitTime is the Submit.At of its submission; 0: unknown.
 	SubmitTime Instant
 	// PlaceTime is the Place.At of its last placement; 0: unknown, or it was never placed.
 	PlaceTime Instant
-	// Devices are the device instances that the capsule holds on Node. They are behind the larger fields, because the record is
-	// smaller so.
+	// Devices are the device instances that the capsule holds on Node. The field stands after the larger ones because that makes
+	// the record smaller.
 	Devices DeviceSet
 	// Begun reports that the agent of Node has confirmed that the capsule begins to run there ([Confirm]).
 	Begun bool
-	// Ready reports that the agent of Node has confirmed last that the capsule serves ([Confirm]). Budgets take a capsule for ready, too,
-	// if its node does not confirm.
+	// Ready reports that the agent of Node has confirmed Ready, and not NotReady since then ([Confirm]). If Node has no agent that
+	// confirms, Ready stays false, and budgets count the capsule as ready all the same.
 	Ready bool
-	// Waits reports how the capsule was placed: it does not begin before everything has stopped that had left Node by then
-	// ([Remains.Left] is not above PlacedAt). It stays true when that has happened: try [Confirm] anyway.
+	// Waits reports that the capsule was placed to wait: it begins only after all [Remains] on Node that had left by the time of the
+	// placement have stopped (those whose Left is not above PlacedAt). It stays true after they have: propose [Confirm] to find out.
 	Waits bool
 	// Adopted reports that the capsule is placed by an [Adopt], whether or not there was room for it.
 	Adopted bool
 	// Respecified reports that Spec is not the one with which the capsule was submitted.
 	Respecified bool
 
-	// Position of its role in the gang.
+	// The index of its role in the gang.
 	role     uint16
 	released bool
-	// Proposals that placed it before PlacedBy, newest last.
+	// The proposals that placed it before PlacedBy, as a list that begins with the newest.
 	earlier *placements
 }
 
-// submission is an order of submission. That it follows from the revision, and not from how many there were before,
-// lets a state that is read from records go on as one that has seen the whole history does.
+// submission is a position in the order of submission ([Capsule.Submitted]). It is computed from the revision and not by counting
+// submissions. So a state that was read from a dump goes on with the same numbers as a state that has seen the whole history.
 type submission uint64
 
-// submittedAt returns the revision at which the capsule was submitted, or a little more if very many were submitted at once.
+// submittedAt returns the revision at which the capsule was submitted, or a little more if more than 2^20 capsules were submitted at
+// one revision.
 func (c *Capsule) submittedAt() Revision {
 	return min(Revision(c.Submitted>>submissionBits), c.Changed)
 }
 
-// submissionBits number the capsules of one revision: as many as fit in one [Submit].
+// submissionBits is how many bits of a submission number the capsules of one revision. They suffice for one [Submit].
 const submissionBits = 20
 
-// next returns the order of a capsule that is submitted at a revision after s was handed out.
+// next returns the submission that follows s for a capsule that is submitted at a revision.
 func (s submission) next(rev Revision) submission {
 	return max(s+1, submission(min(rev, 1<<42))<<submissionBits)
 }
@@ -103,8 +104,8 @@ type placements struct {
 	before *placements
 }
 
-// Placements yields which proposals have placed the capsule, or a former one with its id, and when, the newest first; older ones
-// are remembered within [Limits.PlacementIDs], and those without an id not at all.
+// Placements yields the proposals that have placed the capsule, or a former capsule with its id, and the revision of each, the newest
+// first. It knows at least the last [Limits.PlacementIDs] of them. A proposal without an id is not remembered.
 func (c *Capsule) Placements() iter.Seq2[ProposalID, Revision] {
 	return func(yield func(ProposalID, Revision) bool) {
 		if !c.PlacedBy.IsZero() && !yield(c.PlacedBy, c.PlacedAt) {
@@ -118,12 +119,12 @@ func (c *Capsule) Placements() iter.Seq2[ProposalID, Revision] {
 	}
 }
 
-// placedBy returns the revision at which the proposal placed c, 0 if it did not.
+// placedBy returns the revision at which the proposal placed c, or 0 if it is not known to have placed c.
 func (c *Capsule) placedBy(id ProposalID) Revision {
 	if id.IsZero() {
 		return 0
 	}
-	if c.PlacedBy == id { // nearly always, where it is asked: in every commit
+	if c.PlacedBy == id { // the usual case
 		return c.PlacedAt
 	}
 	for p := c.earlier; p != nil; p = p.before {
@@ -166,15 +167,15 @@ func trim(p *placements, limit int) *placements {
 // GangID names a gang.
 type GangID string
 
-// Gang is a set of capsules placed together on one topology domain, or none of them. The ledger enforces
-// that the first placement is whole, or at least every role's minimum; which domain it is on is the
-// navigator's choice. Give the specs of its roles the class [GangClass], so that no navigator for single
+// Gang is a set of capsules that are placed together in one topology domain, or not at all. The ledger enforces
+// that the first placement is whole, or has at least the minimum of every role. The navigator chooses the
+// domain. Give the specs of its roles the class [GangClass], so that no navigator for single
 // capsules claims them.
 type Gang struct {
 	// ID identifies the gang. It may be used again once all members have been released for good: at once for a gang that names them
 	// all again, else when their records have been dropped.
 	ID GangID `json:"id"`
-	// Roles lists the members by shape.
+	// Roles lists the members, those with the same spec in one role.
 	Roles []Role `json:"roles"`
 	// Levels are the topology levels to try, in this order, narrowest first; empty: all nodes are one domain.
 	Levels []string `json:"levels,omitempty"`
@@ -182,7 +183,7 @@ type Gang struct {
 	Loose bool `json:"loose,omitempty"`
 }
 
-// Role is the part of a gang's members that have one shape.
+// Role is the members of a gang that have the same spec.
 type Role struct {
 	// Name identifies the role within its gang.
 	Name string `json:"name"`
@@ -194,7 +195,7 @@ type Role struct {
 	Min int `json:"min,omitempty"`
 }
 
-// maxRoles is as many as a capsule's record can tell apart.
+// maxRoles is the most roles of a gang: the index of a role has 16 bits in the record of a capsule.
 const maxRoles = 1 << 16
 
 // minimum is the fewest members that the first placement may hold.
@@ -222,11 +223,11 @@ type GangState struct {
 	Placed []int
 	// Changed is the revision at which a member was last placed or released, or the gang was nominated.
 	Changed Revision
-	// Nomination is the room that the gang is nominated for while no member is placed, or what is kept of the last one
-	// that has ended; nil: there has been none since the gang was submitted or a member was placed.
+	// Nomination is the room that the gang is nominated for while no member is placed. After the nomination has ended, a record of it
+	// stays. Nil: there has been no nomination since the gang was submitted or a member was last placed.
 	Nomination *Nomination
 
-	// Members whose record is still kept.
+	// How many members still have a record.
 	records int
 }
 
@@ -252,7 +253,7 @@ func (g *GangState) Short() bool {
 	return false
 }
 
-// wanting returns the first role that is below its minimum, -1 if none is.
+// wanting returns the index of the first role with fewer placed members than its minimum, or -1.
 func (g *GangState) wanting() int {
 	for i := range g.Gang.Roles {
 		if g.Placed[i] < g.Gang.Roles[i].minimum() {
@@ -262,7 +263,7 @@ func (g *GangState) wanting() int {
 	return -1
 }
 
-// faults says everything that is wrong with g, except with its ids and specs. Limit is the most members.
+// faults lists everything that is wrong with g, except with its ids and specs. Limit is the most members that it may have.
 func (g *Gang) faults(limit int) []string {
 	var out []string
 	if len(g.Roles) == 0 {
@@ -342,7 +343,7 @@ func (Protect) commitment() {}
 // runs no more. Exactly one of Begun, Ready, NotReady and Stopped must be set. Besides Confirms, such a proposal may hold only releases that are Final or Stopped, and
 // placements of capsules that the proposal says have stopped. A navigator's plan may not hold a Confirm.
 type Confirm struct {
-	// Capsule is the capsule that is meant.
+	// Capsule is the capsule that the agent reports about.
 	Capsule CapsuleID `json:"capsule"`
 	// Since is the revision at which the capsule was placed there ([Capsule.PlacedAt], [Remains.Since]).
 	Since Revision `json:"since"`

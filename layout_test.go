@@ -198,6 +198,37 @@ func TestNamesInDocs(t *testing.T) {
 	}
 }
 
+// fileName finds file names in docs/architecture.md, each with the names in backticks that follow it directly.
+var fileName = regexp.MustCompile("([a-z_/]+\\.go)((?: (?:and )?`[A-Za-z.]+`,?)*)")
+
+// TestNamesInArchitecture looks for every file that docs/architecture.md names, and in it for the declarations that the page says
+// are there, so that a question of the page never leads to a file without the answer.
+func TestNamesInArchitecture(t *testing.T) {
+	if _, err := os.Stat("etcdledger/go.mod"); err != nil {
+		t.Skip("the other modules are not here, and the page names their files")
+	}
+	page, err := os.ReadFile("docs/architecture.md")
+	require.NoError(t, err)
+	found := fileName.FindAllStringSubmatch(string(page), -1)
+	require.NotEmpty(t, found)
+	for _, m := range found {
+		text, err := os.ReadFile(m[1])
+		if err != nil {
+			t.Errorf("docs/architecture.md names %s: %v", m[1], err)
+			continue
+		}
+		for i, name := range strings.Split(m[2], "`") {
+			if i%2 == 0 { // between two names
+				continue
+			}
+			name = name[strings.LastIndex(name, ".")+1:]
+			if !regexp.MustCompile(`(?m)^(func (\([^)]*\) )?|type |\t)` + name + `\b`).Match(text) {
+				t.Errorf("docs/architecture.md says that %s declares %s, which it does not", m[1], name)
+			}
+		}
+	}
+}
+
 // layers are the files of the root package, from the nouns up to what runs. A file knows those of its own layer and below.
 var layers = [][]string{
 	{"doc.go", "resources.go", "predicate.go", "predicate_text.go", "spec.go", "capsule.go", "node.go", "proposal.go", "nomination.go"},

@@ -1,6 +1,5 @@
 // Package claim hands out slots as fast as they are requested. A slot is one of many interchangeable things that have
-// one user at a time, such as a warm sandbox or an idle node. The package is for requests whose callers wait for the
-// answer. Work that can be planned belongs to the engines of package orbit.
+// one user at a time, such as a warm sandbox or an idle node. Use the package if a caller waits for each slot. Work that can be planned belongs to the engines of package orbit.
 //
 //	                    ┌────────────────────────── Pool ──────────────────────────┐
 //	requests ─Enqueue─► │ queue ──┐                                                │
@@ -34,11 +33,11 @@
 //
 // # Slots
 //
-// Slots are handed out in the order in which listings first showed them. A listing may lag behind the claims, so a slot
-// that has been handed out is reserved: until ReserveFor after the answer to its claim, a listing that shows the slot as
-// idle is ignored. The reservation ends earlier if the listing's version shows that the listing includes the claim. So a
-// slot of a ledger can be handed out again as soon as it is given back. ReserveFor must be longer than listings lag
-// behind; otherwise requests run into conflicts. With listings that have no version, a slot that is given back early
+// Slots are handed out in the order in which listings first showed them. A listing may be older than the last claims, so a
+// slot that has been handed out is reserved: for ReserveFor after the answer to its claim, the pool ignores listings that
+// show the slot as idle. The reservation ends earlier if the listing's version shows that the listing includes the claim.
+// So a slot of a ledger can be handed out again as soon as it is given back. ReserveFor must be longer than listings are
+// late; otherwise requests run into conflicts. With listings that have no version, a slot that is given back early
 // stays unused until its reservation ends.
 //
 // A ready slot that a later full listing does not show is dropped. A slot with a new uid is a new slot: it goes to the
@@ -47,7 +46,7 @@
 // # Unknown outcomes
 //
 // A claim that may or may not have been committed (orbit.ErrUnknown, or the end of a context) is not a conflict. The
-// pool repeats the same attempt, with the same id, until the source tells the outcome. The request is answered after
+// pool repeats the same attempt, with the same id, until the source returns the outcome. The request is answered after
 // Timeout at the latest; if the slot turns out to be claimed after that, the pool gives it back. The outcome stays
 // unknown only if the pool ends first, or if the source panics. Then the slot is reported in an ErrLeak.
 //
@@ -70,7 +69,7 @@
 //
 // # Failures
 //
-// If the source panics, exits its goroutine, blocks or fails, only the requests and listings that it was asked for are
-// affected. The same failures of a hook are reported. A caller that has gone away, or whose channel has no room for the
-// answer, does not delay other callers. Shutdown answers every request and returns within twice Grace.
+// If a call of the source panics, exits its goroutine, blocks or fails, only the request or listing that it was made for
+// is affected. The same failures of a hook are reported. A caller that has gone away, or whose channel has no room for
+// the answer, does not delay other callers. Shutdown answers every request and returns within twice Grace.
 package claim

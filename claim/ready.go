@@ -7,14 +7,14 @@ import (
 )
 
 // ready holds the idle slots that may be claimed, in order of arrival, each name at most once. A slot under a known name
-// with another uid is a new slot and goes to the end. A slot whose labels have changed goes to the end as well, because
-// lines whose from has passed it must compare it again.
+// with another uid is a new slot and goes to the end. A slot whose labels have changed goes to the end as well, because a
+// line that did not match it before, and whose from is behind it, may match it now.
 //
 // When a slot leaves, mostly from the front, its position becomes void. Void positions are removed when they are the
 // majority.
 type ready struct {
 	slots map[string]idle
-	// order has the positions in order; one is void unless the slot of its name has the same seq.
+	// order has the positions, in the order of seq. A position is void unless the slot with its name has the same seq.
 	order []position
 	// serial is the number of the newest position, listing the number of the newest full listing.
 	serial, listing uint64
@@ -22,7 +22,7 @@ type ready struct {
 
 func newReady() ready { return ready{slots: map[string]idle{}} }
 
-// idle is a slot that may be claimed.
+// idle is a slot that may be claimed, with the seq of its position.
 type idle struct {
 	slot Slot
 	seq  uint64
@@ -30,6 +30,7 @@ type idle struct {
 	seen uint64
 }
 
+// position is the place of a slot in the order of arrival.
 type position struct {
 	name string
 	seq  uint64
@@ -59,7 +60,7 @@ func (r *ready) drop(name string) {
 	r.tidy()
 }
 
-// begin starts a full listing. Slots that are not admitted again before end are removed by it.
+// begin starts a full listing. Admit then each slot that it shows, and call end, which removes all others.
 func (r *ready) begin() { r.listing++ }
 
 // end removes the slots that the full listing did not show.
@@ -68,7 +69,7 @@ func (r *ready) end() {
 	r.tidy()
 }
 
-// matches reports whether a ready slot matches a line, and moves the line's from on to the first one that does.
+// matches reports whether a ready slot matches a line. It sets the line's from to the first slot that does, or behind the last slot.
 func (r *ready) matches(l *line) bool {
 	for _, p := range r.order[r.at(l):] {
 		l.from = p.seq

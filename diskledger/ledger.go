@@ -15,12 +15,12 @@ import (
 // from any goroutine. It is linearizable: a proposal is answered when it is on the disk, and readers see what is on the disk.
 //
 // After a write or a sync of the log has failed, nothing is committed any more: proposals fail with orbit.ErrUnavailable and
-// the [*DiskError], as does Wait; Snapshot and Changes go on with what is on the disk. Close the ledger and open it again when
-// the disk is well.
+// the [*DiskError], as does Wait. Snapshot and Changes still return what is on the disk. When the disk works again, close the
+// ledger and open it anew.
 type Ledger struct {
 	options Options
 	folder  *folder
-	// start is the state at which judge began. Older are the changes before, those after olderFloor, newest last.
+	// start is the state that Open has read, at which judge began. Older has the changes after olderFloor up to start, newest last.
 	start      *orbit.State
 	older      []orbit.Change
 	olderFloor orbit.Revision
@@ -29,22 +29,22 @@ type Ledger struct {
 	stats counters
 
 	mu sync.Mutex // guards what follows
-	// judge has every proposal that was judged, also those that are not on the disk yet.
+	// judge holds the state after every proposal that was judged. Its newest changes may not be on the disk yet.
 	judge *orbit.MemoryLedger
 	// judged is judge's revision.
 	judged orbit.Revision
 	// open collects the changes of the next group, flying is the group that is being written; nil: none is.
 	open, flying *group
-	// failed is why nothing is committed any more.
+	// failed is the error after which nothing is committed any more; nil: none.
 	failed error
 	// changed is closed when shown changes or the ledger fails; nil: no call waits.
 	changed chan struct{}
 
-	// arrived has a token when open has changes.
+	// arrived has a token when open has got changes; run, which writes groups, waits for it.
 	arrived chan struct{}
-	// wanted has requests for checkpoints.
+	// wanted takes requests for checkpoints, each with a channel for the answer.
 	wanted chan chan error
-	// closing is closed by Close, once; done waits for the goroutines.
+	// Close closes closing, once, and then waits for the goroutines by done.
 	closing   chan struct{}
 	closeOnce sync.Once
 	closeErr  error
@@ -57,7 +57,7 @@ var (
 	_ orbit.Batcher = (*Ledger)(nil)
 )
 
-// group is what is written with one sync.
+// group is the changes that are written with one sync.
 type group struct {
 	changes []orbit.Change
 	// done is closed when the group is on the disk, or err says why it is not.
@@ -68,12 +68,13 @@ type group struct {
 // newGroup returns an empty group.
 func newGroup() *group { return &group{done: make(chan struct{})} }
 
-// Open opens the ledger in a folder, and makes both if they are not there. It reads the newest checkpoint and what was
-// committed since. One Ledger at a time can have a folder open.
+// Open opens the ledger in a folder. It makes the folder and an empty ledger if there is none. It reads the newest checkpoint and the
+// changes that were committed since. One Ledger at a time can have a folder open.
 //
 // The error is ErrLocked if another process has the folder open, a [*CorruptError] if a file is damaged or missing,
 // ErrVersion if a file was written by a newer package, ErrMismatch or orbit.ErrInvalid for options that do not fit, and a
-// [*DiskError] if the disk fails. What a process that was killed has not finished to write, and has not answered, is cut off.
+// [*DiskError] if the disk fails. Open cuts off
+// what a killed process had begun to write; it had not answered that to any caller.
 func Open(dir string, o Options) (*Ledger, error) {
 	o = o.withDefaults()
 	empty, err := o.empty()
@@ -102,8 +103,8 @@ func open(f *folder, o *Options, empty *orbit.State) (*Ledger, error) {
 		return nil, err
 	}
 	if r.state == nil {
-		// The name of the folder must be on the disk before anything is committed in it. An earlier Open may have made it and
-		// been killed before it was.
+		// The folder's entry in its parent must be on the disk before anything is committed in the folder. Sync it also if the folder
+		// was there: an earlier Open may have made it and been killed before its own sync.
 		if err := (&folder{fs: f.fs, dir: f.fs.PathDir(f.dir)}).sync(); err != nil {
 			return nil, err
 		}
@@ -135,8 +136,8 @@ func open(f *folder, o *Options, empty *orbit.State) (*Ledger, error) {
 // Limits returns the ledger's limits.
 func (l *Ledger) Limits() orbit.Limits { return l.start.Limits() }
 
-// Propose implements [orbit.Ledger]. The answer comes when the proposal is on the disk; so does a refusal, when what it rests
-// on is. A context that ends before does not take a proposal back: the error is then orbit.ErrUnknown. After the disk has failed
+// Propose implements [orbit.Ledger]. It answers when the proposal is on the disk; a refusal waits until the commits that it rests on
+// are. If the context ends before that, the proposal may still be committed: the error is then orbit.ErrUnknown. After the disk has failed
 // the error is orbit.ErrUnknown for proposals that were being written and orbit.ErrUnavailable for all others, with the
 // [*DiskError].
 func (l *Ledger) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, error) {
@@ -144,7 +145,7 @@ func (l *Ledger) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision,
 	return out[0].Revision, out[0].Err
 }
 
-// runLength is how many proposals of a batch are judged before others may go on.
+// runLength is how many proposals of a batch are judged under one hold of the lock.
 const runLength = 64
 
 // ProposeBatch implements [orbit.Batcher]. The whole batch needs few syncs, often one.
@@ -175,13 +176,14 @@ func (l *Ledger) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []orb
 	return out
 }
 
-// wait is a run of a batch whose outcomes hold when a group is on the disk; nil: they hold.
+// wait is a run of a batch, by its indexes. Its outcomes hold once group is on the disk; with a nil group they hold at once.
 type wait struct {
 	group    *group
 	from, to int
 }
 
-// settle waits until a run's outcomes hold, and replaces those that do not.
+// settle waits until the group of a run is on the disk. If it cannot be written, or ctx ends first, settle replaces the outcomes
+// that rest on it by errors.
 func (w wait) settle(ctx context.Context, out []orbit.Outcome) {
 	if w.group == nil {
 		return
@@ -200,14 +202,14 @@ func (w wait) settle(ctx context.Context, out []orbit.Outcome) {
 		switch {
 		case out[i].Err == nil:
 			out[i] = orbit.Outcome{Err: unknown(why)}
-		case !errors.Is(out[i].Err, orbit.ErrInvalid): // a refusal may rest on what is not on the disk
+		case !errors.Is(out[i].Err, orbit.ErrInvalid): // a refusal may rest on a commit that is not on the disk
 			out[i].Err = unavailable(why)
 		}
 	}
 }
 
-// judgeRun judges a run of proposals. What they have committed, and what was committed before them, holds when the group is on
-// the disk that is returned. No method of a caller's context is called under the lock, because it may call the ledger.
+// judgeRun judges a run of proposals, and returns the group that must be on the disk before the outcomes hold. It calls no method of a
+// caller's context under the lock, because such a method may call the ledger.
 func (l *Ledger) judgeRun(run []orbit.Proposal) ([]orbit.Outcome, *group) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -240,7 +242,8 @@ func (l *Ledger) judgeRun(run []orbit.Proposal) ([]orbit.Outcome, *group) {
 	return out, l.flying
 }
 
-// attribute adds to a receipt which commit took what the proposal wanted, if that was before the judge began.
+// attribute completes a receipt: if the commit that the proposal has lost to is older than start, judge does not know its id, so
+// attribute looks it up in older.
 func (l *Ledger) attribute(err error) {
 	var r *orbit.Rejection
 	if !errors.As(err, &r) || !r.TakenBy.IsZero() || !errors.Is(err, orbit.ErrConflict) {
@@ -260,7 +263,7 @@ func (l *Ledger) Snapshot(ctx context.Context) (*orbit.State, error) {
 	return l.shown.Load(), nil
 }
 
-// readable returns why nothing can be read.
+// readable returns an error if the ledger cannot be read: its context has ended, or the ledger is closed.
 func (l *Ledger) readable(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("diskledger: read: %w", err)
@@ -324,7 +327,8 @@ func (l *Ledger) Wait(ctx context.Context, after orbit.Revision) (orbit.Revision
 	}
 }
 
-// waitOn returns the newest revision, why there will be no newer one, or a channel that is closed when either changes.
+// waitOn returns the newest revision if it is above after, or an error if no such revision can come any more. Otherwise it returns a
+// channel that is closed when it is time to ask again.
 func (l *Ledger) waitOn(after orbit.Revision) (orbit.Revision, <-chan struct{}, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -341,8 +345,8 @@ func (l *Ledger) waitOn(after orbit.Revision) (orbit.Revision, <-chan struct{}, 
 	return 0, l.changed, nil
 }
 
-// Checkpoint writes the state to a checkpoint and removes what that makes needless, so that the next Open is fast. The ledger
-// does so by itself (Options.CheckpointBytes). Commits go on meanwhile. When the context ends, Checkpoint returns, and the
+// Checkpoint writes the state to a checkpoint and removes the files that are older, so that the next Open is fast. The ledger
+// makes checkpoints by itself, too (Options.CheckpointBytes). Commits go on meanwhile. When the context ends, Checkpoint returns, and the
 // checkpoint is finished in the background.
 func (l *Ledger) Checkpoint(ctx context.Context) error {
 	result := make(chan error, 1)
@@ -361,7 +365,7 @@ func (l *Ledger) Checkpoint(ctx context.Context) error {
 	}
 }
 
-// Close writes what was judged, closes the files and gives the folder free. A checkpoint that is under way is given up. Later
+// Close writes the changes that were judged, closes the files and unlocks the folder. It gives up a checkpoint that is under way. Later
 // calls of all methods fail with ErrClosed; a second Close returns what the first one did.
 func (l *Ledger) Close() error {
 	l.closeOnce.Do(func() {

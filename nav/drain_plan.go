@@ -16,31 +16,31 @@ type drainPass struct {
 	*Drain
 	state *orbit.State
 	round *DrainRound
-	// How many proposals the pass makes at most.
+	// The most proposals that the pass makes.
 	most int
-	// The proposals, and the step that each of them is.
+	// The proposals, and at the same index of of the step that each one is.
 	batch []orbit.Proposal
 	of    []drainStep
-	// Gangs whose release as a whole was tried, and why they cannot be released; nil: they are.
+	// Gangs that the pass has tried to release whole, with the reason why that is not possible; nil: the gang is released.
 	tried map[orbit.GangID]error
-	// Gangs of which one member is released alone. The others are decided about in the next pass, which sees the gang without it.
+	// Gangs of which the pass releases one member alone. The next pass, which sees the gang without it, decides about the others.
 	thinned map[orbit.GangID]bool
 	// Specs that fit nowhere, and why. They are not tried again in this pass, because within it free room only shrinks.
 	full map[*orbit.Spec]error
 }
 
-// drainStep is what a proposal does.
+// drainStep says what one proposal of a pass does.
 type drainStep struct {
 	// The capsule for which it was planned, and the position of that capsule's node in round.Nodes.
 	of   *orbit.Capsule
 	node int
 	// Whether it moves the capsule; else it releases capsules back to pending.
 	moves bool
-	// All capsules that leave their nodes by it: the one that is moved, or those that are released.
+	// All capsules that it takes off their nodes: the one that it moves, or all that it releases.
 	capsules []orbit.CapsuleID
 }
 
-// plan decides about every capsule on the nodes that are drained.
+// plan decides for every capsule on the drained nodes whether it moves, is released or stays, until the pass has its most proposals.
 func (p *drainPass) plan(ctx context.Context) {
 	for _, n := range p.drained(p.round) {
 		at := len(p.round.Nodes)
@@ -60,7 +60,7 @@ func (p *drainPass) plan(ctx context.Context) {
 	}
 }
 
-// on returns the capsules on a node, the highest priority first, and among equals in order of submission.
+// on returns the capsules on a node, the highest priority first, and in order of submission within a priority.
 func (p *drainPass) on(n *orbit.NodeState) []*orbit.Capsule {
 	on := slices.SortedFunc(p.state.On(n.Node.ID), func(a, b *orbit.Capsule) int {
 		return cmp.Or(cmp.Compare(b.Spec.Priority, a.Spec.Priority), cmp.Compare(a.Submitted, b.Submitted), cmp.Compare(a.ID, b.ID))
@@ -69,8 +69,8 @@ func (p *drainPass) on(n *orbit.NodeState) []*orbit.Capsule {
 	return on
 }
 
-// take plans to move a capsule, or to release it if it cannot be moved and may wait. It returns why the capsule stays; nil: it
-// leaves, or its turn is in the next pass.
+// take plans to move a capsule. If it cannot be moved and MayWait allows it, take plans to release it to pending. It returns why the
+// capsule stays, or nil if it leaves or the next pass decides about it.
 func (p *drainPass) take(c *orbit.Capsule, node int) error {
 	if err, tried := p.tried[c.Gang]; tried && err == nil {
 		return nil // it is released with its gang
@@ -105,8 +105,8 @@ func (p *drainPass) take(c *orbit.Capsule, node int) error {
 	return err
 }
 
-// propose adds a proposal of the draft's open steps to the batch. If the state refuses it, propose rolls the draft back to start
-// and returns why.
+// propose makes a proposal of what was planned on the draft since the last one, and adds it to the batch. If the state refuses it, propose
+// rolls the draft back to start and returns why.
 func (p *drainPass) propose(start int, step drainStep) error {
 	proposal := p.draft.Propose()
 	proposal.ID = orbit.NewProposalID()
@@ -139,7 +139,7 @@ func (p *drainPass) move(c *orbit.Capsule) error {
 	return err
 }
 
-// noting is a placement engine that marks each choice as one of a drain.
+// noting is a placement engine that gives each choice the note "drained", which the placed capsule then carries.
 type noting struct{ orbit.PlacementEngine }
 
 // Best returns the choice of the engine, with the note.
@@ -149,8 +149,8 @@ func (e noting) Best(draft *orbit.Draft, spec *orbit.Spec) (orbit.Choice, error)
 	return choice, err
 }
 
-// near returns the spec by which a capsule is placed again. For a member of a gang it also requires the narrowest domain in which
-// all other placed members are, if there is one.
+// near returns the spec with which a capsule is placed again. If it is a member of a gang with required levels, and all other placed
+// members are in one domain of a level, that spec also requires the narrowest such domain.
 func (p *drainPass) near(c *orbit.Capsule) (*orbit.Spec, error) {
 	g := p.state.Gang(c.Gang)
 	if g == nil || g.Gang.Loose {
@@ -174,7 +174,7 @@ func (p *drainPass) near(c *orbit.Capsule) (*orbit.Spec, error) {
 	return c.Spec, nil
 }
 
-// releaseGang plans to release all placed members of a gang, if all of them may wait. It tries that once in a pass for each gang.
+// releaseGang plans to release all placed members of a gang if MayWait allows it for each. A pass tries that once for each gang.
 func (p *drainPass) releaseGang(c *orbit.Capsule, node int) error {
 	if err, tried := p.tried[c.Gang]; tried {
 		return err
@@ -204,7 +204,7 @@ func (p *drainPass) releaseGang(c *orbit.Capsule, node int) error {
 	return err
 }
 
-// blocked enters into the round why a capsule stays.
+// blocked records in the round why a capsule stays.
 func (p *drainPass) blocked(c *orbit.Capsule, node int, why error) {
 	var nofit *orbit.NoFit
 	p.round.ruled = p.round.ruled || !errors.As(why, &nofit)
@@ -212,7 +212,7 @@ func (p *drainPass) blocked(c *orbit.Capsule, node int, why error) {
 	n.Blocked = append(n.Blocked, orbit.Unplaced{Capsule: c, Why: why})
 }
 
-// send proposes the batch to the ledger and enters the outcomes into the round.
+// send proposes the batch to the ledger and records the outcomes in the round.
 func (p *drainPass) send(ctx context.Context) {
 	index := map[orbit.NodeID]int{}
 	for i := range p.round.Nodes {

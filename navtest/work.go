@@ -9,7 +9,7 @@ import (
 
 // This file adds nodes and work to a world.
 
-// put adds or changes nodes.
+// put adds or changes nodes, each after Suite.Node has changed it.
 func (w *world) put(nodes ...orbit.Node) {
 	for _, n := range nodes {
 		if w.t.suite.Node != nil {
@@ -24,7 +24,7 @@ func (w *world) put(nodes ...orbit.Node) {
 	}
 }
 
-// large returns a node with much capacity in a rack of a block.
+// large returns a node in a rack of a block, with 16 cores and 8 devices.
 func large(id string, rack, block string) orbit.Node {
 	n := orbit.Node{ID: orbit.NodeID(id), Labels: map[string]string{"rack": rack, "block": block, "zone": "z0", "kind": "a", "cores": "16"}}
 	n.Capacity = orbit.Resources{orbit.CPU: 16_000, orbit.Memory: 64 << 30, orbit.Disk: 1 << 40, orbit.Slots: 1000, own: 100}
@@ -32,7 +32,7 @@ func large(id string, rack, block string) orbit.Node {
 	return n
 }
 
-// racks adds that many large nodes to each of the racks r0 to r2. The first two racks are in one block.
+// racks adds large nodes, each of them to each of the racks r0 to r2. Racks r0 and r1 are in block b0, r2 is in b1.
 func (w *world) racks(each int) {
 	for rack := range 3 {
 		for i := range each {
@@ -41,8 +41,7 @@ func (w *world) racks(each int) {
 	}
 }
 
-// plenty returns how many nodes a rack needs so that the work of all pairs, of up to 32 cores each, fits into each
-// rack.
+// plenty returns how many large nodes a rack needs so that it has room for the work of all pairs, at up to 32 cores each.
 func (t *trial) plenty() int { return 2*len(t.mine) + 2 }
 
 // small returns a spec that fits easily: one core.
@@ -52,7 +51,7 @@ func small(p pair) *orbit.Spec {
 	return s
 }
 
-// whole returns a spec that takes a whole node of racks.
+// whole returns a spec that takes all cores of a large node.
 func whole(p pair) *orbit.Spec {
 	spec := small(p)
 	spec.Envelope.Reservation[orbit.CPU] = 16_000
@@ -62,7 +61,7 @@ func whole(p pair) *orbit.Spec {
 // submit submits n capsules of a spec. If they are of GangClass, they are one gang of one role without levels.
 func (w *world) submit(spec *orbit.Spec, n int) []orbit.CapsuleID { return w.submitTo("", spec, n) }
 
-// submitTo is submit with an owner.
+// submitTo submits as submit does, for an engine as owner.
 func (w *world) submitTo(owner string, spec *orbit.Spec, n int) []orbit.CapsuleID {
 	if spec.Class == orbit.GangClass {
 		return w.submitGang(owner, &orbit.Gang{Roles: []orbit.Role{{Name: "all", Spec: spec, Members: make([]orbit.CapsuleID, n)}}})
@@ -72,7 +71,7 @@ func (w *world) submitTo(owner string, spec *orbit.Spec, n int) []orbit.CapsuleI
 	return ids
 }
 
-// submitGang submits a gang whose ids are not set yet, and returns its members.
+// submitGang gives ids to a gang (unless it has one) and to its members, submits it, and returns the members.
 func (w *world) submitGang(owner string, g *orbit.Gang) (all []orbit.CapsuleID) {
 	w.made++
 	if g.ID == "" {
@@ -98,7 +97,7 @@ func (w *world) ids(n int) []orbit.CapsuleID {
 	return ids
 }
 
-// adapt returns the spec as Suite.Spec changes it.
+// adapt returns a copy of the spec that Suite.Spec has changed, or the spec itself if there is no Suite.Spec.
 func (w *world) adapt(spec *orbit.Spec) *orbit.Spec {
 	if w.t.suite.Spec == nil {
 		return spec
@@ -130,8 +129,8 @@ func (w *world) easy(pairs []pair) (ids []orbit.CapsuleID) {
 	return ids
 }
 
-// occupy places a new capsule of this size on a node, for another engine. If group is not empty, the capsule is a
-// member of it. The error says that it does not fit.
+// occupy submits a new capsule of another engine that takes room, and places it on a node in the same proposal. If group is not empty,
+// the capsule is a member of it. It returns an error if the capsule does not fit.
 func (w *world) occupy(node orbit.NodeID, room orbit.Resources, group string) (orbit.CapsuleID, error) {
 	id := w.ids(1)[0]
 	spec := &orbit.Spec{Module: other, Group: group, Envelope: orbit.Envelope{Reservation: room}}

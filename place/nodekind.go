@@ -9,39 +9,40 @@ import (
 	"github.com/orbitsched/orbit/internal/cow"
 )
 
-// nodeKinds divides the nodes by what specs tell them apart by: device model, schedulable or not, and the
-// labels that specs speak of. What a spec requires and prefers is decided once for a kind, not for each node.
-// A label with too many values (a rack, a host name) is left out; its nodes are listed in a labelIndex.
+// nodeKinds divides the nodes into kinds. Nodes of one kind have the same device model and the same values of all labels that specs
+// name, and are all schedulable or all not. So the requirements and preferences of a spec are decided once for each kind, not for each
+// node. A label with too many values (a rack, a host name) is left out; a labelIndex lists the nodes by its values.
 type nodeKinds struct {
-	// Label keys, sorted.
+	// The keys of the labels that nodes are divided by, sorted.
 	keys []string
-	// Keys that specs speak of and that are left out, with the number of values that each had then, 0 if that was
-	// not the reason; and keys that no node carries.
+	// Keys that specs name but nodes are not divided by: leftOut has the number of values that each key had when it was left out, or 0
+	// if it was left out for another reason; absent has the keys that no node carries.
 	leftOut map[string]int
 	absent  map[string]bool
-	// A node has brought a key that none carried before; and the number of kinds after the last division.
+	// Stale: a node has come with an absent key. Divided is the number of kinds after the last division.
 	stale   bool
 	divided int
-	// One node of every kind, by kind. Kinds that were found keep their meaning for as long as the division is the same.
+	// One node of every kind, by kind; and the number of each kind by the text of describe. As long as division is the same, a number
+	// stands for the same kind.
 	like     []*orbit.Node
 	byText   map[string]int32
 	division uint64
-	// Who may write to all this, and has a copy for it.
+	// The index that may write to these maps and slices. All others copy them first (own).
 	owner cow.Owner
 }
 
-// maxKinds bounds what has to be decided for every spec.
+// maxKinds is the most kinds that a division aims at, because each spec is judged once for each kind.
 const maxKinds = 128
 
-// Bounds of what labels are kept in mind: more than so many keys, or keys that no node carries, are left out. When more
-// than maxLeftOut are left out, all are forgotten.
+// Bounds of the three sets of keys. When keys or absent is full, a further key is left out. When more than maxLeftOut keys are left
+// out, all three are emptied, and learned again from the specs that are then asked for.
 const (
 	maxKeys    = 64
 	maxAbsent  = 4096
 	maxLeftOut = 1024
 )
 
-// own makes the kinds ones that may be written to.
+// own copies the maps and slices for an owner, unless it owns them already, so that it may write to them.
 func (k *nodeKinds) own(owner cow.Owner) {
 	if k.owner == owner {
 		return
@@ -51,7 +52,8 @@ func (k *nodeKinds) own(owner cow.Owner) {
 	k.leftOut, k.absent, k.byText = maps.Clone(k.leftOut), maps.Clone(k.absent), maps.Clone(k.byText)
 }
 
-// labelKeys calls a function with every label key of which a spec speaks.
+// labelKeys calls each with every label key that a spec names, until it returns false; the key may be empty. It reports whether
+// all calls returned true.
 func labelKeys(spec *orbit.Spec, each func(key string) bool) bool {
 	for i := range spec.Require {
 		for key := range spec.Require[i].Keys {
@@ -68,7 +70,7 @@ func labelKeys(spec *orbit.Spec, each func(key string) bool) bool {
 	return each(spec.Spread.Level) && each(spec.Near.Level)
 }
 
-// knows reports whether all labels are kept in mind of which a spec speaks.
+// knows reports whether every label key that a spec names is in one of the three sets of keys.
 func (k *nodeKinds) knows(spec *orbit.Spec) bool {
 	return labelKeys(spec, func(key string) bool {
 		_, known := slices.BinarySearch(k.keys, key)
@@ -76,8 +78,8 @@ func (k *nodeKinds) knows(spec *orbit.Spec) bool {
 	})
 }
 
-// learn takes the labels into account that a spec speaks of. If that tells nodes apart that were alike, they have to be
-// divided anew.
+// learn adds the label keys that a spec names to the kinds. If nodes of one kind may differ in one of them, the nodes have to be
+// divided anew (divides).
 func (x *nodeIndex) learn(spec *orbit.Spec) {
 	if x.kinds.knows(spec) {
 		return
@@ -109,8 +111,7 @@ func (x *nodeIndex) learnKey(key string) {
 	}
 }
 
-// crowded reports whether so many labels are kept in mind beside those that nodes are divided by that it is time to
-// forget them all, and to learn again of which ones specs speak.
+// crowded reports whether too many keys are left out, so that all keys should be forgotten and learned again.
 func (k *nodeKinds) crowded() bool { return len(k.leftOut) > maxLeftOut }
 
 // carried reports whether a node carries a label.
@@ -125,7 +126,7 @@ func (x *nodeIndex) carried(key string) (found bool) {
 	return found
 }
 
-// notice looks for labels on a node that none has carried so far.
+// notice divides by the absent keys that a node carries from now on, and leaves out those for which there is no room.
 func (k *nodeKinds) notice(n *orbit.Node) {
 	if len(k.absent) == 0 {
 		return
@@ -143,7 +144,7 @@ func (k *nodeKinds) notice(n *orbit.Node) {
 	}
 }
 
-// news reports whether a node carries a label that none has carried so far.
+// news reports whether a node carries an absent key.
 func (k *nodeKinds) news(n *orbit.Node) bool {
 	if len(k.absent) > 0 {
 		for key := range n.Labels {
@@ -155,7 +156,7 @@ func (k *nodeKinds) news(n *orbit.Node) bool {
 	return false
 }
 
-// divide finds the kinds of the nodes, leaving out labels until there are few enough kinds.
+// divide divides all nodes into kinds. While there are too many kinds, it leaves out the label with the most values.
 func (k *nodeKinds) divide(x *nodeIndex) {
 	for {
 		k.stale = false
@@ -168,7 +169,7 @@ func (k *nodeKinds) divide(x *nodeIndex) {
 	k.divided, k.division = len(k.like), unique()
 }
 
-// tryDivide reports whether there are few enough kinds, or nothing to leave out.
+// tryDivide divides all nodes by the present keys. It reports false, and stops, if there are too many kinds and a key to leave out.
 func (k *nodeKinds) tryDivide(x *nodeIndex) bool {
 	k.like, k.byText = nil, map[string]int32{}
 	few := true
@@ -180,7 +181,7 @@ func (k *nodeKinds) tryDivide(x *nodeIndex) bool {
 	return few
 }
 
-// find returns the kind of a node, if it is known.
+// find returns the kind of a node, if there is one already.
 func (k *nodeKinds) find(n *orbit.Node) (kind int32, known bool) {
 	if k.news(n) {
 		return 0, false
@@ -190,7 +191,7 @@ func (k *nodeKinds) find(n *orbit.Node) (kind int32, known bool) {
 	return kind, known
 }
 
-// assign finds the kind of a node, a new one if there is none like it.
+// assign returns the kind of a node. It makes a new kind if there is none yet.
 func (k *nodeKinds) assign(n *orbit.Node) int32 {
 	k.notice(n)
 	var room [256]byte
@@ -204,11 +205,11 @@ func (k *nodeKinds) assign(n *orbit.Node) int32 {
 	return kind
 }
 
-// outgrown reports whether the nodes should be divided anew: there are many kinds more than there were, of which
-// some may have no nodes any more, or a label that none carried.
+// outgrown reports whether the nodes should be divided anew: because a node carries a key that was absent, or because there are many
+// more kinds than after the last division, some of which may have no nodes any more.
 func (k *nodeKinds) outgrown() bool { return k.stale || len(k.like) > 2*k.divided+maxKinds }
 
-// describe writes down what makes a node's kind. A label that is absent differs from an empty one.
+// describe appends everything that decides a node's kind. A missing label differs from one with an empty value.
 func (k *nodeKinds) describe(text []byte, n *orbit.Node) []byte {
 	text = append(text, '0'+byte(btoi(!n.Schedulable())))
 	text = word(text, n.Devices.Model)
@@ -220,7 +221,7 @@ func (k *nodeKinds) describe(text []byte, n *orbit.Node) []byte {
 	return text
 }
 
-// word writes a text after its length, which keeps it apart from the next.
+// word appends the length of s and then s, so that two texts in a row cannot be read as another two.
 func word(text []byte, s string) []byte {
 	text = binary.AppendUvarint(text, uint64(len(s)))
 	return append(text, s...)
@@ -243,7 +244,7 @@ func (k *nodeKinds) widest(x *nodeIndex) (key string, n int) {
 	return key, len(values[key])
 }
 
-// leaveOut stops dividing nodes by a label, which has so many values.
+// leaveOut stops dividing nodes by a label, and notes how many values it has.
 func (k *nodeKinds) leaveOut(key string, values int) {
 	if k.leftOut == nil {
 		k.leftOut = map[string]int{}
@@ -252,14 +253,14 @@ func (k *nodeKinds) leaveOut(key string, values int) {
 	k.keys = slices.DeleteFunc(k.keys, func(s string) bool { return s == key })
 }
 
-// leavesOut reports whether nodes are not divided by a label although specs speak of it.
+// leavesOut reports whether a label that specs name is left out.
 func (k *nodeKinds) leavesOut(key string) bool {
 	_, out := k.leftOut[key]
 	return out
 }
 
-// review looks at the labels that are left out. If some label has at most half as many values as when it was left out,
-// the nodes are to be divided by it again; if there are too many, all are forgotten.
+// review looks at the labels that are left out. If one has at most half as many values as when it was left out, the nodes are to be
+// divided by it again. If too many labels are left out, all keys are forgotten.
 func (x *nodeIndex) review() {
 	if x.kinds.crowded() {
 		x.kinds, x.labels, x.divides = nodeKinds{}, labelIndex{version: unique(), bound: x.labels.bound}, true

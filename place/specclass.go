@@ -10,53 +10,57 @@ import (
 	"github.com/orbitsched/orbit/score"
 )
 
-// specClass is what an engine has computed for a spec, which all capsules of one equivalence class share.
+// specClass is what a placement engine has computed for one spec. All capsules with that spec share it.
 type specClass struct {
 	spec *orbit.Spec
-	// Nil: the score has no bounds.
+	// The score's bounds; nil: the score has none.
 	bounded score.Bounded
-	// The division into kinds in which all labels are kept in mind of which the spec speaks.
+	// The division into kinds that has learned every label the spec names (nodeIndex.learn).
 	learned uint64
-	// The engine's count of calls when it was last asked for: the oldest classes are forgotten first.
+	// The engine's number of calls when this class was last used: the classes used longest ago are forgotten first.
 	used uint64
-	// What the spec reserves of each dimension, without zeros; and whether it asks for devices.
+	// The dimensions of which the spec reserves something, with the amounts; and whether it asks for devices.
 	wants   []wanted
 	devices bool
 	// The domains in which the spec must be because of the group that it wants to be near.
 	near near
-	// Bounds of the score, one for all kinds of nodes that agree on the spec's preferences; and by kind of node which of
-	// these is its bound, or notSuited if nodes of this kind cannot take the spec. They hold for one division into kinds.
+	// Kinds of nodes that meet the same preferences of the spec share one bound of the score. For each kind byKind has the index of its
+	// bound in bounds, or notSuited if nodes of the kind cannot take the spec. Answers finds a bound by the text of answer. All three
+	// hold for one division into kinds.
 	bounds   []kindBound
 	byKind   []int8
 	answers  map[string]int8
 	division uint64
-	// The score cannot bound itself for this spec, or a search has not converged: nodes are ranked one by one.
+	// Unbounded: the score has no bound for this spec. Diverges: a search did not converge. In both cases nodes are ranked one by one.
 	unbounded, diverges bool
 	tournament          *tournament
-	// Nodes to which the bounds do not apply because of labels that are left out, as of a version of the label index.
+	// Nodes to which the bounds do not apply, because labels that they carry are left out of the kinds; and the version of the label
+	// index from which they were read.
 	exceptions   []int32
 	exceptionsOf uint64
-	// There are too many of them.
+	// There are too many exceptions for a search.
 	exceptional bool
 }
 
+// wanted is an amount that a spec reserves of one dimension.
 type wanted struct {
 	dim  int
 	want int64
 }
 
-// kindBound is a bound, and the kinds of node for which it holds.
+// kindBound is a bound of the score and the kinds of nodes for which it holds.
 type kindBound struct {
 	kinds kd.Kinds
 	bound func(least, most *score.Extent) (value, tie float64)
 }
 
+// notSuited marks a kind whose nodes cannot take the spec.
 const notSuited = -1
 
-// noBound is for specs of which the score cannot say more, until that is noticed.
+// noBound stands for a bound that the score does not have, until the search looks at unbounded.
 func noBound(_, _ *score.Extent) (value, tie float64) { return math.Inf(-1), math.Inf(-1) }
 
-// least returns the bound; what is no number bounds nothing.
+// least returns the bound for nodes between two extremes. If a score returns NaN, the bound excludes no node.
 func (r *kindBound) least(least, most *score.Extent) (value, tie float64) {
 	value, tie = r.bound(least, most)
 	if value != value || tie != tie {
@@ -69,7 +73,7 @@ func newSpecClass(spec *orbit.Spec, bounded score.Bounded) *specClass {
 	return &specClass{spec: spec, bounded: bounded, wants: wantsOf(spec), devices: spec.Devices.Count > 0}
 }
 
-// wantsOf lists what is wanted, zeros left out.
+// wantsOf lists the dimensions of which a spec reserves something.
 func wantsOf(spec *orbit.Spec) (out []wanted) {
 	for d, want := range spec.Envelope.Reservation {
 		if want > 0 {
@@ -79,7 +83,7 @@ func wantsOf(spec *orbit.Spec) (out []wanted) {
 	return out
 }
 
-// meet takes note of where company is. If that has changed, all scores may have.
+// meet sets the domains of the group that the spec wants to be near. If they have changed, the tournament ranks all nodes anew.
 func (c *specClass) meet(near near) {
 	if c.tournament != nil && !maps.Equal(near.domains, c.near.domains) {
 		c.tournament.cursor = 0
@@ -101,7 +105,7 @@ func (c *specClass) mayFit(most *score.Extent) bool {
 	return most.DevicesWith(r.Milli) >= r.Count && most.DevicesFree() >= int64(r.Count)*int64(r.Milli)
 }
 
-// respond finds the bound for each kind of node that has none yet.
+// respond finds the bound for each kind that has been added since the last call, or for all kinds after a new division.
 func (c *specClass) respond(x *nodeIndex) {
 	if c.division != x.kinds.division {
 		c.division = x.kinds.division
@@ -118,7 +122,7 @@ func (c *specClass) respond(x *nodeIndex) {
 	}
 }
 
-// boundFor returns the number of the bound for nodes like one. Nodes that agree on the spec's preferences share it.
+// boundFor returns the index of the bound for the kind of a node, and makes the bound if there is none yet.
 func (c *specClass) boundFor(like *orbit.Node) int8 {
 	answer := c.answer(like)
 	if at, known := c.answers[answer]; known {
@@ -141,7 +145,7 @@ func (c *specClass) boundFor(like *orbit.Node) int8 {
 	return at
 }
 
-// except brings the exceptions up to date. It reports whether there are few enough for a search.
+// except brings the exceptions up to date. It reports whether they are few enough for a search.
 func (c *specClass) except(labels *labelIndex) bool {
 	if c.exceptionsOf != labels.version {
 		var few bool
@@ -151,7 +155,8 @@ func (c *specClass) except(labels *labelIndex) bool {
 	return !c.exceptional
 }
 
-// answer writes down which preferences a node meets, and whether it is in a domain to spread across.
+// answer returns a text that says which of the spec's preferences a node meets, and whether the spec is spread across the node's domain.
+// Nodes with the same text share a bound.
 func (c *specClass) answer(n *orbit.Node) string {
 	if len(c.spec.Prefer) == 0 && len(c.spec.Spread.Names) == 0 {
 		return ""
@@ -163,7 +168,8 @@ func (c *specClass) answer(n *orbit.Node) string {
 	return string(append(text, byte(btoi(c.spec.SpreadsAcross(n)))))
 }
 
-// kinds returns the kinds of nodes that are where the spec wants to be.
+// kinds returns the kinds of nodes in the domains that the spec must be in, or all kinds if that does not restrict it or is no matter
+// of kinds.
 func (c *specClass) kinds(x *nodeIndex) (kinds kd.Kinds) {
 	if c.near.domains == nil || x.kinds.leavesOut(c.near.level) {
 		return ^kinds
@@ -176,7 +182,7 @@ func (c *specClass) kinds(x *nodeIndex) (kinds kd.Kinds) {
 	return kinds
 }
 
-// suits reports whether nodes of this kind can take the spec, as far as the labels decide that nodes are divided by.
+// suits reports whether nodes of a kind can take the spec. It does not look at labels that are left out, nor at free room.
 func (c *specClass) suits(like *orbit.Node, x *nodeIndex) bool {
 	if !like.Schedulable() || c.spec.Devices.Count > 0 && !c.spec.Devices.Accepts(like.Devices.Model) {
 		return false
@@ -205,8 +211,7 @@ func (k *nodeKinds) mayHold(p *orbit.Predicate, like *orbit.Node) bool {
 	})
 }
 
-// bound returns the least that nodes of these kinds between these extremes can be rated; false: none of them
-// fits.
+// bound returns the lowest rating that a node of these kinds between these extremes can have. It reports false if none of them fits.
 func (c *specClass) bound(kinds kd.Kinds, least, most *score.Extent) (value, tie float64, ok bool) {
 	if !c.mayFit(most) {
 		return 0, 0, false
@@ -231,7 +236,7 @@ func (c *specClass) bound(kinds kd.Kinds, least, most *score.Extent) (value, tie
 	return value, tie, ok
 }
 
-// probe rates boxes of an index as the class sees them, for cutting the tree where it tells most.
+// probe rates the boxes of an index by the class's bound, so that the tree is cut where the bounds of the two parts differ most.
 func (c *specClass) probe(x *nodeIndex) kd.Probe {
 	return func(kinds kd.Kinds, least, most *kd.Vector) float64 {
 		c.respond(x)

@@ -34,7 +34,8 @@ func (w *World) feedAll(ctx context.Context, now *orbit.State, changes []orbit.C
 	return nil
 }
 
-// feed feeds the World with one real commit.
+// feed repeats one real commit in the World, as far as the World's own engines do not decide about it. Placements of one commit go into one
+// proposal, because a gang may have to start whole.
 func (w *World) feed(ctx context.Context, changes []orbit.Change, after *orbit.State) {
 	var places []orbit.Commitment
 	for i := range changes {
@@ -62,7 +63,7 @@ func (w *World) feed(ctx context.Context, changes []orbit.Change, after *orbit.S
 			w.release(ctx, do)
 		case orbit.Place:
 			if c := after.Capsule(do.Capsule); c != nil && !w.plans(c) {
-				do.After = false // nothing has to stop here
+				do.After = false // nodes of a World do not confirm, so no capsule has to wait until another has stopped
 				places = append(places, do)
 			}
 		}
@@ -75,13 +76,13 @@ func (w *World) feed(ctx context.Context, changes []orbit.Change, after *orbit.S
 // state returns the World's state.
 func (w *World) state(ctx context.Context) *orbit.State {
 	s, err := w.fork.Snapshot(ctx)
-	if err != nil { // the context has ended; feeding ends with this commit
+	if err != nil { // ctx has ended; this commit is still fed, and feedAll returns after it
 		s, _ = w.fork.Snapshot(context.WithoutCancel(ctx))
 	}
 	return s
 }
 
-// do commits something in the World that its engines have not proposed. It reports whether the World could take it.
+// do commits one proposal of feed in the World. It reports whether the World's ledger accepted it, and counts it as missed if not.
 func (w *World) do(ctx context.Context, do ...orbit.Commitment) bool {
 	_, err := w.fork.MemoryLedger.Propose(context.WithoutCancel(ctx), orbit.Proposal{ID: orbit.NewProposalID(), Do: do})
 	if err != nil {
@@ -90,7 +91,7 @@ func (w *World) do(ctx context.Context, do ...orbit.Commitment) bool {
 	return err == nil
 }
 
-// putNode lets a node join or change. The capsules of a lost one wait again.
+// putNode adds or changes a node. If the node is lost, what was on it is released, so that its capsules are pending again.
 func (w *World) putNode(ctx context.Context, n orbit.Node) {
 	n.Confirms = false
 	if delete(w.leaving, n.ID); w.do(ctx, orbit.PutNode{Node: n}) && n.State == orbit.Lost {
@@ -98,7 +99,7 @@ func (w *World) putNode(ctx context.Context, n orbit.Node) {
 	}
 }
 
-// evacuate releases what is on a lost node.
+// evacuate releases the capsules and holds on a lost node.
 func (w *World) evacuate(ctx context.Context, id orbit.NodeID) {
 	state := w.state(ctx)
 	for c := range state.On(id) {
@@ -111,8 +112,8 @@ func (w *World) evacuate(ctx context.Context, id orbit.NodeID) {
 	}
 }
 
-// removeNode lets a node leave. What runs on it here although it was empty in reality is lost. Where it cannot leave yet, because room
-// on it is nominated, it leaves at a later step.
+// removeNode removes a node. The real node was empty, but the World may have placed capsules on it; they are lost and pending again. If the
+// node cannot be removed yet, because room on it is nominated, the next call of feedAll tries again.
 func (w *World) removeNode(ctx context.Context, id orbit.NodeID) {
 	n := w.state(ctx).Node(id)
 	if delete(w.leaving, id); n == nil {
@@ -129,7 +130,8 @@ func (w *World) removeNode(ctx context.Context, id orbit.NodeID) {
 	}
 }
 
-// release ends a capsule that has ended, or returns one to pending that has failed or was drained.
+// release repeats a real release in the World. A final one always ends the capsule. Any other returns it to pending only if it has stopped,
+// or if the World has it on the same node and that node is cordoned here as well.
 func (w *World) release(ctx context.Context, r orbit.Release) {
 	c := w.state(ctx).Capsule(r.Capsule)
 	if r.Capsule == "" || c == nil || c.Released() {
@@ -149,7 +151,7 @@ func (w *World) release(ctx context.Context, r orbit.Release) {
 	}
 }
 
-// plans reports whether a capsule is planned by one of the World's engines.
+// plans reports whether one of the World's engines plans a capsule. The World then does not repeat its real placement.
 func (w *World) plans(c *orbit.Capsule) bool {
 	for _, e := range w.engines {
 		if c.Owner == e.Name && c.Owner != "" {
@@ -162,14 +164,14 @@ func (w *World) plans(c *orbit.Capsule) bool {
 	key := claim{c.Spec.Module, c.Spec.Class}
 	planned, known := w.claims[key]
 	if !known {
-		if len(w.claims) >= 1<<16 {
+		if len(w.claims) >= 1<<16 { // bounds the memory of answers
 			clear(w.claims)
 		}
 		for _, e := range w.engines {
 			guard.Call(func() error {
 				planned = planned || e.Navigator.Claims(key.module, key.class)
 				return nil
-			}, func(error) {}) // an engine reports it
+			}, func(error) {}) // the engine reports a panic of Claims itself
 		}
 		w.claims[key] = planned
 	}
