@@ -834,7 +834,9 @@ func TestSpecKeyTellsEveryField(t *testing.T) {
 		switch v.Kind() {
 		case reflect.Struct:
 			for i := range v.NumField() {
-				if f := v.Type().Field(i); f.IsExported() {
+				f := v.Type().Field(i)
+				within := f.Name == "Terms" && strings.Contains(path, ".Terms") // terms hold no terms, though their type could
+				if f.IsExported() && !within {
 					walk(v.Field(i), path+"."+f.Name)
 				}
 			}
