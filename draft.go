@@ -234,7 +234,7 @@ func (d *Draft) Hold(h Hold) error {
 	case lives || use.what != draftUntouched:
 		return d.refuse("", n, "there is a hold %q already; choose another id", h.ID)
 	}
-	room := Spec{Envelope: Envelope{Reservation: h.Room}, Devices: DeviceRequest{Count: h.Devices.Len(), Milli: h.Milli}}
+	room := Spec{Tolerate: []Toleration{{Op: "Exists"}}, Envelope: Envelope{Reservation: h.Room}, Devices: DeviceRequest{Count: h.Devices.Len(), Milli: h.Milli}}
 	if err := d.takes(&Capsule{Spec: &room}, n, h.Devices); err != nil {
 		return err
 	}

@@ -243,7 +243,7 @@ var layers = [][]string{
 
 const (
 	mostFiles    = 42  // 40, one for what is found running (Adopt) and what changes its size (Resize), and one for the text of predicates
-	mostExported = 108 // 105, Adopt, Resize and NodeKey
+	mostExported = 110 // 105, Adopt, Resize, NodeKey, Taint and Toleration
 	mostUpward   = 10
 	mostLines    = 400
 )

@@ -66,7 +66,15 @@ func (s *scribe) node(id NodeID) Node {
 	}
 	n.Cordon(s.chance(8))
 	n.Confirms = !s.chance(3)
+	n.Taints = s.taints()
 	return n
+}
+
+func (s *scribe) taints() (out []Taint) {
+	for s.chance(5) {
+		out = append(out, Taint{pickOne(s, []string{"a", "b"}), pickOne(s, []string{"", "x"}), pickOne(s, []string{"NoSchedule", "NoExecute", "PreferNoSchedule"})})
+	}
+	return out
 }
 
 func (s *scribe) faults(count int) (set DeviceSet) {
@@ -94,6 +102,9 @@ func (s *scribe) spec() *Spec {
 		if node := (Predicate{Key: NodeKey, Op: "In", Values: []string{string(pickOne(s, modelNodes)), "n0"}}); s.chance(3) {
 			spec.Require = pickOne(s, [][]Predicate{{node}, {{Op: "AnyOf", Terms: [][]Predicate{spec.Require, {node}}}}, {{Op: "AnyOf", Terms: [][]Predicate{{node, spec.Require[0]}}}}})
 		}
+	}
+	if s.chance(3) {
+		spec.Tolerate = pickOne(s, [][]Toleration{{{Op: "Exists"}}, {{Key: "a", Op: "Exists"}}, {{Key: "a"}, {Key: "b", Value: "x"}}, {{Key: "b", Op: "Equal", Value: "x", Effect: "NoExecute"}}})
 	}
 	if s.chance(2) {
 		spec.Group = pickOne(s, modelGroups)
@@ -226,7 +237,9 @@ func draftChange(s *scribe) []Commitment {
 		return []Commitment{PutNode{s.node(pickOne(s, modelNodes))}}
 	}
 	n := *known.Node.clone()
-	switch rapid.IntRange(0, 5).Draw(s.T, "change") {
+	switch rapid.IntRange(0, 6).Draw(s.T, "change") {
+	case 6:
+		n.Taints = s.taints()
 	case 5:
 		n.Confirms = !n.Confirms
 	case 0:
@@ -465,7 +478,7 @@ func (s *scribe) spoil(p *Proposal) {
 	p.Do = append(p.Do, pickOne(s, []Commitment{
 		nil, &Place{Capsule: "c0", Node: "n0"}, Confirm{Capsule: "c0", Since: 1}, Confirm{Capsule: "c0", Begun: true}, Confirm{Capsule: "c0", Since: 1, Begun: true, Stopped: true},
 		Adopt{Capsule: "c0"}, Resize{Capsule: "c0"}, Resize{Spec: &Spec{}}, Resize{Capsule: "c0", Spec: bad}, Adopt{Node: "n0"}, Adopt{Capsule: "c0", Node: "n0", Spec: bad}, Protect{Capsule: "c0"}, Protect{Capsule: "c0", For: -1}, Protect{Capsule: "c0", For: time.Hour}, Protect{Capsule: "c0", For: 1, Since: 1},
-		Confirm{Capsule: "c0", Since: 1, Ready: true, NotReady: true}, Confirm{Capsule: "c0", NotReady: true}, Place{Node: "n0"}, PutNode{},
+		Confirm{Capsule: "c0", Since: 1, Ready: true, NotReady: true}, Confirm{Capsule: "c0", NotReady: true}, Place{Node: "n0"}, PutNode{}, PutNode{Node{ID: "n0", Taints: []Taint{{Key: "a", Effect: "Never"}}}}, Submit{IDs: []CapsuleID{"c0"}, Spec: &Spec{Tolerate: []Toleration{{Op: "Equal"}}}},
 		PutNode{Node{ID: "n0", Capacity: Resources{-1}}}, Submit{IDs: []CapsuleID{"c0"}, Spec: bad},
 		PutBudget{}, PutBudget{Budget{ID: "b0", Group: "db", Expected: -1}}, RemoveBudget{},
 		Submit{IDs: []CapsuleID{"c0", "c0"}, Spec: &Spec{}}, Hold{ID: "h0", Node: "n0", Room: Resources{1}},

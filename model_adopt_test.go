@@ -335,3 +335,18 @@ func modelMeets(n Node, p Predicate) bool {
 	}
 	return slices.Contains(p.Values, value)
 }
+
+// modelKeptOff reports whether a taint with one of these effects keeps a spec off a node.
+func modelKeptOff(n Node, s *Spec, effects ...string) bool {
+	for _, t := range n.Taints {
+		tolerated := false
+		for _, o := range s.Tolerate {
+			key, effect := o.Key == "" || o.Key == t.Key, o.Effect == "" || o.Effect == t.Effect
+			tolerated = tolerated || key && effect && (o.Op == "Exists" || o.Value == t.Value)
+		}
+		if slices.Contains(effects, t.Effect) && !tolerated {
+			return true
+		}
+	}
+	return false
+}

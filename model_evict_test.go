@@ -75,7 +75,9 @@ func (r *modelRound) evict(e Evict) *refusal {
 	if c.node != e.From || c.placedAt != e.Since {
 		return lostTo(r.was.capsules[e.Capsule].changed)
 	}
-	if !c.spec.Movable && !r.drains(e.From) && !r.was.covered(c.spec) {
+	was, now := r.was.nodes[e.From].Node, r.now.nodes[e.From].Node
+	expelled := modelKeptOff(was, c.spec, "NoExecute") && modelKeptOff(now, c.spec, "NoExecute")
+	if !c.spec.Movable && !r.drains(e.From) && !expelled && !r.was.covered(c.spec) {
 		return lostTo(max(r.was.nodes[e.From].spec, r.was.specAt(e.Capsule), r.was.left.Budgets))
 	}
 	if r.now.nodes[e.From].State != Lost {

@@ -147,8 +147,9 @@ func (r *modelRound) serves(part NominatedRoom, specs []*Spec) *refusal {
 	for _, s := range specs {
 		suits := part.Devices == 0 || len(s.Devices.Models) == 0 || slices.Contains(s.Devices.Models, n.Devices.Model)
 		for _, p := range s.Require {
-			suits = suits && p.Matches(n.Labels)
+			suits = suits && modelMeets(n.Node, p)
 		}
+		suits = suits && !modelKeptOff(n.Node, s, "NoSchedule", "NoExecute")
 		if suits {
 			return nil
 		}

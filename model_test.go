@@ -564,6 +564,9 @@ func (r *modelRound) suits(spec *Spec, specified Revision, n modelNode, set Devi
 			return rests
 		}
 	}
+	if modelKeptOff(n.Node, spec, "NoSchedule", "NoExecute") {
+		return rests
+	}
 	want := spec.Devices
 	if set.Len() != want.Count {
 		return lostTo(specified)
@@ -866,7 +869,7 @@ func (m *model) badCommitment(c Commitment, seen map[CapsuleID]bool) bool {
 	case nil, *Place:
 		return true
 	case PutNode:
-		return c.Node.ID == "" || negative(c.Node.Capacity)
+		return c.Node.ID == "" || negative(c.Node.Capacity) || slices.ContainsFunc(c.Node.Taints, func(t Taint) bool { return t.Effect == "Never" })
 	case Place:
 		return c.Capsule == "" || c.Node == "" || c.At < 0
 	case Resize:
@@ -911,7 +914,7 @@ func badSpec(s *Spec) bool {
 			return true
 		}
 	}
-	return negative(s.Envelope.Reservation)
+	return negative(s.Envelope.Reservation) || slices.Contains(s.Tolerate, Toleration{Op: "Equal"})
 }
 
 func submittedTwice(ids []CapsuleID, seen map[CapsuleID]bool) bool {

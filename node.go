@@ -27,6 +27,8 @@ type Node struct {
 	// Confirms says that the node has an agent that confirms what begins and what has stopped ([Confirm]). Without one, what is
 	// placed runs at once, and stops when it leaves.
 	Confirms bool `json:"confirms,omitempty"`
+	// Taints keep work off the node that does not tolerate them.
+	Taints []Taint `json:"taints,omitempty"`
 }
 
 // Condition says what a node is good for.
@@ -80,14 +82,14 @@ func (n *Node) Cordon(on bool) {
 // clone returns a copy that shares nothing with n.
 func (n *Node) clone() *Node {
 	c := *n
-	c.Labels = maps.Clone(n.Labels)
+	c.Labels, c.Taints = maps.Clone(n.Labels), slices.Clone(n.Taints)
 	return &c
 }
 
 // faults says everything that is wrong with n, except with its id and its texts.
 func (n *Node) faults() []string {
 	out := n.Capacity.faults("capacity")
-	out = append(out, n.Devices.faults()...)
+	out = append(append(out, n.Devices.faults()...), n.taintFaults()...)
 	if n.Devices.Count > 0 && n.Devices.Model == "" {
 		out = append(out, "devices without a model")
 	}
@@ -137,16 +139,6 @@ func (n *NodeState) Holds() int { return int(n.holds) }
 // Free returns capacity less use. It is negative where capacity has shrunk below what is used.
 func (n *NodeState) Free() Resources { return n.Node.Capacity.minus(n.used) }
 
-// overcommitted reports whether more is taken than there is.
-func (n *NodeState) overcommitted() bool {
-	over := !n.used.Within(n.Node.Capacity)
-	for i, used := range n.deviceUse() {
-		room := int32(deviceMilli * btoi(i < n.Node.Devices.Count && !n.Node.Devices.Unhealthy.Has(i)))
-		over = over || used > room
-	}
-	return over
-}
-
 // DeviceFree returns what is free of device instance i, in milli: 0 when there is no such instance or it
 // is unhealthy.
 func (n *NodeState) DeviceFree(i int) int {
@@ -168,7 +160,7 @@ func (n *NodeState) Index() int { return int(n.index) }
 // without a nomination, unless [Draft.Ask] has said otherwise.
 func (n *NodeState) Fits(spec *Spec) bool {
 	return n.Node.Schedulable() && n.hasRoom(&spec.Envelope.Reservation) &&
-		n.hasDevices(&spec.Devices) && n.meets(spec.Require) && (n.nominated == nil || n.leavesRoom(spec))
+		n.hasDevices(&spec.Devices) && n.meets(spec) && (n.nominated == nil || n.leavesRoom(spec))
 }
 
 // hasRoom compares by subtraction on values known to be non-negative, so nothing wraps.
@@ -201,14 +193,14 @@ func (n *NodeState) devicesWith(milli int) DeviceSet {
 	return set
 }
 
-// meets reports whether the labels satisfy all requirements.
-func (n *NodeState) meets(require []Predicate) bool {
-	for i := range require {
-		if !require[i].On(n.Node) {
+// meets reports whether the labels satisfy all requirements, and the spec tolerates the taints.
+func (n *NodeState) meets(spec *Spec) bool {
+	for i := range spec.Require {
+		if !spec.Require[i].On(n.Node) {
 			return false
 		}
 	}
-	return true
+	return n.Node.Admits(spec)
 }
 
 // PickDevices chooses the instances for a capsule of the spec: those that it fits best (least free, but enough), the
@@ -303,6 +295,7 @@ const (
 	unschedulable
 	leaseOver
 	unmetRequirement
+	untolerated
 	wrongModel
 	shortOfDevices
 	shortOfRoom
@@ -319,6 +312,9 @@ func (n *NodeState) misfit(spec *Spec) Misfit {
 		if !spec.Require[i].On(n.Node) {
 			return Misfit{kind: unmetRequirement, arg: i}
 		}
+	}
+	if !n.Node.Admits(spec) {
+		return Misfit{kind: untolerated}
 	}
 	if r := &spec.Devices; r.Count > 0 {
 		if !r.Accepts(n.Node.Devices.Model) || n.Node.Devices.Count == 0 {
@@ -349,6 +345,8 @@ func (m Misfit) text(spec *Spec, names *dimensionNames) string {
 		return "have no live lease"
 	case unmetRequirement:
 		return "do not meet " + spec.Require[m.arg].String()
+	case untolerated:
+		return "have a taint that is not tolerated"
 	case wrongModel:
 		if len(spec.Devices.Models) == 0 {
 			return "have no device"

@@ -340,7 +340,7 @@ func (r *NominatedRoom) misfit(n *Node, specs []*Spec, names *dimensionNames) st
 	for _, s := range specs {
 		state := NodeState{Node: n}
 		switch {
-		case !state.meets(s.Require):
+		case !state.meets(s):
 			why = "do not meet its requirements"
 		case r.Devices != 0 && !s.Devices.Accepts(n.Devices.Model):
 			why = "have other devices"

@@ -224,6 +224,119 @@ func (p *Predicate) words() []string {
 	return out
 }
 
+// Taint keeps work off a node that does not tolerate it ([Spec.Tolerate]), while work that does may come. What runs there when the
+// taint is put runs on.
+type Taint struct {
+	// Key names the taint.
+	Key string `json:"key"`
+	// Value says more, as in "gpu" for the key "reserved".
+	Value string `json:"value,omitempty"`
+	// Effect is what it does to work that does not tolerate it. "NoSchedule": it is not placed there. "PreferNoSchedule": score.Spread
+	// places it elsewhere if that is not much worse. "NoExecute": it is not placed there, and what runs there may be moved away by whoever
+	// likes to ([Evict]).
+	Effect string `json:"effect"`
+}
+
+// Toleration lets a capsule be placed on nodes with some taints.
+type Toleration struct {
+	// Key is the key of the taints; empty: of all, for which Op must be "Exists".
+	Key string `json:"key,omitempty"`
+	// Op is "Equal", which is the default, for taints with this Value, or "Exists" for taints of any value.
+	Op string `json:"op,omitempty"`
+	// Value is the value of the taints, for "Equal".
+	Value string `json:"value,omitempty"`
+	// Effect is the effect that is tolerated; empty: any.
+	Effect string `json:"effect,omitempty"`
+}
+
+// taintEffects are the effects that there are.
+var taintEffects = []string{"NoSchedule", "PreferNoSchedule", "NoExecute"}
+
+// maxTaints is the most taints of a node, and tolerations of a spec.
+const maxTaints = 64
+
+// String returns the taint as in "reserved=gpu:NoSchedule".
+func (t Taint) String() string {
+	if t.Value == "" {
+		return t.Key + ":" + t.Effect
+	}
+	return t.Key + "=" + t.Value + ":" + t.Effect
+}
+
+// Tolerates reports whether a toleration of the spec covers a taint.
+func (s *Spec) Tolerates(t *Taint) bool {
+	for i := range s.Tolerate {
+		o := &s.Tolerate[i]
+		if (o.Key == "" || o.Key == t.Key) && (o.Op == "Exists" || o.Value == t.Value) && (o.Effect == "" || o.Effect == t.Effect) {
+			return true
+		}
+	}
+	return false
+}
+
+// Admits reports whether the spec tolerates all taints of the node that keep work off.
+func (n *Node) Admits(s *Spec) bool { return n.keptOff(s) == nil }
+
+// keptOff returns the first taint that keeps capsules of the spec off the node; nil: none does.
+func (n *Node) keptOff(s *Spec) *Taint {
+	for i := range n.Taints {
+		if t := &n.Taints[i]; t.Effect != "PreferNoSchedule" && !s.Tolerates(t) {
+			return t
+		}
+	}
+	return nil
+}
+
+// Shuns returns how many taints of the node ask capsules of the spec to be placed elsewhere.
+func (n *Node) Shuns(s *Spec) (count int) {
+	for i := range n.Taints {
+		if t := &n.Taints[i]; t.Effect == "PreferNoSchedule" && !s.Tolerates(t) {
+			count++
+		}
+	}
+	return count
+}
+
+// expels reports whether the node has a taint for which capsules of the spec that run there may be moved away.
+func (n *Node) expels(s *Spec) bool {
+	for i := range n.Taints {
+		if t := &n.Taints[i]; t.Effect == "NoExecute" && !s.Tolerates(t) {
+			return true
+		}
+	}
+	return false
+}
+
+// keeps reports whether what runs on the node may not be moved away for what the node is.
+func (n *Node) keeps(s *Spec) bool { return n.Schedulable() && !n.expels(s) }
+
+// taintFaults says what is wrong with the taints of a node.
+func (n *Node) taintFaults() (out []string) {
+	if len(n.Taints) > maxTaints {
+		return []string{fmt.Sprintf("%d taints; there can be %d", len(n.Taints), maxTaints)}
+	}
+	for _, t := range n.Taints {
+		if t.Key == "" || !slices.Contains(taintEffects, t.Effect) {
+			out = append(out, fmt.Sprintf("taint %.100q: it needs a key, and the effect must be NoSchedule, PreferNoSchedule or NoExecute", t.String()))
+		}
+	}
+	return out
+}
+
+// tolerationFaults says what is wrong with the tolerations of a spec.
+func (s *Spec) tolerationFaults() (out []string) {
+	if len(s.Tolerate) > maxTaints {
+		return []string{fmt.Sprintf("%d tolerations; there can be %d", len(s.Tolerate), maxTaints)}
+	}
+	for _, o := range s.Tolerate {
+		equal := o.Op == "" || o.Op == "Equal"
+		if !equal && o.Op != "Exists" || equal && o.Key == "" || !equal && o.Value != "" || o.Effect != "" && !slices.Contains(taintEffects, o.Effect) {
+			out = append(out, fmt.Sprintf("toleration %.200q: its Op must be Equal, with a key, or Exists, without a value; its effect one of a taint, or empty", fmt.Sprint(o)))
+		}
+	}
+	return out
+}
+
 // nearby are the domains in which a spec may be placed because a member of the group it wants is there.
 type nearby struct {
 	near    Near

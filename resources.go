@@ -350,3 +350,41 @@ func (id *ProposalID) UnmarshalText(text []byte) error {
 	}
 	return nil
 }
+
+// Resize gives a capsule another spec, which differs from the one it has in the Envelope only; while the capsule waits also in the
+// Priority. A placed capsule grows where it is if its node has the room: free, beside what has left the node and still stops
+// ([Remains]), and beside what is nominated there for work that outranks it. Else the refusal says by how much. A cordoned node is no reason to refuse. What it was nominated for
+// while it waits has to be nominated anew. Members of gangs are resized while they are placed.
+//
+// Room is asked for before it is used, and given back when it is used no more: the agent of the node lets the capsule grow after the
+// Resize is committed, and shrinks it before that is proposed (Applied). A proposal with a Resize does nothing else to that
+// capsule. A navigator's plan may resize its own work, but not say that something was applied, and not change priorities.
+type Resize struct {
+	// Capsule is the capsule to resize.
+	Capsule CapsuleID `json:"capsule"`
+	// Since is the revision at which it was placed ([Capsule.PlacedAt]); 0: it waits.
+	Since Revision `json:"since,omitempty"`
+	// Spec is the spec that it has from now on.
+	Spec *Spec `json:"spec"`
+	// Applied says that the capsule takes no more than Spec says already. A capsule that has begun ([Capsule.Begun]) shrinks only
+	// with it.
+	Applied bool `json:"applied,omitempty"`
+}
+
+func (Resize) commitment() {}
+
+// resizes says why a spec cannot take the place of s, in words that follow "capsule ..."; empty: it can.
+func (s *Spec) resizes(to *Spec, waits bool) string {
+	like := *s
+	like.Envelope = to.Envelope
+	if waits {
+		like.Priority = to.Priority
+	}
+	switch {
+	case string(like.appendKey(nil)) == to.key:
+		return ""
+	case waits:
+		return "can change only its envelope and its priority while it waits"
+	}
+	return "can change only its envelope while it is placed"
+}

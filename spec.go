@@ -65,6 +65,8 @@ type Spec struct {
 	Devices DeviceRequest `json:"devices"`
 	// Require lists predicates that must all hold on the node. One with the Op "AnyOf" has alternatives.
 	Require []Predicate `json:"require,omitempty"`
+	// Tolerate lists what taints of a node do not keep the capsule off.
+	Tolerate []Toleration `json:"tolerate,omitempty"`
 	// Prefer lists preferences; nodes that match are better, but others remain possible.
 	Prefer []Preference `json:"prefer,omitempty"`
 	// Spread lists the failure domains that the capsule prefers to be spread across.
@@ -101,7 +103,7 @@ const (
 func (s *Spec) faults() []string {
 	out := s.Envelope.Reservation.faults("reservation")
 	out = append(out, s.Envelope.Limit.faults("limit")...)
-	out = append(out, s.Devices.faults()...)
+	out = append(append(out, s.Devices.faults()...), s.tolerationFaults()...)
 	if s.Class > GangClass {
 		out = append(out, fmt.Sprintf("unknown class %d", s.Class))
 	}
@@ -157,6 +159,9 @@ func (s *Spec) words() []string {
 	}
 	for i := range s.Prefer {
 		out = append(out, s.Prefer[i].words()...)
+	}
+	for _, o := range s.Tolerate {
+		out = append(out, o.Key, o.Value)
 	}
 	return out
 }
@@ -243,6 +248,10 @@ func (s *Spec) appendKey(b []byte) []byte {
 		predicate(&s.Prefer[i].Predicate)
 		number(int64(math.Float64bits(s.Prefer[i].Weight)))
 	}
+	number(int64(len(s.Tolerate)))
+	for _, o := range s.Tolerate {
+		texts([]string{o.Key, o.Op, o.Value, o.Effect})
+	}
 	texts(s.Spread.Names)
 	texts(s.Start.Volumes)
 	texts(s.Groups)
@@ -289,6 +298,7 @@ func (s *Spec) clone() *Spec {
 	if len(s.Groups) > 0 {
 		c.Group, c.Groups = s.homeFirst()
 	}
+	c.Tolerate = slices.Clone(s.Tolerate)
 	c.Require = make([]Predicate, len(s.Require))
 	for i, p := range s.Require {
 		c.Require[i] = p.canonical()
@@ -358,41 +368,3 @@ type Adopt struct {
 }
 
 func (Adopt) commitment() {}
-
-// Resize gives a capsule another spec, which differs from the one it has in the Envelope only; while the capsule waits also in the
-// Priority. A placed capsule grows where it is if its node has the room: free, beside what has left the node and still stops
-// ([Remains]), and beside what is nominated there for work that outranks it. Else the refusal says by how much. A cordoned node is no reason to refuse. What it was nominated for
-// while it waits has to be nominated anew. Members of gangs are resized while they are placed.
-//
-// Room is asked for before it is used, and given back when it is used no more: the agent of the node lets the capsule grow after the
-// Resize is committed, and shrinks it before that is proposed (Applied). A proposal with a Resize does nothing else to that
-// capsule. A navigator's plan may resize its own work, but not say that something was applied, and not change priorities.
-type Resize struct {
-	// Capsule is the capsule to resize.
-	Capsule CapsuleID `json:"capsule"`
-	// Since is the revision at which it was placed ([Capsule.PlacedAt]); 0: it waits.
-	Since Revision `json:"since,omitempty"`
-	// Spec is the spec that it has from now on.
-	Spec *Spec `json:"spec"`
-	// Applied says that the capsule takes no more than Spec says already. A capsule that has begun ([Capsule.Begun]) shrinks only
-	// with it.
-	Applied bool `json:"applied,omitempty"`
-}
-
-func (Resize) commitment() {}
-
-// resizes says why a spec cannot take the place of s, in words that follow "capsule ..."; empty: it can.
-func (s *Spec) resizes(to *Spec, waits bool) string {
-	like := *s
-	like.Envelope = to.Envelope
-	if waits {
-		like.Priority = to.Priority
-	}
-	switch {
-	case string(like.appendKey(nil)) == to.key:
-		return ""
-	case waits:
-		return "can change only its envelope and its priority while it waits"
-	}
-	return "can change only its envelope while it is placed"
-}

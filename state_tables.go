@@ -378,3 +378,13 @@ func (s *State) Overcommitted() iter.Seq[*NodeState] {
 		}
 	}
 }
+
+// overcommitted reports whether more is taken than there is.
+func (n *NodeState) overcommitted() bool {
+	over := !n.used.Within(n.Node.Capacity)
+	for i, used := range n.deviceUse() {
+		room := int32(deviceMilli * btoi(i < n.Node.Devices.Count && !n.Node.Devices.Unhealthy.Has(i)))
+		over = over || used > room
+	}
+	return over
+}

@@ -45,6 +45,11 @@ func (n *txNode) drains() bool {
 	return n.was != nil && !n.was.Node.Schedulable() && !n.ready && !n.gone
 }
 
+// expels reports whether the node has a taint, before the proposal and after it, for which what runs there may be moved.
+func (n *txNode) expels(s *Spec) bool {
+	return n.was != nil && n.was.Node.expels(s) && n.now.Node.expels(s)
+}
+
 // evict takes a capsule off its node, to make way, or to be placed again by the same proposal.
 func (t *tx) evict(c *Evict) (NodeID, error) {
 	if c.For != "" || c.ForGang != "" {
@@ -59,7 +64,7 @@ func (t *tx) evict(c *Evict) (NodeID, error) {
 		return "", t.refuse(at, e.newest(), "capsule %q is not on node %q since revision %d", c.Capsule, c.From, c.Since)
 	}
 	n := t.node(c.From)
-	if !e.now.Spec.Movable && !n.drains() && !t.s.isCovered(e.now.Spec) {
+	if !e.now.Spec.Movable && !n.drains() && !n.expels(e.now.Spec) && !t.s.isCovered(e.now.Spec) {
 		at.advice = "submit it as Movable, put a budget on its group, or cordon the node first"
 		return "", t.refuse(at, max(n.newestSpec(), e.newestSpec(), t.s.left.Budgets), "capsule %q is not movable, and node %q is not cordoned all through the proposal", c.Capsule, c.From)
 	}

@@ -101,6 +101,9 @@ func (t *tx) mayPlace(c *Place, e *txCapsule, n *txNode) error {
 			return t.refusePlace(c, max(n.newestSpec(), e.newestSpec()), "node %q does not meet %s", c.Node, spec.Require[i])
 		}
 	}
+	if taint := node.keptOff(spec); taint != nil {
+		return t.refusePlace(c, max(n.newestSpec(), e.newestSpec()), "node %q has the taint %s, which capsule %q does not tolerate", c.Node, taint, c.Capsule)
+	}
 	r := &spec.Devices
 	switch {
 	case c.Devices.Len() != r.Count:

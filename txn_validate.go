@@ -344,6 +344,9 @@ func (v *validator) putNode(n *Node) {
 	v.failAll(n.faults())
 	v.text("device model", n.Devices.Model, v.limits.IDBytes)
 	v.carried("node", 0, n.Labels)
+	for _, t := range n.Taints {
+		v.text("taint", t.String(), v.limits.SpecBytes)
+	}
 }
 
 // carried checks when something was done, and its labels.

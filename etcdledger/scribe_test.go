@@ -78,6 +78,9 @@ func (s *scribe) node(id orbit.NodeID) orbit.Node {
 	}
 	n.Cordon(s.chance(8))
 	n.Confirms = !s.chance(3)
+	if s.chance(4) {
+		n.Taints = []orbit.Taint{{Key: "a", Value: "<x>", Effect: pick(s, []string{"NoSchedule", "NoExecute", "PreferNoSchedule"})}}
+	}
 	return n
 }
 
@@ -98,6 +101,9 @@ func (s *scribe) spec() *orbit.Spec {
 		if s.chance(3) {
 			spec.Require = []orbit.Predicate{{Op: "AnyOf", Terms: [][]orbit.Predicate{spec.Require, {{Key: orbit.NodeKey, Op: "In", Values: []string{string(pick(s, scribeNodes))}}}}}}
 		}
+	}
+	if s.chance(2) {
+		spec.Tolerate = []orbit.Toleration{{Key: "a", Op: "Exists"}}
 	}
 	if s.chance(2) {
 		spec.Group = pick(s, scribeGroups)
@@ -550,9 +556,6 @@ func draftAdopt(s *scribe) (out []orbit.Commitment) {
 	a.Devices = orbit.DeviceSet(1<<spec.Devices.Count-1) << s.upTo(1)
 	if c != nil && c.Placed() && !s.chance(3) {
 		out = append(out, orbit.Release{Capsule: c.ID, Stopped: true})
-		if c.Released() || s.chance(2) {
-			out = []orbit.Commitment{orbit.Release{Capsule: c.ID, Final: true}, orbit.Submit{IDs: []orbit.CapsuleID{c.ID}, Spec: spec}}
-		}
 	}
 	return append(out, a)
 }

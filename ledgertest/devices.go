@@ -94,3 +94,43 @@ func checkAlternatives(t *trial) {
 		t.invalid(submit(spec, "z"))
 	}
 }
+
+// checkTaints places what tolerates the taints of a node, and what does not, and moves that away.
+func checkTaints(t *trial) {
+	tainted := func(id orbit.NodeID, taints ...orbit.Taint) orbit.PutNode {
+		n := node(id, 9)
+		n.Node.Taints = taints
+		return n
+	}
+	spec := func(tolerate ...orbit.Toleration) *orbit.Spec {
+		s := cpu(1)
+		s.Tolerate = tolerate
+		return s
+	}
+	reserved, sick := orbit.Taint{Key: "reserved", Value: "gpu", Effect: "NoSchedule"}, orbit.Taint{Key: "sick", Effect: "NoExecute"}
+	t.commits(tainted("n", reserved, orbit.Taint{Key: "old", Effect: "PreferNoSchedule"}), tainted("m"), submit(spec(), "plain", "runs"),
+		submit(spec(orbit.Toleration{Key: "reserved", Value: "gpu"}), "equal"), submit(spec(orbit.Toleration{Key: "reserved", Value: "ssd"}), "other"),
+		submit(spec(orbit.Toleration{Key: "reserved", Op: "Exists", Effect: "NoExecute"}), "effect"), submit(spec(orbit.Toleration{Op: "Exists"}), "all"))
+	t.mistakes(place("plain", "n"))
+	t.mistakes(place("other", "n"))
+	t.mistakes(place("effect", "n"))
+	t.commits(place("equal", "n"), place("all", "n"), hold("h", "n", 1))
+	t.commits(place("runs", "m"))
+	t.mistakes(evictedTo(t.evict("runs"), "m")...) // it is not movable
+	view := t.view()
+	t.commits(tainted("m", reserved))
+	t.isOn("runs", "m")
+	t.loses(view, place("plain", "m"))
+	t.mistakes(evictedTo(t.evict("runs"), "m")...)
+	t.commits(tainted("o"))
+	t.mistakes(append(evictedTo(t.evict("runs"), "o"), tainted("m", sick))...) // nobody makes the reason for his own move
+	t.commits(tainted("m", sick))
+	t.mistakes(evictedTo(t.evict("runs"), "m")...)
+	t.commits(evictedTo(t.evict("runs"), "o")...)
+	t.commits(adopt("found", spec(), "m")) // a fact
+	t.invalid(tainted("n", orbit.Taint{Key: "k", Effect: "Never"}))
+	t.invalid(tainted("n", orbit.Taint{Effect: "NoSchedule"}))
+	for _, bad := range []orbit.Toleration{{}, {Key: "k", Op: "In"}, {Op: "Equal"}, {Key: "k", Op: "Exists", Value: "v"}, {Key: "k", Effect: "Never"}} {
+		t.invalid(submit(spec(bad), "z"))
+	}
+}

@@ -116,6 +116,8 @@ var rules = []rule{
 		"a careless navigator must not be able to ignore a drain", checkRequirements),
 	harness.Define("requirements-any", "(I1)", "a requirement may have several terms, one of which must hold, and may name nodes by their id",
 		"what is pinned to a host by name is placed on another that carries the label", checkAlternatives),
+	harness.Define("taints", "(I1)", "a taint keeps off new work that does not tolerate it, and lets what runs there be moved away if it says so",
+		"a node is reserved by a label that most specs know nothing of", checkTaints),
 	harness.Define("gang", "15 (I3)", "a gang begins whole, or with every role's minimum; later it may fall short and be topped up",
 		"half a gang keeps room and does no work", checkGang),
 	harness.Define("gang-at-once", "15 (I3)", "a gang is submitted and placed in one proposal, by the same rule",

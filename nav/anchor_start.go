@@ -193,7 +193,7 @@ func (p *anchorPass) owns(spec *orbit.Spec) bool {
 func (p *anchorPass) noFresh(g *anchorGroup, spec *orbit.Spec, members []*orbit.Capsule) {
 	alone := *spec
 	alone.Near = orbit.Near{}
-	lasting := orbit.Spec{Require: spec.Require, Devices: orbit.DeviceRequest{Count: min(spec.Devices.Count, 1), Models: spec.Devices.Models}}
+	lasting := orbit.Spec{Require: spec.Require, Tolerate: spec.Tolerate, Devices: orbit.DeviceRequest{Count: min(spec.Devices.Count, 1), Models: spec.Devices.Models}}
 	counts, takes := map[orbit.Misfit]int{}, false
 	for n := range p.draft.Nodes() {
 		counts[p.misfit(n, spec, &lasting, &alone)]++

@@ -76,7 +76,7 @@ func newInventory(nodes iter.Seq[*orbit.NodeState], classes []*batchClass) *inve
 	v := &inventory{classes: make([]classDemand, len(classes))}
 	numbers := map[string]int{}
 	for i, c := range classes {
-		text := fmt.Sprintf("%#v %t %q", c.spec.Require, c.spec.Devices.Count > 0, c.spec.Devices.Models)
+		text := fmt.Sprintf("%#v %#v %t %q", c.spec.Require, c.spec.Tolerate, c.spec.Devices.Count > 0, c.spec.Devices.Models)
 		number, known := numbers[text]
 		if !known {
 			number = len(v.constraints)

@@ -196,7 +196,7 @@ func (x *gangIndex) shape(by askedBy) *memberShape {
 	spec := by.spec
 	key, known := x.keys[by]
 	if !known {
-		key = fmt.Sprintf("%v %#v %#v %#v %t", spec.Envelope.Reservation, spec.Devices, spec.Require, spec.Near, by.stops)
+		key = fmt.Sprintf("%v %#v %#v %#v %#v %t", spec.Envelope.Reservation, spec.Devices, spec.Require, spec.Tolerate, spec.Near, by.stops)
 		x.keys[by] = key
 	}
 	s := x.shapes[key]

@@ -46,6 +46,6 @@ func addFree(sum, free int64) int64 {
 
 // suits reports whether a node's labels, and the model of what devices it has, are what the spec asks for.
 func suits(n *orbit.Node, spec *orbit.Spec) bool {
-	return (spec.Devices.Count == 0 || spec.Devices.Accepts(n.Devices.Model)) &&
+	return n.Admits(spec) && (spec.Devices.Count == 0 || spec.Devices.Accepts(n.Devices.Model)) &&
 		!slices.ContainsFunc(spec.Require, func(p orbit.Predicate) bool { return !p.On(n) })
 }

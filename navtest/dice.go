@@ -76,6 +76,9 @@ func (d dice) spec(p pair) *orbit.Spec {
 		}
 	}
 	if d.chance(30) {
+		s.Tolerate = append(s.Tolerate, orbit.Toleration{Key: "t", Op: "Exists"})
+	}
+	if d.chance(30) {
 		s.Prefer = append(s.Prefer, orbit.Preference{Predicate: d.predicate(), Weight: float64(d.IntN(21) - 10)})
 	}
 	if d.chance(20) {

@@ -121,6 +121,9 @@ func (w *country) node(id orbit.NodeID) orbit.Node {
 		n.Labels["gen"] = []string{"", "1", "2", "3", "10", "old"}[gen]
 	}
 	n.Cordon(r.IntN(10) == 0)
+	for r.IntN(6) == 0 {
+		n.Taints = append(n.Taints, orbit.Taint{Key: fmt.Sprint("t", r.IntN(2)), Effect: []string{"NoSchedule", "NoExecute", "PreferNoSchedule"}[r.IntN(3)]})
+	}
 	if r.IntN(2) == 0 {
 		n.Devices = orbit.Devices{Model: fmt.Sprint("m", r.IntN(w.taste.models)), Count: 1 + r.IntN(4)}
 		n.Devices.Unhealthy = orbit.DeviceSet(r.IntN(1<<n.Devices.Count)) & orbit.DeviceSet(r.IntN(1<<16))
@@ -156,6 +159,9 @@ func (w *country) invent(t *rapid.T) *orbit.Spec {
 	}
 	for often(3, "requires") {
 		s.Require = append(s.Require, rapid.SampledFrom(slices.Concat(predicates, alternatives)).Draw(t, "requirement"))
+	}
+	for often(3, "tolerates") {
+		s.Tolerate = append(s.Tolerate, rapid.SampledFrom([]orbit.Toleration{{Op: "Exists"}, {Key: "t0"}, {Key: "t1", Op: "Exists", Effect: "NoSchedule"}, {Op: "Exists", Effect: "PreferNoSchedule"}}).Draw(t, "toleration"))
 	}
 	for often(4, "prefers") {
 		p := orbit.Preference{Predicate: rapid.SampledFrom(predicates).Draw(t, "preference"), Weight: rapid.SampledFrom([]float64{1, 2.5, 5, -3, 0.1, -1e9}).Draw(t, "weight")}

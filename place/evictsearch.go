@@ -163,7 +163,7 @@ func (q *evictSearch) found(slot int32, f *victims.Found, e *evictor) {
 
 // suits reports whether a node's state, labels and device model allow the class. It does not ask whether there is room.
 func (q *evictSearch) suits(n *orbit.Node) bool {
-	if !n.Schedulable() || !q.near.has(n) || q.stops && !n.Confirms || q.spec.Devices.Count > 0 && !q.spec.Devices.Accepts(n.Devices.Model) {
+	if !n.Schedulable() || !n.Admits(q.spec) || !q.near.has(n) || q.stops && !n.Confirms || q.spec.Devices.Count > 0 && !q.spec.Devices.Accepts(n.Devices.Model) {
 		return false
 	}
 	for i := range q.spec.Require {

@@ -213,6 +213,10 @@ func (k *nodeKinds) outgrown() bool { return k.stale || len(k.like) > 2*k.divide
 func (k *nodeKinds) describe(text []byte, n *orbit.Node) []byte {
 	text = append(text, '0'+byte(btoi(!n.Schedulable())))
 	text = word(text, n.Devices.Model)
+	text = append(text, byte(len(n.Taints)))
+	for _, t := range n.Taints {
+		text = word(word(word(text, t.Key), t.Value), t.Effect)
+	}
 	for _, key := range k.keys {
 		value, there := label(n, key)
 		text = append(text, '0'+byte(btoi(there)))

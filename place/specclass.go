@@ -155,13 +155,13 @@ func (c *specClass) except(labels *labelIndex) bool {
 	return !c.exceptional
 }
 
-// answer returns a text that says which of the spec's preferences a node meets, and whether the spec is spread across the node's domain.
-// Nodes with the same text share a bound.
+// answer returns a text that says which of the spec's preferences a node meets, how many of its taints ask for another node, and
+// whether the spec is spread across the node's domain. Nodes with the same text share a bound.
 func (c *specClass) answer(n *orbit.Node) string {
-	if len(c.spec.Prefer) == 0 && len(c.spec.Spread.Names) == 0 {
+	if len(c.spec.Prefer) == 0 && len(c.spec.Spread.Names) == 0 && len(n.Taints) == 0 {
 		return ""
 	}
-	text := make([]byte, 0, 16)
+	text := append(make([]byte, 0, 16), byte(n.Shuns(c.spec)))
 	for i := range c.spec.Prefer {
 		text = append(text, byte(btoi(c.spec.Prefer[i].On(n))))
 	}
@@ -184,7 +184,7 @@ func (c *specClass) kinds(x *nodeIndex) (kinds kd.Kinds) {
 
 // suits reports whether nodes of a kind can take the spec. It does not look at labels that are left out, nor at free room.
 func (c *specClass) suits(like *orbit.Node, x *nodeIndex) bool {
-	if !like.Schedulable() || c.spec.Devices.Count > 0 && !c.spec.Devices.Accepts(like.Devices.Model) {
+	if !like.Schedulable() || !like.Admits(c.spec) || c.spec.Devices.Count > 0 && !c.spec.Devices.Accepts(like.Devices.Model) {
 		return false
 	}
 	for i := range c.spec.Require {

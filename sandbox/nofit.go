@@ -133,7 +133,7 @@ func (b *loads) refusal(a *ask) error {
 // plain reports whether the class alone decides what is said.
 func (a *ask) plain() bool {
 	s := a.spec
-	return len(a.failed) == 0 && a.company == nil && len(s.Require) == 0 && s.Devices.Count == 0 && s.Start.Parent == "" && len(s.Start.Volumes) == 0
+	return len(a.failed) == 0 && a.company == nil && len(s.Require) == 0 && len(s.Tolerate) == 0 && s.Devices.Count == 0 && s.Start.Parent == "" && len(s.Start.Volumes) == 0
 }
 
 // refusalOf says why the one node that is allowed does not take a capsule.

@@ -6,6 +6,7 @@ import "github.com/orbitsched/orbit"
 const (
 	spreadPerCapsule = 5.0
 	spreadDomain     = 2.5
+	spreadTaint      = 25.0
 )
 
 // Spread is the services score of "Many Schedulers, One Commit Loop", number for number:
@@ -14,6 +15,7 @@ const (
 //	+ 5.0 for each capsule already on the node
 //	- the weights of the preferences that match
 //	- 2.5 if the node's failure domain is one that the spec spreads across
+//	+ 25 for each PreferNoSchedule taint that the spec does not tolerate
 //	not below 0
 //
 // Though it speaks of stranded resources it spreads and never packs: the first term is at most 1, so a
@@ -32,6 +34,9 @@ func (Spread) Score(node *orbit.NodeState, _ *orbit.Report, spec *orbit.Spec) (v
 	}
 	if spec.SpreadsAcross(node.Node) {
 		value -= spreadDomain
+	}
+	if n := node.Node.Shuns(spec); n > 0 {
+		value -= -spreadTaint * float64(n)
 	}
 	return notNegative(value), 0
 }
@@ -103,6 +108,9 @@ func newSpreadBound(spec *orbit.Spec, like *orbit.Node) *spreadBound {
 	}
 	if spec.SpreadsAcross(like) {
 		b.less = append(b.less, spreadDomain)
+	}
+	if n := like.Shuns(spec); n > 0 {
+		b.less = append(b.less, -spreadTaint*float64(n))
 	}
 	return b
 }

@@ -24,6 +24,8 @@ const (
 	Company
 	// Nominated: there is room, but it is nominated for work that outranks the capsule.
 	Nominated
+	// Tainted: the node has a taint that the spec does not tolerate.
+	Tainted
 	// Resource: less is free than the capsule asks for.
 	Resource
 	// Requirement: the node's labels do not meet a requirement.
@@ -111,6 +113,9 @@ func (a *asker) reasons(r *room) (set reasonSet) {
 		set.add(int(Cordoned))
 	case orbit.Lost:
 		set.add(int(Lost))
+	}
+	if !r.node.Admits(a.spec) {
+		set.add(int(Tainted))
 	}
 	for i := range a.spec.Require {
 		if !a.spec.Require[i].On(r.node) {
@@ -218,6 +223,8 @@ func (a *asker) text(kind ReasonKind) string {
 		return "is cordoned"
 	case Lost:
 		return "is lost"
+	case Tainted:
+		return "has a taint that is not tolerated"
 	case Model:
 		if len(a.spec.Devices.Models) == 0 {
 			return "has no device"

@@ -75,7 +75,7 @@ func (r *room) take(spec *orbit.Spec, set orbit.DeviceSet) {
 
 // takes reports whether the node fits one more capsule of the spec, placed by any engine.
 func (r *room) takes(spec *orbit.Spec) bool {
-	if !r.Schedulable() {
+	if !r.Schedulable() || !r.Admits(spec) {
 		return false
 	}
 	for _, p := range spec.Require {
