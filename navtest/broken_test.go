@@ -51,6 +51,7 @@ var broken = []struct {
 	{"counts CPU and memory alone", services, "capacity odd-worlds", "cannot be committed after those before it"},
 	{"overlooks holds", services, "capacity ownership exhaustion", "cannot be committed after those before it"},
 	{"ignores requirements", services, "requirements capacity liveness", "does not meet"},
+	{"ignores taints", services, "requirements capacity", "does not tolerate"},
 	{"ignores drains", services, "requirements capacity freshness odd-worlds", "is unschedulable"},
 	{"takes no label for any label", services, "requirements capacity liveness", "does not meet"},
 	{"ignores devices", services, "devices capacity odd-worlds liveness", "devices, the placement names 0"},

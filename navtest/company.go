@@ -61,7 +61,7 @@ func (t *trial) tooManyForADomain(p pair) {
 func (w *world) nearTo(p pair, node orbit.NodeID) []orbit.CapsuleID {
 	id := w.ids(1)[0]
 	group := "group of " + string(id)
-	w.commit(orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: &orbit.Spec{Module: other, Group: group}, Owner: other}, orbit.Place{Capsule: id, Node: node})
+	w.commit(orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: &orbit.Spec{Module: other, Tolerate: tolerant, Group: group}, Owner: other}, orbit.Place{Capsule: id, Node: node})
 	spec := small(p)
 	spec.Near = orbit.Near{Group: group, Level: nearLevel}
 	return w.submit(spec, 6)

@@ -91,7 +91,7 @@ func (w *world) fill(c *call) error {
 func (w *world) take(c *call) (ids []orbit.CapsuleID, err error) {
 	for n := range c.state.Nodes() {
 		id := w.ids(1)[0]
-		spec := &orbit.Spec{Module: other, Priority: math.MaxInt32, Envelope: orbit.Envelope{Reservation: n.Free()}}
+		spec := &orbit.Spec{Module: other, Tolerate: tolerant, Priority: math.MaxInt32, Envelope: orbit.Envelope{Reservation: n.Free()}}
 		if err := w.attempt(orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: spec, Owner: other}, orbit.Place{Capsule: id, Node: n.Node.ID}); err != nil {
 			return nil, fmt.Errorf("the suite cannot set its world up: %w", err)
 		}

@@ -24,6 +24,9 @@ func pick[T any](d dice, of ...T) T { return of[d.IntN(len(of))] }
 func (d dice) node(id orbit.NodeID) orbit.Node {
 	n := orbit.Node{ID: id, Labels: d.labels()}
 	n.Cordon(d.chance(8))
+	if d.chance(10) {
+		n.Taints = []orbit.Taint{{Key: pick(d, "t", "u"), Effect: pick(d, "NoSchedule", "PreferNoSchedule", "NoExecute")}}
+	}
 	n.Capacity[orbit.CPU] = pick[int64](d, 0, 4, 8, 16, 16) * 1000
 	n.Capacity[orbit.Memory] = pick[int64](d, 8, 16, 64) << 30
 	n.Capacity[orbit.Slots] = pick[int64](d, 2, 8, 100)

@@ -96,6 +96,9 @@ func (p *plain) single(c *orbit.Capsule, plan *orbit.Plan) {
 	place, err := p.place(c, p.rooms)
 	if err != nil {
 		why := error(&orbit.NoFit{})
+		if c.Remains != nil || c.Begun {
+			why = errors.New("it has to stop elsewhere first") // which says nothing of its class
+		}
 		if p.breaks == "gives blank reasons" {
 			why = errors.New(" ")
 		}
@@ -174,6 +177,9 @@ func (p *plain) place(c *orbit.Capsule, rooms []*room) (orbit.Place, error) {
 		company = []string{"r0", "r1", "r2"}
 	}
 	for _, r := range rooms {
+		if (c.Remains != nil || c.Begun) && !r.node.Confirms {
+			continue // nothing waits there until it has stopped
+		}
 		domain, there := r.node.Labels[c.Spec.Near.Level]
 		if c.Spec.Near.Group != "" && p.breaks != "forgets company" && (!there || !slices.Contains(company, domain)) {
 			continue
@@ -220,6 +226,9 @@ func (p *plain) fits(r *room, spec *orbit.Spec) (set orbit.DeviceSet, ok bool) {
 		if !demand.On(r.node) && p.breaks != "ignores requirements" {
 			return 0, false
 		}
+	}
+	if !r.node.Admits(spec) && p.breaks != "ignores taints" {
+		return 0, false
 	}
 	for d, want := range spec.Envelope.Reservation {
 		short := want > r.free[d]

@@ -8,7 +8,7 @@ import (
 )
 
 // The rule: a capsule is placed on a schedulable node whose labels meet all its requirements. If there are such nodes
-// with enough free capacity, it is placed.
+// with enough free capacity, it is placed. It comes to a node with a taint only if it tolerates it.
 
 // demands are requirements, one for each operator. One of the three kinds of nodes meets each.
 var demands = []orbit.Predicate{
@@ -30,11 +30,16 @@ func checkRequirements(t *trial) {
 			spec.Require = []orbit.Predicate{{Key: "rack", Op: "Exists"}, demand}
 			ids = append(ids, w.submit(spec, 2)...)
 		}
+		spec := small(p)
+		spec.Require = []orbit.Predicate{{Key: "reserved", Op: "Exists"}}
+		spec.Tolerate = []orbit.Toleration{{Key: "reserved", Value: "t"}}
+		ids = append(ids, w.submit(spec, 2)...)
 	}
 	w.passUntilPlaced("there are nodes that meet all requirements", ids, (*call).unmet)
 }
 
-// kinds adds nodes of three kinds, each kind in a rack of its own, with as many unschedulable ones beside them.
+// kinds adds nodes of three kinds, each kind in a rack of its own, with as many unschedulable ones beside them, and nodes with a taint, of
+// which each meets the requirements of all kinds. Their ids come first, so that a navigator that goes by the id tries them first.
 func (w *world) kinds(each int) {
 	for i := range each {
 		for _, kind := range []string{"a", "b", "c"} {
@@ -53,6 +58,13 @@ func (w *world) kinds(each int) {
 				w.put(n)
 			}
 		}
+	}
+	for i := range each {
+		n := large(fmt.Sprintf("node-0-reserved-%02d", i), "rb", "b0")
+		n.Labels["kind"], n.Labels["gpu"], n.Labels["cores"], n.Labels["reserved"] = "b", "", "64", ""
+		delete(n.Labels, "zone")
+		n.Taints = []orbit.Taint{{Key: "reserved", Value: "t", Effect: "NoSchedule"}}
+		w.put(n)
 	}
 	bare := large("node-bare", "", "")
 	bare.Labels = nil

@@ -129,7 +129,7 @@ func (w *world) wish(d dice) {
 // displace places a capsule or a gang of another engine on a node, and evicts for it all that it outranks there, whether that has
 // to leave or not. The ledger may refuse it.
 func (w *world) displace(d dice, n *orbit.NodeState) {
-	spec := &orbit.Spec{Module: other, Priority: d.Int32N(4), Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: pick[int64](d, 500, 3000, 6000)}}}
+	spec := &orbit.Spec{Module: other, Tolerate: tolerant, Priority: d.Int32N(4), Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: pick[int64](d, 500, 3000, 6000)}}}
 	ids := w.ids(1 + d.IntN(2))
 	evict, comes := orbit.Evict{For: ids[0]}, orbit.Submit{IDs: ids, Spec: spec, Owner: other}
 	if d.chance(30) {

@@ -129,10 +129,13 @@ func (w *world) easy(pairs []pair) (ids []orbit.CapsuleID) {
 	return ids
 }
 
+// tolerant is what the work of others tolerates: every taint.
+var tolerant = []orbit.Toleration{{Op: "Exists"}}
+
 // occupy submits a new capsule of another engine that takes room, and places it on a node in the same proposal. If group is not empty,
 // the capsule is a member of it. It returns an error if the capsule does not fit.
 func (w *world) occupy(node orbit.NodeID, room orbit.Resources, group string) (orbit.CapsuleID, error) {
 	id := w.ids(1)[0]
-	spec := &orbit.Spec{Module: other, Group: group, Envelope: orbit.Envelope{Reservation: room}}
+	spec := &orbit.Spec{Module: other, Tolerate: tolerant, Group: group, Envelope: orbit.Envelope{Reservation: room}}
 	return id, w.attempt(orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: spec, Owner: other}, orbit.Place{Capsule: id, Node: node})
 }
