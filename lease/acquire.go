@@ -49,11 +49,14 @@ func (k *Keeper) acquire(ctx context.Context, name, holder string, with rider) (
 			}
 			p.Do, p.If = append(p.Do, do...), append(p.If, bets...)
 		}
+		began := k.clock()
 		rev, err := send.Settle(ctx, k.Ledger, *p)
 		switch {
 		case err == nil:
 			k.committed(name, p, rev)
-			return Term{Name: name, Holder: holder, Epoch: rev}, nil
+			term := Term{Name: name, Holder: holder, Epoch: rev}
+			k.confirmed(term, began)
+			return term, nil
 		case !errors.Is(err, orbit.ErrConflict) || ctx.Err() != nil:
 			return Term{}, fmt.Errorf("lease %q: %w", name, err)
 		}

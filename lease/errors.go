@@ -14,7 +14,8 @@ var (
 	ErrHeld = errors.New("lease is held")
 	// ErrExpired means that the term is over, or is not the current one. It never becomes live again: acquire a new one.
 	ErrExpired = errors.New("lease term is over")
-	// ErrUnheard means that the term is newer than what this process has read of the ledger. Try again after the next Step.
+	// ErrUnheard means that the term is newer than what this process has read of the ledger, or that other processes do not know
+	// yet that it was refreshed. Try again after the next Step.
 	ErrUnheard = errors.New("lease term not known here yet")
 	// ErrCorrupt means that the row of the lease cannot be parsed, so that it is not held and cannot be acquired. Delete the
 	// mark.

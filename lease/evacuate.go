@@ -44,6 +44,7 @@ func (m *Members) evacuate(ctx context.Context, round *MemberRound) {
 		round.fail(fmt.Errorf("lease: members: %w", err))
 		return
 	}
+	todo = m.hold(state, todo, round)
 	holds := holdsOn(state, todo)
 	for i := range todo {
 		if len(round.Released)+len(round.Holds) >= maxEvacuated {

@@ -102,6 +102,7 @@ func (k *Keeper) learn(name, value string, at orbit.Revision, now time.Time) {
 	}
 	k.leave(le)
 	le.at, le.bet, le.learned, le.sent, le.member = at, at, now, nil, memberNote{}
+	le.heard, le.sure = false, time.Time{} // what was heard was of an earlier term
 	r, err := parseRow(value)
 	le.holder = r.holder
 	switch {

@@ -28,13 +28,17 @@ import (
 // whose end has come is dead for ever, whether its end has been committed or not: only a new term can be live, and
 // no two terms have the same epoch.
 //
-// Refreshes are not shared between processes: a process must receive the refreshes of every lease whose end it may
-// commit. When a process starts, or first reads a term, it assumes that the term was refreshed at that moment. Only
-// the row is shared: as soon as an end or another term is committed, the ledger refuses every proposal that bets on
-// MarkAt{Key(name), epoch}.
+// Without [Keeper.Refreshes] refreshes are not shared between processes, and one process only may run a keeper of the same
+// leases, because it ends what it has received no refreshes of. With it any number may: a term whose end has come here
+// remains live until the Refreshes have ended it for all processes, for which the next Step asks, and a refresh moves its end when they have
+// confirmed it. When a process starts, or first reads a term, it assumes that the term was refreshed at that moment. As
+// soon as an end or another term is committed, the ledger refuses every proposal that bets on MarkAt{Key(name), epoch}.
 type Keeper struct {
 	// Ledger is the ledger that keeps the rows. Required.
 	Ledger orbit.Ledger
+	// Refreshes shares the refreshes with other processes that keep the same leases; nil: this is the only such process, and
+	// they are in its memory. Run must be at work, because steps pass refreshes on, within a second.
+	Refreshes Refreshes
 	// TTL is how long a term lives without a refresh; default 60 s. A shorter one finds dead holders sooner, and needs more
 	// frequent refreshes.
 	TTL time.Duration
@@ -67,6 +71,8 @@ type Keeper struct {
 	live      int                 // number of live leases
 	corrupt   map[string]error
 	changes   changeLog
+	heard     []*lease // refreshed here, to be passed on to Refreshes
+	due       []*lease // Refreshes has to be asked whether they still live; they are not in deadlines
 }
 
 // lease is this process's record of one name. It exists as long as the row.
@@ -82,6 +88,9 @@ type lease struct {
 
 	learned time.Time       // when this process read the row's current value
 	listed  bool            // in Leases.dead
+	heard   bool            // in Leases.heard
+	due     bool            // in Leases.due
+	sure    time.Time       // with Refreshes: no process ends the term before
 	sent    *orbit.Proposal // the proposal to end or to sweep it whose outcome is not known
 	terms   rate.Allowance  // the terms that may still begin
 	member  memberNote
@@ -167,7 +176,7 @@ func (k *Keeper) alive(name string, now time.Time) *lease {
 	if le == nil || le.state != isLive {
 		return nil
 	}
-	if !now.Before(le.end) {
+	if !now.Before(le.end) && k.Refreshes == nil {
 		k.end(le)
 		return nil
 	}
@@ -188,21 +197,30 @@ func (k *Keeper) end(le *lease) {
 // Refresh keeps a term alive for another TTL from now. It asks no ledger and costs the same however many leases
 // there are. The error is a [*Error]: [ErrExpired] if the term is over, at its end or after it, or if it is
 // not the current one (acquire a new one); [ErrUnheard] if the term is newer than what this process knows of the
-// ledger (try again after the next Step).
+// ledger (try again after the next Step). With [Keeper.Refreshes] it is [ErrUnheard] too if the last refresh that other processes know
+// of lies more than half a TTL back. The next Step tells them of this one, so try again after it.
 func (k *Keeper) Refresh(t Term) error {
 	k.init()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := k.clock()
 	le, err := k.current(t, now)
-	if err == nil {
+	switch {
+	case err != nil:
+		return err
+	case k.Refreshes == nil:
 		le.end = later(le.end, now.Add(k.ttl()))
+		return nil
 	}
-	return err
+	k.hear(le)
+	if le.sure.Sub(now) < k.ttl()-k.slack() {
+		return &Error{Kind: ErrUnheard, Term: t, Reason: "other processes do not know of a refresh yet"}
+	}
+	return nil
 }
 
-// Check returns the error that [Keeper.Refresh] would return now, and refreshes nothing. If the term's Holder is empty, it
-// matches any holder.
+// Check returns the error that [Keeper.Refresh] would return now, except for [ErrUnheard] of a term whose refreshes other
+// processes do not know yet, and refreshes nothing. If the term's Holder is empty, it matches any holder.
 func (k *Keeper) Check(t Term) error {
 	k.init()
 	k.mu.Lock()
@@ -262,6 +280,8 @@ func (k *Keeper) expire(now time.Time) {
 		case !d.current():
 		case now.Before(d.lease.end):
 			k.scheduleExpiry(d.lease)
+		case k.Refreshes != nil:
+			k.doubt(d.lease)
 		default:
 			k.end(d.lease)
 		}
@@ -285,7 +305,7 @@ func (k *Keeper) next(now time.Time, ready func(*lease) bool) (at time.Time) {
 	if i := slices.IndexFunc(k.over, ready); i >= 0 {
 		at = sooner(at, k.over[i].ended.Add(k.sweep()))
 	}
-	if len(k.dead) > 0 {
+	if len(k.dead)+len(k.due) > 0 {
 		at = sooner(at, now)
 	}
 	return at

@@ -33,6 +33,10 @@ type Members struct {
 	// Gone is how long after the end of its lease a node counts as lost; default 5 min. A node is not lost earlier than one
 	// TTL after this process has read of the end, so that nodes have time to come back after an outage of everything.
 	Gone time.Duration
+	// MaxLoss is the share of all nodes that may be lost at once; default 0.5; 1 or more: all. Where the leases of more of them, and
+	// of at least three, end within Gone of each other, the nodes are cordoned, but nothing is taken off them until enough have
+	// come back or [Members.AcceptLoss] is called. All processes should have the same.
+	MaxLoss float64
 	// Hook, if set, is called by Run after a step that has done something or failed. It must not block for long.
 	Hook func(MemberRound)
 }
@@ -48,10 +52,12 @@ type MemberRound struct {
 	// Cordoned are the nodes that were cordoned by a separate commit, because the end of their lease had been committed
 	// without a cordon.
 	Cordoned []orbit.NodeID
+	// Held are the lost nodes that were not emptied because too many were lost at once; see [Members.MaxLoss].
+	Held []orbit.NodeID
 }
 
 func (r *MemberRound) active() bool {
-	return r.Round.active() || len(r.Released)+len(r.Holds)+len(r.Cordoned) > 0
+	return r.Round.active() || len(r.Released)+len(r.Holds)+len(r.Cordoned)+len(r.Held) > 0
 }
 
 // DefaultSlots is how many slots (orbit.Slots) a node has that joins without any: the addresses that one host has for
@@ -195,13 +201,13 @@ func remove(state *orbit.State, le *lease) ([]orbit.Commitment, []orbit.Precondi
 func emptied(le *lease) bool { return le.member.empty != 0 }
 
 // Fence returns how long what is placed on a node is the node's own after its term was last refreshed: until then no process returns it
-// to pending, also if the processes' clocks differ. It is TTL plus the lesser of TTL and Gone. A node that cannot refresh its term
+// to pending, also if the processes' clocks differ. It is TTL, or half of it with [Keeper.Refreshes], plus the lesser of TTL and Gone. A node that cannot refresh its term
 // must have stopped everything by then. It does not hold for a node that another client puts as Lost, or after [Keeper.Resign].
 func (m *Members) Fence() time.Duration {
 	if m.Leases == nil {
 		return 0
 	}
-	return m.Leases.ttl() + min(m.gone(), m.Leases.ttl())
+	return m.Leases.ttl() - m.Leases.slack() + min(m.gone(), m.Leases.ttl())
 }
 
 func (m *Members) gone() time.Duration { return cmp.Or(max(m.Gone, 0), defaultGone) }

@@ -84,6 +84,7 @@ func always(*lease) bool { return true }
 
 // step does one round with riders, without the summary that conclude adds. The caller must hold the turn.
 func (k *Keeper) step(ctx context.Context, with riders) (round Round) {
+	k.share(ctx, &round)
 	if err := k.follow(ctx); err != nil {
 		round.fail(err)
 		return round
