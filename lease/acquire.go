@@ -29,6 +29,7 @@ func (k *Keeper) acquire(ctx context.Context, name, holder string, with rider) (
 	if err := badLease(name, holder); err != nil {
 		return Term{}, err
 	}
+	var shared fresh
 	for asked := false; ; asked = true {
 		if err := k.follow(ctx); err != nil {
 			return Term{}, err
@@ -37,7 +38,10 @@ func (k *Keeper) acquire(ctx context.Context, name, holder string, with rider) (
 		if err != nil {
 			return Term{}, err
 		}
-		p := k.change(row{live: true, holder: holder}, &was, view) // not the snapshot's: the row was read before it
+		if err := k.renew(ctx, &shared); err != nil {
+			return Term{}, fmt.Errorf("lease %q: %w", name, err)
+		}
+		p := k.change(row{live: true, holder: holder, token: shared.token}, &was, view) // not the snapshot's: the row was read before it
 		if with != nil {
 			state, err := k.Ledger.Snapshot(ctx)
 			if err != nil {
@@ -49,13 +53,12 @@ func (k *Keeper) acquire(ctx context.Context, name, holder string, with rider) (
 			}
 			p.Do, p.If = append(p.Do, do...), append(p.If, bets...)
 		}
-		began := k.clock()
 		rev, err := send.Settle(ctx, k.Ledger, *p)
 		switch {
 		case err == nil:
 			k.committed(name, p, rev)
 			term := Term{Name: name, Holder: holder, Epoch: rev}
-			k.confirmed(term, began)
+			k.promised(term, shared.began.Add(k.ttl()))
 			return term, nil
 		case !errors.Is(err, orbit.ErrConflict) || ctx.Err() != nil:
 			return Term{}, fmt.Errorf("lease %q: %w", name, err)

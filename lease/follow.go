@@ -14,6 +14,8 @@ import (
 
 // This file reads the ledger: other processes acquire and end terms too.
 
+var errShared = errors.New("its refreshes are shared with other processes; set Keeper.Refreshes here, too")
+
 var errKeeper = errors.New("lease: a Keeper needs a Ledger, and a Prefix that ends in a slash; set them before first use")
 
 // follow brings this process up to the ledger's current state.
@@ -102,15 +104,20 @@ func (k *Keeper) learn(name, value string, at orbit.Revision, now time.Time) {
 	}
 	k.leave(le)
 	le.at, le.bet, le.learned, le.sent, le.member = at, at, now, nil, memberNote{}
-	le.heard, le.sure = false, time.Time{} // what was heard was of an earlier term
 	r, err := parseRow(value)
-	le.holder = r.holder
+	if r.token != "" && k.Refreshes == nil {
+		err = errShared
+	}
+	le.holder, le.token, le.heard = r.holder, r.token, time.Time{}
 	switch {
 	case err != nil:
 		le.state = isCorrupt
 		k.corrupt[name] = err
 	case r.live:
 		le.state, le.epoch, le.end = isLive, at, now.Add(k.ttl())
+		if le.token != "" {
+			le.end = now // the Refreshes know better
+		}
 		k.live++
 		k.scheduleExpiry(le)
 	default:

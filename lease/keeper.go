@@ -28,19 +28,22 @@ import (
 // whose end has come is dead for ever, whether its end has been committed or not: only a new term can be live, and
 // no two terms have the same epoch.
 //
-// Without [Keeper.Refreshes] refreshes are not shared between processes, and one process only may run a keeper of the same
-// leases, because it ends what it has received no refreshes of. With it any number may: a term whose end has come here
-// remains live until the Refreshes have ended it for all processes, for which the next Step asks, and a refresh moves its end when they have
-// confirmed it. When a process starts, or first reads a term, it assumes that the term was refreshed at that moment. As
-// soon as an end or another term is committed, the ledger refuses every proposal that bets on MarkAt{Key(name), epoch}.
+// As soon as an end or another term is committed, the ledger refuses every proposal that bets on MarkAt{Key(name), epoch}.
+//
+// Without [Keeper.Refreshes] refreshes stay in the memory of one process, and only one may run a keeper of the same leases, because
+// it ends what it has received no refreshes of. When it starts, or first reads a term, it assumes that the term was refreshed at that
+// moment. With Refreshes any number may: each term has a token there, which its row names. Here end is then the time until which the
+// token is known to live. When that has come, the next Step asks, and the term is dead when its token has ended, which is the same
+// for all processes.
 type Keeper struct {
 	// Ledger is the ledger that keeps the rows. Required.
 	Ledger orbit.Ledger
 	// Refreshes shares the refreshes with other processes that keep the same leases; nil: this is the only such process, and
-	// they are in its memory. Run must be at work, because steps pass refreshes on, within a second.
+	// they are in its memory. Run must be at work, because steps pass refreshes on, within a second. All processes must have it or
+	// none: one without it takes the rows of the others for corrupt, and a term that began without it is kept in memory still.
 	Refreshes Refreshes
 	// TTL is how long a term lives without a refresh; default 60 s. A shorter one finds dead holders sooner, and needs more
-	// frequent refreshes.
+	// frequent refreshes. All processes that keep the same leases should have the same.
 	TTL time.Duration
 	// Sweep is how long the row of a lease that is over is kept; default 1 h. A holder that comes back within it
 	// changes its row instead of making a new one.
@@ -83,14 +86,14 @@ type lease struct {
 	epoch  orbit.Revision // of its newest term
 	at     orbit.Revision // when the row last changed: the epoch, while live
 	bet    orbit.Revision // the revision of the row: at, or 0 if it has vanished
-	end    time.Time      // live: when it will be dead
+	token  string         // live: of its refreshes in Keeper.Refreshes; empty: they are in memory
+	end    time.Time      // live: when it will be dead, or with a token: until when it is known to live
 	ended  time.Time      // over: when it ended, by the clock of the process that committed the end, but not later than this process's now
 
 	learned time.Time       // when this process read the row's current value
 	listed  bool            // in Leases.dead
-	heard   bool            // in Leases.heard
+	heard   time.Time       // when it was last refreshed here, if that has not been passed on; not zero: in Leases.heard
 	due     bool            // in Leases.due
-	sure    time.Time       // with Refreshes: no process ends the term before
 	sent    *orbit.Proposal // the proposal to end or to sweep it whose outcome is not known
 	terms   rate.Allowance  // the terms that may still begin
 	member  memberNote
@@ -176,7 +179,7 @@ func (k *Keeper) alive(name string, now time.Time) *lease {
 	if le == nil || le.state != isLive {
 		return nil
 	}
-	if !now.Before(le.end) && k.Refreshes == nil {
+	if !now.Before(le.end) && le.token == "" {
 		k.end(le)
 		return nil
 	}
@@ -197,8 +200,9 @@ func (k *Keeper) end(le *lease) {
 // Refresh keeps a term alive for another TTL from now. It asks no ledger and costs the same however many leases
 // there are. The error is a [*Error]: [ErrExpired] if the term is over, at its end or after it, or if it is
 // not the current one (acquire a new one); [ErrUnheard] if the term is newer than what this process knows of the
-// ledger (try again after the next Step). With [Keeper.Refreshes] it is [ErrUnheard] too if the last refresh that other processes know
-// of lies more than half a TTL back. The next Step tells them of this one, so try again after it.
+// ledger (try again after the next Step). With [Keeper.Refreshes] a refresh is passed on by the next Step, so nil means that the
+// term lives for another half of TTL, whatever happens to this process. If that is not known yet, the error is [ErrUnheard] too:
+// try again after the next Step. It is so when a holder changes to another process, and while Refreshes cannot be reached.
 func (k *Keeper) Refresh(t Term) error {
 	k.init()
 	k.mu.Lock()
@@ -208,12 +212,12 @@ func (k *Keeper) Refresh(t Term) error {
 	switch {
 	case err != nil:
 		return err
-	case k.Refreshes == nil:
+	case le.token == "":
 		le.end = later(le.end, now.Add(k.ttl()))
 		return nil
 	}
-	k.hear(le)
-	if le.sure.Sub(now) < k.ttl()-k.slack() {
+	k.hear(le, now)
+	if le.end.Sub(now) < k.ttl()-k.slack() {
 		return &Error{Kind: ErrUnheard, Term: t, Reason: "other processes do not know of a refresh yet"}
 	}
 	return nil
@@ -280,7 +284,7 @@ func (k *Keeper) expire(now time.Time) {
 		case !d.current():
 		case now.Before(d.lease.end):
 			k.scheduleExpiry(d.lease)
-		case k.Refreshes != nil:
+		case d.lease.token != "":
 			k.doubt(d.lease)
 		default:
 			k.end(d.lease)

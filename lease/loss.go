@@ -20,9 +20,13 @@ const (
 
 // AcceptLoss says that what is on nodes whose lease is over by now is to be placed elsewhere, however many they are; see
 // [Members.MaxLoss]. It commits that to the ledger, so it holds for all processes. Nodes whose lease ends later are guarded again.
+// The errors are the ledger's.
 func (m *Members) AcceptLoss(ctx context.Context) error {
-	if m.Leases == nil {
+	switch {
+	case m.Leases == nil:
 		return errNoMembersLeases
+	case m.Leases.Ledger == nil:
+		return errKeeper
 	}
 	_, err := send.Settle(ctx, m.Leases.Ledger, orbit.Proposal{
 		ID: orbit.NewProposalID(), Do: []orbit.Commitment{orbit.Mark{Key: m.lossKey(), Value: "accepted"}},
@@ -30,10 +34,11 @@ func (m *Members) AcceptLoss(ctx context.Context) error {
 	return err
 }
 
-// lossKey returns the key of the mark that AcceptLoss sets. It is none of a row, because no name of a lease is empty.
+// lossKey returns the key of the mark that AcceptLoss sets. It is that of no row, because no name of a lease is empty.
 func (m *Members) lossKey() string { return m.Leases.prefix() }
 
-// hold removes from todo the lost nodes that are too many to be emptied, and adds them to the round.
+// hold removes from todo the lost nodes that are too many to be emptied, and adds them to the round. All processes decide alike,
+// because they decide by the rows.
 func (m *Members) hold(state *orbit.State, todo []overLease, round *MemberRound) []overLease {
 	share := cmp.Or(m.MaxLoss, defaultMaxLoss)
 	if share >= 1 {
@@ -43,7 +48,10 @@ func (m *Members) hold(state *orbit.State, todo []overLease, round *MemberRound)
 	ends, living := m.endsAfter(accepted)
 	return slices.DeleteFunc(todo, func(c overLease) bool {
 		n := state.Node(orbit.NodeID(c.lease.name))
-		if !c.lost || c.lease.at <= accepted || n == nil || n.Node.State == orbit.Lost || c.lease.member.sent != nil {
+		switch {
+		case !c.lost || c.lease.at <= accepted || c.lease.member.sent != nil: // what may be committed already is sent again
+			return false
+		case n == nil || n.Node.State == orbit.Lost || n.Capsules == 0 && n.Holds() == 0:
 			return false
 		}
 		from, _ := slices.BinarySearchFunc(ends, c.lease.ended.Add(-m.gone()), time.Time.Compare)

@@ -11,7 +11,8 @@ import (
 )
 
 // Members keeps nodes under leases: the name of a lease is the id of a node. Set the fields before first use. All
-// methods may be called from any goroutine; any number of processes may run it over one ledger.
+// methods may be called from any goroutine. Any number of processes may run it over one ledger if their Leases have
+// [Keeper.Refreshes]; without, one.
 //
 //	Join: PutNode, Mark "live" ─► member ── lease over: Mark "over", PutNode Cordoned ─► cordoned
 //	        ▲                                                                                   │
@@ -35,7 +36,7 @@ type Members struct {
 	Gone time.Duration
 	// MaxLoss is the share of all nodes that may be lost at once; default 0.5; 1 or more: all. Where the leases of more of them, and
 	// of at least three, end within Gone of each other, the nodes are cordoned, but nothing is taken off them until enough have
-	// come back or [Members.AcceptLoss] is called. All processes should have the same.
+	// come back or [Members.AcceptLoss] is called. Each step then names them in MemberRound.Held. All processes should have the same.
 	MaxLoss float64
 	// Hook, if set, is called by Run after a step that has done something or failed. It must not block for long.
 	Hook func(MemberRound)
@@ -201,8 +202,8 @@ func remove(state *orbit.State, le *lease) ([]orbit.Commitment, []orbit.Precondi
 func emptied(le *lease) bool { return le.member.empty != 0 }
 
 // Fence returns how long what is placed on a node is the node's own after its term was last refreshed: until then no process returns it
-// to pending, also if the processes' clocks differ. It is TTL, or half of it with [Keeper.Refreshes], plus the lesser of TTL and Gone. A node that cannot refresh its term
-// must have stopped everything by then. It does not hold for a node that another client puts as Lost, or after [Keeper.Resign].
+// to pending, also if the processes' clocks differ. It is TTL, or half of it with [Keeper.Refreshes], plus the lesser of TTL and
+// Gone. A node that cannot refresh its term must have stopped everything by then. It does not hold for a node that another client puts as Lost, or after [Keeper.Resign].
 func (m *Members) Fence() time.Duration {
 	if m.Leases == nil {
 		return 0

@@ -10,126 +10,152 @@ import (
 
 // This file shares refreshes with other processes.
 
-// Refreshes has the refreshes of terms where all processes that keep the same leases see them. A term is named by the bet on it: the key
-// of its row and its epoch. Each term is alive or has been ended; what was ended stays ended. etcdledger.Ledger.Refreshes
-// returns one that is made of etcd's own leases. All methods are called with at most some thousand terms, and may be called from any
-// goroutine.
+// Refreshes has the refreshes of terms where all processes that keep the same leases see them: a token for each term, which lives
+// or has ended. A token that has ended never lives again, whoever asks and whatever has failed. etcdledger.Ledger.Refreshes returns
+// one that is made of etcd's own leases. All methods may be called from any goroutine, with at most some thousand tokens. An error
+// means that nothing is known of any of them; Keep may then have kept some.
 type Refreshes interface {
-	// Keep refreshes terms, and returns for how long each lives at least, counted from when Keep was called: about ttl, and not less; 0 if
-	// it has been ended. A term that is not known begins to live, unless it was ended in the last 24 hours.
-	Keep(ctx context.Context, terms []orbit.MarkAt, ttl time.Duration) ([]time.Duration, error)
-	// End ends the terms that have not been refreshed for the ttl that their last Keep was given, and those that are not known.
-	// It returns for how long each of the others still lives about; 0 if it has been ended, by this call or an earlier one.
-	End(ctx context.Context, terms []orbit.MarkAt) ([]time.Duration, error)
+	// Begin returns a new token, a word without spaces. It lives for at least ttl, counted from when Begin was called.
+	Begin(ctx context.Context, ttl time.Duration) (token string, err error)
+	// Keep has tokens live for another ttl, that of their Begin, and returns for how long each lives at least, counted from when Keep
+	// was called; 0: it has ended.
+	Keep(ctx context.Context, tokens []string) ([]time.Duration, error)
+	// Left returns for how long each token lives at least, if it is not kept meanwhile, counted from when Left was called; 0: it has
+	// ended. A token that is about to end may be given as little as a nanosecond.
+	Left(ctx context.Context, tokens []string) ([]time.Duration, error)
 }
 
-// FindsWithin is the longest that it takes, with [Keeper.Refreshes] and while they and the ledger can be reached, from TTL after the last
-// heartbeat of a holder until a Run at work has committed the end of its term: a second until the heartbeat was passed on, a
-// second of rounding, three until etcd has found a lease that has run out, and a second for the step.
-const FindsWithin = 6 * time.Second
+const (
+	maxShared = 4096                   // the most tokens in one call
+	askEvery  = 500 * time.Millisecond // the shortest time until a token that still lives is asked for again
+)
 
-// maxShared is the most terms that are refreshed or checked in one call.
-const maxShared = 4096
+// fresh is a token for a term that is to begin, and when its time began.
+type fresh struct {
+	token string
+	began time.Time
+}
 
-// share passes on the refreshes that this process has received, and asks for the terms of which it has received none for TTL.
+// renew makes a token, unless there is one with most of its time left.
+func (k *Keeper) renew(ctx context.Context, f *fresh) (err error) {
+	if now := k.clock(); k.Refreshes != nil && now.Sub(f.began) > k.ttl()/4 {
+		f.began = now
+		if f.token, err = k.Refreshes.Begin(ctx, k.ttl()); err != nil {
+			return fmt.Errorf("refreshes: %w", err)
+		}
+	}
+	return nil
+}
+
+// share passes on the refreshes that this process has received, and asks for the terms that seem to have run out.
 func (k *Keeper) share(ctx context.Context, round *Round) {
 	if k.Refreshes == nil {
 		return
 	}
-	for kept, began := k.takeHeard(); len(kept) > 0; kept, began = k.takeHeard() {
-		lives, err := k.Refreshes.Keep(ctx, k.bets(kept), k.ttl())
-		if k.answered(kept, lives, err, began, true, round); err != nil {
+	for began, some := k.takeHeard(); len(some) > 0; began, some = k.takeHeard() {
+		lives, err := k.Refreshes.Keep(ctx, tokens(some))
+		if k.answered(some, lives, err, began, round); err != nil {
 			return
 		}
 	}
-	for due, began := k.takeDue(); len(due) > 0; due, began = k.takeDue() {
-		lives, err := k.Refreshes.End(ctx, k.bets(due))
-		if k.answered(due, lives, err, began, false, round); err != nil {
+	for began, some := k.takeDue(); len(some) > 0; began, some = k.takeDue() {
+		lives, err := k.Refreshes.Left(ctx, tokens(some))
+		if k.answered(some, lives, err, began, round); err != nil {
 			return
 		}
 	}
 }
 
-// takeHeard takes terms that have been refreshed here since the last call.
-func (k *Keeper) takeHeard() ([]Term, time.Time) {
+// asked is a term for which the Refreshes are asked, as it was then.
+type asked struct {
+	lease *lease
+	term  orbit.Revision
+	token string
+	heard time.Time // when it was refreshed; zero: it is asked whether it lives
+}
+
+func tokens(some []asked) []string {
+	out := make([]string, len(some))
+	for i := range some {
+		out[i] = some[i].token
+	}
+	return out
+}
+
+// takeHeard takes terms that have been refreshed here since the last call. It leaves out refreshes that were received longer ago than
+// a process may take to pass them on, because a holder that has died meanwhile would be found too late.
+func (k *Keeper) takeHeard() (now time.Time, some []asked) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	var terms []Term
-	for len(k.heard) > 0 && len(terms) < maxShared {
+	now = k.clock()
+	for len(k.heard) > 0 && len(some) < maxShared {
 		le := k.heard[0]
 		k.heard = k.heard[1:]
-		if le.heard && le.state == isLive {
-			terms = append(terms, le.term())
+		if le.state == isLive && now.Sub(le.heard) < k.ttl()/4 { // zero if another term has begun since
+			some = append(some, asked{le, le.at, le.token, le.heard})
 		}
-		le.heard = false
+		le.heard = time.Time{}
 	}
-	return terms, k.clock()
+	return now, some
 }
 
 // takeDue takes terms that seem to have run out.
-func (k *Keeper) takeDue() ([]Term, time.Time) {
+func (k *Keeper) takeDue() (now time.Time, some []asked) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	now := k.clock()
+	now = k.clock()
 	k.expire(now)
-	var terms []Term
-	for len(k.due) > 0 && len(terms) < maxShared {
+	for len(k.due) > 0 && len(some) < maxShared {
 		le := k.due[0]
 		k.due = k.due[1:]
 		le.due = false
-		if le.state == isLive && now.Before(le.end) {
+		switch {
+		case le.state != isLive:
+		case now.Before(le.end):
 			k.scheduleExpiry(le)
-		} else if le.state == isLive {
-			terms = append(terms, le.term())
+		default:
+			some = append(some, asked{lease: le, term: le.at, token: le.token})
 		}
 	}
-	return terms, now
+	return now, some
 }
 
-// bets returns the bets on terms.
-func (k *Keeper) bets(terms []Term) []orbit.MarkAt {
-	bets := make([]orbit.MarkAt, len(terms))
-	for i, t := range terms {
-		bets[i] = orbit.MarkAt{Key: k.Key(t.Name), Revision: t.Epoch}
-	}
-	return bets
-}
-
-// answered takes note of the answer of the Refreshes to a call that began at a time. After an error the terms are left for the next step.
-func (k *Keeper) answered(terms []Term, lives []time.Duration, err error, began time.Time, kept bool, round *Round) {
-	if err == nil && len(lives) != len(terms) {
-		err = fmt.Errorf("%w: %d answers for %d terms", orbit.ErrUnavailable, len(lives), len(terms))
+// answered takes note of the answer of the Refreshes to a call that began at a time. After an error the terms are left for the next
+// step.
+func (k *Keeper) answered(some []asked, lives []time.Duration, err error, began time.Time, round *Round) {
+	if err == nil && len(lives) != len(some) {
+		err = fmt.Errorf("%w: %d answers for %d terms", orbit.ErrUnavailable, len(lives), len(some))
 	}
 	if err != nil {
 		round.fail(fmt.Errorf("lease: refreshes: %w", err))
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for i, t := range terms {
-		le := k.leases[t.Name]
+	for i, a := range some {
+		le, kept := a.lease, !a.heard.IsZero()
 		switch {
-		case le == nil || le.state != isLive || le.at != t.Epoch:
+		case le.state != isLive || le.at != a.term:
 		case err != nil && kept:
-			k.hear(le)
+			k.hear(le, a.heard)
 		case err != nil:
 			k.doubt(le)
 		case lives[i] <= 0:
 			k.end(le)
 		case kept:
-			le.end, le.sure = later(le.end, began.Add(lives[i])), later(le.sure, began.Add(k.ttl()))
-		default:
 			le.end = later(le.end, began.Add(lives[i]))
+		default:
+			le.end = later(le.end, began.Add(max(lives[i], min(askEvery, k.ttl()/4))))
 			k.scheduleExpiry(le)
 		}
 	}
 }
 
-// hear has the next step pass on a refresh. The caller must hold the lock.
-func (k *Keeper) hear(le *lease) {
-	if !le.heard {
-		le.heard = true
+// hear has the next step pass on a refresh that was received at a time. The caller must hold the lock.
+func (k *Keeper) hear(le *lease, at time.Time) {
+	if le.heard.IsZero() {
 		k.heard = append(k.heard, le)
 	}
+	le.heard = later(le.heard, at)
 }
 
 // doubt has the next step ask whether a term still lives. The caller must hold the lock.
@@ -140,16 +166,16 @@ func (k *Keeper) doubt(le *lease) {
 	}
 }
 
-// confirmed says that no process ends a term before TTL after a time.
-func (k *Keeper) confirmed(t Term, at time.Time) {
+// promised notes until when a term of this process is known to live.
+func (k *Keeper) promised(t Term, until time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if le := k.leases[t.Name]; le != nil && le.state == isLive && le.at == t.Epoch {
-		le.sure = later(le.sure, at.Add(k.ttl()))
+	if le := k.leases[t.Name]; le != nil && le.state == isLive && le.at == t.Epoch && le.token != "" {
+		le.end = later(le.end, until)
 	}
 }
 
-// slack is how long before a Refresh that was accepted the last one may lie that all processes know of.
+// slack is how much less than TTL a term may have left when a refresh of it is accepted.
 func (k *Keeper) slack() time.Duration {
 	if k.Refreshes == nil {
 		return 0

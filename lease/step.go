@@ -46,7 +46,7 @@ const (
 	maxErrors = 16
 )
 
-// Step does one round: it follows the ledger, commits the ends of leases that have run out, and sweeps the rows of
+// Step does one round: it follows the ledger, passes refreshes on where they are shared, commits the ends of leases that have run out, and sweeps the rows of
 // those that have been over for long, oldest first, at most 64 a step. A term whose end has come is over: no
 // refresh in between wins. What is left goes on in the next step, for which Round.Next says the time. Errors
 // are those in the round, joined; a row that is corrupt stops none of the others.
@@ -84,8 +84,9 @@ func always(*lease) bool { return true }
 
 // step does one round with riders, without the summary that conclude adds. The caller must hold the turn.
 func (k *Keeper) step(ctx context.Context, with riders) (round Round) {
-	k.share(ctx, &round)
-	if err := k.follow(ctx); err != nil {
+	err := k.follow(ctx)
+	k.share(ctx, &round) // also while the ledger cannot be reached
+	if err != nil {
 		round.fail(err)
 		return round
 	}

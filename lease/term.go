@@ -24,23 +24,29 @@ type Term struct {
 // row is the record of a lease in the ledger: the value of its mark.
 //
 //	1 live <holder>           the term whose epoch is the revision of the mark
+//	2 live <token> <holder>   the same, with the token of its refreshes in Keeper.Refreshes
 //	1 over <time> <holder>    it has ended; the time is in nanoseconds since 1970
 //
 // Any other value is corrupt. Such a lease is not held and cannot be acquired until the mark has been deleted.
 type row struct {
 	live   bool
 	holder string
+	token  string
 	ended  time.Time
 }
 
 const (
-	liveRow = "1 live "
-	overRow = "1 over "
+	liveRow   = "1 live "
+	sharedRow = "2 live "
+	overRow   = "1 over "
 )
 
 // String returns the value of the mark.
 func (r row) String() string {
-	if r.live {
+	switch {
+	case r.live && r.token != "":
+		return sharedRow + r.token + " " + r.holder
+	case r.live:
 		return liveRow + r.holder
 	}
 	return overRow + strconv.FormatInt(r.ended.UnixNano(), 10) + " " + r.holder
@@ -50,6 +56,11 @@ func (r row) String() string {
 func parseRow(value string) (row, error) {
 	if holder, ok := strings.CutPrefix(value, liveRow); ok && holder != "" {
 		return row{live: true, holder: holder}, nil
+	}
+	if rest, ok := strings.CutPrefix(value, sharedRow); ok {
+		if token, holder, _ := strings.Cut(rest, " "); token != "" && holder != "" {
+			return row{live: true, holder: holder, token: token}, nil
+		}
 	}
 	if rest, ok := strings.CutPrefix(value, overRow); ok {
 		at, holder, _ := strings.Cut(rest, " ")
