@@ -11,7 +11,8 @@
 // Below the prefix are two records for each node (its description, and a count of what is on it), one for each capsule,
 // gang, hold and mark, and the key log, which every commit overwrites with its changes. The watch delivers all versions of
 // that key in order: they are the history. The ledger's revision is etcd's revision of the log. Ids are escaped, so that no
-// id leads out of the prefix. Values are JSON with a version number; unknown fields are errors.
+// id leads out of the prefix. Below terms/ is a key for each living term of a lease whose refreshes processes share
+// ([Ledger.Refreshes]); these are no records. Values are JSON with a version number; unknown fields are errors.
 //
 // # How a commit is made
 //

@@ -61,6 +61,9 @@ func (k keys) gc() string { return k.prefix + "gc" }
 // meta returns the key of the metaRecord.
 func (k keys) meta() string { return k.prefix + "meta" }
 
+// term returns the key of a token of refreshes. It is no record: ledgers ignore it, and it goes with an etcd lease.
+func (k keys) term(token string) string { return k.prefix + "terms/" + token }
+
 // end returns the end, exclusive, of the range of keys below the prefix.
 func (k keys) end() string { return k.prefix[:len(k.prefix)-1] + string(rune('/'+1)) }
 

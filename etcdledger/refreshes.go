@@ -1,0 +1,143 @@
+package etcdledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/orbitsched/orbit/lease"
+)
+
+// Refreshes returns a home for the refreshes of leases ([lease.Keeper.Refreshes]) that all processes with this ledger share. It is made
+// of etcd's own leases, one for each term, which are kept alive without a write. Times to live are rounded up to whole seconds, and
+// are at least etcd's own minimum, 2 s by default.
+//
+// The errors are orbit.ErrUnavailable. Each call waits at most for Options.Timeout. It needs etcd 3.5.13 or
+// newer, or 3.4.31: in older ones a member that leads no more, and does not know it yet, revokes leases that live, and
+// confirms refreshes that are lost.
+func (l *Ledger) Refreshes() lease.Refreshes {
+	return &refreshes{client: l.client, keys: l.keys, timeout: l.options.Timeout}
+}
+
+// refreshes are tokens: each is the id of an etcd lease, with a key of its own that goes with the lease.
+//
+// Invariant: an etcd lease that has expired never comes back. It has expired when a linearizable read does not find its key. What one
+// member says of the lease itself may be old, if that member is cut off from the others.
+type refreshes struct {
+	client  *clientv3.Client
+	keys    keys
+	timeout time.Duration
+}
+
+// Begin implements [lease.Refreshes].
+func (r *refreshes) Begin(ctx context.Context, ttl time.Duration) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.timeout)
+	defer cancel()
+	granted, err := r.client.Grant(ctx, int64((ttl+time.Second-1)/time.Second))
+	if err != nil {
+		return "", unreachable(err)
+	}
+	token := strconv.FormatUint(uint64(granted.ID), 16)
+	if _, err := r.client.Put(ctx, r.keys.term(token), "", clientv3.WithLease(granted.ID)); err != nil {
+		return "", unreachable(err)
+	}
+	return token, nil
+}
+
+// Keep implements [lease.Refreshes]. What seems to have expired is looked up, because its etcd lease may be about to be revoked.
+func (r *refreshes) Keep(ctx context.Context, tokens []string) ([]time.Duration, error) {
+	return r.each(ctx, tokens, func(ctx context.Context, ids []int64, out []time.Duration) error {
+		ctx, cancel := context.WithCancel(ctx) // ends the stream
+		defer cancel()
+		stream, err := pb.NewLeaseClient(r.client.ActiveConnection()).LeaseKeepAlive(ctx)
+		if err != nil {
+			return err
+		}
+		go func() {
+			for _, id := range ids {
+				if stream.Send(&pb.LeaseKeepAliveRequest{ID: id}) != nil {
+					return // Recv says why
+				}
+			}
+		}()
+		for i, id := range ids {
+			answer, err := stream.Recv()
+			if err != nil {
+				return err
+			}
+			if answer.ID != id {
+				return fmt.Errorf("an answer for lease %x where one for %x is due", answer.ID, id)
+			}
+			out[i] = time.Duration(answer.TTL) * time.Second
+		}
+		return nil
+	})
+}
+
+// Left implements [lease.Refreshes].
+func (r *refreshes) Left(ctx context.Context, tokens []string) ([]time.Duration, error) {
+	return r.each(ctx, tokens, func(ctx context.Context, ids []int64, out []time.Duration) error {
+		for i, id := range ids {
+			answer, err := r.client.TimeToLive(ctx, clientv3.LeaseID(id))
+			if err != nil {
+				return err
+			}
+			out[i] = time.Duration(answer.TTL) * time.Second
+		}
+		return nil
+	})
+}
+
+// atOnce is how many calls are under way at the same time.
+const atOnce = 16
+
+// each asks for parts of the tokens at the same time. A token for which the answer is not positive has ended if its key is gone, and
+// otherwise lives for a moment.
+func (r *refreshes) each(ctx context.Context, tokens []string, ask func(context.Context, []int64, []time.Duration) error) ([]time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.timeout)
+	defer cancel()
+	ids, out := make([]int64, len(tokens)), make([]time.Duration, len(tokens))
+	for i, token := range tokens {
+		id, _ := strconv.ParseUint(token, 16, 64) // what is no id is 0, which no lease has
+		ids[i] = int64(id)
+	}
+	errs := make([]error, atOnce)
+	var all sync.WaitGroup
+	for part := range atOnce {
+		from, to := len(ids)*part/atOnce, len(ids)*(part+1)/atOnce
+		if from == to {
+			continue
+		}
+		all.Go(func() {
+			if errs[part] = ask(ctx, ids[from:to], out[from:to]); errs[part] == nil {
+				errs[part] = r.confirm(ctx, tokens[from:to], out[from:to])
+			}
+		})
+	}
+	all.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return nil, unreachable(err)
+	}
+	return out, nil
+}
+
+// confirm looks up the tokens that seem to have ended.
+func (r *refreshes) confirm(ctx context.Context, tokens []string, out []time.Duration) error {
+	for i, token := range tokens {
+		if out[i] > 0 {
+			continue
+		}
+		found, err := r.client.Get(ctx, r.keys.term(token), clientv3.WithCountOnly())
+		if err != nil {
+			return err
+		}
+		out[i] = time.Duration(min(found.Count, 1)) // a nanosecond
+	}
+	return nil
+}
