@@ -16,8 +16,7 @@ import (
 )
 
 // Client is a [Control] in another process than the ledger: it calls the [Handler] of one by HTTP. Set the fields before first use.
-// Where several processes have a Handler, one URL may stand for all, if each receives the reports of every node
-// (see package lease).
+// Where several processes have a Handler, one URL may stand for all, if their leases share refreshes (see package lease).
 type Client struct {
 	// URL is where the Handler is, for example http://control:7070/agent. Required.
 	URL string

@@ -14,10 +14,11 @@ import (
 	"github.com/orbitsched/orbit/etcdledger/itest/cluster"
 	"github.com/orbitsched/orbit/etcdledger/itest/crew"
 	"github.com/orbitsched/orbit/etcdledger/itest/process"
+	"github.com/orbitsched/orbit/etcdledger/itest/rooms"
 )
 
 func TestMain(m *testing.M) {
-	process.Main(map[string]process.Role{cluster.Role: cluster.Serve, crew.Role: crew.Serve})
+	process.Main(map[string]process.Role{cluster.Role: cluster.Serve, crew.Role: crew.Serve, rooms.Role: rooms.Serve})
 	os.Exit(m.Run())
 }
 
