@@ -3,6 +3,7 @@ package lease_test
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 	"testing"
@@ -467,12 +468,25 @@ func TestFence(t *testing.T) {
 	require.Zero(t, (&lease.Members{}).Fence())
 }
 
-// A node whose agent confirms from now on is put again, though nothing else differs.
-func TestJoinWithConfirms(t *testing.T) {
+// A node that joins again is put again if any field of its description differs.
+func TestJoinWithOneFieldChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 0)
-		_, err := s.m.Join(t.Context(), orbit.Node{ID: "n", Confirms: true}, "host")
-		require.NoError(t, err)
-		require.True(t, s.node().Node.Confirms)
+		node := orbit.Node{ID: "n"}
+		for _, change := range []func(){
+			func() { node.Capacity[orbit.Memory] = 1 << 30 },
+			func() { node.Labels = map[string]string{"rack": "r"} },
+			func() { node.Devices = orbit.Devices{Model: "m", Count: 1} },
+			func() { node.Confirms = true },
+			func() { node.Taints = []orbit.Taint{{Key: "k", Effect: "NoSchedule"}} },
+		} {
+			change()
+			_, err := s.m.Join(t.Context(), node, "host")
+			require.NoError(t, err)
+			got := *s.node().Node
+			got.Capacity[orbit.Slots] = 0
+			require.Equal(t, node, got)
+		}
+		require.Equal(t, 7, reflect.TypeFor[orbit.Node]().NumField(), "id, state, and what is changed above")
 	})
 }
