@@ -12,10 +12,11 @@ type BudgetID string
 
 // Budget bounds how many members of a group or a module may be missing at once through wishes. A wish is a commitment that takes
 // a member off its node though it could stay: an [Evict] to make way, an Evict to move it, or a [Release] back to pending from a
-// cordoned node. A member is healthy if it is placed on a node that is not Lost, is ready there, and was not placed by the very
-// proposal that is judged. On a node that confirms ([Node.Confirms]) a member is ready while its agent says so ([Confirm]); on
-// any other node it is ready as soon as it is placed. A proposal with a wish is refused if it leaves fewer than Expected minus Missing
-// members healthy, also if the member that the wish touches is not healthy itself (but see FreeUnready).
+// cordoned node. A member is healthy if it is placed on a node that is not Lost, is ready there, does not use room that is lent to it
+// ([Capsule.Borrows]), and was not placed by the very proposal that is judged. To evict it for the lender of that room is no wish. On a
+// node that confirms ([Node.Confirms]) a member is ready while its agent says so ([Confirm]); on any other node it is ready as soon as it
+// is placed. A proposal with a wish is refused if it leaves fewer than Expected minus Missing members healthy, also if the member that
+// the wish touches is not healthy itself (but see FreeUnready).
 //
 // A budget never refuses the loss of a node or the release of a member for good, but these members are missing too, and so are
 // members that wait. To make a group smaller, release members for good and put the budget with a smaller Expected in the same
@@ -225,9 +226,9 @@ func (b *Budget) counts(h health) int {
 	return h.ready
 }
 
-// health returns how a capsule counts that is placed on the node.
+// health returns how a capsule counts that is placed on the node: not at all if it borrows the room, because it may have to leave.
 func (n *Node) health(c *Capsule) health {
-	alive := btoi(n.State != Lost)
+	alive := btoi(n.State != Lost && c.Borrows == nil)
 	return health{alive, alive * btoi(c.Ready || !n.Confirms)}
 }
 
@@ -240,7 +241,7 @@ func (s *State) health(c *Capsule) health {
 }
 
 // healthy counts the healthy members of a group or a module. They are counted already where there is a budget; else a group costs a look
-// at its nodes, and at all that is placed on those which confirm, and a module costs a look at every capsule.
+// at its nodes, and at all that is placed on those which confirm or lend, and a module costs a look at every capsule.
 func (s *State) healthy(of memberSet) (sum health) {
 	if c := s.coverage(of); c != nil {
 		return c.healthy
@@ -254,7 +255,7 @@ func (s *State) healthy(of memberSet) (sum health) {
 		return sum
 	}
 	for n, count := range s.GroupNodes(of.name) {
-		if !n.Node.Confirms {
+		if !n.Node.Confirms && n.loans == nil {
 			sum = sum.plus(n.Node.health(&Capsule{}), count)
 			continue
 		}

@@ -39,6 +39,9 @@ type Capsule struct {
 	// Nomination is the room that the capsule is nominated for while it waits. After the nomination has ended, a record of it stays. Nil:
 	// there has been no nomination since the capsule was submitted or last placed.
 	Nomination *Nomination
+	// Borrows names the nominee whose room on Node the capsule uses ([Spec.Backfills]). Of the nominations that lent to it when it was
+	// placed, this was the first in rank; it may have ended since. Nil: the capsule uses no nominated room.
+	Borrows *Nominee
 	// Labels are the Submit.Labels of its submission; nil: none. All capsules of one Submit share them, so do not change them.
 	Labels map[string]string
 	// SubmitTime is the Submit.At of its submission; 0: unknown.
@@ -282,6 +285,8 @@ func (g *Gang) faults(limit int) []string {
 			continue
 		case len(r.Members) == 0:
 			out = append(out, fmt.Sprintf("role %q has no members", r.Name))
+		case r.Spec.Backfills:
+			out = append(out, fmt.Sprintf("role %q backfills; members of gangs leave together, so they cannot", r.Name))
 		case r.Min < 0 || r.Min > len(r.Members):
 			out = append(out, fmt.Sprintf("role %q: minimum is %d of %d members", r.Name, r.Min, len(r.Members)))
 		}

@@ -203,8 +203,8 @@ func (d *Draft) Place(c *Capsule, to Choice) error {
 	taken := d.copies.New(*n)
 	taken.takes(c.Spec, to.Devices)
 	if n.nominated != nil {
-		own := &ask{room: &c.Spec.Envelope.Reservation, devices: to.Devices, milli: c.Spec.Devices.Milli, priority: c.Spec.Priority, nomination: d.nominationOf(c.ID)}
-		if err := d.yields(c.ID, taken, own); err != nil {
+		own := c.Spec.ask(to.Devices, d.nominationOf(c.ID))
+		if err := d.yields(c.ID, taken, &own); err != nil {
 			return err
 		}
 	}
@@ -339,8 +339,8 @@ func (d *Draft) Reserve(spec *Spec, to Choice) error {
 	taken := d.copies.New(*n)
 	taken.takes(spec, to.Devices)
 	if m := n.nominated; m != nil {
-		own := &ask{room: &spec.Envelope.Reservation, devices: to.Devices, milli: spec.Devices.Milli, priority: spec.Priority, nomination: m.asker}
-		if err := d.yields("", taken, own); err != nil {
+		own := spec.ask(to.Devices, m.asker)
+		if err := d.yields("", taken, &own); err != nil {
 			return err
 		}
 	}

@@ -45,6 +45,9 @@ func (d *Draft) Protect(id CapsuleID, lasts time.Duration) error {
 	if use.what != draftTaken || use.at < d.open || slices.ContainsFunc(d.log[d.open:], func(c Commitment) bool { p, is := c.(Protect); return is && p.Capsule == id }) {
 		return d.refuse(id, nil, "capsule %q is not placed by the proposal in the making, or protected by it already", id)
 	}
+	if c := d.view.state.Capsule(id); c != nil && c.Spec.Backfills {
+		return d.refuse(id, nil, "capsule %q backfills, so it cannot be protected", id)
+	}
 	if most := d.view.state.limits.longestProtection(); lasts <= 0 || lasts > most {
 		return d.refuse(id, nil, "capsule %q cannot be protected for %v; this ledger takes up to %v", id, lasts, most)
 	}
@@ -107,7 +110,9 @@ func (d *Draft) takenOff(at int) health {
 	left := s.Capsule(leaves(d.log[at]))
 	before, after := s.health(left), health{}
 	if use := d.capsules[left.ID]; use.what == draftTaken {
-		after = s.Node(d.log[use.at].(Place).Node).Node.health(&Capsule{})
+		if n := s.Node(d.log[use.at].(Place).Node); n.lender(left.Spec) == nil {
+			after = n.Node.health(&Capsule{})
+		}
 	}
 	return before.plus(health{min(before.placed, after.placed), min(before.ready, after.ready)}, -1)
 }
@@ -178,6 +183,7 @@ func (d *Draft) leave(c *Capsule, act draftAct, do Commitment) error {
 	n := d.nodes[d.view.state.Node(c.Node).index]
 	left := d.copies.New(*n)
 	left.gives(c.Spec.Envelope.Reservation, c.Devices, c.Spec.Devices.Milli)
+	left.borrow(c, -1)
 	left.Capsules--
 	d.step(draftStep{node: n, use: use}, left, do)
 	return nil
@@ -210,26 +216,6 @@ func (d *Draft) Ask(c *Capsule) {
 		}
 		return of.OutranksPriority(c.Spec.Priority)
 	})
-}
-
-// show makes a node one that shows its room to an asker.
-func (d *Draft) show(n *NodeState, asker *Nomination) {
-	if asker != nil && d.asked.Add(int32(n.index)) {
-		d.askedNodes = append(d.askedNodes, int32(n.index))
-	}
-	d.replace(n, d.shownTo(n, asker))
-}
-
-func (d *Draft) shownTo(n *NodeState, asker *Nomination) *NodeState {
-	shown := d.copies.New(*n)
-	shown.nominated = n.nominated.copy()
-	shown.nominated.asker = asker
-	return shown
-}
-
-// replace makes a node another one without a commitment.
-func (d *Draft) replace(n, now *NodeState) {
-	d.push(draftStep{node: n, log: len(d.log), open: d.open}, now)
 }
 
 // nominationOf returns the living nomination of a capsule or of its gang, as the view shows it; nil: there is none, or the
@@ -312,7 +298,7 @@ func (d *Draft) yields(id CapsuleID, n *NodeState, own *ask) error {
 			continue // it places nothing
 		}
 		c, _ := d.log[s.log].(Place)
-		at := ask{room: &s.spec.Envelope.Reservation, devices: c.Devices, milli: s.spec.Devices.Milli, priority: s.spec.Priority, nomination: d.nominationOf(c.Capsule)}
+		at := s.spec.ask(c.Devices, d.nominationOf(c.Capsule))
 		served = append(served, at.nomination)
 		if c.Node == n.Node.ID {
 			asks = append(asks, at)
@@ -324,6 +310,14 @@ func (d *Draft) yields(id CapsuleID, n *NodeState, own *ask) error {
 			return ok && other.Capsule == p.of.Capsule && other.Gang == p.of.Gang
 		})
 	})
+	for i := range asks {
+		if from := lenderOf(parts, asks[i].of); from != nil {
+			asks[i].lender = &Nominee{from.Capsule, from.Gang}
+		}
+	}
+	if own != nil && own.of != nil && asks[0].lender != nil {
+		n.borrow(&Capsule{Spec: own.of, Devices: own.devices, Borrows: asks[0].lender}, 1)
+	}
 	if e := n.encroaches(parts, asks, &ended, &endedDevices); e.of != nil {
 		return d.refuse(id, n, "node %q is nominated for %s", n.Node.ID, e.of.nominee())
 	}
@@ -379,6 +373,7 @@ func (d *Draft) Nominate(c Nominate) error {
 	d.step(draftStep{}, nil, c)
 	if len(c.Parts) > 0 {
 		made := t.nominations[len(t.nominations)-1]
+		made.Lends = 0 // until the next view: an earlier step has borrowed from another, or from none
 		for i := range made.Parts {
 			n := d.nodes[d.view.state.Node(made.Parts[i].Node).index]
 			claimed := d.copies.New(*n)
@@ -392,4 +387,9 @@ func (d *Draft) Nominate(c Nominate) error {
 		}
 	}
 	return nil
+}
+
+// replace makes a node another one without a commitment.
+func (d *Draft) replace(n, now *NodeState) {
+	d.push(draftStep{node: n, log: len(d.log), open: d.open}, now)
 }

@@ -69,6 +69,7 @@ func (d *Draft) Resize(r Resize) error {
 	n := d.nodes[d.view.state.Node(c.Node).index]
 	now, own := d.copies.New(*n), c.grown(r.Spec)
 	now.used = n.used.minus(c.Spec.Envelope.Reservation).plus(r.Spec.Envelope.Reservation)
+	now.reborrow(c, r.Spec)
 	if _, stops := now.lacksBeside(own.room); !n.hasRoom(own.room) || stops != nil {
 		return d.refuse(c.ID, n, "capsule %q cannot grow on node %q by %v; %v is free, less what still stops there", c.ID, c.Node, *own.room, n.Free())
 	}
@@ -127,10 +128,10 @@ func (d *Draft) settleNode(bets []Precondition, was, now *NodeState) []Precondit
 	for i := range kept.used {
 		kept.used[i] = max(now.used[i], was.used[i])
 	}
-	if kept.nominated != nil {
+	if kept.loans = nil; kept.nominated != nil { // so that claims are what they are whichever of the loans there come to be
 		kept.nominated = &nominated{parts: now.nominated.parts}
 	}
-	d.push(draftStep{node: now, log: len(d.log), open: d.open}, kept)
+	d.replace(now, kept)
 	return bets
 }
 

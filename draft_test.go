@@ -68,7 +68,9 @@ func newDrafting(t *rapid.T) *drafting {
 		}
 	}
 	for i := range rapid.IntRange(0, 2).Draw(t, "gangs") { // the first may start with one member, the second only whole
-		role := Role{Name: "r", Spec: d.spec(t), Members: names(fmt.Sprint("g", i, "-"), rapid.IntRange(1, 3).Draw(t, "members")), Min: 1 - i}
+		spec := d.spec(t)
+		spec.Backfills = false
+		role := Role{Name: "r", Spec: spec, Members: names(fmt.Sprint("g", i, "-"), rapid.IntRange(1, 3).Draw(t, "members")), Min: 1 - i}
 		commit(t, d.ledger, Submit{Gang: &Gang{ID: GangID(fmt.Sprint("g", i)), Roles: []Role{role}}})
 	}
 	for i := range rapid.IntRange(0, 2).Draw(t, "holds") {
@@ -92,6 +94,7 @@ func (d *drafting) spec(t *rapid.T) *Spec {
 	s := wants(rapid.Int64Range(0, 3).Draw(t, "cpu"))
 	s.Priority = rapid.Int32Range(0, 1).Draw(t, "priority")
 	s.Movable = rapid.Bool().Draw(t, "movable")
+	s.RunsAtMost, s.Backfills = 1, rapid.Bool().Draw(t, "backfills")
 	s.Envelope.Reservation[Memory] = rapid.Int64Range(0, 1).Draw(t, "memory")
 	if rapid.IntRange(0, 2).Draw(t, "device") == 0 {
 		s.Devices = DeviceRequest{Count: 1, Milli: rapid.SampledFrom([]int{300, 700}).Draw(t, "milli")}
@@ -128,8 +131,8 @@ func (d *drafting) aNomination(t *rapid.T) Nominate {
 			c.Parts = append(c.Parts, r)
 		}
 	}
-	if len(c.Parts) == 0 {
-		c.Aged, c.Ends = 0, time.Time{}
+	if c.Lends = time.Duration(rapid.IntRange(0, 1).Draw(t, "lends")); len(c.Parts) == 0 {
+		c.Aged, c.Ends, c.Lends = 0, time.Time{}, 0
 	}
 	return c
 }
@@ -363,7 +366,17 @@ func (d *drafting) propose(t *rapid.T) {
 	}
 }
 
-// withdraw takes back what a proposal places that has come to nothing, unless it releases something.
+// mayBorrow reports whether a commitment places what may have borrowed the room.
+func (d *drafting) mayBorrow(t *rapid.T, c Commitment) bool {
+	place, ok := c.(Place)
+	if !ok {
+		return false
+	}
+	n := d.draft.Node(d.view.State().Node(place.Node).Index())
+	return n.nominated != nil && snapshotOf(t, d.ledger).Capsule(place.Capsule).Spec.Backfills
+}
+
+// withdraw takes back what a proposal places that has come to nothing, unless it releases something, or may have borrowed room.
 func (d *drafting) withdraw(t *rapid.T) {
 	if len(d.sent) == 0 {
 		return
@@ -374,6 +387,10 @@ func (d *drafting) withdraw(t *rapid.T) {
 		return
 	}
 	releases := slices.ContainsFunc(do, func(c Commitment) bool { _, ok := c.(Release); return ok || leaves(c) != "" })
+	if i := slices.IndexFunc(do, func(c Commitment) bool { return d.mayBorrow(t, c) }); i >= 0 {
+		require.False(t, d.draft.Withdraw(do[i].(Place).Capsule))
+		return
+	}
 	for _, c := range do {
 		place, ok := c.(Place)
 		if !ok {

@@ -91,6 +91,7 @@ func (s *scribe) spec() *Spec {
 	spec.Envelope.Reservation = s.room(3)
 	spec.Movable = s.chance(2)
 	spec.RunsAtMost = time.Duration(btoi(s.chance(2)) * 60)
+	spec.Backfills = spec.RunsAtMost > 0 && s.chance(3)
 	if s.chance(3) {
 		spec.Devices = DeviceRequest{Count: 1 + btoi(s.chance(3)), Milli: pickOne(s, []int{1, 500, 600, 1000})}
 		if s.chance(3) {
@@ -140,7 +141,9 @@ func (s *scribe) gang() *Gang {
 	for len(ids) > 0 {
 		n := rapid.IntRange(1, len(ids)).Draw(s.T, "role")
 		min := rapid.IntRange(0, n).Draw(s.T, "min")
-		g.Roles = append(g.Roles, Role{Name: fmt.Sprint(len(g.Roles)), Spec: s.spec(), Members: ids[:n], Min: min})
+		spec := s.spec()
+		spec.Backfills = false
+		g.Roles = append(g.Roles, Role{Name: fmt.Sprint(len(g.Roles)), Spec: spec, Members: ids[:n], Min: min})
 		ids = ids[n:]
 	}
 	return g
@@ -481,6 +484,8 @@ func (s *scribe) spoil(p *Proposal) {
 		Confirm{Capsule: "c0", Since: 1, Ready: true, NotReady: true}, Confirm{Capsule: "c0", NotReady: true}, Place{Node: "n0"}, PutNode{}, PutNode{Node{ID: "n0", Taints: []Taint{{Key: "a", Effect: "Never"}}}}, Submit{IDs: []CapsuleID{"c0"}, Spec: &Spec{Tolerate: []Toleration{{Op: "Equal"}}}},
 		PutNode{Node{ID: "n0", Capacity: Resources{-1}}}, Submit{IDs: []CapsuleID{"c0"}, Spec: bad},
 		PutBudget{}, PutBudget{Budget{ID: "b0", Group: "db", Expected: -1}}, RemoveBudget{},
+		Submit{IDs: []CapsuleID{"c0"}, Spec: &Spec{Backfills: true}}, Nominate{Capsule: "c0", Lends: 1},
+		Submit{Gang: &Gang{ID: "g0", Roles: []Role{{Spec: &Spec{Backfills: true, RunsAtMost: 1}, Members: []CapsuleID{"c0"}}}}},
 		Submit{IDs: []CapsuleID{"c0", "c0"}, Spec: &Spec{}}, Hold{ID: "h0", Node: "n0", Room: Resources{1}},
 		Submit{IDs: []CapsuleID{"c0"}, Spec: &Spec{Envelope: Envelope{Reservation: Resources{math.MinInt64}}}},
 	}))
@@ -939,9 +944,9 @@ func outcomeOf(s *State, p Proposal, dated bool) string {
 	if at := s.Committed(p); at != 0 {
 		return fmt.Sprint("done ", at)
 	}
-	err := s.Check(p)
+	next, err := s.With(p)
 	if err == nil {
-		return "ok"
+		return "ok" + textOfLoans(next, p)
 	}
 	r := *err.(*Rejection) //nolint:errorlint // Check returns nothing else
 	r.At = 0
@@ -949,6 +954,16 @@ func outcomeOf(s *State, p Proposal, dated bool) string {
 		r.TakenAt, r.Kind = 0, nil
 	}
 	return fmt.Sprintf("refused %+v", r)
+}
+
+// textOfLoans says from whom the capsules borrow that a proposal places.
+func textOfLoans(s *State, p Proposal) (out string) {
+	for _, do := range p.Do {
+		if place, ok := do.(Place); ok && s.Capsule(place.Capsule).Borrows != nil {
+			out += fmt.Sprintf(" %s from %s", place.Capsule, s.Capsule(place.Capsule).Borrows)
+		}
+	}
+	return out
 }
 
 // restsOnAbsence reports whether a proposal is refused because a group has no member where it bets on one, or has too few for
@@ -1017,7 +1032,7 @@ func (d *duel) different(a, b *State) map[string]bool {
 		})
 		differs("u "+string(id), func(s *State) string {
 			if n := s.Node(id); n != nil {
-				return fmt.Sprint(n.Usage, n.used, n.deviceUse(), n.Capsules, n.holds, textOfRemains(n))
+				return fmt.Sprint(n.Usage, n.used, n.deviceUse(), n.Capsules, n.holds, n.loans != nil, textOfRemains(n))
 			}
 			return ""
 		})
@@ -1035,7 +1050,9 @@ func (d *duel) different(a, b *State) map[string]bool {
 			if c := s.Capsule(id); c != nil {
 				own := *c
 				own.Remains = nil // it is its node's, which is what a ledger writes when it ends
-				return fmt.Sprintf("%+v", own)
+				borrows := borrowsOf(&own)
+				own.Borrows = nil
+				return fmt.Sprintf("%+v %v", own, borrows)
 			}
 			return ""
 		})
@@ -1210,8 +1227,8 @@ func textOfCapsule(s *State, slot uint32) string {
 		return fmt.Sprintf("capsule slot %d: %s is not found", slot, c.ID)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "capsule slot %d: %s spec %p owner %q gang %q.%d node %q %b %q labels %v since %d at %d submitted %d changed %d placed %d by %s released %v begun %v ready %v waits %v adopted %v respecified %v protected %v remains %s",
-		slot, c.ID, c.Spec, c.Owner, c.Gang, c.role, c.Node, c.Devices, c.Note, c.Labels, c.SubmitTime, c.PlaceTime, c.Submitted, c.Changed, c.PlacedAt, c.PlacedBy, c.released, c.Begun, c.Ready, c.Waits, c.Adopted, c.Respecified, s.Protected(c.ID), c.Remains)
+	fmt.Fprintf(&b, "capsule slot %d: %s spec %p owner %q gang %q.%d node %q %b %q labels %v since %d at %d submitted %d changed %d placed %d by %s released %v begun %v ready %v waits %v adopted %v respecified %v protected %v borrows %v remains %s",
+		slot, c.ID, c.Spec, c.Owner, c.Gang, c.role, c.Node, c.Devices, c.Note, c.Labels, c.SubmitTime, c.PlaceTime, c.Submitted, c.Changed, c.PlacedAt, c.PlacedBy, c.released, c.Begun, c.Ready, c.Waits, c.Adopted, c.Respecified, s.Protected(c.ID), borrowsOf(c), c.Remains)
 	if c.Placed() {
 		fmt.Fprintf(&b, " at %d.%d", r.node, r.link)
 	}

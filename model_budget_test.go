@@ -61,7 +61,7 @@ func (m *model) covered(s *Spec) bool { return slices.ContainsFunc(modelMembersh
 // isHealthy reports whether a capsule is placed on a node that is not lost and, unless the budget does not ask, is ready there.
 func (m *model) isHealthy(id CapsuleID, b Budget) bool {
 	c := m.capsules[id]
-	if c.node == "" || m.nodes[c.node].State == Lost {
+	if c.node == "" || m.nodes[c.node].State == Lost || c.borrows != (modelNominee{}) {
 		return false
 	}
 	return b.IgnoreReady || c.ready || !m.nodes[c.node].Confirms

@@ -76,7 +76,7 @@ func (r *modelRound) leave(_ CapsuleID, c *modelCapsule) {
 	if c.begun && r.now.nodes[c.node].State != Lost {
 		c.remains = &modelRemains{c.node, c.devices, c.placedAt, r.now.rev, c.spec, c.adopted}
 	}
-	c.begun, c.ready, c.waits, c.adopted, c.protected = false, false, false, false, 0
+	c.begun, c.ready, c.waits, c.adopted, c.protected, c.borrows = false, false, false, false, 0, modelNominee{}
 }
 
 func (r *modelRound) confirm(c Confirm) *refusal {
@@ -263,6 +263,8 @@ func (r *modelRound) protect(c Protect) *refusal {
 		return lostTo(r.was.left.Capsules)
 	case r.unseen(c.Capsule) != nil:
 		return r.unseen(c.Capsule)
+	case c.For > 0 && k.spec.Backfills:
+		return lostTo(was.specified)
 	case c.For > 0:
 		if r.protects == nil {
 			r.protects = map[CapsuleID]time.Duration{}

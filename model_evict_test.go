@@ -160,10 +160,16 @@ func (r *modelRound) evictFor(e Evict, c modelCapsule) {
 	}
 	r.now.touchNode(c.node)
 	r.now.touchGang(c.gang)
+	recalled := c.borrows == modelNominee{e.ForGang, e.For}
 	r.leave(e.Capsule, &c)
 	c.node, c.devices, c.note, c.changed = "", 0, "", r.now.rev
 	r.now.capsules[e.Capsule] = c
-	w.victims, w.evicted[e.Capsule], w.wished[e.Capsule] = append(w.victims, w.at), true, true
+	w.victims, w.evicted[e.Capsule] = append(w.victims, w.at), true
+	if recalled {
+		r.now.recalled++
+	} else {
+		w.wished[e.Capsule] = true
+	}
 	if c.gang == "" {
 		return
 	}
@@ -352,7 +358,7 @@ func (r *modelRound) inTheWay(e Evict, priority int32, back map[CapsuleID]bool) 
 				add(h.Room, h.Devices, h.Milli)
 			}
 		}
-		sum.Add(sum, r.claimedAbove(e, q))
+		sum.Add(sum, r.claimedAbove(e, q, priority, back))
 		capacity := int64(1000)
 		if q < Dimensions {
 			capacity = n.Capacity[q]
@@ -364,9 +370,17 @@ func (r *modelRound) inTheWay(e Evict, priority int32, back map[CapsuleID]bool) 
 	return short
 }
 
-// claimedAbove is what is claimed of a quantity on a node above what an eviction makes way for, if that asks for it there.
-func (r *modelRound) claimedAbove(e Evict, q int) *big.Int {
-	most := new(big.Int)
+// claimedAbove is what is claimed of a quantity on a node above what an eviction makes way for, if that asks for it there, with the victim
+// put back, beside those that stay, have been put back, or outrank it.
+func (r *modelRound) claimedAbove(e Evict, q int, priority int32, back map[CapsuleID]bool) *big.Int {
+	most, newcomers, on := new(big.Int), r.newcomers(), map[CapsuleID]modelCapsule{}
+	for id, c := range r.now.capsules {
+		if new, comes := newcomers[id]; back[id] || id == e.Capsule {
+			on[id] = r.was.capsules[id]
+		} else if !comes || new > priority {
+			on[id] = c
+		}
+	}
 	for _, id := range r.causes(e) {
 		c := r.now.capsules[id]
 		if c.node != e.From || quantities(c.spec.Envelope.Reservation, c.devices, c.spec.Devices.Milli)[q] == 0 {
@@ -375,7 +389,7 @@ func (r *modelRound) claimedAbove(e Evict, q int) *big.Int {
 		own, sum := r.asker(id, c.spec, c.gang, c.devices), new(big.Int)
 		for who, part := range r.now.claims(e.From) {
 			if r.now.nominated[who].outranks(who, own) {
-				sum.Add(sum, big.NewInt(quantities(part.Room, part.Devices, part.Milli)[q]))
+				sum.Add(sum, big.NewInt(stillClaimed(who, part, q, on)))
 			}
 		}
 		if sum.Cmp(most) > 0 {

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"math/big"
 	"slices"
+	"testing"
 	"time"
 
 	"pgregory.net/rapid"
@@ -25,11 +27,15 @@ type modelNomination struct {
 	renewals    int
 	parts       []NominatedRoom
 	ends        time.Time
+	lends       time.Duration
+	evicts      int32 // the priority at which it evicts
 }
 
 // modelAsker is what one commitment asks for on a node.
 type modelAsker struct {
 	hold     bool
+	capsule  CapsuleID
+	lender   modelNominee
 	priority int64
 	as       modelNominee
 	ranked   modelNomination // of as; without parts: it has none
@@ -44,6 +50,8 @@ func (n modelNomination) outranks(who modelNominee, a modelAsker) bool {
 	switch {
 	case a.hold:
 		return true
+	case a.lender == who && who != modelNominee{}:
+		return false
 	case len(a.ranked.parts) == 0:
 		return n.rank >= a.priority
 	}
@@ -59,26 +67,26 @@ func (r *modelRound) nominate(c Nominate) *refusal {
 	}
 	newest, specs, no := r.nominee(who)
 	switch {
+	case r.wishes.evictedOf[c.Gang] && c.Gang != "":
+		return lostTo(0)
 	case no != nil:
 		return no
 	case r.wishes.evicted[c.Capsule]:
 		return lostTo(newest)
-	case r.wishes.evictedOf[c.Gang] && c.Gang != "":
-		return lostTo(0)
 	}
 	before, known := r.now.nominated[who]
 	if lives := len(before.parts) > 0; !lives && (c.Since != 0 || len(c.Parts) == 0) || lives && c.Since != 0 && c.Since != before.made {
 		return lostTo(newest)
 	}
 	now := before
-	now.rank, now.parts, now.ends = 0, nil, time.Time{}
+	now.rank, now.parts, now.ends, now.lends, now.evicts = 0, nil, time.Time{}, 0, 0
 	if len(c.Parts) > 0 {
 		for _, part := range c.Parts {
 			if no := r.serves(part, specs); no != nil {
 				return no
 			}
 		}
-		now = modelNomination{first: r.now.rev, made: r.now.rev, parts: c.Parts, ends: c.Ends, rank: int64(c.Aged) + int64(slices.MinFunc(specs, func(a, b *Spec) int {
+		now = modelNomination{first: r.now.rev, made: r.now.rev, parts: c.Parts, ends: c.Ends, lends: c.Lends, evicts: r.evicts(who), rank: int64(c.Aged) + int64(slices.MinFunc(specs, func(a, b *Spec) int {
 			return cmp.Compare(a.Priority, b.Priority)
 		}).Priority)}
 		if known && before.renewals < r.now.limits.Renewals {
@@ -129,6 +137,66 @@ func (r *modelRound) nominee(who modelNominee) (Revision, []*Spec, *refusal) {
 	return newest, specs, nil
 }
 
+// evicts is the priority at which a capsule or a gang evicts.
+func (r *modelRound) evicts(who modelNominee) int32 {
+	lowest, gang := int32(math.MaxInt32), who.gang
+	if who.capsule != "" {
+		lowest, gang = r.now.capsules[who.capsule].spec.Priority, r.now.capsules[who.capsule].gang
+	}
+	if g, ok := r.now.gangs[gang]; ok {
+		for _, role := range g.Roles {
+			lowest = min(lowest, role.Spec.Priority)
+		}
+	}
+	return lowest
+}
+
+// lend looks for who lends to the capsules that the proposal has placed.
+func (r *modelRound) lend() {
+	for id, c := range r.now.capsules {
+		if !r.arrived[id] || c.node == "" || !c.spec.Backfills {
+			continue
+		}
+		for who := range r.now.claims(c.node) {
+			n := r.now.nominated[who]
+			truce := r.now.limits.TruceFrom <= c.spec.Priority && n.evicts <= r.now.limits.TruceTo
+			if n.made == r.now.rev || n.lends < c.spec.RunsAtMost || n.evicts <= c.spec.Priority || truce {
+				continue
+			}
+			first := r.now.nominated[c.borrows]
+			if c.borrows == (modelNominee{}) || n.outranks(who, modelAsker{as: c.borrows, ranked: first}) {
+				c.borrows = who
+			}
+		}
+		if c.borrows != (modelNominee{}) {
+			r.now.lent++
+		}
+		r.now.capsules[id] = c
+	}
+}
+
+// stillClaimed is what a nomination claims of a quantity on a node beside what these capsules have borrowed from it.
+func stillClaimed(who modelNominee, part NominatedRoom, q int, on map[CapsuleID]modelCapsule) int64 {
+	claimed := big.NewInt(quantities(part.Room, part.Devices, part.Milli)[q])
+	for _, c := range on {
+		if c.node == part.Node && c.borrows == who {
+			claimed.Sub(claimed, big.NewInt(quantities(c.spec.Envelope.Reservation, c.devices, c.spec.Devices.Milli)[q]))
+		}
+	}
+	if claimed.Sign() < 0 {
+		return 0
+	}
+	return claimed.Int64()
+}
+
+// borrowsOf says from whom a capsule of a state borrows.
+func borrowsOf(c *Capsule) modelNominee {
+	if c.Borrows == nil {
+		return modelNominee{}
+	}
+	return modelNominee{c.Borrows.Gang, c.Borrows.Capsule}
+}
+
 // serves reports whether a node could serve one of the specs with the part of it that is claimed.
 func (r *modelRound) serves(part NominatedRoom, specs []*Spec) *refusal {
 	n, ok := r.now.nodes[part.Node]
@@ -162,7 +230,7 @@ func (r *modelRound) ask(id NodeID, a modelAsker) { r.asks[id] = append(r.asks[i
 
 // asker says with what rank a capsule asks: that of its nomination before the proposal, or of its gang's.
 func (r *modelRound) asker(id CapsuleID, spec *Spec, gang GangID, set DeviceSet) modelAsker {
-	a := modelAsker{priority: int64(spec.Priority), room: spec.Envelope.Reservation, devices: set, milli: spec.Devices.Milli,
+	a := modelAsker{capsule: id, lender: r.now.capsules[id].borrows, priority: int64(spec.Priority), room: spec.Envelope.Reservation, devices: set, milli: spec.Devices.Milli,
 		newest: max(r.was.capsules[id].changed, r.was.gangs[gang].changed)}
 	for _, as := range []modelNominee{{gang: gang}, {capsule: id}} {
 		if n, ok := r.was.nominated[as]; ok && len(n.parts) > 0 && !r.anew[as.capsule] {
@@ -236,6 +304,12 @@ func quantities(room Resources, set DeviceSet, milli int) (out [Dimensions + Max
 
 func (r *modelRound) encroaches(n modelNode, asks []modelAsker) (made Revision, short bool) {
 	room, devices := r.now.used(n.ID)
+	asks = slices.Clone(asks)
+	for i := range asks { // it was not known when they were placed
+		if !asks[i].hold {
+			asks[i].lender = r.now.capsules[asks[i].capsule].borrows
+		}
+	}
 	for q := range Dimensions + MaxDevices {
 		var capacity int64
 		sum := new(big.Int)
@@ -259,7 +333,7 @@ func (r *modelRound) encroaches(n modelNode, asks []modelAsker) (made Revision, 
 			continue
 		}
 		for who, part := range r.now.claims(n.ID) {
-			claimed := quantities(part.Room, part.Devices, part.Milli)[q]
+			claimed := stillClaimed(who, part, q, r.now.capsules)
 			counts := claimed > 0 && slices.ContainsFunc(asks, func(a modelAsker) bool {
 				return quantities(a.room, a.devices, a.milli)[q] > 0 && r.now.nominated[who].outranks(who, a)
 			})
@@ -318,7 +392,7 @@ func (r *modelRound) overclaims() bool {
 func (m *model) describeNominations() (out []string) {
 	for _, who := range slices.SortedFunc(maps.Keys(m.nominated), modelNominee.compare) {
 		n := m.nominated[who]
-		out = append(out, fmt.Sprintf("nominated %v rank %d first %d made %d renewals %d for %v until %v", who, n.rank, n.first, n.made, n.renewals, n.parts, n.ends))
+		out = append(out, fmt.Sprintf("nominated %v rank %d first %d made %d renewals %d for %v until %v, lends for %v", who, n.rank, n.first, n.made, n.renewals, n.parts, n.ends, n.lends))
 	}
 	for _, id := range slices.Sorted(maps.Keys(m.nodes)) {
 		for _, who := range slices.SortedFunc(maps.Keys(m.claims(id)), modelNominee.compare) {
@@ -347,7 +421,7 @@ func nominationsOf(s *State) (out []string) {
 	}
 	for _, who := range slices.SortedFunc(maps.Keys(all), modelNominee.compare) {
 		n := all[who]
-		out = append(out, fmt.Sprintf("nominated %v rank %d first %d made %d renewals %d for %v until %v", who, n.Rank, n.First, n.Made, n.Renewals, n.Parts, n.Ends))
+		out = append(out, fmt.Sprintf("nominated %v rank %d first %d made %d renewals %d for %v until %v, lends for %v", who, n.Rank, n.First, n.Made, n.Renewals, n.Parts, n.Ends, n.Lends))
 	}
 	for node := range s.Nodes() {
 		claims := map[modelNominee]NominatedRoom{}
@@ -391,8 +465,8 @@ func draftNominate(s *scribe) []Commitment {
 			c.Parts = append(c.Parts, part)
 		}
 	}
-	if len(c.Parts) == 0 {
-		c.Aged, c.Ends = 0, time.Time{}
+	if c.Lends = time.Duration(pickOne(s, []int{0, 60, 60, 100})); len(c.Parts) == 0 {
+		c.Aged, c.Ends, c.Lends = 0, time.Time{}, 0
 	}
 	return []Commitment{c}
 }
@@ -419,5 +493,132 @@ func textOfNominated(n *NodeState) (out string) {
 	for of, part := range n.Nominated {
 		out += fmt.Sprintf("%s: %+v, ", of.nominee(), *part)
 	}
+	if n.loans != nil {
+		for _, l := range slices.SortedFunc(slices.Values(*n.loans), func(a, b loan) int { return cmp.Compare(a.from.String(), b.from.String()) }) {
+			out += fmt.Sprintf("%s lends %v, ", l.from, l.load)
+		}
+	}
 	return out
+}
+
+// draftLend nominates what waits for most of a node or two, and lends that.
+func draftLend(s *scribe) []Commitment {
+	c := draftNominate(s)[0].(Nominate)
+	if c.Parts = c.Parts[:0]; c.Ends.IsZero() {
+		c.Ends = time.Unix(1e9, 0).UTC()
+	}
+	for n := range s.view.Nodes() {
+		if s.chance(2) && len(c.Parts) < 2 {
+			part := NominatedRoom{Node: n.Node.ID, Room: n.Node.Capacity}
+			for d := range part.Room {
+				part.Room[d] = max(0, part.Room[d]-s.quantity(2))
+			}
+			if n.Node.Devices.Count > 0 && s.chance(2) {
+				part.Devices, part.Milli = 1, pickOne(s, []int{500, 1000})
+			}
+			if part.Room != (Resources{}) || part.Devices != 0 {
+				c.Parts = append(c.Parts, part)
+			}
+		}
+	}
+	if c.Lends = 100; len(c.Parts) == 0 {
+		c.Aged, c.Ends, c.Lends = 0, time.Time{}, 0
+	}
+	return []Commitment{c}
+}
+
+// draftBorrow submits what backfills, and places some of it.
+func draftBorrow(s *scribe) []Commitment {
+	spec := s.spec()
+	spec.Priority, spec.RunsAtMost, spec.Backfills = int32(btoi(s.chance(3))), 60, true
+	if s.chance(2) { // in the way of most nominees
+		spec.Module, spec.Envelope.Reservation = "m", Resources{CPU: 3, Memory: 3}
+	}
+	ids := s.fresh(rapid.IntRange(1, 3).Draw(s.T, "submit"))
+	return []Commitment{Submit{IDs: ids, Spec: spec}, s.put(ids[0], spec)}
+}
+
+// draftRecall places a nominee on nodes where it is nominated, and evicts those who borrow from it there, and perhaps others.
+func draftRecall(s *scribe) (out []Commitment) {
+	for n := range s.view.Nominations() {
+		if s.chance(3) {
+			continue
+		}
+		members := []*Capsule{s.view.Capsule(n.Capsule)}
+		if n.Gang != "" {
+			members = slices.Collect(s.view.Members(n.Gang))
+		}
+		other := s.chance(3)
+		for _, part := range n.Parts {
+			for _, v := range slices.SortedFunc(s.view.On(part.Node), func(a, b *Capsule) int { return cmp.Compare(a.ID, b.ID) }) {
+				if borrowsOf(v) == (modelNominee{n.Gang, n.Capsule}) || other && s.chance(2) {
+					out = append(out, Evict{Capsule: v.ID, From: part.Node, Since: v.PlacedAt, For: n.Capsule, ForGang: n.Gang})
+				}
+			}
+		}
+		for i, c := range members {
+			if at := s.view.Node(n.Parts[i%len(n.Parts)].Node); at != nil && c.Pending() {
+				out = append(out, Place{Capsule: c.ID, Node: at.Node.ID, Devices: DeviceSet(1<<c.Spec.Devices.Count - 1)})
+			}
+		}
+		return out
+	}
+	return draftEvict(s)
+}
+
+// vacate lets nodes join with much room, which high work is nominated for and lends, and submits what may borrow it.
+func (d *duel) vacate(t *rapid.T) {
+	for _, id := range modelNodes {
+		n := Node{ID: id, Capacity: Resources{8, 8, 8, 8, 8, 8, 8, 8}, Labels: map[string]string{"rack": "r0"}, Devices: Devices{Model: "A100", Count: 2}}
+		d.send(t, Proposal{Do: []Commitment{PutNode{n}}})
+	}
+	high := &Spec{Module: "high", Priority: 2, Envelope: Envelope{Reservation: Resources{CPU: 6, Memory: 6}}}
+	d.send(t, Proposal{Do: []Commitment{Submit{IDs: []CapsuleID{"c0", "c1"}, Spec: high}, Submit{IDs: []CapsuleID{"c2"}, Spec: &Spec{Module: "m", Envelope: Envelope{Reservation: Resources{CPU: 3}}}}}})
+	d.send(t, Proposal{Do: []Commitment{Submit{Gang: &Gang{ID: "g0", Roles: []Role{{Spec: high, Members: []CapsuleID{"c3", "c4"}, Min: 1}}}}}})
+	d.send(t, Proposal{Do: []Commitment{Place{Capsule: "c2", Node: "n0"}}})
+	for range 3 {
+		s := &scribe{T: t, view: d.snapshot()}
+		d.send(t, Proposal{Do: draftLend(s)})
+		s.view = d.snapshot()
+		d.send(t, Proposal{Do: draftBorrow(s)})
+	}
+	s := &scribe{T: t, view: d.snapshot()}
+	if s.chance(2) {
+		d.send(t, Proposal{Do: []Commitment{PutBudget{Budget{ID: "b0", Module: "m", Expected: rapid.IntRange(1, 4).Draw(t, "expected")}}}})
+		s.view = d.snapshot()
+	}
+	d.send(t, Proposal{View: s.view.rev, Do: draftRecall(s)})
+}
+
+// TestBackfillAgainstModel is TestLedgerAgainstModel with nominations that lend, those who borrow from them, budgets, and evictions above
+// all.
+func TestBackfillAgainstModel(t *testing.T) {
+	t.Parallel()
+	total := map[string]int{}
+	rapid.Check(t, func(t *rapid.T) {
+		d := newDuel(Limits{TruceFrom: rapid.Int32Range(0, 2).Draw(t, "truce from"), TruceTo: rapid.Int32Range(0, 1).Draw(t, "truce to")}, false)
+		d.drafts = []draft{
+			draftLend, draftLend, draftLend, draftLend, draftNominate, draftBorrow, draftBorrow, draftBorrow, draftBorrow, draftBorrow,
+			draftRecall, draftRecall, draftRecall, draftRecall, draftRecall, draftRecall, draftRecall, draftEvict, draftEvict, draftBudget, draftBudget, draftBudget, draftMove, draftMove, draftPlace, draftPlace, draftPlace,
+			draftSubmit, draftGang, draftRelease, draftRelease, draftProtect, draftServe, draftChange, draftConfirm, draftAdopt, draftResize, draftResize,
+			func(s *scribe) []Commitment { return []Commitment{Submit{Gang: s.gang()}} },
+		}
+		d.vacate(t)
+		t.Repeat(d.actions())
+		d.lookBack(t)
+		total["lent"] += d.model.lent
+		total["recalled"] += d.model.recalled
+		for k, n := range d.count {
+			total[k] += n
+		}
+	})
+	t.Logf("outcomes: %v", total)
+	if t.Failed() || testing.Short() {
+		return
+	}
+	for _, k := range []string{"lent", "recalled", "committed", "conflict", "infeasible", "by a budget"} {
+		if total[k] == 0 {
+			t.Errorf("the generator never reaches %q", k)
+		}
+	}
 }

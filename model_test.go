@@ -24,8 +24,8 @@ type model struct {
 	budgets  map[BudgetID]modelBudget
 	// When something that has budgets came to have one, or lost a healthy member since.
 	leftOf map[string]Revision
-	// Wishes that passed because what they touched was not healthy.
-	freed int
+	// Wishes that passed because what they touched was not healthy, placements that borrowed, and evictions for the lender.
+	freed, lent, recalled int
 	// Those that live, and what is kept of others.
 	nominated map[modelNominee]modelNomination
 	left      departures // when something of a kind last went away
@@ -63,6 +63,7 @@ type modelCapsule struct {
 	// It has another spec than it was submitted with.
 	respecified bool
 	protected   time.Duration
+	borrows     modelNominee  // from whom; zero: nobody
 	remains     *modelRemains // what still runs of an earlier placement
 }
 
@@ -196,6 +197,7 @@ func (m *model) rule(p Proposal, reduced bool) ruling {
 			return refusedAs(no.kind(p.View))
 		}
 	}
+	r.lend()
 	if !reduced && len(r.wishes.victims)+len(r.wishes.passed) > 0 {
 		needless, no := r.needless()
 		if no != nil {
@@ -890,6 +892,8 @@ func (m *model) badCommitment(c Commitment, seen map[CapsuleID]bool) bool {
 		return badBudget(c.Budget)
 	case RemoveBudget:
 		return c.Budget == ""
+	case Nominate:
+		return len(c.Parts) == 0 && c.Lends != 0
 	case Hold:
 		return negative(c.Room) || c.Ends.IsZero() || c.Room == Resources{} && c.Devices == 0
 	case Submit:
@@ -900,7 +904,7 @@ func (m *model) badCommitment(c Commitment, seen map[CapsuleID]bool) bool {
 			return badSpec(c.Spec) || submittedTwice(c.IDs, seen)
 		}
 		for _, r := range c.Gang.Roles {
-			if badSpec(r.Spec) || submittedTwice(r.Members, seen) {
+			if badSpec(r.Spec) || r.Spec.Backfills || submittedTwice(r.Members, seen) {
 				return true
 			}
 		}
@@ -914,7 +918,7 @@ func badSpec(s *Spec) bool {
 			return true
 		}
 	}
-	return negative(s.Envelope.Reservation) || slices.Contains(s.Tolerate, Toleration{Op: "Equal"})
+	return negative(s.Envelope.Reservation) || s.Backfills && s.RunsAtMost == 0 || slices.Contains(s.Tolerate, Toleration{Op: "Equal"})
 }
 
 func submittedTwice(ids []CapsuleID, seen map[CapsuleID]bool) bool {
@@ -939,8 +943,8 @@ func (m *model) describe() []string {
 	}
 	for _, id := range slices.Sorted(maps.Keys(m.capsules)) {
 		c := m.capsules[id]
-		out = append(out, fmt.Sprintf("capsule %s %s owner %q gang %q on %q %b %q labels %v since %d at %d submitted %d changed %d placed %d by %s released %v begun %v ready %v waits %v adopted %v respecified %v protected %v remains %s",
-			id, shape(c.spec), c.owner, c.gang, c.node, c.devices, c.note, c.labels, c.since, c.at, c.submitted, c.changed, c.placedAt, c.placedBy, c.released, c.begun, c.ready, c.waits, c.adopted, c.respecified, c.protected, c.remains))
+		out = append(out, fmt.Sprintf("capsule %s %s owner %q gang %q on %q %b %q labels %v since %d at %d submitted %d changed %d placed %d by %s released %v begun %v ready %v waits %v adopted %v respecified %v protected %v borrows %v remains %s",
+			id, shape(c.spec), c.owner, c.gang, c.node, c.devices, c.note, c.labels, c.since, c.at, c.submitted, c.changed, c.placedAt, c.placedBy, c.released, c.begun, c.ready, c.waits, c.adopted, c.respecified, c.protected, c.borrows, c.remains))
 	}
 	for _, id := range slices.Sorted(maps.Keys(m.gangs)) {
 		out = append(out, fmt.Sprintf("gang %s placed %v changed %d", id, m.placed(id), m.gangs[id].changed))
@@ -1014,8 +1018,8 @@ func worldOf(s *State) []string {
 			*n.Node, [Dimensions]int64(n.Used()), n.deviceUse(), n.Capsules, n.holds, n.Usage, n.Specification))
 	}
 	for _, c := range slices.SortedFunc(s.Capsules(), func(a, b *Capsule) int { return cmp.Compare(a.ID, b.ID) }) {
-		out = append(out, fmt.Sprintf("capsule %s %s owner %q gang %q on %q %b %q labels %v since %d at %d submitted %d changed %d placed %d by %s released %v begun %v ready %v waits %v adopted %v respecified %v protected %v remains %s",
-			c.ID, shape(c.Spec), c.Owner, c.Gang, c.Node, c.Devices, c.Note, c.Labels, c.SubmitTime, c.PlaceTime, c.Submitted, c.Changed, c.PlacedAt, c.PlacedBy, c.Released(), c.Begun, c.Ready, c.Waits, c.Adopted, c.Respecified, s.Protected(c.ID), c.Remains))
+		out = append(out, fmt.Sprintf("capsule %s %s owner %q gang %q on %q %b %q labels %v since %d at %d submitted %d changed %d placed %d by %s released %v begun %v ready %v waits %v adopted %v respecified %v protected %v borrows %v remains %s",
+			c.ID, shape(c.Spec), c.Owner, c.Gang, c.Node, c.Devices, c.Note, c.Labels, c.SubmitTime, c.PlaceTime, c.Submitted, c.Changed, c.PlacedAt, c.PlacedBy, c.Released(), c.Begun, c.Ready, c.Waits, c.Adopted, c.Respecified, s.Protected(c.ID), borrowsOf(c), c.Remains))
 	}
 	for g := range s.Gangs() {
 		out = append(out, fmt.Sprintf("gang %s placed %v changed %d", g.Gang.ID, g.Placed, g.Changed))

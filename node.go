@@ -1,12 +1,10 @@
 package orbit
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"math/bits"
 	"slices"
-	"strings"
 )
 
 // NodeID names a node. A node that leaves and joins again under its id never repeats a counter.
@@ -116,6 +114,8 @@ type NodeState struct {
 	devices *deviceUse
 	// What is claimed there; nil: nothing.
 	nominated *nominated
+	// What is borrowed from nominees there; shared and never written to. Nil: nothing.
+	loans *[]loan
 	// What has left it and still runs, in the order in which it left; shared and never written to. Nil: nothing.
 	remains *[]*Remains
 	// Live holds on it.
@@ -336,53 +336,19 @@ func (n *NodeState) misfit(spec *Spec) Misfit {
 	return Misfit{}
 }
 
-// text completes "n nodes ...".
-func (m Misfit) text(spec *Spec, names *dimensionNames) string {
-	switch m.kind {
-	case unschedulable:
-		return "are unschedulable"
-	case leaseOver:
-		return "have no live lease"
-	case unmetRequirement:
-		return "do not meet " + spec.Require[m.arg].String()
-	case untolerated:
-		return "have a taint that is not tolerated"
-	case wrongModel:
-		if len(spec.Devices.Models) == 0 {
-			return "have no device"
+// SpreadsAcross reports whether the node is in one of the failure domains that the spec names.
+func (s *Spec) SpreadsAcross(n *Node) bool {
+	if len(s.Spread.Names) == 0 {
+		return false
+	}
+	domain, ok := n.Labels[s.Spread.Level]
+	if !ok {
+		return false
+	}
+	for _, name := range s.Spread.Names {
+		if name == domain {
+			return true
 		}
-		return "have no device of model " + joinWords(spec.Devices.Models)
-	case shortOfDevices:
-		return "lack " + spec.Devices.want()
-	case shortOfRoom:
-		return "lack " + names.name(m.arg)
-	case nominatedForOthers:
-		return "are nominated for others"
 	}
-	return cmp.Or(m.Why, "fit")
-}
-
-// singular puts the verb with which a reason begins in the singular.
-func singular(why string) string {
-	verb, _, _ := strings.Cut(why, " ")
-	rest := why[len(verb):]
-	switch verb {
-	case "are":
-		return "is" + rest
-	case "do":
-		return "does" + rest
-	case "have":
-		return "has" + rest
-	case "hold", "lack", "wait":
-		return verb + "s" + rest
-	}
-	return why
-}
-
-// want says what is asked for, as in "a device with 600 milli free".
-func (r *DeviceRequest) want() string {
-	if r.Count == 1 {
-		return fmt.Sprintf("a device with %d milli free", r.Milli)
-	}
-	return fmt.Sprintf("%d devices with %d milli free each", r.Count, r.Milli)
+	return false
 }

@@ -2,15 +2,17 @@ package orbit
 
 import (
 	"cmp"
-	"math/bits"
 	"slices"
 	"time"
 )
 
-// Nominate claims room on nodes for a capsule or a gang that waits. The claim is no use: it takes nothing, and room that
-// is free is given away until it is claimed by what outranks the one who asks. It filters admission only: on a node with
-// nominated room, a placement must leave free what is nominated there for those that outrank it. So two nominations
-// that want the same nodes never wait for each other, as two holds would.
+// Nominate claims room on nodes for a capsule or a gang that waits. The claim is no use: it takes nothing, and room that is free is given
+// away until it is claimed by what outranks the one who asks. It filters admission only: on a node with nominated room, a placement must
+// leave free what is nominated there for those that outrank it. So two nominations that want the same nodes never wait for each other.
+//
+// A nomination may lend its room to work that is known to be short and consents to leave ([Spec.Backfills]). On each node it then
+// claims what it did less what is borrowed from it there, so all others find what they would have found. To be placed the nominee evicts
+// what borrows from it, whatever budgets say.
 //
 // A nomination ends when its capsule is placed, or the first member of its gang; when that is released for good; and
 // when a Nominate without Parts says so. Engines end those whose end has passed, and those of their own work with a node that
@@ -30,6 +32,9 @@ type Nominate struct {
 	Parts []NominatedRoom `json:"parts,omitempty"`
 	// Ends is when engines end the nomination; zero if there are no Parts.
 	Ends time.Time `json:"ends,omitzero"`
+	// Lends is for how long others may use the room meanwhile ([Spec.Backfills]): those of lower priority that run no longer. State how
+	// long the nominee is expected to wait, and less in each renewal. 0: nobody may; zero if there are no Parts.
+	Lends time.Duration `json:"lends,omitempty"`
 }
 
 func (Nominate) commitment() {}
@@ -65,6 +70,11 @@ type Nomination struct {
 	Parts []NominatedRoom `json:"parts,omitempty"`
 	// Ends is when engines end the nomination.
 	Ends time.Time `json:"ends,omitzero"`
+	// Lends is Nominate.Lends.
+	Lends time.Duration `json:"lends,omitempty"`
+
+	// Only capsules of lower priority than this may be evicted for it, and so borrow its room.
+	ceiling int32
 }
 
 // Lives reports whether the nomination claims room. It is false for nil.
@@ -134,10 +144,10 @@ func (m *nominated) outranks(p nominatedPart, priority int32) bool {
 	return p.of.OutranksPriority(priority) && (m.asker == nil || p.of.Outranks(m.asker))
 }
 
-// leavesRoom reports whether a capsule of the spec leaves free what is nominated for those that outrank it. It requires
-// that the node has room for the capsule otherwise.
+// leavesRoom reports whether a capsule of the spec leaves free what is nominated for those that outrank it, but for that from
+// which it borrows. It requires that the node has room for the capsule otherwise.
 func (n *NodeState) leavesRoom(spec *Spec) bool {
-	m, want := n.nominated, &spec.Envelope.Reservation
+	m, want, lender := n.nominated, &spec.Envelope.Reservation, n.lender(spec)
 	if m == nil {
 		return true
 	}
@@ -147,7 +157,7 @@ func (n *NodeState) leavesRoom(spec *Spec) bool {
 		}
 		free := n.Node.Capacity[d] - n.used[d] - want[d]
 		for _, p := range m.parts {
-			if claimed := p.room().Room[d]; claimed > 0 && m.outranks(p, spec.Priority) {
+			if claimed := n.claimed(p, d); claimed > 0 && p.of != lender && m.outranks(p, spec.Priority) {
 				if free -= claimed; free < 0 {
 					return false
 				}
@@ -158,9 +168,9 @@ func (n *NodeState) leavesRoom(spec *Spec) bool {
 }
 
 // DevicesFor returns the instances that are healthy and have enough free for a capsule of the spec, beside what is
-// nominated for those that outrank it.
+// nominated for those that outrank it and do not lend to it.
 func (n *NodeState) DevicesFor(spec *Spec) DeviceSet {
-	set, m := n.devicesWith(spec.Devices.Milli), n.nominated
+	set, m, lender := n.devicesWith(spec.Devices.Milli), n.nominated, n.lender(spec)
 	if m == nil {
 		return set
 	}
@@ -170,8 +180,8 @@ func (n *NodeState) DevicesFor(spec *Spec) DeviceSet {
 			continue
 		}
 		for _, p := range m.parts {
-			if r := p.room(); r.Devices.Has(i) && m.outranks(p, spec.Priority) {
-				free -= r.Milli
+			if p.of != lender && m.outranks(p, spec.Priority) {
+				free -= n.claimedDevice(p, i)
 			}
 		}
 		if free < 0 {
@@ -191,6 +201,14 @@ type ask struct {
 	priority int32
 	// That of the capsule or its gang, before the proposal; nil: none lives.
 	nomination *Nomination
+	// The spec of a capsule, and from whom it borrows; nil: it is a hold, or borrows from nobody.
+	of     *Spec
+	lender *Nominee
+}
+
+// ask returns what a capsule of the spec asks for on these devices, with the nomination of it or its gang.
+func (s *Spec) ask(devices DeviceSet, nominated *Nomination) ask {
+	return ask{room: &s.Envelope.Reservation, devices: devices, milli: s.Devices.Milli, priority: s.Priority, nomination: nominated, of: s}
 }
 
 // yieldsTo reports whether a nomination outranks the ask.
@@ -198,6 +216,8 @@ func (a *ask) yieldsTo(n *Nomination) bool {
 	switch {
 	case a.hold:
 		return true
+	case a.lender != nil && a.lender.is(n):
+		return false
 	case a.nomination != nil:
 		return n.Outranks(a.nomination)
 	}
@@ -223,7 +243,7 @@ func (n *NodeState) encroaches(parts []nominatedPart, asks []ask, ended *Resourc
 	for d := range n.used {
 		free := n.Node.Capacity[d] - n.used[d]
 		take := func(a *ask) int64 { return a.room[d] }
-		claim := func(r *NominatedRoom) int64 { return r.Room[d] }
+		claim := func(p nominatedPart) int64 { return n.claimed(p, d) }
 		if e.judge(parts, asks, free, ended[d], take, claim); e.of != nil {
 			e.at = d
 			return e
@@ -231,7 +251,7 @@ func (n *NodeState) encroaches(parts []nominatedPart, asks []ask, ended *Resourc
 	}
 	for i := range n.Node.Devices.Count {
 		take := func(a *ask) int64 { return int64(btoi(a.devices.Has(i)) * a.milli) }
-		claim := func(r *NominatedRoom) int64 { return int64(btoi(r.Devices.Has(i)) * r.Milli) }
+		claim := func(p nominatedPart) int64 { return int64(n.claimedDevice(p, i)) }
 		if e.judge(parts, asks, int64(n.DeviceFree(i)), int64(endedDevices[i]), take, claim); e.of != nil {
 			e.at, e.device = i, true
 			return e
@@ -241,7 +261,7 @@ func (n *NodeState) encroaches(parts []nominatedPart, asks []ask, ended *Resourc
 }
 
 // judge judges one dimension, or one device instance, of which so much is free, and was held by what has ended.
-func (e *encroachment) judge(parts []nominatedPart, asks []ask, free, ended int64, take func(*ask) int64, claim func(*NominatedRoom) int64) {
+func (e *encroachment) judge(parts []nominatedPart, asks []ask, free, ended int64, take func(*ask) int64, claim func(nominatedPart) int64) {
 	held := false
 	e.want = 0
 	for i := range asks {
@@ -253,7 +273,7 @@ func (e *encroachment) judge(parts []nominatedPart, asks []ask, free, ended int6
 		return
 	}
 	for _, p := range parts {
-		claimed := claim(p.room())
+		claimed := claim(p)
 		counts := claimed > 0 && slices.ContainsFunc(asks, func(a ask) bool { return take(&a) > 0 && a.yieldsTo(p.of) })
 		if !counts {
 			continue
@@ -263,49 +283,6 @@ func (e *encroachment) judge(parts []nominatedPart, asks []ask, free, ended int6
 			return
 		}
 		free -= claimed
-	}
-}
-
-// wide is a sum of quantities: 128 bits, because the capacity of all nodes may not fit in 64.
-type wide struct {
-	hi int64
-	lo uint64
-}
-
-// plus returns the sum with a number of either sign.
-func (w wide) plus(x int64) wide {
-	lo, carry := bits.Add64(w.lo, uint64(x), 0)
-	return wide{w.hi + x>>63 + int64(carry), lo}
-}
-
-// times returns the product with a small number. It requires that neither is negative.
-func (w wide) times(n int) wide {
-	hi, lo := bits.Mul64(w.lo, uint64(n))
-	return wide{w.hi*int64(n) + int64(hi), lo}
-}
-
-// exceeds reports whether w is more than o.
-func (w wide) exceeds(o wide) bool { return w.hi > o.hi || w.hi == o.hi && w.lo > o.lo }
-
-// totals are sums of each resource, and at last of device instances in milli.
-type totals [Dimensions + 1]wide
-
-// addNode adds the capacity of a node, or takes it away with -1.
-func (t *totals) addNode(n *Node, sign int64) {
-	for d, c := range n.Capacity {
-		t[d] = t[d].plus(sign * c)
-	}
-	t[Dimensions] = t[Dimensions].plus(sign * int64(n.Devices.Count) * deviceMilli)
-}
-
-// addRooms adds what a nomination claims, or takes it away with -1.
-func (t *totals) addRooms(n *Nomination, sign int64) {
-	for i := range n.Parts {
-		r := &n.Parts[i]
-		for d, c := range r.Room {
-			t[d] = t[d].plus(sign * c)
-		}
-		t[Dimensions] = t[Dimensions].plus(sign * int64(r.Devices.Len()) * int64(r.Milli))
 	}
 }
 
@@ -351,17 +328,6 @@ func (r *NominatedRoom) misfit(n *Node, specs []*Spec, names *dimensionNames) st
 	return why
 }
 
-// spares notes what a hold that has ended leaves to placements, on a node that is a draft's own copy.
-func (n *NodeState) spares(h *Hold) {
-	if n.nominated == nil {
-		return
-	}
-	m := n.nominated.copy()
-	m.spare = m.spare.plus(h.Room)
-	m.spareDevices.add(h.Devices, int32(h.Milli))
-	n.nominated = m
-}
-
 // spend takes what is asked for off what ended holds have left; a hold leaves nothing of it.
 func (n *NodeState) spend(a *ask) {
 	m := n.nominated.copy()
@@ -397,4 +363,15 @@ func (n *Nomination) shares(o *Nomination) bool {
 		}
 	}
 	return false
+}
+
+// spares notes what a hold that has ended leaves to placements, on a node that is a draft's own copy.
+func (n *NodeState) spares(h *Hold) {
+	if n.nominated == nil {
+		return
+	}
+	m := n.nominated.copy()
+	m.spare = m.spare.plus(h.Room)
+	m.spareDevices.add(h.Devices, int32(h.Milli))
+	n.nominated = m
 }

@@ -1,8 +1,10 @@
 package orbit
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -184,4 +186,62 @@ func (r *predicateReader) word() string {
 	}
 	r.at += n
 	return rest[:n]
+}
+
+// sorted returns a sorted copy without repetition.
+func sorted(words []string) []string {
+	c := slices.Clone(words)
+	slices.Sort(c)
+	return slices.Compact(c)
+}
+
+// text completes "n nodes ...".
+func (m Misfit) text(spec *Spec, names *dimensionNames) string {
+	switch m.kind {
+	case unschedulable:
+		return "are unschedulable"
+	case leaseOver:
+		return "have no live lease"
+	case unmetRequirement:
+		return "do not meet " + spec.Require[m.arg].String()
+	case untolerated:
+		return "have a taint that is not tolerated"
+	case wrongModel:
+		if len(spec.Devices.Models) == 0 {
+			return "have no device"
+		}
+		return "have no device of model " + joinWords(spec.Devices.Models)
+	case shortOfDevices:
+		return "lack " + spec.Devices.want()
+	case shortOfRoom:
+		return "lack " + names.name(m.arg)
+	case nominatedForOthers:
+		return "are nominated for others"
+	}
+	return cmp.Or(m.Why, "fit")
+}
+
+// singular puts the verb with which a reason begins in the singular.
+func singular(why string) string {
+	verb, _, _ := strings.Cut(why, " ")
+	rest := why[len(verb):]
+	switch verb {
+	case "are":
+		return "is" + rest
+	case "do":
+		return "does" + rest
+	case "have":
+		return "has" + rest
+	case "hold", "lack", "wait":
+		return verb + "s" + rest
+	}
+	return why
+}
+
+// want says what is asked for, as in "a device with 600 milli free".
+func (r *DeviceRequest) want() string {
+	if r.Count == 1 {
+		return fmt.Sprintf("a device with %d milli free", r.Milli)
+	}
+	return fmt.Sprintf("%d devices with %d milli free each", r.Count, r.Milli)
 }

@@ -83,7 +83,7 @@ func (k *class) nominee() *Nomination {
 }
 
 // touchNominated marks the nodes as changed on which a change has nominated room, or has ended a nomination. It reports
-// whether parked work may fit where one has ended.
+// whether parked work may fit where one has ended, or lends room.
 func (v *View) touchNominated(c *Change, old *State) (woken bool) {
 	capsule, gang, ok := c.nominee()
 	if !ok {
@@ -91,15 +91,18 @@ func (v *View) touchNominated(c *Change, old *State) (woken bool) {
 	}
 	if do, is := c.Do.(Nominate); is {
 		for i := range do.Parts {
-			v.suspectNode(v.touchClaim(&do.Parts[i]))
+			n := v.touchClaim(&do.Parts[i])
+			v.suspectNode(n)
+			woken = do.Lends > 0 && v.queue.offer(n) || woken
 		}
 	}
+	v.queue.roused = v.queue.roused || woken
 	if old.nominations.Len() == 0 { // then none has ended
-		return false
+		return woken
 	}
 	if was := old.Capsule(capsule); was != nil {
 		gang = cmp.Or(gang, was.Gang)
-		woken = v.touchClaims(was.Nomination)
+		woken = v.touchClaims(was.Nomination) || woken
 	}
 	if was := old.Gang(gang); was != nil {
 		woken = v.touchClaims(was.Nomination) || woken
@@ -219,7 +222,8 @@ func (q *queue) bringBackNominees(capsule CapsuleID, gang GangID) (woken bool) {
 }
 
 // fitsNominated reports whether a node with nominated room may take a nominee of the spec: one that outranks some of what is
-// nominated there, wherever its own nomination is. It does not ask whether what the nominee does not outrank leaves enough.
+// nominated there, wherever its own nomination is. What borrows from it may leave. It does not ask whether what the nominee does not
+// outrank leaves enough.
 func (s *State) fitsNominated(n *NodeState, spec *Spec) (fits bool) {
 	var lowest *Nomination
 	for of := range n.Nominated {
@@ -227,7 +231,7 @@ func (s *State) fitsNominated(n *NodeState, spec *Spec) (fits bool) {
 			lowest = of
 		}
 	}
-	bare := *n
+	bare := *n.without(func(l *loan) bool { return slices.Contains(s.specsOf(l.from.Capsule, l.from.Gang), spec) })
 	bare.nominated = nil
 	if lowest == nil || !bare.Fits(spec) {
 		return false

@@ -198,9 +198,9 @@ func wantVector(spec *Spec) (v least.Vector) {
 	return v
 }
 
-// offerVector is the most that a node has for any spec: a dimension that is overdrawn still serves what asks for
-// nothing of it.
+// offerVector is the most that a node has for any spec, with what is borrowed: what is overdrawn serves what asks for nothing of it.
 func offerVector(n *NodeState) (v least.Vector) {
+	n = n.without(func(*loan) bool { return true })
 	for d, capacity := range n.Node.Capacity {
 		v[d] = max(0, capacity-n.used[d])
 	}

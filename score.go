@@ -28,23 +28,6 @@ type Score interface {
 	Score(node *NodeState, report *Report, spec *Spec) (value, tie float64)
 }
 
-// SpreadsAcross reports whether the node is in one of the failure domains that the spec names.
-func (s *Spec) SpreadsAcross(n *Node) bool {
-	if len(s.Spread.Names) == 0 {
-		return false
-	}
-	domain, ok := n.Labels[s.Spread.Level]
-	if !ok {
-		return false
-	}
-	for _, name := range s.Spread.Names {
-		if name == domain {
-			return true
-		}
-	}
-	return false
-}
-
 // PlacementEngine is the building block with which a navigator chooses nodes. The body of a simple Plan:
 //
 //	draft.Sync(view)
@@ -86,10 +69,25 @@ func (d *Draft) PlaceBest(engine PlacementEngine, c *Capsule) error {
 	return err
 }
 
+// show makes a node one that shows its room to an asker.
+func (d *Draft) show(n *NodeState, asker *Nomination) {
+	if asker != nil && d.asked.Add(int32(n.index)) {
+		d.askedNodes = append(d.askedNodes, int32(n.index))
+	}
+	d.replace(n, d.shownTo(n, asker))
+}
+
+func (d *Draft) shownTo(n *NodeState, asker *Nomination) *NodeState {
+	shown := d.copies.New(*n)
+	shown.nominated = n.nominated.copy()
+	shown.nominated.asker = asker
+	return shown
+}
+
 // Withdraw gives back the room of a capsule that an earlier proposal of the plan places: because that proposal
 // has come to nothing, or the capsule has been released since. It is for a caller who goes on with a plan while
 // its proposals are answered. It reports false, and changes nothing, where no earlier proposal places the capsule,
-// where that one also releases something, and while the proposal in the making has steps.
+// where that one also releases something or may have borrowed the room, and while the proposal in the making has steps.
 func (d *Draft) Withdraw(id CapsuleID) bool {
 	use := d.capsules[id]
 	if use.what != draftTaken || d.open < len(d.log) {
@@ -109,6 +107,9 @@ func (d *Draft) Withdraw(id CapsuleID) bool {
 		}
 	}
 	spec, n := d.steps[i].spec, d.nodes[d.steps[i].node.index]
+	if spec.Backfills && n.nominated != nil {
+		return false
+	}
 	left := d.copies.New(*n)
 	left.gives(spec.Envelope.Reservation, d.log[use.at].(Place).Devices, spec.Devices.Milli)
 	left.Capsules--

@@ -82,8 +82,13 @@ type Spec struct {
 	// Movable is the consent to moves: a proposal may take the capsule off its node and place it on another ([Evict]).
 	Movable bool `json:"movable,omitempty"`
 	// RunsAtMost is how long the capsule runs at most once it is placed, as far as is known; 0: unknown. It is not ended
-	// for that: navigators read it to tell when its room will be free, and the ledger has no rule for it.
+	// for that: navigators read it to tell when its room will be free, and the ledger compares it only with what nominations lend.
 	RunsAtMost time.Duration `json:"runsAtMost,omitempty"`
+	// Backfills lets the capsule use room that is nominated for work of higher priority, if that lends it for at least RunsAtMost
+	// ([Nominate.Lends]). It is the consent to be evicted for that work whatever budgets say: while the capsule is placed in such a place,
+	// budgets count it as missing ([Capsule.Borrows]). It needs a RunsAtMost. Members of gangs cannot backfill, and what backfills cannot
+	// be protected.
+	Backfills bool `json:"backfills,omitempty"`
 	// Start is what the capsule starts from, for navigators that use it; the ledger has no rule for it.
 	Start Start `json:"start,omitzero"`
 
@@ -109,6 +114,9 @@ func (s *Spec) faults() []string {
 	}
 	if s.RunsAtMost < 0 {
 		out = append(out, fmt.Sprintf("runs at most %v; it must not be negative, and 0 says that it is unknown", s.RunsAtMost))
+	}
+	if s.Backfills && s.RunsAtMost == 0 {
+		out = append(out, "backfills without saying how long it runs at most")
 	}
 	n := len(s.Prefer)
 	for i := range s.Require {
@@ -258,7 +266,7 @@ func (s *Spec) appendKey(b []byte) []byte {
 	for _, t := range []string{s.Spread.Level, s.Group, s.Near.Group, s.Near.Level, s.Start.Template, string(s.Start.Parent)} {
 		text(t)
 	}
-	number(int64(btoi(s.Start.CrossHost) + 2*btoi(s.Movable)))
+	number(int64(btoi(s.Start.CrossHost) + 2*btoi(s.Movable) + 4*btoi(s.Backfills)))
 	return b
 }
 
@@ -335,13 +343,6 @@ func (s *Spec) MemberOf(yield func(group string) bool) {
 // IsIn reports whether capsules of the spec are members of a group.
 func (s *Spec) IsIn(group string) bool {
 	return group != "" && (s.Group == group || slices.Contains(s.Groups, group))
-}
-
-// sorted returns a sorted copy without repetition.
-func sorted(words []string) []string {
-	c := slices.Clone(words)
-	slices.Sort(c)
-	return slices.Compact(c)
 }
 
 // Adopt records that a capsule runs on a node already, no matter who has started it. What runs is a fact, so it is judged neither

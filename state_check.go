@@ -87,6 +87,7 @@ func (s *State) Footprint(p Proposal) (reads, writes Footprint, touched []NodeID
 		note(fault)
 		t.touched = append(t.touched, node)
 	}
+	t.lend()
 	if err == nil {
 		note(t.spare())
 	}
@@ -385,6 +386,8 @@ func (c *Capsule) datable() error {
 		return fmt.Errorf("capsule %q was placed, at revision 0", c.ID)
 	case c.Nomination != nil && !c.Pending():
 		return fmt.Errorf("capsule %q is nominated and does not wait", c.ID)
+	case c.Borrows != nil && (c.Node == "" || !c.Spec.Backfills || c.Gang != "" || (c.Borrows.Capsule == "") == (c.Borrows.Gang == "")):
+		return fmt.Errorf("capsule %q on node %q borrows from %s: it does not backfill, or that cannot be", c.ID, c.Node, c.Borrows)
 	case c.Node == "" && (c.Devices != 0 || c.Note != "" || c.Begun || c.Waits):
 		return fmt.Errorf("capsule %q is on no node, and has devices %016b, note %q there; begun: %v, waits: %v", c.ID, c.Devices, c.Note, c.Begun, c.Waits)
 	case c.Adopted && (c.Node == "" || c.Waits):

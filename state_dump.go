@@ -91,6 +91,7 @@ type dumpCapsule struct {
 	SubmitTime  Instant           `json:"submitTime,omitempty"`
 	PlaceTime   Instant           `json:"placeTime,omitempty"`
 	Protected   time.Duration     `json:"protected,omitempty"`
+	Borrows     *Nominee          `json:"borrows,omitempty"`
 }
 
 type dumpHold struct {
@@ -195,7 +196,7 @@ func (d *dumper) capsule(s *State, c *Capsule) {
 	out := &dumpCapsule{
 		ID: c.ID, Spec: d.spec(c.Spec), Owner: c.Owner, Gang: c.Gang, Role: c.role, Node: c.Node,
 		Devices: c.Devices, Note: c.Note, Submitted: c.Submitted, Changed: c.Changed, PlacedAt: c.PlacedAt, PlacedBy: c.PlacedBy, Released: c.released, Nomination: c.Nomination,
-		Begun: c.Begun, Ready: c.Ready, Waits: c.Waits, Adopted: c.Adopted, Respecified: c.Respecified, Remains: c.Remains, Labels: c.Labels, SubmitTime: c.SubmitTime, PlaceTime: c.PlaceTime, Protected: s.Protected(c.ID),
+		Begun: c.Begun, Ready: c.Ready, Waits: c.Waits, Adopted: c.Adopted, Respecified: c.Respecified, Remains: c.Remains, Labels: c.Labels, SubmitTime: c.SubmitTime, PlaceTime: c.PlaceTime, Protected: s.Protected(c.ID), Borrows: c.Borrows,
 	}
 	for p := c.earlier; p != nil; p = p.before {
 		out.Earlier = append(out.Earlier, dumpID{p.id, p.at})
@@ -244,10 +245,9 @@ type dumpReader struct {
 	build StateBuilder
 	specs []*Spec
 	// Position of a spec in specs.
-	number map[*Spec]int
-	lines  int
-	begun  bool
-	ended  bool
+	number       map[*Spec]int
+	lines        int
+	begun, ended bool
 }
 
 // line takes one line: the header first, then records in any number, then the end.
@@ -356,7 +356,7 @@ func (d *dumpReader) capsule(c *dumpCapsule) error {
 	}
 	now := Capsule{
 		ID: c.ID, Spec: spec, Owner: c.Owner, Gang: c.Gang, role: c.Role, Node: c.Node, Devices: c.Devices, Note: c.Note, Submitted: c.Submitted, Changed: c.Changed, PlacedAt: c.PlacedAt, PlacedBy: c.PlacedBy,
-		released: c.Released, Begun: c.Begun, Ready: c.Ready, Waits: c.Waits, Adopted: c.Adopted, Respecified: c.Respecified, Remains: c.Remains, Nomination: c.Nomination, Labels: c.Labels, SubmitTime: c.SubmitTime, PlaceTime: c.PlaceTime,
+		released: c.Released, Begun: c.Begun, Ready: c.Ready, Waits: c.Waits, Adopted: c.Adopted, Respecified: c.Respecified, Remains: c.Remains, Nomination: c.Nomination, Labels: c.Labels, SubmitTime: c.SubmitTime, PlaceTime: c.PlaceTime, Borrows: c.Borrows,
 	}
 	if c.FormerSpec != nil {
 		former, err := d.numbered(*c.FormerSpec)

@@ -175,7 +175,7 @@ func (b *StateBuilder) Capsule(c *Capsule, earlier iter.Seq2[ProposalID, Revisio
 	now := Capsule{
 		ID: c.ID, Spec: spec, Owner: c.Owner, Gang: c.Gang, Node: c.Node, Devices: c.Devices, Note: c.Note,
 		Submitted: c.Submitted, Changed: c.Changed, PlacedAt: c.PlacedAt, PlacedBy: c.PlacedBy, released: released,
-		Begun: c.Begun, Ready: c.Ready, Waits: c.Waits, Remains: remains, Adopted: c.Adopted, Respecified: c.Respecified,
+		Begun: c.Begun, Ready: c.Ready, Waits: c.Waits, Remains: remains, Adopted: c.Adopted, Respecified: c.Respecified, Borrows: c.Borrows,
 		Nomination: c.Nomination, Labels: maps.Clone(c.Labels), SubmitTime: c.SubmitTime, PlaceTime: c.PlaceTime,
 	}
 	if c.Gang != "" {
@@ -229,6 +229,7 @@ func (b *StateBuilder) capsule(v *validator, c Capsule, earlier iter.Seq2[Propos
 	if err != nil {
 		return err
 	}
+	b.lends(&c)
 	e := b.tx.capsules.add(c.ID)
 	e.now, e.dirty, e.slot, e.node = c, true, b.tx.vacantCapsule(), node
 	return nil
@@ -310,14 +311,14 @@ func (b *StateBuilder) nomination(v *validator, n *Nomination, whose Nomination,
 	if own.Capsule != whose.Capsule || own.Gang != whose.Gang {
 		return nil, fmt.Errorf("nomination of %s is kept with %s", own.nominee(), whose.nominee())
 	}
-	if own.First == 0 || own.First > own.Made || own.Renewals < 0 || !own.Lives() && (own.Rank != 0 || !own.Ends.IsZero()) {
+	if own.First == 0 || own.First > own.Made || own.Renewals < 0 || !own.Lives() && (own.Rank != 0 || !own.Ends.IsZero() || own.Lends != 0) {
 		return nil, fmt.Errorf("nomination of %s at revision %d, first at %d, cannot be", own.nominee(), own.Made, own.First)
 	}
 	if !own.Lives() {
 		return &own, nil
 	}
-	as, _ := v.nominate(Nominate{Capsule: own.Capsule, Gang: own.Gang, Aged: 0, Parts: own.Parts, Ends: own.Ends}).(Nominate)
-	own.Ends = as.Ends
+	as, _ := v.nominate(Nominate{Capsule: own.Capsule, Gang: own.Gang, Aged: 0, Parts: own.Parts, Ends: own.Ends, Lends: own.Lends}).(Nominate)
+	own.Ends, own.ceiling = as.Ends, v.limits.ceiling(priority)
 	if aged := int64(own.Rank) - int64(priority); aged < 0 || aged > int64(v.limits.NominationAging) {
 		return nil, fmt.Errorf("nomination of %s ranks %d at priority %d", own.nominee(), own.Rank, priority)
 	}

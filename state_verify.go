@@ -215,13 +215,13 @@ func (v *verifier) compareNode(n *NodeState, r *recount) {
 	if n.remains != nil && len(*n.remains) != r.remains || n.remains == nil && r.remains > 0 {
 		v.fail("node %q does not list the %d that have left it and still run", id, r.remains)
 	}
-	listed := int(v.s.nodes.At(n.index).listed)
-	if n.Capsules != r.capsules || listed != r.capsules || n.Holds() != r.holds {
+	if listed := int(v.s.nodes.At(n.index).listed); n.Capsules != r.capsules || listed != r.capsules || n.Holds() != r.holds {
 		v.fail("node %q counts %d capsules (list: %d), %d holds; there are %d, %d", id, n.Capsules, listed, n.holds, r.capsules, r.holds)
 	}
 	if use := n.deviceUse(); len(n.used.faults("")) > 0 || slices.Min(use[:]) < 0 {
 		v.fail("node %q: negative use: %v, devices %v", id, n.used, n.deviceUse())
 	}
+	v.loans(n)
 	if min(n.Usage, n.Specification) == 0 || max(n.Usage, n.Specification) > v.s.rev {
 		v.fail("node %q: counters %d and %d: before the first revision or in the future", id, n.Usage, n.Specification)
 	}

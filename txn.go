@@ -36,7 +36,6 @@ type tx struct {
 	beside      []*Nomination // of a draft: what earlier proposals of the plan may have nominated
 	// A nomination is made or ends; a node offers less than before.
 	nominates, lowers bool
-
 	// A capsule is released for good.
 	finals bool
 	// The proposal is one that has been committed: no victim is spared.
@@ -171,6 +170,7 @@ func (t *tx) executeAll() error {
 		}
 		t.touched = append(t.touched, node)
 	}
+	t.lend()
 	return nil
 }
 

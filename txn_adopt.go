@@ -102,7 +102,7 @@ func (t *tx) resize(c *Resize) (NodeID, error) {
 	if err := t.mayResize(c, e); err != nil {
 		return "", err
 	}
-	before, own := e.now.Spec.Envelope.Reservation, e.now.grown(c.Spec)
+	was, own := e.now, e.now.grown(c.Spec)
 	e.now.Spec, e.now.Respecified, e.now.Changed, e.dirty = c.Spec, true, t.rev, true
 	if !e.now.Placed() {
 		if e.now.Nomination.Lives() { // the rooms were for another size, or another rank
@@ -113,13 +113,14 @@ func (t *tx) resize(c *Resize) (NodeID, error) {
 	n, shrinks := t.node(e.now.Node), Resources{}
 	e.grows = *own.room
 	for d, x := range c.Spec.Envelope.Reservation {
-		shrinks[d] = max(0, before[d]-x)
+		shrinks[d] = max(0, was.Spec.Envelope.Reservation[d]-x)
 	}
 	n.asks = max(n.asks, e.newestSpec())
 	if err := t.take(n, &e.grows, 0, 0); err != nil {
 		return "", err
 	}
 	n.now.used = n.now.used.minus(shrinks)
+	n.now.reborrow(&was, c.Spec)
 	return e.now.Node, nil
 }
 
@@ -258,7 +259,7 @@ func (t *tx) addGrowth(asked map[uint32]*nodeAsks, at int, e *txCapsule) {
 		return
 	}
 	if a := asked[t.nodes.find(e.now.Node).now.index]; a != nil {
-		own := ask{room: &e.grows, priority: e.now.Spec.Priority}
+		own := ask{room: &e.grows, priority: e.now.Spec.Priority, lender: e.now.Borrows}
 		a.newest, a.at, a.asks = max(a.newest, e.newest()), at, append(a.asks, own)
 	}
 }
@@ -269,7 +270,7 @@ func (c *Capsule) grown(to *Spec) ask {
 	for d, x := range to.Envelope.Reservation {
 		more[d] = max(0, x-c.Spec.Envelope.Reservation[d])
 	}
-	return ask{room: &more, priority: to.Priority}
+	return ask{room: &more, priority: to.Priority, lender: c.Borrows}
 }
 
 // sizes checks everything about a resize but room, and returns it with the shared spec.
@@ -283,4 +284,15 @@ func (s *State) sizes(r Resize, view Revision) (Resize, error) {
 	t.begin(s, s.rev+1, &p)
 	_, err := t.resize(&r)
 	return r, err
+}
+
+// noCapsule refuses a commitment that names a capsule of which there is no record.
+func (t *tx) noCapsule(id CapsuleID) error {
+	return t.refuse(Rejection{Capsule: id}, t.s.left.Capsules, "there is no capsule %q", id)
+}
+
+// refuseEnded refuses to do anything with a capsule that has been released for good.
+func (t *tx) refuseEnded(e *txCapsule) error {
+	return t.refuse(Rejection{Capsule: e.now.ID, advice: "submit it again if it is to run again"}, e.newest(),
+		"capsule %q has been released for good", e.now.ID)
 }

@@ -236,6 +236,37 @@ func (v *verifier) remains(c *Capsule) {
 	}
 }
 
+// loans compares what is borrowed on a node with the capsules there.
+func (v *verifier) loans(n *NodeState) {
+	var counted NodeState
+	for c := range v.s.On(n.Node.ID) {
+		if err := c.datable(); err != nil {
+			v.fail("%v", err)
+		}
+		counted.borrow(c, 1)
+	}
+	equal := (counted.loans == nil) == (n.loans == nil)
+	for i := 0; equal && n.loans != nil && i < len(*n.loans); i++ {
+		equal = len(*n.loans) == len(*counted.loans) && slices.Contains(*counted.loans, (*n.loans)[i])
+	}
+	if !equal {
+		v.fail("node %q counts loans that are not those of the capsules there", n.Node.ID)
+	}
+}
+
+// lends adds what a capsule borrows to the loans on its node, and finds out to whom its nomination may lend. It requires that the gang and
+// the node are known.
+func (b *StateBuilder) lends(c *Capsule) {
+	if c.Borrows != nil {
+		own := *c.Borrows
+		c.Borrows = &own
+		b.tx.nodes.find(c.Node).now.borrow(c, 1)
+	}
+	if c.Gang != "" && c.Nomination.Lives() { // it evicts as its gang does
+		c.Nomination.ceiling = min(c.Nomination.ceiling, b.state.limits.ceiling(b.tx.gangs.find(c.Gang).now.Gang.priority()))
+	}
+}
+
 // leaves puts the remains of a capsule on their node.
 func (b *StateBuilder) leaves(c *Capsule) error {
 	if c.Remains == nil {
@@ -279,25 +310,6 @@ func (t *tx) submit(ids []CapsuleID, like Capsule) error {
 		e.slot = t.vacantCapsule()
 	}
 	return nil
-}
-
-// meant returns the entry of the capsule that a commitment names. If the capsule was submitted after the view, the proposer
-// has meant a former one with its id, or none.
-func (t *tx) meant(id CapsuleID) (*txCapsule, error) {
-	e := t.capsule(id)
-	switch {
-	case e == nil:
-		return nil, t.noCapsule(id)
-	case t.p.View != 0 && !e.anew && e.submittedAt() > t.p.View:
-		return nil, t.refuse(Rejection{Capsule: id, Node: e.now.Node}, e.submittedAt(), "capsule %q was submitted after the view", id)
-	}
-	return e, nil
-}
-
-// refuseEnded refuses to do anything with a capsule that has been released for good.
-func (t *tx) refuseEnded(e *txCapsule) error {
-	return t.refuse(Rejection{Capsule: e.now.ID, advice: "submit it again if it is to run again"}, e.newest(),
-		"capsule %q has been released for good", e.now.ID)
 }
 
 // submitGang adds a gang and all its members. The gang's record lives as long as the record of any member; before that its id
@@ -345,11 +357,6 @@ func (t *tx) outlives(g, other *Gang) (id CapsuleID, newest Revision) {
 	return "", 0
 }
 
-// noCapsule refuses a commitment that names a capsule of which there is no record.
-func (t *tx) noCapsule(id CapsuleID) error {
-	return t.refuse(Rejection{Capsule: id}, t.s.left.Capsules, "there is no capsule %q", id)
-}
-
 // besidePlace refuses a protection of what the proposal does not place, and a second one.
 func (v *validator) besidePlace(do []Commitment, id CapsuleID) {
 	if v.placed == nil {
@@ -380,8 +387,8 @@ func (v *verifier) protections() {
 func (b *StateBuilder) Protect(id CapsuleID, lasts time.Duration) error {
 	return b.add(func(v *validator) error {
 		e := b.tx.capsules.find(id)
-		if e == nil || !e.now.Placed() || e.protects != 0 || lasts <= 0 || lasts > v.limits.longestProtection() {
-			return fmt.Errorf("capsule %q is protected for %v: it is not placed, or that is not within %v", id, lasts, v.limits.longestProtection())
+		if e == nil || !e.now.Placed() || e.now.Spec.Backfills || e.protects != 0 || lasts <= 0 || lasts > v.limits.longestProtection() {
+			return fmt.Errorf("capsule %q is protected for %v: it is not placed, backfills, or that is not within %v", id, lasts, v.limits.longestProtection())
 		}
 		e.protects = lasts
 		return nil

@@ -94,8 +94,9 @@ func (t *tx) evictFor(c *Evict, e *txCapsule) (NodeID, error) {
 		g := t.gang(e.now.Gang)
 		g.wished, g.evicts = true, true
 	}
+	e.wished = !c.recalls(&e.now)
 	t.leave(e)
-	e.now.Changed, e.dirty, e.evicted, e.wished, e.evictedBy = t.rev, true, true, true, t.at
+	e.now.Changed, e.dirty, e.evicted, e.evictedBy = t.rev, true, true, t.at
 	t.evictions = append(t.evictions, t.at)
 	return c.From, nil
 }
@@ -117,6 +118,9 @@ func (s *State) wishes(c *Capsule, do Commitment) (evictor *int32, is bool) {
 	case Evict:
 		if do.For == "" && do.ForGang == "" {
 			return nil, s.health(c).placed > 0
+		}
+		if do.recalls(c) {
+			return nil, false
 		}
 		if priority := s.evictor(&do); priority < math.MaxInt32 {
 			return &priority, true
@@ -166,7 +170,10 @@ func (t *tx) protect(c *Protect) error {
 	if err != nil {
 		return err
 	}
-	if c.For > 0 {
+	switch {
+	case c.For > 0 && e.now.Spec.Backfills:
+		return t.refuse(Rejection{Capsule: c.Capsule, Node: e.now.Node}, e.newestSpec(), "capsule %q backfills, so it cannot be protected", c.Capsule)
+	case c.For > 0:
 		e.protects = c.For
 		return nil
 	}

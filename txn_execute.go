@@ -195,7 +195,8 @@ func (t *tx) leave(e *txCapsule) {
 	n.now.Usage, n.dirty = t.rev, true
 	t.countGang(&e.now, -1)
 	t.remain(e, n)
-	e.now.Node, e.now.Devices, e.now.Note = "", 0, ""
+	n.now.borrow(&e.now, -1)
+	e.now.Node, e.now.Devices, e.now.Note, e.now.Borrows = "", 0, "", nil
 }
 
 // countGang keeps a gang's count of placed members.
@@ -318,6 +319,19 @@ func (t *tx) assign(c *Assign) error {
 	}
 	e.now.Owner, e.now.Changed, e.dirty = c.Owner, t.rev, true
 	return nil
+}
+
+// meant returns the entry of the capsule that a commitment names. If the capsule was submitted after the view, the proposer
+// has meant a former one with its id, or none.
+func (t *tx) meant(id CapsuleID) (*txCapsule, error) {
+	e := t.capsule(id)
+	switch {
+	case e == nil:
+		return nil, t.noCapsule(id)
+	case t.p.View != 0 && !e.anew && e.submittedAt() > t.p.View:
+		return nil, t.refuse(Rejection{Capsule: id, Node: e.now.Node}, e.submittedAt(), "capsule %q was submitted after the view", id)
+	}
+	return e, nil
 }
 
 // who names an owner.

@@ -346,6 +346,26 @@ func (t *tx) dimension(d int) string {
 	return t.s.names.name(d)
 }
 
+// makes reports whether the proposal makes a nomination.
+func (t *tx) makes() bool {
+	return slices.ContainsFunc(t.p.Do, func(do Commitment) bool {
+		c, ok := do.(Nominate)
+		return ok && len(c.Parts) > 0
+	})
+}
+
+// hasEnded reports whether a nomination does not live any more.
+func (t *tx) hasEnded(c *Nominate) bool {
+	var n *Nomination
+	if e := t.capsule(c.Capsule); c.Capsule != "" && e != nil {
+		n = e.now.Nomination
+	}
+	if g := t.gang(c.Gang); c.Gang != "" && g != nil {
+		n = g.now.Nomination
+	}
+	return !n.Lives() || n.Made != c.Since
+}
+
 // makesWay reports whether the end of a nomination makes way for one that the same commitments make: that has to outrank it,
 // and to claim room on one of its nodes or of a resource that it claims. One that has ended already makes way too.
 func (s *State) makesWay(end *Nominate, all []Commitment) bool {

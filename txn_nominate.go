@@ -24,33 +24,16 @@ func (t *tx) nominate(c *Nominate) error {
 	if !e.now.Pending() || e.evicted {
 		return t.refuse(Rejection{Capsule: c.Capsule}, e.newest(), "capsule %q is not pending", c.Capsule)
 	}
-	n, err := t.nomination(c, e.now.Nomination, e.newest(), []*Spec{e.now.Spec})
+	if e.now.Gang != "" {
+		t.gang(e.now.Gang) // for the priority at which it evicts
+	}
+	n, err := t.nomination(c, e.now.Nomination, e.newest(), []*Spec{e.now.Spec}, t.priority(e))
 	if err != nil {
 		return err
 	}
 	e = t.capsule(c.Capsule)
 	e.now.Nomination, e.now.Changed, e.dirty = n, t.rev, true
 	return nil
-}
-
-// makes reports whether the proposal makes a nomination.
-func (t *tx) makes() bool {
-	return slices.ContainsFunc(t.p.Do, func(do Commitment) bool {
-		c, ok := do.(Nominate)
-		return ok && len(c.Parts) > 0
-	})
-}
-
-// hasEnded reports whether a nomination does not live any more.
-func (t *tx) hasEnded(c *Nominate) bool {
-	var n *Nomination
-	if e := t.capsule(c.Capsule); c.Capsule != "" && e != nil {
-		n = e.now.Nomination
-	}
-	if g := t.gang(c.Gang); c.Gang != "" && g != nil {
-		n = g.now.Nomination
-	}
-	return !n.Lives() || n.Made != c.Since
 }
 
 // nominateGang does so for a gang.
@@ -69,7 +52,7 @@ func (t *tx) nominateGang(c *Nominate) error {
 	for i := range specs {
 		specs[i] = g.now.Gang.Roles[i].Spec
 	}
-	n, err := t.nomination(c, g.now.Nomination, g.newest(), specs)
+	n, err := t.nomination(c, g.now.Nomination, g.newest(), specs, g.now.Gang.priority())
 	if err != nil {
 		return err
 	}
@@ -89,8 +72,8 @@ func (t *tx) ownGang(g *txGang) *GangState {
 }
 
 // nomination returns what takes the place of the nomination before, which may be nil. Specs are those of the capsules
-// that it is for, and newest is when their record last changed.
-func (t *tx) nomination(c *Nominate, before *Nomination, newest Revision, specs []*Spec) (*Nomination, error) {
+// that it is for, newest is when their record last changed, and evicts is the priority at which they evict.
+func (t *tx) nomination(c *Nominate, before *Nomination, newest Revision, specs []*Spec, evicts int32) (*Nomination, error) {
 	if !before.Lives() && (c.Since != 0 || len(c.Parts) == 0) {
 		return nil, t.refuse(Rejection{Capsule: c.Capsule}, newest, "%s is not nominated", c.nominee())
 	}
@@ -112,7 +95,7 @@ func (t *tx) nomination(c *Nominate, before *Nomination, newest Revision, specs 
 	}
 	n := &Nomination{
 		Capsule: c.Capsule, Gang: c.Gang, Rank: int32(min(int64(priority)+int64(c.Aged), math.MaxInt32)),
-		First: t.rev, Made: t.rev, Parts: c.Parts, Ends: c.Ends,
+		First: t.rev, Made: t.rev, Parts: c.Parts, Ends: c.Ends, Lends: c.Lends, ceiling: t.s.limits.ceiling(evicts),
 	}
 	if before != nil && before.Renewals < t.s.limits.Renewals {
 		n.First, n.Renewals = before.First, before.Renewals+1
@@ -122,14 +105,9 @@ func (t *tx) nomination(c *Nominate, before *Nomination, newest Revision, specs 
 }
 
 // nominee names the capsule or the gang.
-func (c *Nominate) nominee() string { return (&Nomination{Capsule: c.Capsule, Gang: c.Gang}).nominee() }
+func (c *Nominate) nominee() string { return Nominee{c.Capsule, c.Gang}.String() }
 
-func (n *Nomination) nominee() string {
-	if n.Gang != "" {
-		return "gang " + quoteWord(string(n.Gang))
-	}
-	return "capsule " + quoteWord(string(n.Capsule))
-}
+func (n *Nomination) nominee() string { return Nominee{n.Capsule, n.Gang}.String() }
 
 // mayNominate checks that a node could serve one of the specs with the part of it that is claimed.
 func (t *tx) mayNominate(c *Nominate, part *NominatedRoom, specs []*Spec) error {
@@ -321,8 +299,8 @@ func (t *tx) addPlace(asked map[uint32]*nodeAsks, at int, c *Place) {
 
 // askOf returns what a capsule asks for that is placed on these devices.
 func (t *tx) askOf(e *txCapsule, devices DeviceSet) ask {
-	spec := e.now.Spec
-	own := ask{room: &spec.Envelope.Reservation, devices: devices, milli: spec.Devices.Milli, priority: spec.Priority}
+	own := e.now.Spec.ask(devices, nil)
+	own.lender = e.now.Borrows
 	if g := t.gangs.find(e.now.Gang); g != nil && g.was != nil && g.was.Nomination.Lives() {
 		own.nomination = g.was.Nomination
 	}
@@ -330,6 +308,27 @@ func (t *tx) askOf(e *txCapsule, devices DeviceSet) ask {
 		own.nomination = e.was.Nomination
 	}
 	return own
+}
+
+// lend notes from whom the capsules borrow that the proposal places: the first in rank that lends to them on their node, before the
+// proposal and after it. It rests on the nomination of that one, which a footprint therefore reads.
+func (t *tx) lend() {
+	for i := range t.capsules.entries {
+		e := &t.capsules.entries[i]
+		if !e.arrives || !e.now.Placed() || !e.now.Spec.Backfills {
+			continue
+		}
+		n := t.nodes.find(e.now.Node)
+		if n.now.nominated == nil {
+			continue
+		}
+		stand := slices.DeleteFunc(slices.Clone(n.now.nominated.parts), func(p nominatedPart) bool { return t.current(p.of) != p.of })
+		if from := lenderOf(stand, e.now.Spec); from != nil {
+			e.now.Borrows = &Nominee{from.Capsule, from.Gang}
+			n.now.borrow(&e.now, 1)
+			t.readNominee(from) // e may be another one after that
+		}
+	}
 }
 
 // shares reports whether the proposal makes a nomination, or lowers a capacity that one may have relied on.
@@ -357,10 +356,13 @@ func (v *validator) nominate(c Nominate) Commitment {
 	v.text("capsule id", string(c.Capsule), v.limits.IDBytes)
 	v.text("gang id", string(c.Gang), v.limits.IDBytes)
 	if len(c.Parts) == 0 {
-		if c.Aged != 0 || !c.Ends.IsZero() {
-			v.fail("nomination of no room takes neither Aged nor Ends")
+		if c.Aged != 0 || !c.Ends.IsZero() || c.Lends != 0 {
+			v.fail("nomination of no room takes no Aged, Ends or Lends")
 		}
 		return nil
+	}
+	if c.Lends < 0 {
+		v.fail("nomination lends its room for %v; it must not be negative, and 0 lends it to nobody", c.Lends)
 	}
 	if c.Aged < 0 || int64(c.Aged) > int64(v.limits.NominationAging) {
 		v.fail("nomination is aged by %d; this ledger takes 0 to %d", c.Aged, v.limits.NominationAging)

@@ -9,20 +9,6 @@ import (
 
 // This file judges which victims of a proposal have to leave their nodes, and which are spared.
 
-// load is how much is taken of a node's resources and devices.
-type load struct {
-	room    Resources
-	devices deviceUse
-}
-
-// add adds what a capsule takes; with the sign -1 it subtracts that.
-func (l *load) add(spec *Spec, set DeviceSet, sign int32) {
-	for d, x := range spec.Envelope.Reservation {
-		l.room[d] += int64(sign) * x
-	}
-	l.devices.add(set, sign*int32(spec.Devices.Milli))
-}
-
 // sparing finds out which victims of a proposal need not leave.
 type sparing struct {
 	t     *tx
@@ -41,8 +27,15 @@ type sparedNode struct {
 	sums      []load
 	// What all newcomers and new holds take, and what the victims take that were put back.
 	new, back load
-	// The nominations that claim room there.
+	// The nominations that claim room there, and the node with what is borrowed from them without the victims that were not put back.
 	claims []nominatedPart
+	books  NodeState
+}
+
+// put puts a victim back; with the sign -1 it takes that back.
+func (n *sparedNode) put(e *txCapsule, sign int32) {
+	n.back.add(e.was.Spec, e.was.Devices, sign)
+	n.books.borrow(e.was, sign)
 }
 
 type newcomer struct {
@@ -147,7 +140,7 @@ func (s *sparing) node(id NodeID) *sparedNode {
 	n := s.nodes[id]
 	if n == nil {
 		n = &sparedNode{n: s.t.nodes.find(id), sums: make([]load, 1)}
-		n.claims = s.t.nominatedOn(n.n)
+		n.claims, n.books = s.t.nominatedOn(n.n), n.n.now
 		s.nodes[id] = n
 	}
 	return n
@@ -160,24 +153,7 @@ func (s *sparing) causesOf(c *Evict) []*txCapsule {
 
 // cause names what an eviction makes way for.
 func (c *Evict) cause() string {
-	return (&Nomination{Capsule: c.For, Gang: c.ForGang}).nominee()
-}
-
-// outranked returns why the victim may not be evicted for what e names, by the priorities that the state shows; empty: it may.
-func (s *State) outranked(e *Evict, victim *Capsule) string {
-	return s.limits.keeps(victim.Spec.Priority, s.evictor(e))
-}
-
-// evictor returns the priority of what an eviction makes way for, math.MaxInt32 if the state does not have that.
-func (s *State) evictor(e *Evict) int32 {
-	gang, priority := e.ForGang, int32(math.MaxInt32)
-	if c := s.Capsule(e.For); c != nil {
-		gang, priority = c.Gang, c.Spec.Priority
-	}
-	if g := s.Gang(gang); g != nil {
-		priority = min(priority, g.Gang.priority())
-	}
-	return priority
+	return Nominee{c.For, c.ForGang}.String()
 }
 
 // units returns the victims in the order of the proposal. A gang of which no earlier placement is left is one unit.
@@ -252,7 +228,7 @@ func (s *sparing) putBack(unit *victims) (spared []int, obstacles []obstacle) {
 		if again[i] < unit.gang.now.Gang.Roles[i].minimum() {
 			for _, at := range spared {
 				e := s.victim(at)
-				s.node(e.was.Node).back.add(e.was.Spec, e.was.Devices, -1)
+				s.node(e.was.Node).put(e, -1)
 			}
 			return nil, obstacles
 		}
@@ -269,7 +245,7 @@ func (s *sparing) stay(at int, priority int32) (o obstacle) {
 	n := s.node(e.was.Node)
 	k := sort.Search(len(n.newcomers), func(i int) bool { return n.newcomers[i].priority <= priority })
 	top, want := &n.sums[k], &e.was.Spec.Envelope.Reservation
-	claimed := s.claimed(at, n)
+	claimed := s.claimed(at, n, k)
 	for d := range want {
 		free := n.n.now.Node.Capacity[d] - (n.n.now.used[d] - n.new.room[d] + top.room[d])
 		if want[d] > 0 && top.room[d] > 0 && !within(free, n.back.room[d], claimed.room[d], want[d]) {
@@ -285,7 +261,7 @@ func (s *sparing) stay(at int, priority int32) (o obstacle) {
 		}
 	}
 	if o.node == "" {
-		n.back.add(e.was.Spec, e.was.Devices, 1)
+		n.put(e, 1)
 	} else if *claimed != (load{}) {
 		s.rests = append(s.rests, n.claims...)
 	}
@@ -303,13 +279,18 @@ func within(free int64, takes ...int64) bool {
 	return true
 }
 
-// claimed returns how much of a node is nominated for work that outranks what an eviction makes way for. Only the resources and
-// devices that the latter asks for count.
-func (s *sparing) claimed(at int, n *sparedNode) *load {
+// claimed returns how much of a node is nominated for work that outranks what an eviction makes way for, beside its victim and the first
+// k newcomers. Only the resources and devices that the work asks for count.
+func (s *sparing) claimed(at int, n *sparedNode, k int) *load {
 	var sum load
 	if len(n.claims) == 0 {
 		return &sum
 	}
+	books := n.books
+	for i := range n.newcomers[k:] {
+		books.borrow(&n.newcomers[k+i].of.now, -1)
+	}
+	books.borrow(s.victim(at).was, 1)
 	c := s.t.p.Do[at].(Evict)
 	for _, cause := range s.causesOf(&c) {
 		if cause.now.Node != n.n.now.Node.ID {
@@ -321,13 +302,14 @@ func (s *sparing) claimed(at int, n *sparedNode) *load {
 			if !own.yieldsTo(p.of) {
 				continue
 			}
-			r := p.room()
-			for d, x := range r.Room {
-				if own.room[d] > 0 {
+			for d, want := range own.room {
+				if x := books.claimed(p, d); want > 0 {
 					beside.room[d] = min(beside.room[d], math.MaxInt64-x) + x
 				}
 			}
-			beside.devices.add(r.Devices&own.devices, int32(r.Milli))
+			for i := range beside.devices {
+				beside.devices[i] += int32(btoi(own.devices.Has(i)) * books.claimedDevice(p, i))
+			}
 		}
 		for d := range sum.room {
 			sum.room[d] = max(sum.room[d], beside.room[d])
@@ -397,4 +379,21 @@ func (t *tx) without(drop []int) error {
 		t.node(c.From)
 	}
 	return nil
+}
+
+// outranked returns why the victim may not be evicted for what e names, by the priorities that the state shows; empty: it may.
+func (s *State) outranked(e *Evict, victim *Capsule) string {
+	return s.limits.keeps(victim.Spec.Priority, s.evictor(e))
+}
+
+// evictor returns the priority of what an eviction makes way for, math.MaxInt32 if the state does not have that.
+func (s *State) evictor(e *Evict) int32 {
+	gang, priority := e.ForGang, int32(math.MaxInt32)
+	if c := s.Capsule(e.For); c != nil {
+		gang, priority = c.Gang, c.Spec.Priority
+	}
+	if g := s.Gang(gang); g != nil {
+		priority = min(priority, g.Gang.priority())
+	}
+	return priority
 }

@@ -68,6 +68,10 @@ func everything(t *testing.T, l *diskledger.Ledger, n int) {
 	propose(orbit.Hold{ID: orbit.HoldID(name("hold")), Node: node("c"), Room: orbit.Resources{orbit.CPU: 1}, For: "x", Ends: time.Unix(2000, 7)})
 	propose(orbit.Hold{ID: orbit.HoldID(name("short")), Node: node("c"), Room: orbit.Resources{orbit.CPU: 1}, Ends: time.Unix(2000, 7)})
 	propose(orbit.Release{Hold: orbit.HoldID(name("short"))})
+	propose(orbit.Nominate{Capsule: capsule("waits"), Aged: int32(n), Ends: time.Unix(3000, 5), Lends: time.Hour,
+		Parts: []orbit.NominatedRoom{{Node: node("c"), Room: orbit.Resources{orbit.CPU: 10}}}})
+	propose(orbit.Submit{IDs: []orbit.CapsuleID{capsule("fills")}, Spec: &orbit.Spec{Envelope: cpu(2), RunsAtMost: time.Hour, Backfills: true}},
+		orbit.Place{Capsule: capsule("fills"), Node: node("c")})
 	if n > 2 { // kinds that came after the files of testdata
 		larger := *low
 		larger.Envelope = cpu(20)
@@ -118,6 +122,15 @@ func TestStoredFiles(t *testing.T) {
 	require.Equal(t, string(want), text(restored))
 	l := open(t, mem, diskledger.Options{}) // and it goes on
 	everything(t, l, 3)
+	s, err := l.Snapshot(ctx)
+	require.NoError(t, err)
+	require.Equal(t, &orbit.Nominee{Capsule: "waits3"}, s.Capsule("fills3").Borrows)
+	require.NoError(t, l.Checkpoint(ctx))
+	closed(t, l)
+	again, err := open(t, mem, diskledger.Options{}).Snapshot(ctx)
+	require.NoError(t, err)
+	require.Equal(t, text(s), text(again))
+	require.NoError(t, again.Verify())
 }
 
 // Files of a later version are refused, and are not called damaged.

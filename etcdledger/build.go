@@ -185,7 +185,7 @@ func (c *capsuleRecord) capsule(id orbit.CapsuleID) *orbit.Capsule {
 	out := &orbit.Capsule{
 		ID: id, Spec: c.Spec, Owner: c.Owner, Gang: c.Gang, Node: c.Node, Devices: c.Devices, Note: c.Note,
 		Submitted: c.order(), Changed: c.at, Nomination: c.Nomination.nomination(id, "", c.at), Begun: c.Begun, Ready: c.Ready, Waits: c.Waits, Adopted: c.Adopted, Respecified: c.Respecified,
-		Labels: c.Labels, SubmitTime: c.SubmitTime, PlaceTime: c.PlaceTime,
+		Labels: c.Labels, SubmitTime: c.SubmitTime, PlaceTime: c.PlaceTime, Borrows: c.Borrows,
 	}
 	if len(c.Placed) > 0 && !c.Former {
 		out.PlacedAt, out.PlacedBy = cmp.Or(c.Placed[0].At, c.at), c.Placed[0].ID

@@ -74,6 +74,7 @@ type dumpCapsule struct {
 	SubmitTime orbit.Instant     `json:"submitTime,omitempty"`
 	PlaceTime  orbit.Instant     `json:"placeTime,omitempty"`
 	Protected  time.Duration     `json:"protected,omitempty"`
+	Borrows    *orbit.Nominee    `json:"borrows,omitempty"`
 }
 
 type dumpHold struct {

@@ -99,6 +99,8 @@ type capsuleRecord struct {
 	PlaceTime  orbit.Instant     `json:"placeTime,omitempty"`
 	// Protected is [orbit.State].Protected.
 	Protected time.Duration `json:"protected,omitempty"`
+	// Borrows is [orbit.Capsule].Borrows.
+	Borrows *orbit.Nominee `json:"borrows,omitempty"`
 }
 
 // placementRecord is a placement: the proposal and its revision. Revision 0 stands for the revision of this record.
@@ -122,6 +124,7 @@ type nominationRecord struct {
 	Renewals int                   `json:"renewals,omitempty"`
 	Parts    []orbit.NominatedRoom `json:"parts,omitempty"`
 	Ends     time.Time             `json:"ends,omitzero"`
+	Lends    time.Duration         `json:"lends,omitempty"`
 }
 
 // nomination returns the record in a record that was written at a revision, as the nomination of one of the two.
@@ -130,7 +133,7 @@ func (n *nominationRecord) nomination(capsule orbit.CapsuleID, gang orbit.GangID
 		return nil
 	}
 	return &orbit.Nomination{Capsule: capsule, Gang: gang, Rank: n.Rank, First: cmp.Or(n.First, at), Made: cmp.Or(n.Made, at),
-		Renewals: n.Renewals, Parts: n.Parts, Ends: n.Ends}
+		Renewals: n.Renewals, Parts: n.Parts, Ends: n.Ends, Lends: n.Lends}
 }
 
 // emptyRecord says nothing: its revision does.
@@ -287,7 +290,7 @@ func (e *encoder) capsule(id orbit.CapsuleID) []byte {
 	r := capsuleRecord{
 		stamp: written, Spec: c.Spec, Owner: c.Owner, Gang: c.Gang, Node: c.Node, Devices: c.Devices, Note: c.Note,
 		Submitted: c.Submitted, Released: c.Released(), Nomination: e.nomination(c.Nomination), Begun: c.Begun, Ready: c.Ready, Waits: c.Waits, Adopted: c.Adopted, Respecified: c.Respecified,
-		Labels: c.Labels, SubmitTime: c.SubmitTime, PlaceTime: c.PlaceTime, Protected: e.state.Protected(id),
+		Labels: c.Labels, SubmitTime: c.SubmitTime, PlaceTime: c.PlaceTime, Protected: e.state.Protected(id), Borrows: c.Borrows,
 	}
 	if c.Remains != nil {
 		own := *c.Remains
@@ -318,7 +321,7 @@ func (e *encoder) nomination(n *orbit.Nomination) *nominationRecord {
 	if n == nil {
 		return nil
 	}
-	return &nominationRecord{Rank: n.Rank, First: e.at(n.First), Made: e.at(n.Made), Renewals: n.Renewals, Parts: n.Parts, Ends: n.Ends}
+	return &nominationRecord{Rank: n.Rank, First: e.at(n.First), Made: e.at(n.Made), Renewals: n.Renewals, Parts: n.Parts, Ends: n.Ends, Lends: n.Lends}
 }
 
 // ended returns the number of the change that released a capsule for good.

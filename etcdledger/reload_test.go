@@ -115,6 +115,72 @@ func TestNominationsAfterReload(t *testing.T) {
 	})
 }
 
+// TestLoansAfterReload: a ledger that reads all records again, or for the first time, knows who borrows nominated room, and from whom.
+func TestLoansAfterReload(t *testing.T) {
+	bubble(t, 2, Options{GCInterval: -1, Bounds: orbit.Limits{NominatedShare: 100}}, func(d *desk) {
+		a, b := d.ledgers[0], d.ledgers[1]
+		top := &orbit.Spec{Priority: 5, Envelope: orbit.Envelope{Reservation: orbit.Resources{8}}}
+		fill := &orbit.Spec{Module: "fill", RunsAtMost: time.Minute, Backfills: true, Envelope: orbit.Envelope{Reservation: orbit.Resources{4}}}
+		d.do(a, node("n1", 8), orbit.Submit{IDs: []orbit.CapsuleID{"top"}, Spec: top}, orbit.Submit{IDs: []orbit.CapsuleID{"f1", "f2"}, Spec: fill})
+		lent := orbit.Nominate{Capsule: "top", Lends: time.Minute, Ends: time.Unix(1e9, 0), Parts: []orbit.NominatedRoom{{Node: "n1", Room: orbit.Resources{8}}}}
+		d.do(a, lent)
+		d.do(a, orbit.Place{Capsule: "f1", Node: "n1"})
+		d.do(a, orbit.PutBudget{Budget: orbit.Budget{ID: "b", Module: "fill", Expected: 1}})
+		d.compactIdly(1)
+		after := d.look(b)
+		require.Equal(d, &orbit.Nominee{Capsule: "top"}, after.Capsule("f1").Borrows)
+		require.Equal(d, time.Minute, after.Capsule("top").Nomination.Lends)
+		for _, l := range d.ledgers {
+			_, err := l.Propose(bg, orbit.Proposal{View: after.Revision(), Do: []orbit.Commitment{orbit.Place{Capsule: "top", Node: "n1"}}})
+			require.ErrorIs(d, err, orbit.ErrInfeasible)
+		}
+		d.do(b, orbit.Place{Capsule: "f2", Node: "n1"})
+		var do []orbit.Commitment
+		for _, id := range []orbit.CapsuleID{"f1", "f2"} {
+			do = append(do, orbit.Evict{Capsule: id, From: "n1", Since: d.look(b).Capsule(id).PlacedAt, For: "top"})
+		}
+		d.do(a, append(do, orbit.Place{Capsule: "top", Node: "n1"})...)
+		require.Nil(d, d.look(b).Capsule("f1").Borrows)
+		d.agree()
+	})
+}
+
+// TestLoanAndRecall: one process places in room that is lent while another takes that back. One of the two is judged again, and nothing is
+// borrowed from a nomination that lends no more.
+func TestLoanAndRecall(t *testing.T) {
+	bubble(t, 2, Options{GCInterval: -1, Bounds: orbit.Limits{NominatedShare: 100}}, func(d *desk) {
+		a, b := d.ledgers[0], d.ledgers[1]
+		fill := &orbit.Spec{RunsAtMost: time.Minute, Backfills: true, Envelope: orbit.Envelope{Reservation: orbit.Resources{4}}}
+		lent := orbit.Nominate{Capsule: "top", Lends: time.Minute, Ends: time.Unix(1e9, 0), Parts: []orbit.NominatedRoom{{Node: "n1", Room: orbit.Resources{8}}}}
+		d.do(a, node("n1", 8), orbit.Submit{IDs: []orbit.CapsuleID{"fill"}, Spec: fill},
+			orbit.Submit{IDs: []orbit.CapsuleID{"top"}, Spec: &orbit.Spec{Priority: 5, Envelope: fill.Envelope}})
+		for _, end := range []orbit.Nominate{{Capsule: "top"}, {Capsule: "top", Ends: lent.Ends, Parts: lent.Parts}} {
+			d.do(a, lent)
+			view := d.look(b).Revision()
+			d.plans[0].sendsNext(fault{slow, time.Second})
+			d.plans[1].sendsNext(fault{slow, time.Second})
+			first := proposing(bg, a, orbit.Proposal{View: view, Do: []orbit.Commitment{end}})
+			second := proposing(bg, b, orbit.Proposal{View: view, Do: []orbit.Commitment{orbit.Place{Capsule: "fill", Node: "n1"}}})
+			ended, placed := <-first, <-second
+			require.NoError(d, ended.Err)
+			c := d.look(a).Capsule("fill")
+			switch {
+			case placed.Err != nil:
+				require.ErrorIs(d, placed.Err, orbit.ErrConflict)
+				require.Nil(d, c.Borrows)
+			case placed.Revision > ended.Revision:
+				require.Nil(d, c.Borrows)
+			default:
+				require.NotNil(d, c.Borrows)
+			}
+			d.agree()
+			if c.Placed() {
+				d.do(a, orbit.Release{Capsule: "fill", Stopped: true})
+			}
+		}
+	})
+}
+
 // TestShareOfTwoProcesses: two processes nominate different capsules on different nodes at the same time. The record of the
 // share orders them: the second one is judged again, with the first, and refused.
 func TestShareOfTwoProcesses(t *testing.T) {

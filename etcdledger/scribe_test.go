@@ -89,6 +89,7 @@ func (s *scribe) spec() *orbit.Spec {
 	spec.Envelope.Reservation = s.room(3)
 	spec.Movable = s.chance(2)
 	spec.RunsAtMost = pick(s, []time.Duration{0, time.Minute})
+	spec.Backfills = spec.RunsAtMost > 0 && s.chance(2)
 	if s.chance(3) {
 		spec.Devices = orbit.DeviceRequest{Count: 1 + s.upTo(1), Milli: pick(s, []int{1, 500, 600, 1000})}
 		if s.chance(3) {
@@ -142,7 +143,9 @@ func (s *scribe) gang() *orbit.Gang {
 	}
 	for len(ids) > 0 {
 		n := 1 + s.upTo(len(ids)-1)
-		g.Roles = append(g.Roles, orbit.Role{Name: fmt.Sprint(len(g.Roles)), Spec: s.spec(), Members: ids[:n], Min: s.upTo(n)})
+		spec := s.spec()
+		spec.Backfills = false
+		g.Roles = append(g.Roles, orbit.Role{Name: fmt.Sprint(len(g.Roles)), Spec: spec, Members: ids[:n], Min: s.upTo(n)})
 		ids = ids[n:]
 	}
 	return g
@@ -281,8 +284,8 @@ func draftNominate(s *scribe) []orbit.Commitment {
 		c.Aged = 1
 		c.Parts[0].Devices, c.Parts[0].Milli = orbit.DeviceSet(1+s.upTo(2)), pick(s, []int{1, 500, 1000})
 	}
-	if len(c.Parts) == 0 {
-		c.Ends = time.Time{}
+	if c.Lends = pick(s, []time.Duration{0, time.Minute, time.Hour}); len(c.Parts) == 0 {
+		c.Ends, c.Lends = time.Time{}, 0
 	}
 	return []orbit.Commitment{c}
 }

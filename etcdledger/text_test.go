@@ -108,8 +108,8 @@ func (t *texter) gang(g dumpGang) {
 
 // capsule is written without its order of submission, because the lines are in that order.
 func (t *texter) capsule(c dumpCapsule) {
-	t.say("capsule %q spec %s owner %q gang %q.%d node %q devices %v note %q labels %v since %d at %d changed %d placed %d by %s released %v begun %v ready %v waits %v adopted %v respecified %v protected %v",
-		c.ID, t.specs[c.Spec], c.Owner, c.Gang, c.Role, c.Node, c.Devices, c.Note, c.Labels, c.SubmitTime, c.PlaceTime, t.rev(c.Changed), t.rev(c.PlacedAt), c.PlacedBy, c.Released, c.Begun, c.Ready, c.Waits, c.Adopted, c.Another, c.Protected)
+	t.say("capsule %q spec %s owner %q gang %q.%d node %q devices %v note %q labels %v since %d at %d changed %d placed %d by %s released %v begun %v ready %v waits %v adopted %v respecified %v protected %v borrows %v",
+		c.ID, t.specs[c.Spec], c.Owner, c.Gang, c.Role, c.Node, c.Devices, c.Note, c.Labels, c.SubmitTime, c.PlaceTime, t.rev(c.Changed), t.rev(c.PlacedAt), c.PlacedBy, c.Released, c.Begun, c.Ready, c.Waits, c.Adopted, c.Another, c.Protected, c.Borrows)
 	if r := c.Remains; r != nil {
 		t.say("  left %q devices %v, there since %d, at %d", r.Node, r.Devices, t.rev(r.Since), t.rev(r.Left))
 	}

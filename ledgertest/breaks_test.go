@@ -30,6 +30,17 @@ func (h *handle) sending(ctx context.Context, p *orbit.Proposal) error {
 				}
 			}
 		}
+	case "recalls like others":
+		for _, do := range p.Do {
+			e, _ := do.(orbit.Evict)
+			if c := h.state.Capsule(e.Capsule); c != nil && c.Borrows != nil && c.Borrows.Capsule == e.For {
+				for b := range h.state.BudgetsOf(c.Spec) {
+					if b.Spare() < 1 {
+						return h.lost()
+					}
+				}
+			}
+		}
 	case "takes an end for a conflict":
 		if ctx.Err() != nil {
 			return h.lost()
@@ -152,6 +163,14 @@ func (h *handle) spoil(do orbit.Commitment) orbit.Commitment {
 			c.For = 1
 		}
 		return c
+	case orbit.Nominate:
+		switch {
+		case h.breaks == "lends for ever" && c.Lends > 0:
+			c.Lends = math.MaxInt64
+		case h.breaks == "never lends":
+			c.Lends = 0
+		}
+		return c
 	case orbit.Confirm:
 		if h.breaks == "begins what is ready" && c.Ready {
 			c.Begun, c.Ready = true, false
@@ -192,6 +211,8 @@ func (h *handle) spoilSubmit(c orbit.Submit) orbit.Commitment {
 			c.Gang.Roles[i].Min = 1
 		}
 	case c.Spec == nil:
+	case h.breaks == "lends to all":
+		c.Spec.Backfills, c.Spec.RunsAtMost = true, max(1, c.Spec.RunsAtMost)
 	case h.breaks == "lets sums wrap" && c.Spec.Envelope.Reservation[orbit.CPU] == math.MaxInt64:
 		c.Spec.Envelope.Reservation[orbit.CPU] = 0
 	case h.breaks == "ignores requirements":

@@ -45,7 +45,18 @@ func (r *freeCapacity) leave(spec *orbit.Spec, set orbit.DeviceSet, later *freeC
 	}
 }
 
-// claim takes off what is nominated.
+// leaveFree takes off what is nominated on the node for others, less what is borrowed from them there.
+func (r *freeCapacity) leaveFree(n *orbit.NodeState, of *orbit.Nomination) {
+	room, devices := n.Claimed(of, nil)
+	for d, claimed := range room {
+		r.resources[d] -= claimed
+	}
+	for i, milli := range devices {
+		r.devices[i] -= int32(milli)
+	}
+}
+
+// claim takes off what is to be nominated.
 func (r *freeCapacity) claim(part *orbit.NominatedRoom) {
 	for d, claimed := range part.Room {
 		r.resources[d] -= claimed

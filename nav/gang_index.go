@@ -101,9 +101,9 @@ func (x *gangIndex) follow() {
 		was, now := &x.free[i], freeCapacity{}
 		if n := x.draft.Node(int(i)); n != nil {
 			now, x.ranks[i] = freeCapacityOf(n), rankOf(n)
-			for of, part := range n.Nominated { // members of several ranks are judged together, so those that outrank none count too
+			for of := range n.Nominated { // members of several ranks are judged together, so those that outrank none count too
 				if x.asker == nil || of.Outranks(x.asker) {
-					now.claim(part)
+					now.leaveFree(n, of)
 				}
 			}
 		}

@@ -290,8 +290,8 @@ func (c *patientChoice) room(i int32) *waitingRoom {
 		if own := of.Capsule == c.rank.Capsule && of.Gang == c.rank.Gang; own {
 			w.own = true
 		} else if !c.nominated && of.Outranks(&c.rank) {
-			w.now.claim(part)
-			w.later.claim(part)
+			w.now.leaveFree(n, of)
+			w.later.claim(part) // what is borrowed now has been given back by then
 		}
 	}
 	return w

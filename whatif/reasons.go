@@ -176,20 +176,19 @@ func (a *asker) nominated(n *orbit.NodeState, r *room) bool {
 
 // open returns what of a node is not nominated for work that outranks the spec, and whether that is less than all.
 func (a *asker) open(n *orbit.NodeState, r *room) (open room, claimed bool) {
-	for of, claim := range n.Nominated {
+	for of := range n.Nominated {
 		if !of.OutranksPriority(a.spec.Priority) {
 			continue
 		}
 		if !claimed {
 			open, claimed = *r, true
 		}
-		for d, x := range claim.Room {
+		claim, devices := n.Claimed(of, a.spec)
+		for d, x := range claim {
 			open.free[d] -= x
 		}
 		for i := range n.Node.Devices.Count {
-			if claim.Devices.Has(i) {
-				open.devices[i] -= claim.Milli
-			}
+			open.devices[i] -= devices[i]
 		}
 	}
 	if !claimed {

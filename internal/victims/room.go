@@ -9,7 +9,8 @@ type room struct {
 	healthy orbit.DeviceSet
 }
 
-// roomOf returns the room of a node, and marks the find as volatile if there are nominations.
+// roomOf returns the room of a node, and marks the find as volatile if there are nominations. What is borrowed from one counts as
+// claimed, because it is once the borrower leaves: a victim that need not leave for that is spared by the ledger.
 func (s *Search) roomOf(n *orbit.NodeState, f *Found) (r room) {
 	r.free = n.Free()
 	if s.spec.Devices.Count > 0 {
