@@ -264,7 +264,7 @@ func (r *modelRound) protect(c Protect) *refusal {
 	case r.unseen(c.Capsule) != nil:
 		return r.unseen(c.Capsule)
 	case c.For > 0 && k.spec.Backfills:
-		return lostTo(was.specified)
+		return lostTo(r.was.specAt(c.Capsule))
 	case c.For > 0:
 		if r.protects == nil {
 			r.protects = map[CapsuleID]time.Duration{}
