@@ -343,6 +343,10 @@ func (d *Draft) Nominate(c Nominate) error {
 	if d.changes(&Nomination{Capsule: c.Capsule, Gang: c.Gang}) {
 		return d.refuse(c.Capsule, nil, "%s is nominated by this plan already, or its nomination is ended", c.nominee())
 	}
+	borrows := func(s draftStep) bool { return s.open == d.open && s.spec != nil && s.node.lender(s.spec) != nil }
+	if len(c.Parts) > 0 && slices.ContainsFunc(d.steps, borrows) { // it would borrow otherwise, or no more
+		return d.refuse(c.Capsule, nil, "an earlier step of the same proposal borrows nominated room; propose that first")
+	}
 	p := Proposal{View: d.view.Revision(), Do: []Commitment{c}}.Clone()
 	if err := p.check(&d.view.state.limits); err != nil {
 		return err

@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// Who uses nominated room until it is needed, and what is borrowed from whom on a node.
+// Who uses nominated room until it is needed, and what is borrowed from whom on a node. At last the sums of what is nominated, and of
+// what there is.
 
 // Nominee names a capsule or a gang that is nominated, or was: one of the two is set.
 type Nominee struct {

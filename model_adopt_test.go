@@ -60,7 +60,7 @@ func (r *modelRound) adopt(a Adopt) *refusal {
 		return lostTo(r.was.left.Nodes)
 	case n.State == Lost:
 		return lostTo(r.was.nodes[a.Node].spec)
-	case a.Devices.Len() != spec.Devices.Count:
+	case a.Devices.Len() != spec.Devices.Count, spec.Backfills && c.gang != "":
 		return lostTo(r.was.specAt(a.Capsule))
 	}
 	for i := range MaxDevices {

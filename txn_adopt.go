@@ -5,7 +5,8 @@ import (
 	"math"
 )
 
-// This file has the rules for capsules that run already (Adopt), and for those that get another size (Resize).
+// This file has the rules for capsules that run already (Adopt), for those that get another size (Resize), and for those that are
+// protected where they run (Protect).
 
 // adopt places a capsule where it runs. Neither room nor anything else is judged that the proposer cannot change by planning otherwise.
 func (t *tx) adopt(c *Adopt) (NodeID, error) {
@@ -81,6 +82,9 @@ func (t *tx) mayAdopt(c *Adopt, e *txCapsule) error {
 	case c.Devices.Len() != spec.Devices.Count:
 		at.advice = "name the devices that it uses, and a spec that asks for as many"
 		return t.refuse(at, e.newestSpec(), "capsule %q asks for %d devices, the adoption names %d", c.Capsule, spec.Devices.Count, c.Devices.Len())
+	case spec.Backfills && e.now.Gang != "":
+		at.advice = "name a spec that does not backfill"
+		return t.refuse(at, e.newestSpec(), "capsule %q is a member of gang %q, so it cannot backfill", c.Capsule, e.now.Gang)
 	case c.Devices>>n.now.Node.Devices.Count != 0:
 		at.advice = "describe the node with all its devices first"
 		return t.refuse(at, n.newestSpec(), "node %q: devices %016b are not all there", c.Node, c.Devices)
@@ -295,4 +299,41 @@ func (t *tx) noCapsule(id CapsuleID) error {
 func (t *tx) refuseEnded(e *txCapsule) error {
 	return t.refuse(Rejection{Capsule: e.now.ID, advice: "submit it again if it is to run again"}, e.newest(),
 		"capsule %q has been released for good", e.now.ID)
+}
+
+// protect notes that the placement of a capsule by this proposal is protected, or ends the protection of an older one.
+func (t *tx) protect(c *Protect) error {
+	e, err := t.meant(c.Capsule)
+	if err != nil {
+		return err
+	}
+	switch {
+	case c.For > 0 && e.now.Spec.Backfills:
+		return t.refuse(Rejection{Capsule: c.Capsule, Node: e.now.Node}, e.newestSpec(), "capsule %q backfills, so it cannot be protected", c.Capsule)
+	case c.For > 0:
+		e.protects = c.For
+		return nil
+	}
+	p, _ := t.s.protected.Get(protection{capsule: c.Capsule})
+	if p.since != c.Since || !e.now.Placed() || e.now.PlacedAt != c.Since || e.unprotects {
+		return t.refuse(Rejection{Capsule: c.Capsule, Node: e.now.Node}, e.newest(),
+			"capsule %q has no protected placement made at revision %d", c.Capsule, c.Since)
+	}
+	e.unprotects, e.now.Changed, e.dirty = true, t.rev, true
+	return nil
+}
+
+// settleProtection judges that wishes take off no capsule that was protected before the proposal.
+func (t *tx) settleProtection() error {
+	for i := range t.capsules.entries {
+		e := &t.capsules.entries[i]
+		if !e.wished || e.was == nil || t.s.protected.Len() == 0 {
+			continue
+		}
+		if r := t.s.shielded(e.was); r != nil {
+			t.at = -1
+			return t.refuse(*r, e.was.PlacedAt, "%s", r.Reason)
+		}
+	}
+	return nil
 }

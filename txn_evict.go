@@ -164,43 +164,6 @@ func (t *tx) settleWishes(g *txGang) error {
 	return nil
 }
 
-// protect notes that the placement of a capsule by this proposal is protected, or ends the protection of an older one.
-func (t *tx) protect(c *Protect) error {
-	e, err := t.meant(c.Capsule)
-	if err != nil {
-		return err
-	}
-	switch {
-	case c.For > 0 && e.now.Spec.Backfills:
-		return t.refuse(Rejection{Capsule: c.Capsule, Node: e.now.Node}, e.newestSpec(), "capsule %q backfills, so it cannot be protected", c.Capsule)
-	case c.For > 0:
-		e.protects = c.For
-		return nil
-	}
-	p, _ := t.s.protected.Get(protection{capsule: c.Capsule})
-	if p.since != c.Since || !e.now.Placed() || e.now.PlacedAt != c.Since || e.unprotects {
-		return t.refuse(Rejection{Capsule: c.Capsule, Node: e.now.Node}, e.newest(),
-			"capsule %q has no protected placement made at revision %d", c.Capsule, c.Since)
-	}
-	e.unprotects, e.now.Changed, e.dirty = true, t.rev, true
-	return nil
-}
-
-// settleProtection judges that wishes take off no capsule that was protected before the proposal.
-func (t *tx) settleProtection() error {
-	for i := range t.capsules.entries {
-		e := &t.capsules.entries[i]
-		if !e.wished || e.was == nil || t.s.protected.Len() == 0 {
-			continue
-		}
-		if r := t.s.shielded(e.was); r != nil {
-			t.at = -1
-			return t.refuse(*r, e.was.PlacedAt, "%s", r.Reason)
-		}
-	}
-	return nil
-}
-
 type txBudget struct {
 	// Nil: there is none.
 	was, now *budgetRecord
