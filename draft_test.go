@@ -376,7 +376,7 @@ func (d *drafting) mayBorrow(t *rapid.T, c Commitment) bool {
 	return n.nominated != nil && snapshotOf(t, d.ledger).Capsule(place.Capsule).Spec.Backfills
 }
 
-// withdraw takes back what a proposal places that has come to nothing, unless it releases something, or may have borrowed room.
+// withdraw takes back what a proposal places that has come to nothing, unless it releases or resizes something, or may have borrowed room.
 func (d *drafting) withdraw(t *rapid.T) {
 	if len(d.sent) == 0 {
 		return
@@ -386,7 +386,11 @@ func (d *drafting) withdraw(t *rapid.T) {
 	if d.void[i] {
 		return
 	}
-	releases := slices.ContainsFunc(do, func(c Commitment) bool { _, ok := c.(Release); return ok || leaves(c) != "" })
+	releases := slices.ContainsFunc(do, func(c Commitment) bool {
+		_, ok := c.(Release)
+		_, resizes := c.(Resize)
+		return ok || resizes || leaves(c) != ""
+	})
 	if i := slices.IndexFunc(do, func(c Commitment) bool { return d.mayBorrow(t, c) }); i >= 0 {
 		require.False(t, d.draft.Withdraw(do[i].(Place).Capsule))
 		return

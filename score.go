@@ -87,7 +87,7 @@ func (d *Draft) shownTo(n *NodeState, asker *Nomination) *NodeState {
 // Withdraw gives back the room of a capsule that an earlier proposal of the plan places: because that proposal
 // has come to nothing, or the capsule has been released since. It is for a caller who goes on with a plan while
 // its proposals are answered. It reports false, and changes nothing, where no earlier proposal places the capsule,
-// where that one also releases something or may have borrowed the room, and while the proposal in the making has steps.
+// where that one also releases or resizes something or may have borrowed the room, and while the proposal in the making has steps.
 func (d *Draft) Withdraw(id CapsuleID) bool {
 	use := d.capsules[id]
 	if use.what != draftTaken || d.open < len(d.log) {
@@ -102,7 +102,8 @@ func (d *Draft) Withdraw(id CapsuleID) bool {
 		last++
 	}
 	for _, c := range d.log[d.steps[i].open:d.steps[last].log] {
-		if r, ok := c.(Release); ok && r.Hold != "" || leaves(c) != "" { // the room may be what it took the place of
+		_, resizes := c.(Resize)
+		if r, ok := c.(Release); ok && r.Hold != "" || leaves(c) != "" || resizes { // the room may be what it took the place of
 			return false
 		}
 	}
