@@ -36,6 +36,11 @@ import (
 //   - A create that returns an error leaves nothing in the ledger, also if its context ends half-way, unless the
 //     error is [ErrLeftBehind].
 //
+// Several gateways may share a board, and see each other's claims at once. Gateways of several processes have a board each,
+// which feed each other ([telemetry.Board.Feed]). They see each other's placements in the ledger, so no slot is given
+// away twice, and each other's claims with the node's next report: until then two processes may promise the same warm
+// slot, and one of the sandboxes boots cold, which Created.Warm says. A capsule's id is created once in all of them.
+//
 // A node that has failed to start a sandbox counts as one with no warm slot of its template until it reports
 // again, and the slot stays debited: others go elsewhere first.
 //

@@ -76,6 +76,7 @@ type Stats struct {
 	Nodes     int    // nodes known now
 	Reports   uint64 // reports taken
 	Changed   uint64 // reports taken that were a change
+	Fed       uint64 // reports taken that another board has sent
 	Claims    uint64 // calls of Claim for a known node
 	Unclaimed uint64 // claims that were cancelled
 	Vacated   uint64 // claims whose slot was given back

@@ -23,6 +23,16 @@
 // ledger to promise, so take the lesser of the ledger's count and the report's. A node that promised a warm slot
 // and had none is put right with [Board.Exhausted].
 //
+// # Several processes
+//
+// Each process has a board of its own. [Board.Feed] sends what one knows to another over any connection, as differences, and
+// [Board.Follow] takes it: so a node reports to one process, and the navigators of all of them plan on it. A connection that is made
+// again begins with everything. A change is on the other board as soon as it is sent, a heartbeat within a second; after that both
+// show the same, less what has been claimed on each.
+//
+// Claims are seen on the board on which they were made alone, until the node's next report. Slots are safe all the same, because the
+// ledger counts what is placed; a warm slot may be promised by each process once, and then one of these boots cold.
+//
 // # Refusals
 //
 // A board believes no more than it must. It refuses, counts in [Stats] and says in a [*Refusal] why: malformed

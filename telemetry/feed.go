@@ -1,0 +1,376 @@
+package telemetry
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/send"
+)
+
+// This file sends what a board knows to the board of another process.
+
+const (
+	feedFormat = 1
+	feedBatch  = 10 * time.Millisecond // how long changes are gathered
+	feedEvery  = time.Second           // how often heartbeats are sent, and at least something
+	feedSilent = 10 * time.Second      // how long the other end may be silent, or take nothing
+)
+
+// Feed sends all reports that the board has, and then goes on with those that are newer, to a board that follows at the other end
+// ([Board.Follow]), until ctx ends; then it returns nil. A report is sent as its difference from the one that was sent before: at once
+// if it is a change, and within a second if only the heartbeat is newer. A slow reader is sent the newest reports alone. Feed
+// returns an error when the connection fails; to go on, call it with another one, which begins with everything. If the connection has
+// deadlines, as a net.Conn has, one that takes nothing for 10 s has failed. If it can be closed, it is closed when ctx ends.
+//
+// Processes whose nodes report to any of them feed each other, in both directions. A board also passes on what it has been sent, so
+// each need not be connected with each; what comes back to a board is not newer, and ends there. Claims are not sent.
+func (b *Board) Feed(ctx context.Context, to io.Writer) error {
+	defer closeAfter(ctx, to)()
+	f := feeder{board: b, sent: map[orbit.NodeID]*fed{}}
+	out := bufio.NewWriter(to)
+	lines := json.NewEncoder(out)
+	_ = lines.Encode(feedLine{Board: feedFormat}) // Flush returns the error
+	for ctx.Err() == nil {
+		for _, line := range f.news() {
+			if err := lines.Encode(line); err != nil {
+				return feedError(ctx, "feed", err)
+			}
+		}
+		if d, ok := to.(interface{ SetWriteDeadline(t time.Time) error }); ok {
+			_ = d.SetWriteDeadline(time.Now().Add(feedSilent))
+		}
+		if err := out.Flush(); err != nil {
+			return feedError(ctx, "feed", err)
+		}
+		f.wait(ctx)
+	}
+	return nil
+}
+
+// Follow takes the reports that another board sends with [Board.Feed], until ctx ends; then it returns nil. It takes those that are
+// newer than what this board knows, within the bounds that hold for the reports of nodes, except PerSecond. It refreshes no terms, which
+// is a matter of the process to which the node has reported: boards with Leases need those to share refreshes
+// ([lease.Keeper.Refreshes]), and take a report as soon as they know the lease of its node. What the other board forgets, this one
+// forgets unless it knows something newer.
+//
+// Follow returns an error when the connection ends or fails, or wraps [orbit.ErrInvalid] if what comes is not what Feed sends. What was
+// taken before stays. If the connection has deadlines, one that is silent for 10 s has failed. If it can be closed, it
+// is closed when ctx ends.
+//
+// [lease.Keeper.Refreshes]: https://pkg.go.dev/github.com/orbitsched/orbit/lease#Keeper
+func (b *Board) Follow(ctx context.Context, from io.Reader) error {
+	defer closeAfter(ctx, from)()
+	lines := bufio.NewScanner(from)
+	lines.Buffer(nil, b.longestLine())
+	f := follower{board: b, nodes: map[int]*orbit.Report{}, early: map[int]bool{}}
+	for {
+		if d, ok := from.(interface{ SetReadDeadline(t time.Time) error }); ok {
+			_ = d.SetReadDeadline(time.Now().Add(feedSilent))
+		}
+		if !lines.Scan() {
+			return feedError(ctx, "follow", cmp.Or(lines.Err(), io.ErrUnexpectedEOF))
+		}
+		if err := f.read(lines.Bytes()); err != nil {
+			return err
+		}
+	}
+}
+
+// closeAfter closes a connection that can be closed when ctx ends, unless stop is called before.
+func closeAfter(ctx context.Context, connection any) (stop func()) {
+	c, ok := connection.(io.Closer)
+	if !ok {
+		return func() {}
+	}
+	cancel := context.AfterFunc(ctx, func() { _ = c.Close() })
+	return func() { cancel() }
+}
+
+// feedError returns the error of a connection; nil: it has ended with ctx.
+func feedError(ctx context.Context, what string, err error) error {
+	if errors.Is(err, bufio.ErrTooLong) {
+		err = fmt.Errorf("%w: %w", orbit.ErrInvalid, err)
+	}
+	if ctx.Err() == nil {
+		return fmt.Errorf("telemetry: %s another board: %w", what, err)
+	}
+	return nil
+}
+
+// longestLine returns how long a line may be: as long as that of a report with MaxWords words, each escaped.
+func (b *Board) longestLine() int {
+	words := cmp.Or(b.MaxWords, defaultWords)
+	if words < 0 {
+		words = 1 << 18
+	}
+	return 1<<12 + words*(6*maxWordBytes+32)
+}
+
+// feedLine is one line of a feed, in JSON: how a report of a node differs from the one before on the same connection. Without a number
+// it says no more than that the other end lives.
+type feedLine struct {
+	// Board is the version of the format; in the first line only.
+	Board int `json:"board,omitempty"`
+	// Number stands for the node on this connection, from 1 on, and Node is its id, in its first line.
+	Number int          `json:"n,omitempty"`
+	Node   orbit.NodeID `json:"node,omitempty"`
+	// Gone says that the board has forgotten the node. The number is not used again.
+	Gone bool `json:"gone,omitempty"`
+	// At is the heartbeat, in nanoseconds since 1970. The fields below are those of the report that have changed.
+	At        int64            `json:"at,omitempty"`
+	Term      *orbit.Revision  `json:"term,omitempty"`
+	Usage     *orbit.Resources `json:"usage,omitempty"`
+	CPU       *float64         `json:"cpu,omitempty"`
+	Slots     *int             `json:"slots,omitempty"`
+	Warm      map[string]int   `json:"warm,omitempty"` // the templates whose count has changed; -1: no longer listed
+	Templates *[]string        `json:"templates,omitempty"`
+	Volumes   *[]string        `json:"volumes,omitempty"`
+}
+
+// feeder is the sending end of a connection.
+type feeder struct {
+	board   *Board
+	version uint64    // up to which changes have been sent
+	scanned time.Time // when all heartbeats were last looked at
+	sent    map[orbit.NodeID]*fed
+	next    int
+}
+
+// fed is the report of a node that was last sent.
+type fed struct {
+	number int
+	report orbit.Report
+}
+
+// news returns the lines for all that is new.
+func (f *feeder) news() (lines []feedLine) {
+	all := time.Since(f.scanned) >= feedEvery
+	reports, gone := f.read(all)
+	for i := range reports {
+		lines = append(lines, f.difference(&reports[i]))
+	}
+	for _, node := range gone {
+		lines = append(lines, feedLine{Number: f.sent[node].number, Gone: true})
+		delete(f.sent, node)
+	}
+	if len(lines) == 0 {
+		lines = append(lines, feedLine{})
+	}
+	return lines
+}
+
+// read returns the reports of the nodes that have changed or, if all are asked for, of those whose heartbeat is not the one that was
+// sent, and then also the nodes that are gone.
+func (f *feeder) read(all bool) (reports []orbit.Report, gone []orbit.NodeID) {
+	b := f.board
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.followLeases()
+	for e := b.ring.next; e != nil && e != &b.ring && (all || e.version > f.version); e = e.next {
+		if s := f.sent[e.report.Node]; (s == nil || !s.report.At.Equal(e.report.At)) && e.report.At.Unix() >= 0 {
+			reports = append(reports, e.report)
+		}
+	}
+	f.version = b.version
+	if !all {
+		return reports, nil
+	}
+	f.scanned = time.Now()
+	for node := range f.sent {
+		if b.nodes[node] == nil {
+			gone = append(gone, node)
+		}
+	}
+	return reports, gone
+}
+
+// difference returns the line for a report.
+func (f *feeder) difference(r *orbit.Report) (line feedLine) {
+	s := f.sent[r.Node]
+	if s == nil {
+		f.next++
+		s = &fed{number: f.next}
+		f.sent[r.Node] = s
+		line.Node = r.Node
+	}
+	was := &s.report
+	line.Number, line.At = s.number, r.At.UnixNano()
+	line.Term, line.Usage, line.CPU, line.Slots = changed(was.Term, r.Term), changed(was.Usage, r.Usage), changed(was.CPUPercent, r.CPUPercent), changed(was.FreeSlots, r.FreeSlots)
+	line.Warm = changedWarm(was.Warm, r.Warm)
+	line.Templates, line.Volumes = changedWords(was.Templates, r.Templates), changedWords(was.Volumes, r.Volumes)
+	s.report = *r
+	return line
+}
+
+func changed[T comparable](was, is T) *T {
+	if was == is {
+		return nil
+	}
+	return &is
+}
+
+func changedWarm(was, is map[string]int) map[string]int {
+	if maps.Equal(was, is) {
+		return nil
+	}
+	out := map[string]int{}
+	for template, n := range is {
+		if before, there := was[template]; !there || before != n {
+			out[template] = n
+		}
+	}
+	for template := range was {
+		if _, there := is[template]; !there {
+			out[template] = -1
+		}
+	}
+	return out
+}
+
+func changedWords(was, is []string) *[]string {
+	if slices.Equal(was, is) {
+		return nil
+	}
+	words := append([]string{}, is...)
+	return &words
+}
+
+// wait returns when there is a change, which may bring others with it, or when it is time for heartbeats.
+func (f *feeder) wait(ctx context.Context) {
+	waiting, cancel := context.WithDeadline(ctx, f.scanned.Add(feedEvery))
+	defer cancel()
+	if f.board.Wait(waiting, f.version) == nil {
+		send.Pause(ctx, feedBatch)
+	}
+}
+
+// follower is the receiving end of a connection.
+type follower struct {
+	board  *Board
+	begun  bool
+	newest int                   // the highest number of a node
+	nodes  map[int]*orbit.Report // as the other board has them
+	early  map[int]bool          // nodes whose report has to wait until their lease is known
+	tried  time.Time             // when these were last tried
+}
+
+// read takes one line. The error is not nil if the lines that follow would mean nothing.
+func (f *follower) read(text []byte) error {
+	var line feedLine
+	if err := json.Unmarshal(text, &line); err != nil {
+		return fmt.Errorf("telemetry: follow another board: %w: line %.80q: %w", orbit.ErrInvalid, text, err)
+	}
+	if !f.begun {
+		if f.begun = line.Board == feedFormat; !f.begun {
+			return fmt.Errorf("telemetry: follow another board: %w: it sends format %d, this version reads %d", orbit.ErrInvalid, line.Board, feedFormat)
+		}
+		return nil
+	}
+	if time.Since(f.tried) >= feedEvery {
+		f.tried = time.Now()
+		for number := range f.early {
+			f.take(number)
+		}
+	}
+	if line.Number == 0 {
+		return nil
+	}
+	if line.Node != "" {
+		if most := cmp.Or(f.board.MaxNodes, defaultNodes); line.Number <= f.newest || most > 0 && len(f.nodes) >= most {
+			return fmt.Errorf("telemetry: follow another board: %w: node %q has number %d after %d, and there are %d of at most %d nodes",
+				orbit.ErrInvalid, line.Node, line.Number, f.newest, len(f.nodes), most)
+		}
+		f.newest = line.Number
+		f.nodes[line.Number] = &orbit.Report{Node: line.Node}
+	}
+	r := f.nodes[line.Number]
+	if r == nil {
+		return fmt.Errorf("telemetry: follow another board: %w: node number %d has no name", orbit.ErrInvalid, line.Number)
+	}
+	if line.Gone {
+		delete(f.nodes, line.Number)
+		delete(f.early, line.Number)
+		f.board.forgetFed(r)
+		return nil
+	}
+	line.apply(r)
+	f.take(line.Number)
+	return nil
+}
+
+// take gives the report of a node to the board, or notes that it has to wait.
+func (f *follower) take(number int) {
+	r := f.nodes[number]
+	if b := f.board; b.Leases != nil && !b.Leases.Known(string(r.Node)) {
+		f.early[number] = true
+		return
+	}
+	delete(f.early, number)
+	f.board.takeFed(*r)
+}
+
+// apply makes the report of before the one that the line is about.
+func (l *feedLine) apply(r *orbit.Report) {
+	r.At = time.Unix(0, l.At)
+	set(&r.Term, l.Term)
+	set(&r.Usage, l.Usage)
+	set(&r.CPUPercent, l.CPU)
+	set(&r.FreeSlots, l.Slots)
+	set(&r.Templates, l.Templates)
+	set(&r.Volumes, l.Volumes)
+	if r.Warm == nil && len(l.Warm) > 0 {
+		r.Warm = map[string]int{}
+	}
+	for template, n := range l.Warm {
+		if r.Warm[template] = n; n < 0 {
+			delete(r.Warm, template)
+		}
+	}
+}
+
+func set[T any](field *T, to *T) {
+	if to != nil {
+		*field = *to
+	}
+}
+
+// takeFed stores a report that another board has taken, if it is newer than the known one.
+func (b *Board) takeFed(r orbit.Report) {
+	refusal := b.malformed(&r)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now, e := b.now(), b.nodes[r.Node]
+	if e != nil && !r.At.After(e.report.At) {
+		return // it has come by another way, perhaps from here
+	}
+	if refusal == nil {
+		refusal = b.mistimed(&r, e, now)
+	}
+	if most := cmp.Or(b.MaxNodes, defaultNodes); refusal == nil && e == nil && most > 0 && len(b.nodes) >= most {
+		refusal = &Refusal{Kind: ErrFull}
+	}
+	if refusal != nil {
+		*b.stats.of(refusal)++
+		return
+	}
+	b.stats.Fed++
+	b.take(e, &r, now)
+}
+
+// forgetFed forgets a node that another board has forgotten, unless something newer than its last report is known.
+func (b *Board) forgetFed(last *orbit.Report) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if e := b.nodes[last.Node]; e != nil && !e.report.At.After(last.At) {
+		b.forget(last.Node)
+	}
+}
