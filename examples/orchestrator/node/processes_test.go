@@ -148,10 +148,10 @@ func TestStop(t *testing.T) {
 // What has ended but has left something behind runs as long as that.
 func TestLeftBehind(t *testing.T) {
 	m := open(t)
-	i := m.start("parent", `setsid sleep 0.5 & exit 0`)
-	m.becomes(i, agent.Ready)
-	time.Sleep(200 * time.Millisecond)
+	i := m.start("parent", `echo $$ > self; setsid sh -c 'touch away; until [ -e go ]; do sleep 0.01; done' & until [ -e away ]; do sleep 0.01; done; exit 0`)
+	m.await("its end", func() bool { return m.file(i, "self") != "" && !m.alive(i, "self") })
 	require.Equal(t, agent.Ready, m.phase(i))
+	require.NoError(t, os.WriteFile(filepath.Join(m.Dir, "run", i.String(), "go"), nil, 0o600))
 	m.becomes(i, agent.Done)
 }
 
