@@ -63,6 +63,7 @@ type Keeper struct {
 
 	once sync.Once
 	turn chan struct{} // holds a token while a Step runs
+	wake chan struct{} // holds a token if the next Step should not wait
 
 	mu        sync.Mutex // guards the fields below; not held during calls of the ledger
 	leases    map[string]*lease
@@ -128,7 +129,7 @@ func (k *Keeper) clock() time.Time {
 // init prepares the zero value on first use.
 func (k *Keeper) init() {
 	k.once.Do(func() {
-		k.turn = make(chan struct{}, 1)
+		k.turn, k.wake = make(chan struct{}, 1), make(chan struct{}, 1)
 		k.leases = make(map[string]*lease)
 		k.corrupt = make(map[string]error)
 	})
@@ -202,7 +203,8 @@ func (k *Keeper) end(le *lease) {
 // not the current one (acquire a new one); [ErrUnheard] if the term is newer than what this process knows of the
 // ledger (try again after the next Step). With [Keeper.Refreshes] a refresh is passed on by the next Step, so nil means that the
 // term lives for another half of TTL, whatever happens to this process. If that is not known yet, the error is [ErrUnheard] too:
-// try again after the next Step. It is so when a holder changes to another process, and while Refreshes cannot be reached.
+// try again after the next Step, for which Run does not wait then. It is so when a holder changes to another process, and while
+// Refreshes cannot be reached.
 func (k *Keeper) Refresh(t Term) error {
 	k.init()
 	k.mu.Lock()
@@ -218,6 +220,10 @@ func (k *Keeper) Refresh(t Term) error {
 	}
 	k.hear(le, now)
 	if le.end.Sub(now) < k.ttl()-k.slack() {
+		select {
+		case k.wake <- struct{}{}:
+		default:
+		}
 		return &Error{Kind: ErrUnheard, Term: t, Reason: "other processes do not know of a refresh yet"}
 	}
 	return nil

@@ -166,7 +166,8 @@ func (m *Members) Run(ctx context.Context) error {
 	if m.Leases == nil {
 		return errNoMembersLeases
 	}
-	loop(ctx, func() (time.Duration, bool) {
+	m.Leases.init()
+	loop(ctx, m.Leases.wake, func() (time.Duration, bool) {
 		round, _ := m.Step(ctx)
 		if m.Hook != nil && round.active() && ctx.Err() == nil {
 			m.Hook(round)

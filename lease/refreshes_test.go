@@ -304,3 +304,21 @@ func TestFenceOfSharedTerms(t *testing.T) {
 		require.Less(t, time.Since(accepted), ahead.Fence()+time.Second, "a longer fence would be none")
 	})
 }
+
+// A holder that changes to another process is accepted there within a moment, because Run does not wait to pass its refresh on.
+func TestRunPassesARefreshOnAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		defer all.Wait()
+		defer cancel()
+		ledger, shared := &orbit.MemoryLedger{}, newHome()
+		two := &lease.Members{Leases: &lease.Keeper{Ledger: ledger, Refreshes: shared}}
+		term := acquire(t, &lease.Keeper{Ledger: ledger, Refreshes: shared}, "a", "x")
+		all.Go(func() { _ = two.Run(ctx) })
+		time.Sleep(40*time.Second + 300*time.Millisecond)
+		require.ErrorIs(t, two.Leases.Refresh(term), lease.ErrUnheard)
+		time.Sleep(20 * time.Millisecond)
+		require.NoError(t, two.Leases.Refresh(term))
+	})
+}

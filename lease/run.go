@@ -20,7 +20,8 @@ func (k *Keeper) Run(ctx context.Context) error {
 	if k.Ledger == nil {
 		return fmt.Errorf("lease: %w: Keeper.Ledger is nil; set it before first use", orbit.ErrInvalid)
 	}
-	loop(ctx, func() (time.Duration, bool) {
+	k.init()
+	loop(ctx, k.wake, func() (time.Duration, bool) {
 		round, _ := k.Step(ctx)
 		if k.Hook != nil && round.active() && ctx.Err() == nil {
 			k.Hook(round)
@@ -42,14 +43,25 @@ func (k *Keeper) untilNext(next time.Time) time.Duration {
 	return max(0, next.Sub(k.clock()))
 }
 
-// loop calls step again after the time that step has returned, but not later than pollEvery. After a step that was not
-// healthy it waits for pollEvery. It returns when ctx has ended.
-func loop(ctx context.Context, step func() (wait time.Duration, well bool)) {
+// gatherFor is how long a step that was woken waits for what others wake it for.
+const gatherFor = 10 * time.Millisecond
+
+// loop calls step again after the time that step has returned, but not later than pollEvery, and soon if it is woken. After a step
+// that was not healthy it waits for pollEvery. It returns when ctx has ended.
+func loop(ctx context.Context, wake <-chan struct{}, step func() (wait time.Duration, well bool)) {
 	for ctx.Err() == nil {
 		wait, well := step()
-		if wait = min(wait, pollEvery); !well {
-			wait = pollEvery
+		if !well {
+			send.Pause(ctx, pollEvery)
+			continue
 		}
-		send.Pause(ctx, wait)
+		next := time.NewTimer(min(wait, pollEvery))
+		select {
+		case <-next.C:
+		case <-wake:
+			send.Pause(ctx, gatherFor)
+		case <-ctx.Done():
+		}
+		next.Stop()
 	}
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
-	"github.com/orbitsched/orbit/etcdledger"
 	"github.com/orbitsched/orbit/etcdledger/itest/cluster"
 	"github.com/orbitsched/orbit/etcdledger/itest/rooms"
 	sample "github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/lease"
+	"github.com/orbitsched/orbit/shard"
 )
 
 // fleet is some hosts that report to some processes, and what happens to their leases.
@@ -33,15 +33,18 @@ type fleet struct {
 	faults   []string
 	ends     int // of terms of hosts that live
 	joins    int
+	// disturbed is when each process was last killed or suspended, by the name of its scheduler.
+	disturbed map[string]time.Time
 }
 
-func newFleet(t *testing.T, c *cluster.Cluster, sites int) *fleet {
+func newFleet(t *testing.T, config rooms.Config, sites int) *fleet {
 	f := &fleet{
-		t: t, config: rooms.Config{Endpoints: c.Endpoints(), Prefix: "fleet/", TTL: 3 * time.Second, Gone: 3 * time.Second}, beat: 300 * time.Millisecond,
+		t: t, config: config, beat: 300 * time.Millisecond,
 		accepted: map[string]time.Time{}, died: map[string]time.Time{}, found: map[string]time.Duration{},
+		disturbed: map[string]time.Time{},
 	}
-	for range sites {
-		f.sites = append(f.sites, f.start())
+	for i := range sites {
+		f.sites = append(f.sites, f.start(i))
 	}
 	for _, s := range f.sites {
 		receive(t, s.Ready())
@@ -49,8 +52,12 @@ func newFleet(t *testing.T, c *cluster.Cluster, sites int) *fleet {
 	return f
 }
 
-func (f *fleet) start() *rooms.Site {
-	s, err := rooms.Start(f.config)
+func (f *fleet) start(i int) *rooms.Site {
+	config := f.config
+	if config.Scheduler != "" {
+		config.Scheduler += fmt.Sprint(i)
+	}
+	s, err := rooms.Start(config, f.ended, func(text string) { f.fault("%s", text) })
 	require.NoError(f.t, err)
 	f.t.Cleanup(func() { _ = s.Kill() })
 	return s
@@ -62,10 +69,28 @@ func (f *fleet) site(i int) *rooms.Site {
 	return f.sites[i%len(f.sites)]
 }
 
+// disturb notes that a process is killed or suspended now.
+func (f *fleet) disturb(i int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.disturbed[fmt.Sprint(shard.LeasePrefix, f.config.Scheduler, i%len(f.sites))] = time.Now()
+}
+
+// suspend suspends a process for half a TTL.
+func (f *fleet) suspend(i int) {
+	s := f.site(i)
+	f.disturb(i)
+	require.NoError(f.t, s.Pause())
+	time.Sleep(f.config.TTL / 2)
+	require.NoError(f.t, s.Resume())
+	f.disturb(i)
+}
+
 // replace kills a process and starts another one in its place.
 func (f *fleet) replace(i int) {
+	f.disturb(i)
 	require.NoError(f.t, f.site(i).Kill())
-	s := f.start()
+	s := f.start(i % len(f.sites))
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.sites[i%len(f.sites)] = s
@@ -107,10 +132,12 @@ func (f *fleet) report(ctx context.Context, at int, name string, term *orbit.Rev
 	if site.URL() == "" {
 		return orbit.ErrUnavailable
 	}
-	ctx, cancel := context.WithTimeout(ctx, f.config.TTL/4)
+	ctx, cancel := context.WithTimeout(ctx, 750*time.Millisecond)
 	defer cancel()
 	if *term != 0 {
-		return site.Control().Report(ctx, orbit.Report{Node: orbit.NodeID(name), Term: *term, At: time.Now()})
+		return site.Control().Report(ctx, orbit.Report{
+			Node: orbit.NodeID(name), Term: *term, At: time.Now(), FreeSlots: lease.DefaultSlots, Warm: map[string]int{rooms.Template: 5}, Templates: []string{rooms.Template},
+		})
 	}
 	got, err := site.Control().Join(ctx, orbit.Node{ID: orbit.NodeID(name), Capacity: orbit.Resources{orbit.CPU: 1000}}, name)
 	*term = got.Term
@@ -120,36 +147,24 @@ func (f *fleet) report(ctx context.Context, at int, name string, term *orbit.Rev
 	return err
 }
 
-// observe follows the ledger. An end that is seen within half a TTL of an accepted report was committed too early.
-func (f *fleet) observe(ctx context.Context, ledger orbit.Ledger) {
-	var at orbit.Revision
-	for {
-		newest, err := ledger.Wait(ctx, at)
-		if err != nil {
-			return
-		}
-		changes, err := ledger.Changes(ctx, at)
-		if err != nil {
-			f.fault("the observer: %v", err)
-			return
-		}
-		at = newest
-		for _, c := range changes {
-			at = max(at, c.Revision)
-			if mark, ok := c.Do.(orbit.Mark); ok && strings.HasPrefix(mark.Value, "1 over") {
-				f.ended(strings.TrimPrefix(mark.Key, "lease/"))
-			}
-		}
-	}
-}
-
 func (f *fleet) fault(format string, args ...any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.faults = append(f.faults, fmt.Sprintf(format, args...))
 }
 
+// ended is called some time after the end of a term was committed. That of a scheduler ends when its process was killed or suspended. If that is within half a TTL of an accepted report, it was
+// committed too early.
 func (f *fleet) ended(host string) {
+	if strings.HasPrefix(host, shard.LeasePrefix) {
+		f.mu.Lock()
+		at := f.disturbed[host]
+		f.mu.Unlock()
+		if undisturbed := time.Since(at); undisturbed > f.config.TTL+5*time.Second {
+			f.fault("the term of %s ended after %v without trouble", host, undisturbed)
+		}
+		return
+	}
 	f.mu.Lock()
 	accepted, died := f.accepted[host], f.died[host]
 	if !died.IsZero() {
@@ -170,14 +185,12 @@ func TestThreeProcessesKeepLeases(t *testing.T) {
 	t.Parallel()
 	const hosts, deaths = 50, 3
 	c := start(t, cluster.Options{Heartbeat: fast.Heartbeat})
-	f := newFleet(t, c, 3)
+	f := newFleet(t, rooms.Config{Endpoints: c.Endpoints(), TTL: 4 * time.Second, Gone: 4 * time.Second}, 3)
 	lasts := time.Duration(scale(t, sample.Of(9, 600))) * time.Second
 	ctx, cancel := context.WithCancel(t.Context())
-	ledger := open(t, connect(t, c), etcdledger.Options{Prefix: f.config.Prefix})
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer cancel()
-	all.Go(func() { f.observe(ctx, ledger) })
 	for h := range hosts {
 		dies := time.Hour
 		if h < deaths {
@@ -187,10 +200,7 @@ func TestThreeProcessesKeepLeases(t *testing.T) {
 	}
 	var pauses, kills int
 	for began := time.Now(); time.Since(began) < lasts; pauses++ {
-		s := f.site(pauses)
-		require.NoError(t, s.Pause())
-		time.Sleep(f.config.TTL / 2)
-		require.NoError(t, s.Resume())
+		f.suspend(pauses)
 		if pauses%3 == 1 {
 			f.replace(pauses + 1)
 			kills++
