@@ -43,11 +43,17 @@ import (
 // priority. Nothing is promised to a capsule that waits for company ([orbit.Near]) of which nothing runs, to one with a
 // template or a parent ([orbit.Start]), or to a gang that no domain takes even when it is empty.
 //
+// Nominated room is lent until it is needed ([orbit.Nominate]): to what says that it runs no longer than the nominee is expected to
+// wait, by what is known of when work ends, and consents to be evicted ([orbit.Spec].Backfills); not on nodes that confirm. To place the nominee Patient
+// evicts as much of it as is in the way. If others come and go so fast that this proposal is lost, the nomination lends no more, and
+// the next one is not lost to them. So lending costs the nominee three commits at most; but if it takes more evictions
+// than a proposal may have, the borrowers have to end by themselves.
+//
 // A plan that leaves nothing out for long costs a look at each capsule. The first nomination of a spec costs a look at each
 // node, and a later one a look at those that have changed; that of a gang a look at each node. A plan makes one, and renews
 // or tries at most eight. Notes are "nominated", nominations made or renewed, "fromNominations", capsules and gangs placed
-// in nominated room, and "nodesLooked", the looks at nodes that this cost; then those of the wrapped navigator. A Patient
-// belongs to one engine and is not safe for concurrent use.
+// in nominated room, "recalled", the capsules that were evicted for these, and "nodesLooked", the looks at nodes that this cost;
+// then those of the wrapped navigator. A Patient belongs to one engine and is not safe for concurrent use.
 type Patient struct {
 	// Navigator is the one whose work is nominated when it has waited too long. Required.
 	Navigator orbit.Navigator
@@ -94,6 +100,8 @@ type patientWait struct {
 	lost  int
 	// A proposal for it was lost while it was nominated: the wrapped navigator seeks more than the nominated room, or other room.
 	strayed bool
+	// It was proposed to place it in its nominated room, since the nomination was made.
+	tried bool
 	// The last plan that looked whether its nominated room was free, and whether it was.
 	looked uint64
 	free   bool
@@ -154,8 +162,11 @@ type patientPass struct {
 	seated map[orbit.CapsuleID]bool
 	// The draft holds what is kept for those whose nominated room is free.
 	synced bool
+	// What was handed over, until it is known whether room that is lent is needed for some of it.
+	handed []*orbit.Capsule
+	recall bool
 	// For the notes.
-	nominated, served int
+	nominated, served, recalled int
 }
 
 // Plan asks the wrapped navigator, whose error it returns, and then looks after what that has left out.
@@ -163,7 +174,7 @@ func (p *Patient) Plan(ctx context.Context, view *orbit.View, pending []*orbit.C
 	if p.Navigator == nil {
 		return plan, errNoPatient
 	}
-	r := &patientPass{Patient: p, view: view, state: view.State(), now: view.Now(), placed: map[waiter]bool{}, seated: map[orbit.CapsuleID]bool{}}
+	r := &patientPass{Patient: p, view: view, state: view.State(), now: view.Now(), placed: map[waiter]bool{}, seated: map[orbit.CapsuleID]bool{}, handed: pending}
 	p.plans++
 	looked := p.rooms.looked
 	r.countLost()
@@ -190,7 +201,7 @@ func (p *Patient) Plan(ctx context.Context, view *orbit.View, pending []*orbit.C
 		r.serve(ctx, waiting)
 	}
 	r.plan.Unplaced = slices.DeleteFunc(r.plan.Unplaced, func(u orbit.Unplaced) bool { return u.Capsule != nil && r.seated[u.Capsule.ID] })
-	r.plan.Notes = append([]slog.Attr{slog.Int("nominated", r.nominated), slog.Int("fromNominations", r.served), slog.Int("nodesLooked", p.rooms.looked-looked)}, r.plan.Notes...)
+	r.plan.Notes = append([]slog.Attr{slog.Int("nominated", r.nominated), slog.Int("fromNominations", r.served), slog.Int("recalled", r.recalled), slog.Int("nodesLooked", p.rooms.looked-looked)}, r.plan.Notes...)
 	return r.plan, err
 }
 
@@ -199,10 +210,12 @@ func (p *Patient) Plan(ctx context.Context, view *orbit.View, pending []*orbit.C
 func (r *patientPass) withholds(c *orbit.Capsule) error {
 	w, n := r.waits[r.waiterOf(c)], r.standing(c)
 	switch {
+	case c.Spec.Backfills && !n.Lives() && r.recalls():
+		return fmt.Errorf("capsule %q: room that is nominated for others is not lent while they are placed there", c.ID)
 	case w == nil:
 		return nil
 	case n.Lives():
-		if !w.strayed || !r.now.Before(n.Ends) || !r.seatsFree(w) {
+		if !w.strayed || !r.now.Before(n.Ends) || !r.seatsFree(r.waiterOf(c), w) {
 			return nil
 		}
 		return fmt.Errorf("capsule %q: a proposal for it was lost to others; it waits for the room that is nominated for it", c.ID)
@@ -221,16 +234,32 @@ func waiterOf(state *orbit.State, c *orbit.Capsule) waiter {
 	return waiter{capsule: c.ID}
 }
 
-// seatsFree reports whether all of its nominated room is free before the wrapped navigator has planned. If not, other room may be.
-func (r *patientPass) seatsFree(w *patientWait) bool {
+// seatsFree reports whether all of its nominated room is free, or borrowed, before the wrapped navigator has planned. If not, other room
+// may be free.
+func (r *patientPass) seatsFree(of waiter, w *patientWait) bool {
 	if w.looked != r.plans { // the members of a gang share the answer
 		if !r.synced {
 			r.draft.Sync(r.view)
 			r.synced = true
 		}
-		w.looked, w.free = r.plans, r.take(w)
+		w.looked, w.free = r.plans, r.take(of, w)
 	}
 	return w.free
+}
+
+// recalls reports whether room that is lent is free, or borrowed, for one of those that were handed over: what backfills could take it
+// in the same plan again and again.
+func (r *patientPass) recalls() bool {
+	if r.handed == nil {
+		return r.recall
+	}
+	for _, c := range r.handed {
+		of := r.waiterOf(c)
+		w, n := r.waits[of], r.nomination(of)
+		r.recall = r.recall || w != nil && n.Lives() && n.Lends > 0 && r.now.Before(n.Ends) && r.seatsFree(of, w)
+	}
+	r.handed = nil
+	return r.recall
 }
 
 // propose notes that the plan places a capsule, or a member of a gang.

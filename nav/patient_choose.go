@@ -225,7 +225,7 @@ func (s *patientSeating) seatWith(room *waitingRoom, m *orbit.Capsule, devices o
 // parts returns what is to be nominated.
 func (s *patientSeating) parts() (parts []orbit.NominatedRoom) {
 	for _, room := range s.rooms {
-		if room.part.Room != (orbit.Resources{}) || room.part.Devices != 0 {
+		if room.claims() {
 			parts = append(parts, room.part)
 		}
 	}
@@ -236,13 +236,20 @@ func (s *patientSeating) parts() (parts []orbit.NominatedRoom) {
 func (c *patientChoice) room(i int32) *waitingRoom {
 	n, is := c.draft.Node(int(i)), &c.rooms.rooms[i]
 	c.rooms.looked++
+	own := orbit.Nominee{Capsule: c.rank.Capsule, Gang: c.rank.Gang}
+	for of := range n.Nominated {
+		if of.Capsule == own.Capsule && of.Gang == own.Gang {
+			fresh := roomOf(c.state, n, &own) // what borrows from it leaves for it
+			is = &fresh
+		}
+	}
 	w := &waitingRoom{NodeState: n, now: is.now, later: is.later, gangs: is.gangs, known: is.known, clock: c.rooms.clock}
 	if c.services {
 		w.later = freeCapacityOf(&orbit.NodeState{Node: n.Node})
 	}
 	w.part.Node = n.Node.ID
 	for of, part := range n.Nominated {
-		if own := of.Capsule == c.rank.Capsule && of.Gang == c.rank.Gang; own {
+		if of.Capsule == own.Capsule && of.Gang == own.Gang {
 			w.own = true
 		} else if !c.nominated && of.Outranks(&c.rank) {
 			w.now.leaveFree(n, of)
@@ -260,7 +267,7 @@ func (c *patientChoice) takes(w *waitingRoom, spec *orbit.Spec) bool {
 // staysFor reports whether something of what is to be nominated is taken by work that does not end by itself.
 func (r *patientRooms) staysFor(s *patientSeating) bool {
 	return slices.ContainsFunc(s.rooms, func(w *waitingRoom) bool {
-		if w.part.Room == (orbit.Resources{}) && w.part.Devices == 0 {
+		if !w.claims() {
 			return false
 		}
 		left := r.rooms[w.Index()].later

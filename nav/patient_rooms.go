@@ -84,18 +84,22 @@ func (p *patientRooms) sync(draft *orbit.Draft) {
 			continue
 		}
 		p.looked++
-		r := laterOf(draft.View().State(), n)
-		r.now, r.version = freeCapacityOf(n), p.rooms[i].version+1
+		r := roomOf(draft.View().State(), n, nil)
+		r.version = p.rooms[i].version + 1
 		p.rooms[i] = r
 	}
 }
 
-// laterOf returns a node as it will be once all has ended there that ends by itself: batch work, gangs, and what says how long it runs.
-func laterOf(state *orbit.State, n *orbit.NodeState) (r patientRoom) {
-	r.later = freeCapacityOf(&orbit.NodeState{Node: n.Node})
+// roomOf returns a node as it is, and as it will be once all has ended there that ends by itself: batch work, gangs, and what says how
+// long it runs. What borrows from the lender, if one is given, is taken to have left.
+func roomOf(state *orbit.State, n *orbit.NodeState, lender *orbit.Nominee) (r patientRoom) {
+	whole := freeCapacityOf(&orbit.NodeState{Node: n.Node})
+	r.now, r.later = freeCapacityOf(n), whole
 	for running := range state.On(n.Node.ID) {
 		spec := running.Spec
 		switch end := running.PlaceTime + orbit.Instant(spec.RunsAtMost); {
+		case borrows(running, lender):
+			r.now.leave(spec, running.Devices, &whole)
 		case spec.RunsAtMost > 0 && running.PlaceTime > 0 && end > 0: // and not beyond what an instant can hold
 			r.known = append(r.known, knownEnd{end, spec, running.Devices})
 		case spec.Class == orbit.GangClass:

@@ -53,6 +53,9 @@ func (w *waitingRoom) Before(o *waitingRoom) bool {
 	return w.own
 }
 
+// claims reports whether anything of the node is to be nominated.
+func (w *waitingRoom) claims() bool { return w.part.Room != (orbit.Resources{}) || w.part.Devices != 0 }
+
 // wait returns how long one member more waits.
 func (w *waitingRoom) wait(spec *orbit.Spec) patientCost {
 	at, by := w.soonest(spec)

@@ -76,9 +76,10 @@ type auditCapsule struct {
 	node     orbit.NodeID
 	devices  orbit.DeviceSet
 	placedAt orbit.Revision
-	seen     bool // placed once
-	begun    bool // its agent says so
-	ready    bool // likewise
+	borrows  nominee // whose room it uses on node
+	seen     bool    // placed once
+	begun    bool    // its agent says so
+	ready    bool    // likewise
 	ended    bool
 }
 

@@ -3,6 +3,7 @@ package race
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -42,7 +43,7 @@ func (a *audit) nominate(do *orbit.Nominate, rev orbit.Revision) {
 		}
 		return
 	}
-	n := &orbit.Nomination{Capsule: do.Capsule, Gang: do.Gang, First: rev, Made: rev, Parts: do.Parts, Ends: do.Ends}
+	n := &orbit.Nomination{Capsule: do.Capsule, Gang: do.Gang, First: rev, Made: rev, Parts: do.Parts, Ends: do.Ends, Lends: do.Lends}
 	if was != nil && was.Renewals < a.state.Limits().Renewals {
 		n.First, n.Renewals = was.First, was.Renewals+1
 	}
@@ -90,6 +91,9 @@ type nodeAsk struct {
 	hold      bool
 	priority  int32
 	nominated *orbit.Nomination
+	// The capsule, and from whom it borrows.
+	of      *auditCapsule
+	borrows nominee
 	// It is no ask, but what a hold that ends has held.
 	ends bool
 }
@@ -103,7 +107,7 @@ func (a *audit) asksOf(changes []orbit.Change) (asks []nodeAsk) {
 		switch do := changes[i].Do.(type) {
 		case orbit.Place:
 			if m := a.capsules[do.Capsule]; m != nil {
-				ask := nodeAsk{node: do.Node, who: string(do.Capsule), room: m.spec.Envelope.Reservation, devices: do.Devices, milli: m.spec.Devices.Milli, priority: m.spec.Priority}
+				ask := nodeAsk{node: do.Node, who: string(do.Capsule), room: m.spec.Envelope.Reservation, devices: do.Devices, milli: m.spec.Devices.Milli, priority: m.spec.Priority, of: m}
 				for _, id := range m.nominees() {
 					if n := a.nominations[id]; n.Lives() && ask.nominated == nil {
 						ask.nominated = n
@@ -122,8 +126,52 @@ func (a *audit) asksOf(changes []orbit.Change) (asks []nodeAsk) {
 	return asks
 }
 
+// lend finds out from whom those borrow that a commit has placed: of the nominations that were made before it and live after it, the
+// first in rank that lends to them.
+func (a *audit) lend(asks []nodeAsk, rev orbit.Revision) {
+	for i := range asks {
+		k := &asks[i]
+		if k.of == nil {
+			continue
+		}
+		for _, n := range slices.SortedFunc(maps.Values(a.nominations), before) {
+			on := func(r orbit.NominatedRoom) bool { return r.Node == k.node }
+			if n.Made < rev && k.of.spec.Backfills && k.of.spec.RunsAtMost <= n.Lends && k.of.spec.Priority < a.evictsAt(n) && slices.ContainsFunc(n.Parts, on) {
+				k.borrows = nominee{n.Capsule, n.Gang}
+				break
+			}
+		}
+		k.of.borrows = k.borrows
+	}
+}
+
+// evictsAt is the priority at which a nominee evicts.
+func (a *audit) evictsAt(n *orbit.Nomination) int32 {
+	if m := a.capsules[n.Capsule]; m != nil {
+		return m.asks()
+	}
+	least := int32(math.MaxInt32)
+	for i := range a.gangs[n.Gang].Roles {
+		least = min(least, a.gangs[n.Gang].Roles[i].Spec.Priority)
+	}
+	return least
+}
+
+// borrowed is what is borrowed from a nominee on a node.
+func (a *audit) borrowed(from nominee, on orbit.NodeID, of func(orbit.Resources, orbit.DeviceSet, int) int64) (sum int64) {
+	for _, m := range a.capsules {
+		if m.node == on && m.borrows == from {
+			sum += of(m.spec.Envelope.Reservation, m.devices, m.spec.Devices.Milli)
+		}
+	}
+	return sum
+}
+
 // yields reports whether a nomination outranks the ask.
 func (k *nodeAsk) yields(to *orbit.Nomination) bool {
+	if k.borrows != (nominee{}) && k.borrows == (nominee{to.Capsule, to.Gang}) {
+		return false
+	}
 	if k.nominated != nil {
 		return before(to, k.nominated) < 0
 	}
@@ -133,6 +181,7 @@ func (k *nodeAsk) yields(to *orbit.Nomination) bool {
 // judgeAsks looks whether what a commit has taken is left by what is nominated for those that outrank it: for each thing
 // that it asks for on a node, what is used and what is nominated for them must fit together.
 func (a *audit) judgeAsks(asks []nodeAsk, rev orbit.Revision) {
+	a.lend(asks, rev)
 	for i := range asks {
 		n := a.nodes[asks[i].node]
 		if n == nil || asks[i].ends {
@@ -174,8 +223,11 @@ func (a *audit) judgeAsk(asks []nodeAsk, i int, rev orbit.Revision, free int64, 
 	}
 	for _, n := range slices.SortedFunc(maps.Values(a.nominations), before) {
 		for _, part := range n.Parts {
-			claimed := of(part.Room, part.Devices, part.Milli)
-			if part.Node != k.node || claimed == 0 || !k.yields(n) {
+			if part.Node != k.node {
+				continue
+			}
+			claimed := max(0, of(part.Room, part.Devices, part.Milli)-a.borrowed(nominee{n.Capsule, n.Gang}, k.node, of))
+			if claimed == 0 || !k.yields(n) {
 				continue
 			}
 			if free -= claimed; free < 0 {
@@ -269,7 +321,7 @@ func (a *audit) nominatedOn(id orbit.NodeID) bool {
 	return false
 }
 
-// isFree reports whether all room of a nomination is free.
+// isFree reports whether all room of a nomination is free, or is once what borrows from it there has left.
 func (a *audit) isFree(n *orbit.Nomination) bool {
 	for _, part := range n.Parts {
 		on := a.nodes[part.Node]
@@ -277,7 +329,8 @@ func (a *audit) isFree(n *orbit.Nomination) bool {
 			return false
 		}
 		for d := range part.Room {
-			if part.Room[d] > 0 && on.Capacity[d]-on.used[d] < part.Room[d] {
+			lent := a.borrowed(nominee{n.Capsule, n.Gang}, part.Node, func(r orbit.Resources, _ orbit.DeviceSet, _ int) int64 { return r[d] })
+			if part.Room[d] > 0 && on.Capacity[d]-on.used[d]+lent < part.Room[d] {
 				return false
 			}
 		}

@@ -12,8 +12,8 @@ import (
 )
 
 // Patience is a [Scenario] that hunts for work that waits for ever. On a few nodes, small tasks come without end, each of which
-// runs for 5 to 40 ms and is followed by another one when it ends; among them large capsules and gangs of at least their
-// priority. One to eight engines place both, each with a [nav.Patient]; one may replace its own small tasks in one commit.
+// runs for 5 to 40 ms and is followed by another one when it ends, and some of which say so and backfill; among them large capsules and
+// gangs of at least their priority. One to eight engines place both, each with a [nav.Patient]; one may replace its own small tasks in one commit.
 // In most worlds arrivals of higher priority come, nodes are cordoned and shrink for a while, and for the first part of the
 // run all faults strike, lost engines among them.
 //
@@ -72,6 +72,9 @@ func (p *patience) drawSmall() {
 	for range streams {
 		lasts := one[time.Duration](p.Rand, 5, 10, 10, 20, 40) * time.Millisecond
 		p.job(one(p.Rand, "batch", "batch", "batch", "services", "swap"), Job{Tasks: int(p.cores)/streams + 1 + p.IntN(3), Lasts: lasts, Again: true}, 1, 0)
+		if spec := p.Jobs[len(p.Jobs)-1].Spec; lucky(p.Rand, 60) {
+			spec.RunsAtMost, spec.Backfills = lasts, lucky(p.Rand, 70)
+		}
 	}
 	if lucky(p.Rand, 30) {
 		p.job("batch", Job{At: p.soon(), Tasks: 1 + p.IntN(6), Lasts: 20 * time.Millisecond}, 1, 2)

@@ -350,3 +350,49 @@ func TestPatienceOfFewSteps(t *testing.T) {
 		})
 	}
 }
+
+// besideASlowCommit is a service of a whole node whose engine takes 20 ms from the view to the commit. A task is known to run on the node
+// for 200 ms, and beside it tasks of 10 ms and of 60 ms come without end that borrow what is nominated for the service.
+func besideASlowCommit(uint64) *race.Config {
+	quick, slow := cores(1, "quick", orbit.BestEffort), cores(1, "slow", orbit.BestEffort)
+	long, large := cores(1, "long", orbit.Batch), cores(4, "large", orbit.LatencySensitive)
+	quick.RunsAtMost, quick.Backfills, slow.RunsAtMost, slow.Backfills = 10*ms, true, 60*ms, true
+	long.RunsAtMost = 200 * ms
+	large.Priority = 5
+	return &race.Config{
+		Nodes: cpus(1, 4),
+		Schedulers: []race.Scheduler{
+			{Name: "large", ParkFor: 20 * ms, JobTime: 20 * ms, Navigator: func() orbit.Navigator { return &nav.Patient{Navigator: &nav.Services{}, After: 20 * ms} }},
+			{Name: "quick", Navigator: services(1), Backoff: orbit.Backoff{Initial: ms, Max: 4 * ms}},
+		},
+		Jobs: []race.Job{
+			{Owner: "quick", Tasks: 1, Spec: long, Lasts: 200 * ms},
+			{Owner: "quick", Tasks: 8, Again: true, At: 5 * ms, Spec: quick, Lasts: 10 * ms},
+			{Owner: "quick", Tasks: 2, Again: true, At: 5 * ms, Spec: slow, Lasts: 60 * ms},
+			{Owner: "large", Tasks: 1, At: 20 * ms, Spec: large, Lasts: 50 * ms, Within: 600 * ms},
+		},
+	}
+}
+
+// Tasks that end every 10 ms cannot keep a nominee out by borrowing its room, in whatever order they come and go.
+func TestLendingBesideASlowCommit(t *testing.T) {
+	evicted := 0
+	draw := func(seed uint64) *race.Config {
+		r := besideASlowCommit(seed)
+		r.Faults, r.Sleep, r.Serve = race.Faults{Delay: 0.3, Longest: 16 * ms}, time.Sleep, 300*ms
+		r.Ledger = func() orbit.Ledger { return &orbit.MemoryLedger{} }
+		return r
+	}
+	synctest.Test(t, func(t *testing.T) {
+		for seed := range uint64(20) {
+			res := draw(seed).Run(seed)
+			require.NoError(t, res.Err, res.Story())
+			evicted += res.Evictions
+		}
+		if res := race.Scenario(draw).Hunt(1, scale.Of(100, 2_000)); res != nil {
+			t.Fatal(res.Story())
+		}
+	})
+	t.Log(evicted, "evictions in 20 races")
+	require.Positive(t, evicted)
+}
