@@ -44,7 +44,7 @@ import (
 // template or a parent ([orbit.Start]), or to a gang that no domain takes even when it is empty.
 //
 // Nominated room is lent until it is needed ([orbit.Nominate]): to what says that it runs no longer than the nominee is expected to
-// wait, by what is known of when work ends, and consents to be evicted ([orbit.Spec].Backfills); not on nodes that confirm. To place the nominee Patient
+// wait, by what is known of when work ends, and that it may be evicted for it ([orbit.Spec].Backfills); not on nodes that confirm. To place the nominee Patient
 // evicts as much of it as is in the way. If others come and go so fast that this proposal is lost, the nomination lends no more, and
 // the next one is not lost to them. So lending costs the nominee three commits at most; but if it takes more evictions
 // than a proposal may have, the borrowers have to end by themselves.

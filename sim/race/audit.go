@@ -355,42 +355,6 @@ func (a *audit) atEnd() {
 	}
 }
 
-// homeless returns what waits although it would fit where there is room now; empty: nothing.
-func (a *audit) homeless() string {
-	if a.pending == 0 {
-		return ""
-	}
-	state, err := a.ledger.Snapshot(background())
-	if err != nil {
-		return ""
-	}
-	rooms := roomsOf(state)
-	for _, c := range state.Pending() {
-		if c.Gang != "" {
-			if g := state.Gang(c.Gang); g.Total() == 0 && seatAll(g.Gang, rooms) { // what falls short is its navigator's business
-				return fmt.Sprintf("gang %s", c.Gang)
-			}
-			continue
-		}
-		for i := range rooms {
-			if rooms[i].takes(c.Spec) {
-				return fmt.Sprintf("capsule %s on %s", c.ID, rooms[i].ID)
-			}
-		}
-	}
-	return ""
-}
-
-// seatAll reports whether all members of a gang fit in one of its domains.
-func seatAll(g *orbit.Gang, rooms []room) bool {
-	var members []*orbit.Spec
-	for _, role := range g.Roles {
-		members = append(members, slices.Repeat([]*orbit.Spec{role.Spec}, len(role.Members))...)
-	}
-	_, where := seatGang(g, rooms, members)
-	return where != nil
-}
-
 // judge follows the history with a state of its own, and asks it whether what was committed may have been: its
 // bets, above all, which leave no trace in the books. A history that [orbit.State.Apply] refuses is judged no
 // further; the books say why.
