@@ -172,8 +172,9 @@ func (a *account) print() bool {
 			group, bar(a.least[group], needed, all), slices.Min(a.least[group]), slices.Max(a.least[group]), all, needed)
 	}
 	again, twice, runs, came := a.figures()
-	fmt.Printf("\n%d capsules were evicted more than once: of equal victims the one that started last is evicted first.\n", again)
-	fmt.Printf("budgets broken %d\nevicted twice for the same work %d\nurgent placed %d of %d\n", a.broken, twice, runs, came)
+	fmt.Printf("\n%d capsules were evicted again later, for other work: of equal victims the one that started last is evicted first.\n", again)
+	fmt.Println("Evicted twice counts those that were evicted again for the same work.")
+	fmt.Printf("budgets broken %d\nevicted twice %d\nurgent placed %d of %d\n", a.broken, twice, runs, came)
 	return a.broken == 0 && twice == 0 && runs == came
 }
 
