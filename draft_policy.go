@@ -229,10 +229,8 @@ func (d *Draft) nominationOf(id CapsuleID) *Nomination {
 		return nil
 	}
 	of := c.Nomination
-	if !of.Lives() && c.Gang != "" {
-		if g := d.view.state.Gang(c.Gang); g != nil {
-			of = g.Nomination
-		}
+	if g := d.view.state.Gang(c.Gang); g != nil && !of.Lives() {
+		of = g.Nomination
 	}
 	if !of.Lives() || d.changes(of) {
 		return nil
@@ -371,23 +369,26 @@ func (d *Draft) Nominate(c Nominate) error {
 		return err
 	}
 	start := d.Checkpoint()
-	for _, end := range ends {
-		d.step(draftStep{}, nil, end)
+	for _, do := range append(ends, c) {
+		d.step(draftStep{}, nil, do)
 	}
-	d.step(draftStep{}, nil, c)
 	if len(c.Parts) > 0 {
-		made := t.nominations[len(t.nominations)-1]
-		made.Lends = 0 // until the next view: an earlier step has borrowed from another, or from none
-		for i := range made.Parts {
-			n := d.nodes[d.view.state.Node(made.Parts[i].Node).index]
-			claimed := d.copies.New(*n)
-			claimed.nominated = n.nominated.copy()
-			claimed.nominated.parts = append(slices.Clone(claimed.nominated.parts), nominatedPart{made, i})
-			d.replace(n, claimed)
-			if err := d.yields("", claimed, nil); err != nil { // an earlier step of the same proposal is in the way
-				d.Rollback(start)
-				return err
-			}
+		return d.claim(t.nominations[len(t.nominations)-1], start)
+	}
+	return nil
+}
+
+// claim lets a nomination claim its parts on the draft's nodes, or goes back to start if an earlier step of the proposal is in the way.
+func (d *Draft) claim(made *Nomination, start int) error {
+	made.Lends = 0 // until the next view: an earlier step has borrowed from another, or from none
+	for i := range made.Parts {
+		n := d.nodes[d.view.state.Node(made.Parts[i].Node).index]
+		claimed := d.copies.New(*n)
+		claimed.nominated = n.nominated.with(made, i)
+		d.replace(n, claimed)
+		if err := d.yields("", claimed, nil); err != nil {
+			d.Rollback(start)
+			return err
 		}
 	}
 	return nil

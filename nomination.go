@@ -127,6 +127,13 @@ func (m *nominated) copy() *nominated {
 	return &c
 }
 
+// with returns a copy with one part of a nomination more.
+func (m *nominated) with(of *Nomination, part int) *nominated {
+	c := m.copy()
+	c.parts = append(slices.Clone(c.parts), nominatedPart{of, part})
+	return c
+}
+
 // Nominated yields the living nominations that claim room on the node, with what they claim there.
 func (n *NodeState) Nominated(yield func(*Nomination, *NominatedRoom) bool) {
 	if n.nominated == nil {

@@ -163,16 +163,7 @@ func (v *validator) commitment(c Commitment) Commitment {
 	case Release:
 		v.release(&c)
 	case Evict:
-		v.ref("capsule id", string(c.Capsule))
-		v.ref("node id", string(c.From))
-		v.text("capsule id", string(c.For), v.limits.IDBytes)
-		v.text("gang id", string(c.ForGang), v.limits.IDBytes)
-		if c.For != "" && c.ForGang != "" {
-			v.fail("eviction of capsule %q is for capsule %q and for gang %q; it is for one of them, or a move", c.Capsule, c.For, c.ForGang)
-		}
-		if c.Since == 0 {
-			v.fail("eviction of capsule %q does not say since when it is placed; take PlacedAt from its record", c.Capsule)
-		}
+		v.evict(&c)
 	case Confirm:
 		v.ref("capsule id", string(c.Capsule))
 		if btoi(c.Begun)+btoi(c.Ready)+btoi(c.NotReady)+btoi(c.Stopped) != 1 || c.Since == 0 {
