@@ -345,6 +345,52 @@ func restoreAnything(t require.TestingT, text string) {
 	require.NoError(t, snapshotOf(t, l).Verify())
 }
 
+// A capsule's line that is read the short way is one that the JSON package reads to the same record, also if a byte or two of it are
+// others.
+func TestPlainLines(t *testing.T) {
+	short := 0
+	rapid.Check(t, func(t *rapid.T) {
+		k := &keeper{newChaos(t)}
+		t.Repeat(keeperActions(k))
+		for line := range strings.Lines(dumpOf(t, snapshotOf(t, k.ledger))) {
+			text := []byte(strings.TrimSpace(line))
+			if !strings.HasPrefix(line, `{"capsule"`) {
+				require.False(t, plainCapsule(text, new(dumpCapsule)), line)
+				continue
+			}
+			for range rapid.IntRange(0, 2).Draw(t, "damages") {
+				at := rapid.IntRange(0, len(text)-1).Draw(t, "at")
+				text[at] = rapid.SampledFrom([]byte("0019afAF\"{}:,<\x00\xff")).Draw(t, "byte")
+			}
+			var fast dumpCapsule
+			if !plainCapsule(text, &fast) {
+				continue
+			}
+			short++
+			slow, err := decodeStrictly(text)
+			require.NoError(t, err, "%s", text)
+			require.Equal(t, slow.Capsule, &fast, "%s", text)
+		}
+	})
+	require.Positive(t, short)
+}
+
+// What the JSON package would write in another way, or must be read with care, is not plain.
+func TestPlainLinesAreStrict(t *testing.T) {
+	const line = `{"capsule":{"id":"c-1","spec":0,"owner":"me","node":"n","submitted":10,"changed":2,"placedAt":2,"placedBy":"0a000000000000000000000000000000","begun":true,"ready":true}}`
+	require.True(t, plainCapsule([]byte(line), new(dumpCapsule)))
+	for _, c := range [][2]string{
+		{`"c-1"`, `""`}, {`"c-1"`, `"<"`}, {`"c-1"`, `"\u0041"`}, {`"c-1"`, `"é"`}, {`"c-1"`, "\"\x7f\""}, {`"c-1"`, `"c`}, {`"me"`, `""`}, {`"n"`, `""`},
+		{`:10`, `:010`}, {`:10`, `:-1`}, {`:10`, `:1e1`}, {`:10`, `:1.0`}, {`:10`, `:`}, {`:10`, `:1234567890123456789`}, {`:10`, `:00`},
+		{`"placedAt":2`, `"placedAt":0`}, {`"0a0`, `"0A0`}, {`"0a0`, `"000`}, {`"0a0`, `"0g0`}, {`"0a0`, `"0a`}, {`"begun":true`, `"begun":false`},
+		{`}}`, `}`}, {`}}`, `}} `}, {`}}`, `}}{}`}, {`"spec":0,`, ``}, {`"spec"`, `"Spec"`}, {`,"spec"`, `, "spec"`}, {`"node":"n"`, `"node":"n","node":"n"`},
+	} {
+		changed := strings.Replace(line, c[0], c[1], 1)
+		require.NotEqual(t, line, changed)
+		require.False(t, plainCapsule([]byte(changed), new(dumpCapsule)), changed)
+	}
+}
+
 // Bytes flipped, lines swapped and digits changed: never a panic, and what is taken is sound.
 func TestRestoreOfDamagedDumps(t *testing.T) {
 	text := dumpOf(t, kept(t))

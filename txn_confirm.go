@@ -386,7 +386,7 @@ func (v *verifier) protections() {
 // Protect adds that a capsule, which must have been added, is protected where it is placed, as [State.Protected] said.
 func (b *StateBuilder) Protect(id CapsuleID, lasts time.Duration) error {
 	return b.add(func(v *validator) error {
-		e := b.tx.capsules.find(id)
+		e := b.capsuleAt(id)
 		if e == nil || !e.now.Placed() || e.now.Spec.Backfills || e.protects != 0 || lasts <= 0 || lasts > v.limits.longestProtection() {
 			return fmt.Errorf("capsule %q is protected for %v: it is not placed, backfills, or that is not within %v", id, lasts, v.limits.longestProtection())
 		}

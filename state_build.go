@@ -1,0 +1,370 @@
+package orbit
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"math"
+	"slices"
+)
+
+// StateBuilder makes a [State] of records that a ledger has kept elsewhere, each as it was when it last changed.
+// Records pass the same checks as proposals, and enter the state through the same write-set. A method that returns an
+// error says what is wrong with its record; the builder must not be used after that.
+//
+// Nodes come first, then gangs, then capsules: those that live in order of submission, and behind them the released ones
+// in the order of their release. The zero value with its fields set is ready for use.
+type StateBuilder struct {
+	// Revision is the revision of the state to build, and the upper bound of the revisions in all records that are
+	// added.
+	Revision Revision
+	// Limits are the limits of the ledger that kept the records, as its Limits method returned them. Records beyond
+	// Limits.Terminal or Limits.ProposalIDs are dropped.
+	Limits Limits
+	// Dimensions are the names of the resource dimensions; empty ones have a default.
+	Dimensions [Dimensions]string
+
+	state *State
+	// tx has all records but the capsules, which are in pieces, because a list of all would be copied again and again as it
+	// grows; at says where each is.
+	tx     tx
+	pieces [][]txCapsule
+	at     map[CapsuleID]int
+	// over is the error after which the builder must not be used; nil: there was none.
+	over error
+	// orders has the capsule with each number of submission.
+	orders map[uint64]CapsuleID
+	// labels are those of the capsule that was added last.
+	labels map[string]string
+	// members has, for each capsule that a gang lists, the index of its role.
+	members map[membership]int
+}
+
+// membership is a capsule in the list of a gang. Several gangs may list the same id, if it was used again.
+type membership struct {
+	gang    GangID
+	capsule CapsuleID
+}
+
+// builderPiece is how many capsules one of a builder's pieces has: so few that the states of tests have several.
+const builderPiece = 16
+
+// start makes the state when it is first needed. When something was last removed is not known: it was at the state's
+// revision, at the latest.
+func (b *StateBuilder) start() error {
+	if b.state != nil || b.over != nil {
+		return b.over
+	}
+	if b.Revision > math.MaxInt64 {
+		return fmt.Errorf("revision %d leaves no room to count on", b.Revision)
+	}
+	if b.Limits != b.Limits.withDefaults() {
+		return errors.New("limits must be positive")
+	}
+	b.state = newState(b.Limits, b.Dimensions)
+	b.state.rev = b.Revision
+	b.state.left = departures{b.Revision, b.Revision, b.Revision, b.Revision, b.Revision, b.Revision, b.Revision, b.Revision, b.Revision}
+	b.orders, b.members, b.at = map[uint64]CapsuleID{}, map[membership]int{}, map[CapsuleID]int{}
+	b.tx.s, b.tx.rev = b.state, b.Revision
+	return nil
+}
+
+// add runs the steps that check and add one record, and returns their error with the faults that were found.
+func (b *StateBuilder) add(record func(v *validator) error) error {
+	if err := b.start(); err != nil {
+		return err
+	}
+	v := validator{limits: &b.state.limits, what: "record"}
+	err := record(&v)
+	for _, fault := range v.faults {
+		err = errors.Join(err, errors.New(fault))
+	}
+	if err != nil {
+		b.over = fmt.Errorf("after an error: %w", err)
+	}
+	return err
+}
+
+// Node adds a member with its counters: when what is used of it last changed, and when its description did.
+func (b *StateBuilder) Node(n Node, usage, specification Revision) error {
+	return b.add(func(v *validator) error {
+		v.putNode(&n)
+		if usage == 0 || specification == 0 {
+			v.fail("node %q: counters %d and %d; neither may be zero", n.ID, usage, specification)
+		}
+		if b.tx.nodes.find(n.ID) != nil {
+			return fmt.Errorf("a second node %q", n.ID)
+		}
+		if err := b.tx.putNode(&n); err != nil {
+			return err
+		}
+		e := b.tx.nodes.find(n.ID)
+		e.now.Usage, e.now.Specification = usage, specification
+		return nil
+	})
+}
+
+// Gang adds a gang that last changed at a revision, with what it is nominated for (nil: nothing) and with nothing placed:
+// its members count themselves when they are added.
+func (b *StateBuilder) Gang(g *Gang, changed Revision, nominated *Nomination) error {
+	if g == nil {
+		return b.add(func(*validator) error { return errors.New("no gang") })
+	}
+	own := *g
+	own.Roles = slices.Clone(g.Roles)
+	for i := range own.Roles {
+		spec, err := b.share(own.Roles[i].Spec)
+		if err != nil {
+			return err
+		}
+		own.Roles[i].Spec = spec
+	}
+	return b.add(func(v *validator) error { return b.gang(v, &own, changed, nominated) })
+}
+
+// gang is Gang for a gang whose specs are shared.
+func (b *StateBuilder) gang(v *validator, g *Gang, changed Revision, nominated *Nomination) error {
+	v.gang(g)
+	priority := int32(math.MaxInt32)
+	for i := range g.Roles {
+		if s := g.Roles[i].Spec; s != nil {
+			priority = min(priority, s.Priority)
+		}
+	}
+	nominated, err := b.nomination(v, nominated, Nomination{Gang: g.ID}, priority)
+	if err != nil {
+		return err
+	}
+	if b.tx.gangs.find(g.ID) != nil {
+		return fmt.Errorf("a second gang %q", g.ID)
+	}
+	for i := range g.Roles {
+		for _, id := range g.Roles[i].Members {
+			b.members[membership{g.ID, id}] = i
+		}
+	}
+	b.tx.gangs.add(g.ID).now = &GangState{Gang: g, Placed: make([]int, len(g.Roles)), Changed: changed, Nomination: nominated}
+	return nil
+}
+
+// share checks a spec and returns the one copy of it.
+func (b *StateBuilder) share(s *Spec) (shared *Spec, err error) {
+	if s == nil {
+		return nil, errors.New("no spec")
+	}
+	err = b.add(func(v *validator) error { shared = v.spec(s.clone()); return nil })
+	return shared, err
+}
+
+// Capsule adds a capsule, placed or not, by its exported fields, with what earlier placements are remembered of it,
+// newest first, nil for none, and whether it has been released for good. Whether it fits on its node is not asked: capacity may have
+// shrunk since it was placed. State decides that.
+func (b *StateBuilder) Capsule(c *Capsule, earlier iter.Seq2[ProposalID, Revision], released bool) error {
+	if c == nil {
+		return b.add(func(*validator) error { return errors.New("no capsule") })
+	}
+	spec, err := b.share(c.Spec)
+	if err != nil {
+		return err
+	}
+	if earlier == nil {
+		earlier = func(func(ProposalID, Revision) bool) {}
+	}
+	remains := c.Remains
+	if remains != nil && remains.Spec != nil {
+		own := *remains
+		if own.Spec, err = b.share(own.Spec); err != nil {
+			return err
+		}
+		remains = &own
+	}
+	now := Capsule{
+		ID: c.ID, Spec: spec, Owner: c.Owner, Gang: c.Gang, Node: c.Node, Devices: c.Devices, Note: c.Note,
+		Submitted: c.Submitted, Changed: c.Changed, PlacedAt: c.PlacedAt, PlacedBy: c.PlacedBy, released: released,
+		Begun: c.Begun, Ready: c.Ready, Waits: c.Waits, Remains: remains, Adopted: c.Adopted, Respecified: c.Respecified, Borrows: c.Borrows,
+		Nomination: c.Nomination, Labels: maps.Clone(c.Labels), SubmitTime: c.SubmitTime, PlaceTime: c.PlaceTime,
+	}
+	if c.Gang != "" {
+		role, listed := b.members[membership{c.Gang, c.ID}]
+		if !listed {
+			return fmt.Errorf("capsule %q: gang %q does not list it", c.ID, c.Gang)
+		}
+		now.role = uint16(role)
+	}
+	return b.add(func(v *validator) error {
+		b.state.order = max(b.state.order, submission(c.Submitted))
+		return b.capsule(v, now, earlier)
+	})
+}
+
+// capsule is Capsule for a record whose spec is shared and whose role is known.
+func (b *StateBuilder) capsule(v *validator, c Capsule, earlier iter.Seq2[ProposalID, Revision]) error {
+	v.id("capsule id", string(c.ID))
+	v.text("owner", c.Owner, v.limits.IDBytes)
+	v.text("note", c.Note, v.limits.ValueBytes)
+	v.carried("submission", c.SubmitTime, c.Labels)
+	v.carried("placement", c.PlaceTime, nil)
+	if b.capsuleAt(c.ID) != nil {
+		return fmt.Errorf("a second capsule %q", c.ID)
+	}
+	if c.Submitted == 0 || c.Submitted > uint64(b.state.order) {
+		return fmt.Errorf("capsule %q: order %d is not within 1 to %d", c.ID, c.Submitted, b.state.order)
+	}
+	if other, taken := b.orders[c.Submitted]; taken {
+		return fmt.Errorf("capsule %q: capsule %q has order %d already", c.ID, other, c.Submitted)
+	}
+	b.orders[c.Submitted] = c.ID
+	if maps.Equal(c.Labels, b.labels) { // as those of a submission are, which are next to each other
+		c.Labels = b.labels
+	}
+	b.labels = c.Labels
+	var err error
+	if c.earlier, err = restored(earlier); err != nil {
+		return fmt.Errorf("capsule %q: %w", c.ID, err)
+	}
+	if err := c.datable(); err != nil {
+		return err
+	}
+	if c.Nomination, err = b.nomination(v, c.Nomination, Nomination{Capsule: c.ID}, c.Spec.Priority); err != nil {
+		return err
+	}
+	if err := b.leaves(&c); err != nil {
+		return err
+	}
+	node, err := b.belongs(&c)
+	if err != nil {
+		return err
+	}
+	b.lends(&c)
+	i := len(b.at)
+	if i%builderPiece == 0 {
+		b.pieces = append(b.pieces, make([]txCapsule, 0, builderPiece))
+	}
+	piece := &b.pieces[i/builderPiece]
+	*piece = append(*piece, txCapsule{now: c, dirty: true, slot: b.tx.vacantCapsule(), node: node})
+	b.at[c.ID] = i
+	return nil
+}
+
+// capsuleAt returns a capsule that was added; nil: it was not.
+func (b *StateBuilder) capsuleAt(id CapsuleID) *txCapsule {
+	i, added := b.at[id]
+	if !added {
+		return nil
+	}
+	return &b.pieces[i/builderPiece][i%builderPiece]
+}
+
+// belongs adds a capsule to the counts of its gang and its node, and returns the slot of the node.
+func (b *StateBuilder) belongs(c *Capsule) (slot uint32, err error) {
+	if c.Gang != "" {
+		g := b.tx.gangs.find(c.Gang)
+		if g == nil || int(c.role) >= len(g.now.Placed) {
+			return 0, fmt.Errorf("capsule %q: gang %q has no role %d", c.ID, c.Gang, c.role)
+		}
+		if role, listed := b.members[membership{c.Gang, c.ID}]; !listed || role != int(c.role) {
+			return 0, fmt.Errorf("capsule %q: gang %q does not list it in role %d", c.ID, c.Gang, c.role)
+		}
+		g.now.records++
+		g.now.Placed[c.role] += btoi(c.Placed())
+	}
+	if !c.Placed() {
+		return 0, nil
+	}
+	n := b.tx.nodes.find(c.Node)
+	if n == nil || c.released {
+		return 0, fmt.Errorf("capsule %q (released: %v) is on node %q, which has not appeared", c.ID, c.released, c.Node)
+	}
+	usage := n.now.Usage
+	err = b.tx.take(n, &c.Spec.Envelope.Reservation, c.Devices, c.Spec.Devices.Milli)
+	n.now.Usage = usage
+	n.now.Capsules++
+	c.Node = n.now.Node.ID // one copy of the text for all
+	return n.now.index, err
+}
+
+// Hold adds a hold that last changed at a revision.
+func (b *StateBuilder) Hold(h Hold, changed Revision) error {
+	return b.add(func(v *validator) error {
+		own, _ := v.hold(h).(Hold)
+		n := b.tx.nodes.find(h.Node)
+		if n == nil || b.tx.hold(h.ID).now != nil {
+			return fmt.Errorf("hold %q appears twice, or its node %q has not appeared", h.ID, h.Node)
+		}
+		b.tx.hold(h.ID).now = &holdRecord{own, changed}
+		usage := n.now.Usage
+		err := b.tx.take(n, &own.Room, own.Devices, own.Milli)
+		n.now.Usage = usage
+		n.now.holds++
+		return err
+	})
+}
+
+// Mark adds a mark that last changed at a revision.
+func (b *StateBuilder) Mark(key, value string, changed Revision) error {
+	return b.add(func(v *validator) error {
+		v.id("mark key", key)
+		v.text("mark value", value, v.limits.ValueBytes)
+		if value == "" {
+			v.fail("mark %q has no value", key)
+		}
+		e := b.tx.mark(key)
+		if e.dirty {
+			return fmt.Errorf("a second mark %q", key)
+		}
+		e.now, e.dirty = markRecord{key, value, changed}, true
+		return nil
+	})
+}
+
+// Committed adds the id of a proposal that was committed at a revision and placed nothing; placements say by which
+// proposal they were made. The oldest comes first.
+func (b *StateBuilder) Committed(id ProposalID, at Revision) error {
+	return b.add(func(*validator) error {
+		if id.IsZero() || at == 0 {
+			return fmt.Errorf("recent id %s at revision %d: neither may be zero", id, at)
+		}
+		if b.state.recent.find(id) != 0 {
+			return fmt.Errorf("a second recent id %s", id)
+		}
+		b.state.recent.add(id, at, b.state.limits.ProposalIDs, b.state.owner)
+		return nil
+	})
+}
+
+// State publishes the write-set and returns the state. It fails if [State.Verify] finds that the records do not add up,
+// and if a record was refused. The builder is of no further use.
+func (b *StateBuilder) State() (*State, error) {
+	if err := b.start(); err != nil {
+		return nil, err
+	}
+	b.publish()
+	b.tx.reset()
+	b.over = errors.New("the state has been made")
+	return b.state, b.state.Verify()
+}
+
+// publish publishes the records: the capsules after what they are on and in, and before the budgets, which count them.
+func (b *StateBuilder) publish() {
+	order, budgets := b.state.order, b.tx.budgets
+	b.tx.places = 1 // the write-set is no proposal with an id to remember
+	b.tx.budgets = overlay[BudgetID, txBudget]{}
+	b.state.publish(&b.tx)
+	var released []uint32 // in the order in which they were added
+	for i, piece := range b.pieces {
+		b.state.publish(&tx{s: b.state, rev: b.tx.rev, places: 1, nominates: b.tx.nominates, capsules: overlay[CapsuleID, txCapsule]{entries: piece}})
+		for j := range piece {
+			if piece[j].now.released {
+				released = append(released, piece[j].slot)
+			}
+		}
+		b.pieces[i] = nil // a million take much memory
+	}
+	b.state.publish(&tx{s: b.state, rev: b.tx.rev, places: 1, budgets: budgets})
+	b.state.order = order
+	for _, slot := range released {
+		b.state.enqueueReleased(slot)
+	}
+	b.state.dropReleased(true)
+}
