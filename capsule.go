@@ -310,7 +310,7 @@ func (g *Gang) faults(limit int) []string {
 //
 // With neither it is a move: the same proposal must place the capsule again. A move needs one of three: the capsule is
 // [Spec.Movable]; a [Budget] covered it before the proposal; or its node takes no new work, before the proposal and all through
-// it, or has a NoExecute taint that the capsule does not tolerate ([Taint]). A gang of which a part is moved keeps as many placed members as it had.
+// it, or has a NoExecute taint that the capsule does not tolerate for ever ([Taint]). A gang of which a part is moved keeps as many placed members as it had.
 type Evict struct {
 	// Capsule is the capsule to take off its node.
 	Capsule CapsuleID `json:"capsule"`

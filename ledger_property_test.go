@@ -105,7 +105,7 @@ func (s *scribe) spec() *Spec {
 		}
 	}
 	if s.chance(3) {
-		spec.Tolerate = pickOne(s, [][]Toleration{{{Op: "Exists"}}, {{Key: "a", Op: "Exists"}}, {{Key: "a"}, {Key: "b", Value: "x"}}, {{Key: "b", Op: "Equal", Value: "x", Effect: "NoExecute"}}})
+		spec.Tolerate = pickOne(s, [][]Toleration{{{Op: "Exists"}}, {{Key: "a", Op: "Exists"}}, {{Key: "a"}, {Key: "b", Value: "x"}}, {{Key: "b", Op: "Equal", Value: "x", Effect: "NoExecute"}}, {{Op: "Exists", Effect: "NoExecute", For: time.Minute}, {Op: "Exists", Effect: "NoSchedule"}}})
 	}
 	if s.chance(2) {
 		spec.Group = pickOne(s, modelGroups)
@@ -481,7 +481,7 @@ func (s *scribe) spoil(p *Proposal) {
 	p.Do = append(p.Do, pickOne(s, []Commitment{
 		nil, &Place{Capsule: "c0", Node: "n0"}, Confirm{Capsule: "c0", Since: 1}, Confirm{Capsule: "c0", Begun: true}, Confirm{Capsule: "c0", Since: 1, Begun: true, Stopped: true},
 		Adopt{Capsule: "c0"}, Resize{Capsule: "c0"}, Resize{Spec: &Spec{}}, Resize{Capsule: "c0", Spec: bad}, Adopt{Node: "n0"}, Adopt{Capsule: "c0", Node: "n0", Spec: bad}, Protect{Capsule: "c0"}, Protect{Capsule: "c0", For: -1}, Protect{Capsule: "c0", For: time.Hour}, Protect{Capsule: "c0", For: 1, Since: 1},
-		Confirm{Capsule: "c0", Since: 1, Ready: true, NotReady: true}, Confirm{Capsule: "c0", NotReady: true}, Place{Node: "n0"}, PutNode{}, PutNode{Node{ID: "n0", Taints: []Taint{{Key: "a", Effect: "Never"}}}}, Submit{IDs: []CapsuleID{"c0"}, Spec: &Spec{Tolerate: []Toleration{{Op: "Equal"}}}},
+		Confirm{Capsule: "c0", Since: 1, Ready: true, NotReady: true}, Confirm{Capsule: "c0", NotReady: true}, Place{Node: "n0"}, PutNode{}, PutNode{Node{ID: "n0", Taints: []Taint{{Key: "a", Effect: "Never"}}}}, Submit{IDs: []CapsuleID{"c0"}, Spec: &Spec{Tolerate: []Toleration{{Op: "Equal"}}}}, Submit{IDs: []CapsuleID{"c0"}, Spec: &Spec{Tolerate: []Toleration{{Op: "Exists", For: 1}}}},
 		PutNode{Node{ID: "n0", Capacity: Resources{-1}}}, Submit{IDs: []CapsuleID{"c0"}, Spec: bad},
 		PutBudget{}, PutBudget{Budget{ID: "b0", Group: "db", Expected: -1}}, RemoveBudget{},
 		Submit{IDs: []CapsuleID{"c0"}, Spec: &Spec{Backfills: true}}, Nominate{Capsule: "c0", Lends: 1},

@@ -350,3 +350,10 @@ func modelKeptOff(n Node, s *Spec, effects ...string) bool {
 	}
 	return false
 }
+
+// modelExpels reports whether a capsule of a spec that runs on a node may be moved away because of its taints.
+func modelExpels(n Node, s *Spec) bool {
+	stays := *s
+	stays.Tolerate = slices.DeleteFunc(slices.Clone(s.Tolerate), func(o Toleration) bool { return o.For > 0 })
+	return modelKeptOff(n, &stays, "NoExecute")
+}

@@ -76,7 +76,7 @@ func (r *modelRound) evict(e Evict) *refusal {
 		return lostTo(r.was.capsules[e.Capsule].changed)
 	}
 	was, now := r.was.nodes[e.From].Node, r.now.nodes[e.From].Node
-	expelled := modelKeptOff(was, c.spec, "NoExecute") && modelKeptOff(now, c.spec, "NoExecute")
+	expelled := modelExpels(was, c.spec) && modelExpels(now, c.spec)
 	if !c.spec.Movable && !r.drains(e.From) && !expelled && !r.was.covered(c.spec) {
 		return lostTo(max(r.was.nodes[e.From].spec, r.was.specAt(e.Capsule), r.was.left.Budgets))
 	}

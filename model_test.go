@@ -918,7 +918,7 @@ func badSpec(s *Spec) bool {
 			return true
 		}
 	}
-	return negative(s.Envelope.Reservation) || s.Backfills && s.RunsAtMost == 0 || slices.Contains(s.Tolerate, Toleration{Op: "Equal"})
+	return negative(s.Envelope.Reservation) || s.Backfills && s.RunsAtMost == 0 || slices.ContainsFunc(s.Tolerate, func(o Toleration) bool { return o == Toleration{Op: "Equal"} || o == Toleration{Op: "Exists", For: 1} })
 }
 
 func submittedTwice(ids []CapsuleID, seen map[CapsuleID]bool) bool {

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"time"
 )
 
 // Predicate is a condition on a node's labels or, under the key [NodeKey], on its id. Operators, spelled as here, and their
@@ -233,7 +234,7 @@ type Taint struct {
 	Value string `json:"value,omitempty"`
 	// Effect is what it does to work that does not tolerate it. "NoSchedule": it is not placed there. "PreferNoSchedule": score.Spread
 	// places it elsewhere if that is not much worse. "NoExecute": it is not placed there, and what runs there may be moved away by whoever
-	// likes to ([Evict]).
+	// likes to ([Evict]), as nav.Drain does; if it tolerates the taint for some time ([Toleration.For]), then after that.
 	Effect string `json:"effect"`
 }
 
@@ -247,6 +248,14 @@ type Toleration struct {
 	Value string `json:"value,omitempty"`
 	// Effect is the effect that is tolerated; empty: any.
 	Effect string `json:"effect,omitempty"`
+	// For is how long a capsule stays on a node that gets a NoExecute taint, before it may be moved away; 0: for ever. Effect must be
+	// NoExecute then. It does not matter for placements. No rule reads a clock, so whoever moves it counts, as nav.Drain does.
+	For time.Duration `json:"for,omitempty"`
+}
+
+// covers reports whether the toleration is for a taint.
+func (o *Toleration) covers(t *Taint) bool {
+	return (o.Key == "" || o.Key == t.Key) && (o.Op == "Exists" || o.Value == t.Value) && (o.Effect == "" || o.Effect == t.Effect)
 }
 
 // taintEffects are the effects that there are.
@@ -265,13 +274,18 @@ func (t Taint) String() string {
 
 // Tolerates reports whether a toleration of the spec covers a taint.
 func (s *Spec) Tolerates(t *Taint) bool {
+	return slices.ContainsFunc(s.Tolerate, func(o Toleration) bool { return o.covers(t) })
+}
+
+// Withstands returns for how long a capsule of the spec stays on a node that gets a taint: the longest that a toleration which covers the taint
+// allows, 0 if none does; or forever.
+func (s *Spec) Withstands(t *Taint) (lasts time.Duration, forever bool) {
 	for i := range s.Tolerate {
-		o := &s.Tolerate[i]
-		if (o.Key == "" || o.Key == t.Key) && (o.Op == "Exists" || o.Value == t.Value) && (o.Effect == "" || o.Effect == t.Effect) {
-			return true
+		if o := &s.Tolerate[i]; o.covers(t) {
+			lasts, forever = max(lasts, o.For), forever || o.For == 0
 		}
 	}
-	return false
+	return lasts, forever
 }
 
 // Admits reports whether the spec tolerates all taints of the node that keep work off.
@@ -300,7 +314,7 @@ func (n *Node) Shuns(s *Spec) (count int) {
 // expels reports whether the node has a taint for which capsules of the spec that run there may be moved away.
 func (n *Node) expels(s *Spec) bool {
 	for i := range n.Taints {
-		if t := &n.Taints[i]; t.Effect == "NoExecute" && !s.Tolerates(t) {
+		if _, forever := s.Withstands(&n.Taints[i]); n.Taints[i].Effect == "NoExecute" && !forever {
 			return true
 		}
 	}
@@ -330,8 +344,9 @@ func (s *Spec) tolerationFaults() (out []string) {
 	}
 	for _, o := range s.Tolerate {
 		equal := o.Op == "" || o.Op == "Equal"
-		if !equal && o.Op != "Exists" || equal && o.Key == "" || !equal && o.Value != "" || o.Effect != "" && !slices.Contains(taintEffects, o.Effect) {
-			out = append(out, fmt.Sprintf("toleration %.200q: its Op must be Equal, with a key, or Exists, without a value; its effect one of a taint, or empty", fmt.Sprint(o)))
+		if !equal && o.Op != "Exists" || equal && o.Key == "" || !equal && o.Value != "" || o.Effect != "" && !slices.Contains(taintEffects, o.Effect) ||
+			o.For < 0 || o.For > 0 && o.Effect != "NoExecute" {
+			out = append(out, fmt.Sprintf("toleration %.200q: its Op must be Equal, with a key, or Exists, without a value; its effect one of a taint, or empty; and For is not below 0, and 0 but for NoExecute", fmt.Sprint(o)))
 		}
 	}
 	return out

@@ -259,6 +259,7 @@ func (s *Spec) appendKey(b []byte) []byte {
 	number(int64(len(s.Tolerate)))
 	for _, o := range s.Tolerate {
 		texts([]string{o.Key, o.Op, o.Value, o.Effect})
+		number(int64(o.For))
 	}
 	texts(s.Spread.Names)
 	texts(s.Start.Volumes)

@@ -1,6 +1,10 @@
 package ledgertest
 
-import "github.com/orbitsched/orbit"
+import (
+	"time"
+
+	"github.com/orbitsched/orbit"
+)
 
 // This file checks devices and requirements on nodes.
 
@@ -127,10 +131,14 @@ func checkTaints(t *trial) {
 	t.commits(tainted("m", sick))
 	t.mistakes(evictedTo(t.evict("runs"), "m")...)
 	t.commits(evictedTo(t.evict("runs"), "o")...)
-	t.commits(adopt("found", spec(), "m")) // a fact
+	t.commits(submit(spec(orbit.Toleration{Key: "sick", Op: "Exists", Effect: "NoExecute", For: time.Minute}, orbit.Toleration{Key: "reserved", Op: "Exists"}), "a-while"), place("a-while", "m"))
+	t.mistakes(evictedTo(t.evict("all"), "o")...)
+	t.commits(evictedTo(t.evict("a-while"), "o")...) // no rule reads a clock
+	t.commits(adopt("found", spec(), "m"))           // a fact
 	t.invalid(tainted("n", orbit.Taint{Key: "k", Effect: "Never"}))
 	t.invalid(tainted("n", orbit.Taint{Effect: "NoSchedule"}))
-	for _, bad := range []orbit.Toleration{{}, {Key: "k", Op: "In"}, {Op: "Equal"}, {Key: "k", Op: "Exists", Value: "v"}, {Key: "k", Effect: "Never"}} {
+	for _, bad := range []orbit.Toleration{{}, {Key: "k", Op: "In"}, {Op: "Equal"}, {Key: "k", Op: "Exists", Value: "v"}, {Key: "k", Effect: "Never"},
+		{Op: "Exists", For: time.Minute}, {Op: "Exists", Effect: "NoExecute", For: -time.Minute}} {
 		t.invalid(submit(spec(bad), "z"))
 	}
 }

@@ -33,8 +33,12 @@ import (
 // only a preference (Gang.Loose). Drain leaves holds alone, because they end by themselves. It also leaves alone what is placed
 // on a node that is Lost, because package lease releases that.
 //
-// A pass costs a look at the nodes that have changed since the last one, and a choice of a node for each capsule on the nodes that
-// are drained. Set the fields before first use, and call Pass or Run from one goroutine at a time.
+// From a node with a NoExecute taint ([orbit.Taint]) Drain moves, in the same way, what does not tolerate the taint; and what tolerates it for
+// some time when that is over, counted from when Drain first saw the taint, or from its placement if that is later. Such a
+// capsule goes where there is no such taint. Nothing is released from there, and everything else stays.
+//
+// A pass costs a look at the nodes that have changed since the last one and at what is on nodes with such a taint, and a choice of a node for each
+// capsule that is to be moved. Set the fields before first use, and call Pass or Run from one goroutine at a time.
 type Drain struct {
 	// Ledger is the ledger whose nodes are drained. Required.
 	Ledger orbit.Ledger
@@ -58,8 +62,15 @@ type Drain struct {
 	view   orbit.View
 	draft  orbit.Draft
 	cursor uint64
-	// The cordoned nodes, by [orbit.NodeState.Index].
+	// The cordoned nodes, by [orbit.NodeState.Index]; and the nodes with NoExecute taints.
 	cordoned map[int32]*cordonedNode
+	tainted  map[int32]*taintedNode
+}
+
+// taintedNode is what Drain remembers of a node with NoExecute taints: when it first saw each.
+type taintedNode struct {
+	id    orbit.NodeID
+	since map[orbit.Taint]time.Time
 }
 
 // cordonedNode is what Drain remembers of a cordoned node.
@@ -80,7 +91,8 @@ type DrainRound struct {
 	// Emptied are the drained nodes that this pass found empty: without capsules and holds, and without capsules that were taken
 	// off and have not stopped. A node is named in one round only, until it has been in use again.
 	Emptied []orbit.NodeID
-	// Nodes are the drained nodes that are not empty, those with the fewest capsules left first.
+	// Nodes are the drained nodes that are not empty, and the tainted ones that something has to leave, those with the fewest such
+	// capsules first.
 	Nodes []DrainNode
 	// Conflicts counts the proposals that lost to another commit; their capsules are planned again.
 	Conflicts int
@@ -100,7 +112,7 @@ type DrainRound struct {
 type DrainNode struct {
 	// Node is the node.
 	Node orbit.NodeID
-	// Left is how many capsules are left on it.
+	// Left is how many capsules are left on it; of a tainted node, how many have to leave it and are left.
 	Left int
 	// Holds is how many holds are left on it.
 	Holds int
@@ -282,6 +294,7 @@ func (d *Drain) follow(round *DrainRound) {
 	state := d.view.State()
 	if all {
 		d.cordoned = map[int32]*cordonedNode{}
+		maps.DeleteFunc(d.tainted, func(i int32, _ *taintedNode) bool { return state.NodeByIndex(int(i)) == nil })
 		for n := range state.Nodes() {
 			round.Looked++
 			d.file(n.Index(), n)
@@ -294,14 +307,40 @@ func (d *Drain) follow(round *DrainRound) {
 	}
 }
 
-// file notes whether the node with this index is cordoned; a nil node is one that has left.
+// file notes whether the node with this index is cordoned or tainted; a nil node is one that has left.
 func (d *Drain) file(index int, n *orbit.NodeState) {
+	d.fileTaints(int32(index), n)
 	known := d.cordoned[int32(index)]
 	switch {
 	case n == nil || n.Node.State != orbit.Cordoned:
 		delete(d.cordoned, int32(index))
 	case known == nil || known.id != n.Node.ID:
 		d.cordoned[int32(index)] = &cordonedNode{id: n.Node.ID}
+	}
+}
+
+// fileTaints notes which NoExecute taints a node has, and since when.
+func (d *Drain) fileTaints(index int32, n *orbit.NodeState) {
+	known := d.tainted[index]
+	delete(d.tainted, index)
+	if n == nil || n.Node.State == orbit.Lost {
+		return
+	}
+	now := &taintedNode{n.Node.ID, map[orbit.Taint]time.Time{}}
+	for _, t := range n.Node.Taints {
+		if t.Effect != "NoExecute" {
+			continue
+		}
+		now.since[t] = d.view.Now()
+		if known != nil && known.id == now.id && !known.since[t].IsZero() {
+			now.since[t] = known.since[t]
+		}
+	}
+	if len(now.since) > 0 {
+		if d.tainted == nil {
+			d.tainted = map[int32]*taintedNode{}
+		}
+		d.tainted[index] = now
 	}
 }
 

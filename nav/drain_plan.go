@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/orbitsched/orbit"
@@ -40,24 +41,58 @@ type drainStep struct {
 	capsules []orbit.CapsuleID
 }
 
-// plan decides for every capsule on the drained nodes whether it moves, is released or stays, until the pass has its most proposals.
+// plan decides for every capsule that has to leave its node whether it moves, is released or stays, until the pass has its most
+// proposals.
 func (p *drainPass) plan(ctx context.Context) {
+	drained := map[orbit.NodeID]bool{}
 	for _, n := range p.drained(p.round) {
-		at := len(p.round.Nodes)
-		p.round.Nodes = append(p.round.Nodes, DrainNode{Node: n.Node.ID, Left: n.Capsules, Holds: n.Holds(), Stopping: p.stopping(n)})
-		for _, c := range p.on(n) {
-			switch {
-			case ctx.Err() != nil:
-				return
-			case len(p.batch) >= p.most:
-				p.round.full = true
-				return
-			}
-			if why := p.take(c, at); why != nil {
-				p.blocked(c, at, why)
-			}
+		drained[n.Node.ID] = true
+		if !p.empty(ctx, DrainNode{Node: n.Node.ID, Left: n.Capsules, Holds: n.Holds(), Stopping: p.stopping(n)}, p.on(n)) {
+			return
 		}
 	}
+	for _, i := range slices.Sorted(maps.Keys(p.tainted)) {
+		n := p.state.NodeByIndex(int(i))
+		if drained[n.Node.ID] {
+			continue
+		}
+		leave := slices.DeleteFunc(p.on(n), func(c *orbit.Capsule) bool { return !p.isExpelled(c, p.tainted[i]) })
+		if len(leave) > 0 && !p.empty(ctx, DrainNode{Node: n.Node.ID, Left: len(leave)}, leave) {
+			return
+		}
+	}
+}
+
+// empty decides for the capsules that have to leave one node; false: the pass has come to its end.
+func (p *drainPass) empty(ctx context.Context, n DrainNode, leave []*orbit.Capsule) bool {
+	at := len(p.round.Nodes)
+	p.round.Nodes = append(p.round.Nodes, n)
+	for _, c := range leave {
+		switch {
+		case ctx.Err() != nil:
+			return false
+		case len(p.batch) >= p.most:
+			p.round.full = true
+			return false
+		}
+		if why := p.take(c, at); why != nil {
+			p.blocked(c, at, why)
+		}
+	}
+	return true
+}
+
+// isExpelled reports whether a capsule has stayed on a tainted node for as long as it tolerates that.
+func (p *drainPass) isExpelled(c *orbit.Capsule, n *taintedNode) bool {
+	for t, since := range n.since {
+		if placed := c.PlaceTime.Time(); placed.After(since) {
+			since = placed
+		}
+		if lasts, forever := c.Spec.Withstands(&t); !forever && p.view.Now().Sub(since) >= lasts {
+			return true
+		}
+	}
+	return false
 }
 
 // on returns the capsules on a node, the highest priority first, and in order of submission within a priority.
@@ -84,7 +119,7 @@ func (p *drainPass) take(c *orbit.Capsule, node int) error {
 		return nil
 	}
 	p.draft.Rollback(start)
-	if p.MayWait == nil || !p.MayWait(c) {
+	if p.MayWait == nil || !p.MayWait(c) || p.state.Node(c.Node).Node.Schedulable() { // no rule allows a release from a tainted node
 		return why
 	}
 	if p.thinned[c.Gang] { // the state still shows the member that leaves, so it cannot tell whether a second one may leave
@@ -149,12 +184,13 @@ func (e noting) Best(draft *orbit.Draft, spec *orbit.Spec) (orbit.Choice, error)
 	return choice, err
 }
 
-// near returns the spec with which a capsule is placed again. If it is a member of a gang with required levels, and all other placed
+// near returns the spec with which a capsule is placed again, which tolerates no taint for some time only. If it is a member of a gang with required levels, and all other placed
 // members are in one domain of a level, that spec also requires the narrowest such domain.
 func (p *drainPass) near(c *orbit.Capsule) (*orbit.Spec, error) {
-	g := p.state.Gang(c.Gang)
-	if g == nil || g.Gang.Loose {
-		return c.Spec, nil
+	spec := *c.Spec
+	g, forAWhile := p.state.Gang(c.Gang), func(o orbit.Toleration) bool { return o.For > 0 }
+	if spec.Tolerate = slices.DeleteFunc(slices.Clone(spec.Tolerate), forAWhile); g == nil || g.Gang.Loose {
+		return p.share(c, &spec)
 	}
 	for _, level := range g.Gang.Levels {
 		domains := map[string]bool{}
@@ -165,13 +201,20 @@ func (p *drainPass) near(c *orbit.Capsule) (*orbit.Spec, error) {
 		}
 		for name := range domains {
 			if len(domains) == 1 && name != "" {
-				spec := *c.Spec
 				spec.Require = append(slices.Clone(spec.Require), orbit.Predicate{Key: level, Op: "In", Values: []string{name}})
 				return spec.Share()
 			}
 		}
 	}
-	return c.Spec, nil
+	return p.share(c, &spec)
+}
+
+// share returns a capsule's own spec if another one tolerates as much, else that one, shared.
+func (p *drainPass) share(c *orbit.Capsule, spec *orbit.Spec) (*orbit.Spec, error) {
+	if len(spec.Tolerate) == len(c.Spec.Tolerate) {
+		return c.Spec, nil
+	}
+	return spec.Share()
 }
 
 // releaseGang plans to release all placed members of a gang if MayWait allows it for each. A pass tries that once for each gang.
