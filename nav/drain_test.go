@@ -202,6 +202,7 @@ func TestDrainRunsOnWhenRoomComes(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- d.Run(ctx) }()
 		time.Sleep(time.Hour)
+		synctest.Wait() // a pass may run at this very moment
 		require.Len(t, on(t, l, "old"), 2)
 		require.Len(t, rounds, 1, "one that moves and finds the others blocked; then nothing is said for an hour")
 		start := time.Now()
@@ -211,6 +212,7 @@ func TestDrainRunsOnWhenRoomComes(t *testing.T) {
 		}
 		require.Less(t, time.Since(start), 50*time.Millisecond)
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		require.Equal(t, []orbit.NodeID{"old"}, rounds[len(rounds)-1].Emptied)
 		stop()
 		require.NoError(t, <-ended)
