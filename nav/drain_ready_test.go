@@ -169,6 +169,7 @@ func TestDrainWaitsForProtection(t *testing.T) {
 		}}
 		engines.Go(func() { _ = d.Run(ctx) })
 		time.Sleep(2 * time.Minute)
+		synctest.Wait()
 		require.InDelta(t, 60, moved.Seconds(), 2)
 		require.Zero(t, snapshot(t, l).Protected("a"))
 		stop()
