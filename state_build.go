@@ -301,6 +301,36 @@ func (b *StateBuilder) Hold(h Hold, changed Revision) error {
 	})
 }
 
+// nomination checks what a capsule or a gang is nominated for, and returns a copy. A share is kept when it is made, not here.
+func (b *StateBuilder) nomination(v *validator, n *Nomination, whose Nomination, priority int32) (*Nomination, error) {
+	if n == nil {
+		return nil, nil
+	}
+	own := *n
+	own.Parts = slices.Clone(n.Parts)
+	if own.Capsule != whose.Capsule || own.Gang != whose.Gang {
+		return nil, fmt.Errorf("nomination of %s is kept with %s", own.nominee(), whose.nominee())
+	}
+	if own.First == 0 || own.First > own.Made || own.Renewals < 0 || !own.Lives() && (own.Rank != 0 || !own.Ends.IsZero() || own.Lends != 0) {
+		return nil, fmt.Errorf("nomination of %s at revision %d, first at %d, cannot be", own.nominee(), own.Made, own.First)
+	}
+	if !own.Lives() {
+		return &own, nil
+	}
+	as, _ := v.nominate(Nominate{Capsule: own.Capsule, Gang: own.Gang, Aged: 0, Parts: own.Parts, Ends: own.Ends, Lends: own.Lends}).(Nominate)
+	own.Ends, own.ceiling = as.Ends, v.limits.ceiling(priority)
+	if aged := int64(own.Rank) - int64(priority); aged < 0 || aged > int64(v.limits.NominationAging) {
+		return nil, fmt.Errorf("nomination of %s ranks %d at priority %d", own.nominee(), own.Rank, priority)
+	}
+	for i := range own.Parts {
+		if b.tx.nodes.find(own.Parts[i].Node) == nil {
+			return nil, fmt.Errorf("nomination of %s names node %q, which has not appeared", own.nominee(), own.Parts[i].Node)
+		}
+	}
+	b.tx.nominates = true
+	return &own, nil
+}
+
 // Mark adds a mark that last changed at a revision.
 func (b *StateBuilder) Mark(key, value string, changed Revision) error {
 	return b.add(func(v *validator) error {

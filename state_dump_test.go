@@ -375,19 +375,15 @@ func TestPlainLines(t *testing.T) {
 	require.Positive(t, short)
 }
 
-// What the JSON package would write in another way, or must be read with care, is not plain.
+// Fields that Dump leaves out, or writes in another order, are not plain.
 func TestPlainLinesAreStrict(t *testing.T) {
 	const line = `{"capsule":{"id":"c-1","spec":0,"owner":"me","node":"n","submitted":10,"changed":2,"placedAt":2,"placedBy":"0a000000000000000000000000000000","begun":true,"ready":true}}`
 	require.True(t, plainCapsule([]byte(line), new(dumpCapsule)))
 	for _, c := range [][2]string{
-		{`"c-1"`, `""`}, {`"c-1"`, `"<"`}, {`"c-1"`, `"\u0041"`}, {`"c-1"`, `"é"`}, {`"c-1"`, "\"\x7f\""}, {`"c-1"`, `"c`}, {`"me"`, `""`}, {`"n"`, `""`},
-		{`:10`, `:010`}, {`:10`, `:-1`}, {`:10`, `:1e1`}, {`:10`, `:1.0`}, {`:10`, `:`}, {`:10`, `:1234567890123456789`}, {`:10`, `:00`},
-		{`"placedAt":2`, `"placedAt":0`}, {`"0a0`, `"0A0`}, {`"0a0`, `"000`}, {`"0a0`, `"0g0`}, {`"0a0`, `"0a`}, {`"begun":true`, `"begun":false`},
-		{`}}`, `}`}, {`}}`, `}} `}, {`}}`, `}}{}`}, {`"spec":0,`, ``}, {`"spec"`, `"Spec"`}, {`,"spec"`, `, "spec"`}, {`"node":"n"`, `"node":"n","node":"n"`},
+		{`"placedAt":2`, `"placedAt":0`}, {`"me"`, `""`}, {`"n"`, `""`}, {`"begun":true`, `"begun":false`}, {`"spec":0,`, ``}, {`"spec"`, `"Spec"`},
+		{`,"owner":"me","node":"n"`, `,"node":"n","owner":"me"`}, {`"node":"n"`, `"node":"n","node":"n"`}, {`"node":"n"`, `"node":"n","note":"warm"`},
 	} {
-		changed := strings.Replace(line, c[0], c[1], 1)
-		require.NotEqual(t, line, changed)
-		require.False(t, plainCapsule([]byte(changed), new(dumpCapsule)), changed)
+		require.False(t, plainCapsule([]byte(strings.Replace(line, c[0], c[1], 1)), new(dumpCapsule)), c)
 	}
 }
 

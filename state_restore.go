@@ -3,14 +3,14 @@ package orbit
 import (
 	"bufio"
 	"bytes"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
 	"math"
-	"slices"
+
+	"github.com/orbitsched/orbit/internal/plain"
 )
 
 // Restore makes s, which must be new(State), the state of which [State.Dump] wrote the dump. Anything it does not know,
@@ -250,125 +250,30 @@ func (l *dumpLine) records() (n int) {
 // every record has. A dump has as many such lines as there are capsules, and they take a tenth of what the JSON package needs. It is as
 // strict as decode: a line with anything else is not plain.
 func plainCapsule(line []byte, c *dumpCapsule) bool {
-	p := plain{rest: line}
+	p := plain.Read(line)
 	*c = dumpCapsule{}
-	p.expect(`{"capsule":{"id":`)
-	c.ID = CapsuleID(p.text())
-	p.expect(`,"spec":`)
-	c.Spec = int(p.number())
-	if p.has(`,"owner":`) {
-		c.Owner = string(p.text())
+	p.Expect(`{"capsule":{"id":`)
+	c.ID = CapsuleID(p.Text())
+	p.Expect(`,"spec":`)
+	c.Spec = int(p.Number())
+	if p.Has(`,"owner":`) {
+		c.Owner = string(p.Text())
 	}
-	if p.has(`,"node":`) {
-		c.Node = NodeID(p.text())
+	if p.Has(`,"node":`) {
+		c.Node = NodeID(p.Text())
 	}
-	p.expect(`,"submitted":`)
-	c.Submitted = p.number()
-	p.expect(`,"changed":`)
-	c.Changed = Revision(p.number())
-	if p.has(`,"placedAt":`) {
-		c.PlacedAt = Revision(p.number())
-		p.failed = p.failed || c.PlacedAt == 0 // Dump leaves it out
+	p.Expect(`,"submitted":`)
+	c.Submitted = p.Number()
+	p.Expect(`,"changed":`)
+	c.Changed = Revision(p.Number())
+	if p.Has(`,"placedAt":`) {
+		c.PlacedAt = Revision(p.Positive()) // Dump leaves zero out
 	}
-	if p.has(`,"placedBy":`) {
-		c.PlacedBy = p.proposal()
+	if p.Has(`,"placedBy":`) {
+		c.PlacedBy = p.Hex()
 	}
-	c.Begun = p.has(`,"begun":true`)
-	c.Ready = p.has(`,"ready":true`)
-	p.expect(`}}`)
-	return !p.failed && len(p.rest) == 0
-}
-
-// plain takes a line apart from its beginning. After the first part that is not as it must be it has failed.
-type plain struct {
-	rest   []byte
-	failed bool
-}
-
-// has reports whether the rest begins with a text, which it takes then.
-func (p *plain) has(text string) bool {
-	if len(p.rest) < len(text) || string(p.rest[:len(text)]) != text {
-		return false
-	}
-	p.rest = p.rest[len(text):]
-	return true
-}
-
-// expect takes a text with which the rest must begin.
-func (p *plain) expect(text string) { p.failed = !p.has(text) || p.failed }
-
-// text takes a quoted text that is not empty and has no character that JSON writes in another way.
-func (p *plain) text() []byte {
-	p.expect(`"`)
-	end := bytes.IndexByte(p.rest, '"')
-	if end <= 0 {
-		p.failed = true
-		return nil
-	}
-	text := p.rest[:end]
-	for _, b := range text {
-		if b < ' ' || b > '~' || b == '\\' || b == '<' || b == '>' || b == '&' {
-			p.failed = true
-		}
-	}
-	p.rest = p.rest[end+1:]
-	return text
-}
-
-// number takes a whole number of at most 18 digits, so that it fits in any type, without needless zeros.
-func (p *plain) number() (n uint64) {
-	digits := 0
-	for digits < len(p.rest) && p.rest[digits] >= '0' && p.rest[digits] <= '9' && digits < 19 {
-		n = 10*n + uint64(p.rest[digits]-'0')
-		digits++
-	}
-	if digits == 0 || digits > 18 || digits > 1 && p.rest[0] == '0' {
-		p.failed = true
-	}
-	p.rest = p.rest[digits:]
-	return n
-}
-
-// proposal takes the id of a proposal, which is not zero: Dump leaves that out.
-func (p *plain) proposal() (id ProposalID) {
-	text := p.text()
-	if len(text) != 2*len(id) || bytes.ContainsAny(text, "ABCDEF") {
-		p.failed = true
-		return id
-	}
-	if _, err := hex.Decode(id[:], text); err != nil || id.IsZero() {
-		p.failed = true
-	}
-	return id
-}
-
-// nomination checks what a capsule or a gang is nominated for, and returns a copy. Whether there is room for it is not
-// asked: a share is kept when a nomination is made.
-func (b *StateBuilder) nomination(v *validator, n *Nomination, whose Nomination, priority int32) (*Nomination, error) {
-	if n == nil {
-		return nil, nil
-	}
-	own := *n
-	own.Parts = slices.Clone(n.Parts)
-	if own.Capsule != whose.Capsule || own.Gang != whose.Gang {
-		return nil, fmt.Errorf("nomination of %s is kept with %s", own.nominee(), whose.nominee())
-	}
-	if own.First == 0 || own.First > own.Made || own.Renewals < 0 || !own.Lives() && (own.Rank != 0 || !own.Ends.IsZero() || own.Lends != 0) {
-		return nil, fmt.Errorf("nomination of %s at revision %d, first at %d, cannot be", own.nominee(), own.Made, own.First)
-	}
-	if !own.Lives() {
-		return &own, nil
-	}
-	as, _ := v.nominate(Nominate{Capsule: own.Capsule, Gang: own.Gang, Aged: 0, Parts: own.Parts, Ends: own.Ends, Lends: own.Lends}).(Nominate)
-	own.Ends, own.ceiling = as.Ends, v.limits.ceiling(priority)
-	if aged := int64(own.Rank) - int64(priority); aged < 0 || aged > int64(v.limits.NominationAging) {
-		return nil, fmt.Errorf("nomination of %s ranks %d at priority %d", own.nominee(), own.Rank, priority)
-	}
-	for i := range own.Parts {
-		if b.tx.nodes.find(own.Parts[i].Node) == nil {
-			return nil, fmt.Errorf("nomination of %s names node %q, which has not appeared", own.nominee(), own.Parts[i].Node)
-		}
-	}
-	b.tx.nominates = true
-	return &own, nil
+	c.Begun = p.Has(`,"begun":true`)
+	c.Ready = p.Has(`,"ready":true`)
+	p.Expect(`}}`)
+	return p.Done()
 }

@@ -5,3 +5,9 @@ func (o Options) WithLogs(n uint64) Options {
 	o.logs = n
 	return o
 }
+
+// For tests of how changes are written and read.
+var (
+	AppendChange  = appendChange
+	ReadPlacement = readPlacement
+)

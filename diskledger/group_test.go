@@ -1,6 +1,7 @@
 package diskledger_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -107,6 +108,57 @@ func TestSyncs(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.Equal(t, int64(6), fs.syncs.Load()-syncs)
+	for n, want := range map[int]int64{200: 1, 1000: 1, 9000: 3} {
+		syncs = fs.syncs.Load()
+		for _, out := range l.ProposeBatch(ctx, marks(n)) {
+			require.NoError(t, out.Err)
+		}
+		require.LessOrEqual(t, fs.syncs.Load()-syncs, want)
+	}
+}
+
+// marks returns a batch of proposals that each set a mark.
+func marks(n int) (batch []orbit.Proposal) {
+	for i := range n {
+		batch = append(batch, orbit.Proposal{Do: []orbit.Commitment{mark(fmt.Sprint("batch-", i), 1)}})
+	}
+	return batch
+}
+
+// endsSoon is a context that has ended when it was asked a few times.
+type endsSoon struct {
+	context.Context
+	asked *int
+}
+
+func (c endsSoon) Err() error {
+	if *c.asked++; *c.asked > 3 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// What was judged of a batch before its context ended is written, although nobody proposes anything more.
+func TestBatchCutShort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := open(t, vfs.NewMem(), diskledger.Options{})
+		out := l.ProposeBatch(endsSoon{ctx, new(int)}, marks(1000))
+		rev := orbit.Revision(0)
+		for i := range out {
+			if out[i].Err == nil {
+				rev = max(rev, out[i].Revision)
+			} else {
+				require.ErrorIs(t, out[i].Err, orbit.ErrUnavailable)
+			}
+		}
+		require.Positive(t, rev)
+		require.ErrorIs(t, out[len(out)-1].Err, orbit.ErrUnavailable)
+		synctest.Wait()
+		s, err := l.Snapshot(ctx)
+		require.NoError(t, err)
+		require.Equal(t, rev, s.Revision())
+		closed(t, l)
+	})
 }
 
 // A refusal that rests on what is not on the disk is not answered before that is; after the disk has failed it is no refusal.

@@ -148,7 +148,11 @@ func (l *Ledger) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision,
 // runLength is how many proposals of a batch are judged under one hold of the lock.
 const runLength = 64
 
-// ProposeBatch implements [orbit.Batcher]. The whole batch needs few syncs, often one.
+// groupLength is how many proposals of a batch are judged before they are written, while the rest of it is judged. With groups
+// that are smaller a batch would need more syncs, and its judge would copy more of what readers still see.
+const groupLength = 4096
+
+// ProposeBatch implements [orbit.Batcher]. The whole batch needs one sync, or one for each 4,096 proposals.
 func (l *Ledger) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []orbit.Outcome {
 	out := make([]orbit.Outcome, 0, len(batch))
 	history := l.Limits().History
@@ -168,12 +172,23 @@ func (l *Ledger) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []orb
 		outcomes, g := l.judgeRun(batch[:n])
 		waits = append(waits, wait{g, len(out), len(out) + n})
 		out = append(out, outcomes...)
-		batch = batch[n:]
+		if batch = batch[n:]; len(out)%groupLength < runLength {
+			l.rouse()
+		}
 	}
+	l.rouse()
 	for _, w := range waits {
 		w.settle(ctx, out[w.from:w.to])
 	}
 	return out
+}
+
+// rouse lets what was judged be written.
+func (l *Ledger) rouse() {
+	select {
+	case l.arrived <- struct{}{}:
+	default:
+	}
 }
 
 // wait is a run of a batch, by its indexes. Its outcomes hold once group is on the disk; with a nil group they hold at once.
@@ -228,10 +243,6 @@ func (l *Ledger) judgeRun(run []orbit.Proposal) ([]orbit.Outcome, *group) {
 	if len(changes) > 0 {
 		l.open.changes = append(l.open.changes, changes...)
 		l.judged = changes[len(changes)-1].Revision
-		select {
-		case l.arrived <- struct{}{}:
-		default:
-		}
 	}
 	for i := range out {
 		l.attribute(out[i].Err)

@@ -245,7 +245,7 @@ func (p *replay) record(at int64, text []byte) error {
 	group := loggedGroup{at: at}
 	for line := range bytes.Lines(text) {
 		var change orbit.Change
-		if err := change.UnmarshalJSON(line); err != nil {
+		if err := readChange(bytes.TrimSuffix(line, []byte("\n")), &change); err != nil {
 			return &CorruptError{File: p.log.path, Offset: at, Why: err.Error(), cause: err}
 		}
 		isNext := change.Revision == p.revision+1 && change.Seq == 0 || change.Revision == p.revision && change.Seq == p.seq+1

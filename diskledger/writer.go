@@ -100,11 +100,11 @@ func (l *Ledger) fail(err error) {
 func (f *logFile) commit(g *group) error {
 	f.text = f.text[:0]
 	for i := range g.changes {
-		text, err := g.changes[i].MarshalJSON()
-		if err != nil {
+		var err error
+		if f.text, err = appendChange(f.text, &g.changes[i]); err != nil {
 			return err
 		}
-		f.text = append(append(f.text, text...), '\n')
+		f.text = append(f.text, '\n')
 	}
 	if err := f.append(f.text); err != nil {
 		return err
