@@ -15,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/orbitsched/orbit/internal/scale"
 )
 
 // ---- random worlds ----
@@ -794,22 +796,16 @@ func (d *duel) fork(t *rapid.T) {
 // 16 (I6), 18 (I10), 20 (I15), 21 (I10), 22 (I5), 23 (I8), 26 (I1).
 func TestLedgerAgainstModel(t *testing.T) {
 	t.Parallel()
-	total := map[string]int{}
-	rapid.Check(t, func(t *rapid.T) {
-		d := newDuel(Limits{NominatedShare: shares(t)}, false)
-		d.settle(t)
-		t.Repeat(d.actions())
-		d.lookBack(t)
-		for k, n := range d.count {
-			total[k] += n
-		}
-	})
-	t.Logf("outcomes: %v", total)
-	if t.Failed() || testing.Short() { // rapid draws a fifth as often then, which is too few for all of them
-		return
-	}
-	for _, k := range []string{"committed", "repeated", "conflict", "infeasible", "invalid"} {
-		require.Positive(t, total[k], "the generator never reaches %q", k)
+	for total := range scale.Reach(t, "committed", "repeated", "conflict", "infeasible", "invalid") {
+		rapid.Check(t, func(t *rapid.T) {
+			d := newDuel(Limits{NominatedShare: shares(t)}, false)
+			d.settle(t)
+			t.Repeat(d.actions())
+			d.lookBack(t)
+			for k, n := range d.count {
+				total[k] += n
+			}
+		})
 	}
 }
 
@@ -848,62 +844,56 @@ func TestLedgerAgainstModelTinyLimits(t *testing.T) {
 func TestFootprint(t *testing.T) {
 	t.Parallel()
 	few := rapid.IntRange(1, 3)
-	count := map[string]int{}
-	rapid.Check(t, func(t *rapid.T) {
-		l := Limits{NominatedShare: shares(t)}
-		if rapid.Bool().Draw(t, "tiny") {
-			l = Limits{Terminal: few.Draw(t, "terminal"), ProposalIDs: few.Draw(t, "ids"), PlacementIDs: few.Draw(t, "placement ids"), NominatedShare: shares(t)}
-		}
-		d := newDuel(l, rapid.Bool().Draw(t, "wild"))
-		if rapid.Bool().Draw(t, "agents") {
-			d.employ(t)
-		} else {
-			d.settle(t)
-		}
-		for range rapid.IntRange(0, 12).Draw(t, "before") {
-			d.propose(t, 1)
-		}
-		s := &scribe{T: t, view: d.views[0], wild: d.wild, drafts: d.drafts}
-		if s.chance(4) {
-			s.view = d.snapshot()
-		}
-		p := s.proposal()
-		if len(d.sent) > 0 && s.chance(2) {
-			p = pickOne(s, d.sent)
-		} else if d.ids++; s.chance(2) {
-			binary.BigEndian.PutUint64(p.ID[:], d.ids)
-		}
-		at := d.snapshot()
-		c := s.some(func(c *Capsule) bool {
-			return c.Spec.Group != "" && at.Capsule(c.ID) != nil && at.Capsule(c.ID).Placed()
-		})
-		if c = at.Capsule(c.ID); c != nil && c.Placed() && c.Spec.Group != "" { // a bet that holds, until its witness goes
-			p.If = append(p.If, GroupIn{c.Spec.Group, "rack", at.Node(c.Node).Node.Labels["rack"]})
-		}
-		if next := d.commitOn(t, at, p); next != nil {
-			count["committed"]++
-		}
-		read, _, _, _ := at.Footprint(p)
-		first, reads := at, namesOf(read)
-		for range rapid.IntRange(1, 12).Draw(t, "after") {
-			s.view = at
-			next := d.commitOn(t, at, s.proposal())
-			if next == nil || restsOnAbsence(first, p) || meet(reads, d.different(at, next)) {
-				continue
+	for count := range scale.Reach(t, "committed", "unmoved", "unmoved, ok", "unmoved, done", "unmoved, refused") {
+		rapid.Check(t, func(t *rapid.T) {
+			l := Limits{NominatedShare: shares(t)}
+			if rapid.Bool().Draw(t, "tiny") {
+				l = Limits{Terminal: few.Draw(t, "terminal"), ProposalIDs: few.Draw(t, "ids"), PlacementIDs: few.Draw(t, "placement ids"), NominatedShare: shares(t)}
 			}
-			at = next
-			want := outcomeOf(first, p, at.left == first.left)
-			require.Equal(t, want, outcomeOf(at, p, at.left == first.left), "%v reads only %v", p, reads)
-			count["unmoved"]++
-			count["unmoved, "+strings.Fields(want)[0]]++
-		}
-	})
-	t.Logf("outcomes: %v", count)
-	if t.Failed() || testing.Short() { // rapid draws a fifth as often then, which is too few for all of them
-		return
-	}
-	for _, k := range []string{"committed", "unmoved", "unmoved, ok", "unmoved, done", "unmoved, refused"} {
-		require.Positive(t, count[k], "the generator never reaches %q", k)
+			d := newDuel(l, rapid.Bool().Draw(t, "wild"))
+			if rapid.Bool().Draw(t, "agents") {
+				d.employ(t)
+			} else {
+				d.settle(t)
+			}
+			for range rapid.IntRange(0, 12).Draw(t, "before") {
+				d.propose(t, 1)
+			}
+			s := &scribe{T: t, view: d.views[0], wild: d.wild, drafts: d.drafts}
+			if s.chance(4) {
+				s.view = d.snapshot()
+			}
+			p := s.proposal()
+			if len(d.sent) > 0 && s.chance(2) {
+				p = pickOne(s, d.sent)
+			} else if d.ids++; s.chance(2) {
+				binary.BigEndian.PutUint64(p.ID[:], d.ids)
+			}
+			at := d.snapshot()
+			c := s.some(func(c *Capsule) bool {
+				return c.Spec.Group != "" && at.Capsule(c.ID) != nil && at.Capsule(c.ID).Placed()
+			})
+			if c = at.Capsule(c.ID); c != nil && c.Placed() && c.Spec.Group != "" { // a bet that holds, until its witness goes
+				p.If = append(p.If, GroupIn{c.Spec.Group, "rack", at.Node(c.Node).Node.Labels["rack"]})
+			}
+			if next := d.commitOn(t, at, p); next != nil {
+				count["committed"]++
+			}
+			read, _, _, _ := at.Footprint(p)
+			first, reads := at, namesOf(read)
+			for range rapid.IntRange(1, 12).Draw(t, "after") {
+				s.view = at
+				next := d.commitOn(t, at, s.proposal())
+				if next == nil || restsOnAbsence(first, p) || meet(reads, d.different(at, next)) {
+					continue
+				}
+				at = next
+				want := outcomeOf(first, p, at.left == first.left)
+				require.Equal(t, want, outcomeOf(at, p, at.left == first.left), "%v reads only %v", p, reads)
+				count["unmoved"]++
+				count["unmoved, "+strings.Fields(want)[0]]++
+			}
+		})
 	}
 }
 

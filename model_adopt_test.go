@@ -8,8 +8,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/orbitsched/orbit/internal/scale"
 )
 
 // What the model says of what runs already.
@@ -147,23 +148,17 @@ func draftAdopt(s *scribe) (out []Commitment) {
 // changes its size; and at every revision the state is sound, whatever was found ([State.Verify]).
 func TestLedgerAgainstModelAdopt(t *testing.T) {
 	t.Parallel()
-	total := map[string]int{}
-	rapid.Check(t, func(t *rapid.T) {
-		d := newDuel(Limits{NominatedShare: shares(t)}, rapid.Bool().Draw(t, "wild"))
-		d.employ(t)
-		d.drafts = slices.Concat(drafts, adoptDrafts, adoptDrafts, adoptDrafts, adoptDrafts)
-		t.Repeat(d.actions())
-		d.lookBack(t)
-		for k, n := range d.count {
-			total[k] += n
-		}
-	})
-	t.Logf("outcomes: %v", total)
-	if t.Failed() || testing.Short() {
-		return
-	}
-	for _, k := range []string{"adopted", "with another spec", "overcommitted"} {
-		require.Positive(t, total[k], "the generator never reaches %q", k)
+	for total := range scale.Reach(t, "adopted", "with another spec", "overcommitted") {
+		rapid.Check(t, func(t *rapid.T) {
+			d := newDuel(Limits{NominatedShare: shares(t)}, rapid.Bool().Draw(t, "wild"))
+			d.employ(t)
+			d.drafts = slices.Concat(drafts, adoptDrafts, adoptDrafts, adoptDrafts, adoptDrafts)
+			t.Repeat(d.actions())
+			d.lookBack(t)
+			for k, n := range d.count {
+				total[k] += n
+			}
+		})
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/orbitsched/orbit/internal/scale"
 )
 
 // What the model says of budgets, and the drafts that speak of them.
@@ -258,43 +260,35 @@ func (d *duel) serve(t *rapid.T) {
 // TestBudgetsAgainstModel is TestLedgerAgainstModel with few members, much room, and wishes and budgets above all.
 func TestBudgetsAgainstModel(t *testing.T) {
 	t.Parallel()
-	total := map[string]int{}
-	rapid.Check(t, func(t *rapid.T) {
-		d := newDuel(Limits{}, false)
-		d.drafts = []draft{
-			draftProtect, draftProtect,
-			draftBudget, draftBudget, draftBudget, draftMove, draftMove, draftMove, draftMove, draftEvict, draftEvict, draftEvict, draftDrain,
-			draftRelease, draftPlace, draftPlace, draftGang, draftGang, draftSubmit, draftChange, draftEmpty,
-		}
-		agents := rapid.Bool().Draw(t, "agents")
-		if agents {
-			d.drafts = append(d.drafts, draftConfirm, draftConfirm, draftConfirm, draftConfirm, draftFree, draftFree, draftFail, draftFail)
-		}
-		for i, id := range modelNodes {
-			n := Node{ID: id, Confirms: agents && i > 0, Capacity: Resources{8, 8, 8, 8, 8, 8, 8, 8}, Labels: map[string]string{"rack": "r0"}}
-			n.Devices.Count, n.Devices.Model = 3, "A100"
-			d.send(t, Proposal{Do: []Commitment{PutNode{n}}})
-		}
-		for range 3 {
-			s := &scribe{T: t, view: d.snapshot()}
-			d.send(t, Proposal{Do: s.follow(draftSubmit(s))})
-		}
-		if agents {
-			d.serve(t)
-		}
-		t.Repeat(d.actions())
-		d.lookBack(t)
-		for k, n := range d.count {
-			total[k] += n
-		}
-	})
-	t.Logf("outcomes: %v", total)
-	if t.Failed() || testing.Short() {
-		return
-	}
-	for _, k := range []string{"by a budget", "ready", "not ready", "unready and free", "refused for protection"} {
-		if total[k] == 0 {
-			t.Errorf("the generator never reaches %q", k)
-		}
+	for total := range scale.Reach(t, "by a budget", "ready", "not ready", "unready and free", "refused for protection") {
+		rapid.Check(t, func(t *rapid.T) {
+			d := newDuel(Limits{}, false)
+			d.drafts = []draft{
+				draftProtect, draftProtect,
+				draftBudget, draftBudget, draftBudget, draftMove, draftMove, draftMove, draftMove, draftEvict, draftEvict, draftEvict, draftDrain,
+				draftRelease, draftPlace, draftPlace, draftGang, draftGang, draftSubmit, draftChange, draftEmpty,
+			}
+			agents := rapid.Bool().Draw(t, "agents")
+			if agents {
+				d.drafts = append(d.drafts, draftConfirm, draftConfirm, draftConfirm, draftConfirm, draftFree, draftFree, draftFail, draftFail)
+			}
+			for i, id := range modelNodes {
+				n := Node{ID: id, Confirms: agents && i > 0, Capacity: Resources{8, 8, 8, 8, 8, 8, 8, 8}, Labels: map[string]string{"rack": "r0"}}
+				n.Devices.Count, n.Devices.Model = 3, "A100"
+				d.send(t, Proposal{Do: []Commitment{PutNode{n}}})
+			}
+			for range 3 {
+				s := &scribe{T: t, view: d.snapshot()}
+				d.send(t, Proposal{Do: s.follow(draftSubmit(s))})
+			}
+			if agents {
+				d.serve(t)
+			}
+			t.Repeat(d.actions())
+			d.lookBack(t)
+			for k, n := range d.count {
+				total[k] += n
+			}
+		})
 	}
 }

@@ -8,8 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/orbitsched/orbit/internal/scale"
 )
 
 // What the model says of agents: what begins, what has left and still runs, and who waits for that.
@@ -232,26 +233,20 @@ func (d *duel) employ(t *rapid.T) {
 // at every revision what runs fits ([State.Verify]). In half of the worlds records are dropped all the time.
 func TestLedgerAgainstModelAgents(t *testing.T) {
 	t.Parallel()
-	total := map[string]int{}
-	rapid.Check(t, func(t *rapid.T) {
-		l := Limits{NominatedShare: shares(t)}
-		if rapid.Bool().Draw(t, "tiny") {
-			l.Terminal = rapid.IntRange(1, 2).Draw(t, "terminal")
-		}
-		d := newDuel(l, false)
-		d.employ(t)
-		t.Repeat(d.actions())
-		d.lookBack(t)
-		for k, n := range d.count {
-			total[k] += n
-		}
-	})
-	t.Logf("outcomes: %v", total)
-	if t.Failed() || testing.Short() { // rapid draws a fifth as often then, which is too few for all of them
-		return
-	}
-	for _, k := range []string{"begun", "ready", "not ready", "waits", "placed beside its remains", "ended with remains", "protected"} {
-		require.Positive(t, total[k], "the generator never reaches %q", k)
+	for total := range scale.Reach(t, "begun", "ready", "not ready", "waits", "placed beside its remains", "ended with remains", "protected") {
+		rapid.Check(t, func(t *rapid.T) {
+			l := Limits{NominatedShare: shares(t)}
+			if rapid.Bool().Draw(t, "tiny") {
+				l.Terminal = rapid.IntRange(1, 2).Draw(t, "terminal")
+			}
+			d := newDuel(l, false)
+			d.employ(t)
+			t.Repeat(d.actions())
+			d.lookBack(t)
+			for k, n := range d.count {
+				total[k] += n
+			}
+		})
 	}
 }
 

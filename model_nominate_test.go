@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/orbitsched/orbit/internal/scale"
 )
 
 // Nominations in the model: who is nominated for what, and nothing else. What is claimed on a node is looked for among
@@ -594,31 +596,23 @@ func (d *duel) vacate(t *rapid.T) {
 // all.
 func TestBackfillAgainstModel(t *testing.T) {
 	t.Parallel()
-	total := map[string]int{}
-	rapid.Check(t, func(t *rapid.T) {
-		d := newDuel(Limits{TruceFrom: rapid.Int32Range(0, 2).Draw(t, "truce from"), TruceTo: rapid.Int32Range(0, 1).Draw(t, "truce to")}, false)
-		d.drafts = []draft{
-			draftLend, draftLend, draftLend, draftLend, draftNominate, draftBorrow, draftBorrow, draftBorrow, draftBorrow, draftBorrow,
-			draftRecall, draftRecall, draftRecall, draftRecall, draftRecall, draftRecall, draftRecall, draftEvict, draftEvict, draftBudget, draftBudget, draftBudget, draftMove, draftMove, draftPlace, draftPlace, draftPlace,
-			draftSubmit, draftGang, draftRelease, draftRelease, draftProtect, draftServe, draftChange, draftConfirm, draftAdopt, draftResize, draftResize,
-			func(s *scribe) []Commitment { return []Commitment{Submit{Gang: s.gang()}} },
-		}
-		d.vacate(t)
-		t.Repeat(d.actions())
-		d.lookBack(t)
-		total["lent"] += d.model.lent
-		total["recalled"] += d.model.recalled
-		for k, n := range d.count {
-			total[k] += n
-		}
-	})
-	t.Logf("outcomes: %v", total)
-	if t.Failed() || testing.Short() {
-		return
-	}
-	for _, k := range []string{"lent", "recalled", "committed", "conflict", "infeasible", "by a budget"} {
-		if total[k] == 0 {
-			t.Errorf("the generator never reaches %q", k)
-		}
+	for total := range scale.Reach(t, "lent", "recalled", "committed", "conflict", "infeasible", "by a budget") {
+		rapid.Check(t, func(t *rapid.T) {
+			d := newDuel(Limits{TruceFrom: rapid.Int32Range(0, 2).Draw(t, "truce from"), TruceTo: rapid.Int32Range(0, 1).Draw(t, "truce to")}, false)
+			d.drafts = []draft{
+				draftLend, draftLend, draftLend, draftLend, draftNominate, draftBorrow, draftBorrow, draftBorrow, draftBorrow, draftBorrow,
+				draftRecall, draftRecall, draftRecall, draftRecall, draftRecall, draftRecall, draftRecall, draftEvict, draftEvict, draftBudget, draftBudget, draftBudget, draftMove, draftMove, draftPlace, draftPlace, draftPlace,
+				draftSubmit, draftGang, draftRelease, draftRelease, draftProtect, draftServe, draftChange, draftConfirm, draftAdopt, draftResize, draftResize,
+				func(s *scribe) []Commitment { return []Commitment{Submit{Gang: s.gang()}} },
+			}
+			d.vacate(t)
+			t.Repeat(d.actions())
+			d.lookBack(t)
+			total["lent"] += d.model.lent
+			total["recalled"] += d.model.recalled
+			for k, n := range d.count {
+				total[k] += n
+			}
+		})
 	}
 }

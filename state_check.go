@@ -308,21 +308,22 @@ func (n *txNode) sickens() bool {
 // fenceNodes is the fence that stands for the nodes that are lost, and for those that confirm.
 const fenceNodes = "nodes"
 
-// addMissed adds the ids that were looked up and do not exist to the keys that were read. After that the transaction
-// can be used for its footprint only.
+// addMissed adds the ids that were looked up and do not exist, and those that only a footprint looks at, to the keys that were
+// read. Not before the judgement is over, because it names the first entry that has a fault, and must name the same one
+// without a footprint. After that the transaction can be used for its footprint only.
 func (t *tx) addMissed() {
 	for _, id := range t.missed.Nodes {
-		if t.nodes.find(id) == nil {
+		if t.node(id) == nil && t.nodes.find(id) == nil {
 			t.nodes.add(id)
 		}
 	}
 	for _, id := range t.missed.Capsules {
-		if t.capsules.find(id) == nil {
+		if t.capsule(id) == nil {
 			t.capsules.add(id)
 		}
 	}
 	for _, id := range t.missed.Gangs {
-		if t.gangs.find(id) == nil {
+		if t.gang(id) == nil {
 			t.gangs.add(id)
 		}
 	}

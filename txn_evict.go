@@ -289,8 +289,8 @@ func (t *tx) healthyAfter(of memberSet) health {
 	if t.missed != nil && t.s.coverage(of) == nil { // no fence tells of those that leave, or are not ready any more
 		for c := range t.s.Capsules() {
 			if c.Placed() && c.Spec.isMember(of) {
-				t.node(c.Node)
-				t.capsule(c.ID)
+				t.missed.Nodes = append(t.missed.Nodes, c.Node)
+				t.missed.Capsules = append(t.missed.Capsules, c.ID)
 			}
 		}
 	}

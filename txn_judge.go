@@ -111,7 +111,7 @@ func (t *tx) judgeNodeAt(bet NodeAt) error {
 func (t *tx) judgeGroup(bet GroupIn) error {
 	if n := t.s.memberIn(bet.Group, bet.Level, bet.Domain); n != nil {
 		if t.missed != nil { // for a footprint: while the node is what it is, the member is there
-			t.node(n.Node.ID)
+			t.missed.Nodes = append(t.missed.Nodes, n.Node.ID)
 		}
 		return nil
 	}

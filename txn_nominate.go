@@ -235,9 +235,9 @@ func (t *tx) readNominee(n *Nomination) {
 	switch {
 	case t.missed == nil:
 	case n.Gang != "":
-		t.gang(n.Gang)
+		t.missed.Gangs = append(t.missed.Gangs, n.Gang)
 	default:
-		t.capsule(n.Capsule)
+		t.missed.Capsules = append(t.missed.Capsules, n.Capsule)
 	}
 }
 

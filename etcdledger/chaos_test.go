@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/scale"
 )
 
 // chaos is a plan of what several callers do on several ledgers while requests and watches fail. All random values are
@@ -211,17 +212,12 @@ func (c *chaosCall) send(l *Ledger) []answer {
 // Every call ends.
 func TestChaos(t *testing.T) {
 	t.Parallel()
-	count := map[string]int{}
-	rapid.Check(t, func(t *rapid.T) {
-		c := drawChaos(t)
-		rapid.SyncTest(t, func(t *rapid.T) { c.check(t, count) })
-	})
-	t.Logf("reached: %v", count)
-	count["unknown at all"] = count["unknown"] + count["unknown, committed"] // few plans reach either
-	for _, k := range []string{"committed", "unknown at all", "conflict", "unavailable", "lost answers", "retries", "reloads"} {
-		if !t.Failed() && !testing.Short() { // in short mode rapid draws a fifth as often, so a fate may be missing
-			require.Positive(t, count[k], "the plans never reach %q", k)
-		}
+	for count := range scale.Reach(t, "committed", "unknown at all", "conflict", "unavailable", "lost answers", "retries", "reloads") {
+		rapid.Check(t, func(t *rapid.T) {
+			c := drawChaos(t)
+			rapid.SyncTest(t, func(t *rapid.T) { c.check(t, count) })
+		})
+		count["unknown at all"] = count["unknown"] + count["unknown, committed"] // few plans reach either
 	}
 }
 

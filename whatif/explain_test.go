@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/whatif"
 )
 
@@ -130,18 +131,12 @@ func TestExplainCounts(t *testing.T) {
 
 // TestFixesAreSound: whatever is proposed as a fix commits, on the node that it names.
 func TestFixesAreSound(t *testing.T) {
-	seen := map[string]int{}
-	rapid.Check(t, func(t *rapid.T) {
-		for range worlds {
-			soundFixes(t, seen)
-		}
-	})
-	t.Logf("fixes: %v", seen)
-	if testing.Short() { // rapid draws a fifth as often then, which is too few for all of them
-		return
-	}
-	for _, kind := range []string{"less", "devices", "drop", "model", "alone", "uncordon", "await", "outlast", "evict", "add"} {
-		require.Positive(t, seen[kind], "no world has a fix by %q", kind)
+	for seen := range scale.Reach(t, "less", "devices", "drop", "model", "alone", "uncordon", "await", "outlast", "evict", "add") {
+		rapid.Check(t, func(t *rapid.T) {
+			for range worlds {
+				soundFixes(t, seen)
+			}
+		})
 	}
 }
 
