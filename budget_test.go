@@ -148,7 +148,7 @@ func TestDraftEvictsWithinBudgets(t *testing.T) {
 }
 
 // TestPlainWorkKnowsNoBudgets: what is in no group and has no budget reads and writes what it did before there were budgets, and so
-// does a placement of a member.
+// does a placement of a member, but for the fence of the rules about its group.
 func TestPlainWorkKnowsNoBudgets(t *testing.T) {
 	member, plain := cpuSpec(1), cpuSpec(1)
 	member.Group, member.Module, plain.Module = "db", "db", "plain"
@@ -164,19 +164,21 @@ func TestPlainWorkKnowsNoBudgets(t *testing.T) {
 		return len(r.Fences), len(w.Fences)
 	}
 	for _, do := range [][]Commitment{
-		{placeOn("db2", "m")}, {Release{Capsule: "p", Final: true}}, {evictionOf(s, "p"), placeOn("p", "m")}, {Mark{Key: "k", Value: "v"}}, {drainedNode("n", 8)},
+		{Release{Capsule: "p", Final: true}}, {evictionOf(s, "p"), placeOn("p", "m")}, {Mark{Key: "k", Value: "v"}}, {drainedNode("n", 8)},
 	} {
 		reads, writes := sizes(do...)
 		require.Zero(t, reads+writes, "%v", do)
 	}
-	reads, writes := sizes(Release{Capsule: "db1", Final: true})
+	reads, writes := sizes(placeOn("db2", "m"))
+	require.Equal(t, []int{1, 0}, []int{reads, writes}, "a member looks whether there is a first rule about its group")
+	reads, writes = sizes(Release{Capsule: "db1", Final: true})
 	require.Equal(t, []int{0, 1}, []int{reads, writes}, "who leaves tells wishes, and does not look at others")
 	reads, writes = sizes(evictionOf(s, "db1"), placeOn("db1", "m"))
-	require.Equal(t, []int{2, 0}, []int{reads, writes}, "a wish looks at who leaves and who is lost; a move leaves as many healthy")
+	require.Equal(t, []int{3, 0}, []int{reads, writes}, "a wish looks at who leaves and who is lost; a move leaves as many healthy")
 	reads, writes = sizes(evictionOf(s, "db1"), PutNode{Node{ID: "c", Capacity: Resources{CPU: 8}, Confirms: true}}, placeOn("db1", "c"))
-	require.Equal(t, []int{2, 1}, []int{reads, writes}, "where it is not ready yet it tells others")
+	require.Equal(t, []int{3, 2}, []int{reads, writes}, "where it is not ready yet it tells others; and a node joins")
 	reads, writes = sizes(lostNode("n"))
-	require.Equal(t, []int{0, 1}, []int{reads, writes})
+	require.Equal(t, []int{0, 2}, []int{reads, writes}, "to wishes, and to rules of company")
 }
 
 // TestBudgetPercent: percentages are rounded up to whole members.

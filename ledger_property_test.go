@@ -38,6 +38,8 @@ type scribe struct {
 	wild bool // quantities near MaxInt64 too
 	// What proposals are made of; nil: of all drafts.
 	drafts []draft
+	// Most specs have rules of company.
+	social bool
 }
 
 func pickOne[E any](s *scribe, from []E) E { return rapid.SampledFrom(from).Draw(s.T, "pick") }
@@ -69,6 +71,9 @@ func (s *scribe) node(id NodeID) Node {
 	n.Cordon(s.chance(8))
 	n.Confirms = !s.chance(3)
 	n.Taints = s.taints()
+	if s.social && s.chance(4) {
+		n.Labels = map[string]string{}
+	}
 	return n
 }
 
@@ -120,6 +125,9 @@ func (s *scribe) spec() *Spec {
 	}
 	if s.chance(4) {
 		spec.Start = Start{Template: "py", Volumes: []string{"w", "v", "w"}, Parent: pickOne(s, modelCapsules), CrossHost: s.chance(2)}
+	}
+	if s.social && !s.chance(3) || s.chance(12) {
+		s.company(spec)
 	}
 	return spec
 }
@@ -250,7 +258,7 @@ func draftChange(s *scribe) []Commitment {
 	case 0:
 		n.Capacity = s.room(6)
 	case 1:
-		n.Labels["rack"] = pickOne(s, []string{"r0", "r1"})
+		n.Labels = map[string]string{"rack": pickOne(s, []string{"r0", "r1"})}
 	case 2:
 		n.Devices = s.node(n.ID).Devices
 	case 3:
@@ -504,12 +512,14 @@ type duel struct {
 	model  *model
 	wild   bool
 	drafts []draft
-	views  [8]*State // of eight navigators, each as old as it happens to be
-	kept   []keptState
-	sent   []Proposal
-	ids    uint64
-	text   []string // of the live state
-	count  map[string]int
+	// Most specs have rules of company.
+	company bool
+	views   [8]*State // of eight navigators, each as old as it happens to be
+	kept    []keptState
+	sent    []Proposal
+	ids     uint64
+	text    []string // of the live state
+	count   map[string]int
 }
 
 // keptState is a snapshot and everything that was in it when it was taken.
@@ -537,7 +547,7 @@ func (d *duel) snapshot() *State {
 
 func (d *duel) propose(t *rapid.T, refresh int) {
 	nav := rapid.IntRange(0, len(d.views)-1).Draw(t, "navigator")
-	s := &scribe{T: t, wild: d.wild, drafts: d.drafts}
+	s := &scribe{T: t, wild: d.wild, drafts: d.drafts, social: d.company}
 	if s.chance(refresh) {
 		d.views[nav] = d.snapshot()
 	}
@@ -630,6 +640,7 @@ func (d *duel) receipt(t *rapid.T, p Proposal, rev Revision, err error) {
 	d.count[r.Kind.Error()]++
 	d.count["refused for protection"] += btoi(r.Protected > 0)
 	d.count["by a budget"] += btoi(r.Want > 0 && r.Budget != "")
+	d.countCompany(r)
 	if r.Kind == ErrInvalid { //nolint:errorlint // the sentinel itself
 		return
 	}
@@ -851,7 +862,9 @@ func TestFootprint(t *testing.T) {
 				l = Limits{Terminal: few.Draw(t, "terminal"), ProposalIDs: few.Draw(t, "ids"), PlacementIDs: few.Draw(t, "placement ids"), NominatedShare: shares(t)}
 			}
 			d := newDuel(l, rapid.Bool().Draw(t, "wild"))
-			if rapid.Bool().Draw(t, "agents") {
+			if d.company = rapid.Bool().Draw(t, "company"); d.company {
+				d.gather(t)
+			} else if rapid.Bool().Draw(t, "agents") {
 				d.employ(t)
 			} else {
 				d.settle(t)
@@ -859,7 +872,7 @@ func TestFootprint(t *testing.T) {
 			for range rapid.IntRange(0, 12).Draw(t, "before") {
 				d.propose(t, 1)
 			}
-			s := &scribe{T: t, view: d.views[0], wild: d.wild, drafts: d.drafts}
+			s := &scribe{T: t, view: d.views[0], wild: d.wild, drafts: d.drafts, social: d.company}
 			if s.chance(4) {
 				s.view = d.snapshot()
 			}
@@ -940,6 +953,7 @@ func outcomeOf(s *State, p Proposal, dated bool) string {
 	}
 	r := *err.(*Rejection) //nolint:errorlint // Check returns nothing else
 	r.At = 0
+	r.Reason = strings.ReplaceAll(r.Reason, fmt.Sprint("revision ", s.rev+1), "its own revision") // which it does not rest on
 	if !dated {
 		r.TakenAt, r.Kind = 0, nil
 	}
@@ -964,7 +978,7 @@ func restsOnAbsence(s *State, p Proposal) bool {
 		return false
 	}
 	_, is := r.Bet.(GroupIn)
-	return is || r.Want > 0 && r.Budget != ""
+	return is || r.Want > 0 && r.Budget != "" || r.Group != ""
 }
 
 // namesOf names records as "n n0".
@@ -1086,6 +1100,7 @@ func (d *duel) different(a, b *State) map[string]bool {
 	if a.covered.Len() > 0 && loses(a, b) {
 		out["f nodes"] = true
 	}
+	companyDifference(a, b, out)
 	for _, p := range d.sent {
 		differs("p "+p.ID.String(), func(s *State) string { return fmt.Sprint(s.recent.find(p.ID)) })
 	}

@@ -214,3 +214,14 @@ func (t *totals) addRooms(n *Nomination, sign int64) {
 		t[Dimensions] = t[Dimensions].plus(sign * int64(r.Devices.Len()) * int64(r.Milli))
 	}
 }
+
+// within reports whether quantities, none of them negative, fit together into what is free. It cannot overflow.
+func within(free int64, takes ...int64) bool {
+	for _, x := range takes {
+		if x > free {
+			return false
+		}
+		free -= x
+	}
+	return true
+}

@@ -207,7 +207,7 @@ func draftRoll(s *scribe) []Commitment {
 // employ lets nodes with agents join, and work begin there, so that the duel begins where something is to be ended.
 func (d *duel) employ(t *rapid.T) {
 	d.drafts = slices.Concat(drafts, agentDrafts, agentDrafts, agentDrafts, agentDrafts, agentDrafts)
-	s := &scribe{T: t, view: d.snapshot()}
+	s := &scribe{T: t, view: d.snapshot(), social: d.company}
 	for _, id := range modelNodes[:2] {
 		n := s.node(id)
 		n.Confirms, n.State, n.Capacity = true, Ready, Resources{CPU: 3, Memory: 4, Dimensions - 1: 4}

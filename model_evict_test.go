@@ -270,10 +270,14 @@ func (r *modelRound) putBack(unit []int, back map[CapsuleID]bool) (spared []int,
 			return nil, lostTo(0)
 		}
 	}
-	blocked := map[NodeID]map[int]bool{}
+	blocked, apart := map[NodeID]map[int]bool{}, map[CapsuleID]bool{}
 	for _, at := range unit {
 		e := r.p.Do[at].(Evict)
-		if in := r.inTheWay(e, priority, back); len(in) == 0 {
+		off := r.keptOff(e, priority)
+		for _, id := range off {
+			apart[id] = true
+		}
+		if in := r.inTheWay(e, priority, back); len(in)+len(off) == 0 {
 			spared, back[e.Capsule] = append(spared, at), true
 		} else {
 			if blocked[e.From] == nil {
@@ -311,7 +315,7 @@ func (r *modelRound) putBack(unit []int, back map[CapsuleID]bool) (spared []int,
 					return true
 				}
 			}
-			return false
+			return apart[id]
 		}) {
 			return nil, lostTo(max(r.was.capsules[e.Capsule].changed, r.was.nodes[e.From].newest()))
 		}

@@ -729,7 +729,7 @@ func (r *modelRound) unsettled() (out []*refusal) {
 			}
 		}
 	}
-	return slices.Concat(out, r.overstepped(), r.unkind(), r.overspent(), r.impatient(), r.insolent(), r.bloated())
+	return slices.Concat(out, r.overstepped(), r.unkind(), r.overspent(), r.impatient(), r.crowded(), r.uneven(), r.insolent(), r.bloated())
 }
 
 func (m *model) over(n modelNode, ask *modelAsk) bool {

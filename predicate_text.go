@@ -2,6 +2,7 @@ package orbit
 
 import (
 	"cmp"
+	"encoding/binary"
 	"fmt"
 	"regexp"
 	"slices"
@@ -244,4 +245,40 @@ func (r *DeviceRequest) want() string {
 		return fmt.Sprintf("a device with %d milli free", r.Milli)
 	}
 	return fmt.Sprintf("%d devices with %d milli free each", r.Count, r.Milli)
+}
+
+// appendKey writes down all of p, so that two predicates have one key if and only if they are equal.
+func (p *Predicate) appendKey(b []byte) []byte {
+	b = appendTexts(b, p.Key, p.Op)
+	b = appendTexts(b, p.Values...)
+	b = binary.AppendVarint(b, int64(len(p.Terms)))
+	for _, term := range p.Terms {
+		b = binary.AppendVarint(b, int64(len(term)))
+		for i := range term {
+			b = term[i].appendKey(b)
+		}
+	}
+	return b
+}
+
+// appendTexts writes down texts, each with its length.
+func appendTexts(b []byte, texts ...string) []byte {
+	b = binary.AppendVarint(b, int64(len(texts)))
+	for _, t := range texts {
+		b = binary.AppendVarint(b, int64(len(t)))
+		b = append(b, t...)
+	}
+	return b
+}
+
+// requirements returns Require as text, the same for equal requirements.
+func (s *Spec) requirements() string {
+	if s.require != "" {
+		return s.require
+	}
+	var b []byte
+	for i := range s.Require {
+		b = s.Require[i].appendKey(b)
+	}
+	return string(b)
 }

@@ -346,6 +346,8 @@ type Rejection struct {
 	Protected time.Duration
 	// Until is when that is about over, by the clock of the one who placed Capsule ([Place.At]); 0: unknown.
 	Until Instant
+	// Group is the group of the rule of company that would be broken ([Apart], [Even]), and Domain is where: it would have Want and may have Free.
+	Group, Domain string
 	// Dimension is the resource dimension, or the device instance, that is short.
 	Dimension string
 	// Want is how much of Dimension the proposal asks for, or how many healthy members Budget asks for.
@@ -354,7 +356,7 @@ type Rejection struct {
 	Free int64
 	// At is the revision of the state that was judged; the next view must have reached it.
 	At Revision
-	// TakenAt is the revision of the newest change of what the proposal rests on.
+	// TakenAt is the revision of the newest change of what the proposal rests on; with a Group, that of the newest change of all.
 	TakenAt Revision
 	// TakenBy is the proposal that made this change, if the ledger still knows it.
 	TakenBy ProposalID
@@ -362,9 +364,6 @@ type Rejection struct {
 	// What to do, where the advice for the kind would not help; empty: that advice.
 	advice string
 }
-
-// anotherID is the advice where an id is taken: no newer view makes it free.
-const anotherID = "choose another id"
 
 // Error says what failed, by how much, and what to do.
 func (r *Rejection) Error() string {

@@ -79,6 +79,10 @@ type Spec struct {
 	// Near is the co-location that the capsule requires. Navigators assert it with a GroupIn bet; the ledger has no
 	// rule for it.
 	Near Near `json:"near"`
+	// Apart lists groups whose members must not be placed in the capsule's domains; at most 16 rules.
+	Apart []Apart `json:"apart,omitempty"`
+	// Even lists groups that are spread over domains, within bounds; at most 16 rules.
+	Even []Even `json:"even,omitempty"`
 	// Movable is the consent to moves: a proposal may take the capsule off its node and place it on another ([Evict]).
 	Movable bool `json:"movable,omitempty"`
 	// RunsAtMost is how long the capsule runs at most once it is placed, as far as is known; 0: unknown. It is not ended
@@ -95,6 +99,8 @@ type Spec struct {
 	// This very spec, once it is the copy that all equal specs share; only then is key set, what appendKey writes.
 	self *Spec
 	key  string
+	// Require as text, if it has rules Even.
+	require string
 }
 
 // Sums of so many weights stay finite, and so many predicates are judged fast: they are under a lock.
@@ -108,7 +114,7 @@ const (
 func (s *Spec) faults() []string {
 	out := s.Envelope.Reservation.faults("reservation")
 	out = append(out, s.Envelope.Limit.faults("limit")...)
-	out = append(append(out, s.Devices.faults()...), s.tolerationFaults()...)
+	out = append(append(append(out, s.Devices.faults()...), s.tolerationFaults()...), s.companyFaults()...)
 	if s.Class > GangClass {
 		out = append(out, fmt.Sprintf("unknown class %d", s.Class))
 	}
@@ -161,7 +167,7 @@ func (s *Spec) faults() []string {
 
 // words returns all text in s that may be long.
 func (s *Spec) words() []string {
-	out := slices.Concat(s.Spread.Names, s.Devices.Models, s.Start.Volumes, s.Groups)
+	out := slices.Concat(s.Spread.Names, s.Devices.Models, s.Start.Volumes, s.Groups, s.companyWords())
 	for i := range s.Require {
 		out = append(out, s.Require[i].words()...)
 	}
@@ -206,6 +212,9 @@ func (s *Spec) interned() *Spec {
 		return known
 	}
 	s.self, s.key = s, string(text)
+	if len(s.Even) > 0 {
+		s.require = s.requirements()
+	}
 	p := weak.Make(s)
 	classes.byKey[s.key] = p
 	runtime.AddCleanup(s, func(key string) { forget(key, p) }, s.key)
@@ -215,30 +224,8 @@ func (s *Spec) interned() *Spec {
 // appendKey writes down all of s, so that two specs have one key if and only if they are equal.
 func (s *Spec) appendKey(b []byte) []byte {
 	number := func(n int64) { b = binary.AppendVarint(b, n) }
-	text := func(t string) {
-		number(int64(len(t)))
-		b = append(b, t...)
-	}
-	texts := func(list []string) {
-		number(int64(len(list)))
-		for _, t := range list {
-			text(t)
-		}
-	}
-	var predicate func(p *Predicate)
-	predicate = func(p *Predicate) {
-		text(p.Key)
-		text(p.Op)
-		texts(p.Values)
-		number(int64(len(p.Terms)))
-		for _, term := range p.Terms {
-			number(int64(len(term)))
-			for i := range term {
-				predicate(&term[i])
-			}
-		}
-	}
-	text(s.Module)
+	texts := func(list []string) { b = appendTexts(b, list...) }
+	texts([]string{s.Module})
 	for _, n := range []int64{int64(s.Class), int64(s.Priority), int64(s.RunsAtMost), int64(s.Devices.Count), int64(s.Devices.Milli)} {
 		number(n)
 	}
@@ -249,11 +236,11 @@ func (s *Spec) appendKey(b []byte) []byte {
 	texts(s.Devices.Models)
 	number(int64(len(s.Require)))
 	for i := range s.Require {
-		predicate(&s.Require[i])
+		b = s.Require[i].appendKey(b)
 	}
 	number(int64(len(s.Prefer)))
 	for i := range s.Prefer {
-		predicate(&s.Prefer[i].Predicate)
+		b = s.Prefer[i].appendKey(b)
 		number(int64(math.Float64bits(s.Prefer[i].Weight)))
 	}
 	number(int64(len(s.Tolerate)))
@@ -264,8 +251,17 @@ func (s *Spec) appendKey(b []byte) []byte {
 	texts(s.Spread.Names)
 	texts(s.Start.Volumes)
 	texts(s.Groups)
-	for _, t := range []string{s.Spread.Level, s.Group, s.Near.Group, s.Near.Level, s.Start.Template, string(s.Start.Parent)} {
-		text(t)
+	texts([]string{s.Spread.Level, s.Group, s.Near.Group, s.Near.Level, s.Start.Template, string(s.Start.Parent)})
+	number(int64(len(s.Apart)))
+	for _, a := range s.Apart {
+		texts([]string{a.Group, a.Level})
+	}
+	number(int64(len(s.Even)))
+	for _, e := range s.Even {
+		texts([]string{e.Group, e.Level})
+		texts(e.Domains)
+		number(int64(e.MaxSkew))
+		number(int64(e.MinDomains))
 	}
 	number(int64(btoi(s.Start.CrossHost) + 2*btoi(s.Movable) + 4*btoi(s.Backfills)))
 	return b
@@ -300,7 +296,7 @@ func (s *Spec) Shared() bool { return s.self == s }
 // clone returns a copy in canonical form that shares nothing with s.
 func (s *Spec) clone() *Spec {
 	c := *s
-	c.self, c.key = nil, ""
+	c.self, c.key, c.require = nil, "", ""
 	c.Devices.Models = sorted(s.Devices.Models)
 	c.Spread.Names = sorted(s.Spread.Names)
 	c.Start.Volumes = sorted(s.Start.Volumes)
@@ -308,6 +304,7 @@ func (s *Spec) clone() *Spec {
 		c.Group, c.Groups = s.homeFirst()
 	}
 	c.Tolerate = slices.Clone(s.Tolerate)
+	c.ownCompany()
 	c.Require = make([]Predicate, len(s.Require))
 	for i, p := range s.Require {
 		c.Require[i] = p.canonical()

@@ -67,6 +67,8 @@ type world struct {
 	protected *btree.BTreeG[protection]
 	// The groups and modules that have budgets.
 	covered *btree.BTreeG[*coverage]
+	// What the rules Apart and Even are judged by.
+	company companyTables
 	// Those that live, by rank and by when they end.
 	nominations, lapses *btree.BTreeG[*Nomination]
 	// What they claim together, and what all nodes have.
@@ -163,6 +165,7 @@ func newState(limits Limits, names [Dimensions]string) *State {
 		protected: btree.NewG(degree, func(a, b protection) bool { return a.capsule < b.capsule }),
 		budgets:   btree.NewG(degree, func(a, b *budgetRecord) bool { return a.ID < b.ID }),
 		covered:   btree.NewG(degree, func(a, b *coverage) bool { return a.of.less(b.of) }),
+		company:   newCompanyTables(),
 		shared:    &sync.Map{},
 
 		nominations: btree.NewG(degree, (*Nomination).Outranks),
@@ -184,6 +187,7 @@ func (s *State) copy() *State {
 	c.waiting = s.waiting.Clone()
 	c.budgets, c.covered, c.protected = s.budgets.Clone(), s.covered.Clone(), s.protected.Clone()
 	c.nominations, c.lapses = s.nominations.Clone(), s.lapses.Clone()
+	c.company = s.company.clone()
 	return c
 }
 

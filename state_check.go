@@ -289,6 +289,7 @@ func (t *tx) addFences(r, w *Footprint) {
 			}
 		}
 	}
+	t.addCompanyFences(r, w)
 	for _, list := range []*[]string{&r.Fences, &w.Fences} {
 		slices.Sort(*list)
 		*list = slices.Compact(*list)
@@ -369,13 +370,6 @@ func (v *verifier) budgets() {
 	})
 	if budgets != v.s.budgets.Len() {
 		v.fail("%d budgets are found by what they cover; there are %d", budgets, v.s.budgets.Len())
-	}
-}
-
-// date checks one revision.
-func (v *verifier) date(at Revision, kind, name string) {
-	if at == 0 || at > v.s.rev {
-		v.fail("%s %q changed at %d: before the first revision or in the future", kind, name, at)
 	}
 }
 

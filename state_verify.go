@@ -20,6 +20,7 @@ func (s *State) Verify() error {
 	v.compareWaiting()
 	v.nominations()
 	v.budgets()
+	v.company()
 	v.protections()
 	v.dates()
 	return errors.Join(v.faults...)
@@ -155,19 +156,6 @@ func (v *verifier) countGang(c *Capsule) {
 	g.Placed[c.role] += btoi(c.Placed())
 }
 
-// countWaiting counts a pending capsule in every group that its spec names.
-func (v *verifier) countWaiting(c *Capsule) {
-	if !c.Pending() {
-		return
-	}
-	for group := range c.Spec.MemberOf {
-		v.waiting[groupWaiting{group: group, spec: c.Spec}]++
-	}
-	if near := c.Spec.Near.Group; near != "" && !c.Spec.IsIn(near) {
-		v.waiting[groupWaiting{group: near, spec: c.Spec}]++
-	}
-}
-
 // holds checks that every hold ends and is on a member, and counts it there.
 func (v *verifier) holds() {
 	v.s.holds.Ascend(func(h *holdRecord) bool {
@@ -276,48 +264,6 @@ func (v *verifier) compareGangs() {
 	}
 }
 
-// compareGroups does the same for co-location groups: what is counted is there, under the right domain, and all nodes with
-// members are counted, on each level that the group is divided by.
-func (v *verifier) compareGroups() {
-	type division struct{ group, level string }
-	counted, nodes := map[division]int{}, map[string]int{}
-	for g := range v.groups {
-		nodes[g.group]++
-		counted[division{group: g.group}] = 0
-	}
-	v.s.groups.Ascend(func(g groupCount) bool {
-		n := v.s.NodeByIndex(int(g.node))
-		switch placed := v.groups[groupCount{group: g.group, node: g.node}]; {
-		case placed != g.count || n == nil:
-			v.fail("group %q counts %d capsules on slot %d; there are %d", g.group, g.count, g.node, placed)
-		case g.level != "" && g.domain != n.Node.Labels[g.level]:
-			v.fail("group %q counts node %q in %s %q, which it is not in", g.group, n.Node.ID, g.level, g.domain)
-		}
-		counted[division{g.group, g.level}]++
-		return true
-	})
-	for d, n := range counted {
-		if n != nodes[d.group] {
-			v.fail("group %q counts %d nodes by level %q; there are %d", d.group, n, d.level, nodes[d.group])
-		}
-	}
-}
-
-// compareWaiting does the same for capsules that wait and name a group.
-func (v *verifier) compareWaiting() {
-	v.s.waiting.Ascend(func(w groupWaiting) bool {
-		key := groupWaiting{group: w.group, spec: w.spec}
-		if v.waiting[key] != w.count {
-			v.fail("group %q counts %d pending capsules of module %q; there are %d", w.group, w.count, w.spec.Module, v.waiting[key])
-		}
-		delete(v.waiting, key)
-		return true
-	})
-	for w, n := range v.waiting {
-		v.fail("group %q has %d pending capsules of module %q, which are not counted", w.group, n, w.spec.Module)
-	}
-}
-
 // dates checks that no record was changed after the revision of the state.
 func (v *verifier) dates() {
 	v.s.holds.Ascend(func(h *holdRecord) bool {
@@ -396,5 +342,12 @@ func (v *verifier) nominations() {
 	if living != v.s.nominations.Len() || living != v.s.lapses.Len() || nominated != v.s.nominated || capacity != v.s.capacity {
 		v.fail("counts %d nominations of %v and a capacity of %v; there are %d of %v and %v",
 			v.s.nominations.Len(), v.s.nominated, v.s.capacity, living, nominated, capacity)
+	}
+}
+
+// date checks one revision.
+func (v *verifier) date(at Revision, kind, name string) {
+	if at == 0 || at > v.s.rev {
+		v.fail("%s %q changed at %d: before the first revision or in the future", kind, name, at)
 	}
 }

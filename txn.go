@@ -27,6 +27,7 @@ type tx struct {
 	holds    overlay[HoldID, txHold]
 	marks    overlay[string, txMark]
 	budgets  overlay[BudgetID, txBudget]
+	company  txCompany
 	// The node of each commitment executed.
 	touched []NodeID
 	// Place commitments in the proposal.
@@ -118,7 +119,7 @@ type txMark struct {
 // reset forgets everything, so that the next proposal starts from nothing, also after one that was refused
 // half way.
 func (t *tx) reset() {
-	t.s, t.p, t.at, t.places = nil, Proposal{}, 0, 0
+	t.s, t.p, t.at, t.places, t.nodeSlot, t.capsuleSlot = nil, Proposal{}, 0, 0, 0, 0
 	t.nodes.reset()
 	t.capsules.reset()
 	t.gangs.reset()
@@ -126,10 +127,9 @@ func (t *tx) reset() {
 	t.marks.reset()
 	t.budgets.reset()
 	t.touched = t.touched[:0]
-	t.finals, t.replays = false, false
+	t.finals, t.replays, t.company = false, false, txCompany{}
 	t.evictions, t.passed, t.origin = t.evictions[:0], t.passed[:0], nil
 	t.nominations, t.beside, t.nominates, t.lowers = nil, nil, false, false
-	t.nodeSlot, t.capsuleSlot = 0, 0
 }
 
 // begin prepares the tx to judge the proposal on s and to stamp changes with rev. It returns the revision at which the

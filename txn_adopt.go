@@ -8,6 +8,9 @@ import (
 // This file has the rules for capsules that run already (Adopt), for those that get another size (Resize), and for those that are
 // protected where they run (Protect).
 
+// anotherID is the advice where an id is taken: no newer view makes it free.
+const anotherID = "choose another id"
+
 // adopt places a capsule where it runs. Neither room nor anything else is judged that the proposer cannot change by planning otherwise.
 func (t *tx) adopt(c *Adopt) (NodeID, error) {
 	if e := t.capsule(c.Capsule); e == nil {

@@ -149,6 +149,9 @@ func (t *tx) judgeTotals() error {
 	if err := t.settleProtection(); err != nil {
 		return err
 	}
+	if err := t.settleCompany(); err != nil {
+		return err
+	}
 	if err := t.settleBudgets(); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import "slices"
 // state is ours to write and has not changed since the write-set was made. It cannot fail.
 func (s *State) publish(t *tx) {
 	s.rev = t.rev
+	s.publishCompany(t)
 	if s.covered.Len() > 0 { // before anything changes
 		t.healths(func(spec *Spec, before, after health, _ bool) { s.countHealthy(spec, before, after) })
 	}

@@ -57,6 +57,8 @@ type obstacle struct {
 	node    NodeID
 	room    [Dimensions]bool
 	devices DeviceSet
+	// Those that have to be apart from the victim, where it is and they would be, or it from them.
+	apart []*txCapsule
 }
 
 // spare judges the evictions of a proposal and removes the needless ones. In the order of the proposal it puts each victim back on
@@ -260,23 +262,15 @@ func (s *sparing) stay(at int, priority int32) (o obstacle) {
 			o.node, o.devices = n.n.now.Node.ID, o.devices|1<<i
 		}
 	}
+	if o.apart = s.keptOff(e, priority); len(o.apart) > 0 {
+		o.node = n.n.now.Node.ID
+	}
 	if o.node == "" {
 		n.put(e, 1)
 	} else if *claimed != (load{}) {
 		s.rests = append(s.rests, n.claims...)
 	}
 	return o
-}
-
-// within reports whether quantities, none of them negative, fit together into what is free. It cannot overflow.
-func within(free int64, takes ...int64) bool {
-	for _, x := range takes {
-		if x > free {
-			return false
-		}
-		free -= x
-	}
-	return true
 }
 
 // claimed returns how much of a node is nominated for work that outranks what an eviction makes way for, beside its victim and the first
@@ -340,6 +334,9 @@ func (s *sparing) mustMakeWay(unit *victims, obstacles []obstacle) error {
 
 // blocks reports whether a newcomer asks for what the victim stands in the way of.
 func (o *obstacle) blocks(e *txCapsule) bool {
+	if slices.Contains(o.apart, e) {
+		return true
+	}
 	if e.now.Node != o.node {
 		return false
 	}

@@ -1,0 +1,289 @@
+package orbit
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// Apart keeps a capsule out of the domains in which members of a group are placed: where a member of Group is, a capsule with this rule is not
+// placed, and where a capsule with this rule is, no member of Group is placed. Both hold for members that have left their node and
+// still run there ([Remains]), unless the newcomer waits for them. A group of which every member has {Group: own group, Level: NodeKey} has at
+// most one member on each node; {Group: "port/8080", Level: NodeKey} and membership in that group keep a port of a node for one.
+//
+// The ledger keeps the rule: it refuses a placement that breaks it. What is adopted, and what gets into a domain because its node gets another label,
+// is a fact and refused by nothing.
+type Apart struct {
+	// Group is the group whose members are kept away.
+	Group string `json:"group"`
+	// Level is the label key of the domains; [NodeKey]: each node is a domain. A node without the label takes no capsule with this rule.
+	Level string `json:"level"`
+}
+
+// Even spreads the members of a group over the domains of a level: a capsule with this rule is placed in a domain only if that has, after the
+// proposal, at most MaxSkew members more than the eligible domain with the fewest. Capsules that have left their node do not count.
+//
+// The ledger keeps the rule: it refuses a placement that breaks it, and judges nothing else by it. What departures and lost nodes leave uneven is in
+// [State.Skewed]; a move repairs it, because a proposal is taken that puts no more members into a domain than it had.
+type Even struct {
+	// Group is the group whose members are counted; it must be one of the groups of the capsule itself.
+	Group string `json:"group"`
+	// Level is the label key of the domains; [NodeKey]: each node is a domain. A node without the label takes no capsule with this rule.
+	Level string `json:"level"`
+	// MaxSkew is how many members more a domain may have than the one with the fewest; 0 means 1.
+	MaxSkew int `json:"maxSkew,omitempty"`
+	// MinDomains is how many eligible domains there have to be: while there are fewer, the fewest members of a domain are taken to be 0.
+	MinDomains int `json:"minDomains,omitempty"`
+	// Domains are the eligible domains, as far as they have a node that is not Lost; in other domains the capsule is not placed. Declare them if a new
+	// domain with little room must not keep the others from growing. Empty: all domains are eligible that have a node which is not Lost and meets Require,
+	// cordoned and tainted ones too. There can be 1,024 of them.
+	Domains []string `json:"domains,omitempty"`
+}
+
+// The most rules of a kind that a spec can have, and the most eligible domains of a level.
+const (
+	maxRules       = 16
+	maxEvenDomains = 1024
+	mostSkew       = 1 << 24
+)
+
+// companyFaults says what is wrong with the rules of company in a spec.
+func (s *Spec) companyFaults() (out []string) {
+	if len(s.Apart) > maxRules || len(s.Even) > maxRules {
+		return []string{fmt.Sprintf("%d rules Apart and %d rules Even; there can be %d of each", len(s.Apart), len(s.Even), maxRules)}
+	}
+	for _, a := range s.Apart {
+		if a.Group == "" || a.Level == "" {
+			out = append(out, fmt.Sprintf("apart from group %.100q by level %.100q; it needs both", a.Group, a.Level))
+		}
+	}
+	for _, e := range s.Even {
+		if e.Level == "" || !s.IsIn(e.Group) {
+			out = append(out, fmt.Sprintf("even by level %.100q among group %.100q; it needs a level, and a group that the capsule is in", e.Level, e.Group))
+		}
+		if e.MaxSkew < 0 || e.MaxSkew > mostSkew || e.MinDomains < 0 || e.MinDomains > maxEvenDomains || len(e.Domains) > maxEvenDomains || slices.Contains(e.Domains, "") {
+			out = append(out, fmt.Sprintf("even among group %.100q with MaxSkew %d, MinDomains %d and %d domains; they must be from 0 to %d, %d and %d, and each domain have a name",
+				e.Group, e.MaxSkew, e.MinDomains, len(e.Domains), mostSkew, maxEvenDomains, maxEvenDomains))
+		}
+	}
+	return out
+}
+
+// ownCompany gives a copy of a spec rules of its own, in canonical form.
+func (s *Spec) ownCompany() {
+	s.Apart = slices.Clone(s.Apart)
+	slices.SortFunc(s.Apart, func(a, b Apart) int { return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Level, b.Level)) })
+	s.Apart = slices.Compact(s.Apart)
+	s.Even = slices.Clone(s.Even)
+	for i := range s.Even {
+		s.Even[i].MaxSkew = max(s.Even[i].MaxSkew, 1)
+		s.Even[i].Domains = sorted(s.Even[i].Domains)
+	}
+	slices.SortStableFunc(s.Even, func(a, b Even) int { return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Level, b.Level)) })
+}
+
+// companyWords returns the text in the rules of company.
+func (s *Spec) companyWords() (out []string) {
+	for _, a := range s.Apart {
+		out = append(out, a.Group, a.Level)
+	}
+	for _, e := range s.Even {
+		out = append(append(out, e.Group, e.Level), e.Domains...)
+	}
+	return out
+}
+
+// hasCompany reports whether rules of company may be about a capsule: it has some itself, or is in a group.
+func (s *Spec) hasCompany() bool { return s.hasRules() || s.Group != "" || len(s.Groups) > 0 }
+
+// hasRules reports whether a spec has rules of company.
+func (s *Spec) hasRules() bool { return len(s.Apart) > 0 || len(s.Even) > 0 }
+
+// domain returns the domain of a node on a level, empty if it is in none.
+func (n *Node) domain(level string) string {
+	if level == NodeKey {
+		return string(n.ID)
+	}
+	return n.Labels[level]
+}
+
+// companyKey names those in a domain that a rule of company may count.
+type companyKey struct {
+	group, level string
+	kind         companyKind
+	domain       string
+}
+
+// companyKind says who is counted: members of the group, or capsules that have to be Apart from it (keepers); those that are placed, or
+// those that have left and still run.
+type companyKind uint8
+
+const (
+	membersPlaced companyKind = iota
+	keepersPlaced
+	membersStopping
+	keepersStopping
+)
+
+// stopping is added to a kind of what is placed for the same of what still runs.
+const stopping = membersStopping - membersPlaced
+
+// less orders the members of a group in the domains of a level one after the other.
+func (a companyKey) less(b companyKey) bool {
+	switch {
+	case a.group != b.group:
+		return a.group < b.group
+	case a.level != b.level:
+		return a.level < b.level
+	case a.kind != b.kind:
+		return a.kind < b.kind
+	}
+	return a.domain < b.domain
+}
+
+// companyScope is what decides which domains are eligible: the level, and the requirements of the spec as text.
+type companyScope struct{ level, require string }
+
+// scope returns the scope of a rule of the spec.
+func (s *Spec) scope(e *Even) companyScope {
+	if len(e.Domains) > 0 || len(s.Require) == 0 {
+		return companyScope{level: e.Level}
+	}
+	return companyScope{e.Level, s.requirements()}
+}
+
+// meetsAll reports whether a node meets all predicates.
+func (n *Node) meetsAll(all []Predicate) bool {
+	return !slices.ContainsFunc(all, func(p Predicate) bool { return !p.On(n) })
+}
+
+// companyCounts is what the rules of company are judged by: the counts after what is planned.
+type companyCounts interface {
+	// ruled calls yield with each level of a rule about the group.
+	ruled(group string, yield func(level string))
+	// count returns how many there are of a key.
+	count(k companyKey) int
+	// before returns how many members were placed before.
+	before(k companyKey) int
+	// fewest returns the eligible domain with the fewest members, the number of these, and how many domains are eligible, but at most
+	// maxEvenDomains+1; no domain if none is.
+	fewest(e *Even, scope companyScope) (domain string, least, domains int)
+}
+
+// arrival is a capsule that a proposal places, or may place, on a node.
+type arrival struct {
+	spec *Spec
+	node *Node
+	// It is among the members that are counted.
+	counted bool
+	// What still runs and stops before it begins: the remains of its own, and those on its node if it waits for them.
+	awaits []*Remains
+	nodeOf func(NodeID) *Node
+}
+
+// fault returns which rule forbids the arrival, nil if none does. The rejection has no kind yet.
+func (a *arrival) fault(at companyCounts) (r *Rejection) {
+	for group := range a.spec.MemberOf { // who is there keeps it away
+		at.ruled(group, func(level string) {
+			if r == nil {
+				r = a.apartFault(at, Apart{group, level}, keepersPlaced)
+			}
+		})
+	}
+	for i := range a.spec.Apart {
+		if r == nil {
+			r = a.apartFault(at, a.spec.Apart[i], membersPlaced)
+		}
+	}
+	for i := range a.spec.Even {
+		if r == nil {
+			r = a.evenFault(at, &a.spec.Even[i])
+		}
+	}
+	return r
+}
+
+// apartFault judges one rule Apart: that of those who are there already, or one of the newcomer, against the members that are there.
+func (a *arrival) apartFault(at companyCounts, rule Apart, kind companyKind) *Rejection {
+	k := companyKey{rule.Group, rule.Level, kind, a.node.domain(rule.Level)}
+	own := kind == membersPlaced
+	switch {
+	case k.domain == "" && own:
+		return a.unlabelled(rule.Group, rule.Level)
+	case k.domain == "":
+		return nil
+	}
+	there := at.count(k)
+	if a.counted && a.spec.isOf(rule, kind) { // it is not kept away from itself
+		there--
+	}
+	k.kind += stopping
+	there += at.count(k)
+	for _, rest := range a.awaits {
+		if n := a.nodeOf(rest.Node); n != nil && n.domain(rule.Level) == k.domain && rest.Spec.isOf(rule, kind) {
+			there--
+		}
+	}
+	if there <= 0 {
+		return nil
+	}
+	who := fmt.Sprintf("%d of group %q", there, rule.Group)
+	if !own {
+		who = fmt.Sprintf("%d that have to be apart from group %q", there, rule.Group)
+	}
+	return &Rejection{Node: a.node.ID, Group: rule.Group, Domain: k.domain, Want: int64(there), Free: 0,
+		Reason: fmt.Sprintf("%s %q has %s", levelName(rule.Level), k.domain, who)}
+}
+
+// isOf reports whether capsules of the spec are counted under a kind for a rule: as members of its group, or because they have that rule.
+func (s *Spec) isOf(rule Apart, kind companyKind) bool {
+	if kind == membersPlaced {
+		return s.IsIn(rule.Group)
+	}
+	return slices.Contains(s.Apart, rule)
+}
+
+// evenFault judges one rule Even of the newcomer.
+func (a *arrival) evenFault(at companyCounts, e *Even) *Rejection {
+	k := companyKey{e.Group, e.Level, membersPlaced, a.node.domain(e.Level)}
+	if k.domain == "" {
+		return a.unlabelled(e.Group, e.Level)
+	}
+	if len(e.Domains) > 0 && !slices.Contains(e.Domains, k.domain) {
+		return &Rejection{Node: a.node.ID, Group: e.Group, Domain: k.domain,
+			Reason: fmt.Sprintf("%s %q is none of the domains among which group %q is to be even", levelName(e.Level), k.domain, e.Group)}
+	}
+	there := at.count(k) + btoi(!a.counted)
+	if there <= at.before(k) {
+		return nil
+	}
+	domain, least, domains := at.fewest(e, a.spec.scope(e))
+	if domains > maxEvenDomains {
+		return &Rejection{Node: a.node.ID, Group: e.Group, Domain: k.domain,
+			Reason: fmt.Sprintf("there are more than %d domains by %s among which group %q would have to be even", maxEvenDomains, levelName(e.Level), e.Group)}
+	}
+	why := fmt.Sprintf("%q has the fewest, %d", domain, least)
+	if domains < e.MinDomains {
+		least, why = 0, fmt.Sprintf("there are %d domains of the %d that there have to be, so 0 is the fewest", domains, e.MinDomains)
+	} else if domains == 0 {
+		why = "no domain is eligible"
+	}
+	if there <= least+max(e.MaxSkew, 1) {
+		return nil
+	}
+	return &Rejection{Node: a.node.ID, Group: e.Group, Domain: k.domain, Want: int64(there), Free: int64(least + max(e.MaxSkew, 1)),
+		Reason: fmt.Sprintf("%s %q would have %d of group %q; %s, and at most %d more are allowed", levelName(e.Level), k.domain, there, e.Group, why, max(e.MaxSkew, 1))}
+}
+
+// unlabelled refuses a node that is in no domain of the level of a rule.
+func (a *arrival) unlabelled(group, level string) *Rejection {
+	return &Rejection{Node: a.node.ID, Group: group, Reason: fmt.Sprintf("node %q has no label %q, by which a rule about group %q goes", a.node.ID, level, group)}
+}
+
+// levelName names a level in a text.
+func levelName(level string) string {
+	if level == NodeKey {
+		return "node"
+	}
+	return level
+}

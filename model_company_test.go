@@ -1,0 +1,311 @@
+package orbit
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/orbitsched/orbit/internal/scale"
+)
+
+// What the model says of company: who is kept apart from whom, and how even groups are.
+
+func (n modelNode) domain(level string) string {
+	if level == NodeKey {
+		return string(n.ID)
+	}
+	return n.Labels[level]
+}
+
+// members counts the members of a group that are placed in a domain.
+func (m *model) members(group, level, domain string) (count int) {
+	for _, c := range m.capsules {
+		count += btoi(c.node != "" && slices.Contains(modelGroupsOf(c.spec), group) && m.nodes[c.node].domain(level) == domain)
+	}
+	return count
+}
+
+// apartFrom reports whether a spec has to be apart from another one by a level.
+func apartFrom(s, other *Spec, level string) bool {
+	return slices.ContainsFunc(s.Apart, func(a Apart) bool {
+		return a.Level == level && slices.Contains(modelGroupsOf(other), a.Group)
+	})
+}
+
+// clash reports whether two specs on two nodes break a rule Apart of either.
+func clash(s *Spec, on modelNode, other *Spec, at modelNode) bool {
+	for _, a := range slices.Concat(s.Apart, other.Apart) {
+		if d := on.domain(a.Level); d != "" && d == at.domain(a.Level) && (apartFrom(s, other, a.Level) || apartFrom(other, s, a.Level)) {
+			return true
+		}
+	}
+	return false
+}
+
+// arrivals are those that the proposal places, and has not found running.
+func (r *modelRound) arrivals() (out []CapsuleID) {
+	for id := range r.wishes.placed {
+		if c := r.now.capsules[id]; c.node != "" && !c.adopted {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+// crowded refuses arrivals by the rules Apart of all that is there, and still runs there.
+func (r *modelRound) crowded() (out []*refusal) {
+	for _, id := range r.arrivals() {
+		c := r.now.capsules[id]
+		n := r.now.nodes[c.node]
+		bad := slices.ContainsFunc(c.spec.Apart, func(a Apart) bool { return n.domain(a.Level) == "" })
+		for other, k := range r.now.capsules {
+			bad = bad || other != id && k.node != "" && clash(c.spec, n, k.spec, r.now.nodes[k.node])
+			if rest := k.remains; rest != nil && other != id && (!c.waits || rest.node != c.node) {
+				bad = bad || clash(c.spec, n, rest.spec, r.now.nodes[rest.node])
+			}
+		}
+		if bad {
+			out = append(out, lostTo(r.was.rev))
+		}
+	}
+	return out
+}
+
+// eligible are the domains that are compared by a rule of a spec.
+func (m *model) eligible(s *Spec, e Even) map[string]bool {
+	out := map[string]bool{}
+	for _, n := range m.nodes {
+		meets := !slices.ContainsFunc(s.Require, func(p Predicate) bool { return !p.On(&n.Node) })
+		if len(e.Domains) > 0 {
+			meets = slices.Contains(e.Domains, n.domain(e.Level))
+		}
+		if meets && n.State != Lost && n.domain(e.Level) != "" {
+			out[n.domain(e.Level)] = true
+		}
+	}
+	return out
+}
+
+// least is the fewest members in an eligible domain.
+func (m *model) least(s *Spec, e Even) int {
+	domains := m.eligible(s, e)
+	if len(domains) == 0 || len(domains) < e.MinDomains {
+		return 0
+	}
+	least := len(m.capsules)
+	for d := range domains {
+		least = min(least, m.members(e.Group, e.Level, d))
+	}
+	return least
+}
+
+// uneven refuses arrivals by their rules Even.
+func (r *modelRound) uneven() (out []*refusal) {
+	for _, id := range r.arrivals() {
+		c := r.now.capsules[id]
+		for _, e := range c.spec.Even {
+			d := r.now.nodes[c.node].domain(e.Level)
+			count := r.now.members(e.Group, e.Level, d)
+			if d == "" || len(e.Domains) > 0 && !slices.Contains(e.Domains, d) ||
+				count > r.now.least(c.spec, e)+max(1, e.MaxSkew) && count > r.was.members(e.Group, e.Level, d) {
+				out = append(out, lostTo(r.was.rev))
+			}
+		}
+	}
+	return out
+}
+
+// keptOff are the newcomers that outrank a victim and may not be where they are if it stays.
+func (r *modelRound) keptOff(e Evict, priority int32) (out []CapsuleID) {
+	victim := r.was.capsules[e.Capsule].spec
+	for id, p := range r.newcomers() {
+		if c := r.now.capsules[id]; p > priority && clash(victim, r.now.nodes[e.From], c.spec, r.now.nodes[c.node]) {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+// skewed says which domains have too many, in no order.
+func (m *model) skewed() (out []string) {
+	seen := map[string]bool{}
+	for _, c := range m.capsules {
+		if c.node == "" {
+			continue
+		}
+		for _, e := range c.spec.Even {
+			for _, n := range m.nodes {
+				d := n.domain(e.Level)
+				text := fmt.Sprintf("%s %v %q %d %d", string(c.spec.clone().appendKey(nil)), e.Group+e.Level+fmt.Sprint(max(1, e.MaxSkew), e.MinDomains, sorted(e.Domains)), d, m.members(e.Group, e.Level, d), m.least(c.spec, e))
+				if d != "" && m.members(e.Group, e.Level, d) > m.least(c.spec, e)+max(1, e.MaxSkew) && !seen[text] {
+					seen[text] = true
+					out = append(out, text)
+				}
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// skew compares what the state says of skew with the model.
+func (d *duel) skew(t *rapid.T) {
+	var have []string
+	for s := range d.snapshot().Skewed() {
+		have = append(have, fmt.Sprintf("%s %v %q %d %d", s.Spec.key, s.Even.Group+s.Even.Level+fmt.Sprint(s.Even.MaxSkew, s.Even.MinDomains, sorted(s.Even.Domains)), s.Domain, s.Members, s.Fewest))
+	}
+	slices.Sort(have)
+	want := d.model.skewed()
+	if !slices.Equal(have, slices.Compact(want)) {
+		t.Fatalf("skewed: %q, not %q", have, want)
+	}
+	d.count["skewed"] += len(have)
+}
+
+// company draws rules of company.
+func (s *scribe) company(spec *Spec) {
+	levels := []string{"rack", "rack", NodeKey}
+	if spec.Group == "" && s.social {
+		spec.Group = pickOne(s, modelGroups)
+	}
+	for s.chance(3) {
+		spec.Apart = append(spec.Apart, Apart{pickOne(s, modelGroups), pickOne(s, levels)})
+	}
+	for _, group := range modelGroupsOf(spec) {
+		if s.chance(3) {
+			continue
+		}
+		e := Even{Group: group, Level: pickOne(s, levels), MaxSkew: pickOne(s, []int{0, 1, 2}), MinDomains: pickOne(s, []int{0, 0, 2, 3})}
+		if s.chance(3) {
+			e.Domains = pickOne(s, [][]string{{"r0"}, {"r0", "r1"}, {"r1", "r2"}, {"n0", "n2"}})
+		}
+		spec.Even = append(spec.Even, e)
+	}
+}
+
+// TestCompanyAgainstModel is TestLedgerAgainstModel with rules of company in most specs.
+func TestCompanyAgainstModel(t *testing.T) {
+	t.Parallel()
+	for total := range scale.Reach(t, "by a rule", "apart", "uneven", "unlabelled", "skewed", "waits", "committed") {
+		rapid.Check(t, func(t *rapid.T) {
+			d := newDuel(Limits{}, false)
+			d.company = true
+			d.drafts = []draft{
+				draftChange, draftChange, draftSubmit, draftSubmit, draftSubmit, draftPlace, draftPlace, draftPlace, draftPlace, draftPlace, draftGang, draftAdopt,
+				draftRelease, draftMove, draftMove, draftEvict, draftEvict, draftEmpty, draftConfirm, draftConfirm, draftConfirm,
+				func(s *scribe) []Commitment { return []Commitment{PutNode{s.node(pickOne(s, modelNodes))}} },
+				func(s *scribe) []Commitment { return []Commitment{Submit{Gang: s.gang()}} },
+			}
+			d.gather(t)
+			actions := d.actions()
+			actions["skew"] = d.skew
+			t.Repeat(actions)
+			d.lookBack(t)
+			for k, n := range d.count {
+				total[k] += n
+			}
+		})
+	}
+}
+
+// gather fills a world with little work that has much room and rules of company.
+func (d *duel) gather(t *rapid.T) {
+	s := &scribe{T: t, view: d.snapshot(), social: true}
+	for i, id := range modelNodes {
+		n := Node{ID: id, Confirms: s.chance(2), Capacity: Resources{8, 8, 8, 8, 8, 8, 8, 8}, Labels: map[string]string{"rack": fmt.Sprint("r", i/2)}}
+		if s.chance(4) {
+			n.Labels = map[string]string{}
+		}
+		n.Devices.Count, n.Devices.Model = 3, "A100"
+		d.send(t, Proposal{Do: []Commitment{PutNode{n}}})
+	}
+	for range 4 {
+		s.view = d.snapshot()
+		d.send(t, Proposal{Do: s.follow(draftSubmit(s))})
+	}
+	d.serve(t)
+	for i := range d.views {
+		d.views[i] = d.snapshot()
+	}
+}
+
+// countCompany counts refusals by rules of company.
+func (d *duel) countCompany(r *Rejection) {
+	d.count["by a rule"] += btoi(r.Group != "")
+	d.count["apart"] += btoi(r.Group != "" && r.Domain != "" && r.Free == 0 && r.Want > 0)
+	d.count["uneven"] += btoi(r.Group != "" && r.Free > 0)
+	d.count["unlabelled"] += btoi(r.Group != "" && r.Domain == "")
+}
+
+// companyDifference names the fences of rules of company that a commit must put.
+func companyDifference(a, b *State, out map[string]bool) {
+	if !maps.Equal(topologyOf(a), topologyOf(b)) {
+		out["f topology"] = true
+	}
+	before, after := rulesOf(a), rulesOf(b)
+	for rule := range after {
+		if !before[rule] {
+			out["f rules/"+strings.Split(rule, " ")[1]] = true
+		}
+	}
+	for rule := range before {
+		if !after[rule] {
+			out["f unruled/"+strings.Split(rule, " ")[1]] = true
+		}
+	}
+	for c := range b.Capsules() {
+		if was := a.Capsule(c.ID); c.Placed() && (was == nil || was.PlacedAt != c.PlacedAt) {
+			n := b.Node(c.Node).Node
+			for rule := range after {
+				f := strings.Split(rule, " ")
+				if d := n.domain(f[2]); d != "" && f[2] != NodeKey && (c.Spec.IsIn(f[1]) || slices.Contains(c.Spec.Apart, Apart{f[1], f[2]})) {
+					out["f up/"+f[1]+"/"+f[2]+"/"+d] = true
+				}
+			}
+		}
+	}
+	for c := range a.Capsules() {
+		if now := b.Capsule(c.ID); c.Placed() && (now == nil || now.Node != c.Node) {
+			for rule := range before {
+				if f := strings.Split(rule, " "); f[0] == "even" && c.Spec.IsIn(f[1]) {
+					out["f down/"+f[1]+"/"+f[2]] = true
+				}
+			}
+		}
+	}
+}
+
+// topologyOf is in which domains each node is that is not lost.
+func topologyOf(s *State) map[NodeID]string {
+	out := map[NodeID]string{}
+	for n := range s.Nodes() {
+		out[n.Node.ID] = fmt.Sprint(n.Node.Labels, n.Node.State == Lost)
+	}
+	return out
+}
+
+// rulesOf lists the rules of what lives or still runs.
+func rulesOf(s *State) map[string]bool {
+	out := map[string]bool{}
+	note := func(spec *Spec) {
+		for _, a := range spec.Apart {
+			out["apart "+a.Group+" "+a.Level] = true
+		}
+		for _, e := range spec.Even {
+			out["even "+e.Group+" "+e.Level] = true
+		}
+	}
+	for c := range s.Capsules() {
+		if !c.Released() {
+			note(c.Spec)
+		}
+		if c.Remains != nil {
+			note(c.Remains.Spec)
+		}
+	}
+	return out
+}

@@ -1,0 +1,327 @@
+package orbit
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+
+	"github.com/google/btree"
+)
+
+// companyTables are what a state keeps for the rules of company. A group is counted by the levels of the rules about it that some capsule
+// has which has not been released for good, or that some remains have: other groups cost nothing.
+type companyTables struct {
+	rules  *btree.BTreeG[companyRule]
+	counts *btree.BTreeG[companyCount]
+	// What rules Even go by, and how many nodes that are not Lost make each domain eligible.
+	scopes   *btree.BTreeG[scopeUse]
+	eligible *btree.BTreeG[eligibleNodes]
+}
+
+// companyRule says how many there are that have a rule about a group by a level.
+type companyRule struct {
+	group, level string
+	apart, even  int
+}
+
+func (a companyRule) less(b companyRule) bool {
+	return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.level, b.level)) < 0
+}
+
+type companyCount struct {
+	companyKey
+	count int
+}
+
+// scopeUse says how many rules Even go by a scope, and which requirements it has.
+type scopeUse struct {
+	companyScope
+	require []Predicate
+	rules   int
+}
+
+func (s companyScope) less(o companyScope) bool {
+	return cmp.Or(cmp.Compare(s.level, o.level), cmp.Compare(s.require, o.require)) < 0
+}
+
+type eligibleNodes struct {
+	companyScope
+	domain string
+	nodes  int
+}
+
+func (a eligibleNodes) less(b eligibleNodes) bool {
+	if a.companyScope != b.companyScope {
+		return a.companyScope.less(b.companyScope)
+	}
+	return a.domain < b.domain
+}
+
+func newCompanyTables() companyTables {
+	return companyTables{
+		rules:    btree.NewG(degree, companyRule.less),
+		counts:   btree.NewG(degree, func(a, b companyCount) bool { return a.less(b.companyKey) }),
+		scopes:   btree.NewG(degree, func(a, b scopeUse) bool { return a.less(b.companyScope) }),
+		eligible: btree.NewG(degree, eligibleNodes.less),
+	}
+}
+
+func (c *companyTables) clone() companyTables {
+	return companyTables{c.rules.Clone(), c.counts.Clone(), c.scopes.Clone(), c.eligible.Clone()}
+}
+
+// ruled calls yield with each level of a rule about the group.
+func (c *companyTables) ruled(group string, yield func(level string)) {
+	if c.rules.Len() == 0 {
+		return
+	}
+	c.rules.AscendGreaterOrEqual(companyRule{group: group}, func(r companyRule) bool {
+		if r.group == group {
+			yield(r.level)
+		}
+		return r.group == group
+	})
+}
+
+// rule returns how many there are that have a rule about the group by the level.
+func (c *companyTables) rule(group, level string) companyRule {
+	r, _ := c.rules.Get(companyRule{group: group, level: level})
+	r.group, r.level = group, level
+	return r
+}
+
+// count returns how many there are of a key, if the group is counted by that level.
+func (c *companyTables) count(k companyKey) int {
+	n, _ := c.counts.Get(companyCount{companyKey: k})
+	return n.count
+}
+
+// add changes the count of a key.
+func (c *companyTables) add(k companyKey, by int) {
+	n, _ := c.counts.Get(companyCount{companyKey: k})
+	n.companyKey = k
+	if n.count += by; n.count == 0 {
+		c.counts.Delete(n)
+		return
+	}
+	c.counts.ReplaceOrInsert(n)
+}
+
+// forget drops the counts of a group by a level, about which there is no rule any more.
+func (c *companyTables) forget(group, level string) {
+	var gone []companyCount
+	c.counts.AscendGreaterOrEqual(companyCount{companyKey: companyKey{group: group, level: level}}, func(n companyCount) bool {
+		if n.group == group && n.level == level {
+			gone = append(gone, n)
+		}
+		return n.group == group && n.level == level
+	})
+	for _, n := range gone {
+		c.counts.Delete(n)
+	}
+}
+
+// forgetScope drops the domains that are eligible for a scope that no rule goes by any more.
+func (c *companyTables) forgetScope(scope companyScope) {
+	var gone []eligibleNodes
+	c.eligible.AscendGreaterOrEqual(eligibleNodes{companyScope: scope}, func(n eligibleNodes) bool {
+		if n.companyScope == scope {
+			gone = append(gone, n)
+		}
+		return n.companyScope == scope
+	})
+	for _, n := range gone {
+		c.eligible.Delete(n)
+	}
+}
+
+// members yields the members of a group that are placed by the domains of a level, in their order, if the group is counted by that level.
+func (c *companyTables) members(group, level string, yield func(domain string, count int) bool) {
+	from := companyKey{group: group, level: level, kind: membersPlaced}
+	c.counts.AscendGreaterOrEqual(companyCount{companyKey: from}, func(n companyCount) bool {
+		return n.group == group && n.level == level && n.kind == membersPlaced && yield(n.domain, n.count)
+	})
+}
+
+// companyOf calls yield with each key under which a capsule of the spec counts on a node: as placed there, or with stopping as one that
+// still runs there.
+func (s *Spec) companyOf(n *Node, kind companyKind, ruled func(group string, yield func(level string)), yield func(companyKey)) {
+	for group := range s.MemberOf {
+		ruled(group, func(level string) {
+			if d := n.domain(level); d != "" {
+				yield(companyKey{group, level, kind + membersPlaced, d})
+			}
+		})
+	}
+	for _, a := range s.Apart {
+		if d := n.domain(a.Level); d != "" {
+			yield(companyKey{a.Group, a.Level, kind + keepersPlaced, d})
+		}
+	}
+}
+
+// survey counts the members of a group by a level, about which there was no rule. It looks at the nodes of all members, and at all nodes
+// for remains.
+func (s *State) survey(group, level string, yield func(k companyKey, count int)) {
+	for n, count := range s.GroupNodes(group) {
+		if d := n.Node.domain(level); d != "" {
+			yield(companyKey{group, level, membersPlaced, d}, count)
+		}
+	}
+	for i := range s.NodeBound() {
+		n := s.NodeByIndex(i)
+		if n == nil || n.remains == nil || n.Node.domain(level) == "" {
+			continue
+		}
+		for _, r := range *n.remains {
+			if r.Spec.IsIn(group) {
+				yield(companyKey{group, level, membersStopping, n.Node.domain(level)}, 1)
+			}
+		}
+	}
+}
+
+// surveyScope counts the nodes that make domains eligible for a scope that no rule went by.
+func (s *State) surveyScope(scope companyScope, require []Predicate, yield func(domain string)) {
+	for i := range s.NodeBound() {
+		if n := s.NodeByIndex(i); n != nil {
+			if d := n.Node.eligibleIn(scope, require); d != "" {
+				yield(d)
+			}
+		}
+	}
+}
+
+// eligibleIn returns the domain that the node makes eligible for a scope, empty if it makes none.
+func (n *Node) eligibleIn(scope companyScope, require []Predicate) string {
+	if n.State == Lost || !n.meetsAll(require) {
+		return ""
+	}
+	return n.domain(scope.level)
+}
+
+// addEligible changes how many nodes make a domain eligible.
+func (c *companyTables) addEligible(scope companyScope, domain string, by int) {
+	e, _ := c.eligible.Get(eligibleNodes{companyScope: scope, domain: domain})
+	e.companyScope, e.domain = scope, domain
+	if e.nodes += by; e.nodes == 0 {
+		c.eligible.Delete(e)
+		return
+	}
+	c.eligible.ReplaceOrInsert(e)
+}
+
+// scopeRequire returns the requirements of the scope of a rule of the spec.
+func (s *Spec) scopeRequire(e *Even) []Predicate {
+	if len(e.Domains) > 0 {
+		return nil
+	}
+	return s.Require
+}
+
+// Skew says that a domain has more members of a group than a rule [Even] would admit.
+type Skew struct {
+	// Spec is a spec with the rule of which a capsule is placed.
+	Spec *Spec
+	// Even is the rule.
+	Even Even
+	// Domain is the domain that has too many.
+	Domain string
+	// Members is how many members of the group are placed in it.
+	Members int
+	// Fewest is the fewest members in an eligible domain, 0 while there are fewer domains than MinDomains.
+	Fewest int
+}
+
+// Skewed yields what departures, lost nodes, new domains and [Adopt] have left uneven: each domain in which there are more members than a
+// rule Even of something placed admits. A move of a member from there to a domain with the fewest repairs it. It looks at every capsule.
+func (s *State) Skewed() iter.Seq[Skew] {
+	return func(yield func(Skew) bool) {
+		seen := map[*Spec]bool{}
+		var specs []*Spec
+		for c := range s.Capsules() {
+			if c.Placed() && len(c.Spec.Even) > 0 && !seen[c.Spec] {
+				seen[c.Spec] = true
+				specs = append(specs, c.Spec)
+			}
+		}
+		slices.SortFunc(specs, func(a, b *Spec) int { return cmp.Compare(a.key, b.key) })
+		for _, spec := range specs {
+			for _, e := range spec.Even {
+				if !s.skewedBy(spec, e, yield) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// skewedBy yields the domains that have too many by one rule.
+func (s *State) skewedBy(spec *Spec, e Even, yield func(Skew) bool) bool {
+	_, least, domains := s.company.fewest(&e, spec.scope(&e), s.company.count)
+	if domains < e.MinDomains {
+		least = 0
+	}
+	on := true
+	s.company.members(e.Group, e.Level, func(domain string, count int) bool {
+		if count > least+e.MaxSkew {
+			on = yield(Skew{spec, e, domain, count, least})
+		}
+		return on
+	})
+	return on
+}
+
+// fewest returns the eligible domain with the fewest members by a count, the number of these, and how many domains are eligible.
+func (c *companyTables) fewest(e *Even, scope companyScope, count func(companyKey) int) (fewest string, least, domains int) {
+	look := func(domain string) {
+		n := count(companyKey{e.Group, e.Level, membersPlaced, domain})
+		if domains++; domains == 1 || n < least {
+			fewest, least = domain, n
+		}
+	}
+	if len(e.Domains) > 0 {
+		for _, domain := range e.Domains {
+			if _, ok := c.eligible.Get(eligibleNodes{companyScope: scope, domain: domain}); ok {
+				look(domain)
+			}
+		}
+		return fewest, least, domains
+	}
+	c.eligible.AscendGreaterOrEqual(eligibleNodes{companyScope: scope}, func(n eligibleNodes) bool {
+		if n.companyScope != scope {
+			return false
+		}
+		look(n.domain)
+		return domains <= maxEvenDomains
+	})
+	return fewest, least, domains
+}
+
+// addRules changes how many have the rules of the spec. Of a group and a level of which it is the first, or was the last, counts are not added or
+// dropped.
+func (c *companyTables) addRules(spec *Spec, by int) {
+	change := func(group, level string, apart, even int) {
+		r := c.rule(group, level)
+		r.apart, r.even = r.apart+apart, r.even+even
+		if r.apart == 0 && r.even == 0 {
+			c.rules.Delete(r)
+			return
+		}
+		c.rules.ReplaceOrInsert(r)
+	}
+	for _, a := range spec.Apart {
+		change(a.Group, a.Level, by, 0)
+	}
+	for i := range spec.Even {
+		e := &spec.Even[i]
+		change(e.Group, e.Level, 0, by)
+		u, _ := c.scopes.Get(scopeUse{companyScope: spec.scope(e)})
+		u.companyScope, u.require = spec.scope(e), spec.scopeRequire(e)
+		if u.rules += by; u.rules == 0 {
+			c.scopes.Delete(u)
+		} else {
+			c.scopes.ReplaceOrInsert(u)
+		}
+	}
+}

@@ -1,0 +1,172 @@
+package orbit
+
+import (
+	"maps"
+	"slices"
+)
+
+// This file judges what a proposal places by the rules of company (Apart, Even).
+
+// txCounts makes a tx the counts that its arrivals are judged by.
+type txCounts struct{ *tx }
+
+func (t txCounts) ruled(group string, yield func(string)) { t.company.ruled(group, yield) }
+func (t txCounts) count(k companyKey) int                 { return t.company.count(k) }
+func (t txCounts) before(k companyKey) int                { return t.company.before(t.tx, k) }
+func (t txCounts) fewest(e *Even, scope companyScope) (string, int, int) {
+	return t.company.fewest(e, scope, t.company.count)
+}
+
+// settleCompany judges what the proposal places by the rules of company, on the state after it: several placements are one question. What it adopts
+// is not judged, and in a history nothing is.
+func (t *tx) settleCompany() error {
+	if !t.countCompany() || t.replays {
+		return nil
+	}
+	for i := range t.capsules.entries {
+		e := &t.capsules.entries[i]
+		if !e.dirty || !e.arrives || e.adopted || !e.now.Placed() || !e.now.Spec.hasCompany() {
+			continue
+		}
+		a := arrival{spec: e.now.Spec, node: t.nodeAfter(e), counted: true, awaits: t.awaits(e), nodeOf: t.describes}
+		if r := a.fault(txCounts{t}); r != nil {
+			return t.refuseCompany(e, r)
+		}
+	}
+	return nil
+}
+
+// awaits returns the remains that end before a placed capsule begins.
+func (t *tx) awaits(e *txCapsule) (out []*Remains) {
+	if e.now.Remains != nil {
+		out = append(out, e.now.Remains)
+	}
+	if e.now.Waits {
+		for _, r := range t.nodes.find(e.now.Node).restsAfter() {
+			if r != e.now.Remains {
+				out = append(out, r)
+			}
+		}
+	}
+	return out
+}
+
+// refuseCompany refuses a proposal for a rule of company. Which of those that the rule counts came last is not looked for, so whatever was committed
+// since the view may be the reason.
+func (t *tx) refuseCompany(e *txCapsule, fault *Rejection) error {
+	t.at = slices.IndexFunc(t.p.Do, func(c Commitment) bool {
+		place, ok := c.(Place)
+		return ok && place.Capsule == e.now.ID
+	})
+	r := *fault
+	r.Capsule, r.advice = e.now.ID, "choose another domain, or wait until others have left"
+	return t.refuse(r, t.s.rev, "capsule %q on node %q: %s", e.now.ID, e.now.Node, r.Reason)
+}
+
+// keepsOff reports whether a capsule on a node and a newcomer on another, or the same, may not both be there, because one has to be apart from the other.
+func (s *Spec) keepsOff(at *Node, newcomer *Spec, on *Node) bool {
+	for _, a := range s.Apart {
+		if d := at.domain(a.Level); d != "" && d == on.domain(a.Level) && newcomer.IsIn(a.Group) {
+			return true
+		}
+	}
+	for _, a := range newcomer.Apart {
+		if d := on.domain(a.Level); d != "" && d == at.domain(a.Level) && s.IsIn(a.Group) {
+			return true
+		}
+	}
+	return false
+}
+
+// keptOff returns the newcomers of higher priority than a victim that may not be where they are placed if the victim stays where it is.
+func (s *sparing) keptOff(e *txCapsule, priority int32) (out []*txCapsule) {
+	if !e.was.Spec.hasCompany() {
+		return nil
+	}
+	at := s.t.describes(e.was.Node)
+	for _, n := range s.nodes {
+		for _, c := range n.newcomers {
+			if c.priority > priority && e.was.Spec.keepsOff(at, c.of.now.Spec, n.n.now.Node) {
+				out = append(out, c.of)
+			}
+		}
+	}
+	return out
+}
+
+// The fences of the rules of company. What arrives in a domain puts and compares that of the domain, except on its node, whose record it compares
+// anyway; what leaves puts that of the level, which rules Even compare, and so do others' nodes (topology). What has the first rule about a group by a
+// level puts that of the group, which all its members compare.
+const fenceTopology = "topology"
+
+func fenceUp(k companyKey) string          { return "up/" + k.group + "/" + k.level + "/" + k.domain }
+func fenceDown(group, level string) string { return "down/" + group + "/" + level }
+func fenceRules(group string) string       { return "rules/" + group }
+func fenceUnruled(group string) string     { return "unruled/" + group }
+
+// addCompanyFences adds what rules of company are about.
+func (t *tx) addCompanyFences(r, w *Footprint) {
+	t.countCompany()
+	for i := range t.nodes.entries {
+		e := &t.nodes.entries[i]
+		if e.redescribed() && (e.was == nil || e.gone || (e.was.Node.State == Lost) != (e.now.Node.State == Lost) || !maps.Equal(e.was.Node.Labels, e.now.Node.Labels)) {
+			w.Fences = append(w.Fences, fenceTopology)
+		}
+	}
+	for _, rule := range t.company.begun {
+		w.Fences = append(w.Fences, fenceRules(rule.group))
+	}
+	for _, rule := range t.company.ended {
+		w.Fences = append(w.Fences, fenceUnruled(rule.group))
+	}
+	for i := range t.capsules.entries {
+		if e := &t.capsules.entries[i]; e.dirty {
+			t.addArrival(e, r, w)
+			t.addDeparture(e, w)
+		}
+	}
+}
+
+// addArrival adds what a capsule that is placed, or gets another spec, reads and writes.
+func (t *tx) addArrival(e *txCapsule, r, w *Footprint) {
+	if now := e.now.alive(); now != nil && now.hasRules() && e.was.alive() != now {
+		for _, a := range now.Apart {
+			r.Fences = append(r.Fences, fenceUnruled(a.Group))
+		}
+		for i := range now.Even {
+			r.Fences = append(r.Fences, fenceUnruled(now.Even[i].Group))
+		}
+	}
+	n := t.nodeAfter(e)
+	if n == nil || !e.arrives && !e.adopted {
+		return
+	}
+	for group := range e.now.Spec.MemberOf {
+		r.Fences = append(r.Fences, fenceRules(group))
+	}
+	e.now.Spec.companyOf(n, 0, t.company.ruled, func(k companyKey) {
+		if k.level != NodeKey {
+			r.Fences = append(r.Fences, fenceUp(k), fenceTopology)
+			w.Fences = append(w.Fences, fenceUp(k))
+		}
+	})
+	for i := range e.now.Spec.Even {
+		even := &e.now.Spec.Even[i]
+		r.Fences = append(r.Fences, fenceDown(even.Group, even.Level), fenceTopology)
+	}
+}
+
+// addDeparture adds what a capsule that leaves its node writes.
+func (t *tx) addDeparture(e *txCapsule, w *Footprint) {
+	n := t.nodeBefore(e)
+	if n == nil || !e.anew && !moves(e.was, &e.now) {
+		return
+	}
+	for group := range e.was.Spec.MemberOf {
+		t.s.company.ruled(group, func(level string) {
+			if t.s.company.rule(group, level).even > 0 {
+				w.Fences = append(w.Fences, fenceDown(group, level))
+			}
+		})
+	}
+}
