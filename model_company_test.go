@@ -249,12 +249,12 @@ func companyDifference(a, b *State, out map[string]bool) {
 	before, after := rulesOf(a), rulesOf(b)
 	for rule := range after {
 		if !before[rule] {
-			out["f rules/"+strings.Split(rule, " ")[1]] = true
+			out["f "+fenceRules(strings.Split(rule, " ")[1])] = true
 		}
 	}
 	for rule := range before {
 		if !after[rule] {
-			out["f unruled/"+strings.Split(rule, " ")[1]] = true
+			out["f "+fenceUnruled(strings.Split(rule, " ")[1])] = true
 		}
 	}
 	for c := range b.Capsules() {
@@ -263,7 +263,7 @@ func companyDifference(a, b *State, out map[string]bool) {
 			for rule := range after {
 				f := strings.Split(rule, " ")
 				if d := n.domain(f[2]); d != "" && f[2] != NodeKey && (c.Spec.IsIn(f[1]) || slices.Contains(c.Spec.Apart, Apart{f[1], f[2]})) {
-					out["f up/"+f[1]+"/"+f[2]+"/"+d] = true
+					out["f "+fence("up", f[1], f[2], d)] = true
 				}
 			}
 		}
@@ -272,7 +272,7 @@ func companyDifference(a, b *State, out map[string]bool) {
 		if now := b.Capsule(c.ID); c.Placed() && (now == nil || now.Node != c.Node) {
 			for rule := range before {
 				if f := strings.Split(rule, " "); f[0] == "even" && c.Spec.IsIn(f[1]) {
-					out["f down/"+f[1]+"/"+f[2]] = true
+					out["f "+fenceDown(f[1], f[2])] = true
 				}
 			}
 		}

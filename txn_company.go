@@ -3,6 +3,7 @@ package orbit
 import (
 	"maps"
 	"slices"
+	"strings"
 )
 
 // This file judges what a proposal places by the rules of company (Apart, Even).
@@ -99,10 +100,31 @@ func (s *sparing) keptOff(e *txCapsule, priority int32) (out []*txCapsule) {
 // level puts that of the group, which all its members compare.
 const fenceTopology = "topology"
 
-func fenceUp(k companyKey) string          { return "up/" + k.group + "/" + k.level + "/" + k.domain }
-func fenceDown(group, level string) string { return "down/" + group + "/" + level }
-func fenceRules(group string) string       { return "rules/" + group }
-func fenceUnruled(group string) string     { return "unruled/" + group }
+func fenceUp(k companyKey) string          { return fence("up", k.group, k.level, k.domain) }
+func fenceDown(group, level string) string { return fence("down", group, level) }
+func fenceRules(group string) string       { return fence("rules", group) }
+func fenceUnruled(group string) string     { return fence("unruled", group) }
+
+// fence joins the parts of a fence's name, in which there may be slashes.
+func fence(parts ...string) string { return strings.Join(parts, "\x00") }
+
+// Fenced reports whether a fence with this name ([Footprint].Fences) can decide anything at this state. A ledger that keeps fences drops others now and
+// then, if it makes sure that whoever has judged a proposal without knowing that judges it again.
+func (s *State) Fenced(name string) bool {
+	if name == fenceTopology {
+		return true // one, put again and again
+	}
+	if parts := strings.Split(name, "\x00"); len(parts) > 1 {
+		ruled := false
+		s.company.ruled(parts[1], func(string) { ruled = true })
+		return ruled
+	}
+	switch kind, of, _ := strings.Cut(name, "/"); kind {
+	case "group", "module":
+		return s.coverage(memberSet{kind == "module", of}) != nil
+	}
+	return s.budgets.Len() > 0
+}
 
 // addCompanyFences adds what rules of company are about.
 func (t *tx) addCompanyFences(r, w *Footprint) {

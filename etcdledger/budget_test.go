@@ -14,7 +14,7 @@ import (
 func (d *desk) members() (a, b *Ledger) {
 	a, b = d.ledgers[0], d.ledgers[1]
 	db := &orbit.Spec{Group: "db", Module: "db"}
-	d.do(a, orbit.Submit{IDs: []orbit.CapsuleID{"x", "y", "z", "w"}, Spec: db}, submit("p"), node("on", 9), orbit.Place{Capsule: "p", Node: "on"})
+	d.do(a, orbit.Submit{IDs: []orbit.CapsuleID{"x", "y", "z", "w"}, Spec: db}, submit("p", "free"), node("on", 9), orbit.Place{Capsule: "p", Node: "on"})
 	for _, id := range []string{"x", "y", "z"} {
 		n := node(orbit.NodeID(id), 1)
 		d.do(a, n, orbit.Place{Capsule: orbit.CapsuleID(id), Node: n.Node.ID})
@@ -187,10 +187,12 @@ func TestKeysOfBudgets(t *testing.T) {
 			return [2]int{len(compares), len(then)}
 		}
 		placed := orbit.Place{Capsule: "w", Node: "on"}
-		require.Equal(d, [2]int{3, 3}, keys(placed, orbit.Protect{Capsule: "w", For: 1})) // in the capsule's record
+		require.Equal(d, [2]int{4, 3}, keys(placed, orbit.Protect{Capsule: "w", For: 1})) // in the capsule's record
+		free := orbit.Place{Capsule: "free", Node: "on"}
 		end, plain := orbit.Release{Capsule: "z", Final: true}, orbit.Release{Capsule: "p", Final: true}
 		lost := orbit.PutNode{Node: orbit.Node{ID: "z", State: orbit.Lost}}
-		require.Equal(d, [2]int{3, 3}, keys(placed)) // gc, node, capsule; log, node, capsule
+		require.Equal(d, [2]int{3, 3}, keys(free))   // gc, node, capsule; log, node, capsule
+		require.Equal(d, [2]int{4, 3}, keys(placed)) // and whether there is a first rule about its group
 		require.Equal(d, [2]int{4, 4}, keys(end))    // and the proposal's id
 		require.Equal(d, [2]int{4, 4}, keys(plain))
 		require.Equal(d, [2]int{4, 4}, keys(orbit.Release{Capsule: "z"}))
@@ -198,7 +200,8 @@ func TestKeysOfBudgets(t *testing.T) {
 		require.Equal(d, [2]int{3, 5}, keys(budgetOf(3, 1))) // gc, budget, id; log, budget, id, fence, gc
 		d.do(a, budgetOf(3, 1))
 		d.look(a)
-		require.Equal(d, [2]int{3, 3}, keys(placed))
+		require.Equal(d, [2]int{3, 3}, keys(free))
+		require.Equal(d, [2]int{4, 3}, keys(placed))
 		require.Equal(d, [2]int{4, 5}, keys(end)) // puts the fence
 		require.Equal(d, [2]int{4, 4}, keys(plain))
 		require.Equal(d, [2]int{6, 5}, keys(orbit.Release{Capsule: "z"})) // compares it, and who is lost

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -129,28 +128,13 @@ func isGarbage(s *orbit.State, r ref) bool {
 		_, lives := s.Budget(orbit.BudgetID(r.id))
 		return !lives
 	case kindFence:
-		return !isFence(s, r.id)
+		return !s.Fenced(r.id)
 	case kindMark:
 		_, at := s.Mark(r.id)
 		return at == 0
 	case kindProposal:
 		var id orbit.ProposalID
 		return id.UnmarshalText([]byte(r.id)) == nil && s.Committed(orbit.Proposal{ID: id}) == 0
-	}
-	return false
-}
-
-// isFence reports whether a budget needs the fence with this name.
-func isFence(s *orbit.State, name string) bool {
-	budgets := s.Budgets()
-	switch kind, of, _ := strings.Cut(name, "/"); kind {
-	case "group":
-		budgets = s.BudgetsOf(&orbit.Spec{Group: of})
-	case "module":
-		budgets = s.BudgetsOf(&orbit.Spec{Module: of})
-	}
-	for range budgets {
-		return true
 	}
 	return false
 }

@@ -42,7 +42,7 @@ func TestSweep(t *testing.T) {
 		for _, key := range d.store.present() {
 			names = append(names, strings.TrimPrefix(key, "orbit/"))
 		}
-		want := []string{"c/c2", "c/kept", "gc", "log", "m/kept", "meta", "n/stays", "p/" + idOf(3).String(), "s/nominations", "u/stays"}
+		want := []string{"c/c2", "c/kept", "fences/topology", "gc", "log", "m/kept", "meta", "n/stays", "p/" + idOf(3).String(), "s/nominations", "u/stays"}
 		require.Equal(d, want, slices.Sorted(slices.Values(names)))
 		require.Empty(d, differ(textOf(d.look(a), same), textOf(before, same)), "a sweep is no commit")
 		d.agree()
@@ -75,7 +75,7 @@ func TestSweepsTogether(t *testing.T) {
 			require.Zero(d, l.Stats().Reloads, "a sweep is no foreign write")
 		}
 		require.Equal(d, uint64(7+20), swept)
-		require.Len(d, d.store.present(), 10)
+		require.Len(d, d.store.present(), 11)
 		d.agree()
 	})
 }

@@ -1,0 +1,98 @@
+package etcdledger
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/orbitsched/orbit"
+)
+
+// in returns a node in a rack.
+func in(rack string, id orbit.NodeID) orbit.PutNode {
+	n := node(id, 9)
+	n.Node.Labels = map[string]string{"rack": rack}
+	return n
+}
+
+func member(id orbit.CapsuleID, spec orbit.Spec) orbit.Submit {
+	return orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: &spec}
+}
+
+func at(capsule orbit.CapsuleID, n orbit.NodeID) orbit.Place {
+	return orbit.Place{Capsule: capsule, Node: n}
+}
+
+// TestCompanyAcrossProcesses: a placement that one process has judged by a rule of company is judged again if another process commits in
+// between what the rule counts, and only then. Each case names what is there, what the other process does meanwhile, and what is placed.
+func TestCompanyAcrossProcesses(t *testing.T) {
+	plain := orbit.Spec{Module: "m", Group: "g"}
+	apart := orbit.Spec{Module: "m", Group: "g", Apart: []orbit.Apart{{Group: "g", Level: "rack"}}}
+	against := orbit.Spec{Module: "m", Group: "h", Apart: []orbit.Apart{{Group: "g", Level: "rack"}}}
+	even := orbit.Spec{Module: "m", Group: "g", Even: []orbit.Even{{Group: "g", Level: "rack"}}}
+	world := []orbit.Commitment{in("r0", "a"), in("r0", "b"), in("r1", "c"), in("r1", "d")}
+	for _, c := range []struct {
+		name     string
+		there    []orbit.Commitment
+		first    []orbit.Commitment
+		second   []orbit.Commitment
+		refused  bool
+		conflict bool // the second process has to judge again
+	}{
+		{"Apart, in one rack", []orbit.Commitment{member("x", apart), member("y", apart)}, []orbit.Commitment{at("x", "a")}, []orbit.Commitment{at("y", "b")}, true, true},
+		{"Apart, in two racks", []orbit.Commitment{member("x", apart), member("y", apart)}, []orbit.Commitment{at("x", "a")}, []orbit.Commitment{at("y", "c")}, false, false},
+		{"Apart of one from the other, which has no rule", []orbit.Commitment{member("x", against), member("y", plain)}, []orbit.Commitment{at("x", "a")}, []orbit.Commitment{at("y", "b")}, true, true},
+		{"Apart of one from the other, which was first", []orbit.Commitment{member("x", plain), member("y", against)}, []orbit.Commitment{at("x", "a")}, []orbit.Commitment{at("y", "b")}, true, true},
+		{"the first rule about a group", []orbit.Commitment{member("y", plain)}, []orbit.Commitment{member("x", against), at("x", "a")}, []orbit.Commitment{at("y", "b")}, true, true},
+		{"the first rule about another group", []orbit.Commitment{member("y", orbit.Spec{Group: "other"})}, []orbit.Commitment{member("x", against), at("x", "a")}, []orbit.Commitment{at("y", "b")}, false, false},
+		{
+			"a rack that is relabelled", []orbit.Commitment{member("x", apart), member("y", apart), at("x", "a")},
+			[]orbit.Commitment{in("r1", "a")},
+			[]orbit.Commitment{at("y", "c")}, true, true,
+		},
+		{"Even, in one rack", []orbit.Commitment{member("x", even), member("y", even)}, []orbit.Commitment{at("x", "a")}, []orbit.Commitment{at("y", "b")}, true, true},
+		{"Even, in two racks", []orbit.Commitment{member("x", even), member("y", even)}, []orbit.Commitment{at("x", "a")}, []orbit.Commitment{at("y", "c")}, false, false},
+		{
+			"Even, and a departure elsewhere", []orbit.Commitment{member("x", even), member("z", even), member("y", even), at("x", "a"), at("z", "c")},
+			[]orbit.Commitment{orbit.Release{Capsule: "x", Final: true}},
+			[]orbit.Commitment{at("y", "d")}, true, true,
+		},
+		{
+			"Even, and a new rack", []orbit.Commitment{member("x", even), member("z", even), member("y", even), at("x", "a"), at("z", "c")},
+			[]orbit.Commitment{in("r2", "e")},
+			[]orbit.Commitment{at("y", "d")}, true, true,
+		},
+		{
+			"Even, and a rack that is lost", []orbit.Commitment{member("x", even), member("y", even), at("x", "a")},
+			[]orbit.Commitment{orbit.PutNode{Node: orbit.Node{ID: "c", State: orbit.Lost, Labels: map[string]string{"rack": "r1"}}}},
+			[]orbit.Commitment{at("y", "d")}, false, true,
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			bubble(t, 2, Options{GCInterval: -1}, func(d *desk) {
+				a, b := d.ledgers[0], d.ledgers[1]
+				d.do(a, world...)
+				d.do(a, c.there...)
+				view := d.look(b).Revision()
+				d.plans[1].sendsNext(fault{slow, time.Second})
+				second := proposing(bg, b, orbit.Proposal{View: view, Do: c.second})
+				synctest.Wait()
+				d.do(a, c.first...)
+				if err := (<-second).Err; c.refused {
+					require.ErrorIs(d, err, orbit.ErrConflict)
+				} else {
+					require.NoError(d, err)
+				}
+				if c.conflict {
+					require.Positive(d, b.Stats().Retries)
+				} else {
+					require.Zero(d, b.Stats().Retries)
+				}
+				require.NoError(d, d.look(b).Verify())
+				d.agree()
+			})
+		})
+	}
+}
