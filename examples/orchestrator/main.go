@@ -12,6 +12,7 @@
 // counted by the processes themselves.
 //
 //	go run . -demo
+//	go run . -demo -etcd http://127.0.0.1:2379    # the same on an etcd that is empty
 //
 // How to read it: a line for each thing that happens, with the seconds since the start. In the last line lost are members of jobs that do
 // not run in the end, or were never done, and doubled are processes that found another one of the same member at work.
@@ -46,7 +47,7 @@ func main() {
 	}
 }
 
-const usage = `usage: orchestrator control|agent [flags], or orchestrator -demo; -h after either lists its flags`
+const usage = `usage: orchestrator control|agent [flags], or orchestrator -demo [flags of control]; -h after either lists its flags`
 
 // run does what the arguments say.
 func run(ctx context.Context, args []string) error {
@@ -63,7 +64,7 @@ func run(ctx context.Context, args []string) error {
 	case "work": // called by the demo's jobs
 		return demo.Work(ctx, args[1:])
 	case "-demo", "--demo":
-		return demo.Play(ctx, os.Stdout)
+		return demo.Play(ctx, os.Stdout, args[1:]...)
 	}
 	return errors.New(usage)
 }

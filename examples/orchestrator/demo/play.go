@@ -27,8 +27,8 @@ type play struct {
 	restarts int
 }
 
-// Play plays everything through and says what happens.
-func Play(ctx context.Context, out io.Writer) error {
+// Play plays everything through and says what happens. The flags are further ones of the control process.
+func Play(ctx context.Context, out io.Writer, flags ...string) error {
 	program, err := os.Executable()
 	if err != nil {
 		return err
@@ -37,7 +37,7 @@ func Play(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	p := &play{Cluster: &Cluster{Dir: dir, Program: program}, ctx: ctx, out: out, start: time.Now()}
+	p := &play{Cluster: &Cluster{Dir: dir, Program: program, Control: flags}, ctx: ctx, out: out, start: time.Now()}
 	defer os.RemoveAll(dir) //nolint:errcheck // a temporary folder
 	defer p.Close()
 	for _, act := range []func() error{p.begin, p.restart, p.quota, p.rollout, p.drain, p.evict, p.replace, p.fence} {
