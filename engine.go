@@ -113,7 +113,7 @@ type Engine struct {
 	late <-chan verdict
 	// What went wrong outside a pass.
 	carried []error
-	log     errorLog
+	log     rate.Log
 }
 
 // ErrNavigator is what an engine reports of a navigator that panics, exits its goroutine or overruns its
@@ -376,25 +376,13 @@ func (e *Engine) parkFor() time.Duration { return cmp.Or(e.ParkFor, 30*time.Seco
 // planTimeout is the deadline of one call into the navigator.
 func (e *Engine) planTimeout() time.Duration { return cmp.Or(e.PlanTimeout, 10*time.Second) }
 
-// errorLog is what an engine without OnError has written to slog.Default().
-type errorLog struct {
-	allowed rate.Allowance
-	// How many errors were left out since the last line.
-	dropped int
-}
-
-// tell hands errors to OnError, or writes them to the log: at most ten at once, and one more every 10 s.
+// tell hands errors to OnError, or writes them to the log.
 func (e *Engine) tell(ctx context.Context, errs []error) {
 	for _, err := range errs {
-		switch {
-		case e.OnError != nil:
+		if e.OnError != nil {
 			e.OnError(err)
-		case e.log.allowed.Take(time.Now(), 10*time.Second, 10) > 0:
-			e.log.dropped++
-		default:
-			slog.Default().LogAttrs(ctx, slog.LevelError, "orbit: error in a pass",
-				slog.String("engine", e.Name), slog.Any("error", err), slog.Int("dropped", e.log.dropped))
-			e.log.dropped = 0
+		} else {
+			e.log.Error(ctx, "orbit: error in a pass", err, slog.String("engine", e.Name))
 		}
 	}
 }

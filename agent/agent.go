@@ -45,7 +45,7 @@ type Agent struct {
 
 	once   sync.Once
 	nudged chan struct{}
-	logged rate.Allowance
+	log    rate.Log
 }
 
 // Nudge makes the agent ask its runtime at once what runs. It may be called from any goroutine.
@@ -92,12 +92,11 @@ func (a *Agent) Run(ctx context.Context) error {
 
 // tell reports an error that is none of a context that has ended.
 func (a *Agent) tell(err error) {
-	switch {
-	case a.OnError != nil:
+	if a.OnError != nil {
 		a.OnError(err)
-	case a.logged.Take(time.Now(), 10*time.Second, 10) == 0:
-		slog.Default().Error("orbit: error of a node's agent", "node", a.Node.ID, "error", err)
+		return
 	}
+	a.log.Error(context.Background(), "orbit: error of a node's agent", err, slog.String("node", string(a.Node.ID)))
 }
 
 func (a *Agent) every() time.Duration    { return cmp.Or(max(a.Every, 0), 10*time.Second) }

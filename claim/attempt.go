@@ -242,11 +242,13 @@ func (p *Pool) reportLeak(slot Slot, cause error) {
 	p.report(&Error{Kind: ErrLeak, Pool: p.Name, Slot: slot, Cause: cause})
 }
 
-// report calls OnError with an error that no caller gets. The lock must not be held.
+// report calls OnError with an error that no caller gets, or writes it to the log. The lock must not be held.
 func (p *Pool) report(err error) {
-	if p.OnError != nil {
-		guard.Call(func() error { p.OnError(err); return nil }, func(error) {})
+	if p.OnError == nil {
+		p.log.Error(context.Background(), "orbit: error of a pool of slots", err)
+		return
 	}
+	guard.Call(func() error { p.OnError(err); return nil }, func(error) {})
 }
 
 // valued is the context of a claim. It ends with the pool's context, and also has the values of the request's context.

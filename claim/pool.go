@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/rate"
 )
 
 // Pool pairs requests with idle slots as fast as both arrive. It is a struct literal; Source must be set,
@@ -72,9 +73,11 @@ type Pool struct {
 	// StatusEvery is the shortest time from the end of a call of OnStatus to the next one; default 1 s.
 	StatusEvery time.Duration
 	// OnError, if set, is called with errors that no caller gets: ErrSource of listings, ErrHook and ErrLeak. It may be called
-	// from several goroutines at once. Nil: these errors are dropped.
+	// from several goroutines at once. Nil: they are written to slog.Default(), at most ten at once and one more
+	// every 10 s.
 	OnError func(error)
 
+	log    rate.Log
 	gauges gauges
 	once   sync.Once
 	set    settings

@@ -1,9 +1,11 @@
 package diskledger_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 	"syscall"
 	"testing"
@@ -173,6 +175,25 @@ func TestCheckpointFails(t *testing.T) {
 	names, err := fs.List("ledger")
 	require.NoError(t, err)
 	require.ElementsMatch(t, []string{"LOCK", "00000003.checkpoint", "00000003.log"}, names)
+}
+
+// Without OnError a checkpoint that fails is told to the default log.
+func TestCheckpointErrorsAreLogged(t *testing.T) {
+	var log bytes.Buffer
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	fs := &faultFS{FS: vfs.NewMem()}
+	l := open(t, fs, diskledger.Options{})
+	fs.set(func(op, file string) error {
+		if op == "write" && strings.Contains(file, "checkpoint") {
+			return syscall.ENOSPC
+		}
+		return nil
+	})
+	require.ErrorIs(t, l.Checkpoint(ctx), diskledger.ErrFull)
+	slog.SetDefault(before)
+	require.Contains(t, log.String(), "orbit: error of a ledger on disk")
+	require.Contains(t, log.String(), "checkpoint")
 }
 
 // A disk that cannot be read is not taken for a damaged one.

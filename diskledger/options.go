@@ -2,12 +2,14 @@ package diskledger
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"reflect"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/rate"
 )
 
 // Options are the settings of a [Ledger]. The zero value has the defaults of all fields.
@@ -26,7 +28,7 @@ type Options struct {
 	FS vfs.FS
 	// OnError, if set, is called with the errors of checkpoints in the background. After such an error the ledger goes on with
 	// its log, and makes the next checkpoint later. The call comes from the goroutine that writes, so it must not block or call
-	// the ledger.
+	// the ledger. Nil: they are written to slog.Default(), at most ten at once and one more every 10 s.
 	OnError func(error)
 
 	// logs is how many logs there may be since a checkpoint before the next one is made; default 16. Each Open begins a log.
@@ -41,7 +43,8 @@ func (o Options) withDefaults() Options {
 		o.FS = vfs.Default
 	}
 	if o.OnError == nil {
-		o.OnError = func(error) {}
+		var log rate.Log
+		o.OnError = func(err error) { log.Error(context.Background(), "orbit: error of a ledger on disk", err) }
 	}
 	return o
 }

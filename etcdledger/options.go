@@ -2,6 +2,7 @@ package etcdledger
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"path"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/rate"
 )
 
 // Options are the settings of a [Ledger]. The zero value has the defaults of all fields.
@@ -43,7 +45,8 @@ type Options struct {
 	// GCInterval is how often [Ledger.GC] runs; default 1 min, negative: never.
 	GCInterval time.Duration
 	// OnError, if set, is called with the errors of the background: a watch that ended, a damaged record, a write that is no
-	// commit. Calls do not overlap. It must not block or call the ledger.
+	// commit. Calls do not overlap. It must not block or call the ledger. Nil: they are written to slog.Default(), at most ten at once and one
+	// more every 10 s.
 	OnError func(error)
 }
 
@@ -60,7 +63,8 @@ func (o Options) withDefaults() Options {
 	o.Patience = cmp.Or(max(o.Patience, 0), 10*time.Second)
 	o.GCInterval = cmp.Or(o.GCInterval, time.Minute)
 	if o.OnError == nil {
-		o.OnError = func(error) {}
+		var log rate.Log
+		o.OnError = func(err error) { log.Error(context.Background(), "orbit: error of a ledger in etcd", err) }
 	}
 	return o
 }

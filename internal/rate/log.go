@@ -1,0 +1,31 @@
+package rate
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// Log writes errors to slog.Default() where nobody else is told of them: ten at once, and one more every 10 s. The zero value is ready to use,
+// and its method may be called from any goroutine.
+type Log struct {
+	mu      sync.Mutex // guards what is below
+	allowed Allowance
+	// How many errors were left out since the last line.
+	dropped int
+}
+
+// Error writes a line with an error, and says in it how many were left out before.
+func (l *Log) Error(ctx context.Context, text string, err error, attrs ...slog.Attr) {
+	l.mu.Lock()
+	if l.allowed.Take(time.Now(), 10*time.Second, 10) > 0 {
+		l.dropped++
+		l.mu.Unlock()
+		return
+	}
+	attrs = append(attrs, slog.Any("error", err), slog.Int("dropped", l.dropped))
+	l.dropped = 0
+	l.mu.Unlock()
+	slog.Default().LogAttrs(ctx, slog.LevelError, text, attrs...)
+}
