@@ -29,7 +29,7 @@ const (
 // witnesses do deeds through several ledgers, as several processes would, and record the answers.
 type witnesses struct {
 	t       *testing.T
-	ledgers []*etcdledger.Ledger
+	ledgers []orbit.Ledger
 	began   time.Time
 
 	// The fields below are guarded by mu.
@@ -51,7 +51,7 @@ func slotNode(i, slots int) orbit.PutNode {
 }
 
 // newWitnesses makes nodes, capsules and ledgers.
-func newWitnesses(t *testing.T, ledgers ...*etcdledger.Ledger) *witnesses {
+func newWitnesses(t *testing.T, ledgers ...orbit.Ledger) *witnesses {
 	w := &witnesses{t: t, ledgers: ledgers, began: time.Now(), kinds: map[audit.Kind]int{}}
 	spec := &orbit.Spec{Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.Slots: 1}}}
 	var do []orbit.Commitment
@@ -183,7 +183,7 @@ func (w *witnesses) do(ctx context.Context, rng *rand.Rand, d deed) answer {
 }
 
 // read reads a node.
-func (w *witnesses) read(ctx context.Context, from *etcdledger.Ledger, d deed) answer {
+func (w *witnesses) read(ctx context.Context, from orbit.Ledger, d deed) answer {
 	state, err := from.Snapshot(ctx)
 	if err != nil {
 		return answer{Kind: audit.KindOf(err)}
