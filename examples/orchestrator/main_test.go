@@ -159,3 +159,32 @@ func TestEtcd(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	require.Equal(t, "orchestrator: jobs 5, restarts 2, lost 0, doubled 0", lines[len(lines)-1], out.String())
 }
+
+// On etcd a second control process ends no lease of nodes that report to the first, and takes orders, too.
+func TestTwoControlProcesses(t *testing.T) {
+	etcd, err := cluster.Start(t.Context(), cluster.Options{Dir: t.TempDir(), NoSync: true})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, etcd.Close()) })
+	flags := []string{"-etcd", strings.Join(etcd.Endpoints(), ",")}
+	s := start(t, flags, "a", "b")
+	second := &demo.Cluster{Dir: t.TempDir(), Program: s.Program, Control: flags, TTL: s.TTL}
+	t.Cleanup(second.Close)
+	require.NoError(t, second.Start(s.ctx))
+	require.NoError(t, s.Put(s.ctx, control.Job{Name: "web", Kind: control.Service, Count: 2, CPU: 500, Ready: true}))
+	require.NoError(t, s.AwaitJob(s.ctx, "web", "serves", demo.Serving))
+	for began := time.Now(); time.Since(began) < 3*s.TTL; time.Sleep(100 * time.Millisecond) {
+		var nodes []control.Node
+		require.NoError(t, second.Call(s.ctx, http.MethodGet, "/nodes", nil, &nodes))
+		require.Len(t, nodes, 2)
+		for _, n := range nodes {
+			require.Equal(t, orbit.Ready, n.State, n.ID)
+		}
+	}
+	require.NoError(t, second.Call(s.ctx, http.MethodPost, "/jobs/web/scale?count=3", nil, nil))
+	require.NoError(t, s.AwaitJob(s.ctx, "web", "is scaled", func(s control.Status) bool { return s.Ready == 3 }))
+	for i := range 2 {
+		member := fmt.Sprint("web-", i)
+		require.Equal(t, "begin "+s.on(member), s.story(member))
+	}
+	s.undoubled()
+}

@@ -49,6 +49,7 @@ type Config struct {
 // Control is a control process.
 type Control struct {
 	ledger   orbit.Ledger
+	shared   lease.Refreshes // of the leases, by control processes with one etcd; nil: they are in memory
 	local    *agent.Local
 	engines  []*orbit.Engine
 	drain    *nav.Drain
@@ -63,7 +64,7 @@ func Open(ctx context.Context, config Config) (*Control, error) {
 	if err := c.open(ctx, config); err != nil {
 		return nil, err
 	}
-	keeper := &lease.Keeper{Ledger: c.ledger, TTL: config.TTL, Terms: -1}
+	keeper := &lease.Keeper{Ledger: c.ledger, Refreshes: c.shared, TTL: config.TTL, Terms: -1}
 	c.local = &agent.Local{
 		Ledger: c.ledger, Members: &lease.Members{Leases: keeper, Gone: config.TTL}, Board: &telemetry.Board{Leases: keeper, Stale: config.TTL},
 		Index: &watch.Index{Ledger: c.ledger},
@@ -105,7 +106,7 @@ func (c *Control) open(ctx context.Context, config Config) error {
 	if err != nil {
 		return errors.Join(err, client.Close())
 	}
-	c.ledger, c.close = ledger, func() error { return errors.Join(ledger.Close(), client.Close()) }
+	c.ledger, c.shared, c.close = ledger, ledger.Refreshes(), func() error { return errors.Join(ledger.Close(), client.Close()) }
 	return nil
 }
 
