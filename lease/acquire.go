@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/rate"
 	"github.com/orbitsched/orbit/internal/send"
 )
 
@@ -30,11 +31,11 @@ func (k *Keeper) acquire(ctx context.Context, name, holder string, with rider) (
 		return Term{}, err
 	}
 	var shared fresh
-	for asked := false; ; asked = true {
+	for {
 		if err := k.follow(ctx); err != nil {
 			return Term{}, err
 		}
-		was, view, err := k.claimable(Term{Name: name, Holder: holder}, asked)
+		was, view, err := k.claimable(Term{Name: name, Holder: holder})
 		if err != nil {
 			return Term{}, err
 		}
@@ -67,8 +68,7 @@ func (k *Keeper) acquire(ctx context.Context, name, holder string, with rider) (
 }
 
 // claimable returns a copy of this process's record of the lease, or an error if the holder must not begin a term.
-// Asked says that the same call has used up the allowance already.
-func (k *Keeper) claimable(t Term, asked bool) (was lease, view orbit.Revision, err error) {
+func (k *Keeper) claimable(t Term) (was lease, view orbit.Revision, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now, le := k.clock(), k.leases[t.Name]
@@ -81,12 +81,20 @@ func (k *Keeper) claimable(t Term, asked bool) (was lease, view orbit.Revision, 
 	if k.alive(t.Name, now) != nil && le.holder != t.Holder {
 		return lease{}, 0, &Error{Kind: ErrHeld, Term: t, Held: le.term(), Until: le.end}
 	}
-	if terms := cmp.Or(k.Terms, defaultTerms); !asked && terms > 0 {
-		if wait := le.terms.Take(now, time.Hour/time.Duration(terms), terms); wait > 0 {
-			return lease{}, 0, &Error{Kind: ErrTooMany, Term: t, Until: now.Add(wait)}
-		}
+	left := le.terms
+	if wait := k.begin(&left, now); wait > 0 {
+		return lease{}, 0, &Error{Kind: ErrTooMany, Term: t, Until: now.Add(wait)}
 	}
 	return *le, k.seen, nil
+}
+
+// begin takes a term from the allowance of a name. It returns how long it will be until there is one, if there is none.
+func (k *Keeper) begin(left *rate.Allowance, now time.Time) time.Duration {
+	terms := cmp.Or(k.Terms, defaultTerms)
+	if terms <= 0 {
+		return 0
+	}
+	return left.Take(now, time.Hour/time.Duration(terms), terms)
 }
 
 // change returns the proposal of a new value for a row. It bets that the row is as this process knows it.

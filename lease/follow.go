@@ -102,6 +102,7 @@ func (k *Keeper) learn(name, value string, at orbit.Revision, now time.Time) {
 		k.vanish(le, at)
 		return
 	}
+	known := le.state != isCorrupt || le.at != 0 // the first term is free
 	k.leave(le)
 	le.at, le.bet, le.learned, le.sent, le.member = at, at, now, nil, memberNote{}
 	r, err := parseRow(value)
@@ -117,6 +118,9 @@ func (k *Keeper) learn(name, value string, at orbit.Revision, now time.Time) {
 		le.state, le.epoch, le.end = isLive, at, now.Add(k.ttl())
 		if le.token != "" {
 			le.end = now // the Refreshes know better
+		}
+		if known {
+			k.begin(&le.terms, now) // whichever process has begun it
 		}
 		k.live++
 		k.scheduleExpiry(le)

@@ -53,7 +53,8 @@ type Keeper struct {
 	Prefix string
 	// Terms is how many terms a name may begin in one burst, and how many more become available in an hour, evenly; default
 	// 20, negative: no bound. With the default a flapping holder costs the ledger at most 41 terms in an hour, and as many
-	// ends. An hour divided by Terms should be well below [Members.Gone].
+	// ends, at whichever processes it begins them; a process that is started anew knows only of those that begin afterwards. An hour
+	// divided by Terms should be well below [Members.Gone].
 	Terms int
 	// Now is the clock, which is called while a lock is held; nil: time.Now. A telemetry.Board with these leases must have
 	// the same clock.
@@ -96,7 +97,7 @@ type lease struct {
 	heard   time.Time       // when it was last refreshed here, if that has not been passed on; not zero: in Leases.heard
 	due     bool            // in Leases.due
 	sent    *orbit.Proposal // the proposal to end or to sweep it whose outcome is not known
-	terms   rate.Allowance  // the terms that may still begin
+	terms   rate.Allowance  // the terms that may still begin, at this process or another
 	member  memberNote
 }
 

@@ -548,6 +548,27 @@ func TestTermsAreBounded(t *testing.T) {
 	}
 }
 
+// The bound holds for all processes together, if a holder begins its terms at one after the other.
+func TestTermsAreBoundedForAllProcesses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ledger := &orbit.MemoryLedger{}
+		keepers := []*lease.Keeper{{Ledger: ledger}, {Ledger: ledger}, {Ledger: ledger}}
+		begun := 0
+		for begin := time.Now(); time.Since(begin) < time.Hour; time.Sleep(time.Second) {
+			for _, k := range keepers {
+				_, err := k.Acquire(t.Context(), "a", "x")
+				if err == nil {
+					begun++
+					continue
+				}
+				require.ErrorIs(t, err, lease.ErrTooMany)
+			}
+		}
+		require.GreaterOrEqual(t, begun, 20+20)
+		require.LessOrEqual(t, begun, 1+20+20)
+	})
+}
+
 // Run commits ends when they are due, to the nanosecond, goes on after errors, and tells.
 func TestLeasesRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
