@@ -33,6 +33,8 @@ type fleet struct {
 	faults   []string
 	ends     int // of terms of hosts that live
 	joins    int
+	// reported says to which processes a host has reported, by their numbers.
+	reported map[string]map[int]bool
 	// disturbed is when each process was last killed or suspended, by the name of its scheduler.
 	disturbed map[string]time.Time
 }
@@ -41,6 +43,7 @@ func newFleet(t *testing.T, config rooms.Config, sites int) *fleet {
 	f := &fleet{
 		t: t, config: config, beat: 300 * time.Millisecond,
 		accepted: map[string]time.Time{}, died: map[string]time.Time{}, found: map[string]time.Duration{},
+		reported:  map[string]map[int]bool{},
 		disturbed: map[string]time.Time{},
 	}
 	for i := range sites {
@@ -108,6 +111,10 @@ func (f *fleet) live(ctx context.Context, name string, at int, dies time.Duratio
 			wait = f.beat
 			f.mu.Lock()
 			f.accepted[name] = sent
+			if f.reported[name] == nil {
+				f.reported[name] = map[int]bool{}
+			}
+			f.reported[name][at%len(f.sites)] = true
 			f.mu.Unlock()
 		case errors.Is(err, lease.ErrExpired):
 			term = 0

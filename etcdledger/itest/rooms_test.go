@@ -30,6 +30,7 @@ type house struct {
 	created  map[orbit.CapsuleID]orbit.NodeID // what callers were told
 	claimed  map[string]int
 	refusals int
+	far      int // created by a process to which the host had never reported
 }
 
 const (
@@ -92,12 +93,23 @@ func (h *house) create(ctx context.Context, caller int) {
 					h.fault("%s was created on %s and on %s", id, other, node)
 				} else {
 					h.created[id] = orbit.NodeID(node)
+					h.far += h.fedOnly(node, caller+i+k)
 				}
 			})
 		}
 		both.Wait()
 		wait(ctx, 10*time.Millisecond)
 	}
+}
+
+// fedOnly returns 1 if a process can know of a host by the boards of others alone.
+func (h *house) fedOnly(host string, site int) int {
+	h.fleet.mu.Lock()
+	defer h.fleet.mu.Unlock()
+	if h.reported[host][site%len(h.sites)] {
+		return 0
+	}
+	return 1
 }
 
 // claim claims slots.
@@ -156,8 +168,8 @@ func (h *house) work(t *testing.T, disturb func(i int), open func(name string) o
 	h.fleet.mu.Lock()
 	defer h.fleet.mu.Unlock()
 	require.Empty(t, h.faults)
-	t.Logf("%v, %d disturbances: %d created, %d claimed, %d refused or not answered; %d joins, %d terms of living hosts ended",
-		h.lasts, disturbances, len(h.created), len(h.claimed), h.refusals, h.joins, h.ends)
+	t.Logf("%v, %d disturbances: %d created (%d far from their reports), %d claimed, %d refused or not answered; %d joins, %d terms of living hosts ended",
+		h.lasts, disturbances, len(h.created), h.far, len(h.claimed), h.refusals, h.joins, h.ends)
 }
 
 // compare checks that a ledger has what callers were told.
@@ -200,6 +212,7 @@ func TestRoomsOverEtcd(t *testing.T) {
 		}
 		h.suspend(i / 2)
 	}, func(name string) orbit.Ledger { return open(t, client, etcdledger.Options{Prefix: name}) })
+	require.Positive(t, h.far, "no process has created anything on a host that reports to another one")
 	for _, prefix := range []string{rooms.Fleet, rooms.Shard, rooms.Claims} {
 		var book audit.Book
 		require.NoError(t, book.Read(within(t, time.Minute), client, prefix))
