@@ -55,6 +55,14 @@ func start(t *testing.T, flags []string, nodes ...string) *site {
 	return s
 }
 
+// onEtcd starts an etcd, and returns the flags of a control process whose ledger is there.
+func onEtcd(t *testing.T) []string {
+	etcd, err := cluster.Start(t.Context(), cluster.Options{Dir: t.TempDir(), NoSync: true})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, etcd.Close()) })
+	return []string{"-etcd", strings.Join(etcd.Endpoints(), ",")}
+}
+
 // story returns what the processes of a member have written, as in "begin a1, stop a1".
 func (s *site) story(member string) string {
 	all, err := s.Books().Read()
@@ -88,7 +96,16 @@ func (s *site) on(member string) string {
 // A capsule that is drained, evicted or fenced begins elsewhere when it has stopped, and not before, as its processes have written themselves.
 // That they take long to stop makes it likely to be seen if it is otherwise.
 func TestNothingRunsTwice(t *testing.T) {
-	s := start(t, nil, "a", "b")
+	for name, flags := range map[string][]string{"disk": nil, "etcd": onEtcd(t)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			nothingRunsTwice(t, flags)
+		})
+	}
+}
+
+func nothingRunsTwice(t *testing.T, flags []string) {
+	s := start(t, flags, "a", "b")
 	db := control.Job{Name: "db", Kind: control.Service, Count: 1, CPU: 1000, Ready: true}
 	require.NoError(t, s.Put(s.ctx, db, "-stops", "400ms"))
 	require.NoError(t, s.AwaitJob(s.ctx, "db", "serves", demo.Serving))
@@ -151,21 +168,15 @@ func TestKilled(t *testing.T) {
 
 // With the ledger in etcd the demonstration loses and doubles nothing either.
 func TestEtcd(t *testing.T) {
-	etcd, err := cluster.Start(t.Context(), cluster.Options{Dir: t.TempDir(), NoSync: true})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, etcd.Close()) })
 	var out bytes.Buffer
-	require.NoError(t, demo.Play(t.Context(), &out, "-etcd", strings.Join(etcd.Endpoints(), ",")))
+	require.NoError(t, demo.Play(t.Context(), &out, onEtcd(t)...))
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	require.Equal(t, "orchestrator: jobs 5, restarts 2, lost 0, doubled 0", lines[len(lines)-1], out.String())
 }
 
 // On etcd a second control process ends no lease of nodes that report to the first, and takes orders, too.
 func TestTwoControlProcesses(t *testing.T) {
-	etcd, err := cluster.Start(t.Context(), cluster.Options{Dir: t.TempDir(), NoSync: true})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, etcd.Close()) })
-	flags := []string{"-etcd", strings.Join(etcd.Endpoints(), ",")}
+	flags := onEtcd(t)
 	s := start(t, flags, "a", "b")
 	second := &demo.Cluster{Dir: t.TempDir(), Program: s.Program, Control: flags, TTL: s.TTL}
 	t.Cleanup(second.Close)
