@@ -112,7 +112,11 @@ func (r *modelRound) overspent() (out []*refusal) {
 	judge := func(b modelBudget) {
 		for id := range r.wishes.wished {
 			priority, evicted := r.evictor(id)
-			if !slices.Contains(modelMemberships(r.now.capsules[id].spec), b.modelMembers()) || evicted && b.Above != 0 && priority >= b.Above {
+			spec := r.now.capsules[id].spec
+			if was := r.was.capsules[id]; was.node != "" {
+				spec = was.spec
+			}
+			if !slices.Contains(modelMemberships(spec), b.modelMembers()) || evicted && b.Above != 0 && priority >= b.Above {
 				continue
 			}
 			rest := 0
@@ -241,6 +245,19 @@ func draftFree(s *scribe) []Commitment {
 	return []Commitment{PutBudget{b}, Evict{Capsule: c.ID, From: c.Node, Since: c.PlacedAt}, s.put(c.ID, c.Spec)}
 }
 
+// draftFound wishes a member away, and finds it running with another spec, in one proposal.
+func draftFound(s *scribe) []Commitment {
+	c := s.some(func(c *Capsule) bool {
+		return c.Placed() && c.Gang == "" && s.view.Node(c.Node).Node.State == Cordoned && modelMemberships(c.Spec) != nil
+	})
+	if c.Spec == nil || !c.Placed() {
+		return draftEmpty(s)
+	}
+	spec := *s.spec()
+	a := Adopt{Capsule: c.ID, Spec: &spec, Node: pickOne(s, modelNodes), Devices: DeviceSet(1<<spec.Devices.Count - 1)}
+	return []Commitment{Release{Capsule: c.ID}, a}
+}
+
 // serve places what waits, and says that some of it is ready.
 func (d *duel) serve(t *rapid.T) {
 	s := &scribe{T: t, view: d.snapshot()}
@@ -266,7 +283,7 @@ func TestBudgetsAgainstModel(t *testing.T) {
 			d.drafts = []draft{
 				draftProtect, draftProtect,
 				draftBudget, draftBudget, draftBudget, draftMove, draftMove, draftMove, draftMove, draftEvict, draftEvict, draftEvict, draftDrain,
-				draftRelease, draftPlace, draftPlace, draftGang, draftGang, draftSubmit, draftChange, draftEmpty,
+				draftRelease, draftPlace, draftPlace, draftGang, draftGang, draftSubmit, draftChange, draftEmpty, draftFound, draftFound,
 			}
 			agents := rapid.Bool().Draw(t, "agents")
 			if agents {

@@ -246,7 +246,11 @@ func (t *tx) settleBudgets() error {
 		}
 		evictor := t.evictor(e)
 		before, _ := t.health(e)
-		for of := range e.now.Spec.memberships {
+		spec := e.now.Spec
+		if e.was != nil && e.was.Placed() { // it may have been adopted since with the spec of other groups
+			spec = e.was.Spec
+		}
+		for of := range spec.memberships {
 			for b := range t.budgetsOf(of) {
 				if b.passes(evictor) || b.FreeUnready && b.counts(before) == 0 {
 					continue

@@ -97,6 +97,20 @@ func checkAdoptRemains(t *trial) {
 	t.commits(t.begins("c"))
 }
 
+// checkAdoptWished wishes a member away, and adopts it in the same commit as one of no group: who is taken off a node is judged as what it was.
+func checkAdoptWished(t *trial) {
+	t.commits(node("n", 4), node("m", 4), budget("db", "db", 2, 1))
+	t.placed(grouped("db"), "a", "b")
+	t.commits(drained("n"))
+	t.breaks("db", 1, 0, t.mistakes(release("a"), release("b"), adopt("b", cpu(1), "m")))
+	t.commits(release("a"), adopt("a", cpu(1), "m"))
+	view := t.view()
+	t.breaks("db", 1, 0, t.mistakes(release("b"), adopt("b", cpu(1), "m")))
+	t.commits(budget("db", "db", 2, 2))
+	t.loses(view, release("b"), adopt("b", cpu(1), "m"), budget("db", "db", 1, 0))
+	t.commits(release("b"), adopt("b", cpu(1), "m"))
+}
+
 // checkAdoptGang adopts members of a gang as they are found: minimums are for what is placed.
 func checkAdoptGang(t *trial) {
 	t.commits(node("n", 4), gang("g", 3, "a", "b", "c", "d"))

@@ -104,6 +104,8 @@ var rules = []rule{
 		"an orchestrator restarts, counts what it remembers, and places on nodes that are full", checkAdopt),
 	harness.Define("adopt-remains", "", "what has been told to stop is not adopted before it has, and nothing is on a node that is lost; what was adopted stops as anything does",
 		"a capsule that was drained is found running and runs twice", checkAdoptRemains),
+	harness.Define("adopt-wished", "", "what is taken off its node and found with another spec in one commit is judged as the member that it was",
+		"a budget is asked for the group that the capsule comes to, and not for the one that it leaves", checkAdoptWished),
 	harness.Define("adopt-gangs", "15 (I3)", "members of a gang are adopted as they are found; the next ones are placed as in any gang that runs",
 		"after a restart half of a gang is refused, though it runs", checkAdoptGang),
 	harness.Define("adopt-devices", "26 (I1)", "the same on device instances, also those that are sick or taken",
