@@ -110,6 +110,9 @@ func (t *trial) evicts(want []orbit.CapsuleID, do ...orbit.Commitment) {
 	for _, c := range list {
 		if e, ok := c.Do.(orbit.Evict); ok {
 			got = append(got, e.Capsule)
+			if !slices.Contains(do, c.Do) {
+				t.Failf("the history says %+v, which %s does not: who went for whom is lost", e, harness.Describe(p))
+			}
 		}
 	}
 	if !slices.Equal(got, want) {

@@ -1,0 +1,271 @@
+package ledgertest
+
+import (
+	"slices"
+
+	"github.com/orbitsched/orbit"
+)
+
+// This file has cases of one line each. Their names are the rules.
+
+// line is a case on nodes and capsules of its own.
+type line struct {
+	name string
+	run  func(t *trial)
+}
+
+// all runs the cases one after another on one ledger. What fails is said by its name.
+func (t *trial) all(lines []line) {
+	for _, l := range lines {
+		t.Where = l.name + ": "
+		l.run(t)
+		t.clear()
+	}
+	t.Where = ""
+}
+
+// clear ends all that a case has left.
+func (t *trial) clear() {
+	s := t.now()
+	var do []orbit.Commitment
+	for b := range s.Budgets() {
+		do = append(do, orbit.RemoveBudget{Budget: b.Budget.ID})
+	}
+	for c := range s.Capsules() {
+		if !c.Released() {
+			do = append(do, cancel(c.ID))
+		}
+	}
+	if len(do) > 0 {
+		t.each(do...)
+	}
+	do = nil
+	for n := range s.Nodes() {
+		do = append(do, lost(n.Node.ID), orbit.RemoveNode{Node: n.Node.ID})
+	}
+	for pair := range slices.Chunk(do, 2) {
+		t.commits(pair...)
+	}
+}
+
+// remainsLines has who waits for what has left its node, and who does not.
+var remainsLines = []line{
+	{"a placement waits only in what it asks for", func(t *trial) {
+		n := confirming("n", 4)
+		n.Node.Capacity[orbit.Memory] = 4
+		memory := cpu(0)
+		memory.Envelope.Reservation[orbit.Memory] = 4
+		t.commits(n, submit(cpu(4), "r"), submit(memory, "other"), submit(cpu(1), "same"), place("r", "n"))
+		t.commits(t.begins("r"))
+		t.commits(cancel("r"), place("other", "n"), place("same", "n"))
+		t.waits("other", false)
+		t.waits("same", true)
+		t.commits(t.begins("other"))
+		t.mistakes(t.begins("same"))
+	}},
+	{"a victim that has begun leaves remains; who evicted it waits for them, and so does the victim elsewhere", func(t *trial) {
+		t.commits(confirming("n", 4), confirming("m", 4), submit(ranked(1, 4), "v"), submit(ranked(9, 4), "a"), place("v", "n"))
+		t.commits(t.begins("v"))
+		t.evicts([]orbit.CapsuleID{"v"}, t.evictFor("v", "a"), place("a", "n"))
+		t.remain("n", "v")
+		t.commits(place("v", "m"))
+		t.mistakes(t.begins("a"))
+		t.mistakes(t.begins("v"))
+		t.commits(t.stops("v"))
+		t.commits(t.begins("a"), t.begins("v"))
+	}},
+	{"a victim that has not begun leaves nothing", func(t *trial) {
+		t.commits(confirming("n", 4), submit(ranked(1, 4), "v"), submit(ranked(9, 4), "a"), place("v", "n"))
+		t.evicts([]orbit.CapsuleID{"v"}, t.evictFor("v", "a"), place("a", "n"))
+		t.remain("n")
+		t.commits(t.begins("a"))
+	}},
+	{"nobody is evicted beside remains where nobody confirms: the newcomer would run at once", func(t *trial) {
+		t.commits(confirming("n", 4), submit(ranked(1, 2), "v", "w"), submit(ranked(9, 4), "a"), place("v", "n"), place("w", "n"))
+		t.commits(t.begins("v"))
+		t.commits(node("n", 4)) // its agent is gone
+		view := t.view()
+		t.mistakes(t.evictFor("v", "a"), t.evictFor("w", "a"), place("a", "n"))
+		t.commits(cancel("v"))
+		t.loses(view, t.evictFor("w", "a"), place("a", "n"))
+		t.commits(t.stops("v"))
+		t.evicts([]orbit.CapsuleID{"w"}, t.evictFor("w", "a"), place("a", "n"))
+	}},
+	{"remains cannot be evicted: who has left is passed over, and is waited for", func(t *trial) {
+		t.commits(confirming("n", 4), submit(ranked(1, 4), "v"), submit(ranked(9, 4), "a"), place("v", "n"))
+		t.commits(t.begins("v"))
+		was := t.evictFor("v", "a")
+		t.commits(cordoned(confirming("n", 4)))
+		t.commits(release("v"))
+		t.commits(confirming("n", 4))
+		t.evicts(nil, was, place("a", "n"))
+		t.remain("n", "v")
+		t.waits("a", true)
+	}},
+	{"of a lost node only Stopped is taken", func(t *trial) {
+		t.commits(confirming("n", 4), submit(cpu(1), "x", "y"), place("x", "n"), place("y", "n"))
+		t.commits(t.serves("x", true))
+		t.commits(lost("n"))
+		t.mistakes(t.serves("x", false))
+		t.mistakes(t.begins("y"))
+		t.commits(stopped("x"))
+		t.isOn("x", "")
+		t.remain("n")
+	}},
+	{"what ran before the node joined anew counts no more", func(t *trial) {
+		t.commits(confirming("n", 4), submit(cpu(4), "x", "p"), place("x", "n"))
+		t.commits(t.begins("x"))
+		t.commits(cancel("x"))
+		stop := t.stops("x")
+		t.commits(lost("n"), orbit.RemoveNode{Node: "n"}, confirming("n", 4), place("p", "n"))
+		t.waits("p", false)
+		t.mistakes(stop)
+		t.commits(t.begins("p"))
+	}},
+	{"beside a Confirm nothing goes back to pending, is evicted, adopted or described", func(t *trial) {
+		t.commits(confirming("n", 4), submit(ranked(1, 1), "a", "b"), submit(ranked(9, 4), "c"), place("a", "n"), place("b", "n"))
+		for _, do := range []orbit.Commitment{release("b"), t.evict("b"), t.evictFor("b", "c"), adopt("z", cpu(1), "n"), confirming("n", 9), budget("b", "g", 1, 1)} {
+			t.invalid(t.begins("a"), do)
+		}
+		t.commits(t.begins("a"), cancel("b"))
+	}},
+}
+
+func checkRemainsByLine(t *trial) { t.all(remainsLines) }
+
+// sparingLines has who is spared, and who is not.
+var sparingLines = []line{
+	{"on devices who uses another instance is spared, and who leaves enough of the same", func(t *trial) {
+		low, high, half := gpu(1, 600), gpu(1, 600), gpu(1, 400)
+		high.Priority, half.Priority = 9, 9
+		t.commits(gpuNode("n", 2), submit(low, "v", "w"), submit(high, "a", "c"), submit(half, "b"), placeOn("v", "n", 1))
+		t.evicts(nil, t.evictFor("v", "a"), placeOn("a", "n", 2))
+		t.evicts(nil, t.evictFor("v", "b"), placeOn("b", "n", 1))
+		t.evicts([]orbit.CapsuleID{"v"}, t.evictFor("v", "c"), placeOn("c", "n", 1))
+	}},
+	{"a move is put back for nobody: what it leaves spares a victim", func(t *trial) {
+		t.commits(node("n", 4), node("m", 4), submit(movable(ranked(1, 2)), "v", "free"), submit(ranked(9, 2), "a"), place("v", "n"), place("free", "n"))
+		t.commits(t.evict("free"), place("free", "m"), t.evictFor("v", "a"), place("a", "n"))
+		t.isOn("v", "n")
+		t.isOn("free", "m")
+		t.isOn("a", "n")
+	}},
+	{"what is moved is a newcomer where it comes, and may have others make way", func(t *trial) {
+		t.commits(node("n", 4), node("m", 4), submit(ranked(1, 4), "v"), submit(movable(ranked(9, 4)), "free"), place("v", "n"), place("free", "m"))
+		t.commits(t.evictFor("v", "free"), t.evict("free"), place("free", "n"))
+		t.isOn("v", "")
+		t.isOn("free", "n")
+	}},
+	{"nobody is evicted for himself, for each other, or for what is not there", func(t *trial) {
+		t.commits(node("n", 4), node("m", 4), submit(ranked(1, 4), "v"), submit(ranked(9, 4), "w"), submit(ranked(5, 4), "a"), place("v", "n"), place("w", "m"))
+		t.mistakes(t.evictFor("v", "v"), place("v", "n"))
+		t.mistakes(t.evictFor("v", "v"))
+		t.mistakes(t.evictFor("v", "w"), t.evictFor("w", "v"), place("v", "m"), place("w", "n"))
+		t.mistakes(t.evictFor("v", "nosuch"), place("a", "n"))
+		t.isOn("v", "n")
+		gone := orbit.Evict{Capsule: "nosuch", From: "n", Since: 1, For: "a"}
+		t.evicts([]orbit.CapsuleID{"v"}, gone, t.evictFor("v", "a"), place("a", "n"))
+	}},
+	{"who is named twice leaves once", func(t *trial) {
+		t.commits(node("n", 4), submit(ranked(1, 2), "v", "w"), submit(ranked(9, 2), "a"), place("v", "n"), place("w", "n"))
+		t.evicts([]orbit.CapsuleID{"w"}, t.evictFor("w", "a"), t.evictFor("w", "a"), place("a", "n"))
+		t.isOn("v", "n")
+	}},
+	{"a gang that has changed since the view is a conflict", func(t *trial) {
+		t.commits(node("n", 3), gang("g1", 2, "x", "y", "z"), submit(ranked(9, 2), "a"), place("x", "n"), place("y", "n"), place("z", "n"))
+		view := t.view()
+		t.commits(stopped("z"))
+		t.loses(view, t.evictFor("x", "a"), place("a", "n"))
+		t.mistakes(t.evictFor("x", "a"), place("a", "n"))
+	}},
+	{"below its minimum through loss only the whole gang leaves", func(t *trial) {
+		t.commits(node("n", 3), gang("g2", 0, "x2", "y2", "z2"), submit(ranked(9, 2), "a"), place("x2", "n"), place("y2", "n"), place("z2", "n"))
+		t.commits(stopped("z2"))
+		t.mistakes(t.evictFor("x2", "a"), place("a", "n"))
+		t.evicts([]orbit.CapsuleID{"x2", "y2"}, t.evictFor("x2", "a"), t.evictFor("y2", "a"), place("a", "n"))
+	}},
+	{"a gang that evicts is named whole in the history", func(t *trial) {
+		t.commits(node("n", 2), submit(ranked(1, 1), "v", "w"))
+		urgent := gang("up", 0, "x3", "y3")
+		urgent.Gang.Roles[0].Spec.Priority = 9
+		t.commits(urgent, place("v", "n"), place("w", "n"))
+		v, w := t.evict("v"), t.evict("w")
+		v.ForGang, w.ForGang = "up", "up"
+		t.evicts([]orbit.CapsuleID{"v", "w"}, v, w, place("x3", "n"), place("y3", "n"))
+	}},
+	{"a drain has no priority: a budget that yields to any eviction keeps its members from it", func(t *trial) {
+		b := budget("db", "db", 1, 0)
+		b.Budget.Above = 1
+		t.commits(node("n", 1), b, submit(ranked(9, 1), "a"))
+		t.placed(grouped("db"), "v")
+		t.commits(drained("n"))
+		t.breaks("db", 1, 0, t.mistakes(release("v")))
+		t.commits(node("n", 1))
+		t.evicts([]orbit.CapsuleID{"v"}, t.evictFor("v", "a"), place("a", "n"))
+	}},
+	{"a proposal without a view means the capsule that has the id now, and one with a view what it submits itself", func(t *trial) {
+		t.commits(node("n", 4), submit(cpu(1), "db-0"))
+		view := t.view()
+		t.commits(cancel("db-0"))
+		t.commits(submit(cpu(1), "db-0"))
+		t.loses(view, place("db-0", "n"))
+		t.admits(orbit.Proposal{ID: orbit.NewProposalID(), Do: []orbit.Commitment{place("db-0", "n")}})
+		t.commits(cancel("db-0"), submit(cpu(2), "db-0"), place("db-0", "n"))
+		t.isOn("db-0", "n")
+	}},
+}
+
+func checkSparingByLine(t *trial) { t.all(sparingLines) }
+
+// nominationLines has the ways in which claims go wrong that are counted as use.
+var nominationLines = []line{
+	{"a nomination of priority 0 for all of a node does not refuse one core to priority 1000", func(t *trial) {
+		t.commits(node("n", 8), submit(ranked(0, 8), "a"), submit(ranked(1000, 1), "b"))
+		t.commits(nominate("a", 8, "n"))
+		t.commits(place("b", "n"))
+	}},
+	{"two that each have one node and wait for the other's do not wait for each other", func(t *trial) {
+		pair := func(id orbit.GangID, priority int32, members ...orbit.CapsuleID) orbit.Submit {
+			g := gang(id, 0, members...)
+			g.Gang.Roles[0].Spec = ranked(priority, 4)
+			return g
+		}
+		claim := func(g orbit.GangID) orbit.Nominate {
+			c := nominate("", 4, "n", "m")
+			c.Gang = g
+			return c
+		}
+		t.commits(node("n", 4), node("m", 4), pair("a", 1, "a1", "a2"), pair("b", 2, "b1", "b2"))
+		t.commits(claim("a"))
+		t.commits(claim("b"))
+		t.mistakes(place("a1", "n"), place("a2", "m"))
+		t.commits(place("b1", "n"), place("b2", "m"))
+		t.commits(cancel("b1"), cancel("b2"))
+		t.commits(place("a1", "n"), place("a2", "m"))
+	}},
+	{"to release small work earns no room for other small work", func(t *trial) {
+		t.commits(node("n", 8), submit(ranked(5, 8), "a"), submit(cpu(1), "s1", "s2"), place("s1", "n"))
+		t.commits(nominate("a", 8, "n"))
+		t.mistakes(cancel("s1"), place("s2", "n"))
+		t.mistakes(place("s2", "n"), cancel("s1"))
+		t.commits(cancel("s1"), place("a", "n"))
+	}},
+	{"only what is asked for is kept", func(t *trial) {
+		n := node("n", 4)
+		n.Node.Capacity[orbit.Memory] = 4
+		memory := cpu(0)
+		memory.Envelope.Reservation[orbit.Memory] = 4
+		t.commits(n, submit(ranked(5, 4), "a"), submit(memory, "b"), submit(cpu(1), "c"))
+		t.commits(nominate("a", 4, "n"))
+		t.mistakes(place("c", "n"))
+		t.commits(place("b", "n"))
+	}},
+	{"who is nominated evicts like others, and who evicts asks like others", func(t *trial) {
+		t.commits(node("n", 4), submit(ranked(1, 4), "v"), submit(ranked(5, 4), "a"), submit(ranked(4, 4), "b"), place("v", "n"))
+		t.commits(nominate("a", 4, "n"))
+		t.mistakes(t.evictFor("v", "b"), place("b", "n"))
+		t.evicts([]orbit.CapsuleID{"v"}, t.evictFor("v", "a"), place("a", "n"))
+	}},
+}
+
+func checkNominationsByLine(t *trial) { t.all(nominationLines) }
