@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -67,6 +68,7 @@ func TestPreemptingAsKubeScheduler(t *testing.T) {
 		{"lowest highest victim before fewer victims", nodes{"m": {"a": {4, 5}}, "n": {"b": {1, 4}, "c": {1, 4}, "d": {2, 10}}}, []orbit.CapsuleID{"b", "c"}},
 		{"least sum of priorities", nodes{"m": {"a": {1, 5}, "b": {1, 4}, "c": {2, 10}}, "n": {"d": {1, 5}, "e": {1, 3}, "f": {2, 10}}}, []orbit.CapsuleID{"d", "e"}},
 		{"fewer victims before a lower sum of what is below zero", nodes{"m": {"a": {1, 5}, "b": {1, -5}, "c": {2, 10}}, "n": {"d": {2, 5}, "e": {2, 10}}}, []orbit.CapsuleID{"d"}},
+		{"fewest victims where the sums are equal: one of the lowest priority there is adds nothing to a sum", nodes{"m": {"d": {1, 5}, "e": {1, math.MinInt32}, "x": {2, 10}}, "n": {"a": {2, 5}, "y": {2, 10}}}, []orbit.CapsuleID{"a"}},
 		{"latest start of the first of the highest victims", nodes{"m": {"a": {4, 5}}, "n": {"b": {4, 5}}}, []orbit.CapsuleID{"b"}},
 		{"the priority of the highest victim decides before the start", nodes{"m": {"a": {4, 4}}, "n": {"b": {4, 5}}}, []orbit.CapsuleID{"a"}},
 		{"victims leave one node only: two halves on two nodes are no candidate", nodes{"m": {"a": {1, 0}, "x": {3, 10}}, "n": {"b": {1, 0}, "y": {3, 10}}}, nil},
@@ -132,6 +134,29 @@ func TestPreemptingCandidates(t *testing.T) {
 			commit(t, l, node("m", 4), node("n", 4), orbit.Submit{IDs: []orbit.CapsuleID{"a", "b"}, Spec: low},
 				orbit.Place{Capsule: "a", Node: "n"}, orbit.Place{Capsule: "b", Node: "m"})
 		}, []orbit.CapsuleID{"b"}},
+		{"a node with a taint that is not tolerated is none, whoever leaves", func(t require.TestingT, l orbit.Ledger, _ *orbit.Spec) {
+			n := node("m", 4)
+			commit(t, l, n)
+			put(t, l, "a", "m", low)
+			n.Node.Taints = []orbit.Taint{{Key: "gpu", Effect: "NoSchedule"}}
+			commit(t, l, n)
+		}, nil},
+		{"who is protected is no victim, as one that has not run for KAI's minimum: the more important one leaves", func(t require.TestingT, l orbit.Ledger, _ *orbit.Spec) {
+			important := *low
+			important.Priority = 5
+			commit(t, l, node("m", 4), node("n", 4), orbit.Submit{IDs: []orbit.CapsuleID{"a"}, Spec: low}, orbit.Submit{IDs: []orbit.CapsuleID{"b"}, Spec: &important},
+				orbit.Place{Capsule: "a", Node: "m"}, orbit.Protect{Capsule: "a", For: time.Minute}, orbit.Place{Capsule: "b", Node: "n"})
+		}, []orbit.CapsuleID{"b"}},
+		{"a member that was disrupted before is missing once, and no victim again: of two with one to spare nobody else goes", func(t require.TestingT, l orbit.Ledger, _ *orbit.Spec) {
+			db := *low
+			db.Module = "db"
+			commit(t, l, node("m", 4), node("n", 4))
+			put(t, l, "a", "m", &db)
+			put(t, l, "b", "n", &db)
+			commit(t, l, orbit.PutBudget{Budget: orbit.Budget{ID: "db", Module: "db", Expected: 2, Missing: 1}})
+			cordon(t, l, true, "m")
+			commit(t, l, orbit.Release{Capsule: "a"})
+		}, nil},
 		{"a victim that still stops makes nobody else leave: the preemptor is placed, where Kubernetes nominates it and looks again", func(t require.TestingT, l orbit.Ledger, _ *orbit.Spec) {
 			n := node("m", 4)
 			n.Node.Confirms = true
@@ -388,6 +413,16 @@ func TestPreemptingForAGang(t *testing.T) {
 	comes(t, l, 3, 3, cores(2, 9), "rack")
 	runOut(t, 3, gangs(l))
 	require.ElementsMatch(t, []orbit.CapsuleID{"safe-0", "safe-1", "safe-3"}, evicted(t, l), "what a gang can do without before a whole gang, whatever the priority")
+
+	l = &orbit.MemoryLedger{}
+	racks(t, l, 2)
+	for i, p := range []int64{3, 1, 2, 5} {
+		at := fmt.Sprintf("r%d-%d", i/2, i%2)
+		runningOn(t, l, at, map[string][2]int64{"a" + at: {2, p}, "b" + at: {2, 10}})
+	}
+	comes(t, l, 2, 2, cores(2, 9))
+	runOut(t, 3, gangs(l))
+	require.ElementsMatch(t, []orbit.CapsuleID{"ar0-1", "ar1-0"}, evicted(t, l), "without levels all nodes are one domain, as they are for Kubernetes: the least important of two racks")
 }
 
 // Limits: victims of a plan, a share of what is placed in an hour, classes for which nobody is evicted, and work that has not waited
