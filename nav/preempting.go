@@ -75,7 +75,7 @@ type Preempting struct {
 	last     []orbit.Proposal
 	lastView orbit.Revision
 	proposed []preemption
-	// How many victims each plan of the last hour had, oldest first.
+	// How many victims there were in each second of the last hour, oldest first.
 	spent []spentVictims
 	// The size of waits after entries of work that waits no more were last dropped from it.
 	kept int
@@ -109,10 +109,20 @@ func (p *Preempting) hasLost(s *orbit.State, id orbit.CapsuleID) bool {
 	return c != nil && c.Pending() && c.PlacedAt <= p.lastView
 }
 
-// spentVictims is how many victims a plan had, and when that was noticed.
+// spentVictims is how many victims were noticed in one second, and when that second ended.
 type spentVictims struct {
 	at    time.Time
 	count int
+}
+
+// spend counts victims for the hour that begins now.
+func (r *preemptPass) spend(victims int) {
+	at := r.now.Truncate(time.Second).Add(time.Second)
+	if last := len(r.spent) - 1; last >= 0 && r.spent[last].at.Equal(at) {
+		r.spent[last].count += victims
+		return
+	}
+	r.spent = append(r.spent, spentVictims{at, victims})
 }
 
 const (
@@ -208,7 +218,7 @@ func (r *preemptPass) countLost() {
 			}
 		}
 		if r.Hourly > 0 && gone > 0 {
-			r.spent = append(r.spent, spentVictims{r.now, gone})
+			r.spend(gone)
 		}
 	}
 	r.proposed = r.proposed[:0]
