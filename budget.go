@@ -285,13 +285,47 @@ func (s *State) countHealthy(member *Spec, before, after health) {
 	}
 }
 
-// cover adds a budget to the coverage of its group or module, which it makes if this is the first budget. Left is then the
-// revision at which a member is taken to have left its node last.
-func (s *State) cover(b *budgetRecord, left Revision) {
+// healthyModules counts the healthy members of all modules of which a write-set puts the first budget. It looks at the capsules once,
+// however many modules there are: a state that is restored has all its budgets in one write-set.
+func (s *State) healthyModules(t *tx) map[string]*health {
+	var modules map[string]*health
+	for i := range t.budgets.entries {
+		if b := t.budgets.entries[i].now; b != nil && b.Module != "" && s.coverage(b.members()) == nil {
+			if modules == nil {
+				modules = map[string]*health{}
+			}
+			modules[b.Module] = &health{}
+		}
+	}
+	if modules == nil {
+		return nil
+	}
+	var last *Spec
+	var sum *health
+	for c := range s.Capsules() {
+		if c.Spec != last {
+			last, sum = c.Spec, modules[c.Spec.Module]
+		}
+		if sum != nil {
+			*sum = sum.plus(s.health(c), 1)
+		}
+	}
+	return modules
+}
+
+// cover adds a budget to the coverage of its group or module, which it makes if this is the first budget. Modules has the counts of
+// modules that had no budget yet. Left is then the revision at which a member is taken to have left its node last.
+func (s *State) cover(b *budgetRecord, left Revision, modules map[string]*health) {
 	of := b.members()
-	c := &coverage{of: of, healthy: s.healthy(of), left: left}
-	if known := s.coverage(of); known != nil {
-		*c = *known
+	c := s.coverage(of)
+	switch {
+	case c != nil:
+		known := *c
+		c = &known
+	case of.module:
+		c = &coverage{of: of, healthy: *modules[of.name], left: left}
+	default:
+		c = &coverage{of: of, healthy: s.healthy(of), left: left}
 	}
 	c.budgets = append(leaveOut(c.budgets, b.ID), b)
 	slices.SortFunc(c.budgets, func(a, b *budgetRecord) int { return cmp.Compare(a.ID, b.ID) })

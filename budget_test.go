@@ -208,6 +208,35 @@ func TestBudgetsOfASpec(t *testing.T) {
 	require.Equal(t, Budget{ID: "m", Module: "db", Expected: 3}, b.Budget)
 }
 
+// TestBudgetsOfManyModules: the first budgets of several modules come in one proposal, as they do from a dump, beside a second one of a
+// module that has one, and count whom there is: what waits, is lost, is not ready or is of another module counts in none.
+func TestBudgetsOfManyModules(t *testing.T) {
+	spec := func(module string) *Spec {
+		return &Spec{Module: module, Envelope: Envelope{Reservation: Resources{CPU: 1}}}
+	}
+	c := newCourt(t, cpuNode("n", 9), confirmingNode("m", 9), cpuNode("o", 9), submitOf(spec("a"), "a0", "a1", "a2", "a3"), submitOf(spec("b"), "b0", "b1"), submitOf(spec("x"), "x0"))
+	of := func(id BudgetID, module string) Commitment {
+		return PutBudget{Budget{ID: id, Module: module, Expected: 1}}
+	}
+	c.commits(of("known", "b"), placeOn("a0", "n"), placeOn("b0", "n"), placeOn("a1", "m"), placeOn("b1", "m"), placeOn("x0", "n"), placeOn("a2", "o"))
+	c.commits(c.says("b1", Confirm{Ready: true}))
+	c.commits(lostNode("o"))
+	placed := PutBudget{Budget{ID: "a placed", Module: "a", Expected: 1, IgnoreReady: true}}
+	c.commits(of("a", "a"), placed, of("b", "b"), of("none", "none"), PutBudget{Budget{ID: "x", Module: "x", Expected: 1}})
+	check := func(s *State) {
+		got := map[BudgetID]int{}
+		for b := range s.Budgets() {
+			got[b.Budget.ID] = b.Healthy
+		}
+		require.Equal(t, map[BudgetID]int{"known": 2, "a": 1, "a placed": 2, "b": 2, "none": 0, "x": 1}, got)
+		require.NoError(t, s.Verify())
+	}
+	check(c.now())
+	back, err := restoreFrom(strings.NewReader(dumpOf(t, c.now())))
+	require.NoError(t, err)
+	check(back)
+}
+
 // TestBudgetEdges: a node that the proposal itself says is lost takes its members away; and one below Above does not pass.
 func TestBudgetEdges(t *testing.T) {
 	low, high := cpuSpec(1), cpuSpec(1)
