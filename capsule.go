@@ -354,8 +354,8 @@ type Confirm struct {
 	Since Revision `json:"since"`
 	// Begun says that the capsule is about to run where it is placed. The agent proposes it before it starts the capsule, and
 	// starts it only once this is committed. The ledger refuses it while something still runs that has to stop first, with
-	// ErrInfeasible if View is set; then the agent tries again after a later revision. The node must be one that Confirms and is
-	// not Lost.
+	// ErrInfeasible if View is set; then the agent tries again after a later revision. It is also refused, as a conflict, if the capsule has
+	// got another spec after View ([Resize]), with which it has to be started. The node must be one that Confirms and is not Lost.
 	Begun bool `json:"begun,omitempty"`
 	// Ready says that the capsule serves. Budgets count it as healthy from then on ([Budget]). If Begun was not confirmed before, Ready
 	// says that too, and is refused where Begun would be. A capsule that is placed again is not ready until this is said again.

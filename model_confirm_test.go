@@ -107,6 +107,9 @@ func (r *modelRound) confirm(c Confirm) *refusal {
 	if !n.Confirms || n.State == Lost {
 		return lostTo(max(r.was.nodes[k.node].spec, changed))
 	}
+	if seen := r.p.View; !k.begun && seen != 0 && k.respecified && changed > seen {
+		return lostTo(changed)
+	}
 	if k.remains != nil {
 		return lostTo(max(k.remains.left, changed))
 	}

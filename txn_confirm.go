@@ -34,6 +34,10 @@ func (t *tx) confirm(c *Confirm) (NodeID, error) {
 			"nothing is confirmed of capsule %q on node %q: the node is lost, or does not confirm",
 			c.Capsule, e.now.Node)
 	}
+	if seen := t.p.View; !e.now.Begun && seen != 0 && e.was != nil && e.newestSpec() > seen { // it would be started with the spec that it had
+		at.advice = "start it with the spec that its record has now"
+		return "", t.refuse(at, e.newestSpec(), "capsule %q has got another spec since the view, with which it was about to begin", c.Capsule)
+	}
 	if r := t.waitsFor(e, n); r != nil { // never if it has begun
 		return "", t.refuse(at, max(r.Left, e.newest()),
 			"capsule %q may not begin on node %q yet: capsule %q, which left node %q at revision %d, has not stopped",

@@ -1,7 +1,9 @@
 package agent_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -352,5 +354,41 @@ func TestConfirmRefuses(t *testing.T) {
 		require.NoError(t, say("n0", term("n0"), c.PlacedAt, agent.Finished))
 		require.True(t, w.state().Capsule("web-0").Released())
 		require.Nil(t, w.state().Capsule("web-0").Remains)
+	})
+}
+
+// behind is a control whose work reaches an agent late.
+type behind struct {
+	agent.Control
+	by time.Duration
+}
+
+func (b behind) Watch(ctx context.Context, node orbit.NodeID, after orbit.Revision) (agent.Work, error) {
+	w, err := b.Control.Watch(ctx, node, after)
+	time.Sleep(b.by)
+	return w, err
+}
+
+// What is made smaller before it begins is not started with the size that it had when the agent last looked: another has that room by now.
+func TestMadeSmallerBeforeItBegins(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := begin(t, 1, false)
+		w.kill(0)
+		w.hosts[0].link.to = behind{w.hosts[0].link.to, 500 * ms}
+		w.start(0)
+		for i := range 10 { // at all moments of a call of Watch
+			w.pass(3*sec + time.Duration(i)*150*ms)
+			a, b := orbit.CapsuleID(fmt.Sprint("a-", i)), orbit.CapsuleID(fmt.Sprint("b-", i))
+			w.commit(orbit.Submit{IDs: []orbit.CapsuleID{a}, Spec: spec(orbit.LatencySensitive, 3, 0)})
+			w.pass(250 * ms)
+			c := w.state().Capsule(a)
+			require.True(t, c.Placed() && !c.Begun)
+			w.commit(orbit.Resize{Capsule: a, Since: c.PlacedAt, Spec: spec(orbit.LatencySensitive, 1, 0)})
+			w.commit(orbit.Submit{IDs: []orbit.CapsuleID{b}, Spec: spec(orbit.LatencySensitive, 3, 0)})
+			w.pass(10 * sec)
+			w.atRest()
+			require.Len(t, w.hosts[0].running(), 2)
+			w.commit(orbit.Release{Capsule: a, Final: true}, orbit.Release{Capsule: b, Final: true})
+		}
 	})
 }

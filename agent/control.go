@@ -100,6 +100,9 @@ type Statement struct {
 	Instance
 	// Fact is what is said of it.
 	Fact Fact `json:"fact"`
+	// Seen is the revision of the Work that had the task when the statement was made. A Begun is refused if the capsule has got another
+	// spec since. 0: that is not known.
+	Seen orbit.Revision `json:"seen,omitempty"`
 }
 
 // workOf returns what a node has to run in a state.

@@ -171,7 +171,7 @@ func (l *loop) advanceItem(i *item) (wants bool, at time.Time) {
 func (l *loop) prepare(i *item, fact Fact) {
 	s := i.statement
 	if s == nil || s.Fact != fact && (s.Fact != Begun || i.task == nil || i.phase != 0) {
-		i.statement = &Statement{ID: orbit.NewProposalID(), Instance: i.instance, Fact: fact}
+		i.statement = &Statement{ID: orbit.NewProposalID(), Instance: i.instance, Fact: fact, Seen: l.watch.work.Revision}
 	}
 }
 

@@ -93,6 +93,9 @@ func (l *Local) Confirm(ctx context.Context, node orbit.NodeID, term orbit.Revis
 		if rev := state.Committed(p); rev != 0 { // it has been said before, and what it speaks of may be gone
 			out[i].Revision = rev
 		} else if p.Do, out[i].Err = s.commitments(state, node); out[i].Err == nil {
+			if s.Fact == Begun && s.Seen != 0 { // it is started as it was seen
+				p.View = min(p.View, s.Seen)
+			}
 			batch, at = append(batch, p), append(at, i)
 		}
 	}

@@ -227,4 +227,14 @@ func checkResizeBeside(t *trial) {
 	t.commits(t.begins("b"))
 	t.commits(stopped("b"), place("b", "n"))
 	t.commits(t.resize("b", 1)) // nothing else than it has
+	t.commits(stopped("a"))
+	t.commits(place("a", "n"))
+	view := t.view()
+	t.commits(t.resize("a", 1))
+	t.loses(view, t.begins("a")) // it would be started with 3
+	t.loses(view, t.serves("a", true))
+	t.commits(t.begins("a"))
+	view = t.view()
+	t.commits(t.resize("a", 2))
+	t.admits(planned(view, t.serves("a", true))) // it runs already
 }

@@ -103,8 +103,10 @@ type fleet struct {
 	*machines
 	ledger orbit.Ledger
 	rng    *rand.Rand
-	// Of an agent: how long it still takes until something stops.
+	// Of an agent: how long it still takes until something stops, and what it has seen last, and how often its machine was switched then.
 	takes map[orbit.Confirm]int
+	seen  *orbit.State
+	power int
 }
 
 // checkRaceAgents lets agents start and stop, slowly, what navigators place and evict, while nodes are drained and lost and
@@ -155,12 +157,11 @@ func machine(i int) orbit.NodeID { return orbit.NodeID(fmt.Sprint("n", i)) }
 func crowded(s *orbit.State) error {
 	sums := map[orbit.NodeID]int64{}
 	for c := range s.Capsules() {
-		size := c.Spec.Envelope.Reservation[orbit.CPU]
 		if c.Begun {
-			sums[c.Node] += size
+			sums[c.Node] += c.Spec.Envelope.Reservation[orbit.CPU]
 		}
-		if c.Remains != nil {
-			sums[c.Remains.Node] += size
+		if r := c.Remains; r != nil {
+			sums[r.Node] += r.Spec.Envelope.Reservation[orbit.CPU]
 		}
 	}
 	for id, sum := range sums {
@@ -198,7 +199,7 @@ func (f *fleet) any(s *orbit.State, is func(*orbit.Capsule) bool) *orbit.Capsule
 	return out[f.rng.IntN(len(out))]
 }
 
-// navigate places what is pending, evicts for it what is less urgent, or moves what is placed.
+// navigate places what is pending, evicts for it what is less urgent, or moves what is placed, or gives it another size.
 func (f *fleet) navigate(step int) error {
 	s, err := f.ledger.Snapshot(f.ctx)
 	if err != nil {
@@ -207,6 +208,12 @@ func (f *fleet) navigate(step int) error {
 	id := machine(f.rng.IntN(fleetNodes))
 	if c := f.any(s, (*orbit.Capsule).Placed); c != nil && step%5 == 4 {
 		_, err := f.says(s, moved(c), place(c.ID, id))
+		return err
+	}
+	if c := f.any(s, (*orbit.Capsule).Placed); c != nil && step%5 == 3 {
+		spec := *c.Spec
+		spec.Envelope.Reservation[orbit.CPU] = 1 + f.rng.Int64N(machineRoom)
+		_, err := f.says(s, orbit.Resize{Capsule: c.ID, Since: c.PlacedAt, Spec: &spec})
 		return err
 	}
 	c := f.any(s, (*orbit.Capsule).Pending)
@@ -316,18 +323,24 @@ func moved(c *orbit.Capsule) orbit.Evict {
 	return orbit.Evict{Capsule: c.ID, From: c.Node, Since: c.PlacedAt}
 }
 
-// tend is what an agent does: it asks before it starts, and says when something has stopped, which takes its time.
+// tend is what an agent does: it asks before it starts, now and then on a state that is not the newest, and says when something has stopped,
+// which takes its time.
 func (f *fleet) tend(id orbit.NodeID) error {
-	power := f.begun(id)
+	old, power := f.seen, f.power
+	f.power = f.begun(id)
 	s, err := f.ledger.Snapshot(f.ctx)
 	if err != nil {
 		return err
 	}
-	for c := range s.On(id) {
+	f.seen = s
+	if old == nil || f.rng.IntN(2) == 0 {
+		old, power = s, f.power
+	}
+	for c := range old.On(id) {
 		if c.Begun {
 			continue
 		}
-		if yes, err := f.says(s, orbit.Confirm{Capsule: c.ID, Since: c.PlacedAt, Begun: true}); err != nil {
+		if yes, err := f.says(old, orbit.Confirm{Capsule: c.ID, Since: c.PlacedAt, Begun: true}); err != nil {
 			return err
 		} else if yes {
 			f.start(c, power)
