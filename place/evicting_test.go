@@ -114,6 +114,11 @@ func (w *fullWorld) arrive() {
 		return orbit.Place{Capsule: id, Node: n.Node.ID, Devices: set}
 	}
 	spec := w.spec(int32(w.IntN(4)))
+	if w.IntN(8) == 0 { // it runs there, whatever else does
+		set := orbit.DeviceSet(1<<spec.Devices.Count - 1)
+		_, _ = w.ledger.Propose(context.Background(), orbit.Proposal{Do: []orbit.Commitment{orbit.Adopt{Capsule: w.id("f"), Spec: spec, Node: w.node(w.IntN(w.nodes)), Devices: set}}})
+		return
+	}
 	if !w.gangs || w.IntN(3) > 0 {
 		id := w.id("c")
 		do := []orbit.Commitment{orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: spec}, place(id, spec)}
@@ -176,6 +181,9 @@ func (w *fullWorld) churn() {
 			n := *snapshotOf(w.t, w.ledger).Node(w.node(w.IntN(w.nodes))).Node
 			n.Cordon(n.Schedulable() && w.IntN(3) == 0)
 			n.Devices.Unhealthy ^= 1 << min(n.Devices.Count, 1) >> 1
+			if w.IntN(3) == 0 { // below what is in use, perhaps
+				n.Capacity[orbit.CPU] = w.Int64N(n.Capacity[orbit.CPU] + 3)
+			}
 			commit(w.t, w.ledger, orbit.PutNode{Node: n})
 		default:
 			w.arrive()
