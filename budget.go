@@ -285,20 +285,10 @@ func (s *State) countHealthy(member *Spec, before, after health) {
 	}
 }
 
-// healthyModules counts the healthy members of all modules of which a write-set puts the first budget. It looks at the capsules once,
-// however many modules there are: a state that is restored has all its budgets in one write-set.
-func (s *State) healthyModules(t *tx) map[string]*health {
-	var modules map[string]*health
-	for i := range t.budgets.entries {
-		if b := t.budgets.entries[i].now; b != nil && b.Module != "" && s.coverage(b.members()) == nil {
-			if modules == nil {
-				modules = map[string]*health{}
-			}
-			modules[b.Module] = &health{}
-		}
-	}
-	if modules == nil {
-		return nil
+// countModules counts the healthy members of all these modules in one look at the capsules.
+func (s *State) countModules(modules map[string]*health) {
+	if len(modules) == 0 {
+		return
 	}
 	var last *Spec
 	var sum *health
@@ -310,7 +300,6 @@ func (s *State) healthyModules(t *tx) map[string]*health {
 			*sum = sum.plus(s.health(c), 1)
 		}
 	}
-	return modules
 }
 
 // cover adds a budget to the coverage of its group or module, which it makes if this is the first budget. Modules has the counts of

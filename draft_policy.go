@@ -182,9 +182,7 @@ func (d *Draft) leave(c *Capsule, act draftAct, do Commitment) error {
 	}
 	n := d.nodes[d.view.state.Node(c.Node).index]
 	left := d.copies.New(*n)
-	left.gives(c.Spec.Envelope.Reservation, c.Devices, c.Spec.Devices.Milli)
-	left.borrow(c, -1)
-	left.Capsules--
+	left.loses(c, d.view.state.rev+1)
 	d.step(draftStep{node: n, use: use}, left, do)
 	return nil
 }

@@ -1,11 +1,12 @@
 package orbit
 
 import (
+	"cmp"
 	"math/bits"
 	"slices"
 )
 
-// Who uses nominated room until it is needed, and what is borrowed from whom on a node. At last the sums of what is nominated, and of
+// Who uses nominated room until it is needed, and what is borrowed from whom on a node. At last what leaves a node, and the sums of what is nominated, and of
 // what there is.
 
 // Nominee names a capsule or a gang that is nominated, or was: one of the two is set.
@@ -224,4 +225,25 @@ func within(free int64, takes ...int64) bool {
 		free -= x
 	}
 	return true
+}
+
+// loses takes a placed capsule off n: what a plan sees after it has released or evicted it.
+func (n *NodeState) loses(c *Capsule, at Revision) {
+	n.gives(c.Spec.Envelope.Reservation, c.Devices, c.Spec.Devices.Milli)
+	n.borrow(c, -1)
+	n.Capsules--
+	if c.Begun && n.Node.State != Lost {
+		list := n.withRemains(&Remains{Capsule: c.ID, Spec: c.Spec, Node: n.Node.ID, Devices: c.Devices, Since: c.PlacedAt, Left: at})
+		n.remains = &list
+	}
+}
+
+// withRemains returns the remains on a node together with r, those that left first in front.
+func (n *NodeState) withRemains(r *Remains) (list []*Remains) {
+	if n.remains != nil {
+		list = slices.Clone(*n.remains)
+	}
+	list = append(list, r)
+	slices.SortFunc(list, func(a, b *Remains) int { return cmp.Or(cmp.Compare(a.Left, b.Left), cmp.Compare(a.Capsule, b.Capsule)) })
+	return list
 }

@@ -182,7 +182,7 @@ func (m *model) fitsBeside(n modelNode, c *modelCapsule, remains []CapsuleID) bo
 // agentDrafts are what fills nodes, and what begins, leaves and stops there.
 var agentDrafts = []draft{
 	draftConfirm, draftConfirm, draftConfirm, draftConfirm, draftConfirm, draftConfirm, draftFail, draftProtect, draftProtect, draftProtect,
-	draftPlace, draftPlace, draftPlace, draftPlace, draftEvict, draftEvict, draftMove, draftMove, draftRelease, draftSubmit, draftRoll,
+	draftPlace, draftPlace, draftPlace, draftPlace, draftEvict, draftEvict, draftMove, draftMove, draftRelease, draftSubmit, draftRoll, draftQuiet, draftQuiet,
 	func(s *scribe) []Commitment { return []Commitment{Release{Capsule: s.some((*Capsule).Placed).ID}} },
 	func(s *scribe) []Commitment {
 		return []Commitment{Release{Capsule: s.some((*Capsule).Placed).ID, Final: true}}
@@ -196,6 +196,35 @@ var agentDrafts = []draft{
 		now.State = pickOne(s, []Condition{Ready, Ready, Cordoned, Cordoned, Lost})
 		return []Commitment{PutNode{now}}
 	},
+}
+
+// draftQuiet takes the agent away from a node where something has begun or still stops, or evicts what is there for something that waits.
+func draftQuiet(s *scribe) []Commitment {
+	c := s.some(func(c *Capsule) bool { return c.Begun || c.Remains != nil })
+	id := c.Node
+	if c.Remains != nil {
+		id = c.Remains.Node
+	}
+	n := s.view.Node(id)
+	if n == nil {
+		return draftEvict(s)
+	}
+	if n.Node.Confirms {
+		quiet := *n.Node
+		quiet.Confirms = false
+		return []Commitment{PutNode{quiet}}
+	}
+	next := s.some(func(c *Capsule) bool { return c.Pending() && c.Spec.Priority > 0 && c.Gang == "" })
+	if next.Spec == nil {
+		return draftSubmit(s)
+	}
+	var out []Commitment
+	for _, v := range slices.SortedFunc(s.view.On(id), func(a, b *Capsule) int { return cmp.Compare(a.ID, b.ID) }) {
+		if v.Spec.Priority < next.Spec.Priority {
+			out = append(out, Evict{Capsule: v.ID, From: id, Since: v.PlacedAt, For: next.ID})
+		}
+	}
+	return append(out, Place{Capsule: next.ID, Node: id, Devices: DeviceSet(1<<next.Spec.Devices.Count - 1)})
 }
 
 // draftRoll ends what is placed and places another in its stead, after it.

@@ -362,6 +362,12 @@ func (r *modelRound) inTheWay(e Evict, priority int32, back map[CapsuleID]bool) 
 				add(h.Room, h.Devices, h.Milli)
 			}
 		}
+		for _, other := range r.now.remainsOn(e.From) {
+			left, runsOn := r.now.capsules[other].remains, other == e.Capsule || back[other]
+			if !n.Confirms && (!runsOn || left.since != r.was.capsules[other].placedAt) {
+				add(left.spec.Envelope.Reservation, left.devices, left.spec.Devices.Milli)
+			}
+		}
 		sum.Add(sum, r.claimedAbove(e, q, priority, back))
 		capacity := int64(1000)
 		if q < Dimensions {

@@ -3,6 +3,7 @@ package orbit
 import (
 	"fmt"
 	"maps"
+	"math"
 	"math/bits"
 	"slices"
 )
@@ -23,7 +24,7 @@ type Node struct {
 	// State says whether the node takes new work, and whether it is lost with all that is placed on it.
 	State Condition `json:"state,omitempty"`
 	// Confirms says that the node has an agent that confirms what begins and what has stopped ([Confirm]). Without one, what is
-	// placed runs at once, and stops when it leaves.
+	// placed runs at once, and stops when it leaves. Take an agent away after what it runs has stopped: nothing waits there any more.
 	Confirms bool `json:"confirms,omitempty"`
 	// Taints keep work off the node that does not tolerate them.
 	Taints []Taint `json:"taints,omitempty"`
@@ -136,8 +137,22 @@ func (n *NodeState) same(o *NodeState) bool {
 // Holds returns how many live holds are on it.
 func (n *NodeState) Holds() int { return int(n.holds) }
 
-// Free returns capacity less use. It is negative where capacity has shrunk below what is used.
-func (n *NodeState) Free() Resources { return n.Node.Capacity.minus(n.used) }
+// Free returns capacity less use. It is negative where capacity has shrunk below what is used. On a node that does not confirm
+// ([Node.Confirms]) it is also less what has left the node and still stops ([Remains]): there nothing waits for that.
+func (n *NodeState) Free() Resources {
+	free := n.Node.Capacity.minus(n.used)
+	if n.stops() {
+		for _, r := range *n.remains {
+			for d, x := range r.Spec.Envelope.Reservation {
+				free[d] = max(free[d], math.MinInt64+x) - x
+			}
+		}
+	}
+	return free
+}
+
+// stops reports whether something stops on the node for which nothing waits there: its agent confirms no more.
+func (n *NodeState) stops() bool { return n.remains != nil && !n.Node.Confirms }
 
 // DeviceFree returns what is free of device instance i, in milli: 0 when there is no such instance or it
 // is unhealthy.
@@ -145,10 +160,16 @@ func (n *NodeState) DeviceFree(i int) int {
 	if i < 0 || i >= n.Node.Devices.Count || n.Node.Devices.Unhealthy.Has(i) {
 		return 0
 	}
-	if n.devices == nil {
-		return deviceMilli
+	free := deviceMilli
+	if n.devices != nil {
+		free -= int(n.devices[i])
 	}
-	return max(0, deviceMilli-int(n.devices[i]))
+	if n.stops() {
+		for _, r := range *n.remains {
+			free -= btoi(r.Devices.Has(i)) * r.Spec.Devices.Milli
+		}
+	}
+	return max(0, free)
 }
 
 // Index is the node's position in dense tables, from 0 up to [State.NodeBound]. It is the node's own while
@@ -159,7 +180,7 @@ func (n *NodeState) Index() int { return int(n.index) }
 // devices beside what is nominated for others that outrank it, and meets the requirements. The capsule is taken for one
 // without a nomination, unless [Draft.Ask] has said otherwise.
 func (n *NodeState) Fits(spec *Spec) bool {
-	return n.Node.Schedulable() && n.hasRoom(&spec.Envelope.Reservation) &&
+	return n.Node.Schedulable() && n.hasFree(&spec.Envelope.Reservation) &&
 		n.hasDevices(&spec.Devices) && n.meets(spec) && (n.nominated == nil || n.leavesRoom(spec))
 }
 
@@ -168,6 +189,20 @@ func (n *NodeState) hasRoom(want *Resources) bool {
 	capacity := &n.Node.Capacity
 	for d := range want {
 		if want[d] > 0 && want[d] > capacity[d]-n.used[d] {
+			return false
+		}
+	}
+	return true
+}
+
+// hasFree is hasRoom by what is free ([NodeState.Free]).
+func (n *NodeState) hasFree(want *Resources) bool {
+	if !n.stops() {
+		return n.hasRoom(want)
+	}
+	free := n.Free()
+	for d := range want {
+		if want[d] > 0 && want[d] > free[d] {
 			return false
 		}
 	}

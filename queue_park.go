@@ -253,10 +253,10 @@ func shelvesOf(spec *Spec, near *nearby) (out []shelf) {
 //
 // A parked class fits on no node. That can change in five ways:
 //
-//   - A node offers more. A Release gives room back, also that of a hold that has ended. A PutNode joins a node, adds capacity,
-//     changes labels or ends a cordon. A Place, Hold, PutNode or RemoveNode that is undone leaves the node as it was. A report says
-//     something new (View.refreshTelemetry). Back are the classes that the node has room for, except those that were diagnosed to
-//     lack company which the node does not have.
+//   - A node offers more. A Release gives room back, also that of a hold that has ended; so does what stops where nothing waits for it. A
+//     PutNode joins a node, adds capacity, changes labels or ends a cordon. A Place, Hold, PutNode or RemoveNode that is undone leaves the
+//     node as it was. A report says something new (View.refreshTelemetry). Back are the classes that the node has room for, except
+//     those that were diagnosed to lack company which the node does not have.
 //   - The company that it wants is elsewhere. A member of its group is placed or released, or is not after all: while nothing of a
 //     group runs, some navigators start it anywhere. A PutNode may move the members of a node to another domain. Back are the
 //     classes that want to be near the group, for a PutNode near any.
@@ -269,13 +269,14 @@ func (q *queue) reconsider(c *Change, undone bool) (woken bool) {
 	if !q.parked.any() {
 		return false
 	}
-	var node NodeID
-	takes := false
+	node, takes := NodeID(""), false
 	switch do := c.Do.(type) {
-	case Release:
-		node, woken = c.Node, q.follow(do.Capsule, c.Revision)
-	case Evict:
-		node, woken = c.Node, q.follow(do.Capsule, c.Revision)
+	case Release, Evict:
+		node, woken = c.Node, q.follow(leaves(do), c.Revision)
+	case Confirm:
+		if n := q.state.Node(c.Node); do.Stopped && n != nil && !n.Node.Confirms {
+			node = c.Node
+		}
 	case PutNode:
 		node = do.Node.ID
 		if n := q.state.Node(node); n != nil && n.Capsules > 0 {
@@ -303,10 +304,7 @@ func (q *queue) reconsider(c *Change, undone bool) (woken bool) {
 		}
 		return q.bringBackNominees(do.Capsule, do.Gang)
 	}
-	if takes && !undone {
-		return woken
-	}
-	return q.offer(q.state.Node(node)) || woken
+	return (undone || !takes) && q.offer(q.state.Node(node)) || woken
 }
 
 // offer takes back the parked classes that fit on a node, which may be nil. It reports whether there were any.

@@ -380,7 +380,7 @@ func (d *Draft) takesCapsule(c *Capsule, n *NodeState, set DeviceSet) error {
 // takes reports which rule of the ledger stands against a capsule on these instances of a node; nil: none.
 func (d *Draft) takes(c *Capsule, n *NodeState, set DeviceSet) error {
 	spec := c.Spec
-	if !n.Node.Schedulable() || !n.hasRoom(&spec.Envelope.Reservation) || !n.meets(spec) {
+	if !n.Node.Schedulable() || !n.hasFree(&spec.Envelope.Reservation) || !n.meets(spec) {
 		if m := n.misfit(&Spec{Envelope: spec.Envelope, Require: spec.Require, Tolerate: spec.Tolerate}); m != (Misfit{}) {
 			return d.refuse(c.ID, n, "node %q cannot take capsule %q; such nodes %s", n.Node.ID, c.ID, m.text(spec, &d.view.state.names))
 		}

@@ -80,9 +80,9 @@ type txCapsule struct {
 	// The proposal submits the id again; the slot of the record that it replaces; it is in the queue of those to be dropped.
 	anew, queued bool
 	former       uint32
-	// It has been taken off its node by this proposal, to be placed on another; or evicted, by the commitment that says so.
-	moves, evicted bool
-	evictedBy      int
+	// It has been taken off its node by this proposal, to be placed on another; or evicted, by the commitment that says so; or it need not leave.
+	moves, evicted, stays bool
+	evictedBy             int
 	// A wish has taken it off its node; this proposal has placed it.
 	wished, arrives bool
 	// What arrives runs there already; it is to begin after what runs on its node still; its protection ends.

@@ -202,6 +202,26 @@ func (n *NodeState) lacksBeside(asked *Resources) (d int, r *Remains) {
 	return 0, nil
 }
 
+// beside adds to what is claimed beside a victim what still stops on its node, if nothing waits there for that ([NodeState.Free]), but the
+// victim itself and those that were put back, which run on.
+func (s *sparing) beside(n *sparedNode, victim *txCapsule, claimed *load) *load {
+	if !n.n.now.stops() {
+		return claimed
+	}
+	for _, r := range *n.n.now.remains {
+		if e := s.t.capsules.find(r.Capsule); e != nil && e.was != nil && e.was.PlacedAt == r.Since && (e == victim || e.stays) {
+			continue
+		}
+		for d, x := range r.Spec.Envelope.Reservation {
+			claimed.room[d] = min(claimed.room[d], math.MaxInt64-x) + x
+		}
+		for i := range claimed.devices {
+			claimed.devices[i] += int32(btoi(r.Devices.Has(i)) * r.Spec.Devices.Milli)
+		}
+	}
+	return claimed
+}
+
 // besideResize refuses what names a capsule that is resized a second time.
 func (v *validator) besideResize(do []Commitment) {
 	named := map[CapsuleID]int{}

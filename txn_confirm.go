@@ -99,16 +99,6 @@ func (t *tx) remain(e *txCapsule, n *txNode) {
 	e.now.Begun, e.now.Ready, e.now.Waits, e.now.Adopted = false, false, false, false
 }
 
-// withRemains returns the remains on a node together with r, those that left first in front.
-func (n *NodeState) withRemains(r *Remains) (list []*Remains) {
-	if n.remains != nil {
-		list = slices.Clone(*n.remains)
-	}
-	list = append(list, r)
-	slices.SortFunc(list, func(a, b *Remains) int { return cmp.Or(cmp.Compare(a.Left, b.Left), cmp.Compare(a.Capsule, b.Capsule)) })
-	return list
-}
-
 // endAllRemains ends all remains on a node that is lost.
 func (t *tx) endAllRemains(n *txNode) {
 	if n.now.remains == nil {

@@ -198,6 +198,21 @@ func (t *tx) removeBudget(id BudgetID) error {
 	return nil
 }
 
+// firstOfModules returns the modules of which the proposal puts the first budget, of which nobody is counted yet. A state that is restored
+// has all its budgets in one.
+func (t *tx) firstOfModules() map[string]*health {
+	var modules map[string]*health
+	for i := range t.budgets.entries {
+		if b := t.budgets.entries[i].now; b != nil && b.Module != "" && t.s.coverage(b.members()) == nil {
+			if modules == nil {
+				modules = map[string]*health{}
+			}
+			modules[b.Module] = &health{}
+		}
+	}
+	return modules
+}
+
 // evictor returns the priority for which a capsule is evicted, nil if it is not, or if what it is evicted for is not there.
 func (t *tx) evictor(e *txCapsule) *int32 {
 	if !e.evicted {

@@ -34,6 +34,7 @@ type sparedNode struct {
 
 // put puts a victim back; with the sign -1 it takes that back.
 func (n *sparedNode) put(e *txCapsule, sign int32) {
+	e.stays = sign > 0
 	n.back.add(e.was.Spec, e.was.Devices, sign)
 	n.books.borrow(e.was, sign)
 }
@@ -247,7 +248,7 @@ func (s *sparing) stay(at int, priority int32) (o obstacle) {
 	n := s.node(e.was.Node)
 	k := sort.Search(len(n.newcomers), func(i int) bool { return n.newcomers[i].priority <= priority })
 	top, want := &n.sums[k], &e.was.Spec.Envelope.Reservation
-	claimed := s.claimed(at, n, k)
+	claimed := s.beside(n, e, s.claimed(at, n, k))
 	for d := range want {
 		free := n.n.now.Node.Capacity[d] - (n.n.now.used[d] - n.new.room[d] + top.room[d])
 		if want[d] > 0 && top.room[d] > 0 && !within(free, n.back.room[d], claimed.room[d], want[d]) {

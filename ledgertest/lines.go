@@ -91,6 +91,21 @@ var remainsLines = []line{
 		t.commits(t.stops("v"))
 		t.evicts([]orbit.CapsuleID{"w"}, t.evictFor("w", "a"), place("a", "n"))
 	}},
+	{"where nobody confirms nobody is spared into the room of what still stops, and what has begun gives none", func(t *trial) {
+		t.commits(confirming("n", 6), submit(cpu(1), "r", "x"), submit(ranked(1, 1), "v", "u"), submit(ranked(1, 2), "w"), submit(ranked(9, 2), "a", "b"),
+			place("r", "n"), place("x", "n"), place("v", "n"), place("u", "n"))
+		t.commits(t.begins("r"), t.begins("u"))
+		t.commits(node("n", 6)) // its agent is gone
+		t.commits(cancel("r"), cancel("x"))
+		t.commits(place("w", "n"))
+		if free := t.free("n"); free != 1 {
+			t.Failf("%d are free beside what stops; it must be 1", free)
+		}
+		t.evicts([]orbit.CapsuleID{"v"}, t.evictFor("u", "a"), t.evictFor("v", "a"), place("a", "n"))
+		t.mistakes(t.evictFor("u", "b"), place("b", "n"))
+		t.commits(t.stops("r"))
+		t.evicts([]orbit.CapsuleID{"w"}, t.evictFor("u", "b"), t.evictFor("w", "b"), place("b", "n"))
+	}},
 	{"remains cannot be evicted: who has left is passed over, and is waited for", func(t *trial) {
 		t.commits(confirming("n", 4), submit(ranked(1, 4), "v"), submit(ranked(9, 4), "a"), place("v", "n"))
 		t.commits(t.begins("v"))

@@ -324,3 +324,81 @@ func TestPreemptingDoesNotCountWhatIsTooLarge(t *testing.T) {
 	require.Len(t, plan.Unplaced, 2)
 	require.ErrorContains(t, plan.Unplaced[0].Why, "more commitments or preconditions than the ledger accepts")
 }
+
+// An agent is taken out of service while what it has begun still runs. There nothing waits for what stops, so what leaves gives its room
+// back only when it has stopped: until then nothing is placed in it, and nobody is evicted for it. Otherwise the ledger would refuse the
+// same plan again and again.
+func TestPreemptingWhereNobodyConfirmsAnyMore(t *testing.T) {
+	low, mid := cores(4, 0), cores(4, 5)
+	low.Class, mid.Class, low.Movable = orbit.Batch, orbit.Batch, true
+	begun := func(t require.TestingT) orbit.Ledger {
+		l := &orbit.MemoryLedger{}
+		n := node("m", 4)
+		n.Node.Confirms = true
+		commit(t, l, n)
+		put(t, l, "a", "m", low)
+		commit(t, l, orbit.Confirm{Capsule: "a", Since: snapshot(t, l).Capsule("a").PlacedAt, Begun: true})
+		n.Node.Confirms = false
+		commit(t, l, n)
+		return l
+	}
+	stop := func(t require.TestingT, l orbit.Ledger) {
+		commit(t, l, orbit.Confirm{Capsule: "a", Since: snapshot(t, l).Capsule("a").Remains.Since, Stopped: true})
+	}
+	pass := func(t require.TestingT, e *orbit.Engine) {
+		round := e.Pass(context.Background())
+		require.Empty(t, round.Errors)
+		require.Zero(t, round.Infeasible)
+	}
+	t.Run("another node gives way, though who is there is more important", func(t *testing.T) {
+		l := begun(t)
+		commit(t, l, node("n", 4))
+		put(t, l, "b", "n", mid)
+		submit(t, l, "urgent", 1, cores(2, 10))
+		pass(t, preemptor(l, nil))
+		require.Equal(t, []orbit.CapsuleID{"b"}, evicted(t, l))
+	})
+	t.Run("what waits comes when it has stopped, and its class is parked until then", func(t *testing.T) {
+		l := begun(t)
+		submit(t, l, "urgent", 1, cores(2, 10))
+		e := preemptor(l, nil)
+		e.ParkFor = time.Hour
+		pass(t, e)
+		commit(t, l, orbit.Release{Capsule: "a", Final: true})
+		pass(t, e)
+		require.False(t, snapshot(t, l).Capsule("urgent-0").Placed())
+		stop(t, l)
+		pass(t, e)
+		require.True(t, snapshot(t, l).Capsule("urgent-0").Placed())
+		require.Empty(t, evicted(t, l))
+	})
+	t.Run("beside what stops there is room for what fits there with it", func(t *testing.T) {
+		l := begun(t)
+		commit(t, l, orbit.Release{Capsule: "a", Final: true})
+		n := node("m", 6)
+		commit(t, l, n)
+		submit(t, l, "small", 2, cores(2, 10))
+		e := preemptor(l, nil)
+		pass(t, e)
+		pass(t, e)
+		s := snapshot(t, l)
+		require.True(t, s.Capsule("small-0").Placed())
+		require.False(t, s.Capsule("small-1").Placed())
+		require.EqualValues(t, 0, s.Node("m").Free()[orbit.CPU])
+		stop(t, l)
+		pass(t, e)
+		require.True(t, snapshot(t, l).Capsule("small-1").Placed())
+	})
+	t.Run("a drain moves what has begun there, and nothing into its room", func(t *testing.T) {
+		l := begun(t)
+		n := node("n", 4)
+		n.Node.Confirms = true
+		commit(t, l, n)
+		s := snapshot(t, l).Capsule("a")
+		commit(t, l, orbit.Evict{Capsule: "a", From: "m", Since: s.PlacedAt}, orbit.Place{Capsule: "a", Node: "n"})
+		submit(t, l, "urgent", 1, cores(2, 10))
+		e := preemptor(l, nil)
+		pass(t, e)
+		require.Equal(t, orbit.NodeID("n"), snapshot(t, l).Capsule("urgent-0").Node, "a has not begun there, and makes way")
+	})
+}

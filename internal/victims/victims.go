@@ -166,7 +166,8 @@ func (s *Search) on(n *orbit.NodeState) (f Found, ok bool) {
 	return f, true
 }
 
-// gather lists the capsules that may leave the node. It reports whether the list depends on more than the node.
+// gather lists the capsules that may leave the node and would make room: what has begun on a node that confirms no more takes its room until it
+// has stopped. It reports whether the list depends on more than the node.
 func (s *Search) gather(n *orbit.NodeState) (volatile bool) {
 	s.found, s.gangs = s.found[:0], s.gangs[:0]
 	for v := range s.state.On(n.Node.ID) {
@@ -174,7 +175,7 @@ func (s *Search) gather(n *orbit.NodeState) (volatile bool) {
 			volatile = true
 			continue
 		}
-		if v.Spec.Priority >= s.ceiling || s.kept[v.ID] || v.Gang != "" && v.Gang == s.of.Gang || s.draft.Uses(v.ID) ||
+		if v.Spec.Priority >= s.ceiling || v.Begun && !n.Node.Confirms || s.kept[v.ID] || v.Gang != "" && v.Gang == s.of.Gang || s.draft.Uses(v.ID) ||
 			s.spec.Near.Group != "" && v.Spec.Group == s.spec.Near.Group {
 			continue
 		}
