@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/score"
 )
 
@@ -375,15 +376,12 @@ func (r *rivals) anotherView(t *rapid.T) {
 // Whatever happens, Indexed chooses what Exhaustive chooses, and so does Sampled when all nodes are not enough:
 // the same node, value, tie, devices and proposal, and the same words when nothing fits.
 func TestIndexedChoosesWhatExhaustiveChooses(t *testing.T) {
-	asked := 0
-	rapid.Check(t, func(t *rapid.T) {
-		r := newRivals(t, false)
-		r.live(t)
-		asked += r.asked
-	})
-	t.Logf("%d nodes compared with the referee for one that is nominated", asked)
-	if !testing.Short() { // too few worlds to be sure of it
-		require.Positive(t, asked)
+	for total := range scale.Reach(t, "compared with the referee for one that is nominated") {
+		rapid.Check(t, func(t *rapid.T) {
+			r := newRivals(t, false)
+			r.live(t)
+			total["compared with the referee for one that is nominated"] += r.asked
+		})
 	}
 }
 
