@@ -285,10 +285,10 @@ func (s *State) countHealthy(member *Spec, before, after health) {
 	}
 }
 
-// countModules counts the healthy members of all these modules in one look at the capsules.
-func (s *State) countModules(modules map[string]*health) {
+// countModules counts the healthy members of all these modules in one look at the capsules, and returns the counts.
+func (s *State) countModules(modules map[string]*health) map[string]*health {
 	if len(modules) == 0 {
-		return
+		return nil
 	}
 	var last *Spec
 	var sum *health
@@ -300,6 +300,7 @@ func (s *State) countModules(modules map[string]*health) {
 			*sum = sum.plus(s.health(c), 1)
 		}
 	}
+	return modules
 }
 
 // cover adds a budget to the coverage of its group or module, which it makes if this is the first budget. Modules has the counts of

@@ -197,8 +197,7 @@ func (s *State) publishMarks(t *tx) {
 // publishBudgets writes budgets that have been put and drops those that have ended. Those that are put come first: what has a
 // budget before and after had one all the time.
 func (s *State) publishBudgets(t *tx) {
-	modules := t.firstOfModules()
-	s.countModules(modules)
+	modules := s.countModules(t.firstOfModules())
 	for i := range t.budgets.entries {
 		if e := &t.budgets.entries[i]; e.now != e.was && e.now != nil {
 			s.budgets.ReplaceOrInsert(e.now)
