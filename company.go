@@ -174,6 +174,8 @@ type companyCounts interface {
 type arrival struct {
 	spec *Spec
 	node *Node
+	// The only level by which it is judged; empty: all.
+	only string
 	// It is among the members that are counted.
 	counted bool
 	// What still runs and stops before it begins: the remains of its own, and those on its node if it waits for them.
@@ -181,23 +183,23 @@ type arrival struct {
 	nodeOf func(NodeID) *Node
 }
 
-// fault returns which rule forbids the arrival, nil if none does. The rejection has no kind yet.
+// fault returns which rule forbids the arrival, nil if none does. The rejection has no kind yet; its advice completes "nodes ...".
 func (a *arrival) fault(at companyCounts) (r *Rejection) {
 	for group := range a.spec.MemberOf { // who is there keeps it away
 		at.ruled(group, func(level string) {
-			if r == nil {
+			if r == nil && (a.only == "" || a.only == level) {
 				r = a.apartFault(at, Apart{group, level}, keepersPlaced)
 			}
 		})
 	}
 	for i := range a.spec.Apart {
-		if r == nil {
-			r = a.apartFault(at, a.spec.Apart[i], membersPlaced)
+		if rule := a.spec.Apart[i]; r == nil && (a.only == "" || a.only == rule.Level) {
+			r = a.apartFault(at, rule, membersPlaced)
 		}
 	}
 	for i := range a.spec.Even {
-		if r == nil {
-			r = a.evenFault(at, &a.spec.Even[i])
+		if e := &a.spec.Even[i]; r == nil && (a.only == "" || a.only == e.Level) {
+			r = a.evenFault(at, e)
 		}
 	}
 	return r
@@ -227,12 +229,15 @@ func (a *arrival) apartFault(at companyCounts, rule Apart, kind companyKind) *Re
 	if there <= 0 {
 		return nil
 	}
-	who := fmt.Sprintf("%d of group %q", there, rule.Group)
-	if !own {
-		who = fmt.Sprintf("%d that have to be apart from group %q", there, rule.Group)
+	r := &Rejection{Node: a.node.ID, Group: rule.Group, Domain: k.domain, Want: int64(there)}
+	if own {
+		r.Reason = fmt.Sprintf("%s %q has %d of group %q, from which it has to be apart", levelName(rule.Level), k.domain, there, rule.Group)
+		r.advice = "have, or share their " + levelName(rule.Level) + " with, members of group " + quoteWord(rule.Group) + ", from which it has to be apart"
+	} else {
+		r.Reason = fmt.Sprintf("%s %q has %d that have to be apart from group %q", levelName(rule.Level), k.domain, there, rule.Group)
+		r.advice = "have, or share their " + levelName(rule.Level) + " with, capsules that have to be apart from group " + quoteWord(rule.Group)
 	}
-	return &Rejection{Node: a.node.ID, Group: rule.Group, Domain: k.domain, Want: int64(there), Free: 0,
-		Reason: fmt.Sprintf("%s %q has %s", levelName(rule.Level), k.domain, who)}
+	return r
 }
 
 // isOf reports whether capsules of the spec are counted under a kind for a rule: as members of its group, or because they have that rule.
@@ -250,34 +255,41 @@ func (a *arrival) evenFault(at companyCounts, e *Even) *Rejection {
 		return a.unlabelled(e.Group, e.Level)
 	}
 	if len(e.Domains) > 0 && !slices.Contains(e.Domains, k.domain) {
-		return &Rejection{Node: a.node.ID, Group: e.Group, Domain: k.domain,
+		return &Rejection{Node: a.node.ID, Group: e.Group, Domain: k.domain, advice: "are in no " + levelName(e.Level) + " that its rule Even names",
 			Reason: fmt.Sprintf("%s %q is none of the domains among which group %q is to be even", levelName(e.Level), k.domain, e.Group)}
 	}
 	there := at.count(k) + btoi(!a.counted)
-	if there <= at.before(k) {
-		return nil
-	}
 	domain, least, domains := at.fewest(e, a.spec.scope(e))
-	if domains > maxEvenDomains {
-		return &Rejection{Node: a.node.ID, Group: e.Group, Domain: k.domain,
-			Reason: fmt.Sprintf("there are more than %d domains by %s among which group %q would have to be even", maxEvenDomains, levelName(e.Level), e.Group)}
-	}
-	why := fmt.Sprintf("%q has the fewest, %d", domain, least)
 	if domains < e.MinDomains {
-		least, why = 0, fmt.Sprintf("there are %d domains of the %d that there have to be, so 0 is the fewest", domains, e.MinDomains)
-	} else if domains == 0 {
-		why = "no domain is eligible"
+		least = 0
 	}
-	if there <= least+max(e.MaxSkew, 1) {
+	most := least + max(e.MaxSkew, 1)
+	if there <= most && domains <= maxEvenDomains || there <= at.before(k) {
 		return nil
 	}
-	return &Rejection{Node: a.node.ID, Group: e.Group, Domain: k.domain, Want: int64(there), Free: int64(least + max(e.MaxSkew, 1)),
-		Reason: fmt.Sprintf("%s %q would have %d of group %q; %s, and at most %d more are allowed", levelName(e.Level), k.domain, there, e.Group, why, max(e.MaxSkew, 1))}
+	r := &Rejection{Node: a.node.ID, Group: e.Group, Domain: k.domain, Want: int64(there), Free: int64(most)}
+	r.advice = "are in a " + levelName(e.Level) + " that has its share of group " + quoteWord(e.Group)
+	var why string
+	switch {
+	case domains > maxEvenDomains:
+		r.Want, r.Free = 0, 0
+		r.Reason = fmt.Sprintf("there are more than %d domains by %s among which group %q would have to be even", maxEvenDomains, levelName(e.Level), e.Group)
+		return r
+	case domains == 0:
+		why = "no domain is eligible"
+	case domains < e.MinDomains:
+		why = fmt.Sprintf("there are %d domains of the %d that there have to be, so 0 is the fewest", domains, e.MinDomains)
+	default:
+		why = fmt.Sprintf("%q has the fewest, %d", domain, least)
+	}
+	r.Reason = fmt.Sprintf("%s %q would have %d of group %q; %s, and at most %d more are allowed", levelName(e.Level), k.domain, there, e.Group, why, max(e.MaxSkew, 1))
+	return r
 }
 
 // unlabelled refuses a node that is in no domain of the level of a rule.
 func (a *arrival) unlabelled(group, level string) *Rejection {
-	return &Rejection{Node: a.node.ID, Group: group, Reason: fmt.Sprintf("node %q has no label %q, by which a rule about group %q goes", a.node.ID, level, group)}
+	return &Rejection{Node: a.node.ID, Group: group, advice: "have no label " + quoteWord(level) + ", by which its rules go",
+		Reason: fmt.Sprintf("node %q has no label %q, by which a rule about group %q goes", a.node.ID, level, group)}
 }
 
 // levelName names a level in a text.
@@ -286,4 +298,70 @@ func levelName(level string) string {
 		return "node"
 	}
 	return level
+}
+
+// verdicts says which domains the rules of company close to a spec.
+type verdicts struct {
+	spec   *Spec
+	levels []string
+	// Whose domains are not nodes, or depend on other nodes than the one that is asked about.
+	wide bool
+	at   companyCounts
+	// Why each domain of a level is closed, empty: it is open; and the domains with the fewest members.
+	known  map[[2]string]string
+	lowest map[*Even]lowest
+}
+
+type lowest struct {
+	domain         string
+	least, domains int
+}
+
+// Each counts as at does, and looks for the domain with the fewest once.
+func (v *verdicts) ruled(group string, yield func(string)) { v.at.ruled(group, yield) }
+func (v *verdicts) count(k companyKey) int                 { return v.at.count(k) }
+func (v *verdicts) before(k companyKey) int                { return v.at.before(k) }
+func (v *verdicts) fewest(e *Even, scope companyScope) (string, int, int) {
+	l, known := v.lowest[e]
+	if !known {
+		l.domain, l.least, l.domains = v.at.fewest(e, scope)
+		if v.lowest == nil {
+			v.lowest = map[*Even]lowest{}
+		}
+		v.lowest[e] = l
+	}
+	return l.domain, l.least, l.domains
+}
+
+// why says why the domain of a node by a level is closed, completing "nodes ..."; empty: it is open.
+func (v *verdicts) why(level string, n *Node) string {
+	key := [2]string{level, n.domain(level)}
+	if level != NodeKey {
+		if why, known := v.known[key]; known {
+			return why
+		}
+	}
+	why := ""
+	if r := (&arrival{spec: v.spec, node: n, only: level}).fault(v); r != nil {
+		why = r.advice
+	}
+	if level != NodeKey {
+		if v.known == nil {
+			v.known = map[[2]string]string{}
+		}
+		v.known[key] = why
+	}
+	return why
+}
+
+// misfit says why a node is closed; the zero value: it is not.
+func (v *verdicts) misfit(n *NodeState) Misfit {
+	if v != nil {
+		for _, level := range v.levels {
+			if why := v.why(level, n.Node); why != "" {
+				return Misfit{Why: why}
+			}
+		}
+	}
+	return Misfit{}
 }

@@ -50,11 +50,13 @@ type Draft struct {
 	// Domains of groups that capsules want to be near, and how often they were forgotten.
 	near    map[Near]*nearby
 	company uint64
+	rules   draftCompany
 	touched slots.Set
 	// Memory for copies of nodes, and for proposals.
 	copies      slab.Of[NodeState]
 	commitments slab.Of[Commitment]
 	bets        slab.Of[Precondition]
+	moves       slab.Of[companyMove]
 	// Whom nodes show their room to, who is nominated, and which nodes do, or have since Sync.
 	asking     *Nomination
 	asked      slots.Set
@@ -69,8 +71,9 @@ type draftStep struct {
 	node *NodeState
 	// What was noted of the capsule or the hold that it is about.
 	use draftUse
-	// What the capsule asks for that it places.
-	spec *Spec
+	// What the capsule asks for that it places, and what it moves that rules of company may count.
+	spec  *Spec
+	moves []companyMove
 	// The length of the log, and where the open proposal began.
 	log, open int
 }
@@ -103,7 +106,7 @@ func (d *Draft) Sync(view *View) {
 		view = nil
 	}
 	if view != d.view {
-		*d = Draft{view: view, syncs: d.syncs, journal: d.journal, company: d.company}
+		*d = Draft{view: view, syncs: d.syncs, journal: d.journal, company: d.company, rules: d.rules}
 	}
 	d.syncs++
 	if view == nil {
@@ -116,6 +119,7 @@ func (d *Draft) Sync(view *View) {
 	clear(d.capsules)
 	clear(d.holds)
 	d.forgetNear()
+	d.rules = draftCompany{version: d.rules.version + 1}
 	changed, next, all := view.Changed(d.cursor)
 	d.cursor = next
 	for bound := view.state.NodeBound(); len(d.nodes) < bound; {
@@ -200,6 +204,10 @@ func (d *Draft) Place(c *Capsule, to Choice) error {
 	if c.runsElsewhere() && !n.Node.Confirms {
 		return d.refuse(c.ID, n, "capsule %q has to stop on another node first; node %q does not confirm, so nothing waits there", c.ID, n.Node.ID)
 	}
+	after, err := d.keepsCompany(c, n)
+	if err != nil {
+		return err
+	}
 	taken := d.copies.New(*n)
 	taken.takes(c.Spec, to.Devices)
 	if n.nominated != nil {
@@ -208,9 +216,12 @@ func (d *Draft) Place(c *Capsule, to Choice) error {
 			return err
 		}
 	}
+	s := draftStep{node: n, use: use, spec: c.Spec}
+	if err := d.moved(&s, c.ID, companyMove{c.Spec, n.Node, 0, 1}); err != nil {
+		return err
+	}
 	d.use(c.ID, draftTaken)
-	d.step(draftStep{node: n, use: use, spec: c.Spec}, taken,
-		d.placeBoxes.New(Place{Capsule: c.ID, Node: n.Node.ID, Devices: to.Devices, Note: to.Note, At: d.now}))
+	d.step(s, taken, d.placeBoxes.New(Place{Capsule: c.ID, Node: n.Node.ID, Devices: to.Devices, Note: to.Note, At: d.now, After: after}))
 	return nil
 }
 
@@ -321,31 +332,6 @@ func (d *Draft) Add(c Commitment) error {
 		return nil
 	}
 	return d.refuse("", nil, "a %T is not added to a draft; use Place, Hold or Release", c)
-}
-
-// Reserve takes what a capsule of the spec would take on a node, without a commitment, to find out what else would fit.
-// The caller rolls it back before the next Propose, which would bet on that room too. Errors are those of Place.
-func (d *Draft) Reserve(spec *Spec, to Choice) error {
-	if spec == nil {
-		return invalidf("draft: Reserve needs a spec")
-	}
-	n, err := d.current(to.Node)
-	if err != nil {
-		return err
-	}
-	if err := d.takesCapsule(&Capsule{Spec: spec}, n, to.Devices); err != nil {
-		return err
-	}
-	taken := d.copies.New(*n)
-	taken.takes(spec, to.Devices)
-	if m := n.nominated; m != nil {
-		own := spec.ask(to.Devices, m.asker)
-		if err := d.yields("", taken, &own); err != nil {
-			return err
-		}
-	}
-	d.replace(n, taken)
-	return nil
 }
 
 // step notes a step that makes a node what now says; nil: no node.

@@ -174,16 +174,21 @@ func (d *Draft) leave(c *Capsule, act draftAct, do Commitment) error {
 			return err
 		}
 	}
-	use := d.capsules[c.ID]
-	d.use(c.ID, act)
-	if !c.Placed() {
+	if use := d.capsules[c.ID]; !c.Placed() {
+		d.use(c.ID, act)
 		d.step(draftStep{use: use}, nil, do)
 		return nil
 	}
 	n := d.nodes[d.view.state.Node(c.Node).index]
 	left := d.copies.New(*n)
 	left.loses(c, d.view.state.rev+1)
-	d.step(draftStep{node: n, use: use}, left, do)
+	s := draftStep{node: n, use: d.capsules[c.ID]}
+	if err := d.moved(&s, c.ID, c.leaving(n.Node)...); err != nil {
+		d.uncountLeaver(c)
+		return err
+	}
+	d.use(c.ID, act)
+	d.step(s, left, do)
 	return nil
 }
 
@@ -390,9 +395,4 @@ func (d *Draft) claim(made *Nomination, start int) error {
 		}
 	}
 	return nil
-}
-
-// replace makes a node another one without a commitment.
-func (d *Draft) replace(n, now *NodeState) {
-	d.push(draftStep{node: n, log: len(d.log), open: d.open}, now)
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"iter"
 	"slices"
+	"strings"
 )
 
 // Propose returns the steps since the last call as one proposal, with the bets that they rest on and those given:
@@ -83,19 +84,6 @@ func (d *Draft) Resize(r Resize) error {
 	return nil
 }
 
-// forgetCompany forgets where groups are, if one of the commitments may have changed that.
-func (d *Draft) forgetCompany(do []Commitment) {
-	if len(d.near) == 0 {
-		return
-	}
-	for _, c := range do {
-		if leaves(c) != "" {
-			d.forgetNear()
-			return
-		}
-	}
-}
-
 // settleNode appends the bet on a node that a proposal takes from one state to another, and makes unavailable what
 // the proposal releases there beyond what it takes.
 func (d *Draft) settleNode(bets []Precondition, was, now *NodeState) []Precondition {
@@ -135,84 +123,6 @@ func (d *Draft) settleNode(bets []Precondition, was, now *NodeState) []Precondit
 	return bets
 }
 
-// betOnCompany appends a bet for each domain in which placed capsules find the group that they want to be near.
-func (d *Draft) betOnCompany(bets []Precondition, steps []draftStep) []Precondition {
-	from := len(bets)
-	for i := range steps {
-		spec := steps[i].spec
-		if spec == nil || spec.Near.Group == "" {
-			continue
-		}
-		near := d.nearby(spec)
-		domain := steps[i].node.Node.Labels[spec.Near.Level]
-		if !near.domains[domain] {
-			continue
-		}
-		bet := Precondition(GroupIn{Group: spec.Near.Group, Level: spec.Near.Level, Domain: domain})
-		if !slices.Contains(bets[from:], bet) {
-			bets = append(bets, bet)
-		}
-	}
-	return bets
-}
-
-// leavers counts the members of a group that earlier proposals of the plan release, by node: they are no company.
-func (d *Draft) leavers(group string) map[NodeID]int {
-	var left map[NodeID]int
-	for _, do := range d.log[:d.open] {
-		id := leaves(do)
-		if id == "" {
-			continue
-		}
-		if c := d.view.state.Capsule(id); c.Spec.IsIn(group) && c.Placed() {
-			if left == nil {
-				left = map[NodeID]int{}
-			}
-			left[c.Node]++
-		}
-	}
-	return left
-}
-
-// forgetNear forgets where groups are.
-func (d *Draft) forgetNear() {
-	d.company++
-	clear(d.near)
-}
-
-// NearDomains returns the domains of spec.Near.Level in which a member of the group is that the spec wants to be near,
-// less those whose last member the plan has proposed to release. Nil means that the spec asks for no company; the map
-// must not be written to. The version is another one whenever the domains may have changed.
-func (d *Draft) NearDomains(spec *Spec) (domains map[string]bool, version uint64) {
-	if spec.Near.Group == "" || d.view == nil {
-		return nil, 0
-	}
-	return d.nearby(spec).domains, d.company
-}
-
-// nearby looks up the domains; nil if the spec asks for no company.
-func (d *Draft) nearby(spec *Spec) *nearby {
-	if spec.Near.Group == "" || d.view == nil {
-		return nil
-	}
-	if p := d.near[spec.Near]; p != nil {
-		return p
-	}
-	p, limit := &nearby{near: spec.Near, domains: map[string]bool{}}, d.view.state.Limits().IDBytes
-	left := d.leavers(spec.Near.Group)
-	for n, members := range d.view.state.GroupNodes(spec.Near.Group) {
-		domain := n.Node.Labels[spec.Near.Level]
-		if domain != "" && len(domain) <= limit && members > left[n.Node.ID] { // else no bet can name it
-			p.domains[domain] = true
-		}
-	}
-	if d.near == nil {
-		d.near = map[Near]*nearby{}
-	}
-	d.near[spec.Near] = p
-	return p
-}
-
 // Checkpoint returns a position of the plan to which Rollback can return.
 func (d *Draft) Checkpoint() int { return len(d.steps) }
 
@@ -225,6 +135,9 @@ func (d *Draft) Rollback(to int) {
 		d.steps[last] = draftStep{}
 		d.steps = d.steps[:last]
 		d.forgetAfter(last)
+		for i := range was.moves {
+			d.countMove(&was.moves[i], -1)
+		}
 		if was.node != nil {
 			d.nodes[was.node.index] = d.restored(was.node)
 			d.journal.add(was.node.index)
@@ -397,4 +310,88 @@ func (d *Draft) settles(of *Nomination) bool {
 		}
 	}
 	return d.changes(of)
+}
+
+// Reserve takes what a capsule of the spec would take on a node, without a commitment, to find out what else would fit.
+// The caller rolls it back before the next Propose, which would bet on that room too. Errors are those of Place.
+func (d *Draft) Reserve(spec *Spec, to Choice) error {
+	if spec == nil {
+		return invalidf("draft: Reserve needs a spec")
+	}
+	n, err := d.current(to.Node)
+	if err != nil {
+		return err
+	}
+	if err := d.takesCapsule(&Capsule{Spec: spec}, n, to.Devices); err != nil {
+		return err
+	}
+	if _, err := d.keepsCompany(&Capsule{Spec: spec}, n); err != nil {
+		return err
+	}
+	taken := d.copies.New(*n)
+	taken.takes(spec, to.Devices)
+	if m := n.nominated; m != nil {
+		own := spec.ask(to.Devices, m.asker)
+		if err := d.yields("", taken, &own); err != nil {
+			return err
+		}
+	}
+	s := draftStep{node: n, log: len(d.log), open: d.open}
+	if err := d.moved(&s, "", companyMove{spec, n.Node, 0, 1}); err != nil {
+		return err
+	}
+	d.push(s, taken)
+	return nil
+}
+
+// replace makes a node another one without a commitment.
+func (d *Draft) replace(n, now *NodeState) {
+	d.push(draftStep{node: n, log: len(d.log), open: d.open}, now)
+}
+
+// takesCapsule is takes for a capsule whose spec may be one that no ledger has seen, and would not take.
+func (d *Draft) takesCapsule(c *Capsule, n *NodeState, set DeviceSet) error {
+	if !c.Spec.Shared() {
+		if faults := c.Spec.faults(); len(faults) > 0 {
+			return invalidf("capsule %q: %s", c.ID, strings.Join(faults, "; "))
+		}
+	}
+	return d.takes(c, n, set)
+}
+
+// forgetCompany forgets where groups are, if one of the commitments may have changed that.
+func (d *Draft) forgetCompany(do []Commitment) {
+	if len(d.near) == 0 {
+		return
+	}
+	for _, c := range do {
+		if leaves(c) != "" {
+			d.forgetNear()
+			return
+		}
+	}
+}
+
+// leavers counts the members of a group that earlier proposals of the plan release, by node: they are no company.
+func (d *Draft) leavers(group string) map[NodeID]int {
+	var left map[NodeID]int
+	for _, do := range d.log[:d.open] {
+		id := leaves(do)
+		if id == "" {
+			continue
+		}
+		if c := d.view.state.Capsule(id); c.Spec.IsIn(group) && c.Placed() {
+			if left == nil {
+				left = map[NodeID]int{}
+			}
+			left[c.Node]++
+		}
+	}
+	return left
+}
+
+// forgetNear forgets where groups are.
+func (d *Draft) forgetNear() {
+	d.company++
+	clear(d.near)
 }

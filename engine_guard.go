@@ -92,9 +92,9 @@ type misfitting struct {
 	// The plan says by a *NoFit that it fits on no node. False: the navigator leaves it out for other reasons.
 	nowhere bool
 	// The domains to which it is bound, if every NoFit of it names the same; nil: they differ, or there are none.
-	near *nearby
-	// What the NoFit depends on besides the nodes.
-	rest rest
+	near  *nearby
+	ruled bool // rules of company may have closed domains to it
+	rest  rest // what the NoFit depends on besides the nodes
 }
 
 // unfit returns the specs of the capsules that are left out, each once.
@@ -115,7 +115,7 @@ func unfit(unplaced []Unplaced) (specs []misfitting) {
 			continue
 		}
 		m, was := &specs[i], specs[i].nowhere
-		m.nowhere = true
+		m.nowhere, m.ruled = true, m.ruled || nofit != nil && nofit.ruled
 		switch {
 		case nofit == nil:
 			m.near = nil

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"github.com/orbitsched/orbit/internal/scale"
@@ -308,4 +309,215 @@ func rulesOf(s *State) map[string]bool {
 		}
 	}
 	return out
+}
+
+// TestDraftKeepsCompany: what a draft takes the ledger commits, if it commits the earlier proposals of the plan; what the draft refuses for a rule of
+// company the ledger refuses. The draft counts what the ledger counts, also after a rollback, and says of each node what Place says.
+func TestDraftKeepsCompany(t *testing.T) {
+	t.Parallel()
+	for total := range scale.Reach(t, "taken", "refused", "proposed", "rolled back", "moved") {
+		rapid.Check(t, func(t *rapid.T) {
+			d := newDuel(Limits{}, false)
+			d.company = true
+			d.gather(t)
+			for range rapid.IntRange(0, 15).Draw(t, "before") {
+				d.propose(t, 1)
+			}
+			view, _ := viewOf(t, d.ledger, nil)
+			p := &companyPlan{scribe: &scribe{T: t, view: view.State(), social: true}, count: total, sent: view.State()}
+			p.draft.Sync(view)
+			t.Repeat(map[string]func(*rapid.T){
+				"place": p.place, "place more": p.place, "move": p.move, "propose": p.propose, "rollback": p.rollback, "": p.check,
+			})
+		})
+	}
+}
+
+// companyPlan is a plan in the making, and what a ledger makes of it.
+type companyPlan struct {
+	*scribe
+	draft  Draft
+	sent   *State // after the proposals of the plan
+	count  map[string]int
+	serial int
+	mark   struct {
+		at, log int
+		sent    *State
+	}
+}
+
+func (p *companyPlan) making() Proposal {
+	return Proposal{View: p.sent.rev, Do: slices.Clone(p.draft.log[p.draft.open:])}
+}
+
+func (p *companyPlan) place(t *rapid.T) {
+	p.T = t
+	c := p.some((*Capsule).Pending)
+	if c.Spec == nil || c.Gang != "" || p.chance(4) {
+		p.serial++
+		c = &Capsule{ID: CapsuleID(fmt.Sprint("new", p.serial)), Spec: p.spec()}
+		if p.draft.Add(Submit{IDs: []CapsuleID{c.ID}, Spec: c.Spec}) != nil {
+			return
+		}
+	}
+	n := p.view.Node(pickOne(p.scribe, modelNodes))
+	if n == nil {
+		return
+	}
+	n = p.draft.Node(n.Index())
+	set, ok := n.PickDevices(c.Spec)
+	misfit, before := p.draft.verdictsOn(c.Spec).misfit(n), p.making()
+	err := p.draft.Place(c, Choice{Node: n, Devices: set})
+	if err == nil {
+		do := p.making()
+		_, judged := p.sent.With(do)
+		if r, _ := judged.(*Rejection); r != nil && r.Group == "" { //nolint:errorlint // With returns nothing else
+			return // a later step places what is moved; a node that does not confirm lets nothing wait
+		}
+		if judged != nil {
+			t.Fatalf("the draft takes %v: %v", do, judged)
+		}
+		after := do.Do[len(do.Do)-1].(Place).After
+		p.count["taken"]++
+		p.count["after"] += btoi(after)
+		if c.stops() == nil && !after && misfit != (Misfit{}) {
+			t.Fatalf("Misfit says %v of what Place takes: %v", misfit, do)
+		}
+		return
+	}
+	if r := err.(*Rejection); r.Group == "" || !ok { //nolint:errorlint // a draft returns nothing else
+		return
+	}
+	p.count["refused"]++
+	if misfit == (Misfit{}) && !strings.Contains(err.Error(), "an earlier step") {
+		t.Fatalf("Misfit says nothing of what Place refuses: %v", err)
+	}
+	for _, after := range []bool{false, n.Node.Confirms} {
+		do := before
+		do.Do = append(slices.Clone(before.Do), Place{Capsule: c.ID, Node: n.Node.ID, Devices: set, After: after})
+		if _, judged := p.sent.With(do); judged == nil {
+			t.Fatalf("the draft refuses %v: %v", do, err)
+		}
+	}
+}
+
+func (p *companyPlan) move(t *rapid.T) {
+	p.T = t
+	c := p.some((*Capsule).Placed)
+	if c.Node == "" || c.Gang != "" || p.draft.Evict(Evict{Capsule: c.ID}) != nil {
+		return
+	}
+	start := p.draft.Checkpoint()
+	for _, id := range modelNodes {
+		n := p.view.Node(id)
+		if n == nil {
+			continue
+		}
+		set, _ := p.draft.Node(n.Index()).PickDevices(c.Spec)
+		if p.draft.Place(c, Choice{Node: n, Devices: set}) != nil {
+			continue
+		}
+		if _, err := p.sent.With(p.making()); err == nil {
+			p.count["moved"]++
+			return
+		}
+		break
+	}
+	p.draft.Rollback(start - 1)
+}
+
+func (p *companyPlan) propose(t *rapid.T) {
+	do := p.draft.Propose()
+	if len(do.Do) == 0 {
+		return
+	}
+	do.View, do.If = p.sent.rev, nil
+	next, err := p.sent.With(do)
+	if r, _ := err.(*Rejection); r != nil && r.Group == "" { //nolint:errorlint // With returns nothing else
+		t.Skip("another rule than those of company")
+	}
+	if err != nil {
+		t.Fatalf("%v is not committed: %v", do, err)
+	}
+	p.sent = next
+	p.count["proposed"]++
+	if p.chanceOf(t, 2) {
+		p.mark.at, p.mark.log, p.mark.sent = p.draft.Checkpoint(), len(p.draft.log), p.sent
+	}
+}
+
+func (p *companyPlan) chanceOf(t *rapid.T, n int) bool { p.T = t; return p.chance(n) }
+
+func (p *companyPlan) rollback(t *rapid.T) {
+	if p.mark.sent == nil {
+		p.mark.sent = p.view
+	}
+	p.count["rolled back"] += btoi(len(p.draft.log) > p.mark.log)
+	p.draft.Rollback(p.mark.at)
+	p.sent = p.mark.sent
+}
+
+// check compares what the draft counts with what the ledger counts.
+func (p *companyPlan) check(t *rapid.T) {
+	state := p.sent
+	if do := p.making(); len(do.Do) > 0 {
+		next, err := state.With(do)
+		if err != nil {
+			return
+		}
+		state = next
+	}
+	if !p.draft.rules.owned {
+		return
+	}
+	p.view.company.rules.Ascend(func(rule companyRule) bool {
+		if now := state.company.rule(rule.group, rule.level); now.apart+now.even == 0 {
+			return true // the plan ends it
+		}
+		counts := func(c *companyTables) (out []companyCount) {
+			c.counts.Ascend(func(n companyCount) bool {
+				if n.group == rule.group && n.level == rule.level {
+					out = append(out, n)
+				}
+				return true
+			})
+			return out
+		}
+		if have, want := counts(&p.draft.rules.companyTables), counts(&state.company); !slices.Equal(have, want) {
+			t.Fatalf("the draft counts %v, the ledger %v", have, want)
+		}
+		return true
+	})
+}
+
+// TestRecipesOfCompany: one for one on a full cluster with Apart per node, by one proposal of an orchestrator and by one of a draft: who comes after waits
+// until who was there has stopped. Without that it is refused.
+func TestRecipesOfCompany(t *testing.T) {
+	apart := cpuSpec(4)
+	apart.Group, apart.Movable = "db", true
+	apart.Apart = []Apart{{"db", NodeKey}}
+	n := cpuNode("n", 8)
+	n.Node.Confirms = true
+	c := newCourt(t, n, submitOf(apart, "old"), placeOn("old", "n"))
+	s := c.now()
+	c.commits(Confirm{Capsule: "old", Since: s.Capsule("old").PlacedAt, Ready: true})
+	s = c.now()
+	swap := func(place Commitment) error {
+		return s.Check(Proposal{View: s.rev, Do: []Commitment{Release{Capsule: "old", Final: true}, submitOf(apart, "new"), place}})
+	}
+	var r *Rejection
+	require.ErrorAs(t, swap(placeOn("new", "n")), &r)
+	require.Equal(t, "db", r.Group)
+	require.Equal(t, "n", r.Domain)
+	require.NoError(t, swap(Place{Capsule: "new", Node: "n", After: true}))
+
+	var d Draft
+	view, _ := viewOf(t, c.MemoryLedger, nil)
+	d.Sync(view)
+	require.NoError(t, d.Release(Release{Capsule: "old", Final: true}))
+	require.NoError(t, d.Add(submitOf(apart, "new")))
+	require.NoError(t, d.Place(&Capsule{ID: "new", Spec: apart}, Choice{Node: view.State().Node("n")}))
+	next, err := s.With(d.Propose())
+	require.NoError(t, err)
+	require.True(t, next.Capsule("new").Waits)
 }

@@ -42,39 +42,19 @@ type spot struct {
 	items []shelved
 	// trial says that the class is being tried again; waits that it is left out, and not parked.
 	trial, waits bool
+	// Rules of company may have closed domains to it.
+	ruled bool
 	// What the answer rests on besides the nodes, if anything.
 	rest rest
 }
 
-type shelved struct {
-	shelf shelf
-	item  *least.Item[*spot]
-}
-
-// shelf is a property that every node on which the class may fit has: a label, a label with its value, or a device
-// model. The zero shelf stands for all nodes.
-type shelf struct {
-	kind       shelfKind
-	key, value string
-}
-
-type shelfKind uint8
-
-const (
-	anyNode shelfKind = iota
-	withLabelValue
-	withLabel
-	withModel
-)
-
-// maxShelves is how many shelves a class may lie on.
-const maxShelves = 8
-
-// tie is what a class depends on besides nodes: the positions of a group's members, or its parent. The zero tie has all
+// tie is what a class depends on besides the room of nodes: the positions of a group's members, or its parent. The zero tie has all
 // classes that depend on any group.
 type tie struct {
 	group  string
 	parent CapsuleID
+	// What nodes there are, their labels, and which of them are lost.
+	nodes bool
 }
 
 // parkEnd is the time at which a class has been parked long enough.
@@ -110,7 +90,7 @@ func (q *queue) park(m *misfitting, until time.Time) bool {
 		q.unpark(k.spot)
 		k = q.class(spec) // it was forgotten if nothing else of it waits
 	}
-	s := &spot{class: k, until: until, near: m.near, rest: m.rest}
+	s := &spot{class: k, until: until, near: m.near, ruled: m.ruled, rest: m.rest}
 	k.spot = s
 	q.parked.add(s)
 	q.fix(k)
@@ -120,7 +100,7 @@ func (q *queue) park(m *misfitting, until time.Time) bool {
 // await makes room for a class wake the engine, though the class is not parked.
 func (q *queue) await(spec *Spec) {
 	if q.parked.spots[spec] == nil && q.parked.waiting[spec] == nil {
-		q.parked.add(&spot{class: &class{spec: spec}, waits: true})
+		q.parked.add(&spot{class: &class{spec: spec}, waits: true, ruled: spec.hasRules()})
 	}
 }
 
@@ -144,7 +124,7 @@ func (p *parking) add(s *spot) {
 		}
 		s.items = append(s.items, shelved{at, set.Add(s, wants)})
 	}
-	for _, t := range spec.ties() {
+	for _, t := range s.ties() {
 		if p.ties[t] == nil {
 			p.ties[t] = map[*spot]bool{}
 		}
@@ -177,7 +157,7 @@ func (p *parking) remove(s *spot) {
 			delete(p.shelves, i.shelf)
 		}
 	}
-	for _, t := range s.class.spec.ties() {
+	for _, t := range s.ties() {
 		if delete(p.ties[t], s); len(p.ties[t]) == 0 {
 			delete(p.ties, t)
 		}
@@ -187,64 +167,6 @@ func (p *parking) remove(s *spot) {
 		*p = newParking()
 		p.found, p.looked = found, looked
 	}
-}
-
-// wantVector returns the least free amounts that a node must have for a spec.
-func wantVector(spec *Spec) (v least.Vector) {
-	copy(v[:], spec.Envelope.Reservation[:])
-	if r := &spec.Devices; r.Count > 0 {
-		v[Dimensions], v[Dimensions+1] = int64(r.Count), int64(r.Milli)
-	}
-	return v
-}
-
-// offerVector is the most that a node has for any spec, with what is borrowed: what is overdrawn serves what asks for nothing of it.
-func offerVector(n *NodeState) (v least.Vector) {
-	n = n.without(func(*loan) bool { return true })
-	for d, capacity := range n.Node.Capacity {
-		v[d] = max(0, capacity-n.used[d])
-	}
-	for i := range n.Node.Devices.Count {
-		if free := n.DeviceFree(i); free > 0 {
-			v[Dimensions]++
-			v[Dimensions+1] = max(v[Dimensions+1], int64(free))
-		}
-	}
-	return v
-}
-
-// shelvesOf returns shelves of which every node that may help the class has at least one; none if no node may help. It
-// prefers a label with a value that a requirement or the company names, because fewest nodes have it, to a label alone.
-func shelvesOf(spec *Spec, near *nearby) (out []shelf) {
-	if near != nil && len(near.domains) <= maxShelves {
-		for domain := range near.domains {
-			out = append(out, shelf{withLabelValue, near.near.Level, domain})
-		}
-		return out
-	}
-	best := maxShelves + 1
-	for i := range spec.Require {
-		p := &spec.Require[i]
-		switch {
-		case p.Op == "In" && len(p.Values) < best:
-			best, out = len(p.Values), out[:0]
-			for _, value := range p.Values {
-				out = append(out, shelf{withLabelValue, p.Key, value})
-			}
-		case len(out) == 0 && p.Key != NodeKey && (p.Op == "Exists" || p.Op == "Gt" || p.Op == "Lt"):
-			out = append(out, shelf{withLabel, p.Key, ""})
-		}
-	}
-	if models := spec.Devices.Models; best > maxShelves && spec.Devices.Count > 0 && len(models) > 0 && len(models) <= maxShelves {
-		out = out[:0]
-		for _, model := range models {
-			out = append(out, shelf{withModel, model, ""})
-		}
-	}
-	if len(out) == 0 {
-		out = append(out, shelf{})
-	}
-	return out
 }
 
 // reconsider takes back the parked classes that a commitment may have made placeable, and reports whether there were any. It sees
@@ -274,13 +196,15 @@ func (q *queue) reconsider(c *Change, undone bool) (woken bool) {
 	case Release, Evict:
 		node, woken = c.Node, q.follow(leaves(do), c.Revision)
 	case Confirm:
+		woken = do.Stopped && q.follow(do.Capsule, c.Revision)
 		if n := q.state.Node(c.Node); do.Stopped && n != nil && !n.Node.Confirms {
 			node = c.Node
 		}
 	case PutNode:
 		node = do.Node.ID
+		woken = q.untie(tie{nodes: true})
 		if n := q.state.Node(node); n != nil && n.Capsules > 0 {
-			woken = q.untie(tie{})
+			woken = q.untie(tie{}) || woken
 		}
 	case Place:
 		node, takes, woken = do.Node, true, q.follow(do.Capsule, c.Revision)
@@ -293,7 +217,7 @@ func (q *queue) reconsider(c *Change, undone bool) (woken bool) {
 	case Adopt:
 		node, takes, woken = do.Node, true, q.follow(do.Capsule, c.Revision)
 	case RemoveNode:
-		node, takes = do.Node, true
+		node, takes, woken = do.Node, true, q.untie(tie{nodes: true})
 	case PutBudget, RemoveBudget:
 		return q.unparkAll()
 	case Protect:
@@ -363,6 +287,9 @@ func (q *queue) follow(id CapsuleID, at Revision) (woken bool) {
 	for group := range c.Spec.MemberOf {
 		woken = q.untie(tie{group: group}) || woken
 	}
+	for _, a := range c.Spec.Apart { // it may have kept them away
+		woken = q.untie(tie{group: a.Group}) || woken
+	}
 	return woken
 }
 
@@ -375,13 +302,24 @@ func (q *queue) untie(t tie) (woken bool) {
 	return woken
 }
 
-// ties returns the ties of a spec, at most three.
-func (s *Spec) ties() (ties []tie) {
-	if s.Near.Group != "" {
-		ties = append(ties, tie{}, tie{group: s.Near.Group})
+// ties returns what a class depends on besides nodes: few, each perhaps twice.
+func (s *spot) ties() (ties []tie) {
+	spec := s.class.spec
+	if spec.Near.Group != "" {
+		ties = append(ties, tie{}, tie{group: spec.Near.Group})
 	}
-	if s.Start.Parent != "" {
-		ties = append(ties, tie{parent: s.Start.Parent})
+	if spec.Start.Parent != "" {
+		ties = append(ties, tie{parent: spec.Start.Parent})
+	}
+	if !s.ruled {
+		return ties
+	}
+	ties = append(ties, tie{}, tie{nodes: true})
+	for group := range spec.MemberOf {
+		ties = append(ties, tie{group: group})
+	}
+	for _, a := range spec.Apart {
+		ties = append(ties, tie{group: a.Group})
 	}
 	return ties
 }

@@ -241,7 +241,7 @@ func (d *queueDuel) invariant(t *rapid.T) {
 		require.Equal(t, m.until, s.until)
 		require.Same(t, m.near, s.near)
 		require.False(t, s.trial)
-		for _, tie := range spec.ties() {
+		for _, tie := range s.ties() {
 			ties[tie]++
 			require.True(t, p.ties[tie][s])
 		}

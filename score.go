@@ -114,7 +114,9 @@ func (d *Draft) Withdraw(id CapsuleID) bool {
 	left := d.copies.New(*n)
 	left.gives(spec.Envelope.Reservation, d.log[use.at].(Place).Devices, spec.Devices.Milli)
 	left.Capsules--
-	d.push(draftStep{node: n, use: use, log: len(d.log), open: d.open}, left)
+	s := draftStep{node: n, use: use, log: len(d.log), open: d.open}
+	_ = d.moved(&s, id, companyMove{spec, n.Node, 0, -1}) // it disturbs nothing: nothing is in the making
+	d.push(s, left)
 	delete(d.capsules, id)
 	return true
 }
@@ -180,6 +182,8 @@ type NoFit struct {
 	count *fitCount
 	// What the spec asks for by Spec.Near, if a diagnosis has gone by it.
 	near *nearby
+	// Rules of company may have closed domains to the spec.
+	ruled bool
 	// What the answer rests on besides the nodes.
 	rest rest
 }
@@ -276,10 +280,13 @@ func (d *Draft) Misfit(n *NodeState, spec *Spec) Misfit {
 	if m.kind == unschedulable && d.view.leaseOver(n) {
 		m.kind = leaseOver
 	}
-	if m != (Misfit{}) || spec.Near.Group == "" {
-		return m
+	if m == (Misfit{}) {
+		m = d.nearby(spec).misfit(n)
 	}
-	return d.nearby(spec).misfit(n)
+	if m == (Misfit{}) {
+		m = d.verdictsOn(spec).misfit(n)
+	}
+	return m
 }
 
 // NoFit turns nodes counted by their misfit into an error.
@@ -309,8 +316,9 @@ func (d *Draft) Diagnose(spec *Spec, refused map[Misfit]int, rest Misfit) *NoFit
 	}
 	d.shared = len(d.after)
 	state, unleased, after := d.view.state, d.view.unleased, d.after[:d.shared:d.shared]
-	return &NoFit{near: near, count: &fitCount{spec: spec, names: d.names(), diagnose: func() map[Misfit]int {
-		counts := countMisfits(state, unleased, after, spec, near)
+	rules := d.verdictsOn(spec).snapshot(d)
+	return &NoFit{near: near, ruled: rules != nil, count: &fitCount{spec: spec, names: d.names(), diagnose: func() map[Misfit]int {
+		counts := countMisfits(state, unleased, after, spec, near, rules)
 		fitting := counts[Misfit{}]
 		delete(counts, Misfit{})
 		for m, n := range refused {
@@ -326,7 +334,7 @@ func (d *Draft) Diagnose(spec *Spec, refused map[Misfit]int, rest Misfit) *NoFit
 
 // countMisfits counts the nodes of a state by why they cannot take the spec, where unleased are those whose report is Expired,
 // and after lists what a plan has made of some of them, newest last.
-func countMisfits(state *State, unleased nodeSet, after []*NodeState, spec *Spec, near *nearby) map[Misfit]int {
+func countMisfits(state *State, unleased nodeSet, after []*NodeState, spec *Spec, near *nearby, rules *verdicts) map[Misfit]int {
 	planned := map[uint32]*NodeState{}
 	for _, n := range after {
 		if n != nil {
@@ -345,6 +353,9 @@ func countMisfits(state *State, unleased nodeSet, after []*NodeState, spec *Spec
 		m := n.misfit(spec)
 		if m == (Misfit{}) {
 			m = near.misfit(n)
+		}
+		if m == (Misfit{}) {
+			m = rules.misfit(n)
 		}
 		counts[m]++
 	}
@@ -365,16 +376,6 @@ func (d *Draft) use(id CapsuleID, act draftAct) {
 		d.capsules = map[CapsuleID]draftUse{}
 	}
 	d.capsules[id] = draftUse{act, len(d.log)}
-}
-
-// takesCapsule is takes for a capsule whose spec may be one that no ledger has seen, and would not take.
-func (d *Draft) takesCapsule(c *Capsule, n *NodeState, set DeviceSet) error {
-	if !c.Spec.Shared() {
-		if faults := c.Spec.faults(); len(faults) > 0 {
-			return invalidf("capsule %q: %s", c.ID, strings.Join(faults, "; "))
-		}
-	}
-	return d.takes(c, n, set)
 }
 
 // takes reports which rule of the ledger stands against a capsule on these instances of a node; nil: none.

@@ -181,6 +181,36 @@ func (s *State) survey(group, level string, yield func(k companyKey, count int))
 	}
 }
 
+// begin counts the rules of a spec, and what they are about where that is not counted yet. It calls began for each rule about a group by a level
+// of whose kind there was none, and surveyed with what there is at the state of a group that was not counted by that level.
+func (c *companyTables) begin(s *State, spec *Spec, began func(group, level string), surveyed func(k companyKey, count int)) {
+	begin := func(group, level string, known bool) {
+		if known {
+			return
+		}
+		began(group, level)
+		if r := c.rule(group, level); r.apart+r.even == 0 {
+			s.survey(group, level, func(k companyKey, count int) {
+				c.add(k, count)
+				surveyed(k, count)
+			})
+		}
+	}
+	for i, a := range spec.Apart {
+		begin(a.Group, a.Level, c.rule(a.Group, a.Level).apart > 0)
+		c.addRules(&Spec{Apart: spec.Apart[i : i+1]}, 1)
+	}
+	for i := range spec.Even {
+		e := &spec.Even[i]
+		begin(e.Group, e.Level, c.rule(e.Group, e.Level).even > 0)
+		scope := spec.scope(e)
+		if u, _ := c.scopes.Get(scopeUse{companyScope: scope}); u.rules == 0 {
+			s.surveyScope(scope, spec.scopeRequire(e), func(domain string) { c.addEligible(scope, domain, 1) })
+		}
+		c.addRules(&Spec{Require: spec.Require, Even: spec.Even[i : i+1]}, 1)
+	}
+}
+
 // surveyScope counts the nodes that make domains eligible for a scope that no rule went by.
 func (s *State) surveyScope(scope companyScope, require []Predicate, yield func(domain string)) {
 	for i := range s.NodeBound() {

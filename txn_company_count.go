@@ -130,35 +130,14 @@ func (n *txNode) restsAfter() []*Remains {
 // beginRules counts the rules of a spec, and what they are about where that is not counted yet.
 func (t *tx) beginRules(spec *Spec) {
 	c := &t.company
-	begin := func(group, level string, known bool) {
-		if known {
-			return
-		}
+	c.begin(t.s, spec, func(group, level string) {
 		c.begun = append(c.begun, companyRule{group: group, level: level})
-		if r := c.rule(group, level); r.apart+r.even > 0 {
-			return
-		}
+	}, func(k companyKey, count int) {
 		if c.surveyed == nil {
 			c.surveyed = map[companyKey]int{}
 		}
-		t.s.survey(group, level, func(k companyKey, count int) {
-			c.add(k, count)
-			c.surveyed[k] += count
-		})
-	}
-	for i, a := range spec.Apart {
-		begin(a.Group, a.Level, c.rule(a.Group, a.Level).apart > 0)
-		c.addRules(&Spec{Apart: spec.Apart[i : i+1]}, 1)
-	}
-	for i := range spec.Even {
-		e := &spec.Even[i]
-		begin(e.Group, e.Level, c.rule(e.Group, e.Level).even > 0)
-		scope := spec.scope(e)
-		if u, _ := c.scopes.Get(scopeUse{companyScope: scope}); u.rules == 0 {
-			t.s.surveyScope(scope, spec.scopeRequire(e), func(domain string) { c.addEligible(scope, domain, 1) })
-		}
-		c.addRules(&Spec{Require: spec.Require, Even: spec.Even[i : i+1]}, 1)
-	}
+		c.surveyed[k] += count
+	})
 }
 
 // endRules counts the rules of a spec no more, and drops what is counted for nobody.

@@ -176,6 +176,17 @@ func (w *country) invent(t *rapid.T) *orbit.Spec {
 	if often(3, "wants company") {
 		s.Near = rapid.SampledFrom([]orbit.Near{{Group: "g", Level: "zone"}, {Group: "g", Level: "rack"}, {Group: "h", Level: "rack"}, {Group: "none", Level: "zone"}, {Group: "h", Level: "host"}}).Draw(t, "near")
 	}
+	levels := rapid.SampledFrom([]string{"zone", "rack", "host", orbit.NodeKey, orbit.NodeKey})
+	if often(3, "keeps apart") {
+		s.Apart = append(s.Apart, orbit.Apart{Group: rapid.SampledFrom([]string{"g", "h"}).Draw(t, "from"), Level: levels.Draw(t, "level")})
+	}
+	if s.Group != "" && often(6, "is even") {
+		e := orbit.Even{Group: s.Group, Level: levels.Draw(t, "level"), MaxSkew: rapid.IntRange(1, 3).Draw(t, "skew"), MinDomains: rapid.IntRange(0, 3).Draw(t, "domains")}
+		if often(3, "names domains") {
+			e.Domains = rapid.SampledFrom([][]string{{"x", "y"}, {"r1", "r2", "r3"}}).Draw(t, "names")
+		}
+		s.Even = append(s.Even, e)
+	}
 	return s
 }
 

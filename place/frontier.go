@@ -105,7 +105,7 @@ func (f *frontier) begin(c *specClass, x *boxIndex) {
 func (f *frontier) rate(slot int32, x *boxIndex) {
 	f.rated++
 	n := x.rater.node(slot)
-	if value, tie, ok := x.rater.rate(n, f.class.spec, f.class.near); ok {
+	if value, tie, ok := x.rater.rate(n, f.class.spec, &f.class.near); ok {
 		m := x.nodes.at(slot)
 		f.push(&candidate{value: value, tie: tie, rank: f.ties.of(m.number, m.hash), clock: x.clock, at: slot, part: f.part(m.hash - f.ring.from), stage: ratedStage})
 	}
@@ -277,7 +277,7 @@ func (f *frontier) evaluate(top *candidate, x *boxIndex, r *rater) {
 	}
 	f.rated++
 	n, spec := x.rater.node(top.at), f.class.spec
-	value, tie, ok := r.rate(n, spec, f.class.near) // the bound knew the totals only
+	value, tie, ok := r.rate(n, spec, &f.class.near) // the bound knew the totals only
 	if !ok {
 		f.pop()
 		return

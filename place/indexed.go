@@ -105,7 +105,8 @@ func (e *Indexed) Best(draft *orbit.Draft, spec *orbit.Spec) (orbit.Choice, erro
 	e.stats.asked++
 	if e.rater.draw() || !spec.Shared() || draft.Bound() <= scanBelow {
 		e.stats.scanned++
-		return e.rater.scan(spec, nearIn(draft, spec))
+		near := nearIn(draft, spec)
+		return e.rater.scan(spec, &near)
 	}
 	c := e.class(spec)
 	if e.searching { // a score has panicked in the middle of it
@@ -135,13 +136,13 @@ func (e *Indexed) choose(c *specClass) (best orbit.Choice, ok bool) {
 // amongFew rates the nodes that carry a label which the spec requires; false: it requires none that is listed, or too
 // many nodes carry it.
 func (e *Indexed) amongFew(c *specClass) (best orbit.Choice, ok bool) {
-	if e.candidates, ok = e.index.nodes.labels.candidates(e.candidates, c.spec, c.near); !ok {
+	if e.candidates, ok = e.index.nodes.labels.candidates(e.candidates, c.spec, &c.near); !ok {
 		return best, false
 	}
 	for _, i := range e.candidates {
 		e.stats.rated++
 		n := e.rater.node(i)
-		value, tie, fits := e.rater.rate(n, c.spec, c.near)
+		value, tie, fits := e.rater.rate(n, c.spec, &c.near)
 		if fits && (best.Node == nil || e.rater.better(n, value, tie, &best)) {
 			best.Node, best.Value, best.Tie = n, value, tie
 		}
@@ -223,7 +224,7 @@ func (e *Indexed) rank(c *specClass) orbit.Choice {
 	if e.tournamentBytes += c.tournament.bytes() - before; e.tournamentBytes > maxTournamentBytes {
 		e.dropTournaments(c)
 	}
-	return c.tournament.best(&e.rater)
+	return c.tournament.best(c, &e.rater)
 }
 
 // Bounds of what is kept per spec: tournaments in bytes, and pairs of specs and kinds of nodes.

@@ -213,7 +213,8 @@ func (r *rivals) nominee(t *rapid.T) {
 		for n := range r.engines[0].Nodes() {
 			set, ok := n.PickDevices(c.Spec)
 			err := r.view.State().Check(orbit.Proposal{View: r.view.Revision(), Do: []orbit.Commitment{orbit.Place{Capsule: c.ID, Node: n.Node.ID, Devices: set}}})
-			require.Equal(t, err == nil && !r.view.Report(n).Expired, ok && n.Fits(c.Spec), "%v", err)
+			rules := nearIn(&r.engines[0].Draft, c.Spec)
+			require.Equal(t, err == nil && !r.view.Report(n).Expired, ok && n.Fits(c.Spec) && rules.opens(n.Node), "%v", err)
 			r.asked += btoi(c.Nomination.Lives())
 		}
 	}

@@ -172,7 +172,7 @@ func label(n *orbit.Node, key string) (value string, there bool) {
 
 // candidates appends the nodes among which a spec must be placed because of a label that it requires, or because of where
 // its company is. It reports false if no such label is listed, or if too many nodes carry it.
-func (x *labelIndex) candidates(out []int32, spec *orbit.Spec, near near) (_ []int32, few bool) {
+func (x *labelIndex) candidates(out []int32, spec *orbit.Spec, near *near) (_ []int32, few bool) {
 	least := x.few() + 1
 	narrow := func(l *listing, names []string) {
 		if n := l.count(names, least); n < least {

@@ -67,6 +67,16 @@ func labelKeys(spec *orbit.Spec, each func(key string) bool) bool {
 			return false
 		}
 	}
+	for i := range spec.Apart {
+		if level := spec.Apart[i].Level; level != orbit.NodeKey && !each(level) {
+			return false
+		}
+	}
+	for i := range spec.Even {
+		if level := spec.Even[i].Level; level != orbit.NodeKey && !each(level) {
+			return false
+		}
+	}
 	return each(spec.Spread.Level) && each(spec.Near.Level)
 }
 
@@ -76,6 +86,12 @@ func (k *nodeKinds) knows(spec *orbit.Spec) bool {
 		_, known := slices.BinarySearch(k.keys, key)
 		return key == "" || known || k.leavesOut(key) || k.absent[key]
 	})
+}
+
+// divides reports whether the kinds divide the nodes by a label, so that all nodes of a kind have the same.
+func (k *nodeKinds) divides(key string) bool {
+	_, divided := slices.BinarySearch(k.keys, key)
+	return divided
 }
 
 // learn adds the label keys that a spec names to the kinds. If nodes of one kind may differ in one of them, the nodes have to be

@@ -123,10 +123,15 @@ func (r *rater) better(n *orbit.NodeState, value, tie float64, best *orbit.Choic
 }
 
 // rate returns a node's score; false if the node cannot take the spec.
-func (r *rater) rate(n *orbit.NodeState, spec *orbit.Spec, near near) (value, tie float64, ok bool) {
+func (r *rater) rate(n *orbit.NodeState, spec *orbit.Spec, near *near) (value, tie float64, ok bool) {
 	if n == nil || !n.Fits(spec) || !near.has(n.Node) {
 		return 0, 0, false
 	}
+	return r.value(n, spec)
+}
+
+// value returns the score of a node on which the spec fits; false if the filter or the score excludes the node.
+func (r *rater) value(n *orbit.NodeState, spec *orbit.Spec) (value, tie float64, ok bool) {
 	report := r.draft.View().Report(n)
 	if r.filter != nil && r.filter(n, report, spec) != "" {
 		return 0, 0, false
@@ -136,7 +141,7 @@ func (r *rater) rate(n *orbit.NodeState, spec *orbit.Spec, near near) (value, ti
 }
 
 // scan rates every node. The error is a *NoFit.
-func (r *rater) scan(spec *orbit.Spec, near near) (best orbit.Choice, err error) {
+func (r *rater) scan(spec *orbit.Spec, near *near) (best orbit.Choice, err error) {
 	for n := range r.draft.Nodes() {
 		if value, tie, ok := r.rate(n, spec, near); ok && (best.Node == nil || r.better(n, value, tie, &best)) {
 			best.Node, best.Value, best.Tie = n, value, tie
@@ -198,23 +203,46 @@ func (r *rater) refused(spec *orbit.Spec) map[orbit.Misfit]int {
 	return counts
 }
 
-// near says where a spec may go because of the group whose company it asks for.
+// near says where a spec may go because of the group whose company it asks for, and because of the rules of company.
 type near struct {
 	level string
 	// Nil: the spec asks for no company, and may go anywhere.
 	domains map[string]bool
+	// The levels of rules that may close domains to the spec, and who says which are open.
+	rules []string
+	spec  *orbit.Spec
+	draft *orbit.Draft
 	// Another one when the domains may have changed.
-	version uint64
+	version nearVersion
 }
+
+type nearVersion struct{ near, rules uint64 }
 
 // nearIn asks a draft where a spec may go.
 func nearIn(draft *orbit.Draft, spec *orbit.Spec) (p near) {
 	p.level = spec.Near.Level
-	p.domains, p.version = draft.NearDomains(spec)
+	p.domains, p.version.near = draft.NearDomains(spec)
+	if p.rules, p.version.rules = draft.RuleLevels(spec); p.rules != nil {
+		p.spec, p.draft = spec, draft
+	}
 	return p
 }
 
-func (p *near) has(n *orbit.Node) bool { return p.domains == nil || p.domains[n.Labels[p.level]] }
+// has reports whether the spec may go to a node.
+func (p *near) has(n *orbit.Node) bool { return p.reaches(n) && p.opens(n) }
+
+// reaches reports whether a node is where the company is.
+func (p *near) reaches(n *orbit.Node) bool { return p.domains == nil || p.domains[n.Labels[p.level]] }
+
+// opens reports whether no rule closes a domain of the node.
+func (p *near) opens(n *orbit.Node) bool {
+	for _, level := range p.rules {
+		if !p.draft.Opens(p.spec, level, n) {
+			return false
+		}
+	}
+	return true
+}
 
 // unready says why an engine cannot choose at all; nil: it can.
 func unready(draft *orbit.Draft, spec *orbit.Spec) error {

@@ -109,14 +109,14 @@ func (e *Sampled) Best(draft *orbit.Draft, spec *orbit.Spec) (orbit.Choice, erro
 	e.seen.Clear(draft.Bound())
 	if !draws { // else those that were good are as good as any other now
 		for _, slot := range e.runnersUp[spec] {
-			e.look(slot, spec, near)
+			e.look(slot, spec, &near)
 		}
 	}
 	enough := min(cmp.Or(max(e.Enough, 0), 32), len(e.order)) + len(e.best)
 	fit := len(e.best)
 	for i := 0; i < len(e.order) && fit < enough; i++ {
 		e.swap(i, i+e.rng.IntN(len(e.order)-i))
-		if e.look(e.order[i], spec, near) {
+		if e.look(e.order[i], spec, &near) {
 			fit++
 		}
 	}
@@ -128,7 +128,7 @@ func (e *Sampled) Best(draft *orbit.Draft, spec *orbit.Spec) (orbit.Choice, erro
 }
 
 // look rates a node that has not been looked at yet and files it among the best. It reports whether it fits.
-func (e *Sampled) look(slot int32, spec *orbit.Spec, near near) bool {
+func (e *Sampled) look(slot int32, spec *orbit.Spec, near *near) bool {
 	if !e.seen.Add(slot) {
 		return false
 	}

@@ -168,14 +168,19 @@ func (c *specClass) answer(n *orbit.Node) string {
 	return string(append(text, byte(btoi(c.spec.SpreadsAcross(n)))))
 }
 
-// kinds returns the kinds of nodes in the domains that the spec must be in, or all kinds if that does not restrict it or is no matter
-// of kinds.
+// kinds returns the kinds of nodes in the domains that the spec must be in and that no rule closes, or all kinds if that does not restrict
+// it or is no matter of kinds.
 func (c *specClass) kinds(x *nodeIndex) (kinds kd.Kinds) {
-	if c.near.domains == nil || x.kinds.leavesOut(c.near.level) {
+	bound := c.near.domains != nil && !x.kinds.leavesOut(c.near.level)
+	if !bound && len(c.near.rules) == 0 {
 		return ^kinds
 	}
 	for kind, like := range x.kinds.like {
-		if c.near.has(like) {
+		open := !bound || c.near.reaches(like)
+		for _, level := range c.near.rules {
+			open = open && (level == orbit.NodeKey || !x.kinds.divides(level) || c.near.draft.Opens(c.spec, level, like))
+		}
+		if open {
 			kinds |= kd.KindsOf(int32(kind))
 		}
 	}

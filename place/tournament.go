@@ -68,7 +68,9 @@ func (k *tournament) build(c *specClass, r *rater) {
 func (k *tournament) rate(slot int32, c *specClass, r *rater) {
 	value, tie, ok := math.NaN(), 0.0, false
 	if int(slot) < r.draft.Bound() {
-		value, tie, ok = r.rate(r.node(slot), c.spec, c.near)
+		if n := r.node(slot); n != nil && n.Fits(c.spec) && c.near.reaches(n.Node) {
+			value, tie, ok = r.value(n, c.spec)
+		}
 	}
 	if !ok {
 		value, tie = math.NaN(), 0
@@ -126,12 +128,28 @@ func (k *tournament) play(slot int32, r *rater) {
 	}
 }
 
-// best returns the winner.
-func (k *tournament) best(r *rater) (best orbit.Choice) {
-	if slot := k.winners[1]; slot != none {
-		best = k.choice(slot, r)
-	}
+// best returns the best node that no rule of company closes to the class.
+func (k *tournament) best(c *specClass, r *rater) (best orbit.Choice) {
+	k.find(1, none, c, r, &best)
 	return best
+}
+
+// find looks for a better node among those that play for a place. Where a rule closes the winner it looks at both players, so it looks at few nodes
+// more than are closed. Closed is a node of which that is known already.
+func (k *tournament) find(place int, closed int32, c *specClass, r *rater, best *orbit.Choice) {
+	slot := k.player(place)
+	if slot == none || k.values[slot] != k.values[slot] {
+		return
+	}
+	winner := k.choice(slot, r)
+	switch {
+	case best.Node != nil && !r.better(winner.Node, winner.Value, winner.Tie, best):
+	case slot != closed && c.near.opens(winner.Node.Node):
+		*best = winner
+	case place < len(k.values):
+		k.find(2*place, slot, c, r, best)
+		k.find(2*place+1, slot, c, r, best)
+	}
 }
 
 // bytes is about what the tournament takes.

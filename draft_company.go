@@ -1,0 +1,381 @@
+package orbit
+
+import (
+	"maps"
+	"slices"
+)
+
+// This file has a draft keep the rules of company (Apart, Even): they are judged on what the view shows and all that the plan has done, in earlier
+// proposals too. If one of these is refused, what was planned on it is refused as well, as a conflict.
+
+// draftCompany is what the rules of company count with what a plan has done.
+type draftCompany struct {
+	companyTables
+	// The tables are the draft's own, and not the view's; rules of what the plan submits, or is asked about, are counted in them.
+	owned bool
+	begun map[*Spec]bool
+	// The moves of a step that are counted, and not among the steps yet.
+	pending []companyMove
+	// Another one when a rule may have opened or closed a domain that is more than a node.
+	version uint64
+	// What is known of specs that ledgers hand out, for this version.
+	verdicts map[*Spec]*verdicts
+}
+
+// companyMove is one capsule more or less on a node, or one more or less that still runs there.
+type companyMove struct {
+	spec *Spec
+	node *Node
+	kind companyKind
+	by   int
+}
+
+// moved notes moves that a step makes, and counts them. It refuses those by which an earlier placement of the same proposal breaks a rule, because the
+// ledger judges all of them together; then nothing has changed.
+func (d *Draft) moved(s *draftStep, c CapsuleID, moves ...companyMove) error {
+	if len(moves) == 0 || !moves[0].spec.hasCompany() {
+		return nil
+	}
+	s.moves = d.moves.Slice(len(moves))
+	copy(s.moves, moves)
+	for i := range s.moves {
+		if !s.moves[i].spec.Shared() { // it may name a group twice, and the caller may change it
+			s.moves[i].spec = s.moves[i].spec.clone()
+		}
+		d.countMove(&s.moves[i], 1)
+	}
+	d.rules.pending = s.moves
+	r := d.disturbed(moves[0].spec, moves[0].by > 0)
+	if d.rules.pending = nil; r == nil {
+		return nil
+	}
+	for i := range s.moves {
+		d.countMove(&s.moves[i], -1)
+	}
+	r.Kind, r.Do, r.Capsule, r.At, r.advice = ErrInfeasible, len(d.log)-d.open, c, d.view.Revision(), ""
+	r.Reason = "an earlier step would break a rule: " + r.Reason
+	return r
+}
+
+// disturbed judges the placements of the proposal in the making once more by their rules Even about the groups of a spec of which one more is placed, or
+// one less. If one more is, it has been judged by rules of its own.
+func (d *Draft) disturbed(by *Spec, more bool) *Rejection {
+	if d.rules.rules == nil || d.rules.rules.Len() == 0 {
+		return nil
+	}
+	for i := len(d.steps) - 1; i >= 0 && d.steps[i].open == d.open && d.steps[i].log >= d.open; i-- {
+		s := &d.steps[i]
+		if s.spec == nil || more && s.spec == by {
+			continue
+		}
+		for e := range s.spec.Even {
+			if !by.IsIn(s.spec.Even[e].Group) {
+				continue
+			}
+			if r := (&arrival{spec: s.spec, node: s.node.Node, counted: true}).evenFault(draftCounts{d}, &s.spec.Even[e]); r != nil {
+				return r
+			}
+		}
+	}
+	return nil
+}
+
+// leaving is what moves when a capsule leaves its node: if it has begun there, it goes on running until it has stopped.
+func (c *Capsule) leaving(n *Node) []companyMove {
+	moves := []companyMove{{c.Spec, n, 0, -1}}
+	if c.Begun && n.State != Lost {
+		moves = append(moves, companyMove{c.Spec, n, stopping, 1})
+	}
+	return moves
+}
+
+// countMove counts a move, or takes it back.
+func (d *Draft) countMove(m *companyMove, sign int) {
+	c := &d.rules
+	if c.rules == nil {
+		c.companyTables = d.view.state.company
+	}
+	if m.spec.hasRules() {
+		d.beginRules(m.spec)
+	}
+	if c.rules.Len() == 0 {
+		return
+	}
+	m.spec.companyOf(m.node, m.kind, c.ruled, func(k companyKey) {
+		d.ownRules()
+		c.add(k, sign*m.by)
+		if k.level != NodeKey || c.rule(k.group, k.level).even > 0 {
+			c.version++
+			clear(c.verdicts)
+		}
+	})
+}
+
+// ownRules makes the tables the draft's own.
+func (d *Draft) ownRules() {
+	if !d.rules.owned {
+		d.rules.companyTables, d.rules.owned = d.view.state.ownCompany(), true
+	}
+}
+
+// beginRules counts the rules of a spec, which may be one that the view does not know, with what the plan has moved so far.
+func (d *Draft) beginRules(spec *Spec) {
+	c := &d.rules
+	known := func(group, level string, even bool) bool {
+		r := c.rule(group, level)
+		return even && r.even > 0 || !even && r.apart > 0
+	}
+	knows := !slices.ContainsFunc(spec.Apart, func(a Apart) bool { return !known(a.Group, a.Level, false) })
+	for i := range spec.Even {
+		e := &spec.Even[i]
+		u, _ := c.scopes.Get(scopeUse{companyScope: spec.scope(e)})
+		knows = knows && known(e.Group, e.Level, true) && u.rules > 0
+	}
+	if knows || c.begun[spec] && spec.Shared() {
+		return
+	}
+	d.ownRules()
+	if c.begun == nil {
+		c.begun = map[*Spec]bool{}
+	}
+	c.begun[spec] = true
+	c.version++
+	clear(c.verdicts)
+	was := c.rules.Clone()
+	c.begin(d.view.state, spec, func(string, string) {}, func(companyKey, int) {})
+	fresh := func(group string, yield func(level string)) {
+		c.ruled(group, func(level string) {
+			if _, counted := was.Get(companyRule{group: group, level: level}); !counted {
+				yield(level)
+			}
+		})
+	}
+	for i := range d.steps {
+		for _, m := range d.steps[i].moves {
+			m.spec.companyOf(m.node, m.kind, fresh, func(k companyKey) {
+				if _, counted := was.Get(companyRule{group: k.group, level: k.level}); !counted {
+					c.add(k, m.by)
+				}
+			})
+		}
+	}
+}
+
+// tableCounts makes tables the counts that arrivals are judged by.
+type tableCounts struct{ *companyTables }
+
+func (c tableCounts) before(companyKey) int { return 0 }
+func (c tableCounts) fewest(e *Even, scope companyScope) (string, int, int) {
+	return c.companyTables.fewest(e, scope, c.count)
+}
+
+// draftCounts makes a draft the counts that its steps are judged by.
+type draftCounts struct{ *Draft }
+
+func (d draftCounts) ruled(group string, yield func(string)) { d.rules.ruled(group, yield) }
+func (d draftCounts) count(k companyKey) int                 { return d.rules.count(k) }
+func (d draftCounts) fewest(e *Even, scope companyScope) (string, int, int) {
+	return d.rules.companyTables.fewest(e, scope, d.rules.count)
+}
+
+// before returns how many there were before the steps of the proposal in the making.
+func (d draftCounts) before(k companyKey) int {
+	n := d.rules.count(k)
+	take := func(moves []companyMove) {
+		for _, m := range moves {
+			m.spec.companyOf(m.node, m.kind, d.rules.ruled, func(o companyKey) { n -= m.by * btoi(o == k) })
+		}
+	}
+	take(d.rules.pending)
+	for i := len(d.steps) - 1; i >= 0 && d.steps[i].open == d.open && d.steps[i].log >= d.open; i-- {
+		take(d.steps[i].moves)
+	}
+	return n
+}
+
+// verdictsOn returns which domains the rules of company close to a spec as the plan leaves them; nil: none has to do with it.
+func (d *Draft) verdictsOn(spec *Spec) *verdicts {
+	if d.view == nil || !spec.hasCompany() {
+		return nil
+	}
+	c := &d.rules
+	if c.rules == nil {
+		c.companyTables = d.view.state.company
+	}
+	if spec.hasRules() {
+		d.beginRules(spec)
+	}
+	if c.rules.Len() == 0 {
+		return nil
+	}
+	if v, known := c.verdicts[spec]; known && spec.Shared() {
+		return v
+	}
+	v := &verdicts{spec: spec, at: draftCounts{d}}
+	levels := map[string]bool{}
+	for group := range spec.MemberOf {
+		c.ruled(group, func(level string) { levels[level] = levels[level] || c.rule(group, level).apart > 0 })
+	}
+	for _, a := range spec.Apart {
+		levels[a.Level] = true
+	}
+	for i := range spec.Even {
+		levels[spec.Even[i].Level], v.wide = true, true
+	}
+	for level, matters := range levels {
+		if matters {
+			v.levels, v.wide = append(v.levels, level), v.wide || level != NodeKey
+		}
+	}
+	slices.Sort(v.levels)
+	if len(v.levels) == 0 {
+		v = nil
+	}
+	if c.verdicts == nil {
+		c.verdicts = map[*Spec]*verdicts{}
+	}
+	c.verdicts[spec] = v
+	return v
+}
+
+// RuleLevels returns the levels of the rules of company that may close a domain to capsules of the spec: its own rules [Apart] and [Even], and rules of
+// others about its groups. For each of them [Draft.Opens] says which domains are open. Nil means that there are none. The version is another one whenever a domain
+// may have been opened or closed that is more than a node, or is one whose rule depends on other nodes; a node that is a domain by itself
+// opens and closes only by steps that change it.
+func (d *Draft) RuleLevels(spec *Spec) (levels []string, version uint64) {
+	v := d.verdictsOn(spec)
+	switch {
+	case v == nil:
+		return nil, 0
+	case !v.wide:
+		return v.levels, 1
+	}
+	return v.levels, d.rules.version + 2
+}
+
+// Opens reports whether the rules of company by one level leave the domain of a node open to capsules of the spec, as the plan leaves the nodes. A capsule that
+// still stops there itself may be placed all the same, which Place finds out.
+func (d *Draft) Opens(spec *Spec, level string, n *Node) bool {
+	v := d.verdictsOn(spec)
+	return v == nil || v.why(level, n) == ""
+}
+
+// keepsCompany judges a placement by the rules of company. After says that it keeps them only if it waits for what has left its node.
+func (d *Draft) keepsCompany(c *Capsule, n *NodeState) (after bool, err error) {
+	if d.verdictsOn(c.Spec) == nil {
+		return false, nil
+	}
+	a := arrival{spec: c.Spec, node: n.Node, nodeOf: d.describes, awaits: c.stops()}
+	r := a.fault(draftCounts{d})
+	if r == nil {
+		return false, nil
+	}
+	if n.Node.Confirms {
+		if a.awaits = d.stopping(c, n); a.fault(draftCounts{d}) == nil {
+			return true, nil
+		}
+	}
+	r.Kind, r.Do, r.Capsule, r.At, r.advice = ErrInfeasible, len(d.log)-d.open, c.ID, d.view.Revision(), ""
+	return false, r
+}
+
+// describes returns the description of a node of the view.
+func (d *Draft) describes(id NodeID) *Node {
+	if n := d.view.state.Node(id); n != nil {
+		return n.Node
+	}
+	return nil
+}
+
+// stopping returns the remains of a capsule, and all that are on a node or come to be there by the plan.
+func (d *Draft) stopping(c *Capsule, n *NodeState) []*Remains {
+	out := c.stops()
+	if n.remains == nil {
+		return out
+	}
+	for _, r := range *n.remains {
+		if r.Capsule != c.ID {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// stops returns what still runs of a capsule that is placed anew.
+func (c *Capsule) stops() []*Remains {
+	switch {
+	case c.Remains != nil:
+		return []*Remains{c.Remains}
+	case c.Begun: // the plan moves it
+		return []*Remains{{Capsule: c.ID, Spec: c.Spec, Node: c.Node}}
+	}
+	return nil
+}
+
+// snapshot returns verdicts that stay as they are, for a diagnosis that is read later; nil for nil.
+func (v *verdicts) snapshot(d *Draft) *verdicts {
+	if v == nil {
+		return nil
+	}
+	tables := d.rules.companyTables
+	if d.rules.owned {
+		tables = d.rules.clone()
+	}
+	return &verdicts{spec: v.spec, levels: v.levels, at: tableCounts{&tables}, known: maps.Clone(v.known)}
+}
+
+// Company that capsules ask for (Near): no rule, but a bet.
+
+// betOnCompany appends a bet for each domain in which placed capsules find the group that they want to be near.
+func (d *Draft) betOnCompany(bets []Precondition, steps []draftStep) []Precondition {
+	from := len(bets)
+	for i := range steps {
+		spec := steps[i].spec
+		if spec == nil || spec.Near.Group == "" {
+			continue
+		}
+		near := d.nearby(spec)
+		domain := steps[i].node.Node.Labels[spec.Near.Level]
+		if !near.domains[domain] {
+			continue
+		}
+		bet := Precondition(GroupIn{Group: spec.Near.Group, Level: spec.Near.Level, Domain: domain})
+		if !slices.Contains(bets[from:], bet) {
+			bets = append(bets, bet)
+		}
+	}
+	return bets
+}
+
+// NearDomains returns the domains of spec.Near.Level in which a member of the group is that the spec wants to be near,
+// less those whose last member the plan has proposed to release. Nil means that the spec asks for no company; the map
+// must not be written to. The version is another one whenever the domains may have changed.
+func (d *Draft) NearDomains(spec *Spec) (domains map[string]bool, version uint64) {
+	if spec.Near.Group == "" || d.view == nil {
+		return nil, 0
+	}
+	return d.nearby(spec).domains, d.company
+}
+
+// nearby looks up the domains; nil if the spec asks for no company.
+func (d *Draft) nearby(spec *Spec) *nearby {
+	if spec.Near.Group == "" || d.view == nil {
+		return nil
+	}
+	if p := d.near[spec.Near]; p != nil {
+		return p
+	}
+	p, limit := &nearby{near: spec.Near, domains: map[string]bool{}}, d.view.state.Limits().IDBytes
+	left := d.leavers(spec.Near.Group)
+	for n, members := range d.view.state.GroupNodes(spec.Near.Group) {
+		domain := n.Node.Labels[spec.Near.Level]
+		if domain != "" && len(domain) <= limit && members > left[n.Node.ID] { // else no bet can name it
+			p.domains[domain] = true
+		}
+	}
+	if d.near == nil {
+		d.near = map[Near]*nearby{}
+	}
+	d.near[spec.Near] = p
+	return p
+}
