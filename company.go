@@ -185,17 +185,17 @@ type arrival struct {
 
 // fault returns which rule forbids the arrival, nil if none does. The rejection has no kind yet; its advice completes "nodes ...".
 func (a *arrival) fault(at companyCounts) (r *Rejection) {
+	for i := range a.spec.Apart {
+		if rule := a.spec.Apart[i]; r == nil && (a.only == "" || a.only == rule.Level) {
+			r = a.apartFault(at, rule, membersPlaced)
+		}
+	}
 	for group := range a.spec.MemberOf { // who is there keeps it away
 		at.ruled(group, func(level string) {
 			if r == nil && (a.only == "" || a.only == level) {
 				r = a.apartFault(at, Apart{group, level}, keepersPlaced)
 			}
 		})
-	}
-	for i := range a.spec.Apart {
-		if rule := a.spec.Apart[i]; r == nil && (a.only == "" || a.only == rule.Level) {
-			r = a.apartFault(at, rule, membersPlaced)
-		}
 	}
 	for i := range a.spec.Even {
 		if e := &a.spec.Even[i]; r == nil && (a.only == "" || a.only == e.Level) {

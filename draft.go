@@ -180,6 +180,9 @@ func (d *Draft) Changed(cursor uint64) (indices []int32, next uint64, all bool) 
 // submits. Choice.Note is kept with the placement, and [View.Now] as its time. The error is a [*Rejection]: ErrInfeasible says
 // which of the ledger's rules the placement would break, ErrInvalid that no ledger takes the spec. The draft is unchanged then.
 //
+// The rules [Apart] and [Even] are judged with all that the plan has done so far: a proposal may rest on earlier ones of the plan, and is a conflict if these
+// were refused. Where the capsule keeps a rule only if it waits for what has left the node, Place sets Place.After.
+//
 // Company that the capsule asks for ([Near]) is no rule of the ledger: Propose adds a bet on it where the view
 // shows a member of the group in the node's domain, and none where it does not.
 func (d *Draft) Place(c *Capsule, to Choice) error {

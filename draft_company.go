@@ -175,7 +175,7 @@ type draftCounts struct{ *Draft }
 func (d draftCounts) ruled(group string, yield func(string)) { d.rules.ruled(group, yield) }
 func (d draftCounts) count(k companyKey) int                 { return d.rules.count(k) }
 func (d draftCounts) fewest(e *Even, scope companyScope) (string, int, int) {
-	return d.rules.companyTables.fewest(e, scope, d.rules.count)
+	return d.rules.fewest(e, scope, d.rules.count)
 }
 
 // before returns how many there were before the steps of the proposal in the making.

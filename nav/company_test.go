@@ -1,0 +1,135 @@
+package nav_test
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/nav"
+	"github.com/orbitsched/orbit/place"
+)
+
+// drawSet is the spec of a replica set with rules of company.
+func drawSet(t *rapid.T, group string) *orbit.Spec {
+	s := &orbit.Spec{Module: group, Group: group, Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: rapid.Int64Range(1, 3).Draw(t, "cpu")}}}
+	level := rapid.SampledFrom([]string{"zone", "rack", orbit.NodeKey})
+	if rapid.Bool().Draw(t, "even") {
+		s.Even = []orbit.Even{{Group: group, Level: level.Draw(t, "level"), MaxSkew: rapid.IntRange(1, 2).Draw(t, "skew")}}
+	}
+	if rapid.Bool().Draw(t, "apart") {
+		s.Apart = append(s.Apart, orbit.Apart{Group: group, Level: rapid.SampledFrom([]string{"rack", orbit.NodeKey}).Draw(t, "level")})
+	}
+	if rapid.IntRange(0, 3).Draw(t, "apart from others") == 0 {
+		s.Apart = append(s.Apart, orbit.Apart{Group: rapid.SampledFrom([]string{"set0", "set1", "set2"}).Draw(t, "from"), Level: level.Draw(t, "level")})
+	}
+	return s
+}
+
+// brokenRules counts the capsules that have a rule which does not hold, by looking at all pairs. Nothing departs in these worlds, so rules Even hold as
+// they did when the last capsule came.
+func brokenRules(s *orbit.State) (broken []string) {
+	domain := func(c *orbit.Capsule, level string) string {
+		if level == orbit.NodeKey {
+			return string(c.Node)
+		}
+		return s.Node(c.Node).Node.Labels[level]
+	}
+	var placed []*orbit.Capsule
+	for c := range s.Capsules() {
+		if c.Placed() {
+			placed = append(placed, c)
+		}
+	}
+	for _, c := range placed {
+		for _, a := range c.Spec.Apart {
+			for _, o := range placed {
+				if o != c && o.Spec.IsIn(a.Group) && domain(o, a.Level) == domain(c, a.Level) {
+					broken = append(broken, fmt.Sprintf("%s and %s are in %s %s", c.ID, o.ID, a.Level, domain(c, a.Level)))
+				}
+			}
+		}
+	}
+	for skew := range s.Skewed() {
+		broken = append(broken, fmt.Sprintf("%+v", skew))
+	}
+	return broken
+}
+
+// TestEnginesKeepCompany: engines that plan at once place replica sets with rules of company, and no rule is ever broken. When they rest, nothing waits that
+// a ledger would place somewhere.
+func TestEnginesKeepCompany(t *testing.T) {
+	placed, waiting := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		l := &orbit.MemoryLedger{}
+		for i := range rapid.IntRange(4, 40).Draw(t, "nodes") {
+			n := node(fmt.Sprintf("n%02d", i), rapid.Int64Range(1, 8).Draw(t, "cpu"))
+			n.Node.Labels = map[string]string{"zone": fmt.Sprint("z", i%3), "rack": fmt.Sprint("r", i%7)}
+			commit(t, l, n)
+		}
+		for i := range 3 {
+			var ids []orbit.CapsuleID
+			for k := range rapid.IntRange(1, 12).Draw(t, "replicas") {
+				ids = append(ids, orbit.CapsuleID(fmt.Sprintf("s%d-%02d", i, k)))
+			}
+			commit(t, l, orbit.Submit{IDs: ids, Spec: drawSet(t, fmt.Sprint("set", i))})
+		}
+		var engines []*orbit.Engine
+		for i := range 3 {
+			var placement orbit.PlacementEngine = &place.Indexed{}
+			if i == 2 {
+				placement = &place.Exhaustive{}
+			}
+			engines = append(engines, &orbit.Engine{Name: fmt.Sprint("e", i), Ledger: l, Navigator: &nav.Services{Placement: placement}})
+		}
+		for range 30 {
+			var wg sync.WaitGroup
+			for _, e := range engines {
+				wg.Go(func() { e.Pass(t.Context()) })
+			}
+			wg.Wait()
+			s := snapshot(t, l)
+			require.Empty(t, brokenRules(s))
+			require.NoError(t, s.Verify())
+		}
+		s := snapshot(t, l)
+		for c := range s.Capsules() {
+			if c.Placed() {
+				placed++
+				continue
+			}
+			waiting++
+			for n := range s.Nodes() {
+				err := s.Check(orbit.Proposal{View: s.Revision(), Do: []orbit.Commitment{orbit.Place{Capsule: c.ID, Node: n.Node.ID}}})
+				require.Error(t, err, "%s waits, and fits on %s", c.ID, n.Node.ID)
+			}
+		}
+	})
+	require.Positive(t, placed)
+	require.Positive(t, waiting)
+}
+
+// TestUnplacedByRulesSaysSo: what waits because of rules of company says so, with counts.
+func TestUnplacedByRulesSaysSo(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	for _, id := range []string{"a", "b"} {
+		commit(t, l, node(id, 8))
+	}
+	s := spec(1, 0)
+	s.Group, s.Apart = "db", []orbit.Apart{{Group: "db", Level: orbit.NodeKey}}
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"x", "y", "z"}, Spec: s})
+	e := &orbit.Engine{Name: "e", Ledger: l, Navigator: &nav.Services{}}
+	r := e.Pass(t.Context())
+	require.Len(t, r.Unplaced, 1)
+	require.ErrorContains(t, r.Unplaced[0].Why, `0 of 2 nodes fit: 2 have, or share their node with, members of group db`)
+	e.Pass(t.Context()) // what it has committed might have helped the class
+	require.Empty(t, e.Pass(t.Context()).Unplaced, "it is parked, and comes back when a member leaves")
+	commit(t, l, orbit.Release{Capsule: "x", Final: true})
+	e.Pass(t.Context())
+	require.Equal(t, 0, snapshot(t, l).PendingCount())
+	require.True(t, slices.ContainsFunc(slices.Collect(snapshot(t, l).Capsules()), func(c *orbit.Capsule) bool { return c.ID == "z" && c.Placed() }))
+}
