@@ -114,7 +114,7 @@ func (d *Draft) countMove(m *companyMove, sign int) {
 // ownRules makes the tables the draft's own.
 func (d *Draft) ownRules() {
 	if !d.rules.owned {
-		d.rules.companyTables, d.rules.owned = d.view.state.ownCompany(), true
+		d.rules.companyTables, d.rules.owned = d.view.state.ownCompany(true), true
 	}
 }
 

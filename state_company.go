@@ -57,12 +57,15 @@ func (a eligibleNodes) less(b eligibleNodes) bool {
 	return a.domain < b.domain
 }
 
+// companyDegree is smaller than that of other tables, because each proposal that moves a member writes to copies of its own.
+const companyDegree = 8
+
 func newCompanyTables() companyTables {
 	return companyTables{
-		rules:    btree.NewG(degree, companyRule.less),
-		counts:   btree.NewG(degree, func(a, b companyCount) bool { return a.less(b.companyKey) }),
-		scopes:   btree.NewG(degree, func(a, b scopeUse) bool { return a.less(b.companyScope) }),
-		eligible: btree.NewG(degree, eligibleNodes.less),
+		rules:    btree.NewG(companyDegree, companyRule.less),
+		counts:   btree.NewG(companyDegree, func(a, b companyCount) bool { return a.less(b.companyKey) }),
+		scopes:   btree.NewG(companyDegree, func(a, b scopeUse) bool { return a.less(b.companyScope) }),
+		eligible: btree.NewG(companyDegree, eligibleNodes.less),
 	}
 }
 

@@ -15,11 +15,16 @@ type txCompany struct {
 	begun, ended []companyRule
 }
 
-// ownCompany returns tables that the proposal may write.
-func (s *State) ownCompany() companyTables {
+// ownCompany returns tables that may be written to: all of them, or only the counts.
+func (s *State) ownCompany(all bool) companyTables {
 	s.fork.Lock()
 	defer s.fork.Unlock()
-	return s.company.clone()
+	if all {
+		return s.company.clone()
+	}
+	own := s.company
+	own.counts = own.counts.Clone()
+	return own
 }
 
 // countCompany finds out what the rules of company count after the proposal, and reports whether there are any that it has to do with.
@@ -32,7 +37,12 @@ func (t *tx) countCompany() bool {
 	if !t.hasCompany() {
 		return false
 	}
-	c.differs, c.companyTables = true, t.s.ownCompany()
+	all := false
+	t.rulesChange(func(*Spec, int) { all = true })
+	for i := range t.nodes.entries {
+		all = all || t.nodes.entries[i].redescribed()
+	}
+	c.differs, c.companyTables = true, t.s.ownCompany(all)
 	t.rulesChange(func(spec *Spec, by int) {
 		if by > 0 {
 			t.beginRules(spec)

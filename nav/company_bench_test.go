@@ -1,0 +1,76 @@
+package nav_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/nav"
+)
+
+// BenchmarkCompany places 500 replicas of a set in one pass: plain, with a rule of company, with a host name required of each. The figures are per
+// placement, from submission to commit.
+func BenchmarkCompany(b *testing.B) {
+	for _, nodes := range []int{1000, 10_000, 50_000} {
+		l := &orbit.MemoryLedger{}
+		var do []orbit.Commitment
+		for i := range nodes {
+			n := node(fmt.Sprintf("n%05d", i), 32)
+			n.Node.Labels = map[string]string{"zone": fmt.Sprint("z", i%3), "rack": fmt.Sprint("r", i/50), "host": fmt.Sprintf("n%05d", i)}
+			do = append(do, n)
+		}
+		commit(b, l, do...)
+		e := &orbit.Engine{Name: "e", Ledger: l, MaxPlan: 1000, Navigator: &nav.Services{}}
+		sets := 0
+		for _, kind := range []string{"plain", "grouped", "even over zones", "even over racks", "apart by node", "apart by rack", "host"} {
+			b.Run(fmt.Sprintf("nodes=%d/%s", nodes, kind), func(b *testing.B) {
+				replicas := 500
+				if kind == "apart by rack" {
+					replicas = min(replicas, nodes/50)
+				}
+				for range b.N {
+					b.StopTimer()
+					sets++
+					group := fmt.Sprint("set", sets)
+					s := &orbit.Spec{Module: "m", Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: 1}}}
+					switch kind {
+					case "grouped":
+						s.Group = group
+					case "even over zones":
+						s.Group, s.Even = group, []orbit.Even{{Group: group, Level: "zone"}}
+					case "even over racks":
+						s.Group, s.Even = group, []orbit.Even{{Group: group, Level: "rack"}}
+					case "apart by node":
+						s.Group, s.Apart = group, []orbit.Apart{{Group: group, Level: orbit.NodeKey}}
+					case "apart by rack":
+						s.Group, s.Apart = group, []orbit.Apart{{Group: group, Level: "rack"}}
+					}
+					var ids []orbit.CapsuleID
+					var release []orbit.Commitment
+					for i := range replicas {
+						ids = append(ids, orbit.CapsuleID(fmt.Sprintf("%s-%d", group, i)))
+						release = append(release, orbit.Release{Capsule: ids[i], Final: true})
+					}
+					b.StartTimer()
+					if kind == "host" {
+						for i, id := range ids {
+							own := *s
+							own.Require = []orbit.Predicate{{Key: "host", Op: "In", Values: []string{fmt.Sprintf("n%05d", i*(nodes/replicas))}}}
+							commit(b, l, orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: &own})
+						}
+					} else {
+						commit(b, l, orbit.Submit{IDs: ids, Spec: s})
+					}
+					r := e.Pass(b.Context())
+					b.StopTimer()
+					if r.Committed != replicas {
+						b.Fatalf("%d of %d are placed: %v", r.Committed, replicas, r.Unplaced)
+					}
+					commit(b, l, release...)
+					b.StartTimer()
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*replicas), "ns/placement")
+			})
+		}
+	}
+}
