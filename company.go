@@ -165,9 +165,8 @@ type companyCounts interface {
 	count(k companyKey) int
 	// before returns how many members were placed before.
 	before(k companyKey) int
-	// fewest returns the eligible domain with the fewest members, the number of these, and how many domains are eligible, but at most
-	// maxEvenDomains+1; no domain if none is.
-	fewest(e *Even, scope companyScope) (domain string, least, domains int)
+	// fewest looks for the eligible domain with the fewest members.
+	fewest(e *Even, scope companyScope) lowest
 }
 
 // arrival is a capsule that a proposal places, or may place, on a node.
@@ -259,28 +258,28 @@ func (a *arrival) evenFault(at companyCounts, e *Even) *Rejection {
 			Reason: fmt.Sprintf("%s %q is none of the domains among which group %q is to be even", levelName(e.Level), k.domain, e.Group)}
 	}
 	there := at.count(k) + btoi(!a.counted)
-	domain, least, domains := at.fewest(e, a.spec.scope(e))
-	if domains < e.MinDomains {
-		least = 0
+	low := at.fewest(e, a.spec.scope(e))
+	if low.domains < e.MinDomains {
+		low.least = 0
 	}
-	most := least + max(e.MaxSkew, 1)
-	if there <= most && domains <= maxEvenDomains || there <= at.before(k) {
+	most := low.least + max(e.MaxSkew, 1)
+	if there <= most && low.domains <= maxEvenDomains || there <= at.before(k) {
 		return nil
 	}
 	r := &Rejection{Node: a.node.ID, Group: e.Group, Domain: k.domain, Want: int64(there), Free: int64(most)}
 	r.advice = "are in a " + levelName(e.Level) + " that has its share of group " + quoteWord(e.Group)
 	var why string
 	switch {
-	case domains > maxEvenDomains:
+	case low.domains > maxEvenDomains:
 		r.Want, r.Free = 0, 0
 		r.Reason = fmt.Sprintf("there are more than %d domains by %s among which group %q would have to be even", maxEvenDomains, levelName(e.Level), e.Group)
 		return r
-	case domains == 0:
+	case low.domains == 0:
 		why = "no domain is eligible"
-	case domains < e.MinDomains:
-		why = fmt.Sprintf("there are %d domains of the %d that there have to be, so 0 is the fewest", domains, e.MinDomains)
+	case low.domains < e.MinDomains:
+		why = fmt.Sprintf("there are %d domains of the %d that there have to be, so 0 is the fewest", low.domains, e.MinDomains)
 	default:
-		why = fmt.Sprintf("%q has the fewest, %d", domain, least)
+		why = fmt.Sprintf("%q has the fewest, %d", low.domain, low.least)
 	}
 	r.Reason = fmt.Sprintf("%s %q would have %d of group %q; %s, and at most %d more are allowed", levelName(e.Level), k.domain, there, e.Group, why, max(e.MaxSkew, 1))
 	return r
@@ -310,27 +309,31 @@ type verdicts struct {
 	// Why each domain of a level is closed, empty: it is open; and the domains with the fewest members.
 	known  map[[2]string]string
 	lowest map[*Even]lowest
+	// How often a domain of each level may have been opened.
+	opened map[string]uint64
 }
 
+// lowest is an eligible domain with the fewest members, how many these are, how many domains have so few, and how many are eligible, but at most
+// maxEvenDomains+1. None is: no domain.
 type lowest struct {
-	domain         string
-	least, domains int
+	domain               string
+	least, ties, domains int
 }
 
 // Each counts as at does, and looks for the domain with the fewest once.
 func (v *verdicts) ruled(group string, yield func(string)) { v.at.ruled(group, yield) }
 func (v *verdicts) count(k companyKey) int                 { return v.at.count(k) }
 func (v *verdicts) before(k companyKey) int                { return v.at.before(k) }
-func (v *verdicts) fewest(e *Even, scope companyScope) (string, int, int) {
+func (v *verdicts) fewest(e *Even, scope companyScope) lowest {
 	l, known := v.lowest[e]
 	if !known {
-		l.domain, l.least, l.domains = v.at.fewest(e, scope)
+		l = v.at.fewest(e, scope)
 		if v.lowest == nil {
 			v.lowest = map[*Even]lowest{}
 		}
 		v.lowest[e] = l
 	}
-	return l.domain, l.least, l.domains
+	return l
 }
 
 // why says why the domain of a node by a level is closed, completing "nodes ..."; empty: it is open.

@@ -119,7 +119,7 @@ func (d *Draft) Sync(view *View) {
 	clear(d.capsules)
 	clear(d.holds)
 	d.forgetNear()
-	d.rules = draftCompany{version: d.rules.version + 1}
+	d.rules = draftCompany{version: d.rules.version + 1, epoch: d.rules.epoch + 1<<32}
 	changed, next, all := view.Changed(d.cursor)
 	d.cursor = next
 	for bound := view.state.NodeBound(); len(d.nodes) < bound; {

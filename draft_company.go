@@ -16,10 +16,11 @@ type draftCompany struct {
 	begun map[*Spec]bool
 	// The moves of a step that are counted, and not among the steps yet.
 	pending []companyMove
-	// Another one when a rule may have opened or closed a domain that is more than a node.
-	version uint64
-	// What is known of specs that ledgers hand out, for this version.
+	// Another one when a rule may have opened or closed a domain that is more than a node, and when rules have begun.
+	version, epoch uint64
+	// What is known of specs that ledgers hand out, and of which of them the members of each group make a difference to.
 	verdicts map[*Spec]*verdicts
+	about    map[string][]*verdicts
 }
 
 // companyMove is one capsule more or less on a node, or one more or less that still runs there.
@@ -95,7 +96,7 @@ func (d *Draft) countMove(m *companyMove, sign int) {
 	if c.rules == nil {
 		c.companyTables = d.view.state.company
 	}
-	if m.spec.hasRules() {
+	if _, known := c.verdicts[m.spec]; !known && m.spec.hasRules() {
 		d.beginRules(m.spec)
 	}
 	if c.rules.Len() == 0 {
@@ -106,9 +107,37 @@ func (d *Draft) countMove(m *companyMove, sign int) {
 		c.add(k, sign*m.by)
 		if k.level != NodeKey || c.rule(k.group, k.level).even > 0 {
 			c.version++
-			clear(c.verdicts)
+			for _, v := range c.about[k.group] {
+				v.update(k, sign*m.by)
+			}
 		}
 	})
+}
+
+// update takes note that the count of a key has changed.
+func (v *verdicts) update(k companyKey, by int) {
+	delete(v.known, [2]string{k.level, k.domain})
+	opens := by < 0
+	for i := range v.spec.Even {
+		e := &v.spec.Even[i]
+		l, known := v.lowest[e]
+		if !known || e.Group != k.group || e.Level != k.level || k.kind != membersPlaced {
+			continue
+		}
+		if by == 1 && v.at.count(k) > l.least+1 { // the others are the fewest still
+			continue
+		}
+		if l.ties--; by == 1 && l.ties > 0 {
+			v.lowest[e] = l
+			continue
+		}
+		delete(v.lowest, e)
+		clear(v.known)
+		opens = true
+	}
+	if opens {
+		v.opened[k.level]++
+	}
 }
 
 // ownRules makes the tables the draft's own.
@@ -140,7 +169,9 @@ func (d *Draft) beginRules(spec *Spec) {
 	}
 	c.begun[spec] = true
 	c.version++
+	c.epoch += 1 << 32
 	clear(c.verdicts)
+	clear(c.about)
 	was := c.rules.Clone()
 	c.begin(d.view.state, spec, func(string, string) {}, func(companyKey, int) {})
 	fresh := func(group string, yield func(level string)) {
@@ -165,7 +196,7 @@ func (d *Draft) beginRules(spec *Spec) {
 type tableCounts struct{ *companyTables }
 
 func (c tableCounts) before(companyKey) int { return 0 }
-func (c tableCounts) fewest(e *Even, scope companyScope) (string, int, int) {
+func (c tableCounts) fewest(e *Even, scope companyScope) lowest {
 	return c.companyTables.fewest(e, scope, c.count)
 }
 
@@ -174,7 +205,7 @@ type draftCounts struct{ *Draft }
 
 func (d draftCounts) ruled(group string, yield func(string)) { d.rules.ruled(group, yield) }
 func (d draftCounts) count(k companyKey) int                 { return d.rules.count(k) }
-func (d draftCounts) fewest(e *Even, scope companyScope) (string, int, int) {
+func (d draftCounts) fewest(e *Even, scope companyScope) lowest {
 	return d.rules.fewest(e, scope, d.rules.count)
 }
 
@@ -199,6 +230,9 @@ func (d *Draft) verdictsOn(spec *Spec) *verdicts {
 		return nil
 	}
 	c := &d.rules
+	if v, known := c.verdicts[spec]; known && spec.Shared() {
+		return v
+	}
 	if c.rules == nil {
 		c.companyTables = d.view.state.company
 	}
@@ -207,9 +241,6 @@ func (d *Draft) verdictsOn(spec *Spec) *verdicts {
 	}
 	if c.rules.Len() == 0 {
 		return nil
-	}
-	if v, known := c.verdicts[spec]; known && spec.Shared() {
-		return v
 	}
 	v := &verdicts{spec: spec, at: draftCounts{d}}
 	levels := map[string]bool{}
@@ -232,9 +263,21 @@ func (d *Draft) verdictsOn(spec *Spec) *verdicts {
 		v = nil
 	}
 	if c.verdicts == nil {
-		c.verdicts = map[*Spec]*verdicts{}
+		c.verdicts, c.about = map[*Spec]*verdicts{}, map[string][]*verdicts{}
 	}
-	c.verdicts[spec] = v
+	if c.verdicts[spec] = v; v != nil && v.wide && spec.Shared() {
+		v.opened = map[string]uint64{}
+		groups := map[string]bool{}
+		for group := range spec.MemberOf {
+			groups[group] = true
+		}
+		for _, a := range spec.Apart {
+			groups[a.Group] = true
+		}
+		for group := range groups {
+			c.about[group] = append(c.about[group], v)
+		}
+	}
 	return v
 }
 
@@ -251,6 +294,19 @@ func (d *Draft) RuleLevels(spec *Spec) (levels []string, version uint64) {
 		return v.levels, 1
 	}
 	return v.levels, d.rules.version + 2
+}
+
+// Opened returns another number whenever a domain of a level may have been opened to capsules of the spec that was closed, since the last Sync. RuleLevels
+// must have named the level.
+func (d *Draft) Opened(spec *Spec, level string) uint64 {
+	v := d.verdictsOn(spec)
+	switch {
+	case v == nil || level == NodeKey && len(spec.Even) == 0:
+		return 0
+	case v.opened == nil: // a spec that no ledger hands out
+		return d.rules.version
+	}
+	return v.opened[level] + d.rules.epoch
 }
 
 // Opens reports whether the rules of company by one level leave the domain of a node open to capsules of the spec, as the plan leaves the nodes. A capsule that
@@ -322,60 +378,4 @@ func (v *verdicts) snapshot(d *Draft) *verdicts {
 		tables = d.rules.clone()
 	}
 	return &verdicts{spec: v.spec, levels: v.levels, at: tableCounts{&tables}, known: maps.Clone(v.known)}
-}
-
-// Company that capsules ask for (Near): no rule, but a bet.
-
-// betOnCompany appends a bet for each domain in which placed capsules find the group that they want to be near.
-func (d *Draft) betOnCompany(bets []Precondition, steps []draftStep) []Precondition {
-	from := len(bets)
-	for i := range steps {
-		spec := steps[i].spec
-		if spec == nil || spec.Near.Group == "" {
-			continue
-		}
-		near := d.nearby(spec)
-		domain := steps[i].node.Node.Labels[spec.Near.Level]
-		if !near.domains[domain] {
-			continue
-		}
-		bet := Precondition(GroupIn{Group: spec.Near.Group, Level: spec.Near.Level, Domain: domain})
-		if !slices.Contains(bets[from:], bet) {
-			bets = append(bets, bet)
-		}
-	}
-	return bets
-}
-
-// NearDomains returns the domains of spec.Near.Level in which a member of the group is that the spec wants to be near,
-// less those whose last member the plan has proposed to release. Nil means that the spec asks for no company; the map
-// must not be written to. The version is another one whenever the domains may have changed.
-func (d *Draft) NearDomains(spec *Spec) (domains map[string]bool, version uint64) {
-	if spec.Near.Group == "" || d.view == nil {
-		return nil, 0
-	}
-	return d.nearby(spec).domains, d.company
-}
-
-// nearby looks up the domains; nil if the spec asks for no company.
-func (d *Draft) nearby(spec *Spec) *nearby {
-	if spec.Near.Group == "" || d.view == nil {
-		return nil
-	}
-	if p := d.near[spec.Near]; p != nil {
-		return p
-	}
-	p, limit := &nearby{near: spec.Near, domains: map[string]bool{}}, d.view.state.Limits().IDBytes
-	left := d.leavers(spec.Near.Group)
-	for n, members := range d.view.state.GroupNodes(spec.Near.Group) {
-		domain := n.Node.Labels[spec.Near.Level]
-		if domain != "" && len(domain) <= limit && members > left[n.Node.ID] { // else no bet can name it
-			p.domains[domain] = true
-		}
-	}
-	if d.near == nil {
-		d.near = map[Near]*nearby{}
-	}
-	d.near[spec.Near] = p
-	return p
 }

@@ -291,27 +291,30 @@ func (s *State) Skewed() iter.Seq[Skew] {
 
 // skewedBy yields the domains that have too many by one rule.
 func (s *State) skewedBy(spec *Spec, e Even, yield func(Skew) bool) bool {
-	_, least, domains := s.company.fewest(&e, spec.scope(&e), s.company.count)
-	if domains < e.MinDomains {
-		least = 0
+	low := s.company.fewest(&e, spec.scope(&e), s.company.count)
+	if low.domains < e.MinDomains {
+		low.least = 0
 	}
 	on := true
 	s.company.members(e.Group, e.Level, func(domain string, count int) bool {
-		if count > least+e.MaxSkew {
-			on = yield(Skew{spec, e, domain, count, least})
+		if count > low.least+e.MaxSkew {
+			on = yield(Skew{spec, e, domain, count, low.least})
 		}
 		return on
 	})
 	return on
 }
 
-// fewest returns the eligible domain with the fewest members by a count, the number of these, and how many domains are eligible.
-func (c *companyTables) fewest(e *Even, scope companyScope, count func(companyKey) int) (fewest string, least, domains int) {
+// fewest looks for the eligible domain with the fewest members by a count.
+func (c *companyTables) fewest(e *Even, scope companyScope, count func(companyKey) int) (low lowest) {
 	look := func(domain string) {
-		n := count(companyKey{e.Group, e.Level, membersPlaced, domain})
-		if domains++; domains == 1 || n < least {
-			fewest, least = domain, n
+		switch n := count(companyKey{e.Group, e.Level, membersPlaced, domain}); {
+		case low.domains == 0 || n < low.least:
+			low.domain, low.least, low.ties = domain, n, 1
+		case n == low.least:
+			low.ties++
 		}
+		low.domains++
 	}
 	if len(e.Domains) > 0 {
 		for _, domain := range e.Domains {
@@ -319,16 +322,16 @@ func (c *companyTables) fewest(e *Even, scope companyScope, count func(companyKe
 				look(domain)
 			}
 		}
-		return fewest, least, domains
+		return low
 	}
 	c.eligible.AscendGreaterOrEqual(eligibleNodes{companyScope: scope}, func(n eligibleNodes) bool {
 		if n.companyScope != scope {
 			return false
 		}
 		look(n.domain)
-		return domains <= maxEvenDomains
+		return low.domains <= maxEvenDomains
 	})
-	return fewest, least, domains
+	return low
 }
 
 // addRules changes how many have the rules of the spec. Of a group and a level of which it is the first, or was the last, counts are not added or

@@ -14,7 +14,7 @@ type txCounts struct{ *tx }
 func (t txCounts) ruled(group string, yield func(string)) { t.company.ruled(group, yield) }
 func (t txCounts) count(k companyKey) int                 { return t.company.count(k) }
 func (t txCounts) before(k companyKey) int                { return t.company.before(t.tx, k) }
-func (t txCounts) fewest(e *Even, scope companyScope) (string, int, int) {
+func (t txCounts) fewest(e *Even, scope companyScope) lowest {
 	return t.company.fewest(e, scope, t.company.count)
 }
 

@@ -185,7 +185,7 @@ func (f *frontier) next(x *boxIndex, r *rater) (best orbit.Choice, ok bool) {
 		case nodeStage:
 			f.evaluate(top, x, r)
 		case ratedStage:
-			if top.clock >= x.changedAt(top.at) {
+			if top.clock >= x.changedAt(top.at) && f.class.near.opens(x.rater.node(top.at).Node) {
 				f.hits += hit
 				return orbit.Choice{Node: x.rater.node(top.at), Value: top.value, Tie: top.tie}, true
 			}

@@ -168,12 +168,22 @@ func (e *Indexed) class(spec *orbit.Spec) *specClass {
 	}
 	e.clock++
 	c.used = e.clock
-	if near := nearIn(e.rater.draft, spec); near.version != c.near.version {
-		c.meet(near)
-		if e.frontier.class == c {
+	near, opened := nearIn(e.rater.draft, spec), uint64(0)
+	for _, level := range near.rules {
+		if !e.index.nodes.kinds.divides(level) {
+			opened += e.rater.draft.Opened(spec, level)
+		}
+	}
+	if near.version != c.near.version {
+		anew := near.version.near != c.near.version.near || !slices.Equal(near.rules, c.near.rules)
+		if c.meet(near); anew && e.frontier.class == c {
 			e.frontier.class = nil
 		}
 	}
+	if opened != c.opened && e.frontier.class == c {
+		e.frontier.class = nil
+	}
+	c.opened = opened
 	return c
 }
 
@@ -196,7 +206,7 @@ func (e *Indexed) begin(c *specClass) bool {
 		x.reset()
 		x.update(c)
 	}
-	if !all && e.frontier.class == c {
+	if !all && e.frontier.class == c && (len(c.near.rules) == 0 || e.frontier.kinds == c.kinds(&x.nodes)) {
 		for _, slot := range touched {
 			e.frontier.add(slot, x)
 		}

@@ -22,8 +22,10 @@ type specClass struct {
 	// The dimensions of which the spec reserves something, with the amounts; and whether it asks for devices.
 	wants   []wanted
 	devices bool
-	// The domains in which the spec must be because of the group that it wants to be near.
-	near near
+	// The domains in which the spec must be because of the group that it wants to be near, and the rules that close domains to it. Opened is another
+	// number when one of these may have been opened by which the kinds do not divide the nodes.
+	near   near
+	opened uint64
 	// Kinds of nodes that meet the same preferences of the spec share one bound of the score. For each kind byKind has the index of its
 	// bound in bounds, or notSuited if nodes of the kind cannot take the spec. Answers finds a bound by the text of answer. All three
 	// hold for one division into kinds.
