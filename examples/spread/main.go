@@ -1,0 +1,35 @@
+// Spread shows hard rules between capsules. 2,000 nodes stand in 40 racks of three zones and run replica sets. Each set has rules: no two
+// replicas on one node, none in a rack with a certain other set, about as many in each zone. A scheduler alone cannot keep such rules: while it
+// decides, others place replicas too, and each decision is right for itself. Here eight navigators, which know nothing of each other, place
+// the replicas of every set at the same time, and the ledger refuses what would break a rule.
+//
+//   - A zone fails while they work. What ran there waits, and is placed anew in the other zones as far as the rules admit.
+//   - The zone comes back, empty. Now the sets are uneven. State.Skewed says where, and a loop repairs it by moves.
+//   - A fourth zone opens with one small node. A set which is to be even over all zones that there are stops growing; sets that
+//     declare their zones do not.
+//   - The fourth zone gets more nodes, and that set grows again.
+//
+// A table is printed for each moment: how many replicas of each set are in which zone. The last line does not come from the library. It counts
+// again, from the ledger's history and by brute force: after each commit all pairs of replicas for the rules Apart, and each replica that has just
+// been placed for the rules Even. Skew is the largest number of replicas that the domain of such a one had more than the emptiest one. The
+// navigators race, so which replica is where differs from run to run; that no rule is broken does not.
+package main
+
+import (
+	"flag"
+	"os"
+)
+
+func main() {
+	nodes := flag.Int("nodes", 2000, "number of nodes in the first three zones, each with 8 cores; at least 400")
+	seed := flag.Uint64("seed", 1, "seed of the random choice of what is moved where")
+	if flag.Parse(); flag.NArg() > 0 || *nodes < 400 {
+		flag.Usage()
+		os.Exit(2)
+	}
+	w := open(*nodes, *seed, os.Stdout)
+	w.play()
+	if !w.sumUp() {
+		os.Exit(1)
+	}
+}
