@@ -34,7 +34,7 @@ func (w *world) play() {
 	for _, s := range w.sets {
 		w.say("  %-7s %s", s.name, s.rules)
 	}
-	w.say("\n1. Eight navigators place all sets at the same time. Each has an eighth of each set, and knows nothing of the others.")
+	w.say("\n1. Eight navigators place all sets at the same time. Each has a part of each set, and knows nothing of the others.")
 	w.submit(func(s *set) int { return s.replicas })
 	w.act(func() {})
 	w.show("placed")

@@ -78,12 +78,12 @@ func (w *world) join(s site) {
 	w.propose(do...)
 }
 
-// submit submits more replicas of each set, each the work of one of the navigators in turn.
+// submit submits more replicas of each set, each the work of a random navigator.
 func (w *world) submit(more func(*set) int) {
 	for _, s := range w.sets {
 		for range more(s) {
 			id := orbit.CapsuleID(fmt.Sprintf("%s-%d", s.name, s.submitted))
-			w.propose(orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: s.spec, Owner: fmt.Sprint("navigator-", s.submitted%navigators)})
+			w.propose(orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: s.spec, Owner: fmt.Sprint("navigator-", w.rng.IntN(navigators))})
 			s.submitted++
 		}
 	}
