@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log"
+	"slices"
 	"time"
 
 	"github.com/orbitsched/orbit"
@@ -35,15 +36,16 @@ func (w *world) repair() {
 	}
 }
 
-// anyMove returns a proposal that repairs something uneven, and whether there is something uneven.
+// anyMove returns a proposal that repairs something uneven, and whether there is something uneven. It begins where it is worst: a replica that
+// leaves the fullest domain need not be moved twice.
 func (w *world) anyMove(s *orbit.State) (p orbit.Proposal, skewed bool) {
-	for skew := range s.Skewed() {
-		skewed = true
+	all := slices.SortedStableFunc(s.Skewed(), func(a, b orbit.Skew) int { return (b.Members - b.Fewest) - (a.Members - a.Fewest) })
+	for _, skew := range all {
 		if p, ok := w.move(s, skew); ok {
 			return p, true
 		}
 	}
-	return orbit.Proposal{}, skewed
+	return orbit.Proposal{}, len(all) > 0
 }
 
 // move returns a proposal that moves a replica out of a domain that has too many, to a node in a domain with the fewest. It evicts the replica
