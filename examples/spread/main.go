@@ -21,7 +21,7 @@ import (
 )
 
 func main() {
-	nodes := flag.Int("nodes", 2000, "number of nodes in the first three zones, each with 8 cores; at least 400")
+	nodes := flag.Int("nodes", 2000, "number of nodes in the first three zones, each with 8 cores; at least 400. With twice as many the recount takes up to eight times as long")
 	seed := flag.Uint64("seed", 1, "seed of the random choice of who places which replica, and of where what is moved goes")
 	if flag.Parse(); flag.NArg() > 0 || *nodes < 400 {
 		flag.Usage()
