@@ -76,7 +76,7 @@ func (s *Spec) ownCompany() {
 	s.Apart = slices.Compact(s.Apart)
 	s.Even = slices.Clone(s.Even)
 	for i := range s.Even {
-		s.Even[i].MaxSkew = max(s.Even[i].MaxSkew, 1)
+		s.Even[i].MaxSkew = cmp.Or(s.Even[i].MaxSkew, 1)
 		s.Even[i].Domains = sorted(s.Even[i].Domains)
 	}
 	slices.SortStableFunc(s.Even, func(a, b Even) int { return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Level, b.Level)) })

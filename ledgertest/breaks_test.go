@@ -217,6 +217,14 @@ func (h *handle) spoilSubmit(c orbit.Submit) orbit.Commitment {
 		c.Spec.Envelope.Reservation[orbit.CPU] = 0
 	case h.breaks == "ignores requirements":
 		c.Spec.Require = nil
+	case h.breaks == "forgets who is apart":
+		c.Spec.Apart = nil
+	case h.breaks == "forgets who is even":
+		c.Spec.Even = nil
+	case h.breaks == "declares what is there":
+		for i := range c.Spec.Even {
+			c.Spec.Even[i].Domains = []string{"a", "b", "c"}
+		}
 	case h.breaks == "knows one dimension":
 		c.Spec.Envelope.Reservation = orbit.Resources{orbit.CPU: c.Spec.Envelope.Reservation[orbit.CPU]}
 	case h.breaks == "shares devices without counting" && c.Spec.Devices.Count > 0:

@@ -60,6 +60,11 @@ var broken = []struct{ breaks, caught, says string }{
 	{"ignores sick devices", "sick-device", "must be refused"},
 	{"ignores requirements", "requirements", "must be refused"},
 	{"ignores drains", "requirements", "must be refused"},
+	{"forgets who is apart", "apart", "must be refused"},
+	{"forgets who is even", "even", "must be refused"},
+	{"forgets who is even", "company-receipts", "must be refused"},
+	{"forgets who is apart", "company-facts", "must be refused"},
+	{"declares what is there", "even-kubernetes", ""},
 	{"lets half a gang in", "gang", "must be refused"},
 	{"tears gangs", "race-gangs", ""},
 

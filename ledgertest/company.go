@@ -1,0 +1,525 @@
+package ledgertest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/orbitsched/orbit"
+)
+
+// This file has the rules of company: who is kept apart from whom, and how even groups are.
+
+// in describes a node with room for all, in a zone and a rack; empty: without that label.
+func in(zone, rack string, id orbit.NodeID) orbit.PutNode {
+	n := node(id, 99)
+	n.Node.Labels = map[string]string{}
+	for key, value := range map[string]string{"zone": zone, "rack": rack} {
+		if value != "" {
+			n.Node.Labels[key] = value
+		}
+	}
+	return n
+}
+
+// off is the same, where an agent confirms what begins and stops.
+func off(zone, rack string, id orbit.NodeID) orbit.PutNode {
+	n := in(zone, rack, id)
+	n.Node.Confirms = true
+	return n
+}
+
+// away is a spec of a group that is apart from another one by a level.
+func away(group, from, level string) *orbit.Spec {
+	spec := grouped(group)
+	spec.Apart = []orbit.Apart{{Group: from, Level: level}}
+	return spec
+}
+
+// level is a spec of group "g" with a rule Even over zones, which is changed as said.
+func level(change ...func(e *orbit.Even)) *orbit.Spec {
+	spec := movable(grouped("g"))
+	e := orbit.Even{Group: "g", Level: "zone"}
+	for _, c := range change {
+		c(&e)
+	}
+	spec.Even = []orbit.Even{e}
+	return spec
+}
+
+// among declares domains.
+func among(domains ...string) func(*orbit.Even) {
+	return func(e *orbit.Even) { e.Domains = domains }
+}
+
+// zones describes a node in each zone: "na" in zone "a", in rack "ra".
+func (t *trial) zones(names ...string) {
+	for _, z := range names {
+		t.commits(in(z, "r"+z, orbit.NodeID("n"+z)))
+	}
+}
+
+// spread submits a capsule of a spec for each zone that is named, "x0" in the first one and so on, and places each by itself.
+func (t *trial) spread(spec *orbit.Spec, zones ...string) {
+	for i, z := range zones {
+		id := orbit.CapsuleID(fmt.Sprint("x", i))
+		t.commits(submit(spec, id), place(id, orbit.NodeID("n"+z)))
+	}
+}
+
+// skewed requires that State.Skewed shows these domains: each with the members that it has, and the fewest.
+func (t *trial) skewed(want ...string) {
+	var got []string
+	for s := range t.now().Skewed() {
+		got = append(got, fmt.Sprintf("%s: %d, fewest %d", s.Domain, s.Members, s.Fewest))
+	}
+	if slices.Sort(got); !slices.Equal(got, want) {
+		t.Failf("State.Skewed shows [%s]; it must be [%s]", strings.Join(got, "; "), strings.Join(want, "; "))
+	}
+}
+
+// names requires that a refusal names the group and the domain, how many there would be and how many may, and who is at fault.
+func (t *trial) names(r orbit.Rejection, c orbit.CapsuleID, n orbit.NodeID, domain string, want, free int64) {
+	if r.Group != "g" || r.Domain != domain || r.Want != want || r.Free != free || r.Capsule != c || r.Node != n {
+		t.Failf("it is refused as %q: capsule %q, node %q, group %q, domain %q, want %d, free %d; it must be %q, %q, \"g\", %q, %d, %d",
+			r.Reason, r.Capsule, r.Node, r.Group, r.Domain, r.Want, r.Free, c, n, domain, want, free)
+	}
+}
+
+// apartLines has who keeps whom away.
+var apartLines = []line{
+	{"by node: at most one of the group on each", func(t *trial) {
+		t.commits(in("a", "r", "n"), in("a", "r", "m"), submit(away("g", "g", orbit.NodeKey), "x", "y"), place("x", "n"))
+		t.mistakes(place("y", "n"))
+		t.commits(place("y", "m"))
+	}},
+	{"by rack: at most one in each", func(t *trial) {
+		t.commits(in("a", "r1", "n"), in("a", "r1", "m"), in("a", "r2", "o"), submit(away("g", "g", "rack"), "x", "y"), place("x", "n"))
+		t.mistakes(place("y", "m"))
+		t.commits(place("y", "o"))
+	}},
+	{"what runs vetoes what comes, though that has no rule", func(t *trial) {
+		t.commits(in("a", "r1", "n"), in("a", "r1", "m"), in("a", "r2", "o"), submit(away("db", "web", "rack"), "x"), submit(grouped("web"), "y"), place("x", "n"))
+		t.mistakes(place("y", "n"))
+		t.mistakes(place("y", "m"))
+		t.commits(place("y", "o"))
+	}},
+	{"what comes is vetoed by what runs, though that has no rule", func(t *trial) {
+		t.commits(in("a", "r1", "n"), in("a", "r1", "m"), in("a", "r2", "o"), submit(away("db", "web", "rack"), "x"), submit(grouped("web"), "y"), place("y", "n"))
+		t.mistakes(place("x", "n"))
+		t.mistakes(place("x", "m"))
+		t.commits(place("x", "o"))
+	}},
+	{"those with a rule about others are not apart from each other, nor are the others", func(t *trial) {
+		t.commits(in("a", "r1", "n"), in("a", "r2", "m"), submit(away("db", "web", "rack"), "x1", "x2"), submit(grouped("web"), "y1", "y2"))
+		t.commits(place("x1", "n"), place("x2", "n"))
+		t.commits(place("y1", "m"), place("y2", "m"))
+	}},
+	{"each of the groups that a capsule is in counts: a port of a node is one's", func(t *trial) {
+		port := away("web", "port/80", orbit.NodeKey)
+		port.Groups = []string{"port/80"}
+		other := grouped("api")
+		other.Groups = []string{"port/80"}
+		t.commits(in("a", "r", "n"), in("a", "r", "m"), submit(port, "x"), submit(other, "y"), submit(grouped("web"), "w"), place("x", "n"))
+		t.mistakes(place("y", "n"))
+		t.commits(place("w", "n"), place("y", "m"))
+	}},
+	{"a node without the label takes nobody with the rule, and anybody else", func(t *trial) {
+		t.commits(in("a", "r", "n"), in("a", "", "m"), submit(away("db", "web", "rack"), "x"), submit(grouped("web"), "y"))
+		t.mistakes(place("x", "m"))
+		t.commits(place("x", "n"), place("y", "m"))
+	}},
+	{"who waits keeps nobody away, and who has been released neither", func(t *trial) {
+		t.commits(in("a", "r", "n"), submit(away("g", "g", "rack"), "x", "y", "z"), place("x", "n"))
+		t.commits(cancel("x"), place("y", "n")) // in one proposal, too
+		t.commits(stopped("y"))
+		t.commits(place("z", "n"))
+	}},
+	{"several of one proposal are judged together", func(t *trial) {
+		t.commits(in("a", "r1", "n"), in("a", "r1", "m"), in("a", "r2", "o"), submit(away("g", "g", "rack"), "x", "y"), submit(away("db", "web", "rack"), "d"), submit(grouped("web"), "w"))
+		t.mistakes(place("x", "n"), place("y", "m"))
+		t.mistakes(place("d", "n"), place("w", "m"))
+		t.mistakes(place("w", "n"), place("d", "m"))
+		t.commits(place("x", "n"), place("y", "o"), place("d", "m"), place("w", "o"))
+	}},
+	{"what has left and still runs keeps away who does not wait for it", func(t *trial) {
+		t.commits(off("a", "r", "n"), submit(away("g", "g", orbit.NodeKey), "x", "y"), place("x", "n"))
+		t.commits(t.begins("x"))
+		t.commits(cancel("x"))
+		t.mistakes(place("y", "n")) // there is room for both
+		t.commits(placeAfter("y", "n"))
+		t.waits("y", true)
+		t.mistakes(t.begins("y"))
+		t.commits(t.stops("x"))
+		t.commits(t.begins("y"))
+	}},
+	{"who waits on a node waits for nothing on others of the rack", func(t *trial) {
+		t.commits(off("a", "r", "n"), off("a", "r", "m"), submit(away("g", "g", "rack"), "x", "y"), place("x", "n"))
+		t.commits(t.begins("x"))
+		t.commits(cancel("x"))
+		t.mistakes(placeAfter("y", "m"))
+		t.commits(placeAfter("y", "n"))
+	}},
+	{"what had the rule and still runs keeps away who has none", func(t *trial) {
+		t.commits(off("a", "r", "n"), submit(away("db", "web", "rack"), "x"), submit(grouped("web"), "y"), place("x", "n"))
+		t.commits(t.begins("x"))
+		t.commits(cancel("x"))
+		t.mistakes(place("y", "n"))
+		t.commits(placeAfter("y", "n"))
+	}},
+	{"who is moved within the rack waits for itself, and is not kept away by itself", func(t *trial) {
+		t.commits(off("a", "r", "n"), off("a", "r", "m"), submit(movable(away("g", "g", "rack")), "x"), place("x", "n"))
+		t.commits(t.begins("x"))
+		t.commits(t.move("x", "m")...)
+		t.mistakes(t.begins("x"))
+		t.commits(t.stops("x"))
+		t.commits(t.begins("x"))
+	}},
+	{"a victim that keeps its newcomer away is not spared, though both have room, also on another node", func(t *trial) {
+		urgent := away("db", "g", "rack")
+		urgent.Priority = 9
+		t.commits(in("a", "r1", "n"), in("a", "r1", "m"), in("a", "r2", "o"), submit(grouped("g"), "v", "w"), submit(urgent, "a"), place("v", "n"), place("w", "o"))
+		t.evicts([]orbit.CapsuleID{"v"}, t.evictFor("v", "a"), t.evictFor("w", "a"), place("a", "m"))
+		t.isOn("w", "o")
+	}},
+	{"the rule leaves with the last that has it", func(t *trial) {
+		t.commits(in("a", "r", "n"), submit(away("db", "g", "rack"), "x"), submit(grouped("g"), "y", "z"), place("x", "n"))
+		t.mistakes(place("y", "n"))
+		t.commits(cancel("x"))
+		t.commits(place("y", "n"))
+		t.commits(submit(away("db", "g", "rack"), "x")) // who is there was not counted since
+		t.mistakes(place("x", "n"))
+		t.commits(place("z", "n"))
+	}},
+}
+
+func checkApart(t *trial) { t.all(apartLines) }
+
+// evenLines has where a capsule of a group that is to be even may come.
+var evenLines = []line{
+	{"a domain has at most one more than the one with the fewest", func(t *trial) {
+		t.zones("a", "b", "c")
+		t.spread(level(), "a", "b")
+		t.commits(submit(level(), "y", "z"))
+		t.mistakes(place("y", "na"))
+		t.mistakes(place("y", "nb"))
+		t.commits(place("y", "nc"))
+		t.commits(place("z", "nb"))
+	}},
+	{"or as many more as MaxSkew says", func(t *trial) {
+		t.zones("a", "b")
+		skew := level(func(e *orbit.Even) { e.MaxSkew = 2 })
+		t.spread(skew, "a", "a")
+		t.commits(submit(skew, "y"))
+		t.mistakes(place("y", "na"))
+		t.commits(place("y", "nb"))
+	}},
+	{"a level of nodes", func(t *trial) {
+		t.zones("a", "b")
+		each := level(func(e *orbit.Even) { e.Level = orbit.NodeKey })
+		t.spread(each, "a")
+		t.commits(submit(each, "y"))
+		t.mistakes(place("y", "na"))
+		t.commits(place("y", "nb"))
+	}},
+	{"departures are not judged, and what comes next repairs them", func(t *trial) {
+		t.zones("a", "b", "c")
+		t.spread(level(), "a", "b", "c", "a", "b", "c")
+		t.commits(cancel("x1"), cancel("x4"))
+		t.skewed("a: 2, fewest 0", "c: 2, fewest 0")
+		t.commits(submit(level(), "y"))
+		t.mistakes(place("y", "na"))
+		t.commits(place("y", "nb"))
+		t.skewed()
+	}},
+	{"a move that raises no count is taken, and one from more to fewer", func(t *trial) {
+		t.zones("a", "b")
+		t.commits(in("a", "ra", "na2"))
+		t.spread(level(), "a", "b", "a", "b", "a", "b")
+		t.commits(cancel("x1"), cancel("x3"), cancel("x5"))
+		t.skewed("a: 3, fewest 0")
+		t.commits(t.move("x0", "na2")...)
+		t.commits(t.move("x0", "nb")...)
+		t.mistakes(append(t.move("x0", "na"), t.move("x2", "na2")...)...)
+		t.skewed()
+	}},
+	{"a release and a place in one proposal raise no count", func(t *trial) {
+		t.zones("a", "b")
+		t.spread(level(), "a", "b", "a", "b")
+		t.commits(cancel("x1"), cancel("x3"))
+		t.commits(submit(level(), "y"))
+		t.mistakes(place("y", "na"))
+		t.commits(place("y", "na"), cancel("x0"))
+	}},
+	{"a gang of nine over three zones is one question, in any order", func(t *trial) {
+		nine := func(id orbit.GangID, members ...orbit.CapsuleID) orbit.Submit {
+			g := gang(id, 0, members...)
+			g.Gang.Roles[0].Spec = level()
+			return g
+		}
+		places := func(members []orbit.CapsuleID, zones string) (do []orbit.Commitment) {
+			for i, id := range members {
+				do = append(do, place(id, orbit.NodeID("n"+zones[i:i+1])))
+			}
+			return do
+		}
+		t.zones("a", "b", "c")
+		members := ids[orbit.CapsuleID]("m", 9)
+		t.commits(nine("nine", members...))
+		t.mistakes(places(members, "aaaabbbcc")...)
+		t.commits(places(members, "aaabbbccc")...)
+		t.skewed()
+	}},
+	{"who has no rule counts, and may be anywhere", func(t *trial) {
+		t.zones("a", "b")
+		t.commits(submit(level(), "x", "y"))
+		t.spread(grouped("g"), "a", "a", "a")
+		t.mistakes(place("x", "na"))
+		t.commits(place("x", "nb"))
+	}},
+	{"a new domain with one small node holds the fewest, unless domains are declared", func(t *trial) {
+		t.zones("a", "b")
+		t.spread(level(), "a", "b")
+		t.commits(submit(level(), "x", "y"), submit(level(among("a", "b")), "z"))
+		small := in("c", "rc", "nc")
+		small.Node.Capacity[orbit.CPU] = 1
+		t.commits(small)
+		t.mistakes(place("x", "na"))
+		t.commits(place("x", "nc")) // full
+		t.commits(place("y", "na"))
+		t.commits(place("z", "nb"))
+	}},
+	{"a domain of which all nodes are lost holds nothing", func(t *trial) {
+		t.zones("a", "b", "c")
+		t.spread(level(), "a", "b")
+		t.commits(submit(level(), "y", "z"))
+		t.mistakes(place("y", "na"))
+		gone := in("c", "rc", "nc")
+		gone.Node.State = orbit.Lost
+		t.commits(gone)
+		t.commits(place("y", "na"))
+		t.commits(orbit.RemoveNode{Node: "nc"}, in("c", "rc", "nc")) // it joins anew
+		t.mistakes(place("z", "nb"))
+		t.commits(place("z", "nc"))
+	}},
+	{"a domain whose last node has left holds nothing", func(t *trial) {
+		t.zones("a", "b", "c")
+		t.spread(level(), "a", "b")
+		t.commits(submit(level(), "y"))
+		t.mistakes(place("y", "na"))
+		t.commits(orbit.RemoveNode{Node: "nc"})
+		t.commits(place("y", "na"))
+	}},
+}
+
+func checkEven(t *trial) { t.all(evenLines) }
+
+// kubernetesLines has what kubernetes says of topologySpreadConstraints, and where orbit says something else.
+var kubernetesLines = []line{
+	{"a node without the key takes nobody with the rule", func(t *trial) {
+		t.zones("a")
+		t.commits(in("", "r", "bare"), submit(level(), "x"), submit(grouped("g"), "y"))
+		t.mistakes(place("x", "bare"))
+		t.commits(place("x", "na"), place("y", "bare"))
+	}},
+	{"who is on a node without the key is in no domain, and does not count", func(t *trial) {
+		t.zones("a", "b")
+		t.commits(in("", "r", "bare"), submit(grouped("g"), "o", "p"), place("o", "bare"), place("p", "bare"))
+		t.commits(submit(level(), "x", "y"), place("x", "na"), place("y", "nb"))
+	}},
+	{"self match: a rule is about a group that the capsule is in, so it always counts itself", func(t *trial) {
+		other := grouped("other")
+		other.Even = []orbit.Even{{Group: "g", Level: "zone"}}
+		t.invalid(submit(other, "x"))
+		member := grouped("other")
+		member.Groups, member.Even = []string{"g"}, other.Even
+		t.zones("a", "b")
+		t.commits(submit(member, "x", "y"), place("x", "na"))
+		t.mistakes(place("y", "na"))
+		t.commits(place("y", "nb"))
+	}},
+	{"minDomains: while there are fewer, 0 is the fewest", func(t *trial) {
+		least := level(func(e *orbit.Even) { e.MinDomains = 3 })
+		t.zones("a", "b")
+		t.spread(least, "a", "b")
+		t.commits(submit(least, "y", "z"))
+		t.mistakes(place("y", "na"))
+		t.mistakes(place("y", "nb"))
+		t.zones("c")
+		t.commits(place("y", "nc"))
+		t.commits(place("z", "na"))
+	}},
+	{"minDomains of what is declared: a domain without a node is none", func(t *trial) {
+		least := level(among("a", "b", "c"), func(e *orbit.Even) { e.MinDomains = 3 })
+		t.zones("a", "b")
+		t.spread(least, "a", "b")
+		t.commits(submit(least, "y"))
+		t.mistakes(place("y", "na"))
+		t.zones("c")
+		t.commits(place("y", "nc"))
+	}},
+	{"nodeAffinityPolicy Honor: only domains with a node that meets Require", func(t *trial) {
+		t.zones("a", "b", "c")
+		t.commits(in("c", "rc", "nc2"))
+		spec := level()
+		spec.Require = []orbit.Predicate{{Key: "rack", Op: "In", Values: []string{"ra", "rb"}}}
+		t.spread(spec, "a", "b", "a", "b")
+		t.mistakes(submit(spec, "y"), place("y", "nc"))
+		t.skewed()
+	}},
+	{"nodeAffinityPolicy Ignore: declared domains count whatever Require says", func(t *trial) {
+		t.zones("a", "b", "c")
+		spec := level(among("a", "b", "c"))
+		spec.Require = []orbit.Predicate{{Key: "rack", Op: "In", Values: []string{"ra", "rb"}}}
+		t.spread(spec, "a", "b")
+		t.commits(submit(spec, "y"))
+		t.mistakes(place("y", "na"))
+		t.commits(submit(grouped("g"), "o"), place("o", "nc"))
+		t.commits(place("y", "na"))
+	}},
+	{"nodeTaintsPolicy Ignore: domains of cordoned and of tainted nodes count", func(t *trial) {
+		for _, change := range []func(n *orbit.Node){
+			func(n *orbit.Node) { n.State = orbit.Cordoned },
+			func(n *orbit.Node) { n.Taints = []orbit.Taint{{Key: "k", Effect: "NoSchedule"}} },
+		} {
+			t.zones("a", "b")
+			shut := in("c", "rc", "nc")
+			change(&shut.Node)
+			t.commits(shut)
+			t.spread(level(), "a", "b")
+			t.commits(submit(level(), "y"))
+			t.mistakes(place("y", "na"))
+			t.mistakes(place("y", "nc"))
+			t.clear()
+		}
+	}},
+	{"nodeTaintsPolicy Honor: what is not declared is not waited for, and takes nobody", func(t *trial) {
+		t.zones("a", "b")
+		t.commits(cordoned(in("c", "rc", "nc")))
+		two := level(among("a", "b"))
+		t.spread(two, "a", "b", "a", "b")
+		t.zones("c")
+		t.mistakes(submit(two, "y"), place("y", "nc"))
+	}},
+	{"several rules: all are kept, each by its own domains (kubernetes counts only nodes with all keys: declare the others)", func(t *trial) {
+		both := level()
+		both.Even = append(both.Even, orbit.Even{Group: "g", Level: "rack"})
+		t.commits(in("a", "r1", "na"), in("a", "r2", "na2"), in("b", "r3", "nb"), submit(both, "x", "y", "z", "v"), place("x", "na"))
+		t.mistakes(place("y", "na2")) // the zone
+		t.commits(place("y", "nb"))
+		t.mistakes(place("z", "na")) // the rack
+		t.commits(place("z", "na2"))
+		t.commits(in("c", "", "nc"))
+		t.mistakes(place("v", "nb")) // zone c has none of the group
+		named := level(among("a", "b"))
+		named.Even = append(named.Even, both.Even[1])
+		t.commits(submit(named, "w"), place("w", "nb"))
+	}},
+	{"what terminates is not counted", func(t *trial) {
+		t.commits(off("a", "ra", "na"), off("b", "rb", "nb"), submit(level(), "x", "y"), place("x", "na"))
+		t.commits(t.begins("x"))
+		t.mistakes(place("y", "na"))
+		t.commits(cancel("x"))
+		t.remain("na", "x")
+		t.commits(place("y", "na"))
+	}},
+	{"judged at placements only: uncordoned, relabelled, left uneven, all goes on", func(t *trial) {
+		t.zones("a", "b")
+		t.spread(level(), "a", "b", "a", "b")
+		t.commits(in("a", "ra", "nb"))
+		t.commits(in("b", "rb", "nb2"))
+		t.skewed("a: 4, fewest 0")
+		t.commits(t.move("x1", "nb2")...)
+		t.commits(t.move("x3", "nb2")...)
+		t.skewed()
+	}},
+	{"only who has the rule is judged by it, and by its own", func(t *trial) {
+		t.zones("a", "b")
+		wide := level(func(e *orbit.Even) { e.MaxSkew = 3 })
+		t.spread(wide, "a", "a", "a")
+		t.skewed()
+		t.commits(submit(level(), "y"))
+		t.mistakes(place("y", "na"))
+		t.commits(place("y", "nb"))
+		t.skewed("a: 3, fewest 1")
+	}},
+}
+
+func checkEvenByLine(t *trial) { t.all(kubernetesLines) }
+
+// checkCompanyReceipts looks at what a refusal names, and whether it is a conflict or a mistake.
+func checkCompanyReceipts(t *trial) {
+	t.zones("a", "b", "c")
+	t.commits(in("", "r", "bare"), submit(level(), "x", "y", "z"), submit(level(among("a", "b")), "d"), place("x", "na"))
+	view := t.view()
+	t.names(t.mistakes(place("y", "na")), "y", "na", "a", 2, 1)
+	t.names(t.mistakes(place("y", "bare")), "y", "bare", "", 0, 0)
+	t.names(t.mistakes(place("d", "nc")), "d", "nc", "c", 0, 0)
+	r := t.mistakes(mark("k", "v"), place("y", "nb"), place("z", "nb"))
+	if t.names(r, r.Capsule, "nb", "b", 2, 1); r.Do != 1 && r.Do != 2 || r.At != view {
+		t.Failf("commitment %d is blamed, at revision %d; it must be one of the two places in one domain, at %d", r.Do, r.At, view)
+	}
+	t.commits(place("y", "nb"))
+	taken := t.view()
+	r = t.loses(view, place("z", "nb")) // it had room when it was planned
+	if t.names(r, "z", "nb", "b", 2, 1); r.At != taken || r.TakenAt != taken {
+		t.Failf("the conflict is at revision %d with a change at %d; it must be %d", r.At, r.TakenAt, taken)
+	}
+	t.admits(planned(view, place("z", "nc"))) // another domain has not changed, and still has the fewest
+	t.clear()
+
+	t.commits(in("a", "r1", "n"), in("a", "r1", "m"), in("a", "r2", "o"), submit(away("db", "g", "rack"), "x", "x2"), submit(grouped("g"), "y", "y2", "y3"))
+	view = t.view()
+	t.commits(place("x", "n"))
+	t.names(t.mistakes(place("y", "m")), "y", "m", "r1", 1, 0)
+	t.names(t.loses(view, place("y", "m")), "y", "m", "r1", 1, 0)
+	t.admits(planned(view, place("y", "o"), place("y2", "o"))) // in another domain nothing has changed
+	t.names(t.mistakes(place("x2", "o")), "x2", "o", "r2", 2, 0)
+	view = t.view()
+	t.commits(in("a", "r1", "o2"))
+	t.commits(in("a", "r2", "n")) // a relabelled node takes its rule along
+	t.names(t.loses(view, place("y3", "o")), "y3", "o", "r2", 1, 0)
+	t.commits(place("y3", "m"))
+}
+
+// checkCompanyFacts adopts and relabels against the rules: both are facts. What comes afterwards is judged with them.
+func checkCompanyFacts(t *trial) {
+	t.zones("a", "b")
+	t.commits(in("a", "ra", "na2"), submit(level(), "y"), submit(away("g", "g", "rack"), "p", "q"), place("p", "na"))
+	t.commits(adopt("f1", level(), "na"), adopt("f2", level(), "na2"), adopt("f3", away("g", "g", "rack"), "na"))
+	t.skewed("a: 4, fewest 0")
+	t.mistakes(place("q", "na2"))
+	t.mistakes(place("y", "nb"), place("q", "nb"))
+	t.commits(adopt("y", level(), "na2")) // it has been waiting, and is found running
+	t.skewed("a: 5, fewest 0")
+	t.commits(in("a", "ra", "nb")) // zone b is no more
+	t.skewed()
+	t.commits(in("b", "rb", "nb"))
+	t.commits(t.move("f1", "nb")...)
+	t.skewed("a: 4, fewest 1")
+	t.mistakes(t.move("f2", "na")...) // f3 and p are apart from all in the rack
+	t.clear()
+
+	spread := away("g", "g", "rack")
+	t.commits(in("a", "r1", "n"), in("a", "r2", "m"), in("a", "r3", "o"), submit(spread, "x", "y", "z"), place("x", "n"), place("y", "m"))
+	t.commits(in("a", "r1", "m"))
+	t.isOn("x", "n")
+	t.isOn("y", "m")
+	t.mistakes(place("z", "m"))
+	t.mistakes(in("a", "r1", "o"), place("z", "o")) // judged as it is afterwards
+	t.commits(in("a", "r4", "m"), place("z", "o"))
+	t.commits(cancel("z"))
+	t.mistakes(in("a", "r4", "o"), submit(spread, "z2"), place("z2", "o"))
+	bad := []orbit.Apart{{}, {Group: "g"}, {Level: "rack"}}
+	for _, rule := range bad {
+		spec := grouped("g")
+		spec.Apart = []orbit.Apart{rule}
+		t.invalid(submit(spec, "bad"))
+	}
+	for _, change := range []func(e *orbit.Even){
+		func(e *orbit.Even) { e.Group = "" }, func(e *orbit.Even) { e.Level = "" }, func(e *orbit.Even) { e.MaxSkew = -1 }, func(e *orbit.Even) { e.MinDomains = -1 },
+		func(e *orbit.Even) { e.MinDomains = 1025 }, among("a", ""),
+	} {
+		t.invalid(submit(level(change), "bad"))
+	}
+}
