@@ -146,7 +146,7 @@ func refused(err error) bool {
 // againstItself looks for a plan that asks a node for more than it had, all by itself.
 func (a *audit) againstItself(p *asked, err error) {
 	r := (*orbit.Rejection)(nil)
-	if !errors.As(err, &r) || r.Dimension == "" || p.by.scheduler == nil || a.nominatedOn(r.Node) { // which the plan makes and sends later
+	if !errors.As(err, &r) || r.Dimension == "" || p.by.scheduler == nil || p.by.scheduler.careless || a.nominatedOn(r.Node) { // which the plan makes and sends later
 		return
 	}
 	n := a.nodes[r.Node]
@@ -198,6 +198,7 @@ func (a *audit) commit(changes []orbit.Change) {
 	a.known, p.committed = first.Revision, first.Revision
 	asks, asked := a.asksOf(changes), undone(p.Do, changes)
 	leavers, budgets := a.wishesOf(changes)
+	rises := a.risesOf(changes)
 	begun := map[*auditGang]bool{} // gangs of which nothing was placed before; false: members have moved, which begins nothing
 	for i, c := range changes {
 		switch do := c.Do.(type) {
@@ -222,6 +223,7 @@ func (a *audit) commit(changes []orbit.Change) {
 	}
 	a.judgeAsks(asks, first.Revision)
 	a.judgeWishes(leavers, budgets, first.Revision)
+	a.judgeCompany(changes, rises, first.Revision)
 	for g, anew := range begun {
 		if anew {
 			a.whole(g, first.Revision)

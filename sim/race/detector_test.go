@@ -2,4 +2,4 @@
 
 package race_test
 
-func init() { raceDetector, *raceSeeds, *patienceSeeds = true, 40, 40 }
+func init() { raceDetector, *raceSeeds, *patienceSeeds, *companySeeds = true, 40, 40, 40 }

@@ -103,7 +103,7 @@ type Scheduler struct {
 	// ParkFor and Backoff are those of the engine. ParkFor 0: what is put aside stays there, so that a lost wake-up shows.
 	ParkFor time.Duration
 	Backoff orbit.Backoff
-	// Its proposals may be infeasible.
+	// Its proposals may be infeasible, or lose to each other.
 	careless bool
 	// Of a world of [Liveness]: its engine, the deadline of its plans, and what makes its navigator.
 	live        *liveEngine

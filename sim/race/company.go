@@ -1,0 +1,191 @@
+package race
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/nav"
+	"github.com/orbitsched/orbit/place"
+)
+
+// Company is a [Scenario] that hunts for broken rules of company. On three to eight nodes in two or three zones, with racks, come tasks of three
+// groups that have to be apart from each other or from others, by node, rack or zone, from one side or from both, or even over
+// zones, racks or nodes, with all that a rule can say; most end after a while. One to three engines place them, each with a
+// [nav.Services] over a [place.Indexed], beside one that looks at a view, or at nothing, and then places and moves whatever it
+// likes. Meanwhile nodes join, leave, are relabelled, cordoned and lost, agents confirm in some worlds, and in half of them all faults strike.
+//
+// The rules are those of every race: what is placed keeps all rules of company at its commit, by a look at all pairs and a count of all members.
+// With -tags stress the tests run 5,000, and so 100,000: ORBIT_STRESS_SCALE=20 go test -tags stress -timeout 2h -run 'TestCompany$' -v ./sim/race.
+func Company(seed uint64) *Config {
+	p := &company{Rand: rand.New(rand.NewPCG(seed, 0xc0b)), Config: &Config{
+		Until: 400 * time.Millisecond, Check: 32, Sleep: time.Sleep, Command: "go test ./sim/race -run '^TestCompany$' -company.seed %d -company.seeds 1",
+	}}
+	p.drawNodes()
+	p.drawEngines(seed)
+	for range 5 + p.IntN(10) {
+		p.drawJob()
+	}
+	p.drawTrouble()
+	return p.Config
+}
+
+// company is a scenario in the making.
+type company struct {
+	*rand.Rand
+	*Config
+	confirms bool
+}
+
+var companyGroups, companyLevels = []string{"g1", "g2", "g3"}, []string{orbit.NodeKey, "rack", "rack", "zone", "zone"}
+
+func (p *company) drawNodes() {
+	p.confirms = lucky(p.Rand, 30)
+	p.Starts, p.Stops = time.Duration(p.IntN(5))*time.Millisecond, time.Duration(5+p.IntN(40))*time.Millisecond
+	for i := range 3 + p.IntN(6) {
+		p.Nodes = append(p.Nodes, p.node(i))
+	}
+}
+
+// node draws a node of this number, in a place.
+func (p *company) node(i int) orbit.Node {
+	zone := p.IntN(3)
+	n := orbit.Node{
+		ID: orbit.NodeID(fmt.Sprint("n", i+1)), Capacity: orbit.Resources{orbit.CPU: 1 + p.Int64N(5)}, Confirms: p.confirms,
+		Labels: map[string]string{"zone": fmt.Sprint("z", zone), "rack": fmt.Sprintf("r%d%d", zone, p.IntN(2))},
+	}
+	if lucky(p.Rand, 8) {
+		delete(n.Labels, one(p.Rand, "zone", "rack"))
+	}
+	return n
+}
+
+// drawJob draws tasks and their rules.
+func (p *company) drawJob() {
+	spec := &orbit.Spec{
+		Module: fmt.Sprint("m", len(p.Jobs)), Class: one(p.Rand, orbit.LatencySensitive, orbit.BestEffort), Movable: true, Group: one(p.Rand, companyGroups...),
+		Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: one[int64](p.Rand, 1, 1, 1, 2)}},
+	}
+	if lucky(p.Rand, 25) {
+		spec.Groups = []string{one(p.Rand, companyGroups...)}
+	}
+	for lucky(p.Rand, 25) {
+		spec.Apart = append(spec.Apart, orbit.Apart{Group: one(p.Rand, append(companyGroups, spec.Group)...), Level: one(p.Rand, companyLevels...)})
+	}
+	for lucky(p.Rand, 40) {
+		e := orbit.Even{Group: spec.Group, Level: one(p.Rand, companyLevels...), MaxSkew: one(p.Rand, 0, 0, 1, 2), MinDomains: one(p.Rand, 0, 0, 0, 2, 3)}
+		if lucky(p.Rand, 25) && e.Level == "zone" {
+			e.Domains = one(p.Rand, []string{"z0", "z1"}, []string{"z0", "z1", "z2"}, []string{"z2"})
+		}
+		spec.Even = append(spec.Even, e)
+	}
+	if lucky(p.Rand, 20) {
+		spec.Require = []orbit.Predicate{{Key: "zone", Op: "In", Values: one(p.Rand, []string{"z0", "z1"}, []string{"z1", "z2"})}}
+	}
+	p.Jobs = append(p.Jobs, Job{
+		At: p.soon(), Owner: one(p.Rand, p.Schedulers...).Name, Spec: spec, Tasks: 1 + p.IntN(5), Lasts: one[time.Duration](p.Rand, 0, 10, 20, 40, 80, 160) * time.Millisecond,
+	})
+}
+
+// soon returns a time in the first half of the run.
+func (p *company) soon() time.Duration { return time.Duration(p.IntN(200)) * time.Millisecond }
+
+// drawEngines draws engines, and one that does as it likes.
+func (p *company) drawEngines(seed uint64) {
+	for i := range 2 + p.IntN(3) {
+		s := Scheduler{
+			Name: fmt.Sprint("e", i), Together: one(p.Rand, -1, -1, 1), ParkFor: 20 * time.Millisecond, Backoff: orbit.Backoff{Initial: 2 * time.Millisecond, Max: 20 * time.Millisecond},
+			JobTime: one[time.Duration](p.Rand, 0, 2, 10, 20) * time.Millisecond,
+			Navigator: func() orbit.Navigator {
+				return &nav.Services{Placement: &place.Indexed{Seed: seed + uint64(i)}}
+			},
+		}
+		if i == 0 {
+			s.Name, s.careless = "raw", true
+			s.Navigator = func() orbit.Navigator { return &unruly{Rand: rand.New(rand.NewPCG(seed, 0xbad))} }
+		}
+		p.Schedulers = append(p.Schedulers, s)
+	}
+}
+
+// drawTrouble draws faults, and what happens to the nodes.
+func (p *company) drawTrouble() {
+	p.Faults = Faults{Delay: one(p.Rand, 0, 0.2, 0.5), Longest: 16 * time.Millisecond}
+	if lucky(p.Rand, 50) {
+		f := &p.Faults
+		f.Crash, f.Conflict, f.Unavailable, f.Unknown, f.Dropped, f.Late, f.Stale = 0.01, 0.03, 0.02, 0.03, 0.02, 0.03, 0.1
+		for i := range p.Schedulers { // of a plan that has one proposal less, the next ones may be infeasible: they are even only together
+			p.Schedulers[i].careless = true
+		}
+	}
+	for range p.IntN(10) {
+		n := p.node(p.IntN(len(p.Nodes) + 2)) // which may be new, or has moved to another rack
+		switch {
+		case lucky(p.Rand, 15):
+			n.State = orbit.Cordoned
+		case lucky(p.Rand, 15) && !p.confirms:
+			n.State = orbit.Lost
+		}
+		e := Event{At: 2 * p.soon(), Do: []orbit.Commitment{orbit.PutNode{Node: n}}}
+		if lucky(p.Rand, 15) {
+			e.Do = []orbit.Commitment{orbit.RemoveNode{Node: n.ID}}
+		}
+		p.Events = append(p.Events, e)
+	}
+}
+
+// unruly is a navigator that proposes what the view allows, or whatever it likes: places, moves, several in one proposal, in the place of others that
+// it takes off. It lets nodes that are lost leave, and join anew.
+type unruly struct{ *rand.Rand }
+
+// Claims reports true: it may be any work.
+func (u *unruly) Claims(string, orbit.AppClass) bool { return true }
+
+// Plan makes a few proposals, all by the same view.
+func (u *unruly) Plan(_ context.Context, view *orbit.View, pending []*orbit.Capsule) (plan orbit.Plan, err error) {
+	var nodes []*orbit.NodeState
+	for n := range view.State().Nodes() {
+		nodes = append(nodes, n)
+	}
+	if len(nodes) == 0 {
+		return plan, nil
+	}
+	for range 1 + u.IntN(3) {
+		for range 6 { // until there is one that the view allows
+			p := orbit.Proposal{View: view.Revision(), Do: u.draw(view.State(), nodes, pending)}
+			if len(p.Do) > 0 && (lucky(u.Rand, 10) || view.State().Check(p) == nil) {
+				plan.Proposals = append(plan.Proposals, p)
+				break
+			}
+		}
+	}
+	return plan, nil
+}
+
+// draw draws a proposal.
+func (u *unruly) draw(s *orbit.State, nodes []*orbit.NodeState, pending []*orbit.Capsule) (do []orbit.Commitment) {
+	on := func() orbit.NodeID { return nodes[u.IntN(len(nodes))].Node.ID }
+	placed := slices.Collect(s.On(on()))
+	if n := nodes[u.IntN(len(nodes))].Node; n.State == orbit.Lost {
+		for c := range s.On(n.ID) {
+			do = append(do, orbit.Release{Capsule: c.ID, From: n.ID})
+		}
+		back := *n
+		back.State = orbit.Ready
+		return append(do, orbit.RemoveNode{Node: n.ID}, orbit.PutNode{Node: back})
+	}
+	for _, c := range placed {
+		if lucky(u.Rand, 25) {
+			do = append(do, orbit.Evict{Capsule: c.ID, From: c.Node, Since: c.PlacedAt}, orbit.Place{Capsule: c.ID, Node: on(), After: lucky(u.Rand, 20)})
+		}
+	}
+	for _, c := range pending {
+		if lucky(u.Rand, 40) {
+			do = append(do, orbit.Place{Capsule: c.ID, Node: on(), After: lucky(u.Rand, 20)})
+		}
+	}
+	return do
+}

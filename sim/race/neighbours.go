@@ -1,0 +1,192 @@
+package race
+
+import (
+	"slices"
+
+	"github.com/orbitsched/orbit"
+)
+
+// This file judges by the books who may be beside whom ([orbit.Apart], [orbit.Even]): by looking at all pairs, and by counting anew.
+
+// neighbour is a capsule that is placed, and the node that it is on.
+type neighbour struct {
+	id   orbit.CapsuleID
+	spec *orbit.Spec
+	on   *auditNode
+}
+
+// domainOf returns the domain of a node by a level, empty if it is in none.
+func (n *auditNode) domainOf(level string) string {
+	if level == orbit.NodeKey {
+		return string(n.ID)
+	}
+	return n.Labels[level]
+}
+
+// ruled reports whether a job of the race has rules of company.
+func (c *course) ruled() bool {
+	return slices.ContainsFunc(c.Jobs, func(j Job) bool { return len(j.Spec.Apart)+len(j.Spec.Even) > 0 })
+}
+
+// neighbours returns all that is placed; nothing if there are no rules.
+func (a *audit) neighbours() (out []neighbour) {
+	if !a.ruled() {
+		return nil
+	}
+	for _, m := range a.capsules {
+		if n := a.nodes[m.node]; n != nil {
+			out = append(out, neighbour{m.id, m.spec, n})
+		}
+	}
+	return out
+}
+
+// members counts the members of the group of a rule that are in a domain.
+func members(all []neighbour, e *orbit.Even, domain string) (sum int) {
+	for _, c := range all {
+		if c.spec.IsIn(e.Group) && c.on.domainOf(e.Level) == domain {
+			sum++
+		}
+	}
+	return sum
+}
+
+// rise is a domain in which a capsule is placed that has to be even there, and how many members were in it before.
+type rise struct {
+	capsule orbit.CapsuleID
+	rule    *orbit.Even
+	before  int
+}
+
+// risesOf returns, before the changes are entered, in which domains they place what has to be even.
+func (a *audit) risesOf(changes []orbit.Change) (out []rise) {
+	all := a.neighbours()
+	for _, c := range changes {
+		do, places := c.Do.(orbit.Place)
+		m, n := a.capsules[do.Capsule], a.nodes[do.Node]
+		if !places || m == nil || n == nil || !a.ruled() { // with the capsule comes no member, and with the node no domain that had any
+			continue
+		}
+		for i := range m.spec.Even {
+			e := &m.spec.Even[i]
+			out = append(out, rise{do.Capsule, e, members(all, e, n.domainOf(e.Level))})
+		}
+	}
+	return out
+}
+
+// judgeCompany checks, after the changes are entered, that what they have placed keeps the rules of company, its own and those of others.
+func (a *audit) judgeCompany(changes []orbit.Change, rises []rise, rev orbit.Revision) {
+	all := a.neighbours()
+	if len(all) == 0 {
+		return
+	}
+	for _, c := range changes {
+		do, places := c.Do.(orbit.Place)
+		m := a.capsules[do.Capsule]
+		if !places || m == nil || a.nodes[m.node] == nil || m.placedAt != rev {
+			continue
+		}
+		self := neighbour{m.id, m.spec, a.nodes[m.node]}
+		a.judgeApart(all, self, rev)
+		a.judgeRemains(self, m, &do, rev)
+		for i := range m.spec.Even {
+			e, before := &m.spec.Even[i], 0
+			for _, r := range rises {
+				if r.capsule == m.id && r.rule == e {
+					before = r.before
+				}
+			}
+			a.judgeEven(all, self, e, before, rev)
+		}
+	}
+}
+
+// keeps returns the level by which one has to be apart from the other, empty if it need not be.
+func (c neighbour) keeps(other neighbour) string {
+	for _, rule := range c.spec.Apart {
+		if d := c.on.domainOf(rule.Level); d != "" && d == other.on.domainOf(rule.Level) && other.spec.IsIn(rule.Group) {
+			return rule.Level
+		}
+	}
+	return ""
+}
+
+// judgeApart looks at all others.
+func (a *audit) judgeApart(all []neighbour, self neighbour, rev orbit.Revision) {
+	for _, rule := range self.spec.Apart {
+		if self.on.domainOf(rule.Level) == "" {
+			a.fail("not apart", "%s is placed on %s at revision %d, which has no label %q, by which it has to be apart from group %q", self.id, self.on.ID, rev, rule.Level, rule.Group)
+		}
+	}
+	for _, other := range all {
+		if other.id == self.id {
+			continue
+		}
+		if level := self.keeps(other); level != "" {
+			a.fail("not apart", "%s is placed on %s at revision %d, and has to be apart by %s from %s on %s", self.id, self.on.ID, rev, level, other.id, other.on.ID)
+		}
+		if level := other.keeps(self); level != "" {
+			a.fail("not apart", "%s is placed on %s at revision %d, and %s on %s has to be apart from it by %s", self.id, self.on.ID, rev, other.id, other.on.ID, level)
+		}
+	}
+}
+
+// judgeRemains looks at all that has left its node and still runs there. What is placed beside that must wait for it, and can only on that node.
+func (a *audit) judgeRemains(self neighbour, m *auditCapsule, do *orbit.Place, rev orbit.Revision) {
+	for _, n := range a.nodes {
+		for _, r := range n.remains {
+			rest := neighbour{r.of.id, r.of.spec, n}
+			if r.of == m || self.keeps(rest) == "" && rest.keeps(self) == "" || n == self.on && (do.After || !n.fitsBeside(self.spec)) {
+				continue
+			}
+			a.fail("not apart", "%s is placed on %s at revision %d, and does not wait for %s, which still runs on %s, and from which it has to be apart", self.id, self.on.ID, rev, rest.id, n.ID)
+		}
+	}
+}
+
+// fitsBeside reports whether all that is on the node fits beside what still stops there, in what the spec asks for.
+func (n *auditNode) fitsBeside(spec *orbit.Spec) bool {
+	sum := n.used
+	for _, r := range n.remains {
+		for d, x := range r.of.spec.Envelope.Reservation {
+			sum[d] += x
+		}
+	}
+	for d, want := range spec.Envelope.Reservation {
+		if want > 0 && sum[d] > n.Capacity[d] {
+			return false
+		}
+	}
+	return true
+}
+
+// judgeEven counts the members in all domains.
+func (a *audit) judgeEven(all []neighbour, self neighbour, e *orbit.Even, before int, rev orbit.Revision) {
+	d := self.on.domainOf(e.Level)
+	if d == "" || len(e.Domains) > 0 && !slices.Contains(e.Domains, d) {
+		a.fail("not even", "%s is placed on %s at revision %d, in %s %q, which its rule does not name", self.id, self.on.ID, rev, e.Level, d)
+		return
+	}
+	domains := map[string]bool{}
+	for _, n := range a.nodes {
+		meets := !slices.ContainsFunc(self.spec.Require, func(p orbit.Predicate) bool { return !p.On(&n.Node) })
+		if len(e.Domains) > 0 {
+			meets = slices.Contains(e.Domains, n.domainOf(e.Level))
+		}
+		if meets && n.State != orbit.Lost && n.domainOf(e.Level) != "" {
+			domains[n.domainOf(e.Level)] = true
+		}
+	}
+	least := 0
+	if len(domains) >= max(1, e.MinDomains) {
+		least = len(all)
+		for domain := range domains {
+			least = min(least, members(all, e, domain))
+		}
+	}
+	if count := members(all, e, d); count > before && count > least+max(1, e.MaxSkew) {
+		a.fail("not even", "%s is placed on %s at revision %d, where %s %q has %d of group %q then, and had %d; of %d domains the fewest has %d, and %d more are allowed",
+			self.id, self.on.ID, rev, e.Level, d, count, e.Group, before, len(domains), least, max(1, e.MaxSkew))
+	}
+}
