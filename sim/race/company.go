@@ -43,7 +43,7 @@ type company struct {
 var companyGroups, companyLevels = []string{"g1", "g2", "g3"}, []string{orbit.NodeKey, "rack", "rack", "zone", "zone"}
 
 func (p *company) drawNodes() {
-	p.confirms = lucky(p.Rand, 30)
+	p.confirms = lucky(p.Rand, 50)
 	p.Starts, p.Stops = time.Duration(p.IntN(5))*time.Millisecond, time.Duration(5+p.IntN(40))*time.Millisecond
 	for i := range 3 + p.IntN(6) {
 		p.Nodes = append(p.Nodes, p.node(i))
@@ -123,22 +123,33 @@ func (p *company) drawTrouble() {
 	}
 	for range p.IntN(10) {
 		n := p.node(p.IntN(len(p.Nodes) + 2)) // which may be new, or has moved to another rack
-		switch {
-		case lucky(p.Rand, 15):
-			n.State = orbit.Cordoned
-		case lucky(p.Rand, 15) && !p.confirms:
-			n.State = orbit.Lost
+		at := 2 * p.soon()
+		p.Events = append(p.Events, Event{At: at, Do: []orbit.Commitment{orbit.PutNode{Node: n}}})
+		if !lucky(p.Rand, 40) {
+			continue
 		}
-		e := Event{At: 2 * p.soon(), Do: []orbit.Commitment{orbit.PutNode{Node: n}}}
-		if lucky(p.Rand, 15) {
-			e.Do = []orbit.Commitment{orbit.RemoveNode{Node: n.ID}}
+		// It goes out of service and leaves once it is empty, if that comes soon, to join anew in another place or not at all.
+		shut := n
+		shut.State = orbit.Cordoned
+		if lucky(p.Rand, 50) && !p.confirms {
+			shut.State = orbit.Lost
 		}
-		p.Events = append(p.Events, e)
+		anew := n
+		anew.Labels = p.node(0).Labels
+		p.Events = append(p.Events, Event{At: at, Do: []orbit.Commitment{orbit.PutNode{Node: shut}}})
+		for range 4 {
+			at += time.Duration(10+p.IntN(20)) * time.Millisecond
+			leave := []orbit.Commitment{orbit.RemoveNode{Node: n.ID}}
+			if !lucky(p.Rand, 20) {
+				leave = append(leave, orbit.PutNode{Node: anew})
+			}
+			p.Events = append(p.Events, Event{At: at, Do: leave})
+		}
 	}
 }
 
 // unruly is a navigator that proposes what the view allows, or whatever it likes: places, moves, several in one proposal, in the place of others that
-// it takes off. It lets nodes that are lost leave, and join anew.
+// it takes off. What is on cordoned and lost nodes it releases.
 type unruly struct{ *rand.Rand }
 
 // Claims reports true: it may be any work.
@@ -156,7 +167,7 @@ func (u *unruly) Plan(_ context.Context, view *orbit.View, pending []*orbit.Caps
 	for range 1 + u.IntN(3) {
 		for range 6 { // until there is one that the view allows
 			p := orbit.Proposal{View: view.Revision(), Do: u.draw(view.State(), nodes, pending)}
-			if len(p.Do) > 0 && (lucky(u.Rand, 10) || view.State().Check(p) == nil) {
+			if len(p.Do) > 0 && (lucky(u.Rand, 20) || view.State().Check(p) == nil) {
 				plan.Proposals = append(plan.Proposals, p)
 				break
 			}
@@ -169,13 +180,11 @@ func (u *unruly) Plan(_ context.Context, view *orbit.View, pending []*orbit.Caps
 func (u *unruly) draw(s *orbit.State, nodes []*orbit.NodeState, pending []*orbit.Capsule) (do []orbit.Commitment) {
 	on := func() orbit.NodeID { return nodes[u.IntN(len(nodes))].Node.ID }
 	placed := slices.Collect(s.On(on()))
-	if n := nodes[u.IntN(len(nodes))].Node; n.State == orbit.Lost {
+	if n := nodes[u.IntN(len(nodes))].Node; !n.Schedulable() && lucky(u.Rand, 60) {
 		for c := range s.On(n.ID) {
 			do = append(do, orbit.Release{Capsule: c.ID, From: n.ID})
 		}
-		back := *n
-		back.State = orbit.Ready
-		return append(do, orbit.RemoveNode{Node: n.ID}, orbit.PutNode{Node: back})
+		return do
 	}
 	for _, c := range placed {
 		if lucky(u.Rand, 25) {
