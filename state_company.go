@@ -267,7 +267,8 @@ type Skew struct {
 }
 
 // Skewed yields what departures, lost nodes, new domains and [Adopt] have left uneven: each domain in which there are more members than a
-// rule Even of something placed admits. A move of a member from there to a domain with the fewest repairs it. It looks at every capsule.
+// rule Even of something placed admits. A move of a member from there to a domain with the fewest repairs it, in the fewest moves if the domain is taken first that
+// has most above its fewest; while there are fewer domains than MinDomains no move does. It looks at every capsule.
 func (s *State) Skewed() iter.Seq[Skew] {
 	return func(yield func(Skew) bool) {
 		seen := map[*Spec]bool{}
