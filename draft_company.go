@@ -192,14 +192,6 @@ func (d *Draft) beginRules(spec *Spec) {
 	}
 }
 
-// tableCounts makes tables the counts that arrivals are judged by.
-type tableCounts struct{ *companyTables }
-
-func (c tableCounts) before(companyKey) int { return 0 }
-func (c tableCounts) fewest(e *Even, scope companyScope) lowest {
-	return c.companyTables.fewest(e, scope, c.count)
-}
-
 // draftCounts makes a draft the counts that its steps are judged by.
 type draftCounts struct{ *Draft }
 
@@ -242,26 +234,7 @@ func (d *Draft) verdictsOn(spec *Spec) *verdicts {
 	if c.rules.Len() == 0 {
 		return nil
 	}
-	v := &verdicts{spec: spec, at: draftCounts{d}}
-	levels := map[string]bool{}
-	for group := range spec.MemberOf {
-		c.ruled(group, func(level string) { levels[level] = levels[level] || c.rule(group, level).apart > 0 })
-	}
-	for _, a := range spec.Apart {
-		levels[a.Level] = true
-	}
-	for i := range spec.Even {
-		levels[spec.Even[i].Level], v.wide = true, true
-	}
-	for level, matters := range levels {
-		if matters {
-			v.levels, v.wide = append(v.levels, level), v.wide || level != NodeKey
-		}
-	}
-	slices.Sort(v.levels)
-	if len(v.levels) == 0 {
-		v = nil
-	}
+	v := c.verdictsOn(spec, draftCounts{d})
 	if c.verdicts == nil {
 		c.verdicts, c.about = map[*Spec]*verdicts{}, map[string][]*verdicts{}
 	}

@@ -362,3 +362,11 @@ func (c *companyTables) addRules(spec *Spec, by int) {
 		}
 	}
 }
+
+// tableCounts makes tables the counts that arrivals are judged by.
+type tableCounts struct{ *companyTables }
+
+func (c tableCounts) before(companyKey) int { return 0 }
+func (c tableCounts) fewest(e *Even, scope companyScope) lowest {
+	return c.companyTables.fewest(e, scope, c.count)
+}

@@ -290,3 +290,45 @@ func (s *State) publishCompany(t *tx) {
 		s.company = t.company.companyTables
 	}
 }
+
+// verdictsOn returns the verdicts on a spec by counts of these tables, in which its rules are counted; nil: no rule has to do with it.
+func (c *companyTables) verdictsOn(spec *Spec, at companyCounts) *verdicts {
+	v, levels := &verdicts{spec: spec, at: at}, map[string]bool{}
+	for group := range spec.MemberOf {
+		c.ruled(group, func(level string) { levels[level] = levels[level] || c.rule(group, level).apart > 0 })
+	}
+	for _, a := range spec.Apart {
+		levels[a.Level] = true
+	}
+	for i := range spec.Even {
+		levels[spec.Even[i].Level], v.wide = true, true
+	}
+	for level, matters := range levels {
+		if matters {
+			v.levels, v.wide = append(v.levels, level), v.wide || level != NodeKey
+		}
+	}
+	slices.Sort(v.levels)
+	if len(v.levels) == 0 {
+		return nil
+	}
+	return v
+}
+
+// Closes returns a function that says why the rules of company close a node to capsules of the spec, completing "nodes ..."; empty: they do not. It is
+// nil if no rule has to do with the spec. It is for one goroutine at a time.
+func (s *State) Closes(spec *Spec) func(n *NodeState) string {
+	if !spec.hasCompany() {
+		return nil
+	}
+	tables := s.company
+	if spec.hasRules() {
+		tables = s.ownCompany(true)
+		tables.begin(s, spec, func(string, string) {}, func(companyKey, int) {})
+	}
+	v := tables.verdictsOn(spec, tableCounts{&tables})
+	if v == nil {
+		return nil
+	}
+	return func(n *NodeState) string { return v.misfit(n).Why }
+}

@@ -74,7 +74,7 @@ func newAsker(state *orbit.State, spec *orbit.Spec) (*asker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &asker{state: state, spec: spec, near: nearDomains(state, spec.Near)}, nil
+	return &asker{state: state, spec: spec, near: nearDomains(state, spec.Near), closes: state.Closes(spec)}, nil
 }
 
 // nearDomains returns the domains in which a spec finds the company that it asks for, as [orbit.Draft.NearDomains] does of a draft without

@@ -97,6 +97,12 @@ func drawSpec(t *rapid.T) *orbit.Spec {
 	if rapid.IntRange(0, 4).Draw(t, "near") == 0 {
 		s.Near = orbit.Near{Group: "db", Level: "rack"}
 	}
+	if rapid.IntRange(0, 4).Draw(t, "rules") == 0 {
+		s.Group = "db"
+		if s.Apart = []orbit.Apart{{Group: "db", Level: rapid.SampledFrom([]string{"rack", orbit.NodeKey}).Draw(t, "level")}}; rapid.Bool().Draw(t, "even") {
+			s.Apart, s.Even = nil, []orbit.Even{{Group: "db", Level: "rack"}}
+		}
+	}
 	return s
 }
 

@@ -119,7 +119,7 @@ func (a *asker) change(of *found) *Fix {
 		node.State = orbit.Ready
 		f.Uncordon, f.before = node.ID, []orbit.Commitment{orbit.PutNode{Node: node}}
 	}
-	if of.set.has(int(Lost)) || of.set.has(int(Tainted)) { // who keeps work off a node has a reason for that
+	if of.set.has(int(Lost)) || of.set.has(int(Tainted)) || of.set.has(int(Ruled)) { // who keeps work off a node has a reason for that
 		return nil
 	}
 	f.Spec, f.devices = &spec, r.pick(&spec.Devices)

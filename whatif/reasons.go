@@ -26,6 +26,8 @@ const (
 	Nominated
 	// Tainted: the node has a taint that the spec does not tolerate.
 	Tainted
+	// Ruled: a rule Apart or Even, of the spec or of what runs, closes a domain of the node.
+	Ruled
 	// Resource: less is free than the capsule asks for.
 	Resource
 	// Requirement: the node's labels do not meet a requirement.
@@ -88,6 +90,8 @@ type asker struct {
 	state *orbit.State
 	spec  *orbit.Spec
 	near  map[string]bool
+	// Why rules of company close a node; nil: none has to do with the spec.
+	closes func(*orbit.NodeState) string
 }
 
 // room is a node as it is, or as it would be.
@@ -155,6 +159,9 @@ func (a *asker) of(n *orbit.NodeState, r *room) reasonSet {
 	set := a.reasons(r)
 	if a.nominated(n, r) {
 		set.add(int(Nominated))
+	}
+	if a.closes != nil && a.closes(n) != "" {
+		set.add(int(Ruled))
 	}
 	return set
 }
@@ -224,6 +231,8 @@ func (a *asker) text(kind ReasonKind) string {
 		return "is lost"
 	case Tainted:
 		return "has a taint that is not tolerated"
+	case Ruled:
+		return "is in a domain that a rule Apart or Even closes"
 	case Model:
 		if len(a.spec.Devices.Models) == 0 {
 			return "has no device"
