@@ -26,7 +26,8 @@ const (
 	Nominated
 	// Tainted: the node has a taint that the spec does not tolerate.
 	Tainted
-	// Ruled: a rule Apart or Even, of the spec or of what runs, closes a domain of the node.
+	// Ruled: a rule Apart or Even, of the spec or of what runs, closes a domain of the node. No fix is proposed for that: who keeps work apart has a
+	// reason for it.
 	Ruled
 	// Resource: less is free than the capsule asks for.
 	Resource
