@@ -76,6 +76,9 @@ func (r *modelRound) nominate(c Nominate) *refusal {
 	case r.wishes.evicted[c.Capsule]:
 		return lostTo(newest)
 	}
+	if asleep, newest := r.asleep(c.Gang); len(c.Parts) > 0 && asleep {
+		return lostTo(newest)
+	}
 	before, known := r.now.nominated[who]
 	if lives := len(before.parts) > 0; !lives && (c.Since != 0 || len(c.Parts) == 0) || lives && c.Since != 0 && c.Since != before.made {
 		return lostTo(newest)
@@ -107,6 +110,27 @@ func (r *modelRound) nominate(c Nominate) *refusal {
 	}
 	r.now.touchGang(c.Gang)
 	return nil
+}
+
+// asleep reports whether no member of a gang is pending, and when that may last have become so.
+func (r *modelRound) asleep(id GangID) (is bool, newest Revision) {
+	g, ok := r.now.gangs[id]
+	if !ok {
+		return false, 0
+	}
+	newest = r.was.gangs[id].changed
+	for _, role := range g.Roles {
+		for _, member := range role.Members {
+			c, known := r.now.capsules[member]
+			if known && c.gang == id && c.node == "" && !c.released {
+				return false, 0
+			}
+			if newest = max(newest, r.was.capsules[member].changed); !known {
+				newest = max(newest, r.was.left.Capsules)
+			}
+		}
+	}
+	return true, newest
 }
 
 // nominee says what a capsule or a gang asks for, and whether it waits.

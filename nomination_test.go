@@ -154,6 +154,26 @@ func TestNominationLives(t *testing.T) {
 	require.Equal(t, 1, c.now().nominations.Len())
 }
 
+// TestNominationOfAnEndedGang: a gang of which no member waits is not nominated. Its record goes with that of its last member, and what it was nominated for
+// would stay claimed.
+func TestNominationOfAnEndedGang(t *testing.T) {
+	c := court{t, &MemoryLedger{Bounds: Limits{NominatedShare: 100, Terminal: 1}}}
+	gang := &Gang{ID: "g", Roles: []Role{{Name: "r", Spec: cpuSpec(1), Members: []CapsuleID{"m1", "m2"}, Min: 1}}}
+	c.commits(cpuNode("n", 8), Submit{Gang: gang}, submitOf(cpuSpec(1), "x"))
+	view := c.now().Revision()
+	nominate := Nominate{Gang: "g", Ends: time.Unix(1e9, 0), Parts: []NominatedRoom{partOn("n", 2)}}
+	c.commits(Release{Capsule: "m1", Final: true})
+	c.commits(nominate) // the other one waits
+	c.commits(Release{Capsule: "m2", Final: true})
+	require.False(t, c.now().Gang("g").Nomination.Lives())
+	c.mistakes(nominate)
+	_, err := c.Propose(t.Context(), Proposal{View: view, Do: []Commitment{nominate}})
+	require.ErrorIs(t, err, ErrConflict, "it waited when that was planned")
+	c.commits(Release{Capsule: "x", Final: true})
+	require.Nil(t, c.now().Gang("g"))
+	require.NoError(t, c.now().Verify())
+}
+
 // TestNominationBounds: capacity, the share, how many there are on a node, and that its node stays.
 func TestNominationBounds(t *testing.T) {
 	c := newCourt(t, cpuNode("n", 100), cpuNode("m", 100), submitOf(rankedSpec(0, 1), "a", "b"), submitOf(rankedSpec(9, 1), "top"))

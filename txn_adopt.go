@@ -6,7 +6,7 @@ import (
 )
 
 // This file has the rules for capsules that run already (Adopt), for those that get another size (Resize), and for those that are
-// protected where they run (Protect).
+// protected where they run (Protect); and which gangs wait.
 
 // anotherID is the advice where an id is taken: no newer view makes it free.
 const anotherID = "choose another id"
@@ -359,4 +359,23 @@ func (t *tx) settleProtection() error {
 		}
 	}
 	return nil
+}
+
+// waits reports whether a member of a gang is pending, and else when that may last have become otherwise.
+func (t *tx) waits(g *txGang) (is bool, newest Revision) {
+	newest, gang := g.newest(), g.now.Gang
+	for i := range gang.Roles {
+		for _, member := range gang.Roles[i].Members {
+			e := t.capsule(member)
+			switch {
+			case e == nil:
+				newest = max(newest, t.s.left.Capsules)
+			case e.now.Gang == gang.ID && e.now.Pending():
+				return true, 0
+			default:
+				newest = max(newest, e.newest())
+			}
+		}
+	}
+	return false, newest
 }

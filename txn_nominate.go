@@ -48,6 +48,9 @@ func (t *tx) nominateGang(c *Nominate) error {
 	if n := g.now.Total(); n > 0 {
 		return t.refuse(Rejection{}, g.newest(), "gang %q has %d members placed", c.Gang, n)
 	}
+	if waits, newest := t.waits(g); len(c.Parts) > 0 && !waits { // its record goes with that of its last member
+		return t.refuse(Rejection{}, newest, "no member of gang %q waits", c.Gang)
+	}
 	specs := make([]*Spec, len(g.now.Gang.Roles))
 	for i := range specs {
 		specs[i] = g.now.Gang.Roles[i].Spec

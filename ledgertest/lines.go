@@ -265,6 +265,17 @@ var nominationLines = []line{
 		t.mistakes(place("s2", "n"), cancel("s1"))
 		t.commits(cancel("s1"), place("a", "n"))
 	}},
+	{"a gang of which no member waits is not nominated", func(t *trial) {
+		claim := nominate("", 1, "n")
+		claim.Gang = "g"
+		t.commits(node("n", 4), gang("g", 1, "m1", "m2"))
+		view := t.view()
+		t.commits(cancel("m1"))
+		t.commits(claim)
+		t.commits(cancel("m2"))
+		t.mistakes(claim)
+		t.loses(view, claim)
+	}},
 	{"only what is asked for is kept", func(t *trial) {
 		n := node("n", 4)
 		n.Node.Capacity[orbit.Memory] = 4
