@@ -855,7 +855,8 @@ func TestLedgerAgainstModelTinyLimits(t *testing.T) {
 func TestFootprint(t *testing.T) {
 	t.Parallel()
 	few := rapid.IntRange(1, 3)
-	for count := range scale.Reach(t, "committed", "unmoved", "unmoved, ok", "unmoved, done", "unmoved, refused") {
+	for count := range scale.Reach(t, "committed", "unmoved", "unmoved, ok", "unmoved, done", "unmoved, refused",
+		"puts topology", "puts rules", "puts unruled", "puts up", "puts down") {
 		rapid.Check(t, func(t *rapid.T) {
 			l := Limits{NominatedShare: shares(t)}
 			if rapid.Bool().Draw(t, "tiny") {
@@ -863,6 +864,7 @@ func TestFootprint(t *testing.T) {
 			}
 			d := newDuel(l, rapid.Bool().Draw(t, "wild"))
 			if d.company = rapid.Bool().Draw(t, "company"); d.company {
+				d.drafts = slices.Concat(drafts, companyDrafts)
 				d.gather(t)
 			} else if rapid.Bool().Draw(t, "agents") {
 				d.employ(t)
@@ -906,6 +908,9 @@ func TestFootprint(t *testing.T) {
 				count["unmoved"]++
 				count["unmoved, "+strings.Fields(want)[0]]++
 			}
+			for k, n := range d.count {
+				count[k] += btoi(strings.HasPrefix(k, "puts ")) * n
+			}
 		})
 	}
 }
@@ -932,6 +937,10 @@ func (d *duel) commitOn(t *rapid.T, from *State, p Proposal) *State {
 	}
 	d.sent = append(d.sent, p)
 	for name := range d.different(from, next) {
+		if f, ok := strings.CutPrefix(name, "f "); ok {
+			kind, _, _ := strings.Cut(f, "\x00")
+			d.count["puts "+kind]++
+		}
 		all := name[0] == 'f' && writes["f nodes"] // which stands for the fences of all whose members were on the node
 		require.True(t, writes[name] || all || fallsOut(from, next, name), "%v writes %s too, besides %v", p, name, writes)
 	}

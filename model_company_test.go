@@ -188,6 +188,27 @@ func (s *scribe) company(spec *Spec) {
 	}
 }
 
+// companyDrafts are of what rules of company decide about, and of what changes them.
+var companyDrafts = []draft{
+	draftChange, draftChange, draftSubmit, draftSubmit, draftSubmit, draftPlace, draftPlace, draftPlace, draftPlace, draftPlace, draftGang, draftAdopt,
+	draftRelease, draftUnrule, draftMove, draftMove, draftEvict, draftEvict, draftEmpty, draftConfirm, draftConfirm, draftConfirm,
+	func(s *scribe) []Commitment { return []Commitment{PutNode{s.node(pickOne(s, modelNodes))}} },
+	func(s *scribe) []Commitment { return []Commitment{Submit{Gang: s.gang()}} },
+}
+
+// draftUnrule ends all that have a rule about a group.
+func draftUnrule(s *scribe) (out []Commitment) {
+	group := pickOne(s, modelGroups)
+	for c := range s.view.Capsules() {
+		rules := slices.ContainsFunc(c.Spec.Apart, func(a Apart) bool { return a.Group == group }) ||
+			slices.ContainsFunc(c.Spec.Even, func(e Even) bool { return e.Group == group })
+		if rules && !c.Released() {
+			out = append(out, Release{Capsule: c.ID, Final: true})
+		}
+	}
+	return out
+}
+
 // TestCompanyAgainstModel is TestLedgerAgainstModel with rules of company in most specs.
 func TestCompanyAgainstModel(t *testing.T) {
 	t.Parallel()
@@ -195,12 +216,7 @@ func TestCompanyAgainstModel(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
 			d := newDuel(Limits{}, false)
 			d.company = true
-			d.drafts = []draft{
-				draftChange, draftChange, draftSubmit, draftSubmit, draftSubmit, draftPlace, draftPlace, draftPlace, draftPlace, draftPlace, draftGang, draftAdopt,
-				draftRelease, draftMove, draftMove, draftEvict, draftEvict, draftEmpty, draftConfirm, draftConfirm, draftConfirm,
-				func(s *scribe) []Commitment { return []Commitment{PutNode{s.node(pickOne(s, modelNodes))}} },
-				func(s *scribe) []Commitment { return []Commitment{Submit{Gang: s.gang()}} },
-			}
+			d.drafts = companyDrafts
 			d.gather(t)
 			actions := d.actions()
 			actions["skew"] = d.skew
