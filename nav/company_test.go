@@ -133,3 +133,51 @@ func TestUnplacedByRulesSaysSo(t *testing.T) {
 	require.Equal(t, 0, snapshot(t, l).PendingCount())
 	require.True(t, slices.ContainsFunc(slices.Collect(snapshot(t, l).Capsules()), func(c *orbit.Capsule) bool { return c.ID == "z" && c.Placed() }))
 }
+
+// What a rule kept away, and was parked for, is placed in the next pass once the rule lets it, though no room has become free on its node.
+func TestParkedByRulesComesBack(t *testing.T) {
+	in := func(id, rack string, cpu int64) orbit.PutNode { return rackNode(id, rack, cpu) }
+	of := func(group string, cpu int64, apart ...string) *orbit.Spec {
+		s := spec(cpu, 0)
+		s.Group = group
+		for _, g := range apart {
+			s.Apart = append(s.Apart, orbit.Apart{Group: g, Level: "rack"})
+		}
+		return s
+	}
+	even := of("web", 4)
+	even.Even = []orbit.Even{{Group: "web", Level: "rack"}}
+	more := of("web", 1)
+	more.Class = orbit.Batch // which the engine leaves to another
+	onSmall := func(id orbit.CapsuleID, s *orbit.Spec) []orbit.Commitment {
+		return []orbit.Commitment{orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: s}, orbit.Place{Capsule: id, Node: "small"}}
+	}
+	lost := in("other", "r2", 1)
+	lost.Node.State = orbit.Lost
+	for name, c := range map[string]struct {
+		before []orbit.Commitment
+		waits  *orbit.Spec
+		event  orbit.Commitment
+	}{
+		"one of whom it keeps apart leaves":         {onSmall("web", of("web", 1)), of("db", 4, "web"), orbit.Release{Capsule: "web", Final: true}},
+		"one that kept it away leaves":              {onSmall("lone", of("", 1, "db")), of("db", 4), orbit.Release{Capsule: "lone", Final: true}},
+		"one of whom it keeps apart is elsewhere":   {onSmall("web", of("web", 1)), of("db", 4, "web"), in("small", "r3", 2)},
+		"the domain with the fewest is lost":        {append(onSmall("web", of("web", 1)), in("other", "r2", 1)), even, lost},
+		"the domain with the fewest has one more":   {append(onSmall("web", of("web", 1)), in("other", "r2", 1), orbit.Submit{IDs: []orbit.CapsuleID{"more"}, Spec: more}), even, orbit.Place{Capsule: "more", Node: "other"}},
+		"the node of the fewest is there no longer": {append(onSmall("web", of("web", 1)), in("other", "r2", 1)), even, orbit.RemoveNode{Node: "other"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := &orbit.MemoryLedger{}
+			commit(t, l, append([]orbit.Commitment{in("small", "r1", 2), in("large", "r1", 8)}, c.before...)...)
+			commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"x"}, Spec: c.waits})
+			e := &orbit.Engine{Name: "e", Ledger: l, Navigator: &nav.Services{}}
+			for range 3 {
+				e.Pass(t.Context())
+			}
+			require.True(t, snapshot(t, l).Capsule("x").Pending())
+			commit(t, l, c.event)
+			e.Pass(t.Context())
+			require.Equal(t, orbit.NodeID("large"), snapshot(t, l).Capsule("x").Node)
+		})
+	}
+}
