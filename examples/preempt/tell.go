@@ -23,9 +23,11 @@ type account struct {
 	// sentences.
 	displaced map[string]int
 	stories   []string
-	// How often a capsule was evicted, and how often for the same other capsule.
+	// How often a capsule was evicted, and how often for the same other capsule since that last had to wait anew.
 	evicted map[orbit.CapsuleID]int
-	pairs   map[[2]orbit.CapsuleID]int
+	pairs   map[displacement]int
+	// How often a capsule has had to wait anew, because it had run and left its node.
+	waits map[orbit.CapsuleID]int
 	// By module, how many capsules were moved off cordoned nodes, released back to pending from them, and lost with their node.
 	moved, sent, lost map[string]int
 	// How often a commit with an eviction, a move or a release left fewer of a group than its budget requires.
@@ -34,10 +36,16 @@ type account struct {
 	least map[string][]int
 }
 
+// displacement is a pair of a capsule that has left and the one for which it has, in one of the times that this one has waited.
+type displacement struct {
+	victim, by orbit.CapsuleID
+	wait       int
+}
+
 // read reads the history since the cluster was filled.
 func read(w *world) *account {
 	a := &account{world: w, on: map[orbit.CapsuleID]orbit.NodeID{}, specs: map[orbit.CapsuleID]*orbit.Spec{}, runs: map[string]int{},
-		displaced: map[string]int{}, evicted: map[orbit.CapsuleID]int{}, pairs: map[[2]orbit.CapsuleID]int{},
+		displaced: map[string]int{}, evicted: map[orbit.CapsuleID]int{}, pairs: map[displacement]int{}, waits: map[orbit.CapsuleID]int{},
 		moved: map[string]int{}, sent: map[string]int{}, lost: map[string]int{}, least: map[string][]int{}}
 	for c := range w.base.Capsules() {
 		a.specs[c.ID] = c.Spec
@@ -100,7 +108,7 @@ func (a *account) commit(changes []orbit.Change, round int) {
 				continue
 			}
 			a.evicted[do.Capsule]++
-			a.pairs[[2]orbit.CapsuleID{do.Capsule, do.For}]++
+			a.pairs[displacement{do.Capsule, do.For, a.waits[do.For]}]++
 			a.displaced[a.kind(do.Capsule)+" for "+a.kind(do.For)]++
 			if len(a.stories) < 8 {
 				a.stories = append(a.stories, fmt.Sprintf("round %2d: %s of priority %d left %s to make way for %s of priority %d",
@@ -146,6 +154,7 @@ func (a *account) budget(group string) (needed, all int) {
 func (a *account) leaves(id orbit.CapsuleID) {
 	if a.on[id] != "" {
 		delete(a.on, id)
+		a.waits[id]++
 		a.runs[a.specs[id].Group]--
 	}
 }
@@ -153,8 +162,8 @@ func (a *account) leaves(id orbit.CapsuleID) {
 // kind returns the module of a capsule.
 func (a *account) kind(id orbit.CapsuleID) string { return a.specs[id].Module }
 
-// print prints the account. It reports whether no budget was broken, nothing was evicted twice for the same work, and all urgent
-// work runs.
+// print prints the account. It reports whether no budget was broken, nothing was evicted twice for work that has waited all the time
+// between, and all urgent work runs.
 func (a *account) print() bool {
 	fmt.Println("\nThe first evictions:")
 	for _, s := range a.stories {
@@ -173,13 +182,13 @@ func (a *account) print() bool {
 	}
 	again, twice, runs, came := a.figures()
 	fmt.Printf("\n%d capsules were evicted again later, for other work: of equal victims the one that started last is evicted first.\n", again)
-	fmt.Println("Evicted twice counts those that were evicted again for the same work.")
+	fmt.Println("Evicted twice counts those that were evicted again for the same work while that still waited.")
 	fmt.Printf("budgets broken %d\nevicted twice %d\nurgent placed %d of %d\n", a.broken, twice, runs, came)
 	return a.broken == 0 && twice == 0 && runs == came
 }
 
-// figures returns how many capsules were evicted more than once (again), how often one was evicted once more for the same work
-// (twice), how many urgent capsules run (runs), and how many were submitted (came).
+// figures returns how many capsules were evicted more than once (again), how often one was evicted once more for work that has waited
+// all the time between (twice), how many urgent capsules run (runs), and how many were submitted (came).
 func (a *account) figures() (again, twice, runs, came int) {
 	for _, times := range a.evicted {
 		again += min(1, times-1)
