@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -56,6 +57,8 @@ type Engine struct {
 type Tally struct {
 	// Rounds is the number of rounds. The other numbers are sums of the fields of [orbit.Round] with the same names.
 	Rounds, Committed, Conflicts, Infeasible, Invalid, Unknown, Failed int
+	// Retries is how often a transaction of the crew's ledger met a commit of another process, and was judged again.
+	Retries uint64
 	// Errors are the texts of the rounds' errors, which include no conflicts, at most a hundred.
 	Errors []string
 }
@@ -138,6 +141,7 @@ func (t *Tally) Add(o Tally) {
 	t.Invalid += o.Invalid
 	t.Unknown += o.Unknown
 	t.Failed += o.Failed
+	t.Retries += o.Retries
 	if len(t.Errors) < 100 {
 		t.Errors = append(t.Errors, o.Errors...)
 	}
@@ -172,11 +176,17 @@ func Serve(ctx context.Context, self *process.Self) error {
 		return witness
 	}
 	var all sync.WaitGroup
+	var retries atomic.Uint64 // those that have been reported
+	report := func(r orbit.Round) {
+		t, now := tally(r), ledger.Stats().Retries
+		t.Retries = now - retries.Swap(now)
+		_ = self.Say(message{Round: t})
+	}
 	for _, e := range c.Engines {
 		engine := &orbit.Engine{
 			Name: e.Name, Ledger: ledgerOf(e.Name), Navigator: e.navigator(), MaxPlan: c.MaxPlan,
 			ParkFor: time.Second, Backoff: orbit.Backoff{Max: 200 * time.Millisecond},
-			OnRound: func(r orbit.Round) { _ = self.Say(message{Round: tally(r)}) },
+			OnRound: report,
 		}
 		all.Go(func() { _ = engine.Run(ctx) })
 	}
