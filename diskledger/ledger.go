@@ -40,8 +40,10 @@ type Ledger struct {
 	// changed is closed when shown changes or the ledger fails; nil: no call waits.
 	changed chan struct{}
 
-	// arrived has a token when open has got changes; run, which writes groups, waits for it.
+	// arrived has a token when open has got changes; run, which writes groups, waits for it. Due says that they must be written, and not only
+	// encoded while the rest of a batch is judged.
 	arrived chan struct{}
+	due     atomic.Bool
 	// wanted takes requests for checkpoints, each with a channel for the answer.
 	wanted chan chan error
 	// Close closes closing, once, and then waits for the goroutines by done.
@@ -172,19 +174,21 @@ func (l *Ledger) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []orb
 		outcomes, g := l.judgeRun(batch[:n])
 		waits = append(waits, wait{g, len(out), len(out) + n})
 		out = append(out, outcomes...)
-		if batch = batch[n:]; len(out)%groupLength < runLength {
-			l.rouse()
-		}
+		batch = batch[n:]
+		l.rouse(len(out)%groupLength < runLength)
 	}
-	l.rouse()
+	l.rouse(true)
 	for _, w := range waits {
 		w.settle(ctx, out[w.from:w.to])
 	}
 	return out
 }
 
-// rouse lets what was judged be written.
-func (l *Ledger) rouse() {
+// rouse lets what was judged be encoded, and written if a batch ends with it.
+func (l *Ledger) rouse(ends bool) {
+	if ends {
+		l.due.Store(true)
+	}
 	select {
 	case l.arrived <- struct{}{}:
 	default:

@@ -1,6 +1,7 @@
 package diskledger
 
 import (
+	"cmp"
 	"errors"
 
 	"github.com/orbitsched/orbit"
@@ -13,8 +14,9 @@ type logFile struct {
 	number, base uint64
 	// since is how many bytes the earlier logs since the newest checkpoint have, checkpoint is how many that has.
 	since, checkpoint int64
-	// text is the memory in which groups are encoded.
-	text []byte
+	// text has the first changes of the next group, encoded of them.
+	text    []byte
+	encoded int
 	// checkpoints has the result of the checkpoint that is being written; nil: none is.
 	checkpoints chan checkpointResult
 	// asked are those who wait for this checkpoint, next those who wait for the one after it.
@@ -41,18 +43,26 @@ func (l *Ledger) run() {
 	}
 }
 
-// write writes the group that was collected, and answers those who wait for it. While it writes, the next group is collected.
+// write encodes what was collected, and if it is due, writes it as a group and answers those who wait for it. While it writes, the next group
+// is collected.
 func (l *Ledger) write() {
+	due := l.due.Swap(false)
 	l.mu.Lock()
 	g, failed := l.open, l.failed
-	if failed != nil || len(g.changes) == 0 {
-		l.mu.Unlock()
+	collected := g.changes
+	l.mu.Unlock()
+	if failed != nil || len(collected) == 0 {
 		return
 	}
-	state, err := l.judge.Snapshot(background)
+	err := l.log.encode(collected) // without the lock, so that the rest of the batch is judged meanwhile
+	if err == nil && !due {
+		return
+	}
+	l.mu.Lock()
+	state, unread := l.judge.Snapshot(background)
 	l.open, l.flying = newGroup(), g
 	l.mu.Unlock()
-	if err == nil {
+	if err = cmp.Or(err, unread); err == nil {
 		err = l.log.commit(g)
 	}
 	if err == nil {
@@ -96,17 +106,26 @@ func (l *Ledger) fail(err error) {
 	l.wake()
 }
 
-// commit writes one group as one record, and waits until it is on the disk.
-func (f *logFile) commit(g *group) error {
-	f.text = f.text[:0]
-	for i := range g.changes {
-		var err error
-		if f.text, err = appendChange(f.text, &g.changes[i]); err != nil {
+// encode adds the changes of the next group to its text. It is given all that the group has so far.
+func (f *logFile) encode(changes []orbit.Change) error {
+	for ; f.encoded < len(changes); f.encoded++ {
+		text, err := appendChange(f.text, &changes[f.encoded])
+		if err != nil {
 			return err
 		}
-		f.text = append(f.text, '\n')
+		f.text = append(text, '\n')
 	}
-	if err := f.append(f.text); err != nil {
+	return nil
+}
+
+// commit writes one group as one record, and waits until it is on the disk.
+func (f *logFile) commit(g *group) error {
+	if err := f.encode(g.changes); err != nil {
+		return err
+	}
+	err := f.append(f.text)
+	f.text, f.encoded = f.text[:0], 0
+	if err != nil {
 		return err
 	}
 	return f.sync()
@@ -148,6 +167,7 @@ func (f *folder) prepareLog(number uint64, after orbit.Revision, previous int64)
 
 // finish writes what was judged before Close, and a record that shows that nothing is missing.
 func (l *Ledger) finish() {
+	l.due.Store(true)
 	l.write()
 	if l.log.checkpoints != nil {
 		l.endCheckpoint(<-l.log.checkpoints)
