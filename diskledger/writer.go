@@ -113,7 +113,8 @@ func (f *logFile) encode(changes []orbit.Change) error {
 		if err != nil {
 			return err
 		}
-		f.text = append(text, '\n')
+		text = append(text, '\n')
+		f.text = text
 	}
 	return nil
 }
