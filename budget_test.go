@@ -147,8 +147,8 @@ func TestDraftEvictsWithinBudgets(t *testing.T) {
 	}
 }
 
-// TestPlainWorkKnowsNoBudgets: what is in no group and has no budget reads and writes what it did before there were budgets, and so
-// does a placement of a member, but for the fence of the rules about its group.
+// TestPlainWorkKnowsNoBudgets: a placement of a capsule without a group reads and writes its own record and its node's, and no fence. A
+// placement of a member of a group reads one fence besides, that of the rules about the group.
 func TestPlainWorkKnowsNoBudgets(t *testing.T) {
 	member, plain := cpuSpec(1), cpuSpec(1)
 	member.Group, member.Module, plain.Module = "db", "db", "plain"

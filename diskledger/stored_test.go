@@ -19,11 +19,12 @@ import (
 	"github.com/orbitsched/orbit/diskledger"
 )
 
-// stored are the folders of testdata, with a dump beside each. The last one has every kind of commitment and every field that there is
-// today; the first is older than some of them.
+// stored names the folders of testdata, each of which has a ledger and a dump of it. The last one has every kind of commitment and every
+// field of today; the first was written before some of the fields were there.
 var stored = []string{"v1", "v1-2"}
 
-// store writes the last folder of testdata. What a release has stored must stay: add the name of a new folder before.
+// store writes the last folder of testdata. First add the name of a new folder to stored: what a release
+// has stored stays.
 var store = flag.Bool("store", false, "write the last folder of testdata anew")
 
 // everything commits each kind of commitment at least once, and leaves a state with each kind of record.
