@@ -123,20 +123,25 @@ const (
 	keepersPlaced
 	membersStopping
 	keepersStopping
+	companyKinds = iota
 )
 
 // stopping is added to a kind of what is placed for the same of what still runs.
 const stopping = membersStopping - membersPlaced
 
-// less orders the members of a group in the domains of a level one after the other.
-func (a companyKey) less(b companyKey) bool {
+// companyDomain is a domain in which a group is counted.
+type companyDomain struct{ group, level, domain string }
+
+// in returns the domain of the key.
+func (k *companyKey) in() companyDomain { return companyDomain{k.group, k.level, k.domain} }
+
+// less orders the domains of a group by a level one after the other.
+func (a companyDomain) less(b companyDomain) bool {
 	switch {
 	case a.group != b.group:
 		return a.group < b.group
 	case a.level != b.level:
 		return a.level < b.level
-	case a.kind != b.kind:
-		return a.kind < b.kind
 	}
 	return a.domain < b.domain
 }

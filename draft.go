@@ -101,6 +101,9 @@ const (
 // and its steps return an error.
 func (d *Draft) Sync(view *View) {
 	clear(d.missed)
+	for i := range d.steps {
+		d.steps[i].moves = nil // what they count is dropped as a whole
+	}
 	d.Rollback(0)
 	if view != nil && view.state == nil {
 		view = nil

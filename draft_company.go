@@ -172,11 +172,15 @@ func (d *Draft) beginRules(spec *Spec) {
 	c.epoch += 1 << 32
 	clear(c.verdicts)
 	clear(c.about)
-	was := c.rules.Clone()
+	was := companyTables{rules: c.rules.Clone()}
+	counted := func(group, level string) bool {
+		r := was.rule(group, level)
+		return r.apart+r.even > 0
+	}
 	c.begin(d.view.state, spec, func(string, string) {}, func(companyKey, int) {})
 	fresh := func(group string, yield func(level string)) {
 		c.ruled(group, func(level string) {
-			if _, counted := was.Get(companyRule{group: group, level: level}); !counted {
+			if !counted(group, level) {
 				yield(level)
 			}
 		})
@@ -184,7 +188,7 @@ func (d *Draft) beginRules(spec *Spec) {
 	for i := range d.steps {
 		for _, m := range d.steps[i].moves {
 			m.spec.companyOf(m.node, m.kind, fresh, func(k companyKey) {
-				if _, counted := was.Get(companyRule{group: k.group, level: k.level}); !counted {
+				if !counted(k.group, k.level) {
 					c.add(k, m.by)
 				}
 			})

@@ -11,7 +11,7 @@ import (
 // companyTables are what a state keeps for the rules of company. A group is counted by the levels of the rules about it that some capsule
 // has which has not been released for good, or that some remains have: other groups cost nothing.
 type companyTables struct {
-	rules  *btree.BTreeG[companyRule]
+	rules  *btree.BTreeG[groupRules]
 	counts *btree.BTreeG[companyCount]
 	// What rules Even go by, and how many nodes that are not Lost make each domain eligible.
 	scopes   *btree.BTreeG[scopeUse]
@@ -24,13 +24,21 @@ type companyRule struct {
 	apart, even  int
 }
 
-func (a companyRule) less(b companyRule) bool {
-	return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.level, b.level)) < 0
+// groupRules are the rules about a group in the order of their levels. They are replaced, never written to.
+type groupRules struct {
+	group   string
+	byLevel []companyRule
 }
 
+// find returns where the rule by a level is, or would be.
+func (g *groupRules) find(level string) (int, bool) {
+	return slices.BinarySearchFunc(g.byLevel, level, func(r companyRule, level string) int { return cmp.Compare(r.level, level) })
+}
+
+// companyCount says how many there are of each kind.
 type companyCount struct {
-	companyKey
-	count int
+	companyDomain
+	of [companyKinds]int
 }
 
 // scopeUse says how many rules Even go by a scope, and which requirements it has.
@@ -62,8 +70,8 @@ const companyDegree = 8
 
 func newCompanyTables() companyTables {
 	return companyTables{
-		rules:    btree.NewG(companyDegree, companyRule.less),
-		counts:   btree.NewG(companyDegree, func(a, b companyCount) bool { return a.less(b.companyKey) }),
+		rules:    btree.NewG(companyDegree, func(a, b groupRules) bool { return a.group < b.group }),
+		counts:   btree.NewG(companyDegree, func(a, b companyCount) bool { return a.less(b.companyDomain) }),
 		scopes:   btree.NewG(companyDegree, func(a, b scopeUse) bool { return a.less(b.companyScope) }),
 		eligible: btree.NewG(companyDegree, eligibleNodes.less),
 	}
@@ -78,32 +86,32 @@ func (c *companyTables) ruled(group string, yield func(level string)) {
 	if c.rules.Len() == 0 {
 		return
 	}
-	c.rules.AscendGreaterOrEqual(companyRule{group: group}, func(r companyRule) bool {
-		if r.group == group {
-			yield(r.level)
-		}
-		return r.group == group
-	})
+	g, _ := c.rules.Get(groupRules{group: group})
+	for i := range g.byLevel {
+		yield(g.byLevel[i].level)
+	}
 }
 
 // rule returns how many there are that have a rule about the group by the level.
 func (c *companyTables) rule(group, level string) companyRule {
-	r, _ := c.rules.Get(companyRule{group: group, level: level})
-	r.group, r.level = group, level
-	return r
+	g, _ := c.rules.Get(groupRules{group: group})
+	if i, ok := g.find(level); ok {
+		return g.byLevel[i]
+	}
+	return companyRule{group: group, level: level}
 }
 
 // count returns how many there are of a key, if the group is counted by that level.
 func (c *companyTables) count(k companyKey) int {
-	n, _ := c.counts.Get(companyCount{companyKey: k})
-	return n.count
+	n, _ := c.counts.Get(companyCount{companyDomain: k.in()})
+	return n.of[k.kind]
 }
 
 // add changes the count of a key.
 func (c *companyTables) add(k companyKey, by int) {
-	n, _ := c.counts.Get(companyCount{companyKey: k})
-	n.companyKey = k
-	if n.count += by; n.count == 0 {
+	n, _ := c.counts.Get(companyCount{companyDomain: k.in()})
+	n.companyDomain = k.in()
+	if n.of[k.kind] += by; n.of == [companyKinds]int{} {
 		c.counts.Delete(n)
 		return
 	}
@@ -113,7 +121,7 @@ func (c *companyTables) add(k companyKey, by int) {
 // forget drops the counts of a group by a level, about which there is no rule any more.
 func (c *companyTables) forget(group, level string) {
 	var gone []companyCount
-	c.counts.AscendGreaterOrEqual(companyCount{companyKey: companyKey{group: group, level: level}}, func(n companyCount) bool {
+	c.counts.AscendGreaterOrEqual(companyCount{companyDomain: companyDomain{group: group, level: level}}, func(n companyCount) bool {
 		if n.group == group && n.level == level {
 			gone = append(gone, n)
 		}
@@ -140,9 +148,8 @@ func (c *companyTables) forgetScope(scope companyScope) {
 
 // members yields the members of a group that are placed by the domains of a level, in their order, if the group is counted by that level.
 func (c *companyTables) members(group, level string, yield func(domain string, count int) bool) {
-	from := companyKey{group: group, level: level, kind: membersPlaced}
-	c.counts.AscendGreaterOrEqual(companyCount{companyKey: from}, func(n companyCount) bool {
-		return n.group == group && n.level == level && n.kind == membersPlaced && yield(n.domain, n.count)
+	c.counts.AscendGreaterOrEqual(companyCount{companyDomain: companyDomain{group: group, level: level}}, func(n companyCount) bool {
+		return n.group == group && n.level == level && (n.of[membersPlaced] == 0 || yield(n.domain, n.of[membersPlaced]))
 	})
 }
 
@@ -339,13 +346,22 @@ func (c *companyTables) fewest(e *Even, scope companyScope, count func(companyKe
 // dropped.
 func (c *companyTables) addRules(spec *Spec, by int) {
 	change := func(group, level string, apart, even int) {
-		r := c.rule(group, level)
+		g, _ := c.rules.Get(groupRules{group: group})
+		g.group, g.byLevel = group, slices.Clone(g.byLevel)
+		i, ok := g.find(level)
+		if !ok {
+			g.byLevel = slices.Insert(g.byLevel, i, companyRule{group: group, level: level})
+		}
+		r := &g.byLevel[i]
 		r.apart, r.even = r.apart+apart, r.even+even
 		if r.apart == 0 && r.even == 0 {
-			c.rules.Delete(r)
+			g.byLevel = slices.Delete(g.byLevel, i, i+1)
+		}
+		if len(g.byLevel) == 0 {
+			c.rules.Delete(g)
 			return
 		}
-		c.rules.ReplaceOrInsert(r)
+		c.rules.ReplaceOrInsert(g)
 	}
 	for _, a := range spec.Apart {
 		change(a.Group, a.Level, by, 0)
