@@ -127,7 +127,7 @@ func (t *tx) reset() {
 	t.marks.reset()
 	t.budgets.reset()
 	t.touched = t.touched[:0]
-	t.finals, t.replays, t.company = false, false, txCompany{}
+	t.finals, t.replays, t.company = false, false, txCompany{moved: t.company.moved[:0]}
 	t.evictions, t.passed, t.origin = t.evictions[:0], t.passed[:0], nil
 	t.nominations, t.beside, t.nominates, t.lowers = nil, nil, false, false
 }

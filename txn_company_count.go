@@ -6,13 +6,62 @@ import "slices"
 
 // txCompany is what the rules of company count after a proposal.
 type txCompany struct {
+	// The tables before the proposal, or its own, after it.
 	companyTables
+	owned bool
+	// What the tables before count otherwise after it: few, because each count looks at all of them.
+	moved []companyMoved
 	// It is known, and differs from what they count before.
 	known, differs bool
 	// What there was before under keys that are counted only from this proposal on.
 	surveyed map[companyKey]int
 	// Rules about a group by a level, of a kind of which there was none, and of which there is none any more.
 	begun, ended []companyRule
+}
+
+// companyMoved says how many more there are of a key.
+type companyMoved struct {
+	key companyKey
+	by  int
+}
+
+// mostMoved is how many keys a proposal counts without tables of its own. A placement has one or two for each rule about its groups.
+const mostMoved = 16
+
+// count returns how many there are of a key after the proposal.
+func (c *txCompany) count(k companyKey) int {
+	n := c.companyTables.count(k)
+	for i := range c.moved {
+		if m := &c.moved[i]; m.key == k {
+			n += m.by
+		}
+	}
+	return n
+}
+
+// move counts more of a key.
+func (c *txCompany) move(s *State, k companyKey, by int) {
+	i := slices.IndexFunc(c.moved, func(m companyMoved) bool { return m.key == k })
+	switch {
+	case c.owned:
+		c.add(k, by)
+	case i >= 0:
+		c.moved[i].by += by
+	case len(c.moved) < mostMoved:
+		c.moved = append(c.moved, companyMoved{k, by})
+	default:
+		c.own(s, false)
+		c.add(k, by)
+	}
+}
+
+// own takes tables of the proposal's own, all of them or only the counts, into which goes what it has moved.
+func (c *txCompany) own(s *State, all bool) {
+	c.owned, c.companyTables = true, s.ownCompany(all)
+	for _, m := range c.moved {
+		c.add(m.key, m.by)
+	}
+	c.moved = c.moved[:0]
 }
 
 // ownCompany returns tables that may be written to: all of them, or only the counts.
@@ -42,13 +91,16 @@ func (t *tx) countCompany() bool {
 	for i := range t.nodes.entries {
 		all = all || t.nodes.entries[i].redescribed()
 	}
-	c.differs, c.companyTables = true, t.s.ownCompany(all)
+	c.differs = true
+	if all {
+		c.own(t.s, true)
+	}
 	t.rulesChange(func(spec *Spec, by int) {
 		if by > 0 {
 			t.beginRules(spec)
 		}
 	})
-	t.companyChange(c.ruled, c.add)
+	t.companyChange(c.ruled, func(k companyKey, by int) { c.move(t.s, k, by) })
 	t.countEligible()
 	t.rulesChange(func(spec *Spec, by int) {
 		if by < 0 {
@@ -286,8 +338,15 @@ func (c *txCompany) before(t *tx, k companyKey) int {
 
 // publishCompany takes over what the rules of company count after the proposal. It requires that nothing of it is published yet.
 func (s *State) publishCompany(t *tx) {
-	if t.countCompany() {
-		s.company = t.company.companyTables
+	c := &t.company
+	if !t.countCompany() {
+		return
+	}
+	if c.owned {
+		s.company = c.companyTables
+	}
+	for _, m := range c.moved {
+		s.company.add(m.key, m.by)
 	}
 }
 
