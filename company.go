@@ -40,6 +40,20 @@ type Even struct {
 	Domains []string `json:"domains,omitempty"`
 }
 
+// Skew is how even a rule [Even] has left a group.
+type Skew struct {
+	// Spec is a spec with the rule of which a capsule is placed.
+	Spec *Spec
+	// Even is the rule.
+	Even Even
+	// Domain is the domain that has the most, or too many.
+	Domain string
+	// Members is how many members of the group are placed in it.
+	Members int
+	// Fewest is the fewest members in an eligible domain, 0 while there are fewer domains than MinDomains.
+	Fewest int
+}
+
 // The most rules of a kind that a spec can have, and the most eligible domains of a level.
 const (
 	maxRules       = 16

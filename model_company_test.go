@@ -153,8 +153,38 @@ func (m *model) skewed() (out []string) {
 	return out
 }
 
+// evens says how many members the fullest domain and the one with the fewest have by each rule of something placed, sorted.
+func (m *model) evens() (out []string) {
+	for _, c := range m.capsules {
+		for _, e := range c.spec.Even {
+			if c.node == "" {
+				continue
+			}
+			most := 0
+			for _, n := range m.nodes {
+				if d := n.domain(e.Level); d != "" {
+					most = max(most, m.members(e.Group, e.Level, d))
+				}
+			}
+			rule := e.Group + e.Level + fmt.Sprint(max(1, e.MaxSkew), e.MinDomains, sorted(e.Domains))
+			out = append(out, fmt.Sprintf("%s %s %d %d", string(c.spec.clone().appendKey(nil)), rule, most, m.least(c.spec, e)))
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
 // skew compares what the state says of skew with the model.
 func (d *duel) skew(t *rapid.T) {
+	var rules []string
+	for s := range d.snapshot().Evens() {
+		rules = append(rules, fmt.Sprintf("%s %s %d %d", s.Spec.key, s.Even.Group+s.Even.Level+fmt.Sprint(s.Even.MaxSkew, s.Even.MinDomains, sorted(s.Even.Domains)), s.Members, s.Fewest))
+	}
+	slices.Sort(rules)
+	if want := d.model.evens(); !slices.Equal(rules, want) {
+		t.Fatalf("rules: %q, not %q", rules, want)
+	}
+	d.count["even"] += len(rules)
 	var have []string
 	for s := range d.snapshot().Skewed() {
 		have = append(have, fmt.Sprintf("%s %v %q %d %d", s.Spec.key, s.Even.Group+s.Even.Level+fmt.Sprint(s.Even.MaxSkew, s.Even.MinDomains, sorted(s.Even.Domains)), s.Domain, s.Members, s.Fewest))
@@ -212,7 +242,7 @@ func draftUnrule(s *scribe) (out []Commitment) {
 // TestCompanyAgainstModel is TestLedgerAgainstModel with rules of company in most specs.
 func TestCompanyAgainstModel(t *testing.T) {
 	t.Parallel()
-	for total := range scale.Reach(t, "by a rule", "apart", "uneven", "unlabelled", "skewed", "committed") {
+	for total := range scale.Reach(t, "by a rule", "apart", "uneven", "unlabelled", "skewed", "even", "committed") {
 		rapid.Check(t, func(t *rapid.T) {
 			d := newDuel(Limits{}, false)
 			d.company = true

@@ -259,37 +259,47 @@ func (s *Spec) scopeRequire(e *Even) []Predicate {
 	return s.Require
 }
 
-// Skew says that a domain has more members of a group than a rule [Even] would admit.
-type Skew struct {
-	// Spec is a spec with the rule of which a capsule is placed.
-	Spec *Spec
-	// Even is the rule.
-	Even Even
-	// Domain is the domain that has too many.
-	Domain string
-	// Members is how many members of the group are placed in it.
-	Members int
-	// Fewest is the fewest members in an eligible domain, 0 while there are fewer domains than MinDomains.
-	Fewest int
-}
-
 // Skewed yields what departures, lost nodes, new domains and [Adopt] have left uneven: each domain in which there are more members than a
 // rule Even of something placed admits. A move of a member from there to a domain with the fewest repairs it, in the fewest moves if the domain is taken first that
-// has most above its fewest; while there are fewer domains than MinDomains no move does. It looks at every capsule.
+// has most above its fewest; while there are fewer domains than MinDomains no move does. It looks at what is on the nodes of groups with such rules.
 func (s *State) Skewed() iter.Seq[Skew] {
-	return func(yield func(Skew) bool) {
-		seen := map[*Spec]bool{}
-		var specs []*Spec
-		for c := range s.Capsules() {
-			if c.Placed() && len(c.Spec.Even) > 0 && !seen[c.Spec] {
-				seen[c.Spec] = true
-				specs = append(specs, c.Spec)
+	return s.uneven(func(spec *Spec, e Even, least int, yield func(Skew) bool) (on bool) {
+		on = true
+		s.company.members(e.Group, e.Level, func(domain string, count int) bool {
+			if count > least+e.MaxSkew {
+				on = yield(Skew{spec, e, domain, count, least})
 			}
-		}
-		slices.SortFunc(specs, func(a, b *Spec) int { return cmp.Compare(a.key, b.key) })
-		for _, spec := range specs {
+			return on
+		})
+		return on
+	})
+}
+
+// Evens yields each rule Even of something placed, kept or not, with the domain that has the most members; it is empty, and Members 0, if none is in a
+// domain. If Members is more than Fewest + MaxSkew, Skewed yields that domain too. It costs what Skewed does.
+func (s *State) Evens() iter.Seq[Skew] {
+	return s.uneven(func(spec *Spec, e Even, least int, yield func(Skew) bool) bool {
+		most := Skew{Spec: spec, Even: e, Fewest: least}
+		s.company.members(e.Group, e.Level, func(domain string, count int) bool {
+			if count > most.Members {
+				most.Domain, most.Members = domain, count
+			}
+			return true
+		})
+		return yield(most)
+	})
+}
+
+// uneven calls look with each rule Even of something placed, and the fewest members of its domains, until that returns false.
+func (s *State) uneven(look func(spec *Spec, e Even, least int, yield func(Skew) bool) bool) iter.Seq[Skew] {
+	return func(yield func(Skew) bool) {
+		for _, spec := range s.evenSpecs() {
 			for _, e := range spec.Even {
-				if !s.skewedBy(spec, e, yield) {
+				low := s.company.fewest(&e, spec.scope(&e), s.company.count)
+				if low.domains < e.MinDomains {
+					low.least = 0
+				}
+				if !look(spec, e, low.least, yield) {
 					return
 				}
 			}
@@ -297,20 +307,29 @@ func (s *State) Skewed() iter.Seq[Skew] {
 	}
 }
 
-// skewedBy yields the domains that have too many by one rule.
-func (s *State) skewedBy(spec *Spec, e Even, yield func(Skew) bool) bool {
-	low := s.company.fewest(&e, spec.scope(&e), s.company.count)
-	if low.domains < e.MinDomains {
-		low.least = 0
-	}
-	on := true
-	s.company.members(e.Group, e.Level, func(domain string, count int) bool {
-		if count > low.least+e.MaxSkew {
-			on = yield(Skew{spec, e, domain, count, low.least})
+// evenSpecs returns the specs with rules Even of which a capsule is placed, in order. Such a capsule is a member of the groups that its rules are about.
+func (s *State) evenSpecs() (specs []*Spec) {
+	seen, known := map[NodeID]bool{}, map[*Spec]bool{}
+	s.company.rules.Ascend(func(g groupRules) bool {
+		if !slices.ContainsFunc(g.byLevel, func(r companyRule) bool { return r.even > 0 }) {
+			return true
 		}
-		return on
+		for n := range s.GroupNodes(g.group) {
+			if seen[n.Node.ID] {
+				continue
+			}
+			seen[n.Node.ID] = true
+			for c := range s.On(n.Node.ID) {
+				if len(c.Spec.Even) > 0 && !known[c.Spec] {
+					known[c.Spec] = true
+					specs = append(specs, c.Spec)
+				}
+			}
+		}
+		return true
 	})
-	return on
+	slices.SortFunc(specs, func(a, b *Spec) int { return cmp.Compare(a.key, b.key) })
+	return specs
 }
 
 // fewest looks for the eligible domain with the fewest members by a count.
@@ -377,12 +396,4 @@ func (c *companyTables) addRules(spec *Spec, by int) {
 			c.scopes.ReplaceOrInsert(u)
 		}
 	}
-}
-
-// tableCounts makes tables the counts that arrivals are judged by.
-type tableCounts struct{ *companyTables }
-
-func (c tableCounts) before(companyKey) int { return 0 }
-func (c tableCounts) fewest(e *Even, scope companyScope) lowest {
-	return c.companyTables.fewest(e, scope, c.count)
 }

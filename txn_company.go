@@ -18,6 +18,14 @@ func (t txCounts) fewest(e *Even, scope companyScope) lowest {
 	return t.company.fewest(e, scope, t.company.count)
 }
 
+// tableCounts makes tables the counts that arrivals are judged by.
+type tableCounts struct{ *companyTables }
+
+func (c tableCounts) before(companyKey) int { return 0 }
+func (c tableCounts) fewest(e *Even, scope companyScope) lowest {
+	return c.companyTables.fewest(e, scope, c.count)
+}
+
 // settleCompany judges what the proposal places by the rules of company, on the state after it: several placements are one question. What it adopts
 // is not judged, and in a history nothing is.
 func (t *tx) settleCompany() error {

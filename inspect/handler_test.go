@@ -107,6 +107,41 @@ func TestAPI(t *testing.T) {
 	require.Contains(t, body["text"], "is placed on node")
 }
 
+// TestBrokenRules: the API lists the domains that have too many by a rule Even, worst first and once each, until a move repairs it, and explains what waits for
+// a domain with how to add one.
+func TestBrokenRules(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	h := &Handler{Ledger: l, Every: time.Nanosecond}
+	even := func(group string, cpu int64) *orbit.Spec {
+		s := asking(cpu)
+		s.Group, s.Movable, s.Even = group, true, []orbit.Even{{Group: group, Level: "zone", MaxSkew: 1}}
+		return s
+	}
+	broken := func() any {
+		h.init()
+		h.frames.due = time.Time{}
+		_, body, _ := get(t, h, "api/state")
+		return body["rules"].(map[string]any)["skewed"]
+	}
+	commit(t, l, nodeIn("a", "za", "r", 4000), orbit.Submit{IDs: []orbit.CapsuleID{"1", "2"}, Spec: even("web", 100)}, orbit.Submit{IDs: []orbit.CapsuleID{"3"}, Spec: even("web", 200)},
+		orbit.Submit{IDs: []orbit.CapsuleID{"4", "5"}, Spec: even("db", 100)})
+	commit(t, l, orbit.Place{Capsule: "1", Node: "a"}, orbit.Place{Capsule: "2", Node: "a"}, orbit.Place{Capsule: "3", Node: "a"}, orbit.Place{Capsule: "4", Node: "a"}, orbit.Place{Capsule: "5", Node: "a"})
+	require.Equal(t, []any{}, broken(), "one zone is even")
+	commit(t, l, nodeIn("b", "zb", "r", 300))
+	row := func(group string, members int) map[string]any {
+		return map[string]any{"group": group, "level": "zone", "domain": "za", "members": float64(members), "fewest": 0.0, "maxSkew": 1.0}
+	}
+	require.Equal(t, []any{row("web", 3), row("db", 2)}, broken())
+	s, err := l.Snapshot(t.Context())
+	require.NoError(t, err)
+	commit(t, l, orbit.Evict{Capsule: "3", From: "a", Since: s.Capsule("3").PlacedAt}, orbit.Place{Capsule: "3", Node: "b"})
+	require.Equal(t, []any{row("db", 2)}, broken())
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"6"}, Spec: even("db", 400)})
+	_, body, _ := get(t, h, "api/explain?capsule=6")
+	require.Contains(t, body["text"], "add a node in zone zb: one like a")
+	require.Contains(t, fmt.Sprint(body["fixes"]), "add a node in zone zb: one like a")
+}
+
 // TestExplainsGangs explains a gang of which some members fit.
 func TestExplainsGangs(t *testing.T) {
 	l, h, _ := scene(t)

@@ -140,10 +140,12 @@ func (r *row) describe(state *orbit.State) waiting {
 // millis returns an instant in milliseconds since 1970.
 func millis(i orbit.Instant) int64 { return int64(i) / 1e6 }
 
-// rules are budgets, holds and nominations.
+// rules are budgets, broken rules Even, holds and nominations.
 type rules struct {
 	Budgets         []budget     `json:"budgets"`
 	MoreBudgets     int          `json:"moreBudgets,omitempty"`
+	Skewed          []skewed     `json:"skewed"`
+	MoreSkewed      int          `json:"moreSkewed,omitempty"`
 	Holds           []hold       `json:"holds"`
 	MoreHolds       int          `json:"moreHolds,omitempty"`
 	Nominations     []nomination `json:"nominations"`
@@ -158,6 +160,33 @@ type budget struct {
 	Expected int            `json:"expected"`
 	Healthy  int            `json:"healthy"`
 	Spare    int            `json:"spare"`
+}
+
+// skewed is a domain with more members of a group than a rule Even admits.
+type skewed struct {
+	Group   string `json:"group"`
+	Level   string `json:"level"`
+	Domain  string `json:"domain"`
+	Members int    `json:"members"`
+	Fewest  int    `json:"fewest"`
+	MaxSkew int    `json:"maxSkew"`
+}
+
+// excess is how many members are too many.
+func (s *skewed) excess() int { return s.Members - s.Fewest - s.MaxSkew }
+
+// listSkewed lists the domains that are furthest above what a rule admits. Specs with the same rule have one row.
+func listSkewed(state *orbit.State) ([]skewed, int) {
+	list, seen := []skewed{}, map[skewed]bool{}
+	for s := range state.Skewed() {
+		row := skewed{s.Even.Group, s.Even.Level, s.Domain, s.Members, s.Fewest, s.Even.MaxSkew}
+		if !seen[row] {
+			seen[row] = true
+			list = append(list, row)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b skewed) int { return cmp.Compare(b.excess(), a.excess()) })
+	return first(list)
 }
 
 // hold is room that is kept.
@@ -179,7 +208,8 @@ type nomination struct {
 	Ends    int64           `json:"ends"`
 }
 
-// makeRules lists the budgets that can spare the fewest members, the holds that end first, and the nominations of the highest rank.
+// makeRules lists the budgets that can spare the fewest members, the rules that are broken most, the holds that end first, and the nominations of the
+// highest rank.
 func makeRules(state *orbit.State) *rules {
 	r := &rules{Budgets: []budget{}, Holds: []hold{}, Nominations: []nomination{}}
 	for b := range state.Budgets() {
@@ -187,6 +217,7 @@ func makeRules(state *orbit.State) *rules {
 	}
 	slices.SortStableFunc(r.Budgets, func(a, b budget) int { return cmp.Compare(a.Spare, b.Spare) })
 	r.Budgets, r.MoreBudgets = first(r.Budgets)
+	r.Skewed, r.MoreSkewed = listSkewed(state)
 	var holds []orbit.Hold
 	for h := range state.Holds() {
 		holds = append(holds, h)

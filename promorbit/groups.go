@@ -38,6 +38,9 @@ type Groups struct {
 // spread is a group of which a member asks to be spread over the domains of a level.
 type spread struct{ group, level string }
 
+// name is that by which it is known among others.
+func (s spread) name() string { return s.group + "\x00" + s.level }
+
 // bindTimes counts how long groups took to be placed as a whole.
 type bindTimes struct {
 	count   uint64
@@ -216,7 +219,7 @@ func (g *Groups) collectSkew(ch chan<- prometheus.Metric) {
 	g.names.show(all)
 	others := map[string]int{}
 	for s, skew := range skews {
-		if g.names.shown[s.group+"\x00"+s.level] {
+		if g.names.shown[s.name()] {
 			gauge(ch, descGroupSkew, float64(skew), text(s.group), text(s.level))
 		} else {
 			others[other] = max(others[other], skew)

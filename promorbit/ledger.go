@@ -20,9 +20,9 @@ type Ledger struct {
 	Ledger orbit.Ledger
 	// Timeout is how long a scrape waits for the ledger; default 5 s.
 	Timeout time.Duration
-	// Names is the largest number of budgets, and of groups, that have series of their own; default 100. The others are summed up
-	// under "other". A budget or a group keeps its series as long as it is there, so that series do not come and go; a series that
-	// becomes free is given to the budget that can spare the fewest members, or to the group with the most pending ones.
+	// Names is the largest number of budgets, of groups with pending members, and of groups with a rule Even by a level, that have
+	// series of their own; default 100. The others are summed up under "other". A budget or a group keeps its series as long as it is there, so that series do not come and go; a series that
+	// becomes free is given to the budget that can spare the fewest members, to the group with the most pending ones, or to the one furthest from its rule.
 	Names int
 	// Typical is the room that a node must have free to be of use: what is free on nodes with less is stranded
 	// (orbit_resource_stranded). Default: what placements and holds take in the mean.
@@ -33,6 +33,7 @@ type Ledger struct {
 	backlog backlog
 	budgets presentNames
 	groups  presentNames
+	evens   presentNames
 }
 
 // desc describes a metric of this package.
@@ -72,6 +73,7 @@ func (l *Ledger) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descReadable, descScrape, descRevision, descChanges, descGaps, descNodes, descPlaced, descPending, descOldest, descAsked, descGroups, descGroup,
 		descCapacity, descUsed, descFree, descStranded, descHolds, descNominees, descClaimed, descSpare, descHealthy, descExpected,
+		descEvenSkew, descEvenExcess,
 	} {
 		ch <- d
 	}
@@ -92,6 +94,7 @@ func (l *Ledger) Collect(ch chan<- prometheus.Metric) {
 	l.backlog.collect(ch, start)
 	l.collectGroups(ch)
 	l.collectBudgets(ch, state)
+	l.collectEvens(ch, state)
 	l.collectNodes(ch, state)
 	gauge(ch, descScrape, time.Since(start).Seconds())
 }
@@ -101,7 +104,7 @@ func (l *Ledger) read() (*orbit.State, error) {
 	if l.Ledger == nil {
 		return nil, orbit.ErrUnavailable
 	}
-	l.budgets.most, l.groups.most = l.Names, l.Names
+	l.budgets.most, l.groups.most, l.evens.most = l.Names, l.Names, l.Names
 	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(l.Timeout, 5*time.Second))
 	defer cancel()
 	return l.backlog.follow(ctx, l.Ledger)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -101,7 +102,49 @@ func (b *books) expect(t testing.TB, l *orbit.MemoryLedger) map[string]float64 {
 		out[fmt.Sprintf("orbit_budget_healthy_capsules{budget=%q}", budget.Budget.ID)] = float64(budget.Healthy)
 		out[fmt.Sprintf("orbit_budget_expected_capsules{budget=%q}", budget.Budget.ID)] = float64(budget.Budget.Expected)
 	}
+	evens(s, out)
 	return out
+}
+
+// evens counts anew how even groups are by the rules Even of all that is placed.
+func evens(s *orbit.State, out map[string]float64) {
+	domain := func(n *orbit.Node, level string) string {
+		if level == orbit.NodeKey {
+			return string(n.ID)
+		}
+		return n.Labels[level]
+	}
+	for c := range s.Capsules() {
+		for _, e := range c.Spec.Even {
+			if !c.Placed() {
+				continue
+			}
+			counts, eligible := map[string]int{}, map[string]int{}
+			for o := range s.Capsules() {
+				if o.Placed() && o.Spec.IsIn(e.Group) {
+					counts[domain(s.Node(o.Node).Node, e.Level)]++
+				}
+			}
+			delete(counts, "")
+			for n := range s.Nodes() {
+				d := domain(n.Node, e.Level)
+				meets := !slices.ContainsFunc(c.Spec.Require, func(p orbit.Predicate) bool { return !p.On(n.Node) })
+				if n.Node.State != orbit.Lost && d != "" && (slices.Contains(e.Domains, d) || len(e.Domains) == 0 && meets) {
+					eligible[d] = counts[d]
+				}
+			}
+			most, least := 0, 0
+			for _, count := range counts {
+				most = max(most, count)
+			}
+			if len(eligible) > 0 && len(eligible) >= e.MinDomains {
+				least = slices.Min(slices.Collect(maps.Values(eligible)))
+			}
+			labels := fmt.Sprintf("{group=%q,level=%q}", e.Group, e.Level)
+			out["orbit_even_skew_capsules"+labels] = max(out["orbit_even_skew_capsules"+labels], float64(most-least))
+			out["orbit_even_excess_capsules"+labels] = max(out["orbit_even_excess_capsules"+labels], float64(most-least-e.MaxSkew))
+		}
+	}
 }
 
 // follow counts the changes since the scrape before.
@@ -273,14 +316,14 @@ func (s *scraped) compare() {
 }
 
 // After any history, the metrics of a ledger are what a look at all of its records and its whole history gives: in worlds with gangs,
-// evictions, budgets, nominations, holds, lost nodes, agents that confirm, and engines that fail.
+// evictions, budgets, rules of company, nominations, holds, lost nodes, agents that confirm, and engines that fail.
 func TestLedgerAddsUpInRaces(t *testing.T) {
 	seeds := uint64(12)
 	if testing.Short() {
 		seeds = 3
 	}
 	shown := map[string]float64{}
-	for name, scenario := range map[string]race.Scenario{"preemption": race.Preemption, "patience": race.Patience, "liveness": (&race.Liveness{}).Race} {
+	for name, scenario := range map[string]race.Scenario{"preemption": race.Preemption, "patience": race.Patience, "liveness": (&race.Liveness{}).Race, "company": race.Company} {
 		for seed := range seeds {
 			t.Run(fmt.Sprint(name, seed), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -304,7 +347,7 @@ func TestLedgerAddsUpInRaces(t *testing.T) {
 	if !testing.Short() {
 		for _, series := range []string{"holds", "nominations", `resource_nominated{resource="cpu"}`, `nodes{state="cordoned"}`, "pending_groups",
 			`resource_stranded{resource="cpu"}`, `ledger_changes_total{kind="evict"}`, `ledger_changes_total{kind="move"}`, `ledger_changes_total{kind="confirm"}`,
-			`ledger_changes_total{kind="release"}`, `pending_capsules{class="Gang"}`, `oldest_pending_seconds{class="Batch"}`} {
+			`ledger_changes_total{kind="release"}`, `even_skew_capsules{group="g1",level="zone"}`, `even_excess_capsules{group="g1",level="zone"}`, `pending_capsules{class="Gang"}`, `oldest_pending_seconds{class="Batch"}`} {
 			assert.Positive(t, shown["orbit_"+series], "no world shows %s at work", series)
 		}
 	}
@@ -556,6 +599,39 @@ func TestLedgerNamesAreBounded(t *testing.T) {
 	assert.Equal(t, -30.0, got[`orbit_budget_spare_capsules{budget="b20"}`])
 }
 
+// A rule that is kept shows how far the group is from even, and no excess; one that a node which comes back has broken shows by how much, until a move repairs
+// it. Groups beyond Names are shown together, by the largest of them.
+func TestLedgerEven(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	metrics := &promorbit.Ledger{Ledger: l, Names: 1}
+	even := func(group string) *orbit.Spec {
+		return &orbit.Spec{Group: group, Movable: true, Even: []orbit.Even{{Group: group, Level: "zone", MaxSkew: 1}}}
+	}
+	shown := func() (out [4]float64) {
+		got := scrape(t, metrics)
+		for i, series := range []string{`skew_capsules{group="g",level="zone"}`, `excess_capsules{group="g",level="zone"}`, `skew_capsules{group="other",level="other"}`, `excess_capsules{group="other",level="other"}`} {
+			v, ok := got["orbit_even_"+series]
+			if !ok {
+				v = -1
+			}
+			out[i] = v
+		}
+		return out
+	}
+	commit(t, l, zoned("a", "a"), zoned("b", "b"), orbit.Submit{IDs: []orbit.CapsuleID{"1", "2", "3", "4"}, Spec: even("g")})
+	assert.Equal(t, [4]float64{-1, -1, -1, -1}, shown(), "nothing is placed")
+	commit(t, l, orbit.Place{Capsule: "1", Node: "a"}, orbit.Place{Capsule: "2", Node: "a"}, orbit.Place{Capsule: "3", Node: "b"})
+	assert.Equal(t, [4]float64{1, 0, -1, -1}, shown())
+	commit(t, l, zoned("c", "c"))
+	assert.Equal(t, [4]float64{2, 1, -1, -1}, shown(), "a zone has come without members")
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"5"}, Spec: even("h")}, orbit.Place{Capsule: "5", Node: "c"}, orbit.Submit{IDs: []orbit.CapsuleID{"6"}, Spec: even("i")}, orbit.Place{Capsule: "6", Node: "c"})
+	assert.Equal(t, [4]float64{2, 1, 1, 0}, shown())
+	s, err := l.Snapshot(ctx)
+	require.NoError(t, err)
+	commit(t, l, orbit.Evict{Capsule: "1", From: "a", Since: s.Capsule("1").PlacedAt}, orbit.Place{Capsule: "1", Node: "c"})
+	assert.Equal(t, [4]float64{0, 0, 1, 0}, shown(), "a move has repaired it")
+}
+
 // What is typical may be said; then nodes with less are of no use.
 func TestLedgerTypical(t *testing.T) {
 	l := &orbit.MemoryLedger{}
@@ -600,7 +676,8 @@ func TestLint(t *testing.T) {
 	l := &orbit.MemoryLedger{}
 	engines := &promorbit.Engines{}
 	commit(t, l, orbit.PutNode{Node: node("n", 10)}, orbit.Submit{IDs: []orbit.CapsuleID{"c"}, Spec: &orbit.Spec{Group: "g", Envelope: wants(1).Envelope}},
-		orbit.PutBudget{Budget: orbit.Budget{ID: "b", Group: "g"}})
+		orbit.PutBudget{Budget: orbit.Budget{ID: "b", Group: "g"}}, orbit.Submit{IDs: []orbit.CapsuleID{"e"}, Spec: &orbit.Spec{Group: "g", Even: []orbit.Even{{Group: "g", Level: orbit.NodeKey}}}},
+		orbit.Place{Capsule: "e", Node: "n"})
 	r := prometheus.NewPedanticRegistry()
 	r.MustRegister(&promorbit.Ledger{Ledger: l}, engines, somePools(t))
 	runBusy(t, engines)

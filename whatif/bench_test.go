@@ -81,6 +81,27 @@ func BenchmarkExplain(b *testing.B) {
 	}
 }
 
+// BenchmarkExplainRuled is what an explanation costs where each rack has a member that a newcomer has to be apart from.
+func BenchmarkExplainRuled(b *testing.B) {
+	for _, nodes := range []int{1000, 50_000} {
+		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
+			l := &orbit.MemoryLedger{Start: full(b, nodes)}
+			spec := wants(1, 0)
+			spec.Group, spec.Apart = "db", []orbit.Apart{{Group: "db", Level: "rack"}}
+			for i := 0; i < nodes; i += 40 {
+				id := orbit.CapsuleID(fmt.Sprint("m", i))
+				commit(b, l, orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: spec}, orbit.Place{Capsule: id, Node: nodeID(i)})
+			}
+			state := snapshot(b, l)
+			for b.Loop() {
+				e, err := whatif.Explain(context.Background(), state, spec)
+				require.NoError(b, err)
+				require.Len(b, e.Fixes, 1, "%v", e)
+			}
+		})
+	}
+}
+
 // BenchmarkShadow is what a shadow does for one placement of the real engine: it plans it too, commits both plans on forks and rates
 // both. BenchmarkShadow/round is what the real engine waits for: that it hands a round over.
 func BenchmarkShadow(b *testing.B) {

@@ -24,15 +24,18 @@ func world(t *rapid.T) *orbit.State {
 	}
 	small := rapid.Int64Range(0, 4)
 	nodes := rapid.IntRange(1, 5).Draw(t, "nodes")
+	zones := rapid.IntRange(1, 3).Draw(t, "zones")
 	for i := range nodes {
 		devices := orbit.Devices{Model: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "model"), Count: rapid.IntRange(0, 2).Draw(t, "devices")}
 		if devices.Count > 0 {
 			devices.Unhealthy = orbit.DeviceSet(rapid.IntRange(0, 1).Draw(t, "unhealthy"))
 		}
+		labels := map[string]string{"rack": fmt.Sprint(i % 2), "disk": rapid.SampledFrom([]string{"ssd", "hdd"}).Draw(t, "disk")}
+		if rapid.IntRange(0, 7).Draw(t, "in a zone") > 0 {
+			labels["zone"] = fmt.Sprint("z", i%zones)
+		}
 		require.True(t, try(orbit.PutNode{Node: orbit.Node{
-			ID: nodeID(i), Capacity: orbit.Resources{orbit.CPU: small.Draw(t, "cpu"), orbit.Memory: small.Draw(t, "memory")},
-			Labels:  map[string]string{"rack": fmt.Sprint(i % 2), "disk": rapid.SampledFrom([]string{"ssd", "hdd"}).Draw(t, "disk")},
-			Devices: devices,
+			ID: nodeID(i), Capacity: orbit.Resources{orbit.CPU: small.Draw(t, "cpu"), orbit.Memory: small.Draw(t, "memory")}, Labels: labels, Devices: devices,
 		}}))
 	}
 	at := rapid.IntRange(0, nodes-1)
@@ -97,13 +100,28 @@ func drawSpec(t *rapid.T) *orbit.Spec {
 	if rapid.IntRange(0, 4).Draw(t, "near") == 0 {
 		s.Near = orbit.Near{Group: "db", Level: "rack"}
 	}
-	if rapid.IntRange(0, 4).Draw(t, "rules") == 0 {
-		s.Group = "db"
-		if s.Apart = []orbit.Apart{{Group: "db", Level: rapid.SampledFrom([]string{"rack", orbit.NodeKey}).Draw(t, "level")}}; rapid.Bool().Draw(t, "even") {
-			s.Apart, s.Even = nil, []orbit.Even{{Group: "db", Level: "rack"}}
-		}
+	if rapid.IntRange(0, 2).Draw(t, "rules") == 0 {
+		drawRules(t, s)
 	}
 	return s
+}
+
+// drawRules gives a spec rules of company about group db, in which it mostly is itself.
+func drawRules(t *rapid.T, s *orbit.Spec) {
+	level := rapid.SampledFrom([]string{"zone", "zone", "rack", orbit.NodeKey})
+	if rapid.IntRange(0, 4).Draw(t, "outside") > 0 {
+		s.Group = "db"
+		for range rapid.IntRange(0, 2).Draw(t, "even") {
+			e := orbit.Even{Group: "db", Level: level.Draw(t, "level"), MaxSkew: rapid.IntRange(0, 2).Draw(t, "skew"), MinDomains: rapid.IntRange(0, 3).Draw(t, "domains")}
+			if e.Level == "zone" && rapid.IntRange(0, 2).Draw(t, "declared") == 0 {
+				e.Domains = rapid.SampledFrom([][]string{{"z0", "z1"}, {"z0", "z1", "z2", "z3"}, {"z2"}}).Draw(t, "names")
+			}
+			s.Even = append(s.Even, e)
+		}
+	}
+	if len(s.Even) == 0 || rapid.IntRange(0, 2).Draw(t, "apart") == 0 {
+		s.Apart = append(s.Apart, orbit.Apart{Group: "db", Level: level.Draw(t, "level")})
+	}
 }
 
 // TestExplainCounts: the counts add up to all nodes, a node fits exactly if a draft says so, and an example has just the
@@ -137,7 +155,7 @@ func TestExplainCounts(t *testing.T) {
 
 // TestFixesAreSound: whatever is proposed as a fix commits, on the node that it names.
 func TestFixesAreSound(t *testing.T) {
-	for seen := range scale.Reach(t, "less", "devices", "drop", "model", "alone", "uncordon", "await", "outlast", "evict", "add") {
+	for seen := range scale.Reach(t, "less", "devices", "drop", "model", "alone", "uncordon", "await", "outlast", "evict", "add", "add elsewhere", "add in a new domain", "less, ruled") {
 		rapid.Check(t, func(t *rapid.T) {
 			for range worlds {
 				soundFixes(t, seen)
@@ -166,13 +184,22 @@ func soundFixes(t *rapid.T, seen map[string]int) {
 			require.True(t, next.Capsule(id).Pending(), "%s evicts %s in vain", f.String(), id)
 		}
 		count(seen, &f)
+		if f.Less != (orbit.Resources{}) && slices.ContainsFunc(e.Why, func(w whatif.Why) bool { return slices.ContainsFunc(w.Reasons, ruled) }) {
+			seen["less, ruled"]++
+		}
+		fork := &orbit.MemoryLedger{Start: state}
+		_, err = fork.Propose(context.Background(), f.Proposal("new"))
+		require.NoError(t, err)
 	}
 }
+
+func ruled(r whatif.Reason) bool { return r.Kind == whatif.Ruled }
 
 func count(seen map[string]int, f *whatif.Fix) {
 	for kind, is := range map[string]bool{
 		"less": f.Less != (orbit.Resources{}), "devices": f.FewerDevices+f.LessMilli > 0, "drop": len(f.Drop) > 0, "model": f.AcceptModel != "",
 		"alone": f.Alone, "uncordon": f.Uncordon != "", "await": len(f.Await) > 0, "outlast": len(f.Outlast) > 0, "evict": len(f.Evict) > 0, "add": f.Add != nil,
+		"add elsewhere": len(f.In) > 0, "add in a new domain": slices.ContainsFunc(f.In, func(d whatif.InDomain) bool { return d.New }),
 	} {
 		if is {
 			seen[kind]++
@@ -201,6 +228,9 @@ func TestFixesAreMinimal(t *testing.T) {
 			return
 		}
 		for _, w := range e.Why {
+			if w.Reasons[0].Kind == whatif.Requirement && len(e.Spec.Even) > 0 {
+				continue // without a requirement there may be more domains to be even among, which close others
+			}
 			if len(w.Reasons) == 1 && w.Reasons[0].Kind != whatif.Lost && w.Reasons[0].Kind != whatif.Nominated && w.Reasons[0].Kind != whatif.Ruled {
 				require.True(t, slices.ContainsFunc(e.Fixes, func(f whatif.Fix) bool { return f.Node == w.Example && changes(&f) == 1 }),
 					"%s alone is in the way of %s, and no fix is for that:\n%v", w.Reasons[0], w.Example, e)

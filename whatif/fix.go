@@ -34,10 +34,12 @@ type Fix struct {
 	Until time.Time
 	// Evict are capsules that make way. It is legal: they have a lower priority, and no budget or gang is broken.
 	Evict []orbit.CapsuleID
-	// Add is a node that has to join: one like Like, which is empty.
+	// Add is a node that has to join: one like Like, which is empty, and in the domains of In.
 	Add *orbit.Node
-	// Like is a member that Add is a copy of; empty if Add is nil.
+	// Like is a member that Add is a copy of, but for its id and In; empty if Add is nil.
 	Like orbit.NodeID
+	// In are the domains of Add that are not those of Like, by level: rules of company close these, or the spec requires others. Empty: none.
+	In []InDomain
 	// Node is where the capsule fits then.
 	Node orbit.NodeID
 	// Spec is what it asks for then: the spec that was explained, unless the fix changes it.
@@ -47,6 +49,14 @@ type Fix struct {
 	before  []orbit.Commitment
 	evicts  []orbit.Evict
 	names   func(d int) string
+}
+
+// InDomain says in which domain of a level a node is to be.
+type InDomain struct {
+	// Level is the label, and Domain its value.
+	Level, Domain string
+	// New says that no node is in the domain, and neither a rule nor a requirement of the spec names it: another name serves as well.
+	New bool
 }
 
 // Proposal returns a proposal that carries the fix out, submits a capsule of Spec with this id, and places it. What is waited for
@@ -102,10 +112,25 @@ func (f *Fix) String() string {
 		add("evict %d capsules of lower priority, %q among them", n, f.Evict[n-1])
 	}
 	if f.Add != nil {
-		add("add a node like %s", f.Like)
+		add("%s", f.addText())
 		return strings.Join(parts, " and ")
 	}
 	return strings.Join(parts, " and ") + ": then node " + string(f.Node) + " takes it"
+}
+
+// addText says which node has to join.
+func (f *Fix) addText() string {
+	if len(f.In) == 0 {
+		return fmt.Sprintf("add a node like %s", f.Like)
+	}
+	in := make([]string, len(f.In))
+	for i, d := range f.In {
+		in[i] = "in " + d.Level + " " + d.Domain
+		if d.New {
+			in[i] = "in a new " + d.Level
+		}
+	}
+	return fmt.Sprintf("add a node %s: one like %s", strings.Join(in, " and "), f.Like)
 }
 
 // lesser is a fix that changes one thing less.

@@ -48,8 +48,12 @@ func (a *asker) isMinimal(f *Fix) bool {
 		return true
 	}
 	for _, p := range parts {
-		part := asker{state: a.state, spec: &p.spec, near: a.near}
-		if p.spec.Near == (orbit.Near{}) {
+		spec, err := p.spec.Share()
+		if err != nil { // what is asked for can be shared, and so can a part of the way there
+			return false
+		}
+		part := asker{state: a.state, spec: spec, near: a.near, closes: a.state.Closes(spec)}
+		if spec.Near == (orbit.Near{}) {
 			part.near = nil
 		}
 		if part.fitsSomewhere(p.uncordon) {
@@ -119,7 +123,7 @@ func (a *asker) change(of *found) *Fix {
 		node.State = orbit.Ready
 		f.Uncordon, f.before = node.ID, []orbit.Commitment{orbit.PutNode{Node: node}}
 	}
-	if of.set.has(int(Lost)) || of.set.has(int(Tainted)) || of.set.has(int(Ruled)) { // who keeps work off a node has a reason for that
+	if of.set.has(int(Lost)) || of.set.has(int(Tainted)) || of.set.has(int(Ruled)) { // who keeps work off a node, or apart, has a reason for that
 		return nil
 	}
 	f.Spec, f.devices = &spec, r.pick(&spec.Devices)
@@ -182,7 +186,7 @@ func (a *asker) awaitHolds() (best *Fix) {
 					}
 				}
 			}
-			if a.reasons(&r) != (reasonSet{}) {
+			if a.of(n, &r) != (reasonSet{}) {
 				return nil
 			}
 			return &r
@@ -279,45 +283,6 @@ func (a *asker) evict() *Fix {
 		case orbit.Place:
 			f.Node, f.devices = do.Node, do.Devices
 		}
-	}
-	return f
-}
-
-// newNode returns an id that no node has.
-func (a *asker) newNode() orbit.NodeID {
-	id := orbit.NodeID("whatif")
-	for a.state.Node(id) != nil {
-		id += "+"
-	}
-	return id
-}
-
-// add returns the smallest node like one of the members that takes the capsule while it is empty; nil: none does.
-func (a *asker) add() (f *Fix) {
-	best := 0.0
-	for n := range a.state.Nodes() {
-		node := *n.Node
-		node.State = orbit.Ready
-		r := room{node: &node, free: node.Capacity}
-		for i := range node.Devices.Count {
-			if !node.Devices.Unhealthy.Has(i) {
-				r.devices[i] = 1000
-			}
-		}
-		if a.reasons(&r) != (reasonSet{}) {
-			continue
-		}
-		size := 0.0
-		for d, want := range a.spec.Envelope.Reservation {
-			if want > 0 {
-				size += float64(node.Capacity[d]) / float64(want)
-			}
-		}
-		if f != nil && size >= best {
-			continue
-		}
-		node.ID = a.newNode()
-		f, best = &Fix{Node: node.ID, Add: &node, Like: n.Node.ID, devices: r.pick(&a.spec.Devices), before: []orbit.Commitment{orbit.PutNode{Node: node}}}, size
 	}
 	return f
 }

@@ -181,6 +181,24 @@ func TestTrialTellsWhoMakesWay(t *testing.T) {
 	require.Equal(t, []whatif.Placement{{Capsule: "one", From: "r0-n0", To: "r0-n1"}}, r.Moved, "the other one fits nowhere else")
 }
 
+// What another priority, or a node of another kind, would do to what waits.
+func TestTrialOfAPriorityAndOfANode(t *testing.T) {
+	l := racks(t, 1, 1)
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"low"}, Spec: wants(3, 0)}, orbit.Place{Capsule: "low", Node: "r0-n0"}, orbit.Submit{IDs: []orbit.CapsuleID{"waits"}, Spec: wants(4, 0)})
+	state := snapshot(t, l)
+	r, err := whatif.Plan(t.Context(), state, schedulers())
+	require.NoError(t, err)
+	require.Empty(t, r.Placed)
+	r, err = whatif.Plan(t.Context(), state, schedulers(), orbit.Resize{Capsule: "waits", Spec: wants(4, 9)})
+	require.NoError(t, err)
+	require.Equal(t, []whatif.Placement{{Capsule: "waits", To: "r0-n0"}}, r.Placed)
+	require.Equal(t, orbit.CapsuleID("low"), r.Displaced[0].Capsule)
+	r, err = whatif.Plan(t.Context(), state, schedulers(), orbit.PutNode{Node: orbit.Node{ID: "large", Capacity: orbit.Resources{orbit.CPU: 64}}})
+	require.NoError(t, err)
+	require.Equal(t, []whatif.Placement{{Capsule: "waits", To: "large"}}, r.Placed)
+	require.Empty(t, r.Displaced)
+}
+
 // The errors say what to do, and nothing is tried.
 func TestTrialErrors(t *testing.T) {
 	_, err := whatif.Plan(t.Context(), nil, nil)

@@ -26,8 +26,8 @@ const (
 	Nominated
 	// Tainted: the node has a taint that the spec does not tolerate.
 	Tainted
-	// Ruled: a rule Apart or Even, of the spec or of what runs, closes a domain of the node. No fix is proposed for that: who keeps work apart has a
-	// reason for it.
+	// Ruled: a rule Apart or Even, of the spec or of what runs, closes a domain of the node. No fix breaks a rule, because who keeps work apart has a
+	// reason for it; a node may be added in a domain that is open ([Fix.In]).
 	Ruled
 	// Resource: less is free than the capsule asks for.
 	Resource

@@ -81,6 +81,9 @@ func (c *cluster) fill(ctx context.Context) error {
 	}
 	for _, shop := range []string{"shop", "search", "mail"} {
 		spec := &orbit.Spec{Module: shop, Class: orbit.LatencySensitive, Priority: 5, Group: shop, Spread: orbit.Domains{Level: "zone"}, Envelope: asks(2, 6)}
+		if shop == "mail" { // it must be spread, and the others had better be
+			spec.Spread, spec.Even = orbit.Domains{}, []orbit.Even{{Group: shop, Level: "zone", MaxSkew: 5}}
+		}
 		do = append(do, c.submit(&c.shops, shop, 60, spec, "shops-east"), c.submit(&c.shops, shop, 60, spec, "shops-west"))
 		do = append(do, orbit.PutBudget{Budget: orbit.Budget{ID: orbit.BudgetID(shop), Group: shop, Expected: 120, MissingPercent: 10}})
 	}

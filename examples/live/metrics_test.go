@@ -1,8 +1,10 @@
 package main
 
 import (
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 	"time"
 
@@ -33,6 +35,7 @@ func TestMetricsAddUp(t *testing.T) {
 	s := start(t, "127.0.0.1:0")
 	time.Sleep(3 * time.Second) // of work; nothing depends on how much was done
 	s.end()
+	require.NoError(t, s.c.commit(t.Context(), orbit.PutNode{Node: orbit.Node{ID: "d", Labels: map[string]string{"zone": "d"}}})) // mail has nothing there
 	w := httptest.NewRecorder()
 	s.c.mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	parser := expfmt.NewTextParser(model.UTF8Validation)
@@ -57,6 +60,16 @@ func TestMetricsAddUp(t *testing.T) {
 	for b := range state.Budgets() {
 		require.EqualValues(t, b.Spare(), sum(all, "orbit_budget_spare_capsules", "budget", string(b.Budget.ID)))
 	}
+	counts := map[string]int{"d": 0}
+	for c := range state.Capsules() {
+		if c.Placed() && c.Spec.Group == "mail" {
+			counts[state.Node(c.Node).Node.Labels["zone"]]++
+		}
+	}
+	most := slices.Max(slices.Collect(maps.Values(counts)))
+	require.Greater(t, most, 5)
+	require.EqualValues(t, most, sum(all, "orbit_even_skew_capsules", "group", "mail"))
+	require.EqualValues(t, most-5, sum(all, "orbit_even_excess_capsules", "group", "mail"), "the rule is broken, as zone d is empty")
 	require.EqualValues(t, s.c.committed.Load(), sum(all, "orbit_engine_proposals_total", "outcome", "committed"))
 	require.EqualValues(t, s.c.lost.Load(), sum(all, "orbit_engine_proposals_total", "outcome", "conflict"))
 }

@@ -116,7 +116,7 @@ func do(ctx context.Context, t *testing.T, steps ...chromedp.Action[chromedp.Voi
 }
 
 // TestPage drives the page in a browser: nodes are drawn, a race and its receipt are seen, what waits is explained, a node opens by
-// keyboard, the page goes on when the process is started anew, it fits a phone, and the console has nothing to say.
+// keyboard, a broken rule is listed, the page goes on when the process is started anew, it fits a phone, and the console has nothing to say.
 func TestPage(t *testing.T) {
 	ctx, said := browser(t)
 	s := start(t, "127.0.0.1:0")
@@ -153,6 +153,9 @@ func TestPage(t *testing.T) {
 	if os.Getenv("ORBIT_PICTURE") != "" {
 		require.NoError(t, os.WriteFile(picture, wide, 0o644))
 	}
+
+	// It comes back, and what it has broken is told.
+	eventually(ctx, t, `[...document.querySelectorAll("#rules-body tr")].some(tr => /^maileven over zone(a|c)\d+, and \d+ may be$/.test(tr.textContent))`)
 
 	// The process ends, and another one begins at the same address.
 	s.end()

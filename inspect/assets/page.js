@@ -264,6 +264,7 @@ function showRules(r) {
     if (rows.length) parts.push(make("h3", {}, title), make("table", {}, make("tbody", {}, ...rows)), more ? make("p", { className: "more" }, `and ${count(more)} more`) : "");
   };
   add("Budgets: members healthy, and how many may leave", r.moreBudgets, r.budgets.map((b) => make("tr", {}, make("td", {}, b.id, make("small", {}, b.group ? "group " + b.group : "module " + b.module)), make("td", { className: "number" }, `${count(b.healthy)} of ${count(b.expected)}`), make("td", { className: "number" }, b.spare > 0 ? `${count(b.spare)} may leave` : "none may leave"))));
+  add("Broken rules: domains with too many of a group", r.moreSkewed, r.skewed.map((s) => make("tr", {}, make("td", {}, s.group, make("small", {}, `even over ${s.level}`)), make("td", {}, s.domain), make("td", { className: "number" }, `${count(s.members)}, and ${count(s.fewest + s.maxSkew)} may be`))));
   add("Nominations: first claims, highest rank first", r.moreNominations, r.nominations.map((n) => make("tr", {}, make("td", {}, n.gang ? "gang " + n.gang : n.capsule), make("td", {}, "rank " + n.rank), make("td", {}, n.nodes.join(", ") + (n.more ? ` and ${n.more} more` : "")))));
   add("Holds", r.moreHolds, r.holds.map((h) => make("tr", {}, make("td", {}, h.for || h.id), make("td", {}, h.node), make("td", {}, asks(h.room)))));
   byId("rules-body").replaceChildren(...(parts.length ? parts.filter((p) => p !== "") : [make("p", { className: "empty" }, "there are none")]));

@@ -133,6 +133,8 @@ func (w *world) step() {
 		orbit.Submit{IDs: []orbit.CapsuleID{id("sandbox")}, Spec: &orbit.Spec{Start: orbit.Start{Template: "python"}, Envelope: asks(9)}, At: now},
 		orbit.Submit{IDs: []orbit.CapsuleID{id("even")}, Spec: &orbit.Spec{Group: "even", Spread: orbit.Domains{Level: "zone"}}, At: now},
 		orbit.Place{Capsule: id("even"), Node: orbit.NodeID(id("n"))},
+		orbit.Submit{IDs: []orbit.CapsuleID{id("ruled")}, Spec: &orbit.Spec{Group: "ruled", Even: []orbit.Even{{Group: "ruled", Level: "zone"}}}, At: now},
+		orbit.Place{Capsule: id("ruled"), Node: orbit.NodeID(id("n"))},
 		orbit.Submit{IDs: []orbit.CapsuleID{id("f")}, Spec: &orbit.Spec{Module: "fast", Envelope: asks(3)}, At: now},
 		orbit.Submit{IDs: []orbit.CapsuleID{id("s")}, Spec: &orbit.Spec{Module: "slow", Group: "g", Envelope: asks(3)}, At: now},
 		orbit.Submit{IDs: []orbit.CapsuleID{id("end")}, Spec: &orbit.Spec{Envelope: asks(1)}, At: now},

@@ -1,0 +1,307 @@
+package whatif
+
+import (
+	"cmp"
+	"context"
+	"iter"
+	"maps"
+	"slices"
+
+	"github.com/orbitsched/orbit"
+)
+
+// mostLooked bounds how many pairs of a kind of node and of domains for it are looked at, mostPlaces of how many lists of domains they are, and
+// mostLevels how many levels of rules are looked at.
+const (
+	mostLooked = 200_000
+	mostPlaces = 4096
+	mostLevels = 8
+)
+
+// adder looks for a node to add.
+type adder struct {
+	*asker
+	// The levels that are labels, of rules of company that have to do with the spec.
+	levels []level
+	kinds  []kind
+	// The id of the new node.
+	id orbit.NodeID
+	// How many more pairs are looked at, and fixes tried.
+	looks, tries int
+}
+
+// level is a level of rules of company: which of its domains rules close, and which a new node can be put in instead.
+type level struct {
+	key    string
+	closed map[string]bool
+	others []InDomain
+}
+
+// kind is a member that would have enough of everything if it were empty.
+type kind struct {
+	like *orbit.NodeState
+	// How large it is beside what the spec asks for.
+	size float64
+	// The levels of which it is in a closed domain, or in none where it has to be in one: a bit for each.
+	closed uint32
+}
+
+// add returns the smallest node like one of the members that takes the capsule while it is empty. If rules of company close the domains of all that
+// would, it is the one that differs in the fewest domains from its like, and in a new domain only where no other serves. Nil: there is none.
+func (a *asker) add() *Fix {
+	f := &adder{asker: a, id: a.newNode(), looks: mostLooked, tries: mostTried}
+	if a.closes != nil {
+		f.levels = a.ruleLevels()
+	}
+	f.findKinds()
+	for _, places := range f.places() {
+		for i := range f.kinds {
+			for _, in := range places {
+				if f.looks--; f.looks < 0 || f.tries == 0 {
+					return nil
+				}
+				if fix := f.addIn(&f.kinds[i], in); fix != nil {
+					return fix
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// newNode returns an id that no node has.
+func (a *asker) newNode() orbit.NodeID {
+	id := orbit.NodeID("whatif")
+	for a.state.Node(id) != nil {
+		id += "+"
+	}
+	return id
+}
+
+// emptied returns the room of a node like a member that joins under an id.
+func emptied(like *orbit.NodeState, id orbit.NodeID) (r room) {
+	node := *like.Node
+	node.ID, node.State = id, orbit.Ready
+	r.node, r.free = &node, node.Capacity
+	for i := range node.Devices.Count {
+		if !node.Devices.Unhealthy.Has(i) {
+			r.devices[i] = 1000
+		}
+	}
+	return r
+}
+
+// findKinds lists the members that would have enough of everything, the smallest first.
+func (f *adder) findKinds() {
+	for n := range f.state.Nodes() {
+		k, r := kind{like: n}, emptied(n, f.id)
+		set := f.reasons(&r)
+		if len(f.levels) > 0 { // other labels may mend it
+			for i := range f.spec.Require {
+				set.set(firstRequirement+i, false)
+			}
+			set.set(int(Company), false)
+		}
+		if set != (reasonSet{}) {
+			continue
+		}
+		for d, want := range f.spec.Envelope.Reservation {
+			if want > 0 {
+				k.size += float64(n.Node.Capacity[d]) / float64(want)
+			}
+		}
+		for i := range f.levels {
+			if f.levels[i].closed[n.Node.Labels[f.levels[i].key]] {
+				k.closed |= 1 << i
+			}
+		}
+		f.kinds = append(f.kinds, k)
+	}
+	slices.SortStableFunc(f.kinds, func(x, y kind) int { return cmp.Compare(x.size, y.size) })
+}
+
+// addIn returns a fix that adds a kind of node in these domains, one for each level or none; nil: it does not serve there.
+func (f *adder) addIn(k *kind, in []InDomain) *Fix {
+	var moved uint32
+	for i := range in {
+		if in[i].Domain != "" {
+			moved |= 1 << i
+		}
+	}
+	if k.closed&^moved != 0 {
+		return nil
+	}
+	r := emptied(k.like, f.id)
+	fix := &Fix{Node: f.id, Add: r.node, Like: k.like.Node.ID}
+	if moved != 0 {
+		r.node.Labels = maps.Clone(r.node.Labels)
+		if r.node.Labels == nil {
+			r.node.Labels = map[string]string{}
+		}
+	}
+	for _, d := range in {
+		if d.Domain == "" {
+			continue
+		}
+		if r.node.Labels[d.Level] == d.Domain {
+			return nil
+		}
+		r.node.Labels[d.Level] = d.Domain
+		fix.In = append(fix.In, d)
+	}
+	if f.reasons(&r) != (reasonSet{}) {
+		return nil
+	}
+	fix.devices, fix.before = r.pick(&f.spec.Devices), []orbit.Commitment{orbit.PutNode{Node: *r.node}}
+	if f.tries--; !f.verify(fix) {
+		return nil
+	}
+	return fix
+}
+
+// ruleLevels returns the levels by which rules of company have to do with the spec, but for that of nodes: a new one is a domain by itself.
+func (a *asker) ruleLevels() (out []level) {
+	draft, _, err := draftOf(context.Background(), a.state, a.spec)
+	if err != nil {
+		return nil
+	}
+	keys, _ := draft.RuleLevels(a.spec)
+	keys = slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return key == orbit.NodeKey })
+	for _, key := range keys[:min(len(keys), mostLevels)] {
+		l := level{key: key, closed: map[string]bool{}}
+		// A domain without a node that counts opens, or closes others, only when one joins: such ones are tried.
+		counts := map[string]bool{"": true}
+		for n := range a.state.Nodes() {
+			domain := n.Node.Labels[key]
+			counts[domain] = counts[domain] || n.Node.State != orbit.Lost && !slices.ContainsFunc(a.spec.Require, func(p orbit.Predicate) bool { return !p.On(n.Node) })
+		}
+		for domain := range a.named(key) {
+			if _, known := counts[domain]; !known {
+				counts[domain] = false
+			}
+		}
+		opens := func(domain string) bool {
+			n := &orbit.Node{ID: a.newNode(), Labels: map[string]string{key: domain}}
+			if domain == "" {
+				n.Labels = nil
+			}
+			return draft.Opens(a.spec, key, n)
+		}
+		for _, domain := range slices.Sorted(maps.Keys(counts)) {
+			if l.closed[domain] = counts[domain] && !opens(domain); !l.closed[domain] && domain != "" && a.serves(key, domain) {
+				l.others = append(l.others, InDomain{Level: key, Domain: domain})
+			}
+		}
+		name := "new"
+		for _, known := counts[name]; known; _, known = counts[name] {
+			name += "+"
+		}
+		if opens(name) && a.serves(key, name) {
+			l.others = append(l.others, InDomain{Level: key, Domain: name, New: true})
+		}
+		out = append(out, l)
+	}
+	return out
+}
+
+// named yields the domains of a level that rules Even of the spec declare, and those that its requirements name.
+func (a *asker) named(key string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for i := range a.spec.Even {
+			if e := &a.spec.Even[i]; e.Level == key {
+				for _, domain := range e.Domains {
+					if !yield(domain) {
+						return
+					}
+				}
+			}
+		}
+		terms := slices.Clone(a.spec.Require)
+		for _, p := range a.spec.Require {
+			for _, term := range p.Terms {
+				terms = append(terms, term...)
+			}
+		}
+		for _, p := range terms {
+			for _, domain := range p.Values {
+				if p.Key == key && p.Op == "In" && !yield(domain) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// serves reports whether a node with this label is what the spec asks for, as far as that label says.
+func (a *asker) serves(key, domain string) bool {
+	if a.near != nil && a.spec.Near.Level == key && !a.near[domain] {
+		return false
+	}
+	for _, p := range a.spec.Require {
+		only := true
+		p.Keys(func(k string) bool { only = k == key; return only })
+		if only && !p.Matches(map[string]string{key: domain}) {
+			return false
+		}
+	}
+	return true
+}
+
+// places lists the domains that a new node can be put in, one for each level or none, by how much they change: the fewest other domains first, and
+// then the fewest new ones.
+func (f *adder) places() (out [][][]InDomain) {
+	most := mostPlaces
+	for f.countPlaces(most) > mostPlaces {
+		most /= 2
+	}
+	all := [][]InDomain{nil}
+	for _, l := range f.levels {
+		others := l.others
+		if over := len(others) - most; over > 0 { // a new domain is the last one
+			others = slices.Delete(slices.Clone(others), len(others)-1-over, len(others)-1)
+		}
+		var next [][]InDomain
+		for _, in := range all {
+			next = append(next, append(slices.Clip(in), InDomain{Level: l.key}))
+			for _, d := range others {
+				next = append(next, append(slices.Clip(in), d))
+			}
+		}
+		all = next
+	}
+	order := func(x, y []InDomain) int {
+		moved, created := movedOf(x)
+		others, fresh := movedOf(y)
+		return cmp.Or(cmp.Compare(moved, others), cmp.Compare(created, fresh))
+	}
+	slices.SortStableFunc(all, order)
+	for i, in := range all {
+		if i == 0 || order(all[i-1], in) != 0 {
+			out = append(out, nil)
+		}
+		out[len(out)-1] = append(out[len(out)-1], in)
+	}
+	return out
+}
+
+// countPlaces counts the lists of domains with so many others of each level at most.
+func (f *adder) countPlaces(most int) int {
+	count := 1
+	for _, l := range f.levels {
+		count *= 1 + min(len(l.others), most)
+	}
+	return count
+}
+
+// movedOf counts the domains that are others than those of the node that is copied, and the new ones among them.
+func movedOf(in []InDomain) (moved, created int) {
+	for _, d := range in {
+		if d.Domain != "" {
+			moved++
+		}
+		if d.New {
+			created++
+		}
+	}
+	return moved, created
+}
