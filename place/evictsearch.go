@@ -17,6 +17,8 @@ type evictSearch struct {
 	// What all devices together take.
 	devices freeDevices
 	near    near
+	// Says who is in the way by rules of company.
+	victims *victims.Search
 	heap    heapOfEvictions
 	begun   bool
 	// Up to where the search has read the journal of the index.
@@ -124,12 +126,20 @@ func (q *evictSearch) candidate(e *evictor, slot int32) (c evictCandidate, ok bo
 		return c, false
 	}
 	key, ok := n.bound(q)
-	return evictCandidate{Key: key, node: n.state.Node, at: slot, stage: leastStage, version: n.version}, ok
+	c = evictCandidate{Key: key, node: n.state.Node, at: slot, stage: leastStage, version: n.version}
+	if !ok || q.near.rules == nil {
+		return c, ok
+	}
+	inTheWay, ok := q.victims.Bound(n.state)
+	if c.Key = key.With(inTheWay); inTheWay != victims.None {
+		c.stage = aloneStage // one capsule may be enough that is on another node
+	}
+	return c, ok
 }
 
 // refine raises the bound of a candidate for whose node one victim might be enough, if none there is. It reports whether it has.
 func (q *evictSearch) refine(e *evictor, c *evictCandidate) bool {
-	if c.Count != 1 {
+	if c.Count != 1 || c.stage != leastStage {
 		return false
 	}
 	key := e.index.nodes[c.at].boundAlone(q, c.Key)
@@ -161,9 +171,10 @@ func (q *evictSearch) found(slot int32, f *victims.Found, e *evictor) {
 		version: e.index.nodes[slot].version, volatile: f.Volatile, stamp: q.stamps})
 }
 
-// suits reports whether a node's state, labels and device model allow the class. It does not ask whether there is room.
+// suits reports whether a node's state, labels and device model allow the class. It does not ask whether there is room, or whether rules of company
+// close the node, because victims may open it.
 func (q *evictSearch) suits(n *orbit.Node) bool {
-	if !n.Schedulable() || !n.Admits(q.spec) || !q.near.has(n) || q.stops && !n.Confirms || q.spec.Devices.Count > 0 && !q.spec.Devices.Accepts(n.Devices.Model) {
+	if !n.Schedulable() || !n.Admits(q.spec) || !q.near.reaches(n) || q.stops && !n.Confirms || q.spec.Devices.Count > 0 && !q.spec.Devices.Accepts(n.Devices.Model) {
 		return false
 	}
 	for i := range q.spec.Require {
