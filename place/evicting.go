@@ -247,7 +247,7 @@ func (e *evictor) best(r *rater, c *orbit.Capsule) (best victims.Found) {
 		case top.stage <= singleStage:
 			q.heap.Pop()
 			q.expand(e, &top)
-		case top.version != e.index.nodes[top.at].version || top.stage == victimStage && top.volatile && top.stamp != q.stamps:
+		case top.version != q.version(e, top.at) || top.stage == victimStage && top.volatile && top.stamp != q.stamps:
 			q.heap.Pop() // an outdated candidate: the node has a newer one on the heap
 		case top.stage == leastStage && q.refine(e, &top):
 			q.heap.Pop()

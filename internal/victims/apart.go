@@ -111,6 +111,16 @@ func (s *Search) addInTheWay(w *inTheWay, on orbit.NodeID, level string) {
 	}
 }
 
+// Neighbours appends the indices of the nodes that share a domain with a node by one of these levels, but for [orbit.NodeKey].
+func (s *Search) Neighbours(to []int32, n *orbit.NodeState, levels []string) []int32 {
+	for _, level := range levels {
+		if at := (domain{level, domainOf(n.Node, level)}); level != orbit.NodeKey && at.name != "" {
+			to = append(to, s.domains.in(s.draft, at)...)
+		}
+	}
+	return to
+}
+
 // Bound returns a key that no find on the node comes before, by who is in the way there; [None] if nobody is. False: whoever leaves, nothing is
 // found there, until the node changes or [orbit.Draft.RuleLevels] has another version.
 func (s *Search) Bound(n *orbit.NodeState) (key Key, ok bool) {
