@@ -183,5 +183,8 @@ func (s *Search) force(n *orbit.NodeState, levels []string, f *Found) (ok bool) 
 	return len(leave) > 0 && s.draft.OpensWithout(s.of, n, leave)
 }
 
+// mustLeave reports whether a capsule has to leave because of a rule.
+func (s *Search) mustLeave(v *orbit.Capsule) bool { return len(s.forced) > 0 && s.forced[v.ID] }
+
 // elsewhere reports whether one that has to leave is on another node than the one that is searched.
 func (s *Search) elsewhere(v *orbit.Capsule) bool { return len(s.away) > 0 && v.Node != s.at }

@@ -13,13 +13,13 @@ import (
 // unit is what leaves or stays together: one capsule, or a whole gang.
 type unit struct {
 	priority int32
-	start    int64
+	// It is one capsule, on another node than the one that is searched. The field stands where it makes the unit no larger, because units are sorted.
+	away  bool
+	start int64
 	// Nil: it is one capsule.
 	gang *gangHere
 	// The capsule, or one member of the gang.
 	capsule *orbit.Capsule
-	// It is one capsule, on another node than the one that is searched.
-	away bool
 }
 
 // gangHere is a gang with members on the node that is searched.
@@ -212,7 +212,7 @@ func (u *unit) here() []*orbit.Capsule {
 func (s *Search) stay(u *unit, r *room) (leave []*orbit.Capsule, whole bool) {
 	var back []*orbit.Capsule
 	for _, v := range u.here() {
-		if r.take(v, 1); !s.forced[v.ID] && r.fits(s.spec) {
+		if r.take(v, 1); !s.mustLeave(v) && r.fits(s.spec) {
 			back = append(back, v)
 		} else {
 			r.take(v, -1)
