@@ -207,15 +207,9 @@ func (d draftCounts) fewest(e *Even, scope companyScope) lowest {
 
 // before returns how many there were before the steps of the proposal in the making.
 func (d draftCounts) before(k companyKey) int {
-	n := d.rules.count(k)
-	take := func(moves []companyMove) {
-		for _, m := range moves {
-			m.spec.companyOf(m.node, m.kind, d.rules.ruled, func(o companyKey) { n -= m.by * btoi(o == k) })
-		}
-	}
-	take(d.rules.pending)
+	n := d.rules.count(k) - counted(d.rules.pending, k, d.rules.ruled)
 	for i := len(d.steps) - 1; i >= 0 && d.steps[i].open == d.open && d.steps[i].log >= d.open; i-- {
-		take(d.steps[i].moves)
+		n -= counted(d.steps[i].moves, k, d.rules.ruled)
 	}
 	return n
 }
@@ -291,6 +285,14 @@ func (d *Draft) Opened(spec *Spec, level string) uint64 {
 func (d *Draft) Opens(spec *Spec, level string, n *Node) bool {
 	v := d.verdictsOn(spec)
 	return v == nil || v.why(level, n) == ""
+}
+
+// counted returns by how much moves change the count of a key.
+func counted(moves []companyMove, k companyKey, ruled func(string, func(string))) (n int) {
+	for _, m := range moves {
+		m.spec.companyOf(m.node, m.kind, ruled, func(o companyKey) { n += m.by * btoi(o == k) })
+	}
+	return n
 }
 
 // keepsCompany judges a placement by the rules of company. After says that it keeps them only if it waits for what has left its node.

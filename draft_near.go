@@ -2,7 +2,7 @@ package orbit
 
 import "slices"
 
-// This file has a draft find the company that capsules ask for (Near), which is no rule, but a bet.
+// This file has a draft find the company that capsules ask for (Near), which is no rule, but a bet, and say whom the rules of company would have leave.
 
 // betOnCompany appends a bet for each domain in which placed capsules find the group that they want to be near.
 func (d *Draft) betOnCompany(bets []Precondition, steps []draftStep) []Precondition {
@@ -93,4 +93,74 @@ func (d *Draft) leavers(group string) map[NodeID]int {
 func (d *Draft) forgetNear() {
 	d.company++
 	clear(d.near)
+}
+
+// unruled is Misfit but for the rules of company.
+func (d *Draft) unruled(n *NodeState, spec *Spec) Misfit {
+	m := n.misfit(spec)
+	if m.kind == unschedulable && d.view.leaseOver(n) {
+		m.kind = leaseOver
+	}
+	if m == (Misfit{}) {
+		m = d.nearby(spec).misfit(n)
+	}
+	return m
+}
+
+// ClosedBy returns the levels by which rules [Apart] close a node to capsules of the spec, as the plan leaves the nodes. It is for a search for victims: in
+// the node's domains of these levels, those have to leave whose specs the spec keeps off or that keep it off ([Spec.KeepsOff]). No levels: rules do not
+// close the node. False: something else is against it ([Draft.Misfit]), such as a rule [Even], or a label that the node lacks.
+func (d *Draft) ClosedBy(n *NodeState, spec *Spec) (levels []string, ok bool) {
+	if d.unruled(n, spec) != (Misfit{}) {
+		return nil, false
+	}
+	v := d.verdictsOn(spec)
+	if v == nil {
+		return nil, true
+	}
+	for _, level := range v.levels {
+		if v.why(level, n.Node) == "" {
+			continue
+		}
+		if n.Node.domain(level) == "" {
+			return nil, false
+		}
+		for i := range spec.Even {
+			if e := &spec.Even[i]; e.Level == level && (&arrival{spec: spec, node: n.Node}).evenFault(v, e) != nil {
+				return nil, false
+			}
+		}
+		levels = append(levels, level)
+	}
+	return levels, true
+}
+
+// OpensWithout reports whether the rules of company let a capsule onto a node once others have left theirs, as the plan leaves the nodes. The others are
+// placed in the view, and the plan has not moved them. Those that have begun stop first: the capsule waits for that on its own node, if that confirms.
+func (d *Draft) OpensWithout(c *Capsule, n *NodeState, others []*Capsule) bool {
+	a := arrival{spec: c.Spec, node: n.Node, nodeOf: d.describes, awaits: c.stops()}
+	if n.Node.Confirms {
+		a.awaits = d.stopping(c, n)
+	}
+	at := countsWithout{draftCounts: draftCounts{d}}
+	for _, o := range others {
+		at.left = append(at.left, o.leaving(d.describes(o.Node))...)
+		if o.Begun && o.Node == n.Node.ID && n.Node.Confirms {
+			a.awaits = append(a.awaits, &Remains{Capsule: o.ID, Spec: o.Spec, Node: o.Node})
+		}
+	}
+	return a.fault(at) == nil
+}
+
+// countsWithout are the counts of a draft once others have left too.
+type countsWithout struct {
+	draftCounts
+	left []companyMove
+}
+
+func (w countsWithout) count(k companyKey) int {
+	return w.draftCounts.count(k) + counted(w.left, k, w.rules.ruled)
+}
+func (w countsWithout) fewest(e *Even, scope companyScope) lowest {
+	return w.rules.fewest(e, scope, w.count)
 }

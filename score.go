@@ -276,13 +276,7 @@ func (c *fitCount) make() {
 // the spec asks for and that the view does not show there. The most lasting reason comes first, because a label does
 // not match more often than memory is short. The zero value says that the node takes it.
 func (d *Draft) Misfit(n *NodeState, spec *Spec) Misfit {
-	m := n.misfit(spec)
-	if m.kind == unschedulable && d.view.leaseOver(n) {
-		m.kind = leaseOver
-	}
-	if m == (Misfit{}) {
-		m = d.nearby(spec).misfit(n)
-	}
+	m := d.unruled(n, spec)
 	if m == (Misfit{}) {
 		m = d.verdictsOn(spec).misfit(n)
 	}

@@ -72,19 +72,18 @@ func (t *tx) refuseCompany(e *txCapsule, fault *Rejection) error {
 	return t.refuse(r, t.s.rev, "capsule %q on node %q: %s", e.now.ID, e.now.Node, r.Reason)
 }
 
+// KeepsOff reports whether a rule [Apart] of one of two specs by a level forbids that capsules of both are in one domain of that level.
+func (s *Spec) KeepsOff(other *Spec, level string) bool {
+	off := func(a Apart, from *Spec) bool { return a.Level == level && from.IsIn(a.Group) }
+	return slices.ContainsFunc(s.Apart, func(a Apart) bool { return off(a, other) }) || slices.ContainsFunc(other.Apart, func(a Apart) bool { return off(a, s) })
+}
+
 // keepsOff reports whether a capsule on a node and a newcomer on another, or the same, may not both be there, because one has to be apart from the other.
 func (s *Spec) keepsOff(at *Node, newcomer *Spec, on *Node) bool {
-	for _, a := range s.Apart {
-		if d := at.domain(a.Level); d != "" && d == on.domain(a.Level) && newcomer.IsIn(a.Group) {
-			return true
-		}
-	}
-	for _, a := range newcomer.Apart {
-		if d := on.domain(a.Level); d != "" && d == at.domain(a.Level) && s.IsIn(a.Group) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(slices.Concat(s.Apart, newcomer.Apart), func(a Apart) bool {
+		d := at.domain(a.Level)
+		return d != "" && d == on.domain(a.Level) && s.KeepsOff(newcomer, a.Level)
+	})
 }
 
 // keptOff returns the newcomers of higher priority than a victim that may not be where they are placed if the victim stays where it is.

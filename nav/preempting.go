@@ -16,8 +16,8 @@ import (
 // Preempting wraps a navigator and evicts capsules of lower priority when work of that navigator finds no free room. It takes
 // what the wrapped navigator leaves out, chooses the node with the best victims ([place.Indexed.BestEvicting] says which these
 // are), and proposes their evictions and the placement together. Because both are one proposal, no capsule is evicted for work
-// that is not placed. Victims return to pending. Preempting claims what the wrapped navigator claims: give the engine one of the
-// two, not both.
+// that is not placed. Who stands in the way by a rule [orbit.Apart] makes way as well, also on other nodes of the rack. Victims return to
+// pending. Preempting claims what the wrapped navigator claims: give the engine one of the two, not both.
 //
 //	engine.Navigator = &nav.Preempting{Navigator: &nav.Services{}}
 //

@@ -165,9 +165,10 @@ func (r *preemptPass) seatGang(nodes []int32, members []*orbit.Capsule) *gangSea
 	s := &gangSeating{Key: victims.None}
 	var open heap.Heap[gangSeat]
 	parts := map[orbit.NodeID]int{}
+	elsewhere := false // the last member's victims have made other nodes better
 	for i, m := range members {
 		r.search.Begin(&r.draft, m)
-		if i == 0 || members[i-1].Spec != m.Spec {
+		if i == 0 || members[i-1].Spec != m.Spec || elsewhere {
 			open = open[:0]
 			for _, at := range nodes {
 				r.offer(&open, at, m)
@@ -183,6 +184,7 @@ func (r *preemptPass) seatGang(nodes []int32, members []*orbit.Capsule) *gangSea
 				open.Push(gangSeat{now, seat.at})
 			default:
 				f = now
+				elsewhere = slices.ContainsFunc(f.Victims, func(v *orbit.Capsule) bool { return v.Node != f.Node.Node.ID })
 				if !r.take(s, &f, m, parts) {
 					return nil
 				}

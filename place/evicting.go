@@ -11,12 +11,13 @@ import (
 	"github.com/orbitsched/orbit/internal/victims"
 )
 
-// Eviction is a node for a capsule that fits nowhere, and the victims that have to leave that node first.
+// Eviction is a node for a capsule that may be placed nowhere, and the victims that have to leave that node first, or others of its domains from which
+// the capsule has to be apart.
 type Eviction struct {
 	// Choice is where the capsule goes once the victims have left. Choice.Node is the node before that, with the victims on it.
 	Choice orbit.Choice
 	// Victims are the capsules that make way, the most important first: if not all of them need to leave, the ledger spares
-	// victims in that order. Empty: the node has room for the capsule as it is.
+	// victims in that order. Empty: the node takes the capsule as it is.
 	Victims []*orbit.Capsule
 	// Highest is the highest priority of a victim; the members of a gang that is evicted whole all count with that of its highest
 	// role. math.MinInt32 if there is no victim.
@@ -57,7 +58,15 @@ func (e *Eviction) On(draft *orbit.Draft, c *orbit.Capsule) error {
 // first, older capsules first. Those that cannot be put back are the victims. A gang loses only members beyond its minimums; only
 // if that does not make enough room are gangs evicted whole, with their members on other nodes. A capsule that the draft
 // does not let go ([orbit.Draft.Evict]), because of a budget for example, stays; a node with such a capsule comes after all nodes
-// without one. Scores choose the devices, but not the node. The error is a [*orbit.NoFit]; if a budget has
+// without one.
+//
+// Where rules [orbit.Apart] close a node, those are victims whom the capsule has to be apart from, or who have to be apart from it ([orbit.Spec.KeepsOff]),
+// whatever room there is: on the node, and on others of its domain. They count as those do who make room, and what they give back on the node counts as
+// room. If one of them may not leave, the node is no candidate. Nor is it if the rule counts others too: what has left and still stops, unless the
+// capsule waits for that on the node, or what the plan has placed. So by rack nobody makes way on another node who has begun where agents confirm. A
+// node that a rule [orbit.Even] closes stays closed, whoever leaves.
+//
+// Scores choose the devices, but not the node. The error is a [*orbit.NoFit]; if a budget has
 // kept a capsule on its node that would have been a victim, it also wraps the [*orbit.Rejection] that says which.
 func (e *Exhaustive) BestEvicting(draft *orbit.Draft, c *orbit.Capsule) (Eviction, error) {
 	if err := unevictable(draft, c); err != nil {
@@ -198,7 +207,7 @@ func (e *evictor) search(r *rater, c *orbit.Capsule) *evictSearch {
 		if e.searches == nil {
 			e.searches = map[evictClass]*evictSearch{}
 		}
-		s = &evictSearch{evictClass: class, wants: wantsOf(c.Spec), devices: devicesWanted(&c.Spec.Devices)}
+		s = &evictSearch{evictClass: class, wants: wantsOf(c.Spec), devices: devicesWanted(&c.Spec.Devices), victims: &r.victims}
 		e.searches[class] = s
 	}
 	e.clock++
@@ -226,7 +235,8 @@ func (e *evictor) drop() {
 
 // best returns the best find: it takes the most promising candidate from the heap until that one has its exact key.
 func (e *evictor) best(r *rater, c *orbit.Capsule) (best victims.Found) {
-	q, s := e.search(r, c), r.search(r.draft, c)
+	s := r.search(r.draft, c)
+	q := e.search(r, c)
 	var again []int32
 	for len(q.heap) > 0 {
 		top := q.heap[0]
@@ -237,7 +247,7 @@ func (e *evictor) best(r *rater, c *orbit.Capsule) (best victims.Found) {
 		case top.stage <= singleStage:
 			q.heap.Pop()
 			q.expand(e, &top)
-		case top.version != e.index.nodes[top.at].version || top.stage == victimStage && top.volatile && top.stamp != q.stamps:
+		case top.version != q.version(e, top.at) || top.stage == victimStage && top.volatile && top.stamp != q.stamps:
 			q.heap.Pop() // an outdated candidate: the node has a newer one on the heap
 		case top.stage == leastStage && q.refine(e, &top):
 			q.heap.Pop()

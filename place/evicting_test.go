@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/scale"
 )
 
 // fullWorld is a ledger whose nodes are nearly full of capsules of many priorities, and urgent capsules that wait.
@@ -25,8 +26,8 @@ type fullWorld struct {
 	serial int
 	nodes  int
 	// What may be in it.
-	gangs, devices, nominations, budgets bool
-	specs                                []*orbit.Spec
+	gangs, devices, nominations, budgets, company, even bool
+	specs                                               []*orbit.Spec
 }
 
 func newFullWorld(t require.TestingT, seed uint64, nodes int) *fullWorld {
@@ -46,6 +47,9 @@ func (w *fullWorld) build(fill int) {
 			n.Devices.Unhealthy = orbit.DeviceSet(w.IntN(3)) & (1<<n.Devices.Count - 1)
 		}
 		n.Cordon(w.IntN(12) == 0)
+		if w.company && w.IntN(12) > 0 {
+			n.Labels["rack"] = fmt.Sprint("r", i%(1+w.nodes/3))
+		}
 		do = append(do, orbit.PutNode{Node: n})
 	}
 	commit(w.t, w.ledger, do...)
@@ -94,10 +98,30 @@ func (w *fullWorld) spec(priority int32) *orbit.Spec {
 	if w.budgets {
 		s.Module = []string{"", "a", "b", "c"}[w.IntN(4)]
 	}
+	if w.company {
+		w.keepCompany(s)
+	}
 	if w.devices && w.IntN(2) == 0 {
 		s.Devices = orbit.DeviceRequest{Count: 1 + w.IntN(2), Milli: []int{300, 500, 1000}[w.IntN(3)]}
 	}
 	return s
+}
+
+// keepCompany puts a spec into groups, and gives it rules about groups.
+func (w *fullWorld) keepCompany(s *orbit.Spec) {
+	group := func() string { return fmt.Sprint("g", w.IntN(3)) }
+	if w.IntN(2) == 0 {
+		s.Group = group()
+	}
+	if w.IntN(4) == 0 {
+		s.Groups = []string{group()}
+	}
+	for range []int{0, 0, 0, 1, 2}[w.IntN(5)] {
+		s.Apart = append(s.Apart, orbit.Apart{Group: group(), Level: []string{orbit.NodeKey, "rack"}[w.IntN(2)]})
+	}
+	if w.even && s.Group != "" && w.IntN(6) == 0 {
+		s.Even = []orbit.Even{{Group: s.Group, Level: []string{orbit.NodeKey, "rack", "zone"}[w.IntN(3)], MaxSkew: 1 + w.IntN(2)}}
+	}
 }
 
 func (w *fullWorld) id(prefix string) orbit.CapsuleID {
@@ -191,12 +215,12 @@ func (w *fullWorld) churn() {
 	}
 }
 
-// dumbVictims has the referee find out who must leave a node: all that may leave are evicted, in order of importance, and it spares
-// whom it can. It looks at no gang, no device and no nomination.
+// dumbVictims has the referee find out who must leave for a node: all on it are evicted that may, and all elsewhere that have to be apart from the
+// capsule, in order of importance, and it spares whom it can. It looks at no gang, no device and no nomination.
 func dumbVictims(s *orbit.State, c *orbit.Capsule, n *orbit.NodeState) (out []*orbit.Capsule, ok bool) {
 	var all []*orbit.Capsule
-	for v := range s.On(n.Node.ID) {
-		if v.Spec.Priority < c.Spec.Priority && s.Protected(v.ID) == 0 {
+	for v := range s.Capsules() {
+		if v.Placed() && v.Spec.Priority < c.Spec.Priority && s.Protected(v.ID) == 0 && (v.Node == n.Node.ID || dumbApart(s.Node(v.Node).Node, n.Node, v.Spec, c.Spec)) {
 			all = append(all, v)
 		}
 	}
@@ -215,6 +239,23 @@ func dumbVictims(s *orbit.State, c *orbit.Capsule, n *orbit.NodeState) (out []*o
 		}
 	}
 	return out, err == nil
+}
+
+// dumbApart reports whether a rule of one of two specs keeps the other off, if they are on these nodes.
+func dumbApart(a, b *orbit.Node, x, y *orbit.Spec) bool {
+	for range 2 {
+		for _, rule := range x.Apart {
+			in, at := a.Labels[rule.Level], b.Labels[rule.Level]
+			if rule.Level == orbit.NodeKey {
+				in, at = string(a.ID), string(b.ID)
+			}
+			if in != "" && in == at && (y.Group == rule.Group || slices.Contains(y.Groups, rule.Group)) {
+				return true
+			}
+		}
+		a, b, x, y = b, a, y, x
+	}
+	return false
 }
 
 // dumbKeyOf is what nodes are compared by.
@@ -242,32 +283,39 @@ func idsOf(capsules []*orbit.Capsule) (ids []orbit.CapsuleID) {
 // TestVictimsAreWhomTheRefereeWouldNotSpare: Exhaustive evicts those on a node whom the referee does not spare if all that may leave
 // it are named, and chooses the node where these are best.
 func TestVictimsAreWhomTheRefereeWouldNotSpare(t *testing.T) {
-	evicted := 0
-	rapid.Check(t, func(rt *rapid.T) {
-		w := newFullWorld(rt, rapid.Uint64().Draw(rt, "seed"), rapid.IntRange(1, 8).Draw(rt, "nodes"))
-		w.build(rapid.IntRange(0, 60).Draw(rt, "capsules"))
-		id := w.urgent()
-		v, _ := viewOf(rt, w.ledger, nil)
-		c, d := v.State().Capsule(id), &orbit.Draft{}
-		d.Sync(v)
-		var want []*orbit.Capsule
-		best, node := "", orbit.NodeID("")
-		for n := range v.State().Nodes() {
-			if out, ok := dumbVictims(v.State(), c, n); ok && (best == "" || dumbKeyOf(n.Node.ID, out) < best) {
-				best, want, node = dumbKeyOf(n.Node.ID, out), out, n.Node.ID
-			}
+	for seen := range scale.Reach(t, "evicted", "on another node", "by a rule, on the node") {
+		rapid.Check(t, func(rt *rapid.T) { evictsAsTheRefereeSpares(rt, seen) })
+	}
+}
+
+func evictsAsTheRefereeSpares(rt *rapid.T, seen map[string]int) {
+	w := newFullWorld(rt, rapid.Uint64().Draw(rt, "seed"), rapid.IntRange(1, 8).Draw(rt, "nodes"))
+	w.company = rapid.Bool().Draw(rt, "company")
+	w.build(rapid.IntRange(0, 60).Draw(rt, "capsules"))
+	id := w.urgent()
+	v, _ := viewOf(rt, w.ledger, nil)
+	c, d := v.State().Capsule(id), &orbit.Draft{}
+	d.Sync(v)
+	var want []*orbit.Capsule
+	best, node := "", orbit.NodeID("")
+	for n := range v.State().Nodes() {
+		if out, ok := dumbVictims(v.State(), c, n); ok && (best == "" || dumbKeyOf(n.Node.ID, out) < best) {
+			best, want, node = dumbKeyOf(n.Node.ID, out), out, n.Node.ID
 		}
-		got, err := (&Exhaustive{}).BestEvicting(d, c)
-		if best == "" {
-			require.ErrorAs(rt, err, new(*orbit.NoFit))
-			return
-		}
-		require.NoError(rt, err)
-		require.Equal(rt, node, got.Choice.Node.Node.ID)
-		require.Equal(rt, idsOf(want), idsOf(got.Victims))
-		evicted += len(want)
-	})
-	require.Positive(t, evicted)
+	}
+	got, err := (&Exhaustive{}).BestEvicting(d, c)
+	if best == "" {
+		require.ErrorAs(rt, err, new(*orbit.NoFit))
+		return
+	}
+	require.NoError(rt, err)
+	require.Equal(rt, node, got.Choice.Node.Node.ID)
+	require.Equal(rt, idsOf(want), idsOf(got.Victims))
+	seen["evicted"] += len(want)
+	for _, v := range want {
+		seen["on another node"] += btoi(v.Node != node)
+		seen["by a rule, on the node"] += btoi(v.Node == node && dumbApart(got.Choice.Node.Node, got.Choice.Node.Node, v.Spec, c.Spec))
+	}
 }
 
 // asker is an engine that looks for victims, on a draft of its own.
@@ -294,7 +342,13 @@ func (seen evictions) count(e Eviction) {
 			seen["member beyond the minimum"]++
 		}
 	}
-	if len(nodes) > 1 {
+	gangs := 0
+	for _, v := range e.Victims {
+		gangs += btoi(v.Gang != "")
+		seen["elsewhere"] += btoi(v.Node != e.Choice.Node.Node.ID && v.Gang == "")
+		seen["member elsewhere"] += btoi(v.Node != e.Choice.Node.Node.ID && v.Gang != "")
+	}
+	if len(nodes) > 1 && gangs > 1 {
 		seen["whole gang"]++
 	}
 }
@@ -326,76 +380,72 @@ func TestEvictingOnAnotherDraft(t *testing.T) {
 // the victims that Exhaustive chooses, call by call, while plans are made and the world changes. What they choose the ledger
 // commits, and spares nobody of it unless an earlier proposal of the plan has left room on the node.
 func TestIndexedEvictsAsExhaustive(t *testing.T) {
-	seen := evictions{}
-	rapid.Check(t, func(rt *rapid.T) {
-		w := newFullWorld(rt, rapid.Uint64().Draw(rt, "seed"), rapid.IntRange(20, 150).Draw(rt, "nodes"))
-		w.gangs, w.devices, w.nominations = rapid.Bool().Draw(rt, "gangs"), rapid.Bool().Draw(rt, "devices"), rapid.Bool().Draw(rt, "nominations")
-		w.budgets = rapid.Bool().Draw(rt, "budgets")
-		w.build(w.nodes * rapid.IntRange(3, 9).Draw(rt, "capsules"))
-		plain, fast := &asker{BestEvictor: &Exhaustive{}}, &asker{BestEvictor: &Indexed{}}
-		if rapid.Bool().Draw(rt, "filter") {
-			f := func(n *orbit.NodeState, _ *orbit.Report, _ *orbit.Spec) string {
-				return []string{"", "", "", "is odd"}[n.Capsules%4]
-			}
-			plain.BestEvictor, fast.BestEvictor = &Exhaustive{Filter: f}, &Indexed{Filter: f}
-		}
-		for range 6 {
-			var ids []orbit.CapsuleID
-			for range 1 + w.IntN(5) {
-				ids = append(ids, w.urgent())
-			}
-			for _, a := range []*asker{plain, fast} {
-				require.NoError(rt, a.view.Refresh(context.Background(), w.ledger, nil, time.Unix(1000, 0)))
-				a.draft.Sync(&a.view)
-			}
-			var proposals []orbit.Proposal
-			for _, id := range ids {
-				c := plain.view.State().Capsule(id)
-				want, err := plain.BestEvicting(&plain.draft, c)
-				got, other := fast.BestEvicting(&fast.draft, c)
-				if err != nil {
-					require.EqualError(rt, other, err.Error())
-					seen["none"]++
-					continue
-				}
-				require.NoError(rt, other)
-				require.Equal(rt, want.Choice.Node.Node.ID, got.Choice.Node.Node.ID, "%v and %v", idsOf(want.Victims), idsOf(got.Victims))
-				require.Equal(rt, []any{idsOf(want.Victims), want.Choice.Devices, want.Highest}, []any{idsOf(got.Victims), got.Choice.Devices, got.Highest})
-				starts := []int{plain.draft.Checkpoint(), fast.draft.Checkpoint()}
-				require.NoError(rt, want.On(&plain.draft, c))
-				require.NoError(rt, got.On(&fast.draft, c))
-				seen.count(want)
-				plain.draft.Propose()
-				if p := fast.draft.Propose(); w.IntN(3) > 0 {
-					proposals = append(proposals, p)
-				} else {
-					plain.draft.Rollback(starts[0])
-					fast.draft.Rollback(starts[1])
-				}
-			}
-			left := map[orbit.NodeID]bool{} // where evictions may have left room that the plan has not counted on
-			for _, p := range proposals {
-				s, on := snapshotOf(rt, w.ledger), p.Do[len(p.Do)-1].(orbit.Place).Node
-				reduced, err := s.Judge(p)
-				require.NoError(rt, err, "%v", p.Do)
-				if !left[on] {
-					require.Equal(rt, p.Do, reduced.Do)
-				}
-				for _, do := range p.Do[:len(p.Do)-1] {
-					left[do.(orbit.Evict).From] = true
-				}
-				_, err = w.ledger.Propose(context.Background(), p)
-				require.NoError(rt, err)
-			}
-			w.churn()
-		}
-	})
-	t.Log(seen)
-	if testing.Short() { // rapid draws too few for all of them
-		return
+	for seen := range scale.Reach(t, "none", "evicted", "elsewhere", "whole gang", "member beyond the minimum") {
+		rapid.Check(t, func(rt *rapid.T) { indexedEvictsAsExhaustive(rt, seen) })
 	}
-	for _, what := range []string{"none", "evicted", "whole gang", "member beyond the minimum"} {
-		require.True(t, seen[what] > 0 || testing.Short(), "%s: a short run may see too few worlds", what)
+}
+
+func indexedEvictsAsExhaustive(rt *rapid.T, seen evictions) {
+	w := newFullWorld(rt, rapid.Uint64().Draw(rt, "seed"), rapid.IntRange(20, 150).Draw(rt, "nodes"))
+	w.gangs, w.devices, w.nominations = rapid.Bool().Draw(rt, "gangs"), rapid.Bool().Draw(rt, "devices"), rapid.Bool().Draw(rt, "nominations")
+	w.budgets, w.company, w.even = rapid.Bool().Draw(rt, "budgets"), rapid.Bool().Draw(rt, "company"), rapid.Bool().Draw(rt, "even")
+	w.build(w.nodes * rapid.IntRange(3, 9).Draw(rt, "capsules"))
+	plain, fast := &asker{BestEvictor: &Exhaustive{}}, &asker{BestEvictor: &Indexed{}}
+	if rapid.Bool().Draw(rt, "filter") {
+		f := func(n *orbit.NodeState, _ *orbit.Report, _ *orbit.Spec) string {
+			return []string{"", "", "", "is odd"}[n.Capsules%4]
+		}
+		plain.BestEvictor, fast.BestEvictor = &Exhaustive{Filter: f}, &Indexed{Filter: f}
+	}
+	for range 6 {
+		var ids []orbit.CapsuleID
+		for range 1 + w.IntN(5) {
+			ids = append(ids, w.urgent())
+		}
+		for _, a := range []*asker{plain, fast} {
+			require.NoError(rt, a.view.Refresh(context.Background(), w.ledger, nil, time.Unix(1000, 0)))
+			a.draft.Sync(&a.view)
+		}
+		var proposals []orbit.Proposal
+		for _, id := range ids {
+			c := plain.view.State().Capsule(id)
+			want, err := plain.BestEvicting(&plain.draft, c)
+			got, other := fast.BestEvicting(&fast.draft, c)
+			if err != nil {
+				require.EqualError(rt, other, err.Error())
+				seen["none"]++
+				continue
+			}
+			require.NoError(rt, other)
+			require.Equal(rt, want.Choice.Node.Node.ID, got.Choice.Node.Node.ID, "%v and %v", idsOf(want.Victims), idsOf(got.Victims))
+			require.Equal(rt, []any{idsOf(want.Victims), want.Choice.Devices, want.Highest}, []any{idsOf(got.Victims), got.Choice.Devices, got.Highest})
+			starts := []int{plain.draft.Checkpoint(), fast.draft.Checkpoint()}
+			require.NoError(rt, want.On(&plain.draft, c))
+			require.NoError(rt, got.On(&fast.draft, c))
+			seen.count(want)
+			plain.draft.Propose()
+			if p := fast.draft.Propose(); w.IntN(3) > 0 {
+				proposals = append(proposals, p)
+			} else {
+				plain.draft.Rollback(starts[0])
+				fast.draft.Rollback(starts[1])
+			}
+		}
+		left := map[orbit.NodeID]bool{} // where evictions may have left room that the plan has not counted on
+		for _, p := range proposals {
+			s, on := snapshotOf(rt, w.ledger), p.Do[len(p.Do)-1].(orbit.Place).Node
+			reduced, err := s.Judge(p)
+			require.NoError(rt, err, "%v", p.Do)
+			if !left[on] {
+				require.Equal(rt, p.Do, reduced.Do)
+			}
+			for _, do := range p.Do[:len(p.Do)-1] {
+				left[do.(orbit.Evict).From] = true
+			}
+			_, err = w.ledger.Propose(context.Background(), p)
+			require.NoError(rt, err)
+		}
+		w.churn()
 	}
 }
 

@@ -17,6 +17,8 @@ type evictSearch struct {
 	// What all devices together take.
 	devices freeDevices
 	near    near
+	// Says who is in the way by rules of company.
+	victims *victims.Search
 	heap    heapOfEvictions
 	begun   bool
 	// Up to where the search has read the journal of the index.
@@ -30,6 +32,8 @@ type evictSearch struct {
 	refusal *orbit.Rejection
 	// Nodes whose keys depend on more than the node itself; they are searched anew when the stamp changes.
 	volatile []int32
+	// How often something has changed in a domain of each node by which rules of company go; nil: there are no such rules.
+	renewed []uint32
 }
 
 // evictStamp is what the key of a volatile node depends on besides the node: the view, the steps of the plan, and the capsule. A plan
@@ -46,7 +50,7 @@ func (q *evictSearch) follow(e *evictor, r *rater, c *orbit.Capsule) {
 	x := &e.index
 	changed, lost := x.journal.since(q.seen)
 	near := nearIn(r.draft, c.Spec)
-	if !q.begun || lost || len(changed) > len(x.nodes)/4 || near.version != q.near.version || len(q.heap) > 4*len(x.nodes)+64 {
+	if !q.begun || lost || len(changed) > len(x.nodes)/4 || q.elsewhere(&near, r) || len(q.heap) > 4*len(x.nodes)+64 {
 		q.begun, q.near = true, near
 		q.heap, q.volatile = slices.Grow(q.heap[:0], len(x.blocks)), q.volatile[:0]
 		for b := range x.blocks {
@@ -62,6 +66,8 @@ func (q *evictSearch) follow(e *evictor, r *rater, c *orbit.Capsule) {
 				q.add(e, slot)
 			}
 		}
+		q.near = near
+		q.renew(e, changed)
 	}
 	q.seen = x.journal.end()
 	if stamp := (evictStamp{r.draft.Syncs(), x.cursor, r.draft.Checkpoint(), c.ID}); stamp != q.stamp {
@@ -74,6 +80,39 @@ func (q *evictSearch) follow(e *evictor, r *rater, c *orbit.Capsule) {
 			q.add(e, slot)
 		}
 	}
+}
+
+// elsewhere reports whether the class may go to other domains than before, for another reason than the changes of nodes in them.
+func (q *evictSearch) elsewhere(now *near, r *rater) bool {
+	return now.version.near != q.near.version.near || !slices.Equal(now.rules, q.near.rules) ||
+		now.version.rules != q.near.version.rules && (len(q.spec.Even) > 0 || r.draft.Syncs() != q.stamp.syncs)
+}
+
+// renew puts all nodes on the heap anew that share a domain, by which rules of company go, with one that has changed.
+func (q *evictSearch) renew(e *evictor, changed []int32) {
+	var all []int32
+	for _, slot := range changed {
+		if n := e.index.nodes[slot].state; n != nil {
+			all = q.victims.Neighbours(all, n, q.near.rules)
+		}
+	}
+	slices.Sort(all)
+	for _, slot := range slices.Compact(all) {
+		for len(q.renewed) < len(e.index.nodes) {
+			q.renewed = append(q.renewed, 0)
+		}
+		q.renewed[slot]++
+		q.add(e, slot)
+	}
+}
+
+// version returns another number whenever what is known of a node may not hold any more.
+func (q *evictSearch) version(e *evictor, slot int32) uint32 {
+	v := e.index.nodes[slot].version
+	if int(slot) < len(q.renewed) {
+		v += q.renewed[slot] // neither ever falls
+	}
+	return v
 }
 
 // expandAtOnce is how many nodes of a block come onto the heap at once.
@@ -124,12 +163,21 @@ func (q *evictSearch) candidate(e *evictor, slot int32) (c evictCandidate, ok bo
 		return c, false
 	}
 	key, ok := n.bound(q)
-	return evictCandidate{Key: key, node: n.state.Node, at: slot, stage: leastStage, version: n.version}, ok
+	c = evictCandidate{Key: key, node: n.state.Node, at: slot, stage: leastStage, version: q.version(e, slot)}
+	if !ok || q.near.rules == nil {
+		return c, ok
+	}
+	if key.Count == 1 { // before others are added that leave for no room
+		key = n.boundAlone(q, key)
+	}
+	inTheWay, ok := q.victims.Bound(n.state)
+	c.Key, c.stage = key.With(inTheWay), aloneStage
+	return c, ok
 }
 
 // refine raises the bound of a candidate for whose node one victim might be enough, if none there is. It reports whether it has.
 func (q *evictSearch) refine(e *evictor, c *evictCandidate) bool {
-	if c.Count != 1 {
+	if c.Count != 1 || c.stage != leastStage {
 		return false
 	}
 	key := e.index.nodes[c.at].boundAlone(q, c.Key)
@@ -158,12 +206,13 @@ func (q *evictSearch) found(slot int32, f *victims.Found, e *evictor) {
 		q.volatile = append(q.volatile, slot)
 	}
 	q.heap.Push(evictCandidate{Key: f.Key, node: f.Node.Node, at: slot, stage: victimStage,
-		version: e.index.nodes[slot].version, volatile: f.Volatile, stamp: q.stamps})
+		version: q.version(e, slot), volatile: f.Volatile, stamp: q.stamps})
 }
 
-// suits reports whether a node's state, labels and device model allow the class. It does not ask whether there is room.
+// suits reports whether a node's state, labels and device model allow the class. It does not ask whether there is room, or whether rules of company
+// close the node, because victims may open it.
 func (q *evictSearch) suits(n *orbit.Node) bool {
-	if !n.Schedulable() || !n.Admits(q.spec) || !q.near.has(n) || q.stops && !n.Confirms || q.spec.Devices.Count > 0 && !q.spec.Devices.Accepts(n.Devices.Model) {
+	if !n.Schedulable() || !n.Admits(q.spec) || !q.near.reaches(n) || q.stops && !n.Confirms || q.spec.Devices.Count > 0 && !q.spec.Devices.Accepts(n.Devices.Model) {
 		return false
 	}
 	for i := range q.spec.Require {

@@ -13,7 +13,9 @@ import (
 // unit is what leaves or stays together: one capsule, or a whole gang.
 type unit struct {
 	priority int32
-	start    int64
+	// It is one capsule, on another node than the one that is searched. The field stands where it makes the unit no larger, because units are sorted.
+	away  bool
+	start int64
 	// Nil: it is one capsule.
 	gang *gangHere
 	// The capsule, or one member of the gang.
@@ -25,8 +27,8 @@ type gangHere struct {
 	state *orbit.GangState
 	// How many members of each role may leave without breaking the role's minimum.
 	surplus []int
-	// The members on the node that may leave.
-	here []*orbit.Capsule
+	// The members on the node that may leave, and those on other nodes that have to.
+	here, away []*orbit.Capsule
 	// All placed members, on any node; nil: the gang may not be evicted whole.
 	all []*orbit.Capsule
 	// The priority of its highest role.
@@ -74,44 +76,57 @@ func (s *Search) gang(id orbit.GangID) *gangHere {
 // least returns the minimum of a role: how many members have to run if any does.
 func least(r *orbit.Role) int { return cmp.Or(r.Min, len(r.Members)) }
 
-// single makes a unit of each capsule that may leave alone. Of a gang these are the members beyond the minimum of their role.
-func (s *Search) single() {
-	s.units = s.units[:0]
-	for _, v := range s.found {
-		s.units = append(s.units, unit{priority: v.Spec.Priority, start: Start(v), capsule: v})
-	}
+// single makes a unit of each capsule that may leave alone. Of a gang these are the members beyond the minimum of their role. It reports false if one that
+// has to leave is not among them.
+func (s *Search) single() (ok bool) {
+	s.withoutGang()
 	for i := range s.gangs {
-		s.beyond(&s.gangs[i])
+		if !s.beyond(&s.gangs[i]) {
+			return false
+		}
 	}
 	byImportance(s.units)
+	return true
 }
 
-// beyond adds a unit for each member on the node that its gang can do without. Of each role the newest members are taken.
-func (s *Search) beyond(g *gangHere) {
+// withoutGang makes a unit of each capsule that is in no gang.
+func (s *Search) withoutGang() {
+	s.units = s.units[:0]
+	for _, v := range s.found {
+		s.units = append(s.units, unit{priority: v.Spec.Priority, start: Start(v), capsule: v, away: s.elsewhere(v)})
+	}
+}
+
+// beyond adds a unit for each member on the node that its gang can do without. Of each role those are taken that have to leave, and then the newest
+// members. It reports false if the gang cannot do without all that have to leave.
+func (s *Search) beyond(g *gangHere) (ok bool) {
 	for i := range g.state.Gang.Roles {
-		here := slices.DeleteFunc(slices.Clone(g.here), func(c *orbit.Capsule) bool {
+		here := slices.DeleteFunc(slices.Concat(g.here, g.away), func(c *orbit.Capsule) bool {
 			return !slices.Contains(g.state.Gang.Roles[i].Members, c.ID)
 		})
 		slices.SortFunc(here, func(a, b *orbit.Capsule) int {
-			return cmp.Or(cmp.Compare(Start(b), Start(a)), cmp.Compare(b.ID, a.ID))
+			return cmp.Or(btoi(s.forced[b.ID])-btoi(s.forced[a.ID]), cmp.Compare(Start(b), Start(a)), cmp.Compare(b.ID, a.ID))
 		})
+		if n := g.surplus[i]; n < len(here) && s.forced[here[n].ID] {
+			return false
+		}
 		for _, v := range here[:min(len(here), g.surplus[i])] {
-			s.units = append(s.units, unit{priority: v.Spec.Priority, start: Start(v), capsule: v})
+			s.units = append(s.units, unit{priority: v.Spec.Priority, start: Start(v), capsule: v, away: s.elsewhere(v)})
 		}
 	}
+	return true
 }
 
 // wholeGangs makes the units anew: a gang that may be evicted whole is one unit, all else is as single makes it. It reports
-// whether there is such a gang.
+// whether there is such a gang, and all that have to leave are among the units.
 func (s *Search) wholeGangs() (there bool) {
-	s.units = s.units[:0]
-	for _, v := range s.found {
-		s.units = append(s.units, unit{priority: v.Spec.Priority, start: Start(v), capsule: v})
-	}
+	s.withoutGang()
 	for i := range s.gangs {
 		g := &s.gangs[i]
 		if g.all == nil {
-			s.beyond(g)
+			if !s.beyond(g) {
+				return false
+			}
 			continue
 		}
 		there = true
@@ -155,7 +170,7 @@ func byImportance(units []unit) {
 	slices.SortFunc(units, func(a, b unit) int { return a.compare(&b) })
 }
 
-// tryUnits takes all units off the node, puts back those beside which the capsule still fits, and enters the others into f as
+// tryUnits takes all units off the node, puts back those that may stay and beside which the capsule still fits, and enters the others into f as
 // victims. It reports false if the capsule does not fit even without all units.
 func (s *Search) tryUnits(r room, f *Found) bool {
 	for _, u := range s.units {
@@ -168,9 +183,14 @@ func (s *Search) tryUnits(r room, f *Found) bool {
 	}
 	f.Key, f.Victims = None, nil
 	for _, u := range s.units {
-		leave, priority := u.stay(&r, s.spec)
+		leave, whole := s.stay(&u, &r)
 		for _, v := range leave {
-			f.add(v, priority)
+			f.Victims = append(f.Victims, v)
+			if whole {
+				f.add(v, u.priority)
+			} else {
+				f.add(v, v.Spec.Priority)
+			}
 		}
 	}
 	return true
@@ -178,26 +198,35 @@ func (s *Search) tryUnits(r room, f *Found) bool {
 
 // here returns the capsules of a unit that are on the node.
 func (u *unit) here() []*orbit.Capsule {
-	if u.gang != nil {
+	switch {
+	case u.gang != nil:
 		return u.gang.here
+	case u.away:
+		return nil
 	}
 	return []*orbit.Capsule{u.capsule}
 }
 
-// stay puts back the capsules of a unit that fit, and returns those that leave, and the priority with which they count as victims.
-// If a role of a gang would be left with less than its minimum, all placed members leave.
-func (u *unit) stay(r *room, spec *orbit.Spec) (leave []*orbit.Capsule, priority int32) {
+// stay puts back the capsules of a unit that fit, except those who have to leave, and returns those that leave. If a role of a gang would be left with less
+// than its minimum, all placed members leave: whole says that.
+func (s *Search) stay(u *unit, r *room) (leave []*orbit.Capsule, whole bool) {
 	var back []*orbit.Capsule
 	for _, v := range u.here() {
-		if r.take(v, 1); r.fits(spec) {
+		if r.take(v, 1); !s.mustLeave(v) && r.fits(s.spec) {
 			back = append(back, v)
 		} else {
 			r.take(v, -1)
 			leave = append(leave, v)
 		}
 	}
-	if u.gang == nil || len(leave) == 0 {
-		return leave, u.priority
+	if u.away {
+		leave = append(leave, u.capsule)
+	}
+	if u.gang == nil {
+		return leave, false
+	}
+	if leave = append(leave, u.gang.away...); len(leave) == 0 {
+		return nil, false
 	}
 	for i := range u.gang.state.Gang.Roles {
 		role := &u.gang.state.Gang.Roles[i]
@@ -209,8 +238,8 @@ func (u *unit) stay(r *room, spec *orbit.Spec) (leave []*orbit.Capsule, priority
 			for _, v := range back {
 				r.take(v, -1)
 			}
-			return u.gang.all, u.priority
+			return u.gang.all, true
 		}
 	}
-	return leave, leave[0].Spec.Priority
+	return leave, false
 }

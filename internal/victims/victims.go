@@ -1,8 +1,8 @@
-// Package victims finds out which capsules have to leave one node so that another capsule, which fits nowhere, can be placed
-// there.
+// Package victims finds out which capsules have to leave so that another capsule, which fits nowhere, can be placed on a node.
 //
-//	suppose that all capsules of lower priority leave ─► does the capsule fit now?
-//	    ─► put each of them back that fits beside it, the most important first ─► those left over are the victims
+//	whom a rule keeps off the capsule has to leave, also another node ─► suppose that all capsules of lower priority leave the node
+//	    ─► does the capsule fit now? ─► put each of them back that may stay and fits beside it, the most important first
+//	    ─► those left over are the victims
 //
 // The ledger spares victims in the same order, so the victims found here are the ones that it evicts.
 package victims
@@ -40,6 +40,13 @@ type Search struct {
 	found []*orbit.Capsule
 	units []unit
 	gangs []gangHere
+	// The node that is searched, who has to leave because of rules of company, and those of them who are on other nodes than the one that is searched.
+	at     orbit.NodeID
+	forced map[orbit.CapsuleID]bool
+	away   []*orbit.Capsule
+	// Who is in the way on the node, and in larger domains.
+	here    inTheWay
+	domains domains
 }
 
 // Key says how good the victims on a node are: the lowest key is the best.
@@ -85,7 +92,7 @@ func Weight(priority int32) int64 { return int64(priority) - math.MinInt32 }
 // lower than any time in nanoseconds: such a capsule counts as an old one.
 func Start(c *orbit.Capsule) int64 { return cmp.Or(int64(c.PlaceTime), int64(c.PlacedAt)) }
 
-// Found is what was found on a node: its victims, and how good they are.
+// Found is what was found for a node: its victims, and how good they are.
 type Found struct {
 	Key
 	// Node is the node as the draft showed it, with the victims on it.
@@ -114,6 +121,7 @@ func (s *Search) Begin(draft *orbit.Draft, c *orbit.Capsule) {
 	if !s.own.Lives() {
 		s.own = nil
 	}
+	s.domains.follow(draft)
 }
 
 // Ceiling returns the lowest priority that is safe from eviction for this capsule: only capsules below it may be victims. It is
@@ -142,7 +150,7 @@ func (s *Search) Evict(victim *orbit.Capsule) orbit.Evict {
 	return e
 }
 
-// On finds the victims on a node; false: no evictions make the capsule fit there. On does not ask the draft whether it lets the
+// On finds the victims for a node; false: no evictions let the capsule in there. On does not ask the draft whether it lets the
 // victims go; Settle does.
 func (s *Search) On(n *orbit.NodeState) (f Found, ok bool) {
 	clear(s.kept)
@@ -151,13 +159,13 @@ func (s *Search) On(n *orbit.NodeState) (f Found, ok bool) {
 
 // on is On, without the capsules in kept as victims.
 func (s *Search) on(n *orbit.NodeState) (f Found, ok bool) {
-	if s.draft.Misfit(&orbit.NodeState{Node: n.Node}, s.spec) != (orbit.Misfit{}) || !n.Node.Confirms && Stops(s.of) {
+	levels, ok := s.closed(n)
+	if !ok || !n.Node.Confirms && Stops(s.of) || !s.force(n, levels, &f) {
 		return f, false
 	}
-	f.Volatile = s.gather(n)
+	f.Volatile = s.gather(n) || f.Volatile
 	r := s.roomOf(n, &f)
-	s.single()
-	if !s.tryUnits(r, &f) {
+	if !s.single() || !s.tryUnits(r, &f) {
 		if s.Gentle || !s.wholeGangs() || !s.tryUnits(r, &f) {
 			return f, false
 		}
@@ -167,16 +175,12 @@ func (s *Search) on(n *orbit.NodeState) (f Found, ok bool) {
 }
 
 // gather lists the capsules that may leave the node and would make room: what has begun on a node that confirms no more takes its room until it
-// has stopped. It reports whether the list depends on more than the node.
+// has stopped. With them it lists those who have to leave other nodes. It reports whether the list depends on more than the node.
 func (s *Search) gather(n *orbit.NodeState) (volatile bool) {
 	s.found, s.gangs = s.found[:0], s.gangs[:0]
 	for v := range s.state.On(n.Node.ID) {
-		if v.Spec.Priority < s.ceiling && s.state.Protected(v.ID) > 0 { // its protection ends without a change of the node
-			volatile = true
-			continue
-		}
-		if v.Spec.Priority >= s.ceiling || v.Begun && !n.Node.Confirms || s.kept[v.ID] || v.Gang != "" && v.Gang == s.of.Gang || s.draft.Uses(v.ID) ||
-			s.spec.Near.Group != "" && v.Spec.Group == s.spec.Near.Group {
+		may, later := s.mayLeave(v)
+		if volatile = volatile || later; !may || v.Begun && !n.Node.Confirms {
 			continue
 		}
 		if v.Gang != "" {
@@ -187,19 +191,39 @@ func (s *Search) gather(n *orbit.NodeState) (volatile bool) {
 		}
 		s.found = append(s.found, v)
 	}
+	for _, v := range s.away {
+		if v.Gang != "" {
+			g := s.gang(v.Gang)
+			g.away = append(g.away, v)
+			continue
+		}
+		s.found = append(s.found, v)
+	}
 	return volatile
 }
 
+// mayLeave reports whether a capsule may be a victim, as far as the search knows without asking the draft. If it may not, later says that it may once its
+// protection has ended, which is no change of a node.
+func (s *Search) mayLeave(v *orbit.Capsule) (may, later bool) {
+	if v.Spec.Priority >= s.ceiling {
+		return false, false
+	}
+	if s.state.Protected(v.ID) > 0 {
+		return false, true
+	}
+	return !s.kept[v.ID] && (v.Gang == "" || v.Gang != s.of.Gang) && !s.draft.Uses(v.ID) &&
+		(s.spec.Near.Group == "" || v.Spec.Group != s.spec.Near.Group), false
+}
+
 // add adds a victim that counts with this priority.
-func (f *Found) add(v *orbit.Capsule, priority int32) {
-	f.Victims = append(f.Victims, v)
-	f.Sum += Weight(v.Spec.Priority)
-	f.Count++
+func (k *Key) add(v *orbit.Capsule, priority int32) {
+	k.Sum += Weight(v.Spec.Priority)
+	k.Count++
 	switch at := int64(priority); {
-	case at > f.Highest:
-		f.Highest, f.Start = at, Start(v)
-	case at == f.Highest:
-		f.Start = min(f.Start, Start(v))
+	case at > k.Highest:
+		k.Highest, k.Start = at, Start(v)
+	case at == k.Highest:
+		k.Start = min(k.Start, Start(v))
 	}
 }
 
