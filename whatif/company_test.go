@@ -67,9 +67,9 @@ func TestFixesUnderRules(t *testing.T) {
 		want string
 	}{
 		{"each zone has one that must be apart", apart, []orbit.Commitment{at("a1", "a", 9), at("b1", "b", 4)}, [][]orbit.Commitment{member("a", "a1", 1), member("b", "b1", 1)},
-			"add a node in a new zone: one like b1"},
+			"evict \"b\", which has a lower priority: then node b1 takes it; add a node in a new zone: one like b1"},
 		{"what runs keeps members away", plain, []orbit.Commitment{at("a1", "a", 4), orbit.Submit{IDs: []orbit.CapsuleID{"k"}, Spec: keeper}, orbit.Place{Capsule: "k", Node: "a1"}}, nil,
-			"add a node in a new zone: one like a1"},
+			"evict \"k\", which has a lower priority: then node a1 takes it; add a node in a new zone: one like a1"},
 		{"the zone with the fewest has no room", even(orbit.Even{Level: "zone"}), []orbit.Commitment{at("a1", "a", 9), at("b1", "b", 1)}, [][]orbit.Commitment{member("a", "a1", 1)},
 			"ask for 1 less of cpu: then node b1 takes it; add a node in zone b: one like a1"},
 		{"the zone with the fewest has no room, but a kind of node", even(orbit.Even{Level: "zone"}), []orbit.Commitment{at("a1", "a", 3), at("b1", "b", 4)},
@@ -83,7 +83,7 @@ func TestFixesUnderRules(t *testing.T) {
 			[][]orbit.Commitment{member("a", "a1", 1), member("b", "b1", 1)}, ""},
 		{"no node has the label", even(orbit.Even{Level: "zone"}), []orbit.Commitment{at("n", "", 4)}, nil, "add a node in a new zone: one like n"},
 		{"two rules, of which one opens no rack", racks, []orbit.Commitment{rack(at("a1", "a", 9), "r1"), rack(at("b1", "b", 4), "r2")}, [][]orbit.Commitment{member("a", "a1", 1), member("b", "b1", 1)},
-			"add a node in a new rack: one like b1"},
+			"evict \"b\", which has a lower priority: then node b1 takes it; add a node in a new rack: one like b1"},
 		{"two rules, and both close", racks, []orbit.Commitment{rack(at("a1", "a", 4), "r1"), rack(at("b1", "b", 1), "r1")}, [][]orbit.Commitment{member("a", "a1", 1)},
 			"add a node in a new rack and in zone b: one like a1"},
 		{"who makes way is in a zone that is open", even(orbit.Even{Level: "zone"}), []orbit.Commitment{at("a1", "a", 9), at("b1", "b", 2), orbit.Submit{IDs: []orbit.CapsuleID{"low"}, Spec: wants(1, 0)},
