@@ -3,6 +3,7 @@ package orbit
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 )
 
@@ -40,6 +41,19 @@ type Even struct {
 	Domains []string `json:"domains,omitempty"`
 }
 
+// Company is a wish about the company of a group, beside what the score says: each placed member of Group in the domain of a node by Level adds Weight to the
+// value of the node, where lower is better. A positive weight prefers domains with fewer members, and so keeps apart and evens out; a negative one prefers to be
+// near them. The unit is that of the score in use: with the default, score.Spread, each capsule that is already on a node adds 5, and a preference takes off its
+// weight. A node without the label is in no domain, and nothing is added. Placement engines count with what their plan has done; ledgers judge nothing by it.
+type Company struct {
+	// Group is the group whose members are counted; the capsule itself need not be one.
+	Group string `json:"group"`
+	// Level is the label key of the domains; [NodeKey]: each node is a domain.
+	Level string `json:"level"`
+	// Weight is what each member adds, within ±1e100.
+	Weight float64 `json:"weight"`
+}
+
 // The most rules of a kind that a spec can have, and the most eligible domains of a level.
 const (
 	maxRules       = 16
@@ -49,8 +63,13 @@ const (
 
 // companyFaults says what is wrong with the rules of company in a spec.
 func (s *Spec) companyFaults() (out []string) {
-	if len(s.Apart) > maxRules || len(s.Even) > maxRules {
-		return []string{fmt.Sprintf("%d rules Apart and %d rules Even; there can be %d of each", len(s.Apart), len(s.Even), maxRules)}
+	if len(s.Apart) > maxRules || len(s.Even) > maxRules || len(s.PreferCompany) > maxRules {
+		return []string{fmt.Sprintf("%d rules Apart, %d rules Even and %d wishes for company; there can be %d of each", len(s.Apart), len(s.Even), len(s.PreferCompany), maxRules)}
+	}
+	for _, c := range s.PreferCompany {
+		if c.Group == "" || c.Level == "" || !(math.Abs(c.Weight) <= maxWeight) { // NaN is not
+			out = append(out, fmt.Sprintf("company of group %.100q by level %.100q with weight %v; it needs a group, a level, and a weight within ±%g", c.Group, c.Level, c.Weight, maxWeight))
+		}
 	}
 	for _, a := range s.Apart {
 		if a.Group == "" || a.Level == "" {
@@ -80,6 +99,10 @@ func (s *Spec) ownCompany() {
 		s.Even[i].Domains = sorted(s.Even[i].Domains)
 	}
 	slices.SortStableFunc(s.Even, func(a, b Even) int { return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Level, b.Level)) })
+	s.PreferCompany = slices.Clone(s.PreferCompany)
+	slices.SortFunc(s.PreferCompany, func(a, b Company) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Level, b.Level), cmp.Compare(a.Weight, b.Weight))
+	})
 }
 
 // companyWords returns the text in the rules of company.
@@ -89,6 +112,9 @@ func (s *Spec) companyWords() (out []string) {
 	}
 	for _, e := range s.Even {
 		out = append(append(out, e.Group, e.Level), e.Domains...)
+	}
+	for _, c := range s.PreferCompany {
+		out = append(out, c.Group, c.Level)
 	}
 	return out
 }
