@@ -2,6 +2,7 @@ package place
 
 import (
 	"fmt"
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -20,6 +21,82 @@ func (f fussy) Score(n *orbit.NodeState, r *orbit.Report, s *orbit.Spec) (value,
 		value += 0.001
 	}
 	return value, tie
+}
+
+// drawWishes adds to a spec, now and then, a level over which it is spread, and wishes about groups g and h.
+func drawWishes(t *rapid.T, s *orbit.Spec, levels ...string) {
+	level := rapid.SampledFrom(levels)
+	if rapid.IntRange(0, 2).Draw(t, "is spread") == 0 {
+		if over := level.Draw(t, "over"); over != orbit.NodeKey {
+			s.Spread.Level = over
+		}
+	}
+	for range rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(t, "wishes") {
+		weight := rapid.SampledFrom([]float64{5, 1, 2.5, 0.1, 1e6, -3, -0.1, 0}).Draw(t, "weight")
+		s.PreferCompany = append(s.PreferCompany, orbit.Company{Group: rapid.SampledFrom([]string{"g", "h"}).Draw(t, "whose"), Level: level.Draw(t, "by"), Weight: weight})
+	}
+}
+
+// wished is what a spec wishes of the company of a node.
+type wished struct {
+	order             int
+	onNode, inDomains float64
+}
+
+// key is a text that sorts as the choice goes.
+func (w wished) key(n *orbit.NodeState, value, tie float64, seed uint64) string {
+	own := value + w.onNode
+	sortable := func(x float64) uint64 {
+		bits := math.Float64bits(x + 0)
+		if bits>>63 == 1 {
+			return ^bits
+		}
+		return bits | 1<<63
+	}
+	return fmt.Sprintf("%020d %016x %016x %s", w.order, sortable(own+w.inDomains), sortable(own), dumbKey(n, 0, tie, seed))
+}
+
+// find adds up what a spec wishes of a node by a count of those in a domain of a group, or, without one, of the spec.
+func find(spec *orbit.Spec, n *orbit.Node, count func(group, level, domain string) int) (w wished) {
+	if level := spec.Spread.Level; level != "" && (spec.Group != "" || spec.Spread.Names == nil) {
+		domain := n.Labels[level]
+		if w.order = count(spec.Group, level, domain); domain == "" || spec.Spread.Names != nil && !spec.SpreadsAcross(n) {
+			w.order = 1 << 40
+		}
+	}
+	for _, c := range spec.PreferCompany {
+		if c.Level == orbit.NodeKey {
+			w.onNode += c.Weight * float64(count(c.Group, c.Level, string(n.ID)))
+		} else if domain := n.Labels[c.Level]; domain != "" {
+			w.inDomains += c.Weight * float64(count(c.Group, c.Level, domain))
+		}
+	}
+	return w
+}
+
+// dumbWishes looks at all capsules.
+func dumbWishes(state *orbit.State, spec *orbit.Spec, n *orbit.Node) wished {
+	return find(spec, n, func(group, level, domain string) (count int) {
+		for c := range state.Capsules() {
+			if !c.Placed() || group == "" && c.Spec != spec || group != "" && !c.Spec.IsIn(group) {
+				continue
+			}
+			if level == orbit.NodeKey && string(c.Node) == domain || level != orbit.NodeKey && state.Node(c.Node).Node.Labels[level] == domain {
+				count++
+			}
+		}
+		return count
+	})
+}
+
+// wishesBy asks a draft.
+func wishesBy(d *orbit.Draft, spec *orbit.Spec) func(n *orbit.Node) wished {
+	return func(n *orbit.Node) wished {
+		return find(spec, n, func(group, level, domain string) int {
+			members, _ := d.MembersBy(spec, group, level)
+			return members[domain]
+		})
+	}
 }
 
 // Rules by a label with too many values to divide the nodes: a rack that closes, and one that opens again while a search is under way, count

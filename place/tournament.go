@@ -3,7 +3,6 @@ package place
 import (
 	"math"
 
-	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/slots"
 )
 
@@ -69,7 +68,9 @@ func (k *tournament) rate(slot int32, c *specClass, r *rater) {
 	value, tie, ok := math.NaN(), 0.0, false
 	if int(slot) < r.draft.Bound() {
 		if n := r.node(slot); n != nil && n.Fits(c.spec) && c.near.reaches(n.Node) {
-			value, tie, ok = r.value(n, c.spec)
+			var p pick
+			p, ok = r.own(n, c.spec, &c.near)
+			value, tie = p.own, p.tie
 		}
 	}
 	if !ok {
@@ -103,8 +104,8 @@ func (k *tournament) match(a, b int32, r *rater) int32 {
 	case b == none || k.values[b] != k.values[b]:
 		return a
 	}
-	best := k.choice(a, r)
-	if r.better(r.node(b), k.values[b], k.tie(b), &best) {
+	best, other := k.pick(a, r), k.pick(b, r)
+	if r.better(&other, &best) {
 		return b
 	}
 	return a
@@ -117,8 +118,8 @@ func (k *tournament) tie(slot int32) float64 {
 	return k.ties[slot]
 }
 
-func (k *tournament) choice(slot int32, r *rater) orbit.Choice {
-	return orbit.Choice{Node: r.node(slot), Value: k.values[slot], Tie: k.tie(slot)}
+func (k *tournament) pick(slot int32, r *rater) pick {
+	return pick{node: r.node(slot), value: k.values[slot], own: k.values[slot], tie: k.tie(slot)}
 }
 
 // play repeats the matches of a node.
@@ -129,22 +130,22 @@ func (k *tournament) play(slot int32, r *rater) {
 }
 
 // best returns the best node that no rule of company closes to the class.
-func (k *tournament) best(c *specClass, r *rater) (best orbit.Choice) {
+func (k *tournament) best(c *specClass, r *rater) (best pick) {
 	k.find(1, none, c, r, &best)
 	return best
 }
 
 // find looks for a better node among those that play for a place. Where a rule closes the winner it looks at both players, so it looks at few nodes
 // more than are closed. Closed is a node of which that is known already.
-func (k *tournament) find(place int, closed int32, c *specClass, r *rater, best *orbit.Choice) {
+func (k *tournament) find(place int, closed int32, c *specClass, r *rater, best *pick) {
 	slot := k.player(place)
 	if slot == none || k.values[slot] != k.values[slot] {
 		return
 	}
-	winner := k.choice(slot, r)
+	winner := k.pick(slot, r)
 	switch {
-	case best.Node != nil && !r.better(winner.Node, winner.Value, winner.Tie, best):
-	case slot != closed && c.near.opens(winner.Node.Node):
+	case best.node != nil && !r.better(&winner, best):
+	case slot != closed && c.near.opens(winner.node.Node):
 		*best = winner
 	case place < len(k.values):
 		k.find(2*place, slot, c, r, best)
