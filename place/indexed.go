@@ -238,10 +238,6 @@ func (e *Indexed) begin(c *specClass) bool {
 
 // rank keeps the scores of all nodes for this spec.
 func (e *Indexed) rank(c *specClass) pick {
-	if len(c.levels) > 0 {
-		e.stats.scanned++
-		return e.rater.bestOfAll(c.spec, &c.near)
-	}
 	if c.tournament == nil {
 		c.tournament = &tournament{}
 	}
@@ -252,6 +248,9 @@ func (e *Indexed) rank(c *specClass) pick {
 	e.stats.tournaments += btoi(all)
 	if e.tournamentBytes += c.tournament.bytes() - before; e.tournamentBytes > maxTournamentBytes {
 		e.dropTournaments(c)
+	}
+	if c.tournament.districts != nil {
+		return e.rankDistricts(c)
 	}
 	return c.tournament.best(c, &e.rater)
 }

@@ -17,6 +17,8 @@ type tournament struct {
 	// The tournament as a heap: winners[1] is the best of all, the winner of the match between winners[2] and
 	// winners[3], and so on down to the nodes. none: neither player can take the class.
 	winners []int32
+	// The nodes by district, for a class that wishes something of domains; then there are no matches, because which districts are better changes with each placement.
+	districts *districtList
 	// Position in the draft's journal; 0: everything has to be computed again.
 	cursor uint64
 }
@@ -27,7 +29,7 @@ const none = -1
 func (k *tournament) follow(c *specClass, r *rater, scratch *slots.Set) (rated int, all bool) {
 	touched, next, all := r.draft.Changed(k.cursor)
 	k.cursor = 0 // if a score panics, begin afresh
-	if all || r.draft.Bound() > len(k.values) {
+	if all || r.draft.Bound() > len(k.values) || k.districts.sparse() {
 		k.build(c, r)
 		k.cursor = next
 		return r.draft.Bound(), true
@@ -37,7 +39,14 @@ func (k *tournament) follow(c *specClass, r *rater, scratch *slots.Set) (rated i
 		if scratch.Add(slot) {
 			k.rate(slot, c, r)
 			rated++
+			if k.districts != nil {
+				k.districts.file(slot, r.node(slot))
+			}
 		}
+	}
+	if k.districts != nil {
+		k.cursor = next
+		return rated, false
 	}
 	scratch.Clear(len(k.values))
 	for _, slot := range touched { // not before every score is new, because a match compares two of them
@@ -56,6 +65,13 @@ func (k *tournament) build(c *specClass, r *rater) {
 	k.ties = nil
 	for slot := range n {
 		k.rate(int32(slot), c, r)
+	}
+	if len(c.levels) > 0 {
+		k.districts = newDistrictList(c.levels, n)
+		for slot := range r.draft.Bound() {
+			k.districts.file(int32(slot), r.node(int32(slot)))
+		}
+		return
 	}
 	k.winners = append(k.winners[:0], make([]int32, n)...)
 	for i := n - 1; i > 0; i-- {
@@ -154,4 +170,6 @@ func (k *tournament) find(place int, closed int32, c *specClass, r *rater, best 
 }
 
 // bytes is about what the tournament takes.
-func (k *tournament) bytes() int { return 8*cap(k.values) + 8*cap(k.ties) + 4*cap(k.winners) }
+func (k *tournament) bytes() int {
+	return 8*cap(k.values) + 8*cap(k.ties) + 4*cap(k.winners) + k.districts.bytes()
+}
