@@ -101,6 +101,7 @@ func wishesBy(d *orbit.Draft, spec *orbit.Spec) func(n *orbit.Node) wished {
 
 // Rules by a label with too many values to divide the nodes: a rack that closes, and one that opens again while a search is under way, count
 // for nodes that have been rated before.
+// The same for wishes, by zones that divide the nodes, too.
 func TestIndexedKeepsCompanyByRack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := &orbit.MemoryLedger{}
@@ -113,18 +114,29 @@ func TestIndexedKeepsCompanyByRack(t *testing.T) {
 			}
 			cpu := rapid.SampledFrom([]int64{2, 3, 3, 5, 9}).Draw(t, "cpu")
 			n := orbit.Node{ID: orbit.NodeID(fmt.Sprintf("n%03d", i)), Capacity: orbit.Resources{orbit.CPU: cpu}, Labels: map[string]string{"rack": fmt.Sprint("r", rack)}}
+			if i%7 > 0 {
+				n.Labels["zone"] = fmt.Sprint("z", i%7%3)
+			}
 			nodes = append(nodes, orbit.PutNode{Node: n})
 		}
 		commit(t, l, nodes...)
 		spec := &orbit.Spec{Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: 1}}, Group: "set"}
-		if rapid.Bool().Draw(t, "apart") {
+		switch rapid.IntRange(0, 3).Draw(t, "rule") {
+		case 0:
 			spec.Apart = []orbit.Apart{{Group: "set", Level: "rack"}}
-		} else {
+		case 1:
+			spec.Spread.Level = rapid.SampledFrom([]string{"rack", "zone", "gone"}).Draw(t, "over")
+		case 2:
+		default:
 			var few []string
 			for i := range rapid.IntRange(2, 12).Draw(t, "domains") {
 				few = append(few, fmt.Sprint("r", i))
 			}
 			spec.Even = []orbit.Even{{Group: "set", Level: "rack", Domains: few}}
+		}
+		for range rapid.IntRange(0, 3).Draw(t, "wishes") {
+			spec.PreferCompany = append(spec.PreferCompany, orbit.Company{Group: "set", Level: rapid.SampledFrom([]string{"rack", "zone", orbit.NodeKey}).Draw(t, "by"),
+				Weight: rapid.SampledFrom([]float64{5, 0.3, 0.001, -0.001, -0.3, -5}).Draw(t, "weight")})
 		}
 		var ids []orbit.CapsuleID
 		for i := range 60 {
@@ -133,31 +145,44 @@ func TestIndexedKeepsCompanyByRack(t *testing.T) {
 		commit(t, l, orbit.Submit{IDs: ids, Spec: spec})
 		by := rapid.SampledFrom([]orbit.Score{fussy{}, score.Spread{}, score.Func(fussy{}.Score)}).Draw(t, "score")
 		engines := []*drafted[orbit.PlacementEngine]{draftFor[orbit.PlacementEngine](&Exhaustive{Score: by}), draftFor[orbit.PlacementEngine](&Indexed{Score: by})}
-		v, _ := viewOf(t, l, nil)
+		v, refresh := viewOf(t, l, nil)
 		for _, e := range engines {
 			e.Sync(v)
 		}
 		spec = v.State().Capsule(ids[0]).Spec
 		var marks [][]int
+		var plan []orbit.Proposal
 		for _, id := range ids {
+			if rapid.IntRange(0, 19).Draw(t, "sync") == 0 { // what is placed commits, or most of it
+				for _, p := range plan {
+					if rapid.IntRange(0, 9).Draw(t, "lost") > 0 {
+						_, _ = l.Propose(t.Context(), p)
+					}
+				}
+				refresh()
+				for _, e := range engines {
+					e.Sync(v)
+				}
+				marks, plan = nil, nil
+			}
 			if len(marks) > 0 && rapid.IntRange(0, 3).Draw(t, "back") == 0 {
 				at := rapid.IntRange(0, len(marks)-1).Draw(t, "to")
 				for i, e := range engines {
 					e.Rollback(marks[at][i])
 				}
-				marks = marks[:at]
+				marks, plan = marks[:at], plan[:at]
 			}
-			marks = append(marks, []int{engines[0].Checkpoint(), engines[1].Checkpoint()})
 			want, refused := engines[0].best(spec)
 			got, err := engines[1].best(spec)
 			require.Equal(t, refused == nil, err == nil, "%v, %v", refused, err)
-			if err != nil {
+			if err != nil || !v.State().Capsule(id).Pending() || engines[0].Uses(id) {
 				continue
 			}
 			require.Equal(t, want.Node.Node.ID, got.Node.Node.ID)
-			for i, choice := range []orbit.Choice{want, got} {
-				require.NoError(t, engines[i].Place(v.State().Capsule(id), choice))
-			}
+			require.Equal(t, want.Value, got.Value)
+			marks = append(marks, []int{engines[0].Checkpoint(), engines[1].Checkpoint()})
+			plan = append(plan, engines[0].take(v.State().Capsule(id), want))
+			engines[1].take(v.State().Capsule(id), got)
 		}
 	})
 }

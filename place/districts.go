@@ -70,7 +70,7 @@ type visit struct {
 }
 
 // visitDistricts compares the best nodes of the districts in e.visits, those with the least company first.
-func (e *Indexed) visitDistricts(wishes *company, bestOf func(v *visit, best *pick) (pick, bool)) (best pick, ok bool) {
+func (e *Indexed) visitDistricts(bestOf func(v *visit, best *pick) (pick, bool)) (best pick, ok bool) {
 	slices.SortFunc(e.visits, func(a, b visit) int { return cmp.Or(cmp.Compare(a.order, b.order), cmp.Compare(a.adds, b.adds)) })
 	for i := range e.visits {
 		v := &e.visits[i]
@@ -84,7 +84,8 @@ func (e *Indexed) visitDistricts(wishes *company, bestOf func(v *visit, best *pi
 		if p.node == nil {
 			continue
 		}
-		if wishes.weigh(&p); best.node == nil || e.rater.better(&p, &best) {
+		p.order, p.value = v.order, p.own+v.adds // as company.weigh says of each node there
+		if best.node == nil || e.rater.better(&p, &best) {
 			best = p
 		}
 	}
@@ -100,7 +101,7 @@ func (e *Indexed) searchDistricts(c *specClass) (best pick, ok bool) {
 			e.visits = append(e.visits, visit{i, wishes.order(d.like), wishes.inDomains(d.like)})
 		}
 	}
-	best, ok = e.visitDistricts(wishes, func(v *visit, best *pick) (pick, bool) {
+	best, ok = e.visitDistricts(func(v *visit, best *pick) (pick, bool) {
 		f, kinds := e.districts[v.district], c.districts[v.district].kinds&open
 		if f.class != c || f.kinds != kinds {
 			f.begin(c, x, int16(v.district), kinds)
@@ -125,7 +126,7 @@ func (e *Indexed) rankDistricts(c *specClass) pick {
 			e.visits = append(e.visits, visit{i, wishes.order(d.like), wishes.inDomains(d.like)})
 		}
 	}
-	best, _ := e.visitDistricts(wishes, func(v *visit, _ *pick) (pick, bool) {
+	best, _ := e.visitDistricts(func(v *visit, _ *pick) (pick, bool) {
 		return c.tournament.bestIn(&list.all[v.district], c, &e.rater), true
 	})
 	return best
