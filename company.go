@@ -10,7 +10,8 @@ import (
 // Apart keeps a capsule out of the domains in which members of a group are placed: where a member of Group is, a capsule with this rule is not
 // placed, and where a capsule with this rule is, no member of Group is placed. Both hold for members that have left their node and
 // still run there ([Remains]), unless the newcomer waits for them. A group of which every member has {Group: own group, Level: NodeKey} has at
-// most one member on each node; {Group: "port/8080", Level: NodeKey} and membership in that group keep a port of a node for one.
+// most one member on each node. A thing of which a node has one of each name, such as a host port, is said so: every capsule that uses the port has
+// Groups: {"port/8080"} and Apart: {{Group: "port/8080", Level: NodeKey}}, and no two of these share a node, whatever sets they are of.
 //
 // The ledger keeps the rule: it refuses a placement that breaks it. What is adopted, and what gets into a domain because its node gets another label,
 // is a fact and refused by nothing.
