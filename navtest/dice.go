@@ -88,16 +88,14 @@ func (d dice) spec(p pair) *orbit.Spec {
 		s.Spread = orbit.Domains{Level: "rack", Names: []string{"r0", "r2"}}
 	}
 	if d.chance(20) {
-		s.Spread = orbit.Domains{Level: "rack"}
-	}
-	if d.chance(20) {
-		s.PreferCompany = append(s.PreferCompany, orbit.Company{Group: pick(d, "g1", "g2"), Level: pick(d, "rack", orbit.NodeKey), Weight: float64(d.IntN(21) - 10)})
-	}
-	if d.chance(20) {
 		s.Group = pick(d, "g1", "g2", "g3")
 		s.Near = orbit.Near{Group: pick(d, s.Group, s.Group, "g1"), Level: "rack"}
 		if d.chance(25) {
 			s.Groups = []string{pick(d, "g1", "g2", "by the way")}
+		}
+		if s.Group == "g3" {
+			s.Spread.Level = "rack"
+			s.PreferCompany = []orbit.Company{{Group: "g1", Level: "rack", Weight: -2}, {Group: "g3", Level: orbit.NodeKey, Weight: 5}}
 		}
 	}
 	return s
