@@ -103,11 +103,7 @@ const (
 func (d *Draft) Sync(view *View) {
 	clear(d.missed)
 	for i := range d.steps {
-		moves := d.steps[i].moves
-		d.steps[i].moves = nil // what they count for rules is dropped as a whole
-		for k := range moves {
-			d.tallyMove(&moves[k], -1)
-		}
+		d.steps[i].moves = nil // what they count is dropped as a whole
 	}
 	d.Rollback(0)
 	if view != nil && view.state == nil {
