@@ -163,7 +163,7 @@ func (j *lookedAt) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revisio
 	j.one.Lock()
 	defer j.one.Unlock()
 	rev, err := j.Ledger.Propose(ctx, p)
-	if s, failed := j.Ledger.Snapshot(ctx); err == nil && failed == nil {
+	if s, failed := j.Snapshot(ctx); err == nil && failed == nil {
 		j.look(s)
 	}
 	return rev, err
