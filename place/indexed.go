@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/kd"
 	"github.com/orbitsched/orbit/internal/slots"
 	"github.com/orbitsched/orbit/score"
 )
@@ -170,7 +171,7 @@ func (e *Indexed) class(spec *orbit.Spec) *specClass {
 	c.used = e.clock
 	near, opened := nearIn(e.rater.draft, spec), uint64(0)
 	for _, level := range near.rules {
-		if !e.index.nodes.kinds.divides(level) {
+		if k := &e.index.nodes.kinds; !k.divides(level) || len(k.like) > kd.Apart {
 			opened += e.rater.draft.Opened(spec, level)
 		}
 	}

@@ -23,7 +23,7 @@ type specClass struct {
 	wants   []wanted
 	devices bool
 	// The domains in which the spec must be because of the group that it wants to be near, and the rules that close domains to it. Opened is another
-	// number when one of these may have been opened by which the kinds do not divide the nodes.
+	// number when one of these may have been opened that a set of kinds does not show: by which the kinds do not divide the nodes, or if kinds share bits.
 	near   near
 	opened uint64
 	// Kinds of nodes that meet the same preferences of the spec share one bound of the score. For each kind byKind has the index of its

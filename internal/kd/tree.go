@@ -43,8 +43,11 @@ type Point struct {
 // kinds than were added, but never fewer.
 type Kinds uint64
 
+// Apart is how many kinds a set tells apart: fewer share no bit.
+const Apart = 64
+
 // KindsOf returns the set of one kind.
-func KindsOf(kind int32) Kinds { return 1 << (uint32(kind) % 64) }
+func KindsOf(kind int32) Kinds { return 1 << (uint32(kind) % Apart) }
 
 // Probe rates a box by its kinds and extremes: the higher, the less is worth finding in it. The tree is cut where the ratings of
 // the two parts differ most.
