@@ -7,8 +7,8 @@ import (
 )
 
 // Apart keeps a capsule out of the domains in which members of a group are placed: where a member of Group is, a capsule with this rule is not
-// placed, and where a capsule with this rule is, no member of Group is placed. A capsule that has left its node and has not stopped
-// there ([Remains]) counts as placed there, except for a newcomer that starts only after it has stopped. A group of which every member has {Group: own group, Level: NodeKey} has at
+// placed, and where a capsule with this rule is, no member of Group is placed. A capsule that has left its node counts as placed
+// there until it has stopped ([Remains]), except for a newcomer that waits for that. A group of which every member has {Group: own group, Level: NodeKey} has at
 // most one member on each node; {Group: "port/8080", Level: NodeKey} and membership in that group keep a port of a node for one.
 //
 // The ledger keeps the rule: it refuses a placement that breaks it. What is adopted, and what gets into a domain because its node gets another label,
