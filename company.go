@@ -3,13 +3,15 @@ package orbit
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 )
 
 // Apart keeps a capsule out of the domains in which members of a group are placed: where a member of Group is, a capsule with this rule is not
 // placed, and where a capsule with this rule is, no member of Group is placed. A capsule that has left its node counts as placed
 // there until it has stopped ([Remains]), except for a newcomer that waits for that. A group of which every member has {Group: own group, Level: NodeKey} has at
-// most one member on each node; {Group: "port/8080", Level: NodeKey} and membership in that group keep a port of a node for one.
+// most one member on each node. A thing of which a node has one of each name, such as a host port, is said so: every capsule that uses the port has
+// Groups: {"port/8080"} and Apart: {{Group: "port/8080", Level: NodeKey}}, and no two of these share a node, whatever sets they are of.
 //
 // The ledger keeps the rule: it refuses a placement that breaks it. What is adopted, and what gets into a domain because its node gets another label,
 // is a fact and refused by nothing.
@@ -63,8 +65,13 @@ const (
 
 // companyFaults says what is wrong with the rules of company in a spec.
 func (s *Spec) companyFaults() (out []string) {
-	if len(s.Apart) > maxRules || len(s.Even) > maxRules {
-		return []string{fmt.Sprintf("%d rules Apart and %d rules Even; there can be %d of each", len(s.Apart), len(s.Even), maxRules)}
+	if len(s.Apart) > maxRules || len(s.Even) > maxRules || len(s.PreferCompany) > maxRules {
+		return []string{fmt.Sprintf("%d rules Apart, %d rules Even and %d wishes for company; there can be %d of each", len(s.Apart), len(s.Even), len(s.PreferCompany), maxRules)}
+	}
+	for _, c := range s.PreferCompany {
+		if c.Group == "" || c.Level == "" || !(math.Abs(c.Weight) <= maxWeight) { // NaN is not
+			out = append(out, fmt.Sprintf("company of group %.100q by level %.100q with weight %v; it needs a group, a level, and a weight within ±%g", c.Group, c.Level, c.Weight, maxWeight))
+		}
 	}
 	for _, a := range s.Apart {
 		if a.Group == "" || a.Level == "" {
@@ -94,6 +101,10 @@ func (s *Spec) ownCompany() {
 		s.Even[i].Domains = sorted(s.Even[i].Domains)
 	}
 	slices.SortStableFunc(s.Even, func(a, b Even) int { return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Level, b.Level)) })
+	s.PreferCompany = slices.Clone(s.PreferCompany)
+	slices.SortFunc(s.PreferCompany, func(a, b Company) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Level, b.Level), cmp.Compare(a.Weight, b.Weight))
+	})
 }
 
 // companyWords returns the text in the rules of company.
@@ -103,6 +114,9 @@ func (s *Spec) companyWords() (out []string) {
 	}
 	for _, e := range s.Even {
 		out = append(append(out, e.Group, e.Level), e.Domains...)
+	}
+	for _, c := range s.PreferCompany {
+		out = append(out, c.Group, c.Level)
 	}
 	return out
 }

@@ -51,6 +51,7 @@ type Draft struct {
 	near    map[Near]*nearby
 	company uint64
 	rules   draftCompany
+	tallies map[string][]*tally // by group
 	touched slots.Set
 	// Memory for copies of nodes, and for proposals.
 	copies      slab.Of[NodeState]
@@ -122,6 +123,7 @@ func (d *Draft) Sync(view *View) {
 	clear(d.capsules)
 	clear(d.holds)
 	d.forgetNear()
+	d.dropTallies()
 	d.rules = draftCompany{version: d.rules.version + 1, epoch: d.rules.epoch + 1<<32}
 	changed, next, all := view.Changed(d.cursor)
 	d.cursor = next

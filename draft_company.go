@@ -34,7 +34,7 @@ type companyMove struct {
 // moved notes moves that a step makes, and counts them. It refuses those by which an earlier placement of the same proposal breaks a rule, because the
 // ledger judges all of them together; then nothing has changed.
 func (d *Draft) moved(s *draftStep, c CapsuleID, moves ...companyMove) error {
-	if len(moves) == 0 || !moves[0].spec.hasCompany() {
+	if len(moves) == 0 || !moves[0].spec.hasCompany() && !moves[0].spec.spreadsItself() {
 		return nil
 	}
 	s.moves = d.moves.Slice(len(moves))
@@ -99,6 +99,7 @@ func (d *Draft) countMove(m *companyMove, sign int) {
 	if _, known := c.verdicts[m.spec]; !known && m.spec.hasRules() {
 		d.beginRules(m.spec)
 	}
+	d.tallyMove(m, sign)
 	if c.rules.Len() == 0 {
 		return
 	}

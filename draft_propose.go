@@ -79,8 +79,12 @@ func (d *Draft) Resize(r Resize) error {
 			return err
 		}
 	}
+	s := draftStep{node: n, use: use}
+	if c.Spec.spreadsItself() { // each size is spread by itself; nothing else is counted by that
+		_ = d.moved(&s, c.ID, companyMove{c.Spec, n.Node, 0, -1}, companyMove{r.Spec, n.Node, 0, 1})
+	}
 	d.use(c.ID, draftResized)
-	d.step(draftStep{node: n, use: use}, now, r)
+	d.step(s, now, r)
 	return nil
 }
 

@@ -99,7 +99,9 @@ func (d *drafting) spec(t *rapid.T) *Spec {
 	if rapid.IntRange(0, 2).Draw(t, "device") == 0 {
 		s.Devices = DeviceRequest{Count: 1, Milli: rapid.SampledFrom([]int{300, 700}).Draw(t, "milli")}
 	}
-	switch rapid.IntRange(0, 5).Draw(t, "company") {
+	switch rapid.IntRange(0, 6).Draw(t, "company") {
+	case 3:
+		s.Spread.Level = "zone"
 	case 0:
 		s.Group = "g"
 	case 1:
@@ -528,6 +530,42 @@ func (d *drafting) check(t *rapid.T) {
 		require.Equal(t, use, n.deviceUse(), "node %s", n.Node.ID)
 		require.Equal(t, []int{want.Capsules, want.Holds()}, []int{n.Capsules, n.Holds()}, "node %s", n.Node.ID)
 		require.Same(t, d.view.State().NodeByIndex(n.Index()).Node, n.Node)
+	}
+	d.checkMembers(t, state)
+}
+
+// checkMembers compares what the draft counts with a look at all capsules. Of the capsules that the plan itself submits it knows no spec that a ledger hands out.
+func (d *drafting) checkMembers(t *rapid.T, state *State) {
+	group, here, alike := map[string]int{}, map[string]int{}, map[*Spec]map[string]int{}
+	for c := range state.Capsules() {
+		if !strings.HasPrefix(string(c.ID), "new") {
+			alike[c.Spec] = map[string]int{}
+		}
+	}
+	for c := range state.Capsules() {
+		if !c.Placed() {
+			continue
+		}
+		zone := state.Node(c.Node).Node.Labels["zone"]
+		if c.Spec.Group == "g" {
+			here[string(c.Node)]++
+		}
+		if c.Spec.Group == "g" && zone != "" {
+			group[zone]++
+		}
+		if !strings.HasPrefix(string(c.ID), "new") && zone != "" {
+			alike[c.Spec][zone]++
+		}
+	}
+	members, _ := d.draft.MembersBy(nil, "g", "zone")
+	require.Equal(t, group, members)
+	members, _ = d.draft.MembersBy(nil, "g", NodeKey)
+	require.Equal(t, here, members)
+	for spec, want := range alike {
+		if spec.spreadsItself() {
+			members, _ = d.draft.MembersBy(spec, "", "zone")
+			require.Equal(t, want, members)
+		}
 	}
 }
 

@@ -237,13 +237,13 @@ var layers = [][]string{
 	{"state_check.go", "state_verify.go", "state_verify_groups.go", "state_dump.go", "state_build.go", "state_restore.go"},
 	{"ledger.go", "ledger_history.go"},
 	{"view.go", "queue.go", "queue_park.go", "queue_shelf.go", "queue_nominated.go", "queue_age.go"},
-	{"draft.go", "draft_propose.go", "draft_policy.go", "draft_company.go", "draft_near.go", "score.go"},
+	{"draft.go", "draft_propose.go", "draft_policy.go", "draft_company.go", "draft_near.go", "draft_members.go", "score.go"},
 	{"navigator.go", "engine.go", "engine_guard.go", "engine_propose.go", "engine_wait.go"},
 }
 
 const (
-	mostFiles    = 52  // 40, one for reading dumps, one for loans of nominated room, one for what is found running (Adopt) and what changes its size (Resize), one for the text of predicates, six for the rules of company and drafts that keep them, one for what Verify says of groups, and one for the shelves of parked classes
-	mostExported = 114 // 105, Adopt, Resize, NodeKey, Taint, Toleration, Nominee, Apart, Even and Skew
+	mostFiles    = 53  // 40, one for reading dumps, one for loans of nominated room, one for what is found running (Adopt) and what changes its size (Resize), one for the text of predicates, six for the rules of company and drafts that keep them, one for what Verify says of groups, one for the shelves of parked classes, and one for counts of members by domain
+	mostExported = 115 // 105, Adopt, Resize, NodeKey, Taint, Toleration, Nominee, Apart, Even, Skew and Company
 	mostUpward   = 10
 	mostLines    = 400
 )

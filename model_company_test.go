@@ -203,6 +203,9 @@ func (s *scribe) company(spec *Spec) {
 	if spec.Group == "" && s.social {
 		spec.Group = pickOne(s, modelGroups)
 	}
+	for s.chance(4) { // no ledger judges it
+		spec.PreferCompany = append(spec.PreferCompany, Company{pickOne(s, modelGroups), pickOne(s, levels), pickOne(s, []float64{5, -0.1})})
+	}
 	for s.chance(3) {
 		spec.Apart = append(spec.Apart, Apart{pickOne(s, modelGroups), pickOne(s, levels)})
 	}

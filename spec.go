@@ -69,7 +69,10 @@ type Spec struct {
 	Tolerate []Toleration `json:"tolerate,omitempty"`
 	// Prefer lists preferences; nodes that match are better, but others remain possible.
 	Prefer []Preference `json:"prefer,omitempty"`
-	// Spread lists the failure domains that the capsule prefers to be spread across.
+	// Spread says over which failure domains placement engines spread the capsule, before anything that the score says: among the nodes that take it those come
+	// first whose domain by Level has the fewest placed members of Group; without a Group, and without Names, the fewest capsules of the same spec. Domains that are
+	// not among Names come last, if there are any, and so do nodes without the label. Names without a Group spread nothing: they are for the score alone. No ledger
+	// judges it; [Even] is the rule that one keeps.
 	Spread Domains `json:"spread"`
 	// Group is the co-location group that the capsule is a member of; empty: none.
 	Group string `json:"group,omitempty"`
@@ -83,6 +86,8 @@ type Spec struct {
 	Apart []Apart `json:"apart,omitempty"`
 	// Even lists groups that are spread over domains, within bounds; at most 16 rules.
 	Even []Even `json:"even,omitempty"`
+	// PreferCompany lists groups whose members make a node better or worse; at most 16. No ledger judges it.
+	PreferCompany []Company `json:"preferCompany,omitempty"`
 	// Movable is the consent to moves: a proposal may take the capsule off its node and place it on another ([Evict]).
 	Movable bool `json:"movable,omitempty"`
 	// RunsAtMost is how long the capsule runs at most once it is placed, as far as is known; 0: unknown. It is not ended
@@ -262,6 +267,11 @@ func (s *Spec) appendKey(b []byte) []byte {
 		texts(e.Domains)
 		number(int64(e.MaxSkew))
 		number(int64(e.MinDomains))
+	}
+	number(int64(len(s.PreferCompany)))
+	for _, c := range s.PreferCompany {
+		texts([]string{c.Group, c.Level})
+		number(int64(math.Float64bits(c.Weight)))
 	}
 	number(int64(btoi(s.Start.CrossHost) + 2*btoi(s.Movable) + 4*btoi(s.Backfills)))
 	return b

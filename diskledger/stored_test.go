@@ -101,7 +101,8 @@ func details(aged int32, propose func(...orbit.Commitment), state func() *orbit.
 		Prefer:   []orbit.Preference{{Predicate: zone, Weight: 0.5}}, Spread: orbit.Domains{Level: "rack", Names: []string{"r1"}},
 		Group: "f", Near: orbit.Near{Group: "f", Level: "zone"},
 		Apart: []orbit.Apart{{Group: "elsewhere", Level: orbit.NodeKey}}, Even: []orbit.Even{{Group: "f", Level: "zone", MaxSkew: 9, MinDomains: 1, Domains: []string{"z1"}}},
-		Start: orbit.Start{Template: "t", Volumes: []string{"v"}, Parent: "p", CrossHost: true}}
+		PreferCompany: []orbit.Company{{Group: "elsewhere", Level: "rack", Weight: -0.5}},
+		Start:         orbit.Start{Template: "t", Volumes: []string{"v"}, Parent: "p", CrossHost: true}}
 	confirm := func(s string, c orbit.Confirm) {
 		c.Capsule, c.Since = capsule(s), since(s)
 		propose(c)

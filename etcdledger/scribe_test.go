@@ -106,6 +106,9 @@ func (s *scribe) spec() *orbit.Spec {
 	if s.chance(2) {
 		spec.Tolerate = []orbit.Toleration{{Key: "a", Op: "Exists"}}
 	}
+	if s.chance(3) {
+		spec.PreferCompany = []orbit.Company{{Group: pick(s, scribeGroups), Level: "rack", Weight: pick(s, []float64{5, -0.1})}}
+	}
 	if s.chance(2) {
 		spec.Group = pick(s, scribeGroups)
 	}

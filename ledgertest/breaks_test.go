@@ -221,6 +221,12 @@ func (h *handle) spoilSubmit(c orbit.Submit) orbit.Commitment {
 		c.Spec.Apart = nil
 	case h.breaks == "forgets who is even":
 		c.Spec.Even = nil
+	case h.breaks == "forgets wishes":
+		c.Spec.PreferCompany = nil
+	case h.breaks == "takes wishes for rules":
+		for _, wish := range c.Spec.PreferCompany {
+			c.Spec.Apart = append(c.Spec.Apart, orbit.Apart{Group: wish.Group, Level: wish.Level})
+		}
 	case h.breaks == "declares what is there":
 		for i := range c.Spec.Even {
 			c.Spec.Even[i].Domains = []string{"a", "b", "c"}

@@ -64,6 +64,8 @@ var broken = []struct{ breaks, caught, says string }{
 	{"forgets who is even", "even", "must be refused"},
 	{"forgets who is even", "company-receipts", "must be refused"},
 	{"forgets who is apart", "company-facts", "must be refused"},
+	{"forgets wishes", "company-wishes", "it must wish"},
+	{"takes wishes for rules", "company-wishes", "must be committed"},
 	{"declares what is there", "even-kubernetes", ""},
 	{"lets half a gang in", "gang", "must be refused"},
 	{"tears gangs", "race-gangs", ""},

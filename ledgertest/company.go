@@ -271,3 +271,24 @@ func checkCompanyFacts(t *trial) {
 		t.invalid(submit(level(change), "bad"))
 	}
 }
+
+// checkCompanyWishes places what wishes to be elsewhere, and looks at what is kept.
+func checkCompanyWishes(t *trial) {
+	t.zones("a", "b")
+	wishes := []orbit.Company{{Group: "g", Level: "zone", Weight: 1e100}, {Group: "h", Level: orbit.NodeKey, Weight: -0.1}, {Group: "g", Level: orbit.NodeKey, Weight: 5}}
+	spec, other := grouped("g"), grouped("g")
+	spec.Spread.Level, spec.PreferCompany = "zone", wishes
+	other.Spread.Level, other.PreferCompany = "zone", append([]orbit.Company{{Group: "h", Level: "zone"}}, wishes...)
+	t.commits(submit(spec, "x", "y"), submit(other, "z"))
+	for _, id := range []orbit.CapsuleID{"x", "y", "z"} {
+		t.commits(place(id, "na"))
+	}
+	for id, want := range map[orbit.CapsuleID]*orbit.Spec{"x": spec, "y": spec, "z": other} {
+		if have := t.capsule(id).Spec; have != t.canonical(want) {
+			t.Failf("capsule %q wishes %v over %q; it must wish %v over %q", id, have.PreferCompany, have.Spread.Level, want.PreferCompany, want.Spread.Level)
+		}
+	}
+	if wishes[0].Weight != 1e100 || wishes[1].Group != "h" {
+		t.Failf("the ledger has changed what was proposed to %v", wishes)
+	}
+}

@@ -53,6 +53,9 @@ func (t *trial) malformed() []orbit.Commitment {
 			s.Prefer = []orbit.Preference{{Predicate: orbit.Predicate{Key: "k", Op: "Exists"}, Weight: w}}
 		})
 	}
+	company := func(c orbit.Company) orbit.Commitment {
+		return spec(func(s *orbit.Spec) { s.PreferCompany = []orbit.Company{c} })
+	}
 	described := func(n orbit.Node) orbit.Commitment { return orbit.PutNode{Node: n} }
 	holds := func(h orbit.Hold) orbit.Commitment { return h }
 	year := func(y int) orbit.Commitment {
@@ -69,6 +72,11 @@ func (t *trial) malformed() []orbit.Commitment {
 		gang("", 0, "z"), gang("g", -1, "z"), gang("g", 2, "z"), gang("g", 0), gang("g", 0, "z", "z"), orbit.Submit{Gang: &orbit.Gang{ID: "g"}},
 		orbit.Submit{Gang: gang("g", 0, "z").Gang, Spec: cpu(1), IDs: []orbit.CapsuleID{"y"}},
 		weight(math.NaN()), weight(math.Inf(1)), weight(math.Inf(-1)),
+		company(orbit.Company{}), company(orbit.Company{Group: "g", Weight: 1}), company(orbit.Company{Level: "rack", Weight: 1}),
+		company(orbit.Company{Group: "g", Level: "rack", Weight: math.NaN()}), company(orbit.Company{Group: "g", Level: "rack", Weight: math.Inf(1)}), company(orbit.Company{Group: "g", Level: "rack", Weight: 1e101}),
+		spec(func(s *orbit.Spec) {
+			s.PreferCompany = slices.Repeat([]orbit.Company{{Group: "g", Level: "rack", Weight: 1}}, 17)
+		}),
 		spec(func(s *orbit.Spec) { s.Envelope.Limit[orbit.Memory] = -1 }), spec(func(s *orbit.Spec) { s.Class = 9 }), spec(func(s *orbit.Spec) { s.RunsAtMost = -1 }),
 		spec(func(s *orbit.Spec) { s.Require = []orbit.Predicate{{Key: "k", Op: "Equals"}} }), spec(func(s *orbit.Spec) { s.Near.Group = "g" }),
 		spec(func(s *orbit.Spec) { s.Devices.Milli = 5 }), spec(func(s *orbit.Spec) { s.Devices = orbit.DeviceRequest{Count: 1, Milli: 1001} }),

@@ -140,6 +140,8 @@ var rules = []rule{
 		"a domain that nobody can use holds the fewest at 0, or a rule that was kept elsewhere is not kept here", checkEvenByLine),
 	harness.Define("company-receipts", "(I10)", "a rule of company that is broken names group, domain, count and bound; it is a conflict only if something has changed since the view",
 		"a pod is pending, and of which constraint in which zone nobody is told", checkCompanyReceipts),
+	harness.Define("company-wishes", "", "what a spec wishes of the company of others is kept with it, and no placement is refused for it",
+		"a wish that is taken for a rule keeps work waiting beside free room; one that is dropped is not there any more after a restart", checkCompanyWishes),
 	harness.Define("company-facts", "", "what is adopted, and what gets into a domain with its node, is a fact; State.Skewed shows it, moves repair it, and what comes is judged with it",
 		"k/k 98215, 105661, 115911: spread is lost at a rollout or a scale-down, and nothing shows it", checkCompanyFacts),
 	harness.Define("gang", "15 (I3)", "a gang begins whole, or with every role's minimum; later it may fall short and be topped up",

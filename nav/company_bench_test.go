@@ -8,8 +8,9 @@ import (
 	"github.com/orbitsched/orbit/nav"
 )
 
-// BenchmarkCompany places 500 replicas of a set in one pass: plain, with a rule of company, with a host name required of each. The figures are per
-// placement, from submission to commit. Another set has rules by the same levels all the time, so that the domains are known.
+// BenchmarkCompany places 500 replicas of a set in one pass: plain, with a rule of company, with a host name required of each, and with what is wished and no rule: spread
+// over a level, or so much more or less for each member. The figures are per placement, from submission to commit. Another set has
+// rules by the same levels all the time, so that the domains are known.
 func BenchmarkCompany(b *testing.B) {
 	for _, nodes := range []int{1000, 10_000, 50_000} {
 		l := &orbit.MemoryLedger{}
@@ -23,7 +24,7 @@ func BenchmarkCompany(b *testing.B) {
 		commit(b, l, append(do, orbit.Submit{IDs: []orbit.CapsuleID{"standing"}, Spec: standing}, orbit.Place{Capsule: "standing", Node: "n00000"})...)
 		e := &orbit.Engine{Name: "e", Ledger: l, MaxPlan: 1000, Navigator: &nav.Services{}}
 		sets := 0
-		for _, kind := range []string{"plain", "grouped", "even over zones", "even over racks", "apart by node", "apart by rack", "host"} {
+		for _, kind := range []string{"plain", "grouped", "even over zones", "even over racks", "apart by node", "apart by rack", "host", "spread over zones", "spread over racks", "itself over zones", "five more by zone", "five less by zone", "five more by rack"} {
 			b.Run(fmt.Sprintf("nodes=%d/%s", nodes, kind), func(b *testing.B) {
 				replicas := 500
 				if kind == "apart by rack" {
@@ -43,6 +44,18 @@ func BenchmarkCompany(b *testing.B) {
 						s.Group, s.Even = group, []orbit.Even{{Group: group, Level: "rack"}}
 					case "apart by node":
 						s.Group, s.Apart = group, []orbit.Apart{{Group: group, Level: orbit.NodeKey}}
+					case "spread over zones":
+						s.Group, s.Spread.Level = group, "zone"
+					case "spread over racks":
+						s.Group, s.Spread.Level = group, "rack"
+					case "itself over zones": // without a group
+						s.Module, s.Spread.Level = group, "zone"
+					case "five more by zone":
+						s.Group, s.PreferCompany = group, []orbit.Company{{Group: group, Level: "zone", Weight: 5}}
+					case "five less by zone":
+						s.Group, s.PreferCompany = group, []orbit.Company{{Group: group, Level: "zone", Weight: -5}}
+					case "five more by rack":
+						s.Group, s.PreferCompany = group, []orbit.Company{{Group: group, Level: "rack", Weight: 5}}
 					case "apart by rack":
 						s.Group, s.Apart = group, []orbit.Apart{{Group: group, Level: "rack"}}
 					}

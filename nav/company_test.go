@@ -181,3 +181,51 @@ func TestParkedByRulesComesBack(t *testing.T) {
 		})
 	}
 }
+
+// TestOneOfEachName: capsules of different sets that use one port never share a node, under any race; those that use another one, or none, do.
+func TestOneOfEachName(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	for i := range 6 {
+		commit(t, l, node(fmt.Sprint("n", i), 100))
+	}
+	of := func(set string, ports ...string) *orbit.Spec {
+		s := &orbit.Spec{Group: set, Groups: ports, Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: 1}}}
+		for _, port := range ports {
+			s.Apart = append(s.Apart, orbit.Apart{Group: port, Level: orbit.NodeKey})
+		}
+		return s
+	}
+	sets := []*orbit.Spec{of("web", "port/80", "port/8080"), of("api", "port/8080"), of("proxy", "port/80"), of("plain")}
+	for i, s := range sets {
+		for k := range 4 {
+			commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{orbit.CapsuleID(fmt.Sprintf("%s-%d", s.Group, k))}, Spec: sets[i]})
+		}
+	}
+	var engines []*orbit.Engine
+	for i := range 3 {
+		engines = append(engines, &orbit.Engine{Name: fmt.Sprint("e", i), Ledger: l, Navigator: &nav.Services{Placement: &place.Indexed{Seed: uint64(i)}}})
+	}
+	for range 10 {
+		var wg sync.WaitGroup
+		for _, e := range engines {
+			wg.Go(func() { e.Pass(t.Context()) })
+		}
+		wg.Wait()
+	}
+	s, placed := snapshot(t, l), map[string]int{}
+	for n := range s.Nodes() {
+		users := map[string]int{}
+		for c := range s.On(n.Node.ID) {
+			placed[c.Spec.Group]++
+			for group := range c.Spec.MemberOf {
+				users[group]++
+			}
+		}
+		require.LessOrEqual(t, users["port/80"], 1)
+		require.LessOrEqual(t, users["port/8080"], 1)
+	}
+	require.LessOrEqual(t, placed["web"]+placed["api"], 6)
+	require.LessOrEqual(t, placed["web"]+placed["proxy"], 6)
+	require.Equal(t, 4, placed["plain"])
+	require.NotZero(t, s.PendingCount(), "eight ask for each port of six nodes")
+}

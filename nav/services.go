@@ -37,7 +37,9 @@ import (
 
 // Services is the navigator for latency-sensitive and best-effort capsules: greedy feasibility plus scoring,
 // one capsule at a time, highest priority first, reserving as it goes so that it never oversubscribes by
-// itself. The zero value spreads ([score.Spread]) over all nodes.
+// itself. The zero value spreads ([score.Spread]) over all nodes, and first over the domains of the level that a spec names
+// ([orbit.Spec] Spread): while each domain has room, none has two members more than another, if no other engine places members of
+// the same set at the same time.
 //
 // Of one priority it plans class by class, as they come first in the pass: a class that is gone on with costs a
 // fraction of one that is begun. Where there is not room for all of a pass, who came first matters; then it plans again,

@@ -93,6 +93,10 @@ func (d dice) spec(p pair) *orbit.Spec {
 		if d.chance(25) {
 			s.Groups = []string{pick(d, "g1", "g2", "by the way")}
 		}
+		if s.Group == "g3" {
+			s.Spread.Level = "rack"
+			s.PreferCompany = []orbit.Company{{Group: "g1", Level: "rack", Weight: -2}, {Group: "g3", Level: orbit.NodeKey, Weight: 5}}
+		}
 	}
 	return s
 }

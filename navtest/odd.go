@@ -84,6 +84,7 @@ func oddSpecs(p pair) []*orbit.Spec {
 		{Predicate: orbit.Predicate{Key: "rack", Op: "DoesNotExist"}, Weight: -1e100},
 	}
 	wish.Spread = orbit.Domains{Level: "no such level", Names: []string{"", "x"}}
+	wish.PreferCompany = []orbit.Company{{Group: "nobody", Level: "no such level", Weight: 1e100}, {Group: "nobody", Level: orbit.NodeKey, Weight: -1e100}}
 	devices.Devices = orbit.DeviceRequest{Count: orbit.MaxDevices, Milli: 1000, Models: []string{"", "no such model"}}
 	return []*orbit.Spec{nothing, most, half, small(p), wish, devices}
 }

@@ -2,6 +2,7 @@ package place
 
 import (
 	"fmt"
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -22,8 +23,85 @@ func (f fussy) Score(n *orbit.NodeState, r *orbit.Report, s *orbit.Spec) (value,
 	return value, tie
 }
 
+// drawWishes adds to a spec, now and then, a level over which it is spread, and wishes about groups g and h.
+func drawWishes(t *rapid.T, s *orbit.Spec, levels ...string) {
+	level := rapid.SampledFrom(levels)
+	if rapid.IntRange(0, 2).Draw(t, "is spread") == 0 {
+		if over := level.Draw(t, "over"); over != orbit.NodeKey {
+			s.Spread.Level = over
+		}
+	}
+	for range rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(t, "wishes") {
+		weight := rapid.SampledFrom([]float64{5, 1, 2.5, 0.1, 1e6, -3, -0.1, 0}).Draw(t, "weight")
+		s.PreferCompany = append(s.PreferCompany, orbit.Company{Group: rapid.SampledFrom([]string{"g", "h"}).Draw(t, "whose"), Level: level.Draw(t, "by"), Weight: weight})
+	}
+}
+
+// wished is what a spec wishes of the company of a node.
+type wished struct {
+	order             int
+	onNode, inDomains float64
+}
+
+// key is a text that sorts as the choice goes.
+func (w wished) key(n *orbit.NodeState, value, tie float64, seed uint64) string {
+	own := value + w.onNode
+	sortable := func(x float64) uint64 {
+		bits := math.Float64bits(x + 0)
+		if bits>>63 == 1 {
+			return ^bits
+		}
+		return bits | 1<<63
+	}
+	return fmt.Sprintf("%020d %016x %016x %s", w.order, sortable(own+w.inDomains), sortable(own), dumbKey(n, 0, tie, seed))
+}
+
+// find adds up what a spec wishes of a node by a count of those in a domain of a group, or, without one, of the spec.
+func find(spec *orbit.Spec, n *orbit.Node, count func(group, level, domain string) int) (w wished) {
+	if level := spec.Spread.Level; level != "" && (spec.Group != "" || spec.Spread.Names == nil) {
+		domain := n.Labels[level]
+		if w.order = count(spec.Group, level, domain); domain == "" || spec.Spread.Names != nil && !spec.SpreadsAcross(n) {
+			w.order = 1 << 40
+		}
+	}
+	for _, c := range spec.PreferCompany {
+		if c.Level == orbit.NodeKey {
+			w.onNode += c.Weight * float64(count(c.Group, c.Level, string(n.ID)))
+		} else if domain := n.Labels[c.Level]; domain != "" {
+			w.inDomains += c.Weight * float64(count(c.Group, c.Level, domain))
+		}
+	}
+	return w
+}
+
+// dumbWishes looks at all capsules.
+func dumbWishes(state *orbit.State, spec *orbit.Spec, n *orbit.Node) wished {
+	return find(spec, n, func(group, level, domain string) (count int) {
+		for c := range state.Capsules() {
+			if !c.Placed() || group == "" && c.Spec != spec || group != "" && !c.Spec.IsIn(group) {
+				continue
+			}
+			if level == orbit.NodeKey && string(c.Node) == domain || level != orbit.NodeKey && state.Node(c.Node).Node.Labels[level] == domain {
+				count++
+			}
+		}
+		return count
+	})
+}
+
+// wishesBy asks a draft.
+func wishesBy(d *orbit.Draft, spec *orbit.Spec) func(n *orbit.Node) wished {
+	return func(n *orbit.Node) wished {
+		return find(spec, n, func(group, level, domain string) int {
+			members, _ := d.MembersBy(spec, group, level)
+			return members[domain]
+		})
+	}
+}
+
 // Rules by a label with many values, which may divide the nodes, or be too many for that: a rack that closes, and one that opens again while a search is under way, count
 // for nodes that have been rated before.
+// The same for wishes, by zones that divide the nodes, too.
 func TestIndexedKeepsCompanyByRack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := &orbit.MemoryLedger{}
@@ -36,18 +114,29 @@ func TestIndexedKeepsCompanyByRack(t *testing.T) {
 			}
 			cpu := rapid.SampledFrom([]int64{2, 3, 3, 5, 9}).Draw(t, "cpu")
 			n := orbit.Node{ID: orbit.NodeID(fmt.Sprintf("n%03d", i)), Capacity: orbit.Resources{orbit.CPU: cpu}, Labels: map[string]string{"rack": fmt.Sprint("r", rack)}}
+			if i%7 > 0 {
+				n.Labels["zone"] = fmt.Sprint("z", i%7%3)
+			}
 			nodes = append(nodes, orbit.PutNode{Node: n})
 		}
 		commit(t, l, nodes...)
 		spec := &orbit.Spec{Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: 1}}, Group: "set"}
-		if rapid.Bool().Draw(t, "apart") {
+		switch rapid.IntRange(0, 3).Draw(t, "rule") {
+		case 0:
 			spec.Apart = []orbit.Apart{{Group: "set", Level: "rack"}}
-		} else {
+		case 1:
+			spec.Spread.Level = rapid.SampledFrom([]string{"rack", "zone", "gone"}).Draw(t, "over")
+		case 2:
+		default:
 			var few []string
 			for i := range rapid.IntRange(2, 12).Draw(t, "domains") {
 				few = append(few, fmt.Sprint("r", i/2+i%2*64)) // kinds of nodes that are 64 apart share a bit
 			}
 			spec.Even = []orbit.Even{{Group: "set", Level: "rack", Domains: few}}
+		}
+		for range rapid.IntRange(0, 3).Draw(t, "wishes") {
+			spec.PreferCompany = append(spec.PreferCompany, orbit.Company{Group: "set", Level: rapid.SampledFrom([]string{"rack", "zone", orbit.NodeKey}).Draw(t, "by"),
+				Weight: rapid.SampledFrom([]float64{5, 0.3, 0.001, -0.001, -0.3, -5}).Draw(t, "weight")})
 		}
 		var ids []orbit.CapsuleID
 		for i := range 60 {
@@ -56,31 +145,44 @@ func TestIndexedKeepsCompanyByRack(t *testing.T) {
 		commit(t, l, orbit.Submit{IDs: ids, Spec: spec})
 		by := rapid.SampledFrom([]orbit.Score{fussy{}, score.Spread{}, score.Func(fussy{}.Score)}).Draw(t, "score")
 		engines := []*drafted[orbit.PlacementEngine]{draftFor[orbit.PlacementEngine](&Exhaustive{Score: by}), draftFor[orbit.PlacementEngine](&Indexed{Score: by})}
-		v, _ := viewOf(t, l, nil)
+		v, refresh := viewOf(t, l, nil)
 		for _, e := range engines {
 			e.Sync(v)
 		}
 		spec = v.State().Capsule(ids[0]).Spec
 		var marks [][]int
+		var plan []orbit.Proposal
 		for _, id := range ids {
+			if rapid.IntRange(0, 19).Draw(t, "sync") == 0 { // what is placed commits, or most of it
+				for _, p := range plan {
+					if rapid.IntRange(0, 9).Draw(t, "lost") > 0 {
+						_, _ = l.Propose(t.Context(), p)
+					}
+				}
+				refresh()
+				for _, e := range engines {
+					e.Sync(v)
+				}
+				marks, plan = nil, nil
+			}
 			if len(marks) > 0 && rapid.IntRange(0, 3).Draw(t, "back") == 0 {
 				at := rapid.IntRange(0, len(marks)-1).Draw(t, "to")
 				for i, e := range engines {
 					e.Rollback(marks[at][i])
 				}
-				marks = marks[:at]
+				marks, plan = marks[:at], plan[:at]
 			}
-			marks = append(marks, []int{engines[0].Checkpoint(), engines[1].Checkpoint()})
 			want, refused := engines[0].best(spec)
 			got, err := engines[1].best(spec)
 			require.Equal(t, refused == nil, err == nil, "%v, %v", refused, err)
-			if err != nil {
+			if err != nil || !v.State().Capsule(id).Pending() || engines[0].Uses(id) {
 				continue
 			}
 			require.Equal(t, want.Node.Node.ID, got.Node.Node.ID)
-			for i, choice := range []orbit.Choice{want, got} {
-				require.NoError(t, engines[i].Place(v.State().Capsule(id), choice))
-			}
+			require.Equal(t, want.Value, got.Value)
+			marks = append(marks, []int{engines[0].Checkpoint(), engines[1].Checkpoint()})
+			plan = append(plan, engines[0].take(v.State().Capsule(id), want))
+			engines[1].take(v.State().Capsule(id), got)
 		}
 	})
 }

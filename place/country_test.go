@@ -173,6 +173,7 @@ func (w *country) invent(t *rapid.T) *orbit.Spec {
 	if often(3, "is in a group") {
 		s.Group = rapid.SampledFrom([]string{"g", "h"}).Draw(t, "group")
 	}
+	drawWishes(t, s, "zone", "zone", "rack", "host", "gen", "unheard", orbit.NodeKey)
 	if often(3, "wants company") {
 		s.Near = rapid.SampledFrom([]orbit.Near{{Group: "g", Level: "zone"}, {Group: "g", Level: "rack"}, {Group: "h", Level: "rack"}, {Group: "none", Level: "zone"}, {Group: "h", Level: "host"}}).Draw(t, "near")
 	}

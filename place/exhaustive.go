@@ -52,6 +52,6 @@ func (e *Exhaustive) Best(draft *orbit.Draft, spec *orbit.Spec) (orbit.Choice, e
 	e.rater.follow(draft, e.Score, e.Filter, e.Seed, e.MostParts)
 	e.rater.look(&e.FilterVersion)
 	e.rater.draw()
-	near := nearIn(draft, spec)
+	near := choiceIn(draft, spec)
 	return e.rater.scan(spec, &near)
 }

@@ -15,23 +15,26 @@ import (
 // added one by one, and what the heap has of them from before is ignored; boxes stay as they were.
 type frontier struct {
 	class *specClass
-	// The kinds of nodes that the class may use.
-	kinds kd.Kinds
+	// The kinds of nodes that the class may use, and the only district of the class in which they may be; wholeCountry: any.
+	kinds    kd.Kinds
+	district int16
 	// A heap, the best first.
 	heap  []candidate
 	draft *orbit.Draft
-	ties  ties
+	ties  *ties
 	// Into how many parts the nodes are divided, and where on the ring boxes begin. A node of an earlier part is better.
 	parts int
-	ring  leastHashes
+	ring  *leastHashes
 	// The boxes that candidates are.
 	seen []*kd.Box
 	// Where add makes a point, which a bound may refer to, so that it would take memory of its own each time.
 	point kd.Point
 
-	// Counts since the last Sync: searches begun, choices made without expanding a box, boxes expanded, nodes rated.
-	searches, hits, boxes, rated int
+	counts frontierCounts
 }
+
+// frontierCounts are counts since the last Sync: searches begun, choices made without expanding a box, boxes expanded, nodes rated.
+type frontierCounts struct{ searches, hits, boxes, rated int }
 
 // candidate is a box, the rest of a leaf, or a node, with a lower bound of its scores.
 type candidate struct {
@@ -79,17 +82,20 @@ func (f *frontier) rank(c *candidate) uint64 {
 	return c.rank
 }
 
-// begin starts a search over all boxes.
-func (f *frontier) begin(c *specClass, x *boxIndex) {
+// begin starts a search of these kinds over all boxes. Nodes that are not in the tree as they are now are added one by one.
+func (f *frontier) begin(c *specClass, x *boxIndex, district int16, kinds kd.Kinds) {
 	clear(f.seen) // of trees that are no more
 	f.class, f.heap, f.seen = c, f.heap[:0], f.seen[:0]
+	f.district, f.kinds = district, kinds
 	f.draft = x.rater.draft
+	if f.ties == nil {
+		f.ties, f.ring = &ties{}, &leastHashes{}
+	}
 	f.ties.begin(x.rater.seed, x.nodes.live)
 	if f.parts = x.rater.parts; f.parts > 1 {
 		f.ring.begin(x.rater.from, x.nodes.live)
 	}
-	f.searches++
-	f.kinds = c.kinds(&x.nodes)
+	f.counts.searches++
 	if root := x.nodes.tree.Root(); root != nil {
 		var c candidate
 		if f.boundBox(&c, root) {
@@ -99,16 +105,27 @@ func (f *frontier) begin(c *specClass, x *boxIndex) {
 	for _, slot := range c.exceptions {
 		f.rate(slot, x)
 	}
+	for _, slot := range x.moved.list {
+		f.add(slot, x)
+	}
 }
 
 // rate adds a node to which the bounds of the class do not apply, with its score.
 func (f *frontier) rate(slot int32, x *boxIndex) {
-	f.rated++
-	n := x.rater.node(slot)
-	if value, tie, ok := x.rater.rate(n, f.class.spec, &f.class.near); ok {
-		m := x.nodes.at(slot)
-		f.push(&candidate{value: value, tie: tie, rank: f.ties.of(m.number, m.hash), clock: x.clock, at: slot, part: f.part(m.hash - f.ring.from), stage: ratedStage})
+	m := x.nodes.at(slot)
+	if !f.covers(m.kind) {
+		return
 	}
+	f.counts.rated++
+	n := x.rater.node(slot)
+	if p, ok := x.rater.rate(n, f.class.spec, &f.class.near); ok {
+		f.push(&candidate{value: p.own, tie: p.tie, rank: f.ties.of(m.number, m.hash), clock: x.clock, at: slot, part: f.part(m.hash - f.ring.from), stage: ratedStage})
+	}
+}
+
+// covers reports whether nodes of a kind are in the district that is searched.
+func (f *frontier) covers(kind int32) bool {
+	return f.district == wholeCountry || f.class.districtOf[kind] == f.district
 }
 
 // boundBox makes a candidate of a box. It reports false if no node in the box can fit.
@@ -146,7 +163,7 @@ func (f *frontier) add(slot int32, x *boxIndex) {
 // boundNode makes a candidate of a node from its totals. It reports false if the node cannot fit.
 func (f *frontier) boundNode(c *candidate, p *kd.Point, x *boxIndex) bool {
 	kindBound, at := f.class.byKind[p.Kind], (*score.Extent)(&p.At)
-	if kindBound == notSuited || f.kinds&kd.KindsOf(p.Kind) == 0 || !f.class.mayFit(at) {
+	if kindBound == notSuited || f.kinds&kd.KindsOf(p.Kind) == 0 || !f.covers(p.Kind) || !f.class.mayFit(at) {
 		return false
 	}
 	c.value, c.tie = f.class.bounds[kindBound].least(at, at)
@@ -163,14 +180,14 @@ func (f *frontier) part(at uint64) int16 {
 	return int16(herd.Part(f.parts, 0, at))
 }
 
-// next returns the best node; nil: none. It reports false if the search does not converge: it has looked into so many
+// next returns the best node by its own value; nil: none. It reports false if the search does not converge: it has looked into so many
 // boxes and nodes that rating all nodes once is the cheaper way.
-func (f *frontier) next(x *boxIndex, r *rater) (best orbit.Choice, ok bool) {
-	hit, before := 1, f.boxes
-	defer func() { x.nodes.tree.Opened(f.boxes - before) }()
-	limit := f.boxes + f.rated + x.nodes.live/searchedPart + 4*scanBelow
+func (f *frontier) next(x *boxIndex, r *rater) (best pick, ok bool) {
+	hit, before := 1, f.counts.boxes
+	defer func() { x.nodes.tree.Opened(f.counts.boxes - before) }()
+	limit := f.counts.boxes + f.counts.rated + x.nodes.live/searchedPart + 4*scanBelow
 	for len(f.heap) > 0 {
-		if f.boxes+f.rated > limit {
+		if f.counts.boxes+f.counts.rated > limit {
 			f.class = nil
 			return best, false
 		}
@@ -186,8 +203,8 @@ func (f *frontier) next(x *boxIndex, r *rater) (best orbit.Choice, ok bool) {
 			f.evaluate(top, x, r)
 		case ratedStage:
 			if top.clock >= x.changedAt(top.at) && f.class.near.opens(x.rater.node(top.at).Node) {
-				f.hits += hit
-				return orbit.Choice{Node: x.rater.node(top.at), Value: top.value, Tie: top.tie}, true
+				f.counts.hits += hit
+				return pick{node: x.rater.node(top.at), value: top.value, own: top.value, tie: top.tie}, true
 			}
 			f.pop()
 		}
@@ -204,7 +221,7 @@ const searchedPart = 16
 func (f *frontier) expand(b *kd.Box, x *boxIndex) {
 	var parts [2]candidate
 	for {
-		f.boxes++
+		f.counts.boxes++
 		if b.Leaf() {
 			f.addBest(b, x)
 			return
@@ -275,15 +292,15 @@ func (f *frontier) evaluate(top *candidate, x *boxIndex, r *rater) {
 		f.pop()
 		return
 	}
-	f.rated++
+	f.counts.rated++
 	n, spec := x.rater.node(top.at), f.class.spec
-	value, tie, ok := r.rate(n, spec, &f.class.near) // the bound knew the totals only
+	p, ok := r.rate(n, spec, &f.class.near) // the bound knew the totals only
 	if !ok {
 		f.pop()
 		return
 	}
 	c := *top
-	c.value, c.tie, c.stage = value, tie, ratedStage
+	c.value, c.tie, c.stage = p.own, p.tie, ratedStage
 	f.down(c)
 }
 

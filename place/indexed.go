@@ -51,7 +51,10 @@ type Indexed struct {
 	rater    rater
 	index    boxIndex
 	frontier frontier
-	classes  map[*orbit.Spec]*specClass
+	// The searches of the districts of the class in frontier, which then has none of its own.
+	districts []*frontier
+	visits    []visit
+	classes   map[*orbit.Spec]*specClass
 	// Counts calls of Best.
 	clock           uint64
 	version         uint64
@@ -86,7 +89,10 @@ func (e *Indexed) follow(draft *orbit.Draft) {
 	x.bounded, _ = e.rater.score.(score.Bounded)
 	x.builds, x.nodes.moves, x.nodes.builds = 0, 0, 0
 	e.frontier.class, e.stats = nil, indexedStats{}
-	e.frontier.searches, e.frontier.hits, e.frontier.boxes, e.frontier.rated = 0, 0, 0, 0
+	e.frontier.counts = frontierCounts{}
+	for _, f := range e.districts {
+		f.counts = frontierCounts{}
+	}
 	e.evictions.opened, e.evictions.bounded, e.evictions.index.read = 0, 0, 0
 	e.drop()
 }
@@ -106,7 +112,7 @@ func (e *Indexed) Best(draft *orbit.Draft, spec *orbit.Spec) (orbit.Choice, erro
 	e.stats.asked++
 	if e.rater.draw() || !spec.Shared() || draft.Bound() <= scanBelow {
 		e.stats.scanned++
-		near := nearIn(draft, spec)
+		near := choiceIn(draft, spec)
 		return e.rater.scan(spec, &near)
 	}
 	c := e.class(spec)
@@ -120,11 +126,11 @@ func (e *Indexed) Best(draft *orbit.Draft, spec *orbit.Spec) (orbit.Choice, erro
 	if !ok {
 		best = e.rank(c)
 	}
-	return e.rater.choice(best, spec)
+	return e.rater.choice(&best, spec)
 }
 
 // choose finds the best node in the index; false: that is not the way for this class.
-func (e *Indexed) choose(c *specClass) (best orbit.Choice, ok bool) {
+func (e *Indexed) choose(c *specClass) (best pick, ok bool) {
 	if e.index.update(c) {
 		e.frontier.class = nil
 	}
@@ -136,16 +142,15 @@ func (e *Indexed) choose(c *specClass) (best orbit.Choice, ok bool) {
 
 // amongFew rates the nodes that carry a label which the spec requires; false: it requires none that is listed, or too
 // many nodes carry it.
-func (e *Indexed) amongFew(c *specClass) (best orbit.Choice, ok bool) {
+func (e *Indexed) amongFew(c *specClass) (best pick, ok bool) {
 	if e.candidates, ok = e.index.nodes.labels.candidates(e.candidates, c.spec, &c.near); !ok {
 		return best, false
 	}
 	for _, i := range e.candidates {
 		e.stats.rated++
-		n := e.rater.node(i)
-		value, tie, fits := e.rater.rate(n, c.spec, &c.near)
-		if fits && (best.Node == nil || e.rater.better(n, value, tie, &best)) {
-			best.Node, best.Value, best.Tie = n, value, tie
+		p, fits := e.rater.rate(e.rater.node(i), c.spec, &c.near)
+		if fits && (best.node == nil || e.rater.better(&p, &best)) {
+			best = p
 		}
 	}
 	return best, true
@@ -169,7 +174,7 @@ func (e *Indexed) class(spec *orbit.Spec) *specClass {
 	}
 	e.clock++
 	c.used = e.clock
-	near, opened := nearIn(e.rater.draft, spec), uint64(0)
+	near, opened := choiceIn(e.rater.draft, spec), uint64(0)
 	for _, level := range near.rules {
 		if k := &e.index.nodes.kinds; !k.divides(level) || len(k.like) > kd.Apart {
 			opened += e.rater.draft.Opened(spec, level)
@@ -184,16 +189,20 @@ func (e *Indexed) class(spec *orbit.Spec) *specClass {
 	if opened != c.opened && e.frontier.class == c {
 		e.frontier.class = nil
 	}
-	c.opened = opened
+	c.opened, c.near.company = opened, near.company
 	return c
 }
 
 // search looks in the index that all specs share; false: the score cannot bound itself for this spec.
-func (e *Indexed) search(c *specClass) (best orbit.Choice, ok bool) {
+func (e *Indexed) search(c *specClass) (best pick, ok bool) {
 	if c.bounded == nil || c.unbounded || c.diverges || !e.begin(c) {
 		return best, false
 	}
-	best, ok = e.frontier.next(&e.index, &e.rater)
+	if len(c.levels) > 0 {
+		best, ok = e.searchDistricts(c)
+	} else {
+		best, ok = e.frontier.next(&e.index, &e.rater)
+	}
 	c.diverges = !ok
 	return best, ok
 }
@@ -207,23 +216,29 @@ func (e *Indexed) begin(c *specClass) bool {
 		x.reset()
 		x.update(c)
 	}
-	if !all && e.frontier.class == c && (len(c.near.rules) == 0 || e.frontier.kinds == c.kinds(&x.nodes)) {
+	if !all && e.frontier.class == c && (len(c.levels) > 0 || len(c.near.rules) == 0 || e.frontier.kinds == c.kinds(&x.nodes)) {
 		for _, slot := range touched {
-			e.frontier.add(slot, x)
+			if f := e.searchOf(c, slot); f.class == c {
+				f.add(slot, x)
+			}
 		}
 		return true
 	}
 	e.frontier.class = nil
 	x.settle(c)
-	if c.respond(&x.nodes); c.unbounded || !c.except(&x.nodes.labels) {
+	if c.respond(&x.nodes); c.unbounded || !c.except(&x.nodes.labels) || !c.searches(&x.nodes.kinds) {
 		return false
 	}
-	e.frontier.begin(c, x)
+	if len(c.levels) > 0 {
+		e.beginDistricts(c)
+	} else {
+		e.frontier.begin(c, x, wholeCountry, c.kinds(&x.nodes))
+	}
 	return true
 }
 
 // rank keeps the scores of all nodes for this spec.
-func (e *Indexed) rank(c *specClass) orbit.Choice {
+func (e *Indexed) rank(c *specClass) pick {
 	if c.tournament == nil {
 		c.tournament = &tournament{}
 	}
@@ -234,6 +249,9 @@ func (e *Indexed) rank(c *specClass) orbit.Choice {
 	e.stats.tournaments += btoi(all)
 	if e.tournamentBytes += c.tournament.bytes() - before; e.tournamentBytes > maxTournamentBytes {
 		e.dropTournaments(c)
+	}
+	if c.tournament.districts != nil {
+		return e.rankDistricts(c)
 	}
 	return c.tournament.best(c, &e.rater)
 }
@@ -323,12 +341,17 @@ func (e *Indexed) forget() {
 //
 // What is done for all engines of a ledger does not count, because any of them may be the one that comes first.
 func (e *Indexed) Notes() []slog.Attr {
+	done := e.frontier.counts
+	for _, f := range e.districts {
+		done.hits, done.searches = done.hits+f.counts.hits, done.searches+f.counts.searches
+		done.boxes, done.rated = done.boxes+f.counts.boxes, done.rated+f.counts.rated
+	}
 	notes := []slog.Attr{
 		slog.Int("asked", e.stats.asked),
-		slog.Int("hits", e.frontier.hits),
-		slog.Int("searches", e.frontier.searches),
-		slog.Int("boxes", e.frontier.boxes),
-		slog.Int("rated", e.frontier.rated+e.stats.rated),
+		slog.Int("hits", done.hits),
+		slog.Int("searches", done.searches),
+		slog.Int("boxes", done.boxes),
+		slog.Int("rated", done.rated+e.stats.rated),
 		slog.Int("moved", e.index.nodes.moves),
 		slog.Int("rebuilds", e.index.builds+e.index.nodes.builds+e.stats.tournaments),
 		slog.Int("ranked", e.stats.ranked),

@@ -77,6 +77,11 @@ func labelKeys(spec *orbit.Spec, each func(key string) bool) bool {
 			return false
 		}
 	}
+	for i := range spec.PreferCompany {
+		if level := spec.PreferCompany[i].Level; level != orbit.NodeKey && !each(level) {
+			return false
+		}
+	}
 	return each(spec.Spread.Level) && each(spec.Near.Level)
 }
 

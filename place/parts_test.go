@@ -99,7 +99,7 @@ func TestPartsCostLittleToSearch(t *testing.T) {
 		e := draftFor(&Indexed{Score: score.BestFit{}})
 		e.Sync(v)
 		for i := range 1200 {
-			before := e.engine.frontier.boxes + e.engine.frontier.rated
+			before := e.engine.frontier.counts.boxes + e.engine.frontier.counts.rated
 			spec := specs[0]
 			if i >= 1000 { // now search anew for each
 				spec = specs[i%2]
@@ -107,7 +107,7 @@ func TestPartsCostLittleToSearch(t *testing.T) {
 			got, err := e.best(spec)
 			require.NoError(t, err)
 			if i >= 1000 {
-				each += e.engine.frontier.boxes + e.engine.frontier.rated - before
+				each += e.engine.frontier.counts.boxes + e.engine.frontier.counts.rated - before
 			}
 			e.take(&orbit.Capsule{ID: orbit.CapsuleID(fmt.Sprint("p", i)), Spec: spec}, got)
 		}

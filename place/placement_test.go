@@ -42,7 +42,7 @@ func slotless(_ *orbit.NodeState, r *orbit.Report, _ *orbit.Spec) string {
 // was reserved committed; near is asked of the view, in which nothing is.
 func dumbBest(state *orbit.State, v *orbit.View, spec *orbit.Spec, filtered bool, seed uint64) (best *orbit.NodeState, devices orbit.DeviceSet, why map[string]int) {
 	why = map[string]int{}
-	near := map[string]bool{}
+	near, least := map[string]bool{}, ""
 	for n := range v.State().GroupNodes(spec.Near.Group) {
 		if zone := n.Node.Labels[spec.Near.Level]; zone != "" {
 			near[zone] = true
@@ -68,8 +68,10 @@ func dumbBest(state *orbit.State, v *orbit.View, spec *orbit.Spec, filtered bool
 		}
 		if no != "" {
 			why[no]++
-		} else if best == nil || dumbKey(n, value, tie, seed) < dumbKey(best, first(dumbScore(best, v.Report(best), spec)), second(dumbScore(best, v.Report(best), spec)), seed) {
-			best = n
+			continue
+		}
+		if key := dumbWishes(state, spec, n.Node).key(n, value, tie, seed); best == nil || key < least {
+			best, least = n, key
 		}
 	}
 	if best != nil {
@@ -77,9 +79,6 @@ func dumbBest(state *orbit.State, v *orbit.View, spec *orbit.Spec, filtered bool
 	}
 	return best, devices, why
 }
-
-func first(a, _ float64) float64  { return a }
-func second(_, b float64) float64 { return b }
 
 // dumbKey is a text that sorts as the choice goes: value, tie, hash (FNV-1a of the id, mixed, on a ring that begins where the mixed seed says), id.
 func dumbKey(n *orbit.NodeState, value, tie float64, seed uint64) string {
@@ -207,7 +206,13 @@ func newPlanner(t *rapid.T) *planner {
 			orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: spec}, orbit.Place{Capsule: id, Node: n.Node.ID, Devices: set}}})
 	}
 	for range 3 {
-		p.specs = append(p.specs, randomSpec(t))
+		spec := randomSpec(t)
+		if rapid.Bool().Draw(t, "one that a ledger hands out") {
+			var err error
+			spec, err = spec.Share()
+			require.NoError(t, err)
+		}
+		p.specs = append(p.specs, spec)
 	}
 	p.view, _ = viewOf(t, p.ledger, tel)
 	p.engine = draftFor(&Exhaustive{Score: dumbScore, Seed: rapid.SampledFrom([]uint64{0, 0, 1, 77, math.MaxUint64}).Draw(t, "seed")})
@@ -243,6 +248,7 @@ func randomSpec(t *rapid.T) *orbit.Spec {
 	if rapid.IntRange(0, 3).Draw(t, "near") == 0 {
 		s.Near = orbit.Near{Group: "g", Level: "zone"}
 	}
+	drawWishes(t, s, "zone", orbit.NodeKey)
 	return s
 }
 

@@ -101,62 +101,89 @@ func (r *rater) decision() uint64 {
 	return (r.seed*golden+uint64(r.draft.View().Revision()))*golden + uint64(r.draft.Checkpoint())
 }
 
-// better reports whether n with this score comes before the best so far.
-func (r *rater) better(n *orbit.NodeState, value, tie float64, best *orbit.Choice) bool {
+// pick is a node and all that it is compared by. Order is how many of its set are in its domain (Spec.Spread). Value is what counts: the node's own,
+// which is its score and what the company on the node itself adds, and what the company in its domains adds. Where rounding makes two values equal, own decides, so
+// nodes of one domain always come in the order of own.
+type pick struct {
+	node            *orbit.NodeState
+	order           int
+	value, own, tie float64
+}
+
+// better reports whether a comes before b.
+func (r *rater) better(a, b *pick) bool {
+	if a.order != b.order {
+		return a.order < b.order
+	}
 	if r.parts > 1 {
-		if a, b := r.part(nodeHash(n.Node.ID)), r.part(nodeHash(best.Node.Node.ID)); a != b {
+		if a, b := r.part(nodeHash(a.node.Node.ID)), r.part(nodeHash(b.node.Node.ID)); a != b {
 			return a < b
 		}
 	}
-	if value != best.Value {
-		return value < best.Value
-	}
-	if tie != best.Tie {
-		return tie < best.Tie
+	switch {
+	case a.value != b.value:
+		return a.value < b.value
+	case a.own != b.own:
+		return a.own < b.own
+	case a.tie != b.tie:
+		return a.tie < b.tie
 	}
 	if r.seed != 0 {
-		if a, b := nodeHash(n.Node.ID), nodeHash(best.Node.Node.ID); a != b {
+		if a, b := nodeHash(a.node.Node.ID), nodeHash(b.node.Node.ID); a != b {
 			return rank(r.seed, a) < rank(r.seed, b)
 		}
 	}
-	return strings.Compare(string(n.Node.ID), string(best.Node.Node.ID)) < 0
+	return strings.Compare(string(a.node.Node.ID), string(b.node.Node.ID)) < 0
 }
 
-// rate returns a node's score; false if the node cannot take the spec.
-func (r *rater) rate(n *orbit.NodeState, spec *orbit.Spec, near *near) (value, tie float64, ok bool) {
+// rate rates a node; false if the node cannot take the spec.
+func (r *rater) rate(n *orbit.NodeState, spec *orbit.Spec, near *near) (p pick, ok bool) {
 	if n == nil || !n.Fits(spec) || !near.has(n.Node) {
-		return 0, 0, false
+		return p, false
 	}
-	return r.value(n, spec)
+	if p, ok = r.own(n, spec, near); ok {
+		near.company.weigh(&p)
+	}
+	return p, ok
 }
 
-// value returns the score of a node on which the spec fits; false if the filter or the score excludes the node.
-func (r *rater) value(n *orbit.NodeState, spec *orbit.Spec) (value, tie float64, ok bool) {
+// own rates a node on which the spec fits, without the company in its domains; false if the filter or the score excludes the node.
+func (r *rater) own(n *orbit.NodeState, spec *orbit.Spec, near *near) (p pick, ok bool) {
 	report := r.draft.View().Report(n)
 	if r.filter != nil && r.filter(n, report, spec) != "" {
-		return 0, 0, false
+		return p, false
 	}
-	value, tie = r.score.Score(n, report, spec)
-	return value, tie, finite(value) && finite(tie)
+	p.node = n
+	p.own, p.tie = r.score.Score(n, report, spec)
+	if len(near.company.own) > 0 {
+		p.own += near.company.onNode(n.Node)
+	}
+	p.value = p.own
+	return p, finite(p.own) && finite(p.tie)
 }
 
 // scan rates every node. The error is a *NoFit.
-func (r *rater) scan(spec *orbit.Spec, near *near) (best orbit.Choice, err error) {
-	for n := range r.draft.Nodes() {
-		if value, tie, ok := r.rate(n, spec, near); ok && (best.Node == nil || r.better(n, value, tie, &best)) {
-			best.Node, best.Value, best.Tie = n, value, tie
-		}
-	}
-	return r.choice(best, spec)
+func (r *rater) scan(spec *orbit.Spec, near *near) (orbit.Choice, error) {
+	best := r.bestOfAll(spec, near)
+	return r.choice(&best, spec)
 }
 
-// choice adds the devices to a choice, or says why there is none.
-func (r *rater) choice(best orbit.Choice, spec *orbit.Spec) (orbit.Choice, error) {
-	if best.Node == nil {
-		return best, r.why(spec)
+// bestOfAll rates every node.
+func (r *rater) bestOfAll(spec *orbit.Spec, near *near) (best pick) {
+	for n := range r.draft.Nodes() {
+		if p, ok := r.rate(n, spec, near); ok && (best.node == nil || r.better(&p, &best)) {
+			best = p
+		}
 	}
-	best.Devices = r.pickDevices(best.Node, spec)
-	return best, nil
+	return best
+}
+
+// choice adds the devices to what was picked, or says why nothing was.
+func (r *rater) choice(best *pick, spec *orbit.Spec) (orbit.Choice, error) {
+	if best.node == nil {
+		return orbit.Choice{}, r.why(spec)
+	}
+	return orbit.Choice{Node: best.node, Value: best.value, Tie: best.tie, Devices: r.pickDevices(best.node, spec)}, nil
 }
 
 // pickDevices lets the score choose the instances if it wants to.
@@ -214,6 +241,8 @@ type near struct {
 	draft *orbit.Draft
 	// Another one when the domains may have changed.
 	version nearVersion
+	// What the spec wishes of the nodes where it may go. A search for victims does not read it.
+	company company
 }
 
 type nearVersion struct{ near, rules uint64 }
@@ -224,6 +253,15 @@ func nearIn(draft *orbit.Draft, spec *orbit.Spec) (p near) {
 	p.domains, p.version.near = draft.NearDomains(spec)
 	if p.rules, p.version.rules = draft.RuleLevels(spec); p.rules != nil {
 		p.spec, p.draft = spec, draft
+	}
+	return p
+}
+
+// choiceIn asks a draft where a spec may go, and what it wishes of the company there.
+func choiceIn(draft *orbit.Draft, spec *orbit.Spec) near {
+	p := nearIn(draft, spec)
+	if spec.Spread.Level != "" || len(spec.PreferCompany) > 0 {
+		p.company = companyIn(draft, spec)
 	}
 	return p
 }

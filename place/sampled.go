@@ -44,7 +44,7 @@ type Sampled struct {
 	// The best of earlier samples, by spec, best first.
 	runnersUp map[*orbit.Spec][]int32
 	seen      slots.Set
-	best      []orbit.Choice
+	best      []pick
 	rated     int
 }
 
@@ -104,7 +104,7 @@ func (e *Sampled) Best(draft *orbit.Draft, spec *orbit.Spec) (orbit.Choice, erro
 	}
 	e.follow(draft)
 	e.rater.look(&e.FilterVersion)
-	near, draws := nearIn(draft, spec), e.rater.draw()
+	near, draws := choiceIn(draft, spec), e.rater.draw()
 	e.best = e.best[:0]
 	e.seen.Clear(draft.Bound())
 	if !draws { // else those that were good are as good as any other now
@@ -124,7 +124,7 @@ func (e *Sampled) Best(draft *orbit.Draft, spec *orbit.Spec) (orbit.Choice, erro
 		return orbit.Choice{}, e.rater.why(spec)
 	}
 	e.remember(spec)
-	return e.rater.choice(e.best[0], spec)
+	return e.rater.choice(&e.best[0], spec)
 }
 
 // look rates a node that has not been looked at yet and files it among the best. It reports whether it fits.
@@ -133,21 +133,20 @@ func (e *Sampled) look(slot int32, spec *orbit.Spec, near *near) bool {
 		return false
 	}
 	e.rated++
-	n := e.rater.node(slot)
-	value, tie, ok := e.rater.rate(n, spec, near)
+	p, ok := e.rater.rate(e.rater.node(slot), spec, near)
 	if !ok {
 		return false
 	}
 	at := len(e.best)
-	for at > 0 && e.rater.better(n, value, tie, &e.best[at-1]) {
+	for at > 0 && e.rater.better(&p, &e.best[at-1]) {
 		at--
 	}
 	if keep := 1 + min(max(e.Remember, 0), len(e.order)); at < keep {
 		if len(e.best) < keep {
-			e.best = append(e.best, orbit.Choice{})
+			e.best = append(e.best, pick{})
 		}
 		copy(e.best[at+1:], e.best[at:])
-		e.best[at] = orbit.Choice{Node: n, Value: value, Tie: tie}
+		e.best[at] = p
 	}
 	return true
 }
@@ -165,7 +164,7 @@ func (e *Sampled) remember(spec *orbit.Spec) {
 	}
 	kept := e.runnersUp[spec][:0]
 	for i := range e.best {
-		kept = append(kept, int32(e.best[i].Node.Index()))
+		kept = append(kept, int32(e.best[i].node.Index()))
 	}
 	e.runnersUp[spec] = kept
 }

@@ -17,6 +17,8 @@ import (
 type witness struct {
 	keys []string
 	seed uint64
+	// What the spec that is asked for wishes of a node's company.
+	wishes func(n *orbit.Node) wished
 }
 
 func (w *witness) Score(n *orbit.NodeState, r *orbit.Report, s *orbit.Spec) (value, tie float64) {
@@ -26,9 +28,9 @@ func (w *witness) Score(n *orbit.NodeState, r *orbit.Report, s *orbit.Spec) (val
 	return value, tie
 }
 
-// key sorts as the choice goes: dumbScore's values are between -2 and 2.
+// key sorts as the choice goes.
 func (w *witness) key(n *orbit.NodeState, value, tie float64) string {
-	return dumbKey(n, value+20, tie, w.seed)
+	return w.wishes(n.Node).key(n, value, tie, w.seed)
 }
 
 // rated returns the keys of the nodes that fit and were rated; none twice.
@@ -80,10 +82,13 @@ func (s *sampling) sync(t *rapid.T) {
 
 // ask checks a choice: it is the best of enough nodes, each looked at once; if nothing fits, nothing does.
 func (s *sampling) ask(t *rapid.T, spec *orbit.Spec) (choices []orbit.Choice, ok bool) {
+	found := wishesBy(&s.all.Draft, spec)
+	s.all.engine.Score.(*witness).wishes = found
 	_, wantErr := s.all.best(spec)
 	feasible := len(s.all.engine.Score.(*witness).rated(t))
 	var first []string
 	for i := range s.twins {
+		s.twins[i].engine.Score.(*witness).wishes = found
 		choice, err := s.twins[i].best(spec)
 		require.Equal(t, fmt.Sprint(wantErr), fmt.Sprint(err))
 		rated := s.twins[i].engine.Score.(*witness).rated(t)
@@ -96,7 +101,10 @@ func (s *sampling) ask(t *rapid.T, spec *orbit.Spec) (choices []orbit.Choice, ok
 		if choices = append(choices, choice); err != nil {
 			continue
 		}
-		key := s.twins[i].engine.Score.(*witness).key(choice.Node, choice.Value, choice.Tie)
+		value, tie := dumbScore(choice.Node, s.view.Report(choice.Node), spec)
+		here := found(choice.Node.Node)
+		require.Equal(t, value+here.onNode+here.inDomains, choice.Value)
+		key := s.twins[i].engine.Score.(*witness).key(choice.Node, value, tie)
 		require.Contains(t, rated, key)
 		for _, other := range rated {
 			require.LessOrEqual(t, key, other)

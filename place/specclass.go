@@ -42,6 +42,10 @@ type specClass struct {
 	exceptionsOf uint64
 	// There are too many exceptions for a search.
 	exceptional bool
+	// The levels of what the spec wishes of domains; the districts into which they divide the kinds, by kind, and all of them. They hold for one division.
+	levels     []string
+	districtOf []int16
+	districts  []district
 }
 
 // wanted is an amount that a spec reserves of one dimension.
@@ -72,7 +76,7 @@ func (r *kindBound) least(least, most *score.Extent) (value, tie float64) {
 }
 
 func newSpecClass(spec *orbit.Spec, bounded score.Bounded) *specClass {
-	return &specClass{spec: spec, bounded: bounded, wants: wantsOf(spec), devices: spec.Devices.Count > 0}
+	return &specClass{spec: spec, bounded: bounded, wants: wantsOf(spec), devices: spec.Devices.Count > 0, levels: wishLevels(spec)}
 }
 
 // wantsOf lists the dimensions of which a spec reserves something.
@@ -113,6 +117,7 @@ func (c *specClass) respond(x *nodeIndex) {
 		c.division = x.kinds.division
 		c.bounds, c.byKind = c.bounds[:0], c.byKind[:0]
 		c.answers = nil
+		c.districtOf, c.districts = c.districtOf[:0], c.districts[:0]
 	}
 	for kind := len(c.byKind); kind < len(x.kinds.like); kind++ {
 		at := int8(notSuited)
@@ -121,6 +126,9 @@ func (c *specClass) respond(x *nodeIndex) {
 			c.bounds[at].kinds |= kd.KindsOf(int32(kind))
 		}
 		c.byKind = append(c.byKind, at)
+		if len(c.levels) > 0 {
+			c.settleKind(int32(kind), x.kinds.like[kind], at != notSuited)
+		}
 	}
 }
 

@@ -3,7 +3,6 @@ package place
 import (
 	"math"
 
-	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/slots"
 )
 
@@ -18,6 +17,8 @@ type tournament struct {
 	// The tournament as a heap: winners[1] is the best of all, the winner of the match between winners[2] and
 	// winners[3], and so on down to the nodes. none: neither player can take the class.
 	winners []int32
+	// The nodes by district, for a class that wishes something of domains; then there are no matches, because which districts are better changes with each placement.
+	districts *districtList
 	// Position in the draft's journal; 0: everything has to be computed again.
 	cursor uint64
 }
@@ -28,7 +29,7 @@ const none = -1
 func (k *tournament) follow(c *specClass, r *rater, scratch *slots.Set) (rated int, all bool) {
 	touched, next, all := r.draft.Changed(k.cursor)
 	k.cursor = 0 // if a score panics, begin afresh
-	if all || r.draft.Bound() > len(k.values) {
+	if all || r.draft.Bound() > len(k.values) || k.districts.sparse() {
 		k.build(c, r)
 		k.cursor = next
 		return r.draft.Bound(), true
@@ -38,7 +39,14 @@ func (k *tournament) follow(c *specClass, r *rater, scratch *slots.Set) (rated i
 		if scratch.Add(slot) {
 			k.rate(slot, c, r)
 			rated++
+			if k.districts != nil {
+				k.districts.file(slot, r.node(slot))
+			}
 		}
+	}
+	if k.districts != nil {
+		k.cursor = next
+		return rated, false
 	}
 	scratch.Clear(len(k.values))
 	for _, slot := range touched { // not before every score is new, because a match compares two of them
@@ -58,6 +66,13 @@ func (k *tournament) build(c *specClass, r *rater) {
 	for slot := range n {
 		k.rate(int32(slot), c, r)
 	}
+	if len(c.levels) > 0 {
+		k.districts = newDistrictList(c.levels, n)
+		for slot := range r.draft.Bound() {
+			k.districts.file(int32(slot), r.node(int32(slot)))
+		}
+		return
+	}
 	k.winners = append(k.winners[:0], make([]int32, n)...)
 	for i := n - 1; i > 0; i-- {
 		k.winners[i] = k.match(k.player(2*i), k.player(2*i+1), r)
@@ -69,7 +84,9 @@ func (k *tournament) rate(slot int32, c *specClass, r *rater) {
 	value, tie, ok := math.NaN(), 0.0, false
 	if int(slot) < r.draft.Bound() {
 		if n := r.node(slot); n != nil && n.Fits(c.spec) && c.near.reaches(n.Node) {
-			value, tie, ok = r.value(n, c.spec)
+			var p pick
+			p, ok = r.own(n, c.spec, &c.near)
+			value, tie = p.own, p.tie
 		}
 	}
 	if !ok {
@@ -103,8 +120,8 @@ func (k *tournament) match(a, b int32, r *rater) int32 {
 	case b == none || k.values[b] != k.values[b]:
 		return a
 	}
-	best := k.choice(a, r)
-	if r.better(r.node(b), k.values[b], k.tie(b), &best) {
+	best, other := k.pick(a, r), k.pick(b, r)
+	if r.better(&other, &best) {
 		return b
 	}
 	return a
@@ -117,8 +134,8 @@ func (k *tournament) tie(slot int32) float64 {
 	return k.ties[slot]
 }
 
-func (k *tournament) choice(slot int32, r *rater) orbit.Choice {
-	return orbit.Choice{Node: r.node(slot), Value: k.values[slot], Tie: k.tie(slot)}
+func (k *tournament) pick(slot int32, r *rater) pick {
+	return pick{node: r.node(slot), value: k.values[slot], own: k.values[slot], tie: k.tie(slot)}
 }
 
 // play repeats the matches of a node.
@@ -129,22 +146,22 @@ func (k *tournament) play(slot int32, r *rater) {
 }
 
 // best returns the best node that no rule of company closes to the class.
-func (k *tournament) best(c *specClass, r *rater) (best orbit.Choice) {
+func (k *tournament) best(c *specClass, r *rater) (best pick) {
 	k.find(1, none, c, r, &best)
 	return best
 }
 
 // find looks for a better node among those that play for a place. Where a rule closes the winner it looks at both players, so it looks at few nodes
 // more than are closed. Closed is a node of which that is known already.
-func (k *tournament) find(place int, closed int32, c *specClass, r *rater, best *orbit.Choice) {
+func (k *tournament) find(place int, closed int32, c *specClass, r *rater, best *pick) {
 	slot := k.player(place)
 	if slot == none || k.values[slot] != k.values[slot] {
 		return
 	}
-	winner := k.choice(slot, r)
+	winner := k.pick(slot, r)
 	switch {
-	case best.Node != nil && !r.better(winner.Node, winner.Value, winner.Tie, best):
-	case slot != closed && c.near.opens(winner.Node.Node):
+	case best.node != nil && !r.better(&winner, best):
+	case slot != closed && c.near.opens(winner.node.Node):
 		*best = winner
 	case place < len(k.values):
 		k.find(2*place, slot, c, r, best)
@@ -153,4 +170,6 @@ func (k *tournament) find(place int, closed int32, c *specClass, r *rater, best 
 }
 
 // bytes is about what the tournament takes.
-func (k *tournament) bytes() int { return 8*cap(k.values) + 8*cap(k.ties) + 4*cap(k.winners) }
+func (k *tournament) bytes() int {
+	return 8*cap(k.values) + 8*cap(k.ties) + 4*cap(k.winners) + k.districts.bytes()
+}
