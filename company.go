@@ -185,11 +185,6 @@ func (s *Spec) scope(e *Even) companyScope {
 	return companyScope{e.Level, s.requirements()}
 }
 
-// meetsAll reports whether a node meets all predicates.
-func (n *Node) meetsAll(all []Predicate) bool {
-	return !slices.ContainsFunc(all, func(p Predicate) bool { return !p.On(n) })
-}
-
 // companyCounts is what the rules of company are judged by: the counts after what is planned.
 type companyCounts interface {
 	// ruled calls yield with each level of a rule about the group.

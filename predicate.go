@@ -390,3 +390,8 @@ func (p *nearby) missing() string {
 	}
 	return p.text
 }
+
+// meetsAll reports whether a node meets all predicates.
+func (n *Node) meetsAll(all []Predicate) bool {
+	return !slices.ContainsFunc(all, func(p Predicate) bool { return !p.On(n) })
+}

@@ -108,6 +108,19 @@ type Spec struct {
 	require string
 }
 
+// Company is a wish about the company of a group, beside what the score says: each placed member of Group in the domain of a node by Level adds Weight to the
+// value of the node, where lower is better. A positive weight prefers domains with fewer members, and so keeps apart and evens out; a negative one prefers to be
+// near them. The unit is that of the score in use: with the default, score.Spread, each capsule that is already on a node adds 5, and a preference takes off its
+// weight. A node without the label is in no domain, and nothing is added. Placement engines count with what their plan has done; ledgers judge nothing by it.
+type Company struct {
+	// Group is the group whose members are counted; the capsule itself need not be one.
+	Group string `json:"group"`
+	// Level is the label key of the domains; [NodeKey]: each node is a domain.
+	Level string `json:"level"`
+	// Weight is what each member adds, within ±1e100.
+	Weight float64 `json:"weight"`
+}
+
 // Sums of so many weights stay finite, and so many predicates are judged fast: they are under a lock.
 const (
 	maxWeight     = 1e100
