@@ -103,7 +103,11 @@ const (
 func (d *Draft) Sync(view *View) {
 	clear(d.missed)
 	for i := range d.steps {
-		d.steps[i].moves = nil // what they count is dropped as a whole
+		moves := d.steps[i].moves
+		d.steps[i].moves = nil // what they count for rules is dropped as a whole
+		for k := range moves {
+			d.tallyMove(&moves[k], -1)
+		}
 	}
 	d.Rollback(0)
 	if view != nil && view.state == nil {
