@@ -186,3 +186,28 @@ func TestIndexedKeepsCompanyByRack(t *testing.T) {
 		}
 	})
 }
+
+// Where scores are kept, the best node of each zone is kept too. While others keep the spec out of a zone it has none, and when they are gone it has one again.
+func TestIndexedComesBackToAZone(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	for i := range 2 * scanBelow {
+		commit(t, l, orbit.PutNode{Node: labelled(machine(orbit.NodeID(fmt.Sprintf("n%02d", i)), 10), "zone", []string{"a", "b"}[i%2])})
+	}
+	spec, other := wants(1), wants(1)
+	spec.Group, spec.PreferCompany = "g", []orbit.Company{{Group: "g", Level: "zone", Weight: 1}}
+	other.Apart = []orbit.Apart{{Group: "g", Level: "zone"}}
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"c"}, Spec: spec}, orbit.Submit{IDs: []orbit.CapsuleID{"other"}, Spec: other})
+	commit(t, l, orbit.Place{Capsule: "other", Node: "n30"})
+	v, refresh := viewOf(t, l, nil)
+	e := draftFor(&Indexed{Score: score.Func(score.Spread{}.Score)})
+	choose := func() orbit.NodeID {
+		refresh()
+		e.Sync(v)
+		choice, err := e.best(v.State().Capsule("c").Spec)
+		require.NoError(t, err)
+		return choice.Node.Node.ID
+	}
+	require.EqualValues(t, "n01", choose())
+	commit(t, l, orbit.Release{Capsule: "other", Final: true})
+	require.EqualValues(t, "n00", choose())
+}

@@ -140,7 +140,7 @@ func (k *tournament) bestIn(d *listedDistrict, c *specClass, r *rater) (best pic
 		}
 		return best
 	}
-	d.best, d.known = none, true
+	d.best, d.known = none, len(c.near.rules) == 0 // a node that a rule closes now may be the best when the rule is gone
 	for _, slot := range d.slots {
 		value := k.values[slot]
 		if value != value || d.best != none && r.parts <= 1 && value > best.own {
