@@ -187,14 +187,17 @@ func TestIndexedKeepsCompanyByRack(t *testing.T) {
 	})
 }
 
-// Where scores are kept, the best node of each zone is kept too. While others keep the spec out of a zone it has none, and when they are gone it has one again.
+// Where scores are kept, the best node of each rack is kept too. While others keep the spec out of a zone its racks have none, and when they are gone they have
+// one again, also the racks of which no node has changed.
 func TestIndexedComesBackToAZone(t *testing.T) {
 	l := &orbit.MemoryLedger{}
 	for i := range 2 * scanBelow {
-		commit(t, l, orbit.PutNode{Node: labelled(machine(orbit.NodeID(fmt.Sprintf("n%02d", i)), 10), "zone", []string{"a", "b"}[i%2])})
+		n := labelled(machine(orbit.NodeID(fmt.Sprintf("n%02d", i)), 10), "zone", []string{"a", "b"}[i%2])
+		n.Labels["rack"] = fmt.Sprint(i % 4)
+		commit(t, l, orbit.PutNode{Node: n})
 	}
 	spec, other := wants(1), wants(1)
-	spec.Group, spec.PreferCompany = "g", []orbit.Company{{Group: "g", Level: "zone", Weight: 1}}
+	spec.Group, spec.PreferCompany = "g", []orbit.Company{{Group: "g", Level: "rack", Weight: 1}}
 	other.Apart = []orbit.Apart{{Group: "g", Level: "zone"}}
 	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"c"}, Spec: spec}, orbit.Submit{IDs: []orbit.CapsuleID{"other"}, Spec: other})
 	commit(t, l, orbit.Place{Capsule: "other", Node: "n30"})
