@@ -327,72 +327,9 @@ func levelName(level string) string {
 	return level
 }
 
-// verdicts says which domains the rules of company close to a spec.
-type verdicts struct {
-	spec   *Spec
-	levels []string
-	// Whose domains are not nodes, or depend on other nodes than the one that is asked about.
-	wide bool
-	at   companyCounts
-	// Why each domain of a level is closed, empty: it is open; and the domains with the fewest members.
-	known  map[[2]string]string
-	lowest map[*Even]lowest
-	// How often a domain of each level may have been opened.
-	opened map[string]uint64
-}
-
 // lowest is an eligible domain with the fewest members, how many these are, how many domains have so few, and how many are eligible, but at most
 // maxEvenDomains+1. None is: no domain.
 type lowest struct {
 	domain               string
 	least, ties, domains int
-}
-
-// Each counts as at does, and looks for the domain with the fewest once.
-func (v *verdicts) ruled(group string, yield func(string)) { v.at.ruled(group, yield) }
-func (v *verdicts) count(k companyKey) int                 { return v.at.count(k) }
-func (v *verdicts) before(k companyKey) int                { return v.at.before(k) }
-func (v *verdicts) fewest(e *Even, scope companyScope) lowest {
-	l, known := v.lowest[e]
-	if !known {
-		l = v.at.fewest(e, scope)
-		if v.lowest == nil {
-			v.lowest = map[*Even]lowest{}
-		}
-		v.lowest[e] = l
-	}
-	return l
-}
-
-// why says why the domain of a node by a level is closed, completing "nodes ..."; empty: it is open.
-func (v *verdicts) why(level string, n *Node) string {
-	key := [2]string{level, n.domain(level)}
-	if level != NodeKey {
-		if why, known := v.known[key]; known {
-			return why
-		}
-	}
-	why := ""
-	if r := (&arrival{spec: v.spec, node: n, only: level}).fault(v); r != nil {
-		why = r.advice
-	}
-	if level != NodeKey {
-		if v.known == nil {
-			v.known = map[[2]string]string{}
-		}
-		v.known[key] = why
-	}
-	return why
-}
-
-// misfit says why a node is closed; the zero value: it is not.
-func (v *verdicts) misfit(n *NodeState) Misfit {
-	if v != nil {
-		for _, level := range v.levels {
-			if why := v.why(level, n.Node); why != "" {
-				return Misfit{Why: why}
-			}
-		}
-	}
-	return Misfit{}
 }
