@@ -68,6 +68,7 @@ func (s *Spec) companyFaults() (out []string) {
 	if len(s.Apart) > maxRules || len(s.Even) > maxRules || len(s.PreferCompany) > maxRules {
 		return []string{fmt.Sprintf("%d rules Apart, %d rules Even and %d wishes for company; there can be %d of each", len(s.Apart), len(s.Even), len(s.PreferCompany), maxRules)}
 	}
+	out = append(out, extraFaults(s.Extras, 1)...)
 	for _, c := range s.PreferCompany {
 		if c.Group == "" || c.Level == "" || !(math.Abs(c.Weight) <= maxWeight) { // NaN is not
 			out = append(out, fmt.Sprintf("company of group %.100q by level %.100q with weight %v; it needs a group, a level, and a weight within ±%g", c.Group, c.Level, c.Weight, maxWeight))
@@ -101,6 +102,7 @@ func (s *Spec) ownCompany() {
 		s.Even[i].Domains = sorted(s.Even[i].Domains)
 	}
 	slices.SortStableFunc(s.Even, func(a, b Even) int { return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Level, b.Level)) })
+	s.Extras = sortedExtras(s.Extras)
 	s.PreferCompany = slices.Clone(s.PreferCompany)
 	slices.SortFunc(s.PreferCompany, func(a, b Company) int {
 		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Level, b.Level), cmp.Compare(a.Weight, b.Weight))
@@ -118,14 +120,17 @@ func (s *Spec) companyWords() (out []string) {
 	for _, c := range s.PreferCompany {
 		out = append(out, c.Group, c.Level)
 	}
+	for _, x := range s.Extras {
+		out = append(out, x.Name)
+	}
 	return out
 }
 
 // hasCompany reports whether rules of company may be about a capsule: it has some itself, or is in a group.
 func (s *Spec) hasCompany() bool { return s.hasRules() || s.Group != "" || len(s.Groups) > 0 }
 
-// hasRules reports whether a spec has rules of company.
-func (s *Spec) hasRules() bool { return len(s.Apart) > 0 || len(s.Even) > 0 }
+// hasRules reports whether a spec has rules of company, among which are the extras that it takes.
+func (s *Spec) hasRules() bool { return len(s.Apart) > 0 || len(s.Even) > 0 || len(s.Extras) > 0 }
 
 // domain returns the domain of a node on a level, empty if it is in none.
 func (n *Node) domain(level string) string {
@@ -227,6 +232,11 @@ func (a *arrival) fault(at companyCounts) (r *Rejection) {
 	for i := range a.spec.Even {
 		if e := &a.spec.Even[i]; r == nil && (a.only == "" || a.only == e.Level) {
 			r = a.evenFault(at, e)
+		}
+	}
+	for i := range a.spec.Extras {
+		if r == nil && (a.only == "" || a.only == NodeKey) {
+			r = a.extraFault(at, &a.spec.Extras[i])
 		}
 	}
 	return r

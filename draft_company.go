@@ -103,9 +103,9 @@ func (d *Draft) countMove(m *companyMove, sign int) {
 	if c.rules.Len() == 0 {
 		return
 	}
-	m.spec.companyOf(m.node, m.kind, c.ruled, func(k companyKey) {
+	m.spec.companyOf(m.node, m.kind, c.ruled, func(k companyKey, n int) {
 		d.ownRules()
-		c.add(k, sign*m.by)
+		c.add(k, sign*m.by*n)
 		if k.level != NodeKey || c.rule(k.group, k.level).even > 0 {
 			c.version++
 			for _, v := range c.about[k.group] {
@@ -156,6 +156,7 @@ func (d *Draft) beginRules(spec *Spec) {
 		return even && r.even > 0 || !even && r.apart > 0
 	}
 	knows := !slices.ContainsFunc(spec.Apart, func(a Apart) bool { return !known(a.Group, a.Level, false) })
+	knows = knows && !slices.ContainsFunc(spec.Extras, func(x Extra) bool { return !known(extraGroup(x.Name), NodeKey, false) })
 	for i := range spec.Even {
 		e := &spec.Even[i]
 		u, _ := c.scopes.Get(scopeUse{companyScope: spec.scope(e)})
@@ -188,9 +189,9 @@ func (d *Draft) beginRules(spec *Spec) {
 	}
 	for i := range d.steps {
 		for _, m := range d.steps[i].moves {
-			m.spec.companyOf(m.node, m.kind, fresh, func(k companyKey) {
+			m.spec.companyOf(m.node, m.kind, fresh, func(k companyKey, n int) {
 				if !counted(k.group, k.level) {
-					c.add(k, m.by)
+					c.add(k, m.by*n)
 				}
 			})
 		}
@@ -291,7 +292,7 @@ func (d *Draft) Opens(spec *Spec, level string, n *Node) bool {
 // counted returns by how much moves change the count of a key.
 func counted(moves []companyMove, k companyKey, ruled func(string, func(string))) (n int) {
 	for _, m := range moves {
-		m.spec.companyOf(m.node, m.kind, ruled, func(o companyKey) { n += m.by * btoi(o == k) })
+		m.spec.companyOf(m.node, m.kind, ruled, func(o companyKey, amount int) { n += m.by * amount * btoi(o == k) })
 	}
 	return n
 }

@@ -70,7 +70,7 @@ func (s *scribe) node(id NodeID) Node {
 	}
 	n.Cordon(s.chance(8))
 	n.Confirms = !s.chance(3)
-	n.Taints = s.taints()
+	n.Taints, n.Extras = s.taints(), s.extras()
 	if s.social && s.chance(4) {
 		n.Labels = map[string]string{}
 	}
@@ -250,7 +250,9 @@ func draftChange(s *scribe) []Commitment {
 		return []Commitment{PutNode{s.node(pickOne(s, modelNodes))}}
 	}
 	n := *known.Node.clone()
-	switch rapid.IntRange(0, 6).Draw(s.T, "change") {
+	switch rapid.IntRange(0, 7).Draw(s.T, "change") {
+	case 7:
+		n.Extras = s.extras()
 	case 6:
 		n.Taints = s.taints()
 	case 5:

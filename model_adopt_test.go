@@ -96,7 +96,7 @@ func (r *modelRound) adopt(a Adopt) *refusal {
 // overcommitted are the nodes on which more is taken than there is.
 func (m *model) overcommitted() (out []NodeID) {
 	for _, id := range slices.Sorted(maps.Keys(m.nodes)) {
-		if m.over(m.nodes[id], &modelAsk{room: [Dimensions]uint64{1, 1, 1, 1, 1, 1, 1, 1}, devices: math.MaxUint16}) {
+		if m.over(m.nodes[id], &modelAsk{room: [Dimensions]uint64{1, 1, 1, 1, 1, 1, 1, 1}, devices: math.MaxUint16}) || m.extrasOver(m.nodes[id]) {
 			out = append(out, id)
 		}
 	}

@@ -69,11 +69,68 @@ func (r *modelRound) crowded() (out []*refusal) {
 				bad = bad || clash(c.spec, n, rest.spec, r.now.nodes[rest.node])
 			}
 		}
+		for _, x := range c.spec.Extras {
+			bad = bad || r.now.taken(c.node, x.Name, func(other CapsuleID, left bool) bool { return !left || other != id && !c.waits }) > modelAmount(n.Extras, x.Name)
+		}
 		if bad {
 			out = append(out, lostTo(r.was.rev))
 		}
 	}
 	return out
+}
+
+// taken adds up what is taken of an extra on a node by those that count: who is placed there, and who has left and still runs there.
+func (m *model) taken(node NodeID, name string, counts func(id CapsuleID, left bool) bool) (sum int64) {
+	for id, c := range m.capsules {
+		if c.node == node && counts(id, false) {
+			sum += modelAmount(c.spec.Extras, name)
+		}
+		if c.remains != nil && c.remains.node == node && counts(id, true) {
+			sum += modelAmount(c.remains.spec.Extras, name)
+		}
+	}
+	return sum
+}
+
+// modelAmount is how much there is of a name.
+func modelAmount(extras []Extra, name string) (sum int64) {
+	for _, x := range extras {
+		if x.Name == name {
+			sum += x.Amount
+		}
+	}
+	return sum
+}
+
+// extrasOver reports whether what is placed on a node takes more of an extra than the node has.
+func (m *model) extrasOver(n modelNode) bool {
+	return slices.ContainsFunc([]string{"ip", "key"}, func(name string) bool {
+		return m.taken(n.ID, name, func(_ CapsuleID, left bool) bool { return !left }) > modelAmount(n.Extras, name)
+	})
+}
+
+// shortWith reports whether the node of a victim has too little of an extra that both take for a newcomer, those that stay, and the victim.
+func (r *modelRound) shortWith(e Evict, newcomer *Spec, priority int32, back map[CapsuleID]bool) bool {
+	newcomers, victim, n := r.newcomers(), r.was.capsules[e.Capsule], r.now.nodes[e.From]
+	for _, x := range victim.spec.Extras {
+		sum := x.Amount + r.now.taken(e.From, x.Name, func(id CapsuleID, left bool) bool {
+			if left {
+				runsOn := id == e.Capsule || back[id]
+				return !n.Confirms && (!runsOn || r.now.capsules[id].remains.since != r.was.capsules[id].placedAt)
+			}
+			p, comes := newcomers[id]
+			return !comes || p > priority
+		})
+		for id := range back {
+			if was := r.was.capsules[id]; was.node == e.From {
+				sum += modelAmount(was.spec.Extras, x.Name)
+			}
+		}
+		if modelAmount(newcomer.Extras, x.Name) > 0 && sum > modelAmount(n.Extras, x.Name) {
+			return true
+		}
+	}
+	return false
 }
 
 // eligible are the domains that are compared by a rule of a spec.
@@ -121,10 +178,11 @@ func (r *modelRound) uneven() (out []*refusal) {
 }
 
 // keptOff are the newcomers that outrank a victim and may not be where they are if it stays.
-func (r *modelRound) keptOff(e Evict, priority int32) (out []CapsuleID) {
+func (r *modelRound) keptOff(e Evict, priority int32, back map[CapsuleID]bool) (out []CapsuleID) {
 	victim := r.was.capsules[e.Capsule].spec
 	for id, p := range r.newcomers() {
-		if c := r.now.capsules[id]; p > priority && clash(victim, r.now.nodes[e.From], c.spec, r.now.nodes[c.node]) {
+		if c := r.now.capsules[id]; p > priority &&
+			(clash(victim, r.now.nodes[e.From], c.spec, r.now.nodes[c.node]) || c.node == e.From && r.shortWith(e, c.spec, priority, back)) {
 			out = append(out, id)
 		}
 	}
@@ -206,6 +264,11 @@ func (s *scribe) company(spec *Spec) {
 	for s.chance(4) { // no ledger judges it
 		spec.PreferCompany = append(spec.PreferCompany, Company{pickOne(s, modelGroups), pickOne(s, levels), pickOne(s, []float64{5, -0.1})})
 	}
+	for _, name := range []string{"key", "ip"} {
+		if s.chance(3) {
+			spec.Extras = append(spec.Extras, Extra{name, rapid.Int64Range(1, 3).Draw(s.T, "amount")})
+		}
+	}
 	for s.chance(3) {
 		spec.Apart = append(spec.Apart, Apart{pickOne(s, modelGroups), pickOne(s, levels)})
 	}
@@ -219,6 +282,16 @@ func (s *scribe) company(spec *Spec) {
 		}
 		spec.Even = append(spec.Even, e)
 	}
+}
+
+// extras draws what a node has.
+func (s *scribe) extras() (out []Extra) {
+	for _, name := range []string{"ip", "key"} {
+		if !s.chance(5) {
+			out = append(out, Extra{name, rapid.Int64Range(0, 4).Draw(s.T, "amount")})
+		}
+	}
+	return out
 }
 
 // companyDrafts are of what rules of company decide about, and of what changes them.
@@ -245,7 +318,7 @@ func draftUnrule(s *scribe) (out []Commitment) {
 // TestCompanyAgainstModel is TestLedgerAgainstModel with rules of company in most specs.
 func TestCompanyAgainstModel(t *testing.T) {
 	t.Parallel()
-	for total := range scale.Reach(t, "by a rule", "apart", "uneven", "unlabelled", "skewed", "even", "committed") {
+	for total := range scale.Reach(t, "by a rule", "apart", "uneven", "unlabelled", "extras", "skewed", "even", "committed") {
 		rapid.Check(t, func(t *rapid.T) {
 			d := newDuel(Limits{}, false)
 			d.company = true
@@ -270,7 +343,7 @@ func (d *duel) gather(t *rapid.T) {
 		if s.chance(4) {
 			n.Labels = map[string]string{}
 		}
-		n.Devices.Count, n.Devices.Model = 3, "A100"
+		n.Devices.Count, n.Devices.Model, n.Extras = 3, "A100", s.extras()
 		d.send(t, Proposal{Do: []Commitment{PutNode{n}}})
 	}
 	for range 4 {
@@ -283,11 +356,15 @@ func (d *duel) gather(t *rapid.T) {
 	}
 }
 
+// ruled reports whether a rule of company is why.
+func ruled(r *Rejection) bool { return r.Group != "" || r.Dimension == "key" || r.Dimension == "ip" }
+
 // countCompany counts refusals by rules of company.
 func (d *duel) countCompany(r *Rejection) {
 	d.count["by a rule"] += btoi(r.Group != "")
 	d.count["apart"] += btoi(r.Group != "" && r.Domain != "" && r.Free == 0 && r.Want > 0)
 	d.count["uneven"] += btoi(r.Group != "" && r.Free > 0)
+	d.count["extras"] += btoi(ruled(r) && r.Group == "")
 	d.count["unlabelled"] += btoi(r.Group != "" && r.Domain == "")
 }
 
@@ -420,7 +497,7 @@ func (p *companyPlan) place(t *rapid.T) {
 	if err == nil {
 		do := p.making()
 		_, judged := p.sent.With(do)
-		if r, _ := judged.(*Rejection); r != nil && r.Group == "" { //nolint:errorlint // With returns nothing else
+		if r, _ := judged.(*Rejection); r != nil && !ruled(r) { //nolint:errorlint // With returns nothing else
 			return // a later step places what is moved; a node that does not confirm lets nothing wait
 		}
 		if judged != nil {
@@ -434,7 +511,7 @@ func (p *companyPlan) place(t *rapid.T) {
 		}
 		return
 	}
-	if r := err.(*Rejection); r.Group == "" || !ok { //nolint:errorlint // a draft returns nothing else
+	if r := err.(*Rejection); !ruled(r) || !ok { //nolint:errorlint // a draft returns nothing else
 		return
 	}
 	p.count["refused"]++
@@ -482,7 +559,7 @@ func (p *companyPlan) propose(t *rapid.T) {
 	}
 	do.View, do.If = p.sent.rev, nil
 	next, err := p.sent.With(do)
-	if r, _ := err.(*Rejection); r != nil && r.Group == "" { //nolint:errorlint // With returns nothing else
+	if r, _ := err.(*Rejection); r != nil && !ruled(r) { //nolint:errorlint // With returns nothing else
 		t.Skip("another rule than those of company")
 	}
 	if err != nil {

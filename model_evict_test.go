@@ -273,7 +273,7 @@ func (r *modelRound) putBack(unit []int, back map[CapsuleID]bool) (spared []int,
 	blocked, apart := map[NodeID]map[int]bool{}, map[CapsuleID]bool{}
 	for _, at := range unit {
 		e := r.p.Do[at].(Evict)
-		off := r.keptOff(e, priority)
+		off := r.keptOff(e, priority, back)
 		for _, id := range off {
 			apart[id] = true
 		}

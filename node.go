@@ -28,6 +28,8 @@ type Node struct {
 	Confirms bool `json:"confirms,omitempty"`
 	// Taints keep work off the node that does not tolerate them.
 	Taints []Taint `json:"taints,omitempty"`
+	// Extras are amounts of what the node has beside Capacity; at most 16. A name that is missing has 0.
+	Extras []Extra `json:"extras,omitempty"`
 }
 
 // Condition says what a node is good for.
@@ -81,14 +83,14 @@ func (n *Node) Cordon(on bool) {
 // clone returns a copy that shares nothing with n.
 func (n *Node) clone() *Node {
 	c := *n
-	c.Labels, c.Taints = maps.Clone(n.Labels), slices.Clone(n.Taints)
+	c.Labels, c.Taints, c.Extras = maps.Clone(n.Labels), slices.Clone(n.Taints), sortedExtras(n.Extras)
 	return &c
 }
 
 // faults says everything that is wrong with n, except with its id and its texts.
 func (n *Node) faults() []string {
 	out := n.Capacity.faults("capacity")
-	out = append(append(out, n.Devices.faults()...), n.taintFaults()...)
+	out = append(append(append(out, n.Devices.faults()...), n.taintFaults()...), extraFaults(n.Extras, 0)...)
 	if n.Devices.Count > 0 && n.Devices.Model == "" {
 		out = append(out, "devices without a model")
 	}

@@ -88,6 +88,8 @@ type Spec struct {
 	Even []Even `json:"even,omitempty"`
 	// PreferCompany lists groups whose members make a node better or worse; at most 16. No ledger judges it.
 	PreferCompany []Company `json:"preferCompany,omitempty"`
+	// Extras are amounts that the capsule takes of what its node has beside Resources; at most 16.
+	Extras []Extra `json:"extras,omitempty"`
 	// Movable is the consent to moves: a proposal may take the capsule off its node and place it on another ([Evict]).
 	Movable bool `json:"movable,omitempty"`
 	// RunsAtMost is how long the capsule runs at most once it is placed, as far as is known; 0: unknown. It is not ended
@@ -285,6 +287,11 @@ func (s *Spec) appendKey(b []byte) []byte {
 	for _, c := range s.PreferCompany {
 		texts([]string{c.Group, c.Level})
 		number(int64(math.Float64bits(c.Weight)))
+	}
+	number(int64(len(s.Extras)))
+	for _, x := range s.Extras {
+		texts([]string{x.Name})
+		number(x.Amount)
 	}
 	number(int64(btoi(s.Start.CrossHost) + 2*btoi(s.Movable) + 4*btoi(s.Backfills)))
 	return b

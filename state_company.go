@@ -2,7 +2,6 @@ package orbit
 
 import (
 	"cmp"
-	"iter"
 	"slices"
 
 	"github.com/google/btree"
@@ -153,20 +152,23 @@ func (c *companyTables) members(group, level string, yield func(domain string, c
 	})
 }
 
-// companyOf calls yield with each key under which a capsule of the spec counts on a node: as placed there, or with stopping as one that
+// companyOf calls yield with each key under which a capsule of the spec counts on a node, and how much: as placed there, or with stopping as one that
 // still runs there.
-func (s *Spec) companyOf(n *Node, kind companyKind, ruled func(group string, yield func(level string)), yield func(companyKey)) {
+func (s *Spec) companyOf(n *Node, kind companyKind, ruled func(group string, yield func(level string)), yield func(companyKey, int)) {
 	for group := range s.MemberOf {
 		ruled(group, func(level string) {
 			if d := n.domain(level); d != "" {
-				yield(companyKey{group, level, kind + membersPlaced, d})
+				yield(companyKey{group, level, kind + membersPlaced, d}, 1)
 			}
 		})
 	}
 	for _, a := range s.Apart {
 		if d := n.domain(a.Level); d != "" {
-			yield(companyKey{a.Group, a.Level, kind + keepersPlaced, d})
+			yield(companyKey{a.Group, a.Level, kind + keepersPlaced, d}, 1)
 		}
+	}
+	for i := range s.Extras {
+		yield(companyKey{extraGroup(s.Extras[i].Name), NodeKey, kind + membersPlaced, string(n.ID)}, int(s.Extras[i].Amount))
 	}
 }
 
@@ -219,6 +221,7 @@ func (c *companyTables) begin(s *State, spec *Spec, began func(group, level stri
 		}
 		c.addRules(&Spec{Require: spec.Require, Even: spec.Even[i : i+1]}, 1)
 	}
+	c.addRules(&Spec{Extras: spec.Extras}, 1) // whoever takes an extra has a rule about it, so all are counted
 }
 
 // surveyScope counts the nodes that make domains eligible for a scope that no rule went by.
@@ -257,79 +260,6 @@ func (s *Spec) scopeRequire(e *Even) []Predicate {
 		return nil
 	}
 	return s.Require
-}
-
-// Skewed yields what departures, lost nodes, new domains and [Adopt] have left uneven: each domain in which there are more members than a
-// rule Even of something placed admits. A move of a member from there to a domain with the fewest repairs it, in the fewest moves if the domain is taken first that
-// has most above its fewest; while there are fewer domains than MinDomains no move does. It looks at what is on the nodes of groups with such rules.
-func (s *State) Skewed() iter.Seq[Skew] {
-	return s.uneven(func(spec *Spec, e Even, least int, yield func(Skew) bool) (on bool) {
-		on = true
-		s.company.members(e.Group, e.Level, func(domain string, count int) bool {
-			if count > least+e.MaxSkew {
-				on = yield(Skew{spec, e, domain, count, least})
-			}
-			return on
-		})
-		return on
-	})
-}
-
-// Evens yields each rule Even of something placed, kept or not, with the domain that has the most members; it is empty, and Members 0, if none is in a
-// domain. If Members is more than Fewest + MaxSkew, Skewed yields that domain too. It costs what Skewed does.
-func (s *State) Evens() iter.Seq[Skew] {
-	return s.uneven(func(spec *Spec, e Even, least int, yield func(Skew) bool) bool {
-		most := Skew{Spec: spec, Even: e, Fewest: least}
-		s.company.members(e.Group, e.Level, func(domain string, count int) bool {
-			if count > most.Members {
-				most.Domain, most.Members = domain, count
-			}
-			return true
-		})
-		return yield(most)
-	})
-}
-
-// uneven calls look with each rule Even of something placed, and the fewest members of its domains, until that returns false.
-func (s *State) uneven(look func(spec *Spec, e Even, least int, yield func(Skew) bool) bool) iter.Seq[Skew] {
-	return func(yield func(Skew) bool) {
-		for _, spec := range s.evenSpecs() {
-			for _, e := range spec.Even {
-				low := s.company.fewest(&e, spec.scope(&e), s.company.count)
-				if low.domains < e.MinDomains {
-					low.least = 0
-				}
-				if !look(spec, e, low.least, yield) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// evenSpecs returns the specs with rules Even of which a capsule is placed, in order. Such a capsule is a member of the groups that its rules are about.
-func (s *State) evenSpecs() (specs []*Spec) {
-	seen, known := map[NodeID]bool{}, map[*Spec]bool{}
-	s.company.rules.Ascend(func(g groupRules) bool {
-		if !slices.ContainsFunc(g.byLevel, func(r companyRule) bool { return r.even > 0 }) {
-			return true
-		}
-		for n := range s.GroupNodes(g.group) {
-			if seen[n.Node.ID] {
-				continue
-			}
-			seen[n.Node.ID] = true
-			for c := range s.On(n.Node.ID) {
-				if len(c.Spec.Even) > 0 && !known[c.Spec] {
-					known[c.Spec] = true
-					specs = append(specs, c.Spec)
-				}
-			}
-		}
-		return true
-	})
-	slices.SortFunc(specs, func(a, b *Spec) int { return cmp.Compare(a.key, b.key) })
-	return specs
 }
 
 // fewest looks for the eligible domain with the fewest members by a count.
@@ -384,6 +314,9 @@ func (c *companyTables) addRules(spec *Spec, by int) {
 	}
 	for _, a := range spec.Apart {
 		change(a.Group, a.Level, by, 0)
+	}
+	for i := range spec.Extras {
+		change(extraGroup(spec.Extras[i].Name), NodeKey, by, 0)
 	}
 	for i := range spec.Even {
 		e := &spec.Even[i]

@@ -366,25 +366,3 @@ func (s *State) lists(c *capsuleRecord, slot uint32) bool {
 	n := s.nodes.At(c.node)
 	return c.link < n.listed && n.member(c.link) == slot
 }
-
-// Overcommitted yields the nodes on which more is taken of a resource or a device instance than there is of it, ordered by id: what
-// [Adopt] has found there, and what capacity that has shrunk has left. It looks at every node.
-func (s *State) Overcommitted() iter.Seq[*NodeState] {
-	return func(yield func(*NodeState) bool) {
-		for n := range s.Nodes() {
-			if n.overcommitted() && !yield(n) {
-				return
-			}
-		}
-	}
-}
-
-// overcommitted reports whether more is taken than there is.
-func (n *NodeState) overcommitted() bool {
-	over := !n.used.Within(n.Node.Capacity)
-	for i, used := range n.deviceUse() {
-		room := int32(deviceMilli * btoi(i < n.Node.Devices.Count && !n.Node.Devices.Unhealthy.Has(i)))
-		over = over || used > room
-	}
-	return over
-}

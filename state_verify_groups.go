@@ -79,10 +79,10 @@ func (v *verifier) company() {
 	}
 	for n := range v.s.Nodes() {
 		for c := range v.s.On(n.Node.ID) {
-			c.Spec.companyOf(n.Node, 0, want.ruled, func(k companyKey) { want.add(k, 1) })
+			c.Spec.companyOf(n.Node, 0, want.ruled, want.add)
 		}
 		for r := range v.s.Remains(n.Node.ID) {
-			r.Spec.companyOf(n.Node, stopping, want.ruled, func(k companyKey) { want.add(k, 1) })
+			r.Spec.companyOf(n.Node, stopping, want.ruled, want.add)
 		}
 	}
 	want.scopes.Ascend(func(u scopeUse) bool {

@@ -3,6 +3,7 @@ package orbit
 import (
 	"cmp"
 	"math"
+	"slices"
 )
 
 // This file has the rules for capsules that run already (Adopt), for those that get another size (Resize), and for those that are
@@ -205,13 +206,7 @@ func (n *NodeState) lacksBeside(asked *Resources) (d int, r *Remains) {
 // beside adds to what is claimed beside a victim what still stops on its node, if nothing waits there for that ([NodeState.Free]), but the
 // victim itself and those that were put back, which run on.
 func (s *sparing) beside(n *sparedNode, victim *txCapsule, claimed *load) *load {
-	if !n.n.now.stops() {
-		return claimed
-	}
-	for _, r := range *n.n.now.remains {
-		if e := s.t.capsules.find(r.Capsule); e != nil && e.was != nil && e.was.PlacedAt == r.Since && (e == victim || e.stays) {
-			continue
-		}
+	for _, r := range s.stoppingBeside(n, victim) {
 		for d, x := range r.Spec.Envelope.Reservation {
 			claimed.room[d] = min(claimed.room[d], math.MaxInt64-x) + x
 		}
@@ -220,6 +215,17 @@ func (s *sparing) beside(n *sparedNode, victim *txCapsule, claimed *load) *load 
 		}
 	}
 	return claimed
+}
+
+// stoppingBeside returns what stops on a node for which nothing waits there, but for what is left of a victim, and of those that are put back.
+func (s *sparing) stoppingBeside(n *sparedNode, victim *txCapsule) []*Remains {
+	if !n.n.now.stops() {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(*n.n.now.remains), func(r *Remains) bool {
+		e := s.t.capsules.find(r.Capsule)
+		return e != nil && e.was != nil && e.was.PlacedAt == r.Since && (e == victim || e.stays)
+	})
 }
 
 // besideResize refuses what names a capsule that is resized a second time.

@@ -69,6 +69,9 @@ func (t *tx) refuseCompany(e *txCapsule, fault *Rejection) error {
 	})
 	r := *fault
 	r.Capsule, r.advice = e.now.ID, "choose another domain, or wait until others have left"
+	if r.Dimension != "" {
+		r.advice = "choose another node, or wait until others have left"
+	}
 	return t.refuse(r, t.s.rev, "capsule %q on node %q: %s", e.now.ID, e.now.Node, r.Reason)
 }
 
@@ -91,15 +94,42 @@ func (s *sparing) keptOff(e *txCapsule, priority int32) (out []*txCapsule) {
 	if !e.was.Spec.hasCompany() {
 		return nil
 	}
-	at := s.t.describes(e.was.Node)
+	at, short := s.t.describes(e.was.Node), s.shortWith(e, priority)
 	for _, n := range s.nodes {
 		for _, c := range n.newcomers {
-			if c.priority > priority && e.was.Spec.keepsOff(at, c.of.now.Spec, n.n.now.Node) {
+			off := func(x string) bool { return n.n.now.Node == at && amountOf(c.of.now.Spec.Extras, x) > 0 }
+			if c.priority > priority && (e.was.Spec.keepsOff(at, c.of.now.Spec, n.n.now.Node) || slices.ContainsFunc(short, off)) {
 				out = append(out, c.of)
 			}
 		}
 	}
 	return out
+}
+
+// shortWith returns the extras that a victim takes of which its node does not have enough for it beside newcomers of higher priority.
+func (s *sparing) shortWith(e *txCapsule, priority int32) (names []string) {
+	if len(e.was.Spec.Extras) == 0 || !s.t.countCompany() {
+		return nil
+	}
+	n := s.node(e.was.Node)
+	for _, x := range e.was.Spec.Extras {
+		free := amountOf(n.n.now.Node.Extras, x.Name) - int64(s.t.company.count(companyKey{extraGroup(x.Name), NodeKey, membersPlaced, string(e.was.Node)}))
+		for _, c := range n.newcomers {
+			free += amountOf(c.of.now.Spec.Extras, x.Name) * int64(btoi(c.priority <= priority))
+		}
+		for i := range s.t.capsules.entries {
+			if o := &s.t.capsules.entries[i]; o.stays && o.was.Node == e.was.Node {
+				free -= amountOf(o.was.Spec.Extras, x.Name)
+			}
+		}
+		for _, r := range s.stoppingBeside(n, e) {
+			free -= amountOf(r.Spec.Extras, x.Name)
+		}
+		if x.Amount > free {
+			names = append(names, x.Name)
+		}
+	}
+	return names
 }
 
 // The fences of the rules of company. What arrives in a domain puts and compares that of the domain, except on its node, whose record it compares
@@ -173,7 +203,7 @@ func (t *tx) addArrival(e *txCapsule, r, w *Footprint) {
 	for group := range e.now.Spec.MemberOf {
 		r.Fences = append(r.Fences, fenceRules(group))
 	}
-	e.now.Spec.companyOf(n, 0, t.company.ruled, func(k companyKey) {
+	e.now.Spec.companyOf(n, 0, t.company.ruled, func(k companyKey, _ int) {
 		if k.level != NodeKey {
 			r.Fences = append(r.Fences, fenceUp(k), fenceTopology)
 			w.Fences = append(w.Fences, fenceUp(k))

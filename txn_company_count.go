@@ -230,7 +230,7 @@ func (t *tx) endRules(spec *Spec) {
 // companyChange calls add with all that is counted otherwise after the proposal than before.
 func (t *tx) companyChange(ruled func(string, func(string)), add func(companyKey, int)) {
 	count := func(spec *Spec, n *Node, kind companyKind, by int) {
-		spec.companyOf(n, kind, ruled, func(k companyKey) { add(k, by) })
+		spec.companyOf(n, kind, ruled, func(k companyKey, n int) { add(k, by*n) })
 	}
 	for i := range t.capsules.entries {
 		e := &t.capsules.entries[i]

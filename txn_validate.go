@@ -338,6 +338,9 @@ func (v *validator) putNode(n *Node) {
 	for _, t := range n.Taints {
 		v.text("taint", t.String(), v.limits.SpecBytes)
 	}
+	for _, x := range n.Extras {
+		v.text("extra", x.Name, v.limits.IDBytes)
+	}
 }
 
 // carried checks when something was done, and its labels.

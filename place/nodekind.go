@@ -238,6 +238,10 @@ func (k *nodeKinds) describe(text []byte, n *orbit.Node) []byte {
 	for _, t := range n.Taints {
 		text = word(word(word(text, t.Key), t.Value), t.Effect)
 	}
+	text = append(text, byte(len(n.Extras)))
+	for i := range n.Extras {
+		text = word(text, n.Extras[i].Name)
+	}
 	for _, key := range k.keys {
 		value, there := label(n, key)
 		text = append(text, '0'+byte(btoi(there)))

@@ -202,6 +202,11 @@ func (c *specClass) suits(like *orbit.Node, x *nodeIndex) bool {
 	if !like.Schedulable() || !like.Admits(c.spec) || c.spec.Devices.Count > 0 && !c.spec.Devices.Accepts(like.Devices.Model) {
 		return false
 	}
+	for _, x := range c.spec.Extras {
+		if !slices.ContainsFunc(like.Extras, func(has orbit.Extra) bool { return has.Name == x.Name }) {
+			return false
+		}
+	}
 	for i := range c.spec.Require {
 		if !x.kinds.mayHold(&c.spec.Require[i], like) {
 			return false
