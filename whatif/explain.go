@@ -74,7 +74,7 @@ func newAsker(state *orbit.State, spec *orbit.Spec) (*asker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &asker{state: state, spec: spec, near: nearDomains(state, spec.Near), closes: state.Closes(spec)}, nil
+	return &asker{state: state, spec: spec, near: nearDomains(state, spec.Near), closes: closesOf(state, spec)}, nil
 }
 
 // nearDomains returns the domains in which a spec finds the company that it asks for, as [orbit.Draft.NearDomains] does of a draft without
@@ -131,6 +131,9 @@ func (a *asker) lack(r *room) (sum float64) {
 		if want > 0 && want > r.free[d] {
 			sum += float64(want-r.free[d]) / float64(want)
 		}
+	}
+	for _, x := range a.spec.Extras {
+		sum += float64(max(0, x.Amount-a.extraFree(r, x.Name))) / float64(x.Amount)
 	}
 	if ask := &a.spec.Devices; ask.Count > 0 {
 		sum += float64(max(0, ask.Count-r.instances(ask.Milli))) / float64(ask.Count)

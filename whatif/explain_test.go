@@ -35,7 +35,7 @@ func world(t *rapid.T) *orbit.State {
 			labels["zone"] = fmt.Sprint("z", i%zones)
 		}
 		require.True(t, try(orbit.PutNode{Node: orbit.Node{
-			ID: nodeID(i), Capacity: orbit.Resources{orbit.CPU: small.Draw(t, "cpu"), orbit.Memory: small.Draw(t, "memory")}, Labels: labels, Devices: devices,
+			ID: nodeID(i), Capacity: orbit.Resources{orbit.CPU: small.Draw(t, "cpu"), orbit.Memory: small.Draw(t, "memory")}, Labels: labels, Devices: devices, Extras: drawExtras(t, 0),
 		}}))
 	}
 	at := rapid.IntRange(0, nodes-1)
@@ -72,6 +72,16 @@ func world(t *rapid.T) *orbit.State {
 	return s
 }
 
+// drawExtras draws what a node has, or what a spec takes.
+func drawExtras(t *rapid.T, least int64) (out []orbit.Extra) {
+	for _, name := range []string{"ip", "key"} {
+		if rapid.IntRange(0, 3).Draw(t, "extra") == 0 {
+			out = append(out, orbit.Extra{Name: name, Amount: rapid.Int64Range(least, 3).Draw(t, "amount")})
+		}
+	}
+	return out
+}
+
 func nodeID(i int) orbit.NodeID { return orbit.NodeID(fmt.Sprint("n", i)) }
 
 func drawSpec(t *rapid.T) *orbit.Spec {
@@ -84,6 +94,7 @@ func drawSpec(t *rapid.T) *orbit.Spec {
 			s.Devices.Models = []string{"a"}
 		}
 	}
+	s.Extras = drawExtras(t, 1)
 	if rapid.Bool().Draw(t, "requires") {
 		s.Require = append(s.Require, orbit.Predicate{Key: "disk", Op: "In", Values: []string{"ssd"}})
 	}
@@ -155,7 +166,7 @@ func TestExplainCounts(t *testing.T) {
 
 // TestFixesAreSound: whatever is proposed as a fix commits, on the node that it names.
 func TestFixesAreSound(t *testing.T) {
-	for seen := range scale.Reach(t, "less", "devices", "drop", "model", "alone", "uncordon", "await", "outlast", "evict", "add", "add elsewhere", "add in a new domain", "less, ruled") {
+	for seen := range scale.Reach(t, "less", "less extras", "devices", "drop", "model", "alone", "uncordon", "await", "outlast", "evict", "add", "add elsewhere", "add in a new domain", "less, ruled") {
 		rapid.Check(t, func(t *rapid.T) {
 			for range worlds {
 				soundFixes(t, seen)
@@ -197,7 +208,7 @@ func ruled(r whatif.Reason) bool { return r.Kind == whatif.Ruled }
 
 func count(seen map[string]int, f *whatif.Fix) {
 	for kind, is := range map[string]bool{
-		"less": f.Less != (orbit.Resources{}), "devices": f.FewerDevices+f.LessMilli > 0, "drop": len(f.Drop) > 0, "model": f.AcceptModel != "",
+		"less": f.Less != (orbit.Resources{}), "less extras": len(f.LessExtras) > 0, "devices": f.FewerDevices+f.LessMilli > 0, "drop": len(f.Drop) > 0, "model": f.AcceptModel != "",
 		"alone": f.Alone, "uncordon": f.Uncordon != "", "await": len(f.Await) > 0, "outlast": len(f.Outlast) > 0, "evict": len(f.Evict) > 0, "add": f.Add != nil,
 		"add elsewhere": len(f.In) > 0, "add in a new domain": slices.ContainsFunc(f.In, func(d whatif.InDomain) bool { return d.New }),
 	} {
@@ -279,12 +290,27 @@ func nothingLess(t require.TestingT, state *orbit.State, asked *orbit.Spec, f *w
 			more(func(s *orbit.Spec) { s.Envelope.Reservation[d]++ })
 		}
 	}
+	for _, less := range f.LessExtras {
+		more(func(s *orbit.Spec) { s.Extras = setExtra(s.Extras, less.Name, 1) })
+	}
 	if f.FewerDevices > 0 && f.Spec.Devices.Count > 0 {
 		more(func(s *orbit.Spec) { s.Devices.Count++ })
 	}
 	if f.LessMilli > 0 && f.Spec.Devices.Count > 0 {
 		more(func(s *orbit.Spec) { s.Devices.Milli++ })
 	}
+}
+
+// setExtra returns extras with more of a name.
+func setExtra(extras []orbit.Extra, name string, more int64) []orbit.Extra {
+	extras = slices.Clone(extras)
+	for i := range extras {
+		if extras[i].Name == name {
+			extras[i].Amount += more
+			return extras
+		}
+	}
+	return append(extras, orbit.Extra{Name: name, Amount: more})
 }
 
 // part is what a fix would be with one thing less.
@@ -301,6 +327,7 @@ func changes(f *whatif.Fix) (n int) {
 		}
 	}
 	n += len(f.Drop)
+	n += len(f.LessExtras)
 	for _, is := range []bool{f.FewerDevices+f.LessMilli > 0 || f.AcceptModel != "", f.Alone, f.Uncordon != ""} {
 		if is {
 			n++
@@ -321,6 +348,9 @@ func partsOf(of *orbit.Spec, f *whatif.Fix) (out []part) {
 		if less > 0 {
 			with(func(s *orbit.Spec) { s.Envelope.Reservation[d] = of.Envelope.Reservation[d] })
 		}
+	}
+	for _, less := range f.LessExtras {
+		with(func(s *orbit.Spec) { s.Extras = setExtra(s.Extras, less.Name, less.Amount) })
 	}
 	for _, p := range f.Drop {
 		with(func(s *orbit.Spec) { s.Require = append(s.Require, p) })

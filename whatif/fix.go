@@ -16,6 +16,8 @@ import (
 type Fix struct {
 	// Less is how much less of each dimension the capsule must ask for.
 	Less orbit.Resources
+	// LessExtras is how much less of each extra the capsule must ask for; of what then is 0 it asks for nothing.
+	LessExtras []orbit.Extra
 	// FewerDevices is how many device instances less, and LessMilli how much less of each, the capsule must ask for.
 	FewerDevices, LessMilli int
 	// Drop are requirements that the spec must do without.
@@ -80,6 +82,9 @@ func (f *Fix) String() string {
 		if less > 0 {
 			add("ask for %d less of %s", less, f.names(d))
 		}
+	}
+	for _, x := range f.LessExtras {
+		add("ask for %d less of %q", x.Amount, x.Name)
 	}
 	if f.FewerDevices > 0 {
 		add("ask for %d fewer devices", f.FewerDevices)
@@ -151,6 +156,13 @@ func (f *Fix) parts(of *orbit.Spec) (out []lesser) {
 		if less > 0 {
 			without(func(p *lesser) { p.spec.Envelope.Reservation[d] = of.Envelope.Reservation[d] })
 		}
+	}
+	for _, less := range f.LessExtras {
+		without(func(p *lesser) {
+			p.spec.Extras = slices.DeleteFunc(slices.Clone(p.spec.Extras), func(x orbit.Extra) bool { return x.Name == less.Name })
+			i := slices.IndexFunc(of.Extras, func(x orbit.Extra) bool { return x.Name == less.Name })
+			p.spec.Extras = append(p.spec.Extras, of.Extras[i])
+		})
 	}
 	for _, dropped := range f.Drop {
 		without(func(p *lesser) { p.spec.Require = append(p.spec.Require, dropped) })

@@ -52,7 +52,7 @@ func (a *asker) isMinimal(f *Fix) bool {
 		if err != nil { // what is asked for can be shared, and so can a part of the way there
 			return false
 		}
-		part := asker{state: a.state, spec: spec, near: a.near, closes: a.state.Closes(spec)}
+		part := asker{state: a.state, spec: spec, near: a.near, closes: closesOf(a.state, spec)}
 		if spec.Near == (orbit.Near{}) {
 			part.near = nil
 		}
@@ -110,6 +110,16 @@ func (a *asker) change(of *found) *Fix {
 		if want := spec.Envelope.Reservation[d]; want > 0 && want > r.free[d] {
 			f.Less[d] = want - max(0, r.free[d])
 			spec.Envelope.Reservation[d] -= f.Less[d]
+		}
+	}
+	spec.Extras = nil
+	for _, x := range a.spec.Extras {
+		free := max(0, a.extraFree(&r, x.Name))
+		if less := x.Amount - free; less > 0 {
+			f.LessExtras, x.Amount = append(f.LessExtras, orbit.Extra{Name: x.Name, Amount: less}), free
+		}
+		if x.Amount > 0 {
+			spec.Extras = append(spec.Extras, x)
 		}
 	}
 	if of.set.has(int(Model)) || r.instances(spec.Devices.Milli) < spec.Devices.Count {

@@ -31,6 +31,8 @@ const (
 	Ruled
 	// Resource: less is free than the capsule asks for.
 	Resource
+	// Extra: less of an extra is free than the capsule asks for.
+	Extra
 	// Requirement: the node's labels do not meet a requirement.
 	Requirement
 )
@@ -39,7 +41,7 @@ const (
 type Reason struct {
 	// Kind is the rule.
 	Kind ReasonKind
-	// Arg is the dimension of a Resource, the index in Spec.Require of a Requirement, and 0 for all other kinds.
+	// Arg is the dimension of a Resource, the index in Spec.Extras of an Extra or in Spec.Require of a Requirement, and 0 for all other kinds.
 	Arg int
 	// Text completes "the node ...", as in "lacks memory".
 	Text string
@@ -48,12 +50,13 @@ type Reason struct {
 // String returns the text.
 func (r Reason) String() string { return r.Text }
 
-// reasonSet is a set of reasons: a bit for each kind below Resource, one for each dimension, one for each requirement.
+// reasonSet is a set of reasons: a bit for each kind below Resource, one for each dimension, one for each extra, one for each requirement.
 type reasonSet [5]uint64
 
 const (
 	firstResource    = int(Resource)
-	firstRequirement = firstResource + orbit.Dimensions
+	firstExtra       = firstResource + orbit.Dimensions
+	firstRequirement = firstExtra + 16 // as many as a spec can have
 )
 
 func (s *reasonSet) add(i int)      { s[i/64] |= 1 << (i % 64) }
@@ -101,10 +104,12 @@ type room struct {
 	free orbit.Resources
 	// Of each device instance, in thousandths.
 	devices [orbit.MaxDevices]int
+	// The node of the state; nil: it would be a new one, of which nothing is taken.
+	of *orbit.NodeState
 }
 
 func roomOf(n *orbit.NodeState) (r room) {
-	r.node, r.free = n.Node, n.Free()
+	r.node, r.free, r.of = n.Node, n.Free(), n
 	for i := range n.Node.Devices.Count {
 		r.devices[i] = n.DeviceFree(i)
 	}
@@ -142,7 +147,32 @@ func (a *asker) reasons(r *room) (set reasonSet) {
 	if a.near != nil && !a.near[r.node.Labels[a.spec.Near.Level]] {
 		set.add(int(Company))
 	}
+	for i, x := range a.spec.Extras {
+		if x.Amount > a.extraFree(r, x.Name) {
+			set.add(firstExtra + i)
+		}
+	}
 	return set
+}
+
+// extraFree returns how much of an extra a node has free.
+func (a *asker) extraFree(r *room, name string) int64 {
+	if r.of != nil {
+		return a.state.ExtraFree(r.of, name)
+	}
+	for _, x := range r.node.Extras {
+		if x.Name == name {
+			return x.Amount
+		}
+	}
+	return 0
+}
+
+// closesOf returns why rules Apart and Even close a node to a spec, as [orbit.State.Closes] does, but for the extras that it takes.
+func closesOf(state *orbit.State, spec *orbit.Spec) func(*orbit.NodeState) string {
+	plain := *spec
+	plain.Extras = nil
+	return state.Closes(&plain)
 }
 
 // instances counts the device instances with so much free.
@@ -213,6 +243,9 @@ func (a *asker) list(set *reasonSet) (out []Reason) {
 		case i >= firstRequirement:
 			r.Kind, r.Arg = Requirement, i-firstRequirement
 			r.Text = "does not meet " + a.spec.Require[r.Arg].String()
+		case i >= firstExtra:
+			r.Kind, r.Arg = Extra, i-firstExtra
+			r.Text = fmt.Sprintf("lacks %q", a.spec.Extras[r.Arg].Name)
 		case i >= firstResource:
 			r.Kind, r.Arg = Resource, i-firstResource
 			r.Text = "lacks " + a.state.DimensionName(r.Arg)
