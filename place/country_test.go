@@ -124,6 +124,11 @@ func (w *country) node(id orbit.NodeID) orbit.Node {
 	for r.IntN(6) == 0 {
 		n.Taints = append(n.Taints, orbit.Taint{Key: fmt.Sprint("t", r.IntN(2)), Effect: []string{"NoSchedule", "NoExecute", "PreferNoSchedule"}[r.IntN(3)]})
 	}
+	for _, name := range []string{"ip", "key"} {
+		if r.IntN(2) == 0 {
+			n.Extras = append(n.Extras, orbit.Extra{Name: name, Amount: int64(r.IntN(4))})
+		}
+	}
 	if r.IntN(2) == 0 {
 		n.Devices = orbit.Devices{Model: fmt.Sprint("m", r.IntN(w.taste.models)), Count: 1 + r.IntN(4)}
 		n.Devices.Unhealthy = orbit.DeviceSet(r.IntN(1<<n.Devices.Count)) & orbit.DeviceSet(r.IntN(1<<16))
@@ -176,6 +181,11 @@ func (w *country) invent(t *rapid.T) *orbit.Spec {
 	drawWishes(t, s, "zone", "zone", "rack", "host", "gen", "unheard", orbit.NodeKey)
 	if often(3, "wants company") {
 		s.Near = rapid.SampledFrom([]orbit.Near{{Group: "g", Level: "zone"}, {Group: "g", Level: "rack"}, {Group: "h", Level: "rack"}, {Group: "none", Level: "zone"}, {Group: "h", Level: "host"}}).Draw(t, "near")
+	}
+	for _, name := range []string{"key", "ip"} {
+		if often(1, "takes extras") {
+			s.Extras = append(s.Extras, orbit.Extra{Name: name, Amount: rapid.Int64Range(1, 2).Draw(t, "amount")})
+		}
 	}
 	levels := rapid.SampledFrom([]string{"zone", "rack", "host", orbit.NodeKey, orbit.NodeKey})
 	if often(3, "keeps apart") {
