@@ -17,6 +17,7 @@ func BenchmarkCompany(b *testing.B) {
 		var do []orbit.Commitment
 		for i := range nodes {
 			n := node(fmt.Sprintf("n%05d", i), 32)
+			n.Node.Extras = []orbit.Extra{{Name: "ip", Amount: 8}}
 			n.Node.Labels = map[string]string{"zone": fmt.Sprint("z", i%3), "rack": fmt.Sprint("r", i/50), "host": fmt.Sprintf("n%05d", i)}
 			do = append(do, n)
 		}
@@ -24,7 +25,7 @@ func BenchmarkCompany(b *testing.B) {
 		commit(b, l, append(do, orbit.Submit{IDs: []orbit.CapsuleID{"standing"}, Spec: standing}, orbit.Place{Capsule: "standing", Node: "n00000"})...)
 		e := &orbit.Engine{Name: "e", Ledger: l, MaxPlan: 1000, Navigator: &nav.Services{}}
 		sets := 0
-		for _, kind := range []string{"plain", "grouped", "even over zones", "even over racks", "apart by node", "apart by rack", "host", "spread over zones", "spread over racks", "itself over zones", "five more by zone", "five less by zone", "five more by rack"} {
+		for _, kind := range []string{"plain", "grouped", "even over zones", "even over racks", "apart by node", "apart by rack", "extra", "host", "spread over zones", "spread over racks", "itself over zones", "five more by zone", "five less by zone", "five more by rack"} {
 			b.Run(fmt.Sprintf("nodes=%d/%s", nodes, kind), func(b *testing.B) {
 				replicas := 500
 				if kind == "apart by rack" {
@@ -56,6 +57,8 @@ func BenchmarkCompany(b *testing.B) {
 						s.Group, s.PreferCompany = group, []orbit.Company{{Group: group, Level: "zone", Weight: -5}}
 					case "five more by rack":
 						s.Group, s.PreferCompany = group, []orbit.Company{{Group: group, Level: "rack", Weight: 5}}
+					case "extra":
+						s.Extras = []orbit.Extra{{Name: "ip", Amount: 1}}
 					case "apart by rack":
 						s.Group, s.Apart = group, []orbit.Apart{{Group: group, Level: "rack"}}
 					}

@@ -57,6 +57,9 @@ func (p *company) node(i int) orbit.Node {
 		ID: orbit.NodeID(fmt.Sprint("n", i+1)), Capacity: orbit.Resources{orbit.CPU: 1 + p.Int64N(5)}, Confirms: p.confirms,
 		Labels: map[string]string{"zone": fmt.Sprint("z", zone), "rack": fmt.Sprintf("r%d%d", zone, p.IntN(2))},
 	}
+	if lucky(p.Rand, 60) {
+		n.Extras = []orbit.Extra{{Name: "ip", Amount: p.Int64N(4)}}
+	}
 	if lucky(p.Rand, 8) {
 		delete(n.Labels, one(p.Rand, "zone", "rack"))
 	}
@@ -81,6 +84,9 @@ func (p *company) drawJob() {
 			e.Domains = one(p.Rand, []string{"z0", "z1"}, []string{"z0", "z1", "z2"}, []string{"z2"})
 		}
 		spec.Even = append(spec.Even, e)
+	}
+	if lucky(p.Rand, 15) {
+		spec.Extras = []orbit.Extra{{Name: "ip", Amount: one[int64](p.Rand, 1, 1, 2)}}
 	}
 	if lucky(p.Rand, 20) {
 		spec.Require = []orbit.Predicate{{Key: "zone", Op: "In", Values: one(p.Rand, []string{"z0", "z1"}, []string{"z1", "z2"})}}

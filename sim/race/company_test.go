@@ -130,6 +130,7 @@ func TestCompanyFindsWhatIsBroken(t *testing.T) {
 			}
 		}), "not even"},
 		{"looks past what still stops", looksPastWhatStops, "not apart"},
+		{"knows no extras", without(func(s *orbit.Spec) { s.Extras = nil }), "lacks an extra"},
 		{"judges on the view", judgesOnTheView, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -147,7 +148,7 @@ func TestCompanyFindsWhatIsBroken(t *testing.T) {
 				res := race.Scenario(found).Hunt(1, 300)
 				require.NotNil(t, res, "not found")
 				t.Log("\n" + res.Story())
-				require.Regexp(t, "^not (apart|even):", res.Err.Error())
+				require.Regexp(t, "^(not (apart|even)|lacks an extra):", res.Err.Error())
 			})
 		})
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// This file judges by the books who may be beside whom ([orbit.Apart], [orbit.Even]): by looking at all pairs, and by counting anew.
+// This file judges by the books who may be beside whom ([orbit.Apart], [orbit.Even], [orbit.Extra]): by looking at all pairs, and by counting anew.
 
 // neighbour is a capsule that is placed, and the node that it is on.
 type neighbour struct {
@@ -25,7 +25,7 @@ func (n *auditNode) domainOf(level string) string {
 
 // ruled reports whether a job of the race has rules of company.
 func (c *course) ruled() bool {
-	return slices.ContainsFunc(c.Jobs, func(j Job) bool { return len(j.Spec.Apart)+len(j.Spec.Even) > 0 })
+	return slices.ContainsFunc(c.Jobs, func(j Job) bool { return len(j.Spec.Apart)+len(j.Spec.Even)+len(j.Spec.Extras) > 0 })
 }
 
 // neighbours returns all that is placed; nothing if there are no rules.
@@ -90,6 +90,7 @@ func (a *audit) judgeCompany(changes []orbit.Change, rises []rise, rev orbit.Rev
 		self := neighbour{m.id, m.spec, a.nodes[m.node]}
 		a.judgeApart(all, self, rev)
 		a.judgeRemains(self, m, &do, rev)
+		a.judgeExtras(all, self, m, &do, rev)
 		for i := range m.spec.Even {
 			e, before := &m.spec.Even[i], 0
 			for _, r := range rises {
@@ -143,6 +144,36 @@ func (a *audit) judgeRemains(self neighbour, m *auditCapsule, do *orbit.Place, r
 			a.fail("not apart", "%s is placed on %s at revision %d, and does not wait for %s, which still runs on %s, and from which it has to be apart", self.id, self.on.ID, rev, rest.id, n.ID)
 		}
 	}
+}
+
+// judgeExtras adds up what is taken on the node of what the newcomer takes. What still runs there counts if the newcomer does not wait for it.
+func (a *audit) judgeExtras(all []neighbour, self neighbour, m *auditCapsule, do *orbit.Place, rev orbit.Revision) {
+	for _, x := range self.spec.Extras {
+		taken := int64(0)
+		for _, other := range all {
+			if other.on == self.on {
+				taken += amountOf(other.spec.Extras, x.Name)
+			}
+		}
+		for _, r := range self.on.remains {
+			if r.of != m && !do.After && self.on.fitsBeside(self.spec) {
+				taken += amountOf(r.of.spec.Extras, x.Name)
+			}
+		}
+		if has := amountOf(self.on.Extras, x.Name); taken > has {
+			a.fail("lacks an extra", "%s is placed on %s at revision %d, where %d of %q is taken then, of %d", self.id, self.on.ID, rev, taken, x.Name, has)
+		}
+	}
+}
+
+// amountOf returns how much there is of a name.
+func amountOf(extras []orbit.Extra, name string) (sum int64) {
+	for _, x := range extras {
+		if x.Name == name {
+			sum += x.Amount
+		}
+	}
+	return sum
 }
 
 // fitsBeside reports whether all that is on the node fits beside what still stops there, in what the spec asks for.
