@@ -14,7 +14,7 @@ import (
 
 // Company is a [Scenario] that hunts for broken rules of company. On three to eight nodes in two or three zones, with racks, come tasks of three
 // groups that have to be apart from each other or from others, by node, rack or zone, from one side or from both, or even over
-// zones, racks or nodes, with all that a rule can say; most end after a while. One to three engines place them, each with a
+// zones, racks or nodes, with all that a rule can say, and in some worlds take extras of their node; most end after a while. One to three engines place them, each with a
 // [nav.Services] over a [place.Indexed], beside one that looks at a view, or at nothing, and then places and moves whatever it
 // likes. Meanwhile nodes join, leave, are relabelled, cordoned and lost, agents confirm in some worlds, and in half of them all faults strike.
 //
@@ -30,6 +30,9 @@ func Company(seed uint64) *Config {
 		p.drawJob()
 	}
 	p.drawTrouble()
+	if lucky(p.Rand, 40) {
+		p.drawExtras()
+	}
 	return p.Config
 }
 
@@ -57,9 +60,6 @@ func (p *company) node(i int) orbit.Node {
 		ID: orbit.NodeID(fmt.Sprint("n", i+1)), Capacity: orbit.Resources{orbit.CPU: 1 + p.Int64N(5)}, Confirms: p.confirms,
 		Labels: map[string]string{"zone": fmt.Sprint("z", zone), "rack": fmt.Sprintf("r%d%d", zone, p.IntN(2))},
 	}
-	if lucky(p.Rand, 60) {
-		n.Extras = []orbit.Extra{{Name: "ip", Amount: p.Int64N(4)}}
-	}
 	if lucky(p.Rand, 8) {
 		delete(n.Labels, one(p.Rand, "zone", "rack"))
 	}
@@ -84,9 +84,6 @@ func (p *company) drawJob() {
 			e.Domains = one(p.Rand, []string{"z0", "z1"}, []string{"z0", "z1", "z2"}, []string{"z2"})
 		}
 		spec.Even = append(spec.Even, e)
-	}
-	if lucky(p.Rand, 15) {
-		spec.Extras = []orbit.Extra{{Name: "ip", Amount: one[int64](p.Rand, 1, 1, 2)}}
 	}
 	if lucky(p.Rand, 20) {
 		spec.Require = []orbit.Predicate{{Key: "zone", Op: "In", Values: one(p.Rand, []string{"z0", "z1"}, []string{"z1", "z2"})}}
@@ -150,6 +147,31 @@ func (p *company) drawTrouble() {
 				leave = append(leave, orbit.PutNode{Node: anew})
 			}
 			p.Events = append(p.Events, Event{At: at, Do: leave})
+		}
+	}
+}
+
+// drawExtras gives most nodes an amount of an extra, which changes when they are put again, and has some tasks take of it.
+func (p *company) drawExtras() {
+	has := func(n *orbit.Node) {
+		if lucky(p.Rand, 80) {
+			n.Extras = []orbit.Extra{{Name: "ip", Amount: p.Int64N(4)}}
+		}
+	}
+	for i := range p.Nodes {
+		has(&p.Nodes[i])
+	}
+	for i := range p.Events {
+		for k, do := range p.Events[i].Do {
+			if put, ok := do.(orbit.PutNode); ok {
+				has(&put.Node)
+				p.Events[i].Do[k] = put
+			}
+		}
+	}
+	for i := range p.Jobs {
+		if lucky(p.Rand, 30) {
+			p.Jobs[i].Spec.Extras = []orbit.Extra{{Name: "ip", Amount: one[int64](p.Rand, 1, 1, 2)}}
 		}
 	}
 }
