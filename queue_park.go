@@ -290,9 +290,6 @@ func (q *queue) follow(id CapsuleID, at Revision) (woken bool) {
 	for _, a := range c.Spec.Apart { // it may have kept them away
 		woken = q.untie(tie{group: a.Group}) || woken
 	}
-	for _, x := range c.Spec.Extras {
-		woken = q.untie(tie{group: extraGroup(x.Name)}) || woken
-	}
 	return woken
 }
 
@@ -323,9 +320,6 @@ func (s *spot) ties() (ties []tie) {
 	}
 	for _, a := range spec.Apart {
 		ties = append(ties, tie{group: a.Group})
-	}
-	for _, x := range spec.Extras {
-		ties = append(ties, tie{group: extraGroup(x.Name)})
 	}
 	return ties
 }

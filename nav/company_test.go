@@ -154,6 +154,17 @@ func TestParkedByRulesComesBack(t *testing.T) {
 	}
 	lost := in("other", "r2", 1)
 	lost.Node.State = orbit.Lost
+	has := func(amount int64) orbit.PutNode {
+		n := in("large", "r1", 8)
+		n.Node.Extras = []orbit.Extra{{Name: "ip", Amount: amount}}
+		return n
+	}
+	takes := func(amount int64) *orbit.Spec {
+		s := spec(1, 0)
+		s.Extras = []orbit.Extra{{Name: "ip", Amount: amount}}
+		return s
+	}
+	onLarge := []orbit.Commitment{has(2), orbit.Submit{IDs: []orbit.CapsuleID{"web"}, Spec: takes(1)}, orbit.Place{Capsule: "web", Node: "large"}}
 	for name, c := range map[string]struct {
 		before []orbit.Commitment
 		waits  *orbit.Spec
@@ -164,6 +175,8 @@ func TestParkedByRulesComesBack(t *testing.T) {
 		"one of whom it keeps apart is elsewhere":   {onSmall("web", of("web", 1)), of("db", 4, "web"), in("small", "r3", 2)},
 		"the domain with the fewest is lost":        {append(onSmall("web", of("web", 1)), in("other", "r2", 1)), even, lost},
 		"the domain with the fewest has one more":   {append(onSmall("web", of("web", 1)), in("other", "r2", 1), orbit.Submit{IDs: []orbit.CapsuleID{"more"}, Spec: more}), even, orbit.Place{Capsule: "more", Node: "other"}},
+		"one that has an extra leaves":              {onLarge, takes(2), orbit.Release{Capsule: "web", Final: true}},
+		"its node gets more of an extra":            {onLarge, takes(2), has(3)},
 		"the node of the fewest is there no longer": {append(onSmall("web", of("web", 1)), in("other", "r2", 1)), even, orbit.RemoveNode{Node: "other"}},
 	} {
 		t.Run(name, func(t *testing.T) {
