@@ -312,7 +312,7 @@ func (d *Draft) yields(id CapsuleID, n *NodeState, own *ask) error {
 		})
 	})
 	for i := range asks {
-		if from := lenderOf(parts, asks[i].of); from != nil {
+		if from := lenderOf(parts, asks[i].of); from != nil && !n.nominated.keeps {
 			asks[i].lender = &Nominee{from.Capsule, from.Gang}
 		}
 	}
@@ -388,6 +388,7 @@ func (d *Draft) claim(made *Nomination, start int) error {
 		n := d.nodes[d.view.state.Node(made.Parts[i].Node).index]
 		claimed := d.copies.New(*n)
 		claimed.nominated = n.nominated.with(made, i)
+		claimed.nominated.keeps = true
 		d.replace(n, claimed)
 		if err := d.yields("", claimed, nil); err != nil {
 			d.Rollback(start)

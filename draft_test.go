@@ -818,3 +818,24 @@ func TestDraftNominatesOnce(t *testing.T) {
 	require.ErrorIs(t, d.Nominate(nominationOf("a", partOn("n", 2))), ErrInfeasible)
 	require.NoError(t, d.Nominate(nominationOf("b", partOn("n", 2))))
 }
+
+// Nobody borrows on a node where the plan has nominated room before: whether the lender lends then depends on whether that commits.
+func TestDraftBorrowsFromNobodyWhomThePlanNominates(t *testing.T) {
+	l := &MemoryLedger{Bounds: Limits{NominatedShare: 100}}
+	urgent, small := wants(4), wants(1)
+	urgent.Priority, small.Backfills, small.RunsAtMost = 1, true, time.Minute
+	nominate := Nominate{Capsule: "urgent", Ends: time.Unix(9000, 0), Lends: time.Hour, Parts: []NominatedRoom{{Node: "a", Room: Resources{CPU: 4}}}}
+	commit(t, l, PutNode{machine("a", 4)}, Submit{IDs: []CapsuleID{"urgent"}, Spec: urgent}, Submit{IDs: []CapsuleID{"small"}, Spec: small})
+	commit(t, l, nominate)
+	v, _ := viewOf(t, l, nil)
+	var d Draft
+	d.Sync(v)
+	to := Choice{Node: v.State().Node("a")}
+	require.NoError(t, d.Place(v.State().Capsule("small"), to))
+	d.Rollback(0)
+	nominate.Since, nominate.Lends = v.State().Capsule("urgent").Nomination.Made, 0
+	require.NoError(t, d.Nominate(nominate))
+	_, err := l.Propose(t.Context(), d.Propose())
+	require.NoError(t, err)
+	require.ErrorIs(t, d.Place(v.State().Capsule("small"), to), ErrInfeasible)
+}

@@ -107,7 +107,7 @@ func (n *NodeState) reborrow(c *Capsule, to *Spec) {
 
 // lender returns the nomination from which a capsule of the spec borrows on the node; nil: it would borrow from none.
 func (n *NodeState) lender(spec *Spec) *Nomination {
-	if n.nominated == nil {
+	if n.nominated == nil || n.nominated.keeps {
 		return nil
 	}
 	return lenderOf(n.nominated.parts, spec)

@@ -108,6 +108,8 @@ type nominated struct {
 	// Of a draft: what ended holds leave to the placements of the same proposal, whatever is nominated.
 	spare        Resources
 	spareDevices deviceUse
+	// Of a draft: nobody borrows there until the next view. The plan has nominated room there, and who lends after that depends on whether that commits.
+	keeps bool
 }
 
 // nominatedPart is a part of a living nomination.
