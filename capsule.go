@@ -25,7 +25,7 @@ type Capsule struct {
 	// Note is the Place.Note of the placement.
 	Note string
 	// Submitted is the order of submission, which rises within a ledger: the revision times 2^20, plus the position
-	// within that revision.
+	// within that revision, in the order of the commitments.
 	Submitted uint64
 	// Changed is the revision at which this record last changed.
 	Changed Revision

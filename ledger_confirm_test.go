@@ -153,3 +153,27 @@ func TestNothingBeginsWithItsOwnPlacement(t *testing.T) {
 	why := c.mistakes(Release{Capsule: "a", Stopped: true}, placeOn("a", "n"), Confirm{Capsule: "a", Since: next, Begun: true})
 	require.ErrorContains(t, why, `capsule "a" has no placement made at revision`)
 }
+
+// TestRemainsHaveRulesOfTheirOwn: a capsule is adopted with a spec that has rules of company, ends, and its id is used again, all by one proposal. What still stops
+// has rules that neither record has, before or after, and they hold until it has stopped.
+func TestRemainsHaveRulesOfTheirOwn(t *testing.T) {
+	for name, before := range map[string][]Commitment{"unknown": nil, "pending": {submitOf(cpuSpec(1), "x")}} {
+		t.Run(name, func(t *testing.T) {
+			n := cpuNode("n", 9)
+			n.Node.Confirms = true
+			web, lone := cpuSpec(1), cpuSpec(1)
+			web.Group = "web"
+			lone.Apart = []Apart{{"web", NodeKey}}
+			c := newCourt(t, append([]Commitment{n, submitOf(web, "w", "v")}, before...)...)
+			again := []Commitment{Adopt{Capsule: "x", Spec: lone, Node: "n"}, Release{Capsule: "x", Final: true}, submitOf(cpuSpec(1), "x")}
+			read, written, _, err := c.now().Footprint(Proposal{View: c.now().Revision(), Do: again})
+			require.NoError(t, err)
+			require.Contains(t, written.Fences, fenceRules("web"), "it is the first")
+			require.Contains(t, read.Fences, fenceUnruled("web"), "or would be, if others ended theirs")
+			since := c.commits(again...)
+			require.Equal(t, "web", c.mistakes(placeOn("w", "n")).Group)
+			c.commits(Confirm{Capsule: "x", Since: since, Stopped: true})
+			c.commits(placeOn("w", "n"))
+		})
+	}
+}

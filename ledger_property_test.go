@@ -866,7 +866,7 @@ func TestFootprint(t *testing.T) {
 			}
 			d := newDuel(l, rapid.Bool().Draw(t, "wild"))
 			if d.company = rapid.Bool().Draw(t, "company"); d.company {
-				d.drafts = slices.Concat(drafts, companyDrafts, []draft{draftUnrule})
+				d.drafts = slices.Concat(drafts, companyDrafts)
 				d.gather(t)
 			} else if rapid.Bool().Draw(t, "agents") {
 				d.employ(t)

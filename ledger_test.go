@@ -1016,6 +1016,64 @@ func TestOneProposalUsesAnIDAgain(t *testing.T) {
 	c.mistakes(evictionOf(c.now(), "m2"), placeOn("m2", "n"))
 }
 
+// TestIDsUsedAgainAreNumberedInOrder: an id that is used again is behind what the same proposal submits before it, whatever names it earlier. The
+// states that are made of a dump and of the changes have the same numbers.
+func TestIDsUsedAgainAreNumberedInOrder(t *testing.T) {
+	spec := movable(1)
+	above := movable(1)
+	above.Priority = 1
+	adopts := Adopt{Capsule: "x", Spec: spec, Node: "n"}
+	for name, do := range map[string][]Commitment{
+		"released by it":      {Release{Capsule: "live", Final: true}, submitOf(spec, "a", "b"), submitOf(spec, "live"), submitOf(spec, "c")},
+		"placed by it":        {submitOf(spec, "a", "b"), submitOf(spec, "old"), submitOf(spec, "c"), placeOn("old", "n")},
+		"adopted by it":       {submitOf(spec, "a"), adopts, submitOf(spec, "b")},
+		"a gang":              {Release{Capsule: "live", Final: true}, submitOf(spec, "a"), gangOf("g", 0, "b", "old", "live"), submitOf(spec, "c")},
+		"a victim is spared":  {Release{Capsule: "live", Final: true}, submitOf(above, "a", "b"), submitOf(spec, "live"), placeOn("a", "n"), Evict{Capsule: "victim", From: "n", Since: 1, For: "a"}},
+		"adopted and ended":   {submitOf(spec, "a"), adopts, submitOf(spec, "b"), Release{Capsule: "x", Final: true}, submitOf(spec, "x")},
+		"several, and others": {Release{Capsule: "live", Final: true}, submitOf(spec, "old", "a"), submitOf(spec, "b", "live", "c"), placeOn("live", "n"), placeOn("c", "n")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCourt(t, cpuNode("n", 9), submitOf(spec, "old", "live", "victim"), placeOn("live", "n"), placeOn("victim", "n"))
+			c.commits(Release{Capsule: "old", Final: true})
+			var want []CapsuleID
+			for _, d := range do {
+				switch d := d.(type) {
+				case Submit:
+					want = append(want, d.IDs...)
+					for i := 0; d.Gang != nil && i < len(d.Gang.Roles); i++ {
+						want = append(want, d.Gang.Roles[i].Members...)
+					}
+				case Adopt:
+					want = append(want, d.Capsule)
+				}
+			}
+			before, dump := c.now(), dumpOf(t, c.now())
+			p := Proposal{ID: idOf(1), View: before.Revision(), Do: do}
+			at, err := c.Propose(bg, p)
+			require.NoError(t, err)
+			restored := new(State)
+			require.NoError(t, restored.Restore(strings.NewReader(dump)))
+			changes, err := c.Changes(bg, before.Revision())
+			require.NoError(t, err)
+			applied, err := restored.Apply(changes)
+			require.NoError(t, err)
+			with, err := before.With(p)
+			require.NoError(t, err)
+			again := new(State)
+			require.NoError(t, again.Restore(strings.NewReader(dumpOf(t, c.now()))))
+			for from, s := range map[string]*State{"ledger": c.now(), "changes": applied, "with": with, "dump": again} {
+				for i, id := range want {
+					if slices.Contains(want[i+1:], id) {
+						continue
+					}
+					require.Equal(t, uint64(at)<<submissionBits+uint64(i), s.Capsule(id).Submitted, "%s: %s", from, id)
+				}
+				require.Equal(t, submission(uint64(at)<<submissionBits)+submission(len(want)-1), s.order, "%s", from)
+			}
+		})
+	}
+}
+
 // TestRemainsLeaveTheQueue: records that are kept beyond the window because something runs are dropped in their order when one of them is
 // used again.
 func TestRemainsLeaveTheQueue(t *testing.T) {

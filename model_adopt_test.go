@@ -125,6 +125,9 @@ func draftAdopt(s *scribe) (out []Commitment) {
 			out = append(out, Release{Capsule: id, Stopped: s.chance(2)})
 		}
 		out = append(out, a)
+		if s.chance(8) { // it ends at once, and another takes its id
+			out = append(out, Release{Capsule: id, Final: true}, Submit{IDs: []CapsuleID{id}, Spec: s.spec()})
+		}
 	}
 	if g := s.view.Gang(pickOne(s, modelGangs)); g != nil && s.chance(3) {
 		for m := range s.view.Members(g.Gang.ID) {

@@ -297,7 +297,7 @@ func (s *scribe) extras() (out []Extra) {
 // companyDrafts are of what rules of company decide about, and of what changes them.
 var companyDrafts = []draft{
 	draftChange, draftChange, draftSubmit, draftSubmit, draftSubmit, draftPlace, draftPlace, draftPlace, draftPlace, draftPlace, draftGang, draftAdopt,
-	draftRelease, draftMove, draftMove, draftEvict, draftEvict, draftEmpty, draftConfirm, draftConfirm, draftConfirm,
+	draftRelease, draftUnrule, draftMove, draftMove, draftEvict, draftEvict, draftEmpty, draftConfirm, draftConfirm, draftConfirm,
 	func(s *scribe) []Commitment { return []Commitment{PutNode{s.node(pickOne(s, modelNodes))}} },
 	func(s *scribe) []Commitment { return []Commitment{Submit{Gang: s.gang()}} },
 }

@@ -146,3 +146,17 @@ func TestClosedFreeSlots(t *testing.T) {
 	require.NoError(t, after.Verify())
 	require.Equal(t, 3, after.NodeCount())
 }
+
+// TestEvensOfOneNode: each rule Even of what is on a node is listed, though no other node has any.
+func TestEvensOfOneNode(t *testing.T) {
+	web, db := cpuSpec(1), cpuSpec(1)
+	web.Group, web.Even = "web", []Even{{Group: "web", Level: "rack", MaxSkew: 1}}
+	db.Group, db.Even = "db", []Even{{Group: "db", Level: "rack", MaxSkew: 1}}
+	c := newCourt(t, cpuNode("n", 9), submitOf(web, "w"), submitOf(db, "d"), placeOn("w", "n"), placeOn("d", "n"))
+	var groups []string
+	for s := range c.now().Evens() {
+		groups = append(groups, s.Even.Group)
+		require.Equal(t, []any{"r-n", 1, 1}, []any{s.Domain, s.Members, s.Fewest})
+	}
+	require.ElementsMatch(t, []string{"db", "web"}, groups)
+}

@@ -15,7 +15,8 @@ type tx struct {
 	s *State
 	p Proposal
 	// What the changes are stamped with.
-	rev Revision
+	rev   Revision
+	order submission // the one made last; 0: none
 	// The commitment being executed.
 	at int
 	// The bets are being judged.
@@ -30,8 +31,7 @@ type tx struct {
 	company  txCompany
 	// The node of each commitment executed.
 	touched []NodeID
-	// Place commitments in the proposal.
-	places int
+	places  int // Place commitments in the proposal
 	// What it has nominated so far.
 	nominations []*Nomination
 	beside      []*Nomination // of a draft: what earlier proposals of the plan may have nominated
@@ -119,7 +119,7 @@ type txMark struct {
 // reset forgets everything, so that the next proposal starts from nothing, also after one that was refused
 // half way.
 func (t *tx) reset() {
-	t.s, t.p, t.at, t.places, t.nodeSlot, t.capsuleSlot = nil, Proposal{}, 0, 0, 0, 0
+	t.s, t.p, t.order, t.at, t.places, t.nodeSlot, t.capsuleSlot = nil, Proposal{}, 0, 0, 0, 0, 0
 	t.nodes.reset()
 	t.capsules.reset()
 	t.gangs.reset()

@@ -186,15 +186,22 @@ func (t *tx) addCompanyFences(r, w *Footprint) {
 	}
 }
 
-// addArrival adds what a capsule that is placed, or gets another spec, reads and writes.
+// addArrival adds what a capsule that is placed, or has rules that it had not before, reads and writes.
 func (t *tx) addArrival(e *txCapsule, r, w *Footprint) {
-	if now := e.now.alive(); now != nil && now.hasRules() && e.was.alive() != now {
-		for _, a := range now.Apart {
+	begins := func(spec *Spec) {
+		if spec == nil || spec == e.was.alive() {
+			return
+		}
+		for _, a := range spec.Apart {
 			r.Fences = append(r.Fences, fenceUnruled(a.Group))
 		}
-		for i := range now.Even {
-			r.Fences = append(r.Fences, fenceUnruled(now.Even[i].Group))
+		for i := range spec.Even {
+			r.Fences = append(r.Fences, fenceUnruled(spec.Even[i].Group))
 		}
+	}
+	begins(e.now.alive())
+	if rest := e.now.Remains; rest != nil && (e.was == nil || e.was.Remains != rest) { // of what was adopted and has ended
+		begins(rest.Spec)
 	}
 	n := t.nodeAfter(e)
 	if n == nil || !e.arrives && !e.adopted {

@@ -121,7 +121,7 @@ func (t *tx) hasCompany() bool {
 	}
 	for i := range t.nodes.entries {
 		e := &t.nodes.entries[i]
-		if rules && (e.stops || e.redescribed()) || e.was == nil && e.now.remains != nil {
+		if rules && (e.stops || e.redescribed()) || e.stops && slices.ContainsFunc(e.restsAfter(), func(r *Remains) bool { return r.Spec.hasRules() }) {
 			return true
 		}
 	}

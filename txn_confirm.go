@@ -296,11 +296,12 @@ func (t *tx) submit(ids []CapsuleID, like Capsule) error {
 			}
 			former := e.now
 			former.remember(t.s.limits.PlacementIDs)
-			e.anew, e.former, e.now = true, e.slot, like
+			e.anew, e.former, e.now = e.was != nil, e.slot, like
 			e.now.Remains, e.now.earlier = former.Remains, former.earlier
 			e.arrives, e.adopted, e.after, e.protects = false, false, false, 0
 		}
-		e.now.ID, e.now.Changed, e.dirty = id, t.rev, true
+		t.order = max(t.order, t.s.order).next(t.rev) // not when it is published: the entry of an id that is used again may be an earlier one
+		e.now.ID, e.now.Submitted, e.now.Changed, e.dirty = id, uint64(t.order), t.rev, true
 		e.slot = t.vacantCapsule()
 	}
 	return nil

@@ -5,7 +5,7 @@ import "slices"
 // publish makes the write-set of a proposal that has been judged part of the state. It requires that the
 // state is ours to write and has not changed since the write-set was made. It cannot fail.
 func (s *State) publish(t *tx) {
-	s.rev = t.rev
+	s.rev, s.order = t.rev, max(s.order, t.order)
 	s.publishCompany(t)
 	if s.covered.Len() > 0 { // before anything changes
 		t.healths(func(spec *Spec, before, after health, _ bool) { s.countHealthy(spec, before, after) })
@@ -94,10 +94,6 @@ func (s *State) publishCapsule(e *txCapsule) {
 	var r *capsuleRecord
 	if fresh {
 		r = s.capsules.Take(e.slot, s.owner)
-		if e.now.Submitted == 0 {
-			s.order = s.order.next(s.rev)
-			e.now.Submitted = uint64(s.order)
-		}
 		s.capsules.File(hashOf(string(e.now.ID)), e.slot, s.owner)
 	} else {
 		r = s.capsules.Own(e.slot, s.owner)

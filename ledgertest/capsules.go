@@ -71,7 +71,24 @@ func checkReuse(t *trial) {
 	}
 	t.isOn("db-0", "n")
 	t.again(placed, at)
+	t.commits(cancel("db-0"), submit(cpu(1), "first", "second"), submit(cpu(1), "db-0"), submit(cpu(1), "last"), place("db-0", "n"))
+	t.submittedInOrder("first", "second", "db-0", "last")
+	t.commits(cancel("db-0"))
+	t.commits(submit(cpu(1), "third"), submit(cpu(1), "db-0"), place("db-0", "n"))
+	t.submittedInOrder("last", "third", "db-0")
+	found := orbit.Adopt{Capsule: "found", Spec: cpu(1), Node: "n"}
+	t.commits(found, submit(cpu(1), "fourth"), cancel("found"), submit(cpu(1), "found"))
+	t.submittedInOrder("db-0", "fourth", "found")
 	t.follows(start, t.peer)
+}
+
+// submittedInOrder checks that capsules were submitted one after the other.
+func (t *trial) submittedInOrder(ids ...orbit.CapsuleID) {
+	for i := range ids[1:] {
+		if a, b := t.capsule(ids[i]).Submitted, t.capsule(ids[i+1]).Submitted; a >= b {
+			t.Failf("capsule %q has number %d in the order of submission, capsule %q, which was submitted after it, %d", ids[i], a, ids[i+1], b)
+		}
+	}
 }
 
 // checkReuseWaits submits an id again while its former capsule still runs.

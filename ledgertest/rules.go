@@ -23,7 +23,7 @@ var rules = []rule{
 		"two navigators place the same capsule", checkOnce),
 	harness.Define("final", "20 (I15)", "what is released for good stays so, until its id is submitted again",
 		"a cancel races with a commit", checkFinal),
-	harness.Define("reuse", "(I15)", "an id is free as soon as its capsule has ended; what was meant for the former one does not touch the new one",
+	harness.Define("reuse", "(I15)", "an id is free as soon as its capsule has ended; what was meant for the former one does not touch the new one, which queues behind what was submitted before it",
 		"db-0 cannot start again, or is cancelled by a request that was meant for the one before", checkReuse),
 	harness.Define("reuse-waits", "", "what still runs under an id is waited for by the capsule that has it now",
 		"db-0 runs twice, on its old node and on its new one", checkReuseWaits),

@@ -78,6 +78,133 @@ func taken(t *testing.T, l orbit.Ledger, spec *orbit.Spec) (node orbit.NodeID, v
 	return node, victims, why
 }
 
+// padded is a ledger with so many nodes that take nobody that Indexed searches by its index.
+func padded(t *testing.T) *orbit.MemoryLedger {
+	l := &orbit.MemoryLedger{}
+	var pad []orbit.Commitment
+	for i := range 2 * scanBelow {
+		n := machine(orbit.NodeID(fmt.Sprintf("z%03d", i)), 10)
+		n.Labels = map[string]string{"rack": fmt.Sprint("z", i)}
+		n.Taints = []orbit.Taint{{Key: "k", Effect: "NoSchedule"}}
+		pad = append(pad, orbit.PutNode{Node: n})
+	}
+	commit(t, l, pad...)
+	return l
+}
+
+// planners are both engines, each with a plan of its own.
+type planners struct {
+	*testing.T
+	*orbit.MemoryLedger
+	all []*asker
+}
+
+// plan begins a plan on the ledger's newest state.
+func (p *planners) plan() {
+	for _, a := range p.all {
+		require.NoError(p, a.view.Refresh(p.Context(), p.MemoryLedger, nil, time.Unix(1000, 0)))
+		a.draft.Sync(&a.view)
+	}
+}
+
+// find requires that both find this node and these victims for "urgent"; no node: that both find nothing.
+func (p *planners) find(node orbit.NodeID, want ...orbit.CapsuleID) {
+	p.Helper()
+	for _, a := range p.all {
+		got, err := a.BestEvicting(&a.draft, a.view.State().Capsule("urgent"))
+		if node == "" {
+			require.ErrorAs(p, err, new(*orbit.NoFit), "%T", a.BestEvictor)
+			continue
+		}
+		require.NoError(p, err, "%T", a.BestEvictor)
+		require.Equal(p, node, got.Choice.Node.Node.ID, "%T", a.BestEvictor)
+		require.Equal(p, want, idsOf(got.Victims), "%T", a.BestEvictor)
+	}
+}
+
+// replace has both plans evict a victim for "top", which takes its place.
+func (p *planners) replace(victim orbit.CapsuleID) {
+	for _, a := range p.all {
+		v := a.view.State().Capsule(victim)
+		e := Eviction{Choice: orbit.Choice{Node: a.draft.Node(a.view.State().Node(v.Node).Index())}, Victims: []*orbit.Capsule{v}}
+		require.NoError(p, e.On(&a.draft, a.view.State().Capsule("top")))
+		a.draft.Propose()
+	}
+}
+
+// TestEvictingAfterOthersLeft: who is in the way in a rack is found anew whenever somebody has left it, in the plan or before it, a node has joined it,
+// or a protection has ended, also on nodes that have not changed themselves.
+func TestEvictingAfterOthersLeft(t *testing.T) {
+	for name, check := range map[string]func(t *testing.T, p *planners){
+		"the plan has evicted one of them": func(t *testing.T, p *planners) {
+			run(t, p, "w", "m", web(10, 1))
+			p.plan()
+			p.find("m", "w", "x")
+			p.replace("w")
+			p.find("n", "x")
+		},
+		"the plan has evicted one of them, and taken back very much": func(t *testing.T, p *planners) {
+			run(t, p, "w", "m", web(10, 1))
+			p.plan()
+			p.find("m", "w", "x")
+			p.replace("w")
+			for _, a := range p.all {
+				_, cursor, _ := a.draft.Changed(0)
+				for all := false; !all; _, _, all = a.draft.Changed(cursor) {
+					start := a.draft.Checkpoint()
+					require.NoError(t, a.draft.Hold(orbit.Hold{ID: "h", Node: "n", Room: orbit.Resources{1}, Ends: time.Unix(2000, 0)}))
+					a.draft.Rollback(start)
+				}
+			}
+			p.find("n", "x")
+		},
+		"the plan has evicted the one that may not make way": func(t *testing.T, p *planners) {
+			run(t, p, "w", "m", web(10, 7))
+			p.plan()
+			p.find("")
+			p.replace("w")
+			p.find("n", "x")
+		},
+		"one has left": func(t *testing.T, p *planners) {
+			run(t, p, "w", "m", web(10, 7))
+			p.plan()
+			p.find("")
+			commit(t, p, orbit.Release{Capsule: "w", Final: true}, orbit.Place{Capsule: "top", Node: "m"})
+			p.plan()
+			p.find("n", "x")
+		},
+		"a node has joined with another": func(t *testing.T, p *planners) {
+			run(t, p, "w", "m", web(10, 1))
+			p.plan()
+			p.find("m", "w", "x")
+			commit(t, p, inRack("o", "r", 1, false))
+			run(t, p, "y", "o", web(1, 3))
+			p.plan()
+			p.find("m", "y", "w", "x")
+		},
+		"a protection has ended, by a rule by node": func(t *testing.T, p *planners) {
+			commit(t, p, orbit.Release{Capsule: "x", Final: true}, orbit.Place{Capsule: "top", Node: "n"}, orbit.Release{Capsule: "urgent", Final: true},
+				orbit.Submit{IDs: []orbit.CapsuleID{"urgent"}, Spec: away(8, 5, orbit.NodeKey)}, orbit.Submit{IDs: []orbit.CapsuleID{"w"}, Spec: web(1, 1)},
+				orbit.Place{Capsule: "w", Node: "m"}, orbit.Protect{Capsule: "w", For: time.Minute})
+			p.plan()
+			p.find("")
+			commit(t, p, orbit.Protect{Capsule: "w", Since: snapshotOf(t, p).Capsule("w").PlacedAt})
+			p.plan()
+			p.find("m", "w")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &planners{t, padded(t), []*asker{{BestEvictor: &Exhaustive{}}, {BestEvictor: &Indexed{}}}}
+			top := wants(10)
+			top.Priority = 9
+			commit(t, p, inRack("m", "r", 10, false), inRack("n", "r", 10, false), orbit.Submit{IDs: []orbit.CapsuleID{"top"}, Spec: top},
+				orbit.Submit{IDs: []orbit.CapsuleID{"urgent"}, Spec: away(8, 5, "rack")})
+			run(t, p, "x", "n", web(8, 0))
+			check(t, p)
+		})
+	}
+}
+
 // TestEvictingWhomARuleKeepsOff has who makes way by a rule of company, case by case. The nodes are padded with some that take nobody, so that
 // Indexed searches by its index.
 func TestEvictingWhomARuleKeepsOff(t *testing.T) {
@@ -181,6 +308,12 @@ func TestEvictingWhomARuleKeepsOff(t *testing.T) {
 			commit(t, l, inRack("n", "r", 10, false), inRack("m", "r", 10, false), inRack("o", "s", 3, false))
 			commit(t, l, append(gang("g", 2, web(1, 0), map[orbit.CapsuleID]orbit.NodeID{"m1": "n", "m2": "o"}), orbit.Protect{Capsule: "m2", For: time.Minute})...)
 		}, away(10, 5, "rack"), "", nil},
+		{"a member beyond the minimum that was found with another spec, not one that started later; another is protected", func(t *testing.T, l orbit.Ledger) {
+			commit(t, l, inRack("n", "r", 10, false), inRack("o", "s", 1, false))
+			commit(t, l, gang("g", 2, wants(1), map[orbit.CapsuleID]orbit.NodeID{"m1": "n", "m2": "n", "m3": "o"})[0])
+			commit(t, l, orbit.Adopt{Capsule: "m1", Spec: web(1, 0), Node: "n"})
+			commit(t, l, orbit.Place{Capsule: "m2", Node: "n"}, orbit.Place{Capsule: "m3", Node: "o"}, orbit.Protect{Capsule: "m3", For: time.Minute})
+		}, away(2, 5, orbit.NodeKey), "n", []orbit.CapsuleID{"m1"}},
 		{"one that has begun on the node: the newcomer waits there until it has stopped", func(t *testing.T, l orbit.Ledger) {
 			commit(t, l, inRack("n", "r", 10, true))
 			run(t, l, "w", "n", web(1, 0))
@@ -233,6 +366,16 @@ func TestEvictingWhomARuleKeepsOff(t *testing.T) {
 			s.Even = []orbit.Even{{Group: "web", Level: "rack"}}
 			return s
 		}(), "", nil},
+		{"a rule Even closes the node, and stays closed though its member would have to leave", func(t *testing.T, l orbit.Ledger) {
+			commit(t, l, inRack("n", "r", 10, false), inRack("m", "s", 1, false))
+			both := web(1, 0)
+			both.Groups = []string{"set"}
+			run(t, l, "w", "n", both)
+		}, func() *orbit.Spec {
+			s := away(2, 5, "rack")
+			s.Group, s.Even = "set", []orbit.Even{{Group: "set", Level: "rack"}}
+			return s
+		}(), "", nil},
 		{"victims whose leaving would break its rule Even", func(t *testing.T, l orbit.Ledger) {
 			m := labelled(labelled(machine("m", 1), "zone", "b"), "rack", "r")
 			commit(t, l, orbit.PutNode{Node: labelled(labelled(machine("n", 10), "zone", "a"), "rack", "r")}, orbit.PutNode{Node: m})
@@ -247,15 +390,7 @@ func TestEvictingWhomARuleKeepsOff(t *testing.T) {
 		}(), "", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			l := &orbit.MemoryLedger{}
-			var pad []orbit.Commitment
-			for i := range 2 * scanBelow {
-				n := machine(orbit.NodeID(fmt.Sprintf("z%03d", i)), 10)
-				n.Labels = map[string]string{"rack": fmt.Sprint("z", i)}
-				n.Taints = []orbit.Taint{{Key: "k", Effect: "NoSchedule"}}
-				pad = append(pad, orbit.PutNode{Node: n})
-			}
-			commit(t, l, pad...)
+			l := padded(t)
 			c.build(t, l)
 			node, got, why := taken(t, l, c.spec)
 			require.Equal(t, c.node, node, "%v", why)

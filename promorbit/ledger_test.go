@@ -632,6 +632,44 @@ func TestLedgerEven(t *testing.T) {
 	assert.Equal(t, [4]float64{0, 0, 1, 0}, shown(), "a move has repaired it")
 }
 
+// Of several rules about a group the one that is broken most counts. Those groups are shown that are furthest from their rules, and of these the least even; the
+// others show together the most of each.
+func TestLedgerEvenOfSeveral(t *testing.T) {
+	for name, c := range map[string]struct {
+		skews, bounds map[string]int // of each group
+		shown         string
+		want          [4]float64 // skew and excess of the group that is shown, and of the others
+	}{
+		"by excess, not by skew":  {map[string]int{"g": 4, "h": 2}, map[string]int{"g": 4, "h": 1}, "h", [4]float64{2, 1, 4, 0}},
+		"by skew, of equal rules": {map[string]int{"g": 1, "h": 2}, map[string]int{"g": 1, "h": 2}, "h", [4]float64{2, 0, 1, 0}},
+		"the most of the others":  {map[string]int{"g": 5, "h": 4, "i": 3}, map[string]int{"g": 1, "h": 4, "i": 1}, "g", [4]float64{5, 4, 4, 2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := &orbit.MemoryLedger{}
+			commit(t, l, zoned("a", "a"), zoned("b", "b"))
+			for group, skew := range c.skews {
+				for i := range skew + 2 { // one in zone b, the others in zone a
+					spec, on := &orbit.Spec{Group: group}, orbit.NodeID("a")
+					if i == 0 {
+						on = "b"
+					}
+					if i < 3 { // three rules, the first of which is the strictest
+						spec.Even = []orbit.Even{{Group: group, Level: "zone", MaxSkew: c.bounds[group] + i}}
+					}
+					commit(t, l, orbit.Adopt{Capsule: orbit.CapsuleID(fmt.Sprint(group, i)), Spec: spec, Node: on})
+				}
+			}
+			got := scrape(t, &promorbit.Ledger{Ledger: l, Names: 1})
+			var have [4]float64
+			for i, series := range []string{"skew", "excess"} {
+				have[i] = got[fmt.Sprintf("orbit_even_%s_capsules{group=%q,level=\"zone\"}", series, c.shown)]
+				have[2+i] = got[fmt.Sprintf("orbit_even_%s_capsules{group=\"other\",level=\"other\"}", series)]
+			}
+			assert.Equal(t, c.want, have)
+		})
+	}
+}
+
 // What is typical may be said; then nodes with less are of no use.
 func TestLedgerTypical(t *testing.T) {
 	l := &orbit.MemoryLedger{}
