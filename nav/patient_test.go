@@ -159,32 +159,36 @@ func TestPatientLeavesBrokenNodes(t *testing.T) {
 
 // A nomination is renewed before it ends, and moves to where fewer have to end by then.
 func TestPatientRenewsAndMoves(t *testing.T) {
-	l := &orbit.MemoryLedger{}
-	commit(t, l, node("a", 4), node("b", 4))
-	put(t, l, "t0", "a", batchSpec(2))
-	put(t, l, "t1", "b", batchSpec(2))
-	put(t, l, "t2", "b", batchSpec(1))
-	p := impatient(&nav.Services{})
-	p.For = 100 * time.Millisecond
-	e := engineOf(l, p)
-	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"large"}, Spec: spec(4, 5), Owner: "large"})
-	require.Equal(t, []orbit.NodeID{"a"}, nominatedFor(t, l, e, "large"))
-	first := snapshot(t, l).Capsule("large").Nomination
-	e.Pass(t.Context())
-	assert.Equal(t, first.Made, snapshot(t, l).Capsule("large").Nomination.Made, "not before half of its time")
-	time.Sleep(60 * time.Millisecond)
-	e.Pass(t.Context())
-	second := snapshot(t, l).Capsule("large").Nomination
-	require.True(t, second.Lives())
-	assert.Greater(t, second.Made, first.Made)
-	assert.Equal(t, first.First, second.First)
-	assert.Equal(t, orbit.NodeID("a"), second.Parts[0].Node)
-	commit(t, l, orbit.Release{Capsule: "t1", Final: true}) // of b less has to be freed now
-	time.Sleep(60 * time.Millisecond)
-	e.Pass(t.Context())
-	third := snapshot(t, l).Capsule("large").Nomination
-	require.True(t, third.Lives())
-	assert.Equal(t, orbit.NodeID("b"), third.Parts[0].Node)
+	synctest.Test(t, func(t *testing.T) {
+		l := &orbit.MemoryLedger{}
+		commit(t, l, node("a", 4), node("b", 4))
+		put(t, l, "t0", "a", batchSpec(2))
+		put(t, l, "t1", "b", batchSpec(2))
+		put(t, l, "t2", "b", batchSpec(1))
+		p := impatient(&nav.Services{})
+		p.For = 100 * time.Millisecond
+		e := engineOf(l, p)
+		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"large"}, Spec: spec(4, 5), Owner: "large"})
+		e.Pass(t.Context())
+		time.Sleep(time.Millisecond) // in a bubble a pass takes no time, and large has to wait some
+		require.Equal(t, []orbit.NodeID{"a"}, nominatedFor(t, l, e, "large"))
+		first := snapshot(t, l).Capsule("large").Nomination
+		e.Pass(t.Context())
+		assert.Equal(t, first.Made, snapshot(t, l).Capsule("large").Nomination.Made, "not before half of its time")
+		time.Sleep(60 * time.Millisecond)
+		e.Pass(t.Context())
+		second := snapshot(t, l).Capsule("large").Nomination
+		require.True(t, second.Lives())
+		assert.Greater(t, second.Made, first.Made)
+		assert.Equal(t, first.First, second.First)
+		assert.Equal(t, orbit.NodeID("a"), second.Parts[0].Node)
+		commit(t, l, orbit.Release{Capsule: "t1", Final: true}) // of b less has to be freed now
+		time.Sleep(60 * time.Millisecond)
+		e.Pass(t.Context())
+		third := snapshot(t, l).Capsule("large").Nomination
+		require.True(t, third.Lives())
+		assert.Equal(t, orbit.NodeID("b"), third.Parts[0].Node)
+	})
 }
 
 // A capsule whose proposals are lost again and again is kept from its navigator for one plan, and nominated.
@@ -610,24 +614,28 @@ func TestPatientBesideThePlan(t *testing.T) {
 
 // Of two nodes of which as much has to be freed, a renewal stays on the one that is nominated.
 func TestPatientStays(t *testing.T) {
-	l := &orbit.MemoryLedger{}
-	commit(t, l, node("a", 4), node("b", 4))
-	put(t, l, "t0", "a", batchSpec(1))
-	put(t, l, "t1", "a", batchSpec(1))
-	put(t, l, "t2", "b", batchSpec(1))
-	p := impatient(&nav.Services{})
-	p.For = 40 * time.Millisecond
-	e := engineOf(l, p)
-	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"large"}, Spec: spec(4, 5), Owner: "large"})
-	require.Equal(t, []orbit.NodeID{"b"}, nominatedFor(t, l, e, "large"))
-	made := snapshot(t, l).Capsule("large").Nomination.Made
-	commit(t, l, orbit.Release{Capsule: "t0", Final: true})
-	time.Sleep(25 * time.Millisecond)
-	e.Pass(t.Context())
-	n := snapshot(t, l).Capsule("large").Nomination
-	require.True(t, n.Lives())
-	assert.Greater(t, n.Made, made)
-	assert.Equal(t, orbit.NodeID("b"), n.Parts[0].Node)
+	synctest.Test(t, func(t *testing.T) {
+		l := &orbit.MemoryLedger{}
+		commit(t, l, node("a", 4), node("b", 4))
+		put(t, l, "t0", "a", batchSpec(1))
+		put(t, l, "t1", "a", batchSpec(1))
+		put(t, l, "t2", "b", batchSpec(1))
+		p := impatient(&nav.Services{})
+		p.For = 40 * time.Millisecond
+		e := engineOf(l, p)
+		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"large"}, Spec: spec(4, 5), Owner: "large"})
+		e.Pass(t.Context())
+		time.Sleep(time.Millisecond) // in a bubble a pass takes no time, and large has to wait some
+		require.Equal(t, []orbit.NodeID{"b"}, nominatedFor(t, l, e, "large"))
+		made := snapshot(t, l).Capsule("large").Nomination.Made
+		commit(t, l, orbit.Release{Capsule: "t0", Final: true})
+		time.Sleep(25 * time.Millisecond)
+		e.Pass(t.Context())
+		n := snapshot(t, l).Capsule("large").Nomination
+		require.True(t, n.Lives())
+		assert.Greater(t, n.Made, made)
+		assert.Equal(t, orbit.NodeID("b"), n.Parts[0].Node)
+	})
 }
 
 // A gang does not plan on room that is nominated for others, whatever is free there.
