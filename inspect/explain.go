@@ -107,5 +107,8 @@ func (x *explanation) explainGang(ctx context.Context, state *orbit.State) error
 		return err
 	}
 	x.Text = e.String()
+	for i := range e.Fixes {
+		x.Fixes = append(x.Fixes, fix{Text: e.Fixes[i].String()})
+	}
 	return nil
 }

@@ -6,7 +6,7 @@
 //
 // [Plan] tries commitments: a submission, a node that is cordoned, joins or is lost. [Trial] does so with engines as they
 // run for real. [Trial.Without] asks for each rack or zone whether its work finds room elsewhere when it is lost, and
-// [HowMany] how many more capsules of a spec fit. [Explain] says why a spec does not fit, and what would make it fit. [Shadow] and
+// [HowMany] how many more capsules of a spec fit. [Explain] says why a spec does not fit, and what would make it fit; [ExplainGang] does so for a gang. [Shadow] and
 // [World] run engines beside the real ones and commit nothing: a Shadow plans each of their passes again, and a World lives on a fork that
 // is fed with what happens.
 //

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -17,11 +18,15 @@ import (
 type GangExplanation struct {
 	// Gang is the gang.
 	Gang *orbit.Gang
-	// Wants is how many members have to be placed at once: the minimums of all roles.
+	// Wants is how many members have to be placed at once: the minimums of all roles, less what is placed of each.
 	Wants int
 	// Domains are the domains of the gang's levels, those in which most members fit first. A gang without levels, or one that is
 	// Loose, has all nodes together as one more domain, without a level.
 	Domains []DomainFit
+	// Fixes are changes after each of which the gang fits, those that change nothing of its request first; none if it fits now, or nothing helps.
+	Fixes []GangFix
+
+	seatings int
 }
 
 // DomainFit is how much of a gang fits in one domain.
@@ -38,7 +43,13 @@ type DomainFit struct {
 
 // ExplainGang finds out how many of the members that a gang needs at once fit together in each domain of its levels, as things are. It
 // places largest members first, each on the fullest node that takes it, so where members of several roles compete for nodes more may fit
-// than it says. It costs a search for each member in each domain.
+// than it says. A gang that runs, and has fallen below its minimum, is looked at in the domains where it runs. It costs a search for each member
+// in each domain.
+//
+// If the gang fits nowhere it looks for changes that would help ([GangFix]), of each kind one: in the eight domains where most members fit, one change
+// at a time. Where a member of the gang runs or has ended, nothing of its request is changed, because that would take submitting all of it anew. A
+// fix is minimal as far as a planner goes that is exact for one role, but for rules of company and parts of devices. The cost is bounded: it seats the
+// gang 256 times at most for each change that it looks for.
 func ExplainGang(ctx context.Context, state *orbit.State, id orbit.GangID) (*GangExplanation, error) {
 	if state == nil {
 		return nil, errors.New("whatif: state is nil; pass the snapshot of a ledger")
@@ -48,13 +59,13 @@ func ExplainGang(ctx context.Context, state *orbit.State, id orbit.GangID) (*Gan
 		return nil, fmt.Errorf("whatif: there is no gang %q in the state; submit it, or ask about one that is there", id)
 	}
 	e := &GangExplanation{Gang: g.Gang}
-	var roles []*orbit.Role
+	var roles []int
 	for i := range g.Gang.Roles {
-		roles = append(roles, &g.Gang.Roles[i])
-		e.Wants += wanted(&g.Gang.Roles[i])
+		roles = append(roles, i)
+		e.Wants += lacking(g, g.Gang, i)
 	}
-	slices.SortStableFunc(roles, func(x, y *orbit.Role) int { return largerFirst(x.Spec, y.Spec) })
-	draft, _, err := draftOf(ctx, state, roles[0].Spec)
+	slices.SortStableFunc(roles, func(x, y int) int { return largerFirst(g.Gang.Roles[x].Spec, g.Gang.Roles[y].Spec) })
+	draft, err := draftAt(ctx, state)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +75,7 @@ func ExplainGang(ctx context.Context, state *orbit.State, id orbit.GangID) (*Gan
 		defer draft.Rollback(start)
 		d := DomainFit{Level: level, Domain: domain}
 		for _, role := range roles {
-			if err := d.fill(ctx, draft, engine, role); err != nil {
+			if err := d.fill(ctx, draft, engine, &g.Gang.Roles[role], lacking(g, g.Gang, role)); err != nil {
 				return err
 			}
 			if d.Why != nil {
@@ -75,7 +86,7 @@ func ExplainGang(ctx context.Context, state *orbit.State, id orbit.GangID) (*Gan
 		return nil
 	}
 	for _, level := range g.Gang.Levels {
-		for _, domain := range domainsOf(state, level) {
+		for _, domain := range domainsOf(state, g, level) {
 			if err := fit(level, domain); err != nil {
 				return nil, err
 			}
@@ -87,11 +98,16 @@ func ExplainGang(ctx context.Context, state *orbit.State, id orbit.GangID) (*Gan
 		}
 	}
 	slices.SortStableFunc(e.Domains, func(x, y DomainFit) int { return cmp.Compare(y.Fits, x.Fits) })
-	return e, nil
+	if !slices.ContainsFunc(e.Domains, func(d DomainFit) bool { return d.Why == nil }) {
+		a := &gangAsker{ctx: ctx, state: state, gang: g, draft: draft}
+		e.Fixes = a.fixes(e.Domains)
+		e.seatings = a.seatings
+	}
+	return e, ctx.Err()
 }
 
-// fill places the members of a role that are wanted.
-func (d *DomainFit) fill(ctx context.Context, draft *orbit.Draft, engine *place.Indexed, role *orbit.Role) error {
+// fill places so many members of a role.
+func (d *DomainFit) fill(ctx context.Context, draft *orbit.Draft, engine *place.Indexed, role *orbit.Role, count int) error {
 	spec := *role.Spec
 	if d.Level != "" {
 		spec.Require = append(slices.Clone(spec.Require), orbit.Predicate{Key: d.Level, Op: "In", Values: []string{d.Domain}})
@@ -100,14 +116,21 @@ func (d *DomainFit) fill(ctx context.Context, draft *orbit.Draft, engine *place.
 	if err != nil {
 		return err
 	}
-	for range wanted(role) {
+	for _, id := range role.Members {
+		if c := draft.View().State().Capsule(id); c != nil && c.Pending() { // for room that is nominated for the gang
+			draft.Ask(c)
+			defer draft.Ask(nil)
+			break
+		}
+	}
+	for range count {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		choice, err := engine.Best(draft, shared)
 		if err != nil {
 			d.Lacks, d.Why = role.Name, err
-			return nil //nolint:nilerr // it is the answer
+			return nil // it is the answer
 		}
 		if err := draft.Reserve(shared, choice); err != nil {
 			return err
@@ -134,18 +157,22 @@ func largerFirst(x, y *orbit.Spec) int {
 	return order
 }
 
-// domainsOf returns the values of a label, sorted.
-func domainsOf(state *orbit.State, level string) []string {
-	seen := map[string]bool{}
-	var out []string
+// domainsOf returns the values of a label that are domains for a gang, sorted: all but empty ones and such as no proposal may name, and only the one where it
+// runs if members of it do.
+func domainsOf(state *orbit.State, g *orbit.GangState, level string) []string {
+	seen, longest := map[string]bool{}, state.Limits().IDBytes
 	for n := range state.Nodes() {
-		if domain, ok := n.Node.Labels[level]; ok && !seen[domain] {
+		if domain := n.Node.Labels[level]; domain != "" && len(domain) <= longest {
 			seen[domain] = true
-			out = append(out, domain)
 		}
 	}
-	slices.Sort(out)
-	return out
+	for c := range state.Members(g.Gang.ID) {
+		if c.Placed() {
+			here := state.Node(c.Node).Node.Labels[level]
+			maps.DeleteFunc(seen, func(domain string, _ bool) bool { return domain != here })
+		}
+	}
+	return slices.Sorted(maps.Keys(seen))
 }
 
 // String prints the explanation for an operator.
@@ -162,5 +189,9 @@ func (e *GangExplanation) String() string {
 		}
 		return fmt.Sprintf("%s: %d fit, then none of role %q: %v", where, d.Fits, d.Lacks, d.Why)
 	})
+	if len(e.Fixes) > 0 {
+		b.WriteString("\nit would fit if you")
+		list(&b, e.Fixes, func(f GangFix) string { return "* " + f.String() })
+	}
 	return b.String()
 }

@@ -112,13 +112,19 @@ func draftOf(ctx context.Context, state *orbit.State, spec *orbit.Spec) (*orbit.
 	if err != nil {
 		return nil, nil, err
 	}
+	draft, err := draftAt(ctx, state)
+	return draft, shared, err
+}
+
+// draftAt returns a draft of a state.
+func draftAt(ctx context.Context, state *orbit.State) (*orbit.Draft, error) {
 	view := &orbit.View{}
 	if err := view.Refresh(ctx, &orbit.MemoryLedger{Start: state}, nil, time.Now()); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	draft := &orbit.Draft{}
 	draft.Sync(view)
-	return draft, shared, nil
+	return draft, nil
 }
 
 // shareOf returns the shared copy of a spec that something is asked about.

@@ -1,0 +1,120 @@
+package whatif
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"sort"
+
+	"github.com/orbitsched/orbit"
+)
+
+// add looks for the fewest nodes like one of the members that have to join a domain, of the smallest kind that serves.
+func (a *gangAsker) add(p *gangPlace, best *GangFix) *GangFix {
+	most := 0
+	for _, members := range a.needs {
+		most += len(members)
+	}
+	if most = min(most, mostGangNodes); best != nil {
+		most = min(most, len(best.Add)-1)
+	}
+	for _, like := range a.kinds(p) {
+		var join []orbit.Commitment
+		for i := 0; len(join) < most; i++ {
+			if id := orbit.NodeID(fmt.Sprint("whatif-", i)); a.state.Node(id) == nil {
+				r := p.emptied(like, id)
+				join = append(join, orbit.PutNode{Node: *r.node})
+			}
+		}
+		draft := a.draftWith(join)
+		if draft == nil {
+			continue
+		}
+		f := &GangFix{Like: like.Node.ID}
+		serves := func(n int) bool {
+			return a.around(p, f, func(q *gangPlace) []orbit.Commitment {
+				nodes := slices.Clone(q.nodes)
+				for _, do := range join[:n] {
+					if node := draft.View().State().Node(do.(orbit.PutNode).Node.ID); q.has(node.Node) {
+						nodes = append(nodes, node.Index())
+					}
+				}
+				return a.seat(draft, nodes, a.needs, nil)
+			})
+		}
+		if !serves(most) {
+			continue
+		}
+		n := 1 + sort.Search(most-1, func(i int) bool { return serves(i + 1) })
+		if !serves(n) {
+			continue
+		}
+		f.before = join[:n]
+		for _, do := range f.before {
+			node := do.(orbit.PutNode).Node
+			f.Add = append(f.Add, &node)
+		}
+		return f
+	}
+	return nil
+}
+
+// kinds returns members of different kinds that would take one of those that are needed if they were empty and in the domain, the smallest first.
+func (a *gangAsker) kinds(p *gangPlace) (out []*orbit.NodeState) {
+	size := map[orbit.NodeID]float64{}
+	known := map[string]bool{}
+	var askers []*asker
+	for _, members := range a.needs {
+		askers = append(askers, &asker{state: a.state, spec: members[0].Spec, near: nearDomains(a.state, members[0].Spec.Near)})
+	}
+	for _, here := range []bool{true, false} { // its own nodes come first
+		for n := range a.state.Nodes() {
+			if p.has(n.Node) != here {
+				continue
+			}
+			r := p.emptied(n, "whatif-0")
+			takes := make([]bool, len(askers))
+			for i, asker := range askers {
+				if takes[i] = asker.reasons(&r) == (reasonSet{}); takes[i] {
+					for d, want := range asker.spec.Envelope.Reservation {
+						if want > 0 {
+							size[n.Node.ID] += float64(n.Node.Capacity[d]) / float64(want)
+						}
+					}
+				}
+			}
+			kind := fmt.Sprint(takes, n.Node.Capacity, n.Node.Devices.Count, n.Node.Devices.Model, n.Node.Extras)
+			if slices.Contains(takes, true) && !known[kind] {
+				known[kind], out = true, append(out, n)
+			}
+		}
+	}
+	slices.SortStableFunc(out, func(x, y *orbit.NodeState) int { return cmp.Compare(size[x.Node.ID], size[y.Node.ID]) })
+	return out[:min(len(out), mostKinds)]
+}
+
+// emptied returns the room of a node like a member that joins in the domain under an id.
+func (p *gangPlace) emptied(like *orbit.NodeState, id orbit.NodeID) room {
+	r := emptied(like, id)
+	if p.level != "" {
+		labels := maps.Clone(r.node.Labels)
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels[p.level], r.node.Labels = p.domain, labels
+	}
+	return r
+}
+
+// newPlaces returns a domain without nodes for each level.
+func (a *gangAsker) newPlaces() (out []gangPlace) {
+	for _, level := range a.gang.Gang.Levels[:min(len(a.gang.Gang.Levels), mostGangDomains)] {
+		name := "new"
+		for slices.ContainsFunc(slices.Collect(a.state.Nodes()), func(n *orbit.NodeState) bool { return n.Node.Labels[level] == name }) {
+			name += "+"
+		}
+		out = append(out, gangPlace{level: level, domain: name, fresh: true})
+	}
+	return out
+}

@@ -1,0 +1,167 @@
+package whatif
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/place"
+)
+
+// await looks for the fewest holds of a domain, of those that end soonest, whose end makes the gang fit there before the best one, or as soon with fewer.
+func (a *gangAsker) await(p *gangPlace, best *GangFix) *GangFix {
+	var holds []orbit.Hold
+	for h := range a.state.Holds() {
+		if n := a.state.Node(h.Node); n != nil && p.has(n.Node) && (best == nil || !h.Ends.After(best.Until)) {
+			holds = append(holds, h)
+		}
+	}
+	slices.SortFunc(holds, func(x, y orbit.Hold) int { return cmp.Or(x.Ends.Compare(y.Ends), cmp.Compare(x.ID, y.ID)) })
+	f := &GangFix{}
+	serves := func(ended []orbit.Hold) bool {
+		return a.around(p, f, func(q *gangPlace) []orbit.Commitment {
+			return a.seat(a.draft, q.nodes, a.needs, func() (err error) {
+				for i := 0; i < len(ended) && err == nil; i++ {
+					err = a.draft.Release(orbit.Release{Hold: ended[i].ID})
+				}
+				return err
+			})
+		})
+	}
+	if f.Await = fewest(holds, serves); len(f.Await) == 0 || !serves(f.Await) {
+		return nil
+	}
+	f.Until = f.Await[len(f.Await)-1].Ends
+	if best != nil && !f.Until.Before(best.Until) && len(f.Await) >= len(best.Await) {
+		return nil
+	}
+	for _, h := range f.Await {
+		f.before = append(f.before, orbit.Release{Hold: h.ID})
+	}
+	return f
+}
+
+// uncordon looks for the fewest nodes of a domain that have to take new work again, fewer than the best ones.
+func (a *gangAsker) uncordon(p *gangPlace, best *GangFix) *GangFix {
+	var closed []orbit.Commitment
+	for _, at := range p.nodes {
+		if n := a.state.NodeByIndex(at); n.Node.State == orbit.Cordoned && len(closed) < mostGangNodes {
+			node := *n.Node
+			node.State = orbit.Ready
+			closed = append(closed, orbit.PutNode{Node: node})
+		}
+	}
+	draft := a.draftWith(closed)
+	if draft == nil {
+		return nil
+	}
+	takes := map[orbit.NodeID]int{}
+	for _, do := range closed {
+		node := do.(orbit.PutNode).Node
+		takes[node.ID] = a.takes(draft, draft.View().State().Node(node.ID).Index())
+	}
+	id := func(do orbit.Commitment) orbit.NodeID { return do.(orbit.PutNode).Node.ID }
+	closed = slices.DeleteFunc(closed, func(do orbit.Commitment) bool { return takes[id(do)] == 0 })
+	slices.SortStableFunc(closed, func(x, y orbit.Commitment) int {
+		return cmp.Or(cmp.Compare(takes[id(y)], takes[id(x)]), cmp.Compare(id(x), id(y)))
+	})
+	if best != nil {
+		closed = closed[:min(len(closed), len(best.Uncordon)-1)]
+	}
+	f := &GangFix{}
+	serves := func(opened []orbit.Commitment) bool {
+		open := map[orbit.NodeID]bool{}
+		for _, do := range opened {
+			open[id(do)] = true
+		}
+		return a.around(p, f, func(q *gangPlace) []orbit.Commitment {
+			return a.seat(draft, q.in(draft, func(n *orbit.Node) bool { return !open[n.ID] && a.state.Node(n.ID).Node.State == orbit.Cordoned }), a.needs, nil)
+		})
+	}
+	if f.before = fewest(closed, serves); len(f.before) == 0 || !serves(f.before) {
+		return nil
+	}
+	for _, do := range f.before {
+		f.Uncordon = append(f.Uncordon, id(do))
+	}
+	return f
+}
+
+// takes is how many of those that are needed a node takes by itself.
+func (a *gangAsker) takes(draft *orbit.Draft, at int) (n int) {
+	a.seatings++
+	start := draft.Checkpoint()
+	defer draft.Rollback(start)
+	for _, members := range a.needs {
+		n += fill(draft, []int{at}, members)
+	}
+	return n
+}
+
+// draftWith returns a draft of the state after some commitments; nil: there are none, or they are refused.
+func (a *gangAsker) draftWith(do []orbit.Commitment) *orbit.Draft {
+	if len(do) == 0 {
+		return nil
+	}
+	next, err := a.state.With(orbit.Proposal{Do: do})
+	if err != nil {
+		return nil
+	}
+	draft, err := draftAt(a.ctx, next)
+	if err != nil {
+		return nil
+	}
+	return draft
+}
+
+// evict looks for capsules of lower priority that can make way in a domain, those of place.Indexed.BestEvicting for one member after the other.
+func (a *gangAsker) evict(p *gangPlace, best *GangFix) *GangFix {
+	if best != nil {
+		return nil
+	}
+	f := &GangFix{}
+	serves := func(leave []orbit.Commitment) bool {
+		f.Evict, f.evicts = nil, leave
+		for _, do := range leave {
+			f.Evict = append(f.Evict, do.(orbit.Evict).Capsule)
+		}
+		return a.around(p, f, func(q *gangPlace) []orbit.Commitment {
+			return a.seat(a.draft, q.nodes, a.needs, func() (err error) {
+				for i := 0; i < len(leave) && err == nil; i++ {
+					err = a.draft.Evict(leave[i].(orbit.Evict))
+				}
+				return err
+			})
+		}) && a.commits(f, f.at) != nil // who would leave in vain is found to be needless below
+	}
+	if leave := fewest(a.victims(p), serves); len(leave) == 0 || !serves(leave) {
+		return nil
+	}
+	return f
+}
+
+// victims returns the evictions that make room for all that are needed; nil: there are none.
+func (a *gangAsker) victims(p *gangPlace) (out []orbit.Commitment) {
+	start := a.draft.Checkpoint()
+	defer a.draft.Rollback(start)
+	engine := &place.Indexed{Filter: func(n *orbit.NodeState, _ *orbit.Report, _ *orbit.Spec) string {
+		if p.has(n.Node) {
+			return ""
+		}
+		return "are in another domain"
+	}}
+	for _, members := range a.needs {
+		for _, c := range members {
+			best, err := engine.BestEvicting(a.draft, c)
+			if err != nil || a.ctx.Err() != nil || best.On(a.draft, c) != nil {
+				return nil
+			}
+		}
+	}
+	for _, do := range a.draft.Propose().Do {
+		if do, is := do.(orbit.Evict); is {
+			out = append(out, do)
+		}
+	}
+	return out
+}
