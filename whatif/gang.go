@@ -23,6 +23,8 @@ type GangExplanation struct {
 	// Domains are the domains of the gang's levels, those in which most members fit first. A gang without levels, or one that is
 	// Loose, has all nodes together as one more domain, without a level.
 	Domains []DomainFit
+	// Specs count the nodes for one more member of each spec of the gang, as [Count] does, in the order of the roles: what is in the way where none fits.
+	Specs []*Explanation
 	// Fixes are changes after each of which the gang fits, those that change nothing of its request first; none if it fits now, or nothing helps.
 	Fixes []GangFix
 
@@ -97,6 +99,9 @@ func ExplainGang(ctx context.Context, state *orbit.State, id orbit.GangID) (*Gan
 			return nil, err
 		}
 	}
+	if err := e.countSpecs(state, g); err != nil {
+		return nil, err
+	}
 	slices.SortStableFunc(e.Domains, func(x, y DomainFit) int { return cmp.Compare(y.Fits, x.Fits) })
 	if !slices.ContainsFunc(e.Domains, func(d DomainFit) bool { return d.Why == nil }) {
 		a := &gangAsker{ctx: ctx, state: state, gang: g, draft: draft}
@@ -104,6 +109,24 @@ func ExplainGang(ctx context.Context, state *orbit.State, id orbit.GangID) (*Gan
 		e.seatings = a.seatings
 	}
 	return e, ctx.Err()
+}
+
+// countSpecs counts the nodes for each spec of the gang. What is nominated for the gang itself is in nobody's way.
+func (e *GangExplanation) countSpecs(state *orbit.State, g *orbit.GangState) error {
+	for i := range g.Gang.Roles {
+		spec := g.Gang.Roles[i].Spec
+		if slices.ContainsFunc(e.Specs, func(known *Explanation) bool { return known.Spec == spec }) {
+			continue
+		}
+		a, err := newAsker(state, spec)
+		if err != nil {
+			return err
+		}
+		a.own = g.Nomination
+		counts, _ := a.count()
+		e.Specs = append(e.Specs, counts)
+	}
+	return nil
 }
 
 // fill places so many members of a role.
@@ -189,9 +212,18 @@ func (e *GangExplanation) String() string {
 		}
 		return fmt.Sprintf("%s: %d fit, then none of role %q: %v", where, d.Fits, d.Lacks, d.Why)
 	})
+	for _, counts := range e.Specs {
+		fmt.Fprintf(&b, "\none member of role %q: %s", e.roleOf(counts.Spec), strings.ReplaceAll(counts.String(), "\n", "\n  "))
+	}
 	if len(e.Fixes) > 0 {
 		b.WriteString("\nit would fit if you")
 		list(&b, e.Fixes, func(f GangFix) string { return "* " + f.String() })
 	}
 	return b.String()
+}
+
+// roleOf names the first role whose members have a spec.
+func (e *GangExplanation) roleOf(spec *orbit.Spec) string {
+	i := slices.IndexFunc(e.Gang.Roles, func(r orbit.Role) bool { return r.Spec == spec })
+	return e.Gang.Roles[i].Name
 }

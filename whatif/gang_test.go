@@ -40,6 +40,20 @@ func gangFixes(t require.TestingT, state *orbit.State) *whatif.GangExplanation {
 	for i := range e.Fixes {
 		soundGangFix(t, state, &e.Fixes[i])
 	}
+	for _, counts := range e.Specs {
+		sum := counts.Fits
+		for _, w := range counts.Why {
+			sum += w.Nodes
+			require.NotNil(t, state.Node(w.Example))
+		}
+		require.Equal(t, state.NodeCount(), sum)
+		if state.Gang("g").Nomination == nil {
+			alone, err := whatif.Count(context.Background(), state, counts.Spec)
+			require.NoError(t, err)
+			require.Equal(t, alone, counts)
+		}
+	}
+	require.NotEmpty(t, e.Specs)
 	return e
 }
 
@@ -81,6 +95,9 @@ func TestGangFixesInWords(t *testing.T) {
 	require.Equal(t, `gang "g" needs 3 members placed at once
   rack r0: 2 fit, then none of role "worker": 0 of 6 nodes fit: 3 do not meet rack in (r0), 2 lack cpu, 1 is unschedulable
   rack r1: 1 fit, then none of role "worker": 0 of 6 nodes fit: 3 lack cpu, 2 do not meet rack in (r1), 1 is unschedulable
+one member of role "worker": 3 of 6 nodes fit
+         2: lacks cpu, as r1-n1
+         1: is cordoned, as r0-n2
 it would fit if you
   * uncordon node r0-n2: then it fits in rack r0
   * evict 2 capsules of lower priority, "x" among them: then it fits in rack r1
@@ -153,6 +170,7 @@ func TestExplainGangThatIsNominated(t *testing.T) {
 	require.NoError(t, e.Domains[0].Why)
 	require.Equal(t, 2, e.Domains[0].Fits)
 	require.Empty(t, e.Fixes)
+	require.Positive(t, e.Specs[0].Fits, "what is nominated for the gang is in nobody's way")
 }
 
 // Nodes without a name for their domain are in none: one is to be added in a new domain.

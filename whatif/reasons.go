@@ -96,6 +96,8 @@ type asker struct {
 	near  map[string]bool
 	// Why rules of company close a node; nil: none has to do with the spec.
 	closes func(*orbit.NodeState) string
+	// The nomination of who asks, which keeps nothing from it; nil: none.
+	own *orbit.Nomination
 }
 
 // room is a node as it is, or as it would be.
@@ -215,7 +217,7 @@ func (a *asker) nominated(n *orbit.NodeState, r *room) bool {
 // open returns what of a node is not nominated for work that outranks the spec, and whether that is less than all.
 func (a *asker) open(n *orbit.NodeState, r *room) (open room, claimed bool) {
 	for of := range n.Nominated {
-		if !of.OutranksPriority(a.spec.Priority) {
+		if of == a.own || !of.OutranksPriority(a.spec.Priority) {
 			continue
 		}
 		if !claimed {
