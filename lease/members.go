@@ -135,7 +135,8 @@ func asIs(n *orbit.NodeState) orbit.Precondition {
 
 func sameNode(a, b *orbit.Node) bool {
 	return a.ID == b.ID && a.Capacity == b.Capacity && maps.Equal(a.Labels, b.Labels) && a.Devices == b.Devices &&
-		a.State == b.State && a.Confirms == b.Confirms && slices.Equal(a.Taints, b.Taints) && slices.Equal(a.Extras, b.Extras)
+		a.State == b.State && a.Confirms == b.Confirms && slices.Equal(a.Taints, b.Taints) &&
+		len(a.Extras) == len(b.Extras) && !slices.ContainsFunc(a.Extras, func(x orbit.Extra) bool { return !slices.Contains(b.Extras, x) }) // a ledger sorts them
 }
 
 // Step does one round: that of the leases, in which the nodes of those that end are cordoned and the nodes of rows

@@ -479,6 +479,7 @@ func TestJoinWithOneFieldChanged(t *testing.T) {
 			func() { node.Devices = orbit.Devices{Model: "m", Count: 1} },
 			func() { node.Confirms = true },
 			func() { node.Taints = []orbit.Taint{{Key: "k", Effect: "NoSchedule"}} },
+			func() { node.Extras = []orbit.Extra{{Name: "ip", Amount: 1}, {Name: "key", Amount: 2}} },
 		} {
 			change()
 			_, err := s.m.Join(t.Context(), node, "host")
@@ -487,6 +488,11 @@ func TestJoinWithOneFieldChanged(t *testing.T) {
 			got.Capacity[orbit.Slots] = 0
 			require.Equal(t, node, got)
 		}
-		require.Equal(t, 7, reflect.TypeFor[orbit.Node]().NumField(), "id, state, and what is changed above")
+		at := s.node().Specification
+		node.Extras = []orbit.Extra{{Name: "key", Amount: 2}, {Name: "ip", Amount: 1}}
+		_, err := s.m.Join(t.Context(), node, "host")
+		require.NoError(t, err)
+		require.Equal(t, at, s.node().Specification, "the order of extras says nothing")
+		require.Equal(t, 8, reflect.TypeFor[orbit.Node]().NumField(), "id, state, and what is changed above")
 	})
 }
