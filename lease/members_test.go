@@ -480,6 +480,7 @@ func TestJoinWithOneFieldChanged(t *testing.T) {
 			func() { node.Confirms = true },
 			func() { node.Taints = []orbit.Taint{{Key: "k", Effect: "NoSchedule"}} },
 			func() { node.Extras = []orbit.Extra{{Name: "ip", Amount: 1}, {Name: "key", Amount: 2}} },
+			func() { node.Extras = []orbit.Extra{{Name: "ip", Amount: 1}, {Name: "key", Amount: 3}} },
 		} {
 			change()
 			_, err := s.m.Join(t.Context(), node, "host")
@@ -489,7 +490,7 @@ func TestJoinWithOneFieldChanged(t *testing.T) {
 			require.Equal(t, node, got)
 		}
 		at := s.node().Specification
-		node.Extras = []orbit.Extra{{Name: "key", Amount: 2}, {Name: "ip", Amount: 1}}
+		node.Extras = []orbit.Extra{{Name: "key", Amount: 3}, {Name: "ip", Amount: 1}}
 		_, err := s.m.Join(t.Context(), node, "host")
 		require.NoError(t, err)
 		require.Equal(t, at, s.node().Specification, "the order of extras says nothing")
