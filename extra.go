@@ -77,5 +77,5 @@ func (a *arrival) extraFault(at companyCounts, x *Extra) *Rejection {
 		return nil
 	}
 	return &Rejection{Node: a.node.ID, Dimension: x.Name, Want: x.Amount, Free: max(0, free), advice: "lack " + quoteWord(x.Name),
-		Reason: fmt.Sprintf("node %q has %d of %q free, and %d are wanted", a.node.ID, max(0, free), x.Name, x.Amount)}
+		Reason: fmt.Sprintf("node %q has too little of %q", a.node.ID, x.Name)}
 }

@@ -102,13 +102,15 @@ func details(aged int32, propose func(...orbit.Commitment), state func() *orbit.
 		Group: "f", Near: orbit.Near{Group: "f", Level: "zone"},
 		Apart: []orbit.Apart{{Group: "elsewhere", Level: orbit.NodeKey}}, Even: []orbit.Even{{Group: "f", Level: "zone", MaxSkew: 9, MinDomains: 1, Domains: []string{"z1"}}},
 		PreferCompany: []orbit.Company{{Group: "elsewhere", Level: "rack", Weight: -0.5}},
+		Extras:        []orbit.Extra{{Name: "key", Amount: 2}, {Name: "ip", Amount: 1}},
 		Start:         orbit.Start{Template: "t", Volumes: []string{"v"}, Parent: "p", CrossHost: true}}
 	confirm := func(s string, c orbit.Confirm) {
 		c.Capsule, c.Since = capsule(s), since(s)
 		propose(c)
 	}
 	propose(orbit.PutNode{Node: orbit.Node{ID: node("d"), Capacity: orbit.Resources{orbit.CPU: 30}, Confirms: true, Labels: map[string]string{"rack": "r1", "zone": "z1"},
-		Devices: orbit.Devices{Model: "gpu", Count: 4, Unhealthy: 8}, Taints: []orbit.Taint{{Key: "reserved", Value: "gpu", Effect: "NoExecute"}}}},
+		Devices: orbit.Devices{Model: "gpu", Count: 4, Unhealthy: 8}, Taints: []orbit.Taint{{Key: "reserved", Value: "gpu", Effect: "NoExecute"}},
+		Extras: []orbit.Extra{{Name: "key", Amount: 40}, {Name: "ip", Amount: 30}}}},
 		orbit.PutNode{Node: orbit.Node{ID: node("e"), Capacity: orbit.Resources{orbit.CPU: 10}, State: orbit.Cordoned}},
 		orbit.PutNode{Node: orbit.Node{ID: node("f"), Capacity: orbit.Resources{orbit.CPU: 10}, Devices: orbit.Devices{Model: "gpu", Count: 2}}})
 	propose(orbit.PutBudget{Budget: orbit.Budget{ID: orbit.BudgetID(name("free")), Group: "f", Expected: 1, Missing: 1, FreeUnready: true, Above: 50}},
