@@ -69,11 +69,13 @@ func (r *modelRound) crowded() (out []*refusal) {
 				bad = bad || clash(c.spec, n, rest.spec, r.now.nodes[rest.node])
 			}
 		}
-		for _, x := range c.spec.Extras {
-			bad = bad || r.now.taken(c.node, x.Name, func(other CapsuleID, left bool) bool { return !left || other != id && !c.waits }) > modelAmount(n.Extras, x.Name)
-		}
 		if bad {
 			out = append(out, lostTo(r.was.rev))
+		}
+		if short := slices.ContainsFunc(c.spec.Extras, func(x Extra) bool {
+			return r.now.taken(c.node, x.Name, func(other CapsuleID, left bool) bool { return !left || other != id && !c.waits }) > modelAmount(n.Extras, x.Name)
+		}); short {
+			out = append(out, lostTo(max(r.was.nodes[c.node].newest(), r.asked[c.node].spec)))
 		}
 	}
 	return out

@@ -61,18 +61,20 @@ func (t *tx) awaits(e *txCapsule) (out []*Remains) {
 }
 
 // refuseCompany refuses a proposal for a rule of company. Which of those that the rule counts came last is not looked for, so whatever was committed
-// since the view may be the reason.
+// since the view may be the reason. An extra is the node's: only its changes, and those of the specs that ask for it, may be.
 func (t *tx) refuseCompany(e *txCapsule, fault *Rejection) error {
 	t.at = slices.IndexFunc(t.p.Do, func(c Commitment) bool {
 		place, ok := c.(Place)
 		return ok && place.Capsule == e.now.ID
 	})
 	r := *fault
+	newest := t.s.rev
 	r.Capsule, r.advice = e.now.ID, "choose another domain, or wait until others have left"
 	if r.Dimension != "" {
-		r.advice = "choose another node, or wait until others have left"
+		n := t.nodes.find(e.now.Node)
+		newest, r.advice = max(n.newest(), n.asks), "choose another node, or wait until others have left"
 	}
-	return t.refuse(r, t.s.rev, "capsule %q on node %q: %s", e.now.ID, e.now.Node, r.Reason)
+	return t.refuse(r, newest, "capsule %q on node %q: %s", e.now.ID, e.now.Node, r.Reason)
 }
 
 // KeepsOff reports whether a rule [Apart] of one of two specs by a level forbids that capsules of both are in one domain of that level.

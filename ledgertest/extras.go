@@ -56,7 +56,11 @@ var extraLines = []line{
 		t.commits(having("n", 1), submit(taking(1), "x", "y"))
 		view := t.view()
 		t.commits(place("x", "n"))
-		t.loses(view, place("y", "n"))
+		taken := t.view()
+		t.commits(mark("elsewhere", "v"))
+		if r := t.loses(view, place("y", "n")); r.TakenAt != taken {
+			t.Failf("the conflict is with revision %d; it must be %d, when the node last changed", r.TakenAt, taken)
+		}
 	}},
 	{"what has left and still runs takes it from who does not wait for it", func(t *trial) {
 		n := having("n", 1)
