@@ -165,6 +165,9 @@ const stopping = membersStopping - membersPlaced
 // companyDomain is a domain in which a group is counted.
 type companyDomain struct{ group, level, domain string }
 
+// kindCounts says how many there are of each kind in a domain.
+type kindCounts [companyKinds]int
+
 // in returns the domain of the key.
 func (k *companyKey) in() companyDomain { return companyDomain{k.group, k.level, k.domain} }
 
@@ -194,8 +197,8 @@ func (s *Spec) scope(e *Even) companyScope {
 type companyCounts interface {
 	// ruled calls yield with each level of a rule about the group.
 	ruled(group string, yield func(level string))
-	// count returns how many there are of a key.
-	count(k companyKey) int
+	// in returns how many there are in a domain.
+	in(d companyDomain) kindCounts
 	// before returns how many members were placed before.
 	before(k companyKey) int
 	// fewest looks for the eligible domain with the fewest members.
@@ -244,34 +247,32 @@ func (a *arrival) fault(at companyCounts) (r *Rejection) {
 
 // apartFault judges one rule Apart: that of those who are there already, or one of the newcomer, against the members that are there.
 func (a *arrival) apartFault(at companyCounts, rule Apart, kind companyKind) *Rejection {
-	k := companyKey{rule.Group, rule.Level, kind, a.node.domain(rule.Level)}
-	own := kind == membersPlaced
+	domain, own := a.node.domain(rule.Level), kind == membersPlaced
 	switch {
-	case k.domain == "" && own:
+	case domain == "" && own:
 		return a.unlabelled(rule.Group, rule.Level)
-	case k.domain == "":
+	case domain == "":
 		return nil
 	}
-	there := at.count(k)
+	counts := at.in(companyDomain{rule.Group, rule.Level, domain})
+	there := counts[kind] + counts[kind+stopping]
 	if a.counted && a.spec.isOf(rule, kind) { // it is not kept away from itself
 		there--
 	}
-	k.kind += stopping
-	there += at.count(k)
 	for _, rest := range a.awaits {
-		if n := a.nodeOf(rest.Node); n != nil && n.domain(rule.Level) == k.domain && rest.Spec.isOf(rule, kind) {
+		if n := a.nodeOf(rest.Node); n != nil && n.domain(rule.Level) == domain && rest.Spec.isOf(rule, kind) {
 			there--
 		}
 	}
 	if there <= 0 {
 		return nil
 	}
-	r := &Rejection{Node: a.node.ID, Group: rule.Group, Domain: k.domain, Want: int64(there)}
+	r := &Rejection{Node: a.node.ID, Group: rule.Group, Domain: domain, Want: int64(there)}
 	if own {
-		r.Reason = fmt.Sprintf("%s %q has %d of group %q, from which it has to be apart", levelName(rule.Level), k.domain, there, rule.Group)
+		r.Reason = fmt.Sprintf("%s %q has %d of group %q, from which it has to be apart", levelName(rule.Level), domain, there, rule.Group)
 		r.advice = "have, or share their " + levelName(rule.Level) + " with, members of group " + quoteWord(rule.Group) + ", from which it has to be apart"
 	} else {
-		r.Reason = fmt.Sprintf("%s %q has %d that have to be apart from group %q", levelName(rule.Level), k.domain, there, rule.Group)
+		r.Reason = fmt.Sprintf("%s %q has %d that have to be apart from group %q", levelName(rule.Level), domain, there, rule.Group)
 		r.advice = "have, or share their " + levelName(rule.Level) + " with, capsules that have to be apart from group " + quoteWord(rule.Group)
 	}
 	return r
@@ -295,7 +296,7 @@ func (a *arrival) evenFault(at companyCounts, e *Even) *Rejection {
 		return &Rejection{Node: a.node.ID, Group: e.Group, Domain: k.domain, advice: "are in no " + levelName(e.Level) + " that its rule Even names",
 			Reason: fmt.Sprintf("%s %q is none of the domains among which group %q is to be even", levelName(e.Level), k.domain, e.Group)}
 	}
-	there := at.count(k) + btoi(!a.counted)
+	there := at.in(k.in())[membersPlaced] + btoi(!a.counted)
 	low := at.fewest(e, a.spec.scope(e))
 	if low.domains < e.MinDomains {
 		low.least = 0

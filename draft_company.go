@@ -125,7 +125,7 @@ func (v *verdicts) update(k companyKey, by int) {
 		if !known || e.Group != k.group || e.Level != k.level || k.kind != membersPlaced {
 			continue
 		}
-		if by == 1 && v.at.count(k) > l.least+1 { // the others are the fewest still
+		if by == 1 && v.at.in(k.in())[k.kind] > l.least+1 { // the others are the fewest still
 			continue
 		}
 		if l.ties--; by == 1 && l.ties > 0 {
@@ -179,7 +179,7 @@ func (d *Draft) beginRules(spec *Spec) {
 		r := was.rule(group, level)
 		return r.apart+r.even > 0
 	}
-	c.begin(d.view.state, spec, func(string, string) {}, func(companyKey, int) {})
+	c.begin(d.view.state, spec, 1, func(string, string) {}, func(companyKey, int) {})
 	fresh := func(group string, yield func(level string)) {
 		c.ruled(group, func(level string) {
 			if !counted(group, level) {
@@ -202,14 +202,14 @@ func (d *Draft) beginRules(spec *Spec) {
 type draftCounts struct{ *Draft }
 
 func (d draftCounts) ruled(group string, yield func(string)) { d.rules.ruled(group, yield) }
-func (d draftCounts) count(k companyKey) int                 { return d.rules.count(k) }
+func (d draftCounts) in(c companyDomain) kindCounts          { return d.rules.in(c) }
 func (d draftCounts) fewest(e *Even, scope companyScope) lowest {
-	return d.rules.fewest(e, scope, d.rules.count)
+	return d.rules.fewest(e, scope, d.rules.in)
 }
 
 // before returns how many there were before the steps of the proposal in the making.
 func (d draftCounts) before(k companyKey) int {
-	n := d.rules.count(k) - counted(d.rules.pending, k, d.rules.ruled)
+	n := d.rules.in(k.in())[k.kind] - counted(d.rules.pending, k, d.rules.ruled)
 	for i := len(d.steps) - 1; i >= 0 && d.steps[i].open == d.open && d.steps[i].log >= d.open; i-- {
 		n -= counted(d.steps[i].moves, k, d.rules.ruled)
 	}
@@ -299,16 +299,17 @@ func counted(moves []companyMove, k companyKey, ruled func(string, func(string))
 
 // keepsCompany judges a placement by the rules of company. After says that it keeps them only if it waits for what has left its node.
 func (d *Draft) keepsCompany(c *Capsule, n *NodeState) (after bool, err error) {
-	if d.verdictsOn(c.Spec) == nil {
+	v := d.verdictsOn(c.Spec)
+	if v == nil {
 		return false, nil
 	}
 	a := arrival{spec: c.Spec, node: n.Node, nodeOf: d.describes, awaits: c.stops()}
-	r := a.fault(draftCounts{d})
+	r := a.fault(v)
 	if r == nil {
 		return false, nil
 	}
 	if n.Node.Confirms {
-		if a.awaits = d.stopping(c, n); a.fault(draftCounts{d}) == nil {
+		if a.awaits = d.stopping(c, n); a.fault(v) == nil {
 			return true, nil
 		}
 	}

@@ -158,9 +158,14 @@ type countsWithout struct {
 	left []companyMove
 }
 
-func (w countsWithout) count(k companyKey) int {
-	return w.draftCounts.count(k) + counted(w.left, k, w.rules.ruled)
+func (w countsWithout) in(d companyDomain) kindCounts {
+	counts := w.rules.in(d)
+	for _, m := range w.left {
+		m.spec.companyOf(m.node, m.kind, w.rules.ruled, func(k companyKey, amount int) { counts[k.kind] += m.by * amount * btoi(k.in() == d) })
+	}
+	return counts
 }
+
 func (w countsWithout) fewest(e *Even, scope companyScope) lowest {
-	return w.rules.fewest(e, scope, w.count)
+	return w.rules.fewest(e, scope, w.in)
 }

@@ -61,13 +61,11 @@ func extraGroup(name string) string { return "\xff" + name }
 
 // extraFault judges whether the node has enough of an extra.
 func (a *arrival) extraFault(at companyCounts, x *Extra) *Rejection {
-	k := companyKey{extraGroup(x.Name), NodeKey, membersPlaced, string(a.node.ID)}
-	free := amountOf(a.node.Extras, x.Name) - int64(at.count(k))
+	taken := at.in(companyDomain{extraGroup(x.Name), NodeKey, string(a.node.ID)})
+	free := amountOf(a.node.Extras, x.Name) - int64(taken[membersPlaced]) - int64(taken[membersStopping])
 	if a.counted {
 		free += x.Amount
 	}
-	k.kind += stopping
-	free -= int64(at.count(k))
 	for _, rest := range a.awaits {
 		if rest.Node == a.node.ID {
 			free += amountOf(rest.Spec.Extras, x.Name)

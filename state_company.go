@@ -34,10 +34,10 @@ func (g *groupRules) find(level string) (int, bool) {
 	return slices.BinarySearchFunc(g.byLevel, level, func(r companyRule, level string) int { return cmp.Compare(r.level, level) })
 }
 
-// companyCount says how many there are of each kind.
+// companyCount says how many there are in a domain.
 type companyCount struct {
 	companyDomain
-	of [companyKinds]int
+	of kindCounts
 }
 
 // scopeUse says how many rules Even go by a scope, and which requirements it has.
@@ -100,17 +100,17 @@ func (c *companyTables) rule(group, level string) companyRule {
 	return companyRule{group: group, level: level}
 }
 
-// count returns how many there are of a key, if the group is counted by that level.
-func (c *companyTables) count(k companyKey) int {
-	n, _ := c.counts.Get(companyCount{companyDomain: k.in()})
-	return n.of[k.kind]
+// in returns how many there are in a domain, if the group is counted by its level.
+func (c *companyTables) in(d companyDomain) kindCounts {
+	n, _ := c.counts.Get(companyCount{companyDomain: d})
+	return n.of
 }
 
 // add changes the count of a key.
 func (c *companyTables) add(k companyKey, by int) {
 	n, _ := c.counts.Get(companyCount{companyDomain: k.in()})
 	n.companyDomain = k.in()
-	if n.of[k.kind] += by; n.of == [companyKinds]int{} {
+	if n.of[k.kind] += by; n.of == (kindCounts{}) {
 		c.counts.Delete(n)
 		return
 	}
@@ -193,9 +193,9 @@ func (s *State) survey(group, level string, yield func(k companyKey, count int))
 	}
 }
 
-// begin counts the rules of a spec, and what they are about where that is not counted yet. It calls began for each rule about a group by a level
+// begin counts the rules of a spec that so many more have, and what they are about where that is not counted yet. It calls began for each rule about a group by a level
 // of whose kind there was none, and surveyed with what there is at the state of a group that was not counted by that level.
-func (c *companyTables) begin(s *State, spec *Spec, began func(group, level string), surveyed func(k companyKey, count int)) {
+func (c *companyTables) begin(s *State, spec *Spec, more int, began func(group, level string), surveyed func(k companyKey, count int)) {
 	begin := func(group, level string, known bool) {
 		if known {
 			return
@@ -210,7 +210,7 @@ func (c *companyTables) begin(s *State, spec *Spec, began func(group, level stri
 	}
 	for i, a := range spec.Apart {
 		begin(a.Group, a.Level, c.rule(a.Group, a.Level).apart > 0)
-		c.addRules(&Spec{Apart: spec.Apart[i : i+1]}, 1)
+		c.addRules(&Spec{Apart: spec.Apart[i : i+1]}, more)
 	}
 	for i := range spec.Even {
 		e := &spec.Even[i]
@@ -219,9 +219,9 @@ func (c *companyTables) begin(s *State, spec *Spec, began func(group, level stri
 		if u, _ := c.scopes.Get(scopeUse{companyScope: scope}); u.rules == 0 {
 			s.surveyScope(scope, spec.scopeRequire(e), func(domain string) { c.addEligible(scope, domain, 1) })
 		}
-		c.addRules(&Spec{Require: spec.Require, Even: spec.Even[i : i+1]}, 1)
+		c.addRules(&Spec{Require: spec.Require, Even: spec.Even[i : i+1]}, more)
 	}
-	c.addRules(&Spec{Extras: spec.Extras}, 1) // whoever takes an extra has a rule about it, so all are counted
+	c.addRules(&Spec{Extras: spec.Extras}, more) // whoever takes an extra has a rule about it, so all are counted
 }
 
 // surveyScope counts the nodes that make domains eligible for a scope that no rule went by.
@@ -262,10 +262,10 @@ func (s *Spec) scopeRequire(e *Even) []Predicate {
 	return s.Require
 }
 
-// fewest looks for the eligible domain with the fewest members by a count.
-func (c *companyTables) fewest(e *Even, scope companyScope, count func(companyKey) int) (low lowest) {
+// fewest looks for the eligible domain with the fewest members by counts.
+func (c *companyTables) fewest(e *Even, scope companyScope, in func(companyDomain) kindCounts) (low lowest) {
 	look := func(domain string) {
-		switch n := count(companyKey{e.Group, e.Level, membersPlaced, domain}); {
+		switch n := in(companyDomain{e.Group, e.Level, domain})[membersPlaced]; {
 		case low.domains == 0 || n < low.least:
 			low.domain, low.least, low.ties = domain, n, 1
 		case n == low.least:

@@ -24,7 +24,7 @@ type verdicts struct {
 
 // Each counts as at does, and looks for the domain with the fewest once.
 func (v *verdicts) ruled(group string, yield func(string)) { v.at.ruled(group, yield) }
-func (v *verdicts) count(k companyKey) int                 { return v.at.count(k) }
+func (v *verdicts) in(d companyDomain) kindCounts          { return v.at.in(d) }
 func (v *verdicts) before(k companyKey) int                { return v.at.before(k) }
 func (v *verdicts) fewest(e *Even, scope companyScope) lowest {
 	l, known := v.lowest[e]
@@ -105,7 +105,7 @@ func (s *State) Closes(spec *Spec) func(n *NodeState) string {
 	tables := s.company
 	if spec.hasRules() {
 		tables = s.ownCompany(true)
-		tables.begin(s, spec, func(string, string) {}, func(companyKey, int) {})
+		tables.begin(s, spec, 1, func(string, string) {}, func(companyKey, int) {})
 	}
 	v := tables.verdictsOn(spec, tableCounts{&tables})
 	if v == nil {
@@ -150,7 +150,7 @@ func (s *State) uneven(look func(spec *Spec, e Even, least int, yield func(Skew)
 	return func(yield func(Skew) bool) {
 		for _, spec := range s.evenSpecs() {
 			for _, e := range spec.Even {
-				low := s.company.fewest(&e, spec.scope(&e), s.company.count)
+				low := s.company.fewest(&e, spec.scope(&e), s.company.in)
 				if low.domains < e.MinDomains {
 					low.least = 0
 				}
@@ -212,10 +212,8 @@ func (n *NodeState) overcommitted() bool {
 // ExtraFree returns how much of an extra ([Extra]) a node has that nothing takes which is placed there, or has left and still runs there. It is negative where
 // more is taken than the node has.
 func (s *State) ExtraFree(n *NodeState, name string) int64 {
-	k := companyKey{extraGroup(name), NodeKey, membersPlaced, string(n.Node.ID)}
-	placed := s.company.count(k)
-	k.kind += stopping
-	return amountOf(n.Node.Extras, name) - int64(placed) - int64(s.company.count(k))
+	taken := s.company.in(companyDomain{extraGroup(name), NodeKey, string(n.Node.ID)})
+	return amountOf(n.Node.Extras, name) - int64(taken[membersPlaced]) - int64(taken[membersStopping])
 }
 
 // lacksExtras reports whether what is placed on a node takes more of an extra than the node has. It looks at what is there if anything has extras.

@@ -12,10 +12,10 @@ import (
 type txCounts struct{ *tx }
 
 func (t txCounts) ruled(group string, yield func(string)) { t.company.ruled(group, yield) }
-func (t txCounts) count(k companyKey) int                 { return t.company.count(k) }
+func (t txCounts) in(d companyDomain) kindCounts          { return t.company.in(d) }
 func (t txCounts) before(k companyKey) int                { return t.company.before(t.tx, k) }
 func (t txCounts) fewest(e *Even, scope companyScope) lowest {
-	return t.company.fewest(e, scope, t.company.count)
+	return t.company.fewest(e, scope, t.company.in)
 }
 
 // tableCounts makes tables the counts that arrivals are judged by.
@@ -23,7 +23,7 @@ type tableCounts struct{ *companyTables }
 
 func (c tableCounts) before(companyKey) int { return 0 }
 func (c tableCounts) fewest(e *Even, scope companyScope) lowest {
-	return c.companyTables.fewest(e, scope, c.count)
+	return c.companyTables.fewest(e, scope, c.in)
 }
 
 // settleCompany judges what the proposal places by the rules of company, on the state after it: several placements are one question. What it adopts
@@ -115,7 +115,7 @@ func (s *sparing) shortWith(e *txCapsule, priority int32) (names []string) {
 	}
 	n := s.node(e.was.Node)
 	for _, x := range e.was.Spec.Extras {
-		free := amountOf(n.n.now.Node.Extras, x.Name) - int64(s.t.company.count(companyKey{extraGroup(x.Name), NodeKey, membersPlaced, string(e.was.Node)}))
+		free := amountOf(n.n.now.Node.Extras, x.Name) - int64(s.t.company.in(companyDomain{extraGroup(x.Name), NodeKey, string(e.was.Node)})[membersPlaced])
 		for _, c := range n.newcomers {
 			free += amountOf(c.of.now.Spec.Extras, x.Name) * int64(btoi(c.priority <= priority))
 		}

@@ -28,15 +28,15 @@ type companyMoved struct {
 // mostMoved is how many keys a proposal counts without tables of its own. A placement has one or two for each rule about its groups.
 const mostMoved = 16
 
-// count returns how many there are of a key after the proposal.
-func (c *txCompany) count(k companyKey) int {
-	n := c.companyTables.count(k)
+// in returns how many there are in a domain after the proposal.
+func (c *txCompany) in(d companyDomain) kindCounts {
+	counts := c.companyTables.in(d)
 	for i := range c.moved {
-		if m := &c.moved[i]; m.key == k {
-			n += m.by
+		if m := &c.moved[i]; m.key.in() == d {
+			counts[m.key.kind] += m.by
 		}
 	}
-	return n
+	return counts
 }
 
 // move counts more of a key.
@@ -97,14 +97,14 @@ func (t *tx) countCompany() bool {
 	}
 	t.rulesChange(func(spec *Spec, by int) {
 		if by > 0 {
-			t.beginRules(spec)
+			t.beginRules(spec, by)
 		}
 	})
 	t.companyChange(c.ruled, func(k companyKey, by int) { c.move(t.s, k, by) })
 	t.countEligible()
 	t.rulesChange(func(spec *Spec, by int) {
 		if by < 0 {
-			t.endRules(spec)
+			t.endRules(spec, -by)
 		}
 	})
 	return true
@@ -141,12 +141,21 @@ func (c *Capsule) alive() *Spec {
 	return c.Spec
 }
 
-// rulesChange calls yield with each spec that has rules, for each capsule and remains that has them from now on, or has them no more.
+// rulesChange calls yield with each spec that has rules, and how many more capsules and remains have them from now on, several of one spec in a row at once.
 func (t *tx) rulesChange(yield func(spec *Spec, by int)) {
+	var last *Spec
+	sum := 0
 	note := func(spec *Spec, by int) {
-		if spec != nil && spec.hasRules() {
-			yield(spec, by)
+		if spec == nil || !spec.hasRules() {
+			return
 		}
+		if spec != last || (by > 0) != (sum > 0) {
+			if last != nil {
+				yield(last, sum)
+			}
+			last, sum = spec, 0
+		}
+		sum += by
 	}
 	for i := range t.capsules.entries {
 		e := &t.capsules.entries[i]
@@ -172,6 +181,9 @@ func (t *tx) rulesChange(yield func(spec *Spec, by int)) {
 			}
 		}
 	}
+	if last != nil {
+		yield(last, sum)
+	}
 }
 
 // restsBefore and restsAfter return the remains on a node.
@@ -189,10 +201,10 @@ func (n *txNode) restsAfter() []*Remains {
 	return *n.now.remains
 }
 
-// beginRules counts the rules of a spec, and what they are about where that is not counted yet.
-func (t *tx) beginRules(spec *Spec) {
+// beginRules counts the rules of a spec that so many more have, and what they are about where that is not counted yet.
+func (t *tx) beginRules(spec *Spec, more int) {
 	c := &t.company
-	c.begin(t.s, spec, func(group, level string) {
+	c.begin(t.s, spec, more, func(group, level string) {
 		c.begun = append(c.begun, companyRule{group: group, level: level})
 	}, func(k companyKey, count int) {
 		if c.surveyed == nil {
@@ -202,10 +214,10 @@ func (t *tx) beginRules(spec *Spec) {
 	})
 }
 
-// endRules counts the rules of a spec no more, and drops what is counted for nobody.
-func (t *tx) endRules(spec *Spec) {
+// endRules counts the rules of a spec that so many have no more, and drops what is counted for nobody.
+func (t *tx) endRules(spec *Spec, fewer int) {
 	c := &t.company
-	c.addRules(spec, -1)
+	c.addRules(spec, -fewer)
 	end := func(group, level string) {
 		r := c.rule(group, level)
 		if r.apart == 0 || r.even == 0 {
@@ -333,7 +345,7 @@ func (c *txCompany) before(t *tx, k companyKey) int {
 	if n, ok := c.surveyed[k]; ok {
 		return n
 	}
-	return t.s.company.count(k)
+	return t.s.company.in(k.in())[k.kind]
 }
 
 // publishCompany takes over what the rules of company count after the proposal. It requires that nothing of it is published yet.

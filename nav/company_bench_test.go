@@ -3,8 +3,10 @@ package nav_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/cputime"
 	"github.com/orbitsched/orbit/nav"
 )
 
@@ -31,6 +33,7 @@ func BenchmarkCompany(b *testing.B) {
 				if kind == "apart by rack" {
 					replicas = min(replicas, nodes/50)
 				}
+				var spent time.Duration
 				for range b.N {
 					b.StopTimer()
 					sets++
@@ -68,6 +71,7 @@ func BenchmarkCompany(b *testing.B) {
 						ids = append(ids, orbit.CapsuleID(fmt.Sprintf("%s-%d", group, i)))
 						release = append(release, orbit.Release{Capsule: ids[i], Final: true})
 					}
+					began := cputime.Process()
 					b.StartTimer()
 					if kind == "host" {
 						for i, id := range ids {
@@ -80,6 +84,7 @@ func BenchmarkCompany(b *testing.B) {
 					}
 					r := e.Pass(b.Context())
 					b.StopTimer()
+					spent += cputime.Process() - began
 					if r.Committed != replicas {
 						b.Fatalf("%d of %d are placed: %v", r.Committed, replicas, r.Unplaced)
 					}
@@ -87,6 +92,7 @@ func BenchmarkCompany(b *testing.B) {
 					b.StartTimer()
 				}
 				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*replicas), "ns/placement")
+				b.ReportMetric(float64(spent.Nanoseconds())/float64(b.N*replicas), "cpu-ns/placement")
 			})
 		}
 	}

@@ -8,9 +8,10 @@ import (
 	"github.com/orbitsched/orbit/internal/kd"
 )
 
-// district is the kinds of nodes that are in the same domains of all levels of which a spec wishes something, and one node of them. What company in its domains
-// adds is the same for all nodes of a district, so among them the best is the one with the best score of its own: each district has a search by itself, which
-// continues whatever is placed elsewhere, and one choice compares the best of some of them.
+// district is the kinds of nodes that are in the same domains of all levels of which a spec wishes something, or by which rules go, and one node of them. What
+// company in its domains adds is the same for all nodes of a district, and a rule by such a level closes all of them or none. So among them the best is the one
+// with the best score of its own: each district has a search by itself, which continues whatever is placed elsewhere, and one choice compares the best of some
+// of those that are open.
 type district struct {
 	kinds kd.Kinds
 	like  *orbit.Node
@@ -19,12 +20,15 @@ type district struct {
 // wholeCountry stands for all districts.
 const wholeCountry = -1
 
+// divided reports whether each district has a search by itself.
+func (c *specClass) divided() bool { return len(c.wishes)+len(c.closing) > 0 }
+
 // settleKind finds the district of the next kind.
 func (c *specClass) settleKind(kind int32, like *orbit.Node, suits bool) {
-	same := func(d district) bool {
-		return !slices.ContainsFunc(c.levels, func(level string) bool { return d.like.Labels[level] != like.Labels[level] })
-	}
-	at := slices.IndexFunc(c.districts, same)
+	at := slices.IndexFunc(c.districts, func(d district) bool {
+		differs := func(level string) bool { return d.like.Labels[level] != like.Labels[level] }
+		return !slices.ContainsFunc(c.wishes, differs) && !slices.ContainsFunc(c.closing, differs)
+	})
 	if at < 0 {
 		at = len(c.districts)
 		c.districts = append(c.districts, district{like: like})
@@ -35,10 +39,15 @@ func (c *specClass) settleKind(kind int32, like *orbit.Node, suits bool) {
 	}
 }
 
+// opens reports whether the rules by the levels that divide the kinds leave a district open.
+func (c *specClass) opens(d *district) bool {
+	return !slices.ContainsFunc(c.closing, func(level string) bool { return !c.near.draft.Opens(c.spec, level, d.like) })
+}
+
 // searches reports whether a search can serve what the spec wishes of company: the kinds of nodes have to know their domains, and what company on a node adds
 // must not make it better than its bound.
 func (c *specClass) searches(kinds *nodeKinds) bool {
-	return !slices.ContainsFunc(c.levels, kinds.leavesOut) && !slices.ContainsFunc(c.near.company.own, func(w wish) bool { return w.weight < 0 })
+	return !slices.ContainsFunc(c.wishes, kinds.leavesOut) && !slices.ContainsFunc(c.near.company.own, func(w wish) bool { return w.weight < 0 })
 }
 
 // beginDistricts makes the class the one whose districts are searched. Each search begins when it is needed.
@@ -57,7 +66,7 @@ func (e *Indexed) beginDistricts(c *specClass) {
 
 // searchOf returns the search to which a node of the class belongs.
 func (e *Indexed) searchOf(c *specClass, slot int32) *frontier {
-	if len(c.levels) == 0 {
+	if !c.divided() {
 		return &e.frontier
 	}
 	return e.districts[c.districtOf[e.index.nodes.at(slot).kind]]
@@ -97,14 +106,14 @@ func (e *Indexed) searchDistricts(c *specClass) (best pick, ok bool) {
 	x, wishes, open := &e.index, &c.near.company, c.kinds(&e.index.nodes)
 	e.visits = e.visits[:0]
 	for i := range c.districts {
-		if d := &c.districts[i]; d.kinds&open != 0 {
+		if d := &c.districts[i]; d.kinds&open != 0 && c.opens(d) {
 			e.visits = append(e.visits, visit{i, wishes.order(d.like), wishes.inDomains(d.like)})
 		}
 	}
 	best, ok = e.visitDistricts(func(v *visit, best *pick) (pick, bool) {
-		f, kinds := e.districts[v.district], c.districts[v.district].kinds&open
-		if f.class != c || f.kinds != kinds {
-			f.begin(c, x, int16(v.district), kinds)
+		f := e.districts[v.district]
+		if f.class != c {
+			f.begin(c, x, int16(v.district), c.districts[v.district].kinds&open)
 		}
 		if len(f.heap) == 0 || best.node != nil && e.rater.parts <= 1 && f.heap[0].value+v.adds > best.value {
 			return pick{}, true

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/orbitsched/orbit"
-	"github.com/orbitsched/orbit/internal/kd"
 	"github.com/orbitsched/orbit/internal/slots"
 	"github.com/orbitsched/orbit/score"
 )
@@ -176,7 +175,7 @@ func (e *Indexed) class(spec *orbit.Spec) *specClass {
 	c.used = e.clock
 	near, opened := choiceIn(e.rater.draft, spec), uint64(0)
 	for _, level := range near.rules {
-		if k := &e.index.nodes.kinds; !k.divides(level) || len(k.like) > kd.Apart {
+		if !slices.Contains(c.closing, level) {
 			opened += e.rater.draft.Opened(spec, level)
 		}
 	}
@@ -198,7 +197,7 @@ func (e *Indexed) search(c *specClass) (best pick, ok bool) {
 	if c.bounded == nil || c.unbounded || c.diverges || !e.begin(c) {
 		return best, false
 	}
-	if len(c.levels) > 0 {
+	if c.divided() {
 		best, ok = e.searchDistricts(c)
 	} else {
 		best, ok = e.frontier.next(&e.index, &e.rater)
@@ -216,7 +215,7 @@ func (e *Indexed) begin(c *specClass) bool {
 		x.reset()
 		x.update(c)
 	}
-	if !all && e.frontier.class == c && (len(c.levels) > 0 || len(c.near.rules) == 0 || e.frontier.kinds == c.kinds(&x.nodes)) {
+	if !all && e.frontier.class == c {
 		for _, slot := range touched {
 			if f := e.searchOf(c, slot); f.class == c {
 				f.add(slot, x)
@@ -229,7 +228,7 @@ func (e *Indexed) begin(c *specClass) bool {
 	if c.respond(&x.nodes); c.unbounded || !c.except(&x.nodes.labels) || !c.searches(&x.nodes.kinds) {
 		return false
 	}
-	if len(c.levels) > 0 {
+	if c.divided() {
 		e.beginDistricts(c)
 	} else {
 		e.frontier.begin(c, x, wholeCountry, c.kinds(&x.nodes))

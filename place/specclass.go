@@ -28,11 +28,12 @@ type specClass struct {
 	opened uint64
 	// Kinds of nodes that meet the same preferences of the spec share one bound of the score. For each kind byKind has the index of its
 	// bound in bounds, or notSuited if nodes of the kind cannot take the spec. Answers finds a bound by the text of answer. All three
-	// hold for one division into kinds.
+	// hold for one division into kinds, while settled.
 	bounds   []kindBound
 	byKind   []int8
 	answers  map[string]int8
 	division uint64
+	settled  bool
 	// Unbounded: the score has no bound for this spec. Diverges: a search did not converge. In both cases nodes are ranked one by one.
 	unbounded, diverges bool
 	tournament          *tournament
@@ -42,8 +43,11 @@ type specClass struct {
 	exceptionsOf uint64
 	// There are too many exceptions for a search.
 	exceptional bool
-	// The levels of what the spec wishes of domains; the districts into which they divide the kinds, by kind, and all of them. They hold for one division.
-	levels     []string
+	// The levels of what the spec wishes of domains.
+	wishes []string
+	// The levels of rules by which the kinds divide the nodes; the districts into which these and the wishes divide the kinds, by kind, and all of them. They hold
+	// for one division and the rules of near.
+	closing    []string
 	districtOf []int16
 	districts  []district
 }
@@ -76,7 +80,7 @@ func (r *kindBound) least(least, most *score.Extent) (value, tie float64) {
 }
 
 func newSpecClass(spec *orbit.Spec, bounded score.Bounded) *specClass {
-	return &specClass{spec: spec, bounded: bounded, wants: wantsOf(spec), devices: spec.Devices.Count > 0, levels: wishLevels(spec)}
+	return &specClass{spec: spec, bounded: bounded, wants: wantsOf(spec), devices: spec.Devices.Count > 0, wishes: wishLevels(spec)}
 }
 
 // wantsOf lists the dimensions of which a spec reserves something.
@@ -94,6 +98,7 @@ func (c *specClass) meet(near near) {
 	if c.tournament != nil && !maps.Equal(near.domains, c.near.domains) {
 		c.tournament.cursor = 0
 	}
+	c.settled = c.settled && slices.Equal(near.rules, c.near.rules)
 	c.near = near
 }
 
@@ -111,13 +116,19 @@ func (c *specClass) mayFit(most *score.Extent) bool {
 	return most.DevicesWith(r.Milli) >= r.Count && most.DevicesFree() >= int64(r.Count)*int64(r.Milli)
 }
 
-// respond finds the bound for each kind that has been added since the last call, or for all kinds after a new division.
+// respond finds the bound for each kind that has been added since the last call, or for all kinds after a new division, or when other rules have to do with
+// the spec.
 func (c *specClass) respond(x *nodeIndex) {
-	if c.division != x.kinds.division {
-		c.division = x.kinds.division
+	if !c.settled || c.division != x.kinds.division {
+		c.settled, c.division = true, x.kinds.division
 		c.bounds, c.byKind = c.bounds[:0], c.byKind[:0]
 		c.answers = nil
-		c.districtOf, c.districts = c.districtOf[:0], c.districts[:0]
+		c.closing, c.districtOf, c.districts = c.closing[:0], c.districtOf[:0], c.districts[:0]
+		for _, level := range c.near.rules {
+			if level != orbit.NodeKey && x.kinds.divides(level) {
+				c.closing = append(c.closing, level)
+			}
+		}
 	}
 	for kind := len(c.byKind); kind < len(x.kinds.like); kind++ {
 		at := int8(notSuited)
@@ -126,7 +137,7 @@ func (c *specClass) respond(x *nodeIndex) {
 			c.bounds[at].kinds |= kd.KindsOf(int32(kind))
 		}
 		c.byKind = append(c.byKind, at)
-		if len(c.levels) > 0 {
+		if c.divided() {
 			c.settleKind(int32(kind), x.kinds.like[kind], at != notSuited)
 		}
 	}
@@ -178,19 +189,13 @@ func (c *specClass) answer(n *orbit.Node) string {
 	return string(append(text, byte(btoi(c.spec.SpreadsAcross(n)))))
 }
 
-// kinds returns the kinds of nodes in the domains that the spec must be in and that no rule closes, or all kinds if that does not restrict
-// it or is no matter of kinds.
+// kinds returns the kinds of nodes in the domains that the spec must be in, or all kinds if that does not restrict it or is no matter of kinds.
 func (c *specClass) kinds(x *nodeIndex) (kinds kd.Kinds) {
-	bound := c.near.domains != nil && !x.kinds.leavesOut(c.near.level)
-	if !bound && len(c.near.rules) == 0 {
+	if c.near.domains == nil || x.kinds.leavesOut(c.near.level) {
 		return ^kinds
 	}
 	for kind, like := range x.kinds.like {
-		open := !bound || c.near.reaches(like)
-		for _, level := range c.near.rules {
-			open = open && (level == orbit.NodeKey || !x.kinds.divides(level) || c.near.draft.Opens(c.spec, level, like))
-		}
-		if open {
+		if c.near.reaches(like) {
 			kinds |= kd.KindsOf(int32(kind))
 		}
 	}

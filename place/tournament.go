@@ -66,8 +66,8 @@ func (k *tournament) build(c *specClass, r *rater) {
 	for slot := range n {
 		k.rate(int32(slot), c, r)
 	}
-	if len(c.levels) > 0 {
-		k.districts = newDistrictList(c.levels, n)
+	if len(c.wishes) > 0 {
+		k.districts = newDistrictList(c.wishes, n)
 		for slot := range r.draft.Bound() {
 			k.districts.file(int32(slot), r.node(int32(slot)))
 		}
