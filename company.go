@@ -216,6 +216,17 @@ type arrival struct {
 	// What still runs and stops before it begins: the remains of its own, and those on its node if it waits for them.
 	awaits []*Remains
 	nodeOf func(NodeID) *Node
+	// The domain that was asked about last, because several rules ask about one, and how many there are in it.
+	domain companyDomain
+	counts kindCounts
+}
+
+// in returns how many there are in a domain.
+func (a *arrival) in(d companyDomain, at companyCounts) kindCounts {
+	if a.domain != d {
+		a.domain, a.counts = d, at.in(d)
+	}
+	return a.counts
 }
 
 // fault returns which rule forbids the arrival, nil if none does. The rejection has no kind yet; its advice completes "nodes ...".
@@ -254,7 +265,7 @@ func (a *arrival) apartFault(at companyCounts, rule Apart, kind companyKind) *Re
 	case domain == "":
 		return nil
 	}
-	counts := at.in(companyDomain{rule.Group, rule.Level, domain})
+	counts := a.in(companyDomain{rule.Group, rule.Level, domain}, at)
 	there := counts[kind] + counts[kind+stopping]
 	if a.counted && a.spec.isOf(rule, kind) { // it is not kept away from itself
 		there--
@@ -296,7 +307,7 @@ func (a *arrival) evenFault(at companyCounts, e *Even) *Rejection {
 		return &Rejection{Node: a.node.ID, Group: e.Group, Domain: k.domain, advice: "are in no " + levelName(e.Level) + " that its rule Even names",
 			Reason: fmt.Sprintf("%s %q is none of the domains among which group %q is to be even", levelName(e.Level), k.domain, e.Group)}
 	}
-	there := at.in(k.in())[membersPlaced] + btoi(!a.counted)
+	there := a.in(k.in(), at)[membersPlaced] + btoi(!a.counted)
 	low := at.fewest(e, a.spec.scope(e))
 	if low.domains < e.MinDomains {
 		low.least = 0

@@ -24,9 +24,11 @@ type hardCase struct {
 	devicesTaken bool
 	// The number of nodes in the racks that a spec names, all of which are rated.
 	listed float64
+	// The most that a choice may look at, 0: as many as it does among few nodes.
+	searched float64
 }
 
-// Nodes have 40 to a rack, 8 devices, and a host name.
+// Nodes have 40 to a rack, 8 devices, a host name, and one of three zones.
 var hardCases = []hardCase{
 	{name: "plain", spec: func(int) orbit.Spec { return small() }},
 	{name: "one spec with a ScoreFunc", spec: func(int) orbit.Spec { return small() }, score: score.Func(score.Spread{}.Score)},
@@ -47,6 +49,16 @@ var hardCases = []hardCase{
 	{name: "spread over two racks", listed: 80, spec: func(i int) orbit.Spec {
 		s := small()
 		s.Spread = orbit.Domains{Level: "rack", Names: []string{fmt.Sprint("rack-", i%25), fmt.Sprint("rack-", (i+1)%25)}}
+		return s
+	}},
+	{name: "even over three zones", searched: 4, spec: func(int) orbit.Spec {
+		s := small()
+		s.Group, s.Even = "set", []orbit.Even{{Group: "set", Level: "zone"}}
+		return s
+	}},
+	{name: "apart by node", searched: 4, spec: func(int) orbit.Spec {
+		s := small()
+		s.Group, s.Apart = "set", []orbit.Apart{{Group: "set", Level: orbit.NodeKey}}
 		return s
 	}},
 	{name: "a filter that takes twenty nodes", spec: func(int) orbit.Spec { return small() }, filter: func(n *orbit.NodeState, _ *orbit.Report, _ *orbit.Spec) string {
@@ -95,7 +107,7 @@ func newHardWorld(t testing.TB, c hardCase, nodes, capsules int) *hardWorld {
 		for i := from; i < min(from+500, nodes); i++ {
 			n := orbit.Node{ID: orbit.NodeID(fmt.Sprintf("node-%05d", i)), Devices: orbit.Devices{Count: 8, Model: "x"}}
 			n.Capacity = orbit.Resources{orbit.CPU: 64_000 + int64(i%7)*1000}
-			n.Labels = map[string]string{"host": fmt.Sprint("host-", i), "rack": fmt.Sprint("rack-", i/40)}
+			n.Labels = map[string]string{"host": fmt.Sprint("host-", i), "rack": fmt.Sprint("rack-", i/40), "zone": fmt.Sprint("zone-", i%3)}
 			do = append(do, orbit.PutNode{Node: n})
 			if c.devicesTaken && i >= 40 {
 				do = append(do, takenDevices(i)...)
@@ -155,6 +167,7 @@ func TestWhatAChoiceLooksAtDoesNotGrow(t *testing.T) {
 			}
 			t.Logf("looked at %.1f of 1,000 nodes and %.1f of 8,000", each[0], each[1])
 			require.Less(t, each[1], 2*each[0]+c.listed+4)
+			require.True(t, c.searched == 0 || max(each[0], each[1]) <= c.searched)
 		})
 	}
 }
