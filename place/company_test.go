@@ -99,18 +99,19 @@ func wishesBy(d *orbit.Draft, spec *orbit.Spec) func(n *orbit.Node) wished {
 	}
 }
 
-// Rules by a label with many values, which may divide the nodes, or be too many for that: a rack that closes, and one that opens again while a search is under way, count
+// Rules by a label with few values, or with many, which may divide the nodes, or be too many for that: a rack that closes, and one that opens again while a search is under way, count
 // for nodes that have been rated before.
 // The same for wishes, by zones that divide the nodes, too.
 func TestIndexedKeepsCompanyByRack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := &orbit.MemoryLedger{}
-		racks, beside := rapid.SampledFrom([]int{70, 100, 150, 250}).Draw(t, "racks"), rapid.Bool().Draw(t, "beside each other")
+		racks, beside := rapid.SampledFrom([]int{3, 12, 70, 100, 150, 250}).Draw(t, "racks"), rapid.Bool().Draw(t, "beside each other")
 		var nodes []orbit.Commitment
-		for i := range 2 * racks {
+		all := max(2*racks, 40)
+		for i := range all {
 			rack := i % racks
 			if beside {
-				rack = i / 2
+				rack = i * racks / all
 			}
 			cpu := rapid.SampledFrom([]int64{2, 3, 3, 5, 9}).Draw(t, "cpu")
 			n := orbit.Node{ID: orbit.NodeID(fmt.Sprintf("n%03d", i)), Capacity: orbit.Resources{orbit.CPU: cpu}, Labels: map[string]string{"rack": fmt.Sprint("r", rack)}}
@@ -121,12 +122,14 @@ func TestIndexedKeepsCompanyByRack(t *testing.T) {
 		}
 		commit(t, l, nodes...)
 		spec := &orbit.Spec{Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: 1}}, Group: "set"}
-		switch rapid.IntRange(0, 3).Draw(t, "rule") {
+		switch rapid.IntRange(0, 4).Draw(t, "rule") {
 		case 0:
 			spec.Apart = []orbit.Apart{{Group: "set", Level: "rack"}}
 		case 1:
 			spec.Spread.Level = rapid.SampledFrom([]string{"rack", "zone", "gone"}).Draw(t, "over")
 		case 2:
+		case 3:
+			spec.Even = []orbit.Even{{Group: "set", Level: rapid.SampledFrom([]string{"rack", "zone"}).Draw(t, "even over")}}
 		default:
 			var few []string
 			for i := range rapid.IntRange(2, 12).Draw(t, "domains") {
@@ -142,28 +145,36 @@ func TestIndexedKeepsCompanyByRack(t *testing.T) {
 		for i := range 60 {
 			ids = append(ids, orbit.CapsuleID(fmt.Sprintf("c%02d", i)))
 		}
-		commit(t, l, orbit.Submit{IDs: ids, Spec: spec})
+		visitor := &orbit.Spec{Require: []orbit.Predicate{{Key: "zone", Op: "Exists"}, {Key: "rack", Op: "Exists"}}} // nodes are divided by both from the start
+		commit(t, l, orbit.Submit{IDs: ids, Spec: spec}, orbit.Submit{IDs: []orbit.CapsuleID{"visitor"}, Spec: visitor})
 		by := rapid.SampledFrom([]orbit.Score{fussy{}, score.Spread{}, score.Func(fussy{}.Score)}).Draw(t, "score")
 		engines := []*drafted[orbit.PlacementEngine]{draftFor[orbit.PlacementEngine](&Exhaustive{Score: by}), draftFor[orbit.PlacementEngine](&Indexed{Score: by})}
 		v, refresh := viewOf(t, l, nil)
 		for _, e := range engines {
 			e.Sync(v)
 		}
-		spec = v.State().Capsule(ids[0]).Spec
+		if rapid.Bool().Draw(t, "visited") {
+			_, _ = engines[1].best(v.State().Capsule("visitor").Spec)
+		}
+		keeper := &orbit.Spec{Envelope: spec.Envelope, Apart: []orbit.Apart{{Group: "set", Level: rapid.SampledFrom([]string{"rack", "zone"}).Draw(t, "others keep off by")}}}
 		var marks [][]int
 		var plan []orbit.Proposal
-		for _, id := range ids {
+		for i, id := range ids {
 			if rapid.IntRange(0, 19).Draw(t, "sync") == 0 { // what is placed commits, or most of it
 				for _, p := range plan {
 					if rapid.IntRange(0, 9).Draw(t, "lost") > 0 {
 						_, _ = l.Propose(t.Context(), p)
 					}
 				}
+				if others := []orbit.CapsuleID{orbit.CapsuleID(fmt.Sprint("other", i))}; rapid.Bool().Draw(t, "others come") {
+					commit(t, l, orbit.Submit{IDs: others, Spec: keeper})
+					ids[i] = others[0]
+				}
 				refresh()
 				for _, e := range engines {
 					e.Sync(v)
 				}
-				marks, plan = nil, nil
+				marks, plan, id = nil, nil, ids[i]
 			}
 			if len(marks) > 0 && rapid.IntRange(0, 3).Draw(t, "back") == 0 {
 				at := rapid.IntRange(0, len(marks)-1).Draw(t, "to")
@@ -172,17 +183,18 @@ func TestIndexedKeepsCompanyByRack(t *testing.T) {
 				}
 				marks, plan = marks[:at], plan[:at]
 			}
-			want, refused := engines[0].best(spec)
-			got, err := engines[1].best(spec)
+			c := v.State().Capsule(id)
+			want, refused := engines[0].best(c.Spec)
+			got, err := engines[1].best(c.Spec)
 			require.Equal(t, refused == nil, err == nil, "%v, %v", refused, err)
-			if err != nil || !v.State().Capsule(id).Pending() || engines[0].Uses(id) {
+			if err != nil || !c.Pending() || engines[0].Uses(id) {
 				continue
 			}
 			require.Equal(t, want.Node.Node.ID, got.Node.Node.ID)
 			require.Equal(t, want.Value, got.Value)
 			marks = append(marks, []int{engines[0].Checkpoint(), engines[1].Checkpoint()})
-			plan = append(plan, engines[0].take(v.State().Capsule(id), want))
-			engines[1].take(v.State().Capsule(id), got)
+			plan = append(plan, engines[0].take(c, want))
+			engines[1].take(c, got)
 		}
 	})
 }

@@ -11,7 +11,7 @@ import (
 // district is the kinds of nodes that are in the same domains of all levels of which a spec wishes something, or by which rules go, and one node of them. What
 // company in its domains adds is the same for all nodes of a district, and a rule by such a level closes all of them or none. So among them the best is the one
 // with the best score of its own: each district has a search by itself, which continues whatever is placed elsewhere, and one choice compares the best of some
-// of those that are open.
+// of those that are open. Where the spec wishes nothing, the first choice of a plan is made by one search of all that is open, which is faster than many.
 type district struct {
 	kinds kd.Kinds
 	like  *orbit.Node
@@ -21,27 +21,38 @@ type district struct {
 const wholeCountry = -1
 
 // divided reports whether each district has a search by itself.
-func (c *specClass) divided() bool { return len(c.wishes)+len(c.closing) > 0 }
+func (c *specClass) divided() bool { return len(c.wishes) > 0 || c.parted }
 
-// settleKind finds the district of the next kind.
-func (c *specClass) settleKind(kind int32, like *orbit.Node, suits bool) {
-	at := slices.IndexFunc(c.districts, func(d district) bool {
-		differs := func(level string) bool { return d.like.Labels[level] != like.Labels[level] }
-		return !slices.ContainsFunc(c.wishes, differs) && !slices.ContainsFunc(c.closing, differs)
-	})
-	if at < 0 {
-		at = len(c.districts)
-		c.districts = append(c.districts, district{like: like})
+// settleClosing finds out by which levels rules close kinds of nodes.
+func (c *specClass) settleClosing(kinds *nodeKinds) {
+	var closing []string
+	for _, level := range c.near.rules {
+		if level != orbit.NodeKey && kinds.divides(level) {
+			closing = append(closing, level)
+		}
 	}
-	c.districtOf = append(c.districtOf, int16(at))
-	if suits {
-		c.districts[at].kinds |= kd.KindsOf(kind)
+	if !slices.Equal(closing, c.closing) {
+		c.closing, c.districtOf, c.districts = closing, c.districtOf[:0], c.districts[:0]
 	}
 }
 
-// opens reports whether the rules by the levels that divide the kinds leave a district open.
-func (c *specClass) opens(d *district) bool {
-	return !slices.ContainsFunc(c.closing, func(level string) bool { return !c.near.draft.Opens(c.spec, level, d.like) })
+// settleDistricts finds the districts of the kinds that have been added since the last call.
+func (c *specClass) settleDistricts(kinds *nodeKinds) {
+	for kind := len(c.districtOf); kind < len(c.byKind); kind++ {
+		like := kinds.like[kind]
+		at := slices.IndexFunc(c.districts, func(d district) bool {
+			differs := func(level string) bool { return d.like.Labels[level] != like.Labels[level] }
+			return !slices.ContainsFunc(c.wishes, differs) && !slices.ContainsFunc(c.closing, differs)
+		})
+		if at < 0 {
+			at = len(c.districts)
+			c.districts = append(c.districts, district{like: like})
+		}
+		c.districtOf = append(c.districtOf, int16(at))
+		if c.byKind[kind] != notSuited {
+			c.districts[at].kinds |= kd.KindsOf(int32(kind))
+		}
+	}
 }
 
 // searches reports whether a search can serve what the spec wishes of company: the kinds of nodes have to know their domains, and what company on a node adds
@@ -103,10 +114,10 @@ func (e *Indexed) visitDistricts(bestOf func(v *visit, best *pick) (pick, bool))
 
 // searchDistricts chooses by a search of each district. It reports false if one does not converge.
 func (e *Indexed) searchDistricts(c *specClass) (best pick, ok bool) {
-	x, wishes, open := &e.index, &c.near.company, c.kinds(&e.index.nodes)
+	x, wishes, open := &e.index, &c.near.company, c.reached(&e.index.nodes)
 	e.visits = e.visits[:0]
 	for i := range c.districts {
-		if d := &c.districts[i]; d.kinds&open != 0 && c.opens(d) {
+		if d := &c.districts[i]; d.kinds&open != 0 && c.opens(d.like) {
 			e.visits = append(e.visits, visit{i, wishes.order(d.like), wishes.inDomains(d.like)})
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/kd"
 	"github.com/orbitsched/orbit/internal/slots"
 	"github.com/orbitsched/orbit/score"
 )
@@ -173,9 +174,10 @@ func (e *Indexed) class(spec *orbit.Spec) *specClass {
 	}
 	e.clock++
 	c.used = e.clock
+	c.parted, c.syncs = c.parted && c.syncs == e.rater.syncs, e.rater.syncs
 	near, opened := choiceIn(e.rater.draft, spec), uint64(0)
 	for _, level := range near.rules {
-		if !slices.Contains(c.closing, level) {
+		if !slices.Contains(c.closing, level) || len(e.index.nodes.kinds.like) > kd.Apart && !c.divided() {
 			opened += e.rater.draft.Opened(spec, level)
 		}
 	}
@@ -216,19 +218,24 @@ func (e *Indexed) begin(c *specClass) bool {
 		x.update(c)
 	}
 	if !all && e.frontier.class == c {
-		for _, slot := range touched {
-			if f := e.searchOf(c, slot); f.class == c {
-				f.add(slot, x)
+		if c.divided() || len(c.closing) == 0 || e.frontier.kinds == c.kinds(&x.nodes) {
+			for _, slot := range touched {
+				if f := e.searchOf(c, slot); f.class == c {
+					f.add(slot, x)
+				}
 			}
+			return true
 		}
-		return true
+		c.parted = true
 	}
 	e.frontier.class = nil
 	x.settle(c)
 	if c.respond(&x.nodes); c.unbounded || !c.except(&x.nodes.labels) || !c.searches(&x.nodes.kinds) {
 		return false
 	}
+	c.settleClosing(&x.nodes.kinds)
 	if c.divided() {
+		c.settleDistricts(&x.nodes.kinds)
 		e.beginDistricts(c)
 	} else {
 		e.frontier.begin(c, x, wholeCountry, c.kinds(&x.nodes))

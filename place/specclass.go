@@ -28,12 +28,11 @@ type specClass struct {
 	opened uint64
 	// Kinds of nodes that meet the same preferences of the spec share one bound of the score. For each kind byKind has the index of its
 	// bound in bounds, or notSuited if nodes of the kind cannot take the spec. Answers finds a bound by the text of answer. All three
-	// hold for one division into kinds, while settled.
+	// hold for one division into kinds.
 	bounds   []kindBound
 	byKind   []int8
 	answers  map[string]int8
 	division uint64
-	settled  bool
 	// Unbounded: the score has no bound for this spec. Diverges: a search did not converge. In both cases nodes are ranked one by one.
 	unbounded, diverges bool
 	tournament          *tournament
@@ -43,8 +42,10 @@ type specClass struct {
 	exceptionsOf uint64
 	// There are too many exceptions for a search.
 	exceptional bool
-	// The levels of what the spec wishes of domains.
+	// The levels of what the spec wishes of domains. Parted: this plan has placed more than one capsule of the spec, and opened or closed domains by that.
 	wishes []string
+	parted bool
+	syncs  uint64
 	// The levels of rules by which the kinds divide the nodes; the districts into which these and the wishes divide the kinds, by kind, and all of them. They hold
 	// for one division and the rules of near.
 	closing    []string
@@ -98,7 +99,6 @@ func (c *specClass) meet(near near) {
 	if c.tournament != nil && !maps.Equal(near.domains, c.near.domains) {
 		c.tournament.cursor = 0
 	}
-	c.settled = c.settled && slices.Equal(near.rules, c.near.rules)
 	c.near = near
 }
 
@@ -116,19 +116,13 @@ func (c *specClass) mayFit(most *score.Extent) bool {
 	return most.DevicesWith(r.Milli) >= r.Count && most.DevicesFree() >= int64(r.Count)*int64(r.Milli)
 }
 
-// respond finds the bound for each kind that has been added since the last call, or for all kinds after a new division, or when other rules have to do with
-// the spec.
+// respond finds the bound for each kind that has been added since the last call, or for all kinds after a new division.
 func (c *specClass) respond(x *nodeIndex) {
-	if !c.settled || c.division != x.kinds.division {
-		c.settled, c.division = true, x.kinds.division
+	if c.division != x.kinds.division {
+		c.division = x.kinds.division
 		c.bounds, c.byKind = c.bounds[:0], c.byKind[:0]
 		c.answers = nil
-		c.closing, c.districtOf, c.districts = c.closing[:0], c.districtOf[:0], c.districts[:0]
-		for _, level := range c.near.rules {
-			if level != orbit.NodeKey && x.kinds.divides(level) {
-				c.closing = append(c.closing, level)
-			}
-		}
+		c.districtOf, c.districts = c.districtOf[:0], c.districts[:0]
 	}
 	for kind := len(c.byKind); kind < len(x.kinds.like); kind++ {
 		at := int8(notSuited)
@@ -137,9 +131,6 @@ func (c *specClass) respond(x *nodeIndex) {
 			c.bounds[at].kinds |= kd.KindsOf(int32(kind))
 		}
 		c.byKind = append(c.byKind, at)
-		if c.divided() {
-			c.settleKind(int32(kind), x.kinds.like[kind], at != notSuited)
-		}
 	}
 }
 
@@ -189,17 +180,35 @@ func (c *specClass) answer(n *orbit.Node) string {
 	return string(append(text, byte(btoi(c.spec.SpreadsAcross(n)))))
 }
 
-// kinds returns the kinds of nodes in the domains that the spec must be in, or all kinds if that does not restrict it or is no matter of kinds.
-func (c *specClass) kinds(x *nodeIndex) (kinds kd.Kinds) {
+// reached returns the kinds of nodes in the domains that the spec must be in, or all kinds if that does not restrict it or is no matter of kinds.
+func (c *specClass) reached(x *nodeIndex) kd.Kinds {
 	if c.near.domains == nil || x.kinds.leavesOut(c.near.level) {
-		return ^kinds
+		return ^kd.Kinds(0)
 	}
-	for kind, like := range x.kinds.like {
-		if c.near.reaches(like) {
+	return x.kinds.where(c.near.reaches)
+}
+
+// kinds returns those of them that no rule closes by a level that divides the kinds.
+func (c *specClass) kinds(x *nodeIndex) kd.Kinds {
+	if len(c.closing) == 0 {
+		return c.reached(x)
+	}
+	return c.reached(x) & x.kinds.where(c.opens)
+}
+
+// where returns the kinds of which one node is so.
+func (k *nodeKinds) where(is func(like *orbit.Node) bool) (kinds kd.Kinds) {
+	for kind, like := range k.like {
+		if is(like) {
 			kinds |= kd.KindsOf(int32(kind))
 		}
 	}
 	return kinds
+}
+
+// opens reports whether the rules by levels that divide the kinds leave the domains of a node open.
+func (c *specClass) opens(like *orbit.Node) bool {
+	return !slices.ContainsFunc(c.closing, func(level string) bool { return !c.near.draft.Opens(c.spec, level, like) })
 }
 
 // suits reports whether nodes of a kind can take the spec. It does not look at labels that are left out, nor at free room.
