@@ -201,16 +201,17 @@ type companyCounts interface {
 	in(d companyDomain) kindCounts
 	// before returns how many members were placed before.
 	before(k companyKey) int
-	// fewest looks for the eligible domain with the fewest members.
-	fewest(e *Even, scope companyScope) lowest
+	// fewest looks for the eligible domain with the fewest members. If it need not be named, less may be looked at for that.
+	fewest(e *Even, scope companyScope, named bool) lowest
 }
 
 // arrival is a capsule that a proposal places, or may place, on a node.
 type arrival struct {
 	spec *Spec
 	node *Node
-	// The only level by which it is judged; empty: all.
-	only string
+	// The only level by which it is judged; empty: all. Brief: the reason is not asked for, but only the advice.
+	only  string
+	brief bool
 	// It is among the members that are counted.
 	counted bool
 	// What still runs and stops before it begins: the remains of its own, and those on its node if it waits for them.
@@ -280,10 +281,10 @@ func (a *arrival) apartFault(at companyCounts, rule Apart, kind companyKind) *Re
 	}
 	r := &Rejection{Node: a.node.ID, Group: rule.Group, Domain: domain, Want: int64(there)}
 	if own {
-		r.Reason = fmt.Sprintf("%s %q has %d of group %q, from which it has to be apart", levelName(rule.Level), domain, there, rule.Group)
+		r.Reason = a.reason("%s %q has %d of group %q, from which it has to be apart", levelName(rule.Level), domain, there, rule.Group)
 		r.advice = "have, or share their " + levelName(rule.Level) + " with, members of group " + quoteWord(rule.Group) + ", from which it has to be apart"
 	} else {
-		r.Reason = fmt.Sprintf("%s %q has %d that have to be apart from group %q", levelName(rule.Level), domain, there, rule.Group)
+		r.Reason = a.reason("%s %q has %d that have to be apart from group %q", levelName(rule.Level), domain, there, rule.Group)
 		r.advice = "have, or share their " + levelName(rule.Level) + " with, capsules that have to be apart from group " + quoteWord(rule.Group)
 	}
 	return r
@@ -308,7 +309,7 @@ func (a *arrival) evenFault(at companyCounts, e *Even) *Rejection {
 			Reason: fmt.Sprintf("%s %q is none of the domains among which group %q is to be even", levelName(e.Level), k.domain, e.Group)}
 	}
 	there := a.in(k.in(), at)[membersPlaced] + btoi(!a.counted)
-	low := at.fewest(e, a.spec.scope(e))
+	low := at.fewest(e, a.spec.scope(e), false)
 	if low.domains < e.MinDomains {
 		low.least = 0
 	}
@@ -318,6 +319,9 @@ func (a *arrival) evenFault(at companyCounts, e *Even) *Rejection {
 	}
 	r := &Rejection{Node: a.node.ID, Group: e.Group, Domain: k.domain, Want: int64(there), Free: int64(most)}
 	r.advice = "are in a " + levelName(e.Level) + " that has its share of group " + quoteWord(e.Group)
+	if a.brief {
+		return r
+	}
 	var why string
 	switch {
 	case low.domains > maxEvenDomains:
@@ -329,16 +333,24 @@ func (a *arrival) evenFault(at companyCounts, e *Even) *Rejection {
 	case low.domains < e.MinDomains:
 		why = fmt.Sprintf("there are %d domains of the %d that there have to be, so 0 is the fewest", low.domains, e.MinDomains)
 	default:
-		why = fmt.Sprintf("%q has the fewest, %d", low.domain, low.least)
+		why = fmt.Sprintf("%q has the fewest, %d", at.fewest(e, a.spec.scope(e), true).domain, low.least)
 	}
 	r.Reason = fmt.Sprintf("%s %q would have %d of group %q; %s, and at most %d more are allowed", levelName(e.Level), k.domain, there, e.Group, why, max(e.MaxSkew, 1))
 	return r
 }
 
+// reason is what a rejection says, if it is asked for.
+func (a *arrival) reason(format string, args ...any) string {
+	if a.brief {
+		return ""
+	}
+	return fmt.Sprintf(format, args...)
+}
+
 // unlabelled refuses a node that is in no domain of the level of a rule.
 func (a *arrival) unlabelled(group, level string) *Rejection {
 	return &Rejection{Node: a.node.ID, Group: group, advice: "have no label " + quoteWord(level) + ", by which its rules go",
-		Reason: fmt.Sprintf("node %q has no label %q, by which a rule about group %q goes", a.node.ID, level, group)}
+		Reason: a.reason("node %q has no label %q, by which a rule about group %q goes", a.node.ID, level, group)}
 }
 
 // levelName names a level in a text.

@@ -203,7 +203,7 @@ type draftCounts struct{ *Draft }
 
 func (d draftCounts) ruled(group string, yield func(string)) { d.rules.ruled(group, yield) }
 func (d draftCounts) in(c companyDomain) kindCounts          { return d.rules.in(c) }
-func (d draftCounts) fewest(e *Even, scope companyScope) lowest {
+func (d draftCounts) fewest(e *Even, scope companyScope, _ bool) lowest {
 	return d.rules.fewest(e, scope, d.rules.in)
 }
 

@@ -126,7 +126,7 @@ func (d *Draft) ClosedBy(n *NodeState, spec *Spec) (levels []string, ok bool) {
 			return nil, false
 		}
 		for i := range spec.Even {
-			if e := &spec.Even[i]; e.Level == level && (&arrival{spec: spec, node: n.Node}).evenFault(v, e) != nil {
+			if e := &spec.Even[i]; e.Level == level && (&arrival{spec: spec, node: n.Node, brief: true}).evenFault(v, e) != nil {
 				return nil, false
 			}
 		}
@@ -166,6 +166,6 @@ func (w countsWithout) in(d companyDomain) kindCounts {
 	return counts
 }
 
-func (w countsWithout) fewest(e *Even, scope companyScope) lowest {
+func (w countsWithout) fewest(e *Even, scope companyScope, _ bool) lowest {
 	return w.rules.fewest(e, scope, w.in)
 }

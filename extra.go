@@ -75,5 +75,5 @@ func (a *arrival) extraFault(at companyCounts, x *Extra) *Rejection {
 		return nil
 	}
 	return &Rejection{Node: a.node.ID, Dimension: x.Name, Want: x.Amount, Free: max(0, free), advice: "lack " + quoteWord(x.Name),
-		Reason: fmt.Sprintf("node %q has too little of %q", a.node.ID, x.Name)}
+		Reason: a.reason("node %q has too little of %q", a.node.ID, x.Name)}
 }

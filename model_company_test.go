@@ -13,6 +13,9 @@ import (
 	"github.com/orbitsched/orbit/internal/scale"
 )
 
+// What tests draw has few domains, and what is kept about many is to be tested too.
+func init() { fewDomains = 0 }
+
 // What the model says of company: who is kept apart from whom, and how even groups are.
 
 func (n modelNode) domain(level string) string {

@@ -15,6 +15,41 @@ type companyTables struct {
 	// What rules Even go by, and how many nodes that are not Lost make each domain eligible.
 	scopes   *btree.BTreeG[scopeUse]
 	eligible *btree.BTreeG[eligibleNodes]
+	// The fewest members by rules Even that were judged last, so that the domains are not looked through for each of many arrivals. It is replaced, never
+	// written to.
+	lows []*evenLow
+}
+
+// evenLow is how few members of a group an eligible domain has at least, for rules Even that name no domains. Its domain is where they were found.
+type evenLow struct {
+	group string
+	companyScope
+	lowest
+}
+
+// mostLows is how many a state keeps.
+const mostLows = 16
+
+// after returns what becomes of it when there are so many more of a key in the tables; nil: the domains have to be looked through.
+func (l *evenLow) after(c *companyTables, k companyKey, by int) *evenLow {
+	if k.group != l.group || k.level != l.level || k.kind != membersPlaced {
+		return l
+	}
+	if _, eligible := c.eligible.Get(eligibleNodes{companyScope: l.companyScope, domain: k.domain}); !eligible {
+		return l
+	}
+	next, was := *l, c.in(k.in())[membersPlaced]
+	next.ties -= btoi(was == l.least)
+	switch now := was + by; {
+	case now < l.least:
+		next.least, next.ties = now, 1
+	case now == l.least:
+		next.ties++
+	}
+	if next.ties == 0 {
+		return nil
+	}
+	return &next
 }
 
 // companyRule says how many there are that have a rule about a group by a level.
@@ -77,7 +112,7 @@ func newCompanyTables() companyTables {
 }
 
 func (c *companyTables) clone() companyTables {
-	return companyTables{c.rules.Clone(), c.counts.Clone(), c.scopes.Clone(), c.eligible.Clone()}
+	return companyTables{rules: c.rules.Clone(), counts: c.counts.Clone(), scopes: c.scopes.Clone(), eligible: c.eligible.Clone()}
 }
 
 // ruled calls yield with each level of a rule about the group.

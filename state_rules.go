@@ -26,10 +26,10 @@ type verdicts struct {
 func (v *verdicts) ruled(group string, yield func(string)) { v.at.ruled(group, yield) }
 func (v *verdicts) in(d companyDomain) kindCounts          { return v.at.in(d) }
 func (v *verdicts) before(k companyKey) int                { return v.at.before(k) }
-func (v *verdicts) fewest(e *Even, scope companyScope) lowest {
+func (v *verdicts) fewest(e *Even, scope companyScope, named bool) lowest {
 	l, known := v.lowest[e]
-	if !known {
-		l = v.at.fewest(e, scope)
+	if !known || named {
+		l = v.at.fewest(e, scope, named)
 		if v.lowest == nil {
 			v.lowest = map[*Even]lowest{}
 		}
@@ -47,7 +47,7 @@ func (v *verdicts) why(level string, n *Node) string {
 		}
 	}
 	why := ""
-	if r := (&arrival{spec: v.spec, node: n, only: level}).fault(v); r != nil {
+	if r := (&arrival{spec: v.spec, node: n, only: level, brief: true}).fault(v); r != nil {
 		why = r.advice
 	}
 	if level != NodeKey {

@@ -98,6 +98,11 @@ func (v *verifier) company() {
 		!sameTable(have.scopes, want.scopes, func(a, b scopeUse) bool { return a.companyScope == b.companyScope && a.rules == b.rules }) {
 		v.fail("the domains that rules Even count as eligible are not those that there are")
 	}
+	for _, l := range have.lows {
+		if low := have.fewest(&Even{Group: l.group, Level: l.level}, l.companyScope, have.in); low.least != l.least || low.ties != l.ties || low.domains != l.domains {
+			v.fail("%d of %d domains have the fewest of group %q by %q, %d, not %d with %d", low.ties, low.domains, l.group, l.level, low.least, l.ties, l.least)
+		}
+	}
 }
 
 // sameTable reports whether two tables have equal entries.

@@ -14,15 +14,23 @@ type txCounts struct{ *tx }
 func (t txCounts) ruled(group string, yield func(string)) { t.company.ruled(group, yield) }
 func (t txCounts) in(d companyDomain) kindCounts          { return t.company.in(d) }
 func (t txCounts) before(k companyKey) int                { return t.company.before(t.tx, k) }
-func (t txCounts) fewest(e *Even, scope companyScope) lowest {
-	return t.company.fewest(e, scope, t.company.in)
+func (t txCounts) fewest(e *Even, scope companyScope, named bool) lowest {
+	c := &t.company
+	if !named && len(e.Domains) == 0 {
+		if low := c.low(e.Group, scope); low != nil {
+			return low.lowest
+		}
+	}
+	low := c.fewest(e, scope, c.in)
+	c.remember(e, scope, low)
+	return low
 }
 
 // tableCounts makes tables the counts that arrivals are judged by.
 type tableCounts struct{ *companyTables }
 
 func (c tableCounts) before(companyKey) int { return 0 }
-func (c tableCounts) fewest(e *Even, scope companyScope) lowest {
+func (c tableCounts) fewest(e *Even, scope companyScope, _ bool) lowest {
 	return c.companyTables.fewest(e, scope, c.in)
 }
 
@@ -75,6 +83,58 @@ func (t *tx) refuseCompany(e *txCapsule, fault *Rejection) error {
 		newest, r.advice = max(n.newest(), n.asks), "choose another node, or wait until others have left"
 	}
 	return t.refuse(r, newest, "capsule %q on node %q: %s", e.now.ID, e.now.Node, r.Reason)
+}
+
+// low returns the fewest members after the proposal if they are known, else nil.
+func (c *txCompany) low(group string, scope companyScope) *evenLow {
+	for _, l := range c.found {
+		if l.group == group && l.companyScope == scope {
+			return l
+		}
+	}
+	for _, l := range c.lows {
+		if l.group == group && l.companyScope == scope {
+			return c.lowAfter(l)
+		}
+	}
+	return nil
+}
+
+// lowAfter returns what becomes of the fewest members by the proposal; nil: that is not known.
+func (c *txCompany) lowAfter(l *evenLow) *evenLow {
+	for i := 0; i < len(c.moved) && l != nil; i++ {
+		l = l.after(&c.companyTables, c.moved[i].key, c.moved[i].by)
+	}
+	return l
+}
+
+// fewDomains is how many domains are looked through faster than what is kept about them is kept up. Tests change it.
+var fewDomains = 8
+
+// remember keeps the fewest members that were looked for among many domains, if all were looked at.
+func (c *txCompany) remember(e *Even, scope companyScope, low lowest) {
+	if len(e.Domains) == 0 && low.domains > fewDomains && low.domains <= maxEvenDomains {
+		c.found = append(c.found, &evenLow{e.Group, scope, low})
+	}
+}
+
+// lowsAfter returns the fewest members that are known after the proposal.
+func (c *txCompany) lowsAfter() []*evenLow {
+	if len(c.lows)+len(c.found) == 0 {
+		return nil
+	}
+	out, same := make([]*evenLow, 0, mostLows), len(c.found) == 0
+	for _, l := range c.lows {
+		next := c.lowAfter(l)
+		if same = same && next == l; next != nil {
+			out = append(out, next)
+		}
+	}
+	if same {
+		return c.lows
+	}
+	out = append(out, c.found...)
+	return slices.Clone(out[max(0, len(out)-mostLows):])
 }
 
 // KeepsOff reports whether a rule [Apart] of one of two specs by a level forbids that capsules of both are in one domain of that level.

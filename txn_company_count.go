@@ -17,6 +17,8 @@ type txCompany struct {
 	surveyed map[companyKey]int
 	// Rules about a group by a level, of a kind of which there was none, and of which there is none any more.
 	begun, ended []companyRule
+	// The fewest members after the proposal that its own rules Even have asked for.
+	found []*evenLow
 }
 
 // companyMoved says how many more there are of a key.
@@ -58,6 +60,7 @@ func (c *txCompany) move(s *State, k companyKey, by int) {
 // own takes tables of the proposal's own, all of them or only the counts, into which goes what it has moved.
 func (c *txCompany) own(s *State, all bool) {
 	c.owned, c.companyTables = true, s.ownCompany(all)
+	c.lows = nil
 	for _, m := range c.moved {
 		c.add(m.key, m.by)
 	}
@@ -354,10 +357,12 @@ func (s *State) publishCompany(t *tx) {
 	if !t.countCompany() {
 		return
 	}
+	lows := c.lowsAfter()
 	if c.owned {
 		s.company = c.companyTables
 	}
 	for _, m := range c.moved {
 		s.company.add(m.key, m.by)
 	}
+	s.company.lows = lows
 }
