@@ -13,8 +13,8 @@ import (
 	"github.com/orbitsched/orbit/internal/scale"
 )
 
-// What tests draw has few domains, and what is kept about many is to be tested too.
-func init() { fewDomains = 0 }
+// What tests draw has few domains and short proposals, and what is done with many is to be tested too.
+func init() { fewDomains, mostMoved = 0, 3 }
 
 // What the model says of company: who is kept apart from whom, and how even groups are.
 

@@ -27,8 +27,8 @@ type companyMoved struct {
 	by  int
 }
 
-// mostMoved is how many keys a proposal counts without tables of its own. A placement has one or two for each rule about its groups.
-const mostMoved = 16
+// mostMoved is how many keys a proposal counts without tables of its own. A placement has one or two for each rule about its groups. Tests change it.
+var mostMoved = 16
 
 // in returns how many there are in a domain after the proposal.
 func (c *txCompany) in(d companyDomain) kindCounts {
@@ -60,7 +60,6 @@ func (c *txCompany) move(s *State, k companyKey, by int) {
 // own takes tables of the proposal's own, all of them or only the counts, into which goes what it has moved.
 func (c *txCompany) own(s *State, all bool) {
 	c.owned, c.companyTables = true, s.ownCompany(all)
-	c.lows = nil
 	for _, m := range c.moved {
 		c.add(m.key, m.by)
 	}
@@ -75,7 +74,7 @@ func (s *State) ownCompany(all bool) companyTables {
 		return s.company.clone()
 	}
 	own := s.company
-	own.counts = own.counts.Clone()
+	own.counts, own.lows = own.counts.Clone(), nil
 	return own
 }
 
