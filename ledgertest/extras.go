@@ -101,6 +101,33 @@ var extraLines = []line{
 		t.isOn("x", "")
 		t.isOn("z", "")
 	}},
+	{"who makes way is named for whom it keeps off, and goes back beside those that outrank it", func(t *trial) {
+		t.commits(having("n", 3), having("m", 3), submit(taking(1), "x"), place("x", "n"))
+		two, three := taking(2), taking(3)
+		two.Priority, three.Priority = 1, 1
+		out := orbit.Evict{Capsule: "x", From: "n", Since: t.capsule("x").PlacedAt, For: "a"}
+		t.mistakes(submit(two, "a"), submit(taking(1), "y"), out, place("a", "n"), place("y", "n")) // "x" is spared, and "y" has nothing left
+		t.commits(submit(two, "a"), out, place("a", "n"))
+		t.isOn("x", "n")
+		t.commits(cancel("a"))
+		out.For = "c"
+		t.mistakes(submit(three, "b"), submit(two, "c"), out, place("b", "n"), place("c", "m")) // it is in the way of "b"
+		out.For = "b"
+		t.commits(submit(three, "b"), submit(two, "c"), out, place("b", "n"), place("c", "m"))
+		t.isOn("x", "")
+	}},
+	{"who makes way does not go back beside what still runs where no agent says when that ends", func(t *trial) {
+		n := having("n", 2)
+		n.Node.Confirms = true
+		t.commits(n, submit(taking(1), "x", "y"), place("x", "n"))
+		t.commits(t.begins("x"))
+		t.commits(place("y", "n"), cancel("x"))
+		t.commits(having("n", 2))
+		one := taking(1)
+		one.Priority = 1
+		t.commits(submit(one, "a"), orbit.Evict{Capsule: "y", From: "n", Since: t.capsule("y").PlacedAt, For: "a"}, place("a", "n"))
+		t.isOn("y", "")
+	}},
 	{"a name is given once, and amounts are counts", func(t *trial) {
 		t.commits(having("n", 0))
 		for _, bad := range [][]orbit.Extra{{{Name: "ip"}}, {{Amount: 1}}, {{Name: "ip", Amount: -1}}, {{Name: "ip", Amount: 1 << 62}}, {{Name: "ip", Amount: 1}, {Name: "ip", Amount: 1}}} {
