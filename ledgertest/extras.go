@@ -61,8 +61,6 @@ var extraLines = []line{
 		if r := t.loses(view, place("y", "n")); r.TakenAt != taken {
 			t.Failf("the conflict is with revision %d; it must be %d, when the node last changed", r.TakenAt, taken)
 		}
-		t.commits(submit(taking(2), "z"))
-		t.loses(taken, place("z", "n")) // who knows of "z" knows that it asks for more than there is
 	}},
 	{"what has left and still runs takes it from who does not wait for it", func(t *trial) {
 		n := having("n", 1)
