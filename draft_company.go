@@ -361,3 +361,385 @@ func (v *verdicts) snapshot(d *Draft) *verdicts {
 	}
 	return &verdicts{spec: v.spec, levels: v.levels, at: tableCounts{&tables}, known: maps.Clone(v.known)}
 }
+
+// From here on a draft finds the company that capsules ask for (Near), which is no rule, but a bet, and says whom the rules of company would have leave.
+
+// betOnCompany appends a bet for each domain in which placed capsules find the group that they want to be near.
+func (d *Draft) betOnCompany(bets []Precondition, steps []draftStep) []Precondition {
+	from := len(bets)
+	for i := range steps {
+		spec := steps[i].spec
+		if spec == nil || spec.Near.Group == "" {
+			continue
+		}
+		near := d.nearby(spec)
+		domain := steps[i].node.Node.Labels[spec.Near.Level]
+		if !near.domains[domain] {
+			continue
+		}
+		bet := Precondition(GroupIn{Group: spec.Near.Group, Level: spec.Near.Level, Domain: domain})
+		if !slices.Contains(bets[from:], bet) {
+			bets = append(bets, bet)
+		}
+	}
+	return bets
+}
+
+// NearDomains returns the domains of spec.Near.Level in which a member of the group is that the spec wants to be near,
+// less those whose last member the plan has proposed to release. Nil means that the spec asks for no company; the map
+// must not be written to. The version is another one whenever the domains may have changed.
+func (d *Draft) NearDomains(spec *Spec) (domains map[string]bool, version uint64) {
+	if spec.Near.Group == "" || d.view == nil {
+		return nil, 0
+	}
+	return d.nearby(spec).domains, d.company
+}
+
+// nearby looks up the domains; nil if the spec asks for no company.
+func (d *Draft) nearby(spec *Spec) *nearby {
+	if spec.Near.Group == "" || d.view == nil {
+		return nil
+	}
+	if p := d.near[spec.Near]; p != nil {
+		return p
+	}
+	p, limit := &nearby{near: spec.Near, domains: map[string]bool{}}, d.view.state.Limits().IDBytes
+	left := d.leavers(spec.Near.Group)
+	for n, members := range d.view.state.GroupNodes(spec.Near.Group) {
+		domain := n.Node.Labels[spec.Near.Level]
+		if domain != "" && len(domain) <= limit && members > left[n.Node.ID] { // else no bet can name it
+			p.domains[domain] = true
+		}
+	}
+	if d.near == nil {
+		d.near = map[Near]*nearby{}
+	}
+	d.near[spec.Near] = p
+	return p
+}
+
+// forgetCompany forgets where groups are, if one of the commitments may have changed that.
+func (d *Draft) forgetCompany(do []Commitment) {
+	if len(d.near) == 0 {
+		return
+	}
+	for _, c := range do {
+		if leaves(c) != "" {
+			d.forgetNear()
+			return
+		}
+	}
+}
+
+// leavers counts the members of a group that earlier proposals of the plan release, by node: they are no company.
+func (d *Draft) leavers(group string) map[NodeID]int {
+	var left map[NodeID]int
+	for _, do := range d.log[:d.open] {
+		id := leaves(do)
+		if id == "" {
+			continue
+		}
+		if c := d.view.state.Capsule(id); c.Spec.IsIn(group) && c.Placed() {
+			if left == nil {
+				left = map[NodeID]int{}
+			}
+			left[c.Node]++
+		}
+	}
+	return left
+}
+
+// forgetNear forgets where groups are.
+func (d *Draft) forgetNear() {
+	d.company++
+	clear(d.near)
+}
+
+// unruled is Misfit but for the rules of company.
+func (d *Draft) unruled(n *NodeState, spec *Spec) Misfit {
+	m := n.misfit(spec)
+	if m.kind == unschedulable && d.view.leaseOver(n) {
+		m.kind = leaseOver
+	}
+	if m == (Misfit{}) {
+		m = d.nearby(spec).misfit(n)
+	}
+	return m
+}
+
+// ClosedBy returns the levels by which rules [Apart] close a node to capsules of the spec, as the plan leaves the nodes. It is for a search for victims: in
+// the node's domains of these levels, those have to leave whose specs the spec keeps off or that keep it off ([Spec.KeepsOff]). No levels: rules do not
+// close the node. False: something else is against it ([Draft.Misfit]), such as a rule [Even], or a label that the node lacks.
+func (d *Draft) ClosedBy(n *NodeState, spec *Spec) (levels []string, ok bool) {
+	if d.unruled(n, spec) != (Misfit{}) {
+		return nil, false
+	}
+	v := d.verdictsOn(spec)
+	if v == nil {
+		return nil, true
+	}
+	for _, level := range v.levels {
+		if v.why(level, n.Node) == "" {
+			continue
+		}
+		if n.Node.domain(level) == "" {
+			return nil, false
+		}
+		for i := range spec.Even {
+			if e := &spec.Even[i]; e.Level == level && (&arrival{spec: spec, node: n.Node, brief: true}).evenFault(v, e) != nil {
+				return nil, false
+			}
+		}
+		levels = append(levels, level)
+	}
+	return levels, true
+}
+
+// OpensWithout reports whether the rules of company let a capsule onto a node once others have left theirs, as the plan leaves the nodes. The others are
+// placed in the view, and the plan has not moved them. Those that have begun stop first: the capsule waits for that on its own node, if that confirms.
+func (d *Draft) OpensWithout(c *Capsule, n *NodeState, others []*Capsule) bool {
+	a := arrival{spec: c.Spec, node: n.Node, nodeOf: d.describes, awaits: c.stops()}
+	if n.Node.Confirms {
+		a.awaits = d.stopping(c, n)
+	}
+	at := countsWithout{draftCounts: draftCounts{d}}
+	for _, o := range others {
+		at.left = append(at.left, o.leaving(d.describes(o.Node))...)
+		if o.Begun && o.Node == n.Node.ID && n.Node.Confirms {
+			a.awaits = append(a.awaits, &Remains{Capsule: o.ID, Spec: o.Spec, Node: o.Node})
+		}
+	}
+	return a.fault(at) == nil
+}
+
+// countsWithout are the counts of a draft once others have left too.
+type countsWithout struct {
+	draftCounts
+	left []companyMove
+}
+
+func (w countsWithout) in(d companyDomain) kindCounts {
+	counts := w.rules.in(d)
+	for _, m := range w.left {
+		m.spec.companyOf(m.node, m.kind, w.rules.ruled, func(k companyKey, amount int) { counts[k.kind] += m.by * amount * btoi(k.in() == d) })
+	}
+	return counts
+}
+
+func (w countsWithout) fewest(e *Even, scope companyScope, _ bool) lowest {
+	return w.rules.fewest(e, scope, w.in)
+}
+
+// From here on a draft counts the members of groups by domains, for what is no rule: Spec.Spread and Spec.PreferCompany.
+
+// tally counts the placed members of a group by the domains of a level, as the plan leaves them. Without a group it counts the capsules of each spec that is
+// spread over that level by itself.
+type tally struct {
+	group, level string
+	// Position in the view's journal, and the Sync at which it was brought up to the view.
+	cursor, syncs uint64
+	// What is counted of each node of the view, by its index.
+	nodes map[int32]tallied
+	// How many there are of each spec in each domain that has some; those of a group are under nil.
+	members map[*Spec]map[string]int
+	version uint64
+}
+
+// tallied is what a node adds to a tally.
+type tallied struct {
+	domain string
+	of     []tallySpec
+}
+
+type tallySpec struct {
+	spec  *Spec
+	count int
+}
+
+// keptTallies is how many tallies stay from one Sync to the next though nobody has asked for them in between.
+const keptTallies = 64
+
+// spreadsItself reports whether capsules of the spec are spread by how many there are of that spec itself.
+func (s *Spec) spreadsItself() bool {
+	return s.Spread.Level != "" && s.Group == "" && len(s.Spread.Names) == 0
+}
+
+// MembersBy returns how many members of a group are placed in each domain of a level that has some, as the plan leaves them; [NodeKey]: on each node. With an empty
+// group it counts the capsules of the spec itself, which must be one that a ledger hands out and whose Spread names that level and nothing else. The map
+// follows the plan, must not be written to, and is good until the next Sync. The version is another one whenever a count has changed. The first call for a group and a
+// level looks at all its nodes, and without a group at all capsules; the first one after each Sync looks at what has changed.
+func (d *Draft) MembersBy(spec *Spec, group, level string) (members map[string]int, version uint64) {
+	if d.view == nil {
+		return nil, 0
+	}
+	t := d.tallyOf(group, level)
+	if t.syncs != d.syncs {
+		t.follow(d)
+	}
+	if group != "" {
+		spec = nil
+	}
+	return t.of(spec), t.version
+}
+
+// tallyOf returns the tally of a group by a level, which may be a new one.
+func (d *Draft) tallyOf(group, level string) *tally {
+	for _, t := range d.tallies[group] {
+		if t.level == level {
+			return t
+		}
+	}
+	if d.tallies == nil {
+		d.tallies = map[string][]*tally{}
+	}
+	t := &tally{group: group, level: level}
+	d.tallies[group] = append(d.tallies[group], t)
+	return t
+}
+
+// of returns the counts of a spec, nil for those of the group.
+func (t *tally) of(spec *Spec) map[string]int {
+	counts := t.members[spec]
+	if counts == nil {
+		counts = map[string]int{}
+		t.members[spec] = counts
+	}
+	return counts
+}
+
+// follow brings the tally up to the draft's view.
+func (t *tally) follow(d *Draft) {
+	t.syncs = d.syncs
+	changed, next, all := d.view.Changed(t.cursor)
+	t.cursor = next
+	s := d.view.state
+	if len(t.members) > 2*len(t.nodes)+keptTallies {
+		maps.DeleteFunc(t.members, func(_ *Spec, counts map[string]int) bool { return len(counts) == 0 })
+	}
+	if !all && (t.group == "" || len(changed) <= len(t.nodes)+64) {
+		for _, i := range changed {
+			t.recount(s, i)
+		}
+		return
+	}
+	t.nodes, t.members = map[int32]tallied{}, map[*Spec]map[string]int{}
+	if t.group != "" {
+		for n := range s.GroupNodes(t.group) {
+			t.recount(s, int32(n.index))
+		}
+	} else {
+		for i := range s.NodeBound() {
+			t.recount(s, int32(i))
+		}
+	}
+	for i := range d.steps {
+		for k := range d.steps[i].moves {
+			t.move(&d.steps[i].moves[k], 1)
+		}
+	}
+}
+
+// recount counts a node of the view anew.
+func (t *tally) recount(s *State, i int32) {
+	was, now := t.nodes[i], t.look(s, i)
+	for _, m := range was.of {
+		t.add(m.spec, was.domain, -m.count)
+	}
+	for _, m := range now.of {
+		t.add(m.spec, now.domain, m.count)
+	}
+	if len(now.of) > 0 {
+		t.nodes[i] = now
+	} else {
+		delete(t.nodes, i)
+	}
+}
+
+// look counts what is on a node of the view.
+func (t *tally) look(s *State, i int32) (out tallied) {
+	n := s.NodeByIndex(int(i))
+	if n == nil {
+		return out
+	}
+	if out.domain = n.Node.domain(t.level); out.domain == "" {
+		return out
+	}
+	if t.group != "" {
+		if g, ok := s.groups.Get(groupCount{group: t.group, node: n.index}); ok {
+			out.of = []tallySpec{{nil, g.count}}
+		}
+		return out
+	}
+	at := map[*Spec]int{}
+	for c := range s.On(n.Node.ID) {
+		if !t.counts(c.Spec) {
+			continue
+		}
+		k, known := at[c.Spec]
+		if !known {
+			k = len(out.of)
+			at[c.Spec] = k
+			out.of = append(out.of, tallySpec{spec: c.Spec})
+		}
+		out.of[k].count++
+	}
+	return out
+}
+
+// counts reports whether the tally counts capsules of a spec.
+func (t *tally) counts(spec *Spec) bool {
+	if t.group == "" {
+		return spec.spreadsItself() && spec.Spread.Level == t.level
+	}
+	return spec.IsIn(t.group)
+}
+
+// add changes a count.
+func (t *tally) add(spec *Spec, domain string, by int) {
+	counts := t.of(spec)
+	if counts[domain] += by; counts[domain] == 0 {
+		delete(counts, domain)
+	}
+	t.version++
+}
+
+// move counts a move of the plan, or takes it back.
+func (t *tally) move(m *companyMove, sign int) {
+	domain := m.node.domain(t.level)
+	if m.kind != 0 || domain == "" || !t.counts(m.spec) {
+		return
+	}
+	spec := m.spec
+	if t.group != "" {
+		spec = nil
+	}
+	t.add(spec, domain, sign*m.by)
+}
+
+// tallyMove counts a move in all tallies. One that was not asked for since the last Sync is brought up to the view when it is.
+func (d *Draft) tallyMove(m *companyMove, sign int) {
+	if len(d.tallies) == 0 {
+		return
+	}
+	count := func(group string) {
+		for _, t := range d.tallies[group] {
+			t.move(m, sign)
+		}
+	}
+	if m.spec.spreadsItself() {
+		count("")
+	}
+	for group := range m.spec.MemberOf {
+		count(group)
+	}
+}
+
+// dropTallies forgets what nobody has asked for since the Sync before, if there are many.
+func (d *Draft) dropTallies() {
+	if len(d.tallies) <= keptTallies {
+		return
+	}
+	maps.DeleteFunc(d.tallies, func(_ string, of []*tally) bool {
+		return !slices.ContainsFunc(of, func(t *tally) bool { return t.syncs+1 >= d.syncs })
+	})
+}

@@ -2,11 +2,15 @@ package orbit
 
 import (
 	"cmp"
+	"fmt"
 	"hash/maphash"
 	"iter"
+	"maps"
 	"math"
 	"slices"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/google/btree"
 
@@ -394,4 +398,359 @@ func (s *State) GroupNodes(group string) iter.Seq2[*NodeState, int] {
 			return g.group == group && g.level == "" && yield(&s.nodes.At(g.node).node, g.count)
 		})
 	}
+}
+
+// recentIDs remembers the newest ids of proposals that no capsule's record remembers: a ring, and where in
+// it an id is.
+type recentIDs struct {
+	ring  cow.Array[[16]recentID]
+	index cow.Index
+	// next is the position of the next id, size the number of positions in use.
+	next, size uint32
+}
+
+type recentID struct {
+	id ProposalID
+	at Revision
+}
+
+// cell returns the entry at a position of the ring.
+func (r *recentIDs) cell(slot uint32) *recentID { return &r.ring.At(slot / 16)[slot%16] }
+
+// find returns the revision at which a proposal was committed, 0 if its id is not remembered.
+func (r *recentIDs) find(id ProposalID) Revision {
+	if id.IsZero() {
+		return 0
+	}
+	probe := r.index.Probe(hashOf(string(id[:])))
+	for {
+		slot, ok := probe.Next()
+		if !ok {
+			return 0
+		}
+		if c := r.cell(slot); c.id == id {
+			return c.at
+		}
+	}
+}
+
+// add remembers an id in the place of the oldest one.
+func (r *recentIDs) add(id ProposalID, at Revision, limit int, o cow.Owner) {
+	if id.IsZero() {
+		return
+	}
+	slot := r.next
+	cell := &r.ring.Own(slot/16, o)[slot%16]
+	if old := cell.id; !old.IsZero() {
+		r.index.Delete(hashOf(string(old[:])), slot, o)
+	}
+	*cell = recentID{id, at}
+	r.size = max(r.size, slot+1)
+	r.index.Insert(hashOf(string(id[:])), slot, o)
+	r.next = (slot + 1) % uint32(limit)
+}
+
+// each yields the remembered ids, oldest first.
+func (r *recentIDs) each(yield func(recentID)) {
+	for i := range r.size {
+		yield(*r.cell((r.next + i) % r.size))
+	}
+}
+
+// Remains yields what has left a node and still runs there, in the order in which it has left; none if it is not a member. Until its agent confirms
+// that they have stopped, or it is lost, what does not fit beside them does not begin, and the node does not leave.
+func (s *State) Remains(id NodeID) iter.Seq[*Remains] {
+	return func(yield func(*Remains) bool) {
+		n := s.Node(id)
+		if n == nil || n.remains == nil {
+			return
+		}
+		for _, r := range *n.remains {
+			if !yield(r) {
+				return
+			}
+		}
+	}
+}
+
+// groupCount says how many capsules of a group are placed on one node. With a level it says so again, for the node's domain
+// on that level, "" where it has none: a group is divided by the levels that somebody has asked for.
+type groupCount struct {
+	group, level, domain string
+	node                 uint32
+	count                int
+}
+
+// less orders by group, then all nodes, then the nodes of each level domain by domain. Most comparisons are within a group,
+// where equal texts are mostly one text, so equality is asked first.
+func (a groupCount) less(b groupCount) bool {
+	switch {
+	case a.group != b.group:
+		return a.group < b.group
+	case a.level != b.level:
+		return a.level < b.level
+	case a.domain != b.domain:
+		return a.domain < b.domain
+	}
+	return a.node < b.node
+}
+
+// mostLevels is how many levels a group is divided by at most, for each costs time whenever a member moves.
+const mostLevels = 16
+
+// countGroup keeps the number of a group's capsules on each node; GroupIn bets and co-location read it.
+func (s *State) countGroup(c *capsuleRecord, by int) {
+	for group := range c.capsule.Spec.MemberOf {
+		if by < 0 {
+			s.left.Groups = s.rev
+		}
+		labels := s.nodes.At(c.node).node.Node.Labels
+		for level := range s.levels(group) {
+			s.countIn(groupCount{group: group, level: level, domain: labels[level], node: c.node}, by)
+		}
+		s.countIn(groupCount{group: group, node: c.node}, by)
+	}
+}
+
+// countIn changes one of the counts.
+func (s *State) countIn(g groupCount, by int) {
+	if known, ok := s.groups.Get(g); ok {
+		g = known
+	}
+	if g.count += by; g.count == 0 {
+		s.groups.Delete(g)
+		return
+	}
+	s.groups.ReplaceOrInsert(g)
+}
+
+// levels yields the levels that a group is divided by. The counts may be changed meanwhile.
+func (s *State) levels(group string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for level, ok := s.levelBehind(group, ""); ok && yield(level); {
+			level, ok = s.levelBehind(group, level)
+		}
+	}
+}
+
+// levelBehind returns the next level that a group is divided by.
+func (s *State) levelBehind(group, level string) (next string, ok bool) {
+	s.groups.AscendGreaterOrEqual(groupCount{group: group, level: level + "\x00"}, func(g groupCount) bool {
+		next, ok = g.level, g.group == group
+		return false
+	})
+	return next, ok
+}
+
+// divided reports whether a group is divided by a level.
+func (s *State) divided(group, level string) (ok bool) {
+	s.groups.AscendGreaterOrEqual(groupCount{group: group, level: level}, func(g groupCount) bool {
+		ok = g.group == group && g.level == level
+		return false
+	})
+	return ok
+}
+
+// divide divides a group by a level, if it has members. That looks at all its nodes, once: from then on the counts follow,
+// until the group is empty. What the state says does not depend on it.
+func (s *State) divide(group, level string) {
+	if s.divided(group, level) {
+		return
+	}
+	n := 0
+	for range s.levels(group) {
+		n++
+	}
+	if n >= mostLevels {
+		return
+	}
+	var counts []groupCount
+	for n, count := range s.GroupNodes(group) {
+		counts = append(counts, groupCount{group, level, n.Node.Labels[level], n.index, count})
+	}
+	slices.SortFunc(counts, func(a, b groupCount) int { // neighbours are put in faster
+		return cmp.Or(cmp.Compare(a.domain, b.domain), cmp.Compare(a.node, b.node))
+	})
+	for _, g := range counts {
+		s.groups.ReplaceOrInsert(g)
+	}
+}
+
+// relabel moves the groups on a node to the domains that it is in from now on.
+func (s *State) relabel(r *nodeRecord, to map[string]string) {
+	from, seen := r.node.Node.Labels, map[string]bool{}
+	if maps.Equal(from, to) {
+		return
+	}
+	for i := range r.listed {
+		for group := range s.capsules.At(r.member(i)).capsule.Spec.MemberOf {
+			if seen[group] {
+				continue
+			}
+			seen[group] = true
+			for level := range s.levels(group) {
+				if g, ok := s.groups.Delete(groupCount{group: group, level: level, domain: from[level], node: r.node.index}); ok {
+					g.domain = to[level]
+					s.groups.ReplaceOrInsert(g)
+				}
+			}
+		}
+	}
+}
+
+// memberIn returns a node in a domain on which a member of the group is placed, nil if there is none.
+func (s *State) memberIn(group, level, domain string) (n *NodeState) {
+	if s.divided(group, level) {
+		s.groups.AscendGreaterOrEqual(groupCount{group: group, level: level, domain: domain}, func(g groupCount) bool {
+			if g.group == group && g.level == level && g.domain == domain {
+				n = &s.nodes.At(g.node).node
+			}
+			return false
+		})
+		return n
+	}
+	for n := range s.GroupNodes(group) {
+		if n.Node.Labels[level] == domain {
+			return n
+		}
+	}
+	return nil
+}
+
+// groupWaiting says how many pending capsules of one spec have to do with a group: as its members, or because
+// they want to be near one. It is counted as groupCount is, where records are published, and only for specs
+// that name a group; a spec that is near its own group counts once.
+type groupWaiting struct {
+	group string
+	spec  *Spec
+	count int
+}
+
+// less orders by group and then by the text of the spec, so that the specs of a group are neighbours, in an
+// order that depends on nothing but what they ask for.
+func (a groupWaiting) less(b groupWaiting) bool {
+	if a.group != b.group || b.spec == nil || a.spec == nil {
+		return cmp.Or(cmp.Compare(a.group, b.group), btoi(a.spec != nil)-btoi(b.spec != nil)) < 0
+	}
+	return a.spec.key < b.spec.key
+}
+
+// GroupPending yields the specs of pending capsules that have to do with the group, and how many wait of each:
+// its members ([Spec.MemberOf]), members of gangs among them, and capsules of other groups, or of none, that
+// want to be near one (Near.Group). The order depends on nothing but the specs.
+func (s *State) GroupPending(group string) iter.Seq2[*Spec, int] {
+	return func(yield func(*Spec, int) bool) {
+		s.waiting.AscendGreaterOrEqual(groupWaiting{group: group}, func(w groupWaiting) bool {
+			return w.group == group && yield(w.spec, w.count)
+		})
+	}
+}
+
+// endsBefore orders nominations by when engines end them.
+func (n *Nomination) endsBefore(o *Nomination) bool {
+	return cmp.Or(n.Ends.Compare(o.Ends), n.compare(o)) < 0
+}
+
+// Nominations yields the nominations that live, highest rank first.
+func (s *State) Nominations() iter.Seq[*Nomination] {
+	return func(yield func(*Nomination) bool) { s.nominations.Ascend(yield) }
+}
+
+// specsOf returns the specs of what is nominated: a capsule's, or those of a gang's roles. Nil: there is no such record.
+func (s *State) specsOf(capsule CapsuleID, gang GangID) (specs []*Spec) {
+	if c := s.Capsule(capsule); c != nil {
+		return []*Spec{c.Spec}
+	}
+	if g := s.Gang(gang); g != nil {
+		for i := range g.Gang.Roles {
+			specs = append(specs, g.Gang.Roles[i].Spec)
+		}
+	}
+	return specs
+}
+
+// countWaiting keeps the number of pending capsules of a spec in the groups that it names.
+func (s *State) countWaiting(spec *Spec, by int) {
+	for group := range spec.MemberOf {
+		s.countWaitingIn(group, spec, by)
+	}
+	if near := spec.Near.Group; near != "" && !spec.IsIn(near) {
+		s.countWaitingIn(near, spec, by)
+	}
+}
+
+// countWaitingIn changes the count in one group.
+func (s *State) countWaitingIn(group string, spec *Spec, by int) {
+	w := groupWaiting{group: group, spec: spec}
+	if known, ok := s.waiting.Get(w); ok {
+		w = known
+	}
+	if w.count += by; w.count == 0 {
+		s.waiting.Delete(w)
+		return
+	}
+	s.waiting.ReplaceOrInsert(w)
+}
+
+// Shared returns what is kept under a key for all states of one ledger in this process, which includes all that Apply
+// makes of them; if there is nothing yet it keeps what build returns. An index of the nodes, say, is made once for
+// all engines with it. The value must be safe for concurrent use, and rely on no order of the states that it is shown,
+// because two states may continue one in different ways. It lives as long as one of the states does.
+func (s *State) Shared(key any, build func() any) any {
+	if kept, ok := s.shared.Load(key); ok {
+		return kept
+	}
+	kept, _ := s.shared.LoadOrStore(key, build())
+	return kept
+}
+
+// protection says for how long engines protect a placement. It is in a table beside the capsules' records, because few are protected.
+type protection struct {
+	capsule CapsuleID
+	since   Revision
+	lasts   time.Duration
+}
+
+// Protected returns for how long engines protect a capsule where it is placed, from when they first see that; 0: it is not protected.
+func (s *State) Protected(id CapsuleID) time.Duration {
+	p, _ := s.protected.Get(protection{capsule: id})
+	return p.lasts
+}
+
+// Protections yields the capsules that are protected and for how long each is, ordered by id.
+func (s *State) Protections() iter.Seq2[*Capsule, time.Duration] {
+	return func(yield func(*Capsule, time.Duration) bool) {
+		s.protected.Ascend(func(p protection) bool { return yield(s.Capsule(p.capsule), p.lasts) })
+	}
+}
+
+// shielded returns why a wish may not take a capsule off its node; nil: no protection forbids it.
+func (s *State) shielded(c *Capsule) *Rejection {
+	lasts := s.Protected(c.ID)
+	if lasts == 0 || s.health(c).placed == 0 {
+		return nil
+	}
+	r := &Rejection{Capsule: c.ID, Node: c.Node, Protected: lasts, advice: "wait until its protection has ended"}
+	text := fmt.Sprintf("capsule %q is protected on node %q for %v from revision %d on", c.ID, c.Node, lasts, c.PlacedAt)
+	if c.PlaceTime != 0 {
+		r.Until = instantOf(c.PlaceTime.Time().Add(lasts))
+		text += fmt.Sprintf(", until about %s", r.Until.Time().Format(time.RFC3339))
+	}
+	r.Reason = text
+	return r
+}
+
+// HoldsWith yields the live holds whose id has this prefix, ordered by id. It looks at no others.
+func (s *State) HoldsWith(prefix HoldID) iter.Seq[Hold] {
+	return func(yield func(Hold) bool) {
+		s.holds.AscendGreaterOrEqual(&holdRecord{Hold: Hold{ID: prefix}}, func(h *holdRecord) bool {
+			return strings.HasPrefix(string(h.ID), string(prefix)) && yield(h.Hold)
+		})
+	}
+}
+
+// lists reports whether a capsule is in the list of its node, where its record says.
+func (s *State) lists(c *capsuleRecord, slot uint32) bool {
+	n := s.nodes.At(c.node)
+	return c.link < n.listed && n.member(c.link) == slot
 }
