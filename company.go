@@ -201,7 +201,8 @@ type companyCounts interface {
 	in(d companyDomain) kindCounts
 	// before returns how many members were placed before.
 	before(k companyKey) int
-	// fewest looks for the eligible domain with the fewest members. If it need not be named, less may be looked at for that.
+	// fewest looks for the eligible domain with the fewest members. Unless named, the number may come from what was found before, and the domain may have
+	// more members by now.
 	fewest(e *Even, scope companyScope, named bool) lowest
 }
 
@@ -209,15 +210,16 @@ type companyCounts interface {
 type arrival struct {
 	spec *Spec
 	node *Node
-	// The only level by which it is judged; empty: all. Brief: the reason is not asked for, but only the advice.
-	only  string
+	// The only level by which it is judged; empty: all.
+	only string
+	// The caller reads the advice and no reason, so none is written.
 	brief bool
 	// It is among the members that are counted.
 	counted bool
 	// What still runs and stops before it begins: the remains of its own, and those on its node if it waits for them.
 	awaits []*Remains
 	nodeOf func(NodeID) *Node
-	// The domain that was asked about last, because several rules ask about one, and how many there are in it.
+	// The domain that was looked up last, and how many there are in it: several rules ask about one domain.
 	domain companyDomain
 	counts kindCounts
 }
@@ -339,7 +341,7 @@ func (a *arrival) evenFault(at companyCounts, e *Even) *Rejection {
 	return r
 }
 
-// reason is what a rejection says, if it is asked for.
+// reason writes the reason of a rejection, unless nobody reads it.
 func (a *arrival) reason(format string, args ...any) string {
 	if a.brief {
 		return ""
@@ -373,8 +375,8 @@ type lowest struct {
 // a node without the name has 0. As for [Apart], what has left the node and still runs there ([Remains]) counts, except for a newcomer that waits for that. What is
 // adopted, or is there when a node's amount falls, is a fact and refused by nothing ([State.Overcommitted]).
 //
-// What most capsules ask for belongs into Resources: scores, holds, nominations and bets know nothing of extras, no resize changes them, and nobody is
-// evicted for them by a planner.
+// Put what most capsules ask for into Resources instead: scores, holds, nominations and bets do not see extras, a Resize cannot change them, and no
+// planner evicts for them.
 type Extra struct {
 	// Name says what it is.
 	Name string `json:"name"`
@@ -385,7 +387,7 @@ type Extra struct {
 // mostExtra is the largest amount: what 16,777,216 capsules take of it is an int.
 const mostExtra = math.MaxInt >> 24
 
-// extraFaults says what is wrong with extras, of which there are this many at least.
+// extraFaults says what is wrong with a list of extras. Least is the smallest amount that is allowed.
 func extraFaults(extras []Extra, least int64) (out []string) {
 	if len(extras) > maxRules {
 		return []string{fmt.Sprintf("%d extras; there can be %d", len(extras), maxRules)}

@@ -455,7 +455,7 @@ func (d *Draft) forgetNear() {
 	clear(d.near)
 }
 
-// unruled is Misfit but for the rules of company.
+// unruled is [Draft.Misfit] without the rules of company: it says what else is against a node.
 func (d *Draft) unruled(n *NodeState, spec *Spec) Misfit {
 	m := n.misfit(spec)
 	if m.kind == unschedulable && d.view.leaseOver(n) {
@@ -556,7 +556,7 @@ type tallySpec struct {
 	count int
 }
 
-// keptTallies is how many tallies stay from one Sync to the next though nobody has asked for them in between.
+// keptTallies is up to how many tallies a Sync keeps all of them. Beyond that it drops those that nobody has asked for since the Sync before.
 const keptTallies = 64
 
 // spreadsItself reports whether capsules of the spec are spread by how many there are of that spec itself.
@@ -734,7 +734,7 @@ func (d *Draft) tallyMove(m *companyMove, sign int) {
 	}
 }
 
-// dropTallies forgets what nobody has asked for since the Sync before, if there are many.
+// dropTallies drops the tallies that nobody has asked for since the Sync before, if there are more than keptTallies.
 func (d *Draft) dropTallies() {
 	if len(d.tallies) <= keptTallies {
 		return

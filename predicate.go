@@ -524,7 +524,7 @@ func (r *predicateReader) predicate() Predicate {
 	return p
 }
 
-// terms reads alternatives, the first of which has begun.
+// terms reads the terms of an AnyOf, with "||" between them. It begins where the first term begins.
 func (r *predicateReader) terms() (out [][]Predicate) {
 	for {
 		var term []Predicate

@@ -401,9 +401,8 @@ func (h readyHeap) fill(i int, t readyTurn) {
 }
 
 // Aging raises the priority by which waiting work is planned, so that work does not wait for ever behind work of slightly higher
-// priority. The zero value turns it off. Priorities are divided into bands of Band priorities, each of which begins at a
-// multiple of Band: with a Band of 10 they are 0 to 9, 10 to 19 and so on, and -10 to -1 below zero. While work waits it rises
-// by one priority in each Every, up to the highest priority of its band. So work is planned before all work of its band that is
+// priority. The zero value turns it off. Every Band priorities form a band, which begins at a multiple of Band: with a Band of 10
+// the bands are 0 to 9, 10 to 19 and so on, and -10 to -1 below zero. While work waits it rises by one priority in each Every, up to the highest priority of its band. So work is planned before all work of its band that is
 // submitted Every × (Band - 1) after it or later, and never before work of a higher band.
 //
 // A capsule waits since [Submit].At, or, if that is 0, since the engine first saw it. A capsule that returns to pending keeps the
@@ -518,7 +517,7 @@ func (q *queue) trialOf(e entry, spec *Spec) trial {
 }
 
 // triesFirst reports whether the first trial comes before all work that is ready. A trial comes after ready work of its
-// priority; where work ages, its turn within the band decides. It requires that there is a trial and ready work.
+// priority; with [Aging], the one whose turn within the band comes first. There must be a trial and ready work.
 func (q *queue) triesFirst() bool {
 	t, ready := &q.trials[0], &q.ready[0]
 	return t.priority > ready.priority || q.aging != nil && t.priority == ready.priority && t.turn < ready.submitted

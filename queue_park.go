@@ -385,8 +385,8 @@ func offerVector(n *NodeState) (v least.Vector) {
 	return v
 }
 
-// shelvesOf returns shelves of which every node that may help the class has at least one; none if no node may help. It
-// prefers a label with a value that a requirement or the company names, because fewest nodes have it, to a label alone.
+// shelvesOf returns the shelves on which a parked class lies: each node that may help the class looks through at least one of them. It returns none if no
+// node may help. It prefers a label with a value, which a requirement or the group nearby names, to a label alone, because fewer nodes have it.
 func shelvesOf(spec *Spec, near *nearby) (out []shelf) {
 	if near != nil && len(near.domains) <= maxShelves {
 		for domain := range near.domains {

@@ -16,22 +16,24 @@ type companyTables struct {
 	// What rules Even go by, and how many nodes that are not Lost make each domain eligible.
 	scopes   *btree.BTreeG[scopeUse]
 	eligible *btree.BTreeG[eligibleNodes]
-	// The fewest members by rules Even that were judged last, so that the domains are not looked through for each of many arrivals. It is replaced, never
-	// written to.
+	// The fewest members by the rules Even that were judged last, so that not every arrival looks through all domains. States share the list: it is
+	// replaced, never written to.
 	lows []*evenLow
 }
 
-// evenLow is how few members of a group an eligible domain has at least, for rules Even that name no domains. Its domain is where they were found.
+// evenLow says how few members of a group an eligible domain has, and how many domains have so few, for rules Even that name no domains. Its domain may
+// have more by now.
 type evenLow struct {
 	group string
 	companyScope
 	lowest
 }
 
-// mostLows is how many a state keeps.
+// mostLows is how many of them a state keeps.
 const mostLows = 16
 
-// after returns what becomes of it when there are so many more of a key in the tables; nil: the domains have to be looked through.
+// after returns the record once a proposal counts so many more of a key than the tables do; nil if the last domain with so few has grown, because then the
+// domains have to be looked through.
 func (l *evenLow) after(c *companyTables, k companyKey, by int) *evenLow {
 	if k.group != l.group || k.level != l.level || k.kind != membersPlaced {
 		return l
@@ -241,7 +243,7 @@ func (s *State) survey(group, level string, yield func(k companyKey, count int))
 	}
 }
 
-// begin counts the rules of a spec that so many more have, and what they are about where that is not counted yet. It calls began for each rule about a group by a level
+// begin counts the rules of a spec for so many capsules more, and what the rules are about where that is not counted yet. It calls began for each rule about a group by a level
 // of whose kind there was none, and surveyed with what there is at the state of a group that was not counted by that level.
 func (c *companyTables) begin(s *State, spec *Spec, more int, began func(group, level string), surveyed func(k companyKey, count int)) {
 	begin := func(group, level string, known bool) {

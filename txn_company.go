@@ -17,12 +17,16 @@ func (t txCounts) before(k companyKey) int                { return t.company.bef
 func (t txCounts) fewest(e *Even, scope companyScope, named bool) lowest {
 	c := &t.company
 	if !named && len(e.Domains) == 0 {
-		if low := c.low(e.Group, scope); low != nil {
-			return low.lowest
+		for _, l := range c.lows {
+			if l.group == e.Group && l.companyScope == scope {
+				return l.lowest
+			}
 		}
 	}
 	low := c.fewest(e, scope, c.in)
-	c.remember(e, scope, low)
+	if !named {
+		c.remember(e, scope, low)
+	}
 	return low
 }
 
@@ -77,56 +81,37 @@ func (t *tx) refuseCompany(e *txCapsule, fault *Rejection) error {
 	return t.refuse(r, newest, "capsule %q on node %q: %s", e.now.ID, e.now.Node, r.Reason)
 }
 
-// low returns the fewest members after the proposal if they are known, else nil.
-func (c *txCompany) low(group string, scope companyScope) *evenLow {
-	for _, l := range c.found {
-		if l.group == group && l.companyScope == scope {
-			return l
+// settleLows makes of the fewest members that are known before the proposal those after it. It requires that all moves are counted.
+func (c *txCompany) settleLows() {
+	own := false
+	for i, l := range c.lows {
+		next := l
+		for m := 0; m < len(c.moved) && next != nil; m++ {
+			next = next.after(&c.companyTables, c.moved[m].key, c.moved[m].by)
 		}
-	}
-	for _, l := range c.lows {
-		if l.group == group && l.companyScope == scope {
-			return c.lowAfter(l)
+		if next == l {
+			continue
 		}
+		if !own {
+			c.lows, own = slices.Clone(c.lows), true
+		}
+		c.lows[i] = next
 	}
-	return nil
+	if own {
+		c.lows = slices.DeleteFunc(c.lows, func(l *evenLow) bool { return l == nil })
+	}
 }
 
-// lowAfter returns what becomes of the fewest members by the proposal; nil: that is not known.
-func (c *txCompany) lowAfter(l *evenLow) *evenLow {
-	for i := 0; i < len(c.moved) && l != nil; i++ {
-		l = l.after(&c.companyTables, c.moved[i].key, c.moved[i].by)
-	}
-	return l
-}
-
-// fewDomains is how many domains are looked through faster than what is kept about them is kept up. Tests change it.
+// fewDomains is how many domains it is faster to look through than to keep up what is known of them. Tests change it.
 var fewDomains = 8
 
-// remember keeps the fewest members that were looked for among many domains, if all were looked at.
+// remember keeps the fewest members that were looked for among many domains, unless there are more than were looked at.
 func (c *txCompany) remember(e *Even, scope companyScope, low lowest) {
-	if len(e.Domains) == 0 && low.domains > fewDomains && low.domains <= maxEvenDomains {
-		c.found = append(c.found, &evenLow{e.Group, scope, low})
+	if len(e.Domains) > 0 || low.domains <= fewDomains || low.domains > maxEvenDomains {
+		return
 	}
-}
-
-// lowsAfter returns the fewest members that are known after the proposal.
-func (c *txCompany) lowsAfter() []*evenLow {
-	if len(c.lows)+len(c.found) == 0 {
-		return nil
-	}
-	out, same := make([]*evenLow, 0, mostLows), len(c.found) == 0
-	for _, l := range c.lows {
-		next := c.lowAfter(l)
-		if same = same && next == l; next != nil {
-			out = append(out, next)
-		}
-	}
-	if same {
-		return c.lows
-	}
-	out = append(out, c.found...)
-	return slices.Clone(out[max(0, len(out)-mostLows):])
+	from := max(0, len(c.lows)-mostLows+1)
+	c.lows = append(slices.Clone(c.lows[from:]), &evenLow{e.Group, scope, low})
 }
 
 // KeepsOff reports whether a rule [Apart] of one of two specs by a level forbids that capsules of both are in one domain of that level.
@@ -295,7 +280,7 @@ func (t *tx) addDeparture(e *txCapsule, w *Footprint) {
 
 // txCompany is what the rules of company count after a proposal.
 type txCompany struct {
-	// The tables before the proposal, or its own, after it.
+	// The tables before the proposal, or its own, after it. Lows are those after it in either case.
 	companyTables
 	owned bool
 	// What the tables before count otherwise after it: few, because each count looks at all of them.
@@ -306,8 +291,6 @@ type txCompany struct {
 	surveyed map[companyKey]int
 	// Rules about a group by a level, of a kind of which there was none, and of which there is none any more.
 	begun, ended []companyRule
-	// The fewest members after the proposal that its own rules Even have asked for.
-	found []*evenLow
 }
 
 // companyMoved says how many more there are of a key.
@@ -386,6 +369,7 @@ func (t *tx) countCompany() bool {
 			t.endRules(spec, -by)
 		}
 	})
+	c.settleLows()
 	return true
 }
 
@@ -420,7 +404,8 @@ func (c *Capsule) alive() *Spec {
 	return c.Spec
 }
 
-// rulesChange calls yield with each spec that has rules, and how many more capsules and remains have them from now on, several of one spec in a row at once.
+// rulesChange calls yield with each spec that has rules and by how many capsules and remains more, or less, have it after the proposal. Several of one spec
+// in a row are one call.
 func (t *tx) rulesChange(yield func(spec *Spec, by int)) {
 	var last *Spec
 	sum := 0
@@ -480,7 +465,7 @@ func (n *txNode) restsAfter() []*Remains {
 	return *n.now.remains
 }
 
-// beginRules counts the rules of a spec that so many more have, and what they are about where that is not counted yet.
+// beginRules counts the rules of a spec for so many capsules more, and what the rules are about where that is not counted yet.
 func (t *tx) beginRules(spec *Spec, more int) {
 	c := &t.company
 	c.begin(t.s, spec, more, func(group, level string) {
@@ -493,7 +478,7 @@ func (t *tx) beginRules(spec *Spec, more int) {
 	})
 }
 
-// endRules counts the rules of a spec that so many have no more, and drops what is counted for nobody.
+// endRules counts the rules of a spec for so many capsules less, and drops what is counted for nobody any more.
 func (t *tx) endRules(spec *Spec, fewer int) {
 	c := &t.company
 	c.addRules(spec, -fewer)
@@ -633,12 +618,11 @@ func (s *State) publishCompany(t *tx) {
 	if !t.countCompany() {
 		return
 	}
-	lows := c.lowsAfter()
 	if c.owned {
 		s.company = c.companyTables
 	}
 	for _, m := range c.moved {
 		s.company.add(m.key, m.by)
 	}
-	s.company.lows = lows
+	s.company.lows = c.lows
 }

@@ -8,11 +8,15 @@ import (
 	"github.com/orbitsched/orbit/internal/kd"
 )
 
-// district is the kinds of nodes that are in the same domains of all levels of which a spec wishes something, or by which rules go, and one node of them. What
-// company in its domains adds is the same for all nodes of a district, and a rule by such a level closes all of them or none. So among them the best is the one
-// with the best score of its own: each district has a search by itself, which continues whatever is placed elsewhere, and one choice compares the best of some
-// of those that are open. Where the spec wishes nothing, the first choice of a plan is made by one search of all that is open, which is faster than many.
+// district is the nodes that are in the same domains of all levels about which a spec has wishes or rules. The company in these domains makes all nodes of a
+// district better or worse by the same, and a rule closes all of them or none. So the best node of a district is the one with the best score of its own, whatever
+// is placed in other districts. Each district therefore has a search by itself, which goes on where it stopped, and a choice compares the best nodes of the
+// districts that are open.
+//
+// A spec without wishes has one search of all open nodes at first, because a plan that places one capsule would begin many searches for one choice. It
+// gets a search for each district when a domain has opened or closed, because one search would have to begin anew each time.
 type district struct {
+	// The kinds of its nodes that suit the spec, and one node of it.
 	kinds kd.Kinds
 	like  *orbit.Node
 }
@@ -23,7 +27,7 @@ const wholeCountry = -1
 // divided reports whether each district has a search by itself.
 func (c *specClass) divided() bool { return len(c.wishes) > 0 || c.parted }
 
-// settleClosing finds out by which levels rules close kinds of nodes.
+// settleClosing finds the levels of rules by which the kinds divide the nodes. If they have changed, the districts are settled anew.
 func (c *specClass) settleClosing(kinds *nodeKinds) {
 	var closing []string
 	for _, level := range c.near.rules {

@@ -42,8 +42,10 @@ type specClass struct {
 	exceptionsOf uint64
 	// There are too many exceptions for a search.
 	exceptional bool
-	// The levels of what the spec wishes of domains. Parted: this plan has placed more than one capsule of the spec, and opened or closed domains by that.
+	// The levels of what the spec wishes of domains.
 	wishes []string
+	// Domains have opened or closed between two choices of the plan, so from then on each district has a search by itself. It holds for the Sync with the
+	// number syncs.
 	parted bool
 	syncs  uint64
 	// The levels of rules by which the kinds divide the nodes; the districts into which these and the wishes divide the kinds, by kind, and all of them. They hold
@@ -180,7 +182,8 @@ func (c *specClass) answer(n *orbit.Node) string {
 	return string(append(text, byte(btoi(c.spec.SpreadsAcross(n)))))
 }
 
-// reached returns the kinds of nodes in the domains that the spec must be in, or all kinds if that does not restrict it or is no matter of kinds.
+// reached returns the kinds of nodes in the domains where the group is that the spec has to be near. It returns all kinds if there is no such group, or if the
+// kinds do not divide the nodes by its level.
 func (c *specClass) reached(x *nodeIndex) kd.Kinds {
 	if c.near.domains == nil || x.kinds.leavesOut(c.near.level) {
 		return ^kd.Kinds(0)
@@ -188,7 +191,7 @@ func (c *specClass) reached(x *nodeIndex) kd.Kinds {
 	return x.kinds.where(c.near.reaches)
 }
 
-// kinds returns those of them that no rule closes by a level that divides the kinds.
+// kinds returns the kinds of reached that no rule closes by one of the levels in closing.
 func (c *specClass) kinds(x *nodeIndex) kd.Kinds {
 	if len(c.closing) == 0 {
 		return c.reached(x)
@@ -196,17 +199,17 @@ func (c *specClass) kinds(x *nodeIndex) kd.Kinds {
 	return c.reached(x) & x.kinds.where(c.opens)
 }
 
-// where returns the kinds of which one node is so.
-func (k *nodeKinds) where(is func(like *orbit.Node) bool) (kinds kd.Kinds) {
+// where returns the kinds whose nodes meet a condition that all nodes of a kind meet, or none.
+func (k *nodeKinds) where(met func(like *orbit.Node) bool) (kinds kd.Kinds) {
 	for kind, like := range k.like {
-		if is(like) {
+		if met(like) {
 			kinds |= kd.KindsOf(int32(kind))
 		}
 	}
 	return kinds
 }
 
-// opens reports whether the rules by levels that divide the kinds leave the domains of a node open.
+// opens reports whether the rules by the levels in closing leave the domains of a node open.
 func (c *specClass) opens(like *orbit.Node) bool {
 	return !slices.ContainsFunc(c.closing, func(level string) bool { return !c.near.draft.Opens(c.spec, level, like) })
 }
