@@ -26,15 +26,18 @@ type StateBuilder struct {
 	Dimensions [Dimensions]string
 
 	state *State
-	// tx has all records but the capsules, which are in pieces, because a list of all would be copied again and again as it
-	// grows; at says where each is.
-	tx     tx
-	pieces [][]txCapsule
-	at     map[CapsuleID]int
+	// tx has all records but the capsules. The state has those from the start, and also the nodes and gangs that some of the capsules that it has are
+	// on and in: so many.
+	tx           tx
+	nodes, gangs int
+	// capsules are those of which the state has no record yet: at most builderPiece.
+	capsules []txCapsule
+	// released has the slots of those that were released, in the order in which they were added.
+	released []uint32
 	// over is the error after which the builder must not be used; nil: there was none.
 	over error
-	// orders has the capsule with each number of submission.
-	orders map[uint64]CapsuleID
+	// orders has a bit for each number of submission that a capsule has, 64 numbers to a key.
+	orders map[uint64]uint64
 	// labels are those of the capsule that was added last.
 	labels map[string]string
 	// members has, for each capsule that a gang lists, the index of its role.
@@ -47,7 +50,7 @@ type membership struct {
 	capsule CapsuleID
 }
 
-// builderPiece is how many capsules one of a builder's pieces has: so few that the states of tests have several.
+// builderPiece is how many capsules enter the state at once: so few that the states of tests have several times as many.
 const builderPiece = 16
 
 // start makes the state when it is first needed. When something was last removed is not known: it was at the state's
@@ -65,7 +68,7 @@ func (b *StateBuilder) start() error {
 	b.state = newState(b.Limits, b.Dimensions)
 	b.state.rev = b.Revision
 	b.state.left = departures{b.Revision, b.Revision, b.Revision, b.Revision, b.Revision, b.Revision, b.Revision, b.Revision, b.Revision}
-	b.orders, b.members, b.at = map[uint64]CapsuleID{}, map[membership]int{}, map[CapsuleID]int{}
+	b.orders, b.members = map[uint64]uint64{}, map[membership]int{}
 	b.tx.s, b.tx.rev = b.state, b.Revision
 	return nil
 }
@@ -205,16 +208,17 @@ func (b *StateBuilder) capsule(v *validator, c Capsule, earlier iter.Seq2[Propos
 	v.text("note", c.Note, v.limits.ValueBytes)
 	v.carried("submission", c.SubmitTime, c.Labels)
 	v.carried("placement", c.PlaceTime, nil)
-	if b.capsuleAt(c.ID) != nil {
+	if b.hasCapsule(c.ID) {
 		return fmt.Errorf("a second capsule %q", c.ID)
 	}
 	if c.Submitted == 0 || c.Submitted > uint64(b.state.order) {
 		return fmt.Errorf("capsule %q: order %d is not within 1 to %d", c.ID, c.Submitted, b.state.order)
 	}
-	if other, taken := b.orders[c.Submitted]; taken {
-		return fmt.Errorf("capsule %q: capsule %q has order %d already", c.ID, other, c.Submitted)
+	taken, bit := b.orders[c.Submitted/64], uint64(1)<<(c.Submitted%64)
+	if taken&bit != 0 {
+		return fmt.Errorf("capsule %q: another capsule has order %d already", c.ID, c.Submitted)
 	}
-	b.orders[c.Submitted] = c.ID
+	b.orders[c.Submitted/64] = taken | bit
 	if maps.Equal(c.Labels, b.labels) { // as those of a submission are, which are next to each other
 		c.Labels = b.labels
 	}
@@ -237,23 +241,22 @@ func (b *StateBuilder) capsule(v *validator, c Capsule, earlier iter.Seq2[Propos
 		return err
 	}
 	b.lends(&c)
-	i := len(b.at)
-	if i%builderPiece == 0 {
-		b.pieces = append(b.pieces, make([]txCapsule, 0, builderPiece))
+	if len(b.capsules) == builderPiece {
+		b.publishCapsules()
 	}
-	piece := &b.pieces[i/builderPiece]
-	*piece = append(*piece, txCapsule{now: c, dirty: true, slot: b.tx.vacantCapsule(), node: node})
-	b.at[c.ID] = i
+	b.capsules = append(b.capsules, txCapsule{now: c, dirty: true, slot: b.tx.vacantCapsule(), node: node})
 	return nil
 }
 
-// capsuleAt returns a capsule that was added; nil: it was not.
-func (b *StateBuilder) capsuleAt(id CapsuleID) *txCapsule {
-	i, added := b.at[id]
-	if !added {
-		return nil
+// hasCapsule reports whether a capsule was added.
+func (b *StateBuilder) hasCapsule(id CapsuleID) bool {
+	for i := range b.capsules {
+		if b.capsules[i].now.ID == id {
+			return true
+		}
 	}
-	return &b.pieces[i/builderPiece][i%builderPiece]
+	c, _ := b.state.findCapsule(id)
+	return c != nil
 }
 
 // belongs adds a capsule to the counts of its gang and its node, and returns the slot of the node.
@@ -375,25 +378,43 @@ func (b *StateBuilder) State() (*State, error) {
 	return b.state, b.state.Verify()
 }
 
-// publish publishes the records: the capsules after what they are on and in, and before the budgets, which count them.
+// publishCapsules lets the capsules that were added last enter the state, and before them the nodes and gangs that they may be on and in.
+func (b *StateBuilder) publishCapsules() {
+	nodes, gangs := b.tx.nodes.entries[b.nodes:], b.tx.gangs.entries[b.gangs:]
+	part := tx{s: b.state, rev: b.tx.rev, places: 1, nominates: b.tx.nominates} // places: it is no proposal with an id to remember
+	part.nodes.entries, part.gangs.entries = nodes, gangs
+	b.state.publish(&part)
+	for i := range nodes { // what follows changes their use
+		nodes[i].was, nodes[i].dirty = b.state.NodeByIndex(int(nodes[i].now.index)), false
+	}
+	for i := range gangs {
+		gangs[i].was = gangs[i].now
+	}
+	b.nodes, b.gangs = b.nodes+len(nodes), b.gangs+len(gangs)
+	b.state.publish(&tx{s: b.state, rev: b.tx.rev, places: 1, nominates: b.tx.nominates, capsules: overlay[CapsuleID, txCapsule]{entries: b.capsules}})
+	for i := range b.capsules {
+		if b.capsules[i].now.released {
+			b.released = append(b.released, b.capsules[i].slot)
+		}
+	}
+	clear(b.capsules)
+	b.capsules = b.capsules[:0]
+}
+
+// publish lets all that is left enter the state: the budgets at the end, because they count the capsules.
 func (b *StateBuilder) publish() {
 	order, budgets := b.state.order, b.tx.budgets
-	b.tx.places = 1 // the write-set is no proposal with an id to remember
+	b.publishCapsules()
+	for i := range b.tx.nodes.entries {
+		n := &b.tx.nodes.entries[i]
+		n.now.nominated = n.was.nominated // the capsules and gangs have entered that
+	}
+	b.tx.places, b.tx.nominates = 1, false
 	b.tx.budgets = overlay[BudgetID, txBudget]{}
 	b.state.publish(&b.tx)
-	var released []uint32 // in the order in which they were added
-	for i, piece := range b.pieces {
-		b.state.publish(&tx{s: b.state, rev: b.tx.rev, places: 1, nominates: b.tx.nominates, capsules: overlay[CapsuleID, txCapsule]{entries: piece}})
-		for j := range piece {
-			if piece[j].now.released {
-				released = append(released, piece[j].slot)
-			}
-		}
-		b.pieces[i] = nil // a million take much memory
-	}
 	b.state.publish(&tx{s: b.state, rev: b.tx.rev, places: 1, budgets: budgets})
 	b.state.order = order
-	for _, slot := range released {
+	for _, slot := range b.released {
 		b.state.enqueueReleased(slot)
 	}
 	b.state.dropReleased(true)

@@ -346,10 +346,12 @@ func (b *StateBuilder) Budget(budget Budget, changed Revision) error {
 // budgets recounts the members of what has budgets.
 func (v *verifier) budgets() {
 	healthy := map[memberSet]health{}
-	for c := range v.s.Capsules() {
-		for of := range c.Spec.memberships {
-			if n := v.s.Node(c.Node); v.s.coverage(of) != nil && n != nil {
-				healthy[of] = healthy[of].plus(n.Node.health(c), 1)
+	if v.s.covered.Len() > 0 {
+		for c := range v.s.Capsules() {
+			for of := range c.Spec.memberships {
+				if n := v.s.Node(c.Node); v.s.coverage(of) != nil && n != nil {
+					healthy[of] = healthy[of].plus(n.Node.health(c), 1)
+				}
 			}
 		}
 	}

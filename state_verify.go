@@ -57,6 +57,8 @@ type recount struct {
 	overflow       bool
 	adopted, found [Dimensions]Revision // newest and started of what was adopted
 	adoptedDevices [MaxDevices]Revision
+	// loans is a node of which only the loans are counted.
+	loans NodeState
 }
 
 // fail notes a fault; after the first hundred the state is known to be broken.
@@ -113,7 +115,11 @@ func (v *verifier) placement(slot uint32, c *Capsule) {
 		v.fail("capsule %q holds %d devices, asks for %d", c.ID, c.Devices.Len(), c.Spec.Devices.Count)
 	}
 	r := &v.nodes[at.node]
+	if err := c.datable(); err != nil {
+		v.fail("%v", err)
+	}
 	r.capsules++
+	r.loans.borrow(c, 1)
 	r.claim(c.Spec.Envelope.Reservation, c.Devices, c.Spec.Devices.Milli, c.PlacedAt, c.Adopted)
 	for group := range c.Spec.MemberOf {
 		v.groups[groupCount{group: group, node: at.node}]++
@@ -211,7 +217,7 @@ func (v *verifier) compareNode(n *NodeState, r *recount) {
 	if use := n.deviceUse(); len(n.used.faults("")) > 0 || slices.Min(use[:]) < 0 {
 		v.fail("node %q: negative use: %v, devices %v", id, n.used, n.deviceUse())
 	}
-	v.loans(n)
+	v.loans(n, r.loans.loans)
 	if min(n.Usage, n.Specification) == 0 || max(n.Usage, n.Specification) > v.s.rev {
 		v.fail("node %q: counters %d and %d: before the first revision or in the future", id, n.Usage, n.Specification)
 	}
@@ -425,12 +431,15 @@ func (v *verifier) company() {
 			add(r.Spec)
 		}
 	}
-	for n := range v.s.Nodes() {
-		for c := range v.s.On(n.Node.ID) {
-			c.Spec.companyOf(n.Node, 0, want.ruled, want.add)
+	ruled, count := want.ruled, want.add // once, because each is an allocation
+	for slot, c := range v.s.capsuleSlots() {
+		if n := v.s.NodeByIndex(int(v.s.capsules.At(slot).node)); c.Placed() && n != nil {
+			c.Spec.companyOf(n.Node, 0, ruled, count)
 		}
+	}
+	for n := range v.s.Nodes() {
 		for r := range v.s.Remains(n.Node.ID) {
-			r.Spec.companyOf(n.Node, stopping, want.ruled, want.add)
+			r.Spec.companyOf(n.Node, stopping, ruled, count)
 		}
 	}
 	want.scopes.Ascend(func(u scopeUse) bool {

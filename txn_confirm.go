@@ -215,7 +215,10 @@ func (v *verifier) remains(c *Capsule) {
 		v.fail("capsule %q on node %q: begun is %v, ready %v and waiting to begin %v; these exclude each other, or it is not placed",
 			c.ID, c.Node, c.Begun, c.Ready, c.Waits || c.Remains != nil)
 	}
-	if n := v.s.Node(node); n != nil && (c.Begun || c.Remains != nil) {
+	if !c.Begun && c.Remains == nil {
+		return
+	}
+	if n := v.s.Node(node); n != nil {
 		r := &v.nodes[n.index]
 		for d, x := range spec.Envelope.Reservation {
 			r.runs[d] += uint64(x)
@@ -230,18 +233,11 @@ func (v *verifier) remains(c *Capsule) {
 	}
 }
 
-// loans compares what is borrowed on a node with the capsules there.
-func (v *verifier) loans(n *NodeState) {
-	var counted NodeState
-	for c := range v.s.On(n.Node.ID) {
-		if err := c.datable(); err != nil {
-			v.fail("%v", err)
-		}
-		counted.borrow(c, 1)
-	}
-	equal := (counted.loans == nil) == (n.loans == nil)
+// loans compares what is borrowed on a node with the recount.
+func (v *verifier) loans(n *NodeState, counted *[]loan) {
+	equal := (counted == nil) == (n.loans == nil)
 	for i := 0; equal && n.loans != nil && i < len(*n.loans); i++ {
-		equal = len(*n.loans) == len(*counted.loans) && slices.Contains(*counted.loans, (*n.loans)[i])
+		equal = len(*n.loans) == len(*counted) && slices.Contains(*counted, (*n.loans)[i])
 	}
 	if !equal {
 		v.fail("node %q counts loans that are not those of the capsules there", n.Node.ID)
@@ -381,11 +377,12 @@ func (v *verifier) protections() {
 // Protect adds that a capsule, which must have been added, is protected where it is placed, as [State.Protected] said.
 func (b *StateBuilder) Protect(id CapsuleID, lasts time.Duration) error {
 	return b.add(func(v *validator) error {
-		e := b.capsuleAt(id)
-		if e == nil || !e.now.Placed() || e.now.Spec.Backfills || e.protects != 0 || lasts <= 0 || lasts > v.limits.longestProtection() {
+		b.publishCapsules()
+		c, _ := b.state.findCapsule(id)
+		if c == nil || !c.Placed() || c.Spec.Backfills || b.state.Protected(id) != 0 || lasts <= 0 || lasts > v.limits.longestProtection() {
 			return fmt.Errorf("capsule %q is protected for %v: it is not placed, backfills, or that is not within %v", id, lasts, v.limits.longestProtection())
 		}
-		e.protects = lasts
+		b.state.protected.ReplaceOrInsert(protection{id, c.PlacedAt, lasts})
 		return nil
 	})
 }

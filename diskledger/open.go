@@ -148,6 +148,7 @@ func (r *recovery) readLogs() error {
 			return err
 		}
 	}
+	r.forget(r.state.Limits().History)
 	return nil
 }
 
@@ -266,10 +267,11 @@ func (p *replay) record(at int64, text []byte) error {
 // one after another.
 func (p *replay) flush() error {
 	r := p.to
-	var all []orbit.Change
+	before := len(r.history)
 	for _, g := range p.groups {
-		all = append(all, g.changes...)
+		r.history = append(r.history, g.changes...)
 	}
+	all := r.history[before:]
 	state, err := r.state.Apply(all)
 	if err != nil {
 		state = r.state
@@ -285,13 +287,20 @@ func (p *replay) flush() error {
 		}
 	}
 	r.changes += int64(len(all))
-	r.state, r.history = state, append(r.history, all...)
-	if surplus := len(r.history) - state.Limits().History; surplus > 0 {
-		r.floor = r.history[surplus-1].Revision
-		r.history = append([]orbit.Change(nil), r.history[surplus:]...)
+	r.state = state
+	if most := state.Limits().History; len(r.history) > 2*most { // not sooner, because all that stays is copied
+		r.forget(most)
 	}
 	p.groups, p.changes = p.groups[:0], 0
 	return nil
+}
+
+// forget drops the oldest changes of the history if it has more than so many.
+func (r *recovery) forget(most int) {
+	if surplus := len(r.history) - most; surplus > 0 {
+		r.floor = r.history[surplus-1].Revision
+		r.history = append([]orbit.Change(nil), r.history[surplus:]...)
+	}
 }
 
 // show calls visit.
