@@ -409,7 +409,7 @@ func (b *StateBuilder) publish() {
 		n := &b.tx.nodes.entries[i]
 		n.now.nominated = n.was.nominated // the capsules and gangs have entered that
 	}
-	b.tx.places, b.tx.nominates = 1, false
+	b.tx.places = 1
 	b.tx.budgets = overlay[BudgetID, txBudget]{}
 	b.state.publish(&b.tx)
 	b.state.publish(&tx{s: b.state, rev: b.tx.rev, places: 1, budgets: budgets})

@@ -517,6 +517,36 @@ func TestBuilderRefuses(t *testing.T) {
 	require.ErrorContains(t, err, "leaves no room to count on")
 }
 
+// TestBuilderRefusesDoubles: ids, numbers of submission and protections are refused a second time, whether the state has the first record yet or not.
+func TestBuilderRefusesDoubles(t *testing.T) {
+	t.Parallel()
+	capsule := func(i, order int) *Capsule {
+		return &Capsule{ID: CapsuleID(fmt.Sprint("c", i)), Spec: &Spec{}, Node: "n", Submitted: uint64(order), Changed: 5, PlacedAt: 5, PlacedBy: ProposalID{1}}
+	}
+	const capsules = 3*builderPiece + 1
+	for _, first := range []int{1, builderPiece, capsules} {
+		for what, add := range map[string]func(b *StateBuilder) error{
+			"a second capsule": func(b *StateBuilder) error { return b.Capsule(capsule(first, capsules+1), nil, false) },
+			"another capsule":  func(b *StateBuilder) error { return b.Capsule(capsule(capsules+1, first), nil, false) },
+			"is protected": func(b *StateBuilder) error {
+				if err := b.Protect(capsule(first, first).ID, time.Second); err != nil {
+					return fmt.Errorf("the first time: %v", err)
+				}
+				return b.Protect(capsule(first, first).ID, time.Second)
+			},
+		} {
+			b := StateBuilder{Revision: 5, Limits: (&MemoryLedger{}).Limits()}
+			require.NoError(t, b.Node(Node{ID: "n"}, 5, 5))
+			for i := 1; i <= capsules; i++ {
+				require.NoError(t, b.Capsule(capsule(i, i), nil, false))
+			}
+			err := add(&b)
+			require.ErrorContains(t, err, what)
+			require.NotContains(t, err.Error(), "the first time")
+		}
+	}
+}
+
 // TestReleasedInOrder: the oldest record is dropped, by the order of the commitments, whatever else the proposal does.
 func TestReleasedInOrder(t *testing.T) {
 	t.Parallel()
