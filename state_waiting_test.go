@@ -61,6 +61,28 @@ func TestVerifyCountsWhatWaits(t *testing.T) {
 	}
 }
 
+// Verify recounts from the records, so it finds a record that was changed behind the back of what is counted.
+func TestVerifyFindsABrokenRecord(t *testing.T) {
+	l := &MemoryLedger{}
+	backfills := &Spec{Backfills: true, RunsAtMost: time.Minute}
+	commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: []CapsuleID{"a"}, Spec: backfills}, Place{Capsule: "a", Node: "n"})
+	for fault, breaks := range map[string]func(*Capsule){
+		"was placed, at revision 0":          func(c *Capsule) { c.PlacedAt = 0 },
+		"counts loans that are not those":    func(c *Capsule) { c.Borrows = &Nominee{Capsule: "b"} },
+		"is ready (true)":                    func(c *Capsule) { c.Ready = true },
+		"what rules Apart and Even count":    func(c *Capsule) { c.Spec = &Spec{Apart: []Apart{{Group: "g", Level: NodeKey}}} },
+		"its placements and holds take":      func(c *Capsule) { c.Spec = wants(1) },
+		"is not found by its id":             func(c *Capsule) { c.ID = "b" },
+		`is on node "m", which is not a mem`: func(c *Capsule) { c.Node = "m" },
+	} {
+		s := snapshotOf(t, l).thaw()
+		require.NoError(t, s.Verify())
+		_, slot := s.findCapsule("a")
+		breaks(&s.capsules.Own(slot, s.owner).capsule)
+		assert.ErrorContains(t, s.Verify(), fault)
+	}
+}
+
 // Holds are found by the beginning of their id, and only those.
 func TestHoldsWith(t *testing.T) {
 	l := &MemoryLedger{}
