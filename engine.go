@@ -239,7 +239,7 @@ func (e *Engine) planAndPropose(ctx context.Context, round *Round) {
 	e.share.adapt(round.Planning)
 	aside := e.park(pending, unfit)
 	proposed, conflicts := round.Proposed, round.Conflicts
-	e.proposePlan(ctx, pending, e.lawful(plan.Proposals, round), round)
+	e.proposePlan(ctx, pending, e.lawful(plan.Proposals, pending, round), round)
 	e.view.Passed(round.Proposed-proposed, round.Conflicts-conflicts)
 	round.Proposing = time.Since(start) - round.Planning
 	round.progress = round.progress || e.stillAside(aside)

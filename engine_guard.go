@@ -252,13 +252,18 @@ func (c *claims) takeFaults() []error {
 
 // lawful returns those proposals of a plan that may be sent. The others do something that their navigator may not do
 // ([State.Offence]); they count as lost, and the round reports them. It returns copies, because the navigator may still change
-// its own proposals.
-func (e *Engine) lawful(plan []Proposal, round *Round) []Proposal {
+// its own proposals. Pending is what the navigator was given to place: its own work, of which nothing has to be looked up where a plan places it in
+// that order.
+func (e *Engine) lawful(plan []Proposal, pending []*Capsule, round *Round) []Proposal {
 	plan = slices.Clone(plan)
 	new(cloner).proposals(plan)
 	at := -1
 	return slices.DeleteFunc(plan, func(p Proposal) bool {
 		at++
+		var given bool
+		if pending, given = placesNext(&p, pending); given {
+			return false
+		}
 		err := e.view.state.Offence(p, e.owns)
 		if err == nil {
 			return false
@@ -269,6 +274,24 @@ func (e *Engine) lawful(plan []Proposal, round *Round) []Proposal {
 		}
 		return true
 	})
+}
+
+// placesNext reports whether a proposal does nothing but place one of the capsules, and returns those behind that one. Those before it are not looked at
+// again, so that a plan in any other order costs one look at all.
+func placesNext(p *Proposal, capsules []*Capsule) (behind []*Capsule, places bool) {
+	if len(p.Do) != 1 {
+		return capsules, false
+	}
+	place, ok := p.Do[0].(Place)
+	if !ok {
+		return capsules, false
+	}
+	for i := range capsules {
+		if capsules[i].ID == place.Capsule {
+			return capsules[i+1:], true
+		}
+	}
+	return nil, false
 }
 
 // Offence returns the first thing that a proposal of a plan does and its navigator may not do, as a *Rejection that wraps

@@ -2,10 +2,12 @@ package orbit
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 )
 
 // trespasser proposes what it is told once, and then nothing. It claims one module.
@@ -171,4 +173,42 @@ func TestOffenceAfterTheFact(t *testing.T) {
 	require.Equal(t, 1, e.Pass(t.Context()).Committed)
 	require.True(t, c.now().Capsule("mine").Placed())
 	require.True(t, c.now().Capsule("low").Placed())
+}
+
+// TestLawfulInAnyOrder: what may be sent does not depend on the order in which a plan names what the navigator was given.
+func TestLawfulInAnyOrder(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		l := &MemoryLedger{}
+		given := []CapsuleID{"a", "b", "c", "d", "e"}
+		_, err := l.Propose(context.Background(), Proposal{Do: []Commitment{
+			cpuNode("n", 9), Submit{IDs: given, Spec: cpuSpec(1), Owner: "me"}, Submit{IDs: []CapsuleID{"theirs"}, Spec: cpuSpec(1), Owner: "other"},
+		}})
+		require.NoError(t, err)
+		e := Engine{Name: "me", Ledger: l, Navigator: &trespasser{}}
+		e.Pass(context.Background()) // makes the view
+		state := e.view.state
+		pending := make([]*Capsule, len(given))
+		for i, id := range given {
+			pending[i] = state.Capsule(id)
+		}
+		do := rapid.SampledFrom([]Commitment{
+			placeOn("a", "n"), placeOn("b", "n"), placeOn("c", "n"), placeOn("d", "n"), placeOn("e", "n"), placeOn("theirs", "n"), placeOn("unknown", "n"),
+			Release{Capsule: "a", Final: true}, Release{Capsule: "theirs", Final: true},
+		})
+		var plan, want []Proposal
+		for range rapid.IntRange(0, 9).Draw(t, "proposals") {
+			p := Proposal{Do: rapid.SliceOfN(do, 0, 2).Draw(t, "do")}
+			if plan = append(plan, p); state.Offence(p, e.owns) == nil {
+				want = append(want, p)
+			}
+		}
+		var round Round
+		got := e.lawful(plan, pending, &round)
+		require.Equal(t, len(want), len(got))
+		for i := range want {
+			require.True(t, slices.Equal(want[i].Do, got[i].Do))
+		}
+		require.Equal(t, len(plan)-len(want), round.Invalid)
+	})
 }
