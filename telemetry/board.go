@@ -49,6 +49,8 @@ type Board struct {
 	version uint64
 	// news is closed by the next change; nil: nobody waits for it.
 	news chan struct{}
+	// forgets counts the nodes that were forgotten.
+	forgets uint64
 	// leaseCursor is the position up to which changes of leases have been read.
 	leaseCursor uint64
 	stats       Stats
@@ -236,6 +238,7 @@ func (b *Board) forget(node orbit.NodeID) {
 	if e := b.nodes[node]; e != nil {
 		e.unlink()
 		delete(b.nodes, node)
+		b.forgets++
 	}
 }
 

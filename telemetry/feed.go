@@ -21,13 +21,13 @@ import (
 const (
 	feedFormat = 1
 	feedBatch  = 10 * time.Millisecond // how long changes are gathered
-	feedEvery  = time.Second           // how often heartbeats are sent, and at least something
+	feedEvery  = time.Second           // how often heartbeats are sent, or an empty line if there are none
 	feedSilent = 10 * time.Second      // how long the other end may be silent, or take nothing
 )
 
 // Feed sends all reports that the board has, and then goes on with those that are newer, to a board that follows at the other end
 // ([Board.Follow]), until ctx ends; then it returns nil. A report is sent as its difference from the one that was sent before: at once
-// if it is a change, and within a second if only the heartbeat is newer. A slow reader is sent the newest reports alone. Feed
+// if it is a change, and within a second if only the heartbeat is newer. To a slow reader it sends only the newest report of each node. Feed
 // returns an error when the connection fails; to go on, call it with another one, which begins with everything. If the connection has
 // deadlines, as a net.Conn has, one that takes nothing for 10 s has failed. If it can be closed, it is closed when ctx ends.
 //
@@ -36,7 +36,7 @@ const (
 func (b *Board) Feed(ctx context.Context, to io.Writer) error {
 	defer closeAfter(ctx, to)()
 	f := feeder{board: b, sent: map[orbit.NodeID]*fed{}}
-	out := bufio.NewWriter(to)
+	out := bufio.NewWriter(timely{to})
 	lines := json.NewEncoder(out)
 	_ = lines.Encode(feedLine{Board: feedFormat}) // Flush returns the error
 	for ctx.Err() == nil {
@@ -45,15 +45,23 @@ func (b *Board) Feed(ctx context.Context, to io.Writer) error {
 				return feedError(ctx, "feed", err)
 			}
 		}
-		if d, ok := to.(interface{ SetWriteDeadline(t time.Time) error }); ok {
-			_ = d.SetWriteDeadline(time.Now().Add(feedSilent))
-		}
 		if err := out.Flush(); err != nil {
 			return feedError(ctx, "feed", err)
 		}
 		f.wait(ctx)
 	}
 	return nil
+}
+
+// timely is a connection of which each write has to be taken within feedSilent, if it has deadlines.
+type timely struct{ to io.Writer }
+
+// Write implements io.Writer.
+func (t timely) Write(p []byte) (int, error) {
+	if d, ok := t.to.(interface{ SetWriteDeadline(t time.Time) error }); ok {
+		_ = d.SetWriteDeadline(time.Now().Add(feedSilent))
+	}
+	return t.to.Write(p)
 }
 
 // Follow takes the reports that another board sends with [Board.Feed], until ctx ends; then it returns nil. It takes those that are
@@ -115,8 +123,8 @@ func (b *Board) longestLine() int {
 	return 1<<12 + words*(6*maxWordBytes+32)
 }
 
-// feedLine is one line of a feed, in JSON: how a report of a node differs from the one before on the same connection. Without a number
-// it says no more than that the other end lives.
+// feedLine is one line of a feed, in JSON: how a report of a node differs from the one before on the same connection. A line
+// without a number says only that the other end lives.
 type feedLine struct {
 	// Board is the version of the format; in the first line only.
 	Board int `json:"board,omitempty"`
@@ -140,27 +148,28 @@ type feedLine struct {
 type feeder struct {
 	board   *Board
 	version uint64    // up to which changes have been sent
+	forgets uint64    // up to which nodes that the board has forgotten have been sent
 	scanned time.Time // when all heartbeats were last looked at
 	sent    map[orbit.NodeID]*fed
 	next    int
 }
 
-// fed is the report of a node that was last sent.
+// fed is the report of a node that was last sent. Entry is the node's entry in the board: the board makes another one for a node that it has
+// forgotten and that reports again.
 type fed struct {
 	number int
 	report orbit.Report
+	entry  *entry
 }
 
-// news returns the lines for all that is new.
+// news returns the lines for all that is new. Nodes that are gone come first, because the other board may have no room for the new ones before.
 func (f *feeder) news() (lines []feedLine) {
-	all := time.Since(f.scanned) >= feedEvery
-	reports, gone := f.read(all)
+	reports, gone := f.read(time.Since(f.scanned) >= feedEvery)
+	for _, number := range gone {
+		lines = append(lines, feedLine{Number: number, Gone: true})
+	}
 	for i := range reports {
 		lines = append(lines, f.difference(&reports[i]))
-	}
-	for _, node := range gone {
-		lines = append(lines, feedLine{Number: f.sent[node].number, Gone: true})
-		delete(f.sent, node)
 	}
 	if len(lines) == 0 {
 		lines = append(lines, feedLine{})
@@ -169,36 +178,40 @@ func (f *feeder) news() (lines []feedLine) {
 }
 
 // read returns the reports of the nodes that have changed or, if all are asked for, of those whose heartbeat is not the one that was
-// sent, and then also the nodes that are gone.
-func (f *feeder) read(all bool) (reports []orbit.Report, gone []orbit.NodeID) {
+// sent, and the numbers of the nodes that the board has forgotten.
+func (f *feeder) read(all bool) (reports []fed, gone []int) {
 	b := f.board
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.followLeases()
+	if f.forgets != b.forgets {
+		f.forgets = b.forgets
+		for node, s := range f.sent {
+			if b.nodes[node] != s.entry {
+				gone = append(gone, s.number)
+				delete(f.sent, node)
+			}
+		}
+	}
 	for e := b.ring.next; e != nil && e != &b.ring && (all || e.version > f.version); e = e.next {
 		if s := f.sent[e.report.Node]; (s == nil || !s.report.At.Equal(e.report.At)) && e.report.At.Unix() >= 0 {
-			reports = append(reports, e.report)
+			reports = append(reports, fed{report: e.report, entry: e})
 		}
 	}
 	f.version = b.version
-	if !all {
-		return reports, nil
-	}
-	f.scanned = time.Now()
-	for node := range f.sent {
-		if b.nodes[node] == nil {
-			gone = append(gone, node)
-		}
+	if all {
+		f.scanned = time.Now()
 	}
 	return reports, gone
 }
 
 // difference returns the line for a report.
-func (f *feeder) difference(r *orbit.Report) (line feedLine) {
+func (f *feeder) difference(news *fed) (line feedLine) {
+	r := &news.report
 	s := f.sent[r.Node]
 	if s == nil {
 		f.next++
-		s = &fed{number: f.next}
+		s = &fed{number: f.next, entry: news.entry}
 		f.sent[r.Node] = s
 		line.Node = r.Node
 	}
@@ -244,7 +257,7 @@ func changedWords(was, is []string) *[]string {
 	return &words
 }
 
-// wait returns when there is a change, which may bring others with it, or when it is time for heartbeats.
+// wait returns feedBatch after a change, so that those that follow it are sent with it, or when it is time for heartbeats.
 func (f *feeder) wait(ctx context.Context) {
 	waiting, cancel := context.WithDeadline(ctx, f.scanned.Add(feedEvery))
 	defer cancel()
@@ -259,7 +272,7 @@ type follower struct {
 	begun  bool
 	newest int                   // the highest number of a node
 	nodes  map[int]*orbit.Report // as the other board has them
-	early  map[int]bool          // nodes whose report has to wait until their lease is known
+	early  map[int]bool          // nodes whose report waits until their lease is known
 	tried  time.Time             // when these were last tried
 }
 
@@ -318,7 +331,7 @@ func (f *follower) take(number int) {
 	f.board.takeFed(*r)
 }
 
-// apply makes the report of before the one that the line is about.
+// apply changes the report that was sent before into the one that the line describes.
 func (l *feedLine) apply(r *orbit.Report) {
 	r.At = time.Unix(0, l.At)
 	set(&r.Term, l.Term)

@@ -321,3 +321,81 @@ func TestFeedWithLeases(t *testing.T) {
 		}
 	})
 }
+
+// However much there is to send, a connection fails when the other end takes nothing for 10 s, and does not while it takes something.
+func TestFeedToASlowReader(t *testing.T) {
+	for name, takes := range map[string]bool{"nothing": false, "something": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := &telemetry.Board{}
+				for i := range 2000 {
+					require.NoError(t, b.Report(orbit.Report{Node: orbit.NodeID(fmt.Sprint("node-", i)), At: time.Now(), FreeSlots: i + 1}))
+				}
+				out, in := net.Pipe()
+				ctx, cancel := context.WithCancel(t.Context())
+				failed := make(chan error, 1)
+				go func() { failed <- b.Feed(ctx, out) }()
+				if takes {
+					go func() {
+						buffer := make([]byte, 4096)
+						for err := error(nil); err == nil; time.Sleep(4 * time.Second) {
+							_, err = in.Read(buffer)
+						}
+					}()
+				}
+				time.Sleep(11 * time.Second)
+				synctest.Wait()
+				select {
+				case err := <-failed:
+					require.ErrorContains(t, err, "timeout")
+					require.False(t, takes)
+				default:
+					require.True(t, takes, "Feed has not returned")
+				}
+				cancel()
+				_ = in.Close()
+				time.Sleep(time.Minute)
+			})
+		})
+	}
+}
+
+// A board that is full is sent a node that is gone before the one that takes its place.
+func TestFeedBetweenFullBoards(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		from, to := &telemetry.Board{MaxNodes: 2}, &telemetry.Board{MaxNodes: 2}
+		report := func(node orbit.NodeID) {
+			require.NoError(t, from.Report(orbit.Report{Node: node, At: time.Now()}))
+		}
+		report("a")
+		report("b")
+		c := feed(from, to)
+		defer c.end()
+		time.Sleep(100 * time.Millisecond)
+		from.Forget("a")
+		report("c")
+		time.Sleep(100 * time.Millisecond)
+		synctest.Wait()
+		_, stays := to.Latest("b")
+		_, comes := to.Latest("c")
+		require.True(t, stays && comes)
+		require.NoError(t, errors.Join(c.errs[:]...))
+	})
+}
+
+// A node whose clock was set back is forgotten, and reports again at once: so it does on the other board.
+func TestFeedOfAClockThatWasSetBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		from, to := &telemetry.Board{}, &telemetry.Board{}
+		require.NoError(t, from.Report(orbit.Report{Node: "n", At: time.Now().Add(8 * time.Second)}))
+		c := feed(from, to)
+		defer c.end()
+		time.Sleep(300 * time.Millisecond)
+		from.Forget("n")
+		require.NoError(t, from.Report(orbit.Report{Node: "n", At: time.Now(), FreeSlots: 7}))
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		r, _ := to.Latest("n")
+		require.Equal(t, 7, r.FreeSlots)
+	})
+}
