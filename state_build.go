@@ -26,11 +26,11 @@ type StateBuilder struct {
 	Dimensions [Dimensions]string
 
 	state *State
-	// tx has all records but the capsules. The state has those from the start, and also the nodes and gangs that some of the capsules that it has are
-	// on and in: so many.
+	// tx has every record but the capsules. The first so many nodes and gangs in it are in the state already: publishCapsules puts them there before
+	// the capsules that need them.
 	tx           tx
 	nodes, gangs int
-	// capsules are those of which the state has no record yet: at most builderPiece.
+	// capsules were added and are not in the state yet. publishCapsules moves them there when they are builderPiece many.
 	capsules []txCapsule
 	// released has the slots of those that were released, in the order in which they were added.
 	released []uint32
@@ -50,11 +50,11 @@ type membership struct {
 	capsule CapsuleID
 }
 
-// builderPiece is how many capsules enter the state at once: so few that the states of tests have several times as many.
+// builderPiece is how many capsules enter the state at once. It is small, so that those of the small states of tests enter in several pieces.
 const builderPiece = 16
 
-// start makes the state when it is first needed. When something was last removed is not known: it was at the state's
-// revision, at the latest.
+// start makes the state when it is first needed. The builder does not know when records were last removed, so it says
+// Revision, the latest that is possible.
 func (b *StateBuilder) start() error {
 	if b.state != nil || b.over != nil {
 		return b.over
@@ -151,7 +151,7 @@ func (b *StateBuilder) gang(v *validator, g *Gang, changed Revision, nominated *
 	return nil
 }
 
-// share checks a spec and returns the one copy of it.
+// share checks a spec and returns the one copy that all equal specs use.
 func (b *StateBuilder) share(s *Spec) (shared *Spec, err error) {
 	if s == nil {
 		return nil, errors.New("no spec")
@@ -161,8 +161,8 @@ func (b *StateBuilder) share(s *Spec) (shared *Spec, err error) {
 }
 
 // Capsule adds a capsule, placed or not, by its exported fields, with what earlier placements are remembered of it,
-// newest first, nil for none, and whether it has been released for good. Whether it fits on its node is not asked: capacity may have
-// shrunk since it was placed. State decides that.
+// newest first, nil for none, and whether it has been released for good. It does not check that the capsule fits on its node,
+// because capacity may have shrunk since it was placed; State checks the sums.
 func (b *StateBuilder) Capsule(c *Capsule, earlier iter.Seq2[ProposalID, Revision], released bool) error {
 	if c == nil {
 		return b.add(func(*validator) error { return errors.New("no capsule") })
@@ -191,7 +191,7 @@ func (b *StateBuilder) Capsule(c *Capsule, earlier iter.Seq2[ProposalID, Revisio
 	if c.Gang != "" {
 		role, listed := b.members[membership{c.Gang, c.ID}]
 		if !listed {
-			return fmt.Errorf("capsule %q: gang %q does not list it", c.ID, c.Gang)
+			return b.add(func(*validator) error { return fmt.Errorf("capsule %q: gang %q does not list it", c.ID, c.Gang) })
 		}
 		now.role = uint16(role)
 	}
@@ -304,7 +304,8 @@ func (b *StateBuilder) Hold(h Hold, changed Revision) error {
 	})
 }
 
-// nomination checks what a capsule or a gang is nominated for, and returns a copy. A share is kept when it is made, not here.
+// nomination checks what a capsule or a gang is nominated for, and returns a copy. The bound on the sum of what is nominated is
+// checked when a nomination is made, not here.
 func (b *StateBuilder) nomination(v *validator, n *Nomination, whose Nomination, priority int32) (*Nomination, error) {
 	if n == nil {
 		return nil, nil
@@ -381,10 +382,11 @@ func (b *StateBuilder) State() (*State, error) {
 // publishCapsules lets the capsules that were added last enter the state, and before them the nodes and gangs that they may be on and in.
 func (b *StateBuilder) publishCapsules() {
 	nodes, gangs := b.tx.nodes.entries[b.nodes:], b.tx.gangs.entries[b.gangs:]
-	part := tx{s: b.state, rev: b.tx.rev, places: 1, nominates: b.tx.nominates} // places: it is no proposal with an id to remember
+	// Places is 1 so that publish does not remember the id of a proposal, of which there is none.
+	part := tx{s: b.state, rev: b.tx.rev, places: 1, nominates: b.tx.nominates}
 	part.nodes.entries, part.gangs.entries = nodes, gangs
 	b.state.publish(&part)
-	for i := range nodes { // what follows changes their use
+	for i := range nodes { // capsules that are added later change what is used of these nodes
 		nodes[i].was, nodes[i].dirty = b.state.NodeByIndex(int(nodes[i].now.index)), false
 	}
 	for i := range gangs {
@@ -407,13 +409,13 @@ func (b *StateBuilder) publish() {
 	b.publishCapsules()
 	for i := range b.tx.nodes.entries {
 		n := &b.tx.nodes.entries[i]
-		n.now.nominated = n.was.nominated // the capsules and gangs have entered that
+		n.now.nominated = n.was.nominated // publishing capsules and gangs has set it in the state
 	}
 	b.tx.places = 1
 	b.tx.budgets = overlay[BudgetID, txBudget]{}
 	b.state.publish(&b.tx)
 	b.state.publish(&tx{s: b.state, rev: b.tx.rev, places: 1, budgets: budgets})
-	b.state.order = order
+	b.state.order = order // publish takes the highest number that it sees, and the ledger has given higher ones
 	for _, slot := range b.released {
 		b.state.enqueueReleased(slot)
 	}

@@ -375,7 +375,7 @@ func (v *verifier) budgets() {
 	}
 }
 
-// datable adds a fault for what no history leads to: a placement without a revision, or a note or devices without a
+// datable returns an error for a record that no history leads to: a placement without a revision, or a note or devices without a
 // node.
 func (c *Capsule) datable() error {
 	switch {
@@ -390,7 +390,7 @@ func (c *Capsule) datable() error {
 	case c.Adopted && (c.Node == "" || c.Waits):
 		return fmt.Errorf("capsule %q was adopted, and is on no node or waits to begin", c.ID)
 	case c.Begun && (c.Waits || c.Remains != nil) || c.Ready && !c.Begun:
-		return fmt.Errorf("capsule %q has begun (%v) or is ready (%v), and waits to begin", c.ID, c.Begun, c.Ready)
+		return fmt.Errorf("capsule %q: begun is %v, ready is %v, and it waits to begin is %v; these exclude each other", c.ID, c.Begun, c.Ready, c.Waits || c.Remains != nil)
 	}
 	return nil
 }

@@ -492,6 +492,13 @@ func TestBuilderRefuses(t *testing.T) {
 			_, err := b.State()
 			return err
 		},
+		"after an error: capsule": func(b *StateBuilder) error {
+			if err := b.Capsule(&Capsule{ID: "c", Spec: &Spec{}, Gang: "g"}, nil, false); err == nil {
+				return nil
+			}
+			_, err := b.State()
+			return err
+		},
 		"the state has been made": func(b *StateBuilder) error {
 			if _, err := b.State(); err != nil {
 				return err

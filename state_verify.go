@@ -9,8 +9,8 @@ import (
 )
 
 // Verify recounts everything and returns all that does not add up, joined; nil if the state is sound. What
-// is used equals the live placements and holds; nothing is negative; what is over its capacity got there by
-// the capacity's shrinking or by [Adopt] alone, and so did what runs; every placed capsule is on a member; gangs, groups and queues count what
+// is used equals the live placements and holds, and nothing is negative. A node is over its capacity only if the capacity was lowered later,
+// or by [Adopt]; the same holds for what runs on it. Every placed capsule is on a member. Gangs, groups and queues count what
 // there is. It looks at every record once: use it in production as often as that is worth.
 func (s *State) Verify() error {
 	v := verifier{s: s, nodes: make([]recount, s.nodes.Bound()), gangs: map[GangID]*GangState{}, groups: map[groupCount]int{}, waiting: map[groupWaiting]int{}}
@@ -48,20 +48,22 @@ type recount struct {
 	holds    int
 	// newest is the revision of the newest claim on each dimension.
 	newest [Dimensions]Revision
-	// What runs there, as far as it is confirmed, the newest of it in each dimension, and how much of it has left.
+	// runs is the sum of what runs there and is confirmed, started the revision at which the newest of it was placed, in each dimension.
 	runs    [Dimensions]uint64
 	started [Dimensions]Revision
+	// remains is how many that have left it still run there.
 	remains int
 	// claimed is the revision of the newest claim on each device instance.
-	claimed        [MaxDevices]Revision
-	overflow       bool
-	adopted, found [Dimensions]Revision // newest and started of what was adopted
-	adoptedDevices [MaxDevices]Revision
+	claimed  [MaxDevices]Revision
+	overflow bool
+	// What was adopted is not in newest, started and claimed but in these.
+	newestAdopted, startedAdopted [Dimensions]Revision
+	claimedAdopted                [MaxDevices]Revision
 	// loans is a node of which only the loans are counted.
 	loans NodeState
 }
 
-// fail notes a fault; after the first hundred the state is known to be broken.
+// fail notes a fault. It keeps the first hundred.
 func (v *verifier) fail(format string, args ...any) {
 	if len(v.faults) < 100 {
 		v.faults = append(v.faults, fmt.Errorf("orbit: verify at revision %d: "+format, append([]any{v.s.rev}, args...)...))
@@ -80,7 +82,7 @@ func (v *verifier) capsules() {
 		}
 		for p := c.earlier; p != nil; p = p.before {
 			if p.at > max(c.PlacedAt, c.submittedAt()) {
-				v.fail("capsule %q was placed at %d before it was last placed, at %d, or submitted again", c.ID, p.at, c.PlacedAt)
+				v.fail("capsule %q: an earlier placement, at %d, is newer than the last one, at %d, and than its submission", c.ID, p.at, c.PlacedAt)
 			}
 		}
 		v.pending += btoi(c.Pending())
@@ -130,7 +132,7 @@ func (v *verifier) placement(slot uint32, c *Capsule) {
 func (r *recount) claim(room Resources, set DeviceSet, milli int, at Revision, adopted bool) {
 	newest, claimed := &r.newest, &r.claimed
 	if adopted {
-		newest, claimed = &r.adopted, &r.adoptedDevices
+		newest, claimed = &r.newestAdopted, &r.claimedAdopted
 	}
 	used, ok := r.used.Add(room)
 	r.used, r.overflow = used, r.overflow || !ok
@@ -227,11 +229,11 @@ func (v *verifier) compareNode(n *NodeState, r *recount) {
 // capacity last changed, or the last of what runs there was adopted.
 func (v *verifier) compareCapacity(n *NodeState, r *recount) {
 	for d := range n.used {
-		if n.used[d] > n.Node.Capacity[d] && r.newest[d] > max(n.Specification, r.adopted[d]) {
+		if n.used[d] > n.Node.Capacity[d] && r.newest[d] > max(n.Specification, r.newestAdopted[d]) {
 			v.fail("node %q is oversubscribed: uses %d of %d %s, and admitted more at revision %d, after its capacity was set at %d",
 				n.Node.ID, n.used[d], n.Node.Capacity[d], v.s.names.name(d), r.newest[d], n.Specification)
 		}
-		if r.runs[d] > uint64(n.Node.Capacity[d]) && r.started[d] > max(n.Specification, r.found[d]) {
+		if r.runs[d] > uint64(n.Node.Capacity[d]) && r.started[d] > max(n.Specification, r.startedAdopted[d]) {
 			v.fail("node %q: %d of %d %s runs there, what has left it included; the newest was placed at revision %d, after its capacity was set at %d",
 				n.Node.ID, r.runs[d], n.Node.Capacity[d], v.s.names.name(d), r.started[d], n.Specification)
 		}
@@ -241,8 +243,8 @@ func (v *verifier) compareCapacity(n *NodeState, r *recount) {
 		if i >= n.Node.Devices.Count || n.Node.Devices.Unhealthy.Has(i) {
 			room = 0
 		}
-		since := r.adoptedDevices[i]
-		if used <= deviceMilli { // more than that no capacity has ever allowed
+		since := r.claimedAdopted[i]
+		if used <= deviceMilli { // no capacity has ever allowed more, so a change of capacity excuses nothing
 			since = max(since, n.Specification)
 		}
 		if used > room && r.claimed[i] > since {
@@ -257,8 +259,11 @@ func (v *verifier) compareGangs() {
 	for g := range v.s.Gangs() {
 		r := v.gangs[g.Gang.ID]
 		delete(v.gangs, g.Gang.ID)
-		if r == nil || r.records != g.records || r.Total() != g.Total() {
-			v.fail("gang %q counts %d records and %v placed, which is not what there is", g.Gang.ID, g.records, g.Placed)
+		if r == nil {
+			r = &GangState{}
+		}
+		if r.records == 0 || r.records != g.records || r.Total() != g.Total() || len(r.Placed) > len(g.Gang.Roles) {
+			v.fail("gang %q of %d roles counts %d records and %v placed; there are %d and %v", g.Gang.ID, len(g.Gang.Roles), g.records, g.Placed, r.records, r.Placed)
 			continue
 		}
 		for i, placed := range r.Placed {
@@ -286,7 +291,7 @@ func (v *verifier) dates() {
 		"node": v.s.left.Nodes, "capsule": v.s.left.Capsules, "hold": v.s.left.Holds,
 		"mark": v.s.left.Marks, "group": v.s.left.Groups, "gang": v.s.left.Gangs, "nomination": v.s.left.Nominations, "budget": v.s.left.Budgets, "remains": v.s.left.Remains,
 	} {
-		if at != 0 { // one has
+		if at != 0 { // 0: nothing of this kind has left yet
 			v.date(at, "the last to leave", kind)
 		}
 	}
@@ -360,7 +365,7 @@ func (v *verifier) date(at Revision, kind, name string) {
 	}
 }
 
-// From here on the file recounts what a state counts of groups.
+// From here on the file recounts what a state counts of groups and of the rules of company.
 
 // countWaiting counts a pending capsule in every group that its spec names.
 func (v *verifier) countWaiting(c *Capsule) {
@@ -402,7 +407,7 @@ func (v *verifier) compareGroups() {
 	}
 }
 
-// compareWaiting does so for capsules that wait and name a group.
+// compareWaiting compares the counts of pending capsules that name a group with the recount.
 func (v *verifier) compareWaiting() {
 	v.s.waiting.Ascend(func(w groupWaiting) bool {
 		key := groupWaiting{group: w.group, spec: w.spec}
@@ -431,7 +436,7 @@ func (v *verifier) company() {
 			add(r.Spec)
 		}
 	}
-	ruled, count := want.ruled, want.add // once, because each is an allocation
+	ruled, count := want.ruled, want.add // made once, because each allocates
 	for slot, c := range v.s.capsuleSlots() {
 		if n := v.s.NodeByIndex(int(v.s.capsules.At(slot).node)); c.Placed() && n != nil {
 			c.Spec.companyOf(n.Node, 0, ruled, count)
@@ -457,7 +462,7 @@ func (v *verifier) company() {
 	}
 	for _, l := range have.lows {
 		if low := have.fewest(&Even{Group: l.group, Level: l.level}, l.companyScope, have.in); low.least != l.least || low.ties != l.ties || low.domains != l.domains {
-			v.fail("%d of %d domains have the fewest of group %q by %q, %d, not %d with %d", low.ties, low.domains, l.group, l.level, low.least, l.ties, l.least)
+			v.fail("group %q by %q: %d of %d domains have the fewest members, %d; kept are %d of %d, %d", l.group, l.level, low.ties, low.domains, low.least, l.ties, l.domains, l.least)
 		}
 	}
 }

@@ -83,6 +83,16 @@ func TestVerifyFindsABrokenRecord(t *testing.T) {
 	}
 }
 
+// A member whose role its gang does not have is a fault, and no reason to panic.
+func TestVerifyFindsARoleTooMany(t *testing.T) {
+	l := &MemoryLedger{}
+	commit(t, l, gangOf("g", 1, "member"))
+	s := snapshotOf(t, l).thaw()
+	_, slot := s.findCapsule("member")
+	s.capsules.Own(slot, s.owner).capsule.role = 3
+	assert.ErrorContains(t, s.Verify(), `gang "g" of 1 roles counts 1 records`)
+}
+
 // Holds are found by the beginning of their id, and only those.
 func TestHoldsWith(t *testing.T) {
 	l := &MemoryLedger{}

@@ -225,7 +225,7 @@ func (v *verifier) remains(c *Capsule) {
 			switch {
 			case x == 0:
 			case adopted:
-				r.found[d] = max(r.found[d], since)
+				r.startedAdopted[d] = max(r.startedAdopted[d], since)
 			default:
 				r.started[d] = max(r.started[d], since)
 			}

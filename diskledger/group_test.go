@@ -117,6 +117,32 @@ func TestSyncs(t *testing.T) {
 	}
 }
 
+// A batch needs one sync also where its proposals are so large that few are judged at once.
+func TestSyncsOfLargeProposals(t *testing.T) {
+	fs := &faultFS{FS: vfs.NewMem()}
+	fs.before = func(op, _ string) error {
+		if op == "sync" {
+			time.Sleep(time.Millisecond) // so that more groups would get ready meanwhile
+		}
+		return nil
+	}
+	l := open(t, fs, diskledger.Options{Bounds: orbit.Limits{History: 100}})
+	var batch []orbit.Proposal
+	for i := range 500 {
+		var p orbit.Proposal
+		for j := range 60 {
+			p.Do = append(p.Do, mark(fmt.Sprint(i, "-", j), 1))
+		}
+		batch = append(batch, p)
+	}
+	syncs := fs.syncs.Load()
+	for _, out := range l.ProposeBatch(ctx, batch) {
+		require.NoError(t, out.Err)
+	}
+	require.Equal(t, int64(1), fs.syncs.Load()-syncs)
+	closed(t, l)
+}
+
 // marks returns a batch of proposals that each set a mark.
 func marks(n int) (batch []orbit.Proposal) {
 	for i := range n {

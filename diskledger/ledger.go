@@ -20,8 +20,9 @@ import (
 type Ledger struct {
 	options Options
 	folder  *folder
-	// start is the state that Open has read, at which judge began. Older has the changes after olderFloor up to start, newest last.
-	start      *orbit.State
+	// start is the state that Open has read, at which judge began.
+	start *orbit.State
+	// older has the changes after olderFloor up to start, newest last.
 	older      []orbit.Change
 	olderFloor orbit.Revision
 	// shown is the newest state that is on the disk.
@@ -40,10 +41,10 @@ type Ledger struct {
 	// changed is closed when shown changes or the ledger fails; nil: no call waits.
 	changed chan struct{}
 
-	// arrived has a token when open has got changes; run, which writes groups, waits for it. Due says that they must be written, and not only
-	// encoded while the rest of a batch is judged.
+	// arrived has a token when open has got changes; run, which writes groups, waits for it.
 	arrived chan struct{}
-	due     atomic.Bool
+	// due says that run must write what has arrived, and not only encode it while the rest of a batch is judged.
+	due atomic.Bool
 	// wanted takes requests for checkpoints, each with a channel for the answer.
 	wanted chan chan error
 	// Close closes closing, once, and then waits for the goroutines by done.
@@ -138,8 +139,8 @@ func open(f *folder, o *Options, empty *orbit.State) (*Ledger, error) {
 // Limits returns the ledger's limits.
 func (l *Ledger) Limits() orbit.Limits { return l.start.Limits() }
 
-// Propose implements [orbit.Ledger]. It answers when the proposal is on the disk; a refusal waits until the commits that it rests on
-// are. If the context ends before that, the proposal may still be committed: the error is then orbit.ErrUnknown. After the disk has failed
+// Propose implements [orbit.Ledger]. It answers when the proposal is on the disk, and refuses when the commits that
+// are the reason are. If the context ends before that, the proposal may still be committed: the error is then orbit.ErrUnknown. After the disk has failed
 // the error is orbit.ErrUnknown for proposals that were being written and orbit.ErrUnavailable for all others, with the
 // [*DiskError].
 func (l *Ledger) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, error) {
@@ -175,7 +176,7 @@ func (l *Ledger) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []orb
 		waits = append(waits, wait{g, len(out), len(out) + n})
 		out = append(out, outcomes...)
 		batch = batch[n:]
-		l.rouse(len(out)%groupLength < runLength)
+		l.rouse(len(out)/groupLength > (len(out)-n)/groupLength)
 	}
 	l.rouse(true)
 	for _, w := range waits {
@@ -184,7 +185,7 @@ func (l *Ledger) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []orb
 	return out
 }
 
-// rouse lets what was judged be encoded, and written if a batch ends with it.
+// rouse wakes run, so that it encodes what was judged, and writes it if ends is set.
 func (l *Ledger) rouse(ends bool) {
 	if ends {
 		l.due.Store(true)
@@ -195,7 +196,7 @@ func (l *Ledger) rouse(ends bool) {
 	}
 }
 
-// wait is a run of a batch, by its indexes. Its outcomes hold once group is on the disk; with a nil group they hold at once.
+// wait names the outcomes from (inclusive) to (exclusive) of a batch. They are final when group is on the disk; nil: at once.
 type wait struct {
 	group    *group
 	from, to int

@@ -18,7 +18,8 @@ type recovery struct {
 	files  listing
 	// state is that after the last change.
 	state *orbit.State
-	// history has the newest changes since the checkpoint, at most as many as the ledger's limits say, and all after floor.
+	// history has the newest changes since the checkpoint, which are all those after floor: as many as the ledger's limits say, while logs are
+	// read twice as many.
 	history []orbit.Change
 	floor   orbit.Revision
 	// base is the number of the newest checkpoint, last that of the last log; end is how many bytes of that log are valid.
@@ -26,7 +27,7 @@ type recovery struct {
 	end        int64
 	// changes is how many changes were applied.
 	changes int64
-	// cut is how many bytes behind end are no record, of a group that was never confirmed.
+	// cut is how many bytes behind end are the rest of an unfinished write, which nobody was told of.
 	cut int64
 	// checkpointBytes and logBytes are the sizes of the checkpoint and of the logs since.
 	checkpointBytes, logBytes int64
@@ -34,7 +35,7 @@ type recovery struct {
 	visit func(Entry) error
 }
 
-// read reads the newest checkpoint and the logs since. A folder without any leaves state nil.
+// read reads the newest checkpoint and the logs since. Without a checkpoint and without logs state stays nil.
 func (r *recovery) read() (err error) {
 	if r.files, err = r.folder.list(); err != nil {
 		return err
@@ -163,7 +164,7 @@ func (r *recovery) openLog(number uint64) (*scanner, error) {
 // applyAtOnce is how many changes are applied in one step.
 const applyAtOnce = 4096
 
-// readLog applies one log, up to a number of bytes, or to its end if that is negative.
+// readLog applies one log: its first until bytes, or all of it if until is negative.
 func (r *recovery) readLog(s *scanner, until int64) error {
 	if s.header.Revision != r.state.Revision() {
 		return s.corrupt(0, fmt.Sprintf("it continues revision %d; the files before it end at %d", s.header.Revision, r.state.Revision()))
@@ -230,7 +231,7 @@ func (p *replay) checkTail() error {
 	return p.log.corrupt(p.log.end, fmt.Sprintf("no valid record, but a record that was written later is at byte %d", at))
 }
 
-// record takes the record that begins at a place. Its changes must follow one another.
+// record adds the record that begins at byte at. Its changes must follow one another.
 func (p *replay) record(at int64, text []byte) error {
 	if p.closed {
 		return p.log.corrupt(at, "a record behind the one that closes the log")
@@ -250,7 +251,7 @@ func (p *replay) record(at int64, text []byte) error {
 			return &CorruptError{File: p.log.path, Offset: at, Why: err.Error(), cause: err}
 		}
 		isNext := change.Revision == p.revision+1 && change.Seq == 0 || change.Revision == p.revision && change.Seq == p.seq+1
-		if !isNext || p.to.state.Revision() == change.Revision {
+		if !isNext || p.to.state.Revision() == change.Revision { // all changes of a revision are in one record
 			return p.log.corrupt(at, fmt.Sprintf("change %d.%d follows %d.%d", change.Revision, change.Seq, p.revision, p.seq))
 		}
 		p.revision, p.seq = change.Revision, change.Seq
@@ -288,7 +289,7 @@ func (p *replay) flush() error {
 	}
 	r.changes += int64(len(all))
 	r.state = state
-	if most := state.Limits().History; len(r.history) > 2*most { // not sooner, because all that stays is copied
+	if most := state.Limits().History; len(r.history) > 2*most { // not sooner, because forget copies what stays
 		r.forget(most)
 	}
 	p.groups, p.changes = p.groups[:0], 0

@@ -12,9 +12,9 @@ type logFile struct {
 	*appender
 	// number is that of the log, base that of the newest checkpoint.
 	number, base uint64
-	// since is how many bytes the earlier logs since the newest checkpoint have, checkpoint is how many that has.
+	// since is how many bytes the logs have that were written between the newest checkpoint and this one, checkpoint how many that checkpoint has.
 	since, checkpoint int64
-	// text has the first changes of the next group, encoded of them.
+	// text is the encoding of the first so many changes of the next group.
 	text    []byte
 	encoded int
 	// checkpoints has the result of the checkpoint that is being written; nil: none is.
@@ -59,10 +59,10 @@ func (l *Ledger) write() {
 		return
 	}
 	l.mu.Lock()
-	state, unread := l.judge.Snapshot(background)
+	state, snapshotErr := l.judge.Snapshot(background)
 	l.open, l.flying = newGroup(), g
 	l.mu.Unlock()
-	if err = cmp.Or(err, unread); err == nil {
+	if err = cmp.Or(err, snapshotErr); err == nil {
 		err = l.log.commit(g)
 	}
 	if err == nil {
@@ -89,7 +89,7 @@ func (l *Ledger) wake() {
 	}
 }
 
-// fail ends all commits: what is being written and what was judged after it is not on the disk, or not known to be. Nothing is
+// fail ends all commits. The group that is being written may or may not be on the disk, those after it are not. Nothing is
 // tried again, because after a failed sync a second one may succeed although the data is lost. It requires mu.
 func (l *Ledger) fail(err error) {
 	if l.failed != nil {
@@ -132,8 +132,8 @@ func (f *logFile) commit(g *group) error {
 	return f.sync()
 }
 
-// beginLog makes a log that continues another one behind so many bytes. An error of [folder.publish] leaves open whether the
-// log is there; then the log before must not be continued.
+// beginLog makes the log that follows one with previous valid bytes. After an error it may be there or not, so nothing may be
+// appended to the log before it.
 func (f *folder) beginLog(number uint64, after orbit.Revision, previous int64) (*appender, error) {
 	a, err := f.prepareLog(number, after, previous)
 	if err != nil {
