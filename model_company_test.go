@@ -14,7 +14,7 @@ import (
 )
 
 // What tests draw has few domains and short proposals, and what is done with many is to be tested too.
-func init() { fewDomains, mostMoved = 0, 3 }
+func init() { fewDomains, mostMoved, builderPiece = 0, 3, 3 }
 
 // What the model says of company: who is kept apart from whom, and how even groups are.
 

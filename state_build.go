@@ -50,8 +50,8 @@ type membership struct {
 	capsule CapsuleID
 }
 
-// builderPiece is how many capsules enter the state at once. It is small, so that those of the small states of tests enter in several pieces.
-const builderPiece = 16
+// builderPiece is how many capsules enter the state at once. Tests change it, so that those of their small states enter in several pieces.
+var builderPiece = 64
 
 // start makes the state when it is first needed. The builder does not know when records were last removed, so it says
 // Revision, the latest that is possible.

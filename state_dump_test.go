@@ -530,7 +530,7 @@ func TestBuilderRefusesDoubles(t *testing.T) {
 	capsule := func(i, order int) *Capsule {
 		return &Capsule{ID: CapsuleID(fmt.Sprint("c", i)), Spec: &Spec{}, Node: "n", Submitted: uint64(order), Changed: 5, PlacedAt: 5, PlacedBy: ProposalID{1}}
 	}
-	const capsules = 3*builderPiece + 1
+	capsules := 3*builderPiece + 1
 	for _, first := range []int{1, builderPiece, capsules} {
 		for what, add := range map[string]func(b *StateBuilder) error{
 			"a second capsule": func(b *StateBuilder) error { return b.Capsule(capsule(first, capsules+1), nil, false) },

@@ -41,7 +41,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:])
 	stop()
-	if err != nil {
+	if err != nil && !errors.Is(err, flag.ErrHelp) { // the package flag has printed the help
 		fmt.Fprintln(os.Stderr, "orchestrator:", err)
 		os.Exit(1)
 	}
@@ -63,6 +63,9 @@ func run(ctx context.Context, args []string) error {
 		return node.Supervise(args[1:])
 	case "work": // called by the demo's jobs
 		return demo.Work(ctx, args[1:])
+	case "-h", "-help", "--help":
+		fmt.Println(usage)
+		return nil
 	case "-demo", "--demo":
 		return demo.Play(ctx, os.Stdout, args[1:]...)
 	}
@@ -95,6 +98,7 @@ func runControl(ctx context.Context, args []string) (err error) {
 	if err != nil {
 		return err
 	}
+	fmt.Fprintf(os.Stderr, "control: listening on http://%s\n", listener.Addr())
 	return c.Run(ctx, listener)
 }
 
@@ -129,6 +133,7 @@ func runAgent(ctx context.Context, args []string) error {
 	if err := processes.Open(); err != nil {
 		return err
 	}
+	fmt.Fprintf(os.Stderr, "agent: node %s reports to %s\n", *id, *url)
 	return (&agent.Agent{
 		Control: &agent.Client{URL: *url + "/agent"}, Runtime: processes, Node: n, Every: *every, Stopping: *stopping, Poll: min(*every, time.Second) / 4,
 	}).Run(ctx)
