@@ -17,9 +17,9 @@ func (s *State) Committed(p Proposal) Revision {
 
 // Footprint names records that a proposal has to do with, each once, in no particular order.
 type Footprint struct {
-	// Nodes are the nodes whose description is meant: what [PutNode] says, and its counter.
+	// Nodes are the nodes whose description is read or written: what [PutNode] says, and its counter.
 	Nodes []NodeID
-	// Uses are the nodes of which is meant what is used, with its counter.
+	// Uses are the nodes whose usage is read or written, with its counter.
 	Uses []NodeID
 	// Capsules are the capsules, each with where it is.
 	Capsules []CapsuleID
@@ -29,16 +29,16 @@ type Footprint struct {
 	Holds []HoldID
 	// Marks are the keys of marks.
 	Marks []string
-	// Share reports that the sum of all nominations is meant, beside what all nodes offer: a nomination reads and writes
+	// Share reports that the sum of all nominations is read or written, and what all nodes offer: a nomination reads and writes
 	// it, and what lowers a capacity writes it.
 	Share bool
 	// Budgets are the budgets, each with what it says.
 	Budgets []BudgetID
-	// Fences name what wishes rest on beside records: a group or a module with budgets, of which one is meant to change or fewer members
-	// to be healthy, and "nodes", which is meant if a node is lost or begins to confirm. A wish reads the fences of its members and "nodes".
+	// Fences name what wishes rest on beside records: a group or a module with budgets, if one of them changes or fewer members
+	// are healthy, and "nodes", if a node is lost or begins to confirm. A wish reads the fences of its members and "nodes".
 	// What writes a fence does not read it, so those that only write one commute.
 	Fences []string
-	// Covers reports that it is meant which groups and modules have budgets: what takes capsules off their nodes reads it, and
+	// Covers reports that the set of groups and modules that have budgets is read or written: what takes capsules off their nodes reads it, and
 	// a budget that is new, or covers something else than before, writes it.
 	Covers bool
 	// Proposals are ids of proposals that place nothing: whether they have been committed.
@@ -50,18 +50,18 @@ type Footprint struct {
 // records apart, as one on a database does, compares and writes exactly these; proposals whose footprints do not meet
 // commute.
 //
-// Reads are the records that the judgement rests on, and those that would be written, but fences. A record that is missing counts: its
-// absence is what has been read. While none of them changes, the outcome stays what it is. Writes are the records that
-// are not after the commit what they were before; they and touched mean something only if err is nil. What falls out of a
+// Reads are the records on which the judgement depends, and all that would be written except fences. A record that is missing counts: its
+// absence is what has been read. While none of them changes, the outcome stays what it is. Writes are the records that the commit
+// changes. Use writes and touched only if err is nil. What falls out of a
 // window by the commit is not among them: capsules released before ([Limits.Terminal]) with their gangs, and ids of
 // earlier proposals ([Limits.ProposalIDs]).
 //
-// Judging goes on past what refuses the proposal, so reads of one that is refused are all that it asks for. One that has
+// Judging does not stop at the first refusal, so reads are complete also for a proposal that is refused. One that has
 // been committed before reads only what says so, and touches nothing; a malformed one reads nothing.
 //
 // A node that is looked at is read whole. A [GroupIn] bet reads one node in the domain with a member of the group: while
-// what is used of it stays, no member leaves. Where there is none, the absence of all that could be there is in no list: only then a change outside Reads can
-// change the outcome. In the same way, what a budget refuses may be taken once a member has been placed or is ready.
+// what is used of it stays, no member leaves. Where there is none, reads cannot list that, and a change outside reads can change the outcome. Equal states may
+// read different ones of several such nodes. In the same way, what a budget refuses may be taken once a member has been placed or is ready.
 func (s *State) Footprint(p Proposal) (reads, writes Footprint, touched []NodeID, err error) {
 	p = p.Clone()
 	if err = p.check(&s.limits); err != nil {
@@ -146,7 +146,7 @@ func (s *State) replay(t *tx, changes []Change) error {
 //
 // Before is what Closed has returned for an older state of the same ledger, and changed are the indices
 // ([NodeState.Index]) of nodes that have joined, changed or left since, or for which closed answers otherwise than
-// it did; only they are looked at, and those on which room is nominated otherwise than before. With a nil before all are. What is returned is a state like any other, but it is
+// it did; Closed looks only at them and at nodes whose nominations differ from before; with a nil before at all. What is returned is a state like any other, but it is
 // in no history: [State.Apply] goes on from s, not from it.
 func (s *State) Closed(before *State, changed []int32, closed func(*NodeState) bool) *State {
 	c := s.copy()

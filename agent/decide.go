@@ -17,7 +17,7 @@ const (
 )
 
 // decide returns the next step for an instance: task is its placement, nil if it is not placed here; leaving says that it
-// was taken off and not confirmed as stopped; phase is what the runtime says, 0 if that does not list it.
+// was taken off and not confirmed as stopped; phase is what the runtime says, 0 if the runtime does not list it.
 //
 //	            placed                            leaving            neither
 //	runs        say what is not said of it yet    stop               stop

@@ -25,10 +25,10 @@ func (l *Ledger) Refreshes() lease.Refreshes {
 	return &refreshes{client: l.client, keys: l.keys, timeout: l.options.Timeout}
 }
 
-// refreshes are tokens: each is the id of an etcd lease, with a key of its own that goes with the lease.
+// refreshes makes tokens. A token is the id of an etcd lease; a key with the token in its name is attached to the lease, and etcd deletes it with the lease.
 //
-// Invariant: an etcd lease that has expired never comes back. It has expired when a linearizable read does not find its key. What one
-// member says of the lease itself may be old, if that member is cut off from the others.
+// Invariant: an etcd lease that has expired never comes back. It has expired when a linearizable read does not find its key. Only the key is
+// trusted, because what one member says of the lease itself may be old, if that member is cut off from the others.
 type refreshes struct {
 	client  *clientv3.Client
 	keys    keys
@@ -50,7 +50,7 @@ func (r *refreshes) Begin(ctx context.Context, ttl time.Duration) (string, error
 	return token, nil
 }
 
-// Keep implements [lease.Refreshes]. What seems to have expired is looked up, because its etcd lease may be about to be revoked.
+// Keep implements [lease.Refreshes]. It checks the key of an etcd lease that is said to have expired, because etcd may not have revoked it yet.
 func (r *refreshes) Keep(ctx context.Context, tokens []string) ([]time.Duration, error) {
 	return r.each(ctx, tokens, func(ctx context.Context, ids []int64, out []time.Duration) error {
 		ctx, cancel := context.WithCancel(ctx) // ends the stream
@@ -97,8 +97,8 @@ func (r *refreshes) Left(ctx context.Context, tokens []string) ([]time.Duration,
 // atOnce is how many calls are under way at the same time.
 const atOnce = 16
 
-// each asks for parts of the tokens at the same time. A token for which the answer is not positive has ended if its key is gone, and
-// otherwise lives for a moment.
+// each asks for parts of the tokens at the same time. A token for which the answer is not positive has ended if its key is gone. If the key is
+// there, the token lives, and each says so with 1 ns, which promises no time.
 func (r *refreshes) each(ctx context.Context, tokens []string, ask func(context.Context, []int64, []time.Duration) error) ([]time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
@@ -137,7 +137,7 @@ func (r *refreshes) confirm(ctx context.Context, tokens []string, out []time.Dur
 		if err != nil {
 			return err
 		}
-		out[i] = time.Duration(min(found.Count, 1)) // a nanosecond
+		out[i] = time.Duration(min(found.Count, 1)) // 1 ns if it lives
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/orbitsched/orbit/internal/send"
 )
 
-// This file guards against the loss of many nodes at once. If more than a share of all ends about the same time, the reason is
+// This file guards against the loss of many nodes at once. If more than MaxLoss of all leases end within Gone of each other, the reason is
 // more likely a network than the nodes, and what runs on them goes on.
 
 const (
@@ -34,7 +34,8 @@ func (m *Members) AcceptLoss(ctx context.Context) error {
 	return err
 }
 
-// lossKey returns the key of the mark that AcceptLoss sets. It is that of no row, because no name of a lease is empty.
+// lossKey returns the key of the mark that AcceptLoss sets. It is the prefix of the rows alone, which is no lease's, because no lease has an
+// empty name.
 func (m *Members) lossKey() string { return m.Leases.prefix() }
 
 // hold removes from todo the lost nodes that are too many to be emptied, and adds them to the round. All processes decide alike,
@@ -45,11 +46,11 @@ func (m *Members) hold(state *orbit.State, todo []overLease, round *MemberRound)
 		return todo
 	}
 	_, accepted := state.Mark(m.lossKey())
-	ends, living := m.endsAfter(accepted)
+	ends, others := m.endsAfter(accepted)
 	return slices.DeleteFunc(todo, func(c overLease) bool {
 		n := state.Node(orbit.NodeID(c.lease.name))
 		switch {
-		case !c.lost || c.lease.at <= accepted || c.lease.member.sent != nil: // what may be committed already is sent again
+		case !c.lost || c.lease.at <= accepted || c.lease.member.sent != nil: // a proposal that may be committed already is sent again, and not held
 			return false
 		case n == nil || n.Node.State == orbit.Lost || n.Capsules == 0 && n.Holds() == 0:
 			return false
@@ -57,7 +58,7 @@ func (m *Members) hold(state *orbit.State, todo []overLease, round *MemberRound)
 		from, _ := slices.BinarySearchFunc(ends, c.lease.ended.Add(-m.gone()), time.Time.Compare)
 		to, _ := slices.BinarySearchFunc(ends, c.lease.ended.Add(m.gone()), time.Time.Compare)
 		lost := to - from
-		if lost < fewLost || float64(lost) <= share*float64(lost+living) {
+		if lost < fewLost || float64(lost) <= share*float64(lost+others) {
 			return false
 		}
 		round.Held = append(round.Held, n.Node.ID)
@@ -65,8 +66,8 @@ func (m *Members) hold(state *orbit.State, todo []overLease, round *MemberRound)
 	})
 }
 
-// endsAfter returns when the leases ended whose row says so since a revision, in order, and how many are not over.
-func (m *Members) endsAfter(accepted orbit.Revision) (ends []time.Time, living int) {
+// endsAfter returns in order when the leases ended whose end was committed after a revision, and how many leases have no committed end.
+func (m *Members) endsAfter(accepted orbit.Revision) (ends []time.Time, others int) {
 	k := m.Leases
 	k.mu.Lock()
 	defer k.mu.Unlock()
