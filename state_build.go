@@ -1,12 +1,14 @@
 package orbit
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"iter"
 	"maps"
 	"math"
 	"slices"
+	"time"
 )
 
 // StateBuilder makes a [State] of records that a ledger has kept elsewhere, each as it was when it last changed.
@@ -50,8 +52,8 @@ type membership struct {
 	capsule CapsuleID
 }
 
-// builderPiece is how many capsules enter the state at once. Tests change it, so that those of their small states enter in several pieces.
-var builderPiece = 64
+// builderPiece is how many capsules enter the state at once: few, because an id is looked for among them one by one. Tests make it smaller.
+var builderPiece = 16
 
 // start makes the state when it is first needed. The builder does not know when records were last removed, so it says
 // Revision, the latest that is possible.
@@ -233,14 +235,14 @@ func (b *StateBuilder) capsule(v *validator, c Capsule, earlier iter.Seq2[Propos
 	if c.Nomination, err = b.nomination(v, c.Nomination, Nomination{Capsule: c.ID}, c.Spec.Priority); err != nil {
 		return err
 	}
-	if err := b.leaves(&c); err != nil {
+	if err := b.addRemains(&c); err != nil {
 		return err
 	}
-	node, err := b.belongs(&c)
+	node, err := b.countPlace(&c)
 	if err != nil {
 		return err
 	}
-	b.lends(&c)
+	b.addLoan(&c)
 	if len(b.capsules) == builderPiece {
 		b.publishCapsules()
 	}
@@ -259,8 +261,8 @@ func (b *StateBuilder) hasCapsule(id CapsuleID) bool {
 	return c != nil
 }
 
-// belongs adds a capsule to the counts of its gang and its node, and returns the slot of the node.
-func (b *StateBuilder) belongs(c *Capsule) (slot uint32, err error) {
+// countPlace adds a capsule to the counts of its gang and its node, and returns the slot of the node.
+func (b *StateBuilder) countPlace(c *Capsule) (slot uint32, err error) {
 	if c.Gang != "" {
 		g := b.tx.gangs.find(c.Gang)
 		if g == nil || int(c.role) >= len(g.now.Placed) {
@@ -285,6 +287,50 @@ func (b *StateBuilder) belongs(c *Capsule) (slot uint32, err error) {
 	n.now.Capsules++
 	c.Node = n.now.Node.ID // one copy of the text for all
 	return n.now.index, err
+}
+
+// addRemains puts the remains of a capsule on their node.
+func (b *StateBuilder) addRemains(c *Capsule) error {
+	if c.Remains == nil {
+		return nil
+	}
+	r := *c.Remains
+	r.Spec = cmp.Or(r.Spec, c.Spec)
+	n := b.tx.nodes.find(r.Node)
+	if n == nil || n.now.Node.State == Lost || r.Since == 0 || r.Since > r.Left || r.Left > b.Revision || r.Devices.Len() != r.Spec.Devices.Count {
+		return fmt.Errorf("capsule %q has impossible remains on node %q: placed at revision %d, left at revision %d, on devices %016b",
+			c.ID, r.Node, r.Since, r.Left, r.Devices)
+	}
+	r.Capsule = c.ID
+	c.Remains = &r
+	b.tx.setRemains(n, n.now.withRemains(&r))
+	return nil
+}
+
+// addLoan adds what a capsule borrows to the loans on its node, and finds out to whom its nomination may lend. It requires that the gang and
+// the node are known.
+func (b *StateBuilder) addLoan(c *Capsule) {
+	if c.Borrows != nil {
+		own := *c.Borrows
+		c.Borrows = &own
+		b.tx.nodes.find(c.Node).now.borrow(c, 1)
+	}
+	if c.Gang != "" && c.Nomination.Lives() { // it evicts as its gang does
+		c.Nomination.ceiling = min(c.Nomination.ceiling, b.state.limits.ceiling(b.tx.gangs.find(c.Gang).now.Gang.priority()))
+	}
+}
+
+// Protect adds that a capsule, which must have been added, is protected where it is placed, as [State.Protected] said.
+func (b *StateBuilder) Protect(id CapsuleID, lasts time.Duration) error {
+	return b.add(func(v *validator) error {
+		b.publishCapsules()
+		c, _ := b.state.findCapsule(id)
+		if c == nil || !c.Placed() || c.Spec.Backfills || b.state.Protected(id) != 0 || lasts <= 0 || lasts > v.limits.longestProtection() {
+			return fmt.Errorf("capsule %q is protected for %v: it is not placed, backfills, or that is not within %v", id, lasts, v.limits.longestProtection())
+		}
+		b.state.protected.ReplaceOrInsert(protection{id, c.PlacedAt, lasts})
+		return nil
+	})
 }
 
 // Hold adds a hold that last changed at a revision.
@@ -333,6 +379,19 @@ func (b *StateBuilder) nomination(v *validator, n *Nomination, whose Nomination,
 	}
 	b.tx.nominates = true
 	return &own, nil
+}
+
+// Budget adds a budget that was put at a revision.
+func (b *StateBuilder) Budget(budget Budget, changed Revision) error {
+	return b.add(func(v *validator) error {
+		v.commitment(PutBudget{budget})
+		e := b.tx.budget(budget.ID)
+		if e.now != nil {
+			return fmt.Errorf("a second budget %q", budget.ID)
+		}
+		e.now, e.left = &budgetRecord{budget, changed}, b.Revision
+		return nil
+	})
 }
 
 // Mark adds a mark that last changed at a revision.

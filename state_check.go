@@ -330,19 +330,6 @@ func (t *tx) addMissed() {
 	}
 }
 
-// Budget adds a budget that was put at a revision.
-func (b *StateBuilder) Budget(budget Budget, changed Revision) error {
-	return b.add(func(v *validator) error {
-		v.commitment(PutBudget{budget})
-		e := b.tx.budget(budget.ID)
-		if e.now != nil {
-			return fmt.Errorf("a second budget %q", budget.ID)
-		}
-		e.now, e.left = &budgetRecord{budget, changed}, b.Revision
-		return nil
-	})
-}
-
 // budgets recounts the members of what has budgets.
 func (v *verifier) budgets() {
 	healthy := map[memberSet]health{}

@@ -1,10 +1,8 @@
 package orbit
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
-	"time"
 )
 
 // This file has the rules for capsules that were taken off their node and still run there (Remains), for those that wait for
@@ -244,37 +242,6 @@ func (v *verifier) loans(n *NodeState, counted *[]loan) {
 	}
 }
 
-// lends adds what a capsule borrows to the loans on its node, and finds out to whom its nomination may lend. It requires that the gang and
-// the node are known.
-func (b *StateBuilder) lends(c *Capsule) {
-	if c.Borrows != nil {
-		own := *c.Borrows
-		c.Borrows = &own
-		b.tx.nodes.find(c.Node).now.borrow(c, 1)
-	}
-	if c.Gang != "" && c.Nomination.Lives() { // it evicts as its gang does
-		c.Nomination.ceiling = min(c.Nomination.ceiling, b.state.limits.ceiling(b.tx.gangs.find(c.Gang).now.Gang.priority()))
-	}
-}
-
-// leaves puts the remains of a capsule on their node.
-func (b *StateBuilder) leaves(c *Capsule) error {
-	if c.Remains == nil {
-		return nil
-	}
-	r := *c.Remains
-	r.Spec = cmp.Or(r.Spec, c.Spec)
-	n := b.tx.nodes.find(r.Node)
-	if n == nil || n.now.Node.State == Lost || r.Since == 0 || r.Since > r.Left || r.Left > b.Revision || r.Devices.Len() != r.Spec.Devices.Count {
-		return fmt.Errorf("capsule %q has impossible remains on node %q: placed at revision %d, left at revision %d, on devices %016b",
-			c.ID, r.Node, r.Since, r.Left, r.Devices)
-	}
-	r.Capsule = c.ID
-	c.Remains = &r
-	b.tx.setRemains(n, n.now.withRemains(&r))
-	return nil
-}
-
 // submit adds pending records that are all alike. The id of a capsule that has been released for good is used again, also
 // if this proposal has released it; an id of a capsule that has not ended is refused.
 func (t *tx) submit(ids []CapsuleID, like Capsule) error {
@@ -371,18 +338,5 @@ func (v *verifier) protections() {
 			v.fail("capsule %q is protected for %v since revision %d, where it has no placement of then", p.capsule, p.lasts, p.since)
 		}
 		return true
-	})
-}
-
-// Protect adds that a capsule, which must have been added, is protected where it is placed, as [State.Protected] said.
-func (b *StateBuilder) Protect(id CapsuleID, lasts time.Duration) error {
-	return b.add(func(v *validator) error {
-		b.publishCapsules()
-		c, _ := b.state.findCapsule(id)
-		if c == nil || !c.Placed() || c.Spec.Backfills || b.state.Protected(id) != 0 || lasts <= 0 || lasts > v.limits.longestProtection() {
-			return fmt.Errorf("capsule %q is protected for %v: it is not placed, backfills, or that is not within %v", id, lasts, v.limits.longestProtection())
-		}
-		b.state.protected.ReplaceOrInsert(protection{id, c.PlacedAt, lasts})
-		return nil
 	})
 }
