@@ -205,7 +205,7 @@ func TestLawfulInAnyOrder(t *testing.T) {
 		}
 		var round Round
 		got := e.lawful(plan, pending, &round)
-		require.Equal(t, len(want), len(got))
+		require.Len(t, got, len(want))
 		for i := range want {
 			require.True(t, slices.Equal(want[i].Do, got[i].Do))
 		}

@@ -537,7 +537,7 @@ func TestBuilderRefusesDoubles(t *testing.T) {
 			"another capsule":  func(b *StateBuilder) error { return b.Capsule(capsule(capsules+1, first), nil, false) },
 			"is protected": func(b *StateBuilder) error {
 				if err := b.Protect(capsule(first, first).ID, time.Second); err != nil {
-					return fmt.Errorf("the first time: %v", err)
+					return fmt.Errorf("the first time: %w", err)
 				}
 				return b.Protect(capsule(first, first).ID, time.Second)
 			},
