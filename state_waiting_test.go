@@ -69,7 +69,7 @@ func TestVerifyFindsABrokenRecord(t *testing.T) {
 	for fault, breaks := range map[string]func(*Capsule){
 		"was placed, at revision 0":          func(c *Capsule) { c.PlacedAt = 0 },
 		"counts loans that are not those":    func(c *Capsule) { c.Borrows = &Nominee{Capsule: "b"} },
-		"is ready (true)":                    func(c *Capsule) { c.Ready = true },
+		"ready is true":                      func(c *Capsule) { c.Ready = true },
 		"what rules Apart and Even count":    func(c *Capsule) { c.Spec = &Spec{Apart: []Apart{{Group: "g", Level: NodeKey}}} },
 		"its placements and holds take":      func(c *Capsule) { c.Spec = wants(1) },
 		"is not found by its id":             func(c *Capsule) { c.ID = "b" },
