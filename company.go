@@ -341,7 +341,7 @@ func (a *arrival) evenFault(at companyCounts, e *Even) *Rejection {
 	return r
 }
 
-// reason writes the reason of a rejection, unless nobody reads it.
+// reason formats the reason of a rejection. With brief it is empty, because formatting takes long and the caller does not show it.
 func (a *arrival) reason(format string, args ...any) string {
 	if a.brief {
 		return ""

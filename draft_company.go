@@ -556,7 +556,7 @@ type tallySpec struct {
 	count int
 }
 
-// keptTallies is up to how many tallies a Sync keeps all of them. Beyond that it drops those that nobody has asked for since the Sync before.
+// keptTallies is how many tallies a draft may have before a Sync drops the unused ones.
 const keptTallies = 64
 
 // spreadsItself reports whether capsules of the spec are spread by how many there are of that spec itself.
@@ -734,7 +734,7 @@ func (d *Draft) tallyMove(m *companyMove, sign int) {
 	}
 }
 
-// dropTallies drops the tallies that nobody has asked for since the Sync before, if there are more than keptTallies.
+// dropTallies drops the tallies that were not used since the previous Sync. It keeps all if there are at most keptTallies.
 func (d *Draft) dropTallies() {
 	if len(d.tallies) <= keptTallies {
 		return

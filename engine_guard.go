@@ -252,8 +252,8 @@ func (c *claims) takeFaults() []error {
 
 // lawful returns those proposals of a plan that may be sent. The others do something that their navigator may not do
 // ([State.Offence]); they count as lost, and the round reports them. It returns copies, because the navigator may still change
-// its own proposals. Pending is what the navigator was given to place: its own work, of which nothing has to be looked up where a plan places it in
-// that order.
+// its own proposals. Pending is what the navigator was given, which is its own work: proposals that place it in that order are lawful, and lawful does
+// not look their capsules up in the state.
 func (e *Engine) lawful(plan []Proposal, pending []*Capsule, round *Round) []Proposal {
 	plan = slices.Clone(plan)
 	new(cloner).proposals(plan)
@@ -276,8 +276,8 @@ func (e *Engine) lawful(plan []Proposal, pending []*Capsule, round *Round) []Pro
 	})
 }
 
-// placesNext reports whether a proposal does nothing but place one of the capsules, and returns those behind that one. Those before it are not looked at
-// again, so that a plan in any other order costs one look at all.
+// placesNext reports whether a proposal does nothing but place one of the capsules, and returns those behind that one. It drops
+// those before it, so that all calls for one plan compare each capsule at most once.
 func placesNext(p *Proposal, capsules []*Capsule) (behind []*Capsule, places bool) {
 	if len(p.Do) != 1 {
 		return capsules, false

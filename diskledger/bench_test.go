@@ -20,8 +20,8 @@ import (
 
 // BenchmarkCommits compares placements that are committed to a folder on disk with the same in memory, by so many proposers at once
 // and in batches, and with a bare loop that writes and syncs as many bytes as the log takes for one. With a delay each sync takes
-// a millisecond more. Where it is read, somebody takes a snapshot before each batch, as an engine does before each plan; the ledger on disk
-// keeps one for each batch in any case.
+// a millisecond more. In read, a snapshot of the ledger in memory is taken before each batch, as an engine does before each plan. The ledger on
+// disk takes one for each batch by itself.
 func BenchmarkCommits(b *testing.B) {
 	for _, delay := range []time.Duration{0, time.Millisecond} {
 		for _, shape := range []struct{ proposers, batch int }{{1, 1}, {8, 1}, {16, 1}, {64, 1}, {128, 1}, {1, 1000}} {
@@ -63,7 +63,7 @@ func BenchmarkCommits(b *testing.B) {
 	})
 }
 
-// readLedger is a ledger in memory of which somebody takes a snapshot before each batch.
+// readLedger is a ledger in memory that takes a snapshot before each batch.
 type readLedger struct{ *orbit.MemoryLedger }
 
 func (l readLedger) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []orbit.Outcome {

@@ -365,3 +365,28 @@ func TestCloseWrites(t *testing.T) {
 		})
 	}
 }
+
+// A ledger that is opened again knows as many changes of its log as its limits say, without a gap, and says that older ones are gone.
+func TestHistoryOfALog(t *testing.T) {
+	const history = 3
+	for _, changes := range []int{2, history, 5, 2*history + 1, 20} {
+		fs := vfs.NewMem()
+		l := open(t, fs, diskledger.Options{Bounds: orbit.Limits{History: history}})
+		for _, out := range l.ProposeBatch(ctx, marks(changes)) {
+			require.NoError(t, out.Err)
+		}
+		closed(t, l)
+		l = open(t, fs, diskledger.Options{Bounds: orbit.Limits{History: history}})
+		for after := range changes {
+			got, err := l.Changes(ctx, orbit.Revision(after))
+			if changes-after > history {
+				require.ErrorIs(t, err, orbit.ErrCompacted)
+				continue
+			}
+			require.NoError(t, err)
+			require.Len(t, got, changes-after)
+			require.Equal(t, orbit.Revision(after+1), got[0].Revision)
+		}
+		closed(t, l)
+	}
+}

@@ -139,8 +139,8 @@ func open(f *folder, o *Options, empty *orbit.State) (*Ledger, error) {
 // Limits returns the ledger's limits.
 func (l *Ledger) Limits() orbit.Limits { return l.start.Limits() }
 
-// Propose implements [orbit.Ledger]. It answers when the proposal is on the disk, and refuses when the commits that
-// are the reason are. If the context ends before that, the proposal may still be committed: the error is then orbit.ErrUnknown. After the disk has failed
+// Propose implements [orbit.Ledger]. It answers when the proposal is on the disk. A refusal waits until the
+// commits that caused it are on the disk. If the context ends before that, the proposal may still be committed: the error is then orbit.ErrUnknown. After the disk has failed
 // the error is orbit.ErrUnknown for proposals that were being written and orbit.ErrUnavailable for all others, with the
 // [*DiskError].
 func (l *Ledger) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, error) {

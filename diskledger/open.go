@@ -18,8 +18,7 @@ type recovery struct {
 	files  listing
 	// state is that after the last change.
 	state *orbit.State
-	// history has the newest changes since the checkpoint, which are all those after floor: as many as the ledger's limits say, while logs are
-	// read twice as many.
+	// history has all changes after floor. In the end they are at most Limits.History, while logs are read up to twice as many.
 	history []orbit.Change
 	floor   orbit.Revision
 	// base is the number of the newest checkpoint, last that of the last log; end is how many bytes of that log are valid.
@@ -27,7 +26,7 @@ type recovery struct {
 	end        int64
 	// changes is how many changes were applied.
 	changes int64
-	// cut is how many bytes behind end are the rest of an unfinished write, which nobody was told of.
+	// cut is the length in bytes of an unfinished write behind end. Its proposals were never answered.
 	cut int64
 	// checkpointBytes and logBytes are the sizes of the checkpoint and of the logs since.
 	checkpointBytes, logBytes int64
@@ -296,7 +295,7 @@ func (p *replay) flush() error {
 	return nil
 }
 
-// forget drops the oldest changes of the history if it has more than so many.
+// forget drops the oldest changes of the history until it has at most that many.
 func (r *recovery) forget(most int) {
 	if surplus := len(r.history) - most; surplus > 0 {
 		r.floor = r.history[surplus-1].Revision

@@ -12,9 +12,9 @@ type logFile struct {
 	*appender
 	// number is that of the log, base that of the newest checkpoint.
 	number, base uint64
-	// since is how many bytes the logs have that were written between the newest checkpoint and this one, checkpoint how many that checkpoint has.
+	// since is the size in bytes of the earlier logs that follow the newest checkpoint, checkpoint is the size of that checkpoint.
 	since, checkpoint int64
-	// text is the encoding of the first so many changes of the next group.
+	// text has the first changes of the next group in their encoding; encoded counts these changes.
 	text    []byte
 	encoded int
 	// checkpoints has the result of the checkpoint that is being written; nil: none is.

@@ -8,9 +8,9 @@ import (
 	"github.com/orbitsched/orbit/internal/kd"
 )
 
-// district is the nodes that are in the same domains of all levels about which a spec has wishes or rules. The company in these domains makes all nodes of a
-// district better or worse by the same, and a rule closes all of them or none. So the best node of a district is the one with the best score of its own, whatever
-// is placed in other districts. Each district therefore has a search by itself, which goes on where it stopped, and a choice compares the best nodes of the
+// district is the nodes that are in the same domains of all levels about which a spec has wishes or rules. The company in these domains changes the value of
+// all nodes of a district by the same amount, and a rule closes all of them or none. So the node with the best score is the best of its district, and placements
+// in other districts do not change that. Each district therefore has a search by itself, which goes on where it stopped, and a choice compares the best nodes of the
 // districts that are open.
 //
 // A spec without wishes has one search of all open nodes at first, because a plan that places one capsule would begin many searches for one choice. It
