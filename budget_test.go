@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orbitsched/orbit/internal/cputime"
+	"github.com/orbitsched/orbit/internal/scale"
 )
 
 // drawMembers is a ledger with three nodes, one of them cordoned and one perhaps lost, with members of two groups on them, of
@@ -478,6 +479,7 @@ func TestDraftMovesOneAfterTheOther(t *testing.T) {
 // Members that leave cost as much each in a large plan as in a small one: in proposals of their own or in one, of one group or in modules
 // of their own, and with a step that is undone beside each.
 func TestDraftJudgesBudgetsOfLargePlans(t *testing.T) {
+	scale.Long(t)
 	leave := func(n, modules int, together bool) time.Duration {
 		c := court{t, &MemoryLedger{}}
 		do := []Commitment{cpuNode("n", int64(n)), PutBudget{Budget{ID: "b", Group: "g", Expected: n, Missing: n}}}

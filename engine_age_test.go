@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/orbitsched/orbit/internal/scale"
 )
 
 // ageStream is an endless stream of tasks through one slot: each runs for 100 ms, and as many come as end.
@@ -75,6 +77,7 @@ func (s ageStream) run(t *testing.T) (waited time.Duration, placed bool, longest
 // Under an endless stream of slightly higher priority nothing waits longer than it takes to rise through the band, and what comes
 // before it then: here a few tasks. Without ageing the lowest waits for ever, and so it does behind a band above its own.
 func TestAgedWorkIsNotStarved(t *testing.T) {
+	scale.Long(t)
 	aging := Aging{Every: time.Second, Band: 10}
 	always, never := func(int) bool { return true }, func(int) bool { return false }
 	mixed := func(i int) int32 { return int32(i * 7 % 10) }

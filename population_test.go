@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/orbitsched/orbit/internal/scale"
 )
 
 // only claims one module.
@@ -225,6 +227,7 @@ func TestClaimsAreAskedOnce(t *testing.T) {
 // A Claims that never returns costs its population one deadline, once; then the answer counts as no. (In real time: a
 // bubble's clock stands still while a goroutine waits for a mutex.)
 func TestClaimsThatBlockCostOneDeadline(t *testing.T) {
+	scale.Long(t)
 	gate := make(chan struct{})
 	defer close(gate)
 	l := &MemoryLedger{}

@@ -112,6 +112,7 @@ func TestCommitAfterSnapshotCopiesLittle(t *testing.T) {
 
 // No commit pays for a table that grows: what one allocates stays about the same from the first to the last.
 func TestGrowthStallsNoCommit(t *testing.T) {
+	scale.Long(t)
 	w := newStorageWorld(t, 10)
 	var costs []uint64
 	for i := range 200 {
@@ -160,6 +161,7 @@ func (w *storageWorld) burst(t testing.TB, n int) {
 
 // After a burst, the ledger needs no more memory than before it, and a look at all records costs no more.
 func TestBurstLeavesNothingBehind(t *testing.T) {
+	scale.Long(t)
 	w := newStorageWorld(t, 10)
 	bounded := &orbit.MemoryLedger{Bounds: orbit.Limits{Terminal: 100, History: 500, ProposalIDs: 100}}
 	for n := range w.snapshot(t).Nodes() {
@@ -186,6 +188,7 @@ func TestBurstLeavesNothingBehind(t *testing.T) {
 
 // Times take no more memory where they are known, and labels only once for each submission.
 func TestCarriedTakesNoMemory(t *testing.T) {
+	scale.Long(t)
 	each := func(at orbit.Instant, labels map[string]string) float64 {
 		w := newStorageWorld(t, 1000)
 		w.at, w.labels = at, labels

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/scale"
 )
 
 // deed is something that happens in a storm.
@@ -32,6 +33,7 @@ var deeds = []string{
 // the control process suspended, killed and started, work evicted, ended and submitted anew. At no time does a capsule run twice, or a node run more than it has. When the storm is over what
 // is placed runs, what runs is placed, and everything that ends gets done; once, if no node or agent was lost or cut off.
 func TestStorm(t *testing.T) {
+	scale.Long(t)
 	rapid.Check(t, func(t *rapid.T) {
 		hosts := rapid.IntRange(2, 4).Draw(t, "hosts")
 		var story []deed

@@ -1,20 +1,10 @@
 package agent_test
 
 import (
-	"flag"
-	"fmt"
-	"os"
-	"strconv"
 	"testing"
 
 	"github.com/orbitsched/orbit/internal/scale"
 )
 
-// TestMain sets how many worlds a property sees, because each of them goes through many minutes.
-func TestMain(m *testing.M) {
-	if err := flag.Set("rapid.checks", strconv.Itoa(scale.Of(10, 400))); err != nil { // before flags are parsed, so a flag wins
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(m.Run())
-}
+// Each world of a property goes through many minutes, so a few are enough for every day.
+func TestMain(m *testing.M) { scale.Main(m, 10, 400) }

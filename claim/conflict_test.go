@@ -14,6 +14,7 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/claim"
+	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/sim"
 )
 
@@ -134,6 +135,7 @@ func TestHardErrorFreesTheSlot(t *testing.T) {
 // With reservations there are none. The listings are 50, 200 and 300 ms stale. The figures are exact, because the clock
 // is that of a bubble.
 func TestConflictsOfAStaleListing(t *testing.T) {
+	scale.Long(t)
 	for _, lag := range []time.Duration{50 * ms, 200 * ms, 300 * ms} {
 		counted := map[bool]sim.StoreTally{}
 		for _, reserve := range []bool{true, false} {

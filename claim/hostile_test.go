@@ -17,6 +17,7 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/claim"
+	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/sim"
 )
 
@@ -91,6 +92,7 @@ func (c *chatter) Follow(_ context.Context, after uint64) (claim.Listing, error)
 // A follower that always has changes is not called faster than the pool admits them, and not any more when the pool has
 // ended. Nothing piles up.
 func TestFollowerIsNotAheadOfThePool(t *testing.T) {
+	scale.Long(t)
 	bubble(t, followerIsNotAhead)
 }
 

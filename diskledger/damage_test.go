@@ -129,7 +129,7 @@ func TestDamagedBytes(t *testing.T) {
 }
 
 // flips are the ways in which a byte is damaged; the last makes it 0.
-func flips(b byte) []byte { return []byte{1, 0xff, 0x80, b}[:scale.Of(2, 4)] }
+func flips(b byte) []byte { return scale.Some(2, 1, 0xff, 0x80, b) }
 
 // damages opens a damaged folder. It returns the revision of its state, or that the damage was found.
 func damages(t testing.TB, fs vfs.FS, name string, at int64, states map[orbit.Revision]string, where string) (orbit.Revision, bool) {

@@ -1,9 +1,7 @@
 package diskledger_test
 
 import (
-	"flag"
 	"os"
-	"strconv"
 	"testing"
 
 	"github.com/orbitsched/orbit/internal/scale"
@@ -14,8 +12,5 @@ func TestMain(m *testing.M) {
 		child(dir)
 		return
 	}
-	if err := flag.Set("rapid.checks", strconv.Itoa(scale.Of(20, 200))); err != nil { // before flags are parsed, so a flag wins
-		panic(err)
-	}
-	os.Exit(m.Run())
+	scale.Main(m, 20, 200)
 }

@@ -10,11 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/ledgertest"
 )
 
 // Loads of one world are in each other's way, each checks what it has seen, and a world is there for the next one.
 func TestLoadsOfOneWorld(t *testing.T) {
+	scale.Long(t)
 	h := newPlane("", orbit.Limits{})
 	h.lag = time.Millisecond
 	var wg sync.WaitGroup

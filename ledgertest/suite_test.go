@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/ledgertest"
 )
 
@@ -13,6 +14,7 @@ func memory(*testing.T) orbit.Ledger { return &orbit.MemoryLedger{} }
 
 // A ledger that takes little at a time is asked for little at a time, and its windows are looked beyond.
 func TestSmallMemoryLedger(t *testing.T) {
+	scale.Long(t)
 	small := orbit.Limits{Commitments: 40, Preconditions: 20, Capsules: 30, GangMembers: 12, IDBytes: 60, SpecBytes: 300,
 		ValueBytes: 50, History: 500, Terminal: 50, ProposalIDs: 300, PlacementIDs: 20}
 	ledgertest.Suite{Seed: 2}.Run(t, func(*testing.T) orbit.Ledger { return &orbit.MemoryLedger{Bounds: small} })

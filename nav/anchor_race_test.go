@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/nav"
 )
 
@@ -218,6 +219,7 @@ func TestAnchorOfAGroupThatIsSubmittedAgain(t *testing.T) {
 
 // Two groups whose fences are one mark start one after the other.
 func TestAnchorsOfGroupsThatShareAMark(t *testing.T) {
+	scale.Long(t)
 	l := &orbit.MemoryLedger{}
 	racked(t, l, 3, 2, 10)
 	a, b := sameMark(t)

@@ -242,10 +242,10 @@ func herdRunOf(t testing.TB, kind, most int, inTurn bool, rounds, each int) (r h
 // Eight engines that want the same nodes lose several proposals for each that they place. When those that lose begin with
 // other parts of the nodes, they lose less than a sixth of that.
 func TestEnginesThatCollideSpreadOut(t *testing.T) {
+	scale.Long(t)
 	compares(t)
-	sizes := []int{5, 1, 20}[:scale.Of(1, 3)]
-	for kind, k := range herdKinds {
-		for _, each := range sizes {
+	for kind, k := range scale.Some(2, herdKinds...) {
+		for _, each := range scale.Some(1, 5, 1, 20) {
 			inTurn, without, with := herdRunOf(t, kind, 1, true, 40, each), herdRunOf(t, kind, 1, false, 40, each), herdRunOf(t, kind, 0, false, 40, each)
 			figures := fmt.Sprintf("%s, %d each: conflicts per placement %.2f, with parts %.2f; placed %d, %d, in turn %d; better nodes passed over %.1f%%, %.1f%%, %.1f%%; free room that four cores can use %.1f%%, %.1f%%, %.1f%%",
 				k.name, each, without.conflicts, with.conflicts, without.placed, with.placed, inTurn.placed, 100*without.passedOver, 100*with.passedOver, 100*inTurn.passedOver, 100*without.usable, 100*with.usable, 100*inTurn.usable)

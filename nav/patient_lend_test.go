@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/nav"
 )
 
@@ -126,6 +127,7 @@ func (p *lendTrial) watch(t *testing.T) {
 
 // Lending nominated room to short tasks fills what would lie idle, and no gang starts later for it.
 func TestLendingFillsWhatLiesIdle(t *testing.T) {
+	scale.Long(t)
 	without, with := (&lendTrial{}).run(t), (&lendTrial{backfill: true}).run(t)
 	share := func(p *lendTrial) float64 { return 100 * p.used / (48 * lendHorizon.Seconds()) }
 	t.Logf("without: %.1f%% used, gangs start at %v, %d commits of their engine; with: %.1f%%, %v, %d commits, %d evicted",

@@ -189,8 +189,9 @@ func (p *lossTrial) waiting(t *testing.T) (left int) {
 // large work that is placed already; and what it loses beside what the large work uses is at most the claimed room, for as long as
 // it is claimed.
 func TestSmallWorkFlowsBesideLargeWorkThatWaits(t *testing.T) {
+	scale.Long(t)
 	trials := []lossTrial{{services: 5, gangs: 1}, {services: 10}, {gangs: 2, patient: true}}
-	for _, p := range trials[:scale.Of(1, len(trials))] {
+	for _, p := range scale.Some(1, trials...) {
 		t.Run(fmt.Sprintf("%d services, %d gangs, small work claims too: %v", p.services, p.gangs, p.patient), func(t *testing.T) {
 			alone, waits, before := lossTrial{patient: p.patient}, p, p
 			before.first = true

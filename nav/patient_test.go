@@ -521,6 +521,7 @@ func TestPatientFreesTheFewestDevices(t *testing.T) {
 // What is nominated for one that ranks higher is not counted on. Of two that are due, the one of higher priority is first,
 // and the other follows in the next plan although its class would be parked. A nomination that has waited ranks higher.
 func TestPatientNominatesInTurn(t *testing.T) {
+	scale.Long(t)
 	l := &orbit.MemoryLedger{Bounds: orbit.Limits{NominatedShare: 100}}
 	commit(t, l, node("a", 4), node("b", 4))
 	put(t, l, "t0", "a", batchSpec(1))
@@ -660,6 +661,7 @@ func TestGangsLeaveNominatedRoom(t *testing.T) {
 // What a Patient wraps keeps the rules of navigators. Nothing waits long enough to be nominated: the worlds of the suite place
 // work of their own, which what is nominated would keep out.
 func TestPatientKeepsTheRulesOfNavigators(t *testing.T) {
+	scale.Long(t)
 	for name, build := range map[string]func() orbit.Navigator{
 		"services": func() orbit.Navigator { return &nav.Services{} },
 		"batch":    func() orbit.Navigator { return &nav.Batch{} },

@@ -256,8 +256,9 @@ func patienceTrials() (out []*patienceTrial) {
 
 // Without a Patient large work of any priority starves; now and then two tasks that end at once let something of two cores in.
 func TestLargeWorkStarvesWithoutPatience(t *testing.T) {
+	scale.Long(t)
 	compares(t)
-	starved, trials := 0, patienceTrials()
+	starved, trials := 0, scale.Some(16, patienceTrials()...)
 	for _, p := range trials {
 		t.Run(p.name, func(t *testing.T) {
 			r := p.run(t, false)
@@ -274,6 +275,7 @@ func TestLargeWorkStarvesWithoutPatience(t *testing.T) {
 // With one it is nominated within After, ParkFor and a pass, and placed within a pass after what ran on its nodes then has
 // ended.
 func TestLargeWorkWithPatience(t *testing.T) {
+	scale.Long(t)
 	for _, p := range patienceTrials() {
 		t.Run(p.name, func(t *testing.T) {
 			for range scale.Of(1, 40) {
@@ -286,6 +288,7 @@ func TestLargeWorkWithPatience(t *testing.T) {
 
 // Tasks of higher priority go first, also to nominated nodes, and their ends are waited for.
 func TestLargeWorkGivesWayToHigherPriority(t *testing.T) {
+	scale.Long(t)
 	for _, p := range patienceTrials() {
 		if p.priority == 0 {
 			continue

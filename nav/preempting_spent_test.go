@@ -7,11 +7,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/scale"
 )
 
 // What Hourly counts takes no more memory and no more time of a plan the more are evicted: what is left of an hour's victims is a
 // count for each second, and none is forgotten before the hour is over.
 func TestPreemptingCountsAnHourInLittleRoom(t *testing.T) {
+	scale.Long(t)
 	state, err := (&orbit.MemoryLedger{}).Snapshot(t.Context())
 	require.NoError(t, err)
 	p, now := &Preempting{Hourly: 1}, time.Unix(1e9, 0)

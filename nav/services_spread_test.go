@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/nav"
 )
 
@@ -96,6 +97,7 @@ func apart(counts ...int) int {
 // A spec that has nothing but a group and a level is spread: whatever the zones are like and whoever takes their room meanwhile, no two zones are more than one apart
 // while there is room. That holds for sets of one engine each. A fifth of them is of no engine, so all plan them at once, and each counts what it sees: these are placed.
 func TestServicesSpread(t *testing.T) {
+	scale.Long(t)
 	s := newSpreading(t)
 	owner := func(set int) string { return []string{"e0", "e1", "e2", "e3", ""}[set%5] }
 	name := func(set int) string { return fmt.Sprint("set", set) }

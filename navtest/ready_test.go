@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/nav"
 	"github.com/orbitsched/orbit/navtest"
 	"github.com/orbitsched/orbit/place"
@@ -49,11 +50,10 @@ func (idle) StaleAfter() time.Duration { return 0 }
 
 // The ready navigators keep every rule.
 func TestReadyNavigators(t *testing.T) {
+	scale.Long(t)
 	for _, r := range ready {
 		t.Run(r.name, func(t *testing.T) {
-			if r.suite.Worlds = worlds; testing.Short() {
-				r.suite.Worlds = max(1, worlds/8)
-			}
+			r.suite.Worlds = worlds
 			r.suite.Run(t, r.factory)
 		})
 	}

@@ -216,7 +216,7 @@ func (m *evictingMeter) report(b *testing.B) {
 // TestEvictingInLongRuns: what a preemption costs, in nodes searched for victims and bounds computed, depends neither on how many nodes there
 // are nor on how many preemptions there have been: between two capsules of a class others have evicted and placed on many nodes.
 func TestEvictingInLongRuns(t *testing.T) {
-	scale.Long(t)
+	scale.Sweep(t)
 	if raceDetector {
 		t.Skip("its counts are the same without the race detector, in a tenth of the time")
 	}

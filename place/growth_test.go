@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/place"
 	"github.com/orbitsched/orbit/score"
 )
@@ -156,6 +157,7 @@ func (w *hardWorld) place(t testing.TB, e *place.Indexed, draft *orbit.Draft, pa
 
 // What a placement looks at, boxes and nodes, does not grow with the number of nodes once the engine knows the specs.
 func TestWhatAChoiceLooksAtDoesNotGrow(t *testing.T) {
+	scale.Long(t)
 	for _, c := range hardCases {
 		t.Run(c.name, func(t *testing.T) {
 			var each []float64

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/score"
 )
 
@@ -304,6 +305,7 @@ func TestOneLabelMoreThanNodesAreDividedBy(t *testing.T) {
 
 // Specs that speak of ever new labels, which no node carries, fill no memory, and a label that comes later counts.
 func TestEverNewLabels(t *testing.T) {
+	scale.Long(t)
 	l, v, refresh, _ := attackWorld(t)
 	e, plain := draftFor(&Indexed{}), draftFor(&Exhaustive{})
 	choose := func(label string) {

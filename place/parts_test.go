@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/score"
 )
 
@@ -123,6 +124,7 @@ func TestPartsCostLittleToSearch(t *testing.T) {
 // another part with a chance of 7/8. So the chance that more than k nodes are better is (7/8)^(k+1): 23% for 10, 2% for 28 and
 // 0.1% for 50.
 func TestPartsCostRankByTheirNumberAlone(t *testing.T) {
+	scale.Long(t)
 	const worlds, nodes = 600, 200
 	above := map[int]int{10: 0, 28: 0, 50: 0}
 	for world := range worlds {

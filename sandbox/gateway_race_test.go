@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/lease"
 	"github.com/orbitsched/orbit/sandbox"
 )
@@ -66,6 +67,7 @@ func typed(err error) bool {
 // fail, deletes, and hosts that come and go: no slot is taken twice, every create ends with a node or a typed error, and
 // what is in the ledger at the end is what was created and not deleted (I1, I2, I4).
 func TestGatewayNeverTakesASlotTwice(t *testing.T) {
+	scale.Long(t)
 	f := newFleet(t)
 	const hosts, creators, each = 6, 24, 60
 	for i := range hosts {
@@ -249,6 +251,7 @@ func (w *raceWorld) honest(i int) {
 // quiet and the nodes have reported, every slot that is free can be had through any gateway, and not one more: no
 // debit and no claim has been left behind (SCENARIOS 1, 10; I11).
 func TestGatewaysShareOneLedger(t *testing.T) {
+	scale.Long(t)
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawRace(t)
 		plans := make([][]raceOp, rapid.IntRange(1, 6).Draw(t, "goroutines"))

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/lease"
 	"github.com/orbitsched/orbit/telemetry"
 )
@@ -181,6 +182,7 @@ func TestAFleetInMotion(t *testing.T) {
 
 // Everything at once, as fast as it goes, for the race detector.
 func TestEverythingAtOnce(t *testing.T) {
+	scale.Long(t)
 	var ledger orbit.MemoryLedger
 	m := &lease.Members{Leases: &lease.Keeper{Ledger: &ledger, TTL: 3 * time.Millisecond, Sweep: 5 * time.Millisecond, Terms: -1}, Gone: time.Millisecond}
 	board := &telemetry.Board{Leases: m.Leases, PerSecond: -1}

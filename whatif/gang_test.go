@@ -189,6 +189,7 @@ func TestExplainGangWithoutDomains(t *testing.T) {
 
 // The fixes of a large gang on many nodes cost a bounded number of seatings, also where a hundred things have to change, and all are needed.
 func TestGangFixesAreBounded(t *testing.T) {
+	scale.Long(t)
 	for _, levels := range [][]string{{"rack"}, nil} {
 		l := &orbit.MemoryLedger{}
 		for i := range 2000 {

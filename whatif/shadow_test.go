@@ -91,6 +91,7 @@ func (o *observers) wrap(name string, n orbit.Navigator) orbit.Navigator {
 // TestShadowChangesNothing: the history of a world is the same, byte for byte, with a shadow and a World beside each of its engines and
 // without, whatever happens in it.
 func TestShadowChangesNothing(t *testing.T) {
+	scale.Long(t)
 	for name, scenario := range map[string]func(seed uint64, o *observers) *race.Config{
 		"liveness": func(seed uint64, o *observers) *race.Config {
 			l := &race.Liveness{}

@@ -59,6 +59,7 @@ func TestDoubledIsCounted(t *testing.T) {
 
 // An interrupt ends it soon.
 func TestInterrupt(t *testing.T) {
+	scale.Long(t)
 	o, err := parse([]string{"-bursts", "1000", "-every", "1m"}, &bytes.Buffer{})
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)

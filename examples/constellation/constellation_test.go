@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/orbitsched/orbit/internal/scale"
 )
 
 // runWith is a whole run with these flags, and what it printed.
@@ -86,6 +88,7 @@ func TestHostileFlags(t *testing.T) {
 
 // Interrupted at any time, the run ends with what it has.
 func TestInterrupt(t *testing.T) {
+	scale.Long(t)
 	o, err := parse([]string{"-nodes", "1000", "-capsules", "20000", "-engine", "exhaustive"}, io.Discard)
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())

@@ -7,9 +7,12 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/orbitsched/orbit/internal/scale"
 )
 
 func TestThreeModes(t *testing.T) {
+	scale.Long(t)
 	o, err := parse([]string{"-nodes", "60", "-schedulers", "1,3", "-v"}, &bytes.Buffer{})
 	require.NoError(t, err)
 	var out bytes.Buffer

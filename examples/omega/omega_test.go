@@ -40,6 +40,7 @@ func TestTrends(t *testing.T) {
 
 // The same flags give the same tables.
 func TestRunTwice(t *testing.T) {
+	scale.Long(t)
 	o := options{nodes: 10, hours: 0.1, seed: 3}
 	var first, again strings.Builder
 	var status strings.Builder

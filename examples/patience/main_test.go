@@ -6,11 +6,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/orbitsched/orbit/internal/scale"
 )
 
 // However fast tasks end beside the time after which what waits is nominated, every story ends well with nominations. The
 // small work waits as well, is nominated too, and must not be ranked above what has waited for longer.
 func TestNobodyStarvesAtAnyPace(t *testing.T) {
+	scale.Long(t)
 	for _, pace := range []time.Duration{50 * time.Microsecond, 300 * time.Microsecond, time.Millisecond, 5 * time.Millisecond} {
 		for seed := range uint64(5) {
 			synctest.Test(t, func(t *testing.T) {

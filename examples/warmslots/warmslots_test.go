@@ -29,12 +29,12 @@ var lastLine = regexp.MustCompile(`^created (\d+), warm (\d+), cold (\d+), retri
 // Whatever the fleet, all creates succeed in the end, nothing is placed twice, and all accounts agree: run says so.
 func TestItAddsUp(t *testing.T) {
 	scale.Long(t)
-	for _, args := range []string{
+	for _, args := range scale.Some(2,
 		"-creates 600 -v",
+		"-hosts 2 -slots 4 -creators 16 -creates 80",
 		"-hosts 1 -creates 200 -creators 8",
 		"-warm 0 -creates 300",
-		"-hosts 2 -slots 4 -creators 16 -creates 80",
-	} {
+	) {
 		t.Run(args, func(t *testing.T) {
 			t.Parallel()
 			out := output(t, strings.Fields(args)...)
@@ -50,6 +50,7 @@ func TestItAddsUp(t *testing.T) {
 
 // An interrupt ends it at once.
 func TestInterrupt(t *testing.T) {
+	scale.Long(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	o, err := parse(nil, &bytes.Buffer{})
@@ -62,6 +63,7 @@ func TestInterrupt(t *testing.T) {
 // Of creates that are cut short in the middle of a burst the ledger has what their callers were told of, and nothing
 // else.
 func TestCreatesThatAreCutShortLeaveNothing(t *testing.T) {
+	scale.Long(t)
 	o, err := parse([]string{"-slots", "16384", "-creates", "100000"}, &bytes.Buffer{})
 	require.NoError(t, err)
 	p, err := newPlatform(t.Context(), o, newLog(&bytes.Buffer{}))

@@ -6,6 +6,7 @@
 package scale
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"strconv"
@@ -18,6 +19,25 @@ func Of(usual, full int) int {
 		return usual
 	}
 	return max(1, int(float64(full)*factor()))
+}
+
+// Main runs a package's tests from its TestMain. Each random property is checked so many times, usual or full as in Of; the flag
+// -rapid.checks wins over both.
+func Main(m *testing.M, usual, full int) {
+	if err := flag.Set("rapid.checks", strconv.Itoa(Of(usual, full))); err != nil { // before flags are parsed, so a flag wins
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
+	os.Exit(m.Run())
+}
+
+// Some returns the first cases of a list in an ordinary run, usual many, and with -tags stress all of them, whatever the variable
+// says: what a test does not draw cannot be multiplied.
+func Some[T any](usual int, cases ...T) []T {
+	if stress {
+		return cases
+	}
+	return cases[:usual]
 }
 
 // factor reads the variable. What it cannot read would make a run of an unknown size, so it ends the run.
@@ -38,5 +58,13 @@ func Long(t testing.TB) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("takes long; not in short mode")
+	}
+}
+
+// Sweep marks a test, or a part of one, that takes so long that only -tags stress runs it.
+func Sweep(t testing.TB) {
+	t.Helper()
+	if !stress {
+		t.Skip("takes long; runs with -tags stress")
 	}
 }

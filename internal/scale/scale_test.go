@@ -6,6 +6,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+func TestSome(t *testing.T) {
+	t.Setenv("ORBIT_STRESS_SCALE", "10")
+	want := []int{4, 5, 6}
+	if !stress {
+		want = want[:2]
+	}
+	require.Equal(t, want, Some(2, 4, 5, 6))
+}
+
 func TestOf(t *testing.T) {
 	if !stress {
 		t.Setenv("ORBIT_STRESS_SCALE", "10")

@@ -129,11 +129,12 @@ func TestCompanyFindsWhatIsBroken(t *testing.T) {
 				s.Even[i].MinDomains = 0
 			}
 		}), "not even"},
-		{"looks past what still stops", looksPastWhatStops, "not apart"},
+		{sweep + "looks past what still stops", looksPastWhatStops, "not apart"},
 		{"knows no extras", without(func(s *orbit.Spec) { s.Extras = nil }), "lacks an extra"},
 		{"judges on the view", judgesOnTheView, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			sweeps(t, c.name)
 			found := func(seed uint64) *race.Config {
 				r := race.Company(seed)
 				r.Ledger = func() orbit.Ledger { return &lax{instead: c.instead} }

@@ -143,6 +143,7 @@ func TestLivenessFindsFaults(t *testing.T) {
 // What a hunt returns is small, names its seed, and says what is left, where it would fit, and what was last
 // said of it.
 func TestLivenessStory(t *testing.T) {
+	scale.Long(t)
 	plan := faultyNavigators["forgets what takes two cores"].plan
 	l := &race.Liveness{
 		Wrap:    func(_ string, n orbit.Navigator) orbit.Navigator { return &spoilt{n, plan()} },
@@ -177,6 +178,7 @@ func TestLivenessSameSeed(t *testing.T) {
 
 // Within is kept to: what is put aside for half a minute is no fault if the engines have two minutes.
 func TestLivenessWithin(t *testing.T) {
+	scale.Long(t)
 	plan := faultyNavigators["says once that a class fits nowhere"].plan
 	wrap := func(_ string, n orbit.Navigator) orbit.Navigator { return &spoilt{n, plan()} }
 	short, long := &race.Liveness{Wrap: wrap}, &race.Liveness{Wrap: wrap, Within: 2 * time.Minute}
@@ -193,6 +195,7 @@ func TestLivenessWithin(t *testing.T) {
 // The worlds have in them what they are for: every navigator places work in them, and everything happens that
 // may.
 func TestLivenessHappens(t *testing.T) {
+	scale.Long(t)
 	seen := map[string]int{}
 	for seed := uint64(1); seed <= 200; seed++ {
 		ledger := &orbit.MemoryLedger{}

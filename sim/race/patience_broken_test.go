@@ -216,6 +216,15 @@ func endsOn(s *orbit.State, on orbit.NodeID, own orbit.CapsuleID) (ends []orbit.
 	return ends
 }
 
+// Names of cases that take seconds to make their failure small begin with this. Only -tags stress runs them.
+const sweep = "sweep: "
+
+func sweeps(t *testing.T, name string) {
+	if strings.HasPrefix(name, sweep) {
+		scale.Sweep(t)
+	}
+}
+
 // Each way to get nominations wrong is found within so many schedules, and told as one that is made small.
 func TestPatienceFindsWhatIsBroken(t *testing.T) {
 	scale.Long(t)
@@ -228,12 +237,13 @@ func TestPatienceFindsWhatIsBroken(t *testing.T) {
 		rule   string
 		most   int
 	}{
-		{"nominations counted as use", &impatient{judge: asUse}, "waits too long", 50},
+		{sweep + "nominations counted as use", &impatient{judge: asUse}, "waits too long", 50},
 		{"releases earn room", &impatient{drops: earned}, "overtaken", 100},
-		{"nominations never lapse", &impatient{judge: lasting}, "never lapses", 500},
+		{sweep + "nominations never lapse", &impatient{judge: lasting}, "never lapses", 500},
 		{"dropped when the node is written", &impatient{drops: forgotten}, "overtaken", 50},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			sweeps(t, c.name)
 			res := finds(t, c.most, c.rule, func(seed uint64) *race.Config {
 				return c.ledger.in(race.Patience(seed))
 			})
@@ -331,10 +341,11 @@ func TestPatienceOfFewSteps(t *testing.T) {
 		draw   race.Scenario
 		broken *impatient
 	}{
-		{"two gangs, each with half of what both need", halfServed, &impatient{judge: asUse}},
+		{sweep + "two gangs, each with half of what both need", halfServed, &impatient{judge: asUse}},
 		{"8 of 8 cores of priority 0 refuse one of priority 1000", eightOfEight, &impatient{judge: unranked}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			sweeps(t, c.name)
 			draw := func(seed uint64) *race.Config {
 				r := c.draw(seed)
 				r.Faults, r.Sleep = race.Faults{Delay: 0.3, Longest: 64 * ms}, time.Sleep
@@ -376,6 +387,7 @@ func besideASlowCommit(uint64) *race.Config {
 
 // Tasks that end every 10 ms cannot keep a nominee out by borrowing its room, in whatever order they come and go.
 func TestLendingBesideASlowCommit(t *testing.T) {
+	scale.Long(t)
 	evicted := 0
 	draw := func(seed uint64) *race.Config {
 		r := besideASlowCommit(seed)

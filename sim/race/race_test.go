@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/nav"
 	"github.com/orbitsched/orbit/place"
 	"github.com/orbitsched/orbit/sim/race"
@@ -30,10 +31,10 @@ var (
 	raceSeeds = flag.Int("race.seeds", 150, "how many seeds the races try")
 )
 
-// seeds is how many seeds a race tries: a quarter of them with -short.
+// seeds is how many seeds a race tries: a tenth of them with -short.
 func seeds(n int) int {
 	if testing.Short() {
-		return max(1, n/4)
+		return max(1, n/10)
 	}
 	return n
 }
@@ -118,6 +119,7 @@ func TestRaceSafety(t *testing.T) {
 
 // When faults have ended, everything that fits is placed soon.
 func TestRaceLiveness(t *testing.T) {
+	scale.Long(t)
 	for name, r := range map[string]*race.Config{"contest": contest(), "gangs": gangs()} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -182,6 +184,7 @@ func digest() string {
 
 // Another process, with other seeds of its hash functions, sees the same histories.
 func TestRaceOtherProcess(t *testing.T) {
+	scale.Long(t)
 	if os.Getenv("RACE_DIGEST") != "" {
 		fmt.Println("digest:", digest())
 		return
