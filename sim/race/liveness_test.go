@@ -21,7 +21,7 @@ import (
 // there are 20,000.
 var (
 	liveSeed  = flag.Uint64("live.seed", 1, "the first seed of the liveness worlds")
-	liveSeeds = flag.Int("live.seeds", 300, "how many liveness worlds are played")
+	liveSeeds = flag.Int("live.seeds", 200, "how many liveness worlds are played")
 )
 
 const liveCommand = "go test ./sim/race -run '^TestLiveness$' -live.seed %d -live.seeds 1"

@@ -23,7 +23,7 @@ import (
 // Where the seeds of the races for preemption begin, and how many the ordinary test tries.
 var (
 	preemptionSeed  = flag.Uint64("preemption.seed", 1, "the first seed of the races for preemption")
-	preemptionSeeds = flag.Int("preemption.seeds", 400, "how many races for preemption are run")
+	preemptionSeeds = flag.Int("preemption.seeds", 200, "how many races for preemption are run")
 )
 
 // preempted sums up races for preemption.

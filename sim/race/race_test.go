@@ -28,7 +28,7 @@ const ms = time.Millisecond
 // Where the seeds of the tests of safety and liveness begin, and how many they try.
 var (
 	raceSeed  = flag.Uint64("race.seed", 1, "the first seed of the races")
-	raceSeeds = flag.Int("race.seeds", 150, "how many seeds the races try")
+	raceSeeds = flag.Int("race.seeds", 100, "how many seeds the races try")
 )
 
 // seeds is how many seeds a race tries: a tenth of them with -short.
@@ -109,7 +109,7 @@ func TestRaceSafety(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { // gangs hold room, and holds end
 				r.Sleep = time.Sleep
-				if res := r.Hunt(*raceSeed, seeds(*raceSeeds)); res != nil {
+				if res := r.Hunt(*raceSeed, seeds(scale.Of(*raceSeeds, 500))); res != nil {
 					t.Fatal(res.Story())
 				}
 			})
@@ -126,7 +126,7 @@ func TestRaceLiveness(t *testing.T) {
 				r.Sleep = time.Sleep
 				r.Faults.Until, r.Bound = 5*time.Second, 600
 				r.Command = "go test ./sim/race -run '^TestRaceLiveness$' -race.seed %d -race.seeds 1"
-				if res := r.Hunt(*raceSeed, seeds(*raceSeeds)); res != nil {
+				if res := r.Hunt(*raceSeed, seeds(scale.Of(*raceSeeds, 500))); res != nil {
 					t.Fatal(res.Story())
 				}
 			})

@@ -1,0 +1,9 @@
+package race_test
+
+import (
+	"testing"
+
+	"github.com/orbitsched/orbit/internal/scale"
+)
+
+func TestMain(m *testing.M) { scale.Main(m, 50, 200) }
