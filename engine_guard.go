@@ -252,19 +252,14 @@ func (c *claims) takeFaults() []error {
 
 // lawful returns those proposals of a plan that may be sent. The others do something that their navigator may not do
 // ([State.Offence]); they count as lost, and the round reports them. It returns copies, because the navigator may still change
-// its own proposals. Pending is what the navigator was given, which is its own work: proposals that place it in that order are lawful, and lawful does
-// not look their capsules up in the state.
+// its own proposals. Pending is what the navigator was given, which is its own work, and is not looked up in the state.
 func (e *Engine) lawful(plan []Proposal, pending []*Capsule, round *Round) []Proposal {
 	plan = slices.Clone(plan)
 	new(cloner).proposals(plan)
-	at := -1
+	at, given := -1, given{next: pending}
 	return slices.DeleteFunc(plan, func(p Proposal) bool {
 		at++
-		var given bool
-		if pending, given = placesNext(&p, pending); given {
-			return false
-		}
-		err := e.view.state.Offence(p, e.owns)
+		err := e.view.state.offence(&p, &given, e.owns)
 		if err == nil {
 			return false
 		}
@@ -276,22 +271,29 @@ func (e *Engine) lawful(plan []Proposal, pending []*Capsule, round *Round) []Pro
 	})
 }
 
-// placesNext reports whether a proposal does nothing but place one of the capsules, and returns those behind that one. It drops
-// those before it, so that all calls for one plan compare each capsule at most once.
-func placesNext(p *Proposal, capsules []*Capsule) (behind []*Capsule, places bool) {
-	if len(p.Do) != 1 {
-		return capsules, false
-	}
-	place, ok := p.Do[0].(Place)
-	if !ok {
-		return capsules, false
-	}
-	for i := range capsules {
-		if capsules[i].ID == place.Capsule {
-			return capsules[i+1:], true
+// given is the capsules that a navigator was given. A look at a capsule in a large state misses the processor's caches several times, and
+// most plans ask once about each capsule, many in the order in which they were given.
+type given struct {
+	// Those that have not been asked about, as long as all are asked about in their order.
+	next []*Capsule
+	// The ids of all that were left when that order ended; nil: it has not.
+	ids map[CapsuleID]struct{}
+}
+
+// has reports whether a capsule is among them. It may forget one that it has found.
+func (g *given) has(id CapsuleID) bool {
+	if g.ids == nil {
+		if len(g.next) > 0 && g.next[0].ID == id {
+			g.next = g.next[1:]
+			return true
+		}
+		g.ids = make(map[CapsuleID]struct{}, len(g.next))
+		for _, c := range g.next {
+			g.ids[c.ID] = struct{}{}
 		}
 	}
-	return nil, false
+	_, has := g.ids[id]
+	return has
 }
 
 // Offence returns the first thing that a proposal of a plan does and its navigator may not do, as a *Rejection that wraps
@@ -305,7 +307,12 @@ func placesNext(p *Proposal, capsules []*Capsule) (behind []*Capsule, places boo
 // not say that something has stopped, and may not change nodes, budgets and other records that are no work. Capsules that are
 // not in the state are left to the ledger to judge, and so are holds, because nothing shows to whom a hold belongs.
 func (s *State) Offence(p Proposal, owns func(owner string, spec *Spec) bool) error {
-	t := tribunal{s, owns, p.Do, map[CapsuleID]bool{}}
+	return s.offence(&p, &given{}, owns)
+}
+
+// offence is Offence for a navigator that was given some capsules, which are its own.
+func (s *State) offence(p *Proposal, given *given, owns func(owner string, spec *Spec) bool) error {
+	t := tribunal{s, owns, given, p.Do, nil}
 	for i, do := range p.Do {
 		if id, why := t.offence(do); why != "" {
 			return &Rejection{Kind: ErrInvalid, Do: i, Capsule: id, Reason: why, At: s.rev}
@@ -316,9 +323,10 @@ func (s *State) Offence(p Proposal, owns func(owner string, spec *Spec) bool) er
 
 // tribunal judges the commitments of one proposal, in their order.
 type tribunal struct {
-	s    *State
-	owns func(owner string, spec *Spec) bool
-	do   []Commitment
+	s     *State
+	owns  func(owner string, spec *Spec) bool
+	given *given
+	do    []Commitment
 	// Capsules that the proposal evicts to place them again: it may place them, whosever they are.
 	moved map[CapsuleID]bool
 }
@@ -337,6 +345,9 @@ func (t *tribunal) offence(do Commitment) (id CapsuleID, why string) {
 		}
 		return do.Capsule, t.foreign(do.Capsule, "releases")
 	case Evict:
+		if t.moved == nil {
+			t.moved = map[CapsuleID]bool{}
+		}
 		if t.moved[do.Capsule] = do.For == "" && do.ForGang == ""; t.moved[do.Capsule] {
 			return "", ""
 		}
@@ -412,6 +423,9 @@ func (t *tribunal) oversized(do *Resize) string {
 // foreign returns why the navigator may not do something (the verb in does) to a capsule: because it is not its own. Empty: the
 // capsule is its own, or is not in the state.
 func (t *tribunal) foreign(id CapsuleID, does string) string {
+	if t.given.has(id) {
+		return ""
+	}
 	c := t.s.Capsule(id)
 	switch {
 	case c == nil || t.owns(c.Owner, c.Spec):
