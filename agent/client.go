@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -46,7 +47,8 @@ func (c *Client) Watch(ctx context.Context, node orbit.NodeID, after orbit.Revis
 	return work, c.call(ctx, pathWatch, request, &work)
 }
 
-// Confirm implements [Control]. All outcomes wrap [orbit.ErrUnknown] if the answer was lost.
+// Confirm implements [Control]. All outcomes wrap [orbit.ErrUnknown] if the answer was lost, and [orbit.ErrUnavailable] if there was no
+// connection to send the request on.
 func (c *Client) Confirm(ctx context.Context, node orbit.NodeID, term orbit.Revision, said []Statement) []orbit.Outcome {
 	var answers []outcome
 	err := c.call(ctx, pathConfirm, confirmRequest{node, term, said}, &answers)
@@ -76,6 +78,9 @@ func (c *Client) call(ctx context.Context, path string, request, answer any) err
 	}
 	r.Header.Set("Content-Type", "application/json")
 	got, err := cmp.Or(c.HTTP, http.DefaultClient).Do(r)
+	if dial := new(net.OpError); errors.As(err, &dial) && dial.Op == "dial" { // there was no connection to send anything on
+		return fmt.Errorf("agent: %w, nothing was sent: %w", orbit.ErrUnavailable, err)
+	}
 	if err != nil {
 		return fmt.Errorf("agent: %w: %w", orbit.ErrUnknown, err)
 	}
