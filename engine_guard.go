@@ -404,8 +404,8 @@ func (t *tribunal) newcomers(do *Evict) iter.Seq[CapsuleID] {
 }
 
 // misnominated returns why the navigator may not make or end a nomination; empty: it may. It may end a nomination of
-// other work only in a proposal that also makes a nomination which outranks the ended one and for which that one makes
-// way.
+// other work only in a proposal that also makes a nomination of higher rank, on one of the same nodes or of a resource
+// that the ended one claims (makesWay).
 func (t *tribunal) misnominated(do *Nominate) (id CapsuleID, why string) {
 	switch {
 	case len(do.Parts) == 0 && t.s.makesWay(do, t.do):
