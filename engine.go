@@ -57,7 +57,7 @@ type Engine struct {
 	// default 30 s. One capsule of the class is tried; if it is placed, the whole class is planned again. Where many
 	// classes are due at a time, each pass tries some of them.
 	ParkFor time.Duration
-	// Aging raises the order in which waiting work is planned. The zero value raises nothing, so work may wait for as
+	// Aging lets waiting work rise in the order of planning. The zero value lets nothing rise, so work may wait for as
 	// long as work of higher priority keeps coming.
 	Aging Aging
 	// Backoff sets the waits after passes without progress; the zero value has the defaults.
