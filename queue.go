@@ -328,7 +328,8 @@ type readyTurn struct {
 	class   *class
 }
 
-// before orders turns. The order is total, because no two classes share a capsule, and so none a time of submission.
+// before orders turns. Without aging the order is total, because no two classes share an entry. With aging two classes
+// may have equal turns, and either may come first.
 func (t *readyTurn) before(o *readyTurn) bool {
 	if t.priority != o.priority {
 		return t.priority > o.priority
