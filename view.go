@@ -192,7 +192,7 @@ func (v *View) followNodes(old *State, from *source) {
 	state.nodes.Diff(&old.nodes, func(slot uint32, was, now *nodeRecord) bool {
 		if was.node != now.node {
 			v.changed.add(slot)
-			if was.node.Node != now.node.Node { // the description differs; a ledger that cordons nodes in its states records no change
+			if was.node.Node != now.node.Node { // the description differs, perhaps only as this ledger shows it
 				v.suspectNode(&now.node)
 			}
 			if from.telemetry != nil && now.node.Node != nil && now.node.Specification > old.rev {
@@ -218,7 +218,7 @@ func (v *View) advance(state *State, news span, from *source) (woken bool) {
 	v.queue.state = state
 	defer func() { v.queue.own = false }()
 	for c := range news.all {
-		if news.part == nil { // another ledger may show a node otherwise than its record, so go by the change
+		if news.part == nil { // not a MemoryLedger: it may show a node otherwise than its record, and names such nodes in its changes
 			if n := state.Node(c.Node); n != nil {
 				v.changed.add(n.index)
 				v.suspectNode(n)
@@ -240,8 +240,8 @@ func (v *View) advance(state *State, news span, from *source) (woken bool) {
 	return woken
 }
 
-// changeLog is the list of changed node indices that placement engines read, each from its own cursor. Only a window of
-// the endless list is kept.
+// changeLog is the list of changed node indices that drafts read, each from its own cursor. Only a window of the
+// endless list is kept.
 type changeLog struct {
 	window []int32
 	// Position of window[0], at least 1.
