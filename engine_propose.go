@@ -63,7 +63,7 @@ func (s *retryShare) adapt(planning time.Duration) {
 	}
 }
 
-// retry adds one capsule of each of some due classes to the next batch of at most most capsules.
+// retry adds trials to the next batch: one capsule each of some of the due classes. Most is the size of the batch.
 func (e *Engine) retry(now time.Time, most int) {
 	s, work := &e.share, len(e.view.queue.ready) > 0
 	if e.sweeping && work {
@@ -236,8 +236,8 @@ func (e *Engine) overtaken(p *Proposal, losers map[loser]int, found func(loser) 
 	}
 }
 
-// seatTries bounds the search of seat: how many times it compares one loser's spec with one node. The bound matters,
-// because choosing a node for each capsule of a plan of 1,000 takes some ten times as long.
+// seatTries bounds the search of seat: how many times it compares a loser's spec with a node. A search that reaches the
+// bound takes about a tenth of the time in which nodes are chosen for a plan of 1,000 capsules.
 const seatTries = 20_000
 
 // seat reserves one node that the plan does not touch for each loser in need, and removes from need the losers that all

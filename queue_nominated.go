@@ -356,8 +356,8 @@ func (v *View) lapse() time.Time {
 	return next
 }
 
-// retry adds to the next batch one capsule of each class that has been parked long enough, of at most most classes. The
-// classes stay parked until settle.
+// retry adds to the next batch one capsule each of up to most classes that have been parked long enough. The classes
+// stay parked until settle.
 func (q *queue) retry(now time.Time, most int) {
 	for most > 0 {
 		at, ok := q.parked.due()

@@ -195,12 +195,12 @@ type NoFit struct {
 	rest rest
 }
 
-// RestsOn returns the same answer, and records that it rests on by besides the nodes, their reports and the spec: the
-// answer may change as soon as by.Version returns another value than version. It replaces what an earlier call has
-// recorded. A class that is parked by this NoFit is then planned again. Engines call Version with their view before
-// each pass, and when a change of the ledger may concern a class that they have parked; never while they plan. If the
-// version rises at another time, [Engine.Nudge] makes the engine look. Placement engines call RestsOn for filters that
-// have a version.
+// RestsOn returns the same answer, and records that it rests on the argument by, besides the nodes, their reports and
+// the spec: the answer may change as soon as by.Version returns another value than version. It replaces what an earlier
+// call has recorded. A class that is parked by this NoFit is then planned again. Engines call Version with their view
+// before each pass, and when a change of the ledger may concern a class that they have parked; never while they plan.
+// If the version rises at another time, [Engine.Nudge] makes the engine look. Placement engines call RestsOn for
+// filters that have a version.
 func (e *NoFit) RestsOn(by interface{ Version(view *View) uint64 }, version uint64) *NoFit {
 	if e == nil || by == nil {
 		return e

@@ -262,7 +262,7 @@ func (t *tx) addArrival(e *txCapsule, r, w *Footprint) {
 		}
 	}
 	begins(e.now.alive())
-	if rest := e.now.Remains; rest != nil && (e.was == nil || e.was.Remains != rest) { // an adopted capsule whose rules its remains keep
+	if rest := e.now.Remains; rest != nil && (e.was == nil || e.was.Remains != rest) { // of a capsule that this proposal adopts and takes off
 		begins(rest.Spec)
 	}
 	n := t.nodeAfter(e)
