@@ -25,15 +25,19 @@
 //
 // # Safety
 //
-// There are two layers. Within one plan a navigator reserves what it has promised, so it never oversubscribes
-// by itself. Between navigators the ledger judges every proposal against the world as it is. Whatever a navigator
-// proposes, no node is oversubscribed. A capsule that runs on a ready node goes back to pending only if it is evicted: for one of
-// strictly higher priority, in the commit that places that one, and only if its room is needed. Where nodes have agents that say
-// what begins and what has stopped ([Confirm]), nothing is started beside what it does not fit with, and no capsule runs twice,
-// however long it takes to stop. Only what was found running may exceed what there is ([Adopt]), and then nothing is admitted on top. Any proposal may release a
-// capsule for good, cordon or remove a node, and change a mark: the ledger does not ask who proposes. An [Engine] does: it sends
-// no proposal of a plan that does so to what is not its navigator's ([State.Offence]). Who else may reach the
-// ledger is the importer's matter, and so is what else runs in the process.
+// There are two layers. Within one plan a navigator reserves what it has promised, so it never oversubscribes a node by
+// itself. Between navigators the ledger judges every proposal against the world as it is.
+//
+// Whatever a navigator proposes, no node is oversubscribed. A capsule that runs on a ready node goes back to pending
+// only if it is evicted: to make way for a capsule of strictly higher priority, in the commit that places that capsule,
+// and only if the room is needed. On nodes with agents that confirm what begins and what has stopped ([Confirm]), no
+// capsule is started beside others with which it does not fit, and none runs twice, however long it takes to stop. Only
+// capsules that were found running ([Adopt]) may exceed the capacity of a node; then nothing more is admitted there.
+//
+// Any proposal may release a capsule for good, cordon or remove a node, and change a mark: the ledger does not ask who
+// proposes. An [Engine] does: it sends no proposal of a plan that does one of these to something that is not its
+// navigator's ([State.Offence]). It is up to the importer who else may reach the ledger, and what else runs in the
+// process.
 //
 // # Concurrency
 //

@@ -17,61 +17,62 @@ import (
 	"github.com/orbitsched/orbit/internal/rate"
 )
 
-// Engine runs a navigator: view, plan, propose, and again. It is a struct literal; Ledger and Navigator must
-// be set, everything else has a default. Set the fields before first use.
+// Engine runs a navigator: view, plan, propose, and again. It is a struct literal; Ledger and Navigator must be set,
+// everything else has a default. Set the fields before first use.
 //
-// What an engine guarantees: at most one Plan runs at a time. A view is at least as new as every rejection
-// and every commit of the engine's own. A conflict is silent and its capsule planned again in the next pass;
-// every other error is counted and handed on. A navigator that panics, exits its goroutine, overruns its
-// deadline or returns nonsense loses its own pass and nothing else.
+// The guarantees of an engine: at most one Plan runs at a time. A view is at least as new as every rejection and every
+// commit of the engine's own. A conflict is silent, and its capsule is planned again in the next pass; every other
+// error is counted and reported. A navigator that panics, exits its goroutine, overruns its deadline or returns
+// nonsense loses its own pass and nothing else.
 //
-// What it guarantees to waiting work:
+// Its guarantees to waiting work:
 //
-//   - A change that frees room on a node where a waiting capsule, or a member of a waiting gang, then fits begins a pass at
-//     once, whatever the back-off.
+//   - A change that frees room on a node where a waiting capsule, or a member of a waiting gang, then fits begins a
+//     pass at once, whatever the backoff.
 //   - Every pass plans in order of priority. Among equals nominees come first, then what was submitted first.
 //   - Work of lower priority of this engine does not take room that waiting work could use by the rules of the ledger,
-//     whatever bets are lost. There is one exception: when eight full batches in a row have lost all their bets, the work
-//     behind them is planned.
-//   - What fits nowhere is planned again when a change could help it, when the version of a filter that refused it changes,
-//     after [Engine.Nudge], and after ParkFor in any case.
-//   - Against other engines, and for room that is freed little by little, waiting work needs a nomination, which nav.Patient
-//     makes.
+//     even when bets are lost. There is one exception: when eight full batches in a row have lost all their bets, the
+//     work behind them is planned.
+//   - A class that fits nowhere is planned again when a change could help it, when the version of a filter that refused
+//     it changes, after [Engine.Nudge], and after ParkFor in any case.
+//   - Against other engines, and for room that is freed little by little, waiting work needs a nomination, which
+//     nav.Patient makes.
 type Engine struct {
-	// Name is the owner name by which capsules are assigned to this engine, and which its rounds carry. Engines that collide
-	// get out of each other's way by their names ([View.Part]), so give each another one.
+	// Name is the owner name by which capsules are assigned to this engine, and its rounds carry it. Engines whose
+	// proposals collide choose different nodes first, by a hash of their names ([View.Part]), so give each engine a
+	// name of its own.
 	Name string
 	// Ledger is the ledger that the engine reads and proposes to. Required.
 	Ledger Ledger
 	// Navigator plans for the engine. Required; a navigator belongs to one engine.
 	Navigator Navigator
-	// Telemetry is where views get reports of nodes from; nil: none.
+	// Telemetry is the source of node reports for the views; nil: none.
 	Telemetry Telemetry
 	// MaxPlan is the maximum number of capsules planned in one pass; default 1,000.
 	MaxPlan int
-	// PlanTimeout is the deadline of one Plan; default 10 s. A Plan that returns what it has within a tenth more is not
-	// late.
+	// PlanTimeout is the deadline of one Plan; default 10 s. A Plan that returns within a further tenth of it is not
+	// late: its results count.
 	PlanTimeout time.Duration
-	// ParkFor is the time after which a class which fits nowhere is tried again though no change could help it; default
-	// 30 s. One capsule is tried; if it is placed, the class is back. Where many classes are due at a time, each pass tries
-	// some of them.
+	// ParkFor is the time after which a class that fits nowhere is tried again although no change could help it;
+	// default 30 s. One capsule of the class is tried; if it is placed, the whole class is planned again. Where many
+	// classes are due at a time, each pass tries some of them.
 	ParkFor time.Duration
-	// Aging lets work rise in the order of planning while it waits; the zero value: nothing rises, so work may wait for as long
-	// as work of higher priority comes.
+	// Aging lets waiting work rise in the order of planning. The zero value lets nothing rise, so work may wait for as
+	// long as work of higher priority keeps coming.
 	Aging Aging
 	// Backoff sets the waits after passes without progress; the zero value has the defaults.
 	Backoff Backoff
-	// OnRound is called by Run after every pass that was not idle, from Run's goroutine; nil: not called.
+	// OnRound is called by Run, from Run's goroutine, after every pass that was not idle; nil: not called.
 	OnRound func(Round)
-	// OnError is called by Run with each of Round.Errors, which never are conflicts, from Run's goroutine. Nil: they are
-	// written to slog.Default(), also if OnRound is set: at most 10 of an engine at once and one more every 10 s; a line
-	// says how many were left out before it.
+	// OnError is called by Run, from Run's goroutine, with each of Round.Errors; conflicts are never among them. Nil:
+	// they are written to slog.Default(), also if OnRound is set. The log takes at most 10 errors of an engine at once
+	// and one more every 10 s; a line says how many were left out before it.
 	OnError func(error)
 
 	once sync.Once
-	// Held during a Pass and while waiting looks at the view.
+	// Held during a Pass, and whenever waiting code reads or refreshes the view.
 	mu sync.Mutex
-	// What is wrong with the fields.
+	// The faults of the fields as one error; nil: none.
 	fault error
 	view  View
 	from  source
@@ -85,17 +86,18 @@ type Engine struct {
 	// How many goroutines wait for reports.
 	listening atomic.Int32
 
-	// Decides claims instead of the navigator, if set, and the engine's number there: a population uses it to keep its
-	// claims from overlapping.
+	// If set, it decides claims instead of the navigator, and number is the position of the engine in it. A population
+	// uses it so that the claims of its engines do not overlap.
 	claimTable *claimTable
 	number     int
-	// The next view must have reached this.
+	// The revision that the next view must have reached.
 	atLeast Revision
-	// Outcome unknown, and how many passes have sent it again.
+	// The proposals with an unknown outcome; how many passes have sent them again; and whether they are being sent
+	// again now.
 	unsettled []Proposal
 	tries     int
 	settling  bool
-	// The specs of what this pass has lost its bets for.
+	// The classes whose proposals have lost their bets in this pass.
 	losers []loser
 	// How many parked classes a pass tries again.
 	share retryShare
@@ -105,19 +107,19 @@ type Engine struct {
 	stuck bool
 	// How many passes in a row have lost all bets of a full batch.
 	beaten int
-	// Work or room has come since all that is ready was planned last.
+	// Work or room has come since all ready work was last planned.
 	unswept bool
 	// The last view could not be built.
 	blind bool
-	// A Plan that overran its deadline and still runs.
+	// The channel on which the verdict of a Plan arrives that has overrun its deadline and still runs; nil: none does.
 	late <-chan verdict
-	// What went wrong outside a pass.
+	// Errors from outside a pass, which the next round reports.
 	carried []error
 	log     rate.Log
 }
 
-// ErrNavigator is what an engine reports of a navigator that panics, exits its goroutine or overruns its
-// deadline.
+// ErrNavigator is wrapped by the error that an engine reports when its navigator panics, exits its goroutine or
+// overruns its deadline.
 var ErrNavigator = errors.New("navigator failed")
 
 // init checks the fields and makes the engine ready, once.
@@ -135,7 +137,7 @@ func (e *Engine) init() {
 	})
 }
 
-// check reports every fault of the fields.
+// check returns every fault of the fields in one error.
 func (e *Engine) check() error {
 	faults := append(e.Backoff.faults(), e.Aging.faults()...)
 	if e.Ledger == nil {
@@ -153,10 +155,10 @@ func (e *Engine) check() error {
 	return nil
 }
 
-// Run passes until ctx ends, and then returns nil. Between passes it waits: not at all while there is more work than
-// one pass takes and passes get on with it; else as long as Backoff says, or until there is work for this engine,
-// capacity for what it has parked, or a hold to end. It refuses, with an error that wraps ErrInvalid, to run with a
-// fault in the fields or twice at a time.
+// Run calls Pass until ctx ends, and then returns nil. Between passes it waits. The wait is zero while there is more
+// work than one pass takes and passes make progress. Else it lasts as long as Backoff says, or until there is work for
+// this engine, room for a class that it has parked, or a hold to end. Run refuses, with an error that wraps ErrInvalid,
+// to start with a fault in the fields, or while another Run of the engine is at work.
 func (e *Engine) Run(ctx context.Context) error {
 	if e.init(); e.fault != nil {
 		return e.fault
@@ -202,7 +204,7 @@ func (e *Engine) Pass(ctx context.Context) Round {
 	if settled {
 		e.endRooms(ctx, &round, start)
 	}
-	if settled && e.view.Revision() < e.atLeast { // what was sent again, or has ended, has changed what is planned on
+	if settled && e.view.Revision() < e.atLeast { // the proposals just sent have changed the state, so plan on a newer view
 		settled = e.refreshView(ctx, &round, start)
 	}
 	round.Viewing = time.Since(start)
@@ -216,7 +218,7 @@ func (e *Engine) Pass(ctx context.Context) Round {
 	return round
 }
 
-// planAndPropose is the second half of a pass, if there is work.
+// planAndPropose is the second half of a pass: it takes a batch from the queue, has it planned and sends the proposals.
 func (e *Engine) planAndPropose(ctx context.Context, round *Round) {
 	start, most := time.Now(), cmp.Or(e.MaxPlan, 1000)
 	queue := &e.view.queue
@@ -230,7 +232,7 @@ func (e *Engine) planAndPropose(ctx context.Context, round *Round) {
 		return
 	}
 	start = time.Now()
-	plan, unfit, err := e.plan(ctx, slices.Clone(pending)) // it may do with the slice as it likes
+	plan, unfit, err := e.plan(ctx, slices.Clone(pending)) // a copy, because the navigator may change the slice
 	if err != nil {
 		round.Errors = append(round.Errors, err)
 	}
@@ -249,17 +251,17 @@ func (e *Engine) planAndPropose(ctx context.Context, round *Round) {
 	e.stuck = !round.progress && len(pending) == most && (e.beaten == 0 || e.beaten > mostBeaten)
 }
 
-// mostBeaten is how often in a row a full batch of which all bets were lost is planned again before what is behind it: so
-// the room that it could use is not taken by what ranks lower.
+// mostBeaten is how many times in a row a full batch that lost all its bets is planned again before the work behind it
+// is. Until then work of lower priority does not take the room that the batch could use.
 const mostBeaten = 8
 
-// planReturned reports whether no Plan is running, taking note of one that was late.
+// planReturned reports whether no Plan is running. It clears the record of a late Plan that has returned.
 func (e *Engine) planReturned() bool {
 	if e.late == nil {
 		return true
 	}
 	select {
-	case <-e.late: // its results are dropped
+	case <-e.late: // the results of the late Plan are dropped
 		e.late = nil
 		return true
 	default:
@@ -287,11 +289,12 @@ func (e *Engine) refreshView(ctx context.Context, round *Round, now time.Time) b
 	return e.late == nil
 }
 
-// catchUp refreshes the view until it has reached the newest revision that an answer to this engine has named.
+// catchUp refreshes the view until it has reached the newest revision that the ledger has named in an answer to this
+// engine.
 func (e *Engine) catchUp(ctx context.Context, now time.Time) error {
 	if e.claims.recovered() {
 		e.claimTable.forget()
-		e.view.state = nil // capsules that Claims denied meanwhile may be this engine's, so rebuild the view
+		e.view.state = nil // rebuild it, because capsules that Claims denied meanwhile may be this engine's
 	}
 	if _, err := e.view.refresh(ctx, &e.from, now); err != nil {
 		return err
@@ -310,24 +313,24 @@ func (e *Engine) catchUp(ctx context.Context, now time.Time) error {
 			return err
 		}
 		if e.view.Revision() == seen {
-			sleep(ctx, time.Millisecond) // its snapshots lag behind what it says there is
+			sleep(ctx, time.Millisecond) // the snapshots of this ledger lag behind its Wait
 		}
 	}
 	return nil
 }
 
-// Nudge tells the engine that something has changed which the ledger does not show, such as what a filter or a score of its
-// navigator reads: all classes that are parked are planned again in the next pass, and Run begins it at once, whatever its
-// back-off. It may be called from any goroutine, also by the navigator, and returns at once; nudges that come before the
-// next pass count as one.
+// Nudge tells the engine of a change that the ledger does not show, for example of something that a filter or a score
+// of its navigator reads. All parked classes are planned again in the next pass, and Run begins that pass at once,
+// whatever its backoff. Nudge may be called from any goroutine, also by the navigator, and returns at once. Several
+// nudges before the next pass count as one.
 func (e *Engine) Nudge() { e.nudges.add() }
 
-// nudges are what has come between passes.
+// nudges record the calls of Nudge since the last pass.
 type nudges struct {
 	// Guards what follows.
 	mu   sync.Mutex
 	some bool
-	// Ends the wait of Run; nil: it does not wait.
+	// Ends the current wait of Run; nil: Run does not wait.
 	wake func()
 }
 
@@ -339,7 +342,7 @@ func (n *nudges) add() {
 	}
 }
 
-// take reports whether there were nudges, and forgets them.
+// take reports whether there were nudges, and clears them.
 func (n *nudges) take() (some bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -347,7 +350,8 @@ func (n *nudges) take() (some bool) {
 	return some
 }
 
-// interrupt sets what ends a wait. It reports false if there is a nudge already.
+// interrupt sets the function that ends the current wait; nil: there is no wait any more. It reports false if there is
+// a nudge already, so that the wait need not begin.
 func (n *nudges) interrupt(wake func()) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -358,8 +362,8 @@ func (n *nudges) interrupt(wake func()) bool {
 // mine reports whether a pending capsule is this engine's.
 func (e *Engine) mine(c *Capsule) bool { return e.owns(c.Owner, c.Spec) }
 
-// owns reports whether pending work with this owner and spec is this engine's: the engine is named, or no engine is
-// and it claims it.
+// owns reports whether pending work with this owner and spec is this engine's: the owner is this engine, or there is no
+// owner and the engine claims the work.
 func (e *Engine) owns(owner string, spec *Spec) bool {
 	if owner != "" {
 		return owner == e.Name
@@ -376,7 +380,7 @@ func (e *Engine) parkFor() time.Duration { return cmp.Or(e.ParkFor, 30*time.Seco
 // planTimeout is the deadline of one call into the navigator.
 func (e *Engine) planTimeout() time.Duration { return cmp.Or(e.PlanTimeout, 10*time.Second) }
 
-// tell hands errors to OnError, or writes them to the log.
+// tell passes errors to OnError, or writes them to the log.
 func (e *Engine) tell(ctx context.Context, errs []error) {
 	for _, err := range errs {
 		if e.OnError != nil {

@@ -18,14 +18,14 @@ type verdict struct {
 	crashed bool // it panicked, exited or overran, so its results are dropped
 }
 
-// graceParts sets the grace of a call: a call that returns within limit/graceParts after its context has ended is not late, and
-// what it returns counts.
+// graceParts sets the grace of a call. A call that returns within limit/graceParts after its deadline is not late: its
+// results count.
 const graceParts = 10
 
-// contain runs user code in a goroutine of its own, so that the caller survives a panic, runtime.Goexit, and a call that never
-// returns. An error's Error method is user code too, so contain calls it in the same goroutine. If the call has not returned
-// when the limit and the grace have passed, or when the outer context has ended, contain returns without it, and its verdict
-// arrives on late.
+// contain runs user code in a goroutine of its own, so that the caller survives a panic, runtime.Goexit, and a call
+// that never returns. The Error method of the returned error is user code too, so it is called in the same goroutine.
+// If the call has not returned when the limit and the grace have passed, or when the outer context has ended, contain
+// returns a verdict of its own, and the call's verdict arrives on the channel late. Else late is nil.
 func contain(outer context.Context, limit time.Duration, f func(context.Context) error) (v verdict, late <-chan verdict) {
 	ctx, cancel := context.WithTimeout(outer, limit)
 	done := make(chan verdict, 1)
@@ -59,9 +59,9 @@ func contain(outer context.Context, limit time.Duration, f func(context.Context)
 	return verdict{fmt.Errorf("%w: the call has not returned after %v: %w", ErrNavigator, limit, ctx.Err()), true}, done
 }
 
-// plan calls the navigator's Plan. Past the deadline the engine goes on without it, and drops its results when they arrive. It
-// also returns the specs of what the plan leaves out. To find out which of them fit nowhere calls the navigator's own error
-// methods, so that is done under the same guard.
+// plan calls the navigator's Plan. If Plan overruns its deadline, the engine goes on without it and drops its results
+// when they arrive. plan also returns the specs of the capsules that the plan leaves out. Whether such a spec fits
+// nowhere is found out by errors.As, which calls methods of the navigator's errors, so it runs under the same guard.
 func (e *Engine) plan(ctx context.Context, pending []*Capsule) (Plan, []misfitting, error) {
 	plans := make(chan planned, 1)
 	v, late := contain(ctx, e.planTimeout(), func(ctx context.Context) error {
@@ -77,24 +77,26 @@ func (e *Engine) plan(ctx context.Context, pending []*Capsule) (Plan, []misfitti
 		return Plan{}, nil, v.err
 	}
 	p := <-plans
-	return p.Plan, p.unfit, v.err // what was planned counts, also if Plan has returned an error
+	return p.Plan, p.unfit, v.err // the plan counts even if Plan returns an error with it
 }
 
-// planned is a plan, and the specs of what it leaves out.
+// planned is a plan, and the specs of the capsules that it leaves out.
 type planned struct {
 	Plan
 	unfit []misfitting
 }
 
-// misfitting is a spec of capsules that a plan leaves out.
+// misfitting is a spec of capsules that a plan leaves out, with what their reasons say together.
 type misfitting struct {
 	spec *Spec
-	// The plan says by a *NoFit that it fits on no node. False: the navigator leaves it out for other reasons.
+	// A *NoFit in the plan says that the spec fits on no node. False: the navigator leaves its capsules out for other
+	// reasons.
 	nowhere bool
-	// The domains to which it is bound, if every NoFit of it names the same; nil: they differ, or there are none.
+	// The domains to which Spec.Near binds the spec, if each of its NoFits names the same; nil: they differ, or there
+	// are none.
 	near  *nearby
-	ruled bool // rules of company may have closed domains to it
-	rest  rest // what the NoFit depends on besides the nodes
+	ruled bool // rules of company may have closed domains to the spec
+	rest  rest // what the NoFit rests on besides the nodes
 }
 
 // unfit returns the specs of the capsules that are left out, each once.
@@ -128,19 +130,20 @@ func unfit(unplaced []Unplaced) (specs []misfitting) {
 	return specs
 }
 
-// claim is a module and a class: a navigator is asked whether it claims capsules with both.
+// claim is the pair of module and class for which a navigator is asked whether it claims capsules.
 type claim struct {
 	module string
 	class  AppClass
 }
 
-// claims remembers what a navigator answers to Claims. Several engines of a population ask at once, so the mutex is never held
-// during a call of the navigator.
+// claims remembers what a navigator answers to Claims. Several engines of a population ask at once, so the mutex is
+// never held during a call of the navigator.
 type claims struct {
 	// Guards what follows.
 	mu      sync.Mutex
 	answers map[claim]*answer
-	// A call that has overrun its deadline; nil: none has. Until it returns, the navigator is not asked and claims nothing new.
+	// The verdict of a call that has overrun its deadline; nil: none has. Until it arrives, the navigator is not asked,
+	// and pairs without an answer are not claimed.
 	late <-chan verdict
 	// Errors that the next round reports.
 	faults []error
@@ -159,8 +162,8 @@ const (
 	maxClaims = 1 << 16
 )
 
-// ask returns whether the navigator claims a module and class. The navigator is called once for each. If that call panics, exits
-// or does not return in time, the answer is no.
+// ask returns whether the navigator claims a module and class. The navigator is called once for each pair. The answer
+// is no if that call panics, exits or overruns its deadline.
 func (e *Engine) ask(key claim) bool {
 	a, first := e.claims.promise(key)
 	if first {
@@ -170,7 +173,8 @@ func (e *Engine) ask(key claim) bool {
 	return a.yes
 }
 
-// promise returns the answer to a claim. If first is true the answer is not there yet, and the caller has to find it.
+// promise returns the entry for the answer to a claim. If first is true, the caller must find the answer and close
+// done; any other caller waits on done.
 func (c *claims) promise(key claim) (a *answer, first bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -185,10 +189,10 @@ func (c *claims) promise(key claim) (a *answer, first bool) {
 	return a, true
 }
 
-// answer calls the navigator and enters what it says into a.
+// answer calls the navigator and writes its answer into a.
 func (e *Engine) answer(key claim, a *answer) {
 	defer close(a.done)
-	if e.claims.busy() { // the answer no holds until that call returns
+	if e.claims.busy() { // the answer stays no until that call returns
 		e.claims.fault(fmt.Errorf("orbit: engine %q: Claims(%q, %v) is not called: %w: an earlier call still runs",
 			e.Name, key.module, key.class, ErrNavigator), nil)
 		return
@@ -205,8 +209,8 @@ func (e *Engine) answer(key claim, a *answer) {
 	a.yes = <-said
 }
 
-// recovered reports whether a call that had overrun has returned since. It then forgets all answers, because some were given while
-// that call ran, without asking the navigator.
+// recovered reports whether a call that had overrun its deadline has returned since. If so, it forgets all answers,
+// because some of them were given without asking the navigator while that call ran.
 func (c *claims) recovered() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -229,7 +233,7 @@ func (c *claims) busy() bool {
 	return c.late != nil
 }
 
-// fault records an error for the next round, and the call that has overrun, if one has.
+// fault records an error for the next round and, if late is not nil, the call that has overrun its deadline.
 func (c *claims) fault(err error, late <-chan verdict) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -241,7 +245,7 @@ func (c *claims) fault(err error, late <-chan verdict) {
 	}
 }
 
-// takeFaults returns the errors that were recorded since it was last called.
+// takeFaults returns the errors recorded since it was last called.
 func (c *claims) takeFaults() []error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -250,9 +254,10 @@ func (c *claims) takeFaults() []error {
 	return faults
 }
 
-// lawful returns those proposals of a plan that may be sent. The others do something that their navigator may not do
-// ([State.Offence]); they count as lost, and the round reports them. It returns copies, because the navigator may still change
-// its own proposals. Pending is what the navigator was given, which is its own work, and is not looked up in the state.
+// lawful returns the proposals of a plan that may be sent. It leaves out each proposal that does what its navigator may
+// not do ([State.Offence]); the engine treats it as lost, and the round reports it. lawful returns copies, because the
+// navigator may still change its own proposals. Pending lists the capsules that the navigator was given: they are its
+// own, so they need not be looked up in the state.
 func (e *Engine) lawful(plan []Proposal, pending []*Capsule, round *Round) []Proposal {
 	plan = slices.Clone(plan)
 	new(cloner).proposals(plan)
@@ -271,16 +276,18 @@ func (e *Engine) lawful(plan []Proposal, pending []*Capsule, round *Round) []Pro
 	})
 }
 
-// given is the capsules that a navigator was given. A look at a capsule in a large state misses the processor's caches several times, and
-// most plans ask once about each capsule, many in the order in which they were given.
+// given answers whether a capsule is one of those that the navigator was given. Looking a capsule up in a large state
+// causes several cache misses, while most plans name each given capsule once and many plans name them in the given
+// order. So given first compares with the next capsule in that order.
 type given struct {
-	// Those that have not been asked about, as long as all are asked about in their order.
+	// The capsules that come next in the given order, as long as the questions follow that order.
 	next []*Capsule
-	// The ids of all that were left when that order ended; nil: it has not.
+	// The ids of the capsules that were left when a question first departed from the order; nil: none has.
 	ids map[CapsuleID]struct{}
 }
 
-// has reports whether a capsule is among them. It may forget one that it has found.
+// has reports whether a capsule is among the given ones. Ask once for each capsule: a second question about it may be
+// answered with false.
 func (g *given) has(id CapsuleID) bool {
 	if g.ids == nil {
 		if len(g.next) > 0 && g.next[0].ID == id {
@@ -296,21 +303,22 @@ func (g *given) has(id CapsuleID) bool {
 	return has
 }
 
-// Offence returns the first thing that a proposal of a plan does and its navigator may not do, as a *Rejection that wraps
-// [ErrInvalid]; nil: there is none. An [Engine] does not send a proposal with an offence. The state is that of the view on which
-// was planned. Owns reports whether capsules with this owner and spec are the navigator's: assigned to its engine, or assigned
-// to none and claimed by the navigator.
+// Offence returns the first act in a proposal of a plan that the plan's navigator may not do, as a *Rejection that
+// wraps [ErrInvalid]; nil: there is none. An [Engine] does not send a proposal with an offence. The state must be that
+// of the view on which the plan was made. Owns reports whether capsules with this owner and spec are the navigator's
+// own: assigned to its engine, or assigned to no engine and claimed by the navigator.
 //
-// A plan may place, release, nominate and assign only work of its navigator. It may take work of others off a node only by
-// [Evict]: to make way for work that outranks it, or to place it again by the same proposal; the ledger judges both. It may end a
-// nomination of others only by a proposal that makes one of higher rank, on one of its nodes or of a resource that it claims. A plan may
-// not say that something has stopped, and may not change nodes, budgets and other records that are no work. Capsules that are
-// not in the state are left to the ledger to judge, and so are holds, because nothing shows to whom a hold belongs.
+// A plan may place, release, nominate and assign only work of its navigator. It may take other work off a node only by
+// [Evict]: to make way for its own work that outranks the victim, or to place the victim again in the same proposal.
+// The ledger judges both. It may end a nomination of other work only in a proposal that also makes a nomination of
+// higher rank, on one of the same nodes or of a resource that the ended one claims. A plan may not say that a capsule
+// has stopped, and may not change nodes, budgets and other records that are not work. Offence leaves to the ledger to
+// judge capsules that are not in the state, and holds, because nothing shows to whom a hold belongs.
 func (s *State) Offence(p Proposal, owns func(owner string, spec *Spec) bool) error {
 	return s.offence(&p, &given{}, owns)
 }
 
-// offence is Offence for a navigator that was given some capsules, which are its own.
+// offence is Offence for a navigator that was given some capsules, which are its own without a look at the state.
 func (s *State) offence(p *Proposal, given *given, owns func(owner string, spec *Spec) bool) error {
 	t := tribunal{s, owns, given, p.Do, nil}
 	for i, do := range p.Do {
@@ -327,11 +335,11 @@ type tribunal struct {
 	owns  func(owner string, spec *Spec) bool
 	given *given
 	do    []Commitment
-	// Capsules that the proposal evicts to place them again: it may place them, whosever they are.
+	// Capsules that the proposal evicts in order to place them again. It may place them, whoever owns them.
 	moved map[CapsuleID]bool
 }
 
-// offence returns why a commitment is an offence, and the capsule that it is about; an empty why: it is none.
+// offence returns why the navigator may not make a commitment, and the capsule at fault; an empty why: it may.
 func (t *tribunal) offence(do Commitment) (id CapsuleID, why string) {
 	switch do := do.(type) {
 	case Place:
@@ -381,7 +389,7 @@ func (t *tribunal) offence(do Commitment) (id CapsuleID, why string) {
 	return "", fmt.Sprintf("holds a %T, which is not for a plan", do)
 }
 
-// newcomers yields those that an eviction makes way for.
+// newcomers yields the capsules that an eviction makes way for: one capsule, or all members of a gang.
 func (t *tribunal) newcomers(do *Evict) iter.Seq[CapsuleID] {
 	return func(yield func(CapsuleID) bool) {
 		if do.For != "" && !yield(do.For) {
@@ -395,8 +403,9 @@ func (t *tribunal) newcomers(do *Evict) iter.Seq[CapsuleID] {
 	}
 }
 
-// misnominated returns why the navigator may not make or end a nomination; empty: it may. It may end a nomination of others' work
-// only by a proposal that also makes one which outranks it and to which it leaves room.
+// misnominated returns why the navigator may not make or end a nomination; empty: it may. It may end a nomination of
+// other work only in a proposal that also makes a nomination of higher rank, on one of the same nodes or of a resource
+// that the ended one claims (makesWay).
 func (t *tribunal) misnominated(do *Nominate) (id CapsuleID, why string) {
 	switch {
 	case len(do.Parts) == 0 && t.s.makesWay(do, t.do):
@@ -412,7 +421,8 @@ func (t *tribunal) misnominated(do *Nominate) (id CapsuleID, why string) {
 	return "", ""
 }
 
-// oversized returns why the navigator may not resize a capsule; empty: it may.
+// oversized returns why the navigator may not resize a capsule; empty: it may. It may neither change the priority nor
+// report that the new size has been applied.
 func (t *tribunal) oversized(do *Resize) string {
 	if c := t.s.Capsule(do.Capsule); do.Applied || c != nil && do.Spec != nil && c.Spec.Priority != do.Spec.Priority {
 		return fmt.Sprintf("says that capsule %q takes less already, or changes its priority, which is not for a plan", do.Capsule)
@@ -420,8 +430,8 @@ func (t *tribunal) oversized(do *Resize) string {
 	return t.foreign(do.Capsule, "resizes")
 }
 
-// foreign returns why the navigator may not do something (the verb in does) to a capsule: because it is not its own. Empty: the
-// capsule is its own, or is not in the state.
+// foreign returns why the navigator may not do something to a capsule (does is the verb): the capsule is not its own.
+// Empty: the capsule is its own, or is not in the state.
 func (t *tribunal) foreign(id CapsuleID, does string) string {
 	if t.given.has(id) {
 		return ""

@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// park parks those of the planned classes that fit nowhere, and returns them. For those that are left out for another
-// reason it makes room wake the engine.
+// park parks each class that the plan found to fit nowhere, and returns those that were not parked before. For a class
+// that is left out for another reason, it arranges that free capacity wakes the engine. Specs that were not among the
+// planned capsules are ignored.
 func (e *Engine) park(planned []*Capsule, unfit []misfitting) (aside []*Spec) {
 	defer e.view.queue.settle()
 	if len(unfit) == 0 {
@@ -35,22 +36,23 @@ func (e *Engine) park(planned []*Capsule, unfit []misfitting) (aside []*Spec) {
 	return aside
 }
 
-// retryShare is how many of the classes that have been parked long enough a pass tries again.
+// retryShare decides how many of the due classes (parked for ParkFor) a pass tries again.
 //
-// They have waited for as long as ParkFor, most of them in vain, and may be many at a time. So they take a small share of
-// each pass, behind the work of their priority that is ready: as many as make a pass of about half a millisecond, or an
-// eighth of MaxPlan if that is less, but at least one. While passes follow each other without a rest they wait, for as long
-// again as ParkFor and a minute at most.
+// Due classes have waited for as long as ParkFor, most of them in vain, and there may be many at a time. So they take a
+// small share of each pass, behind the ready work of the same priority: as many as keep planning to about half a
+// millisecond, or an eighth of MaxPlan if that is less, but at least one. While passes follow each other without a
+// pause and there is ready work, due classes wait for ParkFor and one minute more.
 type retryShare struct {
-	// Zero: the default.
+	// The number of classes that a pass tries; 0: the default, 4.
 	most int
-	// The last pass tried some.
+	// The last pass tried at least one.
 	tried bool
 }
 
+// retryTime is the planning time above which the next share is halved, and below half of which it is doubled.
 const retryTime = 500 * time.Microsecond
 
-// adapt takes note of how long a plan took.
+// adapt changes the share by the time that planning took, if the pass tried any class.
 func (s *retryShare) adapt(planning time.Duration) {
 	switch {
 	case !s.tried:
@@ -61,14 +63,14 @@ func (s *retryShare) adapt(planning time.Duration) {
 	}
 }
 
-// retry adds a share of the parked classes to the next batch.
+// retry adds trials to the next batch: one capsule each of some of the due classes. Most is the size of the batch.
 func (e *Engine) retry(now time.Time, most int) {
 	s, work := &e.share, len(e.view.queue.ready) > 0
 	if e.sweeping && work {
 		now = now.Add(-e.parkFor() - time.Minute)
 	}
 	s.most = max(1, min(cmp.Or(s.most, 4), most/8))
-	if most == 1 && work && s.tried { // the pass before was for a class that was parked
+	if most == 1 && work && s.tried { // with batches of one, passes for ready work and for a trial take turns
 		s.tried = false
 		return
 	}
@@ -76,13 +78,14 @@ func (e *Engine) retry(now time.Time, most int) {
 	s.tried = len(e.view.queue.trials) > 0
 }
 
-// stillAside reports whether at least one of the classes just parked is still parked.
+// stillAside reports whether at least one of the classes that were just parked is still parked.
 func (e *Engine) stillAside(specs []*Spec) bool {
 	return slices.ContainsFunc(specs, func(spec *Spec) bool { return e.view.queue.parked.spots[spec] != nil })
 }
 
-// endRooms releases the holds whose end has passed, and ends such protections and nominations, as well as those of own work that can
-// no longer be served. If another engine does so first, that is no conflict, because they have ended either way.
+// endRooms releases the holds whose end has passed, and ends the protections and nominations whose end has passed, as
+// well as nominations of own work that a node can no longer serve. A conflict here only means that another engine has
+// ended them first, so it is counted nowhere.
 func (e *Engine) endRooms(ctx context.Context, round *Round, now time.Time) {
 	var batch []Proposal
 	for _, end := range e.view.ended(now) {
@@ -97,11 +100,12 @@ func (e *Engine) endRooms(ctx context.Context, round *Round, now time.Time) {
 	round.Settled = round.Settled[:before+len(ended)]
 }
 
-// maxTries is how often a proposal with an unknown outcome is sent. After that the view must tell.
+// maxTries is the number of times that a proposal with an unknown outcome is sent again. After that the engine gives it
+// up, and the next view shows what has become of it.
 const maxTries = 10
 
 // resendUnknown sends the proposals with an unknown outcome again; the ledger applies each at most once. It reports
-// whether all outcomes are known now. Until then the engine does not plan, because it might place a capsule twice.
+// whether no outcome is unknown now. Until then the engine does not plan, because it might place a capsule twice.
 func (e *Engine) resendUnknown(ctx context.Context, round *Round) bool {
 	if len(e.unsettled) == 0 {
 		e.tries = 0
@@ -120,12 +124,13 @@ func (e *Engine) resendUnknown(ctx context.Context, round *Round) bool {
 	return len(e.unsettled) == 0
 }
 
-// proposePlan sends the proposals of a plan. Those of lower priority follow when it is known what has become of those
-// before them. One that takes room which a capsule of higher priority could use that has just lost its bet, or that was left out
-// beside it, is not sent, but planned again with that capsule: unless there is enough room for that elsewhere, by the rules of the ledger, on nodes that
-// the plan does not touch.
+// proposePlan sends the proposals of a plan in groups of falling priority, each group after the outcomes of the one
+// before are known. If a capsule has just lost its bet, or was left out of the plan in a pass with losers, a proposal
+// of lower priority that takes room which that capsule could use is not sent. Its capsules are planned again together
+// with the loser. The exception: enough nodes that the plan does not touch have room for the losers by the rules of the
+// ledger.
 func (e *Engine) proposePlan(ctx context.Context, pending []*Capsule, plan []Proposal, round *Round) {
-	if e.view.Aged(pending[0]) == e.view.Aged(pending[len(pending)-1]) { // highest first, so all have one priority
+	if e.view.Aged(pending[0]) == e.view.Aged(pending[len(pending)-1]) { // the batch is sorted, so all have the same priority
 		e.propose(ctx, plan, round)
 		return
 	}
@@ -144,7 +149,7 @@ func (e *Engine) proposePlan(ctx context.Context, pending []*Capsule, plan []Pro
 		}
 		e.propose(ctx, rest[:n], round)
 		if rest = rest[n:]; len(e.losers) > 0 && len(rest) > 0 {
-			for _, u := range round.Unplaced { // perhaps for want of room that the losers were to have
+			for _, u := range round.Unplaced { // they may have been left out because the losers were to take the room
 				if c := u.Capsule; c != nil && e.view.state.Capsule(c.ID) != nil {
 					e.losers = append(e.losers, e.loserOf(e.view.state.Capsule(c.ID)))
 				}
@@ -154,7 +159,8 @@ func (e *Engine) proposePlan(ctx context.Context, pending []*Capsule, plan []Pro
 	}
 }
 
-// priorityOf returns the highest priority of what a proposal places; false: it places nothing.
+// priorityOf returns the highest priority, with aging, of the capsules that a proposal places; places is false if it
+// places none.
 func (e *Engine) priorityOf(p *Proposal) (highest int32, places bool) {
 	highest = math.MinInt32
 	for _, do := range p.Do {
@@ -167,7 +173,7 @@ func (e *Engine) priorityOf(p *Proposal) (highest int32, places bool) {
 	return highest, places
 }
 
-// loser is what a pass has lost its bets for, with the priority to which that has risen.
+// loser is the class and the priority, with aging, of capsules whose proposals lost their bets in this pass.
 type loser struct {
 	spec     *Spec
 	priority int32
@@ -177,8 +183,8 @@ func (e *Engine) loserOf(c *Capsule) loser { return loser{c.Spec, e.view.Aged(c)
 
 var errWithheld = errors.New("capsules of higher priority have lost their bet, and could use the room; all are planned again")
 
-// withhold gives up those of the remaining proposals of a plan that take room which losers of higher priority could use, and
-// returns the others. Losers that have room elsewhere do not count, as far as that is found out soon.
+// withhold gives up those of the remaining proposals of a plan that take room which losers of higher priority could
+// use, and returns the others. Losers for which a limited search finds room elsewhere do not count.
 func (e *Engine) withhold(rest, plan []Proposal, round *Round) []Proposal {
 	losers := map[loser]int{}
 	for _, l := range e.losers {
@@ -213,8 +219,8 @@ func (e *Engine) withhold(rest, plan []Proposal, round *Round) []Proposal {
 	})
 }
 
-// overtaken calls found with those of the losers that have a higher priority than what a proposal places, and fit on a node on which
-// it takes room, until found returns true.
+// overtaken calls found with each loser that has a higher priority than the capsules which a proposal places, and that
+// fits on a node on which the proposal takes room. It stops when found returns true.
 func (e *Engine) overtaken(p *Proposal, losers map[loser]int, found func(loser) bool) {
 	priority, places := e.priorityOf(p)
 	for _, do := range p.Do {
@@ -230,11 +236,12 @@ func (e *Engine) overtaken(p *Proposal, losers map[loser]int, found func(loser) 
 	}
 }
 
-// seatTries bounds how many nodes are tried for capsules that have lost a bet, each for one spec. Choosing a node for each capsule of
-// a plan of 1,000 takes some ten times as long.
+// seatTries bounds the search of seat: how many times it compares a loser's spec with a node. A search that reaches the
+// bound takes about a tenth of the time in which nodes are chosen for a plan of 1,000 capsules.
 const seatTries = 20_000
 
-// seat takes those capsules out of need that have a node each which the plan does not touch.
+// seat reserves one node that the plan does not touch for each loser in need, and removes from need the losers that all
+// have one. It gives up after seatTries comparisons.
 func (e *Engine) seat(need map[loser]int, plan []Proposal) {
 	touched := map[NodeID]bool{}
 	for i := range plan {
@@ -259,7 +266,7 @@ func (e *Engine) seat(need map[loser]int, plan []Proposal) {
 	}
 }
 
-// takesRoomOn returns the node of a placement or a hold; empty: it is neither.
+// takesRoomOn returns the node on which a commitment takes room; empty: it is neither a placement nor a hold.
 func takesRoomOn(do Commitment) NodeID {
 	switch do := do.(type) {
 	case Place:
@@ -270,7 +277,7 @@ func takesRoomOn(do Commitment) NodeID {
 	return ""
 }
 
-// propose sends proposals, which must not be changed meanwhile, and sorts their outcomes.
+// propose completes proposals, sends them and sorts their outcomes. The batch must not be changed meanwhile.
 func (e *Engine) propose(ctx context.Context, batch []Proposal, round *Round) {
 	if len(batch) == 0 {
 		return
@@ -283,7 +290,7 @@ func (e *Engine) propose(ctx context.Context, batch []Proposal, round *Round) {
 	if b, ok := e.Ledger.(Batcher); ok {
 		outcomes := b.ProposeBatch(ctx, batch)
 		for i := range batch {
-			o := Outcome{Err: ErrUnknown} // the ledger has left it out
+			o := Outcome{Err: ErrUnknown} // unless the ledger has returned an outcome for it
 			if i < len(outcomes) {
 				o = outcomes[i]
 			}
@@ -297,7 +304,7 @@ func (e *Engine) propose(ctx context.Context, batch []Proposal, round *Round) {
 	}
 }
 
-// sort counts the outcome of a proposal and updates the engine for it.
+// sort counts the outcome of a proposal in the round and updates the engine for it.
 func (e *Engine) sort(p *Proposal, o Outcome, round *Round) {
 	if e.OnRound != nil {
 		round.Settled = append(round.Settled, Settled{*p, o})
@@ -317,12 +324,12 @@ func (e *Engine) sort(p *Proposal, o Outcome, round *Round) {
 				}
 			}
 		}
-		return // expected, and silent
+		return // a conflict is expected, so it is not reported as an error
 	case errors.Is(o.Err, ErrInfeasible):
 		count = &round.Infeasible
 	case errors.Is(o.Err, ErrInvalid):
 		count = &round.Invalid
-	case errors.Is(o.Err, ErrUnknown), e.settling && errors.Is(o.Err, ErrUnavailable): // the first time it was sent
+	case errors.Is(o.Err, ErrUnknown), e.settling && errors.Is(o.Err, ErrUnavailable): // unavailable now, but the first attempt may have been committed
 		count = &round.Unknown
 		e.unsettled = append(e.unsettled, *p)
 	}
@@ -334,8 +341,8 @@ func (e *Engine) sort(p *Proposal, o Outcome, round *Round) {
 	}
 }
 
-// committed counts a commit. Only a new commit that places or releases a capsule counts as progress, because a
-// navigator may make and end holds for ever.
+// committed counts a commit. Only a new commit that places, evicts or releases a capsule counts as progress: a
+// navigator may make and end holds for ever, and a proposal sent again may have been committed before the view.
 func (e *Engine) committed(p *Proposal, at Revision, round *Round) {
 	round.Committed++
 	e.atLeast = max(e.atLeast, at)
@@ -358,8 +365,9 @@ func (e *Engine) committed(p *Proposal, at Revision, round *Round) {
 	}
 }
 
-// lost takes note of a proposal that was refused, or is given up: the next view must have reached the
-// rejection, and classes that the same plan put aside are reconsidered without it.
+// lost updates the engine for a proposal that was refused or given up. The next view must have reached the revision of
+// the rejection. Classes that the plan parked were judged as if the proposal were committed, so the ones that may fit
+// without it are unparked.
 func (e *Engine) lost(p *Proposal, err error) {
 	var r *Rejection
 	if errors.As(err, &r) {
@@ -372,20 +380,20 @@ func (e *Engine) lost(p *Proposal, err error) {
 	e.view.queue.own = false
 }
 
-// idSource makes proposal ids: a random part that is the process's own, and a count.
+// idSource makes proposal ids: eight random bytes that are the same for all ids of the source, and a count.
 type idSource struct {
 	prefix [8]byte
 	count  uint64
 }
 
-// newIDSource returns a source that shares no id with any other.
+// newIDSource returns a source whose ids no other source makes.
 func newIDSource() idSource {
 	var s idSource
 	_, _ = rand.Read(s.prefix[:]) // never fails
 	return s
 }
 
-// next returns a new id, without asking the system for randomness each time.
+// next returns a new id. It reads no randomness from the system, which would cost a system call for each id.
 func (s *idSource) next() (id ProposalID) {
 	s.count++
 	copy(id[:], s.prefix[:])

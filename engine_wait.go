@@ -15,8 +15,8 @@ import (
 	"github.com/orbitsched/orbit/internal/guard"
 )
 
-// rest waits for the time that Pause returns, or until a change concerns this engine. Other changes do not end the
-// wait, and rest reads each of them without refreshing the view.
+// rest waits for the time that Pause returns, or until a change concerns this engine. It reads every other change
+// without refreshing the view, and goes on waiting.
 func (e *Engine) rest(ctx context.Context, round Round) {
 	backoff, due := e.Pause(round)
 	if backoff == 0 {
@@ -33,7 +33,7 @@ func (e *Engine) rest(ctx context.Context, round Round) {
 	}
 	defer e.nudges.interrupt(nil)
 	seen, sees, late := e.outlook()
-	if late != nil { // that Plan reads the view until it returns
+	if late != nil { // the late Plan reads the view until it returns
 		select {
 		case <-late:
 			e.forgive()
@@ -58,11 +58,12 @@ func (e *Engine) rest(ctx context.Context, round Round) {
 	}
 }
 
-// Pause returns how Run waits after a round until it passes again: for the backoff; or until the instant at which a hold
-// ends or a class has been parked long enough, if that is earlier (zero: nothing is due); or until Wake reports true. The
-// backoff is zero if there is more work and the round got on with it; and also if the round has no place for a full batch,
-// as long as there is work behind that batch which has not been planned since it came. Each call makes the next backoff
-// longer, so call it once after each Pass. Pause and Wake serve callers that wait by another clock than Run's, such as package sim/race.
+// Pause returns how long Run waits after a round. The wait ends after the backoff; or at due, the instant at which a
+// hold or a nomination ends or a class has been parked long enough, if that is earlier (zero: nothing is due); or as
+// soon as Wake reports true. The backoff is zero if work is left and the round made progress. It is also zero if the
+// round placed nothing of a full batch while the work behind that batch has not been planned since work or room last
+// came. Each call makes the next backoff longer, so call Pause once after each Pass. Pause and Wake serve callers that
+// wait by another clock than Run does, such as package sim/race.
 func (e *Engine) Pause(round Round) (backoff time.Duration, due time.Time) {
 	if e.init(); e.fault != nil {
 		return time.Second, time.Time{}
@@ -80,7 +81,8 @@ func (e *Engine) Pause(round Round) (backoff time.Duration, due time.Time) {
 	return e.pace.next(), e.due()
 }
 
-// outdate takes back the parked classes whose answers rest on a version that has changed. It reports whether there were any.
+// outdate unparks the classes whose answers rest on a version that has changed ([NoFit.RestsOn]). It reports whether
+// there were any. It calls Version, which is user code, under the guard of contain.
 func (e *Engine) outdate(ctx context.Context) (woken bool, err error) {
 	if len(e.view.queue.parked.rests) == 0 {
 		return false, nil
@@ -104,8 +106,9 @@ func (e *Engine) outdate(ctx context.Context) (woken bool, err error) {
 	return woken, nil
 }
 
-// awaitReports ends a wait when a report comes that something which waits may fit by, if telemetry has a method Wait. While
-// reports come that help nothing, it looks at them no more often than the first wait of the back-off.
+// awaitReports starts a goroutine that calls wake when a report arrives by which parked or waiting work may fit. It
+// does nothing if the telemetry has no method Wait. After a report that helps nothing, it pauses for the first wait of
+// the backoff before it looks again.
 func (e *Engine) awaitReports(ctx context.Context, wake func()) {
 	waiter, ok := e.Telemetry.(interface {
 		Wait(ctx context.Context, after uint64) error
@@ -131,7 +134,7 @@ func (e *Engine) awaitReports(ctx context.Context, wake func()) {
 				wake()
 			}
 			if woken || err != nil {
-				return err // the next pass finds the error again, and reports it
+				return err // the next pass meets the same error and reports it
 			}
 			sleep(ctx, e.pace.Initial)
 		}
@@ -143,7 +146,8 @@ func (e *Engine) awaitReports(ctx context.Context, wake func()) {
 	})
 }
 
-// mostListening is how many calls of Wait may not have returned though their wait is over.
+// mostListening is the maximum number of goroutines of one engine that are in a call of Wait, those included that have
+// not returned although their wait is over.
 const mostListening = 4
 
 // carry keeps an error for the next round.
@@ -155,14 +159,14 @@ func (e *Engine) carry(err error) {
 	}
 }
 
-// heard returns the version of the telemetry that the view has, and whether something waits for more.
+// heard returns the version of the telemetry that the view has, and whether any class is parked or waits for room.
 func (e *Engine) heard() (version uint64, waits bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.view.version, e.view.queue.parked.any() && e.late == nil
 }
 
-// hear takes in new reports, and reports whether what waits may fit now.
+// hear stores new reports in the view, and reports whether parked or waiting work may fit now.
 func (e *Engine) hear(ctx context.Context) (woken bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -173,8 +177,8 @@ func (e *Engine) hear(ctx context.Context) (woken bool, err error) {
 	return e.view.refreshTelemetry(ctx, &e.from, e.view.now)
 }
 
-// due returns when the engine must pass even if no change concerns it: when a hold ends, or when a class has been parked for
-// ParkFor. Zero means never.
+// due returns the instant at which the engine must pass even if no change concerns it: a hold, a protection or a
+// nomination ends, or a class has been parked for ParkFor. Zero: there is none.
 func (e *Engine) due() (at time.Time) {
 	if e.late != nil || e.blind {
 		return at
@@ -185,7 +189,7 @@ func (e *Engine) due() (at time.Time) {
 	if lapse := e.view.lapse(); !lapse.IsZero() && (at.IsZero() || lapse.Before(at)) {
 		at = lapse
 	}
-	if e.parkFor() < e.pace.Initial || len(e.unsettled) > 0 { // else the engine would pass all the time
+	if e.parkFor() < e.pace.Initial || len(e.unsettled) > 0 { // a pass for each class that is due would leave no pause
 		return at
 	}
 	if end, ok := e.view.queue.parked.due(); ok && (at.IsZero() || end.Before(at)) {
@@ -194,8 +198,8 @@ func (e *Engine) due() (at time.Time) {
 	return at
 }
 
-// outlook returns the revision that the view has reached, whether it could be built, and the Plan that is
-// late, if one is.
+// outlook returns the revision of the view, whether there is a view that could be built, and the channel of the late
+// Plan; nil: no Plan is late.
 func (e *Engine) outlook() (seen Revision, sees bool, late <-chan verdict) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -212,9 +216,11 @@ func (e *Engine) forgive() {
 	e.late = nil
 }
 
-// Wake reports whether what was committed after the last Pass ends the wait for the next one: it brings work for this
-// engine, or room for what it has parked, or it is a hold or a nomination that ends before the deadline of ctx. To see whether there is
-// room, Wake may bring the engine's view up to date. It reports false while there is no view, or a Plan still reads it.
+// Wake reports whether changes that were committed after the last Pass end the wait for the next one. They do if they
+// bring work for this engine or free capacity for a class that it has parked, if they make a hold or a nomination that
+// ends before the deadline of ctx, or if they change a node on which room is nominated. To find out whether a parked
+// class fits, Wake may refresh the engine's view. It reports false while there is no view, and while a late Plan still
+// reads the view.
 func (e *Engine) Wake(ctx context.Context, changes []Change) bool {
 	if e.init(); e.fault != nil {
 		return false
@@ -227,17 +233,17 @@ func (e *Engine) Wake(ctx context.Context, changes []Change) bool {
 	deadline, bounded := ctx.Deadline()
 	for i := range changes {
 		if _, ok := changes[i].Do.(Assign); ok && bytes.HasPrefix(changes[i].ID[:], e.ids.prefix[:]) {
-			continue // its own doing; the next pass sees it
+			continue // a commit of this engine; the next pass sees it
 		}
 		if h, ok := changes[i].Do.(Hold); ok && (!bounded || h.Ends.Before(deadline)) {
-			return true // it ends before this wait does
+			return true // it ends before this wait, so the next wait must know its end
 		}
 		if n, ok := changes[i].Do.(Nominate); ok && len(n.Parts) > 0 && (!bounded || n.Ends.Before(deadline)) {
 			return true
 		}
 		if put, ok := changes[i].Do.(PutNode); ok {
 			if n := e.view.state.Node(put.Node.ID); n != nil && n.nominated != nil {
-				return true // it may not be able to serve any more
+				return true // the node may no longer serve the nomination
 			}
 		}
 		switch work, room := e.classifyChange(&changes[i]); {
@@ -248,13 +254,13 @@ func (e *Engine) Wake(ctx context.Context, changes []Change) bool {
 			if !woken && err == nil {
 				woken, err = e.outdate(ctx)
 			}
-			if err != nil && ctx.Err() == nil && len(e.carried) < maxErrors { // not the end of the rest itself
+			if err != nil && ctx.Err() == nil && len(e.carried) < maxErrors { // an error that is not just the end of this wait
 				e.carried = append(e.carried, fmt.Errorf("orbit: engine %q: view: %w", e.Name, err))
 			}
-			if woken || err != nil { // all later changes are in the view, or have yet to be looked at
+			if woken || err != nil { // the next pass reads the later changes
 				return true
 			}
-			if e.view.Revision() < changes[i].Revision { // a stale snapshot cannot say that there is no room
+			if e.view.Revision() < changes[i].Revision { // a snapshot older than the change does not show the room
 				e.atLeast = max(e.atLeast, changes[i].Revision)
 				return true
 			}
@@ -263,8 +269,8 @@ func (e *Engine) Wake(ctx context.Context, changes []Change) bool {
 	return false
 }
 
-// classifyChange reports, from a change alone, whether it is work for this engine, and whether it may free capacity for
-// a parked class.
+// classifyChange reports, from a change alone, whether it brings work for this engine (work), and whether it may let a
+// parked or waiting class fit (room).
 func (e *Engine) classifyChange(c *Change) (work, room bool) {
 	p := &e.view.queue.parked
 	aside := len(p.spots) > 0 || len(p.waiting) > 0 && !e.from.made(c.ID)
@@ -290,7 +296,7 @@ func (e *Engine) classifyChange(c *Change) (work, room bool) {
 		return e.minds(do.Capsule), aside
 	case Resize:
 		return do.Since == 0 && e.minds(do.Capsule), aside
-	case Confirm: // what has stopped may be placed on nodes without an agent
+	case Confirm: // a capsule that has stopped may be placed on nodes without an agent
 		return do.Stopped && e.minds(do.Capsule), false
 	case PutNode, PutBudget, RemoveBudget:
 		return false, aside
@@ -300,21 +306,22 @@ func (e *Engine) classifyChange(c *Change) (work, room bool) {
 		return false, len(p.rests) > 0
 	case Nominate:
 		return false, aside
-	case Place, Adopt: // it may have ended a nomination
+	case Place, Adopt: // either may have ended a nomination
 		return false, len(p.ties)+len(p.rests) > 0 || aside && e.view.state.nominations.Len() > 0
 	}
 	return false, false
 }
 
-// minds reports whether a capsule is the engine's own, or may be: it was submitted after the view.
+// minds reports whether a capsule is, or may be, the engine's own. It may be if the view does not have it, because it
+// was submitted after the view.
 func (e *Engine) minds(id CapsuleID) bool {
 	c := e.view.state.Capsule(id)
 	return c == nil || e.mine(c)
 }
 
-// Backoff is how long an engine waits between passes: Initial after a pass that committed something, or that found new
-// work, or capacity for what it had parked, in the ledger; then Factor times as long after each that did not, up to
-// Max. The zero value works.
+// Backoff is how long an engine waits between passes. The wait is Initial after a pass that committed something new, or
+// that found new work in the ledger or room for parked work. It grows by Factor after each other pass, up to Max. The
+// zero value has the defaults.
 type Backoff struct {
 	// Initial is the first wait; default 10 ms.
 	Initial time.Duration
@@ -326,7 +333,7 @@ type Backoff struct {
 	Jitter float64
 }
 
-// withDefaults returns a copy in which every field says what holds.
+// withDefaults returns a copy with the defaults filled in.
 func (b Backoff) withDefaults() Backoff {
 	if b.Initial == 0 {
 		b.Initial = min(10*time.Millisecond, cmp.Or(b.Max, time.Second))
@@ -337,7 +344,7 @@ func (b Backoff) withDefaults() Backoff {
 	return b
 }
 
-// faults says everything that is wrong with b.
+// faults returns a text for each fault of b.
 func (b Backoff) faults() []string {
 	var out []string
 	if b.Initial < 0 || b.Max < 0 {
@@ -352,7 +359,7 @@ func (b Backoff) faults() []string {
 	return out
 }
 
-// pace is a backoff in use.
+// pace is a backoff in use: the waits so far decide the next one.
 type pace struct {
 	Backoff
 	// The wait before jitter; 0: none yet.
@@ -363,7 +370,7 @@ type pace struct {
 // reset makes the next wait the initial one.
 func (p *pace) reset() { p.base = 0 }
 
-// next returns how long to wait now, and grows.
+// next returns the next wait, with jitter, and makes the one after it longer.
 func (p *pace) next() time.Duration {
 	switch {
 	case p.base == 0:
@@ -376,5 +383,5 @@ func (p *pace) next() time.Duration {
 	return p.base - time.Duration(p.rng.Float64()*p.Jitter*float64(p.base))
 }
 
-// newRand returns a source for jitter.
+// newRand returns a source of random numbers for the jitter.
 func newRand() *rand.Rand { return rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())) }

@@ -10,35 +10,37 @@ import (
 	"time"
 )
 
-// Ledger is the referee: the consistent plane that holds the promises. All its methods may be called from
-// any goroutine. It enforces by itself, whatever a proposer says:
+// Ledger is the referee: the consistent plane that holds the promises. All its methods may be called from any
+// goroutine. It enforces these rules by itself, whatever a proposer says:
 //
 //  1. no dimension of a node and no device instance is ever over its capacity, holds included;
 //  2. a capsule is placed at most once at a time, and only if it is submitted and pending;
 //  3. the node exists, is schedulable, and meets the capsule's requirements on labels and devices;
 //  4. a gang's first placement holds at least every role's minimum, or nothing;
 //  5. a rejected proposal changes nothing;
-//  6. what is taken off its node because somebody wants that is taken as [Evict] and [Release] say, and leaves as many healthy
-//     as each [Budget] asks for.
+//  6. a capsule is taken off its node by choice only as [Evict] and [Release] say, and only if that leaves as many
+//     healthy members as each [Budget] asks for.
 type Ledger interface {
-	// Propose is a compare-and-swap on the world. It returns the revision of the commit, the same again for
-	// a proposal that was committed before. Errors: a *Rejection that is ErrConflict, ErrInfeasible or
+	// Propose is a compare-and-swap on the world. It returns the revision of the commit; for a proposal that was
+	// committed before, the revision of that commit. Errors: a *Rejection that is ErrConflict, ErrInfeasible or
 	// ErrInvalid; ErrUnknown, after which the same proposal may be sent again; ErrUnavailable.
 	Propose(ctx context.Context, p Proposal) (Revision, error)
-	// Snapshot returns all state at one revision, not older than any commit completed before the call.
+	// Snapshot returns the whole state at one revision, which is not older than any commit that completed before the
+	// call.
 	Snapshot(ctx context.Context) (*State, error)
-	// Changes returns the history after a revision, oldest first; nil: nothing new. It is shared: read it, never
-	// write it. ErrCompacted means that it no longer reaches back that far: take a snapshot.
+	// Changes returns the history after a revision, oldest first; nil: nothing new. The slice is shared: read it, never
+	// write it. The error is ErrCompacted if the history no longer reaches back that far: take a snapshot.
 	Changes(ctx context.Context, after Revision) ([]Change, error)
 	// Wait returns the current revision as soon as it is newer than after, or the context's error.
 	Wait(ctx context.Context, after Revision) (Revision, error)
-	// Limits returns what the ledger takes, so that a navigator can plan within it.
+	// Limits returns the limits within which the ledger accepts proposals, so that a navigator can plan within them.
 	Limits() Limits
 }
 
-// Follow yields what is committed after a revision, in order, batch by batch, and waits for more. When ctx has ended it
-// ends, and says nothing. An error is the last thing that it yields, [ErrCompacted] too: then take a snapshot, and follow
-// from its revision. Where the changes lag behind what [Ledger.Wait] tells of, it asks again a little later.
+// Follow yields the changes that are committed after a revision, in order, batch by batch, and waits for more. When ctx
+// has ended, the iteration ends without an error. Any other error is the last thing that it yields. After
+// [ErrCompacted] take a snapshot, and follow from its revision. If the ledger's Changes lag behind its Wait, Follow
+// asks again after a millisecond.
 func Follow(ctx context.Context, ledger Ledger, after Revision) iter.Seq2[[]Change, error] {
 	return func(yield func([]Change, error) bool) {
 		for {
@@ -65,15 +67,15 @@ func Follow(ctx context.Context, ledger Ledger, after Revision) iter.Seq2[[]Chan
 	}
 }
 
-// CatchUp returns the ledger's state, and the changes that lead to it from s: none if there is nothing newer, and then
-// the state is s itself. Whole says that they are not known, because s is nil or the history no longer reaches back to
-// it: everything may be different.
+// CatchUp returns the ledger's state (now) and the changes that lead to it from s. If nothing is newer, now is s itself
+// and there are no changes. Whole reports that the changes are not known, because s is nil or the history no longer
+// reaches back to s: then anything may be different.
 func (s *State) CatchUp(ctx context.Context, ledger Ledger) (now *State, changes []Change, whole bool, err error) {
 	now, news, whole, err := s.catchUp(ctx, ledger)
 	return now, news.changes(), whole, err
 }
 
-// catchUp is CatchUp, with the changes where they are.
+// catchUp is CatchUp, with the changes in a span, which does not copy them.
 func (s *State) catchUp(ctx context.Context, ledger Ledger) (now *State, news span, whole bool, err error) {
 	now, err = ledger.Snapshot(ctx)
 	switch {
@@ -84,7 +86,7 @@ func (s *State) catchUp(ctx context.Context, ledger Ledger) (now *State, news sp
 	case now.rev <= s.rev:
 		return s, span{}, false, nil
 	}
-	if here, ok := ledger.(*MemoryLedger); ok { // not what contains one, and may answer otherwise
+	if here, ok := ledger.(*MemoryLedger); ok { // not a type that embeds one, which may override Changes
 		news, err = here.newer(s.rev)
 	} else {
 		news.list, err = ledger.Changes(ctx, s.rev)
@@ -95,17 +97,17 @@ func (s *State) catchUp(ctx context.Context, ledger Ledger) (now *State, news sp
 	case err != nil:
 		return nil, span{}, false, err
 	}
-	return now, news.upTo(now.rev), false, nil // what is committed after the snapshot comes next time
+	return now, news.upTo(now.rev), false, nil // the next call returns what is committed after the snapshot
 }
 
-// Batcher is a ledger that takes many independent proposals in one call. Each has an outcome of its own;
-// the failure of one does not affect the others. An [Engine] uses it where it is there.
+// Batcher is a ledger that takes many independent proposals in one call. Each has an outcome of its own; if one fails,
+// the others are not affected. An [Engine] uses it if its ledger has it.
 type Batcher interface {
 	// ProposeBatch returns one outcome for each proposal, in their order.
 	ProposeBatch(ctx context.Context, batch []Proposal) []Outcome
 }
 
-// Outcome is what [Ledger.Propose] would have returned.
+// Outcome is the result of one proposal of a batch: what [Ledger.Propose] would have returned for it.
 type Outcome struct {
 	// Revision is the revision of the commit; zero if Err is set.
 	Revision Revision
@@ -113,9 +115,9 @@ type Outcome struct {
 	Err error
 }
 
-// MemoryLedger is the ledger of one process. It is linearizable: a commit is one short critical section
-// (check, build, publish, unlock, then wake those that wait) in which no user code runs, and it has no clock.
-// The zero value is an empty ledger; set the fields before first use.
+// MemoryLedger is the ledger of one process. It is linearizable. A commit is one short critical section in which no
+// user code runs: check, build, publish; after the unlock it wakes the waiting calls. The ledger has no clock. The zero
+// value is an empty ledger; set the fields before first use.
 type MemoryLedger struct {
 	// Bounds are the limits of the ledger; zero fields have the defaults of Limits. They have no effect if Start is
 	// set.
@@ -127,24 +129,24 @@ type MemoryLedger struct {
 
 	once   sync.Once
 	limits Limits
-	// Revision of live, for a glance without the lock.
+	// The revision of live, for readers that do not take the lock.
 	rev atomic.Uint64
 	// The newest snapshot.
 	frozen atomic.Pointer[State]
 
 	// Guards what follows.
 	mu sync.Mutex
-	// Written in place where no snapshot sees it.
+	// The current state. It is written in place where no snapshot shares the memory (copy-on-write).
 	live *State
-	// Empty between commits.
+	// The write-set, which is empty between commits.
 	tx tx
-	// Of live.
+	// The newest changes that led to live.
 	history history
 	// Closed by the next commit; nil: no call waits.
 	wake chan struct{}
-	// The revision when wake was made.
+	// The revision at which wake was made.
 	waited Revision
-	// Where the sum of what was read ahead goes.
+	// Takes the sum that ahead.read returns, so that the compiler does not remove the reads.
 	sink uint32
 }
 
@@ -162,14 +164,14 @@ func (l *MemoryLedger) init() {
 	})
 }
 
-// Limits returns what the ledger takes.
+// Limits implements [Ledger].
 func (l *MemoryLedger) Limits() Limits {
 	l.init()
 	return l.limits
 }
 
-// Propose implements [Ledger]. Its only errors are rejections, and ErrUnavailable when the context has
-// ended before the call.
+// Propose implements [Ledger]. Its only errors are rejections, and ErrUnavailable if the context has ended before the
+// call.
 func (l *MemoryLedger) Propose(ctx context.Context, p Proposal) (Revision, error) {
 	l.init()
 	if err := ctx.Err(); err != nil {
@@ -188,7 +190,8 @@ func (l *MemoryLedger) Propose(ctx context.Context, p Proposal) (Revision, error
 	return rev, err
 }
 
-// commitLocked is the critical section of a commit. The channel it returns is to be closed outside.
+// commitLocked is the critical section of a commit. The caller closes the returned channel, if it is not nil, after the
+// unlock.
 func (l *MemoryLedger) commitLocked(p *Proposal) (Revision, chan struct{}, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -196,10 +199,10 @@ func (l *MemoryLedger) commitLocked(p *Proposal) (Revision, chan struct{}, error
 	return rev, l.takeWake(), err
 }
 
-// batchRun is how many proposals of a batch are committed before the lock is offered to others.
+// batchRun is the number of proposals of a batch that are committed before the lock is released for others.
 const batchRun = 64
 
-// ProposeBatch implements [Batcher]. It saves what taking the lock costs.
+// ProposeBatch implements [Batcher]. It takes the lock once for each run of 64 proposals, and not for each proposal.
 func (l *MemoryLedger) ProposeBatch(ctx context.Context, batch []Proposal) []Outcome {
 	l.init()
 	out := make([]Outcome, len(batch))
@@ -210,7 +213,8 @@ func (l *MemoryLedger) ProposeBatch(ctx context.Context, batch []Proposal) []Out
 	return out
 }
 
-// proposeRun commits one run of a batch: malformed proposals are sorted out before the lock is taken.
+// proposeRun commits one run of a batch. It copies and checks the proposals before it takes the lock, and does not
+// commit malformed ones.
 func (l *MemoryLedger) proposeRun(ctx context.Context, run []Proposal, out []Outcome) {
 	var ready [batchRun]Proposal
 	copy(ready[:], run)
@@ -231,7 +235,8 @@ func (l *MemoryLedger) proposeRun(ctx context.Context, run []Proposal, out []Out
 	}
 }
 
-// commitRunLocked is the critical section of a run.
+// commitRunLocked is the critical section of a run. The caller closes the returned channel, if it is not nil, after the
+// unlock.
 func (l *MemoryLedger) commitRunLocked(run []Proposal, out []Outcome, soon *ahead) chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -266,7 +271,8 @@ func (l *MemoryLedger) commit(p *Proposal) (Revision, error) {
 	return rev, nil
 }
 
-// attribute adds to a receipt which commit took what the proposal wanted. It requires mu.
+// attribute adds to a conflict the id of the proposal that made the change which the loser collided with, if the
+// history still has it. It requires mu.
 func (l *MemoryLedger) attribute(err error) error {
 	if r := (*Rejection)(nil); errors.As(err, &r) && errors.Is(r.Kind, ErrConflict) {
 		r.TakenBy = l.history.idAt(r.TakenAt)
@@ -274,8 +280,8 @@ func (l *MemoryLedger) attribute(err error) error {
 	return err
 }
 
-// takeWake returns the channel that the caller closes after it unlocks mu, or nil if no goroutine waits or no newer
-// revision exists. The caller holds mu.
+// takeWake returns the channel that the caller closes after it unlocks mu; nil: no call waits, or there is no newer
+// revision. It requires mu.
 func (l *MemoryLedger) takeWake() chan struct{} {
 	if l.wake == nil || l.live.rev == l.waited {
 		return nil
@@ -285,7 +291,7 @@ func (l *MemoryLedger) takeWake() chan struct{} {
 	return wake
 }
 
-// Snapshot implements [Ledger]. While nothing is committed it returns the same state again.
+// Snapshot implements [Ledger]. It returns the same *State again until the next commit.
 func (l *MemoryLedger) Snapshot(ctx context.Context) (*State, error) {
 	l.init()
 	if err := ctx.Err(); err != nil {
@@ -320,7 +326,8 @@ func (l *MemoryLedger) Changes(ctx context.Context, after Revision) ([]Change, e
 	return newer.changes(), nil
 }
 
-// newer finds the changes after a revision. They are copied, where they must be, without the lock.
+// newer finds the changes after a revision. The lock is held only for the search: the caller reads, or copies, the
+// changes without it.
 func (l *MemoryLedger) newer(after Revision) (span, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -345,7 +352,7 @@ func (l *MemoryLedger) Wait(ctx context.Context, after Revision) (Revision, erro
 	}
 }
 
-// waitOn returns the revision or, if it is not newer, a channel that the next commit closes.
+// waitOn returns the current revision and, if it is not newer than after, a channel that the next commit closes.
 func (l *MemoryLedger) waitOn(after Revision) (Revision, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -369,8 +376,8 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Change is one committed commitment. Ordered by revision and then by sequence, changes are the history
-// of a ledger: applied to the state before them they give the state after them ([State.Apply]).
+// Change is one committed commitment. Changes in the order of revision and sequence are the history of a ledger:
+// applied to the state before them, they give the state after them ([State.Apply]).
 type Change struct {
 	// Revision is the revision of the commit.
 	Revision Revision

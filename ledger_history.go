@@ -10,9 +10,10 @@ import (
 )
 
 // history holds the newest changes, in order of revision and sequence, in chunks. A change is never written again, so
-// readers get the chunks themselves, and what is old is dropped with its chunk; a reader who still has it keeps it.
+// readers get the chunks themselves. Old changes are dropped a chunk at a time; a reader that still has a chunk keeps
+// it in memory.
 //
-// Change number i (counted from the first ever) is in chunks[i/historyChunk - chunks[0].number].
+// Change number i (counted from the first change ever) is in chunks[i/historyChunk - chunks[0].number].
 type history struct {
 	chunks []*historyPart
 	// Number of the oldest change kept.
@@ -20,28 +21,29 @@ type history struct {
 	// Number of the next change.
 	next  uint64
 	limit int
-	// Everything up to here has been dropped.
+	// All changes up to this revision have been dropped.
 	floor Revision
 }
 
-// historyChunk is small, because a reader of one change keeps the whole chunk.
+// historyChunk is small, because a reader that keeps one change keeps the whole chunk in memory.
 const historyChunk = 256
 
+// historyPart is one chunk. Its number is that of its first change divided by historyChunk.
 type historyPart struct {
 	changes [historyChunk]Change
 	number  uint64
-	// Set before the first change in it.
+	// The next chunk. It is set before the first change in that chunk is written.
 	next *historyPart
 }
 
-// append adds what a published proposal has done.
+// append adds one change for each commitment of a published proposal.
 func (h *history) append(rev Revision, t *tx) {
 	for i, c := range t.p.Do {
 		*h.push() = Change{Revision: rev, Seq: i, ID: t.p.ID, Do: c, Node: t.touched[i]}
 	}
 }
 
-// push makes room for one more change, dropping the oldest if the limit is reached.
+// push returns the place for one more change, and drops the oldest change if the limit is reached.
 func (h *history) push() *Change {
 	if h.next-h.first == uint64(h.limit) {
 		h.floor = h.at(h.first).Revision
@@ -65,7 +67,7 @@ func (h *history) at(i uint64) *Change {
 	return &h.chunks[i/historyChunk-h.chunks[0].number].changes[i%historyChunk]
 }
 
-// search returns the number of the first change at or after a revision. The newest chunk comes first, because most
+// search returns the number of the first change at or after a revision. It tries the newest chunk first, because most
 // readers ask for the last changes.
 func (h *history) search(rev Revision) uint64 {
 	from := h.first
@@ -76,7 +78,7 @@ func (h *history) search(rev Revision) uint64 {
 	return from + uint64(n)
 }
 
-// after returns where all changes newer than a revision are. They may be read after the lock has been given back.
+// after returns the span of all changes newer than a revision. The caller may read them after it has released the lock.
 func (h *history) after(rev Revision) (span, error) {
 	if rev < h.floor {
 		return span{}, ErrCompacted
@@ -88,15 +90,15 @@ func (h *history) after(rev Revision) (span, error) {
 	return span{part: h.chunks[from/historyChunk-h.chunks[0].number], at: int(from % historyChunk), n: int(h.next - from)}, nil
 }
 
-// span is a number of changes in a row: of a history or, where that is not at hand, in a list.
+// span is a run of consecutive changes: in the chunks of a history (part) or, for other ledgers, in a list.
 type span struct {
 	part *historyPart
-	// Of the first, in its chunk.
+	// The position of the first change in its chunk, and the number of changes.
 	at, n int
 	list  []Change
 }
 
-// all yields the changes, which must not be written to.
+// all yields the changes. They must not be written to.
 func (s span) all(yield func(*Change) bool) {
 	for _, some := range s.lists() {
 		for i := range some {
@@ -107,7 +109,7 @@ func (s span) all(yield func(*Change) bool) {
 	}
 }
 
-// lists yields the changes chunk by chunk, with how many come before.
+// lists yields the changes chunk by chunk, each with the number of changes before it.
 func (s span) lists() iter.Seq2[int, []Change] {
 	return func(yield func(int, []Change) bool) {
 		if s.part == nil {
@@ -121,14 +123,14 @@ func (s span) lists() iter.Seq2[int, []Change] {
 				return
 			}
 			if n += len(some); n == s.n {
-				return // the last chunk's next is not ours to read: a commit may be setting it
+				return // do not read next of the last chunk: a commit may be writing it
 			}
 			part, at = part.next, 0
 		}
 	}
 }
 
-// upTo returns the changes up to a revision.
+// upTo returns the part of the span up to a revision.
 func (s span) upTo(rev Revision) span {
 	if s.part == nil {
 		for len(s.list) > 0 && s.list[len(s.list)-1].Revision > rev {
@@ -145,7 +147,7 @@ func (s span) upTo(rev Revision) span {
 	return s
 }
 
-// changes returns the changes: the chunk itself, or a copy if they are in more than one.
+// changes returns the changes as one slice: a part of the chunk itself, or a copy if they are in several chunks.
 func (s span) changes() []Change {
 	if s.part == nil {
 		return s.list
@@ -160,7 +162,7 @@ func (s span) changes() []Change {
 	return out
 }
 
-// idAt returns the id of the proposal committed at a revision, zero if it is not known any more.
+// idAt returns the id of the proposal that was committed at a revision; zero: the history no longer has it.
 func (h *history) idAt(rev Revision) ProposalID {
 	if i := h.search(rev); i < h.next && h.at(i).Revision == rev {
 		return h.at(i).ID
@@ -168,17 +170,18 @@ func (h *history) idAt(rev Revision) ProposalID {
 	return ProposalID{}
 }
 
-// This file makes a run of proposals cheaper to commit: what each of them will look up is read beforehand, for
-// all at once. The reads of one proposal wait for each other (hash table, record, record's contents); those of
-// different proposals do not, so the processor has many under way. Nothing is decided by it.
+// From here on the file makes a run of proposals cheaper to commit: it reads the records that all of them will look up
+// before the first is committed. The reads of one proposal depend on each other (hash table, record, contents of the
+// record), but those of different proposals do not, so the processor has many cache misses under way at once. The reads
+// change no outcome.
 
-// ahead is what a run of proposals will look up.
+// ahead has the hashes, and then the slots, of the records that a run of proposals will look up.
 type ahead struct {
 	capsules, nodes [batchRun]uint32
 	n               int
 }
 
-// plan hashes the ids that the placements of a run name.
+// plan hashes the ids of the capsule and the node in the first placement of each proposal.
 func (a *ahead) plan(run []Proposal) {
 	a.n = 0
 	for i := range run {
@@ -192,7 +195,7 @@ func (a *ahead) plan(run []Proposal) {
 	}
 }
 
-// read reads the records. The sum is of no use but to keep the compiler from leaving the reads out.
+// read reads the records. It returns a sum over them only so that the compiler cannot remove the reads.
 func (a *ahead) read(s *State) (sum uint32) {
 	for i := range a.n {
 		a.capsules[i] = s.capsules.First(a.capsules[i])
@@ -211,7 +214,7 @@ func (a *ahead) read(s *State) (sum uint32) {
 	return sum
 }
 
-// commitmentJSON is a commitment in the field of its kind. Exactly one is set.
+// commitmentJSON holds a commitment in the field of its kind. Exactly one field is set.
 type commitmentJSON struct {
 	PutNode    *PutNode    `json:"putNode,omitempty"`
 	RemoveNode *RemoveNode `json:"removeNode,omitempty"`
@@ -232,7 +235,7 @@ type commitmentJSON struct {
 	RemoveBudget *RemoveBudget `json:"removeBudget,omitempty"`
 }
 
-// commitmentToJSON puts a commitment into the field of its kind.
+// commitmentToJSON puts a commitment into the field of its kind, with times in UTC.
 func commitmentToJSON(c Commitment) (*commitmentJSON, error) {
 	var out commitmentJSON
 	switch c := c.(type) {
@@ -333,7 +336,7 @@ func (in *commitmentJSON) commitment() (Commitment, error) {
 	return found[0], nil
 }
 
-// changeJSON is a change as JSON.
+// changeJSON is the JSON form of a Change.
 type changeJSON struct {
 	Revision Revision        `json:"revision,omitempty"`
 	Seq      int             `json:"seq,omitempty"`
@@ -343,8 +346,9 @@ type changeJSON struct {
 }
 
 // MarshalJSON writes the change as a JSON object, in which the commitment is an object with one field that is named
-// after its kind: {"revision":7,"do":{"place":{"capsule":"web-1","node":"node-a"}},"node":"node-a"}. Fields that are zero are
-// left out. The error is ErrInvalid for a commitment that is a pointer or nil, and for text that JSON cannot hold.
+// after its kind: {"revision":7,"do":{"place":{"capsule":"web-1","node":"node-a"}},"node":"node-a"}. Fields that are
+// zero are left out. The error is ErrInvalid for a commitment that is a pointer or nil, and for text that JSON cannot
+// hold.
 func (c Change) MarshalJSON() ([]byte, error) {
 	do, err := commitmentToJSON(c.Do)
 	if err != nil {
@@ -357,9 +361,9 @@ func (c Change) MarshalJSON() ([]byte, error) {
 	return text, nil
 }
 
-// UnmarshalJSON reads what MarshalJSON writes. It refuses unknown fields, text behind the object, and any other number
-// of commitments than one, with an error that is ErrInvalid, and leaves c as it was. It judges no rule:
-// [State.Apply] does that.
+// UnmarshalJSON reads what MarshalJSON writes. It refuses unknown fields, text after the object, and an object that
+// does not have exactly one commitment, with an error that is ErrInvalid; c is then unchanged. It judges none of the
+// ledger's rules: [State.Apply] does that.
 func (c *Change) UnmarshalJSON(text []byte) error {
 	var in changeJSON
 	decoder := json.NewDecoder(bytes.NewReader(text))

@@ -15,32 +15,33 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Navigator is a scheduler: which pending capsules are mine, and where should they go? It plans on its own
-// view and proposes; it never talks to another navigator. An [Engine] runs it.
+// Navigator is a scheduler. It answers two questions: which pending capsules are mine, and where should they go? It
+// plans on its own view and proposes; it never talks to another navigator. An [Engine] runs it.
 type Navigator interface {
-	// Claims reports whether pending capsules of the module and class that are assigned to no engine are this
-	// navigator's. It must always give the same answer; it is asked once for each pair.
+	// Claims reports whether pending capsules of this module and class that are assigned to no engine are this
+	// navigator's. It must always give the same answer for a pair, and is asked once for each pair. A call may take 1
+	// s.
 	Claims(module string, class AppClass) bool
-	// Plan proposes places for pending capsules, of which the highest priority comes first. The view and the
-	// capsules are read-only and good until Plan returns. Plan ends when ctx does.
+	// Plan proposes placements for pending capsules, which are sorted by priority, the highest first. The view and the
+	// capsules are read-only and valid until Plan returns. Plan must return when ctx ends.
 	//
-	// A pass hands over at most MaxPlan capsules, and none of a class that is parked, so perhaps only some members of a
-	// gang: the others are in State.Members.
+	// A pass hands over at most MaxPlan capsules, and none of a class that is parked. So pending may have only some
+	// members of a gang: the others are in State.Members.
 	Plan(ctx context.Context, view *View, pending []*Capsule) (Plan, error)
 }
 
-// Plan is what a navigator makes of its pending capsules.
+// Plan is the result of [Navigator].Plan.
 type Plan struct {
-	// Proposals are sent in this order. Their ID and View, and the Place.At of their placements, may be left zero: the
+	// Proposals are sent in this order. Their ID and View, and Place.At of their placements, may be left zero: the
 	// engine sets them.
 	Proposals []Proposal
 	// Unplaced lists the capsules that the plan does not place, with reasons.
 	Unplaced []Unplaced
-	// Notes are measurements of the navigator, which the engine passes on in the Round.
+	// Notes are measurements of the navigator, which the engine copies to Round.Notes.
 	Notes []slog.Attr
 }
 
-// complete sets what a plan may leave zero. It requires that p shares no slice with the plan.
+// complete sets the fields that a plan may leave zero. It requires that p shares no slice with the plan.
 func (p *Proposal) complete(ids *idSource, view Revision, now Instant) {
 	if p.ID.IsZero() {
 		p.ID = ids.next()
@@ -56,15 +57,15 @@ func (p *Proposal) complete(ids *idSource, view Revision, now Instant) {
 	}
 }
 
-// Unplaced is a capsule for which a plan has no place. As an error it is what a [Population] reports of a capsule that
+// Unplaced is a capsule for which a plan has no place. As an error it is what a [Population] reports for a capsule that
 // none of its engines plans.
 type Unplaced struct {
 	// Capsule is the capsule that has no place.
 	Capsule *Capsule
 	// Why is the reason. A *NoFit parks the capsule's class until a change could help it: a node offers more, members
 	// of Spec.Near.Group or Spec.Start.Parent are placed or leave, a proposal of the same plan is refused, or
-	// Engine.ParkFor has passed. Never a *NoFit for a member of a gang, nor an error that wraps one: it would put one
-	// role aside, and the rest would be handed over without it.
+	// Engine.ParkFor has passed. Do not give a *NoFit, or an error that wraps one, for a member of a gang: it would
+	// park the class of one role, and the next passes would hand over the other roles without it.
 	Why error
 }
 
@@ -87,22 +88,23 @@ type Round struct {
 	View Revision
 	// Pending counts the capsules that the pass gave to the navigator.
 	Pending int
-	// Proposed counts the proposals that were sent: the plan's, those whose outcome was unknown, and releases of holds
-	// that have ended, except those that another engine has released.
+	// Proposed counts the proposals that were sent: those of the plan, those sent again because their outcome was
+	// unknown, and the ends of holds, protections and nominations, except for ends that another engine has committed
+	// first.
 	Proposed int
 	// Committed counts the proposals that were committed.
 	Committed int
 	// Conflicts counts the proposals that lost to another commit; their capsules are planned again in the next pass.
 	Conflicts int
-	// Infeasible counts the proposals that did not hold in their own view; if this rises pass after pass, the navigator
+	// Infeasible counts the proposals that did not hold in their own view. If this rises pass after pass, the navigator
 	// is wrong.
 	Infeasible int
-	// Invalid counts the proposals that were malformed, and those that were not sent because they do what is not for the
-	// navigator to do ([State.Offence]).
+	// Invalid counts the proposals that were malformed, and those that were not sent because they do what their
+	// navigator may not do ([State.Offence]).
 	Invalid int
 	// Unknown counts the proposals without a known outcome; they are sent again in the next pass.
 	Unknown int
-	// Failed counts the proposals that were sent in vain: the ledger was unavailable, or failed otherwise.
+	// Failed counts the proposals that failed because the ledger was unavailable, or with any other error.
 	Failed int
 	// Unplaced lists the capsules that the plan did not place, with reasons.
 	Unplaced []Unplaced
@@ -110,7 +112,7 @@ type Round struct {
 	Parked int
 	// Notes are the Plan.Notes of the navigator.
 	Notes []slog.Attr
-	// Errors are all errors of the pass except conflicts, at most 16 of a kind.
+	// Errors has all errors of the pass except conflicts, at most 16 of a kind.
 	Errors []error
 
 	// Something new was committed.
@@ -120,29 +122,30 @@ type Round struct {
 	// Capsules were placed, released or put aside: the next pass has less work.
 	progress bool
 
-	// Start is when the pass began; zero: it did not, because the engine has a fault or its last Plan still ran.
+	// Start is when the pass began; zero: it did not begin, because the engine has a fault or its last Plan still ran.
 	Start time.Time
 	// Viewing, Planning and Proposing are the times that the stages of the pass took.
 	Viewing, Planning, Proposing time.Duration
 
-	// Settled lists the proposals that Proposed counts, in the order in which they were sent. It is filled in only for an engine
-	// with an OnRound, because it takes memory. Read it, never write it.
+	// Settled lists the proposals that Proposed counts, in the order in which they were sent. It is filled in only for
+	// an engine with an OnRound, because it takes memory. Read it, never write it.
 	Settled []Settled
-	// State is the state that the pass planned on; nil where Settled is not filled in, and where the view could not be built.
-	// A round that is kept keeps it in memory.
+	// State is the state that the pass planned on; nil where Settled is not filled in, and where the view could not be
+	// built. Keeping the round keeps the state in memory.
 	State *State
 }
 
-// Settled is a proposal that an engine has sent, and what became of it.
+// Settled is a proposal that an engine has sent, and its outcome.
 type Settled struct {
-	// Proposal is the proposal as it was sent, with its id and view. The first eight bytes of all ids that an engine has set are the
-	// same, and no other engine has them; so the engine whose proposal has won ([Rejection].TakenBy) is known by them.
+	// Proposal is the proposal as it was sent, with its id and view. All ids that one engine sets begin with the same
+	// eight bytes, and no other engine's ids do. So these bytes of [Rejection].TakenBy tell which engine's proposal has
+	// won.
 	Proposal Proposal
-	// Outcome is what the ledger answered. A conflict has the receipt, a [*Rejection].
+	// Outcome is the answer of the ledger. For a conflict its Err is the receipt, a [*Rejection].
 	Outcome Outcome
 }
 
-// maxErrors is how many errors of a kind a round keeps; the counts count them all.
+// maxErrors is the number of errors of a kind that a round keeps; the counts count all of them.
 const maxErrors = 16
 
 // String sums the round up in a line.
@@ -151,8 +154,8 @@ func (r Round) String() string {
 		r.Engine, r.View, r.Pending, r.Proposed, r.Committed, r.Conflicts, r.Infeasible, r.errors(), len(r.Unplaced), r.Parked, r.first())
 }
 
-// errors counts what went wrong but conflicts and infeasible proposals: refused or failed proposals, the
-// navigator, the view.
+// errors counts all errors except conflicts and infeasible proposals: invalid and failed proposals, unknown outcomes,
+// and errors of the navigator and the view.
 func (r Round) errors() int {
 	kept := min(r.Infeasible, maxErrors) + min(r.Invalid, maxErrors) + min(r.Unknown, maxErrors) + min(r.Failed, maxErrors)
 	return r.Invalid + r.Unknown + r.Failed + max(0, len(r.Errors)-kept)
@@ -167,27 +170,27 @@ func (r Round) first() string {
 	return "; " + line
 }
 
-// active reports whether there was anything to do.
+// active reports whether the pass had anything to plan or to send.
 func (r *Round) active() bool { return r.Pending > 0 || r.Proposed > 0 }
 
-// Population is several engines at work on one ledger, and a look-out for work that none of them owns. It
-// needs no coordinator: claims divide the work, and the ledger settles the rest. Set the fields before Run.
+// Population runs several engines on one ledger, and reports work that none of them owns. It needs no coordinator:
+// claims divide the work, and the ledger settles the rest. Set the fields before Run.
 type Population struct {
 	// Engines are the engines that the population runs.
 	Engines []*Engine
-	// OnError is called for each capsule that none of the engines will place, once each time that it becomes pending,
-	// with an error that wraps an Unplaced, which names it: no engine is assigned and none claims it, or it is assigned to
-	// an engine that is not in the list (which is correct if that engine runs in another process). It is also called when
-	// the ledger cannot be read.
+	// OnError is called for each pending capsule that none of the engines will place, once each time that it becomes
+	// pending. The error wraps an Unplaced, which names the capsule. Such a capsule is assigned to no engine and
+	// claimed by none, or it is assigned to an engine that is not in the list (which is correct if that engine runs in
+	// another process). OnError is also called when the ledger cannot be read.
 	OnError func(error)
 
 	owners *claimTable
 }
 
-// Run runs all engines until ctx ends, and then returns nil. Before anything starts it refuses, with an
-// error that wraps ErrInvalid, engines with faults, with the same name, on different ledgers, or whose claims
-// overlap on the module and class of a capsule that is pending. Should claims overlap on a pair that only
-// comes up later, the engine that stands first in the list has it.
+// Run runs all engines until ctx ends, and then returns nil. Before it starts any, it refuses engines with faults, with
+// the same name or on different ledgers, and engines whose claims overlap on the module and class of a pending capsule.
+// The error wraps ErrInvalid. If claims overlap on a pair that first occurs later, the first of these engines in the
+// list gets the work.
 func (p *Population) Run(ctx context.Context) error {
 	if err := p.check(ctx); err != nil {
 		return err
@@ -204,20 +207,20 @@ func (p *Population) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// claimTable says which engine of a population has the work that is assigned to none: the first that claims its module and
-// class. All engines share one, so that a pair is asked about once, whatever the number of engines.
+// claimTable tells which engine of a population owns the work that is assigned to none: the first engine that claims
+// its module and class. All engines share one table, so each pair is looked up once, whatever the number of engines.
 type claimTable struct {
 	engines []*Engine
-	// Guards what follows. No navigator is asked with it held.
+	// Guards the fields below. It is never held during a call of a navigator.
 	mu sync.RWMutex
-	// The number of the engine, -1 if none claims the pair; at most maxClaims of them.
+	// The position of the engine for each pair, -1 if none claims it; at most maxClaims pairs.
 	owner map[claim]int
-	// How often the table has been forgotten.
+	// Counts the calls of forget, so that find does not store an answer from before one.
 	forgotten int
 }
 
-// find returns the number of the engine that has a pair, -1 if none claims it. Engines are asked in order, up to the first
-// that claims it, each through its own contained and remembered call.
+// find returns the position of the engine that owns a pair; -1: no engine claims it. It asks the engines in order, up
+// to the first that claims the pair. Each engine asks its navigator under its own guard and caches the answer.
 func (t *claimTable) find(key claim) int {
 	t.mu.RLock()
 	owner, known := t.owner[key]
@@ -238,7 +241,7 @@ func (t *claimTable) find(key claim) int {
 	return owner
 }
 
-// forget forgets all answers, because some were given without a navigator that answers again.
+// forget clears the table. Some answers were given while a navigator did not answer, and it answers again.
 func (t *claimTable) forget() {
 	if t == nil {
 		return
@@ -249,7 +252,7 @@ func (t *claimTable) forget() {
 	t.forgotten++
 }
 
-// check reports everything that keeps the population from starting.
+// check returns every fault that keeps the population from starting.
 func (p *Population) check(ctx context.Context) error {
 	var faults []error
 	names := map[string]bool{}
@@ -282,16 +285,16 @@ func (p *Population) check(ctx context.Context) error {
 	return p.checkClaims(ctx)
 }
 
-// sameLedger compares ledgers, where they can be compared.
+// sameLedger reports whether two ledgers are the same, or cannot be compared.
 func sameLedger(a, b Ledger) bool {
 	return !reflect.TypeOf(a).Comparable() || !reflect.TypeOf(b).Comparable() || a == b
 }
 
-// checkClaims looks for overlaps on what is pending now.
+// checkClaims returns an error for each pair of a pending capsule that more than one engine claims.
 func (p *Population) checkClaims(ctx context.Context) error {
 	state, err := p.Engines[0].Ledger.Snapshot(ctx)
 	switch {
-	case ctx.Err() != nil: // nothing is going to run
+	case ctx.Err() != nil: // the population ends before it starts
 		return nil //nolint:nilerr // a context that ends early is how it ends
 	case err != nil:
 		return fmt.Errorf("orbit: population: %w", err)
@@ -324,7 +327,7 @@ func (p *Population) claimants(pair claim) []string {
 	return names
 }
 
-// watch reports capsules that no engine owns, each once for every time that it becomes pending.
+// watch reports the pending capsules that no engine owns, each once for every time that it becomes pending.
 func (p *Population) watch(ctx context.Context) error {
 	if p.OnError == nil {
 		return nil
@@ -349,8 +352,8 @@ func (p *Population) watch(ctx context.Context) error {
 	return nil
 }
 
-// waitForWork waits for a change that may leave a capsule without an owner. Others, placements first of all, are
-// passed over without a snapshot.
+// waitForWork waits for a change that may leave a capsule without an owner. It skips others, such as placements,
+// without a snapshot.
 func waitForWork(ctx context.Context, ledger Ledger, seen Revision) error {
 	for changes, err := range Follow(ctx, ledger, seen) {
 		if errors.Is(err, ErrCompacted) {
@@ -376,7 +379,8 @@ func (p *Population) unowned(owner string, spec *Spec) bool {
 	return p.owners.find(claim{spec.Module, spec.Class}) < 0
 }
 
-// reportAll empties the queue of unclaimed capsules into Report.
+// reportAll calls OnError for each capsule in the view's queue, which has the work that no engine owns, and empties the
+// queue.
 func (p *Population) reportAll(view *View) {
 	most := view.state.PendingCount()
 	view.queue.turn(most, view.state, false)
@@ -387,5 +391,5 @@ func (p *Population) reportAll(view *View) {
 		}
 		p.OnError(fmt.Errorf("orbit: population: %w", Unplaced{c, why}))
 	}
-	view.queue.batch = view.queue.batch[:0] // once is enough
+	view.queue.batch = view.queue.batch[:0] // do not report them again
 }

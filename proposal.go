@@ -11,19 +11,20 @@ import (
 	"time"
 )
 
-// Revision numbers the states of a ledger. Revisions rise with every commit and may have gaps. Zero is
-// before the first.
+// Revision numbers the states of a ledger. Revisions rise with every commit and may have gaps. Zero is the revision
+// before the first commit.
 type Revision uint64
 
-// Proposal asks a ledger to commit all of Do, in order, if every bet in If holds; or none of it.
-// A ledger keeps nothing of the slices after Propose has returned.
+// Proposal asks a ledger to commit all of Do, in order, if every bet in If holds; or else nothing. A ledger keeps none
+// of the slices after Propose has returned.
 type Proposal struct {
-	// ID identifies the proposal, which is applied at most once. Never use an id again for another proposal.
+	// ID identifies the proposal, which is applied at most once. Never use the id of one proposal for another.
 	ID ProposalID
-	// View is the revision of the view that the proposal was planned on. It tells bad luck (conflict) from a mistake
-	// (infeasible), and a capsule from another one that has its id by now: a commitment about a capsule that was submitted after View,
-	// and not by this proposal, is a conflict. Zero: planned on no view; every obstacle then counts as a conflict, except a record
-	// that never existed, and a capsule is whoever has the id.
+	// View is the revision of the view on which the proposal was planned. It tells a conflict (the obstacle is newer
+	// than View) from a mistake (infeasible). It also tells a capsule from a later one with the same id: a commitment
+	// about a capsule that was submitted after View, and not by this proposal, is a conflict. Zero: the proposal was
+	// planned on no view. Every obstacle then counts as a conflict, except a record that never existed, and an id names
+	// the capsule that has it now.
 	View Revision
 	// Do lists the commitments, which are applied in order, all or none.
 	Do []Commitment
@@ -31,26 +32,26 @@ type Proposal struct {
 	If []Precondition
 }
 
-// Clone returns a copy that does not change with p: it shares no slice, map or pointer with p but specs that a
-// ledger has handed out. Every ledger works on a copy, made before it checks anything; so does an [Engine].
+// Clone returns a copy that does not change with p. The copy shares no slice, map or pointer with p, except specs that
+// a ledger has handed out. Every ledger works on a copy, which it makes before it checks anything; so does an [Engine].
 func (p Proposal) Clone() Proposal {
 	var c cloner
 	c.proposal(&p)
 	return p
 }
 
-// cloner copies proposals. Those that it has copied share arrays, but no element. A ledger, which keeps no array once it
-// has answered, takes it from cloners and gives it back, so that copying takes no memory.
+// cloner copies proposals. Its copies share arrays, but no element. A ledger keeps no array of a proposal after it has
+// answered. So it takes a cloner from the pool cloners and gives it back afterwards, and copying allocates no arrays.
 type cloner struct {
 	does []Commitment
 	bets []Precondition
-	// The spec seen last, and the copy of it.
+	// The spec that was copied last, and its copy.
 	last, copied *Spec
 }
 
 var cloners = sync.Pool{New: func() any { return new(cloner) }}
 
-// giveBack lets the arrays serve for other proposals. It requires that nothing refers to them any more.
+// giveBack returns the cloner and its arrays to the pool. It requires that nothing refers to the arrays any more.
 func (c *cloner) giveBack() {
 	clear(c.does)
 	clear(c.bets)
@@ -58,7 +59,8 @@ func (c *cloner) giveBack() {
 	cloners.Put(c)
 }
 
-// proposals copies all proposals of a batch, which is the caller's own.
+// proposals replaces everything that the proposals of a batch refer to by copies. The batch itself must be the caller's
+// own.
 func (c *cloner) proposals(batch []Proposal) {
 	does, bets := 0, 0
 	for i := range batch {
@@ -113,7 +115,7 @@ func (c *cloner) submit(s Submit) Submit {
 	return s
 }
 
-// spec copies runs of the same spec once, and those that a ledger has handed out not at all.
+// spec copies a spec: once for consecutive uses of the same one, and not at all if a ledger has handed it out.
 func (c *cloner) spec(s *Spec) *Spec {
 	if s == nil || s.self == s {
 		return s
@@ -124,67 +126,71 @@ func (c *cloner) spec(s *Spec) *Spec {
 	return c.copied
 }
 
-// Commitment is one change of the world. The set is closed: [PutNode], [RemoveNode], [Submit], [Place],
-// [Release], [Evict], [Confirm], [Adopt], [Resize], [Hold], [Nominate], [Assign], [Mark], [PutBudget], [RemoveBudget], [Protect]; as values, not
-// pointers.
+// Commitment is one change of the world. The set is closed: [PutNode], [RemoveNode], [Submit], [Place], [Release],
+// [Evict], [Confirm], [Adopt], [Resize], [Hold], [Nominate], [Assign], [Mark], [PutBudget], [RemoveBudget], [Protect];
+// as values, not pointers.
 type Commitment interface{ commitment() }
 
-// PutNode lets a node join, or replaces the description of one that has joined: capacity, labels, devices,
-// state. Capacity may shrink below what is used; then nothing new is admitted. A node that is Lost stays so.
+// PutNode lets a node join, or replaces the description of one that has joined: capacity, labels, devices, state.
+// Capacity may shrink below what is used; then nothing new is admitted. A node that is Lost stays Lost.
 type PutNode struct {
 	// Node is the description of the node.
 	Node Node `json:"node"`
 }
 
-// RemoveNode lets a node leave. It is refused while capsules, [Remains] or holds are on it: put a dead node as Lost, release its
-// capsules in batches, then remove it.
+// RemoveNode lets a node leave. It is refused while capsules, [Remains] or holds are on the node. For a dead node, put
+// it as Lost, release its capsules in batches, then remove it.
 type RemoveNode struct {
 	// Node is the node to remove.
 	Node NodeID `json:"node"`
 }
 
-// Submit adds pending capsules: either one for each of IDs, all of one Spec, or all members of a Gang. With neither it adds
-// none, which is no error. The id of a capsule that has been released for good may be used again at once, also in the proposal that
-// releases it. The new capsule takes over what still runs of the former one ([Remains]), so that db-0 does not run twice, and which
-// proposals have placed it, so that they still are applied once; nothing else.
+// Submit adds pending capsules: either one for each of IDs, all of one Spec, or all members of a Gang. With neither it
+// adds none, which is no error. The id of a capsule that has been released for good may be used again at once, also in
+// the proposal that releases it. The new capsule takes over two things from the former one: what still runs of it
+// ([Remains]), so that db-0 does not run twice, and the ids of the proposals that have placed it, so that these are
+// still applied only once.
 type Submit struct {
 	// IDs are the ids of the new capsules; empty if Gang is set.
 	IDs []CapsuleID `json:"ids,omitempty"`
 	// Spec is the spec of each capsule of IDs; it may be nil if there are none.
 	Spec *Spec `json:"spec,omitempty"`
-	// Owner is the name of the engine that the capsules are assigned to; empty: the engine that claims them.
+	// Owner is the name of the engine to which the capsules are assigned; empty: they belong to the engine that claims
+	// them.
 	Owner string `json:"owner,omitempty"`
 	// Gang is the gang whose members are submitted; nil if IDs is set.
 	Gang *Gang `json:"gang,omitempty"`
-	// At is when the capsules began to wait, by the submitter's clock; 0: unknown. A ledger keeps it and never reads it;
-	// navigators and engines count from it how long the capsules have waited.
+	// At is when the capsules began to wait, by the submitter's clock; 0: unknown. A ledger stores it and never reads
+	// it. Navigators and engines count from it how long the capsules have waited.
 	At Instant `json:"at,omitempty"`
-	// Labels are kept with each of the capsules, which share one copy. No rule of a ledger reads them.
+	// Labels are stored with each of the capsules, which share one copy. No rule of a ledger reads them.
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
-// Place puts a pending capsule on a node, on these device instances if it asks for devices
+// Place puts a pending capsule on a node and, if the capsule asks for devices, on these device instances
 // ([NodeState.PickDevices] chooses them).
 type Place struct {
 	// Capsule is the pending capsule to place.
 	Capsule CapsuleID `json:"capsule"`
 	// Node is the node to place it on.
 	Node NodeID `json:"node"`
-	// Devices are the device instances that it gets there.
+	// Devices are the device instances that the capsule gets there.
 	Devices DeviceSet `json:"devices,omitempty"`
-	// After makes the capsule wait until everything has stopped that has left the node and runs there still, what leaves it by
-	// this proposal included. Without After it waits only if it does not fit beside that. See [Remains].
+	// After makes the capsule wait until everything has stopped that has left the node and still runs there, also what
+	// leaves the node by this proposal. Without After the capsule waits only if it does not fit beside what still runs.
+	// See [Remains].
 	After bool `json:"after,omitempty"`
-	// Note is kept with the placement, as in "warm".
+	// Note is stored with the placement, for example "warm".
 	Note string `json:"note,omitempty"`
-	// At is when the capsule was placed, by the clock of the one who says so: an engine sets it where a plan leaves it 0. A
-	// ledger keeps it and never reads it.
+	// At is when the capsule was placed, by the proposer's clock; an engine sets it where a plan leaves it 0. A ledger
+	// stores it and never reads it.
 	At Instant `json:"at,omitempty"`
 }
 
-// Release ends a placement or a hold: exactly one of Capsule and Hold is named. A final release is for the owner of the work,
-// and is never refused. Without Final a placed capsule returns to pending, which is refused on a Ready node, or it would be a way
-// to make room for other work; use [Evict] to move a capsule. It is taken:
+// Release ends a placement or a hold: exactly one of Capsule and Hold is set. A final release is for the owner of the
+// work, and is never refused. Without Final a placed capsule returns to pending. That is refused on a Ready node,
+// because it would be a way to make room for other work; use [Evict] to move a capsule. It is accepted:
+//
 //   - from a Lost node, as a loss;
 //   - from a Cordoned node, if budgets allow it and the gang of the capsule stays whole, at its minimums, or unplaced;
 //   - from any node for a whole gang, one member of which is on a Cordoned node;
@@ -194,11 +200,11 @@ type Release struct {
 	Capsule CapsuleID `json:"capsule,omitempty"`
 	// From is the node that the capsule must be on; empty: any node.
 	From NodeID `json:"from,omitempty"`
-	// Final ends the capsule for good, instead of returning it to pending.
+	// Final ends the capsule for good. Without Final it returns to pending.
 	Final bool `json:"final,omitempty"`
-	// Stopped says that the capsule does not run although it should: its start has failed, for example. It returns to pending from
-	// any node, as a loss. Only the agent of the node says so, in a proposal that holds only releases that are Stopped or Final
-	// and placements of capsules that have stopped.
+	// Stopped says that the capsule does not run although it should, for example because its start has failed. It
+	// returns to pending from any node, as a loss. Only the agent of the node says so, in a proposal that contains only
+	// releases that are Stopped or Final, and placements of capsules that have stopped.
 	Stopped bool `json:"stopped,omitempty"`
 	// Hold is the hold to release; empty if Capsule is set.
 	Hold HoldID `json:"hold,omitempty"`
@@ -207,9 +213,10 @@ type Release struct {
 // HoldID names a hold.
 type HoldID string
 
-// Hold keeps room on a node for a later placement. It counts as use. The navigator it is for releases it in the proposal
-// that places in its stead. It always ends: a ledger has no clock, so every engine releases holds whose end
-// has passed before it plans; where no engine runs, they stay. An end that has passed already is accepted.
+// Hold reserves room on a node for a later placement. The room counts as used. The navigator that the hold is for
+// releases it in the proposal that uses the room. Every hold has an end. A ledger has no clock, so every engine
+// releases holds whose end has passed before it plans; where no engine runs, they stay. A ledger accepts a hold whose
+// end has passed already.
 type Hold struct {
 	// ID identifies the hold.
 	ID HoldID `json:"id"`
@@ -227,8 +234,7 @@ type Hold struct {
 	Ends time.Time `json:"ends"`
 }
 
-// Assign hands a capsule from one owner to another. It is a compare-and-swap in itself: From must be the
-// owner now (empty: none).
+// Assign changes the owner of a capsule. It is a compare-and-swap: the owner must be From now (empty: none).
 type Assign struct {
 	// Capsule is the capsule to assign.
 	Capsule CapsuleID `json:"capsule"`
@@ -238,7 +244,7 @@ type Assign struct {
 	Owner string `json:"owner,omitempty"`
 }
 
-// Mark keeps a small value under a key: lease terms, node groups, failed marks. An empty value deletes it.
+// Mark stores a small value under a key: a lease term, a node group, a failed mark. An empty value deletes the mark.
 type Mark struct {
 	// Key identifies the mark.
 	Key string `json:"key"`
@@ -270,7 +276,7 @@ func leaves(c Commitment) CapsuleID {
 	return ""
 }
 
-// NodeFreeOf bets that the node still has at least this much free.
+// NodeFreeOf bets that at least this much is still free on the node.
 type NodeFreeOf struct {
 	// Node is the node that the bet is about.
 	Node NodeID
@@ -281,8 +287,8 @@ type NodeFreeOf struct {
 // GangUnplaced bets that no member of the gang is placed.
 type GangUnplaced struct{ Gang GangID }
 
-// NodeAt is the strict, coarse bet: nothing at all has changed on the node since these counters were read.
-// A zero counter is not compared.
+// NodeAt is the strict, coarse bet: nothing at all has changed on the node since these counters were read. A counter
+// that is zero is not compared.
 type NodeAt struct {
 	// Node is the node that the bet is about.
 	Node NodeID
@@ -293,7 +299,7 @@ type NodeAt struct {
 // GroupIn bets that a placed capsule of the group is in this domain of the level.
 type GroupIn struct{ Group, Level, Domain string }
 
-// MarkAt bets that the mark was last set at this revision; zero: that there is none.
+// MarkAt bets that the mark was last set at this revision; zero: that there is no such mark.
 type MarkAt struct {
 	// Key identifies the mark that the bet is about.
 	Key string
@@ -312,12 +318,12 @@ func (MarkAt) precondition()       {}
 var (
 	// ErrConflict: another commit came first. Expected; plan again on a view at least as new as Rejection.At.
 	ErrConflict = errors.New("conflict")
-	// ErrInfeasible: it never held, even in the proposal's own view. The navigator's mistake: a rising count
-	// means that it repeats itself.
+	// ErrInfeasible: the proposal never held, even in its own view. This is the navigator's mistake; a rising count
+	// means that it repeats the mistake.
 	ErrInfeasible = errors.New("infeasible")
-	// ErrInvalid: malformed, or over the ledger's limits. Refused before anything is looked at.
+	// ErrInvalid: the proposal is malformed, or over the ledger's limits. It is refused before any state is looked at.
 	ErrInvalid = errors.New("invalid")
-	// ErrUnknown: it may or may not have been committed. Send the same proposal again: it has one effect.
+	// ErrUnknown: the proposal may or may not have been committed. Send the same proposal again: it has one effect.
 	ErrUnknown = errors.New("outcome unknown")
 	// ErrUnavailable: the ledger cannot be reached. Nothing was sent.
 	ErrUnavailable = errors.New("ledger unavailable")
@@ -331,8 +337,8 @@ type Rejection struct {
 	Kind error
 	// Bet is the bet that failed; nil if a rule of the ledger refused the proposal.
 	Bet Precondition
-	// Do is the index in Proposal.Do of the commitment at fault, if Bet is nil (for a dump: the line); -1 if all of
-	// them together are at fault.
+	// Do is the index in Proposal.Do of the commitment at fault, if Bet is nil (for a dump: the line); -1 if all
+	// commitments together are at fault.
 	Do int
 	// Reason says what failed and by how much.
 	Reason string
@@ -340,13 +346,16 @@ type Rejection struct {
 	Capsule CapsuleID
 	// Node is the node at fault.
 	Node NodeID
-	// Budget is the budget that would be broken: Want members have to be healthy, Free would be.
+	// Budget is the budget that would be broken: it asks for Want healthy members, and Free would be left.
 	Budget BudgetID
-	// Protected is how long engines let the protection of Capsule last ([Protect]), if that is why; else 0.
+	// Protected is how long engines let the protection of Capsule last ([Protect]), if the protection is the reason;
+	// else 0.
 	Protected time.Duration
-	// Until is when that is about over, by the clock of the one who placed Capsule ([Place.At]); 0: unknown.
+	// Until is about when the protection is over, by the clock of the proposer that placed Capsule ([Place.At]); 0:
+	// unknown.
 	Until Instant
-	// Group is the group of the rule of company that would be broken ([Apart], [Even]), and Domain is where: it would have Want and may have Free.
+	// Group is the group of the rule of company that would be broken ([Apart], [Even]), and Domain is the domain where.
+	// The domain would have Want, and may have Free.
 	Group, Domain string
 	// Dimension is the resource dimension, or the device instance, that is short.
 	Dimension string
@@ -356,12 +365,13 @@ type Rejection struct {
 	Free int64
 	// At is the revision of the state that was judged; the next view must have reached it.
 	At Revision
-	// TakenAt is the revision of the newest change of what the proposal rests on; with a Group, that of the newest change of all.
+	// TakenAt is the revision of the newest change to a record on which the proposal rests; if Group is set, the
+	// revision of the newest commit of all.
 	TakenAt Revision
-	// TakenBy is the proposal that made this change, if the ledger still knows it.
+	// TakenBy is the id of the proposal that made this change, if the ledger still knows it.
 	TakenBy ProposalID
 
-	// What to do, where the advice for the kind would not help; empty: that advice.
+	// The advice in the error text; empty: the general advice for the kind.
 	advice string
 }
 
@@ -390,7 +400,7 @@ func (r *Rejection) Error() string {
 	return b.String()
 }
 
-// Unwrap makes errors.Is find the kind.
+// Unwrap returns the kind, so that errors.Is finds it.
 func (r *Rejection) Unwrap() error { return r.Kind }
 
 // invalidf returns a rejection for malformed input.

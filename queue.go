@@ -10,70 +10,74 @@ import (
 	"github.com/orbitsched/orbit/internal/heap"
 )
 
-// queue is the pending work of one engine: highest priority first, then in order of submission. Work is
-// kept by class, so that a class that fits nowhere is put aside, and taken back, as a whole.
+// queue is the pending work of one engine: highest priority first, then in order of submission. Work is kept by class,
+// so that a class that fits nowhere is parked, and unparked, as a whole.
 //
-//	classes ─► fifo of (slot, changed, submitted), a heap of what was given back, and one of nominees
+//	classes ─► fifo of (slot, changed, submitted), a heap of entries that were given back, and one of nominees
 //	ready   ─► heap of the classes that have entries and are not parked, by priority and first entry
 //	parked  ─► the classes that fit nowhere, by what they lack
 //
-// Entries are dropped lazily: one counts only while its capsule is pending and has not changed since it was
-// filed. A capsule that is filed twice has two entries that are equal, and so follow one upon the other: the second
-// is dropped with the first.
+// Void entries are dropped lazily: an entry is valid only while its capsule is pending and has not changed since it was
+// filed. A capsule that is filed twice has two equal entries. They come out one after the other, so the second is
+// recognised and dropped.
 type queue struct {
 	classes map[*Spec]*class
 	ready   readyHeap
 	parked  parking
-	// state is the state by which entries are judged.
+	// state is the state that decides which entries are valid.
 	state *State
 	batch []entry
 	// trials are entries of parked classes that are tried again with the next batch, highest priority first. tried are
 	// their classes, until settle knows whether they fit.
 	trials []trial
 	tried  []*class
-	// held are the entries of batches that made no progress, the longest held first. heldValid is how many of them were
-	// valid when void ones were last dropped.
+	// held are the entries of batches that made no progress, the longest held first. heldValid is the number of valid
+	// ones when void ones were last dropped.
 	held      []entry
 	heldValid int
-	// Nominees among those held, longest first.
+	// The held entries of nominees, the longest held first.
 	heldNominees []entry
-	// Classes that are not parked and for which there may be room again: what is held back of them comes first.
+	// Classes that are not parked and for which there may be room again. Their held entries return with the next batch.
 	recalled map[*Spec]bool
-	// The change that is looked at is the engine's own, and wakes only what is parked.
+	// The change that is being applied is the engine's own. It unparks classes, but does not wake those that wait for
+	// room without being parked.
 	own bool
-	// roused says that a change has brought work, or room for parked work, since it was last set to false.
+	// roused: a change has brought work, or room for parked work, since roused was last set to false.
 	roused bool
 	out    []*Capsule
-	// How work rises while it waits, nil: it does not; and when the view was made.
+	// The rule by which work rises while it waits (nil: it does not), and the instant at which the view was made.
 	aging *aging.Book
 	now   Instant
 }
 
+// class is the pending work of one spec: the entries of its capsules, and whether it is parked.
 type class struct {
 	spec *Spec
-	// fifo begins at index head.
+	// The entries in order of submission; they begin at index head.
 	fifo []entry
 	head int
-	// back has the entries that were given back or are pending again.
+	// Entries out of that order: those that were given back, or whose capsules are pending again.
 	back heap.Heap[entry]
-	// Those that are nominated, which come before all others.
+	// The entries of nominees, which come before all others.
 	nominees heap.Heap[nomineeEntry]
-	// valid is the number of valid entries when void ones were last dropped; at is the position in ready; -1: it is not there.
+	// valid is the number of valid entries when void ones were last dropped. at is the position in ready; -1: the class
+	// is not in it.
 	valid, at int
-	// spot says how the class is parked; nil: it is not.
+	// spot is where the class is parked; nil: it is not.
 	spot *spot
 }
 
+// entry refers to a capsule as it was when it was filed: its slot in the state, Capsule.Changed and Capsule.Submitted.
 type entry struct {
 	slot      uint32
 	changed   Revision
 	submitted uint64
 }
 
-// Before orders the entries of a class: nominees first, then in order of submission.
+// Before orders the entries of a class that are not nominated, in order of submission.
 func (a entry) Before(b entry) bool { return a.submitted < b.submitted }
 
-// clear drops all entries and parked classes. Entries are judged by the given state from now on.
+// clear drops all entries and parked classes. From then on the given state decides which entries are valid.
 func (q *queue) clear(state *State) {
 	*q = queue{state: state, classes: map[*Spec]*class{}, parked: newParking(), recalled: map[*Spec]bool{}, aging: q.aging, now: q.now}
 }
@@ -89,7 +93,7 @@ func (q *queue) absorb(c *Change, state *State, owns func(owner string, spec *Sp
 		}
 	}
 	switch do := c.Do.(type) {
-	case Submit: // what another is assigned to later on has a change of its own
+	case Submit: // a later assignment to another engine is a change of its own
 		if do.Gang == nil && owns(do.Owner, do.Spec) {
 			file(do.IDs...)
 		}
@@ -106,18 +110,17 @@ func (q *queue) absorb(c *Change, state *State, owns func(owner string, spec *Sp
 		}
 	case Evict:
 		file(do.Capsule)
-	case Resize: // of another class, if it waits
+	case Resize: // a waiting capsule is in another class now
 		file(do.Capsule)
 	case Nominate:
-		file(do.Capsule) // its record is another one now
+		file(do.Capsule) // the nomination changes the record, so the old entry is void
 	}
 	woken = q.reconsider(c, false) || woken
 	q.roused = q.roused || woken
 	return woken
 }
 
-// push files a pending capsule by its slot. It reports whether that is new work, which it is not if its class is
-// parked.
+// push files a pending capsule by its slot. It reports whether that is new work; it is not if the class is parked.
 func (q *queue) push(slot uint32, c *Capsule) bool {
 	q.see(c)
 	k := q.class(c.Spec)
@@ -144,12 +147,14 @@ func (q *queue) class(spec *Spec) *class {
 	return k
 }
 
-// compactFrom is how many void entries a class may collect before they are dropped although the class is not served.
+// compactFrom is the number of void entries that a class may collect before they are dropped, although the class is not
+// served.
 const compactFrom = 1024
 
+// size returns the number of entries, void ones included.
 func (k *class) size() int { return len(k.fifo) - k.head + len(k.back) + len(k.nominees) }
 
-// compact drops the void entries of a class: those of capsules that were released or placed by others.
+// compact drops the void entries of a class: their capsules were released, changed, or placed by other engines.
 func (q *queue) compact(k *class) {
 	fifo := k.fifo[:0]
 	for _, e := range k.fifo[k.head:] {
@@ -175,7 +180,7 @@ func (q *queue) compact(k *class) {
 	k.valid = k.size()
 }
 
-// first returns the entry that is next in the class. It requires one.
+// first returns the next entry of the class. It requires that there is one.
 func (k *class) first() entry {
 	if len(k.nominees) > 0 {
 		return k.nominees[0].entry
@@ -183,7 +188,7 @@ func (k *class) first() entry {
 	return k.eldest()
 }
 
-// eldest returns the first entry that is not nominated. It requires one.
+// eldest returns the next entry that is not a nominee. It requires that there is one.
 func (k *class) eldest() entry {
 	if k.head == len(k.fifo) || (len(k.back) > 0 && k.back[0].Before(k.fifo[k.head])) {
 		return k.back[0]
@@ -191,10 +196,11 @@ func (k *class) eldest() entry {
 	return k.fifo[k.head]
 }
 
-// empty reports whether the class has no entries, given back or not.
+// empty reports whether the class has no entries of any kind.
 func (k *class) empty() bool { return k.size() == 0 }
 
-// pop removes the first entry. The array behind the fifo moves down once half of it is spent.
+// pop removes and returns the next entry. The fifo moves to the front of its array once more than half of the array is
+// spent.
 func (k *class) pop() entry {
 	if len(k.nominees) > 0 {
 		return k.nominees.Pop().entry
@@ -210,10 +216,10 @@ func (k *class) pop() entry {
 	return e
 }
 
-// turn ends the last batch. Its capsules that were not placed become first again. If the batch made no progress
-// (stuck), they are held back instead, so that work behind them is served. After every other batch, the n entries that
-// have been held longest return. So held entries are served however much work is behind them, and get at most every
-// other batch.
+// turn ends the last batch. Its capsules that were not placed come first again. If the batch made no progress (stuck),
+// they are held back instead, so that the work behind them is served. After every batch that was not stuck, the n
+// entries that have been held longest return to the queue. So held entries are served however much work is behind them,
+// and they take at most every other batch.
 func (q *queue) turn(n int, state *State, stuck bool) {
 	q.state = state
 	if stuck {
@@ -224,7 +230,7 @@ func (q *queue) turn(n int, state *State, stuck bool) {
 	}
 }
 
-// take returns the next capsules to plan, at most n, after turn. The slice is good until the next take.
+// take returns the next capsules to plan, at most n. Call turn before it. The slice is valid until the next take.
 func (q *queue) take(n int) []*Capsule {
 	clear(q.out)
 	q.out = q.out[:0]
@@ -234,7 +240,7 @@ func (q *queue) take(n int) []*Capsule {
 	return q.out
 }
 
-// fill takes from the ready classes, and what is tried again where its priority puts it.
+// fill takes capsules from the ready classes, and inserts each trial where its priority puts it.
 func (q *queue) fill(n int) {
 	for len(q.out)+len(q.trials) < n && len(q.ready) > 0 {
 		k := q.ready[0].class
@@ -244,7 +250,7 @@ func (q *queue) fill(n int) {
 		e := k.pop()
 		q.fix(k)
 		if n := len(q.batch); n > 0 && q.batch[n-1] == e {
-			continue // it was filed twice
+			continue // the capsule was filed twice
 		}
 		if c := q.valid(e); c != nil {
 			q.batch = append(q.batch, e)
@@ -256,7 +262,7 @@ func (q *queue) fill(n int) {
 	}
 }
 
-// next takes the first valid entry of a class, if there is one.
+// next removes and returns the first valid entry of a class; ok is false if there is none.
 func (q *queue) next(k *class) (e entry, ok bool) {
 	for !k.empty() {
 		if e = k.pop(); q.valid(e) != nil {
@@ -266,7 +272,7 @@ func (q *queue) next(k *class) (e entry, ok bool) {
 	return e, false
 }
 
-// giveBack files the first n entries again, and returns the others to the caller.
+// giveBack files the first n entries again, except void ones, and returns the remaining entries.
 func (q *queue) giveBack(entries []entry, n int) []entry {
 	n = min(n, len(entries))
 	for _, e := range entries[:n] {
@@ -283,7 +289,7 @@ func (q *queue) putBack(e entry, c *Capsule) {
 	q.fix(k)
 }
 
-// valid returns the capsule of an entry, nil if it is no longer the pending one that was filed.
+// valid returns the capsule of an entry; nil: the capsule is no longer pending, or has changed since it was filed.
 func (q *queue) valid(e entry) *Capsule {
 	if c := &q.state.capsules.At(e.slot).capsule; c.Changed == e.changed && c.Pending() {
 		return c
@@ -291,8 +297,8 @@ func (q *queue) valid(e entry) *Capsule {
 	return nil
 }
 
-// fix moves a class to its place in ready after its entries or its parking have changed. A class that has no entries
-// and is not parked is forgotten.
+// fix moves a class to its position in ready after its entries or its parking have changed. It forgets a class that has
+// no entries and is not parked.
 func (q *queue) fix(k *class) {
 	switch {
 	case k.empty() || k.spot != nil:
@@ -311,17 +317,19 @@ func (q *queue) fix(k *class) {
 	}
 }
 
-// readyTurn is a class that has work, and what decides when it is served: higher priority first, then nominees by rank, then
-// whose first entry was submitted first; or where work ages, higher band first, and then by the turn in the band (queue.age).
+// readyTurn is a class that has work, with the key that decides when it is served: higher priority first, then nominees
+// by rank, then the class whose first entry was submitted first. With aging, priority is the number of the band and
+// submitted the turn within the band (queue.age).
 type readyTurn struct {
 	submitted uint64
 	priority  int32
-	// What the first entry is nominated for; nil: nothing.
+	// The nomination of the first entry; nil: it has none.
 	nominee *Nomination
 	class   *class
 }
 
-// before orders turns. The order is total, because no two classes share an entry.
+// before orders turns. Without aging the order is total, because no two classes share an entry. With aging two classes
+// may have equal turns, and either may come first.
 func (t *readyTurn) before(o *readyTurn) bool {
 	if t.priority != o.priority {
 		return t.priority > o.priority
@@ -332,15 +340,17 @@ func (t *readyTurn) before(o *readyTurn) bool {
 	return t.submitted < o.submitted
 }
 
-// readyHeap is a heap of turns, each with fanout below it. A class knows where its turn is (class.at).
+// readyHeap is a heap of turns in which each turn has fanout children. A class knows the position of its turn
+// (class.at).
 //
 // With many classes, nearly every capsule that is taken moves a turn from the top to the bottom. So the heap holds the
-// keys itself and is flat: a move down touches few cache lines and updates class.at of few classes.
+// keys themselves and is flat: a move down touches few cache lines and updates class.at of few classes.
 type readyHeap []readyTurn
 
+// fanout is the number of children of a turn in the heap.
 const fanout = 4
 
-// put inserts a class at the position of its turn, or moves it there.
+// put inserts the turn of a class, or moves the class to the position of its new turn.
 func (h *readyHeap) put(t readyTurn) {
 	if t.class.at < 0 {
 		t.class.at = len(*h)
@@ -349,7 +359,7 @@ func (h *readyHeap) put(t readyTurn) {
 	h.sift(t.class.at, t)
 }
 
-// remove takes a class out, if it is there.
+// remove takes a class out of the heap, if it is in it.
 func (h *readyHeap) remove(k *class) {
 	if k.at < 0 {
 		return
@@ -363,7 +373,8 @@ func (h *readyHeap) remove(k *class) {
 	}
 }
 
-// sift moves turns into the gap at i, up or down, until the given turn belongs there, and writes it.
+// sift fills the gap at i: it moves other turns into the gap, up or down, until the given turn belongs there, and
+// writes that turn.
 func (h readyHeap) sift(i int, t readyTurn) {
 	for i > 0 && t.before(&h[(i-1)/fanout]) {
 		h.fill(i, h[(i-1)/fanout])
@@ -380,7 +391,8 @@ func (h readyHeap) sift(i int, t readyTurn) {
 	h.fill(i, t)
 }
 
-// first returns the position of the first in order among the children that begin at a position; -1 if there are none.
+// first returns the position of the first in order among the children whose positions begin at from; -1: there are
+// none.
 func (h readyHeap) first(from int) int {
 	if from >= len(h) {
 		return -1
@@ -394,21 +406,22 @@ func (h readyHeap) first(from int) int {
 	return best
 }
 
-// fill writes a turn down at i.
+// fill writes a turn at position i and updates its class.
 func (h readyHeap) fill(i int, t readyTurn) {
 	h[i] = t
 	t.class.at = i
 }
 
-// Aging raises the priority by which waiting work is planned, so that work does not wait for ever behind work of slightly higher
-// priority. The zero value turns it off. Every Band priorities form a band, which begins at a multiple of Band: with a Band of 10
-// the bands are 0 to 9, 10 to 19 and so on, and -10 to -1 below zero. While work waits it rises by one priority in each Every, up to the highest priority of its band. So work is planned before all work of its band that is
-// submitted Every × (Band - 1) after it or later, and never before work of a higher band.
+// Aging raises the priority by which waiting work is planned, so that work does not wait for ever behind work of
+// slightly higher priority. The zero value turns it off. Each run of Band priorities is a band, which begins at a
+// multiple of Band: with a Band of 10 the bands are 0 to 9, 10 to 19 and so on, and -10 to -1 below zero. Waiting work
+// rises by one priority in each Every, up to the highest priority of its band. So work is planned before all work of
+// its band that is submitted Every × (Band - 1) or more after it, and never before work of a higher band.
 //
-// A capsule waits since [Submit].At, or, if that is 0, since the engine first saw it. A capsule that returns to pending keeps the
-// time from which it waits. Age changes only the order of planning: the ledger judges placements and evictions by the spec's
-// priority, and nominations by [Nomination].Rank. A navigator that wants the age to count for a nomination puts it into the rank
-// ([View.Aged]).
+// A capsule waits since [Submit].At or, if that is 0, since the engine first saw it. A capsule that returns to pending
+// keeps the time from which it waits. Age changes only the order of planning: the ledger judges placements and
+// evictions by the spec's priority, and nominations by [Nomination].Rank. A navigator that wants age to count for a
+// nomination puts it into the rank ([View.Aged]).
 type Aging struct {
 	// Every is how long a capsule waits until it rises by one priority; 0: no capsule rises.
 	Every time.Duration
@@ -429,7 +442,7 @@ func (a Aging) faults() []string {
 	return nil
 }
 
-// book returns the rule by which a queue lets work age; nil: no work ages.
+// book returns the rule by which a queue lets work rise; nil: no work rises.
 func (a Aging) book() *aging.Book {
 	if a.Every == 0 {
 		return nil
@@ -450,9 +463,9 @@ func (v *View) Aging() Aging {
 	return Aging{Every: time.Duration(b.Every), Band: int(b.Band)}
 }
 
-// Aged returns the priority to which a capsule has risen while it waits, by [Engine].Aging: at least the priority of its spec,
-// and at most the highest of its band. A navigator that sorts capsules by priority itself must sort by Aged, because the order
-// in which the engine hands them over is lost otherwise.
+// Aged returns the priority to which a capsule has risen while it waits, by [Engine].Aging: at least the priority of
+// its spec, and at most the highest of its band. A navigator that sorts capsules by priority must sort by Aged:
+// otherwise it loses the order in which the engine hands them over.
 func (v *View) Aged(c *Capsule) int32 {
 	if v.queue.aging == nil {
 		return c.Spec.Priority
@@ -460,12 +473,12 @@ func (v *View) Aged(c *Capsule) int32 {
 	return v.queue.aging.Aged(c.Spec.Priority, v.queue.since(c), int64(v.queue.now))
 }
 
-// since returns the time since which a capsule waits. It requires that work ages.
+// since returns the time since which a capsule waits. It requires that aging is on.
 func (q *queue) since(c *Capsule) int64 {
 	return q.aging.Since(string(c.ID), c.Submitted, int64(c.SubmitTime), int64(q.now))
 }
 
-// see notes when a waiting capsule was first seen, if work ages and the capsule has no time of submission.
+// see records when a waiting capsule was first seen, if aging is on and the capsule has no time of submission.
 func (q *queue) see(c *Capsule) {
 	if q.aging == nil || c.SubmitTime != 0 {
 		return
@@ -476,8 +489,8 @@ func (q *queue) see(c *Capsule) {
 	})
 }
 
-// age sets the turn of a class, where work ages. A class always serves its nominees first. Therefore its turn is that of its first
-// nominee, or that of its eldest other entry if this one is earlier.
+// age sets the turn of a class when aging is on. A class always serves its nominees first. Therefore its turn is that
+// of its first nominee, or that of its eldest other entry if this one is earlier.
 func (q *queue) age(t *readyTurn) {
 	k := t.class
 	t.nominee = nil
@@ -488,9 +501,9 @@ func (q *queue) age(t *readyTurn) {
 	}
 }
 
-// turnOf returns a priority and a turn that decide when an entry is planned: higher priorities first, and among equals lower
-// turns. Where work ages, the priority is the number of the band. An entry whose capsule does not wait any more comes first in
-// its band, and is dropped when it is taken.
+// turnOf returns the priority and the turn that decide when an entry is planned: higher priorities first, and among
+// equals lower turns. With aging, the priority is the number of the band. A void entry comes first in its band, and is
+// dropped when it is taken.
 func (q *queue) turnOf(e entry, spec *Spec) (priority int32, turn uint64) {
 	if q.aging == nil {
 		return spec.Priority, e.submitted
@@ -503,7 +516,8 @@ func (q *queue) turnOf(e entry, spec *Spec) (priority int32, turn uint64) {
 	return q.aging.Turn(spec.Priority, q.since(c))
 }
 
-// trial is a capsule of a parked class that is planned again, to see whether the class fits now, and the turn at which it is.
+// trial is an entry of a parked class that is planned again, to see whether the class fits now, with the priority and
+// turn at which it is planned.
 type trial struct {
 	entry
 	priority int32
@@ -516,14 +530,14 @@ func (q *queue) trialOf(e entry, spec *Spec) trial {
 	return trial{e, priority, turn}
 }
 
-// triesFirst reports whether the first trial comes before all work that is ready. A trial comes after ready work of its
-// priority; with [Aging], the one whose turn within the band comes first. There must be a trial and ready work.
+// triesFirst reports whether the first trial is planned before all ready work. A trial comes after ready work of its
+// priority; with [Aging], the lower turn within the band comes first. It requires that there is a trial and ready work.
 func (q *queue) triesFirst() bool {
 	t, ready := &q.trials[0], &q.ready[0]
 	return t.priority > ready.priority || q.aging != nil && t.priority == ready.priority && t.turn < ready.submitted
 }
 
-// takeTrial moves the first trial into the batch, or drops it if its capsule does not wait any more.
+// takeTrial moves the first trial into the batch, or drops it if its entry is void.
 func (q *queue) takeTrial() {
 	e := q.trials[0].entry
 	q.trials = q.trials[1:]
@@ -533,7 +547,8 @@ func (q *queue) takeTrial() {
 	}
 }
 
-// roomEnd is when the owner of a view ends a hold or a protection, and how.
+// roomEnd is an end that the owner of the view has to propose: of a hold or a protection, when (at) and by which
+// commitment (do).
 type roomEnd struct {
 	at time.Time
 	do Commitment
@@ -542,7 +557,7 @@ type roomEnd struct {
 // Before orders ends, soonest first.
 func (a roomEnd) Before(b roomEnd) bool { return a.at.Before(b.at) }
 
-// lives reports whether there still is what is to be ended.
+// lives reports whether the hold or the protection that an end is for still exists, unchanged.
 func (s *State) lives(end roomEnd) bool {
 	switch do := end.do.(type) {
 	case Release:
@@ -555,7 +570,8 @@ func (s *State) lives(end roomEnd) bool {
 	return false
 }
 
-// foresee notes when the owner of the view ends what a change begins. The time of a protection is counted from now.
+// foresee schedules the end of the hold or the protection that a change begins. The time of a protection counts from
+// the instant of the view.
 func (v *View) foresee(c *Change) {
 	switch do := c.Do.(type) {
 	case Hold:
@@ -567,7 +583,8 @@ func (v *View) foresee(c *Change) {
 	}
 }
 
-// findEnds notes when all holds and protections end that live. Those protections whose time is counted already keep their end.
+// findEnds schedules anew the ends of all holds and protections that exist. A protection that was scheduled before
+// keeps its end, so its time does not start again.
 func (v *View) findEnds(from *source) {
 	known := map[CapsuleID]roomEnd{}
 	for _, end := range slices.Concat(v.ends, v.ending) {
@@ -590,8 +607,8 @@ func (v *View) findEnds(from *source) {
 	}
 }
 
-// ended returns what ends the holds and protections whose time has passed, and forgets those that are gone. It returns an end again
-// in every pass until it is committed, because a proposal may fail.
+// ended returns the commitments that end the holds and protections whose time has passed, and forgets those that no
+// longer exist. It returns a commitment again in every pass until it is committed, because a proposal may fail.
 func (v *View) ended(now time.Time) (out []Commitment) {
 	for _, end := range v.ending {
 		v.ends.Push(end)
@@ -606,7 +623,7 @@ func (v *View) ended(now time.Time) (out []Commitment) {
 	return out
 }
 
-// scheduleExpiry schedules a check of the node for the time when its heartbeat becomes too old.
+// scheduleExpiry schedules a check of the node's report for the time when its heartbeat becomes older than the bound.
 func (v *View) scheduleExpiry(slot uint32, bound time.Duration) {
 	if r := &v.reports[slot]; bound > 0 && !r.Stale && (!r.scheduled || r.At.Before(r.due)) {
 		r.scheduled, r.due = true, r.At
@@ -614,8 +631,8 @@ func (v *View) scheduleExpiry(slot uint32, bound time.Duration) {
 	}
 }
 
-// expire checks the nodes whose known heartbeat is too old. It schedules those with a newer heartbeat again, and marks
-// the others stale and changed.
+// expire checks the nodes whose known heartbeat is older than the bound. If telemetry has a newer heartbeat that is
+// not, it schedules the next check by that one. Else it marks the report as stale and the node as changed.
 func (v *View) expire(telemetry Telemetry, bound time.Duration, now time.Time) {
 	for bound > 0 && len(v.fresh) > 0 && !now.Before(v.fresh[0].at.Add(bound)) {
 		beat := v.fresh.Pop()
@@ -637,7 +654,7 @@ func (v *View) expire(telemetry Telemetry, bound time.Duration, now time.Time) {
 	}
 }
 
-// age is when a node's heartbeat was.
+// age is the time of a node's heartbeat, with the slot of the node.
 type age struct {
 	at   time.Time
 	slot uint32
@@ -651,7 +668,7 @@ type (
 	endHeap = heap.Heap[roomEnd]
 )
 
-// slots returns the slots of all entries, valid or not, each once.
+// slots returns the slots of all entries, void ones included, each once.
 func (q *queue) slots() (slots []uint32) {
 	add := func(entries ...entry) {
 		for _, e := range entries {

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// nomineeEntry is an entry of a nominee. Nominees come by rank in their class, and before all others of it: what keeps one of
-// them from a node keeps those behind it from the node as well. So a class that is parked because its first entry fits
-// nowhere has none behind it that does.
+// nomineeEntry is an entry of a nominee. In a class, nominees are served by rank and before all other entries: a node
+// that is closed to one of them is also closed to those behind it. So if a class is parked because its first entry fits
+// nowhere, none behind that entry fits.
 type nomineeEntry struct {
 	entry
 	of *Nomination
@@ -19,7 +19,7 @@ type nomineeEntry struct {
 // Before orders nominees of one class by rank.
 func (e nomineeEntry) Before(o nomineeEntry) bool { return e.of.Outranks(o.of) }
 
-// putBack files an entry of a capsule that is no newer than the others of its class, or that is nominated.
+// putBack files an entry that is out of order: its capsule is no newer than the others of its class, or is nominated.
 func (k *class) putBack(e entry, c *Capsule) {
 	if c.Nomination.Lives() {
 		k.nominees.Push(nomineeEntry{e, c.Nomination})
@@ -28,7 +28,7 @@ func (k *class) putBack(e entry, c *Capsule) {
 	}
 }
 
-// hold holds the last batch back. Void entries among those held are dropped now and then.
+// hold holds the entries of the last batch back. Now and then it drops the void entries among those held.
 func (q *queue) hold() {
 	for _, e := range q.batch {
 		if c := q.valid(e); c != nil && c.Nomination.Lives() {
@@ -44,12 +44,12 @@ func (q *queue) hold() {
 	}
 }
 
-// giveHeldBack returns the first n entries that are held to the queue, and as many of nominees.
+// giveHeldBack returns the n entries that have been held longest to the queue, and as many of nominees.
 func (q *queue) giveHeldBack(n int) {
 	q.held, q.heldNominees = q.giveBack(q.held, n), q.giveBack(q.heldNominees, n)
 }
 
-// recall gives back what is held of the classes for which there may be room again.
+// recall returns to the queue the held entries of the classes for which there may be room again, and drops void ones.
 func (q *queue) recall() {
 	if len(q.recalled) == 0 {
 		return
@@ -66,7 +66,8 @@ func (q *queue) recall() {
 	clear(q.recalled)
 }
 
-// holdsNominee reports whether a nominee of a class is held back. Others of the class may fit nowhere beside what is nominated for it.
+// holdsNominee reports whether a nominee of a class is held back. Then others of the class may fit nowhere beside the
+// room that is nominated for it, although the nominee fits.
 func (q *queue) holdsNominee(spec *Spec) bool {
 	return slices.ContainsFunc(q.heldNominees, func(e entry) bool {
 		c := q.valid(e)
@@ -74,7 +75,7 @@ func (q *queue) holdsNominee(spec *Spec) bool {
 	})
 }
 
-// nominee returns what the first entry of a class is nominated for; nil: nothing.
+// nominee returns the nomination of the first entry of a class; nil: that entry is not nominated.
 func (k *class) nominee() *Nomination {
 	if len(k.nominees) == 0 {
 		return nil
@@ -82,8 +83,9 @@ func (k *class) nominee() *Nomination {
 	return k.nominees[0].of
 }
 
-// touchNominated marks the nodes as changed on which a change has nominated room, or has ended a nomination. It reports
-// whether parked work may fit where one has ended, or lends room.
+// touchNominated marks the nodes as changed on which a change has nominated room or has ended a nomination. It unparks
+// the classes that fit where a nomination has ended, or where a new one lends its room, and reports whether there were
+// any. Old is the state before the change.
 func (v *View) touchNominated(c *Change, old *State) (woken bool) {
 	capsule, gang, ok := c.nominee()
 	if !ok {
@@ -97,7 +99,7 @@ func (v *View) touchNominated(c *Change, old *State) (woken bool) {
 		}
 	}
 	v.queue.roused = v.queue.roused || woken
-	if old.nominations.Len() == 0 { // then none has ended
+	if old.nominations.Len() == 0 { // there was none that could have ended
 		return woken
 	}
 	if was := old.Capsule(capsule); was != nil {
@@ -110,23 +112,25 @@ func (v *View) touchNominated(c *Change, old *State) (woken bool) {
 	return woken
 }
 
-// versioned is what an answer rests on besides the nodes, as NoFit.RestsOn has it.
+// versioned is what an answer rests on besides the nodes, as it is given to NoFit.RestsOn.
 type versioned interface{ Version(view *View) uint64 }
 
-// rest is what an answer rests on, and the version that it had then. The zero rest: nothing besides the nodes.
+// rest is what an answer rests on, and the version at which the answer was given. The zero rest: it rests on nothing
+// besides the nodes.
 type rest struct {
 	on versioned
 	at uint64
 }
 
-// resting are the parked classes whose answers rest on one thing.
+// resting are the parked classes whose answers rest on the same versioned value.
 type resting struct {
 	spots map[*spot]bool
-	// The version at which all answers were given; not if it is mixed.
+	// The version at which all answers were given; if mixed is true, they were given at several versions.
 	at    uint64
 	mixed bool
 }
 
+// addRest files a parked class by what its answer rests on.
 func (p *parking) addRest(s *spot) {
 	if s.rest.on == nil {
 		return
@@ -148,7 +152,7 @@ func (p *parking) removeRest(s *spot) {
 	}
 }
 
-// outdate takes back the classes whose answers rest on another version than this one, and reports whether there were any.
+// outdate unparks the classes whose answers were given at another version than now, and reports whether there were any.
 func (q *queue) outdate(on versioned, now uint64) (woken bool) {
 	r := q.parked.rests[on]
 	if r == nil || !r.mixed && r.at == now {
@@ -165,7 +169,8 @@ func (q *queue) outdate(on versioned, now uint64) (woken bool) {
 	return woken
 }
 
-// nominee returns the capsule or the gang whose nomination a change may have made or ended; false: it has not.
+// nominee returns the capsule or the gang whose nomination a change may have made or ended; ok is false if it can have
+// done neither.
 func (c *Change) nominee() (capsule CapsuleID, gang GangID, ok bool) {
 	switch do := c.Do.(type) {
 	case Nominate:
@@ -182,7 +187,7 @@ func (c *Change) nominee() (capsule CapsuleID, gang GangID, ok bool) {
 	return "", "", false
 }
 
-// touchClaims marks the nodes of all parts of a nomination that has ended or was replaced, as touchNominated does.
+// touchClaims marks all nodes of a nomination that has ended or was replaced, and unparks the classes that fit there.
 func (v *View) touchClaims(n *Nomination) (woken bool) {
 	if !n.Lives() {
 		return false
@@ -194,6 +199,7 @@ func (v *View) touchClaims(n *Nomination) (woken bool) {
 	return woken
 }
 
+// touchClaim marks the node of one part of a nomination as changed, and returns it; nil: there is no such node.
 func (v *View) touchClaim(r *NominatedRoom) *NodeState {
 	n := v.state.Node(r.Node)
 	if n != nil {
@@ -202,7 +208,7 @@ func (v *View) touchClaim(r *NominatedRoom) *NodeState {
 	return n
 }
 
-// bringBackNominated takes back the parked classes that fit on the nodes of a nomination that was planned and not made.
+// bringBackNominated unparks the classes that fit on the nodes of a nomination that was planned and not made.
 func (q *queue) bringBackNominated(parts []NominatedRoom) (woken bool) {
 	for i := range parts {
 		woken = q.offer(q.state.Node(parts[i].Node)) || woken
@@ -210,7 +216,7 @@ func (q *queue) bringBackNominated(parts []NominatedRoom) (woken bool) {
 	return woken
 }
 
-// bringBackNominees takes back the parked classes of a capsule, or of the members of a gang.
+// bringBackNominees unparks the class of a capsule, or the classes of the members of a gang.
 func (q *queue) bringBackNominees(capsule CapsuleID, gang GangID) (woken bool) {
 	for _, spec := range q.state.specsOf(capsule, gang) {
 		if s := cmp.Or(q.parked.spots[spec], q.parked.waiting[spec]); s != nil {
@@ -221,9 +227,10 @@ func (q *queue) bringBackNominees(capsule CapsuleID, gang GangID) (woken bool) {
 	return woken
 }
 
-// fitsNominated reports whether a node with nominated room may take a nominee of the spec: one that outranks some of what is
-// nominated there, wherever its own nomination is. What borrows from it may leave. It does not ask whether what the nominee does not
-// outrank leaves enough.
+// fitsNominated reports whether a node with nominated room may take a nominee of the spec: a nominee that outranks at
+// least one nomination on the node, wherever its own room is nominated. Capsules that borrow from this nominee count as
+// gone, because it may evict them. The answer may be too optimistic: it does not check that the nominations which the
+// nominee does not outrank leave enough.
 func (s *State) fitsNominated(n *NodeState, spec *Spec) (fits bool) {
 	var lowest *Nomination
 	for of := range n.Nominated {
@@ -243,9 +250,10 @@ func (s *State) fitsNominated(n *NodeState, spec *Spec) (fits bool) {
 	return fits
 }
 
-// lapsed returns proposals that end the nominations whose end has passed, and those of own work one of whose nodes can no
-// longer serve: a view may show nodes as cordoned that others may use. It returns them again in every pass until they have
-// ended, because a proposal may fail. It looks at those that it returns, and at suspect nodes.
+// lapsed returns proposals that end nominations: those whose end has passed, and those of own work of which a node can
+// no longer serve. Only the owner ends the latter, because a view may show nodes as cordoned that other engines may
+// use. lapsed returns a proposal again in every pass until the nomination has ended, because a proposal may fail. It
+// reads only the nominations that it returns, and suspect nodes.
 func (v *View) lapsed(now time.Time, mine func(*Capsule) bool) (out []Proposal) {
 	if first, ok := v.state.lapses.Min(); ok && !now.Before(first.Ends) {
 		v.state.lapses.Ascend(func(n *Nomination) bool {
@@ -267,8 +275,8 @@ func (n *Nomination) ending() Proposal {
 	return Proposal{Do: []Commitment{Nominate{Capsule: n.Capsule, Gang: n.Gang, Since: n.Made}}}
 }
 
-// unserved does so for nominations of own work that suspect nodes can no longer serve and whose end has not passed, and forgets
-// the nodes that can.
+// unserved returns such proposals for the nominations of own work that a suspect node can no longer serve and whose end
+// has not passed. It forgets the suspect nodes that serve all their nominations.
 func (v *View) unserved(now time.Time, mine func(*Capsule) bool) (out []Proposal) {
 	seen := map[*Nomination]bool{}
 	for _, slot := range slices.Sorted(maps.Keys(v.suspect)) {
@@ -291,8 +299,8 @@ func (v *View) unserved(now time.Time, mine func(*Capsule) bool) (out []Proposal
 	return out
 }
 
-// suspectNode notes that a node may no longer serve what is nominated there, if anything is: it is described otherwise, or
-// something has been nominated there that others may see described otherwise.
+// suspectNode records that a node may no longer serve what is nominated there, if anything is. Call it when the node's
+// description has changed, and when room is nominated there, because another engine's view may show the node otherwise.
 func (v *View) suspectNode(n *NodeState) {
 	if n != nil && n.nominated != nil {
 		if v.suspect == nil {
@@ -302,7 +310,7 @@ func (v *View) suspectNode(n *NodeState) {
 	}
 }
 
-// suspectAll suspects all nodes on which room is nominated.
+// suspectAll marks all nodes on which room is nominated as suspect.
 func (v *View) suspectAll() {
 	clear(v.suspect)
 	for n := range v.state.Nominations() {
@@ -312,7 +320,7 @@ func (v *View) suspectAll() {
 	}
 }
 
-// nominates reports whether a nomination is for a capsule that a predicate holds for, or for a gang with such a member.
+// nominates reports whether the predicate holds for the nominated capsule, or for a member of the nominated gang.
 func (s *State) nominates(n *Nomination, is func(*Capsule) bool) bool {
 	if c := s.Capsule(n.Capsule); c != nil {
 		return is(c)
@@ -325,13 +333,13 @@ func (s *State) nominates(n *Nomination, is func(*Capsule) bool) bool {
 	return false
 }
 
-// broken reports whether a node has been changed so that it cannot serve what is nominated there, or is not to be used any
-// more.
+// broken reports whether a node can no longer serve a nomination: the node is not schedulable, or its description has
+// changed since in a way that keeps the nominee off.
 func (s *State) broken(node *NodeState, p nominatedPart) bool {
 	return !node.Node.Schedulable() || node.Specification > p.of.Made && p.room().misfit(node.Node, s.specsOf(p.of.Capsule, p.of.Gang), &s.names) != ""
 }
 
-// lapse returns when the next nomination ends that had not ended when the view was made; zero: none.
+// lapse returns the end of the nomination that ends next after the instant of the view; zero: there is none.
 func (v *View) lapse() time.Time {
 	last, ok := v.state.lapses.Max()
 	if !ok || !v.now.Before(last.Ends) {
@@ -348,7 +356,7 @@ func (v *View) lapse() time.Time {
 	return next
 }
 
-// retry adds to the next batch one capsule of each class that has been parked long enough, of at most so many classes. They
+// retry adds to the next batch one capsule each of up to most classes that have been parked long enough. The classes
 // stay parked until settle.
 func (q *queue) retry(now time.Time, most int) {
 	for most > 0 {
@@ -363,7 +371,7 @@ func (q *queue) retry(now time.Time, most int) {
 			q.tried = append(q.tried, s.class)
 			most--
 		} else {
-			q.unpark(s) // which forgets it, until something of it waits again
+			q.unpark(s) // which forgets the class, because it has no valid entries
 		}
 	}
 	slices.SortFunc(q.trials, func(a, b trial) int {
@@ -371,7 +379,7 @@ func (q *queue) retry(now time.Time, most int) {
 	})
 }
 
-// settle takes back the classes that were tried again and not parked anew.
+// settle unparks the classes that were tried again and were not parked anew.
 func (q *queue) settle() {
 	for _, k := range q.tried {
 		if k.spot != nil && k.spot.trial {
@@ -382,7 +390,7 @@ func (q *queue) settle() {
 	q.tried, q.trials = q.tried[:0], nil
 }
 
-// unparkAll takes back all classes, those too that wait for room without being parked, and reports whether there were any.
+// unparkAll unparks all classes, and those that wait for room without being parked. It reports whether there were any.
 func (q *queue) unparkAll() (woken bool) {
 	for _, spots := range []map[*Spec]*spot{q.parked.spots, q.parked.waiting} {
 		for _, s := range spots {

@@ -7,53 +7,55 @@ import (
 	"github.com/orbitsched/orbit/internal/least"
 )
 
-// parking holds the classes that fit nowhere, so that a change finds those that it may help without looking at the
-// others:
+// parking holds the classes that fit nowhere. It is indexed so that a change finds the classes that it may help without
+// a scan over all of them:
 //
-//	shelves ─► by a label or a device model that a node must have, and there by the least that a class asks for
-//	ties    ─► by the group or the parent that a class wants to be with
-//	rests   ─► by what else the answer rests on that it fits nowhere, see NoFit.RestsOn
-//	ends    ─► by when they are tried again whatever happens
+//	shelves ─► by a label or a device model that a node must have, and there by the least free amounts that a class needs
+//	ties    ─► by the group or the parent that a class wants to be near
+//	rests   ─► by what else the answer that it fits nowhere depends on, see NoFit.RestsOn
+//	ends    ─► by when they are tried again in any case
 //
-// On shelves and ties are also the classes that a plan has left out for another reason than that they fit nowhere: those of
-// members of gangs first of all. They are not parked, and are there only so that the room which they wait for wakes the engine.
+// Shelves and ties also have the classes that a plan has left out for another reason than that they fit nowhere, such
+// as those of members of gangs. They are not parked; they are there only so that free capacity for them wakes the
+// engine.
 type parking struct {
 	spots map[*Spec]*spot
-	// Left out, and not parked.
+	// The classes that a plan has left out and that are not parked.
 	waiting map[*Spec]*spot
 	rests   map[versioned]*resting
 	shelves map[shelf]*least.Set[*spot]
 	ties    map[tie]map[*spot]bool
-	// ends has an entry for each parking. An entry is void if its spot is no longer parked.
+	// ends has an entry for each time that a class was parked. An entry is void if its spot is no longer parked.
 	ends heap.Heap[parkEnd]
-	// found is memory for the result of search.
+	// found is a buffer for the results of search.
 	found []*least.Item[*spot]
-	// looked is the number of classes and boxes that searches have examined.
+	// looked counts the classes and boxes that searches have examined.
 	looked int
 }
 
-// spot is where a class is parked.
+// spot is the record of a class that is parked, or that waits for room without being parked.
 type spot struct {
 	class *class
-	// until is when the class is tried again whatever happens.
+	// until is when the class is tried again in any case.
 	until time.Time
-	// near has the domains in which a node may help; nil: any node may.
+	// near has the domains to which Spec.Near binds the class, and in which alone a node may help; nil: any node may.
 	near  *nearby
 	items []shelved
-	// trial says that the class is being tried again; waits that it is left out, and not parked.
+	// trial: the class is being tried again. waits: the class was left out by a plan, and is not parked.
 	trial, waits bool
-	// Rules of company may have closed domains to it.
+	// Rules of company may have closed domains to the class.
 	ruled bool
-	// What the answer rests on besides the nodes, if anything.
+	// What the answer that it fits nowhere rests on besides the nodes, if anything.
 	rest rest
 }
 
-// tie is what a class depends on besides the room of nodes: the positions of a group's members, or its parent. The zero tie has all
-// classes that depend on any group.
+// tie is what a class depends on besides the free capacity of nodes: where the members of a group are, where its parent
+// is, or the set of nodes. The classes that depend on any group also have the zero tie, for changes of which the group
+// is not known.
 type tie struct {
 	group  string
 	parent CapsuleID
-	// What nodes there are, their labels, and which of them are lost.
+	// The class depends on the set of nodes: their labels, and which of them are lost.
 	nodes bool
 }
 
@@ -70,8 +72,9 @@ func newParking() parking {
 	return parking{spots: map[*Spec]*spot{}, waiting: map[*Spec]*spot{}, rests: map[versioned]*resting{}, shelves: map[shelf]*least.Set[*spot]{}, ties: map[tie]map[*spot]bool{}}
 }
 
-// park puts a class aside until a change could help it or the bound passes. It reports whether the class was not aside
-// already. A class of which a nominee is held back is not parked, because the nominee may fit.
+// park parks a class until a change could help it or the time until has passed. It reports whether the class was not
+// parked before. It does not park a class of which a nominee is held back, because the nominee may fit where others of
+// the class do not; it makes the class wait for room instead.
 func (q *queue) park(m *misfitting, until time.Time) bool {
 	spec := m.spec
 	if q.holdsNominee(spec) {
@@ -88,7 +91,7 @@ func (q *queue) park(m *misfitting, until time.Time) bool {
 			return false
 		}
 		q.unpark(k.spot)
-		k = q.class(spec) // it was forgotten if nothing else of it waits
+		k = q.class(spec) // unpark has forgotten the class if it has no entries
 	}
 	s := &spot{class: k, until: until, near: m.near, ruled: m.ruled, rest: m.rest}
 	k.spot = s
@@ -97,14 +100,14 @@ func (q *queue) park(m *misfitting, until time.Time) bool {
 	return fresh
 }
 
-// await makes room for a class wake the engine, though the class is not parked.
+// await makes the engine wake up when there is room for a class, although the class is not parked.
 func (q *queue) await(spec *Spec) {
 	if q.parked.spots[spec] == nil && q.parked.waiting[spec] == nil {
 		q.parked.add(&spot{class: &class{spec: spec}, waits: true, ruled: spec.hasRules()})
 	}
 }
 
-// unpark takes a class back.
+// unpark makes a class ready again or, if it only waits for room, removes its record.
 func (q *queue) unpark(s *spot) {
 	q.parked.remove(s)
 	if !s.waits {
@@ -113,6 +116,7 @@ func (q *queue) unpark(s *spot) {
 	}
 }
 
+// add files a spot under its shelves and ties and, if its class is parked, under its end.
 func (p *parking) add(s *spot) {
 	spec := s.class.spec
 	wants := wantVector(spec)
@@ -144,6 +148,7 @@ func (p *parking) add(s *spot) {
 	}
 }
 
+// remove takes a spot out of all indexes but ends, whose entry becomes void.
 func (p *parking) remove(s *spot) {
 	if s.waits {
 		delete(p.waiting, s.class.spec)
@@ -169,24 +174,29 @@ func (p *parking) remove(s *spot) {
 	}
 }
 
-// reconsider takes back the parked classes that a commitment may have made placeable, and reports whether there were any. It sees
-// every commitment of every engine when that shows in the view, and (undone) what a plan of this engine counted on that was
-// refused or given up: classes that the same plan put aside were judged as if it were done.
+// reconsider unparks the classes that a commitment may have made placeable, and reports whether there were any. The
+// queue calls it with every commitment of every engine once the view shows it. With undone the engine calls it with the
+// commitments of its own proposals that were refused or given up: the same plan judged the classes that it parked as if
+// those were committed.
 //
 // A parked class fits on no node. That can change in five ways:
 //
-//   - A node offers more. A Release gives room back, also that of a hold that has ended; so does what stops where nothing waits for it. A
-//     PutNode joins a node, adds capacity, changes labels or ends a cordon. A Place, Hold, PutNode or RemoveNode that is undone leaves the
-//     node as it was. A report says something new (View.refreshTelemetry). Back are the classes that the node has room for, except
-//     those that were diagnosed to lack company which the node does not have.
-//   - The company that it wants is elsewhere. A member of its group is placed or released, or is not after all: while nothing of a
-//     group runs, some navigators start it anywhere. A PutNode may move the members of a node to another domain. Back are the
-//     classes that want to be near the group, for a PutNode near any.
-//   - Its parent is elsewhere, or gone for good. Back are the forks of that capsule.
-//   - It is nominated, and ranks higher than it did; or a nomination has ended (View.touchNominated).
-//   - A budget is put or removed, or a protection ends: who could not be evicted for it may be now. Back are all classes.
+//   - A node offers more. A Release gives room back, also the release of a hold that has ended; so do a Resize that
+//     shrinks a capsule, and a capsule that stops on a node without an agent. A PutNode joins a node, adds capacity,
+//     changes labels or ends a cordon. A Place, Hold, PutNode or RemoveNode that is undone leaves the node as it was. A
+//     report says something new (View.refreshTelemetry). The classes that fit on the node are unparked, except those
+//     that need company which is not in the node's domain.
+//   - The company that a class wants has moved. A member of its group is placed or released, or its placement is
+//     undone: while no member of a group runs, some navigators start the group anywhere. A PutNode may move the members
+//     on a node to another domain. The classes that want to be near the group are unparked; for a PutNode those that
+//     want to be near any group.
+//   - The parent of a class has moved, or is released for good. The classes that fork that capsule are unparked.
+//   - A capsule or gang is nominated, and ranks higher than before. Its classes are unparked. A nomination has ended:
+//     see View.touchNominated.
+//   - A budget is put or removed, or a protection ends, so more victims may be evicted. All classes are unparked.
 //
-// Submit, Assign and Mark change none of these ([Engine.Nudge] is for marks). A reason that is not a NoFit does not park.
+// Submit, Assign and Mark change none of these (for marks there is [Engine.Nudge]). A class is parked only for a
+// *NoFit.
 func (q *queue) reconsider(c *Change, undone bool) (woken bool) {
 	if !q.parked.any() {
 		return false
@@ -210,7 +220,7 @@ func (q *queue) reconsider(c *Change, undone bool) (woken bool) {
 		node, takes, woken = do.Node, true, q.follow(do.Capsule, c.Revision)
 	case Hold:
 		node, takes = do.Node, true
-	case Resize: // what has shrunk gives room back
+	case Resize: // a capsule that shrinks gives room back
 		if own := q.state.Capsule(do.Capsule); own != nil {
 			node = own.Node
 		}
@@ -231,7 +241,7 @@ func (q *queue) reconsider(c *Change, undone bool) (woken bool) {
 	return (undone || !takes) && q.offer(q.state.Node(node)) || woken
 }
 
-// offer takes back the parked classes that fit on a node, which may be nil. It reports whether there were any.
+// offer unparks the classes that fit on a node, which may be nil. It reports whether there were any.
 func (q *queue) offer(n *NodeState) (woken bool) {
 	p := &q.parked
 	if n == nil || len(p.shelves) == 0 || !n.Node.Schedulable() {
@@ -244,7 +254,7 @@ func (q *queue) offer(n *NodeState) (woken bool) {
 			p.search(shelf{withLabelValue, key, value}, &has)
 			p.search(shelf{withLabel, key, ""}, &has)
 		}
-		p.search(shelf{withLabelValue, NodeKey, string(n.Node.ID)}, &has) // all have that, so shelvesOf takes it by value alone
+		p.search(shelf{withLabelValue, NodeKey, string(n.Node.ID)}, &has) // every node has this key, so shelvesOf uses it only with a value
 		p.search(shelf{withModel, n.Node.Devices.Model, ""}, &has)
 	}
 	for _, item := range p.found {
@@ -264,7 +274,7 @@ func (q *queue) offer(n *NodeState) (woken bool) {
 // any reports whether a class is parked or waits for room.
 func (p *parking) any() bool { return len(p.spots)+len(p.waiting) > 0 }
 
-// search adds the classes of a shelf to found that want no more than a node has free.
+// search adds to found the classes of a shelf that need no more than a node has free.
 func (p *parking) search(at shelf, has *least.Vector) {
 	if set := p.shelves[at]; set != nil {
 		found, looked := set.Served(p.found, has)
@@ -272,7 +282,7 @@ func (p *parking) search(at shelf, has *least.Vector) {
 	}
 }
 
-// follow takes back the classes that depend on the position of a capsule, as its record was at a revision. It reports
+// follow unparks the classes that depend on where a capsule is, after a commitment about it at a revision. It reports
 // whether there were any.
 func (q *queue) follow(id CapsuleID, at Revision) (woken bool) {
 	if id == "" || len(q.parked.ties) == 0 {
@@ -281,19 +291,20 @@ func (q *queue) follow(id CapsuleID, at Revision) (woken bool) {
 	woken = q.untie(tie{parent: id})
 	c := q.state.Capsule(id)
 	if c == nil || c.Submitted >= uint64(submission(0).next(at+1)) {
-		// That record is gone, and the id may have been given to another: it may have been of any group.
+		// That record is gone, and the id may have been given to another capsule. The former one may have been in any
+		// group.
 		return q.untie(tie{}) || woken
 	}
 	for group := range c.Spec.MemberOf {
 		woken = q.untie(tie{group: group}) || woken
 	}
-	for _, a := range c.Spec.Apart { // it may have kept them away
+	for _, a := range c.Spec.Apart { // the capsule may have kept members of the group away
 		woken = q.untie(tie{group: a.Group}) || woken
 	}
 	return woken
 }
 
-// untie takes back the classes with a tie. It reports whether there were any.
+// untie unparks the classes with a tie. It reports whether there were any.
 func (q *queue) untie(t tie) (woken bool) {
 	for s := range q.parked.ties[t] {
 		q.unpark(s)
@@ -302,7 +313,7 @@ func (q *queue) untie(t tie) (woken bool) {
 	return woken
 }
 
-// ties returns what a class depends on besides nodes: few, each perhaps twice.
+// ties returns what a class depends on besides the free capacity of nodes. A tie may be listed twice.
 func (s *spot) ties() (ties []tie) {
 	spec := s.class.spec
 	if spec.Near.Group != "" {
@@ -324,7 +335,7 @@ func (s *spot) ties() (ties []tie) {
 	return ties
 }
 
-// due returns when the first class has been parked long enough; false: no class is parked.
+// due returns when the next class has been parked long enough; ok is false if no class is parked.
 func (p *parking) due() (at time.Time, ok bool) {
 	for len(p.ends) > 0 && p.ends[0].spot.class.spot != p.ends[0].spot {
 		p.ends.Pop()
@@ -335,15 +346,17 @@ func (p *parking) due() (at time.Time, ok bool) {
 	return p.ends[0].at, true
 }
 
-// From here on the file has the shelves on which parked classes lie by what every node must have on which they may fit.
+// From here on the file has the shelves. They file parked classes by a property that a node must have if a class may
+// fit there.
 
+// shelved is the item of a class on one shelf.
 type shelved struct {
 	shelf shelf
 	item  *least.Item[*spot]
 }
 
-// shelf is a property that every node on which the class may fit has: a label, a label with its value, or a device
-// model. The zero shelf stands for all nodes.
+// shelf is a property that every node on which a class may fit has: a label, a label with its value, or a device model.
+// The zero shelf stands for all nodes.
 type shelf struct {
 	kind       shelfKind
 	key, value string
@@ -358,7 +371,7 @@ const (
 	withModel
 )
 
-// maxShelves is how many shelves a class may lie on.
+// maxShelves is the maximum number of shelves on which a class lies.
 const maxShelves = 8
 
 // wantVector returns the least free amounts that a node must have for a spec.
@@ -370,7 +383,8 @@ func wantVector(spec *Spec) (v least.Vector) {
 	return v
 }
 
-// offerVector is the most that a node has for any spec, with what is borrowed: what is overdrawn serves what asks for nothing of it.
+// offerVector returns the most that a node may have free for any spec: borrowed room counts as free, because a nominee
+// may take it back. A dimension that is overdrawn counts as 0, so a spec that asks for nothing of it may still fit.
 func offerVector(n *NodeState) (v least.Vector) {
 	n = n.without(func(*loan) bool { return true })
 	for d, capacity := range n.Node.Capacity {
@@ -385,8 +399,9 @@ func offerVector(n *NodeState) (v least.Vector) {
 	return v
 }
 
-// shelvesOf returns the shelves on which a parked class lies: each node that may help the class looks through at least one of them. It returns none if no
-// node may help. It prefers a label with a value, which a requirement or the group nearby names, to a label alone, because fewer nodes have it.
+// shelvesOf returns the shelves on which a class lies, at most maxShelves, such that each node that may help the class
+// is searched for on at least one of them. It returns none if no node may help. A label with a value, from a
+// requirement or from near, is preferred to a label alone, because fewer nodes have it.
 func shelvesOf(spec *Spec, near *nearby) (out []shelf) {
 	if near != nil && len(near.domains) <= maxShelves {
 		for domain := range near.domains {

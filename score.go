@@ -12,18 +12,19 @@ import (
 	"github.com/orbitsched/orbit/internal/herd"
 )
 
-// Score rates a node for a spec: lower is better, and equal values go by tie. It sees the node as it is now
-// (with what the plan has reserved), its telemetry report and the shared spec, never the capsule, and it
-// must be a pure function of the three: that is what makes equivalence classes and caching exact. A value
-// that is NaN or infinite takes the node out of the choice.
+// Score rates a node for a spec: lower is better, and equal values go by tie. A score sees the node as the plan leaves
+// it, the node's telemetry report and the shared spec, never the capsule. It must be a pure function of the three: that
+// makes equivalence classes and caching exact. A value that is NaN or infinite excludes the node from the choice.
 //
-// A score may also have a method PickDevices(node *NodeState, spec *Spec) (DeviceSet, bool) that chooses the
-// device instances; the default is [NodeState.PickDevices]. Package score has ready scores, and the interfaces of a
-// score that can bound itself (Bounded), and of one that reads more than its arguments and must say so (Versioned).
+// A score may also have a method PickDevices(node *NodeState, spec *Spec) (DeviceSet, bool) that chooses the device
+// instances; the default is [NodeState.PickDevices]. Package score has ready scores, and two more interfaces: for a
+// score that can bound its values (Bounded), and for one that reads more than its arguments and must say so
+// (Versioned).
 //
-// A score that draws lots has a method Draw(decision uint64) (Score, bool). It returns the score for one decision,
-// and false if it draws none after all. Engines ask for it before every choice, with a number that is another one in
-// every view, after every Place, and with every Seed; and rate all nodes with it.
+// A score that chooses at random has a method Draw(decision uint64) (Score, bool). It returns the score for one
+// decision, and false if it does not depend on chance after all. A placement engine calls Draw before every choice and
+// rates all nodes with the score that it returns. The number of the decision changes with every view, after every
+// Place, and with the Seed.
 type Score interface {
 	Score(node *NodeState, report *Report, spec *Spec) (value, tie float64)
 }
@@ -39,20 +40,21 @@ type Score interface {
 //		plan.Proposals = append(plan.Proposals, draft.Propose())
 //	}
 //
-// Hard requirements filter, soft forces score, lower is better. Equal values go by tie, and then by a hash
-// of the node with the engine's seed, so that navigators with different seeds do not herd onto one node;
-// seed 0 goes by node id. Where the view has parts ([View.Part]), those nodes come first that are in a lower one.
-// An engine belongs to one navigator and is not safe for concurrent use. It may keep an index of the nodes of the
-// draft that it was asked about last: ask one engine about one draft.
+// Hard requirements filter, soft forces score, lower is better. Equal values go by tie, and then by a hash of the node
+// with the engine's seed, so that navigators with different seeds do not herd onto one node; with seed 0 they go by
+// node id. Where the view has parts ([View.Part]), a node in a lower part comes before all nodes in higher ones. A
+// placement engine belongs to one navigator and is not safe for concurrent use. It may keep an index of the nodes of
+// the draft that it was last used with, so use each engine with one draft.
 type PlacementEngine interface {
-	// Best returns the best node of the draft for one capsule of the spec, as the plan leaves the nodes. The error
-	// is a *NoFit; before the first Sync of the draft nothing fits. Without a draft or a spec it wraps ErrInvalid.
+	// Best returns the best node of the draft for one capsule of the spec, as the plan leaves the nodes. The error is a
+	// *NoFit if no node fits; before the first Sync of the draft none does. Without a draft or a spec the error wraps
+	// ErrInvalid.
 	Best(draft *Draft, spec *Spec) (Choice, error)
 }
 
-// PlaceBest places a capsule on the node that an engine finds best. What has to stop on another node first goes only to a node that
-// confirms ([Node.Confirms]): if the best one does not, to the first on which it fits. The error is the engine's if it finds none,
-// or that of Place.
+// PlaceBest places a capsule on the node that a placement engine finds best. A capsule that must first stop on another
+// node is placed only on a node that confirms ([Node.Confirms]): if the best node does not confirm, on the first such
+// node on which the capsule fits. The error is the engine's if it finds no node, or that of Place.
 func (d *Draft) PlaceBest(engine PlacementEngine, c *Capsule) error {
 	if engine == nil || c == nil || c.Spec == nil {
 		return invalidf("draft: PlaceBest needs an engine, and a capsule with a spec")
@@ -69,7 +71,8 @@ func (d *Draft) PlaceBest(engine PlacementEngine, c *Capsule) error {
 	return err
 }
 
-// show makes a node one that shows its room to an asker.
+// show replaces a node of the draft by a copy that shows its nominated room as the asker may use it; a nil asker has no
+// nomination.
 func (d *Draft) show(n *NodeState, asker *Nomination) {
 	if asker != nil && d.asked.Add(int32(n.index)) {
 		d.askedNodes = append(d.askedNodes, int32(n.index))
@@ -77,6 +80,7 @@ func (d *Draft) show(n *NodeState, asker *Nomination) {
 	d.replace(n, d.shownTo(n, asker))
 }
 
+// shownTo returns a copy of a node whose nominated room is shown as the asker may use it.
 func (d *Draft) shownTo(n *NodeState, asker *Nomination) *NodeState {
 	shown := d.copies.New(*n)
 	shown.nominated = n.nominated.copy()
@@ -84,17 +88,17 @@ func (d *Draft) shownTo(n *NodeState, asker *Nomination) *NodeState {
 	return shown
 }
 
-// Withdraw gives back the room of a capsule that an earlier proposal of the plan places: because that proposal
-// has come to nothing, or the capsule has been released since. It is for a caller who goes on with a plan while
-// its proposals are answered. It reports false, and changes nothing, where no earlier proposal places the capsule,
-// where that one also releases or resizes something or may have borrowed the room, and while the proposal in the making has steps.
+// Withdraw gives back the room of a capsule that an earlier proposal of the plan places, because that proposal was
+// refused, or the capsule has been released since. It is for a caller that goes on with a plan while its proposals are
+// answered. It returns false and changes nothing in three cases: no earlier proposal places the capsule; that proposal
+// also releases or resizes something, or may have borrowed the room; or the proposal in the making has steps.
 func (d *Draft) Withdraw(id CapsuleID) bool {
 	use := d.capsules[id]
 	if use.what != draftTaken || d.open < len(d.log) {
 		return false
 	}
 	i, _ := slices.BinarySearchFunc(d.steps, use.at, func(s draftStep, at int) int { return s.log - at })
-	for d.steps[i].spec == nil { // it takes no commitment, as what Propose notes
+	for d.steps[i].spec == nil { // a step without a commitment, which Propose has noted
 		i++
 	}
 	last := i
@@ -103,7 +107,7 @@ func (d *Draft) Withdraw(id CapsuleID) bool {
 	}
 	for _, c := range d.log[d.steps[i].open:d.steps[last].log] {
 		_, resizes := c.(Resize)
-		if r, ok := c.(Release); ok && r.Hold != "" || leaves(c) != "" || resizes { // the room may be what it took the place of
+		if r, ok := c.(Release); ok && r.Hold != "" || leaves(c) != "" || resizes { // the capsule may be in the room that this freed
 			return false
 		}
 	}
@@ -115,23 +119,25 @@ func (d *Draft) Withdraw(id CapsuleID) bool {
 	left.gives(spec.Envelope.Reservation, d.log[use.at].(Place).Devices, spec.Devices.Milli)
 	left.Capsules--
 	s := draftStep{node: n, use: use, log: len(d.log), open: d.open}
-	_ = d.moved(&s, id, companyMove{spec, n.Node, 0, -1}) // it disturbs nothing: nothing is in the making
+	_ = d.moved(&s, id, companyMove{spec, n.Node, 0, -1}) // cannot fail: the proposal in the making has no steps
 	d.push(s, left)
 	delete(d.capsules, id)
 	return true
 }
 
-// withdraws reports whether the step is one of Withdraw, whose use is what Rollback restores. Any other step with
-// a node places or holds, with the use before that, or releases what was untouched.
+// withdraws reports whether the step is one of Withdraw, for which Rollback restores the use draftTaken. Any other step
+// with a node either has a spec (a placement), or restores another use: the one before a hold, or that of a capsule or
+// a hold that was untouched before its release.
 func (s *draftStep) withdraws() bool {
 	return s.node != nil && s.spec == nil && s.use.what == draftTaken
 }
 
-// runsElsewhere reports whether a capsule that is placed anew still runs where it was.
+// runsElsewhere reports whether a capsule that is placed again may still run on its former node.
 func (c *Capsule) runsElsewhere() bool { return c.Remains != nil || c.Begun }
 
-// confirming returns the first node on which a capsule fits and that confirms; if there is none, the choice. Placement engines
-// choose for a spec and do not know what becomes of one capsule of it, and such capsules are few.
+// confirming returns the first node that confirms and on which a capsule fits; if there is none, the given choice. It
+// searches all nodes, because placement engines choose for a spec and do not know the state of one capsule, and such
+// capsules are few.
 func (d *Draft) confirming(c *Capsule, choice Choice) Choice {
 	for n := range d.Nodes() {
 		if devices, ok := n.PickDevices(c.Spec); ok && n.Node.Confirms && d.Misfit(n, c.Spec) == (Misfit{}) {
@@ -141,12 +147,12 @@ func (d *Draft) confirming(c *Capsule, choice Choice) Choice {
 	return choice
 }
 
-// Part returns in which part of the nodes this one is, from 0. A placement engine chooses the best node of part 0, and looks
-// at the next part only where nothing fits there. While the proposals of the view's engine do not lose to others, there is
-// one part. While many do, there are more of them, up to 8, by a hash of the nodes' ids, and part 0 is another one for
-// each engine, so that engines which would all choose the best node of all keep out of each other's way. What that costs is
-// bounded whatever the score is: with 8 parts the chance that more than k nodes are better than the chosen one is (7/8)^(k+1),
-// which is 23% for 10, 2% for 28 and 0.1% for 50.
+// Part returns the number of the part of the nodes that a node is in, from 0. A placement engine chooses the best node
+// of part 0, and looks at the next part only if nothing fits there. While few proposals of the view's engine lose to
+// others, there is one part. While many do, there are more, up to 8, by a hash of the nodes' ids. Which part is part 0
+// depends on the name of the engine, so engines that would all choose the same best node keep out of each other's way.
+// The cost in quality is bounded whatever the score is: with 8 parts the chance that more than k nodes are better than
+// the chosen one is (7/8)^(k+1), which is 23% for 10, 2% for 28 and 0.1% for 50.
 func (v *View) Part(n *NodeState) int {
 	parts, from := v.spread.Ring()
 	if parts == 1 {
@@ -155,32 +161,33 @@ func (v *View) Part(n *NodeState) int {
 	return herd.Part(parts, from, herd.Hash(string(n.Node.ID)))
 }
 
-// Ring returns how many parts there are and where part 0 begins, for a placement engine that keeps an index.
+// Ring returns the number of parts and the hash at which part 0 begins, for a placement engine that keeps an index.
 func (v *View) Ring() (parts int, from uint64) { return v.spread.Ring() }
 
-// Passed tells the view how many proposals were sent that were planned on it, and how many of these lost to others. It is for
-// a caller that plans without an [Engine], after each of its plans.
+// Passed tells the view how many proposals that were planned on it were sent, and how many of these lost to others.
+// From this the view decides on the number of parts ([View.Part]). It is for a caller that plans without an [Engine],
+// which calls it after each of its plans.
 func (v *View) Passed(proposed, lost int) { v.spread.Passed(proposed, lost) }
 
-// Choice is where a capsule would go.
+// Choice is a node for a capsule, with the device instances there.
 type Choice struct {
 	// Node is the node as it is before the placement, valid until the draft's next step.
 	Node *NodeState
-	// Devices are the instances for a spec that asks for devices ([NodeState.PickDevices] chooses them).
+	// Devices are the device instances, for a spec that asks for devices ([NodeState.PickDevices] chooses them).
 	Devices DeviceSet
 	// Value and Tie are what the score returned, where lower is better; a draft does not read them.
 	Value, Tie float64
-	// Note is kept with the placement by Draft.Place, as in "warm"; engines leave it empty.
+	// Note is stored with the placement by Draft.Place, for example "warm"; placement engines leave it empty.
 	Note string
 }
 
-// NoFit says why no node takes a capsule. The zero value says it without counts, [Draft.NoFit] makes one of counts, and
-// [Draft.Diagnose] one that counts the nodes when it is first read, because most never are. What is read does not
-// depend on when: it is about the view that was planned on, less what the plan had given away by then. A NoFit that has
-// not been read yet keeps that state in memory. Its methods may be called from any goroutine.
+// NoFit tells why no node takes a capsule. The zero value has no counts; [Draft.NoFit] makes a NoFit from counts, and
+// [Draft.Diagnose] one that counts the nodes when it is first read, because most never are. The answer does not depend
+// on when it is read: it is about the view on which was planned, less what the plan had given away by then. A NoFit
+// that has not been read yet keeps that state in memory. Its methods may be called from any goroutine.
 type NoFit struct {
 	count *fitCount
-	// What the spec asks for by Spec.Near, if a diagnosis has gone by it.
+	// The domains to which Spec.Near binds the spec, if the diagnosis has taken them into account.
 	near *nearby
 	// Rules of company may have closed domains to the spec.
 	ruled bool
@@ -188,10 +195,11 @@ type NoFit struct {
 	rest rest
 }
 
-// RestsOn returns the same answer, and says that it rests on more than the nodes, their reports and the spec: it may be
-// another one as soon as by returns another version than this one. A class that is parked by it is planned again then. Engines
-// call by with their view before each pass, and when a change of the ledger may concern what they have parked; never
-// while they plan. [Engine.Nudge] tells them of a version that rises meanwhile. Placement engines call RestsOn for
+// RestsOn returns the same answer, and records that it rests on the argument by, besides the nodes, their reports and
+// the spec: the answer may change as soon as by.Version returns another value than version. It replaces what an earlier
+// call has recorded. A class that is parked by this NoFit is then planned again. Engines call Version with their view
+// before each pass, and when a change of the ledger may concern a class that they have parked; never while they plan.
+// If the version rises at another time, [Engine.Nudge] makes the engine look. Placement engines call RestsOn for
 // filters that have a version.
 func (e *NoFit) RestsOn(by interface{ Version(view *View) uint64 }, version uint64) *NoFit {
 	if e == nil || by == nil {
@@ -204,22 +212,23 @@ func (e *NoFit) RestsOn(by interface{ Version(view *View) uint64 }, version uint
 	return &out
 }
 
-// boxedVersion makes something comparable.
+// boxedVersion makes a versioned value comparable, by its address, so that it can be a map key.
 type boxedVersion struct{ versioned }
 
 // fitCount counts nodes by the reason why they fail.
 type fitCount struct {
 	once sync.Once
-	// How to count; nil: it is done.
+	// How to count; nil: the counts are there.
 	diagnose func() map[Misfit]int
 	spec     *Spec
 	names    *dimensionNames
-	// What was counted.
+	// The result: how many nodes were evaluated, and how many fail for each reason.
 	nodes   int
 	reasons map[string]int
 }
 
-// Texts returns each reason with its count, the most frequent first: "801 lack memory", and for one node "1 lacks memory".
+// Texts returns each reason with its count, the most frequent first: "801 lack memory", and for one node "1 lacks
+// memory".
 func (e *NoFit) Texts() []string {
 	reasons := e.Reasons()
 	byCount := slices.SortedFunc(maps.Keys(reasons), func(a, b string) int {
@@ -244,8 +253,8 @@ func (e *NoFit) Nodes() int {
 	return e.count.nodes
 }
 
-// Reasons returns the nodes counted by the reason why they fail, which completes "n nodes ...", as in "lack memory". Each
-// node is counted under the first reason that holds. The map must not be written to.
+// Reasons returns the number of nodes that fail for each reason. A reason completes "n nodes ...", as in "lack memory".
+// Each node is counted under the first reason that holds for it. The map must not be written to.
 func (e *NoFit) Reasons() map[string]int {
 	if e == nil || e.count == nil {
 		return nil
@@ -262,7 +271,7 @@ func (e *NoFit) Error() string {
 	return fmt.Sprintf("0 of %d nodes fit: %s", e.Nodes(), strings.Join(e.Texts(), ", "))
 }
 
-// make counts, and gives back what it has counted with.
+// make counts the nodes, and then drops what it needed for that, so that the state can be freed.
 func (c *fitCount) make() {
 	c.reasons = map[string]int{}
 	for m, n := range c.diagnose() {
@@ -273,8 +282,8 @@ func (c *fitCount) make() {
 }
 
 // Misfit returns the first reason why a node cannot take a capsule of the spec: a rule of the ledger, or company that
-// the spec asks for and that the view does not show there. The most lasting reason comes first, because a label does
-// not match more often than memory is short. The zero value says that the node takes it.
+// the spec asks for and that the view does not show there. Lasting reasons come first: a label that does not match
+// lasts longer than a lack of memory. The zero value means that the node takes it.
 func (d *Draft) Misfit(n *NodeState, spec *Spec) Misfit {
 	m := d.unruled(n, spec)
 	if m == (Misfit{}) {
@@ -283,20 +292,20 @@ func (d *Draft) Misfit(n *NodeState, spec *Spec) Misfit {
 	return m
 }
 
-// NoFit turns nodes counted by their misfit into an error.
+// NoFit returns an error made from the number of nodes for each misfit.
 func (d *Draft) NoFit(spec *Spec, counts map[Misfit]int) *NoFit {
 	c := &fitCount{diagnose: func() map[Misfit]int { return counts }, spec: spec, names: d.names()}
 	c.once.Do(c.make)
 	return &NoFit{count: c}
 }
 
-// Diagnose returns the error for a spec that no node takes, at no cost until it is read. It then counts each node by its
-// Misfit, as the plan leaves the nodes now. Of the nodes that have none, it takes those in refused to fail for the
-// reasons given there, which nothing can tell later, such as the verdicts of a filter, and all others for the reason
-// rest.
+// Diagnose returns the error for a spec that no node takes. It costs next to nothing until it is read. It then counts
+// each node by its Misfit, as the plan leaves the nodes now. Some nodes have no Misfit. Of these it counts those in
+// refused for the reasons given there, which cannot be found out later, such as the verdicts of a filter; and all
+// others for the reason rest.
 //
-// Where all that a spec lacks is the company that it asks for, in a diagnosis the engine takes this into account: it does
-// not look at the class again until members of the group are placed or leave, or a node in their domains offers more.
+// If a spec lacks nothing but the company that it asks for, an engine uses this part of the diagnosis: it does not plan
+// the class again until members of the group are placed or leave, or a node in their domains offers more.
 func (d *Draft) Diagnose(spec *Spec, refused map[Misfit]int, rest Misfit) *NoFit {
 	if d.view == nil {
 		return &NoFit{}
@@ -306,7 +315,7 @@ func (d *Draft) Diagnose(spec *Spec, refused map[Misfit]int, rest Misfit) *NoFit
 	}
 	near := d.nearby(spec)
 	if near != nil {
-		near.missing() // says it once, before others may read it
+		near.missing() // computes its text now, before other goroutines may read it
 	}
 	d.shared = len(d.after)
 	state, unleased, after := d.view.state, d.view.unleased, d.after[:d.shared:d.shared]
@@ -326,8 +335,8 @@ func (d *Draft) Diagnose(spec *Spec, refused map[Misfit]int, rest Misfit) *NoFit
 	}}}
 }
 
-// countMisfits counts the nodes of a state by why they cannot take the spec, where unleased are those whose report is Expired,
-// and after lists what a plan has made of some of them, newest last.
+// countMisfits counts the nodes of a state by why they cannot take the spec. Unleased has the nodes whose report is
+// Expired. After lists the nodes that a plan has changed, as it leaves them, newest last.
 func countMisfits(state *State, unleased nodeSet, after []*NodeState, spec *Spec, near *nearby, rules *verdicts) map[Misfit]int {
 	planned := map[uint32]*NodeState{}
 	for _, n := range after {
@@ -356,7 +365,7 @@ func countMisfits(state *State, unleased nodeSet, after []*NodeState, spec *Spec
 	return counts
 }
 
-// names returns what the ledger calls the dimensions.
+// names returns the names of the resource dimensions in the ledger.
 func (d *Draft) names() *dimensionNames {
 	if d.view == nil {
 		return &defaultDimensions
@@ -364,7 +373,7 @@ func (d *Draft) names() *dimensionNames {
 	return &d.view.state.names
 }
 
-// use notes what the next step does with a capsule.
+// use records what the next step does with a capsule.
 func (d *Draft) use(id CapsuleID, act draftAct) {
 	if d.capsules == nil {
 		d.capsules = map[CapsuleID]draftUse{}
@@ -372,7 +381,8 @@ func (d *Draft) use(id CapsuleID, act draftAct) {
 	d.capsules[id] = draftUse{act, len(d.log)}
 }
 
-// takes reports which rule of the ledger stands against a capsule on these instances of a node; nil: none.
+// takes returns the rule of the ledger that forbids to place a capsule on these instances of a node, as an error; nil:
+// none does.
 func (d *Draft) takes(c *Capsule, n *NodeState, set DeviceSet) error {
 	spec := c.Spec
 	if !n.Node.Schedulable() || !n.hasFree(&spec.Envelope.Reservation) || !n.meets(spec) {

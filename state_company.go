@@ -8,32 +8,36 @@ import (
 	"github.com/google/btree"
 )
 
-// companyTables are what a state keeps for the rules of company. A group is counted by the levels of the rules about it that some capsule
-// has which has not been released for good, or that some remains have: other groups cost nothing.
+// companyTables are the counts that a state keeps for the rules of company. A group is counted by a level only while a
+// rule about both exists: a capsule that is not released for good, or remains, have the rule. So groups without rules
+// cost nothing.
 type companyTables struct {
 	rules  *btree.BTreeG[groupRules]
 	counts *btree.BTreeG[companyCount]
-	// What rules Even go by, and how many nodes that are not Lost make each domain eligible.
+	// The scopes of the rules Even, and for each scope and domain the number of nodes, not Lost, that make the domain
+	// eligible.
 	scopes   *btree.BTreeG[scopeUse]
 	eligible *btree.BTreeG[eligibleNodes]
-	// The fewest members by the rules Even that were judged last, so that not every arrival looks through all domains. States share the list: it is
-	// replaced, never written to.
+	// The minimums of the rules Even that were judged last, so that not every arrival scans all domains. States share
+	// the list: it is replaced, never written to.
 	lows []*evenLow
 }
 
-// evenLow says how few members of a group an eligible domain has, and how many domains have so few, for rules Even that name no domains. Its domain may
-// have more by now.
+// evenLow caches, for the rules Even with this group and scope that name no domains, the fewest members of an eligible
+// domain (least) and how many domains have so few (ties). The domain that it names had the fewest when it was scanned,
+// and may have more by now.
 type evenLow struct {
 	group string
 	companyScope
 	lowest
 }
 
-// mostLows is how many of them a state keeps.
+// mostLows is the maximum number of cached minimums in a state.
 const mostLows = 16
 
-// after returns the record once a proposal counts so many more of a key than the tables do; nil if the last domain with so few has grown, because then the
-// domains have to be looked through.
+// after returns the cached minimum as it is after a proposal that changes the count of a key by the given amount, while
+// the tables still have the count before it. It returns nil if no domain with the minimum is left, because then only a
+// scan of all domains finds the new one.
 func (l *evenLow) after(c *companyTables, k companyKey, by int) *evenLow {
 	if k.group != l.group || k.level != l.level || k.kind != membersPlaced {
 		return l
@@ -55,30 +59,32 @@ func (l *evenLow) after(c *companyTables, k companyKey, by int) *evenLow {
 	return &next
 }
 
-// companyRule says how many there are that have a rule about a group by a level.
+// companyRule counts the capsules and remains that have a rule about a group by a level: a rule Apart (or an extra),
+// and a rule Even.
 type companyRule struct {
 	group, level string
 	apart, even  int
 }
 
-// groupRules are the rules about a group in the order of their levels. They are replaced, never written to.
+// groupRules are the rules about a group, ordered by level. The slice is replaced, never written to.
 type groupRules struct {
 	group   string
 	byLevel []companyRule
 }
 
-// find returns where the rule by a level is, or would be.
+// find returns the position of the rule by a level, or the position at which it would be inserted and false.
 func (g *groupRules) find(level string) (int, bool) {
 	return slices.BinarySearchFunc(g.byLevel, level, func(r companyRule, level string) int { return cmp.Compare(r.level, level) })
 }
 
-// companyCount says how many there are in a domain.
+// companyCount has the counts of a group in one domain, by kind.
 type companyCount struct {
 	companyDomain
 	of kindCounts
 }
 
-// scopeUse says how many rules Even go by a scope, and which requirements it has.
+// scopeUse counts the capsules and remains that have a rule Even with this scope, and has the requirements of the
+// scope.
 type scopeUse struct {
 	companyScope
 	require []Predicate
@@ -89,6 +95,7 @@ func (s companyScope) less(o companyScope) bool {
 	return cmp.Or(cmp.Compare(s.level, o.level), cmp.Compare(s.require, o.require)) < 0
 }
 
+// eligibleNodes counts the nodes that make one domain eligible for a scope.
 type eligibleNodes struct {
 	companyScope
 	domain string
@@ -102,7 +109,8 @@ func (a eligibleNodes) less(b eligibleNodes) bool {
 	return a.domain < b.domain
 }
 
-// companyDegree is smaller than that of other tables, because each proposal that moves a member writes to copies of its own.
+// companyDegree is the degree of the B-trees. It is smaller than that of other tables, because each proposal that moves
+// a member writes to copied nodes of the tree (copy-on-write), and small ones are cheaper to copy.
 const companyDegree = 8
 
 func newCompanyTables() companyTables {
@@ -114,11 +122,13 @@ func newCompanyTables() companyTables {
 	}
 }
 
+// clone returns copies of all tables, which share their contents copy-on-write. The cached minimums are left out.
 func (c *companyTables) clone() companyTables {
 	return companyTables{rules: c.rules.Clone(), counts: c.counts.Clone(), scopes: c.scopes.Clone(), eligible: c.eligible.Clone()}
 }
 
-// ownCompany returns tables that may be written to: all of them, or only the counts.
+// ownCompany returns copies of the tables that may be written to: of all of them, or of the counts alone. The cached
+// minimums are left out. It locks the state's fork mutex, because cloning a B-tree writes to the original too.
 func (s *State) ownCompany(all bool) companyTables {
 	s.fork.Lock()
 	defer s.fork.Unlock()
@@ -141,7 +151,7 @@ func (c *companyTables) ruled(group string, yield func(level string)) {
 	}
 }
 
-// rule returns how many there are that have a rule about the group by the level.
+// rule returns how many capsules and remains have a rule about the group by the level.
 func (c *companyTables) rule(group, level string) companyRule {
 	g, _ := c.rules.Get(groupRules{group: group})
 	if i, ok := g.find(level); ok {
@@ -150,13 +160,13 @@ func (c *companyTables) rule(group, level string) companyRule {
 	return companyRule{group: group, level: level}
 }
 
-// in returns how many there are in a domain, if the group is counted by its level.
+// in returns the counts of a domain; all are zero if the group is not counted by its level.
 func (c *companyTables) in(d companyDomain) kindCounts {
 	n, _ := c.counts.Get(companyCount{companyDomain: d})
 	return n.of
 }
 
-// add changes the count of a key.
+// add changes the count of a key, and drops the record of a domain in which nothing is counted any more.
 func (c *companyTables) add(k companyKey, by int) {
 	n, _ := c.counts.Get(companyCount{companyDomain: k.in()})
 	n.companyDomain = k.in()
@@ -167,7 +177,7 @@ func (c *companyTables) add(k companyKey, by int) {
 	c.counts.ReplaceOrInsert(n)
 }
 
-// forget drops the counts of a group by a level, about which there is no rule any more.
+// forget drops the counts of a group by a level about which no rule is left.
 func (c *companyTables) forget(group, level string) {
 	var gone []companyCount
 	c.counts.AscendGreaterOrEqual(companyCount{companyDomain: companyDomain{group: group, level: level}}, func(n companyCount) bool {
@@ -181,7 +191,7 @@ func (c *companyTables) forget(group, level string) {
 	}
 }
 
-// forgetScope drops the domains that are eligible for a scope that no rule goes by any more.
+// forgetScope drops the eligible domains of a scope that no rule has any more.
 func (c *companyTables) forgetScope(scope companyScope) {
 	var gone []eligibleNodes
 	c.eligible.AscendGreaterOrEqual(eligibleNodes{companyScope: scope}, func(n eligibleNodes) bool {
@@ -195,15 +205,17 @@ func (c *companyTables) forgetScope(scope companyScope) {
 	}
 }
 
-// members yields the members of a group that are placed by the domains of a level, in their order, if the group is counted by that level.
+// members yields each domain of a level in which members of the group are placed, with their number, in the order of
+// the domains. It yields nothing if the group is not counted by that level.
 func (c *companyTables) members(group, level string, yield func(domain string, count int) bool) {
 	c.counts.AscendGreaterOrEqual(companyCount{companyDomain: companyDomain{group: group, level: level}}, func(n companyCount) bool {
 		return n.group == group && n.level == level && (n.of[membersPlaced] == 0 || yield(n.domain, n.of[membersPlaced]))
 	})
 }
 
-// companyOf calls yield with each key under which a capsule of the spec counts on a node, and how much: as placed there, or with stopping as one that
-// still runs there.
+// companyOf calls yield with each key under which a capsule of the spec counts on a node, and with the amount: 1, or
+// that of an extra. Kind is 0 for a capsule that is placed there, and stopping for one that has left and still runs
+// there.
 func (s *Spec) companyOf(n *Node, kind companyKind, ruled func(group string, yield func(level string)), yield func(companyKey, int)) {
 	for group := range s.MemberOf {
 		ruled(group, func(level string) {
@@ -222,8 +234,8 @@ func (s *Spec) companyOf(n *Node, kind companyKind, ruled func(group string, yie
 	}
 }
 
-// survey counts the members of a group by a level, about which there was no rule. It looks at the nodes of all members, and at all nodes
-// for remains.
+// survey counts the members of a group by a level about which there was no rule before. It reads the nodes on which
+// members are placed, and all nodes for remains.
 func (s *State) survey(group, level string, yield func(k companyKey, count int)) {
 	for n, count := range s.GroupNodes(group) {
 		if d := n.Node.domain(level); d != "" {
@@ -243,8 +255,9 @@ func (s *State) survey(group, level string, yield func(k companyKey, count int))
 	}
 }
 
-// begin counts the rules of a spec for so many capsules more, and what the rules are about where that is not counted yet. It calls began for each rule about a group by a level
-// of whose kind there was none, and surveyed with what there is at the state of a group that was not counted by that level.
+// begin counts the rules of a spec for more capsules, and surveys each group that was not counted by a rule's level
+// before. It calls began with the group and level of each rule that is the first of its kind (Apart or Even) there, and
+// surveyed with each count that a survey finds.
 func (c *companyTables) begin(s *State, spec *Spec, more int, began func(group, level string), surveyed func(k companyKey, count int)) {
 	begin := func(group, level string, known bool) {
 		if known {
@@ -271,10 +284,11 @@ func (c *companyTables) begin(s *State, spec *Spec, more int, began func(group, 
 		}
 		c.addRules(&Spec{Require: spec.Require, Even: spec.Even[i : i+1]}, more)
 	}
-	c.addRules(&Spec{Extras: spec.Extras}, more) // whoever takes an extra has a rule about it, so all are counted
+	c.addRules(&Spec{Extras: spec.Extras}, more) // no survey: whatever takes an extra counts as a rule about it
 }
 
-// surveyScope counts the nodes that make domains eligible for a scope that no rule went by.
+// surveyScope calls yield with the domain of each node that makes a domain eligible for a scope which no rule had
+// before.
 func (s *State) surveyScope(scope companyScope, require []Predicate, yield func(domain string)) {
 	for i := range s.NodeBound() {
 		if n := s.NodeByIndex(i); n != nil {
@@ -285,7 +299,8 @@ func (s *State) surveyScope(scope companyScope, require []Predicate, yield func(
 	}
 }
 
-// eligibleIn returns the domain that the node makes eligible for a scope, empty if it makes none.
+// eligibleIn returns the domain that the node makes eligible for a scope; empty: none, because the node is Lost, misses
+// a requirement or has no label for the level.
 func (n *Node) eligibleIn(scope companyScope, require []Predicate) string {
 	if n.State == Lost || !n.meetsAll(require) {
 		return ""
@@ -293,7 +308,7 @@ func (n *Node) eligibleIn(scope companyScope, require []Predicate) string {
 	return n.domain(scope.level)
 }
 
-// addEligible changes how many nodes make a domain eligible.
+// addEligible changes the number of nodes that make a domain eligible.
 func (c *companyTables) addEligible(scope companyScope, domain string, by int) {
 	e, _ := c.eligible.Get(eligibleNodes{companyScope: scope, domain: domain})
 	e.companyScope, e.domain = scope, domain
@@ -304,7 +319,8 @@ func (c *companyTables) addEligible(scope companyScope, domain string, by int) {
 	c.eligible.ReplaceOrInsert(e)
 }
 
-// scopeRequire returns the requirements of the scope of a rule of the spec.
+// scopeRequire returns the requirements that decide which domains are eligible for a rule Even of the spec; none if the
+// rule names its domains.
 func (s *Spec) scopeRequire(e *Even) []Predicate {
 	if len(e.Domains) > 0 {
 		return nil
@@ -312,7 +328,8 @@ func (s *Spec) scopeRequire(e *Even) []Predicate {
 	return s.Require
 }
 
-// fewest looks for the eligible domain with the fewest members by counts.
+// fewest scans for the eligible domain with the fewest placed members, by the counts that in returns. Unless the rule
+// names its domains, the scan stops after maxEvenDomains+1 of them.
 func (c *companyTables) fewest(e *Even, scope companyScope, in func(companyDomain) kindCounts) (low lowest) {
 	look := func(domain string) {
 		switch n := in(companyDomain{e.Group, e.Level, domain})[membersPlaced]; {
@@ -341,8 +358,8 @@ func (c *companyTables) fewest(e *Even, scope companyScope, in func(companyDomai
 	return low
 }
 
-// addRules changes how many have the rules of the spec. Of a group and a level of which it is the first, or was the last, counts are not added or
-// dropped.
+// addRules changes the number of capsules and remains that have the rules of the spec. It neither surveys a group for
+// its first rule nor drops the counts after its last: begin and endRules do.
 func (c *companyTables) addRules(spec *Spec, by int) {
 	change := func(group, level string, apart, even int) {
 		g, _ := c.rules.Get(groupRules{group: group})
@@ -381,7 +398,8 @@ func (c *companyTables) addRules(spec *Spec, by int) {
 	}
 }
 
-// tableCounts makes tables the counts that arrivals are judged by.
+// tableCounts adapts companyTables to companyCounts, for arrivals that are judged on a state or on a copy of its
+// tables.
 type tableCounts struct{ *companyTables }
 
 func (c tableCounts) before(companyKey) int { return 0 }
@@ -389,23 +407,24 @@ func (c tableCounts) fewest(e *Even, scope companyScope, _ bool) lowest {
 	return c.companyTables.fewest(e, scope, c.in)
 }
 
-// From here on the file answers what is asked of a state about the rules of company.
+// From here on the file has the queries of a state about the rules of company.
 
-// verdicts says which domains the rules of company close to a spec.
+// verdicts tells which domains the rules of company close to a spec, and caches the answers.
 type verdicts struct {
 	spec   *Spec
 	levels []string
-	// Whose domains are not nodes, or depend on other nodes than the one that is asked about.
+	// A level has domains other than single nodes, or a rule Even compares the node with others.
 	wide bool
 	at   companyCounts
-	// Why each domain of a level is closed, empty: it is open; and the domains with the fewest members.
+	// known: why a domain (level and name) is closed; empty: it is open. lowest: for each rule Even the domain with the
+	// fewest members.
 	known  map[[2]string]string
 	lowest map[*Even]lowest
-	// How often a domain of each level may have been opened.
+	// For each level, how often one of its domains may have opened.
 	opened map[string]uint64
 }
 
-// Each counts as at does, and looks for the domain with the fewest once.
+// The methods of companyCounts. They read from v.at; fewest scans once for each rule and caches the result.
 func (v *verdicts) ruled(group string, yield func(string)) { v.at.ruled(group, yield) }
 func (v *verdicts) in(d companyDomain) kindCounts          { return v.at.in(d) }
 func (v *verdicts) before(k companyKey) int                { return v.at.before(k) }
@@ -421,7 +440,8 @@ func (v *verdicts) fewest(e *Even, scope companyScope, named bool) lowest {
 	return l
 }
 
-// why says why the domain of a node by a level is closed, completing "nodes ..."; empty: it is open.
+// why returns the reason why the domain of a node by a level is closed, as a text that completes "nodes ..."; empty: it
+// is open.
 func (v *verdicts) why(level string, n *Node) string {
 	key := [2]string{level, n.domain(level)}
 	if level != NodeKey {
@@ -442,7 +462,8 @@ func (v *verdicts) why(level string, n *Node) string {
 	return why
 }
 
-// misfit says why a node is closed; the zero value: it is not.
+// misfit returns the reason why the rules close a node to the spec; the zero value: they do not. It accepts nil
+// verdicts, which close nothing.
 func (v *verdicts) misfit(n *NodeState) Misfit {
 	if v != nil {
 		for _, level := range v.levels {
@@ -454,7 +475,8 @@ func (v *verdicts) misfit(n *NodeState) Misfit {
 	return Misfit{}
 }
 
-// verdictsOn returns the verdicts on a spec by counts of these tables, in which its rules are counted; nil: no rule has to do with it.
+// verdictsOn returns the verdicts on a spec by the given counts. The rules of the spec must be counted in these tables.
+// It returns nil if no rule concerns the spec.
 func (c *companyTables) verdictsOn(spec *Spec, at companyCounts) *verdicts {
 	v, levels := &verdicts{spec: spec, at: at}, map[string]bool{}
 	for group := range spec.MemberOf {
@@ -479,8 +501,9 @@ func (c *companyTables) verdictsOn(spec *Spec, at companyCounts) *verdicts {
 	return v
 }
 
-// Closes returns a function that says why the rules of company close a node to capsules of the spec, completing "nodes ..."; empty: they do not. It is
-// nil if no rule has to do with the spec. It is for one goroutine at a time.
+// Closes returns a function that tells why the rules of company close a node to capsules of the spec. The text
+// completes "nodes ..."; empty: the node is open. Closes returns nil if no rule concerns the spec. Only one goroutine
+// at a time may call the function.
 func (s *State) Closes(spec *Spec) func(n *NodeState) string {
 	if !spec.hasCompany() {
 		return nil
@@ -497,9 +520,11 @@ func (s *State) Closes(spec *Spec) func(n *NodeState) string {
 	return func(n *NodeState) string { return v.misfit(n).Why }
 }
 
-// Skewed yields what departures, lost nodes, new domains and [Adopt] have left uneven: each domain in which there are more members than a
-// rule Even of something placed admits. A move of a member from there to a domain with the fewest repairs it, in the fewest moves if the domain is taken first that
-// has most above its fewest; while there are fewer domains than MinDomains no move does. It looks at what is on the nodes of groups with such rules.
+// Skewed yields each domain in which there are more members than a rule Even of a placed capsule allows. Departures,
+// lost nodes, new domains and [Adopt] can leave a group so uneven. To repair it, move a member from such a domain to a
+// domain with the fewest; the number of moves is least if the next member always comes from the domain that is furthest
+// above its fewest. While there are fewer eligible domains than MinDomains, no move repairs it. Skewed reads the
+// capsules on all nodes that have members of groups with rules Even.
 func (s *State) Skewed() iter.Seq[Skew] {
 	return s.uneven(func(spec *Spec, e Even, least int, yield func(Skew) bool) (on bool) {
 		on = true
@@ -513,8 +538,9 @@ func (s *State) Skewed() iter.Seq[Skew] {
 	})
 }
 
-// Evens yields each rule Even of something placed, kept or not, with the domain that has the most members; it is empty, and Members 0, if none is in a
-// domain. If Members is more than Fewest + MaxSkew, Skewed yields that domain too. It costs what Skewed does.
+// Evens yields each rule Even of a placed capsule, whether it is kept or broken, with the domain that has the most
+// members. Domain is empty and Members 0 if no member is in a domain. If Members is more than Fewest + MaxSkew, Skewed
+// yields that domain too. Evens costs as much as Skewed.
 func (s *State) Evens() iter.Seq[Skew] {
 	return s.uneven(func(spec *Spec, e Even, least int, yield func(Skew) bool) bool {
 		most := Skew{Spec: spec, Even: e, Fewest: least}
@@ -528,7 +554,8 @@ func (s *State) Evens() iter.Seq[Skew] {
 	})
 }
 
-// uneven calls look with each rule Even of something placed, and the fewest members of its domains, until that returns false.
+// uneven calls look with each rule Even of a placed capsule and the fewest members of its eligible domains, until look
+// returns false.
 func (s *State) uneven(look func(spec *Spec, e Even, least int, yield func(Skew) bool) bool) iter.Seq[Skew] {
 	return func(yield func(Skew) bool) {
 		for _, spec := range s.evenSpecs() {
@@ -545,7 +572,8 @@ func (s *State) uneven(look func(spec *Spec, e Even, least int, yield func(Skew)
 	}
 }
 
-// evenSpecs returns the specs with rules Even of which a capsule is placed, in order. Such a capsule is a member of the groups that its rules are about.
+// evenSpecs returns the specs with rules Even of which a capsule is placed, ordered by key. It finds them on the nodes
+// of the groups with such rules, because a capsule with a rule Even is a member of the group that the rule is about.
 func (s *State) evenSpecs() (specs []*Spec) {
 	seen, known := map[NodeID]bool{}, map[*Spec]bool{}
 	s.company.rules.Ascend(func(g groupRules) bool {
@@ -570,8 +598,9 @@ func (s *State) evenSpecs() (specs []*Spec) {
 	return specs
 }
 
-// Overcommitted yields the nodes on which more is taken of a resource, a device instance or an extra than there is of it, ordered by id: what
-// [Adopt] has found there, and what capacity that has shrunk has left. It looks at every node.
+// Overcommitted yields the nodes on which more is taken of a resource, a device instance or an extra than the node has,
+// ordered by id. This happens where [Adopt] has found more than fits, and where a node's capacity has shrunk.
+// Overcommitted reads every node.
 func (s *State) Overcommitted() iter.Seq[*NodeState] {
 	return func(yield func(*NodeState) bool) {
 		for n := range s.Nodes() {
@@ -582,7 +611,8 @@ func (s *State) Overcommitted() iter.Seq[*NodeState] {
 	}
 }
 
-// overcommitted reports whether more is taken than there is.
+// overcommitted reports whether more is taken of a resource or a device instance than the node has. An instance that is
+// missing or unhealthy has nothing.
 func (n *NodeState) overcommitted() bool {
 	over := !n.used.Within(n.Node.Capacity)
 	for i, used := range n.deviceUse() {
@@ -592,14 +622,16 @@ func (n *NodeState) overcommitted() bool {
 	return over
 }
 
-// ExtraFree returns how much of an extra ([Extra]) a node has that nothing takes which is placed there, or has left and still runs there. It is negative where
-// more is taken than the node has.
+// ExtraFree returns how much of an extra ([Extra]) is free on a node: what the node has, less what the capsules placed
+// there take, less what capsules take that have left the node and still run there. It is negative where more is taken
+// than the node has.
 func (s *State) ExtraFree(n *NodeState, name string) int64 {
 	taken := s.company.in(companyDomain{extraGroup(name), NodeKey, string(n.Node.ID)})
 	return amountOf(n.Node.Extras, name) - int64(taken[membersPlaced]) - int64(taken[membersStopping])
 }
 
-// lacksExtras reports whether what is placed on a node takes more of an extra than the node has. It looks at what is there if anything has extras.
+// lacksExtras reports whether the capsules placed on a node take more of an extra than the node has. It reads them only
+// if some rule of company exists.
 func (s *State) lacksExtras(n *NodeState) (over bool) {
 	if n.Capsules == 0 || s.company.rules.Len() == 0 {
 		return false

@@ -6,9 +6,10 @@ import (
 	"strings"
 )
 
-// This file judges what a proposal places by the rules of company (Apart, Even), by what they count after it.
+// This file judges the placements of a proposal by the rules of company (Apart, Even, Extra). A rule is judged on the
+// counts after the whole proposal.
 
-// txCounts makes a tx the counts that its arrivals are judged by.
+// txCounts adapts a tx to companyCounts, so that an arrival is judged on the counts after the proposal.
 type txCounts struct{ *tx }
 
 func (t txCounts) ruled(group string, yield func(string)) { t.company.ruled(group, yield) }
@@ -30,8 +31,9 @@ func (t txCounts) fewest(e *Even, scope companyScope, named bool) lowest {
 	return low
 }
 
-// settleCompany judges what the proposal places by the rules of company, on the state after it: several placements are one question. What it adopts
-// is not judged, and in a history nothing is.
+// settleCompany judges all placements of the proposal by the rules of company. It judges them on the state after the
+// proposal, so several placements are judged together. It does not judge adopted capsules, and it judges nothing while
+// a history is replayed: what has been committed is a fact.
 func (t *tx) settleCompany() error {
 	if !t.countCompany() || t.replays {
 		return nil
@@ -49,7 +51,8 @@ func (t *tx) settleCompany() error {
 	return nil
 }
 
-// awaits returns the remains that end before a placed capsule begins.
+// awaits returns the remains that end before a placed capsule begins: those of the capsule itself and, if it was placed
+// to wait, those on its node. The rules do not count them against the capsule.
 func (t *tx) awaits(e *txCapsule) (out []*Remains) {
 	if e.now.Remains != nil {
 		out = append(out, e.now.Remains)
@@ -64,8 +67,10 @@ func (t *tx) awaits(e *txCapsule) (out []*Remains) {
 	return out
 }
 
-// refuseCompany refuses a proposal for a rule of company. Which of those that the rule counts came last is not looked for, so whatever was committed
-// since the view may be the reason. An extra is the node's: only its changes, and those of the specs that ask for it, may be.
+// refuseCompany refuses a proposal because one of its placements breaks a rule of company. The tables do not record
+// which of the counted capsules came last, so the refusal is a conflict if anything at all was committed after the
+// proposal's view. An extra depends on the node alone, so there the refusal is a conflict only if the node, or a spec
+// that asks for room on it, has changed.
 func (t *tx) refuseCompany(e *txCapsule, fault *Rejection) error {
 	t.at = slices.IndexFunc(t.p.Do, func(c Commitment) bool {
 		place, ok := c.(Place)
@@ -81,7 +86,8 @@ func (t *tx) refuseCompany(e *txCapsule, fault *Rejection) error {
 	return t.refuse(r, newest, "capsule %q on node %q: %s", e.now.ID, e.now.Node, r.Reason)
 }
 
-// settleLows makes of the fewest members that are known before the proposal those after it. It requires that all moves are counted.
+// settleLows brings the cached minimums (lows) from the state before the proposal to the state after it, and drops
+// those that are no longer known. It requires that all moves are counted.
 func (c *txCompany) settleLows() {
 	own := false
 	for i, l := range c.lows {
@@ -102,10 +108,12 @@ func (c *txCompany) settleLows() {
 	}
 }
 
-// fewDomains is how many domains it is faster to look through than to keep up what is known of them. Tests change it.
+// fewDomains is the number of eligible domains up to which a scan for the minimum is faster than keeping the minimum up
+// to date. Tests change it.
 var fewDomains = 8
 
-// remember keeps the fewest members that were looked for among many domains, unless there are more than were looked at.
+// remember caches the fewest members that a scan over many domains has found. It caches nothing if the scan stopped
+// early, because there are more than maxEvenDomains eligible domains.
 func (c *txCompany) remember(e *Even, scope companyScope, low lowest) {
 	if len(e.Domains) > 0 || low.domains <= fewDomains || low.domains > maxEvenDomains {
 		return
@@ -114,13 +122,15 @@ func (c *txCompany) remember(e *Even, scope companyScope, low lowest) {
 	c.lows = append(slices.Clone(c.lows[from:]), &evenLow{e.Group, scope, low})
 }
 
-// KeepsOff reports whether a rule [Apart] of one of two specs by a level forbids that capsules of both are in one domain of that level.
+// KeepsOff reports whether a rule [Apart] by this level, of either spec, forbids that a capsule of one and a capsule of
+// the other are in the same domain of the level.
 func (s *Spec) KeepsOff(other *Spec, level string) bool {
 	off := func(a Apart, from *Spec) bool { return a.Level == level && from.IsIn(a.Group) }
 	return slices.ContainsFunc(s.Apart, func(a Apart) bool { return off(a, other) }) || slices.ContainsFunc(other.Apart, func(a Apart) bool { return off(a, s) })
 }
 
-// keepsOff reports whether a capsule on a node and a newcomer on another, or the same, may not both be there, because one has to be apart from the other.
+// keepsOff reports whether a rule Apart forbids that a capsule of this spec is on one node (at) while a newcomer is on
+// another node, or on the same (on).
 func (s *Spec) keepsOff(at *Node, newcomer *Spec, on *Node) bool {
 	return slices.ContainsFunc(slices.Concat(s.Apart, newcomer.Apart), func(a Apart) bool {
 		d := at.domain(a.Level)
@@ -128,7 +138,8 @@ func (s *Spec) keepsOff(at *Node, newcomer *Spec, on *Node) bool {
 	})
 }
 
-// keptOff returns the newcomers of higher priority than a victim that may not be where they are placed if the victim stays where it is.
+// keptOff returns the newcomers of higher priority than a victim that could not stay where the proposal places them if
+// the victim stayed on its node: a rule Apart stands between them, or the node has too little of an extra for both.
 func (s *sparing) keptOff(e *txCapsule, priority int32) (out []*txCapsule) {
 	if !e.was.Spec.hasCompany() {
 		return nil
@@ -145,7 +156,8 @@ func (s *sparing) keptOff(e *txCapsule, priority int32) (out []*txCapsule) {
 	return out
 }
 
-// shortWith returns the extras that a victim takes of which its node does not have enough for it beside newcomers of higher priority.
+// shortWith returns the extras of which the victim's node has too little if the victim stays beside the newcomers of
+// higher priority, the victims that stay already, and what still runs there.
 func (s *sparing) shortWith(e *txCapsule, priority int32) (names []string) {
 	if len(e.was.Spec.Extras) == 0 || !s.t.countCompany() {
 		return nil
@@ -171,9 +183,18 @@ func (s *sparing) shortWith(e *txCapsule, priority int32) (names []string) {
 	return names
 }
 
-// The fences of the rules of company. What arrives in a domain puts and compares that of the domain, except on its node, whose record it compares
-// anyway; what leaves puts that of the level, which rules Even compare, and so do others' nodes (topology). What has the first rule about a group by a
-// level puts that of the group, which all its members compare.
+// The fences of the rules of company. They stand for counts and rules in a [Footprint], which has no records for them:
+//
+//	up        one for each domain of a group. A capsule that arrives in the domain reads and writes it, except where the
+//	          domain is a node: the arrival reads the node's record anyway.
+//	down      one for each level of a group. A capsule that leaves writes it, and an arrival with a rule Even reads it.
+//	topology  written by a proposal that adds or removes a node, changes its labels, or loses it. Read by every arrival
+//	          that is counted in a domain other than a node, and by every arrival with a rule Even.
+//	rules     one for each group. A proposal writes it if it brings the first rule of a kind about the group by a level.
+//	          Every member of the group that arrives reads it.
+//	unruled   one for each group. A proposal writes it if it ends a rule about the group by a level and leaves no rule
+//	          Apart, or no rule Even, about both. A proposal that brings a rule about the group reads it: whether that
+//	          rule is the first depends on it.
 const fenceTopology = "topology"
 
 func fenceUp(k companyKey) string          { return fence("up", k.group, k.level, k.domain) }
@@ -181,14 +202,15 @@ func fenceDown(group, level string) string { return fence("down", group, level) 
 func fenceRules(group string) string       { return fence("rules", group) }
 func fenceUnruled(group string) string     { return fence("unruled", group) }
 
-// fence joins the parts of a fence's name, in which there may be slashes.
+// fence joins the parts of a fence's name with a zero byte, because groups, levels and domains may contain slashes.
 func fence(parts ...string) string { return strings.Join(parts, "\x00") }
 
-// Fenced reports whether a fence with this name ([Footprint].Fences) can decide anything at this state. A ledger that keeps fences drops others now and
-// then, if it makes sure that whoever has judged a proposal without knowing that judges it again.
+// Fenced reports whether the fence with this name ([Footprint].Fences) can still decide an outcome at this state. A
+// ledger that stores fences may delete the others. It must then make sure that a proposal which was judged before the
+// deletion, and is not committed yet, is judged again.
 func (s *State) Fenced(name string) bool {
 	if name == fenceTopology {
-		return true // one, put again and again
+		return true // there is only one, and it is rewritten, so it need not be deleted
 	}
 	if parts := strings.Split(name, "\x00"); len(parts) > 1 {
 		ruled := false
@@ -202,7 +224,7 @@ func (s *State) Fenced(name string) bool {
 	return s.budgets.Len() > 0
 }
 
-// addCompanyFences adds what rules of company are about.
+// addCompanyFences adds the fences of the rules of company that the proposal reads and writes.
 func (t *tx) addCompanyFences(r, w *Footprint) {
 	t.countCompany()
 	for i := range t.nodes.entries {
@@ -225,7 +247,8 @@ func (t *tx) addCompanyFences(r, w *Footprint) {
 	}
 }
 
-// addArrival adds what a capsule that is placed, or has rules that it had not before, reads and writes.
+// addArrival adds the fences that a capsule reads and writes because it is placed, or because it has rules that it did
+// not have before.
 func (t *tx) addArrival(e *txCapsule, r, w *Footprint) {
 	begins := func(spec *Spec) {
 		if spec == nil || spec == e.was.alive() {
@@ -239,7 +262,7 @@ func (t *tx) addArrival(e *txCapsule, r, w *Footprint) {
 		}
 	}
 	begins(e.now.alive())
-	if rest := e.now.Remains; rest != nil && (e.was == nil || e.was.Remains != rest) { // of what was adopted and has ended
+	if rest := e.now.Remains; rest != nil && (e.was == nil || e.was.Remains != rest) { // of a capsule that this proposal adopts and takes off
 		begins(rest.Spec)
 	}
 	n := t.nodeAfter(e)
@@ -261,7 +284,7 @@ func (t *tx) addArrival(e *txCapsule, r, w *Footprint) {
 	}
 }
 
-// addDeparture adds what a capsule that leaves its node writes.
+// addDeparture adds the fences that a capsule writes because it leaves its node.
 func (t *tx) addDeparture(e *txCapsule, w *Footprint) {
 	n := t.nodeBefore(e)
 	if n == nil || !e.anew && !moves(e.was, &e.now) {
@@ -276,33 +299,38 @@ func (t *tx) addDeparture(e *txCapsule, w *Footprint) {
 	}
 }
 
-// From here on the file finds out what the rules of company count after a proposal.
+// From here on the file computes the counts of the rules of company as they are after a proposal.
 
-// txCompany is what the rules of company count after a proposal.
+// txCompany has the counts of the rules of company after a proposal. A proposal with few moves keeps them as
+// differences to the tables of the state; others, and those that change rules or nodes, work on tables of their own,
+// copied on write.
 type txCompany struct {
-	// The tables before the proposal, or its own, after it. Lows are those after it in either case.
+	// The tables of the state before the proposal or, if owned is true, the proposal's own tables with the counts after
+	// it. The field lows holds the minimums after the proposal in either case.
 	companyTables
 	owned bool
-	// What the tables before count otherwise after it: few, because each count looks at all of them.
+	// The differences of the counts to those in the tables; few, because each lookup scans all of them.
 	moved []companyMoved
-	// It is known, and differs from what they count before.
+	// known: countCompany has run. differs: its result, true if the proposal may change a count or a rule.
 	known, differs bool
-	// What there was before under keys that are counted only from this proposal on.
+	// The counts before the proposal of keys that no rule counted before it.
 	surveyed map[companyKey]int
-	// Rules about a group by a level, of a kind of which there was none, and of which there is none any more.
+	// begun: the group and level of each rule that is the first of its kind (Apart or Even) there. ended: those of each
+	// rule that has ended and leaves no rule of at least one kind there.
 	begun, ended []companyRule
 }
 
-// companyMoved says how many more there are of a key.
+// companyMoved is the difference by which a proposal changes the count of a key.
 type companyMoved struct {
 	key companyKey
 	by  int
 }
 
-// mostMoved is how many keys a proposal counts without tables of its own. A placement has one or two for each rule about its groups. Tests change it.
+// mostMoved is the maximum number of keys whose counts a proposal changes without tables of its own. A placement
+// changes one or two for each rule about its groups. Tests change it.
 var mostMoved = 16
 
-// in returns how many there are in a domain after the proposal.
+// in returns the counts of a domain after the proposal.
 func (c *txCompany) in(d companyDomain) kindCounts {
 	counts := c.companyTables.in(d)
 	for i := range c.moved {
@@ -313,7 +341,7 @@ func (c *txCompany) in(d companyDomain) kindCounts {
 	return counts
 }
 
-// move counts more of a key.
+// move changes the count of a key: in the list of differences or, once that is full, in tables of the proposal's own.
 func (c *txCompany) move(s *State, k companyKey, by int) {
 	i := slices.IndexFunc(c.moved, func(m companyMoved) bool { return m.key == k })
 	switch {
@@ -329,7 +357,8 @@ func (c *txCompany) move(s *State, k companyKey, by int) {
 	}
 }
 
-// own takes tables of the proposal's own, all of them or only the counts, into which goes what it has moved.
+// own gives the proposal tables that it may write to, copies of all tables of the state (all) or only of the counts,
+// and applies the differences collected so far to them.
 func (c *txCompany) own(s *State, all bool) {
 	c.owned, c.companyTables = true, s.ownCompany(all)
 	for _, m := range c.moved {
@@ -338,7 +367,10 @@ func (c *txCompany) own(s *State, all bool) {
 	c.moved = c.moved[:0]
 }
 
-// countCompany finds out what the rules of company count after the proposal, and reports whether there are any that it has to do with.
+// countCompany computes the counts of the rules of company after the proposal, once. It reports whether the proposal
+// may change a count or a rule; if not, the rules of company have nothing to judge. The order matters: rules that begin
+// are counted before the moves, and rules that end after them, so that each move is counted under every rule that holds
+// before or after.
 func (t *tx) countCompany() bool {
 	c := &t.company
 	if c.known {
@@ -373,7 +405,7 @@ func (t *tx) countCompany() bool {
 	return true
 }
 
-// hasCompany reports whether the proposal may change what rules of company count.
+// hasCompany reports whether the proposal may change a count, or a rule of company.
 func (t *tx) hasCompany() bool {
 	rules := t.s.company.rules.Len() > 0
 	for i := range t.capsules.entries {
@@ -391,7 +423,7 @@ func (t *tx) hasCompany() bool {
 	return false
 }
 
-// redescribed reports whether the node joins, leaves or is described anew.
+// redescribed reports whether the proposal lets the node join or leave, or replaces its description.
 func (n *txNode) redescribed() bool {
 	return n.dirty && (n.was == nil || n.gone || n.was.Node != n.now.Node)
 }
@@ -404,8 +436,9 @@ func (c *Capsule) alive() *Spec {
 	return c.Spec
 }
 
-// rulesChange calls yield with each spec that has rules and by how many capsules and remains more, or less, have it after the proposal. Several of one spec
-// in a row are one call.
+// rulesChange calls yield with each spec that has rules, and with the number of capsules and remains by which more have
+// it after the proposal than before; negative if fewer do. Consecutive changes of one spec in one direction are summed
+// up in one call, so yield may be called more than once for a spec.
 func (t *tx) rulesChange(yield func(spec *Spec, by int)) {
 	var last *Spec
 	sum := 0
@@ -450,7 +483,7 @@ func (t *tx) rulesChange(yield func(spec *Spec, by int)) {
 	}
 }
 
-// restsBefore and restsAfter return the remains on a node.
+// restsBefore and restsAfter return the remains on a node before and after the proposal.
 func (n *txNode) restsBefore() []*Remains {
 	if n.was == nil || n.was.remains == nil {
 		return nil
@@ -465,7 +498,8 @@ func (n *txNode) restsAfter() []*Remains {
 	return *n.now.remains
 }
 
-// beginRules counts the rules of a spec for so many capsules more, and what the rules are about where that is not counted yet.
+// beginRules counts the rules of a spec for more capsules. For each group and level that no rule has counted before, it
+// surveys the state and begins to count.
 func (t *tx) beginRules(spec *Spec, more int) {
 	c := &t.company
 	c.begin(t.s, spec, more, func(group, level string) {
@@ -478,7 +512,7 @@ func (t *tx) beginRules(spec *Spec, more int) {
 	})
 }
 
-// endRules counts the rules of a spec for so many capsules less, and drops what is counted for nobody any more.
+// endRules counts the rules of a spec for fewer capsules, and drops the counts that no rule needs any more.
 func (t *tx) endRules(spec *Spec, fewer int) {
 	c := &t.company
 	c.addRules(spec, -fewer)
@@ -503,7 +537,8 @@ func (t *tx) endRules(spec *Spec, fewer int) {
 	}
 }
 
-// companyChange calls add with all that is counted otherwise after the proposal than before.
+// companyChange calls add with each key whose count the proposal changes, and the difference. A key may come more than
+// once.
 func (t *tx) companyChange(ruled func(string, func(string)), add func(companyKey, int)) {
 	count := func(spec *Spec, n *Node, kind companyKind, by int) {
 		spec.companyOf(n, kind, ruled, func(k companyKey, n int) { add(k, by*n) })
@@ -577,7 +612,8 @@ func (t *tx) describes(id NodeID) *Node {
 	return nil
 }
 
-// countEligible takes over what the proposal says of nodes into the domains that are eligible.
+// countEligible updates how many nodes make each domain eligible, for the nodes that the proposal adds, removes or
+// describes anew.
 func (t *tx) countEligible() {
 	c := &t.company
 	for i := range t.nodes.entries {
@@ -604,7 +640,7 @@ func (t *tx) countEligible() {
 	}
 }
 
-// before returns how many there were of a key before the proposal.
+// before returns the count of a key before the proposal.
 func (c *txCompany) before(t *tx, k companyKey) int {
 	if n, ok := c.surveyed[k]; ok {
 		return n
@@ -612,7 +648,8 @@ func (c *txCompany) before(t *tx, k companyKey) int {
 	return t.s.company.in(k.in())[k.kind]
 }
 
-// publishCompany takes over what the rules of company count after the proposal. It requires that nothing of it is published yet.
+// publishCompany writes the counts after the proposal to the state. It requires that nothing else of the proposal is
+// published yet, because counting reads the state before the proposal.
 func (s *State) publishCompany(t *tx) {
 	c := &t.company
 	if !t.countCompany() {

@@ -9,8 +9,8 @@ import (
 	"github.com/orbitsched/orbit/internal/herd"
 )
 
-// Report is what a node last said of itself: the soft plane. It may be stale or lost, and nothing in it is
-// a promise. The zero value is the report of a node that has said nothing.
+// Report is what a node last reported about itself. It belongs to the soft plane: it may be stale or lost, and nothing
+// in it is a promise. The zero value is the report of a node that has reported nothing.
 type Report struct {
 	// Node is the node that reports.
 	Node NodeID
@@ -30,47 +30,50 @@ type Report struct {
 	Volumes []string
 	// Term is the epoch of the lease under which the node reports; 0: none.
 	Term Revision
-	// Expired is set by telemetry that keeps leases: the node has no lease, or its lease has run out. A [Draft] takes it
-	// for a node that takes no new work, and so does every navigator that plans on one.
+	// Expired is set by telemetry that keeps leases: the node has no lease, or its lease has run out. A [Draft] treats
+	// such a node as one that takes no new work, and so does every navigator that plans on a draft.
 	Expired bool
-	// Stale is set by a view with a bound on the age of reports: this one is older than the bound, or was never made.
+	// Stale is set by a view with a bound on the age of reports: this report is older than the bound, or the node has
+	// reported nothing.
 	Stale bool
 }
 
-// Telemetry is where a view gets reports from. Its methods may be called from any goroutine. It may also have a method
-// Wait(ctx context.Context, after uint64) error, which returns nil as soon as its version is another one than after, or the
-// context's error: then a report wakes engines at once with work that waits for it, and else after their back-off.
+// Telemetry is the source of the reports in a view. Its methods may be called from any goroutine. It may also have a
+// method Wait(ctx context.Context, after uint64) error, which returns nil as soon as the version differs from after, or
+// the context's error. With Wait a report at once wakes the engines whose work it may help; without it they see the
+// report after their backoff.
 type Telemetry interface {
-	// Reports returns the newest report of every node whose report has changed, in more than its
-	// heartbeat, after the version; and the version to ask from next time. Nil: nothing new. A node that is
-	// reported of again after StaleAfter without a heartbeat counts as changed.
+	// Reports returns the newest report of every node whose report has changed after the version, in more than its
+	// heartbeat; and the version to ask with next time. Nil: nothing new. A node that sends a report again after more
+	// than StaleAfter without a heartbeat counts as changed.
 	Reports(ctx context.Context, after uint64) (reports []Report, version uint64, err error)
-	// Latest returns the newest report of a node, the newest heartbeat included.
+	// Latest returns the newest report of a node, with its newest heartbeat; false: the node has reported nothing.
 	Latest(node NodeID) (Report, bool)
-	// StaleAfter is the age from which on a report is stale; zero: never.
+	// StaleAfter is the age at which a report becomes stale; zero: never.
 	StaleAfter() time.Duration
 }
 
-// View is what a pass plans on: the ledger's state at one revision, joined with telemetry at one instant.
-// The engine that owns it brings it up to date between passes, at the cost of what has changed; during a
-// Plan it stands still. Read it, never write it.
+// View is what a pass plans on: the ledger's state at one revision, joined with telemetry at one instant. The engine
+// that owns a view refreshes it between passes, which costs as much as has changed. During a Plan the view does not
+// change. Read it, never write it.
 type View struct {
 	state *State
 	now   time.Time
-	// Of the telemetry.
+	// The version of the telemetry that the view has.
 	version uint64
 	// By node index; nil without telemetry.
 	reports []reportEntry
-	// The nodes whose report is Expired. What was diagnosed before this refresh refers to it, if it is kept.
+	// The nodes whose report is Expired. While unleasedKept is true, a diagnosis made before this refresh may share the
+	// set, so it is copied before it is written to.
 	unleased     nodeSet
 	unleasedKept bool
-	// One heartbeat of every scheduled node, no newer than its last, oldest first.
+	// One known heartbeat of every scheduled node, no newer than its last one; oldest first.
 	fresh   ageHeap
 	changed changeLog
-	// Pending work of the engine that owns the view.
+	// The pending work of the engine that owns the view, and the ends of holds and protections that it has to propose.
 	queue queue
 	ends  endHeap
-	// What this engine has proposed to end.
+	// The ends that this engine has proposed and that may not be committed yet.
 	ending []roomEnd
 	// Slots of nodes that may no longer serve what is nominated there.
 	suspect map[uint32]bool
@@ -93,8 +96,8 @@ func (v *View) Now() time.Time { return v.now }
 
 var noReport Report
 
-// Report returns what a node last said of itself: the zero report if there is no telemetry, a stale one if
-// the node has said nothing. It must not be written to.
+// Report returns the last report of a node. It returns the zero report if there is no telemetry, and a stale one if the
+// node has reported nothing. The report must not be written to.
 func (v *View) Report(n *NodeState) *Report {
 	if int(n.index) >= len(v.reports) {
 		return &noReport
@@ -102,40 +105,41 @@ func (v *View) Report(n *NodeState) *Report {
 	return &v.reports[n.index].Report
 }
 
-// Changed returns the indices ([NodeState.Index]) of nodes that joined, changed, left or reported something new
-// since the cursor that an earlier call returned; some may be named twice. An index that is new is named even
-// if its node has left again, so that a table which takes in what is named reaches up to [State.NodeBound]. All
-// means that everything may have changed: the cursor is 0, or too old.
+// Changed returns the indices ([NodeState.Index]) of the nodes that joined, changed, left or reported something new
+// since an earlier call returned the cursor. An index may be listed twice. A new index is listed even if its node has
+// left again, so a table that is extended to each listed index covers all indices below [State.NodeBound]. All reports
+// that everything may have changed, because the cursor is 0 or too old.
 func (v *View) Changed(cursor uint64) (indices []int32, next uint64, all bool) {
 	return v.changed.since(cursor)
 }
 
-// Refresh brings a view up to date for a caller that plans without an [Engine]; the zero View is ready for it. Telemetry may
-// be nil, and both must be the same in every call. An error of the ledger leaves the view as it was; one of telemetry
-// leaves it with the new state and the old reports. Nothing else may use the view meanwhile.
+// Refresh brings a view up to date for a caller that plans without an [Engine]. The zero View is ready for it.
+// Telemetry may be nil; ledger and telemetry must be the same in every call. An error of the ledger leaves the view as
+// it was; an error of telemetry leaves it with the new state and the old reports. Nothing else may use the view during
+// the call.
 func (v *View) Refresh(ctx context.Context, ledger Ledger, telemetry Telemetry, now time.Time) error {
 	_, err := v.refresh(ctx, &source{ledger: ledger, telemetry: telemetry, owns: none}, now)
 	return err
 }
 
-// none owns no work: a view refreshed with it has an empty queue.
+// none owns no work, so a view that is refreshed with it has an empty queue.
 func none(string, *Spec) bool { return false }
 
-// source is the ledger and telemetry that a view is refreshed from.
+// source is what a view is refreshed from, and whose work its queue has.
 type source struct {
 	ledger Ledger
 	// May be nil.
 	telemetry Telemetry
-	// Reports whether pending work with this owner and spec is the view's owner's.
+	// Reports whether pending work with this owner and spec belongs in the view's queue.
 	owns  func(owner string, spec *Spec) bool
 	holds bool // the owner of the view ends holds and protections whose time has passed
-	// Reports whether a proposal was the owner's; nil: none was.
+	// Reports whether the owner of the view made the proposal with this id; nil: it makes none.
 	made func(ProposalID) bool
 }
 
-// refresh brings the view up to now. It reports whether there is new work or new room for parked work, also
-// when it returns an error: one of the ledger leaves the view as it was, one of telemetry leaves it with the
-// new state and the old reports.
+// refresh brings the view up to the instant now. It reports whether there is new work, or new room for parked work,
+// also when it returns an error. An error of the ledger leaves the view as it was; an error of telemetry leaves it with
+// the new state and the old reports.
 func (v *View) refresh(ctx context.Context, from *source, now time.Time) (woken bool, err error) {
 	state, news, whole, err := v.state.catchUp(ctx, from.ledger)
 	if err != nil {
@@ -152,8 +156,9 @@ func (v *View) refresh(ctx context.Context, from *source, now time.Time) (woken 
 	return woken || reported, err
 }
 
-// rebuild moves to a state without knowing its changes. What the view has of an older state of the same ledger it keeps: then the
-// work that it had and the records that differ are all it looks at, however often an engine is left behind by busy others.
+// rebuild moves to a state of which the changes since the view's own are not known. If the view has an older state of
+// the same ledger, rebuild looks only at the work that the queue had and at the records that differ between the two
+// states. So it stays cheap, however often an engine falls behind busy other engines.
 func (v *View) rebuild(state *State, from *source) bool {
 	old, had := v.state, v.queue.slots()
 	if old == nil || old.shared != state.shared {
@@ -180,14 +185,14 @@ func (v *View) rebuild(state *State, from *source) bool {
 	return true
 }
 
-// followNodes takes in the nodes that differ from those of an older state of the same ledger. Most nodes change many times while
-// an engine plans, so this takes less time than to read the changes.
+// followNodes takes over the nodes that differ from those in an older state of the same ledger. It compares the states
+// and does not read the changes, because most nodes change many times while an engine plans.
 func (v *View) followNodes(old *State, from *source) {
 	state := v.state
 	state.nodes.Diff(&old.nodes, func(slot uint32, was, now *nodeRecord) bool {
 		if was.node != now.node {
 			v.changed.add(slot)
-			if was.node.Node != now.node.Node { // it is described otherwise, if only in the states of a ledger that closes nodes
+			if was.node.Node != now.node.Node { // the description differs, perhaps only as this ledger shows it
 				v.suspectNode(&now.node)
 			}
 			if from.telemetry != nil && now.node.Node != nil && now.node.Specification > old.rev {
@@ -197,13 +202,14 @@ func (v *View) followNodes(old *State, from *source) {
 		return true
 	})
 	for slot := old.nodes.Bound(); slot < state.nodes.Bound(); slot++ {
-		if state.nodes.At(slot).node.Node == nil { // its node has joined and left again
+		if state.nodes.At(slot).node.Node == nil { // a node has joined here and left again
 			v.changed.add(slot)
 		}
 	}
 }
 
-// advance moves to a newer state by the changes in between.
+// advance moves to a newer state by the changes in between. It reports whether there is new work, or new room for
+// parked work.
 func (v *View) advance(state *State, news span, from *source) (woken bool) {
 	old := v.state
 	v.state = state
@@ -212,7 +218,7 @@ func (v *View) advance(state *State, news span, from *source) (woken bool) {
 	v.queue.state = state
 	defer func() { v.queue.own = false }()
 	for c := range news.all {
-		if news.part == nil { // of a ledger that may show a node otherwise than its record says, and names it here
+		if news.part == nil { // not a MemoryLedger: it may show a node otherwise than its record, and names such nodes in its changes
 			if n := state.Node(c.Node); n != nil {
 				v.changed.add(n.index)
 				v.suspectNode(n)
@@ -228,23 +234,24 @@ func (v *View) advance(state *State, news span, from *source) (woken bool) {
 			v.foresee(c)
 		}
 	}
-	if len(v.ends) > 2*(state.holds.Len()+state.protected.Len())+64 { // most have ended before their time
+	if len(v.ends) > 2*(state.holds.Len()+state.protected.Len())+64 { // most entries are void: holds and protections that ended early
 		v.findEnds(from)
 	}
 	return woken
 }
 
-// changeLog is what engines read to learn which nodes changed: a window on an endless list of indices.
+// changeLog is the list of changed node indices that drafts read, each from its own cursor. Only a window of the
+// endless list is kept.
 type changeLog struct {
 	window []int32
 	// Position of window[0], at least 1.
 	base uint64
 }
 
-// The window is cut in half when it reaches this.
+// changeWindow is the length at which the older half of the window is dropped.
 const changeWindow = 1 << 17
 
-// add appends an index, forgetting the older half of the window when it is full.
+// add appends an index. If the window is full, it first drops the older half.
 func (l *changeLog) add(slot uint32) {
 	l.base = max(l.base, 1)
 	if len(l.window) >= changeWindow {
@@ -254,31 +261,31 @@ func (l *changeLog) add(slot uint32) {
 	l.window = append(l.window, int32(slot))
 }
 
-// overflow makes all cursors too old.
+// overflow makes all cursors too old, so that every reader starts anew.
 func (l *changeLog) overflow() {
 	l.base = max(l.base, 1) + uint64(len(l.window)) + 1
 	l.window = l.window[:0]
 }
 
-// since returns what was added after a cursor, and all if the window does not reach back that far.
+// since returns the indices that were added after a cursor; all is true if the window does not reach back that far.
 func (l *changeLog) since(cursor uint64) (indices []int32, next uint64, all bool) {
 	next = l.base + uint64(len(l.window))
-	if cursor < l.base || cursor > next { // the second is a cursor of another log
+	if cursor < l.base || cursor > next { // a cursor beyond the end is from another log
 		return nil, next, true
 	}
 	return l.window[cursor-l.base:], next, false
 }
 
-// reportEntry is a node's report in a view.
+// reportEntry is a node's report in a view, and when it is checked for its age.
 type reportEntry struct {
 	Report
-	// The heap of heartbeats has an entry for it, at due. Other entries for it are void.
+	// scheduled: the heap of heartbeats has an entry for this node, with the time due. Other entries for it are void.
 	scheduled bool
 	due       time.Time
 }
 
-// refreshTelemetry stores new reports and marks those that have crossed the staleness bound. It reports whether parked
-// work may fit now.
+// refreshTelemetry stores new reports and marks those that have become stale. It reports whether parked work may fit
+// now.
 func (v *View) refreshTelemetry(ctx context.Context, from *source, now time.Time) (woken bool, err error) {
 	if from.telemetry == nil {
 		return false, nil
@@ -301,7 +308,8 @@ func (v *View) refreshTelemetry(ctx context.Context, from *source, now time.Time
 	return woken, nil
 }
 
-// planned returns the node with an index for planning, nil if there is none: if its report is Expired it takes no new work.
+// planned returns the node with an index as planners see it; nil: there is none. A node whose report is Expired is
+// shown as cordoned, so it takes no new work.
 func (v *View) planned(i int) *NodeState {
 	n := v.state.NodeByIndex(i)
 	if n == nil || !v.unleased.has(n.index) || !n.Node.Schedulable() {
@@ -313,7 +321,7 @@ func (v *View) planned(i int) *NodeState {
 	return &closed
 }
 
-// leaseOver reports whether nothing but its Expired report keeps new work from a node.
+// leaseOver reports whether a node takes no new work only because its report is Expired.
 func (v *View) leaseOver(n *NodeState) bool {
 	return v != nil && v.unleased.has(n.index) && v.state.NodeByIndex(int(n.index)).Node.Schedulable()
 }
@@ -323,7 +331,7 @@ type nodeSet []uint64
 
 func (b nodeSet) has(i uint32) bool { return int(i/64) < len(b) && b[i/64]>>(i%64)&1 == 1 }
 
-// setUnleased notes whether the report of a node is Expired.
+// setUnleased records whether the report of a node is Expired. It copies the set first if a diagnosis may share it.
 func (v *View) setUnleased(i uint32, on bool) {
 	if v.unleased.has(i) == on {
 		return
@@ -334,14 +342,14 @@ func (v *View) setUnleased(i uint32, on bool) {
 	v.unleased[i/64] ^= 1 << (i % 64)
 }
 
-// makeRoom extends reports to hold node indices below a bound.
+// makeRoom extends reports to hold all node indices below a bound.
 func (v *View) makeRoom(bound int) {
 	if n := bound - len(v.reports); n > 0 {
 		v.reports = append(v.reports, make([]reportEntry, n)...)
 	}
 }
 
-// join gives a node the report that telemetry has of it, or a stale one.
+// join stores the latest report of a node that telemetry has, or a stale one if there is none.
 func (v *View) join(n *NodeState, telemetry Telemetry) {
 	v.makeRoom(int(n.index) + 1)
 	report, _ := telemetry.Latest(n.Node.ID)
@@ -349,7 +357,7 @@ func (v *View) join(n *NodeState, telemetry Telemetry) {
 	v.setReport(n, report, telemetry.StaleAfter())
 }
 
-// setReport stores a report and schedules when it becomes stale.
+// setReport stores the report of a node, marks the node as changed and schedules when the report becomes stale.
 func (v *View) setReport(n *NodeState, r Report, bound time.Duration) {
 	r.Stale = bound > 0 && !v.now.Before(r.At.Add(bound))
 	v.reports[n.index].Report = r
@@ -358,16 +366,17 @@ func (v *View) setReport(n *NodeState, r Report, bound time.Duration) {
 	v.scheduleExpiry(n.index, bound)
 }
 
-// Diff is what differs between two states of one ledger: each of its methods compares anew, and may be called from any
-// goroutine. What was changed and changed back may be left out or not.
+// Diff is the difference between two states of one ledger. Each of its methods compares anew, and may be called from
+// any goroutine. A record that was changed and changed back may be yielded or not.
 type Diff struct{ was, now *State }
 
-// Diff returns what differs in s from another state of the same ledger, which is older or newer, made by the same process or
-// not. If the two share structure, as states that one ledger returns do, to look costs what was written in between.
+// Diff returns the difference of s from another state of the same ledger. That state may be older or newer, and may
+// come from another process. If the two states share structure, as the states that one ledger returns do, a comparison
+// costs as much as was written in between.
 func (s *State) Diff(from *State) Diff { return Diff{from, s} }
 
-// Nodes yields the nodes that differ in their description, in what is used of them, or in what has left them and still runs, as they
-// were and as they are; nil: the node was, or is, no member.
+// Nodes yields the nodes that differ: in their description, in what is used of them, or in the capsules that have left
+// them and still run there. It yields each as it was and as it is; nil: the node was not, or is no longer, a member.
 func (d Diff) Nodes() iter.Seq2[*NodeState, *NodeState] {
 	return func(yield func(*NodeState, *NodeState) bool) {
 		d.now.nodes.Diff(&d.was.nodes, func(_ uint32, was, now *nodeRecord) bool {
@@ -382,7 +391,8 @@ func (d Diff) Nodes() iter.Seq2[*NodeState, *NodeState] {
 	}
 }
 
-// Capsules yields the capsules that differ, as they were and as they are; nil: there was, or is, no record of the capsule.
+// Capsules yields the capsules that differ, each as it was and as it is; nil: there was, or is, no record of the
+// capsule.
 func (d Diff) Capsules() iter.Seq2[*Capsule, *Capsule] {
 	return func(yield func(*Capsule, *Capsule) bool) {
 		d.now.capsules.Diff(&d.was.capsules, func(_ uint32, was, now *capsuleRecord) bool {
