@@ -2,6 +2,7 @@ package orbit
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -174,6 +175,25 @@ func TestRemainsHaveRulesOfTheirOwn(t *testing.T) {
 			require.Equal(t, "web", c.mistakes(placeOn("w", "n")).Group)
 			c.commits(Confirm{Capsule: "x", Since: since, Stopped: true})
 			c.commits(placeOn("w", "n"))
+		})
+	}
+}
+
+// TestUnruledFenceIsOfLastRules: of two capsules with one rule, only the end of the last writes what newcomers with such a rule read.
+func TestUnruledFenceIsOfLastRules(t *testing.T) {
+	apart, even := cpuSpec(1), cpuSpec(1)
+	apart.Apart = []Apart{{"web", NodeKey}}
+	even.Group, even.Even = "web", []Even{{Group: "web", Level: "zone"}}
+	for name, spec := range map[string]*Spec{"apart": apart, "even": even} {
+		t.Run(name, func(t *testing.T) {
+			c := newCourt(t, submitOf(spec, "a", "b"))
+			for _, id := range []CapsuleID{"a", "b"} {
+				end := Release{Capsule: id, Final: true}
+				_, written, _, err := c.now().Footprint(Proposal{View: c.now().Revision(), Do: []Commitment{end}})
+				require.NoError(t, err)
+				require.Equal(t, id == "b", slices.Contains(written.Fences, fenceUnruled("web")))
+				c.commits(end)
+			}
 		})
 	}
 }

@@ -192,8 +192,8 @@ func (s *sparing) shortWith(e *txCapsule, priority int32) (names []string) {
 //	          that is counted in a domain other than a node, and by every arrival with a rule Even.
 //	rules     one for each group. A proposal writes it if it brings the first rule of a kind about the group by a level.
 //	          Every member of the group that arrives reads it.
-//	unruled   one for each group. A proposal writes it if it ends a rule about the group by a level and leaves no rule
-//	          Apart, or no rule Even, about both. A proposal that brings a rule about the group reads it: whether that
+//	unruled   one for each group. A proposal writes it if it ends the last rule Apart, or the last rule Even, about
+//	          the group by a level. A proposal that brings a rule about the group reads it: whether that
 //	          rule is the first depends on it.
 const fenceTopology = "topology"
 
@@ -516,21 +516,22 @@ func (t *tx) beginRules(spec *Spec, more int) {
 func (t *tx) endRules(spec *Spec, fewer int) {
 	c := &t.company
 	c.addRules(spec, -fewer)
-	end := func(group, level string) {
-		r := c.rule(group, level)
-		if r.apart == 0 || r.even == 0 {
-			c.ended = append(c.ended, companyRule{group: group, level: level})
+	end := func(r companyRule, left int) { // left are the rules of the kind that ends
+		if left == 0 {
+			c.ended = append(c.ended, companyRule{group: r.group, level: r.level})
 		}
 		if r.apart+r.even == 0 {
-			c.forget(group, level)
+			c.forget(r.group, r.level)
 		}
 	}
 	for _, a := range spec.Apart {
-		end(a.Group, a.Level)
+		r := c.rule(a.Group, a.Level)
+		end(r, r.apart)
 	}
 	for i := range spec.Even {
 		e := &spec.Even[i]
-		end(e.Group, e.Level)
+		r := c.rule(e.Group, e.Level)
+		end(r, r.even)
 		if u, _ := c.scopes.Get(scopeUse{companyScope: spec.scope(e)}); u.rules == 0 {
 			c.forgetScope(spec.scope(e))
 		}
