@@ -77,8 +77,8 @@ func (c *company) onNode(n *orbit.Node) float64 { return sumOf(c.own, n) }
 // inDomains returns what the wishes about domains of several nodes add to the value of a node.
 func (c *company) inDomains(n *orbit.Node) float64 { return sumOf(c.wishes, n) }
 
-// sumOf adds up what wishes come to on a node. A node without a label has no domain of that level, and gets nothing for
-// it.
+// sumOf adds up the weights of wishes for each member in the domains of a node. A node without the label of a wish is
+// in no domain of it.
 func sumOf(wishes []wish, n *orbit.Node) (sum float64) {
 	for i := range wishes {
 		w := &wishes[i]
