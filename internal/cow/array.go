@@ -137,7 +137,7 @@ func (a *Array[T]) lift(o Owner) {
 	a.height++
 }
 
-// Drop removes element i. It also removes nodes that become empty, and levels at the top that have a single kid.
+// Drop removes element i. It also removes nodes that become empty, and levels at the top whose only kid is the first.
 func (a *Array[T]) Drop(i uint32, o Owner) {
 	if a.At(i) == nil {
 		return
