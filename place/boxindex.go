@@ -83,7 +83,7 @@ func (x *boxIndex) sync(c *specClass) {
 	touched, next, all := draft.Changed(x.cursor)
 	x.cursor, x.syncs = next, x.rater.syncs
 	all = all || !x.ready
-	x.ready = false // if a score panics, begin afresh
+	x.ready = false // if a score panics, it stays so, and the next call begins afresh
 	switch {
 	case x.bounded == nil && !x.alone: // nothing to do: the index is empty, because no spec has required a label
 	case x.bounded == nil || x.isAlone():
@@ -116,7 +116,7 @@ func (x *boxIndex) followAlone(touched []int32, all bool) {
 		clear(x.changed)
 		x.nodes.unbounded, x.nodes.private = x.bounded == nil, false
 		x.nodes.begin(draft.View().State(), x.rater.seed != 0)
-		for slot := range int32(draft.Bound()) { // not as the state has them: the draft marks nodes without a lease as unschedulable
+		for slot := range int32(draft.Bound()) { // the draft marks nodes without a lease as unschedulable
 			x.nodes.register(slot, description(x.rater.node(slot)))
 		}
 		x.nodes.arrange()

@@ -175,7 +175,7 @@ func (k *tournament) bestIn(d *listedDistrict, c *specClass, r *rater) (best pic
 		}
 		return best
 	}
-	d.best, d.known = none, len(c.near.rules) == 0 // a node that is closed now may be open, and the best, at the next choice
+	d.best, d.known = none, len(c.near.rules) == 0 // a node that is closed now may be the best once it is open
 	for _, slot := range d.slots {
 		value := k.values[slot]
 		if value != value || d.best != none && r.parts <= 1 && value > best.own {

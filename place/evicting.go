@@ -243,8 +243,10 @@ func (e *evictor) drop() {
 	}
 }
 
-// best returns the best find. It takes the most promising candidate from the heap, again and again, and makes its key
-// more exact, until the first candidate is a searched node whose victims the draft lets go.
+// best returns the best find. It takes the first candidate from the heap, again and again, and makes its key more
+// exact: it raises the bound of a block, replaces the block by its nodes, raises the bound of a node, and then searches
+// the node for victims. It ends when the first candidate is a searched node whose victims the draft lets go: no other
+// node can have a better key.
 func (e *evictor) best(r *rater, c *orbit.Capsule) (best victims.Found) {
 	s := r.search(r.draft, c)
 	q := e.search(r, c)

@@ -22,8 +22,8 @@ type frontier struct {
 	heap  []candidate
 	draft *orbit.Draft
 	ties  *ties
-	// The number of parts into which the nodes are divided, and the smallest hashes of boxes, which say in which part a
-	// box begins. A node of an earlier part is better.
+	// The number of parts into which the nodes are divided; and the smallest hash in each box, which tells the earliest
+	// part of its nodes. A node of an earlier part is better.
 	parts int
 	ring  *leastHashes
 	// The boxes to which candidates refer by position.
@@ -85,8 +85,8 @@ func (f *frontier) rank(c *candidate) uint64 {
 	return c.rank
 }
 
-// begin starts a search for these kinds from the root of the tree. Nodes that have changed since they were put into the
-// tree are added one by one.
+// begin starts a search for these kinds from the root of the tree. Exceptions of the class are added with their exact
+// score. Nodes that have changed since they were put into the tree are added one by one.
 func (f *frontier) begin(c *specClass, x *boxIndex, district int16, kinds kd.Kinds) {
 	clear(f.seen) // the boxes of old trees can be freed
 	f.class, f.heap, f.seen = c, f.heap[:0], f.seen[:0]
@@ -207,6 +207,8 @@ func (f *frontier) next(x *boxIndex, r *rater) (best pick, ok bool) {
 		case nodeStage:
 			f.evaluate(top, x, r)
 		case ratedStage:
+			// A rule may have closed the node since it was added. The search may drop it then: if the node opens again,
+			// the search begins anew, or adds the node because it has changed.
 			if top.clock >= x.changedAt(top.at) && f.class.near.opens(x.rater.node(top.at).Node) {
 				f.counts.hits += hit
 				return pick{node: x.rater.node(top.at), value: top.value, own: top.value, tie: top.tie}, true

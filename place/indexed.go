@@ -18,7 +18,7 @@ import (
 //	search   The score is Bounded: it searches a k-d tree over the node states, best first. All specs share the tree,
 //	         and each has one bound for each kind of node.
 //	keep     Otherwise, or if a search has looked at more than a sixteenth of the nodes: it keeps the scores of all
-//	         nodes for the spec, and rates only the nodes that have changed again.
+//	         nodes for the spec, and rates a node again only when it has changed.
 //
 // All scores in package score are Bounded, except FGD, Random, and those made by Func. Labels divide the nodes into at
 // most 128 kinds. A label that would make more kinds does not divide the nodes; they are listed by its values instead.
@@ -33,19 +33,20 @@ import (
 // has an index of its own until a second one comes.
 //
 // The zero value works. Do not change the fields after the first Best, and call it from one goroutine at a time. Memory
-// is bounded: the specs that have not been asked for longest are forgotten, scores beyond 128 MiB, and everything else
-// beyond some 260,000 pairs of a spec and a kind of node.
+// is bounded: the engine forgets the specs that have not been asked for longest. It keeps at most 128 MiB of scores,
+// and everything else for at most some 260,000 pairs of a spec and a kind of node.
 type Indexed struct {
 	// Score rates the nodes; nil: [score.Spread].
 	Score orbit.Score
-	// Filter takes nodes out of the choice; nil: none.
+	// Filter excludes nodes from the choice; nil: none.
 	Filter Filter
-	// FilterVersion is the version of a Filter that reads more than its arguments; nil: it does not.
+	// FilterVersion returns the version of a Filter that reads more than its arguments; nil: the Filter reads nothing
+	// else.
 	FilterVersion FilterVersion
 	// Seed breaks ties by a hash of the node id; 0: the lowest node id wins.
 	Seed uint64
-	// MostParts bounds into how many parts the nodes are divided while proposals lose to others ([orbit.View.Part]); 0:
-	// 8. 1 chooses among all nodes even then.
+	// MostParts is the largest number of parts into which the nodes are divided while many proposals lose to others
+	// ([orbit.View.Part]); 0: 8. With 1 the engine always chooses among all nodes.
 	MostParts int
 
 	rater    rater
@@ -178,6 +179,8 @@ func (e *Indexed) class(spec *orbit.Spec) *specClass {
 	c.parted, c.syncs = c.parted && c.syncs == e.rater.syncs, e.rater.syncs
 	near, opened := choiceIn(e.rater.draft, spec), uint64(0)
 	for _, level := range near.rules {
+		// A search drops nodes that a rule closes. If their domain opens again, begin notices that by the set of open
+		// kinds. Where that set does not show it, opened is another number, and the search begins anew.
 		if !slices.Contains(c.closing, level) || len(e.index.nodes.kinds.like) > kd.Apart && !c.divided() {
 			opened += e.rater.draft.Opened(spec, level)
 		}
@@ -210,8 +213,9 @@ func (e *Indexed) search(c *specClass) (best pick, ok bool) {
 	return best, ok
 }
 
-// begin begins a search for a class, or adds the nodes that have changed to the search under way. It reports false if
-// the score has no bounds for the spec, or if too many nodes are exceptions to the bounds.
+// begin begins a search for a class, or adds the nodes that have changed to the search under way. It reports false if a
+// search cannot serve the class: the score has no bounds for the spec, too many nodes are exceptions to the bounds, or
+// the spec has preferences about company that the bounds do not cover.
 func (e *Indexed) begin(c *specClass) bool {
 	x := &e.index
 	touched, all := x.follow()
@@ -335,7 +339,7 @@ func (e *Indexed) forget() {
 //	boxes     boxes expanded
 //	ranked    choices from scores that are kept per spec
 //	scanned   choices by rating all nodes
-//	parts     into how many parts the nodes are divided because proposals lose to others
+//	parts     number of parts into which the nodes are divided because proposals lose to others
 //	rated     calls of Score, without those of the scanned choices
 //	moved     nodes moved in the index
 //	rebuilds  times that the index, or the kept scores of a spec, were built anew

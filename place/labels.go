@@ -11,9 +11,9 @@ import (
 )
 
 // labelIndex lists nodes by the values of labels, such as a rack or a host name. These are the labels that nodeKinds
-// leaves out because they have too many values. A spec that requires such a value is rated on the nodes listed for it.
-// For a spec that only prefers such values, the nodes listed for them are exceptions: the bounds of the search do not
-// hold for them.
+// leaves out because they have too many values and, if the score has no bounds, the labels that specs require. A spec
+// that requires such a value is rated on the nodes listed for it. For a spec that only prefers such values, the nodes
+// listed for them are exceptions: the bounds of the search do not hold for them.
 type labelIndex struct {
 	byKey map[string]*listing
 	// Another number whenever a list has changed, and that number at the last review of the labels.

@@ -252,7 +252,7 @@ func (x *nodeIndex) plant(node func(slot int32) *orbit.NodeState, probe kd.Probe
 		all = &[]kd.Point{}
 	}
 	*all = (*all)[:0]
-	x.plants = true // if a score panics, begin afresh
+	x.plants = true // if a score panics, it stays so, and the next call builds the tree again
 	x.nodes(func(slot int32, _ *member) bool {
 		n := node(slot)
 		*all = append(*all, x.point(n))

@@ -20,9 +20,10 @@ import (
 type Sampled struct {
 	// Score rates the nodes; nil: [score.Spread].
 	Score orbit.Score
-	// Filter takes nodes out of the choice; nil: none.
+	// Filter excludes nodes from the choice; nil: none.
 	Filter Filter
-	// FilterVersion is the version of a Filter that reads more than its arguments; nil: it does not.
+	// FilterVersion returns the version of a Filter that reads more than its arguments; nil: the Filter reads nothing
+	// else.
 	FilterVersion FilterVersion
 	// Seed decides the order in which nodes are drawn, and breaks ties; 0: the lowest node id wins.
 	Seed uint64
@@ -30,8 +31,8 @@ type Sampled struct {
 	Enough int
 	// Remember is the number of runners-up that are kept for each spec, and rated again with the next sample; 0: none.
 	Remember int
-	// MostParts bounds into how many parts the nodes are divided while proposals lose to others ([orbit.View.Part]); 0:
-	// 8. 1 chooses among all nodes even then.
+	// MostParts is the largest number of parts into which the nodes are divided while many proposals lose to others
+	// ([orbit.View.Part]); 0: 8. With 1 the engine always chooses among all nodes.
 	MostParts int
 
 	rater rater

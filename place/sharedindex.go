@@ -78,7 +78,7 @@ func (s *sharedIndex) bring(state *orbit.State, check []int32, c *specClass, byH
 		return
 	}
 	begin := !s.ready
-	s.ready = false // if anything panics, begin afresh
+	s.ready = false // if anything panics, it stays so, and the next call begins afresh
 	var changed []int32
 	if begin {
 		s.journal.forget()

@@ -11,7 +11,8 @@
 //		{Weight: 1, Score: score.Balance{}},
 //	}
 //
-// The sum runs from 0 to 7, and a node that meets all preferences is as good as one that is half as full.
+// The sum runs from 0 to 7. A node that meets all preferences is as good as a node that meets none but would be less
+// full by half of its capacity.
 //
 // Every score here is a pure function of the node and the spec. It reads no telemetry, returns 0 as its tie, allocates
 // nothing, works as its zero value, and expects a node on which the capsule fits. All but [FGD] and [Random] bound

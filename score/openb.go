@@ -18,9 +18,9 @@ const (
 //
 //	-int(100 · (1 - [½·(free CPU - wanted)/CPUMax + ½·(free device milli - wanted)/DeviceMax]))
 //
-// The original's integer min-max over the feasible nodes is left out: it cannot change which node is
-// best. Memory does not count. Rounding to whole percents is part of the policy: many nodes are equally
-// good, and with the engine's seed 0 the smallest node id among them wins, as in the original.
+// The original's integer min-max normalisation over the feasible nodes is left out, because it cannot change which node
+// is best. Memory does not count. Rounding to whole percents is part of the policy: it makes many nodes equally good,
+// and with the engine's seed 0 the smallest node id among them wins, as in the original.
 type BestFit struct {
 	// CPUMax is the CPU of the largest node, in milli-cores; 0: 128,000.
 	CPUMax int64

@@ -44,8 +44,8 @@ func always(value float64) func(least, most *Extent) (value, tie float64) {
 	return func(_, _ *Extent) (float64, float64) { return value, 0 }
 }
 
-// Domains is 0 on a node in one of the failure domains that the spec spreads across, or for a spec that
-// names none, and 1 elsewhere.
+// Domains rates a node 0 if it is in one of the failure domains that the spec spreads across, and 1 elsewhere. It rates
+// all nodes 0 for a spec that names no domains.
 type Domains struct{}
 
 // Score returns 0 or 1.
@@ -69,10 +69,10 @@ func outside(labels map[string]string, spec *orbit.Spec) float64 {
 	return 1
 }
 
-// Crowding prefers nodes with few capsules, whatever their size: it is n/(n+Half) for n capsules on the
-// node before placing. It rises fast at first and never reaches 1.
+// Crowding prefers nodes with few capsules, whatever the size of the node or of the capsules. It rates n/(n+Half) for n
+// capsules on the node before placing, which rises fast at first and never reaches 1.
 type Crowding struct {
-	// Half is the number of capsules that is rated ½; 0: 10.
+	// Half is the number of capsules for which the rating is ½; 0: 10.
 	Half int
 }
 

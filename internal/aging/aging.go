@@ -10,9 +10,9 @@ import "math"
 
 // Book is the rule of one engine, and the times at which the engine first saw work that has no time of submission.
 type Book struct {
-	// Every is how long work waits until it rises by one priority, in nanoseconds; more than 0.
+	// Every is the wait after which work rises by one priority, in nanoseconds; more than 0.
 	Every int64
-	// Band is how many priorities a band has; at least 1, and Every × Band is at most 1<<61.
+	// Band is the number of priorities in a band; at least 1, and Every × Band is at most 1<<61.
 	Band int64
 
 	// When work without a time of submission was first seen, by its id.
@@ -62,7 +62,8 @@ func (b *Book) Since(id string, order uint64, submitted, now int64) int64 {
 	return now
 }
 
-// Aged returns the priority to which work has risen by now, if it waits since then.
+// Aged returns the priority to which work has risen by now if it has waited since then. Both times are in nanoseconds
+// since 1970.
 func (b *Book) Aged(priority int32, since, now int64) int32 {
 	band, above := b.band(priority)
 	top := (band+1)*b.Band - 1

@@ -186,7 +186,7 @@ func Within(limit time.Duration, what string, f func()) error {
 	}
 }
 
-// Hash is a number that depends on the text alone.
+// Hash returns a number that depends on the text alone.
 func Hash(text string) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(text)) // never fails

@@ -119,5 +119,5 @@ func (w *Writer) Hex(id [16]byte) {
 	w.Text = append(hex.AppendEncode(append(w.Text, '"'), id[:]), '"')
 }
 
-// Plain reports whether everything was plain.
+// Plain reports whether all parts were plain.
 func (w *Writer) Plain() bool { return !w.failed }

@@ -10,7 +10,7 @@ import (
 // Log writes errors to slog.Default() that are reported to no caller: up to ten at once, and one more every 10 s. The
 // zero value is ready to use, and its method may be called from any goroutine.
 type Log struct {
-	mu      sync.Mutex // guards what is below
+	mu      sync.Mutex // guards the fields below
 	allowed Allowance
 	// The number of errors left out since the last line.
 	dropped int

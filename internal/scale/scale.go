@@ -25,7 +25,7 @@ func Of(usual, full int) int {
 // Main runs the tests of a package from its TestMain. It sets how many times each random property is checked, from
 // usual and full as in Of. The flag -rapid.checks overrides both.
 func Main(m *testing.M, usual, full int) {
-	if err := flag.Set("rapid.checks", strconv.Itoa(Of(usual, full))); err != nil { // before flags are parsed, so a flag wins
+	if err := flag.Set("rapid.checks", strconv.Itoa(Of(usual, full))); err != nil { // m.Run parses flags later
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
 	}
