@@ -257,6 +257,7 @@ func (f *frontier) expand(b *kd.Box, x *boxIndex) {
 // addBest adds the best node of a leaf, and one candidate for all its other nodes: most searches need only the best.
 func (f *frontier) addBest(leaf *kd.Box, x *boxIndex) {
 	var all [3]candidate
+	// The pointers change places instead of the candidates, which are large: c is always the one to overwrite.
 	best, next, c := &all[0], &all[1], &all[2]
 	found, settled := 0, len(x.moved.list) == 0
 	points := leaf.Points

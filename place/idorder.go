@@ -72,6 +72,7 @@ func (o *idOrder) number(id orbit.NodeID) (uint64, bool) {
 		o.byID.ReplaceOrInsert(known)
 		return known.number, true
 	}
+	// Take the middle between the numbers of the neighbours in id order.
 	low, high := uint64(0), uint64(math.MaxUint64)
 	o.byID.DescendLessOrEqual(numbered{id: id}, func(n numbered) bool { low = n.number; return false })
 	o.byID.AscendGreaterOrEqual(numbered{id: id}, func(n numbered) bool { high = n.number; return false })

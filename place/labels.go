@@ -246,6 +246,7 @@ func (l *listing) list(out []int32, names []string) []int32 {
 func (l *listing) differing(out []int32, p *orbit.Predicate, limit int) []int32 {
 	without, value, answer := p.Matches(nil), "", false
 	l.nodes.Ascend(func(e listed) bool {
+		// Entries are sorted by value, so the predicate is evaluated once for each value.
 		if e.value != value || e.value == "" {
 			value, answer = e.value, p.On(&orbit.Node{ID: orbit.NodeID(e.value), Labels: map[string]string{p.Key: e.value}})
 		}

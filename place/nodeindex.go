@@ -135,6 +135,7 @@ func (x *nodeIndex) register(slot int32, n *orbit.Node) {
 	if x.unbounded {
 		return
 	}
+	// The old node has left, even if another node has its index now.
 	if was != nil && (n == nil || n.ID != was.ID) {
 		x.live--
 		x.order.own(x.owner)

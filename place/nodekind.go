@@ -55,8 +55,8 @@ func (k *nodeKinds) own(owner cow.Owner) {
 	k.leftOut, k.absent, k.byText = maps.Clone(k.leftOut), maps.Clone(k.absent), maps.Clone(k.byText)
 }
 
-// labelKeys calls each with every label key that a spec names, until each returns false; a key may be empty. It reports
-// whether all calls returned true.
+// labelKeys calls each with every label key that a spec names, until a call returns false; a key may be empty. It
+// reports whether all calls returned true.
 func labelKeys(spec *orbit.Spec, each func(key string) bool) bool {
 	for i := range spec.Require {
 		for key := range spec.Require[i].Keys {

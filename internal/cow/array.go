@@ -201,6 +201,7 @@ func (a *Array[T]) NotFull(from uint32) uint32 {
 	return 1 << (a.height * fanBits)
 }
 
+// notFull is NotFull in a subtree, with indices relative to its first; false: all elements from there on are full.
 func notFull(p unsafe.Pointer, height uint8, from uint32) (uint32, bool) {
 	if p == nil || height == 0 {
 		return from, true

@@ -7,7 +7,8 @@ import "github.com/orbitsched/orbit/internal/cow"
 // trees share never changes.
 //
 // It takes eight cache lines. The first coordinate of Least lies at the end of a line, and the next eight fill the line
-// after it: a search that reads only these reads two lines of Least and one of Most.
+// after it; the same holds for Most. So a search that reads the first nine coordinates of Least, and the eight after
+// the first of Most, reads two lines of Least and one of Most.
 type Box struct {
 	// Rank is the smallest rank of the box's points.
 	Rank uint64

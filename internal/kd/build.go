@@ -47,8 +47,8 @@ func (b *Box) collect(points []Point) []Point {
 }
 
 // cutFull cuts a leaf in two if it has more than LeafSize points and they can be told apart. The box keeps its old
-// extremes, because those of the boxes above were computed from them: [Tree.freshen] compares the new ones with them.
-// The box must be marked as stale itself.
+// extremes, because those of the boxes above were computed from them, and freshen compares the new ones with them. The
+// box must be marked as stale itself.
 func (t *Tree) cutFull(b *Box, probe Probe) {
 	if len(b.Points) <= LeafSize {
 		return

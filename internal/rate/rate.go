@@ -12,6 +12,7 @@ type Allowance struct{ paid time.Time }
 // if there was a unit, and otherwise uses none and returns the time until there is one.
 func (a *Allowance) Take(now time.Time, every time.Duration, burst int) (wait time.Duration) {
 	whole := time.Duration(burst) * every
+	// Each unit that is used up and has not come back yet adds every to the debt.
 	debt := a.paid.Sub(now)
 	if debt < 0 || debt > whole { // nothing is owed, or the clock was set back
 		debt = 0

@@ -230,6 +230,7 @@ func (s *Search) stay(u *unit, r *room) (leave []*orbit.Capsule, whole bool) {
 	if leave = append(leave, u.gang.away...); len(leave) == 0 {
 		return nil, false
 	}
+	// Some members leave: check that each role keeps its minimum without them.
 	for i := range u.gang.state.Gang.Roles {
 		role := &u.gang.state.Gang.Roles[i]
 		remain := u.gang.state.Placed[i]
