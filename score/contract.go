@@ -6,9 +6,9 @@ import "github.com/orbitsched/orbit"
 // node in an index that all specs share, and keeps no scores per spec.
 //
 // Nothing detects a bound that is too high: Indexed then chooses other nodes than Exhaustive. To test a bound, run both
-// over the same work and compare their choices, with more than 16 nodes, because Indexed uses no bounds for fewer. A
-// loose bound can make Indexed slower than no bound. A type that embeds a bounded score and has a Score method of its
-// own needs a Bound method of its own, too.
+// over the same work and compare their choices, with more than 16 nodes, because up to that number Indexed uses no
+// bounds. A loose bound can make Indexed slower than no bound. A type that embeds a bounded score and has a Score
+// method of its own needs a Bound method of its own, too.
 type Bounded interface {
 	orbit.Score
 	// Bound prepares a bound for one spec. All nodes to which it applies meet the requirements of the spec. They agree

@@ -16,8 +16,8 @@ import (
 	"github.com/orbitsched/orbit/internal/send"
 )
 
-// Index follows a ledger, once for all callers that wait. Set the fields before first use. Run one Index in a process,
-// by a goroutine that calls Run; Node and Module may be called from any goroutine.
+// Index follows a ledger, once for all callers that wait. Set the fields before first use. Use one Index per process,
+// with Run in a goroutine of its own. Node and Module may be called from any goroutine.
 type Index struct {
 	// Ledger is the ledger that the index follows. Required.
 	Ledger orbit.Ledger
