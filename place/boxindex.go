@@ -5,41 +5,42 @@ import (
 	"github.com/orbitsched/orbit/score"
 )
 
-// boxIndex is the index that an engine searches: its draft's nodes. A node that changes is noted,
-// and moved in the tree when the next search begins; a search that continues adds it to its heap instead.
+// boxIndex is the index of the nodes of a draft that one engine searches. It notes nodes that change, and moves them in
+// the tree when the next search begins. A search that continues adds them to its heap instead.
 //
-// It has gone off from the index that all engines of a ledger share, and differs from that only in what the plan has
-// changed; or it is the engine's own, where no other engine asks.
+// Usually it is a fork of the index that all engines of a ledger share, and differs from it only in what the plan has
+// changed. If no other engine asks, the index is the engine's own.
 type boxIndex struct {
 	rater   *rater
 	bounded score.Bounded
 	nodes   nodeIndex
-	// Position in the draft's journal, and the Sync of the draft that was followed last.
+	// The position in the draft's journal, and the number of the Sync that was followed last.
 	cursor, syncs uint64
-	// The index is one of the draft's nodes; else it is to begin anew.
+	// Whether the index is valid for the nodes of the draft. If not, the next update builds it anew.
 	ready bool
-	// Nodes that have changed since they were put into the tree; and the number of each one's last change, counted by the
-	// clock: what was computed before it is out of date.
+	// The nodes that have changed since they were put into the tree; and for each the clock at its last change. What
+	// was computed for a node before that is outdated.
 	moved   slotSet
 	changed map[int32]uint64
 	clock   uint64
 
-	// What the engine shares with others; nil: nothing.
+	// The index that the engine shares with others; nil: none yet.
 	shared *sharedIndex
-	// Names the engine there.
+	// The number by which the shared index knows the engine.
 	user uint64
-	// Whether the index is the engine's own, which the shared one says.
+	// Whether the index is the engine's own, as the shared index has decided.
 	alone bool
-	// Position in the journal of the shared index; and the nodes of which the two may say different things.
+	// The position in the journal of the shared index; and the nodes that may differ between the shared index and this
+	// one.
 	seen  uint64
 	apart slotSet
 
-	// How often all nodes were looked at, since the last Sync, to go off from the shared index.
+	// How many times, since the last Sync, a fork had to compare all nodes.
 	builds int
 }
 
-// update brings the index up to the draft's last Sync, and takes into account which labels a spec speaks of. It reports
-// whether a search under way has come to nothing by that.
+// update brings the index up to the last Sync of the draft, and makes it divide the nodes by the labels that a spec
+// names. It reports whether that invalidates a search under way.
 func (x *boxIndex) update(c *specClass) (renewed bool) {
 	if !x.ready || x.syncs != x.rater.syncs {
 		x.sync(c)
@@ -59,7 +60,8 @@ func (x *boxIndex) update(c *specClass) (renewed bool) {
 	return renewed
 }
 
-// listRequired lists nodes by the labels that a spec requires, for a score that has no bounds.
+// listRequired makes the index list nodes by the labels that a spec requires. It serves scores that have no bounds.
+// Such an index is always the engine's own.
 func (x *boxIndex) listRequired(c *specClass) {
 	if c.learned != 0 {
 		return
@@ -72,18 +74,18 @@ func (x *boxIndex) listRequired(c *specClass) {
 	x.nodes.labels.addRequired(c.spec, &x.nodes)
 }
 
-// reset makes the next update begin anew.
+// reset makes the next update build the index anew.
 func (x *boxIndex) reset() { x.ready, x.syncs = false, 0 }
 
-// sync brings the index up to the draft's last Sync.
+// sync brings the index up to the last Sync of the draft.
 func (x *boxIndex) sync(c *specClass) {
 	draft := x.rater.draft
 	touched, next, all := draft.Changed(x.cursor)
 	x.cursor, x.syncs = next, x.rater.syncs
 	all = all || !x.ready
-	x.ready = false // if a score panics, begin afresh
+	x.ready = false // if a score panics, it stays so, and the next call begins afresh
 	switch {
-	case x.bounded == nil && !x.alone: // no label is listed
+	case x.bounded == nil && !x.alone: // nothing to do: the index is empty, because no spec has required a label
 	case x.bounded == nil || x.isAlone():
 		x.followAlone(touched, all)
 	default:
@@ -92,7 +94,8 @@ func (x *boxIndex) sync(c *specClass) {
 	x.ready = true
 }
 
-// isAlone asks the shared index of the ledger whether this engine has an index of its own. It notes if that is news.
+// isAlone asks the shared index of the ledger whether this engine has an index of its own. If the ledger is another one
+// than before, the engine leaves its old shared index.
 func (x *boxIndex) isAlone() bool {
 	shared := sharedBy(x.rater.draft.View().State())
 	if x.user == 0 {
@@ -104,7 +107,7 @@ func (x *boxIndex) isAlone() bool {
 	return shared.admit(x.user)
 }
 
-// followAlone brings an index of the engine's own up to the draft.
+// followAlone brings the engine's own index up to the draft.
 func (x *boxIndex) followAlone(touched []int32, all bool) {
 	draft := x.rater.draft
 	if all || !x.alone {
@@ -113,7 +116,7 @@ func (x *boxIndex) followAlone(touched []int32, all bool) {
 		clear(x.changed)
 		x.nodes.unbounded, x.nodes.private = x.bounded == nil, false
 		x.nodes.begin(draft.View().State(), x.rater.seed != 0)
-		for slot := range int32(draft.Bound()) { // what has no lease the draft describes as unschedulable
+		for slot := range int32(draft.Bound()) { // the draft marks nodes without a lease as unschedulable
 			x.nodes.register(slot, description(x.rater.node(slot)))
 		}
 		x.nodes.arrange()
@@ -127,8 +130,8 @@ func (x *boxIndex) followAlone(touched []int32, all bool) {
 	x.nodes.arrange()
 }
 
-// fork goes off from the shared index, after bringing it up to the draft's view if that is newer. What is different in
-// the draft is noted, to be changed in the fork alone.
+// fork replaces the index by a fork of the shared one, after bringing the shared one up to the view of the draft if
+// that is newer. Nodes that differ in the draft are registered and noted in the fork alone.
 func (x *boxIndex) fork(touched []int32, all bool, c *specClass) {
 	s, draft := x.shared, x.rater.draft
 	s.mu.Lock()
@@ -155,8 +158,8 @@ func (x *boxIndex) fork(touched []int32, all bool, c *specClass) {
 	}
 }
 
-// toCheck lists the nodes of which the draft may say something else than the shared index: those that were apart, and
-// those that have changed here or there since.
+// toCheck lists the nodes that may differ between the draft and the shared index: those that differed before, and those
+// that have changed in either since.
 func (x *boxIndex) toCheck(touched, news []int32, all bool) (check []int32) {
 	if all {
 		x.builds++
@@ -175,7 +178,7 @@ func (x *boxIndex) toCheck(touched, news []int32, all bool) (check []int32) {
 	return append(check, x.apart.list...)
 }
 
-// learn makes the shared index, or the engine's own, divide the nodes by the labels of which a spec speaks.
+// learn makes the shared index, or the engine's own, divide the nodes by the labels that a spec names.
 func (x *boxIndex) learn(c *specClass) {
 	if x.alone {
 		x.nodes.learn(c.spec)
@@ -190,7 +193,7 @@ func (x *boxIndex) learn(c *specClass) {
 	x.ready = true
 }
 
-// note notes that a node has changed.
+// note notes that a node has changed, so that earlier candidates for it count as outdated.
 func (x *boxIndex) note(slot int32) {
 	if x.changed == nil {
 		x.changed = map[int32]uint64{}
@@ -203,7 +206,7 @@ func (x *boxIndex) note(slot int32) {
 	}
 }
 
-// changedAt is the number of a node's last change, 0 if the tree has it as it is.
+// changedAt returns the clock at the last change of a node; 0 if the tree has the node as it is.
 func (x *boxIndex) changedAt(slot int32) uint64 {
 	if !x.moved.has(slot) {
 		return 0
@@ -211,8 +214,8 @@ func (x *boxIndex) changedAt(slot int32) uint64 {
 	return x.changed[slot]
 }
 
-// follow notes the nodes that the plan has changed since the last call, and returns them, some of them twice. If all is
-// true any may have changed.
+// follow notes the nodes that the plan has changed since the last call, and returns them, some perhaps twice. All:
+// every node may have changed.
 func (x *boxIndex) follow() (touched []int32, all bool) {
 	touched, x.cursor, all = x.rater.draft.Changed(x.cursor)
 	if all {
@@ -224,7 +227,7 @@ func (x *boxIndex) follow() (touched []int32, all bool) {
 	return touched, false
 }
 
-// settle moves the nodes that have changed to where they belong in the tree.
+// settle moves the changed nodes to their points in the tree.
 func (x *boxIndex) settle(c *specClass) {
 	if len(x.moved.list) > 0 || x.nodes.plants {
 		x.nodes.settle(x.moved.list, x.rater.node, c.probe(&x.nodes))
@@ -241,7 +244,7 @@ func description(n *orbit.NodeState) *orbit.Node {
 	return n.Node
 }
 
-// slotSet is a set of a few node indices, which costs a bit for every node.
+// slotSet is a set of few node indices. It takes one bit for each node of the constellation.
 type slotSet struct {
 	list []int32
 	bits []uint64

@@ -7,28 +7,32 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// company is what a spec wishes of the company of others, beside what the score says: how its set is spread (Spec.Spread), and whose members make a node
-// better or worse (Spec.PreferCompany). It is read anew before each choice, so the counts are those of the plan.
+// company has the preferences of a spec about where other capsules are, which count beside the score: how the set of
+// the spec is spread over domains (Spec.Spread), and the members of which groups make a node better or worse
+// (Spec.PreferCompany). The set is the members of Spec.Group or, without a group, the capsules of the spec itself. A
+// company is read anew before each choice, because its counts follow the plan.
 type company struct {
-	// The level over which the spec is spread, empty: none; the domains that are named for it, and how many of the set each domain has.
+	// The level over which the spec is spread, empty if it is not; the domains that Spread.Names lists; and how many
+	// members of the set each domain has.
 	spread  string
 	names   []string
 	members map[string]int
-	// Wishes about domains that are more than a node, and about nodes.
+	// Wishes about domains of several nodes, and those about single nodes (NodeKey).
 	wishes, own []wish
 }
 
-// wish is a weight for each member of a group in a node's domain.
+// wish is a preference: each member of a group in the domain of a node adds weight to the value of the node. A lower
+// value is better, so a negative weight attracts.
 type wish struct {
 	level   string
 	weight  float64
 	members map[string]int
 }
 
-// lastOrder is the order of nodes that are in none of the domains over which a spec is spread.
+// lastOrder is the order of nodes outside the domains over which a spec is spread: they come after all others.
 const lastOrder = math.MaxInt
 
-// companyIn asks a draft what the wishes of a spec come to.
+// companyIn reads the preferences of a spec, and the counts that they refer to from a draft.
 func companyIn(draft *orbit.Draft, spec *orbit.Spec) (c company) {
 	if spreads(spec) {
 		c.spread, c.names = spec.Spread.Level, spec.Spread.Names
@@ -45,12 +49,13 @@ func companyIn(draft *orbit.Draft, spec *orbit.Spec) (c company) {
 	return c
 }
 
-// spreads reports whether engines spread a spec.
+// spreads reports whether placement engines spread a spec. Names without a group do not spread it: they serve the score
+// alone.
 func spreads(spec *orbit.Spec) bool {
 	return spec.Spread.Level != "" && (spec.Group != "" || len(spec.Spread.Names) == 0)
 }
 
-// wishLevels lists the levels of what a spec wishes of domains that are more than a node.
+// wishLevels lists the levels of the preferences of a spec about domains of several nodes.
 func wishLevels(spec *orbit.Spec) (levels []string) {
 	if spreads(spec) {
 		levels = append(levels, spec.Spread.Level)
@@ -63,16 +68,17 @@ func wishLevels(spec *orbit.Spec) (levels []string) {
 	return levels
 }
 
-// byDomain reports whether the spec wishes something of domains that are more than a node.
+// byDomain reports whether the spec has preferences about domains of several nodes.
 func (c *company) byDomain() bool { return c.spread != "" || len(c.wishes) > 0 }
 
-// onNode is what wishes about a node by itself add to its score.
+// onNode returns what the wishes about single nodes add to the score of a node.
 func (c *company) onNode(n *orbit.Node) float64 { return sumOf(c.own, n) }
 
-// inDomains is what wishes about the domains of a node add to its value.
+// inDomains returns what the wishes about domains of several nodes add to the value of a node.
 func (c *company) inDomains(n *orbit.Node) float64 { return sumOf(c.wishes, n) }
 
-// sumOf adds up wishes about a node.
+// sumOf adds up the weights of wishes for each member in the domains of a node. A node without the label of a wish is
+// in no domain of it.
 func sumOf(wishes []wish, n *orbit.Node) (sum float64) {
 	for i := range wishes {
 		w := &wishes[i]
@@ -84,7 +90,7 @@ func sumOf(wishes []wish, n *orbit.Node) (sum float64) {
 	return sum
 }
 
-// weigh completes what is known of a node by the wishes about its domains.
+// weigh sets the order and the value of a pick from its own value and the preferences about the domains of its node.
 func (c *company) weigh(p *pick) {
 	p.value = p.own
 	if c.byDomain() {
@@ -93,7 +99,8 @@ func (c *company) weigh(p *pick) {
 	}
 }
 
-// order is how many of the set are in the domain over which it is spread.
+// order returns how many members of the set are in the domain of a node, on the level over which the spec is spread.
+// Fewer is better. It is 0 if the spec is not spread, and lastOrder outside the domains.
 func (c *company) order(n *orbit.Node) int {
 	if c.spread == "" {
 		return 0

@@ -8,26 +8,29 @@ import (
 	"github.com/orbitsched/orbit/internal/kd"
 )
 
-// district is the nodes that are in the same domains of all levels about which a spec has wishes or rules. The company in these domains changes the value of
-// all nodes of a district by the same amount, and a rule closes all of them or none. So the node with the best score is the best of its district, and placements
-// in other districts do not change that. Each district therefore has a search by itself, which goes on where it stopped, and a choice compares the best nodes of the
-// districts that are open.
+// district stands for all nodes that are in the same domain on each level about which a spec has preferences or rules.
+// Company in these domains changes the value of all nodes of a district by the same amount, and a rule closes all of
+// them or none. So the node of a district with the best score is the best node of that district, and placements in
+// other districts do not change this. Each district therefore has a search of its own, which continues where it
+// stopped, and a choice compares the best nodes of the open districts.
 //
-// A spec without wishes has one search of all open nodes at first, because a plan that places one capsule would begin many searches for one choice. It
-// gets a search for each district when a domain has opened or closed, because one search would have to begin anew each time.
+// A spec without preferences begins with a single search of all open nodes, because a plan that places one capsule
+// would otherwise begin many searches for one choice. It gets a search for each district once a domain has opened or
+// closed, because a single search would have to begin anew each time.
 type district struct {
-	// The kinds of its nodes that suit the spec, and one node of it.
+	// The kinds of nodes in the district that suit the spec, and one node of the district.
 	kinds kd.Kinds
 	like  *orbit.Node
 }
 
-// wholeCountry stands for all districts.
+// wholeCountry, in place of the index of a district, stands for all districts.
 const wholeCountry = -1
 
-// divided reports whether each district has a search by itself.
+// divided reports whether each district has a search of its own.
 func (c *specClass) divided() bool { return len(c.wishes) > 0 || c.parted }
 
-// settleClosing finds the levels of rules by which the kinds divide the nodes. If they have changed, the districts are settled anew.
+// settleClosing finds the levels of rules by which the kinds divide the nodes. If these levels have changed, it drops
+// the districts, and settleDistricts computes them anew.
 func (c *specClass) settleClosing(kinds *nodeKinds) {
 	var closing []string
 	for _, level := range c.near.rules {
@@ -40,7 +43,7 @@ func (c *specClass) settleClosing(kinds *nodeKinds) {
 	}
 }
 
-// settleDistricts finds the districts of the kinds that have been added since the last call.
+// settleDistricts assigns each kind to its district, for the kinds that have been added since the last call.
 func (c *specClass) settleDistricts(kinds *nodeKinds) {
 	for kind := len(c.districtOf); kind < len(c.byKind); kind++ {
 		like := kinds.like[kind]
@@ -59,19 +62,21 @@ func (c *specClass) settleDistricts(kinds *nodeKinds) {
 	}
 }
 
-// searches reports whether a search can serve what the spec wishes of company: the kinds of nodes have to know their domains, and what company on a node adds
-// must not make it better than its bound.
+// searches reports whether a search can serve the preferences of the spec about company. Two conditions must hold. The
+// kinds leave out no level of these preferences, or a kind would not tell its domains. And no wish about single nodes
+// has a negative weight: it would make a node better than its bound, which does not know the company on the node.
 func (c *specClass) searches(kinds *nodeKinds) bool {
 	return !slices.ContainsFunc(c.wishes, kinds.leavesOut) && !slices.ContainsFunc(c.near.company.own, func(w wish) bool { return w.weight < 0 })
 }
 
-// beginDistricts makes the class the one whose districts are searched. Each search begins when it is needed.
+// beginDistricts prepares the searches of the districts of a class. The search of a district begins only when a choice
+// needs it.
 func (e *Indexed) beginDistricts(c *specClass) {
 	if e.frontier.class = c; e.frontier.ties == nil {
 		e.frontier.ties, e.frontier.ring = &ties{}, &leastHashes{}
 	}
 	for _, f := range e.districts {
-		clear(f.seen) // of trees that are no more
+		clear(f.seen) // the boxes of old trees can be freed
 		f.class, f.seen = nil, f.seen[:0]
 	}
 	for len(e.districts) < len(c.districts) {
@@ -79,7 +84,7 @@ func (e *Indexed) beginDistricts(c *specClass) {
 	}
 }
 
-// searchOf returns the search to which a node of the class belongs.
+// searchOf returns the search that covers a node of the class.
 func (e *Indexed) searchOf(c *specClass, slot int32) *frontier {
 	if !c.divided() {
 		return &e.frontier
@@ -87,13 +92,16 @@ func (e *Indexed) searchOf(c *specClass, slot int32) *frontier {
 	return e.districts[c.districtOf[e.index.nodes.at(slot).kind]]
 }
 
-// visit is a district to look at, and what the company in it comes to.
+// visit is a district to compare, with the order of its nodes (company.order) and what company in its domains adds to
+// their value.
 type visit struct {
 	district, order int
 	adds            float64
 }
 
-// visitDistricts compares the best nodes of the districts in e.visits, those with the least company first.
+// visitDistricts returns the best node of the districts in e.visits. It calls bestOf for the best node of each, by its
+// own value, in order of rising company, and stops where the order alone makes a district worse. It reports false if
+// bestOf does.
 func (e *Indexed) visitDistricts(bestOf func(v *visit, best *pick) (pick, bool)) (best pick, ok bool) {
 	slices.SortFunc(e.visits, func(a, b visit) int { return cmp.Or(cmp.Compare(a.order, b.order), cmp.Compare(a.adds, b.adds)) })
 	for i := range e.visits {
@@ -108,7 +116,7 @@ func (e *Indexed) visitDistricts(bestOf func(v *visit, best *pick) (pick, bool))
 		if p.node == nil {
 			continue
 		}
-		p.order, p.value = v.order, p.own+v.adds // as company.weigh says of each node there
+		p.order, p.value = v.order, p.own+v.adds // as company.weigh computes for each node of the district
 		if best.node == nil || e.rater.better(&p, &best) {
 			best = p
 		}
@@ -116,7 +124,7 @@ func (e *Indexed) visitDistricts(bestOf func(v *visit, best *pick) (pick, bool))
 	return best, true
 }
 
-// searchDistricts chooses by a search of each district. It reports false if one does not converge.
+// searchDistricts chooses by a search of each open district. It reports false if one of them does not converge.
 func (e *Indexed) searchDistricts(c *specClass) (best pick, ok bool) {
 	x, wishes, open := &e.index, &c.near.company, c.reached(&e.index.nodes)
 	e.visits = e.visits[:0]
@@ -130,6 +138,8 @@ func (e *Indexed) searchDistricts(c *specClass) (best pick, ok bool) {
 		if f.class != c {
 			f.begin(c, x, int16(v.district), c.districts[v.district].kinds&open)
 		}
+		// The bound of the district is worse than the best node so far. With several parts the bound alone does not
+		// decide, because the part comes before the value.
 		if len(f.heap) == 0 || best.node != nil && e.rater.parts <= 1 && f.heap[0].value+v.adds > best.value {
 			return pick{}, true
 		}
@@ -141,7 +151,7 @@ func (e *Indexed) searchDistricts(c *specClass) (best pick, ok bool) {
 	return best, ok
 }
 
-// rankDistricts chooses by the scores that are kept.
+// rankDistricts chooses the best node from the scores that the tournament of the class keeps.
 func (e *Indexed) rankDistricts(c *specClass) pick {
 	list, wishes := c.tournament.districts, &c.near.company
 	e.visits = e.visits[:0]
@@ -156,7 +166,8 @@ func (e *Indexed) rankDistricts(c *specClass) pick {
 	return best
 }
 
-// bestIn returns the best node of a district by its own value. It looks at all nodes of the district if one of them has changed, or if rules may close some.
+// bestIn returns the node of a district with the best own value. It goes through all nodes of the district if one of
+// them has changed, or if rules of company may close some; else it returns the node found before.
 func (k *tournament) bestIn(d *listedDistrict, c *specClass, r *rater) (best pick) {
 	if d.known && len(c.near.rules) == 0 {
 		if d.best != none {
@@ -164,7 +175,7 @@ func (k *tournament) bestIn(d *listedDistrict, c *specClass, r *rater) (best pic
 		}
 		return best
 	}
-	d.best, d.known = none, len(c.near.rules) == 0 // a node that a rule closes now may be the best when the rule is gone
+	d.best, d.known = none, len(c.near.rules) == 0 // a node that is closed now may be the best once it is open
 	for _, slot := range d.slots {
 		value := k.values[slot]
 		if value != value || d.best != none && r.parts <= 1 && value > best.own {
@@ -180,19 +191,21 @@ func (k *tournament) bestIn(d *listedDistrict, c *specClass, r *rater) (best pic
 	return best
 }
 
-// districtList lists all nodes by district, for scores that are kept.
+// districtList lists all nodes by district, for a class whose scores a tournament keeps.
 type districtList struct {
 	levels []string
 	byText map[string]int32
 	all    []listedDistrict
-	// The district of each node and its position there, by node index; none: there is no such node.
+	// By node index: the district of each node, and the position of the node in it. The district is none if there is no
+	// such node.
 	of, at []int32
 }
 
+// listedDistrict is a district with the indices of its nodes.
 type listedDistrict struct {
 	like  *orbit.Node
 	slots []int32
-	// The best node as it was when it was looked for, and whether that holds.
+	// The best node when it was last looked for, and whether it still is.
 	best  int32
 	known bool
 }
@@ -205,10 +218,10 @@ func newDistrictList(levels []string, bound int) *districtList {
 	return l
 }
 
-// sparse reports whether most districts have no nodes any more.
+// sparse reports whether most districts have lost all their nodes, so that the list should be built anew.
 func (l *districtList) sparse() bool { return l != nil && len(l.all) > 2*len(l.of)+64 }
 
-// bytes is about what the list takes.
+// bytes estimates the memory that the list takes.
 func (l *districtList) bytes() int {
 	if l == nil {
 		return 0
@@ -216,7 +229,8 @@ func (l *districtList) bytes() int {
 	return 4*cap(l.of) + 4*cap(l.at) + 4*len(l.of) + 96*cap(l.all)
 }
 
-// file puts a node into its district, nil into none, and forgets which node is the best there.
+// file moves a node to the district that its labels name now, or takes it out if n is nil. The best nodes of the
+// districts concerned have to be looked for again.
 func (l *districtList) file(slot int32, n *orbit.NodeState) {
 	if was := l.of[slot]; was != none {
 		d := &l.all[was]
@@ -246,7 +260,7 @@ func (l *districtList) file(slot int32, n *orbit.NodeState) {
 	d.slots, d.known = append(d.slots, slot), false
 }
 
-// alike reports whether two nodes are in the same district.
+// alike reports whether two nodes are in the same district: equal on all levels of the list.
 func (l *districtList) alike(a, b *orbit.Node) bool {
 	return a == b || !slices.ContainsFunc(l.levels, func(level string) bool { return a.Labels[level] != b.Labels[level] })
 }

@@ -11,21 +11,22 @@ import (
 	"github.com/orbitsched/orbit/internal/victims"
 )
 
-// Eviction is a node for a capsule that may be placed nowhere, and the victims that have to leave that node first, or others of its domains from which
-// the capsule has to be apart.
+// Eviction is a node for a capsule that fits nowhere as the nodes are, and the victims that have to leave first.
+// Victims are on that node or, where a rule [orbit.Apart] closes one of its domains, on other nodes of that domain.
 type Eviction struct {
-	// Choice is where the capsule goes once the victims have left. Choice.Node is the node before that, with the victims on it.
+	// Choice is where the capsule goes once the victims have left. Choice.Node is the node before the evictions, with
+	// the victims on it.
 	Choice orbit.Choice
-	// Victims are the capsules that make way, the most important first: if not all of them need to leave, the ledger spares
-	// victims in that order. Empty: the node takes the capsule as it is.
+	// Victims are the capsules that are evicted, the most important first. If not all of them need to leave, the ledger
+	// spares victims in that order. Empty: the node takes the capsule as it is.
 	Victims []*orbit.Capsule
-	// Highest is the highest priority of a victim; the members of a gang that is evicted whole all count with that of its highest
-	// role. math.MinInt32 if there is no victim.
+	// Highest is the highest priority of a victim. All members of a gang that is evicted whole count with the priority
+	// of its highest role. math.MinInt32 if there is no victim.
 	Highest int32
 }
 
-// On evicts the victims on a draft and places the capsule, as steps of the draft's next proposal. If the draft refuses a step, On
-// returns that step's error and leaves the draft unchanged.
+// On evicts the victims on a draft and places the capsule, as steps of the draft's next proposal. If the draft refuses
+// a step, On returns that step's error and leaves the draft unchanged.
 func (e *Eviction) On(draft *orbit.Draft, c *orbit.Capsule) error {
 	if draft == nil || c == nil {
 		return fmt.Errorf("place: %w: On needs a draft and a capsule", orbit.ErrInvalid)
@@ -48,26 +49,30 @@ func (e *Eviction) On(draft *orbit.Draft, c *orbit.Capsule) error {
 	return nil
 }
 
-// BestEvicting looks at all nodes and returns the one whose victims are best. It compares nodes as kube-scheduler does, one rule
-// after the other: the lowest priority of the highest victim; the least sum of the victims' priorities, each counted from the
-// lowest priority that an int32 holds; the fewest victims; among the victims of the highest priority, the latest start of the
-// one that started first; and the lowest node id.
+// BestEvicting looks at all nodes and returns the one whose victims are best. It compares nodes as kube-scheduler does,
+// one rule after the other: the lowest priority of the highest victim; the least sum of the victims' priorities, each
+// counted from the lowest priority that an int32 holds; the fewest victims; among the victims of the highest priority,
+// the latest start of the one that started first; and the lowest node id.
 //
-// On each node it supposes that every capsule leaves that has a lower priority and may be evicted. Then it puts them back in order
-// of importance, as far as the capsule still fits beside them: higher priority first, gangs before single capsules, larger gangs
-// first, older capsules first. Those that cannot be put back are the victims. A gang loses only members beyond its minimums; only
-// if that does not make enough room are gangs evicted whole, with their members on other nodes. A capsule that the draft
-// does not let go ([orbit.Draft.Evict]), because of a budget for example, stays; a node with such a capsule comes after all nodes
+// On each node it first supposes that all capsules leave that have a lower priority and may be evicted. It then puts
+// these capsules back in order of importance, each only if the new capsule still fits beside it: higher priority first,
+// gangs before single capsules, larger gangs first, older capsules first. The capsules that cannot be put back are the
+// victims. A gang at first loses only members beyond the minimums of its roles. Only if that does not make enough room
+// are gangs evicted whole, including their members on other nodes. A capsule that the draft refuses to evict
+// ([orbit.Draft.Evict]), because of a budget for example, stays. A node with such a capsule ranks after all nodes
 // without one.
 //
-// Where rules [orbit.Apart] close a node, those are victims whom the capsule has to be apart from, or who have to be apart from it ([orbit.Spec.KeepsOff]),
-// whatever room there is: on the node, and on others of its domain. They count as those do who make room, and what they give back on the node counts as
-// room. If one of them may not leave, the node is no candidate. Nor is it if the rule counts others too: what has left and still stops, unless the
-// capsule waits for that on the node, or what the plan has placed. So by rack nobody makes way on another node who has begun where agents confirm. A
-// node that a rule [orbit.Even] closes stays closed, whoever leaves.
+// Rules [orbit.Apart] may close a node because of capsules from which the new capsule must be kept apart, or which must
+// be kept apart from it ([orbit.Spec.KeepsOff]). All these capsules are victims, even if the node has enough room:
+// those on the node and those on other nodes of the closed domain. They count like victims that make room, and the
+// resources that they release on the node count as room. The node is no candidate if one of these capsules may not be
+// evicted, or if the rule also counts something that an eviction does not remove: a capsule that the plan has placed,
+// or one that has left its node and still stops. The exception is a capsule that stops on the node itself, if the node
+// confirms that it has stopped: the new capsule waits for that. So a rule over racks evicts no capsule that has begun
+// on another node where agents confirm. A node that a rule [orbit.Even] closes is no candidate, whoever leaves.
 //
-// Scores choose the devices, but not the node. The error is a [*orbit.NoFit]; if a budget has
-// kept a capsule on its node that would have been a victim, it also wraps the [*orbit.Rejection] that says which.
+// The score chooses the devices, but not the node. The error is a [*orbit.NoFit]. If a budget has kept a capsule on its
+// node that would have been a victim, the error also wraps the [*orbit.Rejection] that names budget and capsule.
 func (e *Exhaustive) BestEvicting(draft *orbit.Draft, c *orbit.Capsule) (Eviction, error) {
 	if err := unevictable(draft, c); err != nil {
 		return Eviction{}, err
@@ -79,7 +84,7 @@ func (e *Exhaustive) BestEvicting(draft *orbit.Draft, c *orbit.Capsule) (Evictio
 	return e.rater.scanEvicting(draft, c)
 }
 
-// unevictable returns why the placement engine cannot search victims for the capsule at all; nil: it can.
+// unevictable returns why the placement engine cannot search victims for the capsule at all, or nil if it can.
 func unevictable(draft *orbit.Draft, c *orbit.Capsule) error {
 	if c == nil {
 		return unready(draft, nil)
@@ -93,6 +98,8 @@ func (r *rater) scanEvicting(draft *orbit.Draft, c *orbit.Capsule) (Eviction, er
 	var best victims.Found
 	for n := range draft.Nodes() {
 		f, ok := r.victimsOn(s, n, c.Spec)
+		// Settle is the expensive step, and may make the find worse: so it is called only for a find that is better
+		// than the best so far, and the result is compared again.
 		if ok && (best.Node == nil || f.Before(&best)) && s.Settle(&f) && (best.Node == nil || f.Before(&best)) {
 			best = f
 		}
@@ -100,7 +107,7 @@ func (r *rater) scanEvicting(draft *orbit.Draft, c *orbit.Capsule) (Eviction, er
 	return r.eviction(&best, c.Spec)
 }
 
-// search begins a search for victims for a capsule.
+// search begins a search for the victims of a capsule, with the score choosing the devices.
 func (r *rater) search(draft *orbit.Draft, c *orbit.Capsule) *victims.Search {
 	r.victims.Pick = r.pickDevices
 	r.victims.Begin(draft, c)
@@ -130,7 +137,7 @@ func (r *rater) eviction(best *victims.Found, spec *orbit.Spec) (Eviction, error
 	}, nil
 }
 
-// keptByBudget is why nothing fits where a budget has kept a victim on its node.
+// keptByBudget is the error of a search in which a budget has kept a victim on its node, and no node was found.
 type keptByBudget struct {
 	nofit   *orbit.NoFit
 	refusal *orbit.Rejection
@@ -139,14 +146,14 @@ type keptByBudget struct {
 // Error returns the text of the NoFit and the reason of the refusal.
 func (e *keptByBudget) Error() string { return e.nofit.Error() + "; " + e.refusal.Reason }
 
-// Unwrap returns both.
+// Unwrap returns the NoFit and the refusal.
 func (e *keptByBudget) Unwrap() []error { return []error{e.nofit, e.refusal} }
 
-// BestEvicting chooses as [Exhaustive.BestEvicting] does, but searches victims on few nodes. For each block of 64 nodes, and for
-// each node, an index knows what is free, and what would be free at most if all capsules up to a priority left. From that
-// follows how good the victims there can be at best, and only nodes that may still be the best one are searched. What it has
-// found out for a spec it keeps for later calls, until the nodes change. The first call looks at all capsules, a later call only
-// at those on nodes that have changed.
+// BestEvicting chooses exactly as [Exhaustive.BestEvicting] does, but searches victims on few nodes only. An index
+// keeps, for each node and for each block of 64 nodes, the free capacity, and upper bounds of what would be free if all
+// capsules up to some priority left. From these numbers follows a bound of how good the victims there can be. Only
+// nodes whose bound may beat the best find are searched. Results for a spec are kept for later calls until the nodes
+// change. The first call reads all capsules, a later call only those on nodes that have changed.
 func (e *Indexed) BestEvicting(draft *orbit.Draft, c *orbit.Capsule) (Eviction, error) {
 	if err := unevictable(draft, c); err != nil {
 		return Eviction{}, err
@@ -170,29 +177,31 @@ func (e *Indexed) BestEvicting(draft *orbit.Draft, c *orbit.Capsule) (Eviction, 
 	return e.rater.eviction(&best, c.Spec)
 }
 
-// evictor finds the node with the best victims for Indexed, by an index and by searches that are kept.
+// evictor finds the node with the best victims for Indexed. It combines an index of bounds with one best-first search
+// for each class, kept from call to call.
 type evictor struct {
 	index victimIndex
-	// One search for each spec and priority that evicts, which is kept from call to call.
+	// One search for each class of capsules that evict.
 	searches map[evictClass]*evictSearch
 	clock    uint64
-	// How many nodes were searched for victims, and how many bounds of nodes and blocks were computed, since the last Sync.
+	// How many nodes were searched for victims, and how many bounds of nodes and blocks were computed, since the last
+	// Sync.
 	opened, bounded int
 }
 
-// evictClass is what capsules share that have the same victims on every node.
+// evictClass identifies the capsules that have the same victims on every node.
 type evictClass struct {
 	spec *orbit.Spec
 	// Only capsules of lower priority than this may be evicted.
 	ceiling int32
-	// Whether the capsule still has to stop elsewhere, so that only nodes that confirm take it.
+	// Whether the capsule still has to stop on another node, so that only nodes that confirm take it.
 	stops bool
 }
 
-// mostEvictBytes bounds the memory of the searches that are kept, about.
+// mostEvictBytes is about the most memory that kept searches take. A Sync that finds more drops half of them.
 const mostEvictBytes = 128 << 20
 
-// follow brings the index up to date with the draft.
+// follow brings the index up to date with the draft. If the index had to list all nodes anew, it drops all searches.
 func (e *evictor) follow(r *rater) {
 	if e.index.follow(r) {
 		clear(e.searches)
@@ -216,7 +225,8 @@ func (e *evictor) search(r *rater, c *orbit.Capsule) *evictSearch {
 	return s
 }
 
-// drop forgets the half of the searches that was not used for longest, if all of them take more memory than mostEvictBytes.
+// drop forgets the less recently used half of the searches if all searches together take more memory than
+// mostEvictBytes.
 func (e *evictor) drop() {
 	bytes := 0
 	for _, s := range e.searches {
@@ -233,7 +243,10 @@ func (e *evictor) drop() {
 	}
 }
 
-// best returns the best find: it takes the most promising candidate from the heap until that one has its exact key.
+// best returns the best find. It takes the first candidate from the heap, again and again, and makes its key more
+// exact: it raises the bound of a block, replaces the block by its nodes, raises the bound of a node, and then searches
+// the node for victims. It ends when the first candidate is a searched node whose victims the draft lets go: no other
+// node can have a better key.
 func (e *evictor) best(r *rater, c *orbit.Capsule) (best victims.Found) {
 	s := r.search(r.draft, c)
 	q := e.search(r, c)
@@ -248,7 +261,7 @@ func (e *evictor) best(r *rater, c *orbit.Capsule) (best victims.Found) {
 			q.heap.Pop()
 			q.expand(e, &top)
 		case top.version != q.version(e, top.at) || top.stage == victimStage && top.volatile && top.stamp != q.stamps:
-			q.heap.Pop() // an outdated candidate: the node has a newer one on the heap
+			q.heap.Pop() // outdated: the heap has a newer candidate for the node
 		case top.stage == leastStage && q.refine(e, &top):
 			q.heap.Pop()
 			q.heap.Push(top)
@@ -267,7 +280,7 @@ func (e *evictor) best(r *rater, c *orbit.Capsule) (best victims.Found) {
 				e.again(q, again)
 				return best
 			}
-			q.heap.Pop() // at this point of the plan the draft does not let all victims go
+			q.heap.Pop() // as the plan is now, the draft refuses to evict some victim
 			if again = append(again, top.at); ok {
 				q.found(top.at, &f, e)
 			}
@@ -279,5 +292,6 @@ func (e *evictor) best(r *rater, c *orbit.Capsule) (best victims.Found) {
 	return best
 }
 
-// again makes a later call search nodes anew on which the draft did not let the victims go.
+// again marks nodes on which the draft refused an eviction as volatile: a later call, in another state of the plan,
+// searches them anew.
 func (e *evictor) again(q *evictSearch, nodes []int32) { q.volatile = append(q.volatile, nodes...) }

@@ -9,43 +9,48 @@ import (
 	"github.com/orbitsched/orbit/internal/victims"
 )
 
-// evictSearch is a best-first search for one class. Its heap holds blocks and nodes with a bound (a key that no find there can
-// beat), and nodes that were searched with the key of what was found.
+// evictSearch is a best-first search for one class. Its heap has candidates of two sorts: blocks and nodes that have
+// not been searched, with a bound (a key that no find there can beat), and searched nodes, with the key of their
+// victims.
 type evictSearch struct {
 	evictClass
 	wants []wanted
-	// What all devices together take.
+	// The amount that all devices of the request take together.
 	devices freeDevices
 	near    near
-	// Says who is in the way by rules of company.
+	// Finds the capsules that have to leave because of rules of company.
 	victims *victims.Search
 	heap    heapOfEvictions
 	begun   bool
-	// Up to where the search has read the journal of the index.
+	// The position up to which the search has read the journal of the index.
 	seen uint64
-	// The state of the plan for which the keys of volatile nodes hold, and the number of that state.
+	// The state of the plan for which the keys of volatile nodes hold, and a number that stands for that state.
 	stamp  evictStamp
 	stamps uint32
 	// When the search was last used, by evictor.clock.
 	used uint64
-	// Why budgets have kept victims on their nodes in the state of the plan that stamp stands for.
+	// The refusal by which a budget has kept a victim on its node in the state of the plan that stamp describes; nil:
+	// there was none.
 	refusal *orbit.Rejection
-	// Nodes whose keys depend on more than the node itself; they are searched anew when the stamp changes.
+	// Nodes whose keys depend on more than the node itself. They are searched anew when the stamp changes.
 	volatile []int32
-	// How often something has changed in a domain of each node by which rules of company go; nil: there are no such rules.
+	// For each node, how often a node has changed that shares a domain with it on a level of a rule of company. Nil
+	// until that happens for the first time.
 	renewed []uint32
 }
 
-// evictStamp is what the key of a volatile node depends on besides the node: the view, the steps of the plan, and the capsule. A plan
-// that is rolled back and goes on otherwise by as many steps has another position in the draft's journal.
+// evictStamp is what the key of a volatile node depends on besides the node: the view, the steps of the plan, and the
+// capsule. The number of steps alone (checkpoint) would not do: a plan that is rolled back and takes as many other
+// steps has the same number, but another position (changes) in the journal of the draft.
 type evictStamp struct {
 	syncs, changes uint64
 	checkpoint     int
 	capsule        orbit.CapsuleID
 }
 
-// follow brings the search up to date with the index: it puts the nodes that have changed on the heap, or begins
-// anew if most have.
+// follow brings the search up to date with the index: it puts the nodes that have changed on the heap. It begins the
+// search anew if more than a quarter of the nodes have changed, if the class may go to other domains, or if outdated
+// candidates have filled the heap.
 func (q *evictSearch) follow(e *evictor, r *rater, c *orbit.Capsule) {
 	x := &e.index
 	changed, lost := x.journal.since(q.seen)
@@ -62,7 +67,7 @@ func (q *evictSearch) follow(e *evictor, r *rater, c *orbit.Capsule) {
 		}
 	} else {
 		for i, slot := range changed {
-			if x.nodes[slot].journaled == q.seen+uint64(i) { // else it is named again further on
+			if x.nodes[slot].journaled == q.seen+uint64(i) { // else a later entry of the journal names the node again
 				q.add(e, slot)
 			}
 		}
@@ -82,13 +87,16 @@ func (q *evictSearch) follow(e *evictor, r *rater, c *orbit.Capsule) {
 	}
 }
 
-// elsewhere reports whether the class may go to other domains than before, for another reason than the changes of nodes in them.
+// elsewhere reports whether the domains that are open to the class may have changed in a way that the changed nodes do
+// not show. A rule Even is such a case, because it closes domains by counts of other domains, and so is a change of
+// rules with a Sync.
 func (q *evictSearch) elsewhere(now *near, r *rater) bool {
 	return now.version.near != q.near.version.near || !slices.Equal(now.rules, q.near.rules) ||
 		now.version.rules != q.near.version.rules && (len(q.spec.Even) > 0 || r.draft.Syncs() != q.stamp.syncs)
 }
 
-// renew puts all nodes on the heap anew that share a domain, by which rules of company go, with one that has changed.
+// renew puts all nodes on the heap anew that share a domain with a changed node, on a level of a rule of company: their
+// victims may be others now.
 func (q *evictSearch) renew(e *evictor, changed []int32) {
 	var all []int32
 	for _, slot := range changed {
@@ -106,21 +114,22 @@ func (q *evictSearch) renew(e *evictor, changed []int32) {
 	}
 }
 
-// version returns another number whenever what is known of a node may not hold any more.
+// version returns a number that is another one whenever the key of a node may be outdated: after a change of the node,
+// or of a node that shares a domain of a rule with it.
 func (q *evictSearch) version(e *evictor, slot int32) uint32 {
 	v := e.index.nodes[slot].version
 	if int(slot) < len(q.renewed) {
-		v += q.renewed[slot] // neither ever falls
+		v += q.renewed[slot] // both only rise, so no sum comes twice
 	}
 	return v
 }
 
-// expandAtOnce is how many nodes of a block come onto the heap at once.
+// expandAtOnce is how many nodes of a block are put on the heap at a time.
 const expandAtOnce = 16
 
-// expand puts the most promising nodes of a block on the heap, and for the others the block again, with the key of the best of
-// them. So a search whose best node is soon found keeps a small heap. Nodes that come before the block's own candidate are on
-// the heap already: an earlier call has put them there, or they have changed since.
+// expand puts the most promising nodes of a block on the heap. For the other nodes it puts the block back, with the key
+// of the best of them. So the heap stays small if the search ends soon. Nodes that rank before the candidate of the
+// block are on the heap already: an earlier call has put them there, or they have changed since.
 func (q *evictSearch) expand(e *evictor, block *evictCandidate) {
 	var best [expandAtOnce + 1]evictCandidate
 	n := 0
@@ -155,7 +164,8 @@ func (q *evictSearch) add(e *evictor, slot int32) {
 	}
 }
 
-// candidate returns a node with its bound, whether or not the node suits the class; false: no victims there could make enough room.
+// candidate returns a node with its bound, whether or not the node suits the class. It reports false if victims there
+// cannot make enough room, or cannot open the node.
 func (q *evictSearch) candidate(e *evictor, slot int32) (c evictCandidate, ok bool) {
 	n := &e.index.nodes[slot]
 	e.bounded++
@@ -167,7 +177,7 @@ func (q *evictSearch) candidate(e *evictor, slot int32) (c evictCandidate, ok bo
 	if !ok || q.near.rules == nil {
 		return c, ok
 	}
-	if key.Count == 1 { // before others are added that leave for no room
+	if key.Count == 1 { // before With, which adds victims that a rule demands and that need not make room
 		key = n.boundAlone(q, key)
 	}
 	inTheWay, ok := q.victims.Bound(n.state)
@@ -175,7 +185,8 @@ func (q *evictSearch) candidate(e *evictor, slot int32) (c evictCandidate, ok bo
 	return c, ok
 }
 
-// refine raises the bound of a candidate for whose node one victim might be enough, if none there is. It reports whether it has.
+// refine raises the bound of a node if the bound assumes a single victim, but no single capsule makes enough room or
+// the one that does is older. It reports whether it has raised the bound.
 func (q *evictSearch) refine(e *evictor, c *evictCandidate) bool {
 	if c.Count != 1 || c.stage != leastStage {
 		return false
@@ -188,7 +199,7 @@ func (q *evictSearch) refine(e *evictor, c *evictCandidate) bool {
 	return true
 }
 
-// refineBlock raises the bound of a block on which one victim might be enough, if no single one is. It reports whether it has.
+// refineBlock does for a block what refine does for a node.
 func (q *evictSearch) refineBlock(e *evictor, c *evictCandidate) bool {
 	e.index.measure(int(c.at))
 	b := &e.index.blocks[c.at]
@@ -209,8 +220,8 @@ func (q *evictSearch) found(slot int32, f *victims.Found, e *evictor) {
 		version: q.version(e, slot), volatile: f.Volatile, stamp: q.stamps})
 }
 
-// suits reports whether a node's state, labels and device model allow the class. It does not ask whether there is room, or whether rules of company
-// close the node, because victims may open it.
+// suits reports whether the state, the labels, the taints and the device model of a node allow the class. It checks
+// neither free capacity nor whether rules of company close the node, because victims may change both.
 func (q *evictSearch) suits(n *orbit.Node) bool {
 	if !n.Schedulable() || !n.Admits(q.spec) || !q.near.reaches(n) || q.stops && !n.Confirms || q.spec.Devices.Count > 0 && !q.spec.Devices.Accepts(n.Devices.Model) {
 		return false
@@ -226,14 +237,14 @@ func (q *evictSearch) suits(n *orbit.Node) bool {
 // evictCandidate is a block or a node on the heap of a search.
 type evictCandidate struct {
 	victims.Key
-	// The node, or of a block the node with the lowest id, because that decides among equal keys.
+	// The node; for a block, its node with the lowest id, because the id decides between equal keys.
 	node *orbit.Node
 	// The index of the node or of the block.
 	at int32
-	// The version of the node, and the number of the stamp, for which the key holds.
+	// The version of the node, and the number of the stamp, for which the key was computed.
 	version, stamp uint32
 	stage          evictStage
-	// The key depends on more than the node itself.
+	// Whether the key depends on more than the node itself.
 	volatile bool
 }
 
@@ -245,15 +256,15 @@ func (a *evictCandidate) compare(b *evictCandidate) int {
 	return cmp.Compare(a.node.ID, b.node.ID)
 }
 
-// evictStage says how exact the key of a candidate is. Among equal keys the less exact one comes first, because the node with the
-// lowest id may be behind it.
+// evictStage says how exact the key of a candidate is. Between equal keys the less exact one comes first, because the
+// node with the lowest id may be behind it.
 type evictStage uint8
 
 const (
 	blockStage  evictStage = iota // a bound for all nodes of a block
-	singleStage                   // a bound for all nodes of a block, after a look at what single capsules give back
+	singleStage                   // the same, checked against what each single capsule would release
 	leastStage                    // a bound for one node
-	aloneStage                    // a bound for one node, after a look at each of its capsules
+	aloneStage                    // the same, checked against each of its capsules
 	victimStage                   // the key of the victims on one node
 )
 

@@ -2,43 +2,46 @@ package place
 
 import "github.com/orbitsched/orbit"
 
-// Exhaustive is the reference [orbit.PlacementEngine]: one call of the score for each feasible node. It is what
-// faster engines must agree with, choice by choice, and fast enough for some hundreds of nodes. The zero
-// value works. Give each of several navigators another Seed: with the same one they all prefer the same among
-// equal nodes, and lose half of their bets there.
+// Exhaustive is the reference [orbit.PlacementEngine]: it calls the score once for each feasible node. Faster engines
+// must agree with it, choice by choice. It is fast enough for some hundreds of nodes. The zero value works. Give each
+// of several navigators another Seed: with the same Seed they all choose the same of several equal nodes, and lose half
+// of their bets there.
 type Exhaustive struct {
 	// Score rates the nodes; nil: [score.Spread].
 	Score orbit.Score
-	// Filter takes nodes out of the choice; nil: none.
+	// Filter excludes nodes from the choice; nil: none.
 	Filter Filter
-	// FilterVersion is the version of a Filter that reads more than its arguments; nil: it does not.
+	// FilterVersion returns the version of a Filter that reads more than its arguments; nil: the Filter reads nothing
+	// else.
 	FilterVersion FilterVersion
 	// Seed breaks ties by a hash of the node id; 0: the lowest node id wins.
 	Seed uint64
-	// MostParts bounds into how many parts the nodes are divided while proposals lose to others ([orbit.View.Part]); 0: 8.
-	// 1 chooses among all nodes even then.
+	// MostParts is the largest number of parts into which the nodes are divided while many proposals lose to others
+	// ([orbit.View.Part]); 0: 8. With 1 the engine always chooses among all nodes.
 	MostParts int
 
 	rater rater
 }
 
-// Filter takes nodes out of the choice for what the ledger does not know: it returns why, completing
-// "n nodes ..." as in "have a stale report", or "" to keep the node. Like a [orbit.Score] it must be a pure
-// function of what it sees: the node as the plan leaves it, its report and the spec. One that reads more, such as counts of
-// what is placed elsewhere, needs a [FilterVersion] beside it: else [Indexed] goes by what it said before, and a class
-// that it refuses stays parked although it would be taken now.
+// Filter excludes nodes for reasons that the ledger does not know. It returns the reason, which completes "n nodes ..."
+// as in "have a stale report", or "" to keep the node. Like a [orbit.Score] it must be a pure function of its
+// arguments: the node as the plan leaves it, its report and the spec. A filter that reads more, such as counts of what
+// is placed elsewhere, needs a [FilterVersion] beside it. Without one, [Indexed] uses outdated answers, and a class
+// that the filter has refused stays parked although the filter would admit it now.
 type Filter func(node *orbit.NodeState, report *orbit.Report, spec *orbit.Spec) string
 
-// FilterVersion returns the version of a filter: another number whenever the filter may say something else of a node though
-// the node, its report and the spec have not changed, and never an earlier one again. Every engine of this package asks for
-// it before each choice, and forgets all that it has computed when it has changed: a version that changes with every
-// placement makes Indexed as slow as Exhaustive, unless its score is [score.Bounded].
+// FilterVersion returns the version of a filter. The version must be another one whenever the filter may answer
+// differently for the same node, report and spec, and it must never return to an earlier one. Each engine of this
+// package asks for the version before each choice, and drops all that it has computed if the version has changed. A
+// version that changes with every placement therefore makes Indexed as slow as Exhaustive, unless its score is
+// [score.Bounded].
 //
-// A filter that counts what the ledger has does so here, from the view: [orbit.View.Changed] names the nodes to look at
-// again. If it is to follow the plan, too, the navigator tells it after every Place and Rollback. While classes are parked that the
-// filter has refused, the [orbit.Engine] asks as well, with its own view, whenever a change of the ledger may concern them, and
-// plans them again when the version has changed. If the version changes for a reason that the ledger does not show, call
-// [orbit.Engine.Nudge]. No two calls are made at a time, but they may come from different goroutines.
+// A filter that counts what the ledger has can bring its counts up to date in this function: [orbit.View.Changed] names
+// the nodes to read again. If the counts are to follow the plan too, the navigator has to update them after each Place
+// and Rollback. While classes are parked that the filter has refused, the [orbit.Engine] also asks for the version,
+// with its own view, whenever a change of the ledger may concern these classes, and plans them again if the version has
+// changed. If the version changes for a reason that the ledger does not show, call [orbit.Engine.Nudge]. Calls never
+// overlap, but they may come from different goroutines.
 type FilterVersion func(view *orbit.View) uint64
 
 // Version calls f.

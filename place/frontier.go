@@ -7,61 +7,63 @@ import (
 	"github.com/orbitsched/orbit/score"
 )
 
-// frontier is a best-first search of the box index for one class. Its heap has boxes with a bound of the scores in them,
-// nodes with a bound of their score, and nodes with their score. When a node with its score is first, no other node can
-// be better, and the search ends.
+// frontier is a best-first search of the tree for one class. Its heap has three sorts of candidates: boxes with a bound
+// of the scores in them, nodes with a bound of their score, and nodes with their exact score. When a node with its
+// exact score comes first, no other node can be better, and the search ends.
 //
 // When the same class is asked for again, the search continues where it ended. Nodes that have changed meanwhile are
-// added one by one, and what the heap has of them from before is ignored; boxes stay as they were.
+// added one by one, and their older candidates on the heap are ignored. Boxes stay as they were.
 type frontier struct {
 	class *specClass
-	// The kinds of nodes that the class may use, and the only district of the class in which they may be; wholeCountry: any.
+	// The kinds of nodes that the class may use; and the district of the class that is searched, or wholeCountry.
 	kinds    kd.Kinds
 	district int16
 	// A heap, the best first.
 	heap  []candidate
 	draft *orbit.Draft
 	ties  *ties
-	// Into how many parts the nodes are divided, and where on the ring boxes begin. A node of an earlier part is better.
+	// The number of parts into which the nodes are divided; and the smallest hash in each box, which tells the earliest
+	// part of its nodes. A node of an earlier part is better.
 	parts int
 	ring  *leastHashes
-	// The boxes that candidates are.
+	// The boxes to which candidates refer by position.
 	seen []*kd.Box
-	// Where add makes a point, which a bound may refer to, so that it would take memory of its own each time.
+	// A buffer for add: a bound may keep a reference to the point, so a local variable would be allocated each time.
 	point kd.Point
 
 	counts frontierCounts
 }
 
-// frontierCounts are counts since the last Sync: searches begun, choices made without expanding a box, boxes expanded, nodes rated.
+// frontierCounts counts since the last Sync: searches begun, choices made without expanding a box, boxes expanded,
+// nodes rated.
 type frontierCounts struct{ searches, hits, boxes, rated int }
 
-// candidate is a box, the rest of a leaf, or a node, with a lower bound of its scores.
+// candidate is a box, the rest of a leaf, or a node, with a lower bound of the scores there.
 type candidate struct {
 	value, tie float64
 	rank       uint64
-	// The index's clock when this was computed; a node that has changed since is ignored.
+	// The clock of the index when the candidate was made. A candidate of a node that has changed since is ignored.
 	clock uint64
-	// The position of a box in those seen, or the index of a node.
+	// The position of a box in seen, or the index of a node.
 	at    int32
 	part  int16
 	stage stage
-	// The rank is not known yet; it is not needed unless another candidate is equal in everything else.
+	// The rank has not been computed. It is needed only if another candidate is equal in everything else.
 	unranked bool
 }
 
-// stage says what a candidate is. Among equals the less precise stage comes first, because a better node may be in it.
+// stage says what a candidate is. Between equals the less exact stage comes first, because a better node may be in it.
 type stage uint8
 
 const (
 	boxStage stage = iota
-	// A leaf whose nodes are added already as far as they come before this candidate.
+	// A leaf of which the nodes that come before this candidate have been added already.
 	restStage
 	nodeStage
 	ratedStage
 )
 
-// before orders candidates by their bounds.
+// before reports whether c comes before o: by part, value, tie and rank.
 func (f *frontier) before(c, o *candidate) bool {
 	switch {
 	case c.part != o.part:
@@ -74,7 +76,8 @@ func (f *frontier) before(c, o *candidate) bool {
 	return f.rank(c) < f.rank(o)
 }
 
-// rank is what breaks ties for a candidate.
+// rank returns the rank of a candidate, which breaks ties; of a box, the smallest rank in it. It computes the rank of a
+// box on first use.
 func (f *frontier) rank(c *candidate) uint64 {
 	if c.unranked {
 		c.rank, c.unranked = f.ties.least(f.seen[c.at]), false
@@ -82,9 +85,10 @@ func (f *frontier) rank(c *candidate) uint64 {
 	return c.rank
 }
 
-// begin starts a search of these kinds over all boxes. Nodes that are not in the tree as they are now are added one by one.
+// begin starts a search for these kinds from the root of the tree. Exceptions of the class are added with their exact
+// score. Nodes that have changed since they were put into the tree are added one by one.
 func (f *frontier) begin(c *specClass, x *boxIndex, district int16, kinds kd.Kinds) {
-	clear(f.seen) // of trees that are no more
+	clear(f.seen) // the boxes of old trees can be freed
 	f.class, f.heap, f.seen = c, f.heap[:0], f.seen[:0]
 	f.district, f.kinds = district, kinds
 	f.draft = x.rater.draft
@@ -110,7 +114,7 @@ func (f *frontier) begin(c *specClass, x *boxIndex, district int16, kinds kd.Kin
 	}
 }
 
-// rate adds a node to which the bounds of the class do not apply, with its score.
+// rate adds a node to which the bounds of the class do not apply, with its exact score.
 func (f *frontier) rate(slot int32, x *boxIndex) {
 	m := x.nodes.at(slot)
 	if !f.covers(m.kind) {
@@ -128,7 +132,7 @@ func (f *frontier) covers(kind int32) bool {
 	return f.district == wholeCountry || f.class.districtOf[kind] == f.district
 }
 
-// boundBox makes a candidate of a box. It reports false if no node in the box can fit.
+// boundBox makes a candidate of a box; false: no node in the box can fit.
 func (f *frontier) boundBox(c *candidate, b *kd.Box) (ok bool) {
 	c.value, c.tie, ok = f.class.bound(b.Kinds&f.kinds, (*score.Extent)(&b.Least), (*score.Extent)(&b.Most))
 	c.rank, c.unranked = b.Rank, f.ties.seed != 0
@@ -143,7 +147,7 @@ func (f *frontier) boundBox(c *candidate, b *kd.Box) (ok bool) {
 	return ok
 }
 
-// add adds a node that has changed.
+// add adds a candidate for a node that has changed.
 func (f *frontier) add(slot int32, x *boxIndex) {
 	n := x.rater.node(slot)
 	if n == nil {
@@ -160,7 +164,8 @@ func (f *frontier) add(slot int32, x *boxIndex) {
 	}
 }
 
-// boundNode makes a candidate of a node from its totals. It reports false if the node cannot fit.
+// boundNode makes a candidate of a node, with a bound from its totals (free capacity and use); false: the node cannot
+// fit.
 func (f *frontier) boundNode(c *candidate, p *kd.Point, x *boxIndex) bool {
 	kindBound, at := f.class.byKind[p.Kind], (*score.Extent)(&p.At)
 	if kindBound == notSuited || f.kinds&kd.KindsOf(p.Kind) == 0 || !f.covers(p.Kind) || !f.class.mayFit(at) {
@@ -172,7 +177,7 @@ func (f *frontier) boundNode(c *candidate, p *kd.Point, x *boxIndex) bool {
 	return true
 }
 
-// part is the part in which a place on the ring is.
+// part returns the part to which a place on the ring belongs.
 func (f *frontier) part(at uint64) int16 {
 	if f.parts <= 1 {
 		return 0
@@ -180,8 +185,8 @@ func (f *frontier) part(at uint64) int16 {
 	return int16(herd.Part(f.parts, 0, at))
 }
 
-// next returns the best node by its own value; nil: none. It reports false if the search does not converge: it has looked into so many
-// boxes and nodes that rating all nodes once is the cheaper way.
+// next returns the best node by its own value; its node is nil if there is none. It reports false if the search does
+// not converge: if it has looked at so many boxes and nodes that rating all nodes once would be cheaper.
 func (f *frontier) next(x *boxIndex, r *rater) (best pick, ok bool) {
 	hit, before := 1, f.counts.boxes
 	defer func() { x.nodes.tree.Opened(f.counts.boxes - before) }()
@@ -202,6 +207,8 @@ func (f *frontier) next(x *boxIndex, r *rater) (best pick, ok bool) {
 		case nodeStage:
 			f.evaluate(top, x, r)
 		case ratedStage:
+			// A rule may have closed the node since it was added. The search may drop it then: if the node opens again,
+			// the search begins anew, or adds the node because it has changed.
 			if top.clock >= x.changedAt(top.at) && f.class.near.opens(x.rater.node(top.at).Node) {
 				f.counts.hits += hit
 				return pick{node: x.rater.node(top.at), value: top.value, own: top.value, tie: top.tie}, true
@@ -212,12 +219,12 @@ func (f *frontier) next(x *boxIndex, r *rater) (best pick, ok bool) {
 	return best, true
 }
 
-// searchedPart is the part of all nodes that a search may look at for one choice: looking at one in order costs several
-// times as much as rating one of all.
+// searchedPart: a search may look at one node in so many for a choice. Looking at a node in the order of bounds costs
+// several times as much as rating it in a scan of all nodes.
 const searchedPart = 16
 
-// expand replaces a box by what is in it. It expands the better half at once as long as that is better than the first of
-// the heap, which saves putting it there.
+// expand replaces a box by its two halves, or a leaf by its nodes. As long as the better half comes before the first of
+// the heap, it expands that half at once, which saves a push and a pop.
 func (f *frontier) expand(b *kd.Box, x *boxIndex) {
 	var parts [2]candidate
 	for {
@@ -247,15 +254,16 @@ func (f *frontier) expand(b *kd.Box, x *boxIndex) {
 	}
 }
 
-// addBest adds the best node of a leaf, and one candidate for all others: most searches need no more than the best.
+// addBest adds the best node of a leaf, and one candidate for all its other nodes: most searches need only the best.
 func (f *frontier) addBest(leaf *kd.Box, x *boxIndex) {
 	var all [3]candidate
+	// The pointers change places instead of the candidates, which are large: c is always the one to overwrite.
 	best, next, c := &all[0], &all[1], &all[2]
 	found, settled := 0, len(x.moved.list) == 0
 	points := leaf.Points
 	for i := range points {
 		p := &points[i]
-		if !settled && x.moved.has(p.ID) || !f.boundNode(c, p, x) { // those that have changed are added one by one
+		if !settled && x.moved.has(p.ID) || !f.boundNode(c, p, x) { // add has added the changed nodes
 			continue
 		}
 		switch found++; {
@@ -275,7 +283,7 @@ func (f *frontier) addBest(leaf *kd.Box, x *boxIndex) {
 	}
 }
 
-// addRest adds the nodes of a leaf from this candidate on.
+// addRest adds the nodes of a leaf, except those that come before this candidate.
 func (f *frontier) addRest(from *candidate, x *boxIndex) {
 	points := f.seen[from.at].Points
 	for i := range points {
@@ -286,7 +294,7 @@ func (f *frontier) addRest(from *candidate, x *boxIndex) {
 	}
 }
 
-// evaluate rates the first candidate, a node of which only the bound is known.
+// evaluate rates the first candidate, a node of which only the bound is known, and moves it down the heap.
 func (f *frontier) evaluate(top *candidate, x *boxIndex, r *rater) {
 	if top.clock < x.changedAt(top.at) {
 		f.pop()
@@ -294,7 +302,7 @@ func (f *frontier) evaluate(top *candidate, x *boxIndex, r *rater) {
 	}
 	f.counts.rated++
 	n, spec := x.rater.node(top.at), f.class.spec
-	p, ok := r.rate(n, spec, &f.class.near) // the bound knew the totals only
+	p, ok := r.rate(n, spec, &f.class.near) // the node may not fit after all: the bound considers its totals only
 	if !ok {
 		f.pop()
 		return
@@ -304,7 +312,8 @@ func (f *frontier) evaluate(top *candidate, x *boxIndex, r *rater) {
 	f.down(c)
 }
 
-// first orders candidates, the best first. Nodes of equal rank, which is an accident, go by id.
+// first reports whether a comes before b on the heap. It extends before: between equal ranks, which are an accident,
+// the stage decides and then the id.
 func (f *frontier) first(a, b *candidate) bool {
 	switch {
 	case a.part != b.part:
@@ -347,7 +356,7 @@ func (f *frontier) pop() candidate {
 	return first
 }
 
-// down replaces the first candidate by another, and restores the heap.
+// down replaces the first candidate by another one, and restores the order of the heap.
 func (f *frontier) down(c candidate) {
 	i := 0
 	for {

@@ -10,48 +10,49 @@ import (
 	"github.com/orbitsched/orbit/score"
 )
 
-// Indexed is the [orbit.PlacementEngine] for large constellations. It chooses exactly the node that [Exhaustive] chooses,
-// and rates only a few nodes for that, in one of three ways:
+// Indexed is the [orbit.PlacementEngine] for large constellations. It chooses exactly the node that [Exhaustive]
+// chooses, but rates only a few nodes, in one of three ways:
 //
-//	few      The spec requires a label that at most 512 nodes carry, such as a rack or a host name, or a node by its id, or
-//	         one of several such: these are rated.
-//	search   The score is Bounded: a best-first search of a k-d tree over the node states, which all specs share.
-//	         Per spec it keeps one bound for each kind of node.
+//	few      The spec requires a node by its id, or a label that at most 512 nodes carry, such as a rack or a host name,
+//	         or one of several such alternatives: it rates these nodes.
+//	search   The score is Bounded: it searches a k-d tree over the node states, best first. All specs share the tree,
+//	         and each has one bound for each kind of node.
 //	keep     Otherwise, or if a search has looked at more than a sixteenth of the nodes: it keeps the scores of all
-//	         nodes for the spec, and rates only the nodes that have changed again.
+//	         nodes for the spec, and rates a node again only when it has changed.
 //
-// All scores in package score are Bounded, except FGD, Random, and those made by Func. Labels
-// divide the nodes into at most 128 kinds; a label that would make more is listed by its values instead. A spec that
-// prefers or spreads across such a label is searched for with the nodes that have it rated one by one, at most 512.
+// All scores in package score are Bounded, except FGD, Random, and those made by Func. Labels divide the nodes into at
+// most 128 kinds. A label that would make more kinds does not divide the nodes; they are listed by its values instead.
+// If a spec prefers or spreads across such a label, the search rates the nodes that carry it one by one, at most 512.
 //
 // Indexed recognises specs by identity: a ledger hands out one pointer for all equal specs. It rates all nodes, as
-// Exhaustive does, for a spec that no ledger has seen, on 16 nodes or fewer, and for a score that draws lots, as Random
-// does, because nothing can be kept from one draw to the next; [Sampled] is fast there.
+// Exhaustive does, in three cases: for a spec that does not come from a ledger; on 16 nodes or fewer; and for a score
+// that draws lots, such as Random, because no rating can be kept from one draw to the next. [Sampled] is fast there.
 //
-// All Indexed engines that are asked about states of one ledger share one index, also from different goroutines: an engine
-// more costs little memory, and the first that sees a commit moves the nodes for all. The first engine has an index of
-// its own until a second one comes.
+// All Indexed engines that plan on states of one ledger share one index, even from different goroutines. So a further
+// engine costs little memory, and the first engine that sees a commit moves the nodes for all engines. The first engine
+// has an index of its own until a second one comes.
 //
 // The zero value works. Do not change the fields after the first Best, and call it from one goroutine at a time. Memory
-// is bounded: the specs that have not been asked for longest are forgotten, scores beyond 128 MiB, and everything else
-// beyond some 260,000 pairs of a spec and a kind of node.
+// is bounded: the engine forgets the specs that have not been asked for longest. It keeps at most 128 MiB of scores,
+// and everything else for at most some 260,000 pairs of a spec and a kind of node.
 type Indexed struct {
 	// Score rates the nodes; nil: [score.Spread].
 	Score orbit.Score
-	// Filter takes nodes out of the choice; nil: none.
+	// Filter excludes nodes from the choice; nil: none.
 	Filter Filter
-	// FilterVersion is the version of a Filter that reads more than its arguments; nil: it does not.
+	// FilterVersion returns the version of a Filter that reads more than its arguments; nil: the Filter reads nothing
+	// else.
 	FilterVersion FilterVersion
 	// Seed breaks ties by a hash of the node id; 0: the lowest node id wins.
 	Seed uint64
-	// MostParts bounds into how many parts the nodes are divided while proposals lose to others ([orbit.View.Part]); 0: 8.
-	// 1 chooses among all nodes even then.
+	// MostParts is the largest number of parts into which the nodes are divided while many proposals lose to others
+	// ([orbit.View.Part]); 0: 8. With 1 the engine always chooses among all nodes.
 	MostParts int
 
 	rater    rater
 	index    boxIndex
 	frontier frontier
-	// The searches of the districts of the class in frontier, which then has none of its own.
+	// The searches of the districts of the class in frontier. While these are used, frontier itself has no search.
 	districts []*frontier
 	visits    []visit
 	classes   map[*orbit.Spec]*specClass
@@ -63,14 +64,14 @@ type Indexed struct {
 	tournamentBytes int
 	stats           indexedStats
 	evictions       evictor
-	// A search is being done.
+	// Whether a search is under way. It is still set at the next call if a score has panicked.
 	searching bool
 }
 
-// indexedStats are counts since the last Sync; index and frontier have others.
+// indexedStats counts what was done since the last Sync. The index and the frontiers have further counts.
 type indexedStats struct{ asked, evicting, scanned, rated, ranked, tournaments int }
 
-// follow takes note of a Sync of the draft.
+// follow resets what a Sync of the draft outdates, if there was one since the last call.
 func (e *Indexed) follow(draft *orbit.Draft) {
 	parts, from := e.rater.parts, e.rater.from
 	synced, other := e.rater.follow(draft, e.Score, e.Filter, e.Seed, e.MostParts)
@@ -97,7 +98,7 @@ func (e *Indexed) follow(draft *orbit.Draft) {
 	e.drop()
 }
 
-// scanBelow is the number of nodes up to which looking at all of them is as fast as an index.
+// scanBelow is the number of nodes up to which rating all of them is as fast as an index.
 const scanBelow = 16
 
 // Best implements [orbit.PlacementEngine].
@@ -116,7 +117,7 @@ func (e *Indexed) Best(draft *orbit.Draft, spec *orbit.Spec) (orbit.Choice, erro
 		return e.rater.scan(spec, &near)
 	}
 	c := e.class(spec)
-	if e.searching { // a score has panicked in the middle of it
+	if e.searching { // a score panicked during the last search, which may have left the index half changed
 		e.searching = false
 		e.index.reset()
 	}
@@ -129,7 +130,7 @@ func (e *Indexed) Best(draft *orbit.Draft, spec *orbit.Spec) (orbit.Choice, erro
 	return e.rater.choice(&best, spec)
 }
 
-// choose finds the best node in the index; false: that is not the way for this class.
+// choose finds the best node by a short list or by a search; false: neither serves this class, and rank has to.
 func (e *Indexed) choose(c *specClass) (best pick, ok bool) {
 	if e.index.update(c) {
 		e.frontier.class = nil
@@ -140,8 +141,8 @@ func (e *Indexed) choose(c *specClass) (best pick, ok bool) {
 	return e.search(c)
 }
 
-// amongFew rates the nodes that carry a label which the spec requires; false: it requires none that is listed, or too
-// many nodes carry it.
+// amongFew rates the nodes that carry a label which the spec requires; false: the spec requires no label by which nodes
+// are listed, or too many nodes carry it.
 func (e *Indexed) amongFew(c *specClass) (best pick, ok bool) {
 	if e.candidates, ok = e.index.nodes.labels.candidates(e.candidates, c.spec, &c.near); !ok {
 		return best, false
@@ -156,7 +157,8 @@ func (e *Indexed) amongFew(c *specClass) (best pick, ok bool) {
 	return best, true
 }
 
-// class returns what is known of a spec.
+// class returns what has been computed for a spec, up to date with the draft. It ends the search of the class if
+// domains have changed in a way that the search cannot take up.
 func (e *Indexed) class(spec *orbit.Spec) *specClass {
 	if v, ok := e.rater.score.(score.Versioned); ok {
 		if version := v.Version(); version != e.version {
@@ -177,6 +179,8 @@ func (e *Indexed) class(spec *orbit.Spec) *specClass {
 	c.parted, c.syncs = c.parted && c.syncs == e.rater.syncs, e.rater.syncs
 	near, opened := choiceIn(e.rater.draft, spec), uint64(0)
 	for _, level := range near.rules {
+		// A search drops nodes that a rule closes. If their domain opens again, begin notices that by the set of open
+		// kinds. Where that set does not show it, opened is another number, and the search begins anew.
 		if !slices.Contains(c.closing, level) || len(e.index.nodes.kinds.like) > kd.Apart && !c.divided() {
 			opened += e.rater.draft.Opened(spec, level)
 		}
@@ -194,7 +198,8 @@ func (e *Indexed) class(spec *orbit.Spec) *specClass {
 	return c
 }
 
-// search looks in the index that all specs share; false: the score cannot bound itself for this spec.
+// search searches the tree that all specs share; false: the score has no bounds for this spec, or a search does not
+// pay.
 func (e *Indexed) search(c *specClass) (best pick, ok bool) {
 	if c.bounded == nil || c.unbounded || c.diverges || !e.begin(c) {
 		return best, false
@@ -208,8 +213,9 @@ func (e *Indexed) search(c *specClass) (best pick, ok bool) {
 	return best, ok
 }
 
-// begin begins a search for a class, or adds to the one under way what has changed. It reports false if the score has
-// no bounds for the spec, or too many nodes are exceptions to them.
+// begin begins a search for a class, or adds the nodes that have changed to the search under way. It reports false if a
+// search cannot serve the class: the score has no bounds for the spec, too many nodes are exceptions to the bounds, or
+// the spec has preferences about company that the bounds do not cover.
 func (e *Indexed) begin(c *specClass) bool {
 	x := &e.index
 	touched, all := x.follow()
@@ -243,7 +249,7 @@ func (e *Indexed) begin(c *specClass) bool {
 	return true
 }
 
-// rank keeps the scores of all nodes for this spec.
+// rank chooses from the scores of all nodes, which it keeps for this spec in a tournament.
 func (e *Indexed) rank(c *specClass) pick {
 	if c.tournament == nil {
 		c.tournament = &tournament{}
@@ -262,14 +268,14 @@ func (e *Indexed) rank(c *specClass) pick {
 	return c.tournament.best(c, &e.rater)
 }
 
-// Bounds of what is kept per spec: tournaments in bytes, and pairs of specs and kinds of nodes.
+// Bounds of what is kept per spec: the bytes of all tournaments, and the number of pairs of a spec and a kind of node.
 const (
 	maxTournamentBytes = 128 << 20
 	maxPairs           = 1 << 18
 )
 
-// dropTournaments drops the tournaments of the specs that have not been asked for longest, until half of the room is
-// free. It keeps the one in use.
+// dropTournaments drops the tournaments of the specs that have not been asked for longest, until tournaments take half
+// of maxTournamentBytes. It keeps the tournament in use.
 func (e *Indexed) dropTournaments(inUse *specClass) {
 	for _, c := range e.oldest() {
 		if e.tournamentBytes <= maxTournamentBytes/2 {
@@ -282,7 +288,7 @@ func (e *Indexed) dropTournaments(inUse *specClass) {
 	}
 }
 
-// drop forgets the older half of the specs when there are too many.
+// drop forgets the older half of the specs if there are too many.
 func (e *Indexed) drop() {
 	if len(e.classes)*max(len(e.index.nodes.kinds.like), 16) <= maxPairs {
 		return
@@ -296,7 +302,7 @@ func (e *Indexed) drop() {
 	}
 }
 
-// oldest lists what is known of specs, those first that have not been asked for longest.
+// oldest lists the classes, the ones used longest ago first.
 func (e *Indexed) oldest() []*specClass {
 	out := make([]*specClass, 0, len(e.classes))
 	for _, c := range e.classes {
@@ -306,8 +312,8 @@ func (e *Indexed) oldest() []*specClass {
 	return out
 }
 
-// reorder makes kept scores be compared anew, because the view divides the nodes in another way; and searches that have not
-// converged be tried again.
+// reorder outdates all results that depend on the division of the nodes into parts, which has changed: tournaments
+// compare their scores anew, and specs whose searches did not converge get another try.
 func (e *Indexed) reorder() {
 	for _, c := range e.classes {
 		c.diverges = false
@@ -317,7 +323,7 @@ func (e *Indexed) reorder() {
 	}
 }
 
-// forget drops all that was computed with the score.
+// forget drops all that was computed with the score or the filter.
 func (e *Indexed) forget() {
 	clear(e.classes)
 	e.tournamentBytes = 0
@@ -325,7 +331,7 @@ func (e *Indexed) forget() {
 	clear(e.evictions.searches)
 }
 
-// Notes says what the engine has done since the last Sync, for [orbit.Plan.Notes]:
+// Notes returns counts of what the engine has done since the last Sync, for [orbit.Plan.Notes]:
 //
 //	asked     calls of Best
 //	searches  searches of the index that were begun
@@ -333,7 +339,7 @@ func (e *Indexed) forget() {
 //	boxes     boxes expanded
 //	ranked    choices from scores that are kept per spec
 //	scanned   choices by rating all nodes
-//	parts     into how many parts the nodes are divided because proposals lose to others
+//	parts     number of parts into which the nodes are divided because proposals lose to others
 //	rated     calls of Score, without those of the scanned choices
 //	moved     nodes moved in the index
 //	rebuilds  times that the index, or the kept scores of a spec, were built anew
@@ -345,7 +351,7 @@ func (e *Indexed) forget() {
 //	bounded   blocks of nodes, and nodes, that were compared by bounds
 //	read      nodes whose capsules were listed because they had changed
 //
-// What is done for all engines of a ledger does not count, because any of them may be the one that comes first.
+// Work on the shared index does not count, because any of the engines may be the one that comes first and does it.
 func (e *Indexed) Notes() []slog.Attr {
 	done := e.frontier.counts
 	for _, f := range e.districts {

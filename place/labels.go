@@ -10,16 +10,17 @@ import (
 	"github.com/orbitsched/orbit/internal/cow"
 )
 
-// labelIndex lists nodes by the values of the labels that nodeKinds leaves out because they have too many values, such as
-// a rack or a host name. A spec that requires some of these values is rated on the nodes listed for them; of a spec that
-// only prefers them, those nodes are the exceptions that the box index does not bound.
+// labelIndex lists nodes by the values of labels, such as a rack or a host name. These are the labels that nodeKinds
+// leaves out because they have too many values and, if the score has no bounds, the labels that specs require. A spec
+// that requires such a value is rated on the nodes listed for it. For a spec that only prefers such values, the nodes
+// listed for them are exceptions: the bounds of the search do not hold for them.
 type labelIndex struct {
 	byKey map[string]*listing
-	// Another one when a list has changed, and what it was at the last review of the labels.
+	// Another number whenever a list has changed, and that number at the last review of the labels.
 	version, reviewed uint64
-	// Who may write to all this, and has a copy for it.
+	// The owner that may write to the lists. All others copy them first (own).
 	owner cow.Owner
-	// An upper bound of the indices of nodes.
+	// An exclusive upper bound of the indices of nodes.
 	bound int
 }
 
@@ -30,6 +31,7 @@ type listing struct {
 	values int
 }
 
+// listed is an entry of a listing: a node, and its value of the label.
 type listed struct {
 	value string
 	slot  int32
@@ -41,7 +43,7 @@ func newListing() *listing {
 	})}
 }
 
-// first returns the first entry from this one on.
+// first returns the first entry that is not before from.
 func (l *listing) first(from listed) (first listed, ok bool) {
 	l.nodes.AscendGreaterOrEqual(from, func(e listed) bool {
 		first, ok = e, true
@@ -61,12 +63,12 @@ func (l *listing) with(value string, each func(slot int32) bool) {
 	l.nodes.AscendGreaterOrEqual(listed{value: value}, func(e listed) bool { return e.value == value && each(e.slot) })
 }
 
-// few is how many nodes are rated one by one for one choice. A spec for which that would take more is served by the box
-// index, or ranked.
+// few is the largest number of nodes that are rated one by one for a choice. A spec that would take more is served by a
+// search or by a tournament.
 func (x *labelIndex) few() int { return min(x.bound/8, 512) }
 
-// own makes the lists ones that may be written to. It writes to those that others read: they must not do the same at
-// the same time.
+// own makes the lists writable for an owner, as copy-on-write clones unless the owner has them already. Cloning writes
+// to the lists that others read, so two calls on one index must not run at the same time.
 func (x *labelIndex) own(owner cow.Owner) {
 	if x.owner == owner {
 		return
@@ -78,7 +80,7 @@ func (x *labelIndex) own(owner cow.Owner) {
 	}
 }
 
-// empty returns an index by the same labels of no nodes.
+// empty returns an index that lists no nodes yet, by the same labels.
 func (x *labelIndex) empty() labelIndex {
 	e := labelIndex{version: unique()}
 	for key := range x.byKey {
@@ -90,7 +92,7 @@ func (x *labelIndex) empty() labelIndex {
 	return e
 }
 
-// add begins to list the nodes by a label.
+// add makes the index list the nodes by a label.
 func (x *labelIndex) add(key string, nodes *nodeIndex) {
 	if x.byKey[key] != nil {
 		return
@@ -121,7 +123,7 @@ func (l *listing) drop(n *orbit.Node, key string, slot int32) {
 	}
 }
 
-// count returns how many values of a label there are, 0 if it is not listed.
+// count returns the number of different values of a label; 0 if nodes are not listed by it.
 func (x *labelIndex) count(key string) int {
 	if l := x.byKey[key]; l != nil {
 		return l.values
@@ -129,7 +131,7 @@ func (x *labelIndex) count(key string) int {
 	return 0
 }
 
-// addRequired begins to list the nodes by the labels that a spec requires.
+// addRequired makes the index list the nodes by the labels that a spec requires.
 func (x *labelIndex) addRequired(spec *orbit.Spec, nodes *nodeIndex) {
 	for i := range spec.Require {
 		p := &spec.Require[i]
@@ -143,7 +145,7 @@ func (x *labelIndex) addRequired(spec *orbit.Spec, nodes *nodeIndex) {
 	}
 }
 
-// update lists a node that has joined, left (now is nil) or changed.
+// update corrects the lists for a node that has joined (was is nil), left (now is nil) or changed.
 func (x *labelIndex) update(slot int32, was, now *orbit.Node) {
 	x.bound = max(x.bound, int(slot)+1)
 	for key, l := range x.byKey {
@@ -158,7 +160,7 @@ func (x *labelIndex) update(slot int32, was, now *orbit.Node) {
 	}
 }
 
-// label returns a label of a node, which may be nil, or its id.
+// label returns the value of a label of a node, which may be nil. The label [orbit.NodeKey] is the id of the node.
 func label(n *orbit.Node, key string) (value string, there bool) {
 	switch {
 	case n == nil:
@@ -170,8 +172,9 @@ func label(n *orbit.Node, key string) (value string, there bool) {
 	return value, there
 }
 
-// candidates appends the nodes among which a spec must be placed because of a label that it requires, or because of where
-// its company is. It reports false if no such label is listed, or if too many nodes carry it.
+// candidates appends the only nodes on which a spec can be placed, because of a label that it requires or because of
+// the group that it must be near. It reports false if nodes are not listed by such a label, or if too many nodes carry
+// it.
 func (x *labelIndex) candidates(out []int32, spec *orbit.Spec, near *near) (_ []int32, few bool) {
 	least := x.few() + 1
 	narrow := func(l *listing, names []string) {
@@ -196,8 +199,8 @@ func (x *labelIndex) candidates(out []int32, spec *orbit.Spec, near *near) (_ []
 	return out, least <= x.few()
 }
 
-// alternatives returns the nodes among which a requirement must be met that has several terms, and how many they are: the limit, if
-// some term names no label that is listed, or if they are not fewer.
+// alternatives returns the nodes on which a requirement with several alternative terms can hold, and how many they are.
+// It returns the limit if there is a term without a listed label, or if there are at least as many nodes.
 func (x *labelIndex) alternatives(p *orbit.Predicate, limit int) (among []int32, n int) {
 	for _, term := range p.Terms {
 		var narrowest *orbit.Predicate
@@ -219,7 +222,7 @@ func (x *labelIndex) alternatives(p *orbit.Predicate, limit int) (among []int32,
 	return among, len(among)
 }
 
-// count returns how many nodes have one of these values, or a limit if they are more.
+// count returns how many nodes have one of these values, but stops at a limit.
 func (l *listing) count(names []string, limit int) (n int) {
 	for _, name := range names {
 		l.with(name, func(int32) bool { n++; return n < limit })
@@ -238,11 +241,12 @@ func (l *listing) list(out []int32, names []string) []int32 {
 	return out
 }
 
-// differing appends the nodes to which a predicate answers otherwise than to a node without the label, more than a limit
-// only by one.
+// differing appends the nodes for which a predicate holds although it does not for a node without the label, or the
+// other way round. It stops when there is one node more than a limit.
 func (l *listing) differing(out []int32, p *orbit.Predicate, limit int) []int32 {
 	without, value, answer := p.Matches(nil), "", false
 	l.nodes.Ascend(func(e listed) bool {
+		// Entries are sorted by value, so the predicate is evaluated once for each value.
 		if e.value != value || e.value == "" {
 			value, answer = e.value, p.On(&orbit.Node{ID: orbit.NodeID(e.value), Labels: map[string]string{p.Key: e.value}})
 		}
@@ -254,8 +258,9 @@ func (l *listing) differing(out []int32, p *orbit.Predicate, limit int) []int32 
 	return out
 }
 
-// exceptions lists the nodes that differ from a node without any listed label in a preference of the spec, or in
-// being in a domain that it spreads across. It reports false if there are too many.
+// exceptions lists the nodes to which the bounds of the spec do not apply. Bounds are computed for a node without any
+// listed label; these nodes differ from it in a preference of the spec, or are in a domain across which the spec is
+// spread. It reports false if there are too many.
 func (x *labelIndex) exceptions(out []int32, spec *orbit.Spec) (_ []int32, few bool) {
 	for i := range spec.Prefer {
 		p := &spec.Prefer[i].Predicate
@@ -283,7 +288,7 @@ func (x *labelIndex) exceptions(out []int32, spec *orbit.Spec) (_ []int32, few b
 	return out, len(out) <= x.few()
 }
 
-// excepts reports whether a node would be among the exceptions.
+// excepts reports whether exceptions would list a node.
 func (x *labelIndex) excepts(n *orbit.Node, spec *orbit.Spec) bool {
 	if len(x.byKey) == 0 {
 		return false

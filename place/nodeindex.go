@@ -9,12 +9,12 @@ import (
 	"github.com/orbitsched/orbit/score"
 )
 
-// nodeIndex is what is known of all nodes: a k-d tree over what is free and used on them, the kinds into which they are
-// divided, the order of their ids, and lists of them by labels. It is persistent: fork takes no time, and what either of
-// the two changes from then on it copies first.
+// nodeIndex is an index of all nodes: a k-d tree over their free capacity and use, their division into kinds, the order
+// of their ids, and lists of them by labels. It is persistent (copy-on-write): fork takes no time, and from then on
+// each of the two indexes copies what it changes.
 //
-// A node is registered when it joins and when its description changes, and settled, which puts it into the tree, when
-// what is free on it has changed.
+// register notes the description of a node when it joins, changes or leaves. settle puts a registered node into the
+// tree, or moves it there, when its free capacity has changed.
 type nodeIndex struct {
 	tree    kd.Tree
 	members cow.Array[[memberChunk]member]
@@ -22,16 +22,17 @@ type nodeIndex struct {
 	order   idOrder
 	labels  labelIndex
 	owner   cow.Owner
-	// How many nodes are registered, and an upper bound of their indices.
+	// The number of registered nodes, and an exclusive upper bound of their indices.
 	live  int
 	bound int32
-	// The nodes have to be divided into kinds anew, or numbered; or the tree has to be built from all of them.
+	// What arrange and settle have to do: divide the nodes into kinds anew (divides), number them anew (renumbers), or
+	// build the tree from all nodes (plants).
 	divides, renumbers, plants bool
-	// It has gone off from another for the changes of one plan.
+	// Whether this is a fork that holds the changes of one plan alone.
 	private bool
-	// Only lists by labels matter, because the score has no bounds.
+	// Whether only the lists by labels are kept, because the score has no bounds.
 	unbounded bool
-	// Nodes moved in the tree, and trees built.
+	// The number of nodes moved in the tree, and of trees built.
 	moves, builds int
 }
 
@@ -39,17 +40,17 @@ type nodeIndex struct {
 type member struct {
 	// Nil: no node has this index.
 	node *orbit.Node
-	// What the tree says of it; nil: it is not in the tree.
+	// The state with which the tree has the node; nil: the tree does not have it.
 	in *orbit.NodeState
-	// What breaks ties: a number in the order of the ids for seed 0, and the hash of the id for other seeds.
+	// What breaks ties: with seed 0 a number in the order of the ids, with other seeds the hash of the id.
 	number, hash uint64
 	kind         int32
 }
 
-// memberChunk is how many members are copied when one of them changes.
+// memberChunk is the number of members that are copied together when one of them changes.
 const memberChunk = 8
 
-// unique returns a number that nothing else in this process has.
+// unique returns a number that no other call in this process returns.
 func unique() uint64 { return uint64(cow.NewOwner()) }
 
 // at returns a member for reading.
@@ -60,6 +61,7 @@ func (x *nodeIndex) at(slot int32) *member {
 	return &noMember
 }
 
+// noMember is what at returns for an index without a node.
 var noMember member
 
 // own returns a member for writing.
@@ -68,7 +70,7 @@ func (x *nodeIndex) own(slot int32) *member {
 	return &x.members.Own(uint32(slot)/memberChunk, x.owner)[slot%memberChunk]
 }
 
-// fork returns a second index. Both must not be written to while that happens.
+// fork returns a second index. Nothing may write to either index during the call.
 func (x *nodeIndex) fork() nodeIndex {
 	tree := x.tree.Fork()
 	x.owner = cow.NewOwner()
@@ -77,8 +79,8 @@ func (x *nodeIndex) fork() nodeIndex {
 	return f
 }
 
-// begin makes the index one of the nodes of a state, less what is in the tree, which is to cut by hash or by number. It
-// keeps in mind of which labels specs speak.
+// begin registers the nodes of a state in an index that is otherwise empty. The tree is built later; byHash says
+// whether it is to be cut by hash or by number where nodes are equal. The index keeps the labels that specs have named.
 func (x *nodeIndex) begin(state *orbit.State, byHash bool) {
 	*x = nodeIndex{kinds: x.kinds, labels: x.labels.empty(), owner: cow.NewOwner(), private: x.private, unbounded: x.unbounded,
 		moves: x.moves, builds: x.builds, plants: true}
@@ -113,7 +115,8 @@ func (x *nodeIndex) nodes(each func(slot int32, m *member) bool) {
 	})
 }
 
-// register takes note of a node that may have joined, changed its description, or left (nil).
+// register notes the description of a node that may have joined or changed, or nil if it may have left. It takes the
+// node out of the tree until settle puts it back.
 func (x *nodeIndex) register(slot int32, n *orbit.Node) {
 	was := x.at(slot).node
 	if was == n {
@@ -132,6 +135,7 @@ func (x *nodeIndex) register(slot int32, n *orbit.Node) {
 	if x.unbounded {
 		return
 	}
+	// The old node has left, even if another node has its index now.
 	if was != nil && (n == nil || n.ID != was.ID) {
 		x.live--
 		x.order.own(x.owner)
@@ -157,14 +161,14 @@ func (x *nodeIndex) kindOf(n *orbit.Node) int32 {
 	if !known {
 		x.kinds.own(x.owner)
 		kind = x.kinds.assign(n)
-		if x.private { // another index may mean something else by that kind
+		if x.private { // in another index the same number may stand for another kind
 			x.kinds.division = unique()
 		}
 	}
 	return kind
 }
 
-// arrange divides and numbers the nodes anew if that has to be.
+// arrange numbers and divides the nodes anew if necessary.
 func (x *nodeIndex) arrange() {
 	if x.renumbers {
 		x.order.own(x.owner)
@@ -182,8 +186,8 @@ func (x *nodeIndex) arrange() {
 	x.renumbers, x.divides = false, false
 }
 
-// divide finds the kind of every node, leaving out labels until there are few enough kinds. Then the tree has to be
-// built anew.
+// divide finds the kind of each node, leaving out labels until there are few enough kinds. The tree has to be built
+// anew afterwards.
 func (x *nodeIndex) divide() {
 	x.plants = true
 	x.kinds.own(x.owner)
@@ -194,7 +198,7 @@ func (x *nodeIndex) divide() {
 	}
 }
 
-// point is where a node belongs that is registered.
+// point returns the point in the tree for the state of a registered node.
 func (x *nodeIndex) point(n *orbit.NodeState) kd.Point {
 	return x.at(int32(n.Index())).point(n)
 }
@@ -205,7 +209,7 @@ func (m *member) point(n *orbit.NodeState) (p kd.Point) {
 	return p
 }
 
-// says reports whether the tree has a node as it is; nil: there is no node.
+// says reports whether the index has a node in this state; nil: whether the index has no such node.
 func (x *nodeIndex) says(slot int32, n *orbit.NodeState) bool {
 	m := x.at(slot)
 	if n == nil || m.in == nil || m.node != n.Node {
@@ -214,9 +218,9 @@ func (x *nodeIndex) says(slot int32, n *orbit.NodeState) bool {
 	return m.in == n || score.ExtentOf(m.in) == score.ExtentOf(n)
 }
 
-// settle moves nodes, which must be registered, to where they belong in the tree.
+// settle puts nodes at the points of the tree that their states call for. The nodes must be registered.
 func (x *nodeIndex) settle(slots []int32, node func(slot int32) *orbit.NodeState, probe kd.Probe) {
-	if x.plants || len(slots) > x.live/2+64 { // moving one costs about twice as much as planting it
+	if x.plants || len(slots) > x.live/2+64 { // moving a node costs about twice as much as building it in
 		x.plant(node, probe)
 		return
 	}
@@ -238,7 +242,7 @@ func (x *nodeIndex) settle(slots []int32, node func(slot int32) *orbit.NodeState
 	}
 }
 
-// points are arrays that plant has used.
+// points recycles the slices that plant sorts.
 var points sync.Pool
 
 // plant builds the tree from all nodes.
@@ -249,7 +253,7 @@ func (x *nodeIndex) plant(node func(slot int32) *orbit.NodeState, probe kd.Probe
 		all = &[]kd.Point{}
 	}
 	*all = (*all)[:0]
-	x.plants = true // if a score panics, begin afresh
+	x.plants = true // if a score panics, it stays so, and the next call builds the tree again
 	x.nodes(func(slot int32, _ *member) bool {
 		n := node(slot)
 		*all = append(*all, x.point(n))

@@ -9,40 +9,43 @@ import (
 	"github.com/orbitsched/orbit/internal/cow"
 )
 
-// nodeKinds divides the nodes into kinds. Nodes of one kind have the same device model and the same values of all labels that specs
-// name, and are all schedulable or all not. So the requirements and preferences of a spec are decided once for each kind, not for each
-// node. A label with too many values (a rack, a host name) is left out; a labelIndex lists the nodes by its values.
+// nodeKinds divides the nodes into kinds. Nodes of one kind have the same device model, taints and extra resources, the
+// same values of all labels that specs name, and are all schedulable or all not. So requirements and preferences of a
+// spec are evaluated once for each kind instead of each node. A label with too many values, such as a rack or a host
+// name, is left out: a labelIndex lists the nodes by its values.
 type nodeKinds struct {
 	// The keys of the labels that nodes are divided by, sorted.
 	keys []string
-	// Keys that specs name but nodes are not divided by: leftOut has the number of values that each key had when it was left out, or 0
-	// if it was left out for another reason; absent has the keys that no node carries.
+	// Keys that specs name but that do not divide the nodes. The map leftOut has the number of values that each key had
+	// when it was left out, or 0 if it was left out for another reason; absent has the keys that no node carries.
 	leftOut map[string]int
 	absent  map[string]bool
-	// Stale: a node has come with an absent key. Divided is the number of kinds after the last division.
+	// Stale: a node with an absent key has joined, so the division no longer holds. Divided is the number of kinds
+	// after the last division.
 	stale   bool
 	divided int
-	// One node of every kind, by kind; and the number of each kind by the text of describe. As long as division is the same, a number
-	// stands for the same kind.
+	// One node of each kind, by kind; and the number of each kind by the text that describe returns. As long as
+	// division is the same, a number stands for the same kind.
 	like     []*orbit.Node
 	byText   map[string]int32
 	division uint64
-	// The index that may write to these maps and slices. All others copy them first (own).
+	// The owner that may write to these maps and slices. All others copy them first (own).
 	owner cow.Owner
 }
 
-// maxKinds is the most kinds that a division aims at, because each spec is judged once for each kind.
+// maxKinds is the number of kinds that a division aims to stay within, because each spec is evaluated once for each
+// kind.
 const maxKinds = 128
 
-// Bounds of the three sets of keys. When keys or absent is full, a further key is left out. When more than maxLeftOut keys are left
-// out, all three are emptied, and learned again from the specs that are then asked for.
+// Bounds of the three sets of keys. When keys or absent is full, a further key is left out. When more than maxLeftOut
+// keys are left out, all three sets are emptied, and learned again from the specs that are asked for afterwards.
 const (
 	maxKeys    = 64
 	maxAbsent  = 4096
 	maxLeftOut = 1024
 )
 
-// own copies the maps and slices for an owner, unless it owns them already, so that it may write to them.
+// own copies the maps and slices for an owner, so that it may write to them, unless it owns them already.
 func (k *nodeKinds) own(owner cow.Owner) {
 	if k.owner == owner {
 		return
@@ -52,8 +55,8 @@ func (k *nodeKinds) own(owner cow.Owner) {
 	k.leftOut, k.absent, k.byText = maps.Clone(k.leftOut), maps.Clone(k.absent), maps.Clone(k.byText)
 }
 
-// labelKeys calls each with every label key that a spec names, until it returns false; the key may be empty. It reports whether
-// all calls returned true.
+// labelKeys calls each with every label key that a spec names, until a call returns false; a key may be empty. It
+// reports whether all calls returned true.
 func labelKeys(spec *orbit.Spec, each func(key string) bool) bool {
 	for i := range spec.Require {
 		for key := range spec.Require[i].Keys {
@@ -93,14 +96,14 @@ func (k *nodeKinds) knows(spec *orbit.Spec) bool {
 	})
 }
 
-// divides reports whether the kinds divide the nodes by a label, so that all nodes of a kind have the same.
+// divides reports whether the kinds divide the nodes by a label, so that all nodes of a kind have the same value of it.
 func (k *nodeKinds) divides(key string) bool {
 	_, divided := slices.BinarySearch(k.keys, key)
 	return divided
 }
 
-// learn adds the label keys that a spec names to the kinds. If nodes of one kind may differ in one of them, the nodes have to be
-// divided anew (divides).
+// learn adds the label keys that a spec names to the kinds. If nodes of one kind may differ in one of these labels, it
+// sets divides, and arrange divides the nodes anew.
 func (x *nodeIndex) learn(spec *orbit.Spec) {
 	if x.kinds.knows(spec) {
 		return
@@ -112,6 +115,7 @@ func (x *nodeIndex) learn(spec *orbit.Spec) {
 	})
 }
 
+// learnKey adds a key to one of the three sets of keys, unless it is in one already.
 func (x *nodeIndex) learnKey(key string) {
 	k := &x.kinds
 	at, known := slices.BinarySearch(k.keys, key)
@@ -125,7 +129,7 @@ func (x *nodeIndex) learnKey(key string) {
 	case len(k.keys) < maxKeys:
 		k.keys = slices.Insert(k.keys, at, key)
 		x.divides = true
-	default: // the nodes are not divided anew for it, so divide does not list it
+	default: // list the nodes by it here: divide does that only when the nodes are divided anew
 		k.leaveOut(key, 0)
 		x.labels.own(x.owner)
 		x.labels.add(key, x)
@@ -138,7 +142,7 @@ func (k *nodeKinds) crowded() bool { return len(k.leftOut) > maxLeftOut }
 // carried reports whether a node carries a label.
 func (x *nodeIndex) carried(key string) (found bool) {
 	if key == orbit.NodeKey {
-		return true // every node that comes has one
+		return true // each node has an id
 	}
 	x.nodes(func(_ int32, m *member) bool {
 		_, found = m.node.Labels[key]
@@ -147,7 +151,8 @@ func (x *nodeIndex) carried(key string) (found bool) {
 	return found
 }
 
-// notice divides by the absent keys that a node carries from now on, and leaves out those for which there is no room.
+// notice makes keys that were absent divide the nodes, if a new node carries them. It leaves out the keys for which
+// there is no more space.
 func (k *nodeKinds) notice(n *orbit.Node) {
 	if len(k.absent) == 0 {
 		return
@@ -165,7 +170,7 @@ func (k *nodeKinds) notice(n *orbit.Node) {
 	}
 }
 
-// news reports whether a node carries an absent key.
+// news reports whether a node carries a key that was absent so far.
 func (k *nodeKinds) news(n *orbit.Node) bool {
 	if len(k.absent) > 0 {
 		for key := range n.Labels {
@@ -177,7 +182,8 @@ func (k *nodeKinds) news(n *orbit.Node) bool {
 	return false
 }
 
-// divide divides all nodes into kinds. While there are too many kinds, it leaves out the label with the most values.
+// divide divides all nodes into kinds. As long as there are too many kinds, it leaves out the label with the most
+// values.
 func (k *nodeKinds) divide(x *nodeIndex) {
 	for {
 		k.stale = false
@@ -190,7 +196,8 @@ func (k *nodeKinds) divide(x *nodeIndex) {
 	k.divided, k.division = len(k.like), unique()
 }
 
-// tryDivide divides all nodes by the present keys. It reports false, and stops, if there are too many kinds and a key to leave out.
+// tryDivide divides all nodes by the present keys. It stops and reports false if there are too many kinds and still a
+// key that can be left out.
 func (k *nodeKinds) tryDivide(x *nodeIndex) bool {
 	k.like, k.byText = nil, map[string]int32{}
 	few := true
@@ -202,7 +209,7 @@ func (k *nodeKinds) tryDivide(x *nodeIndex) bool {
 	return few
 }
 
-// find returns the kind of a node, if there is one already.
+// find returns the kind of a node; false: there is no kind for it yet.
 func (k *nodeKinds) find(n *orbit.Node) (kind int32, known bool) {
 	if k.news(n) {
 		return 0, false
@@ -212,7 +219,7 @@ func (k *nodeKinds) find(n *orbit.Node) (kind int32, known bool) {
 	return kind, known
 }
 
-// assign returns the kind of a node. It makes a new kind if there is none yet.
+// assign returns the kind of a node, and makes a new kind if there is none for it yet.
 func (k *nodeKinds) assign(n *orbit.Node) int32 {
 	k.notice(n)
 	var room [256]byte
@@ -226,11 +233,11 @@ func (k *nodeKinds) assign(n *orbit.Node) int32 {
 	return kind
 }
 
-// outgrown reports whether the nodes should be divided anew: because a node carries a key that was absent, or because there are many
-// more kinds than after the last division, some of which may have no nodes any more.
+// outgrown reports whether the nodes should be divided anew. That is so if a node carries a key that was absent, or if
+// there are many more kinds than after the last division, some of which may have no nodes any more.
 func (k *nodeKinds) outgrown() bool { return k.stale || len(k.like) > 2*k.divided+maxKinds }
 
-// describe appends everything that decides a node's kind. A missing label differs from one with an empty value.
+// describe appends all properties that decide the kind of a node. A missing label differs from one with an empty value.
 func (k *nodeKinds) describe(text []byte, n *orbit.Node) []byte {
 	text = append(text, '0'+byte(btoi(!n.Schedulable())))
 	text = word(text, n.Devices.Model)
@@ -250,13 +257,13 @@ func (k *nodeKinds) describe(text []byte, n *orbit.Node) []byte {
 	return text
 }
 
-// word appends the length of s and then s, so that two texts in a row cannot be read as another two.
+// word appends the length of s and then s, so that different sequences of words never make the same text.
 func word(text []byte, s string) []byte {
 	text = binary.AppendUvarint(text, uint64(len(s)))
 	return append(text, s...)
 }
 
-// widest returns the label with the most values, and how many it has.
+// widest returns the key with the most values among the keys that divide the nodes, and the number of these values.
 func (k *nodeKinds) widest(x *nodeIndex) (key string, n int) {
 	values := map[string]map[string]bool{}
 	for _, key := range k.keys {
@@ -273,7 +280,7 @@ func (k *nodeKinds) widest(x *nodeIndex) (key string, n int) {
 	return key, len(values[key])
 }
 
-// leaveOut stops dividing nodes by a label, and notes how many values it has.
+// leaveOut stops dividing nodes by a label, and notes the number of its values.
 func (k *nodeKinds) leaveOut(key string, values int) {
 	if k.leftOut == nil {
 		k.leftOut = map[string]int{}
@@ -282,14 +289,14 @@ func (k *nodeKinds) leaveOut(key string, values int) {
 	k.keys = slices.DeleteFunc(k.keys, func(s string) bool { return s == key })
 }
 
-// leavesOut reports whether a label that specs name is left out.
+// leavesOut reports whether a label that specs name does not divide the nodes because it was left out.
 func (k *nodeKinds) leavesOut(key string) bool {
 	_, out := k.leftOut[key]
 	return out
 }
 
-// review looks at the labels that are left out. If one has at most half as many values as when it was left out, the nodes are to be
-// divided by it again. If too many labels are left out, all keys are forgotten.
+// review takes labels back that were left out: if a label has at most half as many values as when it was left out, the
+// nodes are to be divided by it again. If too many labels are left out, review forgets all keys.
 func (x *nodeIndex) review() {
 	if x.kinds.crowded() {
 		x.kinds, x.labels, x.divides = nodeKinds{}, labelIndex{version: unique(), bound: x.labels.bound}, true
@@ -312,7 +319,7 @@ func (x *nodeIndex) review() {
 	}
 }
 
-// undivided returns a node like this one without the labels that are left out.
+// undivided returns a copy of a node without the labels that are left out: what is known of all nodes of its kind.
 func (k *nodeKinds) undivided(like *orbit.Node) *orbit.Node {
 	if len(k.leftOut) == 0 {
 		return like

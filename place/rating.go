@@ -11,34 +11,36 @@ import (
 	"github.com/orbitsched/orbit/score"
 )
 
-// rater is what all placement engines share: whether a node can take a spec, how good it would be, and why not.
+// rater decides, for all placement engines, whether a node can take a spec, how good the node is, and why a node cannot
+// take it.
 type rater struct {
 	draft  *orbit.Draft
 	score  orbit.Score
 	filter Filter
-	// The score as it was given, if it may draw lots.
+	// The score as it was given, if it may draw lots (as [score.Random] does); score is then the one that was drawn
+	// last.
 	lots drawer
-	// Which Sync of the draft it has followed.
+	// The number of the Sync of the draft that the rater has followed.
 	syncs uint64
-	// Breaks ties; 0: by node id.
+	// Breaks ties; 0: the lowest node id wins.
 	seed uint64
-	// The version of the filter, nil if it has none, and what it was before the last choice.
+	// The function that returns the version of the filter, nil if it has none; and the version at the last choice.
 	version *FilterVersion
 	at      uint64
-	// Into how many parts the view divides the nodes, and at which hash the first begins.
+	// The number of parts into which the view divides the nodes, and the hash at which the first part begins.
 	parts int
 	from  uint64
-	// Memory of the search for victims.
+	// The search for victims, kept for its buffers.
 	victims victims.Search
 }
 
-// drawer is what a score may have that draws lots, see [orbit.Score].
+// drawer is the optional method of a score that draws lots, see [orbit.Score].
 type drawer interface {
 	Draw(decision uint64) (drawn orbit.Score, draws bool)
 }
 
-// follow makes the rater one for the nodes of a draft. It reports whether the draft has been synced since the last
-// call, and whether it is another one than then.
+// follow prepares the rater for the nodes of a draft. It reports whether this is the first call since a Sync, and
+// whether the draft is another one than that of the last call.
 func (r *rater) follow(draft *orbit.Draft, rates orbit.Score, filter Filter, seed uint64, mostParts int) (synced, other bool) {
 	if draft == r.draft && draft.Syncs() == r.syncs {
 		return false, false
@@ -59,7 +61,8 @@ func (r *rater) follow(draft *orbit.Draft, rates orbit.Score, filter Filter, see
 	return true, other
 }
 
-// look notes the version of the filter, before a choice. It reports whether that has changed.
+// look asks for the version of the filter, before a choice. It reports whether the version has changed since the last
+// choice.
 func (r *rater) look(version *FilterVersion) (changed bool) {
 	if r.filter == nil || *version == nil {
 		r.version = nil
@@ -71,7 +74,7 @@ func (r *rater) look(version *FilterVersion) (changed bool) {
 	return changed
 }
 
-// part returns the part of the nodes in which a hash is.
+// part returns the part of the nodes to which a hash belongs.
 func (r *rater) part(hash uint64) int {
 	if r.parts <= 1 {
 		return 0
@@ -79,10 +82,10 @@ func (r *rater) part(hash uint64) int {
 	return herd.Part(r.parts, r.from, hash)
 }
 
-// node returns the node with an index as the plan leaves it, nil if there is none.
+// node returns the node with an index as the plan leaves it, or nil if there is none.
 func (r *rater) node(slot int32) *orbit.NodeState { return r.draft.Node(int(slot)) }
 
-// draw begins a decision. It reports whether the score draws lots: then nothing that was rated before counts.
+// draw begins a choice. It reports whether the score draws lots for it: then no earlier rating may be used.
 func (r *rater) draw() bool {
 	if r.lots == nil {
 		return false
@@ -94,23 +97,25 @@ func (r *rater) draw() bool {
 	return draws
 }
 
-// decision is a number for the next choice: the same for the same view and as many steps of the plan, and
-// another for any other and with any other seed.
+// decision returns a number for the next choice. It is the same for the same seed, revision of the view and number of
+// steps in the plan, and differs if one of them does.
 func (r *rater) decision() uint64 {
 	const golden = 0x9e3779b97f4a7c15 // the golden ratio, as an odd multiplier
 	return (r.seed*golden+uint64(r.draft.View().Revision()))*golden + uint64(r.draft.Checkpoint())
 }
 
-// pick is a node and all that it is compared by. Order is how many of its set are in its domain (Spec.Spread). Value is what counts: the node's own,
-// which is its score and what the company on the node itself adds, and what the company in its domains adds. Where rounding makes two values equal, own decides, so
-// nodes of one domain always come in the order of own.
+// pick is a node with all that comparisons use. Order is the number of members of the spec's set in the domain of the
+// node (Spec.Spread). Own is the score of the node plus what company on the node itself adds. Value is own plus what
+// company in the domains of the node adds. Where rounding makes two values equal, own decides, so nodes of one domain
+// always come in the order of own.
 type pick struct {
 	node            *orbit.NodeState
 	order           int
 	value, own, tie float64
 }
 
-// better reports whether a comes before b.
+// better reports whether a comes before b: by order, part, value, own, tie, the position on the ring of hashes, and the
+// id.
 func (r *rater) better(a, b *pick) bool {
 	if a.order != b.order {
 		return a.order < b.order
@@ -136,7 +141,7 @@ func (r *rater) better(a, b *pick) bool {
 	return strings.Compare(string(a.node.Node.ID), string(b.node.Node.ID)) < 0
 }
 
-// rate rates a node; false if the node cannot take the spec.
+// rate rates a node; false: the node cannot take the spec.
 func (r *rater) rate(n *orbit.NodeState, spec *orbit.Spec, near *near) (p pick, ok bool) {
 	if n == nil || !n.Fits(spec) || !near.has(n.Node) {
 		return p, false
@@ -147,7 +152,8 @@ func (r *rater) rate(n *orbit.NodeState, spec *orbit.Spec, near *near) (p pick, 
 	return p, ok
 }
 
-// own rates a node on which the spec fits, without the company in its domains; false if the filter or the score excludes the node.
+// own rates a node on which the spec fits, without the company in its domains; false: the filter or the score excludes
+// the node. A score excludes a node by a value or tie that is NaN or infinite.
 func (r *rater) own(n *orbit.NodeState, spec *orbit.Spec, near *near) (p pick, ok bool) {
 	report := r.draft.View().Report(n)
 	if r.filter != nil && r.filter(n, report, spec) != "" {
@@ -162,13 +168,13 @@ func (r *rater) own(n *orbit.NodeState, spec *orbit.Spec, near *near) (p pick, o
 	return p, finite(p.own) && finite(p.tie)
 }
 
-// scan rates every node. The error is a *NoFit.
+// scan chooses by rating every node. The error is a *NoFit.
 func (r *rater) scan(spec *orbit.Spec, near *near) (orbit.Choice, error) {
 	best := r.bestOfAll(spec, near)
 	return r.choice(&best, spec)
 }
 
-// bestOfAll rates every node.
+// bestOfAll rates every node and returns the best; its node is nil if no node takes the spec.
 func (r *rater) bestOfAll(spec *orbit.Spec, near *near) (best pick) {
 	for n := range r.draft.Nodes() {
 		if p, ok := r.rate(n, spec, near); ok && (best.node == nil || r.better(&p, &best)) {
@@ -178,7 +184,7 @@ func (r *rater) bestOfAll(spec *orbit.Spec, near *near) (best pick) {
 	return best
 }
 
-// choice adds the devices to what was picked, or says why nothing was.
+// choice completes a pick by the devices, or returns the reason why there is none.
 func (r *rater) choice(best *pick, spec *orbit.Spec) (orbit.Choice, error) {
 	if best.node == nil {
 		return orbit.Choice{}, r.why(spec)
@@ -186,7 +192,8 @@ func (r *rater) choice(best *pick, spec *orbit.Spec) (orbit.Choice, error) {
 	return orbit.Choice{Node: best.node, Value: best.value, Tie: best.tie, Devices: r.pickDevices(best.node, spec)}, nil
 }
 
-// pickDevices lets the score choose the instances if it wants to.
+// pickDevices chooses the device instances: by the score, if it has a method for that and chooses instances that are
+// open to the spec, else by the rule of the node.
 func (r *rater) pickDevices(n *orbit.NodeState, spec *orbit.Spec) orbit.DeviceSet {
 	if spec.Devices.Count == 0 {
 		return 0
@@ -198,12 +205,12 @@ func (r *rater) pickDevices(n *orbit.NodeState, spec *orbit.Spec) orbit.DeviceSe
 			return set
 		}
 	}
-	set, _ := n.PickDevices(spec) // it fits
+	set, _ := n.PickDevices(spec) // no error: the spec fits
 	return set
 }
 
-// why says that no node takes the spec. Nodes that only the filter refuses are counted at once, because the filter may
-// say something else later.
+// why returns the error for a spec that no node takes. Other reasons are counted when the error is read, but nodes that
+// only the filter refuses are counted now, because the filter may answer differently later.
 func (r *rater) why(spec *orbit.Spec) *orbit.NoFit {
 	var refused map[orbit.Misfit]int
 	if r.filter != nil {
@@ -216,7 +223,7 @@ func (r *rater) why(spec *orbit.Spec) *orbit.NoFit {
 	return nofit
 }
 
-// refused counts the nodes that would take the spec by why the filter refuses them.
+// refused counts the nodes that only the filter keeps from taking the spec, by the reason that the filter gives.
 func (r *rater) refused(spec *orbit.Spec) map[orbit.Misfit]int {
 	counts, near := map[orbit.Misfit]int{}, nearIn(r.draft, spec)
 	for n := range r.draft.Nodes() {
@@ -230,24 +237,26 @@ func (r *rater) refused(spec *orbit.Spec) map[orbit.Misfit]int {
 	return counts
 }
 
-// near says where a spec may go because of the group whose company it asks for, and because of the rules of company.
+// near says in which domains a spec may be placed: because of the group that it must be near (Spec.Near), and because
+// of the rules of company (Apart, Even).
 type near struct {
 	level string
-	// Nil: the spec asks for no company, and may go anywhere.
+	// The domains of level with a member of the group; nil: the spec need not be near a group.
 	domains map[string]bool
-	// The levels of rules that may close domains to the spec, and who says which are open.
+	// The levels of rules that may close domains to the spec; and the draft that answers, for the spec, which domains
+	// are open.
 	rules []string
 	spec  *orbit.Spec
 	draft *orbit.Draft
-	// Another one when the domains may have changed.
+	// Another one whenever the domains, or which of them are open, may have changed.
 	version nearVersion
-	// What the spec wishes of the nodes where it may go. A search for victims does not read it.
+	// The preferences of the spec about company. A search for victims does not read them.
 	company company
 }
 
 type nearVersion struct{ near, rules uint64 }
 
-// nearIn asks a draft where a spec may go.
+// nearIn asks a draft where a spec may be placed.
 func nearIn(draft *orbit.Draft, spec *orbit.Spec) (p near) {
 	p.level = spec.Near.Level
 	p.domains, p.version.near = draft.NearDomains(spec)
@@ -257,7 +266,7 @@ func nearIn(draft *orbit.Draft, spec *orbit.Spec) (p near) {
 	return p
 }
 
-// choiceIn asks a draft where a spec may go, and what it wishes of the company there.
+// choiceIn asks a draft where a spec may be placed, and reads its preferences about company there.
 func choiceIn(draft *orbit.Draft, spec *orbit.Spec) near {
 	p := nearIn(draft, spec)
 	if spec.Spread.Level != "" || len(spec.PreferCompany) > 0 {
@@ -266,10 +275,11 @@ func choiceIn(draft *orbit.Draft, spec *orbit.Spec) near {
 	return p
 }
 
-// has reports whether the spec may go to a node.
+// has reports whether Near and the rules of company allow a node to the spec. Free capacity and requirements are not
+// considered.
 func (p *near) has(n *orbit.Node) bool { return p.reaches(n) && p.opens(n) }
 
-// reaches reports whether a node is where the company is.
+// reaches reports whether a node is in a domain with a member of the group that the spec must be near.
 func (p *near) reaches(n *orbit.Node) bool { return p.domains == nil || p.domains[n.Labels[p.level]] }
 
 // opens reports whether no rule closes a domain of the node.
@@ -282,7 +292,7 @@ func (p *near) opens(n *orbit.Node) bool {
 	return true
 }
 
-// unready says why an engine cannot choose at all; nil: it can.
+// unready returns why an engine cannot choose at all, or nil if it can.
 func unready(draft *orbit.Draft, spec *orbit.Spec) error {
 	switch {
 	case draft == nil || spec == nil:
@@ -293,7 +303,7 @@ func unready(draft *orbit.Draft, spec *orbit.Spec) error {
 	return nil
 }
 
-// btoi makes a count of a condition.
+// btoi returns 1 for true and 0 for false.
 func btoi(b bool) int {
 	if b {
 		return 1

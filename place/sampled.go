@@ -9,46 +9,48 @@ import (
 	"github.com/orbitsched/orbit/internal/slots"
 )
 
-// Sampled is the [orbit.PlacementEngine] of relaxed randomization: it looks at nodes in random order, none twice,
-// until enough of them fit, and takes the best of those. What that costs depends on how many nodes fit, not on
-// how many there are: where few fit it looks at more, and where none does at all of them, for the answer that
-// nothing fits is exact. It serves any score, with nothing to keep up to date, at a price in quality.
+// Sampled is the [orbit.PlacementEngine] of relaxed randomization: it rates nodes in random order, none twice, until
+// enough of them fit, and takes the best of these. The cost depends on the share of nodes that fit, not on the number
+// of nodes. Where few nodes fit it rates more, and where none fits it rates all, so the answer that nothing fits is
+// exact. It serves any score and maintains no index, but its choices are not the best.
 //
-// The zero value works. The same calls with the same Seed make the same choices; give each of several
-// navigators another one. Do not change the fields after the first Best. The idea is Borg's ("Large-scale cluster
-// management at Google with Borg", EuroSys 2015, §3.4).
+// The zero value works. The same calls with the same Seed make the same choices; give each of several navigators
+// another Seed. Do not change the fields after the first Best. The idea is Borg's ("Large-scale cluster management at
+// Google with Borg", EuroSys 2015, §3.4).
 type Sampled struct {
 	// Score rates the nodes; nil: [score.Spread].
 	Score orbit.Score
-	// Filter takes nodes out of the choice; nil: none.
+	// Filter excludes nodes from the choice; nil: none.
 	Filter Filter
-	// FilterVersion is the version of a Filter that reads more than its arguments; nil: it does not.
+	// FilterVersion returns the version of a Filter that reads more than its arguments; nil: the Filter reads nothing
+	// else.
 	FilterVersion FilterVersion
 	// Seed decides the order in which nodes are drawn, and breaks ties; 0: the lowest node id wins.
 	Seed uint64
 	// Enough is the number of fitting nodes to choose among; 0: 32.
 	Enough int
-	// Remember is the number of runners-up kept for each spec and rated again with the next sample; 0: none.
+	// Remember is the number of runners-up that are kept for each spec, and rated again with the next sample; 0: none.
 	Remember int
-	// MostParts bounds into how many parts the nodes are divided while proposals lose to others ([orbit.View.Part]); 0: 8.
-	// 1 chooses among all nodes even then.
+	// MostParts is the largest number of parts into which the nodes are divided while many proposals lose to others
+	// ([orbit.View.Part]); 0: 8. With 1 the engine always chooses among all nodes.
 	MostParts int
 
 	rater rater
 	rng   *rand.Rand
-	// All nodes, in the order in which they were drawn last; and by node index the position in it plus 1.
+	// All nodes, in the order in which they were last drawn; and for each node index, its position in order plus 1, or
+	// 0 if there is no such node.
 	order []int32
 	place []int32
-	// Of the draft's journal.
+	// The position in the journal of the draft.
 	cursor uint64
-	// The best of earlier samples, by spec, best first.
+	// The best nodes of earlier samples, by spec, the best first.
 	runnersUp map[*orbit.Spec][]int32
 	seen      slots.Set
 	best      []pick
 	rated     int
 }
 
-// follow brings the order up to the draft's nodes. The plan itself brings none, so once after each Sync will do.
+// follow brings the order up to the nodes of the draft. It does so once after each Sync, because a plan adds no nodes.
 func (e *Sampled) follow(draft *orbit.Draft) {
 	synced, other := e.rater.follow(draft, e.Score, e.Filter, e.Seed, e.MostParts)
 	if !synced {
@@ -65,7 +67,7 @@ func (e *Sampled) follow(draft *orbit.Draft) {
 	if all {
 		touched = nil
 		e.order, e.place = e.order[:0], e.place[:0]
-		clear(e.runnersUp) // of another view, perhaps
+		clear(e.runnersUp) // their indices may be those of another ledger
 	}
 	for len(e.place) < draft.Bound() {
 		e.place = append(e.place, 0)
@@ -76,7 +78,7 @@ func (e *Sampled) follow(draft *orbit.Draft) {
 	}
 }
 
-// list puts a node into the order, or takes it out when it has left.
+// list adds a node to the order, or removes it if it has left.
 func (e *Sampled) list(slot int32) {
 	at := e.place[slot] - 1
 	switch there := e.rater.node(slot) != nil; {
@@ -107,7 +109,7 @@ func (e *Sampled) Best(draft *orbit.Draft, spec *orbit.Spec) (orbit.Choice, erro
 	near, draws := choiceIn(draft, spec), e.rater.draw()
 	e.best = e.best[:0]
 	e.seen.Clear(draft.Bound())
-	if !draws { // else those that were good are as good as any other now
+	if !draws { // else earlier ratings mean nothing, and runners-up are no better than any other node
 		for _, slot := range e.runnersUp[spec] {
 			e.look(slot, spec, &near)
 		}
@@ -127,7 +129,8 @@ func (e *Sampled) Best(draft *orbit.Draft, spec *orbit.Spec) (orbit.Choice, erro
 	return e.rater.choice(&e.best[0], spec)
 }
 
-// look rates a node that has not been looked at yet and files it among the best. It reports whether it fits.
+// look rates a node, unless it has been rated for this choice, and files it among the best. It reports whether the node
+// is new and takes the spec.
 func (e *Sampled) look(slot int32, spec *orbit.Spec, near *near) bool {
 	if !e.seen.Add(slot) {
 		return false
@@ -151,10 +154,10 @@ func (e *Sampled) look(slot int32, spec *orbit.Spec, near *near) bool {
 	return true
 }
 
-// maxRemembered bounds the specs for which runners-up are kept.
+// maxRemembered is the number of specs for which runners-up are kept. Beyond it all are dropped.
 const maxRemembered = 1 << 14
 
-// remember keeps the best of this sample for the next. The winner stays among them: it may be good again.
+// remember keeps the best nodes of this sample for the next one. The winner is among them: it may be good again.
 func (e *Sampled) remember(spec *orbit.Spec) {
 	if e.Remember <= 0 || !spec.Shared() {
 		return
@@ -169,5 +172,5 @@ func (e *Sampled) remember(spec *orbit.Spec) {
 	e.runnersUp[spec] = kept
 }
 
-// Notes says what the engine has done since the last Sync, for [orbit.Plan.Notes].
+// Notes returns the number of nodes rated since the last Sync, for [orbit.Plan.Notes].
 func (e *Sampled) Notes() []slog.Attr { return []slog.Attr{slog.Int("rated", e.rated)} }

@@ -8,42 +8,43 @@ import (
 	"github.com/orbitsched/orbit/score"
 )
 
-// sharedIndex is the index of the nodes that all engines of one ledger share in this process.
+// sharedIndex is the index of the nodes that all engines of one ledger share in this process. Engines search forks of
+// it.
 //
 //	ledger ── state ──► sharedIndex ── fork ──► boxIndex of each engine ◄── what its plan has changed
 //	                        ▲                        │
 //	                        └────── bring ───────────┘ by the first engine that syncs with a newer state
 //
-// Whether an engine chooses right does not depend on what others bring here: each knows which nodes have changed here
-// and in its own draft since it went off, and takes all of which the two say different things to be apart. So it may
-// sync with an older state than others, or with one that continues otherwise.
+// The choice of an engine does not depend on which states other engines bring here. Each engine knows which nodes have
+// changed in the shared index and in its own draft since its last fork, and checks all of these nodes at the next fork.
+// So an engine may sync with an older state than others, or with a state that has diverged from theirs.
 //
-// Code of importers never runs under the lock. The first engine has an index of its own instead, which is faster,
-// until a second one comes; and so has one that has been the only one for long.
+// Code of importers never runs under the lock. An own index is faster than a fork, so the first engine has one until a
+// second engine comes. An engine that has been the only one for long gets an own index as well.
 type sharedIndex struct {
 	mu sync.Mutex
-	// The index is one of the nodes of a state with this revision; else it is to begin anew.
+	// Whether nodes has the nodes of a state with this revision. If not, bring builds it anew.
 	ready    bool
 	revision orbit.Revision
 	nodes    nodeIndex
-	// Nodes that have changed here.
+	// The nodes that have changed in this index, in order.
 	journal slotJournal
-	// The engine that has an index of its own, 0 if none has, and whether one ever had.
+	// The engine that has an index of its own, 0 if none has; and whether an engine has ever asked.
 	alone uint64
 	begun bool
-	// The engine that was the last to fork, and how many nodes it has checked since another did.
+	// The engine that forked last; and how many nodes it has checked since another engine forked.
 	last uint64
 	busy int
 }
 
 type sharedKey struct{}
 
-// sharedBy returns what the engines of a state's ledger share.
+// sharedBy returns the shared index of the ledger of a state.
 func sharedBy(s *orbit.State) *sharedIndex {
 	return s.Shared(sharedKey{}, func() any { return &sharedIndex{} }).(*sharedIndex)
 }
 
-// admit reports whether an engine is to have an index of its own.
+// admit reports whether an engine is to have an index of its own. The first engine is, until another one asks.
 func (s *sharedIndex) admit(user uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,8 +57,9 @@ func (s *sharedIndex) admit(user uint64) bool {
 	return s.alone == user
 }
 
-// leave reports whether an engine that has just gone off from here is to keep the index as its own, because no other has
-// asked for so long that it would not matter if one came and had to build it. The lock is held.
+// leave reports whether an engine that has just forked is to keep the fork as its own index. That is so if no other
+// engine has forked while this one checked about four times as many nodes as there are: then it costs little if another
+// engine comes and has to build the shared index anew. The lock is held.
 func (s *sharedIndex) leave(user uint64, checked int) bool {
 	if s.last != user {
 		s.last, s.busy = user, 0
@@ -69,14 +71,14 @@ func (s *sharedIndex) leave(user uint64, checked int) bool {
 	return true
 }
 
-// bring brings the index up to a state, if that is newer; check are the nodes of which the two may say different things.
-// If it has to be built, it cuts by hash or by number. The lock is held.
+// bring brings the index up to a state, if the state is newer. The nodes in check are those that may differ. If the
+// index has to be built, byHash says how the tree cuts equal nodes. The lock is held.
 func (s *sharedIndex) bring(state *orbit.State, check []int32, c *specClass, byHash bool) {
 	if s.ready && state.Revision() <= s.revision {
 		return
 	}
 	begin := !s.ready
-	s.ready = false // if anything panics, begin afresh
+	s.ready = false // if anything panics, it stays so, and the next call begins afresh
 	var changed []int32
 	if begin {
 		s.journal.forget()
@@ -96,12 +98,12 @@ func (s *sharedIndex) bring(state *orbit.State, check []int32, c *specClass, byH
 	s.revision, s.ready = state.Revision(), true
 }
 
-// learn divides the nodes by the labels of which a spec speaks.
+// learn makes the index divide the nodes by the labels that a spec names.
 func (s *sharedIndex) learn(c *specClass) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.ready {
-		return // the fork that comes next says so again
+		return // the index is built at the next fork, after which update asks again
 	}
 	s.ready = false
 	s.nodes.learn(c.spec)
@@ -112,8 +114,9 @@ func (s *sharedIndex) learn(c *specClass) {
 	s.ready = true
 }
 
-// probe is for cutting the shared tree. It asks the class's score only if that is one of this module: code of importers
-// may never return, or panic, and would do so under the lock. Spread takes its place.
+// probe returns a function by which the shared tree chooses its cuts. It uses the score of the class only if all of
+// that score is from this module. Code of importers might panic or never return, and would do so under the lock, so
+// Spread takes its place. The cuts affect speed alone.
 func (s *sharedIndex) probe(c *specClass) kd.Probe {
 	if ours(c.bounded) {
 		return c.probe(&s.nodes)
@@ -121,7 +124,7 @@ func (s *sharedIndex) probe(c *specClass) kd.Probe {
 	return newSpecClass(c.spec, score.Spread{}).probe(&s.nodes)
 }
 
-// ours reports whether a score has no code of importers in it.
+// ours reports whether a score consists of code of this module alone.
 func ours(s orbit.Score) bool {
 	switch s := s.(type) {
 	case score.Spread, score.BestFit, score.DotProduct, score.LeastAllocated, score.MostAllocated, score.Balance,
@@ -138,14 +141,14 @@ func ours(s orbit.Score) bool {
 	return false
 }
 
-// slotJournal is an endless list of node indices, of which the end is kept.
+// slotJournal is an ever growing list of node indices, of which only the end is kept.
 type slotJournal struct {
 	list []int32
 	// Position of list[0].
 	base uint64
 }
 
-// maxJournal is how many indices are kept: an engine that falls behind by more compares all nodes.
+// maxJournal is the number of indices that are kept. A reader that falls behind by more has to compare all nodes.
 const maxJournal = 1 << 16
 
 func (j *slotJournal) add(slots []int32) {
@@ -157,16 +160,16 @@ func (j *slotJournal) add(slots []int32) {
 	}
 }
 
-// forget makes all positions too old.
+// forget empties the journal, and makes all positions that readers hold too old.
 func (j *slotJournal) forget() {
 	j.base += uint64(len(j.list)) + 1
 	j.list = j.list[:0]
 }
 
-// end is the position of what is added next.
+// end returns the position of the index that is added next.
 func (j *slotJournal) end() uint64 { return j.base + uint64(len(j.list)) }
 
-// since returns what was added from a position on; lost: some of it is not kept any more.
+// since returns the indices that were added from a position on; lost: some of them are no longer kept.
 func (j *slotJournal) since(position uint64) (slots []int32, lost bool) {
 	if position < j.base || position > j.end() {
 		return nil, true

@@ -13,43 +13,45 @@ import (
 // specClass is what a placement engine has computed for one spec. All capsules with that spec share it.
 type specClass struct {
 	spec *orbit.Spec
-	// The score's bounds; nil: the score has none.
+	// The score, if it can bound itself; nil: it cannot.
 	bounded score.Bounded
-	// The division into kinds that has learned every label the spec names (nodeIndex.learn).
+	// The division into kinds that already takes into account each label that the spec names (nodeIndex.learn).
 	learned uint64
-	// The engine's number of calls when this class was last used: the classes used longest ago are forgotten first.
+	// The number of the engine's call that used this class last. The classes used longest ago are dropped first.
 	used uint64
 	// The dimensions of which the spec reserves something, with the amounts; and whether it asks for devices.
 	wants   []wanted
 	devices bool
-	// The domains in which the spec must be because of the group that it wants to be near, and the rules that close domains to it. Opened is another
-	// number when one of these may have been opened that a set of kinds does not show: by which the kinds do not divide the nodes, or if kinds share bits.
+	// Where the spec may be placed: the domains of the group that it must be near, and the rules that close domains to
+	// it. Opened is another number whenever a domain may have been opened in a way that the set of open kinds does not
+	// show: because the kinds do not divide the nodes by the level of the rule, or because kinds share bits of the set.
 	near   near
 	opened uint64
-	// Kinds of nodes that meet the same preferences of the spec share one bound of the score. For each kind byKind has the index of its
-	// bound in bounds, or notSuited if nodes of the kind cannot take the spec. Answers finds a bound by the text of answer. All three
-	// hold for one division into kinds.
+	// Kinds of nodes that meet the same preferences of the spec share one bound of the score. For each kind, byKind has
+	// the index of its bound in bounds, or notSuited if nodes of the kind cannot take the spec. The map answers finds
+	// the index of a bound by the text that answer returns. All three hold for the division with this number.
 	bounds   []kindBound
 	byKind   []int8
 	answers  map[string]int8
 	division uint64
-	// Unbounded: the score has no bound for this spec. Diverges: a search did not converge. In both cases nodes are ranked one by one.
+	// Unbounded: the score has no bound for this spec. Diverges: a search did not converge, which means that it looked
+	// at too many nodes. In both cases a tournament ranks the nodes.
 	unbounded, diverges bool
 	tournament          *tournament
-	// Nodes to which the bounds do not apply, because labels that they carry are left out of the kinds; and the version of the label
-	// index from which they were read.
+	// Nodes to which the bounds do not apply, because the kinds leave out labels that these nodes carry; and the
+	// version of the label index from which the list was read.
 	exceptions   []int32
 	exceptionsOf uint64
-	// There are too many exceptions for a search.
+	// Whether there are too many exceptions for a search.
 	exceptional bool
-	// The levels of what the spec wishes of domains.
+	// The levels of the preferences of the spec about domains of several nodes.
 	wishes []string
-	// Domains have opened or closed between two choices of the plan, so from then on each district has a search by itself. It holds for the Sync with the
-	// number syncs.
+	// Whether a domain has opened or closed between two choices of the plan, so that each district has a search of its
+	// own from then on. It holds for the Sync with the number syncs.
 	parted bool
 	syncs  uint64
-	// The levels of rules by which the kinds divide the nodes; the districts into which these and the wishes divide the kinds, by kind, and all of them. They hold
-	// for one division and the rules of near.
+	// The levels of rules by which the kinds divide the nodes; the district of each kind, by these levels and those of
+	// wishes; and all districts. They hold for one division and for the rules of near.
 	closing    []string
 	districtOf []int16
 	districts  []district
@@ -61,7 +63,7 @@ type wanted struct {
 	want int64
 }
 
-// kindBound is a bound of the score and the kinds of nodes for which it holds.
+// kindBound is a bound of the score, with the kinds of nodes for which it holds.
 type kindBound struct {
 	kinds kd.Kinds
 	bound func(least, most *score.Extent) (value, tie float64)
@@ -70,10 +72,11 @@ type kindBound struct {
 // notSuited marks a kind whose nodes cannot take the spec.
 const notSuited = -1
 
-// noBound stands for a bound that the score does not have, until the search looks at unbounded.
+// noBound takes the place of a missing bound until the caller sees that the class is unbounded. It excludes no node.
 func noBound(_, _ *score.Extent) (value, tie float64) { return math.Inf(-1), math.Inf(-1) }
 
-// least returns the bound for nodes between two extremes. If a score returns NaN, the bound excludes no node.
+// least returns a lower bound of the rating of all nodes between two extremes. If the score returns NaN, the bound
+// excludes no node.
 func (r *kindBound) least(least, most *score.Extent) (value, tie float64) {
 	value, tie = r.bound(least, most)
 	if value != value || tie != tie {
@@ -96,7 +99,8 @@ func wantsOf(spec *orbit.Spec) (out []wanted) {
 	return out
 }
 
-// meet sets the domains of the group that the spec wants to be near. If they have changed, the tournament ranks all nodes anew.
+// meet sets where the spec may be placed. If the domains of the group that it must be near have changed, the tournament
+// rates all nodes anew.
 func (c *specClass) meet(near near) {
 	if c.tournament != nil && !maps.Equal(near.domains, c.near.domains) {
 		c.tournament.cursor = 0
@@ -104,7 +108,7 @@ func (c *specClass) meet(near near) {
 	c.near = near
 }
 
-// mayFit reports whether a node with at most this much free could fit the spec.
+// mayFit reports whether the spec may fit on a node with at most this free capacity.
 func (c *specClass) mayFit(most *score.Extent) bool {
 	for _, w := range c.wants {
 		if w.want > most.Free(w.dim) {
@@ -136,7 +140,8 @@ func (c *specClass) respond(x *nodeIndex) {
 	}
 }
 
-// boundFor returns the index of the bound for the kind of a node, and makes the bound if there is none yet.
+// boundFor returns the index of the bound for the kind of a node, and makes the bound if there is none yet. If there
+// are more bounds than the index can count, the class becomes unbounded.
 func (c *specClass) boundFor(like *orbit.Node) int8 {
 	answer := c.answer(like)
 	if at, known := c.answers[answer]; known {
@@ -159,7 +164,7 @@ func (c *specClass) boundFor(like *orbit.Node) int8 {
 	return at
 }
 
-// except brings the exceptions up to date. It reports whether they are few enough for a search.
+// except brings the list of exceptions up to date. It reports whether they are few enough for a search.
 func (c *specClass) except(labels *labelIndex) bool {
 	if c.exceptionsOf != labels.version {
 		var few bool
@@ -169,8 +174,9 @@ func (c *specClass) except(labels *labelIndex) bool {
 	return !c.exceptional
 }
 
-// answer returns a text that says which of the spec's preferences a node meets, how many of its taints ask for another node, and
-// whether the spec is spread across the node's domain. Nodes with the same text share a bound.
+// answer returns a text of all that makes bounds differ between kinds: which preferences of the spec a node meets, how
+// many of its taints ask for another node, and whether the spec is spread across its domain. Nodes with the same text
+// share a bound.
 func (c *specClass) answer(n *orbit.Node) string {
 	if len(c.spec.Prefer) == 0 && len(c.spec.Spread.Names) == 0 && len(n.Taints) == 0 {
 		return ""
@@ -182,8 +188,8 @@ func (c *specClass) answer(n *orbit.Node) string {
 	return string(append(text, byte(btoi(c.spec.SpreadsAcross(n)))))
 }
 
-// reached returns the kinds of nodes in the domains where the group is that the spec has to be near. It returns all kinds if there is no such group, or if the
-// kinds do not divide the nodes by its level.
+// reached returns the kinds of nodes in the domains with members of the group that the spec must be near. It returns
+// all kinds if there is no such group, or if the kinds do not divide the nodes by its level.
 func (c *specClass) reached(x *nodeIndex) kd.Kinds {
 	if c.near.domains == nil || x.kinds.leavesOut(c.near.level) {
 		return ^kd.Kinds(0)
@@ -191,7 +197,7 @@ func (c *specClass) reached(x *nodeIndex) kd.Kinds {
 	return x.kinds.where(c.near.reaches)
 }
 
-// kinds returns the kinds of reached that no rule closes by one of the levels in closing.
+// kinds returns those of the reached kinds that no rule closes by one of the levels in closing.
 func (c *specClass) kinds(x *nodeIndex) kd.Kinds {
 	if len(c.closing) == 0 {
 		return c.reached(x)
@@ -199,7 +205,7 @@ func (c *specClass) kinds(x *nodeIndex) kd.Kinds {
 	return c.reached(x) & x.kinds.where(c.opens)
 }
 
-// where returns the kinds whose nodes meet a condition that all nodes of a kind meet, or none.
+// where returns the kinds whose nodes meet a condition. The condition must hold for all nodes of a kind or for none.
 func (k *nodeKinds) where(met func(like *orbit.Node) bool) (kinds kd.Kinds) {
 	for kind, like := range k.like {
 		if met(like) {
@@ -214,7 +220,8 @@ func (c *specClass) opens(like *orbit.Node) bool {
 	return !slices.ContainsFunc(c.closing, func(level string) bool { return !c.near.draft.Opens(c.spec, level, like) })
 }
 
-// suits reports whether nodes of a kind can take the spec. It does not look at labels that are left out, nor at free room.
+// suits reports whether nodes of a kind can take the spec. It considers neither the labels that the kinds leave out nor
+// free capacity.
 func (c *specClass) suits(like *orbit.Node, x *nodeIndex) bool {
 	if !like.Schedulable() || !like.Admits(c.spec) || c.spec.Devices.Count > 0 && !c.spec.Devices.Accepts(like.Devices.Model) {
 		return false
@@ -232,8 +239,8 @@ func (c *specClass) suits(like *orbit.Node, x *nodeIndex) bool {
 	return true
 }
 
-// mayHold reports whether a requirement may hold on nodes of a kind: whether it does as far as the labels decide that nodes are
-// divided by.
+// mayHold reports whether a requirement may hold on nodes of a kind. It evaluates the labels that divide the kinds, and
+// assumes that a condition on a left out label holds.
 func (k *nodeKinds) mayHold(p *orbit.Predicate, like *orbit.Node) bool {
 	if p.Op != "AnyOf" {
 		return k.leavesOut(p.Key) || p.On(like)
@@ -248,7 +255,8 @@ func (k *nodeKinds) mayHold(p *orbit.Predicate, like *orbit.Node) bool {
 	})
 }
 
-// bound returns the lowest rating that a node of these kinds between these extremes can have. It reports false if none of them fits.
+// bound returns lower bounds of the value and the tie of all nodes of these kinds between these extremes; false: no
+// such node fits.
 func (c *specClass) bound(kinds kd.Kinds, least, most *score.Extent) (value, tie float64, ok bool) {
 	if !c.mayFit(most) {
 		return 0, 0, false
@@ -273,7 +281,8 @@ func (c *specClass) bound(kinds kd.Kinds, least, most *score.Extent) (value, tie
 	return value, tie, ok
 }
 
-// probe rates the boxes of an index by the class's bound, so that the tree is cut where the bounds of the two parts differ most.
+// probe returns a function by which the tree chooses its cuts: it rates a box by the bound of the class, so that the
+// tree cuts where the bounds of the two halves differ most.
 func (c *specClass) probe(x *nodeIndex) kd.Probe {
 	return func(kinds kd.Kinds, least, most *kd.Vector) float64 {
 		c.respond(x)

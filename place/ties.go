@@ -6,41 +6,42 @@ import (
 	"github.com/orbitsched/orbit/internal/kd"
 )
 
-// ties breaks ties between nodes of equal score: by a hash of the node's id with the seed or, with seed 0, by numbers that
-// are in the order of the ids.
+// ties ranks nodes of equal score: by a hash of the id, counted from the place where the ring begins for the seed, or
+// with seed 0 by numbers that are in the order of the ids. The lower rank wins.
 type ties struct {
 	seed   uint64
 	hashes leastHashes
 }
 
-// leastHashes knows the smallest hash in a box, where hashes are counted from one of them on.
+// leastHashes finds the smallest hash in a box, where hashes are counted from a given one on, around a ring.
 //
-// The index is the same for all engines, so a box does not know it; it is computed when it is needed, and kept for as long
-// as the box stays as it is.
+// The tree is shared by engines with different seeds, so its boxes cannot store this hash. It is computed when needed,
+// and kept as long as the box does not change.
 type leastHashes struct {
 	from uint64
-	// By the lowest bits of a box's version.
+	// By the lowest bits of the version of a box. A later box with the same bits overwrites the entry.
 	memo []leastHash
 }
 
 // leastHash is the smallest hash of the points of a box with this version.
 type leastHash struct{ version, hash uint64 }
 
-// nodeHash hashes a node's id, the same in every process. It is a variable for the tests alone, in which nodes have the same
-// hash by intent.
+// nodeHash hashes the id of a node, with the same result in every process. It is a variable only for tests, which make
+// hashes collide.
 var nodeHash = func(id orbit.NodeID) uint64 { return herd.Hash(string(id)) }
 
-// rank is a node's rank for a seed other than 0. All seeds have the same order of hashes, as on a ring, and each begins
-// somewhere else: so nodes that follow each other for one seed do for all, and are together in a tree that all share.
+// rank returns the rank of a node for a seed other than 0. All seeds have the same order of hashes, as on a ring, and
+// each begins at another place. So nodes that are next to each other for one seed are so for all seeds, and are
+// together in the tree that all engines share.
 func rank(seed, hash uint64) uint64 { return hash - begins(seed) }
 
-// begins is the hash at which the ring begins for a seed.
+// begins returns the hash at which the ring begins for a seed.
 func begins(seed uint64) uint64 {
 	const golden = 0x9e3779b97f4a7c15 // the golden ratio, as an odd multiplier
 	return herd.Mix(seed * golden)
 }
 
-// of is what breaks ties for a node with this number and this hash.
+// of returns the rank of a node with this number and this hash.
 func (t *ties) of(number, hash uint64) uint64 {
 	if t.seed == 0 {
 		return number
@@ -48,7 +49,7 @@ func (t *ties) of(number, hash uint64) uint64 {
 	return rank(t.seed, hash)
 }
 
-// least is the smallest rank of the points of a box.
+// least returns the smallest rank of the points of a box.
 func (t *ties) least(b *kd.Box) uint64 {
 	if t.seed == 0 {
 		return b.Rank
@@ -56,13 +57,15 @@ func (t *ties) least(b *kd.Box) uint64 {
 	return t.hashes.least(b)
 }
 
-// begin prepares for a search of a tree with so many points.
+// begin prepares for a search of a tree with this number of points.
 func (t *ties) begin(seed uint64, points int) {
 	if t.seed = seed; seed != 0 {
 		t.hashes.begin(begins(seed), points)
 	}
 }
 
+// least returns the smallest hash of the points of a box, counted from l.from on. It wraps around: the difference of
+// two uint64 is the distance on the ring.
 func (l *leastHashes) least(b *kd.Box) uint64 {
 	kept := &l.memo[b.Version&uint64(len(l.memo)-1)]
 	if kept.version == b.Version {
@@ -80,7 +83,8 @@ func (l *leastHashes) least(b *kd.Box) uint64 {
 	return least
 }
 
-// begin makes room to keep what is known of the boxes of a tree with so many points, where hashes are counted from one on.
+// begin prepares for boxes of a tree with this number of points, where hashes are counted from the given one on. It
+// drops results for another beginning.
 func (l *leastHashes) begin(from uint64, points int) {
 	boxes := 256
 	for boxes < points/4 {

@@ -6,29 +6,31 @@ import (
 	"github.com/orbitsched/orbit/internal/slots"
 )
 
-// tournament keeps the score of every node for one class of specs, and finds the best by a knock-out tournament: when a
-// score changes, only the matches on that node's way to the final are repeated. It serves the scores that cannot bound
-// themselves, and takes about 16 bytes a node.
+// tournament keeps the score of each node for one class, and finds the best node by a knock-out tournament: when a
+// score changes, it repeats only the matches on that node's way to the final. It serves scores that cannot bound
+// themselves, and classes for which a search does not converge. It takes about 16 bytes a node.
 type tournament struct {
 	// The scores by node index; NaN for a node that cannot take the class.
 	values []float64
-	// The tie-breaks that came with the scores, by node index; nil while all are 0.
+	// The tie values of the scores, by node index; nil while all are 0.
 	ties []float64
-	// The tournament as a heap: winners[1] is the best of all, the winner of the match between winners[2] and
+	// The matches as a heap: winners[1] is the best node of all, the winner of the match between winners[2] and
 	// winners[3], and so on down to the nodes. none: neither player can take the class.
 	winners []int32
-	// The nodes by district, for a class that wishes something of domains; then there are no matches, because which districts are better changes with each placement.
+	// The nodes by district, for a class with preferences about domains of several nodes. Such a class has no matches,
+	// because each placement changes which districts are better.
 	districts *districtList
-	// Position in the draft's journal; 0: everything has to be computed again.
+	// The position in the draft's journal; 0: all scores have to be computed anew.
 	cursor uint64
 }
 
+// none stands for a missing node or district.
 const none = -1
 
-// follow brings the scores up to date. It returns how many were computed, and whether that was every one.
+// follow brings the scores up to date. It returns how many it has computed, and whether it has computed all.
 func (k *tournament) follow(c *specClass, r *rater, scratch *slots.Set) (rated int, all bool) {
 	touched, next, all := r.draft.Changed(k.cursor)
-	k.cursor = 0 // if a score panics, begin afresh
+	k.cursor = 0 // if a score panics, it stays so, and the next call rates all nodes
 	if all || r.draft.Bound() > len(k.values) || k.districts.sparse() {
 		k.build(c, r)
 		k.cursor = next
@@ -49,7 +51,7 @@ func (k *tournament) follow(c *specClass, r *rater, scratch *slots.Set) (rated i
 		return rated, false
 	}
 	scratch.Clear(len(k.values))
-	for _, slot := range touched { // not before every score is new, because a match compares two of them
+	for _, slot := range touched { // only now that all scores are new, because a match compares two of them
 		if scratch.Add(slot) {
 			k.play(slot, r)
 		}
@@ -58,7 +60,7 @@ func (k *tournament) follow(c *specClass, r *rater, scratch *slots.Set) (rated i
 	return rated, false
 }
 
-// build rates all nodes and plays all matches. It adds an eighth of empty places, for nodes that join later.
+// build rates all nodes and plays all matches. It leaves an eighth of the places empty, for nodes that join later.
 func (k *tournament) build(c *specClass, r *rater) {
 	n := r.draft.Bound() + r.draft.Bound()/8 + 2
 	k.values = append(k.values[:0], make([]float64, n)...)
@@ -101,7 +103,8 @@ func (k *tournament) rate(slot int32, c *specClass, r *rater) {
 	}
 }
 
-// player returns the node at a place of the tournament: the winners of matches come first, then the nodes.
+// player returns the node at a place of the heap. Places below len(values) are winners of matches, the others are
+// nodes.
 func (k *tournament) player(place int) int32 {
 	if n := len(k.values); place >= n {
 		return int32(place - n)
@@ -109,7 +112,7 @@ func (k *tournament) player(place int) int32 {
 	return k.winners[place]
 }
 
-// match returns the better of two nodes.
+// match returns the better of two nodes; none if neither can take the class.
 func (k *tournament) match(a, b int32, r *rater) int32 {
 	switch {
 	case a == none || k.values[a] != k.values[a]:
@@ -138,7 +141,7 @@ func (k *tournament) pick(slot int32, r *rater) pick {
 	return pick{node: r.node(slot), value: k.values[slot], own: k.values[slot], tie: k.tie(slot)}
 }
 
-// play repeats the matches of a node.
+// play repeats all matches on the way of a node to the final.
 func (k *tournament) play(slot int32, r *rater) {
 	for place := (int(slot) + len(k.values)) / 2; place > 0; place /= 2 {
 		k.winners[place] = k.match(k.player(2*place), k.player(2*place+1), r)
@@ -151,8 +154,9 @@ func (k *tournament) best(c *specClass, r *rater) (best pick) {
 	return best
 }
 
-// find looks for a better node among those that play for a place. Where a rule closes the winner it looks at both players, so it looks at few nodes
-// more than are closed. Closed is a node of which that is known already.
+// find looks for a node that is better than best among the players below a place of the heap. If a rule of company
+// closes the winner, it looks at both players of the match, so it visits few nodes more than are closed. Closed is a
+// node that is known to be closed already, because it won the match above.
 func (k *tournament) find(place int, closed int32, c *specClass, r *rater, best *pick) {
 	slot := k.player(place)
 	if slot == none || k.values[slot] != k.values[slot] {
@@ -169,7 +173,7 @@ func (k *tournament) find(place int, closed int32, c *specClass, r *rater, best 
 	}
 }
 
-// bytes is about what the tournament takes.
+// bytes estimates the memory that the tournament takes.
 func (k *tournament) bytes() int {
 	return 8*cap(k.values) + 8*cap(k.ties) + 4*cap(k.winners) + k.districts.bytes()
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/orbitsched/orbit/internal/victims"
 )
 
-// victimIndex answers how good the victims on a node can be at best, without a look at the capsules there. For each node it
-// knows what is free, and what would be free if all capsules up to a priority left. For each block of nodes it knows the largest
-// of these numbers, so that a whole block can be ruled out at once.
+// victimIndex bounds how good the victims on a node can be, without reading the capsules there again. For each node it
+// keeps the free capacity, and what would be free if all capsules up to a priority left. For each block of nodes it
+// keeps the largest of these numbers, so that a search can rule out a whole block at once.
 //
 //	draft ── Changed ──► nodes ──► journal, from which searches learn what has changed
 //	                       └─────► blocks
@@ -22,76 +22,82 @@ type victimIndex struct {
 	blocks  []victimBlock
 	journal slotJournal
 	clock   uint32
-	// How often the capsules of a node were listed since the last Sync.
+	// How many times the capsules of a node were listed since the last Sync.
 	read int
 	// Buffers: the capsules of a node, and the bands of the nodes of a block.
 	sizes  []victimSize
 	ranges []priorityRange
 }
 
-// victimNode is a node as the draft shows it, with the capsules that the view shows on it and that the plan has not taken off it.
+// victimNode is a node as the draft shows it, with the capsules that the view shows there and that the plan has not
+// touched.
 type victimNode struct {
 	// Nil: there is no node.
 	state   *orbit.NodeState
 	version uint32
-	// Where in the journal the node stands last.
+	// The position of the last entry for the node in the journal.
 	journaled uint64
 	victimRoom
-	// The node as the view showed it when its capsules were listed; nil: those that a plan leaves there are listed.
+	// The node as the view showed it when its capsules were listed; nil: the list leaves out what the plan has taken
+	// off, so it holds for this plan alone.
 	shown *orbit.NodeState
-	// The capsules on it, by rising priority, of equals the newest first.
+	// The capsules on the node, by rising priority, and within a priority the newest first.
 	capsules []victimSize
 }
 
-// victimBlock has the largest numbers of blockNodes nodes.
+// victimBlock has the largest numbers of a block of blockNodes nodes.
 type victimBlock struct {
 	victimRoom
-	// Whether its numbers hold for its nodes.
+	// Whether the numbers are upper bounds for the nodes as they are now. If not, measure computes them anew.
 	measured bool
-	// How many of its nodes have changed since it was measured. Each change may leave its numbers larger than they need be.
+	// How many changes of nodes the block has taken up since it was measured. Each may leave its numbers larger than
+	// necessary, and so the bounds weaker.
 	widened int
 	// The node with the lowest id.
 	first *orbit.Node
-	// What single capsules of its lowest priority give back, newest first.
+	// What single capsules of the lowest priority of the block would release, newest first.
 	singles []victimSingle
 }
 
-// victimRoom is what is free, and what would be free if capsules left, on a node or at most on one node of a block.
+// victimRoom has the free capacity, and what would be free if capsules left: of a node, or upper bounds for each node
+// of a block.
 type victimRoom struct {
 	free    orbit.Resources
 	devices freeDevices
-	// By rising priority.
+	// The bands, by rising priority.
 	bands []victimBand
 }
 
-// victimBand is what would be free at most if all capsules of its priorities and of lower ones left.
+// victimBand has upper bounds of what would be free if all capsules of its priorities and of lower ones left.
 type victimBand struct {
 	priorityRange
-	// What would be free, and the most that one of these capsules takes.
+	// What would be free; and the largest amount that a single one of these capsules releases.
 	free, largest            orbit.Resources
 	devices, largestOfDevice freeDevices
 	// newest[k] is an upper bound of the start of the (k+1)-th newest of these capsules on a node.
 	newest [4]int64
 }
 
-// priorityRange is from the lowest to the highest priority of a band.
+// priorityRange has the lowest and the highest priority of a band.
 type priorityRange struct{ least, most int32 }
 
-// freeDevices is how much of all devices together is free, in milli, and how many devices are free as a whole.
+// freeDevices is the free capacity of all devices of a node together, in milli, and how many devices are free as a
+// whole.
 type freeDevices struct{ milli, whole int64 }
 
-// victimSize is what the index needs of a capsule on a node.
+// victimSize is a capsule on a node, as far as the index needs it.
 type victimSize struct {
 	spec  *orbit.Spec
 	start int64
 }
 
 const (
-	// blockNodes is how many nodes a block has.
+	// blockNodes is the number of nodes in a block.
 	blockNodes = 64
-	// mostBands is how many bands a node or a block has at most; the last one then takes all higher priorities.
+	// mostBands is the largest number of bands of a node or a block. The last of so many bands takes all higher
+	// priorities too.
 	mostBands = 8
-	// wholeDevice is what a whole device has, in milli.
+	// wholeDevice is the capacity of a device, in milli.
 	wholeDevice = 1000
 )
 
@@ -116,7 +122,7 @@ func (x *victimIndex) follow(r *rater) (anew bool) {
 	}
 	for _, slot := range changed {
 		n := r.node(slot)
-		// Nothing has changed if a step was undone; but a filter may answer differently even then.
+		// The node is the same again if a step was undone. A filter may answer differently even then.
 		if x.nodes[slot].state == n && r.filter == nil && !anew {
 			continue
 		}
@@ -130,7 +136,7 @@ func (x *victimIndex) follow(r *rater) (anew bool) {
 	return anew
 }
 
-// listNode computes the numbers of a node.
+// listNode computes the numbers of a node: one band for each priority, as long as there are fewer than mostBands.
 func (x *victimIndex) listNode(slot int32, n *orbit.NodeState) {
 	x.clock++
 	v := &x.nodes[slot]
@@ -157,7 +163,8 @@ func (x *victimIndex) listNode(slot int32, n *orbit.NodeState) {
 	}
 }
 
-// listCapsules lists the capsules that the view shows on a node and that the plan leaves there, unless they are listed already.
+// listCapsules lists the capsules that the view shows on a node and that the plan has not touched, unless the list of
+// an earlier call still holds.
 func (x *victimIndex) listCapsules(v *victimNode) {
 	shown := x.draft.View().State().NodeByIndex(v.state.Index())
 	planned := v.state != shown
@@ -166,7 +173,7 @@ func (x *victimIndex) listCapsules(v *victimNode) {
 	}
 	x.read++
 	if v.shown = shown; planned {
-		v.shown = nil // they hold for this plan alone
+		v.shown = nil // the list holds for this plan alone
 	}
 	x.sizes = x.sizes[:0]
 	for c := range x.draft.View().State().On(v.state.Node.ID) {
@@ -183,9 +190,10 @@ func (x *victimIndex) listCapsules(v *victimNode) {
 	v.capsules = append(v.capsules[:0], x.sizes...)
 }
 
+// noneSoNew is the newest of a band without capsules.
 var noneSoNew = [4]int64{math.MinInt64, math.MinInt64, math.MinInt64, math.MinInt64}
 
-// devicesOf returns how much of a node's devices is free.
+// devicesOf returns the free capacity of the devices of a node.
 func devicesOf(n *orbit.NodeState) (f freeDevices) {
 	for i := range n.Node.Devices.Count {
 		free := n.DeviceFree(i)
@@ -195,7 +203,7 @@ func devicesOf(n *orbit.NodeState) (f freeDevices) {
 	return f
 }
 
-// leave adds a capsule to those that the band supposes to have left.
+// leave adds a capsule to those that the numbers of the band suppose to have left.
 func (b *victimBand) leave(c *victimSize) {
 	for d, x := range c.spec.Envelope.Reservation {
 		b.free[d] += x
@@ -212,7 +220,8 @@ func (b *victimBand) leave(c *victimSize) {
 	}
 }
 
-// measure computes the numbers of a block from its nodes, unless they hold already.
+// measure computes the numbers of a block from its nodes, unless they hold already. The bands of the block cover those
+// of all its nodes.
 func (x *victimIndex) measure(block int) {
 	b := &x.blocks[block]
 	if b.measured {
@@ -223,13 +232,13 @@ func (x *victimIndex) measure(block int) {
 	x.ranges = x.ranges[:0]
 	for i := range nodes {
 		for k := range nodes[i].bands {
-			if r := nodes[i].bands[k].priorityRange; !slices.Contains(x.ranges, r) { // most nodes have the same ones
+			if r := nodes[i].bands[k].priorityRange; !slices.Contains(x.ranges, r) { // most nodes have the same bands
 				x.ranges = append(x.ranges, r)
 			}
 		}
 	}
 	slices.SortFunc(x.ranges, func(a, b priorityRange) int { return cmp.Compare(a.least, b.least) })
-	for _, r := range x.ranges { // bands that overlap become one
+	for _, r := range x.ranges { // overlapping bands become one
 		last := len(b.bands) - 1
 		if last >= 0 && (r.least <= b.bands[last].most || last == mostBands-1) {
 			b.bands[last].most = max(b.bands[last].most, r.most)
@@ -243,7 +252,7 @@ func (x *victimIndex) measure(block int) {
 	b.sortSingles()
 }
 
-// nothing is less than any room.
+// nothing is less than any amount: the start of a maximum.
 var nothing = func() (r orbit.Resources) {
 	for d := range r {
 		r[d] = math.MinInt64
@@ -251,8 +260,9 @@ var nothing = func() (r orbit.Resources) {
 	return r
 }()
 
-// widen raises the numbers of a block to those of a node that has changed. If the node does not fit into the bands of the block,
-// or many nodes have changed, the block is marked to be measured anew instead.
+// widen raises the numbers of a block to those of a node that has changed, which is cheaper than to measure the block
+// again. If the node has a band that does not fit into the bands of the block, or if many nodes have changed, the block
+// is marked to be measured anew instead.
 func (b *victimBlock) widen(v *victimNode, slot int32) {
 	b.widened++
 	b.measured = b.measured && b.widened < blockNodes/2
@@ -270,7 +280,7 @@ func (b *victimBlock) widen(v *victimNode, slot int32) {
 	}
 }
 
-// take raises the numbers of a block to those of a node.
+// take raises the numbers of a block to those of a node, where the node has more.
 func (b *victimBlock) take(v *victimNode, slot int32) {
 	if v.state == nil || !v.state.Node.Schedulable() {
 		return
@@ -307,7 +317,8 @@ func most(a, b orbit.Resources) orbit.Resources {
 	return a
 }
 
-// add adds what a capsule gives back at most, and returns that.
+// add adds what a capsule with this request releases at most, and returns that amount. It may release less: a device
+// may be unhealthy, or others may still use it.
 func (f *freeDevices) add(r *orbit.DeviceRequest) (given freeDevices) {
 	given = freeDevices{int64(r.Count) * int64(r.Milli), int64(r.Count)}
 	f.milli += given.milli
@@ -315,11 +326,13 @@ func (f *freeDevices) add(r *orbit.DeviceRequest) (given freeDevices) {
 	return given
 }
 
+// most returns the larger of two amounts, number by number.
 func (f freeDevices) most(o freeDevices) freeDevices {
 	return freeDevices{max(f.milli, o.milli), max(f.whole, o.whole)}
 }
 
-// bound returns a key that no find on the node, or on a node of the block, comes before; false: there is no find.
+// bound returns a lower bound for the keys of finds: no find on the node, or on any node of the block, has a better
+// key. It reports false if no victims make enough room, so there is no find.
 func (v *victimRoom) bound(q *evictSearch) (victims.Key, bool) {
 	if q.serves(&v.free, v.devices) {
 		return victims.None, true
@@ -332,9 +345,12 @@ func (v *victimRoom) bound(q *evictSearch) (victims.Key, bool) {
 		if !q.serves(&n.free, n.devices) {
 			continue
 		}
+		// No band below this one makes enough room, so some victim has at least the lowest priority of this band. The
+		// other victims have at least the lowest priority on the node.
 		count := v.leastVictims(q, n)
 		newest := n.newest[0]
-		// If all victims have one priority, the oldest of them is no newer than the count-th newest capsule.
+		// If all victims have one priority, the oldest of count victims is at most as new as the count-th newest
+		// capsule.
 		if i == 0 && n.least == n.most {
 			newest = n.newest[min(count, int64(len(n.newest)))-1]
 		}
@@ -348,8 +364,8 @@ func (v *victimRoom) bound(q *evictSearch) (victims.Key, bool) {
 	return victims.Key{}, false
 }
 
-// leastVictims returns how many capsules of a band and below have to leave at least. It requires that all of them together make
-// enough room.
+// leastVictims returns a lower bound for the number of victims from a band and below: what the class lacks, divided by
+// the largest amount that one capsule releases. It requires that all these capsules together make enough room.
 func (v *victimRoom) leastVictims(q *evictSearch, n *victimBand) int64 {
 	count := int64(1)
 	for _, w := range q.wants {
@@ -367,7 +383,7 @@ func (v *victimRoom) leastVictims(q *evictSearch, n *victimBand) int64 {
 	return count
 }
 
-// devicesWanted returns what all devices of a request take together.
+// devicesWanted returns the amount that all devices of a request take together.
 func devicesWanted(r *orbit.DeviceRequest) (f freeDevices) {
 	if f.milli = int64(r.Count) * int64(r.Milli); r.Milli == wholeDevice {
 		f.whole = int64(r.Count)
@@ -375,7 +391,8 @@ func devicesWanted(r *orbit.DeviceRequest) (f freeDevices) {
 	return f
 }
 
-// serves reports whether so much free room may be enough for the class.
+// serves reports whether this free capacity may be enough for the class. Devices are counted in sum only, so the answer
+// may be yes although no device fits.
 func (q *evictSearch) serves(free *orbit.Resources, devices freeDevices) bool {
 	for _, w := range q.wants {
 		if w.want > free[w.dim] {

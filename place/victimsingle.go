@@ -8,7 +8,9 @@ import (
 	"github.com/orbitsched/orbit/internal/victims"
 )
 
-// victimSingle is what would be free on a node of a block if one capsule left, of the lowest priority of the block.
+// victimSingle is a capsule of the lowest priority of a block, with what would be free on its node if that capsule
+// alone left. So a block is not searched where one victim seems to be enough but no capsule is large enough, or only
+// old ones are.
 type victimSingle struct {
 	start int64
 	// The node, by its index.
@@ -17,18 +19,19 @@ type victimSingle struct {
 	devices freeDevices
 }
 
-// mostSingles is how many singles a block keeps of a node; the last one then stands for all older capsules too.
+// mostSingles is the largest number of singles that a block keeps of one node. The last of them then stands for all
+// older capsules of the node too.
 const mostSingles = 8
 
-// takeSingles adds the singles of a node to those of its block. It leaves out a capsule that gives back no more than a newer one on the
-// node.
+// takeSingles adds the singles of a node to those of its block. It leaves out a capsule that releases no more than a
+// newer one on the node, because the newer one is the better victim.
 func (b *victimBlock) takeSingles(v *victimNode, slot int32) {
 	var own [mostSingles]victimSingle
 	n := 0
 	for i := range v.capsules {
 		c := &v.capsules[i]
 		if len(b.bands) == 0 || c.spec.Priority != b.bands[0].least {
-			break // they are listed by rising priority
+			break // capsules are listed by rising priority
 		}
 		s := victimSingle{c.start, slot, v.free, v.devices}
 		for d, x := range c.spec.Envelope.Reservation {
@@ -52,7 +55,7 @@ func (b *victimBlock) sortSingles() {
 	slices.SortFunc(b.singles, func(a, b victimSingle) int { return cmp.Compare(b.start, a.start) })
 }
 
-// covers reports whether there is room for all that o has room for.
+// covers reports whether s leaves free at least what o leaves free, in every dimension.
 func (s *victimSingle) covers(o *victimSingle) bool {
 	for d := range s.room {
 		if s.room[d] < o.room[d] {
@@ -62,8 +65,9 @@ func (s *victimSingle) covers(o *victimSingle) bool {
 	return s.devices.milli >= o.devices.milli && s.devices.whole >= o.devices.whole
 }
 
-// boundSingle returns a key that no find on a node of the block comes before, if bound has returned the one given, which says that one
-// victim may be enough. It looks for the newest capsule of the lowest priority that is enough alone.
+// boundSingle raises a key that bound has returned for the block, if that key assumes a single victim of the lowest
+// priority. It looks for the newest single that is enough alone, whose start bounds the start of the victim. If none is
+// enough, there are at least two victims.
 func (b *victimBlock) boundSingle(q *evictSearch, key victims.Key) victims.Key {
 	if key.Count != 1 || len(b.bands) == 0 || b.bands[0].least != b.bands[0].most || key.Highest != int64(b.bands[0].least) {
 		return key
@@ -78,8 +82,9 @@ func (b *victimBlock) boundSingle(q *evictSearch, key victims.Key) victims.Key {
 	return key
 }
 
-// boundAlone returns a key that no find on the node comes before, if bound has returned the one given, which says that one victim
-// may be enough. It looks for the newest capsule of the lowest priority that is enough alone.
+// boundAlone raises a key that bound has returned for the node and that assumes a single victim. It looks for the
+// newest capsule of the lowest possible priority that is enough alone. If none is enough, there are at least two
+// victims.
 func (v *victimNode) boundAlone(q *evictSearch, key victims.Key) victims.Key {
 	for i := range v.capsules {
 		c := &v.capsules[i]

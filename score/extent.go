@@ -5,11 +5,11 @@ import (
 	"github.com/orbitsched/orbit/internal/kd"
 )
 
-// Extent is what a score can know of a set of nodes without looking at each: the least or the most of every
-// quantity. The extent of a single node is both. It is read with its methods.
+// Extent has the least or the most of each quantity over a set of nodes: all that a bound may use. The extent of a
+// single node is both. Read it with its methods.
 type Extent [kd.Dims]int64
 
-// The coordinates of an Extent: those first that scores read most, so that they share a cache line.
+// The coordinates of an Extent. The ones that scores read most come first, so that they share a cache line.
 const (
 	extentCapsules  = 0
 	extentFree      = 1
@@ -23,27 +23,27 @@ const (
 	extentEighth    = 2*orbit.Dimensions + 7
 )
 
-// Free is what is free of a dimension; negative where capacity has shrunk below what is used.
+// Free returns the free capacity of a dimension. It is negative where capacity has shrunk below what is used.
 func (e *Extent) Free(d int) int64 { return e[extentFree+d] }
 
-// Capacity is the capacity in a dimension.
+// Capacity returns the capacity of a dimension.
 func (e *Extent) Capacity(d int) int64 { return e[extentCapacity+d] }
 
-// Capsules is the number of capsules on the node.
+// Capsules returns the number of capsules on the node.
 func (e *Extent) Capsules() int { return int(e[extentCapsules]) }
 
-// DevicesFree is what is free of all device instances together, in milli.
+// DevicesFree returns the free capacity of all device instances together, in milli.
 func (e *Extent) DevicesFree() int64 { return e[extentDevices] }
 
-// DevicesIdle is the number of instances of which nothing is taken.
+// DevicesIdle returns the number of device instances that are free as a whole.
 func (e *Extent) DevicesIdle() int { return int(e[extentIdle]) }
 
-// DeviceLargest is the most that is free on one instance, in milli.
+// DeviceLargest returns the largest free capacity of one device instance, in milli.
 func (e *Extent) DeviceLargest() int { return int(e[extentLargest]) }
 
-// DevicesWith is at most how many instances have so much free each, in milli, on any of the nodes of which e is the most.
-// It may be more than there are, because what is known is how much is free on the freest instance, and on the second,
-// the fourth and the eighth after that order.
+// DevicesWith returns an upper bound of how many instances have this much free each, in milli, on any of the nodes of
+// which e is the most. It may be too high, because an extent has only the free capacity of the freest instance, and of
+// the second, fourth and eighth freest.
 func (e *Extent) DevicesWith(milli int) int {
 	want := int64(milli)
 	switch {
@@ -61,10 +61,10 @@ func (e *Extent) DevicesWith(milli int) int {
 	return orbit.MaxDevices
 }
 
-// Devices is the number of instances, those that are out of order included.
+// Devices returns the number of device instances, including unhealthy ones.
 func (e *Extent) Devices() int { return int(e[extentInstances]) }
 
-// ExtentOf returns the extent of one node: both its least and its most.
+// ExtentOf returns the extent of one node, which is both its least and its most.
 func ExtentOf(n *orbit.NodeState) (e Extent) {
 	for d, free := range n.Free() {
 		e[extentFree+d] = free
@@ -78,7 +78,7 @@ func ExtentOf(n *orbit.NodeState) (e Extent) {
 	return e
 }
 
-// takeDevices fills in what is free on the node's device instances.
+// takeDevices fills in the free capacity of the node's device instances.
 func (e *Extent) takeDevices(n *orbit.NodeState) {
 	var freest [8]int64 // in falling order
 	for i := range n.Node.Devices.Count {

@@ -2,9 +2,9 @@ package score
 
 import "github.com/orbitsched/orbit"
 
-// LeastAllocated spreads: it is the mean, over what the spec asks for, of the part of the node's capacity
-// that would be taken after placing. All devices together count as one more dimension. 0: the node would
-// still be empty; 1: it would be full.
+// LeastAllocated spreads work. For each dimension that the spec asks for it takes the fraction of the node's capacity
+// that would be in use after placing, and rates the mean of these fractions. All devices together count as one more
+// dimension. 0: the node would still be empty; 1: it would be full.
 type LeastAllocated struct{}
 
 // Score returns the mean.
@@ -13,7 +13,7 @@ func (LeastAllocated) Score(node *orbit.NodeState, _ *orbit.Report, spec *orbit.
 	return mean, 0
 }
 
-// Bound is the mean of the least parts.
+// Bound returns the mean of the least fractions.
 func (LeastAllocated) Bound(spec *orbit.Spec, _ *orbit.Node) func(least, most *Extent) (value, tie float64) {
 	list := wantedOf(spec)
 	return func(least, most *Extent) (value, tie float64) {
@@ -25,16 +25,16 @@ func (LeastAllocated) Bound(spec *orbit.Spec, _ *orbit.Node) func(least, most *E
 	}
 }
 
-// MostAllocated packs: it is 1 less [LeastAllocated]. 0: the node would be full.
+// MostAllocated packs work: it is 1 minus [LeastAllocated]. 0: the node would be full.
 type MostAllocated struct{}
 
-// Score returns the mean of the parts that would still be free.
+// Score returns the mean of the fractions that would still be free.
 func (MostAllocated) Score(node *orbit.NodeState, _ *orbit.Report, spec *orbit.Spec) (value, tie float64) {
 	mean, _ := fill(node, spec)
 	return 1 - mean, 0
 }
 
-// Bound is 1 less the mean of the largest parts.
+// Bound returns 1 minus the mean of the largest fractions.
 func (MostAllocated) Bound(spec *orbit.Spec, _ *orbit.Node) func(least, most *Extent) (value, tie float64) {
 	list := wantedOf(spec)
 	return func(least, most *Extent) (value, tie float64) {
@@ -46,10 +46,10 @@ func (MostAllocated) Bound(spec *orbit.Spec, _ *orbit.Node) func(least, most *Ex
 	}
 }
 
-// Balance keeps the dimensions in step, so that none runs out while others are stranded: it is the largest
-// less the smallest part of the node's capacity that would be taken after placing, of what the spec asks
-// for, all devices together counting as one. 0: all would be taken alike; always so for a spec that asks
-// for one dimension only.
+// Balance keeps the use of all dimensions in step, so that none runs out while others are stranded. Of the fractions of
+// the node's capacity that would be in use after placing, it rates the largest minus the smallest. It considers the
+// dimensions that the spec asks for, and all devices together as one. 0: all would be used alike; always so for a spec
+// that asks for one dimension only.
 type Balance struct{}
 
 // Score returns the difference.
@@ -58,8 +58,8 @@ func (Balance) Score(node *orbit.NodeState, _ *orbit.Report, spec *orbit.Spec) (
 	return spread, 0
 }
 
-// Bound is a lower bound of the difference: the largest part is at least every part's minimum, and the smallest part is
-// at most every part's maximum.
+// Bound returns a lower bound of the difference: the largest fraction is at least every fraction's minimum, and the
+// smallest fraction is at most every fraction's maximum.
 func (Balance) Bound(spec *orbit.Spec, _ *orbit.Node) func(least, most *Extent) (value, tie float64) {
 	list := wantedOf(spec)
 	return func(least, most *Extent) (value, tie float64) {
@@ -79,9 +79,9 @@ func (Balance) Bound(spec *orbit.Spec, _ *orbit.Node) func(least, most *Extent) 
 	}
 }
 
-// fill looks at the parts of a node's capacity that would be taken after placing, one for each dimension
-// that the spec asks for, and returns their mean and the difference of the largest and the smallest.
-// Both are 0 for a spec that asks for nothing.
+// fill computes the fractions of a node's capacity that would be in use after placing, one for each dimension that the
+// spec asks for. It returns their mean, and the largest minus the smallest. Both are 0 for a spec that asks for
+// nothing.
 func fill(node *orbit.NodeState, spec *orbit.Spec) (mean, spread float64) {
 	sum, n, low, high := 0.0, 0, 1.0, 0.0
 	note := func(taken, capacity int64) {
@@ -108,7 +108,7 @@ func fill(node *orbit.NodeState, spec *orbit.Spec) (mean, spread float64) {
 	return sum / float64(n), high - low
 }
 
-// wanted is how much a spec asks for of a dimension.
+// wanted is the amount that a spec asks for in one dimension.
 type wanted struct {
 	dim  int
 	want int64
@@ -144,15 +144,15 @@ func (w wanted) capacity(e *Extent) int64 {
 	return e.Capacity(w.dim)
 }
 
-// Up to here integers are exact as floats, and so the quotients keep their order. Beyond, a little is allowed
-// for rounding.
+// Up to exactFloat, integers are exact as floats, and so the quotients keep their order. Beyond it, bounds are loosened
+// by rounding.
 const (
 	exactFloat = 1 << 53
 	rounding   = 1e-9
 )
 
-// least is the smallest part that can be taken after placing on a node that fits: the node has the most free capacity
-// possible, and is no larger than that requires.
+// least returns the smallest fraction that can be in use after placing on a node that fits. That is so on a node with
+// the most free capacity that is no larger than necessary for it.
 func (w wanted) least(least, most *Extent) float64 {
 	free := w.free(most)
 	capacity := max(w.capacity(least), free)
@@ -163,7 +163,8 @@ func (w wanted) least(least, most *Extent) float64 {
 	return part
 }
 
-// most is the largest part that can be taken after placing: as little is free as can be, on the largest node.
+// most returns the largest fraction that can be in use after placing. That is so on the node with the largest capacity
+// and the least free.
 func (w wanted) most(least, most *Extent) float64 {
 	capacity := w.capacity(most)
 	part := float64(capacity-max(w.free(least), w.want)+w.want) / float64(capacity)

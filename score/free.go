@@ -2,7 +2,7 @@ package score
 
 import "github.com/orbitsched/orbit"
 
-// freeList is what is free of each device instance of a node, in milli, least first.
+// freeList has the free capacity of each device instance of a node, in milli, least first.
 type freeList struct {
 	milli [orbit.MaxDevices]int16
 	n     int
@@ -17,7 +17,8 @@ func freeOf(node *orbit.NodeState) (f freeList) {
 	return f
 }
 
-// lower takes from the entry at a place and moves it to where it then belongs. Entries beyond that place stay.
+// lower takes an amount from the entry at a position, and moves the entry forward to keep the list sorted. Entries
+// after the position stay where they are.
 func (f *freeList) lower(at, milli int) {
 	v := f.milli[at] - int16(milli)
 	for ; at > 0 && f.milli[at-1] > v; at-- {
@@ -26,7 +27,7 @@ func (f *freeList) lower(at, milli int) {
 	f.milli[at] = v
 }
 
-// first returns the place of the first entry that has so much, n if there is none.
+// first returns the position of the first entry with at least this much; n if there is none.
 func (f *freeList) first(milli int) int {
 	for i, free := range f.milli[:f.n] {
 		if int(free) >= milli {

@@ -6,15 +6,15 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Random chooses any of the nodes on which a capsule fits, each as likely as any other: it rates nodes at
-// random, by a hash of the seed, the decision and the node's id. Engines ask for another Draw before every
-// choice, so which nodes have changed makes no difference, and a run can be repeated. Without a Draw, the order
-// of the nodes stays as it is. A share of a device goes to any of those that have enough free, too.
+// Random chooses one of the nodes on which a capsule fits, each with the same probability. It rates nodes by a hash of
+// the seed, the number of the decision and the node's id. Engines call Draw before every choice, so the result does not
+// depend on which nodes have changed, and a run can be repeated. Without a Draw, the order of the nodes stays the same.
+// A share of a device also goes to a random instance with enough free.
 //
-// It is what the openb experiment's Random does. Hashes have 53 bits, so that ties, which go to the smallest
-// node id, do not happen: a draw of 101 levels that is renewed for every capsule packs the nodes with small ids
-// (91.1% allocation instead of 87.5%). A place.Sampled for which one that fits is enough chooses as evenly
-// and is fastest.
+// It is the Random policy of the openb experiment. Hashes have 53 bits, so that ties, which go to the smallest node id,
+// do not happen. The difference matters: a score of only 101 levels that is drawn anew for every capsule packs the
+// nodes with small ids (91.1% allocation instead of 87.5%). A place.Sampled with Enough set to 1 chooses as evenly and
+// is fastest.
 type Random struct {
 	// Seed selects the random order of nodes: the same seed gives the same order. Default 0.
 	Seed uint64
@@ -30,8 +30,8 @@ func (s Random) Draw(decision uint64) (drawn orbit.Score, draws bool) {
 	return Random{Seed: mix(s.Seed, decision)}, true
 }
 
-// PickDevices chooses the instance for a share of one device. It reports false, for the default choice, when
-// something else is asked for or the share fits nowhere.
+// PickDevices chooses a random instance for a share of one device. It reports false, which means the default choice,
+// for any other request and if the share fits nowhere.
 func (s Random) PickDevices(node *orbit.NodeState, spec *orbit.Spec) (set orbit.DeviceSet, ok bool) {
 	if !isShare(&spec.Devices) {
 		return 0, false
@@ -51,13 +51,13 @@ func (s Random) PickDevices(node *orbit.NodeState, spec *orbit.Spec) (set orbit.
 // odd are odd numbers without a pattern: the fractional digits of the square roots of 2, 3, 5 and 7.
 var odd = [...]uint64{0x6a09e667f3bcc909, 0xbb67ae8584caa73b, 0x3c6ef372fe94f82b, 0xa54ff53a5f1d36f1}
 
-// mix folds v into h: both halves of a product, as in wyhash.
+// mix combines v with the hash h: it folds both halves of a product together, as wyhash does.
 func mix(h, v uint64) uint64 {
 	hi, lo := bits.Mul64(h^odd[0], v^odd[1])
 	return hi ^ lo ^ odd[2]
 }
 
-// hashText takes eight bytes at a time.
+// hashText adds a text to the hash h, eight bytes at a time.
 func hashText(h uint64, text string) uint64 {
 	h ^= uint64(len(text)) * odd[3]
 	for ; len(text) >= 8; text = text[8:] {

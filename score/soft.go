@@ -8,17 +8,17 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Preferences is the weight of the spec's preferences that the node does not meet, as a part of the weight
-// of all of them. A preference with a negative weight is met by a node that does not match. 0: all are met,
-// or there are none.
+// Preferences rates a node by the spec's preferences that it does not meet: their weight as a fraction of the weight of
+// all preferences. A node meets a preference with a negative weight if it does not match. 0: all are met, or there are
+// none.
 type Preferences struct{}
 
-// Score returns the part.
+// Score returns the fraction.
 func (Preferences) Score(node *orbit.NodeState, _ *orbit.Report, spec *orbit.Spec) (value, tie float64) {
 	return unmet(node.Node, spec), 0
 }
 
-// Bound is exact: the part is the same on all of the nodes.
+// Bound is exact: the fraction is the same on all nodes to which it applies.
 func (Preferences) Bound(spec *orbit.Spec, like *orbit.Node) func(least, most *Extent) (value, tie float64) {
 	return always(unmet(like, spec))
 }
@@ -39,13 +39,13 @@ func unmet(n *orbit.Node, spec *orbit.Spec) float64 {
 	return unmet / all
 }
 
-// always is a bound that is the same over all boxes.
+// always returns a bound that is the same over all sets of nodes.
 func always(value float64) func(least, most *Extent) (value, tie float64) {
 	return func(_, _ *Extent) (float64, float64) { return value, 0 }
 }
 
-// Domains is 0 on a node in one of the failure domains that the spec spreads across, or for a spec that
-// names none, and 1 elsewhere.
+// Domains rates a node 0 if it is in one of the failure domains that the spec spreads across, and 1 elsewhere. It rates
+// all nodes 0 for a spec that names no domains.
 type Domains struct{}
 
 // Score returns 0 or 1.
@@ -53,7 +53,7 @@ func (Domains) Score(node *orbit.NodeState, _ *orbit.Report, spec *orbit.Spec) (
 	return outside(node.Node.Labels, spec), 0
 }
 
-// Bound is exact: all of the nodes are in the domains, or none is.
+// Bound is exact: either all nodes to which it applies are in the domains, or none is.
 func (Domains) Bound(spec *orbit.Spec, like *orbit.Node) func(least, most *Extent) (value, tie float64) {
 	return always(outside(like.Labels, spec))
 }
@@ -69,10 +69,10 @@ func outside(labels map[string]string, spec *orbit.Spec) float64 {
 	return 1
 }
 
-// Crowding prefers nodes with few capsules, whatever their size: it is n/(n+Half) for n capsules on the
-// node before placing. It rises fast at first and never reaches 1.
+// Crowding prefers nodes with few capsules, whatever the size of the node or of the capsules. It rates n/(n+Half) for n
+// capsules on the node before placing, which rises fast at first and never reaches 1.
 type Crowding struct {
-	// Half is the number of capsules that is rated ½; 0: 10.
+	// Half is the number of capsules for which the rating is ½; 0: 10.
 	Half int
 }
 
@@ -81,7 +81,7 @@ func (s Crowding) Score(node *orbit.NodeState, _ *orbit.Report, _ *orbit.Spec) (
 	return s.rate(node.Capsules), 0
 }
 
-// Bound rates the fewest capsules.
+// Bound rates the smallest number of capsules.
 func (s Crowding) Bound(*orbit.Spec, *orbit.Node) func(least, most *Extent) (value, tie float64) {
 	return func(least, _ *Extent) (value, tie float64) { return s.rate(least.Capsules()), 0 }
 }

@@ -18,10 +18,10 @@ const (
 //	+ 25 for each PreferNoSchedule taint that the spec does not tolerate
 //	not below 0
 //
-// Though it speaks of stranded resources it spreads and never packs: the first term is at most 1, so a
-// node with one capsule less always wins unless preferences or domains outweigh 5.0, and among equals the
-// first term prefers the node whose free part shrinks most. It mixes units, and the floor at 0 makes all
-// good nodes alike. Available is what is free before placing.
+// Though it speaks of stranded resources, the score spreads and never packs. The first term is at most 1, so a node
+// with one capsule less always wins unless preferences or domains outweigh 5.0. Among nodes that are equal otherwise,
+// the first term prefers the one whose free share shrinks most. The score mixes units, and the floor at 0 makes all
+// good nodes alike. Available means free before placing.
 type Spread struct{}
 
 // Score rates the node; tie is always 0.
@@ -41,8 +41,8 @@ func (Spread) Score(node *orbit.NodeState, _ *orbit.Report, spec *orbit.Spec) (v
 	return notNegative(value), 0
 }
 
-// stranded is the mean, over dimensions with something free, of the part of it that remains after placing: all of
-// it where nothing is wanted.
+// stranded returns the mean, over the dimensions with free capacity, of the fraction of it that remains free after
+// placing. The fraction is 1 where the spec asks for nothing.
 func stranded(node *orbit.NodeState, spec *orbit.Spec) float64 {
 	sum, n, untouched := 0.0, 0, 0
 	free := node.Free()
@@ -62,7 +62,7 @@ func stranded(node *orbit.NodeState, spec *orbit.Spec) float64 {
 	return (sum + float64(untouched)) / float64(n+untouched)
 }
 
-// Bound adds up the same terms in the same order, each at its least, so that it is exact for a single node.
+// Bound adds up the same terms in the same order, each at its minimum, so that it is exact for a single node.
 func (Spread) Bound(spec *orbit.Spec, like *orbit.Node) func(least, most *Extent) (value, tie float64) {
 	b := newSpreadBound(spec, like)
 	return func(least, most *Extent) (value, tie float64) {
@@ -74,7 +74,7 @@ func (Spread) Bound(spec *orbit.Spec, like *orbit.Node) func(least, most *Extent
 	}
 }
 
-// notNegative is max(value, 0), which takes longer.
+// notNegative is a faster max(value, 0).
 func notNegative(value float64) float64 {
 	if value < 0 {
 		return 0
@@ -82,12 +82,12 @@ func notNegative(value float64) float64 {
 	return value
 }
 
-// spreadBound is what a spec comes to on nodes that are alike to it.
+// spreadBound has the terms of a spec that are the same on all nodes to which a bound applies.
 type spreadBound struct {
 	wants []wanted
-	// Dimensions of which nothing is wanted.
+	// The dimensions of which the spec asks for nothing.
 	others []int
-	// What is taken off, in order.
+	// The amounts to subtract, in the order of Score.
 	less []float64
 }
 
@@ -115,11 +115,11 @@ func newSpreadBound(spec *orbit.Spec, like *orbit.Node) *spreadBound {
 	return b
 }
 
-// stranded is the least that the function of that name can be. Each term grows with what is available, and is 1
-// where nothing is wanted. A dimension that is free on some of the nodes only, and of which nothing is wanted, is
-// left out: with one more 1 the mean is higher. Where rounding could bring that about or not, a little is taken off.
+// stranded returns a lower bound of the function stranded. Each term grows with what is available, and is 1 where the
+// spec asks for nothing. A dimension of which the spec asks for nothing, and which is free on some nodes only, is left
+// out, because one more 1 raises the mean. Where rounding could make the result too high, a little is subtracted.
 //
-// A search calls it some eighty times; what could go either way is computed rather than decided.
+// A search calls it some eighty times. Unpredictable conditions are therefore computed as numbers and not branched on.
 func (b *spreadBound) stranded(least, most *Extent) float64 {
 	sum, largest := 0.0, int64(0)
 	for i := range b.wants {
@@ -145,5 +145,5 @@ func (b *spreadBound) stranded(least, most *Extent) float64 {
 	return mean
 }
 
-// positive is 1 for what is above zero, else 0. What is free is never the least integer there is.
+// positive returns 1 for a number above zero, else 0. It is wrong for the least int64, which no free capacity is.
 func positive(free int64) int64 { return int64(uint64(-free) >> 63) }

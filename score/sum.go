@@ -14,8 +14,8 @@ type Weighted struct {
 	Score orbit.Score
 }
 
-// WeightedSum adds scores up, values and ties alike, each times its weight. Building blocks that run from
-// 0 to 1 add up to something that can be reasoned about.
+// WeightedSum adds up scores, values and ties alike, each multiplied by its weight. If all terms run from 0 to 1, as
+// building blocks do, the weights have a clear meaning.
 type WeightedSum []Weighted
 
 // Score returns the sum.
@@ -28,7 +28,8 @@ func (s WeightedSum) Score(node *orbit.NodeState, report *orbit.Report, spec *or
 	return value, tie
 }
 
-// Bound adds up the bounds of the terms. It cannot say if a term is not [Bounded], or has a negative weight.
+// Bound adds up the bounds of the terms. It returns nil if a term is not [Bounded] or has no bound for the spec, or if
+// its weight is negative.
 func (s WeightedSum) Bound(spec *orbit.Spec, like *orbit.Node) func(least, most *Extent) (value, tie float64) {
 	bounds := make([]func(least, most *Extent) (value, tie float64), len(s))
 	for i, term := range s {
@@ -49,12 +50,12 @@ func (s WeightedSum) Bound(spec *orbit.Spec, like *orbit.Node) func(least, most 
 	}
 }
 
-// drawer is what a score may have that draws lots, see [orbit.Score].
+// drawer is the optional method of a score that draws lots, see [orbit.Score].
 type drawer interface {
 	Draw(decision uint64) (drawn orbit.Score, draws bool)
 }
 
-// Draw lets the terms draw that draw lots.
+// Draw calls Draw of the terms that draw lots, and returns the sum with their results.
 func (s WeightedSum) Draw(decision uint64) (drawn orbit.Score, draws bool) {
 	var sum WeightedSum
 	for i, term := range s {
@@ -70,7 +71,7 @@ func (s WeightedSum) Draw(decision uint64) (drawn orbit.Score, draws bool) {
 	return sum, sum != nil
 }
 
-// Version mixes the versions of the terms that have one.
+// Version combines the versions of the terms that have one.
 func (s WeightedSum) Version() (version uint64) {
 	for _, term := range s {
 		if v, ok := term.Score.(Versioned); ok {

@@ -7,9 +7,9 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// trial is what typical work could use of a node's free devices before a capsule is placed, and after, for
-// each choice of instances. All shapes go past all outcomes once. Instances of which as much is free come to
-// the same, so that one of them is tried.
+// trial computes how much of a node's free devices typical work could use before a capsule is placed and after, for
+// each choice of instances. One pass over the shapes serves all outcomes. Instances with equal free capacity give equal
+// outcomes, so only one of them is tried.
 type trial struct {
 	model     string
 	cpu, left int64 // milli-cores free before and after
@@ -31,8 +31,8 @@ func (t *trial) load(node *orbit.NodeState) {
 	t.model, t.cpu, t.before.free = node.Node.Devices.Model, max(freeCPU(node), 0), freeOf(node)
 }
 
-// place makes the choices there are: for a share all instances with room, else the tightest ones, which are
-// the default choice.
+// place lists the outcomes of placing the spec. For a share it tries all instances with enough free; for any other
+// request only the tightest instances, which are the default choice.
 func (t *trial) place(spec *orbit.Spec) {
 	t.left, t.wanted = max(t.cpu-spec.Envelope.Reservation[orbit.CPU], 0), wantedDevices(spec)
 	free, want := &t.before.free, &spec.Devices
@@ -45,12 +45,11 @@ func (t *trial) place(spec *orbit.Spec) {
 	}
 }
 
-// judge adds up what the shapes could use. Neighbours that want the same of the instances are served
-// together.
+// judge adds up how much the shapes could use. Neighbouring shapes with the same device request are served together.
 func (t *trial) judge(shapes []Shape) {
 	t.rewind()
 	if t.before.rest == 0 {
-		return // nothing that could be of use
+		return // no device capacity is free
 	}
 	for milli := 0; len(shapes) > 0; {
 		want := &shapes[0].Devices
@@ -66,8 +65,8 @@ func (t *trial) judge(shapes []Shape) {
 	}
 }
 
-// fitting returns how many shapes from the first on want the same of the instances, and of how many capsules
-// the model and the CPU are right before and after. It counts all of them as asked.
+// fitting returns how many shapes, from the first on, have the same device request; and for how many of their capsules
+// the model and the CPU suffice before and after placing. It counts all their capsules as asked.
 func (t *trial) fitting(shapes []Shape) (n int, before, after int64) {
 	want := &shapes[0].Devices
 	for ; n < len(shapes); n++ {
@@ -87,18 +86,18 @@ func (t *trial) fitting(shapes []Shape) (n int, before, after int64) {
 	return n, before, after
 }
 
-// serve adds what capsules that want this could use: so many before, so many after.
+// serve adds what capsules with this device request could use: before so many of them, and after so many.
 func (t *trial) serve(want *orbit.DeviceRequest, before, after int64) {
 	served := t.before.serves(want)
 	if t.before.usable += before * served; served == 0 {
-		return // nor anything after
+		return // nothing serves it after placing either
 	}
 	for i := range t.after[:t.choices] {
 		t.after[i].usable += after * t.after[i].serves(want)
 	}
 }
 
-// rewind starts with small requests again.
+// rewind makes all outcomes ready for small requests again.
 func (t *trial) rewind() {
 	t.before.rewind()
 	for i := range t.after[:t.choices] {
@@ -106,33 +105,33 @@ func (t *trial) rewind() {
 	}
 }
 
-// mends is F(before) - F(after) for choice i, times the capsules asked for. F is what is free less what is
-// usable, and what is free falls by what is wanted. In whole numbers, so that where nothing changes it is 0
-// and not a rounding error that the value would be cut for.
+// mends returns F(before) - F(after) for choice i, multiplied by the number of capsules asked for. F is what is free
+// minus what is usable, and what is free falls by what is wanted. The result is a whole number: where nothing changes
+// it is exactly 0, and no rounding error that truncation would turn into another value.
 func (t *trial) mends(i int) int64 {
 	return t.asked*t.wanted - (t.before.usable - t.after[i].usable)
 }
 
-// value makes a score of it.
+// value computes the score from a result of mends.
 func (t *trial) value(mends int64) float64 {
 	devices := float64(mends) / float64(max(t.asked, 1)) / wholeDevice
 	return -percent(1 / (1 + math.Exp(-devices)))
 }
 
-// outcome is what is free of a node's devices, and what typical work could use of it.
+// outcome has the free capacity of a node's devices, and how much of it typical work could use.
 type outcome struct {
 	free freeList
-	// What was free of the first instance taken, before it was.
+	// The free capacity of the first instance taken, before it was taken.
 	from int
-	// What each shape could use of what is free, in milli, times its capsules.
+	// How much of the free capacity each shape could use, in milli, multiplied by its number of capsules and summed.
 	usable int64
 
-	// Entries from place at on have enough for the shape at hand, and rest milli together.
+	// Entries from position at on have enough for the current shape; rest is their sum, in milli.
 	at   int
 	rest int64
 }
 
-// take makes o what is left of a list after the request has been served from a place on.
+// take sets o.free to what is left of a list after the request has been served from a position on.
 func (o *outcome) take(free *freeList, at int, want *orbit.DeviceRequest) {
 	o.free = *free
 	if want.Count > 0 {
@@ -145,8 +144,8 @@ func (o *outcome) take(free *freeList, at int, want *orbit.DeviceRequest) {
 
 func (o *outcome) rewind() { o.at, o.rest = 0, o.free.sum() }
 
-// serves returns what is free of the instances that have enough for the request, 0 if they are too few. From
-// a rewind on, requests must come by rising Milli: so they go through the list once together.
+// serves returns the free capacity of the instances that have enough for the request; 0 if they are too few. After a
+// rewind, requests must come by rising Milli, so that all of them together go through the list once.
 func (o *outcome) serves(want *orbit.DeviceRequest) int64 {
 	for ; o.at < o.free.n && int(o.free.milli[o.at]) < want.Milli; o.at++ {
 		o.rest -= int64(o.free.milli[o.at])
@@ -157,7 +156,7 @@ func (o *outcome) serves(want *orbit.DeviceRequest) int64 {
 	return o.rest
 }
 
-// accepts reports whether the request is content with the model.
+// accepts reports whether a request accepts the model.
 func accepts(r *orbit.DeviceRequest, model string) bool {
 	return len(r.Models) == 0 || slices.Contains(r.Models, model)
 }

@@ -9,23 +9,22 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Shape is what a number of capsules ask for alike.
+// Shape is a request that a number of capsules have in common.
 type Shape struct {
 	// Capsules is how many capsules have this shape; only the ratio between shapes counts.
 	Capsules int
 	// CPU is what one capsule reserves, in milli-cores.
 	CPU int64
-	// Devices is what one capsule asks for of devices.
+	// Devices is the device request of one capsule.
 	Devices orbit.DeviceRequest
 }
 
-// typicalPercent is how much of the work its typical shapes cover.
+// typicalPercent is the percentage of the work that its typical shapes cover.
 const typicalPercent = 95
 
-// Typical returns the shapes that work typically has, from a list with one spec for each capsule: the most
-// frequent ones, as many as it takes to cover 95% of the list. Those that ask for less of a device come
-// first, and win where the last place is contested; [FGD] takes shapes in any order and is fastest in this
-// one.
+// Typical returns the shapes that work typically has, from a list with one spec for each capsule: the most frequent
+// ones, as many as necessary to cover 95% of the list. They are sorted by rising device request, and between equally
+// frequent shapes the smaller request is chosen. [FGD] takes shapes in any order and is fastest in this one.
 func Typical(specs []*orbit.Spec) []Shape {
 	shapes := shapesOf(specs)
 	slices.SortFunc(shapes, func(a, b Shape) int {
@@ -40,7 +39,7 @@ func Typical(specs []*orbit.Spec) []Shape {
 	return shapes
 }
 
-// shapesOf counts, in no order.
+// shapesOf returns the different shapes with their counts, in no order.
 func shapesOf(specs []*orbit.Spec) []Shape {
 	type key struct {
 		cpu          int64

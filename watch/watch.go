@@ -1,5 +1,5 @@
-// Package watch wakes those who wait for changes of one node or of one module, and nobody else. Without it every agent of a node
-// wakes on every commit, to find that most do not concern it.
+// Package watch wakes callers that wait for changes of one node or of one module, and only those. Without it the agent
+// of each node wakes on every commit, although most commits do not concern its node.
 //
 //	Ledger ── Wait, Snapshot ──► Index ── what differs (orbit.Diff) ──► by node   ──► Node(ctx, "n7", after)
 //	                              one for all who wait              └─► by module ──► Module(ctx, "web", after)
@@ -16,22 +16,22 @@ import (
 	"github.com/orbitsched/orbit/internal/send"
 )
 
-// Index follows a ledger, once for all who wait. Set the fields before first use, and run one Index in a process, beside those that
-// call Node and Module. These may be called from any goroutine.
+// Index follows a ledger, once for all callers that wait. Set the fields before first use. Use one Index per process,
+// with Run in a goroutine of its own. Node and Module may be called from any goroutine.
 type Index struct {
 	// Ledger is the ledger that the index follows. Required.
 	Ledger orbit.Ledger
-	// OnError, if set, is called by Run when the ledger cannot be read, at most once a second. Nil: such errors are written to
-	// slog.Default().
+	// OnError, if set, is called by Run when the ledger cannot be read, at most once a second. Nil: such errors are
+	// written to slog.Default().
 	OnError func(error)
 
-	// Guards what follows.
+	// Guards the fields below.
 	mu sync.Mutex
-	// The ledger has been followed up to here; 0: not yet. What changed at from or before is not known.
+	// The index has followed the ledger up to revision seen; 0: not yet. Of changes at from or before it knows nothing.
 	seen, from orbit.Revision
-	// When each node and module that has changed since changed last.
+	// The revision of the last change of each node and module that has changed after from.
 	last map[subject]orbit.Revision
-	// Who waits.
+	// The callers that wait, by subject.
 	waiting map[subject]*waiter
 }
 
@@ -41,28 +41,32 @@ type subject struct {
 	module string
 }
 
-// waiter is who waits for one subject. The channel is closed when that changes.
+// waiter is shared by all callers that wait for one subject; count is their number. The channel is closed when the
+// subject changes.
 type waiter struct {
 	wake  chan struct{}
 	count int
 }
 
-// Node returns as soon as something that concerns a node has been committed after a revision: the node itself was put, joined, left,
-// or is used otherwise; a capsule that is on it, or that has left it and still runs there, has another record; or a
-// capsule on it may begin because something has stopped elsewhere. It returns the revision up to which that is known, to be given
-// as after the next time; a snapshot that is taken then is not older. It may return though nothing has
-// changed, and does so for an after of 0. What was changed and changed back before the index looked may be left out. The only error
-// is that of the context. It waits for as long as Run is not at work.
+// Node returns as soon as a change that concerns a node has been committed after a revision. Such a change is: the node
+// itself was put, joined, left, or its use changed; the record changed of a capsule that is on the node, or that has
+// left it and still runs there; or a capsule on the node may begin because another has stopped elsewhere. Node returns
+// the revision up to which the index has followed the ledger: pass it as after to the next call. A snapshot that is
+// taken afterwards is not older than that revision. Node may return although nothing has changed, and does so if after
+// is 0. It may miss a change that was undone before the index read the ledger. The only error is that of the context.
+// While Run is not running, Node waits.
 func (x *Index) Node(ctx context.Context, id orbit.NodeID, after orbit.Revision) (orbit.Revision, error) {
 	return x.wait(ctx, subject{node: id}, after)
 }
 
-// Module returns as soon as a capsule of a module was submitted, has another record, or has none any more, since a revision. All else is
-// as with Node.
+// Module returns as soon as a change of a capsule of a module has been committed after a revision: the capsule was
+// submitted, its record changed, or it was removed. All else is as with Node.
 func (x *Index) Module(ctx context.Context, module string, after orbit.Revision) (orbit.Revision, error) {
 	return x.wait(ctx, subject{module: module}, after)
 }
 
+// wait returns when the subject has changed after a revision, or when ctx ends. It checks again after each wake,
+// because a waiter is woken without regard to its revision.
 func (x *Index) wait(ctx context.Context, of subject, after orbit.Revision) (orbit.Revision, error) {
 	for {
 		seen, w := x.join(of, after)
@@ -78,7 +82,7 @@ func (x *Index) wait(ctx context.Context, of subject, after orbit.Revision) (orb
 	}
 }
 
-// join returns the revision that has been seen if there is something new, and else a waiter.
+// join returns the revision that has been seen if the subject may have changed after a revision, and else a waiter.
 func (x *Index) join(of subject, after orbit.Revision) (orbit.Revision, *waiter) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -97,7 +101,7 @@ func (x *Index) join(of subject, after orbit.Revision) (orbit.Revision, *waiter)
 	return 0, w
 }
 
-// leave forgets one who waits no more.
+// leave removes a caller that waits no longer from a waiter.
 func (x *Index) leave(of subject, w *waiter) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -128,6 +132,7 @@ func (x *Index) Run(ctx context.Context) error {
 	return nil
 }
 
+// tell reports an error of the ledger.
 func (x *Index) tell(err error) {
 	if x.OnError != nil {
 		x.OnError(err)
@@ -136,11 +141,12 @@ func (x *Index) tell(err error) {
 	slog.Default().Error("orbit: a watch cannot follow its ledger", "error", err)
 }
 
-// mostKept is how many nodes and modules are kept in mind beyond four for each node. After that all who have seen nothing newer are told
-// that something may have changed.
+// mostKept bounds the number of nodes and modules whose last change is kept, together with four for each node. Beyond
+// it the index forgets all, and callers that pass an older revision are told that something may have changed.
 const mostKept = 1 << 12
 
-// advance files what differs between two states, and wakes who waits for that. A nil before means that everything may differ.
+// advance files the differences between two states, and wakes the callers that wait for them. If before is nil,
+// everything may differ.
 func (x *Index) advance(before, now *orbit.State) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -160,7 +166,7 @@ func (x *Index) advance(before, now *orbit.State) {
 	}
 }
 
-// file notes what differs. The lock is held.
+// file records the nodes and modules that a difference concerns, and wakes their waiters. The lock is held.
 func (x *Index) file(d orbit.Diff, at orbit.Revision) {
 	touch := func(of subject) {
 		if of != (subject{}) {
@@ -189,7 +195,7 @@ func (x *Index) file(d orbit.Diff, at orbit.Revision) {
 	}
 }
 
-// wake wakes all who wait for one subject. The lock is held.
+// wake wakes all callers that wait for one subject. The lock is held.
 func (x *Index) wake(of subject) {
 	if w := x.waiting[of]; w != nil {
 		close(w.wake)

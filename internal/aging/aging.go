@@ -1,26 +1,28 @@
 // Package aging raises the priority of waiting work by one for each period that it waits, within a band of priorities.
 //
-// A band has Band priorities and begins at a multiple of Band. Work never rises above the highest priority of its band. Within a
-// band, of two the one with the lower priority comes first if it has waited longer by more than Every × (the difference of their
-// priorities). All waits grow alike, so the order of two never changes, and a queue need not be sorted again as time passes.
+// A band has Band priorities and begins at a multiple of Band. Work never rises above the highest priority of its band.
+// Of two pieces of work in a band, the one with the lower priority comes first if it has waited longer than the other
+// by more than Every × (the difference of their priorities). All waits grow at the same pace, so the order of two
+// pieces of work never changes, and a queue need not be sorted again as time passes.
 package aging
 
 import "math"
 
 // Book is the rule of one engine, and the times at which the engine first saw work that has no time of submission.
 type Book struct {
-	// Every is how long work waits until it rises by one priority, in nanoseconds; more than 0.
+	// Every is the wait after which work rises by one priority, in nanoseconds; more than 0.
 	Every int64
-	// Band is how many priorities a band has; at least 1, and Every × Band is at most 1<<61.
+	// Band is the number of priorities in a band; at least 1, and Every × Band is at most 1<<61.
 	Band int64
 
 	// When work without a time of submission was first seen, by its id.
 	seen map[string]first
-	// The size of seen after entries of work that waits no more were last removed from it.
+	// The size of seen after the last removal of entries whose work no longer waits.
 	kept int
 }
 
-// first says when work with an id was first seen. An id may be used again; order tells the one from the other.
+// first says when work with an id was first seen. An id may be used again for other work; the order of submission tells
+// the two apart.
 type first struct {
 	// The order of submission.
 	order uint64
@@ -28,8 +30,8 @@ type first struct {
 	at int64
 }
 
-// See notes that work with this id and order of submission, which has no time of submission, waits since now, unless it was seen
-// before. From time to time See forgets the work of which waits reports that it does not wait any more.
+// See notes that work without a time of submission waits since now, unless this id and order of submission were seen
+// before. From time to time it forgets the work that no longer waits, as waits reports.
 func (b *Book) See(id string, order uint64, now int64, waits func(id string, order uint64) bool) {
 	if f, ok := b.seen[id]; ok && f.order == order {
 		return
@@ -48,8 +50,8 @@ func (b *Book) See(id string, order uint64, now int64, waits func(id string, ord
 	b.seen[id] = first{order, now}
 }
 
-// Since returns since when work waits, in nanoseconds since 1970: the time of submission, or, if that is not positive, when it was
-// first seen, or now if it was not seen yet. It only reads.
+// Since returns since when work waits, in nanoseconds since 1970: the time of submission, or, if that is not positive,
+// when it was first seen, or now if it was not seen yet. It only reads.
 func (b *Book) Since(id string, order uint64, submitted, now int64) int64 {
 	if submitted > 0 {
 		return submitted
@@ -60,7 +62,8 @@ func (b *Book) Since(id string, order uint64, submitted, now int64) int64 {
 	return now
 }
 
-// Aged returns the priority to which work has risen by now, if it waits since then.
+// Aged returns the priority to which work has risen by now if it has waited since then. Both times are in nanoseconds
+// since 1970.
 func (b *Book) Aged(priority int32, since, now int64) int32 {
 	band, above := b.band(priority)
 	top := (band+1)*b.Band - 1
@@ -68,8 +71,8 @@ func (b *Book) Aged(priority int32, since, now int64) int32 {
 	return int32(min(risen, top, math.MaxInt32))
 }
 
-// Turn returns the number of the band of a priority, and the turn within the band of work that waits since then. The highest
-// band comes first, and within a band the lowest turn.
+// Turn returns the number of the band of a priority, and the turn within the band of work that has waited since then.
+// The highest band comes first, and within a band the lowest turn.
 func (b *Book) Turn(priority int32, since int64) (band int32, turn uint64) {
 	k, above := b.band(priority)
 	since = min(max(since, 0), math.MaxInt64-above*b.Every)

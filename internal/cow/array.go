@@ -21,18 +21,18 @@ var owners atomic.Uint64
 // NewOwner returns a number that no other writer in this process has.
 func NewOwner() Owner { return Owner(owners.Add(1)) }
 
-// Array is a persistent sparse array of T: a radix tree over the index, so that the first write after a freeze copies
-// one node on each level, however many elements there are. T is what is copied at once on the lowest level: a small Go
-// array of records. What is dropped gives its memory back. The zero value is empty.
+// Array is a persistent sparse array of T: a radix tree over the index. The first write after a freeze copies one node
+// on each level, however many elements there are. T is copied as a whole on the lowest level; it should be a small Go
+// array of records. Dropped elements give their memory back. The zero value is empty.
 //
 //	root ── 6 bits of the index ──► node ── 6 bits ──► node ── 6 bits ──► leaf (T)
 //
-// Nodes of all levels have one type, whatever T is, so that walking them is not compiled for every T; therefore
-// pointers to them are untyped, and the height says what they point to.
+// Nodes of all levels have one type for every T, so that the code that walks them is compiled once. Therefore pointers
+// to them are untyped, and the height says to which type they point.
 type Array[T any] struct {
 	// A *node, on height 0 a *leaf[T]; nil: there are no elements.
 	root unsafe.Pointer
-	// Levels of nodes above the leaves.
+	// The number of levels of nodes above the leaves.
 	height uint8
 }
 
@@ -80,12 +80,13 @@ func (a *Array[T]) find(i uint32) unsafe.Pointer {
 
 // Own returns element i for writing by o: a copy if o does not own it, and a zero element if it does not exist.
 func (a *Array[T]) Own(i uint32, o Owner) *T {
-	if l := (*leaf[T])(a.find(i)); l != nil && l.owner == o { // then o owns the path to it as well
+	if l := (*leaf[T])(a.find(i)); l != nil && l.owner == o { // then o owns the path to the leaf as well
 		return &l.value
 	}
 	return a.ownPath(i, o)
 }
 
+// ownPath copies all nodes on the path to element i that o does not own, and makes those that are missing.
 func (a *Array[T]) ownPath(i uint32, o Owner) *T {
 	for i>>(a.height*fanBits) != 0 {
 		a.lift(o)
@@ -105,7 +106,8 @@ func (a *Array[T]) ownPath(i uint32, o Owner) *T {
 	return &l.value
 }
 
-// ownNode makes the node that a pointer leads to one that o owns, and makes one where there is none.
+// ownNode makes the node at a pointer writable for o: it replaces the node by a copy if o does not own it, and makes
+// one if there is none.
 func ownNode(at *unsafe.Pointer, o Owner) *node {
 	n := (*node)(*at)
 	switch {
@@ -135,7 +137,7 @@ func (a *Array[T]) lift(o Owner) {
 	a.height++
 }
 
-// Drop removes element i. Nodes that are left empty go with it, and levels on top that lead to one kid.
+// Drop removes element i. It also removes nodes that become empty, and levels at the top whose only kid is the first.
 func (a *Array[T]) Drop(i uint32, o Owner) {
 	if a.At(i) == nil {
 		return
@@ -150,7 +152,7 @@ func (a *Array[T]) Drop(i uint32, o Owner) {
 	}
 }
 
-// dropFrom removes element i from a subtree. It reports whether nothing is left of it.
+// dropFrom removes element i from a subtree. It reports whether the subtree is empty then.
 func dropFrom(at *unsafe.Pointer, height uint8, i uint32, o Owner) bool {
 	if height > 0 {
 		n, kid := ownNode(at, o), i>>((height-1)*fanBits)%fan
@@ -166,7 +168,7 @@ func dropFrom(at *unsafe.Pointer, height uint8, i uint32, o Owner) bool {
 	return true
 }
 
-// MarkFull marks element i, which exists, as full or not, for NotFull.
+// MarkFull marks element i as full or not, for NotFull. The element must exist.
 func (a *Array[T]) MarkFull(i uint32, full bool, o Owner) {
 	if a.height == 0 {
 		a.lift(o)
@@ -174,7 +176,7 @@ func (a *Array[T]) MarkFull(i uint32, full bool, o Owner) {
 	markFull(&a.root, a.height, i, full, o)
 }
 
-// markFull does so in a subtree. It reports whether all elements of the subtree are full.
+// markFull marks an element in a subtree. It reports whether all elements of the subtree are full then.
 func markFull(at *unsafe.Pointer, height uint8, i uint32, full bool, o Owner) bool {
 	n, kid := ownNode(at, o), i>>((height-1)*fanBits)%fan
 	if height > 1 {
@@ -187,8 +189,8 @@ func markFull(at *unsafe.Pointer, height uint8, i uint32, full bool, o Owner) bo
 	return n.full == math.MaxUint64
 }
 
-// NotFull returns the lowest index, from a given one on, of an element that is not marked as full; one that does not
-// exist is not.
+// NotFull returns the lowest index, from a given one on, of an element that is not marked as full. An element that does
+// not exist is not full.
 func (a *Array[T]) NotFull(from uint32) uint32 {
 	if from>>(a.height*fanBits) != 0 {
 		return from
@@ -199,6 +201,7 @@ func (a *Array[T]) NotFull(from uint32) uint32 {
 	return 1 << (a.height * fanBits)
 }
 
+// notFull is NotFull in a subtree, with indices relative to its first; false: all elements from there on are full.
 func notFull(p unsafe.Pointer, height uint8, from uint32) (uint32, bool) {
 	if p == nil || height == 0 {
 		return from, true
@@ -237,19 +240,21 @@ func allOf[T any](p unsafe.Pointer, height uint8, base uint32, yield func(uint32
 	return true
 }
 
-// Diff yields the elements that are not the very same in an older array, as they were and as they are, in the order of their
-// indices; nil: there is none. It looks at what the two do not share, so it costs what was written since one was copied from
-// the other, however large they are.
+// Diff yields the elements that are not identical (the same memory) in an older array, as they were and as they are, in
+// the order of their indices; nil stands for an element that does not exist. It visits only what the two arrays do not
+// share. So it costs about as much as was written since one was copied from the other, however large they are.
 func (a *Array[T]) Diff(older *Array[T], yield func(i uint32, was, now *T) bool) {
 	diff(subtree{older.root, older.height}, subtree{a.root, a.height}, 0, yield)
 }
 
-// subtree is a part of an array.
+// subtree is a node with everything below it, and its height.
 type subtree struct {
 	root   unsafe.Pointer
 	height uint8
 }
 
+// diff compares two subtrees that begin at the same index. They may differ in height, because arrays grow and shrink at
+// the top.
 func diff[T any](was, now subtree, base uint32, yield func(uint32, *T, *T) bool) bool {
 	height := max(was.height, now.height)
 	switch {
@@ -267,7 +272,8 @@ func diff[T any](was, now subtree, base uint32, yield func(uint32, *T, *T) bool)
 	return true
 }
 
-// live returns which kids the subtree has, seen as one of a height that is not less than its own.
+// live returns the bits of the kids of a subtree, as if it had the given height, which is not less than its own: a
+// lower subtree is then the first kid.
 func (s subtree) live(height uint8) uint64 {
 	switch {
 	case s.root == nil:
@@ -278,7 +284,7 @@ func (s subtree) live(height uint8) uint64 {
 	return (*node)(s.root).live
 }
 
-// kid returns one of these.
+// kid returns a kid of the subtree, as live counts them.
 func (s subtree) kid(kid int, height uint8) subtree {
 	switch {
 	case s.root == nil || s.height < height && kid > 0:

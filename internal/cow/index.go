@@ -5,28 +5,28 @@ import (
 	"math/bits"
 )
 
-// Index is a persistent hash table from a 32-bit hash to small numbers, for finding a record's slot by its
-// id: the caller compares the ids. It grows and shrinks by linear hashing, one bucket at a time, so that no
-// insertion and no deletion pays for more than a bucket. The zero value is empty.
+// Index is a persistent hash table from a 32-bit hash to small numbers. It finds the slot of a record by the hash of
+// its id; the caller compares the ids. It grows and shrinks by linear hashing, one bucket at a time, so that an
+// insertion or deletion rearranges at most one bucket. The zero value is empty.
 //
-// With n buckets, an entry is in the bucket that the lowest bits of its hash name: as many bits as n needs, or one fewer
-// if there is no such bucket yet. The buckets are an [Array].
+// With n buckets, the lowest bits of the hash name the bucket of an entry: as many bits as n needs, or one fewer if
+// there is no such bucket yet. The buckets are an [Array].
 type Index struct {
 	buckets Array[bucket]
 	n, used int
 }
 
-// bucket has entries, hash<<32 | slot+1, without gaps; zeros follow. Those beyond the first are in more, which is
-// immutable: the mean is about half of a bucket, so few have it.
+// bucket has entries of the form hash<<32 | slot+1, without gaps; zeros follow. Entries that do not fit into cells are
+// in more, which is immutable (a change copies it). Few buckets have it, because the mean is about half of a bucket.
 type bucket struct {
 	cells [bucketCells]uint64
 	more  *bucket
 }
 
 const (
-	// With its owner and more, a bucket has 128 bytes.
+	// So a bucket has 128 bytes, including its owner and more.
 	bucketCells = 14
-	// Means of entries in a bucket above which there is one bucket more, and below which there is one fewer.
+	// The mean number of entries per bucket above which a bucket is added, and below which one is removed.
 	bucketMost  = 8
 	bucketFewst = 4
 )
@@ -34,7 +34,7 @@ const (
 // Len returns how many entries there are.
 func (x *Index) Len() int { return x.used }
 
-// bucketOf returns the number of the bucket for a hash. It requires a bucket.
+// bucketOf returns the number of the bucket for a hash. There must be at least one bucket.
 func (x *Index) bucketOf(hash uint32) uint32 {
 	mask := uint32(1)<<bits.Len32(uint32(x.n-1)) - 1
 	if b := hash & mask; b < uint32(x.n) {
@@ -43,14 +43,14 @@ func (x *Index) bucketOf(hash uint32) uint32 {
 	return hash & (mask >> 1)
 }
 
-// Probe is a search under one hash.
+// Probe is a search for the slots filed under one hash.
 type Probe struct {
 	bucket *bucket
 	hash   uint32
 	at     int
 }
 
-// Probe starts a search. It requires that the index stands still meanwhile.
+// Probe starts a search. The index must not change before the search ends.
 func (x *Index) Probe(hash uint32) Probe {
 	if x.n == 0 {
 		return Probe{}
@@ -85,7 +85,7 @@ func (x *Index) First(hash uint32) uint32 {
 	return math.MaxUint32
 }
 
-// Insert files the slot under the hash. It does not look for an entry that is there already.
+// Insert files the slot under the hash. It does not check whether the entry exists already.
 func (x *Index) Insert(hash, slot uint32, o Owner) {
 	if x.used >= bucketMost*x.n {
 		x.split(o)
@@ -94,7 +94,7 @@ func (x *Index) Insert(hash, slot uint32, o Owner) {
 	x.used++
 }
 
-// split adds a bucket: it takes entries from the one with the same number but for the highest bit.
+// split adds a bucket. Its entries come from the bucket whose number is the same without the highest bit.
 func (x *Index) split(o Owner) {
 	added := uint32(x.n)
 	x.n++
@@ -137,7 +137,7 @@ func (x *Index) Delete(hash, slot uint32, o Owner) bool {
 	return true
 }
 
-// merge removes the last bucket.
+// merge removes the last bucket and moves its entries to the bucket from which split took them.
 func (x *Index) merge(o Owner) {
 	x.n--
 	last := uint32(x.n)
@@ -161,7 +161,7 @@ func (b *bucket) all(yield func(uint64) bool) {
 	}
 }
 
-// put adds an entry behind the others.
+// put adds an entry after the others.
 func (b *bucket) put(entry uint64) {
 	for i, c := range b.cells {
 		if c == 0 {
@@ -172,7 +172,8 @@ func (b *bucket) put(entry uint64) {
 	b.ownMore().put(entry)
 }
 
-// ownMore makes what follows a bucket one that no other bucket has.
+// ownMore replaces the overflow of a bucket by a copy that no other bucket refers to, or by an empty one if there is
+// none.
 func (b *bucket) ownMore() *bucket {
 	more := &bucket{}
 	if b.more != nil {
@@ -182,7 +183,7 @@ func (b *bucket) ownMore() *bucket {
 	return more
 }
 
-// remove takes an entry out, which must be there; the last entry moves to its place.
+// remove takes an entry out, which must be there. The last entry takes its place.
 func (b *bucket) remove(entry uint64) {
 	if last := b.pop(); last != entry {
 		b.replace(entry, last)

@@ -4,7 +4,7 @@ package cputime
 
 import "time"
 
-// Name is what is measured, for the output.
+// Name names what is measured, for output.
 const Name = "wall time"
 
 var start = time.Now()

@@ -1,4 +1,5 @@
-// Package guard calls code of importers, which may panic, exit its goroutine, or fail with a value whose text does.
+// Package guard calls code of importers. Such code may panic, exit its goroutine, or return an error whose methods
+// panic.
 package guard
 
 import (
@@ -11,24 +12,24 @@ import (
 
 // Crash is the error of a call that did not return: it panicked, or exited its goroutine.
 type Crash struct {
-	// How completes "it ...".
+	// How says how the call ended; it completes "it ...".
 	How string
-	// Stack is where it panicked; empty: it exited.
+	// Stack is the stack of the panic; empty: the goroutine exited.
 	Stack string
 }
 
 // Error says how the call ended, with the stack of a panic.
 func (c *Crash) Error() string { return strings.TrimSpace("it " + c.How + "\n" + c.Stack) }
 
-// Crashed reports whether an error that Call or Run gives is a crash. What a returned error wraps does not count, and
-// none of its methods is called.
+// Crashed reports whether an error from Call or Run is a crash itself. It does not unwrap the error, because that would
+// call methods of importers.
 func Crashed(err error) bool {
 	_, crashed := err.(*Crash) //nolint:errorlint // an error that the call returned may wrap the crash of another
 	return crashed
 }
 
-// Call calls f and then, exactly once, then with f's error or a [Crash]. If f exits the goroutine, so does Call after
-// then has returned.
+// Call calls f, and then calls then exactly once, with f's error or a [Crash]. If f exits the goroutine, Call exits it
+// too after then has returned.
 func Call(f func() error, then func(error)) {
 	var err error = &Crash{How: "exited its goroutine"}
 	defer func() { then(err) }()
@@ -40,19 +41,20 @@ func Call(f func() error, then func(error)) {
 	err = f()
 }
 
-// CallDeep is Call for a goroutine that is new, of which f needs much stack. The stack grows in one step while it is empty.
-// If it grew when f needs it, step by step with all frames on it, that would take longer than a short f. (A goroutine that
-// is kept from call to call has a grown stack too, but it would outlive its caller, and no test in a synctest bubble could
-// end.)
+// CallDeep is Call for a new goroutine in which f needs much stack. It grows the stack in one step while the stack is
+// empty. Without that the stack would grow step by step while f runs, each time with all frames on it, which takes
+// longer than a short f. (A goroutine that is kept from call to call has a grown stack too, but it would outlive its
+// caller, and no test in a synctest bubble could end.)
 func CallDeep(f func() error, then func(error)) {
 	growStack()
 	Call(f, then)
 }
 
-// stackRoom makes for a stack of 16 KiB, the largest that the runtime keeps at hand for new goroutines.
+// stackRoom is the size of a frame that makes the runtime grow the stack to 16 KiB, the largest that it keeps ready for
+// new goroutines.
 const stackRoom = 8 << 10
 
-// growStack has a frame of that size. What is on a stack is moved when it grows, and it does not shrink before the next
+// growStack grows the stack by a frame of stackRoom bytes. The stack does not shrink before the next garbage
 // collection.
 //
 //go:noinline
@@ -74,8 +76,8 @@ func Do(f func()) *Crash {
 	return crash
 }
 
-// Said returns an error that wraps err and has its text, which is made now; or a [Crash] if the text does not come.
-// Nil stays nil.
+// Said returns an error that wraps err and has its text, which is made now, under guard. If making the text fails, it
+// returns a [Crash]. Nil stays nil.
 func Said(err error) error {
 	if err == nil {
 		return nil
@@ -87,6 +89,7 @@ func Said(err error) error {
 	return &said{words, err}
 }
 
+// said is an error with a text that was made beforehand.
 type said struct {
 	text string
 	err  error
@@ -95,7 +98,7 @@ type said struct {
 func (s *said) Error() string { return s.text }
 func (s *said) Unwrap() error { return s.err }
 
-// textTime is how long the text of a value may take.
+// textTime bounds how long making the text of a value may take.
 const textTime = time.Second
 
 // Text returns the text of a value. Its methods Error and String are code of importers too, so they are called in a
@@ -105,7 +108,7 @@ func Text(value any) string {
 	return words
 }
 
-// text also reports whether it is the value's own.
+// text does the same as Text, and reports whether the text is the value's own.
 func text(value any) (words string, own bool) {
 	if words, own = value.(string); own {
 		return words, true
@@ -113,7 +116,7 @@ func text(value any) (words string, own bool) {
 	made := make(chan string, 1)
 	go func() {
 		defer close(made)
-		defer func() { _ = recover() }() // nothing has been made then, which is told
+		defer func() { _ = recover() }() // made is closed empty then, which the reader sees
 		made <- fmt.Sprint(value)
 	}()
 	limit := time.NewTimer(textTime)

@@ -8,7 +8,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Text is JSON, in which equal values are equal.
+// Text returns a value as JSON, so that equal values have equal texts.
 func Text(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -17,10 +17,10 @@ func Text(v any) string {
 	return string(b)
 }
 
-// most is how many commitments, and how many bets, Describe names; longest is how long each may be.
+// most is the number of commitments, and of bets, that Describe names; longest is the largest length of each, in bytes.
 const most, longest = 4, 200
 
-// Describe names what a proposal wants, in a few words.
+// Describe returns a short text of the commitments and bets of a proposal.
 func Describe(p orbit.Proposal) string {
 	var words []string
 	for i, c := range p.Do {

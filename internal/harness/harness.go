@@ -1,4 +1,5 @@
-// Package harness checks rules of something that an importer has written: what ledgertest and navtest stand on.
+// Package harness checks that code of an importer keeps a list of rules. Packages ledgertest and navtest are built on
+// it.
 package harness
 
 import (
@@ -15,21 +16,22 @@ import (
 	"github.com/orbitsched/orbit/internal/guard"
 )
 
-// Rule is one thing that holds of everything that a suite checks. T is the suite's trial: a rule that is being checked.
+// Rule is a statement that holds of everything that a suite checks. T is the type of the suite's trial, which is one
+// rule under check.
 type Rule[T any] struct {
 	// Name is the name of the subtest.
 	Name string
-	// Lines of docs/scenarios.md and invariants that it covers; empty: none.
+	// Lines are the lines of docs/scenarios.md and the invariants that the rule covers; empty: none.
 	Lines string
 	// Text states the rule as a sentence.
 	Text string
 	// Why says what goes wrong without the rule.
 	Why string
-	// Check tests the rule. It calls Case.Failf, which ends it, if the rule does not hold.
+	// Check tests the rule. If the rule does not hold, it calls Case.Failf, which ends it.
 	Check func(T)
 }
 
-// Define makes a rule of its fields, in their order.
+// Define returns a rule with these fields, in their order.
 func Define[T any](name, lines, text, why string, check func(T)) Rule[T] {
 	return Rule[T]{Name: name, Lines: lines, Text: text, Why: why, Check: check}
 }
@@ -48,11 +50,12 @@ type Suite[T any] struct {
 	Rules []Rule[T]
 	// Skip names rules that are left out, each with the reason.
 	Skip map[string]string
-	// Try checks one rule. It is called with what Run or Check was: T of the subtest, or of the caller.
+	// Try checks one rule. Its first argument is the T that Run or Check works with: that of the subtest, or that of
+	// the caller.
 	Try func(*testing.T, *Rule[T]) *Case
 }
 
-// Fault says which name in Skip is no rule.
+// Fault returns an error if a name in Skip is not that of a rule.
 func (s *Suite[T]) Fault() error {
 	for _, name := range slices.Sorted(maps.Keys(s.Skip)) {
 		if !slices.ContainsFunc(s.Rules, func(r Rule[T]) bool { return r.Name == name }) {
@@ -83,7 +86,7 @@ func (s *Suite[T]) Run(t *testing.T) {
 	}
 }
 
-// Check tries every rule and returns what is wrong with those that are broken, by name.
+// Check tries every rule that is not skipped and returns an error for each broken one, by name.
 func (s *Suite[T]) Check(t *testing.T) map[string]error {
 	broken := map[string]error{}
 	for i := range s.Rules {
@@ -98,22 +101,22 @@ func (s *Suite[T]) Check(t *testing.T) map[string]error {
 	return broken
 }
 
-// Case is one check under way. It runs in a goroutine of its own, which Failf ends as testing.T.Fatalf would, so that
-// checks read like tests, and what never returns cannot stop the suite. Its methods belong to that goroutine.
+// Case is one check under way. It runs in a goroutine of its own, which Failf ends as testing.T.Fatalf would. So checks
+// read like tests, and a call that never returns cannot stop the suite. Only that goroutine may call its methods.
 type Case struct {
-	// Where says what is going on; messages begin with it.
+	// Where says what the check is doing; messages begin with it.
 	Where string
-	// Shown beside the rule.
+	// Lines to show beside the rule.
 	notes []string
-	// Why what is checked is not fit for the rule; empty: it is.
+	// The reason why the code under check is not fit for the rule; empty: it is.
 	unfit string
 	err   error
 }
 
-// Failed returns a case that has ended with an error before it has begun.
+// Failed returns a case that has ended with an error before it began.
 func Failed(err error) *Case { return &Case{err: err} }
 
-// Try runs a check, and gives it up after limit; 0: never.
+// Try runs a check, and abandons it after limit; 0: never.
 func Try(limit time.Duration, check func(*Case)) *Case {
 	c, done := &Case{}, make(chan struct{})
 	go guard.Call(func() error {
@@ -137,38 +140,38 @@ func Try(limit time.Duration, check func(*Case)) *Case {
 	}
 }
 
-// stacks are what all goroutines are doing, as much of it as one wants to read.
+// stacks returns the stacks of all goroutines, cut at 16 KiB.
 func stacks() []byte {
 	text := make([]byte, 16<<10)
 	return text[:runtime.Stack(text, true)]
 }
 
-// Failf ends the case.
+// Failf ends the case with an error.
 func (c *Case) Failf(format string, args ...any) {
 	c.err = fmt.Errorf("%s%w", c.Where, fmt.Errorf(format, args...))
 	runtime.Goexit()
 }
 
-// Must ends the case if there is an error, with what was being done.
+// Must ends the case if err is not nil. The texts in doing say what failed.
 func (c *Case) Must(err error, doing ...string) {
 	if err != nil {
 		c.Failf("%s%w", strings.Join(append(doing, ""), ": "), err)
 	}
 }
 
-// Skipf ends a case for which what is checked is not fit.
+// Skipf ends the case because the code under check is not fit for the rule.
 func (c *Case) Skipf(format string, args ...any) {
 	c.unfit = fmt.Sprintf(format, args...)
 	runtime.Goexit()
 }
 
-// Notef adds a line to what is shown beside the rule.
+// Notef adds a line to those that are shown beside the rule.
 func (c *Case) Notef(format string, args ...any) {
 	c.notes = append(c.notes, fmt.Sprintf(format, args...))
 }
 
-// Within calls code of an importer, which may panic, exit its goroutine or not return within the limit, and says if it
-// did. After an error what f has written must not be read.
+// Within calls code of an importer. It returns an error if the code panics, exits its goroutine or does not return
+// within the limit. After an error, nothing that f has written may be read, because f may still run.
 func Within(limit time.Duration, what string, f func()) error {
 	done := make(chan error, 1)
 	go guard.Call(func() error { f(); return nil }, func(crash error) { done <- crash })
@@ -183,14 +186,14 @@ func Within(limit time.Duration, what string, f func()) error {
 	}
 }
 
-// Hash is a number that depends on the text alone.
+// Hash returns a number that depends on the text alone.
 func Hash(text string) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(text)) // never fails
 	return h.Sum64()
 }
 
-// Rand returns numbers that depend on nothing but the seed, the rule and the number of the world.
+// Rand returns a source of random numbers that depend on the seed, the rule and the number of the world alone.
 func Rand(seed uint64, rule string, world int) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, Hash(rule)+uint64(world)))
 }

@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// mostLines is how long the README of a room may be.
+// mostLines is the largest number of lines of a package's README.
 const mostLines = 100
 
-// Readme returns the text of the README in the current folder. The test fails unless that is short and the first program in it
-// compiles.
+// Readme returns the text of the README in the current folder. It fails the test if the README is too long, or if the
+// first program in it does not compile.
 func Readme(t testing.TB) string {
 	t.Helper()
 	text, err := os.ReadFile("README.md")

@@ -1,7 +1,7 @@
 // Package heap has a binary heap of values that know their order.
 package heap
 
-// Ordered is what goes on a heap.
+// Ordered is the constraint of the values on a heap.
 type Ordered[T any] interface {
 	// Before reports whether the value goes first.
 	Before(other T) bool
@@ -25,7 +25,7 @@ func (h *Heap[T]) Push(x T) {
 	s[i] = x
 }
 
-// Pop removes and returns the first. It requires a heap that is not empty.
+// Pop removes and returns the first value. The heap must not be empty.
 func (h *Heap[T]) Pop() T {
 	s := *h
 	first, last := s[0], len(s)-1
@@ -38,7 +38,7 @@ func (h *Heap[T]) Pop() T {
 	return first
 }
 
-// Replace puts a value in the place of the first, and then where it belongs. It requires a heap that is not empty.
+// Replace replaces the first value by another one and restores the order. The heap must not be empty.
 func (h *Heap[T]) Replace(x T) {
 	s, i := *h, 0
 	for {

@@ -1,37 +1,39 @@
-// Package herd decides how far the choices of an engine spread, from how many of its proposals lose to others.
+// Package herd spreads the choices of engines whose proposals lose to those of others.
 //
-// Engines that rate nodes alike all want the same best node, and of those that plan at a time one gets it. So an engine that
-// loses takes fewer nodes into view: the hashes of the nodes' ids make a ring, the ring is cut into equal parts, and the engine
-// takes the best node of one part, or of the next part only where nothing fits in the first. With each pass that loses many
-// proposals the parts are halved and the engine moves to another one, so those that met part, and the one that has won stays
-// where it is. After many passes in which nothing is lost the parts are joined again, two by two, up to the whole ring.
+// Engines that rate nodes alike all want the same best node, and of those that plan at the same time one gets it. So an
+// engine that loses considers fewer nodes. The hashes of the node ids form a ring, and the ring is cut into equal
+// parts. The engine takes the best node of one part, and goes on to the next part only where nothing fits in the first.
+// After each pass that loses many proposals the number of parts doubles and the engine moves to another part. So
+// engines that have met move apart, and the engine that has won stays where it is. After many passes that lose nothing
+// the parts are joined again, two by two, up to the whole ring.
 package herd
 
 import "math/bits"
 
-// Spread is how far the choices of one engine spread. The zero value is for an engine that loses nothing: the whole ring.
+// Spread is the state of one engine: into how many parts it cuts the ring, and where its part begins. The zero value is
+// for an engine that loses nothing: the whole ring.
 type Spread struct {
-	// Seed should be another one for each engine.
+	// Seed should differ from engine to engine.
 	Seed uint64
 	// The ring is cut into 1<<cuts parts.
 	cuts int
-	// How often the engine has moved, and in how many passes it has lost nothing since the parts last changed.
+	// How many times the engine has moved; and how many passes have lost nothing since the parts last changed.
 	moves uint64
 	calm  int
 }
 
 const (
-	// MostParts bounds the number of parts, and with it what spreading costs: the best node of a part is chosen where it
-	// would have been the best of so many times as many nodes.
+	// MostParts is the largest number of parts. It bounds the cost of spreading, because the best node of a part is
+	// chosen as if there were only 1/MostParts as many nodes.
 	MostParts = 1 << mostCuts
 	mostCuts  = 3
-	// The engine spreads if a pass loses more than one of so many proposals.
+	// The engine spreads if a pass loses more than one in this number of proposals.
 	tolerated = 4
-	// Parts are joined after so many passes that lose nothing.
+	// Parts are joined after this number of passes that lose nothing.
 	calmPasses = 16
 )
 
-// Passed takes in how many proposals a pass has sent, and how many of them lost to others.
+// Passed records a pass: how many proposals it has sent, and how many of them lost to others.
 func (s *Spread) Passed(proposed, lost int) {
 	switch {
 	case lost*tolerated > proposed:
@@ -47,8 +49,9 @@ func (s *Spread) Passed(proposed, lost int) {
 	}
 }
 
-// Ring returns into how many parts the ring is cut, and the hash at which the engine's part begins. Parts of engines of as many
-// parts are the same or have nothing in common; those of more parts lie within those of fewer.
+// Ring returns the number of parts, and the hash at which the engine's part begins. The parts of two engines with the
+// same number of parts are the same or disjoint; each part of an engine with more parts lies within one of an engine
+// with fewer.
 func (s *Spread) Ring() (parts int, from uint64) {
 	const golden = 0x9e3779b97f4a7c15 // the golden ratio, as an odd multiplier
 	if s.cuts == 0 {
@@ -58,13 +61,13 @@ func (s *Spread) Ring() (parts int, from uint64) {
 	return 1 << s.cuts, Mix(s.Seed+s.moves*golden) >> length << length
 }
 
-// Part returns in which part of the ring a hash lies, counted from the part that begins at from.
+// Part returns the number of the part in which a hash lies, counted from the part that begins at from.
 func Part(parts int, from, hash uint64) int {
 	part, _ := bits.Mul64(hash-from, uint64(parts))
 	return int(part)
 }
 
-// Hash hashes an id, the same in every process (FNV-1a, 64 bits, and Mix).
+// Hash returns a hash of an id that is the same in every process (FNV-1a, 64 bits, and Mix).
 func Hash(id string) uint64 {
 	h := uint64(14695981039346656037)
 	for i := range len(id) {
@@ -73,7 +76,8 @@ func Hash(id string) uint64 {
 	return Mix(h)
 }
 
-// Mix makes each bit depend on all (the last steps of MurmurHash3). Different numbers stay different.
+// Mix returns a number in which each bit depends on all bits of h (the last steps of MurmurHash3). Different numbers
+// stay different.
 func Mix(h uint64) uint64 {
 	h = (h ^ h>>33) * 0xff51afd7ed558ccd
 	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53

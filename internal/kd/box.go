@@ -2,11 +2,13 @@ package kd
 
 import "github.com/orbitsched/orbit/internal/cow"
 
-// Box is a set of points, divided between two others or, in a leaf, listed. What it says of them is right once
-// [Tree.Root] has been called after the last change. A box that more than one tree has does not change any more.
+// Box is a set of points. A leaf lists its points; any other box divides them between two boxes. Its numbers (Rank,
+// Kinds, Least, Most, Version) are exact once [Tree.Root] has been called after the last change. A box that several
+// trees share never changes.
 //
-// It takes eight cache lines. The first coordinate lies at the end of a line, the next eight fill the line after it:
-// a search that asks for no more reads two lines of the least and one of the most.
+// It takes eight cache lines. The first coordinate of Least lies at the end of a line, and the next eight fill the line
+// after it; the same holds for Most. So a search that reads the first nine coordinates of Least, and the eight after
+// the first of Most, reads two lines of Least and one of Most.
 type Box struct {
 	// Rank is the smallest rank of the box's points.
 	Rank uint64
@@ -14,26 +16,27 @@ type Box struct {
 	Kinds Kinds
 	// Left and Right are the two halves; both are nil in a leaf.
 	Left, Right *Box
-	// The tree that may write to it.
+	// The tree that may write to the box.
 	owner cow.Owner
-	// Points below the cut are on the left.
+	// Where the box is cut: points below the cut are on the left.
 	cutAt  uint64
 	cutDim uint8
-	// If anything, then those above it know on which side.
+	// What is outdated. If anything is, then the boxes above have the side of this box marked.
 	stale stale
 	// Least is the smallest value of the box's points in each coordinate.
 	Least Vector
 	// Most is the largest value of the box's points in each coordinate.
 	Most Vector
-	// Version is another one in every box of every tree, and after every change of the points in the box or below it.
+	// Version is different in every box of every tree, and changes with every change of the points in the box or below
+	// it.
 	Version uint64
 	// Points are the points of a leaf; empty in every other box.
 	Points []Point
 	_      [5]uint64
 }
 
-// stale is what is to be set right: the box, if its points or its parts have changed, and what is below it on the
-// left or on the right. Zero: nothing.
+// stale says which numbers are outdated: those of the box itself, because its points or its parts have changed, or
+// those of boxes below it on the left or on the right. Zero: none.
 type stale uint8
 
 const (
@@ -45,7 +48,7 @@ const (
 // Leaf reports whether the box lists its points.
 func (b *Box) Leaf() bool { return b.Left == nil }
 
-// side returns the half on the left, where points below the cut are, or that on the right.
+// side returns the left half of a box, where points below the cut are, or the right half.
 func (b *Box) side(below bool) **Box {
 	if below {
 		return &b.Left
@@ -53,7 +56,7 @@ func (b *Box) side(below bool) **Box {
 	return &b.Right
 }
 
-// stain notes that a half is to be set right.
+// stain marks a half as outdated.
 func (b *Box) stain(below bool) {
 	if below {
 		b.stale |= left
@@ -81,7 +84,8 @@ func (b *Box) drop(id int32) {
 	b.Points = b.Points[:last]
 }
 
-// cut divides points in two: at a coordinate or, with a dimension beyond the last, at a rank or a hash, or between kinds.
+// cut divides points in two: at a coordinate; with a dimension beyond the last one, at a rank or a hash; or between
+// kinds.
 type cut struct {
 	dim uint8
 	// A coordinate, a rank, a hash, or a set of kinds.
@@ -97,7 +101,7 @@ const (
 // cut returns where an inner box is cut.
 func (b *Box) cut() cut { return cut{b.cutDim, b.cutAt} }
 
-// below reports whether a point is on the left.
+// below reports whether a point belongs on the left.
 func (c cut) below(p *Point) bool {
 	switch c.dim {
 	case byRank:
@@ -110,7 +114,7 @@ func (c cut) below(p *Point) bool {
 	return p.At[c.dim] < int64(c.at)
 }
 
-// widen makes the box have a point.
+// widen extends the extremes and kinds of a box to include a point.
 func (b *Box) widen(p *Point, live []uint8) {
 	b.Kinds |= KindsOf(p.Kind)
 	for _, d := range live {
@@ -122,7 +126,7 @@ func (b *Box) widen(p *Point, live []uint8) {
 	}
 }
 
-// measure takes the extremes from the points of a leaf. It reports whether they have changed.
+// measure computes the numbers of a leaf from its points. It reports whether they have changed.
 func (b *Box) measure(live []uint8) bool {
 	rank, kinds := b.Points[0].Rank, Kinds(0)
 	for i := range b.Points {
@@ -143,7 +147,7 @@ func (b *Box) measure(live []uint8) bool {
 	return changed
 }
 
-// set sets the extremes of one coordinate. It reports whether they were others.
+// set sets the extremes of one coordinate. It reports whether they have changed.
 func (b *Box) set(d uint8, least, most int64) bool {
 	if least == b.Least[d] && most == b.Most[d] {
 		return false
@@ -152,7 +156,7 @@ func (b *Box) set(d uint8, least, most int64) bool {
 	return true
 }
 
-// combine takes the extremes from the two parts of a box. It reports whether they have changed.
+// combine computes the numbers of a box from those of its two parts. It reports whether they have changed.
 func (b *Box) combine(l, r *Box, live []uint8) bool {
 	rank, kinds := min(l.Rank, r.Rank), l.Kinds|r.Kinds
 	changed := rank != b.Rank || kinds != b.Kinds

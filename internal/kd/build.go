@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// Build replaces all points by these.
+// Build replaces all points of the tree.
 func (t *Tree) Build(points []Point, probe Probe) {
 	t.Clear()
 	if len(points) == 0 {
@@ -21,7 +21,7 @@ func (t *Tree) Build(points []Point, probe Probe) {
 	t.growAll(t.root, points, probe)
 }
 
-// Rebuild builds the tree anew from its own points, as they lie now.
+// Rebuild builds the tree anew from its own points, with cuts that suit them as they are now.
 func (t *Tree) Rebuild(probe Probe) {
 	if t.root == nil {
 		return
@@ -35,7 +35,7 @@ func (t *Tree) Rebuild(probe Probe) {
 	collected.Put(all)
 }
 
-// collected are arrays that Rebuild has used: one of all points is much to take each time.
+// collected recycles the slices of Rebuild, because one for all points is large.
 var collected sync.Pool
 
 // collect lists the points in a box.
@@ -46,8 +46,9 @@ func (b *Box) collect(points []Point) []Point {
 	return b.Right.collect(b.Left.collect(points))
 }
 
-// cutFull cuts a leaf in two that is full, if its points can be told apart. What the box says stays as it is, because
-// those above it have taken it over: it requires that it is to be set right.
+// cutFull cuts a leaf in two if it has more than LeafSize points and they can be told apart. The box keeps its old
+// extremes, because those of the boxes above were computed from them, and freshen compares the new ones with them. The
+// box must be marked as stale itself.
 func (t *Tree) cutFull(b *Box, probe Probe) {
 	if len(b.Points) <= LeafSize {
 		return
@@ -57,10 +58,10 @@ func (t *Tree) cutFull(b *Box, probe Probe) {
 	t.empty(b)
 	t.growAll(b, t.room.points, probe)
 	b.Rank, b.Kinds, b.Least, b.Most = said.Rank, said.Kinds, said.Least, said.Most
-	b.stale = itself // with those below it all is well
+	b.stale = itself // the new boxes below are up to date
 }
 
-// growAll fills an empty leaf with all these points.
+// growAll turns an empty leaf into a box with all these points.
 func (t *Tree) growAll(b *Box, points []Point, probe Probe) {
 	order := t.room.order[:0]
 	for i := range points {
@@ -70,7 +71,7 @@ func (t *Tree) growAll(b *Box, points []Point, probe Probe) {
 	t.grow(b, points, order, probe)
 }
 
-// grow fills an empty leaf with some of the points, cutting it as often as it takes. It requires at least one.
+// grow turns an empty leaf into a box with some of the points, at least one. It cuts the box as often as necessary.
 func (t *Tree) grow(b *Box, points []Point, some []int32, probe Probe) {
 	b.Version = t.nextVersion()
 	if len(some) > LeafSize {
@@ -92,7 +93,7 @@ func (t *Tree) grow(b *Box, points []Point, some []int32, probe Probe) {
 	b.measure(t.alive())
 }
 
-// divide puts the points below the cut first and returns how many they are.
+// divide moves the points below the cut to the front and returns how many there are.
 func (c cut) divide(points []Point, some []int32) int {
 	n := 0
 	for i, at := range some {
@@ -104,14 +105,15 @@ func (c cut) divide(points []Point, some []int32) int {
 	return n
 }
 
-// sampleSize is how many points are looked at to choose a cut.
+// sampleSize is about how many points are read to choose a cut.
 const sampleSize = 31
 
-// choose finds a cut of a box with points on both sides: in the coordinate where it tells most, as a sample
-// shows; if they are alike in all, by rank. It reports false if the points cannot be told apart.
+// choose finds a cut of a box that leaves points on both sides. It cuts where a sample shows the largest gain for
+// searches; points that are equal in all coordinates are cut by rank or hash. It reports false if the points cannot be
+// told apart.
 func (t *Tree) choose(b *Box, points []Point, some []int32, probe Probe) (cut, bool) {
 	c, ok := t.chooseBy(b, points, t.pick(some, max(1, len(some)/sampleSize)), probe)
-	if !ok && len(some) > sampleSize { // those that differ are not in the sample
+	if !ok && len(some) > sampleSize { // all points of the sample are equal, but others may differ
 		c, ok = t.chooseBy(b, points, some, probe)
 	}
 	if ok {
@@ -120,7 +122,7 @@ func (t *Tree) choose(b *Box, points []Point, some []int32, probe Probe) (cut, b
 	return t.rankCut(points, some)
 }
 
-// pick returns one in so many.
+// pick returns every step-th point.
 func (t *Tree) pick(some []int32, step int) []int32 {
 	t.room.sample = t.room.sample[:0]
 	for i := 0; i < len(some); i += step {
@@ -129,7 +131,8 @@ func (t *Tree) pick(some []int32, step int) []int32 {
 	return t.room.sample
 }
 
-// chooseBy finds a cut of a sample. It makes the box as large as the sample for the time being.
+// chooseBy finds the cut with the largest gain for a sample of points; between equal gains it takes the widest
+// coordinate. It overwrites the extremes of the box with those of the sample. The caller sets them again.
 func (t *Tree) chooseBy(b *Box, points []Point, sample []int32, probe Probe) (cut, bool) {
 	b.Kinds = 0
 	b.Least, b.Most = points[sample[0]].At, points[sample[0]].At
@@ -161,12 +164,12 @@ func (t *Tree) chooseBy(b *Box, points []Point, sample []int32, probe Probe) (cu
 	return cut{dim: uint8(dim), at: uint64(t.quantile(points, sample, dim, b.Least[dim], part))}, true
 }
 
-// goodPart is how many of the points go to the half that is worth more: fewer than half of them, because that is
-// where searches go.
+// goodPart is the part of the points that go to the half which the probe rates better. It is less than half, because
+// searches go there, and a smaller box takes less searching.
 const goodPart = 0.35
 
-// gain is by how much one half of a box is rated higher than the whole, if it is cut in the middle; and how many
-// of the points belong below the cut.
+// gain returns by how much one half of a box is rated worse (higher) than the whole, if the box is cut in the middle of
+// a coordinate; and which part of the points should be below the cut.
 func (b *Box) gain(d uint8, whole float64, probe Probe) (gain, part float64) {
 	if math.IsInf(whole, 0) {
 		return 0, 0.5
@@ -187,8 +190,8 @@ func (b *Box) gain(d uint8, whole float64, probe Probe) (gain, part float64) {
 	return gain, 0.5
 }
 
-// quantile returns a coordinate that has about a part of the sample below it, and at least one, which requires that
-// not all are at the least.
+// quantile returns a coordinate that has about this part of the sample below it, and at least one point. The points of
+// the sample must not all be at the least.
 func (t *Tree) quantile(points []Point, sample []int32, d int, least int64, part float64) int64 {
 	t.room.values = t.room.values[:0]
 	for _, i := range sample {
@@ -198,12 +201,14 @@ func (t *Tree) quantile(points []Point, sample []int32, d int, least int64, part
 	return max(t.room.values[int(part*float64(len(t.room.values)))], least+1)
 }
 
-// A cut between kinds pays where few of the points are worth finding: boxes with all kinds in them would show
-// a search the best of each, and nearly always keep it waiting.
+// A cut between kinds pays only if at most one in fewOf points has one of the best kinds. Without such a cut nearly all
+// boxes contain all kinds, and the few best points bound the rating of all boxes: so a search has to open nearly all of
+// them.
 const fewOf = 4
 
-// kindCut finds a cut between the kinds that are rated as the whole is, because they make it what it is, and
-// those that are rated higher, and what it gains. It gains nothing if the former are not few.
+// kindCut finds a cut between the best kinds, which are rated like the whole box because they determine its rating, and
+// all other kinds, which are rated worse (higher). The gain is the smallest difference in rating; it is -1 if there is
+// no such cut, or if too many points have one of the best kinds.
 func (b *Box) kindCut(points []Point, sample []int32, whole float64, probe Probe) (c cut, gain float64) {
 	if math.IsInf(whole, 1) || b.Kinds&(b.Kinds-1) == 0 {
 		return c, -1
@@ -232,7 +237,7 @@ func (b *Box) kindCut(points []Point, sample []int32, whole float64, probe Probe
 	return c, min(gain, math.MaxFloat64)
 }
 
-// rankCut divides points by rank, or by hash; false if they all have the same.
+// rankCut finds a cut by rank or by hash; false: all points have the same.
 func (t *Tree) rankCut(points []Point, some []int32) (c cut, ok bool) {
 	ranks := t.room.ranks[:0]
 	c.dim = byRank

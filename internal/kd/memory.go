@@ -2,10 +2,10 @@ package kd
 
 import "github.com/orbitsched/orbit/internal/cow"
 
-// This file is the memory of a tree: which boxes it may write to, copies of those that it shares with other trees, and boxes and
-// arrays that are used again.
+// This file manages the memory of a tree: which boxes it may write to, copies of boxes that it shares with other trees,
+// and boxes and arrays to reuse.
 
-// room is memory that a tree uses again: boxes and arrays that it has released, and buffers for building.
+// room is memory that a tree reuses: boxes and arrays that it has released, and buffers for building.
 type room struct {
 	boxes  []*Box
 	arrays [][]Point
@@ -26,7 +26,8 @@ func (t *Tree) prepare() {
 	}
 }
 
-// own returns the box at a position for writing. If other trees have it, too, a copy takes its position in this tree first.
+// own returns the box at a position for writing. If other trees may have the box too, a copy first replaces it in this
+// tree.
 func (t *Tree) own(at **Box) *Box {
 	b := *at
 	if b.owner == t.owner {
@@ -55,7 +56,7 @@ func (t *Tree) newLeaf() *Box {
 	return b
 }
 
-// release keeps a box to be used again, if it is in this tree alone.
+// release keeps a box for reuse, if it is in this tree alone.
 func (t *Tree) release(b *Box) {
 	if b.owner != t.owner {
 		return
@@ -65,7 +66,7 @@ func (t *Tree) release(b *Box) {
 	t.room.boxes = append(t.room.boxes, b)
 }
 
-// empty takes the array off a leaf and keeps it to be used again, if it has the usual size and is in this tree alone.
+// empty detaches the array of a leaf and keeps it for reuse, if it has the usual size and is in this tree alone.
 func (t *Tree) empty(b *Box) {
 	if cap(b.Points) == leafRoom && b.owner == t.owner {
 		t.room.arrays = append(t.room.arrays, b.Points[:0])
@@ -73,7 +74,7 @@ func (t *Tree) empty(b *Box) {
 	b.Points = nil
 }
 
-// leafRoom is the capacity of a leaf's array: a leaf holds one point too many for a moment before it is cut.
+// leafRoom is the capacity of a leaf's array. Before a leaf is cut it has one point too many for a moment.
 const leafRoom = LeafSize + 1
 
 // array returns an empty array for the points of a leaf.
@@ -87,8 +88,8 @@ func (t *Tree) array() []Point {
 	return out
 }
 
-// releaseAll releases a box and all boxes below it that are in this tree alone. It need not look below a box that other trees
-// have, too, because they have everything below it as well.
+// releaseAll releases a box and all boxes below it that are in this tree alone. Below a box that other trees may have
+// it need not look, because they have everything below that box as well.
 func (t *Tree) releaseAll(b *Box) {
 	if b.owner != t.owner {
 		return

@@ -1,16 +1,17 @@
-// Package kd keeps points with integer coordinates in a k-d tree. Every box of the tree knows the extremes of
-// the points in it, exactly, and of which kinds they are, so that a search can bound what it may find there. A
-// point that moves goes to the box where it now belongs; boxes are never widened for it.
+// Package kd keeps points with integer coordinates in a k-d tree. Each box of the tree has the exact extremes of its
+// points in each coordinate, and the set of their kinds, so that a search can bound what it may find in the box. A
+// point that moves goes to the box where it now belongs; a box is never widened to keep it.
 //
 //	box ─► two boxes, cut at a coordinate, at a rank, or between kinds
 //	 └───► leaf: up to LeafSize points, more only if they cannot be told apart
 //
-// The shape follows the points: a leaf that is full is cut in two, an empty one goes, two nearly empty ones become one. When
-// as many points have moved as there are, the tree is built anew if it is searched much; when four times as many have moved,
-// in any case.
+// The shape follows the points: a full leaf is cut in two, an empty leaf is removed, and two nearly empty leaves become
+// one. When as many points have moved as there are, the tree is built anew if searches open many boxes; when four times
+// as many have moved, it is built anew in any case.
 //
-// Trees are persistent: [Tree.Fork] takes no time, and what was one tree is two from then on. A tree writes to the
-// boxes that it has made since, and copies others before it changes them, with those above them.
+// Trees are persistent (copy-on-write): [Tree.Fork] takes no time, and makes two independent trees of one. A tree
+// writes in place to the boxes that it has made since, and copies other boxes, with all boxes above them, before it
+// changes them.
 package kd
 
 import "github.com/orbitsched/orbit/internal/cow"
@@ -18,68 +19,70 @@ import "github.com/orbitsched/orbit/internal/cow"
 // Dims is the number of coordinates of a point.
 const Dims = 24
 
-// LeafSize is how many points a leaf has before it is cut in two.
+// LeafSize is the largest number of points in a leaf, except if the points cannot be told apart.
 const LeafSize = 16
 
-// Vector is the place of a point.
+// Vector has the coordinates of a point.
 type Vector [Dims]int64
 
-// Point is one point, in four cache lines. Points that are alike in all coordinates differ in rank, or in hash, or share a leaf.
+// Point is one point, in four cache lines. Points that are equal in all coordinates differ in rank or hash, or else
+// share a leaf.
 type Point struct {
 	// Rank orders points that are equal in all coordinates.
 	Rank uint64
 	// ID identifies the point; ids are not negative.
 	ID int32
-	// Kind is the equivalence class of the point, for Kinds.
+	// Kind is the equivalence class of the point, a number for [KindsOf].
 	Kind int32
 	// At holds the coordinates.
 	At Vector
-	// Hash is a second order of points, by which a tree cuts those that are equal in all coordinates if it is told so.
+	// Hash is an alternative to Rank, see [Tree.ByHash].
 	Hash uint64
 	_    [5]uint64
 }
 
-// Kinds is a set of kinds of points, with one bit for each number modulo 64. Kinds 64 apart share a bit, so a set may hold more
-// kinds than were added, but never fewer.
+// Kinds is a set of kinds of points, with one bit for each number modulo 64. Kinds 64 apart share a bit, so a set may
+// hold more kinds than were added, but never fewer.
 type Kinds uint64
 
-// Apart is how many kinds a set tells apart: fewer share no bit.
+// Apart is the number of kinds that a set tells apart: kinds below it share no bit.
 const Apart = 64
 
 // KindsOf returns the set of one kind.
 func KindsOf(kind int32) Kinds { return 1 << (uint32(kind) % Apart) }
 
-// Probe rates a box by its kinds and extremes: the higher, the less is worth finding in it. The tree is cut where the ratings of
-// the two parts differ most.
+// Probe rates a box by its kinds and extremes. A higher rating means that the box is less worth searching. The tree is
+// cut where the ratings of the two parts differ most.
 type Probe func(kinds Kinds, least, most *Vector) float64
 
-// Tree is a set of points of different ids. The zero value is empty and ready.
+// Tree is a set of points with different ids. The zero value is empty and ready.
 type Tree struct {
-	// ByHash makes the tree cut points that are equal in all coordinates by Hash and not by Rank. Set it if searches choose among
-	// equal points by Hash: points that they find one after another are then in the same boxes.
+	// ByHash makes the tree cut points that are equal in all coordinates by Hash instead of Rank. Set it if searches
+	// choose among equal points by Hash: the points that such a search finds in a row are then in the same boxes.
 	ByHash bool
 	// Nil: there are no points.
 	root *Box
 	size int32
-	// Points put in since the tree was built.
+	// The number of points put in or moved since the tree was built.
 	puts int32
-	// Boxes that searches have looked into since then.
+	// The number of boxes that searches have opened since then.
 	opened int
-	// The coordinates of one of the points. In most coordinates all other points equal it.
+	// The coordinates of one of the points. In the coordinates that are not live, all other points equal it.
 	base Vector
-	// All coordinates: first the live ones, in which points differ, then those in which all points equal base.
+	// All coordinates: first the live ones, in which points differ, then those in which all points equal base. Only
+	// live coordinates are measured.
 	dims [Dims]uint8
 	live int
-	// Boxes with this owner are in this tree alone; 0: none are.
+	// The boxes with this owner are in this tree alone; 0: no box is.
 	owner cow.Owner
-	// The last version given to a box, and how many boxes have been copied.
+	// The last version given to a box, and the number of boxes copied.
 	version uint64
 	copied  int
-	// Nil in a tree that has not been written to.
+	// Memory to reuse; nil in a tree that has not been written to.
 	room *room
 }
 
-// Fork returns a second tree with the same points. Later changes of one are not seen in the other.
+// Fork returns a second tree with the same points. Later changes of one tree do not show in the other.
 func (t *Tree) Fork() Tree {
 	t.Root()
 	t.owner, t.version = 0, 0
@@ -102,7 +105,8 @@ func (t *Tree) Size() int { return int(t.size) }
 // Copied returns how many boxes this tree has copied because another may have them, too.
 func (t *Tree) Copied() int { return t.copied }
 
-// Root returns the box that has all points; nil: there is none. It first brings the extremes, kinds and versions of changed boxes up to date.
+// Root returns the box with all points; nil: there are no points. It first brings the numbers of changed boxes up to
+// date.
 func (t *Tree) Root() *Box {
 	if t.root != nil {
 		t.freshen(t.root)
@@ -150,7 +154,7 @@ func (t *Tree) Move(was, p *Point, probe Probe) bool {
 		if b.Leaf() {
 			b.Points[b.find(p.ID)] = *p
 			b.stale |= itself
-			t.cutFull(b, probe) // a leaf whose points were all alike may be too large, and can be cut now
+			t.cutFull(b, probe) // a leaf of equal points may be too large, and can be cut now that one differs
 			break
 		}
 		from, to := b.cut().below(was), b.cut().below(p)
@@ -185,7 +189,7 @@ func (t *Tree) Remove(was *Point) {
 	}
 }
 
-// insert puts a point into the leaf below a box where it belongs.
+// insert adds a point to the leaf below a box where the point belongs.
 func (t *Tree) insert(at **Box, p *Point, probe Probe) {
 	b := t.own(at)
 	for !b.Leaf() {
@@ -198,8 +202,9 @@ func (t *Tree) insert(at **Box, p *Point, probe Probe) {
 	t.cutFull(b, probe)
 }
 
-// takeOut removes a point from one side of a box that the tree owns. If its leaf is empty then, the leaf goes, and its sibling takes
-// the place of their parent. Otherwise the leaf is joined with a sibling, if both together are at most half full.
+// takeOut removes a point from one side of a box that the tree owns. If the leaf is empty then, it is removed, and its
+// sibling takes the place of their parent. Otherwise the leaf is joined with a sibling leaf if both together are at
+// most half full.
 func (t *Tree) takeOut(above *Box, at **Box, below bool, was *Point) {
 	b := *at
 	part := t.own(b.side(below))
@@ -246,8 +251,8 @@ func (t *Tree) begin(p *Point) {
 	}
 }
 
-// admit makes each coordinate live in which a new point differs from base. Boxes need no correction for it: all their points equal
-// base there, and so do their extremes.
+// admit makes each coordinate live in which a new point differs from base. Existing boxes need no correction: all their
+// points equal base in that coordinate, and so do their extremes.
 func (t *Tree) admit(p *Point) {
 	for i := t.live; i < Dims; i++ {
 		if d := t.dims[i]; p.At[d] != t.base[d] {
@@ -268,19 +273,20 @@ func (t *Tree) list(b *Box, p *Point) {
 	b.Points = append(b.Points, *p)
 }
 
-// age counts a point that was added or moved. Once that has happened as often as there are points, other cuts would divide them
-// better. The tree is then built anew if searches have opened many boxes; after four times as many it is built anew in any case.
+// age counts a point that was added or moved. Once there have been as many as there are points, other cuts would divide
+// the points better. The tree is then built anew if searches have opened many boxes, and after four times as many in
+// any case.
 func (t *Tree) age(probe Probe) {
 	if t.puts++; t.puts > t.size+LeafSize && t.opened > int(t.size) || t.puts > 4*t.size+LeafSize {
 		t.Rebuild(probe)
 	}
 }
 
-// Opened notes that a search has looked into a number of boxes.
+// Opened adds to the number of boxes that searches have opened.
 func (t *Tree) Opened(boxes int) { t.opened += boxes }
 
-// freshen brings the extremes, kinds and version of a box, and of the boxes below it, up to date. It reports whether the extremes or
-// kinds have changed.
+// freshen brings the numbers of a box, and of the boxes below it, up to date. It reports whether the extremes, the rank
+// or the kinds have changed.
 func (t *Tree) freshen(b *Box) bool {
 	was := b.stale
 	if was == 0 {
@@ -300,7 +306,7 @@ func (t *Tree) freshen(b *Box) bool {
 	return changed && b.combine(b.Left, b.Right, t.alive())
 }
 
-// versionRun is how many versions a tree takes at once, from a number that no other tree has.
+// versionRun is the number of versions that a tree reserves at once, from a number that no other tree has.
 const versionRun = 1 << 24
 
 // nextVersion returns a number that no box of any tree has had.

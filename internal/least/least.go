@@ -1,12 +1,13 @@
-// Package least keeps items by the least that each asks for, and finds those that an offer serves.
+// Package least keeps items, each with a vector of the least amounts that it asks for, and finds the items that an
+// offer serves.
 //
 //	recent  up to Recent items, in no order
 //	trees   of Recent, 2×Recent, 4×Recent … items, at most one of each size, as the bits of a counter are
 //	          └─► box ─► two boxes … ─► up to leafSize items; a box knows the least in each coordinate
 //
-// An item that is removed stays where it is until its tree is built anew. So adding and removing take a logarithmic number
-// of steps on average, whatever order the items come in, and a search passes over every box of which all items ask for
-// too much of one thing.
+// A removed item stays where it is until its tree is built anew. So adding and removing take a logarithmic number of
+// steps on average, in whatever order items come. A search skips each box whose items all ask for more of something
+// than is offered.
 package least
 
 import "slices"
@@ -17,9 +18,10 @@ const Dims = 10
 // Vector is what an item asks for, and what an offer has.
 type Vector [Dims]int64
 
-// Recent is how many items are kept without order.
+// Recent is the number of items that are kept without order.
 const Recent = 32
 
+// leafSize is the largest number of items in a box that is not divided.
 const leafSize = 8
 
 // Set is a set of items. The zero value is empty and ready.
@@ -27,11 +29,11 @@ type Set[T any] struct {
 	recent []*Item[T]
 	trees  []tree[T]
 	live   int
-	// Items in trees that have been removed.
+	// The number of removed items that are still in trees.
 	gone int
 }
 
-// Item is one value of a set.
+// Item is one value in a set.
 type Item[T any] struct {
 	// Value is what was added.
 	Value T
@@ -43,7 +45,7 @@ type Item[T any] struct {
 // Len returns the number of items.
 func (s *Set[T]) Len() int { return s.live }
 
-// Add puts a value in, and returns the item that it is.
+// Add adds a value that asks for at least this vector, and returns its item, for Remove.
 func (s *Set[T]) Add(value T, least Vector) *Item[T] {
 	item := &Item[T]{Value: value, least: least}
 	s.recent = append(s.recent, item)
@@ -54,7 +56,7 @@ func (s *Set[T]) Add(value T, least Vector) *Item[T] {
 	return item
 }
 
-// Remove takes an item out, which must be in the set.
+// Remove removes an item. It must be in the set.
 func (s *Set[T]) Remove(item *Item[T]) {
 	item.removed = true
 	s.live--
@@ -70,7 +72,8 @@ func (s *Set[T]) Remove(item *Item[T]) {
 	}
 }
 
-// carry makes a tree of the recent items and of all trees up to the first size that there is none of.
+// carry makes one tree of the recent items and of the trees of the smallest sizes, up to the first size without a tree,
+// as a carry in a binary counter does.
 func (s *Set[T]) carry() {
 	items := s.recent
 	s.recent = nil
@@ -84,7 +87,7 @@ func (s *Set[T]) carry() {
 	s.trees[level] = plant(items)
 }
 
-// append appends what is left of a tree, which is empty then.
+// append appends the items of a tree that have not been removed, and empties the tree.
 func (s *Set[T]) append(items []*Item[T], level int) []*Item[T] {
 	for _, item := range s.trees[level].items {
 		if item.removed {
@@ -97,7 +100,7 @@ func (s *Set[T]) append(items []*Item[T], level int) []*Item[T] {
 	return items
 }
 
-// rebuild makes one tree of all items, of the size that has room for them.
+// rebuild makes one tree of all items, of the smallest size that holds them. It drops all removed items.
 func (s *Set[T]) rebuild() {
 	var items []*Item[T]
 	for level := range s.trees {
@@ -115,8 +118,8 @@ func (s *Set[T]) rebuild() {
 	s.trees[level] = plant(items)
 }
 
-// Served appends to out the items that ask for no more than the offer in every coordinate. It also returns how many
-// items and boxes it has looked at.
+// Served appends to out the items that ask for no more than the offer in every coordinate. It also returns the number
+// of items and boxes that it has looked at.
 func (s *Set[T]) Served(out []*Item[T], offer *Vector) (served []*Item[T], looked int) {
 	for _, item := range s.recent {
 		if item.least.within(offer) {
@@ -145,7 +148,7 @@ func plant[T any](items []*Item[T]) tree[T] {
 	return t
 }
 
-// build divides the items of a box.
+// build divides the items of a box at the median of the widest coordinate, until boxes are small.
 func (t *tree[T]) build(box, from, to int) {
 	for len(t.least) <= box {
 		t.least = append(t.least, Vector{})
@@ -161,7 +164,7 @@ func (t *tree[T]) build(box, from, to int) {
 		return
 	}
 	widest, width := 0, -1.0
-	for d := range low { // in parts of what is asked for at most, because coordinates have units of their own
+	for d := range low { // widths are relative to the largest amount, because coordinates have different units
 		if w := (float64(high[d]) - float64(low[d])) / (float64(high[d]) + 1); w > width {
 			widest, width = d, w
 		}
@@ -180,7 +183,7 @@ func (t *tree[T]) build(box, from, to int) {
 	t.build(2*box+2, middle, to)
 }
 
-// served searches a box.
+// served is Served for one box.
 func (t *tree[T]) served(out []*Item[T], offer *Vector, box, from, to int, looked *int) []*Item[T] {
 	*looked++
 	if !t.least[box].within(offer) {

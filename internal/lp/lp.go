@@ -3,13 +3,14 @@ package lp
 
 import "context"
 
-// tiny is what counts as 0 among numbers of the order of 1.
+// tiny is the size up to which a number counts as 0, given that coefficients are of the order of 1.
 const tiny = 1e-9
 
-// Maximize returns the x >= 0 for which gains·x is largest while rows·x <= 1, and the duals: what one unit more of each
-// row's right side would gain, never less than 0. No coefficient of a row may be below 0, and coefficients should be
-// of the order of 1. A program without a bound, the end of ctx, or more than the given number of pivots stops it early:
-// x is then feasible but may not be the best, the duals are not those of the best, and optimal is false.
+// Maximize returns the x >= 0 for which gains·x is largest while rows·x <= 1. It also returns the duals: the gain from
+// one unit more on the right side of each row, never less than 0. No coefficient of a row may be below 0, and
+// coefficients should be of the order of 1. Maximize stops early if the program is unbounded, if ctx ends, or after the
+// given number of pivots. Then x is feasible but may not be the best, the duals may not be those of the best x, and
+// optimal is false.
 func Maximize(ctx context.Context, gains []float64, rows [][]float64, pivots int) (x, duals []float64, optimal bool) {
 	t := newTableau(gains, rows)
 	for range pivots {
@@ -29,13 +30,13 @@ func Maximize(ctx context.Context, gains []float64, rows [][]float64, pivots int
 	return t.solution(), t.duals(), optimal
 }
 
-// tableau is the dense tableau of the simplex method, which is as fast as anything for some hundred rows.
+// tableau is the dense tableau of the simplex method. For up to some hundred rows no other method is faster.
 //
 //	rows[i]  A | slacks | 1      for every constraint
 //	rows[m]  -c | 0 | 0          at the end: reduced costs | duals | value
 type tableau struct {
 	rows [][]float64
-	// The variable that each row stands for; from vars on they are slacks.
+	// The basic variable of each row. Numbers from vars on are slacks.
 	basis []int
 	vars  int
 }
@@ -59,7 +60,7 @@ func newTableau(gains []float64, rows [][]float64) *tableau {
 	return t
 }
 
-// entering returns the variable that gains most, -1 if none does.
+// entering returns the variable that gains most per unit; -1: none gains.
 func (t *tableau) entering() int {
 	costs, best, low := t.rows[len(t.basis)], -1, -tiny
 	for j, cost := range costs[:len(costs)-1] {
@@ -70,8 +71,8 @@ func (t *tableau) entering() int {
 	return best
 }
 
-// leaving returns the row that limits the entering variable most, -1 if none does. Of equal rows it takes the one of
-// the lowest variable, so that the method does not cycle.
+// leaving returns the row that limits the entering variable most; -1: none limits it. Between equal rows it takes the
+// one with the lowest variable, so that the method does not cycle.
 func (t *tableau) leaving(enter int) int {
 	best, least := -1, 0.0
 	for i, variable := range t.basis {
@@ -87,7 +88,7 @@ func (t *tableau) leaving(enter int) int {
 	return best
 }
 
-// pivot lets a variable into the basis in place of that of a row.
+// pivot makes a variable basic in a row, in place of the basic variable there.
 func (t *tableau) pivot(leave, enter int) {
 	chosen := t.rows[leave]
 	for j, by := 0, chosen[enter]; j < len(chosen); j++ {

@@ -1,5 +1,5 @@
-// Package plain reads and writes JSON of a few known shapes, many times faster than the JSON package: text that needs no escapes, and
-// whole numbers. What is not plain is left to that package.
+// Package plain reads and writes JSON of a few known shapes, many times faster than encoding/json. It handles only
+// texts that need no escapes, and whole numbers. Callers leave everything else to encoding/json.
 package plain
 
 import (
@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// Reader takes a text apart from its beginning. After the first part that is not as it must be it has failed.
+// Reader reads a text part by part. It fails at the first part that is not as expected, and stays failed.
 type Reader struct {
 	rest   []byte
 	failed bool
@@ -17,10 +17,10 @@ type Reader struct {
 // Read returns a reader of a text, which must not change while it is read.
 func Read(text []byte) Reader { return Reader{rest: text} }
 
-// Done reports whether everything was as it had to be, and nothing is left.
+// Done reports whether all parts were as expected, and nothing is left.
 func (r *Reader) Done() bool { return !r.failed && len(r.rest) == 0 }
 
-// Has reports whether the rest begins with a text, which it takes then.
+// Has reports whether the rest begins with a text. If so, it consumes that text.
 func (r *Reader) Has(text string) bool {
 	if len(r.rest) < len(text) || string(r.rest[:len(text)]) != text {
 		return false
@@ -29,10 +29,10 @@ func (r *Reader) Has(text string) bool {
 	return true
 }
 
-// Expect takes a text with which the rest must begin.
+// Expect consumes a text with which the rest must begin.
 func (r *Reader) Expect(text string) { r.failed = !r.Has(text) || r.failed }
 
-// Text takes a quoted text that is not empty and has no character that JSON writes in another way.
+// Text consumes and returns a quoted text. The text must not be empty, nor contain a character that JSON escapes.
 func (r *Reader) Text() []byte {
 	r.Expect(`"`)
 	end := bytes.IndexByte(r.rest, '"')
@@ -45,7 +45,8 @@ func (r *Reader) Text() []byte {
 	return text
 }
 
-// isPlain reports whether the JSON package writes a text as it is.
+// isPlain reports whether encoding/json writes a text without escapes. It refuses all texts that are not printable
+// ASCII.
 func isPlain[T string | []byte](text T) bool {
 	for i := range len(text) {
 		if b := text[i]; b < ' ' || b > '~' || b == '"' || b == '\\' || b == '<' || b == '>' || b == '&' {
@@ -55,7 +56,8 @@ func isPlain[T string | []byte](text T) bool {
 	return true
 }
 
-// Number takes a whole number of at most 18 digits, so that it fits in any type, without needless zeros.
+// Number consumes a whole number without leading zeros. It has at most 18 digits, so that it fits into a uint64 and an
+// int64.
 func (r *Reader) Number() (n uint64) {
 	digits := 0
 	for digits < len(r.rest) && r.rest[digits] >= '0' && r.rest[digits] <= '9' && digits < 19 {
@@ -69,14 +71,14 @@ func (r *Reader) Number() (n uint64) {
 	return n
 }
 
-// Positive takes a Number above zero.
+// Positive consumes a Number above zero.
 func (r *Reader) Positive() (n uint64) {
 	n = r.Number()
 	r.failed = r.failed || n == 0
 	return n
 }
 
-// Hex takes a quoted text of 16 bytes in hexadecimal, in small letters, that are not all zero.
+// Hex consumes a quoted text of 16 bytes in lower case hexadecimal, which must not all be zero.
 func (r *Reader) Hex() (out [16]byte) {
 	text := r.Text()
 	if len(text) != 2*len(out) || bytes.ContainsAny(text, "ABCDEF") {
@@ -89,7 +91,7 @@ func (r *Reader) Hex() (out [16]byte) {
 	return out
 }
 
-// Writer appends parts to a text. After the first part that is not plain it has failed.
+// Writer appends parts to a text. It fails at the first part that is not plain, and stays failed.
 type Writer struct {
 	// Text is what was written.
 	Text   []byte
@@ -99,23 +101,23 @@ type Writer struct {
 // Put writes a text as it is.
 func (w *Writer) Put(text string) { w.Text = append(w.Text, text...) }
 
-// Quoted writes a text in quotes, if it is one that Reader.Text takes.
+// Quoted writes a text in quotes. It fails if Reader.Text would not accept the text.
 func (w *Writer) Quoted(text string) {
 	w.failed = w.failed || text == "" || !isPlain(text)
 	w.Text = append(append(append(w.Text, '"'), text...), '"')
 }
 
-// Number writes a number, if it is one that Reader.Positive takes.
+// Number writes a number. It fails if Reader.Positive would not accept the number.
 func (w *Writer) Number(n uint64) {
 	w.failed = w.failed || n == 0 || n >= 1e18
 	w.Text = strconv.AppendUint(w.Text, n, 10)
 }
 
-// Hex writes 16 bytes, if they are ones that Reader.Hex takes.
+// Hex writes 16 bytes. It fails if Reader.Hex would not accept them.
 func (w *Writer) Hex(id [16]byte) {
 	w.failed = w.failed || id == [16]byte{}
 	w.Text = append(hex.AppendEncode(append(w.Text, '"'), id[:]), '"')
 }
 
-// Plain reports whether everything was plain.
+// Plain reports whether all parts were plain.
 func (w *Writer) Plain() bool { return !w.failed }

@@ -1,4 +1,4 @@
-// Package program is what the examples' main functions have in common: flags, interrupts, and how an error is said.
+// Package program is the common part of the examples' main functions: flags, interrupts, and the printing of errors.
 package program
 
 import (
@@ -11,7 +11,7 @@ import (
 	"os/signal"
 )
 
-// Main parses the flags, runs, and ends the process. The first interrupt ends the context of run, a second one the
+// Main parses the flags, calls run, and ends the process. The first interrupt ends the context of run, a second one the
 // process.
 func Main[O any](name string, parse func(args []string, w io.Writer) (O, error), run func(ctx context.Context, o O, out io.Writer) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -25,12 +25,13 @@ func Main[O any](name string, parse func(args []string, w io.Writer) (O, error),
 	os.Exit(status(ctx, name, err, os.Stderr))
 }
 
-// flagsError is an error in the flags that package flag has printed already.
+// flagsError is an error in the flags, which package flag has printed already.
 type flagsError struct{ error }
 
 func (e *flagsError) Unwrap() error { return e.error }
 
-// status says an error, and returns the status to exit with: 0 without one and after help, 2 if the flags are at fault.
+// status prints an error, and returns the exit status: 0 without an error and after a request for help, 2 for an error
+// in the flags, else 1.
 func status(ctx context.Context, name string, err error, w io.Writer) int {
 	switch {
 	case err == nil || errors.Is(err, flag.ErrHelp):
@@ -55,8 +56,8 @@ func Flags(name, does string, w io.Writer) *flag.FlagSet {
 	return f
 }
 
-// Parse reads the arguments, which must all be flags, and has their values checked. What is wrong is said on the set's
-// output.
+// Parse parses the arguments, which must all be flags, and calls check for their values. It prints any error on the
+// output of f.
 func Parse(f *flag.FlagSet, args []string, check func() error) error {
 	if err := f.Parse(args); err != nil {
 		return err

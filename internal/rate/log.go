@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// Log writes errors to slog.Default() where nobody else is told of them: ten at once, and one more every 10 s. The zero value is ready to use,
-// and its method may be called from any goroutine.
+// Log writes errors to slog.Default() that are reported to no caller: up to ten at once, and one more every 10 s. The
+// zero value is ready to use, and its method may be called from any goroutine.
 type Log struct {
-	mu      sync.Mutex // guards what is below
+	mu      sync.Mutex // guards the fields below
 	allowed Allowance
-	// How many errors were left out since the last line.
+	// The number of errors left out since the last line.
 	dropped int
 }
 
-// Error writes a line with an error, and says in it how many were left out before.
+// Error writes a line with an error, and with the number of errors left out before it.
 func (l *Log) Error(ctx context.Context, text string, err error, attrs ...slog.Attr) {
 	l.mu.Lock()
 	if l.allowed.Take(time.Now(), 10*time.Second, 10) > 0 {

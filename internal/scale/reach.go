@@ -5,9 +5,10 @@ import (
 	"testing"
 )
 
-// Reach yields a map in which a random test counts the outcomes that it comes to, once more while one of those that are wanted
-// has not been counted: ten times at most, and then it says which are missing. A single run misses a rare outcome now and
-// then, ten hardly ever. In short mode it yields once and misses none, because rapid draws a fifth as often then.
+// Reach runs a random test until it has reached all wanted outcomes. In each round it yields a map in which the test
+// counts the outcomes that it comes to. After ten rounds at most, the test fails and names the outcomes that are
+// missing. A single round misses a rare outcome now and then, ten hardly ever. In short mode there is one round and no
+// outcome is required, because rapid draws a fifth as often then.
 func Reach(t *testing.T, wanted ...string) iter.Seq[map[string]int] {
 	return func(yield func(map[string]int) bool) {
 		t.Helper()

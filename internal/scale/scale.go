@@ -1,7 +1,7 @@
-// Package scale says how large the samples of the tests are. Only tests import it.
+// Package scale sets the size of the samples of tests. Only tests import it.
 //
-// An ordinary run takes a usual sample, so that go test ./... stays short. With -tags stress the same tests take
-// their full sample, and those run that are too long for every day. The variable ORBIT_STRESS_SCALE multiplies
+// An ordinary run takes the usual sample, so that go test ./... stays short. With -tags stress the same tests take
+// their full sample, and the tests that are too long for every day run too. The variable ORBIT_STRESS_SCALE multiplies
 // full samples: 0.1 for a tenth, 10 for a long night; 1 by default.
 package scale
 
@@ -13,7 +13,8 @@ import (
 	"testing"
 )
 
-// Of returns how large a sample is: usual in an ordinary run, else full times ORBIT_STRESS_SCALE and at least 1.
+// Of returns the size of a sample: usual in an ordinary run, and with -tags stress full times ORBIT_STRESS_SCALE, at
+// least 1.
 func Of(usual, full int) int {
 	if !stress {
 		return usual
@@ -21,18 +22,18 @@ func Of(usual, full int) int {
 	return max(1, int(float64(full)*factor()))
 }
 
-// Main runs a package's tests from its TestMain. Each random property is checked so many times, usual or full as in Of; the flag
-// -rapid.checks wins over both.
+// Main runs the tests of a package from its TestMain. It sets how many times each random property is checked, from
+// usual and full as in Of. The flag -rapid.checks overrides both.
 func Main(m *testing.M, usual, full int) {
-	if err := flag.Set("rapid.checks", strconv.Itoa(Of(usual, full))); err != nil { // before flags are parsed, so a flag wins
+	if err := flag.Set("rapid.checks", strconv.Itoa(Of(usual, full))); err != nil { // m.Run parses flags later
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
 	}
 	os.Exit(m.Run())
 }
 
-// Some returns the first cases of a list in an ordinary run, usual many, and with -tags stress all of them, whatever the variable
-// says: what a test does not draw cannot be multiplied.
+// Some returns the first usual cases of a list in an ordinary run, and all of them with -tags stress.
+// ORBIT_STRESS_SCALE has no effect, because a fixed list cannot be multiplied.
 func Some[T any](usual int, cases ...T) []T {
 	if stress {
 		return cases
@@ -40,7 +41,7 @@ func Some[T any](usual int, cases ...T) []T {
 	return cases[:usual]
 }
 
-// factor reads the variable. What it cannot read would make a run of an unknown size, so it ends the run.
+// factor reads ORBIT_STRESS_SCALE. It panics if the value is invalid, because the size of the run would be unknown.
 func factor() float64 {
 	text := os.Getenv("ORBIT_STRESS_SCALE")
 	if text == "" {
@@ -61,7 +62,7 @@ func Long(t testing.TB) {
 	}
 }
 
-// Sweep marks a test, or a part of one, that takes so long that only -tags stress runs it.
+// Sweep marks a test, or a part of one, that is so long that only -tags stress runs it.
 func Sweep(t testing.TB) {
 	t.Helper()
 	if !stress {

@@ -9,8 +9,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// All sends a batch, in one call if the ledger is an [orbit.Batcher], and returns an outcome for each proposal. It is
-// ErrUnknown for a proposal that the ledger has left out of its answer.
+// All sends a batch, in one call if the ledger is an [orbit.Batcher], and returns one outcome for each proposal. The
+// outcome of a proposal that the ledger leaves out of its answer is ErrUnknown.
 func All(ctx context.Context, ledger orbit.Ledger, batch []orbit.Proposal) []orbit.Outcome {
 	if len(batch) == 0 {
 		return nil
@@ -29,16 +29,16 @@ func All(ctx context.Context, ledger orbit.Ledger, batch []orbit.Proposal) []orb
 	return out
 }
 
-// First and Most are the first and the longest wait before a proposal with an unknown outcome is sent again. Each wait is
-// twice as long as the one before.
+// First and Most are the shortest and the longest wait before a proposal with an unknown outcome is sent again. The
+// wait doubles each time (exponential backoff).
 const (
 	First = 10 * time.Millisecond
 	Most  = time.Second
 )
 
-// Settle sends a proposal, which must have an id, until its outcome is known. If ctx ends before, the error wraps
-// ErrUnknown and the context's error. ErrUnavailable after ErrUnknown is no outcome: it says that the repetition was not
-// sent, and nothing about the first time.
+// Settle sends a proposal, which must have an id, until its outcome is known. If ctx ends before that, the error wraps
+// ErrUnknown and the error of ctx. An ErrUnavailable that follows an ErrUnknown is no outcome: it says that the
+// repetition was not sent, but nothing about the first attempt.
 func Settle(ctx context.Context, ledger orbit.Ledger, p orbit.Proposal) (orbit.Revision, error) {
 	var unknown error
 	for wait := First; ; wait = min(2*wait, Most) {
@@ -55,7 +55,7 @@ func Settle(ctx context.Context, ledger orbit.Ledger, p orbit.Proposal) (orbit.R
 	}
 }
 
-// Pause waits for d, and reports false if ctx ends before.
+// Pause waits for d; false: ctx has ended before.
 func Pause(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil

@@ -1,13 +1,13 @@
-// Package slab takes memory for many small values at a time.
+// Package slab allocates memory for many small values at once.
 package slab
 
 import "unsafe"
 
-// Of hands out values of one type, so many to an allocation. All values of a slab live as long as one of them
-// does. The zero value is ready.
+// Of hands out values of one type, perSlab of them from one allocation. All values of a slab stay in memory as long as
+// one of them is in use. The zero value is ready.
 type Of[T any] struct{ rest []T }
 
-// perSlab is how many values share an allocation.
+// perSlab is the number of values that share an allocation.
 const perSlab = 64
 
 // New returns a pointer to a copy of the value.
@@ -21,7 +21,7 @@ func (s *Of[T]) New(value T) *T {
 	return p
 }
 
-// Slice returns a slice of n zero values that append does not run over.
+// Slice returns a slice of n zero values. Its capacity is n, so append does not overwrite other values.
 func (s *Of[T]) Slice(n int) []T {
 	if len(s.rest) < n {
 		s.rest = make([]T, max(n, perSlab))
@@ -31,12 +31,12 @@ func (s *Of[T]) Slice(n int) []T {
 	return out
 }
 
-// Boxes converts values of type T to interface values of type I, which T must implement with methods on the value. An
-// ordinary conversion allocates for every value; this one lets the interface value refer to a copy in a slab, which is
-// never changed afterwards. T must be larger than a pointer, so that interface values refer to it.
+// Boxes converts values of type T to interface values of type I, which T must implement with value receivers. An
+// ordinary conversion allocates memory for each value. Boxes makes the interface value refer to a copy in a slab, which
+// is never changed afterwards. T must be larger than a pointer, or interface values would not refer to it.
 type Boxes[I, T any] struct {
 	values Of[T]
-	// An interface value with the right type.
+	// An interface value of dynamic type T, from which New copies the type.
 	like  I
 	ready bool
 }

@@ -1,7 +1,8 @@
 // Package slots has sets of small indices.
 package slots
 
-// Set is a set of indices of a dense table. It is cleared in no time, and is to be cleared before the first use.
+// Set is a set of indices of a dense table. Clear takes constant time, except when the set grows; call it before the
+// first use.
 type Set struct {
 	marks []uint32
 	mark  uint32

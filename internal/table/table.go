@@ -1,7 +1,8 @@
-// Package table keeps records by number, persistently: copies of a table share structure, and a writer copies only the
-// chunks that it does not own ([cow.Owner]). A number is a slot. It belongs to one record until the record is dropped,
-// and is then given to another, the lowest first, so that slots stay dense, other tables can be indexed by them, and what
-// is empty gives its memory back. Records are found by the hash of their id; the caller compares the ids.
+// Package table keeps records in numbered slots, persistently: copies of a table share structure, and a writer copies
+// only the chunks that it does not own ([cow.Owner]). A slot belongs to one record until the record is dropped, and is
+// then given to another record. The lowest vacant slot comes first: so slots stay dense, other tables can be indexed by
+// them, and empty chunks give their memory back. Records are found by the hash of their id; the caller compares the
+// ids.
 package table
 
 import (
@@ -11,8 +12,8 @@ import (
 	"github.com/orbitsched/orbit/internal/cow"
 )
 
-// Chunk is what is copied at once when a record changes that an older copy of the table still sees: few records if they
-// are large.
+// Chunk is the unit of copying: a write copies the whole chunk of the record if an older copy of the table still refers
+// to it. Use few records per chunk if they are large.
 type Chunk[R any] interface{ [2]R | [4]R }
 
 // Table holds records of type R in chunks of type C. The zero value is empty.
@@ -32,11 +33,11 @@ type chunk[R any, C Chunk[R]] struct {
 // indexed by slots need not shrink.
 func (t *Table[R, C]) Bound() uint32 { return t.bound }
 
-// Len returns how many records are filed under a hash.
+// Len returns the number of records that are filed under a hash.
 func (t *Table[R, C]) Len() int { return t.index.Len() }
 
-// Vacant returns the lowest slot, from a given one on, that is not in use. A writer that has not decided yet asks again
-// from behind it, and takes them all in the end.
+// Vacant returns the lowest slot, from a given one on, that is not in use. A writer that reserves several slots before
+// it takes them asks again from the next slot on, and takes all of them in the end.
 func (t *Table[R, C]) Vacant(from uint32) uint32 {
 	var records C
 	size := uint32(len(records))
@@ -82,7 +83,7 @@ func (t *Table[R, C]) Drop(slot uint32, o cow.Owner) {
 	}
 }
 
-// At returns the record in a slot for reading, a zero record if it is not in use.
+// At returns the record in a slot for reading; a zero record if the slot is not in use.
 func (t *Table[R, C]) At(slot uint32) *R {
 	var records C
 	size := uint32(len(records))
@@ -92,7 +93,7 @@ func (t *Table[R, C]) At(slot uint32) *R {
 	return new(R)
 }
 
-// Own returns the record in a slot that is in use, for writing by o. The pointer is good until the table is copied.
+// Own returns the record in a slot that is in use, for writing by o. The pointer is valid until the table is copied.
 func (t *Table[R, C]) Own(slot uint32, o cow.Owner) *R {
 	var records C
 	size := uint32(len(records))
@@ -114,8 +115,9 @@ func (t *Table[R, C]) All(yield func(uint32, *R) bool) {
 	})
 }
 
-// Diff yields the slots of which the record may be another than in an older table, with both records, each zero where the
-// slot was or is not in use, in the order of their slots. It costs what was written since one was copied from the other.
+// Diff yields the slots whose records may differ from those in an older table, in the order of slots, with both
+// records; a record is zero where the slot was or is not in use. It costs about as much as was written since one table
+// was copied from the other.
 func (t *Table[R, C]) Diff(older *Table[R, C], yield func(slot uint32, was, now *R) bool) {
 	none := new(chunk[R, C])
 	t.chunks.Diff(&older.chunks, func(i uint32, was, now *chunk[R, C]) bool {
@@ -132,17 +134,17 @@ func (t *Table[R, C]) Diff(older *Table[R, C], yield func(slot uint32, was, now 
 // Probe starts a search for a record under the hash of its id.
 func (t *Table[R, C]) Probe(hash uint32) cow.Probe { return t.index.Probe(hash) }
 
-// First returns the slot that Probe finds first, or a number that is no slot.
+// First returns the slot that Probe finds first; the highest uint32, which is no slot, if there is none.
 func (t *Table[R, C]) First(hash uint32) uint32 { return t.index.First(hash) }
 
-// File makes the record in a slot found under a hash.
+// File files the record in a slot under a hash, so that Probe finds it.
 func (t *Table[R, C]) File(hash, slot uint32, o cow.Owner) { t.index.Insert(hash, slot, o) }
 
 // Unfile undoes File.
 func (t *Table[R, C]) Unfile(hash, slot uint32, o cow.Owner) { t.index.Delete(hash, slot, o) }
 
-// Adopt replaces all records by those of another table, and with them which slots are in use, but not which records are
-// found. The bound is the higher of the two.
+// Adopt replaces all records, and the set of slots in use, by those of another table. It leaves unchanged which records
+// Probe finds. The bound becomes the higher of the two.
 func (t *Table[R, C]) Adopt(other *Table[R, C]) {
 	t.chunks, t.bound = other.chunks, max(t.bound, other.bound)
 }

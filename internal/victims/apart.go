@@ -2,30 +2,33 @@ package victims
 
 import "github.com/orbitsched/orbit"
 
-// Who stands in the way by a rule of company (orbit.Apart). They have to leave whatever room there is, and not only the node that is searched: a rule by
-// rack closes a node because of what is on others of its rack.
+// This file finds the capsules that stand in the way because of a rule of company (orbit.Apart). They have to leave
+// whatever room there is, and not only from the node that is searched: a rule over racks closes a node because of
+// capsules on other nodes of its rack.
 
 // domain is a domain of a level.
 type domain struct{ level, name string }
 
-// inTheWay is who has to leave a domain for a spec, and a key that no find with all of them comes before.
+// inTheWay has the capsules that have to leave a domain for a spec, and a lower bound of the keys of all finds that
+// include them.
 type inTheWay struct {
 	who []*orbit.Capsule
 	Key
 }
 
-// domains remembers the nodes of domains, and who is in the way there, for one view in one draft.
+// domains caches the nodes of domains, and the capsules in the way there, for one view in one draft.
 type domains struct {
 	draft *orbit.Draft
 	syncs uint64
-	// Up to where the draft's changes are taken note of.
+	// The position in the draft's journal up to which changes have been followed.
 	cursor uint64
 	// The indices of the nodes of each domain, by level.
 	nodes map[string]map[string][]int32
+	// The capsules in the way, by domain and by the spec for which they are.
 	found map[domain]map[*orbit.Spec]*inTheWay
 }
 
-// follow forgets what does not hold for the draft any more.
+// follow drops all entries that a change of the draft has outdated.
 func (d *domains) follow(draft *orbit.Draft) {
 	if len(d.nodes) == 0 {
 		return
@@ -48,7 +51,7 @@ func (d *domains) follow(draft *orbit.Draft) {
 	}
 }
 
-// in returns the nodes of a domain. The first call for a level looks at all nodes.
+// in returns the indices of the nodes of a domain. The first call for a level reads all nodes.
 func (d *domains) in(draft *orbit.Draft, of domain) []int32 {
 	if d.nodes[of.level] == nil {
 		if d.nodes == nil {
@@ -65,7 +68,7 @@ func (d *domains) in(draft *orbit.Draft, of domain) []int32 {
 	return d.nodes[of.level][of.name]
 }
 
-// domainOf returns the domain of a node on a level, empty if it is in none.
+// domainOf returns the domain of a node on a level; empty: it is in none.
 func domainOf(n *orbit.Node, level string) string {
 	if level == orbit.NodeKey {
 		return string(n.ID)
@@ -73,12 +76,14 @@ func domainOf(n *orbit.Node, level string) string {
 	return n.Labels[level]
 }
 
-// closed returns the levels by which rules close a node that those in the way could open; false: something else is against the node.
+// closed returns the levels by which rules close a node, as far as evicting the capsules in the way could open it;
+// false: something else keeps the spec off the node.
 func (s *Search) closed(n *orbit.NodeState) (levels []string, ok bool) {
 	return s.draft.ClosedBy(&orbit.NodeState{Node: n.Node}, s.spec)
 }
 
-// inTheWay returns who is in the way in the domain of a node on a level. What it returns for [orbit.NodeKey] holds until the next call.
+// inTheWay returns the capsules in the way in the domain of a node on a level. For [orbit.NodeKey] the result is a
+// buffer, valid until the next call.
 func (s *Search) inTheWay(n *orbit.NodeState, level string) *inTheWay {
 	if level == orbit.NodeKey {
 		s.here = inTheWay{s.here.who[:0], None}
@@ -101,7 +106,7 @@ func (s *Search) inTheWay(n *orbit.NodeState, level string) *inTheWay {
 	return w
 }
 
-// addInTheWay adds those on one node.
+// addInTheWay adds the capsules in the way on one node.
 func (s *Search) addInTheWay(w *inTheWay, on orbit.NodeID, level string) {
 	for v := range s.state.On(on) {
 		if v.Spec.KeepsOff(s.spec, level) && !s.draft.Uses(v.ID) {
@@ -111,7 +116,8 @@ func (s *Search) addInTheWay(w *inTheWay, on orbit.NodeID, level string) {
 	}
 }
 
-// Neighbours appends the indices of the nodes that share a domain with a node by one of these levels, but for [orbit.NodeKey].
+// Neighbours appends the indices of the nodes that share a domain with a node on one of these levels. It ignores the
+// level [orbit.NodeKey].
 func (s *Search) Neighbours(to []int32, n *orbit.NodeState, levels []string) []int32 {
 	for _, level := range levels {
 		if at := (domain{level, domainOf(n.Node, level)}); level != orbit.NodeKey && at.name != "" {
@@ -121,8 +127,9 @@ func (s *Search) Neighbours(to []int32, n *orbit.NodeState, levels []string) []i
 	return to
 }
 
-// Bound returns a key that no find on the node comes before, by who is in the way there; [None] if nobody is. False: whoever leaves, nothing is
-// found there, until the node changes or [orbit.Draft.RuleLevels] has another version.
+// Bound returns a lower bound of the keys of finds on a node, from the capsules that are in the way there: no find has
+// a better key. It is [None] if no capsule is in the way. False: no evictions open the node, until the node changes or
+// [orbit.Draft.RuleLevels] returns another version.
 func (s *Search) Bound(n *orbit.NodeState) (key Key, ok bool) {
 	levels, ok := s.closed(n)
 	key = None
@@ -135,11 +142,12 @@ func (s *Search) Bound(n *orbit.NodeState) (key Key, ok bool) {
 	return key, ok && key.Highest < int64(s.ceiling)
 }
 
-// With returns a key that no find comes before to which the victims belong whose key is o, if k is a key that no find comes before.
+// With combines two lower bounds. No find on a node has a better key than k, and each find includes the victims whose
+// key is o. With returns the better bound that follows from both.
 func (k Key) With(o Key) Key {
 	switch {
 	case o.Count == 0:
-	case k.Highest < o.Highest: // the sum and the count of k hold only for finds with its highest priority
+	case k.Highest < o.Highest: // the sum and the count of k hold only for finds with the highest priority of k
 		k = o
 	case k.Highest > o.Highest:
 		k.Sum, k.Count = max(k.Sum, o.Sum+Weight(k.Priority())), max(k.Count, o.Count+1)
@@ -149,8 +157,9 @@ func (k Key) With(o Key) Key {
 	return k
 }
 
-// force notes who has to leave because rules close the node by these levels. It reports false if one of them may not leave, or if the node stays closed
-// without them: because of what still stops, or what the plan has placed.
+// force notes the capsules that have to leave because rules close the node by these levels. It reports false if one of
+// them may not leave, or if the node stays closed without them, because the rule also counts a capsule that still stops
+// or that the plan has placed.
 func (s *Search) force(n *orbit.NodeState, levels []string, f *Found) (ok bool) {
 	clear(s.forced)
 	s.at, s.away = n.Node.ID, s.away[:0]
@@ -186,5 +195,5 @@ func (s *Search) force(n *orbit.NodeState, levels []string, f *Found) (ok bool) 
 // mustLeave reports whether a capsule has to leave because of a rule.
 func (s *Search) mustLeave(v *orbit.Capsule) bool { return len(s.forced) > 0 && s.forced[v.ID] }
 
-// elsewhere reports whether one that has to leave is on another node than the one that is searched.
+// elsewhere reports whether a capsule that may leave is on another node than the one that is searched.
 func (s *Search) elsewhere(v *orbit.Capsule) bool { return len(s.away) > 0 && v.Node != s.at }

@@ -2,15 +2,17 @@ package victims
 
 import "github.com/orbitsched/orbit"
 
-// room is what the capsule may use on a node: what is free, less the room nominated there for others that outrank it.
+// room is what the capsule may use on a node: the free capacity, less what is nominated there for others that outrank
+// the capsule.
 type room struct {
 	free    orbit.Resources
 	devices [orbit.MaxDevices]int32
 	healthy orbit.DeviceSet
 }
 
-// roomOf returns the room of a node, and marks the find as volatile if there are nominations. What is borrowed from one counts as
-// claimed, because it is once the borrower leaves: a victim that need not leave for that is spared by the ledger.
+// roomOf returns the room of a node, and marks the find as volatile if there are nominations. Room that a capsule has
+// borrowed from a nomination counts as claimed, because it is claimed once the borrower leaves. If the victims found
+// are more than necessary because of that, the ledger spares some.
 func (s *Search) roomOf(n *orbit.NodeState, f *Found) (r room) {
 	r.free = n.Free()
 	if s.spec.Devices.Count > 0 {
@@ -34,7 +36,7 @@ func (s *Search) roomOf(n *orbit.NodeState, f *Found) (r room) {
 	return r
 }
 
-// take subtracts what a capsule takes; with the sign -1 it gives that back.
+// take subtracts the resources and devices of a capsule; with the sign -1 it gives them back.
 func (r *room) take(v *orbit.Capsule, sign int64) {
 	for d, x := range v.Spec.Envelope.Reservation {
 		r.free[d] -= sign * x

@@ -8,15 +8,16 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// What leaves or stays together.
+// This file groups the capsules on a node into units that leave or stay as a whole, and chooses the units that leave.
 
-// unit is what leaves or stays together: one capsule, or a whole gang.
+// unit is a set of capsules that leave or stay together: one capsule, or a whole gang.
 type unit struct {
 	priority int32
-	// It is one capsule, on another node than the one that is searched. The field stands where it makes the unit no larger, because units are sorted.
+	// Whether the unit is one capsule on another node than the one that is searched. The field stands here so that it
+	// does not make the unit larger: units are sorted.
 	away  bool
 	start int64
-	// Nil: it is one capsule.
+	// The gang; nil: the unit is one capsule.
 	gang *gangHere
 	// The capsule, or one member of the gang.
 	capsule *orbit.Capsule
@@ -27,15 +28,15 @@ type gangHere struct {
 	state *orbit.GangState
 	// How many members of each role may leave without breaking the role's minimum.
 	surplus []int
-	// The members on the node that may leave, and those on other nodes that have to.
+	// The members on the node that may leave, and the members on other nodes that have to leave.
 	here, away []*orbit.Capsule
 	// All placed members, on any node; nil: the gang may not be evicted whole.
 	all []*orbit.Capsule
-	// The priority of its highest role.
+	// The priority of the highest role of the gang.
 	highest int32
 }
 
-// gang returns what is known of a gang with members on the node. The first call for a gang looks at all of its members.
+// gang returns the entry for a gang with members on the node. The first call for a gang reads all its members.
 func (s *Search) gang(id orbit.GangID) *gangHere {
 	for i := range s.gangs {
 		if s.gangs[i].state.Gang.ID == id {
@@ -66,18 +67,18 @@ func (s *Search) gang(id orbit.GangID) *gangHere {
 	if !whole || g.highest >= s.ceiling {
 		g.all = nil
 	}
-	if slices.Min(g.surplus) < 0 { // a gang below a minimum already can only be evicted whole
+	if slices.Min(g.surplus) < 0 { // a gang that is below a minimum already can only be evicted whole
 		clear(g.surplus)
 	}
 	s.gangs = append(s.gangs, g)
 	return &s.gangs[len(s.gangs)-1]
 }
 
-// least returns the minimum of a role: how many members have to run if any does.
+// least returns the minimum of a role: how many members have to run if any does. Without a Min it is all of them.
 func least(r *orbit.Role) int { return cmp.Or(r.Min, len(r.Members)) }
 
-// single makes a unit of each capsule that may leave alone. Of a gang these are the members beyond the minimum of their role. It reports false if one that
-// has to leave is not among them.
+// single makes a unit of each capsule that may leave alone. Of a gang these are the members beyond the minimums of its
+// roles. It reports false if a member that has to leave is not among them.
 func (s *Search) single() (ok bool) {
 	s.withoutGang()
 	for i := range s.gangs {
@@ -97,8 +98,9 @@ func (s *Search) withoutGang() {
 	}
 }
 
-// beyond adds a unit for each member on the node that its gang can do without. Of each role those are taken that have to leave, and then the newest
-// members. It reports false if the gang cannot do without all that have to leave.
+// beyond adds a unit for each member that its gang can do without. In each role it takes the members that have to leave
+// first, and then the newest ones on the node. It reports false if the gang cannot do without all members that have to
+// leave.
 func (s *Search) beyond(g *gangHere) (ok bool) {
 	for i := range g.state.Gang.Roles {
 		here := slices.DeleteFunc(slices.Concat(g.here, g.away), func(c *orbit.Capsule) bool {
@@ -117,8 +119,8 @@ func (s *Search) beyond(g *gangHere) (ok bool) {
 	return true
 }
 
-// wholeGangs makes the units anew: a gang that may be evicted whole is one unit, all else is as single makes it. It reports
-// whether there is such a gang, and all that have to leave are among the units.
+// wholeGangs makes the units anew: each gang that may be evicted whole is one unit; all other units are as single makes
+// them. It reports whether there is such a gang and all capsules that have to leave are among the units.
 func (s *Search) wholeGangs() (there bool) {
 	s.withoutGang()
 	for i := range s.gangs {
@@ -140,8 +142,8 @@ func (s *Search) wholeGangs() (there bool) {
 	return there
 }
 
-// compare puts the more important unit first: the higher priority, then a gang before a capsule, a larger gang before a smaller
-// one, and the one that started earlier.
+// compare puts the more important unit first: the higher priority, then a gang before a capsule, a larger gang before a
+// smaller one, and the one that started earlier.
 func (u *unit) compare(o *unit) int {
 	if u.priority != o.priority {
 		return cmp.Compare(o.priority, u.priority)
@@ -170,8 +172,8 @@ func byImportance(units []unit) {
 	slices.SortFunc(units, func(a, b unit) int { return a.compare(&b) })
 }
 
-// tryUnits takes all units off the node, puts back those that may stay and beside which the capsule still fits, and enters the others into f as
-// victims. It reports false if the capsule does not fit even without all units.
+// tryUnits takes all units off the node, puts back those that may stay and fit beside the capsule, and enters the
+// others into f as victims. It reports false if the capsule does not fit even without all units.
 func (s *Search) tryUnits(r room, f *Found) bool {
 	for _, u := range s.units {
 		for _, v := range u.here() {
@@ -207,8 +209,8 @@ func (u *unit) here() []*orbit.Capsule {
 	return []*orbit.Capsule{u.capsule}
 }
 
-// stay puts back the capsules of a unit that fit, except those who have to leave, and returns those that leave. If a role of a gang would be left with less
-// than its minimum, all placed members leave: whole says that.
+// stay puts back the capsules of a unit that fit and do not have to leave, and returns those that leave. If that leaves
+// a role of a gang with fewer members than its minimum, all placed members of the gang leave, and whole is true.
 func (s *Search) stay(u *unit, r *room) (leave []*orbit.Capsule, whole bool) {
 	var back []*orbit.Capsule
 	for _, v := range u.here() {
@@ -228,6 +230,7 @@ func (s *Search) stay(u *unit, r *room) (leave []*orbit.Capsule, whole bool) {
 	if leave = append(leave, u.gang.away...); len(leave) == 0 {
 		return nil, false
 	}
+	// Some members leave: check that each role keeps its minimum without them.
 	for i := range u.gang.state.Gang.Roles {
 		role := &u.gang.state.Gang.Roles[i]
 		remain := u.gang.state.Placed[i]

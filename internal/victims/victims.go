@@ -1,8 +1,11 @@
-// Package victims finds out which capsules have to leave so that another capsule, which fits nowhere, can be placed on a node.
+// Package victims finds the capsules that have to leave so that another capsule, which fits nowhere, can be placed on a
+// node.
 //
-//	whom a rule keeps off the capsule has to leave, also another node ─► suppose that all capsules of lower priority leave the node
-//	    ─► does the capsule fit now? ─► put each of them back that may stay and fits beside it, the most important first
-//	    ─► those left over are the victims
+//	find the capsules that a rule keeps apart from the new one: they have to leave, even other nodes
+//	    ─► suppose that all capsules of lower priority leave the node
+//	    ─► does the new capsule fit now?
+//	    ─► put back each capsule that may stay and fits beside the new one, the most important first
+//	    ─► the capsules that are not put back are the victims
 //
 // The ledger spares victims in the same order, so the victims found here are the ones that it evicts.
 package victims
@@ -16,45 +19,49 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Search finds the victims for one capsule, on one node after another. Call Begin first, for each capsule.
+// Search finds the victims for one capsule, on one node after another. Call Begin first, for each capsule. A Search is
+// not for concurrent use.
 type Search struct {
-	// Gentle says that no gang may be evicted whole.
+	// Gentle forbids to evict whole gangs.
 	Gentle bool
-	// Pick chooses the devices for the capsule on a node that has room for it; nil: [orbit.NodeState.PickDevices] does.
+	// Pick chooses the devices for the capsule on a node that has room for it; nil: [orbit.NodeState.PickDevices].
 	Pick func(*orbit.NodeState, *orbit.Spec) orbit.DeviceSet
-	// Refusal is why the draft has not let a victim go because of a budget, since Begin; nil: that has not happened. Of several
-	// it is that with the lowest ids of budget and capsule, whatever the order of the search.
+	// Refusal is the refusal by which the draft has kept a victim on its node because of a budget, since Begin; nil:
+	// there was none. Of several it is the one with the lowest ids of budget and capsule, so it does not depend on the
+	// order of the search.
 	Refusal *orbit.Rejection
 
 	draft *orbit.Draft
 	state *orbit.State
 	of    *orbit.Capsule
 	spec  *orbit.Spec
-	// The living nomination of the capsule or of its gang; nil: neither has one.
+	// The living nomination of the capsule or of its gang; nil: there is none.
 	own *orbit.Nomination
 	// Only capsules of lower priority than this may be evicted.
 	ceiling int32
-	// The capsules that the draft does not let go from the node that is searched.
+	// The capsules that the draft has refused to evict from the node that is searched.
 	kept map[orbit.CapsuleID]bool
 	// Buffers for the node that is searched: capsules without a gang, units, and gangs.
 	found []*orbit.Capsule
 	units []unit
 	gangs []gangHere
-	// The node that is searched, who has to leave because of rules of company, and those of them who are on other nodes than the one that is searched.
+	// The node that is searched; the capsules that have to leave because of rules of company; and those of them that
+	// are on other nodes.
 	at     orbit.NodeID
 	forced map[orbit.CapsuleID]bool
 	away   []*orbit.Capsule
-	// Who is in the way on the node, and in larger domains.
+	// The capsules in the way on the node that is searched, and those in larger domains.
 	here    inTheWay
 	domains domains
 }
 
 // Key says how good the victims on a node are: the lowest key is the best.
 type Key struct {
-	// Refused counts the capsules that would have been victims, but that the draft does not let go; others are victims instead.
+	// Refused counts the capsules that would have been victims, but that the draft refused to evict; other capsules are
+	// victims instead.
 	Refused int
-	// Highest is the highest priority of a victim; math.MinInt64 if there is no victim. The members of a gang that is evicted
-	// whole all count with the priority of its highest role.
+	// Highest is the highest priority of a victim; math.MinInt64 if there is no victim. The members of a gang that is
+	// evicted whole all count with the priority of its highest role.
 	Highest int64
 	// Sum is the sum of the victims' priorities, each counted from the lowest one that an int32 holds.
 	Sum int64
@@ -64,7 +71,8 @@ type Key struct {
 	Start int64
 }
 
-// Compare orders keys: fewest refused, lowest highest victim, least sum, fewest victims, and then the latest start.
+// Compare orders keys: the fewest refused first, then the lowest Highest, the least Sum, the fewest victims, and the
+// latest Start.
 func (k *Key) Compare(o *Key) int {
 	switch {
 	case k.Refused != o.Refused:
@@ -88,11 +96,11 @@ var None = Key{Highest: math.MinInt64, Start: math.MaxInt64}
 // Weight returns what a victim of this priority adds to Key.Sum.
 func Weight(priority int32) int64 { return int64(priority) - math.MinInt32 }
 
-// Start returns when a capsule was placed, as a number to compare. If the placement has no time, it is the revision, which is
-// lower than any time in nanoseconds: such a capsule counts as an old one.
+// Start returns when a capsule was placed, as a number to compare. If the placement has no time, it is the revision,
+// which is lower than any time in nanoseconds, so such a capsule counts as an old one.
 func Start(c *orbit.Capsule) int64 { return cmp.Or(int64(c.PlaceTime), int64(c.PlacedAt)) }
 
-// Found is what was found for a node: its victims, and how good they are.
+// Found is the result of the search on one node: the victims there, and how good they are.
 type Found struct {
 	Key
 	// Node is the node as the draft showed it, with the victims on it.
@@ -101,11 +109,12 @@ type Found struct {
 	Devices orbit.DeviceSet
 	// Victims are the capsules that leave, the most important first.
 	Victims []*orbit.Capsule
-	// Volatile says that the find depends on more than the node, such as a gang's members elsewhere, a nomination, or a budget.
+	// Volatile says that the find depends on more than the node, such as a gang's members elsewhere, a nomination, or a
+	// budget.
 	Volatile bool
 }
 
-// Before reports whether f is better than o: by its key, and among equals by the lower node id.
+// Before reports whether f is better than o: by its key, and between equal keys by the lower node id.
 func (f *Found) Before(o *Found) bool {
 	c := f.Compare(&o.Key)
 	return c < 0 || c == 0 && f.Node.Node.ID < o.Node.Node.ID
@@ -124,8 +133,9 @@ func (s *Search) Begin(draft *orbit.Draft, c *orbit.Capsule) {
 	s.domains.follow(draft)
 }
 
-// Ceiling returns the lowest priority that is safe from eviction for this capsule: only capsules below it may be victims. It is
-// the capsule's own priority, or the lowest of its gang's roles, or TruceFrom of the ledger's limits if the truce covers that.
+// Ceiling returns the lowest priority that is safe from eviction for this capsule: only capsules below it may be
+// victims. It is the priority of the capsule itself, or the lowest of its gang's roles. If the truce of the ledger's
+// limits covers that priority, the ceiling is at most TruceFrom.
 func Ceiling(state *orbit.State, c *orbit.Capsule) int32 {
 	priority := c.Spec.Priority
 	if g := state.Gang(c.Gang); g != nil {
@@ -150,14 +160,15 @@ func (s *Search) Evict(victim *orbit.Capsule) orbit.Evict {
 	return e
 }
 
-// On finds the victims for a node; false: no evictions let the capsule in there. On does not ask the draft whether it lets the
-// victims go; Settle does.
+// On finds the victims on a node; false: no evictions make the node take the capsule. On does not ask the draft whether
+// the victims may be evicted; Settle does.
 func (s *Search) On(n *orbit.NodeState) (f Found, ok bool) {
 	clear(s.kept)
 	return s.on(n)
 }
 
-// on is On, without the capsules in kept as victims.
+// on does the same as On, but takes no capsule in kept as a victim. It first tries single capsules, and evicts whole
+// gangs only if these do not make enough room.
 func (s *Search) on(n *orbit.NodeState) (f Found, ok bool) {
 	levels, ok := s.closed(n)
 	if !ok || !n.Node.Confirms && Stops(s.of) || !s.force(n, levels, &f) {
@@ -174,8 +185,9 @@ func (s *Search) on(n *orbit.NodeState) (f Found, ok bool) {
 	return f, true
 }
 
-// gather lists the capsules that may leave the node and would make room: what has begun on a node that confirms no more takes its room until it
-// has stopped. With them it lists those who have to leave other nodes. It reports whether the list depends on more than the node.
+// gather lists the capsules that may leave the node and would make room, and those that have to leave other nodes. It
+// leaves out a capsule that has begun on a node that no longer confirms, because such a capsule holds its room until it
+// has stopped. It reports whether the list depends on more than the node.
 func (s *Search) gather(n *orbit.NodeState) (volatile bool) {
 	s.found, s.gangs = s.found[:0], s.gangs[:0]
 	for v := range s.state.On(n.Node.ID) {
@@ -202,8 +214,8 @@ func (s *Search) gather(n *orbit.NodeState) (volatile bool) {
 	return volatile
 }
 
-// mayLeave reports whether a capsule may be a victim, as far as the search knows without asking the draft. If it may not, later says that it may once its
-// protection has ended, which is no change of a node.
+// mayLeave reports whether a capsule may be a victim, as far as that is known without asking the draft. If it may not,
+// later says that it may once its protection has ended, which is no change of a node.
 func (s *Search) mayLeave(v *orbit.Capsule) (may, later bool) {
 	if v.Spec.Priority >= s.ceiling {
 		return false, false
@@ -215,7 +227,7 @@ func (s *Search) mayLeave(v *orbit.Capsule) (may, later bool) {
 		(s.spec.Near.Group == "" || v.Spec.Group != s.spec.Near.Group), false
 }
 
-// add adds a victim that counts with this priority.
+// add counts one more victim, with this priority for Highest.
 func (k *Key) add(v *orbit.Capsule, priority int32) {
 	k.Sum += Weight(v.Spec.Priority)
 	k.Count++
@@ -227,9 +239,9 @@ func (k *Key) add(v *orbit.Capsule, priority int32) {
 	}
 }
 
-// Settle asks the draft whether it lets the victims go, which a budget may forbid. While the draft refuses one, Settle searches
-// victims without that one, and enters them into f. It reports false if no victims are left that would do. The draft stays as it
-// was.
+// Settle asks the draft whether it lets the victims go, which a budget may forbid. If the draft refuses to evict one,
+// Settle searches for other victims, enters them into f, and asks again. It reports false if no victims are left that
+// make enough room. The draft is unchanged afterwards.
 func (s *Search) Settle(f *Found) (ok bool) {
 	clear(s.kept)
 	for {
@@ -266,8 +278,8 @@ func (s *Search) pick(n *orbit.NodeState) orbit.DeviceSet {
 	return set
 }
 
-// evict evicts the victims on the draft, the least important first, and returns the first one that the draft does not let go;
-// nil: it lets all go.
+// evict evicts the victims on the draft, the least important first, and returns the first one that the draft refuses to
+// evict; nil: it has evicted all.
 func (s *Search) evict(victims []*orbit.Capsule) (refused *orbit.Capsule) {
 	for _, v := range slices.Backward(victims) {
 		err := s.draft.Evict(s.Evict(v))
@@ -282,7 +294,7 @@ func (s *Search) evict(victims []*orbit.Capsule) (refused *orbit.Capsule) {
 	return nil
 }
 
-// First returns that of two refusals which has the lower ids of budget and capsule; either may be nil.
+// First returns the refusal with the lower ids of budget and capsule; either may be nil.
 func First(a, b *orbit.Rejection) *orbit.Rejection {
 	if a == nil || b != nil && cmp.Or(cmp.Compare(b.Budget, a.Budget), cmp.Compare(b.Capsule, a.Capsule)) < 0 {
 		return b
@@ -290,5 +302,6 @@ func First(a, b *orbit.Rejection) *orbit.Rejection {
 	return a
 }
 
-// Stops reports whether a capsule that is placed anew still has to stop elsewhere: only a node that confirms takes it.
+// Stops reports whether a capsule still has to stop on another node before it can run anew: only a node that confirms
+// takes such a capsule.
 func Stops(c *orbit.Capsule) bool { return c.Remains != nil || c.Begun }
