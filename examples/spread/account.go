@@ -211,7 +211,7 @@ func domain(n *orbit.Node, level string) string {
 	return n.Labels[level]
 }
 
-// eligible reports whether the rule counts the node's domain for the spec.
+// eligible reports whether the node makes its domain one of those over which the rule is even for the spec.
 func eligible(n *orbit.Node, spec *orbit.Spec, rule orbit.Even) bool {
 	name := domain(n, rule.Level)
 	if len(rule.Domains) > 0 {

@@ -103,7 +103,7 @@ func (w *world) show(title string) {
 	w.moments = append(w.moments, m)
 }
 
-// plural returns the number of letters to cut off a plural word for a count.
+// plural returns the suffix that has to be cut off a plural word for a count: "s" for 1, else nothing.
 func plural(n int) string {
 	if n == 1 {
 		return "s"
