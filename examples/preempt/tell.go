@@ -77,7 +77,7 @@ func read(w *world) *account {
 	return a
 }
 
-// begin begins a round: the least number of each group is at first what runs now.
+// begin begins a round: the least number of each group starts at the number that runs now.
 func (a *account) begin() {
 	for _, group := range a.groups {
 		a.least[group] = append(a.least[group], a.runs[group])

@@ -15,7 +15,8 @@ import (
 // Status is a job and the state of its members.
 type Status struct {
 	Job
-	// Pending, Placed and Ready count live members: those that wait for a node, those that have one, and those of them that serve.
+	// Pending, Placed and Ready count live members: Pending those that wait for a node, Placed those that have a node,
+	// and Ready the placed members that serve.
 	Pending int `json:"pending"`
 	Placed  int `json:"placed"`
 	Ready   int `json:"serving"`

@@ -31,7 +31,7 @@ import (
 	"github.com/orbitsched/orbit/agent"
 )
 
-// Labels of a capsule that say what is to run.
+// Labels of a capsule that define its process.
 const (
 	// LabelRun is the program and its arguments, a JSON array of strings.
 	LabelRun = "run"
