@@ -257,6 +257,12 @@ func TestLayers(t *testing.T) {
 			layerOf[name] = i
 		}
 	}
+	told, err := os.ReadFile("docs/architecture.md")
+	require.NoError(t, err)
+	for _, files := range layers {
+		layer := strings.ReplaceAll(strings.TrimPrefix(strings.Join(files, " "), "doc.go "), ".go", "")
+		require.Regexp(t, `(?m)^    \S.* `+layer+`(,|$)`, string(told), "the layers in docs/architecture.md")
+	}
 	names, err := filepath.Glob("*.go")
 	require.NoError(t, err)
 	fset := token.NewFileSet()

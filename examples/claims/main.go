@@ -1,10 +1,11 @@
-// Claims: several pools hand out slots to bursts of requests, three times: from stores whose listings lag behind, with
-// reservations and without, and from ledgers.
+// Claims: several pools hand out slots to bursts of requests, three times: from stores whose listings lag behind, first
+// with reservations and then without, and from ledgers.
 //
 //	go run ./examples/claims
 //
-// How to read it: one row for each way. Conflicts are claims of a slot that was gone, and each costs a caller a round
-// trip; with reservations there are none. No slot may be given to two callers (doubled), as the store's history tells.
+// How to read it: one row for each way. Conflicts are claims of a slot that was already taken; each costs a caller a
+// round trip. With reservations there are none. No slot may be given to two callers at a time (doubled); the store's
+// history is checked for that.
 package main
 
 import (

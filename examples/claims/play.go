@@ -13,7 +13,7 @@ import (
 	"github.com/orbitsched/orbit/sim"
 )
 
-// way is a kind of slot store and whether the pools reserve what they have handed out.
+// way is a kind of slot store, and whether the pools reserve the slots that they have handed out.
 type way struct {
 	name     string
 	reserved bool
@@ -104,7 +104,7 @@ func (s *show) open(ctx context.Context, running *sync.WaitGroup) error {
 		p.ReserveFor = -1
 	}
 	p.ScaleUp = func(ctx context.Context, short claim.Shortage) error {
-		n := min(short.Deficit, s.slots/4+1) // the rest will do with slots that are used again
+		n := min(short.Deficit, s.slots/4+1) // the other callers get slots that are used again
 		if !sleep(ctx, boot) {
 			return nil
 		}
@@ -116,7 +116,7 @@ func (s *show) open(ctx context.Context, running *sync.WaitGroup) error {
 	return nil
 }
 
-// request asks the pool that is likely to serve soonest, uses the slot for a while, and makes it idle again.
+// request asks the pool that is likely to serve it soonest, uses the slot for a while, and makes it idle again.
 func (s *show) request(ctx context.Context, start time.Time) {
 	answer := make(chan claim.Result, 1)
 	asked := time.Now()

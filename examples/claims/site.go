@@ -16,7 +16,7 @@ type site interface {
 	grow(ctx context.Context, n int) error
 	// recycle makes a used slot idle again.
 	recycle(ctx context.Context, s claim.Slot) error
-	// doubled counts in the history how often a slot was given to a caller while another one still had it.
+	// doubled counts in the history how often a slot was given to a caller while another caller still had it.
 	doubled(ctx context.Context) (int, error)
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/orbitsched/orbit/sim"
 )
 
-// floor measures what it costs merely to record the placements of a run. It measures in slices between the passes, so
-// that the work and the floor run on the machine in the same condition.
+// floor measures the cost of merely recording the placements of a run. It measures in slices between the passes, so
+// that work and floor run on the machine under the same conditions.
 type floor struct {
 	ledger   orbit.Ledger
 	recorder *sim.Floor

@@ -1,12 +1,12 @@
-// Constellation schedules a whole constellation from scratch, through the real loop and ledger, and says what a placement
-// costs: in time, as a multiple of the floor (merely to record the same placement), and beside the choice of a scheduler
-// that rates every machine. Machines and work are made up from a seed.
+// Constellation schedules a whole constellation from scratch, through the real loop and ledger, and reports the cost of
+// a placement: as time, as a multiple of the floor (the cost of merely recording the same placement), and beside the
+// cost of one choice of a scheduler that rates every machine. Machines and work are generated from a seed.
 //
 //	go run ./examples/constellation
 //	go run ./examples/constellation -nodes 50000 -capsules 1000000 -classes 1000 -rounds 1
 //
-// How to read it: the table has what each stage of the loop takes by the clock. The lines below compare processor time,
-// which other programs on the machine do not add to, over all rounds. The last line sums up.
+// How to read it: the table shows the wall-clock time of each stage of the loop. The lines below it compare processor
+// time over all rounds, to which other programs on the machine do not add. The last line sums up.
 package main
 
 import (

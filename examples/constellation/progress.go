@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// progress prints from time to time how many capsules are placed, only in runs that take long.
+// progress prints from time to time how many capsules are placed. Only long runs print it.
 type progress struct {
 	out    io.Writer
 	total  int

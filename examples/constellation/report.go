@@ -20,7 +20,7 @@ type report struct {
 	options
 	rounds  []tally
 	samples *sampler
-	// left is what the last round has not placed.
+	// left has the capsules that the last round has not placed.
 	left []leftover
 }
 
@@ -100,7 +100,7 @@ func (r *report) printMultiples(out io.Writer, t *tally) {
 
 var highWater = regexp.MustCompile(`(?m)^VmHWM:\s*(\d+) kB$`)
 
-// peakMemory returns the most memory that the process has used so far; "" where the system does not tell.
+// peakMemory returns the most memory that the process has used so far; "" if the operating system does not report it.
 func peakMemory() string {
 	status, _ := os.ReadFile("/proc/self/status")
 	found := highWater.FindSubmatch(status)

@@ -38,8 +38,8 @@ type run struct {
 	sampler  *sampler     // nil: takes no samples
 	state    *orbit.State // at the end
 
-	// gate is locked for reading by every pass, and for writing by a pause, in which no engine works and no clock of
-	// the run ticks.
+	// gate is locked for reading by every pass, and for writing by a pause. During a pause no engine works and no clock
+	// of the run ticks.
 	gate   sync.RWMutex
 	floor  *floor
 	paused error // the first error of a pause
@@ -91,7 +91,7 @@ func newRun(ctx context.Context, o options, sampling bool, status io.Writer) (*r
 
 // start runs the engines until none of them makes progress any more, or ctx ends.
 func (r *run) start(ctx context.Context) (err error) {
-	runtime.GC() // what set-up has left behind is not collected on the clock of the run
+	runtime.GC() // so that garbage from the set-up is not collected during the run
 	begin, spent := time.Now(), cputime.Process()
 	r.pause(ctx)
 	var group sync.WaitGroup
@@ -101,7 +101,7 @@ func (r *run) start(ctx context.Context) (err error) {
 			Navigator:   &share{part: uint32(i), of: uint32(r.navigators), Services: nav.Services{Placement: engines[r.engine](uint64(i))}},
 			MaxPlan:     min(1_000, max(1, r.capsules/20)),
 			PlanTimeout: time.Hour, // exhaustive plans take their time
-			ParkFor:     time.Hour, // nothing leaves, so what does not fit will not fit later
+			ParkFor:     time.Hour, // no capsule leaves, so a capsule that does not fit will not fit later
 		}
 		group.Go(func() { r.work(ctx, engine) })
 	}
@@ -128,7 +128,7 @@ func (r *run) start(ctx context.Context) (err error) {
 }
 
 // work calls Pass until nothing is left to plan or a pass makes no progress: it commits nothing, loses nothing to other
-// engines, and puts no class aside.
+// engines, and parks no class.
 func (r *run) work(ctx context.Context, engine *orbit.Engine) {
 	parked := 0
 	for ctx.Err() == nil {

@@ -25,8 +25,8 @@ const (
 	callsPerPoint = 16
 )
 
-// take measures calls for capsules that are spread evenly over all classes, if another quarter has been placed since
-// the last time.
+// take times calls for capsules that are spread evenly over all classes, if another quarter of the capsules has been
+// placed since the last sample.
 func (s *sampler) take(ctx context.Context, ledger orbit.Ledger) error {
 	state, err := ledger.Snapshot(ctx)
 	if err != nil {
@@ -46,13 +46,13 @@ func (s *sampler) take(ctx context.Context, ledger orbit.Ledger) error {
 	_, _ = engine.Best(&draft, s.spec(0)) // the first call makes its tables
 	for i := 0; i < callsPerPoint && ctx.Err() == nil; i++ {
 		spec := s.spec((float64(i) + (float64(s.points)-0.5)/quarters) / callsPerPoint)
-		s.took += cputime.Of(func() { _, _ = engine.Best(&draft, spec) }) // finding out that nothing fits counts too
+		s.took += cputime.Of(func() { _, _ = engine.Best(&draft, spec) }) // a call that finds no node counts too
 		s.calls++
 	}
 	return nil
 }
 
-// spec returns the spec of the capsule at that part of the list of all capsules, from 0 to 1.
+// spec returns the spec of the capsule at a relative position, from 0 to 1, in the list of all capsules.
 func (s *sampler) spec(part float64) *orbit.Spec {
 	at := min(int(part*float64(s.capsules)), s.capsules-1)
 	for _, c := range s.classes {

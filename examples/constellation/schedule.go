@@ -8,8 +8,8 @@ import (
 )
 
 // schedule places the whole constellation several times and prints the report. One round is not enough, because the
-// time of work that takes a tenth of a second varies by half. An interrupt ends the rounds; what has been measured by
-// then is reported.
+// measured time of work that takes a tenth of a second varies by half. An interrupt ends the rounds; the report then
+// covers the finished ones.
 func schedule(ctx context.Context, o options, out, status io.Writer) error {
 	fmt.Fprintf(out, `A whole constellation from scratch: %d capsules of %d kinds on %d machines (seed %d).
 The best machine for a capsule is one of all, and each placement changes which is best for the next. A scheduler that
@@ -25,14 +25,14 @@ All of it is placed anew in %d or more rounds, until they have taken %v of proce
 			err = run.start(ctx)
 		}
 		if ctx.Err() != nil && len(r.rounds) > 0 {
-			break // what is measured already counts
+			break // the finished rounds count
 		}
 		if err != nil {
 			return err
 		}
 		r.add(run)
 		spent += run.tally.spent
-		if time.Since(last) >= o.progressEvery { // short rounds do not say so each
+		if time.Since(last) >= o.progressEvery { // not after every short round
 			last = time.Now()
 			fmt.Fprintf(status, "round %d: %d of %d placed in %v\n", len(r.rounds), run.tally.committed, o.capsules, run.tally.wall.Round(time.Millisecond))
 		}

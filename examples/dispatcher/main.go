@@ -1,11 +1,13 @@
-// Dispatcher: one population of capsules under several schedulers, in the three ways that orbit knows. In strict mode each
-// scheduler has its own nodes, in shared mode all have all of them, and in soft mode each begins with its own. A dispatcher
-// gives out the capsules, in waves that fill the constellation; half way through one scheduler is killed.
+// Dispatcher: one population of capsules is placed by several schedulers, in the three modes of package shard. In
+// strict mode each scheduler has its own nodes, in shared mode all schedulers use all nodes, and in soft mode each
+// begins with its own nodes. A dispatcher assigns the capsules, in waves that fill the constellation. Half way through
+// one scheduler is killed.
 //
 //	go run ./examples/dispatcher
 //
-// How to read it: one row for each mode and number of schedulers, as its run ended. Strict has no conflicts, shared has
-// many, soft has few; all of them place every capsule, whichever scheduler dies. -v shows each wave.
+// How to read it: one row for each mode and number of schedulers, with the figures at the end of its run. Strict has no
+// conflicts, shared has many, soft has few. All modes place every capsule, even if a scheduler dies. -v shows each
+// wave.
 package main
 
 import (

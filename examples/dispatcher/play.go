@@ -79,7 +79,7 @@ func (s *scene) wave(ctx context.Context, submits []orbit.Submit, r *row) error 
 	return state.Verify()
 }
 
-// still is after how long without a placement a wave ends.
+// still is the time without a placement after which a wave ends.
 const still = 3 * ttl
 
 // settle waits for the end of a wave and returns the time of its last placement. If a scheduler is to be killed in this
@@ -96,7 +96,7 @@ func (s *scene) settle(ctx context.Context, r *row, before int) (last time.Time,
 			seen, last = now, time.Now()
 		}
 		if !alive && (seen > before || time.Since(last) > still/2) {
-			s.kill[0]() // with most of what it was given yet to be placed
+			s.kill[0]() // most of its capsules are not placed yet
 			alive, last = true, time.Now()
 		}
 		if seen == r.submitted || alive && time.Since(last) > still {
@@ -114,7 +114,7 @@ func (s *scene) placed(ctx context.Context) (int, error) {
 	return state.CapsuleCount() - state.PendingCount(), nil
 }
 
-// packing returns which part of the CPU is used on the nodes that run any capsule.
+// packing returns the used share of the CPU on the nodes that run any capsule.
 func packing(state *orbit.State) float64 {
 	used, capacity := int64(0), int64(0)
 	for n := range state.Nodes() {

@@ -85,7 +85,7 @@ func (s *scene) scheduler(ctx context.Context, name string, seed uint64) error {
 	return nil
 }
 
-// hold refreshes a lease until its scheduler is killed, so that the lease then runs out. A scheduler that ends in order
+// hold refreshes a lease until its scheduler is killed; then the lease runs out. A scheduler that shuts down in order
 // uses Scheduler.Keep of package shard instead, which resigns the lease.
 func (s *scene) hold(ctx context.Context, scheduler *shard.Scheduler, term lease.Term) {
 	tick := time.NewTicker(ttl / 5)

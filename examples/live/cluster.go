@@ -28,7 +28,7 @@ const (
 
 var zones = []string{"a", "b", "c"}
 
-// cluster is the constellation, the engines at work on it, and what is shown of them.
+// cluster is the constellation, the engines that work on it, and the page and metrics that show them.
 type cluster struct {
 	ledger  *orbit.MemoryLedger
 	page    *inspect.Handler
@@ -38,10 +38,10 @@ type cluster struct {
 	groups  *promorbit.Groups
 	minute  time.Duration
 	random  *rand.Rand
-	// What runs and waits, oldest first, by kind.
+	// The running and pending capsules, oldest first, by kind.
 	tasks, shops []orbit.CapsuleID
 	made         int
-	// What engines have told.
+	// Sums over the rounds of all engines.
 	committed, lost, evicted atomic.Int64
 }
 
@@ -81,7 +81,7 @@ func (c *cluster) fill(ctx context.Context) error {
 	}
 	for _, shop := range []string{"shop", "search", "mail"} {
 		spec := &orbit.Spec{Module: shop, Class: orbit.LatencySensitive, Priority: 5, Group: shop, Spread: orbit.Domains{Level: "zone"}, Envelope: asks(2, 6)}
-		if shop == "mail" { // it must be spread, and the others had better be
+		if shop == "mail" { // mail must be spread over zones; for the other shops that is a preference
 			spec.Spread, spec.Even = orbit.Domains{}, []orbit.Even{{Group: shop, Level: "zone", MaxSkew: 5}}
 		}
 		do = append(do, c.submit(&c.shops, shop, 60, spec, "shops-east"), c.submit(&c.shops, shop, 60, spec, "shops-west"))
@@ -118,7 +118,7 @@ func nodeID(zone string, rack, i int) orbit.NodeID {
 	return orbit.NodeID(fmt.Sprintf("%s%d-%d", zone, rack, i))
 }
 
-// joinZone joins the nodes of a zone. Those of its last two racks have devices.
+// joinZone joins the nodes of a zone. The nodes in its last two racks have devices.
 func (c *cluster) joinZone(zone string) (do []orbit.Commitment) {
 	for rack := range racks {
 		for i := range perRack {
@@ -143,7 +143,7 @@ func (c *cluster) submit(list *[]orbit.CapsuleID, kind string, n int, spec *orbi
 	return orbit.Submit{IDs: ids, Spec: spec, Owner: owner, At: now()}
 }
 
-// count adds up what engines tell.
+// count adds the figures of a round to the sums.
 func (c *cluster) count(r *orbit.Round) {
 	c.committed.Add(int64(r.Committed))
 	c.lost.Add(int64(r.Conflicts))
@@ -168,7 +168,7 @@ func (c *cluster) live(ctx context.Context) {
 	group.Wait()
 }
 
-// say prints an error of something that ran, which none is expected to have.
+// say prints an error of a part of the cluster; no error is expected.
 func (c *cluster) say(err error) {
 	if err != nil {
 		fmt.Println("error:", err)

@@ -1,5 +1,5 @@
-// Live is a constellation in trouble to look at: 240 nodes in three zones, six engines at work on one ledger, a page that shows it all as it
-// happens, and Prometheus metrics beside it.
+// Live is a constellation in trouble to look at: 240 nodes in three zones, six engines that work on one ledger, a page
+// that shows everything as it happens, and Prometheus metrics beside it.
 //
 //	cd examples/live && go run .              then open http://localhost:8080/
 //	cd examples/live && go run . -for 60s     ends by itself
@@ -11,8 +11,8 @@
 //	30 s  zone b fails, and with it a third of the nodes; it comes back 12 s later, empty, and breaks the rule that mail is even over zones
 //	45 s  a rack is drained, as fast as the budgets of the shops allow, and taken back
 //
-// Three capsules fit nowhere all the time: click on explain beside them to see why, and what would help. The last line that it
-// prints is what the ledger's own recount says.
+// Three capsules never fit anywhere: click on explain beside them to see why, and what would help. The last line that
+// the program prints comes from the ledger's own recount.
 package main
 
 import (
@@ -47,7 +47,7 @@ func main() {
 	}
 }
 
-// run shows a cluster until ctx ends, and prints what became of it.
+// run shows a cluster until ctx ends, and prints the final counts.
 func run(ctx context.Context, listen string, minute time.Duration) error {
 	to, err := (&net.ListenConfig{}).Listen(ctx, "tcp", listen)
 	if err != nil {

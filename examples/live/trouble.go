@@ -10,10 +10,10 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// ticks is how often something ends and comes in one round of trouble.
+// ticks is the number of steps in one round of trouble; in each step some work ends and other work arrives.
 const ticks = 240
 
-// trouble makes one round of trouble after the other.
+// trouble plays one round of trouble after the other.
 func (c *cluster) trouble(ctx context.Context) {
 	tick := time.NewTicker(c.minute / ticks)
 	defer tick.Stop()
@@ -30,7 +30,7 @@ func (c *cluster) trouble(ctx context.Context) {
 	}
 }
 
-// act does what happens in one tick.
+// act plays one tick.
 func (c *cluster) act(ctx context.Context, tick int, at time.Duration) error {
 	tell := func(format string, args ...any) {
 		fmt.Printf("%4.0f s  %s\n", at.Seconds(), fmt.Sprintf(format, args...))
@@ -58,7 +58,7 @@ func (c *cluster) act(ctx context.Context, tick int, at time.Duration) error {
 	return errors.Join(c.churnShops(ctx), c.churnTasks(ctx, full), c.urge(ctx, full && tick%4 == 0))
 }
 
-// churnShops replaces some of the shops' services, as a rollout does, half of them by each engine.
+// churnShops replaces some of the shops' services, as a rollout does; each of the two engines places half of them.
 func (c *cluster) churnShops(ctx context.Context) error {
 	s, err := c.ledger.Snapshot(ctx)
 	if err != nil {
@@ -80,7 +80,7 @@ func (c *cluster) churnShops(ctx context.Context) error {
 	return nil
 }
 
-// churnTasks lets tasks end and come: as many as a cluster that is three quarters full takes, or more than fit.
+// churnTasks ends tasks and submits others: as many as keep the cluster three quarters full, or more than fit.
 func (c *cluster) churnTasks(ctx context.Context, full bool) error {
 	most := 800
 	if full {
@@ -99,7 +99,7 @@ func (c *cluster) churnTasks(ctx context.Context, full bool) error {
 			continue
 		}
 		if task.Pending() && len(c.tasks) <= most {
-			break // the oldest has waited for its turn
+			break // the oldest task is not placed yet
 		}
 		c.tasks = c.tasks[1:]
 		do = append(do, orbit.Release{Capsule: task.ID, From: task.Node, Final: true})
@@ -111,7 +111,7 @@ func (c *cluster) churnTasks(ctx context.Context, full bool) error {
 	return c.commit(ctx, do...)
 }
 
-// urge submits urgent work, which ends like a task.
+// urge submits urgent work, which ends as tasks do.
 func (c *cluster) urge(ctx context.Context, some bool) error {
 	if !some {
 		return nil
@@ -120,7 +120,7 @@ func (c *cluster) urge(ctx context.Context, some bool) error {
 	return c.commit(ctx, c.submit(&c.tasks, "urgent", 2, spec, "urgent"))
 }
 
-// loseZone puts all nodes of a zone as lost, and takes off them what ran there.
+// loseZone declares all nodes of a zone lost, and returns their capsules to pending.
 func (c *cluster) loseZone(ctx context.Context, zone string) error {
 	s, err := c.ledger.Snapshot(ctx)
 	if err != nil {
@@ -140,7 +140,7 @@ func (c *cluster) loseZone(ctx context.Context, zone string) error {
 	return c.emptyZone(ctx, zone)
 }
 
-// emptyZone returns what ran on the lost nodes of a zone to pending.
+// emptyZone returns the capsules on the lost nodes of a zone to pending.
 func (c *cluster) emptyZone(ctx context.Context, zone string) error {
 	s, err := c.ledger.Snapshot(ctx)
 	if err != nil {
@@ -171,7 +171,7 @@ func (c *cluster) regainZone(ctx context.Context, zone string) error {
 	return errors.Join(c.emptyZone(ctx, zone), c.commit(ctx, leave...), c.commit(ctx, c.joinZone(zone)...))
 }
 
-// setRack cordons the nodes of a rack, or takes them back.
+// setRack cordons the nodes of a rack, or makes them ready again.
 func (c *cluster) setRack(ctx context.Context, zone string, rack int, to orbit.Condition) error {
 	s, err := c.ledger.Snapshot(ctx)
 	if err != nil {
@@ -198,8 +198,8 @@ func (c *cluster) onRack(ctx context.Context, zone string, rack int) (n int, err
 	return n, nil
 }
 
-// commit proposes until it is not an engine that came in between: a capsule may have been moved since it was looked at, and is then
-// left as it is.
+// commit proposes the commitments and ignores refusals: an engine may have moved a capsule since the state was read,
+// and then the capsule stays as it is.
 func (c *cluster) commit(ctx context.Context, do ...orbit.Commitment) error {
 	for _, p := range apart(do) {
 		_, err := c.ledger.Propose(ctx, orbit.Proposal{ID: orbit.NewProposalID(), Do: p})
@@ -210,7 +210,8 @@ func (c *cluster) commit(ctx context.Context, do ...orbit.Commitment) error {
 	return nil
 }
 
-// apart makes a proposal of its own of each release, because each may be too late; what else there is stays together, behind them.
+// apart returns each release as a proposal of its own, because each may be too late. All other commitments stay
+// together in one proposal, behind the releases.
 func apart(do []orbit.Commitment) (out [][]orbit.Commitment) {
 	var rest []orbit.Commitment
 	for _, one := range do {

@@ -35,18 +35,19 @@ type setup struct {
 	whole   bool
 }
 
-// cell returns the race. Most jobs are short batch jobs, and most of what is in use is used by services, which stay.
+// cell returns the race. Most jobs are short batch jobs, and most of the capacity in use is used by services, which
+// stay.
 func (s setup) cell() *race.Config {
 	r := &race.Config{Until: time.Duration(s.hours * float64(time.Hour)), Check: -1, Steps: math.MaxInt}
 	rng := rand.New(rand.NewPCG(s.seed, 0))
 	for i := range s.nodes {
-		left := 2 + rng.Int64N(13) // cores, beside what has been running all along
+		left := 2 + rng.Int64N(13) // free cores; running services use the others
 		r.Nodes = append(r.Nodes, orbit.Node{ID: orbit.NodeID(fmt.Sprintf("m%05d", i)), Capacity: orbit.Resources{orbit.CPU: 1000 * left, orbit.Memory: 4 * left << 30}})
 	}
 	scheduler := func(name string, think time.Duration, seed uint64) {
 		r.Schedulers = append(r.Schedulers, race.Scheduler{
 			Name: name, JobTime: think, TaskTime: taskTime, Coarse: s.coarse, Whole: s.whole,
-			Navigator: func() orbit.Navigator { // any machine with room, as in the paper's simulator
+			Navigator: func() orbit.Navigator { // chooses any machine with room, as the paper's simulator does
 				return &nav.Services{Placement: &place.Sampled{Score: score.Random{}, Seed: seed, Enough: 1}}
 			},
 		})

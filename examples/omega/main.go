@@ -4,9 +4,10 @@
 //	go run ./examples/omega                        # the paper's trends: some 30 runs, most of a minute
 //	go run ./examples/omega -nodes 20 -hours 0.1   # seconds, but too few jobs for conflicts: it says so
 //
-// How to read it: three tables say how often schedulers lose to each other and how busy they are, against how long a
-// service decision takes, against the number of batch schedulers, and with the bets and transactions that the paper
-// compares. The last line is why orbit's bets are fine ones: the last row of that table, in short.
+// How to read it: three tables show how often schedulers lose to each other and how busy they are. The first varies the
+// time of a service decision, the second the number of batch schedulers, and the third the kinds of bets and
+// transactions that the paper compares. The last line sums up the last row of the third table: it shows why orbit uses
+// fine bets.
 package main
 
 import (
@@ -82,8 +83,8 @@ than p50, 99%% no longer than p99.
 	return nil
 }
 
-// measure does one run. From time to time it prints the progress; a row of a table must not be half printed when it is
-// called.
+// measure does one run, and prints the progress from time to time. Call it only between two rows of a table, not while
+// a row is half printed.
 func (e *experiment) measure(s setup) (figures, error) {
 	if err := e.ctx.Err(); err != nil {
 		return figures{}, err

@@ -14,8 +14,8 @@ var (
 	betForms        = []form{{"fine, task by task", false, false}, {"fine, all or nothing", false, true}, {"coarse, task by task", true, false}, {"coarse, all or nothing", true, true}}
 )
 
-// form is a way in which a scheduler bets (coarse: that the node has not changed at all) and what it accepts of a job
-// (whole: all tasks or none).
+// form is a way in which a scheduler bets and places a job. Coarse: each bet is that the node has not changed at all.
+// Whole: all tasks of a job are committed, or none.
 type form struct {
 	name          string
 	coarse, whole bool
@@ -60,7 +60,8 @@ func (e *experiment) batchSchedulers() error {
 	return nil
 }
 
-// transactions prints what it costs to bet that a node has not changed at all, and to accept only all tasks of a job.
+// transactions prints the cost of coarse bets (that a node has not changed at all), and of committing only all tasks of
+// a job or none.
 func (e *experiment) transactions() error {
 	fmt.Fprint(e.out, "\n3. Bets that there is room (fine) or that the machine has not changed at all (coarse), task by task or all tasks of a job\n"+
 		"or none: the service scheduler's conflicts and busyness.\n\n")

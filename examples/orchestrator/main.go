@@ -1,21 +1,22 @@
-// Orchestrator is a small but real orchestrator made of orbit: a control process with an HTTP API, and on each node an agent that runs
-// processes. docs/orchestrator.md leads through it.
+// Orchestrator is a small but real orchestrator built on orbit: a control process with an HTTP API, and on each node an
+// agent that runs processes. docs/orchestrator.md leads through it.
 //
 //	cd examples/orchestrator
 //	go run . control -dir /tmp/control
 //	go run . agent -dir /tmp/node-a -node node-a -control http://127.0.0.1:7070
 //	curl -X PUT 127.0.0.1:7070/jobs/web -d '{"kind": "service", "count": 3, "cpu": 500, "run": ["sleep", "1000"]}'
 //
-// With -demo it plays all of it through on this machine in half a minute: services, batch, gangs and quotas, a rollout, a drain,
-// evictions, a control process that is killed twice with SIGKILL, an agent that is replaced, and one that is suspended until its node
-// is lost. Each process that is run writes down when it begins and ends, and holds a lock meanwhile, so what runs twice is
-// counted by the processes themselves.
+// With -demo it plays everything through on this machine in half a minute: services, batch, gangs and quotas, a
+// rollout, a drain, evictions, a control process that is killed twice with SIGKILL, an agent that is replaced, and an
+// agent that is suspended until its node is lost. Each process of a job writes down when it begins and ends, and holds
+// a lock meanwhile. So the processes themselves count whether any of them ran twice.
 //
 //	go run . -demo
 //	go run . -demo -etcd http://127.0.0.1:2379    # the same on an etcd that is empty
 //
-// How to read it: a line for each thing that happens, with the seconds since the start. In the last line lost are members of jobs that do
-// not run in the end, or were never done, and doubled are processes that found another one of the same member at work.
+// How to read it: a line for each event, with the seconds since the start. In the last line, lost counts members of
+// jobs that do not run in the end or were never done; doubled counts processes that found another process of the same
+// member at work.
 package main
 
 import (
@@ -102,7 +103,8 @@ func runControl(ctx context.Context, args []string) (err error) {
 	return c.Run(ctx, listener)
 }
 
-// runAgent is the agent of a node. When it ends everything runs on; another agent with the same folder goes on with it.
+// runAgent is the agent of a node. When the agent ends, its processes run on; another agent with the same folder takes
+// them over.
 func runAgent(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("agent", flag.ContinueOnError)
 	dir := flags.String("dir", "", "folder of the node; required")

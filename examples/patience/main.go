@@ -1,11 +1,12 @@
 // Patience: large work waits among small work that never ends. Three nodes of four cores are full of one-core tasks of
-// priority 0; each time one ends, the next has its core at once. What needs more than one core at a time finds none,
-// whatever its priority, until room is nominated for it.
+// priority 0; each time a task ends, the next one takes its core at once. Work that needs more than one core at a time
+// finds no room, whatever its priority, until room is nominated for it.
 //
-// Each story is told twice with the same tasks: with the plain navigators, and with the same ones in a nav.Patient. A line
-// says how many tasks ended before the large work was placed, and how many that were submitted after it overtook it. The
-// last line counts the stories in which it was never placed. What happens is made up from a seed; only how long it takes,
-// and so when something has waited long enough, differs a little from run to run.
+// Each story is told twice with the same tasks: with the plain navigators, and with the same navigators in a
+// nav.Patient. A line says how many tasks ended before the large work was placed, and how many tasks overtook it
+// although they were submitted later. The last line counts the stories in which the large work was never placed. A seed
+// decides the events. Only the measured times, and so the moment when work has waited long enough, differ a little from
+// run to run.
 package main
 
 import (
@@ -118,7 +119,7 @@ func open(s story, patient bool, seed uint64) *world {
 }
 
 // tell ends tasks and submits others, with a pass of every engine after each, until the large work is placed. It
-// returns after how many ends that was, -1 for never, and how many tasks overtook the large work.
+// returns after how many ends the work was placed, -1 for never, and how many tasks overtook it.
 func (w *world) tell(ends int, verbose bool) (after, overtaken int) {
 	first, told := w.next, orbit.Revision(0)
 	after = -1

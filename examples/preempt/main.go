@@ -6,10 +6,10 @@
 //   - An operator cordons one rack after the other to reboot it, and a drain empties the racks.
 //   - A cloud takes back spot nodes, and says so two rounds before.
 //
-// They all act on one ledger, each in a goroutine of its own. What is printed is not their own account: it is read from the
-// ledger's history afterwards. It says who made way for whom, how many of each group ran, whether an eviction, a move or a
-// release ever broke a budget, and whether a capsule was evicted twice for the same work. The goroutines race, so the output
-// differs from run to run; only the last three lines are always the same.
+// All of them act on one ledger, each in a goroutine of its own. The output is not their own account: the program reads
+// it from the ledger's history afterwards. It says which capsule made way for which, how many of each group ran,
+// whether an eviction, a move or a release ever broke a budget, and whether a capsule was evicted twice for the same
+// work. The goroutines race, so the output differs from run to run; only the last three lines are always the same.
 package main
 
 import (

@@ -12,21 +12,22 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// account is what the ledger's history says, counted here without the ledger's own counts: where each capsule is, and how many of
-// each group run.
+// account is a recount of the ledger's history that does not use the ledger's own counts: where each capsule is, and
+// how many of each group run.
 type account struct {
 	*world
 	on    map[orbit.CapsuleID]orbit.NodeID
 	specs map[orbit.CapsuleID]*orbit.Spec
 	runs  map[string]int
-	// How many capsules of one module were evicted for another, by a text that names both; and the first few evictions as
-	// sentences.
+	// How many capsules of one module were evicted for capsules of another, by a text that names both modules; and the
+	// first few evictions as sentences.
 	displaced map[string]int
 	stories   []string
-	// How often a capsule was evicted, and how often for the same other capsule since that last had to wait anew.
+	// How often each capsule was evicted; and how often it was evicted for the same other capsule during one wait of
+	// the latter.
 	evicted map[orbit.CapsuleID]int
 	pairs   map[displacement]int
-	// How often a capsule has had to wait anew, because it had run and left its node.
+	// How often each capsule began to wait again because it had run and left its node.
 	waits map[orbit.CapsuleID]int
 	// By module, how many capsules were moved off cordoned nodes, released back to pending from them, and lost with their node.
 	moved, sent, lost map[string]int
@@ -36,7 +37,8 @@ type account struct {
 	least map[string][]int
 }
 
-// displacement is a pair of a capsule that has left and the one for which it has, in one of the times that this one has waited.
+// displacement is a victim, the capsule for which it was evicted, and the number of the wait during which that capsule
+// waited.
 type displacement struct {
 	victim, by orbit.CapsuleID
 	wait       int
@@ -75,15 +77,16 @@ func read(w *world) *account {
 	return a
 }
 
-// begin begins a round: the least number of each group is at first what runs now.
+// begin begins a round: the least number of each group starts at the number that runs now.
 func (a *account) begin() {
 	for _, group := range a.groups {
 		a.least[group] = append(a.least[group], a.runs[group])
 	}
 }
 
-// commit enters the changes of one commit into the account. A budget is broken if the commit evicts, moves or releases a member,
-// and fewer of the group run than the budget requires. As in the ledger, what the same commit places does not count as running.
+// commit enters the changes of one commit into the account. A budget is broken if the commit evicts, moves or releases
+// a member, and fewer of the group run than the budget requires. As in the ledger, capsules that the same commit places
+// do not count as running.
 func (a *account) commit(changes []orbit.Change, round int) {
 	lost, placed, wished := map[orbit.NodeID]bool{}, map[orbit.CapsuleID]orbit.NodeID{}, map[string]bool{}
 	for _, c := range changes {
@@ -140,8 +143,8 @@ func (a *account) commit(changes []orbit.Change, round int) {
 	}
 }
 
-// budget returns how many of a group have to run after an eviction, a move or a release, and how many there should be; 0 and 0 for
-// a group without a budget.
+// budget returns how many of a group must run after an eviction, a move or a release, and how many there should be; 0
+// and 0 for a group without a budget.
 func (a *account) budget(group string) (needed, all int) {
 	b, ok := a.base.Budget(orbit.BudgetID(group))
 	if !ok {
@@ -162,8 +165,8 @@ func (a *account) leaves(id orbit.CapsuleID) {
 // kind returns the module of a capsule.
 func (a *account) kind(id orbit.CapsuleID) string { return a.specs[id].Module }
 
-// print prints the account. It reports whether no budget was broken, nothing was evicted twice for work that has waited all the time
-// between, and all urgent work runs.
+// print prints the account. It reports whether no budget was broken, no capsule was evicted twice during one wait of
+// the same work, and all urgent work runs.
 func (a *account) print() bool {
 	fmt.Println("\nThe first evictions:")
 	for _, s := range a.stories {
@@ -187,8 +190,9 @@ func (a *account) print() bool {
 	return a.broken == 0 && twice == 0 && runs == came
 }
 
-// figures returns how many capsules were evicted more than once (again), how often one was evicted once more for work that has waited
-// all the time between (twice), how many urgent capsules run (runs), and how many were submitted (came).
+// figures returns how many capsules were evicted more than once (again), how many evictions repeated an earlier one
+// during the same wait of the same work (twice), how many urgent capsules run (runs), and how many were submitted
+// (came).
 func (a *account) figures() (again, twice, runs, came int) {
 	for _, times := range a.evicted {
 		again += min(1, times-1)
@@ -216,7 +220,8 @@ func counts(of map[string]int) string {
 	return cmp.Or(strings.Join(names, ", "), "none")
 }
 
-// bar draws one column for each number: x if it is less than needed, else as high as it is between needed and all.
+// bar draws one column for each number: an x if the number is less than needed, otherwise a bar whose height shows
+// where the number lies between needed and all.
 func bar(of []int, needed, all int) string {
 	columns := []rune("_▁▂▃▄▅▆▇█")
 	var b strings.Builder

@@ -55,7 +55,8 @@ func urgent() *orbit.Spec {
 	return s
 }
 
-// open makes a cluster and fills it: half of the cores with services, half with tasks. Then it sets up those who act.
+// open makes a cluster and fills it: half of the cores with services, half with tasks. Then it sets up the engines and
+// the drain.
 func open(nodes int, seed uint64) *world {
 	w := &world{ledger: &orbit.MemoryLedger{Bounds: orbit.Limits{History: 1 << 22}}, rng: rand.New(rand.NewPCG(seed, 0)),
 		nodes: nodes, rebooting: map[orbit.NodeID]bool{}, reclaimed: map[orbit.NodeID]int{}}
@@ -110,9 +111,9 @@ func (w *world) node(i int) orbit.Node {
 	return orbit.Node{ID: orbit.NodeID(fmt.Sprintf("node-%03d", i)), Capacity: orbit.Resources{orbit.CPU: 8 * cores}, Labels: map[string]string{"kind": kind}}
 }
 
-// happens does what comes from outside in a round. In the first 12 rounds urgent work is submitted. In each round tasks end and
-// others are submitted. In every third round a rack is cordoned to be rebooted, in every fourth one spot node of each hundred
-// nodes is cordoned, and two rounds later it is taken back.
+// happens plays the outside events of a round. In the first 12 rounds urgent work is submitted. In each round tasks end
+// and others are submitted. In every third round a rack is cordoned to be rebooted. In every fourth round one spot node
+// of each hundred nodes is cordoned, and the cloud takes it back two rounds later.
 func (w *world) happens(round int) {
 	if round < 12 {
 		var ids [2][]orbit.CapsuleID
@@ -149,7 +150,7 @@ func (w *world) happens(round int) {
 	}
 }
 
-// reclaim lets a spot node be lost, which returns all capsules on it to pending, and puts an empty node in its place.
+// reclaim declares a spot node lost, which returns all capsules on it to pending, and puts an empty node in its place.
 func (w *world) reclaim(id orbit.NodeID) {
 	n := *w.state().Node(id).Node
 	n.State = orbit.Lost
@@ -162,7 +163,8 @@ func (w *world) reclaim(id orbit.NodeID) {
 	delete(w.reclaimed, id)
 }
 
-// act lets all engines and the drain do a few passes, at the same time. Nodes to reboot that are empty then take work again.
+// act lets all engines and the drain do a few passes, at the same time. Then nodes that are to be rebooted and are
+// empty take work again.
 func (w *world) act() {
 	var all sync.WaitGroup
 	for _, e := range w.engines {
@@ -194,7 +196,7 @@ func (w *world) act() {
 	w.ends = append(w.ends, w.state().Revision())
 }
 
-// settle does a few more rounds in which nothing new happens but ends of tasks, so that waiting work finds room.
+// settle plays a few more rounds in which only tasks end, so that waiting work finds room.
 func (w *world) settle() {
 	for range 3 {
 		w.endTasks(w.nodes / 10)
@@ -221,7 +223,7 @@ func (w *world) submitTasks(n int) {
 	w.propose(orbit.Submit{IDs: ids, Spec: task()})
 }
 
-// endTasks ends n random tasks that run, and submits half as many, so that there is gradually more room for work that waits.
+// endTasks ends n random running tasks, and submits half as many, so that room for waiting work grows.
 func (w *world) endTasks(n int) {
 	var running []orbit.CapsuleID
 	for c := range w.state().Capsules() {

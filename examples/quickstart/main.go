@@ -1,5 +1,6 @@
-// Quickstart: three schedulers plan at the same moment on the same picture of a small cluster. Each is right by itself,
-// and together they promise more than there is. The ledger settles who won, node by node, and says why.
+// Quickstart: three schedulers plan at the same moment on the same view of a small cluster. Each plan is right by
+// itself, but together they promise more than there is. The ledger decides, node by node, which proposal wins, and says
+// why the others lose.
 package main
 
 import (
@@ -24,8 +25,8 @@ type team struct {
 	orbit.Ledger
 	module string
 	engine orbit.Engine
-	// together counts the navigators that plan in this round. Each waits for the others, so that no plan is made on a view
-	// that has a commit of another one.
+	// together counts the navigators that plan in this round. Each waits for the others, so that no view shows a commit
+	// of another navigator of the same round.
 	together *sync.WaitGroup
 	planned  []string
 	outcomes []string

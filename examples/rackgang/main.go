@@ -1,10 +1,11 @@
-// Rackgang: same-rack groups beside services and batch work, started three ways. With affinity alone every group
-// waits for its own first member, for ever. An anchor starts it, or the group is placed as a gang.
+// Rackgang: same-rack groups beside services and batch work, started in three ways. With affinity alone every group
+// waits for ever for its own first member. An anchor starts the group, or the group is placed as a gang.
 //
 //	go run ./examples/rackgang
 //
-// How to read it: the first table is how much of all work is bound (placed) after each pass; the second how the groups fared; the
-// third what navigators cost each other that plan at the same moment. The last lines sum up the first table.
+// How to read it: the first table shows how much of all work is bound (placed) after each pass. The second shows how
+// the groups fared. The third shows how often navigators that plan at the same moment conflict. The last lines sum up
+// the first table.
 package main
 
 import (

@@ -13,8 +13,8 @@ import (
 	"github.com/orbitsched/orbit/nav"
 )
 
-// meeting lets navigators plan on the same view and propose at the same moment: each waits, when it has planned,
-// until all the others have, or have found nothing to plan.
+// meeting lets navigators plan on the same view and propose at the same moment: after its plan each navigator waits
+// until all the others have planned, or have found nothing to plan.
 type meeting struct {
 	mu   sync.Mutex
 	cond *sync.Cond

@@ -7,7 +7,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// printShares prints which part is bound after each pass, up to the last pass that has bound anything.
+// printShares prints the bound share of the capsules after each pass, up to the last pass that has bound anything.
 func printShares(out io.Writer, runs []*start) {
 	fmt.Fprint(out, "share of all capsules bound after each pass; in a pass each navigator, which is what plans for a scheduler, plans once\n\npass")
 	for _, s := range runs {
@@ -62,7 +62,7 @@ conflicts       proposals that another navigator was faster than; none is expect
 	}
 }
 
-// printRace prints how many conflicts navigators have that plan at the same time.
+// printRace prints how many conflicts the navigators had in the race.
 func printRace(out io.Writer, w *world, racers []*racer, state *orbit.State) {
 	fmt.Fprintf(out, "race: three navigators plan at the same time, pass after pass: %d nodes, %d capsules, %.0f%% of memory taken at the end\n\n",
 		len(w.nodes), w.capsules(), memoryTaken(state))

@@ -1,14 +1,14 @@
-// Replay runs the openb experiment ("Beware of Fragmentation", USENIX ATC 2023) through the loop and the ledger: capsules
-// arrive in a random order until they ask for 130% of the devices there are, nothing departs, what does not fit is dropped.
-// Without files it makes up a cluster of the same shape.
+// Replay runs the openb experiment ("Beware of Fragmentation", USENIX ATC 2023) through the loop and the ledger:
+// capsules arrive in a random order until they ask for 130% of the devices there are. No capsule departs, and a capsule
+// that does not fit is dropped. Without files the program generates a cluster of the same shape.
 //
 //	go run ./examples/replay
 //	go run ./examples/replay -nodes openb_node_list_gpu_node.csv -pods openb_pod_list_default.csv \
 //	    -policy fgd,bestfit,dotprod,random -seeds 10 -inflate 1.3
 //
-// How to read it: each column is a policy, and each row shows how many devices it has allocated when so many have been
-// requested. The last lines show the final counts. A policy with a higher count has left fewer fragments of devices
-// that fit no capsule.
+// How to read it: each column is a policy, and each row shows how many devices the policy has allocated when the given
+// share of the devices has been requested. The last lines show the final counts. A policy with a higher count has left
+// fewer fragments of devices that fit no capsule.
 package main
 
 import (

@@ -44,9 +44,9 @@ func run(ctx context.Context, nodes []orbit.Node, arrivals []sim.Capsule, placem
 	return out, verify(ctx, ledger, allocated)
 }
 
-// wave submits capsules in their order, lets the engine place them in one pass, and drops what does not fit. It returns
-// the device capacity that was placed, in milli. The engine parks a class that has not fitted and does not plan it in
-// later waves. That is right here, because nothing ever leaves this cluster.
+// wave submits capsules in their order, lets the engine place them in one pass, and drops capsules that do not fit. It
+// returns the device capacity that was placed, in milli. The engine parks a class that has not fitted and does not plan
+// it in later waves. That is right here, because no capsule ever leaves this cluster.
 func wave(ctx context.Context, ledger orbit.Ledger, engine *orbit.Engine, capsules []sim.Capsule) (float64, error) {
 	submit := make([]orbit.Commitment, len(capsules))
 	placed := 0.0

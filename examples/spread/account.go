@@ -9,8 +9,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// account is what the ledger's history says, counted here without the ledger's own counts and rules: which nodes there are, where each
-// replica is, and which rules did not hold. It is slow and simple on purpose.
+// account is a recount of the ledger's history that does not use the ledger's own counts and rules: the nodes, the node
+// of each replica, and the rules that did not hold. It is slow and simple on purpose.
 type account struct {
 	ledger orbit.Ledger
 	sets   map[string]*set
@@ -18,7 +18,8 @@ type account struct {
 	nodes  map[orbit.NodeID]*orbit.Node
 	specs  map[orbit.CapsuleID]*orbit.Spec
 	on     map[orbit.CapsuleID]orbit.NodeID
-	// How many commits have been judged, how many pairs compared in all of them, and how many replicas seen that had just been placed.
+	// The number of commits that were judged, of pairs that were compared in all of them, and of replicas that were
+	// checked when they had just been placed.
 	commits, pairs, arrivals int
 	// How often a rule did not hold, and the first few cases.
 	broken int
@@ -53,7 +54,7 @@ func (a *account) catchUp() {
 	}
 }
 
-// commit enters the changes of one commit, and judges what there is after it.
+// commit enters the changes of one commit, and judges the state after it.
 func (a *account) commit(changes []orbit.Change) {
 	before := map[orbit.CapsuleID]orbit.NodeID{}
 	var arrived []orbit.CapsuleID
@@ -97,7 +98,8 @@ type member struct {
 	domain int
 }
 
-// judgeApart compares all pairs, of a replica that has a rule and a member of the group from which it has to be apart.
+// judgeApart compares each replica that has a rule Apart with each member of the group from which the replica must be
+// apart.
 func (a *account) judgeApart() {
 	for _, s := range a.sets {
 		for _, rule := range s.spec.Apart {
@@ -116,7 +118,7 @@ func (a *account) judgeApart() {
 	}
 }
 
-// placed lists the replicas that are placed and of a kind, with the numbers of their domains.
+// placed lists the placed replicas whose spec is of the kind, with the numbers of their domains.
 func (a *account) placed(kind func(*orbit.Spec) bool, level string, numbers map[string]int) (out []member) {
 	of := map[*orbit.Spec]bool{}
 	for _, s := range a.sets {
@@ -135,8 +137,9 @@ func (a *account) placed(kind func(*orbit.Spec) bool, level string, numbers map[
 	return out
 }
 
-// judgeEven judges a replica that has just been placed by a rule Even. Before says where capsules were that have left a node by the same
-// commit: where there are no more members than before, nothing is broken.
+// judgeEven judges a replica that has just been placed by a rule Even. Before has the former nodes of the capsules that
+// have left a node by the same commit: if the replica only moves within its domain, the domain has no more members than
+// before, and nothing is broken.
 func (a *account) judgeEven(id orbit.CapsuleID, rule orbit.Even, before map[orbit.CapsuleID]orbit.NodeID) {
 	name := domain(a.nodes[a.on[id]], rule.Level)
 	if !eligible(a.nodes[a.on[id]], a.specs[id], rule) {
@@ -170,7 +173,7 @@ func (a *account) counts(spec *orbit.Spec, rule orbit.Even) map[string]int {
 	return counts
 }
 
-// least returns how many members the emptiest domain has: 0, if there are fewer domains than there must be.
+// least returns how many members the emptiest domain has; 0 if there are fewer domains than MinDomains.
 func (a *account) least(counts map[string]int, rule orbit.Even) int {
 	least := -1
 	for _, n := range counts {
@@ -184,7 +187,7 @@ func (a *account) least(counts map[string]int, rule orbit.Even) int {
 	return max(least, 0)
 }
 
-// spread returns how many members more the fullest domain of a set has than the emptiest.
+// spread returns how many more members the fullest domain of a set has than the emptiest.
 func (a *account) spread(s *set) int {
 	counts, most := a.counts(s.spec, s.spec.Even[0]), 0
 	for _, n := range counts {
@@ -193,7 +196,7 @@ func (a *account) spread(s *set) int {
 	return most - a.least(counts, s.spec.Even[0])
 }
 
-// breaks counts a rule that does not hold.
+// breaks records a rule that does not hold.
 func (a *account) breaks(format string, args ...any) {
 	if a.broken++; len(a.cases) < 8 {
 		a.cases = append(a.cases, fmt.Sprintf("commit %d: ", a.commits)+fmt.Sprintf(format, args...))
@@ -208,7 +211,7 @@ func domain(n *orbit.Node, level string) string {
 	return n.Labels[level]
 }
 
-// eligible reports whether a node makes its domain one over which the rule is even.
+// eligible reports whether the node makes its domain one of those over which the rule is even for the spec.
 func eligible(n *orbit.Node, spec *orbit.Spec, rule orbit.Even) bool {
 	name := domain(n, rule.Level)
 	if len(rule.Domains) > 0 {

@@ -1,7 +1,8 @@
-// Spread shows hard rules between capsules. 2,000 nodes stand in 40 racks of three zones and run replica sets. Each set has rules: no two
-// replicas on one node, none in a rack with a certain other set, about as many in each zone. A scheduler alone cannot keep such rules: while it
-// decides, others place replicas too, and each decision is right for itself. Here eight navigators, which know nothing of each other, place
-// the replicas of every set at the same time, and the ledger refuses what would break a rule.
+// Spread shows hard rules between capsules. 2,000 nodes stand in 40 racks of three zones and run replica sets. Each set
+// has rules: no two replicas on one node, none in a rack with a certain other set, about as many in each zone. A
+// scheduler alone cannot keep such rules: while it decides, others place replicas too, and each decision is right only
+// by itself. Here eight navigators, which know nothing of each other, place the replicas of every set at the same time,
+// and the ledger refuses placements that would break a rule.
 //
 //   - A zone fails while they work. What ran there waits, and is placed anew in the other zones as far as the rules admit.
 //   - The zone comes back, empty. Now the sets are uneven. State.Skewed says where, and a loop repairs it by moves.
@@ -9,10 +10,11 @@
 //     declare their zones do not.
 //   - The fourth zone gets more nodes, and that set grows again.
 //
-// A table is printed for each moment: how many replicas of each set are in which zone. The last line does not come from the library. It counts
-// again, from the ledger's history and by brute force: after each commit all pairs of replicas for the rules Apart, and each replica that has just
-// been placed for the rules Even. Skew is the largest number of replicas that the domain of such a one had more than the emptiest one. The
-// navigators race, so which replica is where differs from run to run; that no rule is broken does not.
+// The program prints a table for each moment: how many replicas of each set are in which zone. The last line does not
+// come from the library. It is a brute-force recount of the ledger's history: after each commit it compares all pairs
+// of replicas for the rules Apart, and checks each replica that has just been placed for the rules Even. Skew is the
+// largest difference between the domain of such a replica and the emptiest domain, in replicas. The navigators race, so
+// the node of each replica differs from run to run; that no rule is broken does not.
 package main
 
 import (

@@ -10,9 +10,9 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// repair moves replicas out of domains that have too many until State.Skewed names none. It races with the navigators; a move that loses to
-// one of them is chosen again, from a newer state. Where what waits for a navigator is in the way of every move, it tries again a little later, and
-// in the end gives up.
+// repair moves replicas out of domains with too many until State.Skewed names none. It races with the navigators: after
+// a move that loses to one of them, repair chooses again on a newer state. If no move is possible, because replicas
+// that wait for a navigator are in the way, repair tries again a little later, and in the end gives up.
 func (w *world) repair() {
 	for tries := 0; tries < 1000; {
 		state := w.state()
@@ -36,8 +36,8 @@ func (w *world) repair() {
 	}
 }
 
-// anyMove returns a proposal that repairs something uneven, and whether there is something uneven. It begins where it is worst: a replica that
-// leaves the fullest domain need not be moved twice.
+// anyMove returns a proposal that reduces the skew of a rule, and reports whether any rule is skewed. It begins with
+// the largest skew, so that no replica has to move twice.
 func (w *world) anyMove(s *orbit.State) (p orbit.Proposal, skewed bool) {
 	all := slices.SortedStableFunc(s.Skewed(), func(a, b orbit.Skew) int { return (b.Members - b.Fewest) - (a.Members - a.Fewest) })
 	for _, skew := range all {
@@ -48,8 +48,9 @@ func (w *world) anyMove(s *orbit.State) (p orbit.Proposal, skewed bool) {
 	return orbit.Proposal{}, len(all) > 0
 }
 
-// move returns a proposal that moves a replica out of a domain that has too many, to a node in a domain with the fewest. It evicts the replica
-// and places it again in one proposal, which is taken as a whole or not at all, so the replica is never without a node.
+// move returns a proposal that moves a replica out of a domain with too many to a node in a domain with the fewest. One
+// proposal evicts the replica and places it again. The ledger takes the proposal as a whole or not at all, so the
+// replica is never without a node.
 func (w *world) move(s *orbit.State, skew orbit.Skew) (orbit.Proposal, bool) {
 	rule := skew.Even
 	c := w.memberIn(s, rule, skew.Domain)
@@ -62,7 +63,7 @@ func (w *world) move(s *orbit.State, skew orbit.Skew) (orbit.Proposal, bool) {
 			orbit.Evict{Capsule: c.ID, From: c.Node, Since: c.PlacedAt},
 			orbit.Place{Capsule: c.ID, Node: nodes[i].ID},
 		}}
-		if s.Check(p) == nil { // it has room there, and keeps all its rules
+		if s.Check(p) == nil { // the replica has room there, and all its rules hold
 			return p, true
 		}
 	}

@@ -22,7 +22,7 @@ const (
 // makeSets makes the replica sets for a number of nodes.
 func makeSets(nodes int) []*set {
 	abc := []string{"a", "b", "c"}
-	each := nodes / 20 // a multiple of two and three is easy to read
+	each := nodes / 20 // a multiple of two and three makes the tables easy to read
 	each -= each % 6
 	sets := []*set{
 		{name: "web", replicas: 3 * each, rules: "even over zones a, b and c; one more at most"},

@@ -9,19 +9,20 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// moment is what the cluster looks like at one point of the story.
+// moment is the cluster at one point of the story.
 type moment struct {
 	title string
 	state *orbit.State
 	rows  map[string]row
 }
 
-// row is what a moment says of a set.
+// row has the figures of a set at a moment.
 type row struct {
 	// How many replicas are in each zone, and how many wait.
 	zones   map[string]int
 	waiting int
-	// How many replicas more the fullest domain has than the emptiest, by the account; and how many domains have too many, by State.Skewed.
+	// By how many replicas the fullest domain exceeds the emptiest, by the account; and how many domains have too many,
+	// by State.Skewed.
 	skew, skewed int
 }
 
@@ -50,7 +51,7 @@ func (w *world) play() {
 
 	w.say("\n4. A loop moves replicas, each by one proposal that evicts and places it, until State.Skewed is empty. Meanwhile the navigators place db.")
 	w.act(w.repair)
-	w.act(func() {}) // what waited for one of the moves
+	w.act(func() {}) // places the replicas that waited for one of the moves
 	w.show("repaired")
 	w.say("   %d replicas had been lost, and %d moves were made.", w.lost, w.moves)
 
@@ -74,7 +75,7 @@ func (w *world) play() {
 	w.show("d, large")
 }
 
-// show prints what the cluster looks like now, and keeps it.
+// show prints the cluster as it is now, and keeps the moment for the table at the end.
 func (w *world) show(title string) {
 	w.account.catchUp()
 	m := &moment{title: title, state: w.state(), rows: map[string]row{}}
@@ -102,7 +103,7 @@ func (w *world) show(title string) {
 	w.moments = append(w.moments, m)
 }
 
-// plural returns what has to be cut off a plural for so many.
+// plural returns the suffix that has to be cut off a plural word for a count: "s" for 1, else nothing.
 func plural(n int) string {
 	if n == 1 {
 		return "s"
@@ -110,7 +111,7 @@ func plural(n int) string {
 	return ""
 }
 
-// reason returns why the ledger does not place a replica of a set that waits in zone a; empty: none waits.
+// reason returns why the ledger does not place a waiting replica of a set in zone a; empty: no replica waits.
 func (w *world) reason(name string) string {
 	s := w.state()
 	for _, c := range s.Pending() {
@@ -129,7 +130,8 @@ func onto(s *orbit.State, id orbit.CapsuleID, node orbit.NodeID) orbit.Proposal 
 	return orbit.Proposal{View: s.Revision(), Do: []orbit.Commitment{orbit.Place{Capsule: id, Node: node}}}
 }
 
-// sumUp prints the table of skew over time and the recount. It reports whether no rule was broken, nothing waits and nothing is uneven.
+// sumUp prints the table of skew over time and the recount. It reports whether no rule was broken, no replica waits and
+// no set is skewed.
 func (w *world) sumUp() bool {
 	w.say("\nSkew over time: how many replicas more the fullest domain of a set has than the emptiest. In brackets: in how many domains there are too many")
 	w.say("by State.Skewed, if there are any.")

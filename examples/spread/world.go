@@ -30,12 +30,12 @@ type world struct {
 	out     io.Writer
 	// How many nodes a rack has.
 	perRack int
-	// The recount of the history, and what each moment of the story looked like.
+	// The recount of the history, and the moments of the story.
 	account *account
 	moments []*moment
 	// How many proposals were committed, and lost to others.
 	committed, conflicts atomic.Int64
-	// How many capsules the zone that fails has lost, and how many moves repaired what was uneven.
+	// How many capsules lost their node when the zone failed, and how many moves repaired the skew.
 	lost, moves int
 }
 
@@ -78,7 +78,7 @@ func (w *world) join(s site) {
 	w.propose(do...)
 }
 
-// submit submits more replicas of each set, each the work of a random navigator.
+// submit submits more replicas of each set; a random navigator owns each replica.
 func (w *world) submit(more func(*set) int) {
 	for _, s := range w.sets {
 		for range more(s) {
@@ -89,7 +89,8 @@ func (w *world) submit(more func(*set) int) {
 	}
 }
 
-// act lets all navigators plan at the same time, and beside them what else happens, until that is over and nobody finds a place any more.
+// act lets all navigators plan at the same time, while beside runs, until beside has returned and no navigator has
+// placed anything in three rounds.
 func (w *world) act(beside func()) {
 	var over atomic.Bool
 	var other, all sync.WaitGroup
@@ -123,7 +124,8 @@ func (w *world) pass(e *orbit.Engine) {
 	w.conflicts.Add(int64(round.Conflicts))
 }
 
-// fail lets a zone fail, one rack after the other, while the navigators work: its nodes are lost, and their capsules wait again.
+// fail lets a zone fail, one rack after the other, while the navigators work: its nodes are lost, and their capsules
+// wait again.
 func (w *world) fail(name string) {
 	for i := range racks {
 		if s := rackOf(i); s.zone == name {
@@ -132,7 +134,7 @@ func (w *world) fail(name string) {
 	}
 }
 
-// failRack lets all nodes of a rack be lost. If a navigator places something there meanwhile, it tries again.
+// failRack declares all nodes of a rack lost. If a navigator places a capsule there meanwhile, failRack tries again.
 func (w *world) failRack(s site) {
 	for {
 		state := w.state()

@@ -65,8 +65,8 @@ func (h *host) counts() hostTally {
 	return h.tally
 }
 
-// sameAs returns an error if a host does not run exactly the capsules that the state has placed on it. The host reads
-// the ledger once more before.
+// sameAs returns an error if a host does not run exactly the capsules that the state has placed on it. The host first
+// reads the ledger once more.
 func (h *host) sameAs(ctx context.Context, state *orbit.State) error {
 	h.mu.Lock()
 	h.reconcile(ctx)

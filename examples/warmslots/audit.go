@@ -14,12 +14,13 @@ type audit struct {
 	// doubled counts, at all revisions, the placements of capsules that were placed already and the nodes that had more capsules
 	// than slots.
 	doubled int
-	// returned counts the capsules that returned to pending because their host was gone, replaced those of them that were
-	// placed later. A start that failed, after which the gateway chooses another host, is no such return.
+	// returned counts the capsules that returned to pending because their host was gone; replaced counts those of them
+	// that were placed again later. If a start fails and the gateway chooses another host, that does not count as a
+	// return.
 	returned, replaced int
 
 	on    map[orbit.CapsuleID]orbit.NodeID
-	waits map[orbit.CapsuleID]bool // for another node, because theirs was gone
+	waits map[orbit.CapsuleID]bool // capsules that wait for another node, because their node was gone
 	used  map[orbit.NodeID]int64
 	slots map[orbit.NodeID]int64
 }

@@ -60,8 +60,8 @@ func (c *creator) work(ctx context.Context, ph *phase) error {
 	return ctx.Err()
 }
 
-// create asks until it gets a sandbox. Before each try it chooses the sandbox to fork again, because that may have been
-// lost meanwhile.
+// create asks until it gets a sandbox. Before each try it chooses again which sandbox to fork, because that sandbox may
+// have been lost meanwhile.
 func (c *creator) create(ctx context.Context, ph *phase, t *tally) error {
 	began := time.Now()
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {

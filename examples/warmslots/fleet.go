@@ -22,8 +22,8 @@ var templates = []string{"python", "node", "browser"}
 type fleet struct {
 	hosts []*host
 	byID  map[orbit.NodeID]*host
-	// victim is the host that dies, liar the one that reports warm slots which it does not have. A fleet of one host has the same
-	// for both.
+	// victim is the host that dies, liar the host that reports warm slots which it does not have. In a fleet of one
+	// host both are the same.
 	victim, liar *host
 }
 
@@ -77,7 +77,7 @@ func (f *fleet) live(ctx context.Context, m *lease.Members, b *telemetry.Board) 
 	return group.Wait()
 }
 
-// settle waits for the boots that the hosts have begun by themselves.
+// settle waits for the boots that the hosts have begun without the gateway.
 func (f *fleet) settle() {
 	for _, h := range f.hosts {
 		h.boots.Wait()

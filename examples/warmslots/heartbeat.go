@@ -16,8 +16,8 @@ import (
 // warmLies is the number of warm slots of each template that a lying host reports.
 const warmLies = 18
 
-// live runs the agent of a host until ctx ends: it joins, reports, and reads the ledger. After a pause that was longer
-// than its lease it joins again. The offset keeps the hosts from reporting all at the same moment.
+// live runs the agent of a host until ctx ends: it joins, reports, and reads the ledger. After a pause longer than its
+// lease it joins again. The offset keeps the hosts from reporting at the same moment.
 func (h *host) live(ctx context.Context, m *lease.Members, b *telemetry.Board, offset time.Duration) error {
 	var term lease.Term
 	for wait := offset; sleep(ctx, wait) == nil; wait = h.options.of(heartbeat) {
@@ -46,8 +46,8 @@ func (h *host) beat(ctx context.Context, m *lease.Members, b *telemetry.Board, t
 	}
 	switch err := b.Report(r); {
 	case errors.Is(err, lease.ErrExpired):
-		*term = lease.Term{} // join again at the next
-	case errors.Is(err, lease.ErrUnheard): // the next will be heard
+		*term = lease.Term{} // join again at the next heartbeat
+	case errors.Is(err, lease.ErrUnheard): // the next heartbeat will be heard
 	case err != nil:
 		return err
 	}

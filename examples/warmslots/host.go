@@ -104,8 +104,8 @@ func (h *host) boot(ctx context.Context, c *sandbox.Created) (warm bool, err err
 	return s.warm, nil
 }
 
-// admit finds a slot for a sandbox, a warm one if there is one. Mine says that the caller has to boot the sandbox. The
-// lock must be held.
+// admit finds a slot for a sandbox, a warm one if there is one. If it returns mine, the caller has to boot the sandbox.
+// The lock must be held.
 func (h *host) admit(ctx context.Context, id orbit.CapsuleID, template string) (s *process, mine bool, err error) {
 	if h.dead {
 		return nil, false, errDown
@@ -118,7 +118,7 @@ func (h *host) admit(ctx context.Context, id orbit.CapsuleID, template string) (
 		return s, false, nil
 	}
 	if h.running() >= h.options.slots {
-		h.reconcile(ctx) // something may have left that it has not been told of
+		h.reconcile(ctx) // a sandbox may have left without the host's knowledge
 	}
 	if h.running() >= h.options.slots {
 		return nil, false, errFull
@@ -167,10 +167,10 @@ func (h *host) stop(id orbit.CapsuleID) {
 // running returns the number of slots in use. The lock must be held.
 func (h *host) running() int { return len(h.sandboxes) - h.stopped }
 
-// reconcile compares what runs with what the ledger has placed here. It stops the sandboxes that have left, and boots
-// those that were placed here without the gateway. It may also boot one that the gateway is about to ask for; then the
-// gateway only waits for it. The lock must be held, and the snapshot is taken under it, so that no newer snapshot has
-// been used before.
+// reconcile compares the running sandboxes with those that the ledger has placed here. It stops sandboxes that have
+// left, and boots sandboxes that were placed here without the gateway. It may also boot one that the gateway is about
+// to ask for; then the gateway only waits for it. The lock must be held. The snapshot is taken under the lock, so that
+// no newer snapshot has been used before.
 func (h *host) reconcile(ctx context.Context) {
 	state, err := h.ledger.Snapshot(ctx)
 	if err != nil {

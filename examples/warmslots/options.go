@@ -53,7 +53,7 @@ func (o *options) check() error {
 	return nil
 }
 
-// of returns how long something takes here that takes d in a real fleet.
+// of converts a duration of a real fleet to the duration in this run.
 func (o options) of(d time.Duration) time.Duration { return d / time.Duration(o.speed) }
 
 // The times of a real fleet.
@@ -61,7 +61,7 @@ const (
 	heartbeat = 10 * time.Second
 	stale     = 30 * time.Second
 	leaseTTL  = time.Minute
-	gone      = 30 * time.Second // after which a host whose lease has ended is given up; 5 min by default
+	gone      = 30 * time.Second // a host is given up this long after its lease has ended; 5 min by default
 	warmBoot  = 10 * time.Millisecond
 	coldBoot  = 90 * time.Millisecond
 	refill    = 100 * time.Millisecond // of one warm slot

@@ -43,7 +43,7 @@ func aside(err error) string {
 	return fmt.Sprintf(" (it is a fork that must go beside its parent, so %s is the only node that could take it)", why.Only)
 }
 
-// refused returns how often each refusal has come. The lock must be held.
+// refused returns how often each refusal occurred. The lock must be held.
 func (p *platform) refused() string {
 	parts := []string{}
 	for _, kind := range refusals {

@@ -46,7 +46,7 @@ func (p *platform) perform(ctx context.Context) error {
 	p.log.tell("%d hosts have joined under leases; %s lies: it says that it has %d warm slots, and has none",
 		p.options.hosts, p.fleet.liar.id, warmLies)
 	p.fleet.liar.lie()
-	if err := sleep(ctx, p.options.of(heartbeat)); err != nil { // it says so with the next
+	if err := sleep(ctx, p.options.of(heartbeat)); err != nil { // the liar reports the false pools with its next heartbeat
 		return err
 	}
 	for _, ph := range p.phases {

@@ -15,7 +15,8 @@ import (
 	"github.com/orbitsched/orbit/agent"
 )
 
-// Handler serves the API, and the agents of nodes. It asks for no credentials, so it listens where only those come who may.
+// Handler serves the API and the agents of nodes. It asks for no credentials, so let it listen only where every caller
+// is allowed.
 func (c *Control) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/agent/", http.StripPrefix("/agent", agent.Handler(c.local)))
@@ -77,8 +78,8 @@ func body(r *http.Request, into any) error {
 	return nil
 }
 
-// change commits what f makes of the newest state, again if others have been faster. An answer that was lost is asked for again: it is
-// the same proposal. When it returns, the change survives this process.
+// change commits the commitments that f returns for the newest state, and calls f again after a conflict. If an answer
+// was lost, change sends the same proposal again. When change returns nil, the change survives this process.
 func (c *Control) change(ctx context.Context, f func(w *world) ([]orbit.Commitment, []orbit.Precondition, error)) error {
 	for {
 		state, err := c.ledger.Snapshot(ctx)
@@ -99,7 +100,7 @@ func (c *Control) change(ctx context.Context, f func(w *world) ([]orbit.Commitme
 	}
 }
 
-// edit changes a job. The function gets a copy, or nil if there is none.
+// edit changes a job. The function gets a copy of the job, or nil if there is no such job.
 func (c *Control) edit(ctx context.Context, name string, f func(*Job) (*Job, error)) (*Job, error) {
 	var done *Job
 	err := c.change(ctx, func(w *world) ([]orbit.Commitment, []orbit.Precondition, error) {
@@ -126,7 +127,7 @@ func (c *Control) edit(ctx context.Context, name string, f func(*Job) (*Job, err
 	return done, err
 }
 
-// existing makes of an edit of a job that is there one for edit.
+// existing turns an edit of an existing job into a function for edit, which returns errNotFound if there is no job.
 func existing(name string, f func(*Job) (*Job, error)) func(*Job) (*Job, error) {
 	return func(j *Job) (*Job, error) {
 		if j == nil {
@@ -136,7 +137,7 @@ func existing(name string, f func(*Job) (*Job, error)) func(*Job) (*Job, error) 
 	}
 }
 
-// putJob makes a job or changes it. If what runs differs, a service is rolled out.
+// putJob makes a job or changes it. If the program of a service differs, the service is rolled out.
 func (c *Control) putJob(r *http.Request) (any, error) {
 	var wanted Job
 	if err := body(r, &wanted); err != nil {
@@ -160,7 +161,7 @@ func (c *Control) putJob(r *http.Request) (any, error) {
 	})
 }
 
-// resized returns why a job cannot have another count.
+// resized returns why a job cannot have another count; nil: it can.
 func (j *Job) resized(from *Job) error {
 	if j.Kind == Gang && j.Count != from.Count && from.Submitted > 0 {
 		return fmt.Errorf("job %q: %w: a gang keeps its count", j.Name, orbit.ErrInvalid)
@@ -181,7 +182,7 @@ func (c *Control) scaleJob(r *http.Request) (any, error) {
 	}))
 }
 
-// rolloutJob replaces all members of a service, by what the body says is to run if it says so.
+// rolloutJob replaces all members of a service. If the body names a program, the new members run that program.
 func (c *Control) rolloutJob(r *http.Request) (any, error) {
 	var to struct {
 		Run []string `json:"run"`
@@ -202,7 +203,7 @@ func (c *Control) rolloutJob(r *http.Request) (any, error) {
 	}))
 }
 
-// deleteJob ends a job: without its mark the loop releases what is left of it.
+// deleteJob ends a job by removing its mark; the loop then releases the job's members.
 func (c *Control) deleteJob(r *http.Request) (any, error) {
 	name := r.PathValue("name")
 	return map[string]string{"deleted": name}, c.change(r.Context(), func(w *world) (do []orbit.Commitment, _ []orbit.Precondition, _ error) {
@@ -218,7 +219,7 @@ func (c *Control) deleteJob(r *http.Request) (any, error) {
 	})
 }
 
-// drainNode has everything moved off a node, whose cordon and whose mark are one commit.
+// drainNode drains a node: one commit cordons the node and sets the mark of the drain.
 func (c *Control) drainNode(r *http.Request) (any, error) {
 	return c.setDrain(r, "yes", orbit.Cordoned)
 }

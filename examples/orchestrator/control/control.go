@@ -6,8 +6,9 @@
 //	                        Wait, Snapshot ─────┘   │ └── agents: Confirm
 //	plan: what the jobs want less what is there ────┘
 //
-// Everything that it knows is in the ledger. What the API is asked is committed as a mark before it answers; the loop (plan) then
-// proposes what is missing, from the state alone. So the process may be killed between any two commits, and the next one goes on.
+// The control process keeps everything in the ledger. Before the API answers a request, the request is committed as a
+// mark. The loop (plan) then proposes what is missing, from the state alone. So the process may be killed between any
+// two commits, and the next one continues.
 package control
 
 import (
@@ -36,20 +37,20 @@ import (
 	"github.com/orbitsched/orbit/watch"
 )
 
-// Config is what a control process is started with.
+// Config configures a control process.
 type Config struct {
 	// Dir is the folder of the ledger on disk.
 	Dir string
-	// Etcd are the endpoints of an etcd that has the ledger instead; empty: it is in Dir.
+	// Etcd lists the endpoints of an etcd that stores the ledger; empty: the ledger is in Dir.
 	Etcd []string
-	// TTL is how long a node is given work after its last report, and how long after that it is lost.
+	// TTL is how long a node is given work after its last report. After the same time again the node is lost.
 	TTL time.Duration
 }
 
 // Control is a control process.
 type Control struct {
 	ledger   orbit.Ledger
-	shared   lease.Refreshes // of the leases, by control processes with one etcd; nil: they are in memory
+	shared   lease.Refreshes // refreshes of leases that control processes share over etcd; nil: refreshes are in memory
 	local    *agent.Local
 	engines  []*orbit.Engine
 	drain    *nav.Drain
@@ -84,7 +85,7 @@ func Open(ctx context.Context, config Config) (*Control, error) {
 	return c, nil
 }
 
-// open opens the ledger, which is all that depends on where it is.
+// open opens the ledger, on disk or in etcd. Nothing else depends on where the ledger is.
 func (c *Control) open(ctx context.Context, config Config) error {
 	if len(config.Etcd) == 0 {
 		ledger, err := diskledger.Open(filepath.Join(config.Dir, "ledger"), diskledger.Options{
@@ -135,10 +136,10 @@ func (c *Control) Run(ctx context.Context, listener net.Listener) error {
 	return group.Wait()
 }
 
-// pace is how long follow waits after it has committed something, so that a burst of changes is one plan.
+// pace is how long follow waits after each plan, so that a burst of changes leads to one plan.
 const pace = 50 * time.Millisecond
 
-// follow brings the ledger in line with the jobs, whenever either changes.
+// follow brings the ledger in line with the jobs whenever the ledger changes; jobs are marks of the ledger.
 func (c *Control) follow(ctx context.Context) error {
 	for ctx.Err() == nil {
 		state, err := c.ledger.Snapshot(ctx)
@@ -161,7 +162,8 @@ func (c *Control) follow(ctx context.Context) error {
 	return nil
 }
 
-// align proposes what the jobs want. A conflict is nothing: what it has lost to is a change, which ends the wait for the next one.
+// align proposes the commitments that the jobs lack. It ignores conflicts: the change that won a conflict also ends the
+// next wait, so the loop plans again.
 func (c *Control) align(ctx context.Context, state *orbit.State) error {
 	draining := map[orbit.NodeID]bool{}
 	for key := range state.Marks(keyDrain) {

@@ -24,7 +24,8 @@ const (
 	Gang Kind = "gang"
 )
 
-// Job is what is to run. Everything about it is in one mark of the ledger, so it is changed by compare-and-swap and survives its process.
+// Job says what to run. All of it is in one mark of the ledger, so a job is changed by compare-and-swap and survives
+// the process.
 type Job struct {
 	// Name is the name; members are called name-0, name-1 and so on.
 	Name string `json:"name"`
@@ -34,24 +35,25 @@ type Job struct {
 	Count int `json:"count"`
 	// Run is the program and its arguments.
 	Run []string `json:"run"`
-	// CPU is what a member takes, in thousandths of a core.
+	// CPU is the CPU that a member takes, in thousandths of a core.
 	CPU int64 `json:"cpu"`
 	// MemoryMB is the memory that a member takes, in MiB.
 	MemoryMB int64 `json:"memoryMB,omitempty"`
-	// Priority says who makes way for whom: a service and a gang evict what has less.
+	// Priority decides which work makes way: a service and a gang evict work of lower priority.
 	Priority int32 `json:"priority,omitempty"`
-	// Team is whose quota the members count against; empty: nobody's.
+	// Team is the team whose quota the members count against; empty: no quota counts them.
 	Team string `json:"team,omitempty"`
 	// Missing is how many members of a service may be missing through a rollout, a drain or an eviction; default 1.
 	Missing int `json:"missing,omitempty"`
-	// Ready says that a member serves when it has made the file that ORBIT_READY names; else when it runs.
+	// Ready says that a member serves once it has made the file that ORBIT_READY names; false: it serves as soon as it
+	// runs.
 	Ready bool `json:"ready,omitempty"`
-	// Level is the label of nodes within one value of which all members of a gang are; empty: anywhere.
+	// Level is a label key: all members of a gang run on nodes with the same value of the label; empty: anywhere.
 	Level string `json:"level,omitempty"`
-	// Generation counts the versions of what runs. The control process sets it.
+	// Generation counts the versions of the program. The control process sets it.
 	Generation int `json:"generation,omitempty"`
-	// Submitted is how many members of a batch or a gang were submitted so far; those of them that are not in the ledger any more are
-	// done. The control process sets it.
+	// Submitted is how many members of a batch or a gang were submitted so far; those that are no longer in the ledger
+	// are done. The control process sets it.
 	Submitted int `json:"submitted,omitempty"`
 }
 
@@ -84,17 +86,17 @@ func (j *Job) check() error {
 // missing is how many members of a service may be missing.
 func (j *Job) missing() int { return max(j.Missing, 1) }
 
-// takes is what a member takes.
+// takes returns the resources that a member takes.
 func (j *Job) takes() orbit.Resources {
 	return orbit.Resources{orbit.CPU: j.CPU, orbit.Memory: j.MemoryMB << 20}
 }
 
-// spec is what a ledger knows of a member.
+// spec returns the ledger's spec of a member.
 func (j *Job) spec() *orbit.Spec {
 	class := map[Kind]orbit.AppClass{Service: orbit.LatencySensitive, Batch: orbit.Batch, Gang: orbit.GangClass}[j.Kind]
 	return &orbit.Spec{
 		Module: j.Name, Class: class, Priority: j.Priority, Envelope: orbit.Envelope{Reservation: j.takes()},
-		Movable: j.Kind != Service, // a service has a budget, which is its consent to moves
+		Movable: j.Kind != Service, // a service has a budget, which permits moves
 	}
 }
 
@@ -105,7 +107,7 @@ const (
 	labelGeneration = "generation"
 )
 
-// labels are what the agent and the next control process need to know of a member.
+// labels returns the labels of a member: the facts that the agent and a later control process need.
 func (j *Job) labels() map[string]string {
 	run, _ := json.Marshal(j.Run) // strings can be written
 	l := map[string]string{
@@ -126,7 +128,7 @@ func (j *Job) labels() map[string]string {
 // member is the id of member i.
 func (j *Job) member(i int) orbit.CapsuleID { return orbit.CapsuleID(fmt.Sprintf("%s-%d", j.Name, i)) }
 
-// budget is what keeps enough members of a service.
+// budget returns the budget that keeps enough members of a service running.
 func (j *Job) budget() orbit.Budget {
 	return orbit.Budget{
 		ID: orbit.BudgetID("job/" + j.Name), Module: j.Name, Expected: j.Count, Missing: min(j.missing(), j.Count),
@@ -134,7 +136,7 @@ func (j *Job) budget() orbit.Budget {
 	}
 }
 
-// same reports whether members of two versions are alike, so that none has to be replaced.
+// same reports whether members of two versions are alike, so that no member has to be replaced.
 func (j *Job) same(o *Job) bool {
 	a, b := *j, *o
 	for _, v := range []*Job{&a, &b} {
@@ -161,7 +163,7 @@ type Quota struct {
 	MemoryMB int64 `json:"memoryMB,omitempty"`
 }
 
-// allows returns why a team may not have so much; nil: it may.
+// allows returns why a team may not use that many resources; nil: it may.
 func (q *Quota) allows(team string, used orbit.Resources) error {
 	if q.CPU > 0 && used[orbit.CPU] > q.CPU {
 		return fmt.Errorf("team %q has a quota of %d of cpu and would use %d", team, q.CPU, used[orbit.CPU])

@@ -13,13 +13,13 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// world is what one state of the ledger says of jobs.
+// world is the content of one state of the ledger as far as it concerns jobs.
 type world struct {
 	state *orbit.State
 	jobs  map[string]*Job
-	// When the mark of each job was put.
+	// The revision at which each job's mark was put.
 	at map[string]orbit.Revision
-	// Marks that do not read as a job.
+	// Marks that cannot be read as a job.
 	broken map[string]error
 	quotas map[string]*Quota
 	used   map[string]orbit.Resources // by team
@@ -51,7 +51,7 @@ func read(state *orbit.State) *world {
 	for c := range state.Capsules() {
 		name := c.Labels[labelJob]
 		index, err := strconv.Atoi(strings.TrimPrefix(string(c.ID), name+"-"))
-		if c.Released() || name == "" || err != nil { // it has ended, or is not ours
+		if c.Released() || name == "" || err != nil { // it has ended, or belongs to no job
 			continue
 		}
 		if w.members[name] == nil {
@@ -63,12 +63,13 @@ func read(state *orbit.State) *world {
 	return w
 }
 
-// use counts what a team takes.
+// use adds to the resources that a team uses.
 func (w *world) use(team string, r orbit.Resources) {
-	w.used[team], _ = w.used[team].Add(r) // a sum that does not fit stays what it was: no quota allows so much
+	w.used[team], _ = w.used[team].Add(r) // an overflow is not handled; it takes members with 2^63 bytes of memory together
 }
 
-// admit takes what n members of a job take off its team's quota, or says why there is not so much.
+// admit charges n members of a job to its team's quota, less freed resources, or returns why the quota does not allow
+// that.
 func (w *world) admit(j *Job, n int, freed orbit.Resources) error {
 	q := w.quotas[j.Team]
 	used, _ := w.used[j.Team].Sub(freed)
@@ -84,8 +85,9 @@ func (w *world) admit(j *Job, n int, freed orbit.Resources) error {
 	return nil
 }
 
-// plan returns what has to be committed so that the ledger has what the jobs want: nothing, if it has. Each proposal bets on the mark
-// of its job, and if it submits something on the team's turn, so that two control processes never exceed a quota together.
+// plan returns the proposals that bring the ledger in line with the jobs; none if it is in line. Each proposal bets on
+// the mark of its job. A proposal that submits members also bets on the team's turn, so that two control processes
+// together never exceed a quota.
 func (w *world) plan(now time.Time) (out []orbit.Proposal) {
 	out = append(out, w.nodes()...)
 	for _, name := range slices.Sorted(maps.Keys(w.members)) {
@@ -111,7 +113,7 @@ func (w *world) plan(now time.Time) (out []orbit.Proposal) {
 	return out
 }
 
-// nodes cordons the nodes that are to be drained and have joined anew since.
+// nodes cordons nodes that are to be drained and have joined anew since the drain began.
 func (w *world) nodes() (out []orbit.Proposal) {
 	for key := range w.state.Marks(keyDrain) {
 		n := w.state.Node(orbit.NodeID(key[len(keyDrain):]))
@@ -127,7 +129,7 @@ func (w *world) nodes() (out []orbit.Proposal) {
 	return out
 }
 
-// end releases what is left of a job that was deleted.
+// end releases the remaining members of a job that was deleted.
 func (w *world) end(name string) orbit.Proposal {
 	p := orbit.Proposal{ID: orbit.NewProposalID(), View: w.state.Revision(), If: []orbit.Precondition{orbit.MarkAt{Key: keyJob + name}}}
 	for _, i := range slices.Sorted(maps.Keys(w.members[name])) {
@@ -136,7 +138,7 @@ func (w *world) end(name string) orbit.Proposal {
 	return p
 }
 
-// draft is a proposal for one job in the making.
+// draft builds a proposal for one job.
 type draft struct {
 	*world
 	job     *Job
@@ -168,7 +170,7 @@ func (d *draft) release(c *orbit.Capsule) {
 	d.do = append(d.do, orbit.Release{Capsule: c.ID, Final: true})
 }
 
-// service wants Count members, all of the newest generation.
+// service plans a service: Count members, all of the newest generation.
 func (d *draft) service() {
 	j := d.job
 	if b, ok := d.state.Budget(j.budget().ID); !ok || b.Budget != j.budget() {
@@ -193,7 +195,7 @@ func (d *draft) service() {
 			old = append(old, i)
 		}
 	}
-	// Those that do not serve first: to replace them costs nothing.
+	// Members that do not serve come first: replacing them costs nothing.
 	slices.SortStableFunc(old, func(a, b int) int { return cmp.Compare(rank(d.members[a]), rank(d.members[b])) })
 	for _, i := range old {
 		c := d.members[i]
@@ -205,7 +207,7 @@ func (d *draft) service() {
 		}
 		if d.admit(j, 1, c.Spec.Envelope.Reservation) == nil {
 			d.release(c)
-			d.submit(i) // under the same id, so it begins when the former one has stopped
+			d.submit(i) // under the same id, so the new member begins when the former one has stopped
 		}
 	}
 }
@@ -218,7 +220,7 @@ func rank(c *orbit.Capsule) int {
 	return 0
 }
 
-// shrink releases the members that are too many.
+// shrink releases the members beyond Count.
 func (d *draft) shrink() {
 	for _, i := range slices.Sorted(maps.Keys(d.members)) {
 		if i >= d.job.Count {
@@ -227,7 +229,7 @@ func (d *draft) shrink() {
 	}
 }
 
-// once submits the members of a batch or a gang that were not submitted yet, each once, as far as the quota allows it.
+// once submits the members of a batch or a gang that were never submitted, each once, as far as the quota allows.
 func (d *draft) once() {
 	next := *d.job
 	switch {
@@ -248,8 +250,8 @@ func (d *draft) once() {
 	}
 }
 
-// gang is a job as a ledger knows it. A job that is deleted and put again is another gang, which may have other members, so the revision of
-// its mark is in the id.
+// gang returns the ledger's gang for a job. A job that is deleted and put again is another gang, which may have other
+// members, so the id contains the revision of the job's mark.
 func (j *Job) gang(at orbit.Revision) *orbit.Gang {
 	role := orbit.Role{Name: "member", Spec: j.spec()}
 	for i := range j.Count {

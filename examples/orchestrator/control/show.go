@@ -12,10 +12,11 @@ import (
 	"github.com/orbitsched/orbit/whatif"
 )
 
-// Status is a job and how it is.
+// Status is a job and the state of its members.
 type Status struct {
 	Job
-	// Pending, Placed and Ready count live members: those that wait for a node, those that have one, and those of them that serve.
+	// Pending, Placed and Ready count live members: Pending those that wait for a node, Placed those that have a node,
+	// and Ready the placed members that serve.
 	Pending int `json:"pending"`
 	Placed  int `json:"placed"`
 	Ready   int `json:"serving"`
@@ -23,7 +24,7 @@ type Status struct {
 	Newest int `json:"newest"`
 	// Done counts members of a batch or a gang that have ended.
 	Done int `json:"done"`
-	// On says where each live member is; empty: it waits.
+	// On says on which node each live member is; empty: the member waits.
 	On map[orbit.CapsuleID]orbit.NodeID `json:"on"`
 }
 
@@ -96,7 +97,7 @@ func (c *Control) getJob(r *http.Request) (any, error) {
 	return w.status(j), nil
 }
 
-// Node is a node and how it is.
+// Node is a node and its condition.
 type Node struct {
 	// ID and Labels are those of the ledger.
 	ID     orbit.NodeID      `json:"id"`
@@ -104,9 +105,9 @@ type Node struct {
 	// State says whether it takes work, and Draining whether its work is moved away.
 	State    orbit.Condition `json:"state"`
 	Draining bool            `json:"draining"`
-	// Free is what is left, by the words of a job.
+	// Free is the free capacity, in the units of a job.
 	Free map[string]int64 `json:"free"`
-	// Capsules are placed on it. Stopping were taken off it and still run there.
+	// Capsules are placed on the node. Stopping were taken off the node and still run there.
 	Capsules []orbit.CapsuleID `json:"capsules"`
 	Stopping []orbit.CapsuleID `json:"stopping"`
 }
@@ -148,18 +149,19 @@ func (c *Control) getQuota(r *http.Request) (any, error) {
 
 // Explained says why members of a job do not run.
 type Explained struct {
-	// Waiting counts members that have no node; Unsubmitted those that the quota keeps from waiting for one.
+	// Waiting counts members that have no node. Unsubmitted counts members that the quota keeps from being submitted.
 	Waiting     int `json:"waiting"`
 	Unsubmitted int `json:"unsubmitted"`
-	// Quota is why no more are submitted; empty: the quota is not in the way.
+	// Quota is why no more members are submitted; empty: the quota is not in the way.
 	Quota string `json:"quota,omitempty"`
 	// Why counts the nodes by what is in the way there, and says what would help; nil: no member waits for a node.
 	Why []string `json:"why,omitempty"`
-	// Stopping are members that do not begin before a former one has stopped, and where that runs.
+	// Stopping names members that wait until a former member has stopped, and the node where that one runs.
 	Stopping map[orbit.CapsuleID]orbit.NodeID `json:"stopping,omitempty"`
 }
 
-// explainJob says why a job does not run: its quota, no node that takes a member, or something that has to stop before.
+// explainJob says why a job does not run: its quota is used up, no node takes a member, or a former member has to stop
+// first.
 func (c *Control) explainJob(r *http.Request) (any, error) {
 	w, j, err := c.find(r)
 	if err != nil {

@@ -22,13 +22,13 @@ import (
 
 // Cluster is a control process and agents on this machine, each a process of its own. One goroutine uses it.
 type Cluster struct {
-	// Dir has the folders of all.
+	// Dir has the folders of the control process and all agents.
 	Dir string
-	// Program is the orchestrator.
+	// Program is the path of the orchestrator's binary.
 	Program string
 	// Control are further arguments of the control process.
 	Control []string
-	// TTL is that of the control process; default 2 s, so that a demonstration is short.
+	// TTL is the TTL of the control process; default 2 s, so that a demonstration is short.
 	TTL time.Duration
 	// URL is where the control process listens; set by Start.
 	URL string
@@ -45,7 +45,7 @@ func (c *Cluster) ttl() time.Duration { return cmp.Or(c.TTL, 2*time.Second) }
 
 // Start starts the control process.
 func (c *Cluster) Start(ctx context.Context) error {
-	if c.address == "" { // of a port that was free a moment ago
+	if c.address == "" { // chooses a port that was free a moment ago
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			return err
@@ -66,7 +66,7 @@ func (c *Cluster) Start(ctx context.Context) error {
 	})
 }
 
-// Books are what the processes of jobs write down.
+// Books returns the records that the processes of jobs write.
 func (c *Cluster) Books() Books { return Books{filepath.Join(c.Dir, "shared")} }
 
 // spawn starts a process, whose output goes into a file.
@@ -112,7 +112,7 @@ func (c *Cluster) Close() {
 	for node, agent := range c.agents {
 		_ = agent.Process.Kill()
 		_ = agent.Wait()
-		_ = os.Remove(filepath.Join(c.Dir, node, "until")) // supervisors stop what they have
+		_ = os.Remove(filepath.Join(c.Dir, node, "until")) // so that supervisors stop their processes
 	}
 	if c.control != nil {
 		_ = c.KillControl()
@@ -186,7 +186,7 @@ func (c *Cluster) StartAll(ctx context.Context, nodes ...string) error {
 	return nil
 }
 
-// AwaitNode returns when a node is as is wanted.
+// AwaitNode returns when the node meets the condition.
 func (c *Cluster) AwaitNode(ctx context.Context, id string, holds func(control.Node) bool) error {
 	return c.Await(ctx, "node "+id, func() (bool, error) {
 		var all []control.Node
@@ -217,7 +217,7 @@ func (c *Cluster) Await(ctx context.Context, what string, holds func() (bool, er
 	}
 }
 
-// AwaitJob returns when a job is as is wanted. An API that does not answer is asked again.
+// AwaitJob returns when the job meets the condition. If the API does not answer, AwaitJob asks again.
 func (c *Cluster) AwaitJob(ctx context.Context, name, what string, holds func(control.Status) bool) error {
 	return c.Await(ctx, name+" "+what, func() (bool, error) {
 		s, err := c.Job(ctx, name)

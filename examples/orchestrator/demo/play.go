@@ -1,4 +1,5 @@
-// Package demo plays an orchestrator through on one machine, with real processes, and counts what they have written down.
+// Package demo plays the demonstration of the orchestrator on one machine, with real processes, and counts what they
+// have written down.
 package demo
 
 import (
@@ -27,7 +28,7 @@ type play struct {
 	restarts int
 }
 
-// Play plays everything through and says what happens. The flags are further ones of the control process.
+// Play plays the whole demonstration and prints what happens. The flags are added to those of the control process.
 func Play(ctx context.Context, out io.Writer, flags ...string) error {
 	program, err := os.Executable()
 	if err != nil {
@@ -53,7 +54,7 @@ func (p *play) say(format string, args ...any) {
 	fmt.Fprintf(p.out, "%5.1fs  %s\n", time.Since(p.start).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// put puts a job and notes it, for the sum in the end.
+// put puts a job and remembers it for the final count.
 func (p *play) put(j control.Job, work ...string) error {
 	if !slices.ContainsFunc(p.jobs, func(o control.Job) bool { return o.Name == j.Name }) {
 		p.jobs = append(p.jobs, j)
@@ -74,7 +75,7 @@ func (p *play) begin() error {
 	)
 }
 
-// web is the service that everything happens to.
+// web is the service to which everything in the demonstration happens.
 var web = control.Job{Name: "web", Kind: control.Service, Count: 4, CPU: 500, Priority: 10, Missing: 1, Ready: true}
 
 // kill kills the control process in the middle of its work, and starts the next one.
@@ -149,7 +150,8 @@ func (p *play) rollout() error {
 	return err
 }
 
-// least is how many members whose names begin so ran at least, once that many did.
+// least returns the smallest number of members with the prefix that ran at the same time, counted from the moment when
+// all of them (full) ran for the first time.
 func least(all []Entry, prefix string, full int) int {
 	runs, fewest := map[string]bool{}, -1
 	for _, e := range all {
@@ -189,7 +191,7 @@ func (p *play) drain() error {
 	return p.Call(p.ctx, http.MethodDelete, "/nodes/"+node+"/drain", nil, nil)
 }
 
-// evict fills the cluster with a batch, and has urgent work take some of its room.
+// evict fills the cluster with a batch, and submits urgent work that takes some of the batch's room.
 func (p *play) evict() error {
 	if err := errors.Join(p.AwaitJob(p.ctx, "lab", "is done", Done),
 		p.put(control.Job{Name: "filler", Kind: control.Batch, Count: 12, CPU: 500, Ready: true}, "-for", "3s")); err != nil {
@@ -217,7 +219,7 @@ func (p *play) evict() error {
 	return p.Call(p.ctx, http.MethodDelete, "/jobs/urgent", nil, nil)
 }
 
-// replace replaces an agent while everything on its node runs on.
+// replace replaces an agent while all processes on its node run on.
 func (p *play) replace() error {
 	if err := p.Signal("a2", syscall.SIGTERM); err != nil {
 		return err
@@ -233,7 +235,7 @@ func (p *play) replace() error {
 	return nil
 }
 
-// fence suspends an agent, so that its node is lost, and lets it go on.
+// fence suspends an agent until its node is lost, and then resumes the agent.
 func (p *play) fence() error {
 	s, err := p.Job(p.ctx, "web")
 	if err != nil {

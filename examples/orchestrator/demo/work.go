@@ -13,18 +13,19 @@ import (
 	"time"
 )
 
-// Books are what the processes that are run write down: a line in Dir/books when one begins, has ended or was stopped. Each holds a
-// lock by the name of its member while it runs, which the kernel frees when it is gone, however it ends.
+// Books are the records that the processes of jobs write: a line in Dir/books when a process begins, has ended or was
+// stopped. Each process holds a lock with the name of its member while it runs. The kernel frees the lock when the
+// process is gone, however it ends.
 type Books struct {
 	// Dir is the folder, which all nodes share.
 	Dir string
 }
 
-// Entry is what one process has written.
+// Entry is one line of a process.
 type Entry struct {
-	// What is begin, done, stop or doubled.
+	// What is the event: begin, done, stop or doubled.
 	What string
-	// Member, Node and Version are the id of the member, the node, and the version of what runs.
+	// Member, Node and Version are the id of the member, its node, and the version of its program.
 	Member, Node, Version string
 }
 
@@ -33,7 +34,7 @@ func (b Books) Open() error { return os.MkdirAll(filepath.Join(b.Dir, "locks"), 
 
 func (b Books) path() string { return filepath.Join(b.Dir, "books") }
 
-// write appends a line by one call, so that lines of several processes do not mix.
+// write appends a line by one system call, so that lines of several processes do not mix.
 func (b Books) write(e Entry) error {
 	f, err := os.OpenFile(b.path(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -59,7 +60,7 @@ func (b Books) Read() (all []Entry, err error) {
 	return all, lines.Err()
 }
 
-// lock takes the lock of a member, and reports whether no other process has it.
+// lock takes the lock of a member. It reports false if another process has the lock.
 func (b Books) lock(member string) (free bool, err error) {
 	f, err := os.OpenFile(filepath.Join(b.Dir, "locks", member), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -76,7 +77,7 @@ func (b Books) lock(member string) (free bool, err error) {
 	return true, nil
 }
 
-// locks stay open, and with them locked, as long as the process.
+// locks keeps the files open, and with them the locks, as long as the process lives.
 var locks []*os.File
 
 // Runs reports whether a process of a member is at work.
@@ -130,7 +131,7 @@ func Work(ctx context.Context, args []string) error {
 		e.What = "done"
 		return b.write(e)
 	case <-ctx.Done():
-		time.Sleep(*stops) // as one that has to write something first
+		time.Sleep(*stops) // as a process would that has to save something first
 		e.What = "stop"
 		return errors.Join(b.write(e), ctx.Err())
 	}

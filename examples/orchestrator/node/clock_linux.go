@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sinceBoot returns how long the machine runs, by a clock that is the same in all processes and that nobody sets, and which run of the
-// machine that is.
+// sinceBoot returns the time since the machine booted and the id of that boot. The clock is the same in all processes,
+// and nobody can set it.
 func sinceBoot() (now time.Duration, boot string, err error) {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -21,7 +21,7 @@ func sinceBoot() (now time.Duration, boot string, err error) {
 	return time.Duration(t.Nano()), strings.TrimSpace(string(id)), err
 }
 
-// childOf makes a process that is in a group of its own and does not outlive the thread that starts it.
+// childOf makes a process in a process group of its own that does not outlive the thread that starts it.
 func childOf() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/orbitsched/orbit/agent"
 )
 
-// This file has what an agent and its supervisors tell each other, in the folder of the node:
+// This file defines the files by which an agent and its supervisors communicate, in the folder of the node:
 //
 //	until                      when everything has to stop: the run of the machine, and nanoseconds since its boot
 //	run/web-0@17/task.json     what is to run, written before the supervisor is started
@@ -25,11 +25,11 @@ import (
 //	run/web-0@17/exit.json     how it has ended, written by the supervisor
 //	run/web-0@17/log           what it has printed
 
-// exit says how an instance has ended.
+// exit records how an instance has ended.
 type exit struct {
 	// Code is the exit code of the process.
 	Code int `json:"code"`
-	// Stopped says that it did not end by itself.
+	// Stopped says that the supervisor stopped the process; false: the process ended by itself.
 	Stopped bool `json:"stopped,omitempty"`
 }
 
@@ -38,7 +38,7 @@ func (p *Processes) folderOf(i agent.Instance) string {
 	return filepath.Join(p.Dir, "run", fmt.Sprintf("%s@%d", url.PathEscape(string(i.Capsule)), i.Since))
 }
 
-// instanceOf returns the instance that a folder is of.
+// instanceOf returns the instance to which a folder belongs.
 func instanceOf(name string) (i agent.Instance, ok bool) {
 	at := strings.LastIndexByte(name, '@')
 	if at < 0 {
@@ -69,7 +69,7 @@ func locked(folder string) (bool, error) {
 	return false, err
 }
 
-// write writes a file whole or not at all.
+// write writes a file as a whole or not at all.
 func write(path string, value any) error {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -81,7 +81,7 @@ func write(path string, value any) error {
 	return os.Rename(path+".tmp", path)
 }
 
-// read reads what write has written.
+// read reads a file that write has written.
 func read(path string, value any) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -101,7 +101,7 @@ type deadline struct {
 	At   time.Duration `json:"at"`
 }
 
-// left returns how long what is on the node may run; not above 0 if it may not.
+// left returns for how long the processes of the node may still run; 0 or less: they may not run.
 func left(dir string) (time.Duration, error) {
 	now, boot, err := sinceBoot()
 	if err != nil {

@@ -4,14 +4,16 @@
 //	                    │ Extend: until ──────────► │ reads it, and stops the process in time
 //	                    └ List ◄── lock, exit.json ─┘
 //
-// Each capsule has a supervisor, a process that outlives the agent. So an agent can be replaced while everything runs on, and what has
-// to stop stops although the agent is dead or suspended: a supervisor stops its process when the time in the file until has come.
+// Each capsule has a supervisor, a process that outlives the agent. So an agent can be replaced while all processes run
+// on. And processes stop in time even if the agent is dead or suspended: a supervisor stops its process when the time
+// in the file until has come.
 //
-// Whether something still runs says a lock, which the supervisor and the process inherit from the agent that has started them. The kernel
-// holds it until the last of them is gone, so no process is overlooked, whichever of them was killed.
+// A lock shows whether an instance still runs. The supervisor and the process inherit the lock from the agent that has
+// started them. The kernel holds the lock until the last of them is gone, so no process is overlooked, whichever of
+// them was killed.
 //
-// A real orchestrator has containers here. What it must keep: names that are unique to the instance, a list that outlives the
-// agent, and a time at which everything stops by itself.
+// A real orchestrator has containers here. It must keep three things: names that are unique to the instance, a list of
+// instances that outlives the agent, and a time at which everything stops by itself.
 package node
 
 import (
@@ -29,13 +31,13 @@ import (
 	"github.com/orbitsched/orbit/agent"
 )
 
-// Labels of a capsule that say what is to run.
+// Labels of a capsule that define its process.
 const (
 	// LabelRun is the program and its arguments, a JSON array of strings.
 	LabelRun = "run"
-	// LabelKeep, if set, says that the process is not to end: if it does it has failed, whatever its exit code.
+	// LabelKeep, if set, says that the process should never end: if it ends it has failed, whatever its exit code.
 	LabelKeep = "keep"
-	// LabelReady, if set, says that the process serves when it has made the file that ORBIT_READY names, and not before.
+	// LabelReady, if set, says that the process serves once it has made the file that ORBIT_READY names.
 	LabelReady = "ready"
 )
 
@@ -45,7 +47,8 @@ type Processes struct {
 	Dir string
 	// Node is the id of the node, which processes find in ORBIT_NODE.
 	Node string
-	// Supervisor is the program and the arguments that call [Supervise]; the folder of the instance and Grace are added. Required.
+	// Supervisor is the command that calls [Supervise], a program and its arguments; Processes appends the folder of
+	// the instance and Grace. Required.
 	Supervisor []string
 	// Grace is how long a process has from SIGTERM to SIGKILL. It must be less than [agent.Agent.Stopping].
 	Grace time.Duration
@@ -56,10 +59,11 @@ type Processes struct {
 
 var _ agent.Watchdog = (*Processes)(nil)
 
-// tick is how often a supervisor looks whether it has to stop, and Stop whether everything has stopped.
+// tick is how often a supervisor checks whether it has to stop, and Stop whether everything has stopped.
 const tick = 25 * time.Millisecond
 
-// Open locks the folder of the node, which has one agent at a time, and makes it. The lock is gone with the process.
+// Open makes the folder of the node and locks it, because a node has one agent at a time. The lock ends with the
+// process.
 func (p *Processes) Open() (err error) {
 	if p.Dir, err = filepath.Abs(p.Dir); err != nil { // processes run in folders of their own
 		return err
@@ -163,7 +167,7 @@ func (p *Processes) List(context.Context) (list []agent.Status, _ error) {
 	return list, nil
 }
 
-// phaseOf returns how far an instance is.
+// phaseOf returns the phase of an instance.
 func phaseOf(folder string) (agent.Phase, error) {
 	var task agent.Task
 	if err := read(filepath.Join(folder, "task.json"), &task); err != nil {
@@ -197,5 +201,5 @@ func (p *Processes) Extend(_ context.Context, until time.Time) error {
 	return write(filepath.Join(p.Dir, "until"), deadline{boot, now + time.Until(until)})
 }
 
-// errTooLate says that a supervisor was started after the node's time.
+// errTooLate says that a supervisor was started after the node's deadline.
 var errTooLate = errors.New("the node's time is over")

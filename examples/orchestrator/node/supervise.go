@@ -15,11 +15,12 @@ import (
 	"github.com/orbitsched/orbit/agent"
 )
 
-// Supervise is the supervisor of one instance: it runs the process and waits for its end, and stops it when the agent says so or the
-// node's time is over. Its arguments are those that [Processes] adds to Supervisor. It returns when its process has ended.
+// Supervise is the supervisor of one instance: it runs the process and waits for its end, and stops the process when
+// the agent says so or the node's time is over. Its arguments are those that [Processes] appends to Supervisor. It
+// returns when its process has ended.
 //
-// What it cannot do is its duty when it is suspended itself, and when it is killed the process goes with it, but not what that has
-// started in turn. A real runtime has control groups for both.
+// Supervise has two limits. While the supervisor itself is suspended, it stops nothing. And if it is killed, its
+// process is killed with it, but not the children of that process. A real runtime has control groups for both.
 func Supervise(args []string) error {
 	if len(args) != 3 {
 		return errors.New("node: a supervisor has three arguments: the folder of the instance, the node and the grace")
@@ -60,7 +61,7 @@ func (s *supervisor) run() (exit, error) {
 	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = s.folder, os.Stdout, os.Stderr, childOf()
 	cmd.Env = append(os.Environ(), "ORBIT_CAPSULE="+string(task.Capsule), "ORBIT_NODE="+s.node, "ORBIT_GANG="+string(task.Gang),
 		"ORBIT_READY="+filepath.Join(s.folder, "ready"))
-	cmd.ExtraFiles = []*os.File{os.NewFile(3, "lock")} // so that it is held as long as the process
+	cmd.ExtraFiles = []*os.File{os.NewFile(3, "lock")} // so that the lock is held as long as the process lives
 	runtime.LockOSThread()                             // childOf ties the process to this thread
 	if rest, err := left(s.dir()); err != nil || rest <= 0 {
 		return notRun, errors.Join(errTooLate, err)
@@ -74,7 +75,7 @@ func (s *supervisor) run() (exit, error) {
 		close(ended)
 	}()
 	stopped := s.watch(cmd.Process.Pid, ended)
-	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what it has left behind
+	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // kill the children that the process has left behind
 	return exit{cmd.ProcessState.ExitCode(), stopped}, nil
 }
 
