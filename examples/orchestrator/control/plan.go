@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -65,7 +66,18 @@ func read(state *orbit.State) *world {
 
 // use adds to the resources that a team uses.
 func (w *world) use(team string, r orbit.Resources) {
-	w.used[team], _ = w.used[team].Add(r) // an overflow is not handled; it takes members with 2^63 bytes of memory together
+	w.used[team] = plus(w.used[team], r)
+}
+
+// mostUsed is more than any cluster has. One MiB more does not overflow.
+const mostUsed = math.MaxInt64 - 1<<20
+
+// plus returns the sum of two amounts of resources. A sum that would exceed mostUsed, or overflow, is mostUsed.
+func plus(a, b orbit.Resources) orbit.Resources {
+	for d := range a {
+		a[d] = min(a[d], mostUsed-b[d]) + b[d]
+	}
+	return a
 }
 
 // admit charges n members of a job to its team's quota, less freed resources, or returns why the quota does not allow
@@ -74,7 +86,7 @@ func (w *world) admit(j *Job, n int, freed orbit.Resources) error {
 	q := w.quotas[j.Team]
 	used, _ := w.used[j.Team].Sub(freed)
 	for range n {
-		used, _ = used.Add(j.takes())
+		used = plus(used, j.takes())
 	}
 	if q != nil && j.Team != "" {
 		if err := q.allows(j.Team, used); err != nil {

@@ -241,3 +241,17 @@ func TestTurns(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, slices.Collect(after.Capsules()), 3)
 }
+
+// Amounts whose sum overflows are above every quota.
+func TestQuotaOfHugeJobs(t *testing.T) {
+	huge, small := &Job{Team: "lab", CPU: 1, MemoryMB: 1 << 30}, &Job{Team: "lab", CPU: 1, MemoryMB: 1}
+	w := &world{used: map[string]orbit.Resources{}, quotas: map[string]*Quota{"lab": {MemoryMB: 1024}}}
+	require.NoError(t, w.admit(small, 1, orbit.Resources{}))
+	for _, n := range []int{1, 1 << 13, 10_000} {
+		require.ErrorContains(t, w.admit(huge, n, orbit.Resources{}), "has a quota of 1024 MiB")
+	}
+	for range 10_000 { // was there before the quota
+		w.use("lab", huge.takes())
+		require.Error(t, w.admit(small, 1, orbit.Resources{}))
+	}
+}
