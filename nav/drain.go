@@ -235,7 +235,8 @@ func (d *Drain) rest(ctx context.Context, round *DrainRound) {
 	<-ctx.Done() // Follow has ended before its time, by an error of the ledger, which the next pass reports
 }
 
-// helpedBy reports whether a change may free room, cordon a node, or make a rule allow what it has refused in the round.
+// helpedBy reports whether a change may free room, cordon a node, or make a rule allow a move that it has refused in
+// the round.
 func (r *DrainRound) helpedBy(c orbit.Change) bool {
 	switch do := c.Do.(type) {
 	case orbit.Submit, orbit.Hold, orbit.Assign, orbit.Mark:

@@ -184,8 +184,9 @@ func (e noting) Best(draft *orbit.Draft, spec *orbit.Spec) (orbit.Choice, error)
 	return choice, err
 }
 
-// near returns the spec with which a capsule is placed again, which tolerates no taint for some time only. If it is a member of a gang with required levels, and all other placed
-// members are in one domain of a level, that spec also requires the narrowest such domain.
+// near returns the spec with which a moved capsule is placed. It has no tolerations that last only for some time. If
+// the capsule is a member of a gang with required levels, and all other placed members are in one domain of a level, it
+// also requires the narrowest such domain.
 func (p *drainPass) near(c *orbit.Capsule) (*orbit.Spec, error) {
 	spec := *c.Spec
 	g, forAWhile := p.state.Gang(c.Gang), func(o orbit.Toleration) bool { return o.For > 0 }
@@ -209,7 +210,7 @@ func (p *drainPass) near(c *orbit.Capsule) (*orbit.Spec, error) {
 	return p.share(c, &spec)
 }
 
-// share returns a capsule's own spec if another one tolerates as much, else that one, shared.
+// share returns the capsule's own spec if the given one has as many tolerations, else the given one, shared.
 func (p *drainPass) share(c *orbit.Capsule, spec *orbit.Spec) (*orbit.Spec, error) {
 	if len(spec.Tolerate) == len(c.Spec.Tolerate) {
 		return c.Spec, nil

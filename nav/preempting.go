@@ -13,11 +13,12 @@ import (
 	"github.com/orbitsched/orbit/place"
 )
 
-// Preempting wraps a navigator and evicts capsules of lower priority when work of that navigator finds no free room. It takes
-// what the wrapped navigator leaves out, chooses the node with the best victims ([place.Indexed.BestEvicting] says which these
-// are), and proposes their evictions and the placement together. Because both are one proposal, no capsule is evicted for work
-// that is not placed. Who stands in the way by a rule [orbit.Apart] makes way as well, also on other nodes of the rack. Victims return to
-// pending. Preempting claims what the wrapped navigator claims: give the engine one of the two, not both.
+// Preempting wraps a navigator and evicts capsules of lower priority when work of that navigator finds no free room. It
+// takes the work that the wrapped navigator leaves out, chooses the node with the best victims
+// ([place.Indexed.BestEvicting] says which these are), and proposes their evictions and the placement together. Because
+// both are one proposal, no capsule is evicted for work that is not placed. A capsule that stands in the way by a rule
+// [orbit.Apart] is a victim too, also on other nodes of the rack. Victims return to pending. Preempting claims what the
+// wrapped navigator claims: give the engine one of the two, not both.
 //
 //	engine.Navigator = &nav.Preempting{Navigator: &nav.Services{}}
 //
@@ -26,26 +27,28 @@ import (
 //	                                               ├─ {Evict victims, Place}
 //	                                               └─ its last proposal was lost ─► {Nominate} now, {Evict, Place} from the next plan
 //
-// A gang with no member placed is placed with its minimum of members, in one domain. Preempting takes the first of the gang's
-// levels that has a domain with enough room and victims. In each domain every member goes to the node where its victims are best;
-// of the domains of the level, the one is taken whose victims are best all together. A gang that is a victim first loses only
-// the members beyond its minimums, and is evicted whole only if those are not enough. When a gang already runs, nobody is evicted
-// for the members that it still lacks.
+// A gang with no member placed is placed with its minimum of members, in one domain. Preempting takes the first of the
+// gang's levels that has a domain with enough room and victims. In each domain every member goes to the node where its
+// victims are best; of the domains of the level, Preempting takes the one whose victims are best all together. A gang
+// that is a victim first loses only the members beyond its minimums, and is evicted whole only if those are not enough.
+// When a gang already runs, nothing is evicted for the members that it still lacks.
 //
-// A proposal is lost if other commits took room on the node after the view was made. The next plan then chooses a node again,
-// but first nominates the room there ([orbit.Nominate]), also if room on other nodes is nominated for the work, where those who
-// have it by now do not make way. After four lost proposals room is nominated also where no victims are needed, and the wrapped
-// navigator does not plan the work meanwhile. Work of lower priority may not take nominated room, so short-lived
-// small work cannot defeat one preemption after the other. The ledger itself skips a victim that has left its node meanwhile,
-// and spares a victim whose room is no longer needed.
+// A proposal is lost if other commits took room on the node after the view was made. The next plan then chooses a node
+// again, but first nominates the room there ([orbit.Nominate]). It does so even if room on other nodes is already
+// nominated for the work, when that is no longer enough because the capsules there may not be evicted. After four lost
+// proposals room is nominated also where no victims are needed, and the wrapped navigator does not plan the work
+// meanwhile. Work of lower priority may not take nominated room, so short-lived small work cannot defeat one preemption
+// after the other. The ledger itself skips a victim that has left its node meanwhile, and spares a victim whose room is
+// no longer needed.
 //
-// In Preempting{Navigator: &Patient{Navigator: ...}}, After decides what comes first. If After is zero, Preempting evicts before
-// Patient nominates. If After is longer than Patient.After, Patient nominates room first, and Preempting evicts only if the work
-// still waits once After has passed: on the nominated node, if victims there make enough room.
+// In Preempting{Navigator: &Patient{Navigator: ...}}, After decides what comes first. If After is zero, Preempting
+// evicts before Patient nominates. If After is longer than Patient.After, Patient nominates room first, and Preempting
+// evicts only if the work still waits once After has passed: on the nominated node, if victims there make enough room.
 //
-// The plan's notes begin with "preempted" (how many capsules and gangs are placed where others make way), "victims" (how many
-// capsules make way) and "nominatedToPreempt" (how many nominations Preempting proposes). The notes of the wrapped navigator
-// and of the search for victims follow. A Preempting belongs to one engine and is not safe for concurrent use.
+// The plan's notes begin with "preempted" (how many capsules and gangs are placed where victims make way), "victims"
+// (how many capsules make way) and "nominatedToPreempt" (how many nominations Preempting proposes). The notes of the
+// wrapped navigator and of the search for victims follow. A Preempting belongs to one engine and is not safe for
+// concurrent use.
 type Preempting struct {
 	// Navigator is the wrapped navigator; others may be evicted for its work. Required.
 	Navigator orbit.Navigator
@@ -58,7 +61,7 @@ type Preempting struct {
 	// Hourly is how many capsules may be evicted within an hour at most, as a share of all capsules that are placed: 0.01 is one
 	// in a hundred. Victims of other engines do not count. 0: there is no limit.
 	Hourly float64
-	// Never lists the classes of work for which nobody is evicted.
+	// Never lists the classes of work for which nothing is evicted.
 	Never []orbit.AppClass
 	// Filter excludes nodes, as the filter of a placement engine does; nil: no node is excluded. If the wrapped navigator's
 	// placement engine has a filter, set the same one here, or work is placed on nodes that the other filter excludes.
@@ -90,7 +93,7 @@ type preemptWait struct {
 	// For a gang that no domain can take: no domain is tried again before this time, and why is the reason until then.
 	again time.Time
 	why   error
-	// For a gang whose search was cut off: how many domains were tried, with which the next search does not begin again.
+	// For a gang whose search was cut off: how many domains were tried already; the next search skips that many.
 	tried int
 }
 

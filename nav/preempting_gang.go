@@ -81,10 +81,11 @@ func (r *preemptPass) serveGang(ctx context.Context, c *orbit.Capsule) error {
 	return nil
 }
 
-// bestDomain returns the nominated nodes, if all members find room there. Else it returns the domain whose victims are best, of the
-// first level that has a domain for all members; nil: none has. It searches all levels without evicting any gang whole first, and once more with that only if it has found nothing. Of the domains
-// in this order it skips as many as an earlier search has tried. It returns how many are tried now, and whether these are all; else
-// ctx has ended. Of the domains that would do but for a budget it notes the refusal.
+// bestDomain returns the nominated nodes, if all members find room there. Otherwise it returns the domain whose victims
+// are best, of the first level that has a domain for all members; nil: no level has one. It first searches all levels
+// without evicting any gang whole, and allows that in a second search only if the first has found nothing. It skips as
+// many domains, in this order, as an earlier search has tried. It returns how many domains are tried by now, and
+// whether these are all; if not, ctx has ended. If only a budget rules out a domain, it records the refusal.
 func (r *preemptPass) bestDomain(ctx context.Context, n *orbit.Nomination, members []*orbit.Capsule, levels [][]string, skip int, refusal **orbit.Rejection) (best *gangSeating, tried int, all bool) {
 	r.rooms.begin(&r.draft, math.MaxInt)
 	r.rooms.follow()

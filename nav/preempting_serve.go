@@ -12,7 +12,8 @@ import (
 	"github.com/orbitsched/orbit/place"
 )
 
-// How a Preempting serves what the wrapped navigator has left out: it chooses victims, keeps to its limits, and evicts or nominates.
+// How a Preempting serves the work that the wrapped navigator has left out: it chooses victims, keeps to its limits,
+// and evicts or nominates.
 
 // serve places waiting work where victims make way for it. It works on a draft that first repeats the plan's proposals.
 func (r *preemptPass) serve(ctx context.Context, waiting []orbit.Unplaced) {
@@ -39,7 +40,7 @@ func (r *preemptPass) serve(ctx context.Context, waiting []orbit.Unplaced) {
 		}
 	}
 	r.plan.Unplaced = slices.DeleteFunc(r.plan.Unplaced, func(u orbit.Unplaced) bool {
-		return u.Capsule != nil && placed[u.Capsule.ID] // of a gang perhaps the minimum alone is
+		return u.Capsule != nil && placed[u.Capsule.ID] // only placed capsules: of a gang perhaps just the minimum
 	})
 	for i := range r.plan.Unplaced {
 		u := &r.plan.Unplaced[i]
