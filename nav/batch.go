@@ -10,20 +10,21 @@ import (
 // Batch is the navigator for batch work: it favours global throughput over any single task. It orders classes (specs),
 // not capsules, packs tightly, and decides which work is left out when there is not room for all, so that as many
 // capsules as possible are placed. Between priorities, the highest goes first. Within one, work that takes little of
-// the scarce resources goes before work that takes much, whenever it was submitted: work that must not wait for that
-// needs a higher priority.
+// the scarce resources goes before work that takes much, whenever it was submitted: give work that must not wait for
+// that a priority of its own.
 //
 // Batch sees only the capsules of its pass, so set [orbit.Engine] MaxPlan to the size of a sweep: with 5,000, a sweep
 // of 5,000 tasks is one pass.
 //
 // One level of priority is planned like this:
 //
-//  1. If there seems to be room for all: place the largest class first, and fill node after node. If that places all, the level is done; if
-//     there is only one class, no other order does better.
-//  2. Otherwise a linear program over classes and kinds of nodes says how many capsules of each class to place. Its duals give an upper bound
-//     on how many capsules fit.
-//  3. Place these shares in rounds, so that every node is used up evenly, and then fill the remaining room with the other capsules, smallest
-//     first. Try up to three orders, until one comes within half a percent of the bound, and keep the best.
+//  1. If there seems to be room for all: place the largest class first, and fill node after node. If that places all, the
+//     level is done; if there is only one class, no other order does better.
+//  2. Otherwise a linear program over classes and kinds of nodes says how many capsules of each class to place. Its duals
+//     give an upper bound on how many capsules fit.
+//  3. Place these shares in rounds, so that every node is used up evenly, and then fill the remaining room with the other
+//     capsules, smallest first. Try up to three orders, until one comes within half a percent of the bound, and keep the
+//     best.
 //
 // Steps 2 and 3 look at every node, and so does finding out why something does not fit. For a level of so few capsules
 // that this would cost more than placing them, Batch keeps what the first order has placed, or goes smallest first if
