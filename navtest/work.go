@@ -32,7 +32,7 @@ func large(id string, rack, block string) orbit.Node {
 	return n
 }
 
-// racks adds large nodes, each of them to each of the racks r0 to r2. Racks r0 and r1 are in block b0, r2 is in b1.
+// racks adds that many large nodes to each of the racks r0 to r2. Racks r0 and r1 are in block b0, r2 is in b1.
 func (w *world) racks(each int) {
 	for rack := range 3 {
 		for i := range each {
@@ -129,7 +129,7 @@ func (w *world) easy(pairs []pair) (ids []orbit.CapsuleID) {
 	return ids
 }
 
-// tolerant is what the work of others tolerates: every taint.
+// tolerant is the toleration of the work of other engines: every taint.
 var tolerant = []orbit.Toleration{{Op: "Exists"}}
 
 // occupy submits a new capsule of another engine that takes room, and places it on a node in the same proposal. If group is not empty,

@@ -87,8 +87,8 @@ func (b *loads) position(r *ranking, leaf int32) position {
 	return position{s.value, s.tie, n.hash, n.id}
 }
 
-// fewSupport says when a template has few supporters: fewer than one in so many nodes. Then a search of the cold
-// ranking would not soon meet one.
+// fewSupport: a template has few supporters if at most one in so many nodes supports it. A search of the cold ranking
+// would then not soon meet one.
 const fewSupport = 16
 
 // specialOf returns the ranking of a template's own nodes, up to date; nil if no report names the template. It costs a
