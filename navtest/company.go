@@ -80,7 +80,7 @@ func (c *call) company() error {
 			return c.fault("proposal %d: %w", i, err)
 		}
 		if _, err := l.Propose(ctx, orbit.Proposal{Do: p.Do}); err != nil {
-			return nil //nolint:nilerr // the rule "capacity" reports that
+			return nil //nolint:nilerr // the rule "capacity" says why
 		}
 	}
 	return nil
