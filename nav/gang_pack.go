@@ -26,7 +26,7 @@ type seat struct {
 	devices orbit.DeviceSet
 }
 
-// seating is what a packer has found: seats, and how many members of each ask have one.
+// seating is the result of a packer: seats, and how many members of each ask have one.
 type seating struct {
 	seats  []seat
 	placed []int

@@ -21,8 +21,8 @@ type gangWait struct {
 	owner  string
 }
 
-// waitMark is what a misfit depends on: it stays a misfit while the mark is equal. Capacity that other work takes
-// cannot change that.
+// waitMark is the state on which a diagnosis depends: while the mark is the same, the gang still fits nowhere. Capacity
+// that other work takes cannot change that.
 type waitMark struct {
 	// Sums of the clocks when the gang's shapes last gained room, and of the versions of its levels' tables. Each such
 	// change raises them.

@@ -122,10 +122,10 @@ type patientWait struct {
 	again time.Time
 	// Where the nomination that was made last puts each capsule.
 	seats []patientSeat
-	// The expected wait when the nomination was made, and whether it counts on work that does not end by itself
-	// (stays). One with stays is not renewed unless fewer capsules have to end than cost says. It ends at lapse at the
-	// latest. The next one is made after a pause, which doubles with lapses, the number of such nominations that have
-	// ended in vain.
+	// The expected wait when the nomination was made (cost), and whether it counts on work that does not end by itself
+	// (stays). A nomination with stays is renewed only if fewer capsules have to end than cost says, and otherwise ends
+	// at lapse. The next one is made after a pause, which doubles with lapses, the number of such nominations that have
+	// ended without being served.
 	cost   patientCost
 	stays  bool
 	lapse  time.Time
@@ -154,8 +154,8 @@ const (
 	// triedAgain is how long Patient waits before it tries again after it could not make a nomination; After, if that
 	// is shorter.
 	triedAgain = time.Second
-	// mostLapses bounds how often the pause after a nomination that ended in vain is doubled: it is at most 256 times
-	// as long as a nomination lasts.
+	// mostLapses bounds how often the pause is doubled after nominations that ended without being served: it is at most
+	// 256 times as long as a nomination lasts.
 	mostLapses = 8
 )
 

@@ -22,8 +22,8 @@ type patientCost struct {
 // unknownEnd stands for an end that is not known. It is later than all known ends.
 const unknownEnd = orbit.Instant(math.MaxInt64)
 
-// compare orders costs: the sooner one first. Where both are as soon, or neither is known, the one first for which
-// fewer capsules have to end.
+// compare orders costs: the sooner one first. If both are equally soon, or neither is known, the cost with fewer
+// capsules that have to end comes first.
 func (c patientCost) compare(o patientCost) int {
 	return cmp.Or(cmp.Compare(c.at, o.at), cmp.Compare(c.ends, o.ends))
 }
@@ -91,10 +91,10 @@ func (w *waitingRoom) soonest(spec *orbit.Spec) (at orbit.Instant, by freeCapaci
 }
 
 // ends estimates how many of the node's capsules have to end before one more member fits, as if each capsule had an
-// equal share of what is used. Capsules end one by one. So room that few large capsules hold is free sooner than the
-// same room held by many small ones, and less of it lies idle until the last has ended. Members of gangs mostly run
-// long: a node on which some run comes after all nodes without. Of nodes that are otherwise equal, the one where less
-// has to be freed is better. The more is nominated for others, the higher the estimate.
+// equal share of what is used. Capsules end one by one. So room that few capsules hold is free sooner than as much room
+// that many capsules hold, and less of it lies idle until the last has ended. Members of gangs mostly run long, so
+// nodes on which some run come after all nodes without. Of nodes that are otherwise equal, the node where less has to
+// be freed is better. The more is nominated for others, the higher the estimate.
 func (w *waitingRoom) ends(spec *orbit.Spec, by *freeCapacity) float64 {
 	ends, sum := 0.0, 0.0
 	add := func(short, used, capacity int64) {
@@ -137,8 +137,8 @@ func (w *waitingRoom) rating(ends, sum float64) float64 {
 	return ends + sum/many
 }
 
-// pick chooses, among the device instances of which enough will be free (by), those of which the least has to be freed.
-// The caller ensures that there are enough.
+// pick chooses device instances: of those with enough free by then, the ones where the least has to be freed. The
+// caller ensures that there are enough.
 func (w *waitingRoom) pick(q *orbit.DeviceRequest, by *freeCapacity) orbit.DeviceSet {
 	if q.Count == 0 {
 		return 0

@@ -66,8 +66,8 @@ func (s *Services) Claims(_ string, class orbit.AppClass) bool {
 // noter is a placement engine with notes about its work.
 type noter interface{ Notes() []slog.Attr }
 
-// Plan finds the best node for each capsule. Within one plan room only shrinks, so a class that did not fit
-// is not tried again. Its notes are those of the placement engine, if that has any.
+// Plan finds the best node for each capsule. Within one plan room only shrinks, so a class that did not fit is not
+// tried again. Its notes are those of the placement engine, if it has any.
 func (s *Services) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 	if s.Placement == nil {
 		s.Placement = &place.Indexed{}

@@ -8,7 +8,7 @@ import (
 )
 
 // The rule: a navigator that claims work of GangClass places a gang whole, or at least the minimum of every role, in
-// one proposal. The members are on one domain of the first of the gang's levels on which they fit, unless the levels
+// one proposal. The members are in one domain of the first of the gang's levels on which they fit, unless the levels
 // are only preferred. A gang that has fallen short is topped up. Any other navigator places no member of a gang.
 
 func checkGangs(t *trial) {

@@ -41,7 +41,8 @@ func (w *world) racks(each int) {
 	}
 }
 
-// plenty returns how many large nodes a rack needs so that it has room for the work of all pairs, at up to 32 cores each.
+// plenty returns how many large nodes a rack needs so that it has room for the work of all pairs, at up to 32 cores
+// each.
 func (t *trial) plenty() int { return 2*len(t.mine) + 2 }
 
 // small returns a spec that fits easily: one core.
@@ -132,8 +133,8 @@ func (w *world) easy(pairs []pair) (ids []orbit.CapsuleID) {
 // tolerant is the toleration of the work of other engines: every taint.
 var tolerant = []orbit.Toleration{{Op: "Exists"}}
 
-// occupy submits a new capsule of another engine that takes room, and places it on a node in the same proposal. If group is not empty,
-// the capsule is a member of it. It returns an error if the capsule does not fit.
+// occupy submits a new capsule of another engine that takes room, and places it on a node in the same proposal. If
+// group is not empty, the capsule is a member of it. It returns an error if the capsule does not fit.
 func (w *world) occupy(node orbit.NodeID, room orbit.Resources, group string) (orbit.CapsuleID, error) {
 	id := w.ids(1)[0]
 	spec := &orbit.Spec{Module: other, Tolerate: tolerant, Group: group, Envelope: orbit.Envelope{Reservation: room}}

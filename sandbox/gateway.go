@@ -27,14 +27,14 @@ import (
 //   - The ledger decides. A slot is never given twice. A slot that one create has chosen is not chosen again before the
 //     ledger has answered, even if the view is refreshed meanwhile.
 //   - The view is at most Cache old. Creates share a refresh, so ledger and telemetry are asked once for all of them. A
-//     conflict whose receipt is newer than the view causes an immediate refresh, one for all creates that lost to the same
-//     commit.
-//   - A create is never refused on a view from before the call. To keep many refused creates from each asking for a view,
-//     a refresh for a refusal starts at least 10 ms after the refresh before, and the creates wait for it.
-//   - A conflict is not a failure: the create chooses again until its context ends. A node that fails to start the sandbox
-//     is a failure: the create goes to the next best node, once.
-//   - A create that returns an error leaves nothing in the ledger, even if its context ends half-way, unless the error is
-//     [ErrLeftBehind].
+//     conflict whose receipt is newer than the view causes an immediate refresh, one for all creates that lost to the
+//     same commit.
+//   - A create is never refused on a view from before the call. To keep many refused creates from each asking for a
+//     view, a refresh for a refusal starts at least 10 ms after the refresh before, and the creates wait for it.
+//   - A conflict is not a failure: the create chooses again until its context ends. A node that fails to start the
+//     sandbox is a failure: the create goes to the next best node, once.
+//   - A create that returns an error leaves nothing in the ledger, even if its context ends half-way, unless the error
+//     is [ErrLeftBehind].
 //
 // Gateways that share a board see each other's claims at once. Gateways of several processes have a board each, and the
 // boards feed each other ([telemetry.Board.Feed]). These gateways see each other's placements in the ledger, so no slot

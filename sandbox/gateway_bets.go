@@ -12,9 +12,9 @@ import (
 )
 
 // bet is a chosen node, for which a placement has been proposed. The loads are debited from the choice on, so that no
-// other create chooses the same slot. The debit ends when the proposal was refused, or when the view shows the placement:
-// the part for the ledger's room ends when the view has reached the revision of the commit, the part for the node's report
-// when telemetry has been read again, because the board shows the claim by then.
+// other create chooses the same slot. The debit ends when the proposal was refused, or when the view shows the
+// placement: the part for the ledger's room ends when the view has reached the revision of the commit, the part for the
+// node's report when telemetry has been read again, because the board shows the claim by then.
 type bet struct {
 	id       orbit.ProposalID
 	debit    debit
@@ -33,8 +33,8 @@ const (
 	betMoved   // committed, and a later bet moves it: its node failed to start it
 )
 
-// choose finds a node and debits it. It waits for a newer view where one is needed: only a view from after the beginning of
-// the create may be the reason of a refusal.
+// choose finds a node and debits it. It waits for a newer view where one is needed: only a view from after the
+// beginning of the create may be the reason of a refusal.
 func (c *create) choose(ctx context.Context) (*bet, error) {
 	start := time.Now()
 	defer func() { c.made.Decision += time.Since(start) }()
@@ -149,8 +149,8 @@ func (c *create) plan(b *bet, on *choice) (err error) {
 // maxCorrections is how often a create chooses again because the board has fewer warm slots than the view.
 const maxCorrections = 8
 
-// void takes back a bet whose proposal was refused. After a conflict the view has to reach the revision of the commit that it was
-// lost to; one refresh serves all creates that lost to the same commit.
+// void takes back a bet whose proposal was refused. After a conflict the view has to reach the revision of the commit
+// that it was lost to; one refresh serves all creates that lost to the same commit.
 func (g *Gateway) void(b *bet, r *orbit.Rejection) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -187,8 +187,8 @@ func (g *Gateway) recharge(state *orbit.State, reported bool) {
 	g.bets = kept
 }
 
-// unseen reports which parts of a bet the view does not show: the part for the ledger's room, and the part for the node's report.
-// Without a board, on which the bet would be claimed, a report is assumed to show what the ledger shows.
+// unseen reports which parts of a bet the view does not show: the part for the ledger's room, and the part for the
+// node's report. Without a board, on which the bet would be claimed, a report is assumed to show what the ledger shows.
 func (b *bet) unseen(state *orbit.State, reported, claimed bool) (room, report bool) {
 	switch b.outcome {
 	case betVoid:

@@ -47,8 +47,8 @@ func (g *Gateway) beginRefresh() func(context.Context) error {
 	return func(ctx context.Context) error { return g.refresh(ctx, r) }
 }
 
-// refresh brings the view and the loads up to date. If telemetry fails, the view keeps the old reports; if the ledger fails, it
-// does not change.
+// refresh brings the view and the loads up to date. If telemetry fails, the view keeps the old reports; if the ledger
+// fails, it does not change.
 func (g *Gateway) refresh(ctx context.Context, r *refreshing) error {
 	defer g.endRefresh(r)
 	now, err := g.refreshView(ctx)

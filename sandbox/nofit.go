@@ -149,9 +149,9 @@ func (b *loads) refusalOf(a *ask, node orbit.NodeID) error {
 	return e
 }
 
-// explain makes an error of counted misfits. Its kind is that of the nodes that come closest: a node that lacks only a
-// slot is closer than a stale one, that one closer than one that failed to start the capsule, and that one closer than
-// one without the volume.
+// explain makes an error of counted misfits. Its kind is the misfit of the nodes that come closest to taking the
+// capsule, in this order: nodes that lack only a slot or room, stale ones, nodes that failed to start it, nodes without
+// a volume, nodes without the template.
 func (b *loads) explain(a *ask, counts map[misfit]int) *WarmNoFit {
 	e, said, by := &WarmNoFit{Kind: ErrNoNode, Start: a.spec.Start}, map[orbit.Misfit]int{}, [misfitKinds]int{}
 	for m, n := range counts {
