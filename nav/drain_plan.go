@@ -84,7 +84,7 @@ func (p *drainPass) empty(ctx context.Context, n DrainNode, leave []*orbit.Capsu
 	return true
 }
 
-// isExpelled reports whether a capsule has been on a tainted node for longer than it tolerates a taint.
+// isExpelled reports whether a capsule has been on a tainted node for as long as it tolerates one of the taints.
 func (p *drainPass) isExpelled(c *orbit.Capsule, n *taintedNode) bool {
 	for t, since := range n.since {
 		if placed := c.PlaceTime.Time(); placed.After(since) {
