@@ -101,6 +101,7 @@ func (b *Batch) init() {
 	}
 }
 
+// fill sets a score that is nil.
 func fill(score *orbit.Score, with orbit.Score) {
 	if *score == nil {
 		*score = with

@@ -96,6 +96,7 @@ func (r *rating) add(want, lowFree, highFree, lowCapacity, highCapacity int64) {
 	r.least = min(r.least, float64(float64(want)+float64(unwanted*float64(highCapacity)))/float64(lowFree))
 }
 
+// value combines the parts to the value of a score.
 func (r *rating) value(s *packScore) float64 {
 	apart := 0.0
 	if r.most > 0 {

@@ -244,6 +244,7 @@ func (r *patientPass) withholds(c *orbit.Capsule) error {
 
 func (r *patientPass) waiterOf(c *orbit.Capsule) waiter { return waiterOf(r.state, c) }
 
+// waiterOf returns the waiter of a capsule: its gang while no member of that is placed, else the capsule itself.
 func waiterOf(state *orbit.State, c *orbit.Capsule) waiter {
 	if g := state.Gang(c.Gang); g != nil && g.Total() == 0 {
 		return waiter{gang: c.Gang}

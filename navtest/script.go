@@ -17,7 +17,7 @@ import (
 func (t *trial) scripts(prepare func(*world), judge judge) {
 	t.draw(func(d dice) {
 		w := t.world()
-		wishes := dice{harness.Rand(t.suite.Seed, t.rule+" with wishes, "+t.Where, 0)} // separate dice, so that the rest of the story is the same with wishes and without
+		wishes := dice{harness.Rand(t.suite.Seed, t.rule+" with wishes, "+t.Where, 0)} // dice apart, so that wishes do not change the rest of the story
 		wished := wishes.chance(50)
 		w.engine.MaxPlan = pick(d, 0, 0, 5)
 		if prepare != nil {

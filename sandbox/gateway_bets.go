@@ -23,6 +23,7 @@ type bet struct {
 	revision orbit.Revision // of the commit
 }
 
+// betOutcome is what became of the proposal of a bet.
 type betOutcome uint8
 
 const (
