@@ -15,56 +15,58 @@ import (
 // members that were placed after them.
 const AnchorNote = "anchor"
 
-// Anchor helps an ordinary navigator to start co-location groups. Capsules that must be near their own group
-// (Spec.Near names Spec.Group) wait for a member that runs, and if the whole group is submitted at once nothing
-// of it ever does. For each such group Anchor places exactly one member, the anchor, as if it asked for no company;
-// the others then follow it, and all other work is the wrapped navigator's. It claims what that one claims, so it
-// runs instead of it, not beside it.
+// Anchor helps an ordinary navigator to start co-location groups. Capsules that must be near their own group (Spec.Near
+// names Spec.Group) wait until a member of the group runs. If the whole group is submitted at once, no member ever
+// does. For each such group Anchor places exactly one member, the anchor, as if it asked for no company; the other
+// members then follow it. All other work is left to the wrapped navigator. Anchor claims what the wrapped navigator
+// claims: give the engine one of the two, not both.
 //
 //	pending ─┬─ members of a running group with room held for them ─► Release the hold, Place       (GroupIn)
 //	         ├─ members of a group of which nothing runs ───► one anchor, and holds for the others   (MarkAt, NodeAt)
 //	         ├─ capsules that wait for a group that cannot start ─► a [*Deadlock] says why
 //	         └─ all others ─────────────────────────────────► the wrapped navigator
 //
-// The anchor is the member that lets most others follow, each at the level that it names. It goes to the tightest
-// domain that takes all members that wait, or to the one that takes most, which the notes then say; where members name
-// several levels, to one from which most stay together at all of them. There it goes to a fresh node: one that hosts no
-// capsule of any group and on which no Anchor holds room for one. Room for the other members is held in that domain, in
-// the same proposal, until they have come or HoldFor has passed. Members that come later, or that find no room left,
-// are ordinary work.
+// The anchor is the member that lets the most other members follow, each at the level that its spec names. It goes to
+// the tightest domain that takes all waiting members, or else to the domain that takes the most, which the notes then
+// say. Where members name several levels, the domain is one from which the most members stay together at all levels. In
+// the domain the anchor goes to a fresh node: one that hosts no capsule of any group and on which no Anchor holds room
+// for one. The same proposal holds room in that domain for the other members, until they have come or HoldFor has
+// passed. Members that come later, or that find no room left, are ordinary work.
 //
 // Anchor holds room on as few nodes as possible, the anchor's node first: six replicas that fit on one node are all
 // placed on it. The wrapped navigator's score and filter, Spec.Prefer and Spec.Spread do not affect the choice. A group
-// that should be spread within its domain needs HoldFor: -1, with which the others are placed by the wrapped navigator.
+// that should be spread within its domain needs HoldFor: -1, with which the wrapped navigator places the other members.
 //
-// What holds, whatever else runs on the ledger, other Anchors with stale views among it: a group has at most one anchor
-// while anything of it runs (see anchor_epoch.go), its node was fresh when it was placed, every hold ends, and one plan
-// never asks for more than a node has. A member that asks for no company, or for that of another group, may be placed by
-// its navigator at the same moment as the anchor, in another domain; members may then follow either. Members of gangs are
-// left to the navigator of gangs: no anchor, and no hold if their class is Gang.
+// What holds, whatever else runs on the ledger, even other Anchors with stale views: a group has at most one anchor
+// while any member runs (see anchor_epoch.go), the anchor's node was fresh when it was placed, every hold ends, and one
+// plan never asks for more than a node has. A member that asks for no company, or for the company of another group, may
+// be placed by its navigator at the same moment as the anchor, in another domain; members may then follow either.
+// Members of gangs are left to the navigator of gangs: Anchor makes none of them an anchor, and holds no room for
+// capsules of class Gang.
 //
-// Anchor learns of changes from the view and keeps tables of domains; a plan without a group to start costs
-// what is in its batch and the holds of groups. Among what is of one priority, anchors come first: a proposal of
-// the wrapped navigator that no longer fits beside them is left out, with those behind it that rest on it. Their
-// capsules are planned again in the next pass, and so are all those that this plan has found no node for. What it
-// releases is no room for anchors of the same plan. It belongs to one engine and is not safe for concurrent use.
+// Anchor learns of changes from the view and keeps tables of domains. A plan without a group to start costs a look at
+// each pending capsule and at the holds of groups. Within one priority, anchors come first: a proposal of the wrapped
+// navigator that no longer fits beside them is left out, with the later proposals that depend on it. Their capsules are
+// planned again in the next pass, and then so are all capsules for which the plan has found no node. Room that the plan
+// releases is not used for anchors of the same plan. An Anchor belongs to one engine and is not safe for concurrent
+// use.
 type Anchor struct {
-	// Navigator is the one that it helps, as in &Services{}. Required.
+	// Navigator is the wrapped navigator, as in &Services{}. Required.
 	Navigator orbit.Navigator
-	// HoldFor is how long room is held for a group after its anchor has been placed; default 30 s. Negative: no
-	// room is held, and members compete for what there is.
+	// HoldFor is how long room is held for a group after its anchor has been placed; default 30 s. Negative: no room is
+	// held, and the members compete for free capacity like other work.
 	HoldFor time.Duration
-	// SelfMatch lets a group start without an anchor if all that waits for it are its own members and they wait
-	// for no other: one member of each spec is planned by the wrapped navigator as if it asked for no company, the first
-	// of them that has a place starts the group, wherever that is, and no room is held.
+	// SelfMatch lets a group start without an anchor if only its own members wait for it and they wait for no other
+	// group. The wrapped navigator then plans one member of each spec as if it asked for no company. The first of them
+	// that finds a node starts the group, wherever that is, and no room is held.
 	SelfMatch bool
-	// Filter takes nodes out of the choice of anchors and holds, as that of a placement engine does. Nil: none. If
-	// the wrapped navigator's placement engine has a filter, set it here too.
+	// Filter excludes nodes from the choice of anchors and holds, as the filter of a placement engine does; nil: no
+	// node is excluded. If the wrapped navigator's placement engine has a filter, set the same one here.
 	Filter place.Filter
 
 	draft   orbit.Draft
 	domains topology
-	// Specs of first members, without what they want to be near.
+	// The specs of stand-ins, by the specs of the members that they stand in for.
 	alone map[*orbit.Spec]*orbit.Spec
 }
 
@@ -76,11 +78,12 @@ func (a *Anchor) Claims(module string, class orbit.AppClass) bool {
 // errNoNavigator is the error of a Plan without Anchor.Navigator.
 var errNoNavigator = errors.New("nav: Anchor.Navigator is nil; set it to the navigator that it helps, as in &nav.Services{}")
 
-// Plan starts groups, places members where room is held for them, and hands the rest to the wrapped navigator,
-// whose error it returns. Its notes: "anchors" and "fromHolds" placed, "groupsWaiting" that were handed over,
-// need an anchor and got none (those of a [Deadlock] are not among them), "holds" taken, and "released" because
-// no member needs them any more, wrapped proposals "leftOut" in whole or in part, a "short" for each group of which no
-// domain takes all, which says how many it takes; then the wrapped navigator's, if it was asked.
+// Plan starts groups, places members where room is held for them, and hands all other work to the wrapped navigator,
+// whose error it returns. Its notes are: "anchors" and "fromHolds" (members placed as anchors and in held room),
+// "groupsWaiting" (groups that need an anchor and got none; those of a [Deadlock] do not count), "holds" (holds made),
+// "released" (holds released because no member needs them any more), "leftOut" (proposals of the wrapped navigator left
+// out in whole or in part), and one "short" for each group that no domain takes whole, which says how many members it
+// takes. The wrapped navigator's notes follow, if it was asked.
 func (a *Anchor) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 	if a.Navigator == nil {
 		return orbit.Plan{}, errNoNavigator
@@ -111,31 +114,31 @@ type anchorPass struct {
 	view   *orbit.View
 	state  *orbit.State
 	groups map[string]*anchorGroup
-	// Groups of which nothing runs and members have been handed over, in the order of their first: those that need an
-	// anchor, and those that start by self-match.
+	// Groups of which nothing runs and a member is pending, in the order of their first pending member: those that need
+	// an anchor, and those that start by self-match.
 	starting, selfStarting []*anchorGroup
 	waits                  anchorWaits
 	epoch                  epochMarks
-	// The capsules that the wrapped navigator plans, the original of each stand-in among them, and the specs that have
-	// a stand-in.
+	// The capsules for the wrapped navigator (rest, with stand-ins), the original of each stand-in, and the specs that
+	// have a stand-in.
 	rest     []*orbit.Capsule
 	standIns map[orbit.CapsuleID]*orbit.Capsule
 	standsIn map[*orbit.Spec]bool
 	holds    anchorHolds
-	// Specs of the capsules that have been handed over.
+	// The specs of the plan's pending capsules.
 	handed map[*orbit.Spec]bool
 
 	// By node index, whether a group has a part in the node.
 	claims []anchorClaim
 
 	releases, anchors, members []orbit.Proposal
-	// Capsules without a place, and those without one only because of the wrapped navigator's plan.
+	// Capsules without a node, and those that have none only because the wrapped navigator's plan takes the room.
 	unplaced, crowdedOut []orbit.Unplaced
 	short                []slog.Attr
 	held, leftOut        int
 }
 
-// newAnchorPass syncs the draft with the view, and reads the holds.
+// newAnchorPass starts a pass: it syncs the draft with the view, and reads the holds.
 func newAnchorPass(a *Anchor, view *orbit.View, size int) *anchorPass {
 	state := view.State()
 	a.draft.Sync(view)
@@ -191,13 +194,13 @@ func (p *anchorPass) startsAlone(g *anchorGroup) bool {
 	return g.alone
 }
 
-// noteUnplaced notes why a capsule has no place.
+// noteUnplaced records why the plan does not place a capsule.
 func (p *anchorPass) noteUnplaced(c *orbit.Capsule, why error) {
 	p.unplaced = append(p.unplaced, orbit.Unplaced{Capsule: c, Why: why})
 }
 
-// finish puts the plan together. Releases come first, for they make room; then anchors, whose bets on nodes
-// would be lost to anything that this plan puts there.
+// finish assembles the plan. Releases come first, because they free room. Anchors come next: they bet that nothing has
+// come to their node, so a proposal of this plan for the same node would make them lose.
 func (p *anchorPass) finish(theirs orbit.Plan) orbit.Plan {
 	plan := orbit.Plan{Unplaced: slices.Concat(p.unplaced, p.crowdedOut, theirs.Unplaced)}
 	if p.leftOut > 0 || len(p.releases) > 0 {
@@ -223,9 +226,9 @@ type anchorGroup struct {
 	held bool
 	// How many members of each spec this plan has placed in place of holds.
 	came map[*orbit.Spec]int
-	// Decided: how the group starts is decided. Alone: it starts by self-match.
+	// Whether it is decided how the group starts, and whether that is by self-match.
 	decided, alone bool
-	// Pending members that were handed over while nothing of the group runs, in order, without those that have a stand-in.
+	// The plan's pending members of a group of which nothing runs, in order, without those that have a stand-in.
 	waiting []*orbit.Capsule
 	// The member that starts the group by self-match, if one does.
 	first *orbit.Capsule
@@ -249,14 +252,14 @@ func anchorRuns(state *orbit.State, group string) bool {
 	return false
 }
 
-// waitsHere reports whether capsules of the spec start with the group and follow its anchor: members that must be
-// near it and are in no gang.
+// waitsHere reports whether capsules of the spec wait for this group's anchor: members that must be near their own
+// group and are in no gang.
 func (g *anchorGroup) waitsHere(spec *orbit.Spec) bool {
 	return spec.Group == g.name && spec.Near.Group == g.name && spec.Class != orbit.GangClass
 }
 
-// anchorDomainOf returns the domain of the level that a node is in, "" if it is in none: it has no such label, or
-// one that is empty or too long to be named in a bet.
+// anchorDomainOf returns a node's domain of a level, or "" if the node is in none: it has no such label, or one that is
+// empty or too long to be named in a bet.
 func anchorDomainOf(state *orbit.State, n *orbit.Node, level string) string {
 	if name := n.Labels[level]; len(name) <= state.Limits().IDBytes {
 		return name
@@ -264,7 +267,7 @@ func anchorDomainOf(state *orbit.State, n *orbit.Node, level string) string {
 	return ""
 }
 
-// anchorDomainsOf returns the domains of several levels.
+// anchorDomainsOf returns a node's domain of each level.
 func anchorDomainsOf(state *orbit.State, n *orbit.Node, levels []string) []string {
 	names := make([]string, len(levels))
 	for i, level := range levels {
@@ -273,7 +276,7 @@ func anchorDomainsOf(state *orbit.State, n *orbit.Node, levels []string) []strin
 	return names
 }
 
-// inDomains returns in which domains of a level members of a group run; a node without a name for its domain is in
+// inDomains returns the domains of a level in which members of a group run. A node without a name for its domain is in
 // none.
 func inDomains(state *orbit.State, group, level string) map[string]bool {
 	in := map[string]bool{}
@@ -285,7 +288,7 @@ func inDomains(state *orbit.State, group, level string) map[string]bool {
 	return in
 }
 
-// filtered returns why the filter takes a node out of the choice, "" if it does not.
+// filtered returns why the filter excludes a node; "" if it does not.
 func (p *anchorPass) filtered(n *orbit.NodeState, spec *orbit.Spec) string {
 	if p.Filter == nil {
 		return ""

@@ -12,24 +12,26 @@ import (
 
 // anchorSeat is the planned node of one member of a group.
 type anchorSeat struct {
-	// The index of its node.
+	// The node, by index.
 	at      int
 	spec    *orbit.Spec
 	devices orbit.DeviceSet
 }
 
-// anchorHome is a domain that an anchor may come to: nodes that are in the same domain at each of some levels.
+// anchorHome is a candidate domain for an anchor: nodes that are in the same domain at each of some levels.
 type anchorHome struct {
 	*domain
-	// By level of the need: that domain; nil if there is none, or if the level is not looked at.
+	// By level of the need, the domain around this home; nil if there is none, or if the level is not among those
+	// considered now.
 	around []*domain
-	// Bounds on how many members find room if the group starts here, and how many of them at home, and how much of the
-	// home all would leave.
+	// Upper bounds on how many members find room if the group starts here, and on how many of them at home; and how
+	// much of the home's free capacity would be left, by anchorNeed.spare.
 	most, atHome int
 	spare        float64
 }
 
-// maxTogether is how many levels are looked at together; of a group that names more, a few at a time.
+// maxTogether bounds how many levels are considered together. A group that names more levels is tried with a few of
+// them at a time.
 const maxTogether = 4
 
 // choose returns a seat for each member that fits if the group starts in the tightest home from which all waiting
@@ -59,8 +61,8 @@ func (p *anchorPass) choose(ctx context.Context, need *anchorNeed, firsts []*orb
 	return best, nil
 }
 
-// homes returns where a group may start, best bound first. Members that want to be near at other levels than those
-// looked at are taken to find room everywhere.
+// homes returns the candidate domains of a group, best bound first. Members that want company at a level that is not
+// considered now are taken to find room everywhere.
 func (p *anchorPass) homes(need *anchorNeed, levels []string) (out []anchorHome) {
 	p.domains.follow()
 	together, tables := p.domains.table(levels...), make([]*domainTable, len(need.levels))
@@ -94,9 +96,10 @@ func (p *anchorPass) homes(need *anchorNeed, levels []string) (out []anchorHome)
 	return out
 }
 
-// pack seats the anchor on a fresh node of its home, and as many other members as find room: those first who may go
-// least far from it, node by node, on each the hardest first. Its own node comes first, then the others of the home in
-// their order, then those around it. It returns nil if there is no seat for the anchor. The draft stays as it is.
+// pack seats the anchor on a fresh node of its home, and as many other members as find room. Members whose domain
+// around the anchor is smallest come first. They fill node by node: the anchor's own node, then the home's nodes in
+// their order, then the nodes around it; on each node the members with the largest part of the need come first. It
+// returns nil if the anchor has no seat. The draft stays as it is.
 func (p *anchorPass) pack(h *anchorHome, nodes []rankedNode, need *anchorNeed, first *orbit.Spec) []anchorSeat {
 	lead := slices.IndexFunc(nodes, func(n rankedNode) bool { return n.fresh && p.takesAnchor(p.draft.Node(n.at), first) })
 	if lead < 0 {
@@ -109,7 +112,7 @@ func (p *anchorPass) pack(h *anchorHome, nodes []rankedNode, need *anchorNeed, f
 		f.left[r.spec] = r.count
 	}
 	f.seat(own[0].at, first)
-	if len(need.levels) > 1 && h.most > h.atHome { // those around it as well, of which some are of the home
+	if len(need.levels) > 1 && h.most > h.atHome { // the nodes around the home too, some of which are in it
 		var around []int32
 		for _, d := range h.around {
 			if d != nil {
@@ -125,7 +128,7 @@ func (p *anchorPass) pack(h *anchorHome, nodes []rankedNode, need *anchorNeed, f
 	return f.seats
 }
 
-// nearest returns the members by level, those first who have least room to follow in.
+// nearest returns the members by level, those first whose domain has the fewest nodes.
 func (h *anchorHome) nearest(need *anchorNeed) []*anchorNeed {
 	reach := map[*anchorNeed]int{}
 	for i, part := range need.parts {
@@ -136,22 +139,23 @@ func (h *anchorHome) nearest(need *anchorNeed) []*anchorNeed {
 	return slices.SortedStableFunc(slices.Values(need.parts), func(a, b *anchorNeed) int { return cmp.Compare(reach[a], reach[b]) })
 }
 
-// takesAnchor reports whether a node would take an anchor of the spec: it fits, and others can follow there.
+// takesAnchor reports whether an anchor of the spec fits on a node, and the node is in a domain of the spec's level so
+// that other members can follow.
 func (p *anchorPass) takesAnchor(n *orbit.NodeState, spec *orbit.Spec) bool {
 	return n.Fits(spec) && p.filtered(n, spec) == "" && anchorDomainOf(p.state, n.Node, spec.Near.Level) != ""
 }
 
-// rankedNode is a node and how much of it the members would leave.
+// rankedNode is a node with what decides its order in rank: spare is what the members would leave of its free capacity.
 type rankedNode struct {
 	at int
 	id orbit.NodeID
-	// No group has a part in it.
+	// No group has a member or a hold on it.
 	fresh bool
 	spare float64
 }
 
-// rank returns those nodes on which a member fits: first those that groups have a part in already, so that fresh ones
-// are left for other anchors, and among alike the fullest.
+// rank returns the nodes on which a member fits. Nodes on which groups have members or holds come first, so that fresh
+// nodes are left for other anchors; among alike nodes the fullest comes first.
 func (p *anchorPass) rank(nodes []int32, need *anchorNeed) []rankedNode {
 	var out []rankedNode
 	for _, i := range nodes {
@@ -169,13 +173,13 @@ func (p *anchorPass) rank(nodes []int32, need *anchorNeed) []rankedNode {
 // filling places members on the draft, node by node.
 type filling struct {
 	pass *anchorPass
-	// The anchor's node: the others must be where it is, at the level that each wants.
+	// The anchor's node. The other members must be in its domain, each at the level that its spec names.
 	home  *orbit.Node
 	left  map[*orbit.Spec]int
 	seats []anchorSeat
 }
 
-// seat gives a member a seat, and reports whether the node has one.
+// seat reserves room for a member on a node of the draft. It reports false if the node has none.
 func (f *filling) seat(at int, spec *orbit.Spec) bool {
 	n := f.pass.draft.Node(at)
 	if !n.Fits(spec) {
@@ -190,7 +194,7 @@ func (f *filling) seat(at int, spec *orbit.Spec) bool {
 	return true
 }
 
-// fill seats as many members of one level as fit on nodes.
+// fill seats as many members of one level as fit on the nodes.
 func (f *filling) fill(nodes []rankedNode, part *anchorNeed) {
 	for _, n := range nodes {
 		if !slices.ContainsFunc(part.roles, func(r anchorRole) bool { return f.left[r.spec] > 0 }) {
@@ -203,22 +207,22 @@ func (f *filling) fill(nodes []rankedNode, part *anchorNeed) {
 	}
 }
 
-// follows reports whether members of the spec may be on a node because the anchor is where it is.
+// follows reports whether members of the spec may be placed on a node once the anchor runs on its own.
 func (f *filling) follows(at int, spec *orbit.Spec) bool {
 	state, n, level := f.pass.state, f.pass.draft.Node(at), spec.Near.Level
 	domain := anchorDomainOf(state, f.home, level)
 	return domain != "" && domain == anchorDomainOf(state, n.Node, level) && f.pass.filtered(n, spec) == ""
 }
 
-// anchorRole is the part of a group's waiting members that have one spec.
+// anchorRole is how many of a group's waiting members have one spec.
 type anchorRole struct {
 	spec  *orbit.Spec
 	count int
 }
 
-// waitingMembers returns the members that start with the group and follow its anchor, less those that this plan has
-// placed already. The state counts them, so that it does not matter who owns them or how many of them a pass has
-// been handed. The order is that of the state, which depends on the specs alone.
+// waitingMembers returns how many members wait for the group's anchor, by spec, less those that this plan has placed
+// already. The state counts them, so the owner of a member and the size of the pass's batch do not matter. The order is
+// that of the state, which depends on the specs alone.
 func (p *anchorPass) waitingMembers(g *anchorGroup) []anchorRole {
 	var out []anchorRole
 	for spec, count := range p.state.GroupPending(g.name) {
@@ -229,29 +233,29 @@ func (p *anchorPass) waitingMembers(g *anchorGroup) []anchorRole {
 	return out
 }
 
-// anchorNeed is what a group asks of the domains that it comes to, or those of its members who want to be near at one
-// level.
+// anchorNeed is what the waiting members of a group ask for together, or its members that want company at one level.
 type anchorNeed struct {
-	// Hardest first: those that take the largest part of what all take.
+	// Hardest first: the members with the largest part of the sum.
 	roles []anchorRole
-	// The levels that members want to be near at, in order of their names, and what those of each ask for.
+	// The levels at which members want company, in order of their names, and what the members of each level ask for.
 	levels []string
 	parts  []*anchorNeed
 	// Members that wait.
 	total int
-	// What all take together; what of that is not nothing; and of that what one takes, least first.
+	// What all members take together; the dimensions in which that is not zero; and for each of those what single
+	// members take, least first.
 	sum   [allDims]float64
 	dims  []int
 	least [allDims][]anchorPortion
 }
 
-// anchorPortion is what each of so many members takes in a dimension.
+// anchorPortion says that count members take want each, in one dimension.
 type anchorPortion struct {
 	want  int64
 	count int
 }
 
-// need sums up what a group asks for.
+// need returns what a group's waiting members ask for, in total and by level.
 func (p *anchorPass) need(g *anchorGroup) *anchorNeed {
 	n := needOf(p.waitingMembers(g))
 	by := map[string][]anchorRole{}
@@ -265,7 +269,7 @@ func (p *anchorPass) need(g *anchorGroup) *anchorNeed {
 	return n
 }
 
-// needOf sums up what some members ask for.
+// needOf returns what the members ask for together.
 func needOf(roles []anchorRole) *anchorNeed {
 	n := &anchorNeed{roles: roles}
 	for _, r := range n.roles {
@@ -289,7 +293,7 @@ func needOf(roles []anchorRole) *anchorNeed {
 	return n
 }
 
-// part returns which part of what all members take one of them takes, in the dimension where that is largest.
+// part returns the share of the sum that one member takes, in the dimension where that share is largest.
 func (n *anchorNeed) part(spec *orbit.Spec) (part float64) {
 	for _, d := range n.dims {
 		part = max(part, float64(wantOf(spec, d))/n.sum[d])
@@ -297,8 +301,8 @@ func (n *anchorNeed) part(spec *orbit.Spec) (part float64) {
 	return part
 }
 
-// atMost bounds how many members fit into what is free of a whole domain, by every quantity alone: the smallest
-// are counted first.
+// atMost returns an upper bound on how many members fit into the free capacity of a whole domain. It takes each
+// dimension alone, and counts the smallest members first.
 func (n *anchorNeed) atMost(free *quantities) int {
 	most := n.total
 	for _, d := range n.dims {
@@ -318,7 +322,8 @@ func (n *anchorNeed) atMost(free *quantities) int {
 	return most
 }
 
-// spare says how much of a domain the members would leave: less is tighter.
+// spare measures how loosely the members fit into a domain: its free capacity as a multiple of what they take. Less is
+// tighter.
 func (n *anchorNeed) spare(free *quantities) (spare float64) {
 	for _, d := range n.dims {
 		spare += float64(free[d]) / n.sum[d]
@@ -326,22 +331,22 @@ func (n *anchorNeed) spare(free *quantities) (spare float64) {
 	return spare
 }
 
-// anchorClaim says whether a group has a part in a node. It is looked up when it is asked for.
+// anchorClaim says whether any group has a member or a hold on a node. It is computed on first use.
 type anchorClaim uint8
 
 const (
 	claimUnknown anchorClaim = iota
 	unclaimed
-	// Hosts a member of some group, or will by this plan.
+	// The node hosts a member of some group, or will by this plan.
 	claimHosted
-	// Has room held for one, or will by this plan.
+	// The node has room held for a group, or will by this plan.
 	claimHeld
 )
 
-// claimTexts are the reasons for nodes in which a group has a part; each completes "n nodes ...".
+// claimTexts are the reasons why a node is not fresh; each completes "n nodes ...".
 var claimTexts = [...]string{claimHosted: "host another group", claimHeld: "hold room for another group"}
 
-// claimed returns whether a group has a member or a hold on a node.
+// claimed returns whether any group has a member or a hold on a node.
 func (p *anchorPass) claimed(n *orbit.NodeState) anchorClaim {
 	claim := &p.claims[n.Index()]
 	if *claim != claimUnknown {

@@ -13,24 +13,25 @@ import (
 // Why a group never gets two anchors
 //
 // A group's epoch mark is an orbit.Mark. The proposal that places the group's first member, as an anchor or by
-// self-match, sets the mark and bets (MarkAt) that the mark is still at the revision that the navigator has seen.
-// Members that must be near their group are otherwise placed with a GroupIn bet only, which needs a member that runs.
-// So between the view of an Anchor, in which nothing of the group runs, and the commit of its proposal the group can
-// only have been started by something that has set the mark, at a revision newer than the view; then the bet fails.
+// self-match, sets the mark. It also bets (MarkAt) that the mark is still at the revision that the navigator has seen.
+// Other members that must be near their group are placed with a GroupIn bet only, which needs a member that runs. In an
+// Anchor's view nothing of the group runs. So if the group is started between that view and the commit of the Anchor's
+// proposal, the start has set the mark at a newer revision, and the Anchor's bet fails.
 //
-// It does not matter what became of that start. The group may have been placed, released, and submitted again
-// under its name, so that the world looks as it did in the view: the mark's revision has risen, and revisions
-// are never used again. That is also why marks are not deleted: one that is absent has revision 0, and a view
-// from before the first start would be good again after the deletion. Nothing is left behind but the marks,
-// therefore all groups share a fixed number of them: two groups with one mark cannot start in one plan, and now
-// and then one loses its bet to the other and is planned again.
+// It does not matter what became of that other start. The group may have been placed, released, and submitted again
+// under its name, so that the ledger looks as it did in the view: the mark's revision has risen, and revisions are
+// never used again. That is also why marks are not deleted: an absent mark has revision 0, so a view from before the
+// first start would be valid again after the deletion. Marks are therefore never cleaned up, and all groups share a
+// fixed number of them. Two groups with one mark cannot start in one plan, and now and then one of them loses its bet
+// to the other and is planned again.
 //
-// Members that ask for no company, or for that of another group, are placed without setting the mark. One that is placed in the same
-// moment starts the group too, but it is no anchor, and there is still only one of those.
+// Members that ask for no company, or for the company of another group, are placed without setting the mark. Such a
+// member may be placed at the same moment as the anchor. It starts the group too, but it is no anchor, so there is
+// still only one anchor.
 //
-// The anchor's node is bet on with both counters (NodeAt): nothing at all has come to it or left it since the
-// view, hence it is still fresh, in the same domain, and has the room. Nodes with holds for the other members are
-// bet on with their specification, so that they are still in the domain; whether they have room the ledger checks.
+// The proposal bets on both counters of the anchor's node (NodeAt): nothing has come to the node or left it since the
+// view. Hence it is still fresh, in the same domain, and has the room. Of nodes with holds for the other members it
+// bets on the specification only: they are still in the domain, and the ledger itself checks whether they have room.
 
 // anchorPrefix begins the ids of all holds and the keys of all marks of Anchors.
 const anchorPrefix = "anchor/"
@@ -54,7 +55,8 @@ type epochMarks struct {
 // taken returns the group for which this plan sets the mark of g already, "" if it does not.
 func (e *epochMarks) taken(g *anchorGroup) string { return e.used[g.mark()] }
 
-// start adds to a proposal what makes it the only one that starts g, with this member.
+// start adds the epoch mark and its bet to a proposal that starts g with this member, so that no other start of g can
+// be committed too.
 func (e *epochMarks) start(p *orbit.Proposal, g *anchorGroup, first orbit.CapsuleID) {
 	key := g.mark()
 	_, at := e.state.Mark(key)
@@ -74,10 +76,10 @@ func clip(s string, limit int) string {
 	return strings.ToValidUTF8(s[:limit], "")
 }
 
-// The self-match rule: a group that is its own only target may start with any member anywhere.
+// The self-match rule: a group for which only its own members wait may start with any member anywhere.
 
-// matchesItself reports whether the rule is on and holds for a group of which nothing runs: all that is pending and
-// has to do with it are members that wait for it. It takes the group's epoch mark for this plan.
+// matchesItself reports whether SelfMatch is set and applies to a group of which nothing runs: all pending capsules
+// that name the group are members that wait for it. If so, it reserves the group's epoch mark for this plan.
 func (p *anchorPass) matchesItself(g *anchorGroup) bool {
 	if !p.SelfMatch || p.epoch.taken(g) != "" {
 		return false
@@ -94,8 +96,8 @@ func (p *anchorPass) matchesItself(g *anchorGroup) bool {
 // maxAlone is how many specs of first members are remembered.
 const maxAlone = 256
 
-// standIn returns a capsule for the wrapped navigator to plan in the place of a first member: it wants to be
-// in some domain, near no group, so that the others can follow. Equal specs stay one pointer from pass to pass.
+// standIn returns a copy of a first member for the wrapped navigator to plan. Its spec asks to be in some domain of the
+// level, so that others can follow, and near no group. Equal specs keep one pointer from pass to pass.
 func (p *anchorPass) standIn(c *orbit.Capsule) *orbit.Capsule {
 	spec := p.alone[c.Spec]
 	if spec == nil {
@@ -108,7 +110,7 @@ func (p *anchorPass) standIn(c *orbit.Capsule) *orbit.Capsule {
 			{Key: level, Op: "Exists"}, {Key: level, Op: "NotIn", Values: []string{""}},
 		}, c.Spec.Require...)
 		spec = &own
-		if shared, err := own.Share(); err == nil { // an index keeps nothing for a spec that is not
+		if shared, err := own.Share(); err == nil { // a placement index caches nothing for a spec that is not shared
 			spec = shared
 		}
 		p.alone[c.Spec] = spec
@@ -122,8 +124,9 @@ func (p *anchorPass) standIn(c *orbit.Capsule) *orbit.Capsule {
 	return &stand
 }
 
-// keepFirsts keeps of each group the first stand-in that the wrapped navigator has placed, and lets its proposal set the epoch mark. The
-// places of the others are left out. It puts the capsules themselves for their stand-ins.
+// keepFirsts keeps, for each group, the first stand-in that the wrapped navigator has placed, and makes its proposal
+// set the epoch mark. Placements of the group's other stand-ins are removed. In Unplaced it replaces each stand-in with
+// its original.
 func (p *anchorPass) keepFirsts(theirs *orbit.Plan) {
 	if len(p.standIns) == 0 {
 		return
@@ -142,7 +145,8 @@ func (p *anchorPass) keepFirsts(theirs *orbit.Plan) {
 	}
 }
 
-// keepFirst does so for one proposal. It reports whether the proposal still places anything, if it did.
+// keepFirst does what keepFirsts says for one proposal. It reports whether to keep the proposal: false if all its
+// placements were removed.
 func (p *anchorPass) keepFirst(proposal *orbit.Proposal) bool {
 	var first []*anchorGroup
 	places, left := 0, 0
@@ -173,8 +177,8 @@ func (p *anchorPass) keepFirst(proposal *orbit.Proposal) bool {
 	return left == 0 || left < places
 }
 
-// explainSelfStarts says what the members wait for that this plan leaves to follow a first one. They are put aside
-// only if that is placed: otherwise any of them may be the next to start the group.
+// explainSelfStarts records why this plan does not place the members of groups that start by self-match. They are
+// parked only if a first member is placed: otherwise any of them may be the next to start the group.
 func (p *anchorPass) explainSelfStarts() {
 	for _, g := range p.selfStarting {
 		why := fmt.Errorf("group %q waits for its first member, and none has a place in this plan", g.name)

@@ -11,18 +11,18 @@ import (
 // anchorHolds are the holds of all Anchors on the ledger. An Anchor recognises them by their ids, so it also uses and
 // releases holds that other Anchors have left.
 type anchorHolds struct {
-	// In order of their ids, which keeps those of a group together.
+	// In order of their ids, which keeps the holds of a group together.
 	all []*anchorHold
-	// Those that the plan may still use.
+	// The holds that the plan may still use, by the members that they serve.
 	free map[heldFor][]*anchorHold
-	// The nodes that have any.
+	// The nodes on which there are holds.
 	on map[orbit.NodeID]bool
 }
 
 // anchorHold is one hold, for one member.
 type anchorHold struct {
 	orbit.Hold
-	// This plan has placed a member in its place.
+	// This plan replaces the hold with a member.
 	used bool
 }
 
@@ -52,13 +52,14 @@ func readHolds(state *orbit.State) anchorHolds {
 	return out
 }
 
-// live reports whether a hold is still there when the plan is proposed: none of this plan's members has it, and
-// the engine does not release it in this pass for its end.
+// live reports whether a hold is still there when the plan is proposed: this plan does not replace it with a member,
+// and the engine does not release it in this pass because it has ended.
 func (p *anchorPass) live(h *anchorHold) bool { return !h.used && h.Ends.After(p.view.Now()) }
 
-// replaceHold releases a hold on the draft, and returns where a capsule of the spec would be in its stead. It reports false if
-// the node does not take the capsule: the group does not run in the domain, or the node has changed, shrunk below what
-// it holds, or lost devices. Either way the caller rolls the draft back, or places the capsule.
+// replaceHold releases a hold on the draft, and returns the choice that puts a capsule of the spec in its room. It
+// reports false if the node does not take the capsule: the group does not run in the domain, or the node has changed,
+// has shrunk below what it holds, or has lost devices. If it reports false the caller rolls the draft back; else the
+// caller places the capsule.
 func (p *anchorPass) replaceHold(h *anchorHold, spec *orbit.Spec) (orbit.Choice, bool) {
 	if p.draft.Release(orbit.Release{Hold: h.ID}) != nil {
 		return orbit.Choice{}, false
@@ -68,8 +69,8 @@ func (p *anchorPass) replaceHold(h *anchorHold, spec *orbit.Spec) (orbit.Choice,
 	return orbit.Choice{Node: n, Devices: h.Devices}, fits
 }
 
-// placeFromHold places a member of a group that runs where room is held for it, if it is. The release and the placement
-// are one proposal, so that nothing comes in between.
+// placeFromHold places a member of a running group in room that is held for it, if there is any. One proposal releases
+// the hold and places the member, so that no other work takes the room in between.
 func (p *anchorPass) placeFromHold(g *anchorGroup, c *orbit.Capsule) bool {
 	key := heldForSpec(c.Spec)
 	for i, h := range p.holds.free[key] {
@@ -92,8 +93,8 @@ func (p *anchorPass) placeFromHold(g *anchorGroup, c *orbit.Capsule) bool {
 	return false
 }
 
-// releaseLeftovers releases holds that no member will come for: none is left that waits, the node has changed, or the
-// group has stopped.
+// releaseLeftovers releases holds that no member will use: no member waits any more, the node has changed, or the group
+// has stopped.
 func (p *anchorPass) releaseLeftovers() {
 	waiting := map[*anchorGroup][]anchorRole{}
 	for _, h := range p.holds.all {
@@ -133,8 +134,8 @@ func (p *anchorPass) wanted(h *anchorHold, waiting []anchorRole) bool {
 	return false
 }
 
-// holdAt holds room for the i-th seat of a group, and reports whether that is possible: nothing is not held, and a
-// ledger that takes short ids takes no hold.
+// holdAt holds room for the i-th seat of a group. It reports false if the draft refuses the hold: a seat that reserves
+// nothing needs no hold, and the hold's id may be too long for the ledger.
 func (p *anchorPass) holdAt(i int, g *anchorGroup, seat *anchorSeat) bool {
 	return p.draft.Hold(orbit.Hold{
 		ID:   orbit.HoldID(fmt.Sprintf("%s%s/%d-%d", anchorPrefix, groupHash(g.name), p.view.Revision(), i)),
@@ -143,7 +144,7 @@ func (p *anchorPass) holdAt(i int, g *anchorGroup, seat *anchorSeat) bool {
 	}) == nil
 }
 
-// holdFor is how long room is held; not at all if negative.
+// holdFor returns how long room is held; if negative, none is held.
 func (a *Anchor) holdFor() time.Duration { return cmp.Or(a.HoldFor, 30*time.Second) }
 
 // btoi returns 1 for true and 0 for false.

@@ -14,8 +14,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// start places an anchor for every group that needs one and can have one now, and says of the members of all
-// others what they wait for. It returns the context's error if that ends it early.
+// start places an anchor for every group that needs one and can have one now. For the members of the other groups it
+// records what they wait for. It returns the context's error if that ends it early.
 func (p *anchorPass) start(ctx context.Context, theirs *orbit.Plan) error {
 	p.domains.begin(&p.draft, p.state.Limits().IDBytes)
 	p.claims = make([]anchorClaim, p.draft.Bound())
@@ -37,7 +37,7 @@ func (p *anchorPass) start(ctx context.Context, theirs *orbit.Plan) error {
 	return nil
 }
 
-// obstacle says why a group cannot have its anchor in this very plan, nil if it can.
+// obstacle returns why this plan cannot place an anchor for a group; nil if it can.
 func (p *anchorPass) obstacle(g *anchorGroup, m *anchorMerge) error {
 	other := p.epoch.taken(g)
 	switch {
@@ -52,8 +52,9 @@ func (p *anchorPass) obstacle(g *anchorGroup, m *anchorMerge) error {
 	return nil
 }
 
-// waitsFor says that a group waits for its first member to be placed. It wraps an orbit.NoFit, so that the others
-// are parked. The engine takes them back when the first one is placed, and also when its proposal is lost.
+// waitsFor returns the reason that a group waits for its first member to be placed. It wraps an orbit.NoFit, so that
+// the other members are parked. The engine takes them back when the first member is placed, and also when its proposal
+// is lost.
 func (p *anchorPass) waitsFor(g *anchorGroup, what string) error {
 	n := p.state.NodeCount()
 	why := fmt.Sprintf("wait for group %q, of which nothing is placed", g.name)
@@ -61,14 +62,15 @@ func (p *anchorPass) waitsFor(g *anchorGroup, what string) error {
 	return fmt.Errorf("group %q waits for %s: %w", g.name, what, fit)
 }
 
-// noteAllUnplaced notes for each of the capsules why it has no place.
+// noteAllUnplaced records the same reason for all of the capsules.
 func (p *anchorPass) noteAllUnplaced(capsules []*orbit.Capsule, why error) {
 	for _, c := range capsules {
 		p.noteUnplaced(c, why)
 	}
 }
 
-// startGroup places a group's anchor where most of the group finds room.
+// startGroup places a group's anchor where most members find room. A nominated member is tried first if all waiting
+// members yield to its nomination, and last otherwise.
 func (p *anchorPass) startGroup(ctx context.Context, g *anchorGroup) error {
 	need := p.need(g)
 	var firsts []*orbit.Spec
@@ -115,9 +117,9 @@ func (p *anchorPass) startGroup(ctx context.Context, g *anchorGroup) error {
 	return nil
 }
 
-// chooseNominee chooses seats, for as many as find room, if the group starts with a member that is nominated, on its room or on that
-// of nominees that it outranks: with the one of highest rank that starts it. First: only those nominees are tried that all of
-// the group yield to. It returns nil if there is none, or none starts the group.
+// chooseNominee chooses seats for a group that starts with a nominated member. That member may use its nominated room,
+// and the room of nominations that it outranks. It tries the nominees by rank, the highest first. If first is set it
+// tries only those to which all waiting members of the group yield. It returns nil if no nominee can start the group.
 func (p *anchorPass) chooseNominee(ctx context.Context, need *anchorNeed, g *anchorGroup, first bool) (seats []anchorSeat, nominee *orbit.Capsule, err error) {
 	var nominees []*orbit.Capsule
 	highest := int32(math.MinInt32)
@@ -142,8 +144,8 @@ func (p *anchorPass) chooseNominee(ctx context.Context, need *anchorNeed, g *anc
 	return nil, nil, nil
 }
 
-// propose proposes to place the anchor and to hold room for the others. A ledger that takes few commitments or bets at
-// once gets fewer holds. The error is the draft's, if it does not take the anchor.
+// propose adds a proposal that places the anchor and holds room for the other members. Where the ledger limits the
+// commitments or bets of a proposal it makes fewer holds. The error is the draft's, if it does not take the anchor.
 func (p *anchorPass) propose(g *anchorGroup, anchor *orbit.Capsule, seats []anchorSeat) error {
 	limits, lead := p.state.Limits(), p.draft.Node(seats[0].at)
 	note := clip(AnchorNote, limits.ValueBytes)
@@ -152,7 +154,7 @@ func (p *anchorPass) propose(g *anchorGroup, anchor *orbit.Capsule, seats []anch
 	}
 	p.claims[lead.Index()] = claimHosted
 	bets := []orbit.Precondition{orbit.NodeAt{Node: lead.Node.ID, Usage: lead.Usage, Specification: lead.Specification}}
-	commitments, count := 2, 2 // with the epoch mark's, and with what Propose bets on nodes of holds
+	commitments, count := 2, 2 // with the epoch mark's; Draft.Propose adds a bet of its own for each node with holds
 	bet := map[int]bool{seats[0].at: true}
 	for i := 1; i < len(seats) && p.holdFor() >= 0; i++ {
 		s := &seats[i]
@@ -181,15 +183,16 @@ func (p *anchorPass) propose(g *anchorGroup, anchor *orbit.Capsule, seats []anch
 	return nil
 }
 
-// owns reports whether capsules of the spec are placed by this Anchor: it has been handed one, or its navigator claims
-// them. Those of other engines could not use a hold, which would keep the room from them until it ends.
+// owns reports whether this Anchor places capsules of the spec: one of them is pending in this plan, or its navigator
+// claims them. Capsules of other engines could not use a hold, and it would keep the room from them until it ends.
 func (p *anchorPass) owns(spec *orbit.Spec) bool {
 	return p.handed[spec] || p.Claims(spec.Module, spec.Class)
 }
 
-// noFresh notes of members of one spec why no node takes an anchor of it. That wraps an orbit.NoFit: a node that becomes
-// fresh, or has room again, does so by a release or a new description, and each of these takes a parked class back. It
-// does not where the group could start by self-match on a node that is not fresh, once no other waits for it.
+// noFresh records for the members of one spec why no node takes an anchor. The reason wraps an orbit.NoFit: a node
+// becomes fresh, or has room again, by a release or a new description, and each of these takes a parked class back. The
+// reason does not wrap it if the group could start by self-match on a node that is not fresh, once no other work waits
+// for the group.
 func (p *anchorPass) noFresh(g *anchorGroup, spec *orbit.Spec, members []*orbit.Capsule) {
 	alone := *spec
 	alone.Near = orbit.Near{}
@@ -208,8 +211,8 @@ func (p *anchorPass) noFresh(g *anchorGroup, spec *orbit.Spec, members []*orbit.
 	}
 }
 
-// misfit says why a node takes no anchor of the spec, the most lasting reason first. Lasting is what of the spec does not
-// depend on what is free, and alone is the spec without the company that it asks for.
+// misfit returns why a node takes no anchor of the spec, the most lasting reason first. lasting is the part of the spec
+// that does not depend on free capacity; alone is the spec without the company that it asks for.
 func (p *anchorPass) misfit(n *orbit.NodeState, spec, lasting, alone *orbit.Spec) orbit.Misfit {
 	if m := p.draft.Misfit(n, lasting); m != (orbit.Misfit{}) {
 		return m
@@ -226,23 +229,24 @@ func (p *anchorPass) misfit(n *orbit.NodeState, spec, lasting, alone *orbit.Spec
 	return p.draft.Misfit(n, alone)
 }
 
-// anchorMerge puts a plan of the wrapped navigator and the anchors of this one beside each other, on the draft. The
-// wrapped navigator does not know of the anchors. What it has placed of higher priority goes before a group; of the rest
-// what does not fit beside the anchors is left out, and takes nothing. What remains is proposed in the wrapped
-// navigator's order. By the draft's rule what a proposal releases serves that proposal alone, so all of them fit in
-// whatever order they are committed.
+// anchorMerge combines the wrapped navigator's plan with the anchors of this pass, on the draft. The wrapped navigator
+// does not know of the anchors. Its placements of higher priority come before a group. Of the others, those that do not
+// fit beside the anchors are left out and take no room. The remaining ones are proposed in the wrapped navigator's
+// order. By the draft's rule, room that a proposal releases serves that proposal alone, so all of them fit in whatever
+// order they are committed.
 type anchorMerge struct {
 	*anchorPass
 	theirs *orbit.Plan
-	// Those of its proposals that are on the draft or were refused by it, by position, are of a priority above this.
+	// Proposals with a priority above this are on the draft, or the draft has refused them. The slices below are by
+	// position in theirs.Proposals.
 	above    int64
 	priority []int64
 	misfit   []error
-	// A capsule of each group that it places.
+	// For each group of which the wrapped navigator places a capsule, one such capsule.
 	placed map[string]orbit.CapsuleID
 }
 
-// merge looks at what the wrapped navigator has planned.
+// merge reads the priorities and the groups of the wrapped navigator's proposals.
 func (p *anchorPass) merge(theirs *orbit.Plan) *anchorMerge {
 	n := len(theirs.Proposals)
 	m := &anchorMerge{
@@ -261,7 +265,7 @@ func (p *anchorPass) merge(theirs *orbit.Plan) *anchorMerge {
 	return m
 }
 
-// places yields the capsules that a proposal places, and where.
+// places yields the capsules that a proposal places, and their nodes.
 func (p *anchorPass) places(proposal *orbit.Proposal) iter.Seq2[*orbit.Capsule, orbit.NodeID] {
 	return func(yield func(*orbit.Capsule, orbit.NodeID) bool) {
 		for _, do := range proposal.Do {
@@ -274,7 +278,7 @@ func (p *anchorPass) places(proposal *orbit.Proposal) iter.Seq2[*orbit.Capsule, 
 	}
 }
 
-// reserveAbove puts the proposals above a priority on the draft.
+// reserveAbove puts the wrapped navigator's proposals above a priority on the draft, unless they are on it already.
 func (m *anchorMerge) reserveAbove(priority int64) {
 	if priority >= m.above {
 		return
@@ -287,13 +291,14 @@ func (m *anchorMerge) reserveAbove(priority int64) {
 	m.above = priority
 }
 
-// keepFitting looks at all other proposals, and leaves the plan with those that fit. Without anchors all stay.
+// keepFitting puts the remaining proposals on the draft, and keeps in the plan only those that fit. Without anchors all
+// stay.
 func (m *anchorMerge) keepFitting() {
 	if len(m.anchors) == 0 {
 		return
 	}
 	m.reserveAbove(math.MinInt64)
-	left := false // something is; what is not good by itself may rest on it
+	left := false // a proposal is left out; later ones may depend on it
 	kept := m.theirs.Proposals[:0:0]
 	for i, proposal := range m.theirs.Proposals {
 		switch why := m.misfit[i]; {
@@ -309,7 +314,7 @@ func (m *anchorMerge) keepFitting() {
 	m.theirs.Proposals = kept
 }
 
-// leaveOut says of a proposal's capsules why they are not placed, on which node.
+// leaveOut records for a proposal's capsules that they are not placed on its nodes, and why.
 func (m *anchorMerge) leaveOut(proposal *orbit.Proposal, why string) {
 	m.leftOut++
 	for c, node := range m.places(proposal) {
@@ -320,7 +325,7 @@ func (m *anchorMerge) leaveOut(proposal *orbit.Proposal, why string) {
 	}
 }
 
-// reserve puts what a proposal releases and takes on the draft: all of it, or nothing.
+// reserve repeats a proposal on the draft, in full or not at all, and marks the nodes that then host a group.
 func (p *anchorPass) reserve(proposal *orbit.Proposal) error {
 	if err := reserve(&p.draft, proposal); err != nil {
 		return err
@@ -333,8 +338,9 @@ func (p *anchorPass) reserve(proposal *orbit.Proposal) error {
 	return nil
 }
 
-// reserve repeats on a draft what a proposal of another navigator releases and takes: all of it, or nothing. What may not
-// be released makes no room, and whether a proposal may release it is for the ledger to say, as it is of what takes no room.
+// reserve repeats the releases, evictions, placements, holds and nominations of another navigator's proposal on a
+// draft, in full or not at all. A release that the draft refuses frees no room and is skipped: the ledger decides
+// whether the proposal may make it. Commitments that take no room are skipped too.
 func reserve(draft *orbit.Draft, proposal *orbit.Proposal) error {
 	start, state := draft.Checkpoint(), draft.View().State()
 	for _, do := range proposal.Do { // a proposal may release what makes room for it, in any order
@@ -366,7 +372,8 @@ func reserve(draft *orbit.Draft, proposal *orbit.Proposal) error {
 	return nil
 }
 
-// reasonOf returns what failed, without the advice that a rejection gives to the one who proposes.
+// reasonOf returns the text of an error. Of a rejection it returns only the reason, because its advice is for the
+// proposer.
 func reasonOf(err error) string {
 	if r := (*orbit.Rejection)(nil); errors.As(err, &r) {
 		return r.Reason
@@ -374,8 +381,8 @@ func reasonOf(err error) string {
 	return err.Error()
 }
 
-// unpark takes the finality from what was said beside proposals that the plan leaves out, and holds that it releases: there
-// may be room after all, so the classes are not put aside.
+// unpark replaces each NoFit with a plain error that has its text, so that the classes are not parked. The NoFits were
+// found beside proposals that the plan then leaves out, or holds that it releases, so there may be room after all.
 func unpark(unplaced []orbit.Unplaced) {
 	for i, u := range unplaced {
 		if fit := (*orbit.NoFit)(nil); errors.As(u.Why, &fit) {

@@ -57,7 +57,7 @@ func (d *Deadlock) Unwrap() error {
 // which capsules the pass has been given.
 type anchorWaits struct {
 	state *orbit.State
-	// What is known of groups, and said of specs.
+	// Results so far: which groups can start, and the Deadlock of each spec.
 	starts map[string]bool
 	said   map[*orbit.Spec]*Deadlock
 }
@@ -70,8 +70,8 @@ func (w *anchorWaits) startable(group string) bool {
 	return w.starts[group]
 }
 
-// explore decides for a group, and for all that it waits for directly or not. All are taken for unable to start;
-// then those that can by themselves let start who waits for them.
+// explore decides whether a group can start, and all groups that it waits for, directly or not. It first assumes that
+// none can start. Then each group that can start by itself lets the groups that wait for it start, and so on.
 func (w *anchorWaits) explore(group string) {
 	waiters := map[string][]string{}
 	var can []string
@@ -103,7 +103,7 @@ func (w *anchorWaits) explore(group string) {
 	}
 }
 
-// waitsFor returns the other groups that pending members of a group wait for, and whether it can start without
+// waitsFor returns the other groups that pending members of a group wait for, and whether the group can start without
 // any of them.
 func (w *anchorWaits) waitsFor(group string) (on []string, free bool) {
 	if anchorRuns(w.state, group) {

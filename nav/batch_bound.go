@@ -21,15 +21,15 @@ func boundOf(ctx context.Context, nodes iter.Seq[*orbit.NodeState], classes []*b
 // packDuals are the values, in capsules, of one unit of each dimension on each kind of node. No value is negative.
 type packDuals [][packDims]float64
 
-// bound is an upper bound on how many capsules fit, whatever the duals are. Let p be the duals of a kind of node, w what
-// a capsule wants, and x how many capsules of a class go to a kind. Then
+// bound returns an upper bound on how many capsules fit, whatever the duals are. Let p be the duals of a kind of node,
+// w what a capsule wants, and x how many capsules of a class go to a kind. Then
 //
 //	sum of x <= sum of x·(1 - p·w)⁺ + sum of x·p·w
 //	         <= sum over classes of count·gain + sum over kinds of p·free
 //
-// where gain is the most that (1 - p·w)⁺ comes to on a kind that takes the class. The first term counts capsules by how
-// much less than 1 they cost; the second is what all that is free is worth. Good duals make it tight; bad ones only make
-// it large. It is rounded upward by far more than the sums can be off.
+// where gain is the largest value of (1 - p·w)⁺ on a kind that takes the class. The first term counts, for each
+// capsule, by how much its cost is below 1. The second is the value of all free capacity. Good duals make the bound
+// tight; bad ones only make it large. It is rounded up by far more than rounding errors in the sums.
 func (v *inventory) bound(p packDuals) int {
 	all, total := 0, 0.0
 	for i := range v.classes {
@@ -42,14 +42,14 @@ func (v *inventory) bound(p packDuals) int {
 		}
 	}
 	total += total*1e-9 + 1e-6
-	if total < float64(all) { // which a sum that is no number is not
+	if total < float64(all) { // false if total is NaN
 		return int(math.Floor(total))
 	}
 	return all
 }
 
-// gain returns the largest part of 1 that a capsule of the class does not cost, over all kinds that take it; 0 if it
-// costs more than 1 everywhere.
+// gain returns by how much the cost of a capsule of the class is below 1, on the kind where it is cheapest among those
+// that take the class; 0 if it costs more than 1 on all of them.
 func (v *inventory) gain(p packDuals, c *classDemand) (most float64) {
 	for k := range v.kinds {
 		if !v.kinds[k].takes(c) {
@@ -94,9 +94,9 @@ func (v *inventory) groups() (out []classGroup, total float64) {
 	return out, total
 }
 
-// solve finds the duals, and how many of each class to place so that most fit, as if capsules could be cut up. The
-// linear program says what part of each group to put on each kind of node. Everything is scaled to be about 1: a row of
-// a kind is the part that is taken of what is free.
+// solve returns the duals, and how many capsules of each class to place so that the most fit, as if capsules were
+// divisible. The linear program decides which part of each group goes to each kind of node. Everything is scaled to be
+// about 1: a row of a kind is the part of its free capacity that is taken.
 //
 //	rows     groups | dimensions of kind 0 | dimensions of kind 1 | ...
 //	columns  group 0 on kinds 0, 1, ... | group 1 on kinds 0, 1, ... | ...

@@ -6,7 +6,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// freeTally has the sums of the free capacity of all nodes. Bringing it up to a view costs as much as the view has
+// freeTally has the sums of the free capacity of all nodes. To sync it with a view costs as much as the view has
 // changes.
 type freeTally struct {
 	view   *orbit.View

@@ -10,15 +10,16 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// What the bound of [Batch] counts: the dimensions of [orbit.Resources], all devices together in milli, the instances of
-// which one capsule can take more than a half (only one such capsule goes on an instance), and the idle ones.
+// The dimensions that the bound of [Batch] counts: those of [orbit.Resources], all devices together in milli, the
+// device instances of which one capsule can take more than a half (only one such capsule fits on an instance), and the
+// idle instances.
 const (
 	halfDim  = devicesDim + 1
 	idleDim  = devicesDim + 2
 	packDims = devicesDim + 3
 )
 
-// packResources is an amount of each.
+// packResources has an amount of each of these dimensions.
 type packResources [packDims]int64
 
 // inventory has the free capacity of the nodes, and the classes that want it.
@@ -39,7 +40,7 @@ type classDemand struct {
 	constraint int
 }
 
-// freeNode is the free capacity of a node and of each of its devices, the largest first. Suits has a byte for each
+// freeNode is the free capacity of a node and of each of its devices, the largest first. suits has a byte for each
 // constraint: whether the node meets it.
 type freeNode struct {
 	suits   string
@@ -62,8 +63,8 @@ type nodeKind struct {
 	devices [orbit.MaxDevices]int16
 }
 
-// Bounds of the linear program: kinds of nodes, classes that are priced together, pairs of both, and pivots for each
-// row, of which it takes one or two.
+// Bounds of the linear program: kinds of nodes, groups of classes, pairs of both, and pivots for each row (it needs one
+// or two).
 const (
 	maxKinds   = 64
 	maxGroups  = 128
@@ -125,8 +126,8 @@ func packFree(n *orbit.NodeState) (f freeNode) {
 	return f
 }
 
-// alike counts the nodes with the same free capacity. It ignores what no class can use, and nodes that have too little
-// for every class.
+// alike counts the nodes with the same free capacity. It ignores resources that no class can use, and nodes that have
+// too little for every class.
 func (v *inventory) alike(nodes iter.Seq[*orbit.NodeState]) (out []alikeNodes) {
 	least, most := v.extremes()
 	known := map[freeNode]int{}
@@ -206,7 +207,7 @@ func fitFree(free *packResources, devices *[orbit.MaxDevices]int16, c *classDema
 	return limit
 }
 
-// coarseKey is what items of one group have in common.
+// coarseKey is the key by which coarsest groups items.
 type coarseKey struct {
 	suits   string
 	amounts packResources

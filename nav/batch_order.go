@@ -7,11 +7,11 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// batchClass is the pending capsules of one spec: those that are nominated, then the others, in the order in which they were
-// handed over.
+// batchClass is the pending capsules of one spec and risen priority: the nominated ones, then the others in their order
+// in the batch.
 type batchClass struct {
 	spec *orbit.Spec
-	// priority is the one to which its capsules have risen; a spec has a class for each.
+	// priority is the one to which the capsules have risen by Aging; a spec has a class for each.
 	priority int32
 	capsules []*orbit.Capsule
 	// nominated says that at least one of the capsules is nominated.
@@ -25,8 +25,8 @@ type batchClass struct {
 // batchLevel is all classes of one priority, smallest first.
 type batchLevel []*batchClass
 
-// divide sorts capsules into levels, highest priority first. It returns members of gangs apart, because Batch does not
-// place them.
+// divide sorts capsules into levels, highest priority first. It returns members of gangs separately, because Batch does
+// not place them.
 func divide(view *orbit.View, pending []*orbit.Capsule) (levels []batchLevel, members []*orbit.Capsule) {
 	type key struct {
 		spec     *orbit.Spec
@@ -57,7 +57,7 @@ func divide(view *orbit.View, pending []*orbit.Capsule) (levels []batchLevel, me
 		}
 	}
 	for _, k := range classes {
-		if k.nominated { // room may be nominated for one of them where none of the others fits
+		if k.nominated { // nominated capsules first: their own room may be the only room where the class fits
 			slices.SortStableFunc(k.capsules, func(a, b *orbit.Capsule) int { return btoi(b.Nomination.Lives()) - btoi(a.Nomination.Lives()) })
 		}
 	}
@@ -65,7 +65,7 @@ func divide(view *orbit.View, pending []*orbit.Capsule) (levels []batchLevel, me
 	return levels, members
 }
 
-// sort orders the classes by size. Classes of the same size stay in the order in which they were handed over.
+// sort orders the classes by size. Classes of the same size keep their order in the batch.
 func (l batchLevel) sort(demand *demandVector, free *[allDims]float64) {
 	for _, c := range l {
 		c.size, c.share = 0, len(c.capsules)

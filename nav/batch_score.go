@@ -8,18 +8,20 @@ import (
 	"github.com/orbitsched/orbit/score"
 )
 
-// packScore is the score of [Batch]. Lower is better:
+// packScore is the score of [Batch]. Lower is better. The share of a dimension is the part of the free capacity that
+// the capsule takes:
 //
-//	1 - least/most of the shares of what is free that a capsule takes, over the scarce dimensions
-//	+ tight · mean of what is free of the capacity, over the same dimensions
+//	1 - (smallest share / largest share), over the scarce dimensions
+//	+ tight · mean of free/capacity, over the same dimensions
 //
-// The first term is 0 where the capsule has the shape of the free room and near 1 where one dimension would run
-// out long before the others, so what is left of a node keeps its use. Alone it deals every class out over all
-// nodes that suit it. The second fills nodes one after another, and is for times when there is room for all.
+// The first term is 0 where the capsule has the proportions of the free capacity, and near 1 where one dimension would
+// run out long before the others. So the remaining capacity of a node stays useful. Alone, this term spreads every
+// class over all nodes that suit it. The second term fills nodes one after another; it is used when there is room for
+// all.
 //
-// A dimension of which nothing is wanted counts as if a thousandth of the capacity were: work that needs no devices
-// keeps off nodes whose devices are free. One of which nothing is free is settled, and does not count. All devices
-// of a node together are one dimension.
+// A dimension of which the capsule wants nothing counts as if it wanted a thousandth of the capacity: so work that
+// needs no devices avoids nodes with free devices. A dimension of which nothing is free cannot be influenced, and does
+// not count. All devices of a node together are one dimension.
 type packScore struct {
 	scarce []int
 	tight  float64
@@ -27,7 +29,7 @@ type packScore struct {
 	version uint64
 }
 
-// unwanted is the part of the capacity that counts for a dimension of which nothing is wanted.
+// unwanted is the part of the capacity that a capsule is taken to want of a dimension of which it wants nothing.
 const unwanted = 1e-3
 
 // set sets the scarce dimensions and how tightly to pack.
@@ -51,8 +53,9 @@ func (s *packScore) Score(node *orbit.NodeState, _ *orbit.Report, spec *orbit.Sp
 	return r.value(s), 0
 }
 
-// Bound takes each share at its least for the most of all, and at its most for the least. Every step is monotone in
-// what it is given, rounding included, so nothing need be allowed for that.
+// Bound returns a lower bound of the score over a range of nodes. For the largest share it takes each share at its
+// minimum, and for the smallest share each at its maximum. Every step is monotone in its inputs, rounding included, so
+// the bound needs no margin for rounding.
 func (s *packScore) Bound(spec *orbit.Spec, _ *orbit.Node) func(least, most *score.Extent) (value, tie float64) {
 	scarce, frozen := s.scarce, *s
 	wants := make([]int64, len(scarce))
@@ -86,13 +89,14 @@ func (r *rating) add(want, lowFree, highFree, lowCapacity, highCapacity int64) {
 		r.free += float64(lowFree) / float64(highCapacity)
 	}
 	if lowFree == 0 {
-		return // on some of the nodes it is settled
+		return // on some of the nodes nothing is free, and the dimension does not count
 	}
 	highFree = max(highFree, lowFree)
 	r.most = max(r.most, float64(float64(want)+float64(unwanted*float64(lowCapacity)))/float64(highFree))
 	r.least = min(r.least, float64(float64(want)+float64(unwanted*float64(highCapacity)))/float64(lowFree))
 }
 
+// value combines the parts to the value of a score.
 func (r *rating) value(s *packScore) float64 {
 	apart := 0.0
 	if r.most > 0 {

@@ -18,7 +18,7 @@ type sweep struct {
 	plan      orbit.Plan
 	pending   int
 	scarce    []int
-	// last says that the present level is the last one.
+	// last says that the current level is the last one.
 	last bool
 	// bound is the upper bound for all levels; -1: it was not computed.
 	bound int
@@ -149,8 +149,9 @@ type batchTrial struct {
 	proposals []orbit.Proposal
 }
 
-// pack places as much as it can. Free capacity only shrinks meanwhile, so a class that did not fit is not tried again,
-// and what is left over at the end fits nowhere. When ctx ends, it returns the result so far and the context's error.
+// pack places as many capsules as fit, in one order. Free capacity only shrinks meanwhile, so a class that did not fit
+// is not tried again, and capsules that remain at the end fit nowhere. If ctx ends, pack returns the result so far and
+// the context's error.
 func (s *sweep) pack(ctx context.Context, level batchLevel, order batchOrder) (*batchTrial, error) {
 	p := &batchTrial{placed: make([]int, len(level)), why: make([]error, len(level))}
 	p.proposals = make([]orbit.Proposal, 0, level.capsules())

@@ -7,25 +7,26 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// topology says in which domain each node of a draft is, for every level that was asked for. It follows the draft at the
-// cost of what has changed.
+// topology knows the domain of each node of a draft, for every level that was asked for. To follow the draft costs as
+// much as it has changed.
 type topology struct {
 	draft  *orbit.Draft
 	cursor uint64
 	tables map[string]*domainTable
-	// By node index: what the node was filed by.
+	// By node index: the node record that the tables were last updated with.
 	filed []*orbit.Node
-	// How often nodes have come into domains or left them.
+	// How often nodes have joined or left domains.
 	moves uint64
-	// The longest name that a domain can have; nodes with a longer one are in none.
+	// The longest name that a domain can have, in bytes. Nodes with a longer label are in no domain.
 	longest int
 }
 
-// maxTables is how many tables are kept from plan to plan. With more, all are made anew when they are asked for.
+// maxTables is how many tables are kept from plan to plan. If there are more, all are dropped, and made again when they
+// are asked for.
 const maxTables = 32
 
-// begin starts a plan on a draft, on which names of domains have at most so many bytes. It reports whether tables were
-// forgotten: all, because there are many, or those of which most domains have no nodes any more.
+// begin starts a plan on a draft, on which domain names may have that many bytes. It drops all tables if there are too
+// many, and those of which most domains have no nodes any more. It reports whether it has dropped any.
 func (t *topology) begin(draft *orbit.Draft, longest int) (forgotten bool) {
 	if t.tables == nil || len(t.tables) > maxTables || longest != t.longest {
 		t.tables, forgotten = map[string]*domainTable{}, true
@@ -40,8 +41,8 @@ func (t *topology) begin(draft *orbit.Draft, longest int) (forgotten bool) {
 	return forgotten
 }
 
-// follow files the nodes that the draft has changed since the last call, and returns their indices. One may be named
-// twice.
+// follow updates the tables for the nodes that have changed on the draft since the last call, and returns their
+// indices. An index may occur twice.
 func (t *topology) follow() []int32 {
 	changed, next, all := t.draft.Changed(t.cursor)
 	t.cursor = next
@@ -74,7 +75,7 @@ func (t *topology) follow() []int32 {
 	return changed
 }
 
-// file puts a node into its domain of a table.
+// file moves a node to its current domain in a table.
 func (t *topology) file(table *domainTable, i int32) {
 	name, in := "", t.filed[i] != nil
 	if in {
@@ -87,8 +88,8 @@ func (t *topology) file(table *domainTable, i int32) {
 	}
 }
 
-// table returns the domains of a level. Those of several levels together are of nodes that are in the same domain at
-// each; without a level all nodes are one domain. A new table costs a look at all nodes.
+// table returns the domains of a level. For several levels, a domain has the nodes that are in the same domain at each
+// of them. Without a level, all nodes are one domain. A new table costs a look at all nodes.
 func (t *topology) table(levels ...string) *domainTable {
 	key := fmt.Sprintf("%q", levels)
 	table := t.tables[key]
@@ -102,8 +103,8 @@ func (t *topology) table(levels ...string) *domainTable {
 	return table
 }
 
-// domainName names the domain that a node is in. It reports false if the node is in none: of the levels it has no label
-// that is not empty, nor too long.
+// domainName returns the name of a node's domain. It reports false if the node is in none, because its labels for all
+// levels are missing, empty or too long.
 func domainName(n *orbit.Node, levels []string, longest int) (name string, in bool) {
 	if len(levels) == 0 {
 		return "", true
@@ -121,10 +122,10 @@ func domainName(n *orbit.Node, levels []string, longest int) (name string, in bo
 	return fmt.Sprintf("%q", names), in
 }
 
-// domainTable says which domain each node is in, and which nodes each domain has. Domains are numbered as they come; one
+// domainTable maps each node to its domain, and each domain to its nodes. Domains are numbered as they appear; a domain
 // that has lost its last node keeps its number.
 //
-// Invariant: node i is in domains[of[i]].nodes at position at[i], or of[i] is -1 and it is in none.
+// Invariant: node i is in domains[of[i]].nodes at position at[i]; or of[i] is -1 and the node is in none.
 type domainTable struct {
 	levels  []string
 	of      []int32
@@ -133,7 +134,7 @@ type domainTable struct {
 	number  map[string]int32
 	// Domains that have nodes.
 	live int
-	// How often nodes of the topology had moved when one last came into a domain here or left it.
+	// The topology's moves when a node last joined or left a domain of this table.
 	version uint64
 }
 
@@ -141,12 +142,12 @@ type domainTable struct {
 type domain struct {
 	name  string
 	nodes []int32
-	// What is free on all of the nodes that take new work, if it is known.
+	// The sum of what is free on the schedulable nodes, valid while known is set.
 	free  quantities
 	known bool
 }
 
-// level is the only level of the table, empty if all nodes are one domain.
+// level returns the first level of the table; "" if all nodes are one domain.
 func (t *domainTable) level() string {
 	if len(t.levels) == 0 {
 		return ""
@@ -154,8 +155,7 @@ func (t *domainTable) level() string {
 	return t.levels[0]
 }
 
-// put files a node under the domain of this name, or under none if it is not in one. It reports whether that has
-// changed.
+// put moves a node to the domain of this name, or to none if in is false. It reports whether that is a change.
 func (t *domainTable) put(i int32, name string, in bool) (moved bool) {
 	t.grow(int(i) + 1)
 	was := t.of[i]
@@ -178,7 +178,7 @@ func (t *domainTable) grow(nodes int) {
 	}
 }
 
-// join adds a node to a domain, which it makes if there is none.
+// join adds a node to a domain, and creates the domain if it is new.
 func (t *domainTable) join(i int32, name string) {
 	d, known := t.number[name]
 	if !known {
@@ -211,14 +211,14 @@ func (t *domainTable) leave(i int32) {
 // sparse reports whether most of the domains that the table knows have no nodes any more.
 func (t *domainTable) sparse() bool { return len(t.domains) > 2*t.live+64 }
 
-// forgetFree forgets what is free in the domain of a node.
+// forgetFree invalidates the sum of what is free in a node's domain.
 func (t *domainTable) forgetFree(i int32) {
 	if t.of[i] >= 0 {
 		t.domains[t.of[i]].known = false
 	}
 }
 
-// free returns what is free in a domain, until the next change.
+// free returns the sum of what is free in a domain. It is valid until the next change of the draft.
 func (t *domainTable) free(draft *orbit.Draft, d int) *quantities {
 	in := &t.domains[d]
 	if in.known {
@@ -235,7 +235,7 @@ func (t *domainTable) free(draft *orbit.Draft, d int) *quantities {
 	return &in.free
 }
 
-// shared returns the domain that nodes with these ids are all in, -1 if there is none.
+// shared returns the domain that all nodes with these ids are in; -1 if there is none.
 func (t *domainTable) shared(state *orbit.State, ids []orbit.NodeID) int32 {
 	if len(ids) == 0 || slices.ContainsFunc(ids, func(id orbit.NodeID) bool { return state.Node(id) == nil }) {
 		return -1

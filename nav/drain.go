@@ -15,48 +15,53 @@ import (
 	"github.com/orbitsched/orbit/place"
 )
 
-// Drain empties cordoned nodes: it moves the capsules there to other nodes. Each capsule is moved by a proposal of its own, which
-// takes it off its node and places it again; so a capsule leaves only if it has a new place, unless MayWait lets it wait. Drain is
-// no navigator, because an engine calls its navigator only while work is pending, and a drain has work when none is. It needs no
-// engine: call Run beside the engines, in one process or in several.
+// Drain empties cordoned nodes: it moves their capsules to other nodes. Each capsule is moved by a proposal of its own,
+// which takes it off its node and places it again. So a capsule leaves only if it has a new place, unless MayWait lets
+// it wait. Drain is no navigator, because an engine calls its navigator only while work is pending, and a drain has
+// work when none is. It needs no engine: call Run beside the engines, in one process or in several.
 //
 //	a capsule on a cordoned node ─┬─ it fits on another node, and no rule forbids the move ─► it is moved
 //	                              ├─ it cannot be moved, and MayWait says yes ──────────────► it is released back to pending
 //	                              └─ otherwise ─────────────────────────────────────────────► it stays, and the round says why
 //
-// The ledger judges a move by the rules for all evictions: gangs keep their minimums, and groups their budgets. What cannot be
-// moved Drain tries again after a change of the ledger that may help. A cordoned node takes no new work, so no capsule is
-// moved to another node that is being drained: cordon all nodes that are to be drained before the first of them is. Drain begins
-// with the node that has the fewest capsules left, and on each node with the highest priority.
+// The ledger judges a move by the rules for all evictions: gangs keep their minimums, and groups their budgets. If a
+// capsule cannot be moved, Drain tries again after a change of the ledger that may help. A cordoned node takes no new
+// work. So that no capsule is moved to a node that is drained later, cordon all nodes before you drain the first of
+// them. Drain begins with the node that has the fewest capsules left, and on each node with the highest priority.
 //
-// A member of a gang stays in the narrowest domain that it shares with the other placed members, unless the gang's levels are
-// only a preference (Gang.Loose). Drain leaves holds alone, because they end by themselves. It also leaves alone what is placed
-// on a node that is Lost, because package lease releases that.
+// A member of a gang stays in the narrowest domain that it shares with the other placed members, unless the gang's
+// levels are only a preference (Gang.Loose). Drain leaves holds alone, because they end by themselves. It also leaves
+// the capsules of Lost nodes alone, because package lease releases them.
 //
-// From a node with a NoExecute taint ([orbit.Taint]) Drain moves, in the same way, what does not tolerate the taint; and what tolerates it for
-// some time when that is over, counted from when Drain first saw the taint, or from its placement if that is later. Such a
-// capsule goes where there is no such taint. Nothing is released from there, and everything else stays.
+// From a node with a NoExecute taint ([orbit.Taint]) Drain moves, in the same way, the capsules that do not tolerate
+// the taint. A capsule that tolerates it for some time is moved when that time is over, counted from when Drain first
+// saw the taint, or from the capsule's placement if that is later. Such capsules go to nodes without such a taint. None
+// is released to pending, and all other capsules stay.
 //
-// A pass costs a look at the nodes that have changed since the last one and at what is on nodes with such a taint, and a choice of a node for each
-// capsule that is to be moved. Set the fields before first use, and call Pass or Run from one goroutine at a time.
+// A pass costs a look at each node that has changed since the last pass and at each capsule on a node with such a
+// taint, and a choice of a node for each capsule that is to be moved. Set the fields before first use, and call Pass or
+// Run from one goroutine at a time.
 type Drain struct {
 	// Ledger is the ledger whose nodes are drained. Required.
 	Ledger orbit.Ledger
 	// Telemetry gives the placement engine the reports of nodes; nil: it gets none.
 	Telemetry orbit.Telemetry
-	// Placement chooses the nodes to which capsules are moved. Nothing else may use it. Nil: a [place.Indexed]. If the placement
-	// engines of navigators have a filter, give this one the same filter.
+	// Placement chooses the nodes to which capsules are moved. Nothing else may use it. Nil: a [place.Indexed]. If the
+	// placement engines of navigators have a filter, give this one the same filter.
 	Placement orbit.PlacementEngine
-	// Drains reports whether a cordoned node is to be drained; nil: every cordoned node is. Set it where nodes are cordoned for
-	// other reasons too: lease.Members cordons a node that has not renewed its lease, and such a node may come back.
+	// Drains reports whether a cordoned node is to be drained; nil: every cordoned node is. Set it where nodes are
+	// cordoned for other reasons too: lease.Members cordons a node that has not renewed its lease, and such a node may
+	// come back.
 	Drains func(*orbit.Node) bool
-	// MayWait reports whether a capsule that cannot be moved may be released back to pending; nil: none may. Where the release
-	// of one member would break a minimum of its gang, all placed members are released, if all of them may wait.
+	// MayWait reports whether a capsule that cannot be moved may be released back to pending; nil: none may. Where the
+	// release of one member would break a minimum of its gang, all placed members are released, if all of them may
+	// wait.
 	MayWait func(*orbit.Capsule) bool
-	// MaxMoves is how many moves and releases one pass proposes at most; default 1,000. The release of a whole gang counts as one.
+	// MaxMoves is how many moves and releases one pass proposes at most; default 1,000. The release of a whole gang
+	// counts as one.
 	MaxMoves int
-	// OnRound is called by Run after each pass that moved or released something, emptied a node, met an error, or found other
-	// capsules left or blocked than the pass before; nil: it is not called.
+	// OnRound is called by Run after each pass that moved or released something, emptied a node, met an error, or found
+	// other capsules left or blocked than the pass before; nil: it is not called.
 	OnRound func(DrainRound)
 
 	view   orbit.View
@@ -88,18 +93,19 @@ type DrainRound struct {
 	Moved []orbit.CapsuleID
 	// Released are the capsules that were released back to pending.
 	Released []orbit.CapsuleID
-	// Emptied are the drained nodes that this pass found empty: without capsules and holds, and without capsules that were taken
-	// off and have not stopped. A node is named in one round only, until it has been in use again.
+	// Emptied are the drained nodes that this pass found empty: without capsules and holds, and without capsules that
+	// were taken off and have not stopped. A node is named in one round only, until it has been in use again.
 	Emptied []orbit.NodeID
-	// Nodes are the drained nodes that are not empty, and the tainted ones that something has to leave, those with the fewest such
-	// capsules first.
+	// Nodes are the drained nodes that are not empty, and the tainted ones that something has to leave, those with the
+	// fewest such capsules first.
 	Nodes []DrainNode
 	// Conflicts counts the proposals that lost to another commit; their capsules are planned again.
 	Conflicts int
-	// Errors are the errors of the ledger and of the telemetry, at most 16. Conflicts are counted above, and refusals are in
-	// [DrainNode.Blocked].
+	// Errors are the errors of the ledger and of the telemetry, at most 16. Conflicts are counted above, and refusals
+	// are in [DrainNode.Blocked].
 	Errors []error
-	// Looked counts the nodes and capsules that the pass has looked at; those that the placement engine looks at do not count.
+	// Looked counts the nodes and capsules that the pass has looked at; those that the placement engine looks at do not
+	// count.
 	Looked int
 
 	// Something was refused by a rule or lost to another commit, and not for want of room.
@@ -116,7 +122,8 @@ type DrainNode struct {
 	Left int
 	// Holds is how many holds are left on it.
 	Holds int
-	// Stopping is how many capsules have left it and have not stopped ([orbit.Remains]): the node must not be switched off yet.
+	// Stopping is how many capsules have left it and have not stopped ([orbit.Remains]): the node must not be switched
+	// off yet.
 	Stopping int
 	// Blocked are the capsules that could not be moved, and why.
 	Blocked []orbit.Unplaced
@@ -145,7 +152,8 @@ func (n DrainNode) String() string {
 	return b.String()
 }
 
-// whyStays returns the text of an error, of a [orbit.Rejection] only the reason: its advice is for the one who proposes.
+// whyStays returns the text of an error. Of a [orbit.Rejection] it returns only the reason, because its advice is for
+// the proposer.
 func whyStays(err error) string {
 	var r *orbit.Rejection
 	if errors.As(err, &r) {
@@ -167,8 +175,8 @@ func (r DrainRound) String() string {
 	return b.String()
 }
 
-// found returns a text by which Run tells whether a round has found the same as the one before. It leaves out the text of a
-// [orbit.NoFit], because that costs a look at each node.
+// found returns a text by which Run compares a round with the one before. It leaves out the text of a [orbit.NoFit],
+// because that costs a look at each node.
 func (r *DrainRound) found() string {
 	var b strings.Builder
 	for i := range r.Nodes {
@@ -189,19 +197,19 @@ func (r *DrainRound) found() string {
 func (r *DrainRound) acted() bool { return len(r.Moved)+len(r.Released) > 0 }
 
 const (
-	// drainPace is how long Run waits at least between two passes, unless there is more to do at once. After that wait it rests
-	// until a change may help, for drainPoll at most.
+	// drainPace is the shortest pause of Run between two passes, unless there is more to do at once. After that pause
+	// Run waits for a change that may help, for drainPoll at most.
 	drainPace, drainPoll = 10 * time.Millisecond, time.Second
-	// drainShare is how many times as long as a pass has taken Run waits after it, so that passes take at most a fifth of the
-	// time.
+	// drainShare: after a pass Run pauses for at least this many times as long as the pass has taken, so that passes
+	// take at most a fifth of the time.
 	drainShare = 4
 	// mostDrainErrors is how many errors a round keeps at most.
 	mostDrainErrors = 16
 )
 
-// Run calls Pass until ctx ends, and then returns nil. It begins a pass when a change of the ledger may let something move that
-// could not move before, and after about a second in any case. Without a Ledger it returns an error that wraps
-// [orbit.ErrInvalid].
+// Run calls Pass until ctx ends, and then returns nil. It begins a pass when a change of the ledger may let something
+// move that could not move before, and after about a second in any case. Without a Ledger it returns an error that
+// wraps [orbit.ErrInvalid].
 func (d *Drain) Run(ctx context.Context) error {
 	if err := d.check(); err != nil {
 		return err
@@ -235,7 +243,8 @@ func (d *Drain) rest(ctx context.Context, round *DrainRound) {
 	<-ctx.Done() // Follow has ended before its time, by an error of the ledger, which the next pass reports
 }
 
-// helpedBy reports whether a change may free room, cordon a node, or make a rule allow what it has refused in the round.
+// helpedBy reports whether a change may free room, cordon a node, or make a rule allow a move that it has refused in
+// the round.
 func (r *DrainRound) helpedBy(c orbit.Change) bool {
 	switch do := c.Do.(type) {
 	case orbit.Submit, orbit.Hold, orbit.Assign, orbit.Mark:
@@ -257,9 +266,9 @@ func (d *Drain) check() error {
 	return nil
 }
 
-// Pass does one round: it moves what can be moved now. If it is not known whether the ledger has committed a move, because the
-// answer was lost, a later pass plans that move again. Each move names the placement that it ends, so the second one is refused if
-// the first was committed.
+// Pass does one round: it moves what can be moved now. If it is not known whether the ledger has committed a move,
+// because the answer was lost, a later pass plans that move again. Each move names the placement that it ends, so the
+// second one is refused if the first was committed.
 func (d *Drain) Pass(ctx context.Context) (round DrainRound) {
 	if err := d.check(); err != nil {
 		round.fail(err)
@@ -281,7 +290,7 @@ func (d *Drain) Pass(ctx context.Context) (round DrainRound) {
 		tried: map[orbit.GangID]error{}, thinned: map[orbit.GangID]bool{}, full: map[*orbit.Spec]error{}}
 	p.plan(ctx)
 	p.send(ctx)
-	// A rule that has refused may allow more, now that something is placed again.
+	// A rule that has refused a move may allow it now, because other capsules have been placed again.
 	round.full = round.full || round.ruled && round.acted()
 	slices.SortStableFunc(round.Nodes, func(a, b DrainNode) int { return cmp.Or(a.Left-b.Left, cmp.Compare(a.Node, b.Node)) })
 	return round
@@ -344,8 +353,8 @@ func (d *Drain) fileTaints(index int32, n *orbit.NodeState) {
 	}
 }
 
-// drained returns the nodes to drain that are not empty, the fewest capsules first, and enters those that have become empty into
-// the round.
+// drained returns the nodes to drain that are not empty, the fewest capsules first, and enters those that have become
+// empty into the round.
 func (d *Drain) drained(round *DrainRound) (out []*orbit.NodeState) {
 	for _, i := range slices.Sorted(maps.Keys(d.cordoned)) {
 		round.Looked++

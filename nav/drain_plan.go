@@ -19,12 +19,14 @@ type drainPass struct {
 	round *DrainRound
 	// The most proposals that the pass makes.
 	most int
-	// The proposals, and at the same index of of the step that each one is.
+	// The proposals; of has, at the same index, the step of each.
 	batch []orbit.Proposal
 	of    []drainStep
-	// Gangs that the pass has tried to release whole, with the reason why that is not possible; nil: the gang is released.
+	// Gangs that the pass has tried to release whole, with the reason why that is not possible; nil: the gang is
+	// released.
 	tried map[orbit.GangID]error
-	// Gangs of which the pass releases one member alone. The next pass, which sees the gang without it, decides about the others.
+	// Gangs of which the pass releases a single member. The next pass, which sees the gang without that member, decides
+	// about the others.
 	thinned map[orbit.GangID]bool
 	// Specs that fit nowhere, and why. They are not tried again in this pass, because within it free room only shrinks.
 	full map[*orbit.Spec]error
@@ -37,12 +39,12 @@ type drainStep struct {
 	node int
 	// Whether it moves the capsule; else it releases capsules back to pending.
 	moves bool
-	// All capsules that it takes off their nodes: the one that it moves, or all that it releases.
+	// All capsules that the step takes off their nodes: the capsule that it moves, or all that it releases.
 	capsules []orbit.CapsuleID
 }
 
-// plan decides for every capsule that has to leave its node whether it moves, is released or stays, until the pass has its most
-// proposals.
+// plan decides for every capsule that has to leave its node whether it moves, is released or stays, until the pass has
+// its most proposals.
 func (p *drainPass) plan(ctx context.Context) {
 	drained := map[orbit.NodeID]bool{}
 	for _, n := range p.drained(p.round) {
@@ -63,7 +65,7 @@ func (p *drainPass) plan(ctx context.Context) {
 	}
 }
 
-// empty decides for the capsules that have to leave one node; false: the pass has come to its end.
+// empty decides for each capsule that has to leave one node. It reports false if the pass must end.
 func (p *drainPass) empty(ctx context.Context, n DrainNode, leave []*orbit.Capsule) bool {
 	at := len(p.round.Nodes)
 	p.round.Nodes = append(p.round.Nodes, n)
@@ -82,7 +84,7 @@ func (p *drainPass) empty(ctx context.Context, n DrainNode, leave []*orbit.Capsu
 	return true
 }
 
-// isExpelled reports whether a capsule has stayed on a tainted node for as long as it tolerates that.
+// isExpelled reports whether a capsule has been on a tainted node for as long as it tolerates one of the taints.
 func (p *drainPass) isExpelled(c *orbit.Capsule, n *taintedNode) bool {
 	for t, since := range n.since {
 		if placed := c.PlaceTime.Time(); placed.After(since) {
@@ -104,8 +106,8 @@ func (p *drainPass) on(n *orbit.NodeState) []*orbit.Capsule {
 	return on
 }
 
-// take plans to move a capsule. If it cannot be moved and MayWait allows it, take plans to release it to pending. It returns why the
-// capsule stays, or nil if it leaves or the next pass decides about it.
+// take plans to move a capsule. If it cannot be moved and MayWait allows it, take plans to release it to pending. It
+// returns why the capsule stays, or nil if it leaves or the next pass decides about it.
 func (p *drainPass) take(c *orbit.Capsule, node int) error {
 	if err, tried := p.tried[c.Gang]; tried && err == nil {
 		return nil // it is released with its gang
@@ -140,8 +142,8 @@ func (p *drainPass) take(c *orbit.Capsule, node int) error {
 	return err
 }
 
-// propose makes a proposal of what was planned on the draft since the last one, and adds it to the batch. If the state refuses it, propose
-// rolls the draft back to start and returns why.
+// propose makes a proposal of the draft's steps since the last one, and adds it to the batch. If the state refuses it,
+// propose rolls the draft back to start and returns why.
 func (p *drainPass) propose(start int, step drainStep) error {
 	proposal := p.draft.Propose()
 	proposal.ID = orbit.NewProposalID()
@@ -153,7 +155,8 @@ func (p *drainPass) propose(start int, step drainStep) error {
 	return nil
 }
 
-// move evicts a capsule on the draft and places it on the best other node. The caller rolls the draft back after an error.
+// move evicts a capsule on the draft and places it on the best other node. The caller rolls the draft back after an
+// error.
 func (p *drainPass) move(c *orbit.Capsule) error {
 	if err := p.draft.Evict(orbit.Evict{Capsule: c.ID}); err != nil {
 		return err
@@ -184,8 +187,9 @@ func (e noting) Best(draft *orbit.Draft, spec *orbit.Spec) (orbit.Choice, error)
 	return choice, err
 }
 
-// near returns the spec with which a capsule is placed again, which tolerates no taint for some time only. If it is a member of a gang with required levels, and all other placed
-// members are in one domain of a level, that spec also requires the narrowest such domain.
+// near returns the spec with which a moved capsule is placed. It has no tolerations that last only for some time. If
+// the capsule is a member of a gang with required levels, and all other placed members are in one domain of a level, it
+// also requires the narrowest such domain.
 func (p *drainPass) near(c *orbit.Capsule) (*orbit.Spec, error) {
 	spec := *c.Spec
 	g, forAWhile := p.state.Gang(c.Gang), func(o orbit.Toleration) bool { return o.For > 0 }
@@ -209,7 +213,7 @@ func (p *drainPass) near(c *orbit.Capsule) (*orbit.Spec, error) {
 	return p.share(c, &spec)
 }
 
-// share returns a capsule's own spec if another one tolerates as much, else that one, shared.
+// share returns the capsule's own spec if the given one has as many tolerations, else the given one, shared.
 func (p *drainPass) share(c *orbit.Capsule, spec *orbit.Spec) (*orbit.Spec, error) {
 	if len(spec.Tolerate) == len(c.Spec.Tolerate) {
 		return c.Spec, nil
@@ -217,7 +221,8 @@ func (p *drainPass) share(c *orbit.Capsule, spec *orbit.Spec) (*orbit.Spec, erro
 	return spec.Share()
 }
 
-// releaseGang plans to release all placed members of a gang if MayWait allows it for each. A pass tries that once for each gang.
+// releaseGang plans to release all placed members of a gang if MayWait allows it for each. A pass tries that once for
+// each gang.
 func (p *drainPass) releaseGang(c *orbit.Capsule, node int) error {
 	if err, tried := p.tried[c.Gang]; tried {
 		return err

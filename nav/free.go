@@ -6,7 +6,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// freeCapacity is what is free of one node, as a plan goes on. It is a value: copying it tries something out.
+// freeCapacity is the free capacity of one node while a plan is made. It is a value: copy it to try something out.
 type freeCapacity struct {
 	// Negative where capacity has shrunk below what is used.
 	resources orbit.Resources
@@ -14,7 +14,7 @@ type freeCapacity struct {
 	devices [orbit.MaxDevices]int32
 }
 
-// freeRoom returns what the state says is free.
+// freeCapacityOf returns the free capacity of a node.
 func freeCapacityOf(n *orbit.NodeState) freeCapacity {
 	r := freeCapacity{resources: n.Free()}
 	for i := range n.Node.Devices.Count {
@@ -26,7 +26,7 @@ func freeCapacityOf(n *orbit.NodeState) freeCapacity {
 // wholeDevice is what one device instance divides into, in milli.
 const wholeDevice = 1000
 
-// take makes one capsule's use of it. It requires that the capsule fits.
+// take deducts one capsule. The caller ensures that it fits.
 func (r *freeCapacity) take(spec *orbit.Spec, set orbit.DeviceSet) {
 	for d, want := range spec.Envelope.Reservation {
 		r.resources[d] -= want
@@ -34,7 +34,8 @@ func (r *freeCapacity) take(spec *orbit.Spec, set orbit.DeviceSet) {
 	r.shift(set, -spec.Devices.Milli)
 }
 
-// leave gives back what one capsule uses, up to what will be free of each device instance: nothing of one that is unhealthy.
+// leave gives back what one capsule uses. Of each device instance it gives back at most what will be free of it later,
+// which is nothing of an unhealthy one.
 func (r *freeCapacity) leave(spec *orbit.Spec, set orbit.DeviceSet, later *freeCapacity) {
 	for d, used := range spec.Envelope.Reservation {
 		r.resources[d] += used
@@ -45,7 +46,7 @@ func (r *freeCapacity) leave(spec *orbit.Spec, set orbit.DeviceSet, later *freeC
 	}
 }
 
-// leaveFree takes off what is nominated on the node for others, less what is borrowed from them there.
+// leaveFree deducts what a nomination claims on the node, less what is borrowed from it there.
 func (r *freeCapacity) leaveFree(n *orbit.NodeState, of *orbit.Nomination) {
 	room, devices := n.Claimed(of, nil)
 	for d, claimed := range room {
@@ -56,7 +57,7 @@ func (r *freeCapacity) leaveFree(n *orbit.NodeState, of *orbit.Nomination) {
 	}
 }
 
-// claim takes off what is to be nominated.
+// claim deducts the part of a nomination.
 func (r *freeCapacity) claim(part *orbit.NominatedRoom) {
 	for d, claimed := range part.Room {
 		r.resources[d] -= claimed
@@ -64,7 +65,7 @@ func (r *freeCapacity) claim(part *orbit.NominatedRoom) {
 	r.shift(part.Devices, -part.Milli)
 }
 
-// lacks reports whether something of what is claimed is overdrawn.
+// lacks reports whether any resource or device that the part claims is below zero.
 func (r *freeCapacity) lacks(part *orbit.NominatedRoom) bool {
 	for d, claimed := range part.Room {
 		if claimed > 0 && r.resources[d] < 0 {
@@ -74,8 +75,8 @@ func (r *freeCapacity) lacks(part *orbit.NominatedRoom) bool {
 	return !r.covers(part.Devices, 0)
 }
 
-// give returns what a hold takes. The sum is at most the capacity, so nothing wraps; an instance that has
-// become unhealthy stays at nothing.
+// give gives back what a hold takes. The sum is at most the capacity, so it does not overflow. Device instances that
+// are unhealthy or gone stay at zero.
 func (r *freeCapacity) give(h *orbit.Hold, on *orbit.Node) {
 	for d, held := range h.Room {
 		r.resources[d] += held
@@ -115,8 +116,8 @@ func (r *freeCapacity) exceeds(was *freeCapacity) bool {
 	return false
 }
 
-// capacity returns how many capsules of a spec there is room for, each looked at alone. It divides, so that nothing
-// overflows.
+// capacity returns how many capsules of a spec fit, each resource taken alone. It divides instead of multiplying, so
+// that nothing overflows.
 func (r *freeCapacity) capacity(spec *orbit.Spec) int32 {
 	n := int64(mostAlone)
 	for d, want := range spec.Envelope.Reservation {
@@ -130,9 +131,8 @@ func (r *freeCapacity) capacity(spec *orbit.Spec) int32 {
 	return int32(n)
 }
 
-// serves returns how many requests for devices there is room for. A request takes its milli of Count different
-// instances, so n of them fit exactly if the shares of all instances, none counted more than n times, are
-// at least n times Count.
+// serves returns how many such device requests fit. A request takes its milli of Count different instances. So n of
+// them fit exactly if the shares of all instances, none counted more than n times, are at least n times Count.
 func (r *freeCapacity) serves(q *orbit.DeviceRequest) int64 {
 	var shares [orbit.MaxDevices]int
 	all := 0
@@ -161,7 +161,7 @@ func (r *freeCapacity) serves(q *orbit.DeviceRequest) int64 {
 
 // pick chooses instances for the first of several equal members. It takes the instances that fit it most tightly, as
 // [orbit.NodeState.PickDevices] does. If that leaves too little for the other members, it takes the instances with the
-// most free, which always leaves enough. It requires that all members fit together.
+// most free, which always leaves enough. The caller ensures that all members fit together.
 func (r *freeCapacity) pick(spec *orbit.Spec, more int) orbit.DeviceSet {
 	q := &spec.Devices
 	if q.Count == 0 {
@@ -179,8 +179,8 @@ func (r *freeCapacity) pick(spec *orbit.Spec, more int) orbit.DeviceSet {
 	return r.instances(q, func(a, b int32) bool { return a > b })
 }
 
-// instances returns the first Count instances with enough free, in an order of what is free; the lowest index
-// among equals. It requires that there are enough.
+// instances returns the first Count instances with enough free, in an order by what is free; the lowest index among
+// equals. The caller ensures that there are enough.
 func (r *freeCapacity) instances(q *orbit.DeviceRequest, before func(a, b int32) bool) (set orbit.DeviceSet) {
 	for range q.Count {
 		best := -1

@@ -13,32 +13,33 @@ import (
 	"github.com/orbitsched/orbit/internal/heap"
 )
 
-// Gang is the navigator for gangs: all waiting members of a gang on one topology domain, in one proposal, or none of
-// them. The zero value works; a Gang belongs to one engine.
+// Gang is the navigator for gangs: it places all waiting members of a gang in one topology domain, in one proposal, or
+// none of them. The zero value works; a Gang belongs to one engine.
 //
-// A plan takes every gang of which a member was handed over, with all its members that wait, by priority of the
-// highest and then in order of submission:
+// A plan takes every gang of which a member is pending, with all its waiting members, even those not in the batch.
+// Gangs are planned by their highest member priority, and then in order of submission:
 //
-//  1. A gang that runs and has fallen short is topped up in the domain where it runs.
-//  2. A gang that is not placed goes to the first of its levels on which a domain takes all of it, there to the
-//     tightest; if there is none and fewer will do, to the first on which a domain takes its minimum, there to the
-//     one that takes most. Nodes without the level's label, or with an empty one, are in no domain. Without levels,
-//     and if they are only preferred after all of them, all nodes together are the domain.
-//  3. A gang that fits nowhere is diagnosed by a [*GangNoFit], and not tried again until a node has gained
-//     room that could help.
+//  1. A running gang that has fallen short is topped up in the domain where it runs.
+//  2. A gang that is not placed goes to the first of its levels on which a domain takes all of it, and there to the
+//     tightest such domain. If there is none and fewer members will do, it goes to the first level on which a domain
+//     takes its minimum, and there to the domain that takes the most. Nodes without the level's label, or with an
+//     empty one, are in no domain. If there are no levels, or after all levels that are only preferred, all nodes
+//     together are the domain.
+//  3. A gang that fits nowhere is diagnosed by a [*GangNoFit], and is not tried again until a node has gained room
+//     that could help.
 //
-// A gang that is nominated is placed on the room that is nominated for it and for those that it outranks. One that is not leaves
-// all that is nominated, whatever its priority. Gang itself nominates none, so small work that
+// A nominated gang may use the room that is nominated for it, and the room of nominations that it outranks. A gang
+// without a nomination uses no nominated room, whatever its priority. Gang itself nominates nothing, so small work that
 // comes and goes may keep a large gang waiting for ever: wrap the Gang in a [Patient].
 //
-// Whether the members of one shape fit a domain is exact. Those of several shapes are seated greedily, and then
-// by a search that is exact as long as Search steps last.
+// Whether members of one shape fit a domain is decided exactly. Members of several shapes are seated greedily, and then
+// by a search that is exact while it has Search steps left.
 //
-// The scores and preferences of specs are not looked at. A gang whose members do not all have one owner, or which
-// no proposal can hold by the limits of the ledger, is diagnosed and never split.
+// Gang ignores the scores and preferences of specs. A gang is diagnosed, and never split, if its members do not all
+// have one owner, or if no proposal can hold it by the limits of the ledger.
 //
-// The members of a gang that waits are handed over in every pass, and so diagnosed in every round: its answer does
-// not park their classes, and the engine goes on at its Backoff. An OnRound that logs should log what has changed.
+// The members of a waiting gang are pending in every pass, and so diagnosed in every round: the answer does not park
+// their classes, and the engine goes on at its Backoff. An OnRound that logs should log only what has changed.
 //
 // Plan.Notes say what a plan did:
 //
@@ -53,16 +54,16 @@ type Gang struct {
 
 	index gangIndex
 	waits map[orbit.GangID]*gangWait
-	// What gangs ask for that wait, by a text that says it.
+	// What waiting gangs ask for, by a text that describes it.
 	demands map[string]*gangDemand
-	// How often seats were looked for.
+	// How many searches for seats were made.
 	tries int
 }
 
 // Claims reports whether the class is GangClass.
 func (g *Gang) Claims(_ string, class orbit.AppClass) bool { return class == orbit.GangClass }
 
-// gangPass is one plan as it is made.
+// gangPass is the state of one call of Plan.
 type gangPass struct {
 	*Gang
 	ctx    context.Context
@@ -71,16 +72,15 @@ type gangPass struct {
 	limits orbit.Limits
 	plan   orbit.Plan
 	budget stepBudget
-	// Steps left to the whole plan.
+	// Search steps that are left for the whole plan.
 	left int
-	// Gangs of demands that this plan has planned already, to be remembered on.
+	// Gangs that this plan has taken from their demands; setBack returns them.
 	planned []plannedGang
 	// For the notes.
 	placed, toppedUp, waitingFor, steps int
 }
 
-// Plan places gangs and tops them up. When ctx ends it returns what it has so far, and the context's
-// error.
+// Plan places gangs and tops up running ones. If ctx ends it returns the plan so far, and the context's error.
 func (g *Gang) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 	r := &gangPass{Gang: g, ctx: ctx, view: view, state: view.State(), limits: view.State().Limits()}
 	if err := ctx.Err(); err != nil {
@@ -100,11 +100,11 @@ func (g *Gang) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Caps
 	return r.plan, errors.Join(err, g.index.fault)
 }
 
-// stepsEach is how many steps of search one gang may take.
+// stepsEach returns how many steps of search one gang may take.
 func (g *Gang) stepsEach() int { return max(0, cmp.Or(g.Search, 20_000)) }
 
-// planAll plans gang by gang. First the shapes of all learn what others have changed: from then on, what changes is
-// this plan's doing. Beside the gangs that were handed over it plans those that it remembers and that may fit now.
+// planAll plans gang by gang. It first updates the shapes of all gangs by what others have changed, because later
+// changes are this plan's own. It plans the gangs with pending members, and also remembered gangs that may fit now.
 func (r *gangPass) planAll(gangs []*pendingGang) error {
 	for _, m := range gangs {
 		if err := r.ctx.Err(); err != nil {
@@ -148,7 +148,7 @@ func (r *gangPass) planAll(gangs []*pendingGang) error {
 	return nil
 }
 
-// planGang plans a gang. An error is that of the context.
+// planGang plans one gang. Its error is the context's.
 func (r *gangPass) planGang(m *pendingGang) error {
 	if m.fault != nil {
 		r.unplaced(m, m.fault)
@@ -167,9 +167,9 @@ func (r *gangPass) planGang(m *pendingGang) error {
 	return r.ctx.Err()
 }
 
-// planRemembered plans a gang that was not handed over.
+// planRemembered plans a remembered gang, of which no member is in the plan's batch.
 func (r *gangPass) planRemembered(m *pendingGang) (placed bool, err error) {
-	if known := r.waits[m.id].demand.answer(r, m.id); known != nil { // another gang has been tried meanwhile
+	if known := r.waits[m.id].demand.answer(r, m.id); known != nil { // a gang with the same demand has been tried in this plan
 		return false, r.ctx.Err()
 	}
 	r.budget = stepBudget{ctx: r.ctx, left: min(r.stepsEach(), r.left)}
@@ -180,19 +180,20 @@ func (r *gangPass) planRemembered(m *pendingGang) (placed bool, err error) {
 	case fit != nil:
 		w := r.waits[m.id]
 		r.countPlaced(m, fit)
-		r.waits[m.id] = w // it was not handed over, and would be forgotten if the proposal is lost
+		r.waits[m.id] = w // countPlaced has dropped it, but if the proposal is lost the gang must still be remembered
 	case r.ctx.Err() == nil && !r.budget.spent:
 		r.failed(m, r.markOf(m), why)
 	}
 	return fit != nil, r.ctx.Err()
 }
 
-// markOf returns what an answer to a gang rests on now.
+// markOf returns the current mark of a gang: the state on which a diagnosis of it depends.
 func (r *gangPass) markOf(m *pendingGang) waitMark {
 	return markOf(&r.index, m, m.asks(&r.index), r.levels(m))
 }
 
-// seat finds seats for a gang's members and proposes them. If there are none it says why.
+// seat finds seats for a gang's members and proposes them, or returns why there are none. It tries nominated room
+// first. It makes no new search if an earlier diagnosis, of this gang or of another with the same demand, still holds.
 func (r *gangPass) seat(m *pendingGang) (*gangFit, error) {
 	w, levels := r.waiting(m), r.levels(m)
 	if r.index.ask(r.state, m.id) {
@@ -216,7 +217,7 @@ func (r *gangPass) seat(m *pendingGang) (*gangFit, error) {
 	return nil, r.nominated(m, why)
 }
 
-// nominated adds to a diagnosis how long room is nominated for the gang.
+// nominated adds to a diagnosis until when room is nominated for the gang.
 func (r *gangPass) nominated(m *pendingGang, why error) error {
 	e, ok := why.(*GangNoFit) //nolint:errorlint // made here, and never wrapped
 	if !ok || !m.state.Nomination.Lives() {
@@ -227,12 +228,13 @@ func (r *gangPass) nominated(m *pendingGang, why error) error {
 	return &said
 }
 
-// levels returns the tables of the levels that a gang may be on, in order.
+// levels returns the domain tables of a gang's levels, in order.
 func (r *gangPass) levels(m *pendingGang) []*domainTable {
 	return r.tables(m.gang.Levels, m.gang.Loose)
 }
 
-// tables returns the tables of levels, and that of all nodes if the levels are only preferred or there are none.
+// tables returns the domain tables of levels. It adds the table of all nodes if the levels are only preferred or there
+// are none.
 func (r *gangPass) tables(levels []string, loose bool) []*domainTable {
 	var out []*domainTable
 	for _, level := range levels {
@@ -244,7 +246,7 @@ func (r *gangPass) tables(levels []string, loose bool) []*domainTable {
 	return out
 }
 
-// try looks for seats and proposes them.
+// try searches for seats and proposes them. If it finds none it leaves the draft as it was, and returns why.
 func (r *gangPass) try(m *pendingGang, levels []*domainTable) (*gangFit, error) {
 	r.tries++
 	start := r.index.draft.Checkpoint()
@@ -270,7 +272,7 @@ func (r *gangPass) try(m *pendingGang, levels []*domainTable) (*gangFit, error) 
 	return fit, nil
 }
 
-// propose places members on their seats, in one proposal.
+// propose places the members on their seats, in one proposal.
 func (r *gangPass) propose(m *pendingGang, fit *gangFit) error {
 	if err := r.index.place(fit.asks, fit.seats); err != nil {
 		return err
@@ -287,7 +289,7 @@ func (r *gangPass) propose(m *pendingGang, fit *gangFit) error {
 	return nil
 }
 
-// explain says why a gang has no place.
+// explain returns why a gang is not placed.
 func (r *gangPass) explain(p *gangPacker, m *pendingGang, levels []*domainTable, limit int) error {
 	if least := leastOf(p.asks); least > limit {
 		return fmt.Errorf("gang %q has to place %d members at once; this ledger takes %d in one proposal", m.id, least, limit)
@@ -295,7 +297,7 @@ func (r *gangPass) explain(p *gangPacker, m *pendingGang, levels []*domainTable,
 	return p.diagnose(m, levels)
 }
 
-// countPlaced counts a gang that has seats, and reports those of its members that were handed over and have none.
+// countPlaced counts a gang that is placed, and reports its pending members that have no seat.
 func (r *gangPass) countPlaced(m *pendingGang, fit *gangFit) {
 	if m.fresh() {
 		r.placed++
@@ -320,7 +322,7 @@ func (r *gangPass) countPlaced(m *pendingGang, fit *gangFit) {
 	}
 }
 
-// noMore says why more members have no seat.
+// noMore returns why the other members have no seat.
 func (f *gangFit) noMore() string {
 	switch {
 	case f.trimmed:
@@ -331,7 +333,7 @@ func (f *gangFit) noMore() string {
 	return "no room was found for more in " + plain(f.level) + " " + plain(f.domain)
 }
 
-// unplaced reports all members that were handed over.
+// unplaced reports that no pending member of a gang is placed.
 func (r *gangPass) unplaced(m *pendingGang, why error) {
 	r.waitingFor++
 	for _, c := range m.handed {

@@ -9,13 +9,13 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// gangFit is where the members of a gang go.
+// gangFit says where the members of a gang are placed.
 type gangFit struct {
 	*seating
 	asks []memberAsk
 	// The level and the domain; the empty level is all nodes.
 	level, domain string
-	// Fewer members have seats than there is room for: a proposal takes no more.
+	// Fewer members have seats than there is room for, because a proposal takes no more.
 	trimmed bool
 }
 
@@ -23,22 +23,22 @@ type gangFit struct {
 type candidate struct {
 	*domain
 	number int32
-	// No more members than this fit.
+	// An upper bound on how many members fit.
 	upper int64
 	slack float64
 }
 
-// Which domain of a level a gang goes to. The slack of a domain says how many times over its members would fit
-// there: for every ask, how many of its shape would fit by themselves, node by node, in units of how many the
-// gang has; summed over the asks. For a gang of one shape, slack less one is exactly what is left after
-// placing it. The domain with the least slack is the tightest; among equals the first by name.
+// How a gang chooses a domain of a level. The slack of a domain says how many times over the gang's members would fit
+// there. For each ask, count how many members of its shape would fit alone, node by node, and divide by how many the
+// gang has; the slack is the sum over the asks. For a gang of one shape, slack less one is exactly what is left after
+// placing it. The domain with the least slack is the tightest; among equals the first by name wins.
 //
-// Slack counts whole members and not milli-cores, so what is left in pieces too small for any member, or is
-// short of another resource, does not make a domain look roomy.
+// Slack counts whole members and not milli-cores. So room in pieces too small for any member, or short of another
+// resource, does not make a domain look empty.
 
-// candidates returns the domains of a level in which there is room for the least of every ask by itself.
+// candidates returns the domains of a level in which the minimum of each ask, taken alone, has room.
 func (p *gangPacker) candidates(t *domainTable) []candidate {
-	out := p.index.candidates[:0] // one search at a time goes through them
+	out := p.index.candidates[:0] // reused: only one search at a time reads it
 	sums := make([][]int64, len(p.asks))
 	for a := range p.asks {
 		sums[a] = p.asks[a].shape.byDomain(t)
@@ -79,10 +79,11 @@ func fuller(a, b *candidate) int {
 	return tighter(a, b)
 }
 
-// fewFirst is how many of the first candidates are picked one by one, before the rest is sorted: mostly the first will do.
+// fewFirst is how many of the first candidates are picked one by one before the rest is sorted, because mostly the
+// first will do.
 const fewFirst = 3
 
-// inOrder yields candidates in order.
+// inOrder yields the candidates in order, and sorts them in place.
 func inOrder(list []candidate, order func(a, b *candidate) int) iter.Seq[*candidate] {
 	return func(yield func(*candidate) bool) {
 		for k := range list {
@@ -101,7 +102,7 @@ func inOrder(list []candidate, order func(a, b *candidate) int) iter.Seq[*candid
 	}
 }
 
-// withLeast returns a packer for the same members with another least of every ask.
+// withLeast returns a packer for the same members with another minimum for each ask.
 func (p *gangPacker) withLeast(least func(*memberAsk) int) *gangPacker {
 	q := &gangPacker{index: p.index, asks: slices.Clone(p.asks), steps: p.steps}
 	for a := range q.asks {
@@ -110,13 +111,13 @@ func (p *gangPacker) withLeast(least func(*memberAsk) int) *gangPacker {
 	return q
 }
 
-// allOf asks for all members.
+// allOf makes all members the minimum.
 func allOf(a *memberAsk) int { return a.want }
 
-// noneOf asks for no least.
+// noneOf makes the minimum zero.
 func noneOf(*memberAsk) int { return 0 }
 
-// fitIn seats members in a domain, nil if the least does not fit.
+// fitIn seats members in a domain; nil if the minimum does not fit.
 func (p *gangPacker) fitIn(t *domainTable, d *domain) *gangFit {
 	if s := p.pack(d.nodes); s != nil {
 		return &gangFit{seating: s, asks: p.asks, level: t.level(), domain: d.name}
@@ -124,7 +125,7 @@ func (p *gangPacker) fitIn(t *domainTable, d *domain) *gangFit {
 	return nil
 }
 
-// tightest returns a seating in the tightest domain of a level that takes the least of every ask; nil if none does.
+// tightest returns a seating in the tightest domain of a level that takes the minimum of each ask; nil if none does.
 func (p *gangPacker) tightest(t *domainTable) *gangFit {
 	for c := range inOrder(p.candidates(t), tighter) {
 		if fit := p.fitIn(t, c.domain); fit != nil || p.steps.ctx.Err() != nil {
@@ -134,9 +135,10 @@ func (p *gangPacker) tightest(t *domainTable) *gangFit {
 	return nil
 }
 
-// fullest returns the seating with most members that a domain of a level takes, at least the least of every ask: among
-// equals that in the tightest domain. It goes through the domains that are accepted by how many they might take, until
-// none can be better than the best so far. All is false where it stopped before: ctx has ended, or it has tried so many.
+// fullest returns the seating with the most members that one domain of a level takes, at least the minimum of each ask;
+// among equals the one in the tightest domain. It tries the accepted domains, those with the highest upper bound first,
+// until none can be better than the best so far. all is false if it has stopped before that, because ctx has ended or
+// it has made tries attempts.
 func (p *gangPacker) fullest(t *domainTable, tries int, accept func(*candidate) bool) (best *gangFit, all bool) {
 	var at *candidate
 	for c := range inOrder(p.candidates(t), fuller) {
@@ -164,8 +166,9 @@ func (p *gangPacker) fullest(t *domainTable, tries int, accept func(*candidate) 
 // anyDomain accepts all candidates.
 func anyDomain(*candidate) bool { return true }
 
-// place finds where a gang that has yet to be placed goes: all of it on the first level where a domain takes
-// it; else, if fewer will do, as much of it as the best domain takes on the first level where one takes enough.
+// place finds seats for a gang of which nothing is placed: for all of it on the first level where a domain takes it;
+// else, if fewer will do, for as many members as the best domain takes on the first level where a domain takes the
+// minimum.
 func (p *gangPacker) place(levels []*domainTable, limit int) *gangFit {
 	if wanted(p.asks) <= limit {
 		whole := p.withLeast(allOf)
@@ -187,8 +190,8 @@ func (p *gangPacker) place(levels []*domainTable, limit int) *gangFit {
 	return nil
 }
 
-// trim gives up seats, those of the last ask first, until there are at most so many. It reports false if that
-// would take the gang below its minimum.
+// trim gives up seats, beginning with the last ask, until at most that many are left. It reports false if that would
+// take the gang below its minimum.
 func (f *gangFit) trim(most int) bool {
 	for a := len(f.asks) - 1; a >= 0 && f.total > most; a-- {
 		spare := min(f.placed[a]-f.asks[a].least, f.total-most)
@@ -208,11 +211,12 @@ func (f *gangFit) trim(most int) bool {
 	return f.total <= most
 }
 
-// A gang that runs and has fallen short is completed where its running members are: in the domain that all of
-// them share on the narrowest listed level on which they share one, and with what does not fit there in the
-// domain they share on the next, and so on. If its levels are only preferred, what is then left goes anywhere.
+// How a running gang that has fallen short is topped up: where its running members are. Members go to the domain that
+// all running members share on the first listed level on which they share one. Members that do not fit there go to the
+// domain that they share on the next level, and so on. If the gang's levels are only preferred, the remaining members
+// may go to any node.
 
-// topUp seats as many waiting members as fit, up to a limit; nil if none does.
+// topUp seats as many waiting members of a running gang as fit, up to a limit; nil if none fits.
 func (p *gangPacker) topUp(m *pendingGang, levels []*domainTable, limit int) *gangFit {
 	draft := &p.index.draft
 	start := draft.Checkpoint()
@@ -244,7 +248,8 @@ func (p *gangPacker) topUp(m *pendingGang, levels []*domainTable, limit int) *ga
 	return all
 }
 
-// rest seats, as far as they fit on the nodes, those who have no seat yet; seats name asks by position in which.
+// rest seats as many members without a seat as fit on the nodes. The asks of its seats are positions in which, and
+// which has their positions in p.asks.
 func (p *gangPacker) rest(placed []int, nodes []int32) (s *seating, which []int) {
 	rest := &gangPacker{index: p.index, steps: p.steps}
 	for a, ask := range p.asks {
@@ -257,7 +262,7 @@ func (p *gangPacker) rest(placed []int, nodes []int32) (s *seating, which []int)
 	return rest.pack(nodes), which
 }
 
-// domain returns the domain that all running members are in, -1 if there is none.
+// domain returns the domain of a table that all running members are in; -1 if there is none.
 func (m *pendingGang) domain(t *domainTable, state *orbit.State) int32 {
 	nodes := make([]orbit.NodeID, len(m.running))
 	for i, c := range m.running {

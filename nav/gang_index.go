@@ -10,35 +10,36 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// gangIndex is a gang navigator's draft, and what it keeps to find seats on the draft's nodes fast. All of that
-// follows [orbit.Draft.Changed], so that a plan costs what has changed:
+// gangIndex is a gang navigator's draft, with the counts that make the search for seats fast. All counts follow
+// [orbit.Draft.Changed], so a plan costs only what has changed:
 //
 //	draft ── follow ──► nodes, tables (domains of a level)
 //	      └─ memberShape.follow ──► counts of members, by node and by domain
 type gangIndex struct {
 	topology
 	draft orbit.Draft
-	// What is free on each node, decoded when the node has changed, because every shape reads it.
+	// The free capacity of each node, decoded once per change of the node, because every shape reads it.
 	free []freeCapacity
-	// In which order nodes are filled, lowest first: how much of the node is free, on average over what it has, from
-	// 0 to 1; idleRank for a node that is idle.
+	// The order in which nodes are filled, lowest rank first. The rank is the free fraction of the node, on average
+	// over what it has, from 0 to 1; idleRank for an idle node.
 	ranks  []float64
 	shapes map[string]*memberShape
 	keys   map[askedBy]string
-	// The index takes in what the sync with the view has changed: others have done that, not this plan.
+	// True while the index reads changes that others have made, and not this plan.
 	fresh bool
 	// Memory for a search among domains.
 	candidates []candidate
 	// Number of the plan.
 	plan uint64
-	// Rises with whatever could make a gang fit.
+	// Rises with each change that could make a gang fit.
 	clock uint64
-	// When a node last had more of anything than before: members of several shapes may fit together then, even if
-	// of none of them more fit than before.
+	// The clock when a node last gained free capacity. Members of several shapes may then fit together, even if the
+	// count of no single shape has risen.
 	gained uint64
-	// What the gang that is planned now is nominated for; nil: nothing.
+	// The nomination of the gang that is planned now; nil: it has none, or its nominated room is not used.
 	asker *orbit.Nomination
-	// A step that the draft has refused although the index said that it fits: a defect, which Plan returns.
+	// The error of a step that the draft refused although the index said that it fits. It is a defect, and Plan returns
+	// it.
 	fault error
 }
 
@@ -51,8 +52,8 @@ const (
 	mostKeys = 1 << 14
 )
 
-// sync begins a plan on the view. Before that, the index takes in what the last plan has left: what comes free of
-// that counts as gained.
+// sync begins a plan on the view. Before that, the index reads what the last plan has left on the draft, so that room
+// which the sync frees counts as gained.
 func (x *gangIndex) sync(view *orbit.View) {
 	x.fresh = false
 	if x.plan > 0 {
@@ -78,7 +79,8 @@ func (x *gangIndex) sync(view *orbit.View) {
 	x.follow()
 }
 
-// evict drops the shapes that have not been asked for longest, down to half of what may be kept.
+// evict keeps the memory of all shapes below shapeBytes: when it is above, the least recently used are dropped until
+// half remains.
 func (x *gangIndex) evict() {
 	each := 2*len(x.free) + 1<<10
 	if len(x.shapes)*each <= shapeBytes {
@@ -92,7 +94,7 @@ func (x *gangIndex) evict() {
 	}
 }
 
-// follow takes in which nodes of the draft have changed.
+// follow updates the free capacity and the rank of the nodes that have changed on the draft.
 func (x *gangIndex) follow() {
 	changed := x.topology.follow()
 	more := max(0, x.draft.Bound()-len(x.free))
@@ -101,7 +103,7 @@ func (x *gangIndex) follow() {
 		was, now := &x.free[i], freeCapacity{}
 		if n := x.draft.Node(int(i)); n != nil {
 			now, x.ranks[i] = freeCapacityOf(n), rankOf(n)
-			for of := range n.Nominated { // members of several ranks are judged together, so those that outrank none count too
+			for of := range n.Nominated { // without an asker all of them: members of several priorities share these counts
 				if x.asker == nil || of.Outranks(x.asker) {
 					now.leaveFree(n, of)
 				}
@@ -114,8 +116,8 @@ func (x *gangIndex) follow() {
 	}
 }
 
-// ask makes the draft and the index show the room that is nominated for a gang, if there is any, and reports whether there
-// is. An empty id ends that.
+// ask makes the room that is nominated for a gang visible on the draft and in the index, if there is any, and reports
+// whether there is. An empty id hides it again.
 func (x *gangIndex) ask(state *orbit.State, id orbit.GangID) bool {
 	var lowest *orbit.Capsule
 	x.asker = nil
@@ -131,7 +133,7 @@ func (x *gangIndex) ask(state *orbit.State, id orbit.GangID) bool {
 	return x.asker != nil
 }
 
-// rankOf says when a node is filled.
+// rankOf returns the rank of a node: nodes are filled in rising order.
 func rankOf(n *orbit.NodeState) float64 {
 	free, all := measureFree(n), measureFree(&orbit.NodeState{Node: n.Node})
 	if n.Capsules == 0 && free == all {
@@ -156,7 +158,7 @@ func (x *gangIndex) tick() uint64 {
 // id returns the id of a node.
 func (x *gangIndex) id(node int32) orbit.NodeID { return x.draft.Node(int(node)).Node.ID }
 
-// steps takes n steps of the draft, or none if there is an error, which is a fault.
+// steps takes n steps on the draft. If one fails, it takes them all back and records the error as a fault.
 func (x *gangIndex) steps(n int, step func(int) error) error {
 	start := x.draft.Checkpoint()
 	for i := range n {
@@ -184,14 +186,14 @@ func (x *gangIndex) place(asks []memberAsk, seats []seat) error {
 	})
 }
 
-// askedBy is by what an index looks a shape up.
+// askedBy is the key by which an index finds a shape.
 type askedBy struct {
 	spec *orbit.Spec
-	// Some of the members still have to stop elsewhere, so that only nodes that confirm take them.
+	// Some members still have to stop on another node, so only nodes that confirm take them.
 	stops bool
 }
 
-// shape returns what members ask for, in step with the draft.
+// shape returns the shape of members, in step with the draft.
 func (x *gangIndex) shape(by askedBy) *memberShape {
 	spec := by.spec
 	key, known := x.keys[by]
@@ -209,20 +211,20 @@ func (x *gangIndex) shape(by askedBy) *memberShape {
 	return s
 }
 
-// memberShape is what members ask of a node. Specs that ask for the same share one, whatever their module or
-// priority. It knows how many would fit on each node by themselves, and the sums of that by domain.
+// memberShape is what members ask of a node: specs that ask for the same share one, whatever their module or priority.
+// It counts how many members of this shape alone would fit on each node, and sums the counts by domain.
 //
-// Invariant: after follow, counts[i] is how many fit on node i of the draft, and so is every sum whose version is that
-// of its table.
+// Invariant: after follow, counts[i] is how many members fit on node i of the draft, and every sum whose version is its
+// table's version is in step too.
 type memberShape struct {
 	askedBy
 	counts []memberCount
 	sums   []*domainSums
-	// Position in the draft's journal; counts are made anew if the journal does not reach back there.
+	// Position in the draft's journal. The counts are made anew if the journal no longer reaches back to it.
 	cursor uint64
-	// When the count of a node last rose by what others did: what did not fit may fit from then on.
+	// The clock when a change by others last made the count of a node rise: a gang that did not fit may fit since then.
 	gained uint64
-	// Domains where the company is that the spec wants, and the draft's version of them.
+	// The domains in which the company runs that the spec asks for, and the draft's version of them.
 	company        map[string]bool
 	companyVersion uint64
 	// The plan in which it was last used.
@@ -236,12 +238,11 @@ type domainSums struct {
 	by      []int64
 }
 
-// mostAlone caps how many members are said to fit on one node, for those that ask for nothing. No ledger takes
-// a gang with more.
+// mostAlone caps the count of a node, for members that ask for nothing. No ledger takes a gang with more members.
 const mostAlone = 1 << 20
 
-// memberCount is how many members fit on a node, in two bytes: the largest number stands for mostAlone. So it is exact
-// below that, and above it says too much, which seats are not found by.
+// memberCount is how many members fit on a node, in two bytes: the largest number stands for mostAlone. It is exact
+// below that. Above, it is too high, but seats are taken from the free capacity and not from it.
 type memberCount uint16
 
 func newMemberCount(n int32) memberCount { return memberCount(min(n, math.MaxUint16)) }
@@ -278,10 +279,10 @@ func (s *memberShape) follow(x *gangIndex) {
 	}
 }
 
-// sameDomains reports whether two lists of domains are the same; nil is another one than an empty list.
+// sameDomains reports whether two sets of domains are equal; nil is not equal to an empty set.
 func sameDomains(a, b map[string]bool) bool { return (a == nil) == (b == nil) && maps.Equal(a, b) }
 
-// count looks at one node.
+// count updates the count of one node, and the sums of its domains.
 func (s *memberShape) count(x *gangIndex, i int32) {
 	fits := int32(0)
 	if n := x.draft.Node(int(i)); n != nil {
@@ -305,8 +306,8 @@ func (s *memberShape) count(x *gangIndex, i int32) {
 	}
 }
 
-// byDomain returns how many members fit in each domain of a table, node by node. It requires the counts to be in step;
-// the slice is good until the next follow.
+// byDomain returns how many members fit in each domain of a table, node by node. The counts must be in step with the
+// draft; the slice is valid until the next follow.
 func (s *memberShape) byDomain(t *domainTable) []int64 {
 	i := slices.IndexFunc(s.sums, func(sums *domainSums) bool { return sums.table == t })
 	if i >= 0 && s.sums[i].version == t.version {

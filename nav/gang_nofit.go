@@ -10,14 +10,14 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// GangNoFit says why a gang, or what a running gang lacks, has no place: for every level how far the best
-// domain got. It counts what is free now, so a gang that has to wait and one that is too large for any domain read
-// alike: compare Least with what a domain takes when it is empty. It does not wrap an [orbit.NoFit], which would
-// put aside other gangs of the same spec too.
+// GangNoFit says why a gang, or the members that a running gang lacks, cannot be placed: for each level, how far the
+// best domain gets. It counts what is free now, so a gang that only has to wait and one that is too large for any
+// domain read alike: compare Least with what an empty domain takes. It does not wrap an [orbit.NoFit], which would park
+// other gangs of the same spec too.
 type GangNoFit struct {
-	// Gang is the gang that has no place.
+	// Gang is the gang that cannot be placed.
 	Gang orbit.GangID
-	// Waiting and Running count the members that wait and those that run.
+	// Waiting and Running are how many members wait and how many run.
 	Waiting, Running int
 	// Least is the smallest number of members that may be placed now.
 	Least int
@@ -35,7 +35,7 @@ type DomainFit struct {
 	Level string
 	// Domains is the number of domains of the level.
 	Domains int
-	// Best is the domain that takes most members; empty if the level has no domain.
+	// Best is the domain that takes the most members; empty if the level has no domain.
 	Best string
 	// Fits is how many of the Of waiting members fit the best domain.
 	Fits, Of int
@@ -73,7 +73,7 @@ func (e *GangNoFit) Error() string {
 	return b.String()
 }
 
-// text says it for one level.
+// text returns the part of the text for one level.
 func (f *DomainFit) text() string {
 	if f.Domains == 0 {
 		if f.Level == "" {
@@ -104,7 +104,7 @@ const mostReasons = 3
 
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9._/:-]+$`)
 
-// plain quotes what is not a plain word.
+// plain quotes a string unless it is a plain word.
 func plain(s string) string {
 	if plainWord.MatchString(s) {
 		return s
@@ -112,7 +112,7 @@ func plain(s string) string {
 	return strconv.Quote(s)
 }
 
-// fewDomains is how many domains a diagnosis looks into when members of several shapes compete there.
+// fewDomains is how many domains of a level a diagnosis tries to fill.
 const fewDomains = 4
 
 // diagnose finds the best domain of each level.
@@ -128,8 +128,8 @@ func (p *gangPacker) diagnose(m *pendingGang, levels []*domainTable) *GangNoFit 
 	return e
 }
 
-// bestOf says how far the best domain of a level gets; for a gang that runs, the one in which it does. It is not exact
-// where more may fit in a domain that was not looked into.
+// bestOf returns how far the best domain of a level gets; for a running gang, how far the domain gets in which it runs.
+// exact is false if more members may fit in a domain that was not tried.
 func (p *gangPacker) bestOf(t *domainTable, m *pendingGang) (f DomainFit, exact bool) {
 	f, only := DomainFit{Level: t.level(), Domains: t.live, Of: wanted(p.asks)}, int32(-1)
 	if !m.fresh() {
@@ -143,7 +143,7 @@ func (p *gangPacker) bestOf(t *domainTable, m *pendingGang) (f DomainFit, exact 
 	return f, exact
 }
 
-// lacks counts why the nodes of a domain do not take one member more than a seating has there.
+// lacks counts the nodes of a domain by the reason why they do not take one more member beside a seating.
 func (p *gangPacker) lacks(nodes []int32, s *seating) map[string]int {
 	next := 0
 	for next < len(p.asks) && s.placed[next] == p.asks[next].want {
@@ -170,7 +170,7 @@ func (p *gangPacker) lacks(nodes []int32, s *seating) map[string]int {
 	return d.NoFit(by.spec, counts).Reasons()
 }
 
-// noFitOf is a NoFit of nodes that are counted by their reason already.
+// noFitOf returns a NoFit of nodes that are already counted by reason.
 func noFitOf(reasons map[string]int) *orbit.NoFit {
 	counts := make(map[orbit.Misfit]int, len(reasons))
 	for why, n := range reasons {

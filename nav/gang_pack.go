@@ -7,26 +7,26 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// gangPacker finds seats for members on the nodes of one domain, so that the domain stays useful: nodes that are in
-// use come first, the fullest of them foremost; nodes that are idle come last, and as few of them as possible.
+// gangPacker finds seats for members on the nodes of one domain, and keeps the domain useful for other work: nodes in
+// use are filled first, the fullest of them foremost, and as few idle nodes as possible.
 //
-// Members of one shape fit exactly if the counts of the nodes add up. With several shapes, first what is
-// necessary is checked; then they are seated greedily, shape after shape, in a few orders; then a search
-// decides ([packSearch]).
+// Members of one shape fit exactly if the counts of the nodes add up. With several shapes, the packer first checks that
+// the domain has enough free capacity at all. Then it seats the members greedily, shape after shape, in a few orders.
+// Then a search decides ([packSearch]).
 type gangPacker struct {
 	index *gangIndex
 	asks  []memberAsk
 	steps *stepBudget
 }
 
-// seat is where one member goes.
+// seat is the planned node of one member, with its devices.
 type seat struct {
 	ask     int
 	node    int32
 	devices orbit.DeviceSet
 }
 
-// seating is what a packer has found: seats, and how many members of each ask have one.
+// seating is the result of a packer: seats, and how many members of each ask have one.
 type seating struct {
 	seats  []seat
 	placed []int
@@ -40,11 +40,11 @@ type packBin struct {
 	idle bool
 	rank float64
 	free freeCapacity
-	// How many of each ask fit by themselves at first; 0 also where they may not go.
+	// How many members of each ask fit alone on the bin before any is seated; 0 also if the ask excludes the node.
 	fits []int32
 }
 
-// order is in which order bins are filled.
+// order compares bins in the order in which they are filled.
 func (a *packBin) order(b *packBin) int {
 	if a.rank != b.rank {
 		return cmp.Compare(a.rank, b.rank)
@@ -52,12 +52,12 @@ func (a *packBin) order(b *packBin) int {
 	return cmp.Compare(a.id, b.id)
 }
 
-// fewNodes is the size of a domain up to which all of its nodes are tried at once. In larger ones those that come first
-// for a member are tried first; what is idle there may not be what fits tightest of all.
+// fewNodes is the size of a domain up to which all of its nodes are tried at once. In larger domains the nodes that
+// come first for each ask are tried first; an idle node that is then chosen may not be the tightest fit of the domain.
 const fewNodes = 256
 
-// pack seats as many members as fit, and at least the minimum of every ask; it returns nil if the minimum does not fit.
-// Unless the search runs out of steps, no seating has more members.
+// pack seats as many members as fit, and at least the minimum of each ask; nil if the minimum does not fit. Unless the
+// search runs out of steps, no seating has more members.
 func (p *gangPacker) pack(nodes []int32) *seating {
 	if len(p.asks) == 0 {
 		return &seating{}
@@ -89,7 +89,8 @@ func (p *gangPacker) pack(nodes []int32) *seating {
 	return best
 }
 
-// enoughFree reports whether all bins together have what the least of every ask takes; if not there is no seating.
+// enoughFree reports whether the bins together have the capacity for the minimum of all asks; if not, no seating
+// exists.
 func (p *gangPacker) enoughFree(bins []packBin) bool {
 	var want, free [allDims]float64
 	for d := range want {
@@ -103,14 +104,14 @@ func (p *gangPacker) enoughFree(bins []packBin) bool {
 		}
 	}
 	for d := range want {
-		if want[d] > free[d]*(1+1e-9) { // by more than the sums can be off
+		if want[d] > free[d]*(1+1e-9) { // by more than rounding can account for
 			return false
 		}
 	}
 	return true
 }
 
-// enough returns the seating if it has the least that is asked for, else nil.
+// enough returns the seating if it has the minimum of each ask, else nil.
 func (p *gangPacker) enough(s *seating) *seating {
 	for i := range p.asks {
 		if s == nil || s.placed[i] < p.asks[i].least {
@@ -120,7 +121,7 @@ func (p *gangPacker) enough(s *seating) *seating {
 	return s
 }
 
-// bins returns the nodes that can take a member of any shape, in order.
+// bins returns the nodes that can take a member of at least one shape, in the order in which they are filled.
 func (p *gangPacker) bins(nodes []int32) []packBin {
 	bins := make([]packBin, 0, len(nodes))
 	counts := make([]int32, len(nodes)*len(p.asks))
@@ -142,8 +143,8 @@ func (p *gangPacker) bins(nodes []int32) []packBin {
 	return bins
 }
 
-// shortlist returns the nodes that come first for each of the asks, twice as many as could be needed: each takes
-// one member at least.
+// shortlist returns the nodes that come first for each ask: twice as many as could be needed, since each takes at least
+// one member.
 func (p *gangPacker) shortlist(nodes []int32) []int32 {
 	var out []int32
 	for a := range p.asks {
@@ -153,8 +154,8 @@ func (p *gangPacker) shortlist(nodes []int32) []int32 {
 	return slices.Compact(out)
 }
 
-// foremost returns those n of the nodes that take a member which come first by rank; among equals by index, which is
-// cheaper to compare than an id, and the same for all who see the state.
+// foremost returns the first n nodes by rank among those that take a member. Among equal ranks it goes by index, which
+// is cheaper to compare than an id, and is the same for all engines that read the state.
 func (x *gangIndex) foremost(nodes []int32, counts []memberCount, n int) []int32 {
 	order := func(i, j int32) int {
 		if x.ranks[i] != x.ranks[j] {
@@ -178,8 +179,8 @@ func (x *gangIndex) foremost(nodes []int32, counts []memberCount, n int) []int32
 	return kept[:min(n, len(kept))]
 }
 
-// tryOrders seats shape after shape in a few orders and returns the first seating that is whole, else the one
-// with the most members that has the least; nil if bins cannot hold the least by any order.
+// tryOrders seats the members greedily in a few orders of shapes. It returns the first seating with all members, else
+// the one with the most members and the minimum of each ask; nil if no order reaches the minimum.
 func (p *gangPacker) tryOrders(bins []packBin) (best *seating) {
 	for _, order := range p.orders(bins) {
 		s := p.greedy(bins, order)
@@ -193,8 +194,8 @@ func (p *gangPacker) tryOrders(bins []packBin) (best *seating) {
 	return best
 }
 
-// orders returns the orders of asks to try: the scarcest first, the largest first, as they are listed, and the
-// reverse.
+// orders returns the orders of asks to try: first the ask with the least room for its members, first the ask with the
+// largest members, as listed, and the reverse.
 func (p *gangPacker) orders(bins []packBin) [][]int {
 	listed := make([]int, len(p.asks))
 	rooms := make([]float64, len(p.asks))
@@ -216,15 +217,15 @@ func (p *gangPacker) orders(bins []packBin) [][]int {
 	return [][]int{by(rooms), by(sizes), listed, reverse}
 }
 
-// greedy seats the least of every ask, in an order, of the last one all, and then the rest. The bins stay as they
-// are. It requires an ask; for a single one it is exact.
+// greedy seats the minimum of each ask in the given order, but all members of the last ask, and then the other members.
+// The bins are not changed. It needs at least one ask; for a single ask it is exact.
 func (p *gangPacker) greedy(bins []packBin, order []int) *seating {
 	s := &seating{placed: make([]int, len(p.asks))}
 	trial := slices.Clone(bins)
 	for _, a := range order[:len(order)-1] {
 		p.fill(s, trial, a, p.asks[a].least)
 	}
-	last := order[len(order)-1] // in one go, so that those who come later on a node are thought of
+	last := order[len(order)-1] // in one go, so that the choice of devices takes the later members on a node into account
 	p.fill(s, trial, last, p.asks[last].want)
 	for _, a := range order[:len(order)-1] {
 		p.fill(s, trial, a, p.asks[a].want-s.placed[a])
@@ -232,8 +233,7 @@ func (p *gangPacker) greedy(bins []packBin, order []int) *seating {
 	return s
 }
 
-// fill seats n members of an ask: on nodes in use in order, then on the idle node that they fit tightest, as
-// long as none takes all that are left on the one that takes most.
+// fill seats n members of an ask, on nodes in use in their order, and then on idle nodes in the order of idleOrder.
 func (p *gangPacker) fill(s *seating, bins []packBin, a, n int) {
 	for i := range bins {
 		if n == 0 {
@@ -249,8 +249,8 @@ func (p *gangPacker) fill(s *seating, bins []packBin, a, n int) {
 	}
 }
 
-// idleOrder returns the idle bins to fill with n members of an ask: those that take most, one after another, and last
-// the tightest that takes all that are then left. Among alike the first comes first.
+// idleOrder returns the idle bins to fill with n members of an ask: the bins that take the most, one after another, and
+// as the last one the tightest bin that takes all remaining members. Among alike bins the first wins.
 func (p *gangPacker) idleOrder(bins []packBin, a, n int) (order []int) {
 	if n == 0 {
 		return nil

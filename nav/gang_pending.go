@@ -9,32 +9,33 @@ import (
 	"github.com/orbitsched/orbit/internal/victims"
 )
 
-// pendingGang is a gang and those of its members that wait, whether they were handed over or not.
+// pendingGang is a gang with all its waiting members, whether they are in the plan's batch or not.
 type pendingGang struct {
 	id    orbit.GangID
 	gang  *orbit.Gang
 	state *orbit.GangState
-	// Handed over in this plan; none of a gang that was handed over before and is remembered.
+	// The members in the plan's batch; none if the gang is only remembered from an earlier plan.
 	handed []*orbit.Capsule
-	// Who owns the members that were handed over.
+	// The owner of the members in the batch.
 	owner string
-	// Members that wait and that run, by role.
+	// The waiting members by role, the running members, and how many wait.
 	waiting [][]*orbit.Capsule
 	running []*orbit.Capsule
 	total   int
-	// Of the gang among gangs: highest priority of those that wait, and which was submitted first.
+	// The gang's place among gangs: the highest priority of its waiting members.
 	priority int32
-	// The priority to which one of those that wait has risen.
+	// The highest priority to which a waiting member has risen by Aging, and when the first waiting member was
+	// submitted.
 	aged  int32
 	first uint64
-	// Why it cannot be planned, whatever room there is.
+	// Why the gang cannot be planned, however much is free.
 	fault error
 }
 
 const (
-	// mostSpecs is how many different specs of members one gang may have here.
+	// mostSpecs is how many different specs the waiting members of one gang may have.
 	mostSpecs = 64
-	// mostLevels is how many levels one gang may list here.
+	// mostLevels is how many levels one gang may list.
 	mostLevels = 32
 )
 
@@ -49,7 +50,7 @@ func loadGang(state *orbit.State, id orbit.GangID) *pendingGang {
 		for _, member := range g.Gang.Roles[role].Members {
 			c := state.Capsule(member)
 			switch {
-			case c == nil || c.Gang != id: // gone, and the id may be that of another capsule
+			case c == nil || c.Gang != id: // the member is gone, and its id may have been given to another capsule
 			case c.Placed():
 				m.running = append(m.running, c)
 			case c.Pending():
@@ -60,7 +61,7 @@ func loadGang(state *orbit.State, id orbit.GangID) *pendingGang {
 	return m
 }
 
-// add counts a member that waits.
+// add adds a waiting member.
 func (m *pendingGang) add(role int, c *orbit.Capsule) {
 	if m.total == 0 || c.Spec.Priority > m.priority {
 		m.priority = c.Spec.Priority
@@ -72,7 +73,7 @@ func (m *pendingGang) add(role int, c *orbit.Capsule) {
 	m.total++
 }
 
-// age finds out the priority to which the gang has risen.
+// age sets the priority to which the gang has risen by the engine's Aging.
 func (m *pendingGang) age(view *orbit.View) {
 	m.aged = m.priority
 	for _, waiting := range m.waiting {
@@ -82,18 +83,18 @@ func (m *pendingGang) age(view *orbit.View) {
 	}
 }
 
-// before orders gangs: higher priority first, then whose first waiting member was submitted first.
+// before orders gangs: the higher risen priority first, then the one whose first waiting member was submitted first.
 func (m *pendingGang) before(o *pendingGang) int {
 	return cmp.Or(cmp.Compare(o.aged, m.aged), cmp.Compare(m.first, o.first), cmp.Compare(m.id, o.id))
 }
 
-// Before is before for a heap.
+// Before orders gangs in a heap, as before does.
 func (m *pendingGang) Before(o *pendingGang) bool { return m.before(o) < 0 }
 
-// fresh reports whether the gang has yet to be placed.
+// fresh reports whether no member of the gang is placed.
 func (m *pendingGang) fresh() bool { return m.state.Total() == 0 }
 
-// inspect finds what keeps the gang from being planned at all.
+// inspect returns why the gang cannot be planned, however much is free; nil if it can.
 func (m *pendingGang) inspect() error {
 	owner := m.owner
 	specs := map[*orbit.Spec]bool{}
@@ -122,7 +123,7 @@ func (m *pendingGang) inspect() error {
 	return nil
 }
 
-// example returns a member that was handed over, if one was.
+// example returns the id of a member in the plan's batch, for texts; "" if there is none.
 func (m *pendingGang) example() (id orbit.CapsuleID) {
 	if len(m.handed) > 0 {
 		id = m.handed[0].ID
@@ -156,19 +157,20 @@ func pendingGangs(view *orbit.View, pending []*orbit.Capsule) (gangs []*pendingG
 	return gangs, orphans
 }
 
-// memberAsk is how many members of one shape a gang asks for: all roles alike together.
+// memberAsk is how many members of one shape a gang asks for, summed over all roles of that shape.
 type memberAsk struct {
 	shape *memberShape
 	askedBy
 	want int
-	// Fewest that must be placed.
+	// The fewest members that must be placed.
 	least int
-	// Those that wait, in the order in which they get seats: every role's minimum, then the rest.
+	// The waiting members in the order in which they get seats: the minimum of each role, then the other members.
 	members []*orbit.Capsule
 }
 
-// asks sums the waiting members up by shape, in the order of roles. If a member of a role still has to stop elsewhere, all of the
-// role that wait go to nodes that confirm: which seat a member gets is not decided here.
+// asks groups the waiting members by shape, in the order of roles. If one waiting member of a role still has to stop on
+// another node, all waiting members of the role go to nodes that confirm, because the packer does not decide which
+// member gets which seat.
 func (m *pendingGang) asks(x *gangIndex) []memberAsk {
 	var out []memberAsk
 	var rest [][]*orbit.Capsule
@@ -200,10 +202,10 @@ func (m *pendingGang) asks(x *gangIndex) []memberAsk {
 	return out
 }
 
-// minimum is the fewest members of a role that may be placed at first.
+// minimum returns the fewest members of a role that must be placed at first.
 func minimum(r *orbit.Role) int { return cmp.Or(r.Min, len(r.Members)) }
 
-// leastOf is how many members must be placed at once.
+// leastOf returns how many members must be placed at once.
 func leastOf(asks []memberAsk) (n int) {
 	for i := range asks {
 		n += asks[i].least
@@ -211,7 +213,7 @@ func leastOf(asks []memberAsk) (n int) {
 	return n
 }
 
-// wanted is how many members are asked for.
+// wanted returns how many members the asks are for.
 func wanted(asks []memberAsk) (n int) {
 	for i := range asks {
 		n += asks[i].want

@@ -7,17 +7,17 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// packSearch decides exactly how many members of several shapes fit on the nodes of a domain together. It goes
-// from node to node and keeps, of all ways to seat members so far, those that no other one is at least as
-// good as for every shape. A node takes any of its ways: maximal numbers of members by shape, under every choice
-// of device instances that makes a difference.
+// packSearch decides exactly how many members of several shapes fit on the nodes of a domain together. It goes from
+// node to node and keeps the Pareto frontier of partial seatings: it drops a partial if another has at least as many
+// members of each shape. A node offers several ways to seat members on it: the maximal combinations of numbers by
+// shape, under each choice of device instances that makes a difference.
 //
-// A step is one pair of a way so far and a way of the next node, or one choice on a node. It is exact as long as
-// the steps last; then it says the best that it knows.
+// A step combines one partial with one way of the next node, or tries one choice on a node. The search is exact while
+// the steps last; when they run out it returns the best seating that it knows.
 type packSearch struct {
 	*gangPacker
 	bins []packBin
-	// Members of each ask that fit, alone, on the nodes from each one on.
+	// By node: how many members of each ask, taken alone, fit on this node and all later ones.
 	ahead [][]int64
 }
 
@@ -25,7 +25,7 @@ type packSearch struct {
 type stepBudget struct {
 	ctx         context.Context
 	left, taken int
-	// It ran out, so that an answer may not be exact.
+	// The steps ran out, so the answer may not be exact.
 	spent bool
 }
 
@@ -40,23 +40,24 @@ func (s *stepBudget) step() bool {
 	return false
 }
 
-// partial is a way to seat members on the nodes so far: how many of each ask, the last node's part of it, and
-// what came before.
+// partial is a way to seat members on the nodes so far: the number of each ask, the way of the last node, and the
+// partial before it.
 type partial struct {
 	placed []int
 	way    *nodeWay
 	before *partial
 }
 
-// nodeWay is a way to seat members on one node: how many of each ask, their seats, and what is then free.
+// nodeWay is a way to seat members on one node: the number of each ask, their seats, and the free capacity that
+// remains.
 type nodeWay struct {
 	placed []int
 	seats  []seat
 	free   freeCapacity
 }
 
-// search returns the seating with the most members that has the least of every ask; nil if there is none or the
-// steps do not last to find one.
+// search returns the seating with the most members and the minimum of each ask; nil if there is none, or if the steps
+// run out before one is found.
 func (p *gangPacker) search(bins []packBin) *seating {
 	s := &packSearch{gangPacker: p, bins: bins, ahead: make([][]int64, len(bins)+1)}
 	s.ahead[len(bins)] = make([]int64, len(p.asks))
@@ -89,7 +90,8 @@ func (p *gangPacker) search(bins []packBin) *seating {
 	return s.best(frontier)
 }
 
-// extend adds a way of node i to a partial, up to what is wanted; nil if the least is then out of reach.
+// extend adds a way of node i to a partial, up to the number that is wanted; nil if the minimum can then no longer be
+// reached.
 func (s *packSearch) extend(p *partial, i int, way *nodeWay) *partial {
 	q := &partial{placed: make([]int, len(s.asks)), way: way, before: p}
 	for a := range s.asks {
@@ -101,8 +103,8 @@ func (s *packSearch) extend(p *partial, i int, way *nodeWay) *partial {
 	return q
 }
 
-// keepBest adds an item unless one is at least as good in every number, and drops those that it is better
-// than. Among equals the first stays.
+// keepBest adds an item unless another item is at least as good in every number, and drops the items that the new one
+// dominates. Among equals the first stays.
 func keepBest[T any](items []T, item T, numbers func(T) []int) []T {
 	covers := func(a, b []int) bool {
 		for i := range a {
@@ -128,8 +130,8 @@ func sum(numbers []int) (total int) {
 	return total
 }
 
-// best turns the partial with the most members into a seating: its seats, node by node. What a way has beyond what was
-// wanted is left.
+// best turns the partial with the most members into a seating. Seats of a way beyond the number that is wanted are left
+// out.
 func (s *packSearch) best(frontier []*partial) *seating {
 	var best *partial
 	for _, p := range frontier {
@@ -153,7 +155,7 @@ func (s *packSearch) best(frontier []*partial) *seating {
 	return found
 }
 
-// ways returns the ways to seat members on a node of which no other is at least as good, at least one.
+// ways returns the ways to seat members on a node that no other way dominates; at least one, which may be to seat none.
 func (s *packSearch) ways(bin *packBin) (out []*nodeWay) {
 	none := nodeWay{placed: make([]int, len(s.asks)), free: bin.free}
 	s.grow(bin, 0, none, &out)
@@ -163,7 +165,8 @@ func (s *packSearch) ways(bin *packBin) (out []*nodeWay) {
 	return out
 }
 
-// grow adds all numbers of members of the asks from a on to a way, most first.
+// grow extends a way by all numbers of members of the asks from a on, most members first, and collects the results that
+// no other dominates.
 func (s *packSearch) grow(bin *packBin, a int, way nodeWay, out *[]*nodeWay) {
 	if a == len(s.asks) {
 		*out = keepBest(*out, &way, func(w *nodeWay) []int { return w.placed })
@@ -173,7 +176,7 @@ func (s *packSearch) grow(bin *packBin, a int, way nodeWay, out *[]*nodeWay) {
 	if bin.fits[a] > 0 {
 		most = min(s.asks[a].want, int(way.free.capacity(s.asks[a].spec)))
 	}
-	last, contested := true, false // of the asks that fit, and some later one wants devices too
+	last, contested := true, false // whether a is the last ask that fits here, and whether a later one wants devices too
 	for later := a + 1; later < len(s.asks); later++ {
 		if bin.fits[later] > 0 {
 			last = false
@@ -218,11 +221,11 @@ func (w *nodeWay) with(bin *packBin, a int, spec *orbit.Spec, n int) nodeWay {
 	return after
 }
 
-// deviceRest is what is free of devices, whichever they are: in order.
+// deviceRest is the free milli of all device instances, sorted, so that it does not matter which instance is which.
 type deviceRest [orbit.MaxDevices]int32
 
-// oneMore adds a member of an ask to each of some ways, under every choice of instances that leaves what no other choice
-// has left.
+// oneMore adds a member of an ask to each way, under each choice of device instances. Of choices that leave the same
+// deviceRest it keeps one.
 func (s *packSearch) oneMore(ways []nodeWay, bin *packBin, a int) (out []nodeWay) {
 	spec, seen := s.asks[a].spec, map[deviceRest]bool{}
 	for _, w := range ways {
@@ -244,7 +247,7 @@ func (s *packSearch) oneMore(ways []nodeWay, bin *packBin, a int) (out []nodeWay
 	return out
 }
 
-// choices returns all sets of instances that serve a request for some.
+// choices returns all sets of device instances that serve a request.
 func (r *freeCapacity) choices(q *orbit.DeviceRequest) (out []orbit.DeviceSet) {
 	for set := uint32(1)<<q.Count - 1; set < 1<<orbit.MaxDevices; {
 		if r.covers(orbit.DeviceSet(set), q.Milli) {

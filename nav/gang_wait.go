@@ -11,29 +11,30 @@ import (
 
 // gangWait is the record of a gang that found no room. It tells whether another try can succeed.
 type gangWait struct {
-	// Tells a gang from a later one with its id.
+	// The gang's definition, which distinguishes it from a later gang with the same id.
 	gang *orbit.Gang
-	// What the answer rested on.
+	// The mark on which the diagnosis depends, and the diagnosis.
 	seen waitMark
 	why  error
-	// What it asks for, if other gangs may ask for the same; and who owns its members.
+	// What the gang asks for, if other gangs may ask for the same; and the owner of its members.
 	demand *gangDemand
 	owner  string
 }
 
-// waitMark is what a misfit depends on: it stays a misfit while the mark is equal. Capacity that other work takes
-// cannot change that.
+// waitMark is the state on which a diagnosis depends: while the mark is the same, the gang still fits nowhere. Capacity
+// that other work takes cannot change that.
 type waitMark struct {
-	// Sums of when the gang's shapes last gained room, and of when nodes last changed domain. They rise with any of it.
+	// Sums of the clocks when the gang's shapes last gained room, and of the versions of its levels' tables. Each such
+	// change raises them.
 	gained, moved uint64
 	changed       orbit.Revision
 	waiting       int
 }
 
-// mostWaits is how many gangs are remembered. Those beyond are tried in every plan.
+// mostWaits is how many gangs are remembered. Further gangs are searched for in every plan.
 const mostWaits = 1 << 16
 
-// markOf returns what an answer to a gang rests on now; without a gang, one to all that ask for this.
+// markOf returns the current mark of a gang; if m is nil, the mark that all gangs with these asks and levels share.
 func markOf(x *gangIndex, m *pendingGang, asks []memberAsk, levels []*domainTable) waitMark {
 	w := waitMark{}
 	if m != nil {
@@ -51,7 +52,7 @@ func markOf(x *gangIndex, m *pendingGang, asks []memberAsk, levels []*domainTabl
 	return w
 }
 
-// waiting returns what is remembered of a gang, nil if nothing is.
+// waiting returns the record of a gang; nil if there is none.
 func (g *Gang) waiting(m *pendingGang) *gangWait {
 	if w := g.waits[m.id]; w != nil && w.gang == m.gang {
 		return w
@@ -84,11 +85,11 @@ func (r *gangPass) failed(m *pendingGang, seen waitMark, why error) {
 	}
 }
 
-// mostForgotten is how many gangs a plan looks at to find those that do not wait any more.
+// mostForgotten is how many records a plan checks to find gangs that no longer wait.
 const mostForgotten = 64
 
-// forget drops what is remembered of some gangs that are gone, or that do not wait any more: in the end of all, because
-// each plan begins somewhere else.
+// forget drops the records of gangs that are gone or no longer wait. It checks only some records in each plan; over the
+// plans it reaches all, because Go's map order begins somewhere else each time.
 func (g *Gang) forget(state *orbit.State) {
 	looked := 0
 	for id, w := range g.waits {
@@ -110,19 +111,19 @@ func (g *Gang) forget(state *orbit.State) {
 	}
 }
 
-// gangDemand is what gangs that wait ask for that are alike: as many members of the same shapes, on the same levels. Where
-// the first of them fits nowhere, none does.
+// gangDemand is what several waiting gangs ask for alike: as many members of the same shapes, on the same levels. If
+// the first of them fits nowhere, none of them does.
 type gangDemand struct {
 	asks   []memberAsk
 	levels []string
 	loose  bool
 	seen   waitMark
 	why    *GangNoFit
-	// The gangs that wait, first in order first. Some may have been placed or may be gone.
+	// The waiting gangs in the order in which they are planned. Some may have been placed since, or may be gone.
 	gangs heap.Heap[waitingGang]
 }
 
-// waitingGang is a gang in the order of those with one demand, as it was when it found no room.
+// waitingGang is a gang in the queue of its demand, as it was when it found no room.
 type waitingGang struct {
 	id       orbit.GangID
 	priority int32
@@ -134,7 +135,8 @@ func (a waitingGang) Before(b waitingGang) bool {
 	return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(a.first, b.first), cmp.Compare(a.id, b.id)) < 0
 }
 
-// demand returns what a gang asks for together with others; nil if its answer is its own, because it runs.
+// demand returns the demand that a gang shares with others; nil if the gang runs, because then its diagnosis is its
+// own.
 func (r *gangPass) demand(m *pendingGang) *gangDemand {
 	if !m.fresh() {
 		return nil
@@ -159,15 +161,15 @@ func (r *gangPass) demand(m *pendingGang) *gangDemand {
 	return d
 }
 
-// mark returns what an answer to the demand rests on now.
+// mark returns the current mark of the demand.
 func (d *gangDemand) mark(r *gangPass) waitMark {
-	for i := range d.asks { // another shape, if the index has forgotten it
+	for i := range d.asks { // the index returns a new shape if it has dropped the old one
 		d.asks[i].shape = r.index.shape(d.asks[i].askedBy)
 	}
 	return markOf(&r.index, nil, d.asks, r.tables(d.levels, d.loose))
 }
 
-// answer returns what has been found of gangs with the demand, for one of them; nil if that may not hold any more.
+// answer returns the diagnosis of this demand, in the name of one gang; nil if it may no longer hold.
 func (d *gangDemand) answer(r *gangPass, id orbit.GangID) error {
 	if d == nil || d.why == nil || d.seen != d.mark(r) {
 		return nil
@@ -177,10 +179,10 @@ func (d *gangDemand) answer(r *gangPass, id orbit.GangID) error {
 	return &why
 }
 
-// returning yields, of the gangs that were not handed over, the first of each demand that may fit now; and after one that
-// was placed the next.
+// returning returns remembered gangs to plan again: for each demand that may fit now, its first gang that is not in the
+// batch. When that gang is placed, planAll goes on with the next one of the demand.
 func (r *gangPass) returning(here map[orbit.GangID]bool) (out []*pendingGang) {
-	for _, d := range r.demands { // in any order: the gangs are put in order afterwards
+	for _, d := range r.demands { // map order will do: planAll orders the gangs
 		if d.why != nil && len(d.gangs) > 0 && d.counted(&r.index) && d.seen != d.mark(r) {
 			if m := r.next(d, here); m != nil {
 				out = append(out, m)
@@ -195,8 +197,8 @@ func (d *gangDemand) counted(x *gangIndex) bool {
 	return !slices.ContainsFunc(d.asks, func(a memberAsk) bool { return x.shapes[x.keys[a.askedBy]] == nil })
 }
 
-// next returns the first gang of a demand that waits still, has not been planned in this pass, and has the owner that it
-// had. Those that it passes over for good come back when they are handed over and find no room.
+// next returns the first gang of a demand that still waits, has not been planned in this pass, and has the same owner
+// as before. Gangs that it drops join the demand again when they are pending and find no room.
 func (r *gangPass) next(d *gangDemand, here map[orbit.GangID]bool) *pendingGang {
 	for len(d.gangs) > 0 {
 		first := d.gangs[0]
@@ -220,13 +222,13 @@ func (r *gangPass) next(d *gangDemand, here map[orbit.GangID]bool) *pendingGang 
 	return nil
 }
 
-// plannedGang is a gang of a demand that this plan has planned.
+// plannedGang is a gang that this plan has planned, with the demand that it was taken from.
 type plannedGang struct {
 	demand *gangDemand
 	gang   waitingGang
 }
 
-// setBack lets the demands remember the gangs that have been planned, which wait on unless their proposals are committed.
+// setBack returns the planned gangs to their demands, because they still wait unless their proposals are committed.
 func (r *gangPass) setBack() {
 	for _, p := range r.planned {
 		p.demand.gangs.Push(p.gang)

@@ -9,7 +9,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// GroupDemand is what a group that waits asks of the domains of one level.
+// GroupDemand is what a waiting group asks of the domains of one level.
 type GroupDemand struct {
 	// Gang names a gang, Group a co-location group; the other is empty.
 	Gang orbit.GangID
@@ -17,10 +17,10 @@ type GroupDemand struct {
 	Group string
 	// Level is the label key of the domains; empty: all nodes are one domain.
 	Level string
-	// Members counts those that wait for a domain of this level.
+	// Members is how many members wait for a domain of this level.
 	Members int
-	// Domains are those that the group may be in, the one that takes most members first: where members run,
-	// only domains in which one runs.
+	// Domains are the domains in which the group may be placed, first the one that takes the most members. If members
+	// run, these are only the domains in which they run.
 	Domains []DomainLack
 }
 
@@ -28,18 +28,18 @@ type GroupDemand struct {
 type DomainLack struct {
 	// Domain is the value of the level's label.
 	Domain string
-	// Fits counts the members that are seated if nodes are filled one after another, in the order of their ids.
+	// Fits is how many members find room if the nodes are filled one after another, in the order of their ids.
 	Fits int
-	// Lacks is what all others reserve, and LacksDevices what they ask for of devices, in milli: a node with so
-	// much, and nothing on it, would take them.
+	// Lacks is the sum of the reservations of all other members: an empty node with that capacity, and with the devices
+	// in LacksDevices, would take them.
 	Lacks orbit.Resources
-	// LacksDevices is how much of devices the other members ask for, in thousandths of a device.
+	// LacksDevices is the sum of the other members' device requests, in thousandths of a device.
 	LacksDevices int64
 }
 
-// Demand returns what the groups that wait lack, as of the last Refresh: by group, level and domain. Room that
-// is held for a group is free for it; company that members of a gang want is not looked at. It looks at all
-// nodes once for each group and level, so ask when it is wanted.
+// Demand returns what the waiting groups lack, as of the last Refresh, by group, level and domain. Room that is held
+// for a group counts as free for it. Company that members of a gang ask for is not considered. Demand looks at all
+// nodes once for each group and level, so call it only when its answer is needed.
 func (w *GroupWatch) Demand() (out []GroupDemand) {
 	if w.state == nil {
 		return nil
@@ -62,7 +62,7 @@ func (w *GroupWatch) Demand() (out []GroupDemand) {
 	return out
 }
 
-// levels returns the levels that a group asks for.
+// levels returns the levels whose domains a group waits for; "" stands for all nodes.
 func (k groupKey) levels(state *orbit.State, roles []anchorRole) (out []string) {
 	if k.gang == "" {
 		for _, role := range roles {
@@ -71,7 +71,7 @@ func (k groupKey) levels(state *orbit.State, roles []anchorRole) (out []string) 
 		slices.Sort(out)
 		return slices.Compact(out)
 	}
-	g := state.Gang(k.gang).Gang // it has members that wait
+	g := state.Gang(k.gang).Gang // not nil: it has members that wait
 	out = slices.Clone(g.Levels)
 	if len(out) == 0 || g.Loose {
 		out = append(out, "")
@@ -79,7 +79,8 @@ func (k groupKey) levels(state *orbit.State, roles []anchorRole) (out []string) 
 	return out
 }
 
-// lacking seats members in each domain of a level.
+// lacking seats the members in each domain of a level, and returns what each domain lacks, the one that takes the most
+// members first.
 func lacking(state *orbit.State, key groupKey, level string, roles []anchorRole) (out []DomainLack) {
 	held := map[orbit.NodeID][]orbit.Hold{}
 	for h := range state.Holds() {
@@ -123,7 +124,7 @@ func lacking(state *orbit.State, key groupKey, level string, roles []anchorRole)
 	return out
 }
 
-// runsIn returns the domains where members run; nil: none does.
+// runsIn returns the domains of a level in which members run; nil: the level is "", or no member runs.
 func (k groupKey) runsIn(state *orbit.State, level string) map[string]bool {
 	if level == "" {
 		return nil
@@ -144,7 +145,8 @@ func (k groupKey) runsIn(state *orbit.State, level string) map[string]bool {
 	return in
 }
 
-// seat seats as many as there is room for of what is left of each role, and returns how many.
+// seat takes room for as many members as fit, deducts them from what is left of each role, and returns how many they
+// are.
 func (r *freeCapacity) seat(n *orbit.Node, roles []anchorRole, left []int) (seated int) {
 	for i, role := range roles {
 		if !n.Schedulable() || !suits(n, role.spec) {
@@ -160,7 +162,7 @@ func (r *freeCapacity) seat(n *orbit.Node, roles []anchorRole, left []int) (seat
 	return seated
 }
 
-// add adds what members ask for that have no seat.
+// add adds to the lack what the members without a seat ask for.
 func (l *DomainLack) add(roles []anchorRole, left []int) {
 	for i := range roles {
 		for d, want := range roles[i].spec.Envelope.Reservation {
@@ -170,7 +172,7 @@ func (l *DomainLack) add(roles []anchorRole, left []int) {
 	}
 }
 
-// times multiplies, up to the largest number there is.
+// times returns want times n, or the largest int64 if that overflows.
 func times(want int64, n int) int64 {
 	if n > 0 && want > math.MaxInt64/int64(n) {
 		return math.MaxInt64

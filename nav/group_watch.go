@@ -10,27 +10,28 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// GroupWatch follows a ledger and says how groups fare: gangs, and co-location groups, whose members must be
-// near their own group. It counts what is committed, whichever navigators place it, so one watch serves a whole
-// ledger. The zero value works. It is not for concurrent use.
+// GroupWatch follows a ledger and reports when its groups are bound, and what waiting groups lack. Groups are gangs,
+// and co-location groups whose members must be near their own group. It counts committed placements, whichever
+// navigator proposed them, so one watch serves a whole ledger. The zero value works. It is not safe for concurrent use.
 //
-// It costs what has changed, and for each gang that has changed a look at its members.
+// A Refresh costs a look at each change, and at all members of each gang that has changed.
 type GroupWatch struct {
-	// Placed counts placements since the first Refresh, Anchors those of them that are anchors ([AnchorNote]).
+	// Placed is how many placements were committed since the first Refresh; Anchors is how many of them are anchors
+	// ([AnchorNote]).
 	Placed, Anchors int
-	// Assisted counts the anchors and all members that they brought: those that had to be near their group and
-	// were placed while it ran from an anchor, in room that was held or elsewhere. Assisted/Placed is the
-	// assisted share.
+	// Assisted is how many of the placements are anchors or members that followed one: members that must be near their
+	// group and were placed while it ran from an anchor, in held room or elsewhere. Assisted/Placed is the assisted
+	// share.
 	Assisted int
 
 	state *orbit.State
-	// Since when groups wait of which a member is pending.
+	// Since when each group waits that has a pending member.
 	waits map[groupKey]time.Time
-	// Co-location groups that an anchor has started, as long as anything of them runs.
+	// Co-location groups that an anchor has started and of which a member still runs.
 	anchored map[string]bool
 }
 
-// groupKey names a gang or a co-location group; the other field is empty.
+// groupKey identifies a gang or a co-location group; the other field is empty.
 type groupKey struct {
 	gang  orbit.GangID
 	group string
@@ -46,17 +47,16 @@ type GroupBind struct {
 	Gang orbit.GangID
 	// Group names a co-location group; empty if Gang is set.
 	Group string
-	// Members counts those that run.
+	// Members is how many members run.
 	Members int
-	// Since is when the first member was seen waiting, after a submission or a release; Bound is when none was
-	// seen waiting any more. Both are instants of a Refresh.
+	// Since is when the first member was seen waiting, after a submission or a release. Bound is when no member was
+	// seen waiting any more. Both are the now of a Refresh.
 	Since, Bound time.Time
 }
 
-// Refresh takes in what has been committed since the last time, as of now, and returns the groups that are
-// bound since then. Call it whenever the ledger has something new: what comes and goes between two calls is not
-// seen to wait, but a group that is submitted and bound between them is returned. An error leaves all as it
-// was.
+// Refresh reads what was committed since the last call, as of now, and returns the groups that were bound since then.
+// Call it whenever the ledger has changed. A member that is released and placed again between two calls is not seen
+// waiting, but a group that is submitted and bound between them is returned. After an error the watch is as before.
 func (w *GroupWatch) Refresh(ctx context.Context, ledger orbit.Ledger, now time.Time) ([]GroupBind, error) {
 	state, changes, whole, err := w.state.CatchUp(ctx, ledger)
 	if err != nil || state == w.state {
@@ -76,7 +76,7 @@ func (w *GroupWatch) Refresh(ctx context.Context, ledger orbit.Ledger, now time.
 	return t.review(now), nil
 }
 
-// groupTouch is one Refresh: the groups of which something has changed, in order.
+// groupTouch is the state of one Refresh: the groups that have changed, in order.
 type groupTouch struct {
 	watch     *GroupWatch
 	state     *orbit.State
@@ -84,7 +84,7 @@ type groupTouch struct {
 	submitted map[groupKey]bool
 }
 
-// all looks at every group that there is, and at those that have waited.
+// all adds every group on the ledger, and every group that was waiting.
 func (t *groupTouch) all() {
 	t.keys = slices.SortedFunc(maps.Keys(t.watch.waits), groupKey.compare)
 	for c := range t.state.Capsules() {
@@ -95,7 +95,7 @@ func (t *groupTouch) all() {
 	}
 }
 
-// touch notes the group of a capsule, if it has one.
+// touch adds the group of a capsule, if it has one.
 func (t *groupTouch) touch(c *orbit.Capsule) {
 	switch {
 	case c == nil:
@@ -111,7 +111,7 @@ func nearItsOwn(spec *orbit.Spec) bool {
 	return spec.Group != "" && spec.Near.Group == spec.Group && spec.Class != orbit.GangClass
 }
 
-// change counts a change, and notes whose it is.
+// change counts a placement, and adds the group that the change concerns.
 func (t *groupTouch) change(change *orbit.Change) {
 	switch do := change.Do.(type) {
 	case orbit.Submit:
@@ -141,7 +141,7 @@ func (t *groupTouch) change(change *orbit.Change) {
 	}
 }
 
-// count counts a placement. There may be no record any more of the capsule.
+// count counts a placement. c is nil if the ledger no longer has a record of the capsule.
 func (w *GroupWatch) count(c *orbit.Capsule, note string) {
 	w.Placed++
 	switch {
@@ -156,7 +156,7 @@ func (w *GroupWatch) count(c *orbit.Capsule, note string) {
 	}
 }
 
-// review finds out of the groups that have changed which wait and which are bound.
+// review updates since when each changed group waits, and returns the groups that are now bound.
 func (t *groupTouch) review(now time.Time) (bound []GroupBind) {
 	seen := map[groupKey]bool{}
 	for _, key := range t.keys {
@@ -200,7 +200,7 @@ func (k groupKey) count(state *orbit.State) (waiting, running int) {
 	return waiting, running
 }
 
-// roles returns the members that wait, by what they ask for.
+// roles returns how many members wait, by spec.
 func (k groupKey) roles(state *orbit.State) (out []anchorRole) {
 	if k.gang == "" {
 		for spec, count := range state.GroupPending(k.group) {

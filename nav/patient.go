@@ -15,65 +15,75 @@ import (
 	"github.com/orbitsched/orbit/place"
 )
 
-// Patient keeps the work of a navigator from waiting for ever. Small work that comes and goes takes each bit of room as it
-// becomes free, so what asks for more finds none, whatever its priority. Patient nominates what has waited too long
-// ([orbit.Nominate]): room that becomes free on the nominated nodes is then left to it by all that it outranks, in every
-// engine. Patient claims what the wrapped navigator claims, and so runs instead of it.
+// Patient wraps a navigator and keeps its work from waiting for ever. Small work that comes and goes takes each bit of
+// free capacity as soon as there is some, so larger work finds none, whatever its priority. Patient nominates work that
+// has waited too long ([orbit.Nominate]): all engines then leave free capacity on the nominated nodes to the nominee,
+// unless their work outranks it. Patient claims what the wrapped navigator claims: give the engine one of the two, not
+// both.
 //
 //	pending ─┬─ has lost Conflicts proposals, and is not nominated ─► a nomination
 //	         └─ all others ─► the wrapped navigator ─┬─ placed
 //	                                                 ├─ left out, its nominated room is free ─► placed there
 //	                                                 └─ left out for After ───────────────────► a nomination
 //
-// A capsule is nominated for the node, and the minimum of a gang for the nodes of one domain, where there is room soonest by what
-// is known: what has a [orbit.Spec].RunsAtMost ends so long after its Place.At; if it is late, it is taken to be late for as long again.
-// Where that does not tell when there is room, which comes after all where it does, the fewest capsules have to end by an
-// estimate from what they use. A member that a running gang lacks is nominated as a capsule, in the domain of the others.
-// Room that the classes LatencySensitive and BestEffort take without RunsAtMost is not counted on, because they
-// do not end by themselves, unless there is nowhere else. A nomination is renewed before it ends, and moves then to where there is
-// room sooner. It is made anew when one of higher rank has ended it, or a change of a node, and when it ranks higher for its age.
-// Only one that counts on such services is not renewed unless fewer have to end than when it was made: it ends, so that others use
-// the room meanwhile, and is made again after as much time as it lasted, then after twice as much, and so on up to 256 times.
+// A capsule is nominated for one node. A gang's minimum is nominated for nodes of one domain. A member that a running
+// gang lacks is nominated as a capsule, in the domain of the other members. Patient chooses the nodes where room is
+// expected soonest. A capsule with [orbit.Spec].RunsAtMost is expected to end that long after its Place.At. If it is
+// late, it is expected to need as long again as it is late. Nodes for which this does not tell when there is room come
+// after all others. Among them Patient prefers those where the fewest capsules have to end, by an estimate from what
+// they use. Capsules of the classes LatencySensitive and BestEffort without RunsAtMost do not end by themselves.
+// Patient does not count on their room unless there is nowhere else.
 //
-// What holds: a nomination that no other outranks and that counts on no services is served as soon as what ran on its nodes
-// when it was made has ended, and the engine has passed once more, or twice. Until then the work may be placed elsewhere, or
-// with more members; once a proposal for that is lost it goes to the nominated room. A nomination is made within After and
-// Engine.ParkFor of the first plan that left the work out, unless others that outrank it take all that may be nominated
-// (Limits.NominatedShare). Work of higher priority may still come first, and what waits about as long, or longer, of equal
-// priority. Nothing is promised to a capsule that waits for company ([orbit.Near]) of which nothing runs, to one with a
-// template or a parent ([orbit.Start]), or to a gang that no domain takes even when it is empty.
+// A nomination is renewed before it ends, and then moves to nodes where there is room sooner. It is made again when a
+// nomination of higher rank or a change of a node has ended it, and when it ranks higher for its age. A nomination that
+// counts on services which do not end by themselves is an exception: it is renewed only if fewer capsules have to end
+// than when it was made. Otherwise it ends, so that others can use the room. It is made again after as much time as it
+// lasted, then after twice as much, and so on up to 256 times.
 //
-// Nominated room is lent until it is needed ([orbit.Nominate]): to what says that it runs no longer than the nominee is expected to
-// wait, by what is known of when work ends, and that it may be evicted for it ([orbit.Spec].Backfills); not on nodes that confirm. To place the nominee Patient
-// evicts as much of it as is in the way. If others come and go so fast that this proposal is lost, the nomination lends no more, and
-// the next one is not lost to them. So lending costs the nominee three commits at most; but if it takes more evictions
-// than a proposal may have, the borrowers have to end by themselves.
+// What holds: a nomination that no other outranks and that counts on no services is served in the first or second pass
+// after all that ran on its nodes when it was made has ended. Until then the work may be placed elsewhere, or with more
+// members, but once a proposal for that is lost, the work goes to the nominated room. A nomination is made within After
+// and Engine.ParkFor of the first plan that left the work out, unless nominations that outrank it take all that may be
+// nominated (Limits.NominatedShare). Work of higher priority may still come first, and so may work of equal priority
+// that has waited about as long or longer. Nothing is promised to a capsule that waits for company ([orbit.Near]) of
+// which nothing runs, to one with a template or a parent ([orbit.Start]), or to a gang that no domain takes even when
+// it is empty.
 //
-// A plan that leaves nothing out for long costs a look at each capsule. The first nomination of a spec costs a look at each
-// node, and a later one a look at those that have changed; that of a gang a look at each node. A plan makes one, and renews
-// or tries at most eight. Notes are "nominated", nominations made or renewed, "fromNominations", capsules and gangs placed
-// in nominated room, "recalled", the capsules that were evicted for these, and "nodesLooked", the looks at nodes that this cost;
-// then those of the wrapped navigator. A Patient belongs to one engine and is not safe for concurrent use.
+// Nominated room is lent until it is needed ([orbit.Nominate]). A borrower declares that it runs no longer than the
+// nominee is expected to wait, and that it may be evicted for the nominee ([orbit.Spec].Backfills). Room on nodes that
+// confirm is not lent. To place the nominee, Patient evicts the borrowers that are in the way. If borrowers come and go
+// so fast that this proposal is lost, the nomination lends no more, and the next proposal is not lost to them. So
+// lending costs the nominee at most three commits, unless it takes more evictions than one proposal may have: then the
+// borrowers have to end by themselves.
+//
+// A plan that leaves nothing out for long looks at each capsule once. The first nomination of a spec looks at each
+// node, and later ones only at nodes that have changed; each nomination of a gang looks at each node. A plan makes at
+// most one nomination, and tries or renews at most eight. The plan's notes begin with "nominated" (nominations made or
+// renewed), "fromNominations" (capsules and gangs placed in nominated room), "recalled" (capsules evicted for these)
+// and "nodesLooked" (looks at nodes). The notes of the wrapped navigator follow. A Patient belongs to one engine and is
+// not safe for concurrent use.
 type Patient struct {
-	// Navigator is the one whose work is nominated when it has waited too long. Required.
+	// Navigator is the wrapped navigator; its work is nominated when it has waited too long. Required.
 	Navigator orbit.Navigator
-	// Conflicts is after how many proposals for it that were not committed a capsule or a gang is nominated; default 8.
-	// Negative: never for that reason.
+	// Conflicts is how many proposals for a capsule or a gang are lost before it is nominated; default 8. Negative:
+	// lost proposals never lead to a nomination.
 	Conflicts int
-	// After is how long a capsule or a gang waits before it is nominated; default 30 s. Negative: never for that reason. It
-	// waits since [orbit.Submit].At, but if that is 0, or it was placed meanwhile, since the first plan that left it out. Classes
-	// that are parked come back every Engine.ParkFor only, so a shorter time needs a shorter one there.
+	// After is how long a capsule or a gang waits before it is nominated; default 30 s. Negative: waiting never leads
+	// to a nomination. The wait begins at [orbit.Submit].At. If that is 0, or the capsule was placed in between, it
+	// begins with the first plan that leaves the work out. A class that is parked is planned again only after
+	// Engine.ParkFor, so an After that is shorter than ParkFor takes effect late.
 	After time.Duration
-	// Unaged keeps nominations from ranking above the priority of the work: large work may then wait for as long as small
-	// work of the same priority comes that is nominated too. It has no effect where the engine has an Aging, by which nominations
-	// rank then, up to Limits.NominationAging. Otherwise a nomination that is made After beyond After ranks
-	// one higher, and one more each time that this wait has doubled, up to Limits.NominationAging.
+	// Unaged keeps nominations from ranking above the priority of their work. Large work may then wait for as long as
+	// small work of the same priority keeps coming and is nominated too. If Unaged is false, a nomination ranks one
+	// higher when its work has waited twice After, and one higher each time that the wait beyond After has doubled, up
+	// to Limits.NominationAging. Unaged has no effect in an engine with an Aging: nominations then rank by that, also
+	// up to Limits.NominationAging.
 	Unaged bool
-	// For is how long a nomination lasts unless it is renewed; default 2 min. It is renewed in the first plan after half
-	// of that, so it should be several times Engine.ParkFor, Backoff.Max and what a plan takes.
+	// For is how long a nomination lasts unless it is renewed; default 2 min. The first plan after half of that time
+	// renews it, so For should be several times the sum of Engine.ParkFor, Backoff.Max and the time that a plan takes.
 	For time.Duration
-	// Filter takes nodes out of the choice, as that of a placement engine does. Nil: none. If the wrapped navigator's
-	// placement engine has a filter, set it here too.
+	// Filter excludes nodes, as the filter of a placement engine does; nil: no node is excluded. If the wrapped
+	// navigator's placement engine has a filter, set the same one here.
 	Filter place.Filter
 
 	draft orbit.Draft
@@ -81,65 +91,71 @@ type Patient struct {
 	waits map[waiter]*patientWait
 	// Plans so far.
 	plans uint64
-	// What the last plan has proposed to place.
+	// The capsules and gangs that the last plan proposed to place.
 	proposed []waiter
-	// How many waits were left when those of work that waits no more were last dropped.
+	// The size of waits after entries of work that waits no more were last dropped from it.
 	kept int
 }
 
-// waiter names a gang no member of which is placed, or a capsule: one that is in no gang, or that a running gang lacks.
+// waiter identifies what waits as a whole: a gang of which no member is placed, or a capsule that is in no gang or that
+// a running gang lacks. One of the fields is set.
 type waiter struct {
 	capsule orbit.CapsuleID
 	gang    orbit.GangID
 }
 
-// patientWait is what is remembered of work that was left out, or whose proposal was lost.
+// patientWait is what a Patient remembers of a waiter that was left out, or whose proposal was lost.
 type patientWait struct {
-	// When it was submitted, if it says so, or first left out; zero: it was never left out.
+	// When the work was submitted, if its Submit says so, or else when it was first left out; zero: it was never left
+	// out.
 	since time.Time
 	lost  int
-	// A proposal for it was lost while it was nominated: the wrapped navigator seeks more than the nominated room, or other room.
+	// A proposal was lost while the work was nominated: the wrapped navigator asks for more than the nominated room, or
+	// for other room.
 	strayed bool
-	// It was proposed to place it in its nominated room, since the nomination was made.
+	// A plan has proposed to place the work in its nominated room since the nomination was made.
 	tried bool
-	// The last plan that looked whether its nominated room was free, and whether it was.
+	// The last plan that checked whether the nominated room was free, and its answer.
 	looked uint64
 	free   bool
-	// No nomination is tried before this, because none could be made.
+	// No nomination is tried before this time, because the last attempt could not make one.
 	again time.Time
-	// Where capsules go, of the nomination that was made last.
+	// Where the nomination that was made last puts each capsule.
 	seats []patientSeat
-	// How long the wait for it was to be, and whether it counts on work that does not end by itself. If so it is not renewed
-	// unless fewer have to end by then; and once it has ended, which is at the latest when lapses says, as many more pass as
-	// there were in vain.
+	// The expected wait when the nomination was made (cost), and whether it counts on work that does not end by itself
+	// (stays). A nomination with stays is renewed only if fewer capsules have to end than cost says, and otherwise ends
+	// at lapse. The next one is made after a pause, which doubles with lapses, the number of such nominations that have
+	// ended without being served.
 	cost   patientCost
 	stays  bool
 	lapse  time.Time
 	lapses int
 }
 
-// nominee is a capsule or a gang that is nominated, or is to be.
+// nominee is a waiter that is nominated, or that this plan should nominate.
 type nominee struct {
 	waiter
 	*patientWait
-	// The capsule, or a member of the gang that was handed over.
+	// The capsule, or one of the gang's members among the plan's pending capsules.
 	of       *orbit.Capsule
 	standing *orbit.Nomination
-	// The nomination lives, and its engine does not end it before this plan is proposed.
+	// The standing nomination has not ended, and its time is not over, so the engine does not end it before this plan
+	// is proposed.
 	lives bool
-	// By which a nomination ranks.
+	// The nomination ranks by the sum of these two.
 	priority, aged int32
-	// By which they are served in a plan: the priority, risen if the engine lets it rise.
+	// The order in which a plan serves nominees: the priority, raised by the engine's Aging if it has one.
 	turn int32
 }
 
 const (
 	// mostNominated is how many nominations a plan tries to make or renew.
 	mostNominated = 8
-	// triedAgain is the longest time for which nothing is tried after a nomination could not be made; it is After if that is
-	// shorter.
+	// triedAgain is how long Patient waits before it tries again after it could not make a nomination; After, if that
+	// is shorter.
 	triedAgain = time.Second
-	// mostLapses bounds for how long nothing is tried after nominations that ended in vain: 256 times as long as they last.
+	// mostLapses bounds how often the pause is doubled after nominations that ended without being served: it is at most
+	// 256 times as long as a nomination lasts.
 	mostLapses = 8
 )
 
@@ -157,19 +173,20 @@ type patientPass struct {
 	state *orbit.State
 	now   time.Time
 	plan  orbit.Plan
-	// What the plan proposes to place, and what of that Patient itself does.
+	// The waiters that the plan proposes to place, and the capsules among them that Patient itself has placed.
 	placed map[waiter]bool
 	seated map[orbit.CapsuleID]bool
-	// The draft holds what is kept for those whose nominated room is free.
+	// The draft is in step with the view, and holds the placements that seatsFree has made in nominated room.
 	synced bool
-	// What was handed over, until it is known whether room that is lent is needed for some of it.
+	// The plan's pending capsules; nil once recalls has gone through them and set recall.
 	handed []*orbit.Capsule
 	recall bool
 	// For the notes.
 	nominated, served, recalled int
 }
 
-// Plan asks the wrapped navigator, whose error it returns, and then looks after what that has left out.
+// Plan lets the wrapped navigator plan, and then nominates room for the work that it leaves out, or places it in
+// nominated room. Its error is the wrapped navigator's.
 func (p *Patient) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (plan orbit.Plan, err error) {
 	if p.Navigator == nil {
 		return plan, errNoPatient
@@ -205,8 +222,8 @@ func (p *Patient) Plan(ctx context.Context, view *orbit.View, pending []*orbit.C
 	return r.plan, err
 }
 
-// withholds says why a capsule is not handed to the wrapped navigator; nil: it is. What that places can neither be nominated in the
-// same plan nor placed in nominated room.
+// withholds returns why the wrapped navigator must not plan a capsule in this pass; nil: it plans it. A capsule that
+// the wrapped navigator places can neither be nominated in the same plan nor placed in nominated room.
 func (r *patientPass) withholds(c *orbit.Capsule) error {
 	w, n := r.waits[r.waiterOf(c)], r.standing(c)
 	switch {
@@ -227,6 +244,7 @@ func (r *patientPass) withholds(c *orbit.Capsule) error {
 
 func (r *patientPass) waiterOf(c *orbit.Capsule) waiter { return waiterOf(r.state, c) }
 
+// waiterOf returns the waiter of a capsule: its gang while no member of that is placed, else the capsule itself.
 func waiterOf(state *orbit.State, c *orbit.Capsule) waiter {
 	if g := state.Gang(c.Gang); g != nil && g.Total() == 0 {
 		return waiter{gang: c.Gang}
@@ -234,8 +252,8 @@ func waiterOf(state *orbit.State, c *orbit.Capsule) waiter {
 	return waiter{capsule: c.ID}
 }
 
-// seatsFree reports whether all of its nominated room is free, or borrowed, before the wrapped navigator has planned. If not, other room
-// may be free.
+// seatsFree reports whether all nominated room of a waiter is free, or taken only by borrowers. It asks before the
+// wrapped navigator plans. If it reports false, the wrapped navigator plans the work, because other room may be free.
 func (r *patientPass) seatsFree(of waiter, w *patientWait) bool {
 	if w.looked != r.plans { // the members of a gang share the answer
 		if !r.synced {
@@ -247,8 +265,8 @@ func (r *patientPass) seatsFree(of waiter, w *patientWait) bool {
 	return w.free
 }
 
-// recalls reports whether room that is lent is free, or borrowed, for one of those that were handed over: what backfills could take it
-// in the same plan again and again.
+// recalls reports whether any pending capsule can now be placed in nominated room that lends. Work that backfills is
+// then withheld, because it could borrow the room in the same plan again and again.
 func (r *patientPass) recalls() bool {
 	if r.handed == nil {
 		return r.recall
@@ -262,7 +280,7 @@ func (r *patientPass) recalls() bool {
 	return r.recall
 }
 
-// propose notes that the plan places a capsule, or a member of a gang.
+// propose records that the plan places a capsule, or a member of a gang.
 func (r *patientPass) propose(c *orbit.Capsule) {
 	if c == nil || r.placed[r.waiterOf(c)] {
 		return
@@ -271,7 +289,8 @@ func (r *patientPass) propose(c *orbit.Capsule) {
 	r.proposed = append(r.proposed, r.waiterOf(c))
 }
 
-// countLost counts what the last plan has proposed and is not placed, and forgets what does not wait any more.
+// countLost counts a lost proposal for each waiter that the last plan proposed to place and that still waits, and
+// forgets the placed ones. Now and then it also drops the entries of work that no longer waits.
 func (r *patientPass) countLost() {
 	for _, w := range r.proposed {
 		if r.waitsFor(w) {
@@ -291,7 +310,7 @@ func (r *patientPass) countLost() {
 
 func (r *patientPass) waitsFor(w waiter) bool { return w.waits(r.state) }
 
-// waits reports whether a capsule is pending, or a gang is with no member placed.
+// waits reports whether the capsule is pending, or no member of the gang is placed.
 func (w waiter) waits(state *orbit.State) bool {
 	if g := state.Gang(w.gang); g != nil {
 		return g.Total() == 0
@@ -310,7 +329,7 @@ func (p *Patient) wait(w waiter) *patientWait {
 	return p.waits[w]
 }
 
-// standing returns the nomination of a capsule or its gang, or what is kept of one that has ended; nil: there was none.
+// standing returns the nomination of a capsule or its gang, or the record of one that has ended; nil: there was none.
 func (r *patientPass) standing(c *orbit.Capsule) *orbit.Nomination {
 	return r.nomination(r.waiterOf(c))
 }
@@ -325,13 +344,13 @@ func (r *patientPass) nomination(w waiter) *orbit.Nomination {
 	return nil
 }
 
-// loses reports whether so many proposals for it were lost that it is nominated.
+// loses reports whether the work has lost so many proposals that it is to be nominated.
 func (p *Patient) loses(w *patientWait) bool {
 	return p.Conflicts >= 0 && w.lost >= cmp.Or(p.Conflicts, 8)
 }
 
-// leftOut returns those that were handed over, that the plan leaves out, and that are nominated or are to be: highest
-// priority first, and then those that wait longest.
+// leftOut returns the pending work that the plan leaves out and that is nominated, or has waited or lost enough to be:
+// highest priority first, and then longest wait first.
 func (r *patientPass) leftOut(pending []*orbit.Capsule) (waiting []*nominee) {
 	seen := map[waiter]bool{}
 	after := cmp.Or(r.After, 30*time.Second)
@@ -363,7 +382,8 @@ func (r *patientPass) leftOut(pending []*orbit.Capsule) (waiting []*nominee) {
 	return waiting
 }
 
-// age finds out how a nomination of work ranks that is so late: of a gang by its lowest role.
+// age sets how the nomination ranks and when it is served, for work that is late by this much. A gang has the lowest
+// priority of its roles.
 func (r *patientPass) age(n *nominee, late, after time.Duration) {
 	if g := r.state.Gang(n.gang); g != nil {
 		for i := range g.Gang.Roles {
@@ -384,8 +404,8 @@ func (r *patientPass) age(n *nominee, late, after time.Duration) {
 	}
 }
 
-// waitsSince returns since when a capsule has waited that was not left out before: since its submission, if it says when that was and
-// was never placed, or else since now.
+// waitsSince returns when the wait of a capsule began that was not left out before: at its submission, if that is known
+// and the capsule was never placed, or else now.
 func (r *patientPass) waitsSince(c *orbit.Capsule) time.Time {
 	if at := c.SubmitTime.Time(); c.SubmitTime != 0 && c.PlacedAt == 0 && at.Before(r.now) {
 		return at

@@ -9,24 +9,25 @@ import (
 	"github.com/orbitsched/orbit/internal/heap"
 )
 
-// patientChoice looks for the nodes where room for a nominee is free soonest.
+// patientChoice searches for the nodes where a nominee finds room soonest.
 type patientChoice struct {
 	*patientPass
 	ctx context.Context
-	// The nomination as it would rank.
+	// The nomination that is to be made, as far as it decides which others outrank it.
 	rank orbit.Nomination
-	// What is counted on to end beside batch work and gangs: all that runs, and what is nominated for those that outrank
-	// the nominee. With each there are more nodes, where the wait is longer.
+	// What the choice counts on to end or to give way, beside batch work, gangs and work with a known end: all other
+	// running work (services), and also the room that is nominated for work that outranks the nominee (nominated). Each
+	// adds nodes with a longer wait, so it is tried only when there is no choice without it.
 	services, nominated bool
 }
 
-// patientSeat is where a capsule goes once there is room.
+// patientSeat says on which node a capsule is placed once there is room.
 type patientSeat struct {
 	capsule orbit.CapsuleID
 	node    orbit.NodeID
 }
 
-// choose returns where the nominee is to go, and how long it waits there; nil if it could go nowhere.
+// choose returns where the nominee is placed, and how long it waits there; nil if no node or domain can take it.
 func (r *patientPass) choose(ctx context.Context, n *nominee) *patientSeating {
 	members, levels := wantedOf(r.state, n.of, n.gang)
 	if len(members) == 0 {
@@ -58,8 +59,8 @@ func (r *patientPass) choose(ctx context.Context, n *nominee) *patientSeating {
 	return nil
 }
 
-// wantedOf returns the capsules that are to be seated together with one, those of a spec behind each other and large ones first,
-// and the levels of which one domain has to take them: of a gang its minimum, if that is given.
+// wantedOf returns the capsules to seat together, and the levels in one domain of which they must be. If gang is given
+// these are the gang's minimum, grouped by spec, largest first; otherwise it is the one capsule.
 func wantedOf(state *orbit.State, of *orbit.Capsule, gang orbit.GangID) (members []*orbit.Capsule, levels [][]string) {
 	if s := &of.Spec.Start; gang == "" && (s.Template != "" || s.Parent != "") {
 		return nil, nil
@@ -94,8 +95,8 @@ func wantedOf(state *orbit.State, of *orbit.Capsule, gang orbit.GangID) (members
 	return members, levels
 }
 
-// bestOf returns the seating in the domain of a level where the wait is shortest; nil if none takes all members. If members of the
-// gang run, it has to be their domain.
+// bestOf returns the seating in the domain of this level where the wait is shortest; nil if no domain takes all
+// members. If members of the gang run, only their domain will do.
 func (c *patientChoice) bestOf(t *domainTable, gang *pendingGang, members []*orbit.Capsule) (best *patientSeating) {
 	if !gang.fresh() {
 		if d := gang.domain(t, c.state); d >= 0 {
@@ -123,18 +124,18 @@ func (c *patientChoice) bestOf(t *domainTable, gang *pendingGang, members []*orb
 	return best
 }
 
-// patientSteps is how many steps of exact search the members of a gang may take on one level, once they have not found seats
-// one after another.
+// patientSteps bounds the steps of the exact search for the seats of a gang on one level. The search runs only if fill,
+// which seats the members one after another, has failed in each domain.
 const patientSteps = 20_000
 
-// patientSeating is where members go in one domain, and when there is room for all of them.
+// patientSeating says where members are placed in one domain, and when there is room for all of them.
 type patientSeating struct {
 	cost  patientCost
 	seats []patientSeat
 	rooms []*waitingRoom
 }
 
-// roomsOf returns nodes as the nominee may come to find them.
+// roomsOf returns the waitingRoom of each node.
 func (c *patientChoice) roomsOf(nodes []int32) []*waitingRoom {
 	rooms := make([]*waitingRoom, len(nodes))
 	for k, i := range nodes {
@@ -143,7 +144,8 @@ func (c *patientChoice) roomsOf(nodes []int32) []*waitingRoom {
 	return rooms
 }
 
-// fill seats all members on nodes, each where it costs least; nil if they do not all find one.
+// fill seats all members on the nodes, each where it costs least after those before it; nil if one of them finds no
+// seat.
 func (c *patientChoice) fill(nodes []int32, members []*orbit.Capsule) *patientSeating {
 	s := &patientSeating{rooms: c.roomsOf(nodes)}
 	var open heap.Heap[*waitingRoom]
@@ -170,7 +172,7 @@ func (c *patientChoice) fill(nodes []int32, members []*orbit.Capsule) *patientSe
 	return s
 }
 
-// asksOf sums members up by spec. Those of a spec follow each other.
+// asksOf groups members by spec. Members of one spec must follow each other.
 func asksOf(members []*orbit.Capsule) (asks []memberAsk) {
 	for i, m := range members {
 		if i == 0 || members[i-1].Spec != m.Spec {
@@ -182,8 +184,8 @@ func asksOf(members []*orbit.Capsule) (asks []memberAsk) {
 	return asks
 }
 
-// search seats all members on nodes if there is any way, and does not ask which costs least; nil if there is none, or the
-// steps do not last.
+// search seats all members on the nodes if any way exists, whatever it costs; nil if none exists, or if the step budget
+// is used up before one is found.
 func (c *patientChoice) search(p *gangPacker, nodes []int32) *patientSeating {
 	s := &patientSeating{rooms: c.roomsOf(nodes)}
 	bins := make([]packBin, len(nodes))
@@ -209,20 +211,20 @@ func (c *patientChoice) search(p *gangPacker, nodes []int32) *patientSeating {
 	return s
 }
 
-// seat gives a member a node. It requires that there will be enough.
+// seat gives a member a seat on a node, with devices of its choice. The caller ensures that there will be enough.
 func (s *patientSeating) seat(room *waitingRoom, m *orbit.Capsule) {
 	_, by := room.soonest(m.Spec)
 	s.seatWith(room, m, room.pick(&m.Spec.Devices, &by))
 }
 
-// seatWith gives a member a node, with these devices. It requires that there will be enough.
+// seatWith gives a member a seat on a node, with these devices. The caller ensures that there will be enough.
 func (s *patientSeating) seatWith(room *waitingRoom, m *orbit.Capsule, devices orbit.DeviceSet) {
 	s.cost.at, s.cost.ends = max(s.cost.at, room.cost.at), s.cost.ends+room.cost.ends
 	s.seats = append(s.seats, patientSeat{m.ID, room.Node.ID})
 	room.seat(m.Spec, devices)
 }
 
-// parts returns what is to be nominated.
+// parts returns what the nomination claims on each node.
 func (s *patientSeating) parts() (parts []orbit.NominatedRoom) {
 	for _, room := range s.rooms {
 		if room.claims() {
@@ -232,14 +234,15 @@ func (s *patientSeating) parts() (parts []orbit.NominatedRoom) {
 	return parts
 }
 
-// room looks at a node.
+// room returns a node as a choice for the nominee. It deducts what is nominated for others that outrank the nominee,
+// unless the choice counts on that too.
 func (c *patientChoice) room(i int32) *waitingRoom {
 	n, is := c.draft.Node(int(i)), &c.rooms.rooms[i]
 	c.rooms.looked++
 	own := orbit.Nominee{Capsule: c.rank.Capsule, Gang: c.rank.Gang}
 	for of := range n.Nominated {
 		if of.Capsule == own.Capsule && of.Gang == own.Gang {
-			fresh := roomOf(c.state, n, &own) // what borrows from it leaves for it
+			fresh := roomOf(c.state, n, &own) // its borrowers leave when it is placed
 			is = &fresh
 		}
 	}
@@ -253,18 +256,19 @@ func (c *patientChoice) room(i int32) *waitingRoom {
 			w.own = true
 		} else if !c.nominated && of.Outranks(&c.rank) {
 			w.now.leaveFree(n, of)
-			w.later.claim(part) // what is borrowed now has been given back by then
+			w.later.claim(part) // borrowers have given their room back by then
 		}
 	}
 	return w
 }
 
-// takes reports whether a member may go to a node once there is room.
+// takes reports whether a member can be placed on a node once there is room: also when the node is empty, rules and
+// filters may exclude it.
 func (c *patientChoice) takes(w *waitingRoom, spec *orbit.Spec) bool {
 	return w.later.capacity(spec) > 0 && c.draft.Misfit(&orbit.NodeState{Node: w.Node}, spec) == (orbit.Misfit{}) && !c.filtered(w.NodeState, spec)
 }
 
-// staysFor reports whether something of what is to be nominated is taken by work that does not end by itself.
+// staysFor reports whether the nomination needs room that work holds which does not end by itself.
 func (r *patientRooms) staysFor(s *patientSeating) bool {
 	return slices.ContainsFunc(s.rooms, func(w *waitingRoom) bool {
 		if !w.claims() {

@@ -10,52 +10,53 @@ import (
 	"github.com/orbitsched/orbit/internal/heap"
 )
 
-// patientRooms is what a Patient keeps of the nodes of its draft, to find out where room is free soonest:
+// patientRooms is what a Patient caches about the nodes of its draft, to find out where room is free soonest:
 //
-//	draft ── follow ──► rooms (what is free, what will be, and what is known of when)
+//	draft ── follow ──► rooms (what is free, what will be, and known ends)
 //	                 └─ roomOffers.follow ──► by spec: the nodes that may take it, soonest first
 //
-// Both follow [orbit.Draft.Changed], so that to choose again for a spec costs what has changed since the last choice.
+// Both levels follow [orbit.Draft.Changed], so another choice for the same spec costs only the nodes that have changed
+// since the last.
 type patientRooms struct {
 	topology
 	rooms  []patientRoom
 	offers map[*orbit.Spec]*roomOffers
-	// Nodes that choices have looked at.
+	// How many looks at nodes the choices have cost so far.
 	looked int
 	// When the plan's view was made.
 	clock orbit.Instant
 }
 
-// patientRoom is a node without regard to what is nominated there.
+// patientRoom is what is known of one node, without regard to nominations.
 type patientRoom struct {
-	// Free now, and once all has ended that ends by itself.
+	// What is free now, and what is free once all work has ended that ends by itself.
 	now, later freeCapacity
-	// Members of gangs run there of which it is not known when they end.
+	// Members of gangs run there without a known end.
 	gangs bool
-	// Work of which it is known when it ends, soonest first.
+	// The work with a known end, soonest first.
 	known []knownEnd
 	// How often the node has changed.
 	version uint32
 }
 
-// knownEnd is when a capsule ends at the latest, by when it was placed and how long it runs at most.
+// knownEnd is when a capsule ends at the latest: its Place.At plus RunsAtMost.
 type knownEnd struct {
 	at      orbit.Instant
 	spec    *orbit.Spec
 	devices orbit.DeviceSet
 }
 
-// roomOffers are the nodes that could take a spec once all has ended that ends by itself.
+// roomOffers are the nodes that can take a spec once all work has ended that ends by itself.
 type roomOffers struct {
 	heap heap.Heap[roomOffer]
 	// Position in the draft's journal.
 	cursor uint64
-	// When it was last used, in plans that chose.
+	// The number of the last plan that used it.
 	used uint64
 }
 
-// roomOffer is a node, and how long the wait is there at least: what is nominated there makes it longer, and so does work that should
-// have ended meanwhile. It is void once the node has another version.
+// roomOffer is a node and a lower bound of the wait there. Nominations on the node make the wait longer, and so does
+// work that should have ended since the offer was made. The offer is void once the node has another version.
 type roomOffer struct {
 	cost    patientCost
 	id      orbit.NodeID
@@ -63,7 +64,7 @@ type roomOffer struct {
 	version uint32
 }
 
-// Before orders offers: soonest, then by id.
+// Before orders offers by cost, then by node id.
 func (a roomOffer) Before(b roomOffer) bool {
 	return cmp.Or(a.cost.compare(b.cost), cmp.Compare(a.id, b.id)) < 0
 }
@@ -71,7 +72,7 @@ func (a roomOffer) Before(b roomOffer) bool {
 // offerBytes bounds the memory of all offers that are kept from plan to plan.
 const offerBytes = 64 << 20
 
-// sync takes in what has changed on the draft.
+// sync updates the rooms of all nodes that have changed on the draft.
 func (p *patientRooms) sync(draft *orbit.Draft) {
 	p.begin(draft, math.MaxInt)
 	p.clock = orbit.Instant(draft.View().Now().UnixNano())
@@ -90,8 +91,8 @@ func (p *patientRooms) sync(draft *orbit.Draft) {
 	}
 }
 
-// roomOf returns a node as it is, and as it will be once all has ended there that ends by itself: batch work, gangs, and what says how
-// long it runs. What borrows from the lender, if one is given, is taken to have left.
+// roomOf returns what is free on a node now, and once all work has ended that ends by itself: batch work, gangs, and
+// work with RunsAtMost. If a lender is given, its borrowers are taken to have left.
 func roomOf(state *orbit.State, n *orbit.NodeState, lender *orbit.Nominee) (r patientRoom) {
 	whole := freeCapacityOf(&orbit.NodeState{Node: n.Node})
 	r.now, r.later = freeCapacityOf(n), whole
@@ -100,7 +101,7 @@ func roomOf(state *orbit.State, n *orbit.NodeState, lender *orbit.Nominee) (r pa
 		switch end := running.PlaceTime + orbit.Instant(spec.RunsAtMost); {
 		case borrows(running, lender):
 			r.now.leave(spec, running.Devices, &whole)
-		case spec.RunsAtMost > 0 && running.PlaceTime > 0 && end > 0: // and not beyond what an instant can hold
+		case spec.RunsAtMost > 0 && running.PlaceTime > 0 && end > 0: // unless the sum has overflowed
 			r.known = append(r.known, knownEnd{end, spec, running.Devices})
 		case spec.Class == orbit.GangClass:
 			r.gangs = true
@@ -112,7 +113,8 @@ func roomOf(state *orbit.State, n *orbit.NodeState, lender *orbit.Nominee) (r pa
 	return r
 }
 
-// offersFor returns the offers to a spec, in step with the draft. Plan is a number that rises from plan to plan.
+// offersFor returns the offers for a spec, in step with the draft. The plan's number must not fall from call to call:
+// evict drops the offers that were used longest ago.
 func (p *patientRooms) offersFor(spec *orbit.Spec, plan uint64) *roomOffers {
 	o := p.offers[spec]
 	if o == nil {
@@ -140,7 +142,7 @@ func (p *patientRooms) offersFor(spec *orbit.Spec, plan uint64) *roomOffers {
 	return o
 }
 
-// offer adds what a node offers to a spec, if that could go there.
+// offer adds a node to the offers for a spec, if a capsule of the spec could be placed there once there is room.
 func (p *patientRooms) offer(o *roomOffers, spec *orbit.Spec, i int32) {
 	n := p.draft.Node(int(i))
 	if n == nil || !n.Node.Schedulable() || !suits(n.Node, spec) || p.rooms[i].later.capacity(spec) == 0 {
@@ -152,7 +154,8 @@ func (p *patientRooms) offer(o *roomOffers, spec *orbit.Spec, i int32) {
 	o.heap.Push(roomOffer{w.wait(spec), n.Node.ID, i, r.version})
 }
 
-// evict drops the offers that have not been used for longest, down to half of what may be kept.
+// evict keeps the memory of all offers below offerBytes: when it is above, the least recently used are dropped until
+// half remains.
 func (p *patientRooms) evict() {
 	each := 100*len(p.rooms) + 1<<10
 	if len(p.offers)*each <= offerBytes {
@@ -164,8 +167,9 @@ func (p *patientRooms) evict() {
 	}
 }
 
-// soonest returns the node where one capsule, which may be nominated somewhere already, waits shortest. It looks at nodes in the
-// order of how long the wait is at least, until no other can be better; nil if none will do.
+// soonest returns the node where one capsule waits shortest; nil if no node will do. It visits nodes in the order of
+// their lower bounds, and stops when no other can be better. It begins with the nodes of the standing nomination, if
+// there is one.
 func (c *patientChoice) soonest(spec *orbit.Spec, standing *orbit.Nomination) (best *waitingRoom) {
 	try := func(i int32) {
 		if room := c.room(i); c.takes(room, spec) {
@@ -182,7 +186,7 @@ func (c *patientChoice) soonest(spec *orbit.Spec, standing *orbit.Nomination) (b
 		}
 		return best
 	}
-	if standing.Lives() { // among equals these come first
+	if standing.Lives() { // at equal cost the nominated nodes win, so they are tried first
 		for i := range standing.Parts {
 			if n := c.state.Node(standing.Parts[i].Node); n != nil {
 				try(int32(n.Index()))

@@ -10,15 +10,16 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// How a Patient serves what a plan leaves out: it places it in nominated room, or nominates room for it.
+// How a Patient serves the work that a plan leaves out: it places it in nominated room, or nominates room for it.
 
-// serve places what waits in the room that is nominated for it, and nominates or renews, on a draft on which is what the
-// plan does so far. It makes one nomination at most that is not a renewal: so those of equal rank are made in the order in
-// which they came to wait, and none rests on another that the ledger may refuse.
+// serve goes through the waiting work in order. It places a nominee if its nominated room is free, and otherwise makes
+// or renews its nomination. The draft holds the plan's proposals so far. serve makes at most one nomination that is not
+// a renewal. So nominations of equal rank are made in the order in which their work came to wait, and none depends on
+// another that the ledger may refuse.
 func (r *patientPass) serve(ctx context.Context, waiting []*nominee) {
 	r.draft.Sync(r.view)
 	for i := range r.plan.Proposals {
-		_ = reserve(&r.draft, &r.plan.Proposals[i]) // the ledger will refuse it too
+		_ = reserve(&r.draft, &r.plan.Proposals[i]) // the ledger will refuse such a proposal too
 	}
 	tried, made, full, next := 0, false, false, map[waiter]bool{}
 	for _, n := range waiting {
@@ -36,11 +37,11 @@ func (r *patientPass) serve(ctx context.Context, waiting []*nominee) {
 			done, err := r.nominate(ctx, n)
 			full, made = err != nil, made || done && !lives
 			if tried++; !done {
-				n.lost = 0 // or it would be withheld from the navigator again
+				n.lost = 0 // or withholds would keep it from the navigator in the next plan too
 			}
 		}
 	}
-	for i, u := range r.plan.Unplaced { // a class that is parked would not be handed over in the next plan
+	for i, u := range r.plan.Unplaced { // another reason than NoFit, so that the class is not parked and the next plan gets it
 		if u.Capsule != nil && next[r.waiterOf(u.Capsule)] && !full {
 			r.plan.Unplaced[i].Why = errors.New(u.Why.Error() + "; room is nominated for it soon")
 		}
@@ -49,8 +50,9 @@ func (r *patientPass) serve(ctx context.Context, waiting []*nominee) {
 
 func (p *Patient) lasts() time.Duration { return cmp.Or(p.For, 2*time.Minute) }
 
-// nominate makes a nomination, or renews the one that stands, where the fewest capsules have to end. It reports false if the nominee
-// could go nowhere; the error is the draft's, if there is no more to be nominated.
+// nominate makes a nomination, or renews the standing one, for the nodes where room is expected soonest. It reports
+// false if it has made none: the nominee could go nowhere, or its standing nomination cannot be improved. The error is
+// the draft's, when the share of the room that may be nominated is used up.
 func (r *patientPass) nominate(ctx context.Context, n *nominee) (bool, error) {
 	n.again = r.now.Add(triedAgain)
 	if r.After > 0 {
@@ -77,8 +79,9 @@ func (r *patientPass) nominate(ctx context.Context, n *nominee) (bool, error) {
 	return true, nil
 }
 
-// lends returns for how long others may use what is to be nominated: as long as the nominee waits for it, by what is known of when
-// work ends. It returns 0 if that is not known, and if on one of the nodes what leaves has to stop first.
+// lends returns for how long others may borrow the room: as long as the nominee is expected to wait for it. It returns
+// 0 if that is not known, or if one of the nodes confirms, because there a borrower has to stop before the nominee can
+// begin.
 func (r *patientPass) lends(s *patientSeating) time.Duration {
 	if s.cost.at == unknownEnd || slices.ContainsFunc(s.rooms, func(w *waitingRoom) bool { return w.Node.Confirms && w.claims() }) {
 		return 0
@@ -86,8 +89,9 @@ func (r *patientPass) lends(s *patientSeating) time.Duration {
 	return max(0, time.Duration(s.cost.at-r.rooms.clock))
 }
 
-// stopLending renews a nomination so that it lends no more: a proposal to place the nominee in that room was lost, perhaps to what has
-// come to borrow it. This one rests on none of those. It reports false if the draft refuses it.
+// stopLending renews a nomination so that it lends no more. Patient does this when a proposal to place the nominee in
+// that room was lost, perhaps to new borrowers: the next proposal cannot be lost to them. It reports false if the draft
+// refuses the renewal.
 func (r *patientPass) stopLending(n *nominee) bool {
 	do := orbit.Nominate{Capsule: n.capsule, Gang: n.gang, Aged: n.aged, Parts: n.standing.Parts, Ends: r.now.Add(r.lasts())}
 	if r.draft.Nominate(do) != nil {
@@ -98,7 +102,8 @@ func (r *patientPass) stopLending(n *nominee) bool {
 	return true
 }
 
-// seat places a nominee in the room that is nominated for it, if all of that is free once what borrows it has left.
+// seat proposes to place a nominee in its nominated room, and to evict the borrowers that are in the way. It reports
+// false, and changes nothing, if that does not free enough.
 func (r *patientPass) seat(n *nominee) bool {
 	start, limits := r.draft.Checkpoint(), r.state.Limits()
 	if !r.take(n.waiter, n.patientWait) {
@@ -109,7 +114,7 @@ func (r *patientPass) seat(n *nominee) bool {
 		bets = append(bets, orbit.GangUnplaced{Gang: n.gang})
 	}
 	p := r.draft.Propose(bets...)
-	n.tried = true // also if it is too much for one proposal, for then those that borrow the room have to end by themselves
+	n.tried = true // also if one proposal cannot hold it: lending then stops, and the borrowers end by themselves
 	if len(p.If) > limits.Preconditions || len(p.Do) > limits.Commitments {
 		r.draft.Rollback(start)
 		return false
@@ -127,7 +132,7 @@ func (r *patientPass) seat(n *nominee) bool {
 	return true
 }
 
-// take places on the draft all that have nominated room in it, or nothing.
+// take places all capsules of a nominee on the draft, each in its nominated room, or none of them.
 func (r *patientPass) take(of waiter, w *patientWait) bool {
 	start := r.draft.Checkpoint()
 	for _, s := range w.seats {
@@ -139,8 +144,8 @@ func (r *patientPass) take(of waiter, w *patientWait) bool {
 	return len(w.seats) > 0
 }
 
-// seatOne places a capsule on a node, if that takes it once enough of what borrows there has been evicted, in the order of recallable.
-// The ledger spares those for whom there is room after all.
+// seatOne places a capsule on a node of the draft. It evicts borrowers, in the order of recallable, until the capsule
+// fits. The ledger spares the borrowers for which there is room after all.
 func (r *patientPass) seatOne(of waiter, c *orbit.Capsule, at orbit.NodeID) bool {
 	r.draft.Ask(c)
 	state := r.state.Node(at)
@@ -160,7 +165,8 @@ func (r *patientPass) seatOne(of waiter, c *orbit.Capsule, at orbit.NodeID) bool
 	}
 }
 
-// recallable returns what borrows from a nominee on a node, what was placed last before others: least of its work is lost.
+// recallable returns the capsules that borrow from a nominee on a node, the last placed first, so that the least of
+// their work is lost.
 func (r *patientPass) recallable(of waiter, on orbit.NodeID) (out []*orbit.Capsule) {
 	for c := range r.state.On(on) {
 		if borrows(c, &orbit.Nominee{Capsule: of.capsule, Gang: of.gang}) {

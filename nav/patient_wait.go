@@ -8,44 +8,47 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// How long a nominee waits for room on one node, by what is known of when work ends there, or by an estimate.
+// How long a nominee waits for room on one node: by the ends of running work that are known, or by an estimate.
 
 // patientCost estimates how long a nominee waits for room.
 type patientCost struct {
-	// When there is room by what is known of when work ends; 0: there is now; unknownEnd: it depends on work of which no end is known.
+	// When there is room, by the known ends of running work; 0: there is room now; unknownEnd: it depends on work
+	// without a known end.
 	at orbit.Instant
-	// How many have to end until then, see waitingRoom.ends.
+	// An estimate of how many capsules have to end until then, see waitingRoom.ends.
 	ends float64
 }
 
-// unknownEnd comes after all ends that are known.
+// unknownEnd stands for an end that is not known. It is later than all known ends.
 const unknownEnd = orbit.Instant(math.MaxInt64)
 
-// compare orders costs: soonest first, and then, or where that is not known, fewest to end.
+// compare orders costs: the sooner one first. If both are equally soon, or neither is known, the cost with fewer
+// capsules that have to end comes first.
 func (c patientCost) compare(o patientCost) int {
 	return cmp.Or(cmp.Compare(c.at, o.at), cmp.Compare(c.ends, o.ends))
 }
 
-// waitingRoom is a node as the nominee may come to find it.
+// waitingRoom is a node as a choice for the nominee. A choice seats members in it one after another.
 type waitingRoom struct {
 	*orbit.NodeState
-	// What is free now, and what will be, beside what is nominated for those that outrank the nominee, and what its members
-	// take here.
+	// What is free now, and what is free once the work that is counted on has ended. Both are less by what is nominated
+	// for work that outranks the nominee, and by what the nominee's members seated here take.
 	now, later freeCapacity
-	// What is to be nominated, and how much of each device instance.
+	// The part of the nomination on this node, and how many milli of each device instance it claims.
 	part  orbit.NominatedRoom
 	milli [orbit.MaxDevices]int
-	// It is nominated for the nominee already, and how long one member more waits.
+	// Room here is nominated for the nominee already (own), and the cost of seating one more member here.
 	own  bool
 	cost patientCost
-	// Members of gangs run there of which it is not known when they end.
+	// Members of gangs run here without a known end.
 	gangs bool
-	// What is known of when work ends there, soonest first, and the time now.
+	// The known ends of work on the node, soonest first, and the time now.
 	known []knownEnd
 	clock orbit.Instant
 }
 
-// Before orders rooms: soonest, then where it is nominated already, then by id.
+// Before orders rooms by cost, then puts rooms first that are nominated for the nominee already, then orders by node
+// id.
 func (w *waitingRoom) Before(o *waitingRoom) bool {
 	if w.cost != o.cost || w.own == o.own {
 		return cmp.Or(w.cost.compare(o.cost), cmp.Compare(w.Node.ID, o.Node.ID)) < 0
@@ -53,17 +56,17 @@ func (w *waitingRoom) Before(o *waitingRoom) bool {
 	return w.own
 }
 
-// claims reports whether anything of the node is to be nominated.
+// claims reports whether the nomination claims anything on this node.
 func (w *waitingRoom) claims() bool { return w.part.Room != (orbit.Resources{}) || w.part.Devices != 0 }
 
-// wait returns how long one member more waits.
+// wait returns the cost of seating one more member here.
 func (w *waitingRoom) wait(spec *orbit.Spec) patientCost {
 	at, by := w.soonest(spec)
 	return patientCost{at, w.ends(spec, &by)}
 }
 
-// soonest returns when there is room for one member more, and how much is free by then: what will be at last, if it is not known when.
-// What should have ended already is taken to need as long again as it is late.
+// soonest returns when there is room for one more member, and what is free by then. If the time is not known it returns
+// unknownEnd and later. Work that should have ended already is expected to need as long again as it is late.
 func (w *waitingRoom) soonest(spec *orbit.Spec) (at orbit.Instant, by freeCapacity) {
 	by = w.now
 	future := sort.Search(len(w.known), func(i int) bool { return w.known[i].at > w.clock })
@@ -87,10 +90,11 @@ func (w *waitingRoom) soonest(spec *orbit.Spec) (at orbit.Instant, by freeCapaci
 	}
 }
 
-// ends estimates how many of the capsules on the node have to end for one member more, as if each of them had an equal share of
-// what is used. They end one by one, so what few hold is free sooner than as much that many hold, and less of it lies idle until
-// the last has ended. Members of gangs mostly run long, so where some run as many as on no other node are taken to have to end.
-// Of nodes that are equal the one is better of which less has to be freed. The more is nominated for others, the higher it is.
+// ends estimates how many of the node's capsules have to end before one more member fits, as if each capsule had an
+// equal share of what is used. Capsules end one by one. So room that few capsules hold is free sooner than as much room
+// that many capsules hold, and less of it lies idle until the last has ended. Members of gangs mostly run long, so
+// nodes on which some run come after all nodes without. Of nodes that are otherwise equal, the node where less has to
+// be freed is better. The more is nominated for others, the higher the estimate.
 func (w *waitingRoom) ends(spec *orbit.Spec, by *freeCapacity) float64 {
 	ends, sum := 0.0, 0.0
 	add := func(short, used, capacity int64) {
@@ -120,11 +124,12 @@ func (w *waitingRoom) ends(spec *orbit.Spec, by *freeCapacity) float64 {
 	return w.rating(ends, sum)
 }
 
-// many is more than the capsules that have to end on any node, and more than all that is to be freed there, each resource as a part
-// of what the node has.
+// many is a weight. It is larger than the number of capsules that have to end on any node, and larger than the sum of
+// what has to be freed there, each resource as a fraction of the node's capacity.
 const many = 1 << 20
 
-// rating puts together how many have to end and how much has to be freed.
+// rating makes one number of how many capsules have to end, whether gangs run here, and, as a tie-break, how much has
+// to be freed.
 func (w *waitingRoom) rating(ends, sum float64) float64 {
 	if w.gangs && ends > 0 {
 		ends += many
@@ -132,7 +137,8 @@ func (w *waitingRoom) rating(ends, sum float64) float64 {
 	return ends + sum/many
 }
 
-// pick chooses the instances of which least has to be freed, among those of which enough will be free. It requires that there are enough.
+// pick chooses device instances: of those with enough free by then, the ones where the least has to be freed. The
+// caller ensures that there are enough.
 func (w *waitingRoom) pick(q *orbit.DeviceRequest, by *freeCapacity) orbit.DeviceSet {
 	if q.Count == 0 {
 		return 0
@@ -148,7 +154,8 @@ func (w *waitingRoom) pick(q *orbit.DeviceRequest, by *freeCapacity) orbit.Devic
 	return open.instances(q, func(a, b int32) bool { return a < b })
 }
 
-// seat takes room for a member. It requires that there will be enough.
+// seat takes room for a member, both now and later, and adds it to the nomination's part. The caller ensures that there
+// will be enough.
 func (w *waitingRoom) seat(spec *orbit.Spec, set orbit.DeviceSet) {
 	w.now.take(spec, set)
 	w.later.take(spec, set)

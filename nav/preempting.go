@@ -13,11 +13,12 @@ import (
 	"github.com/orbitsched/orbit/place"
 )
 
-// Preempting wraps a navigator and evicts capsules of lower priority when work of that navigator finds no free room. It takes
-// what the wrapped navigator leaves out, chooses the node with the best victims ([place.Indexed.BestEvicting] says which these
-// are), and proposes their evictions and the placement together. Because both are one proposal, no capsule is evicted for work
-// that is not placed. Who stands in the way by a rule [orbit.Apart] makes way as well, also on other nodes of the rack. Victims return to
-// pending. Preempting claims what the wrapped navigator claims: give the engine one of the two, not both.
+// Preempting wraps a navigator and evicts capsules of lower priority when work of that navigator finds no free room. It
+// takes the work that the wrapped navigator leaves out, chooses the node with the best victims
+// ([place.Indexed.BestEvicting] says which these are), and proposes their evictions and the placement together. Because
+// both are one proposal, no capsule is evicted for work that is not placed. A capsule that stands in the way by a rule
+// [orbit.Apart] is a victim too, also on other nodes of the rack. Victims return to pending. Preempting claims what the
+// wrapped navigator claims: give the engine one of the two, not both.
 //
 //	engine.Navigator = &nav.Preempting{Navigator: &nav.Services{}}
 //
@@ -26,44 +27,48 @@ import (
 //	                                               ├─ {Evict victims, Place}
 //	                                               └─ its last proposal was lost ─► {Nominate} now, {Evict, Place} from the next plan
 //
-// A gang with no member placed is placed with its minimum of members, in one domain. Preempting takes the first of the gang's
-// levels that has a domain with enough room and victims. In each domain every member goes to the node where its victims are best;
-// of the domains of the level, the one is taken whose victims are best all together. A gang that is a victim first loses only
-// the members beyond its minimums, and is evicted whole only if those are not enough. When a gang already runs, nobody is evicted
-// for the members that it still lacks.
+// A gang with no member placed is placed with its minimum of members, in one domain. Preempting takes the first of the
+// gang's levels that has a domain with enough room and victims. In each domain every member goes to the node where its
+// victims are best; of the domains of the level, Preempting takes the one whose victims are best all together. A gang
+// that is a victim first loses only the members beyond its minimums, and is evicted whole only if those are not enough.
+// When a gang already runs, nothing is evicted for the members that it still lacks.
 //
-// A proposal is lost if other commits took room on the node after the view was made. The next plan then chooses a node again,
-// but first nominates the room there ([orbit.Nominate]), also if room on other nodes is nominated for the work, where those who
-// have it by now do not make way. After four lost proposals room is nominated also where no victims are needed, and the wrapped
-// navigator does not plan the work meanwhile. Work of lower priority may not take nominated room, so short-lived
-// small work cannot defeat one preemption after the other. The ledger itself skips a victim that has left its node meanwhile,
-// and spares a victim whose room is no longer needed.
+// A proposal is lost if other commits took room on the node after the view was made. The next plan then chooses a node
+// again, but first nominates the room there ([orbit.Nominate]). It does so even if room on other nodes is already
+// nominated for the work, when that is no longer enough because the capsules there may not be evicted. After four lost
+// proposals room is nominated also where no victims are needed, and the wrapped navigator does not plan the work
+// meanwhile. Work of lower priority may not take nominated room, so short-lived small work cannot defeat one preemption
+// after the other. The ledger itself skips a victim that has left its node meanwhile, and spares a victim whose room is
+// no longer needed.
 //
-// In Preempting{Navigator: &Patient{Navigator: ...}}, After decides what comes first. If After is zero, Preempting evicts before
-// Patient nominates. If After is longer than Patient.After, Patient nominates room first, and Preempting evicts only if the work
-// still waits once After has passed: on the nominated node, if victims there make enough room.
+// In Preempting{Navigator: &Patient{Navigator: ...}}, After decides what comes first. If After is zero, Preempting
+// evicts before Patient nominates. If After is longer than Patient.After, Patient nominates room first, and Preempting
+// evicts only if the work still waits once After has passed: on the nominated node, if victims there make enough room.
 //
-// The plan's notes begin with "preempted" (how many capsules and gangs are placed where others make way), "victims" (how many
-// capsules make way) and "nominatedToPreempt" (how many nominations Preempting proposes). The notes of the wrapped navigator
-// and of the search for victims follow. A Preempting belongs to one engine and is not safe for concurrent use.
+// The plan's notes begin with "preempted" (how many capsules and gangs are placed where victims make way), "victims"
+// (how many capsules make way) and "nominatedToPreempt" (how many nominations Preempting proposes). The notes of the
+// wrapped navigator and of the search for victims follow. A Preempting belongs to one engine and is not safe for
+// concurrent use.
 type Preempting struct {
 	// Navigator is the wrapped navigator; others may be evicted for its work. Required.
 	Navigator orbit.Navigator
-	// After is how long a capsule or a gang must have been left out before others are evicted for it; zero: they are evicted in
-	// the first plan that leaves it out. A class that is parked is planned again only after Engine.ParkFor, so an After that is
-	// shorter than ParkFor takes effect late.
+	// After is how long a capsule or a gang must have been left out before others are evicted for it; zero: they are
+	// evicted in the first plan that leaves it out. A class that is parked is planned again only after Engine.ParkFor,
+	// so an After that is shorter than ParkFor takes effect late.
 	After time.Duration
 	// Victims is how many capsules one plan may evict at most; 0: there is no limit.
 	Victims int
-	// Hourly is how many capsules may be evicted within an hour at most, as a share of all capsules that are placed: 0.01 is one
-	// in a hundred. Victims of other engines do not count. 0: there is no limit.
+	// Hourly is how many capsules may be evicted within an hour at most, as a share of all capsules that are placed:
+	// 0.01 is one in a hundred. Victims of other engines do not count. 0: there is no limit.
 	Hourly float64
-	// Never lists the classes of work for which nobody is evicted.
+	// Never lists the classes of work for which nothing is evicted.
 	Never []orbit.AppClass
-	// Filter excludes nodes, as the filter of a placement engine does; nil: no node is excluded. If the wrapped navigator's
-	// placement engine has a filter, set the same one here, or work is placed on nodes that the other filter excludes.
+	// Filter excludes nodes, as the filter of a placement engine does; nil: no node is excluded. If the wrapped
+	// navigator's placement engine has a filter, set the same one here, or work is placed on nodes that the other
+	// filter excludes.
 	Filter place.Filter
-	// FilterVersion returns the version of a Filter that reads more than its arguments; nil: Filter reads only its arguments.
+	// FilterVersion returns the version of a Filter that reads more than its arguments; nil: Filter reads only its
+	// arguments.
 	FilterVersion place.FilterVersion
 
 	draft  orbit.Draft
@@ -71,7 +76,7 @@ type Preempting struct {
 	search victims.Search
 	rooms  topology
 	waits  map[waiter]*preemptWait
-	// The last plan's proposals, the revision that it was made on, and those of them that are preemptions.
+	// The last plan's proposals, the revision that it was made on, and its preemptions.
 	last     []orbit.Proposal
 	lastView orbit.Revision
 	proposed []preemption
@@ -85,16 +90,17 @@ type Preempting struct {
 type preemptWait struct {
 	// When it was first left out.
 	since time.Time
-	// How many preemptions for it were lost since room was last nominated for it, and how many of the wrapped navigator's placements.
+	// How many preemptions for it were lost since room was last nominated for it, and how many of the wrapped
+	// navigator's placements.
 	lost, strayed int
 	// For a gang that no domain can take: no domain is tried again before this time, and why is the reason until then.
 	again time.Time
 	why   error
-	// For a gang whose search was cut off: how many domains were tried, with which the next search does not begin again.
+	// For a gang whose search was cut off: how many domains were tried already; the next search skips that many.
 	tried int
 }
 
-// preemption is a capsule or a gang that a plan places, and the victims that make way for it.
+// preemption is a capsule or a gang that a plan places, and its victims.
 type preemption struct {
 	waiter
 	// A member of it.
@@ -102,8 +108,8 @@ type preemption struct {
 	victims []*orbit.Capsule
 }
 
-// hasLost reports whether the proposal that placed a capsule was lost: it waits, and has not been placed and taken off again since
-// the plan.
+// hasLost reports whether the proposal that placed a capsule was lost: it waits, and has not been placed and taken off
+// again since the plan.
 func (p *Preempting) hasLost(s *orbit.State, id orbit.CapsuleID) bool {
 	c := s.Capsule(id)
 	return c != nil && c.Pending() && c.PlacedAt <= p.lastView
@@ -128,8 +134,8 @@ func (r *preemptPass) spend(victims int) {
 const (
 	// gangsTried bounds the gangs for which one plan searches victims, because each search looks at whole domains.
 	gangsTried = 4
-	// mostStrayed is how many proposals for a capsule or a gang are lost, preemptions and placements in free room, before it is
-	// nominated whether it needs victims or not.
+	// mostStrayed is how many proposals for a capsule or a gang are lost, preemptions and placements in free room,
+	// before it is nominated whether it needs victims or not.
 	mostStrayed = 4
 	// gangTriedAgain is how long a gang waits for the next search after one that has found no domain.
 	gangTriedAgain = time.Second
@@ -157,7 +163,8 @@ type preemptPass struct {
 	full map[*orbit.Spec]error
 	// For capsules that were left out: nil if this pass places them, or a reason that replaces the wrapped navigator's.
 	said map[orbit.CapsuleID]error
-	// Capsules and gangs that the wrapped navigator does not plan in this pass, because room is nominated for them first.
+	// Capsules and gangs that the wrapped navigator does not plan in this pass, because room is nominated for them
+	// first.
 	withheld map[waiter]bool
 	// Gangs that were served, and why they are not placed; nil: they are.
 	gangs map[orbit.GangID]error
@@ -167,7 +174,8 @@ type preemptPass struct {
 	preempted, victims, nominated int
 }
 
-// Plan lets the wrapped navigator plan, and then evicts for what that has left out. Its error is the wrapped navigator's.
+// Plan lets the wrapped navigator plan, and then evicts capsules for the work that it has left out. Its error is the
+// wrapped navigator's.
 func (p *Preempting) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (plan orbit.Plan, err error) {
 	if p.Navigator == nil {
 		return plan, errNoPreempting
@@ -190,9 +198,9 @@ func (p *Preempting) Plan(ctx context.Context, view *orbit.View, pending []*orbi
 	return r.plan, err
 }
 
-// countLost looks at what became of the last plan's proposals. For work that still waits it counts a lost proposal; for preemptions
-// that were committed it adds the victims to those of the last hour. It also forgets victims that are older than an hour, and now
-// and then the waits of work that waits no more.
+// countLost looks at what became of the last plan's proposals. For work that still waits it counts a lost proposal; for
+// preemptions that were committed it adds the victims to those of the last hour. It also forgets victims that are older
+// than an hour, and now and then the waits of work that waits no more.
 func (r *preemptPass) countLost() {
 	for i := range r.last {
 		counted := waiter{} // the members of a gang follow each other, and have lost one proposal together
@@ -233,7 +241,7 @@ func (r *preemptPass) countLost() {
 	}
 }
 
-// wait returns what is remembered of a capsule or a gang, a new entry if that is nothing yet.
+// wait returns the record of a capsule or a gang, which it creates if there is none.
 func (p *Preempting) wait(w waiter) *preemptWait {
 	if p.waits == nil {
 		p.waits = map[waiter]*preemptWait{}
@@ -244,8 +252,9 @@ func (p *Preempting) wait(w waiter) *preemptWait {
 	return p.waits[w]
 }
 
-// withhold splits pending work. The wrapped navigator does not plan the capsules and gangs that have lost many proposals, because others
-// would take their room again. They are nominated in this plan, and placed in the nominated room in a later one.
+// withhold splits pending work. The wrapped navigator does not plan the capsules and gangs that have lost many
+// proposals, because others would take their room again. They are nominated in this plan, and placed in the nominated
+// room in a later one.
 func (r *preemptPass) withhold(pending []*orbit.Capsule) (rest []*orbit.Capsule, withheld []orbit.Unplaced) {
 	for i, c := range pending {
 		w := waiterOf(r.state, c)
@@ -258,7 +267,8 @@ func (r *preemptPass) withhold(pending []*orbit.Capsule) (rest []*orbit.Capsule,
 		if withheld == nil {
 			rest, r.withheld = slices.Clone(pending[:i]), map[waiter]bool{}
 		}
-		// If it cannot be nominated, the wrapped navigator plans it in the next pass, because it may have room that a nomination cannot name.
+		// If it cannot be nominated, the wrapped navigator plans it in the next pass, because it may have room that a
+		// nomination cannot name.
 		r.withheld[w], r.waits[w].strayed = true, 0
 		withheld = append(withheld, orbit.Unplaced{Capsule: c, Why: errNominated})
 	}
@@ -279,7 +289,8 @@ func (r *preemptPass) evictsFor(c *orbit.Capsule) bool {
 	return c.Spec.Start.Template == "" && c.Spec.Start.Parent == "" && !slices.Contains(r.Never, c.Spec.Class)
 }
 
-// waiting returns since when a capsule has been left out: from now on, if it is for the first time, or it was placed in between.
+// waiting returns since when a capsule has been left out: from now on, if it is for the first time, or it was placed in
+// between.
 func (r *preemptPass) waiting(wait *preemptWait, c *orbit.Capsule) time.Time {
 	if wait.since.IsZero() || c.PlaceTime.Time().After(wait.since) {
 		wait.since = r.now
@@ -287,7 +298,8 @@ func (r *preemptPass) waiting(wait *preemptWait, c *orbit.Capsule) time.Time {
 	return wait.since
 }
 
-// leftOut returns the capsules that the plan leaves out and for which others may be evicted now, highest priority first.
+// leftOut returns the capsules that the plan leaves out and for which others may be evicted now, highest priority
+// first.
 func (r *preemptPass) leftOut() (waiting []orbit.Unplaced) {
 	for _, u := range r.plan.Unplaced {
 		c := u.Capsule

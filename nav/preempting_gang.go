@@ -13,8 +13,8 @@ import (
 	"github.com/orbitsched/orbit/internal/victims"
 )
 
-// gangSeating is a choice for a whole gang: a domain, the victims that leave it, and the room that the members take. Its Key
-// sums up the victims, so that domains are compared as single nodes are.
+// gangSeating is a choice for a whole gang: a domain, the victims that leave it, and the room that the members take.
+// Its Key sums up the victims, so that domains are compared as single nodes are.
 type gangSeating struct {
 	victims.Key
 	// The domain and its nodes.
@@ -22,7 +22,7 @@ type gangSeating struct {
 	nodes []int32
 	// The victims.
 	leave []*orbit.Capsule
-	// What the members take, node by node, to nominate it.
+	// The room that the members take, node by node, for a nomination.
 	parts []orbit.NominatedRoom
 }
 
@@ -81,10 +81,11 @@ func (r *preemptPass) serveGang(ctx context.Context, c *orbit.Capsule) error {
 	return nil
 }
 
-// bestDomain returns the nominated nodes, if all members find room there. Else it returns the domain whose victims are best, of the
-// first level that has a domain for all members; nil: none has. It searches all levels without evicting any gang whole first, and once more with that only if it has found nothing. Of the domains
-// in this order it skips as many as an earlier search has tried. It returns how many are tried now, and whether these are all; else
-// ctx has ended. Of the domains that would do but for a budget it notes the refusal.
+// bestDomain returns the nominated nodes, if all members find room there. Otherwise it returns the domain whose victims
+// are best, of the first level that has a domain for all members; nil: no level has one. It first searches all levels
+// without evicting any gang whole, and allows that in a second search only if the first has found nothing. It skips as
+// many domains, in this order, as an earlier search has tried. It returns how many domains are tried by now, and
+// whether these are all; if not, ctx has ended. If only a budget rules out a domain, it records the refusal.
 func (r *preemptPass) bestDomain(ctx context.Context, n *orbit.Nomination, members []*orbit.Capsule, levels [][]string, skip int, refusal **orbit.Rejection) (best *gangSeating, tried int, all bool) {
 	r.rooms.begin(&r.draft, math.MaxInt)
 	r.rooms.follow()
@@ -119,8 +120,8 @@ func (r *preemptPass) bestDomain(ctx context.Context, n *orbit.Nomination, membe
 	return nil, tried, true
 }
 
-// nominatedDomain returns the nodes on which room is nominated for the gang, if they are in one domain and all members find room
-// there; else nil.
+// nominatedDomain returns the nodes on which room is nominated for the gang, if they are in one domain and all members
+// find room there; else nil.
 func (r *preemptPass) nominatedDomain(n *orbit.Nomination, members []*orbit.Capsule, levels [][]string) *gangSeating {
 	if !n.Lives() {
 		return nil
@@ -148,7 +149,7 @@ func (r *preemptPass) nominatedDomain(n *orbit.Nomination, members []*orbit.Caps
 	return nil
 }
 
-// tryGang is seatGang on nodes of a domain, and leaves the draft as it was.
+// tryGang does what seatGang does on the nodes of a domain, and then rolls the draft back.
 func (r *preemptPass) tryGang(name string, nodes []int32, members []*orbit.Capsule) *gangSeating {
 	start := r.draft.Checkpoint()
 	defer r.draft.Rollback(start)
@@ -159,8 +160,8 @@ func (r *preemptPass) tryGang(name string, nodes []int32, members []*orbit.Capsu
 	return s
 }
 
-// seatGang places all members on these nodes of the draft, one after the other, each on the node where its victims are best, and
-// evicts the victims. It returns nil if a member finds no place; the caller then rolls the draft back.
+// seatGang places all members on these nodes of the draft, one after the other, each on the node where its victims are
+// best, and evicts the victims. It returns nil if a member finds no place; the caller then rolls the draft back.
 func (r *preemptPass) seatGang(nodes []int32, members []*orbit.Capsule) *gangSeating {
 	s := &gangSeating{Key: victims.None}
 	var open heap.Heap[gangSeat]
@@ -218,8 +219,8 @@ func (r *preemptPass) offer(open *heap.Heap[gangSeat], at int32, m *orbit.Capsul
 	}
 }
 
-// take evicts the victims on the draft, places a member in their stead, and enters both into the seating. It reports false if the
-// draft refuses a step.
+// take evicts the victims on the draft, places a member in their stead, and enters both into the seating. It reports
+// false if the draft refuses a step.
 func (r *preemptPass) take(s *gangSeating, f *victims.Found, m *orbit.Capsule, parts map[orbit.NodeID]int) bool {
 	for _, v := range f.Victims {
 		if r.draft.Evict(r.search.Evict(v)) != nil {
@@ -245,7 +246,7 @@ func (r *preemptPass) take(s *gangSeating, f *victims.Found, m *orbit.Capsule, p
 	return true
 }
 
-// add adds the victims that make way for one member.
+// add adds the victims of one member.
 func (s *gangSeating) add(f *victims.Found) {
 	s.leave = append(s.leave, f.Victims...)
 	s.Refused += f.Refused

@@ -12,16 +12,17 @@ import (
 	"github.com/orbitsched/orbit/place"
 )
 
-// How a Preempting serves what the wrapped navigator has left out: it chooses victims, keeps to its limits, and evicts or nominates.
+// How a Preempting serves the work that the wrapped navigator has left out: it chooses victims, keeps to its limits,
+// and evicts or nominates.
 
-// serve places waiting work where victims make way for it. It works on a draft that first repeats the plan's proposals.
+// serve places waiting work in the room of victims. It works on a draft that first repeats the plan's proposals.
 func (r *preemptPass) serve(ctx context.Context, waiting []orbit.Unplaced) {
 	if r.engine == nil {
 		r.engine = &place.Indexed{Filter: r.Filter, FilterVersion: r.FilterVersion}
 	}
 	r.draft.Sync(r.view)
 	for i := range r.plan.Proposals {
-		_ = reserve(&r.draft, &r.plan.Proposals[i]) // what the draft refuses the ledger refuses too
+		_ = reserve(&r.draft, &r.plan.Proposals[i]) // the ledger will refuse such a proposal too
 	}
 	r.limit()
 	for _, u := range waiting {
@@ -39,7 +40,7 @@ func (r *preemptPass) serve(ctx context.Context, waiting []orbit.Unplaced) {
 		}
 	}
 	r.plan.Unplaced = slices.DeleteFunc(r.plan.Unplaced, func(u orbit.Unplaced) bool {
-		return u.Capsule != nil && placed[u.Capsule.ID] // of a gang perhaps the minimum alone is
+		return u.Capsule != nil && placed[u.Capsule.ID] // only placed capsules: of a gang perhaps just the minimum
 	})
 	for i := range r.plan.Unplaced {
 		u := &r.plan.Unplaced[i]
@@ -75,8 +76,8 @@ func (r *preemptPass) limit() {
 	}
 }
 
-// serveOne places a capsule, or the gang of which it is a member, and returns nil. If it cannot, it returns the reason, which may
-// be the one that the wrapped navigator gave.
+// serveOne places a capsule, or the gang of which it is a member, and returns nil. If it cannot, it returns the reason,
+// which may be the one that the wrapped navigator gave.
 func (r *preemptPass) serveOne(ctx context.Context, u orbit.Unplaced) error {
 	c := u.Capsule
 	if c.Gang != "" {
@@ -116,8 +117,8 @@ func (r *preemptPass) serveOne(ctx context.Context, u orbit.Unplaced) error {
 	return nil
 }
 
-// choose returns the node on which room is nominated for the capsule, if victims there make enough room, or else the node
-// whose victims are best.
+// choose returns the node on which room is nominated for the capsule, if victims there make enough room, or else the
+// node whose victims are best.
 func (r *preemptPass) choose(c *orbit.Capsule) (place.Eviction, error) {
 	if c.Nomination.Lives() {
 		r.draft.Ask(c)
@@ -149,7 +150,8 @@ func (r *preemptPass) exceeds(leave []*orbit.Capsule, highest int32) error {
 	return limited{fmt.Sprintf("would need %s of priority %d or less; %s", quantity(len(leave), "victim"), highest, r.leftWhy)}
 }
 
-// nominate adds a proposal that nominates room to the plan. It reports false if the draft refuses it, as the ledger would.
+// nominate adds a proposal that nominates room to the plan. It reports false if the draft refuses it, as the ledger
+// would.
 func (r *preemptPass) nominate(w waiter, parts []orbit.NominatedRoom) bool {
 	do := orbit.Nominate{Capsule: w.capsule, Gang: w.gang, Parts: parts, Ends: r.now.Add(2 * time.Minute)}
 	if err := r.draft.Nominate(do); err != nil {
@@ -162,8 +164,8 @@ func (r *preemptPass) nominate(w waiter, parts []orbit.NominatedRoom) bool {
 	return true
 }
 
-// isNominated reports whether a nomination lives and has room on the nodes of all these parts. One that does not is of no use for
-// an eviction on these nodes: small work can take the room there again and again.
+// isNominated reports whether a nomination lives and has room on the nodes of all these parts. Otherwise it does not
+// protect an eviction on these nodes: small work can take the room there again and again.
 func isNominated(n *orbit.Nomination, parts ...orbit.NominatedRoom) bool {
 	return n.Lives() && !slices.ContainsFunc(parts, func(want orbit.NominatedRoom) bool {
 		return !slices.ContainsFunc(n.Parts, func(has orbit.NominatedRoom) bool { return has.Node == want.Node })
@@ -179,8 +181,8 @@ func roomFor(c *orbit.Capsule, e *place.Eviction) orbit.NominatedRoom {
 	return room
 }
 
-// propose adds a proposal to the plan, and notes the victims. There are none if the work is placed in its nominated room, or wherever it
-// fits if none may be nominated for it.
+// propose adds a proposal to the plan, and records its victims. There are none if the work is placed in its nominated
+// room, or in free room because it could not be nominated.
 func (r *preemptPass) propose(w waiter, made orbit.Proposal, leave []*orbit.Capsule) {
 	r.plan.Proposals = append(r.plan.Proposals, made)
 	r.withholdAgain(w)

@@ -6,8 +6,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Why nobody makes way for what a plan leaves out. Texts are built when they are read, because that of a [orbit.NoFit] costs a look
-// at each node.
+// Reasons why no capsule is evicted for work that a plan leaves out. Texts are built when they are read, because the
+// text of a [orbit.NoFit] costs a look at each node.
 
 // limited is a reason that may not hold in the next plan any more, so the engine must not park a class for it.
 type limited struct{ why string }
@@ -21,7 +21,7 @@ var (
 	errNominated = limited{"proposals for it were lost to others; room is nominated for it first"}
 )
 
-// besides is the wrapped navigator's reason (why) and the reason why nobody makes way (more).
+// besides joins the wrapped navigator's reason (why) and the reason why nothing is evicted (more).
 type besides struct{ why, more error }
 
 func (e *besides) Error() string { return e.why.Error() + "; " + e.more.Error() }
@@ -32,8 +32,8 @@ func (e *besides) Unwrap() error { return e.why }
 // unparked is a reason for which the engine must not park a class.
 type unparked struct{ error }
 
-// because joins the wrapped navigator's reason and the reason why nobody makes way. If the latter is limited, the result does not
-// wrap a *orbit.NoFit, so that the engine parks no class.
+// because joins the wrapped navigator's reason and the reason why nothing is evicted. If the latter is limited, the
+// result does not wrap a *orbit.NoFit, so that the engine parks no class.
 func because(why, more error) error {
 	var soon limited
 	switch {

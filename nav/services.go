@@ -1,28 +1,29 @@
-// Package nav has navigators that are ready to run. Each claims a class of work and is good at that; run those that you
-// need side by side, each in an [orbit.Engine] of its own, on one ledger.
+// Package nav has navigators that are ready to run. Each claims one class of work and places it well. Run those that
+// you need side by side, each in an [orbit.Engine] of its own, on one ledger.
 //
 //	Services  latency-sensitive and best-effort capsules: spread, one at a time, the best node for each
 //	Batch     batch capsules: packed, as many as possible, with a bound that says how many more there could be
 //	Gang      gangs: all members in one rack, block or zone, or none of them
-//	Anchor    wraps one of the others: it starts co-location groups, whose members wait for each other
-//	Patient   wraps one of the others, or of an importer's: what has waited long gets the room that becomes free
-//	Preempting wraps one of the others, or of an importer's: what fits nowhere gets the room of work of lower priority
+//	Anchor    wraps a navigator: starts co-location groups, whose members wait for each other
+//	Patient   wraps a navigator: nominates freed room for work that has waited long
+//	Preempting wraps a navigator: evicts work of lower priority for work that fits nowhere
 //
-// [Drain] is no navigator, though it plans like one: it takes cordoned nodes out of use, beside the engines.
+// Anchor, Patient and Preempting wrap any navigator, also one of your own. [Drain] is no navigator, though it plans
+// like one: it empties cordoned nodes, beside the engines. Sandboxes that start from warm slots have a package of their
+// own, package sandbox.
 //
-// Sandboxes that start from warm slots have a room of their own, package sandbox.
+// The zero values of Services, Batch and Gang work; Anchor, Patient and Preempting need their Navigator, and Drain its
+// Ledger. A navigator belongs to one engine. Each navigator explains why it did not place a capsule: with counts of
+// nodes ([orbit.NoFit]), by level of topology ([GangNoFit]), or with the groups that wait for each other ([Deadlock]).
+// These reasons are in Round.Unplaced, and measurements are in Round.Notes: [orbit.Engine.Pass] returns the round, and
+// Engine.OnRound is called with it.
 //
-// The zero values work, except that Anchor.Navigator must be set. A navigator belongs to one engine. Each navigator
-// explains why it did not place a capsule: with counts of nodes ([orbit.NoFit]), by level of topology ([GangNoFit]), or
-// with the groups that wait for each other ([Deadlock]). The answers are in Round.Unplaced, and what was measured is in
-// Round.Notes: [orbit.Engine.Pass] returns the round, and Engine.OnRound is called with it.
+// Claims must not overlap. An Anchor claims what the navigator in it claims, so run &Anchor{Navigator: &Services{}}
+// instead of a Services, not beside one: a Population with both refuses to run. If you need both, submit each capsule
+// with the name of its engine (Submit.Owner).
 //
-// Claims must not overlap. An Anchor claims what the navigator in it claims, so run &Anchor{Navigator:
-// &Services{}} instead of a Services, not beside one: a Population with both refuses to run. If there must be
-// both, submit each capsule with the name of its engine (Submit.Owner).
-//
-// Priorities order the work of one navigator. Between navigators the one that commits first has the room: a sweep that
-// fills the nodes leaves none to a gang of any priority, and none to a large service, unless a Patient nominates it.
+// Priorities order the work of one navigator. Between navigators, the first to commit gets the room. A sweep that fills
+// the nodes leaves none to a gang or a large service of any priority, unless a Patient nominates it.
 package nav
 
 import (
@@ -35,21 +36,21 @@ import (
 	"github.com/orbitsched/orbit/place"
 )
 
-// Services is the navigator for latency-sensitive and best-effort capsules: greedy feasibility plus scoring,
-// one capsule at a time, highest priority first, reserving as it goes so that it never oversubscribes by
-// itself. The zero value spreads ([score.Spread]) over all nodes, and first over the domains of the level that a spec names
-// ([orbit.Spec] Spread): while each domain has room, none has two members more than another, if no other engine places members of
-// the same set at the same time.
+// Services is the navigator for latency-sensitive and best-effort capsules. It filters and scores nodes for one capsule
+// at a time, highest priority first, and reserves as it goes, so that its own placements never oversubscribe a node.
+// The zero value spreads ([score.Spread]) over all nodes, and first over the domains of the level that a spec names
+// ([orbit.Spec] Spread): while each domain has room, none has two members more than another, if no other engine places
+// members of the same set at the same time.
 //
-// Of one priority it plans class by class, as they come first in the pass: a class that is gone on with costs a
-// fraction of one that is begun. Where there is not room for all of a pass, who came first matters; then it plans again,
-// in order of submission.
+// Within one priority it plans class by class, in the order in which the classes first occur in the pass, because
+// another capsule of the same class costs a fraction of the first one. If there is not room for all capsules of a pass,
+// the order of submission matters: Services then plans again in that order.
 //
-// A capsule that must be near a group of which nothing is placed waits. If that is its own group, and all of the
-// group wait like it, they wait for ever: put the Services in an [Anchor]. Members of gangs are not placed,
-// whatever their class.
+// A capsule that must be near a group of which nothing is placed waits. If that is its own group, and all of the group
+// wait like it, they wait for ever: put the Services in an [Anchor]. Members of gangs are not placed, whatever their
+// class.
 type Services struct {
-	// Placement chooses the nodes; it belongs to this navigator alone. Nil: a [place.Indexed].
+	// Placement chooses the nodes; nothing else may use it. Nil: a [place.Indexed].
 	Placement orbit.PlacementEngine
 	// InOrder plans in order of submission even where there is room for all.
 	InOrder bool
@@ -62,11 +63,11 @@ func (s *Services) Claims(_ string, class orbit.AppClass) bool {
 	return class == orbit.LatencySensitive || class == orbit.BestEffort
 }
 
-// noter is a placement engine that says what it has done.
+// noter is a placement engine with notes about its work.
 type noter interface{ Notes() []slog.Attr }
 
-// Plan finds the best node for each capsule. Within one plan room only shrinks, so a class that did not fit
-// is not tried again. Its notes are those of the placement engine, if that has any.
+// Plan finds the best node for each capsule. Within one plan room only shrinks, so a class that did not fit is not
+// tried again. Its notes are those of the placement engine, if it has any.
 func (s *Services) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 	if s.Placement == nil {
 		s.Placement = &place.Indexed{}
@@ -79,8 +80,8 @@ func (s *Services) Plan(ctx context.Context, view *orbit.View, pending []*orbit.
 	return plan, err
 }
 
-// plan plans class by class, and again in order of submission if that has left something out and may have left out
-// something else than it should.
+// plan plans class by class. If that leaves anything out, it may be another capsule than the one that was submitted
+// last; plan then starts again in order of submission.
 func (s *Services) plan(ctx context.Context, pending []*orbit.Capsule) (orbit.Plan, error) {
 	if s.InOrder {
 		return s.greedy(ctx, pending)
@@ -95,7 +96,7 @@ func (s *Services) plan(ctx context.Context, pending []*orbit.Capsule) (orbit.Pl
 	return s.greedy(ctx, pending)
 }
 
-// greedy places capsule by capsule. When ctx ends it returns what it has so far, and the context's error.
+// greedy places capsule by capsule. If ctx ends it returns the plan so far, and the context's error.
 func (s *Services) greedy(ctx context.Context, pending []*orbit.Capsule) (orbit.Plan, error) {
 	plan := orbit.Plan{Proposals: make([]orbit.Proposal, 0, len(pending))}
 	full := map[*orbit.Spec]error{}
@@ -108,7 +109,7 @@ func (s *Services) greedy(ctx context.Context, pending []*orbit.Capsule) (orbit.
 			return plan, err
 		}
 		why := full[c.Spec]
-		if why == nil || c.Nomination.Lives() { // there may be room that is nominated for this one alone
+		if why == nil || c.Nomination.Lives() { // room may be nominated for this capsule alone
 			why = s.draft.PlaceBest(s.Placement, c)
 			if why == nil {
 				plan.Proposals = append(plan.Proposals, s.draft.Propose())
@@ -121,15 +122,15 @@ func (s *Services) greedy(ctx context.Context, pending []*orbit.Capsule) (orbit.
 	return plan, nil
 }
 
-// leftToItsGang says why a member of a gang is not placed by itself.
+// leftToItsGang returns why a member of a gang is not placed by itself.
 func leftToItsGang(c *orbit.Capsule) orbit.Unplaced {
 	return orbit.Unplaced{Capsule: c, Why: fmt.Errorf(
 		"capsule %q is a member of gang %q, which is placed whole: by a navigator of gangs, for specs of the class Gang", c.ID, c.Gang)}
 }
 
-// byClass puts the capsules of a class together, where the first of them is; in a class they keep their order. To go
-// on with a class is much cheaper for a placement engine than to begin with another one. Priorities stay in order:
-// they are part of the spec. It also reports whether that is the order in which they were.
+// byClass puts the capsules of a class together, at the position of the first of them; within a class they keep their
+// order. A placement engine places another capsule of the same class much more cheaply than one of another class.
+// Priorities stay in order, because they are part of the spec. same reports whether the order has not changed.
 func byClass(pending []*orbit.Capsule) (sorted []*orbit.Capsule, same bool) {
 	number := make(map[*orbit.Spec]int, len(pending))
 	var classes [][]*orbit.Capsule

@@ -67,8 +67,8 @@ func (w *world) nearTo(p pair, node orbit.NodeID) []orbit.CapsuleID {
 	return w.submit(spec, 6)
 }
 
-// company returns an error if a placement is apart from its group. It commits the plan to a ledger of its own, because what
-// one proposal places is company for the next.
+// company returns an error if a placement is apart from its group. It commits the plan to a ledger of its own, because
+// the capsules that one proposal places are company for the next proposal.
 func (c *call) company() error {
 	ctx, l := context.Background(), &orbit.MemoryLedger{Start: c.state}
 	for i, p := range c.plan.Proposals {
@@ -88,7 +88,7 @@ func (c *call) company() error {
 
 // apart returns an error for a placement of a proposal that is apart from the group that it wants to be near.
 func apart(s *orbit.State, p orbit.Proposal) error {
-	anchored := map[string]string{} // group ─► domain, if it begins in this proposal
+	anchored := map[string]string{} // group ─► domain, for groups that begin in this proposal
 	for _, do := range p.Do {
 		place, ok := do.(orbit.Place)
 		if !ok || s.Capsule(place.Capsule) == nil || s.Node(place.Node) == nil {

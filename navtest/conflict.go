@@ -9,7 +9,8 @@ import (
 )
 
 // The rule: a navigator plans from the view alone. Capsules whose proposals were lost to another engine are planned
-// again until they are placed, on other nodes if necessary. Capsules that another engine has placed are not.
+// again until they are placed, on other nodes if necessary. Capsules that another engine has placed are not planned
+// again.
 
 func checkConflict(t *trial) {
 	t.Where = "all nodes of its first plan have been filled by others, and new ones have joined: "
@@ -32,8 +33,8 @@ func checkConflict(t *trial) {
 	}
 }
 
-// lostAndFree lets a plan that takes all free capacity lose it, and then frees the capacity again. A navigator that
-// counts lost proposals as placed would find no free capacity.
+// lostAndFree takes away all free capacity from under a plan that uses it, and then frees the capacity again. A
+// navigator that counts lost proposals as placed finds no free capacity.
 func (t *trial) lostAndFree(p pair) {
 	t.Where = "all that its first plan takes was taken, and is given back: "
 	w := t.world()
@@ -86,8 +87,8 @@ func (w *world) fill(c *call) error {
 	return nil
 }
 
-// take places capsules of others that take all free capacity of every node, and returns their ids. They outrank whatever room may
-// be nominated for by a navigator that has lost a proposal.
+// take fills every node with capsules of other engines, and returns their ids. The capsules have the highest priority,
+// so that they outrank any room that the navigator may have nominated after it lost a proposal.
 func (w *world) take(c *call) (ids []orbit.CapsuleID, err error) {
 	for n := range c.state.Nodes() {
 		id := w.ids(1)[0]

@@ -9,13 +9,13 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// The rule: Plan checks its context while it works. When the context has ended, Plan returns soon, with the plan so far, which
-// must be sound. If that does not account for all the work, it returns the context's error too.
+// The rule: Plan checks its context while it works. After the context has ended, Plan returns soon, with the plan so
+// far, which must be sound. If that plan does not account for all the work, Plan also returns the context's error.
 //
-// How: no time is measured. The context counts the calls of Err and Done, and ends at a chosen call: before the first one,
-// after it, and after half as many as an undisturbed plan makes. The plan must then have fewer commitments than the
-// undisturbed one, of more than a thousand capsules of dozens of classes. Only a Plan that never returns is found by time,
-// after Suite.Patience.
+// How: no time is measured. The context counts the calls of Err and Done, and ends at a chosen call: before the first
+// one, after it, and after half as many calls as an undisturbed plan makes. The plan must then have fewer commitments
+// than the undisturbed plan, which is of more than a thousand capsules in dozens of classes. Only a Plan that never
+// returns is detected by time, after Suite.Patience.
 
 func checkContext(t *trial) {
 	all, watch := t.planUntil(-1)
@@ -29,7 +29,7 @@ func checkContext(t *trial) {
 	}
 	for _, after := range []int{0, 1, (watch.errs + watch.dones) / 2} {
 		if after > 0 && watch.errs+watch.dones < 2 {
-			continue // it waits on Done, so that calls cannot be counted
+			continue // it waits on Done, so its looks at the context cannot be counted
 		}
 		t.Where = fmt.Sprintf("the context ends at look %d of %d: ", after, watch.errs+watch.dones)
 		part, _ := t.planUntil(after)

@@ -12,11 +12,11 @@ import (
 
 // The rule: two navigators of the factory that plan the same work on the same views make equal plans.
 //
-// How: both navigators plan within one pass on the same view, and the plan of the first one is committed. Plans are equal if
-// they have the same proposals in the same order, and the same unplaced capsules in the same order with reasons that park
-// alike. Proposal ids, notes, texts and the ends of holds are not compared. New holds are compared by the order in which
-// they appear, because their ids may be random. If the ids differ, the navigators are not compared any further in that
-// world, because only one of them will recognize its holds.
+// How: both navigators plan within one pass on the same view, and the plan of the first one is committed. Plans are
+// equal if they have the same proposals in the same order, and the same unplaced capsules in the same order with
+// reasons that park alike. Proposal ids, notes, texts and the ends of holds are not compared. New holds are compared by
+// the order in which they appear, because their ids may be random. If the ids differ, the navigators are not compared
+// any further in that world, because only one of them will recognize its holds.
 
 func checkDeterminism(t *trial) {
 	t.scripts(func(w *world) {

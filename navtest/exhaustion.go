@@ -7,8 +7,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// The rule: a *NoFit is the reason only of a single capsule that fits on no node, given what the plan itself places and
-// releases.
+// The rule: the reason for a capsule may be a *NoFit only if the capsule is in no gang and fits on no node, given what
+// the plan itself places and releases.
 
 func checkExhaustion(t *trial) {
 	t.scripts(nil, (*call).falseNoFit)
@@ -30,11 +30,11 @@ func checkExhaustion(t *trial) {
 	}
 }
 
-// falseNoFit returns an error for a capsule with a *NoFit that would fit.
+// falseNoFit returns an error for a capsule that has a *NoFit and would fit on a node.
 func (c *call) falseNoFit() error {
 	end, err := c.replay()
 	if err != nil {
-		return nil // the rule "capacity" says that
+		return nil // the rule "capacity" reports that
 	}
 	for _, u := range c.plan.Unplaced {
 		var nofit *orbit.NoFit

@@ -8,8 +8,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// The rule: every capsule that was handed over is either placed by a proposal of the plan or in Unplaced with a reason;
-// never both, and not twice.
+// The rule: every pending capsule that Plan gets is either placed by a proposal of the plan or listed in Unplaced with
+// a reason; never both, and not twice.
 
 func checkExplanation(t *trial) {
 	t.Where = "work that cannot be placed: "
@@ -22,7 +22,7 @@ func checkExplanation(t *trial) {
 		w.submit(small(p), 3)
 	}
 	for _, p := range t.rest {
-		if p.class != orbit.GangClass { // it is not claimed, but assigned here
+		if p.class != orbit.GangClass { // it is not claimed, but assigned to the engine
 			w.submitTo(me, small(p), 2)
 		}
 	}
@@ -41,7 +41,7 @@ func impossible(p pair) []*orbit.Spec {
 	return []*orbit.Spec{large, where, device, company}
 }
 
-// unaccounted returns an error for a capsule that is not accounted for, or twice.
+// unaccounted returns an error for a capsule that is not accounted for, or that is accounted for twice.
 func (c *call) unaccounted() error {
 	placed, unplaced := map[orbit.CapsuleID]bool{}, map[orbit.CapsuleID]bool{}
 	for _, place := range c.places() {
@@ -83,7 +83,7 @@ func idOf(c *orbit.Capsule) orbit.CapsuleID {
 	return c.ID
 }
 
-// parks reports whether an engine puts a class aside for this reason.
+// parks reports whether an engine parks a class for this reason.
 func parks(why error) bool {
 	var nofit *orbit.NoFit
 	return errors.As(why, &nofit)

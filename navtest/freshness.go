@@ -6,8 +6,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// The rule: a plan rests on its own view and on no earlier one. It names nodes that exist and are schedulable, places no
-// capsule that has ended, and says the revision of the view or none.
+// The rule: a plan is made from its own view and from no earlier one. It names nodes that exist and are schedulable,
+// places no capsule that has ended, and states the revision of the view or none.
 
 func checkFreshness(t *trial) {
 	w := t.world()
@@ -45,7 +45,7 @@ func (w *world) replace(round int) {
 	}
 }
 
-// stale returns an error for a proposal that does not rest on the view.
+// stale returns an error for a proposal that is not made from the plan's view.
 func (c *call) stale() error {
 	for i, p := range c.plan.Proposals {
 		if p.View != 0 && p.View != c.state.Revision() {

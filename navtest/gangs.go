@@ -8,7 +8,7 @@ import (
 )
 
 // The rule: a navigator that claims work of GangClass places a gang whole, or at least the minimum of every role, in
-// one proposal. The members are on one domain of the first of the gang's levels on which they fit, unless the levels
+// one proposal. The members are in one domain of the first of the gang's levels on which they fit, unless the levels
 // are only preferred. A gang that has fallen short is topped up. Any other navigator places no member of a gang.
 
 func checkGangs(t *trial) {
@@ -52,8 +52,8 @@ func (t *trial) leavesGangsAlone() {
 	})
 }
 
-// levels has three racks of four nodes, two of them in one block, with one node of the first rack in use. It submits
-// gangs of whole nodes that fit on a rack, on a block, or only on all nodes.
+// levels makes three racks of four nodes, two of the racks in one block, with one node of the first rack in use. It
+// submits gangs of whole nodes that fit on a rack, on a block, or only on all nodes.
 func (t *trial) levels(p pair) {
 	for _, fits := range []struct {
 		members int
@@ -87,8 +87,8 @@ func (t *trial) levels(p pair) {
 	}
 }
 
-// minimum has enough nodes for a gang's minimum in any rack, and then for all of it in each. At last the gang loses a
-// member.
+// minimum first has enough nodes for a gang's minimum in each rack, and then for the whole gang in each. At the end the
+// gang loses a member.
 func (t *trial) minimum(p pair) {
 	t.Where = "a gang of 6 whole nodes, at least 3, where a rack has 4: "
 	w := t.world()
@@ -108,7 +108,7 @@ func (t *trial) minimum(p pair) {
 	w.passUntilPlaced("it has lost a member, and there is room for it", ids, (*call).torn)
 }
 
-// halves has enough nodes for one of two gangs, which must be placed, and for the other one when the first has ended.
+// halves has enough nodes for one of two gangs. One gang must be placed, and the other one when the first has ended.
 func (t *trial) halves(p pair) {
 	t.Where = "two gangs of 4 whole nodes, of which there are 6: "
 	w := t.world()

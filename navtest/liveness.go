@@ -3,13 +3,13 @@ package navtest
 import "github.com/orbitsched/orbit"
 
 // The rule: in an engine on a ledger without other engines, all work that fits easily is placed within Suite.Passes
-// passes: also beside work of higher priority that fits nowhere, if the engine hands over fewer capsules at a time than
-// a gang has members, and if more work comes later.
+// passes. This also holds beside work of higher priority that fits nowhere, if MaxPlan is smaller than a gang, and if
+// more work comes later.
 
 func checkLiveness(t *trial) {
 	for _, most := range []int{0, 7, 3} {
 		w := t.world()
-		w.engine.ParkFor, w.engine.MaxPlan = 0, most // parks for as long as in production
+		w.engine.ParkFor, w.engine.MaxPlan = 0, most // ParkFor: the default, so that classes are parked as long as in production
 		w.racks(t.plenty())
 		w.passUntilPlaced("there is nothing else", w.easy(t.mine), nil)
 		for _, p := range t.mine {

@@ -7,10 +7,11 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// The rule: a plan places pending capsules of the navigator: those that are assigned to its engine, and those without
-// an owner that it claims, whether they were handed over or not. It releases no capsule or hold of another engine,
-// places no capsule twice, and does not change nodes. Work of others it takes off a node by Evict alone: to make way for its own that
-// outranks it, or to place it again. An engine sends no proposal that breaks the rule, but where a hold of others is released.
+// The rule: a plan places only pending capsules of the navigator: capsules that are assigned to its engine, and
+// capsules without an owner that it claims, whether they are in the plan's batch or not. It releases no capsule or hold
+// of another engine, places no capsule twice, and does not change nodes. It may take work of others off a node only by
+// Evict, to make way for its own work that outranks it, or to place it again. An engine sends no proposal that breaks
+// this rule, except one that releases a hold of others.
 
 func checkOwnership(t *trial) {
 	t.Where = "among the work of others: "
@@ -22,7 +23,7 @@ func checkOwnership(t *trial) {
 // amongOthers mixes the navigator's own work with work of others. All of it could be placed.
 func (t *trial) amongOthers() {
 	w := t.world()
-	w.engine.MaxPlan = 7 // so that some of its own is not handed over
+	w.engine.MaxPlan = 7 // so that a batch does not have all of its own work
 	w.racks(t.plenty())
 	for _, p := range t.rest {
 		w.submit(small(p), 2)
@@ -45,9 +46,9 @@ func (t *trial) amongOthers() {
 	}
 }
 
-// trespass returns an error for what the plan does to the work of others, as an engine would find it ([orbit.State.Offence]), and for
-// a capsule that is placed twice. It follows the plan from proposal to proposal, because one may place what another one has
-// released.
+// trespass returns an error if the plan touches the work of others, as an engine would find it ([orbit.State.Offence]),
+// or places a capsule twice. It goes through the proposals in order, because one proposal may place what an earlier one
+// has released.
 func (t *trial) trespass(c *call) error {
 	owns := func(owner string, spec *orbit.Spec) bool {
 		return owner == me || owner == "" && t.owns(pair{spec.Module, spec.Class})
@@ -66,8 +67,8 @@ func (t *trial) trespass(c *call) error {
 	return nil
 }
 
-// careless returns what is wrong with one commitment, whoever owns the work; "": nothing is. Placed has the capsules that the plan
-// has placed (true) or taken off their nodes (false) so far.
+// careless returns what is wrong with one commitment, regardless of who owns the work; "": nothing is. placed has the
+// capsules that the plan has placed (true) or taken off their nodes (false) so far.
 func careless(s *orbit.State, do orbit.Commitment, placed map[orbit.CapsuleID]bool) string {
 	switch do := do.(type) {
 	case orbit.Place:
@@ -92,7 +93,7 @@ func careless(s *orbit.State, do orbit.Commitment, placed map[orbit.CapsuleID]bo
 	return ""
 }
 
-// missing says that there is no such capsule; "": there is, or none is named.
+// missing returns a text if there is no such capsule; "": there is one, or none is named.
 func missing(s *orbit.State, id orbit.CapsuleID, does string) string {
 	if id == "" || s.Capsule(id) != nil {
 		return ""

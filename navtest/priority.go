@@ -6,8 +6,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// The rule: of capsules that differ only in their priority, none with a lower one is placed while one with a higher one
-// waits.
+// The rule: if capsules differ only in priority, no capsule with a lower priority is placed while one with a higher
+// priority waits.
 
 func checkPriority(t *trial) {
 	for _, p := range t.mine {

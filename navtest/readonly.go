@@ -10,11 +10,11 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// The rule: Plan does not write to what it is given: neither to the slice of pending capsules, nor to the capsules,
-// specs, nodes and gangs, which belong to the ledger.
+// The rule: Plan does not write to its arguments: neither to the slice of pending capsules, nor to the capsules, specs,
+// nodes and gangs, which belong to the ledger.
 //
-// How: the state is dumped before and after and the dumps are compared, and Verify recounts what dumps leave out. A
-// write that is undone before Plan returns can be found by the race detector only.
+// How: the state is dumped before and after Plan, and the dumps are compared; Verify recounts what dumps leave out. A
+// write that is undone before Plan returns can only be found by the race detector.
 
 func checkReadOnly(t *trial) {
 	t.scripts(func(w *world) {

@@ -6,12 +6,12 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// The rule: capacity that becomes free is used, also if it becomes free during a plan that had not found any. A capsule
+// The rule: capacity that becomes free is used, even if it becomes free during a plan that has not found any. A capsule
 // that returns to pending is placed again, as often as it returns.
 
 func checkRecovery(t *trial) {
 	w := t.world()
-	w.engine.ParkFor = 0 // its default
+	w.engine.ParkFor = 0 // the default
 	w.racks(t.plenty())
 	var others []orbit.CapsuleID
 	for n := range w.state().Nodes() {
@@ -41,8 +41,8 @@ func checkRecovery(t *trial) {
 	}
 }
 
-// fullAgain fills all nodes with the navigator's own capsules, which are evicted several times. A navigator that counts
-// them twice, or counts evicted ones, would find no free capacity.
+// fullAgain fills all nodes with the navigator's own capsules and evicts them, several times. A navigator that counts
+// them twice, or still counts evicted ones, finds no free capacity.
 func (t *trial) fullAgain(p pair) {
 	w := t.world()
 	w.racks(2)

@@ -7,10 +7,10 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// The rule: a capsule is placed on a schedulable node whose labels meet all its requirements. If there are such nodes
-// with enough free capacity, it is placed. It comes to a node with a taint only if it tolerates it.
+// The rule: a capsule is placed only on a schedulable node whose labels meet all its requirements and whose taints it
+// tolerates. If such nodes have enough free capacity, it is placed.
 
-// demands are requirements, one for each operator. One of the three kinds of nodes meets each.
+// demands are requirements, one for each operator. Each is met by one of the three kinds of nodes.
 var demands = []orbit.Predicate{
 	{Key: "kind", Op: "In", Values: []string{"x", "b"}},
 	{Key: "kind", Op: "NotIn", Values: []string{"a", "c"}},
@@ -38,8 +38,9 @@ func checkRequirements(t *trial) {
 	w.passUntilPlaced("there are nodes that meet all requirements", ids, (*call).unmet)
 }
 
-// kinds adds nodes of three kinds, each kind in a rack of its own, with as many unschedulable ones beside them, and nodes with a taint, of
-// which each meets the requirements of all kinds. Their ids come first, so that a navigator that goes by the id tries them first.
+// kinds adds nodes of three kinds, each kind in a rack of its own, with as many unschedulable nodes beside them. It
+// also adds nodes with a taint, each of which meets the requirements of all kinds. The ids of these come first, so that
+// a navigator that goes by id tries them first.
 func (w *world) kinds(each int) {
 	for i := range each {
 		for _, kind := range []string{"a", "b", "c"} {

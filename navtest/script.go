@@ -10,13 +10,14 @@ import (
 	"github.com/orbitsched/orbit/internal/harness"
 )
 
-// scripts plays random stories: a constellation on which not everything fits, work of every class that the navigator
-// claims, capsules and holds of other engines, and random events between the passes; in half of them also evictions, budgets,
-// and agents that confirm. Prepare may change the world before the first pass, judge is called with every plan; both may be nil.
+// scripts plays random stories. Each has a constellation on which not everything fits, work of every class that the
+// navigator claims, capsules and holds of other engines, and random events between the passes. Half of the stories also
+// have evictions, budgets, and agents that confirm. prepare may change the world before the first pass; judge is called
+// with every plan; both may be nil.
 func (t *trial) scripts(prepare func(*world), judge judge) {
 	t.draw(func(d dice) {
 		w := t.world()
-		wishes := dice{harness.Rand(t.suite.Seed, t.rule+" with wishes, "+t.Where, 0)} // which leave the rest of the story as it is without
+		wishes := dice{harness.Rand(t.suite.Seed, t.rule+" with wishes, "+t.Where, 0)} // dice apart, so that wishes do not change the rest of the story
 		wished := wishes.chance(50)
 		w.engine.MaxPlan = pick(d, 0, 0, 5)
 		if prepare != nil {
@@ -53,7 +54,7 @@ func (w *world) arrive(d dice) {
 	w.submitTo(pick(d, "", "", me), d.spec(p), 1+d.IntN(8))
 }
 
-// crowd takes free capacity for others: by capsules, and by a hold that ends long after the test.
+// crowd takes free capacity for other engines: by capsules, and by holds that end long after the test.
 func (w *world) crowd(d dice) {
 	for n := range w.state().Nodes() {
 		room := n.Free()
@@ -73,7 +74,7 @@ func (w *world) crowd(d dice) {
 	}
 }
 
-// happen makes a random change. If that is not possible, nothing changes.
+// happen makes a random change, or none if the change is not possible.
 func (w *world) happen(d dice) {
 	s := w.state()
 	nodes := slices.Collect(s.Nodes())
@@ -109,7 +110,8 @@ func (w *world) happen(d dice) {
 	}
 }
 
-// wish makes others wish something: that a capsule makes way, a budget, or what an agent says.
+// wish makes a random change of the second kind: an eviction by another engine, a budget, or a confirmation by an
+// agent.
 func (w *world) wish(d dice) {
 	nodes := slices.Collect(w.state().Nodes())
 	if len(nodes) == 0 {
@@ -126,8 +128,8 @@ func (w *world) wish(d dice) {
 	}
 }
 
-// displace places a capsule or a gang of another engine on a node, and evicts for it all that it outranks there, whether that has
-// to leave or not. The ledger may refuse it.
+// displace places a capsule or a gang of another engine on a node, and evicts for it all capsules there that it
+// outranks, whether that is necessary or not. The ledger may refuse it.
 func (w *world) displace(d dice, n *orbit.NodeState) {
 	spec := &orbit.Spec{Module: other, Tolerate: tolerant, Priority: d.Int32N(4), Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: pick[int64](d, 500, 3000, 6000)}}}
 	ids := w.ids(1 + d.IntN(2))
@@ -150,7 +152,7 @@ func (w *world) displace(d dice, n *orbit.NodeState) {
 	_ = w.attempt(do...)
 }
 
-// budget bounds how many of a group or of some work may be missing, or ends such a bound.
+// budget sets a budget for a group or for a module, or removes one.
 func (w *world) budget(d dice) {
 	id := orbit.BudgetID(pick(d, "b1", "b2"))
 	if d.chance(30) {
@@ -164,7 +166,8 @@ func (w *world) budget(d dice) {
 	_ = w.attempt(orbit.PutBudget{Budget: b})
 }
 
-// confirm lets the agent of a node say what begins there, is ready or not any more, and has stopped.
+// confirm lets the agent of a node confirm that capsules there have begun, are ready or no longer ready, and that
+// others have stopped.
 func (w *world) confirm(d dice, n *orbit.NodeState) {
 	for _, c := range slices.SortedFunc(w.state().On(n.Node.ID), bySubmission) {
 		if d.chance(70) {

@@ -20,8 +20,8 @@ type Suite struct {
 	Seed uint64
 	// Worlds is the number of random worlds for each rule that draws them; default 64.
 	Worlds int
-	// Passes is the number of passes within which all work that fits easily must be placed; default 20. If the engine hands
-	// over only a part of the work at a time, each part may take as many.
+	// Passes is the number of passes within which all work that fits easily must be placed; default 20. If the engine
+	// hands over only a part of the work at a time, each part may take as many.
 	Passes int
 	// Patience is the longest time that one call of the navigator may take; default 10 s.
 	Patience time.Duration
@@ -42,8 +42,8 @@ type Suite struct {
 
 // Run checks the navigators that factory makes against every rule, each rule in a subtest of its name.
 //
-// Every world gets a navigator of its own, so factory must return a new one each time that shares nothing with the others,
-// with the same seed if it has one. It is called from other goroutines than t's.
+// Every world gets a navigator of its own, so factory must return a new one each time that shares nothing with the
+// others, with the same seed if it has one. It is called from other goroutines than t's.
 func (s Suite) Run(t *testing.T, factory func() orbit.Navigator) {
 	t.Helper()
 	h, err := s.harness(factory)

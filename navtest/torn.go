@@ -7,7 +7,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// torn returns an error if the plan begins a gang with too few members, or places members where they share no domain.
+// torn returns an error if the plan begins a gang with too few members, or places members of a gang that then share no
+// domain.
 func (c *call) torn() error {
 	end, err := c.replay()
 	if err != nil {
@@ -15,7 +16,7 @@ func (c *call) torn() error {
 		if errors.As(err, &r) && strings.HasPrefix(r.Reason, "gang ") {
 			return err
 		}
-		return nil // the rule "capacity" says that
+		return nil // the rule "capacity" reports that
 	}
 	for g := range end.Gangs() {
 		if err := c.scattered(end, g); err != nil {
@@ -25,8 +26,8 @@ func (c *call) torn() error {
 	return nil
 }
 
-// scattered returns an error if the plan places members of a gang that requires a common domain and has none at the end
-// of the plan. A gang whose placed members had no common domain before is not judged.
+// scattered returns an error if the plan places members of a gang that requires a common domain and has none after the
+// plan. A gang whose placed members had no common domain before is not judged.
 func (c *call) scattered(end *orbit.State, g *orbit.GangState) error {
 	if g.Gang.Loose || len(g.Gang.Levels) == 0 || !c.only(g.Gang.ID) {
 		return nil
@@ -40,13 +41,13 @@ func (c *call) scattered(end *orbit.State, g *orbit.GangState) error {
 		had = had || begun && one
 	}
 	if c.state.Gang(g.Gang.ID).Total() > 0 && !had {
-		return nil // labels have changed since it began: there is no domain to keep to
+		return nil // labels have changed since it began, so no common domain is left to keep to
 	}
 	return c.fault("the members of gang %q would share no domain of the levels %q that it requires", g.Gang.ID, g.Gang.Levels)
 }
 
-// only reports whether the plan places members of a gang and releases none. If it moves members, the positions of the
-// others mean nothing.
+// only reports whether the plan places members of a gang and releases none. A plan that moves members is not judged,
+// because the positions of the others mean nothing then.
 func (c *call) only(gang orbit.GangID) (places bool) {
 	for _, p := range c.plan.Proposals {
 		for _, do := range p.Do {

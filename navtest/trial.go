@@ -14,7 +14,7 @@ type trial struct {
 	suite   Suite
 	rule    string
 	factory func() orbit.Navigator
-	// mine are the pairs of a module of the suite and a class that the navigator claims, rest are the others.
+	// mine are the claimed pairs of a suite's module and a class; rest are the other pairs.
 	mine, rest []pair
 }
 

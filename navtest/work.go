@@ -32,7 +32,7 @@ func large(id string, rack, block string) orbit.Node {
 	return n
 }
 
-// racks adds large nodes, each of them to each of the racks r0 to r2. Racks r0 and r1 are in block b0, r2 is in b1.
+// racks adds that many large nodes to each of the racks r0 to r2. Racks r0 and r1 are in block b0, r2 is in b1.
 func (w *world) racks(each int) {
 	for rack := range 3 {
 		for i := range each {
@@ -41,7 +41,8 @@ func (w *world) racks(each int) {
 	}
 }
 
-// plenty returns how many large nodes a rack needs so that it has room for the work of all pairs, at up to 32 cores each.
+// plenty returns how many large nodes a rack needs so that it has room for the work of all pairs, at up to 32 cores
+// each.
 func (t *trial) plenty() int { return 2*len(t.mine) + 2 }
 
 // small returns a spec that fits easily: one core.
@@ -129,11 +130,11 @@ func (w *world) easy(pairs []pair) (ids []orbit.CapsuleID) {
 	return ids
 }
 
-// tolerant is what the work of others tolerates: every taint.
+// tolerant is the toleration of the work of other engines: every taint.
 var tolerant = []orbit.Toleration{{Op: "Exists"}}
 
-// occupy submits a new capsule of another engine that takes room, and places it on a node in the same proposal. If group is not empty,
-// the capsule is a member of it. It returns an error if the capsule does not fit.
+// occupy submits a new capsule of another engine that takes room, and places it on a node in the same proposal. If
+// group is not empty, the capsule is a member of it. It returns an error if the capsule does not fit.
 func (w *world) occupy(node orbit.NodeID, room orbit.Resources, group string) (orbit.CapsuleID, error) {
 	id := w.ids(1)[0]
 	spec := &orbit.Spec{Module: other, Tolerate: tolerant, Group: group, Envelope: orbit.Envelope{Reservation: room}}

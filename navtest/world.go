@@ -26,8 +26,8 @@ type world struct {
 	ledger *orbit.MemoryLedger
 	engine orbit.Engine
 	under  orbit.Navigator
-	// ask is called as the navigator's Plan; default: under.Plan. It runs in the engine's goroutine, so it must not end the
-	// trial.
+	// ask is called in place of the navigator's Plan; default: under.Plan. It runs in the engine's goroutine, so it
+	// must not end the trial.
 	ask func(context.Context, *orbit.View, []*orbit.Capsule) (orbit.Plan, error)
 	// during, if set, is called after Plan and before the engine proposes. It must not end the trial either.
 	during func(*call) error
@@ -49,7 +49,7 @@ type call struct {
 // judge returns an error if a plan is not as the rule requires.
 type judge func(*call) error
 
-// world returns an empty world. Its engine parks a class for no time, so that every plan gets all the work.
+// world returns an empty world. Its engine parks classes for a nanosecond only, so that every plan gets all the work.
 func (t *trial) world() *world {
 	w := &world{t: t, ledger: &orbit.MemoryLedger{}, under: t.navigator()}
 	w.ask = w.under.Plan
@@ -104,8 +104,8 @@ func (w *world) passing() *call {
 	return w.last
 }
 
-// passUntilPlaced passes until none of the capsules is pending. It ends the case if that takes more passes than the
-// suite allows. Judge, if not nil, judges every plan.
+// passUntilPlaced does passes until none of the capsules is pending. It ends the case if that takes more passes than
+// the suite allows. judge, if not nil, judges every plan.
 func (w *world) passUntilPlaced(why string, ids []orbit.CapsuleID, judge judge) {
 	parts := 1
 	if most := w.engine.MaxPlan; most > 0 {
@@ -119,7 +119,7 @@ func (w *world) passUntilPlaced(why string, ids []orbit.CapsuleID, judge judge) 
 	w.t.Failf("%s: capsule %q is pending after %d passes; %s", why, id, passes, w.said(id))
 }
 
-// until passes until a state is reached, at most that many times, and reports whether it was.
+// until does passes until a state is reached, at most that many, and reports whether it was reached.
 func (w *world) until(passes int, judge judge, reached func(*orbit.State) bool) bool {
 	for range passes {
 		if reached(w.state()) {
@@ -130,7 +130,7 @@ func (w *world) until(passes int, judge judge, reached func(*orbit.State) bool) 
 	return reached(w.state())
 }
 
-// passes does n passes and ends the case if a plan is not what judge requires; nil: it requires nothing.
+// passes does n passes, and ends the case if judge returns an error for a plan. judge may be nil.
 func (w *world) passes(n int, judge judge) {
 	for range n {
 		if c := w.pass(); c != nil && judge != nil {

@@ -12,26 +12,26 @@ type ask struct {
 	again bool
 	// Nodes that have failed to start it.
 	failed []orbit.NodeID
-	// A node that it is not to be on: the parent's.
+	// A node to exclude: the parent's.
 	not orbit.NodeID
 	// If set, the node must have a live term in the ledger.
 	leases *lease.Keeper
-	// The company that it asks for, and nothing else; nil: none.
+	// A spec with only the company that the capsule asks for; nil: it asks for none.
 	company *orbit.Spec
 }
 
-// choice is where a capsule would go.
+// choice is the node for a capsule.
 type choice struct {
 	orbit.Choice
 	// A warm slot of the template is left there.
 	warm bool
 }
 
-// best returns the best node for one capsule, given what has been given away. The error is a [*WarmNoFit].
+// best returns the best node for one capsule, after the debits of earlier choices. The error is a [*WarmNoFit].
 //
-// For a fork, best evaluates the parent's node only. A fork that was placed before its parent was gone counts as an
+// For a fork, best evaluates only the parent's node. A fork that was placed before its parent was gone counts as an
 // ordinary capsule. For a capsule with volumes, best evaluates the nodes that have the rarest volume, if those are few.
-// For all others it searches the rankings for the best node that fits.
+// For all other capsules it searches the rankings for the best node that fits.
 func (b *loads) best(a *ask) (choice, error) {
 	start := &a.spec.Start
 	if a.spec.Near.Group != "" {
@@ -60,7 +60,7 @@ func (a *ask) orphaned(parent *orbit.Capsule) bool {
 	return a.again && (parent == nil || parent.Released())
 }
 
-// pinned looks at one node only.
+// pinned returns the given node as the choice, or why it does not fit.
 func (b *loads) pinned(a *ask, node orbit.NodeID) (choice, error) {
 	n := b.state.Node(node) // is a member: nodes with capsules cannot leave
 	if n == nil || b.misfit(a, int32(n.Index())) != (misfit{}) {
@@ -69,7 +69,7 @@ func (b *loads) pinned(a *ask, node orbit.NodeID) (choice, error) {
 	return b.choice(a, int32(n.Index())), nil
 }
 
-// search returns the best node that will do, -1 if none will.
+// search returns the index of the best node that fits; -1 if none does.
 func (b *loads) search(a *ask) int32 {
 	if volumes := a.spec.Start.Volumes; len(volumes) > 0 {
 		few := b.holders[volumes[0]]
@@ -78,7 +78,7 @@ func (b *loads) search(a *ask) int32 {
 				few = in
 			}
 		}
-		if len(few)*len(few) <= max(len(b.nodes), 64) { // a walk meets one of them in len(nodes)/len(few) steps
+		if len(few)*len(few) <= max(len(b.nodes), 64) { // a search of the rankings meets one of them in len(nodes)/len(few) steps
 			return b.bestOf(a, few)
 		}
 	}

@@ -14,10 +14,9 @@ import (
 	"github.com/orbitsched/orbit/telemetry"
 )
 
-// Gateway creates sandboxes while the caller waits: one call chooses a node as [Warm] does, commits the capsule
-// and its placement in one proposal, has the node start it, and returns the node or a typed error. It is the
-// path of an API; Warm is that of a queue. Set the fields before first use. All methods may be called from any
-// goroutine.
+// Gateway creates sandboxes while the caller waits. One call chooses a node as [Warm] does, commits the capsule and its
+// placement in one proposal, has the node start it, and returns the node or a typed error. Use Gateway behind an API,
+// and Warm for a queue. Set the fields before first use. All methods may be called from any goroutine.
 //
 //	Create ─► choose (one lock, a cached view, loads) ─► propose (no lock) ─► Start on the node ─► Created
 //	             ▲                                          │ conflict            │ error
@@ -25,59 +24,60 @@ import (
 //
 // What holds, however many creates run at once and whatever the nodes report:
 //
-//   - The ledger decides. A slot is never given twice, and what one gateway has chosen it does not choose again
-//     before the answer, also after a refresh of its view.
-//   - The view is at most Cache old, and the planes are asked for the same answer once: creates share a refresh. A
-//     conflict whose receipt is newer than the view refreshes it at once, once for all who lost to it.
-//   - There is no refusal on a view from before the call. So that many who are refused do not ask for a view each, a
-//     refresh for their sake starts at least 10 ms after the one before; they wait for that.
+//   - The ledger decides. A slot is never given twice. A slot that one create has chosen is not chosen again before the
+//     ledger has answered, even if the view is refreshed meanwhile.
+//   - The view is at most Cache old. Creates share a refresh, so ledger and telemetry are asked once for all of them. A
+//     conflict whose receipt is newer than the view causes an immediate refresh, one for all creates that lost to the
+//     same commit.
+//   - A create is never refused on a view from before the call. To keep many refused creates from each asking for a
+//     view, a refresh for a refusal starts at least 10 ms after the refresh before, and the creates wait for it.
 //   - A conflict is not a failure: the create chooses again until its context ends. A node that fails to start the
-//     sandbox is one: then it goes to the next best node, once.
-//   - A create that returns an error leaves nothing in the ledger, also if its context ends half-way, unless the
-//     error is [ErrLeftBehind].
+//     sandbox is a failure: the create goes to the next best node, once.
+//   - A create that returns an error leaves nothing in the ledger, even if its context ends half-way, unless the error
+//     is [ErrLeftBehind].
 //
-// Several gateways may share a board, and see each other's claims at once. Gateways of several processes have a board each,
-// which feed each other ([telemetry.Board.Feed]). They see each other's placements in the ledger, so no slot is given
-// away twice, and each other's claims with the node's next report: until then two processes may promise the same warm
-// slot, and one of the sandboxes boots cold, which Created.Warm says. A capsule's id is created once in all of them.
+// Gateways that share a board see each other's claims at once. Gateways of several processes have a board each, and the
+// boards feed each other ([telemetry.Board.Feed]). These gateways see each other's placements in the ledger, so no slot
+// is given away twice. They see each other's claims only with the node's next report: until then two processes may
+// promise the same warm slot, and one of the sandboxes boots cold, which Created.Warm says. A capsule's id is created
+// only once across all of them.
 //
-// A node that has failed to start a sandbox counts as one with no warm slot of its template until it reports
-// again, and the slot stays debited: others go elsewhere first.
+// A node that has failed to start a sandbox counts as one with no warm slot of its template until it reports again, and
+// the slot stays debited, so that other creates prefer other nodes.
 //
-// A node that stops reporting gets work until its report is stale and the cache is over; with AllowStale until
-// its lease is, a lease and a cache after its last heartbeat. Where the end of a lease is committed to the
-// ledger ([lease.Members.Run], or [lease.Keeper.Run] where there are no Members), no create is
-// committed there after it.
+// A node that stops reporting gets work until its report is stale and Cache has passed. With AllowStale it gets work
+// until its lease has run out, which is a lease and Cache after its last heartbeat. Where the end of a lease is
+// committed to the ledger ([lease.Members.Run], or [lease.Keeper.Run] where there are no Members), no create is
+// committed on the node after that.
 type Gateway struct {
 	// Ledger is where capsules are committed. Required.
 	Ledger orbit.Ledger
-	// Board has the reports, and takes claims. If it has Leases, a node gets work only under a live term. Nil:
-	// no telemetry but what Telemetry says; nothing is claimed.
+	// Board has the reports, and records claims. If it has Leases, a node gets work only under a live term. Nil:
+	// reports come only from Telemetry, and nothing is claimed.
 	Board *telemetry.Board
-	// Telemetry is where reports are read from instead of the Board: the same one from afar. When it fails, the
-	// cached view serves on, and it is asked again every second.
+	// Telemetry is the source of reports instead of the Board, for a board in another process. If it fails, creates go
+	// on with the cached view, and it is asked again every second.
 	Telemetry orbit.Telemetry
-	// Start forwards the create to the node. It reports whether the sandbox booted warm; an error, or that it
-	// panics, means that the node has failed. Nil: the placement alone is the result. It must return soon after
-	// its ctx has ended.
+	// Start forwards the create to the node, and reports whether the sandbox booted warm. An error or a panic means
+	// that the node has failed. Nil: nothing is started, and the result is the placement alone. Start must return soon
+	// after its ctx has ended.
 	Start func(ctx context.Context, c Created) (warm bool, err error)
-	// StartTimeout bounds one Start, so that a host that hangs does not hold a create up for long: its ctx ends
-	// after that; and that of the first at the latest when half of the time is over that the caller has left,
-	// so that there is as much for the other node. Default 10 s; negative: only the caller's context bounds
-	// both.
+	// StartTimeout bounds one Start, so that a host that hangs does not block a create for long: the ctx of Start ends
+	// after that time. The ctx of the first Start also ends when half of the caller's remaining time is over, so that
+	// the second node has as much. Default 10 s; negative: only the caller's context bounds both.
 	StartTimeout time.Duration
-	// Cache is how long a view serves; default 30 s, negative: every create asks for a new one.
+	// Cache is how long a view is used; default 30 s; negative: every create asks for a new one.
 	Cache time.Duration
-	// CleanUp bounds how long a create that has failed goes on to undo what it has committed, also after its
-	// context has ended; default 10 s.
+	// CleanUp bounds how long a failed create tries to undo what it has committed, even after its context has ended;
+	// default 10 s.
 	CleanUp time.Duration
-	// AllowStale and Seed are those of [Warm].
+	// AllowStale gives work to nodes with a stale report too, and Seed decides between equal nodes; both as in [Warm].
 	AllowStale bool
 	Seed       uint64
-	// Owner is who the capsules are assigned to: an engine of that name, with a Warm, places those again that
-	// lose their node. Empty: the first engine that claims them, which may be one that knows nothing of
-	// templates and warm slots ([Services]), unless [Warm] and all others are told their Modules. So name it
-	// where there are several.
+	// Owner is the engine to which the capsules are assigned. If it has a Warm, it places capsules again that lose
+	// their node. Empty: the first engine that claims them, which may be one that knows nothing of templates and warm
+	// slots ([Services]), unless [Warm] and all other navigators are given their Modules. So set Owner where there are
+	// several engines.
 	Owner string
 
 	once    sync.Once
@@ -85,26 +85,26 @@ type Gateway struct {
 	source  orbit.Telemetry // nil: none
 	watched *watchedTelemetry
 
-	// Used by the one goroutine that refreshes, which is the one that has set refreshing.
+	// Used only by the goroutine that has set refreshing.
 	view orbit.View
 
-	mu             sync.Mutex // guards what follows; never held while a plane is called, except for claims on the board
+	mu             sync.Mutex // guards what follows; not held while ledger or telemetry are called, except for claims on the board
 	loads          loads
 	bets           []*bet
-	kept           map[orbit.CapsuleID]*bet // committed, and their nodes have not reported since; and some that have
-	keptBound      int                      // when these are looked for
+	kept           map[orbit.CapsuleID]*bet // committed bets whose nodes have not reported since, and some others
+	keptBound      int                      // the size of kept at which it is cleaned
 	refreshing     *refreshing
-	refreshBegan   time.Time      // when the last refresh did
+	refreshBegan   time.Time      // when the last refresh began
 	fetched        time.Time      // the instant of the view; zero: there is none
 	revision       orbit.Revision // of the view
 	wanted         orbit.Revision // the view must have reached this
 	refreshesBegun uint64         // refreshes that have begun
-	viewNumber     uint64         // the number of the one that the view is from
-	unreported     bool           // telemetry failed in that one
+	viewNumber     uint64         // the number of the refresh that made the view
+	unreported     bool           // telemetry failed in that refresh
 	stats          GatewayStats
 }
 
-// Created is a sandbox that has a node.
+// Created describes a sandbox that was created.
 type Created struct {
 	// Capsule is the id of the created capsule.
 	Capsule orbit.CapsuleID
@@ -128,12 +128,15 @@ type Created struct {
 	Decision time.Duration
 }
 
-// Create places a new capsule of the spec and has it started. A spec that reserves no slots reserves one. The
-// errors, besides what Start says: a [*WarmNoFit] ([ErrAllStale], [ErrNoSlot], [ErrNoVolume], [ErrNoTemplate],
-// [ErrNoParent], [ErrNoNode]); [ErrTaken] if there is a capsule of the id already; a [*StartError]
-// ([ErrStart]); the context's error; [orbit.ErrUnavailable] and [orbit.ErrInvalid]; [orbit.ErrUnknown] if the
-// ledger did not answer until the context ended; beside one of these [ErrLeftBehind], if it could not be
-// undone.
+// Create places a new capsule of the spec and has its node start it. A spec that reserves no slots reserves one.
+// Besides the errors of Start it returns:
+//
+//   - a [*WarmNoFit], of kind [ErrAllStale], [ErrNoSlot], [ErrNoVolume], [ErrNoTemplate], [ErrNoParent] or [ErrNoNode];
+//   - [ErrTaken] if there is a capsule of the id already;
+//   - a [*StartError], which is an [ErrStart];
+//   - the context's error, [orbit.ErrUnavailable] and [orbit.ErrInvalid];
+//   - [orbit.ErrUnknown] if the ledger did not answer until the context ended;
+//   - beside one of these, [ErrLeftBehind] if the create could not be undone.
 func (g *Gateway) Create(ctx context.Context, id orbit.CapsuleID, spec *orbit.Spec) (Created, error) {
 	g.init()
 	if g.Ledger == nil || id == "" || spec == nil {
@@ -168,7 +171,7 @@ func (g *Gateway) init() {
 	})
 }
 
-// cache is how long a view serves.
+// cache returns how long a view is used.
 func (g *Gateway) cache() time.Duration { return cmp.Or(g.Cache, defaultCache) }
 
 const (
@@ -177,7 +180,7 @@ const (
 	defaultStart   = 10 * time.Second
 	// The least time between two refreshes for the sake of refusals.
 	refusalPace = 10 * time.Millisecond
-	// How often telemetry is asked that has failed.
+	// How often telemetry is asked again after it has failed.
 	failedPace = time.Second
 )
 
@@ -196,20 +199,20 @@ type create struct {
 	g    *Gateway
 	ask  ask
 	made Created
-	// Refreshes that had begun when it, or its retry, came.
+	// How many refreshes had begun when the create, or its retry, began; valid once asked is set.
 	since uint64
 	asked bool
-	// What is sent for the last bet; and unknown, if its outcome is not known.
+	// The proposal of the last bet; and the proposal whose outcome is unknown, if there is one.
 	proposal orbit.Proposal
 	unknown  *orbit.Proposal
-	// Where it is placed; nil: nowhere. And that something has been committed.
+	// The committed bet; nil: the capsule is not placed. And whether anything was committed.
 	placed    *bet
 	committed bool
 	// Start has panicked.
 	panicked bool
 }
 
-// run is the whole of it. An error has been cleaned up after.
+// run creates the sandbox: commit, start, and after an error clean up.
 func (c *create) run(ctx context.Context) error {
 	err := c.commit(ctx)
 	if err == nil {
@@ -221,7 +224,7 @@ func (c *create) run(ctx context.Context) error {
 	return nil
 }
 
-// commit chooses a node and proposes, again and again until that is no conflict.
+// commit chooses a node and proposes the placement, and does so again after each conflict.
 func (c *create) commit(ctx context.Context) error {
 	c.asked = false
 	for {
@@ -241,7 +244,7 @@ func (c *create) commit(ctx context.Context) error {
 	}
 }
 
-// noteCommit notes a commit.
+// noteCommit records that a bet was committed.
 func (c *create) noteCommit(b *bet, rev orbit.Revision) {
 	c.g.mu.Lock()
 	defer c.g.mu.Unlock()
@@ -252,11 +255,12 @@ func (c *create) noteCommit(b *bet, rev orbit.Revision) {
 	c.made.Promised, c.made.Warm = b.debit.warm, b.debit.warm
 }
 
-// noteLoss notes that a proposal was not committed, or may not have been. It reports whether to choose again.
+// noteLoss records that a proposal was not committed, or that its outcome is unknown. It reports whether to choose
+// again.
 func (c *create) noteLoss(b *bet, p *orbit.Proposal, err error) (again bool, _ error) {
 	r := rejection(err)
 	if r == nil && !isUnavailable(err) {
-		c.unknown = p // the bet stays until that is known
+		c.unknown = p // the bet stays until the outcome is known
 		return false, err
 	}
 	c.g.void(b, r)
@@ -269,11 +273,11 @@ func (c *create) noteLoss(b *bet, p *orbit.Proposal, err error) (again bool, _ e
 	return true, nil
 }
 
-// idTaken reports whether a proposal was refused for its Submit or its Release: there is a capsule of the id already, or it is no
+// idTaken reports whether a proposal was refused for its Submit or its Release: the id is taken, or the capsule is no
 // longer where it was placed. Another node would not help.
 func idTaken(p *orbit.Proposal, r *orbit.Rejection) bool {
 	return r.Bet == nil && r.Do == 0 && len(p.Do) > 1 && !errors.Is(r.Kind, orbit.ErrInvalid)
 }
 
-// exclude takes a node out of the choice that has failed.
+// exclude removes a node that has failed from the choice.
 func (c *create) exclude(node orbit.NodeID) { c.ask.failed = append(slices.Clip(c.ask.failed), node) }

@@ -12,9 +12,9 @@ import (
 )
 
 // bet is a chosen node, for which a placement has been proposed. The loads are debited from the choice on, so that no
-// other create chooses the same slot. The debit ends when the proposal was refused, or when the view shows the placement:
-// the part for the ledger's room ends when the view has reached the revision of the commit, the part for the node's report
-// when telemetry has been read again, because the board shows the claim by then.
+// other create chooses the same slot. The debit ends when the proposal was refused, or when the view shows the
+// placement: the part for the ledger's room ends when the view has reached the revision of the commit, the part for the
+// node's report when telemetry has been read again, because the board shows the claim by then.
 type bet struct {
 	id       orbit.ProposalID
 	debit    debit
@@ -23,6 +23,7 @@ type bet struct {
 	revision orbit.Revision // of the commit
 }
 
+// betOutcome is what became of the proposal of a bet.
 type betOutcome uint8
 
 const (
@@ -33,8 +34,8 @@ const (
 	betMoved   // committed, and a later bet moves it: its node failed to start it
 )
 
-// choose finds a node and debits it. It waits for a newer view where one is needed: only a view from after the beginning of
-// the create may be the reason of a refusal.
+// choose finds a node and debits it. It waits for a newer view where one is needed: only a view from after the
+// beginning of the create may be the reason of a refusal.
 func (c *create) choose(ctx context.Context) (*bet, error) {
 	start := time.Now()
 	defer func() { c.made.Decision += time.Since(start) }()
@@ -49,7 +50,7 @@ func (c *create) choose(ctx context.Context) (*bet, error) {
 	}
 }
 
-// tryChoose chooses, or says what to wait for first.
+// tryChoose chooses a node, or returns the function with which to wait first.
 func (c *create) tryChoose() (_ *bet, wait func(context.Context) error, _ error) {
 	g := c.g
 	g.mu.Lock()
@@ -76,11 +77,11 @@ func (c *create) tryChoose() (_ *bet, wait func(context.Context) error, _ error)
 	return nil, g.beginRefresh(), nil
 }
 
-// bet chooses a node and debits it. It requires the lock.
+// bet chooses a node and debits it. The caller holds the lock.
 //
-// The board knows of claims that the view does not show yet. If the view promises a warm slot of which the board knows that it
-// is taken, another node may be better: bet corrects the loads and chooses again, at most maxCorrections times. The caller is
-// promised what the board says.
+// The board knows of claims that the view does not show yet. If the view shows a warm slot that the board knows to be
+// taken, another node may be better: bet corrects the loads and chooses again, at most maxCorrections times. The caller
+// is promised what the board says.
 func (c *create) bet() (*bet, error) {
 	g := c.g
 	for tries := 0; ; tries++ {
@@ -111,8 +112,9 @@ func (c *create) bet() (*bet, error) {
 	}
 }
 
-// plan drafts the proposal of a bet: the capsule is submitted and placed, or placed anew after a node has failed to start it. In
-// between it never waits: the engine of its owner would place it. It requires the lock.
+// plan drafts the proposal of a bet: it submits and places the capsule, or places it anew after a node has failed to
+// start it. One proposal does both, so the capsule is never pending in between, when its owner's engine would place it.
+// The caller holds the lock.
 func (c *create) plan(b *bet, on *choice) (err error) {
 	loads := &c.g.loads
 	if c.placed != nil && c.placed.outcome == betCommitted {
@@ -138,7 +140,7 @@ func (c *create) plan(b *bet, on *choice) (err error) {
 	if c.placed != nil {
 		stopped := orbit.Release{Capsule: c.made.Capsule, From: c.placed.debit.node, Stopped: true}
 		c.proposal.Do = append([]orbit.Commitment{stopped}, c.proposal.Do...)
-		if c.proposal.View < c.placed.revision { // the view is older than the capsule, so it is none on which that could be meant
+		if c.proposal.View < c.placed.revision { // the view is older than the capsule, so the proposal cannot be planned on it
 			c.proposal.View = 0
 		}
 	}
@@ -148,8 +150,8 @@ func (c *create) plan(b *bet, on *choice) (err error) {
 // maxCorrections is how often a create chooses again because the board has fewer warm slots than the view.
 const maxCorrections = 8
 
-// void takes back a bet whose proposal was refused. After a conflict the view has to reach the revision of the commit that it was
-// lost to; one refresh serves all creates that lost to the same commit.
+// void takes back a bet whose proposal was refused. After a conflict the view has to reach the revision of the commit
+// that it was lost to; one refresh serves all creates that lost to the same commit.
 func (g *Gateway) void(b *bet, r *orbit.Rejection) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -160,7 +162,7 @@ func (g *Gateway) void(b *bet, r *orbit.Rejection) {
 	}
 }
 
-// undo takes a bet back. It requires the lock.
+// undo takes a bet back. The caller holds the lock.
 func (g *Gateway) undo(b *bet) {
 	g.loads.undo(&b.debit)
 	b.outcome = betVoid
@@ -169,8 +171,8 @@ func (g *Gateway) undo(b *bet) {
 	}
 }
 
-// recharge debits the bets that a new view does not show yet, and forgets the others. Reported says that telemetry has been read
-// with that view. It requires the lock.
+// recharge debits the bets again that a new view does not show yet, and forgets the others. reported says that
+// telemetry was read with that view. The caller holds the lock.
 func (g *Gateway) recharge(state *orbit.State, reported bool) {
 	kept := g.bets[:0]
 	for _, b := range g.bets {
@@ -186,8 +188,8 @@ func (g *Gateway) recharge(state *orbit.State, reported bool) {
 	g.bets = kept
 }
 
-// unseen reports which parts of a bet the view does not show: the part for the ledger's room, and the part for the node's report.
-// Without a board, on which the bet would be claimed, a report is assumed to show what the ledger shows.
+// unseen reports which parts of a bet the view does not show: the part for the ledger's room, and the part for the
+// node's report. Without a board, on which the bet would be claimed, a report is assumed to show what the ledger shows.
 func (b *bet) unseen(state *orbit.State, reported, claimed bool) (room, report bool) {
 	switch b.outcome {
 	case betVoid:
@@ -206,8 +208,8 @@ func (b *bet) unseen(state *orbit.State, reported, claimed bool) (room, report b
 	return room, room || !reported
 }
 
-// exhausted notes that a node is not to be chosen for a warm slot of a template until its next report, because its last report was
-// wrong.
+// exhausted makes a node count as one without a warm slot of a template until its next report, because its last report
+// was wrong.
 func (g *Gateway) exhausted(node orbit.NodeID, template string) {
 	if g.Board != nil {
 		g.Board.Exhausted(node, template)
@@ -217,9 +219,9 @@ func (g *Gateway) exhausted(node orbit.NodeID, template string) {
 	g.loads.exhaust(node, template)
 }
 
-// send sends a proposal until its outcome is known; however often it is sent, it has one effect. If it was sent before, unknown is
-// the error for which the outcome of that is not known. The error is a rejection, or [orbit.ErrUnavailable] if nothing was
-// ever sent; after any other error the outcome is unknown.
+// send sends a proposal until its outcome is known; however often it is sent, it has one effect. unknown is the error
+// that left the outcome of an earlier sending unknown; nil: it was not sent before. The error is a rejection, or
+// [orbit.ErrUnavailable] if nothing was ever sent; after any other error the outcome is unknown.
 func (g *Gateway) send(ctx context.Context, p *orbit.Proposal, unknown error) (orbit.Revision, error) {
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		rev, err := g.Ledger.Propose(ctx, *p)
@@ -241,9 +243,9 @@ func (g *Gateway) send(ctx context.Context, p *orbit.Proposal, unknown error) (o
 	}
 }
 
-// recorded looks up whether a proposal was committed that was refused when it was sent again. The ledger may have forgotten the
-// proposal's id and refuse it for what it has changed itself; but the record of a capsule keeps the id of the proposal that placed
-// it. The revision is 0 if it was not committed.
+// recorded looks up whether a proposal was committed although the ledger refused it when it was sent again. The ledger
+// may have forgotten the proposal's id, and then refuses it because of the proposal's own changes; but the record of a
+// capsule keeps the id of the proposal that placed it. The revision is 0 if the proposal was not committed.
 func (g *Gateway) recorded(ctx context.Context, p *orbit.Proposal, at orbit.Revision) (rev orbit.Revision, known bool) {
 	state, err := g.stateAt(ctx, at)
 	if err != nil {
@@ -259,7 +261,7 @@ func (g *Gateway) recorded(ctx context.Context, p *orbit.Proposal, at orbit.Revi
 	return 0, true
 }
 
-// rejection returns the receipt of a refusal, nil if the error is none.
+// rejection returns the receipt of a refusal; nil if the error is no refusal.
 func rejection(err error) *orbit.Rejection {
 	var r *orbit.Rejection
 	errors.As(err, &r)

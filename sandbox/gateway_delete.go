@@ -8,15 +8,15 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Delete releases a capsule for good. That it has been already is no error; [ErrNoCapsule] is, of which the
-// ledger has no record. Every other error of the ledger is an [ErrLeftBehind] too, for the capsule may run on:
-// [orbit.ErrUnavailable]; [orbit.ErrUnknown] and [orbit.ErrConflict] if the ledger gave no answer, or refused,
-// until ctx ended.
+// Delete releases a capsule for good. If it was released before, Delete returns nil. If the ledger has no record of the
+// capsule, it returns [ErrNoCapsule]. Every other error of the ledger is an [ErrLeftBehind] too, because the capsule
+// may run on: [orbit.ErrUnavailable]; [orbit.ErrUnknown] and [orbit.ErrConflict] if the ledger gave no answer, or
+// refused, until ctx ended.
 //
-// The slot of a capsule that this gateway has created is free again at once for all readers of the board,
-// unless the node has reported since it was created: then the report counts it, and it is free with the node's
-// next one. So nodes should report at once when they have freed slots, and the sandbox should have been stopped
-// before. Its warm slot was used up.
+// Stop the sandbox before. The slot of a capsule that this gateway has created is free again at once for all readers of
+// the board, unless the node has reported since the create: then that report counts the slot as used, and it is free
+// with the node's next one. So nodes should report at once when they have freed slots. The warm slot is not given back:
+// it was used up.
 func (g *Gateway) Delete(ctx context.Context, id orbit.CapsuleID) error {
 	g.init()
 	if g.Ledger == nil {
@@ -33,10 +33,9 @@ func (g *Gateway) Delete(ctx context.Context, id orbit.CapsuleID) error {
 	}
 }
 
-// keep remembers a bet that has been committed, so that Delete can give its slot back. Those that it could not
-// be given back of any more are forgotten whenever there are twice as many as there were after that the last
-// time: it costs a create little, and no more are kept than twice what the board and the loads have. It
-// requires the lock.
+// keep remembers a committed bet, so that Delete can give its slot back. Bets whose slot can no longer be given back
+// are dropped whenever their number has doubled since the last clean-up. So a create pays little for it, and at most
+// twice as many bets are kept as the board and the loads have. The caller holds the lock.
 func (g *Gateway) keep(b *bet) {
 	if g.kept == nil {
 		g.kept, g.keptBound = map[orbit.CapsuleID]*bet{}, fewKept
@@ -53,7 +52,7 @@ func (g *Gateway) keep(b *bet) {
 	g.keptBound = max(2*len(g.kept), fewKept)
 }
 
-// fewKept are not worth looking through.
+// fewKept is the number of kept bets below which a clean-up is not worth its cost.
 const fewKept = 1024
 
 // vacate gives back the slot of a capsule that has been released.

@@ -9,23 +9,22 @@ import (
 	"github.com/orbitsched/orbit/internal/guard"
 )
 
-// What else a [Gateway] says, to be tested with errors.Is.
+// Further errors of a [Gateway], to be tested with errors.Is.
 var (
-	// ErrStart: the node failed to start the sandbox, and so did the next best one, or there was none. The
-	// error is a [*StartError]. Test for it before the others: where there was no next best node, the error is
-	// what says why, too.
+	// ErrStart: the node failed to start the sandbox, and the next best node failed too, or there was none. The error
+	// is a [*StartError]. Test for ErrStart before the other errors: if there was no next best node, the error also
+	// wraps the reason for that.
 	ErrStart = errors.New("start failed")
-	// ErrTaken: there is a capsule of this id, or was a while ago, or another create of it is under way, or it
+	// ErrTaken: a capsule of this id exists, or did a while ago, or another create of it is under way, or the capsule
 	// has been moved meanwhile. Choose another id.
 	ErrTaken = errors.New("capsule id is taken")
 	// ErrNoCapsule: the ledger has no record of a capsule of this id.
 	ErrNoCapsule = errors.New("no such capsule")
-	// ErrLeftBehind: what was committed could not be undone in time. The capsule may be in the ledger: Delete
-	// it.
+	// ErrLeftBehind: the create could not be undone in time. The capsule may be in the ledger: call Delete.
 	ErrLeftBehind = errors.New("capsule may be left behind")
 )
 
-// StartError says which nodes failed to start a sandbox. It wraps what both said.
+// StartError says which nodes failed to start a sandbox. It wraps the errors of both.
 type StartError struct {
 	// Node is the node that was chosen first.
 	Node orbit.NodeID
@@ -33,8 +32,8 @@ type StartError struct {
 	Err error
 	// Retry is the next best node, on which the gateway tried again; empty if there was none.
 	Retry orbit.NodeID
-	// RetryErr is the error with which Retry failed, or why there was no retry: the context's error if that had ended,
-	// nil if Start panicked.
+	// RetryErr is the error with which Retry failed, or the reason why there was no retry: the context's error if it
+	// had ended; nil if Start panicked.
 	RetryErr error
 }
 
@@ -49,7 +48,7 @@ func (e *StartError) Error() string {
 	return fmt.Sprintf("%v on node %q: %v; then on node %q: %v", ErrStart, e.Node, e.Err, e.Retry, e.RetryErr)
 }
 
-// Unwrap makes errors.Is find ErrStart and what both nodes said.
+// Unwrap makes errors.Is find ErrStart and the errors of both nodes.
 func (e *StartError) Unwrap() []error {
 	if e.RetryErr == nil {
 		return []error{ErrStart, e.Err}
@@ -60,12 +59,12 @@ func (e *StartError) Unwrap() []error {
 // PanicError is a panic of Gateway.Start.
 type PanicError struct{ Value any }
 
-// Error says what it panicked with.
+// Error returns a text with the value of the panic.
 func (e *PanicError) Error() string {
 	return fmt.Sprintf("Gateway.Start panicked: %s; correct it", guard.Text(e.Value))
 }
 
-// unsettled is the error of a proposal whose outcome is not known when the context ends.
+// unsettled returns the error for a proposal whose outcome is unknown when the context ends.
 func unsettled(ctx context.Context, err error) error {
 	if errors.Is(err, orbit.ErrUnknown) {
 		return fmt.Errorf("%w; %w", err, ctx.Err())

@@ -11,7 +11,7 @@ import (
 	"github.com/orbitsched/orbit/internal/guard"
 )
 
-// start has the node start what has been committed, and after an error the next best one, once.
+// start has the node start the committed capsule, and if that fails the next best node, once.
 func (c *create) start(ctx context.Context) error {
 	if c.g.Start == nil {
 		return nil
@@ -33,7 +33,7 @@ func (c *create) start(ctx context.Context) error {
 	return nil
 }
 
-// retry moves the capsule to the next best node and has that start it.
+// retry moves the capsule to the next best node and has it started there.
 func (c *create) retry(ctx context.Context, failed *StartError) error {
 	c.exclude(failed.Node)
 	if err := c.commit(ctx); err != nil {
@@ -44,8 +44,8 @@ func (c *create) retry(ctx context.Context, failed *StartError) error {
 	return c.startOnce(ctx)
 }
 
-// startOnce calls Start, and notes what that says of the node: it did not keep a promise, or it failed. Of a
-// caller who has gone away, and of a Start that panics, it is no fault.
+// startOnce calls Start, and records if the node has failed or has booted cold although a warm slot was promised. If
+// the caller's context has ended, or Start has panicked, the node is not blamed.
 func (c *create) startOnce(ctx context.Context) error {
 	warm, err := c.callStart(ctx)
 	switch {
@@ -61,7 +61,8 @@ func (c *create) startOnce(ctx context.Context) error {
 	return err
 }
 
-// callStart calls Start and guards against its panics. If that ends the goroutine, it is cleaned up after as if it had failed.
+// callStart calls Start and recovers from its panics. If Start ends the goroutine, callStart cleans up as after a
+// failure.
 func (c *create) callStart(ctx context.Context) (warm bool, err error) {
 	returned := false
 	defer func() {
@@ -81,7 +82,8 @@ func (c *create) callStart(ctx context.Context) (warm bool, err error) {
 	return warm, guard.Said(err)
 }
 
-// startContext gives one Start its time, of which the first leaves half to the other node.
+// startContext returns the context of one Start. The first Start gets at most half of the caller's remaining time, so
+// that the other node has as much.
 func (c *create) startContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	most := cmp.Or(c.g.StartTimeout, defaultStart)
 	if most < 0 {
@@ -93,8 +95,8 @@ func (c *create) startContext(ctx context.Context) (context.Context, context.Can
 	return context.WithTimeout(ctx, most)
 }
 
-// cleanUp undoes what a create has committed, though its context may have ended. It returns the error, and
-// beside it [ErrLeftBehind] if that could not be done in time.
+// cleanUp undoes what a create has committed, even if its context has ended. It returns the error, joined with
+// [ErrLeftBehind] if the undo has failed.
 func (c *create) cleanUp(ctx context.Context, why error) error {
 	if !c.committed && c.unknown == nil {
 		return why
@@ -107,8 +109,8 @@ func (c *create) cleanUp(ctx context.Context, why error) error {
 	return why
 }
 
-// undo releases the capsule for good. A proposal whose outcome is unknown is sent again first: it must not
-// arrive after the release.
+// undo releases the capsule for good. It first sends a proposal of unknown outcome again and waits for the answer,
+// because that proposal must not arrive after the release.
 func (c *create) undo(ctx context.Context) error {
 	if p := c.unknown; p != nil {
 		_, err := c.g.send(ctx, p, orbit.ErrUnknown)
@@ -128,8 +130,8 @@ func (c *create) undo(ctx context.Context) error {
 	return nil
 }
 
-// conclude takes the bet of a proposal back: its outcome is known and its capsule is to be
-// released, or no caller will ask any more. If it has been committed, the next view shows that.
+// conclude takes the bet of a proposal back after undo has sent it again: its outcome is known and its capsule will be
+// released, or no caller asks any more. If it was committed, the next view shows that.
 func (g *Gateway) conclude(id orbit.ProposalID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -140,8 +142,8 @@ func (g *Gateway) conclude(id orbit.ProposalID) {
 	}
 }
 
-// release releases a capsule for good, wherever it is. A refusal says nothing of the capsule, its record does:
-// one that is still there after a conflict is released again, until ctx ends.
+// release releases a capsule for good, wherever it is. After a refusal the capsule's record decides, because the
+// refusal does not tell: a capsule that still runs after a conflict is released again, until ctx ends.
 func (g *Gateway) release(ctx context.Context, id orbit.CapsuleID) error {
 	p := orbit.Proposal{ID: orbit.NewProposalID(), Do: []orbit.Commitment{orbit.Release{Capsule: id, Final: true}}}
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
@@ -181,7 +183,7 @@ func (g *Gateway) stateAt(ctx context.Context, at orbit.Revision) (*orbit.State,
 	}
 }
 
-// catchUp waits for snapshots that lag behind a receipt.
+// catchUp waits until the ledger is past a revision, because snapshots may lag behind a receipt.
 func (g *Gateway) catchUp(ctx context.Context, seen orbit.Revision) error {
 	if _, err := g.Ledger.Wait(ctx, seen); err != nil {
 		return err

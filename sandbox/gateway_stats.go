@@ -14,7 +14,7 @@ type GatewayStats struct {
 	Retried uint64
 	// Failed counts creates that returned an error, for any reason.
 	Failed uint64
-	// Unstarted counts those of Failed that got a node and ended with a [StartError].
+	// Unstarted counts the creates among Failed that got a node and ended with a [StartError].
 	Unstarted uint64
 	// Conflicts counts proposals that lost to another writer, after which the node was chosen again.
 	Conflicts uint64
@@ -22,8 +22,8 @@ type GatewayStats struct {
 	Refreshes uint64
 	// Partitions counts refreshes in which telemetry failed.
 	Partitions uint64
-	// AllStale and the fields beside it count, by kind of error, those of Failed that were refused before they had a
-	// node.
+	// AllStale and the fields beside it count, by kind of error, the creates among Failed that were refused before they
+	// had a node.
 	AllStale, NoSlot, NoVolume, NoTemplate, NoParent, NoNode uint64
 }
 
@@ -41,7 +41,7 @@ func (g *Gateway) tally(change func(*GatewayStats)) {
 	change(&g.stats)
 }
 
-// count counts a create that is over.
+// count counts a finished create.
 func (g *Gateway) count(made *Created, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -61,7 +61,7 @@ func (g *Gateway) count(made *Created, err error) {
 
 // countRefusal counts an error by its kind.
 func (s *GatewayStats) countRefusal(err error) {
-	if errors.Is(err, ErrStart) { // why there was no second node is no refusal
+	if errors.Is(err, ErrStart) { // a StartError may wrap the reason why there was no second node, which is no refusal
 		s.Unstarted++
 		return
 	}

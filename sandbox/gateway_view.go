@@ -13,11 +13,11 @@ import (
 type refreshing struct {
 	number uint64
 	done   chan struct{}
-	// Why it failed, for all who waited: the ledger's fault. Set before done is closed.
+	// The ledger's error, for all creates that waited. Set before done is closed.
 	err error
 }
 
-// wait returns when the refresh is over: its error, or the context's.
+// wait waits until the refresh is over, and returns its error or the context's.
 func (r *refreshing) wait(ctx context.Context) error {
 	select {
 	case <-r.done:
@@ -27,9 +27,9 @@ func (r *refreshing) wait(ctx context.Context) error {
 	}
 }
 
-// due reports whether a create must wait for a newer view: there is none, a rejection named a newer revision, or the view is older
-// than the cache. A view from after the beginning of the create is never too old: with a cache that is shorter than a refresh the
-// create would wait for ever. It requires the lock.
+// due reports whether a create must wait for a newer view: there is none, a rejection named a newer revision, or the
+// view is older than the cache. A view that was begun after the create is never too old: otherwise, with a cache that
+// is shorter than a refresh, the create would wait for ever. The caller holds the lock.
 func (g *Gateway) due(c *create) bool {
 	cache := g.cache()
 	if g.unreported {
@@ -38,7 +38,8 @@ func (g *Gateway) due(c *create) bool {
 	return g.fetched.IsZero() || g.revision < g.wanted || g.viewNumber <= c.since && time.Since(g.fetched) >= cache
 }
 
-// beginRefresh announces a refresh, and returns the function that does it. It requires the lock, and that no refresh runs.
+// beginRefresh announces a refresh, and returns the function that does it. The caller holds the lock, and no other
+// refresh runs.
 func (g *Gateway) beginRefresh() func(context.Context) error {
 	g.refreshesBegun++
 	r := &refreshing{number: g.refreshesBegun, done: make(chan struct{})}
@@ -46,8 +47,8 @@ func (g *Gateway) beginRefresh() func(context.Context) error {
 	return func(ctx context.Context) error { return g.refresh(ctx, r) }
 }
 
-// refresh brings the view and the loads up to date. If telemetry fails, the view keeps the old reports; if the ledger fails, it
-// does not change.
+// refresh brings the view and the loads up to date. If telemetry fails, the view keeps the old reports; if the ledger
+// fails, it does not change.
 func (g *Gateway) refresh(ctx context.Context, r *refreshing) error {
 	defer g.endRefresh(r)
 	now, err := g.refreshView(ctx)
@@ -57,7 +58,7 @@ func (g *Gateway) refresh(ctx context.Context, r *refreshing) error {
 	if err != nil {
 		err = fmt.Errorf("view: %w", err)
 		if ctx.Err() == nil {
-			r.err = err // else another one who waits tries
+			r.err = err // if ctx has ended, another create that waits tries instead
 		}
 		return err
 	}

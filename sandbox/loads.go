@@ -9,28 +9,28 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// loads is every node as the planner sees it: a draft of the room that the ledger shows, and beside it what the
-// node reports, less what has been given away of that. The navigator and the gateway choose alike by it.
+// loads has every node as the planner sees it: a draft with the room that the ledger shows, and beside it each node's
+// report less the slots given away since. The navigator and the gateway both choose by it.
 //
 //	view ── Sync ──► draft ── Changed ──► nodes      what each reports, less what has been given away
 //	                                        ├─ improved ──► rankings   the nodes, best first
 //	                                        └─ file ──► holders        volume ─► the nodes that have it
 //
-// Invariant: between two syncs a node only gets worse by what is given away ([WarmFirst] is monotone), and
-// whatever may have made one better is listed in improved. So a ranking never has a node behind its place, and a node of
-// which something has been given away need only be looked at when it comes first: see ranking.go.
+// Invariant: between two syncs, giving slots away only makes a node worse ([WarmFirst] is monotone), and every node
+// that may have become better is listed in improved. So a ranking never shows a node as worse than it is, and a node
+// that has become worse needs to be rated again only when it comes first: see ranking.go.
 type loads struct {
 	seed       uint64
 	allowStale bool
 
 	draft orbit.Draft
-	// Of the draft's journal.
+	// Position in the draft's journal.
 	cursor uint64
 	state  *orbit.State
 	nodes  []nodeLoad // by node index
 	// Rises with every change of a node.
 	version uint64
-	// Nodes that may have become better, oldest first. The first of them is that of this number.
+	// Nodes that may have become better, oldest first; firstImproved is the sequence number of the first of them.
 	improved      []int32
 	firstImproved int
 	cold          ranking
@@ -45,11 +45,11 @@ type loads struct {
 	// Nodes by kind, and those that are cordoned.
 	kinds    [nodeKinds]int
 	cordoned map[int32]struct{}
-	// What was said last of classes that fit nowhere.
+	// The last refusals, by class.
 	refusals map[class]refusal
 }
 
-// nodeKind says why a node takes no capsule of a template that no report names.
+// nodeKind is the reason why a node takes no capsule of a template that no report names.
 type nodeKind uint8
 
 const (
@@ -66,11 +66,11 @@ type nodeLoad struct {
 	// Empty: no such node.
 	id     orbit.NodeID
 	report orbit.Report
-	// Free slots by the report, less those given away; all there can be where there is no telemetry.
+	// Free slots by the report, less the ones given away; math.MaxInt64 without telemetry.
 	slots int64
-	// Warm slots given away, of the few templates of which there were any.
+	// Warm slots given away, by template.
 	spent []spentSlots
-	// Of the node's id with the seed; 0 for seed 0.
+	// The hash of the node's id with the seed; 0 for seed 0.
 	hash uint64
 	// The loads' version when it last changed.
 	version uint64
@@ -119,19 +119,19 @@ func (n *nodeLoad) spend(template string, by int) {
 	n.spent = append(n.spent, spentSlots{template, by})
 }
 
-// rate is [WarmFirst] of a node as it is now. What is free is the lesser of what the ledger has left and what
-// the node reports.
+// rate returns the [WarmFirst] score of a node as it is now. Its free slots are the lesser of what the ledger has left
+// and what the node reports.
 func (b *loads) rate(i int32, template string) (value, tie float64) {
 	n := &b.nodes[i]
 	free := min(b.draft.Node(int(i)).Free()[orbit.Slots], n.slots)
 	return WarmFirst{}.Rate(n.warm(template), free, n.report.CPUPercent, n.report.Stale)
 }
 
-// slotsWanted is how many slots of a node a capsule takes: what its spec reserves, and at least one of those
-// that the node reports.
+// slotsWanted returns how many slots a capsule takes: what its spec reserves, and at least one of the slots that the
+// node reports.
 func slotsWanted(spec *orbit.Spec) int64 { return max(spec.Envelope.Reservation[orbit.Slots], 1) }
 
-// sync follows the view and forgets what has been given away.
+// sync updates the loads from the view, and drops all debits.
 func (b *loads) sync(view *orbit.View) {
 	if b.special == nil {
 		b.special, b.holders, b.supporters = map[string]*ranking{}, map[string]map[int32]struct{}{}, map[string]int{}
@@ -159,7 +159,7 @@ func (b *loads) sync(view *orbit.View) {
 	}
 }
 
-// reload takes over a node as the view shows it.
+// reload replaces a node's record by what the view shows.
 func (b *loads) reload(i int32) {
 	n := &b.nodes[i]
 	b.unfile(i, n.report.Volumes)
@@ -228,23 +228,23 @@ func (b *loads) classify(i int32, was nodeKind) {
 	}
 }
 
-// noteWorse notes that a node has changed, and has become no better.
+// noteWorse records that a node has changed and has not become better.
 func (b *loads) noteWorse(i int32) {
 	b.version++
 	b.nodes[i].version = b.version
 }
 
-// noteBetter notes that a node may have become better.
+// noteBetter records that a node may have become better.
 func (b *loads) noteBetter(i int32) {
 	b.noteWorse(i)
-	if len(b.improved) > 2*len(b.nodes)+64 { // orderings that have seen none of these are as soon made anew
+	if len(b.improved) > 2*len(b.nodes)+64 { // rebuilding a ranking costs no more than to catch up on so many
 		b.firstImproved += len(b.improved)
 		b.improved = b.improved[:0]
 	}
 	b.improved = append(b.improved, i)
 }
 
-// hashWith orders equal nodes in another way for every seed; seed 0 leaves that to their ids.
+// hashWith returns a hash that orders equal nodes differently for each seed. For seed 0 it is 0, and the ids decide.
 func hashWith(seed uint64, id orbit.NodeID) uint64 {
 	if seed == 0 {
 		return 0
@@ -254,7 +254,7 @@ func hashWith(seed uint64, id orbit.NodeID) uint64 {
 	return h.Sum64()
 }
 
-// file and unfile keep the nodes by volume.
+// file and unfile maintain holders, the nodes by volume.
 func (b *loads) file(i int32, volumes []string) {
 	for _, v := range volumes {
 		in := b.holders[v]
@@ -274,9 +274,8 @@ func (b *loads) unfile(i int32, volumes []string) {
 	}
 }
 
-// debit is what has been given away with one choice: of the ledger's room, by a placement in the draft, and of
-// what the node reports. The view comes to show the two at different times, so each can be debited without
-// the other.
+// debit is what one choice has given away: room in the ledger, by a placement on the draft, and slots of the node's
+// report. The view comes to show the two at different times, so each part can be debited without the other.
 type debit struct {
 	capsule   orbit.CapsuleID
 	spec      *orbit.Spec
@@ -285,11 +284,11 @@ type debit struct {
 	devices   orbit.DeviceSet
 	warm      bool
 	hasRoom   bool // the draft places the capsule
-	hasReport bool // slots, and the warm one, are debited
-	vacated   bool // of these, the slots have been given back
+	hasReport bool // slots, and the warm slot if any, are debited
+	vacated   bool // the slots were given back, but not the warm slot
 }
 
-// take gives a choice away: the capsule's placement is the next step of the draft.
+// take debits a choice: it places the capsule on the draft, as the next step.
 func (b *loads) take(c *orbit.Capsule, on *choice) (debit, error) {
 	d := debit{capsule: c.ID, spec: c.Spec, index: int32(on.Node.Index()), node: on.Node.Node.ID, devices: on.Devices, warm: on.warm, hasRoom: true}
 	on.Note = ColdNote
@@ -303,8 +302,8 @@ func (b *loads) take(c *orbit.Capsule, on *choice) (debit, error) {
 	return d, nil
 }
 
-// renew enters what the view does not show of an earlier choice. Where the view has no room for it, there is none
-// to give away twice either.
+// renew debits again the parts of an earlier choice that the view does not show. If the view has no room for it,
+// nothing needs to be debited: there is no room that could be given away twice.
 func (b *loads) renew(d *debit, room, report bool) {
 	n := b.state.Node(d.node)
 	if n == nil {
@@ -321,7 +320,7 @@ func (b *loads) renew(d *debit, room, report bool) {
 	}
 }
 
-// takeReport takes from the node's report what a choice uses of it.
+// takeReport debits the slots of a choice from the node's report.
 func (b *loads) takeReport(d *debit) {
 	n := &b.nodes[d.index]
 	d.hasReport = true
@@ -334,7 +333,7 @@ func (b *loads) takeReport(d *debit) {
 	b.noteWorse(d.index)
 }
 
-// undo takes a choice that came to nothing back.
+// undo takes back the debit of a choice that was not committed.
 func (b *loads) undo(d *debit) {
 	b.give(d, d.warm)
 	d.hasReport = false
@@ -346,7 +345,7 @@ func (b *loads) vacate(d *debit) {
 	d.vacated = true
 }
 
-// give gives back what a choice has taken, the warm slot too if that is to be had again.
+// give gives back what a choice has taken; the warm slot only if warm is set.
 func (b *loads) give(d *debit, warm bool) {
 	b.giveRoom(d)
 	n := &b.nodes[d.index]
@@ -370,7 +369,7 @@ func (b *loads) giveRoom(d *debit) {
 	d.hasRoom = false
 }
 
-// exhaust notes that a node has no warm slot of a template, whatever it reports.
+// exhaust makes a node count as one without a warm slot of a template, whatever it reports.
 func (b *loads) exhaust(id orbit.NodeID, template string) {
 	if node := b.state.Node(id); node != nil && b.nodes[node.Index()].id == id {
 		n := &b.nodes[node.Index()]

@@ -13,16 +13,16 @@ type misfit struct {
 	kind misfitKind
 	// Which of the capsule's volumes is missing.
 	volume int
-	// What the draft says, of kinds lasting and short.
+	// The draft's reason, for the kinds lasting and short.
 	ledger orbit.Misfit
 }
 
 type misfitKind uint8
 
-// In the order in which they are looked for, the most lasting first.
+// In the order in which they are checked, the most lasting first.
 const (
 	fits    misfitKind = iota
-	lasting            // by what the node is, or where its company is
+	lasting            // a rule on the node or on company
 	parents
 	failed
 	silent
@@ -37,8 +37,8 @@ const (
 	misfitKinds
 )
 
-// misfit returns the first reason for which a node cannot take a capsule, and the zero value if it can. It is
-// the one place that says what may be chosen; rankings only put nodes in order.
+// misfit returns the first reason why a node cannot take a capsule; the zero value if it can. Only misfit decides which
+// nodes may be chosen; rankings only order them.
 func (b *loads) misfit(a *ask, i int32) misfit {
 	b.judged++
 	node, n := b.draft.Node(int(i)), &b.nodes[i]
@@ -75,9 +75,9 @@ func (b *loads) misfit(a *ask, i int32) misfit {
 	return misfit{}
 }
 
-// ledgerMisfit asks the draft. A node without a live lease has died: the keeper of the leases has cordoned it
-// for that, but it is no other node than before, and what was there is unavailable, not unknown. That company
-// is elsewhere lasts longer than that room is short.
+// ledgerMisfit returns the draft's reason. A node without a live lease is dead. The keeper of the leases has cordoned
+// it for that, but ledgerMisfit judges it as if it were open, so that the reason is the lease: its templates and
+// volumes are unavailable, not unknown. A misfit of company comes before a lack of room, because it lasts longer.
 func (b *loads) ledgerMisfit(a *ask, node *orbit.NodeState) orbit.Misfit {
 	if !node.Node.Schedulable() && b.over(a, node) {
 		open, as := *node, *node.Node
@@ -93,18 +93,18 @@ func (b *loads) ledgerMisfit(a *ask, node *orbit.NodeState) orbit.Misfit {
 	return m
 }
 
-// over reports whether the node has no live lease.
+// over reports whether the node's lease has ended.
 func (b *loads) over(a *ask, node *orbit.NodeState) bool {
 	return b.nodes[node.Index()].report.Expired || a.leases != nil && !b.leased(a, node.Node.ID)
 }
 
-// leased reports whether the ledger has a live term for the node. It requires leases.
+// leased reports whether the ledger has a live term for the node. a.leases must be set.
 func (b *loads) leased(a *ask, id orbit.NodeID) bool {
 	_, live := a.leases.In(b.state, string(id))
 	return live
 }
 
-// startable looks at whether what the capsule starts from is there.
+// startable checks that the node has the template and the volumes from which the capsule starts.
 func (a *ask) startable(n *nodeLoad) misfit {
 	switch {
 	case n.neverReported():
@@ -128,7 +128,7 @@ var misfitTexts = [misfitKinds]string{
 	noNumber: "have a score that is no number", noSlots: "have no free slot",
 }
 
-// forDraft returns the misfit as one of the draft's, which counts nodes by them.
+// forDraft converts the misfit to the draft's type, by which the draft counts nodes.
 func (m misfit) forDraft(start *orbit.Start) orbit.Misfit {
 	text := misfitTexts[m.kind]
 	switch m.kind {

@@ -8,31 +8,32 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Why there is no node for a capsule that starts from a template; to be tested with errors.Is. The error is a
+// Reasons why no node takes a capsule that starts from a template, to be tested with errors.Is. The error is a
 // [*WarmNoFit], to be read with errors.As.
 var (
-	// ErrAllStale: the nodes that could take it are not heard of, or have no live lease, be they cordoned for
-	// that or not yet. What an API calls unavailable. Bring up a host, or see why heartbeats do not arrive.
+	// ErrAllStale: the nodes that could take the capsule do not report, or have no live lease, whether they are
+	// cordoned for that already or not. An API would say "unavailable". Bring up a host, or find out why heartbeats do
+	// not arrive.
 	ErrAllStale = errors.New("all nodes are stale")
-	// ErrNoSlot: the nodes that could take it have no free slot, or no room. Bring up a host, or wait.
+	// ErrNoSlot: the nodes that could take the capsule have no free slot, or no room. Bring up a host, or wait.
 	ErrNoSlot = errors.New("no free slot")
 	// ErrNoVolume: no node has the volumes on its disk. Create them, or bring up the host that has them.
 	ErrNoVolume = errors.New("no such volume")
 	// ErrNoTemplate: no node supports the template. Build it, or bring up a host that has it.
 	ErrNoTemplate = errors.New("no such template")
-	// ErrNoParent: the capsule that it is forked from is placed nowhere; for one that was placed before: it is
-	// pending. Fork one that runs.
+	// ErrNoParent: the parent of the fork is not placed; if the fork was placed before: its parent is pending. Fork a
+	// capsule that runs.
 	ErrNoParent = errors.New("parent is not placed")
-	// ErrNoOther: the node that failed to start it is the only one that could take it. Bring up another host,
-	// or try again. It is said in a [StartError] only.
+	// ErrNoOther: the node that failed to start the capsule is the only one that could take it. Bring up another host,
+	// or try again. It occurs only in a [StartError].
 	ErrNoOther = errors.New("no other node")
-	// ErrNoNode: there is no node that it may be on, by labels and devices, that takes new work; or no node at
-	// all. Change what it requires, or bring up such a host.
+	// ErrNoNode: no node that takes new work meets the capsule's requirements on labels and devices, or there is no
+	// node at all. Change the requirements, or bring up such a host.
 	ErrNoNode = errors.New("no suitable node")
 )
 
-// WarmNoFit says why a capsule has no node. It wraps its kind and, unless the parent is at fault, an
-// [orbit.NoFit] with counts of nodes, so that an engine puts the class aside until a node changes or reports.
+// WarmNoFit says why no node takes a capsule. It wraps its kind and, unless the parent is the reason, an [orbit.NoFit]
+// with counts of nodes, so that an engine parks the class until a node changes or reports.
 type WarmNoFit struct {
 	// Kind is one of the sentinels above, such as ErrNoNode; errors.Is finds it.
 	Kind error
@@ -59,7 +60,7 @@ func (e *WarmNoFit) Error() string {
 	return fmt.Sprintf("%s: %v: %v; %s", what, e.Kind, &e.Fit, remedies[e.Kind])
 }
 
-// remedies say what to do.
+// remedies say what the reader of an error can do.
 var remedies = map[error]string{
 	ErrAllStale:   "bring up a host, or see why heartbeats do not arrive",
 	ErrNoSlot:     "bring up a host, or wait",
@@ -77,29 +78,30 @@ func (e *WarmNoFit) Unwrap() []error {
 	return []error{e.Kind, &e.Fit}
 }
 
-// noParent is the answer for a fork of what runs nowhere. It does not put a class aside: the parent may be
-// placed at any time, and no node's change would tell.
+// noParent returns the reason for a fork whose parent does not run. It does not park the class: the parent may be
+// placed at any time, and no change of a node would bring the class back.
 func noParent(spec *orbit.Spec) error { return &WarmNoFit{Kind: ErrNoParent, Start: spec.Start} }
 
-// class is what decides what is said of a plain capsule that fits nowhere.
+// class is the key by which refusals of plain capsules are cached.
 type class struct {
 	template string
 	room     orbit.Resources
 }
 
-// refusal is what was said of a class, by a version of the loads and a revision of the ledger.
+// refusal is the cached reason for a class, with the version of the loads and the revision of the ledger for which it
+// holds.
 type refusal struct {
 	why     *WarmNoFit
 	version uint64
 	at      orbit.Revision
 }
 
-// mostRefusals is how many refusals are remembered.
+// mostRefusals is how many refusals are cached.
 const mostRefusals = 1024
 
-// refusal says why no node takes a capsule, from a look at all of them. What has been said of a class is said again while
-// the loads are the same, because many ask in vain at a time. A template that no node supports costs no look at all nodes,
-// because they are counted by what would be said of them.
+// refusal returns why no node takes a capsule. It evaluates all nodes, and caches the result for the class while the
+// loads do not change, because often many creates fail at a time. A template that no node supports needs no look at all
+// nodes, because the nodes are already counted by kind.
 func (b *loads) refusal(a *ask) error {
 	key, plain := class{a.spec.Start.Template, a.spec.Envelope.Reservation}, a.plain()
 	unknown := plain && b.unsupported(key.template)
@@ -130,13 +132,13 @@ func (b *loads) refusal(a *ask) error {
 	return e
 }
 
-// plain reports whether the class alone decides what is said.
+// plain reports whether the class alone decides the refusal.
 func (a *ask) plain() bool {
 	s := a.spec
 	return len(a.failed) == 0 && a.company == nil && len(s.Require) == 0 && len(s.Tolerate) == 0 && s.Devices.Count == 0 && s.Start.Parent == "" && len(s.Start.Volumes) == 0
 }
 
-// refusalOf says why the one node that is allowed does not take a capsule.
+// refusalOf returns why the only allowed node does not take a capsule.
 func (b *loads) refusalOf(a *ask, node orbit.NodeID) error {
 	counts := map[misfit]int{}
 	if n := b.state.Node(node); n != nil {
@@ -147,9 +149,9 @@ func (b *loads) refusalOf(a *ask, node orbit.NodeID) error {
 	return e
 }
 
-// explain makes an error of counted misfits. What is missing is named where most is there: a node that lacks a
-// slot alone says more than one that is stale, and that one more than the one that failed to start it, and that
-// one more than one that does not have the volume.
+// explain makes an error of counted misfits. Its kind is the misfit of the nodes that come closest to taking the
+// capsule, in this order: nodes that lack only a slot or room, stale ones, nodes that failed to start it, nodes without
+// a volume, nodes without the template.
 func (b *loads) explain(a *ask, counts map[misfit]int) *WarmNoFit {
 	e, said, by := &WarmNoFit{Kind: ErrNoNode, Start: a.spec.Start}, map[orbit.Misfit]int{}, [misfitKinds]int{}
 	for m, n := range counts {

@@ -14,17 +14,18 @@ import (
 //	cold                 all nodes, as if nothing were warm; shared by all templates
 //	special[template]    the nodes that have the template warm; and if few nodes support it, all of those
 //
-// A node comes first by the ranking that knows its warm slots, because a warm slot makes no node worse ([WarmFirst] is
-// monotone). So the first node that fits is the best of all. What is kept grows with what the nodes report to have warm,
-// and not with nodes times templates.
+// A node is met first in the ranking that counts its warm slots, because a warm slot makes no node worse ([WarmFirst]
+// is monotone). So the first node that fits is the best of all. The memory grows with the number of warm slots that
+// nodes report, and not with nodes times templates.
 
-// ranking is a tree of boxes over nodes. A box names its best node, and the most room that any of its nodes has, so that
-// a search leaves out the boxes in which nothing can fit. A node that may have improved is rated again before a search.
-// One that has become worse is rated again when a search meets it, because until then its box is only too hopeful.
+// ranking is a tree of boxes over nodes. A box has its best node, and an upper bound on the room of any of its nodes,
+// so that a search skips the boxes in which nothing can fit. A node that may have improved is rated again before a
+// search. A node that has become worse is rated again when a search meets it, because until then its box is only too
+// optimistic.
 type ranking struct {
 	// Empty: as if nothing were warm.
 	template string
-	// The nodes have been chosen as those of a template that few support.
+	// The ranking has all nodes that support the template, because they are few.
 	few bool
 	// Node index by leaf, and the reverse. Nil: a node's leaf is its index.
 	nodes []int32
@@ -40,9 +41,9 @@ type ranking struct {
 // standing is what a node was worth when it was rated.
 type standing struct {
 	value, tie float64
-	// Of the node, by the loads' count.
+	// The node's version when it was rated.
 	version uint64
-	// It can be chosen, if it has room.
+	// The node can be chosen if it has room.
 	in bool
 }
 
@@ -50,7 +51,7 @@ type standing struct {
 type box struct {
 	// The best leaf, -1 if no node can be chosen.
 	best int32
-	// At least what any one of the nodes has free in the ledger, and in slots by its report.
+	// Upper bounds on what any of the nodes has free in the ledger, and on its slots by its report.
 	free  orbit.Resources
 	slots int64
 }
@@ -66,7 +67,7 @@ type position struct {
 }
 
 func (a position) compare(b position) int {
-	if a.value != b.value { // as most are
+	if a.value != b.value { // the common case
 		return cmp.Compare(a.value, b.value)
 	}
 	return cmp.Or(cmp.Compare(a.tie, b.tie), cmp.Compare(a.hash, b.hash), strings.Compare(string(a.id), string(b.id)))
@@ -80,13 +81,14 @@ func (r *ranking) node(leaf int32) int32 {
 	return r.nodes[leaf]
 }
 
-// position returns where a leaf stands.
+// position returns the position of a leaf's node.
 func (b *loads) position(r *ranking, leaf int32) position {
 	s, n := &r.leaves[leaf], &b.nodes[r.node(leaf)]
 	return position{s.value, s.tie, n.hash, n.id}
 }
 
-// fewSupport is the part of all nodes that must support a template so that a search of the cold ranking meets one soon.
+// fewSupport: a template has few supporters if at most one in so many nodes supports it. A search of the cold ranking
+// would then not soon meet one.
 const fewSupport = 16
 
 // specialOf returns the ranking of a template's own nodes, up to date; nil if no report names the template. It costs a
@@ -107,7 +109,7 @@ func (b *loads) specialOf(template string) *ranking {
 	return r
 }
 
-// ranks reports whether a node is one of a template's own.
+// ranks reports whether a node belongs in the ranking of a template.
 func (r *ranking) ranks(n *nodeLoad) bool {
 	return n.id != "" && (n.report.Warm[r.template] > 0 || r.few && n.supports(r.template))
 }
@@ -120,7 +122,7 @@ func (b *loads) catchUp(r *ranking) {
 		b.build(r)
 		return
 	}
-	rated := b.rated[:0] // all are rated before a box compares them
+	rated := b.rated[:0] // all leaves are rated first, because boxes compare them
 	for _, i := range b.improved[len(b.improved)-unseen:] {
 		leaf, known := i, int(i) < len(r.leaves)
 		if r.template != "" {
@@ -131,7 +133,7 @@ func (b *loads) catchUp(r *ranking) {
 		}
 		if !known {
 			leaf = b.add(r, i)
-		} else if r.leaves[leaf].version == b.nodes[i].version { // it may be named twice
+		} else if r.leaves[leaf].version == b.nodes[i].version { // a node may be listed twice
 			continue
 		}
 		b.rateLeaf(r, leaf)
@@ -172,7 +174,7 @@ func (b *loads) add(r *ranking, i int32) (leaf int32) {
 	return leaf
 }
 
-// rateLeaf notes what the node of a leaf is worth now.
+// rateLeaf rates the node of a leaf as it is now.
 func (b *loads) rateLeaf(r *ranking, leaf int32) {
 	i := r.node(leaf)
 	n, s := &b.nodes[i], &r.leaves[leaf]
@@ -187,14 +189,14 @@ func (b *loads) rateLeaf(r *ranking, leaf int32) {
 // finite reports whether x is a number that can be compared.
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
-// tighten makes the boxes around a leaf anew.
+// tighten recomputes the boxes above a leaf.
 func (b *loads) tighten(r *ranking, leaf int32) {
 	at, below := int(leaf), len(r.leaves)
 	for level := 0; level == 0 || below > 1; level++ {
 		at /= fanOut
 		if level == len(r.levels) {
 			r.levels = append(r.levels, nil)
-			for first := range at { // those before it, which a new top level has to have too
+			for first := range at { // a new top level needs the boxes before this one too
 				r.levels[level] = append(r.levels[level], b.boxOf(r, level, first, below))
 			}
 		}
@@ -207,7 +209,7 @@ func (b *loads) tighten(r *ranking, leaf int32) {
 	}
 }
 
-// boxOf sums up the leaves or boxes of one box, of so many that there are on the level below.
+// boxOf computes one box from the leaves or boxes below it; below is how many the level below has.
 func (b *loads) boxOf(r *ranking, level, at, below int) box {
 	sum := box{best: -1}
 	for k := at * fanOut; k < min((at+1)*fanOut, below); k++ {
@@ -236,9 +238,9 @@ func (b *loads) boxOf(r *ranking, level, at, below int) box {
 	return sum
 }
 
-// candidate is a box or a leaf that a search has yet to look into.
+// candidate is a box or a leaf that a search has not opened yet.
 type candidate struct {
-	// That of the best leaf.
+	// The position of the best leaf.
 	position
 	r *ranking
 	// -1: a leaf.
@@ -254,7 +256,7 @@ func (c candidate) Before(o candidate) bool {
 	return c.level < o.level
 }
 
-// first returns the best node for a spec that is accepted; -1: none is.
+// first returns the best node for a spec that accept agrees to; -1 if there is none.
 func (b *loads) first(spec *orbit.Spec, accept func(i int32) bool) int32 {
 	open := heap.Heap[candidate](b.open[:0])
 	defer func() { b.open = open }()
@@ -279,7 +281,7 @@ func (b *loads) first(spec *orbit.Spec, accept func(i int32) bool) int32 {
 			continue
 		}
 		i := c.r.node(c.at)
-		if s := &c.r.leaves[c.at]; s.version != b.nodes[i].version { // it has become no better
+		if s := &c.r.leaves[c.at]; s.version != b.nodes[i].version { // it has become worse: rate it again, and put it back
 			b.rateLeaf(c.r, c.at)
 			b.tighten(c.r, c.at)
 			b.push(&open, c.r, -1, c.at, spec)
@@ -290,7 +292,7 @@ func (b *loads) first(spec *orbit.Spec, accept func(i int32) bool) int32 {
 	return -1
 }
 
-// push opens a box or a leaf, unless it cannot have a node with room for the spec.
+// push adds a box or a leaf to the search, unless none of its nodes can have room for the spec.
 func (b *loads) push(open *heap.Heap[candidate], r *ranking, level int, at int32, spec *orbit.Spec) {
 	leaf := at
 	switch {

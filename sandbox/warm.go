@@ -20,44 +20,43 @@ const (
 	ColdNote = "cold"
 )
 
-// Warm is the navigator for sandboxes: capsules that start from a template (Spec.Start), of which some nodes
-// have slots warm. It puts each on the node that is best by [WarmFirst], so on one that can start it warm
-// if there is any, of those that
+// Warm is the navigator for sandboxes: capsules that start from a template (Spec.Start), of which some nodes keep warm
+// slots. It puts each capsule on the node that is best by [WarmFirst]: one that can start it warm, if there is any. A
+// node must
 //
-//   - support the template and have all of the volumes; for a fork, the parent's node, or with CrossHost any other;
+//   - support the template and have all of the volumes; for a fork, be the parent's node, or with CrossHost any other;
 //   - have a report that is not stale, and a lease that has not run out;
-//   - have a free slot, in the ledger (orbit.Slots) and by their own report, and room for what is reserved;
-//   - meet what the spec requires of labels, devices and company. What it prefers has no say.
+//   - have a free slot, in the ledger (orbit.Slots) and by its own report, and room for the reservation;
+//   - meet the spec's requirements on labels, devices and company. Preferences are ignored.
 //
-// A fork that has lost its node is placed beside its parent again, waits with [ErrNoParent] while that is
-// pending, and goes where a plain capsule would, once that has been released or the ledger has no record of it:
-// what it had in memory is gone, so it boots from its template. A fork that was never placed needs a parent
-// that runs.
+// A fork that has lost its node is placed beside its parent again. It waits with [ErrNoParent] while the parent is
+// pending. Once the parent has been released, or the ledger has no record of it, the fork is placed like a plain
+// capsule: its memory is gone, so it boots from its template. A fork that was never placed needs a parent that runs.
 //
-// Equal nodes go by load, then by a hash of the node with the Seed, or with Seed 0 by id. A placement's note
-// says whether a warm slot was promised ([WarmNote], [ColdNote]). What is not placed has a [*WarmNoFit].
+// Equal nodes are ordered by load, then by a hash of the node with the Seed, or with Seed 0 by id. A placement's note
+// says whether a warm slot was promised ([WarmNote], [ColdNote]). For a capsule that is not placed the reason is a
+// [*WarmNoFit].
 //
-// What is given away is debited at once: within a plan by the navigator itself, and by
-// [telemetry.Board.Claim] for all readers of the board, until the node reports again. Claims whose
-// placement was not committed are taken back in the next plan. A node without a word of telemetry (an engine
-// without any) is taken at the ledger's word: nothing is warm, every template is supported, and no volume is
-// there.
+// Each choice is debited at once: within a plan by the navigator itself, and by [telemetry.Board.Claim] for all readers
+// of the board, until the node reports again. Claims whose placement was not committed are taken back in the next plan.
+// Without telemetry (an engine that has none), the ledger alone decides: nothing is warm, every template is supported,
+// and no node has a volume.
 //
-// A choice costs a logarithm of the number of nodes, and what has changed since the class was last asked for; a
-// refusal looks at all nodes once, until something changes. Members of gangs are not placed. It belongs to one
+// A choice costs the logarithm of the number of nodes, and a look at each change since the class was last asked for. A
+// refusal looks at all nodes once, until something changes. Members of gangs are not placed. A Warm belongs to one
 // engine and is not safe for concurrent use.
 type Warm struct {
-	// Board is the one that the engine's views are joined with: claims are made there, and if it has Leases, a
-	// node gets work only under a live term, on which every placement bets. Nil: no claims and no terms.
+	// Board is the board with which the engine's views are joined. Claims are made on it. If it has Leases, a node gets
+	// work only under a live term, on which every placement bets. Nil: no claims and no terms.
 	Board *telemetry.Board
-	// Modules whose work it claims, of any class but GangClass. Nil: all latency-sensitive and best-effort
-	// work, as Services does, so that one of the two must be told its modules or be left out.
+	// Modules are the modules whose work the navigator claims, of any class but GangClass. Nil: it claims all
+	// latency-sensitive and best-effort work, as Services does, so one of the two needs Modules or has to be left out.
 	Modules []string
-	// AllowStale gives work to nodes with a stale report too. The score's -1000 alone is against them then:
-	// with fewer than ten warm slots such a node comes after all fresh ones, with more it counts as one that
-	// can start warm.
+	// AllowStale gives work to nodes with a stale report too. Only the score's -1000 then counts against them: such a
+	// node with fewer than ten warm slots comes after all fresh ones, and one with more counts as one that can start
+	// warm.
 	AllowStale bool
-	// Seed decides between equal nodes. Give each of several navigators another one.
+	// Seed decides between equal nodes. Give each of several navigators a different one.
 	Seed uint64
 
 	loads  loads
@@ -81,8 +80,8 @@ func (w *Warm) Claims(module string, class orbit.AppClass) bool {
 	return class < orbit.GangClass && slices.Contains(w.Modules, module)
 }
 
-// Plan places capsule by capsule, in the order given. When ctx ends it returns what it has so far, and the
-// context's error. Its notes count: "warm" and "cold" placed, claims "unclaimed", and of what was refused
+// Plan places capsule by capsule, in the order given. If ctx ends it returns the plan so far, and the context's error.
+// Its notes are counts: "warm" and "cold" (placements), "unclaimed" (claims taken back), and by reason of refusal
 // "allStale", "noSlot", "noVolume", "noTemplate", "noParent" and "noNode".
 func (w *Warm) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 	w.loads.seed, w.loads.allowStale = w.Seed, w.AllowStale
@@ -101,8 +100,8 @@ func (w *Warm) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Caps
 	return p.finish(), nil
 }
 
-// reviewClaims looks at what has become of the claims of the last plan. It takes back those whose capsule has not
-// been placed there since, and forgets the others: the node's next report ends them.
+// reviewClaims takes back the last plan's claims whose capsule was not placed on the claimed node since, and returns
+// how many. It forgets the others, because the node's next report ends them.
 func (w *Warm) reviewClaims(state *orbit.State) (unclaimed int) {
 	for _, k := range w.claims {
 		c := state.Capsule(k.capsule)
@@ -117,25 +116,25 @@ func (w *Warm) reviewClaims(state *orbit.State) (unclaimed int) {
 	return unclaimed
 }
 
-// warmWant is what all capsules have in common of which the same is said: their class, and whether they were
+// warmWant is the key by which a plan caches reasons: capsules with the same spec that all were, or all were not,
 // placed before.
 type warmWant struct {
 	spec  *orbit.Spec
 	again bool
 }
 
-// warmPlan is one Plan.
+// warmPlan is the state of one call of Plan.
 type warmPlan struct {
 	*Warm
 	plan   orbit.Plan
 	leases *lease.Keeper
-	// What was said of a class that fits nowhere: within one plan room only shrinks.
+	// The reasons for classes that fit nowhere; they hold for the whole plan, because within it room only shrinks.
 	why                   map[warmWant]error
 	warm, cold, unclaimed int
 	refused               map[error]int // by kind
 }
 
-// add places a capsule, or notes why not.
+// add places a capsule, or records why it cannot.
 func (p *warmPlan) add(c *orbit.Capsule) {
 	if c.Gang != "" {
 		p.plan.Unplaced = append(p.plan.Unplaced, orbit.Unplaced{Capsule: c, Why: fmt.Errorf(
@@ -144,7 +143,7 @@ func (p *warmPlan) add(c *orbit.Capsule) {
 	}
 	want := warmWant{c.Spec, c.PlacedAt > 0}
 	why := p.why[want]
-	if why == nil || c.Nomination.Lives() { // there may be room that is nominated for this one alone
+	if why == nil || c.Nomination.Lives() { // room may be nominated for this capsule alone
 		p.loads.draft.Ask(c)
 		choice, err := p.loads.best(&ask{spec: c.Spec, again: want.again, leases: p.leases})
 		if err == nil {
@@ -163,7 +162,7 @@ func (p *warmPlan) add(c *orbit.Capsule) {
 	p.plan.Unplaced = append(p.plan.Unplaced, orbit.Unplaced{Capsule: c, Why: why})
 }
 
-// place gives a choice away and proposes it.
+// place debits a choice and proposes the placement.
 func (p *warmPlan) place(c *orbit.Capsule, on *choice) error {
 	d, err := p.loads.take(c, on)
 	if err != nil {
