@@ -12,7 +12,7 @@ import (
 // listing is the state of the pool's communication with its source. A listing is requested if it is the result of Idle;
 // the results of Follow come unrequested.
 type listing struct {
-	// wanted says that the source is to be listed when running, the call under way, is over.
+	// running says that a call of Idle is under way, wanted that the source is to be listed as soon as none is.
 	wanted, running bool
 	// failed says that the last requested listing was an error, answered that a successful one came in this step.
 	failed, answered bool

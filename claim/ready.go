@@ -60,7 +60,7 @@ func (r *ready) drop(name string) {
 	r.tidy()
 }
 
-// begin starts a full listing. Admit then each slot that it shows, and call end, which removes all others.
+// begin starts a full listing. The caller then admits each slot of the listing and calls end, which removes all others.
 func (r *ready) begin() { r.listing++ }
 
 // end removes the slots that the full listing did not show.
@@ -69,7 +69,8 @@ func (r *ready) end() {
 	r.tidy()
 }
 
-// matches reports whether a ready slot matches a line. It sets the line's from to the first slot that does, or behind the last slot.
+// matches reports whether a ready slot matches a line. It sets the line's from to the position of the first slot that
+// matches, or behind the last position if none does.
 func (r *ready) matches(l *line) bool {
 	for _, p := range r.order[r.at(l):] {
 		l.from = p.seq

@@ -24,9 +24,9 @@ type Submission struct {
 // pin as long as the capsule lives. Use [Pin] for capsules that were submitted without a choice. A proposal whose outcome
 // is unknown is sent again until ctx ends.
 //
-// The error is [ErrContradiction] for a capsule with two assignments, or with another one than it was
-// submitted with, [ErrKey] for a pinned one whose id is too long to be marked, or the ledger's; nothing
-// has been submitted then, unless it is [orbit.ErrUnknown].
+// The error is [ErrContradiction] if a capsule is assigned to two schedulers, or is in the ledger already and pinned to
+// another scheduler; [ErrKey] if the id of a pinned capsule or gang is too long for the key of a mark; or the ledger's
+// error. After an error nothing has been submitted, except that the outcome is not known after [orbit.ErrUnknown].
 func Import(ctx context.Context, ledger orbit.Ledger, submissions ...Submission) (orbit.Revision, error) {
 	p, err := importing(submissions, ledger.Limits())
 	if err != nil {
