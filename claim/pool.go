@@ -31,9 +31,9 @@ import (
 //  4. No request waits for the claim or the listing of another request.
 //
 // Several pools, in one process or in several, may claim from one store. Guarantee 2 and the reservations then hold for
-// each pool by itself: two pools may try the same slot, Source.Claim lets one of them have it, and the request of the other
-// gets another slot. So a claimed slot still goes to one caller, whichever pool claims it, even if a pool is killed: slots
-// that it had claimed and not handed out stay claimed.
+// each pool by itself: two pools may try the same slot, Source.Claim lets one of them have it, and the request of the
+// other gets another slot. So a claimed slot still goes to one caller, whichever pool claims it, even if a pool is
+// killed: slots that it had claimed and not handed out stay claimed.
 type Pool struct {
 	// Name is the pool's name in errors and in the status; default empty.
 	Name string

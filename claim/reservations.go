@@ -24,7 +24,8 @@ type reservation struct {
 	until time.Time
 	// version is the version of the store that includes the outcome; 0: unknown.
 	version uint64
-	// shown says that a listing has shown the slot as idle while it was reserved, seen is the newest version of such listings.
+	// shown says that a listing has shown the slot as idle while it was reserved, seen is the newest version of such
+	// listings.
 	seen  uint64
 	shown bool
 	ended bool

@@ -27,9 +27,9 @@ import (
 // dispatcher has to know is in the ledger: it may be stopped and started, and several may run at once, each seeing the
 // others' assignments. Only two things are kept in memory: when to try failed capsules again, and what has been reported.
 //
-// The dispatcher reads the whole state when it starts, and again only if it fell so far behind that the ledger's history
-// does not reach back ([orbit.ErrCompacted]). Otherwise it follows the changes. Set the fields before first use. Step and Run
-// may be called from any goroutine.
+// The dispatcher reads the whole state when it starts, and again only if it fell so far behind that the ledger's
+// history does not reach back ([orbit.ErrCompacted]). Otherwise it follows the changes. Set the fields before first
+// use. Step and Run may be called from any goroutine.
 type Dispatcher struct {
 	// Ledger is the ledger itself, not a [PartitionLedger]. Required.
 	Ledger orbit.Ledger

@@ -97,9 +97,9 @@ func (s *Scheduler) leaveDivided(state *orbit.State, pending []*orbit.Capsule) (
 	return rest, plan
 }
 
-// home returns the scheduler that has to place a unit. It is this one, unless the unit is a gang with no placed member that
-// has pending members with another scheduler. Then it is the scheduler that the gang is pinned to, or otherwise the owner of
-// the gang's first pending member.
+// home returns the scheduler that has to place a unit. It is this one, unless the unit is a gang with no placed member
+// that has pending members with another scheduler. Then it is the scheduler that the gang is pinned to, or otherwise
+// the owner of the gang's first pending member.
 func (s *Scheduler) home(state *orbit.State, u unit) string {
 	if !u.gang || runs(state, orbit.GangID(u.id)) {
 		return s.Name
@@ -124,10 +124,10 @@ func runs(state *orbit.State, gang orbit.GangID) bool {
 	return g != nil && g.Total() > 0
 }
 
-// back returns the proposals that give a unit back: they clear the owners, and record in the failed mark that this scheduler
-// has failed the unit on this view. A corrupt mark is written anew. It is one proposal if the ledger's limits allow.
-// Otherwise the mark is proposed first and alone: if only the mark is committed the unit stays for another pass, and if only
-// the owners are cleared the dispatcher may assign the unit to this scheduler again.
+// back returns the proposals that give a unit back: they clear the owners, and record in the failed mark that this
+// scheduler has failed the unit on this view. A corrupt mark is written anew. It is one proposal if the ledger's limits
+// allow. Otherwise the mark is proposed first and alone: if only the mark is committed the unit stays for another pass,
+// and if only the owners are cleared the dispatcher may assign the unit to this scheduler again.
 func (s *Scheduler) back(view *orbit.View, u unit, why error) []orbit.Proposal {
 	state, kind := view.State(), u.failedMark()
 	key := kind.key(u.id)

@@ -99,9 +99,9 @@ func (l *PartitionLedger) giveUp() {
 	}
 }
 
-// fence returns the bets of a proposal, and one more for each node that its placements, holds or nominations use: that the
-// node's group mark is still the one that was read. The bets are stored in slab, which saves one allocation for each
-// proposal. The caller must hold the lock.
+// fence returns the bets of a proposal, and one more for each node that its placements, holds or nominations use: that
+// the node's group mark is still the one that was read. The bets are stored in slab, which saves one allocation for
+// each proposal. The caller must hold the lock.
 func (l *PartitionLedger) fence(p *orbit.Proposal, slab *[]orbit.Precondition) ([]orbit.Precondition, error) {
 	from := len(*slab)
 	out := append(*slab, p.If...)

@@ -86,8 +86,9 @@ func released(proposals []orbit.Proposal) map[orbit.HoldID]bool {
 	return out
 }
 
-// withoutRepeats removes from a plan the proposals that repeat a proposal of the first navigator: they release a hold that
-// the first navigator releases too, or place a capsule that it places too. A navigator that remembers gangs may do so.
+// withoutRepeats removes from a plan the proposals that repeat a proposal of the first navigator: they release a hold
+// that the first navigator releases too, or place a capsule that it places too. A navigator that remembers gangs may do
+// so.
 func withoutRepeats(state *orbit.State, plan *orbit.Plan, first []orbit.Proposal) {
 	spent, done := released(first), map[*orbit.Capsule]bool{}
 	for c := range placed(state, first) {
