@@ -53,9 +53,9 @@
 //
 // # Shortage
 //
-// While requests wait and no slot is idle, the source is listed after 10 s, after another 20 s, and so on, at most 5 min
-// apart. A new request, an idle slot or a conflict causes a listing at once and starts over with 10 s. ScaleUp is called
-// once for each shortage, with the number of missing slots.
+// While requests wait and no slot is idle, the source is listed after 10 s, after another 20 s, and so on, at most 5
+// min apart. A new request, an idle slot or a conflict causes a listing at once and starts over with 10 s. ScaleUp is
+// called once for each shortage, with the number of missing slots.
 //
 // # Status
 //
@@ -70,7 +70,7 @@
 //
 // # Failures
 //
-// If a call of the source panics, exits its goroutine, blocks or fails, only the request or listing that it was made for
-// is affected. The same failures of a hook are reported. A caller that has gone away, or whose channel has no room for
-// the answer, does not delay other callers. Shutdown answers every request and returns within twice Grace.
+// If a call of the source panics, exits its goroutine, blocks or fails, only the request or listing that it was made
+// for is affected. The same failures of a hook are reported. A caller that has gone away, or whose channel has no room
+// for the answer, does not delay other callers. Shutdown answers every request and returns within twice Grace.
 package claim

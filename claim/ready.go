@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// ready holds the idle slots that may be claimed, in order of arrival, each name at most once. A slot under a known name
-// with another uid is a new slot and goes to the end. A slot whose labels have changed goes to the end as well, because a
-// line that did not match it before, and whose from is behind it, may match it now.
+// ready holds the idle slots that may be claimed, in order of arrival, each name at most once. A slot under a known
+// name with another uid is a new slot and goes to the end. A slot whose labels have changed goes to the end as well,
+// because a line that did not match it before, and whose from is behind it, may match it now.
 //
 // When a slot leaves, mostly from the front, its position becomes void. Void positions are removed when they are the
 // majority.
@@ -39,8 +39,8 @@ type position struct {
 // len returns how many slots are ready.
 func (r *ready) len() int { return len(r.slots) }
 
-// admit adds a slot to the end, and reports whether it was new. A known slot keeps its place, and its Object and Devices
-// are replaced by the newer ones.
+// admit adds a slot to the end, and reports whether it was new. A known slot keeps its place, and its Object and
+// Devices are replaced by the newer ones.
 func (r *ready) admit(s Slot) bool {
 	known, ok := r.slots[s.Name]
 	if ok && known.slot.UID == s.UID && maps.Equal(known.slot.Labels, s.Labels) {
@@ -88,7 +88,8 @@ func (r *ready) at(l *line) int {
 	return i
 }
 
-// pop removes and returns the first slot that matches a line. The last call of matches for the line must have found one.
+// pop removes and returns the first slot that matches a line. The last call of matches for the line must have found
+// one.
 func (r *ready) pop(l *line) Slot {
 	slot := r.slots[r.order[r.at(l)].name].slot
 	r.drop(slot.Name)

@@ -8,8 +8,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// giveBack returns the proposals that give back the capsules of a plan's Unplaced that other schedulers have to try. The
-// reason of each of these becomes ErrGivenBack.
+// giveBack returns the proposals that give back the capsules of a plan's Unplaced that other schedulers have to try.
+// The reason of each of these becomes ErrGivenBack.
 func (s *Scheduler) giveBack(view *orbit.View, plan *orbit.Plan) (back []orbit.Proposal) {
 	state := view.State()
 	done := map[unit]bool{}
@@ -37,8 +37,8 @@ func (s *Scheduler) giveBack(view *orbit.View, plan *orbit.Plan) (back []orbit.P
 	return back
 }
 
-// hopeless reports whether a capsule is to be given back: at once for a NoFit, otherwise after Patience passes. The methods
-// of a reason are the navigator's code and may panic; the engine contains that.
+// hopeless reports whether a capsule is to be given back: at once for a NoFit, otherwise after Patience passes. The
+// methods of a reason are the navigator's code and may panic; the engine contains that.
 func (s *Scheduler) hopeless(u *orbit.Unplaced) bool {
 	if nofit := (*orbit.NoFit)(nil); errors.As(u.Why, &nofit) {
 		return true
@@ -66,10 +66,10 @@ func (s *Scheduler) gangsPlaced(state *orbit.State, plan *orbit.Plan) map[unit]b
 	return gangs
 }
 
-// leaveDivided gives back the members of gangs that are divided: some pending members are assigned to this scheduler, and
-// the gang's home is another one. Neither scheduler could start such a gang. It returns the capsules that are left to plan,
-// and the proposals. The dispatcher cannot do this, because only the scheduler knows that it is not placing the members at
-// this moment.
+// leaveDivided gives back the members of gangs that are divided: some pending members are assigned to this scheduler,
+// and the gang's home is another one. Neither scheduler could start such a gang. It returns the capsules that are left
+// to plan, and the proposals. The dispatcher cannot do this, because only the scheduler knows that it is not placing
+// the members at this moment.
 func (s *Scheduler) leaveDivided(state *orbit.State, pending []*orbit.Capsule) (rest []*orbit.Capsule, plan orbit.Plan) {
 	homes, proposals := map[unit]string{}, map[unit]int{}
 	for _, c := range pending {
@@ -155,8 +155,8 @@ func (s *Scheduler) back(view *orbit.View, u unit, why error) []orbit.Proposal {
 	return []orbit.Proposal{p}
 }
 
-// forget drops the counts of capsules that are no longer pending with this scheduler. It does so only when the counts have
-// doubled, so that its cost is constant for each capsule.
+// forget drops the counts of capsules that are no longer pending with this scheduler. It does so only when the counts
+// have doubled, so that its cost is constant for each capsule.
 func (s *Scheduler) forget(state *orbit.State) {
 	if len(s.unplaced) <= 2*s.swept+64 {
 		return

@@ -66,8 +66,8 @@ func (l *PartitionLedger) ProposeBatch(ctx context.Context, batch []orbit.Propos
 	return out
 }
 
-// depart adds the fence to proposals, and calls send with each one that may be sent and its index in the batch. It returns
-// the errors of the others. No leaving node is answered for until arrive has been called with the outcomes.
+// depart adds the fence to proposals, and calls send with each one that may be sent and its index in the batch. It
+// returns the errors of the others. No leaving node is answered for until arrive has been called with the outcomes.
 func (l *PartitionLedger) depart(batch []orbit.Proposal, send func(int, orbit.Proposal)) []error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,8 +89,8 @@ func (l *PartitionLedger) depart(batch []orbit.Proposal, send func(int, orbit.Pr
 	return refused
 }
 
-// giveUp forgets the proposals that the engine will not send again. An engine proposes something else in a later pass only
-// after it has learned the outcome of the last proposals or has given up on them. The caller must hold the lock.
+// giveUp forgets the proposals that the engine will not send again. An engine proposes something else in a later pass
+// only after it has learned the outcome of the last proposals or has given up on them. The caller must hold the lock.
 func (l *PartitionLedger) giveUp() {
 	for id, f := range l.flights.unknown {
 		if f.sent < l.flights.looks {
