@@ -20,7 +20,7 @@ type rider func(state *orbit.State, le *lease) (do []orbit.Commitment, bets []or
 // The same holder may begin a new term at any time, which ends the old one at once; another holder may do so only when
 // the lease is over. The error is a [*Error] ([ErrHeld], [ErrCorrupt], [ErrTooMany], [orbit.ErrInvalid]) or the
 // ledger's. A proposal whose outcome is unknown is sent again until ctx ends. If ctx ends first and the proposal was
-// committed all the same, nobody refreshes the term, and it runs out.
+// committed all the same, the term is never refreshed, and it runs out.
 func (k *Keeper) Acquire(ctx context.Context, name, holder string) (Term, error) {
 	return k.acquire(ctx, name, holder, nil)
 }

@@ -103,7 +103,8 @@ type Stats struct {
 //   - [orbit.ErrInvalid]: no node id, no heartbeat time, or a number that is negative, infinite or not a number;
 //   - [ErrOversized]: too many words, or too long ones;
 //   - [lease.ErrExpired]: the node has no live lease, or the report does not name its current term (acquire a new one);
-//   - [lease.ErrUnheard]: the leases have not read the term from the ledger yet (send the report again after their next step);
+//   - [lease.ErrUnheard]: the leases have not read the term from the ledger yet (send the report again after their next
+//     step);
 //   - [ErrFlood]: the node has sent too many reports;
 //   - [ErrFull]: the board takes no more nodes;
 //   - [ErrOutdated]: a newer heartbeat is known;
@@ -112,7 +113,7 @@ func (b *Board) Report(r orbit.Report) error {
 	refusal := b.malformed(&r)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := b.now() // under the lock, so that no reader has already judged the known report at a later time
+	now := b.now() // under the lock, so that it is not before the clock of any reader that has fetched the known report
 	e := b.nodes[r.Node]
 	if refusal == nil {
 		refusal = b.admit(&r, e, now)
