@@ -13,34 +13,38 @@ import (
 	"github.com/orbitsched/orbit/internal/rate"
 )
 
-// ErrFenced means that no report has been accepted for so long that others may soon begin what is placed on the node. The agent has begun
-// to stop everything.
+// ErrFenced means that no report has been accepted for so long that the node's capsules may soon be placed on other
+// nodes. The agent has begun to stop everything.
 var ErrFenced = errors.New("node is fenced")
 
 // Agent looks after one node. Set the fields before Run. A node has one agent at a time.
 type Agent struct {
-	// Control is the rest of the world. Required.
+	// Control connects the agent with the ledger, the leases and the telemetry. Required.
 	Control Control
-	// Runtime runs what is placed on the node. Required.
+	// Runtime starts and stops the capsules on the node. Required.
 	Runtime Runtime
-	// Node describes the node: its id, what it has, and its labels. Confirms is set by the agent, and State ignored. Required.
+	// Node describes the node: its id, capacity, labels and devices. The agent sets Confirms and ignores State.
+	// Required.
 	Node orbit.Node
-	// Holder is the name under which the agent has the node's lease; default "agent of " and the id. Another holder cannot join
-	// while the term lives. An agent that replaces another should have the same.
+	// Holder is the name of the holder of the node's lease; default "agent of " and the node's id. Another holder
+	// cannot join while the term lives, so an agent that replaces another one should have the same Holder.
 	Holder string
-	// Every is how often the agent reports; default 10 s. It is also the longest that a call of Control may take, but for the start of
-	// what is placed, and how long an agent whose runtime is no [Watchdog] has to join when it is new. Several reports should fit
-	// in the leases' TTL.
+	// Every is the interval of reports; default 10 s. It is also the time limit of each call of Control and of
+	// Runtime.List. If the runtime is no [Watchdog], it is also the time in which a new agent must join before it stops
+	// everything. Several reports should fit in the TTL of the leases.
 	Every time.Duration
-	// Poll is how often the runtime is asked what runs; default 1 s. Call Nudge where that is too late.
+	// Poll is the interval at which the agent asks the runtime what runs; default 1 s. If that is too slow, call Nudge
+	// as soon as something has changed.
 	Poll time.Duration
-	// Stopping is how long it may take to stop everything; default 30 s. Stop gets so much time, and a node that is not heard of
-	// begins to stop so much earlier. With Every it must be less than [Lease.Fence].
+	// Stopping is the time in which everything can be stopped; default 30 s. It is the time limit of Runtime.Stop, and
+	// a node whose reports are not accepted begins to stop everything this long before its capsules may be placed
+	// elsewhere. Stopping plus Every must be less than [Lease].Fence.
 	Stopping time.Duration
-	// Report, if set, is called before each report, to fill in what the node has: use, load, templates. Node, Term and At are set.
+	// Report, if set, is called before each report to fill in the node's state, such as use, load and templates. Node,
+	// Term and At are filled in already.
 	Report func(*orbit.Report)
-	// OnError, if set, is called with every error of Control and Runtime, conflicts excepted, and with [ErrFenced]. It must not block.
-	// Nil: they are written to slog.Default(), at most ten at once and one more every 10 s.
+	// OnError, if set, is called with every error of Control and Runtime except conflicts, and with [ErrFenced]. It
+	// must not block. Nil: errors are written to slog.Default(), at most ten at once and one more every 10 s.
 	OnError func(error)
 
 	once   sync.Once
@@ -59,8 +63,9 @@ func (a *Agent) Nudge() {
 
 func (a *Agent) init() { a.once.Do(func() { a.nudged = make(chan struct{}, 1) }) }
 
-// Run looks after the node until ctx ends, and then returns nil when all its calls of Control and Runtime have returned. It
-// stops nothing then: another agent goes on. The error wraps [orbit.ErrInvalid] if a field is missing, or if [Lease.Fence] is too short.
+// Run looks after the node until ctx ends. It then waits until all its calls of Control and Runtime have returned, and
+// returns nil. It leaves the capsules running, so that another agent can take over. If a field is missing, or if
+// [Lease].Fence is not longer than Stopping plus Every, it returns an error that wraps [orbit.ErrInvalid].
 func (a *Agent) Run(ctx context.Context) error {
 	a.init()
 	if a.Control == nil || a.Runtime == nil || a.Node.ID == "" {
@@ -90,7 +95,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	return nil
 }
 
-// tell reports an error that is none of a context that has ended.
+// tell passes an error to OnError, or writes it to the log.
 func (a *Agent) tell(err error) {
 	if a.OnError != nil {
 		a.OnError(err)

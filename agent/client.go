@@ -16,13 +16,14 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Client is a [Control] in another process than the ledger: it calls the [Handler] of one by HTTP. Set the fields before first use.
-// Where several processes have a Handler, one URL may stand for all, if their leases share refreshes (see package lease).
+// Client is a [Control] for agents that do not run in the process of the ledger: it calls a [Handler] by HTTP. Set the
+// fields before first use. If several processes serve a Handler and their leases share refreshes (see package lease),
+// one URL may lead to any of them.
 type Client struct {
-	// URL is where the Handler is, for example http://control:7070/agent. Required.
+	// URL is the address of the Handler, for example http://control:7070/agent. Required.
 	URL string
-	// HTTP makes the calls; default http.DefaultClient. Authentication is its matter, and it should have no Timeout, because each
-	// call has a context that ends.
+	// HTTP makes the calls; default http.DefaultClient. If the Handler requires authentication, this client must do it.
+	// It should have no Timeout, because each call has a context that ends.
 	HTTP *http.Client
 }
 
@@ -37,7 +38,8 @@ func (c *Client) Report(ctx context.Context, report orbit.Report) error {
 	return c.call(ctx, pathReport, report, nil)
 }
 
-// Watch implements [Control]. The other side answers in nine tenths of the time that ctx has, so that the connection is used again.
+// Watch implements [Control]. It asks the Handler to answer within nine tenths of the time that ctx has left: a request
+// that is answered leaves its connection usable, and a request that is cancelled does not.
 func (c *Client) Watch(ctx context.Context, node orbit.NodeID, after orbit.Revision) (Work, error) {
 	request := watchRequest{Node: node, After: after}
 	if end, ok := ctx.Deadline(); ok {

@@ -9,103 +9,108 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Control is the rest of the world as agents see it: one for all nodes. [Local] and [Client] implement it. Its methods may be called
-// from any goroutine, and return when their context ends.
+// Control is the interface through which agents reach the ledger, the leases and the telemetry. One Control serves all
+// nodes. [Local] and [Client] implement it. Its methods may be called from any goroutine, and return when their context
+// ends.
 type Control interface {
-	// Join lets a node take work under a new term of its lease. What is known of the node before is replaced.
+	// Join lets a node take work under a new term of its lease. The new description of the node replaces the known one.
 	Join(ctx context.Context, node orbit.Node, holder string) (Lease, error)
-	// Report passes on a report, which names the term, and thereby keeps the term alive. The error is lease.ErrExpired if the
+	// Report stores a report. An accepted report refreshes the term that it names. The error is lease.ErrExpired if the
 	// term is over.
 	Report(ctx context.Context, report orbit.Report) error
-	// Watch returns what a node has to run as soon as that may have changed since a revision; at once if that is 0. The error wraps
-	// context.DeadlineExceeded if nothing has changed for as long as the call may take.
+	// Watch returns the work of a node as soon as it may have changed since the revision after; with after 0 at once.
+	// The error wraps context.DeadlineExceeded if nothing has changed before the call's time is over.
 	Watch(ctx context.Context, node orbit.NodeID, after orbit.Revision) (Work, error)
-	// Confirm commits what the agent of a node says of its capsules. Each statement is judged by itself: there is an outcome for each,
-	// in their order. A statement is refused if the term is over.
+	// Confirm commits the statements of a node's agent about its instances. Each statement is judged by itself; the
+	// outcomes are in the order of the statements. All statements are refused if the term is over.
 	Confirm(ctx context.Context, node orbit.NodeID, term orbit.Revision, said []Statement) []orbit.Outcome
 }
 
 // Lease is the term that an agent has begun.
 type Lease struct {
-	// Term identifies it: the epoch of the term.
+	// Term is the epoch of the term, which identifies it.
 	Term orbit.Revision `json:"term"`
-	// Fence is how long after an accepted report was sent no other node begins what is placed on this one.
+	// Fence is a duration: for this long after an accepted report was sent, the node's capsules are started on no other
+	// node.
 	Fence time.Duration `json:"fence"`
 }
 
-// Work is what a node has to run, at one revision of the ledger.
+// Work lists the capsules that a node has to run or to stop, at one revision of the ledger.
 type Work struct {
-	// Revision is the revision.
+	// Revision is the ledger's revision.
 	Revision orbit.Revision `json:"revision"`
-	// Absent says that there is no such node, or that it is lost: nothing is to run there, and it must join.
+	// Absent says that the node does not exist or is Lost: nothing must run there, and the agent has to join.
 	Absent bool `json:"absent,omitempty"`
 	// Placed are the capsules that are placed on the node, in the order in which they were placed.
 	Placed []Task `json:"placed,omitempty"`
-	// Leaving are those that were taken off the node and have not been confirmed as stopped, in the order in which they left.
+	// Leaving are the instances that were taken off the node and have not been confirmed as stopped, in the order in
+	// which they left.
 	Leaving []Instance `json:"leaving,omitempty"`
 }
 
-// Instance is one placement of a capsule on a node. A capsule that comes to the same node again is another instance.
+// Instance is one placement of a capsule on a node. If a capsule is placed on the same node again, that is another
+// instance.
 type Instance struct {
-	// Capsule is the capsule.
+	// Capsule is the id of the capsule.
 	Capsule orbit.CapsuleID `json:"capsule"`
-	// Since is the revision at which it was placed ([orbit.Capsule.PlacedAt]).
+	// Since is the revision at which the capsule was placed ([orbit.Capsule.PlacedAt]).
 	Since orbit.Revision `json:"since"`
 }
 
-// String reads like web-1@17.
+// String returns the capsule and the revision, as in web-1@17.
 func (i Instance) String() string { return fmt.Sprintf("%s@%d", i.Capsule, i.Since) }
 
-// Task is a placement and what a runtime needs to start it.
+// Task is a placement with everything that a runtime needs to start it.
 type Task struct {
 	// Instance is the placement.
 	Instance
 	// Spec is what the capsule asks for.
 	Spec *orbit.Spec `json:"spec"`
-	// Labels are those of its submission; what to run is a matter of the importer, and may be said there.
+	// Labels are the labels with which the capsule was submitted. orbit does not say what program a capsule runs; the
+	// importer may say so in a label.
 	Labels map[string]string `json:"labels,omitempty"`
-	// Gang is the gang that it is a member of; empty: none.
+	// Gang is the capsule's gang; empty: none.
 	Gang orbit.GangID `json:"gang,omitempty"`
-	// Devices are the device instances that it has.
+	// Devices are the device instances that the placement has.
 	Devices orbit.DeviceSet `json:"devices,omitempty"`
 	// Note is the note of the placement.
 	Note string `json:"note,omitempty"`
-	// Begun and Ready are what has been confirmed of it.
+	// Begun and Ready say what has been confirmed of the placement.
 	Begun bool `json:"begun,omitempty"`
 	Ready bool `json:"ready,omitempty"`
 }
 
-// Fact is what an agent says of an instance.
+// Fact is a statement's claim about an instance.
 type Fact string
 
-// The facts.
+// The facts that an agent can state about an instance.
 const (
-	// Begun: it is about to run.
+	// Begun means that the instance is about to run.
 	Begun Fact = "begun"
-	// Serves: it runs and serves.
+	// Serves means that the instance runs and serves.
 	Serves Fact = "ready"
-	// NotReady: it runs and does not serve.
+	// NotReady means that the instance runs and does not serve.
 	NotReady Fact = "notReady"
-	// Stopped: it does not run. If the capsule is placed there it returns to pending.
+	// Stopped means that the instance does not run. If the capsule is still placed there, it returns to pending.
 	Stopped Fact = "stopped"
-	// Finished: it does not run, because its work is done. The capsule is released for good.
+	// Finished means that the instance does not run because its work is done. The capsule is released for good.
 	Finished Fact = "finished"
 )
 
-// Statement is a fact about an instance. One that is sent again with the same id has one effect.
+// Statement is a fact about an instance. A statement that is sent again with the same id has no second effect.
 type Statement struct {
-	// ID is the id of the proposal that commits it.
+	// ID is the id of the proposal that commits the statement.
 	ID orbit.ProposalID `json:"id"`
-	// Instance is the instance that is meant.
+	// Instance is the instance that the fact is about.
 	Instance
-	// Fact is what is said of it.
+	// Fact is the fact.
 	Fact Fact `json:"fact"`
-	// Seen is the revision of the Work that had the task when the statement was made. A Begun is refused if the capsule has got another
-	// spec since. 0: that is not known.
+	// Seen is the revision of the newest Work when the statement was made. A Begun is refused if the capsule has got
+	// another spec since. 0: the revision is not known, and this is not checked.
 	Seen orbit.Revision `json:"seen,omitempty"`
 }
 
-// workOf returns what a node has to run in a state.
+// workOf returns the work of a node in a state.
 func workOf(state *orbit.State, id orbit.NodeID) Work {
 	w := Work{Revision: state.Revision()}
 	if n := state.Node(id); n == nil || n.Node.State == orbit.Lost {

@@ -1,28 +1,29 @@
 package agent
 
-// step is what an agent does next for an instance.
+// step is the agent's next action for an instance.
 type step uint8
 
 const (
-	// Nothing is to be done.
+	// rest: there is nothing to do.
 	rest step = iota
-	// Say Begun, and start the instance once that is committed.
+	// begin: confirm Begun, and start the instance once that is committed.
 	begin
-	// Say a fact.
+	// say: confirm a fact.
 	say
-	// Stop the instance.
+	// stop: stop the instance.
 	stop
-	// Remove the instance, which has ended, from the runtime's list.
+	// forget: remove the instance, which has ended, from the runtime's list.
 	forget
 )
 
-// decide returns the next step for an instance: task is its placement, nil if it is not placed here; leaving says that it
-// was taken off and not confirmed as stopped; phase is what the runtime says, 0 if the runtime does not list it.
+// decide returns the next step for an instance, and the fact to confirm. Task is its placement, nil if it is not placed
+// on this node. Leaving says that it was taken off the node and is not confirmed as stopped. Phase is its phase in the
+// runtime's list, 0 if it is not listed.
 //
 //	            placed                            leaving            neither
-//	runs        say what is not said of it yet    stop               stop
-//	ended       say Stopped or Finished           the same           forget
-//	not listed  begin; if it has begun: Stopped   say Stopped        nothing
+//	runs        confirm what the ledger lacks     stop               stop
+//	ended       confirm Stopped or Finished       the same           forget
+//	not listed  begin; if it has begun: Stopped   confirm Stopped    nothing
 func decide(task *Task, leaving bool, phase Phase) (step, Fact) {
 	switch {
 	case phase.runs() && task == nil:
@@ -41,7 +42,7 @@ func decide(task *Task, leaving bool, phase Phase) (step, Fact) {
 	return say, Stopped
 }
 
-// unsaid returns what the ledger does not know of an instance that runs where it is placed.
+// unsaid returns the fact that the ledger lacks about an instance that runs where it is placed.
 func unsaid(task *Task, phase Phase) (step, Fact) {
 	switch {
 	case phase == Ready && !task.Ready:

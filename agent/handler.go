@@ -12,8 +12,9 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Handler serves a [Control] to the [Client]s of agents in other processes. It asks for no credentials: a caller that may reach it
-// can speak for every node, so put what checks that in front of it. A server needs no WriteTimeout shorter than [Agent.Every].
+// Handler serves a [Control] to the [Client]s of agents in other processes. It checks no credentials: every caller that
+// can reach it can speak for every node, so put authentication in front of it. If the server has a WriteTimeout, it
+// must not be shorter than [Agent.Every], because a Watch takes that long.
 //
 //	http.Handle("/agent/", http.StripPrefix("/agent", agent.Handler(local)))
 func Handler(control Control) http.Handler {
@@ -42,13 +43,14 @@ func Handler(control Control) http.Handler {
 	return mux
 }
 
-// maxWait is how many milliseconds a Watch may take at most.
+// maxWait is the longest time that a Watch may take, in milliseconds.
 const maxWait = 600_000
 
-// answered makes of a result what serve takes.
+// answered converts a typed result to the result type of serve's functions.
 func answered[T any](result T, err error) (any, error) { return result, err }
 
-// serve makes a method of a request that is read from JSON, and an answer that is written as JSON.
+// serve registers do for a path. It reads the request from JSON and writes the answer, or the error as a fault, as
+// JSON.
 func serve[T any](mux *http.ServeMux, path string, do func(context.Context, *T) (any, error)) {
 	mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
 		request := new(T)
@@ -75,6 +77,6 @@ func serve[T any](mux *http.ServeMux, path string, do func(context.Context, *T) 
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
-		_, _ = w.Write(text) // the agent asks again
+		_, _ = w.Write(text) // if the answer is lost, the agent sends the request again
 	})
 }

@@ -10,16 +10,17 @@ import (
 	"github.com/orbitsched/orbit/lease"
 )
 
-// heartbeat is what is known of the node's lease.
+// heartbeat is the agent's record of the node's lease.
 type heartbeat struct {
-	// The term; 0: there is none, or it is over.
+	// term is the current term; 0: there is none, or it is over.
 	term orbit.Revision
-	// How long after an accepted report nothing is given to others.
+	// lasts is Lease.Fence: for this long after an accepted report the node's capsules are placed nowhere else.
 	lasts time.Duration
-	// When everything begins to stop; zero: the runtime sees to that. And whether that has come.
+	// fence is the time at which everything begins to stop; zero: the agent has not joined, and the runtime is a
+	// Watchdog, which keeps that time itself. fenced says that the time has come.
 	fence  time.Time
 	fenced bool
-	// Join or Report is under way, or when it is due.
+	// calling says that a call of Join or Report is under way. Otherwise at is when the next call is due.
 	calling bool
 	at      time.Time
 }
@@ -34,7 +35,7 @@ func (l *loop) misfit() error {
 		orbit.ErrInvalid, a.Node.ID, h.lasts, a.every(), a.stopping())
 }
 
-// beat fences the node when it is time, and joins or reports.
+// beat fences the node if the time of the fence has come, and begins a call of Join or Report if one is due.
 func (l *loop) beat(now time.Time) {
 	h := &l.heart
 	if !h.fenced && !h.fence.IsZero() && !now.Before(h.fence) {
@@ -53,7 +54,9 @@ func (l *loop) beat(now time.Time) {
 	}
 }
 
-// mayJoin reports whether nothing runs that is not the node's own any more. A node that is fenced, absent or lost has nothing of its own.
+// mayJoin reports whether the agent may join: only instances run that are placed on the node or leaving it. If the node
+// is fenced, absent or lost, nothing at all may run, because its capsules may be placed elsewhere. The agent must have
+// a list of the runtime and a Work, so that it knows all this.
 func (l *loop) mayJoin() bool {
 	if l.listed == 0 || !l.watch.known {
 		return false
@@ -85,10 +88,10 @@ func (l *loop) join(now time.Time) {
 			return
 		}
 		l.heart.term, l.heart.lasts = got.Term, got.Fence
-		l.watch.least = min(l.watch.least, got.Term) // it is below what was seen if this is another ledger
+		l.watch.least = min(l.watch.least, got.Term) // another ledger, such as a restored one, may be at a lower revision
 		l.begins()
 		l.accepted(now, sent)
-		l.heart.at = now // engines give nothing to a node that has not reported yet
+		l.heart.at = now // report at once, because engines place nothing on a node that has not reported yet
 	})
 }
 
@@ -121,7 +124,8 @@ func (l *loop) report(now time.Time) {
 	})
 }
 
-// accepted notes that a report which was sent at a time has kept the node's term alive.
+// accepted notes that a Join or Report that was sent at the time sent has been accepted, and moves the fence. It counts
+// from the sending and not from the answer, because the lease is refreshed at some time in between.
 func (l *loop) accepted(now, sent time.Time) {
 	h := &l.heart
 	h.at = sent.Add(l.agent.every())
@@ -129,7 +133,7 @@ func (l *loop) accepted(now, sent time.Time) {
 	h.fenced = !now.Before(h.fence)
 }
 
-// extend tells a watchdog until when everything may run.
+// extend tells the runtime, if it is a Watchdog, until when everything may run.
 func (a *Agent) extend(ctx context.Context, sent time.Time, lasts time.Duration) error {
 	if w, guarded := a.Runtime.(Watchdog); guarded {
 		return w.Extend(ctx, sent.Add(lasts-a.stopping()))

@@ -11,34 +11,38 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// item is what the agent knows of an instance. It exists as long as the ledger or the runtime has the instance.
+// item is the agent's record of an instance. It exists as long as the ledger or the runtime has the instance.
 type item struct {
 	instance Instance
-	// What the newest Work says: where it is placed, nil if it is not here, or that it leaves.
+	// task and leaving are from the newest Work: the instance's placement, nil if it is not placed here, and whether it
+	// is leaving the node.
 	task    *Task
 	leaving bool
-	// What the newest list of the runtime says; 0: it is not listed.
+	// phase is from the runtime's newest list; 0: the instance is not listed.
 	phase Phase
-	// Lists that were begun when fewer calls had changed what is listed say nothing of it.
+	// asOf is the value of loop.clock after the last call of the runtime about the instance. A list that was begun at a
+	// lower clock may not show the effect of that call, so it is ignored for this item.
 	asOf uint64
 
-	// A call of the runtime about it is under way; of Start.
+	// calling says that a call of the runtime about the instance is under way, starting that it is a call of Start.
 	calling, starting bool
-	// The agent has stopped it, so that its end is no failure.
+	// stopped says that the agent has stopped the instance, so its end is not counted as a failure.
 	stopped bool
-	// What is to be confirmed of it, nil if nothing; that is being sent.
+	// statement is to be confirmed; nil: nothing is. saying says that it is being sent.
 	statement *Statement
 	saying    bool
-	// Nothing is said of it before, unless a Work has come that is newer than the one of which the last statement was refused.
+	// retry is the earliest time of the next statement. If the last statement was refused, refused is the revision of
+	// the newest Work at that time, and a newer Work allows the next statement at once. 0: it was not refused.
 	retry   time.Time
 	refused orbit.Revision
-	// The runtime is not called before, because a call has failed.
+	// again is the earliest time of the next call of the runtime, after a call that has failed.
 	again time.Time
 }
 
 func (i *item) running() bool { return i.phase.runs() || i.starting }
 
-// failure is how often the start of a capsule has failed on this node, and until when it is not started again.
+// failure is the record of a capsule that has failed on this node: how often, when last, and until when the capsule is
+// not started here again.
 type failure struct {
 	count     int
 	at, until time.Time
@@ -60,7 +64,7 @@ func (l *loop) item(of Instance) *item {
 	return i
 }
 
-// setWork takes over what a Work says.
+// setWork updates the items from a new Work.
 func (l *loop) setWork(w *Work) {
 	for _, i := range l.items {
 		i.task, i.leaving = nil, false
@@ -73,7 +77,7 @@ func (l *loop) setWork(w *Work) {
 	}
 }
 
-// setList takes over what the runtime lists. The list was begun when so many calls had changed what is listed.
+// setList updates the items from a list of the runtime. Began is the value of loop.clock when the call of List began.
 func (l *loop) setList(now time.Time, began uint64, list []Status) {
 	l.listed = began
 	phases := map[Instance]Phase{}
@@ -93,21 +97,23 @@ func (l *loop) setList(now time.Time, began uint64, list []Status) {
 	maps.DeleteFunc(l.failures, func(_ orbit.CapsuleID, f failure) bool { return now.After(f.at.Add(forgetFailure)) })
 }
 
-// failed notes that a capsule has failed on this node, so that its next start here waits twice as long.
+// failed notes that a capsule has failed on this node. Each failure doubles the delay before the next start here, from
+// 1 s to at most 1 min.
 func (l *loop) failed(now time.Time, id orbit.CapsuleID) {
 	f := l.failures[id]
 	wait := min(firstBackoff<<min(f.count, 10), longestWait)
 	l.failures[id] = failure{f.count + 1, now, now.Add(wait)}
 }
 
-// begins notes that a new term has begun. What was to be said under the one before may have been committed then, and not hold any more.
+// begins drops all statements, because a new term has begun. A statement of the old term may have been committed, and
+// the node may have been emptied since, so the fact may no longer hold. The next Work and list lead to new statements.
 func (l *loop) begins() {
 	for _, i := range l.items {
 		i.statement, i.refused, i.retry = nil, 0, time.Time{}
 	}
 }
 
-// advance takes the next step for each item, and returns when there is another if nothing happens.
+// advance takes the next step for each item. It returns the time of its next call, unless something happens before.
 func (l *loop) advance(now time.Time) (next time.Time) {
 	next = now.Add(longestWait)
 	var said []*item
@@ -139,8 +145,8 @@ func (l *loop) advance(now time.Time) (next time.Time) {
 	return next
 }
 
-// advanceItem takes the next step for an item that the ledger and the runtime are known of. It reports whether there is a statement to be
-// confirmed, and when that may be tried.
+// advanceItem takes the next step for an item of which the ledger's and the runtime's view are known. It reports
+// whether the item has a statement to confirm, and the earliest time for that.
 func (l *loop) advanceItem(i *item) (wants bool, at time.Time) {
 	next, fact := decide(i.task, i.leaving, i.phase)
 	switch {
@@ -166,8 +172,9 @@ func (l *loop) advanceItem(i *item) (wants bool, at time.Time) {
 	return false, at
 }
 
-// prepare makes the statement of a fact, unless there is one. A Begun whose outcome is not known is not replaced while its
-// instance may still be started: the ledger may have it by now, and it is this agent's.
+// prepare makes the statement of a fact, unless the item has that statement already. It does not replace a Begun whose
+// outcome is not known while the instance may still be started. The ledger may have committed this Begun; sending it
+// again tells, whereas another fact, such as Stopped, would give up an instance that this agent may start.
 func (l *loop) prepare(i *item, fact Fact) {
 	s := i.statement
 	if s == nil || s.Fact != fact && (s.Fact != Begun || i.task == nil || i.phase != 0) {
@@ -175,7 +182,7 @@ func (l *loop) prepare(i *item, fact Fact) {
 	}
 }
 
-// confirm has the statements of items committed.
+// confirm sends the statements of the items in one call.
 func (l *loop) confirm(items []*item) {
 	a, node, term := l.agent, l.agent.Node.ID, l.heart.term
 	said := make([]Statement, len(items))
@@ -202,10 +209,12 @@ func (l *loop) confirm(items []*item) {
 	})
 }
 
-// settle takes note of the outcome of a statement.
+// settle handles the outcome of a statement. A committed Begun starts the instance. A refused statement is dropped; the
+// item makes another one after a newer Work, or after Every. A statement with an unknown outcome is kept and sent
+// again.
 func (l *loop) settle(now time.Time, i *item, s Statement, o orbit.Outcome) {
 	refused := errors.Is(o.Err, orbit.ErrConflict) || errors.Is(o.Err, orbit.ErrInfeasible)
-	current := i.statement != nil && i.statement.ID == s.ID // else the agent has joined anew
+	current := i.statement != nil && i.statement.ID == s.ID // false if the agent has joined anew meanwhile
 	switch {
 	case o.Err == nil:
 		i.refused, i.retry = 0, time.Time{}
@@ -217,7 +226,7 @@ func (l *loop) settle(now time.Time, i *item, s Statement, o orbit.Outcome) {
 		if !refused {
 			l.tell("confirm", o.Err)
 		}
-	default: // unknown, or not sent
+	default: // the outcome is unknown, or the statement was not sent
 		i.refused, i.retry = 0, now.Add(l.agent.retry())
 		l.tell("confirm", o.Err)
 		return
@@ -227,7 +236,8 @@ func (l *loop) settle(now time.Time, i *item, s Statement, o orbit.Outcome) {
 	}
 }
 
-// start starts an instance whose Begun is committed, unless the node is fenced.
+// start starts an instance whose Begun is committed, unless the node is fenced. The call of Start must end before the
+// fence.
 func (l *loop) start(i *item) {
 	h := &l.heart
 	limit := l.agent.every()
@@ -240,7 +250,7 @@ func (l *loop) start(i *item) {
 	task := *i.task
 	i.starting = true
 	l.runtime(i, limit, "start", func(ctx context.Context) error {
-		if err := ctx.Err(); err != nil { // the process was suspended
+		if err := ctx.Err(); err != nil { // the process was suspended, and the node may be fenced by now
 			return fmt.Errorf("too late: %w", err)
 		}
 		return l.agent.Runtime.Start(ctx, task)
@@ -267,7 +277,8 @@ func (l *loop) forget(i *item) {
 	l.runtime(i, l.agent.stopping(), "forget", func(ctx context.Context) error { return l.agent.Runtime.Forget(ctx, i.instance) }, nil)
 }
 
-// runtime makes a call of the runtime about an item. After it the item is looked at when a new list has been made.
+// runtime makes a call of the runtime about an item, with a time limit, and then calls then if it is not nil. The item
+// takes no further step until a list that was begun after the call is there.
 func (l *loop) runtime(i *item, limit time.Duration, what string, f func(context.Context) error, then func(time.Time, error)) {
 	i.calling = true
 	l.call(limit, f, func(now time.Time, err error) {

@@ -12,7 +12,8 @@ import (
 	"github.com/orbitsched/orbit/watch"
 )
 
-// Local is a [Control] in a process that has a ledger. Set all fields before first use; Run of Members and of Index must be at work.
+// Local is a [Control] in the process of the ledger. All fields are required; set them before first use. Members.Run
+// and Index.Run must be running.
 //
 //	members := &lease.Members{Leases: &lease.Keeper{Ledger: ledger}}
 //	local := &agent.Local{Ledger: ledger, Members: members, Board: &telemetry.Board{Leases: members.Leases}, Index: &watch.Index{Ledger: ledger}}
@@ -23,11 +24,12 @@ type Local struct {
 	Members *lease.Members
 	// Board takes the reports. Its Leases must be those of Members.
 	Board *telemetry.Board
-	// Index wakes those who wait for a node. Its Ledger must be Ledger.
+	// Index wakes the calls of Watch whose node has changed. Its Ledger must be Ledger.
 	Index *watch.Index
 }
 
-// check returns an error that wraps [orbit.ErrInvalid] if a field is missing or belongs to something else.
+// check returns an error that wraps [orbit.ErrInvalid] if a field is missing, or if Board does not use the leases of
+// Members.
 func (l *Local) check() error {
 	switch {
 	case l.Ledger == nil || l.Members == nil || l.Members.Leases == nil || l.Board == nil || l.Index == nil:
@@ -72,8 +74,8 @@ func (l *Local) Watch(ctx context.Context, node orbit.NodeID, after orbit.Revisi
 	return workOf(state, node), nil
 }
 
-// Confirm implements [Control]. A statement about an instance that is neither placed on the node nor leaving it is a conflict, so that
-// no agent speaks for another node.
+// Confirm implements [Control]. A statement about an instance that is neither placed on the node nor leaving it is a
+// conflict, so that no agent can speak for another node.
 func (l *Local) Confirm(ctx context.Context, node orbit.NodeID, term orbit.Revision, said []Statement) []orbit.Outcome {
 	out := make([]orbit.Outcome, len(said))
 	err := l.check()
@@ -90,10 +92,10 @@ func (l *Local) Confirm(ctx context.Context, node orbit.NodeID, term orbit.Revis
 		p := orbit.Proposal{ID: s.ID, View: state.Revision(), If: []orbit.Precondition{
 			orbit.MarkAt{Key: l.Members.Leases.Key(string(node)), Revision: term},
 		}}
-		if rev := state.Committed(p); rev != 0 { // it has been said before, and what it speaks of may be gone
+		if rev := state.Committed(p); rev != 0 { // the statement was committed before, and its instance may be gone by now
 			out[i].Revision = rev
 		} else if p.Do, out[i].Err = s.commitments(state, node); out[i].Err == nil {
-			if s.Fact == Begun && s.Seen != 0 { // it is started as it was seen
+			if s.Fact == Begun && s.Seen != 0 { // the agent starts the task as it was in that Work, so the ledger must refuse a newer spec
 				p.View = min(p.View, s.Seen)
 			}
 			batch, at = append(batch, p), append(at, i)
@@ -105,7 +107,7 @@ func (l *Local) Confirm(ctx context.Context, node orbit.NodeID, term orbit.Revis
 	return out
 }
 
-// commitments returns what a statement of the agent of a node changes.
+// commitments returns the commitments of a statement by the agent of a node, or why the statement is refused.
 func (s *Statement) commitments(state *orbit.State, node orbit.NodeID) ([]orbit.Commitment, error) {
 	c := state.Capsule(s.Capsule)
 	placed := c != nil && c.Node == node && c.PlacedAt == s.Since
@@ -128,20 +130,20 @@ func (s *Statement) commitments(state *orbit.State, node orbit.NodeID) ([]orbit.
 		return nil, s.refuse(orbit.ErrInvalid, state, fmt.Sprintf("there is no fact %.40q", s.Fact))
 	case placed && !c.Begun:
 		return []orbit.Commitment{orbit.Release{Capsule: s.Capsule, From: node, Final: true}}, nil
-	case placed, leaving && !c.Released() && submitted(c) <= s.Since: // not a new capsule that has its id by now
+	case placed, leaving && !c.Released() && submitted(c) <= s.Since: // otherwise the record is of a new capsule with the same id
 		return []orbit.Commitment{orbit.Release{Capsule: s.Capsule, Final: true}, stopped}, nil
 	}
 	return []orbit.Commitment{stopped}, nil
 }
 
-// submitted returns about the revision at which a capsule was submitted.
+// submitted returns the revision at which a capsule was submitted, which is in the upper bits of Submitted.
 func submitted(c *orbit.Capsule) orbit.Revision { return orbit.Revision(c.Submitted >> 20) }
 
 func (s *Statement) refuse(kind error, state *orbit.State, why string) error {
 	return &orbit.Rejection{Kind: kind, Do: -1, Reason: why, Capsule: s.Capsule, At: state.Revision(), TakenAt: state.Revision()}
 }
 
-// compare orders instances by when they were placed.
+// compare orders instances by the revision at which they were placed, and then by id.
 func (i Instance) compare(o Instance) int {
 	return cmp.Or(cmp.Compare(i.Since, o.Since), cmp.Compare(i.Capsule, o.Capsule))
 }

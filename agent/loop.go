@@ -10,37 +10,39 @@ import (
 	"github.com/orbitsched/orbit/internal/guard"
 )
 
-// loop is the state of an agent at work. One goroutine has it. Each call of Control and Runtime is made in a goroutine of its
-// own, which hands back what the call has led to as a function that the loop's goroutine calls. So no call delays another, and the
-// moment at which everything has to stop is not missed.
+// loop is the state of an agent while Run is running. Only the goroutine of Run uses it. Each call of Control and
+// Runtime runs in a goroutine of its own, and returns its result as a function that Run's goroutine calls. So no call
+// delays another one, and the time at which everything has to stop is not missed.
 type loop struct {
 	agent *Agent
 	ctx   context.Context
-	// What calls have led to, and how many are under way.
+	// done receives the results of calls; flying is the number of calls under way.
 	done   chan func(now time.Time)
 	flying int
 
 	heart heartbeat
 	watch watcher
 	items map[Instance]*item
-	// Counts the calls that have changed what the runtime lists, and how many had when the newest list was begun.
+	// clock counts the completed calls that may have changed the runtime's list, from 1 on. listed is the value of
+	// clock when the call for the newest list began; 0: there is no list yet.
 	clock, listed uint64
-	// A list is wanted, or being made; when the next one is due at the latest.
+	// look says that a list is wanted at once, looking that one is being made. lookAt is when the next list is due.
 	look, looking bool
 	lookAt        time.Time
-	// Statements are being confirmed.
+	// saying says that a call of Confirm is under way.
 	saying bool
-	// How often the start of a capsule has failed lately.
+	// failures are the recent failures of capsules on this node.
 	failures map[orbit.CapsuleID]failure
 }
 
-// watcher is what is known of the ledger.
+// watcher is the agent's view of the ledger.
 type watcher struct {
 	work Work
-	// There is a Work; one is being waited for; when to ask again.
+	// known says that there is a Work, waiting that a call of Watch is under way. at is the earliest time of the next
+	// call.
 	known, waiting bool
 	at             time.Time
-	// Older Works are out of date: they come from a process that is behind.
+	// least is the lowest revision of a Work that is accepted. An older Work comes from a process that is behind.
 	least orbit.Revision
 }
 
@@ -52,7 +54,8 @@ func newLoop(ctx context.Context, a *Agent) *loop {
 	return l
 }
 
-// call makes a call in a goroutine of its own. A panic in it becomes its error.
+// call runs f in a goroutine of its own, with a time limit, and then calls then in the goroutine of Run. A panic in f
+// becomes its error.
 func (l *loop) call(limit time.Duration, f func(context.Context) error, then func(now time.Time, err error)) {
 	l.flying++
 	go func() {
@@ -71,14 +74,14 @@ func (l *loop) drain() {
 	}
 }
 
-// tell reports an error, unless the agent ends.
+// tell reports an error, unless it is nil or the agent's context has ended.
 func (l *loop) tell(what string, err error) {
 	if err != nil && l.ctx.Err() == nil {
 		l.agent.tell(fmt.Errorf("agent: %s: %w", what, err))
 	}
 }
 
-// step begins all calls that are due, and returns when there is more to do if nothing happens.
+// step begins all calls that are due. It returns the time of the next step, unless something happens before.
 func (l *loop) step(now time.Time) time.Time {
 	l.beat(now)
 	l.watchNode(now)
@@ -107,7 +110,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// watchNode waits for what the node has to run, in one call after the other.
+// watchNode begins a call of Watch if none is under way, so that a changed Work arrives as soon as possible.
 func (l *loop) watchNode(now time.Time) {
 	w := &l.watch
 	if w.waiting || now.Before(w.at) {
@@ -124,7 +127,7 @@ func (l *loop) watchNode(now time.Time) {
 		case err == nil && work.Revision >= w.least:
 			w.work, w.known, w.least = work, true, work.Revision
 			l.setWork(&w.work)
-			if work.Revision <= after { // nothing was committed yet
+			if work.Revision <= after { // nothing new, as with an empty ledger, whose Watch returns at once
 				w.at = now.Add(l.agent.retry())
 			}
 		case errors.Is(err, context.DeadlineExceeded): // nothing has changed
@@ -136,7 +139,7 @@ func (l *loop) watchNode(now time.Time) {
 	})
 }
 
-// list asks the runtime what runs.
+// list asks the runtime what runs, if that is wanted or due.
 func (l *loop) list(now time.Time) {
 	if l.looking || !l.look && now.Before(l.lookAt) {
 		return

@@ -8,16 +8,17 @@ import (
 	"github.com/orbitsched/orbit/lease"
 )
 
-// This file has what a Client and a Handler send to each other: JSON objects by POST. The path says which method of Control is meant.
-// An answer of status 200 has its result, one of status 422 a fault.
-// A field that the other side does not know is ignored, so that agents and control are upgraded in any order.
+// This file defines the protocol between Client and Handler. A request is a JSON object sent by POST, and its path
+// names the method of Control. An answer with status 200 has the result of the method, and one with status 422 a fault.
+// Fields that the receiver does not know are ignored, so that agents and the control process can be upgraded in any
+// order.
 
 const (
 	pathJoin    = "/join"
 	pathReport  = "/report"
 	pathWatch   = "/watch"
 	pathConfirm = "/confirm"
-	// The most bytes of a request and of an answer.
+	// maxRequest and maxAnswer are the greatest sizes of a request and of an answer, in bytes.
 	maxRequest, maxAnswer = 16 << 20, 256 << 20
 )
 
@@ -29,7 +30,7 @@ type joinRequest struct {
 type watchRequest struct {
 	Node  orbit.NodeID   `json:"node"`
 	After orbit.Revision `json:"after"`
-	// How many milliseconds the answer may take; 0: no bound.
+	// Wait is the longest time until the answer, in milliseconds; 0: no bound.
 	Wait int64 `json:"wait,omitempty"`
 }
 
@@ -45,13 +46,15 @@ type outcome struct {
 	Failure  *fault         `json:"failure,omitempty"`
 }
 
-// fault is an error: its text, and which of those that are known to both sides it wraps.
+// fault is an error on the wire: its text, and the name of the error in kinds that it wraps; empty: it wraps none of
+// them.
 type fault struct {
 	Text string `json:"error"`
 	Kind string `json:"kind,omitempty"`
 }
 
-// kinds are the errors that are the same on both sides, those that others wrap last.
+// kinds are the errors that both sides know, by name. faultOf takes the first that matches, so an error that another
+// one may wrap comes after that one.
 var kinds = []struct {
 	name string
 	err  error
@@ -69,7 +72,7 @@ var kinds = []struct {
 	{"canceled", context.Canceled},
 }
 
-// faultOf returns what is sent for an error, nil for none.
+// faultOf returns the fault of an error; nil for a nil error.
 func faultOf(err error) *fault {
 	if err == nil {
 		return nil
@@ -84,7 +87,7 @@ func faultOf(err error) *fault {
 	return f
 }
 
-// err returns the error that was sent.
+// err returns the fault as an error; nil for a nil fault.
 func (f *fault) err() error {
 	if f == nil {
 		return nil
@@ -92,12 +95,12 @@ func (f *fault) err() error {
 	return &remoteError{*f}
 }
 
-// remoteError is an error of the other side.
+// remoteError is an error that the other side has returned.
 type remoteError struct{ fault fault }
 
 func (e *remoteError) Error() string { return e.fault.Text }
 
-// Unwrap returns the error that both sides know.
+// Unwrap returns the error in kinds that the fault names, nil if there is none.
 func (e *remoteError) Unwrap() error {
 	for _, k := range kinds {
 		if k.name == e.fault.Kind {

@@ -13,8 +13,9 @@ import (
 // attempt is a claim in flight, for one request and one slot. It runs in a goroutine of its own.
 //
 // It runs under a context of the pool and not of the request. A claim that is cancelled has an unknown outcome, and it
-// costs less to give a claimed slot back than to find out. If the request ends during the claim, it is answered at once,
-// and the slot is given back if the claim is committed. So a slot belongs to the caller or is idle again, never both.
+// costs less to give a claimed slot back than to find out. If the request ends during the claim, it is answered at
+// once, and the slot is given back if the claim is committed. So a slot belongs to the caller or is idle again, never
+// both.
 type attempt struct {
 	request *request
 	slot    Slot
@@ -47,8 +48,8 @@ const (
 	leaked
 )
 
-// lastTries is how often the pool tries to give a slot back, and how often it repeats an attempt after the pool has ended,
-// before it reports a leak.
+// lastTries is how often the pool tries to give a slot back, and how often it repeats an attempt after the pool has
+// ended, before it reports a leak.
 const lastTries = 10
 
 // launch claims a slot for a request, in a goroutine of its own.
@@ -86,9 +87,9 @@ func (p *Pool) timeOut(a *attempt) {
 	}
 }
 
-// claim calls the source. While the outcome is unknown it repeats the same attempt, which has one effect however often it
-// is sent. After the grace of Shutdown the calls are cancelled, and claim repeats the attempt lastTries times more. It
-// compares the source's errors here, under the guard, because their methods are the source's code too.
+// claim calls the source. While the outcome is unknown it repeats the same attempt, which has one effect however often
+// it is sent. After the grace of Shutdown the calls are cancelled, and claim repeats the attempt lastTries times more.
+// It compares the source's errors here, under the guard, because their methods are the source's code too.
 func (p *Pool) claim(a *attempt) (o outcome) {
 	if ctx := a.request.Ctx; ctx.Err() != nil { // watch may not have noticed yet
 		cause := context.Cause(ctx)

@@ -11,8 +11,8 @@ func (p *Pool) update(change func(now time.Time)) {
 	p.step(now)
 }
 
-// step runs after every change, under the lock. It depends on the pool's state and the time only, not on what has changed,
-// so no wake-up can be lost. If no change comes before, the timer of Run causes the next step.
+// step runs after every change, under the lock. It depends on the pool's state and the time only, not on what has
+// changed, so no wake-up can be lost. If no change comes before, the timer of Run causes the next step.
 func (p *Pool) step(now time.Time) {
 	if !p.ran || p.shut {
 		return
@@ -36,7 +36,8 @@ func (p *Pool) expireDue(now time.Time) {
 	}
 }
 
-// pair starts a claim for each request that a ready slot matches, in order of arrival, until Inflight claims are under way.
+// pair starts a claim for each request that a ready slot matches, in order of arrival, until Inflight claims are under
+// way.
 func (p *Pool) pair(now time.Time) {
 	for len(p.attempts) < p.set.inflight {
 		l := p.lines.next(&p.ready)
@@ -109,8 +110,8 @@ type poll struct {
 	at time.Time
 }
 
-// reset goes back to the shortest wait. It never moves a wait that has begun to a later time, so that requests which arrive
-// all the time cannot keep the pool from listing.
+// reset goes back to the shortest wait. It never moves a wait that has begun to a later time, so that requests which
+// arrive all the time cannot keep the pool from listing.
 func (p *poll) reset(now time.Time) {
 	p.wait = p.min
 	if at := now.Add(p.wait); at.Before(p.at) {
@@ -138,9 +139,9 @@ func (p *poll) due(now time.Time) bool {
 	return true
 }
 
-// NotifyIdle tells the pool that a slot has become idle. The pool lists the source NotifyDelay later, when listings that
-// lag behind show the slot. NotifyIdle never waits and may be called at any rate: after every call there is a listing
-// that begins at least NotifyDelay and less than 9/8 of NotifyDelay later, and many calls share one listing.
+// NotifyIdle tells the pool that a slot has become idle. The pool lists the source NotifyDelay later, when listings
+// that lag behind show the slot. NotifyIdle never waits and may be called at any rate: after every call there is a
+// listing that begins at least NotifyDelay and less than 9/8 of NotifyDelay later, and many calls share one listing.
 func (p *Pool) NotifyIdle() {
 	p.init()
 	p.update(p.listLater)

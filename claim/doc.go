@@ -1,5 +1,6 @@
 // Package claim hands out slots as fast as they are requested. A slot is one of many interchangeable things that have
-// one user at a time, such as a warm sandbox or an idle node. Use the package if a caller waits for each slot. Work that can be planned belongs to the engines of package orbit.
+// one user at a time, such as a warm sandbox or an idle node. Use the package if a caller waits for each slot. Work
+// that can wait for a planned pass belongs to the engines of package orbit.
 //
 //	                    ┌────────────────────────── Pool ──────────────────────────┐
 //	requests ─Enqueue─► │ queue ──┐                                                │
@@ -33,12 +34,12 @@
 //
 // # Slots
 //
-// Slots are handed out in the order in which listings first showed them. A listing may be older than the last claims, so a
-// slot that has been handed out is reserved: for ReserveFor after the answer to its claim, the pool ignores listings that
-// show the slot as idle. The reservation ends earlier if the listing's version shows that the listing includes the claim.
-// So a slot of a ledger can be handed out again as soon as it is given back. ReserveFor must be longer than listings are
-// late; otherwise requests run into conflicts. With listings that have no version, a slot that is given back early
-// stays unused until its reservation ends.
+// Slots are handed out in the order in which listings first showed them. A listing may be older than the last claims,
+// so a slot that has been handed out is reserved: for ReserveFor after the answer to its claim, the pool ignores
+// listings that show the slot as idle. The reservation ends earlier if a listing shows the slot with a version that
+// includes the claim. So a slot of a ledger can be handed out again as soon as it is given back. ReserveFor must be
+// longer than listings are late; otherwise requests run into conflicts. With listings that have no version, a slot that
+// is given back early stays unused until its reservation ends.
 //
 // A ready slot that a later full listing does not show is dropped. A slot with a new uid is a new slot: it goes to the
 // end of the queue, and reservations of the old slot do not apply to it.
@@ -52,9 +53,9 @@
 //
 // # Shortage
 //
-// While requests wait and no slot is idle, the source is listed after 10 s, after another 20 s, and so on, at most 5 min
-// apart. A new request, an idle slot or a conflict causes a listing at once and starts over with 10 s. ScaleUp is called
-// once for each shortage, with the number of missing slots.
+// While requests wait and no slot is idle, the source is listed after 10 s, after another 20 s, and so on, at most 5
+// min apart. A new request, an idle slot or a conflict causes a listing at once and starts over with 10 s. ScaleUp is
+// called once for each shortage, with the number of missing slots.
 //
 // # Status
 //
@@ -69,7 +70,7 @@
 //
 // # Failures
 //
-// If a call of the source panics, exits its goroutine, blocks or fails, only the request or listing that it was made for
-// is affected. The same failures of a hook are reported. A caller that has gone away, or whose channel has no room for
-// the answer, does not delay other callers. Shutdown answers every request and returns within twice Grace.
+// If a call of the source panics, exits its goroutine, blocks or fails, only the request or listing that it was made
+// for is affected. The same failures of a hook are reported. A caller that has gone away, or whose channel has no room
+// for the answer, does not delay other callers. Shutdown answers every request and returns within twice Grace.
 package claim

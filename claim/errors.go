@@ -76,8 +76,8 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Kind, e.Cause}
 }
 
-// unmatched is the cause of an [Error] whose request ended without a matching slot. It formats its text on demand and not
-// under the pool's lock, because the text of the inner cause comes from the importer's code.
+// unmatched is the cause of an [Error] whose request ended without a matching slot. It formats its text on demand and
+// not under the pool's lock, because the text of the inner cause comes from the importer's code.
 type unmatched struct {
 	want  string
 	cause error

@@ -21,17 +21,17 @@ import (
 //
 // A claim is one proposal that submits a capsule and places it, and bets that the node's specification is the listed
 // one. So the capsule is never pending, and no navigator can plan it. The proposal has no bet on free capacity, because
-// the ledger checks that itself and refuses the second claim of a slot. The id of the proposal is the id of the attempt,
-// so an attempt that is sent twice has one effect. The ledger recognizes a repeated proposal by the record of its
-// capsule: it must keep the records of released capsules (orbit.Limits.Terminal) for longer than a proposal can be
+// the ledger checks that itself and refuses the second claim of a slot. The id of the proposal is the id of the
+// attempt, so an attempt that is sent twice has one effect. The ledger recognizes a repeated proposal by the record of
+// its capsule: it must keep the records of released capsules (orbit.Limits.Terminal) for longer than a proposal can be
 // delayed on its way.
 //
 // A node with free capacity for more than one capsule is idle again as soon as it has been claimed. Several pools can
 // share a ledger if each pool's Spec requires a label of its own.
 //
 // If the Spec asks for devices, a listing names the instances that a claim takes, chosen for the best fit. If they have
-// been taken by the time of the claim, the claim is a conflict, and the next listing names other instances if enough are
-// free.
+// been taken by the time of the claim, the claim is a conflict, and the next listing names other instances if enough
+// are free.
 //
 // LedgerSource is a [Follower]: it waits for changes of the ledger, so its pool needs neither NotifyIdle nor a delay.
 type LedgerSource struct {
@@ -53,8 +53,8 @@ var _ Follower = (*LedgerSource)(nil)
 
 // Capsule is the type of Request.Options that a [LedgerSource] accepts. The zero value has the defaults of all fields.
 type Capsule struct {
-	// ID is the capsule's id. If it is in use, the request is answered with an error that wraps orbit.ErrInvalid. Empty: the
-	// source makes an id from the attempt's id.
+	// ID is the capsule's id. If it is in use, the request is answered with an error that wraps orbit.ErrInvalid.
+	// Empty: the source makes an id from the attempt's id.
 	ID orbit.CapsuleID
 	// Note is kept with the placement; default empty.
 	Note string
@@ -80,9 +80,9 @@ func (s *LedgerSource) Book() orbit.Ledger {
 	return s.book
 }
 
-// Join adds nodes with the capacity and the whole devices of exactly one claim. Each of them is one idle slot; any other
-// node of the ledger that fits the Spec is a slot as well. If the ledger's limits require several proposals, Join sends
-// them in order and stops at the first error.
+// Join adds nodes with the capacity and the whole devices of exactly one claim. Each of them is one idle slot; any
+// other node of the ledger that fits the Spec is a slot as well. If the ledger's limits require several proposals, Join
+// sends them in order and stops at the first error.
 func (s *LedgerSource) Join(ctx context.Context, nodes ...orbit.NodeID) error {
 	s.init()
 	node := orbit.Node{Capacity: s.spec.Envelope.Reservation}
@@ -141,8 +141,8 @@ func (s *LedgerSource) slot(n *orbit.NodeState) Slot {
 	return Slot{Name: string(n.Node.ID), UID: uid, Labels: n.Node.Labels, Devices: devices}
 }
 
-// Follow implements [Follower]. It lists the nodes that have changed, as they are at the last change or later. It ignores
-// changes that concern no node.
+// Follow implements [Follower]. It lists the nodes that have changed, as they are at the last change or later. It
+// ignores changes that concern no node.
 func (s *LedgerSource) Follow(ctx context.Context, after uint64) (Listing, error) {
 	s.init()
 	for changes, err := range orbit.Follow(ctx, s.book, orbit.Revision(after)) {
@@ -249,8 +249,8 @@ func judgedAt(err error) uint64 {
 	return 0
 }
 
-// refusal turns the conflict over a capsule id that is in use into ErrInvalid. Otherwise the pool would try one slot after
-// another, and none of them could help.
+// refusal turns the conflict over a capsule id that is in use into ErrInvalid. Otherwise the pool would try one slot
+// after another, and none of them could help.
 func refusal(err error) error {
 	if r := (*orbit.Rejection)(nil); errors.As(err, &r) && r.Bet == nil && r.Do == 0 && errors.Is(r.Kind, orbit.ErrConflict) {
 		return fmt.Errorf("claim: %w: %v", orbit.ErrInvalid, err) //nolint:errorlint // it must not be found as a conflict

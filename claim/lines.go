@@ -24,8 +24,8 @@ type lines struct {
 	// byLabel has each line under the first label that it wants, or under the zero label if it wants none. So a slot can
 	// match only the lines that are found under one of its labels or under the zero label.
 	byLabel map[[2]string][]*line
-	// open are the lines that have requests and that a ready slot may match. All other lines cost nothing until a slot that
-	// matches them becomes ready.
+	// open are the lines that have requests and that a ready slot may match. All other lines cost nothing until a slot
+	// that matches them becomes ready.
 	open map[*line]struct{}
 	// most is the number of lines at which those without requests are dropped.
 	most int
@@ -39,8 +39,8 @@ func newLines() lines {
 	return lines{byWant: map[string]*line{}, byLabel: map[[2]string][]*line{}, open: map[*line]struct{}{}, most: keptLines}
 }
 
-// add puts a request into its line in order of arrival: a new one at the end, one that returns after a conflict near the
-// front. The search from the front is short, because all requests before its place have had a conflict too.
+// add puts a request into its line in order of arrival: a new one at the end, one that returns after a conflict near
+// the front. The search from the front is short, because all requests before its place have had a conflict too.
 func (s *lines) add(r *request) {
 	l := s.of(&r.want)
 	if last := l.requests.Back(); last == nil || last.Value.(*request).seq < r.seq {
@@ -114,7 +114,8 @@ func (s *lines) served(l *line, r *ready) bool {
 	return false
 }
 
-// next returns the line whose first request has waited longest, among the lines that a ready slot matches; nil: no line.
+// next returns the line whose first request has waited longest, among the lines that a ready slot matches; nil: no
+// line.
 func (s *lines) next(r *ready) (next *line) {
 	for l := range s.open {
 		if s.served(l, r) && (next == nil || l.first().seq < next.first().seq) {

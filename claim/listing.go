@@ -12,7 +12,7 @@ import (
 // listing is the state of the pool's communication with its source. A listing is requested if it is the result of Idle;
 // the results of Follow come unrequested.
 type listing struct {
-	// wanted says that the source is to be listed when running, the call under way, is over.
+	// running says that a call of Idle is under way, wanted that the source is to be listed as soon as none is.
 	wanted, running bool
 	// failed says that the last requested listing was an error, answered that a successful one came in this step.
 	failed, answered bool
@@ -27,8 +27,9 @@ type listing struct {
 	version uint64
 	// behind is the number of calls of Idle that have taken longer than Timeout and have not returned.
 	behind int
-	// news has, while Idle runs, the version of the last unrequested listing that named each slot; overtaken is the version
-	// of the last unrequested full listing. Where they are newer than the result of Idle, the result is ignored.
+	// news has, while Idle runs, the version of the last unrequested listing that named each slot; overtaken is the
+	// version of the last unrequested full listing. Where they are newer than the result of Idle, the result is
+	// ignored.
 	news      map[string]uint64
 	overtaken uint64
 }
@@ -36,8 +37,8 @@ type listing struct {
 // mostBehind is the number of calls of Idle that may hang at a time. If more hang, the source is not listed any more.
 const mostBehind = 4
 
-// list calls Idle in a goroutine of its own. After Timeout the result is ignored, so a call that hangs costs only this one
-// listing.
+// list calls Idle in a goroutine of its own. After Timeout the result is ignored, so a call that hangs costs only this
+// one listing.
 func (p *Pool) list() {
 	p.listing.wanted, p.listing.running = false, true
 	p.listing.news, p.listing.overtaken = map[string]uint64{}, 0
@@ -69,8 +70,8 @@ func (p *Pool) list() {
 // followAgain is the pause after a call of Follow that failed or brought nothing.
 const followAgain = time.Second
 
-// follow admits the results of Follow until a call fails or the pool ends. After a failure it pauses; then the source is
-// listed in full and followed from there.
+// follow admits the results of Follow until a call fails or the pool ends. After a failure it pauses; then the source
+// is listed in full and followed from there.
 func (p *Pool) follow(f Follower, after uint64) {
 	ctx := p.looking.ctx
 	guard.Call(func() error {
@@ -110,10 +111,10 @@ func (p *Pool) listingFailed(asked bool, why error) {
 	}
 }
 
-// admitListing updates the ready slots from a listing. Reserved slots stay out unless the listing's version includes the
-// outcome of their claim. Ready slots that a full listing does not show are dropped, because it is newer than the one that
-// showed them; if it is wrong, the next one brings them back. A full listing with an older version than an earlier listing
-// drops nothing.
+// admitListing updates the ready slots from a listing. Reserved slots stay out unless the listing's version includes
+// the outcome of their claim. Ready slots that a full listing does not show are dropped, because it is newer than the
+// one that showed them; if it is wrong, the next one brings them back. A full listing with an older version than an
+// earlier listing drops nothing.
 func (p *Pool) admitListing(h *Listing, asked bool, now time.Time) {
 	l := &p.listing
 	if asked {
@@ -147,8 +148,8 @@ func (l *listing) note(h *Listing, whole bool) {
 	}
 }
 
-// file adds and drops ready slots as a listing says, and reports whether any is new. In a requested listing it ignores the
-// slots for which an unrequested listing with a newer version came while Idle ran.
+// file adds and drops ready slots as a listing says, and reports whether any is new. In a requested listing it ignores
+// the slots for which an unrequested listing with a newer version came while Idle ran.
 func (p *Pool) file(h *Listing, asked, whole bool) (fresh bool) {
 	if whole {
 		p.ready.begin()

@@ -17,9 +17,9 @@ import (
 // before, during and after Run.
 //
 // One lock guards the queues of requests and of slots. Every event (a request, a listing, the outcome of a claim, a
-// deadline) changes the state under the lock, and then runs the same step: expire what is due, pair requests with slots,
-// list the source if slots are missing. The source and the hooks are called from goroutines of their own, without the
-// lock.
+// deadline) changes the state under the lock, and then runs the same step: expire what is due, pair requests with
+// slots, list the source if slots are missing. The source and the hooks are called from goroutines of their own,
+// without the lock.
 //
 // A pool guarantees:
 //
@@ -30,9 +30,10 @@ import (
 //     ended, the slot is given back.
 //  4. No request waits for the claim or the listing of another request.
 //
-// Several pools, in one process or in several, may claim from one store. Then 2 and the reservations hold for each pool by itself:
-// two pools may try the same slot, Source.Claim lets one of them have it, and the request of the other gets another slot.
-// So 3 holds for all of them together, also if one is killed: what it had claimed and not handed out stays claimed.
+// Several pools, in one process or in several, may claim from one store. Guarantee 2 and the reservations then hold for
+// each pool by itself: two pools may try the same slot, Source.Claim lets one of them have it, and the request of the
+// other gets another slot. So a claimed slot still goes to one caller, whichever pool claims it, even if a pool is
+// killed: slots that it had claimed and not handed out stay claimed.
 type Pool struct {
 	// Name is the pool's name in errors and in the status; default empty.
 	Name string
@@ -52,28 +53,28 @@ type Pool struct {
 	// NotifyDelay is how long after NotifyIdle the source is listed; default 200 ms, or 0 if the Source is a Follower.
 	// Set it to how far listings lag behind (200 ms suits a watch cache). Negative: 0.
 	NotifyDelay time.Duration
-	// PollMin and PollMax bound the interval at which the source is listed while requests wait and no slot is idle. The first
-	// interval is PollMin, default 10 s; each one is twice as long as the one before, up to PollMax, default 5 min. A new
-	// request, an idle slot or a conflict starts over with PollMin.
+	// PollMin and PollMax bound the interval at which the source is listed while requests wait and no slot is idle. The
+	// first interval is PollMin, default 10 s; each one is twice as long as the one before, up to PollMax, default 5
+	// min. A new request, an idle slot or a conflict starts over with PollMin.
 	PollMin, PollMax time.Duration
-	// Timeout is how long the source may take for one claim or one listing; default 10 s. After that the request is answered
-	// with ErrTimeout, and if the claim is committed later it is undone.
+	// Timeout is how long the source may take for one claim or one listing; default 10 s. After that the request is
+	// answered with ErrTimeout, and if the claim is committed later it is undone.
 	Timeout time.Duration
 	// Grace is how long Shutdown waits for claims in flight, and then again for those that have to be undone; default 2 s.
 	Grace time.Duration
-	// ScaleUp, if set, is called once for each shortage: requests wait, and a listing has shown no idle slot for them. It is
-	// called again after PollMin if the shortage lasts and the last call failed, or if more requests wait than it was told.
-	// At most one call runs at a time, in a goroutine of its own.
+	// ScaleUp, if set, is called once for each shortage: requests wait, and a listing has shown no idle slot for them.
+	// It is called again after PollMin if the shortage lasts and the last call failed, or if more requests wait than it
+	// was told. At most one call runs at a time, in a goroutine of its own.
 	ScaleUp func(ctx context.Context, s Shortage) error
-	// OnStatus, if set, is called with the status so that it can be copied elsewhere, such as to a mark in a ledger. It is
-	// called when Run begins, when PendingRequests differs from the last call, and a last time when every request has been
-	// answered. At most one call runs at a time, in a goroutine of its own. The next one begins StatusEvery after the last one
-	// has returned, or later; a failed call is repeated then.
+	// OnStatus, if set, is called with the status so that it can be copied elsewhere, such as to a mark in a ledger. It
+	// is called when Run begins, when PendingRequests differs from the last call, and a last time when every request
+	// has been answered. At most one call runs at a time, in a goroutine of its own. The next one begins StatusEvery
+	// after the last one has returned, or later; a failed call is repeated then.
 	OnStatus func(ctx context.Context, s Status) error
 	// StatusEvery is the shortest time from the end of a call of OnStatus to the next one; default 1 s.
 	StatusEvery time.Duration
-	// OnError, if set, is called with errors that no caller gets: ErrSource of listings, ErrHook and ErrLeak. It may be called
-	// from several goroutines at once. Nil: they are written to slog.Default(), at most ten at once and one more
+	// OnError, if set, is called with errors that no caller gets: ErrSource of listings, ErrHook and ErrLeak. It may be
+	// called from several goroutines at once. Nil: they are written to slog.Default(), at most ten at once and one more
 	// every 10 s.
 	OnError func(error)
 
@@ -90,7 +91,8 @@ type Pool struct {
 	// claiming is the context of claims, looking that of listings and hooks.
 	claiming, looking life
 
-	// mu guards the fields below. It is never held while a method of the source, of a request's context or a hook is called.
+	// mu guards the fields below. It is never held while a method of the source, of a request's context or a hook is
+	// called.
 	mu           sync.Mutex
 	ran, shut    bool
 	stats        Stats
@@ -187,8 +189,8 @@ func (p *Pool) validate() error {
 	return fmt.Errorf("claim: pool %q: %w: %w", p.Name, orbit.ErrInvalid, errors.Join(faults...))
 }
 
-// Run serves until ctx ends (nil: never) or Shutdown is called, answers every request and returns nil. If a field has an
-// invalid value it returns an error that wraps orbit.ErrInvalid, and ErrRan if the pool has been run before. After
+// Run serves until ctx ends (nil: never) or Shutdown is called, answers every request and returns nil. If a field has
+// an invalid value it returns an error that wraps orbit.ErrInvalid, and ErrRan if the pool has been run before. After
 // Shutdown it returns nil at once.
 func (p *Pool) Run(ctx context.Context) error {
 	if err := p.validate(); err != nil {
@@ -236,8 +238,8 @@ func (p *Pool) begin() (over bool, err error) {
 }
 
 // Enqueue hands a request to the pool without waiting for the answer. It reports false, and the request's Result never
-// gets an answer, if the pool is full or has been shut down; try later, or try another pool. A request whose context has
-// ended already is accepted and answered with ErrEnded.
+// gets an answer, if the pool is full or has been shut down; try later, or try another pool. A request whose context
+// has ended already is accepted and answered with ErrEnded.
 func (p *Pool) Enqueue(req *Request) bool {
 	return req != nil && p.enqueue(req) == nil
 }

@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// Surplus is the number of ready slots less the number of waiting requests. It is negative if requests wait for slots that
-// are not there yet.
+// Surplus is the number of ready slots less the number of waiting requests. It is negative if requests wait for slots
+// that are not there yet.
 func (s Snapshot) Surplus() int {
 	return s.IdleReady - max(0, s.QueueLen-s.InflightCAS)
 }
 
-// Compare orders pools by how soon a request would get a slot: the larger surplus first, then fewer claims in flight, then
-// the earlier last dispatch, so that equal pools take turns.
+// Compare orders pools by how soon a request would get a slot: the larger surplus first, then fewer claims in flight,
+// then the earlier last dispatch, so that equal pools take turns.
 func Compare(a, b Snapshot) int {
 	return cmp.Or(
 		cmp.Compare(b.Surplus(), a.Surplus()),
@@ -21,8 +21,8 @@ func Compare(a, b Snapshot) int {
 	)
 }
 
-// Pools are interchangeable pools. They are ranked by their snapshots only. QueueLen counts a request from Enqueue on, so
-// callers that rank at the same time soon see each other's requests and spread. The ranking does not consider
+// Pools are interchangeable pools. They are ranked by their snapshots only. QueueLen counts a request from Enqueue on,
+// so callers that rank at the same time soon see each other's requests and spread. The ranking does not consider
 // Request.Want: send a request with a Want only to pools that have matching slots.
 type Pools []*Pool
 

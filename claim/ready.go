@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// ready holds the idle slots that may be claimed, in order of arrival, each name at most once. A slot under a known name
-// with another uid is a new slot and goes to the end. A slot whose labels have changed goes to the end as well, because a
-// line that did not match it before, and whose from is behind it, may match it now.
+// ready holds the idle slots that may be claimed, in order of arrival, each name at most once. A slot under a known
+// name with another uid is a new slot and goes to the end. A slot whose labels have changed goes to the end as well,
+// because a line that did not match it before, and whose from is behind it, may match it now.
 //
 // When a slot leaves, mostly from the front, its position becomes void. Void positions are removed when they are the
 // majority.
@@ -39,8 +39,8 @@ type position struct {
 // len returns how many slots are ready.
 func (r *ready) len() int { return len(r.slots) }
 
-// admit adds a slot to the end, and reports whether it was new. A known slot keeps its place, and its Object and Devices
-// are replaced by the newer ones.
+// admit adds a slot to the end, and reports whether it was new. A known slot keeps its place, and its Object and
+// Devices are replaced by the newer ones.
 func (r *ready) admit(s Slot) bool {
 	known, ok := r.slots[s.Name]
 	if ok && known.slot.UID == s.UID && maps.Equal(known.slot.Labels, s.Labels) {
@@ -60,7 +60,7 @@ func (r *ready) drop(name string) {
 	r.tidy()
 }
 
-// begin starts a full listing. Admit then each slot that it shows, and call end, which removes all others.
+// begin starts a full listing. The caller then admits each slot of the listing and calls end, which removes all others.
 func (r *ready) begin() { r.listing++ }
 
 // end removes the slots that the full listing did not show.
@@ -69,7 +69,8 @@ func (r *ready) end() {
 	r.tidy()
 }
 
-// matches reports whether a ready slot matches a line. It sets the line's from to the first slot that does, or behind the last slot.
+// matches reports whether a ready slot matches a line. It sets the line's from to the position of the first slot that
+// matches, or behind the last position if none does.
 func (r *ready) matches(l *line) bool {
 	for _, p := range r.order[r.at(l):] {
 		l.from = p.seq
@@ -87,7 +88,8 @@ func (r *ready) at(l *line) int {
 	return i
 }
 
-// pop removes and returns the first slot that matches a line. The last call of matches for the line must have found one.
+// pop removes and returns the first slot that matches a line. The last call of matches for the line must have found
+// one.
 func (r *ready) pop(l *line) Slot {
 	slot := r.slots[r.order[r.at(l)].name].slot
 	r.drop(slot.Name)

@@ -12,13 +12,14 @@ type Request struct {
 	Ctx context.Context //nolint:containedctx // a request carries its own, as http.Request does
 	// Deadline is the time at which the request ends; zero: there is none.
 	Deadline time.Time
-	// Want says which slots are suitable; zero: any slot. While no suitable slot is idle the request waits, and later requests
-	// may be served before it. If the request ends without one, its error wraps ErrUnmatched.
+	// Want says which slots are suitable; zero: any slot. While no suitable slot is idle the request waits, and later
+	// requests may be served before it. If the request ends without one, its error wraps ErrUnmatched.
 	Want Want
-	// Options are for the source, which defines their type. A [LedgerSource] takes a [Capsule]. Nil: the source's defaults.
+	// Options are for the source, which defines their type. A [LedgerSource] takes a [Capsule]. Nil: the source's
+	// defaults.
 	Options any
-	// Result is the channel that gets the one answer. It must have room for the answer (make(chan Result, 1)). If it has no
-	// room, a goroutine offers the answer for one second and then gives the slot back. Required.
+	// Result is the channel that gets the one answer. It must have room for the answer (make(chan Result, 1)). If it
+	// has no room, a goroutine offers the answer for one second and then gives the slot back. Required.
 	Result chan<- Result
 	// EnqueuedAt is the time from which Error.Waited and Status.Dispatch count; default: the time of Enqueue.
 	EnqueuedAt time.Time
@@ -33,14 +34,14 @@ type Result struct {
 }
 
 // request is a request that a pool has accepted. It waits in a line, or an attempt is claiming a slot for it. It is
-// answered exactly once, and counts in QueueLen until then. Request is a copy, because an attempt may still read it after
-// the caller has got the answer.
+// answered exactly once, and counts in QueueLen until then. Request is a copy, because an attempt may still read it
+// after the caller has got the answer.
 type request struct {
 	Request
 	pool *Pool
 	want filter
-	// life ends when Ctx ends or Deadline passes; nil: neither can happen. Its methods may be called under the pool's lock,
-	// unlike those of Ctx, which are the importer's code.
+	// life ends when Ctx ends or Deadline passes; nil: neither can happen. Its methods may be called under the pool's
+	// lock, unlike those of Ctx, which are the importer's code.
 	life    context.Context //nolint:containedctx // derived from the request's own
 	endLife context.CancelFunc
 
@@ -68,8 +69,8 @@ func (r *request) begin() {
 	}
 }
 
-// watch makes the request be answered as soon as its context ends or its deadline passes, whether it waits or its claim is
-// in flight.
+// watch makes the request be answered as soon as its context ends or its deadline passes, whether it waits or its claim
+// is in flight.
 func (r *request) watch() {
 	if r.life == nil {
 		return
@@ -86,8 +87,8 @@ func (r *request) watch() {
 	}
 }
 
-// unlock releases the lock, and then undoes watch for the requests that were answered under it. It does so in this order
-// because unwatch calls methods of the importer's contexts.
+// unlock releases the lock, and then undoes watch for the requests that were answered under it. It does so in this
+// order because unwatch calls methods of the importer's contexts.
 func (p *Pool) unlock() {
 	ended := p.ended
 	p.ended = nil
@@ -97,8 +98,8 @@ func (p *Pool) unlock() {
 	}
 }
 
-// over returns the cause that has ended the request by now, nil if it has not ended. The pool calls it before it spends a
-// slot on the request, because the function that watch has registered may not have run yet.
+// over returns the cause that has ended the request by now, nil if it has not ended. The pool calls it before it spends
+// a slot on the request, because the function that watch has registered may not have run yet.
 func (r *request) over(now time.Time) error {
 	if r.life != nil && r.life.Err() != nil {
 		return context.Cause(r.life)

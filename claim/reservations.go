@@ -5,10 +5,10 @@ import "time"
 // reservations holds the slots that have been handed to a claim. A listing that shows a reserved slot as idle does not
 // make it ready, because the listing may not include the claim.
 //
-// A reservation begins when its slot is popped. It lasts until the claim has an outcome and for a fixed term after that,
-// because a listing can lag behind the claim by as long as that. It ends early when a listing that includes the outcome
-// shows the slot: then the slot is idle again. Every reservation ends, because every claim ends at the latest with the
-// pool.
+// A reservation begins when its slot is popped. It lasts until the claim has an outcome and for a fixed term after
+// that, because a listing can lag behind the claim by as long as that. It ends early when a listing that includes the
+// outcome shows the slot: then the slot is idle again. Every reservation ends, because every claim ends at the latest
+// with the pool.
 type reservations struct {
 	// term is how long a reservation lasts after the outcome; negative: slots are never reserved.
 	term time.Duration
@@ -24,7 +24,8 @@ type reservation struct {
 	until time.Time
 	// version is the version of the store that includes the outcome; 0: unknown.
 	version uint64
-	// shown says that a listing has shown the slot as idle while it was reserved, seen is the newest version of those.
+	// shown says that a listing has shown the slot as idle while it was reserved, seen is the newest version of such
+	// listings.
 	seen  uint64
 	shown bool
 	ended bool

@@ -10,7 +10,8 @@ import (
 
 // Shortage is the argument of Pool.ScaleUp: requests wait, and the source has no suitable idle slot.
 type Shortage struct {
-	// Pool is the pool that has the shortage. Its Snapshot says how many requests wait now, which may be more than Deficit.
+	// Pool is the pool that has the shortage. Its Snapshot says how many requests wait now, which may be more than
+	// Deficit.
 	Pool *Pool
 	// Deficit is the number of missing slots: the waiting requests for which no idle slot is suitable.
 	Deficit int
@@ -29,8 +30,8 @@ type shortage struct {
 	again time.Time
 }
 
-// tellShortage calls ScaleUp for a new shortage, and calls it again if the last call failed or the deficit has grown. There
-// is no call while another one runs, even if that one is for an earlier shortage.
+// tellShortage calls ScaleUp for a new shortage, and calls it again if the last call failed or the deficit has grown.
+// There is no call while another one runs, even if that one is for an earlier shortage.
 func (p *Pool) tellShortage(deficit int, now time.Time) {
 	if p.shortage == nil {
 		p.shortage = &shortage{since: now}

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// Shutdown ends the pool and answers every request. It refuses new requests, answers those that wait with ErrShutdown, and
-// waits at most Grace for the claims in flight, whose requests are answered with the outcome. After Grace it answers these
-// with ErrShutdown too, and waits at most Grace again while the pool gives back what they have claimed. Slots of claims
-// that take even longer are given back after Shutdown has returned. It may be called at any time, even before Run, from
-// several goroutines, and from the pool's own hooks and its source.
+// Shutdown ends the pool and answers every request. It refuses new requests, answers those that wait with ErrShutdown,
+// and waits at most Grace for the claims in flight, whose requests are answered with the outcome. After Grace it
+// answers these with ErrShutdown too, and waits at most Grace again while the pool gives back what they have claimed.
+// Slots of claims that take even longer are given back after Shutdown has returned. It may be called at any time, even
+// before Run, from several goroutines, and from the pool's own hooks and its source.
 func (p *Pool) Shutdown() {
 	p.init()
 	if p.turnAway() {

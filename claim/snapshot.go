@@ -9,10 +9,11 @@ import (
 type Snapshot struct {
 	// IdleReady is the number of idle slots that the pool could hand out now: listed, and not reserved.
 	IdleReady int
-	// QueueLen is the number of requests that have not been answered, whether they wait or are in flight. It does not change
-	// while a request goes from one of these states to the other.
+	// QueueLen is the number of requests that have not been answered, whether they wait or are in flight. It does not
+	// change while a request goes from one of these states to the other.
 	QueueLen int
-	// ReservedCount is the number of slots that are in flight, or were so recently that a listing may still show them as idle.
+	// ReservedCount is the number of slots that are in flight, or were so recently that a listing may still show them
+	// as idle.
 	ReservedCount int
 	// InflightCAS is the number of claims that the source has not answered, including those that will be undone.
 	InflightCAS int
@@ -58,7 +59,8 @@ func (p *Pool) Snapshot() Snapshot {
 	return s
 }
 
-// Stats returns the counts of what the pool has done. It may be called from any goroutine, before, during and after Run.
+// Stats returns the counts of what the pool has done. It may be called from any goroutine, before, during and after
+// Run.
 func (p *Pool) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Slot is a place that can be claimed, such as a warm sandbox or an idle node. Name and UID together identify it: a slot
-// that is removed and made anew under the same name has another UID and is another slot.
+// Slot is a place that can be claimed, such as a warm sandbox or an idle node. Name and UID together identify it: a
+// slot that is removed and made anew under the same name has another UID and is another slot.
 type Slot struct {
 	// Name is unique among the slots that are idle at one time.
 	Name string
@@ -24,8 +24,8 @@ type Slot struct {
 	Object any
 }
 
-// key identifies a slot in reservations. It includes the devices: a listing that shows other devices of the same node than
-// the reserved ones is right, so they can be claimed at once.
+// key identifies a slot in reservations. It includes the devices: a listing that shows other devices of the same node
+// than the reserved ones is right, so they can be claimed at once.
 type key struct {
 	name, uid string
 	devices   orbit.DeviceSet
@@ -39,18 +39,18 @@ type Listing struct {
 	Slots []Slot
 	// Gone are the names of slots that are no longer idle; only in a partial listing.
 	Gone []string
-	// Partial says that the listing has only what has changed. Otherwise it has all idle slots, and every slot that it leaves
-	// out is not idle.
+	// Partial says that the listing has only what has changed. Otherwise it has all idle slots, and every slot that it
+	// leaves out is not idle.
 	Partial bool
-	// Version is the version of the store that the listing shows; it includes everything up to that version. 0: unknown; then
-	// a slot that was claimed counts as idle only after its reservation has ended.
+	// Version is the version of the store that the listing shows; it includes everything up to that version. 0:
+	// unknown; then a slot that was claimed counts as idle only after its reservation has ended.
 	Version uint64
 }
 
 // Attempt is one try to claim a slot for a request.
 type Attempt struct {
-	// ID identifies the attempt. The pool uses it again only to repeat the same attempt after an unknown outcome, so that a
-	// source can make its claims idempotent.
+	// ID identifies the attempt. The pool uses it again only to repeat the same attempt after an unknown outcome, so
+	// that a source can make its claims idempotent.
 	ID orbit.ProposalID
 	// Slot is the slot as it was listed.
 	Slot Slot
@@ -62,12 +62,13 @@ type Attempt struct {
 // context has ended. A panic, or a call that never returns, costs one request or one listing, and a call of Claim that
 // never returns also counts as one claim in flight for ever.
 type Source interface {
-	// Idle lists the idle slots. The listing may be stale, because the pool reserves the slots that it has handed out, and
-	// Claim refuses a slot that is not idle. At most one call runs at a time, besides up to four that have taken longer than
-	// Pool.Timeout, whose results are ignored. After an error the pool goes on with the slots that it knows.
+	// Idle lists the idle slots. The listing may be stale, because the pool reserves the slots that it has handed out,
+	// and Claim refuses a slot that is not idle. At most one call runs at a time, besides up to four that have taken
+	// longer than Pool.Timeout, whose results are ignored. After an error the pool goes on with the slots that it
+	// knows.
 	Idle(ctx context.Context) (Listing, error)
-	// Claim claims a slot atomically, by a compare-and-swap from idle to claimed. It returns the slot as the caller gets it,
-	// and the version of the store that includes the outcome (0: unknown). The errors mean:
+	// Claim claims a slot atomically, by a compare-and-swap from idle to claimed. It returns the slot as the caller
+	// gets it, and the version of the store that includes the outcome (0: unknown). The errors mean:
 	//   - orbit.ErrConflict: the slot is not idle, or has another uid. The request gets another slot.
 	//   - orbit.ErrUnknown, or the end of a context: the slot may or may not have been claimed. The pool repeats the same
 	//     attempt until the outcome is known.
@@ -78,13 +79,13 @@ type Source interface {
 	Return(ctx context.Context, claimed Slot) error
 }
 
-// Follower is a source that reports changes by itself. Its pool needs no NotifyIdle, and polls only to find a change that
-// was missed.
+// Follower is a source that reports changes by itself. Its pool needs no NotifyIdle, and polls only to find a change
+// that was missed.
 type Follower interface {
 	Source
-	// Follow waits for a change after a version, and returns a partial listing of what has changed, or a full listing if it
-	// does not know what has changed. The next call continues from the listing's Version. A Version that is not newer (and
-	// not 0) means that nothing has changed; the pool then calls again a second later. Calls do not overlap, and the pool
-	// has used each listing before the next call.
+	// Follow waits for a change after a version, and returns a partial listing of what has changed, or a full listing
+	// if it does not know what has changed. The next call continues from the listing's Version. A Version that is not
+	// newer (and not 0) means that nothing has changed; the pool then calls again a second later. Calls do not overlap,
+	// and the pool has used each listing before the next call.
 	Follow(ctx context.Context, after uint64) (Listing, error)
 }

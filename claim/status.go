@@ -9,8 +9,8 @@ import (
 	"github.com/orbitsched/orbit/internal/guard"
 )
 
-// Labels identify a pool and its owner in metrics. A pool has one set of labels, so a metric has at most as many series as
-// there are pools.
+// Labels identify a pool and its owner in metrics. A pool has one set of labels, so a metric has at most as many series
+// as there are pools.
 type Labels struct {
 	// Namespace is the namespace that the pool belongs to; empty: none.
 	Namespace string

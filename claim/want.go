@@ -15,8 +15,8 @@ const (
 	PhaseLabel = "phase"
 )
 
-// Want says which slots are suitable for a request: those whose labels include all that it names. The zero value matches
-// every slot.
+// Want says which slots are suitable for a request: those whose labels include all that it names. The zero value
+// matches every slot.
 type Want struct {
 	// Images are the container images that the slot must have, by the name of the container; see [ImageLabel].
 	Images map[string]string

@@ -12,15 +12,15 @@ import (
 	"github.com/orbitsched/orbit/internal/send"
 )
 
-// rider returns what is committed together with the change of a row. It reports false if the row must not be changed
-// now.
+// rider returns the commitments and bets that are added to the proposal which changes a row, such as the PutNode that
+// cordons the node together with the end of its lease. It reports false if the row must not be changed now.
 type rider func(state *orbit.State, le *lease) (do []orbit.Commitment, bets []orbit.Precondition, ok bool)
 
-// Acquire begins a term of the lease for the holder. It commits a mark, with a bet on the mark that was there. The same
-// holder may begin a new term at any time, which ends the old one at once; another holder may do so only when the lease
-// is over. The error is a [*Error] ([ErrHeld], [ErrCorrupt], [ErrTooMany], [orbit.ErrInvalid]) or the ledger's. A
-// proposal whose outcome is unknown is sent again until ctx ends. If it was committed all the same, the term runs out
-// without a refresh.
+// Acquire begins a term of the lease for the holder. It commits a mark, with a bet on the previous mark of the lease.
+// The same holder may begin a new term at any time, which ends the old one at once; another holder may do so only when
+// the lease is over. The error is a [*Error] ([ErrHeld], [ErrCorrupt], [ErrTooMany], [orbit.ErrInvalid]) or the
+// ledger's. A proposal whose outcome is unknown is sent again until ctx ends. If ctx ends first and the proposal was
+// committed all the same, the term is never refreshed, and it runs out.
 func (k *Keeper) Acquire(ctx context.Context, name, holder string) (Term, error) {
 	return k.acquire(ctx, name, holder, nil)
 }
@@ -42,7 +42,7 @@ func (k *Keeper) acquire(ctx context.Context, name, holder string, with rider) (
 		if err := k.renew(ctx, &shared); err != nil {
 			return Term{}, fmt.Errorf("lease %q: %w", name, err)
 		}
-		p := k.change(row{live: true, holder: holder, token: shared.token}, &was, view) // not the snapshot's: the row was read before it
+		p := k.change(row{live: true, holder: holder, token: shared.token}, &was, view) // the view of the row, which was read before the snapshot below
 		if with != nil {
 			state, err := k.Ledger.Snapshot(ctx)
 			if err != nil {
@@ -88,7 +88,8 @@ func (k *Keeper) claimable(t Term) (was lease, view orbit.Revision, err error) {
 	return *le, k.seen, nil
 }
 
-// begin takes a term from the allowance of a name. It returns how long it will be until there is one, if there is none.
+// begin takes one term from a name's allowance and returns 0. If no term is left, it takes none and returns the time
+// until the next one becomes available.
 func (k *Keeper) begin(left *rate.Allowance, now time.Time) time.Duration {
 	terms := cmp.Or(k.Terms, defaultTerms)
 	if terms <= 0 {
@@ -97,7 +98,8 @@ func (k *Keeper) begin(left *rate.Allowance, now time.Time) time.Duration {
 	return left.Take(now, time.Hour/time.Duration(terms), terms)
 }
 
-// change returns the proposal of a new value for a row. It bets that the row is as this process knows it.
+// change returns the proposal that sets a row to a new value; an empty holder deletes the row. It bets that the row has
+// not changed since this process read it.
 func (k *Keeper) change(to row, le *lease, view orbit.Revision) *orbit.Proposal {
 	key, value := k.Key(le.name), ""
 	if to.holder != "" {
@@ -110,8 +112,9 @@ func (k *Keeper) change(to row, le *lease, view orbit.Revision) *orbit.Proposal 
 	}
 }
 
-// committed applies a proposal of this process that was committed and whose first commitment sets the row, unless the
-// ledger has been followed beyond it.
+// committed applies a row change that this process has just committed, so that it holds here before the ledger is read
+// again. The first commitment of p must be the row's mark. If the ledger has been read up to that revision already,
+// committed does nothing.
 func (k *Keeper) committed(name string, p *orbit.Proposal, at orbit.Revision) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -120,8 +123,8 @@ func (k *Keeper) committed(name string, p *orbit.Proposal, at orbit.Revision) {
 	}
 }
 
-// Resign ends a term before its time, in this process at once. If the ledger cannot be reached, the error says so, and
-// the next Step commits the end. The error is a [*Error] if the term is over already.
+// Resign ends a term early: in this process at once, and in the ledger by a commit. If the ledger cannot be reached,
+// Resign returns its error, and the next Step commits the end. The error is a [*Error] if the term is over already.
 func (k *Keeper) Resign(ctx context.Context, t Term) error {
 	k.init()
 	p, err := k.resign(t)
@@ -137,7 +140,7 @@ func (k *Keeper) Resign(ctx context.Context, t Term) error {
 	return nil
 }
 
-// resign ends a term in this process, and returns what is to be committed.
+// resign ends a term in this process, and returns the proposal that commits the end.
 func (k *Keeper) resign(t Term) (*orbit.Proposal, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

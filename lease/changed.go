@@ -4,9 +4,9 @@ import "slices"
 
 // This file tells readers, such as telemetry.Board, which leases have changed.
 
-// Changed ends the leases whose time has run out, and returns the names of the leases that have begun, run out, ended
-// or vanished since a cursor that an earlier call returned. A name may occur twice. All means that any lease may have
-// changed: the cursor is 0 or too old. Changed does not call the ledger.
+// Changed ends the leases whose time has run out. It returns the names of the leases that have begun, run out, ended or
+// lost their row since an earlier call, whose next is the cursor; begin with 0. A name may occur twice. If all is true,
+// any lease may have changed, because the cursor is too old; names is empty then. Changed does not call the ledger.
 func (k *Keeper) Changed(cursor uint64) (names []string, next uint64, all bool) {
 	k.init()
 	k.mu.Lock()
@@ -44,8 +44,8 @@ func (c *changeLog) add(name string) {
 	c.window = append(c.window, name)
 }
 
-// since returns what was added after a cursor, or all if the window does not reach back that far. The names are good
-// until the next add.
+// since returns the names that were added after a cursor, or all if the window does not reach back that far. The slice
+// is valid until the next add.
 func (c *changeLog) since(cursor uint64) (names []string, next uint64, all bool) {
 	next = c.base + uint64(len(c.window))
 	if cursor < c.base || cursor > next {

@@ -14,11 +14,11 @@ var (
 	ErrHeld = errors.New("lease is held")
 	// ErrExpired means that the term is over, or is not the current one. It never becomes live again: acquire a new one.
 	ErrExpired = errors.New("lease term is over")
-	// ErrUnheard means that the term is newer than what this process has read of the ledger, or that other processes do not know
-	// yet that it was refreshed. Try again after the next Step.
+	// ErrUnheard means that the term is newer than what this process has read of the ledger, or that other processes do
+	// not know yet that it was refreshed. Try again after the next Step.
 	ErrUnheard = errors.New("lease term not known here yet")
-	// ErrCorrupt means that the row of the lease cannot be parsed, so that it is not held and cannot be acquired. Delete the
-	// mark.
+	// ErrCorrupt means that the row of the lease cannot be parsed, so that it is not held and cannot be acquired.
+	// Delete the mark.
 	ErrCorrupt = errors.New("lease row is corrupt")
 	// ErrTooMany means that too many terms of the lease began in too short a time. Wait until Error.Until, and try again.
 	ErrTooMany = errors.New("lease has begun too many terms")
@@ -32,7 +32,7 @@ type Error struct {
 	Term Term
 	// Held is the term of the current holder.
 	Held Term
-	// Until is when that term ends without a refresh, or for ErrTooMany when the next term may begin.
+	// Until is when the term in Held ends if it is not refreshed, or, for ErrTooMany, when the next term may begin.
 	Until time.Time
 	// Reason is a further explanation; it may be empty.
 	Reason string

@@ -20,20 +20,20 @@ const (
 
 // memberNote is what Members has done for a lease that is over. It is valid while the row does not change.
 type memberNote struct {
-	checked bool            // its node is cordoned, or must not be cordoned by Members
+	checked bool            // the node is cordoned, or Members must not cordon it
 	empty   orbit.Revision  // the revision of the node's usage at which nothing was left on it; 0: not known
-	sent    *orbit.Proposal // the outcome is not known
+	sent    *orbit.Proposal // a proposal whose outcome is not known, to be sent again; nil: none
 }
 
 // overLease is a lease that is over, whose node may have to be cordoned or emptied.
 type overLease struct {
 	lease lease
-	view  orbit.Revision // at which that was read
+	view  orbit.Revision // at which the lease was read
 	lost  bool
 }
 
-// evacuate cordons nodes whose lease was ended without a cordon (by a plain Keeper), and releases what is on lost nodes,
-// the oldest first.
+// evacuate cordons nodes whose lease was ended without a cordon (by a Keeper without Members), and releases the
+// capsules and holds on lost nodes. It takes the nodes whose lease ended first, first.
 func (m *Members) evacuate(ctx context.Context, round *MemberRound) {
 	todo := m.todo(round)
 	if len(todo) == 0 {
@@ -73,7 +73,8 @@ func (m *Members) todo(round *MemberRound) (todo []overLease) {
 	return todo
 }
 
-// lostAt returns the time from which a node whose lease is over counts as lost.
+// lostAt returns the time from which a node whose lease is over counts as lost: Gone after the end, but not before the
+// lesser of Gone and TTL has passed since this process has read of the end.
 func (m *Members) lostAt(le *lease) time.Time {
 	return later(le.ended.Add(m.gone()), le.learned.Add(min(m.gone(), m.Leases.ttl())))
 }
@@ -126,7 +127,7 @@ func (m *Members) evacuation(state *orbit.State, c *overLease, n *orbit.NodeStat
 		If: []orbit.Precondition{orbit.MarkAt{Key: key, Revision: c.lease.bet}},
 	}
 	switch {
-	case n.Node.Schedulable() && n.Specification < c.lease.at: // the commit that ended the lease did not cordon it
+	case n.Node.Schedulable() && n.Specification < c.lease.at: // the commit that ended the lease did not cordon the node
 		do, bets, _ := cordon(state, &c.lease)
 		again := row{holder: c.lease.holder, ended: c.lease.ended} // so that the row has the revision of the cordon
 		p.Do = append(p.Do, orbit.Mark{Key: key, Value: again.String()})
@@ -142,7 +143,8 @@ func (m *Members) evacuation(state *orbit.State, c *overLease, n *orbit.NodeStat
 	return p
 }
 
-// releases returns the releases of what is on a node, in the order of submission, as many as fit into one proposal.
+// releases returns the releases of the capsules on a node, in the order of submission, and then of its holds: as many
+// as fit into one proposal.
 func (m *Members) releases(state *orbit.State, n *orbit.NodeState, holds []orbit.HoldID) (do []orbit.Commitment) {
 	capsules := slices.SortedFunc(state.On(n.Node.ID), func(a, b *orbit.Capsule) int {
 		return cmp.Compare(a.Submitted, b.Submitted)
@@ -153,7 +155,7 @@ func (m *Members) releases(state *orbit.State, n *orbit.NodeState, holds []orbit
 	for _, h := range holds {
 		do = append(do, orbit.Release{Hold: h})
 	}
-	return do[:min(len(do), maxRelease, m.Leases.Ledger.Limits().Commitments-1)] // one declares the node lost
+	return do[:min(len(do), maxRelease, m.Leases.Ledger.Limits().Commitments-1)] // less the PutNode that declares the node lost
 }
 
 // send proposes a change of a node, and takes note of the outcome.

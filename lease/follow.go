@@ -117,10 +117,10 @@ func (k *Keeper) learn(name, value string, at orbit.Revision, now time.Time) {
 	case r.live:
 		le.state, le.epoch, le.end = isLive, at, now.Add(k.ttl())
 		if le.token != "" {
-			le.end = now // the Refreshes know better
+			le.end = now // so that the next step asks the Refreshes for how long the term lives
 		}
 		if known {
-			k.begin(&le.terms, now) // whichever process has begun it
+			k.begin(&le.terms, now) // terms that other processes have begun count too
 		}
 		k.live++
 		k.scheduleExpiry(le)
@@ -146,9 +146,9 @@ func (k *Keeper) leave(le *lease) {
 	}
 }
 
-// vanish applies the deletion of a row. If the row said that a term was live, the term is dead, and its end is still to be
-// committed, so that Members cordons the node with it. If the row said that the lease was over, it has been swept. The
-// caller must hold the lock.
+// vanish applies the deletion of a row. If the row said that a term was live, the term is now dead, and its end is
+// still to be committed, so that Members cordons the node in that commit. If the row said that the lease was over, the
+// row has been swept, and the record of the lease is dropped. The caller must hold the lock.
 func (k *Keeper) vanish(le *lease, at orbit.Revision) {
 	switch le.state {
 	case isLive, isDead:

@@ -13,37 +13,40 @@ import (
 	"github.com/orbitsched/orbit/internal/rate"
 )
 
-// Keeper keeps leases by name: of nodes, or of anything else that is to have one living holder at most. A term is
-// a mark in the ledger, so that every process sees the same one and a proposal can bet on it; refreshes are soft,
-// stay in this process and cost a lock. Set the fields before first use. All methods may be called from any
-// goroutine.
+// Keeper keeps leases by name: of nodes, or of anything else that is to have at most one living holder. A term is a
+// mark in the ledger, so that every process sees the same term and a proposal can bet on it. A refresh takes a lock in
+// this process and makes no commit. Set the fields before first use. All methods may be called from any goroutine.
 //
-//	        Acquire: Mark "live", MarkAt(what was there)        Step: Mark "over", MarkAt(epoch)
+//	        Acquire: Mark "live", MarkAt(the old row)           Step: Mark "over", MarkAt(epoch)
 //	(none) ─────────────────────────────► live ── not refreshed for TTL ──► dead ─────► over ──Sweep──► (none)
 //	                                        └── Refresh: its end moves, in memory        │
 //	                                            Acquire: the next term ◄─────────────────┘
 //
-// Invariants: the ledger has one row for each name, and so one term at most. A term is live here while its row
-// says so and now < end, where end is TTL after the last refresh was received, by this process's clock. A term
-// whose end has come is dead for ever, whether its end has been committed or not: only a new term can be live, and
-// no two terms have the same epoch.
+// Invariants: the ledger has one row for each name, and so at most one term. A term is live in this process while its
+// row says so and now < end, where end is TTL after the last refresh was received, by this process's clock. A term
+// whose end has come is dead for ever, whether its end has been committed or not: only a new term can be live, and no
+// two terms have the same epoch.
 //
-// As soon as an end or another term is committed, the ledger refuses every proposal that bets on MarkAt{Key(name), epoch}.
+// As soon as an end or another term is committed, the ledger refuses every proposal that bets on MarkAt{Key(name),
+// epoch}.
 //
-// Without [Keeper.Refreshes] refreshes stay in the memory of one process, and only one may run a keeper of the same leases, because
-// it ends what it has received no refreshes of. When it starts, or first reads a term, it assumes that the term was refreshed at that
-// moment. With Refreshes any number may: each term has a token there, which its row names. Here end is then the time until which the
-// token is known to live. When that has come, the next Step asks, and the term is dead when its token has ended, which is the same
-// for all processes.
+// Without [Keeper.Refreshes] refreshes stay in the memory of one process. Only one process may then run a keeper of the
+// same leases, because a keeper ends every term of which it has received no refreshes. When it starts, or first reads a
+// term, it assumes that the term was refreshed at that moment.
+//
+// With Refreshes any number of processes may run a keeper. Each term has a token in Refreshes, which the row names, and
+// end is the time until which the token is known to live. At that time the next Step asks Refreshes about the token.
+// The term is dead when its token has ended, which is the same for all processes.
 type Keeper struct {
 	// Ledger is the ledger that keeps the rows. Required.
 	Ledger orbit.Ledger
-	// Refreshes shares the refreshes with other processes that keep the same leases; nil: this is the only such process, and
-	// they are in its memory. Run must be at work, because steps pass refreshes on, within a second. All processes must have it or
-	// none: one without it takes the rows of the others for corrupt, and a term that began without it is kept in memory still.
+	// Refreshes shares the refreshes with other processes that keep the same leases; nil: this is the only such
+	// process, and refreshes stay in its memory. With Refreshes, Run must be running, because the steps of Run pass
+	// refreshes on, within a second. Set it in all processes or in none: a process without it treats the rows of the
+	// others as corrupt. A term that began without Refreshes is still kept in memory.
 	Refreshes Refreshes
-	// TTL is how long a term lives without a refresh; default 60 s. A shorter one finds dead holders sooner, and needs more
-	// frequent refreshes. All processes that keep the same leases should have the same.
+	// TTL is how long a term lives without a refresh; default 60 s. A shorter one finds dead holders sooner, and needs
+	// more frequent refreshes. All processes that keep the same leases should have the same.
 	TTL time.Duration
 	// Sweep is how long the row of a lease that is over is kept; default 1 h. A holder that comes back within it
 	// changes its row instead of making a new one.
@@ -51,10 +54,10 @@ type Keeper struct {
 	// Prefix is the prefix of the rows' keys; default "lease/". It must end in a slash. Two keepers must have different
 	// prefixes unless they keep the same leases.
 	Prefix string
-	// Terms is how many terms a name may begin in one burst, and how many more become available in an hour, evenly; default
-	// 20, negative: no bound. With the default a flapping holder costs the ledger at most 41 terms in an hour, and as many
-	// ends, at whichever processes it begins them; a process that is started anew knows only of those that begin afterwards. An hour
-	// divided by Terms should be well below [Members.Gone].
+	// Terms is how many terms a name may begin in one burst, and how many more become available in an hour, evenly;
+	// default 20, negative: no bound. With the default a flapping holder costs the ledger at most 41 terms in an hour,
+	// and as many ends, whichever processes it uses. A process counts the terms of all processes, but only those that
+	// begin after its own start. An hour divided by Terms should be well below [Members.Gone].
 	Terms int
 	// Now is the clock, which is called while a lock is held; nil: time.Now. A telemetry.Board with these leases must have
 	// the same clock.
@@ -71,13 +74,13 @@ type Keeper struct {
 	followed  bool                // the ledger has been read once
 	seen      orbit.Revision      // the revision up to which the ledger has been read
 	deadlines heap.Heap[deadline] // of live leases; the entry of a refreshed lease is out of date until expire corrects it
-	dead      []*lease            // leases whose end is to be committed, and some whose end has been
+	dead      []*lease            // leases whose end is to be committed; sortDead removes those whose end has been committed
 	over      []*lease            // leases that are over, sorted by the time of their end, then by name
 	live      int                 // number of live leases
 	corrupt   map[string]error
 	changes   changeLog
-	heard     []*lease // refreshed here, to be passed on to Refreshes
-	due       []*lease // Refreshes has to be asked whether they still live; they are not in deadlines
+	heard     []*lease // refreshed in this process; the next step passes the refreshes on to Refreshes
+	due       []*lease // live leases whose end has come; the next step asks Refreshes about them. They are not in deadlines
 }
 
 // lease is this process's record of one name. It exists as long as the row.
@@ -85,27 +88,27 @@ type lease struct {
 	name   string
 	state  leaseState
 	holder string
-	epoch  orbit.Revision // of its newest term
+	epoch  orbit.Revision // of the newest term
 	at     orbit.Revision // when the row last changed: the epoch, while live
-	bet    orbit.Revision // the revision of the row: at, or 0 if it has vanished
-	token  string         // live: of its refreshes in Keeper.Refreshes; empty: they are in memory
-	end    time.Time      // live: when it will be dead, or with a token: until when it is known to live
-	ended  time.Time      // over: when it ended, by the clock of the process that committed the end, but not later than this process's now
+	bet    orbit.Revision // the revision of the row that a change bets on: at, or 0 if the row was deleted
+	token  string         // live: the term's token in Keeper.Refreshes; empty: its refreshes are in memory
+	end    time.Time      // live: when the term will be dead, or with a token: until when it is known to live
+	ended  time.Time      // over: when the term ended, by the clock of the process that committed the end; a future time is read as now
 
 	learned time.Time       // when this process read the row's current value
-	listed  bool            // in Leases.dead
-	heard   time.Time       // when it was last refreshed here, if that has not been passed on; not zero: in Leases.heard
-	due     bool            // in Leases.due
-	sent    *orbit.Proposal // the proposal to end or to sweep it whose outcome is not known
-	terms   rate.Allowance  // the terms that may still begin, at this process or another
+	listed  bool            // in Keeper.dead
+	heard   time.Time       // the newest refresh that has not been passed on; zero: none. Not zero: in Keeper.heard
+	due     bool            // in Keeper.due
+	sent    *orbit.Proposal // the proposal that ends or sweeps the lease, if its outcome is not known
+	terms   rate.Allowance  // the terms that may still begin, in this process or another
 	member  memberNote
 }
 
 type leaseState uint8
 
 const (
-	isLive    leaseState = iota // live in the ledger and here; dead as soon as now reaches end
-	isDead                      // over here; in the ledger its row is live or deleted
+	isLive    leaseState = iota // live in the ledger and in this process; dead as soon as now reaches end
+	isDead                      // over in this process; in the ledger the row still says live, or was deleted
 	isOver                      // over in the ledger too
 	isCorrupt                   // the row cannot be parsed
 )
@@ -149,8 +152,8 @@ func (k *Keeper) nameOf(key string) (name string, ok bool) {
 	return name, err == nil && url.PathEscape(name) == escaped
 }
 
-// In returns the term that a state of the ledger has for a name. It depends on no clock, so it is the same in all processes.
-// It reports false if there is no row, if the end of the term has been committed, or if the row is corrupt.
+// In returns the term that a state of the ledger has for a name. It depends on no clock, so it is the same in all
+// processes. It reports false if there is no row, if the end of the term has been committed, or if the row is corrupt.
 func (k *Keeper) In(state *orbit.State, name string) (Term, bool) {
 	value, at := state.Mark(k.Key(name))
 	r, err := parseRow(value)
@@ -199,13 +202,15 @@ func (k *Keeper) end(le *lease) {
 	k.changes.add(le.name)
 }
 
-// Refresh keeps a term alive for another TTL from now. It asks no ledger and costs the same however many leases
-// there are. The error is a [*Error]: [ErrExpired] if the term is over, at its end or after it, or if it is
-// not the current one (acquire a new one); [ErrUnheard] if the term is newer than what this process knows of the
-// ledger (try again after the next Step). With [Keeper.Refreshes] a refresh is passed on by the next Step, so nil means that the
-// term lives for another half of TTL, whatever happens to this process. If that is not known yet, the error is [ErrUnheard] too:
-// try again after the next Step, for which Run does not wait then. It is so when a holder changes to another process, and while
-// Refreshes cannot be reached.
+// Refresh keeps a term alive for another TTL from now. It does not call the ledger, and its cost does not depend on the
+// number of leases. The error is a [*Error]: [ErrExpired] if the end of the term has come or the term is not the
+// current one (acquire a new one); [ErrUnheard] if the term is newer than what this process has read of the ledger (try
+// again after the next Step).
+//
+// With [Keeper.Refreshes] the next Step passes the refresh on. Nil then means only that the term lives for another half
+// of TTL, whatever happens to this process. If this process does not know that yet, it returns [ErrUnheard] as well,
+// and Run takes its next Step at once; try again after it. This happens when a holder changes to another process, and
+// while Refreshes cannot be reached.
 func (k *Keeper) Refresh(t Term) error {
 	k.init()
 	k.mu.Lock()
@@ -230,8 +235,9 @@ func (k *Keeper) Refresh(t Term) error {
 	return nil
 }
 
-// Check returns the error that [Keeper.Refresh] would return now, except for [ErrUnheard] of a term whose refreshes other
-// processes do not know yet, and refreshes nothing. If the term's Holder is empty, it matches any holder.
+// Check returns the error that [Keeper.Refresh] would return now, but does not refresh the term. It does not return the
+// [ErrUnheard] of a term whose refreshes other processes do not know yet. An empty Holder in the term matches any
+// holder.
 func (k *Keeper) Check(t Term) error {
 	k.init()
 	k.mu.Lock()
@@ -282,8 +288,8 @@ func (k *Keeper) scheduleExpiry(le *lease) {
 	k.deadlines.Push(deadline{le.end, le, le.at})
 }
 
-// expire ends the leases whose end has come. A lease that was refreshed since its deadline was added gets a new deadline
-// here, so that a refresh itself does not have to move the deadline. The caller must hold the lock.
+// expire ends the leases whose end has come. A lease that was refreshed since its deadline was added gets a new
+// deadline here, so that a refresh itself does not have to move the deadline. The caller must hold the lock.
 func (k *Keeper) expire(now time.Time) {
 	for len(k.deadlines) > 0 && !now.Before(k.deadlines[0].at) {
 		d := k.deadlines.Pop()
@@ -299,8 +305,8 @@ func (k *Keeper) expire(now time.Time) {
 	}
 }
 
-// next returns the time at which the next step has something to do, zero if there is none. The caller must hold the lock,
-// and dead must be sorted.
+// next returns the time at which the next step has something to do, zero if no such time is known. The caller must hold
+// the lock and must have called sortDead.
 func (k *Keeper) next(now time.Time, ready func(*lease) bool) (at time.Time) {
 	for len(k.deadlines) > 0 {
 		d := k.deadlines[0]

@@ -10,17 +10,18 @@ import (
 	"github.com/orbitsched/orbit/internal/send"
 )
 
-// This file guards against the loss of many nodes at once. If more than MaxLoss of all leases end within Gone of each other, the reason is
-// more likely a network than the nodes, and what runs on them goes on.
+// This file guards against the loss of many nodes at once. If more than MaxLoss of all leases end within Gone of each
+// other, the cause is more likely the network than the nodes. The capsules on these nodes probably still run, so they
+// are not placed elsewhere.
 
 const (
 	defaultMaxLoss = 0.5
 	fewLost        = 3 // the loss of fewer nodes is never held
 )
 
-// AcceptLoss says that what is on nodes whose lease is over by now is to be placed elsewhere, however many they are; see
-// [Members.MaxLoss]. It commits that to the ledger, so it holds for all processes. Nodes whose lease ends later are guarded again.
-// The errors are the ledger's.
+// AcceptLoss lets the capsules be taken off all nodes whose lease is over by now, however many nodes these are; see
+// [Members.MaxLoss]. It commits a mark to the ledger, so it holds for all processes. MaxLoss applies again to nodes
+// whose lease ends later. The errors are the ledger's.
 func (m *Members) AcceptLoss(ctx context.Context) error {
 	switch {
 	case m.Leases == nil:
@@ -34,12 +35,12 @@ func (m *Members) AcceptLoss(ctx context.Context) error {
 	return err
 }
 
-// lossKey returns the key of the mark that AcceptLoss sets. It is the prefix of the rows alone, which is no lease's, because no lease has an
-// empty name.
+// lossKey returns the key of the mark that AcceptLoss sets: the prefix of the rows' keys, without a name. It is the key
+// of no lease, because no lease has an empty name.
 func (m *Members) lossKey() string { return m.Leases.prefix() }
 
-// hold removes from todo the lost nodes that are too many to be emptied, and adds them to the round. All processes decide alike,
-// because they decide by the rows.
+// hold removes from todo the lost nodes that must not be emptied because too many are lost at once, and adds them to
+// round.Held. All processes decide alike, because the decision depends only on the rows in the ledger.
 func (m *Members) hold(state *orbit.State, todo []overLease, round *MemberRound) []overLease {
 	share := cmp.Or(m.MaxLoss, defaultMaxLoss)
 	if share >= 1 {
@@ -50,7 +51,7 @@ func (m *Members) hold(state *orbit.State, todo []overLease, round *MemberRound)
 	return slices.DeleteFunc(todo, func(c overLease) bool {
 		n := state.Node(orbit.NodeID(c.lease.name))
 		switch {
-		case !c.lost || c.lease.at <= accepted || c.lease.member.sent != nil: // a proposal that may be committed already is sent again, and not held
+		case !c.lost || c.lease.at <= accepted || c.lease.member.sent != nil: // sent may be committed already, so it is sent again in any case
 			return false
 		case n == nil || n.Node.State == orbit.Lost || n.Capsules == 0 && n.Holds() == 0:
 			return false
@@ -66,7 +67,8 @@ func (m *Members) hold(state *orbit.State, todo []overLease, round *MemberRound)
 	})
 }
 
-// endsAfter returns in order when the leases ended whose end was committed after a revision, and how many leases have no committed end.
+// endsAfter returns the sorted times at which leases ended, of those whose end was committed after the revision
+// accepted. Others is the number of leases whose end has not been committed.
 func (m *Members) endsAfter(accepted orbit.Revision) (ends []time.Time, others int) {
 	k := m.Leases
 	k.mu.Lock()

@@ -12,8 +12,8 @@ import (
 )
 
 // Members keeps nodes under leases: the name of a lease is the id of a node. Set the fields before first use. All
-// methods may be called from any goroutine. Any number of processes may run it over one ledger if their Leases have
-// [Keeper.Refreshes]; without, one.
+// methods may be called from any goroutine. If the Leases have [Keeper.Refreshes], any number of processes may run
+// Members on one ledger; otherwise only one.
 //
 //	Join: PutNode, Mark "live" ─► member ── lease over: Mark "over", PutNode Cordoned ─► cordoned
 //	        ▲                                                                                   │
@@ -21,23 +21,29 @@ import (
 //	                                                                                  for Gone  ▼
 //	(none) ◄── row swept: Mark "", RemoveNode ── empty ◄── PutNode Lost, Release of its capsules and holds ── lost
 //
-// What holds: the end of a term and the cordon of its node are one commit, and so are a new term and its undoing,
-// and the sweep of a row and the removal of its node. A capsule is taken off a node only by a proposal that bets
-// on the row that says that the lease is over, so a node that came back in time keeps its capsules; and only while
-// it is on that node, which takes no others, so several processes release each once.
+// Members guarantees:
 //
-// The next term makes a node schedulable again only if it was Members that cordoned it. A PutNode of another client has
-// precedence: a node that was unschedulable before, or was put while it was cordoned, stays as that client put it. What was
-// declared lost comes back by leaving and joining anew in one commit, empty, as Join describes it. If another client makes a node without a lease schedulable, Members leaves the node and everything on it alone.
+//   - Each of these pairs is one commit: the end of a term and the cordon of its node; the beginning of a term and the
+//     undoing of that cordon; the sweep of a row and the removal of its node.
+//   - A proposal that takes a capsule off a node bets on the row that says that the lease is over. So a node that comes
+//     back in time keeps its capsules.
+//   - The proposal also requires that the capsule is still on that node, and a cordoned node takes no new capsules. So
+//     each capsule is released once, even if several processes run Members.
+//
+// A new term makes a node schedulable again only if Members has cordoned it. A PutNode of another client has
+// precedence: a node that was unschedulable before, or was put while it was cordoned, stays as that client put it. If
+// another client makes a node without a lease schedulable, Members leaves the node and everything on it alone.
 type Members struct {
 	// Leases is the keeper of the nodes' leases. Do not call its Run or Step, because Members does. Required.
 	Leases *Keeper
-	// Gone is how long after the end of its lease a node counts as lost; default 5 min. A node is not lost earlier than one
-	// TTL after this process has read of the end, so that nodes have time to come back after an outage of everything.
+	// Gone is how long after the end of its lease a node counts as lost; default 5 min. A node is not lost earlier than
+	// one TTL after this process has read of the end, so that nodes have time to come back after an outage of
+	// everything.
 	Gone time.Duration
-	// MaxLoss is the share of all nodes that may be lost at once; default 0.5; 1 or more: all. Where the leases of more of them, and
-	// of at least three, end within Gone of each other, the nodes are cordoned, but nothing is taken off them until enough have
-	// come back or [Members.AcceptLoss] is called. Each step then names them in MemberRound.Held. All processes should have the same.
+	// MaxLoss is the share of all nodes that may be lost at once; default 0.5; 1 or more: all nodes. If the leases of a
+	// larger share, and of at least three nodes, end within Gone of each other, the nodes are cordoned, but nothing is
+	// taken off them until enough of them have come back or [Members.AcceptLoss] is called. Until then each step lists
+	// them in MemberRound.Held. All processes should have the same MaxLoss.
 	MaxLoss float64
 	// Hook, if set, is called by Run after a step that has done something or failed. It must not block for long.
 	Hook func(MemberRound)
@@ -62,19 +68,23 @@ func (r *MemberRound) active() bool {
 	return r.Round.active() || len(r.Released)+len(r.Holds)+len(r.Cordoned)+len(r.Held) > 0
 }
 
-// DefaultSlots is how many slots (orbit.Slots) a node has that joins without any: the addresses that one host has for
-// its sandboxes.
+// DefaultSlots is the number of slots (orbit.Slots) of a node that joins without any: the number of addresses that one
+// host has for its sandboxes.
 const DefaultSlots = 16_384
 
 const defaultGone = 5 * time.Minute
 
 var errNoMembersLeases = errors.New("lease: Members.Leases is nil; set it before first use")
 
-// Join lets a node take work under a new term: the node and the term are one commit. A node without Slots gets
-// 16,384. One that is a member already is put only if its description differs; it becomes
-// schedulable again if Members cordoned it, and stays unschedulable if another client did. The errors are those of [Keeper.Acquire], among
-// them [ErrTooMany]: the node has begun too many terms ([Keeper.Terms], by default 20 at once and 20 an hour); try again
-// at the error's Until. It flaps, or its leases are much shorter than by default and Terms should be higher.
+// Join lets a node take work under a new term: one commit puts the node and begins the term. A node without Slots gets
+// [DefaultSlots]. A node that is a member already is put only if its description differs. It becomes schedulable again
+// if Members has cordoned it, and stays unschedulable if another client has. A node that was declared Lost joins empty:
+// the same commit releases everything that is left on it, removes it and puts it anew. The error wraps
+// [orbit.ErrUnavailable] if one commit cannot release that much; try again later, when steps have released more.
+//
+// All other errors are those of [Keeper.Acquire]. [ErrTooMany] means that the node has begun too many terms
+// ([Keeper.Terms], by default 20 at once and 20 an hour); try again at the error's Until. Either the node flaps, or TTL
+// is much shorter than its default and Terms should be higher.
 func (m *Members) Join(ctx context.Context, node orbit.Node, holder string) (Term, error) {
 	if m.Leases == nil {
 		return Term{}, errNoMembersLeases
@@ -106,7 +116,7 @@ func joining(wanted orbit.Node, most int) rider {
 	}
 }
 
-// leftovers returns the releases of all that is left on a lost node.
+// leftovers returns the releases of all capsules and holds that are left on a lost node.
 func leftovers(state *orbit.State, n *orbit.NodeState) (do []orbit.Commitment) {
 	for c := range state.On(n.Node.ID) {
 		do = append(do, orbit.Release{Capsule: c.ID, From: n.Node.ID})
@@ -136,12 +146,12 @@ func asIs(n *orbit.NodeState) orbit.Precondition {
 func sameNode(a, b *orbit.Node) bool {
 	return a.ID == b.ID && a.Capacity == b.Capacity && maps.Equal(a.Labels, b.Labels) && a.Devices == b.Devices &&
 		a.State == b.State && a.Confirms == b.Confirms && slices.Equal(a.Taints, b.Taints) &&
-		len(a.Extras) == len(b.Extras) && !slices.ContainsFunc(a.Extras, func(x orbit.Extra) bool { return !slices.Contains(b.Extras, x) }) // a ledger sorts them
+		len(a.Extras) == len(b.Extras) && !slices.ContainsFunc(a.Extras, func(x orbit.Extra) bool { return !slices.Contains(b.Extras, x) }) // in any order, because a ledger sorts Extras
 }
 
-// Step does one round: that of the leases, in which the nodes of those that end are cordoned and the nodes of rows
-// that are swept leave; and then it takes capsules and holds off nodes that are lost, at most 1,000 in a proposal
-// and about 4,000 in a step. Errors are those in the round, joined.
+// Step does one round. It first does the round of the leases, as [Keeper.Step] does; the commit that ends a lease also
+// cordons the node, and the commit that sweeps a row also removes the node. Then Step releases the capsules and holds
+// on lost nodes, at most 1,000 in a proposal and about 4,000 in a step. The error joins the errors in the round.
 func (m *Members) Step(ctx context.Context) (MemberRound, error) {
 	var round MemberRound
 	if m.Leases == nil {
@@ -161,8 +171,8 @@ func (m *Members) Step(ctx context.Context) (MemberRound, error) {
 	return round, errors.Join(round.Errors...)
 }
 
-// Run steps whenever there is something to do and at least every second, until ctx ends, and then returns nil. Errors of
-// steps are in the rounds that Hook is called with. Without Leases it returns an error.
+// Run steps whenever there is something to do and at least every second, until ctx ends, and then returns nil. Errors
+// of steps are in the rounds that Hook is called with. Without Leases it returns an error.
 func (m *Members) Run(ctx context.Context) error {
 	if m.Leases == nil {
 		return errNoMembersLeases
@@ -201,12 +211,13 @@ func remove(state *orbit.State, le *lease) ([]orbit.Commitment, []orbit.Precondi
 	return []orbit.Commitment{orbit.RemoveNode{Node: n.Node.ID}}, []orbit.Precondition{asIs(n)}, true
 }
 
-// emptied reports whether a row may be swept.
+// emptied reports whether a row may be swept: nothing is left on its node.
 func emptied(le *lease) bool { return le.member.empty != 0 }
 
-// Fence returns how long what is placed on a node is the node's own after its term was last refreshed: until then no process returns it
-// to pending, also if the processes' clocks differ. It is TTL, or half of it with [Keeper.Refreshes], plus the lesser of TTL and
-// Gone. A node that cannot refresh its term must have stopped everything by then. It does not hold for a node that another client puts as Lost, or after [Keeper.Resign].
+// Fence returns for how long after the last refresh of a node's term no process returns the node's capsules to pending,
+// even if the processes' clocks differ. It is TTL, or half of TTL with [Keeper.Refreshes], plus the lesser of TTL and
+// Gone. A node that cannot refresh its term must have stopped everything by then, because its capsules may run
+// elsewhere after that. Fence does not hold for a node that another client puts as Lost, or after [Keeper.Resign].
 func (m *Members) Fence() time.Duration {
 	if m.Leases == nil {
 		return 0

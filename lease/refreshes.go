@@ -10,33 +10,36 @@ import (
 
 // This file shares refreshes with other processes.
 
-// Refreshes has the refreshes of terms where all processes that keep the same leases see them: a token for each term, which lives
-// or has ended. A token that has ended never lives again, whoever asks and whatever has failed. etcdledger.Ledger.Refreshes returns
-// one that is made of etcd's own leases. All methods may be called from any goroutine, with at most some thousand tokens. An error
-// means that nothing is known of any of them; Keep may then have kept some.
+// Refreshes is a store of refreshes that all processes which keep the same leases share. It has a token for each term;
+// a token lives or has ended. A token that has ended must never live again, whichever process asks and whatever has
+// failed. etcdledger.Ledger.Refreshes returns an implementation on etcd's own leases. All methods may be called from
+// any goroutine, with at most 4,096 tokens in a call. After an error nothing is known of any of the tokens; Keep may
+// have extended some.
 type Refreshes interface {
-	// Begin returns a new token, a word without spaces. It lives for at least ttl, counted from when Begin was called.
+	// Begin returns a new token, which is a word without spaces. The token lives for at least ttl from the call of
+	// Begin on.
 	Begin(ctx context.Context, ttl time.Duration) (token string, err error)
-	// Keep has tokens live for another ttl, that of their Begin, and returns for how long each lives at least, counted from when Keep
-	// was called; 0: it has ended.
+	// Keep extends the life of each token by the ttl of its Begin. It returns for how long each token lives at least,
+	// from the call of Keep on; 0: the token has ended.
 	Keep(ctx context.Context, tokens []string) ([]time.Duration, error)
-	// Left returns for how long each token lives at least, if it is not kept meanwhile, counted from when Left was called; 0: it has
-	// ended. A token that is about to end may be given as little as a nanosecond.
+	// Left returns for how long each token lives at least if it is not extended, from the call of Left on; 0: the token
+	// has ended. For a token that lives but is about to end, the result may be as short as a nanosecond.
 	Left(ctx context.Context, tokens []string) ([]time.Duration, error)
 }
 
 const (
 	maxShared = 4096                   // the most tokens in one call
-	askEvery  = 500 * time.Millisecond // the shortest time until a token that still lives is asked for again
+	askEvery  = 500 * time.Millisecond // the shortest time between two calls of Left for a token that still lives
 )
 
-// fresh is a token for a term that is to begin, and when its time began.
+// fresh is the token of a term that is about to begin, and the time at which Refreshes.Begin was called for it.
 type fresh struct {
 	token string
 	began time.Time
 }
 
-// renew makes a token, unless there is one with most of its time left.
+// renew makes a new token if there is none, or if more than a quarter of TTL has passed since the last one was made. A
+// repeated attempt of Acquire can therefore use the token of the attempt before.
 func (k *Keeper) renew(ctx context.Context, f *fresh) (err error) {
 	if now := k.clock(); k.Refreshes != nil && now.Sub(f.began) > k.ttl()/4 {
 		f.began = now
@@ -47,7 +50,8 @@ func (k *Keeper) renew(ctx context.Context, f *fresh) (err error) {
 	return nil
 }
 
-// share passes on the refreshes that this process has received, and asks for the terms that seem to have run out.
+// share passes on the refreshes that this process has received, and then asks Refreshes about the terms whose end has
+// come by this process's knowledge: another process may have passed on a refresh.
 func (k *Keeper) share(ctx context.Context, round *Round) {
 	if k.Refreshes == nil {
 		return
@@ -66,12 +70,13 @@ func (k *Keeper) share(ctx context.Context, round *Round) {
 	}
 }
 
-// asked is a term for which the Refreshes are asked, as it was then.
+// asked is a term in a call of Keep or Left. It has copies of the lease's term and token, because the lease may change
+// during the call.
 type asked struct {
 	lease *lease
 	term  orbit.Revision
 	token string
-	heard time.Time // when it was refreshed; zero: it is asked whether it lives
+	heard time.Time // Keep: when the term was refreshed; zero: Left
 }
 
 func tokens(some []asked) []string {
@@ -82,8 +87,9 @@ func tokens(some []asked) []string {
 	return out
 }
 
-// takeHeard takes terms that have been refreshed here since the last call. It leaves out refreshes that were received longer ago than
-// a process may take to pass them on, because a holder that has died meanwhile would be found too late.
+// takeHeard takes the terms that have been refreshed in this process and not passed on, at most maxShared. It drops
+// refreshes that were received more than a quarter of TTL ago: Keep counts from now, so passing an old refresh on would
+// keep the lease of a holder that has died since alive for too long.
 func (k *Keeper) takeHeard() (now time.Time, some []asked) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -91,7 +97,7 @@ func (k *Keeper) takeHeard() (now time.Time, some []asked) {
 	for len(k.heard) > 0 && len(some) < maxShared {
 		le := k.heard[0]
 		k.heard = k.heard[1:]
-		if le.state == isLive && now.Sub(le.heard) < k.ttl()/4 { // zero if another term has begun since
+		if le.state == isLive && now.Sub(le.heard) < k.ttl()/4 { // heard is zero, and so too old, if another term has begun since
 			some = append(some, asked{le, le.at, le.token, le.heard})
 		}
 		le.heard = time.Time{}
@@ -99,7 +105,7 @@ func (k *Keeper) takeHeard() (now time.Time, some []asked) {
 	return now, some
 }
 
-// takeDue takes terms that seem to have run out.
+// takeDue takes the terms whose end has come by this process's knowledge, at most maxShared.
 func (k *Keeper) takeDue() (now time.Time, some []asked) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -120,8 +126,8 @@ func (k *Keeper) takeDue() (now time.Time, some []asked) {
 	return now, some
 }
 
-// answered takes note of the answer of the Refreshes to a call that began at a time. After an error the terms are left for the next
-// step.
+// answered applies the answer of Keep or Left, whose call began at the time began. After an error the terms are left
+// for the next step.
 func (k *Keeper) answered(some []asked, lives []time.Duration, err error, began time.Time, round *Round) {
 	if err == nil && len(lives) != len(some) {
 		err = fmt.Errorf("%w: %d answers for %d terms", orbit.ErrUnavailable, len(lives), len(some))
@@ -150,7 +156,7 @@ func (k *Keeper) answered(some []asked, lives []time.Duration, err error, began 
 	}
 }
 
-// hear has the next step pass on a refresh that was received at a time. The caller must hold the lock.
+// hear notes a refresh that was received at the time at. The next step passes it on. The caller must hold the lock.
 func (k *Keeper) hear(le *lease, at time.Time) {
 	if le.heard.IsZero() {
 		k.heard = append(k.heard, le)
@@ -158,7 +164,7 @@ func (k *Keeper) hear(le *lease, at time.Time) {
 	le.heard = later(le.heard, at)
 }
 
-// doubt has the next step ask whether a term still lives. The caller must hold the lock.
+// doubt makes the next step ask Refreshes whether a term still lives. The caller must hold the lock.
 func (k *Keeper) doubt(le *lease) {
 	if !le.due {
 		le.due = true
@@ -166,7 +172,7 @@ func (k *Keeper) doubt(le *lease) {
 	}
 }
 
-// promised notes until when a term of this process is known to live.
+// promised notes until when the token of a term that this process has just begun is known to live.
 func (k *Keeper) promised(t Term, until time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -175,7 +181,8 @@ func (k *Keeper) promised(t Term, until time.Time) {
 	}
 }
 
-// slack is how much less than TTL a term may have left when a refresh of it is accepted.
+// slack returns by how much the life that an accepted refresh promises may be shorter than TTL: half of TTL with
+// Refreshes, otherwise nothing.
 func (k *Keeper) slack() time.Duration {
 	if k.Refreshes == nil {
 		return 0

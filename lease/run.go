@@ -9,13 +9,13 @@ import (
 	"github.com/orbitsched/orbit/internal/send"
 )
 
-// pollEvery is the longest wait between two steps, so that the loop reads what other processes have committed. After a step
-// that has failed it is also the shortest.
+// pollEvery is the longest wait between two steps, so that the loop reads what other processes have committed. After a
+// step that has failed it is also the shortest.
 const pollEvery = time.Second
 
-// Run steps whenever there is something to do and at least every second, until ctx ends, and then returns nil. Errors of
-// steps are in the rounds that Hook is called with. Run it once in each process. Without a Ledger it returns an error that
-// wraps [orbit.ErrInvalid].
+// Run steps whenever there is something to do and at least every second, until ctx ends, and then returns nil. Errors
+// of steps are in the rounds that Hook is called with. Run it once in each process. Without a Ledger it returns an
+// error that wraps [orbit.ErrInvalid].
 func (k *Keeper) Run(ctx context.Context) error {
 	if k.Ledger == nil {
 		return fmt.Errorf("lease: %w: Keeper.Ledger is nil; set it before first use", orbit.ErrInvalid)
@@ -31,8 +31,8 @@ func (k *Keeper) Run(ctx context.Context) error {
 	return nil
 }
 
-// healthy reports whether the next step may follow without a delay. A corrupt row does not count as a failure here, because
-// it does not affect the other leases.
+// healthy reports whether the next step may follow without a delay. A corrupt row does not count as a failure here,
+// because it does not affect the other leases.
 func (r *Round) healthy() bool { return !r.failed && r.Conflicts == 0 }
 
 // untilNext returns the time from now until next, by the keeper's clock.
@@ -43,11 +43,11 @@ func (k *Keeper) untilNext(next time.Time) time.Duration {
 	return max(0, next.Sub(k.clock()))
 }
 
-// gatherFor is how long a step that was woken waits for what others wake it for.
+// gatherFor is the delay before a step that was woken, so that one step serves several wake-ups.
 const gatherFor = 10 * time.Millisecond
 
-// loop calls step again after the time that step has returned, but not later than pollEvery, and soon if it is woken. After a step
-// that was not healthy it waits for pollEvery. It returns when ctx has ended.
+// loop calls step again and again until ctx ends. Between two steps it waits for the time that step has returned, at
+// most pollEvery, or until wake has a token. After a step that was not healthy it waits for pollEvery.
 func loop(ctx context.Context, wake <-chan struct{}, step func() (wait time.Duration, well bool)) {
 	for ctx.Err() == nil {
 		wait, well := step()

@@ -23,11 +23,13 @@ type Round struct {
 	Ended []Term
 	// Swept are the names whose row this step has deleted, oldest first.
 	Swept []string
-	// Conflicts is the number of proposals that were refused because another process was first; the next step decides again.
+	// Conflicts is the number of proposals that were refused because another process was first; the next step decides
+	// again.
 	Conflicts int
 	// Unknown is the number of proposals whose outcome is not known; the next step sends them again.
 	Unknown int
-	// Next is the time at which there is more to do, if nothing else happens; zero: no such time is known.
+	// Next is the time at which the next step has something to do, unless something happens before; zero: no such time
+	// is known.
 	Next time.Time
 	// Errors are all errors except conflicts: those of corrupt rows and those of the ledger, at most 16 of each.
 	Errors []error
@@ -46,10 +48,11 @@ const (
 	maxErrors = 16
 )
 
-// Step does one round: it follows the ledger, passes refreshes on where they are shared, commits the ends of leases that have run out, and sweeps the rows of
-// those that have been over for long, oldest first, at most 64 a step. A term whose end has come is over: no
-// refresh in between wins. What is left goes on in the next step, for which Round.Next says the time. Errors
-// are those in the round, joined; a row that is corrupt stops none of the others.
+// Step does one round. It reads the ledger's changes, passes refreshes on to Refreshes if these are set, commits the
+// ends of leases that have run out (at most 1,024), and deletes the rows of leases that have been over for
+// [Keeper.Sweep], the oldest first (at most 64). A term whose end has come is over: no refresh that arrives before the
+// commit revives it. The next step goes on with the rest; Round.Next says when. The error joins the errors in the
+// round. A corrupt row does not affect the other leases.
 func (k *Keeper) Step(ctx context.Context) (Round, error) {
 	leave, err := k.enter(ctx)
 	if err != nil {
@@ -117,7 +120,8 @@ func (k *Keeper) ends(round *Round) []rowChange {
 	return out
 }
 
-// sortDead removes leases from the list dead that are no longer dead, and sorts it. The caller must hold the lock.
+// sortDead removes the leases that are no longer dead from the list dead, and sorts the list by the time of their end.
+// The caller must hold the lock.
 func (k *Keeper) sortDead() {
 	k.dead = slices.DeleteFunc(k.dead, func(le *lease) bool {
 		le.listed = le.state == isDead
@@ -145,8 +149,8 @@ func (k *Keeper) sweeps(ready func(*lease) bool) []rowChange {
 	return out
 }
 
-// commit proposes one change of a row for each rowChange, and takes note of the outcomes. A proposal whose
-// outcome is unknown is sent again unchanged.
+// commit proposes all changes and records the outcomes. If a change has been sent before with an unknown outcome,
+// commit sends the same proposal again.
 func (k *Keeper) commit(ctx context.Context, changes []rowChange, with rider, round *Round) {
 	if len(changes) == 0 {
 		return
@@ -187,7 +191,8 @@ func (k *Keeper) prepare(e *rowChange, state *orbit.State, with rider, round *Ro
 	return ok
 }
 
-// recordOutcome takes note of the outcome of a rowChange.
+// recordOutcome applies the outcome of a rowChange to the lease and the round. If the outcome is unknown, the lease
+// keeps the proposal, so that the next step sends it again.
 func (k *Keeper) recordOutcome(e *rowChange, o orbit.Outcome, round *Round) {
 	again := (*orbit.Proposal)(nil)
 	switch {

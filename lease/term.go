@@ -9,8 +9,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Term is the time for which one holder has a lease, from when it was acquired until it is over. Its epoch is the
-// revision of the commit that began it. Epochs only rise, also after a row was deleted and made again, so none occurs
+// Term is the time for which one holder has a lease, from Acquire until it is over. Its epoch is the revision of the
+// commit that began it. The epochs of a lease only rise, even if its row is deleted and made again, so no epoch occurs
 // twice.
 type Term struct {
 	// Name is the name of the lease, such as the id of a node.

@@ -24,8 +24,8 @@ import (
 //   - No node moves without excess, and each move reduces it: a second search moves nothing, and changes within the slack
 //     move nothing.
 //
-// Free capacity is a share of the total capacity, not of the total free capacity: when a constellation is almost full, it
-// does not matter which group has the last free parts.
+// Free capacity is a share of the total capacity, not of the total free capacity: when a constellation is almost full,
+// it does not matter which group has the last free parts.
 
 // balance is the state of one search.
 type balance struct {
@@ -89,8 +89,8 @@ type step struct {
 	gain     float64
 }
 
-// next returns a step that reduces the excess, and false if none does. It prefers steps of nodes without a living owner,
-// which need no handoff; then moves to exchanges; and then the group with the most excess.
+// next returns a step that reduces the excess, and false if none does. It prefers steps of nodes without a living
+// owner, which need no handoff; then moves to exchanges; and then the group with the most excess.
 func (b *balance) next() (step, bool) {
 	worst, fresh := b.worst(), 0
 	for _, g := range b.groups {
@@ -122,8 +122,8 @@ func (b *balance) worst() (out []int) {
 	return out
 }
 
-// manyGroups is the number of groups above which the search stops at the pair of groups that differs most and has a step.
-// With fewer groups it compares all pairs, which takes longer and moves fewer nodes.
+// manyGroups is the number of groups above which the search stops at the pair of groups that differs most and has a
+// step. With fewer groups it compares all pairs, which takes longer and moves fewer nodes.
 const manyGroups = 16
 
 // best returns the best step between group i and the others.
@@ -200,9 +200,9 @@ func (b *balance) gain(from, to int, there, back *load) (gain float64) {
 // nothing is the load that comes back in a move.
 var nothing = &load{}
 
-// bound returns the greatest gain that the move of a node of the shape can have. It takes for each quantity the best value
-// between the smallest and the largest that such a node has. The best value is the one closest to half the difference of
-// the groups, because the excess after moving x is convex in x and symmetric around that half.
+// bound returns the greatest gain that the move of a node of the shape can have. It takes for each quantity the best
+// value between the smallest and the largest that such a node has. The best value is the one closest to half the
+// difference of the groups, because the excess after moving x is convex in x and symmetric around that half.
 func (b *balance) bound(from, to int, c *shape) (gain float64) {
 	for _, k := range b.present {
 		least, most := c.bounds(k)
@@ -240,8 +240,8 @@ func (b *balance) add(i int, l *load, sign float64) {
 	b.updateExcess(i)
 }
 
-// lightest returns the group that should get a node without an owner: the one whose sum of squares of all differences is
-// least with the node; among equals the one with fewer nodes, and then the first.
+// lightest returns the group that should get a node without an owner: the one whose sum of squares of all differences
+// is least with the node; among equals the one with fewer nodes, and then the first.
 func (b *balance) lightest(l *load) int {
 	best, least := 0, math.Inf(1)
 	for i, g := range b.groups {

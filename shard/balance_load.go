@@ -32,8 +32,8 @@ func loadOf(n *orbit.NodeState) (out load) {
 	return out
 }
 
-// tally is a sum of loads. Each quantity has 128 bits, so that no sum overflows, and subtracting a load undoes adding it
-// exactly.
+// tally is a sum of loads. Each quantity has 128 bits, so that no sum overflows, and subtracting a load undoes adding
+// it exactly.
 type tally [quantities]struct{ high, low uint64 }
 
 func (t *tally) add(l *load) {
@@ -58,8 +58,8 @@ func (t *tally) value(k int) float64 { return float64(t[k].high)*(1<<64) + float
 // levels is the number of parts into which the range of free capacity, from nothing to all, is divided.
 const levels = 8
 
-// shape is the capacity of a node and, roughly, the part of it that is free. All nodes of a cell have the same shape, so
-// that one bound serves them all.
+// shape is the capacity of a node and, roughly, the part of it that is free. All nodes of a cell have the same shape,
+// so that one bound serves them all.
 type shape struct {
 	capacity [kinds]int64
 	level    [kinds]uint8

@@ -25,11 +25,12 @@ import (
 // members of a gang to one scheduler, so they never belong to two living ones. An assignment bets on the scheduler's
 // lease, so no scheduler is assigned anything after the end of its lease has been committed. Everything that a
 // dispatcher has to know is in the ledger: it may be stopped and started, and several may run at once, each seeing the
-// others' assignments. Only two things are kept in memory: when to try failed capsules again, and what has been reported.
+// others' assignments. Only two things are kept in memory: when to try failed capsules again, and what has been
+// reported.
 //
-// The dispatcher reads the whole state when it starts, and again only if it fell so far behind that the ledger's history
-// does not reach back ([orbit.ErrCompacted]). Otherwise it follows the changes. Set the fields before first use. Step and Run
-// may be called from any goroutine.
+// The dispatcher reads the whole state when it starts, and again only if it fell so far behind that the ledger's
+// history does not reach back ([orbit.ErrCompacted]). Otherwise it follows the changes. Set the fields before first
+// use. Step and Run may be called from any goroutine.
 type Dispatcher struct {
 	// Ledger is the ledger itself, not a [PartitionLedger]. Required.
 	Ledger orbit.Ledger
@@ -121,11 +122,11 @@ func (d *Dispatcher) check() error {
 	return d.retry.fault
 }
 
-// Step does one round: it reads the ledger's changes, clears failed marks of capsules that may fit now, deletes marks of
-// capsules that no longer need them, and assigns capsules without a living owner, all in one batch. The cost grows with
-// the number of changes since the last step. A capsule that cannot be assigned, because it has been placed, released or
-// assigned meanwhile, does not affect the others. Steps run one after another; a call that waits for another step to end
-// gives up when ctx ends.
+// Step does one round: it reads the ledger's changes, clears failed marks of capsules that may fit now, deletes marks
+// of capsules that no longer need them, and assigns capsules without a living owner, all in one batch. The cost grows
+// with the number of changes since the last step. A capsule that cannot be assigned, because it has been placed,
+// released or assigned meanwhile, does not affect the others. Steps run one after another; a call that waits for
+// another step to end gives up when ctx ends.
 func (d *Dispatcher) Step(ctx context.Context) Round {
 	d.init()
 	round := Round{}

@@ -31,8 +31,8 @@ func (o *order) proposal(view orbit.Revision) orbit.Proposal {
 	return orbit.Proposal{View: view, Do: o.do, If: o.bets}
 }
 
-// take adds an assignment to the order. It bets that the lease of the owner does not change: an owner that was gone and is
-// back may be placing the capsule.
+// take adds an assignment to the order. It bets that the lease of the owner does not change: an owner that was gone and
+// is back may be placing the capsule.
 func (d *Dispatcher) take(o *order, c *orbit.Capsule) {
 	o.do = append(o.do, orbit.Assign{Capsule: c.ID, From: c.Owner, Owner: d.roster.names[o.to]})
 	if c.Owner == "" || d.Leases == nil {
@@ -91,9 +91,9 @@ func (d *Dispatcher) order(u unit, now time.Time, round *Round) (order, bool) {
 // free reports whether a capsule waits and no live scheduler has it.
 func (d *Dispatcher) free(c *orbit.Capsule) bool { return c.Pending() && !d.roster.lives(c.Owner) }
 
-// survey returns the first capsule of the unit that has to be assigned, nil if there is none. Company is the live scheduler
-// that owns other members of the same gang, "" if there is none; if there are several, one that owns pending members is
-// preferred to one whose members are all placed.
+// survey returns the first capsule of the unit that has to be assigned, nil if there is none. Company is the live
+// scheduler that owns other members of the same gang, "" if there is none; if there are several, one that owns pending
+// members is preferred to one whose members are all placed.
 func (d *Dispatcher) survey(u unit, round *Round) (first *orbit.Capsule, company string) {
 	waits := false
 	for c := range u.members(d.state) {

@@ -149,8 +149,8 @@ func merge(changed []change) []change {
 	return out
 }
 
-// maxRecent is how many changes of nodes are remembered. A failure that rests on a still older view is compared with these
-// only, and is otherwise left to the retries.
+// maxRecent is how many changes of nodes are remembered. A failure that rests on a still older view is compared with
+// these only, and is otherwise left to the retries.
 const maxRecent = 4096
 
 // remember keeps changes of nodes, for failures that are reported later and were planned on an older view.
@@ -238,8 +238,8 @@ func (d *Dispatcher) learn(units []unit, round *Round) (fresh []freshFailure) {
 	return fresh
 }
 
-// refreshMembership reads which schedulers live now. It reviews the units that a dead one owns, and those that wait for a
-// retry or for their scheduler.
+// refreshMembership reads which schedulers live now. It reviews the units that a dead one owns, and those that wait for
+// a retry or for their scheduler.
 func (d *Dispatcher) refreshMembership() {
 	was := d.roster
 	d.roster = readRoster(d.state, d.Leases, d.Schedulers)

@@ -43,8 +43,8 @@ func (m *markWrites) take() (out []markWrite) {
 	return out
 }
 
-// forgetStale drops the writes whose mark has been set since it was read: either another process has written it, knowing
-// more, or this write was committed although its outcome was unknown.
+// forgetStale drops the writes whose mark has been set since it was read: either another process has written it,
+// knowing more, or this write was committed although its outcome was unknown.
 func (m *markWrites) forgetStale(state *orbit.State) {
 	m.keys = slices.DeleteFunc(m.keys, func(key string) bool {
 		_, at := state.Mark(key)

@@ -18,8 +18,8 @@ type Round struct {
 	Dispatched map[string]int
 	// Redispatched are those of the assigned capsules and gangs that had an owner before or had failed before.
 	Redispatched []Move
-	// Failed are the capsules and gangs that all living schedulers have failed to place. Each is reported once for each set
-	// of schedulers, not once for each try.
+	// Failed are the capsules and gangs that all living schedulers have failed to place. Each is reported once for each
+	// set of schedulers, not once for each try.
 	Failed []*Error
 	// Stranded are the capsules and gangs that are pinned to a scheduler that does not live. Each is reported once.
 	Stranded []*Error

@@ -9,9 +9,9 @@ import (
 	"github.com/orbitsched/orbit/internal/send"
 )
 
-// Run calls Step until ctx ends, and then returns nil. Between steps it waits for a change that concerns the dispatcher,
-// or until a retry is due; it does not wait if a step has left work over. If a field has an invalid value, Run returns
-// an error that wraps [orbit.ErrInvalid] at once.
+// Run calls Step until ctx ends, and then returns nil. Between steps it waits for a change that concerns the
+// dispatcher, or until a retry is due; it does not wait if a step has left work over. If a field has an invalid value,
+// Run returns an error that wraps [orbit.ErrInvalid] at once.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	d.init()
 	if err := d.check(); err != nil {

@@ -20,16 +20,17 @@
 //
 // Make a [lease.Keeper] with [LeasePrefix]. It must keep the leases of schedulers only, because every name under the
 // prefix counts as a scheduler. Run it and a [Dispatcher] (with its Strict set in strict mode), and in strict and soft
-// mode [Groups] as well. Give all of them the ledger itself. Then make for each scheduler, with the same name everywhere:
+// mode [Groups] as well. Give all of them the ledger itself. Then make for each scheduler, with the same name
+// everywhere:
 //
 //	partition := &shard.PartitionLedger{Ledger: ledger, Scheduler: "a", Mode: mode}
 //	inside := partition.Navigator(func() orbit.Navigator { return &nav.Services{} })
 //	scheduler := &shard.Scheduler{Name: "a", Navigator: inside, Leases: leases}
 //	engine := &orbit.Engine{Name: "a", Ledger: partition, Navigator: scheduler}
 //
-// The [Scheduler] wraps the navigator that the [PartitionLedger] returns, not the other way round. [Scheduler.Keep] holds
-// the lease; without a term the scheduler is assigned nothing and plans nothing. A scheduler plans every capsule that is
-// assigned to it and ignores the Claims of its navigator: where schedulers differ in what they can place, a
+// The [Scheduler] wraps the navigator that the [PartitionLedger] returns, not the other way round. [Scheduler.Keep]
+// holds the lease; without a term the scheduler is assigned nothing and plans nothing. A scheduler plans every capsule
+// that is assigned to it and ignores the Claims of its navigator: where schedulers differ in what they can place, a
 // [PolicyFunc] has to choose the right one.
 //
 // [lease.Keeper]: https://pkg.go.dev/github.com/orbitsched/orbit/lease#Keeper

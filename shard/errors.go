@@ -11,8 +11,8 @@ import (
 // The errors of the package, for errors.Is. An error that concerns a capsule, a gang or a mark is an [*Error], for
 // errors.As.
 var (
-	// ErrFailed means that all schedulers have failed to place a capsule. The dispatcher tries it again with a back-off, and
-	// when there is free capacity for it.
+	// ErrFailed means that all schedulers have failed to place a capsule. The dispatcher tries it again with a
+	// back-off, and when there is free capacity for it.
 	ErrFailed = errors.New("no scheduler could place it")
 	// ErrGivenBack means that a scheduler could not place a capsule and has given it back, so that others try it.
 	ErrGivenBack = errors.New("given back")
@@ -40,15 +40,15 @@ var (
 type Error struct {
 	// Kind is one of ErrFailed, ErrGivenBack, ErrStranded, ErrContradiction, ErrPolicy, ErrKey and ErrCorrupt.
 	Kind error
-	// Capsule or Gang is what the error concerns; of several capsules that are submitted together it is the first. Both are
-	// empty if the error concerns a mark.
+	// Capsule or Gang is what the error concerns; of several capsules that are submitted together it is the first. Both
+	// are empty if the error concerns a mark.
 	Capsule orbit.CapsuleID
 	Gang    orbit.GangID
 	// Schedulers are those to which a capsule is assigned (ErrContradiction), which has given it back (ErrGivenBack), to
 	// which it is pinned (ErrStranded), or which a policy has named (ErrPolicy).
 	Schedulers []string
-	// Failures are the failures of the living schedulers, the newest last (ErrFailed). More says that older ones were dropped
-	// because the mark had no room for them.
+	// Failures are the failures of the living schedulers, the newest last (ErrFailed). More says that older ones were
+	// dropped because the mark had no room for them.
 	Failures []Failure
 	More     bool
 	// Key is the key of the mark (ErrKey, ErrCorrupt).
@@ -113,8 +113,8 @@ func strandedError(u unit, scheduler string) *Error {
 		u, ErrStranded, scheduler), scheduler)
 }
 
-// givenBackError says that a scheduler has given a unit back. It does not wrap the navigator's reason: with a NoFit in it
-// the engine would set the whole class aside, and the class's other capsules would not be given back.
+// givenBackError says that a scheduler has given a unit back. It does not wrap the navigator's reason: with a NoFit in
+// it the engine would set the whole class aside, and the class's other capsules would not be given back.
 func givenBackError(u unit, scheduler string, why error) *Error {
 	return u.wrong(ErrGivenBack, fmt.Sprintf("scheduler %q gives it back for others to try: %v", scheduler, why), scheduler)
 }

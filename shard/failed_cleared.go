@@ -6,10 +6,10 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// cleared counts how often the failures of units were cleared because of new free capacity. The dispatcher compares free
-// capacity only, but a unit may lack something else, such as a node near its group. Then clearing is in vain, and all
-// schedulers try the unit again each time. So the first clearings of a unit may follow each other at once, and later ones
-// only after longer and longer delays. During a delay only the retries try the unit again.
+// cleared counts how often the failures of units were cleared because of new free capacity. The dispatcher compares
+// free capacity only, but a unit may lack something else, such as a node near its group. Then clearing is in vain, and
+// all schedulers try the unit again each time. So the first clearings of a unit may follow each other at once, and
+// later ones only after longer and longer delays. During a delay only the retries try the unit again.
 type cleared map[unit]map[string]*clearing
 
 // clearing counts the clearings of one scheduler's failure of a unit; the key "" counts those of all schedulers.

@@ -8,8 +8,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// giveBack returns the proposals that give back the capsules of a plan's Unplaced that other schedulers have to try. The
-// reason of each of these becomes ErrGivenBack.
+// giveBack returns the proposals that give back the capsules of a plan's Unplaced that other schedulers have to try.
+// The reason of each of these becomes ErrGivenBack.
 func (s *Scheduler) giveBack(view *orbit.View, plan *orbit.Plan) (back []orbit.Proposal) {
 	state := view.State()
 	done := map[unit]bool{}
@@ -37,8 +37,8 @@ func (s *Scheduler) giveBack(view *orbit.View, plan *orbit.Plan) (back []orbit.P
 	return back
 }
 
-// hopeless reports whether a capsule is to be given back: at once for a NoFit, otherwise after Patience passes. The methods
-// of a reason are the navigator's code and may panic; the engine contains that.
+// hopeless reports whether a capsule is to be given back: at once for a NoFit, otherwise after Patience passes. The
+// methods of a reason are the navigator's code and may panic; the engine contains that.
 func (s *Scheduler) hopeless(u *orbit.Unplaced) bool {
 	if nofit := (*orbit.NoFit)(nil); errors.As(u.Why, &nofit) {
 		return true
@@ -66,10 +66,10 @@ func (s *Scheduler) gangsPlaced(state *orbit.State, plan *orbit.Plan) map[unit]b
 	return gangs
 }
 
-// leaveDivided gives back the members of gangs that are divided: some pending members are assigned to this scheduler, and
-// the gang's home is another one. Neither scheduler could start such a gang. It returns the capsules that are left to plan,
-// and the proposals. The dispatcher cannot do this, because only the scheduler knows that it is not placing the members at
-// this moment.
+// leaveDivided gives back the members of gangs that are divided: some pending members are assigned to this scheduler,
+// and the gang's home is another one. Neither scheduler could start such a gang. It returns the capsules that are left
+// to plan, and the proposals. The dispatcher cannot do this, because only the scheduler knows that it is not placing
+// the members at this moment.
 func (s *Scheduler) leaveDivided(state *orbit.State, pending []*orbit.Capsule) (rest []*orbit.Capsule, plan orbit.Plan) {
 	homes, proposals := map[unit]string{}, map[unit]int{}
 	for _, c := range pending {
@@ -97,9 +97,9 @@ func (s *Scheduler) leaveDivided(state *orbit.State, pending []*orbit.Capsule) (
 	return rest, plan
 }
 
-// home returns the scheduler that has to place a unit. It is this one, unless the unit is a gang with no placed member that
-// has pending members with another scheduler. Then it is the scheduler that the gang is pinned to, or otherwise the owner of
-// the gang's first pending member.
+// home returns the scheduler that has to place a unit. It is this one, unless the unit is a gang with no placed member
+// that has pending members with another scheduler. Then it is the scheduler that the gang is pinned to, or otherwise
+// the owner of the gang's first pending member.
 func (s *Scheduler) home(state *orbit.State, u unit) string {
 	if !u.gang || runs(state, orbit.GangID(u.id)) {
 		return s.Name
@@ -124,10 +124,10 @@ func runs(state *orbit.State, gang orbit.GangID) bool {
 	return g != nil && g.Total() > 0
 }
 
-// back returns the proposals that give a unit back: they clear the owners, and record in the failed mark that this scheduler
-// has failed the unit on this view. A corrupt mark is written anew. It is one proposal if the ledger's limits allow.
-// Otherwise the mark is proposed first and alone: if only the mark is committed the unit stays for another pass, and if only
-// the owners are cleared the dispatcher may assign the unit to this scheduler again.
+// back returns the proposals that give a unit back: they clear the owners, and record in the failed mark that this
+// scheduler has failed the unit on this view. A corrupt mark is written anew. It is one proposal if the ledger's limits
+// allow. Otherwise the mark is proposed first and alone: if only the mark is committed the unit stays for another pass,
+// and if only the owners are cleared the dispatcher may assign the unit to this scheduler again.
 func (s *Scheduler) back(view *orbit.View, u unit, why error) []orbit.Proposal {
 	state, kind := view.State(), u.failedMark()
 	key := kind.key(u.id)
@@ -155,8 +155,8 @@ func (s *Scheduler) back(view *orbit.View, u unit, why error) []orbit.Proposal {
 	return []orbit.Proposal{p}
 }
 
-// forget drops the counts of capsules that are no longer pending with this scheduler. It does so only when the counts have
-// doubled, so that its cost is constant for each capsule.
+// forget drops the counts of capsules that are no longer pending with this scheduler. It does so only when the counts
+// have doubled, so that its cost is constant for each capsule.
 func (s *Scheduler) forget(state *orbit.State) {
 	if len(s.unplaced) <= 2*s.swept+64 {
 		return

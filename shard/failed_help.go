@@ -74,7 +74,8 @@ func (d *Dispatcher) helpClass(k *failingClass, c change, before *orbit.State) {
 	}
 }
 
-// maxPassed is how many units that were cleared in vain are skipped in favour of other units.
+// maxPassed is how many units of a queue one changed node skips at most because they must not be cleared again so soon.
+// It bounds the cost of a queue in which all units were cleared in vain.
 const maxPassed = 64
 
 // helpLine clears as many units of a queue as there is room for, in turn. It skips units that must not be cleared again
@@ -115,7 +116,8 @@ func (f *failing) restsBefore(name string, at orbit.Revision) bool {
 	return len(f.failures.list) == 0
 }
 
-// clear notes that a unit's failures, or those of one scheduler, are to be cleared, unless that was in vain too often.
+// clear plans the write that clears a unit's failures, all of them if name is "", else the failure of that scheduler.
+// It reports false, and plans nothing, if the failure was cleared so often in vain that its delay has not passed yet.
 func (d *Dispatcher) clear(f *failing, name string) bool {
 	kind := f.unit.failedMark()
 	key := kind.key(f.unit.id)
@@ -144,8 +146,9 @@ type freshFailure struct {
 	view orbit.Revision
 }
 
-// overtaken clears new failures because of changes between the view that they rest on and the state before this step,
-// which comparing the last two states does not show. It goes through the remembered changes since the oldest view.
+// overtaken clears new failures because of node changes that came after the view of the failure but before the state of
+// the previous step. Comparing the last two states does not show these changes, so overtaken goes through the
+// remembered ones, back to the oldest view.
 func (d *Dispatcher) overtaken(fresh []freshFailure) {
 	if len(fresh) == 0 {
 		return

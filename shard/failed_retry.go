@@ -110,8 +110,8 @@ func (r *retries) next() time.Time {
 	return r.heap[0].due
 }
 
-// forget drops the record of a unit that no longer waits. Its entry in the heap becomes void; void entries are removed when
-// they are the majority.
+// forget drops the record of a unit that no longer waits. Its entry in the heap becomes void; void entries are removed
+// when they are the majority.
 func (r *retries) forget(u unit) {
 	delete(r.waits, u)
 	if len(r.heap) <= 2*len(r.waits)+64 {

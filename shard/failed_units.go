@@ -17,8 +17,8 @@ type failing struct {
 	specs []*orbit.Spec
 }
 
-// failingUnits indexes the units that have a failed mark, by spec and by the scheduler that has failed them: a unit can be
-// helped if its spec fits on a node of that scheduler again.
+// failingUnits indexes the units that have a failed mark, by spec and by the scheduler that has failed them: a unit can
+// be helped if its spec fits on a node of that scheduler again.
 type failingUnits struct {
 	units map[unit]*failing
 	// classes are in the order in which they were added.
@@ -52,9 +52,9 @@ func (f *failing) said(scheduler string) (Failure, bool) {
 	return f.failures.find(scheduler)
 }
 
-// queues returns the keys of a unit in the queues of its classes. In strict mode these are the schedulers that have failed
-// it, because only the nodes of a scheduler can help that scheduler. Otherwise, or if the mark had no room for all of
-// them, the key is "".
+// queues returns the keys of a unit in the queues of its classes. In strict mode these are the schedulers that have
+// failed it, because only the nodes of a scheduler can help that scheduler. Otherwise, or if the mark had no room for
+// all of them, the key is "".
 func (f *failing) queues(strict bool) []string {
 	if !strict || f.failures.more {
 		return []string{""}

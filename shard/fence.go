@@ -31,15 +31,15 @@ type flight struct {
 	sent int
 }
 
-// Propose adds the ownership bets (the fence) and proposes. A placement or a nomination on a node that is not in the group, or is leaving
-// it, is refused without a call of the ledger: with a conflict if the node was taken away after the proposal's view,
-// otherwise as infeasible.
+// Propose adds the ownership bets (the fence) to the proposal and sends it to the ledger. It refuses a placement or a
+// nomination on a node that is not in the group, or is leaving it, without a call of the ledger: with a conflict if the
+// partition ledger has read a newer state than the proposal's view, otherwise as infeasible.
 func (l *PartitionLedger) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, error) {
 	out := l.ProposeBatch(ctx, []orbit.Proposal{p})[0]
 	return out.Revision, out.Err
 }
 
-// ProposeBatch does the same for many proposals in one call. It works also with a ledger that is no [orbit.Batcher].
+// ProposeBatch does what Propose does, for many proposals in one call. The ledger need not be an [orbit.Batcher].
 func (l *PartitionLedger) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []orbit.Outcome {
 	out := make([]orbit.Outcome, len(batch))
 	if err := l.check(); err != nil {
@@ -66,8 +66,8 @@ func (l *PartitionLedger) ProposeBatch(ctx context.Context, batch []orbit.Propos
 	return out
 }
 
-// depart adds the fence to proposals, and calls send with each one that may be sent and its index in the batch. It returns
-// the errors of the others. No leaving node is answered for until arrive has been called with the outcomes.
+// depart adds the fence to proposals, and calls send with each one that may be sent and its index in the batch. It
+// returns the errors of the others. No leaving node is answered for until arrive has been called with the outcomes.
 func (l *PartitionLedger) depart(batch []orbit.Proposal, send func(int, orbit.Proposal)) []error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,8 +89,8 @@ func (l *PartitionLedger) depart(batch []orbit.Proposal, send func(int, orbit.Pr
 	return refused
 }
 
-// giveUp forgets the proposals that the engine will not send again. An engine proposes something else in a later pass only
-// after it has learned the outcome of the last proposals or has given up on them. The caller must hold the lock.
+// giveUp forgets the proposals that the engine will not send again. An engine proposes something else in a later pass
+// only after it has learned the outcome of the last proposals or has given up on them. The caller must hold the lock.
 func (l *PartitionLedger) giveUp() {
 	for id, f := range l.flights.unknown {
 		if f.sent < l.flights.looks {
@@ -99,8 +99,9 @@ func (l *PartitionLedger) giveUp() {
 	}
 }
 
-// fence returns the bets of a proposal, with one more for each node on which it places or nominates something: that the group mark of
-// the node is still the one that was read. The caller must hold the lock.
+// fence returns the bets of a proposal, and one more for each node that its placements, holds or nominations use: that
+// the node's group mark is still the one that was read. The bets are stored in slab, which saves one allocation for
+// each proposal. The caller must hold the lock.
 func (l *PartitionLedger) fence(p *orbit.Proposal, slab *[]orbit.Precondition) ([]orbit.Precondition, error) {
 	from := len(*slab)
 	out := append(*slab, p.If...)

@@ -7,8 +7,9 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// filteredView is a view of what another view shows, with some nodes closed. The cost of bringing it up to date grows with
-// the number of changes in the other view, and of nodes that are newly closed or opened.
+// filteredView is a copy of another view in which some nodes are closed, that is, shown as unschedulable. The cost of
+// bringing it up to date grows with the number of changes in the other view, and of nodes that are newly closed or
+// opened.
 type filteredView struct {
 	view  *orbit.View
 	state *orbit.State
@@ -16,9 +17,9 @@ type filteredView struct {
 	cursor uint64
 }
 
-// follow brings the filtered view up to another view. The list others has the indices of nodes that have not changed in
-// that view for which closed, however, returns another result than the last time. It returns a new View if the old one cannot
-// be brought up to date.
+// follow brings the filtered view up to the view from. The list others has the indices of further nodes to update:
+// nodes that have not changed in from, but for which closed now returns another result than at the last call. follow
+// returns a new View if the old one cannot be brought up to date.
 func (v *filteredView) follow(ctx context.Context, from *orbit.View, others []int32, closed func(*orbit.NodeState) bool, telemetry orbit.Telemetry) (*orbit.View, error) {
 	changed, next, all := from.Changed(v.cursor)
 	v.cursor = next

@@ -18,9 +18,9 @@ import (
 // Groups gives each schedulable node to the group of one scheduler, and keeps the groups in balance. Set the fields
 // before first use; its methods may be called from any goroutine.
 //
-// Its whole state is in the ledger, in a mark for each node. One process may go on where another has stopped, and several
-// may run at once, because each change of a mark bets on the mark's old value. (Several may move more nodes than one
-// would, because each of them reacts to the same imbalance.)
+// Its whole state is in the ledger, in a mark for each node. One process may go on where another has stopped, and
+// several may run at once, because each change of a mark bets on the mark's old value. (Several may move more nodes
+// than one would, because each of them reacts to the same imbalance.)
 //
 //	nodes, marks ──Changes──► table ──► 1. due: nodes without a living owner, handoffs, marks of nodes that have left
 //	leases                              2. balance: few moves that bring each group within its slack
@@ -38,10 +38,10 @@ import (
 //   - Another Step moves nothing, and only ends the handoffs that were begun. A node in a handoff is not moved again
 //     before the handoff has ended.
 //
-// An unschedulable node keeps its owner and does not count for the balance. Marks of nodes that have left are deleted. A
-// scheduler lives while the ledger has a term of its lease: run the [lease.Keeper], so that ends of terms are committed.
-// A scheduler that comes back still owns the nodes that have not been reassigned yet, and is given its share of the
-// others.
+// An unschedulable node keeps its owner and does not count for the balance. Marks of nodes that have left are deleted.
+// A scheduler lives while the ledger has a term of its lease: run the [lease.Keeper], so that ends of terms are
+// committed. A scheduler that comes back still owns the nodes that have not been reassigned yet, and is given its share
+// of the others.
 //
 // The cost of a Step grows with the number of changes since the last one, of handoffs under way and of moves. The first
 // Step reads all nodes, and so does one for which the ledger's history does not reach back far enough.
@@ -51,16 +51,16 @@ type Groups struct {
 	// Leases are the leases of the schedulers, with Prefix [LeasePrefix]: the name of a lease is the name of a scheduler.
 	// Either Leases or Schedulers is required.
 	Leases *lease.Keeper
-	// Schedulers are the names of the schedulers that can get nodes. Empty: every name that has a lease. Without Leases all
-	// of them count as alive for ever.
+	// Schedulers are the names of the schedulers that can get nodes. Empty: every name that has a lease. Without Leases
+	// all of them count as alive for ever.
 	Schedulers []string
 	// By chooses the scheduler for a node that has no owner. Nil: the scheduler of the lightest group.
 	By Rule
 	// Tolerance is how far a group's share may differ from the mean, as a fraction of the mean; default 0.1. A smaller
 	// tolerance moves more nodes. Negative: nodes are never moved for balance.
 	Tolerance float64
-	// Patience is how long Groups waits for the answer of a living owner before it hands the node over without one; default
-	// 30 s, negative: for ever.
+	// Patience is how long Groups waits for the answer of a living owner before it hands the node over without one;
+	// default 30 s, negative: for ever.
 	Patience time.Duration
 	// Every is how long Run waits at least after each Step; default 100 ms.
 	Every time.Duration
@@ -90,8 +90,8 @@ func (g *Groups) check() error {
 	return nil
 }
 
-// passing reports whether another Step may succeed although nothing has changed. With ErrKey it cannot: an id that is too
-// long stays too long.
+// passing reports whether another Step may succeed although nothing has changed. With ErrKey it cannot: an id that is
+// too long stays too long.
 func passing(err error) bool { return !errors.Is(err, ErrKey) }
 
 // Step does one round and returns what it did. Steps run one after another.

@@ -6,13 +6,14 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Rule chooses the scheduler for a node that has no owner. The schedulers are the living ones, sorted; there is at least
-// one. If the rule returns no name of the list, such as "", the node goes to the lightest group. A rule must not block,
-// must not change the node, and must always return the same for the same arguments, so that several Groups agree.
+// Rule chooses the scheduler for a node that has no owner. The schedulers are the living ones, sorted; there is at
+// least one. If the rule returns no name of the list, such as "", the node goes to the lightest group. A rule must not
+// block, must not change the node, and must always return the same for the same arguments, so that several Groups
+// agree.
 type Rule func(node *orbit.Node, schedulers []string) string
 
-// ByHash is a [Rule] that chooses the scheduler whose name together with the node's id has the highest hash. So the node
-// prefers the same scheduler in every process, whatever other schedulers come and go.
+// ByHash is a [Rule] that chooses the scheduler whose name together with the node's id has the highest hash. So the
+// node prefers the same scheduler in every process, whatever other schedulers come and go.
 func ByHash(node *orbit.Node, schedulers []string) (best string) {
 	most := uint64(0)
 	for _, name := range schedulers {

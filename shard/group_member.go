@@ -8,8 +8,8 @@ import (
 
 // member is the record of a node, or of a node that has left and still has marks.
 //
-// Invariants: the marks are those of the table's state. An open member counts in the group of its next owner, otherwise of
-// its owner, if that scheduler lives; the field in is that group.
+// Invariants: the marks are those of the table's state. An open member counts in the group of its next owner if that
+// scheduler lives, otherwise in the group of its owner if that one lives; the field in is this group.
 type member struct {
 	id    orbit.NodeID
 	marks [3]markAt // by markOrder

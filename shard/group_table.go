@@ -14,8 +14,8 @@ import (
 // table is what Groups has read from the ledger: the nodes, their owners, and the living schedulers. It follows the
 // ledger's changes.
 //
-// Invariants: every node, and every node that has a mark, has a member. Due contains every member that needs a change of
-// marks or is in a handoff, and may contain others. All and largest count the open members only.
+// Invariants: every node, and every node that has a mark, has a member. Due contains every member that needs a change
+// of marks or is in a handoff, and may contain others. All and largest count the open members only.
 type table struct {
 	ledger     orbit.Ledger
 	leases     *lease.Keeper
@@ -183,8 +183,8 @@ func (t *table) mark(m *member, change func(*member)) {
 	t.file(m)
 }
 
-// unhold removes a member from the groups of the schedulers that its marks name. An empty group of a scheduler that does
-// not live is forgotten.
+// unhold removes a member from the groups of the schedulers that its marks name. An empty group of a scheduler that
+// does not live is forgotten.
 func (t *table) unhold(m *member) {
 	t.unfile(m)
 	for _, name := range []string{m.owner(), m.next()} {

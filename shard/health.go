@@ -10,8 +10,8 @@ import (
 	"github.com/orbitsched/orbit/lease"
 )
 
-// roster lists the schedulers that are alive at one revision: those that hold a term in the ledger, or a fixed list. It is read from
-// the ledger and not from a clock, so all dispatchers that read the same revision get the same roster.
+// roster lists the schedulers that are alive at one revision: the holders of a term in the ledger, or a fixed list. It
+// is read from the ledger and not from a clock, so all dispatchers that read the same revision get the same roster.
 type roster struct {
 	// names are sorted, each once.
 	names []string
@@ -19,8 +19,8 @@ type roster struct {
 	at map[string]int
 	// since is the revision at which each scheduler began its term; 0 without leases.
 	since []orbit.Revision
-	// bets has the bets that an assignment to each scheduler needs: that the scheduler's term has not ended. Without leases there
-	// are none.
+	// bets has, for each scheduler, the bets of an assignment to it: that the scheduler's term has not ended. Without
+	// leases there are none.
 	bets [][]orbit.Precondition
 }
 
@@ -72,8 +72,8 @@ func (r *roster) lives(name string) bool {
 	return ok
 }
 
-// failed returns, in order, the positions of the schedulers of the roster that have failed to place a unit. A failure from an earlier term
-// of a scheduler does not count, because the scheduler may have other nodes now.
+// failed returns the positions of the schedulers in the roster that have failed to place a unit, sorted. A failure from
+// an earlier term of a scheduler does not count, because the scheduler may have other nodes now.
 func (r *roster) failed(f failures) (out []int) {
 	for _, one := range f.list {
 		if i, lives := r.at[one.Scheduler]; lives && one.View >= r.since[i] {
@@ -84,8 +84,8 @@ func (r *roster) failed(f failures) (out []int) {
 	return out
 }
 
-// ofSchedulers returns an error if the keeper has the default prefix. Nodes hold their leases under that, so each node would count as a
-// scheduler.
+// ofSchedulers returns an error if the keeper has the default prefix. Nodes have their leases under the default prefix,
+// so each node would count as a scheduler.
 func ofSchedulers(l *lease.Keeper) error {
 	if l != nil && (l.Prefix == "" || l.Prefix == "lease/") {
 		return fmt.Errorf("shard: %w: the Leases have the Prefix of nodes, %q; make some with Prefix shard.LeasePrefix, for schedulers alone",

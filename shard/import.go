@@ -21,12 +21,12 @@ type Submission struct {
 
 // Import submits capsules with the user's choice of schedulers: all of them in one proposal, or none. A capsule with a
 // chosen scheduler is submitted with that owner and, in the same proposal, pinned to it; the [Dispatcher] respects the
-// pin as long as the capsule lives. Use [Pin] for capsules that were submitted without a choice. A proposal whose outcome
-// is unknown is sent again until ctx ends.
+// pin as long as the capsule lives. Use [Pin] for capsules that were submitted without a choice. A proposal whose
+// outcome is unknown is sent again until ctx ends.
 //
-// The error is [ErrContradiction] for a capsule with two assignments, or with another one than it was
-// submitted with, [ErrKey] for a pinned one whose id is too long to be marked, or the ledger's; nothing
-// has been submitted then, unless it is [orbit.ErrUnknown].
+// The error is [ErrContradiction] if a capsule is assigned to two schedulers, or is in the ledger already and pinned to
+// another scheduler; [ErrKey] if the id of a pinned capsule or gang is too long for the key of a mark; or the ledger's
+// error. After an error nothing has been submitted, except that the outcome is not known after [orbit.ErrUnknown].
 func Import(ctx context.Context, ledger orbit.Ledger, submissions ...Submission) (orbit.Revision, error) {
 	p, err := importing(submissions, ledger.Limits())
 	if err != nil {
@@ -43,8 +43,8 @@ func Import(ctx context.Context, ledger orbit.Ledger, submissions ...Submission)
 	return rev, err
 }
 
-// contradicts returns an error if the commitments pin a capsule of the ledger, or its gang, to another scheduler than the
-// one that it is pinned to.
+// contradicts returns an error if the commitments pin a capsule of the ledger, or its gang, to another scheduler than
+// the one that it is pinned to.
 func contradicts(state *orbit.State, do []orbit.Commitment, id orbit.CapsuleID) error {
 	c := state.Capsule(id)
 	if c == nil || c.Released() {
@@ -104,8 +104,8 @@ func (s *Submission) owner() (string, error) {
 	return "", contradictionError(u, names...)
 }
 
-// agrees returns an error if an earlier submission assigned a capsule of this one to another scheduler. If both name the
-// same scheduler, the ledger refuses the second use of the id.
+// agrees returns an error if an earlier submission assigned a capsule of this one to another scheduler. If both name
+// the same scheduler, the ledger refuses the second use of the id.
 func (s *Submission) agrees(owner string, assigned map[orbit.CapsuleID]string) error {
 	ids := s.IDs
 	for i := 0; s.Gang != nil && i < len(s.Gang.Roles); i++ {

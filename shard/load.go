@@ -7,8 +7,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// loads counts the pending capsules of each owner. It follows the ledger, and counts assignments that the dispatcher has
-// proposed but not yet read back.
+// loads counts the pending capsules of each owner. It follows the ledger, and counts assignments that the dispatcher
+// has proposed but not yet read back.
 type loads struct {
 	// owners is keyed by owner; "" has the capsules without one.
 	owners map[string]*ownerLoad
@@ -32,8 +32,8 @@ type ownerLoad struct {
 	count int
 	// since is the value of loads.clock when the count last changed.
 	since uint64
-	// ids are the pending capsules in order of assignment. Some may no longer be pending or may have another owner: check the
-	// capsule's record before use.
+	// ids are the pending capsules in order of assignment. Some may no longer be pending or may have another owner:
+	// check the capsule's record before use.
 	ids []orbit.CapsuleID
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// markKind is a kind of mark: the prefix of its keys. The id follows, unescaped, up to the end of the key. No prefix is the
-// beginning of another one, so two different ids or kinds never have the same key, even if an id contains slashes.
+// markKind is a kind of mark: the prefix of its keys. The id follows, unescaped, up to the end of the key. No prefix is
+// the beginning of another one, so two different ids or kinds never have the same key, even if an id contains slashes.
 // Escaping would only make keys longer.
 type markKind string
 
@@ -103,8 +103,8 @@ func (f failures) find(scheduler string) (Failure, bool) {
 	return Failure{}, false
 }
 
-// value returns the list as the value of a mark, of at most limit bytes. If the list is too long it leaves out the reasons
-// first, and then the oldest failures.
+// value returns the list as the value of a mark, of at most limit bytes. If the list is too long it leaves out the
+// reasons first, and then the oldest failures.
 func (f failures) value(limit int) string {
 	if v := f.format(true); len(v) <= limit {
 		return v

@@ -27,7 +27,7 @@ const (
 	TriedAgain Cause = "tried again"
 	// ForBalance means that the group of From was too large, or the group of To too small.
 	ForBalance Cause = "balance"
-	// NoAnswer means that From was asked for the node and did not answer within Groups.Patience. The node was reported before,
-	// when From was asked.
+	// NoAnswer means that From was asked for the node and did not answer within Groups.Patience. The node was reported
+	// before, when From was asked.
 	NoAnswer Cause = "no answer"
 )

@@ -16,22 +16,23 @@ import (
 //
 // In [Strict] mode it shows all nodes outside the scheduler's group as unschedulable. To every proposal that places a
 // capsule or a hold it adds, for each node, a bet on the mark that names the node's owner (the fence). So the ledger
-// refuses what was planned before a node changed its owner. [orbit.Limits].Preconditions must leave room for one more bet
-// for each node of a proposal.
+// refuses what was planned before a node changed its owner. [orbit.Limits].Preconditions must leave room for one more
+// bet for each node of a proposal.
 //
-// In [Soft] mode it shows all nodes and adds no bets. In both modes it answers when the scheduler is asked for a node (see
-// handoff.go). In [Shared] mode it passes every call on unchanged.
+// In [Soft] mode it shows all nodes and adds no bets. In both modes it answers when the scheduler is asked for a node
+// (see handoff.go). In [Shared] mode it passes every call on unchanged.
 //
-// Its cost on top of the ledger's: a map look-up and a copy of the bets for each placement, and a copy of a node's record
-// for each change of the node. It reads all nodes only when it starts, or when it fell so far behind that the ledger's
-// history does not reach back.
+// Its cost on top of the ledger's: a map look-up and a copy of the bets for each placement, and a copy of a node's
+// record for each change of the node. It reads all nodes only when it starts, or when it fell so far behind that the
+// ledger's history does not reach back.
 //
-// Its snapshots and changes are for engines and views. After a change of a node's owner it inserts a PutNode that is not
-// in the ledger, so that engines read the node again. The changes are therefore no history for [orbit.State.Apply].
+// Its snapshots and changes are for engines and views. After a change of a node's owner it inserts a PutNode that is
+// not in the ledger, so that engines read the node again. The changes are therefore no history for [orbit.State.Apply].
 //
-// Its methods may be called from any goroutine, but one PartitionLedger serves one engine. Its answers rely on that: when
-// the engine asks for a Snapshot, or for changes after the newest one, it has no planned proposal that it has not sent.
-// Engines with partition ledgers cannot run in one [orbit.Population], which requires one ledger for all: run each alone.
+// Its methods may be called from any goroutine, but one PartitionLedger serves one engine. Its answers rely on that:
+// when the engine asks for a Snapshot, or for changes after the newest one, it has no planned proposal that it has not
+// sent. Engines with partition ledgers cannot run in one [orbit.Population], which requires one ledger for all: run
+// each alone.
 type PartitionLedger struct {
 	// Ledger is the ledger itself. Required.
 	Ledger orbit.Ledger
@@ -41,8 +42,8 @@ type PartitionLedger struct {
 	Mode Mode
 	// Telemetry is the engine's telemetry. It is used in soft mode only, for the views of the two navigators.
 	Telemetry orbit.Telemetry
-	// Hook, if set, is called from within Snapshot and Changes with the error of each answer that could not be committed. The
-	// answer is tried again.
+	// Hook, if set, is called from within Snapshot and Changes with the error of each answer that could not be
+	// committed. The answer is tried again.
 	Hook func(error)
 
 	mu   sync.Mutex // guards what follows; held while the ledger is asked for a snapshot, not while it commits
@@ -101,8 +102,8 @@ func (l *PartitionLedger) refresh(ctx context.Context, viewed bool) (*orbit.Stat
 	return shown, l.answers(&l.view), nil
 }
 
-// Changes returns the ledger's changes after a revision. After each change of a node's owner it inserts a PutNode of that
-// node.
+// Changes returns the ledger's changes after a revision. After each change of a node's owner it inserts a PutNode of
+// that node.
 func (l *PartitionLedger) Changes(ctx context.Context, after orbit.Revision) ([]orbit.Change, error) {
 	if err := l.check(); err != nil {
 		return nil, err
@@ -119,7 +120,8 @@ func (l *PartitionLedger) Changes(ctx context.Context, after orbit.Revision) ([]
 	return changes, err
 }
 
-// announced returns the changes, and reports whether the engine is at rest and one of them asks for a node of its group.
+// announced returns the changes, and reports whether the engine is at rest and one of them asks for a node of its
+// group.
 func (l *PartitionLedger) announced(ctx context.Context, after orbit.Revision) (changes []orbit.Change, resting bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

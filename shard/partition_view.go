@@ -10,8 +10,8 @@ import (
 // partitionView is the ledger's state as one scheduler sees it: nodes that are not in its group, or are leaving it, are
 // closed. It follows the ledger's changes, and its cost grows with their number.
 //
-// Invariants: shown is state with those nodes closed, at the same revision. Own has every node whose group mark names the
-// scheduler, even if the node itself has left. Open and nodes count the schedulable nodes in shown and in state.
+// Invariants: shown is state with those nodes closed, at the same revision. Own has every node whose group mark names
+// the scheduler, even if the node itself has left. Open and nodes count the schedulable nodes in shown and in state.
 type partitionView struct {
 	ledger    orbit.Ledger
 	scheduler string
@@ -21,8 +21,8 @@ type partitionView struct {
 	open, nodes  int
 	// asked are the nodes of own that are leaving and have not been answered for.
 	asked map[orbit.NodeID]bool
-	// touched are the indices of nodes that have changed since shown, described those of nodes that may have been opened or
-	// closed since then.
+	// touched are the indices of nodes that have changed since shown, described those of nodes that may have been
+	// opened or closed since then.
 	touched, described []int32
 	// recent are the changes that were read last, with the revision that they follow.
 	recent []orbit.Change
@@ -102,8 +102,8 @@ func (s *partitionView) advance(state *orbit.State, changes []orbit.Change) {
 	}
 }
 
-// describe notes that a node may have joined, left, been opened or been closed. It adds the node's index in the new state
-// and in the old one.
+// describe notes that a node may have joined, left, been opened or been closed. It adds the node's index in the new
+// state and in the old one.
 func (s *partitionView) describe(state *orbit.State, id orbit.NodeID) {
 	for _, st := range [2]*orbit.State{state, s.state} {
 		if n := st.Node(id); n != nil {

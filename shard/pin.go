@@ -10,16 +10,16 @@ import (
 	"github.com/orbitsched/orbit/internal/send"
 )
 
-// Pin assigns capsules that have been submitted already to a scheduler, as [Import] does with new ones: all of
-// them in one proposal, or none. To pin a member of a gang pins the whole gang. The pending capsules change their owner
-// at once, and the [Dispatcher] respects the pin from then on; running capsules stay where they are. Capsules that are
-// pinned to that scheduler already stay as they are; if all of them are, nothing is committed, and the revision is that
-// of the state that was read.
+// Pin assigns capsules that have been submitted already to a scheduler, as [Import] does with new ones: all of them in
+// one proposal, or none. Pinning a member of a gang pins the whole gang. Pending capsules change their owner at once,
+// and the [Dispatcher] respects the pin as long as the capsule lives; running capsules stay where they are. Capsules
+// that are pinned to this scheduler already are left alone. If that is so for all capsules, nothing is committed, and
+// Pin returns the revision of the state that it has read.
 //
-// A capsule that is pinned to another scheduler is refused with [ErrContradiction], even if it was pinned during this
-// call: the proposal bets on the pins that were read. A pin ends with its capsule. Other errors are
-// [orbit.ErrInvalid] for a capsule that is not there or has been released, [ErrKey], and the ledger's;
-// nothing has been changed then, unless it is [orbit.ErrUnknown]. A conflict is tried again until ctx ends.
+// Pin returns [ErrContradiction] if a capsule is pinned to another scheduler, even if it was pinned during this call:
+// the proposal bets on the pins that were read. Other errors are [orbit.ErrInvalid] for a capsule that does not exist
+// or has been released, [ErrKey], and the ledger's. After an error nothing has changed, except that the outcome is not
+// known after [orbit.ErrUnknown]. After a conflict Pin tries again until ctx ends.
 func Pin(ctx context.Context, ledger orbit.Ledger, scheduler string, capsules ...orbit.CapsuleID) (orbit.Revision, error) {
 	if scheduler == "" || len(capsules) == 0 {
 		return 0, fmt.Errorf("shard: %w: Pin needs a scheduler and capsules", orbit.ErrInvalid)

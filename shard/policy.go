@@ -10,10 +10,10 @@ import (
 	"github.com/orbitsched/orbit/internal/guard"
 )
 
-// Policy chooses the scheduler for a capsule without a living owner. For a gang it is asked once, with the first pending
-// member. It returns the name of one of the candidates; "" or any other name puts the capsule off and is reported. It is
-// called from one Step at a time and must not block. If it panics, or exits its goroutine, only the capsule that it was
-// asked for is put off.
+// Policy chooses the scheduler for a capsule without a living owner. For a gang it is asked once, with the first
+// pending member. It returns the name of one of the candidates; "" or any other name puts the capsule off and is
+// reported. It is called from one Step at a time and must not block. If it panics, or exits its goroutine, only the
+// capsule that it was asked for is put off.
 //
 // The package has four policies: [RoundRobin], [Random], [Hash] and [LeastLoaded].
 type Policy interface {
@@ -146,8 +146,8 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// ask asks a policy and returns a position in the roster. An importer's policy runs in a goroutine of its own, because it
-// may panic; the package's own policies do not need that.
+// ask asks a policy and returns a position in the roster. An importer's policy runs in a goroutine of its own, because
+// it may panic; the package's own policies do not need that.
 func ask(p Policy, c *orbit.Capsule, among *Candidates) (at int, err error) {
 	name := ""
 	switch p.(type) {

@@ -14,8 +14,8 @@ import (
 	"github.com/orbitsched/orbit/lease"
 )
 
-// Scheduler wraps a navigator so that it can be one of several schedulers that a [Dispatcher] assigns capsules to. It is
-// the navigator of an engine with the same name, and adds two things:
+// Scheduler wraps a navigator so that it can be one of several schedulers that a [Dispatcher] assigns capsules to. It
+// is the navigator of an engine with the same name, and adds two things:
 //
 //   - It gives back what the navigator cannot place: one proposal clears the capsule's owner and marks the capsule as
 //     failed by this scheduler, so that the dispatcher tries the other schedulers.
@@ -120,9 +120,9 @@ func (s *Scheduler) hold(ctx context.Context, term *lease.Term, holder string, t
 	return nil
 }
 
-// Plan calls the wrapped navigator, adds the proposals that give capsules back, and puts the bet on the term first in every
-// proposal. The note "givenBack" is the number of proposals that give capsules back; their capsules are reported as
-// unplaced with [ErrGivenBack].
+// Plan calls the wrapped navigator, adds the proposals that give capsules back, and puts the bet on the term first in
+// every proposal. The note "givenBack" is the number of proposals that give capsules back; their capsules are reported
+// as unplaced with [ErrGivenBack].
 func (s *Scheduler) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 	if s.Navigator == nil || s.Name == "" {
 		return orbit.Plan{}, fmt.Errorf("shard: %w: Scheduler needs Name and Navigator", orbit.ErrInvalid)
@@ -149,8 +149,8 @@ func (s *Scheduler) Plan(ctx context.Context, view *orbit.View, pending []*orbit
 	return plan, err
 }
 
-// fence returns the bet on the term (nil without leases), and reports whether the view has reached the revision at which
-// the term began. An older view may show capsules as the scheduler's that have been given to others since.
+// fence returns the bet on the term (nil without leases), and reports whether the view has reached the revision at
+// which the term began. An older view may show capsules as the scheduler's that have been given to others since.
 func (s *Scheduler) fence(state *orbit.State) (bet orbit.Precondition, reached bool, err error) {
 	if s.Leases == nil {
 		return nil, true, nil

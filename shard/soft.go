@@ -10,8 +10,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Navigator returns the navigator for an engine on the partition ledger. Every call of fresh must return a new navigator
-// of the same kind, because soft mode needs two: one for the scheduler's own group and one for all nodes.
+// Navigator returns the navigator for an engine on the partition ledger. Every call of fresh must return a new
+// navigator of the same kind, because soft mode needs two: one for the scheduler's own group and one for all nodes.
 //
 //	Strict   one navigator; the reason of an unplaced capsule says how many nodes the group has ([*GroupNoFit])
 //	Soft     one navigator for the own group, and one for all nodes, which gets what the first cannot place
@@ -49,8 +49,8 @@ func (l *PartitionLedger) closed(n *orbit.NodeState) bool {
 // After a pass in which that may have happened, far plans first and alone, on all nodes. If that places nothing, far
 // does so again after twice as many passes, at most 64.
 //
-// In soft mode a group is only a preference. Proposals have no bet on it, so they are committed even if a node changes its
-// owner meanwhile, and a scheduler in strict mode beside this one gets conflicts on its own nodes too.
+// In soft mode a group is only a preference. Proposals have no bet on it, so they are committed even if a node changes
+// its owner meanwhile, and a scheduler in strict mode beside this one gets conflicts on its own nodes too.
 type soft struct {
 	near, far orbit.Navigator
 	closed    func(*orbit.NodeState) bool
@@ -68,8 +68,8 @@ type soft struct {
 // Claims asks the navigator.
 func (s *soft) Claims(module string, class orbit.AppClass) bool { return s.far.Claims(module, class) }
 
-// Plan calls near, and then far with the capsules that near has not placed. Its notes are those of near. If far was called
-// they also have the number of its proposals ("far.proposals") and its notes in a group "far".
+// Plan calls near, and then far with the capsules that near has not placed. Its notes are those of near. If far was
+// called they also have the number of its proposals ("far.proposals") and its notes in a group "far".
 func (s *soft) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 	home, err := s.home.follow(ctx, view, nil, s.closed, s.telemetry)
 	if err != nil {

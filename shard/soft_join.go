@@ -9,12 +9,12 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// This file keeps the two navigators of soft mode, which plan one after the other on the same state, from doing the same
-// thing twice.
+// This file keeps the two navigators of soft mode, which plan one after the other on the same state, from doing the
+// same thing twice.
 
-// splitUnplaced divides the capsules that near has not placed into those that stay unplaced (left) and those that far gets
-// (rest). If near has just placed members of a gang or of a co-location group, the other members stay unplaced in this
-// pass: far does not see the placed ones yet, and would start the gang again elsewhere.
+// splitUnplaced divides the capsules that near has not placed into those that stay unplaced (left) and those that far
+// gets (rest). If near has just placed members of a gang or of a co-location group, the other members stay unplaced in
+// this pass: far does not see the placed ones yet, and would start the gang again elsewhere.
 func (s *soft) splitUnplaced(state *orbit.State, plan *orbit.Plan, pending []*orbit.Capsule) (left []orbit.Unplaced, rest []*orbit.Capsule) {
 	gangs, groups := begun(state, plan.Proposals)
 	unplaced := make(map[orbit.CapsuleID]bool, len(plan.Unplaced))
@@ -46,9 +46,9 @@ func begun(state *orbit.State, proposals []orbit.Proposal) (gangs map[orbit.Gang
 	return gangs, groups
 }
 
-// noteBehind remembers the capsules that far has not placed, if they might fit on the nodes that near has planned on. It
-// replaces their NoFit: the engine would set the class aside until a node has more free capacity than now, but far has not
-// seen those nodes.
+// noteBehind remembers the capsules that far has not placed, if they might fit on the nodes that near has planned on.
+// It replaces their NoFit: the engine would set the class aside until a node has more free capacity than now, but far
+// has not seen those nodes.
 func (s *soft) noteBehind(state *orbit.State, unplaced []orbit.Unplaced, planned map[orbit.NodeID]bool) {
 	s.behind = map[orbit.CapsuleID]bool{}
 	may, told := map[*orbit.Spec]bool{}, map[error]error{}
@@ -86,8 +86,9 @@ func released(proposals []orbit.Proposal) map[orbit.HoldID]bool {
 	return out
 }
 
-// withoutRepeats removes from a plan the proposals that repeat what those of the first navigator do: they release a hold
-// that is released already, or place a capsule that is placed already, as a navigator does that remembers gangs.
+// withoutRepeats removes from a plan the proposals that repeat a proposal of the first navigator: they release a hold
+// that the first navigator releases too, or place a capsule that it places too. A navigator that remembers gangs may do
+// so.
 func withoutRepeats(state *orbit.State, plan *orbit.Plan, first []orbit.Proposal) {
 	spent, done := released(first), map[*orbit.Capsule]bool{}
 	for c := range placed(state, first) {

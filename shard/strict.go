@@ -7,8 +7,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// GroupNoFit says that a capsule does not fit on the nodes of its scheduler's group. It wraps the navigator's reason, so
-// the engine still finds a [*orbit.NoFit] in it and sets the capsule's equivalence class aside.
+// GroupNoFit says that a capsule does not fit on the nodes of its scheduler's group. It wraps the navigator's reason,
+// so the engine still finds a [*orbit.NoFit] in it and sets the capsule's equivalence class aside.
 type GroupNoFit struct {
 	// Scheduler is the scheduler's name.
 	Scheduler string
@@ -18,8 +18,8 @@ type GroupNoFit struct {
 	Why error
 }
 
-// Error returns the navigator's reason and the size of the group, as in: 0 of 12 nodes fit: ...; the group of scheduler "a"
-// has 3 of the 12 schedulable nodes; soft mode would use the others too.
+// Error returns the navigator's reason and the size of the group, as in: 0 of 12 nodes fit: ...; the group of scheduler
+// "a" has 3 of the 12 schedulable nodes; soft mode would use the others too.
 func (e *GroupNoFit) Error() string {
 	if e.Group == 0 {
 		return fmt.Sprintf("%v; scheduler %q has none of the %d schedulable nodes: see that a Groups runs, and that it knows this scheduler",
@@ -38,7 +38,8 @@ type strictNavigator struct {
 	partition *PartitionLedger
 }
 
-// Plan calls the navigator. It wraps the reason of each unplaced capsule in a GroupNoFit, unless the group has all nodes.
+// Plan calls the navigator. It wraps the reason of each unplaced capsule in a GroupNoFit, unless the group has all
+// nodes.
 func (n *strictNavigator) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 	plan, err := n.Navigator.Plan(ctx, view, pending)
 	if len(plan.Unplaced) == 0 {

@@ -31,7 +31,8 @@ type Board struct {
 	// Now is the clock, which is called while a lock is held; nil: time.Now. Set it only in tests in which all readers use
 	// the same clock: engines and gateways use time.Now, and would take fresh reports for stale ones or the reverse.
 	Now func() time.Time
-	// Leases is the keeper of the nodes' leases; the name of a lease is the id of a node. Nil: nodes report without a lease.
+	// Leases is the keeper of the nodes' leases; the name of a lease is the id of a node. Nil: nodes report without a
+	// lease.
 	Leases *lease.Keeper
 
 	// PerSecond is how many reports a second a node may send on average, with bursts of ten seconds' worth; default 10,
@@ -60,17 +61,17 @@ var _ orbit.Telemetry = (*Board)(nil)
 
 // entry is one node's place in the ring.
 type entry struct {
-	report     orbit.Report // as the node gave it; its map and slices are shared with readers, so they are never written again
+	report     orbit.Report // as the node has sent it; its map and slices are shared with readers, so they are never changed
 	version    uint64
 	prev, next *entry
 	allowance  rate.Allowance // of reports
 
 	claims []claimed
-	first  uint64 // number of claims[0]
-	slots  int
-	debits map[string]debit
-	full   time.Time      // when there were too many claims; zero: there are not
-	warm   map[string]int // what readers see; nil: to be made
+	first  uint64           // number of claims[0]
+	slots  int              // number of live claims that take a slot
+	debits map[string]debit // of live claims, by template
+	full   time.Time        // when a claim was made that was one too many; zero: there was none
+	warm   map[string]int   // the warm slots that readers see; nil: shownWarm has to compute them
 }
 
 // Stats are the counts of a board since it was made.
@@ -90,8 +91,8 @@ type Stats struct {
 	Flooded   uint64 // refused: too many from that node
 	Full      uint64 // refused: too many nodes
 	Unleased  uint64 // refused: the node has no lease, or it has run out
-	OldTerm   uint64 // refused: of another term of the node's lease than the current one
-	Unheard   uint64 // refused: of a term that is newer than what the leases know
+	OldTerm   uint64 // refused: the report names another term than the current one of the node's lease
+	Unheard   uint64 // refused: the report names a term that the leases have not read from the ledger yet
 }
 
 // Report stores a node's report, which must be complete: what is left out is zero. The board keeps a copy, in which
@@ -102,7 +103,8 @@ type Stats struct {
 //   - [orbit.ErrInvalid]: no node id, no heartbeat time, or a number that is negative, infinite or not a number;
 //   - [ErrOversized]: too many words, or too long ones;
 //   - [lease.ErrExpired]: the node has no live lease, or the report does not name its current term (acquire a new one);
-//   - [lease.ErrUnheard]: the term is newer than what the leases know (send it again after their next step);
+//   - [lease.ErrUnheard]: the leases have not read the term from the ledger yet (send the report again after their next
+//     step);
 //   - [ErrFlood]: the node has sent too many reports;
 //   - [ErrFull]: the board takes no more nodes;
 //   - [ErrOutdated]: a newer heartbeat is known;
@@ -111,7 +113,7 @@ func (b *Board) Report(r orbit.Report) error {
 	refusal := b.malformed(&r)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := b.now() // under the lock: later than the clock of any reader who has seen the report before
+	now := b.now() // under the lock, so that it is not before the clock of any reader that has fetched the known report
 	e := b.nodes[r.Node]
 	if refusal == nil {
 		refusal = b.admit(&r, e, now)
@@ -124,9 +126,9 @@ func (b *Board) Report(r orbit.Report) error {
 	return nil
 }
 
-// admit returns why a well-formed report is refused, nil if it is taken. The term is checked before the rate is counted,
-// so that only the holder of the term can use up the node's allowance; the term is refreshed last, so that a refused
-// report is no refresh. The caller must hold the lock.
+// admit returns why a well-formed report is refused, nil if it is taken. The term is checked before the rate is
+// counted, so that only the holder of the term can use up the node's allowance; the term is refreshed last, so that a
+// refused report is no refresh. The caller must hold the lock.
 func (b *Board) admit(r *orbit.Report, known *entry, now time.Time) *Refusal {
 	if refusal := b.checkTerm(r); refusal != nil {
 		return refusal
@@ -219,7 +221,7 @@ func (b *Board) fresh(e *entry, at, now time.Time) bool {
 	return at.Before(end) && now.Before(end)
 }
 
-// StaleAfter implements [orbit.Telemetry]: the age from which on a report is stale; zero: never.
+// StaleAfter implements [orbit.Telemetry]. It returns the age from which a report counts as stale; zero: never.
 func (b *Board) StaleAfter() time.Duration {
 	return max(cmp.Or(b.Stale, defaultStale), 0)
 }

@@ -8,13 +8,13 @@ import (
 	"github.com/orbitsched/orbit/lease"
 )
 
-// This file subtracts the claims that were made between two reports of a node. A report has the numbers that the node has
-// sent. Readers see these numbers minus the claims since then, and never less than zero.
+// This file subtracts the claims that were made between two reports of a node. A report has the numbers that the node
+// has sent. Readers see these numbers minus the claims since then, and never less than zero.
 //
-// Invariants of an entry: claims are in the order in which they were made, with the numbers from first on. slots
-// is how many of them are live and take a slot, and debits sums up the live ones by template, without zeros. A
-// report drops those claims that are older than its heartbeat, from the front, so each is looked at once; should
-// the clock have been set back between two claims, the later one ends with the earlier.
+// Invariants of an entry: claims are in the order in which they were made, with consecutive numbers from first on.
+// slots is the number of live claims that take a slot. debits has the sums of the live claims by template, without
+// zeros. A report drops the claims that are older than its heartbeat, from the front, so each claim is examined once.
+// If the clock was set back between two claims, the later claim stays as long as the earlier one.
 
 // Claim identifies a slot of a node that has been given away since the node's last report. The zero Claim has no effect
 // in any method. It is a value and may be copied.
@@ -31,7 +31,7 @@ func (c Claim) Warm() bool { return c.warm }
 // default. With more claims, readers see nothing free on the node until it reports.
 const maxClaims = lease.DefaultSlots
 
-// fewClaims is up to which capacity the memory of a node's claims is kept when there are no claims.
+// fewClaims is the largest capacity of a node's list of claims that is kept for reuse when the list becomes empty.
 const fewClaims = 64
 
 // claimed is one claim, as an entry remembers it.
@@ -56,9 +56,11 @@ type debit struct{ warm, lacking int }
 
 // Claim notes that a slot of the node has been given away. Until the node sends a report with a later heartbeat,
 // readers see one free slot less and, if they see a warm slot of the template now, one warm slot less; [Claim.Warm]
-// says whether. The node counts as changed. The cost does not depend on what the node has. Claim has no effect if the
-// board does not know the node. A node should report at once when slots become free that were in use at its last
-// report. Slots of sandboxes that began and ended since can be given back with Vacate.
+// says whether. The node counts as changed. The cost does not depend on the number of the node's slots and templates.
+// Claim has no effect if the board does not know the node.
+//
+// A node should report at once when a slot becomes free that was in use at its last report. The slot of a sandbox that
+// began after that report can be given back with Vacate when the sandbox ends.
 func (b *Board) Claim(node orbit.NodeID, template string) Claim {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -123,7 +125,8 @@ func (b *Board) Holds(c Claim) bool {
 	return b.claimed(c) != nil
 }
 
-// claimed returns the record of a claim, nil if the claim no longer takes a slot. The caller must hold the lock.
+// claimed returns the record of a claim; nil if a report has ended the claim or the claim no longer takes a slot. The
+// caller must hold the lock.
 func (b *Board) claimed(c Claim) *claimed {
 	e := c.entry
 	if e == nil || b.nodes[e.report.Node] != e || c.number < e.first || c.number-e.first >= uint64(len(e.claims)) {
@@ -151,8 +154,8 @@ func (b *Board) Exhausted(node orbit.NodeID, template string) {
 	b.markChanged(e)
 }
 
-// claim stores a claim and returns its number. It reports false if the node has too many claims; then readers see nothing
-// free on it until it reports.
+// claim stores a claim and returns its number. It reports false if the node has too many claims; then readers see
+// nothing free on it until it reports.
 func (e *entry) claim(c claimed) (number uint64, ok bool) {
 	if len(e.claims) >= maxClaims {
 		e.full, e.warm = c.at, nil
@@ -222,8 +225,8 @@ func (e *entry) warmOf(template string) int {
 	return max(0, e.report.Warm[template]-d.warm)
 }
 
-// shownWarm returns the warm slots that readers see. A map that it has returned is never changed. It makes a new one on
-// the first call after a claim; the claim itself makes none.
+// shownWarm returns the warm slots that readers see. A map that it has returned is never changed. The first call after
+// a claim makes a new map; the claim itself does not, so that many claims between two reads cost one copy.
 func (e *entry) shownWarm() map[string]int {
 	if len(e.debits) == 0 && e.full.IsZero() {
 		return e.report.Warm

@@ -16,7 +16,8 @@ func repeats(known, r *orbit.Report) bool {
 		maps.Equal(known.Warm, r.Warm) && sameSet(known.Templates, r.Templates) && sameSet(known.Volumes, r.Volumes)
 }
 
-// copyOf returns a copy of r that shares no memory with r. Parts that are equal in the known report are shared with that.
+// copyOf returns a copy of r that shares no memory with r. It shares the map and slices of the known report that are
+// equal to those of r.
 func copyOf(r, known *orbit.Report) orbit.Report {
 	c := *r
 	c.Stale = false
@@ -33,7 +34,8 @@ func copyOf(r, known *orbit.Report) orbit.Report {
 	return c
 }
 
-// sameSet reports whether words in any order make a sorted set. If they are sorted already, it allocates nothing.
+// sameSet reports whether words, in any order, are the words of the sorted set known. If words are sorted and equal to
+// known, it allocates nothing.
 func sameSet(known, words []string) bool {
 	return slices.Equal(known, words) || slices.Equal(known, sortedSet(words))
 }

@@ -16,23 +16,28 @@ import (
 	"github.com/orbitsched/orbit/internal/send"
 )
 
-// This file sends what a board knows to the board of another process.
+// This file sends the reports of a board to the board of another process.
 
 const (
 	feedFormat = 1
-	feedBatch  = 10 * time.Millisecond // how long changes are gathered
-	feedEvery  = time.Second           // how often heartbeats are sent, or an empty line if there are none
-	feedSilent = 10 * time.Second      // how long the other end may be silent, or take nothing
+	feedBatch  = 10 * time.Millisecond // the wait after a change for further changes, which are sent with it
+	feedEvery  = time.Second           // the interval at which new heartbeats are sent, or an empty line if there are none
+	feedSilent = 10 * time.Second      // how long the other end may send nothing, or accept nothing
 )
 
-// Feed sends all reports that the board has, and then goes on with those that are newer, to a board that follows at the other end
-// ([Board.Follow]), until ctx ends; then it returns nil. A report is sent as its difference from the one that was sent before: at once
-// if it is a change, and within a second if only the heartbeat is newer. To a slow reader it sends only the newest report of each node. Feed
-// returns an error when the connection fails; to go on, call it with another one, which begins with everything. If the connection has
-// deadlines, as a net.Conn has, one that takes nothing for 10 s has failed. If it can be closed, it is closed when ctx ends.
+// Feed sends all reports of the board, and then each newer one, to a board that runs [Board.Follow] at the other end of
+// the connection. It returns nil when ctx ends. Feed sends a report as its difference from the report of the same node
+// that it has sent before: at once if the report is a change, within a second if only the heartbeat is newer. A slow
+// reader gets only the newest report of each node.
 //
-// Processes whose nodes report to any of them feed each other, in both directions. A board also passes on what it has been sent, so
-// each need not be connected with each; what comes back to a board is not newer, and ends there. Claims are not sent.
+// Feed returns an error when the connection fails. To continue, call it with a new connection, which begins with all
+// reports. If the connection has deadlines, as a net.Conn has, it fails when it accepts nothing for 10 s. If it can be
+// closed, Feed closes it when ctx ends.
+//
+// If nodes may report to any of several processes, let the processes feed each other in both directions. A board also
+// passes on the reports that it has received from other boards, so not every pair of boards needs a connection. A
+// report that comes back to a board is not newer than the known one, so it is ignored and not passed on. Claims are not
+// sent.
 func (b *Board) Feed(ctx context.Context, to io.Writer) error {
 	defer closeAfter(ctx, to)()
 	f := feeder{board: b, sent: map[orbit.NodeID]*fed{}}
@@ -53,7 +58,7 @@ func (b *Board) Feed(ctx context.Context, to io.Writer) error {
 	return nil
 }
 
-// timely is a connection of which each write has to be taken within feedSilent, if it has deadlines.
+// timely is a connection whose writes fail unless each is accepted within feedSilent, if the connection has deadlines.
 type timely struct{ to io.Writer }
 
 // Write implements io.Writer.
@@ -64,15 +69,17 @@ func (t timely) Write(p []byte) (int, error) {
 	return t.to.Write(p)
 }
 
-// Follow takes the reports that another board sends with [Board.Feed], until ctx ends; then it returns nil. It takes those that are
-// newer than what this board knows, within the bounds that hold for the reports of nodes, except PerSecond. It refreshes no terms, which
-// is a matter of the process to which the node has reported: boards with Leases need those to share refreshes
-// ([lease.Keeper.Refreshes]), and take a report as soon as they know the lease of its node. What the other board forgets, this one
-// forgets unless it knows something newer.
+// Follow receives the reports that another board sends with [Board.Feed]. It returns nil when ctx ends. Follow stores
+// the reports that are newer than the known ones, within the bounds that hold for the reports of nodes, except
+// PerSecond. If the other board forgets a node, this board forgets it too, unless it has a newer report.
 //
-// Follow returns an error when the connection ends or fails, or wraps [orbit.ErrInvalid] if what comes is not what Feed sends. What was
-// taken before stays. If the connection has deadlines, one that is silent for 10 s has failed. If it can be closed, it
-// is closed when ctx ends.
+// Follow refreshes no terms: the process to which the node has reported does. So if the board has Leases, these must
+// share their refreshes ([lease.Keeper.Refreshes]). The board stores a report only once its Leases know the lease of
+// the node.
+//
+// Follow returns an error when the connection ends or fails. The error wraps [orbit.ErrInvalid] if the data are not
+// what Feed sends. Reports that were stored before are kept. If the connection has deadlines, it fails when nothing
+// arrives for 10 s. If it can be closed, Follow closes it when ctx ends.
 //
 // [lease.Keeper.Refreshes]: https://pkg.go.dev/github.com/orbitsched/orbit/lease#Keeper
 func (b *Board) Follow(ctx context.Context, from io.Reader) error {
@@ -93,7 +100,8 @@ func (b *Board) Follow(ctx context.Context, from io.Reader) error {
 	}
 }
 
-// closeAfter closes a connection that can be closed when ctx ends, unless stop is called before.
+// closeAfter closes the connection when ctx ends, unless stop is called before. It does nothing if the connection is no
+// io.Closer.
 func closeAfter(ctx context.Context, connection any) (stop func()) {
 	c, ok := connection.(io.Closer)
 	if !ok {
@@ -103,7 +111,8 @@ func closeAfter(ctx context.Context, connection any) (stop func()) {
 	return func() { cancel() }
 }
 
-// feedError returns the error of a connection; nil: it has ended with ctx.
+// feedError wraps the error of a connection. It returns nil if ctx has ended, because then Feed or Follow has closed
+// the connection itself.
 func feedError(ctx context.Context, what string, err error) error {
 	if errors.Is(err, bufio.ErrTooLong) {
 		err = fmt.Errorf("%w: %w", orbit.ErrInvalid, err)
@@ -114,7 +123,8 @@ func feedError(ctx context.Context, what string, err error) error {
 	return nil
 }
 
-// longestLine returns how long a line may be: as long as that of a report with MaxWords words, each escaped.
+// longestLine returns the greatest length of a line in bytes: that of a report with MaxWords words of maxWordBytes, in
+// which JSON escapes every byte as six.
 func (b *Board) longestLine() int {
 	words := cmp.Or(b.MaxWords, defaultWords)
 	if words < 0 {
@@ -123,12 +133,13 @@ func (b *Board) longestLine() int {
 	return 1<<12 + words*(6*maxWordBytes+32)
 }
 
-// feedLine is one line of a feed, in JSON: how a report of a node differs from the one before on the same connection. A line
-// without a number says only that the other end lives.
+// feedLine is one line of a feed, in JSON: the difference of a node's report from the last report of the node that was
+// sent on the same connection. A line without a number says only that the other end is alive.
 type feedLine struct {
 	// Board is the version of the format; in the first line only.
 	Board int `json:"board,omitempty"`
-	// Number stands for the node on this connection, from 1 on, and Node is its id, in its first line.
+	// Number stands for the node on this connection; numbers count from 1. Node is the node's id, in the node's first
+	// line only.
 	Number int          `json:"n,omitempty"`
 	Node   orbit.NodeID `json:"node,omitempty"`
 	// Gone says that the board has forgotten the node. The number is not used again.
@@ -147,22 +158,23 @@ type feedLine struct {
 // feeder is the sending end of a connection.
 type feeder struct {
 	board   *Board
-	version uint64    // up to which changes have been sent
-	forgets uint64    // up to which nodes that the board has forgotten have been sent
-	scanned time.Time // when all heartbeats were last looked at
+	version uint64    // the version of the board up to which changes have been sent
+	forgets uint64    // the value of Board.forgets up to which forgotten nodes have been sent
+	scanned time.Time // when the heartbeats of all nodes were last compared
 	sent    map[orbit.NodeID]*fed
-	next    int
+	next    int // the highest number of a node so far
 }
 
-// fed is the report of a node that was last sent. Entry is the node's entry in the board: the board makes another one for a node that it has
-// forgotten and that reports again.
+// fed is the last report of a node that was sent. Entry is the node's entry in the board. It tells whether the board
+// has forgotten the node, even if the node has reported again since: then the board has made a new entry.
 type fed struct {
 	number int
 	report orbit.Report
 	entry  *entry
 }
 
-// news returns the lines for all that is new. Nodes that are gone come first, because the other board may have no room for the new ones before.
+// news returns the lines for all changes that have not been sent. The lines of forgotten nodes come first, because they
+// make room on the other board for new nodes, whose number is bounded.
 func (f *feeder) news() (lines []feedLine) {
 	reports, gone := f.read(time.Since(f.scanned) >= feedEvery)
 	for _, number := range gone {
@@ -177,8 +189,9 @@ func (f *feeder) news() (lines []feedLine) {
 	return lines
 }
 
-// read returns the reports of the nodes that have changed or, if all are asked for, of those whose heartbeat is not the one that was
-// sent, and the numbers of the nodes that the board has forgotten.
+// read returns the reports to send and the numbers of the nodes that the board has forgotten. It returns the reports
+// with another heartbeat than the one that was sent: with all, of all nodes, otherwise only of the nodes that have
+// changed.
 func (f *feeder) read(all bool) (reports []fed, gone []int) {
 	b := f.board
 	b.mu.Lock()
@@ -257,7 +270,7 @@ func changedWords(was, is []string) *[]string {
 	return &words
 }
 
-// wait returns feedBatch after a change, so that those that follow it are sent with it, or when it is time for heartbeats.
+// wait returns when heartbeats are due, or feedBatch after a change, so that further changes are sent together with it.
 func (f *feeder) wait(ctx context.Context) {
 	waiting, cancel := context.WithDeadline(ctx, f.scanned.Add(feedEvery))
 	defer cancel()
@@ -273,10 +286,10 @@ type follower struct {
 	newest int                   // the highest number of a node
 	nodes  map[int]*orbit.Report // as the other board has them
 	early  map[int]bool          // nodes whose report waits until their lease is known
-	tried  time.Time             // when these were last tried
+	tried  time.Time             // when the reports in early were last tried
 }
 
-// read takes one line. The error is not nil if the lines that follow would mean nothing.
+// read handles one line. After an error the connection is useless, because later lines build on the faulty one.
 func (f *follower) read(text []byte) error {
 	var line feedLine
 	if err := json.Unmarshal(text, &line); err != nil {
@@ -320,7 +333,8 @@ func (f *follower) read(text []byte) error {
 	return nil
 }
 
-// take gives the report of a node to the board, or notes that it has to wait.
+// take gives the report of a node to the board, or notes that it has to wait until the board's Leases know the node's
+// lease.
 func (f *follower) take(number int) {
 	r := f.nodes[number]
 	if b := f.board; b.Leases != nil && !b.Leases.Known(string(r.Node)) {
@@ -331,7 +345,7 @@ func (f *follower) take(number int) {
 	f.board.takeFed(*r)
 }
 
-// apply changes the report that was sent before into the one that the line describes.
+// apply changes the node's previous report into the report that the line describes.
 func (l *feedLine) apply(r *orbit.Report) {
 	r.At = time.Unix(0, l.At)
 	set(&r.Term, l.Term)
@@ -356,14 +370,15 @@ func set[T any](field *T, to *T) {
 	}
 }
 
-// takeFed stores a report that another board has taken, if it is newer than the known one.
+// takeFed stores a report from another board if it is newer than the known one. It does not check the term: the board
+// to which the node has reported has done so.
 func (b *Board) takeFed(r orbit.Report) {
 	refusal := b.malformed(&r)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now, e := b.now(), b.nodes[r.Node]
 	if e != nil && !r.At.After(e.report.At) {
-		return // it has come by another way, perhaps from here
+		return // known already, from the node or from another board; perhaps it was sent from here
 	}
 	if refusal == nil {
 		refusal = b.mistimed(&r, e, now)
@@ -379,7 +394,8 @@ func (b *Board) takeFed(r orbit.Report) {
 	b.take(e, &r, now)
 }
 
-// forgetFed forgets a node that another board has forgotten, unless something newer than its last report is known.
+// forgetFed forgets a node that another board has forgotten, unless this board has a newer report than last, the last
+// report that the other board has sent of the node.
 func (b *Board) forgetFed(last *orbit.Report) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -40,8 +40,8 @@ func (b *Board) hasTerm(node orbit.NodeID, term orbit.Revision) bool {
 	return ok && live.Epoch == term
 }
 
-// followLeases marks the nodes as changed whose lease has begun, run out or ended since the last call, and forgets
-// those whose row has been deleted. The caller must hold the lock.
+// followLeases marks each node as changed whose lease has begun, run out or ended since the last call, so that readers
+// update Expired. It forgets the nodes whose row has been deleted. The caller must hold the lock.
 func (b *Board) followLeases() {
 	if b.Leases == nil {
 		return

@@ -8,10 +8,10 @@ import (
 
 // This file has the methods that readers call.
 
-// Reports implements [orbit.Telemetry]: it returns the reports that have changed after the version, each
-// node's once, newest change first, in time proportional to their number. What it returns is read-only. A
-// version that this board has not reached is another board's, before a restart: all reports are returned. With
-// Leases, a node whose lease has run out counts as changed, at that very moment.
+// Reports implements [orbit.Telemetry]. It returns the reports that have changed after the version, one for each node,
+// the newest change first, in time proportional to their number. The reports are read-only. A version that this board
+// has not reached comes from a board before a restart; then Reports returns all reports. With Leases, a node counts as
+// changed at the very moment at which its lease runs out.
 func (b *Board) Reports(ctx context.Context, after uint64) (reports []orbit.Report, version uint64, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, after, err
@@ -31,8 +31,9 @@ func (b *Board) Reports(ctx context.Context, after uint64) (reports []orbit.Repo
 	return reports, b.version, nil
 }
 
-// Wait returns nil as soon as the version is another one than after, or the error of the context. An [orbit.Engine] calls it
-// while work waits, so that a report wakes it. A lease that runs out is not waited for: it takes room away.
+// Wait returns nil as soon as the board's version differs from after, or the context's error when the context ends. An
+// [orbit.Engine] calls it while work waits, so that a report wakes the engine. A lease that runs out does not end the
+// wait, because it frees no capacity.
 func (b *Board) Wait(ctx context.Context, after uint64) error {
 	for {
 		b.mu.Lock()
@@ -53,9 +54,9 @@ func (b *Board) Wait(ctx context.Context, after uint64) error {
 	}
 }
 
-// Latest implements [orbit.Telemetry]: it returns the newest report of a node, the newest heartbeat included, and
-// false if the board does not know the node; then the report says no more than whether the node has a lease. The
-// report is read-only.
+// Latest implements [orbit.Telemetry]. It returns the newest report of a node, with the newest heartbeat. If the board
+// does not know the node, Latest reports false, and the report has only the node's id and Expired: true if the board
+// has Leases. The report is read-only.
 func (b *Board) Latest(node orbit.NodeID) (orbit.Report, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -11,10 +11,11 @@ import (
 	"github.com/orbitsched/orbit/lease"
 )
 
-// The reasons for which a board refuses a report, besides [orbit.ErrInvalid], [lease.ErrExpired] and [lease.ErrUnheard].
-// Test for them with errors.Is. Each of them comes in a [*Refusal], for errors.As.
+// The reasons for which a board refuses a report, besides [orbit.ErrInvalid], [lease.ErrExpired] and
+// [lease.ErrUnheard]. Test for them with errors.Is. Each of them comes in a [*Refusal], for errors.As.
 var (
-	// ErrOutdated means that the board knows a newer heartbeat of the node. It is harmless: a later report has arrived first.
+	// ErrOutdated means that the board knows a newer heartbeat of the node. It is harmless: a later report has arrived
+	// first.
 	ErrOutdated = errors.New("outdated report")
 	// ErrAhead means that the heartbeat lies too far in the future. The node's clock is wrong.
 	ErrAhead = errors.New("report from the future")
@@ -103,8 +104,8 @@ func (b *Board) oversized(r *orbit.Report) string {
 	return ""
 }
 
-// invalid returns what is malformed in a report; "": nothing. It does not judge what is merely unlikely, such as a load
-// of 130%.
+// invalid returns what is malformed in a report; "": nothing. It accepts values that are merely unlikely, such as a
+// load of 130%.
 func invalid(r *orbit.Report) string {
 	switch {
 	case r.Node == "":
