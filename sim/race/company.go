@@ -12,14 +12,17 @@ import (
 	"github.com/orbitsched/orbit/place"
 )
 
-// Company is a [Scenario] that hunts for broken rules of company. On three to eight nodes in two or three zones, with racks, come tasks of three
-// groups that have to be apart from each other or from others, by node, rack or zone, from one side or from both, or even over
-// zones, racks or nodes, with all that a rule can say, and in some worlds take extras of their node; most end after a while. One to three engines place them, each with a
-// [nav.Services] over a [place.Indexed], beside one that looks at a view, or at nothing, and then places and moves whatever it
-// likes. Meanwhile nodes join, leave, are relabelled, cordoned and lost, agents confirm in some worlds, and in half of them all faults strike.
+// Company is a [Scenario] that hunts for broken rules of company. On three to eight nodes in two or three zones, with
+// racks, come tasks of three groups that have to be apart from each other or from others, by node, rack or zone, from
+// one side or from both, or even over zones, racks or nodes, with all that a rule can say, and in some worlds take
+// extras of their node; most end after a while. One to three engines place them, each with a [nav.Services] over a
+// [place.Indexed], beside one that looks at a view, or at nothing, and then places and moves whatever it likes.
+// Meanwhile nodes join, leave, are relabelled, cordoned and lost, agents confirm in some worlds, and in half of them
+// all faults strike.
 //
-// The rules are those of every race: what is placed keeps all rules of company at its commit, by a look at all pairs and a count of all members.
-// With -tags stress the tests run 5,000, and so 100,000: ORBIT_STRESS_SCALE=20 go test -tags stress -timeout 2h -run 'TestCompany$' -v ./sim/race.
+// The rules are those of every race: what is placed keeps all rules of company at its commit, by a look at all pairs
+// and a count of all members. With -tags stress the tests run 5,000, and so 100,000: ORBIT_STRESS_SCALE=20 go test
+// -tags stress -timeout 2h -run 'TestCompany$' -v ./sim/race.
 func Company(seed uint64) *Config {
 	p := &company{Rand: rand.New(rand.NewPCG(seed, 0xc0b)), Config: &Config{
 		Until: 400 * time.Millisecond, Check: 32, Sleep: time.Sleep, Command: "go test ./sim/race -run '^TestCompany$' -company.seed %d -company.seeds 1",
@@ -131,7 +134,8 @@ func (p *company) drawTrouble() {
 		if !lucky(p.Rand, 40) {
 			continue
 		}
-		// It goes out of service and leaves once it is empty, if that comes soon, to join anew in another place or not at all.
+		// It goes out of service and leaves once it is empty, if that comes soon, to join anew in another place or not
+		// at all.
 		shut := n
 		shut.State = orbit.Cordoned
 		if lucky(p.Rand, 50) && !p.confirms {
@@ -176,8 +180,8 @@ func (p *company) drawExtras() {
 	}
 }
 
-// unruly is a navigator that proposes what the view allows, or whatever it likes: places, moves, several in one proposal, in the place of others that
-// it takes off. What is on cordoned and lost nodes it releases.
+// unruly is a navigator that proposes what the view allows, or whatever it likes: places, moves, several in one
+// proposal, in the place of others that it takes off. What is on cordoned and lost nodes it releases.
 type unruly struct{ *rand.Rand }
 
 // Claims reports true: it may be any work.

@@ -124,8 +124,8 @@ func (l *leaver) priority() int32 {
 	return priority
 }
 
-// needless reports whether a victim would fit on its node beside all that is there after the commit. What goes as a whole gang,
-// or beside nominated room, is not judged.
+// needless reports whether a victim would fit on its node beside all that is there after the commit. What goes as a
+// whole gang, or beside nominated room, is not judged.
 func (a *audit) needless(l *leaver) bool {
 	n := a.nodes[l.From]
 	if n == nil || l.gang != nil && l.gang.empty() || a.nominatedOn(l.From) {
@@ -228,8 +228,8 @@ type auditRemains struct {
 	devices orbit.DeviceSet
 }
 
-// confirm enters what an agent says. What begins must fit beside all that runs on its node, whether that stops or not, in what
-// it asks for; and it must run nowhere else.
+// confirm enters what an agent says. What begins must fit beside all that runs on its node, whether that stops or not,
+// in what it asks for; and it must run nowhere else.
 func (a *audit) confirm(do *orbit.Confirm, rev orbit.Revision) {
 	m := a.capsules[do.Capsule]
 	if do.Stopped {

@@ -328,8 +328,8 @@ func (t *liveTurn) hold() [][]orbit.Commitment {
 	return once(h)
 }
 
-// nominate nominates a capsule or a gang for room, free or not, on one node or on two, until the world rests or for as long as it
-// lasts; or it ends a nomination.
+// nominate nominates a capsule or a gang for room, free or not, on one node or on two, until the world rests or for as
+// long as it lasts; or it ends a nomination.
 func (t *liveTurn) nominate() [][]orbit.Commitment {
 	c := t.capsule((*orbit.Capsule).Pending)
 	if c == nil {

@@ -78,8 +78,8 @@ func (b *liveBooks) judgeCapsule(c *orbit.Capsule) {
 	}
 }
 
-// leave takes what is nominated for those that outrank a waiter off the rooms, and returns what gives it back. The waiter's own
-// nomination may be nil or over.
+// leave takes what is nominated for those that outrank a waiter off the rooms, and returns what gives it back. The
+// waiter's own nomination may be nil or over.
 func (b *liveBooks) leave(own *orbit.Nomination, priority int32) func() {
 	all := b.rooms
 	b.rooms = slices.Clone(all)

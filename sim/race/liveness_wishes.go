@@ -7,8 +7,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// displace lets a third party place a capsule, or a gang at its minimum, and evict all that it outranks on the nodes that it takes,
-// whether they have to leave or not.
+// displace lets a third party place a capsule, or a gang at its minimum, and evict all that it outranks on the nodes
+// that it takes, whether they have to leave or not.
 func (t *liveTurn) displace() [][]orbit.Commitment {
 	c := t.capsule(func(c *orbit.Capsule) bool {
 		return c.Pending() && c.Spec.Devices.Count == 0 && (c.Spec.Priority > 0 || lucky(t.r, 10))

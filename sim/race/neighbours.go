@@ -6,7 +6,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// This file judges by the books who may be beside whom ([orbit.Apart], [orbit.Even], [orbit.Extra]): by looking at all pairs, and by counting anew.
+// This file judges by the books who may be beside whom ([orbit.Apart], [orbit.Even], [orbit.Extra]): by looking at all
+// pairs, and by counting anew.
 
 // neighbour is a capsule that is placed, and the node that it is on.
 type neighbour struct {
@@ -75,7 +76,8 @@ func (a *audit) risesOf(changes []orbit.Change) (out []rise) {
 	return out
 }
 
-// judgeCompany checks, after the changes are entered, that what they have placed keeps the rules of company, its own and those of others.
+// judgeCompany checks, after the changes are entered, that what they have placed keeps the rules of company, its own
+// and those of others.
 func (a *audit) judgeCompany(changes []orbit.Change, rises []rise, rev orbit.Revision) {
 	all := a.neighbours()
 	if len(all) == 0 {
@@ -133,7 +135,8 @@ func (a *audit) judgeApart(all []neighbour, self neighbour, rev orbit.Revision) 
 	}
 }
 
-// judgeRemains looks at all that has left its node and still runs there. What is placed beside that must wait for it, and can only on that node.
+// judgeRemains looks at all that has left its node and still runs there. What is placed beside that must wait for it,
+// and can only on that node.
 func (a *audit) judgeRemains(self neighbour, m *auditCapsule, do *orbit.Place, rev orbit.Revision) {
 	for _, n := range a.nodes {
 		for _, r := range n.remains {
@@ -146,7 +149,8 @@ func (a *audit) judgeRemains(self neighbour, m *auditCapsule, do *orbit.Place, r
 	}
 }
 
-// judgeExtras adds up what is taken on the node of what the newcomer takes. What still runs there counts if the newcomer does not wait for it.
+// judgeExtras adds up what is taken on the node of what the newcomer takes. What still runs there counts if the
+// newcomer does not wait for it.
 func (a *audit) judgeExtras(all []neighbour, self neighbour, m *auditCapsule, do *orbit.Place, rev orbit.Revision) {
 	for _, x := range self.spec.Extras {
 		taken := int64(0)

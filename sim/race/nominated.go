@@ -19,8 +19,8 @@ type nominee struct {
 	gang    orbit.GangID
 }
 
-// nominees returns by which names a capsule may be nominated, the one that counts first: a member that a running gang lacks is
-// nominated as a capsule.
+// nominees returns by which names a capsule may be nominated, the one that counts first: a member that a running gang
+// lacks is nominated as a capsule.
 func (m *auditCapsule) nominees() []nominee {
 	if m.gang != nil {
 		return []nominee{{capsule: m.id}, {gang: m.gang.ID}}
@@ -126,8 +126,8 @@ func (a *audit) asksOf(changes []orbit.Change) (asks []nodeAsk) {
 	return asks
 }
 
-// lend finds out from whom those borrow that a commit has placed: of the nominations that were made before it and live after it, the
-// first in rank that lends to them.
+// lend finds out from whom those borrow that a commit has placed: of the nominations that were made before it and live
+// after it, the first in rank that lends to them.
 func (a *audit) lend(asks []nodeAsk, rev orbit.Revision) {
 	for i := range asks {
 		k := &asks[i]
