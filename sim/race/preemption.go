@@ -41,14 +41,14 @@ func Preemption(seed uint64) *Config {
 type preemption struct {
 	*rand.Rand
 	*Config
-	// Tasks end by themselves.
+	// churns says that tasks of low priority end by themselves.
 	churns bool
 }
 
 const (
 	// preemptionTrouble is when faults end.
 	preemptionTrouble = 300 * time.Millisecond
-	// preemptionWithin is how long urgent work may wait for each task of its engine that is before it.
+	// preemptionWithin is how long urgent work may wait for each urgent task before it.
 	preemptionWithin = 400 * time.Millisecond
 )
 
@@ -61,7 +61,7 @@ func (p *preemption) drawNodes() {
 	p.Starts, p.Stops = time.Duration(p.IntN(5))*time.Millisecond, time.Duration(5+p.IntN(40))*time.Millisecond
 }
 
-// spec is a spec of so many cores.
+// spec returns a spec with this number of cores.
 func (p *preemption) spec(kind string, cores int64, priority int32) *orbit.Spec {
 	class := map[string]orbit.AppClass{"services": orbit.LatencySensitive, "batch": orbit.Batch}[kind]
 	return &orbit.Spec{Module: fmt.Sprint("m", len(p.Jobs)), Class: class, Priority: priority, Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: cores}}}
@@ -88,7 +88,7 @@ func (p *preemption) drawLow() {
 	p.Schedulers = append(p.Schedulers, Scheduler{Name: "low", Together: -1, Navigator: func() orbit.Navigator { return plainly(kind) }})
 }
 
-// plainly makes a navigator that evicts nobody.
+// plainly returns a navigator that evicts no capsule.
 func plainly(kind string) orbit.Navigator {
 	if kind == "batch" {
 		return &nav.Batch{}
@@ -96,7 +96,7 @@ func plainly(kind string) orbit.Navigator {
 	return &nav.Services{}
 }
 
-// drawUrgent draws urgent work that fits on the nodes all together, and the engines that have it.
+// drawUrgent draws the engines for urgent work, and urgent work that fits on the empty nodes together.
 func (p *preemption) drawUrgent() {
 	engines := one(p.Rand, 1, 2, 2, 3)
 	kinds := make([]string, engines)
@@ -124,7 +124,8 @@ func (p *preemption) drawUrgent() {
 	}
 }
 
-// urging is a navigator that may name all of lower priority on a node as victims, though fewer would do.
+// urging is a navigator that, if greedy, names all capsules of lower priority on a node as victims, although fewer
+// would do.
 type urging struct {
 	nav.Preempting
 	greedy bool
@@ -162,7 +163,7 @@ func (u *urging) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Ca
 	return plan, err
 }
 
-// drawTrouble draws faults, and a budget, which may be too small for all that is urgent.
+// drawTrouble draws faults, and in some worlds a budget, which may forbid some of the needed evictions.
 func (p *preemption) drawTrouble() {
 	p.Faults = Faults{Delay: one(p.Rand, 0, 0.2, 0.5), Longest: 32 * time.Millisecond, Until: preemptionTrouble}
 	if lucky(p.Rand, 50) {
@@ -174,7 +175,7 @@ func (p *preemption) drawTrouble() {
 	}
 	needed := p.victims()
 	b := orbit.Budget{ID: "b", Group: one(p.Rand, "low", "all"), Expected: len(p.Jobs[0].On), Missing: needed}
-	if lucky(p.Rand, 50) || p.churns { // of those that end by themselves some are missing at all times
+	if lucky(p.Rand, 50) || p.churns { // where tasks end by themselves, some members are always missing
 		b.Missing, p.Until = p.IntN(needed+1), time.Second
 		for i := range p.Jobs {
 			p.Jobs[i].Within = 0
