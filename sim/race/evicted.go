@@ -129,8 +129,8 @@ func (l *leaver) priority() int32 {
 	return priority
 }
 
-// needless reports whether a victim would fit on its node beside all that is there after the commit. What goes as a
-// whole gang, or beside nominated room, is not judged.
+// needless reports whether a victim would still fit on its node beside everything that is there after the commit. It
+// does not judge gangs that are evicted whole, and nodes with nominated room.
 func (a *audit) needless(l *leaver) bool {
 	n := a.nodes[l.From]
 	if n == nil || l.gang != nil && l.gang.empty() || a.nominatedOn(l.From) {
@@ -236,8 +236,8 @@ type auditRemains struct {
 	devices orbit.DeviceSet
 }
 
-// confirm enters what an agent says. What begins must fit beside all that runs on its node, whether that stops or not,
-// in what it asks for; and it must run nowhere else.
+// confirm enters the report of an agent. A capsule that begins must fit beside everything that runs on its node,
+// including what has not stopped yet, and it must not run anywhere else.
 func (a *audit) confirm(do *orbit.Confirm, rev orbit.Revision) {
 	m := a.capsules[do.Capsule]
 	if do.Stopped {

@@ -19,8 +19,8 @@ type nominee struct {
 	gang    orbit.GangID
 }
 
-// nominees returns by which names a capsule may be nominated, the one that counts first: a member that a running gang
-// lacks is nominated as a capsule.
+// nominees returns the nominees whose nomination a capsule can use, in the order in which they count: the capsule
+// itself, and its gang. A member that a running gang lacks is nominated as a capsule.
 func (m *auditCapsule) nominees() []nominee {
 	if m.gang != nil {
 		return []nominee{{capsule: m.id}, {gang: m.gang.ID}}
@@ -127,8 +127,8 @@ func (a *audit) asksOf(changes []orbit.Change) (asks []nodeAsk) {
 	return asks
 }
 
-// lend finds out from whom those borrow that a commit has placed: of the nominations that were made before it and live
-// after it, the first in rank that lends to them.
+// lend finds the nominee from which each capsule that a commit has placed borrows. It is the first in rank that lends
+// to the capsule, of the nominations on the node that were made before the commit and live after it.
 func (a *audit) lend(asks []nodeAsk, rev orbit.Revision) {
 	for i := range asks {
 		k := &asks[i]
