@@ -11,16 +11,16 @@ import (
 	"github.com/orbitsched/orbit/nav"
 )
 
-// Patience is a [Scenario] that hunts for work that waits for ever. On a few nodes, small tasks come without end, each
-// of which runs for 5 to 40 ms and is followed by another one when it ends, and some of which say so and backfill;
-// among them large capsules and gangs of at least their priority. One to eight engines place both, each with a
-// [nav.Patient]; one may replace its own small tasks in one commit. In most worlds arrivals of higher priority come,
-// nodes are cordoned and shrink for a while, and for the first part of the run all faults strike, lost engines among
-// them.
+// Patience is a [Scenario] that hunts for work that waits for ever. On a few nodes, small tasks come without end: each
+// runs for 5 to 40 ms, and another one follows when it ends. Some of them declare how long they run, and some of these
+// backfill. Large capsules and gangs of at least the same priority come too. One to eight engines place the work, each
+// with a [nav.Patient]; in some worlds an engine without it replaces its own small tasks, each in one commit. In some
+// worlds work of higher priority arrives, nodes are cordoned or shrink for a while, and in half of them all faults
+// strike during the first part of the run, crashes of engines among them.
 //
-// The rules are Job.Within for what is large, Config.Serve for what is nominated, and those of every race. With -tags
-// stress the tests run 100,000 of them with ORBIT_STRESS_SCALE=100: go test -tags stress -timeout 2h -run
-// 'TestPatience$' -v ./sim/race.
+// The rules are Job.Within for large work, Config.Serve for nominations, and those of every race. With -tags stress and
+// ORBIT_STRESS_SCALE=100 the tests run 100,000 seeds: go test -tags stress -timeout 2h -run 'TestPatience$' -v
+// ./sim/race.
 func Patience(seed uint64) *Config {
 	p := &patience{Rand: rand.New(rand.NewPCG(seed, 0xa17)), Config: &Config{
 		Serve: 400 * time.Millisecond, Check: 64, Sleep: time.Sleep, Command: "go test ./sim/race -run '^TestPatience$' -patience.seed %d -patience.seeds 1",

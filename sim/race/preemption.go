@@ -12,17 +12,17 @@ import (
 
 // Preemption is a [Scenario] that hunts for evictions in vain. Its nodes are full of tasks of one core and low
 // priority. Then urgent work comes to one to three engines, each with a [nav.Preempting] over [nav.Services] or
-// [nav.Batch], and some of these name more victims than they need. What is evicted waits again, or a controller ends it
-// and submits something new for it; an engine of low priority takes any room that is left. In half of the worlds that
-// is where it ends; in the others tasks of low priority end by themselves all the time, 5 to 40 ms after they were
-// placed, and others follow, while an urgent plan takes up to 20 ms to be proposed. In some worlds agents confirm what
-// begins and stops, or a budget bounds how many may be missing; in half of them all faults strike for the first part of
-// the run.
+// [nav.Batch]. Some of these engines name more victims than they need. An evicted task becomes pending again, or a
+// controller ends it and submits a new one in its place. One more engine places tasks of low priority in any free
+// capacity. In half of the worlds tasks of low priority also end by themselves all the time, 5 to 40 ms after they were
+// placed, and others follow, while an urgent plan takes up to 20 ms to be proposed. In some worlds agents confirm which
+// capsules begin and stop, or a budget bounds how many may be missing. In half of them all faults strike during the
+// first part of the run.
 //
-// The rules are those of every race: nobody is evicted for what the same commit does not place, or though it would
-// still fit, or against a budget; and Job.Within for urgent work, unless a budget forbids it. All urgent tasks of a
-// world have the same size and priority, so there is room for each, and as many have to leave as they have cores
-// together: Job.Victims.
+// The rules are those of every race: no capsule is evicted for work that the same commit does not place, or although it
+// would still fit, or against a budget. Job.Within applies to urgent work, unless a budget may forbid the evictions.
+// All urgent tasks of a world have the same size and priority and fit on the nodes together, so exactly as many tasks
+// have to leave as the urgent ones have cores: Job.Victims.
 //
 // With -tags stress the tests run more of them: go test -tags stress -run 'TestPreemption$' -v ./sim/race.
 func Preemption(seed uint64) *Config {
