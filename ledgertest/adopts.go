@@ -6,14 +6,15 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// What runs already, and what changes its size where it is.
+// This file checks Adopt, which records capsules that run already, and Resize, which changes the size of a capsule in
+// place.
 
-// adopt says that a capsule of a spec runs on a node; a nil spec: that of its record.
+// adopt says that a capsule with a spec runs on a node. A nil spec stands for the spec in the capsule's record.
 func adopt(c orbit.CapsuleID, spec *orbit.Spec, n orbit.NodeID) orbit.Adopt {
 	return orbit.Adopt{Capsule: c, Spec: spec, Node: n}
 }
 
-// resize gives a capsule so much CPU where it is now.
+// resize changes the CPU of a capsule to room, in its present placement.
 func (t *trial) resize(id orbit.CapsuleID, room int64) orbit.Resize {
 	c := t.capsule(id)
 	spec := *c.Spec
@@ -25,13 +26,13 @@ func (t *trial) resize(id orbit.CapsuleID, room int64) orbit.Resize {
 	return r
 }
 
-// applied says that a capsule takes no more than that already.
+// applied marks a resize as applied: the capsule takes no more than the new size already.
 func applied(r orbit.Resize) orbit.Resize {
 	r.Applied = true
 	return r
 }
 
-// overcommitted requires that there is too much on these nodes, and on no other.
+// overcommitted requires that exactly these nodes are overcommitted.
 func (t *trial) overcommitted(want ...orbit.NodeID) {
 	var got []orbit.NodeID
 	for n := range t.now().Overcommitted() {
@@ -42,7 +43,8 @@ func (t *trial) overcommitted(want ...orbit.NodeID) {
 	}
 }
 
-// checkAdopt adopts what agents report: whatever it is, and nothing is admitted on top.
+// checkAdopt adopts the capsules that agents report, even if they exceed a node's capacity. Then nothing else is
+// admitted there.
 func checkAdopt(t *trial) {
 	t.commits(confirming("n", 4), node("plain", 4), submit(cpu(1), "next"), submit(movable(cpu(1)), "waits", "placed"), place("placed", "n"))
 	view := t.view()
@@ -77,7 +79,8 @@ func checkAdopt(t *trial) {
 	}
 }
 
-// checkAdoptRemains refuses what still stops, and what runs on a node that is lost.
+// checkAdoptRemains requires that the ledger refuses to adopt a capsule that has not stopped yet after it has left its
+// node, and any capsule on a lost node.
 func checkAdoptRemains(t *trial) {
 	t.commits(confirming("n", 4), confirming("m", 4), submit(movable(cpu(1)), "a"), place("a", "n"))
 	t.commits(t.begins("a"))
@@ -97,7 +100,8 @@ func checkAdoptRemains(t *trial) {
 	t.commits(t.begins("c"))
 }
 
-// checkAdoptWished wishes a member away, and adopts it in the same commit as one of no group: who is taken off a node is judged as what it was.
+// checkAdoptWished takes a member of a group off its node and, in the same commit, adopts it with a spec without the
+// group. The budget must judge the capsule as the member that it was.
 func checkAdoptWished(t *trial) {
 	t.commits(node("n", 4), node("m", 4), budget("db", "db", 2, 1))
 	t.placed(grouped("db"), "a", "b")
@@ -111,7 +115,7 @@ func checkAdoptWished(t *trial) {
 	t.commits(release("b"), adopt("b", cpu(1), "m"))
 }
 
-// checkAdoptGang adopts members of a gang as they are found: minimums are for what is placed.
+// checkAdoptGang adopts members of a gang one by one. The gang's minimum holds for placements, not for adoptions.
 func checkAdoptGang(t *trial) {
 	t.commits(node("n", 4), gang("g", 3, "a", "b", "c", "d"))
 	t.mistakes(place("a", "n"))
@@ -127,7 +131,7 @@ func checkAdoptGang(t *trial) {
 	t.commits(gang("h", 0, "x", "y"), adopt("x", nil, "n"), adopt("y", nil, "n")) // a restart: all at once
 }
 
-// checkAdoptDevices adopts on devices that are sick or taken.
+// checkAdoptDevices adopts capsules on devices that are unhealthy or taken.
 func checkAdoptDevices(t *trial) {
 	sick := gpuNode("n", 2)
 	sick.Node.Devices.Unhealthy = 1
@@ -144,7 +148,8 @@ func checkAdoptDevices(t *trial) {
 	t.overcommitted()
 }
 
-// checkResize lets capsules grow and shrink in place: judged, or with what is missing.
+// checkResize lets capsules grow and shrink in place. Growth beyond the free capacity is refused, and the receipt says
+// what is missing.
 func checkResize(t *trial) {
 	t.commits(node("n", 4), node("m", 4), submit(movable(cpu(2)), "a", "b"), submit(cpu(1), "w"), place("a", "n"))
 	view, more := t.view(), t.resize("a", 4)
@@ -176,12 +181,12 @@ func checkResize(t *trial) {
 	t.mistakes(t.resize("a", 1))
 }
 
-// evictedTo moves a capsule.
+// evictedTo returns the commitments of a move: the eviction, and the placement on another node.
 func evictedTo(e orbit.Evict, to orbit.NodeID) []orbit.Commitment {
 	return []orbit.Commitment{e, place(e.Capsule, to)}
 }
 
-// checkResizeWaiting changes size and priority of what waits, and what is decided by them.
+// checkResizeWaiting changes the size and the priority of pending capsules, and checks what depends on them.
 func checkResizeWaiting(t *trial) {
 	t.commits(node("n", 2), submit(cpu(3), "big"), submit(cpu(1), "first", "second"))
 	t.mistakes(place("big", "n"))
@@ -212,7 +217,8 @@ func nominated(c orbit.CapsuleID, n orbit.NodeID) orbit.Nominate {
 	return orbit.Nominate{Capsule: c, Parts: []orbit.NominatedRoom{{Node: n, Room: orbit.Resources{orbit.CPU: 1}}}, Ends: someday}
 }
 
-// checkResizeBeside grows only beside what still stops, and takes back only what is not used any more.
+// checkResizeBeside resizes capsules beside others that have left the node and still run there. Growth must fit beside
+// those, and shrinking frees room only when the capsule does not use it any more.
 func checkResizeBeside(t *trial) {
 	t.commits(confirming("n", 4), submit(cpu(2), "old", "a"), submit(cpu(1), "b"), place("old", "n"), place("a", "n"))
 	t.commits(t.begins("old"), t.begins("a"))

@@ -8,7 +8,7 @@ import (
 
 // This file checks devices and requirements on nodes.
 
-// checkDevices shares instances between capsules and holds, up to what each can give.
+// checkDevices shares device instances between capsules and holds, up to the capacity of each instance.
 func checkDevices(t *trial) {
 	t.commits(gpuNode("n", 2), submit(gpu(1, 600), "a", "b"), submit(gpu(1, 400), "c"), submit(gpu(2, 1), "pair"))
 	t.commits(placeOn("a", "n", 0b01))
@@ -28,7 +28,7 @@ func checkDevices(t *trial) {
 	t.commits(unhold("h"), placeOn("b", "n", 0b10))
 }
 
-// checkSickDevice loses a device on which something runs.
+// checkSickDevice makes a device unhealthy on which a capsule runs.
 func checkSickDevice(t *trial) {
 	t.commits(gpuNode("n", 2), submit(movable(gpu(1, 600)), "a", "b"), placeOn("a", "n", 1))
 	view := t.view()
@@ -99,7 +99,7 @@ func checkAlternatives(t *trial) {
 	}
 }
 
-// checkTaints places what tolerates the taints of a node, and what does not, and moves that away.
+// checkTaints places capsules that tolerate the taints of a node and others that do not, and moves the latter away.
 func checkTaints(t *trial) {
 	tainted := func(id orbit.NodeID, taints ...orbit.Taint) orbit.PutNode {
 		n := node(id, 9)

@@ -9,7 +9,7 @@ func having(id orbit.NodeID, amount int64) orbit.PutNode {
 	return n
 }
 
-// taking is a spec that takes an amount of the extra "ip".
+// taking returns a spec that takes an amount of the extra "ip".
 func taking(amount int64) *orbit.Spec {
 	spec := movable(cpu(0))
 	spec.Extras = []orbit.Extra{{Name: "ip", Amount: amount}}
@@ -23,7 +23,7 @@ func (t *trial) extraFree(want int64) {
 	}
 }
 
-// extraLines has what a node gives of what it has beside its resources.
+// extraLines has cases of extras, which nodes have beside their resources and which placements take.
 var extraLines = []line{
 	{"a node gives what it has, and one without the name nothing", func(t *trial) {
 		t.commits(having("n", 3), in("a", "r", "m"), submit(taking(2), "x", "y"), submit(taking(1), "z"))

@@ -6,22 +6,22 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// This file checks who may use nominated room until it is needed.
+// This file checks which capsules may borrow nominated room until it is needed.
 
-// backfilling makes a spec one that runs for a minute, and may use room that is lent to it.
+// backfilling makes a spec declare that it runs for at most a minute and may borrow nominated room.
 func backfilling(spec *orbit.Spec) *orbit.Spec {
 	spec.RunsAtMost, spec.Backfills = time.Minute, true
 	return spec
 }
 
-// lend nominates a capsule as nominate does, and lends the room for so long.
+// lend nominates a capsule as nominate does, and lends the room to capsules that run for at most lends.
 func lend(lends time.Duration, c orbit.CapsuleID, room int64, nodes ...orbit.NodeID) orbit.Nominate {
 	n := nominate(c, room, nodes...)
 	n.Lends = lends
 	return n
 }
 
-// borrows requires that a capsule uses the room of another one; "": of none.
+// borrows requires that a capsule borrows from the nomination of another one; "": from none.
 func (t *trial) borrows(id, from orbit.CapsuleID) {
 	switch got := t.capsule(id).Borrows; {
 	case got == nil && from == "":
@@ -30,7 +30,7 @@ func (t *trial) borrows(id, from orbit.CapsuleID) {
 	}
 }
 
-// checkLoans places capsules in nominated room that is lent, and in such that is not.
+// checkLoans places capsules in nominated room that is lent, and in nominated room that is not.
 func checkLoans(t *trial) {
 	t.commits(node("n", 8), submit(ranked(5, 8), "top"), submit(ranked(1, 2), "plain"), submit(backfilling(ranked(1, 2)), "a", "b", "c"),
 		submit(backfilling(ranked(5, 2)), "equal"))
@@ -66,7 +66,7 @@ func checkLoans(t *trial) {
 	t.invalid(crew)
 }
 
-// checkLoansBeside looks at what others find on nodes where some borrow: what they would have found without.
+// checkLoansBeside checks that capsules which borrow do not change what is free for others on the same nodes.
 func checkLoansBeside(t *trial) {
 	t.commits(node("n", 8), node("m", 8), node("o", 8), node("wide", 1000), submit(ranked(5, 4), "half"), submit(ranked(9, 3), "first"), submit(ranked(8, 3), "second"),
 		submit(ranked(7, 2), "small"), submit(ranked(6, 2), "smaller"), submit(backfilling(ranked(1, 4)), "a", "c"), submit(backfilling(ranked(1, 3)), "b"),
@@ -89,7 +89,7 @@ func checkLoansBeside(t *trial) {
 	t.mistakes(place("four2", "n"))
 }
 
-// checkRecalls takes capsules off room that they borrow, for the one that lent it and for others.
+// checkRecalls evicts capsules from room that they borrow, for the nominee that has lent it and for others.
 func checkRecalls(t *trial) {
 	web := backfilling(ranked(1, 2))
 	web.Group = "db"

@@ -153,7 +153,8 @@ func checkEvictions(t *trial) {
 	t.isOn("w", "m")
 }
 
-// checkSparing evicts capsules that need not leave: the newcomer does not outrank them, or asks for none of the resource that they use.
+// checkSparing evicts capsules that need not leave: the newcomer does not outrank them, or asks for none of the
+// resource that they use.
 func checkSparing(t *trial) {
 	t.commits(node("n", 4), submit(ranked(5, 2), "v"), submit(ranked(10, 2), "a", "a2"), submit(ranked(5, 2), "equal"), submit(ranked(6, 2), "above"), place("v", "n"))
 	t.mistakes(t.evictFor("v", "a"), place("a", "n"), place("equal", "n")) // an equal does not outrank it
@@ -201,7 +202,8 @@ func checkEvictionsBesideNominations(t *trial) {
 	t.evicts([]orbit.CapsuleID{"v"}, t.evictFor("v", "a"), place("a", "n")) // both have room, and v has none beside them
 }
 
-// checkProtection takes off what is protected: no wish does, an end and a loss do, and so does a wish after the protection has ended.
+// checkProtection takes off what is protected: no wish does, an end and a loss do, and so does a wish after the
+// protection has ended.
 func checkProtection(t *trial) {
 	longest := cmp.Or(t.limits.Protect, 10*time.Minute)
 	t.commits(node("n", 4), node("m", 4), submit(movable(ranked(1, 2)), "a", "b", "c"), submit(ranked(9, 4), "urgent"))
