@@ -48,11 +48,11 @@ func (t *trial) overcommitted(want ...orbit.NodeID) {
 func checkAdopt(t *trial) {
 	t.commits(confirming("n", 4), node("plain", 4), submit(cpu(1), "next"), submit(movable(cpu(1)), "waits", "placed"), place("placed", "n"))
 	view := t.view()
-	t.mistakes(adopt("x", nil, "n"))         // of what is unknown the spec has to be said
-	t.mistakes(adopt("x", cpu(1), "nosuch")) // and the node has to be there
+	t.mistakes(adopt("x", nil, "n"))         // an unknown capsule must come with a spec
+	t.mistakes(adopt("x", cpu(1), "nosuch")) // the node must exist
 	t.invalid(adopt("", cpu(1), "n"))
 	t.invalid(adopt("x", cpu(-1), "n"))
-	t.commits(adopt("x", cpu(6), "n")) // 7 of 4: that is how it is
+	t.commits(adopt("x", cpu(6), "n")) // 7 of 4 are used then, because 7 run
 	t.ready("x", true, false)
 	t.isOn("x", "n")
 	t.overcommitted("n")
@@ -70,7 +70,7 @@ func checkAdopt(t *trial) {
 	t.commits(cancel("x"), t.stopsOf("x"))
 	t.overcommitted()
 	t.commits(confirming("n", 4), place("next", "n"))
-	t.mistakes(adopt("x", cpu(1), "n")) // it has ended: let it stop
+	t.mistakes(adopt("x", cpu(1), "n")) // the capsule has ended, so its agent must stop it
 	t.commits(submit(cpu(1), "x"), adopt("x", nil, "n"))
 	t.commits(cancel("placed"))
 	t.commits(evictedTo(t.evict("waits"), "n")...)
@@ -86,7 +86,7 @@ func checkAdoptRemains(t *trial) {
 	t.commits(t.begins("a"))
 	t.commits(cordoned(confirming("n", 4)))
 	t.commits(release("a"))
-	t.mistakes(adopt("a", nil, "n")) // it was told to stop, and does
+	t.mistakes(adopt("a", nil, "n")) // the capsule has left and is stopping
 	t.mistakes(adopt("a", nil, "m"))
 	t.commits(t.stops("a"))
 	t.commits(adopt("a", nil, "m"))
@@ -95,7 +95,7 @@ func checkAdoptRemains(t *trial) {
 	t.commits(cancel("a"))
 	t.remain("m", "a")
 	t.commits(submit(cpu(4), "c"), place("c", "m"))
-	t.waits("c", true) // what was adopted stops as anything does
+	t.waits("c", true) // an adopted capsule leaves remains like any other
 	t.commits(t.stops("a"))
 	t.commits(t.begins("c"))
 }
@@ -125,7 +125,7 @@ func checkAdoptGang(t *trial) {
 		t.Failf("gang \"g\" has %d members placed; two were adopted and one was placed", g.Total())
 	}
 	t.mistakes(place("b", "n"))
-	t.commits(place("d", "n")) // a member that waits comes to those that run
+	t.commits(place("d", "n")) // a pending member joins the running ones
 	t.mistakes(adopt("d", nil, "n"))
 	t.overcommitted()
 	t.commits(gang("h", 0, "x", "y"), adopt("x", nil, "n"), adopt("y", nil, "n")) // a restart: all at once
@@ -139,8 +139,8 @@ func checkAdoptDevices(t *trial) {
 		return orbit.Adopt{Capsule: id, Spec: gpu(1, 600), Node: "n", Devices: set}
 	}
 	t.commits(sick, submit(gpu(1, 600), "p"), placeOn("p", "n", 2))
-	t.mistakes(use("a", 3)) // it asks for one
-	t.mistakes(use("a", 4)) // there is none
+	t.mistakes(use("a", 3)) // two instances, and the spec asks for one
+	t.mistakes(use("a", 4)) // the node has no such instance
 	t.commits(use("a", 2))
 	t.commits(use("b", 1))
 	t.overcommitted("n")
@@ -169,7 +169,7 @@ func checkResize(t *trial) {
 	t.mistakes(other)
 	stale := t.resize("a", 1)
 	t.commits(evictedTo(t.evict("a"), "m")...)
-	t.mistakes(stale) // of another placement
+	t.mistakes(stale) // names a former placement
 	t.mistakes(orbit.Resize{Capsule: "nosuch", Spec: cpu(1)})
 	t.invalid(orbit.Resize{Capsule: "a"})
 	t.invalid(t.resize("a", -1))
@@ -200,9 +200,9 @@ func checkResizeWaiting(t *trial) {
 	}
 	placed := t.resize("big", 1)
 	placed.Spec.Priority = 9
-	t.mistakes(placed) // what is placed keeps its rank
+	t.mistakes(placed) // the priority of a placed capsule cannot change
 	t.commits(nominated("first", "n"))
-	t.commits(t.resize("first", 2)) // the room was for another size
+	t.commits(t.resize("first", 2)) // ends the nomination, whose room was for another size
 	if n := t.capsule("first").Nomination; n.Lives() {
 		t.Failf("capsule \"first\" has another size and is nominated still, for %v", n.Parts)
 	}
@@ -222,7 +222,7 @@ func nominated(c orbit.CapsuleID, n orbit.NodeID) orbit.Nominate {
 func checkResizeBeside(t *trial) {
 	t.commits(confirming("n", 4), submit(cpu(2), "old", "a"), submit(cpu(1), "b"), place("old", "n"), place("a", "n"))
 	t.commits(t.begins("old"), t.begins("a"))
-	t.mistakes(t.resize("a", 1)) // it may take 2 still
+	t.mistakes(t.resize("a", 1)) // the capsule may still use 2
 	t.commits(cancel("old"))
 	t.mistakes(t.resize("a", 3)) // 2 and 3 of 4 would run
 	t.commits(t.stops("old"))
@@ -232,12 +232,12 @@ func checkResizeBeside(t *trial) {
 	t.waits("b", false)
 	t.commits(t.begins("b"))
 	t.commits(stopped("b"), place("b", "n"))
-	t.commits(t.resize("b", 1)) // nothing else than it has
+	t.commits(t.resize("b", 1)) // the size that it has already
 	t.commits(stopped("a"))
 	t.commits(place("a", "n"))
 	view := t.view()
 	t.commits(t.resize("a", 1))
-	t.loses(view, t.begins("a")) // it would be started with 3
+	t.loses(view, t.begins("a")) // the agent has seen the size 3 and would start it with that
 	t.loses(view, t.serves("a", true))
 	t.commits(t.begins("a"))
 	view = t.view()

@@ -48,7 +48,7 @@ func checkBudgets(t *trial) {
 	t.commits(node("n", 8), node("m", 8), node("o", 8))
 	t.placed(grouped("db"), "a", "b", "c")
 	t.placed(cpu(1), "other")
-	t.mistakes(t.move("a", "m")...) // nobody has consented
+	t.mistakes(t.move("a", "m")...) // neither the spec nor a budget consents to moves
 	t.commits(budget("db", "db", 3, 1))
 	t.commits(t.move("a", "m")...) // a budget is consent
 	t.mistakes(t.move("other", "m")...)
@@ -57,7 +57,7 @@ func checkBudgets(t *trial) {
 	both.Groups = []string{"web"}
 	t.placed(both, "w")
 	t.commits(budget("web", "web", 1, 0))
-	t.breaks("web", 1, 0, t.mistakes(t.move("w", "m")...)) // a member of both, of which one can spare it
+	t.breaks("web", 1, 0, t.mistakes(t.move("w", "m")...)) // a member of both budgets, of which only one can spare it
 	t.commits(orbit.RemoveBudget{Budget: "web"}, cancel("w"))
 	t.commits(drained("n"))
 	t.breaks("db", 2, 1, t.mistakes(release("b"), release("c"), release("other")))
@@ -112,8 +112,8 @@ func checkBudgetEnds(t *trial) {
 	t.commits(place("a2", "m"))
 	t.breaks("db", 2, 1, t.mistakes(append(t.move("b", "m"), cancel("c"))...)) // what ends in the same commit counts
 	t.commits(t.move("b", "m")...)
-	t.breaks("db", 2, 1, t.mistakes(append(t.move("b", "n"), cancel("c"), budget("db", "db", 2, 1))...)) // to the budget before it, too
-	t.commits(cancel("c"), budget("db", "db", 2, 1))                                                     // scaled down
+	t.breaks("db", 2, 1, t.mistakes(append(t.move("b", "n"), cancel("c"), budget("db", "db", 2, 1))...)) // the former budget counts too
+	t.commits(cancel("c"), budget("db", "db", 2, 1))                                                     // the group is scaled down
 	t.commits(t.move("b", "n")...)
 	t.commits(budget("db", "db", 9, 1))
 	t.breaks("db", 8, 1, t.mistakes(t.move("b", "m")...)) // an Expected that is too large only blocks
@@ -127,8 +127,8 @@ func checkBudgetEnds(t *trial) {
 	view := t.view()
 	t.commits(lost("n"))
 	t.commits(drained("o"))
-	t.breaks("two", 2, 0, t.loses(view, release("f")))                          // what is lost is missing at once
-	t.commits(append([]orbit.Commitment{release("d")}, t.move("e", "m")...)...) // and nobody's wish
+	t.breaks("two", 2, 0, t.loses(view, release("f")))                          // members on a lost node are missing at once
+	t.commits(append([]orbit.Commitment{release("d")}, t.move("e", "m")...)...) // but taking them off the lost node is no wish
 }
 
 // checkBudgetSizes moves and evicts many at once.
@@ -144,13 +144,13 @@ func checkBudgetSizes(t *trial) {
 	for _, id := range list {
 		moves = append(moves, t.move(id, "m")...)
 	}
-	t.breaks("all", 1, 0, t.mistakes(moves...)) // all would be placed afterwards, and none runs meanwhile
+	t.breaks("all", 1, 0, t.mistakes(moves...)) // all would be placed afterwards, but none would run in between
 	t.commits(moves[:2*n-2]...)
 	crew := gang("g", 2, "x", "y", "z")
 	crew.Gang.Roles[0].Spec.Group = "crew"
 	t.commits(node("o", 3), crew, place("x", "o"), place("y", "o"), place("z", "o"), budget("crew", "crew", 3, 2))
 	t.commits(drained("o"))
-	t.breaks("crew", 1, 0, t.mistakes(release("x"), release("y"), release("z"))) // a whole gang spends its size
+	t.breaks("crew", 1, 0, t.mistakes(release("x"), release("y"), release("z"))) // each member of a whole gang counts as missing
 	t.commits(budget("crew", "crew", 3, 3))
 	t.commits(release("x"), release("y"), release("z"))
 }
@@ -163,7 +163,7 @@ func checkBudgetsOfReady(t *trial) {
 	t.commits(t.serves("a", true), t.serves("b", true), t.serves("c", true))
 	t.commits(t.move("a", "m")...)
 	t.commits(t.stops("a"))
-	t.breaks("db", 2, 1, t.mistakes(t.move("b", "m")...)) // a is placed, and does not serve yet
+	t.breaks("db", 2, 1, t.mistakes(t.move("b", "m")...)) // a is placed, but not ready yet
 	t.commits(t.begins("a"))
 	t.breaks("db", 2, 1, t.mistakes(t.move("b", "m")...))
 	t.commits(t.serves("a", true))
@@ -172,15 +172,15 @@ func checkBudgetsOfReady(t *trial) {
 	t.breaks("db", 2, 1, t.loses(view, t.move("b", "m")...))
 	t.commits(t.serves("c", true))
 	t.commits(stopped("b"), place("b", "plain"))
-	t.commits(t.move("c", "m")...) // b serves as soon as it is placed there
+	t.commits(t.move("c", "m")...) // b counts as ready, because its node does not confirm
 	t.commits(t.stops("c"))
-	t.breaks("db", 2, 1, t.mistakes(append(t.move("a", "n"), node("m", 8))...)) // c serves only because the proposal says so
+	t.breaks("db", 2, 1, t.mistakes(append(t.move("a", "n"), node("m", 8))...)) // c would count as ready only by the proposal's own change of its node
 	placed := budget("db", "db", 3, 1)
 	placed.Budget.IgnoreReady = true
 	t.commits(placed)
 	t.commits(t.move("a", "n")...)
 	t.commits(t.stops("a"))
-	t.commits(t.move("c", "n")...) // nobody looks whether a serves
+	t.commits(t.move("c", "n")...) // the budget ignores whether a is ready
 }
 
 // checkFreeUnready takes members off their nodes that are not ready, under a budget that allows it and under one that

@@ -191,7 +191,7 @@ var apartLines = []line{
 		t.mistakes(place("y", "n"))
 		t.commits(cancel("x"))
 		t.commits(place("y", "n"))
-		t.commits(submit(away("db", "g", "rack"), "x")) // who is there was not counted since
+		t.commits(submit(away("db", "g", "rack"), "x")) // y came while no capsule had the rule, and counts all the same
 		t.mistakes(place("x", "n"))
 		t.commits(place("z", "n"))
 	}},
@@ -213,7 +213,7 @@ func checkCompanyReceipts(t *trial) {
 	}
 	t.commits(place("y", "nb"))
 	taken := t.view()
-	r = t.loses(view, place("z", "nb")) // it had room when it was planned
+	r = t.loses(view, place("z", "nb")) // the rule allowed this placement at the view
 	if t.names(r, "z", "nb", "b", 2, 1); r.At != taken || r.TakenAt != taken {
 		t.Failf("the conflict is at revision %d with a change at %d; it must be %d", r.At, r.TakenAt, taken)
 	}
@@ -245,7 +245,7 @@ func checkCompanyFacts(t *trial) {
 	t.mistakes(place("y", "nb"), place("q", "nb"))
 	t.commits(adopt("y", level(), "na2")) // it has been waiting, and is found running
 	t.skewed("a: 5, fewest 0")
-	t.commits(in("a", "ra", "nb")) // zone b is no more
+	t.commits(in("a", "ra", "nb")) // zone b has no node any more
 	t.skewed()
 	t.commits(in("b", "rb", "nb"))
 	t.commits(t.move("f1", "nb")...)
@@ -259,7 +259,7 @@ func checkCompanyFacts(t *trial) {
 	t.isOn("x", "n")
 	t.isOn("y", "m")
 	t.mistakes(place("z", "m"))
-	t.mistakes(in("a", "r1", "o"), place("z", "o")) // judged as it is afterwards
+	t.mistakes(in("a", "r1", "o"), place("z", "o")) // the placement is judged by the node's new labels
 	t.commits(in("a", "r4", "m"), place("z", "o"))
 	t.commits(cancel("z"))
 	t.mistakes(in("a", "r4", "o"), submit(spread, "z2"), place("z2", "o"))

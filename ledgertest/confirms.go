@@ -102,7 +102,7 @@ func checkBegins(t *trial) {
 func checkRemains(t *trial) {
 	t.commits(confirming("n", 4), confirming("m", 4), node("plain", 4), submit(movable(cpu(2)), "a", "b"), place("a", "n"), place("b", "n"))
 	t.commits(t.begins("a"), t.begins("b"))
-	t.mistakes(t.evict("b"), place("b", "plain")) // it would run there at once
+	t.mistakes(t.evict("b"), place("b", "plain")) // it would run at once on a node that does not confirm
 	t.commits(t.evict("b"), place("b", "m"))
 	t.commits(cordoned(confirming("n", 4)))
 	t.commits(release("a"))
@@ -130,7 +130,7 @@ func checkBesideRemains(t *trial) {
 	t.commits(cancel("r1"), cancel("r2"), place("p", "n"))
 	t.waits("p", true)
 	t.commits(t.stops("r1"))
-	t.mistakes(t.begins("p")) // else 6 of 4 would run
+	t.mistakes(t.begins("p")) // otherwise 6 of 4 would run
 	t.commits(t.stops("r2"))
 	t.commits(t.begins("p"))
 	t.commits(cancel("p"), t.stopsOf("p"))
@@ -181,7 +181,7 @@ func checkRolling(t *trial) {
 	t.commits(t.begins("new"))
 	t.commits(confirming("n", 4))
 	t.commits(cancel("other"), submit(cpu(1), "next"), placeAfter("next", "n"))
-	t.waits("next", true) // there is room beside, and it is to wait
+	t.waits("next", true) // there is room beside the old one, but the placement asks to wait
 	t.mistakes(t.begins("next"))
 	t.commits(submit(cpu(1), "late"), place("late", "n"))
 	t.waits("late", false)
@@ -200,7 +200,7 @@ func checkRolling(t *trial) {
 func checkReady(t *trial) {
 	t.commits(confirming("n", 4), node("m", 4), submit(cpu(2), "a", "b", "c"), submit(cpu(1), "p"), place("a", "n"), place("p", "m"))
 	t.mistakes(t.serves("a", false))
-	t.mistakes(t.serves("p", true)) // nobody confirms there
+	t.mistakes(t.serves("p", true)) // the node does not confirm
 	ready := t.serves("a", true)
 	wrong := ready
 	wrong.Since++
@@ -214,7 +214,7 @@ func checkReady(t *trial) {
 	t.ready("a", true, true)
 	t.loses(view, ready)
 	t.mistakes(t.begins("a"))
-	t.commits(t.serves("a", false)) // it starts anew in its place
+	t.commits(t.serves("a", false)) // the capsule restarts on its node
 	t.ready("a", true, false)
 	t.mistakes(t.serves("a", false))
 	t.commits(t.serves("a", true))

@@ -36,7 +36,7 @@ func checkLoans(t *trial) {
 		submit(backfilling(ranked(5, 2)), "equal"))
 	t.commits(nominate("top", 8, "n"))
 	t.mistakes(place("a", "n"))
-	t.commits(lend(time.Minute-1, "top", 8, "n")) // it runs for longer
+	t.commits(lend(time.Minute-1, "top", 8, "n")) // the borrowers run for longer than that
 	t.mistakes(place("a", "n"))
 	view := t.view()
 	t.commits(lend(time.Minute, "top", 8, "n"))
@@ -48,14 +48,14 @@ func checkLoans(t *trial) {
 	t.mistakes(place("a", "n"), place("plain", "n"))
 	t.commits(nominate("top", 8, "n"))
 	t.loses(view, place("b", "n"))
-	t.borrows("a", "top") // whatever became of the nomination
+	t.borrows("a", "top") // a loan does not depend on what happens to the nomination afterwards
 	t.mistakes(place("top", "n"))
 	t.commits(lend(time.Hour, "top", 8, "n"))
-	t.mistakes(lend(time.Hour, "top", 8, "n"), place("b", "n")) // it borrows from what was made before
+	t.mistakes(lend(time.Hour, "top", 8, "n"), place("b", "n")) // capsules borrow only from nominations of earlier commits
 	t.commits(stopped("a"))
 	t.borrows("a", "")
 	t.commits(place("a", "n"), place("b", "n"))
-	t.commits(nominate("top", 8), place("c", "n")) // what ends lends no more
+	t.commits(nominate("top", 8), place("c", "n")) // a nomination that ends in this commit lends nothing
 	t.borrows("b", "top")
 	t.borrows("c", "")
 	t.invalid(submit(&orbit.Spec{Backfills: true}, "endless"))
@@ -78,11 +78,11 @@ func checkLoansBeside(t *trial) {
 	t.commits(nominate("second", 3, "m"))
 	t.commits(place("b", "m"))
 	t.borrows("b", "first")
-	t.mistakes(place("three", "m")) // what is borrowed from one is not taken off the claim of another
+	t.mistakes(place("three", "m")) // a loan from one nominee does not reduce the claim of another
 	t.commits(place("two", "m"))
 	t.commits(lend(time.Hour, "small", 2, "o"))
 	t.commits(nominate("smaller", 2, "o"))
-	t.commits(place("c", "o")) // half of it in what it borrows, the rest in what is free for all
+	t.commits(place("c", "o")) // half of its demand is borrowed, the rest is free for all
 	t.borrows("c", "small")
 	t.mistakes(place("three2", "o"))
 	t.commits(place("two2", "o"))
@@ -98,10 +98,10 @@ func checkRecalls(t *trial) {
 	t.commits(lend(time.Hour, "top", 8, "n"))
 	t.mistakes(place("a", "n"), orbit.Protect{Capsule: "a", For: 1})
 	t.commits(place("a", "n"), place("b", "n"))
-	t.commits(budget("db", "db", 3, 0)) // which comes too late for the borrowers
+	t.commits(budget("db", "db", 3, 0)) // put after a and b have borrowed
 	t.breaks("db", 3, 1, t.mistakes(t.evictFor("a", "urgent"), t.evictFor("b", "urgent"), place("urgent", "n")))
 	t.breaks("db", 3, 1, t.mistakes(t.move("a", "m")...))
-	t.breaks("db", 3, 0, t.mistakes(t.evictFor("c", "top"), place("top", "m"))) // which borrows nothing
+	t.breaks("db", 3, 0, t.mistakes(t.evictFor("c", "top"), place("top", "m"))) // c borrows nothing
 	t.commits(nominate("top", 8, "n"))
 	t.evicts([]orbit.CapsuleID{"a", "b"}, t.evictFor("a", "top"), t.evictFor("b", "top"), place("top", "n"))
 	t.borrows("a", "")

@@ -61,7 +61,7 @@ func checkShrink(t *trial) {
 		t.mistakes(hold("h", "n", 1))
 	}
 	t.mistakes(t.evict("a"), place("a", "n"))
-	t.commits(place("free", "n")) // asks for nothing of what is short
+	t.commits(place("free", "n")) // asks for none of the resource that is short
 	t.commits(stopped("a"))       // leaving is always possible
 	t.mistakes(place("a", "n"))
 	t.commits(node("n", 6))
@@ -101,7 +101,7 @@ func checkHolds(t *trial) {
 	if h, ok := t.now().Hold("h"); !ok || h.Node != "n" || h.Room[orbit.CPU] != 3 || h.For != "holder" || !h.Ends.Equal(someday) {
 		t.Failf("the hold reads %v, %v", h, ok)
 	}
-	t.commits(unhold("h"), place("a", "n")) // the one that it is for swaps it
+	t.commits(unhold("h"), place("a", "n")) // the owner of the hold swaps it for a placement
 	if free := t.free("n"); free != 2 {
 		t.Failf("node n has %d free after the swap; it must have 2", free)
 	}
