@@ -127,14 +127,14 @@ func checkTaints(t *trial) {
 	t.loses(view, place("plain", "m"))
 	t.mistakes(evictedTo(t.evict("runs"), "m")...)
 	t.commits(tainted("o"))
-	t.mistakes(append(evictedTo(t.evict("runs"), "o"), tainted("m", sick))...) // nobody makes the reason for his own move
+	t.mistakes(append(evictedTo(t.evict("runs"), "o"), tainted("m", sick))...) // a taint of the same proposal is no reason for the move
 	t.commits(tainted("m", sick))
 	t.mistakes(evictedTo(t.evict("runs"), "m")...)
 	t.commits(evictedTo(t.evict("runs"), "o")...)
 	t.commits(submit(spec(orbit.Toleration{Key: "sick", Op: "Exists", Effect: "NoExecute", For: time.Minute}, orbit.Toleration{Key: "reserved", Op: "Exists"}), "a-while"), place("a-while", "m"))
 	t.mistakes(evictedTo(t.evict("all"), "o")...)
-	t.commits(evictedTo(t.evict("a-while"), "o")...) // no rule reads a clock
-	t.commits(adopt("found", spec(), "m"))           // a fact
+	t.commits(evictedTo(t.evict("a-while"), "o")...) // allowed at once, although For has not passed: no rule reads a clock
+	t.commits(adopt("found", spec(), "m"))           // an adoption is a fact, which no taint refuses
 	t.invalid(tainted("n", orbit.Taint{Key: "k", Effect: "Never"}))
 	t.invalid(tainted("n", orbit.Taint{Effect: "NoSchedule"}))
 	for _, bad := range []orbit.Toleration{{}, {Key: "k", Op: "In"}, {Op: "Equal"}, {Key: "k", Op: "Exists", Value: "v"}, {Key: "k", Effect: "Never"},

@@ -111,7 +111,7 @@ var extraLines = []line{
 		t.isOn("x", "n")
 		t.commits(cancel("a"))
 		out.For = "c"
-		t.mistakes(submit(three, "b"), submit(two, "c"), out, place("b", "n"), place("c", "m")) // it is in the way of "b"
+		t.mistakes(submit(three, "b"), submit(two, "c"), out, place("b", "n"), place("c", "m")) // "x" is in the way of "b"
 		out.For = "b"
 		t.commits(submit(three, "b"), submit(two, "c"), out, place("b", "n"), place("c", "m"))
 		t.isOn("x", "")

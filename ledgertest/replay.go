@@ -9,7 +9,7 @@ import (
 	"github.com/orbitsched/orbit/internal/harness"
 )
 
-// History is what a ledger has done, and what it has said meanwhile.
+// History has the commits of a ledger, and the calls of its methods with their answers in the same time.
 type History struct {
 	// Base is the state before the first change.
 	Base *orbit.State
@@ -52,7 +52,7 @@ func (h History) Check() error {
 // state.
 const maxSnapshots = 300
 
-// maxFaults is how many faults are reported.
+// maxFaults is the largest number of faults that Check reports.
 const maxFaults = 10
 
 // checker is the state of a check.

@@ -177,7 +177,7 @@ func (a *actor) rest(ctx context.Context, round orbit.Round) {
 		return
 	}
 	wait := &waiting{Context: ctx, actor: a}
-	if round.Pending > 0 || round.Proposed > 0 || len(round.Errors) > 0 || a.play != nil { // reports wake nobody
+	if round.Pending > 0 || round.Proposed > 0 || len(round.Errors) > 0 || a.play != nil { // a new report alone wakes no engine
 		wait.end = a.now + backoff
 	}
 	if until := due.Sub(a.start); a.Sleep != nil && !due.IsZero() && until < ages/2 && (wait.end == 0 || until < wait.end) {

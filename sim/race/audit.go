@@ -160,7 +160,7 @@ func (a *audit) againstItself(p *asked, err error) {
 	}
 }
 
-// follow reads what is new in the history.
+// follow reads the new changes of the history and enters them, proposal by proposal.
 func (a *audit) follow() {
 	changes, err := a.ledger.Changes(background(), a.known)
 	if err != nil {

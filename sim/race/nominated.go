@@ -38,7 +38,7 @@ func (a *audit) nominate(do *orbit.Nominate, rev orbit.Revision) {
 	id := nominee{do.Capsule, do.Gang}
 	was := a.nominations[id]
 	if len(do.Parts) == 0 {
-		if was != nil && (do.Since == 0 || do.Since == was.Made) { // otherwise it speaks of a nomination that has been renewed
+		if was != nil && (do.Since == 0 || do.Since == was.Made) { // otherwise the nomination that it names has ended already
 			a.endParts(id)
 		}
 		return
