@@ -101,7 +101,7 @@ func (r *refreshes) Left(ctx context.Context, tokens []string) ([]time.Duration,
 const atOnce = 16
 
 // each divides the tokens into parts and calls ask with all parts at the same time. If the time left of a token is not
-// positive, each checks the token's key. Without the key the token has ended, and its time stays 0. With the key the
+// positive, each checks the token's key. Without the key the token has ended, and its time is 0. With the key the
 // token still lives; its time is 1 ns, which says that it lives and promises nothing.
 func (r *refreshes) each(ctx context.Context, tokens []string, ask func(context.Context, []int64, []time.Duration) error) ([]time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)

@@ -130,7 +130,7 @@ func (d *liveDraft) drawEngines(r *rand.Rand) {
 		e.preempting = lucky(r, 25) && kind != "keeper" && kind != "warm"
 		if lucky(r, 15) {
 			e.maxPlan = 1 + r.IntN(6)
-			if kind == "gang" || kind == "warm" { // their work that cannot be placed is not all put aside, so plans need room for more
+			if kind == "gang" || kind == "warm" { // gangs that fit nowhere, and forks of pending parents, are never put aside, and fill plans
 				e.maxPlan += 12
 			}
 		}
