@@ -10,18 +10,20 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// background is the context of calls that neither wait nor end early.
+// background is the context of calls that neither wait nor have to end early.
 var background = context.Background()
 
-// checkpointResult is what came of a checkpoint.
+// checkpointResult is the result of an attempt to write a checkpoint.
 type checkpointResult struct {
 	number uint64
-	size   int64
-	err    error
+	// size is the size of the checkpoint's file; 0: the checkpoint is not on the disk. It may be above 0 beside an
+	// error.
+	size int64
+	err  error
 }
 
-// considerCheckpoint begins a checkpoint if somebody has asked for one or the logs since the last one are large, and none is
-// under way.
+// considerCheckpoint begins a checkpoint if none is under way and one is due: a caller has asked for it, or the logs
+// since the last checkpoint are large, or there are many of them.
 func (l *Ledger) considerCheckpoint() {
 	f := &l.log
 	grown := f.since + f.size() - f.tried
@@ -43,8 +45,9 @@ func (l *Ledger) considerCheckpoint() {
 	})
 }
 
-// rotate begins a new log, which the checkpoint of the present state will precede. If the new log could not be made the old one
-// is continued; if it may have been made, nothing is committed any more.
+// rotate begins a new log for the changes after the present state. The checkpoint of that state gets the log's number.
+// If the new log certainly does not exist after an error, the old log is continued. If it may exist, nothing is
+// committed any more.
 func (l *Ledger) rotate() error {
 	f := &l.log
 	l.mu.Lock()
@@ -69,7 +72,7 @@ func (l *Ledger) rotate() error {
 	return old.close()
 }
 
-// endCheckpoint notes what came of a checkpoint, and tells those who have asked for it.
+// endCheckpoint records the result of a checkpoint and reports it to the callers that have asked for the checkpoint.
 func (l *Ledger) endCheckpoint(result checkpointResult) {
 	f := &l.log
 	f.checkpoints = nil
@@ -87,8 +90,9 @@ func (l *Ledger) endCheckpoint(result checkpointResult) {
 	f.asked = nil
 }
 
-// checkpoint writes a checkpoint and removes the files that it makes needless. A size above 0 means that the checkpoint is on
-// the disk, also beside an error. A panic becomes an error, because no importer can catch one of this goroutine.
+// checkpoint writes a checkpoint and removes the files that it replaces. A size above 0 means that the checkpoint is on
+// the disk, even if there is an error too. A panic becomes an error, because it would be in a goroutine of this
+// package, where no importer can recover from it.
 func (f *folder) checkpoint(number uint64, state *orbit.State, stop <-chan struct{}) (size int64, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -105,7 +109,8 @@ func (f *folder) checkpoint(number uint64, state *orbit.State, stop <-chan struc
 	return size, f.remove(files.before(number)...)
 }
 
-// before returns the files that a checkpoint makes needless: the checkpoints first, so that what is left of them can be read.
+// before returns the files that the checkpoint with a number replaces. Older checkpoints come before the logs, so that
+// the folder can be read if a crash interrupts their removal: no checkpoint is left without the logs after it.
 func (l *listing) before(number uint64) (names []string) {
 	for n := range l.checkpoints {
 		if n < number {
@@ -120,7 +125,7 @@ func (l *listing) before(number uint64) (names []string) {
 	return names
 }
 
-// pieceBytes is how many bytes of a dump one record of a checkpoint has.
+// pieceBytes is how many bytes of a dump each record of a checkpoint has, except the last one.
 const pieceBytes = 1 << 18
 
 // writeCheckpoint writes a state under a temporary name, and then publishes it. It returns the size of the file.

@@ -25,13 +25,13 @@ var (
 	ErrFull = errors.New("the disk is full")
 	// ErrReadOnly means that the disk is mounted for reading only. It comes as a [*DiskError].
 	ErrReadOnly = errors.New("the disk is read-only")
-	// ErrSync means that the disk did not confirm a sync. What the operating system has kept of the data is not known then,
-	// so a sync is never repeated. It comes as a [*DiskError].
+	// ErrSync means that the disk did not confirm a sync. It is then unknown which of the data the operating system has
+	// kept, so a sync is never repeated. It comes as a [*DiskError].
 	ErrSync = errors.New("the disk did not confirm a sync")
 )
 
-// DiskError is an operation on a file that failed. It is ErrFull, ErrReadOnly or ErrSync for errors.Is where that is why, and
-// it wraps the operating system's error.
+// DiskError is an operation on a file that failed. It wraps the operating system's error. errors.Is also finds ErrFull,
+// ErrReadOnly or ErrSync in it if that was the cause.
 type DiskError struct {
 	// Op is the operation: "create", "write", "sync", "rename", "read", "open", "close", "list", "remove", "lock" or "mkdir".
 	Op string
@@ -49,7 +49,7 @@ func (e *DiskError) Error() string {
 // Unwrap returns the operating system's error.
 func (e *DiskError) Unwrap() error { return e.Err }
 
-// Is reports whether target is the kind of this error.
+// Is reports whether target is ErrFull, ErrReadOnly or ErrSync and names the cause of this error.
 func (e *DiskError) Is(target error) bool {
 	switch target {
 	case ErrFull:
@@ -87,7 +87,7 @@ func (e *CorruptError) Unwrap() []error {
 	return []error{ErrCorrupt, e.cause}
 }
 
-// diskError returns nil for nil.
+// diskError returns err as a [*DiskError]; nil for nil.
 func diskError(op, file string, err error) error {
 	if err == nil {
 		return nil
@@ -95,12 +95,12 @@ func diskError(op, file string, err error) error {
 	return &DiskError{Op: op, File: file, Err: err}
 }
 
-// unavailable means that nothing was committed.
+// unavailable returns the error of a proposal that was not committed, and of a read that failed.
 func unavailable(why error) error {
 	return fmt.Errorf("diskledger: %w, nothing was committed: %w", orbit.ErrUnavailable, why)
 }
 
-// unknown means that the proposal may be on the disk or not.
+// unknown returns the error of a proposal that may or may not be on the disk.
 func unknown(why error) error {
 	return fmt.Errorf("diskledger: %w, send the same proposal again: %w", orbit.ErrUnknown, why)
 }

@@ -24,34 +24,36 @@ const (
 
 // header is the first record of a file.
 type header struct {
-	// Kind is what the file is.
+	// Kind is logKind or checkpointKind.
 	Kind string `json:"diskledger"`
 	// Version is the version of the format.
 	Version int `json:"version"`
 	// Number is the number in the file's name.
 	Number uint64 `json:"number"`
-	// Revision is that of the state in a checkpoint, or of the state that a log continues.
+	// Revision is the revision of the state in a checkpoint, or of the state that a log continues.
 	Revision orbit.Revision `json:"revision"`
-	// Previous is how many bytes of the log before are valid, if the log was begun behind another one. It is what cuts off a
-	// torn tail: what stands behind is not read again.
+	// Previous is how many bytes of the previous log are valid; 0 in a checkpoint and in a log without a previous one.
+	// The bytes after them are an unfinished write, and are not read again.
 	Previous int64 `json:"previous,omitempty"`
 }
 
-// closing is the last record of a log whose ledger was closed. It shows that everything before it was written whole.
+// closing is the last record of a log whose ledger was closed. It shows that all records before it were written
+// completely.
 type closing struct {
+	// Closed is the revision of the ledger when it was closed.
 	Closed orbit.Revision `json:"closed"`
 }
 
-// appender writes records to a file.
+// appender writes records to a file. It hands each record to the file in one write.
 type appender struct {
 	file   vfs.File
 	path   string
 	frames *record.Writer
-	// buffer has what frames has written since the last write to the file.
+	// buffer has the bytes of the record that is being written, as frames has encoded it.
 	buffer bytes.Buffer
 }
 
-// newAppender writes to an empty file.
+// newAppender returns an appender to an empty file.
 func newAppender(file vfs.File, path string) *appender {
 	a := &appender{file: file, path: path}
 	a.frames = record.NewWriter(&a.buffer)
@@ -71,7 +73,7 @@ func (a *appender) append(payload []byte) error {
 	return diskError("write", a.path, err)
 }
 
-// appendJSON writes one record.
+// appendJSON writes a value as one record of JSON.
 func (a *appender) appendJSON(v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -80,7 +82,7 @@ func (a *appender) appendJSON(v any) error {
 	return a.append(text)
 }
 
-// sync waits until what was written is on the disk.
+// sync waits until all records that were written are on the disk.
 func (a *appender) sync() error { return diskError("sync", a.path, a.file.SyncData()) }
 
 // size returns how many bytes have been written.
@@ -95,11 +97,11 @@ type scanner struct {
 	path   string
 	frames *record.Reader
 	header header
-	// size is that of the file, end is where the last record that was read ends.
+	// size is the size of the file, end is where the last record that was read ends.
 	size, end int64
 }
 
-// errTorn means that the bytes behind the last record are no record.
+// errTorn means that the bytes after the last valid record are not a valid record.
 var errTorn = errors.New("no valid record")
 
 // openScanner opens a file and reads its header.
@@ -143,7 +145,8 @@ func (s *scanner) begin(number uint64, kind string) error {
 	return nil
 }
 
-// next returns the next record, io.EOF behind the last one, or errTorn.
+// next returns the next record. The error is io.EOF if the file ends after the last record, and errTorn if other bytes
+// follow.
 func (s *scanner) next() ([]byte, error) {
 	stream, err := s.frames.Next()
 	if errors.Is(err, io.EOF) {
@@ -175,24 +178,26 @@ func (s *scanner) corrupt(at int64, why string) error {
 func (s *scanner) close() error { return diskError("close", s.path, s.file.Close()) }
 
 const (
-	// frameBlock and frameHeader are sizes of the record format. A record that begins in a block has the bytes 1 (whole) or
-	// 2 (first part) at the end of its header.
+	// frameBlock and frameHeader are the sizes, in bytes, of a block and of a header in the record format of pebble.
+	// The last byte of a header is 1 for a whole record, and 2 for the first part of a record that continues in the
+	// next block.
 	frameBlock, frameHeader = 32 << 10, 7
 )
 
-// successor looks behind the end of the last valid record for a record that was written later, and returns where it begins.
-// A group is written only when the group before it is on the disk. So where there is such a record the bytes between were on
-// the disk once, and are damaged; where there is none they may be the rest of a write that was never confirmed.
+// successor searches the bytes after the last valid record for a record that was written later, and returns the offset
+// at which that record begins. A group is written only when the group before it is on the disk. So if there is a later
+// record, the bytes before it were on the disk once and are damaged. If there is none, the bytes may be a part of a
+// write that was never confirmed.
 //
-// Every record is a JSON object, whose text has no bytes below 32, so a record can begin only where a byte 1 or 2 stands before
-// a brace. A record counts only if its revisions are newer than the last one that was read, because a disk may show contents
-// of a file that was removed.
+// A record is text in JSON, which never contains the bytes 1 and 2. So a record can begin only where such a byte, the
+// end of a header, stands before a brace. A record counts only if its revision is newer than that of the last record
+// that was read (after), because the disk may show old contents of a file that was removed.
 func (s *scanner) successor(after orbit.Revision) (at int64, found bool, err error) {
 	rest := make([]byte, s.size-s.end)
 	if _, err := s.file.ReadAt(rest, s.end); err != nil && !errors.Is(err, io.EOF) {
 		return 0, false, diskError("read", s.path, err)
 	}
-	first := 0 // where the record that is torn or damaged begins: not in the last bytes of a block, which have no room for a header
+	first := 0 // where the torn or damaged record begins; the end of a block is skipped if it is too short for a header
 	if room := frameBlock - s.end%frameBlock; room < frameHeader {
 		first = int(room)
 	}
@@ -201,7 +206,7 @@ func (s *scanner) successor(after orbit.Revision) (at int64, found bool, err err
 			continue
 		}
 		at := s.end + int64(i)
-		block := min(int64(len(rest)), frameBlock-at%frameBlock+int64(i)) // a part of a record does not leave its block
+		block := min(int64(len(rest)), frameBlock-at%frameBlock+int64(i)) // no part of a record crosses the end of its block
 		if stream, err := record.NewReader(bytes.NewReader(rest[i:block]), 0).Next(); err == nil && isNewer(stream, after) {
 			return at, true, nil
 		}
@@ -211,7 +216,7 @@ func (s *scanner) successor(after orbit.Revision) (at int64, found bool, err err
 
 // isNewer reports whether a record begins with a change that is newer than a revision, or closes a ledger at or after it.
 func isNewer(stream io.Reader, after orbit.Revision) bool {
-	text, _ := io.ReadAll(stream) // of a record that goes on in the next block, the part in this one
+	text, _ := io.ReadAll(stream) // only the part in this block, if the record continues in the next one
 	text = text[:min(len(text), 40)]
 	var at orbit.Revision
 	if n, _ := fmt.Sscanf(string(text), `{"revision":%d`, &at); n == 1 {

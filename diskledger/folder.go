@@ -15,7 +15,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// The names of files: number.log, number.checkpoint, and either with .tmp behind it while it is being made.
+// The names of files: number.log and number.checkpoint. Either has .tmp after it until the file is complete.
 const (
 	lockName      = "LOCK"
 	logEnd        = ".log"
@@ -30,8 +30,8 @@ type folder struct {
 	lock io.Closer
 }
 
-// openFolder makes the folder if create is set, and takes its lock. The path of a folder on disk is made unique first, because
-// locks within one process are told apart by it.
+// openFolder makes the folder if create is set, and takes its lock. In the operating system's file system it first
+// makes the path absolute and resolves links, because locks within one process are told apart by their paths.
 func openFolder(fs vfs.FS, dir string, create bool) (*folder, error) {
 	if dir == "" {
 		return nil, fmt.Errorf("diskledger: %w: the folder's name is empty", orbit.ErrInvalid)
@@ -60,7 +60,7 @@ func openFolder(fs vfs.FS, dir string, create bool) (*folder, error) {
 	return &folder{fs, dir, lock}, nil
 }
 
-// makeFolder makes a folder and those above it, and waits until their names are on the disk.
+// makeFolder makes a folder and all missing parents, and waits until their names are on the disk.
 func makeFolder(fs vfs.FS, dir string) error {
 	var above []string
 	for at := dir; ; at = fs.PathDir(at) {
@@ -80,7 +80,8 @@ func makeFolder(fs vfs.FS, dir string) error {
 	return nil
 }
 
-// lockError tells a lock that is taken, for which file systems have no common error, from one that cannot be made.
+// lockError returns ErrLocked if the lock is held by another ledger, and a [*DiskError] if the lock file cannot be
+// made. File systems have no common error for a lock that is held, so lockError recognizes it by the kind of err.
 func lockError(dir string, err error) error {
 	var file *iofs.PathError
 	var number syscall.Errno
@@ -97,9 +98,9 @@ func (f *folder) unlock() error { return diskError("close", f.path(lockName), f.
 // path returns the path of a file.
 func (f *folder) path(name string) string { return f.fs.PathJoin(f.dir, name) }
 
-// listing is what is in a folder.
+// listing has the files in a folder.
 type listing struct {
-	// logs and checkpoints have the files by their numbers.
+	// logs and checkpoints are the sets of numbers of the logs and the checkpoints.
 	logs, checkpoints map[uint64]bool
 	// temporary are the names of files that were not finished.
 	temporary []string
@@ -124,10 +125,11 @@ func (f *folder) list() (listing, error) {
 	return l, nil
 }
 
-// nameOf returns the name of the file with a number.
+// nameOf returns the name of the file with a number; end is logEnd or checkpointEnd.
 func nameOf(number uint64, end string) string { return fmt.Sprintf("%08d%s", number, end) }
 
-// numberOf returns the number in a file's name. Without an end either of the two will do.
+// numberOf returns the number in a file's name, which must have that end. If end is empty, both logEnd and
+// checkpointEnd are accepted.
 func numberOf(name, end string) (uint64, bool) {
 	digits, rest, _ := strings.Cut(name, ".")
 	number, err := strconv.ParseUint(digits, 10, 64)
@@ -136,14 +138,14 @@ func numberOf(name, end string) (uint64, bool) {
 	return number, err == nil && number > 0 && isEnd && nameOf(number, rest) == name
 }
 
-// create makes a temporary file, which publish gives its name.
+// create makes a file under a temporary name. Publish gives the file its name.
 func (f *folder) create(name string) (vfs.File, error) {
 	file, err := f.fs.Create(f.path(name+tmpEnd), "orbit-ledger")
 	return file, diskError("create", f.path(name+tmpEnd), err)
 }
 
-// publish gives a temporary file, which has been synced, its name, and waits until the name is on the disk. After an error
-// the file may have its name or not.
+// publish gives a temporary file its name and waits until the name is on the disk. The file must have been synced.
+// After an error the file may or may not have its name.
 func (f *folder) publish(name string) error {
 	if err := f.fs.Rename(f.path(name+tmpEnd), f.path(name)); err != nil {
 		return diskError("rename", f.path(name), err)
@@ -151,7 +153,7 @@ func (f *folder) publish(name string) error {
 	return f.sync()
 }
 
-// sync waits until all names are on the disk.
+// sync waits until the names of all files in the folder are on the disk.
 func (f *folder) sync() error {
 	dir, err := f.fs.OpenDir(f.dir)
 	if err != nil {

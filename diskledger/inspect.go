@@ -19,25 +19,26 @@ type Entry struct {
 	Checkpoint bool
 	// Bytes is the size of a file; 0 for a group.
 	Bytes int64
-	// Revision is that of the state in a checkpoint, or of the state that a log continues; 0 for a group.
+	// Revision is the revision of the state in a checkpoint, or of the state that a log continues; 0 for a group.
 	Revision orbit.Revision
-	// Changes are those of a group; nil for a file. They must not be written to.
+	// Changes are the changes of a group; nil for a file. They must not be modified.
 	Changes []orbit.Change
 }
 
-// Found is what a folder has.
+// Found is what [Inspect] has found in a folder.
 type Found struct {
 	// State is the state after the last change, which passes [orbit.State.Verify].
 	State *orbit.State
-	// Changes is how many changes stand behind the checkpoint.
+	// Changes is how many changes the logs have after the checkpoint.
 	Changes int64
-	// Cut is how many bytes at the end of the last log are the rest of an unfinished write.
+	// Cut is how many bytes at the end of the last log belong to an unfinished write.
 	Cut int64
 }
 
-// Inspect reads the folder of a ledger that nobody has open, and changes nothing in it but the lock. Visit, if it is not nil,
-// is called with each file and each group in order; an error of its own ends the reading. A nil fs is [vfs.Default]. The errors
-// are those of [Open]; what was visited before an error is valid. A folder without a ledger is orbit.ErrInvalid.
+// Inspect reads the folder of a ledger that no process has open, and changes nothing in it except its lock file. Visit,
+// if it is not nil, is called with each file and each group in order; if it returns an error, Inspect stops and returns
+// that error. A nil fs means [vfs.Default]. The other errors are those of [Open]; entries that were visited before an
+// error are valid. The error is orbit.ErrInvalid if the folder has no ledger.
 func Inspect(fs vfs.FS, dir string, visit func(Entry) error) (found Found, err error) {
 	if fs == nil {
 		fs = vfs.Default

@@ -20,9 +20,9 @@ import (
 type Ledger struct {
 	options Options
 	folder  *folder
-	// start is the state that Open has read, at which judge began.
+	// start is the state that Open has read, and the first state of judge.
 	start *orbit.State
-	// older has the changes after olderFloor up to start, newest last.
+	// older has the changes after olderFloor up to start, newest last. Judge has only the changes after start.
 	older      []orbit.Change
 	olderFloor orbit.Revision
 	// shown is the newest state that is on the disk.
@@ -34,20 +34,22 @@ type Ledger struct {
 	judge *orbit.MemoryLedger
 	// judged is judge's revision.
 	judged orbit.Revision
-	// open collects the changes of the next group, flying is the group that is being written; nil: none is.
+	// open collects the changes of the next group. flying is the group that is being written; nil: none.
 	open, flying *group
 	// failed is the error after which nothing is committed any more; nil: none.
 	failed error
 	// changed is closed when shown changes or the ledger fails; nil: no call waits.
 	changed chan struct{}
 
-	// arrived has a token when open has got changes; run, which writes groups, waits for it.
+	// arrived has a token when changes may have been added to open. The goroutine of run, which writes groups, waits
+	// for it.
 	arrived chan struct{}
-	// due says that run must write what has arrived, and not only encode it while the rest of a batch is judged.
+	// due says that run must write the open group. Otherwise run only encodes its changes, while the rest of a batch is
+	// judged.
 	due atomic.Bool
 	// wanted takes requests for checkpoints, each with a channel for the answer.
 	wanted chan chan error
-	// Close closes closing, once, and then waits for the goroutines by done.
+	// Close closes the channel closing once, and then waits for the goroutines that done counts.
 	closing   chan struct{}
 	closeOnce sync.Once
 	closeErr  error
@@ -71,13 +73,13 @@ type group struct {
 // newGroup returns an empty group.
 func newGroup() *group { return &group{done: make(chan struct{})} }
 
-// Open opens the ledger in a folder. It makes the folder and an empty ledger if there is none. It reads the newest checkpoint and the
-// changes that were committed since. One Ledger at a time can have a folder open.
+// Open opens the ledger in a folder. It makes the folder and an empty ledger if there is none. It reads the newest
+// checkpoint and the changes that were committed since. One Ledger at a time can have a folder open.
 //
 // The error is ErrLocked if another process has the folder open, a [*CorruptError] if a file is damaged or missing,
-// ErrVersion if a file was written by a newer package, ErrMismatch or orbit.ErrInvalid for options that do not fit, and a
-// [*DiskError] if the disk fails. Open cuts off
-// what a killed process had begun to write; it had not answered that to any caller.
+// ErrVersion if a file was written by a newer package, ErrMismatch or orbit.ErrInvalid for options that do not fit, and
+// a [*DiskError] if the disk fails. If a killed process has left an unfinished write, Open cuts it off: the proposals
+// in that write were not answered.
 func Open(dir string, o Options) (*Ledger, error) {
 	o = o.withDefaults()
 	empty, err := o.empty()
@@ -106,8 +108,8 @@ func open(f *folder, o *Options, empty *orbit.State) (*Ledger, error) {
 		return nil, err
 	}
 	if r.state == nil {
-		// The folder's entry in its parent must be on the disk before anything is committed in the folder. Sync it also if the folder
-		// was there: an earlier Open may have made it and been killed before its own sync.
+		// The folder's entry in its parent must be on the disk before anything is committed in the folder. Sync it also
+		// if the folder was there: an earlier Open may have made it and been killed before its own sync.
 		if err := (&folder{fs: f.fs, dir: f.fs.PathDir(f.dir)}).sync(); err != nil {
 			return nil, err
 		}
@@ -139,10 +141,11 @@ func open(f *folder, o *Options, empty *orbit.State) (*Ledger, error) {
 // Limits returns the ledger's limits.
 func (l *Ledger) Limits() orbit.Limits { return l.start.Limits() }
 
-// Propose implements [orbit.Ledger]. It answers when the proposal is on the disk. A refusal waits until the
-// commits that caused it are on the disk. If the context ends before that, the proposal may still be committed: the error is then orbit.ErrUnknown. After the disk has failed
-// the error is orbit.ErrUnknown for proposals that were being written and orbit.ErrUnavailable for all others, with the
-// [*DiskError].
+// Propose implements [orbit.Ledger]. It answers when the proposal is on the disk. A refusal waits until the commits
+// that caused it are on the disk. If the context ends before that, a proposal may still be committed, and the error is
+// orbit.ErrUnknown; for a refused proposal it is orbit.ErrUnavailable. After the disk has failed, the error is
+// orbit.ErrUnknown for proposals that were accepted and not yet confirmed by the disk, and orbit.ErrUnavailable for all
+// others, with the [*DiskError].
 func (l *Ledger) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, error) {
 	out := l.ProposeBatch(ctx, []orbit.Proposal{p})
 	return out[0].Revision, out[0].Err
@@ -151,8 +154,9 @@ func (l *Ledger) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision,
 // runLength is how many proposals of a batch are judged under one hold of the lock.
 const runLength = 64
 
-// groupLength is how many proposals of a batch are judged before they are written, while the rest of it is judged. With groups
-// that are smaller a batch would need more syncs, and its judge would copy more of what readers still see.
+// groupLength is how many proposals of a batch make a group, which is written while the rest of the batch is judged.
+// With smaller groups a batch would need more syncs, and more snapshots of the judge, each of which makes later commits
+// copy more.
 const groupLength = 4096
 
 // ProposeBatch implements [orbit.Batcher]. The whole batch needs one sync, or one for each 4,096 proposals.
@@ -185,7 +189,7 @@ func (l *Ledger) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []orb
 	return out
 }
 
-// rouse wakes run, so that it encodes what was judged, and writes it if ends is set.
+// rouse wakes run, so that it encodes the changes in the open group and, if ends is set, writes the group.
 func (l *Ledger) rouse(ends bool) {
 	if ends {
 		l.due.Store(true)
@@ -196,14 +200,15 @@ func (l *Ledger) rouse(ends bool) {
 	}
 }
 
-// wait names the outcomes from (inclusive) to (exclusive) of a batch. They are final when group is on the disk; nil: at once.
+// wait names the outcomes from (inclusive) to (exclusive) of a batch that are final when group is on the disk. If group
+// is nil, they are final at once.
 type wait struct {
 	group    *group
 	from, to int
 }
 
-// settle waits until the group of a run is on the disk. If it cannot be written, or ctx ends first, settle replaces the outcomes
-// that rest on it by errors.
+// settle waits until the group is on the disk. If the group cannot be written, or ctx ends first, settle replaces the
+// outcomes that depend on the group by errors.
 func (w wait) settle(ctx context.Context, out []orbit.Outcome) {
 	if w.group == nil {
 		return
@@ -228,8 +233,8 @@ func (w wait) settle(ctx context.Context, out []orbit.Outcome) {
 	}
 }
 
-// judgeRun judges a run of proposals, and returns the group that must be on the disk before the outcomes hold. It calls no method of a
-// caller's context under the lock, because such a method may call the ledger.
+// judgeRun judges a run of proposals. It returns the outcomes, and the group that must be on the disk before they are
+// final. Under the lock it calls no method of a caller's context, because such a method may call the ledger.
 func (l *Ledger) judgeRun(run []orbit.Proposal) ([]orbit.Outcome, *group) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -242,7 +247,7 @@ func (l *Ledger) judgeRun(run []orbit.Proposal) ([]orbit.Outcome, *group) {
 	}
 	out := l.judge.ProposeBatch(background, run)
 	changes, err := l.judge.Changes(background, l.judged)
-	if err != nil { // there is no such error: a run's changes fit into the history
+	if err != nil { // cannot happen: a run's changes fit into the history
 		l.fail(err)
 	}
 	if len(changes) > 0 {
@@ -258,8 +263,8 @@ func (l *Ledger) judgeRun(run []orbit.Proposal) ([]orbit.Outcome, *group) {
 	return out, l.flying
 }
 
-// attribute completes a receipt: if the commit that the proposal has lost to is older than start, judge does not know its id, so
-// attribute looks it up in older.
+// attribute completes the receipt of a conflict. If the commit to which the proposal has lost is not newer than start,
+// judge does not know that commit's id, so attribute looks it up in older.
 func (l *Ledger) attribute(err error) {
 	var r *orbit.Rejection
 	if !errors.As(err, &r) || !r.TakenBy.IsZero() || !errors.Is(err, orbit.ErrConflict) {
@@ -292,8 +297,8 @@ func (l *Ledger) readable(ctx context.Context) error {
 	}
 }
 
-// Changes implements [orbit.Ledger]. The history reaches back to the checkpoint that was read by Open, and at most as far as
-// Limits says; beyond that the error is orbit.ErrCompacted.
+// Changes implements [orbit.Ledger]. The history reaches back to the checkpoint that Open has read, but has at most
+// Limits().History changes. For changes before that the error is orbit.ErrCompacted.
 func (l *Ledger) Changes(ctx context.Context, after orbit.Revision) ([]orbit.Change, error) {
 	if err := l.readable(ctx); err != nil {
 		return nil, err
@@ -343,8 +348,8 @@ func (l *Ledger) Wait(ctx context.Context, after orbit.Revision) (orbit.Revision
 	}
 }
 
-// waitOn returns the newest revision if it is above after, or an error if no such revision can come any more. Otherwise it returns a
-// channel that is closed when it is time to ask again.
+// waitOn returns the newest revision if it is above after, or an error if no such revision can come any more. Otherwise
+// it returns a channel that is closed when it is time to ask again.
 func (l *Ledger) waitOn(after orbit.Revision) (orbit.Revision, <-chan struct{}, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -361,9 +366,9 @@ func (l *Ledger) waitOn(after orbit.Revision) (orbit.Revision, <-chan struct{}, 
 	return 0, l.changed, nil
 }
 
-// Checkpoint writes the state to a checkpoint and removes the files that are older, so that the next Open is fast. The ledger
-// makes checkpoints by itself, too (Options.CheckpointBytes). Commits go on meanwhile. When the context ends, Checkpoint returns, and the
-// checkpoint is finished in the background.
+// Checkpoint writes the state to a checkpoint and removes the older files, so that the next Open is fast. The ledger
+// also makes checkpoints by itself (Options.CheckpointBytes). Commits go on meanwhile. If the context ends first,
+// Checkpoint returns its error, and the checkpoint is finished in the background.
 func (l *Ledger) Checkpoint(ctx context.Context) error {
 	result := make(chan error, 1)
 	select {
@@ -381,8 +386,9 @@ func (l *Ledger) Checkpoint(ctx context.Context) error {
 	}
 }
 
-// Close writes the changes that were judged, closes the files and unlocks the folder. It gives up a checkpoint that is under way. Later
-// calls of all methods fail with ErrClosed; a second Close returns what the first one did.
+// Close writes the changes of all judged proposals, closes the files and unlocks the folder. It abandons a checkpoint
+// that is under way. Later calls of methods that return an error fail with ErrClosed; a second Close returns what the
+// first one returned.
 func (l *Ledger) Close() error {
 	l.closeOnce.Do(func() {
 		close(l.closing)

@@ -12,29 +12,31 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// recovery is what was read of a folder.
+// recovery reads a folder and holds what was read.
 type recovery struct {
 	folder *folder
 	files  listing
-	// state is that after the last change.
+	// state is the state after the last change that was applied; nil: the folder has no ledger.
 	state *orbit.State
-	// history has all changes after floor. In the end they are at most Limits.History, while logs are read up to twice as many.
+	// history has all changes after floor. While logs are read it has up to twice Limits.History changes, afterwards at
+	// most Limits.History.
 	history []orbit.Change
 	floor   orbit.Revision
-	// base is the number of the newest checkpoint, last that of the last log; end is how many bytes of that log are valid.
+	// base is the number of the newest checkpoint, last is the number of the last log, end is how many bytes of that
+	// log are valid.
 	base, last uint64
 	end        int64
 	// changes is how many changes were applied.
 	changes int64
-	// cut is the length in bytes of an unfinished write behind end. Its proposals were never answered.
+	// cut is the length in bytes of an unfinished write after end. Its proposals were never answered.
 	cut int64
-	// checkpointBytes and logBytes are the sizes of the checkpoint and of the logs since.
+	// checkpointBytes and logBytes are the sizes of the checkpoint and of the logs after it.
 	checkpointBytes, logBytes int64
 	// visit, if set, is called for each file and each record of changes that is read.
 	visit func(Entry) error
 }
 
-// read reads the newest checkpoint and the logs since. Without a checkpoint and without logs state stays nil.
+// read reads the newest checkpoint and the logs after it. If there is neither a checkpoint nor a log, state stays nil.
 func (r *recovery) read() (err error) {
 	if r.files, err = r.folder.list(); err != nil {
 		return err
@@ -75,7 +77,7 @@ func (r *recovery) readCheckpoint() (err error) {
 	err = state.Restore(dump)
 	var rejection *orbit.Rejection
 	switch {
-	case dump.err != nil: // what Restore says follows from it
+	case dump.err != nil: // the error of Restore is only its consequence
 		return dump.err
 	case errors.As(err, &rejection):
 		return &CorruptError{File: s.path, Offset: dump.at, Why: err.Error(), cause: err}
@@ -88,13 +90,14 @@ func (r *recovery) readCheckpoint() (err error) {
 	return r.show(Entry{File: s.path, Checkpoint: true, Bytes: s.size, Revision: state.Revision()})
 }
 
-// dumpStream is the dump in a checkpoint.
+// dumpStream reads the dump in a checkpoint, which is divided into records, as one stream.
 type dumpStream struct {
 	*scanner
+	// rest is the part of the last record that Read has not returned yet.
 	rest []byte
-	// at is where the record begins that was read last.
+	// at is where the last record that was read begins.
 	at int64
-	// err is why the file cannot be read further.
+	// err is the error because of which the file cannot be read further.
 	err error
 }
 
@@ -119,7 +122,8 @@ func (d *dumpStream) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// readLogs applies the logs since the checkpoint. Each but the last must end where the next one says.
+// readLogs applies the logs after the checkpoint. The header of each log says how many bytes of the previous one are
+// valid. All of these must be readable; only the last log may end in an unfinished write.
 func (r *recovery) readLogs() error {
 	var next *scanner
 	defer func() {
@@ -163,7 +167,7 @@ func (r *recovery) openLog(number uint64) (*scanner, error) {
 // applyAtOnce is how many changes are applied in one step.
 const applyAtOnce = 4096
 
-// readLog applies one log: its first until bytes, or all of it if until is negative.
+// readLog applies one log: its first until bytes or, if until is negative, all of its valid records.
 func (r *recovery) readLog(s *scanner, until int64) error {
 	if s.header.Revision != r.state.Revision() {
 		return s.corrupt(0, fmt.Sprintf("it continues revision %d; the files before it end at %d", s.header.Revision, r.state.Revision()))
@@ -205,13 +209,13 @@ func (r *recovery) readLog(s *scanner, until int64) error {
 type replay struct {
 	to  *recovery
 	log *scanner
-	// groups are those that were read and not yet applied, changes is how many changes they have.
+	// groups are the groups that were read and not yet applied, changes is how many changes they have.
 	groups  []loggedGroup
 	changes int
-	// revision and seq are those of the last change that was read.
+	// revision and seq are the revision and the Seq of the last change that was read.
 	revision orbit.Revision
 	seq      int
-	// closed says that the record was read that closes the log.
+	// closed says that the record that closes the log was read.
 	closed bool
 }
 
@@ -221,7 +225,8 @@ type loggedGroup struct {
 	changes []orbit.Change
 }
 
-// checkTail returns an error if what is behind the last record is damaged, and not the rest of an unfinished write.
+// checkTail returns an error if the bytes after the last valid record are damaged, and not just a part of an unfinished
+// write.
 func (p *replay) checkTail() error {
 	at, found, err := p.log.successor(p.revision)
 	if err != nil || !found {
@@ -230,7 +235,8 @@ func (p *replay) checkTail() error {
 	return p.log.corrupt(p.log.end, fmt.Sprintf("no valid record, but a record that was written later is at byte %d", at))
 }
 
-// record adds the record that begins at byte at. Its changes must follow one another.
+// record decodes the record that begins at byte at and adds it to the groups to be applied. Its changes must continue
+// the changes before it without a gap.
 func (p *replay) record(at int64, text []byte) error {
 	if p.closed {
 		return p.log.corrupt(at, "a record behind the one that closes the log")
@@ -263,8 +269,8 @@ func (p *replay) record(at int64, text []byte) error {
 	return nil
 }
 
-// flush applies the groups that were read. If they cannot be applied together, the one at fault is found by applying them
-// one after another.
+// flush applies the groups that were read, all at once. If that fails, flush applies them one by one to find the group
+// at fault.
 func (p *replay) flush() error {
 	r := p.to
 	before := len(r.history)
@@ -288,14 +294,14 @@ func (p *replay) flush() error {
 	}
 	r.changes += int64(len(all))
 	r.state = state
-	if most := state.Limits().History; len(r.history) > 2*most { // not sooner, because forget copies what stays
+	if most := state.Limits().History; len(r.history) > 2*most { // not sooner, because forget copies the changes that it keeps
 		r.forget(most)
 	}
 	p.groups, p.changes = p.groups[:0], 0
 	return nil
 }
 
-// forget drops the oldest changes of the history until it has at most that many.
+// forget drops the oldest changes of the history so that at most that many (most) remain.
 func (r *recovery) forget(most int) {
 	if surplus := len(r.history) - most; surplus > 0 {
 		r.floor = r.history[surplus-1].Revision
@@ -303,7 +309,7 @@ func (r *recovery) forget(most int) {
 	}
 }
 
-// show calls visit.
+// show calls visit, if it is set.
 func (r *recovery) show(e Entry) error {
 	if r.visit == nil {
 		return nil

@@ -21,14 +21,17 @@ type Options struct {
 	// Dimensions are the names of the resource dimensions in diagnoses of a new ledger; empty ones have a default. Names that
 	// are not empty and differ from those of an existing ledger are refused with ErrMismatch.
 	Dimensions [orbit.Dimensions]string
-	// CheckpointBytes is how many bytes are appended to the log between two checkpoints, or as many as the last checkpoint has
-	// if that is more; default 32 MiB. A smaller number makes opening faster and writes more.
+	// CheckpointBytes is how many bytes are appended to the log between two checkpoints; default 32 MiB. If the last
+	// checkpoint is larger, its size counts instead. A smaller number makes opening faster, and makes the ledger write
+	// more.
 	CheckpointBytes int64
-	// FS is the file system; default [vfs.Default], the operating system's. Tests set one that fails or forgets.
+	// FS is the file system; default [vfs.Default], the operating system's. Tests set a file system that fails or loses
+	// writes.
 	FS vfs.FS
-	// OnError, if set, is called with the errors of checkpoints in the background. After such an error the ledger goes on with
-	// its log, and makes the next checkpoint later. The call comes from the goroutine that writes, so it must not block or call
-	// the ledger. Nil: they are written to slog.Default(), at most ten at once and one more every 10 s.
+	// OnError, if set, is called with the errors of checkpoints in the background. After such an error the ledger goes
+	// on with its log, and makes the next checkpoint later. The call comes from the goroutine that writes, so it must
+	// not block or call the ledger. Nil: they are written to slog.Default(), at most ten at once and one more every 10
+	// s.
 	OnError func(error)
 
 	// logs is how many logs there may be since a checkpoint before the next one is made; default 16. Each Open begins a log.

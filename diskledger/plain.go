@@ -5,8 +5,8 @@ import (
 	"github.com/orbitsched/orbit/internal/plain"
 )
 
-// appendChange appends a change as Change.MarshalJSON writes it. A placement, as most changes are, is written without the JSON package,
-// which takes longer than judging it.
+// appendChange appends a change to text in the encoding of Change.MarshalJSON. Most changes are placements. A plain
+// placement is written without the JSON package, which would take longer than judging the placement.
 func appendChange(text []byte, c *orbit.Change) ([]byte, error) {
 	if w := (plain.Writer{Text: text}); writePlacement(&w, c) {
 		return w.Text, nil
@@ -15,7 +15,8 @@ func appendChange(text []byte, c *orbit.Change) ([]byte, error) {
 	return append(text, own...), err
 }
 
-// writePlacement writes a placement with text that needs no escapes, and reports whether it is one.
+// writePlacement writes a change that is a plain placement: one without devices and with strings that need no escapes.
+// It reports whether it could; if not, the written text is to be discarded.
 func writePlacement(w *plain.Writer, c *orbit.Change) bool {
 	p, ok := c.Do.(orbit.Place)
 	if !ok || p.Devices != 0 || p.After || p.At < 0 || c.Seq < 0 {
@@ -52,7 +53,7 @@ func writePlacement(w *plain.Writer, c *orbit.Change) bool {
 	return w.Plain()
 }
 
-// readChange reads what appendChange has written, without the line feed.
+// readChange decodes a change that appendChange has written; line has no line feed.
 func readChange(line []byte, c *orbit.Change) error {
 	if placement, ok := readPlacement(line); ok {
 		*c = placement
@@ -61,7 +62,7 @@ func readChange(line []byte, c *orbit.Change) error {
 	return c.UnmarshalJSON(line)
 }
 
-// readPlacement reads what writePlacement has written, and nothing else.
+// readPlacement decodes a change that writePlacement has written. For any other text ok is false.
 func readPlacement(line []byte) (c orbit.Change, ok bool) {
 	r, p := plain.Read(line), orbit.Place{}
 	r.Expect(`{"revision":`)

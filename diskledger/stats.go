@@ -10,9 +10,9 @@ type Stats struct {
 	Changes int64
 	// Checkpoints is how many checkpoints were written, CheckpointErrors how many have failed.
 	Checkpoints, CheckpointErrors int64
-	// Recovered is how many changes Open has read behind the checkpoint.
+	// Recovered is how many changes Open has read from the logs after the checkpoint.
 	Recovered int64
-	// Cut is how many bytes of an unfinished write Open has cut off the log.
+	// Cut is how many bytes of an unfinished write Open has cut off the end of the log.
 	Cut int64
 }
 

@@ -10,18 +10,21 @@ import (
 // logFile is the log that is written. Only the goroutine of [Ledger.run] uses it.
 type logFile struct {
 	*appender
-	// number is that of the log, base that of the newest checkpoint.
+	// number is the number of the log, base is the number of the newest checkpoint.
 	number, base uint64
-	// since is the size in bytes of the earlier logs that follow the newest checkpoint, checkpoint is the size of that checkpoint.
+	// since is the size in bytes of the earlier logs that follow the newest checkpoint, checkpoint is the size of that
+	// checkpoint.
 	since, checkpoint int64
-	// text has the first changes of the next group in their encoding; encoded counts these changes.
+	// text has the encoded changes of the next group, as far as they are encoded; encoded is how many these are.
 	text    []byte
 	encoded int
-	// checkpoints has the result of the checkpoint that is being written; nil: none is.
+	// checkpoints delivers the result of the checkpoint that is being written; nil: none is being written.
 	checkpoints chan checkpointResult
-	// asked are those who wait for this checkpoint, next those who wait for the one after it.
+	// asked are the answers that this checkpoint owes to calls of Checkpoint, next are those that the following one
+	// owes.
 	asked, next []chan error
-	// tried is how many bytes the logs had when the last checkpoint was begun that failed.
+	// tried is how many bytes the logs had when a checkpoint was last begun; 0 after it succeeded. After a failure the
+	// next attempt waits until the logs have grown again from there.
 	tried int64
 }
 
@@ -43,8 +46,8 @@ func (l *Ledger) run() {
 	}
 }
 
-// write encodes what was collected, and if it is due, writes it as a group and answers those who wait for it. While it writes, the next group
-// is collected.
+// write encodes the changes of the open group. If the group is due, write also writes it to the log, shows its state to
+// readers and wakes the proposers that wait for it. The next group is collected while write waits for the disk.
 func (l *Ledger) write() {
 	due := l.due.Swap(false)
 	l.mu.Lock()
@@ -81,7 +84,7 @@ func (l *Ledger) write() {
 	l.wake()
 }
 
-// wake wakes those who wait for a newer revision. It requires mu.
+// wake wakes the calls of Wait. It requires mu.
 func (l *Ledger) wake() {
 	if l.changed != nil {
 		close(l.changed)
@@ -89,8 +92,8 @@ func (l *Ledger) wake() {
 	}
 }
 
-// fail ends all commits. The group that is being written may or may not be on the disk, those after it are not. Nothing is
-// tried again, because after a failed sync a second one may succeed although the data is lost. It requires mu.
+// fail ends all commits. The group that is being written may or may not be on the disk; the open group is not. Nothing
+// is tried again, because after a failed sync a second one may succeed although the data is lost. It requires mu.
 func (l *Ledger) fail(err error) {
 	if l.failed != nil {
 		return
@@ -106,7 +109,8 @@ func (l *Ledger) fail(err error) {
 	l.wake()
 }
 
-// encode adds the changes of the next group to its text. It is given all that the group has so far.
+// encode adds to text those changes of the next group that are not encoded yet. Its argument is all changes that the
+// group has so far.
 func (f *logFile) encode(changes []orbit.Change) error {
 	for ; f.encoded < len(changes); f.encoded++ {
 		text, err := appendChange(f.text, &changes[f.encoded])
@@ -132,8 +136,8 @@ func (f *logFile) commit(g *group) error {
 	return f.sync()
 }
 
-// beginLog makes the log that follows one with previous valid bytes. After an error it may be there or not, so nothing may be
-// appended to the log before it.
+// beginLog makes a new log, whose header says that the previous log has that many valid bytes (previous). After an
+// error the new log may or may not exist, so nothing may be appended to the previous log any more.
 func (f *folder) beginLog(number uint64, after orbit.Revision, previous int64) (*appender, error) {
 	a, err := f.prepareLog(number, after, previous)
 	if err != nil {
@@ -146,7 +150,7 @@ func (f *folder) beginLog(number uint64, after orbit.Revision, previous int64) (
 	return a, nil
 }
 
-// prepareLog makes a log under a temporary name.
+// prepareLog makes a log under a temporary name, with its header on the disk. Publish gives the log its name.
 func (f *folder) prepareLog(number uint64, after orbit.Revision, previous int64) (*appender, error) {
 	name := nameOf(number, logEnd)
 	file, err := f.create(name)
@@ -166,7 +170,8 @@ func (f *folder) prepareLog(number uint64, after orbit.Revision, previous int64)
 	return a, nil
 }
 
-// finish writes what was judged before Close, and a record that shows that nothing is missing.
+// finish writes the changes of the proposals that were judged before Close, and then the closing record, which shows
+// that none of them is missing.
 func (l *Ledger) finish() {
 	l.due.Store(true)
 	l.write()

@@ -8,6 +8,7 @@ type accessSet map[ref]access
 // access says what a proposal does with a record.
 type access uint8
 
+// The kinds of access. A transaction compares the revision of each record that it reads.
 const (
 	reads access = 1 << iota
 	// puts writes a record without comparing it.
@@ -15,7 +16,8 @@ const (
 	writes = reads | puts
 )
 
-// meets reports whether the two sets have a record in common that one of them reads.
+// meets reports whether both sets have some record that at least one of them reads. Two puts of a record do not disturb
+// each other.
 func (r accessSet) meets(o accessSet) bool {
 	if len(o) < len(r) {
 		r, o = o, r
@@ -57,7 +59,7 @@ func accessSetOf(reading, writing *orbit.Footprint) accessSet {
 	return r
 }
 
-// addAll adds all records except descriptions of nodes and fences.
+// addAll adds all records of a footprint, except the descriptions of nodes and the fences, which accessSetOf adds.
 func (r accessSet) addAll(names *orbit.Footprint, a access) {
 	add(r, kindUse, names.Uses, a)
 	add(r, kindCapsule, names.Capsules, a)

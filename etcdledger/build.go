@@ -71,7 +71,7 @@ func (t *tables) addNodes(b *orbit.StateBuilder) error {
 	return nil
 }
 
-// addGangsAndCapsules adds the capsules that keptCapsules names, and the gangs that have a member among them.
+// addGangsAndCapsules adds the capsules that keptCapsules returns, and the gangs with a member among them.
 func (t *tables) addGangsAndCapsules(b *orbit.StateBuilder) error {
 	if err := t.missingRemains(); err != nil {
 		return err
@@ -105,7 +105,8 @@ func (t *tables) addGangsAndCapsules(b *orbit.StateBuilder) error {
 	return nil
 }
 
-// remains returns what has left a node and still runs there of a capsule; nil: nothing.
+// remains returns the remains of a capsule that has left a node and still runs there; nil: there are none. The
+// capsule's record may describe remains that have ended, so they count only if the node's count lists them.
 func (t *tables) remains(id orbit.CapsuleID) *orbit.Remains {
 	c := t.capsules[id]
 	if c == nil || c.Spec == nil || c.Remains == nil {
@@ -124,7 +125,7 @@ func (t *tables) remains(id orbit.CapsuleID) *orbit.Remains {
 	return &own
 }
 
-// missingRemains returns an error if a count lists remains of which there is no record.
+// missingRemains returns an error if a node's count lists remains that no capsule's record describes.
 func (t *tables) missingRemains() error {
 	for node, u := range t.uses {
 		for id := range u.Remains {
@@ -136,14 +137,14 @@ func (t *tables) missingRemains() error {
 	return nil
 }
 
-// keptCapsules returns the live capsules in order of submission, and then the newest released ones, as many as the ledger
-// keeps, and older ones that still run somewhere, in order of release.
+// keptCapsules returns the live capsules in order of submission, followed by released ones in order of release. The
+// released ones are the newest, as many as the ledger keeps (terminal), and all older ones that still run somewhere.
 func (t *tables) keptCapsules(terminal int) []orbit.CapsuleID {
 	var live, released []orbit.CapsuleID
 	for id, c := range t.capsules {
 		switch {
 		case c.Spec == nil: // its record has been dropped
-		case c.Released && t.isOfFormerGang(id): // it has been dropped too, and GC has not been here yet
+		case c.Released && t.isOfFormerGang(id): // the ledger has dropped the capsule, and GC has not deleted its record yet
 		case c.Released:
 			released = append(released, id)
 		default:
@@ -165,8 +166,8 @@ func (t *tables) keptCapsules(terminal int) []orbit.CapsuleID {
 	return live
 }
 
-// isOfFormerGang reports whether the gang of a capsule has been submitted again without it. That happens only after the ledger has dropped
-// the capsule's record.
+// isOfFormerGang reports whether the gang of a capsule has been submitted again without the capsule. That happens only
+// after the ledger has dropped the capsule, although its record is still in etcd.
 func (t *tables) isOfFormerGang(id orbit.CapsuleID) bool {
 	g := t.gangs[t.capsules[id].Gang]
 	return g != nil && g.Gang != nil && !slices.ContainsFunc(g.Gang.Roles, func(r orbit.Role) bool { return slices.Contains(r.Members, id) })
@@ -193,7 +194,8 @@ func (c *capsuleRecord) capsule(id orbit.CapsuleID) *orbit.Capsule {
 	return out
 }
 
-// earlier yields all placements except the last one of the capsule itself, newest first.
+// earlier yields the placements before the capsule's current one, newest first: its own, and those of earlier capsules
+// with the same id.
 func (c *capsuleRecord) earlier() iter.Seq2[orbit.ProposalID, orbit.Revision] {
 	return func(yield func(orbit.ProposalID, orbit.Revision) bool) {
 		for i, p := range c.Placed {
@@ -244,7 +246,7 @@ func addEach[K ~string, V any](k keys, of kind, table map[K]V, add func(K, V) er
 	return nil
 }
 
-// addProposals adds the newest ids of proposals that placed nothing, as many as the ledger keeps, oldest first.
+// addProposals adds the ids of the newest proposals that placed nothing, as many as the ledger keeps, oldest first.
 func (t *tables) addProposals(b *orbit.StateBuilder) error {
 	ids := slices.SortedFunc(maps.Keys(t.ids), func(a, b orbit.ProposalID) int {
 		x, y := t.ids[a], t.ids[b]

@@ -13,10 +13,10 @@ import (
 // committer turns proposals into transactions. One goroutine judges the proposals and packs them. Every transaction is sent
 // by a goroutine of its own, and so is every read that confirms rejections.
 //
-// Invariants: no two transactions under way read or write the same record, unless both put it without comparing it, so that a
-// process never conflicts with itself but once when a budget is new.
-// Proposals that share a record are handled in the order of waiting, which is the order of arrival except that arrange
-// brings the proposals of one node together.
+// Invariants: no two transactions under way read or write the same record, unless both put it without comparing it. So
+// a process does not conflict with itself, with one exception: a new budget writes the key gc, which all transactions
+// compare. Proposals that share a record are handled in the order of waiting, which is the order of arrival except that
+// arrange brings the proposals of one node together.
 type committer struct {
 	ctx      context.Context
 	keys     keys
@@ -37,8 +37,8 @@ type committer struct {
 	waiting []*request
 	// flying is the number of transactions under way.
 	flying int
-	// reached is the revision of the mirror in the last round, stuck the time since when the mirror has been there although
-	// etcd has something newer.
+	// reached is the revision of the mirror in the last round. stuck is the time since which the mirror has stood still
+	// at reached although etcd has a newer revision; isStuck keeps both.
 	reached int64
 	stuck   time.Time
 	// locked are the records of transactions under way, and of committed ones that the mirror has not seen yet.
@@ -49,12 +49,15 @@ type committer struct {
 	flights sync.WaitGroup
 }
 
-// lock is what is known of the transactions that keep a record locked.
+// lock describes the transactions that keep a record locked.
 type lock struct {
-	// flying is the number of transactions under way. There is one, or all of them only put the record.
+	// flying is the number of transactions under way that use the record. It is above 1 only if all of them only put
+	// it.
 	flying int
-	puts   bool
-	// at is the revision of the newest one that was committed.
+	// puts says that the transactions only put the record, so that others that only put it may join them.
+	puts bool
+	// at is the revision of the newest of these transactions that was committed; 0: none. The record stays locked until
+	// the mirror has reached it.
 	at int64
 }
 
@@ -112,7 +115,8 @@ func (c *committer) run() {
 	}
 }
 
-// landed applies the outcome of a transaction.
+// landed applies the outcome of a transaction: it updates the locks, and puts requests to be judged again at the head
+// of the queue.
 func (c *committer) landed(o txnOutcome) {
 	c.flying--
 	for name := range o.pack.accesses {
@@ -125,7 +129,8 @@ func (c *committer) landed(o txnOutcome) {
 	c.waiting = slices.Insert(c.waiting, 0, o.again...)
 }
 
-// round judges the waiting requests on the present mirror, answers those that it can and sends those that hold.
+// round judges the waiting requests on the present mirror. It answers each request whose outcome is certain, and sends
+// the requests whose bets hold.
 func (c *committer) round(g glance) {
 	for name, l := range c.locked {
 		if l.flying == 0 && l.at <= g.pos {
@@ -160,8 +165,8 @@ func (c *committer) round(g glance) {
 	r.finish()
 }
 
-// isStuck reports whether the mirror has stood still for longer than patience although etcd is known to have a newer
-// revision that a request waits for. A watch may fail without an error.
+// isStuck reports whether the mirror has stood still for longer than patience although a request or a lock waits for a
+// newer revision that etcd is known to have. This is how a watch that fails without an error is noticed.
 func (c *committer) isStuck(pos int64) bool {
 	behind := slices.ContainsFunc(c.waiting, func(t *request) bool { return t.confirmAt > pos })
 	for _, l := range c.locked {
@@ -173,8 +178,8 @@ func (c *committer) isStuck(pos int64) bool {
 	return time.Since(c.stuck) > c.patience
 }
 
-// expired answers a request with ErrUnavailable if it has waited for etcd longer than patience, or at once if records are
-// damaged. It reports whether the request has been answered.
+// expired answers a request with ErrUnavailable if it has waited for etcd longer than patience, or at once if records
+// are damaged. It reports whether the request is answered, now or before.
 func (c *committer) expired(t *request, why error) bool {
 	switch {
 	case errors.Is(why, ErrCorrupt):
@@ -224,8 +229,8 @@ func (r *round) consider(t *request) bool {
 	return r.pack(t)
 }
 
-// pack puts a request into a pack, answers it, or lets it wait; the result is that of consider. The request's lock must be
-// held.
+// pack puts a request into a pack, answers it, or lets it wait. Its result means the same as that of consider. The
+// request's lock must be held.
 func (r *round) pack(t *request) bool {
 	b := r.packFor(t)
 	if b == nil {
@@ -306,8 +311,9 @@ func (r *round) isBlocked(accesses accessSet) bool {
 	return false
 }
 
-// reject answers with a rejection. A rejection that the mirror may be too old for is first confirmed: the request waits for
-// a read that says how new the mirror must be, and is then judged again. The request's lock must be held.
+// reject answers a request with a rejection. The mirror may have been behind etcd when it judged, so the first
+// rejection is confirmed: the request waits for a read that says how new the mirror must be, and is then judged again.
+// An invalid proposal is rejected at once. The request's lock must be held.
 func (r *round) reject(t *request, accesses accessSet, err error) bool {
 	if !errors.Is(err, orbit.ErrInvalid) && t.confirmAt == 0 {
 		t.state = confirming
@@ -337,7 +343,8 @@ func (r *round) finish() {
 	}
 }
 
-// confirm reads how new the mirror must be for these rejections, and has their requests judged again.
+// confirm reads the revision that the mirror must reach before these rejections are final, and has their requests
+// judged again.
 func (c *committer) confirm(requests []*request) {
 	at, err := c.fence.read(c.ctx)
 	c.report(func() {

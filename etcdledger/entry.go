@@ -9,8 +9,8 @@ import (
 // entry is a value of the log: the commits of one transaction.
 type entry struct {
 	stamp
-	// By is the name of the process, and Number the number of its transaction. By these a process recognizes its own
-	// transactions.
+	// By is the name of the process, and Number the number of its transaction. A process recognizes its own
+	// transactions by these two.
 	By      string   `json:"by"`
 	Number  uint64   `json:"number"`
 	Commits []commit `json:"commits"`
@@ -19,7 +19,8 @@ type entry struct {
 // commit is the commitments of one proposal. All commits of an entry have the same revision.
 type commit struct {
 	ID orbit.ProposalID `json:"id,omitzero"`
-	// Do are the changes without their revision, position and id, because the entry and the commit have these.
+	// Do are the changes without their revision, position and id: changes derives the revision and the position from
+	// the entry, and takes the id from ID.
 	Do []orbit.Change `json:"do"`
 }
 

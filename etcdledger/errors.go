@@ -58,7 +58,8 @@ func unknown(why error) error {
 // errWatch means that the watch has not delivered a revision that etcd is known to have.
 var errWatch = errors.New("the watch is behind")
 
-// refused are the errors of etcd after which nothing was applied and which a repetition would get again.
+// refused are the errors with which etcd refuses a transaction for good: nothing was applied, and sending it again
+// would give the same error.
 var refused = []error{
 	rpctypes.ErrTooManyOps, rpctypes.ErrDuplicateKey, rpctypes.ErrRequestTooLarge, rpctypes.ErrNoSpace,
 	rpctypes.ErrPermissionDenied, rpctypes.ErrUserEmpty, rpctypes.ErrAuthFailed, rpctypes.ErrInvalidAuthToken,

@@ -19,13 +19,17 @@ const (
 	kindHold     kind = "h"
 	kindMark     kind = "m"
 	kindProposal kind = "p"
-	// When the share of nominations was last made harder to keep. It says nothing: its revision does.
+	// kindShare is written by each commit that nominates or lowers a capacity, because either one makes the limit on
+	// the nominated share harder to keep. The record is empty; nominations compare its revision.
 	kindShare  kind = "s"
 	kindBudget kind = "budgets"
-	// What a wish rests on beside records ([orbit.Footprint].Fences). It says nothing either.
+	// kindFence stands for a fact that the judgement of a proposal rests on and that no other record holds
+	// ([orbit.Footprint].Fences), such as how many members of a group are healthy. The record is empty; its revision
+	// says when the fact may last have changed.
 	kindFence kind = "fences"
-	// Which groups and modules have budgets. There is no such record: the key gc, which every transaction compares, is
-	// written in its place, so that whatever was judged without a new budget is judged again.
+	// kindCovers stands for the set of groups and modules that have budgets. There is no such record: a new budget
+	// writes the key gc instead, which every transaction compares. So every proposal that was judged without the new
+	// budget is judged again.
 	kindCovers kind = "gc"
 )
 

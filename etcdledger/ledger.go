@@ -163,8 +163,8 @@ func (l *Ledger) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision,
 	return out[0].Revision, out[0].Err
 }
 
-// ProposeBatch implements [orbit.Batcher]. It packs the proposals that hold into few transactions. Proposals that have
-// conflicted with another process are packed apart, so that they do not delay the others.
+// ProposeBatch implements [orbit.Batcher]. It packs the proposals whose bets hold into few transactions. Proposals that
+// have conflicted with another process are packed apart, so that they do not delay the others.
 func (l *Ledger) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []orbit.Outcome {
 	out, requests := make([]orbit.Outcome, len(batch)), make([]*request, len(batch))
 	for i := range batch {

@@ -16,11 +16,11 @@ const (
 	leastOps = 32
 )
 
-// bounds returns the limits of a ledger over a server that accepts so many operations in one transaction. Eight operations
-// are kept for the log, the key gc and a few bets on other records. Every commitment except Submit has at most three
-// records: a capsule, its gang and its node. So a proposal within Commitments fits into a transaction with bets on the same
-// nodes and a few others, each of which takes one record, as does each group and module with a budget of which it takes
-// members off their nodes.
+// bounds returns the limits of a ledger over a server that accepts ops operations in one transaction. Eight operations
+// are reserved for the log, the key gc and a few bets on other records. Every commitment except Submit has at most
+// three records: a capsule, its gang and its node. So a proposal within Commitments fits into a transaction together
+// with bets on the same nodes. The reserve must cover the rest: one operation for each bet on another record, and one
+// for each group or module with a budget whose members the proposal takes off their nodes.
 func bounds(asked orbit.Limits, ops int) orbit.Limits {
 	l := asked
 	l.Commitments = within(l.Commitments, (ops-8)/3)
@@ -33,7 +33,7 @@ func bounds(asked orbit.Limits, ops int) orbit.Limits {
 	return (&orbit.MemoryLedger{Bounds: l}).Limits() // fills in the rest
 }
 
-// within returns the smaller of asked and most; without a positive asked it returns most.
+// within returns the smaller of asked and most. If asked is not positive, within returns most.
 func within(asked, most int) int {
 	if asked <= 0 {
 		return most

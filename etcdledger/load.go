@@ -21,7 +21,7 @@ type loaded struct {
 	pos   int64
 }
 
-// pageSize is how many records one request reads.
+// pageSize is the number of records that one request reads.
 const pageSize = 4096
 
 // load reads all records at one revision and makes a state of them. For damaged records the error is a [*CorruptError].
@@ -116,7 +116,7 @@ func newTables(k keys) *tables {
 	}
 }
 
-// read decodes one key of the ledger into the tables. It ignores keys that are not the ledger's.
+// read decodes the value of one key into the tables. It ignores keys that are not the ledger's.
 func (t *tables) read(kv *mvccpb.KeyValue) {
 	key, at := string(kv.Key), orbit.Revision(kv.ModRevision)
 	if key == t.keys.meta() {
@@ -188,8 +188,8 @@ func (c *capsuleRecord) isSound() bool {
 	return c.order()>>orderBits <= uint64(c.at) && (c.Node == "" || c.Devices.Len() == c.Spec.Devices.Count)
 }
 
-// into decodes one record into its table. Sound, if it is not nil, checks the decoded record, such as that its id is that
-// of its key.
+// into decodes one record into its table. Sound, if it is not nil, reports whether the decoded record is consistent:
+// for example, whether its id is the one in its key.
 func into[K comparable, T any, P value[T]](table map[K]P, id K, text []byte, at orbit.Revision, sound func(P) bool) error {
 	out, err := decode[T, P](text, at)
 	if err != nil {

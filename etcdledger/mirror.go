@@ -15,8 +15,8 @@ import (
 
 // mirror is this process's copy of the ledger.
 //
-// Invariant: state is the state that the records below the prefix make at etcd's revision pos, and history has the changes
-// that led to it since history.floor.
+// Invariant: state is the state that the records below the prefix describe at etcd's revision pos. History has the
+// changes from history.floor to that state.
 type mirror struct {
 	keys keys
 	// self is the name of this process in the log, by which it recognizes its own commits.
@@ -31,8 +31,8 @@ type mirror struct {
 	history history
 	// wake is closed, and replaced, when pos or down changes.
 	wake chan struct{}
-	// own has the transactions of this process that are under way, by number, with the revision at which the watch has
-	// delivered them; 0: not yet.
+	// own has the transactions of this process that are under way, by number. The value is the transaction's revision
+	// once the watch has delivered it; 0: not delivered yet.
 	own map[uint64]int64
 	// gaps is how often a part of the history was missed.
 	gaps int
@@ -59,7 +59,7 @@ func (m *mirror) look() glance {
 	return glance{m.state, m.pos, m.down, m.gaps, m.wake}
 }
 
-// turn changes the mirror and wakes the goroutines that wait for a change.
+// turn calls change with the lock held, and wakes the goroutines that wait for a change of the mirror.
 func (m *mirror) turn(change func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -68,9 +68,10 @@ func (m *mirror) turn(change func()) {
 	m.wake = make(chan struct{})
 }
 
-// replace starts anew from records that have been read. The new state may have the same revision as the old one but other
-// node indices, so readers must not apply later changes to the old one: the history's floor is set to pos, which makes
-// Changes return ErrCompacted to them. There is no commit between the state's revision and pos.
+// replace starts anew from records that have been read. The new state may have the same revision as the old one and yet
+// other node indices, so readers must not apply later changes to the old state. Therefore the history's floor is set to
+// pos, which makes Changes return ErrCompacted to such readers. No commit is lost by this: there is none between the
+// state's revision and pos.
 func (m *mirror) replace(l *loaded) {
 	m.turn(func() {
 		m.history = history{limit: l.state.Limits().History, floor: l.state.Revision()}
@@ -89,8 +90,8 @@ func (m *mirror) watched(end func()) {
 	m.unwatch, m.heard = end, time.Now()
 }
 
-// rewatch ends the watch if it has been silent for that long although etcd has something newer. Follow then begins another
-// one, perhaps with another server.
+// rewatch ends the watch if it has delivered nothing for the time silence. The caller knows that etcd has a newer
+// revision. Ledger.follow then begins another watch, perhaps with another server.
 func (m *mirror) rewatch(silence time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

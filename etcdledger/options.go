@@ -19,8 +19,9 @@ type Options struct {
 	// other ledgers may be below it, because the ledger ignores keys that are not its own. Its last element must not be one
 	// of the letters that name records, as in "orbit/n/".
 	Prefix string
-	// Bounds are the ledger's limits. Zero fields have the defaults of a server that accepts MaxOps; larger values are reduced
-	// to what fits. The process that makes the ledger decides, and later processes with other values get ErrMismatch.
+	// Bounds are the ledger's limits. Zero fields have the defaults of a server that accepts MaxOps; larger values are
+	// reduced to what fits. The process that makes the ledger decides, and later processes with other values get
+	// ErrMismatch.
 	Bounds orbit.Limits
 	// Dimensions are the names of the dimensions in error texts and notes; empty names have a default. The process that makes
 	// the ledger decides.
@@ -31,8 +32,8 @@ type Options struct {
 	// MaxBytes is how many bytes the server accepts in one request, its --max-request-bytes; default 1.5 MiB. Set it when the
 	// server's setting is changed.
 	MaxBytes int
-	// InFlight is how many transactions are under way at most; default 16. Proposals that arrive meanwhile are packed into
-	// the next transactions, so a smaller number makes larger transactions.
+	// InFlight is how many transactions may be under way at the same time; default 16. Further proposals wait and are
+	// packed into the next transactions, so a smaller number makes larger transactions.
 	InFlight int
 	// Timeout is how long the ledger waits for the answer to one request to etcd; default 5 s.
 	Timeout time.Duration
@@ -44,9 +45,9 @@ type Options struct {
 	Local bool
 	// GCInterval is how often [Ledger.GC] runs; default 1 min, negative: never.
 	GCInterval time.Duration
-	// OnError, if set, is called with the errors of the background: a watch that ended, a damaged record, a write that is no
-	// commit. Calls do not overlap. It must not block or call the ledger. Nil: they are written to slog.Default(), at most ten at once and one
-	// more every 10 s.
+	// OnError, if set, is called with the errors of background goroutines: a watch that ended, a damaged record, a
+	// write below the prefix that is no commit. Calls do not overlap. It must not block or call the ledger. Nil: the
+	// errors are written to slog.Default(), at most ten at once and one more every 10 s.
 	OnError func(error)
 }
 

@@ -34,7 +34,7 @@ type pack struct {
 	nameless bool
 	// full says that the pack takes no more requests.
 	full bool
-	// route is the route of all its requests.
+	// route is the route that all requests of the pack have.
 	route route
 }
 
@@ -62,9 +62,10 @@ func newPack(k keys, base *orbit.State, pos int64, limits packLimits) *pack {
 	return &pack{keys: k, base: base, pos: pos, limits: limits, state: base, accesses: accessSet{}, values: map[ref][]byte{}}
 }
 
-// add adds a proposal that holds after all others in the pack, with the nodes that it touches on the pack's state and its
-// records. It returns errFull if another pack has to be tried, and errAgain if the pack has the proposal already. After an
-// error the pack is unchanged.
+// add adds a proposal that holds after all others in the pack. The caller passes the node of each commitment (touched)
+// and the records that the proposal reads and writes (accesses), as the footprint on the pack's state has them. Add
+// returns errFull if another pack has to be tried, and errAgain if the pack has the proposal already. After an error
+// the pack is unchanged.
 func (b *pack) add(p *orbit.Proposal, touched []orbit.NodeID, accesses accessSet) error {
 	if len(touched) == 0 {
 		return errAgain
@@ -75,7 +76,7 @@ func (b *pack) add(p *orbit.Proposal, touched []orbit.NodeID, accesses accessSet
 	if err := b.roomFor(accesses); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(p.Do, makesWay) {
+	if slices.ContainsFunc(p.Do, makesWay) { // a victim may be spared, and the log must not have its eviction
 		reduced, err := b.state.Judge(*p)
 		if err != nil {
 			return err
@@ -103,7 +104,8 @@ func (b *pack) add(p *orbit.Proposal, touched []orbit.NodeID, accesses accessSet
 	return nil
 }
 
-// makesWay reports whether a commitment evicts a capsule that the ledger may spare.
+// makesWay reports whether a commitment evicts a capsule for a named newcomer. The ledger spares such a victim if the
+// newcomer fits beside it.
 func makesWay(c orbit.Commitment) bool {
 	e, ok := c.(orbit.Evict)
 	return ok && (e.For != "" || e.ForGang != "")
@@ -141,8 +143,9 @@ func (b *pack) roomFor(accesses accessSet) error {
 		most, b.limits.ops)
 }
 
-// operations returns how many compares and how many writes a transaction on these records has. If a compare fails, the
-// transaction reads every compared record and the log. The key gc counts as compared, and the log as written.
+// operations returns the lengths of the two longest lists of a transaction on these records: the reads after a failed
+// compare (every compared record, the key gc and the log), and the writes (the records and the log). The compares are
+// one fewer than the reads.
 func operations(accesses accessSet) (compares, written int) {
 	compares, written = 2, 1
 	for r, a := range accesses {

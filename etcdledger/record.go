@@ -12,7 +12,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// maxValue is the greatest number of bytes of a value, and of a request.
+// maxValue is the greatest number of bytes that a value or a request may have.
 const maxValue = 16 << 20
 
 // version is the version of the encoding of all values.
@@ -46,7 +46,8 @@ type nodeRecord struct {
 	Node orbit.Node `json:"node"`
 }
 
-// useRecord counts what is on a node, so that the loss of a capsule's or a hold's record is noticed.
+// useRecord counts the capsules, the holds and the used resources of a node. Loading compares these counts with the
+// other records, so that the loss of a capsule's or a hold's record is noticed.
 type useRecord struct {
 	stamp
 	// Gone says that the node has left.
@@ -54,14 +55,15 @@ type useRecord struct {
 	Capsules int             `json:"capsules,omitempty"`
 	Holds    int             `json:"holds,omitempty"`
 	Used     orbit.Resources `json:"used,omitzero"`
-	// Remains has, by capsule, what has left the node and still runs there: the revision at which it was placed; 0: the revision of
-	// this record. A capsule's record may still speak of remains that have ended.
+	// Remains lists the capsules that have left the node but still run there, each with the revision at which it was
+	// placed on the node; 0 stands for the revision of this record. This list decides which remains exist: a capsule's
+	// record may still describe remains that have ended.
 	Remains map[orbit.CapsuleID]orbit.Revision `json:"remains,omitempty"`
 	// Usage is [orbit.NodeState].Usage; 0: the revision of this record.
 	Usage orbit.Revision `json:"usage,omitempty"`
 }
 
-// capsuleRecord is a capsule with its spec. Without a Spec it stands for a capsule whose record has been dropped.
+// capsuleRecord is a capsule with its spec. A record without a Spec means that the ledger has dropped the capsule.
 type capsuleRecord struct {
 	stamp
 	Spec    *orbit.Spec     `json:"spec,omitempty"`
@@ -73,27 +75,28 @@ type capsuleRecord struct {
 	Begun   bool            `json:"begun,omitempty"`
 	Ready   bool            `json:"ready,omitempty"`
 	Waits   bool            `json:"waits,omitempty"`
-	// Adopted and Respecified are those of [orbit.Capsule].
+	// Adopted and Respecified are the fields of [orbit.Capsule] with these names.
 	Adopted     bool `json:"adopted,omitempty"`
 	Respecified bool `json:"respecified,omitempty"`
-	// Remains is what has left a node and still runs there, if the node's count lists it.
+	// Remains describes the run of the capsule that has left a node and has not stopped there yet. It holds only while
+	// the node's useRecord lists the capsule with the same revision.
 	Remains *orbit.Remains `json:"remains,omitempty"`
-	// Submitted is [orbit.Capsule].Submitted. It is 0 in the record that the capsule's submission has written; then Seq is the
-	// capsule's number among those submitted at the revision of this record.
+	// Submitted is [orbit.Capsule].Submitted. It is 0 in the record that the capsule's submission has written; then Seq
+	// is the capsule's number among the capsules submitted at the revision of this record.
 	Submitted uint64 `json:"submitted,omitempty"`
 	Seq       uint64 `json:"seq,omitempty"`
 	// Placed are the placements, newest first. Only the first one may have no id.
 	Placed []placementRecord `json:"placed,omitempty"`
 	// Former says that all of Placed are placements of earlier capsules with the same id.
 	Former bool `json:"former,omitempty"`
-	// FormerSpec is the spec of Remains if they are those of an earlier capsule with the same id and another spec.
+	// FormerSpec is the spec of Remains if an earlier capsule with the same id and another spec has left them.
 	FormerSpec *orbit.Spec `json:"formerSpec,omitempty"`
 	Released   bool        `json:"released,omitempty"`
 	// Ended is the number of the change that released the capsule, among the changes of this record's revision.
 	Ended int `json:"ended,omitempty"`
-	// Nomination is what the capsule is nominated for, or what is kept of its last nomination.
+	// Nomination is the capsule's nomination, or the part of its last one that the ledger keeps.
 	Nomination *nominationRecord `json:"nomination,omitempty"`
-	// Labels, SubmitTime and PlaceTime are those of [orbit.Capsule].
+	// Labels, SubmitTime and PlaceTime are the fields of [orbit.Capsule] with these names.
 	Labels     map[string]string `json:"labels,omitempty"`
 	SubmitTime orbit.Instant     `json:"submitTime,omitempty"`
 	PlaceTime  orbit.Instant     `json:"placeTime,omitempty"`
@@ -103,20 +106,23 @@ type capsuleRecord struct {
 	Borrows *orbit.Nominee `json:"borrows,omitempty"`
 }
 
-// placementRecord is a placement: the proposal and its revision. Revision 0 stands for the revision of this record.
+// placementRecord is a placement: the id of its proposal, and the revision at which it was committed. Revision 0 stands
+// for the revision of the record that contains it.
 type placementRecord struct {
 	ID orbit.ProposalID `json:"id,omitzero"`
 	At orbit.Revision   `json:"at,omitempty"`
 }
 
-// gangRecord is a gang. The records of its members say which of them are placed. Nil: the gang has been dropped.
+// gangRecord is a gang. The records of its members say which of them are placed. A nil Gang means that the ledger has
+// dropped the gang.
 type gangRecord struct {
 	stamp
 	Gang       *orbit.Gang       `json:"gang,omitempty"`
 	Nomination *nominationRecord `json:"nomination,omitempty"`
 }
 
-// nominationRecord is what a capsule or a gang is nominated for; revisions are 0 where they are that of the record.
+// nominationRecord is the nomination of a capsule or a gang. Revision 0 stands for the revision of the record that
+// contains it.
 type nominationRecord struct {
 	Rank     int32                 `json:"rank,omitempty"`
 	First    orbit.Revision        `json:"first,omitempty"`
@@ -127,7 +133,8 @@ type nominationRecord struct {
 	Lends    time.Duration         `json:"lends,omitempty"`
 }
 
-// nomination returns the record in a record that was written at a revision, as the nomination of one of the two.
+// nomination returns the nomination of the capsule or of the gang; the other id is empty. The revision at is that of
+// the record that contains n.
 func (n *nominationRecord) nomination(capsule orbit.CapsuleID, gang orbit.GangID, at orbit.Revision) *orbit.Nomination {
 	if n == nil {
 		return nil
@@ -136,7 +143,7 @@ func (n *nominationRecord) nomination(capsule orbit.CapsuleID, gang orbit.GangID
 		Renewals: n.Renewals, Parts: n.Parts, Ends: n.Ends, Lends: n.Lends}
 }
 
-// emptyRecord says nothing: its revision does.
+// emptyRecord has no contents. Only the revision at which it was written matters, because transactions compare it.
 type emptyRecord struct{ stamp }
 
 // budgetRecord is a budget; nil: it has ended.
@@ -157,11 +164,11 @@ type markRecord struct {
 	Value string `json:"value,omitempty"`
 }
 
-// proposalRecord says that a proposal with this id has been committed. There is one for each proposal that placed nothing;
-// the ids of the others are in the records of their capsules.
+// proposalRecord says that a proposal with this id has been committed. There is one for each proposal that placed
+// nothing; the ids of proposals that placed something are in the records of their capsules.
 type proposalRecord struct {
 	stamp
-	// Seq is the number of the proposal's first change among those of this record's revision.
+	// Seq is the number of the proposal's first change among the changes of this record's revision.
 	Seq int `json:"seq,omitempty"`
 }
 
@@ -172,7 +179,8 @@ type metaRecord struct {
 	Dimensions [orbit.Dimensions]string `json:"dimensions"`
 }
 
-// value is a pointer to a record.
+// value is a pointer to a record. It constrains the type parameters of decode, so that decode can make a T and return a
+// *T.
 type value[T any] interface {
 	*T
 	readAt(orbit.Revision) error
@@ -204,7 +212,7 @@ type encoder struct {
 	state *orbit.State
 	// now is the state's revision. It stands for the revision of the transaction, which only etcd knows.
 	now orbit.Revision
-	// changes are those of the proposal that writes the records.
+	// changes are the changes of the proposal that writes the records.
 	changes []orbit.Change
 	// err is the first error.
 	err error
@@ -219,7 +227,7 @@ func (e *encoder) encode(record any) []byte {
 	return value
 }
 
-// at returns a revision as records have it: 0 for that of the transaction.
+// at returns the revision that a record is given for rev: 0 if rev is that of the transaction, which is not known yet.
 func (e *encoder) at(rev orbit.Revision) orbit.Revision {
 	if rev == e.now {
 		return 0
@@ -285,7 +293,7 @@ func (e *encoder) use(id orbit.NodeID) []byte {
 func (e *encoder) capsule(id orbit.CapsuleID) []byte {
 	c := e.state.Capsule(id)
 	if c == nil {
-		return e.encode(capsuleRecord{stamp: written}) // the ledger keeps no record of a released capsule
+		return e.encode(capsuleRecord{stamp: written}) // the state has dropped the released capsule
 	}
 	r := capsuleRecord{
 		stamp: written, Spec: c.Spec, Owner: c.Owner, Gang: c.Gang, Node: c.Node, Devices: c.Devices, Note: c.Note,
@@ -316,7 +324,7 @@ func (e *encoder) capsule(id orbit.CapsuleID) []byte {
 	return e.encode(r)
 }
 
-// nomination returns the record of what a capsule or a gang is nominated for.
+// nomination returns the record of a nomination; nil for nil.
 func (e *encoder) nomination(n *orbit.Nomination) *nominationRecord {
 	if n == nil {
 		return nil

@@ -14,21 +14,23 @@ import (
 	"github.com/orbitsched/orbit/lease"
 )
 
-// Refreshes returns a home for the refreshes of leases ([lease.Keeper.Refreshes]) that all processes with this ledger share. It is made
-// of etcd's own leases, one for each term, which are kept alive without a write. Times to live are rounded up to whole seconds, and
-// are at least etcd's own minimum, 2 s by default.
+// Refreshes returns a [lease.Refreshes] for [lease.Keeper.Refreshes], through which all processes on this ledger share
+// the refreshes of their leases. It uses one of etcd's own leases for each term; etcd keeps a lease alive without a
+// write. Times to live are rounded up to whole seconds, and are at least etcd's own minimum, 2 s by default.
 //
-// The errors are orbit.ErrUnavailable. Each call waits at most for Options.Timeout. It needs etcd 3.5.13 or
-// newer, or 3.4.31: in older ones a member that leads no more, and does not know it yet, revokes leases that live, and
-// confirms refreshes that are lost.
+// Its errors wrap orbit.ErrUnavailable. Each call waits at most for Options.Timeout. It needs etcd 3.5.13 or newer, or
+// 3.4.31. In older versions a member that has lost the leadership without knowing it yet revokes leases that should
+// live, and confirms refreshes that are then lost.
 func (l *Ledger) Refreshes() lease.Refreshes {
 	return &refreshes{client: l.client, keys: l.keys, timeout: l.options.Timeout}
 }
 
-// refreshes makes tokens. A token is the id of an etcd lease; a key with the token in its name is attached to the lease, and etcd deletes it with the lease.
+// refreshes implements [lease.Refreshes]. A token is the id of an etcd lease in hexadecimal digits. A key with the
+// token in its name is attached to the lease, and etcd deletes the key with the lease.
 //
-// Invariant: an etcd lease that has expired never comes back. It has expired when a linearizable read does not find its key. Only the key is
-// trusted, because what one member says of the lease itself may be old, if that member is cut off from the others.
+// Invariant: a lease that has expired never lives again. A lease has expired when a linearizable read does not find its
+// key. What a member says about the lease itself is not trusted, because it may be out of date if that member is cut
+// off from the others.
 type refreshes struct {
 	client  *clientv3.Client
 	keys    keys
@@ -50,7 +52,8 @@ func (r *refreshes) Begin(ctx context.Context, ttl time.Duration) (string, error
 	return token, nil
 }
 
-// Keep implements [lease.Refreshes]. It checks the key of an etcd lease that is said to have expired, because etcd may not have revoked it yet.
+// Keep implements [lease.Refreshes]. If a member answers that an etcd lease has expired, Keep checks the lease's key,
+// because etcd may not have revoked the lease yet.
 func (r *refreshes) Keep(ctx context.Context, tokens []string) ([]time.Duration, error) {
 	return r.each(ctx, tokens, func(ctx context.Context, ids []int64, out []time.Duration) error {
 		ctx, cancel := context.WithCancel(ctx) // ends the stream
@@ -94,17 +97,18 @@ func (r *refreshes) Left(ctx context.Context, tokens []string) ([]time.Duration,
 	})
 }
 
-// atOnce is how many calls are under way at the same time.
+// atOnce is into how many parts a call divides its tokens. The parts are asked for at the same time.
 const atOnce = 16
 
-// each asks for parts of the tokens at the same time. A token for which the answer is not positive has ended if its key is gone. If the key is
-// there, the token lives, and each says so with 1 ns, which promises no time.
+// each divides the tokens into parts and calls ask with all parts at the same time. If the time left of a token is not
+// positive, each checks the token's key. Without the key the token has ended, and its time is 0. With the key the
+// token still lives; its time is 1 ns, which says that it lives and promises nothing.
 func (r *refreshes) each(ctx context.Context, tokens []string, ask func(context.Context, []int64, []time.Duration) error) ([]time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
 	ids, out := make([]int64, len(tokens)), make([]time.Duration, len(tokens))
 	for i, token := range tokens {
-		id, _ := strconv.ParseUint(token, 16, 64) // what is no id is 0, which no lease has
+		id, _ := strconv.ParseUint(token, 16, 64) // an invalid token becomes 0, which is the id of no lease
 		ids[i] = int64(id)
 	}
 	errs := make([]error, atOnce)
@@ -127,7 +131,7 @@ func (r *refreshes) each(ctx context.Context, tokens []string, ask func(context.
 	return out, nil
 }
 
-// confirm looks up the tokens that seem to have ended.
+// confirm looks up the keys of the tokens whose time left is not positive.
 func (r *refreshes) confirm(ctx context.Context, tokens []string, out []time.Duration) error {
 	for i, token := range tokens {
 		if out[i] > 0 {

@@ -56,7 +56,8 @@ type repairer struct {
 	edits map[string]clientv3.Op
 }
 
-// giveUp deletes the records with these keys. It fails if another record is damaged that Repair cannot make anew.
+// giveUp plans the deletion of the records with these keys. It fails if another record is damaged and Repair cannot
+// make it anew, as it can the descriptions and counts of nodes.
 func (r *repairer) giveUp(names []string) error {
 	for _, key := range names {
 		name, ok := r.keys.parse(key)
@@ -136,8 +137,8 @@ func (r *repairer) describeNodes() error {
 	return e.err
 }
 
-// saidToRemain returns what capsules say that they have left on a node whose count is lost. Some may have stopped; it does no
-// harm if their agent confirms that again.
+// saidToRemain returns the remains on a node whose count is lost, as the records of the capsules describe them. Some of
+// them may have stopped already; it does no harm if their agent confirms that again. A lost node has no remains.
 func (r *repairer) saidToRemain(id orbit.NodeID) map[orbit.CapsuleID]orbit.Revision {
 	out := map[orbit.CapsuleID]orbit.Revision{}
 	if n := r.nodes[id]; n != nil && n.Node.State == orbit.Lost {
@@ -151,7 +152,7 @@ func (r *repairer) saidToRemain(id orbit.NodeID) map[orbit.CapsuleID]orbit.Revis
 	return out
 }
 
-// writeCounts writes the counts anew that do not agree with the state.
+// writeCounts plans to write anew each count that does not agree with the state.
 func (r *repairer) writeCounts(state *orbit.State) error {
 	e := encoder{state: state}
 	for n := range state.Nodes() {

@@ -22,7 +22,7 @@ import (
 type request struct {
 	ctx   context.Context
 	since time.Time
-	// home is the first node that the proposal places something on; empty: none.
+	// home is the node by which arrange groups the request, as homeOf returns it; empty: none.
 	home orbit.NodeID
 	// done gets the one answer.
 	done chan orbit.Outcome
@@ -34,12 +34,12 @@ type request struct {
 
 	// The fields below belong to the committer, and to the sender while state is sent.
 
-	// confirmAt is the revision that the mirror must have reached before a rejection is an answer; 0: not known yet.
+	// confirmAt is the revision that the mirror must have reached before a rejection is final; 0: not known yet.
 	confirmAt int64
 	route     route
 	// accesses are the records of the proposal in the pack that it was last put into.
 	accesses accessSet
-	// turn is its place in the queue.
+	// turn is the request's place in the queue; arrange sets it.
 	turn turn
 }
 
@@ -61,11 +61,12 @@ const (
 type route uint8
 
 const (
-	// shared: with all other shared ones.
+	// shared: with all other requests of this route.
 	shared route = iota
-	// contended: with those that compete for the same records, because it has conflicted with another process.
+	// contended: only with other contended requests that compete for the same records, because this one has conflicted
+	// with another process.
 	contended
-	// alone: with none, because the server has refused a transaction with the request for its size.
+	// alone: with no other request, because the server has refused a transaction with this request as too large.
 	alone
 )
 
@@ -94,7 +95,8 @@ func homeOf(p *orbit.Proposal) orbit.NodeID {
 	return ""
 }
 
-// overtaking is by how much time at most a request may have arrived later than one that arrange puts behind it.
+// overtaking is how far arrange may bend the order of arrival: a request is moved ahead only of requests that arrived
+// at most this much earlier.
 const overtaking = 50 * time.Millisecond
 
 // turn is a place in the queue: the earlier rank first, then the lower number.
@@ -139,7 +141,7 @@ func (t *request) answer(rev orbit.Revision, err error) {
 	t.answerLocked(rev, err)
 }
 
-// answerLocked does the same. The request's lock must be held.
+// answerLocked is answer for callers that hold the request's lock.
 func (t *request) answerLocked(rev orbit.Revision, err error) {
 	if t.state != answered {
 		t.state = answered
@@ -176,7 +178,8 @@ func (t *request) wait(closed <-chan struct{}) orbit.Outcome {
 	}
 }
 
-// leave answers the request because its caller stops waiting, and returns the answer.
+// leave answers the request because its caller stops waiting, and returns the answer. If the request has been answered
+// meanwhile, it returns that answer.
 func (t *request) leave(why error) orbit.Outcome {
 	t.mu.Lock()
 	defer t.mu.Unlock()

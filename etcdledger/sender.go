@@ -33,8 +33,9 @@ type txnOutcome struct {
 	again []*request
 }
 
-// send sends a transaction. If the answer is lost, it sends the transaction again while a request waits for it and patience
-// lasts. The transaction is applied at most once, because a copy that is applied changes records that the others compare.
+// send sends a transaction. If the answer is lost, it sends the same transaction again, as long as a request waits for
+// it and patience lasts. At most one copy is applied, because that copy changes records that the other copies compare.
+// The caller passes gaps as the mirror had it when the proposals were judged.
 func (s *sender) send(b *pack, gaps int) txnOutcome {
 	number := s.number.Add(1)
 	compares, then, otherwise, err := b.transaction(s.mirror.self, number)
@@ -99,8 +100,8 @@ func (s *sender) fail(b *pack, err error) txnOutcome {
 	return txnOutcome{pack: b}
 }
 
-// divide has the requests of a transaction that is larger than the server accepts sent one by one. A single request that is
-// too large is refused, and its proposer has to divide it.
+// divide handles a transaction that the server has refused as too large: its requests are sent again, each in a
+// transaction of its own. A single request that is too large is refused, and its proposer has to divide the proposal.
 func (s *sender) divide(b *pack, why error) txnOutcome {
 	if len(b.requests) == 1 {
 		return s.fail(b, invalid("the server accepts less than Options.MaxOps and Options.MaxBytes say: %v: divide the proposal, or set them to what the server accepts", why))
@@ -111,8 +112,8 @@ func (s *sender) divide(b *pack, why error) txnOutcome {
 	return txnOutcome{pack: b, again: b.requests}
 }
 
-// lose handles a transaction whose compares have failed. Usually another commit came first. If an earlier answer was lost
-// (doubt), it may have been an earlier copy of this transaction.
+// lose handles a transaction whose compares have failed, because a compared key has been written. If an earlier answer
+// was lost (doubt), the writer may be an earlier copy of this transaction, so lose looks for that copy in the mirror.
 func (s *sender) lose(b *pack, resp *clientv3.TxnResponse, number uint64, doubt bool, gaps int) txnOutcome {
 	newest, changed := newer((*pb.TxnResponse)(resp), b)
 	ctx, cancel := context.WithTimeout(s.ctx, s.patience)
@@ -137,9 +138,9 @@ func (s *sender) lose(b *pack, resp *clientv3.TxnResponse, number uint64, doubt 
 	return txnOutcome{pack: b, again: b.requests}
 }
 
-// askForAgain answers the requests that an earlier copy of the transaction may have committed, if the mirror has missed a
-// part of the history and with it perhaps that commit. The state knows which proposals with an id are committed. For those
-// without an id the outcome stays unknown.
+// askForAgain looks up which requests an earlier copy of the transaction has committed, where the mirror has missed a
+// part of the history and with it perhaps that commit. The state knows which proposals with an id are committed, and
+// askForAgain answers their requests. A proposal without an id cannot be found, so its outcome is unknown.
 func (s *sender) askForAgain(b *pack, state *orbit.State) {
 	for _, t := range b.requests {
 		if t.p.ID.IsZero() {
@@ -150,8 +151,9 @@ func (s *sender) askForAgain(b *pack, state *orbit.State) {
 	}
 }
 
-// newer returns the compared records that have changed, and the newest revision among them and the log. A proposal must be
-// judged again on a mirror that has reached it. The log is included because the proposal may read other records then.
+// newer returns the compared records that have changed, and the newest revision among these records and the log. The
+// mirror must reach that revision before a proposal of the pack is judged again. The log is included because a proposal
+// that is judged again may read other records than before.
 func newer(resp *pb.TxnResponse, b *pack) (newest int64, changed accessSet) {
 	changed = accessSet{}
 	for _, r := range resp.Responses {

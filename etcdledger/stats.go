@@ -8,8 +8,8 @@ type Stats struct {
 	Commits, Transactions uint64
 	// Retries is the number of transactions that conflicted with another process, so that their proposals were judged again.
 	Retries uint64
-	// Reads is the number of linearizable reads that were requested, one by each Snapshot and one to confirm the rejections of
-	// a round. Requests that come while a read is under way share the next one, so etcd gets fewer.
+	// Reads is the number of linearizable reads that were requested, one by each Snapshot and one to confirm the
+	// rejections of a round. Requests that come while a read is under way share the next one, so etcd gets fewer.
 	Reads uint64
 	// LostAnswers is the number of transactions that were sent and not answered.
 	LostAnswers uint64

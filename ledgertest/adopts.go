@@ -6,14 +6,15 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// What runs already, and what changes its size where it is.
+// This file checks Adopt, which records capsules that run already, and Resize, which changes the size of a capsule in
+// place.
 
-// adopt says that a capsule of a spec runs on a node; a nil spec: that of its record.
+// adopt says that a capsule with a spec runs on a node. A nil spec stands for the spec in the capsule's record.
 func adopt(c orbit.CapsuleID, spec *orbit.Spec, n orbit.NodeID) orbit.Adopt {
 	return orbit.Adopt{Capsule: c, Spec: spec, Node: n}
 }
 
-// resize gives a capsule so much CPU where it is now.
+// resize changes the CPU of a capsule to room, in its present placement.
 func (t *trial) resize(id orbit.CapsuleID, room int64) orbit.Resize {
 	c := t.capsule(id)
 	spec := *c.Spec
@@ -25,13 +26,13 @@ func (t *trial) resize(id orbit.CapsuleID, room int64) orbit.Resize {
 	return r
 }
 
-// applied says that a capsule takes no more than that already.
+// applied marks a resize as applied: the capsule takes no more than the new size already.
 func applied(r orbit.Resize) orbit.Resize {
 	r.Applied = true
 	return r
 }
 
-// overcommitted requires that there is too much on these nodes, and on no other.
+// overcommitted requires that exactly these nodes are overcommitted.
 func (t *trial) overcommitted(want ...orbit.NodeID) {
 	var got []orbit.NodeID
 	for n := range t.now().Overcommitted() {
@@ -42,15 +43,16 @@ func (t *trial) overcommitted(want ...orbit.NodeID) {
 	}
 }
 
-// checkAdopt adopts what agents report: whatever it is, and nothing is admitted on top.
+// checkAdopt adopts the capsules that agents report, even if they exceed a node's capacity. Then nothing else is
+// admitted there.
 func checkAdopt(t *trial) {
 	t.commits(confirming("n", 4), node("plain", 4), submit(cpu(1), "next"), submit(movable(cpu(1)), "waits", "placed"), place("placed", "n"))
 	view := t.view()
-	t.mistakes(adopt("x", nil, "n"))         // of what is unknown the spec has to be said
-	t.mistakes(adopt("x", cpu(1), "nosuch")) // and the node has to be there
+	t.mistakes(adopt("x", nil, "n"))         // an unknown capsule must come with a spec
+	t.mistakes(adopt("x", cpu(1), "nosuch")) // the node must exist
 	t.invalid(adopt("", cpu(1), "n"))
 	t.invalid(adopt("x", cpu(-1), "n"))
-	t.commits(adopt("x", cpu(6), "n")) // 7 of 4: that is how it is
+	t.commits(adopt("x", cpu(6), "n")) // 7 of 4 are used then, because 7 run
 	t.ready("x", true, false)
 	t.isOn("x", "n")
 	t.overcommitted("n")
@@ -68,7 +70,7 @@ func checkAdopt(t *trial) {
 	t.commits(cancel("x"), t.stopsOf("x"))
 	t.overcommitted()
 	t.commits(confirming("n", 4), place("next", "n"))
-	t.mistakes(adopt("x", cpu(1), "n")) // it has ended: let it stop
+	t.mistakes(adopt("x", cpu(1), "n")) // the capsule has ended, so its agent must stop it
 	t.commits(submit(cpu(1), "x"), adopt("x", nil, "n"))
 	t.commits(cancel("placed"))
 	t.commits(evictedTo(t.evict("waits"), "n")...)
@@ -77,13 +79,14 @@ func checkAdopt(t *trial) {
 	}
 }
 
-// checkAdoptRemains refuses what still stops, and what runs on a node that is lost.
+// checkAdoptRemains requires that the ledger refuses to adopt a capsule that has not stopped yet after it has left its
+// node, and any capsule on a lost node.
 func checkAdoptRemains(t *trial) {
 	t.commits(confirming("n", 4), confirming("m", 4), submit(movable(cpu(1)), "a"), place("a", "n"))
 	t.commits(t.begins("a"))
 	t.commits(cordoned(confirming("n", 4)))
 	t.commits(release("a"))
-	t.mistakes(adopt("a", nil, "n")) // it was told to stop, and does
+	t.mistakes(adopt("a", nil, "n")) // the capsule has left and is stopping
 	t.mistakes(adopt("a", nil, "m"))
 	t.commits(t.stops("a"))
 	t.commits(adopt("a", nil, "m"))
@@ -92,12 +95,13 @@ func checkAdoptRemains(t *trial) {
 	t.commits(cancel("a"))
 	t.remain("m", "a")
 	t.commits(submit(cpu(4), "c"), place("c", "m"))
-	t.waits("c", true) // what was adopted stops as anything does
+	t.waits("c", true) // an adopted capsule leaves remains like any other
 	t.commits(t.stops("a"))
 	t.commits(t.begins("c"))
 }
 
-// checkAdoptWished wishes a member away, and adopts it in the same commit as one of no group: who is taken off a node is judged as what it was.
+// checkAdoptWished takes a member of a group off its node and, in the same commit, adopts it with a spec without the
+// group. The budget must judge the capsule as the member that it was.
 func checkAdoptWished(t *trial) {
 	t.commits(node("n", 4), node("m", 4), budget("db", "db", 2, 1))
 	t.placed(grouped("db"), "a", "b")
@@ -111,7 +115,7 @@ func checkAdoptWished(t *trial) {
 	t.commits(release("b"), adopt("b", cpu(1), "m"))
 }
 
-// checkAdoptGang adopts members of a gang as they are found: minimums are for what is placed.
+// checkAdoptGang adopts members of a gang one by one. The gang's minimum holds for placements, not for adoptions.
 func checkAdoptGang(t *trial) {
 	t.commits(node("n", 4), gang("g", 3, "a", "b", "c", "d"))
 	t.mistakes(place("a", "n"))
@@ -121,13 +125,13 @@ func checkAdoptGang(t *trial) {
 		t.Failf("gang \"g\" has %d members placed; two were adopted and one was placed", g.Total())
 	}
 	t.mistakes(place("b", "n"))
-	t.commits(place("d", "n")) // a member that waits comes to those that run
+	t.commits(place("d", "n")) // a pending member joins the running ones
 	t.mistakes(adopt("d", nil, "n"))
 	t.overcommitted()
 	t.commits(gang("h", 0, "x", "y"), adopt("x", nil, "n"), adopt("y", nil, "n")) // a restart: all at once
 }
 
-// checkAdoptDevices adopts on devices that are sick or taken.
+// checkAdoptDevices adopts capsules on devices that are unhealthy or taken.
 func checkAdoptDevices(t *trial) {
 	sick := gpuNode("n", 2)
 	sick.Node.Devices.Unhealthy = 1
@@ -135,8 +139,8 @@ func checkAdoptDevices(t *trial) {
 		return orbit.Adopt{Capsule: id, Spec: gpu(1, 600), Node: "n", Devices: set}
 	}
 	t.commits(sick, submit(gpu(1, 600), "p"), placeOn("p", "n", 2))
-	t.mistakes(use("a", 3)) // it asks for one
-	t.mistakes(use("a", 4)) // there is none
+	t.mistakes(use("a", 3)) // two instances, and the spec asks for one
+	t.mistakes(use("a", 4)) // the node has no such instance
 	t.commits(use("a", 2))
 	t.commits(use("b", 1))
 	t.overcommitted("n")
@@ -144,7 +148,8 @@ func checkAdoptDevices(t *trial) {
 	t.overcommitted()
 }
 
-// checkResize lets capsules grow and shrink in place: judged, or with what is missing.
+// checkResize lets capsules grow and shrink in place. Growth beyond the free capacity is refused, and the receipt says
+// what is missing.
 func checkResize(t *trial) {
 	t.commits(node("n", 4), node("m", 4), submit(movable(cpu(2)), "a", "b"), submit(cpu(1), "w"), place("a", "n"))
 	view, more := t.view(), t.resize("a", 4)
@@ -164,7 +169,7 @@ func checkResize(t *trial) {
 	t.mistakes(other)
 	stale := t.resize("a", 1)
 	t.commits(evictedTo(t.evict("a"), "m")...)
-	t.mistakes(stale) // of another placement
+	t.mistakes(stale) // names a former placement
 	t.mistakes(orbit.Resize{Capsule: "nosuch", Spec: cpu(1)})
 	t.invalid(orbit.Resize{Capsule: "a"})
 	t.invalid(t.resize("a", -1))
@@ -176,12 +181,12 @@ func checkResize(t *trial) {
 	t.mistakes(t.resize("a", 1))
 }
 
-// evictedTo moves a capsule.
+// evictedTo returns the commitments of a move: the eviction, and the placement on another node.
 func evictedTo(e orbit.Evict, to orbit.NodeID) []orbit.Commitment {
 	return []orbit.Commitment{e, place(e.Capsule, to)}
 }
 
-// checkResizeWaiting changes size and priority of what waits, and what is decided by them.
+// checkResizeWaiting changes the size and the priority of pending capsules, and checks what depends on them.
 func checkResizeWaiting(t *trial) {
 	t.commits(node("n", 2), submit(cpu(3), "big"), submit(cpu(1), "first", "second"))
 	t.mistakes(place("big", "n"))
@@ -195,9 +200,9 @@ func checkResizeWaiting(t *trial) {
 	}
 	placed := t.resize("big", 1)
 	placed.Spec.Priority = 9
-	t.mistakes(placed) // what is placed keeps its rank
+	t.mistakes(placed) // the priority of a placed capsule cannot change
 	t.commits(nominated("first", "n"))
-	t.commits(t.resize("first", 2)) // the room was for another size
+	t.commits(t.resize("first", 2)) // ends the nomination, whose room was for another size
 	if n := t.capsule("first").Nomination; n.Lives() {
 		t.Failf("capsule \"first\" has another size and is nominated still, for %v", n.Parts)
 	}
@@ -212,11 +217,12 @@ func nominated(c orbit.CapsuleID, n orbit.NodeID) orbit.Nominate {
 	return orbit.Nominate{Capsule: c, Parts: []orbit.NominatedRoom{{Node: n, Room: orbit.Resources{orbit.CPU: 1}}}, Ends: someday}
 }
 
-// checkResizeBeside grows only beside what still stops, and takes back only what is not used any more.
+// checkResizeBeside resizes capsules beside others that have left the node and still run there. Growth must fit beside
+// those, and shrinking frees room only when the capsule does not use it any more.
 func checkResizeBeside(t *trial) {
 	t.commits(confirming("n", 4), submit(cpu(2), "old", "a"), submit(cpu(1), "b"), place("old", "n"), place("a", "n"))
 	t.commits(t.begins("old"), t.begins("a"))
-	t.mistakes(t.resize("a", 1)) // it may take 2 still
+	t.mistakes(t.resize("a", 1)) // the capsule may still use 2
 	t.commits(cancel("old"))
 	t.mistakes(t.resize("a", 3)) // 2 and 3 of 4 would run
 	t.commits(t.stops("old"))
@@ -226,12 +232,12 @@ func checkResizeBeside(t *trial) {
 	t.waits("b", false)
 	t.commits(t.begins("b"))
 	t.commits(stopped("b"), place("b", "n"))
-	t.commits(t.resize("b", 1)) // nothing else than it has
+	t.commits(t.resize("b", 1)) // the size that it has already
 	t.commits(stopped("a"))
 	t.commits(place("a", "n"))
 	view := t.view()
 	t.commits(t.resize("a", 1))
-	t.loses(view, t.begins("a")) // it would be started with 3
+	t.loses(view, t.begins("a")) // the agent has seen the size 3 and would start it with that
 	t.loses(view, t.serves("a", true))
 	t.commits(t.begins("a"))
 	view = t.view()

@@ -27,8 +27,8 @@ func (t *trial) outcomes(batch ...orbit.Proposal) []orbit.Outcome {
 	return out
 }
 
-// checkBatch sends a batch of proposals that hold and proposals that fail in every way. Each has the outcome that it
-// would have had alone; of two that compete, one is committed.
+// checkBatch sends a batch of proposals, some of which hold and some of which fail, each in its own way. Each must have
+// the outcome that it would have alone. A proposal that is in the batch twice is committed once.
 func checkBatch(t *trial) {
 	t.batcher()
 	t.commits(node("n", 3), node("m", 3), node("k", 3), submit(cpu(1), "a", "b", "e"), submit(cpu(9), "big"), gang("g", 0, "x", "y"))
@@ -104,7 +104,7 @@ func checkBatchRivals(t *trial) {
 	t.follows(t.base, t.ledger)
 }
 
-// checkBatchWide sends a batch that is larger than most stores take in one transaction.
+// checkBatchWide sends a batch that is too large for one transaction of most stores.
 func checkBatchWide(t *trial) {
 	n := t.scaled(500)
 	t.commits(node("n", int64(n/2)))

@@ -6,7 +6,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// This file checks bets, and the receipts of lost ones.
+// This file checks bets, and the receipts of lost bets.
 
 // checkBets tries each kind of bet where it holds, where it never held, and where it was lost to another commit.
 func checkBets(t *trial) {
@@ -39,7 +39,7 @@ func checkBets(t *trial) {
 	t.refuses(orbit.ErrConflict, bets(view, orbit.GangUnplaced{Gang: "g"}))
 }
 
-// checkBefore bets on what the proposal itself changes. Bets are judged on the state before the proposal.
+// checkBefore bets on records that the proposal itself changes. Bets are judged on the state before the proposal.
 func checkBefore(t *trial) {
 	t.commits(node("n", 3), submit(movable(cpu(3)), "a"), place("a", "n"))
 	full := orbit.NodeFreeOf{Node: "n", AtLeast: orbit.Resources{orbit.CPU: 3}}
@@ -83,7 +83,8 @@ func (t *trial) reached(r orbit.Rejection) {
 	}
 }
 
-// checkKinds checks that a rejection is a conflict or infeasible by what has changed after the proposal's view.
+// checkKinds checks that a rejection is a conflict if the cause is newer than the proposal's view, and otherwise
+// infeasible.
 func checkKinds(t *trial) {
 	t.commits(node("n", 1), node("m", 1), submit(cpu(1), "a", "b"), submit(cpu(2), "big"))
 	before := t.view()

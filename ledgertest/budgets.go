@@ -7,14 +7,15 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// This file checks budgets: how much of a group or a module wishes may take away.
+// This file checks budgets: how many members of a group or a module may be taken off their nodes by choice. Such an
+// eviction, move or drain is called a wish.
 
 // budget puts a budget on a group.
 func budget(id orbit.BudgetID, group string, expected, missing int) orbit.PutBudget {
 	return orbit.PutBudget{Budget: orbit.Budget{ID: id, Group: group, Expected: expected, Missing: missing}}
 }
 
-// grouped is a spec of a group that asks for one of CPU.
+// grouped returns a spec of a member of a group that asks for 1 of CPU.
 func grouped(group string) *orbit.Spec {
 	spec := cpu(1)
 	spec.Group = group
@@ -35,7 +36,7 @@ func (t *trial) move(id orbit.CapsuleID, to orbit.NodeID) []orbit.Commitment {
 	return []orbit.Commitment{t.evict(id), place(id, to)}
 }
 
-// breaks requires that a proposal is refused because of a budget, which says by how much.
+// breaks requires that a rejection names the budget, how many healthy members it needs, and how many would be left.
 func (t *trial) breaks(id orbit.BudgetID, needed, healthy int64, r orbit.Rejection) {
 	if r.Budget != id || r.Want != needed || r.Free != healthy {
 		t.Failf("it is refused as %q: budget %q, %d needed, %d healthy; it must be %q, %d, %d", r.Reason, r.Budget, r.Want, r.Free, id, needed, healthy)
@@ -47,7 +48,7 @@ func checkBudgets(t *trial) {
 	t.commits(node("n", 8), node("m", 8), node("o", 8))
 	t.placed(grouped("db"), "a", "b", "c")
 	t.placed(cpu(1), "other")
-	t.mistakes(t.move("a", "m")...) // nobody has consented
+	t.mistakes(t.move("a", "m")...) // neither the spec nor a budget consents to moves
 	t.commits(budget("db", "db", 3, 1))
 	t.commits(t.move("a", "m")...) // a budget is consent
 	t.mistakes(t.move("other", "m")...)
@@ -56,7 +57,7 @@ func checkBudgets(t *trial) {
 	both.Groups = []string{"web"}
 	t.placed(both, "w")
 	t.commits(budget("web", "web", 1, 0))
-	t.breaks("web", 1, 0, t.mistakes(t.move("w", "m")...)) // a member of both, of which one can spare it
+	t.breaks("web", 1, 0, t.mistakes(t.move("w", "m")...)) // a member of both budgets, of which only one can spare it
 	t.commits(orbit.RemoveBudget{Budget: "web"}, cancel("w"))
 	t.commits(drained("n"))
 	t.breaks("db", 2, 1, t.mistakes(release("b"), release("c"), release("other")))
@@ -82,7 +83,7 @@ func checkBudgets(t *trial) {
 	t.invalid(orbit.PutBudget{Budget: orbit.Budget{ID: "x", Group: "db", MissingPercent: 101}})
 }
 
-// checkBudgetPriorities evicts members for what is more urgent than the budget says, and less.
+// checkBudgetPriorities evicts members for work above the priority to which the budget yields, and for work below it.
 func checkBudgetPriorities(t *trial) {
 	t.commits(node("n", 2), node("m", 2))
 	low := ranked(5, 1)
@@ -106,13 +107,13 @@ func checkBudgetEnds(t *trial) {
 	t.commits(node("n", 8), node("m", 8), budget("db", "db", 3, 1))
 	t.placed(grouped("db"), "a", "b", "c")
 	t.commits(cancel("a"))                 // an end is refused by no budget
-	t.commits(submit(grouped("db"), "a2")) // who waits is missing: this pays for nothing
+	t.commits(submit(grouped("db"), "a2")) // a pending member is missing too, so it replaces none
 	t.breaks("db", 2, 1, t.mistakes(t.move("b", "m")...))
 	t.commits(place("a2", "m"))
 	t.breaks("db", 2, 1, t.mistakes(append(t.move("b", "m"), cancel("c"))...)) // what ends in the same commit counts
 	t.commits(t.move("b", "m")...)
-	t.breaks("db", 2, 1, t.mistakes(append(t.move("b", "n"), cancel("c"), budget("db", "db", 2, 1))...)) // to the budget before it, too
-	t.commits(cancel("c"), budget("db", "db", 2, 1))                                                     // scaled down
+	t.breaks("db", 2, 1, t.mistakes(append(t.move("b", "n"), cancel("c"), budget("db", "db", 2, 1))...)) // the former budget counts too
+	t.commits(cancel("c"), budget("db", "db", 2, 1))                                                     // the group is scaled down
 	t.commits(t.move("b", "n")...)
 	t.commits(budget("db", "db", 9, 1))
 	t.breaks("db", 8, 1, t.mistakes(t.move("b", "m")...)) // an Expected that is too large only blocks
@@ -126,8 +127,8 @@ func checkBudgetEnds(t *trial) {
 	view := t.view()
 	t.commits(lost("n"))
 	t.commits(drained("o"))
-	t.breaks("two", 2, 0, t.loses(view, release("f")))                          // what is lost is missing at once
-	t.commits(append([]orbit.Commitment{release("d")}, t.move("e", "m")...)...) // and nobody's wish
+	t.breaks("two", 2, 0, t.loses(view, release("f")))                          // members on a lost node are missing at once
+	t.commits(append([]orbit.Commitment{release("d")}, t.move("e", "m")...)...) // but taking them off the lost node is no wish
 }
 
 // checkBudgetSizes moves and evicts many at once.
@@ -143,18 +144,18 @@ func checkBudgetSizes(t *trial) {
 	for _, id := range list {
 		moves = append(moves, t.move(id, "m")...)
 	}
-	t.breaks("all", 1, 0, t.mistakes(moves...)) // all would be placed afterwards, and none runs meanwhile
+	t.breaks("all", 1, 0, t.mistakes(moves...)) // all would be placed afterwards, but none would run in between
 	t.commits(moves[:2*n-2]...)
 	crew := gang("g", 2, "x", "y", "z")
 	crew.Gang.Roles[0].Spec.Group = "crew"
 	t.commits(node("o", 3), crew, place("x", "o"), place("y", "o"), place("z", "o"), budget("crew", "crew", 3, 2))
 	t.commits(drained("o"))
-	t.breaks("crew", 1, 0, t.mistakes(release("x"), release("y"), release("z"))) // a whole gang spends its size
+	t.breaks("crew", 1, 0, t.mistakes(release("x"), release("y"), release("z"))) // each member of a whole gang counts as missing
 	t.commits(budget("crew", "crew", 3, 3))
 	t.commits(release("x"), release("y"), release("z"))
 }
 
-// checkBudgetsOfReady wishes members away of which some are not ready, on nodes that confirm and on others.
+// checkBudgetsOfReady takes members off their nodes while others are not ready, on nodes that confirm and on others.
 func checkBudgetsOfReady(t *trial) {
 	t.commits(confirming("n", 8), confirming("m", 8), node("plain", 8), budget("db", "db", 3, 1))
 	t.placed(grouped("db"), "a", "b", "c")
@@ -162,7 +163,7 @@ func checkBudgetsOfReady(t *trial) {
 	t.commits(t.serves("a", true), t.serves("b", true), t.serves("c", true))
 	t.commits(t.move("a", "m")...)
 	t.commits(t.stops("a"))
-	t.breaks("db", 2, 1, t.mistakes(t.move("b", "m")...)) // a is placed, and does not serve yet
+	t.breaks("db", 2, 1, t.mistakes(t.move("b", "m")...)) // a is placed, but not ready yet
 	t.commits(t.begins("a"))
 	t.breaks("db", 2, 1, t.mistakes(t.move("b", "m")...))
 	t.commits(t.serves("a", true))
@@ -171,18 +172,19 @@ func checkBudgetsOfReady(t *trial) {
 	t.breaks("db", 2, 1, t.loses(view, t.move("b", "m")...))
 	t.commits(t.serves("c", true))
 	t.commits(stopped("b"), place("b", "plain"))
-	t.commits(t.move("c", "m")...) // b serves as soon as it is placed there
+	t.commits(t.move("c", "m")...) // b counts as ready, because its node does not confirm
 	t.commits(t.stops("c"))
-	t.breaks("db", 2, 1, t.mistakes(append(t.move("a", "n"), node("m", 8))...)) // c serves only because the proposal says so
+	t.breaks("db", 2, 1, t.mistakes(append(t.move("a", "n"), node("m", 8))...)) // c would count as ready only by the proposal's own change of its node
 	placed := budget("db", "db", 3, 1)
 	placed.Budget.IgnoreReady = true
 	t.commits(placed)
 	t.commits(t.move("a", "n")...)
 	t.commits(t.stops("a"))
-	t.commits(t.move("c", "n")...) // nobody looks whether a serves
+	t.commits(t.move("c", "n")...) // the budget ignores whether a is ready
 }
 
-// checkFreeUnready wishes members away that are not ready, where a budget lets them go and where it does not.
+// checkFreeUnready takes members off their nodes that are not ready, under a budget that allows it and under one that
+// does not.
 func checkFreeUnready(t *trial) {
 	t.commits(confirming("n", 8), confirming("m", 8), budget("db", "db", 2, 0))
 	t.placed(grouped("db"), "a", "b")
@@ -193,7 +195,7 @@ func checkFreeUnready(t *trial) {
 	free.Budget.FreeUnready = true
 	t.commits(free)
 	t.breaks("db", 2, 0, t.mistakes(t.move("b", "m")...))
-	t.breaks("db", 2, 0, t.mistakes(append(t.move("a", "m"), t.move("b", "m")...)...)) // one of the two serves
+	t.breaks("db", 2, 0, t.mistakes(append(t.move("a", "m"), t.move("b", "m")...)...)) // one of the two members is ready
 	view := t.view()
 	t.commits(t.serves("a", true))
 	t.breaks("db", 2, 1, t.loses(view, t.move("a", "m")...)) // it serves again
@@ -201,8 +203,9 @@ func checkFreeUnready(t *trial) {
 	t.commits(t.move("a", "m")...)
 }
 
-// checkRaceUnready lets one racer say that its members do not serve, while the others wish their own away. What is wished away after
-// that breaks a budget, which checking the history shows.
+// checkRaceUnready lets one racer report that its members are not ready, while the others take their own members off
+// their nodes. A ledger that commits such a wish after the report has broken the budget, which the check of the history
+// shows.
 func checkRaceUnready(t *trial) {
 	rounds := t.scaled(25)
 	member := func(racer, round int) orbit.CapsuleID { return orbit.CapsuleID(fmt.Sprintf("c%d-%d", round, racer)) }
@@ -251,7 +254,7 @@ func checkRaceUnready(t *trial) {
 	}
 }
 
-// checkRaceBudgets lets all racers wish one member each away from a budget of one.
+// checkRaceBudgets lets each racer take one member off its node, under a budget that lets one be missing.
 func checkRaceBudgets(t *trial) {
 	rounds := t.scaled(12)
 	t.commits(drained("away"))

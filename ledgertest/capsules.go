@@ -144,7 +144,7 @@ func checkRelease(t *trial) {
 		t.Failf("capsule a does not wait after its release")
 	}
 	t.commits(place("a", "m"))
-	t.loses(view, orbit.Release{Capsule: "a", From: "n", Stopped: true}) // has moved since
+	t.loses(view, orbit.Release{Capsule: "a", From: "n", Stopped: true}) // the capsule has moved since the view
 	t.isOn("a", "m")
 	t.commits(orbit.Release{Capsule: "a", From: "m", Stopped: true}, place("a", "n")) // placed anew: never pending in between
 	t.isOn("a", "n")
@@ -201,7 +201,7 @@ func checkSubmit(t *trial) {
 	t.mistakes(submit(cpu(1), "e"), submit(cpu(1), "f"), gang("g", 0, "a"))
 }
 
-// checkCarried reads back what capsules carry: times that run backwards too, because no rule reads them.
+// checkCarried reads back the times and labels of capsules. Times may even run backwards, because no rule reads them.
 func checkCarried(t *trial) {
 	labels := map[string]string{"team": "a", "cost centre": ""}
 	first, crew := submit(cpu(1), "a", "b"), gang("g", 0, "m1", "m2")

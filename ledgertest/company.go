@@ -8,9 +8,10 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// This file has the rules of company: who is kept apart from whom, and how even groups are.
+// This file checks the rules of company: which capsules are kept apart, and how evenly groups are spread.
 
-// in describes a node with room for all, in a zone and a rack; empty: without that label.
+// in describes a node with room for all capsules, in a zone and a rack. If one of these is empty, the node lacks that
+// label.
 func in(zone, rack string, id orbit.NodeID) orbit.PutNode {
 	n := node(id, 99)
 	n.Node.Labels = map[string]string{}
@@ -22,21 +23,21 @@ func in(zone, rack string, id orbit.NodeID) orbit.PutNode {
 	return n
 }
 
-// off is the same, where an agent confirms what begins and stops.
+// off describes the same node, with an agent that confirms.
 func off(zone, rack string, id orbit.NodeID) orbit.PutNode {
 	n := in(zone, rack, id)
 	n.Node.Confirms = true
 	return n
 }
 
-// away is a spec of a group that is apart from another one by a level.
+// away returns a spec of a member of a group that has to be apart from the group from at a level.
 func away(group, from, level string) *orbit.Spec {
 	spec := grouped(group)
 	spec.Apart = []orbit.Apart{{Group: from, Level: level}}
 	return spec
 }
 
-// level is a spec of group "g" with a rule Even over zones, which is changed as said.
+// level returns a spec of a member of group "g" with an Even rule over zones, to which the changes are applied.
 func level(change ...func(e *orbit.Even)) *orbit.Spec {
 	spec := movable(grouped("g"))
 	e := orbit.Even{Group: "g", Level: "zone"}
@@ -47,7 +48,7 @@ func level(change ...func(e *orbit.Even)) *orbit.Spec {
 	return spec
 }
 
-// among declares domains.
+// among returns a change that sets the Domains of a rule.
 func among(domains ...string) func(*orbit.Even) {
 	return func(e *orbit.Even) { e.Domains = domains }
 }
@@ -59,7 +60,8 @@ func (t *trial) zones(names ...string) {
 	}
 }
 
-// spread submits a capsule of a spec for each zone that is named, "x0" in the first one and so on, and places each by itself.
+// spread submits one capsule for each named zone, "x0" for the first one and so on, and places each of them there in a
+// commit of its own.
 func (t *trial) spread(spec *orbit.Spec, zones ...string) {
 	for i, z := range zones {
 		id := orbit.CapsuleID(fmt.Sprint("x", i))
@@ -67,7 +69,8 @@ func (t *trial) spread(spec *orbit.Spec, zones ...string) {
 	}
 }
 
-// skewed requires that State.Skewed shows these domains: each with the members that it has, and the fewest.
+// skewed requires that State.Skewed shows exactly these domains, each with its number of members and the fewest of any
+// domain.
 func (t *trial) skewed(want ...string) {
 	var got []string
 	for s := range t.now().Skewed() {
@@ -78,7 +81,8 @@ func (t *trial) skewed(want ...string) {
 	}
 }
 
-// names requires that a refusal names the group and the domain, how many there would be and how many may, and who is at fault.
+// names requires that a rejection names the capsule, the node, the group and the domain, how many members there would
+// be, and how many are allowed.
 func (t *trial) names(r orbit.Rejection, c orbit.CapsuleID, n orbit.NodeID, domain string, want, free int64) {
 	if r.Group != "g" || r.Domain != domain || r.Want != want || r.Free != free || r.Capsule != c || r.Node != n {
 		t.Failf("it is refused as %q: capsule %q, node %q, group %q, domain %q, want %d, free %d; it must be %q, %q, \"g\", %q, %d, %d",
@@ -86,7 +90,7 @@ func (t *trial) names(r orbit.Rejection, c orbit.CapsuleID, n orbit.NodeID, doma
 	}
 }
 
-// apartLines has who keeps whom away.
+// apartLines has cases of rules that keep capsules apart.
 var apartLines = []line{
 	{"by node: at most one of the group on each", func(t *trial) {
 		t.commits(in("a", "r", "n"), in("a", "r", "m"), submit(away("g", "g", orbit.NodeKey), "x", "y"), place("x", "n"))
@@ -187,7 +191,7 @@ var apartLines = []line{
 		t.mistakes(place("y", "n"))
 		t.commits(cancel("x"))
 		t.commits(place("y", "n"))
-		t.commits(submit(away("db", "g", "rack"), "x")) // who is there was not counted since
+		t.commits(submit(away("db", "g", "rack"), "x")) // y came while no capsule had the rule, and counts all the same
 		t.mistakes(place("x", "n"))
 		t.commits(place("z", "n"))
 	}},
@@ -195,7 +199,7 @@ var apartLines = []line{
 
 func checkApart(t *trial) { t.all(apartLines) }
 
-// checkCompanyReceipts looks at what a refusal names, and whether it is a conflict or a mistake.
+// checkCompanyReceipts checks the receipts of rejections, and whether these are conflicts or infeasible.
 func checkCompanyReceipts(t *trial) {
 	t.zones("a", "b", "c")
 	t.commits(in("", "r", "bare"), submit(level(), "x", "y", "z"), submit(level(among("a", "b")), "d"), place("x", "na"))
@@ -209,7 +213,7 @@ func checkCompanyReceipts(t *trial) {
 	}
 	t.commits(place("y", "nb"))
 	taken := t.view()
-	r = t.loses(view, place("z", "nb")) // it had room when it was planned
+	r = t.loses(view, place("z", "nb")) // the rule allowed this placement at the view
 	if t.names(r, "z", "nb", "b", 2, 1); r.At != taken || r.TakenAt != taken {
 		t.Failf("the conflict is at revision %d with a change at %d; it must be %d", r.At, r.TakenAt, taken)
 	}
@@ -230,7 +234,8 @@ func checkCompanyReceipts(t *trial) {
 	t.commits(place("y3", "m"))
 }
 
-// checkCompanyFacts adopts and relabels against the rules: both are facts. What comes afterwards is judged with them.
+// checkCompanyFacts adopts capsules and relabels nodes against the rules. Both are facts and not refused. Later
+// placements are judged with them.
 func checkCompanyFacts(t *trial) {
 	t.zones("a", "b")
 	t.commits(in("a", "ra", "na2"), submit(level(), "y"), submit(away("g", "g", "rack"), "p", "q"), place("p", "na"))
@@ -240,7 +245,7 @@ func checkCompanyFacts(t *trial) {
 	t.mistakes(place("y", "nb"), place("q", "nb"))
 	t.commits(adopt("y", level(), "na2")) // it has been waiting, and is found running
 	t.skewed("a: 5, fewest 0")
-	t.commits(in("a", "ra", "nb")) // zone b is no more
+	t.commits(in("a", "ra", "nb")) // zone b has no node any more
 	t.skewed()
 	t.commits(in("b", "rb", "nb"))
 	t.commits(t.move("f1", "nb")...)
@@ -254,7 +259,7 @@ func checkCompanyFacts(t *trial) {
 	t.isOn("x", "n")
 	t.isOn("y", "m")
 	t.mistakes(place("z", "m"))
-	t.mistakes(in("a", "r1", "o"), place("z", "o")) // judged as it is afterwards
+	t.mistakes(in("a", "r1", "o"), place("z", "o")) // the placement is judged by the node's new labels
 	t.commits(in("a", "r4", "m"), place("z", "o"))
 	t.commits(cancel("z"))
 	t.mistakes(in("a", "r4", "o"), submit(spread, "z2"), place("z2", "o"))
@@ -272,7 +277,8 @@ func checkCompanyFacts(t *trial) {
 	}
 }
 
-// checkCompanyWishes places what wishes to be elsewhere, and looks at what is kept.
+// checkCompanyWishes places capsules against their preferences, which no ledger enforces, and checks that the ledger
+// keeps these preferences with the capsule.
 func checkCompanyWishes(t *trial) {
 	t.zones("a", "b")
 	wishes := []orbit.Company{{Group: "g", Level: "zone", Weight: 1e100}, {Group: "h", Level: orbit.NodeKey, Weight: -0.1}, {Group: "g", Level: orbit.NodeKey, Weight: 5}}

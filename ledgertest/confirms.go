@@ -6,16 +6,17 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// What begins, what has left its node and still runs, and who waits for that.
+// This file checks confirmations: which capsules begin, which have left a node and still run there (remains), and which
+// wait for those to stop.
 
-// confirming is a node whose agent confirms.
+// confirming describes a node whose agent confirms.
 func confirming(id orbit.NodeID, room int64) orbit.PutNode {
 	n := node(id, room)
 	n.Node.Confirms = true
 	return n
 }
 
-// cordoned is a description that takes no new work.
+// cordoned returns the description with the node cordoned.
 func cordoned(n orbit.PutNode) orbit.PutNode {
 	n.Node.State = orbit.Cordoned
 	return n
@@ -31,7 +32,7 @@ func (t *trial) serves(id orbit.CapsuleID, does bool) orbit.Confirm {
 	return orbit.Confirm{Capsule: id, Since: t.capsule(id).PlacedAt, Ready: does, NotReady: !does}
 }
 
-// stops says that what a capsule has left has stopped.
+// stops says that the remains of a capsule have stopped.
 func (t *trial) stops(id orbit.CapsuleID) orbit.Confirm {
 	r := t.capsule(id).Remains
 	if r == nil {
@@ -47,7 +48,7 @@ func (t *trial) waits(id orbit.CapsuleID, want bool) {
 	}
 }
 
-// remain requires that these have left a node and still run there.
+// remain requires that exactly these capsules have left a node and still run there.
 func (t *trial) remain(id orbit.NodeID, want ...orbit.CapsuleID) {
 	var got []orbit.CapsuleID
 	for r := range t.now().Remains(id) {
@@ -58,12 +59,13 @@ func (t *trial) remain(id orbit.NodeID, want ...orbit.CapsuleID) {
 	}
 }
 
-// placeAfter places a capsule to begin after what runs there still.
+// placeAfter places a capsule that is to begin only after all remains on the node have stopped.
 func placeAfter(c orbit.CapsuleID, n orbit.NodeID) orbit.Place {
 	return orbit.Place{Capsule: c, Node: n, After: true}
 }
 
-// checkBegins confirms what begins: once, the placement that is meant, where somebody confirms.
+// checkBegins confirms that capsules begin. A confirmation counts once, for the very placement that it names, and only
+// on nodes that confirm.
 func checkBegins(t *trial) {
 	t.commits(confirming("n", 4), node("m", 4), submit(cpu(1), "a", "b", "c"), place("a", "n"), place("b", "m"), place("c", "n"))
 	begin := t.begins("a")
@@ -96,11 +98,11 @@ func checkBegins(t *trial) {
 	t.commits(orbit.RemoveNode{Node: "n"}, orbit.RemoveNode{Node: "m"})
 }
 
-// checkRemains drains and moves what runs: it does not begin anywhere else before it has stopped.
+// checkRemains drains and moves running capsules. They must not begin anywhere else before they have stopped.
 func checkRemains(t *trial) {
 	t.commits(confirming("n", 4), confirming("m", 4), node("plain", 4), submit(movable(cpu(2)), "a", "b"), place("a", "n"), place("b", "n"))
 	t.commits(t.begins("a"), t.begins("b"))
-	t.mistakes(t.evict("b"), place("b", "plain")) // it would run there at once
+	t.mistakes(t.evict("b"), place("b", "plain")) // it would run at once on a node that does not confirm
 	t.commits(t.evict("b"), place("b", "m"))
 	t.commits(cordoned(confirming("n", 4)))
 	t.commits(release("a"))
@@ -121,14 +123,14 @@ func checkRemains(t *trial) {
 	t.commits(place("a", "plain"))
 }
 
-// checkBesideRemains places beside what has left and still runs.
+// checkBesideRemains places capsules beside others that have left the node and still run there.
 func checkBesideRemains(t *trial) {
 	t.commits(confirming("n", 4), submit(cpu(2), "r1", "r2", "r3", "early"), submit(cpu(1), "x", "y"), submit(cpu(4), "p"), place("r1", "n"), place("r2", "n"))
 	t.commits(t.begins("r1"), t.begins("r2"))
 	t.commits(cancel("r1"), cancel("r2"), place("p", "n"))
 	t.waits("p", true)
 	t.commits(t.stops("r1"))
-	t.mistakes(t.begins("p")) // else 6 of 4 would run
+	t.mistakes(t.begins("p")) // otherwise 6 of 4 would run
 	t.commits(t.stops("r2"))
 	t.commits(t.begins("p"))
 	t.commits(cancel("p"), t.stopsOf("p"))
@@ -148,7 +150,7 @@ func checkBesideRemains(t *trial) {
 	t.commits(t.begins("y"))
 }
 
-// stopsOf says that what is placed now, and leaves by the same proposal, has stopped.
+// stopsOf says that a capsule has stopped that is placed now and leaves its node by the same proposal.
 func (t *trial) stopsOf(id orbit.CapsuleID) orbit.Confirm {
 	return orbit.Confirm{Capsule: id, Since: t.capsule(id).PlacedAt, Stopped: true}
 }
@@ -168,7 +170,7 @@ func checkRemainsOfDevices(t *trial) {
 	t.commits(t.begins("b"))
 }
 
-// checkRolling replaces one by one, with and without room, and restarts a whole node.
+// checkRolling replaces capsules one by one, with and without room for both, and restarts a whole node.
 func checkRolling(t *trial) {
 	t.commits(confirming("n", 2), submit(cpu(1), "old", "other"), place("old", "n"), place("other", "n"))
 	t.commits(t.begins("old"), t.begins("other"))
@@ -179,13 +181,13 @@ func checkRolling(t *trial) {
 	t.commits(t.begins("new"))
 	t.commits(confirming("n", 4))
 	t.commits(cancel("other"), submit(cpu(1), "next"), placeAfter("next", "n"))
-	t.waits("next", true) // there is room beside, and it is to wait
+	t.waits("next", true) // there is room beside the old one, but the placement asks to wait
 	t.mistakes(t.begins("next"))
 	t.commits(submit(cpu(1), "late"), place("late", "n"))
 	t.waits("late", false)
 	t.commits(t.begins("late"))
 
-	// The node boots: nothing of all that runs there any more.
+	// The node boots, so that nothing of this runs there any more.
 	t.commits(stopped("new"), stopped("late"), t.stops("other"))
 	t.remain("n")
 	t.commits(t.begins("next"))
@@ -193,11 +195,12 @@ func checkRolling(t *trial) {
 	t.commits(t.begins("new"), t.begins("late"))
 }
 
-// checkReady confirms what serves: once, where it may begin, until it does not or leaves.
+// checkReady confirms that capsules are ready. That holds until the agent reports the opposite or the capsule leaves
+// its node.
 func checkReady(t *trial) {
 	t.commits(confirming("n", 4), node("m", 4), submit(cpu(2), "a", "b", "c"), submit(cpu(1), "p"), place("a", "n"), place("p", "m"))
 	t.mistakes(t.serves("a", false))
-	t.mistakes(t.serves("p", true)) // nobody confirms there
+	t.mistakes(t.serves("p", true)) // the node does not confirm
 	ready := t.serves("a", true)
 	wrong := ready
 	wrong.Since++
@@ -211,7 +214,7 @@ func checkReady(t *trial) {
 	t.ready("a", true, true)
 	t.loses(view, ready)
 	t.mistakes(t.begins("a"))
-	t.commits(t.serves("a", false)) // it starts anew in its place
+	t.commits(t.serves("a", false)) // the capsule restarts on its node
 	t.ready("a", true, false)
 	t.mistakes(t.serves("a", false))
 	t.commits(t.serves("a", true))

@@ -11,8 +11,8 @@ import (
 )
 
 // content returns the content of a state, one line for each record, in an order that depends on the content alone. Two
-// ledgers with the same history have the same content. It leaves out slots and the numbers of Submitted; the order of
-// submission is in it.
+// ledgers with the same history have the same content. It leaves out the indices of nodes and the numbers of Submitted,
+// but includes the order of submission.
 func content(s *orbit.State) []string {
 	lines := []string{fmt.Sprintf("revision %d, %d nodes, %d pending", s.Revision(), s.NodeCount(), s.PendingCount())}
 	for n := range s.Nodes() {

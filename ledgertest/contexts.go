@@ -12,7 +12,8 @@ import (
 
 // This file checks contexts that end, and callers that call the ledger from a callback.
 
-// checkEnded calls with a context that has ended: nothing is sent, and the error is no judgement.
+// checkEnded calls the ledger with a context that has ended. Nothing may be sent, and the error must not be a
+// rejection.
 func checkEnded(t *trial) {
 	t.commits(node("n", 1), submit(cpu(1), "a"))
 	before := t.now()

@@ -8,7 +8,7 @@ import (
 
 // This file checks devices and requirements on nodes.
 
-// checkDevices shares instances between capsules and holds, up to what each can give.
+// checkDevices shares device instances between capsules and holds, up to the capacity of each instance.
 func checkDevices(t *trial) {
 	t.commits(gpuNode("n", 2), submit(gpu(1, 600), "a", "b"), submit(gpu(1, 400), "c"), submit(gpu(2, 1), "pair"))
 	t.commits(placeOn("a", "n", 0b01))
@@ -28,7 +28,7 @@ func checkDevices(t *trial) {
 	t.commits(unhold("h"), placeOn("b", "n", 0b10))
 }
 
-// checkSickDevice loses a device on which something runs.
+// checkSickDevice makes a device unhealthy on which a capsule runs.
 func checkSickDevice(t *trial) {
 	t.commits(gpuNode("n", 2), submit(movable(gpu(1, 600)), "a", "b"), placeOn("a", "n", 1))
 	view := t.view()
@@ -99,7 +99,7 @@ func checkAlternatives(t *trial) {
 	}
 }
 
-// checkTaints places what tolerates the taints of a node, and what does not, and moves that away.
+// checkTaints places capsules that tolerate the taints of a node and others that do not, and moves the latter away.
 func checkTaints(t *trial) {
 	tainted := func(id orbit.NodeID, taints ...orbit.Taint) orbit.PutNode {
 		n := node(id, 9)
@@ -127,14 +127,14 @@ func checkTaints(t *trial) {
 	t.loses(view, place("plain", "m"))
 	t.mistakes(evictedTo(t.evict("runs"), "m")...)
 	t.commits(tainted("o"))
-	t.mistakes(append(evictedTo(t.evict("runs"), "o"), tainted("m", sick))...) // nobody makes the reason for his own move
+	t.mistakes(append(evictedTo(t.evict("runs"), "o"), tainted("m", sick))...) // a taint of the same proposal is no reason for the move
 	t.commits(tainted("m", sick))
 	t.mistakes(evictedTo(t.evict("runs"), "m")...)
 	t.commits(evictedTo(t.evict("runs"), "o")...)
 	t.commits(submit(spec(orbit.Toleration{Key: "sick", Op: "Exists", Effect: "NoExecute", For: time.Minute}, orbit.Toleration{Key: "reserved", Op: "Exists"}), "a-while"), place("a-while", "m"))
 	t.mistakes(evictedTo(t.evict("all"), "o")...)
-	t.commits(evictedTo(t.evict("a-while"), "o")...) // no rule reads a clock
-	t.commits(adopt("found", spec(), "m"))           // a fact
+	t.commits(evictedTo(t.evict("a-while"), "o")...) // allowed at once, although For has not passed: no rule reads a clock
+	t.commits(adopt("found", spec(), "m"))           // an adoption is a fact, which no taint refuses
 	t.invalid(tainted("n", orbit.Taint{Key: "k", Effect: "Never"}))
 	t.invalid(tainted("n", orbit.Taint{Effect: "NoSchedule"}))
 	for _, bad := range []orbit.Toleration{{}, {Key: "k", Op: "In"}, {Op: "Equal"}, {Key: "k", Op: "Exists", Value: "v"}, {Key: "k", Effect: "Never"},

@@ -2,9 +2,10 @@ package ledgertest
 
 import "github.com/orbitsched/orbit"
 
-// This file has where a capsule may come of a group that is to be even, and the same for each line of what Kubernetes says.
+// This file checks where a member of a group with an Even rule may be placed, and compares the rule with the
+// documentation of Kubernetes, line by line.
 
-// evenLines has where a capsule of a group that is to be even may come.
+// evenLines has cases of where a member of a group with an Even rule may be placed.
 var evenLines = []line{
 	{"a domain has at most one more than the one with the fewest", func(t *trial) {
 		t.zones("a", "b", "c")
@@ -123,7 +124,8 @@ var evenLines = []line{
 
 func checkEven(t *trial) { t.all(evenLines) }
 
-// kubernetesLines has what kubernetes says of topologySpreadConstraints, and where orbit says something else.
+// kubernetesLines has the statements of the Kubernetes documentation on topologySpreadConstraints, and where orbit
+// differs.
 var kubernetesLines = []line{
 	{"a node without the key takes nobody with the rule", func(t *trial) {
 		t.zones("a")

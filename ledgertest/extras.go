@@ -9,7 +9,7 @@ func having(id orbit.NodeID, amount int64) orbit.PutNode {
 	return n
 }
 
-// taking is a spec that takes an amount of the extra "ip".
+// taking returns a spec that takes an amount of the extra "ip".
 func taking(amount int64) *orbit.Spec {
 	spec := movable(cpu(0))
 	spec.Extras = []orbit.Extra{{Name: "ip", Amount: amount}}
@@ -23,7 +23,7 @@ func (t *trial) extraFree(want int64) {
 	}
 }
 
-// extraLines has what a node gives of what it has beside its resources.
+// extraLines has cases of extras, which nodes have beside their resources and which placements take.
 var extraLines = []line{
 	{"a node gives what it has, and one without the name nothing", func(t *trial) {
 		t.commits(having("n", 3), in("a", "r", "m"), submit(taking(2), "x", "y"), submit(taking(1), "z"))
@@ -111,7 +111,7 @@ var extraLines = []line{
 		t.isOn("x", "n")
 		t.commits(cancel("a"))
 		out.For = "c"
-		t.mistakes(submit(three, "b"), submit(two, "c"), out, place("b", "n"), place("c", "m")) // it is in the way of "b"
+		t.mistakes(submit(three, "b"), submit(two, "c"), out, place("b", "n"), place("c", "m")) // "x" is in the way of "b"
 		out.For = "b"
 		t.commits(submit(three, "b"), submit(two, "c"), out, place("b", "n"), place("c", "m"))
 		t.isOn("x", "")

@@ -40,7 +40,7 @@ func (f Fault) String() string {
 	return names[f]
 }
 
-// ErrInjected is what every error of a fault wraps, except conflicts: their receipts have it as their reason.
+// ErrInjected is wrapped by every error of a fault, except conflicts, whose receipts have its text as their reason.
 var ErrInjected = errors.New("injected fault")
 
 // Faults makes ledgers fail, to test their callers, such as engines. Each proposal gets one fault at most, chosen by chance;
@@ -51,7 +51,8 @@ var ErrInjected = errors.New("injected fault")
 type Faults struct {
 	// Seed selects the random sequence of faults; the same seed gives the same sequence for the same calls.
 	Seed uint64
-	// Conflict and the fields beside it are the chances of the faults, from 0 to 1 each and at most 1 together; default 0.
+	// Conflict, Unavailable, Lost, Applied, Panic and Delay are the chances of the faults, from 0 to 1 each and at most
+	// 1 together; default 0.
 	Conflict, Unavailable, Lost, Applied, Panic, Delay float64
 	// DelayUpTo is the longest delay; default 1 ms. A delay is cut short when the context ends.
 	DelayUpTo time.Duration

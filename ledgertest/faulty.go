@@ -16,7 +16,7 @@ type faulty struct {
 	faults *Faults
 }
 
-// faultyBatcher is one that takes batches.
+// faultyBatcher is a faulty ledger that takes batches.
 type faultyBatcher struct {
 	*faulty
 	batcher orbit.Batcher
@@ -83,7 +83,7 @@ func (l *faultyBatcher) ProposeBatch(ctx context.Context, batch []orbit.Proposal
 	}
 	answers := l.batcher.ProposeBatch(ctx, sent)
 	for k, i := range at {
-		o := orbit.Outcome{Err: orbit.ErrUnknown} // the ledger has left it out
+		o := orbit.Outcome{Err: orbit.ErrUnknown} // for a proposal to which the ledger has returned no outcome
 		if k < len(answers) {
 			o = answers[k]
 		}

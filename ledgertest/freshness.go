@@ -10,14 +10,14 @@ import (
 	"github.com/orbitsched/orbit/internal/harness"
 )
 
-// This file is the part of History.Check that compares answers in time.
+// This file is the part of History.Check that compares answers by the times of their calls.
 
-// answer returns the revision of the state that a call was answered from; 0: it tells of none.
+// answer returns the revision of the state from which a call was answered; 0: the answer names no revision.
 func (c *Call) answer() orbit.Revision {
 	var r *orbit.Rejection
 	switch {
 	case errors.As(c.Err, &r):
-		return r.At // 0 of what is invalid
+		return r.At // 0 for an invalid proposal
 	case c.Err != nil:
 		return 0
 	case c.Kind == Changes && len(c.Changes) > 0:
@@ -48,8 +48,8 @@ func (c *checker) freshness() {
 	}
 }
 
-// fresh judges one answer. All and own are the newest revisions that were answered before, by any handle and by the
-// same one.
+// fresh judges one answer. All and own are the newest revisions that were answered before the call began: all by any
+// handle, own by the same handle.
 func (c *checker) fresh(call *Call, all, own orbit.Revision) {
 	rev := call.answer()
 	switch {
@@ -90,7 +90,7 @@ func (c *checker) reads() {
 		}
 		last := call.Changes[len(call.Changes)-1].Revision
 		if call.After < c.Base.Revision() || c.Final != nil && last > c.Final.Revision() {
-			continue // not all of it is known
+			continue // the recorded history does not cover all of these changes
 		}
 		same := func(a, b orbit.Change) bool {
 			return a.Revision == b.Revision && a.Seq == b.Seq && a.ID == b.ID && a.Node == b.Node

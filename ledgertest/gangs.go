@@ -34,10 +34,10 @@ func checkGang(t *trial) {
 	t.refuses(orbit.ErrConflict, orbit.Proposal{View: view, If: []orbit.Precondition{orbit.GangUnplaced{Gang: "g"}}, Do: []orbit.Commitment{place("gz", "n")}})
 	t.commits(place("gz", "n")) // topped up
 	t.shape("g", 1, 3)
-	t.commits(stopped("gx"), stopped("gy"), stopped("gz")) // falls short, later
+	t.commits(stopped("gx"), stopped("gy"), stopped("gz")) // a gang that has begun may fall below its minimum
 	t.shape("g", 1, 0)
 	t.commits(stopped("gb"))
-	t.mistakes(place("gb", "n"), place("gx", "n")) // from nothing it must be whole again
+	t.mistakes(place("gb", "n"), place("gx", "n")) // a gang without placed members must begin with its minimum again
 	t.commits(place("gb", "n"), place("gx", "n"), place("gz", "n"))
 }
 

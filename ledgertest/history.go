@@ -10,7 +10,8 @@ import (
 	"github.com/orbitsched/orbit/internal/harness"
 )
 
-// This file checks that the history has each commit once, whole and in order, and what is made from it.
+// This file checks that the history has each commit once, whole and in order, and that following it leads to the
+// ledger's state.
 
 // changes returns the changes after a revision, and requires that they are in order.
 func (t *trial) changes(l orbit.Ledger, after orbit.Revision) []orbit.Change {
@@ -36,7 +37,7 @@ func ordered(list []orbit.Change, after orbit.Revision) error {
 	return nil
 }
 
-// follows requires that the changes after a state lead to the present state.
+// follows requires that the changes after the state from, as handle l shows them, lead to the present state.
 func (t *trial) follows(from *orbit.State, l orbit.Ledger) []orbit.Change {
 	now := t.now()
 	if l != t.ledger {
@@ -79,7 +80,7 @@ func checkHistory(t *trial) {
 		}
 		p := planned(t.view(), do...)
 		sent, revs = append(sent, p), append(revs, t.admits(p))
-		t.mistakes(place("absent", "m")) // leaves no trace
+		t.mistakes(place("absent", "m")) // a refused proposal leaves no trace in the history
 	}
 	list := t.follows(t.base, t.ledger)
 	for i, p := range sent {
@@ -124,7 +125,7 @@ func checkFollowing(t *trial) {
 	states := map[orbit.Ledger]*orbit.State{t.ledger: t.base, t.peer: t.base}
 	w := newWalk(t)
 	for range 6 {
-		for range min(t.scaled(12), t.limits.History/40) { // so that it reaches back to the beginning
+		for range min(t.scaled(12), t.limits.History/40) { // few enough that the history keeps all changes from the beginning
 			w.step()
 		}
 		for _, l := range t.handles() {
@@ -136,8 +137,8 @@ func checkFollowing(t *trial) {
 	t.Must(t.now().Verify(), "the state at the end")
 }
 
-// checkCompaction commits more than the history has to keep. What Changes returns is complete, or an error. The history
-// reaches back as far as the limits say, and not much further.
+// checkCompaction commits more changes than the history has to keep. Changes must return a complete answer or an error.
+// The history must reach back as far as the limits say, and not to the beginning.
 func checkCompaction(t *trial) {
 	step := min(t.limits.Commitments, t.limits.History)
 	if rounds := 2*t.limits.History/step + 2; rounds > t.scaled(2500) {
@@ -161,7 +162,7 @@ func checkCompaction(t *trial) {
 		}
 	}
 	t.wholeOrNothing(revs, step)
-	s := t.now() // a reader that has lost track goes on from here
+	s := t.now() // a reader that has got ErrCompacted continues from a snapshot
 	t.commits(mark("m", "v"))
 	t.follows(s, t.ledger)
 	t.Notef("%d commits of %d marks", len(revs)-1, step)
@@ -182,7 +183,7 @@ func (t *trial) wholeOrNothing(revs []orbit.Revision, step int) {
 	}
 }
 
-// checkSnapshots keeps a state while everything changes, and iterates over it meanwhile.
+// checkSnapshots keeps a state while the ledger changes, and iterates over it meanwhile. The state must stay the same.
 func checkSnapshots(t *trial) {
 	t.commits(node("n", 5), node("m", 5), submit(movable(cpu(1)), "a", "b"), place("a", "n"), mark("m", "v"))
 	s := t.now()
@@ -214,7 +215,7 @@ func checkFresh(t *trial) {
 			t.Failf("a commit at %d through handle %d was complete; a snapshot of handle %d taken afterwards is at %d, with the mark %q of %d",
 				rev, i%len(handles), (i/2)%len(handles), s.Revision(), value, at)
 		}
-		list := t.changes(from, rev-1) // the handle that has committed knows at once
+		list := t.changes(from, rev-1) // the handle that has committed must show its commit at once
 		if len(list) != 1 || list[0].Revision != rev {
 			t.Failf("a commit at %d was complete; changes of the same handle after %d are %v", rev, rev-1, list)
 		}

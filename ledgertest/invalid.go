@@ -36,7 +36,7 @@ func checkInvalid(t *trial) {
 	_, err := t.ledger.Propose(t.ctx, orbit.Proposal{})
 	t.receipt(orbit.ErrInvalid, orbit.Proposal{}, err)
 	t.unchanged(before, "hostile input")
-	t.mistakes(place("b", "\xff")) // a name that only refers names nothing
+	t.mistakes(place("b", "\xff")) // a malformed id that only refers to a node is not invalid: there is no such node
 	t.commits(place("b", "n"))
 }
 

@@ -14,7 +14,7 @@ type line struct {
 	run  func(t *trial)
 }
 
-// all runs the cases one after another on one ledger. What fails is said by its name.
+// all runs the cases one after another on one ledger. A failure names the case.
 func (t *trial) all(lines []line) {
 	for _, l := range lines {
 		t.Where = l.name + ": "
@@ -24,7 +24,7 @@ func (t *trial) all(lines []line) {
 	t.Where = ""
 }
 
-// clear ends all that a case has left.
+// clear removes everything that a case has left: budgets, capsules and nodes.
 func (t *trial) clear() {
 	s := t.now()
 	var do []orbit.Commitment
@@ -48,7 +48,8 @@ func (t *trial) clear() {
 	}
 }
 
-// remainsLines has who waits for what has left its node, and who does not.
+// remainsLines has cases of which capsules wait for remains, which are capsules that have left a node and still run
+// there.
 var remainsLines = []line{
 	{"a placement waits only in what it asks for", func(t *trial) {
 		n := confirming("n", 4)
@@ -148,7 +149,7 @@ var remainsLines = []line{
 
 func checkRemainsByLine(t *trial) { t.all(remainsLines) }
 
-// sparingLines has who is spared, and who is not.
+// sparingLines has cases of which victims of an eviction are spared, and which are not.
 var sparingLines = []line{
 	{"on devices who uses another instance is spared, and who leaves enough of the same", func(t *trial) {
 		low, high, half := gpu(1, 600), gpu(1, 600), gpu(1, 400)
@@ -232,7 +233,7 @@ var sparingLines = []line{
 
 func checkSparingByLine(t *trial) { t.all(sparingLines) }
 
-// nominationLines has the ways in which claims go wrong that are counted as use.
+// nominationLines has cases that go wrong in a ledger that counts nominated room as used.
 var nominationLines = []line{
 	{"a nomination of priority 0 for all of a node does not refuse one core to priority 1000", func(t *trial) {
 		t.commits(node("n", 8), submit(ranked(0, 8), "a"), submit(ranked(1000, 1), "b"))

@@ -14,9 +14,9 @@ import (
 	"github.com/orbitsched/orbit/internal/guard"
 )
 
-// Load lets many goroutines use a ledger at once, through one or more handles, and then checks the whole history. They do
-// all kinds of commits with few nodes, capsules and gangs, so that they often conflict. They send a proposal again whose
-// outcome is unknown, and call all methods that read.
+// Load lets many goroutines use a ledger at once, through one or more handles, and then checks the whole history. They
+// make commits of all kinds with few nodes, capsules and gangs, so that they often conflict. They send proposals with
+// an unknown outcome again, and call all methods that read.
 //
 // The operations of each goroutine are drawn from the seed before the first one starts; how their calls interleave differs
 // from run to run. The zero value is a load of 4,000 operations.
@@ -27,22 +27,23 @@ type Load struct {
 	Operations int
 	// Workers is the number of goroutines; default 8.
 	Workers int
-	// Faults are injected between the workers and the ledger; nil: none. The load checks what the ledger itself has
-	// been asked and has answered.
+	// Faults are injected between the workers and the ledger; nil: none. The load checks the calls and answers of the
+	// ledger itself, before faults change them.
 	Faults *Faults
-	// Shared reports that other writers use the ledger, such as another process with its own load and seed, whose
-	// commits this load does not know.
+	// Shared says that other writers use the ledger whose commits this load does not know, such as another process with
+	// its own load and seed.
 	Shared bool
 	// World names the nodes and capsules of the load. Loads of the same world compete with each other, also across
 	// processes. Default: a world of its own.
 	World string
 }
 
-// Figures are what a load has come to.
+// Figures are the results of a load.
 type Figures struct {
 	// Handles, Workers and Operations say how large the load was.
 	Handles, Workers, Operations int
-	// Committed and the fields beside it count proposals by outcome. Proposals that were sent again count once more.
+	// Committed, Conflicts, Infeasible, Invalid, Unknown and Unavailable count proposals by outcome. A proposal that
+	// was sent several times counts each time.
 	Committed, Conflicts, Infeasible, Invalid, Unknown, Unavailable int
 	// Changes is the number of changes in the history.
 	Changes int
@@ -55,7 +56,7 @@ type Figures struct {
 	Faults map[Fault]int
 }
 
-// String is one line.
+// String returns the figures in one line.
 func (f Figures) String() string {
 	s := fmt.Sprintf("%d operations of %d goroutines over %d handles in %v (%.0f/s): %d committed, %d conflicts, %d infeasible, %d unknown, %d unavailable; propose p50 %v p99 %v; %d changes replayed in %v",
 		f.Operations, f.Workers, f.Handles, f.Elapsed.Round(time.Millisecond), float64(f.Operations)/f.Elapsed.Seconds(),
@@ -134,8 +135,8 @@ func (r *running) run() (Figures, error) {
 	return f, err
 }
 
-// followed runs the workers while the history is read. It stops them if the history cannot be read, because then
-// nothing can be checked.
+// followed runs the workers while the recorder reads the history. It stops the workers if the history cannot be read,
+// because then nothing can be checked.
 func (r *running) followed() ([]*worker, error) {
 	outer := r.ctx
 	working, stop := context.WithCancel(outer)
@@ -162,7 +163,7 @@ func (r *running) work() ([]*worker, error) {
 	}
 	hand := &worker{running: r, ledger: r.plain, number: r.Workers}
 	for _, p := range r.setup() {
-		if err := hand.propose(p); err != nil && r.World == "" { // else others may have made it
+		if err := hand.propose(p); err != nil && r.World == "" { // a world with a name may have been made by another load
 			return nil, fmt.Errorf("making the world: %w", err)
 		}
 	}

@@ -6,22 +6,22 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// This file checks who may use nominated room until it is needed.
+// This file checks which capsules may borrow nominated room until it is needed.
 
-// backfilling makes a spec one that runs for a minute, and may use room that is lent to it.
+// backfilling makes a spec declare that it runs for at most a minute and may borrow nominated room.
 func backfilling(spec *orbit.Spec) *orbit.Spec {
 	spec.RunsAtMost, spec.Backfills = time.Minute, true
 	return spec
 }
 
-// lend nominates a capsule as nominate does, and lends the room for so long.
+// lend nominates a capsule as nominate does, and lends the room to capsules that run for at most lends.
 func lend(lends time.Duration, c orbit.CapsuleID, room int64, nodes ...orbit.NodeID) orbit.Nominate {
 	n := nominate(c, room, nodes...)
 	n.Lends = lends
 	return n
 }
 
-// borrows requires that a capsule uses the room of another one; "": of none.
+// borrows requires that a capsule borrows from the nomination of another one; "": from none.
 func (t *trial) borrows(id, from orbit.CapsuleID) {
 	switch got := t.capsule(id).Borrows; {
 	case got == nil && from == "":
@@ -30,13 +30,13 @@ func (t *trial) borrows(id, from orbit.CapsuleID) {
 	}
 }
 
-// checkLoans places capsules in nominated room that is lent, and in such that is not.
+// checkLoans places capsules in nominated room that is lent, and in nominated room that is not.
 func checkLoans(t *trial) {
 	t.commits(node("n", 8), submit(ranked(5, 8), "top"), submit(ranked(1, 2), "plain"), submit(backfilling(ranked(1, 2)), "a", "b", "c"),
 		submit(backfilling(ranked(5, 2)), "equal"))
 	t.commits(nominate("top", 8, "n"))
 	t.mistakes(place("a", "n"))
-	t.commits(lend(time.Minute-1, "top", 8, "n")) // it runs for longer
+	t.commits(lend(time.Minute-1, "top", 8, "n")) // the borrowers run for longer than that
 	t.mistakes(place("a", "n"))
 	view := t.view()
 	t.commits(lend(time.Minute, "top", 8, "n"))
@@ -48,14 +48,14 @@ func checkLoans(t *trial) {
 	t.mistakes(place("a", "n"), place("plain", "n"))
 	t.commits(nominate("top", 8, "n"))
 	t.loses(view, place("b", "n"))
-	t.borrows("a", "top") // whatever became of the nomination
+	t.borrows("a", "top") // a loan does not depend on what happens to the nomination afterwards
 	t.mistakes(place("top", "n"))
 	t.commits(lend(time.Hour, "top", 8, "n"))
-	t.mistakes(lend(time.Hour, "top", 8, "n"), place("b", "n")) // it borrows from what was made before
+	t.mistakes(lend(time.Hour, "top", 8, "n"), place("b", "n")) // capsules borrow only from nominations of earlier commits
 	t.commits(stopped("a"))
 	t.borrows("a", "")
 	t.commits(place("a", "n"), place("b", "n"))
-	t.commits(nominate("top", 8), place("c", "n")) // what ends lends no more
+	t.commits(nominate("top", 8), place("c", "n")) // a nomination that ends in this commit lends nothing
 	t.borrows("b", "top")
 	t.borrows("c", "")
 	t.invalid(submit(&orbit.Spec{Backfills: true}, "endless"))
@@ -66,7 +66,7 @@ func checkLoans(t *trial) {
 	t.invalid(crew)
 }
 
-// checkLoansBeside looks at what others find on nodes where some borrow: what they would have found without.
+// checkLoansBeside checks that capsules which borrow do not change what is free for others on the same nodes.
 func checkLoansBeside(t *trial) {
 	t.commits(node("n", 8), node("m", 8), node("o", 8), node("wide", 1000), submit(ranked(5, 4), "half"), submit(ranked(9, 3), "first"), submit(ranked(8, 3), "second"),
 		submit(ranked(7, 2), "small"), submit(ranked(6, 2), "smaller"), submit(backfilling(ranked(1, 4)), "a", "c"), submit(backfilling(ranked(1, 3)), "b"),
@@ -78,18 +78,18 @@ func checkLoansBeside(t *trial) {
 	t.commits(nominate("second", 3, "m"))
 	t.commits(place("b", "m"))
 	t.borrows("b", "first")
-	t.mistakes(place("three", "m")) // what is borrowed from one is not taken off the claim of another
+	t.mistakes(place("three", "m")) // a loan from one nominee does not reduce the claim of another
 	t.commits(place("two", "m"))
 	t.commits(lend(time.Hour, "small", 2, "o"))
 	t.commits(nominate("smaller", 2, "o"))
-	t.commits(place("c", "o")) // half of it in what it borrows, the rest in what is free for all
+	t.commits(place("c", "o")) // half of its demand is borrowed, the rest is free for all
 	t.borrows("c", "small")
 	t.mistakes(place("three2", "o"))
 	t.commits(place("two2", "o"))
 	t.mistakes(place("four2", "n"))
 }
 
-// checkRecalls takes capsules off room that they borrow, for the one that lent it and for others.
+// checkRecalls evicts capsules from room that they borrow, for the nominee that has lent it and for others.
 func checkRecalls(t *trial) {
 	web := backfilling(ranked(1, 2))
 	web.Group = "db"
@@ -98,10 +98,10 @@ func checkRecalls(t *trial) {
 	t.commits(lend(time.Hour, "top", 8, "n"))
 	t.mistakes(place("a", "n"), orbit.Protect{Capsule: "a", For: 1})
 	t.commits(place("a", "n"), place("b", "n"))
-	t.commits(budget("db", "db", 3, 0)) // which comes too late for the borrowers
+	t.commits(budget("db", "db", 3, 0)) // put after a and b have borrowed
 	t.breaks("db", 3, 1, t.mistakes(t.evictFor("a", "urgent"), t.evictFor("b", "urgent"), place("urgent", "n")))
 	t.breaks("db", 3, 1, t.mistakes(t.move("a", "m")...))
-	t.breaks("db", 3, 0, t.mistakes(t.evictFor("c", "top"), place("top", "m"))) // which borrows nothing
+	t.breaks("db", 3, 0, t.mistakes(t.evictFor("c", "top"), place("top", "m"))) // c borrows nothing
 	t.commits(nominate("top", 8, "n"))
 	t.evicts([]orbit.CapsuleID{"a", "b"}, t.evictFor("a", "top"), t.evictFor("b", "top"), place("top", "n"))
 	t.borrows("a", "")

@@ -8,7 +8,7 @@ import (
 
 // This file checks nodes that join, change, leave and come back.
 
-// checkReturn removes a node, adds it again under the same id, and repeats bets on the old one.
+// checkReturn removes a node, adds it again under the same id, and repeats bets on the former node.
 func checkReturn(t *trial) {
 	t.commits(node("n", 5), mark("m", "v"))
 	old := t.now()

@@ -15,17 +15,21 @@ import (
 	"github.com/orbitsched/orbit/internal/send"
 )
 
-// machines are what really runs, which no ledger knows: what agents have started and have not stopped yet.
+// machines are the machines behind the nodes. They know which capsules really run: those that agents have started and
+// not stopped yet. The ledger does not see this.
 type machines struct {
-	mu   sync.Mutex
+	mu   sync.Mutex // guards the fields below
 	runs map[orbit.CapsuleID]process
-	// How often each machine was switched off; the last digit says that it is off.
+	// power counts how often each machine was switched off or on. An odd count means that the machine is off.
 	power map[orbit.NodeID]int
-	// How much has been started, and has been stopped because it had to leave.
+	// starts counts the capsules that agents have started, stops those that they have stopped because the capsules had
+	// left.
 	starts, stops int
-	fault         error
+	// fault is the first violation that was seen.
+	fault error
 }
 
+// process is a capsule that runs on a machine.
 type process struct {
 	on   orbit.NodeID
 	size int64
@@ -37,14 +41,14 @@ const (
 	fleetCapsules = 20
 )
 
-// begun returns how often a machine was switched on and off.
+// begun returns how often a machine was switched off or on.
 func (m *machines) begun(on orbit.NodeID) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.power[on]
 }
 
-// start starts a capsule, unless the machine was switched off since.
+// start starts a capsule, unless its machine has been switched since its count was power.
 func (m *machines) start(c *orbit.Capsule, power int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -78,7 +82,7 @@ func (m *machines) stop(id orbit.CapsuleID, on orbit.NodeID) {
 	}
 }
 
-// flip switches a machine off, with all that runs there, or on.
+// flip switches a machine off or on. Everything that runs there ends.
 func (m *machines) flip(node orbit.NodeID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -90,27 +94,30 @@ func (m *machines) flip(node orbit.NodeID) {
 	}
 }
 
-// verdict returns what went wrong.
+// verdict returns the first violation.
 func (m *machines) verdict() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.fault
 }
 
-// fleet is one of those that take part: each in a goroutine of its own.
+// fleet is one participant of the race: a navigator, an operator, a careless proposer or an agent. Each runs in a
+// goroutine of its own.
 type fleet struct {
 	*trial
 	*machines
 	ledger orbit.Ledger
 	rng    *rand.Rand
-	// Of an agent: how long it still takes until something stops, and what it has seen last, and how often its machine was switched then.
+	// Only agents use these: takes has the number of turns that each stop still takes, seen is the last state that the
+	// agent has seen, and power is the count of its machine at that time.
 	takes map[orbit.Confirm]int
 	seen  *orbit.State
 	power int
 }
 
-// checkRaceAgents lets agents start and stop, slowly, what navigators place and evict, while nodes are drained and lost and
-// a careless proposer does what is not refused. What runs never exceeds a machine, and no capsule runs twice.
+// checkRaceAgents lets agents slowly start and stop the capsules that navigators place and evict. Meanwhile nodes are
+// drained and lost, and a careless proposer tries harmful proposals. The running capsules must never exceed a machine,
+// and no capsule may run twice.
 func checkRaceAgents(t *trial) {
 	for i := range fleetNodes {
 		t.commits(confirming(machine(i), machineRoom))
@@ -141,7 +148,7 @@ func checkRaceAgents(t *trial) {
 			if err := errors.Join(turns[i](f, step), m.verdict()); err != nil {
 				return err
 			}
-			send.Pause(t.ctx, 100*time.Microsecond) // so that agents have their turn
+			send.Pause(t.ctx, 100*time.Microsecond) // leaves time to the agents
 		}
 		return nil
 	})
@@ -153,7 +160,8 @@ func checkRaceAgents(t *trial) {
 
 func machine(i int) orbit.NodeID { return orbit.NodeID(fmt.Sprint("n", i)) }
 
-// crowded returns an error for a node on which more has begun, or has left and not stopped, than there is room.
+// crowded returns an error if, according to the ledger, more runs on a node than it has room for. Capsules that have
+// begun count, and those that have left the node and have not stopped.
 func crowded(s *orbit.State) error {
 	sums := map[orbit.NodeID]int64{}
 	for c := range s.Capsules() {
@@ -172,7 +180,8 @@ func crowded(s *orbit.State) error {
 	return nil
 }
 
-// says proposes on a view and reports whether that was committed. To be refused is no fault.
+// says proposes on a view, and reports whether the proposal was committed. A conflict or an infeasible proposal is no
+// error.
 func (f *fleet) says(s *orbit.State, do ...orbit.Commitment) (bool, error) {
 	if len(do) == 0 {
 		return false, nil
@@ -184,7 +193,7 @@ func (f *fleet) says(s *orbit.State, do ...orbit.Commitment) (bool, error) {
 	return false, err
 }
 
-// any returns one of the capsules that are as asked for, nil if there is none.
+// any returns a random capsule for which is reports true; nil: there is none.
 func (f *fleet) any(s *orbit.State, is func(*orbit.Capsule) bool) *orbit.Capsule {
 	var out []*orbit.Capsule
 	for c := range s.Capsules() {
@@ -199,7 +208,8 @@ func (f *fleet) any(s *orbit.State, is func(*orbit.Capsule) bool) *orbit.Capsule
 	return out[f.rng.IntN(len(out))]
 }
 
-// navigate places what is pending, evicts for it what is less urgent, or moves what is placed, or gives it another size.
+// navigate places a pending capsule, for which it evicts less urgent ones if need be. At times it moves or resizes a
+// placed capsule instead.
 func (f *fleet) navigate(step int) error {
 	s, err := f.ledger.Snapshot(f.ctx)
 	if err != nil {
@@ -232,7 +242,7 @@ func (f *fleet) navigate(step int) error {
 	return err
 }
 
-// drain cordons a node, releases what is there, and takes it back into service.
+// drain cordons a node, releases its capsules, and puts it back into service, in several steps.
 func (f *fleet) drain(step int) error {
 	s, err := f.ledger.Snapshot(f.ctx)
 	id := machine(step / 8 % fleetNodes)
@@ -255,7 +265,8 @@ func (f *fleet) drain(step int) error {
 	return err
 }
 
-// lose switches a machine off, says so, and lets it join anew.
+// lose switches a machine off and declares its node lost. In a later step it removes the node, adds it anew and
+// switches the machine on.
 func (f *fleet) lose(step int) error {
 	id := machine(step / 20 % fleetNodes)
 	s, err := f.ledger.Snapshot(f.ctx)
@@ -289,8 +300,8 @@ func (f *fleet) lose(step int) error {
 	return nil
 }
 
-// harm does what a careless or hostile proposer may try: to end work that runs and take its room, to say that nobody confirms, to
-// say of others that they have left.
+// harm proposes what a careless or hostile proposer may try: to end a running capsule and take its room at once, to
+// declare that no agent confirms on a node, or to release or move a capsule while it still runs.
 func (f *fleet) harm(step int) error {
 	s, err := f.ledger.Snapshot(f.ctx)
 	if err != nil {
@@ -318,13 +329,14 @@ func (f *fleet) harm(step int) error {
 	return err
 }
 
-// moved takes a capsule off its node to move it.
+// moved returns the eviction by which a capsule is taken off its node in a move.
 func moved(c *orbit.Capsule) orbit.Evict {
 	return orbit.Evict{Capsule: c.ID, From: c.Node, Since: c.PlacedAt}
 }
 
-// tend is what an agent does: it asks before it starts, now and then on a state that is not the newest, and says when something has stopped,
-// which takes its time.
+// tend is one turn of an agent. It starts a capsule only after the ledger has committed that the capsule begins; at
+// times it asks on a state that is not the newest. It stops capsules that have left, which takes some turns, and then
+// reports that.
 func (f *fleet) tend(id orbit.NodeID) error {
 	old, power := f.seen, f.power
 	f.power = f.begun(id)

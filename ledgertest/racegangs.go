@@ -23,12 +23,12 @@ func checkRaceGangs(t *trial) {
 				return err
 			}
 			if i == 0 {
-				continue // reads only
+				continue // the first racer only reads
 			}
 			p := gangTurn(s, orbit.GangID(fmt.Sprint("g", i%2)), k)
 			yes, err := t.wins(l, p)
 			if errors.Is(err, orbit.ErrInfeasible) {
-				continue // too few, or no room for the other gang
+				continue // the proposal places too few members, or the other gang has the room
 			}
 			if err != nil {
 				return err
@@ -83,8 +83,8 @@ func gangTurn(s *orbit.State, id orbit.GangID, k int) orbit.Proposal {
 	return p
 }
 
-// torn returns an error for a gang with fewer placed members than it may begin with. In this case single members are
-// never released.
+// torn returns an error if a gang has some placed members, but fewer than the minimum with which it may begin. The race
+// never releases single members.
 func torn(s *orbit.State) error {
 	for g := range s.Gangs() {
 		n := 0

@@ -13,7 +13,7 @@ import (
 	"github.com/orbitsched/orbit/internal/send"
 )
 
-// This file checks goroutines that compete for the same thing, through both handles.
+// This file has races: goroutines compete for the same capsules, nodes or marks, through both handles.
 
 // racers is the number of goroutines of a race.
 const racers = 8
@@ -21,7 +21,7 @@ const racers = 8
 // recorded runs f in each goroutine, with a recorded handle, and checks the history at the end.
 func (t *trial) recorded(f func(i int, l orbit.Ledger) error) History { return t.recordedBy(racers, f) }
 
-// recordedBy does so with a number of goroutines.
+// recordedBy is recorded with n goroutines.
 func (t *trial) recordedBy(n int, f func(i int, l orbit.Ledger) error) History {
 	recorder, err := NewRecorder(t.ctx, t.ledger)
 	t.Must(err, "recorder")
@@ -43,8 +43,8 @@ func (t *trial) recordedBy(n int, f func(i int, l orbit.Ledger) error) History {
 	return h
 }
 
-// paced is a handle that waits before a proposal while the recorder is far behind, so that a short history is read
-// before it is dropped.
+// paced is a handle that delays proposals while the recorder is more than most changes behind. Otherwise a ledger with
+// a short history would drop changes before the recorder has read them.
 type paced struct {
 	orbit.Ledger
 	recorder *Recorder
@@ -59,7 +59,7 @@ func (l paced) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, e
 	return l.Ledger.Propose(ctx, p)
 }
 
-// wins proposes and reports whether the proposal was committed or was a conflict. Any other answer is an error.
+// wins proposes, and reports true for a commit and false for a conflict. Any other answer is an error.
 func (t *trial) wins(l orbit.Ledger, p orbit.Proposal) (bool, error) {
 	_, err := l.Propose(t.ctx, p)
 	if err == nil || errors.Is(err, orbit.ErrConflict) {

@@ -12,7 +12,7 @@ import (
 	"github.com/orbitsched/orbit/internal/send"
 )
 
-// Kind is which method of a ledger was called.
+// Kind says which method of a ledger was called.
 type Kind int
 
 // Propose, Snapshot, Changes and Wait are the recorded methods. A batch is recorded as one call of Propose for each
@@ -33,8 +33,8 @@ type Call struct {
 	Handle int
 	// Kind is the method that was called.
 	Kind Kind
-	// Start and End are when the call began and ended, on one clock that all calls advance: a call whose End is before
-	// another's Start was complete when that one began.
+	// Start and End are the times at which the call began and ended, on a logical clock that all calls advance. A call
+	// whose End is before the Start of another call was complete when that call began.
 	Start, End int64
 	// Proposal is the argument of Propose.
 	Proposal orbit.Proposal
@@ -53,17 +53,17 @@ type Call struct {
 // Recorder stands between callers and the handles of one ledger and keeps all calls, so that [History.Check] can judge the
 // answers afterwards. All methods may be called from any goroutine.
 type Recorder struct {
-	// Shared reports that other writers use the ledger, whose calls are not recorded.
+	// Shared says that other writers use the ledger whose calls are not recorded.
 	Shared bool
 
 	ledger orbit.Ledger
 	base   *orbit.State
 	clock  atomic.Int64
-	read   atomic.Int64 // the number of changes that have been read, without those that may be spared
+	read   atomic.Int64 // the number of changes that have been read, without evictions that a commit may leave out
 
 	mu sync.Mutex // guards the fields from here to snapshots
-	// known are the proposals that are known to be committed, committed is the number of their changes, without
-	// those that may be spared.
+	// known are the proposals that are known to be committed. committed is the number of their commitments, without
+	// evictions that a commit may leave out.
 	known     map[orbit.ProposalID]bool
 	committed int
 	handles   int
@@ -101,7 +101,7 @@ func (r *Recorder) Handle(l orbit.Ledger) orbit.Ledger {
 // begin returns the start of a call.
 func (r *Recorder) begin() int64 { return r.clock.Add(1) }
 
-// end completes calls at the same moment, and keeps them.
+// end completes calls, all at the same time, and keeps them.
 func (r *Recorder) end(calls ...Call) {
 	now := r.clock.Add(1)
 	for i := range calls {
@@ -121,7 +121,7 @@ func (r *Recorder) end(calls ...Call) {
 	r.calls = append(r.calls, calls...)
 }
 
-// keeps reports whether the state of the next snapshot is kept. Not all are, because they take memory.
+// keeps reports whether to keep the state of the next snapshot. To save memory, not all states are kept.
 func (r *Recorder) keeps() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -180,8 +180,8 @@ func (r *Recorder) catchUp(ctx context.Context, told orbit.Revision) error {
 	return nil
 }
 
-// mayBeSpared returns 1 for an eviction that makes way: a commit may leave it out, so who has proposed it does not know whether
-// the history has it. Else it returns 0.
+// mayBeSpared returns 1 for an eviction to make way, otherwise 0. A commit may leave such an eviction out if the victim
+// is spared, so its proposer does not know whether the history has it.
 func mayBeSpared(c orbit.Commitment) int {
 	if e, ok := c.(orbit.Evict); ok && (e.For != "" || e.ForGang != "") {
 		return 1
@@ -196,7 +196,8 @@ func (r *Recorder) commits() int {
 	return len(r.known)
 }
 
-// behind returns the number of changes that are known to be committed and have not been read, without those that may be spared.
+// behind returns the number of changes that are known to be committed and have not been read, without evictions that a
+// commit may leave out.
 func (r *Recorder) behind() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -219,7 +220,7 @@ func (r *Recorder) History(ctx context.Context) (History, error) {
 	r.following.Lock()
 	defer r.following.Unlock()
 	changes := r.changes
-	for len(changes) > 0 && changes[len(changes)-1].Revision > final.Revision() { // others have committed meanwhile
+	for len(changes) > 0 && changes[len(changes)-1].Revision > final.Revision() { // commits of others after the snapshot
 		changes = changes[:len(changes)-1]
 	}
 	return History{Base: r.base, Changes: changes, Final: final, Calls: r.calls, Shared: r.Shared}, nil

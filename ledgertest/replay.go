@@ -9,7 +9,7 @@ import (
 	"github.com/orbitsched/orbit/internal/harness"
 )
 
-// History is what a ledger has done, and what it has said meanwhile.
+// History has the commits of a ledger, and the calls of its methods with their answers in the same time.
 type History struct {
 	// Base is the state before the first change.
 	Base *orbit.State
@@ -19,24 +19,24 @@ type History struct {
 	Final *orbit.State
 	// Calls are the recorded calls, in any order.
 	Calls []Call
-	// Shared reports that other writers have committed too, whose calls are not among Calls.
+	// Shared says that other writers have committed too, whose calls are not in Calls.
 	Shared bool
 }
 
-// Check returns why no correct ledger can have answered like this, joined; nil if one can. It applies the changes
-// to the base, one proposal after the other, and asks that
+// Check returns an error if no correct ledger can have given these answers, with all faults that it has found;
+// otherwise nil. It applies the changes to Base, one proposal after the other, and requires that
 //
-//   - each step is legal ([orbit.State.Apply]), holds with its bets ([orbit.State.Check]), and all lead to the final
+//   - each step is legal ([orbit.State.Apply]) and its bets hold ([orbit.State.Check]), and the steps lead to the final
 //     state;
-//   - each proposal that was committed is there once, in full, where the answer says; what was refused or not sent is
-//     not there; an unknown outcome may be either;
-//   - a rejection was right, receipt and all, at the state that it names;
-//   - no answer is older than one that was complete before the call began: over all handles for Propose and Snapshot,
-//     over its own for Changes and Wait; and a new commit is newer;
-//   - snapshots, some hundreds of those that were kept, are the states that the history leads to, and what Changes
-//     returned is a part of it without holes.
+//   - each committed proposal is in the history once, in full, at the revision of the answer; a proposal that was refused
+//     or not sent is not in the history; a proposal with an unknown outcome may or may not be there;
+//   - each rejection and its receipt were right at the state that it names;
+//   - no answer is older than an answer that was complete before the call began: an answer of any handle for Propose and
+//     Snapshot, of the same handle for Changes and Wait; and a new commit is newer than those answers;
+//   - some hundreds of the kept snapshots are equal to the states to which the history leads, and each answer of Changes
+//     is a part of the history without holes.
 //
-// It takes time in proportion to calls and changes.
+// The time that Check takes is proportional to the number of calls and changes.
 func (h History) Check() error {
 	c := &checker{History: h, sent: map[orbit.ProposalID][]*Call{}, at: map[orbit.ProposalID]orbit.Revision{}}
 	c.group()
@@ -48,10 +48,11 @@ func (h History) Check() error {
 	return errors.Join(c.faults...)
 }
 
-// maxSnapshots is about how many snapshots are compared. Each comparison takes as long as the state is large.
+// maxSnapshots is about how many snapshots are compared. The time of each comparison is proportional to the size of the
+// state.
 const maxSnapshots = 300
 
-// maxFaults is how many faults are reported.
+// maxFaults is the largest number of faults that Check reports.
 const maxFaults = 10
 
 // checker is the state of a check.
@@ -101,7 +102,7 @@ func (c *checker) group() {
 	}
 }
 
-// index files the calls by what they are about.
+// index files the calls by proposal, and by the revision of the state from which they were answered.
 func (c *checker) index() {
 	every, looked := len(c.Calls)/maxSnapshots+1, 0
 	c.rejected, c.snapshots = map[orbit.Revision][]*Call{}, map[orbit.Revision]*Call{}
@@ -173,7 +174,7 @@ func (c *checker) step(s *orbit.State, g group) {
 		return
 	}
 	p := calls[0].Proposal
-	done, err := s.Judge(p) // without the evictions that are needless
+	done, err := s.Judge(p) // the proposal as it is committed, without the evictions of spared victims
 	if err != nil {
 		c.fail("%s was committed at %d; at the state before it did not hold: %w", harness.Describe(p), g.rev, err)
 		done = p
@@ -183,9 +184,10 @@ func (c *checker) step(s *orbit.State, g group) {
 	}
 }
 
-// judge compares the rejections at a revision with State.Check, and returns those that are wrong with the reason.
-// Proposals that share a revision have a state each, and a rejection may be from any of these; before are those that
-// were wrong at all earlier ones, nil at the first.
+// judge compares the rejections at a revision with State.Check, and returns the wrong ones with the reason. If several
+// proposals share a revision, there is a state after each of them, and a rejection is right if it is right at any of
+// these states. So judge is called with each state, and before has the rejections that were wrong at all earlier ones;
+// nil at the first.
 func (c *checker) judge(s *orbit.State, before map[*Call]error) map[*Call]error {
 	calls := c.rejected[s.Revision()]
 	if len(calls) == 0 {
@@ -194,7 +196,7 @@ func (c *checker) judge(s *orbit.State, before map[*Call]error) map[*Call]error 
 	wrong := map[*Call]error{}
 	for _, call := range calls {
 		if _, open := before[call]; before != nil && !open {
-			continue // it was right at an earlier one
+			continue // it was right at an earlier state
 		}
 		if err := sameVerdict(call.Err, s.Check(call.Proposal)); err != nil {
 			wrong[call] = err

@@ -61,7 +61,7 @@ func checkShrink(t *trial) {
 		t.mistakes(hold("h", "n", 1))
 	}
 	t.mistakes(t.evict("a"), place("a", "n"))
-	t.commits(place("free", "n")) // asks for nothing of what is short
+	t.commits(place("free", "n")) // asks for none of the resource that is short
 	t.commits(stopped("a"))       // leaving is always possible
 	t.mistakes(place("a", "n"))
 	t.commits(node("n", 6))
@@ -101,7 +101,7 @@ func checkHolds(t *trial) {
 	if h, ok := t.now().Hold("h"); !ok || h.Node != "n" || h.Room[orbit.CPU] != 3 || h.For != "holder" || !h.Ends.Equal(someday) {
 		t.Failf("the hold reads %v, %v", h, ok)
 	}
-	t.commits(unhold("h"), place("a", "n")) // the one that it is for swaps it
+	t.commits(unhold("h"), place("a", "n")) // the owner of the hold swaps it for a placement
 	if free := t.free("n"); free != 2 {
 		t.Failf("node n has %d free after the swap; it must have 2", free)
 	}
@@ -134,7 +134,7 @@ func ranked(priority int32, room int64) *orbit.Spec {
 	return s
 }
 
-// nominate nominates a capsule for so much CPU on each of the nodes; without nodes it ends the nomination.
+// nominate nominates a capsule for this much CPU on each of the nodes; without nodes it ends the nomination.
 func nominate(c orbit.CapsuleID, room int64, nodes ...orbit.NodeID) orbit.Nominate {
 	n := orbit.Nominate{Capsule: c}
 	for _, id := range nodes {
@@ -144,9 +144,9 @@ func nominate(c orbit.CapsuleID, room int64, nodes ...orbit.NodeID) orbit.Nomina
 	return n
 }
 
-// checkNominations checks that nominated room is kept from what ranks lower, that a release does not change that, that
-// a hold serves the placement that it was for, and that the nomination ends everywhere when the nominee is placed or
-// its nomination is ended.
+// checkNominations checks that work of lower rank does not get nominated room, not even room that it releases in the
+// same proposal. A hold can still be swapped for a placement. The nomination ends on all nodes when the nominee is
+// placed or the nomination is ended.
 func checkNominations(t *trial) {
 	all := t.now().Limits()
 	t.commits(node("n", 8), node("m", 8), submit(ranked(5, 8), "a"), submit(ranked(4, 1), "low", "lower"), submit(ranked(6, 1), "high"))
@@ -172,7 +172,7 @@ func checkNominations(t *trial) {
 	if is := t.now().Capsule("a").Nomination; all.Renewals > 0 && is.First != made {
 		t.Failf("a nomination that is renewed ranks since %d; it must since %d", is.First, made)
 	}
-	t.commits(place("a", "m")) // elsewhere: the nomination has ended all the same
+	t.commits(place("a", "m")) // a placement on another node ends the nomination too
 	if t.now().Capsule("a").Nomination.Lives() {
 		t.Failf("a placed capsule is nominated")
 	}
@@ -184,14 +184,14 @@ func checkNominations(t *trial) {
 func checkNominationShare(t *trial) {
 	share := int64(t.now().Limits().NominatedShare)
 	t.commits(node("n", 100), node("m", 100), submit(ranked(0, 1), "a", "b", "late"), submit(ranked(1, 1), "top"))
-	t.commits(nominate("a", 100, "n", "m")) // alone it may
-	t.commits(nominate("top", 1, "n"))      // what it outranks has to make way
+	t.commits(nominate("a", 100, "n", "m")) // the only nomination may exceed the share
+	t.commits(nominate("top", 1, "n"))      // ends the nomination of a, which ranks lower and exceeds the share now
 	view := t.view()
 	made := t.now().Capsule("a").Nomination.Made
 	t.commits(nominate("a", 1))
 	gone := orbit.Nominate{Capsule: "a", Since: made}
 	t.mistakes(gone)
-	t.commits(gone, nominate("top", share, "n")) // nothing is lost because it has made way by itself
+	t.commits(gone, nominate("top", share, "n")) // ending a nomination that has made way already is no mistake here
 	if share < 100 {
 		t.loses(view, nominate("b", share+1, "m"))
 		t.mistakes(nominate("b", share+1, "m"))

@@ -4,7 +4,7 @@ import "github.com/orbitsched/orbit/internal/harness"
 
 type rule = harness.Rule[*trial]
 
-// rules are all of them, in the order of the manual.
+// rules are all rules, in the order in which the package comment lists what is checked.
 var rules = []rule{
 	harness.Define("limits", "12 (I14)", "Limits are positive and the same everywhere; up to them input is taken, beyond them it is invalid",
 		"a navigator plans within them; what is too large must not be found out half way", checkLimits),

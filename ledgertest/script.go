@@ -7,8 +7,8 @@ import (
 	"github.com/orbitsched/orbit/internal/harness"
 )
 
-// action is one step of a worker. It is drawn before anything runs; what it proposes depends on the worker's view at
-// that time.
+// action is one step of a worker. It is drawn before the workers start, but its proposal also depends on the view that
+// the worker has when it takes the step.
 type action struct {
 	kind string
 	// what is the number of a capsule, gang or mark, where the number of a node.
@@ -21,7 +21,7 @@ type action struct {
 	serial uint32
 }
 
-// actions are the kinds of actions, each as often as it is drawn.
+// actions are the kinds of actions. The more often a kind is to be drawn, the more often the list has it.
 var actions = []string{
 	"place", "place", "place", "place", "place", "release", "release", "budget", "move", "swap", "preempt", "preempt", "preempt", "gang", "gang", "hold", "unhold", "assign",
 	"mark", "describe", "leave", "churn", "cancel", "batch", "again", "snapshot", "changes", "wait",

@@ -10,7 +10,8 @@ import (
 	"github.com/orbitsched/orbit/internal/harness"
 )
 
-// stage is a small world for actions. All its names begin with the prefix, so that one ledger can have several stages.
+// stage is a small world for random actions. All its names begin with the prefix, so that one ledger can have several
+// stages.
 type stage struct{ prefix string }
 
 // The numbers of nodes, capsules and gangs. They are small, so that workers conflict.
@@ -38,7 +39,7 @@ func (s stage) described(i int) orbit.Node {
 		Labels: map[string]string{"rack": fmt.Sprint("r", i%2), "disk": "ssd"}}
 }
 
-// specs returns the specs of the capsules, which have them in turn.
+// specs returns the specs of the stage. Its capsules have them in turn.
 func (s stage) specs() []*orbit.Spec {
 	picky, grouped := cpu(1), cpu(1)
 	picky.Require = []orbit.Predicate{{Key: "disk", Op: "In", Values: []string{"ssd"}}}
@@ -65,8 +66,8 @@ func (s stage) setup() (out []orbit.Proposal) {
 	return out
 }
 
-// proposal returns what an action proposes on a view. It may be infeasible there. Without commitments there is nothing
-// to propose.
+// proposal returns the proposal that an action makes on a view, which may be infeasible there. A proposal without
+// commitments is not to be sent.
 func (s stage) proposal(a action, view *orbit.State) (p orbit.Proposal) {
 	c, n := view.Capsule(s.capsule(a.what)), view.Node(s.node(a.where))
 	switch a.kind {
@@ -118,7 +119,7 @@ func (s stage) proposal(a action, view *orbit.State) (p orbit.Proposal) {
 	return p
 }
 
-// release returns a capsule to pending, by a wish if its node is cordoned.
+// release returns a capsule to pending: by choice if its node is cordoned, otherwise because the capsule has stopped.
 func (s stage) release(c *orbit.Capsule, view *orbit.State) orbit.Release {
 	if n := view.Node(c.Node); n != nil && n.Node.State == orbit.Cordoned {
 		return release(c.ID)
@@ -126,7 +127,7 @@ func (s stage) release(c *orbit.Capsule, view *orbit.State) orbit.Release {
 	return stopped(c.ID)
 }
 
-// budget puts one of two budgets on the group of the stage, or removes it.
+// budget puts one of two budgets on the group of the stage, or removes that budget.
 func (s stage) budget(a action) orbit.Commitment {
 	id := orbit.BudgetID(fmt.Sprint(s.prefix, "b", a.what%2))
 	if a.choice == 0 {
@@ -151,17 +152,19 @@ func (s stage) place(c *orbit.Capsule, where int, n *orbit.NodeState) orbit.Plac
 	return do
 }
 
-// preempt places a capsule and evicts what ranks lower on its node, some of it needlessly.
+// preempt places a capsule and evicts up to five capsules of lower priority from its node, whether they have to leave
+// or not. At times it also names victims on another node.
 func (s stage) preempt(a action, view *orbit.State) (do []orbit.Commitment) {
 	c := view.Capsule(s.capsule(a.what))
-	if a.choice%4 == 0 { // they are in nobody's way
+	if a.choice%4 == 0 { // evictions that are needless, because the newcomer goes to another node
 		do = s.victims(c, s.node(a.where+1), view)
 	}
 	do = append(do, s.victims(c, s.node(a.where), view)...)
 	return append(do, s.place(c, a.where, view.Node(s.node(a.where))))
 }
 
-// victims evicts what is on a node and ranks lower than a capsule, in order of submission.
+// victims returns evictions of up to five capsules on a node that have a lower priority than capsule c, in order of
+// submission.
 func (s stage) victims(c *orbit.Capsule, on orbit.NodeID, view *orbit.State) (do []orbit.Commitment) {
 	lower := slices.DeleteFunc(slices.Collect(view.On(on)), func(v *orbit.Capsule) bool { return v.Spec.Priority >= c.Spec.Priority })
 	slices.SortFunc(lower, func(a, b *orbit.Capsule) int {
@@ -193,12 +196,12 @@ func (s stage) bet(a action, view *orbit.State, n *orbit.NodeState) []orbit.Prec
 	return nil
 }
 
-// evictOf takes a capsule off the node that the view shows it on.
+// evictOf returns an eviction of a capsule from the node on which the view shows it.
 func evictOf(c *orbit.Capsule) orbit.Evict {
 	return orbit.Evict{Capsule: c.ID, From: c.Node, Since: c.PlacedAt}
 }
 
-// turn places all or some members of a gang without placed members, and releases the members of any other gang.
+// turn places two to all members of a gang if none is placed. If members are placed, it releases them.
 func (s stage) turn(a action, view *orbit.State) (do []orbit.Commitment) {
 	g := view.Gang(s.gang(a.what))
 	size := []int{4, 3, 4, 2}[a.choice%4]
@@ -231,7 +234,7 @@ func (s stage) redescribe(a action) orbit.Node {
 	return n
 }
 
-// leave releases what is on a node, as far as one proposal can, and removes the node.
+// leave declares a node lost, releases the capsules and holds on it, up to 12 of them, and removes the node.
 func (s stage) leave(a action, view *orbit.State) (do []orbit.Commitment) {
 	id := s.node(a.where)
 	for c := range view.On(id) {
@@ -246,12 +249,12 @@ func (s stage) leave(a action, view *orbit.State) (do []orbit.Commitment) {
 	do = append([]orbit.Commitment{lost(id)}, do[:min(len(do), 12)]...)
 	do = append(do, orbit.RemoveNode{Node: id})
 	if a.choice%2 == 0 {
-		do = append(do, orbit.PutNode{Node: s.described(a.where)}) // comes back at once
+		do = append(do, orbit.PutNode{Node: s.described(a.where)}) // the node joins again at once
 	}
 	return do
 }
 
-// cancel releases for good one of the capsules that churn has made.
+// cancel releases for good one of the capsules that the action churn has submitted.
 func (s stage) cancel(a action, view *orbit.State) []orbit.Commitment {
 	var list []orbit.CapsuleID
 	for c := range view.Capsules() {

@@ -12,7 +12,7 @@ import (
 	"github.com/orbitsched/orbit/internal/guard"
 )
 
-// This file checks that Wait returns for every commit, and for nothing else.
+// This file checks that Wait returns for every commit, and for no other reason.
 
 // checkWait waits for a revision that exists, for one that does not come, and for one that comes later.
 func checkWait(t *trial) {
@@ -57,9 +57,9 @@ func checkWakeUps(t *trial) {
 	t.turns("both", rounds, t.ledger, t.peer)
 }
 
-// turns plays the rounds on a mark of their own.
+// turns lets one goroutine for each handle increment the mark key in turns.
 func (t *trial) turns(key string, rounds int, handles ...orbit.Ledger) {
-	pauses := make([]time.Duration, rounds) // so that the commit comes at all moments of the other's going to sleep
+	pauses := make([]time.Duration, rounds) // random, so that commits come at all moments at which the other goroutine begins to wait
 	for i := range pauses {
 		pauses[i] = time.Duration(t.rng.IntN(4)*t.rng.IntN(100)) * time.Microsecond
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/orbitsched/orbit/internal/harness"
 )
 
-// Who is taken off a node because somebody wants that.
+// This file checks wishes: releases, moves and evictions that take capsules off their nodes by choice.
 
-// drained is node with a capacity of 4, cordoned.
+// drained describes a cordoned node with a capacity of 4.
 func drained(id orbit.NodeID) orbit.PutNode {
 	n := node(id, 4)
 	n.Node.State = orbit.Cordoned
@@ -23,7 +23,7 @@ func checkReturns(t *trial) {
 	t.commits(node("n", 4), node("m", 4), submit(cpu(2), "low", "lower"), submit(cpu(2), "other"), place("low", "n"), place("lower", "n"))
 	t.mistakes(release("low"))
 	t.mistakes(release("low"), place("other", "n"))
-	t.mistakes(drained("n"), release("low"), node("n", 4), place("other", "n")) // cordoned, released, taken back, given to another
+	t.mistakes(drained("n"), release("low"), node("n", 4), place("other", "n")) // a cordon only for this proposal, to give the room to another
 	t.invalid(stopped("low"), place("other", "n"))
 	view := t.view()
 	t.commits(drained("n"))
@@ -42,7 +42,7 @@ func checkReturns(t *trial) {
 	t.isOn("lower", "n")
 }
 
-// checkGangReturns releases gangs: whole, down to the minimum, and of which one member alone has to go.
+// checkGangReturns releases gangs: whole, down to the minimum, and one of which only one member has to leave.
 func checkGangReturns(t *trial) {
 	t.commits(node("n", 4), node("m", 4), gang("g", 2, "x", "y", "z"), place("x", "n"), place("y", "m"), place("z", "m"))
 	t.mistakes(release("x"), release("y"), release("z"))
@@ -66,7 +66,7 @@ func checkMoves(t *trial) {
 	t.commits(was, place("free", "m"))
 	t.mistakes(t.evict("free"), place("free", "n"), place("free", "m"))
 	t.commits(t.evict("free"), place("free", "n"))
-	t.loses(view, was, place("free", "m")) // it is there again, but not since then
+	t.loses(view, was, place("free", "m")) // the capsule is on this node again, but by a newer placement
 	t.mistakes(was, place("free", "m"))
 	t.commits(drained("n"))
 	t.mistakes(node("n", 4), t.evict("fixed"), place("fixed", "m"))
@@ -76,14 +76,14 @@ func checkMoves(t *trial) {
 	t.invalid(orbit.Evict{Capsule: "free", From: "m"}, place("free", "n"))
 }
 
-// checkGangMoves moves members of gangs, of which as many are placed afterwards.
+// checkGangMoves moves members of gangs. As many members must be placed afterwards as before.
 func checkGangMoves(t *trial) {
 	g := gang("g", 2, "x", "y", "z")
 	movable(g.Gang.Roles[0].Spec)
 	t.commits(node("n", 4), node("m", 4), g, place("x", "n"), place("y", "n"), place("z", "n"))
 	t.commits(t.evict("x"), place("x", "m"))
 	t.commits(stopped("y"), stopped("z"))
-	t.commits(t.evict("x"), place("x", "n")) // it is short, and no shorter
+	t.commits(t.evict("x"), place("x", "n")) // the gang is short, and the move makes it no shorter
 	t.mistakes(place("y", "n"), t.evict("x"))
 	t.commits(t.evict("x"), place("x", "m"), place("y", "n"))
 	if g := t.now().Gang("g"); g.Total() != 2 {
@@ -91,14 +91,15 @@ func checkGangMoves(t *trial) {
 	}
 }
 
-// evictFor takes a capsule off its node to make way for another.
+// evictFor returns the eviction of a capsule from its present node to make way for another.
 func (t *trial) evictFor(id, cause orbit.CapsuleID) orbit.Evict {
 	e := t.evict(id)
 	e.For = cause
 	return e
 }
 
-// evicts requires that the commitments are committed, and that the history has these evictions of them.
+// evicts requires that the commitments are committed, and that the history has exactly the evictions of the wanted
+// capsules. The other named victims are spared.
 func (t *trial) evicts(want []orbit.CapsuleID, do ...orbit.Commitment) {
 	view := t.view()
 	p := orbit.Proposal{ID: orbit.NewProposalID(), View: view, Do: do}
@@ -127,7 +128,7 @@ func (t *trial) evicts(want []orbit.CapsuleID, do ...orbit.Commitment) {
 	t.again(p, list[0].Revision)
 }
 
-// checkEvictions evicts for what is more urgent, needlessly and of need.
+// checkEvictions evicts capsules for more urgent ones, both where they have to leave and where they need not.
 func checkEvictions(t *trial) {
 	t.commits(node("n", 4), node("m", 4), submit(ranked(5, 2), "v", "w", "x"), submit(ranked(10, 2), "a", "a2", "a3"), submit(ranked(0, 2), "b"),
 		submit(ranked(5, 1), "equal"), submit(ranked(20, 2), "c"), place("v", "n"))
@@ -139,7 +140,7 @@ func checkEvictions(t *trial) {
 	t.mistakes(t.evictFor("v", "a"))
 	t.mistakes(t.evictFor("v", "a"), place("c", "n"))
 	t.mistakes(t.evictFor("v", "a"), place("a", "n"), place("v", "m"))
-	t.mistakes(t.evictFor("v", "a"), place("a", "m"), place("c", "n")) // it stands in the way of c alone
+	t.mistakes(t.evictFor("v", "a"), place("a", "m"), place("c", "n")) // v is in the way of c and not of a
 	old := t.evictFor("w", "a")
 	t.evicts([]orbit.CapsuleID{"w"}, t.evictFor("v", "a"), old, place("a", "n")) // one of the two is enough, the later one
 	t.evicts(nil, t.evictFor("v", "a2"), place("a2", "m"))
@@ -149,11 +150,12 @@ func checkEvictions(t *trial) {
 	t.evicts(nil, place("a3", "m"), old, t.evictFor("v", "a3")) // w has gone by itself, and v is not in the way
 	t.commits(cancel("a3"), place("w", "m"))
 	old.From = "m"
-	t.evicts([]orbit.CapsuleID{"v"}, orbit.Evict{Capsule: "w", From: "m", Since: old.Since, For: "c"}, t.evictFor("v", "c"), place("c", "n")) // placed anew since
+	t.evicts([]orbit.CapsuleID{"v"}, orbit.Evict{Capsule: "w", From: "m", Since: old.Since, For: "c"}, t.evictFor("v", "c"), place("c", "n")) // w has been placed anew since
 	t.isOn("w", "m")
 }
 
-// checkSparing evicts capsules that need not leave: the newcomer does not outrank them, or asks for none of the resource that they use.
+// checkSparing evicts capsules that need not leave: the newcomer does not outrank them, or asks for none of the
+// resource that they use.
 func checkSparing(t *trial) {
 	t.commits(node("n", 4), submit(ranked(5, 2), "v"), submit(ranked(10, 2), "a", "a2"), submit(ranked(5, 2), "equal"), submit(ranked(6, 2), "above"), place("v", "n"))
 	t.mistakes(t.evictFor("v", "a"), place("a", "n"), place("equal", "n")) // an equal does not outrank it
@@ -166,7 +168,7 @@ func checkSparing(t *trial) {
 	t.commits(m, submit(both, "w"), submit(core, "b", "b2"), place("w", "m"))
 	m.Node.Capacity[orbit.Memory] = 1 // less than is in use
 	t.commits(m)
-	t.evicts(nil, t.evictFor("w", "b"), place("b", "m")) // which asks for no memory
+	t.evicts(nil, t.evictFor("w", "b"), place("b", "m")) // w is spared, because b asks for no memory
 	t.isOn("w", "m")
 	m.Node.Capacity[orbit.CPU] = 2
 	t.commits(m)
@@ -183,17 +185,17 @@ func checkGangEvictions(t *trial) {
 	t.commits(node("n", 2), node("m", 1), crew, mixed, submit(ranked(5, 1), "a", "b", "c"), place("x", "n"), place("y", "n"), place("z", "m"))
 	forGang := t.evict("x")
 	forGang.ForGang = "up"
-	t.mistakes(forGang, place("boss", "n"), place("hand", "n")) // it acts at its lowest role's priority
+	t.mistakes(forGang, place("boss", "n"), place("hand", "n")) // a gang evicts at the priority of its lowest role
 	t.mistakes(t.evictFor("x", "boss"), place("boss", "n"), place("hand", "n"))
-	t.evicts([]orbit.CapsuleID{"x"}, t.evictFor("x", "a"), place("a", "n")) // more than the fewest run
-	t.mistakes(t.evictFor("y", "b"), place("b", "n"))                       // fewer would
+	t.evicts([]orbit.CapsuleID{"x"}, t.evictFor("x", "a"), place("a", "n")) // the minimum still runs
+	t.mistakes(t.evictFor("y", "b"), place("b", "n"))                       // fewer than the minimum would run
 	t.evicts([]orbit.CapsuleID{"y", "z"}, t.evictFor("y", "b"), t.evictFor("z", "b"), place("b", "n"))
 	t.commits(cancel("a"), cancel("b"))
 	t.commits(place("x", "n"), place("y", "n"), place("z", "m"))
-	t.evicts([]orbit.CapsuleID{"y"}, t.evictFor("x", "c"), t.evictFor("y", "c"), t.evictFor("z", "c"), place("c", "n")) // whole, and as many may stay as can run
+	t.evicts([]orbit.CapsuleID{"y"}, t.evictFor("x", "c"), t.evictFor("y", "c"), t.evictFor("z", "c"), place("c", "n")) // the whole gang is named, and as many members as can run are spared
 }
 
-// checkEvictionsBesideNominations evicts where room is nominated for what ranks higher.
+// checkEvictionsBesideNominations evicts a capsule on a node with room that is nominated for work of higher rank.
 func checkEvictionsBesideNominations(t *trial) {
 	t.commits(node("n", 4), submit(ranked(5, 2), "v"), submit(ranked(10, 2), "a"), submit(ranked(50, 2), "high"), place("v", "n"))
 	t.commits(nominate("high", 2, "n"))
@@ -201,12 +203,13 @@ func checkEvictionsBesideNominations(t *trial) {
 	t.evicts([]orbit.CapsuleID{"v"}, t.evictFor("v", "a"), place("a", "n")) // both have room, and v has none beside them
 }
 
-// checkProtection takes off what is protected: no wish does, an end and a loss do, and so does a wish after the protection has ended.
+// checkProtection tries to take protected capsules off their nodes. Wishes are refused until the protection has ended.
+// An end and a lost node take them off at once.
 func checkProtection(t *trial) {
 	longest := cmp.Or(t.limits.Protect, 10*time.Minute)
 	t.commits(node("n", 4), node("m", 4), submit(movable(ranked(1, 2)), "a", "b", "c"), submit(ranked(9, 4), "urgent"))
 	shield := orbit.Protect{Capsule: "a", For: longest}
-	t.invalid(shield) // not beside its placement
+	t.invalid(shield) // Protect is allowed only beside the placement of the capsule
 	t.invalid(shield, place("b", "n"))
 	t.invalid(place("a", "n"), shield, shield)
 	t.invalid(place("a", "n"), orbit.Protect{Capsule: "a", For: longest + 1})
@@ -227,7 +230,7 @@ func checkProtection(t *trial) {
 	refused(t.loses(view, t.move("a", "m")...))
 	refused(t.mistakes(t.evictFor("a", "urgent"), t.evictFor("b", "urgent"), place("urgent", "n")))
 	end := orbit.Protect{Capsule: "a", Since: t.capsule("a").PlacedAt}
-	refused(t.mistakes(append([]orbit.Commitment{end}, t.move("a", "m")...)...)) // what ends it does not help in the same commit
+	refused(t.mistakes(append([]orbit.Commitment{end}, t.move("a", "m")...)...)) // ending the protection in the same commit does not help
 	t.commits(drained("n"))
 	refused(t.mistakes(release("a")))
 	wrong := end
@@ -254,7 +257,7 @@ func checkProtection(t *trial) {
 		t.Failf("capsule \"c\" is protected for %v; it must be 1ns", got)
 	}
 	t.commits(lost("n"))
-	t.commits(t.move("c", "m")...) // reality wins
+	t.commits(t.move("c", "m")...) // a protection does not hold a capsule on a lost node
 	if got := t.now().Protected("c"); got != 0 {
 		t.Failf("capsule \"c\" is protected for %v; that ended with its placement", got)
 	}

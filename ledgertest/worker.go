@@ -19,7 +19,7 @@ type worker struct {
 	number int
 	plan   []action
 	view   *orbit.State
-	// last is the proposal that was sent last, sent the number of proposals that had been committed then.
+	// last is the proposal that was sent last; sent is how many proposals had been committed at that time.
 	last  orbit.Proposal
 	sent  int
 	count uint64 // the number of ids that were made
@@ -31,7 +31,7 @@ func (w *worker) run() error {
 	w.refresh()
 	for _, a := range w.plan {
 		for w.recorder.behind() > w.history/4 && w.ctx.Err() == nil {
-			send.Pause(w.ctx, time.Millisecond) // or the history would be gone before it is read
+			send.Pause(w.ctx, time.Millisecond) // otherwise the ledger would drop changes before the recorder has read them
 		}
 		if w.ctx.Err() != nil {
 			return w.ctx.Err()
@@ -54,7 +54,7 @@ func (w *worker) refresh() {
 // step carries out one action.
 func (w *worker) step(a action) {
 	if w.view.Gang(w.gang(gangs-1)) == nil {
-		w.refresh() // has seen nothing of the stage yet
+		w.refresh() // the view is older than the stage
 		return
 	}
 	switch a.kind {
@@ -80,7 +80,7 @@ func (w *worker) step(a action) {
 	}
 }
 
-// identify gives a proposal an id of its own, the same in each run on a fresh ledger.
+// identify gives a proposal a unique id, which is the same in each run on a fresh ledger.
 func (w *worker) identify(p *orbit.Proposal) {
 	w.count++
 	binary.BigEndian.PutUint64(p.ID[:], harness.Hash(w.name))

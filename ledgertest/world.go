@@ -9,7 +9,7 @@ import (
 	"github.com/orbitsched/orbit/internal/harness"
 )
 
-// This file has what most cases use: specs, commitments, and what must follow from a proposal.
+// This file has helpers that most cases use: for specs and commitments, and for the required outcome of a proposal.
 
 // now returns the present state.
 func (t *trial) now() *orbit.State { return t.seenBy(t.ledger) }
@@ -141,12 +141,12 @@ func cpu(n int64) *orbit.Spec {
 	return &orbit.Spec{Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: n}}}
 }
 
-// gpu returns a spec that asks for devices.
+// gpu returns a spec that asks for count device instances with this many milli of each.
 func gpu(count, each int) *orbit.Spec {
 	return &orbit.Spec{Devices: orbit.DeviceRequest{Count: count, Milli: each}}
 }
 
-// node describes a node with so much CPU, in a rack of its own.
+// node describes a node with this much CPU, in a rack of its own.
 func node(id orbit.NodeID, room int64) orbit.PutNode {
 	return orbit.PutNode{Node: orbit.Node{ID: id, Capacity: orbit.Resources{orbit.CPU: room},
 		Labels: map[string]string{"rack": "r-" + string(id)}}}
@@ -168,7 +168,8 @@ func placeOn(c orbit.CapsuleID, n orbit.NodeID, set orbit.DeviceSet) orbit.Place
 	return orbit.Place{Capsule: c, Node: n, Devices: set}
 }
 
-// release returns to pending, where that may be; stopped does so from any node, because the agent says so.
+// release returns a capsule to pending, which is allowed only on a cordoned or lost node. The function stopped says
+// that the capsule has stopped, which is allowed on any node.
 func release(c orbit.CapsuleID) orbit.Release { return orbit.Release{Capsule: c} }
 
 func stopped(c orbit.CapsuleID) orbit.Release { return orbit.Release{Capsule: c, Stopped: true} }
@@ -179,12 +180,12 @@ func (t *trial) evict(id orbit.CapsuleID) orbit.Evict {
 	return orbit.Evict{Capsule: id, From: c.Node, Since: c.PlacedAt}
 }
 
-// lost is a node that is gone with all that is on it.
+// lost declares a node lost, with everything that runs on it.
 func lost(id orbit.NodeID) orbit.PutNode {
 	return orbit.PutNode{Node: orbit.Node{ID: id, State: orbit.Lost}}
 }
 
-// movable consents to moves.
+// movable makes a spec consent to moves, and returns it.
 func movable(spec *orbit.Spec) *orbit.Spec {
 	spec.Movable = true
 	return spec
@@ -195,7 +196,7 @@ func cancel(c orbit.CapsuleID) orbit.Release { return orbit.Release{Capsule: c, 
 
 func unhold(id orbit.HoldID) orbit.Release { return orbit.Release{Hold: id} }
 
-// hold holds so much CPU on a node.
+// hold holds this much CPU on a node.
 func hold(id orbit.HoldID, n orbit.NodeID, room int64) orbit.Hold {
 	return orbit.Hold{ID: id, Node: n, Room: orbit.Resources{orbit.CPU: room}, For: "holder", Ends: someday}
 }

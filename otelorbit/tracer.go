@@ -1,16 +1,16 @@
-// Package otelorbit traces the passes of engines with OpenTelemetry: each pass is a span, its stages are spans within it, and each
-// proposal of the pass is an event that says what became of it.
+// Package otelorbit traces the passes of engines with OpenTelemetry: each pass is a span, its stages are child spans,
+// and each proposal of the pass is an event with its outcome.
 //
 //	tracer := &otelorbit.Tracer{}
 //	engine := &orbit.Engine{Name: "web", Ledger: ledger, Navigator: &nav.Services{}, OnRound: tracer.Round}
 //
-// Spans of different passes are linked by what their proposals have to do with each other:
+// Spans of different passes are linked if their proposals competed or were the same:
 //
 //	pass of a ── link "lost to" ──────► pass of b, whose proposal was committed before one of a
 //	pass of b ── link "won over" ─────► pass of a, if that was reported before the one of b
 //	pass of a ── link "sent before" ──► earlier pass of a, which sent the same proposal and got no answer
 //
-// An engine without an OnRound does nothing for traces.
+// An engine without an OnRound spends no time on traces.
 package otelorbit
 
 import (
@@ -32,36 +32,37 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Tracer makes spans of the rounds of engines. Set the fields before the first round; the zero value is ready. One Tracer serves
-// all engines of a process, so that it can link the spans of those that lose a race to the spans of those that win it. Its method
-// may be called from any goroutine.
+// Tracer makes spans of the rounds of engines. Set the fields before the first round; the zero value is ready. Use one
+// Tracer for all engines of a process, so that it can link a pass that has lost to a commit to the pass that made the
+// commit. Its method may be called from any goroutine.
 type Tracer struct {
-	// Provider makes the tracer; nil: the global one of package otel at the first round.
+	// Provider makes the tracer; nil: the global provider of package otel at the first round.
 	Provider trace.TracerProvider
-	// Proposals is the largest number of proposals of a pass that have an event in its span, those that were not committed first;
-	// default 64. How many others there are is in the attribute orbit.left_out. The SDK itself keeps at most 128 events, and
-	// as many links, unless it is told otherwise.
+	// Proposals is the largest number of proposals of a pass that have an event in its span; default 64. Proposals that
+	// were not committed come first. The attribute orbit.left_out has the number of the others. By default the SDK
+	// itself keeps at most 128 events and 128 links of a span.
 	Proposals int
-	// Remember is about how many proposals are remembered for links; default 16,384. A proposal takes some 100 bytes.
+	// Remember is about the number of proposals that are remembered for links; default 16,384. A proposal takes some
+	// 100 bytes.
 	Remember int
 
 	once   sync.Once
 	tracer trace.Tracer
 
-	// Guards what follows.
-	mu sync.Mutex
-	// The spans of the passes that have sent a proposal, committed or of unknown outcome.
+	mu sync.Mutex // guards the fields below
+	// sent has, by proposal, the span of the pass that has sent it, if it was committed or its outcome is unknown.
 	sent recent[trace.SpanContext]
-	// The span of a pass that has lost to a proposal of which no span is known yet.
+	// lost has, by proposal, the span of a pass that has lost to it before the pass that sent it was reported.
 	lost recent[trace.SpanContext]
 }
 
-// recent remembers values by proposal: the newest, about as many as most says.
+// recent remembers a value for each of the newest proposals, about as many as the argument most of put says. It keeps
+// two generations of half that size, and drops the older one when the newer is full.
 type recent[V any] struct {
 	new, old map[orbit.ProposalID]V
 }
 
-// put remembers a value.
+// put remembers a value for a proposal.
 func (r *recent[V]) put(id orbit.ProposalID, v V, most int) {
 	if r.new == nil || 2*len(r.new) >= most {
 		r.new, r.old = map[orbit.ProposalID]V{}, r.new
@@ -69,7 +70,7 @@ func (r *recent[V]) put(id orbit.ProposalID, v V, most int) {
 	r.new[id] = v
 }
 
-// get returns what is remembered of a proposal.
+// get returns the value that is remembered for a proposal.
 func (r *recent[V]) get(id orbit.ProposalID) (v V, ok bool) {
 	if v, ok = r.new[id]; !ok {
 		v, ok = r.old[id]
@@ -87,7 +88,7 @@ func (t *Tracer) Round(round orbit.Round) {
 		t.tracer = provider.Tracer("github.com/orbitsched/orbit/otelorbit")
 	})
 	start := round.Start
-	if start.IsZero() { // the pass has not begun
+	if start.IsZero() { // the pass did not begin: the engine has a fault, or its last Plan was still running
 		start = time.Now()
 	}
 	t.mu.Lock()
@@ -115,13 +116,14 @@ func (t *Tracer) Round(round orbit.Round) {
 	span.End(trace.WithTimestamp(end))
 }
 
-// link is why a span has a link to another.
+// link identifies a link of a span: why there is one, and to which span.
 type link struct {
 	why string
 	to  trace.SpanID
 }
 
-// links finds the spans that a pass has to do with. There is one link for all proposals that two passes have in common.
+// links returns the links of a pass. If several proposals link it to the same pass for the same reason, they share one
+// link, which has their number.
 func (t *Tracer) links(round *orbit.Round) (out []trace.Link) {
 	at, counts := map[link]int{}, []int{}
 	add := func(why string, to trace.SpanContext, known bool) {
@@ -170,7 +172,8 @@ func (t *Tracer) remember(span trace.SpanContext, round *orbit.Round) {
 	}
 }
 
-// lostTo returns the proposal that a conflict was lost to; zero: there was none, or it is not known.
+// lostTo returns the id of the proposal to which a proposal has lost; zero: it has not lost, or the ledger does not
+// say.
 func lostTo(s *orbit.Settled) orbit.ProposalID {
 	if r := rejectionOf(s); r != nil && errors.Is(r.Kind, orbit.ErrConflict) {
 		return r.TakenBy
@@ -184,7 +187,7 @@ func rejectionOf(s *orbit.Settled) (r *orbit.Rejection) {
 	return r
 }
 
-// attributes says what a pass did.
+// attributes returns the attributes of a pass.
 func attributes(round *orbit.Round) []attribute.KeyValue {
 	out := []attribute.KeyValue{
 		attribute.String("orbit.engine", valid(round.Engine)), attribute.Int64("orbit.view", int64(round.View)),
@@ -200,7 +203,7 @@ func attributes(round *orbit.Round) []attribute.KeyValue {
 	return out
 }
 
-// noted adds a note of the navigator, and the notes of a group.
+// noted adds a note of the navigator to the attributes. The notes of a group become one attribute each.
 func noted(out []attribute.KeyValue, prefix string, a slog.Attr) []attribute.KeyValue {
 	name := valid(prefix + a.Key)
 	switch a.Value.Kind() {
@@ -224,10 +227,10 @@ func noted(out []attribute.KeyValue, prefix string, a slog.Attr) []attribute.Key
 	return out
 }
 
-// valid makes a text that exporters take, because one that is no UTF-8 would make them drop the span.
+// valid returns a text as valid UTF-8. Exporters would drop a span with any other text.
 func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
-// mostErrors is how many errors of a pass its span records.
+// mostErrors is the largest number of errors of a pass that its span records.
 const mostErrors = 16
 
 // tell adds the proposals and the errors of a pass to its span.
@@ -262,7 +265,7 @@ func (t *Tracer) tell(span trace.Span, round *orbit.Round, at time.Time) {
 	}
 }
 
-// outcomeOf names what became of a proposal.
+// outcomeOf returns the name of the outcome of a proposal.
 func outcomeOf(s *orbit.Settled) string {
 	err := s.Outcome.Err
 	switch {
@@ -280,7 +283,7 @@ func outcomeOf(s *orbit.Settled) string {
 	return "failed"
 }
 
-// settled describes a proposal and what became of it.
+// settled returns the attributes of a proposal and its outcome.
 func settled(s *orbit.Settled) []attribute.KeyValue {
 	out := []attribute.KeyValue{attribute.String("orbit.proposal", s.Proposal.ID.String()), attribute.Int("orbit.commitments", len(s.Proposal.Do))}
 	for _, do := range s.Proposal.Do {

@@ -10,30 +10,31 @@ import (
 	"github.com/orbitsched/orbit/internal/heap"
 )
 
-// classes are the application classes that there are.
+// classes are all application classes.
 var classes = [...]orbit.AppClass{orbit.LatencySensitive, orbit.BestEffort, orbit.Batch, orbit.GangClass}
 
-// classOf returns the position of a spec's class in classes. A ledger takes no others.
+// classOf returns the position of a spec's class in classes. No ledger accepts any other class.
 func classOf(spec *orbit.Spec) int { return min(int(spec.Class), len(classes)-1) }
 
-// backlog is what waits in a ledger, and how often what has been committed. It follows the ledger's changes from one scrape to the
-// next, because a state can tell how many capsules are pending, but not of which class or since when without a look at all
-// capsules.
+// backlog counts the pending capsules of a ledger, and the changes of each kind. It follows the ledger's changes from
+// one scrape to the next. A state has the number of pending capsules, but their classes and waiting times could be read
+// from it only by looking at all capsules.
 type backlog struct {
-	// Everything up to this revision is in the counts below; read says that there is such a revision.
+	// seen is the revision up to which the fields below count everything; read says that there is such a revision.
 	seen orbit.Revision
 	read bool
-	// The pending capsules.
+	// waiting are the pending capsules, count is their number in each class.
 	waiting map[orbit.CapsuleID]waiter
 	count   [len(classes)]int
-	// Those that wait in each class, the longest first. An entry counts only while the capsule waits since that instant.
+	// oldest has the pending capsules of each class, those that have waited longest first. An entry is valid only while
+	// the capsule is pending since the same instant; invalid entries are removed later.
 	oldest [len(classes)]heap.Heap[entry]
-	// What the pending capsules ask for together, and how many of them are in each group.
+	// asked is the sum of the demands of all pending capsules, groups is how many of them are in each group.
 	asked  amounts
 	groups map[string]int
-	// How many changes of each kind there were.
+	// changes counts the changes of each kind.
 	changes map[string]uint64
-	// How often changes between two scrapes could not be read.
+	// gaps counts how often the changes between two scrapes could not be read.
 	gaps uint64
 }
 
@@ -44,7 +45,7 @@ type waiter struct {
 	since     orbit.Instant
 }
 
-// entry says since when a capsule waits.
+// entry says since when a capsule has been pending.
 type entry struct {
 	since orbit.Instant
 	id    orbit.CapsuleID
@@ -55,7 +56,7 @@ func (e entry) Before(o entry) bool {
 	return cmp.Or(cmp.Compare(e.since, o.since), cmp.Compare(e.id, o.id)) < 0
 }
 
-// follow brings the backlog up to the ledger's state, which it returns.
+// follow brings the backlog up to date with the ledger's present state, and returns that state.
 func (b *backlog) follow(ctx context.Context, ledger orbit.Ledger) (*orbit.State, error) {
 	state, err := ledger.Snapshot(ctx)
 	if err != nil {
@@ -89,13 +90,13 @@ func (b *backlog) follow(ctx context.Context, ledger orbit.Ledger) (*orbit.State
 	return state, nil
 }
 
-// recount looks at all capsules. What waited before keeps the time from which it waits.
+// recount counts all capsules anew. Capsules that the backlog has already as pending keep their waiting times.
 func (b *backlog) recount(state *orbit.State, now orbit.Instant) {
 	before := b.waiting
 	*b = backlog{seen: state.Revision(), read: true, waiting: map[orbit.CapsuleID]waiter{}, groups: map[string]int{}, changes: b.changes, gaps: b.gaps}
 	if b.changes == nil {
 		b.changes = map[string]uint64{}
-		for _, kind := range kinds { // a counter that begins at 0 shows its first change as one
+		for _, kind := range kinds { // begin at 0, so that a rate shows the first change too
 			b.changes[kind] = 0
 		}
 	}
@@ -114,7 +115,7 @@ func (b *backlog) recount(state *orbit.State, now orbit.Instant) {
 	}
 }
 
-// take looks again at the capsules that a change may have made pending, or no longer.
+// take updates the capsules that a change may have made pending or not pending.
 func (b *backlog) take(state *orbit.State, do orbit.Commitment, now orbit.Instant) {
 	switch do := do.(type) {
 	case orbit.Submit:
@@ -139,7 +140,7 @@ func (b *backlog) take(state *orbit.State, do orbit.Commitment, now orbit.Instan
 	}
 }
 
-// look compares a capsule with what the backlog has of it.
+// look updates the backlog's entry of a capsule from the state.
 func (b *backlog) look(state *orbit.State, id orbit.CapsuleID, now orbit.Instant) {
 	c, w := state.Capsule(id), b.waiting[id]
 	pending := c != nil && c.Pending()
@@ -147,7 +148,7 @@ func (b *backlog) look(state *orbit.State, id orbit.CapsuleID, now orbit.Instant
 		if pending && w.submitted == c.Submitted && w.spec == c.Spec {
 			return
 		}
-		if pending && w.submitted == c.Submitted { // it goes on waiting, with another spec
+		if pending && w.submitted == c.Submitted { // it is still pending, with another spec, and keeps its waiting time
 			now = w.since
 		}
 		b.sum(w.spec, -1)
@@ -158,19 +159,19 @@ func (b *backlog) look(state *orbit.State, id orbit.CapsuleID, now orbit.Instant
 	}
 }
 
-// add adds a pending capsule, which waits from its submission on, or from now if that is not known.
+// add adds a pending capsule. Its waiting time counts from SubmitTime or, without one, from now.
 func (b *backlog) add(c *orbit.Capsule, now orbit.Instant) {
 	since := cmp.Or(c.SubmitTime, now)
 	b.waiting[c.ID] = waiter{c.Spec, c.Submitted, since}
 	b.sum(c.Spec, 1)
 	class := classOf(c.Spec)
 	b.oldest[class].Push(entry{since, c.ID})
-	if h := &b.oldest[class]; len(*h) > 2*b.count[class]+1024 { // most entries are of capsules that wait no more
+	if h := &b.oldest[class]; len(*h) > 2*b.count[class]+1024 { // most entries are invalid
 		b.sift(h)
 	}
 }
 
-// sift drops the entries that do not count.
+// sift drops the invalid entries.
 func (b *backlog) sift(h *heap.Heap[entry]) {
 	var kept heap.Heap[entry]
 	for _, e := range *h {
@@ -186,7 +187,7 @@ func (b *backlog) valid(e entry) bool {
 	return ok && w.since == e.since
 }
 
-// sum adds a pending capsule to the sums, or takes it away.
+// sum adds a pending capsule to the sums (by 1), or subtracts it (by -1).
 func (b *backlog) sum(spec *orbit.Spec, by int) {
 	b.count[classOf(spec)] += by
 	for d, amount := range spec.Envelope.Reservation {
@@ -200,7 +201,7 @@ func (b *backlog) sum(spec *orbit.Spec, by int) {
 	}
 }
 
-// age returns for how long the capsule of a class has waited that has waited longest; 0 if none waits.
+// age returns the longest time that a pending capsule of a class has waited; 0 if none is pending.
 func (b *backlog) age(class int, now time.Time) time.Duration {
 	h := &b.oldest[class]
 	for len(*h) > 0 && !b.valid((*h)[0]) {
@@ -216,7 +217,7 @@ func (b *backlog) age(class int, now time.Time) time.Duration {
 var kinds = [...]string{"put_node", "remove_node", "submit", "place", "release_hold", "end", "release", "move", "evict", "confirm", "hold", "nominate",
 	"assign", "mark", "put_budget", "remove_budget", "protect", "adopt", "resize"}
 
-// kindOf names what a commitment does.
+// kindOf returns the name of the kind of a commitment.
 func kindOf(do orbit.Commitment) string {
 	switch do := do.(type) {
 	case orbit.PutNode:

@@ -20,11 +20,11 @@
 // the last one. It takes no lock of the ledger for longer than a snapshot does. What is pending is kept in memory: some 150
 // bytes for each pending capsule.
 //
-// An engine without an OnRound does nothing for metrics.
+// An engine without an OnRound spends no time on metrics.
 //
 // # Cardinality
 //
-// Labels whose values come from the importer, which are engine, rival, note, budget, group and the labels of pools, have at most
-// as many values as the field Names says. What is more is summed up under "other". All other labels have values
-// that this package lists.
+// Labels whose values come from the importer, which are engine, rival, note, budget, group and the labels of pools,
+// have at most as many values as the field Names says. All further values are summed up under "other". All other labels
+// have values that this package lists.
 package promorbit

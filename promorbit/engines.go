@@ -14,12 +14,12 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Engines is a collector that shows what engines report of their passes. Set Names before the first use; the zero value is
-// ready. Its methods may be called from any goroutine. One Engines serves all engines of a process, so that it can say which of
-// them wins the races that others lose.
+// Engines is a collector that shows the rounds of engines. Set Names before the first use; the zero value is ready. Its
+// methods may be called from any goroutine. Use one Engines for all engines of a process, so that it can say which of
+// them won the commits to which others have lost.
 type Engines struct {
-	// Names is the largest number of engines that have series of their own, and of notes for each of them; default 100. The others
-	// are summed up under "other". A name that has come first keeps its series for good.
+	// Names is the largest number of engines with series of their own, and the largest number of notes for each of
+	// them; default 100. Names that come later are summed up under "other". A name that has a series keeps it for good.
 	Names int
 
 	once sync.Once
@@ -29,19 +29,19 @@ type Engines struct {
 	pending, unplaced, parked                             *prometheus.GaugeVec
 	stages, waits                                         *prometheus.HistogramVec
 
-	// Guards what follows.
-	mu      sync.Mutex
+	mu      sync.Mutex // guards the fields below
 	engines firstNames
-	// By engine.
+	// notes has the notes of each engine.
 	notes map[string]*noted
-	// The engines that made proposals, by the part of their ids that is the engine's own.
+	// makers has the engines of committed proposals, by the first bytes of the proposals' ids.
 	makers map[maker]string
 }
 
-// maker is what the ids of all proposals of one engine begin with.
+// maker is the first bytes of a proposal's id, which are the same for all proposals of one engine.
 type maker [8]byte
 
-// mostMakers bounds how many makers are remembered, because navigators may choose ids of their own.
+// mostMakers bounds the number of remembered makers, because a navigator that chooses its own ids may make any number
+// of them.
 const mostMakers = 4096
 
 var descNotes = desc("engine_note", "Numbers that navigators note in their rounds: their sum, and how often they were noted.", "engine", "note")
@@ -119,14 +119,15 @@ func (m *Engines) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// Round takes note of what a pass did. Set it as the OnRound of each engine, or call it from an OnRound of your own:
+// Round counts a pass. Set it as the OnRound of each engine, or call it from an OnRound of your own:
 //
 //	OnRound: func(round orbit.Round) {
 //		engines.Round(round)
 //		log.Print(round)
 //	}
 //
-// What only an engine with an OnRound fills in, Round.Settled and Round.State, it needs for placements, waits and conflicts.
+// Placements, waits and conflicts are counted from Round.Settled and Round.State, which only an engine with an OnRound
+// fills in.
 func (m *Engines) Round(round orbit.Round) {
 	m.init()
 	m.mu.Lock()
@@ -153,10 +154,10 @@ func (m *Engines) Round(round orbit.Round) {
 	}
 }
 
-// mostErrors is how many errors of each outcome a round keeps.
+// mostErrors is the largest number of errors of each outcome that a round keeps.
 const mostErrors = 16
 
-// leftOut counts what the plan has left out, and the errors that are no outcome of a proposal.
+// leftOut counts the capsules that the plan has left out, and the errors that are not the outcome of a proposal.
 func (m *Engines) leftOut(engine string, round *orbit.Round) {
 	var count [len(classes)][len(reasons)]int
 	for i := range round.Unplaced {
@@ -176,7 +177,7 @@ func (m *Engines) leftOut(engine string, round *orbit.Round) {
 	m.failures.WithLabelValues(engine).Add(float64(max(0, len(round.Errors)-outcomes)))
 }
 
-// reasons are why plans leave capsules out.
+// reasons are the values of the label reason: why plans leave capsules out.
 var reasons = [...]string{"no_fit", "refused", other}
 
 // reasonOf returns the position in reasons.
@@ -192,7 +193,7 @@ func reasonOf(why error) int {
 	return 2
 }
 
-// settled takes note of what became of a proposal.
+// settled counts the outcome of a proposal.
 func (m *Engines) settled(engine string, round *orbit.Round, s *orbit.Settled) {
 	p := &s.Proposal
 	switch {
@@ -203,7 +204,7 @@ func (m *Engines) settled(engine string, round *orbit.Round, s *orbit.Settled) {
 			}
 			m.makers[by] = engine
 		}
-		if s.Outcome.Revision > p.View { // else it was committed before, and has been counted then
+		if s.Outcome.Revision > p.View { // otherwise an earlier copy was committed, and was counted then
 			m.placed(engine, round.State, p)
 		}
 	case errors.Is(s.Outcome.Err, orbit.ErrConflict):
@@ -214,7 +215,7 @@ func (m *Engines) settled(engine string, round *orbit.Round, s *orbit.Settled) {
 	}
 }
 
-// placed counts what a committed proposal has placed, and how long that has waited.
+// placed counts the placements of a committed proposal, and how long the capsules have waited.
 func (m *Engines) placed(engine string, state *orbit.State, p *orbit.Proposal) {
 	for _, do := range p.Do {
 		place, ok := do.(orbit.Place)
@@ -233,7 +234,8 @@ func (m *Engines) placed(engine string, state *orbit.State, p *orbit.Proposal) {
 	}
 }
 
-// isFirst reports whether a capsule was not placed before a proposal that places it, by a record that may show that already.
+// isFirst reports whether a proposal has placed a capsule for the first time. The capsule's record may be from before
+// or after that placement.
 func isFirst(c *orbit.Capsule, by orbit.ProposalID) bool {
 	if c.PlacedAt == 0 {
 		return true
@@ -268,7 +270,8 @@ func betOf(lost *orbit.Rejection) string {
 	return other
 }
 
-// rivalOf names the engine whose commit came first.
+// rivalOf returns the name of the engine to whose commit the proposal has lost; "elsewhere" if it is none of these
+// engines, and "unknown" if the ledger does not say.
 func (m *Engines) rivalOf(lost *orbit.Rejection) string {
 	if lost == nil || lost.TakenBy.IsZero() {
 		return "unknown"

@@ -11,14 +11,15 @@ var (
 	descEvenExcess = desc("even_excess_capsules", "How many of them are more than MaxSkew allows: 0 while the rule is kept. Departures, lost nodes, new domains and what is adopted break it; moves repair it. Of other groups: the largest.", "group", "level")
 )
 
-// evenness is how uneven a group is, and by how much that breaks a rule.
+// evenness says how uneven a group is (skew), and by how much that exceeds the MaxSkew of its rule (excess).
 type evenness struct{ skew, excess int }
 
 func (e *evenness) atLeast(o evenness) {
 	e.skew, e.excess = max(e.skew, o.skew), max(e.excess, o.excess)
 }
 
-// collectEvens sends how even the rules Even of what is placed have left groups. If there are too many, those are shown that are furthest from their rule.
+// collectEvens sends the evenness of each group and level for which a placed capsule has an Even rule. If there are
+// more than Names, those that exceed their rules the most come first.
 func (l *Ledger) collectEvens(ch chan<- prometheus.Metric, state *orbit.State) {
 	rules := map[spread]*evenness{}
 	for s := range state.Evens() {

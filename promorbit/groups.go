@@ -13,23 +13,23 @@ import (
 	"github.com/orbitsched/orbit/nav"
 )
 
-// Groups is a collector that follows a ledger and shows how its gangs and groups fare: how long they take to be placed as a whole, what
-// share of all placements followed an anchor (nav.Anchor), and how evenly groups are spread that ask for it. Set the fields before the
-// first scrape; call Run, or latencies are as coarse as the scrapes are far apart. It may be scraped by several goroutines at a time.
+// Groups is a collector that follows a ledger and shows metrics of its gangs and groups: how long they take to be
+// placed as a whole, what share of all placements followed an anchor (nav.Anchor), and how evenly groups are spread
+// whose members have a Spread. Set the fields before the first scrape, and call Run; without Run, times are only as
+// exact as the interval of scrapes. It may be scraped by several goroutines at a time.
 type Groups struct {
-	// Ledger is the ledger to follow. Required: without one, and where it cannot be read, the values are those of the last time.
+	// Ledger is the ledger to follow. Required. While it cannot be read, the last values are shown.
 	Ledger orbit.Ledger
 	// Timeout is how long a scrape waits for the ledger; default 5 s.
 	Timeout time.Duration
-	// Names is the largest number of groups whose skew is shown; default 100, the most skewed first. The skew of "other" is the
-	// largest of all others.
+	// Names is the largest number of groups whose skew is shown; default 100, the most skewed first. The skew of
+	// "other" is the largest of all others.
 	Names int
 
-	// Guards what follows.
-	mu    sync.Mutex
+	mu    sync.Mutex // guards the fields below
 	watch nav.GroupWatch
 	state *orbit.State
-	// What groups ask to be spread over.
+	// spreads are the groups whose members have a Spread, with its level.
 	spreads map[spread]bool
 	binds   map[string]*bindTimes
 	names   presentNames
@@ -38,7 +38,7 @@ type Groups struct {
 // spread is a group of which a member asks to be spread over the domains of a level.
 type spread struct{ group, level string }
 
-// name is that by which it is known among others.
+// name returns the name of the group and the level in presentNames.
 func (s spread) name() string { return s.group + "\x00" + s.level }
 
 // bindTimes counts how long groups took to be placed as a whole.
@@ -76,7 +76,7 @@ func (g *Groups) Run(ctx context.Context) error {
 		if _, err := g.Ledger.Wait(ctx, g.revision()); err != nil {
 			select {
 			case <-ctx.Done():
-			case <-time.After(time.Second): // it cannot be read for the moment
+			case <-time.After(time.Second): // the ledger cannot be read at the moment
 			}
 		}
 	}
@@ -92,7 +92,7 @@ func (g *Groups) revision() orbit.Revision {
 	return g.state.Revision()
 }
 
-// refresh takes in what is new. An error leaves everything as it was.
+// refresh follows the ledger to its present state. If the ledger cannot be read, everything stays as it was.
 func (g *Groups) refresh(ctx context.Context) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -133,7 +133,7 @@ func (g *Groups) refresh(ctx context.Context) {
 	}
 }
 
-// note notes what a spec's groups ask to be spread over.
+// note adds the groups of a spec with a Spread to spreads.
 func (g *Groups) note(spec *orbit.Spec) {
 	if spec == nil || spec.Spread.Level == "" {
 		return
@@ -185,7 +185,7 @@ func (g *Groups) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// collectSkew sends the skew of each group, and forgets groups of which nothing is placed and nothing waits.
+// collectSkew sends the skew of each group, and forgets groups without placed or pending members.
 func (g *Groups) collectSkew(ch chan<- prometheus.Metric) {
 	domains := map[string]map[string]bool{}
 	for s := range g.spreads {
@@ -230,7 +230,8 @@ func (g *Groups) collectSkew(ch chan<- prometheus.Metric) {
 	}
 }
 
-// skew returns how unevenly a group is spread over domains, and whether anything of it is placed.
+// skew returns by how many members the fullest of the domains exceeds the emptiest, and whether the group has placed
+// members.
 func (g *Groups) skew(s spread, domains map[string]bool) (skew int, placed bool) {
 	counts := map[string]int{}
 	for domain := range domains {

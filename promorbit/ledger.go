@@ -12,24 +12,25 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Ledger is a collector that shows what a ledger holds at the time of a scrape, whoever has committed it. Set the fields before the
-// first scrape. It may be scraped by several goroutines at a time, which take turns.
+// Ledger is a collector that shows the state of a ledger at the time of a scrape, including commits of other processes.
+// Set the fields before the first scrape. It may be scraped by several goroutines at a time, which take turns.
 type Ledger struct {
-	// Ledger is the ledger to show. Required: without one, and where it cannot be read, orbit_ledger_readable is 0 and the other
+	// Ledger is the ledger to show. Required. If it is nil or cannot be read, orbit_ledger_readable is 0 and the other
 	// metrics are missing.
 	Ledger orbit.Ledger
 	// Timeout is how long a scrape waits for the ledger; default 5 s.
 	Timeout time.Duration
-	// Names is the largest number of budgets, of groups with pending members, and of groups with a rule Even by a level, that have
-	// series of their own; default 100. The others are summed up under "other". A budget or a group keeps its series as long as it is there, so that series do not come and go; a series that
-	// becomes free is given to the budget that can spare the fewest members, to the group with the most pending ones, or to the one furthest from its rule.
+	// Names is the largest number of series with names of their own; default 100. It applies to budgets, to groups with
+	// pending members, and to groups with an Even rule at a level, each by itself. The others are summed up under
+	// "other". A budget or a group keeps its series as long as it exists, so that series do not come and go. A series
+	// that becomes free is given to the budget that can spare the fewest members, to the group with the most pending
+	// members, or to the group that exceeds its Even rule the most.
 	Names int
-	// Typical is the room that a node must have free to be of use: what is free on nodes with less is stranded
-	// (orbit_resource_stranded). Default: what placements and holds take in the mean.
+	// Typical is the demand of a typical capsule. Free capacity on nodes on which it does not fit is stranded
+	// (orbit_resource_stranded). Default: the mean of all placements and holds.
 	Typical orbit.Resources
 
-	// Guards what follows.
-	mu      sync.Mutex
+	mu      sync.Mutex // guards the fields below
 	backlog backlog
 	budgets presentNames
 	groups  presentNames
@@ -99,7 +100,7 @@ func (l *Ledger) Collect(ch chan<- prometheus.Metric) {
 	gauge(ch, descScrape, time.Since(start).Seconds())
 }
 
-// read brings the backlog up to the ledger's state.
+// read brings the backlog up to date, and returns the ledger's state.
 func (l *Ledger) read() (*orbit.State, error) {
 	if l.Ledger == nil {
 		return nil, orbit.ErrUnavailable
@@ -110,17 +111,17 @@ func (l *Ledger) read() (*orbit.State, error) {
 	return l.backlog.follow(ctx, l.Ledger)
 }
 
-// gauge sends a value that is true at this scrape.
+// gauge sends the present value of a gauge.
 func gauge(ch chan<- prometheus.Metric, d *prometheus.Desc, value float64, labels ...string) {
 	ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 }
 
-// counter sends a count that rises from scrape to scrape.
+// counter sends the present value of a counter.
 func counter(ch chan<- prometheus.Metric, d *prometheus.Desc, value uint64, labels ...string) {
 	ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(value), labels...)
 }
 
-// collect sends what waits, and what has been committed.
+// collect sends the counts of changes, and the number and the longest wait of pending capsules.
 func (b *backlog) collect(ch chan<- prometheus.Metric, now time.Time) {
 	for kind, n := range b.changes {
 		counter(ch, descChanges, n, kind)
@@ -132,7 +133,7 @@ func (b *backlog) collect(ch chan<- prometheus.Metric, now time.Time) {
 	}
 }
 
-// collectGroups sends how many members of each group wait.
+// collectGroups sends the number of pending members of each group.
 func (l *Ledger) collectGroups(ch chan<- prometheus.Metric) {
 	groups := l.backlog.groups
 	gauge(ch, descGroups, float64(len(groups)))
@@ -150,7 +151,7 @@ func (l *Ledger) collectGroups(ch chan<- prometheus.Metric) {
 	}
 }
 
-// collectBudgets sends what budgets spare.
+// collectBudgets sends the spare, healthy and expected members of budgets.
 func (l *Ledger) collectBudgets(ch chan<- prometheus.Metric, state *orbit.State) {
 	var all []present
 	for b := range state.Budgets() {
@@ -176,7 +177,8 @@ func (l *Ledger) collectBudgets(ch chan<- prometheus.Metric, state *orbit.State)
 	}
 }
 
-// collectNodes sends what nodes have, what is taken and nominated there, and what pending capsules ask for.
+// collectNodes sends the numbers of nodes, placements, holds and nominations, and for each resource the capacity, its
+// parts that are used, free, stranded and nominated, and the demand of pending capsules.
 func (l *Ledger) collectNodes(ch chan<- prometheus.Metric, state *orbit.State) {
 	c := countNodes(state, l.Typical)
 	for i, n := range c.nodes {
@@ -205,7 +207,8 @@ func (l *Ledger) collectNodes(ch chan<- prometheus.Metric, state *orbit.State) {
 	}
 }
 
-// resourceNames returns the values of the label resource; an empty one: no node has the resource, and no pending capsule asks for it.
+// resourceNames returns the value of the label resource for each resource and for devices. It is empty if no node has
+// the resource and no pending capsule asks for it.
 func resourceNames(state *orbit.State, c *census, asked *amounts) (names [orbit.Dimensions + 1]string) {
 	taken := map[string]bool{}
 	for d := range names {

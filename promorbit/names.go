@@ -9,16 +9,18 @@ import (
 const (
 	// namespace begins the name of each metric.
 	namespace = "orbit"
-	// other is the value of a label for all that have no value of their own.
+	// other is the value of a label for all names that have no value of their own.
 	other = "other"
-	// defaultNames is the number of values of a label where the importer sets none.
+	// defaultNames is the default of the fields Names.
 	defaultNames = 100
 )
 
-// text makes a valid value of a label, because a value that is no UTF-8 would make the scrape fail.
+// text returns a valid value of a label. A value that is not UTF-8 would make the scrape fail, so text replaces the
+// wrong bytes.
 func text(value string) string { return strings.ToValidUTF8(value, "\uFFFD") }
 
-// firstNames gives values of a label to the first names that come, for counters: they keep them for good.
+// firstNames gives values of a label to the first names that come, which keep them for good. This is for counters,
+// whose series must not end.
 type firstNames struct {
 	most  int
 	known map[string]string
@@ -40,20 +42,20 @@ func (n *firstNames) value(name string) string {
 	return v
 }
 
-// presentNames gives values of a label to names that are there at a scrape. A name keeps its value as long as it is there, so
+// presentNames gives values of a label to names that exist at a scrape. A name keeps its value as long as it exists, so
 // that its series does not come and go.
 type presentNames struct {
 	most  int
 	shown map[string]bool
 }
 
-// present is a name that is there, and how much it matters to be shown.
+// present is a name that exists at a scrape, with its weight: the heaviest names are shown first.
 type present struct {
 	name   string
 	weight int64
 }
 
-// show decides which of the names have a value of their own: those that have it already, and then the weightiest.
+// show decides which of the names have a value of their own: first those that have one already, and then the heaviest.
 func (n *presentNames) show(all []present) {
 	kept, rest := map[string]bool{}, all[:0]
 	for _, p := range all {

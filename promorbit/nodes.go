@@ -6,7 +6,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// devices is the position behind the resources at which sums count device instances, in thousandths of one.
+// devices is the index, after those of the resources, at which amounts have device instances, in thousandths of one.
 const devices = orbit.Dimensions
 
 // wide is a sum of amounts that does not overflow.
@@ -21,13 +21,13 @@ func (w *wide) add(amount int64) {
 	w.lo, w.hi = lo, w.hi+int64(carry)+amount>>63
 }
 
-// float returns the sum, which must not be negative, as a number of Prometheus.
+// float returns the sum as a float64. The sum must not be negative.
 func (w wide) float() float64 { return float64(w.hi)*(1<<64) + float64(w.lo) }
 
 // amounts are sums of each resource, and of devices.
 type amounts [orbit.Dimensions + 1]wide
 
-// add adds amounts of resources, where they are not negative, and thousandths of devices.
+// add adds amounts of resources and thousandths of devices. Negative amounts of resources count as 0.
 func (a *amounts) add(r *orbit.Resources, milli int) {
 	for d := range r {
 		a[d].add(max(0, r[d]))
@@ -35,20 +35,21 @@ func (a *amounts) add(r *orbit.Resources, milli int) {
 	a[devices].add(int64(milli))
 }
 
-// census is what all nodes have together.
+// census has the sums over all nodes.
 type census struct {
-	// By orbit.Condition.
+	// nodes is the number of nodes by orbit.Condition.
 	nodes [orbit.Lost + 1]int
-	// Capsules placed and live holds, and how many of both are on nodes that are not lost.
+	// placed is the number of placed capsules, holds that of live holds, users that of both on nodes that are not lost.
 	placed, holds, users int
-	// Of all nodes that are not lost. Devices that are not healthy are left out.
+	// capacity and used are sums over all nodes that are not lost. Unhealthy devices are left out.
 	capacity, used amounts
-	// Of ready nodes: what is free there, and how much of that is on nodes that have no room for a typical capsule.
+	// free is the free capacity of ready nodes. stranded is the part of it on nodes on which a typical capsule does not
+	// fit.
 	free, stranded amounts
 }
 
-// countNodes looks at each node twice: the second time it knows what a typical capsule takes. If that is not given, it is what
-// placements and holds take in the mean.
+// countNodes counts all nodes. If typical is zero, a typical capsule takes the mean of all placements and holds. That
+// mean is known only after the first pass over the nodes, so a second pass counts what is stranded.
 func countNodes(state *orbit.State, typical orbit.Resources) (c census) {
 	bound := state.NodeBound()
 	for i := range bound {
@@ -90,7 +91,7 @@ func (c *census) count(n *orbit.NodeState) {
 	}
 }
 
-// devicesOf returns how much a node has of healthy devices, and how much of that is free, in thousandths of a device.
+// devicesOf returns the capacity of a node's healthy devices, and the free part of it, in thousandths of a device.
 func devicesOf(n *orbit.NodeState) (all, free int) {
 	d := &n.Node.Devices
 	for i := range d.Count {

@@ -9,13 +9,13 @@ import (
 	"github.com/orbitsched/orbit/claim"
 )
 
-// Pools is a collector that shows pools of package claim at the time of a scrape, each by its Pool.Labels. Set the fields before the
-// first scrape.
+// Pools is a collector that shows pools of package claim at the time of a scrape, each by its Pool.Labels. Set the
+// fields before the first scrape.
 type Pools struct {
 	// Pools returns the pools to show; it is called once in each scrape, perhaps by several goroutines at a time. Required.
 	Pools func() []*claim.Pool
-	// Names is the largest number of pools that are shown by their labels; default 100. The pools behind those in the list are
-	// summed up as the pool "other", so keep their order.
+	// Names is the largest number of pools that are shown with their labels; default 100. All later pools in the list
+	// are summed up as the pool "other", so Pools must return them in a stable order.
 	Names int
 }
 

@@ -12,24 +12,23 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Warm is a collector that shows how many warm slots nodes have for each template, and how many are lacking, so that an autoscaler acts
-// before the last one is taken. Set the fields before the first scrape. It may be scraped by several goroutines at a time, which
-// take turns.
+// Warm is a collector that shows how many warm slots nodes have for each template, and how many are lacking, so that an
+// autoscaler can act before the last one is taken. Set the fields before the first scrape. It may be scraped by several
+// goroutines at a time, which take turns.
 type Warm struct {
 	// Ledger is the ledger in which sandboxes wait. Required.
 	Ledger orbit.Ledger
 	// Telemetry is where nodes report their slots, such as a telemetry.Board. Required.
 	Telemetry orbit.Telemetry
-	// Reserve is how many warm slots of each template are to be free when nothing waits; with it the deficit shows before there
-	// is none left.
+	// Reserve is how many warm slots of each template should be free beyond those for pending capsules; default 0. With
+	// a reserve the deficit shows before the last slot is taken.
 	Reserve int
 	// Names is the largest number of templates with series of their own; default 100. The others are summed up under "other".
 	Names int
 	// Timeout is how long a scrape waits for the ledger; default 5 s.
 	Timeout time.Duration
 
-	// Guards what follows.
-	mu    sync.Mutex
+	mu    sync.Mutex // guards the fields below
 	view  orbit.View
 	names presentNames
 }
@@ -59,7 +58,7 @@ func (w *Warm) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(w.Timeout, 5*time.Second))
 	defer cancel()
 	if err := w.view.Refresh(ctx, w.Ledger, w.Telemetry, time.Now()); err != nil {
-		return // orbit_ledger_readable says so
+		return // orbit_ledger_readable of the collector Ledger shows that
 	}
 	free, waiting := map[string]int{}, map[string]int{}
 	slots, stale := 0, 0
@@ -84,7 +83,7 @@ func (w *Warm) Collect(ch chan<- prometheus.Metric) {
 	w.collectTemplates(ch, free, waiting)
 }
 
-// collectTemplates sends what there is of each template, and what is lacking.
+// collectTemplates sends, for each template, the free warm slots, the pending capsules and the deficit.
 func (w *Warm) collectTemplates(ch chan<- prometheus.Metric, free, waiting map[string]int) {
 	templates := maps.Clone(free)
 	maps.Copy(templates, waiting)

@@ -7,7 +7,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Capsule is one that is yet to be submitted. Capsules alike share the Spec; treat it as read-only.
+// Capsule is a capsule that is not submitted yet. Identical capsules share the Spec; treat it as read-only.
 type Capsule struct {
 	// ID is the id that the capsule is submitted with.
 	ID orbit.CapsuleID
@@ -15,7 +15,7 @@ type Capsule struct {
 	Spec *orbit.Spec
 }
 
-// Class is a number of capsules alike.
+// Class is a number of identical capsules.
 type Class struct {
 	// Spec is the spec that the capsules share.
 	Spec *orbit.Spec
@@ -39,19 +39,19 @@ func Expand(classes []Class) []Capsule {
 	return out
 }
 
-// Shuffle brings the capsules into a random order, in place: the order in which classes interleave, where
-// Expand gives the one in which they come grouped.
+// Shuffle brings the capsules into a random order, in place, so that classes interleave. Expand returns them grouped by
+// class.
 func Shuffle(capsules []Capsule, seed uint64) {
 	r := source(seed, "shuffle")
 	r.Shuffle(len(capsules), func(i, j int) { capsules[i], capsules[j] = capsules[j], capsules[i] })
 }
 
-// DeviceDemand is what a spec asks of all its device instances together, in milli.
+// DeviceDemand returns the sum of a spec's demand on all its device instances, in milli.
 func DeviceDemand(spec *orbit.Spec) int64 {
 	return int64(spec.Devices.Count) * int64(spec.Devices.Milli)
 }
 
-// DeviceCapacity is what all device instances of the nodes have together, in milli.
+// DeviceCapacity returns the capacity of all device instances of the nodes, in milli.
 func DeviceCapacity(nodes []orbit.Node) int64 {
 	sum := int64(0)
 	for i := range nodes {
@@ -60,7 +60,8 @@ func DeviceCapacity(nodes []orbit.Node) int64 {
 	return sum
 }
 
-// source returns random numbers for a seed and a purpose, so that two purposes never see the same ones.
+// source returns random numbers for a seed and a purpose. Each purpose has a stream of its own, so that a change in one
+// use of random numbers does not affect the others.
 func source(seed uint64, purpose string) *rand.Rand {
 	stream := uint64(len(purpose))
 	for i := range len(purpose) {
@@ -69,12 +70,12 @@ func source(seed uint64, purpose string) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, stream))
 }
 
-// number writes i with at least so many digits.
+// number returns i in decimal, with leading zeros up to this number of digits.
 func number(i, digits int) string { return fmt.Sprintf("%0*d", digits, i) }
 
-// apportion divides total by the weights as exactly as whole numbers allow: each share is rounded so that no
-// prefix of the sum is off by more than a half. Weights below 0 count as 0; if no weight is above, all are
-// alike.
+// apportion divides total in proportion to the weights, as exactly as whole numbers allow: the sum of the first k
+// shares differs from the exact sum by at most a half, for every k. Weights below 0 count as 0; if no weight is above
+// 0, all shares are alike.
 func apportion(total int, weights []float64) []int {
 	all := 0.0
 	for _, w := range weights {

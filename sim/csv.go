@@ -13,8 +13,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// InputError says where a file cannot be read and why. errors.Is finds [orbit.ErrInvalid], or what reading
-// the file failed with.
+// InputError says where a file cannot be read and why. errors.Is finds [orbit.ErrInvalid] in it, or the error of the
+// reader if reading failed.
 type InputError struct {
 	// File is the name of the file, as the caller gave it.
 	File string
@@ -47,8 +47,8 @@ func (e *InputError) Unwrap() error { return e.Err }
 // table reads a CSV file with a header, row by row. The first fault is kept, and ends the reading.
 type table struct {
 	file  string
-	key   string         // the column that tells rows apart
-	at    map[string]int // column ─► where it is in a row
+	key   string         // the column that identifies a row
+	at    map[string]int // column ─► its index in a row
 	csv   *csv.Reader
 	row   []string       // of the current line
 	line  int            // of the current row
@@ -57,11 +57,11 @@ type table struct {
 	fault *InputError
 }
 
-// openTable requires the header to have these columns, of which the first tells rows apart, in any order and
-// among any others.
+// openTable returns a table whose header must have these columns, in any order and among any others. The first of them
+// identifies a row.
 func openTable(r io.Reader, file string, columns []string) *table {
 	t := &table{file: file, key: columns[0], at: map[string]int{}, csv: csv.NewReader(r), seen: map[string]int{}}
-	t.csv.FieldsPerRecord = -1 // counted here, for a better message
+	t.csv.FieldsPerRecord = -1 // next checks the number of fields, with a better message
 	t.csv.ReuseRecord = true
 	if !t.read() {
 		if t.fault == nil {
@@ -73,7 +73,7 @@ func openTable(r io.Reader, file string, columns []string) *table {
 	return t
 }
 
-// header learns where the columns are.
+// header notes the index of each column, and reports columns that are missing or occur twice.
 func (t *table) header(columns []string) {
 	t.width = len(t.row)
 	for i, name := range t.row {
@@ -111,7 +111,7 @@ func (t *table) next() bool {
 	return t.fault == nil
 }
 
-// read takes the next record, of any length. At the end of the file it reports false and keeps no fault.
+// read reads the next record, of any length. At the end of the file it reports false and keeps no fault.
 func (t *table) read() bool {
 	row, err := t.csv.Read()
 	t.row = row
@@ -125,14 +125,14 @@ func (t *table) read() bool {
 	case err != nil:
 		t.line++
 		t.fail("", "cannot be read: %v", err)
-		t.fault.Err = err // nothing is wrong with the text
+		t.fault.Err = err // in place of ErrInvalid, because the text of the file is not at fault
 	default:
 		t.line, _ = t.csv.FieldPos(0)
 	}
 	return err == nil
 }
 
-// end returns the fault, or says that there were no rows.
+// end returns the fault. A file without rows is a fault too.
 func (t *table) end() error {
 	if t.fault == nil && len(t.seen) == 0 {
 		t.fail("", "has a header, but no rows")
@@ -143,14 +143,15 @@ func (t *table) end() error {
 	return t.fault
 }
 
-// fail keeps the first fault; what follows from it would only confuse.
+// fail keeps the first fault. Later ones are mostly its consequences and would only confuse.
 func (t *table) fail(column, format string, args ...any) {
 	if t.fault == nil {
 		t.fault = &InputError{t.file, t.line, column, fmt.Sprintf(format, args...), orbit.ErrInvalid}
 	}
 }
 
-// field returns what is in a column, until the next row: "" if there is no such column.
+// field returns the text in a column of the current row; "" if there is no such column. The text is valid until the
+// next row is read.
 func (t *table) field(column string) string {
 	if i, ok := t.at[column]; ok {
 		return t.row[i]
@@ -158,7 +159,8 @@ func (t *table) field(column string) string {
 	return ""
 }
 
-// text returns a column that must not be empty, as a copy: the row is used again for the next one.
+// text returns a column that must not be empty. It returns a copy, because the reader uses the memory of the row again
+// for the next one.
 func (t *table) text(column string) string {
 	if t.field(column) == "" {
 		t.fail(column, "is empty")
@@ -183,5 +185,5 @@ func (t *table) number(column string, most int64) int64 {
 	return n
 }
 
-// mebibytes returns a column in bytes.
+// mebibytes returns in bytes a column that is in MiB.
 func (t *table) mebibytes(column string) int64 { return t.number(column, math.MaxInt64>>20) << 20 }

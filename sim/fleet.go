@@ -39,17 +39,18 @@ type Kind struct {
 	Labels map[string]string
 }
 
-// Units of memory and disk.
+// gib is a GiB in bytes, the unit of memory and disk.
 const gib = int64(1) << 30
 
-// machine is a kind with 110 slots, the number of pods that Kubernetes gives a node.
+// machine returns a kind with these cores, and memory and disk in GiB. It has 110 slots, the number of pods that
+// Kubernetes allows on a node by default.
 func machine(name string, weight float64, cores, memory, disk int64, labels map[string]string) Kind {
 	return Kind{Name: name, Weight: weight, Labels: labels, Capacity: orbit.Resources{
 		orbit.CPU: 1000 * cores, orbit.Memory: memory * gib, orbit.Disk: disk * gib, orbit.Slots: 110,
 	}}
 }
 
-// Machines returns the kinds of a mixed fleet: per node 56 cores and 265 GiB on average, 5% with 8 GPUs.
+// Machines returns the kinds of a mixed fleet. A node has 56 cores and 265 GiB on average; 5% of the nodes have 8 GPUs.
 func Machines() []Kind {
 	kinds := []Kind{
 		machine("standard", 50, 32, 128, 500, map[string]string{"arch": "amd64", "disk": "ssd"}),
@@ -62,9 +63,10 @@ func Machines() []Kind {
 	return kinds
 }
 
-// Constellation returns the nodes of a fleet: "node-000000" and so on, in racks of blocks of zones. Every
-// node has the labels zone ("z1"), block ("z1-b01"), rack ("z1-b01-r01") and kind. The kinds come in exact
-// proportion to their weights, in random order. Nodes alike share one map of labels; treat it as read-only.
+// Constellation returns the nodes of a fleet, named "node-000000" and so on. Zones consist of blocks, and blocks of
+// racks. Every node has the labels zone ("z1"), block ("z1-b01"), rack ("z1-b01-r01") and kind. The kinds come in exact
+// proportion to their weights, in random order. Nodes of one rack and kind share one map of labels; treat it as
+// read-only.
 func Constellation(f Fleet) []orbit.Node {
 	f = f.withDefaults()
 	order := f.order()
@@ -100,7 +102,7 @@ func (f Fleet) withDefaults() Fleet {
 	return f
 }
 
-// order returns the kind of every node, as an index.
+// order returns the kind of every node, as an index into Kinds.
 func (f Fleet) order() []int {
 	weights := make([]float64, len(f.Kinds))
 	for i := range f.Kinds {
@@ -109,7 +111,8 @@ func (f Fleet) order() []int {
 	return deal(f.Nodes, weights, f.Seed, "kinds")
 }
 
-// domains says where node i stands. Zones hold runs of nodes, filled rack by rack.
+// domains returns the zone, the block and the rack of node i. Each zone has a run of consecutive nodes, which fill its
+// racks one after another.
 func (f Fleet) domains(i int) (zone, block, rack string) {
 	z := i * f.Zones / f.Nodes
 	first := (z*f.Nodes + f.Zones - 1) / f.Zones
@@ -119,7 +122,8 @@ func (f Fleet) domains(i int) (zone, block, rack string) {
 	return zone, block, fmt.Sprintf("%s-r%02d", block, r%f.RacksPerBlock+1)
 }
 
-// deal hands out n indices of weights, in exact proportion to them and in random order.
+// deal returns n indices of weights in random order. Each index occurs in proportion to its weight, as exactly as whole
+// numbers allow. Seed and purpose decide the order.
 func deal(n int, weights []float64, seed uint64, purpose string) []int {
 	out := make([]int, 0, n)
 	for kind, count := range apportion(n, weights) {

@@ -6,9 +6,9 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Floor is the floor that a ledger is measured against: what it costs merely to record a placement, given what
-// a proposal gives, the ids of a capsule and of a node. It locks, finds the node, checks the fit, subtracts, and
-// inserts the capsule's id into a map. Its methods may be called from any goroutine.
+// Floor is the minimum against which ledgers are measured: it only records placements, given the ids of a capsule and
+// of a node, as a proposal gives them. To place, it locks, finds the node, checks the fit, adds to the node's usage,
+// and inserts the capsule's id into a map. Its methods may be called from any goroutine.
 type Floor struct {
 	mu     sync.Mutex
 	nodes  map[orbit.NodeID]*recorded
@@ -17,7 +17,7 @@ type Floor struct {
 
 type recorded struct{ capacity, used orbit.Resources }
 
-// NewFloor returns a floor without nodes.
+// NewFloor returns a Floor without nodes.
 func NewFloor() *Floor {
 	return &Floor{nodes: map[orbit.NodeID]*recorded{}, placed: map[orbit.CapsuleID]orbit.NodeID{}}
 }

@@ -9,13 +9,14 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Inflate makes a stream of arrivals out of a list, by the recipe of the openb experiment: sort by id,
-// shuffle, then append uniform draws with replacement until the next draw would pass factor × capacityMilli
-// of device demand ([DeviceCapacity] of the nodes; what the list itself asks for is never cut). The n-th
-// capsule of one origin is called "origin#n", from "origin#2" on. The list is left as it is.
+// Inflate makes a stream of arrivals from a list, by the recipe of the openb experiment: sort by id, shuffle, then
+// append capsules drawn uniformly and with replacement from the list. It stops before the device demand exceeds factor
+// × capacityMilli, where capacityMilli is the [DeviceCapacity] of the nodes. All capsules of the list itself are kept,
+// even if they ask for more. Copies of a capsule "origin", which is the first of its kind, are called "origin#2",
+// "origin#3" and so on. The argument list is not modified.
 //
-// It fails, with [orbit.ErrInvalid], on a target that cannot be reached: a factor that is negative or not
-// finite, or a list that asks for no device.
+// The error is [orbit.ErrInvalid] if the target cannot be reached: the factor is negative or not finite, or the list
+// asks for no device.
 func Inflate(list []Capsule, capacityMilli int64, factor float64, seed uint64) ([]Capsule, error) {
 	if math.IsNaN(factor) || math.IsInf(factor, 0) || factor < 0 {
 		return nil, fmt.Errorf("sim: %w: inflate by %v; want a number from 0", orbit.ErrInvalid, factor)
@@ -36,7 +37,7 @@ func Inflate(list []Capsule, capacityMilli int64, factor float64, seed uint64) (
 			orbit.ErrInvalid, target, len(list))
 	}
 	origins, times := out[:len(out):len(out)], make([]int, len(out))
-	for demand > 0 { // with no demand no number of draws would reach the target, which is 0
+	for demand > 0 { // with demand 0 the target is 0 too, and draws would never exceed it
 		i := r.IntN(len(origins))
 		if demand += DeviceDemand(origins[i].Spec); float64(demand) > target {
 			break

@@ -16,15 +16,15 @@ const (
 	deviceMilli      = 1000
 )
 
-// The columns without which the openb files cannot be read.
+// The columns that the openb files must have. The first column identifies a row.
 var (
 	nodeColumns = []string{"sn", "cpu_milli", "memory_mib", "gpu", "model"}
 	podColumns  = []string{"name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli"}
 )
 
-// ReadNodes reads an openb node list, as openb_node_list_gpu_node.csv: nodes with CPU, memory and devices, and
-// 1001 slots each, one for every pod. It finds the columns by their names: sn, cpu_milli, memory_mib, gpu and
-// model. The name is what errors, which are [*InputError], call the file.
+// ReadNodes reads an openb node list such as openb_node_list_gpu_node.csv: nodes with CPU, memory and devices. Each
+// node gets 1001 slots, and each pod takes one. ReadNodes finds the columns by their names: sn, cpu_milli, memory_mib,
+// gpu and model. Errors are [*InputError], with name as the name of the file.
 func ReadNodes(r io.Reader, name string) ([]orbit.Node, error) {
 	var nodes []orbit.Node
 	t := openTable(r, name, nodeColumns)
@@ -44,13 +44,13 @@ func ReadNodes(r io.Reader, name string) ([]orbit.Node, error) {
 	return nodes, nil
 }
 
-// ReadPods reads an openb pod list, as openb_pod_list_default.csv. It finds the columns by their names: name,
-// cpu_milli, memory_mib, num_gpu, gpu_milli, and gpu_spec and qos if the list has them. Several lists of the
-// trace have not: then a pod takes any model, and is latency-sensitive. Every pod takes a slot beside what the
-// list says. Its module is "openb"; its class follows qos: LS and Guaranteed are latency-sensitive, BE and
-// Burstable are best effort, so that one navigator for services can own them all. The phase and the times are
-// not read: at most 56 of the pods overlap in time. Nor is gpu_spec, where num_gpu is 0. The name is what
-// errors, which are [*InputError], call the file.
+// ReadPods reads an openb pod list such as openb_pod_list_default.csv. It finds the columns by their names: name,
+// cpu_milli, memory_mib, num_gpu, gpu_milli, and gpu_spec and qos if the list has them. Several lists of the trace lack
+// these two: then a pod takes devices of any model, and is latency-sensitive. Every pod takes one slot beside the
+// resources in the list. Its module is "openb". Its class follows qos: LS and Guaranteed become latency-sensitive, BE
+// and Burstable best effort, so that one navigator for services can own all pods. The phase and the times are not read,
+// because at most 56 of the pods overlap in time. A gpu_spec is ignored if num_gpu is 0. Errors are [*InputError], with
+// name as the name of the file.
 func ReadPods(r io.Reader, name string) ([]Capsule, error) {
 	var pods []Capsule
 	specs := map[podShape]*orbit.Spec{}
@@ -68,7 +68,7 @@ func ReadPods(r io.Reader, name string) ([]Capsule, error) {
 	return pods, nil
 }
 
-// podShape is what pods that share a spec have alike.
+// podShape has the values of a pod on which its spec depends. Pods with the same shape share one spec.
 type podShape struct {
 	class       orbit.AppClass
 	cpu, memory int64
@@ -77,7 +77,7 @@ type podShape struct {
 	models      string // "A|B"
 }
 
-// readShape takes from the current row what the spec depends on. After a fault its result means nothing.
+// readShape reads the shape of the pod in the current row. If the table has a fault afterwards, the result is invalid.
 func readShape(t *table) podShape {
 	s := podShape{
 		cpu:    t.number("cpu_milli", math.MaxInt64),
@@ -107,7 +107,7 @@ func readShape(t *table) podShape {
 	return s
 }
 
-// spec returns what such pods ask for.
+// spec returns the spec of pods with this shape.
 func (s podShape) spec() *orbit.Spec {
 	spec := &orbit.Spec{Module: "openb", Class: s.class}
 	spec.Envelope.Reservation = orbit.Resources{orbit.CPU: s.cpu, orbit.Memory: s.memory, orbit.Slots: 1}

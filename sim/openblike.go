@@ -4,13 +4,13 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// What openb has, at scale 1.
+// The numbers of nodes and pods in the openb trace, which are those at scale 1.
 const (
 	openbNodes = 1213
 	openbPods  = 8152
 )
 
-// openbKinds are its machines, with rounded frequencies.
+// openbKinds are the kinds of machines in the openb trace, with rounded frequencies.
 var openbKinds = []struct {
 	percent       float64
 	cores, memory int64 // GiB
@@ -29,7 +29,7 @@ var openbKinds = []struct {
 	{1, 48, 368, 4, "V100M32"},
 }
 
-// openbShapes are its pods, gathered into some twenty shapes.
+// openbShapes are the pods of the openb trace, reduced to some twenty shapes.
 var openbShapes = []struct {
 	percent     float64
 	cpu, memory int64 // milli-cores, GiB
@@ -59,9 +59,9 @@ var openbShapes = []struct {
 	{0.5, 80000, 300, 8, 1000},
 }
 
-// OpenbLike makes up a GPU cluster and its workload, of the shape of the openb trace but none of its data:
-// machines and pods in about its proportions, scale × 1213 nodes and scale × 8152 capsules that ask for
-// almost all devices. The seed decides which name goes with which shape. A scale that is not positive is 1.
+// OpenbLike makes up a GPU cluster and its workload. It has the shape of the openb trace but none of its data: machines
+// and pods in about the same proportions, scale × 1213 nodes, and scale × 8152 capsules that ask for almost all
+// devices. The seed decides which name gets which shape. A scale that is not positive counts as 1.
 func OpenbLike(seed uint64, scale float64) ([]orbit.Node, []Capsule) {
 	if !(scale > 0) {
 		scale = 1

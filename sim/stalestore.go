@@ -12,51 +12,57 @@ import (
 	"github.com/orbitsched/orbit/claim"
 )
 
-// StaleStore is a store of slots whose listings lag behind, as a watch cache does: what Idle returns is what was true
-// a while ago, and Claim is judged by what is true now. It implements [claim.Source]. The zero value is an empty
-// store that is not stale; set the fields before first use. All methods may be called from any goroutine, and
-// in a synctest bubble all is exact.
+// StaleStore is a store of slots whose listings lag behind, as those of a watch cache do: Idle returns the state of a
+// while ago, and Claim is judged on the present state. It implements [claim.Source]. The zero value is an empty store
+// that is not stale; set the fields before first use. All methods may be called from any goroutine. In a synctest
+// bubble all times are exact.
 //
-// It keeps a history of who had which slot, so that a slot that was handed out twice is found by counting
-// ([StaleStore.Doubled]), not by trust in its own checks.
+// It keeps a history of all grants, so that a test finds a slot that was handed out twice by counting
+// ([StaleStore.Doubled]), without having to trust the checks of Claim.
 type StaleStore struct {
 	// Lag is the age of the state that a listing shows.
 	Lag time.Duration
-	// Latency is the round-trip time of a claim or a return: half of it passes before the store judges it, half after.
+	// Latency is the round-trip time of a claim: half of it passes before the store judges the claim, half after. A
+	// return takes only the first half.
 	Latency time.Duration
 	// Inject is called before a claim is judged, without any lock held; nil: not called. If it returns an error, that
-	// is the answer, and nothing changes. It is not called again for an attempt that has been granted before.
+	// error is the answer, and nothing changes. It is not called for an attempt that has been granted before.
 	Inject func(a claim.Attempt) error
-	// Lose is called after a claim has been committed; nil: not called. If it returns an error, that is the answer,
-	// although the claim is committed.
+	// Lose is called after a claim has been committed; nil: not called. If it returns an error, that error is the
+	// answer, although the claim is committed.
 	Lose func(a claim.Attempt) error
-	// Versions makes listings name the version that they show, which lets pools end reservations early.
+	// Versions makes listings and the answers to claims contain the store's version, which lets pools end reservations
+	// early.
 	Versions bool
 
-	// Guards what follows.
-	mu sync.Mutex
-	// By name; true now.
+	mu sync.Mutex // guards the fields below
+	// slots has the slots by name.
 	slots map[string]*stored
-	// What listings show: the slots in the order in which they joined, and what they have not seen yet.
-	shown   []*stored
+	// shown has the slots in the order in which they joined, as listings show them.
+	shown []*stored
+	// pending has the changes that listings do not show yet, oldest first.
 	pending []storeEvent
+	// version counts all changes; seen is the version that listings show.
 	version uint64
 	seen    uint64
 	grants  []grant
 	tally   StoreTally
 }
 
+// stored is a slot: its present state, and the state that listings show.
 type stored struct {
 	name string
 	life int // its uid
-	// What is true, and what is listed.
+	// idle is the present state, listed the one that listings show.
 	idle, listed bool
-	listedLife   int
-	// The last attempt that was granted.
+	// listedLife is the uid that listings show.
+	listedLife int
+	// attempt is the last attempt that was granted, grant its index in the store's grants.
 	attempt orbit.ProposalID
 	grant   int
 }
 
+// storeEvent is a change of a slot, which listings show from the time at on.
 type storeEvent struct {
 	at      time.Time
 	slot    *stored
@@ -65,17 +71,17 @@ type storeEvent struct {
 	version uint64
 }
 
-// grant records that a caller held a slot, from one entry of the store's history to another.
+// grant records that a caller held a slot, from one version of the store to another.
 type grant struct {
 	slot     string
 	life     int
-	from, to uint64 // to 0: still
+	from, to uint64 // to is 0 while the caller holds the slot
 }
 
-// StoreTally counts what has been asked of a store.
+// StoreTally counts the calls of a store's methods and their outcomes.
 type StoreTally struct{ Claims, Granted, Conflicts, Returned, Listings int }
 
-// Add makes idle slots join, of these names; one whose name is known gets a new uid and is idle again.
+// Add adds idle slots with these names. A slot whose name is known gets a new uid and is idle again.
 func (s *StaleStore) Add(names ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,7 +100,8 @@ func (s *StaleStore) Add(names ...string) {
 	}
 }
 
-// turn changes what is true of a slot, and lets listings know in time. It requires the lock.
+// turn sets whether a slot is idle, and schedules the change to be listed after Lag. It returns the new version. The
+// caller must hold the lock.
 func (s *StaleStore) turn(slot *stored, idle bool) uint64 {
 	s.version++
 	slot.idle = idle
@@ -102,7 +109,7 @@ func (s *StaleStore) turn(slot *stored, idle bool) uint64 {
 	return s.version
 }
 
-// Idle implements [claim.Source]: it lists what was idle Lag ago.
+// Idle implements [claim.Source]: it lists the slots that were idle Lag ago.
 func (s *StaleStore) Idle(context.Context) (claim.Listing, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,7 +156,7 @@ func (s *StaleStore) Claim(ctx context.Context, a claim.Attempt) (claim.Slot, ui
 	return a.Slot, version, err
 }
 
-// travel takes half the latency.
+// travel waits for half the latency, or until the context ends.
 func (s *StaleStore) travel(ctx context.Context) error {
 	if s.Latency <= 0 {
 		return ctx.Err()
@@ -172,7 +179,7 @@ func (s *StaleStore) granted(a *claim.Attempt) bool {
 	return slot != nil && slot.attempt == a.ID
 }
 
-// count counts a claim that was answered out of turn.
+// count counts a claim that Inject has answered.
 func (s *StaleStore) count(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,7 +189,7 @@ func (s *StaleStore) count(err error) {
 	}
 }
 
-// grant judges a claim by what is true. The same attempt is granted again.
+// grant judges a claim on the present state. An attempt that was granted before is granted again.
 func (s *StaleStore) grant(a *claim.Attempt) (version uint64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -245,7 +252,7 @@ func (s *StaleStore) Doubled() (n int) {
 		name string
 		life int
 	}
-	until := map[identity]uint64{} // 0: still
+	until := map[identity]uint64{} // the version at which the latest grant of a slot ended; 0: it has not ended
 	for _, g := range s.grants {
 		id := identity{g.slot, g.life}
 		if to, before := until[id]; before && (to == 0 || to > g.from) {

@@ -38,9 +38,9 @@ var trades = []trade{
 	{"device", 10, 1, device},
 }
 
-// Workload returns the classes of a mix, largest first within each trade. Class sizes fall off as in real
-// clusters: few large ones, many small ones, each with one capsule at least if there are enough. All of it
-// is to be had: a constellation of Machines with room has a node for every class.
+// Workload returns the classes of a mix, largest first within each trade. Class sizes are distributed as in real
+// clusters: few classes are large and many are small. Each class has at least one capsule if there are enough capsules.
+// Every class can be placed: a constellation of Machines with free capacity has a node that fits it.
 func Workload(m Mix) []Class {
 	m.Capsules, m.Classes, m.Zones = max(m.Capsules, 0), cmp.Or(max(m.Classes, 0), 20), cmp.Or(max(m.Zones, 0), 3)
 	r := source(m.Seed, "workload")
@@ -60,7 +60,7 @@ func Workload(m Mix) []Class {
 			weights = append(weights, sizes[k])
 		}
 	}
-	rest := max(m.Capsules-m.Classes, 0) // what is left when every class has had one
+	rest := max(m.Capsules-m.Classes, 0) // the capsules that remain when every class has got one
 	for i, n := range apportion(rest, weights) {
 		classes[i].Count = n
 		if i < m.Capsules {
@@ -70,7 +70,7 @@ func Workload(m Mix) []Class {
 	return classes
 }
 
-// fallOff returns n weights with this sum; the k-th is as 1/(k+4).
+// fallOff returns n weights with this sum; the k-th is proportional to 1/(k+4).
 func fallOff(n int, sum float64) []float64 {
 	out, all := make([]float64, n), 0.0
 	for k := range out {
@@ -90,7 +90,7 @@ func service(r *rand.Rand, zones int) orbit.Spec {
 	s.Envelope.Reservation[orbit.Disk] = between(r, 1, 10) * gib
 	s.Spread = orbit.Domains{Level: "zone"}
 	for z := range zones {
-		if zones < 3 || r.IntN(zones) > 0 { // most zones, so that specs differ in them
+		if zones < 3 || r.IntN(zones) > 0 { // most of the zones, so that not all specs name the same ones
 			s.Spread.Names = append(s.Spread.Names, zoneName(z))
 		}
 	}
@@ -99,7 +99,7 @@ func service(r *rand.Rand, zones int) orbit.Spec {
 	case 0, 1:
 		s.Require = []orbit.Predicate{label("arch", "In", "amd64")}
 	case 2:
-		avoid := zoneName(1 + r.IntN(max(zones-1, 1))) // never z1: there is always somewhere to go
+		avoid := zoneName(1 + r.IntN(max(zones-1, 1))) // never z1, so that at least one zone is allowed
 		s.Require = []orbit.Predicate{label("zone", "NotIn", avoid)}
 	case 3:
 		s.Prefer = append(s.Prefer, orbit.Preference{Predicate: label("kind", "In", "large"), Weight: 2})
@@ -107,7 +107,8 @@ func service(r *rand.Rand, zones int) orbit.Spec {
 	return s
 }
 
-// sweep is one point of a parameter sweep: small, many, anywhere; some need one architecture.
+// sweep returns the spec of the points of a parameter sweep. They are small and many and may run anywhere; some need
+// one architecture.
 func sweep(r *rand.Rand, _ int) orbit.Spec {
 	cpu := 100 * between(r, 1, 15)
 	s := envelope(orbit.Batch, 50, cpu, 256*between(r, 1, 16)*gib/1024)
@@ -117,7 +118,7 @@ func sweep(r *rand.Rand, _ int) orbit.Spec {
 	return s
 }
 
-// bestEffort takes little, and would rather not be in the way of the large machines' work.
+// bestEffort returns the spec of small work; half of it prefers to avoid the large machines and those with GPUs.
 func bestEffort(r *rand.Rand, _ int) orbit.Spec {
 	s := envelope(orbit.BestEffort, 0, 50*between(r, 1, 10), 128*between(r, 1, 8)*gib/1024)
 	if r.IntN(2) == 0 {
@@ -126,7 +127,7 @@ func bestEffort(r *rand.Rand, _ int) orbit.Spec {
 	return s
 }
 
-// device takes a share of one device, rarely all of it.
+// device returns the spec of work that takes a share of one device, or sometimes all of it.
 func device(r *rand.Rand, _ int) orbit.Spec {
 	s := envelope(orbit.Batch, 50, 500*between(r, 1, 6), between(r, 2, 12)*gib)
 	s.Devices = orbit.DeviceRequest{Count: 1, Milli: int(250 * between(r, 1, 2))}
@@ -139,7 +140,7 @@ func device(r *rand.Rand, _ int) orbit.Spec {
 	return s
 }
 
-// envelope starts a spec: CPU in milli-cores, memory in bytes.
+// envelope returns a spec with this reservation; cpu is in milli-cores, memory in bytes.
 func envelope(class orbit.AppClass, priority int32, cpu, memory int64) orbit.Spec {
 	return orbit.Spec{Class: class, Priority: priority, Envelope: orbit.Envelope{
 		Reservation: orbit.Resources{orbit.CPU: cpu, orbit.Memory: memory},

@@ -10,57 +10,61 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// actor is who takes steps: an engine, or the world. It runs in a goroutine of its own (and the goroutine in which
-// its engine plans), which moves only between a grant and the next stop.
+// actor takes steps: it is an engine or the world. It runs in a goroutine of its own, and its engine plans in a second
+// one. They move only between a grant of the driver and the next stop.
 type actor struct {
 	*course
 	name      string
 	number    int
-	scheduler *Scheduler // nil: the world
-	resume    chan struct{}
-	// Stops so far.
+	scheduler *Scheduler    // nil: the world
+	resume    chan struct{} // takes a token when the driver grants a step
+	// steps is the number of stops so far.
 	steps int
-	// Its newest event.
+	// turn is the turn of the actor's newest event.
 	turn   uint64
 	moving bool
 
-	// Where it has stopped, what is going to happen to it there, and how long it has to do with that.
+	// kind, where and args say at which step the actor has stopped. fault is what goes wrong with that step, and lasts
+	// is how long the step takes at least.
 	kind  stepKind
 	where string
 	args  []any
 	fault fault
 	lasts time.Duration
-	// Nothing to do until the agenda says so.
+	// idle says that the world has nothing to do before the next entry of its agenda.
 	idle bool
-	// It waits for a revision after this one, at most until the deadline (0: for ever), and takes its time when
-	// there is one.
+	// dozing says that the actor waits for a revision newer than after, at most until the deadline (0: for ever). woken
+	// says that there is such a revision; the actor then goes on after the time hesitates.
 	dozing    bool
 	after     orbit.Revision
 	deadline  time.Duration
 	hesitates time.Duration
 	woken     bool
-	// It waits between two passes, for a change that its engine wakes for.
+	// resting says that the engine waits between two passes for a change that wakes it.
 	resting bool
 
-	// To crash when it moves next; it has crashed.
+	// dead says that the actor crashes when it moves next; gone says that its goroutine has ended or not begun.
 	dead, gone bool
-	life       int
-	// When it began.
+	// life counts the engines that the actor has had.
+	life int
+	// began is when the present engine began.
 	began  time.Duration
 	engine *orbit.Engine
-	// The last snapshot it was given, what its next view must have reached, and the view of the pass it is in.
+	// seen is the last snapshot that the engine was given; atLeast is the revision that its next view must have
+	// reached.
 	seen    *orbit.State
 	atLeast orbit.Revision
-	// Names for the ids of its engine's proposals that are the same in every run.
+	// ids has, for the ids of the engine's proposals, ids that are the same in every run.
 	ids    map[orbit.ProposalID]orbit.ProposalID
 	count  uint64
 	tally  Tally
-	losing bool // the pass has lost a proposal
+	losing bool // a proposal of the present pass has lost to another commit
 }
 
+// actorKey is the key of the actor in the contexts of its engine.
 type actorKey struct{}
 
-// newActor returns one that has not begun.
+// newActor returns an actor that has not begun; s is nil for the world.
 func newActor(c *course, s *Scheduler, number int) *actor {
 	a := &actor{course: c, scheduler: s, number: number, resume: make(chan struct{}), gone: true}
 	if s != nil {
@@ -70,7 +74,7 @@ func newActor(c *course, s *Scheduler, number int) *actor {
 	return a
 }
 
-// live is an engine's life, until it crashes.
+// live runs passes of an engine until it crashes.
 func (a *actor) live() {
 	defer a.bye()
 	a.begin()
@@ -79,8 +83,8 @@ func (a *actor) live() {
 		a.stop(stepPass, "begin a pass")
 		a.losing = false
 		round := a.engine.Pass(ctx)
-		a.planning.Load() // it may go on because a plan overruns, which has seen what the driver wrote
-		if a.dead {       // while it planned
+		a.planning.Load() // orders this goroutine after one whose plan overruns, which has seen what the driver wrote
+		if a.dead {       // it crashed while it planned
 			runtime.Goexit()
 		}
 		if a.losing {
@@ -96,7 +100,7 @@ func (a *actor) live() {
 	}
 }
 
-// bye lets the driver know that the goroutine has ended.
+// bye tells the driver that the goroutine has ended.
 func (a *actor) bye() {
 	a.gone, a.dozing = true, false
 	a.stopped <- a
@@ -114,7 +118,7 @@ func (a *actor) begin() {
 		Name: a.name, Ledger: a.gate(),
 		MaxPlan: a.scheduler.MaxPlan, PlanTimeout: cmp.Or(a.scheduler.planTimeout, ages), ParkFor: cmp.Or(a.scheduler.ParkFor, ages), Backoff: a.scheduler.Backoff,
 	}
-	a.engine.Backoff.Jitter = -1 // which would be random
+	a.engine.Backoff.Jitter = -1 // none, because it would be random
 	if a.scheduler.make != nil {
 		a.engine.Navigator = &thinker{actor: a, of: a.scheduler.make(a.course)}
 	} else {
@@ -125,12 +129,13 @@ func (a *actor) begin() {
 	}
 }
 
-// stop ends a step. It returns when the next one is granted, with what goes wrong with that, or never.
+// stop ends a step and waits until the driver grants the next one. It returns the fault of that next step. If the actor
+// crashes there, stop does not return.
 func (a *actor) stop(kind stepKind, format string, args ...any) fault {
 	return a.stopFor(0, kind, format, args...)
 }
 
-// stopFor stops for a time at least.
+// stopFor is stop for at least the time d.
 func (a *actor) stopFor(d time.Duration, kind stepKind, format string, args ...any) fault {
 	if a.dead {
 		runtime.Goexit()
@@ -159,8 +164,9 @@ func (a *actor) doze(after orbit.Revision, deadline time.Duration) bool {
 	return a.woken
 }
 
-// rest waits in virtual time as [orbit.Engine.Run] does, by the engine's own steps. One thing differs: after a pass with
-// nothing to do the backoff does not end the wait, for an engine that looks again each second hides a lost wake-up.
+// rest waits in virtual time as [orbit.Engine.Run] does, with the engine's own Pause and Wake. One thing differs: after
+// a pass with nothing to do, the backoff does not end the wait, because an engine that looks again every second would
+// hide a lost wake-up.
 func (a *actor) rest(ctx context.Context, round orbit.Round) {
 	backoff, due := a.engine.Pause(round)
 	if backoff == 0 {
@@ -171,7 +177,7 @@ func (a *actor) rest(ctx context.Context, round orbit.Round) {
 		return
 	}
 	wait := &waiting{Context: ctx, actor: a}
-	if round.Pending > 0 || round.Proposed > 0 || len(round.Errors) > 0 || a.play != nil { // reports wake nobody
+	if round.Pending > 0 || round.Proposed > 0 || len(round.Errors) > 0 || a.play != nil { // a new report alone wakes no engine
 		wait.end = a.now + backoff
 	}
 	if until := due.Sub(a.start); a.Sleep != nil && !due.IsZero() && until < ages/2 && (wait.end == 0 || until < wait.end) {
@@ -197,7 +203,7 @@ type waiting struct {
 	end   time.Duration
 }
 
-// Deadline returns the end by the clock of package time, as the gate reads it.
+// Deadline returns the end by the clock of package time; doze.Done converts it back to virtual time.
 func (w *waiting) Deadline() (time.Time, bool) { return w.actor.start.Add(w.end), w.end > 0 }
 
 // Err reports whether the end has come.
@@ -208,7 +214,7 @@ func (w *waiting) Err() error {
 	return w.Context.Err()
 }
 
-// rename returns the name of an id that is the same in every run.
+// rename returns, for an id that the engine has made, an id that is the same in every run.
 func (a *actor) rename(id orbit.ProposalID) orbit.ProposalID {
 	if known, ok := a.ids[id]; ok {
 		return known
@@ -218,7 +224,7 @@ func (a *actor) rename(id orbit.ProposalID) orbit.ProposalID {
 	return name
 }
 
-// nextID returns a new id: who, and the how-manieth.
+// nextID returns a new id, which consists of the actor's number and a count.
 func (a *actor) nextID() (id orbit.ProposalID) {
 	a.count++
 	binary.BigEndian.PutUint64(id[:], uint64(a.number)+1)

@@ -10,14 +10,13 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// audit is the model that a race is judged by. It is told of every proposal and every answer, reads the ledger's
-// history change by change, and keeps books of its own, as plainly as can be: nothing of the ledger's own checks
-// is trusted.
+// audit is the model by which a race is judged. It is told every proposal and every answer, reads the ledger's history
+// change by change, and keeps simple books of its own. It does not trust the checks of the ledger.
 //
-// What it holds, at every step: each change was asked for; all commitments of a proposal are in the history or
-// none is, together and once; what was acknowledged is there, what was refused is not; a capsule is in one place;
-// no node takes in more than it has room for; a gang's first placement holds its minimum; the ledger's state says
-// the same.
+// It checks at every step: each change was proposed; the commitments of a proposal are in the history all together and
+// once, or not at all; acknowledged proposals are there, and refused ones are not; a capsule is on one node; no node
+// takes in more than its capacity; a gang's first placement has its minimum; and the ledger's state agrees with the
+// books.
 type audit struct {
 	*course
 	asked    map[orbit.ProposalID]*asked
@@ -26,25 +25,28 @@ type audit struct {
 	gangs    map[orbit.GangID]*auditGang
 	holds    map[orbit.HoldID]orbit.Hold
 	budgets  map[orbit.BudgetID]orbit.Budget
-	// Who has made way for whom, how many were evicted, and how many of them for the same as before.
+	// ways has the evictions to make way so far: the victims and the work that came. evicted is their number, repeated
+	// is how many of them repeated an earlier one.
 	ways              map[way]bool
 	evicted, repeated int
-	// The task in whose place a controller has submitted another one.
+	// lines has, for a task that a controller has submitted in place of another one, the first task of that line.
 	lines map[orbit.CapsuleID]orbit.CapsuleID
-	// Nominations that live, and what is kept of those that have ended.
+	// nominations has the living nominations, and what is kept of those that have ended.
 	nominations map[nominee]*orbit.Nomination
-	// What waits by them, as it was after the last step.
+	// first is the nomination of the highest rank after the last step.
 	first firstNominee
-	// Submitted capsules that wait.
+	// pending is the number of pending capsules.
 	pending int
-	// The newest revision that an answer has named, and the newest that the audit has read from the history.
+	// newest is the newest revision that an answer has named; known is the newest one that the audit has read from the
+	// history.
 	newest, known orbit.Revision
-	// Steps with commits since the state was last looked at.
+	// unchecked is the number of steps with commits since the ledger's state was last compared with the books.
 	unchecked int
-	origin    *orbit.State
-	// What the history has made of it so far.
-	state *orbit.State
-	all   []orbit.Change
+	// origin is the state at the start, state is origin after the history so far, and all are the changes of the
+	// history.
+	origin *orbit.State
+	state  *orbit.State
+	all    []orbit.Change
 }
 
 // asked is a proposal, the engine and pass that made it, and its outcome.
@@ -59,27 +61,28 @@ type auditNode struct {
 	orbit.Node
 	used    orbit.Resources
 	devices [orbit.MaxDevices]int64
-	// The most that it ever had, and what still runs there though it has left.
+	// most is the greatest capacity that the node ever had; remains are the capsules that have left it and still run
+	// there.
 	most    orbit.Resources
 	remains []*auditRemains
-	// The proposal that changed it last, and the last change by any other engine.
+	// by is the proposal that changed the node last; byOthers is the revision of the last change by another pass.
 	by       *asked
 	byOthers orbit.Revision
 }
 
 type auditCapsule struct {
 	id       orbit.CapsuleID
-	line     orbit.CapsuleID // the first task of those that came in each other's place
+	line     orbit.CapsuleID // the first of the tasks that have replaced one another, of which this is the last
 	spec     *orbit.Spec
 	gang     *auditGang
 	role     int
 	node     orbit.NodeID
 	devices  orbit.DeviceSet
 	placedAt orbit.Revision
-	borrows  nominee // whose room it uses on node
-	seen     bool    // placed once
-	begun    bool    // its agent says so
-	ready    bool    // likewise
+	borrows  nominee // from whose nomination it borrows room on node
+	seen     bool    // it has been placed at least once
+	begun    bool    // its agent has reported that it runs
+	ready    bool    // its agent has reported that it is ready
 	ended    bool
 }
 
@@ -104,7 +107,7 @@ func newAudit(c *course) *audit {
 	return a
 }
 
-// ask takes note of a proposal before it is sent.
+// ask notes a proposal before it is sent.
 func (a *audit) ask(p *orbit.Proposal, by *actor) {
 	if a.asked[p.ID] == nil {
 		kept := *p
@@ -113,14 +116,15 @@ func (a *audit) ask(p *orbit.Proposal, by *actor) {
 	}
 }
 
-// read takes note of what a reader was told: nothing older than what was there when it asked.
+// read checks the answer to a read: its revision must not be older than floor, the newest acknowledged commit when the
+// read began.
 func (a *audit) read(who, what string, rev, floor orbit.Revision) {
 	if rev < floor {
 		a.fail("answer from the past", "%s asked for a %s after revision %d was acknowledged, and was shown %d", who, what, floor, rev)
 	}
 }
 
-// answer takes note of what the ledger says to a proposal.
+// answer checks the ledger's answer to a proposal against the history.
 func (a *audit) answer(by *actor, p *orbit.Proposal, rev orbit.Revision, err error) {
 	a.follow()
 	asked := a.asked[p.ID]
@@ -143,10 +147,11 @@ func refused(err error) bool {
 	return errors.Is(err, orbit.ErrConflict) || errors.Is(err, orbit.ErrInfeasible) || errors.Is(err, orbit.ErrInvalid)
 }
 
-// againstItself looks for a plan that asks a node for more than it had, all by itself.
+// againstItself fails the run if a proposal conflicts with another one of the same pass, because the plan asks a node
+// for more than it has.
 func (a *audit) againstItself(p *asked, err error) {
 	r := (*orbit.Rejection)(nil)
-	if !errors.As(err, &r) || r.Dimension == "" || p.by.scheduler == nil || p.by.scheduler.careless || a.nominatedOn(r.Node) { // which the plan makes and sends later
+	if !errors.As(err, &r) || r.Dimension == "" || p.by.scheduler == nil || p.by.scheduler.careless || a.nominatedOn(r.Node) { // the plan may itself have nominated the room
 		return
 	}
 	n := a.nodes[r.Node]
@@ -155,7 +160,7 @@ func (a *audit) againstItself(p *asked, err error) {
 	}
 }
 
-// follow reads what is new in the history.
+// follow reads the new changes of the history and enters them, proposal by proposal.
 func (a *audit) follow() {
 	changes, err := a.ledger.Changes(background(), a.known)
 	if err != nil {
@@ -178,7 +183,8 @@ func (a *audit) follow() {
 	}
 }
 
-// commit enters the changes of one proposal into the books.
+// commit enters the changes of one proposal into the books, and judges them by all rules. Some rules need the books as
+// they were before the changes, so it collects these facts first.
 func (a *audit) commit(changes []orbit.Change) {
 	first := changes[0]
 	p := a.asked[first.ID]
@@ -199,7 +205,7 @@ func (a *audit) commit(changes []orbit.Change) {
 	asks, asked := a.asksOf(changes), undone(p.Do, changes)
 	leavers, budgets := a.wishesOf(changes)
 	rises := a.risesOf(changes)
-	begun := map[*auditGang]bool{} // gangs of which nothing was placed before; false: members have moved, which begins nothing
+	begun := map[*auditGang]bool{} // gangs that this commit begins; false: the commit only moves members of a running gang
 	for i, c := range changes {
 		switch do := c.Do.(type) {
 		case orbit.Evict:
@@ -241,7 +247,8 @@ func describeChanges(changes []orbit.Change) fmt.Stringer {
 	return describe(&p)
 }
 
-// room checks that a node which has taken something in had room for it, in all that it asks for.
+// room checks that a node is not oversubscribed after it has taken in a capsule or a hold. Only the dimensions and
+// devices that the newcomer asks for count.
 func (a *audit) room(c *orbit.Change) {
 	var want orbit.Resources
 	var set orbit.DeviceSet
@@ -277,7 +284,7 @@ func (g *auditGang) empty() bool {
 	return !slices.ContainsFunc(g.placed, func(n int) bool { return n > 0 })
 }
 
-// last reports whether a capsule is all that is placed of its gang.
+// last reports whether exactly one member of the capsule's gang is placed. The caller knows that it is this one.
 func (m *auditCapsule) last() bool {
 	if m.gang == nil {
 		return false
@@ -298,10 +305,11 @@ func (a *audit) whole(g *auditGang, rev orbit.Revision) {
 	}
 }
 
-// least is how many of a role must be placed.
+// least returns how many members of a role the gang's first placement must have.
 func (g *auditGang) least(role int) int { return cmp.Or(g.Roles[role].Min, len(g.Roles[role].Members)) }
 
-// afterStep follows the history, and holds the ledger's state against the books when it is time to.
+// afterStep follows the history. After every Check steps with commits it also compares the ledger's state with the
+// books.
 func (a *audit) afterStep() {
 	a.follow()
 	if a.Check >= 0 && a.unchecked >= max(a.Check, 1) && a.err == nil {
@@ -310,7 +318,7 @@ func (a *audit) afterStep() {
 	}
 }
 
-// compare holds the ledger's state against the books.
+// compare compares the ledger's state with the books, and returns the state.
 func (a *audit) compare() *orbit.State {
 	state, err := a.ledger.Snapshot(background())
 	if err != nil {
@@ -337,7 +345,7 @@ func (a *audit) compare() *orbit.State {
 	return state
 }
 
-// atEnd looks at the whole once more, and replays the history.
+// atEnd compares the final state with the books, and with the state that the history makes when it is replayed.
 func (a *audit) atEnd() {
 	if a.afterStep(); a.Check < 0 || a.err != nil {
 		return
@@ -357,9 +365,8 @@ func (a *audit) atEnd() {
 	}
 }
 
-// judge follows the history with a state of its own, and asks it whether what was committed may have been: its
-// bets, above all, which leave no trace in the books. A history that [orbit.State.Apply] refuses is judged no
-// further; the books say why.
+// judge keeps a state of its own that follows the history. Before it applies a commit, it checks with that state
+// whether the proposal could be committed. This checks the bets above all, which leave no trace in the books.
 func (a *audit) judge(p *asked, changes []orbit.Change) {
 	if a.err != nil || a.state == nil || a.Check < 0 {
 		return

@@ -6,7 +6,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// apply enters one change.
+// apply enters one change into the books.
 func (a *audit) apply(p *asked, c *orbit.Change) {
 	switch do := c.Do.(type) {
 	case orbit.PutNode:
@@ -100,7 +100,7 @@ func (a *audit) place(p *asked, do *orbit.Place, rev orbit.Revision) {
 	a.world.begins(m, rev)
 }
 
-// placed tells the job, and the clock of the task's end.
+// placed updates the job of a placed capsule, and schedules the end of the task.
 func (a *audit) placed(m *auditCapsule, by *actor) {
 	t := a.jobOf[m.id]
 	if t == nil {
@@ -164,7 +164,7 @@ func (a *audit) release(p *asked, do *orbit.Release, rev orbit.Revision) {
 	}
 }
 
-// take adds to what is used, or takes it away.
+// take adds a demand to the node's usage (sign 1), or subtracts it (sign -1).
 func (n *auditNode) take(want orbit.Resources, devices orbit.DeviceSet, milli, sign int64) {
 	for d := range want {
 		n.used[d] += sign * want[d]
@@ -176,7 +176,8 @@ func (n *auditNode) take(want orbit.Resources, devices orbit.DeviceSet, milli, s
 	}
 }
 
-// changed takes note of who changed the node.
+// changed notes the proposal that has changed the node. When a proposal of another pass comes, the revision of the one
+// before it becomes byOthers.
 func (n *auditNode) changed(p *asked) {
 	if n.by != nil && (n.by.by != p.by || n.by.decision != p.decision) {
 		n.byOthers = n.by.committed

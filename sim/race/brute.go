@@ -8,23 +8,26 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// This file is brute force, which shares nothing with engines, navigators and ledgers but how a label is matched: what is
-// left of each node, counted again capsule by capsule, and seats for gangs, tried in every way there is.
+// This file decides by brute force what fits. It counts the free capacity of each node again, capsule by capsule, and
+// tries all ways to place a gang. It shares no code with engines, navigators and ledgers except the matching of labels
+// and taints.
 
-// room is what is left of a node.
+// room is the free capacity of a node.
 type room struct {
 	*orbit.Node
 	free orbit.Resources
-	// What is left of each device instance, in milli; nothing of those that are not healthy.
+	// milli is the free part of each device instance, in milli; 0 for an unhealthy one.
 	milli []int
-	// Groups of which members run here; whether any group has a part in the node, be it by a hold.
+	// groups are the groups with members on the node. claimed says that a group has members or an Anchor's hold on the
+	// node.
 	groups  []string
 	claimed bool
-	report  orbit.Report
-	heard   bool
+	// report is the newest report of the node; heard says that there is one.
+	report orbit.Report
+	heard  bool
 }
 
-// roomsOf counts what is left of all nodes.
+// roomsOf returns the free capacity of all nodes.
 func roomsOf(state *orbit.State) (rooms []room) {
 	at := map[orbit.NodeID]int{}
 	for n := range state.Nodes() {
@@ -50,7 +53,7 @@ func roomsOf(state *orbit.State) (rooms []room) {
 	return rooms
 }
 
-// emptyRoom is a node on which nothing runs.
+// emptyRoom returns the room of a node on which nothing runs.
 func emptyRoom(n *orbit.Node) room {
 	r := room{Node: n, free: n.Capacity, milli: make([]int, n.Devices.Count)}
 	for i := range r.milli {
@@ -61,7 +64,7 @@ func emptyRoom(n *orbit.Node) room {
 	return r
 }
 
-// take takes what a capsule of the spec has, on these instances.
+// take subtracts the demand of a capsule with this spec on these device instances.
 func (r *room) take(spec *orbit.Spec, set orbit.DeviceSet) {
 	for d, want := range spec.Envelope.Reservation {
 		r.free[d] -= want
@@ -91,7 +94,7 @@ func (r *room) takes(spec *orbit.Spec) bool {
 	return spec.Devices.Count == 0 || len(r.instances(&spec.Devices)) >= spec.Devices.Count
 }
 
-// instances returns the device instances that would do for a request.
+// instances returns the device instances that satisfy a request.
 func (r *room) instances(q *orbit.DeviceRequest) (out []int) {
 	if len(q.Models) > 0 && !slices.Contains(q.Models, r.Devices.Model) {
 		return nil
@@ -104,7 +107,7 @@ func (r *room) instances(q *orbit.DeviceRequest) (out []int) {
 	return out
 }
 
-// String describes what is left of a node.
+// String describes the free capacity of a node.
 func (r *room) String() string {
 	text := fmt.Sprintf("node %s (%s left, labels %v", r.ID, amounts(r.free), r.Labels)
 	if len(r.milli) > 0 {
@@ -113,10 +116,11 @@ func (r *room) String() string {
 	return text + ")"
 }
 
-// anywhere reports whether all nodes together are a domain of the gang's.
+// anywhere reports whether the gang may be spread over all nodes.
 func anywhere(g *orbit.Gang) bool { return g.Loose || len(g.Levels) == 0 }
 
-// seatGang looks in every domain of a gang for seats for these members, and returns where there are, nil if nowhere.
+// seatGang looks in every domain of a gang for nodes on which these members fit together. It returns the domain and the
+// node of each member; nil if they fit nowhere.
 func seatGang(g *orbit.Gang, rooms []room, members []*orbit.Spec) (domain string, where []orbit.NodeID) {
 	var domains []string
 	for _, level := range g.Levels {
@@ -144,15 +148,17 @@ func seatGang(g *orbit.Gang, rooms []room, members []*orbit.Spec) (domain string
 	return "", nil
 }
 
-// seating searches for seats.
+// seating is an exhaustive search for nodes for the members of a gang.
 type seating struct {
 	rooms []*room
-	// Left, so that a hopeless search ends; what it has not found then is taken not to be there.
+	// steps is the number of steps that are left, so that a hopeless search ends. Then the members count as not
+	// fitting.
 	steps int
 }
 
-// seat seats the rest of the members, of which those of one spec follow each other: the first one not before a
-// room. It returns on which nodes, nil if they do not fit.
+// seat places the rest of the members. Members with the same spec follow each other, and take rooms in ascending order,
+// so that no combination is tried twice: the first of the rest takes room from or a later one. Seat returns so with the
+// nodes of the rest added; nil if they do not fit.
 func (s *seating) seat(rest []*orbit.Spec, from int, so []orbit.NodeID) []orbit.NodeID {
 	if s.steps--; s.steps < 0 {
 		return nil

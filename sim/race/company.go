@@ -12,14 +12,17 @@ import (
 	"github.com/orbitsched/orbit/place"
 )
 
-// Company is a [Scenario] that hunts for broken rules of company. On three to eight nodes in two or three zones, with racks, come tasks of three
-// groups that have to be apart from each other or from others, by node, rack or zone, from one side or from both, or even over
-// zones, racks or nodes, with all that a rule can say, and in some worlds take extras of their node; most end after a while. One to three engines place them, each with a
-// [nav.Services] over a [place.Indexed], beside one that looks at a view, or at nothing, and then places and moves whatever it
-// likes. Meanwhile nodes join, leave, are relabelled, cordoned and lost, agents confirm in some worlds, and in half of them all faults strike.
+// Company is a [Scenario] that hunts for broken rules of company. Its three to eight nodes are in racks of up to three
+// zones. Tasks of three groups come, most of which end after a while. Some have to be apart from members of their own
+// group or of others, by node, rack or zone, where only one side or both have a rule. Some have to be even over zones,
+// racks or nodes, with all fields that such a rule has. In some worlds tasks take extras of their node. One to three
+// engines place them, each with a [nav.Services] over a [place.Indexed]. One more engine proposes random placements and
+// moves, most of which the view allows. Meanwhile nodes join, leave, are relabelled, cordoned and lost. In some worlds
+// agents confirm, and in half of them all faults strike.
 //
-// The rules are those of every race: what is placed keeps all rules of company at its commit, by a look at all pairs and a count of all members.
-// With -tags stress the tests run 5,000, and so 100,000: ORBIT_STRESS_SCALE=20 go test -tags stress -timeout 2h -run 'TestCompany$' -v ./sim/race.
+// The rules are those of every race: a placement keeps all rules of company at its commit, which is checked by
+// comparing all pairs and counting all members. With -tags stress the tests run 5,000 seeds, or 100,000 with:
+// ORBIT_STRESS_SCALE=20 go test -tags stress -timeout 2h -run 'TestCompany$' -v ./sim/race.
 func Company(seed uint64) *Config {
 	p := &company{Rand: rand.New(rand.NewPCG(seed, 0xc0b)), Config: &Config{
 		Until: 400 * time.Millisecond, Check: 32, Sleep: time.Sleep, Command: "go test ./sim/race -run '^TestCompany$' -company.seed %d -company.seeds 1",
@@ -53,7 +56,7 @@ func (p *company) drawNodes() {
 	}
 }
 
-// node draws a node of this number, in a place.
+// node draws a node with this number, in a random rack.
 func (p *company) node(i int) orbit.Node {
 	zone := p.IntN(3)
 	n := orbit.Node{
@@ -96,7 +99,7 @@ func (p *company) drawJob() {
 // soon returns a time in the first half of the run.
 func (p *company) soon() time.Duration { return time.Duration(p.IntN(200)) * time.Millisecond }
 
-// drawEngines draws engines, and one that does as it likes.
+// drawEngines draws engines. The first one is unruly.
 func (p *company) drawEngines(seed uint64) {
 	for i := range 2 + p.IntN(3) {
 		s := Scheduler{
@@ -114,24 +117,25 @@ func (p *company) drawEngines(seed uint64) {
 	}
 }
 
-// drawTrouble draws faults, and what happens to the nodes.
+// drawTrouble draws faults, and events of the nodes.
 func (p *company) drawTrouble() {
 	p.Faults = Faults{Delay: one(p.Rand, 0, 0.2, 0.5), Longest: 16 * time.Millisecond}
 	if lucky(p.Rand, 50) {
 		f := &p.Faults
 		f.Crash, f.Conflict, f.Unavailable, f.Unknown, f.Dropped, f.Late, f.Stale = 0.01, 0.03, 0.02, 0.03, 0.02, 0.03, 0.1
-		for i := range p.Schedulers { // of a plan that has one proposal less, the next ones may be infeasible: they are even only together
+		for i := range p.Schedulers { // if one proposal of a plan fails, later ones may be infeasible: only together they are even
 			p.Schedulers[i].careless = true
 		}
 	}
 	for range p.IntN(10) {
-		n := p.node(p.IntN(len(p.Nodes) + 2)) // which may be new, or has moved to another rack
+		n := p.node(p.IntN(len(p.Nodes) + 2)) // a new node, or an existing one in another rack
 		at := 2 * p.soon()
 		p.Events = append(p.Events, Event{At: at, Do: []orbit.Commitment{orbit.PutNode{Node: n}}})
 		if !lucky(p.Rand, 40) {
 			continue
 		}
-		// It goes out of service and leaves once it is empty, if that comes soon, to join anew in another place or not at all.
+		// The node goes out of service. Four times it is then tried to remove the node, which succeeds when the node is
+		// empty. In most cases the same commit adds it again in another rack.
 		shut := n
 		shut.State = orbit.Cordoned
 		if lucky(p.Rand, 50) && !p.confirms {
@@ -151,7 +155,8 @@ func (p *company) drawTrouble() {
 	}
 }
 
-// drawExtras gives most nodes an amount of an extra, which changes when they are put again, and has some tasks take of it.
+// drawExtras gives most nodes an amount of an extra, which changes when an event puts the node again. Some tasks take
+// the extra.
 func (p *company) drawExtras() {
 	has := func(n *orbit.Node) {
 		if lucky(p.Rand, 80) {
@@ -176,14 +181,15 @@ func (p *company) drawExtras() {
 	}
 }
 
-// unruly is a navigator that proposes what the view allows, or whatever it likes: places, moves, several in one proposal, in the place of others that
-// it takes off. What is on cordoned and lost nodes it releases.
+// unruly is a navigator that makes random proposals, most of which the view allows. A proposal places and moves several
+// capsules, also onto the room of others that it takes off their nodes. It releases the capsules on cordoned and lost
+// nodes.
 type unruly struct{ *rand.Rand }
 
-// Claims reports true: it may be any work.
+// Claims reports true: the navigator takes any work.
 func (u *unruly) Claims(string, orbit.AppClass) bool { return true }
 
-// Plan makes a few proposals, all by the same view.
+// Plan makes up to three proposals, all on the same view.
 func (u *unruly) Plan(_ context.Context, view *orbit.View, pending []*orbit.Capsule) (plan orbit.Plan, err error) {
 	var nodes []*orbit.NodeState
 	for n := range view.State().Nodes() {
@@ -193,7 +199,7 @@ func (u *unruly) Plan(_ context.Context, view *orbit.View, pending []*orbit.Caps
 		return plan, nil
 	}
 	for range 1 + u.IntN(3) {
-		for range 6 { // until there is one that the view allows
+		for range 6 { // six tries to draw a proposal that the view allows
 			p := orbit.Proposal{View: view.Revision(), Do: u.draw(view.State(), nodes, pending)}
 			if len(p.Do) > 0 && (lucky(u.Rand, 20) || view.State().Check(p) == nil) {
 				plan.Proposals = append(plan.Proposals, p)

@@ -14,50 +14,51 @@ import (
 	"github.com/orbitsched/orbit/telemetry"
 )
 
-// course is one run of a race. Its driver grants steps: it takes the earliest event, lets the actor of it move
-// until it stops again, and looks at what that has done. All fields are the driver's while it decides, and the
-// moving actor's while that moves; never both.
+// course is one run of a race. Its driver grants steps: it takes the earliest event, lets that event's actor move until
+// it stops again, and then checks the rules. The fields belong to the driver while it decides, and to the moving actor
+// while it moves; never to both at once, so they need no lock.
 type course struct {
 	*Config
 	decider *decider
 	ledger  orbit.Ledger
-	start   time.Time // what the virtual time 0 is, by the clock of package time
+	start   time.Time // the time of virtual time 0 by the clock of package time
 	now     time.Duration
 	step    int
 	events  heap.Heap[event]
 	serial  uint64
 	actors  []*actor
 	world   *world
-	// Who moves says here that it has stopped.
+	// stopped takes the moving actor when it stops.
 	stopped chan *actor
-	// Who waits for a newer revision, in the order in which they began to.
+	// asleep are the actors that wait for a newer revision, in the order in which they began to wait.
 	asleep []*actor
-	// Steps since the world last did something, or something went wrong.
+	// quiet is the number of steps since the world last did something, or something went wrong.
 	quiet int
-	// When something last went wrong, an engine began, or an event happened.
+	// calm is when something last went wrong, an engine began, or an event happened.
 	calm time.Duration
-	// Nothing is written to the history.
+	// silent says that no history is written.
 	silent bool
-	// Steps since nothing was left to do, and when that was.
+	// over is the number of steps since nothing was left to do, ended is when that was.
 	over  int
 	ended time.Duration
 	jobs  []*task
-	// There is a job that comes again, so that the run ends with the last of the others; and how many of those there are
-	// left, with tasks that have not been placed.
+	// endless says that some job has Again, so that the run ends when all tasks of the other jobs have been placed.
+	// awaited is the number of the other jobs with tasks that have never been placed.
 	endless bool
 	awaited int
-	// By capsule.
+	// jobOf has the job of each capsule.
 	jobOf map[orbit.CapsuleID]*task
 	board *telemetry.Board
 	play  *livePlay // nil: no world of Liveness
-	// Engines that plan.
+	// planning is the number of engines that plan.
 	planning atomic.Int32
 	audit    *audit
 	history  bytes.Buffer
 	err      error
 }
 
-// event is an actor's next step. One that is not the actor's newest is void.
+// event is an actor's next step. An event whose turn is not that of its actor is void, because a newer event has
+// replaced it.
 type event struct {
 	at    time.Duration
 	goOn  bool // the actor that has just moved goes on
@@ -74,17 +75,17 @@ func (e event) Before(o event) bool {
 	return cmp.Or(cmp.Compare(e.at, o.at), cmp.Compare(e.order, o.order)) < 0
 }
 
-// task is the tasks of one job on their way.
+// task is a job in the course of a run.
 type task struct {
 	*Job
 	number    int
 	placed    int // tasks that have been placed at least once
-	more      int // tasks that have come again
+	more      int // tasks that were submitted in place of others that have ended
 	submitted bool
-	served    bool // all of them, or a gang's minimum
+	served    bool // all tasks have been placed at least once or, of a gang, the minimum
 }
 
-// newCourse sets the world up: the ledger with its nodes, the actors, and what the world is going to do.
+// newCourse makes a run: the ledger with its nodes, the actors, and the agenda of the world.
 func newCourse(r *Config, d *decider) *course {
 	c := &course{Config: r, decider: d, start: time.Now(), stopped: make(chan *actor), jobOf: map[orbit.CapsuleID]*task{}}
 	c.ledger = &orbit.MemoryLedger{}
@@ -127,7 +128,7 @@ func (c *course) drive() {
 	c.end()
 }
 
-// next takes the next event that is not void.
+// next removes and returns the next event that is not void.
 func (c *course) next() (event, bool) {
 	for len(c.events) > 0 {
 		e := c.events.Pop()
@@ -138,7 +139,7 @@ func (c *course) next() (event, bool) {
 	return event{}, false
 }
 
-// push plans an actor's next step, instead of any planned before.
+// push plans an actor's next step. It replaces the step that was planned before.
 func (c *course) push(a *actor, at time.Duration) {
 	c.serial++
 	a.turn++
@@ -213,7 +214,7 @@ func (c *course) await(a *actor) {
 	}
 }
 
-// wake wakes who waits for a revision that there is now.
+// wake wakes the actors that wait for a revision that exists now.
 func (c *course) wake() {
 	for _, a := range c.asleep {
 		if !a.woken && a.after < c.audit.newest {
@@ -223,11 +224,12 @@ func (c *course) wake() {
 	}
 }
 
-// afterwards is how many steps a run goes on when nothing is left to do, for proposals that are still under way.
+// afterwards is the number of steps for which a run goes on when nothing is left to do, because proposals may still be
+// under way.
 const afterwards = 1000
 
-// finished reports whether all has come to its end: nothing is left to submit, to place or to end; or nothing happens
-// any more but reports.
+// finished reports whether the run is over: nothing is left to submit, to place or to end, or nothing happens any more
+// except reports of nodes.
 func (c *course) finished() bool {
 	if c.play != nil {
 		return c.play.over
@@ -264,7 +266,7 @@ func (c *course) checkDeadlock() {
 	}
 }
 
-// checkBound asks for liveness when it is time to.
+// checkBound checks liveness when Bound steps have passed since the last event of the world and the last fault.
 func (c *course) checkBound() {
 	if c.Bound == 0 || c.quiet <= c.Bound || c.Faults.Until == 0 && c.Faults.any() || c.now < c.Faults.Until {
 		return
@@ -281,7 +283,8 @@ func (f Faults) any() bool {
 	return f != Faults{}
 }
 
-// end ends all actors, wherever they are, and then looks at the whole.
+// end ends all actors, wherever they are, and then runs the final checks. It restores err, because an actor that ends
+// may report a violation of its own.
 func (c *course) end() {
 	err := c.err
 	for _, a := range append([]*actor{c.world.actor}, c.actors...) {
@@ -296,7 +299,7 @@ func (c *course) end() {
 	}
 }
 
-// fail takes note of the first promise that was broken.
+// fail notes a broken promise. Only the first one counts.
 func (c *course) fail(rule, format string, args ...any) {
 	if c.err == nil {
 		c.err = &violation{rule, fmt.Sprintf(format, args...)}

@@ -10,7 +10,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// stepKind is what an actor is about to do: it says which faults there can be.
+// stepKind is the kind of the step that an actor is about to take. It decides which faults are possible.
 type stepKind int
 
 const (
@@ -19,14 +19,14 @@ const (
 	stepRead                     // asks the ledger for changes or to wait
 	stepSnapshot                 // asks the ledger for a snapshot
 	stepPropose                  // sends a proposal
-	stepHold                     // sends one with a hold
+	stepHold                     // sends a proposal with a hold
 	stepHear                     // asks for reports
 	stepPlan                     // plans
 	stepReport                   // a node reports
 	stepWorld                    // anything else of the world
 )
 
-// What may go wrong.
+// The faults, and the word for a delay, as they are written in decisions.
 const (
 	faultCrash       = "crash"
 	faultConflict    = "conflict"
@@ -41,20 +41,21 @@ const (
 	delayed          = "delay"
 )
 
-// fault is what goes wrong with a step, and for how long if that has a length.
+// fault is a fault of a step, with its duration if it has one.
 type fault struct {
 	what string
 	long time.Duration
 }
 
-// decider decides how long each step waits and what goes wrong with it: drawn from a seed, or as written in a list. A
-// decision belongs to an actor and the number of its step, so that taking one away leaves the others where they are.
+// decider decides how long each step waits and which fault it has. It draws from a seed, or follows a list. A decision
+// belongs to an actor and the number of its step, so that removing one decision does not move the others to other
+// steps.
 type decider struct {
 	seed   uint64
 	faults Faults
-	// If not nil: decides instead of the seed.
+	// list, if not nil, decides instead of the seed.
 	list map[string]fault
-	// All decisions but those for nothing, in the order in which they were made.
+	// made has all decisions with an effect, in the order in which they were made.
 	made []string
 }
 
@@ -77,7 +78,7 @@ func replayed(decisions []string) (*decider, error) {
 	return d, nil
 }
 
-// key is where a decision is found: a step may have a delay and a fault.
+// key returns the key of a decision in the list. A step may have a delay and a fault, so these have different keys.
 func key(step string, delay bool) string {
 	if delay {
 		return step + " " + delayed
@@ -85,8 +86,8 @@ func key(step string, delay bool) string {
 	return step
 }
 
-// decide returns how long a step waits and what goes wrong with it. Calm: faults have ended. Burst: what goes wrong with every
-// proposal now.
+// decide returns how long a step waits, and its fault. Calm says that faults have ended. Burst, if not empty, is the
+// fault that every proposal has at present.
 func (d *decider) decide(actor string, n int, kind stepKind, calm bool, burst string) (time.Duration, fault) {
 	step := actor + "/" + strconv.Itoa(n)
 	if d.list != nil {
@@ -114,7 +115,7 @@ func (d *decider) decide(actor string, n int, kind stepKind, calm bool, burst st
 	return wait.long, f
 }
 
-// note keeps a decision.
+// note adds a decision to made, if it has an effect.
 func (d *decider) note(step string, f fault) {
 	switch {
 	case f.what == "":
@@ -195,7 +196,8 @@ func (d *draws) uniform() float64 { return float64(d.next()>>11) / (1 << 53) }
 
 func (d *draws) chance(p float64) bool { return d.uniform() < p }
 
-// length returns a time from 1 ms to 4,096 ms or the longest that is asked for, short ones as often as long ones.
+// length returns a power of two in milliseconds, from 1 ms to about longest, or to 4,096 ms if longest is 0. All are
+// equally likely.
 func (d *draws) length(longest time.Duration) time.Duration {
 	n := uint64(bits.Len64(uint64(longest / time.Millisecond)))
 	if n == 0 {

@@ -9,10 +9,11 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// This file judges by books of its own who is taken off a node for whom, and what runs while others still stop.
+// This file judges evictions by books of its own: which capsules are taken off their nodes for which work, and whether
+// the capsules that begin fit beside those that have not stopped yet.
 
-// undone returns the commitments of a proposal without the evictions to make way that the history does not have, which the
-// ledger may leave out.
+// undone returns the commitments of a proposal without the evictions to make way that are not in the history. The
+// ledger may leave such an eviction out, if the newcomer fits beside the victim.
 func undone(do []orbit.Commitment, changes []orbit.Change) (kept []orbit.Commitment) {
 	for _, c := range do {
 		e, evicts := c.(orbit.Evict)
@@ -24,7 +25,7 @@ func undone(do []orbit.Commitment, changes []orbit.Change) (kept []orbit.Commitm
 	return kept
 }
 
-// leaver is a capsule that a commit takes off a node that is not lost, though it has not ended: a wish.
+// leaver is a capsule that a commit takes off a node by choice: the node is not lost, and the capsule has not ended.
 type leaver struct {
 	*auditCapsule
 	orbit.Evict // only Capsule and From are set if it is released
@@ -32,10 +33,11 @@ type leaver struct {
 	ready       bool // before the commit
 }
 
-// makesWay reports whether it is evicted for others.
+// makesWay reports whether the capsule is evicted for other work.
 func (l *leaver) makesWay() bool { return l.For != "" || l.ForGang != "" }
 
-// wishesOf lists whom a commit takes off a node, and the budgets that they must keep, before the commit is entered.
+// wishesOf returns the capsules that a commit takes off their nodes by choice, and the budgets that it must keep. It is
+// called before the commit is entered.
 func (a *audit) wishesOf(changes []orbit.Change) (leavers []leaver, budgets []orbit.Budget) {
 	for i := range changes {
 		var e orbit.Evict
@@ -63,7 +65,8 @@ func (a *audit) wishesOf(changes []orbit.Change) (leavers []leaver, budgets []or
 	return leavers, budgets
 }
 
-// judgeWishes looks whether those that a commit has taken off their nodes had to go, and whether they were free to.
+// judgeWishes checks whether the capsules that a commit has taken off their nodes by choice had to leave, and whether
+// the budgets allowed it, both those before the commit and those after it.
 func (a *audit) judgeWishes(leavers []leaver, before []orbit.Budget, rev orbit.Revision) {
 	for i := range leavers {
 		l := &leavers[i]
@@ -88,7 +91,7 @@ func (a *audit) judgeWishes(leavers []leaver, before []orbit.Budget, rev orbit.R
 	}
 }
 
-// causes returns the priority of what a victim makes way for, and whether this commit has placed that.
+// causes returns the priority of the work for which a victim makes way, and whether this commit has placed that work.
 func (a *audit) causes(l *leaver, rev orbit.Revision) (priority int32, placed bool) {
 	if m := a.capsules[l.For]; m != nil {
 		return m.asks(), m.node != "" && m.placedAt == rev
@@ -102,7 +105,8 @@ func (a *audit) causes(l *leaver, rev orbit.Revision) (priority int32, placed bo
 	return priority, placed
 }
 
-// asks is the priority with which others are evicted for a capsule: a gang has that of its lowest role.
+// asks returns the priority that a capsule has when others are evicted for it. For a member it is that of the gang's
+// lowest role.
 func (m *auditCapsule) asks() int32 {
 	priority := m.spec.Priority
 	if m.gang != nil {
@@ -113,7 +117,8 @@ func (m *auditCapsule) asks() int32 {
 	return priority
 }
 
-// priority is that with which a victim stands: a gang that is evicted whole has that of its highest role.
+// priority returns the priority that counts for a victim. For a gang that is evicted whole it is that of the highest
+// role.
 func (l *leaver) priority() int32 {
 	priority := l.spec.Priority
 	if l.gang != nil && l.gang.empty() {
@@ -124,8 +129,8 @@ func (l *leaver) priority() int32 {
 	return priority
 }
 
-// needless reports whether a victim would fit on its node beside all that is there after the commit. What goes as a whole gang,
-// or beside nominated room, is not judged.
+// needless reports whether a victim would still fit on its node beside everything that is there after the commit. It
+// does not judge gangs that are evicted whole, and nodes with nominated room.
 func (a *audit) needless(l *leaver) bool {
 	n := a.nodes[l.From]
 	if n == nil || l.gang != nil && l.gang.empty() || a.nominatedOn(l.From) {
@@ -154,14 +159,15 @@ func (g *auditGang) short() bool {
 	return false
 }
 
-// way is a pair of a task, or those that came in its place, and what it has made way for.
+// way is an eviction to make way: the line of tasks to which the victim belongs, and the capsule or gang for which it
+// left.
 type way struct {
 	line orbit.CapsuleID
 	to   orbit.CapsuleID
 	gang orbit.GangID
 }
 
-// count counts an eviction, and whether the same has made way for the same before.
+// count counts an eviction, and notes whether it repeats an earlier one.
 func (a *audit) count(l *leaver) {
 	w := way{l.line, l.For, l.ForGang}
 	a.evicted++
@@ -174,7 +180,7 @@ func (a *audit) count(l *leaver) {
 	}
 }
 
-// victims is how many have to leave for all jobs together; 0: that is not known.
+// victims returns how many capsules have to leave for all jobs together; 0: not known.
 func (r *Config) victims() (sum int) {
 	for i := range r.Jobs {
 		sum += r.Jobs[i].Tasks * r.Jobs[i].Victims
@@ -190,7 +196,8 @@ func (a *audit) budgetList() (out []orbit.Budget) {
 	return out
 }
 
-// judgeBudget looks whether enough members of a budget are healthy after a wish: those that this commit has placed are not.
+// judgeBudget checks whether enough members of a budget are healthy after a commit that took a member off its node by
+// choice. Members that the same commit has placed do not count as healthy.
 func (a *audit) judgeBudget(l *leaver, b *orbit.Budget, priority int32, rev orbit.Revision) {
 	member := func(s *orbit.Spec) bool {
 		return b.Module != "" && s.Module == b.Module || b.Group != "" && s.IsIn(b.Group)
@@ -210,7 +217,8 @@ func (a *audit) judgeBudget(l *leaver, b *orbit.Budget, priority int32, rev orbi
 	}
 }
 
-// remain keeps what a capsule that had begun leaves on its node, until its agent says that it has stopped.
+// remain notes that a capsule that leaves its node and had begun still runs there, until its agent reports that it has
+// stopped.
 func (a *audit) remain(m *auditCapsule) {
 	n := a.nodes[m.node]
 	if m.begun && n != nil && n.State != orbit.Lost {
@@ -221,15 +229,15 @@ func (a *audit) remain(m *auditCapsule) {
 	m.begun, m.ready = false, false
 }
 
-// auditRemains is what still runs of a placement that has ended.
+// auditRemains is a capsule that still runs on a node although its placement there has ended.
 type auditRemains struct {
 	of      *auditCapsule
 	since   orbit.Revision
 	devices orbit.DeviceSet
 }
 
-// confirm enters what an agent says. What begins must fit beside all that runs on its node, whether that stops or not, in what
-// it asks for; and it must run nowhere else.
+// confirm enters the report of an agent. A capsule that begins must fit beside everything that runs on its node,
+// including what has not stopped yet, and it must not run anywhere else.
 func (a *audit) confirm(do *orbit.Confirm, rev orbit.Revision) {
 	m := a.capsules[do.Capsule]
 	if do.Stopped {
@@ -255,7 +263,8 @@ func (a *audit) confirm(do *orbit.Confirm, rev orbit.Revision) {
 	a.beside(n, m, rev)
 }
 
-// beside checks that what runs on a node fits, in what one asks for that begins, into the most that the node ever had.
+// beside checks that everything that runs on a node fits into the greatest capacity that the node ever had. Only the
+// dimensions and devices for which the beginning capsule asks count.
 func (a *audit) beside(n *auditNode, begins *auditCapsule, rev orbit.Revision) {
 	var runs auditNode
 	for _, m := range a.capsules {
@@ -278,7 +287,8 @@ func (a *audit) beside(n *auditNode, begins *auditCapsule, rev orbit.Revision) {
 	}
 }
 
-// begins lets the agent of a node start what was placed there, once that may begin, and say when it is ready.
+// begins lets the agent of a node report that a capsule placed there has begun, as soon as the ledger allows it, and
+// later that it is ready.
 func (w *world) begins(m *auditCapsule, since orbit.Revision) {
 	if n := w.audit.nodes[m.node]; n == nil || !n.Confirms {
 		return
@@ -292,12 +302,12 @@ func (w *world) begins(m *auditCapsule, since orbit.Revision) {
 	})
 }
 
-// confirms proposes what an agent says.
+// confirms proposes the report of an agent, and says whether it was committed.
 func (w *world) confirms(ctx context.Context, c orbit.Confirm) bool {
 	return w.propose(ctx, &orbit.Proposal{ID: w.nextID(), Do: []orbit.Commitment{c}}) == nil
 }
 
-// stops lets the agent of a node say that what had to leave has stopped.
+// stops lets the agent of a node report that a capsule that has left has stopped.
 func (w *world) stops(r *auditRemains) {
 	w.agent(w.Stops, func(ctx context.Context) bool {
 		for _, n := range w.audit.nodes {
@@ -309,7 +319,7 @@ func (w *world) stops(r *auditRemains) {
 	})
 }
 
-// agent lets an agent do something after a while, and again until it is done.
+// agent lets an agent call do after a time, and again until do reports success.
 func (w *world) agent(after time.Duration, do func(context.Context) bool) {
 	w.left++
 	w.later(w.now+after, func(ctx context.Context) {
@@ -320,7 +330,7 @@ func (w *world) agent(after time.Duration, do func(context.Context) bool) {
 	})
 }
 
-// agentTriesAgain is after how long an agent tries again what was refused.
+// agentTriesAgain is the least time after which an agent repeats a report that was refused.
 const agentTriesAgain = 5 * time.Millisecond
 
 // replaces lets a controller end a task that was evicted and submit another one in its place.

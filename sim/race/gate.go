@@ -11,11 +11,11 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// gate is the ledger as an engine sees it: every call stops first, and may go wrong. What the ledger answers is
-// told to the audit before the engine hears of it.
+// gate is the ledger as an engine sees it. Every call stops the actor first, and may have a fault. The audit is told
+// each answer of the ledger before the engine gets it.
 type gate struct{ *actor }
 
-// batchGate is one for a ledger that takes batches.
+// batchGate is the gate of a ledger that takes batches.
 type batchGate struct {
 	gate
 	batcher orbit.Batcher
@@ -81,12 +81,13 @@ func (g gate) Changes(ctx context.Context, after orbit.Revision) ([]orbit.Change
 	return changes, err
 }
 
-// wakesWithin is how long a ledger may take to wake those that wait once there is something newer, by the clock of the
-// process. A ledger that works takes longer only if the machine stands still.
+// wakesWithin is how long a ledger may take to wake waiting calls after a newer commit, by the clock of the process. A
+// correct ledger takes longer only if the machine stands still.
 const wakesWithin = 20 * time.Second
 
-// Wait implements [orbit.Ledger]. The ledger's own Wait is called; where it asks for the end of its context, which is
-// where it begins to sleep, the race goes on without this actor until there is a newer revision.
+// Wait implements [orbit.Ledger]. It calls the ledger's own Wait with a doze as the context. When the ledger calls Done
+// of that context, which is where it begins to sleep, the race goes on without this actor until there is a newer
+// revision.
 func (g gate) Wait(ctx context.Context, after orbit.Revision) (orbit.Revision, error) {
 	if f := g.stop(stepRead, "wait for a revision after %d", after); f.what == faultUnavailable {
 		return 0, g.unavailable("wait")
@@ -105,7 +106,7 @@ func (g gate) Wait(ctx context.Context, after orbit.Revision) (orbit.Revision, e
 	return rev, err
 }
 
-// doze is the context of a wait.
+// doze is the context of a call of the ledger's Wait. It tells the race when the call begins to sleep.
 type doze struct {
 	context.Context
 	actor *actor
@@ -113,15 +114,15 @@ type doze struct {
 	once  sync.Once
 	woken bool
 
-	// Guards what follows.
-	mu    sync.Mutex
+	mu    sync.Mutex // guards the fields below
 	timer *time.Timer
 	done  chan struct{}
 	err   error
 }
 
-// Done is called by a ledger's WaitNewer before it sleeps. It returns at a newer revision, with a channel that closes
-// if the ledger misses that revision, or at the deadline, with a closed channel.
+// Done is called by the ledger's Wait before it sleeps. It blocks until there is a newer revision or the deadline has
+// come. At a newer revision it returns a channel that is closed after wakesWithin, so that a ledger that misses the
+// revision returns. At the deadline it returns a closed channel.
 func (d *doze) Done() <-chan struct{} {
 	d.once.Do(func() {
 		deadline := time.Duration(0)
@@ -156,7 +157,7 @@ func (d *doze) close() {
 	}
 }
 
-// end stops the clock when the ledger has answered.
+// end stops the timer when the ledger has answered.
 func (d *doze) end() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -201,8 +202,8 @@ func (g gate) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, er
 	return rev, err
 }
 
-// sends notes that the engine has sent proposals. Those that nominate are left out, because what waits is nominated when it
-// has waited long enough, whatever happens.
+// sends notes the time at which the engine sends proposals. Batches with a nomination do not count, because waiting
+// work is nominated after a certain time, even if nothing else happens.
 func (g gate) sends(batch ...orbit.Proposal) {
 	if g.play != nil && !slices.ContainsFunc(batch, nominates) {
 		g.play.sent = g.now
@@ -217,13 +218,13 @@ func nominates(p orbit.Proposal) bool {
 	})
 }
 
-// lost is the answer that never comes.
+// lost returns the error of a proposal whose answer never comes.
 func (g gate) lost(how string, p *orbit.Proposal) error {
 	g.note(g.actor, "proposes: %s: %s", describe(p), how)
 	return fmt.Errorf("race: %s: %w", how, orbit.ErrUnknown)
 }
 
-// heard tells the audit what the ledger says, and counts it.
+// heard tells the audit the answer to a proposal, and counts it.
 func (g gate) heard(p *orbit.Proposal, rev orbit.Revision, err error) {
 	g.audit.answer(g.actor, p, rev, err)
 	r := (*orbit.Rejection)(nil)
@@ -244,7 +245,8 @@ func (g gate) heard(p *orbit.Proposal, rev orbit.Revision, err error) {
 	}
 }
 
-// ProposeBatch implements [orbit.Batcher]: at times as one step, which tries the ledger's own, else one by one.
+// ProposeBatch implements [orbit.Batcher]. In about half of the cases the batch is one step, which calls the ledger's
+// ProposeBatch; otherwise the proposals are sent one by one.
 func (g batchGate) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []orbit.Outcome {
 	out := make([]orbit.Outcome, len(batch))
 	if len(batch) < 2 || g.steps%2 == 0 {
@@ -255,7 +257,7 @@ func (g batchGate) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []o
 	}
 	g.stop(stepPass, "propose a batch of %d", len(batch))
 	g.sends(batch...)
-	batch = slices.Clone(batch) // the engine knows them by its own ids
+	batch = slices.Clone(batch) // the engine's own batch must keep the engine's ids
 	for i := range batch {
 		batch[i].ID = g.rename(batch[i].ID)
 		g.tally.Proposed++

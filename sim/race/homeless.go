@@ -7,7 +7,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// homeless returns what waits although it would fit where there is room now; empty: nothing.
+// homeless returns a pending capsule or gang that fits on the free capacity of the nodes; empty: there is none.
 func (a *audit) homeless() string {
 	if a.pending == 0 {
 		return ""
@@ -19,7 +19,7 @@ func (a *audit) homeless() string {
 	rooms := roomsOf(state)
 	for _, c := range state.Pending() {
 		if c.Gang != "" {
-			if g := state.Gang(c.Gang); g.Total() == 0 && seatAll(g.Gang, rooms) { // what falls short is its navigator's business
+			if g := state.Gang(c.Gang); g.Total() == 0 && seatAll(g.Gang, rooms) { // only the navigator of a gang that runs decides whether to top it up
 				return fmt.Sprintf("gang %s", c.Gang)
 			}
 			continue

@@ -9,8 +9,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Hunt runs seeds from first on, so many of them, until one fails, and returns that failure made small
-// ([Config.Shrink]); nil if none fails. Print its Story.
+// Hunt runs up to this number of seeds, from first on, until one fails. It returns that failure after [Config.Shrink];
+// nil if no seed fails. Print its Story.
 func (r *Config) Hunt(first uint64, seeds int) *Result {
 	return Scenario(func(uint64) *Config { return r }).Hunt(first, seeds)
 }
@@ -18,36 +18,36 @@ func (r *Config) Hunt(first uint64, seeds int) *Result {
 // Scenario draws the race of a seed.
 type Scenario func(seed uint64) *Config
 
-// Hunt draws and runs the races of seeds from first on, so many of them, until one fails, and returns that failure made
-// small; nil if none fails.
+// Hunt draws and runs the races of up to this number of seeds, from first on, until one fails. It returns that failure
+// after [Config.Shrink]; nil if no seed fails.
 func (s Scenario) Hunt(first uint64, seeds int) *Result {
 	for i := range uint64(seeds) {
 		seed := first + i
 		r := s(seed)
 		if res := r.run(&decider{seed: seed, faults: r.Faults}, true); res.Err != nil {
-			return r.Shrink(r.Run(seed)) // which has a history
+			return r.Shrink(r.Run(seed)) // run again with a history, which the first run did not write
 		}
 	}
 	return nil
 }
 
-// Most runs and steps that shrinking one failure takes, and other seeds tried on each smaller world.
+// The limits of shrinking one failure: runs, steps, and other seeds that are tried on each smaller world.
 const (
 	shrinkRuns  = 3000
 	shrinkSteps = 2_000_000
 	shrinkSeeds = 40
 )
 
-// Shrink returns the smallest failure by the same rule that it finds: with fewer schedulers, jobs, tasks and
-// nodes, fewer faults and delays, in fewer steps. It keeps the seed of the failure that it was given, with which
-// the whole race fails; Replay the result's Config with its Decisions for the small one.
+// Shrink looks for smaller failures by the same rule, with fewer schedulers, jobs, tasks, nodes, faults and delays, and
+// in fewer steps. It returns the smallest one that it finds. The result keeps the Seed of the given failure, with which
+// the original race fails; to repeat the small failure, Replay the result's Config with its Decisions.
 func (r *Config) Shrink(failed *Result) *Result {
 	s := &shrinker{best: failed, rule: ruleOf(failed.Err), left: shrinkRuns, steps: shrinkSteps}
 	if s.rule == "" {
 		return failed
 	}
 	if failed.Config.live != nil {
-		s.try(failed.Config, nil) // most of its failures need no fault
+		s.try(failed.Config, nil) // most failures of Liveness need no fault
 	}
 	for size := -1; s.left > 0 && s.steps > 0 && size != s.size(); {
 		size = s.size()
@@ -63,11 +63,12 @@ func (r *Config) Shrink(failed *Result) *Result {
 type shrinker struct {
 	best *Result
 	rule string
-	// Runs and steps left.
+	// left and steps are the numbers of runs and steps that may still be taken.
 	left, steps int
 }
 
-// size is what is made small: first of all what there is, then what happens.
+// size returns the number that shrinking makes small. The parts of the world weigh most, then the decisions, then the
+// length of the history.
 func (s *shrinker) size() int {
 	r, tasks := &s.best.Config, 0
 	for i := range r.Jobs {
@@ -76,7 +77,7 @@ func (s *shrinker) size() int {
 	return 10_000*(len(r.Schedulers)+len(r.Jobs)+tasks+len(r.Nodes)+len(r.Events)) + 1000*len(s.best.Decisions) + 20*strings.Count(s.best.History, "\n") + s.lengths()
 }
 
-// lengths is how long the delays are, and the other times that were drawn: 0 for a millisecond, 1 more for each
+// lengths returns the sum of the sizes of all drawn times, such as delays: 0 for a millisecond, and 1 more for each
 // doubling.
 func (s *shrinker) lengths() (sum int) {
 	for _, text := range s.best.Decisions {
@@ -88,13 +89,14 @@ func (s *shrinker) lengths() (sum int) {
 	return sum
 }
 
-// try replays; a failure by the same rule that is smaller is the best from now on.
+// try replays decisions in a world. A smaller failure by the same rule becomes the best one; try reports whether there
+// was one.
 func (s *shrinker) try(r Config, decisions []string) bool {
 	return s.take(r, func(r *Config) *Result { return r.Replay(decisions) })
 }
 
-// take runs a race, for not much longer than the best: one that takes more steps is not smaller, and may go on for
-// ever.
+// take runs a race, and makes a smaller failure by the same rule the best one. It gives the race about twice the steps
+// of the best one at most, because a longer run is hardly smaller and may never end.
 func (s *shrinker) take(r Config, run func(*Config) *Result) bool {
 	if s.left <= 0 || s.steps <= 0 {
 		return false
@@ -116,7 +118,7 @@ func (s *shrinker) take(r Config, run func(*Config) *Result) bool {
 	return true
 }
 
-// tryWorld tries a smaller world with the decisions there are, and then with others.
+// tryWorld tries a smaller world with the present decisions, and then with the decisions of other seeds.
 func (s *shrinker) tryWorld(r Config) bool {
 	if s.try(r, s.best.Decisions) {
 		return true
@@ -166,7 +168,7 @@ func (s *shrinker) world() {
 	})
 }
 
-// notOn returns jobs without the tasks that are placed on some nodes as they are submitted.
+// notOn returns the jobs without the tasks that their submission places on one of these nodes.
 func notOn(jobs []Job, nodes []orbit.Node) []Job {
 	jobs = slices.Clone(jobs)
 	for i := range jobs {
@@ -179,7 +181,7 @@ func notOn(jobs []Job, nodes []orbit.Node) []Job {
 	return slices.DeleteFunc(jobs, func(j Job) bool { return j.Tasks == 0 })
 }
 
-// decisions takes away what was drawn.
+// decisions takes away decisions.
 func (s *shrinker) decisions() {
 	chunks(func() int { return len(s.best.Decisions) }, func(from, to int) bool {
 		return s.try(s.best.Config, without(s.best.Decisions, from, to))
@@ -194,7 +196,7 @@ func (s *shrinker) delays() {
 			continue
 		}
 		was, _ := time.ParseDuration(words[2])
-		for d := time.Millisecond; d < was; d *= 2 { // replays draw nothing, so there are as many as before
+		for d := time.Millisecond; d < was; d *= 2 { // a replay draws nothing, so the number of decisions does not grow
 			shorter := slices.Clone(s.best.Decisions)
 			shorter[i] = words[0] + " " + words[1] + " " + d.String()
 			if s.try(s.best.Config, shorter) {
@@ -204,7 +206,8 @@ func (s *shrinker) delays() {
 	}
 }
 
-// chunks offers runs of a list to be taken away, large ones first, from the end. Size tells how long the list is now.
+// chunks calls away with runs of a list that it may remove, large runs first and from the end of the list. Size returns
+// the present length of the list.
 func chunks(size func() int, away func(from, to int) bool) {
 	for n := size(); n > 0; n /= 2 {
 		for at := size() - n; at > -n; at -= n {
@@ -215,7 +218,7 @@ func chunks(size func() int, away func(from, to int) bool) {
 	}
 }
 
-// without returns a copy of a list without a run of it.
+// without returns a copy of a list without the elements from (inclusive) to (exclusive).
 func without[T any](list []T, from, to int) []T {
 	return slices.Delete(slices.Clone(list), from, to)
 }

@@ -8,25 +8,27 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Liveness draws small worlds, one for each seed, and asks of each the question that no test of a single pass
-// can ask: when everything has come to rest, is anything left pending that fits?
+// Liveness draws small worlds, one for each seed. It asks of each world the question that no test of a single pass can
+// ask: when everything has come to rest, is a capsule or a gang still pending although it fits?
 //
 //	events ─ nodes join, drain, shrink, move, leave; work comes, ends, moves ─┐
 //	engines ─ all ready navigators and one of the world's own ─────────────────┼─► ledger ─► rest ─► brute force
 //	faults ─ refusals, lost answers, silent nodes, navigators that fail ──────┘
 //
-// A world has a few nodes, up to six engines, and some tens of events, in parts of a second or so. After each
-// part it rests: faults end, nothing happens but heartbeats, and the engines have the time Within. That is far
-// shorter than the 30 s for which an engine puts a class aside by default ([orbit.Engine] ParkFor), so what was
-// put aside by mistake is still pending then. Brute force, which shares nothing with the engines and navigators
-// but how a label is matched, looks at every node for every pending capsule, by the rule that the capsule's
-// navigator documents; a gang is seated by exhaustive search. The world fails if it breaks a rule of every race, or
+// A world has a few nodes, up to six engines, and some tens of events, in parts of about a second. After each part the
+// world rests: faults end, nothing happens except heartbeats, and the engines have the time Within to come to rest.
+// That is far shorter than the 30 s for which an engine puts a class aside by default ([orbit.Engine] ParkFor), so a
+// class that was put aside by mistake is still pending then. Brute force, which shares no code with the engines and
+// navigators except the matching of labels and taints, checks every node for every pending capsule, by the rule that
+// the capsule's navigator documents. For gangs it searches exhaustively. The world fails if it breaks a rule of every
+// race, or
 //
-//   - a capsule or a gang is pending that fits, beside what is nominated for those that outrank it ("left"),
-//   - holds are still there, or proposals are still sent in the last quarter of the rest, but for nominations ("restless"),
-//   - a plan panicked that was not made to ("panic"),
+//   - a capsule or a gang is pending that fits beside the room nominated for work that outranks it ("left"),
+//   - a hold is still there at the end of the rest, or a proposal other than a nomination was sent in its last quarter
+//     ("restless"),
+//   - a plan panicked without a drawn fault ("panic"),
 //   - a plan made at rest was refused as infeasible, which is its navigator's mistake ("infeasible"),
-//   - the board of reports refuses what it may not ("report").
+//   - the board of reports refuses a report that it must accept ("report").
 //
 // Run the worlds in a testing/synctest bubble, because the engines wait by package time.
 //
@@ -35,11 +37,11 @@ type Liveness struct {
 	// Ledger makes the empty ledger of a world. Nil: an [orbit.MemoryLedger], in some worlds with a short
 	// history. Set it to try another ledger.
 	Ledger func() orbit.Ledger
-	// Wrap, if set, is given every engine's navigator and returns the one that the engine runs. Set it to try a
-	// changed navigator, which has to keep to the rule of the one that it is given.
+	// Wrap, if set, is given every engine's navigator and returns the navigator that the engine runs. Set it to try a
+	// changed navigator, which must keep the documented rule of the given one.
 	Wrap func(engine string, navigator orbit.Navigator) orbit.Navigator
 	// Within is the time that engines have to come to rest after the last event and the last fault; default
-	// 5 s. It must be well below 30 s to show what was put aside by mistake.
+	// 5 s. It must be well below 30 s, or a class that was put aside by mistake comes back before it is noticed.
 	Within time.Duration
 	// Command runs a seed again, with %d for the seed; it is printed with a failure.
 	Command string
@@ -79,14 +81,14 @@ func (l *Liveness) Race(seed uint64) *Config {
 const (
 	// heartbeatLive is how often nodes report.
 	heartbeatLive = 400 * time.Millisecond
-	// planTimeoutLive is the deadline of a plan, which one that overruns exceeds by a half.
+	// planTimeoutLive is the deadline of a plan. A plan with the fault faultOverruns takes half as long again.
 	planTimeoutLive = 200 * time.Millisecond
 )
 
-// errMadeUp is what a navigator that is made to fail says.
+// errMadeUp is the error of a plan or a report that fails because of a drawn fault.
 var errMadeUp = errors.New("a failure that the world has made up")
 
-// assignedOnly is a navigator that may claim nothing.
+// assignedOnly is a navigator that, if assigned is set, claims no work and takes only what is assigned to its engine.
 type assignedOnly struct {
 	orbit.Navigator
 	assigned bool

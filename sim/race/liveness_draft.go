@@ -16,38 +16,38 @@ type liveDraft struct {
 	engines []liveEngine
 	events  []Event
 	faults  Faults
-	// For a while one engine gets nothing but this.
+	// bursts are the times in which every proposal of one engine fails.
 	bursts []liveBurst
 	within time.Duration
-	// Nodes report, and stay fresh for staleLive.
+	// telemetry says that nodes report; a report is fresh for staleLive.
 	telemetry bool
-	// Racks lie in one row, and rows in one zone.
+	// nested says that each rack is in one row, and each row in one zone.
 	nested bool
-	// Largest number of changes that the ledger looks back on; 0: the default.
+	// history is the limit of the ledger's history, in changes; 0: the default.
 	history int
 	groups  []liveGroup
-	// How long agents take to say that something begins, or has stopped.
+	// starts and stops are Config.Starts and Config.Stops.
 	starts, stops time.Duration
 }
 
 // liveEngine is an engine and its navigator.
 type liveEngine struct {
 	name, kind string
-	// Wrapped in a nav.Anchor, which may have SelfMatch.
+	// anchored wraps the navigator in a nav.Anchor; selfMatch sets its SelfMatch.
 	anchored, selfMatch bool
-	// Wrapped in a nav.Patient.
+	// patient wraps it in a nav.Patient.
 	patient bool
-	// Wrapped in a nav.Preempting.
+	// preempting wraps it in a nav.Preempting.
 	preempting bool
-	// The placement engine has liveFilter.
+	// filter gives the placement engine liveFilter.
 	filter bool
-	// Of a sandbox.Warm.
+	// allowStale sets AllowStale of a sandbox.Warm.
 	allowStale bool
-	// Only takes work that is assigned to it.
+	// assigned says that the engine takes only work that is assigned to it.
 	assigned  bool
 	maxPlan   int
 	placement int
-	// Plain specs of its work.
+	// specs are the specs of its work outside groups.
 	specs []*orbit.Spec
 }
 
@@ -75,18 +75,18 @@ type liveGroup struct {
 	specs        []*orbit.Spec
 }
 
-// liveRest is the kind of events at which the world rests, and is judged.
+// liveRest is the kind of events at which the world comes to rest and is judged.
 const liveRest = "rest"
 
-// liveBurst is a time in which every proposal of one engine ends in the same fault. Then work that was put aside because
-// of what the proposals would have taken may find that all of it is left: it was given up while they were sent in vain.
+// liveBurst is a time in which every proposal of one engine has the same fault. It finds lost wake-ups: a plan puts
+// classes aside because its own proposals take the room, and then all these proposals fail and the room stays free.
 type liveBurst struct {
 	engine   string
 	what     string
 	from, to time.Duration
 }
 
-// staleLive is the age from which on a report is stale.
+// staleLive is the age at which a report becomes stale.
 const staleLive = 1500 * time.Millisecond
 
 var liveLevels = []string{"rack", "row", "zone"}
@@ -102,7 +102,7 @@ func drawLive(seed uint64) liveDraft {
 	r := rand.New(rand.NewPCG(seed, 0x11fe))
 	d := liveDraft{seed: seed, telemetry: lucky(r, 60), nested: lucky(r, 60)}
 	if lucky(r, 15) {
-		d.history = 100 + r.IntN(30) // a proposal of an event is shorter
+		d.history = 100 + r.IntN(30) // the proposals of events have fewer commitments than that
 	}
 	d.starts, d.stops = time.Duration(r.IntN(20))*time.Millisecond, time.Duration(1+r.IntN(300))*time.Millisecond
 	d.drawEngines(r)
@@ -112,7 +112,7 @@ func drawLive(seed uint64) liveDraft {
 	return d
 }
 
-// drawEngines draws who takes part: often one or two, sometimes all.
+// drawEngines draws the engines that take part: often one or two, sometimes all six.
 func (d *liveDraft) drawEngines(r *rand.Rand) {
 	kinds := []string{"services", "batch", "gang", "warm", "more", "keeper"}
 	r.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
@@ -130,7 +130,7 @@ func (d *liveDraft) drawEngines(r *rand.Rand) {
 		e.preempting = lucky(r, 25) && kind != "keeper" && kind != "warm"
 		if lucky(r, 15) {
 			e.maxPlan = 1 + r.IntN(6)
-			if kind == "gang" || kind == "warm" { // gangs that fit nowhere, and forks of what is pending, are never parked
+			if kind == "gang" || kind == "warm" { // gangs that fit nowhere, and forks of pending parents, are never put aside, and fill plans
 				e.maxPlan += 12
 			}
 		}
@@ -152,7 +152,7 @@ func (e *liveEngine) class(r *rand.Rand) orbit.AppClass {
 	return one(r, orbit.LatencySensitive, orbit.BestEffort)
 }
 
-// drawSpec draws what a capsule asks for: most often some of most nodes, now and then more than there is.
+// drawSpec draws a spec. In most cases it fits on most nodes, at times on none.
 func (e *liveEngine) drawSpec(r *rand.Rand) *orbit.Spec {
 	s := &orbit.Spec{Module: fmt.Sprintf("%s-%d", e.name, r.IntN(1000)), Class: e.class(r), Priority: one[int32](r, 0, 0, 0, 0, 1, 2), Movable: true}
 	want := &s.Envelope.Reservation
@@ -185,8 +185,7 @@ func (e *liveEngine) drawSpec(r *rand.Rand) *orbit.Spec {
 	return s
 }
 
-// drawGroups draws groups of up to eight specs, whose members want to be near their group on one to three
-// levels.
+// drawGroups draws groups of up to eight specs, whose members have to be near their group at one to three levels.
 func (d *liveDraft) drawGroups(r *rand.Rand) {
 	for g := range one(r, 0, 1, 2, 3, 4, 6) {
 		e := &d.engines[r.IntN(len(d.engines))]
@@ -216,7 +215,7 @@ func (d *liveDraft) drawGroups(r *rand.Rand) {
 	}
 }
 
-// drawEvents draws what happens: the nodes join, and then anything, with rests in between.
+// drawEvents draws the events: first nodes join, then events of all kinds follow, with rests in between.
 func (d *liveDraft) drawEvents(r *rand.Rand) {
 	add := func(at time.Duration, kind string) {
 		d.events = append(d.events, Event{At: at, kind: kind, id: len(d.events)})
@@ -229,7 +228,7 @@ func (d *liveDraft) drawEvents(r *rand.Rand) {
 		kinds := d.drawKinds(r)
 		for range 1 + r.IntN(one(r, 3, 8, 16)) {
 			switch {
-			case lucky(r, 30): // in the same view
+			case lucky(r, 30): // at the same time, so that one view shows both events
 			case lucky(r, 40):
 				at += time.Duration(r.IntN(5000)) * time.Microsecond
 			default:
@@ -240,7 +239,7 @@ func (d *liveDraft) drawEvents(r *rand.Rand) {
 				continue
 			}
 			at += time.Duration(r.IntN(one(r, 40, 40, 400, 2000))) * time.Millisecond
-			if add(at, "abandon"); lucky(r, 50) { // it is given up while it is planned, or sent in vain, and that is all
+			if add(at, "abandon"); lucky(r, 50) { // the work ends while it is planned or proposed, and no other event wakes the engine
 				break
 			}
 		}
@@ -249,7 +248,8 @@ func (d *liveDraft) drawEvents(r *rand.Rand) {
 	}
 }
 
-// drawKinds returns the kinds of events to choose from, each as often as it is likely in this world.
+// drawKinds returns the kinds of events to choose from. The more likely a kind is in this world, the more often the
+// list has it.
 func (d *liveDraft) drawKinds(r *rand.Rand) (kinds []string) {
 	for _, k := range liveKinds {
 		for range k.weight * one(r, 0, 1, 1, 2) {
@@ -259,7 +259,7 @@ func (d *liveDraft) drawKinds(r *rand.Rand) (kinds []string) {
 	return append(kinds, "submit", "group", "group", "end")
 }
 
-// drawFaults draws how much goes wrong: in some worlds nothing, in some for a while everything.
+// drawFaults draws the chances of faults, which are 0 in some worlds, and the bursts.
 func (d *liveDraft) drawFaults(r *rand.Rand) {
 	if lucky(r, 30) {
 		return

@@ -11,19 +11,19 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// liveTurn is one event at the moment in which it happens.
+// liveTurn is one event at the time when it happens, with the state at that time.
 type liveTurn struct {
 	*livePlay
 	r     *rand.Rand
 	state *orbit.State
 	nodes []*orbit.NodeState
 	id    int
-	// Tells what this event submits apart.
+	// serial makes the ids of several groups that one event submits distinct.
 	serial int
 }
 
-// liveKinds are the kinds of events, how likely each is beside the others, and what it does: each list is one
-// proposal.
+// liveKinds are the kinds of events, with their relative frequencies. The function do returns the proposals of an
+// event: each list of commitments is one proposal.
 var liveKinds = []struct {
 	name   string
 	weight int
@@ -74,7 +74,7 @@ func (w *livePlay) happen(ctx context.Context, e *Event) {
 	}
 }
 
-// once makes one proposal of commitments.
+// once returns a single proposal with these commitments, as the functions of liveKinds return it.
 func once(do ...orbit.Commitment) [][]orbit.Commitment { return [][]orbit.Commitment{do} }
 
 // ids returns new ids for capsules of this event.
@@ -115,7 +115,7 @@ func (t *liveTurn) submit() [][]orbit.Commitment {
 	return once(t.plain(e, "c", 1+t.r.IntN(3))...)
 }
 
-// plain submits up to so many classes of an engine, which compete for room in one plan.
+// plain submits this number of classes of an engine, which compete for room in one plan.
 func (t *liveTurn) plain(e *liveEngine, prefix string, classes int) (do []orbit.Commitment) {
 	for k := range classes {
 		ids := t.ids(fmt.Sprintf("%s%c", prefix, 'a'+k), 1+t.r.IntN(2))
@@ -124,8 +124,8 @@ func (t *liveTurn) plain(e *liveEngine, prefix string, classes int) (do []orbit.
 	return do
 }
 
-// group submits members of a group, beside plain work of the same engine, and now and then of two groups, which
-// compete for room in one plan.
+// group submits members of a group and plain work of the same engine, at times of two groups. All compete for room in
+// one plan.
 func (t *liveTurn) group() [][]orbit.Commitment {
 	if len(t.draft.groups) == 0 {
 		return t.submit()
@@ -178,7 +178,7 @@ func (t *liveTurn) gang() [][]orbit.Commitment {
 	return once(orbit.Submit{Gang: g, Owner: t.owner(e)})
 }
 
-// fork submits a capsule that is forked from another one, whatever that is doing.
+// fork submits a capsule that is forked from another one, in whatever state the parent is.
 func (t *liveTurn) fork() [][]orbit.Commitment {
 	e := t.engine("warm")
 	parent := t.capsule(func(c *orbit.Capsule) bool { return c.Gang == "" && (c.Placed() || lucky(t.r, 20)) })
@@ -190,7 +190,7 @@ func (t *liveTurn) fork() [][]orbit.Commitment {
 	return once(orbit.Submit{IDs: t.ids("f", 1+t.r.IntN(2)), Spec: &spec, Owner: e.name})
 }
 
-// capsules returns the capsules that are so, by id.
+// capsules returns the capsules for which are reports true, sorted by id.
 func (t *liveTurn) capsules(are func(*orbit.Capsule) bool) (out []*orbit.Capsule) {
 	for c := range t.state.Capsules() {
 		if are(c) {
@@ -201,7 +201,7 @@ func (t *liveTurn) capsules(are func(*orbit.Capsule) bool) (out []*orbit.Capsule
 	return out
 }
 
-// capsule returns one of them, nil if there is none.
+// capsule returns a random one of these capsules; nil: there is none.
 func (t *liveTurn) capsule(are func(*orbit.Capsule) bool) *orbit.Capsule {
 	if all := t.capsules(are); len(all) > 0 {
 		return one(t.r, all...)
@@ -209,7 +209,7 @@ func (t *liveTurn) capsule(are func(*orbit.Capsule) bool) *orbit.Capsule {
 	return nil
 }
 
-// node returns one of the nodes that are so, nil if there is none.
+// node returns a random one of the nodes for which are reports true; nil: there is none.
 func (t *liveTurn) node(are func(*orbit.NodeState) bool) *orbit.NodeState {
 	all := slices.DeleteFunc(slices.Clone(t.nodes), func(n *orbit.NodeState) bool { return !are(n) })
 	if len(all) == 0 {
@@ -220,7 +220,7 @@ func (t *liveTurn) node(are func(*orbit.NodeState) bool) *orbit.NodeState {
 
 func anyNode(*orbit.NodeState) bool { return true }
 
-// end ends some capsules for good, most often placed ones.
+// end releases some capsules for good, in most cases placed ones.
 func (t *liveTurn) end() [][]orbit.Commitment {
 	waiting := lucky(t.r, 25)
 	all := t.capsules(func(c *orbit.Capsule) bool { return !c.Released() && c.Pending() == waiting })
@@ -232,13 +232,13 @@ func (t *liveTurn) end() [][]orbit.Commitment {
 	return once(do...)
 }
 
-// abandon ends all that is pending of the group or gang of a capsule, or of its class if it has neither.
+// abandon ends all pending capsules that share a group or gang with a certain pending capsule, or its spec.
 func (t *liveTurn) abandon() [][]orbit.Commitment {
 	all := t.capsules((*orbit.Capsule).Pending)
 	if len(all) == 0 {
 		return nil
 	}
-	if lucky(t.r, 80) { // it has just been submitted
+	if lucky(t.r, 80) { // choose a capsule that was submitted by the newest submission
 		newest := slices.MaxFunc(all, func(a, b *orbit.Capsule) int { return cmp.Compare(a.Submitted, b.Submitted) })
 		all = slices.DeleteFunc(all, func(c *orbit.Capsule) bool { return c.Submitted>>20 < newest.Submitted>>20 })
 	}
@@ -252,7 +252,7 @@ func (t *liveTurn) abandon() [][]orbit.Commitment {
 	return once(do...)
 }
 
-// disband lets all members of a group lose their places.
+// disband releases all placed members of a group, at times for good.
 func (t *liveTurn) disband() [][]orbit.Commitment {
 	of := t.capsule(func(c *orbit.Capsule) bool { return c.Placed() && c.Spec.Group != "" })
 	if of == nil {
@@ -268,7 +268,7 @@ func (t *liveTurn) disband() [][]orbit.Commitment {
 	return once(do...)
 }
 
-// lose lets a capsule lose its place.
+// lose releases a placed capsule, so that it is pending again.
 func (t *liveTurn) lose() [][]orbit.Commitment {
 	c := t.capsule((*orbit.Capsule).Placed)
 	if c == nil {
@@ -305,7 +305,7 @@ func (t *liveTurn) parent() *orbit.Capsule {
 	return t.state.Capsule(f.Spec.Start.Parent)
 }
 
-// assign hands pending work to another engine that takes what it is given.
+// assign assigns a pending capsule to another engine.
 func (t *liveTurn) assign() [][]orbit.Commitment {
 	e := t.anyEngine()
 	c := t.capsule(func(c *orbit.Capsule) bool { return c.Pending() && c.Gang == "" })
@@ -315,7 +315,7 @@ func (t *liveTurn) assign() [][]orbit.Commitment {
 	return once(orbit.Assign{Capsule: c.ID, From: c.Owner, Owner: e.name})
 }
 
-// hold keeps room for a third party, for a while.
+// hold holds room for a third party, until some time before the next rest.
 func (t *liveTurn) hold() [][]orbit.Commitment {
 	n := t.node(anyNode)
 	if n == nil {
@@ -328,8 +328,8 @@ func (t *liveTurn) hold() [][]orbit.Commitment {
 	return once(h)
 }
 
-// nominate nominates a capsule or a gang for room, free or not, on one node or on two, until the world rests or for as long as it
-// lasts; or it ends a nomination.
+// nominate nominates a capsule or a gang for room on up to two nodes, whether it is free or not, until some time before
+// the next rest or for longer than the world lasts. At times it ends a nomination.
 func (t *liveTurn) nominate() [][]orbit.Commitment {
 	c := t.capsule((*orbit.Capsule).Pending)
 	if c == nil {

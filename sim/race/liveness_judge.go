@@ -9,7 +9,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// judge asks whether a world has come to rest as it should, since it began to rest.
+// judge checks whether a world has come to rest as it should. Began is the time at which the rest began.
 func (w *livePlay) judge(state *orbit.State, began time.Duration) {
 	b := newLiveBooks(state, w)
 	for c := range state.Capsules() {
@@ -28,7 +28,7 @@ func (w *livePlay) judge(state *orbit.State, began time.Duration) {
 	}
 }
 
-// liveBooks is a state at rest as brute force sees it: everything counted again, capsule by capsule.
+// liveBooks is a state at rest, whose free capacity has been counted again, capsule by capsule.
 type liveBooks struct {
 	*livePlay
 	state *orbit.State
@@ -46,7 +46,7 @@ func newLiveBooks(state *orbit.State, w *livePlay) *liveBooks {
 	return b
 }
 
-// owner returns the engine whose a capsule is, nil if there is none.
+// owner returns the engine that places a capsule; nil: there is none.
 func (b *liveBooks) owner(c *orbit.Capsule) *liveEngine {
 	if c.Owner != "" {
 		return b.engine(c.Owner)
@@ -60,7 +60,7 @@ func (b *liveBooks) owner(c *orbit.Capsule) *liveEngine {
 	return b.engine("services")
 }
 
-// judgeCapsule looks for a node that a pending capsule could be on.
+// judgeCapsule fails the world if a pending capsule fits on a node.
 func (b *liveBooks) judgeCapsule(c *orbit.Capsule) {
 	e := b.owner(c)
 	if e == nil || e.kind == "gang" {
@@ -78,8 +78,8 @@ func (b *liveBooks) judgeCapsule(c *orbit.Capsule) {
 	}
 }
 
-// leave takes what is nominated for those that outrank a waiter off the rooms, and returns what gives it back. The waiter's own
-// nomination may be nil or over.
+// leave subtracts from the rooms what is nominated for work that outranks a pending capsule or gang. It returns a
+// function that undoes this. Own is the nomination of the pending work itself, which may be nil or over.
 func (b *liveBooks) leave(own *orbit.Nomination, priority int32) func() {
 	all := b.rooms
 	b.rooms = slices.Clone(all)
@@ -99,8 +99,7 @@ func (b *liveBooks) leave(own *orbit.Nomination, priority int32) func() {
 	return func() { b.rooms = all }
 }
 
-// company reports whether a capsule may be on a node for what it wants to be near, by the rule of its
-// navigator.
+// company reports whether a node is near the capsule's Near group, by the rule that its navigator documents.
 func (b *liveBooks) company(e *liveEngine, c *orbit.Capsule, r *room) bool {
 	near := c.Spec.Near
 	if near.Group == "" {
@@ -126,7 +125,7 @@ func (b *liveBooks) company(e *liveEngine, c *orbit.Capsule, r *room) bool {
 	return !r.claimed || e.selfMatch && b.onlyItself(near.Group)
 }
 
-// onlyItself reports whether all that is pending of a group waits for that group.
+// onlyItself reports whether every pending capsule that is a member of a group or wants to be near it is both.
 func (b *liveBooks) onlyItself(group string) bool {
 	for c := range b.state.Capsules() {
 		if c.Pending() && (c.Spec.IsIn(group) || c.Spec.Near.Group == group) && (!c.Spec.IsIn(group) || c.Spec.Near.Group != group) {
@@ -136,7 +135,7 @@ func (b *liveBooks) onlyItself(group string) bool {
 	return true
 }
 
-// allowed reports whether the navigator of an engine may put a capsule on a node that takes it.
+// allowed reports whether the navigator of an engine may place a capsule on a node on which it fits.
 func (b *liveBooks) allowed(e *liveEngine, c *orbit.Capsule, r *room) bool {
 	if e.kind == "warm" {
 		return b.starts(e, c, r)
@@ -144,7 +143,7 @@ func (b *liveBooks) allowed(e *liveEngine, c *orbit.Capsule, r *room) bool {
 	return !e.filter || b.board == nil || !r.report.Stale && r.report.CPUPercent <= 90
 }
 
-// starts is the rule of sandbox.Warm.
+// starts reports whether sandbox.Warm may start a capsule on a node, by the rule that it documents.
 func (b *liveBooks) starts(e *liveEngine, c *orbit.Capsule, r *room) bool {
 	start := c.Spec.Start
 	if start.Parent != "" {
@@ -171,8 +170,7 @@ func (b *liveBooks) starts(e *liveEngine, c *orbit.Capsule, r *room) bool {
 	return int64(r.report.FreeSlots) >= max(1, c.Spec.Envelope.Reservation[orbit.Slots])
 }
 
-// judgeGang looks for a place for a gang that waits, whole or at its minimum, or for one more member of one
-// that runs.
+// judgeGang fails the world if a pending gang fits at its minimum, or if one more member of a running gang fits.
 func (b *liveBooks) judgeGang(g *orbit.GangState) {
 	var waiting []*orbit.Capsule
 	var running []*room
@@ -192,14 +190,14 @@ func (b *liveBooks) judgeGang(g *orbit.GangState) {
 		}
 		need := cmp.Or(role.Min, len(role.Members))
 		if fresh && n < need {
-			return // some have ended: the rest may never start
+			return // too many members have ended, so the gang can never start
 		}
 		least = append(least, slices.Repeat([]*orbit.Spec{role.Spec}, need)...)
 	}
 	if len(waiting) == 0 || b.owner(waiting[0]) == nil || b.owner(waiting[0]).kind != "gang" {
 		return
 	}
-	defer b.leave(g.Nomination, math.MinInt32)() // without a nomination a gang leaves all that is nominated
+	defer b.leave(g.Nomination, math.MinInt32)() // a gang without a nomination leaves all nominated room alone
 	if fresh {
 		if domain, where := seatGang(g.Gang, b.rooms, least); where != nil {
 			b.fail("left", "gang %s is pending, and %d members, which are enough to start, fit in %q on %v; the engine last said: %v",
@@ -226,7 +224,7 @@ func (b *liveBooks) room(id orbit.NodeID) *room {
 	return nil
 }
 
-// joins reports whether a member may join those that run on a node: it is in a domain that all of them share.
+// joins reports whether a member on a node would be in a domain of the gang with all running members.
 func (b *liveBooks) joins(g *orbit.Gang, running []*room, r *room) bool {
 	if anywhere(g) {
 		return true

@@ -8,9 +8,10 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// liveKeeper is a navigator of an importer's own: it places what it is given, and keeps room for a third party now and
-// then, in the same plan. Of the ready navigators, those that hold room never put a class aside for it. Where this one's
-// hold is refused, classes have been put aside for room that is left.
+// liveKeeper stands for a navigator that an importer writes. It places the capsules that are assigned to it, and at
+// times its plan also holds room for a third party. It tests what the ready navigators do not: they never put a class
+// aside because of their own holds. If a hold of this one is refused, classes have been put aside for room that stays
+// free.
 type liveKeeper struct {
 	placement orbit.PlacementEngine
 	play      *livePlay
@@ -18,7 +19,8 @@ type liveKeeper struct {
 	holds     int
 }
 
-// Claims implements [orbit.Navigator]: it takes what it is assigned.
+// Claims implements [orbit.Navigator]. It reports true for all work, but assignedOnly wraps the navigator, so that it
+// gets only assigned work.
 func (k *liveKeeper) Claims(string, orbit.AppClass) bool { return true }
 
 // Plan implements [orbit.Navigator].
@@ -37,7 +39,7 @@ func (k *liveKeeper) Plan(_ context.Context, view *orbit.View, pending []*orbit.
 	return plan, nil
 }
 
-// keep holds all the CPU that is left of one node, for a moment. It reports false if the node has none.
+// keep holds all free CPU of one node for 50 ms. It reports false if the node has none.
 func (k *liveKeeper) keep(view *orbit.View, draw uint64) bool {
 	n := view.State().NodeByIndex(int(draw % uint64(max(1, view.State().NodeBound()))))
 	if n == nil || n.Free()[orbit.CPU] <= 0 {

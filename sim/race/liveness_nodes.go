@@ -7,7 +7,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// This file is the events that happen to nodes, and to what they report.
+// This file has the events of nodes and of their reports.
 
 // draw makes up a node.
 func (t *liveTurn) draw(id orbit.NodeID) orbit.Node {
@@ -31,7 +31,7 @@ func (t *liveTurn) draw(id orbit.NodeID) orbit.Node {
 	return n
 }
 
-// place gives a node its domains: now and then none, or one without a name.
+// place sets the topology labels of a node. At times a label is missing or empty.
 func (t *liveTurn) place(n *orbit.Node) {
 	rack := t.r.IntN(3)
 	at := map[string]int{"rack": rack, "row": t.r.IntN(2), "zone": t.r.IntN(2)}
@@ -50,7 +50,7 @@ func (t *liveTurn) place(n *orbit.Node) {
 	}
 }
 
-// join lets a node join, now and then under the id of one that has left.
+// join adds a node, at times under the id of one that has left.
 func (t *liveTurn) join() [][]orbit.Commitment {
 	for i := t.r.IntN(2); i < 7; i++ {
 		if id := orbit.NodeID(fmt.Sprint("n", i)); t.state.Node(id) == nil {
@@ -61,8 +61,8 @@ func (t *liveTurn) join() [][]orbit.Commitment {
 	return nil
 }
 
-// flash lets a node join and leave at once, so that no view shows it; then another one changes, or nothing
-// does.
+// flash adds a node and removes it at once, so that no view shows it. Then another node moves or joins, or nothing
+// happens.
 func (t *liveTurn) flash() [][]orbit.Commitment {
 	n := t.draw("n9")
 	n.Labels["rack"] = one(t.r, "rack0", "rack9")
@@ -93,7 +93,7 @@ func (t *liveTurn) leave() [][]orbit.Commitment {
 	return once(append(do, orbit.RemoveNode{Node: n.Node.ID})...)
 }
 
-// release lets all capsules of a node lose their place.
+// release returns the releases of all capsules on a node, so that they are pending again.
 func (t *liveTurn) release(n *orbit.NodeState) (do []orbit.Commitment) {
 	for _, c := range t.capsules(func(c *orbit.Capsule) bool { return c.Node == n.Node.ID }) {
 		do = append(do, orbit.Release{Capsule: c.ID, Stopped: true})
@@ -123,7 +123,7 @@ func (t *liveTurn) uncordon() [][]orbit.Commitment {
 	return t.change(n, func(n *orbit.Node) { n.State = orbit.Ready })
 }
 
-// evacuate lets the capsules of a cordoned node lose their place: this is the second half of a drain.
+// evacuate releases the capsules on a cordoned node, which is the second half of a drain.
 func (t *liveTurn) evacuate() [][]orbit.Commitment {
 	n := t.node(func(n *orbit.NodeState) bool { return !n.Node.Schedulable() && n.Capsules > 0 })
 	if n == nil {
@@ -150,8 +150,8 @@ func (t *liveTurn) sicken() [][]orbit.Commitment {
 	return t.change(n, func(n *orbit.Node) { n.Devices.Unhealthy = orbit.DeviceSet(t.r.IntN(1 << n.Devices.Count)) })
 }
 
-// greet makes up what a node reports, if it does. One that leaves goes on reporting, like a node whose leaving
-// was a mistake.
+// greet makes up the reports of a node, which may also be silent. A node that has left goes on reporting, like a node
+// that was removed by mistake; if it joins again, it may keep its old reports.
 func (t *liveTurn) greet(id orbit.NodeID) {
 	if t.hosts[id] != nil && lucky(t.r, 50) {
 		return
@@ -169,7 +169,7 @@ func (t *liveTurn) greet(id orbit.NodeID) {
 	t.hosts[id] = h
 }
 
-// host returns a node's side of the reports, nil if there is no node.
+// host returns the reporting side of a random node; nil: there is none.
 func (t *liveTurn) host() *liveHost {
 	if n := t.node(anyNode); n != nil {
 		return t.hosts[n.Node.ID]
@@ -185,7 +185,7 @@ func (t *liveTurn) silence() [][]orbit.Commitment {
 	return nil
 }
 
-// speak lets a node be heard of again, with other things to say.
+// speak lets a node report again, with new contents.
 func (t *liveTurn) speak() [][]orbit.Commitment {
 	if h := t.host(); h != nil {
 		h.silent = false

@@ -20,18 +20,19 @@ type livePlay struct {
 	*course
 	draft *liveDraft
 	hosts map[orbit.NodeID]*liveHost
-	// While the world rests, the revision at which it began to; else 0.
+	// resting is the revision at which the world began to rest; 0 while it does not rest.
 	resting orbit.Revision
-	// How long it has rested so far.
+	// rested is the time of all rests so far. The times of events do not include rests.
 	rested time.Duration
-	// When a proposal was last sent by an engine.
+	// sent is when an engine last sent a proposal other than a nomination.
 	sent time.Duration
-	// What the engines last said of capsules that they did not place.
-	why  map[orbit.CapsuleID]error
+	// why has the reasons that the engines last gave for capsules that they did not place.
+	why map[orbit.CapsuleID]error
+	// over says that all events have happened.
 	over bool
 }
 
-// liveHost is what a node reports of itself.
+// liveHost is the reporting side of a node.
 type liveHost struct {
 	orbit.Report
 	silent bool
@@ -45,7 +46,8 @@ func (w *livePlay) begin() {
 	}
 }
 
-// next puts an event on the agenda. At a rest nothing else happens until the world has been judged.
+// next puts event i on the agenda, which puts the one after it there. During a rest no event happens until the world
+// has been judged.
 func (w *livePlay) next(i int) {
 	if i == len(w.Events) {
 		w.over = true
@@ -69,7 +71,7 @@ func (w *livePlay) next(i int) {
 	})
 }
 
-// left returns for how long still something may go wrong: until the world rests.
+// left returns the time until the next rest.
 func (w *livePlay) left() time.Duration {
 	for i := range w.Events {
 		if at := w.Events[i].At + w.rested; w.Events[i].kind == liveRest && at > w.now {
@@ -79,7 +81,7 @@ func (w *livePlay) left() time.Duration {
 	return 0
 }
 
-// burst returns the fault in which every proposal of an engine ends now; empty: none.
+// burst returns the fault that every proposal of an engine has at present; empty: none.
 func (w *livePlay) burst(engine string) string {
 	for _, b := range w.draft.bursts {
 		if now := w.now - w.rested; w.resting == 0 && b.engine == engine && b.from <= now && now < b.to {
@@ -89,7 +91,7 @@ func (w *livePlay) burst(engine string) string {
 	return ""
 }
 
-// beats lets nodes report the truth, unless they are silent.
+// beats lets all nodes report that are not silent, with their true number of free slots.
 func (w *livePlay) beats(context.Context) {
 	state := w.snapshot()
 	for _, id := range slices.Sorted(maps.Keys(w.hosts)) {
@@ -112,7 +114,7 @@ func (w *livePlay) beat(state *orbit.State, id orbit.NodeID) {
 	}
 }
 
-// snapshot returns the state of the ledger itself.
+// snapshot returns the state of the ledger, without faults.
 func (w *livePlay) snapshot() *orbit.State {
 	state, err := w.ledger.Snapshot(background())
 	if err != nil {
@@ -150,10 +152,10 @@ func (w *livePlay) navigator(e *liveEngine, i int) (n orbit.Navigator) {
 		n = &sandbox.Warm{Board: w.board, Modules: []string{"none"}, AllowStale: e.allowStale, Seed: uint64(i)}
 		filter = nil
 	}
-	if e.anchored { // its holds end before the rest does, which is shorter than the default: what they keep is judged
+	if e.anchored { // HoldFor is below the default, so that its holds end during a rest and their room is judged too
 		n = &nav.Anchor{Navigator: n, SelfMatch: e.selfMatch, HoldFor: 2 * time.Second, Filter: filter}
 	}
-	if e.patient { // what it nominates lasts, and does not age, so that it comes to rest
+	if e.patient { // its nominations last for the whole run and do not age, so that the engine comes to rest
 		n = &nav.Patient{Navigator: n, After: 200 * time.Millisecond, For: time.Hour, Unaged: true, Filter: filter}
 	}
 	if e.preempting {
@@ -162,7 +164,7 @@ func (w *livePlay) navigator(e *liveEngine, i int) (n orbit.Navigator) {
 	return n
 }
 
-// liveFilter keeps work away from nodes that are busy or not heard of.
+// liveFilter keeps work away from nodes that are busy or whose reports are stale.
 func liveFilter(_ *orbit.NodeState, r *orbit.Report, _ *orbit.Spec) string {
 	if r.Stale || r.CPUPercent > 90 {
 		return "are busy or not heard of"
@@ -170,7 +172,7 @@ func liveFilter(_ *orbit.NodeState, r *orbit.Report, _ *orbit.Spec) string {
 	return ""
 }
 
-// heard looks at a round of an engine, and notes what it says of what is left.
+// heard checks the errors of an engine's round, and notes its reasons for the capsules that it did not place.
 func (w *livePlay) heard(r *orbit.Round) {
 	for _, err := range r.Errors {
 		if errors.Is(err, orbit.ErrInfeasible) && w.resting > 0 && r.View >= w.resting {
@@ -195,7 +197,8 @@ func newPlay(c *course) *livePlay {
 	return &livePlay{course: c, draft: c.live, hosts: map[orbit.NodeID]*liveHost{}, why: map[orbit.CapsuleID]error{}}
 }
 
-// newBoard returns the reports of a race, by the clock of package time where that keeps to the virtual time.
+// newBoard returns the board for the reports of a race; nil: no node reports. Without Config.Sleep package time does
+// not follow the virtual time, so the board reads the virtual time itself.
 func newBoard(c *course) *telemetry.Board {
 	if c.Heartbeat <= 0 {
 		return nil
@@ -210,7 +213,7 @@ func newBoard(c *course) *telemetry.Board {
 	return b
 }
 
-// hearing is the reports as an engine has them.
+// hearing is the board as an engine sees it: asking for reports is a step, which may have a fault.
 type hearing struct {
 	*telemetry.Board
 	actor *actor
@@ -224,8 +227,8 @@ func (h hearing) Reports(ctx context.Context, after uint64) ([]orbit.Report, uin
 	return h.Board.Reports(ctx, after)
 }
 
-// spoil fails a plan as was drawn, and reports whether it has. A plan that fails comes to nothing, but the navigator does
-// not know that: it may have been made and lost.
+// spoil lets a plan fail by a drawn fault (what), and reports whether the plan has failed. In half of the cases the
+// navigator has made the plan before, and does not know that it is lost.
 func (t *thinker) spoil(ctx context.Context, what string, view *orbit.View, pending []*orbit.Capsule) (bool, error) {
 	if what == "" {
 		return false, nil
@@ -239,9 +242,9 @@ func (t *thinker) spoil(ctx context.Context, what string, view *orbit.View, pend
 	case faultPanics:
 		panic(errMadeUp)
 	case faultOverruns:
-		if t.planning.Load() == 1 && t.scheduler.planTimeout > 0 { // else others would overrun too
-			t.planning.Add(0)                           // what the driver has written is passed on to the engine, which goes on without this goroutine
-			time.Sleep(t.scheduler.planTimeout*3/2 + 7) // at no instant at which anything else happens
+		if t.planning.Load() == 1 && t.scheduler.planTimeout > 0 { // otherwise plans of other engines would overrun too
+			t.planning.Add(0)                           // passes the driver's writes on to the engine, which goes on without this goroutine
+			time.Sleep(t.scheduler.planTimeout*3/2 + 7) // the odd 7 ns keep it from ending at the same instant as anything else
 		}
 	}
 	return true, errMadeUp

@@ -7,8 +7,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// displace lets a third party place a capsule, or a gang at its minimum, and evict all that it outranks on the nodes that it takes,
-// whether they have to leave or not.
+// displace lets a third party place a capsule, or a gang at its minimum. The proposal evicts all capsules of lower
+// priority on the chosen nodes, whether they have to leave or not.
 func (t *liveTurn) displace() [][]orbit.Commitment {
 	c := t.capsule(func(c *orbit.Capsule) bool {
 		return c.Pending() && c.Spec.Devices.Count == 0 && (c.Spec.Priority > 0 || lucky(t.r, 10))
@@ -49,7 +49,7 @@ func (t *liveTurn) displace() [][]orbit.Commitment {
 	return once(append(do, places...)...)
 }
 
-// budget bounds how many of a group, or of the work of an engine, may be missing, or takes such a bound away.
+// budget puts a budget on a group or a module, or removes one.
 func (t *liveTurn) budget() [][]orbit.Commitment {
 	id := orbit.BudgetID(fmt.Sprint("b", t.r.IntN(3)))
 	if lucky(t.r, 30) {
@@ -66,7 +66,7 @@ func (t *liveTurn) budget() [][]orbit.Commitment {
 	return once(orbit.PutBudget{Budget: b})
 }
 
-// flap lets an agent say that a capsule is not ready any more, or is again.
+// flap lets an agent report that a capsule is not ready any more, or is ready again.
 func (t *liveTurn) flap() [][]orbit.Commitment {
 	c := t.capsule(func(c *orbit.Capsule) bool { return c.Placed() && c.Begun })
 	if c == nil {

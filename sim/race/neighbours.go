@@ -6,16 +6,17 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// This file judges by the books who may be beside whom ([orbit.Apart], [orbit.Even], [orbit.Extra]): by looking at all pairs, and by counting anew.
+// This file judges by the books of the audit whether placements keep the rules of company ([orbit.Apart], [orbit.Even],
+// [orbit.Extra]). It compares all pairs of capsules, and counts members anew each time.
 
-// neighbour is a capsule that is placed, and the node that it is on.
+// neighbour is a placed capsule and its node.
 type neighbour struct {
 	id   orbit.CapsuleID
 	spec *orbit.Spec
 	on   *auditNode
 }
 
-// domainOf returns the domain of a node by a level, empty if it is in none.
+// domainOf returns the domain of a node at a level; empty: none.
 func (n *auditNode) domainOf(level string) string {
 	if level == orbit.NodeKey {
 		return string(n.ID)
@@ -28,7 +29,7 @@ func (c *course) ruled() bool {
 	return slices.ContainsFunc(c.Jobs, func(j Job) bool { return len(j.Spec.Apart)+len(j.Spec.Even)+len(j.Spec.Extras) > 0 })
 }
 
-// neighbours returns all that is placed; nothing if there are no rules.
+// neighbours returns all placed capsules; nil if no job has rules of company.
 func (a *audit) neighbours() (out []neighbour) {
 	if !a.ruled() {
 		return nil
@@ -51,20 +52,20 @@ func members(all []neighbour, e *orbit.Even, domain string) (sum int) {
 	return sum
 }
 
-// rise is a domain in which a capsule is placed that has to be even there, and how many members were in it before.
+// rise is a placement of a capsule with an even rule, and how many members the domain had before the commit.
 type rise struct {
 	capsule orbit.CapsuleID
 	rule    *orbit.Even
 	before  int
 }
 
-// risesOf returns, before the changes are entered, in which domains they place what has to be even.
+// risesOf returns the placements of capsules with even rules. It is called before the changes are entered.
 func (a *audit) risesOf(changes []orbit.Change) (out []rise) {
 	all := a.neighbours()
 	for _, c := range changes {
 		do, places := c.Do.(orbit.Place)
 		m, n := a.capsules[do.Capsule], a.nodes[do.Node]
-		if !places || m == nil || n == nil || !a.ruled() { // with the capsule comes no member, and with the node no domain that had any
+		if !places || m == nil || n == nil || !a.ruled() { // for a new capsule or node there is no count before, and judgeCompany takes 0
 			continue
 		}
 		for i := range m.spec.Even {
@@ -75,7 +76,8 @@ func (a *audit) risesOf(changes []orbit.Change) (out []rise) {
 	return out
 }
 
-// judgeCompany checks, after the changes are entered, that what they have placed keeps the rules of company, its own and those of others.
+// judgeCompany checks that the capsules that a commit has placed keep the rules of company, both their own and those of
+// others. It is called after the changes are entered.
 func (a *audit) judgeCompany(changes []orbit.Change, rises []rise, rev orbit.Revision) {
 	all := a.neighbours()
 	if len(all) == 0 {
@@ -103,7 +105,8 @@ func (a *audit) judgeCompany(changes []orbit.Change, rises []rise, rev orbit.Rev
 	}
 }
 
-// keeps returns the level by which one has to be apart from the other, empty if it need not be.
+// keeps returns the level by which c has to be apart from the other capsule and is not; empty: c breaks no rule of its
+// own.
 func (c neighbour) keeps(other neighbour) string {
 	for _, rule := range c.spec.Apart {
 		if d := c.on.domainOf(rule.Level); d != "" && d == other.on.domainOf(rule.Level) && other.spec.IsIn(rule.Group) {
@@ -113,7 +116,7 @@ func (c neighbour) keeps(other neighbour) string {
 	return ""
 }
 
-// judgeApart looks at all others.
+// judgeApart checks a placed capsule against all others, by its rules and by theirs.
 func (a *audit) judgeApart(all []neighbour, self neighbour, rev orbit.Revision) {
 	for _, rule := range self.spec.Apart {
 		if self.on.domainOf(rule.Level) == "" {
@@ -133,7 +136,8 @@ func (a *audit) judgeApart(all []neighbour, self neighbour, rev orbit.Revision) 
 	}
 }
 
-// judgeRemains looks at all that has left its node and still runs there. What is placed beside that must wait for it, and can only on that node.
+// judgeRemains checks a placed capsule against the capsules that have left their nodes and still run there. A capsule
+// that has to be apart from one of them must wait for it to stop, and can do so only on the same node.
 func (a *audit) judgeRemains(self neighbour, m *auditCapsule, do *orbit.Place, rev orbit.Revision) {
 	for _, n := range a.nodes {
 		for _, r := range n.remains {
@@ -146,7 +150,8 @@ func (a *audit) judgeRemains(self neighbour, m *auditCapsule, do *orbit.Place, r
 	}
 }
 
-// judgeExtras adds up what is taken on the node of what the newcomer takes. What still runs there counts if the newcomer does not wait for it.
+// judgeExtras checks that the node has enough of each extra that the newcomer takes. Capsules that have left and still
+// run there count if the newcomer does not wait for them to stop.
 func (a *audit) judgeExtras(all []neighbour, self neighbour, m *auditCapsule, do *orbit.Place, rev orbit.Revision) {
 	for _, x := range self.spec.Extras {
 		taken := int64(0)
@@ -166,7 +171,7 @@ func (a *audit) judgeExtras(all []neighbour, self neighbour, m *auditCapsule, do
 	}
 }
 
-// amountOf returns how much there is of a name.
+// amountOf returns the sum of the amounts of the extras with a name.
 func amountOf(extras []orbit.Extra, name string) (sum int64) {
 	for _, x := range extras {
 		if x.Name == name {
@@ -176,7 +181,8 @@ func amountOf(extras []orbit.Extra, name string) (sum int64) {
 	return sum
 }
 
-// fitsBeside reports whether all that is on the node fits beside what still stops there, in what the spec asks for.
+// fitsBeside reports whether everything placed on the node fits beside the capsules that have left and still run there.
+// Only the dimensions for which the spec asks count.
 func (n *auditNode) fitsBeside(spec *orbit.Spec) bool {
 	sum := n.used
 	for _, r := range n.remains {
@@ -192,7 +198,8 @@ func (n *auditNode) fitsBeside(spec *orbit.Spec) bool {
 	return true
 }
 
-// judgeEven counts the members in all domains.
+// judgeEven checks one even rule of a placed capsule, by counting the members in all domains. It fails if the placement
+// has increased the count of its domain beyond the allowed skew.
 func (a *audit) judgeEven(all []neighbour, self neighbour, e *orbit.Even, before int, rev orbit.Revision) {
 	d := self.on.domainOf(e.Level)
 	if d == "" || len(e.Domains) > 0 && !slices.Contains(e.Domains, d) {

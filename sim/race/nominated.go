@@ -10,17 +10,17 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// This file judges nominations ([orbit.Nominate]) by books of its own: who may take room that is nominated, and how long
-// those wait who are nominated.
+// This file judges nominations ([orbit.Nominate]) by books of its own: which work may take nominated room, and how long
+// nominated work waits.
 
-// nominee is a capsule, or a gang, that may be nominated.
+// nominee is a capsule or a gang that may be nominated.
 type nominee struct {
 	capsule orbit.CapsuleID
 	gang    orbit.GangID
 }
 
-// nominees returns by which names a capsule may be nominated, the one that counts first: a member that a running gang lacks is
-// nominated as a capsule.
+// nominees returns the nominees whose nomination a capsule can use, in the order in which they count: the capsule
+// itself, and its gang. A member that a running gang lacks is nominated as a capsule.
 func (m *auditCapsule) nominees() []nominee {
 	if m.gang != nil {
 		return []nominee{{capsule: m.id}, {gang: m.gang.ID}}
@@ -38,7 +38,7 @@ func (a *audit) nominate(do *orbit.Nominate, rev orbit.Revision) {
 	id := nominee{do.Capsule, do.Gang}
 	was := a.nominations[id]
 	if len(do.Parts) == 0 {
-		if was != nil && (do.Since == 0 || do.Since == was.Made) { // else it has made way by itself
+		if was != nil && (do.Since == 0 || do.Since == was.Made) { // otherwise the nomination that it names has ended already
 			a.endParts(id)
 		}
 		return
@@ -69,7 +69,7 @@ func (a *audit) endParts(id nominee) {
 	}
 }
 
-// endNomination ends what a capsule that has ended was nominated for, and its gang.
+// endNomination ends the nominations of a capsule that has ended, and of its gang.
 func (a *audit) endNomination(m *auditCapsule) {
 	for _, id := range m.nominees() {
 		if id.gang != "" {
@@ -80,25 +80,26 @@ func (a *audit) endNomination(m *auditCapsule) {
 	}
 }
 
-// nodeAsk is what one commitment asks for on a node.
+// nodeAsk is the demand of one commitment on a node.
 type nodeAsk struct {
 	node    orbit.NodeID
 	who     string
 	room    orbit.Resources
 	devices orbit.DeviceSet
 	milli   int
-	// Of a capsule: its priority, and its nomination before the commit. A hold comes behind all nominations.
+	// hold says that the demand is that of a hold, which every nomination outranks. For a capsule, priority is its
+	// priority and nominated is its nomination before the commit.
 	hold      bool
 	priority  int32
 	nominated *orbit.Nomination
-	// The capsule, and from whom it borrows.
+	// of is the capsule; borrows is the nominee from which it borrows.
 	of      *auditCapsule
 	borrows nominee
-	// It is no ask, but what a hold that ends has held.
+	// ends says that this is no demand but the room of a hold that the commit ends.
 	ends bool
 }
 
-// asksOf lists what a commit asks for, before it is entered. It returns nil if nothing is nominated.
+// asksOf returns the demands of a commit, before it is entered; nil if there are no nominations.
 func (a *audit) asksOf(changes []orbit.Change) (asks []nodeAsk) {
 	if len(a.nominations) == 0 {
 		return nil
@@ -126,8 +127,8 @@ func (a *audit) asksOf(changes []orbit.Change) (asks []nodeAsk) {
 	return asks
 }
 
-// lend finds out from whom those borrow that a commit has placed: of the nominations that were made before it and live after it, the
-// first in rank that lends to them.
+// lend finds the nominee from which each capsule that a commit has placed borrows. It is the first in rank that lends
+// to the capsule, of the nominations on the node that were made before the commit and live after it.
 func (a *audit) lend(asks []nodeAsk, rev orbit.Revision) {
 	for i := range asks {
 		k := &asks[i]
@@ -145,7 +146,7 @@ func (a *audit) lend(asks []nodeAsk, rev orbit.Revision) {
 	}
 }
 
-// evictsAt is the priority at which a nominee evicts.
+// evictsAt returns the priority that a nominee has when it evicts others.
 func (a *audit) evictsAt(n *orbit.Nomination) int32 {
 	if m := a.capsules[n.Capsule]; m != nil {
 		return m.asks()
@@ -157,7 +158,7 @@ func (a *audit) evictsAt(n *orbit.Nomination) int32 {
 	return least
 }
 
-// borrowed is what is borrowed from a nominee on a node.
+// borrowed returns how much is borrowed from a nominee on a node; of selects one resource or device.
 func (a *audit) borrowed(from nominee, on orbit.NodeID, of func(orbit.Resources, orbit.DeviceSet, int) int64) (sum int64) {
 	for _, m := range a.capsules {
 		if m.node == on && m.borrows == from {
@@ -178,8 +179,8 @@ func (k *nodeAsk) yields(to *orbit.Nomination) bool {
 	return k.hold || to.Rank >= k.priority
 }
 
-// judgeAsks looks whether what a commit has taken is left by what is nominated for those that outrank it: for each thing
-// that it asks for on a node, what is used and what is nominated for them must fit together.
+// judgeAsks checks that a commit has not taken room that is nominated for work that outranks it. For each resource and
+// device that the commit asks for on a node, the usage and the room nominated for such work must fit together.
 func (a *audit) judgeAsks(asks []nodeAsk, rev orbit.Revision) {
 	a.lend(asks, rev)
 	for i := range asks {
@@ -201,7 +202,8 @@ func (a *audit) judgeAsks(asks []nodeAsk, rev orbit.Revision) {
 	}
 }
 
-// judgeAsk judges one of the asks by one thing of which so much is free after the commit.
+// judgeAsk judges one of the demands by one resource or device, which of selects. Free is how much of it is free after
+// the commit.
 func (a *audit) judgeAsk(asks []nodeAsk, i int, rev orbit.Revision, free int64, of func(orbit.Resources, orbit.DeviceSet, int) int64) {
 	k := &asks[i]
 	if of(k.room, k.devices, k.milli) == 0 {
@@ -219,7 +221,7 @@ func (a *audit) judgeAsk(asks []nodeAsk, i int, rev orbit.Revision, free int64, 
 		}
 	}
 	if !held && sum <= ended {
-		return // it takes what a hold had
+		return // it takes no more than the room of a hold that the commit ends
 	}
 	for _, n := range slices.SortedFunc(maps.Values(a.nominations), before) {
 		for _, part := range n.Parts {
@@ -241,16 +243,16 @@ func (a *audit) judgeAsk(asks []nodeAsk, i int, rev orbit.Revision, free int64, 
 // firstNominee is the nomination that no other outranks.
 type firstNominee struct {
 	id nominee
-	// Since when its room is free and it is first.
+	// since is the time since when it is first and its room is free.
 	since time.Duration
 }
 
-// atRest reports whether an engine has run for as long as what is nominated may wait, and nothing has gone wrong since.
+// atRest reports whether some engine has run without faults for longer than Serve.
 func (c *course) atRest() bool {
 	return slices.ContainsFunc(c.actors, func(a *actor) bool { return !a.gone && c.now-max(a.began, c.Faults.Until) > c.Serve })
 }
 
-// checkWaits asks whether somebody waits for longer than the bounds say.
+// checkWaits checks the bounds Job.Within and Serve.
 func (c *course) checkWaits() {
 	if slices.ContainsFunc(c.actors, func(a *actor) bool { return a.gone }) {
 		c.calm = c.now
@@ -285,7 +287,8 @@ func (c *course) checkWaits() {
 	}
 }
 
-// could reports whether a job would fit if nothing else ran: if others have to make way for it, beside all other such jobs.
+// could reports whether a job would fit on the empty nodes. If others have to make way for it (Victims), it must fit
+// beside all other jobs with victims.
 func (a *audit) could(t *task) bool {
 	var rooms []room
 	for _, id := range slices.Sorted(maps.Keys(a.nodes)) {
@@ -321,7 +324,8 @@ func (a *audit) nominatedOn(id orbit.NodeID) bool {
 	return false
 }
 
-// isFree reports whether all room of a nomination is free, or is once what borrows from it there has left.
+// isFree reports whether all room of a nomination is free. Room that is only borrowed from the nomination counts as
+// free.
 func (a *audit) isFree(n *orbit.Nomination) bool {
 	for _, part := range n.Parts {
 		on := a.nodes[part.Node]

@@ -11,14 +11,16 @@ import (
 	"github.com/orbitsched/orbit/nav"
 )
 
-// Patience is a [Scenario] that hunts for work that waits for ever. On a few nodes, small tasks come without end, each of which
-// runs for 5 to 40 ms and is followed by another one when it ends, and some of which say so and backfill; among them large capsules and
-// gangs of at least their priority. One to eight engines place both, each with a [nav.Patient]; one may replace its own small tasks in one commit.
-// In most worlds arrivals of higher priority come, nodes are cordoned and shrink for a while, and for the first part of the
-// run all faults strike, lost engines among them.
+// Patience is a [Scenario] that hunts for work that waits for ever. On a few nodes, small tasks come without end: each
+// runs for 5 to 40 ms, and another one follows when it ends. Some of them declare how long they run, and some of these
+// backfill. Large capsules and gangs of at least the same priority come too. One to eight engines place the work, each
+// with a [nav.Patient]; in some worlds an engine without it replaces its own small tasks, each in one commit. In some
+// worlds work of higher priority arrives, nodes are cordoned or shrink for a while, and in half of them all faults
+// strike during the first part of the run, crashes of engines among them.
 //
-// The rules are Job.Within for what is large, Config.Serve for what is nominated, and those of every race. With -tags stress the
-// tests run 100,000 of them with ORBIT_STRESS_SCALE=100: go test -tags stress -timeout 2h -run 'TestPatience$' -v ./sim/race.
+// The rules are Job.Within for large work, Config.Serve for nominations, and those of every race. With -tags stress and
+// ORBIT_STRESS_SCALE=100 the tests run 100,000 seeds: go test -tags stress -timeout 2h -run 'TestPatience$' -v
+// ./sim/race.
 func Patience(seed uint64) *Config {
 	p := &patience{Rand: rand.New(rand.NewPCG(seed, 0xa17)), Config: &Config{
 		Serve: 400 * time.Millisecond, Check: 64, Sleep: time.Sleep, Command: "go test ./sim/race -run '^TestPatience$' -patience.seed %d -patience.seeds 1",
@@ -37,12 +39,13 @@ func Patience(seed uint64) *Config {
 type patience struct {
 	*rand.Rand
 	*Config
-	// Of the nodes together.
+	// cores is the number of cores of all nodes together.
 	cores int64
 }
 
 const (
-	// patienceAfter is after how long work is nominated, and what is put aside comes back.
+	// patienceAfter is the time after which waiting work is nominated. An engine puts classes aside for 1 or 10 times
+	// as long.
 	patienceAfter = 30 * time.Millisecond
 	// patienceTrouble is when faults and events end.
 	patienceTrouble = 300 * time.Millisecond
@@ -58,7 +61,7 @@ func (p *patience) drawNodes() {
 	}
 }
 
-// job adds a job that an engine of a kind has, which is named when the engines are drawn.
+// job adds a job for an engine of a kind. Its Owner is the kind until drawEngines replaces it by the name of an engine.
 func (p *patience) job(kind string, j Job, cores int64, priority int32) {
 	class := map[string]orbit.AppClass{"services": orbit.LatencySensitive, "batch": orbit.Batch, "gang": orbit.GangClass, "swap": orbit.Batch}[kind]
 	j.Owner = kind
@@ -105,7 +108,8 @@ func (p *patience) drawLarge() {
 		}
 		p.job(kind, j, cores, one[int32](p.Rand, 0, 0, 1, 1, 2))
 	}
-	// Each waits for those before it: until it is nominated, the tasks that run then have ended, and it is served.
+	// A job waits for all jobs before it. Each takes the time until it is nominated, until the tasks that run then have
+	// ended, and until it is served.
 	each := 1200*time.Millisecond + p.Serve
 	for i := range p.Jobs {
 		if !p.Jobs[i].Again {
@@ -114,7 +118,8 @@ func (p *patience) drawLarge() {
 	}
 }
 
-// drawEngines draws engines for the kinds of work that there are, several for some, and gives each job to one.
+// drawEngines draws engines for the kinds of work in the world, several for some kinds, and assigns each job to one of
+// them.
 func (p *patience) drawEngines() {
 	var kinds []string
 	for i := range p.Jobs {
@@ -154,7 +159,7 @@ func patient(kind string) orbit.Navigator {
 	return p
 }
 
-// drawTrouble draws what goes wrong, and what happens to the nodes.
+// drawTrouble draws faults, and events of the nodes.
 func (p *patience) drawTrouble() {
 	p.Faults = Faults{Delay: one(p.Rand, 0, 0.1, 0.3), Longest: 16 * time.Millisecond, Until: patienceTrouble}
 	if lucky(p.Rand, 50) {
@@ -175,11 +180,13 @@ func (p *patience) drawTrouble() {
 	}
 }
 
-// swapping is a navigator that ends its own tasks to make room for the next ones, in the commit that places those. What it
-// frees is no more its own than what ends by itself: it may not overtake by that what is nominated.
+// swapping is a navigator that ends its own tasks in the commit that places the next ones in their stead. The room that
+// it frees does not belong to it, just as if the tasks had ended by themselves: it must not overtake a nomination with
+// that room.
 type swapping struct{ nav.Batch }
 
-// Plan places what fits, and proposes for the rest to take the places of what runs.
+// Plan places the capsules that fit. For one of the others it proposes to take the place of a running task with the
+// same spec.
 func (s *swapping) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 	plan, err := s.Batch.Plan(ctx, view, pending)
 	placed := map[orbit.CapsuleID]bool{}

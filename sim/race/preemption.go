@@ -10,17 +10,19 @@ import (
 	"github.com/orbitsched/orbit/nav"
 )
 
-// Preemption is a [Scenario] that hunts for evictions in vain. Its nodes are full of tasks of one core and low priority. Then
-// urgent work comes to one to three engines, each with a [nav.Preempting] over [nav.Services] or [nav.Batch], and some of these
-// name more victims than they need. What is evicted waits again, or a controller ends it and submits something new for it; an
-// engine of low priority takes any room that is left. In half of the worlds that is where it ends; in the others tasks of low
-// priority end by themselves all the time, 5 to 40 ms after they were placed, and others follow, while an urgent plan takes up to 20 ms to be
-// proposed. In some worlds agents confirm what begins and stops, or a budget bounds how many may be missing; in half of them
-// all faults strike for the first part of the run.
+// Preemption is a [Scenario] that hunts for evictions in vain. Its nodes are full of tasks of one core and low
+// priority. Then urgent work comes to one to three engines, each with a [nav.Preempting] over [nav.Services] or
+// [nav.Batch]. Some of these engines name more victims than they need. An evicted task becomes pending again, or a
+// controller ends it and submits a new one in its place. One more engine places tasks of low priority in any free
+// capacity. In half of the worlds tasks of low priority also end by themselves all the time, 5 to 40 ms after they were
+// placed, and others follow, while an urgent plan takes up to 20 ms to be proposed. In some worlds agents confirm which
+// capsules begin and stop, or a budget bounds how many may be missing. In half of them all faults strike during the
+// first part of the run.
 //
-// The rules are those of every race: nobody is evicted for what the same commit does not place, or though it would still fit,
-// or against a budget; and Job.Within for urgent work, unless a budget forbids it. All urgent tasks of a world have the same size and
-// priority, so there is room for each, and as many have to leave as they have cores together: Job.Victims.
+// The rules are those of every race: no capsule is evicted for work that the same commit does not place, or although it
+// would still fit, or against a budget. Job.Within applies to urgent work, unless a budget may forbid the evictions.
+// All urgent tasks of a world have the same size and priority and fit on the nodes together, so exactly as many tasks
+// have to leave as the urgent ones have cores: Job.Victims.
 //
 // With -tags stress the tests run more of them: go test -tags stress -run 'TestPreemption$' -v ./sim/race.
 func Preemption(seed uint64) *Config {
@@ -39,14 +41,14 @@ func Preemption(seed uint64) *Config {
 type preemption struct {
 	*rand.Rand
 	*Config
-	// Tasks end by themselves.
+	// churns says that tasks of low priority end by themselves.
 	churns bool
 }
 
 const (
 	// preemptionTrouble is when faults end.
 	preemptionTrouble = 300 * time.Millisecond
-	// preemptionWithin is how long urgent work may wait for each task of its engine that is before it.
+	// preemptionWithin is how long urgent work may wait for each urgent task before it.
 	preemptionWithin = 400 * time.Millisecond
 )
 
@@ -59,7 +61,7 @@ func (p *preemption) drawNodes() {
 	p.Starts, p.Stops = time.Duration(p.IntN(5))*time.Millisecond, time.Duration(5+p.IntN(40))*time.Millisecond
 }
 
-// spec is a spec of so many cores.
+// spec returns a spec with this number of cores.
 func (p *preemption) spec(kind string, cores int64, priority int32) *orbit.Spec {
 	class := map[string]orbit.AppClass{"services": orbit.LatencySensitive, "batch": orbit.Batch}[kind]
 	return &orbit.Spec{Module: fmt.Sprint("m", len(p.Jobs)), Class: class, Priority: priority, Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: cores}}}
@@ -86,7 +88,7 @@ func (p *preemption) drawLow() {
 	p.Schedulers = append(p.Schedulers, Scheduler{Name: "low", Together: -1, Navigator: func() orbit.Navigator { return plainly(kind) }})
 }
 
-// plainly makes a navigator that evicts nobody.
+// plainly returns a navigator that evicts no capsule.
 func plainly(kind string) orbit.Navigator {
 	if kind == "batch" {
 		return &nav.Batch{}
@@ -94,7 +96,7 @@ func plainly(kind string) orbit.Navigator {
 	return &nav.Services{}
 }
 
-// drawUrgent draws urgent work that fits on the nodes all together, and the engines that have it.
+// drawUrgent draws the engines for urgent work, and urgent work that fits on the empty nodes together.
 func (p *preemption) drawUrgent() {
 	engines := one(p.Rand, 1, 2, 2, 3)
 	kinds := make([]string, engines)
@@ -122,7 +124,8 @@ func (p *preemption) drawUrgent() {
 	}
 }
 
-// urging is a navigator that may name all of lower priority on a node as victims, though fewer would do.
+// urging is a navigator that, if greedy, names all capsules of lower priority on a node as victims, although fewer
+// would do.
 type urging struct {
 	nav.Preempting
 	greedy bool
@@ -160,7 +163,7 @@ func (u *urging) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Ca
 	return plan, err
 }
 
-// drawTrouble draws faults, and a budget, which may be too small for all that is urgent.
+// drawTrouble draws faults, and in some worlds a budget, which may forbid some of the needed evictions.
 func (p *preemption) drawTrouble() {
 	p.Faults = Faults{Delay: one(p.Rand, 0, 0.2, 0.5), Longest: 32 * time.Millisecond, Until: preemptionTrouble}
 	if lucky(p.Rand, 50) {
@@ -172,7 +175,7 @@ func (p *preemption) drawTrouble() {
 	}
 	needed := p.victims()
 	b := orbit.Budget{ID: "b", Group: one(p.Rand, "low", "all"), Expected: len(p.Jobs[0].On), Missing: needed}
-	if lucky(p.Rand, 50) || p.churns { // of those that end by themselves some are missing at all times
+	if lucky(p.Rand, 50) || p.churns { // where tasks end by themselves, some members are always missing
 		b.Missing, p.Until = p.IntN(needed+1), time.Second
 		for i := range p.Jobs {
 			p.Jobs[i].Within = 0

@@ -10,10 +10,10 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Config is a race: it runs several engines, a ledger and the world around them as one deterministic sequence of steps: the same seed
-// gives the same history, byte for byte, in any process. It is what finds, replays and shrinks bugs of ledgers and
-// navigators that only show when steps interleave badly, and what published experiments on many schedulers can be
-// repeated on. Fill in the fields and call Run, or Hunt for a seed that fails.
+// Config is a race: it runs several engines, a ledger and the world around them as one deterministic sequence of steps:
+// the same seed gives the same history, byte for byte, in any process. It finds, replays and shrinks bugs of ledgers
+// and navigators that show only when steps interleave badly. Published experiments with many schedulers can be repeated
+// with it. Fill in the fields and call Run, or Hunt for a seed that fails.
 //
 //	world ─ submits jobs, ends tasks, hears nodes ─┐
 //	engine ─ view ─ plan ─ think ─ propose ─ rest ─┼─► gate ─► ledger    one step at a time, in an order that is
@@ -21,21 +21,23 @@ import (
 //
 // The engines are real. Each runs [orbit.Engine.Pass] in a goroutine of its own, which stops at every call of the
 // ledger, at every plan and wherever [Step] is called; exactly one goroutine moves at a time. A stop lasts for a
-// drawn time and may end in a drawn fault, so that every interleaving can come up.
+// drawn time and may end in a drawn fault, so that every interleaving is possible.
 //
-// Time is virtual and costs nothing. Engines read the time of day only to put classes aside, which the race makes
-// last for good, and to end holds. For navigators that hold room, run the race in a synctest bubble with Sleep set to
-// [time.Sleep], so that package time keeps to the virtual time; without Sleep no hold ends.
+// Time is virtual and costs nothing. Engines read the time of day only to put classes aside and to end holds. In a race
+// a class stays aside for ever by default (Scheduler.ParkFor). For navigators that hold room, run the race in a
+// synctest bubble with Sleep set to [time.Sleep], so that package time keeps to the virtual time; without Sleep no hold
+// ends.
 //
-// Safety is checked after every step against a model that is told of the answers and reads the history, and at the end
-// by replaying the history: nothing is oversubscribed, placed twice, committed in part or twice, acknowledged without
-// being there or refused although it is, answered from the past, or slept through; and no engine plans on a view older
-// than an answer in one of its earlier passes, or loses to its own commit. Liveness is checked if Bound is set. One run
-// can check both, but separate runs are better: safety violations are found by faults that never end, and under those
-// no capsule has to be placed.
+// Safety is checked after every step against a model that is told all answers and reads the history, and at the end by
+// replaying the history. The rules are: no node is oversubscribed; no capsule is placed twice; no proposal is committed
+// in part or twice; a commit that was acknowledged is in the history, and a proposal that was refused is not; no answer
+// is older than the newest acknowledged commit; no wait misses a newer revision; no engine plans on a view older than
+// an answer in one of its earlier passes; and no engine loses to its own commit. Liveness is checked if Bound is set.
+// One run can check both, but separate runs are better: faults that never end find the most safety violations, and
+// under such faults no capsule has to be placed.
 //
-// A Config is not changed by running it, and may be run in several goroutines at once if what Ledger and the navigators
-// return is not shared.
+// Running a Config does not change it. It may be run in several goroutines at once if the ledgers and navigators that
+// its functions return are not shared.
 type Config struct {
 	// Nodes are the nodes of the world at the start.
 	Nodes []orbit.Node
@@ -47,7 +49,7 @@ type Config struct {
 	Ledger func() orbit.Ledger
 	// Faults are the faults to inject; the zero value injects none.
 	Faults Faults
-	// Events are what else happens to the world.
+	// Events are changes of the world beside the jobs, such as nodes that are cordoned.
 	Events []Event
 	// Heartbeat is the interval at which every node reports; 0: there is no telemetry. The load in the reports is
 	// generated, and the same in every run.
@@ -62,23 +64,25 @@ type Config struct {
 	// capsule that fits must be placed, and until then at least one engine must be awake. 0, the default, checks no
 	// liveness.
 	Bound int
-	// Starts and Stops are how long the agent of a node that confirms ([orbit.Node] Confirms) takes to report that what was
-	// placed begins, and as long again that it is ready, and that what had to leave has stopped. What may not begin yet is tried again.
+	// Starts and Stops are the times that the agent of a node that confirms ([orbit.Node] Confirms) takes to report.
+	// After Starts it reports that a placed capsule has begun, and after the same time again that the capsule is ready.
+	// After Stops it reports that a capsule that had to leave has stopped. If the ledger refuses a report, the agent
+	// tries again.
 	Starts, Stops time.Duration
-	// Serve is the bound on what is nominated ([orbit.Nominate]), while nothing has gone wrong and no engine has begun for as
-	// long: the first in rank is placed within this time of its room being free, and none lives on for longer after its
-	// end. 0: not checked.
+	// Serve bounds nominations ([orbit.Nominate]): the nomination of the highest rank must be placed within this time
+	// after its room has become free, and no nomination may live for longer than this after its Ends. Both are checked
+	// only after a time of the same length without a fault, an event or the begin of an engine. 0: not checked.
 	Serve time.Duration
 	// Check is the number of steps with commits between two checks of the whole state; default 1, which suits small
-	// worlds only. A negative number disables these checks, the replay of the history, and the second opinion on each
-	// commit that [orbit.State.Check] gives.
+	// worlds only. A negative number disables these checks, the replay of the history, and the check of each commit by
+	// [orbit.State.Check].
 	Check int
-	// Sleep is called with the difference whenever virtual time advances; nil: not called.
+	// Sleep is called whenever virtual time advances, with the time by which it advances; nil: not called.
 	Sleep func(time.Duration)
 	// Command is the command that runs a seed again, with %d for the seed; a failure prints it.
 	Command string
 
-	// What a world of [Liveness] is drawn from.
+	// live is the draft of a world of [Liveness]; nil in other races.
 	live *liveDraft
 }
 
@@ -100,24 +104,25 @@ type Scheduler struct {
 	Whole bool
 	// MaxPlan is the maximum number of capsules that one pass hands to the navigator; 0: the default of [orbit.Engine].
 	MaxPlan int
-	// ParkFor and Backoff are those of the engine. ParkFor 0: what is put aside stays there, so that a lost wake-up shows.
+	// ParkFor and Backoff are the fields of the engine. If ParkFor is 0, a class that was put aside never comes back
+	// because of time alone, so that a lost wake-up shows.
 	ParkFor time.Duration
 	Backoff orbit.Backoff
-	// Its proposals may be infeasible, or lose to each other.
+	// careless allows the proposals to be infeasible, and to lose to each other.
 	careless bool
-	// Of a world of [Liveness]: its engine, the deadline of its plans, and what makes its navigator.
+	// In a world of [Liveness]: the draft of the engine, the deadline of its plans, and the function that makes its
+	// navigator, in place of Navigator.
 	live        *liveEngine
 	planTimeout time.Duration
 	make        func(*course) orbit.Navigator
 }
 
-// Job is a number of tasks alike, submitted together. The tasks of the third job in the list are the capsules "j3-1",
-// "j3-2" and so on.
+// Job is a number of identical tasks that are submitted together. The tasks of the third job in the list are the
+// capsules "j3-1", "j3-2" and so on.
 type Job struct {
 	// At is the virtual time of the submission.
 	At time.Duration
-	// Owner is the scheduler that the job is assigned to; empty: the schedulers that claim it, of which there may be
-	// several.
+	// Owner is the scheduler that the job is assigned to; empty: all schedulers that claim it may place it.
 	Owner string
 	// Spec is the spec of each task.
 	Spec *orbit.Spec
@@ -125,19 +130,21 @@ type Job struct {
 	Tasks int
 	// Lasts is how long a task runs after it is placed; 0: for ever.
 	Lasts time.Duration
-	// Again submits a new task of the job for each that ends, whoever ends it, so that there is no end of them. A race with
-	// such a job ends when all tasks of all other jobs have been placed. Not for gangs.
+	// Again submits a new task of the job whenever one ends, for whatever reason, so that the job never ends. A race
+	// with such a job ends when all tasks of all other jobs have been placed. Not for gangs.
 	Again bool
-	// On lists the nodes on which the first tasks are placed in the very commit that submits them; schedulers place the others.
+	// On lists the nodes on which the first tasks are placed by the commit that submits them; schedulers place the
+	// others.
 	On []orbit.NodeID
-	// Replaced says that a controller ends each task that was evicted to make way, and submits a new one in its place, unless the
-	// task was placed again before.
+	// Replaced says that a controller ends each task that was evicted to make way, and submits a new one in its place,
+	// unless the task was placed again before.
 	Replaced bool
-	// Victims is how many capsules have to make way for each task. No more are evicted in the whole run than that makes for all
-	// jobs; 0 for all of them: not checked.
+	// Victims is how many capsules have to make way for each task. The whole run may evict no more capsules than the
+	// sum over the tasks of all jobs; if that sum is 0, this is not checked.
 	Victims int
-	// Within is the bound on the time from the submission, or the last disturbance if that is later, until all tasks are
-	// placed, or the minimum of a gang; 0: none. Disturbances are events, faults but for delays, and engines that begin.
+	// Within bounds the time until all tasks are placed or, for a gang, its minimum is. The time counts from the
+	// submission or from the last disturbance, whichever is later; 0: no bound. Disturbances are events, faults other
+	// than delays, and the begin of an engine.
 	Within time.Duration
 	// Gang makes the tasks a gang, whose first placement holds at least Min of them. The gang of the third job has the
 	// id "j3".
@@ -148,43 +155,44 @@ type Job struct {
 	Levels []string
 }
 
-// Event is something that is done to the world.
+// Event is a change of the world at a time.
 type Event struct {
-	// At is the virtual time at which it happens.
+	// At is the virtual time of the event.
 	At time.Duration
-	// Do is what is proposed to the ledger then, which may refuse it.
+	// Do are the commitments that the world then proposes to the ledger, which may refuse them.
 	Do []orbit.Commitment
 
-	// In a world of [Liveness]: what is drawn by this number when the time has come, for that depends on what there is then.
+	// In a world of [Liveness]: the kind of the event, and the number from which its details are drawn at the time of
+	// the event, because they depend on the state at that time.
 	kind string
 	id   int
 }
 
-// Faults are the chances, from 0 to 1, with which a step goes wrong. In the zero value no step does, and a running
-// engine runs until it waits. A step has at most one fault.
+// Faults are the chances, from 0 to 1, with which a step goes wrong. With the zero value nothing goes wrong or is
+// delayed, and an engine runs until it waits. A step has at most one fault beside a delay.
 type Faults struct {
 	// Delay is the chance that a step waits from 1 ms to Longest before it is taken, which interleaves the steps. Until
 	// does not end delays.
 	Delay float64
-	// Longest is about how long a delay takes at most, and a proposal that is late; 0: 4 s.
+	// Longest is about the longest time of a delay, and by which a proposal is late; 0: 4 s.
 	Longest time.Duration
 	// Crash is the chance that the engine crashes before the step; a new engine takes its place a while later.
 	Crash float64
-	// Conflict and the fields beside it are the chances of faults of a proposal. Conflict refuses it for no reason.
-	// Unavailable does not send it. Unknown commits it and loses the answer. Dropped does not send it and gives no
-	// answer. Late gives it up as unknown and delivers it a while later. Unavailable also applies to snapshots, changes
-	// and waits; Dropped and Late also apply to reports of nodes.
+	// Conflict, Unavailable, Unknown, Dropped and Late are the chances of faults of a proposal. Conflict refuses the
+	// proposal for no reason. Unavailable does not send it. Unknown sends it and loses the answer. Dropped does not
+	// send it, and the outcome is unknown to the engine. Late does the same and delivers the proposal a while later.
+	// Unavailable also applies to snapshots, changes and waits; Dropped and Late also apply to reports of nodes.
 	Conflict, Unavailable, Unknown, Dropped, Late float64
-	// Stale is the chance that a snapshot is the last one that the engine has seen.
+	// Stale is the chance that the engine gets, instead of a new snapshot, the last one that it has seen.
 	Stale float64
-	// Holds is the chance that a proposal with a hold is refused for no reason, and Reports that reports cannot be had. Plan is
-	// the chance that a plan fails, panics or overruns its deadline.
+	// Holds is the chance that a proposal with a hold is refused for no reason. Reports is the chance that reports are
+	// unavailable. Plan is the chance that a plan fails, panics or overruns its deadline.
 	Holds, Reports, Plan float64
 	// Until is the virtual time at which faults end; 0: never.
 	Until time.Duration
 }
 
-// Run runs a race with what the seed draws.
+// Run runs a race with the decisions that are drawn from a seed.
 func (r *Config) Run(seed uint64) *Result {
 	res := r.run(&decider{seed: seed, faults: r.Faults}, false)
 	res.Seed = seed
@@ -200,7 +208,7 @@ func (r *Config) Replay(decisions []string) *Result {
 	return r.run(d, false)
 }
 
-// run runs a race to its end; silent: without a history.
+// run runs a race to its end. If silent is set, no history is written.
 func (r *Config) run(d *decider, silent bool) *Result {
 	if err := r.faults(); err != nil {
 		return &Result{Config: *r, Err: err}
@@ -260,13 +268,13 @@ func Step(ctx context.Context, where string) {
 	}
 }
 
-// violation is a promise that was broken.
+// violation is the error of a promise that was broken: the name of the rule, and what happened.
 type violation struct{ rule, text string }
 
 // Error names the rule first.
 func (v *violation) Error() string { return v.rule + ": " + v.text }
 
-// ruleOf returns which rule an error says was broken; empty: none.
+// ruleOf returns the name of the rule that was broken according to an error; empty: the error is no violation.
 func ruleOf(err error) string {
 	if v := (*violation)(nil); errors.As(err, &v) {
 		return v.rule

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Result is what became of one run of a [Config].
+// Result is the result of one run of a [Config].
 type Result struct {
-	// Config is the race that was run; Hunt and Shrink return a smaller one than they were given.
+	// Config is the race that was run; in the results of Hunt and Shrink it is smaller than the original one.
 	Config Config
 	// Seed is the seed of the run; for a replay, the seed of the recorded run, if it is known.
 	Seed uint64
@@ -26,8 +26,8 @@ type Result struct {
 	Schedulers []Tally
 	// Elapsed is the virtual duration of the run.
 	Elapsed time.Duration
-	// Evictions counts the capsules that were evicted to make way, and Repeats those of them that, or whose predecessors if a
-	// controller has replaced them, had made way for the same work before.
+	// Evictions counts the evictions to make way for other work. Repeats counts those of them in which the capsule, or
+	// one that it has replaced, had made way for the same work before.
 	Evictions, Repeats int
 	// Steps counts the steps, and Waiting the tasks that are not placed at the end.
 	Steps, Waiting int
@@ -37,11 +37,11 @@ type Result struct {
 type Tally struct {
 	// Name is the name of the scheduler.
 	Name string
-	// Decisions counts the plans, Lost those of them that lost at least one proposal to another commit, and Jobs the
-	// jobs whose last task the scheduler placed.
+	// Decisions counts the plans, Lost the passes that lost at least one proposal to another commit, and Jobs the jobs
+	// whose last task the scheduler placed.
 	Decisions, Lost, Jobs int
-	// Proposed counts the proposals that were sent, Committed those that were committed, and Conflicts those that lost
-	// to another commit.
+	// Proposed counts the proposals that were sent, Committed the committed ones, and Conflicts those that lost to
+	// another commit.
 	Proposed, Committed, Conflicts int
 	// Busy is the virtual time spent on decisions, of the Elapsed time of the run.
 	Busy, Elapsed time.Duration
@@ -49,11 +49,11 @@ type Tally struct {
 	Waits []time.Duration
 }
 
-// ConflictFraction is conflicts per job that was placed, where all that one decision loses is one conflict: at 3 the
-// average job is decided on four times. This is the measure of the paper on Omega.
+// ConflictFraction is the number of conflicts per placed job. All proposals that one decision loses count as one
+// conflict. At 3 the average job is decided on four times. This is the measure of the paper on Omega.
 func (t *Tally) ConflictFraction() float64 { return ratio(t.Lost, t.Jobs) }
 
-// ConflictsPerCommit is proposals lost for each that was committed.
+// ConflictsPerCommit is the number of lost proposals per committed one.
 func (t *Tally) ConflictsPerCommit() float64 { return ratio(t.Conflicts, t.Committed) }
 
 // Busyness is the share of the time in which the scheduler was deciding, from 0 to 1.
@@ -64,7 +64,8 @@ func (t *Tally) Busyness() float64 {
 	return float64(t.Busy) / float64(t.Elapsed)
 }
 
-// Wait returns the wait that a share of the jobs, from 0 to 1, did not exceed; 0 if none was placed.
+// Wait returns a quantile of the waits: the wait that this share of the jobs, from 0 to 1, did not exceed; 0 if no job
+// was placed.
 func (t *Tally) Wait(share float64) time.Duration {
 	if len(t.Waits) == 0 {
 		return 0
@@ -74,7 +75,7 @@ func (t *Tally) Wait(share float64) time.Duration {
 
 func ratio(a, b int) float64 { return float64(a) / float64(max(b, 1)) }
 
-// result sums a run up.
+// result returns the result of a run.
 func (c *course) result() *Result {
 	elapsed := c.now
 	if c.over > 0 {
@@ -93,7 +94,7 @@ func (c *course) result() *Result {
 	return res
 }
 
-// String is a table of the schedulers, and what went wrong.
+// String returns a table of the schedulers, and the violation if there is one.
 func (r *Result) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-10s %9s %9s %9s %7s %9s %9s %6s %8s %8s %8s\n",
@@ -110,7 +111,7 @@ func (r *Result) String() string {
 	return b.String()
 }
 
-// brief rounds a time to what a table has room for.
+// brief formats a time, rounded so that it fits into the table.
 func brief(d time.Duration) string {
 	switch {
 	case d >= 10*time.Second:
@@ -124,8 +125,8 @@ func brief(d time.Duration) string {
 // Rule returns the name of the rule that was broken, as in "left"; empty: none was.
 func (r *Result) Rule() string { return ruleOf(r.Err) }
 
-// Story tells a failure: which promise was broken, how to run it again, what was drawn, and step by step what
-// happened.
+// Story describes a failure: the promise that was broken, the command that runs it again, the world, the decisions that
+// were drawn, and the history step by step.
 func (r *Result) Story() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d: %v\n", r.Seed, r.Err)
@@ -166,7 +167,8 @@ func (j *Job) String() string {
 	return text
 }
 
-// fold writes a history in which what comes again and again is told once.
+// fold writes a history. If lines that differ only in their time follow one another, it writes the first two and a
+// note.
 func fold(b *strings.Builder, history string) {
 	last, times := "", 0
 	for line := range strings.Lines(history) {
@@ -186,7 +188,7 @@ func fold(b *strings.Builder, history string) {
 	}
 }
 
-// command fills in the seed.
+// command returns the command that runs a seed again.
 func command(format string, seed uint64) string {
 	if format == "" {
 		return fmt.Sprintf("Config.Run(%d)", seed)

@@ -7,7 +7,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// describe says what a proposal asks for, once it is printed.
+// describe returns a Stringer that describes a proposal. The text is made only when it is printed.
 func describe(p *orbit.Proposal) fmt.Stringer { return described{p} }
 
 type described struct{ *orbit.Proposal }
@@ -106,7 +106,7 @@ func wishes(s *orbit.Spec) string {
 	return strings.Join(parts, ", ")
 }
 
-// amounts names what is not zero.
+// amounts describes the resources that are not zero.
 func amounts(r orbit.Resources) string {
 	var parts []string
 	for d, n := range r {

@@ -7,8 +7,9 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// thinker is the navigator that its engine calls. It takes the jobs in turn, and virtual time for each. It plans on the
-// view at once and proposes after that time, so it may lose to commits in between.
+// thinker is the navigator of an engine in a race. It calls the navigator under test (of) with the jobs in turn, and
+// takes virtual time for each. It plans on the view at once and proposes after that time, so it may lose to commits in
+// between.
 type thinker struct {
 	*actor
 	of orbit.Navigator
@@ -36,7 +37,7 @@ func (t *thinker) Plan(ctx context.Context, view *orbit.View, pending []*orbit.C
 	return plan, err
 }
 
-// first returns the capsules of the jobs that come first, and how many jobs that is.
+// first returns the capsules of the first jobs, as many as Scheduler.Together allows, and the number of these jobs.
 func (t *thinker) first(pending []*orbit.Capsule) ([]*orbit.Capsule, int) {
 	most, jobs := max(t.scheduler.Together, 1), map[*task]bool{}
 	kept := make([]*orbit.Capsule, 0, len(pending))
@@ -100,7 +101,7 @@ func perNode(proposals []orbit.Proposal) (out []orbit.Proposal) {
 	return out
 }
 
-// unchanged bets that nothing has changed on any node of the proposal since the view.
+// unchanged returns bets that no node on which the proposal places something has changed since the view.
 func unchanged(p *orbit.Proposal, view *orbit.View) (bets []orbit.Precondition) {
 	seen := map[orbit.NodeID]bool{}
 	for _, do := range p.Do {

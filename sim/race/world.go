@@ -12,24 +12,24 @@ import (
 
 const worldName = "world"
 
-// world is what happens around the schedulers: jobs are submitted, tasks end, messages arrive late, nodes report.
-// It has an agenda, and is an actor like the engines, but nothing goes wrong with what it asks of the ledger.
+// world does what happens around the schedulers: it submits jobs, ends tasks, delivers late messages and lets nodes
+// report. It has an agenda, and is an actor like the engines, but its own proposals have no faults.
 type world struct {
 	*actor
 	agenda heap.Heap[entry]
 	order  uint64
-	// The number of entries that are not reports.
+	// left is the number of entries on the agenda that are not reports.
 	left int
 }
 
-// entry is something that is going to happen.
+// entry is an entry of the agenda.
 type entry struct {
 	at    time.Duration
 	order uint64
 	do    func(ctx context.Context)
 }
 
-// Before orders entries by time, and those of one instant as they were made.
+// Before orders entries by time, and entries of the same time in the order in which they were made.
 func (e entry) Before(o entry) bool {
 	return cmp.Or(cmp.Compare(e.at, o.at), cmp.Compare(e.order, o.order)) < 0
 }
@@ -40,7 +40,7 @@ func newWorld(c *course) *world {
 	return w
 }
 
-// prepare lets the nodes join, and puts the jobs on the agenda.
+// prepare adds the nodes to the ledger, and puts the jobs, the events and the first reports on the agenda.
 func (w *world) prepare() {
 	for from := 0; from < len(w.Nodes); from += 1000 {
 		p := orbit.Proposal{ID: w.nextID()}
@@ -87,15 +87,15 @@ func (w *world) prepare() {
 	w.plan()
 }
 
-// capsule names a task.
+// capsule returns the id of task k, from 0.
 func (t *task) capsule(k int) orbit.CapsuleID {
 	return orbit.CapsuleID(fmt.Sprintf("j%d-%d", t.number, k+1))
 }
 
-// gang names the gang of the tasks.
+// gang returns the id of the job's gang.
 func (t *task) gang() orbit.GangID { return orbit.GangID(fmt.Sprint("j", t.number)) }
 
-// live does what is on the agenda.
+// live does the entries of the agenda one after another, one a step.
 func (w *world) live() {
 	defer w.bye()
 	ctx := context.WithValue(background(), actorKey{}, w.actor)
@@ -125,7 +125,7 @@ func (w *world) plan() {
 	}
 }
 
-// propose sends a proposal of the world's own, and notes what comes of it.
+// propose sends a proposal of the world's own, and notes its outcome.
 func (w *world) propose(ctx context.Context, p *orbit.Proposal) error {
 	w.audit.ask(p, w.actor)
 	rev, err := w.ledger.Propose(ctx, *p)
@@ -162,7 +162,7 @@ func (w *world) submit(ctx context.Context, t *task) {
 	}
 }
 
-// again submits one more task of a job that comes again, in the place of one that has ended.
+// again submits a new task of a job with Again, in place of one that has ended.
 func (w *world) again(t *task) {
 	w.left++
 	w.later(w.now, func(ctx context.Context) {
@@ -176,7 +176,7 @@ func (w *world) again(t *task) {
 	})
 }
 
-// ends puts the end of a task on the agenda, which comes if it still runs then as it does now.
+// ends puts the end of a task on the agenda. At that time the task ends only if it still has the same placement.
 func (w *world) ends(id orbit.CapsuleID, t *task, placed orbit.Revision) {
 	w.left++
 	w.later(w.now+t.Lasts, func(ctx context.Context) {
@@ -185,7 +185,7 @@ func (w *world) ends(id orbit.CapsuleID, t *task, placed orbit.Revision) {
 			return
 		}
 		p := &orbit.Proposal{ID: w.nextID(), Do: []orbit.Commitment{orbit.Release{Capsule: id, Final: true}}}
-		if w.audit.capsules[id].last() { // those of a gang that never came to run cannot begin by themselves
+		if w.audit.capsules[id].last() { // the gang's last placed member: its pending ones can no longer be placed alone
 			for k := range t.Tasks {
 				if m := w.audit.capsules[t.capsule(k)]; m.node == "" && !m.ended {
 					p.Do = append(p.Do, orbit.Release{Capsule: m.id, Final: true})
@@ -223,7 +223,7 @@ func (w *world) beat(node, k int) {
 	report := orbit.Report{Node: w.Nodes[node].ID, At: w.start.Add(w.now), CPUPercent: load(node, k)}
 	switch f.what {
 	case faultDropped:
-	case faultLate: // it may be older than the newest
+	case faultLate: // the report may then be older than the newest one
 		w.later(w.now+f.long, func(context.Context) { _ = w.board.Report(report) })
 	default:
 		_ = w.board.Report(report)
@@ -231,7 +231,7 @@ func (w *world) beat(node, k int) {
 	w.later(w.now+w.Heartbeat, func(context.Context) { w.beat(node, k+1) })
 }
 
-// load makes up what a node reports.
+// load returns a made-up load for the k-th report of a node, from 0 to 99 percent.
 func load(node, k int) float64 {
 	d := newDraw(uint64(node), "load", k)
 	return float64(int(100 * d.uniform()))

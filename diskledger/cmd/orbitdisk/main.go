@@ -5,7 +5,8 @@
 //	orbitdisk verify DIR     reads everything and recounts the state; the last line is "verify: ok"
 //	orbitdisk compact DIR    writes a checkpoint of the state and removes the files before it
 //
-// A damaged file ends all of them with status 1 and an error that names the file and the place. Only compact changes the folder.
+// A damaged file ends all of them with status 1 and an error that names the file and the place. Only compact changes
+// the folder.
 package main
 
 import (

@@ -1,12 +1,14 @@
-// Restart shows that a ledger in a folder survives its process. A child process runs two engines that place capsules on 50 nodes,
-// and is killed with SIGKILL at random times, again and again, each time in the middle of its work. The next child opens the same
-// folder and goes on. The child tells the parent of every placement that was committed, and of nothing else.
+// Restart shows that a ledger in a folder survives its process. A child process runs two engines that place capsules on
+// 50 nodes, and is killed with SIGKILL at random times, again and again, each time in the middle of its work. The next
+// child opens the same folder and continues. The child reports every placement to the parent after the ledger has
+// committed it.
 //
 //	cd diskledger && go run ./examples/restart
 //
-// How to read it: a line for each life of the child. Found is what its ledger had when it was opened, placed is what it has told of.
-// In the end the parent opens the folder by itself and compares: lost are placements that it was told of and that the ledger does
-// not have as they were told; doubled are capsules that it was told of in two places.
+// The output has a line for each life of the child. Found is the number of placements in the ledger when the child
+// opened it, placed is the number of placements that the child has reported. In the end the parent opens the folder
+// itself and compares: lost are placements that were reported and that the ledger does not have on the reported node;
+// doubled are capsules that were reported on two nodes.
 package main
 
 import (
@@ -50,7 +52,7 @@ func main() {
 	}
 }
 
-// live is a life of the child: it opens the ledger, and two engines place what waits until nothing does.
+// live is one life of the child: it opens the ledger, and two engines place capsules until none is pending.
 func live(dir string, capsules int) error {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -84,7 +86,7 @@ type only struct {
 	module string
 }
 
-// Claims reports whether it is the module.
+// Claims reports whether module is the navigator's one module.
 func (o only) Claims(module string, _ orbit.AppClass) bool { return module == o.module }
 
 // cluster is the first proposal: nodes, and capsules of two modules.
@@ -104,7 +106,7 @@ func cluster(capsules int) orbit.Proposal {
 	return p
 }
 
-// report prints what is placed, as the ledger's history tells of it, and stops the engines when nothing waits.
+// report prints each placement that appears in the ledger's history, and stops the engines when no capsule is pending.
 func report(ctx context.Context, ledger orbit.Ledger, after orbit.Revision, stop func()) {
 	for changes, err := range orbit.Follow(ctx, ledger, after) {
 		if err != nil {
