@@ -24,7 +24,7 @@ func (t *tx) mayReturn(e *txCapsule) error {
 		}
 	case g == nil:
 		return t.refuseReturn(e.now.ID, n, max(n.newestSpec(), e.newest()))
-	case g.displaced == nil: // settleWishes decides: it may stand if the whole gang is released
+	case g.displaced == nil: // settleWishes decides: it may stand if the whole gang is released, and a member of it is on a cordoned node
 		g.displaced = t.refuseReturn(e.now.ID, n, max(n.newestSpec(), g.newest()))
 	}
 	return nil
