@@ -575,7 +575,7 @@ func (s *State) divide(group, level string) {
 	for n, count := range s.GroupNodes(group) {
 		counts = append(counts, groupCount{group, level, n.Node.Labels[level], n.index, count})
 	}
-	slices.SortFunc(counts, func(a, b groupCount) int { // neighbours are put in faster
+	slices.SortFunc(counts, func(a, b groupCount) int { // inserts in key order are faster
 		return cmp.Or(cmp.Compare(a.domain, b.domain), cmp.Compare(a.node, b.node))
 	})
 	for _, g := range counts {
@@ -583,7 +583,7 @@ func (s *State) divide(group, level string) {
 	}
 }
 
-// relabel moves the groups on a node to the domains that it is in from now on.
+// relabel moves the counts of the groups on a node to the domains that the node's new labels name.
 func (s *State) relabel(r *nodeRecord, to map[string]string) {
 	from, seen := r.node.Node.Labels, map[string]bool{}
 	if maps.Equal(from, to) {
@@ -624,9 +624,9 @@ func (s *State) memberIn(group, level, domain string) (n *NodeState) {
 	return nil
 }
 
-// groupWaiting says how many pending capsules of one spec have to do with a group: as its members, or because
-// they want to be near one. It is counted as groupCount is, where records are published, and only for specs
-// that name a group; a spec that is near its own group counts once.
+// groupWaiting is the number of pending capsules of one spec that are members of a group, or ask to be near it. Like
+// groupCount it is updated when records are published. Specs that name no group have none; a spec that is near its own
+// group counts once.
 type groupWaiting struct {
 	group string
 	spec  *Spec
@@ -634,7 +634,7 @@ type groupWaiting struct {
 }
 
 // less orders by group and then by the text of the spec, so that the specs of a group are neighbours, in an
-// order that depends on nothing but what they ask for.
+// order that depends on the contents of the specs alone.
 func (a groupWaiting) less(b groupWaiting) bool {
 	if a.group != b.group || b.spec == nil || a.spec == nil {
 		return cmp.Or(cmp.Compare(a.group, b.group), btoi(a.spec != nil)-btoi(b.spec != nil)) < 0
@@ -642,9 +642,9 @@ func (a groupWaiting) less(b groupWaiting) bool {
 	return a.spec.key < b.spec.key
 }
 
-// GroupPending yields the specs of pending capsules that have to do with the group, and how many wait of each:
-// its members ([Spec.MemberOf]), members of gangs among them, and capsules of other groups, or of none, that
-// want to be near one (Near.Group). The order depends on nothing but the specs.
+// GroupPending yields the specs of pending capsules that concern the group, with the number of pending capsules of
+// each. These are the group's members ([Spec.MemberOf]), members of gangs included, and capsules that ask to be near
+// the group (Near.Group). The order depends on the specs alone.
 func (s *State) GroupPending(group string) iter.Seq2[*Spec, int] {
 	return func(yield func(*Spec, int) bool) {
 		s.waiting.AscendGreaterOrEqual(groupWaiting{group: group}, func(w groupWaiting) bool {
@@ -663,7 +663,7 @@ func (s *State) Nominations() iter.Seq[*Nomination] {
 	return func(yield func(*Nomination) bool) { s.nominations.Ascend(yield) }
 }
 
-// specsOf returns the specs of what is nominated: a capsule's, or those of a gang's roles. Nil: there is no such
+// specsOf returns the specs of a nominee: that of the capsule, or those of the gang's roles. Nil: there is no such
 // record.
 func (s *State) specsOf(capsule CapsuleID, gang GangID) (specs []*Spec) {
 	if c := s.Capsule(capsule); c != nil {
@@ -677,7 +677,7 @@ func (s *State) specsOf(capsule CapsuleID, gang GangID) (specs []*Spec) {
 	return specs
 }
 
-// countWaiting keeps the number of pending capsules of a spec in the groups that it names.
+// countWaiting adds by to the number of pending capsules of a spec, in each group that the spec names.
 func (s *State) countWaiting(spec *Spec, by int) {
 	for group := range spec.MemberOf {
 		s.countWaitingIn(group, spec, by)
@@ -687,7 +687,7 @@ func (s *State) countWaiting(spec *Spec, by int) {
 	}
 }
 
-// countWaitingIn changes the count in one group.
+// countWaitingIn adds by to the count of a spec in one group.
 func (s *State) countWaitingIn(group string, spec *Spec, by int) {
 	w := groupWaiting{group: group, spec: spec}
 	if known, ok := s.waiting.Get(w); ok {
@@ -700,10 +700,11 @@ func (s *State) countWaitingIn(group string, spec *Spec, by int) {
 	s.waiting.ReplaceOrInsert(w)
 }
 
-// Shared returns what is kept under a key for all states of one ledger in this process, which includes all that Apply
-// makes of them; if there is nothing yet it keeps what build returns. An index of the nodes, say, is made once for
-// all engines with it. The value must be safe for concurrent use, and rely on no order of the states that it is shown,
-// because two states may continue one in different ways. It lives as long as one of the states does.
+// Shared returns the value under a key that all states of one ledger in this process share, including the states that
+// Apply makes from them. If there is no value yet, Shared calls build and keeps its result. Engines share an index of
+// the nodes in this way, for example. The value must be safe for concurrent use, and must not rely on the order of the
+// states that it is shown, because two states may continue the same state differently. It lives as long as one of the
+// states.
 func (s *State) Shared(key any, build func() any) any {
 	if kept, ok := s.shared.Load(key); ok {
 		return kept
@@ -712,16 +713,16 @@ func (s *State) Shared(key any, build func() any) any {
 	return kept
 }
 
-// protection says for how long engines protect a placement. It is in a table beside the capsules' records, because few
-// are protected.
+// protection is the time for which engines protect a placement. Protections have a table of their own, because few
+// placements are protected.
 type protection struct {
 	capsule CapsuleID
 	since   Revision
 	lasts   time.Duration
 }
 
-// Protected returns for how long engines protect a capsule where it is placed, from when they first see that; 0: it is
-// not protected.
+// Protected returns the time for which engines protect the placement of a capsule, counted from when they first see the
+// placement; 0: it is not protected.
 func (s *State) Protected(id CapsuleID) time.Duration {
 	p, _ := s.protected.Get(protection{capsule: id})
 	return p.lasts
@@ -750,7 +751,7 @@ func (s *State) shielded(c *Capsule) *Rejection {
 	return r
 }
 
-// HoldsWith yields the live holds whose id has this prefix, ordered by id. It looks at no others.
+// HoldsWith yields the live holds whose id has this prefix, ordered by id. It visits no others.
 func (s *State) HoldsWith(prefix HoldID) iter.Seq[Hold] {
 	return func(yield func(Hold) bool) {
 		s.holds.AscendGreaterOrEqual(&holdRecord{Hold: Hold{ID: prefix}}, func(h *holdRecord) bool {
@@ -759,7 +760,7 @@ func (s *State) HoldsWith(prefix HoldID) iter.Seq[Hold] {
 	}
 }
 
-// lists reports whether a capsule is in the list of its node, where its record says.
+// lists reports whether the list of a capsule's node has the capsule at the position that its record names.
 func (s *State) lists(c *capsuleRecord, slot uint32) bool {
 	n := s.nodes.At(c.node)
 	return c.link < n.listed && n.member(c.link) == slot

@@ -106,8 +106,8 @@ func (v *validator) id(what, id string) {
 	v.text(what, id, v.limits.IDBytes)
 }
 
-// ref checks an id that refers to an existing record. Records have valid ids, so the lookup fails for most malformed
-// ones.
+// ref checks an id that refers to an existing record. It does not check for valid UTF-8: all records have valid ids, so
+// an invalid one finds no record.
 func (v *validator) ref(what, id string) {
 	if id == "" || len(id) > v.limits.IDBytes {
 		v.id(what, id)
