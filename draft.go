@@ -8,23 +8,24 @@ import (
 	"github.com/orbitsched/orbit/internal/slots"
 )
 
-// Draft is a plan in the making: the nodes of a view, less what the plan has given away.
+// Draft is a plan in the making: the nodes of a view, less the room that the plan has given away.
 //
 //	view ── Changed ──► nodes ── Place, Hold, Release ──► nodes as the plan leaves them
 //	                      └── journal ──► Changed, for indexes that follow the plan
 //
 // A navigator syncs its draft at the start of each Plan, gives room away step by step, and calls Propose when the
 // steps since the last call make a proposal. The steps check the ledger's own rules (capacity, devices,
-// requirements, once placed), so a draft never oversubscribes a node by itself. Invariants:
+// requirements, at most one placement of a capsule), so a draft never oversubscribes a node by itself. Invariants:
 //
-//   - a node is the view's, after all steps since Sync; it takes nothing if its report is Expired;
+//   - a node of the draft is the view's node after all steps since Sync; it takes nothing if its report is Expired;
 //   - room that a proposal releases serves the later steps of that proposal, because all of them commit together.
 //     After Propose the part of it that is left is unavailable until the next Sync, because another proposal may
 //     commit although this one does not;
 //   - Rollback restores the nodes, the journal and the proposal in the making.
 //
-// The zero Draft is ready for Sync. It belongs to one navigator and is not safe for concurrent use. Do not copy or overwrite it,
-// because engines know a draft by its address. A node that a draft returns is read-only, and good until the next Sync.
+// The zero Draft is ready for Sync. It belongs to one navigator and is not safe for concurrent use. Do not copy or
+// overwrite it, because engines know a draft by its address. A node that a draft returns is read-only, and good until
+// the next Sync.
 type Draft struct {
 	view *View
 	// When the view was made.
@@ -32,22 +33,23 @@ type Draft struct {
 	// Position in the view's journal.
 	cursor uint64
 	syncs  uint64
-	// By node index; nil: no such node.
+	// The nodes as the plan leaves them, by node index; nil: no such node.
 	nodes   []*NodeState
 	journal changeLog
 	steps   []draftStep
-	// What each step has made of its node, nil if it has changed none, and how many of these a NoFit refers to: they are
-	// not written over.
+	// The node as each step has left it; nil if the step has changed no node. A NoFit refers to the first shared of
+	// these entries, so they are never overwritten.
 	after  []*NodeState
 	shared int
 	// Commitments since Sync; those from open on make the next proposal.
 	log  []Commitment
 	open int
-	// What the plan has done with capsules and holds.
+	// What the plan has done with capsules and holds, and which members of groups and modules with a budget it takes
+	// off.
 	capsules map[CapsuleID]draftUse
 	holds    map[HoldID]draftUse
 	missed   map[memberSet]*draftMissing
-	// Domains of groups that capsules want to be near, and how often they were forgotten.
+	// The cached domains of groups that capsules want to be near (nearby), and how often the cache was emptied.
 	near    map[Near]*nearby
 	company uint64
 	rules   draftCompany
@@ -58,7 +60,8 @@ type Draft struct {
 	commitments slab.Of[Commitment]
 	bets        slab.Of[Precondition]
 	moves       slab.Of[companyMove]
-	// Whom nodes show their room to, who is nominated, and which nodes do, or have since Sync.
+	// For Ask: the nomination whose room the nodes show as free, and the nodes that show it, or have shown it since
+	// Sync.
 	asking     *Nomination
 	asked      slots.Set
 	askedNodes []int32
@@ -66,16 +69,17 @@ type Draft struct {
 	freeBoxes  slab.Boxes[Precondition, NodeFreeOf]
 }
 
-// draftStep is what was there before a step of the plan.
+// draftStep is one step of the plan, with the values from before it that Rollback restores.
 type draftStep struct {
-	// The node before it; nil: it has changed no node.
+	// The node before the step; nil: the step has changed no node.
 	node *NodeState
-	// What was noted of the capsule or the hold that it is about.
+	// What the plan had done before the step with the capsule or the hold that the step is about.
 	use draftUse
-	// What the capsule asks for that it places, and what it moves that rules of company may count.
+	// The spec of the capsule that the step places, nil if it places none; and the moves that rules of company may
+	// count.
 	spec  *Spec
 	moves []companyMove
-	// The length of the log, and where the open proposal began.
+	// The length of the log before the step, and the log position at which the proposal in the making began.
 	log, open int
 }
 
@@ -97,14 +101,14 @@ const (
 	draftResized
 )
 
-// Sync brings the draft up to the view and forgets the plan. It costs what has changed, unless the view is another
-// one than last time. A view that is nil, or that has not been refreshed yet, leaves the draft empty: nothing fits it,
-// and its steps return an error.
+// Sync brings the draft up to date with the view and forgets the plan. Its cost is proportional to the number of
+// changed nodes; with another view than last time, to the number of all nodes. With a view that is nil, or that has not
+// been refreshed yet, the draft is empty: nothing fits it, and its steps return an error.
 func (d *Draft) Sync(view *View) {
 	clear(d.missed)
 	for i := range d.steps {
 		moves := d.steps[i].moves
-		d.steps[i].moves = nil // what they count for rules is dropped as a whole
+		d.steps[i].moves = nil // Rollback need not uncount them one by one: Sync replaces d.rules as a whole
 		for k := range moves {
 			d.tallyMove(&moves[k], -1)
 		}
@@ -164,7 +168,8 @@ func (d *Draft) Node(i int) *NodeState {
 	return d.nodes[i]
 }
 
-// Uses reports whether the plan has placed, released or evicted a capsule: a later step that takes it off its node is refused.
+// Uses reports whether the plan has placed, released or evicted a capsule: a later step that takes it off its node is
+// refused.
 func (d *Draft) Uses(id CapsuleID) bool { return d.capsules[id].what != draftUntouched }
 
 // Nodes yields all nodes as the plan leaves them, in order of their index.
@@ -179,18 +184,20 @@ func (d *Draft) Nodes() iter.Seq[*NodeState] {
 }
 
 // Changed returns the indices of nodes that a Sync or the plan has changed since the cursor that an earlier call
-// returned; some may be named twice. All means that every node may have changed: the cursor is 0, or too old.
+// returned; an index may occur twice. All means that every node may have changed: the cursor is 0, or too old.
 func (d *Draft) Changed(cursor uint64) (indices []int32, next uint64, all bool) {
 	return d.journal.since(cursor)
 }
 
-// Place puts a capsule on a node, as a commitment of the next proposal. The capsule must be pending, or released
-// back to pending by an earlier step of the same proposal; its record may also be one that the same proposal
-// submits. Choice.Note is kept with the placement, and [View.Now] as its time. The error is a [*Rejection]: ErrInfeasible says
-// which of the ledger's rules the placement would break, ErrInvalid that no ledger takes the spec. The draft is unchanged then.
+// Place puts a capsule on a node, as a commitment of the next proposal. The capsule must be pending, or released back
+// to pending by an earlier step of the same proposal; its record may also be one that the same proposal submits.
+// Choice.Note is kept with the placement, and [View.Now] as its time. The error is a [*Rejection]: ErrInfeasible says
+// which of the ledger's rules the placement would break, ErrInvalid that no ledger takes the spec. The draft is
+// unchanged then.
 //
-// The rules [Apart] and [Even] are judged with all that the plan has done so far: a proposal may rest on earlier ones of the plan, and is a conflict if these
-// were refused. Where the capsule keeps a rule only if it waits for what has left the node, Place sets Place.After.
+// The rules [Apart] and [Even] are judged on the nodes as all steps of the plan leave them. A proposal may therefore
+// rest on earlier proposals of the plan; if the ledger refuses these, it is a conflict. If the capsule keeps a rule
+// only when it starts after capsules that have left the node have stopped, the commitment gets Place.After.
 //
 // Company that the capsule asks for ([Near]) is no rule of the ledger: Propose adds a bet on it where the view
 // shows a member of the group in the node's domain, and none where it does not.
@@ -278,10 +285,8 @@ func (d *Draft) Hold(h Hold) error {
 	return nil
 }
 
-// What a plan takes off its nodes.
-
-// Release ends a placement or a hold of the view, as a commitment of the next proposal, whose later steps may use
-// the room. What the plan itself has placed is undone with Rollback. Errors are those of Place.
+// Release ends a placement or a hold of the view, as a commitment of the next proposal, whose later steps may use the
+// room. A placement that the plan itself has made is not released but undone with Rollback. Errors are those of Place.
 func (d *Draft) Release(r Release) error {
 	switch {
 	case d.view == nil:
@@ -346,14 +351,14 @@ func (d *Draft) Add(c Commitment) error {
 	return d.refuse("", nil, "a %T is not added to a draft; use Place, Hold or Release", c)
 }
 
-// step notes a step that makes a node what now says; nil: no node.
+// step notes a step with its commitment. Now is the node as the step leaves it; nil: the step changes no node.
 func (d *Draft) step(s draftStep, now *NodeState, c Commitment) {
 	s.log, s.open = len(d.log), d.open
 	d.push(s, now)
 	d.log = append(d.log, c)
 }
 
-// push adds a step to the journal, with the node as the step leaves it; nil: the step changes no node.
+// push notes a step. If it changes a node, now becomes the draft's node, and the journal names it.
 func (d *Draft) push(s draftStep, now *NodeState) {
 	d.steps = append(d.steps, s)
 	d.after = append(d.after, now)
@@ -363,7 +368,7 @@ func (d *Draft) push(s draftStep, now *NodeState) {
 	}
 }
 
-// current returns a node as the plan leaves it.
+// current returns a node as the plan leaves it; n may be any earlier copy of that node.
 func (d *Draft) current(n *NodeState) (*NodeState, error) {
 	switch {
 	case n == nil:
@@ -378,7 +383,8 @@ func (d *Draft) current(n *NodeState) (*NodeState, error) {
 	return now, nil
 }
 
-// refuse returns the error of a step.
+// refuse returns the error of a step that breaks a rule: a Rejection of kind ErrInfeasible, at the next position of the
+// proposal.
 func (d *Draft) refuse(c CapsuleID, n *NodeState, format string, args ...any) error {
 	r := &Rejection{Kind: ErrInfeasible, Do: len(d.log) - d.open, Capsule: c, Reason: fmt.Sprintf(format, args...)}
 	if d.view != nil {

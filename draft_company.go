@@ -5,25 +5,30 @@ import (
 	"slices"
 )
 
-// This file has a draft keep the rules of company (Apart, Even): they are judged on what the view shows and all that the plan has done, in earlier
-// proposals too. If one of these is refused, what was planned on it is refused as well, as a conflict.
+// A draft keeps the rules of company (Apart, Even). It judges them on the view together with all steps of the plan,
+// also those of earlier proposals. If the ledger refuses an earlier proposal, the proposals that rest on it are refused
+// too, as conflicts.
 
-// draftCompany is what the rules of company count with what a plan has done.
+// draftCompany holds the counts of the rules of company as the plan leaves them.
 type draftCompany struct {
 	companyTables
-	// The tables are the draft's own, and not the view's; rules of what the plan submits, or is asked about, are counted in them.
+	// The tables are the draft's own copy, not the view's. Only then may they be written to, and only then do they
+	// count rules of specs that the plan submits or is asked about.
 	owned bool
 	begun map[*Spec]bool
-	// The moves of a step that are counted, and not among the steps yet.
+	// The moves of the step that is judged now: they are counted, but not in steps yet.
 	pending []companyMove
-	// Another one when a rule may have opened or closed a domain that is more than a node, and when rules have begun.
+	// Version changes whenever a rule may have opened or closed a domain of more than one node, and when rules are
+	// added. Epoch changes when rules are added, and with each Sync.
 	version, epoch uint64
-	// What is known of specs that ledgers hand out, and of which of them the members of each group make a difference to.
+	// The cached verdicts by spec, used for shared specs only ([Spec.Shared]); and for each group those verdicts that a
+	// change of its counts may outdate.
 	verdicts map[*Spec]*verdicts
 	about    map[string][]*verdicts
 }
 
-// companyMove is one capsule more or less on a node, or one more or less that still runs there.
+// companyMove adds a capsule of the spec to a node's counts, or takes one off. Kind says whether the capsule is placed
+// there or still stops there; by is 1 or -1.
 type companyMove struct {
 	spec *Spec
 	node *Node
@@ -31,8 +36,8 @@ type companyMove struct {
 	by   int
 }
 
-// moved notes moves that a step makes, and counts them. It refuses those by which an earlier placement of the same proposal breaks a rule, because the
-// ledger judges all of them together; then nothing has changed.
+// moved counts the moves of a step and keeps them in the step. If they make an earlier placement of the same proposal
+// break a rule, moved undoes them and returns an error, because the ledger judges all steps of a proposal together.
 func (d *Draft) moved(s *draftStep, c CapsuleID, moves ...companyMove) error {
 	if len(moves) == 0 || !moves[0].spec.hasCompany() && !moves[0].spec.spreadsItself() {
 		return nil
@@ -58,8 +63,9 @@ func (d *Draft) moved(s *draftStep, c CapsuleID, moves ...companyMove) error {
 	return r
 }
 
-// disturbed judges the placements of the proposal in the making once more by their rules Even about the groups of a spec of which one more is placed, or
-// one less. If one more is, it has been judged by rules of its own.
+// disturbed judges the earlier placements of the proposal in the making again, after a capsule of the spec by has been
+// placed (more) or taken off its node. Only their rules Even about groups of that spec can be affected. Placements of
+// the same spec are skipped if more is set: the new placement has been judged by the same rules.
 func (d *Draft) disturbed(by *Spec, more bool) *Rejection {
 	if d.rules.rules == nil || d.rules.rules.Len() == 0 {
 		return nil
@@ -81,7 +87,8 @@ func (d *Draft) disturbed(by *Spec, more bool) *Rejection {
 	return nil
 }
 
-// leaving is what moves when a capsule leaves its node: if it has begun there, it goes on running until it has stopped.
+// leaving returns the moves of a capsule that leaves node n. If it has begun to run there, it counts as stopping from
+// then on.
 func (c *Capsule) leaving(n *Node) []companyMove {
 	moves := []companyMove{{c.Spec, n, 0, -1}}
 	if c.Begun && n.State != Lost {
@@ -90,7 +97,8 @@ func (c *Capsule) leaving(n *Node) []companyMove {
 	return moves
 }
 
-// countMove counts a move, or takes it back.
+// countMove counts a move with sign 1, and takes it back with sign -1. Cached verdicts on the groups concerned are
+// updated.
 func (d *Draft) countMove(m *companyMove, sign int) {
 	c := &d.rules
 	if c.rules == nil {
@@ -115,7 +123,7 @@ func (d *Draft) countMove(m *companyMove, sign int) {
 	})
 }
 
-// update takes note that the count of a key has changed.
+// update drops the cached answers that a change of the count of key k outdates. By is 1 or -1.
 func (v *verdicts) update(k companyKey, by int) {
 	delete(v.known, [2]string{k.level, k.domain})
 	opens := by < 0
@@ -125,7 +133,7 @@ func (v *verdicts) update(k companyKey, by int) {
 		if !known || e.Group != k.group || e.Level != k.level || k.kind != membersPlaced {
 			continue
 		}
-		if by == 1 && v.at.in(k.in())[k.kind] > l.least+1 { // the others are the fewest still
+		if by == 1 && v.at.in(k.in())[k.kind] > l.least+1 { // the domain was not among the fewest before
 			continue
 		}
 		if l.ties--; by == 1 && l.ties > 0 {
@@ -141,14 +149,15 @@ func (v *verdicts) update(k companyKey, by int) {
 	}
 }
 
-// ownRules makes the tables the draft's own.
+// ownRules copies the view's tables on the first write.
 func (d *Draft) ownRules() {
 	if !d.rules.owned {
 		d.rules.companyTables, d.rules.owned = d.view.state.ownCompany(true), true
 	}
 }
 
-// beginRules counts the rules of a spec, which may be one that the view does not know, with what the plan has moved so far.
+// beginRules adds the rules of a spec to the draft's tables, with the moves of the plan so far, if the tables lack one
+// of them. The spec may be one that the view does not hold, such as one that the plan submits.
 func (d *Draft) beginRules(spec *Spec) {
 	c := &d.rules
 	known := func(group, level string, even bool) bool {
@@ -198,7 +207,7 @@ func (d *Draft) beginRules(spec *Spec) {
 	}
 }
 
-// draftCounts makes a draft the counts that its steps are judged by.
+// draftCounts lets arrival.fault and verdicts read a draft's counts: it implements companyCounts.
 type draftCounts struct{ *Draft }
 
 func (d draftCounts) ruled(group string, yield func(string)) { d.rules.ruled(group, yield) }
@@ -207,7 +216,7 @@ func (d draftCounts) fewest(e *Even, scope companyScope, _ bool) lowest {
 	return d.rules.fewest(e, scope, d.rules.in)
 }
 
-// before returns how many there were before the steps of the proposal in the making.
+// before returns the count of a key as it was before the steps of the proposal in the making.
 func (d draftCounts) before(k companyKey) int {
 	n := d.rules.in(k.in())[k.kind] - counted(d.rules.pending, k, d.rules.ruled)
 	for i := len(d.steps) - 1; i >= 0 && d.steps[i].open == d.open && d.steps[i].log >= d.open; i-- {
@@ -216,7 +225,8 @@ func (d draftCounts) before(k companyKey) int {
 	return n
 }
 
-// verdictsOn returns which domains the rules of company close to a spec as the plan leaves them; nil: none has to do with it.
+// verdictsOn returns which domains the rules of company close to a spec, as the plan leaves the nodes. Nil: no rule
+// concerns the spec.
 func (d *Draft) verdictsOn(spec *Spec) *verdicts {
 	if d.view == nil || !spec.hasCompany() {
 		return nil
@@ -254,10 +264,11 @@ func (d *Draft) verdictsOn(spec *Spec) *verdicts {
 	return v
 }
 
-// RuleLevels returns the levels of the rules of company that may close a domain to capsules of the spec: its own rules [Apart] and [Even], and rules of
-// others about its groups. For each of them [Draft.Opens] says which domains are open. Nil means that there are none. The version is another one whenever a domain
-// may have been opened or closed that is more than a node, or is one whose rule depends on other nodes; a node that is a domain by itself
-// opens and closes only by steps that change it.
+// RuleLevels returns the topology levels at which rules of company may close a domain to capsules of the spec: the
+// levels of its own rules [Apart] and [Even], and of other specs' rules about its groups. Nil: there are none. For each
+// level [Draft.Opens] says which domains are open. The version changes whenever a domain may have been opened or
+// closed, except for domains of a single node whose rules do not depend on other nodes: these open and close only by
+// steps that change the node itself.
 func (d *Draft) RuleLevels(spec *Spec) (levels []string, version uint64) {
 	v := d.verdictsOn(spec)
 	switch {
@@ -269,8 +280,8 @@ func (d *Draft) RuleLevels(spec *Spec) (levels []string, version uint64) {
 	return v.levels, d.rules.version + 2
 }
 
-// Opened returns another number whenever a domain of a level may have been opened to capsules of the spec that was closed, since the last Sync. RuleLevels
-// must have named the level.
+// Opened returns a number that changes whenever a closed domain of the level may have been opened to capsules of the
+// spec, by a Sync or by the plan. The level must be one that RuleLevels returns.
 func (d *Draft) Opened(spec *Spec, level string) uint64 {
 	v := d.verdictsOn(spec)
 	switch {
@@ -282,14 +293,15 @@ func (d *Draft) Opened(spec *Spec, level string) uint64 {
 	return v.opened[level] + d.rules.epoch
 }
 
-// Opens reports whether the rules of company by one level leave the domain of a node open to capsules of the spec, as the plan leaves the nodes. A capsule that
-// still stops there itself may be placed all the same, which Place finds out.
+// Opens reports whether the rules of company at one level leave the domain of node n open to capsules of the spec, as
+// the plan leaves the nodes. It may be false for a capsule that Place accepts: one that is closed out only by its own
+// remains, which still stop there.
 func (d *Draft) Opens(spec *Spec, level string, n *Node) bool {
 	v := d.verdictsOn(spec)
 	return v == nil || v.why(level, n) == ""
 }
 
-// counted returns by how much moves change the count of a key.
+// counted returns the sum of what the moves add to the count of a key.
 func counted(moves []companyMove, k companyKey, ruled func(string, func(string))) (n int) {
 	for _, m := range moves {
 		m.spec.companyOf(m.node, m.kind, ruled, func(o companyKey, amount int) { n += m.by * amount * btoi(o == k) })
@@ -297,7 +309,8 @@ func counted(moves []companyMove, k companyKey, ruled func(string, func(string))
 	return n
 }
 
-// keepsCompany judges a placement by the rules of company. After says that it keeps them only if it waits for what has left its node.
+// keepsCompany judges the placement of c on n by the rules of company. After: the placement keeps them only if c starts
+// after the capsules that have left n have stopped (Place.After).
 func (d *Draft) keepsCompany(c *Capsule, n *NodeState) (after bool, err error) {
 	v := d.verdictsOn(c.Spec)
 	if v == nil {
@@ -325,7 +338,7 @@ func (d *Draft) describes(id NodeID) *Node {
 	return nil
 }
 
-// stopping returns the remains of a capsule, and all that are on a node or come to be there by the plan.
+// stopping returns the remains of capsule c, and all remains on node n, including those that the plan has caused there.
 func (d *Draft) stopping(c *Capsule, n *NodeState) []*Remains {
 	out := c.stops()
 	if n.remains == nil {
@@ -339,7 +352,7 @@ func (d *Draft) stopping(c *Capsule, n *NodeState) []*Remains {
 	return out
 }
 
-// stops returns what still runs of a capsule that is placed anew.
+// stops returns the remains of a capsule that is about to be placed: it still runs there until it has stopped.
 func (c *Capsule) stops() []*Remains {
 	switch {
 	case c.Remains != nil:
@@ -350,7 +363,8 @@ func (c *Capsule) stops() []*Remains {
 	return nil
 }
 
-// snapshot returns verdicts that stay as they are, for a diagnosis that is read later; nil for nil.
+// snapshot returns a copy of the verdicts that later steps of the draft do not change, for a NoFit that is read later.
+// Nil for nil.
 func (v *verdicts) snapshot(d *Draft) *verdicts {
 	if v == nil {
 		return nil
@@ -362,9 +376,11 @@ func (v *verdicts) snapshot(d *Draft) *verdicts {
 	return &verdicts{spec: v.spec, levels: v.levels, at: tableCounts{&tables}, known: maps.Clone(v.known)}
 }
 
-// From here on a draft finds the company that capsules ask for (Near), which is no rule, but a bet, and says whom the rules of company would have leave.
+// Next: the company that capsules ask for (Near), which is a bet and no rule of the ledger; and the capsules that would
+// have to leave a node before the rules of company open it.
 
-// betOnCompany appends a bet for each domain in which placed capsules find the group that they want to be near.
+// betOnCompany appends a GroupIn bet for each domain in which the steps place a capsule near the group that its spec
+// names.
 func (d *Draft) betOnCompany(bets []Precondition, steps []draftStep) []Precondition {
 	from := len(bets)
 	for i := range steps {
@@ -385,9 +401,9 @@ func (d *Draft) betOnCompany(bets []Precondition, steps []draftStep) []Precondit
 	return bets
 }
 
-// NearDomains returns the domains of spec.Near.Level in which a member of the group is that the spec wants to be near,
-// less those whose last member the plan has proposed to release. Nil means that the spec asks for no company; the map
-// must not be written to. The version is another one whenever the domains may have changed.
+// NearDomains returns the domains of spec.Near.Level that hold a placed member of the group spec.Near.Group. Members
+// that earlier proposals of the plan take off their nodes do not count. Nil means that the spec does not ask to be near
+// a group. The map must not be written to. The version changes whenever the domains may have changed.
 func (d *Draft) NearDomains(spec *Spec) (domains map[string]bool, version uint64) {
 	if spec.Near.Group == "" || d.view == nil {
 		return nil, 0
@@ -395,7 +411,8 @@ func (d *Draft) NearDomains(spec *Spec) (domains map[string]bool, version uint64
 	return d.nearby(spec).domains, d.company
 }
 
-// nearby looks up the domains; nil if the spec asks for no company.
+// nearby returns the domains of NearDomains from the draft's cache, which it fills. Nil if the spec does not ask to be
+// near a group.
 func (d *Draft) nearby(spec *Spec) *nearby {
 	if spec.Near.Group == "" || d.view == nil {
 		return nil
@@ -418,7 +435,7 @@ func (d *Draft) nearby(spec *Spec) *nearby {
 	return p
 }
 
-// forgetCompany forgets where groups are, if one of the commitments may have changed that.
+// forgetCompany empties the cache of nearby if one of the commitments takes a capsule off its node.
 func (d *Draft) forgetCompany(do []Commitment) {
 	if len(d.near) == 0 {
 		return
@@ -431,7 +448,8 @@ func (d *Draft) forgetCompany(do []Commitment) {
 	}
 }
 
-// leavers counts the members of a group that earlier proposals of the plan release, by node: they are no company.
+// leavers counts, by node, the members of a group that earlier proposals of the plan take off their nodes: they are no
+// company.
 func (d *Draft) leavers(group string) map[NodeID]int {
 	var left map[NodeID]int
 	for _, do := range d.log[:d.open] {
@@ -449,13 +467,14 @@ func (d *Draft) leavers(group string) map[NodeID]int {
 	return left
 }
 
-// forgetNear forgets where groups are.
+// forgetNear empties the cache of nearby and changes the version that NearDomains returns.
 func (d *Draft) forgetNear() {
 	d.company++
 	clear(d.near)
 }
 
-// unruled is [Draft.Misfit] without the rules of company: it says what else is against a node.
+// unruled is [Draft.Misfit] without the rules of company: it says which other reason keeps capsules of the spec off the
+// node.
 func (d *Draft) unruled(n *NodeState, spec *Spec) Misfit {
 	m := n.misfit(spec)
 	if m.kind == unschedulable && d.view.leaseOver(n) {
@@ -467,9 +486,11 @@ func (d *Draft) unruled(n *NodeState, spec *Spec) Misfit {
 	return m
 }
 
-// ClosedBy returns the levels by which rules [Apart] close a node to capsules of the spec, as the plan leaves the nodes. It is for a search for victims: in
-// the node's domains of these levels, those have to leave whose specs the spec keeps off or that keep it off ([Spec.KeepsOff]). No levels: rules do not
-// close the node. False: something else is against it ([Draft.Misfit]), such as a rule [Even], or a label that the node lacks.
+// ClosedBy returns the levels at which rules [Apart] close a node to capsules of the spec, as the plan leaves the
+// nodes. It serves a search for victims: in the node's domains of these levels, all capsules must leave whose specs the
+// spec keeps off, or that keep it off ([Spec.KeepsOff]). No levels and true: no rule closes the node. False: evictions
+// under rules Apart are not enough, because the node does not fit for another reason ([Draft.Misfit]), such as a rule
+// [Even] or a label that the node lacks.
 func (d *Draft) ClosedBy(n *NodeState, spec *Spec) (levels []string, ok bool) {
 	if d.unruled(n, spec) != (Misfit{}) {
 		return nil, false
@@ -495,8 +516,9 @@ func (d *Draft) ClosedBy(n *NodeState, spec *Spec) (levels []string, ok bool) {
 	return levels, true
 }
 
-// OpensWithout reports whether the rules of company let a capsule onto a node once others have left theirs, as the plan leaves the nodes. The others are
-// placed in the view, and the plan has not moved them. Those that have begun stop first: the capsule waits for that on its own node, if that confirms.
+// OpensWithout reports whether the rules of company let capsule c onto node n once the others have left their nodes, as
+// the plan leaves the nodes. The others must be placed in the view, and the plan must not have moved them. Others that
+// have begun to run count until they have stopped. If n confirms, c waits there for those on n itself.
 func (d *Draft) OpensWithout(c *Capsule, n *NodeState, others []*Capsule) bool {
 	a := arrival{spec: c.Spec, node: n.Node, nodeOf: d.describes, awaits: c.stops()}
 	if n.Node.Confirms {
@@ -512,7 +534,7 @@ func (d *Draft) OpensWithout(c *Capsule, n *NodeState, others []*Capsule) bool {
 	return a.fault(at) == nil
 }
 
-// countsWithout are the counts of a draft once others have left too.
+// countsWithout are the counts of a draft after the additional moves in left.
 type countsWithout struct {
 	draftCounts
 	left []companyMove
@@ -530,22 +552,22 @@ func (w countsWithout) fewest(e *Even, scope companyScope, _ bool) lowest {
 	return w.rules.fewest(e, scope, w.in)
 }
 
-// From here on a draft counts the members of groups by domains, for what is no rule: Spec.Spread and Spec.PreferCompany.
+// Next: the members of groups by domain, for preferences that are no rules: Spec.Spread and Spec.PreferCompany.
 
-// tally counts the placed members of a group by the domains of a level, as the plan leaves them. Without a group it counts the capsules of each spec that is
-// spread over that level by itself.
+// tally counts the placed members of a group in each domain of a level, as the plan leaves them. A tally without a
+// group counts the capsules of each spec that is spread over the level by its own count (spreadsItself).
 type tally struct {
 	group, level string
-	// Position in the view's journal, and the Sync at which it was brought up to the view.
+	// Position in the view's journal, and the number of the Sync at which the tally last followed the view.
 	cursor, syncs uint64
-	// What is counted of each node of the view, by its index.
+	// The counts that each node of the view contributes, by node index.
 	nodes map[int32]tallied
-	// How many there are of each spec in each domain that has some; those of a group are under nil.
+	// The counts of each spec by domain, without zeros. A tally of a group has one entry, under the nil spec.
 	members map[*Spec]map[string]int
 	version uint64
 }
 
-// tallied is what a node adds to a tally.
+// tallied is the contribution of one node to a tally.
 type tallied struct {
 	domain string
 	of     []tallySpec
@@ -559,15 +581,18 @@ type tallySpec struct {
 // keptTallies is how many tallies a draft may have before a Sync drops the unused ones.
 const keptTallies = 64
 
-// spreadsItself reports whether capsules of the spec are spread by how many there are of that spec itself.
+// spreadsItself reports whether the spread of the spec goes by the number of capsules of the same spec, not by a group
+// or by names.
 func (s *Spec) spreadsItself() bool {
 	return s.Spread.Level != "" && s.Group == "" && len(s.Spread.Names) == 0
 }
 
-// MembersBy returns how many members of a group are placed in each domain of a level that has some, as the plan leaves them; [NodeKey]: on each node. With an empty
-// group it counts the capsules of the spec itself, which must be one that a ledger hands out and whose Spread names that level and nothing else. The map
-// follows the plan, must not be written to, and is good until the next Sync. The version is another one whenever a count has changed. The first call for a group and a
-// level looks at all its nodes, and without a group at all capsules; the first one after each Sync looks at what has changed.
+// MembersBy returns the number of placed members of a group in each domain of a level, as the plan leaves them; domains
+// without members are absent. The level [NodeKey] counts by node. With an empty group MembersBy counts the capsules of
+// the spec itself, which must be a spec that a ledger hands out and whose Spread names that level and nothing else. The
+// map follows the plan, must not be written to, and is good until the next Sync. The version changes whenever a count
+// has changed. The first call for a group and a level visits all nodes of the group, or without a group all capsules;
+// the first call after each Sync visits the nodes that have changed.
 func (d *Draft) MembersBy(spec *Spec, group, level string) (members map[string]int, version uint64) {
 	if d.view == nil {
 		return nil, 0
@@ -582,7 +607,7 @@ func (d *Draft) MembersBy(spec *Spec, group, level string) (members map[string]i
 	return t.of(spec), t.version
 }
 
-// tallyOf returns the tally of a group by a level, which may be a new one.
+// tallyOf returns the tally of a group by a level, and makes an empty one if there is none.
 func (d *Draft) tallyOf(group, level string) *tally {
 	for _, t := range d.tallies[group] {
 		if t.level == level {
@@ -597,7 +622,7 @@ func (d *Draft) tallyOf(group, level string) *tally {
 	return t
 }
 
-// of returns the counts of a spec, nil for those of the group.
+// of returns the counts of a spec by domain. The counts of a group are under the nil spec.
 func (t *tally) of(spec *Spec) map[string]int {
 	counts := t.members[spec]
 	if counts == nil {
@@ -607,7 +632,8 @@ func (t *tally) of(spec *Spec) map[string]int {
 	return counts
 }
 
-// follow brings the tally up to the draft's view.
+// follow brings the tally up to date with the draft's view: it recounts the changed nodes, or all of them if too many
+// have changed.
 func (t *tally) follow(d *Draft) {
 	t.syncs = d.syncs
 	changed, next, all := d.view.Changed(t.cursor)
@@ -639,7 +665,7 @@ func (t *tally) follow(d *Draft) {
 	}
 }
 
-// recount counts a node of the view anew.
+// recount replaces the contribution of a node by what the view shows now.
 func (t *tally) recount(s *State, i int32) {
 	was, now := t.nodes[i], t.look(s, i)
 	for _, m := range was.of {
@@ -655,7 +681,7 @@ func (t *tally) recount(s *State, i int32) {
 	}
 }
 
-// look counts what is on a node of the view.
+// look returns the contribution of a node as the view shows it.
 func (t *tally) look(s *State, i int32) (out tallied) {
 	n := s.NodeByIndex(int(i))
 	if n == nil {
@@ -703,7 +729,7 @@ func (t *tally) add(spec *Spec, domain string, by int) {
 	t.version++
 }
 
-// move counts a move of the plan, or takes it back.
+// move counts a move of the plan with sign 1, and takes it back with sign -1. Capsules that are stopping do not count.
 func (t *tally) move(m *companyMove, sign int) {
 	domain := m.node.domain(t.level)
 	if m.kind != 0 || domain == "" || !t.counts(m.spec) {
@@ -716,7 +742,8 @@ func (t *tally) move(m *companyMove, sign int) {
 	t.add(spec, domain, sign*m.by)
 }
 
-// tallyMove counts a move in all tallies. One that was not asked for since the last Sync is brought up to the view when it is.
+// tallyMove counts a move in all tallies that it concerns. A tally that was not used since the last Sync stays behind
+// the view until MembersBy asks for it.
 func (d *Draft) tallyMove(m *companyMove, sign int) {
 	if len(d.tallies) == 0 {
 		return
@@ -734,7 +761,8 @@ func (d *Draft) tallyMove(m *companyMove, sign int) {
 	}
 }
 
-// dropTallies drops the tallies that were not used since the previous Sync. It keeps all if there are at most keptTallies.
+// dropTallies drops the tallies that were not used since the previous Sync. It keeps all if there are at most
+// keptTallies.
 func (d *Draft) dropTallies() {
 	if len(d.tallies) <= keptTallies {
 		return

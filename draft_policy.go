@@ -6,13 +6,14 @@ import (
 	"time"
 )
 
-// Steps of the policy layer: evictions and moves with their budgets, and nominations.
+// The steps of a plan that evict or move capsules, with their budgets; and the steps that nominate.
 
-// Evict takes a capsule of the view off its node, as a commitment of the next proposal. With For or ForGang a step of that
-// proposal, before it or after it, places what it makes way for; without, a later step places the capsule again. From and Since
-// are filled in where they are empty. The room serves later steps of the same proposal, and what they leave of it is
-// unavailable until the next Sync. Whether the ledger takes it depends on the whole proposal; the step checks what the view
-// shows of the two. Errors are those of Place.
+// Evict takes a capsule of the view off its node, as a commitment of the next proposal. With For or ForGang, another
+// step of the same proposal, earlier or later, must place the capsule or the gang that it makes way for. Without them
+// the eviction is a move: a later step places the capsule again. Evict fills in From and Since if they are empty. The
+// freed room serves later steps of the same proposal; what they leave of it is unavailable until the next Sync. The
+// ledger judges the eviction with the whole proposal; Evict itself checks only what the view shows of the victim and of
+// its evictor. Errors are those of Place.
 func (d *Draft) Evict(e Evict) error {
 	if d.view == nil {
 		return d.refuse(e.Capsule, nil, "the draft is empty; call Sync first")
@@ -38,8 +39,8 @@ func (d *Draft) Evict(e Evict) error {
 	return d.leave(c, draftReleased, e)
 }
 
-// Protect protects a capsule that the next proposal places, for so long ([Protect]), as a commitment of that proposal. Errors are
-// those of Place.
+// Protect protects a capsule that the next proposal places from eviction for the time lasts ([Protect]), as a
+// commitment of that proposal. Errors are those of Place.
 func (d *Draft) Protect(id CapsuleID, lasts time.Duration) error {
 	use := d.capsules[id]
 	if use.what != draftTaken || use.at < d.open || slices.ContainsFunc(d.log[d.open:], func(c Commitment) bool { p, is := c.(Protect); return is && p.Capsule == id }) {
@@ -55,9 +56,11 @@ func (d *Draft) Protect(id CapsuleID, lasts time.Duration) error {
 	return nil
 }
 
-// keepsBudgets judges what the plan leaves of the groups and modules of a capsule with one step more, where the proposal in the
-// making has wishes. What earlier proposals take off its node counts as missing, unless they place it again: then it is healthy
-// whether they commit or not. If no budget refuses the step, keepsBudgets counts it as the next one of the log.
+// keepsBudgets judges whether the disruption budgets on the groups and the module of a capsule allow one more step that
+// takes it off its node. Only budgets that a wish of the proposal in the making must keep are judged. Capsules that
+// earlier proposals take off their nodes count as missing, unless these place them again: then they are healthy whether
+// or not the proposals commit. If no budget refuses, keepsBudgets counts the step as the next one of the log; otherwise
+// it counts nothing.
 func (d *Draft) keepsBudgets(c *Capsule, do Commitment) error {
 	d.countLeaver(c, do, len(d.log))
 	for of := range c.Spec.memberships {
@@ -76,14 +79,15 @@ func (d *Draft) keepsBudgets(c *Capsule, do Commitment) error {
 	return nil
 }
 
-// draftMissing counts the members of a group or a module with a budget that a plan takes off their nodes.
+// draftMissing counts the members that a plan takes off their nodes, of one group or module that has a budget.
 type draftMissing struct {
-	// The positions in the log of the steps that do so, and how many of these, all of earlier proposals, count has.
+	// The log positions of the steps that take a member off its node. Count sums up the first counted of them, all of
+	// which belong to earlier proposals.
 	at      []int
 	counted int
 	count   health
-	// What is counted of the proposal that begins at this position of the log: the members that were healthy, and the budgets that
-	// its wishes must keep, in the order of the first such wish.
+	// The proposal that begins at log position open: the healthy members that it takes off their nodes, and the budgets
+	// that its wishes must keep, in the order of the first such wish.
 	open   int
 	leave  health
 	wished []wishedBudget
@@ -95,8 +99,8 @@ type wishedBudget struct {
 	at     int
 }
 
-// missing counts by how much fewer members are healthy once the earlier proposals of the plan are committed. One that is placed
-// again counts as healthy, but on a node that confirms not as ready.
+// missing returns how many healthy members the earlier proposals of the plan cost once they are committed. A member
+// that they place again counts as placed; on a node that confirms it does not count as ready yet.
 func (d *Draft) missing(m *draftMissing) health {
 	for ; m.counted < len(m.at) && m.at[m.counted] < d.open; m.counted++ {
 		m.count = m.count.plus(d.takenOff(m.at[m.counted]), 1)
@@ -104,7 +108,7 @@ func (d *Draft) missing(m *draftMissing) health {
 	return m.count
 }
 
-// takenOff is missing for the step at one position of the log.
+// takenOff returns how many healthy members the step at one log position costs; see missing.
 func (d *Draft) takenOff(at int) health {
 	s := d.view.state
 	left := s.Capsule(leaves(d.log[at]))
@@ -133,7 +137,8 @@ func (d *Draft) uncountLeaver(c *Capsule) {
 	}
 }
 
-// reopen counts the steps of the last proposal as those of the proposal in the making, because Propose is undone.
+// reopen undoes Propose: the steps of the last proposal, from log position from on, belong to the proposal in the
+// making again. Their counts for budgets move from the earlier proposals to that one.
 func (d *Draft) reopen(from int) {
 	steps := d.log[from:d.open]
 	if d.open = from; len(d.missed) == 0 {
@@ -151,7 +156,7 @@ func (d *Draft) reopen(from int) {
 	}
 }
 
-// refuseWish is refuse for a budget that would be broken.
+// refuseWish returns the error of a step that would leave a budget with only this number of healthy members.
 func (d *Draft) refuseWish(id CapsuleID, b *budgetRecord, healthy int) error {
 	return &Rejection{
 		Kind: ErrInfeasible, Do: len(d.log) - d.open, Capsule: id, At: d.view.Revision(), Budget: b.ID,
@@ -159,7 +164,8 @@ func (d *Draft) refuseWish(id CapsuleID, b *budgetRecord, healthy int) error {
 	}
 }
 
-// leave takes a capsule of the view off its node, if it is on one.
+// leave notes a step that takes a capsule of the view off its node, after it has judged protections, budgets and the
+// rules of company. A capsule that is not placed changes no node.
 func (d *Draft) leave(c *Capsule, act draftAct, do Commitment) error {
 	if d.view.state.protected.Len() > 0 {
 		if _, wish := d.view.state.wishes(c, do); wish {
@@ -192,11 +198,11 @@ func (d *Draft) leave(c *Capsule, act draftAct, do Commitment) error {
 	return nil
 }
 
-// Ask makes the draft show its nodes as they are for one capsule, until the next Ask, Propose or Sync: if it is nominated, or
-// its gang is, with the room that is nominated for it and for those that it outranks. Nil, as for any other capsule: with what
-// is nominated for those of at least its priority taken off. PlaceBest asks by itself; a caller of
-// [PlacementEngine.Best] or [NodeState.Fits] who plans for one that may be nominated calls Ask first. Place and Hold judge
-// by rank in any case.
+// Ask makes the draft show its nodes from the point of view of one capsule, until the next Ask, Propose or Sync. If the
+// capsule or its gang is nominated, the nodes show as free the room of its own nomination and of all nominations that
+// it outranks. For nil, and for a capsule without a nomination, the room of every nomination that outranks a capsule's
+// priority is taken. PlaceBest calls Ask by itself. Callers of [PlacementEngine.Best] or [NodeState.Fits] that plan for
+// a capsule that may be nominated call Ask first. Place and Hold judge by rank in any case.
 func (d *Draft) Ask(c *Capsule) {
 	d.asking = nil
 	for _, i := range d.askedNodes {
@@ -221,8 +227,9 @@ func (d *Draft) Ask(c *Capsule) {
 	})
 }
 
-// nominationOf returns the living nomination of a capsule or of its gang, as the view shows it; nil: there is none, or the
-// plan has changed it, or an earlier proposal of the plan ends it because it places one of them, or releases one for good.
+// nominationOf returns the living nomination of a capsule or of its gang, as the view shows it. Nil: there is none, the
+// plan has replaced or ended it, or an earlier proposal of the plan ends it by placing the capsule or a member, or by
+// releasing one for good.
 func (d *Draft) nominationOf(id CapsuleID) *Nomination {
 	if d.view.state.nominations.Len() == 0 {
 		return nil
@@ -241,7 +248,8 @@ func (d *Draft) nominationOf(id CapsuleID) *Nomination {
 	return of
 }
 
-// changes reports whether the plan makes another nomination for the same capsule or gang, or ends it.
+// changes reports whether the plan replaces or ends the nomination. A placement or release ends it only if an earlier
+// proposal makes it.
 func (d *Draft) changes(of *Nomination) bool {
 	for i, c := range d.log {
 		ends := CapsuleID("")
@@ -258,7 +266,7 @@ func (d *Draft) changes(of *Nomination) bool {
 			}
 		}
 		if ends == "" || i >= d.open {
-			continue // in one proposal all ask as before it
+			continue // the ledger judges all asks of one proposal by the nominations before it
 		}
 		if known := d.view.state.Capsule(ends); ends == of.Capsule || known != nil && of.Gang != "" && known.Gang == of.Gang {
 			return true
@@ -267,8 +275,9 @@ func (d *Draft) changes(of *Nomination) bool {
 	return false
 }
 
-// yields reports whether what the next proposal would ask for on a node, with one ask more or none, leaves free what is
-// nominated there for others. The node is as it would be then, and loses what of its spare room is taken.
+// yields judges all asks of the proposal in the making on a node, with its own ask, which may be nil, against the
+// nominations there. Node n is the draft's copy as this step leaves it. If the asks leave the nominated room free,
+// yields takes the own ask off the node's spare room; otherwise it returns an error.
 func (d *Draft) yields(id CapsuleID, n *NodeState, own *ask) error {
 	var asks []ask
 	var served []*Nomination
@@ -307,7 +316,7 @@ func (d *Draft) yields(id CapsuleID, n *NodeState, own *ask) error {
 	}
 	parts := slices.DeleteFunc(slices.Clone(n.nominated.parts), func(p nominatedPart) bool {
 		return slices.Contains(served, p.of) || p.of.Made <= d.view.Revision() && slices.ContainsFunc(d.log[d.open:], func(c Commitment) bool {
-			other, ok := c.(Nominate) // takes the place of it, or ends it
+			other, ok := c.(Nominate) // replaces the nomination, or ends it
 			return ok && other.Capsule == p.of.Capsule && other.Gang == p.of.Gang
 		})
 	})
@@ -328,10 +337,10 @@ func (d *Draft) yields(id CapsuleID, n *NodeState, own *ask) error {
 	return nil
 }
 
-// Nominate claims room for a capsule or a gang, as a commitment of the next proposal, and ends nominations of lower rank,
-// lowest first, as far as that is needed to make way for it. What is nominated stands in the way of later steps of lower
-// rank; what those had that end is still out of reach until the next Sync. A plan nominates each capsule or gang once, and
-// none that it has ended. Errors are those of Place.
+// Nominate claims room for a capsule or a gang, as a commitment of the next proposal ([Nominate]). To make way it ends
+// nominations of lower rank, lowest first, as far as the limits demand. The new nomination keeps its room from later
+// steps of lower rank. The room of the ended nominations stays out of reach until the next Sync. A plan nominates each
+// capsule or gang at most once, and not after it has ended its nomination. Errors are those of Place.
 func (d *Draft) Nominate(c Nominate) error {
 	if d.view == nil {
 		return d.refuse(c.Capsule, nil, "the draft is empty; call Sync first")
@@ -345,7 +354,7 @@ func (d *Draft) Nominate(c Nominate) error {
 		return d.refuse(c.Capsule, nil, "%s is nominated by this plan already, or its nomination is ended", c.nominee())
 	}
 	borrows := func(s draftStep) bool { return s.open == d.open && s.spec != nil && s.node.lender(s.spec) != nil }
-	if len(c.Parts) > 0 && slices.ContainsFunc(d.steps, borrows) { // it would borrow otherwise, or no more
+	if len(c.Parts) > 0 && slices.ContainsFunc(d.steps, borrows) { // the new nomination may change from whom the step borrows
 		return d.refuse(c.Capsule, nil, "an earlier step of the same proposal borrows nominated room; propose that first")
 	}
 	p := Proposal{View: d.view.Revision(), Do: []Commitment{c}}.Clone()
@@ -358,8 +367,8 @@ func (d *Draft) Nominate(c Nominate) error {
 		switch n, ok := earlier.(Nominate); {
 		case !ok:
 		case i >= d.open:
-			_ = t.nominate(&n) // it could before
-		default: // an earlier proposal may commit or not: what it makes counts, and so does what it ends
+			_ = t.nominate(&n) // cannot fail: it succeeded when the step was planned
+		default: // an earlier proposal may or may not commit: count the nominations that it makes, and also those that it ends
 			t.beside = append(t.beside, &Nomination{Capsule: n.Capsule, Gang: n.Gang, Parts: n.Parts})
 		}
 	}
@@ -381,9 +390,10 @@ func (d *Draft) Nominate(c Nominate) error {
 	return nil
 }
 
-// claim lets a nomination claim its parts on the draft's nodes, or goes back to start if an earlier step of the proposal is in the way.
+// claim puts the parts of a new nomination on the draft's nodes. If an earlier step of the proposal is in the way, it
+// rolls the plan back to the checkpoint start and returns an error.
 func (d *Draft) claim(made *Nomination, start int) error {
-	made.Lends = 0 // until the next view: an earlier step has borrowed from another, or from none
+	made.Lends = 0 // nothing borrows from it until the next view: earlier steps have been judged without this lender
 	for i := range made.Parts {
 		n := d.nodes[d.view.state.Node(made.Parts[i].Node).index]
 		claimed := d.copies.New(*n)

@@ -7,11 +7,12 @@ import (
 	"strings"
 )
 
-// Propose returns the steps since the last call as one proposal, with the bets that they rest on and those given:
+// Propose returns the steps since the last call as one proposal. Its preconditions are the given ones and the bets that
+// the steps rest on:
 //
-//   - [NodeFreeOf] for each node that has to have room, over what the proposal itself releases there; none where a
-//     given [NodeAt] bets that nothing has come to the node or left it;
-//   - [GroupIn] for each domain in which a placed capsule finds the company it asks for.
+//   - [NodeFreeOf] for each node on which the proposal takes more than it releases itself; not if a given [NodeAt] with a
+//     Usage bets already that nothing has come to the node or left it;
+//   - [GroupIn] for each domain in which a placed capsule finds the group that it asks to be near.
 //
 // Without steps the proposal is empty, and no ledger takes it.
 func (d *Draft) Propose(more ...Precondition) Proposal {
@@ -53,7 +54,8 @@ func (d *Draft) Propose(more ...Precondition) Proposal {
 	return p
 }
 
-// Resize gives a placed capsule of the view another size, as a commitment of the next proposal; Since is filled in. Errors are as of Place.
+// Resize gives a placed capsule of the view another size, as a commitment of the next proposal. It fills in Since if
+// that is 0. Errors are those of Place.
 func (d *Draft) Resize(r Resize) error {
 	if d.view == nil {
 		return d.refuse(r.Capsule, nil, "the draft is empty; call Sync first")
@@ -80,7 +82,7 @@ func (d *Draft) Resize(r Resize) error {
 		}
 	}
 	s := draftStep{node: n, use: use}
-	if c.Spec.spreadsItself() { // each size is spread by itself; nothing else is counted by that
+	if c.Spec.spreadsItself() { // each size is a spec with a spread of its own; no other count changes
 		_ = d.moved(&s, c.ID, companyMove{c.Spec, n.Node, 0, -1}, companyMove{r.Spec, n.Node, 0, 1})
 	}
 	d.use(c.ID, draftResized)
@@ -88,8 +90,9 @@ func (d *Draft) Resize(r Resize) error {
 	return nil
 }
 
-// settleNode appends the bet on a node that a proposal takes from one state to another, and makes unavailable what
-// the proposal releases there beyond what it takes.
+// settleNode appends the bet on a node that the proposal has changed from was to now, if it takes more there than it
+// releases. Room that the proposal releases beyond what it takes becomes unavailable to the rest of the plan, because
+// other proposals may commit without it.
 func (d *Draft) settleNode(bets []Precondition, was, now *NodeState) []Precondition {
 	need, needs, gives := Resources{}, false, false
 	for i := range need {
@@ -112,7 +115,7 @@ func (d *Draft) settleNode(bets []Precondition, was, now *NodeState) []Precondit
 			}
 		}
 	}
-	if !gives { // more is spared than taken only where something is given
+	if !gives { // nothing is released: the node stays as it is
 		return bets
 	}
 	kept := d.copies.New(*now)
@@ -120,7 +123,7 @@ func (d *Draft) settleNode(bets []Precondition, was, now *NodeState) []Precondit
 	for i := range kept.used {
 		kept.used[i] = max(now.used[i], was.used[i])
 	}
-	if kept.loans = nil; kept.nominated != nil { // so that claims are what they are whichever of the loans there come to be
+	if kept.loans = nil; kept.nominated != nil { // claims in full: which loans come to be depends on what commits
 		kept.nominated = &nominated{parts: now.nominated.parts}
 	}
 	d.replace(now, kept)
@@ -166,8 +169,8 @@ func (d *Draft) Rollback(to int) {
 	}
 }
 
-// countLeaver counts a capsule that the step at a position of the log takes off its node: in each of its groups and modules that has a
-// budget, with the budgets that the step must keep.
+// countLeaver counts a capsule that the step at a log position takes off its node, in each of its groups and modules
+// that has a budget. It also notes the budgets that the step must keep, if the step is a wish.
 func (d *Draft) countLeaver(c *Capsule, do Commitment, at int) {
 	s := d.view.state
 	evictor, wish := s.wishes(c, do)
@@ -198,7 +201,8 @@ func (d *Draft) countLeaver(c *Capsule, do Commitment, at int) {
 	}
 }
 
-// restored returns a node to which the plan is rolled back. It may have been shown then to another one than asks now.
+// restored returns a node to which the plan is rolled back, shown to no asker if it was shown to another one than the
+// current (Ask).
 func (d *Draft) restored(n *NodeState) *NodeState {
 	if n.nominated == nil || n.nominated.asker == nil || n.nominated.asker == d.asking {
 		return n
@@ -206,8 +210,8 @@ func (d *Draft) restored(n *NodeState) *NodeState {
 	return d.shownTo(n, nil)
 }
 
-// forgetAfter drops what the steps from a position on have made of their nodes. What a NoFit refers to stays in an array
-// of its own.
+// forgetAfter drops the entries of after from a position on. If a NoFit refers to them, it keeps the array; the draft's
+// next append copies.
 func (d *Draft) forgetAfter(from int) {
 	if from < d.shared {
 		d.after, d.shared = d.after[:from:from], from
@@ -217,7 +221,7 @@ func (d *Draft) forgetAfter(from int) {
 	d.after = d.after[:from]
 }
 
-// restoreUse notes of the capsule or the hold of a commitment what was noted before it.
+// restoreUse sets the use of the capsule or the hold of a commitment back to its value before that step.
 func (d *Draft) restoreUse(c Commitment, use draftUse) {
 	switch c := c.(type) {
 	case Hold:
@@ -242,8 +246,8 @@ func restore[K comparable](uses map[K]draftUse, key K, use draftUse) {
 	}
 }
 
-// makeWay returns what ends nominations of lower rank than the one that was made last, lowest first, until that keeps the
-// limits; nothing if it already does. It ends those that may be ended.
+// makeWay returns the commitments that end nominations of lower rank than the newest nomination of t, lowest first,
+// until that one keeps the limits; none if it already does. Nominations for which may is false are not ended.
 func (t *tx) makeWay(c *Nominate, may func(*Nomination) bool) (ends []Commitment, err error) {
 	if len(c.Parts) == 0 {
 		return nil, nil
@@ -273,7 +277,7 @@ func (t *tx) makeWay(c *Nominate, may func(*Nomination) bool) (ends []Commitment
 			if over != "" {
 				return nil, t.refuse(Rejection{Node: over}, t.s.left.Nominations, "node %q is nominated for %d of higher rank", over, maxNominated)
 			}
-			return ends, t.judgeShare() // what cannot be ended here need not be
+			return ends, t.judgeShare() // the ledger does not count nominations of lower rank
 		}
 		o := lower[len(lower)-1]
 		if short == nil && !o.claims(over) || over == "" && !o.shares(made) {
@@ -284,13 +288,13 @@ func (t *tx) makeWay(c *Nominate, may func(*Nomination) bool) (ends []Commitment
 			return nil, err
 		}
 		if end.Since = o.Made; o.Made == t.rev {
-			end.Since = 0 // the plan's own, whose revision will be another
+			end.Since = 0 // the plan has made it, and its revision is not known before the commit
 		}
 		ends = append(ends, end)
 	}
 }
 
-// members yields a capsule, or those of a gang.
+// members yields the capsule, or all members of the gang if gang is not empty.
 func (d *Draft) members(capsule CapsuleID, gang GangID) iter.Seq[CapsuleID] {
 	return func(yield func(CapsuleID) bool) {
 		if gang == "" {
@@ -305,8 +309,9 @@ func (d *Draft) members(capsule CapsuleID, gang GangID) iter.Seq[CapsuleID] {
 	}
 }
 
-// settles reports whether the plan does something with the capsule that is nominated, or with a member of the gang, that may
-// end the nomination. What may have ended already is neither counted on nor ended again.
+// settles reports whether the plan has a step for the nominated capsule, for a member of the nominated gang, or for the
+// nomination itself, so that the nomination may have ended when the next proposal is judged. Such a nomination is not
+// ended again to make way.
 func (d *Draft) settles(of *Nomination) bool {
 	for id := range d.members(of.Capsule, of.Gang) {
 		if d.capsules[id].what != draftUntouched {
@@ -316,8 +321,9 @@ func (d *Draft) settles(of *Nomination) bool {
 	return d.changes(of)
 }
 
-// Reserve takes what a capsule of the spec would take on a node, without a commitment, to find out what else would fit.
-// The caller rolls it back before the next Propose, which would bet on that room too. Errors are those of Place.
+// Reserve takes the room of a capsule of the spec on a node without a commitment, so that a navigator can find out what
+// else would fit. The caller must roll it back before the next Propose, which would otherwise bet on that room too.
+// Errors are those of Place.
 func (d *Draft) Reserve(spec *Spec, to Choice) error {
 	if spec == nil {
 		return invalidf("draft: Reserve needs a spec")
@@ -348,12 +354,12 @@ func (d *Draft) Reserve(spec *Spec, to Choice) error {
 	return nil
 }
 
-// replace makes a node another one without a commitment.
+// replace notes a step without a commitment that replaces a node by now.
 func (d *Draft) replace(n, now *NodeState) {
 	d.push(draftStep{node: n, log: len(d.log), open: d.open}, now)
 }
 
-// takesCapsule is takes for a capsule whose spec may be one that no ledger has seen, and would not take.
+// takesCapsule is takes for a capsule whose spec may never have been in a ledger: it checks the form of the spec first.
 func (d *Draft) takesCapsule(c *Capsule, n *NodeState, set DeviceSet) error {
 	if !c.Spec.Shared() {
 		if faults := c.Spec.faults(); len(faults) > 0 {

@@ -23,8 +23,9 @@ type Node struct {
 	Devices Devices `json:"devices"`
 	// State says whether the node takes new work, and whether it is lost with all that is placed on it.
 	State Condition `json:"state,omitempty"`
-	// Confirms says that the node has an agent that confirms what begins and what has stopped ([Confirm]). Without one, what is
-	// placed runs at once, and stops when it leaves. Take an agent away after what it runs has stopped: nothing waits there any more.
+	// Confirms says that the node has an agent that confirms what begins and what has stopped ([Confirm]). Without one,
+	// what is placed runs at once, and stops when it leaves. Take an agent away after what it runs has stopped: nothing
+	// waits there any more.
 	Confirms bool `json:"confirms,omitempty"`
 	// Taints keep work off the node that does not tolerate them.
 	Taints []Taint `json:"taints,omitempty"`
@@ -42,8 +43,8 @@ const (
 	// Cordoned: the node takes no new work. What is placed on it may be released back to pending or moved away, by a
 	// wish that gangs have a say in.
 	Cordoned
-	// Lost: the node is gone, and all that is placed on it is lost. No other description of it is taken any more: it comes
-	// back only by leaving and joining anew, empty. So the capsules of a node are lost together or not at all.
+	// Lost: the node is gone, and all that is placed on it is lost. No other description of it is taken any more: it
+	// comes back only by leaving and joining anew, empty. So the capsules of a node are lost together or not at all.
 	Lost
 )
 
@@ -100,7 +101,7 @@ func (n *Node) faults() []string {
 	return out
 }
 
-// NodeState is a node and what is taken of it, at one revision. Read it, never write it.
+// NodeState is a node and its use at one revision. Read it, never write it.
 type NodeState struct {
 	// Node is the description of the node.
 	Node *Node
@@ -111,36 +112,38 @@ type NodeState struct {
 	// Specification is the revision at which capacity, labels, devices or schedulability last changed.
 	Specification Revision
 
-	// Placements and holds.
+	// The resources that live placements and holds take.
 	used Resources
-	// The same, of each device instance; shared and never written to. Nil: nothing.
+	// The use of each device instance, in milli; shared and never written to. Nil: no use.
 	devices *deviceUse
-	// What is claimed there; nil: nothing.
+	// The nominations that claim room on the node; nil: none.
 	nominated *nominated
-	// What is borrowed from nominees there; shared and never written to. Nil: nothing.
+	// The nominated room that capsules on the node borrow, by nominee; shared and never written to. Nil: none.
 	loans *[]loan
-	// What has left it and still runs, in the order in which it left; shared and never written to. Nil: nothing.
+	// The capsules that have left the node and still run, in the order in which they left; shared and never written to.
+	// Nil: none.
 	remains *[]*Remains
-	// Live holds on it.
+	// The number of live holds on the node.
 	holds int32
-	// Its number in dense tables.
+	// The node's number in dense tables.
 	index uint32
 }
 
-// Used returns what live placements and holds take.
+// Used returns the resources that live placements and holds take.
 func (n *NodeState) Used() Resources { return n.used }
 
-// same reports whether two records of a node, of two states, say the same, but for what is nominated.
+// same reports whether the records of a node in two states are equal; nominations are not compared.
 func (n *NodeState) same(o *NodeState) bool {
 	same := n.Usage == o.Usage && n.Specification == o.Specification && (n.remains == nil) == (o.remains == nil)
 	return same && (n.remains == nil || slices.EqualFunc(*n.remains, *o.remains, (*Remains).same))
 }
 
-// Holds returns how many live holds are on it.
+// Holds returns the number of live holds on the node.
 func (n *NodeState) Holds() int { return int(n.holds) }
 
-// Free returns capacity less use. It is negative where capacity has shrunk below what is used. On a node that does not confirm
-// ([Node.Confirms]) it is also less what has left the node and still stops ([Remains]): there nothing waits for that.
+// Free returns capacity less use. It is negative in a dimension whose capacity has shrunk below its use. On a node that
+// does not confirm ([Node.Confirms]) the remains of capsules that have left it ([Remains]) are deducted too, because no
+// placement waits there until they end.
 func (n *NodeState) Free() Resources {
 	free := n.Node.Capacity.minus(n.used)
 	if n.stops() {
@@ -153,10 +156,11 @@ func (n *NodeState) Free() Resources {
 	return free
 }
 
-// stops reports whether something stops on the node for which nothing waits there: its agent confirms no more.
+// stops reports whether the node has remains but does not confirm (any more), so that no placement waits there until
+// they end.
 func (n *NodeState) stops() bool { return n.remains != nil && !n.Node.Confirms }
 
-// DeviceFree returns what is free of device instance i, in milli: 0 when there is no such instance or it
+// DeviceFree returns the free part of device instance i, in milli: 0 if there is no such instance or it
 // is unhealthy.
 func (n *NodeState) DeviceFree(i int) int {
 	if i < 0 || i >= n.Node.Devices.Count || n.Node.Devices.Unhealthy.Has(i) {
@@ -178,15 +182,16 @@ func (n *NodeState) DeviceFree(i int) int {
 // the node is a member, and is given to another node after it has left.
 func (n *NodeState) Index() int { return int(n.index) }
 
-// Fits reports whether the node could take one capsule of this spec now: it is schedulable, has room and
-// devices beside what is nominated for others that outrank it, and meets the requirements. The capsule is taken for one
-// without a nomination, unless [Draft.Ask] has said otherwise.
+// Fits reports whether the node could take one capsule of this spec now: it is schedulable, meets the requirements, and
+// has room and devices beside the nominations that outrank the capsule. The capsule counts as not nominated, unless
+// [Draft.Ask] has set its nomination.
 func (n *NodeState) Fits(spec *Spec) bool {
 	return n.Node.Schedulable() && n.hasFree(&spec.Envelope.Reservation) &&
 		n.hasDevices(&spec.Devices) && n.meets(spec) && (n.nominated == nil || n.leavesRoom(spec))
 }
 
-// hasRoom compares by subtraction on values known to be non-negative, so nothing wraps.
+// hasRoom reports whether want fits into capacity less use. It subtracts values that are known not to be negative, so
+// nothing overflows.
 func (n *NodeState) hasRoom(want *Resources) bool {
 	capacity := &n.Node.Capacity
 	for d := range want {
@@ -197,7 +202,7 @@ func (n *NodeState) hasRoom(want *Resources) bool {
 	return true
 }
 
-// hasFree is hasRoom by what is free ([NodeState.Free]).
+// hasFree reports whether want fits into [NodeState.Free], which also deducts remains on a node that does not confirm.
 func (n *NodeState) hasFree(want *Resources) bool {
 	if !n.stops() {
 		return n.hasRoom(want)
@@ -241,8 +246,8 @@ func (n *NodeState) meets(spec *Spec) bool {
 }
 
 // PickDevices chooses the instances for a capsule of the spec: those that it fits best (least free, but enough), the
-// lowest index among equals. It leaves out those whose room is nominated for others that outrank it. It reports false
-// when the node cannot serve the request.
+// lowest index among equals. It leaves out instances that are nominated for work that outranks the capsule. It reports
+// false if the node cannot serve the request.
 func (n *NodeState) PickDevices(spec *Spec) (DeviceSet, bool) {
 	r := &spec.Devices
 	if r.Count == 0 {
@@ -274,21 +279,22 @@ func (n *NodeState) tightest(set DeviceSet) int {
 	return best
 }
 
-// takes returns n with one more capsule of the spec on it: what a plan sees after it has reserved.
+// takes adds a capsule of the spec to n, a copy that the caller owns, as a plan sees the node after a placement.
 func (n *NodeState) takes(spec *Spec, set DeviceSet) {
 	n.used = n.used.plus(spec.Envelope.Reservation)
 	n.useDevices(set, spec.Devices.Milli)
 	n.Capsules++
 }
 
-// gives returns room to n: what a plan sees after it has released a placement or a hold.
+// gives returns room to n, a copy that the caller owns, as a plan sees the node after the release of a placement or a
+// hold.
 func (n *NodeState) gives(room Resources, set DeviceSet, milli int) {
 	n.used = n.used.minus(room)
 	n.useDevices(set, -milli)
 }
 
-// useDevices adds to what is taken of the instances of a set. What was there before stays as it is, for
-// older states.
+// useDevices adds milli to the use of each instance of a set. It replaces n.devices by a copy, because older states
+// share the array.
 func (n *NodeState) useDevices(set DeviceSet, milli int) {
 	if set == 0 {
 		return
@@ -298,7 +304,7 @@ func (n *NodeState) useDevices(set DeviceSet, milli int) {
 	n.devices = &use
 }
 
-// deviceUse returns a copy of what is taken of the instances.
+// deviceUse returns a copy of the use of the device instances.
 func (n *NodeState) deviceUse() deviceUse {
 	if n.devices == nil {
 		return deviceUse{}
@@ -312,8 +318,8 @@ func (n *NodeState) deviceUse() deviceUse {
 //
 //	draft.NoFit(spec, map[orbit.Misfit]int{m: 1}).Error() // "0 of 1 nodes fit: 1 lacks memory"
 type Misfit struct {
-	// Why is a reason that the ledger does not know. It completes "n nodes ...", as in "have a stale report". Empty: the
-	// reason is a rule of the ledger, or the node takes the capsule.
+	// Why is a reason that the ledger does not know. It completes "n nodes ...", as in "have a stale report". Empty:
+	// the reason is a rule of the ledger, or the node takes the capsule.
 	Why string
 
 	kind misfitKind

@@ -7,34 +7,39 @@ import (
 	"time"
 )
 
-// Nominate claims room on nodes for a capsule or a gang that waits. The claim is no use: it takes nothing, and room that is free is given
-// away until it is claimed by what outranks the one who asks. It filters admission only: on a node with nominated room, a placement must
-// leave free what is nominated there for those that outrank it. So two nominations that want the same nodes never wait for each other.
+// Nominate claims room on nodes for a pending capsule or gang, its nominee. A nomination takes no room: the nodes' free
+// capacity stays as it is. It filters admission only: on a node with nominated room, a placement must leave free the
+// room of all nominations that outrank it. Two nominations that want the same nodes therefore never wait for each
+// other.
 //
-// A nomination may lend its room to work that is known to be short and consents to leave ([Spec.Backfills]). On each node it then
-// claims what it did less what is borrowed from it there, so all others find what they would have found. To be placed the nominee evicts
-// what borrows from it, whatever budgets say.
+// A nomination may lend its room to short work that consents to leave ([Spec.Backfills]). On each node the claim
+// shrinks by the room that is borrowed from it there, so that loans change nothing for other work. When the nominee is
+// placed, it evicts its borrowers; budgets do not protect them.
 //
-// A nomination ends when its capsule is placed, or the first member of its gang; when that is released for good; and
-// when a Nominate without Parts says so. Engines end those whose end has passed, and those of their own work with a node that
-// can no longer serve. A new Nominate for the same capsule or gang takes the place of the one before. A ledger refuses it where it
-// and all that outrank it would exceed [Limits.NominatedShare], unless none does. [Draft.Nominate] ends those that it outranks
-// to make way: in a proposal that nominates, such an end is skipped if what it names by Since has ended already.
+// A nomination ends when its capsule, or the first member of its gang, is placed; when its capsule, or a member of its
+// gang, is released for good; and when a Nominate without Parts ends it. Engines end nominations whose Ends has passed,
+// and nominations of their own work on a node that can no longer serve it. A new Nominate for the same capsule or gang
+// replaces the previous nomination. A ledger refuses a nomination if it and all nominations that outrank it would
+// together exceed [Limits.NominatedShare]; the nomination that ranks first is exempt. [Draft.Nominate] ends nominations
+// of lower rank to make way. In a proposal that makes a nomination, such an end is skipped if the nomination that its
+// Since names has ended already.
 type Nominate struct {
 	// Capsule is the pending capsule that the room is for; empty if Gang is set.
 	Capsule CapsuleID `json:"capsule,omitempty"`
 	// Gang is the gang that the room is for, no member of which is placed; empty if Capsule is set.
 	Gang GangID `json:"gang,omitempty"`
-	// Since is the revision at which the nomination was made that this one replaces or ends; 0: any, or none.
+	// Since is the revision at which the nomination was made that this Nominate replaces or ends. 0: it may replace or
+	// end any nomination, and there need be none to replace.
 	Since Revision `json:"since,omitempty"`
 	// Aged is how far the nomination ranks above the priority of its capsule; at most Limits.NominationAging.
 	Aged int32 `json:"aged,omitempty"`
-	// Parts are the rooms that are claimed, at most one on each node; none: the nomination ends.
+	// Parts is the claimed room, at most one part for each node. Without Parts, Nominate ends the nomination.
 	Parts []NominatedRoom `json:"parts,omitempty"`
 	// Ends is when engines end the nomination; zero if there are no Parts.
 	Ends time.Time `json:"ends,omitzero"`
-	// Lends is for how long others may use the room meanwhile ([Spec.Backfills]): those of lower priority that run no longer. State how
-	// long the nominee is expected to wait, and less in each renewal. 0: nobody may; zero if there are no Parts.
+	// Lends is the longest running time of capsules that may borrow the room meanwhile ([Spec.Backfills]); they also
+	// need a lower priority. Set it to the time that the nominee is expected to wait, and to less in each renewal. 0:
+	// the room is not lent. Zero if there are no Parts.
 	Lends time.Duration `json:"lends,omitempty"`
 }
 
@@ -52,7 +57,7 @@ type NominatedRoom struct {
 	Milli int `json:"milli,omitempty"`
 }
 
-// Nomination is what a capsule or a gang is nominated for, at one revision. Read it, never write it.
+// Nomination is the nomination of a capsule or a gang, as one revision of the state holds it. Read it, never write it.
 type Nomination struct {
 	// Capsule is the capsule that the room is for; empty if it is a gang.
 	Capsule CapsuleID `json:"capsule,omitempty"`
@@ -60,40 +65,43 @@ type Nomination struct {
 	Gang GangID `json:"gang,omitempty"`
 	// Rank is the priority of the capsule, or the lowest one of the gang's roles, plus Nominate.Aged.
 	Rank int32 `json:"rank,omitempty"`
-	// First is the revision at which it was first nominated since it last waited; among equal ranks the earliest wins.
-	// It survives the end of a nomination, but is drawn anew after Limits.Renewals more of them.
+	// First is the revision of the first nomination since the nominee began to wait. Among equal ranks the lowest First
+	// wins. First survives the end of a nomination. After Limits.Renewals renewals the next nomination gets a new
+	// First.
 	First Revision `json:"first"`
 	// Made is the revision at which this nomination was made.
 	Made Revision `json:"made"`
 	// Renewals counts the nominations since First.
 	Renewals int `json:"renewals,omitempty"`
-	// Parts are the rooms that are claimed. A nomination without any has ended, and is kept for First alone.
+	// Parts is the claimed room, by node. A nomination without Parts has ended; the record is kept for First alone.
 	Parts []NominatedRoom `json:"parts,omitempty"`
 	// Ends is when engines end the nomination.
 	Ends time.Time `json:"ends,omitzero"`
 	// Lends is Nominate.Lends.
 	Lends time.Duration `json:"lends,omitempty"`
 
-	// Only capsules of lower priority than this may be evicted for it, and so borrow its room.
+	// Only capsules of a priority below the ceiling may be evicted for the nominee, and so only they may borrow its
+	// room.
 	ceiling int32
 }
 
-// Lives reports whether the nomination claims room. It is false for nil.
+// Lives reports whether the nomination has not ended: whether it claims room. It is false for nil.
 func (n *Nomination) Lives() bool { return n != nil && len(n.Parts) > 0 }
 
 // Outranks reports whether the nomination comes before another one.
 func (n *Nomination) Outranks(o *Nomination) bool { return n.compare(o) < 0 }
 
-// OutranksPriority reports whether the nomination comes before a capsule of this priority that has none.
+// OutranksPriority reports whether the nomination comes before a capsule of this priority that is not nominated. Equal
+// rank is enough.
 func (n *Nomination) OutranksPriority(priority int32) bool { return n.Rank >= priority }
 
-// compare orders nominations by rank, highest first.
+// compare orders nominations by rank, highest first, then by First, earliest first. The ids break ties.
 func (n *Nomination) compare(o *Nomination) int {
 	return cmp.Or(cmp.Compare(o.Rank, n.Rank), cmp.Compare(n.First, o.First),
 		cmp.Compare(n.Gang, o.Gang), cmp.Compare(n.Capsule, o.Capsule))
 }
 
-// ended returns what is kept of a nomination that has ended.
+// ended returns the record that is kept of a nomination after its end.
 func (n *Nomination) ended() *Nomination {
 	return &Nomination{Capsule: n.Capsule, Gang: n.Gang, First: n.First, Made: n.Made, Renewals: n.Renewals}
 }
@@ -101,19 +109,21 @@ func (n *Nomination) ended() *Nomination {
 // maxNominated is how many nominations may claim room on one node.
 const maxNominated = 8
 
-// nominated is what is claimed on a node. It is never written to.
+// nominated holds the nominations that claim room on a node. Nodes share it, so it is never written to: copy it first.
 type nominated struct {
 	parts []nominatedPart
-	// The nomination of the capsule that a draft plans for now; nil: it has none.
+	// In a draft: the nomination of the capsule that is planned now ([Draft.Ask]); nil: the capsule is not nominated.
 	asker *Nomination
-	// Of a draft: what ended holds leave to the placements of the same proposal, whatever is nominated.
+	// In a draft: room of holds that the proposal has ended. Placements of the same proposal may take it despite
+	// nominations.
 	spare        Resources
 	spareDevices deviceUse
-	// Of a draft: nobody borrows there until the next view. The plan has nominated room there, and who lends after that depends on whether that commits.
+	// In a draft: no capsule borrows on this node until the next view. The plan has nominated room here, and whether
+	// that nomination commits decides who lends afterwards.
 	keeps bool
 }
 
-// nominatedPart is a part of a living nomination.
+// nominatedPart is one part of a living nomination: of.Parts[at].
 type nominatedPart struct {
 	of *Nomination
 	at int
@@ -121,7 +131,7 @@ type nominatedPart struct {
 
 func (p nominatedPart) room() *NominatedRoom { return &p.of.Parts[p.at] }
 
-// copy returns one that may be written to.
+// copy returns a shallow copy that may be written to; its parts are still shared.
 func (m *nominated) copy() *nominated {
 	if m == nil {
 		return &nominated{}
@@ -130,7 +140,7 @@ func (m *nominated) copy() *nominated {
 	return &c
 }
 
-// with returns a copy with one part of a nomination more.
+// with returns a copy to which one part of a nomination is added.
 func (m *nominated) with(of *Nomination, part int) *nominated {
 	c := m.copy()
 	c.parts = append(slices.Clone(c.parts), nominatedPart{of, part})
@@ -149,13 +159,15 @@ func (n *NodeState) Nominated(yield func(*Nomination, *NominatedRoom) bool) {
 	}
 }
 
-// outranks reports whether a part comes before a capsule of this priority, with the nomination of the draft's asker.
+// outranks reports whether the nomination of a part outranks a capsule of this priority that has the asker's
+// nomination.
 func (m *nominated) outranks(p nominatedPart, priority int32) bool {
 	return p.of.OutranksPriority(priority) && (m.asker == nil || p.of.Outranks(m.asker))
 }
 
-// leavesRoom reports whether a capsule of the spec leaves free what is nominated for those that outrank it, but for that from
-// which it borrows. It requires that the node has room for the capsule otherwise.
+// leavesRoom reports whether a capsule of the spec, placed on the node, leaves free the room of all nominations that
+// outrank it. The nomination from which it borrows does not count. The node must have the free capacity for the capsule
+// if nominations are ignored.
 func (n *NodeState) leavesRoom(spec *Spec) bool {
 	m, want, lender := n.nominated, &spec.Envelope.Reservation, n.lender(spec)
 	if m == nil {
@@ -177,8 +189,8 @@ func (n *NodeState) leavesRoom(spec *Spec) bool {
 	return spec.Devices.Count == 0 || n.DevicesFor(spec).Len() >= spec.Devices.Count
 }
 
-// DevicesFor returns the instances that are healthy and have enough free for a capsule of the spec, beside what is
-// nominated for those that outrank it and do not lend to it.
+// DevicesFor returns the healthy device instances with enough free for a capsule of the spec. Nominations that outrank
+// the capsule count as taken, unless they lend to it.
 func (n *NodeState) DevicesFor(spec *Spec) DeviceSet {
 	set, m, lender := n.devicesWith(spec.Devices.Milli), n.nominated, n.lender(spec)
 	if m == nil {
@@ -201,27 +213,28 @@ func (n *NodeState) DevicesFor(spec *Spec) DeviceSet {
 	return set
 }
 
-// ask is what one commitment asks for on a node.
+// ask is the room and the devices that one commitment (Place, Resize or Hold) asks for on a node.
 type ask struct {
 	room    *Resources
 	devices DeviceSet
 	milli   int
-	// It is a hold, which every nomination outranks.
+	// The commitment is a Hold. Every nomination outranks a hold.
 	hold     bool
 	priority int32
-	// That of the capsule or its gang, before the proposal; nil: none lives.
+	// The living nomination of the capsule or its gang, as it was before the proposal; nil: there is none.
 	nomination *Nomination
-	// The spec of a capsule, and from whom it borrows; nil: it is a hold, or borrows from nobody.
+	// The spec of the capsule, nil for a hold; and the nominee from which the capsule borrows, nil if there is none.
 	of     *Spec
 	lender *Nominee
 }
 
-// ask returns what a capsule of the spec asks for on these devices, with the nomination of it or its gang.
+// ask returns the ask of a capsule of the spec on these devices. The nomination is that of the capsule or its gang, or
+// nil.
 func (s *Spec) ask(devices DeviceSet, nominated *Nomination) ask {
 	return ask{room: &s.Envelope.Reservation, devices: devices, milli: s.Devices.Milli, priority: s.Priority, nomination: nominated, of: s}
 }
 
-// yieldsTo reports whether a nomination outranks the ask.
+// yieldsTo reports whether a nomination outranks the ask. The nomination from which the ask borrows does not.
 func (a *ask) yieldsTo(n *Nomination) bool {
 	switch {
 	case a.hold:
@@ -234,21 +247,22 @@ func (a *ask) yieldsTo(n *Nomination) bool {
 	return n.OutranksPriority(a.priority)
 }
 
-// encroachment is the room of nominations that the asks of one proposal on one node would take.
+// encroachment says which nomination would lose room to the asks of one proposal on one node.
 type encroachment struct {
-	// One whose room would be taken; nil: they take none.
+	// The first nomination whose room would be taken; nil: the asks take no nominated room.
 	of *Nomination
-	// What is short: a dimension, or with device a device instance.
+	// Where room is short: a dimension, or, if device is set, a device instance.
 	at     int
 	device bool
-	// How much of it is asked for, and how much there would be beside what is nominated.
+	// The amount that is asked for, and the amount that the nominations leave.
 	want, free int64
 }
 
-// encroaches judges what a proposal asks for on a node, which is as the proposal leaves it, beside the living parts of
-// nominations there. In each dimension that is asked for, all of use must fit beside what is nominated for those that
-// outrank the lowest ranked of the asks; what the proposal releases earns nothing. Only what ended holds have held
-// serves placements as it served the holds. It requires that the asks fit without nominations.
+// encroaches judges the asks of a proposal on a node against the nominations that claim room there. The receiver is the
+// node as the proposal leaves it. In each dimension that an ask takes from, the node's total use and the claims that
+// outrank an ask with a share in that dimension must fit together. Releasing room in the same proposal is no excuse,
+// with one exception: placements may take the room of holds that the proposal ends, because that room was not free
+// before. The asks must fit if nominations are ignored.
 func (n *NodeState) encroaches(parts []nominatedPart, asks []ask, ended *Resources, endedDevices *deviceUse) (e encroachment) {
 	for d := range n.used {
 		free := n.Node.Capacity[d] - n.used[d]
@@ -270,13 +284,14 @@ func (n *NodeState) encroaches(parts []nominatedPart, asks []ask, ended *Resourc
 	return e
 }
 
-// judge judges one dimension, or one device instance, of which so much is free, and was held by what has ended.
+// judge judges one dimension or one device instance. Free is what the asks leave of it; ended is the amount that ended
+// holds held; take and claim return the share of an ask and of a part in it. On a violation judge sets e.of.
 func (e *encroachment) judge(parts []nominatedPart, asks []ask, free, ended int64, take func(*ask) int64, claim func(nominatedPart) int64) {
 	held := false
 	e.want = 0
 	for i := range asks {
 		want := take(&asks[i])
-		e.want += want // sums of what is asked for have been counted before
+		e.want += want // cannot overflow: the asks are known to fit on the node
 		held = held || asks[i].hold && want > 0
 	}
 	if e.want == 0 || !held && e.want <= ended {
@@ -296,7 +311,8 @@ func (e *encroachment) judge(parts []nominatedPart, asks []ask, free, ended int6
 	}
 }
 
-// lowers reports whether a node that was described as n offers less of anything as now; nil: it has left.
+// lowers reports whether the description now offers less of some resource or fewer devices than n does. Nil: the node
+// has left.
 func (n *Node) lowers(now *Node) bool {
 	if now == nil || now.Devices.Count < n.Devices.Count {
 		return true
@@ -309,8 +325,8 @@ func (n *Node) lowers(now *Node) bool {
 	return false
 }
 
-// misfit says why a node can never serve one of the specs with the part of it that is claimed, completing "nodes ...";
-// empty: it can, as far as its description says.
+// misfit says why the claimed room on a node can serve none of the specs, whatever leaves the node; the text completes
+// "nodes ...". Empty: the room can serve one of them. Only the description of the node is judged, not its use.
 func (r *NominatedRoom) misfit(n *Node, specs []*Spec, names *dimensionNames) string {
 	if !n.Schedulable() {
 		return "are unschedulable"
@@ -338,7 +354,8 @@ func (r *NominatedRoom) misfit(n *Node, specs []*Spec, names *dimensionNames) st
 	return why
 }
 
-// spend takes what is asked for off what ended holds have left; a hold leaves nothing of it.
+// spend takes an ask off the spare room that ended holds have left. A hold uses up all spare room in each dimension
+// that it asks for.
 func (n *NodeState) spend(a *ask) {
 	m := n.nominated.copy()
 	for d, want := range a.room {
@@ -357,12 +374,12 @@ func (n *NodeState) spend(a *ask) {
 	n.nominated = m
 }
 
-// claims reports whether one of the parts is on a node.
+// claims reports whether the nomination claims room on a node.
 func (n *Nomination) claims(id NodeID) bool {
 	return slices.ContainsFunc(n.Parts, func(r NominatedRoom) bool { return r.Node == id })
 }
 
-// shares reports whether both claim something of the same kind.
+// shares reports whether both nominations claim some of the same resource, or both claim devices.
 func (n *Nomination) shares(o *Nomination) bool {
 	var a, b totals
 	a.addRooms(n, 1)
@@ -375,7 +392,7 @@ func (n *Nomination) shares(o *Nomination) bool {
 	return false
 }
 
-// spares notes what a hold that has ended leaves to placements, on a node that is a draft's own copy.
+// spares adds the room of an ended hold to the node's spare room. The node must be the draft's own copy.
 func (n *NodeState) spares(h *Hold) {
 	if n.nominated == nil {
 		return
@@ -386,10 +403,10 @@ func (n *NodeState) spares(h *Hold) {
 	n.nominated = m
 }
 
-// Who uses nominated room until it is needed, and what is borrowed from whom on a node. At last what leaves a node, and the sums of what is nominated, and of
-// what there is.
+// The rest of this file is about loans of nominated room, about the sums of nominated room and capacity that
+// Limits.NominatedShare compares, and about nodes that capsules leave.
 
-// Nominee names a capsule or a gang that is nominated, or was: one of the two is set.
+// Nominee names a capsule or a gang that is nominated, or was. Exactly one field is set.
 type Nominee struct {
 	// Capsule is the capsule; empty if it is a gang.
 	Capsule CapsuleID `json:"capsule,omitempty"`
@@ -397,7 +414,7 @@ type Nominee struct {
 	Gang GangID `json:"gang,omitempty"`
 }
 
-// String says which capsule or gang it is.
+// String returns "capsule" or "gang" and the id, as error texts have it.
 func (w Nominee) String() string {
 	if w.Gang != "" {
 		return "gang " + quoteWord(string(w.Gang))
@@ -405,15 +422,16 @@ func (w Nominee) String() string {
 	return "capsule " + quoteWord(string(w.Capsule))
 }
 
-// is reports whether a nomination is that of the nominee.
+// is reports whether the nomination n is for the nominee.
 func (w *Nominee) is(n *Nomination) bool { return w.Capsule == n.Capsule && w.Gang == n.Gang }
 
-// lends reports whether capsules of the spec may borrow the room.
+// lends reports whether capsules of the spec may borrow the nominated room. It is false for nil, the spec of a hold.
 func (n *Nomination) lends(spec *Spec) bool {
 	return spec != nil && spec.Backfills && spec.RunsAtMost <= n.Lends && spec.Priority < n.ceiling
 }
 
-// lenderOf returns the first of parts, which are in order of rank, that lends to capsules of the spec; nil: none. A hold's spec is nil.
+// lenderOf returns the first nomination of the parts that lends to capsules of the spec; nil if none does. The spec of
+// a hold is nil.
 func lenderOf(parts []nominatedPart, spec *Spec) *Nomination {
 	for _, p := range parts {
 		if p.of.lends(spec) {
@@ -423,7 +441,8 @@ func lenderOf(parts []nominatedPart, spec *Spec) *Nomination {
 	return nil
 }
 
-// ceiling returns the lowest priority that keeps a capsule from being evicted for work of one priority.
+// ceiling returns the lowest priority that is safe from eviction for work of the given priority. The truce (TruceFrom,
+// TruceTo) lowers it.
 func (l *Limits) ceiling(priority int32) int32 {
 	if priority <= l.TruceTo {
 		return min(priority, l.TruceFrom)
@@ -431,18 +450,18 @@ func (l *Limits) ceiling(priority int32) int32 {
 	return priority
 }
 
-// recalls reports whether a capsule is evicted by the one whose room it borrows.
+// recalls reports whether the eviction of c is a recall of a loan: it makes way for the nominee from which c borrows.
 func (e *Evict) recalls(c *Capsule) bool {
 	return c.Borrows != nil && *c.Borrows == Nominee{e.For, e.ForGang}
 }
 
-// load is how much is taken of a node's resources and devices.
+// load is an amount of a node's resources and of its devices.
 type load struct {
 	room    Resources
 	devices deviceUse
 }
 
-// add adds what a capsule takes; with the sign -1 it subtracts that.
+// add adds the load of one capsule of the spec on these devices; with sign -1 it subtracts the load.
 func (l *load) add(spec *Spec, set DeviceSet, sign int32) {
 	for d, x := range spec.Envelope.Reservation {
 		l.room[d] += int64(sign) * x
@@ -450,14 +469,15 @@ func (l *load) add(spec *Spec, set DeviceSet, sign int32) {
 	l.devices.add(set, sign*int32(spec.Devices.Milli))
 }
 
-// loan is what capsules on a node take that borrow from one nominee, and how many these are.
+// loan is the load of all capsules on a node that borrow from one nominee, and the number of these capsules.
 type loan struct {
 	from Nominee
 	load
 	capsules int
 }
 
-// borrow adds what a capsule takes to the loans on the node, if it borrows there; with the sign -1 it takes that off.
+// borrow adds the load of a capsule to the node's loan from its nominee; with sign -1 it takes the load off. A capsule
+// that does not borrow changes nothing. Nodes share the slice of loans, so borrow writes to a copy.
 func (n *NodeState) borrow(c *Capsule, sign int32) {
 	if c.Borrows == nil {
 		return
@@ -479,13 +499,14 @@ func (n *NodeState) borrow(c *Capsule, sign int32) {
 	}
 }
 
-// reborrow does so for a capsule on the node that gets another spec.
+// reborrow updates the node's loans for a capsule on it whose spec is replaced by another.
 func (n *NodeState) reborrow(c *Capsule, to *Spec) {
 	n.borrow(c, -1)
 	n.borrow(&Capsule{Spec: to, Devices: c.Devices, Borrows: c.Borrows}, 1)
 }
 
-// lender returns the nomination from which a capsule of the spec borrows on the node; nil: it would borrow from none.
+// lender returns the nomination from which a capsule of the spec would borrow if it were placed on the node; nil: from
+// none.
 func (n *NodeState) lender(spec *Spec) *Nomination {
 	if n.nominated == nil || n.nominated.keeps {
 		return nil
@@ -495,7 +516,7 @@ func (n *NodeState) lender(spec *Spec) *Nomination {
 
 var noLoad load
 
-// lent returns what is borrowed from a nominee on the node.
+// lent returns the load that is borrowed from a nomination on the node. It is shared: do not write to it.
 func (n *NodeState) lent(of *Nomination) *load {
 	if n.loans != nil {
 		for i := range *n.loans {
@@ -507,7 +528,8 @@ func (n *NodeState) lent(of *Nomination) *load {
 	return &noLoad
 }
 
-// claimed returns how much of a dimension is still claimed by a part that is on the node: less what is borrowed from the nominee there.
+// claimed returns how much of a dimension a part still claims on the node: its room, less the loans from its nominee
+// there.
 func (n *NodeState) claimed(p nominatedPart, d int) int64 {
 	return max(0, p.room().Room[d]-n.lent(p.of).room[d])
 }
@@ -517,9 +539,9 @@ func (n *NodeState) claimedDevice(p nominatedPart, i int) int {
 	return max(0, btoi(p.room().Devices.Has(i))*p.room().Milli-int(n.lent(p.of).devices[i]))
 }
 
-// Claimed returns how much of each resource, and in milli of each device instance, a nomination that claims room on the node still
-// keeps from capsules of the spec that it outranks: nothing if it lends to them, and else what it claims less what is borrowed from it there. Nil
-// stands for any spec that does not backfill.
+// Claimed returns how much of each resource, and of each device instance in milli, a nomination keeps from capsules of
+// the spec that it outranks on this node. That is its claim less the loans from it on this node, or nothing if it lends
+// to the spec. A nil spec stands for any spec that does not backfill.
 func (n *NodeState) Claimed(of *Nomination, spec *Spec) (room Resources, devices [MaxDevices]int) {
 	if n.nominated == nil || n.lender(spec) == of {
 		return room, devices
@@ -535,7 +557,8 @@ func (n *NodeState) Claimed(of *Nomination, spec *Spec) (room Resources, devices
 	return room, devices
 }
 
-// without returns the node without what those take that have borrowed from nominees for which a predicate holds.
+// without returns the node with the loans taken off for which leaves is true, as if these borrowers had left. It
+// returns n itself if there are no loans on the node.
 func (n *NodeState) without(leaves func(*loan) bool) *NodeState {
 	if n.loans == nil {
 		return n
@@ -559,13 +582,13 @@ type wide struct {
 	lo uint64
 }
 
-// plus returns the sum with a number of either sign.
+// plus returns w + x; x may be negative.
 func (w wide) plus(x int64) wide {
 	lo, carry := bits.Add64(w.lo, uint64(x), 0)
 	return wide{w.hi + x>>63 + int64(carry), lo}
 }
 
-// times returns the product with a small number. It requires that neither is negative.
+// times returns w * n. Neither may be negative, and n must be small enough that the product fits in 128 bits.
 func (w wide) times(n int) wide {
 	hi, lo := bits.Mul64(w.lo, uint64(n))
 	return wide{w.hi*int64(n) + int64(hi), lo}
@@ -574,10 +597,10 @@ func (w wide) times(n int) wide {
 // exceeds reports whether w is more than o.
 func (w wide) exceeds(o wide) bool { return w.hi > o.hi || w.hi == o.hi && w.lo > o.lo }
 
-// totals are sums of each resource, and at last of device instances in milli.
+// totals are sums of each resource over many nodes. The last element is the sum of device instances in milli.
 type totals [Dimensions + 1]wide
 
-// addNode adds the capacity of a node, or takes it away with -1.
+// addNode adds the capacity of a node; with sign -1 it subtracts the capacity.
 func (t *totals) addNode(n *Node, sign int64) {
 	for d, c := range n.Capacity {
 		t[d] = t[d].plus(sign * c)
@@ -585,7 +608,7 @@ func (t *totals) addNode(n *Node, sign int64) {
 	t[Dimensions] = t[Dimensions].plus(sign * int64(n.Devices.Count) * deviceMilli)
 }
 
-// addRooms adds what a nomination claims, or takes it away with -1.
+// addRooms adds the claims of a nomination on all its nodes; with sign -1 it subtracts them.
 func (t *totals) addRooms(n *Nomination, sign int64) {
 	for i := range n.Parts {
 		r := &n.Parts[i]
@@ -596,7 +619,7 @@ func (t *totals) addRooms(n *Nomination, sign int64) {
 	}
 }
 
-// within reports whether quantities, none of them negative, fit together into what is free. It cannot overflow.
+// within reports whether the sum of takes is at most free. No quantity may be negative. It cannot overflow.
 func within(free int64, takes ...int64) bool {
 	for _, x := range takes {
 		if x > free {
@@ -607,7 +630,8 @@ func within(free int64, takes ...int64) bool {
 	return true
 }
 
-// loses takes a placed capsule off n: what a plan sees after it has released or evicted it.
+// loses takes a placed capsule off n, as a plan sees the node after it has released or evicted the capsule at revision
+// at. If the capsule has begun to run, its remains stay on the node, unless the node is lost.
 func (n *NodeState) loses(c *Capsule, at Revision) {
 	n.gives(c.Spec.Envelope.Reservation, c.Devices, c.Spec.Devices.Milli)
 	n.borrow(c, -1)
@@ -618,7 +642,7 @@ func (n *NodeState) loses(c *Capsule, at Revision) {
 	}
 }
 
-// withRemains returns the remains on a node together with r, those that left first in front.
+// withRemains returns a new list of the remains on the node and r, in the order in which the capsules left.
 func (n *NodeState) withRemains(r *Remains) (list []*Remains) {
 	if n.remains != nil {
 		list = slices.Clone(*n.remains)

@@ -18,9 +18,9 @@ import (
 	"github.com/orbitsched/orbit/internal/table"
 )
 
-// State is everything a ledger knows at one revision. It is immutable: read it from any goroutine, for as
-// long as you like. States share structure, so taking one costs little and keeping one costs what has
-// changed since.
+// State is everything a ledger knows at one revision. It is immutable: read it from any goroutine, for as long as you
+// like. States share structure (copy-on-write), so to take one costs little, and to keep one costs the memory of the
+// records that have changed since.
 //
 //	nodes     slot ─► NodeState   capacity, labels, devices · used · counters · slots of its capsules
 //	capsules  slot ─► Capsule     spec · owner · node · devices · who placed it, when
@@ -40,13 +40,13 @@ type State struct {
 // world is what a State holds; copying it shares everything.
 type world struct {
 	rev Revision
-	// Tables marked with it are ours to write; a frozen state has given it away.
+	// The state may write in place to tables that are marked with this owner. A frozen state never writes.
 	owner  cow.Owner
 	limits Limits
 	names  dimensionNames
-	// Capsules that wait.
+	// The number of pending capsules.
 	pending int
-	// Last one handed out.
+	// The last submission number that was given to a capsule.
 	order  submission
 	left   departures
 	recent recentIDs
@@ -56,7 +56,8 @@ type world struct {
 	// Slots of released capsules, in order of release, chained by link.
 	oldest, newest uint32
 	releasedCount  int
-	// How many of the oldest are kept beyond the limit because they have remains, and the slot of the last of them.
+	// The number of oldest records in that queue that are kept beyond the limit because they have remains, and the slot
+	// of the last one.
 	late   int
 	latest uint32
 
@@ -71,20 +72,20 @@ type world struct {
 	protected *btree.BTreeG[protection]
 	// The groups and modules that have budgets.
 	covered *btree.BTreeG[*coverage]
-	// What the rules Apart and Even are judged by.
+	// The counts by which the rules Apart and Even are judged.
 	company companyTables
-	// Those that live, by rank and by when they end.
+	// The living nominations, ordered by rank and by Ends.
 	nominations, lapses *btree.BTreeG[*Nomination]
-	// What they claim together, and what all nodes have.
+	// The sum of all nominated room, and the summed capacity of all nodes.
 	nominated, capacity totals
 
-	// What is kept beside the states that have come from one another, by key.
+	// Values that all states of one ledger share, by key, such as an index. They are no part of the state.
 	shared *sync.Map
 }
 
 const (
 	noSlot = math.MaxUint32
-	// Of the ordered tables.
+	// The degree of the B-trees of the ordered tables.
 	degree = 32
 )
 
@@ -109,12 +110,13 @@ type capsuleRecord struct {
 	capsule Capsule
 	// The slot of its node, while it is placed.
 	node uint32
-	// Placed: position in the list of its node; released: slot of the one that was released next.
+	// While the capsule is placed: its position in the list of its node. Once it is released: the slot of the next
+	// record in the queue.
 	link uint32
 }
 
-// departures tell when something that could be bet on last went away, for telling a conflict from a
-// mistake where the record itself is gone.
+// departures are the revisions at which a record of each kind last went away. If a proposal names a record that is
+// gone, they tell a conflict from a mistake.
 type departures struct {
 	Nodes    Revision `json:"nodes"`
 	Capsules Revision `json:"capsules"`
@@ -122,11 +124,11 @@ type departures struct {
 	Marks    Revision `json:"marks"`
 	Groups   Revision `json:"groups"`
 	Gangs    Revision `json:"gangs"`
-	// When a budget last ended, or came to cover something else.
+	// The last revision at which a budget ended, or came to cover another group or module.
 	Budgets Revision `json:"budgets"`
-	// When the share of nominations was last made harder to keep: by one more, or by less capacity.
+	// The last revision that made Limits.NominatedShare harder to keep: by a new nomination, or by less capacity.
 	Nominations Revision `json:"nominations"`
-	// When remains last ended.
+	// The last revision at which remains ended.
 	Remains Revision `json:"remains,omitempty"`
 }
 
@@ -177,8 +179,8 @@ func newState(limits Limits, names [Dimensions]string) *State {
 	}}
 }
 
-// copy returns a state that shares everything with s and that the caller may write. What s owned it owns
-// no longer if it is written to afterwards: only one of the two may go on writing under s's owner.
+// copy returns a state that shares everything with s, its owner included. Only one of the two may go on writing under
+// that owner: the caller gives the other a new one.
 func (s *State) copy() *State {
 	s.fork.Lock()
 	defer s.fork.Unlock()
@@ -337,8 +339,8 @@ func (s *State) Gang(id GangID) *GangState {
 	return g
 }
 
-// Members yields the members of a gang, in the order of its roles: the capsules of which there is a record and whose id has
-// not been used again for another capsule. It yields none if there is no such gang.
+// Members yields the members of a gang, in the order of its roles: the capsules of which there is a record and whose id
+// has not been used again for another capsule. It yields none if there is no such gang.
 func (s *State) Members(id GangID) iter.Seq[*Capsule] {
 	return func(yield func(*Capsule) bool) {
 		g := s.Gang(id)
@@ -400,8 +402,8 @@ func (s *State) GroupNodes(group string) iter.Seq2[*NodeState, int] {
 	}
 }
 
-// recentIDs remembers the newest ids of proposals that no capsule's record remembers: a ring, and where in
-// it an id is.
+// recentIDs remembers the newest ids of proposals that place nothing, and that therefore no capsule's record remembers.
+// It is a ring with an index from id to position.
 type recentIDs struct {
 	ring  cow.Array[[16]recentID]
 	index cow.Index
@@ -434,7 +436,7 @@ func (r *recentIDs) find(id ProposalID) Revision {
 	}
 }
 
-// add remembers an id in the place of the oldest one.
+// add remembers an id. If the ring is full, the id replaces the oldest one.
 func (r *recentIDs) add(id ProposalID, at Revision, limit int, o cow.Owner) {
 	if id.IsZero() {
 		return
@@ -457,8 +459,9 @@ func (r *recentIDs) each(yield func(recentID)) {
 	}
 }
 
-// Remains yields what has left a node and still runs there, in the order in which it has left; none if it is not a member. Until its agent confirms
-// that they have stopped, or it is lost, what does not fit beside them does not begin, and the node does not leave.
+// Remains yields the remains of capsules that have left a node and still run there, in the order in which they left;
+// none if the node is not a member. Until the node's agent confirms that they have stopped, or the node is lost,
+// placements that do not fit beside them do not begin, and the node cannot leave.
 func (s *State) Remains(id NodeID) iter.Seq[*Remains] {
 	return func(yield func(*Remains) bool) {
 		n := s.Node(id)
@@ -473,16 +476,18 @@ func (s *State) Remains(id NodeID) iter.Seq[*Remains] {
 	}
 }
 
-// groupCount says how many capsules of a group are placed on one node. With a level it says so again, for the node's domain
-// on that level, "" where it has none: a group is divided by the levels that somebody has asked for.
+// groupCount is the number of capsules of a group that are placed on one node. An entry with a level repeats the count
+// under the node's domain at that level, "" if the node has none. A group has such entries for each level by which it
+// is divided (divide).
 type groupCount struct {
 	group, level, domain string
 	node                 uint32
 	count                int
 }
 
-// less orders by group, then all nodes, then the nodes of each level domain by domain. Most comparisons are within a group,
-// where equal texts are mostly one text, so equality is asked first.
+// less orders by group; within a group first the entries without a level by node, then the entries of each level by
+// domain. It tests for equality first, because most comparisons are within a group, where equal strings mostly share
+// their bytes.
 func (a groupCount) less(b groupCount) bool {
 	switch {
 	case a.group != b.group:
@@ -495,10 +500,11 @@ func (a groupCount) less(b groupCount) bool {
 	return a.node < b.node
 }
 
-// mostLevels is how many levels a group is divided by at most, for each costs time whenever a member moves.
+// mostLevels is the largest number of levels by which a group is divided. Each level costs time whenever a member
+// moves.
 const mostLevels = 16
 
-// countGroup keeps the number of a group's capsules on each node; GroupIn bets and co-location read it.
+// countGroup adds by to the counts of a capsule's groups on its node. GroupIn bets and co-location read these counts.
 func (s *State) countGroup(c *capsuleRecord, by int) {
 	for group := range c.capsule.Spec.MemberOf {
 		if by < 0 {
@@ -512,7 +518,7 @@ func (s *State) countGroup(c *capsuleRecord, by int) {
 	}
 }
 
-// countIn changes one of the counts.
+// countIn adds by to one count. A count of zero has no entry.
 func (s *State) countIn(g groupCount, by int) {
 	if known, ok := s.groups.Get(g); ok {
 		g = known
@@ -524,7 +530,7 @@ func (s *State) countIn(g groupCount, by int) {
 	s.groups.ReplaceOrInsert(g)
 }
 
-// levels yields the levels that a group is divided by. The counts may be changed meanwhile.
+// levels yields the levels by which a group is divided. The loop body may change the counts.
 func (s *State) levels(group string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for level, ok := s.levelBehind(group, ""); ok && yield(level); {
@@ -533,7 +539,7 @@ func (s *State) levels(group string) iter.Seq[string] {
 	}
 }
 
-// levelBehind returns the next level that a group is divided by.
+// levelBehind returns the first level after the given one by which a group is divided.
 func (s *State) levelBehind(group, level string) (next string, ok bool) {
 	s.groups.AscendGreaterOrEqual(groupCount{group: group, level: level + "\x00"}, func(g groupCount) bool {
 		next, ok = g.level, g.group == group
@@ -551,8 +557,9 @@ func (s *State) divided(group, level string) (ok bool) {
 	return ok
 }
 
-// divide divides a group by a level, if it has members. That looks at all its nodes, once: from then on the counts follow,
-// until the group is empty. What the state says does not depend on it.
+// divide adds counts by the domains of a level to a group, if it has members. It visits all nodes of the group once;
+// from then on countGroup keeps these counts, until the group is empty. They only save time: no answer of the state
+// depends on them.
 func (s *State) divide(group, level string) {
 	if s.divided(group, level) {
 		return
@@ -568,7 +575,7 @@ func (s *State) divide(group, level string) {
 	for n, count := range s.GroupNodes(group) {
 		counts = append(counts, groupCount{group, level, n.Node.Labels[level], n.index, count})
 	}
-	slices.SortFunc(counts, func(a, b groupCount) int { // neighbours are put in faster
+	slices.SortFunc(counts, func(a, b groupCount) int { // inserts in key order are faster
 		return cmp.Or(cmp.Compare(a.domain, b.domain), cmp.Compare(a.node, b.node))
 	})
 	for _, g := range counts {
@@ -576,7 +583,7 @@ func (s *State) divide(group, level string) {
 	}
 }
 
-// relabel moves the groups on a node to the domains that it is in from now on.
+// relabel moves the counts of the groups on a node to the domains that the node's new labels name.
 func (s *State) relabel(r *nodeRecord, to map[string]string) {
 	from, seen := r.node.Node.Labels, map[string]bool{}
 	if maps.Equal(from, to) {
@@ -617,9 +624,9 @@ func (s *State) memberIn(group, level, domain string) (n *NodeState) {
 	return nil
 }
 
-// groupWaiting says how many pending capsules of one spec have to do with a group: as its members, or because
-// they want to be near one. It is counted as groupCount is, where records are published, and only for specs
-// that name a group; a spec that is near its own group counts once.
+// groupWaiting is the number of pending capsules of one spec that are members of a group, or ask to be near it. Like
+// groupCount it is updated when records are published. Specs that name no group have none; a spec that is near its own
+// group counts once.
 type groupWaiting struct {
 	group string
 	spec  *Spec
@@ -627,7 +634,7 @@ type groupWaiting struct {
 }
 
 // less orders by group and then by the text of the spec, so that the specs of a group are neighbours, in an
-// order that depends on nothing but what they ask for.
+// order that depends on the contents of the specs alone.
 func (a groupWaiting) less(b groupWaiting) bool {
 	if a.group != b.group || b.spec == nil || a.spec == nil {
 		return cmp.Or(cmp.Compare(a.group, b.group), btoi(a.spec != nil)-btoi(b.spec != nil)) < 0
@@ -635,9 +642,9 @@ func (a groupWaiting) less(b groupWaiting) bool {
 	return a.spec.key < b.spec.key
 }
 
-// GroupPending yields the specs of pending capsules that have to do with the group, and how many wait of each:
-// its members ([Spec.MemberOf]), members of gangs among them, and capsules of other groups, or of none, that
-// want to be near one (Near.Group). The order depends on nothing but the specs.
+// GroupPending yields the specs of pending capsules that concern the group, with the number of pending capsules of
+// each. These are the group's members ([Spec.MemberOf]), members of gangs included, and capsules that ask to be near
+// the group (Near.Group). The order depends on the specs alone.
 func (s *State) GroupPending(group string) iter.Seq2[*Spec, int] {
 	return func(yield func(*Spec, int) bool) {
 		s.waiting.AscendGreaterOrEqual(groupWaiting{group: group}, func(w groupWaiting) bool {
@@ -656,7 +663,8 @@ func (s *State) Nominations() iter.Seq[*Nomination] {
 	return func(yield func(*Nomination) bool) { s.nominations.Ascend(yield) }
 }
 
-// specsOf returns the specs of what is nominated: a capsule's, or those of a gang's roles. Nil: there is no such record.
+// specsOf returns the specs of a nominee: that of the capsule, or those of the gang's roles. Nil: there is no such
+// record.
 func (s *State) specsOf(capsule CapsuleID, gang GangID) (specs []*Spec) {
 	if c := s.Capsule(capsule); c != nil {
 		return []*Spec{c.Spec}
@@ -669,7 +677,7 @@ func (s *State) specsOf(capsule CapsuleID, gang GangID) (specs []*Spec) {
 	return specs
 }
 
-// countWaiting keeps the number of pending capsules of a spec in the groups that it names.
+// countWaiting adds by to the number of pending capsules of a spec, in each group that the spec names.
 func (s *State) countWaiting(spec *Spec, by int) {
 	for group := range spec.MemberOf {
 		s.countWaitingIn(group, spec, by)
@@ -679,7 +687,7 @@ func (s *State) countWaiting(spec *Spec, by int) {
 	}
 }
 
-// countWaitingIn changes the count in one group.
+// countWaitingIn adds by to the count of a spec in one group.
 func (s *State) countWaitingIn(group string, spec *Spec, by int) {
 	w := groupWaiting{group: group, spec: spec}
 	if known, ok := s.waiting.Get(w); ok {
@@ -692,10 +700,11 @@ func (s *State) countWaitingIn(group string, spec *Spec, by int) {
 	s.waiting.ReplaceOrInsert(w)
 }
 
-// Shared returns what is kept under a key for all states of one ledger in this process, which includes all that Apply
-// makes of them; if there is nothing yet it keeps what build returns. An index of the nodes, say, is made once for
-// all engines with it. The value must be safe for concurrent use, and rely on no order of the states that it is shown,
-// because two states may continue one in different ways. It lives as long as one of the states does.
+// Shared returns the value under a key that all states of one ledger in this process share, including the states that
+// Apply makes from them. If there is no value yet, Shared calls build and keeps its result. Engines share an index of
+// the nodes in this way, for example. The value must be safe for concurrent use, and must not rely on the order of the
+// states that it is shown, because two states may continue the same state differently. It lives as long as one of the
+// states.
 func (s *State) Shared(key any, build func() any) any {
 	if kept, ok := s.shared.Load(key); ok {
 		return kept
@@ -704,14 +713,16 @@ func (s *State) Shared(key any, build func() any) any {
 	return kept
 }
 
-// protection says for how long engines protect a placement. It is in a table beside the capsules' records, because few are protected.
+// protection is the time for which engines protect a placement. Protections have a table of their own, because few
+// placements are protected.
 type protection struct {
 	capsule CapsuleID
 	since   Revision
 	lasts   time.Duration
 }
 
-// Protected returns for how long engines protect a capsule where it is placed, from when they first see that; 0: it is not protected.
+// Protected returns the time for which engines protect the placement of a capsule, counted from when they first see the
+// placement; 0: it is not protected.
 func (s *State) Protected(id CapsuleID) time.Duration {
 	p, _ := s.protected.Get(protection{capsule: id})
 	return p.lasts
@@ -740,7 +751,7 @@ func (s *State) shielded(c *Capsule) *Rejection {
 	return r
 }
 
-// HoldsWith yields the live holds whose id has this prefix, ordered by id. It looks at no others.
+// HoldsWith yields the live holds whose id has this prefix, ordered by id. It visits no others.
 func (s *State) HoldsWith(prefix HoldID) iter.Seq[Hold] {
 	return func(yield func(Hold) bool) {
 		s.holds.AscendGreaterOrEqual(&holdRecord{Hold: Hold{ID: prefix}}, func(h *holdRecord) bool {
@@ -749,7 +760,7 @@ func (s *State) HoldsWith(prefix HoldID) iter.Seq[Hold] {
 	}
 }
 
-// lists reports whether a capsule is in the list of its node, where its record says.
+// lists reports whether the list of a capsule's node has the capsule at the position that its record names.
 func (s *State) lists(c *capsuleRecord, slot uint32) bool {
 	n := s.nodes.At(c.node)
 	return c.link < n.listed && n.member(c.link) == slot

@@ -9,17 +9,19 @@ import (
 // tx is the write-set of one proposal over a state that it never writes to: records are copied on first
 // touch, commitments change the copies. The zero value is ready; reset makes it ready again.
 //
-// Invariants: now of an entry is was plus the commitments executed so far. asked is the sum of what this
-// proposal newly puts on a node, whatever it takes away. A fresh entry has a slot that no record uses.
+// Invariants: the field now of an entry is its field was plus the commitments executed so far. The field asked of a
+// node is the sum of all room that this proposal newly takes there, without deduction of what it releases. A fresh
+// entry has a slot that no record uses.
 type tx struct {
 	s *State
 	p Proposal
-	// What the changes are stamped with.
+	// The revision and the last submission number that the changes are stamped with; order is 0 until the proposal
+	// submits.
 	rev   Revision
-	order submission // the one made last; 0: none
-	// The commitment being executed.
+	order submission
+	// The position in Do of the commitment that is executed or judged; -1: an error concerns no single commitment.
 	at int
-	// The bets are being judged.
+	// The preconditions are being judged, before any commitment.
 	bets bool
 
 	nodes    overlay[NodeID, txNode]
@@ -29,24 +31,26 @@ type tx struct {
 	marks    overlay[string, txMark]
 	budgets  overlay[BudgetID, txBudget]
 	company  txCompany
-	// The node of each commitment executed.
+	// The node of each executed commitment, empty if it concerns none.
 	touched []NodeID
 	places  int // Place commitments in the proposal
-	// What it has nominated so far.
+	// The nominations that the proposal has made so far.
 	nominations []*Nomination
-	beside      []*Nomination // of a draft: what earlier proposals of the plan may have nominated
-	// A nomination is made or ends; a node offers less than before.
+	beside      []*Nomination // in a draft: nominations that earlier proposals of the plan may have made
+	// The proposal makes or ends a nomination; it lowers the capacity of a node.
 	nominates, lowers bool
-	// A capsule is released for good.
+	// The proposal releases a capsule for good.
 	finals bool
-	// The proposal is one that has been committed: no victim is spared.
+	// The proposal has been committed before and is applied again, by a mirror for example: no victim is spared.
 	replays bool
-	// Evictions that make way, by their position in Do, and those of them whose victim has left.
+	// The positions in Do of evictions that make way: those that are executed, and those that are passed over because
+	// the victim has left.
 	evictions, passed []int
-	// Where each commitment was in the proposal before victims were spared; nil: where it is.
+	// The original position in Do of each commitment, if spared victims have shifted the positions; nil: they are
+	// unchanged.
 	origin []int
 
-	// Where vacant slots are looked for next.
+	// Where the search for vacant slots goes on.
 	nodeSlot, capsuleSlot uint32
 
 	// The records that were looked up and do not exist. Nil: no footprint is requested.
@@ -60,13 +64,16 @@ type txNode struct {
 	dirty, gone  bool
 	asked        Resources
 	askedDevices DeviceSet
-	// The last commitment that asked, and the newest spec of a capsule that did.
+	// The position of the last commitment that asks for room here, and the newest revision of the specs of the capsules
+	// that ask.
 	asker int
 	asks  Revision
-	// Room on it is nominated by this proposal; and the commitment by which it has joined, if it has.
+	// This proposal nominates room here; and the position of the commitment by which the node has joined, 0 if it was a
+	// member before.
 	claimed bool
 	joined  int
-	// This proposal makes it ready, or did at some point; it changes what still runs there of what has left.
+	// The node is ready at some point during this proposal, because it says so; this proposal changes the remains on
+	// the node.
 	ready, stops bool
 }
 
@@ -75,19 +82,23 @@ type txCapsule struct {
 	was   *Capsule
 	now   Capsule
 	dirty bool
-	// Its own, and that of the node it is placed on by this proposal.
+	// The slot of the capsule, and the slot of the node on which this proposal places it.
 	slot, node uint32
-	// The proposal submits the id again; the slot of the record that it replaces; it is in the queue of those to be dropped.
+	// anew: the proposal submits the id again, and former is the slot of the record that this replaces.
+	// queued: the record is in the queue of ended records that are dropped in time.
 	anew, queued bool
 	former       uint32
-	// It has been taken off its node by this proposal, to be placed on another; or evicted, by the commitment that says so; or it need not leave.
+	// moves: this proposal takes the capsule off its node to place it again. evicted: this proposal evicts it, by the
+	// commitment at position evictedBy. stays: it is a victim that is spared.
 	moves, evicted, stays bool
 	evictedBy             int
-	// A wish has taken it off its node; this proposal has placed it.
+	// wished: a wish (a voluntary disruption, see txn_evict.go) has taken the capsule off its node. arrives: this
+	// proposal has placed it.
 	wished, arrives bool
-	// What arrives runs there already; it is to begin after what runs on its node still; its protection ends.
+	// adopted: the capsule that arrives runs on the node already. after: it must begin after the remains on its node
+	// have ended (Place.After). unprotects: its protection ends.
 	adopted, after, unprotects bool
-	// How long its new placement is protected, and by how much it grows where it is.
+	// For how long its new placement is protected, and by how much it grows on its node.
 	protects time.Duration
 	grows    Resources
 }
@@ -95,17 +106,18 @@ type txCapsule struct {
 type txGang struct {
 	// Nil: fresh.
 	was *GangState
-	// A copy of its own once dirty.
+	// The same pointer as was until the proposal changes the record; then a copy (ownGang).
 	now *GangState
-	// This proposal has released its last member: what it places after that is a first placement again.
+	// This proposal has released the gang's last placed member: later placements count as the gang's first again.
 	restarts bool
-	// The proposal submits a gang under the id of one that has ended.
+	// The proposal submits a gang under the id of a gang that has ended.
 	anew bool
-	// A member leaves its node by a wish; one has been released from a cordoned node.
+	// A wish takes a member off its node; a member is released from a cordoned node.
 	wished, drains bool
-	// A member is evicted; one was found running.
+	// This proposal evicts a member; it adopts a member that was found running.
 	evicts, adopts bool
-	// Why a member may not be released that is on a ready node; nil: none is.
+	// The error if a member on a ready node is released without the whole gang; nil: no such member is released. See
+	// settleWishes.
 	displaced error
 }
 
@@ -116,8 +128,8 @@ type txMark struct {
 	dirty    bool
 }
 
-// reset forgets everything, so that the next proposal starts from nothing, also after one that was refused
-// half way.
+// reset empties the tx for the next proposal, also after a proposal that was refused half way. It keeps memory for
+// reuse.
 func (t *tx) reset() {
 	t.s, t.p, t.order, t.at, t.places, t.nodeSlot, t.capsuleSlot = nil, Proposal{}, 0, 0, 0, 0, 0
 	t.nodes.reset()
@@ -133,14 +145,14 @@ func (t *tx) reset() {
 }
 
 // begin prepares the tx to judge the proposal on s and to stamp changes with rev. It returns the revision at which the
-// proposal has been committed before, 0 if it has not. It requires a prepared proposal and an empty tx.
+// proposal has been committed before, 0 if it has not. It requires a proposal that check has prepared, and an empty tx.
 func (t *tx) begin(s *State, rev Revision, p *Proposal) (done Revision) {
 	t.s, t.p, t.rev = s, *p, rev
 	return t.committedBefore()
 }
 
-// run judges and executes the proposal on s, and stamps changes with rev. It has the results and preconditions of
-// begin.
+// run judges and executes the proposal on s, and stamps changes with rev. Done is that of begin: if it is not 0,
+// nothing has been executed. The requirements are those of begin.
 func (t *tx) run(s *State, rev Revision, p *Proposal) (done Revision, err error) {
 	if done = t.begin(s, rev, p); done != 0 {
 		return done, nil
@@ -174,8 +186,8 @@ func (t *tx) executeAll() error {
 	return nil
 }
 
-// committedBefore looks for the proposal's id where it would be: in the records that it placed or, if it
-// places nothing, among the recent ids.
+// committedBefore returns the revision at which the proposal's id was committed, 0 if it was not. The id is kept in the
+// records of the capsules that the proposal placed, or among the recent ids if it places none.
 func (t *tx) committedBefore() Revision {
 	for _, c := range t.p.Do {
 		place, ok := c.(Place)
@@ -291,8 +303,8 @@ func (t *tx) mark(key string) *txMark {
 	return e
 }
 
-// refuse completes a rejection: a conflict if what it rests on has changed after the proposal's view, else
-// the proposer's mistake.
+// refuse completes a rejection. Newest is the revision of the latest change that the refusal rests on. If that is after
+// the proposal's view, the rejection is a conflict; else the proposer's mistake, ErrInfeasible.
 func (t *tx) refuse(r Rejection, newest Revision, format string, args ...any) error {
 	r.Kind = ErrInfeasible
 	if newest > t.p.View {
@@ -310,12 +322,13 @@ func (t *tx) refuse(r Rejection, newest Revision, format string, args ...any) er
 	return &r
 }
 
-// refusePlace refuses a placement for what its capsule or its node is.
+// refusePlace is refuse for a Place: it fills in the capsule and the node.
 func (t *tx) refusePlace(c *Place, newest Revision, format string, args ...any) error {
 	return t.refuse(Rejection{Capsule: c.Capsule, Node: c.Node}, newest, format, args...)
 }
 
-// newest is when anything about the node that a plan rests on last changed.
+// newest returns the revision of the last change of the node's use or specification; 0 for a node that joins by this
+// proposal.
 func (n *txNode) newest() Revision {
 	if n.was == nil {
 		return 0
@@ -333,14 +346,16 @@ func (t *tx) short(r *Rejection, want *Resources, free Resources) {
 	}
 }
 
-// overlay holds the entries of a write-set by key: a short list at first, with a map once it is long.
+// overlay holds the entries of a write-set by key. find scans the list of keys while it is short, and uses a map once
+// it is long.
 type overlay[K comparable, E any] struct {
 	keys    []K
 	entries []E
 	at      map[K]int // positions of the first len(at) keys, once there are many
 }
 
-// Beyond few entries a map is faster than comparing; beyond many the memory is not kept for the next use.
+// With more than overlayFew entries a map is faster than a scan. The memory of more than overlayMany entries is not
+// kept for reuse.
 const (
 	overlayFew  = 8
 	overlayMany = 1 << 12
@@ -368,7 +383,8 @@ func (o *overlay[K, E]) find(key K) *E {
 	return nil
 }
 
-// add appends a zero entry under a key that is not there yet. What lies beyond the end has been cleared.
+// add appends a zero entry under a key that is not there yet. It need not clear reused memory, because reset has done
+// so.
 func (o *overlay[K, E]) add(key K) *E {
 	o.keys = append(o.keys, key)
 	o.entries = slices.Grow(o.entries, 1)

@@ -6,13 +6,14 @@ import (
 	"slices"
 )
 
-// This file has the rules for capsules that run already (Adopt), for those that get another size (Resize), and for those that are
-// protected where they run (Protect); and which gangs wait.
+// This file has the rules for capsules that are found running (Adopt), that get another size (Resize), and that are
+// protected from eviction (Protect).
 
-// anotherID is the advice where an id is taken: no newer view makes it free.
+// anotherID is the advice if an id is taken: planning again on a newer view does not make it free.
 const anotherID = "choose another id"
 
-// adopt places a capsule where it runs. Neither room nor anything else is judged that the proposer cannot change by planning otherwise.
+// adopt records that a capsule runs on a node. Room is not judged, nor any other rule that a proposer could only meet
+// by planning another node: the capsule runs there already.
 func (t *tx) adopt(c *Adopt) (NodeID, error) {
 	if e := t.capsule(c.Capsule); e == nil {
 		if c.Spec == nil {
@@ -33,7 +34,7 @@ func (t *tx) adopt(c *Adopt) (NodeID, error) {
 	spec := cmp.Or(c.Spec, e.now.Spec)
 	asked, devices, asker := n.asked, n.askedDevices, n.asker
 	err = t.take(n, &spec.Envelope.Reservation, c.Devices, spec.Devices.Milli)
-	n.asked, n.askedDevices, n.asker = asked, devices, asker // it asks for nothing: it has it
+	n.asked, n.askedDevices, n.asker = asked, devices, asker // an adoption asks for no room: the capsule has it already
 	if err != nil {
 		return "", err
 	}
@@ -54,7 +55,8 @@ func (t *tx) adopt(c *Adopt) (NodeID, error) {
 	return n.now.Node.ID, nil
 }
 
-// mayAdopt checks that nothing else is known of a capsule that is said to run on a node, and that the node may have it.
+// mayAdopt checks that the capsule has no other placement or remains, has not ended, and that the node can hold its
+// record.
 func (t *tx) mayAdopt(c *Adopt, e *txCapsule) error {
 	at := Rejection{Capsule: c.Capsule, Node: e.now.Node}
 	switch r := e.now.Remains; {
@@ -101,7 +103,8 @@ func (t *tx) mayAdopt(c *Adopt, e *txCapsule) error {
 	return nil
 }
 
-// resize replaces the spec of a capsule. Whether its node has the room is judged on the sum.
+// resize replaces the spec of a capsule, placed or pending. Room is judged later, on the sum of all commitments
+// (judgeTotals).
 func (t *tx) resize(c *Resize) (NodeID, error) {
 	e, err := t.meant(c.Capsule)
 	if err != nil {
@@ -113,7 +116,7 @@ func (t *tx) resize(c *Resize) (NodeID, error) {
 	was, own := e.now, e.now.grown(c.Spec)
 	e.now.Spec, e.now.Respecified, e.now.Changed, e.dirty = c.Spec, true, t.rev, true
 	if !e.now.Placed() {
-		if e.now.Nomination.Lives() { // the rooms were for another size, or another rank
+		if e.now.Nomination.Lives() { // the nomination was made for the old size and rank
 			e.now.Nomination, t.nominates = e.now.Nomination.ended(), true
 		}
 		return "", nil
@@ -132,7 +135,7 @@ func (t *tx) resize(c *Resize) (NodeID, error) {
 	return e.now.Node, nil
 }
 
-// mayResize checks everything but room.
+// mayResize checks everything about a resize except room.
 func (t *tx) mayResize(c *Resize, e *txCapsule) error {
 	at := Rejection{Capsule: c.Capsule, Node: e.now.Node}
 	switch {
@@ -163,7 +166,8 @@ func (t *tx) mayResize(c *Resize, e *txCapsule) error {
 	return nil
 }
 
-// settleGrowth judges that what grows fits beside what has left its node and still stops: it may grow at once.
+// settleGrowth judges that each capsule that grows fits beside all remains on its node. It may use its new size at
+// once, so it cannot wait for the remains to end.
 func (t *tx) settleGrowth() error {
 	for i := range t.capsules.entries {
 		e := &t.capsules.entries[i]
@@ -184,8 +188,9 @@ func (t *tx) settleGrowth() error {
 	return nil
 }
 
-// lacksBeside returns a dimension of those that are asked for in which all placements and all remains do not fit together on a node, and
-// the remains that are too much; nil: they fit.
+// lacksBeside returns the first dimension among those that are asked for in which the placements and the remains on the
+// node do not fit together, and the first remains that do not fit; nil: all fit. The node's use must include the asked
+// amount already.
 func (n *NodeState) lacksBeside(asked *Resources) (d int, r *Remains) {
 	if n.remains == nil {
 		return 0, nil
@@ -203,8 +208,8 @@ func (n *NodeState) lacksBeside(asked *Resources) (d int, r *Remains) {
 	return 0, nil
 }
 
-// beside adds to what is claimed beside a victim what still stops on its node, if nothing waits there for that ([NodeState.Free]), but the
-// victim itself and those that were put back, which run on.
+// beside adds to the claims beside a victim the load of the capsules that still stop on its node (stoppingBeside), and
+// returns claimed.
 func (s *sparing) beside(n *sparedNode, victim *txCapsule, claimed *load) *load {
 	for _, r := range s.stoppingBeside(n, victim) {
 		for d, x := range r.Spec.Envelope.Reservation {
@@ -217,7 +222,8 @@ func (s *sparing) beside(n *sparedNode, victim *txCapsule, claimed *load) *load 
 	return claimed
 }
 
-// stoppingBeside returns what stops on a node for which nothing waits there, but for what is left of a victim, and of those that are put back.
+// stoppingBeside returns the remains on a node if no capsule waits there for them to end ([NodeState.Free]); else nil.
+// The remains of the victim itself and of spared victims are left out, because these run on.
 func (s *sparing) stoppingBeside(n *sparedNode, victim *txCapsule) []*Remains {
 	if !n.n.now.stops() {
 		return nil
@@ -228,7 +234,7 @@ func (s *sparing) stoppingBeside(n *sparedNode, victim *txCapsule) []*Remains {
 	})
 }
 
-// besideResize refuses what names a capsule that is resized a second time.
+// besideResize refuses a proposal in which any other commitment names a capsule that is resized.
 func (v *validator) besideResize(do []Commitment) {
 	named := map[CapsuleID]int{}
 	for _, c := range do {
@@ -254,7 +260,7 @@ func (v *validator) besideResize(do []Commitment) {
 	}
 }
 
-// subject returns the capsule that a commitment is about; empty: it is about none, or several.
+// subject returns the capsule that a commitment is about; empty if it is about none or about several.
 func subject(c Commitment) CapsuleID {
 	switch c := c.(type) {
 	case Place:
@@ -275,7 +281,7 @@ func subject(c Commitment) CapsuleID {
 	return leaves(c)
 }
 
-// resize checks a resize, and gives it the shared spec.
+// resize checks the form of a resize, and returns it with the shared copy of its spec.
 func (v *validator) resize(c Resize) Commitment {
 	v.ref("capsule id", string(c.Capsule))
 	if c.Spec == nil {
@@ -286,7 +292,7 @@ func (v *validator) resize(c Resize) Commitment {
 	return c
 }
 
-// addGrowth adds what a capsule asks for that grows.
+// addGrowth adds the growth of a resized capsule to the asks on its node; at is the position of the commitment.
 func (t *tx) addGrowth(asked map[uint32]*nodeAsks, at int, e *txCapsule) {
 	if e == nil || e.grows == (Resources{}) {
 		return
@@ -297,7 +303,7 @@ func (t *tx) addGrowth(asked map[uint32]*nodeAsks, at int, e *txCapsule) {
 	}
 }
 
-// grown returns what a placed capsule asks for beside what it has, to be of another spec.
+// grown returns the ask of a placed capsule that is resized to another spec: only the growth in each dimension.
 func (c *Capsule) grown(to *Spec) ask {
 	more := Resources{}
 	for d, x := range to.Envelope.Reservation {
@@ -306,7 +312,7 @@ func (c *Capsule) grown(to *Spec) ask {
 	return ask{room: &more, priority: to.Priority, lender: c.Borrows}
 }
 
-// sizes checks everything about a resize but room, and returns it with the shared spec.
+// sizes checks everything about a resize except room, and returns it with the shared copy of its spec.
 func (s *State) sizes(r Resize, view Revision) (Resize, error) {
 	p := Proposal{View: view, Do: []Commitment{r}}.Clone()
 	if err := p.check(&s.limits); err != nil {
@@ -324,7 +330,7 @@ func (t *tx) noCapsule(id CapsuleID) error {
 	return t.refuse(Rejection{Capsule: id}, t.s.left.Capsules, "there is no capsule %q", id)
 }
 
-// refuseEnded refuses to do anything with a capsule that has been released for good.
+// refuseEnded returns the error of any commitment about a capsule that has been released for good.
 func (t *tx) refuseEnded(e *txCapsule) error {
 	return t.refuse(Rejection{Capsule: e.now.ID, advice: "submit it again if it is to run again"}, e.newest(),
 		"capsule %q has been released for good", e.now.ID)
@@ -352,7 +358,7 @@ func (t *tx) protect(c *Protect) error {
 	return nil
 }
 
-// settleProtection judges that wishes take off no capsule that was protected before the proposal.
+// settleProtection judges that no wish takes a capsule off its node that was protected before the proposal.
 func (t *tx) settleProtection() error {
 	for i := range t.capsules.entries {
 		e := &t.capsules.entries[i]
@@ -367,7 +373,8 @@ func (t *tx) settleProtection() error {
 	return nil
 }
 
-// waits reports whether a member of a gang is pending, and else when that may last have become otherwise.
+// waits reports whether a member of a gang is pending. If none is, newest is the latest revision at which that may have
+// changed.
 func (t *tx) waits(g *txGang) (is bool, newest Revision) {
 	newest, gang := g.newest(), g.now.Gang
 	for i := range gang.Roles {

@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// This file has the rules for capsules that were taken off their node and still run there (Remains), for those that wait for
-// them to stop, and for ids that are used again.
+// This file has the rules for capsules that were taken off their node and still run there (Remains), for placements
+// that wait until remains end, and for ids that are submitted again.
 
-// confirm executes a Confirm.
+// confirm executes a Confirm: the capsule has begun to run, is ready, is ready no more, or has stopped.
 func (t *tx) confirm(c *Confirm) (NodeID, error) {
 	e, err := t.meant(c.Capsule)
 	if err != nil {
@@ -32,7 +32,7 @@ func (t *tx) confirm(c *Confirm) (NodeID, error) {
 			"nothing is confirmed of capsule %q on node %q: the node is lost, or does not confirm",
 			c.Capsule, e.now.Node)
 	}
-	if seen := t.p.View; !e.now.Begun && seen != 0 && e.was != nil && e.newestSpec() > seen { // it would be started with the spec that it had
+	if seen := t.p.View; !e.now.Begun && seen != 0 && e.was != nil && e.newestSpec() > seen { // the agent would start it with an old spec
 		at.advice = "start it with the spec that its record has now"
 		return "", t.refuse(at, e.newestSpec(), "capsule %q has got another spec since the view, with which it was about to begin", c.Capsule)
 	}
@@ -86,8 +86,8 @@ func (t *tx) setRemains(n *txNode, list []*Remains) {
 	}
 }
 
-// remain ends what the record says of a beginning when a capsule is taken off its node. If the capsule had begun there, and the
-// node is not lost, it also leaves remains on the node.
+// remain clears Begun, Ready, Waits and Adopted in the record of a capsule that is taken off its node. If the capsule
+// had begun to run there, and the node is not lost, remain also puts remains on the node.
 func (t *tx) remain(e *txCapsule, n *txNode) {
 	if e.now.Begun && n.now.Node.State != Lost {
 		r := &Remains{Capsule: e.now.ID, Spec: e.now.Spec, Node: n.now.Node.ID, Devices: e.now.Devices, Since: e.now.PlacedAt, Left: t.rev, Adopted: e.now.Adopted}
@@ -97,7 +97,7 @@ func (t *tx) remain(e *txCapsule, n *txNode) {
 	e.now.Begun, e.now.Ready, e.now.Waits, e.now.Adopted = false, false, false, false
 }
 
-// endAllRemains ends all remains on a node that is lost.
+// endAllRemains ends all remains on a node that is lost, because nothing runs there any more.
 func (t *tx) endAllRemains(n *txNode) {
 	if n.now.remains == nil {
 		return
@@ -110,8 +110,8 @@ func (t *tx) endAllRemains(n *txNode) {
 	t.setRemains(n, nil)
 }
 
-// forgetEnded removes the remains from the record of a capsule that joins the write-set, if an earlier step of the proposal has
-// ended them.
+// forgetEnded removes the remains from the record of a capsule that joins the write-set, if an earlier step of the
+// proposal has ended them.
 func (t *tx) forgetEnded(e *txCapsule) {
 	if r := e.now.Remains; r != nil {
 		if n := t.nodes.find(r.Node); n != nil && (n.now.remains == nil || !slices.Contains(*n.now.remains, r)) {
@@ -120,8 +120,8 @@ func (t *tx) forgetEnded(e *txCapsule) {
 	}
 }
 
-// settleWaits decides which of the capsules that the proposal places have to wait before they begin. On a node that does not
-// confirm there is no agent to end that wait, so the placement is refused there.
+// settleWaits decides which of the capsules that the proposal places have to wait before they begin. On a node that
+// does not confirm there is no agent to end that wait, so the placement is refused there.
 func (t *tx) settleWaits() error {
 	for i := range t.capsules.entries {
 		e := &t.capsules.entries[i]
@@ -151,8 +151,8 @@ func (t *tx) settleWaits() error {
 	return nil
 }
 
-// fitsBeside reports whether a capsule that is placed on the node fits there beside all other placements and all remains. Only the
-// resources and devices that the capsule asks for count.
+// fitsBeside reports whether a capsule that is placed on the node fits there beside all other placements and all
+// remains. Only the resources and devices that the capsule asks for count.
 func (n *NodeState) fitsBeside(c *Capsule) bool {
 	if _, r := n.lacksBeside(&c.Spec.Envelope.Reservation); r != nil {
 		return false
@@ -169,8 +169,9 @@ func (n *NodeState) fitsBeside(c *Capsule) bool {
 	return true
 }
 
-// endRemains removes remains that have ended from the capsules' records in the state, also from records that the proposal does
-// not write otherwise, and reports whether there were any. It requires that the write-set has not been published.
+// endRemains removes remains that have ended from the capsules' records in the state, also from records that the
+// proposal does not write otherwise, and reports whether there were any. It requires that the write-set has not been
+// published.
 func (s *State) endRemains(t *tx) (ended bool) {
 	for i := range t.nodes.entries {
 		e := &t.nodes.entries[i]
@@ -189,7 +190,7 @@ func (s *State) endRemains(t *tx) (ended bool) {
 	return ended
 }
 
-// remains checks the remains of a capsule, and adds what runs to the counts of its node.
+// remains checks the remains of a capsule, and adds the capsule to the counts of the node on which it runs or stops.
 func (v *verifier) remains(c *Capsule) {
 	node, since, spec, adopted := c.Node, c.PlacedAt, c.Spec, c.Adopted
 	if r := c.Remains; r != nil {
@@ -231,7 +232,7 @@ func (v *verifier) remains(c *Capsule) {
 	}
 }
 
-// loans compares what is borrowed on a node with the recount.
+// loans compares the loans that a node records with the recount.
 func (v *verifier) loans(n *NodeState, counted *[]loan) {
 	equal := (counted == nil) == (n.loans == nil)
 	for i := 0; equal && n.loans != nil && i < len(*n.loans); i++ {
@@ -242,8 +243,8 @@ func (v *verifier) loans(n *NodeState, counted *[]loan) {
 	}
 }
 
-// submit adds pending records that are all alike. The id of a capsule that has been released for good is used again, also
-// if this proposal has released it; an id of a capsule that has not ended is refused.
+// submit adds a pending record for each id, all alike. An id may be that of a capsule that has been released for good,
+// also by this proposal. The id of a capsule that has not ended is refused.
 func (t *tx) submit(ids []CapsuleID, like Capsule) error {
 	for _, id := range ids {
 		e := t.capsule(id)
@@ -263,15 +264,15 @@ func (t *tx) submit(ids []CapsuleID, like Capsule) error {
 			e.now.Remains, e.now.earlier = former.Remains, former.earlier
 			e.arrives, e.adopted, e.after, e.protects = false, false, false, 0
 		}
-		t.order = max(t.order, t.s.order).next(t.rev) // not when it is published: the entry of an id that is used again may be an earlier one
+		t.order = max(t.order, t.s.order).next(t.rev) // now, not in publish: a reused id has an entry that may stand before earlier submissions
 		e.now.ID, e.now.Submitted, e.now.Changed, e.dirty = id, uint64(t.order), t.rev, true
 		e.slot = t.vacantCapsule()
 	}
 	return nil
 }
 
-// submitGang adds a gang and all its members. The gang's record lives as long as the record of any member; before that its id
-// is used again only by a gang of which all those are members, after they have been released for good.
+// submitGang adds a gang and all its members. The gang's record lives as long as the record of any member. While it
+// lives, only a gang that includes all recorded members may use its id again, after these have been released for good.
 func (t *tx) submitGang(c *Submit) error {
 	g := t.gang(c.Gang.ID)
 	if g == nil {
@@ -296,8 +297,9 @@ func (t *tx) submitGang(c *Submit) error {
 	return nil
 }
 
-// outlives returns a member of a gang that keeps its id from being used for another gang, and when that last changed: it has not been
-// released for good, or its record is kept and it is no member of the other gang. Empty: there is none.
+// outlives returns a member of g that prevents the other gang from using g's id, and the revision at which the member
+// last changed. Such a member has not been released for good, or its record is kept and the other gang does not name
+// it. Empty: there is none.
 func (t *tx) outlives(g, other *Gang) (id CapsuleID, newest Revision) {
 	members := map[CapsuleID]bool{}
 	for i := range other.Roles {
@@ -315,7 +317,8 @@ func (t *tx) outlives(g, other *Gang) (id CapsuleID, newest Revision) {
 	return "", 0
 }
 
-// besidePlace refuses a protection of what the proposal does not place, and a second one.
+// besidePlace refuses the protection of a capsule that the proposal does not place, and a second protection of the same
+// capsule.
 func (v *validator) besidePlace(do []Commitment, id CapsuleID) {
 	if v.placed == nil {
 		v.placed = map[CapsuleID]bool{}
@@ -331,7 +334,7 @@ func (v *validator) besidePlace(do []Commitment, id CapsuleID) {
 	delete(v.placed, id)
 }
 
-// protections checks that each protection is of a placement there is.
+// protections checks that each protection names an existing placement and lasts no longer than the limit.
 func (v *verifier) protections() {
 	v.s.protected.Ascend(func(p protection) bool {
 		if c := v.s.Capsule(p.capsule); c == nil || !c.Placed() || c.PlacedAt != p.since || p.lasts <= 0 || p.lasts > v.s.limits.longestProtection() {

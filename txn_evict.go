@@ -2,12 +2,13 @@ package orbit
 
 import "math"
 
-// What leaves its node because somebody wants that: wishes, and who has a say in them.
+// The rules for wishes: voluntary disruptions, which take a running capsule off its node because a proposer wants that.
+// Gangs, budgets and protections restrict them.
 
-// mayReturn checks that a placed capsule may be released back to pending, though it has not stopped.
+// mayReturn checks that a placed capsule that has not stopped may be released back to pending.
 func (t *tx) mayReturn(e *txCapsule) error {
 	n := t.node(e.now.Node)
-	if n.now.Node.State == Lost || e.was == nil || !e.was.Placed() { // what this proposal has placed has displaced nothing yet
+	if n.now.Node.State == Lost || e.was == nil || !e.was.Placed() { // a placement by this very proposal may be taken back
 		return nil
 	}
 	var g *txGang
@@ -23,7 +24,7 @@ func (t *tx) mayReturn(e *txCapsule) error {
 		}
 	case g == nil:
 		return t.refuseReturn(e.now.ID, n, max(n.newestSpec(), e.newest()))
-	case g.displaced == nil: // settleWishes looks whether all of the gang is released
+	case g.displaced == nil: // settleWishes decides: it may stand if the whole gang is released, and a member of it is on a cordoned node
 		g.displaced = t.refuseReturn(e.now.ID, n, max(n.newestSpec(), g.newest()))
 	}
 	return nil
@@ -39,18 +40,20 @@ func (t *tx) refuseReturn(id CapsuleID, n *txNode, newest Revision) error {
 		"capsule %q is on node %q, which is %s", id, n.now.Node.ID, state)
 }
 
-// drains reports whether the node takes no new work, before the proposal and all through it: else one proposal could cordon
-// it, release what is there, end the cordon and place something else.
+// drains reports whether the node takes no new work before the proposal and throughout it. Otherwise one proposal could
+// cordon the node, release its capsules, end the cordon, and place other work.
 func (n *txNode) drains() bool {
 	return n.was != nil && !n.was.Node.Schedulable() && !n.ready && !n.gone
 }
 
-// expels reports whether the node has a taint, before the proposal and after it, for which what runs there may be moved.
+// expels reports whether the node has, before and after the proposal, a taint that allows running capsules of the spec
+// to be moved away.
 func (n *txNode) expels(s *Spec) bool {
 	return n.was != nil && n.was.Node.expels(s) && n.now.Node.expels(s)
 }
 
-// evict takes a capsule off its node, to make way, or to be placed again by the same proposal.
+// evict executes an Evict. With For or ForGang the capsule makes way (evictFor); otherwise it is moved: the same
+// proposal places it again.
 func (t *tx) evict(c *Evict) (NodeID, error) {
 	if c.For != "" || c.ForGang != "" {
 		return t.evictFor(c, t.capsule(c.Capsule))
@@ -75,13 +78,13 @@ func (t *tx) evict(c *Evict) (NodeID, error) {
 		g := t.gang(e.now.Gang)
 		restarts := g.restarts
 		t.leave(e)
-		g.wished, g.restarts = true, restarts // it stays as complete as it is
+		g.wished, g.restarts = true, restarts // a move does not count as a restart of the gang
 	}
 	e.now.Changed, e.dirty, e.moves = t.rev, true, true
 	return c.From, nil
 }
 
-// evictFor takes a victim off its node. One that has left by itself is passed over.
+// evictFor takes a victim off its node. If the victim has left already, the eviction is passed over without an error.
 func (t *tx) evictFor(c *Evict, e *txCapsule) (NodeID, error) {
 	if e == nil || e.now.Node != c.From || e.now.PlacedAt != c.Since || e.was == nil || e.was.PlacedAt != c.Since {
 		if t.replays {
@@ -101,7 +104,8 @@ func (t *tx) evictFor(c *Evict, e *txCapsule) (NodeID, error) {
 	return c.From, nil
 }
 
-// priority returns the priority at which a capsule evicts: of a member of a gang, that of the lowest role.
+// priority returns the priority at which a capsule evicts others: its own, or for a member of a gang the lowest of all
+// roles.
 func (t *tx) priority(e *txCapsule) int32 {
 	lowest := e.now.Spec.Priority
 	if g := t.gangs.find(e.now.Gang); g != nil {
@@ -110,7 +114,8 @@ func (t *tx) priority(e *txCapsule) int32 {
 	return lowest
 }
 
-// wishes reports whether a step takes a capsule off its node because somebody wants that, and for which priority; nil: none.
+// wishes reports whether a step is a wish to take c off its node, and the priority of the evictor. Nil: there is no
+// evictor, or it is not in the state.
 func (s *State) wishes(c *Capsule, do Commitment) (evictor *int32, is bool) {
 	switch do := do.(type) {
 	case Release:
@@ -125,12 +130,12 @@ func (s *State) wishes(c *Capsule, do Commitment) (evictor *int32, is bool) {
 		if priority := s.evictor(&do); priority < math.MaxInt32 {
 			return &priority, true
 		}
-		return nil, true // it is for what the plan submits, which is not looked for
+		return nil, true // the evictor is one that the plan submits; its priority is not looked up
 	}
 	return nil, false
 }
 
-// settleMoves judges that what was taken off its node to be moved is placed again.
+// settleMoves judges that each capsule that was taken off its node by a move is placed again.
 func (t *tx) settleMoves() error {
 	for i := range t.capsules.entries {
 		if e := &t.capsules.entries[i]; e.moves && !e.now.Placed() {
@@ -141,7 +146,8 @@ func (t *tx) settleMoves() error {
 	return nil
 }
 
-// settleWishes judges what wishes leave of a gang: as much as there was in each role, every role's minimum, or nothing.
+// settleWishes judges a gang from which wishes take members. Afterwards each role must have as many members placed as
+// before, or every role its minimum, or no member of the gang may be placed.
 func (t *tx) settleWishes(g *txGang) error {
 	if !g.wished || g.was == nil {
 		return nil
@@ -167,7 +173,7 @@ func (t *tx) settleWishes(g *txGang) error {
 type txBudget struct {
 	// Nil: there is none.
 	was, now *budgetRecord
-	// Since when it is known whether a member has been taken off its node, if there is no other budget.
+	// The revision from which departures of members are recorded, if no other budget covers them: that of this budget.
 	left Revision
 }
 
@@ -198,8 +204,8 @@ func (t *tx) removeBudget(id BudgetID) error {
 	return nil
 }
 
-// firstOfModules returns the modules of which the proposal puts the first budget, of which nobody is counted yet. A state that is restored
-// has all its budgets in one.
+// firstOfModules returns an empty count for each module that gets its first budget by this proposal, because the state
+// has no count of its members yet. There may be many: a restored state gets all its budgets at once.
 func (t *tx) firstOfModules() map[string]*health {
 	var modules map[string]*health
 	for i := range t.budgets.entries {
@@ -213,7 +219,8 @@ func (t *tx) firstOfModules() map[string]*health {
 	return modules
 }
 
-// evictor returns the priority for which a capsule is evicted, nil if it is not, or if what it is evicted for is not there.
+// evictor returns the priority of the capsule or gang for which e is evicted. Nil: e is not evicted, or its evictor is
+// not in the write-set.
 func (t *tx) evictor(e *txCapsule) *int32 {
 	if !e.evicted {
 		return nil
@@ -230,7 +237,7 @@ func (t *tx) evictor(e *txCapsule) *int32 {
 	return nil
 }
 
-// budgetsOf yields the budgets of a group or a module, those before the proposal and those after it.
+// budgetsOf yields the budgets of a group or a module: those before the proposal, and those that it makes or changes.
 func (t *tx) budgetsOf(of memberSet) func(func(*budgetRecord) bool) {
 	return func(yield func(*budgetRecord) bool) {
 		if c := t.s.coverage(of); c != nil {
@@ -248,7 +255,7 @@ func (t *tx) budgetsOf(of memberSet) func(func(*budgetRecord) bool) {
 	}
 }
 
-// settleBudgets judges what wishes leave of the groups and modules that budgets cover.
+// settleBudgets judges that wishes leave enough healthy members in each group and module that budgets cover.
 func (t *tx) settleBudgets() error {
 	if t.s.budgets.Len() == 0 && len(t.budgets.keys) == 0 {
 		return nil
@@ -262,7 +269,7 @@ func (t *tx) settleBudgets() error {
 		evictor := t.evictor(e)
 		before, _ := t.health(e)
 		spec := e.now.Spec
-		if e.was != nil && e.was.Placed() { // it may have been adopted since with the spec of other groups
+		if e.was != nil && e.was.Placed() { // this proposal may have adopted it again with a spec of other groups
 			spec = e.was.Spec
 		}
 		for of := range spec.memberships {
@@ -282,8 +289,9 @@ func (t *tx) settleBudgets() error {
 	return nil
 }
 
-// refuseWish refuses a proposal with a wish because of a budget. Only members that are healthy no more, and the budget itself, can have made
-// a mistake of what was none; if nothing had a budget here before, it is not known when they did.
+// refuseWish refuses a proposal whose wish would break a budget. The refusal is a conflict only if, since the view, a
+// member has stopped being healthy or the budget has changed. If no budget covered the members before, departures were
+// not recorded, and the current revision stands in.
 func (t *tx) refuseWish(e *txCapsule, b *budgetRecord, healthy int) error {
 	newest := t.s.rev
 	if c := t.s.coverage(b.members()); c != nil {
@@ -294,7 +302,7 @@ func (t *tx) refuseWish(e *txCapsule, b *budgetRecord, healthy int) error {
 	} else if own.was != nil {
 		newest = max(newest, own.was.changed)
 	}
-	if b.FreeUnready && e.was != nil && e.was.Placed() { // it may have been free to leave; the node may leave with it
+	if b.FreeUnready && e.was != nil && e.was.Placed() { // in the view it may have been unready, and so free to leave
 		newest = max(newest, e.newest(), t.nodes.find(e.was.Node).newestSpec())
 	}
 	t.at = -1
@@ -302,10 +310,11 @@ func (t *tx) refuseWish(e *txCapsule, b *budgetRecord, healthy int) error {
 	return t.refuse(r, newest, "%s", b.refusal(healthy))
 }
 
-// healthyAfter counts the members that are healthy before the proposal and after it, and that it has not placed itself.
+// healthyAfter counts the members that are healthy both before and after the proposal. A member that the proposal
+// itself has placed does not count.
 func (t *tx) healthyAfter(of memberSet) health {
 	sum := t.s.healthy(of)
-	if t.missed != nil && t.s.coverage(of) == nil { // no fence tells of those that leave, or are not ready any more
+	if t.missed != nil && t.s.coverage(of) == nil { // without a budget no fence records departures: read each member and its node
 		for c := range t.s.Capsules() {
 			if c.Placed() && c.Spec.isMember(of) {
 				t.missed.Nodes = append(t.missed.Nodes, c.Node)
@@ -315,15 +324,16 @@ func (t *tx) healthyAfter(of memberSet) health {
 	}
 	t.healths(func(spec *Spec, before, after health, arrives bool) {
 		if spec.isMember(of) {
-			stays := btoi(!arrives) // and is not taken for ready because the proposal says that its node does not confirm
+			stays := btoi(!arrives) // min: a proposal that ends Confirms of a node does not make members ready
 			sum = sum.plus(before, -1).plus(health{min(before.placed, after.placed), min(before.ready, after.ready)}, stays)
 		}
 	})
 	return sum
 }
 
-// healths visits all capsules that may count otherwise after the proposal than before it, with what they count, and whether the proposal
-// has placed them.
+// healths visits all capsules whose health may change by the proposal, with their health before and after it, and
+// whether the proposal has placed them. These are the capsules of the write-set, and those on nodes that become lost or
+// change Confirms.
 func (t *tx) healths(visit func(spec *Spec, before, after health, arrives bool)) {
 	for i := range t.capsules.entries {
 		e := &t.capsules.entries[i]
@@ -349,7 +359,7 @@ func (t *tx) healths(visit func(spec *Spec, before, after health, arrives bool))
 	}
 }
 
-// health returns how a capsule of the write-set counts before the proposal and after it.
+// health returns the health of a capsule of the write-set before the proposal and after it.
 func (t *tx) health(e *txCapsule) (before, after health) {
 	if e.was != nil {
 		before = t.s.health(e.was)
@@ -363,8 +373,9 @@ func (t *tx) health(e *txCapsule) (before, after health) {
 	return before, t.s.health(&e.now)
 }
 
-// besideStopped refuses what makes use of the room that a Stopped release frees, or that begins with what a Confirm says, but for
-// the capsules that have stopped.
+// besideStopped restricts a proposal that has a Confirm or a Stopped release. Beside these it may only release capsules
+// for good, and place again capsules that an earlier Stopped release has returned. Other commitments could use room or
+// facts that the agent reports.
 func (v *validator) besideStopped(do []Commitment) {
 	if v.stopped != nil {
 		return

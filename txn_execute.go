@@ -50,9 +50,9 @@ func (t *tx) execute(c Commitment) (NodeID, error) {
 	return "", nil
 }
 
-// place puts a pending capsule on a node. Everything but room is checked at once; room is settled when all
+// place puts a pending capsule on a node. Everything except room is checked at once. Room is judged when all
 // commitments are known, so that a release may come after the placement it makes way for. The record
-// remembers which proposal placed it: that is how a proposal sent twice is recognised without a side table.
+// remembers which proposal placed it: so a proposal that is sent twice is recognised without a side table.
 func (t *tx) place(c *Place) (NodeID, error) {
 	e, err := t.meant(c.Capsule)
 	if err != nil {
@@ -83,7 +83,7 @@ func (t *tx) place(c *Place) (NodeID, error) {
 	return n.now.Node.ID, nil
 }
 
-// mayPlace checks everything but room.
+// mayPlace checks everything about a placement except room and the rules that judgeTotals judges.
 func (t *tx) mayPlace(c *Place, e *txCapsule, n *txNode) error {
 	node, spec := n.now.Node, e.now.Spec
 	switch {
@@ -114,7 +114,7 @@ func (t *tx) mayPlace(c *Place, e *txCapsule, n *txNode) error {
 	return t.mayUse(n, c.Devices, c.Capsule)
 }
 
-// mayUse checks that the instances exist and are healthy.
+// mayUse checks that the device instances exist on the node and are healthy.
 func (t *tx) mayUse(n *txNode, set DeviceSet, capsule CapsuleID) error {
 	d := &n.now.Node.Devices
 	if set>>d.Count != 0 || set&d.Unhealthy != 0 {
@@ -124,8 +124,8 @@ func (t *tx) mayUse(n *txNode, set DeviceSet, capsule CapsuleID) error {
 	return nil
 }
 
-// take adds to what a node is asked for. Whether it fits is settled when all commitments are known; only a
-// sum that cannot be represented is refused at once.
+// take adds room and devices to the use of a node, and to the sum that the proposal asks for there. Whether they fit is
+// judged when all commitments are known; only a sum that overflows is refused at once.
 func (t *tx) take(n *txNode, want *Resources, set DeviceSet, milli int) error {
 	for d, w := range want {
 		if w == 0 {
@@ -146,9 +146,8 @@ func (t *tx) take(n *txNode, want *Resources, set DeviceSet, milli int) error {
 	return nil
 }
 
-// release takes a capsule off its node, back to pending or for good. A second release of the same placement
-// is refused, so that it cannot undo a placement made meanwhile; with From it cannot even where the capsule
-// has moved.
+// release takes a capsule off its node, back to pending or for good. A second release of the same placement is refused.
+// With From, a release that arrives late cannot undo a newer placement on another node either.
 func (t *tx) release(c *Release) (NodeID, error) {
 	e, err := t.meant(c.Capsule)
 	if err != nil {
@@ -199,7 +198,7 @@ func (t *tx) leave(e *txCapsule) {
 	e.now.Node, e.now.Devices, e.now.Note, e.now.Borrows = "", 0, "", nil
 }
 
-// countGang keeps a gang's count of placed members.
+// countGang adds by to a gang's count of placed members. The first placement of a member ends the gang's nomination.
 func (t *tx) countGang(c *Capsule, by int) {
 	if c.Gang == "" {
 		return
@@ -214,9 +213,9 @@ func (t *tx) countGang(c *Capsule, by int) {
 	g.restarts = g.restarts || g.now.Total() == 0
 }
 
-// putNode lets a node join, or gives a member a new description. What is used stays as it is, even where
-// capacity falls below it. Every change draws the specification counter from the ledger-wide revision, so
-// that a node that has left and joins again never repeats one.
+// putNode lets a node join, or gives a member a new description. The node's use stays as it is, even if the new
+// capacity is lower. Every change sets the specification counter to the ledger-wide revision, so
+// that a node that has left and joins again never repeats a value.
 func (t *tx) putNode(node *Node) error {
 	e := t.nodes.find(node.ID)
 	if e == nil {
@@ -245,8 +244,8 @@ func (t *tx) putNode(node *Node) error {
 	return nil
 }
 
-// removeNode lets a node leave that holds nothing. The entry stays in the write-set: the node may join
-// again in the same proposal.
+// removeNode lets a node leave that has no capsules, holds, remains or nominations. The entry stays in the write-set:
+// the node may join again in the same proposal.
 func (t *tx) removeNode(id NodeID) error {
 	n := t.node(id)
 	if n == nil {
@@ -266,7 +265,8 @@ func (t *tx) removeNode(id NodeID) error {
 	return nil
 }
 
-// startHold keeps room as a placement would, without looking at labels: a hold has no spec to require any.
+// startHold takes the room of a hold on a node. Labels and taints are not judged, because a hold has no spec with
+// requirements.
 func (t *tx) startHold(c *Hold) error {
 	e := t.hold(c.ID)
 	if e.now != nil {
@@ -290,7 +290,7 @@ func (t *tx) startHold(c *Hold) error {
 	return nil
 }
 
-// endHold gives the room back. A hold that has ended cannot be ended again.
+// endHold gives the room of a hold back. To end a hold a second time is refused.
 func (t *tx) endHold(id HoldID) (NodeID, error) {
 	e := t.hold(id)
 	if e.now == nil {
@@ -305,7 +305,7 @@ func (t *tx) endHold(id HoldID) (NodeID, error) {
 	return n.now.Node.ID, nil
 }
 
-// assign hands a capsule over. It is refused unless the owner is who the proposal says it is.
+// assign hands a capsule over to another owner. It is refused unless the present owner is the From of the commitment.
 func (t *tx) assign(c *Assign) error {
 	e, err := t.meant(c.Capsule)
 	if err != nil {
@@ -321,8 +321,8 @@ func (t *tx) assign(c *Assign) error {
 	return nil
 }
 
-// meant returns the entry of the capsule that a commitment names. If the capsule was submitted after the view, the proposer
-// has meant a former one with its id, or none.
+// meant returns the entry of the capsule that a commitment names. It refuses a capsule that was submitted after the
+// proposal's view, because the proposer can only have meant an earlier capsule with that id.
 func (t *tx) meant(id CapsuleID) (*txCapsule, error) {
 	e := t.capsule(id)
 	switch {
@@ -334,7 +334,7 @@ func (t *tx) meant(id CapsuleID) (*txCapsule, error) {
 	return e, nil
 }
 
-// who names an owner.
+// who returns the name of an owner for an error text.
 func who(owner string) string {
 	if owner == "" {
 		return "no engine"
@@ -342,13 +342,13 @@ func who(owner string) string {
 	return strconv.Quote(owner)
 }
 
-// setMark sets or deletes a mark, whatever it was; a MarkAt bet makes it a compare-and-swap.
+// setMark sets or deletes a mark without regard to its present value; with a MarkAt bet that is a compare-and-swap.
 func (t *tx) setMark(c *Mark) {
 	e := t.mark(c.Key)
 	e.now, e.dirty = markRecord{key: c.Key, value: c.Value, changed: t.rev}, true
 }
 
-// newest is when the capsule last changed, before this proposal.
+// newest returns the revision at which the capsule last changed before this proposal; 0 if it is fresh.
 func (c *txCapsule) newest() Revision {
 	if c.was == nil {
 		return 0
@@ -356,9 +356,9 @@ func (c *txCapsule) newest() Revision {
 	return c.was.Changed
 }
 
-// newestSpec is when the capsule got its spec, before this proposal: an id that is used again comes with another one. The
-// order of submission says it, or a little more if very many were submitted at once; of a spec that was replaced since, it is not
-// later than the last change of the record.
+// newestSpec returns an upper bound of the revision at which the capsule got its spec before this proposal. That is the
+// revision of its submission, which may read a little high if very many capsules were submitted at once; or, if the
+// spec was replaced since, the last change of the record.
 func (c *txCapsule) newestSpec() Revision {
 	if c.was != nil && c.was.Respecified {
 		return c.was.Changed
@@ -366,7 +366,7 @@ func (c *txCapsule) newestSpec() Revision {
 	return c.submittedAt()
 }
 
-// submittedAt is when the capsule was submitted, before this proposal.
+// submittedAt returns the revision at which the capsule was submitted before this proposal; 0 if it is fresh.
 func (c *txCapsule) submittedAt() Revision {
 	if c.was == nil {
 		return 0
@@ -374,7 +374,7 @@ func (c *txCapsule) submittedAt() Revision {
 	return c.was.submittedAt()
 }
 
-// newestSpec is when the node's description last changed, before this proposal.
+// newestSpec returns the revision at which the node's description last changed before this proposal; 0 if it is fresh.
 func (n *txNode) newestSpec() Revision {
 	if n.was == nil {
 		return 0
@@ -382,7 +382,7 @@ func (n *txNode) newestSpec() Revision {
 	return n.was.Specification
 }
 
-// newest is when the hold was made, before this proposal.
+// newest returns the revision at which the hold was made; 0 if there was none before this proposal.
 func (h *txHold) newest() Revision {
 	if h.was == nil {
 		return 0
@@ -390,7 +390,7 @@ func (h *txHold) newest() Revision {
 	return h.was.changed
 }
 
-// newest is when the gang last changed, before this proposal.
+// newest returns the revision at which the gang last changed before this proposal; 0 if it is fresh.
 func (g *txGang) newest() Revision {
 	if g.was == nil {
 		return 0

@@ -13,8 +13,9 @@ func (s *State) Check(p Proposal) error {
 	return err
 }
 
-// Judge returns the proposal that is committed if p is proposed at this very state: p without the evictions of those who
-// are spared ([Evict]). The history holds it, and [State.Apply] takes it as it is. The error is that of Check.
+// Judge returns the proposal that is committed if p is proposed at this very state: p without the evictions of victims
+// that are spared ([Evict]). The history holds that proposal, and [State.Apply] takes it as it is. The error is that of
+// Check.
 func (s *State) Judge(p Proposal) (Proposal, error) {
 	p = p.Clone()
 	if err := p.check(&s.limits); err != nil {
@@ -27,9 +28,10 @@ func (s *State) Judge(p Proposal) (Proposal, error) {
 	return t.p, nil
 }
 
-// With returns the state that a commit of p at this very state would leave, one revision later, or s itself if p has been
-// committed before. The two states share what p does not touch, so With costs what p touches. The result is in no ledger's
-// history; a [MemoryLedger] that has it as its Start goes on from there. The error is that of Check.
+// With returns the state that a commit of p at this very state would leave, one revision later, or s itself if p has
+// been committed before. The two states share all records that p does not touch, so the cost depends on the size of p
+// alone. The result is in no ledger's history; a [MemoryLedger] that has it as its Start goes on from there. The error
+// is that of Check.
 func (s *State) With(p Proposal) (*State, error) {
 	p = p.Clone()
 	if err := p.check(&s.limits); err != nil {
@@ -75,7 +77,7 @@ func (t *tx) judge(bet Precondition) error {
 	return nil
 }
 
-// judgeFree compares want with capacity less use: no sum, so nothing wraps.
+// judgeFree judges a NodeFreeOf. It compares AtLeast with capacity less use: no sum is built that could overflow.
 func (t *tx) judgeFree(bet NodeFreeOf) error {
 	n := t.node(bet.Node)
 	if n == nil {
@@ -89,8 +91,8 @@ func (t *tx) judgeFree(bet NodeFreeOf) error {
 	return t.refuse(r, n.newest(), "node %q is short", bet.Node)
 }
 
-// judgeNodeAt compares counters for equality. They are drawn from the ledger-wide revision, so a node that
-// was removed and put back does not pass for the old one.
+// judgeNodeAt compares the counters of a node for equality. They are drawn from the ledger-wide revision, so a node
+// that was removed and put back never has the counters of the old one.
 func (t *tx) judgeNodeAt(bet NodeAt) error {
 	n := t.node(bet.Node)
 	if n == nil {
@@ -107,10 +109,10 @@ func (t *tx) judgeNodeAt(bet NodeAt) error {
 	return nil
 }
 
-// judgeGroup looks for a placed member in the domain, on a node that carries the label.
+// judgeGroup judges a GroupIn: a member must be placed on a node that carries the label of the domain.
 func (t *tx) judgeGroup(bet GroupIn) error {
 	if n := t.s.memberIn(bet.Group, bet.Level, bet.Domain); n != nil {
-		if t.missed != nil { // for a footprint: while the node is what it is, the member is there
+		if t.missed != nil { // for a footprint: while that node is unchanged, the member is there
 			t.missed.Nodes = append(t.missed.Nodes, n.Node.ID)
 		}
 		return nil
@@ -124,9 +126,11 @@ func (t *tx) noNode(bet Precondition, id NodeID) error {
 	return t.refuse(Rejection{Bet: bet, Node: id}, t.s.left.Nodes, "node %q is not a member", id)
 }
 
-// The third step of a proposal, after its bets and its commitments: what only the sum of them shows.
+// The third step of a proposal, after its bets and its commitments: the rules that are judged on the sum of all
+// commitments.
 
-// judgeTotals judges what only the sum of all commitments shows: fit, node by node, and gangs.
+// judgeTotals judges the rules that depend on all commitments together: fit, node by node, then moves, waits, growth,
+// protections, company, budgets, gangs and nominations.
 func (t *tx) judgeTotals() error {
 	for i := range t.nodes.entries {
 		n := &t.nodes.entries[i]
@@ -163,9 +167,9 @@ func (t *tx) judgeTotals() error {
 	return t.judgeNominations()
 }
 
-// settleNode compares use with capacity where this proposal has asked for something. Dimensions that it
-// does not ask for may be over their capacity, if that has shrunk; those that it asks for may not, whatever
-// else it releases there.
+// settleNode compares the use of a node with its capacity in each dimension that this proposal takes from. A dimension
+// that it does not take from may be over a capacity that has shrunk; a dimension that it takes from may not, whatever
+// the proposal releases there.
 func (t *tx) settleNode(n *txNode) error {
 	node, over := n.now.Node, false
 	for d := range n.asked {
@@ -180,7 +184,8 @@ func (t *tx) settleNode(n *txNode) error {
 	return t.settleDevices(n)
 }
 
-// settleDevices does the same for device instances. The node may have lost one in this very proposal.
+// settleDevices is settleNode for device instances. This very proposal may have removed an instance or made it
+// unhealthy.
 func (t *tx) settleDevices(n *txNode) error {
 	if n.askedDevices == 0 {
 		return nil
@@ -207,7 +212,8 @@ func (t *tx) settleDevices(n *txNode) error {
 	return nil
 }
 
-// settleGang judges a first placement; later placements may be short.
+// settleGang judges wishes, and the gang's first placement: every role needs its minimum at once. After that a gang may
+// fall short of its minimums, for example when members stop, and place them one by one.
 func (t *tx) settleGang(g *txGang) error {
 	if err := t.settleWishes(g); err != nil {
 		return err
@@ -225,10 +231,10 @@ func (t *tx) settleGang(g *txGang) error {
 		g.now.Gang.ID, role.Name, g.now.Placed[i], role.minimum())
 }
 
-// judgeShare judges what this proposal nominates, beside what is nominated for those that outrank it. What it outranks has
-// to make way, and is not counted: or small work, of which something else is nominated every moment, would keep large work
-// from being nominated. It compares sums alone, which fall when a nomination ends; so what is taken here is taken as well
-// after others have ended.
+// judgeShare judges each nomination that this proposal makes, together with all nominations that outrank it, against
+// Limits.NominatedShare. Nominations of lower rank have to make way and do not count: otherwise small work, which is
+// nominated all the time, would keep large work from being nominated. Only sums are compared, and these fall when a
+// nomination ends. A nomination that is accepted now would therefore be accepted after others have ended, too.
 func (t *tx) judgeShare() error {
 	for _, made := range t.nominations {
 		if t.current(made) != made {
@@ -241,9 +247,9 @@ func (t *tx) judgeShare() error {
 	return nil
 }
 
-// shortOf returns an error if a nomination claims more than the share of something, beside all others that are nominated
-// but those to leave out, which are those of the lowest rank or none. The others are added up only where the nomination does
-// not fit beside the sum of all.
+// shortOf returns an error if a nomination and all others, except those for which leave is true, exceed the share of
+// some resource. Leave must hold for no nomination, or for all from some rank downwards. The others are added up one by
+// one only if the nomination does not fit beside the known sum of all.
 func (t *tx) shortOf(made *Nomination, leave func(*Nomination) bool) error {
 	others := t.s.nominated
 	for n := range t.endedNominations {
@@ -271,7 +277,8 @@ func (t *tx) shortOf(made *Nomination, leave func(*Nomination) bool) error {
 		made.nominee(), t.s.limits.NominatedShare, t.dimension(d))
 }
 
-// addMade adds the nominations that are not in the state, but one and those to leave out.
+// addMade adds the nominations that are not in the state: those that the proposal makes, except one and those for which
+// leave is true, and those of earlier proposals of a draft.
 func (t *tx) addMade(others *totals, but *Nomination, leave func(*Nomination) bool) {
 	for _, n := range t.nominations {
 		if n != but && t.current(n) == n && !leave(n) {
@@ -283,8 +290,8 @@ func (t *tx) addMade(others *totals, but *Nomination, leave func(*Nomination) bo
 	}
 }
 
-// overShare returns the first of the totals of which a nomination and others claim more than the share, -1 if there is none. The
-// first in rank may always claim.
+// overShare returns the first of the totals of which a nomination and the others claim more than the share, -1 if there
+// is none. In a dimension that no other nomination claims, it may claim any amount.
 func (t *tx) overShare(made *Nomination, others *totals) int {
 	var mine totals
 	mine.addRooms(made, 1)
@@ -315,7 +322,7 @@ func (t *tx) endedNominations(yield func(*Nomination) bool) {
 	}
 }
 
-// capacity returns what all nodes have after this proposal.
+// capacity returns the summed capacity of all nodes after this proposal.
 func (t *tx) capacity() totals {
 	capacity := t.s.capacity
 	for i := range t.nodes.entries {
@@ -331,7 +338,8 @@ func (t *tx) capacity() totals {
 	return capacity
 }
 
-// crowded returns a node on which there are too many nominations beside one that was made; empty: there is none.
+// crowded returns a node of the nomination on which more than maxNominated nominations claim room; empty: there is
+// none.
 func (t *tx) crowded(made *Nomination) NodeID {
 	for i := range made.Parts {
 		if n := t.node(made.Parts[i].Node); n != nil && len(t.nominatedOn(n)) > maxNominated {
@@ -357,7 +365,7 @@ func (t *tx) makes() bool {
 	})
 }
 
-// hasEnded reports whether a nomination does not live any more.
+// hasEnded reports whether the nomination that c ends has ended already: none lives that was made at c.Since.
 func (t *tx) hasEnded(c *Nominate) bool {
 	var n *Nomination
 	if e := t.capsule(c.Capsule); c.Capsule != "" && e != nil {
@@ -369,8 +377,9 @@ func (t *tx) hasEnded(c *Nominate) bool {
 	return !n.Lives() || n.Made != c.Since
 }
 
-// makesWay reports whether the end of a nomination makes way for one that the same commitments make: that has to outrank it,
-// and to claim room on one of its nodes or of a resource that it claims. One that has ended already makes way too.
+// makesWay reports whether the end of a nomination makes way for a nomination that the same commitments make. The new
+// nomination must outrank the ended one, and claim room on one of its nodes or of one of its resources. If the ended
+// one lives no more, any new one will do.
 func (s *State) makesWay(end *Nominate, all []Commitment) bool {
 	var o *Nomination
 	if c := s.Capsule(end.Capsule); c != nil {

@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// Nominations in the write-set: made, ended, and what they keep others from.
+// Nominations in the write-set: how they are made and ended, and how they are judged.
 
-// nominate makes a nomination, replaces one, or ends it. Where it makes way for another one of the same proposal, it is
-// skipped if what it would end has ended already: nominations of small work come and go faster than a proposal is made.
+// nominate makes, replaces or ends a nomination. An end that makes way for a nomination of the same proposal is skipped
+// if its target has ended already: nominations of small work come and go faster than a proposal is made.
 func (t *tx) nominate(c *Nominate) error {
 	if c.Since != 0 && len(c.Parts) == 0 && t.makes() && t.hasEnded(c) {
 		return nil
@@ -25,7 +25,7 @@ func (t *tx) nominate(c *Nominate) error {
 		return t.refuse(Rejection{Capsule: c.Capsule}, e.newest(), "capsule %q is not pending", c.Capsule)
 	}
 	if e.now.Gang != "" {
-		t.gang(e.now.Gang) // for the priority at which it evicts
+		t.gang(e.now.Gang) // t.priority needs the gang in the write-set
 	}
 	n, err := t.nomination(c, e.now.Nomination, e.newest(), []*Spec{e.now.Spec}, t.priority(e))
 	if err != nil {
@@ -36,7 +36,7 @@ func (t *tx) nominate(c *Nominate) error {
 	return nil
 }
 
-// nominateGang does so for a gang.
+// nominateGang is nominate for a gang. No member may be placed, and at least one must be pending.
 func (t *tx) nominateGang(c *Nominate) error {
 	g := t.gang(c.Gang)
 	if g == nil {
@@ -48,7 +48,7 @@ func (t *tx) nominateGang(c *Nominate) error {
 	if n := g.now.Total(); n > 0 {
 		return t.refuse(Rejection{}, g.newest(), "gang %q has %d members placed", c.Gang, n)
 	}
-	if waits, newest := t.waits(g); len(c.Parts) > 0 && !waits { // its record goes with that of its last member
+	if waits, newest := t.waits(g); len(c.Parts) > 0 && !waits { // the gang's record may go, with that of its last member
 		return t.refuse(Rejection{}, newest, "no member of gang %q waits", c.Gang)
 	}
 	specs := make([]*Spec, len(g.now.Gang.Roles))
@@ -64,7 +64,7 @@ func (t *tx) nominateGang(c *Nominate) error {
 	return nil
 }
 
-// ownGang returns the record of a gang that the write-set may write to.
+// ownGang returns the gang's record for writing: a copy, which it makes on the first call.
 func (t *tx) ownGang(g *txGang) *GangState {
 	if g.now == g.was {
 		now := *g.was
@@ -74,8 +74,9 @@ func (t *tx) ownGang(g *txGang) *GangState {
 	return g.now
 }
 
-// nomination returns what takes the place of the nomination before, which may be nil. Specs are those of the capsules
-// that it is for, newest is when their record last changed, and evicts is the priority at which they evict.
+// nomination returns the record that replaces the nomination before, which may be nil. Specs are the specs of the
+// nominee's capsules, newest is the revision of the last change of the nominee's record, and evicts is the priority at
+// which it evicts others.
 func (t *tx) nomination(c *Nominate, before *Nomination, newest Revision, specs []*Spec, evicts int32) (*Nomination, error) {
 	if !before.Lives() && (c.Since != 0 || len(c.Parts) == 0) {
 		return nil, t.refuse(Rejection{Capsule: c.Capsule}, newest, "%s is not nominated", c.nominee())
@@ -107,7 +108,7 @@ func (t *tx) nomination(c *Nominate, before *Nomination, newest Revision, specs 
 	return n, nil
 }
 
-// nominee names the capsule or the gang.
+// nominee names the capsule or the gang for an error text.
 func (c *Nominate) nominee() string { return Nominee{c.Capsule, c.Gang}.String() }
 
 func (n *Nomination) nominee() string { return Nominee{n.Capsule, n.Gang}.String() }
@@ -126,7 +127,8 @@ func (t *tx) mayNominate(c *Nominate, part *NominatedRoom, specs []*Spec) error 
 	return nil
 }
 
-// current returns what a nomination of the state has become by this proposal so far: itself, nil, or another one.
+// current returns the nomination that the nominee of n has in the write-set: n itself if the proposal has not changed
+// it so far; else its replacement, or nil.
 func (t *tx) current(n *Nomination) *Nomination {
 	if n.Gang != "" {
 		if e := t.gangs.find(n.Gang); e != nil && e.now != nil {
@@ -140,7 +142,8 @@ func (t *tx) current(n *Nomination) *Nomination {
 	return n
 }
 
-// nominatedOn returns what is claimed on a node after this proposal.
+// nominatedOn returns the parts of nominations that claim room on a node after the commitments executed so far, and in
+// a draft also those of t.beside.
 func (t *tx) nominatedOn(n *txNode) (parts []nominatedPart) {
 	if n.now.nominated != nil {
 		for _, p := range n.now.nominated.parts {
@@ -160,7 +163,7 @@ func (t *tx) nominatedOn(n *txNode) (parts []nominatedPart) {
 	return parts
 }
 
-// partsOn appends the part that is on a node.
+// partsOn appends the nomination's part on a node, if it has one.
 func (n *Nomination) partsOn(id NodeID, parts []nominatedPart) []nominatedPart {
 	for i := range n.Parts {
 		if n.Parts[i].Node == id {
@@ -170,17 +173,20 @@ func (n *Nomination) partsOn(id NodeID, parts []nominatedPart) []nominatedPart {
 	return parts
 }
 
-// nodeAsks is what a proposal asks for on a node on which room is nominated.
+// nodeAsks collects the asks of a proposal on a node with nominated room, and the room of holds that the proposal ends
+// there.
 type nodeAsks struct {
 	asks         []ask
 	ended        Resources
 	endedDevices deviceUse
-	// The last commitment that asks, and when the newest of the askers has changed.
+	// The position of the last commitment that asks, and the revision of the newest change of the capsules and gangs
+	// that ask.
 	at     int
 	newest Revision
 }
 
-// judgeNominations judges what the proposal asks for beside what is nominated, and what it nominates.
+// judgeNominations judges the asks of the proposal against nominated room, and the nominations that the proposal makes:
+// their number on each node and their share.
 func (t *tx) judgeNominations() error {
 	asked := t.asksOnNominated()
 	for i := range t.nodes.entries {
@@ -204,7 +210,7 @@ func (t *tx) judgeNominations() error {
 	return t.judgeShare()
 }
 
-// judgeAsks judges what is asked for on one node.
+// judgeAsks judges the asks on one node against the parts that claim room there.
 func (t *tx) judgeAsks(n *txNode, a *nodeAsks, parts []nominatedPart) error {
 	e := n.now.encroaches(parts, a.asks, &a.ended, &a.endedDevices)
 	if e.of == nil {
@@ -226,8 +232,9 @@ func (t *tx) judgeAsks(n *txNode, a *nodeAsks, parts []nominatedPart) error {
 		"node %q is nominated for %s", n.now.Node.ID, e.of.nominee())
 }
 
-// readNominees enters the records that end nominations into a footprint: what is refused because of one may be taken
-// once it has ended. What is taken beside one is taken without it too, so that rests on no such record.
+// readNominees adds the nominees' records to the footprint of a refusal, if one is requested: once the nomination has
+// ended, the proposal may be accepted. An accepted proposal would also be accepted without the nominations, so it
+// depends on none of these records.
 func (t *tx) readNominees(parts []nominatedPart) {
 	for _, p := range parts {
 		t.readNominee(p.of)
@@ -244,7 +251,8 @@ func (t *tx) readNominee(n *Nomination) {
 	}
 }
 
-// asksOnNominated returns what is asked for on each node with nominated room, by the node's index.
+// asksOnNominated returns the asks of the proposal on each node with nominated room, by the node's index. Nil: there
+// are none.
 func (t *tx) asksOnNominated() map[uint32]*nodeAsks {
 	var asked map[uint32]*nodeAsks
 	for i := range t.nodes.entries {
@@ -286,7 +294,7 @@ func (t *tx) asksOnNominated() map[uint32]*nodeAsks {
 	return asked
 }
 
-// addPlace adds what a placement asks for. A nomination that the proposal itself makes does not raise it.
+// addPlace adds the ask of a placement. A nomination that the same proposal makes does not raise its rank.
 func (t *tx) addPlace(asked map[uint32]*nodeAsks, at int, c *Place) {
 	n, e := t.nodes.find(c.Node), t.capsules.find(c.Capsule)
 	if n == nil || e == nil || asked[n.now.index] == nil || at < n.joined {
@@ -300,7 +308,8 @@ func (t *tx) addPlace(asked map[uint32]*nodeAsks, at int, c *Place) {
 	a.asks, a.at = append(a.asks, t.askOf(e, c.Devices)), at
 }
 
-// askOf returns what a capsule asks for that is placed on these devices.
+// askOf returns the ask of a capsule that is placed on these devices, with its nomination or its gang's from before the
+// proposal.
 func (t *tx) askOf(e *txCapsule, devices DeviceSet) ask {
 	own := e.now.Spec.ask(devices, nil)
 	own.lender = e.now.Borrows
@@ -313,8 +322,9 @@ func (t *tx) askOf(e *txCapsule, devices DeviceSet) ask {
 	return own
 }
 
-// lend notes from whom the capsules borrow that the proposal places: the first in rank that lends to them on their node, before the
-// proposal and after it. It rests on the nomination of that one, which a footprint therefore reads.
+// lend sets Borrows of each backfilling capsule that the proposal places. The lender is the first in rank among the
+// nominations on its node that lend to the capsule and that the proposal leaves unchanged. The placement depends on
+// that nomination, so a footprint reads it.
 func (t *tx) lend() {
 	for i := range t.capsules.entries {
 		e := &t.capsules.entries[i]
@@ -329,16 +339,17 @@ func (t *tx) lend() {
 		if from := lenderOf(stand, e.now.Spec); from != nil {
 			e.now.Borrows = &Nominee{from.Capsule, from.Gang}
 			n.now.borrow(&e.now, 1)
-			t.readNominee(from) // e may be another one after that
+			t.readNominee(from)
 		}
 	}
 }
 
-// shares reports whether the proposal makes a nomination, or lowers a capacity that one may have relied on.
+// shares reports whether the proposal makes a nomination, or lowers a capacity: then shares may be exceeded that were
+// not before.
 func (t *tx) shares() bool { return len(t.nominations) > 0 || t.lowers }
 
-// endNominations ends what a capsule that is released for good is nominated for, and what its gang is: without the
-// member it may never be placed. The gang keeps its place among equal ranks.
+// endNominations ends the nomination of a capsule that is released for good, and that of its gang, which may never be
+// placed without the member. The gang keeps its First, so its place among equal ranks.
 func (t *tx) endNominations(e *txCapsule) {
 	t.nominates = t.nominates || e.now.Nomination != nil
 	e.now.Nomination = nil
@@ -351,7 +362,7 @@ func (t *tx) endNominations(e *txCapsule) {
 	}
 }
 
-// nominate checks a nomination, and brings its end into the form of a hold's.
+// nominate checks the form of a nomination, and returns it with its Ends in the same normal form as that of a hold.
 func (v *validator) nominate(c Nominate) Commitment {
 	if (c.Capsule == "") == (c.Gang == "") {
 		v.fail("nomination names capsule %q and gang %q; it needs exactly one", c.Capsule, c.Gang)

@@ -2,15 +2,15 @@ package orbit
 
 import "slices"
 
-// publish makes the write-set of a proposal that has been judged part of the state. It requires that the
-// state is ours to write and has not changed since the write-set was made. It cannot fail.
+// publish writes the write-set of a judged proposal into the state. The caller must own the state for
+// writing, and the state must not have changed since the write-set was made. It cannot fail.
 func (s *State) publish(t *tx) {
 	s.rev, s.order = t.rev, max(s.order, t.order)
 	s.publishCompany(t)
-	if s.covered.Len() > 0 { // before anything changes
+	if s.covered.Len() > 0 { // first: it compares with the state before the proposal
 		t.healths(func(spec *Spec, before, after health, _ bool) { s.countHealthy(spec, before, after) })
 	}
-	for i := range t.capsules.entries { // before nodes: they may leave once they are empty
+	for i := range t.capsules.entries { // before the nodes, which may leave only once their lists are empty
 		e := &t.capsules.entries[i]
 		switch {
 		case !e.dirty || e.was == nil || !e.was.Placed():
@@ -26,7 +26,7 @@ func (s *State) publish(t *tx) {
 			s.publishNode(e)
 		}
 	}
-	if t.nominates { // before capsules: then what they were is no more
+	if t.nominates { // before the capsules: publishCapsule overwrites the records that e.was points to
 		s.publishNominations(t)
 	}
 	if t.shares() {
@@ -57,8 +57,8 @@ func (s *State) publish(t *tx) {
 	s.dropReleased(ended)
 }
 
-// publishNode writes a node's record, or frees its slot. The list of its capsules is not the write-set's:
-// it follows when the capsules are published.
+// publishNode writes a node's record, or frees its slot. The node's list of capsules is not part of the write-set:
+// publishCapsule updates it.
 func (s *State) publishNode(e *txNode) {
 	if e.was == nil || e.gone || e.was.Node != e.now.Node {
 		s.countCapacity(e)
@@ -80,15 +80,15 @@ func (s *State) publishNode(e *txNode) {
 		return
 	}
 	r := s.nodes.Own(slot, s.owner)
-	if e.was.Node != e.now.Node { // the proposals of a batch may share a revision, so the counter need not tell
+	if e.was.Node != e.now.Node { // pointers, not Specification: proposals of a batch may share a revision, and so the counter
 		s.left.Groups = s.rev // labels may have moved its capsules to another domain
 		s.relabel(r, e.now.Node.Labels)
 	}
 	r.node = e.now
 }
 
-// publishCapsule writes a record and lets everything that is derived from it follow: the list of its node,
-// the counts of its group.
+// publishCapsule writes a record and updates everything that is derived from it: the list of its node,
+// the counts of its groups, its protection, and the counts of pending work.
 func (s *State) publishCapsule(e *txCapsule) {
 	fresh := e.was == nil || e.anew
 	var r *capsuleRecord
@@ -118,7 +118,7 @@ func (s *State) publishCapsule(e *txCapsule) {
 	}
 }
 
-// publishProtection ends the protection of a placement that has ended, and enters a new one.
+// publishProtection removes the protection of a placement that has ended, and adds that of a new placement.
 func (s *State) publishProtection(e *txCapsule) {
 	if s.protected.Len() > 0 && (e.unprotects || !e.now.Placed() || e.arrives) {
 		s.protected.Delete(protection{capsule: e.now.ID})
@@ -128,8 +128,9 @@ func (s *State) publishProtection(e *txCapsule) {
 	}
 }
 
-// moves reports whether a record goes from one node, or from none, to another, or to none. The id says it, because a
-// node that leaves and joins again in one proposal keeps its slot. What is found on its node with another spec may be of other groups.
+// moves reports whether a capsule must be unlinked from its node and groups, and linked anew: its node has changed, or
+// it was adopted on the same node with another spec, which may be in other groups. Nodes are compared by id, because a
+// node that leaves and joins again in one proposal keeps its slot.
 func moves(from, to *Capsule) bool {
 	return from.Node != to.Node || to.Adopted && from.PlacedAt != to.PlacedAt && from.Spec != to.Spec
 }
@@ -141,13 +142,13 @@ func (s *State) link(slot uint32, c *capsuleRecord) {
 	n.members.Own(c.link/membersChunk, s.owner)[c.link%membersChunk] = slot
 	n.listed++
 	s.countGroup(c, 1)
-	if near := c.capsule.Spec.Near; near.Group != "" { // it has bet on where they are, and others will
+	if near := c.capsule.Spec.Near; near.Group != "" { // proposals bet on this group at this level: keep its counts by domain
 		s.divide(near.Group, near.Level)
 	}
 }
 
-// unlink takes a placed capsule off its node's list, the last of the list taking its position, and out of
-// its group.
+// unlink takes a placed capsule off its node's list, where the last entry takes its position, and out of
+// the counts of its groups.
 func (s *State) unlink(slot uint32) {
 	c := s.capsules.At(slot)
 	n := s.nodes.Own(c.node, s.owner)
@@ -190,8 +191,8 @@ func (s *State) publishMarks(t *tx) {
 	}
 }
 
-// publishBudgets writes budgets that have been put and drops those that have ended. Those that are put come first: what has a
-// budget before and after had one all the time.
+// publishBudgets writes budgets that have been put, then drops those that have ended. In this order a group that has a
+// budget before and after the proposal is covered without a gap.
 func (s *State) publishBudgets(t *tx) {
 	modules := s.countModules(t.firstOfModules())
 	for i := range t.budgets.entries {
@@ -213,8 +214,8 @@ func (s *State) publishBudgets(t *tx) {
 	}
 }
 
-// queueReleased queues what the proposal has released for good, in the order of its commitments: which records are
-// dropped first follows from the history.
+// queueReleased queues the capsules that the proposal has released for good, in the order of its commitments, so that
+// every replay of the history drops records in the same order.
 func (s *State) queueReleased(t *tx) {
 	for _, c := range t.p.Do {
 		r, ok := c.(Release)
@@ -241,8 +242,8 @@ func (s *State) enqueueReleased(slot uint32) {
 	s.releasedCount++
 }
 
-// dropReleased forgets the oldest released records beyond the limit, but those with remains: while something runs under an
-// id, the id is not free. Those that were kept for that are looked at again when remains have ended.
+// dropReleased drops the oldest released records beyond Limits.Terminal. It keeps records with remains, because an id
+// is not free while a capsule still runs under it. After remains have ended (ended), it visits the kept records again.
 func (s *State) dropReleased(ended bool) {
 	if ended {
 		s.late = 0
@@ -279,7 +280,7 @@ func (s *State) dequeueReleased(slot uint32) {
 	}
 	s.releasedCount--
 	if r.capsule.Remains != nil {
-		s.late = 0 // it may have been one of these
+		s.late = 0 // r may have been one of the late records: count these anew
 	}
 }
 
@@ -322,7 +323,7 @@ func (s *State) gangOf(c *Capsule) *GangState {
 	return s.Gang(c.Gang)
 }
 
-// countCapacity keeps the sums of what all nodes offer.
+// countCapacity updates the summed capacity of all nodes for a changed node.
 func (s *State) countCapacity(e *txNode) {
 	if e.was != nil {
 		s.capacity.addNode(e.was.Node, -1)
@@ -332,7 +333,7 @@ func (s *State) countCapacity(e *txNode) {
 	}
 }
 
-// publishNominations takes what has ended off its nodes, and files what has been made there.
+// publishNominations takes ended nominations off their nodes, and puts new ones there.
 func (s *State) publishNominations(t *tx) {
 	for i := range t.capsules.entries {
 		e := &t.capsules.entries[i]
@@ -352,7 +353,7 @@ func (s *State) publishNominations(t *tx) {
 	}
 }
 
-// renominate replaces one nomination by another.
+// renominate replaces one nomination by another in all tables of the state. Either may be nil or have ended.
 func (s *State) renominate(was, now *Nomination) {
 	if was == now {
 		return

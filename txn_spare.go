@@ -13,26 +13,27 @@ import (
 type sparing struct {
 	t     *tx
 	nodes map[NodeID]*sparedNode
-	// The capsules that the proposal places, by what an eviction for them names: the capsule, or its gang.
+	// The capsules that the proposal places, by the For or ForGang of evictions that make way for them.
 	causes map[Evict][]*txCapsule
-	// Nominations without which a victim might be spared.
+	// Nominations whose end might spare a victim.
 	rests []nominatedPart
 }
 
 // sparedNode is a node with victims, or with capsules that the proposal places there (newcomers).
 type sparedNode struct {
 	n *txNode
-	// The newcomers, highest priority first; sums[k] is what the first k of them take together.
+	// The newcomers, highest priority first; sums[k] is the load of the first k of them together.
 	newcomers []newcomer
 	sums      []load
-	// What all newcomers and new holds take, and what the victims take that were put back.
+	// The load of all newcomers and new holds, and the load of the victims that are put back.
 	new, back load
-	// The nominations that claim room there, and the node with what is borrowed from them without the victims that were not put back.
+	// The nominations that claim room on the node; and a copy of the node whose loans count the victims that are put
+	// back.
 	claims []nominatedPart
 	books  NodeState
 }
 
-// put puts a victim back; with the sign -1 it takes that back.
+// put puts a victim back on its node; with sign -1 it undoes that.
 func (n *sparedNode) put(e *txCapsule, sign int32) {
 	e.stays = sign > 0
 	n.back.add(e.was.Spec, e.was.Devices, sign)
@@ -44,7 +45,7 @@ type newcomer struct {
 	priority int32
 }
 
-// victims are what stays or leaves together: one capsule, or a gang that is evicted whole.
+// victims is a unit of eviction that is judged together: one capsule, or a gang that is evicted whole.
 type victims struct {
 	// The positions of their evictions in the proposal.
 	at []int
@@ -58,15 +59,15 @@ type obstacle struct {
 	node    NodeID
 	room    [Dimensions]bool
 	devices DeviceSet
-	// Those that have to be apart from the victim, where it is and they would be, or it from them.
+	// The newcomers that a rule of company keeps apart from the victim if it stays on its node.
 	apart []*txCapsule
 }
 
-// spare judges the evictions of a proposal and removes the needless ones. In the order of the proposal it puts each victim back on
-// its node if the victim fits there beside what is left, beside the newcomers that outrank it, and beside room nominated for
-// work that outranks what the victim makes way for. Then the proposal is executed again without the needless evictions. One pass
-// is enough: what is put back only takes room, so a victim that did not fit before does not fit later. It requires that all
-// commitments have been executed.
+// spare judges the evictions of a proposal and removes the needless ones. In the order of the proposal it puts each
+// victim back on its node if the victim fits there beside the capsules that are left, the newcomers that outrank it,
+// and the nominations that outrank the work that it makes way for. Then it executes the proposal again without the
+// needless evictions. One pass over the victims is enough: a victim that is put back only takes room, so a victim that
+// did not fit before does not fit later. All commitments must have been executed.
 func (t *tx) spare() error {
 	if len(t.evictions)+len(t.passed) == 0 {
 		return nil
@@ -96,7 +97,8 @@ func (t *tx) spare() error {
 	return t.without(drop)
 }
 
-// prepare notes what the proposal places on which node, and checks that it places what each eviction is for.
+// prepare collects the newcomers and the new holds by node, and checks that the proposal places the capsule or gang of
+// each eviction.
 func (s *sparing) prepare() error {
 	for i := range s.t.capsules.entries {
 		e := &s.t.capsules.entries[i]
@@ -138,7 +140,7 @@ func (s *sparing) prepare() error {
 	return nil
 }
 
-// node returns the sparedNode with this id, a new one if need be.
+// node returns the sparedNode with this id, and makes it on the first call.
 func (s *sparing) node(id NodeID) *sparedNode {
 	n := s.nodes[id]
 	if n == nil {
@@ -154,12 +156,13 @@ func (s *sparing) causesOf(c *Evict) []*txCapsule {
 	return s.causes[Evict{For: c.For, ForGang: c.ForGang}]
 }
 
-// cause names what an eviction makes way for.
+// cause names the capsule or the gang that an eviction makes way for.
 func (c *Evict) cause() string {
 	return Nominee{c.For, c.ForGang}.String()
 }
 
-// units returns the victims in the order of the proposal. A gang of which no earlier placement is left is one unit.
+// units returns the victims in the order of the proposal. A gang that keeps no placement from before the proposal is
+// one unit; of any other gang each victim is a unit.
 func (s *sparing) units() (out []victims) {
 	placed := map[*txGang]int{}
 	for _, n := range s.nodes {
@@ -193,7 +196,8 @@ func (s *sparing) units() (out []victims) {
 	return out
 }
 
-// mayMakeWay checks that what victims make way for outranks them, and that the truce (Limits.TruceFrom) does not protect them.
+// mayMakeWay checks that the work that victims make way for outranks them, and that the truce (Limits.TruceFrom) does
+// not protect them.
 func (s *sparing) mayMakeWay(unit *victims) error {
 	for _, at := range unit.at {
 		c := s.t.p.Do[at].(Evict)
@@ -209,9 +213,9 @@ func (s *sparing) mayMakeWay(unit *victims) error {
 	return nil
 }
 
-// putBack puts the victims of a unit back on their nodes as far as they fit. It returns the evictions that are needless, and
-// what the other victims stand in the way of. If not all of a gang fits, the members that do are put back only if they fill
-// every minimum.
+// putBack puts the victims of a unit back on their nodes as far as they fit. It returns the positions of the needless
+// evictions, and the obstacles that the other victims are. If not all members of a gang fit, those that fit are put
+// back only if every role then has its minimum.
 func (s *sparing) putBack(unit *victims) (spared []int, obstacles []obstacle) {
 	for _, at := range unit.at {
 		if o := s.stay(at, unit.priority); o.node == "" {
@@ -242,7 +246,8 @@ func (s *sparing) putBack(unit *victims) (spared []int, obstacles []obstacle) {
 // victim returns the capsule that the eviction at this position of the proposal evicts.
 func (s *sparing) victim(at int) *txCapsule { return s.t.capsules.find(s.t.p.Do[at].(Evict).Capsule) }
 
-// stay puts one victim back if it fits, or else returns what it stands in the way of.
+// stay puts one victim back if it fits beside the newcomers of higher priority; else it returns the obstacle that the
+// victim is.
 func (s *sparing) stay(at int, priority int32) (o obstacle) {
 	e := s.victim(at)
 	n := s.node(e.was.Node)
@@ -274,8 +279,9 @@ func (s *sparing) stay(at int, priority int32) (o obstacle) {
 	return o
 }
 
-// claimed returns how much of a node is nominated for work that outranks what an eviction makes way for, beside its victim and the first
-// k newcomers. Only the resources and devices that the work asks for count.
+// claimed returns the room on a node of nominations that outrank the work for which the victim at this position is
+// evicted. Loans of the victim and of the first k newcomers are deducted, those of the other newcomers are not. Only
+// the resources and devices that the work asks for count.
 func (s *sparing) claimed(at int, n *sparedNode, k int) *load {
 	var sum load
 	if len(n.claims) == 0 {
@@ -316,7 +322,8 @@ func (s *sparing) claimed(at int, n *sparedNode, k int) *load {
 	return &sum
 }
 
-// mustMakeWay checks that each eviction helps what it names: that this asks for something that the unit stands in the way of.
+// mustMakeWay checks that each eviction helps the capsule or gang that it names: that must ask for something that the
+// unit obstructs.
 func (s *sparing) mustMakeWay(unit *victims, obstacles []obstacle) error {
 	for _, at := range unit.at {
 		c := s.t.p.Do[at].(Evict)
@@ -333,7 +340,8 @@ func (s *sparing) mustMakeWay(unit *victims, obstacles []obstacle) error {
 	return nil
 }
 
-// blocks reports whether a newcomer asks for what the victim stands in the way of.
+// blocks reports whether the obstacle keeps a newcomer out: it asks for room or devices that it would lack, or must be
+// apart.
 func (o *obstacle) blocks(e *txCapsule) bool {
 	if slices.Contains(o.apart, e) {
 		return true
@@ -349,7 +357,8 @@ func (o *obstacle) blocks(e *txCapsule) bool {
 	return e.now.Devices&o.devices != 0
 }
 
-// without executes the proposal again without some evictions. What these name still counts as read: a change there is a conflict.
+// without executes the proposal again without the commitments at the sorted positions drop, all of them evictions. The
+// capsules, gangs and nodes of these evictions stay in the read set, so that a change of one is a conflict.
 func (t *tx) without(drop []int) error {
 	s, rev, full := t.s, t.rev, t.p
 	t.reset()
@@ -363,7 +372,7 @@ func (t *tx) without(drop []int) error {
 	}
 	t.begin(s, rev, &reduced)
 	t.origin = origin
-	for _, bet := range full.If { // judged again only to note what they rest on: they hold
+	for _, bet := range full.If { // the bets hold; they are judged again only to fill the read set
 		_ = t.judge(bet)
 	}
 	if err := t.executeAll(); err != nil {
@@ -379,12 +388,14 @@ func (t *tx) without(drop []int) error {
 	return nil
 }
 
-// outranked returns why the victim may not be evicted for what e names, by the priorities that the state shows; empty: it may.
+// outranked returns why the victim may not be evicted for the evictor that e names, by the priorities in the state;
+// empty: it may.
 func (s *State) outranked(e *Evict, victim *Capsule) string {
 	return s.limits.keeps(victim.Spec.Priority, s.evictor(e))
 }
 
-// evictor returns the priority of what an eviction makes way for, math.MaxInt32 if the state does not have that.
+// evictor returns the priority of the capsule or gang that an eviction makes way for; math.MaxInt32 if that is not in
+// the state.
 func (s *State) evictor(e *Evict) int32 {
 	gang, priority := e.ForGang, int32(math.MaxInt32)
 	if c := s.Capsule(e.For); c != nil {

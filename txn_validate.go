@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// check refuses what is malformed and makes specs the shared copies. It looks at no state. It requires a clone that is
-// the ledger's own: what has been checked is what is committed, whatever the proposer does meanwhile.
+// check refuses a malformed proposal, and replaces its specs by their shared copies. It reads no state. The proposal
+// must be a clone that only the ledger holds, so that the proposer cannot change it between check and commit.
 func (p *Proposal) check(l *Limits) error {
 	if len(p.Do) > l.Commitments || len(p.If) > l.Preconditions {
 		return invalidf("proposal has %d commitments and %d bets; this ledger takes %d and %d",
@@ -49,7 +49,7 @@ func (p *Proposal) check(l *Limits) error {
 	return nil
 }
 
-// validator collects faults.
+// validator collects the faults of one proposal.
 type validator struct {
 	limits *Limits
 	at     int
@@ -64,13 +64,13 @@ type validator struct {
 	// The first new id, and once there are more all of them.
 	new  CapsuleID
 	seen map[CapsuleID]bool
-	// What a Stopped release names; nil while there is none.
+	// The capsules that Stopped releases name; nil until there is one (besideStopped).
 	stopped map[CapsuleID]bool
-	// What the proposal places and does not protect yet; nil: that was not asked.
+	// The capsules that the proposal places and has not protected yet; nil until besidePlace fills it.
 	placed map[CapsuleID]bool
 }
 
-// maxFaults is how many faults are spelled out.
+// maxFaults is the number of faults that an error spells out.
 const maxFaults = 16
 
 // fail notes a fault of the commitment or bet being looked at, and names it with the first of its faults.
@@ -91,14 +91,14 @@ func (v *validator) fail(format string, args ...any) {
 	v.faults = append(v.faults, fault)
 }
 
-// failAll notes faults that were found elsewhere.
+// failAll notes faults that a method such as Spec.faults has found.
 func (v *validator) failAll(faults []string) {
 	for _, f := range faults {
 		v.fail("%s", f)
 	}
 }
 
-// id checks a name that must be there.
+// id checks a name that must not be empty.
 func (v *validator) id(what, id string) {
 	if id == "" {
 		v.fail("empty %s", what)
@@ -106,7 +106,8 @@ func (v *validator) id(what, id string) {
 	v.text(what, id, v.limits.IDBytes)
 }
 
-// ref checks the id of something that exists, if it does: what is filed under an id is valid UTF-8.
+// ref checks an id that refers to an existing record. It does not check for valid UTF-8: all records have valid ids, so
+// an invalid one finds no record.
 func (v *validator) ref(what, id string) {
 	if id == "" || len(id) > v.limits.IDBytes {
 		v.id(what, id)
@@ -123,8 +124,8 @@ func (v *validator) text(what, s string, limit int) {
 	}
 }
 
-// bet checks one bet. Pointers are refused like anything unknown: what a ledger keeps must not change
-// behind its back.
+// bet checks one bet. A pointer to a bet is refused like an unknown type: its owner could change it after the ledger
+// has accepted it.
 func (v *validator) bet(bet Precondition) {
 	switch bet := bet.(type) {
 	case NodeFreeOf:
@@ -210,7 +211,7 @@ func (v *validator) commitment(c Commitment) Commitment {
 	return nil
 }
 
-// adopt checks what is adopted, and gives it the shared spec.
+// adopt checks the form of an adoption, and returns it with the shared copy of its spec.
 func (v *validator) adopt(c Adopt) Commitment {
 	v.id("capsule id", string(c.Capsule))
 	v.ref("node id", string(c.Node))
@@ -222,7 +223,7 @@ func (v *validator) adopt(c Adopt) Commitment {
 	return c
 }
 
-// release checks that one thing is released, and one only.
+// release checks that a release names exactly one capsule or hold, and that its flags go together.
 func (v *validator) release(c *Release) {
 	if (c.Capsule == "") == (c.Hold == "") {
 		v.fail("release names capsule %q and hold %q; it needs exactly one", c.Capsule, c.Hold)
@@ -238,14 +239,14 @@ func (v *validator) release(c *Release) {
 	v.text("node id", string(c.From), v.limits.IDBytes)
 }
 
-// submit checks new capsules and gives them the shared spec.
+// submit checks new capsules, and returns the Submit with the shared copy of their spec.
 func (v *validator) submit(c Submit) Commitment {
 	v.text("owner", c.Owner, v.limits.IDBytes)
 	v.carried("submission", c.At, c.Labels)
 	if c.Gang != nil {
 		if len(c.IDs) > 0 || c.Spec != nil {
 			v.fail("submit names a gang and also capsules; it needs exactly one of them")
-			return nil // what the gang lacks may be in the fields that are not its own
+			return nil // no more faults: what the gang lacks may be in the fields that do not belong to it
 		}
 		v.gang(c.Gang)
 		return nil
@@ -255,7 +256,7 @@ func (v *validator) submit(c Submit) Commitment {
 		v.fail("submit of %d capsules needs a spec", len(c.IDs))
 		return nil
 	}
-	c.Spec = v.spec(cmp.Or(c.Spec, &Spec{})) // who reads the history need not ask whether there is one
+	c.Spec = v.spec(cmp.Or(c.Spec, &Spec{})) // never nil, so that readers of the history need not check
 	return c
 }
 
@@ -286,7 +287,7 @@ func (v *validator) once(id CapsuleID) {
 	v.seen[id] = true
 }
 
-// gang checks a gang and gives its roles the shared specs.
+// gang checks a gang and replaces the specs of its roles by their shared copies.
 func (v *validator) gang(g *Gang) {
 	v.id("gang id", string(g.ID))
 	v.failAll(g.faults(v.limits.GangMembers))
@@ -303,7 +304,7 @@ func (v *validator) gang(g *Gang) {
 	}
 }
 
-// spec checks a clone of a spec and returns the shared copy. Runs of the same spec are looked up once.
+// spec checks a clone of a spec and returns the shared copy. Consecutive equal specs are looked up once.
 func (v *validator) spec(s *Spec) *Spec {
 	if s == v.last {
 		return v.shared
@@ -343,7 +344,7 @@ func (v *validator) putNode(n *Node) {
 	}
 }
 
-// carried checks when something was done, and its labels.
+// carried checks the time and the labels that a commitment carries for readers; rules never read them.
 func (v *validator) carried(what string, at Instant, labels map[string]string) {
 	if at < 0 {
 		v.fail("%s at %d ns before 1970", what, -at)
@@ -370,7 +371,7 @@ func (v *validator) hold(c Hold) Commitment {
 	return c
 }
 
-// room checks what a hold or a nomination takes or claims on one node.
+// room checks the resources and devices that a hold takes, or a nomination claims, on one node.
 func (v *validator) room(what string, room *Resources, devices DeviceSet, milli int) {
 	v.failAll(room.faults("room"))
 	if devices != 0 && (milli < 1 || milli > deviceMilli) || devices == 0 && milli != 0 {
@@ -381,7 +382,7 @@ func (v *validator) room(what string, room *Resources, devices DeviceSet, milli 
 	}
 }
 
-// ends checks an end and returns it in UTC, without a monotonic part.
+// ends checks the time at which a hold or nomination ends, and returns it in UTC, without a monotonic part.
 func (v *validator) ends(what string, at time.Time) time.Time {
 	at = at.UTC().Round(0)
 	if year := at.Year(); at.IsZero() || year < 1 || year > lastYear {
@@ -390,5 +391,5 @@ func (v *validator) ends(what string, at time.Time) time.Time {
 	return at
 }
 
-// lastYear is the last one that the text form of a time can hold.
+// lastYear is the last year that the text form of a time can hold.
 const lastYear = 9999
