@@ -136,7 +136,8 @@ func (s *Statement) commitments(state *orbit.State, node orbit.NodeID) ([]orbit.
 	return []orbit.Commitment{stopped}, nil
 }
 
-// submitted returns the revision at which a capsule was submitted, which is in the upper bits of Submitted.
+// submitted returns the revision at which a capsule was submitted, or a little more if more than 2^20 capsules were
+// submitted at one revision.
 func submitted(c *orbit.Capsule) orbit.Revision { return orbit.Revision(c.Submitted >> 20) }
 
 func (s *Statement) refuse(kind error, state *orbit.State, why string) error {

@@ -20,24 +20,24 @@ type Tally struct {
 	Same, Elsewhere int
 	// OnlyReal and OnlyShadow count the capsules that one of the two has placed and the other has not.
 	OnlyReal, OnlyShadow int
-	// Evicted and ShadowEvicted count the capsules that were evicted to make way.
+	// Evicted and ShadowEvicted count the capsules that were evicted for other work; moves do not count.
 	Evicted, ShadowEvicted int
-	// Scores says for each score whose choices it finds better.
+	// Scores has, by the name of each score, how it rates the placements of both.
 	Scores map[string]ScoreTally
 }
 
-// ScoreTally is how a score rates the placements of capsules that both have placed. Each placement is rated on its node as it was
-// before the commit that placed it.
+// ScoreTally compares the ratings of one score for the capsules that both have placed. A node is rated as it was before
+// the commit that placed the capsule. A lower rating is better.
 type ScoreTally struct {
-	// Better counts the capsules that are Elsewhere and for which the score rates the shadow's node lower than the real one, Worse those
-	// for which it rates it higher, and Equal those for which it rates both nodes alike.
+	// Better, Worse and Equal count the capsules that are Elsewhere, by the rating of the shadow's node compared with
+	// that of the real node: lower, higher, or the same.
 	Better, Worse, Equal int
-	// Real and Shadow are the sums of the ratings of all capsules that both have placed. Placements with a rating that is no finite
-	// number are left out of all five.
+	// Real and Shadow are the sums of the ratings of all capsules that both have placed. All five fields leave out
+	// capsules for which one of the two ratings is missing or not a finite number.
 	Real, Shadow float64
 }
 
-// String tells the agreement, and then for each score how much of the rest is better or worse.
+// String returns the counts in one line, and then one line for each score.
 func (t *Tally) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d placed alike, %d elsewhere, %d by the real one only, %d by the shadow only; evicted %d, shadow %d",
@@ -81,11 +81,13 @@ func (t *Tally) clone() Tally {
 type choice struct {
 	node    orbit.NodeID
 	ratings map[string]float64
-	// How long the capsule has waited for its first placement; negative: it is not known, or this is a later one.
+	// waited is how long the capsule has waited for its first placement; negative: unknown, or this is a later
+	// placement.
 	waited time.Duration
 }
 
-// waited returns how long a capsule that a commit has placed has waited for its first placement, negative if that is not known.
+// waited returns how long a capsule has waited for the placement that led from its record before to its record after.
+// It is negative if that is unknown, or if the placement is not the capsule's first one.
 func waited(before, after *orbit.Capsule) time.Duration {
 	again := before != nil && before.Submitted == after.Submitted && before.PlacedAt != 0
 	if again || after.SubmitTime == 0 || after.PlaceTime == 0 {
@@ -94,7 +96,7 @@ func waited(before, after *orbit.Capsule) time.Duration {
 	return max(0, time.Duration(after.PlaceTime-after.SubmitTime))
 }
 
-// both counts a capsule that both have placed.
+// both counts a capsule that both have placed: theirs is the real placement, mine the shadow's.
 func (t *Tally) both(theirs, mine choice) {
 	if theirs.node == mine.node {
 		t.Same++
@@ -130,7 +132,8 @@ type raters struct {
 	telemetry orbit.Telemetry
 }
 
-// rate rates a node for a capsule. A score that panics has no rating of it; nobody's pass ends for that.
+// rate returns the ratings of a node for a spec, by score. If a score panics, its rating is missing, and so are those
+// of the scores that come after it; the panic does not end the pass.
 func (r *raters) rate(n *orbit.NodeState, spec *orbit.Spec) map[string]float64 {
 	if len(r.scores) == 0 || n == nil || spec == nil {
 		return nil
@@ -149,14 +152,14 @@ func (r *raters) rate(n *orbit.NodeState, spec *orbit.Spec) map[string]float64 {
 	return out
 }
 
-// choices takes from a commit what it places and evicts, where before is the state that the commit was made on, and after the one that
-// it has led to.
+// choices calls placed for each placement of a commit, and returns the number of capsules that it evicts for other
+// work. The commit has led from the state before to the state after.
 func (r *raters) choices(changes []orbit.Change, before, after *orbit.State, placed func(*orbit.Capsule, choice)) (evicted int) {
 	for i := range changes {
 		switch do := changes[i].Do.(type) {
 		case orbit.Place:
 			n, c := before.Node(do.Node), after.Capsule(do.Capsule)
-			if n == nil { // it joins by the same commit
+			if n == nil { // the node joins in the same commit
 				n = after.Node(do.Node)
 			}
 			if c != nil {
@@ -171,7 +174,7 @@ func (r *raters) choices(changes []orbit.Change, before, after *orbit.State, pla
 	return evicted
 }
 
-// recorder is a fork that notes what is placed on it.
+// recorder is a fork that records the placements and evictions that are committed on it.
 type recorder struct {
 	orbit.MemoryLedger
 	raters
@@ -179,8 +182,7 @@ type recorder struct {
 	mu      sync.Mutex
 	placed  map[orbit.CapsuleID]choice
 	evicted int
-	// How many proposals were committed.
-	commits int
+	commits int // number of committed proposals
 }
 
 func newRecorder(state *orbit.State, by raters) *recorder {
@@ -196,14 +198,14 @@ func (r *recorder) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revisio
 		return 0, err
 	}
 	at, err := r.MemoryLedger.Propose(ctx, p)
-	if err != nil || at <= before.Revision() { // it was committed before
+	if err != nil || at <= before.Revision() { // not newer: the proposal was committed before
 		return at, err
 	}
 	after, err := r.Snapshot(ctx)
 	if err != nil {
 		return 0, err
 	}
-	changes, err := r.Changes(ctx, before.Revision()) // without the victims that were spared
+	changes, err := r.Changes(ctx, before.Revision()) // unlike p.Do, without the evictions of spared victims
 	if err != nil {
 		return 0, err
 	}

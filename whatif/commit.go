@@ -8,13 +8,17 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Commit sends the proposals of the report to the ledger, in their order. On a ledger that is still at the revision of Before, and
-// that has no other writer meanwhile, all of them are committed, and what was shown is what happens. Otherwise it
-// stops at the first that is refused, because later ones may rest on it: done says how many proposals are committed, and the error
-// wraps the receipt, which says what has changed. Nothing of a proposal that is refused happens. After ErrUnknown and ErrUnavailable
-// call Commit again: proposals that are committed already are not committed a second time.
+// Commit sends the proposals of the report to the ledger, in their order. If the ledger is still at the revision of
+// Before, and nothing else is committed meanwhile, all proposals are committed, and the ledger ends in a state like
+// After.
 //
-// Revisions that a proposal names and that came about on the fork are replaced by those that the ledger has given to the same commits.
+// Otherwise Commit stops at the first proposal that is refused, because later ones may rest on it. Done is the number
+// of committed proposals. The error wraps the receipt of the refused one, which says what has changed; none of its
+// commitments takes effect. After ErrUnknown and ErrUnavailable call Commit again: proposals that are committed already
+// are not committed a second time.
+//
+// A proposal may name revisions of the fork. Commit replaces them by the revisions that the ledger has given to the
+// same commits.
 func (r *Report) Commit(ctx context.Context, ledger orbit.Ledger) (done int, err error) {
 	given := map[orbit.Revision]orbit.Revision{}
 	for i := range r.sent {
@@ -29,8 +33,9 @@ func (r *Report) Commit(ctx context.Context, ledger orbit.Ledger) (done int, err
 	return len(r.sent), nil
 }
 
-// changed makes a refusal a conflict. The ledger calls it infeasible if what the proposal rests on is older than its view, which is the
-// commit of an earlier proposal of the report; but the fork, which is older, took the proposal.
+// changed turns an infeasible refusal into a conflict. The ledger calls a proposal infeasible if no change since its
+// view explains the refusal, and the view here is the commit of an earlier proposal of the report. But the fork
+// accepted the proposal, so the ledger must have changed since the fork began.
 func changed(err error) error {
 	var r *orbit.Rejection
 	if errors.As(err, &r) && errors.Is(r.Kind, orbit.ErrInfeasible) {
@@ -41,7 +46,8 @@ func changed(err error) error {
 	return err
 }
 
-// translate replaces revisions of the fork.
+// translate replaces the revisions of the fork in a proposal by those of the ledger. Given has the ledger's revision
+// for each revision of the fork.
 func translate(p *orbit.Proposal, given map[orbit.Revision]orbit.Revision) {
 	swap := func(at *orbit.Revision) {
 		if now, ok := given[*at]; ok {

@@ -10,43 +10,45 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Explanation says why a spec fits where it does, and nowhere else. Read it, never write it.
+// Explanation says on how many nodes a spec fits, and why it does not fit on the others. It is read-only.
 type Explanation struct {
 	// Spec is the spec that was asked for: the one copy that all equal specs share.
 	Spec *orbit.Spec
 	// Nodes counts all nodes, and Fits those that take a capsule of the spec.
 	Nodes, Fits int
-	// Why counts the other nodes by everything that is in the way there, the fewest reasons first, then most nodes first. Its counts
-	// add up to Nodes less Fits.
+	// Why groups the other nodes by the full set of reasons against them. Groups with the fewest reasons come first,
+	// and among these the groups with the most nodes. The counts add up to Nodes less Fits.
 	Why []Why
-	// Fixes are changes after each of which a capsule of the spec fits, the smallest first; none if Fits is not 0, or nothing helps.
+	// Fixes are alternative changes; after each single one a capsule of the spec fits. The smallest come first. Empty
+	// if Fits is not 0, or if no change helps.
 	Fixes []Fix
 }
 
-// Why is a set of reasons, and the nodes that they all apply to, and no other reason.
+// Why is a set of reasons, and the nodes to which exactly these reasons apply.
 type Why struct {
-	// Reasons are all reasons.
+	// Reasons are all reasons against these nodes.
 	Reasons []Reason
-	// Nodes counts the nodes.
+	// Nodes is the number of nodes.
 	Nodes int
-	// Example is the one of the nodes that lacks least.
+	// Example is the node of the group that lacks the least.
 	Example orbit.NodeID
 }
 
-// found is what is known of the nodes with one set of reasons.
+// found is the group of nodes with one set of reasons.
 type found struct {
 	set   reasonSet
 	count int
-	// The one that lacks least.
+	// best is the node that lacks the least, lack how much it lacks.
 	best *orbit.NodeState
 	lack float64
 }
 
-// Explain looks at each node and says why a capsule of the spec fits or does not fit there as things are. It asks the ledger's rules
-// and the company that the spec wants ([orbit.Near]), not filters, reports or scores of a navigator. If no node takes the
-// capsule it looks for changes that would help ([Fix]).
+// Explain says of each node why a capsule of the spec fits or does not fit there in this state. It applies the ledger's
+// rules and the spec's co-location ([orbit.Near]), but no filters, reports or scores of a navigator. If no node takes
+// the capsule, it searches for changes that would help ([Fix]).
 //
-// The counts cost a look at each node; the fixes cost more where evictions are looked for. Errors are those of [orbit.Spec.Share].
+// The counts visit each node once. The search for fixes costs more if evictions may help. Errors are those of
+// [orbit.Spec.Share].
 func Explain(ctx context.Context, state *orbit.State, spec *orbit.Spec) (*Explanation, error) {
 	a, err := newAsker(state, spec)
 	if err != nil {
@@ -77,8 +79,9 @@ func newAsker(state *orbit.State, spec *orbit.Spec) (*asker, error) {
 	return &asker{state: state, spec: spec, near: nearDomains(state, spec.Near), closes: closesOf(state, spec)}, nil
 }
 
-// nearDomains returns the domains in which a spec finds the company that it asks for, as [orbit.Draft.NearDomains] does of a draft without
-// a plan; a draft would cost a look at each node and each capsule first.
+// nearDomains returns the domains in which members of the near group run. The result is that of
+// [orbit.Draft.NearDomains] for a draft without a plan, but making a draft would visit each node and each capsule
+// first.
 func nearDomains(state *orbit.State, near orbit.Near) map[string]bool {
 	if near.Group == "" {
 		return nil
@@ -92,7 +95,7 @@ func nearDomains(state *orbit.State, near orbit.Near) map[string]bool {
 	return domains
 }
 
-// count looks at each node.
+// count visits each node and groups the nodes by their reasons.
 func (a *asker) count() (*Explanation, []*found) {
 	e := &Explanation{Spec: a.spec}
 	bySet := map[reasonSet]*found{}
@@ -125,7 +128,8 @@ func (a *asker) count() (*Explanation, []*found) {
 	return e, sets
 }
 
-// lack is how much a node lacks of what is asked for: the sum of the parts of each dimension, and of the devices.
+// lack returns how much a node lacks of the request: the sum of the missing fractions of each dimension, each extra and
+// the devices.
 func (a *asker) lack(r *room) (sum float64) {
 	for d, want := range a.spec.Envelope.Reservation {
 		if want > 0 && want > r.free[d] {

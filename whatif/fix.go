@@ -10,23 +10,24 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Fix is a change after which a capsule fits that does not fit now. It is minimal: no part of it helps by itself, and no smaller
-// amount of what it takes off a request helps on that node. Each has been tried: the proposal of [Fix.Proposal] commits on the state that
-// was explained.
+// Fix is a change after which a capsule fits that does not fit now. It is minimal: no part of it helps by itself, and
+// no smaller reduction of the request helps on that node. Each fix has been tried: the proposal of [Fix.Proposal]
+// commits on the state that was explained.
 type Fix struct {
-	// Less is how much less of each dimension the capsule must ask for.
+	// Less is by how much the capsule's request must be smaller, by dimension.
 	Less orbit.Resources
-	// LessExtras is how much less of each extra the capsule must ask for; of what then is 0 it asks for nothing.
+	// LessExtras is by how much the capsule's request must be smaller, by extra. An extra that becomes 0 is not asked
+	// for.
 	LessExtras []orbit.Extra
-	// FewerDevices is how many device instances less, and LessMilli how much less of each, the capsule must ask for.
+	// FewerDevices is by how many device instances the request must be smaller, LessMilli by how much of each instance.
 	FewerDevices, LessMilli int
-	// Drop are requirements that the spec must do without.
+	// Drop are requirements that must be removed from the spec.
 	Drop []orbit.Predicate
-	// AcceptModel is a device model that the spec must accept too; empty: none.
+	// AcceptModel is a further device model that the spec must accept; empty: none.
 	AcceptModel string
-	// Alone says that the spec must do without Near.
+	// Alone says that Near must be removed from the spec.
 	Alone bool
-	// Uncordon is a node that must take new work again; empty: none.
+	// Uncordon is a cordoned node that must become schedulable; empty: none.
 	Uncordon orbit.NodeID
 	// Await are holds that have to end first, soonest first.
 	Await []orbit.Hold
@@ -34,17 +35,20 @@ type Fix struct {
 	Outlast []*orbit.Nomination
 	// Until is when the last of Await and Outlast ends; zero: there are none.
 	Until time.Time
-	// Evict are capsules that make way. It is legal: they have a lower priority, and no budget or gang is broken.
+	// Evict are the victims that must be evicted. The ledger allows it: they have a lower priority, and no disruption
+	// budget and no gang is broken.
 	Evict []orbit.CapsuleID
-	// Add is a node that has to join: one like Like, which is empty, and in the domains of In.
+	// Add is an empty node that has to join; nil: none. It is a copy of the node Like, except for its id and the
+	// domains in In.
 	Add *orbit.Node
-	// Like is a member that Add is a copy of, but for its id and In; empty if Add is nil.
+	// Like is the existing node that Add is a copy of; empty if Add is nil.
 	Like orbit.NodeID
-	// In are the domains of Add that are not those of Like, by level: rules of company close these, or the spec requires others. Empty: none.
+	// In are the domains in which Add differs from Like, by level, because a rule Apart or Even closes the domain of
+	// Like, or the spec requires another one. Empty: none.
 	In []InDomain
-	// Node is where the capsule fits then.
+	// Node is the node on which the capsule fits after the fix.
 	Node orbit.NodeID
-	// Spec is what it asks for then: the spec that was explained, unless the fix changes it.
+	// Spec is the spec after the fix: the one that was explained, unless the fix changes the request.
 	Spec *orbit.Spec
 
 	devices orbit.DeviceSet
@@ -53,16 +57,18 @@ type Fix struct {
 	names   func(d int) string
 }
 
-// InDomain says in which domain of a level a node is to be.
+// InDomain is a topology domain that a new node must be in.
 type InDomain struct {
-	// Level is the label, and Domain its value.
+	// Level is the label key, and Domain its value.
 	Level, Domain string
-	// New says that no node is in the domain, and neither a rule nor a requirement of the spec names it: another name serves as well.
+	// New says that Domain is a made-up name: no node is in the domain, and neither a rule nor a requirement of the
+	// spec names it, so any other new name serves as well.
 	New bool
 }
 
-// Proposal returns a proposal that carries the fix out, submits a capsule of Spec with this id, and places it. What is waited for
-// (Await, Outlast) it ends at once, so propose that only if nothing is to wait.
+// Proposal returns a proposal that carries out the fix, submits a capsule of Spec with this id, and places it. The
+// proposal ends the holds in Await and the nominations in Outlast at once. To wait for their end instead, do not
+// propose it.
 func (f *Fix) Proposal(id orbit.CapsuleID) orbit.Proposal {
 	p := orbit.Proposal{Do: slices.Clone(f.before)}
 	p.Do = append(p.Do, orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: f.Spec})
@@ -123,7 +129,7 @@ func (f *Fix) String() string {
 	return strings.Join(parts, " and ") + ": then node " + string(f.Node) + " takes it"
 }
 
-// addText says which node has to join.
+// addText is the text of a fix that adds a node.
 func (f *Fix) addText() string {
 	if len(f.In) == 0 {
 		return fmt.Sprintf("add a node like %s", f.Like)
@@ -138,13 +144,13 @@ func (f *Fix) addText() string {
 	return fmt.Sprintf("add a node %s: one like %s", strings.Join(in, " and "), f.Like)
 }
 
-// lesser is a fix that changes one thing less.
+// lesser is a fix without one of its changes.
 type lesser struct {
 	spec     orbit.Spec
 	uncordon orbit.NodeID
 }
 
-// parts returns the fix less each thing that it changes in turn.
+// parts returns, for each change of the fix, the fix without that change. Of is the spec that was explained.
 func (f *Fix) parts(of *orbit.Spec) (out []lesser) {
 	without := func(change func(*lesser)) {
 		p := lesser{*f.Spec, f.Uncordon}

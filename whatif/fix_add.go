@@ -10,44 +10,47 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// mostLooked bounds how many pairs of a kind of node and of domains for it are looked at, mostPlaces of how many lists of domains they are, and
-// mostLevels how many levels of rules are looked at.
+// The bounds of the search for a node to add: mostLooked is the number of pairs of a kind of node and a list of
+// domains, mostPlaces the number of such lists, and mostLevels the number of topology levels of rules.
 const (
 	mostLooked = 200_000
 	mostPlaces = 4096
 	mostLevels = 8
 )
 
-// adder looks for a node to add.
+// adder searches for a node to add.
 type adder struct {
 	*asker
-	// The levels that are labels, of rules of company that have to do with the spec.
+	// levels are the topology levels of the rules Apart and Even that concern the spec, except the level of single
+	// nodes.
 	levels []level
 	kinds  []kind
-	// The id of the new node.
+	// id is the id of the new node.
 	id orbit.NodeID
-	// How many more pairs are looked at, and fixes tried.
+	// looks and tries are how many more pairs may be examined, and how many more fixes may be verified.
 	looks, tries int
 }
 
-// level is a level of rules of company: which of its domains rules close, and which a new node can be put in instead.
+// level is a topology level of rules Apart and Even. The domains in closed are closed to the spec by a rule. The
+// domains in others are open, and the new node can be put in one of them.
 type level struct {
 	key    string
 	closed map[string]bool
 	others []InDomain
 }
 
-// kind is a member that would have enough of everything if it were empty.
+// kind is an existing node that would have enough free capacity for the spec if it were empty.
 type kind struct {
 	like *orbit.NodeState
-	// How large it is beside what the spec asks for.
+	// size is the node's capacity relative to the request of the spec.
 	size float64
-	// The levels of which it is in a closed domain, or in none where it has to be in one: a bit for each.
+	// closed has a bit for each of the levels in which the node's domain is closed to the spec.
 	closed uint32
 }
 
-// add returns the smallest node like one of the members that takes the capsule while it is empty. If rules of company close the domains of all that
-// would, it is the one that differs in the fewest domains from its like, and in a new domain only where no other serves. Nil: there is none.
+// add returns a fix that adds an empty copy of an existing node, the smallest that takes the capsule. If rules Apart
+// and Even close the domains of all suitable nodes, the copy is put in other domains: in as few other domains as
+// possible, and in a new domain only if no known one serves. Nil: there is no such fix.
 func (a *asker) add() *Fix {
 	f := &adder{asker: a, id: a.newNode(), looks: mostLooked, tries: mostTried}
 	if a.closes != nil {
@@ -78,7 +81,7 @@ func (a *asker) newNode() orbit.NodeID {
 	return id
 }
 
-// emptied returns the room of a node like a member that joins under an id.
+// emptied returns the room of an empty, ready copy of a node that joins under an id.
 func emptied(like *orbit.NodeState, id orbit.NodeID) (r room) {
 	node := *like.Node
 	node.ID, node.State = id, orbit.Ready
@@ -91,12 +94,12 @@ func emptied(like *orbit.NodeState, id orbit.NodeID) (r room) {
 	return r
 }
 
-// findKinds lists the members that would have enough of everything, the smallest first.
+// findKinds lists the nodes that would have enough free capacity if they were empty, the smallest first.
 func (f *adder) findKinds() {
 	for n := range f.state.Nodes() {
 		k, r := kind{like: n}, emptied(n, f.id)
 		set := f.reasons(&r)
-		if len(f.levels) > 0 { // other labels may mend it
+		if len(f.levels) > 0 { // in another domain the copy has other labels, and these reasons may not apply
 			for i := range f.spec.Require {
 				set.set(firstRequirement+i, false)
 			}
@@ -120,7 +123,8 @@ func (f *adder) findKinds() {
 	slices.SortStableFunc(f.kinds, func(x, y kind) int { return cmp.Compare(x.size, y.size) })
 }
 
-// addIn returns a fix that adds a kind of node in these domains, one for each level or none; nil: it does not serve there.
+// addIn returns a fix that adds a copy of the kind in these domains; an entry without a Domain keeps the domain of the
+// original. Nil: the capsule does not fit there either.
 func (f *adder) addIn(k *kind, in []InDomain) *Fix {
 	var moved uint32
 	for i := range in {
@@ -159,7 +163,8 @@ func (f *adder) addIn(k *kind, in []InDomain) *Fix {
 	return fix
 }
 
-// ruleLevels returns the levels by which rules of company have to do with the spec, but for that of nodes: a new one is a domain by itself.
+// ruleLevels returns the topology levels of the rules Apart and Even that concern the spec. It leaves out the level of
+// single nodes, because a new node is a new domain there.
 func (a *asker) ruleLevels() (out []level) {
 	draft, _, err := draftOf(context.Background(), a.state, a.spec)
 	if err != nil {
@@ -169,7 +174,8 @@ func (a *asker) ruleLevels() (out []level) {
 	keys = slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return key == orbit.NodeKey })
 	for _, key := range keys[:min(len(keys), mostLevels)] {
 		l := level{key: key, closed: map[string]bool{}}
-		// A domain without a node that counts opens, or closes others, only when one joins: such ones are tried.
+		// counts has the known domains, and whether a node that the rules count is in the domain. Whether a domain
+		// without such a node is open shows only when a node joins, so it is never marked as closed but is tried.
 		counts := map[string]bool{"": true}
 		for n := range a.state.Nodes() {
 			domain := n.Node.Labels[key]
@@ -204,7 +210,8 @@ func (a *asker) ruleLevels() (out []level) {
 	return out
 }
 
-// named yields the domains of a level that rules Even of the spec declare, and those that its requirements name.
+// named yields the domains of a level that the spec names: in the Domains of its rules Even, and in its requirements
+// with operator In.
 func (a *asker) named(key string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for i := range a.spec.Even {
@@ -232,7 +239,8 @@ func (a *asker) named(key string) iter.Seq[string] {
 	}
 }
 
-// serves reports whether a node with this label is what the spec asks for, as far as that label says.
+// serves reports whether a node in this domain meets Near and those requirements of the spec that depend on no other
+// label.
 func (a *asker) serves(key, domain string) bool {
 	if a.near != nil && a.spec.Near.Level == key && !a.near[domain] {
 		return false
@@ -247,8 +255,9 @@ func (a *asker) serves(key, domain string) bool {
 	return true
 }
 
-// places lists the domains that a new node can be put in, one for each level or none, by how much they change: the fewest other domains first, and
-// then the fewest new ones.
+// places returns the lists of domains in which a new node can be put, grouped by how much they change. A list has an
+// entry for each level; one without a Domain keeps the domain of the original. The lists with the fewest other domains
+// come first, and among these the lists with the fewest new domains.
 func (f *adder) places() (out [][][]InDomain) {
 	most := mostPlaces
 	for f.countPlaces(most) > mostPlaces {
@@ -257,7 +266,7 @@ func (f *adder) places() (out [][][]InDomain) {
 	all := [][]InDomain{nil}
 	for _, l := range f.levels {
 		others := l.others
-		if over := len(others) - most; over > 0 { // a new domain is the last one
+		if over := len(others) - most; over > 0 { // keep the last entry, which is the new domain if there is one
 			others = slices.Delete(slices.Clone(others), len(others)-1-over, len(others)-1)
 		}
 		var next [][]InDomain
@@ -284,7 +293,7 @@ func (f *adder) places() (out [][][]InDomain) {
 	return out
 }
 
-// countPlaces counts the lists of domains with so many others of each level at most.
+// countPlaces returns the number of lists of domains if at most most other domains of each level are considered.
 func (f *adder) countPlaces(most int) int {
 	count := 1
 	for _, l := range f.levels {
@@ -293,7 +302,7 @@ func (f *adder) countPlaces(most int) int {
 	return count
 }
 
-// movedOf counts the domains that are others than those of the node that is copied, and the new ones among them.
+// movedOf counts the domains of a list that differ from those of the original node, and the new domains among them.
 func movedOf(in []InDomain) (moved, created int) {
 	for _, d := range in {
 		if d.Domain != "" {

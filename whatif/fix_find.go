@@ -10,7 +10,8 @@ import (
 	"github.com/orbitsched/orbit/place"
 )
 
-// mostTried bounds for how many sets of reasons a change of the request is tried, and mostChanges how many are listed.
+// mostTried is for how many sets of reasons a change of the request is tried, and how many nodes to add are verified.
+// mostChanges is how many changes of the request are listed.
 const (
 	mostTried   = 64
 	mostChanges = 16
@@ -31,7 +32,8 @@ func (a *asker) fixes(sets []*found) (out []Fix) {
 	return out
 }
 
-// changes returns the changes of the request, or of a cordon, that help, those that change the fewest things first.
+// changes returns the fixes that change the request or uncordon a node. The sets with the fewest reasons come first,
+// and so do the fixes with the fewest changes.
 func (a *asker) changes(sets []*found) (out []Fix) {
 	for _, of := range sets[:min(len(sets), mostTried)] {
 		if f := a.change(of); f != nil && len(out) < mostChanges && a.verify(f) && a.isMinimal(f) {
@@ -49,7 +51,7 @@ func (a *asker) isMinimal(f *Fix) bool {
 	}
 	for _, p := range parts {
 		spec, err := p.spec.Share()
-		if err != nil { // what is asked for can be shared, and so can a part of the way there
+		if err != nil { // unexpected: the original spec and the changed one are valid, so a spec between them should be too
 			return false
 		}
 		part := asker{state: a.state, spec: spec, near: a.near, closes: closesOf(a.state, spec)}
@@ -63,7 +65,7 @@ func (a *asker) isMinimal(f *Fix) bool {
 	return true
 }
 
-// fitsSomewhere reports whether a node takes the spec, once a node takes new work again.
+// fitsSomewhere reports whether any node takes the spec if the node uncordoned is schedulable.
 func (a *asker) fitsSomewhere(uncordoned orbit.NodeID) bool {
 	for n := range a.state.Nodes() {
 		r := roomOf(n)
@@ -76,7 +78,7 @@ func (a *asker) fitsSomewhere(uncordoned orbit.NodeID) bool {
 	return false
 }
 
-// probe returns an id under which fixes are tried.
+// probe returns an unused id for the capsule with which fixes are tried.
 func (a *asker) probe() orbit.CapsuleID {
 	id := orbit.CapsuleID("whatif")
 	for a.state.Capsule(id) != nil {
@@ -85,7 +87,7 @@ func (a *asker) probe() orbit.CapsuleID {
 	return id
 }
 
-// verify reports whether the fix commits. It fills in what is common to all fixes.
+// verify reports whether the fix's proposal commits on the state. It first fills in the fields that all fixes have.
 func (a *asker) verify(f *Fix) bool {
 	f.names = a.state.DimensionName
 	f.Spec = cmp.Or(f.Spec, a.spec)
@@ -93,7 +95,8 @@ func (a *asker) verify(f *Fix) bool {
 	return err == nil
 }
 
-// change returns a fix that removes all reasons for which the best node of a set does not take the capsule; nil: there is none.
+// change returns a fix that removes all reasons against the best node of a group, by changing the request and
+// uncordoning the node. Nil: a reason cannot be removed in this way.
 func (a *asker) change(of *found) *Fix {
 	f := &Fix{Node: of.best.Node.ID}
 	spec, r := *a.spec, roomOf(of.best)
@@ -133,14 +136,15 @@ func (a *asker) change(of *found) *Fix {
 		node.State = orbit.Ready
 		f.Uncordon, f.before = node.ID, []orbit.Commitment{orbit.PutNode{Node: node}}
 	}
-	if of.set.has(int(Lost)) || of.set.has(int(Tainted)) || of.set.has(int(Ruled)) { // who keeps work off a node, or apart, has a reason for that
+	if of.set.has(int(Lost)) || of.set.has(int(Tainted)) || of.set.has(int(Ruled)) { // taints and rules are deliberate, so no fix overrides them
 		return nil
 	}
 	f.Spec, f.devices = &spec, r.pick(&spec.Devices)
 	return f
 }
 
-// relax makes the request for devices one that a node serves.
+// relax changes the request for devices so that the node can serve it, and notes the change in the fix. It prefers
+// fewer instances, then smaller parts of each, and drops the request if the node has no device with anything free.
 func (f *Fix) relax(ask *orbit.DeviceRequest, r *room) {
 	if r.node.Devices.Count > 0 && !ask.Accepts(r.node.Devices.Model) {
 		f.AcceptModel = r.node.Devices.Model
@@ -164,7 +168,7 @@ func (f *Fix) relax(ask *orbit.DeviceRequest, r *room) {
 	*ask = orbit.DeviceRequest{}
 }
 
-// pick chooses device instances that have enough free.
+// pick chooses device instances with enough free capacity, by index.
 func (r *room) pick(ask *orbit.DeviceRequest) (set orbit.DeviceSet) {
 	for i := range r.node.Devices.Count {
 		if set.Len() < ask.Count && r.devices[i] >= ask.Milli {
@@ -174,7 +178,8 @@ func (r *room) pick(ask *orbit.DeviceRequest) (set orbit.DeviceSet) {
 	return set
 }
 
-// awaitHolds returns the fewest holds of one node, of those that end soonest, whose end makes the capsule fit there.
+// awaitHolds returns a fix that waits for the end of holds on one node: the node on which the capsule fits soonest, and
+// no more of its holds than necessary. Nil: the end of holds on one node does not help.
 func (a *asker) awaitHolds() (best *Fix) {
 	byNode := map[orbit.NodeID][]orbit.Hold{}
 	for h := range a.state.Holds() {
@@ -216,7 +221,8 @@ func (a *asker) awaitHolds() (best *Fix) {
 	return best
 }
 
-// minimal returns the shortest beginning of a list that serves, less everything that it serves without; nil: all does not.
+// minimal returns the shortest prefix of a list that serves, without the entries that can be left out of it. Nil: the
+// whole list does not serve.
 func minimal[T any](list []T, serves func([]T) bool) []T {
 	n := 1
 	for ; n <= len(list) && !serves(list[:n]); n++ {
@@ -233,7 +239,8 @@ func minimal[T any](list []T, serves func([]T) bool) []T {
 	return out
 }
 
-// outlast returns the nominations on one node that have to end for the capsule to fit there, where nothing else is in the way.
+// outlast returns a fix that waits for the end of nominations on one node, against which nothing else speaks. Nil:
+// there is no such node.
 func (a *asker) outlast(sets []*found) *Fix {
 	var only reasonSet
 	only.add(int(Nominated))
@@ -269,7 +276,7 @@ func (a *asker) outlast(sets []*found) *Fix {
 	return f
 }
 
-// evict returns the best node on which capsules of lower priority can make way; nil: there is none.
+// evict returns a fix that evicts capsules of lower priority from the best node for that; nil: there is none.
 func (a *asker) evict() *Fix {
 	id := a.probe()
 	submitted, err := a.state.With(orbit.Proposal{Do: []orbit.Commitment{orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: a.spec}}})

@@ -7,7 +7,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// fork is a ledger that begins at a state, and remembers what has been committed since.
+// fork is a ledger in memory that begins at a state and records the proposals that are committed on it.
 type fork struct {
 	orbit.MemoryLedger
 
@@ -30,7 +30,7 @@ func (f *fork) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, e
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	at, err := f.MemoryLedger.Propose(ctx, p)
-	if err == nil && (len(f.sent) == 0 || at > f.sent[len(f.sent)-1].at) { // else it was committed before
+	if err == nil && (len(f.sent) == 0 || at > f.sent[len(f.sent)-1].at) { // not newer: the proposal was committed before
 		f.sent = append(f.sent, committed{p.Clone(), at})
 	}
 	return at, err

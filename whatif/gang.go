@@ -14,44 +14,49 @@ import (
 	"github.com/orbitsched/orbit/score"
 )
 
-// GangExplanation says how much of a gang fits in each domain. Read it, never write it.
+// GangExplanation says how many members of a gang fit together in each domain. It is read-only.
 type GangExplanation struct {
 	// Gang is the gang.
 	Gang *orbit.Gang
-	// Wants is how many members have to be placed at once: the minimums of all roles, less what is placed of each.
+	// Wants is how many members have to be placed at once: the sum of the minimums of all roles, less the placed
+	// members.
 	Wants int
-	// Domains are the domains of the gang's levels, those in which most members fit first. A gang without levels, or one that is
-	// Loose, has all nodes together as one more domain, without a level.
+	// Domains are the topology domains of the gang's levels; those in which the most members fit come first. For a gang
+	// without levels, or one that is Loose, all nodes together are one more domain, without a level.
 	Domains []DomainFit
-	// Specs count the nodes for one more member of each spec of the gang, as [Count] does, in the order of the roles: what is in the way where none fits.
+	// Specs have, for each spec of the gang in the order of the roles, the nodes on which one more member fits, and the
+	// reasons against the others, as [Count] returns them.
 	Specs []*Explanation
-	// Fixes are changes after each of which the gang fits, those that change nothing of its request first; none if it fits now, or nothing helps.
+	// Fixes are alternative changes; after each single one the gang fits. Those that leave the gang's request as it is
+	// come first. Empty if the gang fits now, or if no change helps.
 	Fixes []GangFix
 
 	seatings int
 }
 
-// DomainFit is how much of a gang fits in one domain.
+// DomainFit says how many members of a gang fit together in one domain.
 type DomainFit struct {
-	// Level is the label, and Domain its value; both are empty for all nodes together.
+	// Level is the label key, and Domain its value; both are empty for all nodes together.
 	Level, Domain string
-	// Fits is how many members find room there together, of those that are wanted.
+	// Fits is how many of the wanted members fit there together.
 	Fits int
-	// Lacks names the role of the first member that finds none; empty: all do.
+	// Lacks is the role of the first member that does not fit; empty: all members fit.
 	Lacks string
-	// Why is the reason that the last member found no room, counted over all nodes; nil: all do.
+	// Why is the reason for which that member does not fit, counted over all nodes; nil: all members fit.
 	Why error
 }
 
-// ExplainGang finds out how many of the members that a gang needs at once fit together in each domain of its levels, as things are. It
-// places largest members first, each on the fullest node that takes it, so where members of several roles compete for nodes more may fit
-// than it says. A gang that runs, and has fallen below its minimum, is looked at in the domains where it runs. It costs a search for each member
-// in each domain.
+// ExplainGang determines how many of the members that a gang needs at once fit together in each domain of its levels,
+// in this state. It places the largest members first, each on the fullest node that takes it. So if members of several
+// roles compete for the same nodes, more members may fit than it says. For a gang that runs below its minimum it
+// considers only the domains in which the gang runs. The cost is a search for a node for each member in each domain.
 //
-// If the gang fits nowhere it looks for changes that would help ([GangFix]), of each kind one: in the eight domains where most members fit, one change
-// at a time. Where a member of the gang runs or has ended, nothing of its request is changed, because that would take submitting all of it anew. A
-// fix is minimal as far as a planner goes that is exact for one role, but for rules of company and parts of devices. The cost is bounded: it seats the
-// gang 256 times at most for each change that it looks for.
+// If the gang fits nowhere, ExplainGang searches for changes that would help ([GangFix]): in the eight domains in which
+// the most members fit, for one change at a time, and at most one fix of each kind. If a member of the gang runs or has
+// ended, no fix changes the gang's request, because then the whole gang would have to be submitted anew. Fixes are
+// minimal for gangs of one role without rules Apart, Even or Near and without parts of devices. For other gangs the
+// planner is not exact, and a smaller change may help too. The cost is bounded: ExplainGang tries at most 256
+// placements of the whole gang for each kind of change.
 func ExplainGang(ctx context.Context, state *orbit.State, id orbit.GangID) (*GangExplanation, error) {
 	if state == nil {
 		return nil, errors.New("whatif: state is nil; pass the snapshot of a ledger")
@@ -111,7 +116,7 @@ func ExplainGang(ctx context.Context, state *orbit.State, id orbit.GangID) (*Gan
 	return e, ctx.Err()
 }
 
-// countSpecs counts the nodes for each spec of the gang. What is nominated for the gang itself is in nobody's way.
+// countSpecs counts the nodes for each spec of the gang. The gang's own nomination is no reason against its members.
 func (e *GangExplanation) countSpecs(state *orbit.State, g *orbit.GangState) error {
 	for i := range g.Gang.Roles {
 		spec := g.Gang.Roles[i].Spec
@@ -129,7 +134,7 @@ func (e *GangExplanation) countSpecs(state *orbit.State, g *orbit.GangState) err
 	return nil
 }
 
-// fill places so many members of a role.
+// fill places count members of a role in the domain, and notes how many fit and why the next one does not.
 func (d *DomainFit) fill(ctx context.Context, draft *orbit.Draft, engine *place.Indexed, role *orbit.Role, count int) error {
 	spec := *role.Spec
 	if d.Level != "" {
@@ -140,7 +145,7 @@ func (d *DomainFit) fill(ctx context.Context, draft *orbit.Draft, engine *place.
 		return err
 	}
 	for _, id := range role.Members {
-		if c := draft.View().State().Capsule(id); c != nil && c.Pending() { // for room that is nominated for the gang
+		if c := draft.View().State().Capsule(id); c != nil && c.Pending() { // Ask lets the draft use capacity that is nominated for the gang
 			draft.Ask(c)
 			defer draft.Ask(nil)
 			break
@@ -153,7 +158,7 @@ func (d *DomainFit) fill(ctx context.Context, draft *orbit.Draft, engine *place.
 		choice, err := engine.Best(draft, shared)
 		if err != nil {
 			d.Lacks, d.Why = role.Name, err
-			return nil // it is the answer
+			return nil // the reason is part of the answer, and not an error of ExplainGang
 		}
 		if err := draft.Reserve(shared, choice); err != nil {
 			return err
@@ -163,7 +168,7 @@ func (d *DomainFit) fill(ctx context.Context, draft *orbit.Draft, engine *place.
 	return nil
 }
 
-// wanted is how many members of a role the first placement must hold.
+// wanted returns how many members of a role must be placed when the gang starts: its minimum, by default all.
 func wanted(r *orbit.Role) int {
 	if r.Min > 0 {
 		return r.Min
@@ -171,7 +176,7 @@ func wanted(r *orbit.Role) int {
 	return len(r.Members)
 }
 
-// largerFirst orders specs by what they ask for, dimension by dimension after devices.
+// largerFirst orders specs by their requests, the largest first: by devices, and then dimension by dimension.
 func largerFirst(x, y *orbit.Spec) int {
 	order := cmp.Compare(y.Devices.Count*y.Devices.Milli, x.Devices.Count*x.Devices.Milli)
 	for d := range x.Envelope.Reservation {
@@ -180,8 +185,8 @@ func largerFirst(x, y *orbit.Spec) int {
 	return order
 }
 
-// domainsOf returns the values of a label that are domains for a gang, sorted: all but empty ones and such as no proposal may name, and only the one where it
-// runs if members of it do.
+// domainsOf returns the domains of a level that a gang can use, sorted. It leaves out values that are longer than a
+// proposal may name. If members of the gang run, only the domain in which they run is left.
 func domainsOf(state *orbit.State, g *orbit.GangState, level string) []string {
 	seen, longest := map[string]bool{}, state.Limits().IDBytes
 	for n := range state.Nodes() {
@@ -222,7 +227,7 @@ func (e *GangExplanation) String() string {
 	return b.String()
 }
 
-// roleOf names the first role whose members have a spec.
+// roleOf returns the name of the first role that has the spec.
 func (e *GangExplanation) roleOf(spec *orbit.Spec) string {
 	i := slices.IndexFunc(e.Gang.Roles, func(r orbit.Role) bool { return r.Spec == spec })
 	return e.Gang.Roles[i].Name

@@ -10,7 +10,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// add looks for the fewest nodes like one of the members that have to join a domain, of the smallest kind that serves.
+// add searches for the fewest nodes that have to join a domain so that the gang fits. The nodes are copies of one
+// existing node, of the smallest kind that serves. The result has fewer nodes than best; nil: there is none.
 func (a *gangAsker) add(p *gangPlace, best *GangFix) *GangFix {
 	most := 0
 	for _, members := range a.needs {
@@ -60,7 +61,8 @@ func (a *gangAsker) add(p *gangPlace, best *GangFix) *GangFix {
 	return nil
 }
 
-// kinds returns members of different kinds that would take one of those that are needed if they were empty and in the domain, the smallest first.
+// kinds returns existing nodes, one of each kind, whose empty copy in the domain would take at least one of the needed
+// members. The smallest come first, at most mostKinds.
 func (a *gangAsker) kinds(p *gangPlace) (out []*orbit.NodeState) {
 	size := map[orbit.NodeID]float64{}
 	known := map[string]bool{}
@@ -68,7 +70,7 @@ func (a *gangAsker) kinds(p *gangPlace) (out []*orbit.NodeState) {
 	for _, members := range a.needs {
 		askers = append(askers, &asker{state: a.state, spec: members[0].Spec, near: nearDomains(a.state, members[0].Spec.Near)})
 	}
-	for _, here := range []bool{true, false} { // its own nodes come first
+	for _, here := range []bool{true, false} { // the domain's own nodes first, so that they represent their kind
 		for n := range a.state.Nodes() {
 			if p.has(n.Node) != here {
 				continue
@@ -94,7 +96,7 @@ func (a *gangAsker) kinds(p *gangPlace) (out []*orbit.NodeState) {
 	return out[:min(len(out), mostKinds)]
 }
 
-// emptied returns the room of a node like a member that joins in the domain under an id.
+// emptied returns the room of an empty copy of a node that joins in the domain under an id.
 func (p *gangPlace) emptied(like *orbit.NodeState, id orbit.NodeID) room {
 	r := emptied(like, id)
 	if p.level != "" {
@@ -107,7 +109,7 @@ func (p *gangPlace) emptied(like *orbit.NodeState, id orbit.NodeID) room {
 	return r
 }
 
-// newPlaces returns a domain without nodes for each level.
+// newPlaces returns a new, empty domain for each level of the gang.
 func (a *gangAsker) newPlaces() (out []gangPlace) {
 	for _, level := range a.gang.Gang.Levels[:min(len(a.gang.Gang.Levels), mostGangDomains)] {
 		name := "new"

@@ -8,7 +8,8 @@ import (
 	"github.com/orbitsched/orbit/place"
 )
 
-// await looks for the fewest holds of a domain, of those that end soonest, whose end makes the gang fit there before the best one, or as soon with fewer.
+// await searches for holds in a domain whose end makes the gang fit there: those that end soonest, and no more than
+// necessary. The gang must fit sooner than with best, or at the same time with fewer holds; nil: it does not.
 func (a *gangAsker) await(p *gangPlace, best *GangFix) *GangFix {
 	var holds []orbit.Hold
 	for h := range a.state.Holds() {
@@ -41,7 +42,8 @@ func (a *gangAsker) await(p *gangPlace, best *GangFix) *GangFix {
 	return f
 }
 
-// uncordon looks for the fewest nodes of a domain that have to take new work again, fewer than the best ones.
+// uncordon searches for the fewest cordoned nodes of a domain that must become schedulable so that the gang fits. It
+// returns a fix with fewer nodes than best; nil: there is none.
 func (a *gangAsker) uncordon(p *gangPlace, best *GangFix) *GangFix {
 	var closed []orbit.Commitment
 	for _, at := range p.nodes {
@@ -87,7 +89,7 @@ func (a *gangAsker) uncordon(p *gangPlace, best *GangFix) *GangFix {
 	return f
 }
 
-// takes is how many of those that are needed a node takes by itself.
+// takes returns how many of the needed members fit on one node.
 func (a *gangAsker) takes(draft *orbit.Draft, at int) (n int) {
 	a.seatings++
 	start := draft.Checkpoint()
@@ -114,7 +116,8 @@ func (a *gangAsker) draftWith(do []orbit.Commitment) *orbit.Draft {
 	return draft
 }
 
-// evict looks for capsules of lower priority that can make way in a domain, those of place.Indexed.BestEvicting for one member after the other.
+// evict searches for victims of lower priority in a domain. It asks place.Indexed.BestEvicting for one member after the
+// other, and then leaves out the victims that are not needed. It does not search if there is a fix already.
 func (a *gangAsker) evict(p *gangPlace, best *GangFix) *GangFix {
 	if best != nil {
 		return nil
@@ -132,7 +135,7 @@ func (a *gangAsker) evict(p *gangPlace, best *GangFix) *GangFix {
 				}
 				return err
 			})
-		}) && a.commits(f, f.at) != nil // who would leave in vain is found to be needless below
+		}) && a.commits(f, f.at) != nil // a victim that would be evicted in vain may be among them; fewest leaves it out
 	}
 	if leave := fewest(a.victims(p), serves); len(leave) == 0 || !serves(leave) {
 		return nil
@@ -140,7 +143,7 @@ func (a *gangAsker) evict(p *gangPlace, best *GangFix) *GangFix {
 	return f
 }
 
-// victims returns the evictions that make room for all that are needed; nil: there are none.
+// victims returns evictions that make room for all needed members in the domain; nil: there are none.
 func (a *gangAsker) victims(p *gangPlace) (out []orbit.Commitment) {
 	start := a.draft.Checkpoint()
 	defer a.draft.Rollback(start)

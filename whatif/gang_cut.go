@@ -7,17 +7,19 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// gangCut is a way to change what one role of a gang asks for, by an amount.
+// gangCut is one way to reduce the request of one role of a gang, by an amount up to most.
 type gangCut struct {
 	*gangAsker
 	role int
 	most int64
-	// Change makes the role ask for so much less, and says so in the fix.
+	// change reduces the role's request by an amount, and notes the reduction in the fix.
 	change func(f *GangFix, r *orbit.Role, by int64)
+	// amount returns the amount that a fix of this cut has.
 	amount func(f *GangFix) int64
 }
 
-// cuts lists the ways to change the request of a gang of which all members wait: less of one thing, or one requirement less, in one role.
+// cuts lists the ways to reduce the request of a gang: in one role, less of one resource, fewer devices, one
+// requirement less, or a lower minimum. It returns none unless all members of the gang wait.
 func (a *gangAsker) cuts() (out []gangCut) {
 	gang := a.gang.Gang
 	for i := range gang.Roles {
@@ -64,7 +66,8 @@ func (a *gangAsker) cuts() (out []gangCut) {
 	return out[:min(len(out), mostCuts)]
 }
 
-// find looks for the smallest amount that makes the gang fit in a domain, smaller than that of the best one.
+// find searches for the smallest amount of the cut that makes the gang fit in a domain. It must be smaller than the
+// amount of best; nil: there is none.
 func (c gangCut) find(p *gangPlace, best *GangFix) *GangFix {
 	most := c.most
 	if best != nil {
@@ -81,7 +84,7 @@ func (c gangCut) find(p *gangPlace, best *GangFix) *GangFix {
 	return c.by(p, int64(n))
 }
 
-// by returns the change by an amount; nil: the gang does not fit then.
+// by returns the fix that reduces the request by an amount; nil: the gang does not fit then.
 func (c gangCut) by(p *gangPlace, amount int64) *GangFix {
 	gang := *c.gang.Gang
 	gang.Roles = slices.Clone(gang.Roles)

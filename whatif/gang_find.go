@@ -9,50 +9,52 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// How much is tried for the fixes of a gang: in so many domains, so many seatings for each change that is looked for, with so many nodes that may be
-// uncordoned or are added, of so many kinds, and with so many ways to change the request. A seating looks at the nodes of one domain and places the
-// members that are lacking.
+// The bounds of the search for the fixes of a gang. A seating is one attempt to place all needed members on the nodes
+// of one domain.
 const (
-	mostGangDomains = 8
-	mostSeatings    = 256
-	mostGangNodes   = 256
-	mostKinds       = 4
-	mostCuts        = 32
-	// Holds, cordons, evictions, nodes twice, and the ways to change the request, the first seating in each domain, and what each cordoned node takes.
+	mostGangDomains = 8   // domains that are searched
+	mostSeatings    = 256 // seatings for each kind of change
+	mostGangNodes   = 256 // nodes that are uncordoned or added
+	mostKinds       = 4   // kinds of nodes that are added
+	mostCuts        = 32  // ways to reduce the request
+	// mostSeatingsInAll is the sum: a search for holds, cordons, evictions, nodes to add (twice) and each cut; and for
+	// each domain the first seating, and one for each cordoned node.
 	mostSeatingsInAll = (5+mostCuts)*(mostSeatings+1) + mostGangDomains*(1+mostGangNodes)
 )
 
-// gangAsker looks for changes that make a gang fit.
+// gangAsker searches for changes that make a gang fit.
 //
-// Its planner seats one role after the other, those that ask for most first, and fills one node after the other, the fullest first. So with one role
-// it is exact, but for rules of company and parts of devices; with several it may find no seats where there are some, and what is minimal is so as far
-// as it goes.
+// Its planner is greedy: it seats one role after the other, the largest requests first, and fills one node after the
+// other, the fullest first. For one role this is exact, except with rules Apart, Even or Near and with parts of
+// devices. With several roles it may fail although the gang fits. So fixes are minimal only as far as this planner can
+// tell.
 type gangAsker struct {
 	ctx   context.Context
 	state *orbit.State
 	gang  *orbit.GangState
 	draft *orbit.Draft
+	// needs are the members that have to be placed, by role.
 	needs [][]*orbit.Capsule
-	// Where is looked, those where most members fit first.
+	// places are the domains to search; those in which the most members fit come first.
 	places []gangPlace
-	// What seatings are left to the change that is looked for.
+	// left is the number of seatings left for the current kind of change.
 	left int
-	// How many there have been.
+	// seatings is the number of seatings so far.
 	seatings int
 }
 
-// gangPlace is a domain to look in.
+// gangPlace is a domain that is searched.
 type gangPlace struct {
 	level, domain string
-	// No node is in it.
+	// fresh says that the domain is new, so no node is in it.
 	fresh bool
-	// By their index.
+	// nodes are the indices of the domain's nodes.
 	nodes []int
 }
 
 func (p *gangPlace) has(n *orbit.Node) bool { return p.level == "" || n.Labels[p.level] == p.domain }
 
-// in returns the nodes of a draft that are in the domain and no others.
+// in returns the indices of a draft's nodes that are in the domain, except those for which others returns true.
 func (p *gangPlace) in(draft *orbit.Draft, others func(*orbit.Node) bool) (out []int) {
 	for n := range draft.Nodes() {
 		if p.has(n.Node) && (others == nil || !others(n.Node)) {
@@ -62,7 +64,9 @@ func (p *gangPlace) in(draft *orbit.Draft, others func(*orbit.Node) bool) (out [
 	return out
 }
 
-// needsOf returns the members that wait and are lacking to the minimum of each role, of roles that ask for most first; false: too few wait.
+// needsOf returns, for each role that is below its minimum, the pending members that bring it to the minimum. As is the
+// gang with the roles to use, which may have other specs and minimums than the state's gang. The roles with the largest
+// requests come first. It reports false if a role has too few pending members.
 func needsOf(state *orbit.State, g *orbit.GangState, as *orbit.Gang) (needs [][]*orbit.Capsule, ok bool) {
 	for i := range as.Roles {
 		role, count := &as.Roles[i], lacking(g, as, i)
@@ -89,12 +93,13 @@ func needsOf(state *orbit.State, g *orbit.GangState, as *orbit.Gang) (needs [][]
 	return needs, true
 }
 
-// lacking is how many members a role lacks to its minimum.
+// lacking returns by how many placed members a role is below its minimum.
 func lacking(g *orbit.GangState, as *orbit.Gang, role int) int {
 	return max(0, wanted(&as.Roles[role])-g.Placed[role])
 }
 
-// fixes returns changes that help in these domains, those that change nothing of the request first.
+// fixes returns the fixes in these domains; those that leave the request as it is come first. It returns none if the
+// planner finds that the gang fits after all.
 func (a *gangAsker) fixes(domains []DomainFit) (out []GangFix) {
 	var ok bool
 	if a.needs, ok = needsOf(a.state, a.gang, a.gang.Gang); !ok || len(a.needs) == 0 {
@@ -135,8 +140,9 @@ func (a *gangAsker) fixes(domains []DomainFit) (out []GangFix) {
 	return out
 }
 
-// around looks for seats in a domain, and in those of other levels that have nodes of it: what is changed in one is a change in the others, too. It fills in
-// where they are.
+// around calls try for the domain p, and then for the domains of other levels that share nodes with p, because a change
+// of p's nodes is a change of these domains too. At the first call that returns placements it stores them and the
+// domain in the fix and reports true.
 func (a *gangAsker) around(p *gangPlace, f *GangFix, try func(q *gangPlace) []orbit.Commitment) bool {
 	for i := range a.places {
 		q := &a.places[(i+slices.IndexFunc(a.places, func(q gangPlace) bool { return q.level == p.level && q.domain == p.domain }))%len(a.places)]
@@ -151,7 +157,8 @@ func (a *gangAsker) around(p *gangPlace, f *GangFix, try func(q *gangPlace) []or
 	return false
 }
 
-// commits returns the state after the fix; nil: it does not commit. It fills in what is common to all fixes.
+// commits returns the state after the fix's proposal; nil: the proposal does not commit. It first fills in the fields
+// that all fixes have.
 func (a *gangAsker) commits(f *GangFix, p *gangPlace) *orbit.State {
 	f.names, f.Level, f.Domain, f.New, f.Gang = a.state.DimensionName, p.level, p.domain, p.fresh, cmp.Or(f.Gang, a.gang.Gang)
 	next, err := a.state.With(f.Proposal())
@@ -161,13 +168,14 @@ func (a *gangAsker) commits(f *GangFix, p *gangPlace) *orbit.State {
 	return next
 }
 
-// verify reports whether the fix commits and evicts nobody in vain.
+// verify reports whether the fix's proposal commits and the ledger spares none of its victims.
 func (a *gangAsker) verify(f *GangFix, p *gangPlace) bool {
 	next := a.commits(f, p)
 	return next != nil && !slices.ContainsFunc(f.Evict, func(id orbit.CapsuleID) bool { return !next.Capsule(id).Pending() })
 }
 
-// seat takes steps on a draft and then seats all that are needed on these nodes. It returns the placements, and leaves the draft as it was; nil: it cannot.
+// seat applies steps (nil: none) to a draft and then places all needed members on these nodes. It returns the
+// placements and restores the draft. Nil: the members do not fit, or no seatings are left.
 func (a *gangAsker) seat(draft *orbit.Draft, nodes []int, needs [][]*orbit.Capsule, steps func() error) (out []orbit.Commitment) {
 	if a.left--; a.left < 0 || a.ctx.Err() != nil {
 		return nil
@@ -192,7 +200,8 @@ func (a *gangAsker) seat(draft *orbit.Draft, nodes []int, needs [][]*orbit.Capsu
 	return out
 }
 
-// fill places members of one role on these nodes, as many as find room. It goes over the nodes again while that helps, because a rule of company may open one.
+// fill places as many members of one role on these nodes as fit, on the fullest node first. It goes over the nodes
+// again as long as that places more, because a placement can open a node for the rules Even and Near.
 func fill(draft *orbit.Draft, nodes []int, members []*orbit.Capsule) (placed int) {
 	spec := members[0].Spec
 	draft.Ask(members[0])
@@ -226,7 +235,7 @@ func fill(draft *orbit.Draft, nodes []int, members []*orbit.Capsule) (placed int
 	return placed
 }
 
-// sit places a capsule on a node, if it takes it.
+// sit places a capsule on a node, and reports false if the node does not take it.
 func sit(draft *orbit.Draft, n *orbit.NodeState, c *orbit.Capsule) bool {
 	if draft.Misfit(n, c.Spec) != (orbit.Misfit{}) {
 		return false
@@ -235,14 +244,16 @@ func sit(draft *orbit.Draft, n *orbit.NodeState, c *orbit.Capsule) bool {
 	return ok && draft.Place(c, orbit.Choice{Node: n, Devices: devices}) == nil
 }
 
-// fewest returns the shortest beginning of a list that serves, less everything that it serves without; nil: the whole list does not.
+// fewest returns the shortest prefix of a list that serves, without the entries that can be left out of it; nil: the
+// whole list does not serve. Unlike minimal it finds the prefix by binary search, because each call of serves costs a
+// seating.
 func fewest[T any](list []T, serves func([]T) bool) []T {
 	if len(list) == 0 || !serves(list) {
 		return nil
 	}
 	n := 1 + sort.Search(len(list)-1, func(i int) bool { return serves(list[:i+1]) })
 	out := slices.Clone(list[:n])
-	for before := 0; before != len(out); { // once more after a change, because a planner that is not exact may do without more then
+	for before := 0; before != len(out); { // again after a change, because the greedy planner may now do without further entries
 		before = len(out)
 		for i := len(out) - 2; i >= 0; i-- { // the last one is needed
 			if less := slices.Delete(slices.Clone(out), i, i+1); serves(less) {

@@ -9,39 +9,44 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// GangFix is a change after which a gang fits that does not fit now: as many of its members as it lacks to its minimum are placed together, in one
-// domain. It is minimal: no part of it is enough, and no smaller amount, as far as the planner of [ExplainGang] goes. Each has been tried:
-// the proposal of [GangFix.Proposal] commits on the state that was explained. Read it, never write it.
+// GangFix is a change after which a gang fits that does not fit now: the members that bring all roles to their minimums
+// are placed together, in one domain. It is minimal as far as the planner of [ExplainGang] can tell: no part of the
+// change and no smaller amount is enough. Each fix has been tried: the proposal of [GangFix.Proposal] commits on the
+// state that was explained. It is read-only.
 type GangFix struct {
 	// Role is the role whose request changes; empty: the request stays as it is.
 	Role string
-	// Less is how much less of one dimension each member of Role must ask for.
+	// Less is by how much the request of each member of Role must be smaller; at most one dimension is not 0.
 	Less orbit.Resources
-	// LessExtra is how much less of an extra each member of Role must ask for; its Amount is 0 if that is not changed.
+	// LessExtra is an extra and by how much the request of each member of Role must be smaller; Amount 0: no change.
 	LessExtra orbit.Extra
-	// FewerDevices is how many device instances less each member of Role must ask for.
+	// FewerDevices is by how many device instances the request of each member of Role must be smaller.
 	FewerDevices int
-	// Drop are the requirements, one or none, that the spec of Role must do without.
+	// Drop has the requirement that must be removed from the spec of Role; empty: none.
 	Drop []orbit.Predicate
-	// FewerMembers is by how much the minimum of Role must be lower: so many members may follow later.
+	// FewerMembers is by how much the minimum of Role must be lower. The gang then starts without these members, which
+	// may follow later.
 	FewerMembers int
-	// Uncordon are nodes that must take new work again.
+	// Uncordon are cordoned nodes that must become schedulable.
 	Uncordon []orbit.NodeID
-	// Await are holds that have to end first, soonest first, and Until is when the last of them ends; zero: there are none.
+	// Await are holds that have to end first, the soonest first.
 	Await []orbit.Hold
-	// Until is when the last of Await ends.
+	// Until is when the last hold in Await ends; zero: there are none.
 	Until time.Time
-	// Evict are capsules that make way. It is legal: they have a lower priority, and no budget or gang is broken.
+	// Evict are the victims that must be evicted. The ledger allows it: they have a lower priority, and no disruption
+	// budget and no gang is broken.
 	Evict []orbit.CapsuleID
-	// Add are nodes that have to join: each one like Like, which is empty, and in Domain.
+	// Add are empty nodes that have to join in Domain. Each is a copy of the node Like, except for its id and the label
+	// Level.
 	Add []*orbit.Node
-	// Like is a member that those of Add are copies of, but for the id and the label of Level; empty if there are none.
+	// Like is the existing node that the nodes in Add are copies of; empty if Add is empty.
 	Like orbit.NodeID
-	// Level and Domain are where the gang fits then; both are empty for all nodes together.
+	// Level and Domain are the topology domain in which the gang fits after the fix; both are empty for all nodes
+	// together.
 	Level, Domain string
-	// New says that no node is in Domain: another name serves as well.
+	// New says that Domain is a made-up name for a domain without nodes; any other new name serves as well.
 	New bool
-	// Gang is the gang as it is then: the one that was explained, unless its request changes.
+	// Gang is the gang after the fix: the one that was explained, unless its request changes.
 	Gang *orbit.Gang
 
 	before []orbit.Commitment
@@ -51,8 +56,9 @@ type GangFix struct {
 	names  func(d int) string
 }
 
-// Proposal returns a proposal that carries the fix out and places the members. A gang whose request changes is released for good and submitted
-// again under the same ids, which loses its turn in the queue. What is waited for (Await) it ends at once, so propose that only if nothing is to wait.
+// Proposal returns a proposal that carries out the fix and places the members. If the gang's request changes, the
+// proposal releases the gang for good and submits it again under the same ids, which loses its turn in the queue. The
+// proposal ends the holds in Await at once. To wait for their end instead, do not propose it.
 func (f *GangFix) Proposal() orbit.Proposal {
 	return orbit.Proposal{Do: slices.Concat(f.before, f.evicts, f.places)}
 }
@@ -100,7 +106,7 @@ func (f *GangFix) String() string {
 	return fmt.Sprintf("%s: then it fits in %s %s", text, f.Level, f.Domain)
 }
 
-// nodesText names some nodes.
+// nodesText lists the ids of nodes, at most listed of them.
 func nodesText(ids []orbit.NodeID) string {
 	if len(ids) == 1 {
 		return "node " + string(ids[0])

@@ -12,17 +12,20 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Trial says who plans on the fork. The zero Trial has no scheduler: it shows what the commitments do by themselves.
+// Trial has the schedulers that plan on the fork. The zero Trial has none: it shows only the effects of the commitments
+// themselves.
 type Trial struct {
-	// Navigators are the schedulers that are tried, each in an engine of its own. A navigator belongs to one engine, so these must not
-	// run elsewhere meanwhile.
+	// Navigators are the schedulers to try; each gets an engine of its own. A navigator belongs to one engine, so it
+	// must not be used by another engine at the same time.
 	Navigators []orbit.Navigator
-	// Engines makes further engines on the fork's ledger, for those that need a name, telemetry or options; nil: none. They must
-	// have no ledger but this one. Run is not called, Pass is.
+	// Engines makes further engines, for schedulers that need a name, telemetry or options; nil: none. The fork must be
+	// their only ledger. The trial calls their Pass and never their Run.
 	Engines func(fork orbit.Ledger) []*orbit.Engine
-	// Step is called after each round of passes for what is no engine, such as Pass of a nav.Drain on the fork; nil: nothing is.
+	// Step, if set, is called after each round of passes. Use it for parts that are no engines, for example to call
+	// Pass of a nav.Drain on the fork.
 	Step func(ctx context.Context, fork orbit.Ledger) error
-	// Rounds is how often each engine passes at most; default 1,000. A Report whose Resting is false has reached it.
+	// Rounds is how often each engine passes at most; default 1,000. If the bound is reached, the Report's Resting is
+	// false.
 	Rounds int
 }
 
@@ -31,12 +34,12 @@ func Plan(ctx context.Context, state *orbit.State, navigators []orbit.Navigator,
 	return (&Trial{Navigators: navigators}).Plan(ctx, state, do...)
 }
 
-// Plan commits the commitments on a fork of the state, as one proposal, and has all engines pass in turn until a whole round commits
-// nothing more. No commitments ask what the engines would do as things are. What happens only as time passes does not happen: the
-// trial does not wait.
+// Plan commits the commitments on a fork of the state, as one proposal, and lets all engines pass in turn until they
+// commit nothing more. Without commitments it shows what the engines would do in the state as it is. The trial does not
+// wait, so effects that need time, such as the end of a hold, do not happen.
 //
-// The error is what the ledger says to the commitments ([*orbit.Rejection]), the context's, or that of Step. The state and the ledger
-// that it comes from are not touched.
+// The error is the ledger's refusal of the commitments ([*orbit.Rejection]), the context's error, or the error of Step.
+// The state, and the ledger that it comes from, do not change.
 func (t *Trial) Plan(ctx context.Context, state *orbit.State, do ...orbit.Commitment) (*Report, error) {
 	if state == nil {
 		return nil, errors.New("whatif: state is nil; pass the snapshot of a ledger")
@@ -60,7 +63,7 @@ func (t *Trial) Plan(ctx context.Context, state *orbit.State, do ...orbit.Commit
 	return r, nil
 }
 
-// run has the engines pass until they rest.
+// run lets the engines pass until they rest.
 func (t *Trial) run(ctx context.Context, ledger *fork, r *Report) error {
 	var engines []*orbit.Engine
 	for i, n := range t.Navigators {
@@ -84,9 +87,11 @@ func (t *Trial) run(ctx context.Context, ledger *fork, r *Report) error {
 	return err
 }
 
-// settle has engines pass in turn until a round of passes and step commits nothing more, or most rounds are done.
+// settle lets engines pass in turn, with step after each round, until two rounds in a row have committed nothing, or
+// until most rounds are done; then it reports false.
 func settle(ctx context.Context, engines []*orbit.Engine, most int, commits func() int, note func(*orbit.Round), step func() error) (resting bool, err error) {
-	// A pass in which nothing is committed may note what the next one acts upon, such as a lost bet, so one is not enough.
+	// One idle round is not enough: a pass that commits nothing may learn something that the next pass acts on, such as
+	// a lost bet.
 	for idle, rounds := 0, 0; idle < 2; rounds++ {
 		if rounds == most {
 			return false, nil
@@ -109,9 +114,9 @@ func settle(ctx context.Context, engines []*orbit.Engine, most int, commits func
 	return true, nil
 }
 
-// Report is what a trial has led to. Read it, never write it; it may be read from any goroutine.
+// Report is the result of a trial. It is read-only, and may be read from any goroutine.
 type Report struct {
-	// Before is the state that the trial began with, and After is the one that it ended with.
+	// Before is the state at the beginning of the trial, and After the state at its end.
 	Before, After *orbit.State
 	// Placed lists capsules that are on a node and were not before.
 	Placed []Placement
@@ -121,8 +126,8 @@ type Report struct {
 	Displaced []Placement
 	// Ended lists capsules that were on a node or pending and have been released for good.
 	Ended []Placement
-	// Unplaced lists all capsules that are pending at the end, with the last reason that an engine gave, in the order in which they
-	// were submitted.
+	// Unplaced lists all capsules that are pending at the end, in the order of [orbit.State.Pending]. Each has the last
+	// reason that an engine of the trial gave.
 	Unplaced []orbit.Unplaced
 	// Rounds is how often each engine has passed.
 	Rounds int
@@ -130,14 +135,14 @@ type Report struct {
 	Conflicts, Infeasible int
 	// Errors are all errors of the passes except conflicts.
 	Errors []error
-	// Resting says that the engines had nothing more to do. If not, Trial.Rounds was reached.
+	// Resting says that the engines had nothing more to do. False: the trial was stopped after Trial.Rounds.
 	Resting bool
 
 	sent []committed
 	why  map[orbit.CapsuleID]error
 }
 
-// Placement is a capsule and where it was and is.
+// Placement is a capsule with its nodes before and after the trial.
 type Placement struct {
 	// Capsule is the capsule.
 	Capsule orbit.CapsuleID
@@ -145,15 +150,15 @@ type Placement struct {
 	From orbit.NodeID
 	// To is the node that it is on after the trial; empty: none.
 	To orbit.NodeID
-	// For is the capsule, or ForGang the gang, that it was last evicted for in the trial; both are empty if it was not.
+	// For is the capsule for which this capsule was last evicted in the trial; empty: it was not evicted for a capsule.
 	For orbit.CapsuleID
-	// ForGang is the gang that the capsule was evicted for.
+	// ForGang is the gang for which this capsule was last evicted; empty: it was not evicted for a gang.
 	ForGang orbit.GangID
 }
 
 var errUnclaimed = errors.New("no navigator of the trial has planned it")
 
-// note takes from a round what the report says.
+// note adds the counts, errors and reasons of a round to the report.
 func (r *Report) note(round *orbit.Round) {
 	r.Conflicts += round.Conflicts
 	r.Infeasible += round.Infeasible
@@ -165,7 +170,7 @@ func (r *Report) note(round *orbit.Round) {
 	}
 }
 
-// compare fills in what has become of the capsules that the proposals name.
+// compare fills in the lists of the report from the states before and after, for the capsules that the proposals name.
 func (r *Report) compare() {
 	touched := map[orbit.CapsuleID]Placement{}
 	touch := func(id orbit.CapsuleID) {
@@ -193,7 +198,7 @@ func (r *Report) compare() {
 	}
 }
 
-// sort files a capsule under what has become of it.
+// sort adds a capsule to the list that says what has become of it. A capsule on the same node as before is in no list.
 func (r *Report) sort(p Placement) {
 	before, after := r.Before.Capsule(p.Capsule), r.After.Capsule(p.Capsule)
 	if before != nil {
@@ -217,7 +222,8 @@ func (r *Report) sort(p Placement) {
 	}
 }
 
-// Proposals returns copies of what was committed on the fork, in that order: the commitments of the question first.
+// Proposals returns copies of the proposals that were committed on the fork, in that order. The first has the
+// commitments that Plan was called with, if there were any.
 func (r *Report) Proposals() []orbit.Proposal {
 	out := make([]orbit.Proposal, len(r.sent))
 	for i := range r.sent {
@@ -229,7 +235,7 @@ func (r *Report) Proposals() []orbit.Proposal {
 // listed is how many entries of a list String prints.
 const listed = 10
 
-// String tells the outcome in a few lines, for an operator.
+// String returns the outcome in a few lines, for an operator.
 func (r *Report) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "at revision %d: %d placed, %d moved, %d displaced, %d ended, %d left unplaced; %d proposals, %d conflicts, %d rounds",
@@ -254,7 +260,7 @@ func (r *Report) String() string {
 	return b.String()
 }
 
-// list prints the first entries, and how many there are more.
+// list prints the first entries of a list, one a line, and the number of the others.
 func list[T any](b *strings.Builder, of []T, line func(T) string) {
 	for _, x := range of[:min(len(of), listed)] {
 		b.WriteString("\n  " + line(x))

@@ -13,21 +13,22 @@ import (
 	"github.com/orbitsched/orbit/score"
 )
 
-// Loss is what becomes of a constellation that loses one domain.
+// Loss is the result of losing one topology domain.
 type Loss struct {
 	// Domain is the value of the label, such as the name of a rack.
 	Domain string
-	// Nodes is how many nodes are lost with it.
+	// Nodes is the number of nodes in the domain.
 	Nodes int
-	// Homeless are the capsules that were placed in the domain and find no room elsewhere, in order of their ids.
+	// Homeless are the capsules that were placed in the domain and are pending at the end of the trial, sorted by id.
 	Homeless []orbit.CapsuleID
-	// Report is what happens then.
+	// Report is the report of the trial.
 	Report *Report
 }
 
-// Without loses each domain of a label in turn, all else being as it is in the state: its nodes are lost, what was on them returns to
-// pending, and the engines of the trial place it again. With the label of racks it answers whether the work survives the loss of any one
-// rack: it does if no loss leaves a capsule homeless. Losses come in order of their domains. Errors are those of Plan.
+// Without tries, for each domain of a label, what happens if that domain alone is lost: its nodes become Lost, their
+// capsules return to pending, and the engines of the trial place them again. With the label of racks it tells whether
+// the work survives the loss of any one rack: it does if no Loss has a homeless capsule. The losses are sorted by
+// domain. Errors are those of Plan.
 func (t *Trial) Without(ctx context.Context, state *orbit.State, level string) ([]Loss, error) {
 	if state == nil {
 		return nil, errors.New("whatif: state is nil; pass the snapshot of a ledger")
@@ -53,7 +54,7 @@ func (t *Trial) Without(ctx context.Context, state *orbit.State, level string) (
 	return out, nil
 }
 
-// lose loses nodes.
+// lose runs the trial for the loss of some nodes.
 func (t *Trial) lose(ctx context.Context, state *orbit.State, nodes []*orbit.NodeState) (loss Loss, err error) {
 	var do, release []orbit.Commitment
 	var placed []orbit.CapsuleID
@@ -81,9 +82,9 @@ func (t *Trial) lose(ctx context.Context, state *orbit.State, nodes []*orbit.Nod
 	return loss, nil
 }
 
-// HowMany returns how many more capsules of the spec fit beside everything that is placed and held, but at most so many, and why
-// not one more; the reason is nil if most is reached. It places one after the other on the node with the least room that takes it. The
-// spec must be one that a ledger takes.
+// HowMany returns how many more capsules of the spec fit besides everything that is placed and held, at most most of
+// them, and why one more does not fit; the reason is nil if most is reached. It places one capsule after the other,
+// each on the node with the least free capacity that takes it. The spec must be one that a ledger accepts.
 func HowMany(ctx context.Context, state *orbit.State, spec *orbit.Spec, most int) (n int, why error, err error) {
 	draft, spec, err := draftOf(ctx, state, spec)
 	if err != nil {
@@ -127,7 +128,7 @@ func draftAt(ctx context.Context, state *orbit.State) (*orbit.Draft, error) {
 	return draft, nil
 }
 
-// shareOf returns the shared copy of a spec that something is asked about.
+// shareOf returns the shared copy of a spec, or an error if the state or the spec is nil or the spec is invalid.
 func shareOf(state *orbit.State, spec *orbit.Spec) (*orbit.Spec, error) {
 	switch {
 	case state == nil:

@@ -12,57 +12,59 @@ type ReasonKind uint8
 
 // The kinds of reasons.
 const (
-	// Cordoned: the node takes no new work.
+	// Cordoned means that the node takes no new work.
 	Cordoned ReasonKind = iota
-	// Lost: the node is lost, and comes back only by joining anew.
+	// Lost means that the node is lost. It comes back only by joining anew.
 	Lost
-	// Model: the node has no device of a model that the spec accepts.
+	// Model means that the node has no device of a model that the spec accepts.
 	Model
-	// Devices: too few device instances have enough free.
+	// Devices means that too few device instances have enough free capacity.
 	Devices
-	// Company: no member of the group that the spec wants to be near runs in the node's domain.
+	// Company means that no member of the group in the spec's Near runs in the node's domain.
 	Company
-	// Nominated: there is room, but it is nominated for work that outranks the capsule.
+	// Nominated means that the node has enough free capacity, but it is nominated for work that outranks the capsule.
 	Nominated
-	// Tainted: the node has a taint that the spec does not tolerate.
+	// Tainted means that the node has a taint that the spec does not tolerate.
 	Tainted
-	// Ruled: a rule Apart or Even, of the spec or of what runs, closes a domain of the node. No fix breaks a rule, because who keeps work apart has a
-	// reason for it; a node may be added in a domain that is open ([Fix.In]).
+	// Ruled means that a rule Apart or Even, of the spec or of capsules that run, closes a domain of the node. No fix
+	// breaks a rule, because rules are deliberate. A fix may add a node in an open domain instead ([Fix.In]).
 	Ruled
-	// Resource: less is free than the capsule asks for.
+	// Resource means that less of a dimension is free than the capsule asks for.
 	Resource
-	// Extra: less of an extra is free than the capsule asks for.
+	// Extra means that less of an extra is free than the capsule asks for.
 	Extra
-	// Requirement: the node's labels do not meet a requirement.
+	// Requirement means that the node's labels do not meet a requirement of the spec.
 	Requirement
 )
 
-// Reason is one thing that keeps a capsule off a node.
+// Reason is one cause for which a node does not take a capsule.
 type Reason struct {
-	// Kind is the rule.
+	// Kind is the kind of the reason.
 	Kind ReasonKind
-	// Arg is the dimension of a Resource, the index in Spec.Extras of an Extra or in Spec.Require of a Requirement, and 0 for all other kinds.
+	// Arg is the dimension of a Resource, the index in Spec.Extras of an Extra, or the index in Spec.Require of a
+	// Requirement; 0 for all other kinds.
 	Arg int
 	// Text completes "the node ...", as in "lacks memory".
 	Text string
 }
 
-// String returns the text.
+// String returns Text.
 func (r Reason) String() string { return r.Text }
 
-// reasonSet is a set of reasons: a bit for each kind below Resource, one for each dimension, one for each extra, one for each requirement.
+// reasonSet is a set of reasons, with one bit for each kind below Resource, each dimension, each extra and each
+// requirement.
 type reasonSet [5]uint64
 
 const (
 	firstResource    = int(Resource)
 	firstExtra       = firstResource + orbit.Dimensions
-	firstRequirement = firstExtra + 16 // as many as a spec can have
+	firstRequirement = firstExtra + 16 // a spec has at most 16 extras
 )
 
 func (s *reasonSet) add(i int)      { s[i/64] |= 1 << (i % 64) }
 func (s *reasonSet) has(i int) bool { return s[i/64]>>(i%64)&1 == 1 }
 
-// set adds a reason or takes it out.
+// set adds a reason (is true) or removes it.
 func (s *reasonSet) set(i int, is bool) {
 	s[i/64] &^= 1 << (i % 64)
 	if is {
@@ -78,7 +80,7 @@ func (s *reasonSet) len() (n int) {
 	return n
 }
 
-// all yields the reasons by number.
+// all yields the numbers of the reasons, in ascending order.
 func (s *reasonSet) all(yield func(int) bool) {
 	for w, word := range s {
 		for ; word != 0; word &= word - 1 {
@@ -89,24 +91,26 @@ func (s *reasonSet) all(yield func(int) bool) {
 	}
 }
 
-// asker finds out what keeps capsules of one spec off nodes.
+// asker determines the reasons for which nodes of a state do not take a capsule of one spec.
 type asker struct {
 	state *orbit.State
 	spec  *orbit.Spec
 	near  map[string]bool
-	// Why rules of company close a node; nil: none has to do with the spec.
+	// closes returns why a rule Apart or Even closes a node to the spec, "" if none does; nil: no rule concerns the
+	// spec.
 	closes func(*orbit.NodeState) string
-	// The nomination of who asks, which keeps nothing from it; nil: none.
+	// own is the nomination of the gang that is explained, which does not count as a reason against its members; nil:
+	// none.
 	own *orbit.Nomination
 }
 
-// room is a node as it is, or as it would be.
+// room is the free capacity of a node, as it is or as it would be after a change.
 type room struct {
 	node *orbit.Node
 	free orbit.Resources
-	// Of each device instance, in thousandths.
+	// devices is the free part of each device instance, in thousandths.
 	devices [orbit.MaxDevices]int
-	// The node of the state; nil: it would be a new one, of which nothing is taken.
+	// of is the node in the state; nil: a new node, which is empty.
 	of *orbit.NodeState
 }
 
@@ -118,7 +122,7 @@ func roomOf(n *orbit.NodeState) (r room) {
 	return r
 }
 
-// reasons returns everything but nominations that keeps the spec off a node.
+// reasons returns the reasons against a node, except Nominated and Ruled, which apply only to nodes of the state.
 func (a *asker) reasons(r *room) (set reasonSet) {
 	switch r.node.State {
 	case orbit.Cordoned:
@@ -170,14 +174,15 @@ func (a *asker) extraFree(r *room, name string) int64 {
 	return 0
 }
 
-// closesOf returns why rules Apart and Even close a node to a spec, as [orbit.State.Closes] does, but for the extras that it takes.
+// closesOf returns a function that says why rules Apart and Even close a node to a spec. It is [orbit.State.Closes] for
+// the spec without its extras, because missing extras are a reason of their own here.
 func closesOf(state *orbit.State, spec *orbit.Spec) func(*orbit.NodeState) string {
 	plain := *spec
 	plain.Extras = nil
 	return state.Closes(&plain)
 }
 
-// instances counts the device instances with so much free.
+// instances counts the device instances of which at least milli thousandths are free.
 func (r *room) instances(milli int) (n int) {
 	for i := range r.node.Devices.Count {
 		if r.devices[i] >= milli {
@@ -187,7 +192,7 @@ func (r *room) instances(milli int) (n int) {
 	return n
 }
 
-// of returns all that keeps the spec off a node of the state.
+// of returns all reasons against a node of the state, whose free capacity is r.
 func (a *asker) of(n *orbit.NodeState, r *room) reasonSet {
 	set := a.reasons(r)
 	if a.nominated(n, r) {
@@ -199,7 +204,8 @@ func (a *asker) of(n *orbit.NodeState, r *room) reasonSet {
 	return set
 }
 
-// nominated reports whether room that is free, and would be enough, is nominated for work that outranks the spec.
+// nominated reports whether the node's free capacity would be enough in some dimension or in devices, and is not enough
+// because part of it is nominated for work that outranks the spec.
 func (a *asker) nominated(n *orbit.NodeState, r *room) bool {
 	open, claimed := a.open(n, r)
 	if !claimed {
@@ -214,7 +220,8 @@ func (a *asker) nominated(n *orbit.NodeState, r *room) bool {
 	return ask.Count > 0 && ask.Accepts(n.Node.Devices.Model) && r.instances(ask.Milli) >= ask.Count && open.instances(ask.Milli) < ask.Count
 }
 
-// open returns what of a node is not nominated for work that outranks the spec, and whether that is less than all.
+// open returns the free capacity of a node that is not nominated for work that outranks the spec. Claimed says that
+// there is such a nomination.
 func (a *asker) open(n *orbit.NodeState, r *room) (open room, claimed bool) {
 	for of := range n.Nominated {
 		if of == a.own || !of.OutranksPriority(a.spec.Priority) {

@@ -13,24 +13,26 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Shadow tries an engine beside a real one and commits nothing. For each pass of the real engine the shadow's engine passes once on the
-// very state that the real one has planned on, with its own queue, and both plans are compared capsule by capsule. What the shadow
-// proposes is judged on a fork of that state and then forgotten, so its next pass begins where the real engine is.
+// Shadow tries an engine beside a real one and commits nothing. For each pass of the real engine, the shadow's engine
+// passes once on the very state that the real engine has planned on, with a queue of its own. Shadow then compares both
+// plans capsule by capsule. The shadow's proposals are judged on a fork of that state, which is then dropped. So its
+// next pass begins at the real state again.
 //
 //	real engine ── Round (state, proposals) ─► Shadow ─► its engine passes on that state ─► Report
 //
-// The real engine hands its rounds over and waits for nothing. Set the fields before the first call; methods may be called from any
-// goroutine. [World] lets a shadow live with the consequences of what it does.
+// The real engine hands over its rounds and never waits for the shadow. Set the fields before the first call; methods
+// may be called from any goroutine. In a [World], by contrast, the engines go on from their own placements.
 type Shadow struct {
 	// Ledger is the real ledger. It is only read. Required.
 	Ledger orbit.Ledger
-	// Engine makes the engine that is tried, on the ledger that it is given, which takes no commit to the real one. Give it the real
-	// engine's name, because work is assigned by it, and a navigator of its own. Required.
+	// Engine makes the engine to try. The engine must use the ledger that Engine is called with, which never writes to
+	// the real one. Give the engine the real engine's name, because work may be assigned to that name, and a navigator
+	// of its own. Required.
 	Engine func(ledger orbit.Ledger) *orbit.Engine
-	// Scores rate the placements of both, by name, such as the score of the real navigator and that of the shadow's; nil: only
-	// agreement is counted. They are called from one goroutine at a time.
+	// Scores rate the placements of both engines, by name: for example the score of the real navigator and that of the
+	// shadow's. Nil: only agreement is counted. They are called from one goroutine at a time.
 	Scores map[string]orbit.Score
-	// Telemetry is where scores get reports of nodes from; nil: they get the zero report.
+	// Telemetry has the nodes' reports for the scores; nil: scores get the zero report.
 	Telemetry orbit.Telemetry
 
 	once    sync.Once
@@ -38,13 +40,11 @@ type Shadow struct {
 	dropped atomic.Int64
 	running atomic.Bool
 
-	// Held during a pass.
-	passing sync.Mutex
+	passing sync.Mutex // held during a pass; guards pin and engine
 	pin     *pinned
 	engine  *orbit.Engine
 
-	// Guards what follows.
-	mu  sync.Mutex
+	mu  sync.Mutex // guards sum
 	sum ShadowReport
 }
 
@@ -52,11 +52,11 @@ type Shadow struct {
 type ShadowReport struct {
 	// Passes counts the passes that were compared.
 	Passes int
-	// Dropped counts the rounds that were not, because the shadow was too slow.
+	// Dropped counts the rounds that were not compared, because the shadow was too slow.
 	Dropped int
 	// Refused counts the proposals of the shadow that the ledger would have refused.
 	Refused int
-	// Planning and ShadowPlanning are the times that the plans of both took together.
+	// Planning and ShadowPlanning are the total times that the real engine and the shadow's engine took to plan.
 	Planning, ShadowPlanning time.Duration
 	// Errors are the latest errors of the shadow's passes, at most 16.
 	Errors []error
@@ -78,21 +78,22 @@ type Difference struct {
 // kept is how many entries the lists of a report have at most.
 const kept = 16
 
-// String tells the comparison in a few lines.
+// String returns the comparison in a few lines.
 func (r *ShadowReport) String() string {
 	return fmt.Sprintf("%d passes compared, %d dropped, %d proposals refused, %d errors; plans took %v, shadow %v\n%s",
 		r.Passes, r.Dropped, r.Refused, len(r.Errors), r.Planning, r.ShadowPlanning, &r.Tally)
 }
 
-// waiting is how many rounds wait for the shadow at most.
+// waiting is how many rounds may wait for the shadow; further ones are dropped.
 const waiting = 16
 
 func (s *Shadow) init() {
 	s.once.Do(func() { s.queue = make(chan orbit.Round, waiting) })
 }
 
-// Round hands a round of the real engine over to Run, and returns at once. If the shadow is too slow, rounds are left out and counted. Set
-// it as the OnRound of the real engine, or call it from an OnRound of your own.
+// Round hands over a round of the real engine to Run, and returns at once. If the shadow is too slow, Round drops the
+// round and counts it in ShadowReport.Dropped. Set it as the OnRound of the real engine, or call it from an OnRound of
+// your own.
 func (s *Shadow) Round(round orbit.Round) {
 	s.init()
 	select {
@@ -102,8 +103,8 @@ func (s *Shadow) Round(round orbit.Round) {
 	}
 }
 
-// Run compares the rounds that are handed over until ctx ends, and then returns nil. It refuses, with an error, to run with a fault in the
-// fields or twice at a time.
+// Run compares the rounds that are handed over, until ctx ends; then it returns nil. It returns an error at once if a
+// required field is missing, or if another call of Run has not returned.
 func (s *Shadow) Run(ctx context.Context) error {
 	s.init()
 	if err := s.check(); err != nil {
@@ -132,8 +133,8 @@ func (s *Shadow) check() error {
 	return nil
 }
 
-// Pass compares one round of the real engine with a pass of the shadow's, and returns the comparison, which the report includes from then on.
-// It is what Run does with each round.
+// Pass compares one round of the real engine with a pass of the shadow's engine. It returns the comparison and adds it
+// to the report. Run calls it for each round.
 func (s *Shadow) Pass(ctx context.Context, round orbit.Round) (*ShadowReport, error) {
 	if err := s.check(); err != nil {
 		return nil, err
@@ -153,8 +154,8 @@ func (s *Shadow) Pass(ctx context.Context, round orbit.Round) (*ShadowReport, er
 	}
 	actual := newRecorder(round.State, tried.raters)
 	for i := range round.Settled {
-		if p := &round.Settled[i].Proposal; p.View == round.View { // else it was planned earlier, and sent again
-			_, _ = actual.Propose(ctx, *p) // what lost against others may win here, and what loses here has lost
+		if p := &round.Settled[i].Proposal; p.View == round.View { // another view: it was planned in an earlier pass and sent again
+			_, _ = actual.Propose(ctx, *p) // compares plans, not outcomes: a proposal that lost to another engine may be committed here
 		}
 	}
 	r := &ShadowReport{Passes: 1, Refused: s.pin.refused, Planning: round.Planning, ShadowPlanning: mine.Planning, Errors: mine.Errors}
@@ -164,7 +165,8 @@ func (s *Shadow) Pass(ctx context.Context, round orbit.Round) (*ShadowReport, er
 	return r, nil
 }
 
-// prepare makes the engine see the state, and nothing else.
+// prepare moves the shadow's ledger to the state that the real engine has planned on. It makes the engine on first use,
+// and again if the revision has gone back.
 func (s *Shadow) prepare(tried *recorder) error {
 	if s.pin != nil && tried.Start.Revision() < s.pin.state.Revision() {
 		s.pin = nil // the ledger has begun anew
@@ -181,7 +183,7 @@ func (s *Shadow) prepare(tried *recorder) error {
 	return nil
 }
 
-// compare pairs the placements of both plans.
+// compare counts the placements of both plans, and lists the capsules that were placed differently.
 func (r *ShadowReport) compare(view orbit.Revision, actual, shadow map[orbit.CapsuleID]choice) {
 	differ := func(id orbit.CapsuleID) {
 		if len(r.Differences) < kept {
@@ -238,15 +240,14 @@ func (s *Shadow) Report() *ShadowReport {
 	return &r
 }
 
-// pinned is a ledger that stands still at a state of a real one. It takes proposals as if they were committed, and keeps none.
+// pinned is a ledger whose state is fixed at a state of the real ledger until set moves it. It judges proposals on a
+// fork and answers as if they were committed, but its state does not change.
 type pinned struct {
 	real orbit.Ledger
 
-	// Guards what follows.
-	mu    sync.Mutex
-	state *orbit.State
-	// Judges what is proposed.
-	fork    *recorder
+	mu      sync.Mutex // guards the fields below
+	state   *orbit.State
+	fork    *recorder // judges the proposals
 	refused int
 }
 
@@ -263,8 +264,8 @@ func (p *pinned) at() *orbit.State {
 	return p.state
 }
 
-// Propose implements [orbit.Ledger]. The answer to what the fork takes is the revision of the state: for an engine this is a commit that
-// it has seen already, so it waits for nothing newer.
+// Propose implements [orbit.Ledger]. If the fork accepts the proposal, Propose returns the revision of the fixed state.
+// To the engine this is a commit that its view includes already, so the engine does not wait for a newer state.
 func (p *pinned) Propose(ctx context.Context, proposal orbit.Proposal) (orbit.Revision, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -274,7 +275,7 @@ func (p *pinned) Propose(ctx context.Context, proposal orbit.Proposal) (orbit.Re
 	}
 	if r := (*orbit.Rejection)(nil); errors.As(err, &r) {
 		p.refused++
-		here := *r // the fork's revisions mean nothing elsewhere
+		here := *r // revisions of the fork mean nothing to the engine
 		here.At, here.TakenAt = min(r.At, p.state.Revision()), min(r.TakenAt, p.state.Revision())
 		err = &here
 	}
@@ -284,7 +285,8 @@ func (p *pinned) Propose(ctx context.Context, proposal orbit.Proposal) (orbit.Re
 // Snapshot implements [orbit.Ledger].
 func (p *pinned) Snapshot(ctx context.Context) (*orbit.State, error) { return p.at(), ctx.Err() }
 
-// Changes implements [orbit.Ledger]. A view leaves out what is newer than its snapshot.
+// Changes implements [orbit.Ledger]. It may return changes that are newer than the fixed state; a view ignores changes
+// that are newer than its snapshot.
 func (p *pinned) Changes(ctx context.Context, after orbit.Revision) ([]orbit.Change, error) {
 	if p.at().Revision() <= after {
 		return nil, ctx.Err()

@@ -12,68 +12,71 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// World is a shadow in a world of its own: a fork of a ledger on which other engines live, fed with what happens to the real one from
-// outside. Nodes join, change and leave there as they do in reality, and capsules, budgets and marks come and go; who is placed where, and
-// who makes way, is up to the World's engines. The real ledger is only read.
+// World is a fork of a ledger that follows the real ledger, and on which other engines plan. Nodes join, change and
+// leave in the World as they do in reality, and so do capsules, budgets and marks. The World's own engines decide on
+// placements and evictions. The real ledger is only read.
 //
 //	real ledger ── Changes: nodes, submissions, ends, budgets ─► fork ◄─ engines of the World
 //	     └────────── placements, evictions ──► Report ◄── placements, evictions ──┘
 //
-// A capsule ends in the World when it ends in reality, however long it has run there by then. Nodes of the World do not confirm: what
-// is placed runs at once, and what leaves stops at once. Work that none of the World's engines plans is placed where it is placed in
-// reality, if it fits there. Holds, nominations and protections are the engines' own.
+// A capsule ends in the World when it ends in reality, however long it has run in the World by then. Nodes of the World
+// do not confirm: a placed capsule runs at once, and a released or evicted one stops at once. A capsule that none of
+// the World's engines plans is placed on the same node as in reality, if it fits there. Holds, nominations and
+// protections of the real ledger are not repeated; the World's engines make their own.
 //
 // Set the fields before the first call. Methods may be called from any goroutine.
 type World struct {
 	// Ledger is the real ledger. It is only read. Required.
 	Ledger orbit.Ledger
-	// Engines makes the engines of the World, on the ledger that they are given. Work is assigned by the names of engines, so use
-	// those of the real ones. Run is not called, Pass is. It is called again where the World has to begin anew. Required.
+	// Engines makes the engines of the World. They must use the ledger that Engines is called with. Give them the names
+	// of the real engines, because work may be assigned to these names. The World calls their Pass and never their Run.
+	// It calls Engines again if it has to begin anew. Required.
 	Engines func(fork orbit.Ledger) []*orbit.Engine
-	// Scores rate the placements of both, by name; nil: only agreement is counted. They are called from one goroutine at a time.
+	// Scores rate the placements of both, by name; nil: only agreement is counted. They are called from one goroutine
+	// at a time.
 	Scores map[string]orbit.Score
-	// Telemetry is where scores get reports of nodes from; nil: they get the zero report.
+	// Telemetry has the nodes' reports for the scores; nil: scores get the zero report.
 	Telemetry orbit.Telemetry
 	// Rounds is how often each engine passes at most in one step; default 100.
 	Rounds int
-	// Every is how long Run waits at most before it steps again though nothing has happened, for engines that act when time has passed;
-	// default 1 s.
+	// Every is the longest time between two steps of Run, even if the real ledger does not change, for engines that act
+	// when time has passed; default 1 s.
 	Every time.Duration
 
 	running atomic.Bool
 
-	// Guards what follows.
-	mu sync.Mutex
-	// The real state that the World has been fed with.
+	mu sync.Mutex // guards the fields below
+	// real is the real state up to which the World has been fed.
 	real    *orbit.State
 	fork    *recorder
 	engines []*orbit.Engine
-	claims  map[claim]bool
-	// Nodes that have left in reality, and cannot leave here yet.
+	claims  map[claim]bool // the answers of plans
+	// leaving are nodes that have left in reality and cannot be removed from the World yet.
 	leaving map[orbit.NodeID]bool
-	// What one of the two has placed and the other not yet.
+	// open are the capsules that only one of the two has placed so far.
 	open map[orbit.CapsuleID]*pair
 	sum  WorldReport
 }
 
-// claim is what a navigator is asked about.
+// claim is the arguments of [orbit.Navigator] Claims.
 type claim struct {
 	module string
 	class  orbit.AppClass
 }
 
-// pair is where a capsule was placed last.
+// pair is the last real placement of a capsule and the last one in the World; nil: none yet.
 type pair struct{ real, shadow *choice }
 
 // WorldReport compares a World with reality.
 type WorldReport struct {
-	// Revision is the real revision that the World has been fed with.
+	// Revision is the real revision up to which the World has been fed.
 	Revision orbit.Revision
-	// Real and Shadow are the two constellations as they are now.
+	// Real and Shadow are the totals of the real constellation and of the World's.
 	Real, Shadow WorldTotals
-	// Missed counts the real events that the World could not take, such as a placement by others where there is no room.
+	// Missed counts the real commits that could not be repeated in the World, such as a placement on a node that has no
+	// free capacity for it there.
 	Missed int
-	// Anew is how often the World has begun anew from the real state, because the history did not reach back.
+	// Anew is how often the World has begun anew from the real state, because the ledger's history did not reach back.
 	Anew int
 	// Errors are the latest errors of the World's passes, at most 16.
 	Errors []error
@@ -84,15 +87,16 @@ type WorldReport struct {
 type WorldTotals struct {
 	// Placed and Pending count the capsules.
 	Placed, Pending int
-	// Utilisation is which part of each dimension is used, from 0 to 1, on nodes that are not lost; 0 where there is none.
+	// Utilisation is the used fraction of each dimension on nodes that are not lost, from 0 to 1, more if nodes are
+	// overcommitted; 0 if no node has the dimension.
 	Utilisation [orbit.Dimensions]float64
-	// Waits counts the first placements of capsules that the World's engines plan and whose Submit.At and Place.At are known, Waited is
-	// how long these have waited together, and Longest the longest of these waits.
+	// Waits counts the first placements of capsules that the World's engines plan and whose Submit.At and Place.At are
+	// known. Waited is the sum of the times from submission to these placements, and Longest the longest of them.
 	Waits           int
 	Waited, Longest time.Duration
 }
 
-// String tells the comparison in a few lines.
+// String returns the comparison in a few lines.
 func (r *WorldReport) String() string {
 	line := func(t *WorldTotals) string {
 		mean := t.Waited / time.Duration(max(1, t.Waits))
@@ -103,9 +107,9 @@ func (r *WorldReport) String() string {
 		r.Revision, line(&r.Real), line(&r.Shadow), r.Missed, r.Anew, len(r.Errors), &r.Tally)
 }
 
-// Run steps whenever something has happened in reality, until ctx ends, and then returns nil. An error of the real ledger ends it;
-// the World stays as it is, and Run may be called again. It refuses, with an error, to run with a fault in the fields or twice at a
-// time.
+// Run steps whenever the real ledger has changed, and at least as often as Every says, until ctx ends; then it returns
+// nil. An error of the real ledger ends Run; the World keeps its state, and Run may be called again. Run returns an
+// error at once if a required field is missing, or if another call of Run has not returned.
 func (w *World) Run(ctx context.Context) error {
 	if !w.running.CompareAndSwap(false, true) {
 		return errors.New("whatif: the world runs already")
@@ -127,8 +131,8 @@ func (w *World) Run(ctx context.Context) error {
 	return nil
 }
 
-// Step feeds the World with what has happened since the last step, has its engines pass until they rest, and returns the report. The
-// first step begins with the real state as it is.
+// Step repeats in the World the real changes since the last step, lets the World's engines pass until they rest, and
+// returns the report. The first step begins with the current real state.
 func (w *World) Step(ctx context.Context) (*WorldReport, error) {
 	if _, err := w.step(ctx); err != nil {
 		return nil, err
@@ -161,7 +165,8 @@ func (w *World) step(ctx context.Context) (seen orbit.Revision, err error) {
 	return now.Revision(), err
 }
 
-// begin makes the World from a real state.
+// begin makes the World anew from a real state. It ends all confirmations there: capsules that have left a node are
+// confirmed as stopped, and nodes no longer confirm.
 func (w *World) begin(ctx context.Context, now *orbit.State) error {
 	fork := newRecorder(now, raters{w.Scores, w.Telemetry})
 	engines := w.Engines(fork)
@@ -186,7 +191,7 @@ func (w *World) begin(ctx context.Context, now *orbit.State) error {
 	return nil
 }
 
-// takeReal counts what a real commit has placed and evicted.
+// takeReal counts the placements and evictions of a real commit.
 func (w *World) takeReal(changes []orbit.Change, before, after *orbit.State) {
 	w.sum.Evicted += w.fork.choices(changes, before, after, func(c *orbit.Capsule, to choice) {
 		if w.plans(c) {
@@ -197,7 +202,7 @@ func (w *World) takeReal(changes []orbit.Change, before, after *orbit.State) {
 	})
 }
 
-// takeShadow counts what the World's engines have placed and evicted.
+// takeShadow counts the placements and evictions of the World's engines since the last step.
 func (w *World) takeShadow() {
 	w.sum.ShadowEvicted, w.sum.Revision = w.fork.evicted, w.real.Revision()
 	for id, to := range w.fork.placed {
@@ -233,8 +238,8 @@ func (t *WorldTotals) wait(waited time.Duration) {
 	t.Longest = max(t.Longest, waited)
 }
 
-// Report returns the comparison as it is after the last step. It looks at each node of both constellations. Capsules that only one of
-// the two has placed, and that have not ended, are in OnlyReal and OnlyShadow.
+// Report returns the comparison after the last step. It visits each node of both constellations. OnlyReal and
+// OnlyShadow count the capsules that only one of the two has placed so far and that have not ended.
 func (w *World) Report() *WorldReport {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -256,7 +261,7 @@ func (w *World) Report() *WorldReport {
 	return &r
 }
 
-// count counts capsules and what they use.
+// count fills in the numbers of capsules and the utilisation from a state.
 func (t *WorldTotals) count(s *orbit.State) {
 	var used, capacity [orbit.Dimensions]float64
 	t.Pending = s.PendingCount()

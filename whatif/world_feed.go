@@ -9,7 +9,8 @@ import (
 	"github.com/orbitsched/orbit/internal/guard"
 )
 
-// feedAll feeds the World with changes, one real commit after the other, and moves it to the real state that they have led to.
+// feedAll repeats the real changes in the World, one commit after the other. Now is the real state after the last of
+// them.
 func (w *World) feedAll(ctx context.Context, now *orbit.State, changes []orbit.Change) error {
 	for _, id := range slices.Sorted(maps.Keys(w.leaving)) {
 		w.removeNode(ctx, id)
@@ -20,7 +21,7 @@ func (w *World) feedAll(ctx context.Context, now *orbit.State, changes []orbit.C
 			n++
 		}
 		after, err := w.real.Apply(changes[:n])
-		if err != nil { // the history is not that of this state
+		if err != nil { // the changes do not continue from this state
 			return w.begin(ctx, now)
 		}
 		w.feed(ctx, changes[:n], after)
@@ -34,8 +35,8 @@ func (w *World) feedAll(ctx context.Context, now *orbit.State, changes []orbit.C
 	return nil
 }
 
-// feed repeats one real commit in the World, as far as the World's own engines do not decide about it. Placements of one commit go into one
-// proposal, because a gang may have to start whole.
+// feed repeats one real commit in the World, except the commitments on which the World's own engines decide. The
+// placements of one commit are one proposal in the World too, because a gang may have to start whole.
 func (w *World) feed(ctx context.Context, changes []orbit.Change, after *orbit.State) {
 	var places []orbit.Commitment
 	for i := range changes {
@@ -82,7 +83,8 @@ func (w *World) state(ctx context.Context) *orbit.State {
 	return s
 }
 
-// do commits one proposal of feed in the World. It reports whether the World's ledger accepted it, and counts it as missed if not.
+// do commits one proposal of feed in the World. It reports whether the World's ledger accepted it, and counts it as
+// missed if not.
 func (w *World) do(ctx context.Context, do ...orbit.Commitment) bool {
 	_, err := w.fork.MemoryLedger.Propose(context.WithoutCancel(ctx), orbit.Proposal{ID: orbit.NewProposalID(), Do: do})
 	if err != nil {
@@ -91,7 +93,8 @@ func (w *World) do(ctx context.Context, do ...orbit.Commitment) bool {
 	return err == nil
 }
 
-// putNode adds or changes a node. If the node is lost, what was on it is released, so that its capsules are pending again.
+// putNode adds or changes a node. If the node is lost, the capsules on it return to pending, and its holds are
+// released.
 func (w *World) putNode(ctx context.Context, n orbit.Node) {
 	n.Confirms = false
 	if delete(w.leaving, n.ID); w.do(ctx, orbit.PutNode{Node: n}) && n.State == orbit.Lost {
@@ -112,8 +115,9 @@ func (w *World) evacuate(ctx context.Context, id orbit.NodeID) {
 	}
 }
 
-// removeNode removes a node. The real node was empty, but the World may have placed capsules on it; they are lost and pending again. If the
-// node cannot be removed yet, because room on it is nominated, the next call of feedAll tries again.
+// removeNode removes a node. The real node was empty, but there may be capsules on it in the World; these return to
+// pending. If the node cannot be removed yet, because capacity on it is nominated, the next call of feedAll tries
+// again.
 func (w *World) removeNode(ctx context.Context, id orbit.NodeID) {
 	n := w.state(ctx).Node(id)
 	if delete(w.leaving, id); n == nil {
@@ -130,8 +134,9 @@ func (w *World) removeNode(ctx context.Context, id orbit.NodeID) {
 	}
 }
 
-// release repeats a real release in the World. A final one always ends the capsule. Any other returns it to pending only if it has stopped,
-// or if the World has it on the same node and that node is cordoned here as well.
+// release repeats a real release of a capsule in the World. A final release always ends the capsule. Any other one
+// returns it to pending only if the capsule has stopped by itself, or if the release is from the node on which the
+// World has the capsule and that node is cordoned in the World too.
 func (w *World) release(ctx context.Context, r orbit.Release) {
 	c := w.state(ctx).Capsule(r.Capsule)
 	if r.Capsule == "" || c == nil || c.Released() {
