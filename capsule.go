@@ -16,16 +16,16 @@ type Capsule struct {
 	ID CapsuleID
 	// Spec is shared by all capsules with an equal spec. It must not be changed.
 	Spec *Spec
-	// Owner is the engine that the capsule is assigned to; empty: the engine that claims it.
+	// Owner is the name of the engine to which the capsule is assigned; empty: the engine whose navigator claims it.
 	Owner string
-	// Gang is the gang that the capsule is a member of; empty: none.
+	// Gang is the gang of which the capsule is a member; empty: none.
 	Gang GangID
-	// Node is the node that the capsule is placed on; empty: it is not placed.
+	// Node is the node on which the capsule is placed; empty: it is not placed.
 	Node NodeID
 	// Note is the Place.Note of the placement.
 	Note string
-	// Submitted is the order of submission, which rises within a ledger: the revision times 2^20, plus the position
-	// within that revision, in the order of the commitments.
+	// Submitted is the capsule's number in the order of submission; later submissions have higher numbers. It is the
+	// revision times 2^20, plus the position among the commitments of that revision.
 	Submitted uint64
 	// Changed is the revision at which this record last changed.
 	Changed Revision
@@ -33,73 +33,77 @@ type Capsule struct {
 	PlacedAt Revision
 	// PlacedBy is the id of the proposal that placed the capsule last.
 	PlacedBy ProposalID
-	// Remains is what may still run of an earlier placement, or of a former capsule with this id; nil: nothing. Until it ends, the
-	// capsule does not begin anywhere.
+	// Remains is an earlier placement of the capsule, or of a former capsule with its id, that may still run; nil:
+	// there is none. Until it ends, the capsule begins nowhere.
 	Remains *Remains
-	// Nomination is the room that the capsule is nominated for while it waits. After the nomination has ended, a record of it stays. Nil:
-	// there has been no nomination since the capsule was submitted or last placed.
+	// Nomination is the room that is nominated for the capsule while it is pending. A record of the nomination remains
+	// after its end. Nil: the capsule has not been nominated since it was submitted or last placed.
 	Nomination *Nomination
-	// Borrows names the nominee whose room on Node the capsule uses ([Spec.Backfills]). Of the nominations that lent to it when it was
-	// placed, this was the first in rank; it may have ended since. Nil: the capsule uses no nominated room.
+	// Borrows names the nominee whose room on Node the capsule borrows ([Spec.Backfills]): of the nominations that lent
+	// to it when it was placed, the first in rank. That nomination may have ended since. Nil: the capsule borrows no
+	// room.
 	Borrows *Nominee
-	// Labels are the Submit.Labels of its submission; nil: none. All capsules of one Submit share them, so do not change them.
+	// Labels are the Submit.Labels of the capsule's submission; nil: none. All capsules of one Submit share the map, so
+	// do not change it.
 	Labels map[string]string
 	// SubmitTime is the Submit.At of its submission; 0: unknown.
 	SubmitTime Instant
 	// PlaceTime is the Place.At of its last placement; 0: unknown, or it was never placed.
 	PlaceTime Instant
-	// Devices are the device instances that the capsule holds on Node. The field stands after the larger ones because that makes
-	// the record smaller.
+	// Devices are the device instances that the capsule holds on Node. (The small fields stand at the end because that
+	// makes the record smaller.)
 	Devices DeviceSet
-	// Begun reports that the agent of Node has confirmed that the capsule begins to run there ([Confirm]).
+	// Begun reports that the agent of Node has confirmed that it is about to start the capsule ([Confirm]).
 	Begun bool
-	// Ready reports that the agent of Node has confirmed Ready, and not NotReady since then ([Confirm]). If Node has no agent that
-	// confirms, Ready stays false, and budgets count the capsule as ready all the same.
+	// Ready reports that the agent of Node has confirmed Ready, and not NotReady since ([Confirm]). On a node without a
+	// confirming agent Ready stays false, and budgets count the capsule as ready nevertheless.
 	Ready bool
-	// Waits reports that the capsule was placed to wait: it begins only after all [Remains] on Node that had left by the time of the
-	// placement have stopped (those whose Left is not above PlacedAt). It stays true after they have: propose [Confirm] to find out.
+	// Waits reports that the capsule was placed to wait: it begins only after all [Remains] on Node that had left
+	// before the placement (Left not above PlacedAt) have stopped. Waits stays true afterwards; to find out whether the
+	// capsule may begin, propose [Confirm].
 	Waits bool
-	// Adopted reports that the capsule is placed by an [Adopt], whether or not there was room for it.
+	// Adopted reports that the placement was made by an [Adopt], which does not ask for free capacity.
 	Adopted bool
-	// Respecified reports that Spec is not the one with which the capsule was submitted.
+	// Respecified reports that Spec is not the spec with which the capsule was submitted.
 	Respecified bool
 
-	// The index of its role in the gang.
+	// The index of the capsule's role in the gang.
 	role     uint16
 	released bool
-	// The proposals that placed it before PlacedBy, as a list that begins with the newest.
+	// The placements before PlacedBy, as a linked list, newest first.
 	earlier *placements
 }
 
-// submission is a position in the order of submission ([Capsule.Submitted]). It is computed from the revision and not by counting
-// submissions. So a state that was read from a dump goes on with the same numbers as a state that has seen the whole history.
+// submission is a position in the order of submission ([Capsule.Submitted]). It is computed from the revision instead
+// of counting submissions, so a state that was read from a dump continues with the same numbers as a state that has
+// seen the whole history.
 type submission uint64
 
-// submittedAt returns the revision at which the capsule was submitted, or a little more if more than 2^20 capsules were submitted at
-// one revision.
+// submittedAt returns the revision at which the capsule was submitted, or a slightly higher one if more than 2^20
+// capsules were submitted at one revision.
 func (c *Capsule) submittedAt() Revision {
 	return min(Revision(c.Submitted>>submissionBits), c.Changed)
 }
 
-// submissionBits is how many bits of a submission number the capsules of one revision. They suffice for one [Submit].
+// submissionBits is the number of bits that number the capsules of one revision. They suffice for one [Submit].
 const submissionBits = 20
 
-// next returns the submission that follows s for a capsule that is submitted at a revision.
+// next returns the submission number after s for a capsule that is submitted at a revision.
 func (s submission) next(rev Revision) submission {
 	return max(s+1, submission(min(rev, 1<<42))<<submissionBits)
 }
 
-// Pending reports whether the capsule waits for a place.
+// Pending reports whether the capsule waits to be placed.
 func (c *Capsule) Pending() bool { return c.Node == "" && !c.released }
 
 // Placed reports whether the capsule is on a node.
 func (c *Capsule) Placed() bool { return c.Node != "" }
 
-// Released reports whether the capsule has been released for good. Such records are kept for a while
-// ([Limits.Terminal], and as long as there are [Remains]) so that late proposals get a precise answer.
+// Released reports whether the capsule has been released for good. The state keeps such records for a while
+// ([Limits.Terminal], and as long as there are [Remains]), so that late proposals get a precise answer.
 func (c *Capsule) Released() bool { return c.released }
 
-// placements remembers which proposals placed a capsule before its last placement. It is immutable.
+// placements is a linked list of the proposals that placed a capsule before its last placement. It is immutable.
 type placements struct {
 	id     ProposalID
 	at     Revision
@@ -107,8 +111,9 @@ type placements struct {
 	before *placements
 }
 
-// Placements yields the proposals that have placed the capsule, or a former capsule with its id, and the revision of each, the newest
-// first. It knows at least the last [Limits.PlacementIDs] of them. A proposal without an id is not remembered.
+// Placements yields the proposals that have placed the capsule, or a former capsule with its id, each with its
+// revision, newest first. It knows at least the last [Limits.PlacementIDs] of them. Proposals without an id are not
+// recorded.
 func (c *Capsule) Placements() iter.Seq2[ProposalID, Revision] {
 	return func(yield func(ProposalID, Revision) bool) {
 		if !c.PlacedBy.IsZero() && !yield(c.PlacedBy, c.PlacedAt) {
@@ -122,7 +127,7 @@ func (c *Capsule) Placements() iter.Seq2[ProposalID, Revision] {
 	}
 }
 
-// placedBy returns the revision at which the proposal placed c, or 0 if it is not known to have placed c.
+// placedBy returns the revision at which the proposal placed c, or 0 if no such placement is recorded.
 func (c *Capsule) placedBy(id ProposalID) Revision {
 	if id.IsZero() {
 		return 0
@@ -138,7 +143,7 @@ func (c *Capsule) placedBy(id ProposalID) Revision {
 	return 0
 }
 
-// remember adds the last placement to the earlier ones, and keeps at most limit of those.
+// remember prepends the last placement to the earlier ones, and keeps at least limit of them.
 func (c *Capsule) remember(limit int) {
 	if c.PlacedBy.IsZero() {
 		return
@@ -146,7 +151,7 @@ func (c *Capsule) remember(limit int) {
 	c.earlier = trim(&placements{id: c.PlacedBy, at: c.PlacedAt, before: c.earlier}, limit)
 }
 
-// trim copies the list down to the limit when it has grown to twice that, so that the cost is constant.
+// trim copies the first limit entries once the list has twice as many, so that the amortised cost is constant.
 func trim(p *placements, limit int) *placements {
 	if p.before != nil {
 		p.depth = p.before.depth + 1
@@ -170,23 +175,22 @@ func trim(p *placements, limit int) *placements {
 // GangID names a gang.
 type GangID string
 
-// Gang is a set of capsules that are placed together in one topology domain, or not at all. The ledger enforces
-// that the first placement is whole, or has at least the minimum of every role. The navigator chooses the
-// domain. Give the specs of its roles the class [GangClass], so that no navigator for single
-// capsules claims them.
+// Gang is a set of capsules that are placed together in one topology domain, or not at all. The ledger enforces that
+// the first placement has at least the minimum of every role; the navigator chooses the domain. Give the specs of the
+// roles the class [GangClass], so that navigators for single capsules do not claim the members.
 type Gang struct {
-	// ID identifies the gang. It may be used again once all members have been released for good: at once for a gang that names them
-	// all again, else when their records have been dropped.
+	// ID identifies the gang. It may be used again once all members have been released for good: at once by a gang that
+	// names all of them again, otherwise when their records have been dropped.
 	ID GangID `json:"id"`
-	// Roles lists the members, those with the same spec in one role.
+	// Roles lists the members; members with the same spec are in one role.
 	Roles []Role `json:"roles"`
-	// Levels are the topology levels to try, in this order, narrowest first; empty: all nodes are one domain.
+	// Levels are the topology levels to try, in this order: narrowest first. Empty: all nodes are one domain.
 	Levels []string `json:"levels,omitempty"`
 	// Loose makes the levels a preference instead of a requirement.
 	Loose bool `json:"loose,omitempty"`
 }
 
-// Role is the members of a gang that have the same spec.
+// Role is the set of members of a gang that have the same spec.
 type Role struct {
 	// Name identifies the role within its gang.
 	Name string `json:"name"`
@@ -194,14 +198,14 @@ type Role struct {
 	Spec *Spec `json:"spec"`
 	// Members are the ids of the role's capsules.
 	Members []CapsuleID `json:"members"`
-	// Min is the smallest number of the role's members that the first placement may hold; 0: all.
+	// Min is the minimum number of the role's members in the first placement; 0: all.
 	Min int `json:"min,omitempty"`
 }
 
-// maxRoles is the most roles of a gang: the index of a role has 16 bits in the record of a capsule.
+// maxRoles is the maximum number of roles of a gang. The record of a capsule has 16 bits for the index of its role.
 const maxRoles = 1 << 16
 
-// minimum is the fewest members that the first placement may hold.
+// minimum returns the minimum number of members in the first placement.
 func (r *Role) minimum() int {
 	if r.Min == 0 {
 		return len(r.Members)
@@ -209,7 +213,7 @@ func (r *Role) minimum() int {
 	return r.Min
 }
 
-// priority returns the priority at which the gang is placed and evicts: that of its lowest role.
+// priority returns the priority at which the gang is placed and evicts others: the lowest priority of its roles.
 func (g *Gang) priority() int32 {
 	lowest := int32(math.MaxInt32)
 	for i := range g.Roles {
@@ -218,7 +222,7 @@ func (g *Gang) priority() int32 {
 	return lowest
 }
 
-// GangState is a gang and how much of it is placed, at one revision. Read it, never write it.
+// GangState is a gang and the number of its placed members, at one revision. Read it, never write it.
 type GangState struct {
 	// Gang is the gang as it was submitted.
 	Gang *Gang
@@ -226,11 +230,11 @@ type GangState struct {
 	Placed []int
 	// Changed is the revision at which a member was last placed or released, or the gang was nominated.
 	Changed Revision
-	// Nomination is the room that the gang is nominated for while no member is placed. After the nomination has ended, a record of it
-	// stays. Nil: there has been no nomination since the gang was submitted or a member was last placed.
+	// Nomination is the room that is nominated for the gang while no member is placed. A record of the nomination
+	// remains after its end. Nil: the gang has not been nominated since it was submitted or a member was last placed.
 	Nomination *Nomination
 
-	// How many members still have a record.
+	// The number of members that still have a record.
 	records int
 }
 
@@ -243,7 +247,7 @@ func (g *GangState) Total() int {
 	return n
 }
 
-// Short reports whether the gang runs with fewer members than it has, in any role.
+// Short reports whether the gang runs, but with fewer members in some role than the role has.
 func (g *GangState) Short() bool {
 	if g.Total() == 0 {
 		return false
@@ -266,7 +270,7 @@ func (g *GangState) wanting() int {
 	return -1
 }
 
-// faults lists everything that is wrong with g, except with its ids and specs. Limit is the most members that it may have.
+// faults lists everything that is wrong with g, except with its ids and specs. Limit is the maximum number of members.
 func (g *Gang) faults(limit int) []string {
 	var out []string
 	if len(g.Roles) == 0 {
@@ -297,20 +301,22 @@ func (g *Gang) faults(limit int) []string {
 	return out
 }
 
-// Evict takes a capsule off its node, either to make way for other work or to be moved. If it is a member of a gang, the gang must
-// keep the minimum of every role, or no placed member at all.
+// Evict takes a capsule off its node, either to make way for other work or to move the capsule. If the capsule is a
+// member of a gang, the gang must keep the minimum of every role, or have no placed member left.
 //
-// With For or ForGang it is an eviction to make way. The capsule, the victim, returns to pending. The same proposal must place the
-// capsule or gang named there, which must have a strictly higher priority and need room that the victim takes. The ledger spares
-// victims that need not leave: it goes through them in the order of the proposal and puts each one back that fits beside what
-// is still on the node and the newcomers that outrank it. A gang that is evicted whole is put back as one. A victim that has
-// left by itself is skipped. The history holds only the evictions that remain ([State.Judge]). Therefore no proposal is
-// refused because there is more room than it expected, and no capsule is evicted that its newcomer does not need to be. A gang that is evicted whole counts with the
-// priority of its highest role; members of a gang evict with the priority of its lowest.
+// With For or ForGang it is an eviction to make way. The evicted capsule, the victim, becomes pending again. The same
+// proposal must place the capsule or gang that is named, the newcomer. The newcomer must have a strictly higher
+// priority and need room that the victim takes. The ledger spares victims that need not leave: in the order of the
+// proposal, it puts back each victim that fits beside the capsules that are still on the node and the newcomers that
+// outrank it. A gang that is evicted whole is put back whole. A victim that has left on its own is skipped. The history
+// has only the evictions that remain ([State.Judge]). So no proposal is refused because there is more room than it
+// expected, and no capsule is evicted without need. A gang that is evicted whole counts with the priority of its
+// highest role; members of a gang evict with the priority of its lowest role.
 //
-// With neither it is a move: the same proposal must place the capsule again. A move needs one of three: the capsule is
-// [Spec.Movable]; a [Budget] covered it before the proposal; or its node takes no new work, before the proposal and all through
-// it, or has a NoExecute taint that the capsule does not tolerate for ever ([Taint]). A gang of which a part is moved keeps as many placed members as it had.
+// Without For and ForGang it is a move: the same proposal must place the capsule again. One of three conditions must
+// hold. The capsule is [Spec.Movable]. Or a [Budget] covered it before the proposal. Or its node takes no new work,
+// before the proposal and all through it, or has a NoExecute taint that the capsule does not tolerate for ever
+// ([Taint]). A gang of which a part is moved must keep its number of placed members.
 type Evict struct {
 	// Capsule is the capsule to take off its node.
 	Capsule CapsuleID `json:"capsule"`
@@ -326,17 +332,19 @@ type Evict struct {
 
 func (Evict) commitment() {}
 
-// Protect keeps a capsule on its node for a while: no [Evict] and no [Release] from a cordoned node takes it off. What its owner
-// releases for good, what stops and what is lost is not protected. With For the protection begins with a placement, which the same
-// proposal must make; with Since it ends. It also ends with the placement.
+// Protect keeps a capsule on its node for a while: no [Evict], and no [Release] from a cordoned node, takes it off. It
+// does not protect a capsule that its owner releases for good, that stops, or whose node is lost. With For, the
+// protection begins with a placement that the same proposal makes. With Since, the protection ends. It also ends with
+// the placement.
 //
-// No rule reads a clock, so engines end protections: each counts For from when it first sees one, and the first that is done proposes
-// the end. An engine that starts anew counts anew; where no engine runs, protections stay. A plan may protect only work of its
-// navigator, and end no protection ([State.Offence]).
+// No rule of a ledger reads a clock, so engines end protections. Each engine counts For from the moment at which it
+// first sees the protection, and the first to finish proposes the end. An engine that restarts counts anew; where no
+// engine runs, protections stay. A plan may protect only work of its navigator, and may not end a protection
+// ([State.Offence]).
 type Protect struct {
 	// Capsule is the capsule to protect.
 	Capsule CapsuleID `json:"capsule"`
-	// For is how long engines wait until they end the protection, at most [Limits.Protect]; 0 if Since is set.
+	// For is the time after which engines end the protection, at most [Limits.Protect]; 0 if Since is set.
 	For time.Duration `json:"for,omitempty"`
 	// Since ends the protection of the placement that was made at this revision ([Capsule.PlacedAt]); 0 if For is set.
 	Since Revision `json:"since,omitempty"`
@@ -344,37 +352,40 @@ type Protect struct {
 
 func (Protect) commitment() {}
 
-// Confirm is what the agent of a node reports of a capsule there: that it is about to run, that it serves or does not, or that it
-// runs no more. Exactly one of Begun, Ready, NotReady and Stopped must be set. Besides Confirms, such a proposal may hold only releases that are Final or Stopped, and
-// placements of capsules that the proposal says have stopped. A navigator's plan may not hold a Confirm.
+// Confirm is the report of a node's agent about a capsule there: the capsule is about to run, serves, does not serve,
+// or has stopped. Exactly one of Begun, Ready, NotReady and Stopped must be set. A proposal with a Confirm may
+// otherwise hold only releases that are Final or Stopped, and placements of capsules that the same proposal reports as
+// stopped. A navigator's plan may not hold a Confirm.
 type Confirm struct {
 	// Capsule is the capsule that the agent reports about.
 	Capsule CapsuleID `json:"capsule"`
 	// Since is the revision at which the capsule was placed there ([Capsule.PlacedAt], [Remains.Since]).
 	Since Revision `json:"since"`
-	// Begun says that the capsule is about to run where it is placed. The agent proposes it before it starts the capsule, and
-	// starts it only once this is committed. The ledger refuses it while something still runs that has to stop first, with
-	// ErrInfeasible if View is set; then the agent tries again after a later revision. It is also refused, as a conflict, if the capsule has
-	// got another spec after View ([Resize]), with which it has to be started. The node must be one that Confirms and is not Lost.
+	// Begun says that the capsule is about to run where it is placed. The agent proposes it before it starts the
+	// capsule, and starts the capsule only after the commit. The ledger refuses Begun while a capsule still runs that
+	// must stop first. That refusal is ErrInfeasible if View is set; the agent then tries again after a later revision.
+	// The ledger also refuses it, as a conflict, if the capsule has got another spec after View ([Resize]): the agent
+	// must start it with the new spec. The node must be one that Confirms and is not Lost.
 	Begun bool `json:"begun,omitempty"`
-	// Ready says that the capsule serves. Budgets count it as healthy from then on ([Budget]). If Begun was not confirmed before, Ready
-	// says that too, and is refused where Begun would be. A capsule that is placed again is not ready until this is said again.
+	// Ready says that the capsule serves. From then on budgets count it as healthy ([Budget]). If Begun was not
+	// confirmed before, Ready implies it, and is refused where Begun would be. After another placement the capsule is
+	// not ready until Ready is confirmed again.
 	Ready bool `json:"ready,omitempty"`
-	// NotReady says that a capsule which was Ready runs but does not serve: it has failed its health check, or starts anew in its place.
-	// Budgets count it as missing until the next Ready. It is refused where the capsule is not ready already.
+	// NotReady says that a capsule that was Ready runs but does not serve: its health check failed, or it restarts in
+	// place. Budgets count it as missing until the next Ready. NotReady is refused for a capsule that is not ready.
 	NotReady bool `json:"notReady,omitempty"`
-	// Stopped says that a capsule which was taken off its node runs there no more: its [Remains] end. For a capsule that is still
-	// placed and runs no more, use [Release.Stopped] if it is to run again; if it is done, propose {Release Final, Confirm
-	// Stopped} together.
+	// Stopped says that a capsule that was taken off its node no longer runs there: its [Remains] end. If the capsule
+	// is still placed but no longer runs, use [Release.Stopped] if it is to run again. If it is done, propose {Release
+	// Final, Confirm Stopped} together.
 	Stopped bool `json:"stopped,omitempty"`
 }
 
 func (Confirm) commitment() {}
 
-// Remains is a capsule that was taken off its node after it had begun, and may still run there. It ends when the agent of the
-// node confirms that the capsule has stopped, or when the node is lost. Remains do not reduce what is free on the node, so
-// others may be placed there; but one that does not fit beside them waits to begin until they end. The capsule itself, wherever
-// it is placed next, waits too.
+// Remains is the record of a capsule that was taken off its node after it had begun, and that may still run there. It
+// ends when the agent of the node confirms that the capsule has stopped, or when the node is lost. Remains do not
+// reduce the free capacity of the node, so other capsules may be placed there; but one that does not fit beside the
+// Remains waits to begin until they end. The capsule itself also waits, wherever it is placed next.
 type Remains struct {
 	// Capsule is the capsule that ran there. It may be pending, placed elsewhere, or released for good.
 	Capsule CapsuleID `json:"-"`
@@ -382,7 +393,7 @@ type Remains struct {
 	Spec *Spec `json:"-"`
 	// Node is the node that the capsule was taken off.
 	Node NodeID `json:"node"`
-	// Devices are the device instances that it had there.
+	// Devices are the device instances that the capsule held there.
 	Devices DeviceSet `json:"devices,omitempty"`
 	// Since is the revision at which it was placed there.
 	Since Revision `json:"since"`
@@ -392,7 +403,7 @@ type Remains struct {
 	Adopted bool `json:"adopted,omitempty"`
 }
 
-// same reports whether both are the remains of one placement, or nil.
+// same reports whether both are the remains of the same placement, or both are nil.
 func (r *Remains) same(o *Remains) bool {
 	return r == o || r != nil && o != nil && r.Capsule == o.Capsule && r.Since == o.Since
 }

@@ -13,7 +13,8 @@ import (
 	"weak"
 )
 
-// AppClass is the kind of service a capsule wants. With the module it decides which navigator owns it.
+// AppClass is the kind of service that a capsule needs. Class and module together decide which navigator plans the
+// capsule.
 type AppClass uint8
 
 // The application classes.
@@ -36,101 +37,111 @@ func (c AppClass) String() string {
 	return fmt.Sprintf("AppClass(%d)", uint8(c))
 }
 
-// Start is what a capsule starts from. Only a node's report tells whether it is there ([Report]), so navigators see to
-// it, and no ledger.
+// Start names what a capsule starts from: a template, volumes, a parent. Whether a node has these only its report says
+// ([Report]). So navigators check Start, and ledgers do not.
 type Start struct {
 	// Template is the name under which nodes report the template.
 	Template string `json:"template,omitempty"`
-	// Volumes it opens, all of which must be on the node's disk.
+	// Volumes are the names of the volumes that the capsule opens. All of them must be on the node's disk.
 	Volumes []string `json:"volumes,omitempty"`
-	// Parent is the capsule it is forked from, on whose node it is placed. A fork that loses its node after its parent
-	// is gone for good boots from the template, on any node.
+	// Parent is the capsule from which this one is forked. The fork is placed on the node of its parent. A fork that
+	// loses its node after its parent has been released for good boots from the template, on any node.
 	Parent CapsuleID `json:"parent,omitempty"`
-	// CrossHost requires another node than the parent's.
+	// CrossHost requires a node other than the parent's.
 	CrossHost bool `json:"crossHost,omitempty"`
 }
 
-// Spec is what a capsule asks for. All capsules alike share one: a ledger keeps a copy of its own, one for
-// all equal specs, and hands that out. Treat what a ledger hands out as read-only.
+// Spec describes what a capsule asks for. Equal capsules share one spec: a ledger keeps its own copy, one for all equal
+// specs, and returns that copy. Treat the specs that a ledger returns as read-only.
 type Spec struct {
-	// Module is the name of the set of identical capsules that this one belongs to.
+	// Module is the name of the set of identical capsules to which this one belongs.
 	Module string `json:"module,omitempty"`
 	// Class selects the kind of navigator that places the capsule.
 	Class AppClass `json:"class,omitempty"`
 	// Priority orders capsules within one navigator: higher ones are planned first.
 	Priority int32 `json:"priority,omitempty"`
-	// Envelope is what the capsule takes of a node's resources.
+	// Envelope is the amount of a node's resources that the capsule reserves.
 	Envelope Envelope `json:"envelope"`
-	// Devices is what the capsule takes of a node's devices; the zero value asks for none.
+	// Devices is the request for a node's devices; the zero value asks for none.
 	Devices DeviceRequest `json:"devices"`
 	// Require lists predicates that must all hold on the node. One with the Op "AnyOf" has alternatives.
 	Require []Predicate `json:"require,omitempty"`
-	// Tolerate lists what taints of a node do not keep the capsule off.
+	// Tolerate lists tolerations: taints of a node that match one of them do not keep the capsule off the node.
 	Tolerate []Toleration `json:"tolerate,omitempty"`
-	// Prefer lists preferences; nodes that match are better, but others remain possible.
+	// Prefer lists preferences. A node that matches scores better; a node that does not remains possible.
 	Prefer []Preference `json:"prefer,omitempty"`
-	// Spread says over which failure domains placement engines spread the capsule, before anything that the score says: among the nodes that take it those come
-	// first whose domain by Level has the fewest placed members of Group; without a Group, and without Names, the fewest capsules of the same spec. Domains that are
-	// not among Names come last, if there are any, and so do nodes without the label. Names without a Group spread nothing: they are for the score alone. No ledger
-	// judges it; [Even] is the rule that one keeps.
+	// Spread names the failure domains over which placement engines spread the capsule. It comes before the score:
+	// among the nodes that fit, an engine takes one whose domain by Level has the fewest placed members of Group. With
+	// neither Group nor Names, it counts capsules of the same spec instead. If there are Names, other domains come
+	// last, and so do nodes without the label. Names without a Group do not spread by themselves: only the score reads
+	// them. No ledger enforces Spread; [Even] is the rule that ledgers enforce.
 	Spread Domains `json:"spread"`
-	// Group is the co-location group that the capsule is a member of; empty: none.
+	// Group is the co-location group of which the capsule is a member; empty: none.
 	Group string `json:"group,omitempty"`
-	// Groups are further groups that the capsule is a member of, as much as of Group; at most 15. Of all its groups a ledger keeps that as Group
-	// which Near names, if it names one, and the others here, in order and each once.
+	// Groups are further groups of which the capsule is a member, with the same effect as Group; at most 15. A ledger
+	// stores the group that Near names as Group, if the capsule is a member of it. It stores the other groups here,
+	// sorted and without repetition.
 	Groups []string `json:"groups,omitempty"`
-	// Near is the co-location that the capsule requires. Navigators assert it with a GroupIn bet; the ledger has no
-	// rule for it.
+	// Near is the co-location that the capsule requires. Navigators assert it with a GroupIn bet; ledgers have no rule
+	// for it.
 	Near Near `json:"near"`
-	// Apart lists groups whose members must not be placed in the capsule's domains; at most 16 rules.
+	// Apart lists anti-affinity rules: no member of the group may be placed in the capsule's domain. At most 16 rules.
 	Apart []Apart `json:"apart,omitempty"`
-	// Even lists groups that are spread over domains, within bounds; at most 16 rules.
+	// Even lists rules that spread a group evenly over domains, within a maximum skew. At most 16 rules.
 	Even []Even `json:"even,omitempty"`
-	// PreferCompany lists groups whose members make a node better or worse; at most 16. No ledger judges it.
+	// PreferCompany lists groups whose members make a node better or worse for the capsule; at most 16. No ledger
+	// enforces it.
 	PreferCompany []Company `json:"preferCompany,omitempty"`
-	// Extras are amounts that the capsule takes of what its node has beside Resources; at most 16.
+	// Extras are the amounts that the capsule takes of a node's extra resources ([Node.Extras]), which are not among
+	// Resources; at most 16.
 	Extras []Extra `json:"extras,omitempty"`
-	// Movable is the consent to moves: a proposal may take the capsule off its node and place it on another ([Evict]).
+	// Movable permits moves: a proposal may take the capsule off its node if it places the capsule on another node
+	// ([Evict]).
 	Movable bool `json:"movable,omitempty"`
-	// RunsAtMost is how long the capsule runs at most once it is placed, as far as is known; 0: unknown. It is not ended
-	// for that: navigators read it to tell when its room will be free, and the ledger compares it only with what nominations lend.
+	// RunsAtMost is the longest time that the capsule runs once it is placed, as far as it is known; 0: unknown.
+	// Nothing ends the capsule when that time is over. Navigators use it to predict when capacity becomes free. The
+	// ledger only compares it with the time for which nominations lend their room.
 	RunsAtMost time.Duration `json:"runsAtMost,omitempty"`
-	// Backfills lets the capsule use room that is nominated for work of higher priority, if that lends it for at least RunsAtMost
-	// ([Nominate.Lends]). It is the consent to be evicted for that work whatever budgets say: while the capsule is placed in such a place,
-	// budgets count it as missing ([Capsule.Borrows]). It needs a RunsAtMost. Members of gangs cannot backfill, and what backfills cannot
-	// be protected.
+	// Backfills lets the capsule borrow room that is nominated for work of higher priority, if the nomination lends it
+	// for at least RunsAtMost ([Nominate.Lends]). The capsule thereby consents to be evicted for that work, whatever
+	// budgets say: while it borrows ([Capsule.Borrows]), budgets count it as missing. Backfills needs a RunsAtMost.
+	// Members of gangs cannot backfill, and a capsule that backfills cannot be protected.
 	Backfills bool `json:"backfills,omitempty"`
-	// Start is what the capsule starts from, for navigators that use it; the ledger has no rule for it.
+	// Start names what the capsule starts from, for navigators that read it; ledgers have no rule for it.
 	Start Start `json:"start,omitzero"`
 
-	// This very spec, once it is the copy that all equal specs share; only then is key set, what appendKey writes.
+	// The spec itself, once it is the copy that all equal specs share; else nil. Only a shared spec has a key, see
+	// appendKey.
 	self *Spec
 	key  string
-	// Require as text, if it has rules Even.
+	// The text form of Require, if the spec has rules Even.
 	require string
 }
 
-// Company is a wish about the company of a group, beside what the score says: each placed member of Group in the domain of a node by Level adds Weight to the
-// value of the node, where lower is better. A positive weight prefers domains with fewer members, and so keeps apart and evens out; a negative one prefers to be
-// near them. The unit is that of the score in use: with the default, score.Spread, each capsule that is already on a node adds 5, and a preference takes off its
-// weight. A node without the label is in no domain, and nothing is added. Placement engines count with what their plan has done; ledgers judge nothing by it.
+// Company is a preference about the members of a group, in addition to the score. Each placed member of Group in a
+// node's domain by Level adds Weight to the value of the node; lower values are better. So a positive weight prefers
+// domains with fewer members, and spreads; a negative weight attracts. The unit is that of the score in use. With the
+// default score.Spread, each capsule that is already on a node adds 5, and a matching preference subtracts its weight.
+// A node without the label is in no domain, and nothing is added. Placement engines count the placements of their own
+// plan as well. Ledgers ignore Company.
 type Company struct {
-	// Group is the group whose members are counted; the capsule itself need not be one.
+	// Group is the group whose members are counted; the capsule itself need not be a member.
 	Group string `json:"group"`
 	// Level is the label key of the domains; [NodeKey]: each node is a domain.
 	Level string `json:"level"`
-	// Weight is what each member adds, within ±1e100.
+	// Weight is the amount that each member adds, within ±1e100.
 	Weight float64 `json:"weight"`
 }
 
-// Sums of so many weights stay finite, and so many predicates are judged fast: they are under a lock.
+// With these limits, sums of weights stay finite, and the predicates of a spec are judged fast; the ledger judges them
+// under its lock.
 const (
 	maxWeight     = 1e100
 	maxPredicates = 256
 	maxGroups     = 15
 )
 
-// faults says everything that is wrong with s.
+// faults returns everything that is wrong with s, one text for each fault.
 func (s *Spec) faults() []string {
 	out := s.Envelope.Reservation.faults("reservation")
 	out = append(out, s.Envelope.Limit.faults("limit")...)
@@ -185,7 +196,7 @@ func (s *Spec) faults() []string {
 	return out
 }
 
-// words returns all text in s that may be long.
+// words returns the texts of s whose length has no limit of its own.
 func (s *Spec) words() []string {
 	out := slices.Concat(s.Spread.Names, s.Devices.Models, s.Start.Volumes, s.Groups, s.companyWords())
 	for i := range s.Require {
@@ -200,7 +211,7 @@ func (s *Spec) words() []string {
 	return out
 }
 
-// size is the number of bytes of text in s, for [Limits.SpecBytes].
+// size returns the number of bytes of text in s, for [Limits.SpecBytes].
 func (s *Spec) size() int {
 	n := len(s.Module) + len(s.Group) + len(s.Near.Group) + len(s.Near.Level) + len(s.Spread.Level) +
 		len(s.Start.Template) + len(s.Start.Parent)
@@ -210,16 +221,16 @@ func (s *Spec) size() int {
 	return n
 }
 
-// Equal specs share one copy in this process: the pointer identifies the class, and tables keyed by it are computed once for
-// the class. The table holds its copies weakly: a class lives as long as a capsule, a
-// snapshot or an engine knows it.
+// classes holds the one copy of each spec in this process, by key. The pointer to it identifies the equivalence class,
+// so tables keyed by the pointer are computed once for the class. The references are weak: a spec is collected when no
+// capsule, snapshot or engine refers to it.
 var classes = struct {
 	sync.Mutex
 	byKey map[string]weak.Pointer[Spec]
 }{byKey: map[string]weak.Pointer[Spec]{}}
 
-// interned returns the one copy of s, which is s itself if it is the first of its kind. It requires s to be a clone,
-// and free of faults.
+// interned returns the shared copy of s. That is s itself if no equal spec is known yet. s must be a clone without
+// faults.
 func (s *Spec) interned() *Spec {
 	if s.Shared() {
 		return s
@@ -241,7 +252,7 @@ func (s *Spec) interned() *Spec {
 	return s
 }
 
-// appendKey writes down all of s, so that two specs have one key if and only if they are equal.
+// appendKey appends an encoding of all fields of s. Two specs have the same key if and only if they are equal.
 func (s *Spec) appendKey(b []byte) []byte {
 	number := func(n int64) { b = binary.AppendVarint(b, n) }
 	texts := func(list []string) { b = appendTexts(b, list...) }
@@ -297,9 +308,9 @@ func (s *Spec) appendKey(b []byte) []byte {
 	return b
 }
 
-// Share returns the one copy of all specs equal to s, as a ledger hands it out. It is for a navigator that plans with specs
-// of its own making: a placement engine keeps what it computes for a spec that is shared, and nothing for any other. The
-// error wraps [ErrInvalid] if s is a spec that no ledger takes.
+// Share returns the shared copy of all specs equal to s, as a ledger returns it. Use it in a navigator that plans with
+// specs of its own: a placement engine keeps what it computes for a shared spec, and nothing for any other. The error
+// wraps [ErrInvalid] if s is a spec that every ledger refuses.
 func (s *Spec) Share() (*Spec, error) {
 	if s.Shared() {
 		return s, nil
@@ -310,7 +321,7 @@ func (s *Spec) Share() (*Spec, error) {
 	return s.clone().interned(), nil
 }
 
-// forget drops the entry of a class that is gone, unless it has come back meanwhile.
+// forget deletes the entry of a spec that has been collected, unless an equal spec has been interned since.
 func forget(key string, gone weak.Pointer[Spec]) {
 	classes.Lock()
 	defer classes.Unlock()
@@ -319,8 +330,8 @@ func forget(key string, gone weak.Pointer[Spec]) {
 	}
 }
 
-// Shared reports whether s is the one copy of all equal specs that ledgers hand out. It is never written to again, so
-// the pointer stands for the class, and what is computed for it can be kept.
+// Shared reports whether s is the shared copy of all equal specs, which ledgers return. A shared spec is never written
+// to, so the pointer stands for the class, and results that are computed for it can be kept.
 func (s *Spec) Shared() bool { return s.self == s }
 
 // clone returns a copy in canonical form that shares nothing with s.
@@ -346,7 +357,8 @@ func (s *Spec) clone() *Spec {
 	return &c
 }
 
-// homeFirst divides the groups of a spec into the one that Near names, else Group, else the first, and the others.
+// homeFirst chooses the group that is stored as Group: the one that Near names if the capsule is a member of it, else
+// Group, else the first in order. It returns the others sorted.
 func (s *Spec) homeFirst() (home string, others []string) {
 	all := sorted(slices.Collect(s.MemberOf))
 	home = cmp.Or(s.Group, all[0])
@@ -373,26 +385,30 @@ func (s *Spec) IsIn(group string) bool {
 	return group != "" && (s.Group == group || slices.Contains(s.Groups, group))
 }
 
-// Adopt records that a capsule runs on a node already, no matter who has started it. What runs is a fact, so it is judged neither
-// by room nor by requirements, nominations, budgets and the minimums of gangs; the node may be cordoned. Nothing new is admitted beside it that does
-// not fit ([State.Overcommitted] shows what there is too much of). A restarted orchestrator proposes what its agents report.
+// Adopt records that a capsule runs on a node already, no matter how it was started. Because this is a fact, the ledger
+// does not judge it by free capacity, requirements, nominations, budgets or the minimums of gangs, and the node may be
+// cordoned. Afterwards the node may give more than it has ([State.Overcommitted]); no new placement is admitted there
+// that does not fit. A restarted orchestrator proposes an Adopt for each capsule that its agents report.
 //
-// The id may be unknown; then Spec is needed, and Submit in the same proposal gives the capsule an owner, labels or a gang. Or it may be
-// that of a pending capsule. It is refused for one that is placed, with the place: stop what runs twice, or release that
-// placement in the same proposal. It is refused for one that has ended or still stops somewhere: stop that, or submit the id again.
-// On a node that Confirms the capsule counts as begun. A navigator's plan may not hold an Adopt.
+// The id may be unknown. Then Spec is required, and a Submit in the same proposal gives the capsule an owner, labels or
+// a gang. Or the id may be that of a pending capsule. Adopt is refused for a placed capsule, and the refusal names its
+// node: stop the capsule that runs twice, or release that placement in the same proposal. It is also refused for a
+// capsule that has ended or still stops somewhere: stop the capsule, or submit the id again. On a node that Confirms,
+// the capsule counts as begun. A navigator's plan may not hold an Adopt.
 type Adopt struct {
 	// Capsule is the capsule that runs.
 	Capsule CapsuleID `json:"capsule"`
-	// Spec is what it runs with; nil: the spec of the pending capsule. That of a pending capsule is replaced by it.
+	// Spec is the spec with which the capsule runs; it replaces the spec of a pending capsule. Nil: the spec of the
+	// pending capsule.
 	Spec *Spec `json:"spec,omitempty"`
 	// Node is the node on which it runs, which must not be Lost.
 	Node NodeID `json:"node"`
-	// Devices are the device instances that it uses there, as many as the spec asks for; they may be unhealthy or taken.
+	// Devices are the device instances that the capsule uses there, as many as its spec asks for. They may be unhealthy
+	// or taken.
 	Devices DeviceSet `json:"devices,omitempty"`
-	// Note is kept with the placement, as Place.Note.
+	// Note is stored with the placement, like Place.Note.
 	Note string `json:"note,omitempty"`
-	// At is when it was started, by the clock of the one who says so; 0: unknown.
+	// At is the instant at which the capsule was started, by the clock of the reporting process; 0: unknown.
 	At Instant `json:"at,omitempty"`
 }
 
