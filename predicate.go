@@ -36,8 +36,8 @@ type Predicate struct {
 // alone. A label with this key is not read by predicates.
 const NodeKey = "orbit/node"
 
-// Preference is a soft wish: nodes that match are better by Weight, in the units of the score. For
-// score.Spread a weight of 5 makes up for one capsule more on the node.
+// Preference is a preference for nodes that match the predicate. A match improves a node's value by Weight, in the
+// units of the score. With score.Spread a weight of 5 makes up for one more capsule on the node.
 type Preference struct {
 	Predicate
 	// Weight is the value of a match, in the units of the score.
@@ -52,7 +52,7 @@ type Domains struct {
 	Names []string `json:"names,omitempty"`
 }
 
-// Near asks to be placed in a domain of the label Level where a member of Group is running.
+// Near requires placement in a domain of the label Level in which a member of Group runs.
 type Near struct {
 	// Group is a co-location group: a member of it must run in the domain.
 	Group string `json:"group,omitempty"`
@@ -66,7 +66,7 @@ func (p Predicate) Matches(labels map[string]string) bool { return p.holds(label
 // On reports whether a node satisfies p. A malformed predicate matches nothing.
 func (p Predicate) On(n *Node) bool { return p.holds(n.Labels, n.ID) }
 
-// Keys yields the keys that p speaks of, some perhaps twice.
+// Keys yields the keys that p reads; a key may come more than once.
 func (p Predicate) Keys(yield func(key string) bool) {
 	if p.Op != "AnyOf" {
 		yield(p.Key)
@@ -81,7 +81,7 @@ func (p Predicate) Keys(yield func(key string) bool) {
 	}
 }
 
-// holds reports whether labels and an id satisfy p; an empty id is none.
+// holds reports whether labels and a node id satisfy p; an empty id means that the id is unknown.
 func (p *Predicate) holds(labels map[string]string, id NodeID) bool {
 	value, there := labels[p.Key]
 	if p.Key == NodeKey {
@@ -109,7 +109,8 @@ func (p *Predicate) holds(labels map[string]string, id NodeID) bool {
 	return false
 }
 
-// allHold reports whether labels and an id satisfy all predicates of a term, which must not be empty or have terms itself.
+// allHold reports whether labels and a node id satisfy all predicates of a term. The term must not be empty or have
+// terms itself.
 func allHold(term []Predicate, labels map[string]string, id NodeID) bool {
 	for i := range term {
 		if term[i].Op == "AnyOf" || !term[i].holds(labels, id) {
@@ -119,7 +120,7 @@ func allHold(term []Predicate, labels map[string]string, id NodeID) bool {
 	return len(term) > 0
 }
 
-// compares compares a label with a bound as integers; what is not an integer compares with nothing.
+// compares compares a label with a bound as integers. It reports false if the label is not an integer.
 func compares(op, label, bound string) bool {
 	a, errA := strconv.ParseInt(label, 10, 64)
 	b, errB := strconv.ParseInt(bound, 10, 64)
@@ -129,8 +130,8 @@ func compares(op, label, bound string) bool {
 	return (op == "Gt" && a > b) || (op == "Lt" && a < b)
 }
 
-// canonical returns p with values of its own, sorted and, where they are a set, without repetition; numbers are written
-// plainly.
+// canonical returns a copy of p in canonical form: values are sorted, values that form a set have no repetition, and
+// numbers are in plain decimal form.
 func (p Predicate) canonical() Predicate {
 	p.Values = slices.Clone(p.Values)
 	p.Terms = slices.Clone(p.Terms)
@@ -150,7 +151,7 @@ func (p Predicate) canonical() Predicate {
 	return p
 }
 
-// bound returns the integer that Gt and Lt compare with.
+// bound returns the integer operand of Gt and Lt.
 func (p Predicate) bound() (int64, error) {
 	if (p.Op != "Gt" && p.Op != "Lt") || len(p.Values) != 1 {
 		return 0, fmt.Errorf("%s has no bound", p.Op)
@@ -158,7 +159,7 @@ func (p Predicate) bound() (int64, error) {
 	return strconv.ParseInt(p.Values[0], 10, 64)
 }
 
-// faults says what is wrong with p, nothing if it is well formed.
+// faults returns what is wrong with p; nothing if p is well formed.
 func (p Predicate) faults() []string {
 	var out []string
 	if p.Op == "AnyOf" {
@@ -209,7 +210,7 @@ func (p Predicate) faultsOfTerms() (out []string) {
 	return out
 }
 
-// count returns how many conditions p consists of.
+// count returns the number of conditions in p.
 func (p *Predicate) count() int {
 	n := 1
 	for _, term := range p.Terms {
@@ -218,7 +219,7 @@ func (p *Predicate) count() int {
 	return n
 }
 
-// words returns all text in p that may be long.
+// words returns the texts of p whose length has no limit of its own.
 func (p *Predicate) words() []string {
 	out := append([]string{p.Key}, p.Values...)
 	for _, term := range p.Terms {
@@ -229,22 +230,23 @@ func (p *Predicate) words() []string {
 	return out
 }
 
-// Taint keeps work off a node that does not tolerate it ([Spec.Tolerate]), while work that does may come. What runs there when the
-// taint is put runs on.
+// Taint keeps capsules that do not tolerate it off a node ([Spec.Tolerate]); capsules that tolerate it may be placed
+// there. Capsules that run on the node when it gets the taint keep running.
 type Taint struct {
 	// Key names the taint.
 	Key string `json:"key"`
-	// Value says more, as in "gpu" for the key "reserved".
+	// Value qualifies the key, as in "gpu" for the key "reserved".
 	Value string `json:"value,omitempty"`
-	// Effect is what it does to work that does not tolerate it. "NoSchedule": it is not placed there. "PreferNoSchedule": score.Spread
-	// places it elsewhere if that is not much worse. "NoExecute": it is not placed there, and what runs there may be moved away by whoever
-	// likes to ([Evict]), as nav.Drain does; if it tolerates the taint for some time ([Toleration.For]), then after that.
+	// Effect is the effect on capsules that do not tolerate the taint. "NoSchedule": they are not placed on the node.
+	// "PreferNoSchedule": score.Spread places them elsewhere if that is not much worse. "NoExecute": they are not
+	// placed on the node, and those that run there may be moved away ([Evict]), as nav.Drain does; a capsule that
+	// tolerates the taint for some time ([Toleration.For]) may be moved after that time.
 	Effect string `json:"effect"`
 }
 
-// Toleration lets a capsule be placed on nodes with some taints.
+// Toleration permits the placement of a capsule on nodes with matching taints.
 type Toleration struct {
-	// Key is the key of the taints; empty: of all, for which Op must be "Exists".
+	// Key is the key of the tolerated taints; empty: all keys, and then Op must be "Exists".
 	Key string `json:"key,omitempty"`
 	// Op is "Equal", which is the default, for taints with this Value, or "Exists" for taints of any value.
 	Op string `json:"op,omitempty"`
@@ -252,20 +254,21 @@ type Toleration struct {
 	Value string `json:"value,omitempty"`
 	// Effect is the effect that is tolerated; empty: any.
 	Effect string `json:"effect,omitempty"`
-	// For is how long a capsule stays on a node that gets a NoExecute taint, before it may be moved away; 0: for ever. Effect must be
-	// NoExecute then. It does not matter for placements. No rule reads a clock, so whoever moves it counts, as nav.Drain does.
+	// For is the time that a capsule stays on a node that gets a NoExecute taint before it may be moved away; 0: for
+	// ever. It requires the Effect "NoExecute". Placements ignore it. No rule of a ledger reads a clock, so the program
+	// that moves the capsule measures the time, as nav.Drain does.
 	For time.Duration `json:"for,omitempty"`
 }
 
-// covers reports whether the toleration is for a taint.
+// covers reports whether the toleration matches a taint.
 func (o *Toleration) covers(t *Taint) bool {
 	return (o.Key == "" || o.Key == t.Key) && (o.Op == "Exists" || o.Value == t.Value) && (o.Effect == "" || o.Effect == t.Effect)
 }
 
-// taintEffects are the effects that there are.
+// taintEffects are the valid effects.
 var taintEffects = []string{"NoSchedule", "PreferNoSchedule", "NoExecute"}
 
-// maxTaints is the most taints of a node, and tolerations of a spec.
+// maxTaints is the maximum number of taints of a node, and of tolerations of a spec.
 const maxTaints = 64
 
 // String returns the taint as in "reserved=gpu:NoSchedule".
@@ -281,8 +284,8 @@ func (s *Spec) Tolerates(t *Taint) bool {
 	return slices.ContainsFunc(s.Tolerate, func(o Toleration) bool { return o.covers(t) })
 }
 
-// Withstands returns for how long a capsule of the spec stays on a node that gets a taint: the longest that a toleration which covers the taint
-// allows, 0 if none does; or forever.
+// Withstands returns the time that a capsule of the spec stays on a node that gets the taint: the longest time of all
+// tolerations that match the taint, 0 if none matches; or forever.
 func (s *Spec) Withstands(t *Taint) (lasts time.Duration, forever bool) {
 	for i := range s.Tolerate {
 		if o := &s.Tolerate[i]; o.covers(t) {
@@ -292,10 +295,10 @@ func (s *Spec) Withstands(t *Taint) (lasts time.Duration, forever bool) {
 	return lasts, forever
 }
 
-// Admits reports whether the spec tolerates all taints of the node that keep work off.
+// Admits reports whether the spec tolerates all taints of the node that forbid placements.
 func (n *Node) Admits(s *Spec) bool { return n.keptOff(s) == nil }
 
-// keptOff returns the first taint that keeps capsules of the spec off the node; nil: none does.
+// keptOff returns the first taint that forbids placements of the spec on the node; nil: there is none.
 func (n *Node) keptOff(s *Spec) *Taint {
 	for i := range n.Taints {
 		if t := &n.Taints[i]; t.Effect != "PreferNoSchedule" && !s.Tolerates(t) {
@@ -305,7 +308,7 @@ func (n *Node) keptOff(s *Spec) *Taint {
 	return nil
 }
 
-// Shuns returns how many taints of the node ask capsules of the spec to be placed elsewhere.
+// Shuns returns the number of taints of the node that capsules of the spec should avoid (PreferNoSchedule).
 func (n *Node) Shuns(s *Spec) (count int) {
 	for i := range n.Taints {
 		if t := &n.Taints[i]; t.Effect == "PreferNoSchedule" && !s.Tolerates(t) {
@@ -315,7 +318,7 @@ func (n *Node) Shuns(s *Spec) (count int) {
 	return count
 }
 
-// expels reports whether the node has a taint for which capsules of the spec that run there may be moved away.
+// expels reports whether the node has a taint because of which running capsules of the spec may be moved away.
 func (n *Node) expels(s *Spec) bool {
 	for i := range n.Taints {
 		if _, forever := s.Withstands(&n.Taints[i]); n.Taints[i].Effect == "NoExecute" && !forever {
@@ -325,10 +328,10 @@ func (n *Node) expels(s *Spec) bool {
 	return false
 }
 
-// keeps reports whether what runs on the node may not be moved away for what the node is.
+// keeps reports whether the condition and the taints of the node give no reason to move capsules of the spec away.
 func (n *Node) keeps(s *Spec) bool { return n.Schedulable() && !n.expels(s) }
 
-// taintFaults says what is wrong with the taints of a node.
+// taintFaults returns what is wrong with the taints of a node.
 func (n *Node) taintFaults() (out []string) {
 	if len(n.Taints) > maxTaints {
 		return []string{fmt.Sprintf("%d taints; there can be %d", len(n.Taints), maxTaints)}
@@ -341,7 +344,7 @@ func (n *Node) taintFaults() (out []string) {
 	return out
 }
 
-// tolerationFaults says what is wrong with the tolerations of a spec.
+// tolerationFaults returns what is wrong with the tolerations of a spec.
 func (s *Spec) tolerationFaults() (out []string) {
 	if len(s.Tolerate) > maxTaints {
 		return []string{fmt.Sprintf("%d tolerations; there can be %d", len(s.Tolerate), maxTaints)}
@@ -356,15 +359,15 @@ func (s *Spec) tolerationFaults() (out []string) {
 	return out
 }
 
-// nearby are the domains in which a spec may be placed because a member of the group it wants is there.
+// nearby is the set of domains in which a spec may be placed because a member of its Near group is there.
 type nearby struct {
 	near    Near
 	domains map[string]bool
-	// What missing has said.
+	// The text that missing has returned; it is computed once.
 	text string
 }
 
-// has reports whether a node is in one of the domains; without a wish for company every node is.
+// has reports whether a node is in one of the domains. If the spec has no Near, every node is.
 func (p *nearby) has(n *Node) bool {
 	if p == nil {
 		return true
@@ -373,7 +376,7 @@ func (p *nearby) has(n *Node) bool {
 	return ok && p.domains[domain]
 }
 
-// misfit says why a node does not have the company that is asked for; the zero value: it has.
+// misfit returns the reason why a node has no member of the required group in its domain; the zero value: it has one.
 func (p *nearby) misfit(n *NodeState) Misfit {
 	if p.has(n.Node) {
 		return Misfit{}
@@ -381,7 +384,7 @@ func (p *nearby) misfit(n *NodeState) Misfit {
 	return Misfit{Why: p.missing()}
 }
 
-// missing says what a node outside the domains lacks.
+// missing returns the text for a node outside the domains.
 func (p *nearby) missing() string {
 	if p.text != "" {
 		return p.text
@@ -432,7 +435,7 @@ func (p Predicate) String() string {
 
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9._/:-]+$`)
 
-// quoteWord quotes what is not a plain word, and the two words that are operators.
+// quoteWord quotes a word that is not plain, and the two words that are operators.
 func quoteWord(s string) string {
 	if plainWord.MatchString(s) && s != "in" && s != "notin" {
 		return s
@@ -440,7 +443,7 @@ func quoteWord(s string) string {
 	return strconv.Quote(s)
 }
 
-// joinWords writes a list of words as it stands between parentheses.
+// joinWords joins words as they stand between parentheses.
 func joinWords(words []string) string {
 	quoted := make([]string, len(words))
 	for i, w := range words {
@@ -449,8 +452,9 @@ func joinWords(words []string) string {
 	return strings.Join(quoted, ", ")
 }
 
-// Set makes p the predicate of a text, in the form that [Predicate.String] writes; so p can be the value of a flag
-// ([flag.Value]). The error wraps [ErrInvalid] and says at which byte the text stops making sense; p is then as before.
+// Set parses a text in the form that [Predicate.String] writes, and assigns the result to p. So p can be the value of a
+// flag ([flag.Value]). The error wraps [ErrInvalid] and names the byte at which the text stops being valid; p is
+// unchanged then.
 func (p *Predicate) Set(text string) error {
 	r := predicateReader{text: text}
 	read := r.predicate()
@@ -474,7 +478,7 @@ type predicateReader struct {
 	fault string
 }
 
-// fail keeps the first fault, which is the one that r.at points at.
+// fail records a fault at r.at, unless an earlier one is recorded.
 func (r *predicateReader) fail(why string) {
 	if r.fault == "" {
 		r.fault = why
@@ -498,7 +502,7 @@ func (r *predicateReader) accept(symbol string) bool {
 	return true
 }
 
-// predicate reads one predicate; its key decides nothing, what follows it does.
+// predicate reads one predicate. The text after the key decides which operator it is.
 func (r *predicateReader) predicate() Predicate {
 	if r.accept("(") {
 		return Predicate{Op: "AnyOf", Terms: r.terms()}
@@ -586,7 +590,7 @@ func sorted(words []string) []string {
 	return slices.Compact(c)
 }
 
-// text completes "n nodes ...".
+// text returns the misfit in words that complete "n nodes ...".
 func (m Misfit) text(spec *Spec, names *dimensionNames) string {
 	switch m.kind {
 	case unschedulable:
@@ -629,7 +633,7 @@ func singular(why string) string {
 	return why
 }
 
-// want says what is asked for, as in "a device with 600 milli free".
+// want describes the request, as in "a device with 600 milli free".
 func (r *DeviceRequest) want() string {
 	if r.Count == 1 {
 		return fmt.Sprintf("a device with %d milli free", r.Milli)
@@ -637,7 +641,7 @@ func (r *DeviceRequest) want() string {
 	return fmt.Sprintf("%d devices with %d milli free each", r.Count, r.Milli)
 }
 
-// appendKey writes down all of p, so that two predicates have one key if and only if they are equal.
+// appendKey appends an encoding of all of p. Two predicates have the same key if and only if they are equal.
 func (p *Predicate) appendKey(b []byte) []byte {
 	b = appendTexts(b, p.Key, p.Op)
 	b = appendTexts(b, p.Values...)
@@ -651,7 +655,7 @@ func (p *Predicate) appendKey(b []byte) []byte {
 	return b
 }
 
-// appendTexts writes down texts, each with its length.
+// appendTexts appends texts, each after its length.
 func appendTexts(b []byte, texts ...string) []byte {
 	b = binary.AppendVarint(b, int64(len(texts)))
 	for _, t := range texts {
@@ -661,7 +665,7 @@ func appendTexts(b []byte, texts ...string) []byte {
 	return b
 }
 
-// requirements returns Require as text, the same for equal requirements.
+// requirements returns Require as text; equal requirements have equal texts.
 func (s *Spec) requirements() string {
 	if s.require != "" {
 		return s.require

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// The dimensions of [Resources] that mean the same in every constellation. Those from 4 to Dimensions-1 belong to the
-// importer, who names them with [MemoryLedger.Dimensions] so that diagnoses can speak of them.
+// The dimensions of [Resources] that have the same meaning in every constellation. The dimensions from 4 to
+// Dimensions-1 are the importer's. [MemoryLedger.Dimensions] gives them names for error texts and diagnoses.
 const (
 	// CPU is in milli-cores.
 	CPU = iota
@@ -87,7 +87,7 @@ func (r Resources) plus(o Resources) Resources {
 	return r
 }
 
-// faults lists the dimensions that are negative, in the words of what r is.
+// faults lists the negative dimensions; what names the vector in the texts.
 func (r Resources) faults(what string) []string {
 	var out []string
 	for d, v := range r {
@@ -129,10 +129,10 @@ func (n *dimensionNames) format(r Resources) string {
 	return b.String()
 }
 
-// MaxDevices is the most device instances a node can have.
+// MaxDevices is the maximum number of device instances of a node.
 const MaxDevices = 16
 
-// deviceMilli is what one device instance can be divided into.
+// deviceMilli is the number of parts into which one device instance divides.
 const deviceMilli = 1000
 
 // DeviceSet is a set of device instances of one node, bit i for instance i.
@@ -144,19 +144,19 @@ func (s DeviceSet) Len() int { return bits.OnesCount16(uint16(s)) }
 // Has reports whether instance i is in the set.
 func (s DeviceSet) Has(i int) bool { return s>>i&1 == 1 }
 
-// Devices is a node's group of device instances, all of one model. Each divides into 1000 milli.
-// Use is never declared: it follows from the placements.
+// Devices is a node's group of device instances, all of one model. Each instance divides into 1000 milli. Their use is
+// never declared: it is the sum of the placements.
 type Devices struct {
 	// Model is the model of all instances of the group.
 	Model string `json:"model,omitempty"`
 	// Count is the number of instances, at most MaxDevices.
 	Count int `json:"count,omitempty"`
-	// Unhealthy is the set of instances that take no new work.
+	// Unhealthy is the set of instances that take no new placements.
 	Unhealthy DeviceSet `json:"unhealthy,omitempty"`
 }
 
-// Envelope is what a capsule takes: Reservation is held on the node, Limit is carried for the importer and
-// not enforced.
+// Envelope is the capsule's share of a node. Reservation is held on the node; Limit is carried for the importer and not
+// enforced.
 type Envelope struct {
 	// Reservation is the amount of each resource that the node keeps for the capsule.
 	Reservation Resources `json:"reservation"`
@@ -164,23 +164,23 @@ type Envelope struct {
 	Limit Resources `json:"limit"`
 }
 
-// DeviceRequest asks for Count instances with Milli free on each, of any of the Models (none named: of any
-// model). The zero value asks for no device.
+// DeviceRequest asks for Count instances with Milli free on each, all of a node whose model is among Models. The zero
+// value asks for no device.
 type DeviceRequest struct {
 	// Count is the number of instances; 0: none.
 	Count int `json:"count,omitempty"`
-	// Milli is how much of each instance is asked for, from 1 to 1000 thousandths.
+	// Milli is the amount of each instance, from 1 to 1000 thousandths.
 	Milli int `json:"milli,omitempty"`
-	// Models are the models that will do; empty: any model.
+	// Models are the acceptable models; empty: any model.
 	Models []string `json:"models,omitempty"`
 }
 
-// Accepts reports whether the request is content with the model.
+// Accepts reports whether the model is acceptable.
 func (r *DeviceRequest) Accepts(model string) bool {
 	return len(r.Models) == 0 || slices.Contains(r.Models, model)
 }
 
-// faults says what is wrong with r, nothing if it asks for devices that there can be, or for none.
+// faults returns what is wrong with r; nothing if r is well formed or asks for no device.
 func (r *DeviceRequest) faults() []string {
 	var out []string
 	switch {
@@ -193,7 +193,7 @@ func (r *DeviceRequest) faults() []string {
 	return out
 }
 
-// faults says what is wrong with d.
+// faults returns what is wrong with d.
 func (d *Devices) faults() []string {
 	if d.Count < 0 || d.Count > MaxDevices {
 		return []string{fmt.Sprintf("devices: count is %d; a node has 0 to %d", d.Count, MaxDevices)}
@@ -204,7 +204,7 @@ func (d *Devices) faults() []string {
 	return nil
 }
 
-// deviceUse is what is taken of each instance, in milli.
+// deviceUse is the amount that is taken of each instance, in milli.
 type deviceUse [MaxDevices]int32
 
 // add adds milli, which may be negative, to the instances of a set.
@@ -214,8 +214,8 @@ func (u *deviceUse) add(set DeviceSet, milli int32) {
 	}
 }
 
-// Limits are the numbers that a ledger keeps to. A zero field means the default beside it, which is that of
-// the in-memory ledger; [Ledger.Limits] returns them filled in, so that a navigator can plan within them.
+// Limits are the limits that a ledger enforces. A zero field means the default that is given with it, which is that of
+// the in-memory ledger. [Ledger.Limits] returns all fields filled in, so that a navigator can plan within them.
 type Limits struct {
 	// Commitments is the maximum number of commitments in one proposal; default 65,536.
 	Commitments int `json:"commitments"`
@@ -239,22 +239,24 @@ type Limits struct {
 	ProposalIDs int `json:"proposalIDs"`
 	// PlacementIDs is the number of remembered ids of one capsule's placements, newest first; default 32.
 	PlacementIDs int `json:"placementIDs"`
-	// NominatedShare is how much of each resource a nomination may claim together with those that outrank it, in percent of
-	// all nodes; the first in rank may claim more; default 10.
+	// NominatedShare is the maximum share of each resource of all nodes that a nomination may claim together with the
+	// nominations that outrank it, in percent. The nomination that is first in rank may claim more. Default 10.
 	NominatedShare int `json:"nominatedShare"`
-	// NominationAging is how far a nomination may rank above the priority of its capsule; default 10.
+	// NominationAging is the maximum by which a nomination may rank above the priority of its capsule; default 10.
 	NominationAging int `json:"nominationAging"`
-	// Renewals is how often a nomination is renewed before it loses its place among equal ranks; default 8.
+	// Renewals is the number of times that a nomination can be renewed before it loses its place among equal ranks;
+	// default 8.
 	Renewals int `json:"renewals"`
 	// Protect is the longest time for which a capsule may be protected ([Protect]); 0: 10 minutes.
 	Protect time.Duration `json:"protect,omitempty"`
-	// TruceFrom and TruceTo are priorities. Of two capsules that both have one of these, or one between, neither is evicted for
-	// the other; equal by default, which allows all.
+	// TruceFrom and TruceTo bound a range of priorities, both ends included. A capsule with a priority in the range is
+	// never evicted for another capsule with a priority in the range. They are equal by default, and then forbid
+	// nothing.
 	TruceFrom int32 `json:"truceFrom,omitempty"`
 	TruceTo   int32 `json:"truceTo,omitempty"`
 }
 
-// withDefaults returns a copy in which every field says what holds.
+// withDefaults returns a copy in which every field has its effective value.
 func (l Limits) withDefaults() Limits {
 	l.Commitments = min(limit(l.Commitments, 1<<16), 1<<20) // sums of device milli stay within 32 bits
 	l.Preconditions = limit(l.Preconditions, 1<<16)
@@ -275,7 +277,7 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// keeps says why a capsule of one priority is not evicted for one of another; empty: it may be.
+// keeps returns the reason why a capsule of one priority is not evicted for one of another; empty: it may be evicted.
 func (l *Limits) keeps(victim, priority int32) string {
 	switch {
 	case priority <= victim:
@@ -298,11 +300,13 @@ const maxProtect = 366 * 24 * time.Hour
 // limit returns n, or the default where n is not positive, and never more than maxLimit.
 func limit(n, otherwise int) int { return min(cmp.Or(max(n, 0), otherwise), maxLimit) }
 
-// Instant is a point in time: nanoseconds since the beginning of 1970 in UTC; 0: unknown. Of a [time.Time] t it is
-// Instant(t.UnixNano()). Records carry it where there are millions of them, because it takes a third of a time.Time.
+// Instant is a point in time: nanoseconds since the beginning of 1970 in UTC; 0: unknown. For a [time.Time] t it is
+// Instant(t.UnixNano()). Records that may exist in millions use it because it takes a third of the memory of a
+// time.Time.
 type Instant int64
 
-// instantOf returns a time as an instant; unknown if an instant cannot hold it: before 1970, as the zero time is, or after 2261.
+// instantOf converts a time to an instant. The result is unknown if an instant cannot hold the time: before 1970, like
+// the zero time, or after 2261.
 func instantOf(t time.Time) Instant {
 	if t.Unix() < 0 || t.Year() > 2261 {
 		return 0
@@ -326,8 +330,8 @@ func btoi(b bool) int {
 	return 0
 }
 
-// ProposalID tells proposals apart, so that one that is sent twice has one effect. The zero id opts out.
-// Make ids with [NewProposalID], or let the [Engine] do it.
+// ProposalID identifies a proposal, so that one that is sent twice takes effect once. A proposal with the zero id is
+// not recognised when it is sent again. Make ids with [NewProposalID], or let the [Engine] do it.
 type ProposalID [16]byte
 
 // IsZero reports whether the id opts out of being recognised.
@@ -351,29 +355,31 @@ func (id *ProposalID) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Resize gives a capsule another spec, which differs from the one it has in the Envelope only; while the capsule waits also in the
-// Priority. A placed capsule grows where it is if its node has the room: free, beside what has left the node and still stops
-// ([Remains]), and beside what is nominated there for work that outranks it. Else the refusal says by how much. A cordoned node is no reason to refuse. What it was nominated for
-// while it waits has to be nominated anew. Members of gangs are resized while they are placed.
+// Resize gives a capsule another spec. The new spec differs in the Envelope only; for a pending capsule it may also
+// differ in Priority. A placed capsule grows in place if its node has the room beside other work, beside [Remains], and
+// beside the nominations that outrank the capsule; otherwise the refusal says how much is missing. A cordoned node is
+// no reason to refuse. A pending capsule loses its nomination and must be nominated again. Members of gangs can be
+// resized only while they are placed.
 //
-// Room is asked for before it is used, and given back when it is used no more: the agent of the node lets the capsule grow after the
-// Resize is committed, and shrinks it before that is proposed (Applied). A proposal with a Resize does nothing else to that
-// capsule. A navigator's plan may resize its own work, but not say that something was applied, and not change priorities.
+// A capsule gets room before it uses it, and returns room after it has stopped using it. To grow, the agent of the node
+// raises the limit after the Resize is committed; to shrink, it lowers the limit first, and Resize is proposed then
+// (Applied). A proposal with a Resize may do nothing else to that capsule. A navigator's plan may resize its own work,
+// but may not set Applied and not change priorities.
 type Resize struct {
 	// Capsule is the capsule to resize.
 	Capsule CapsuleID `json:"capsule"`
-	// Since is the revision at which it was placed ([Capsule.PlacedAt]); 0: it waits.
+	// Since is the revision at which the capsule was placed ([Capsule.PlacedAt]); 0: it is pending.
 	Since Revision `json:"since,omitempty"`
-	// Spec is the spec that it has from now on.
+	// Spec is the new spec.
 	Spec *Spec `json:"spec"`
-	// Applied says that the capsule takes no more than Spec says already. A capsule that has begun ([Capsule.Begun]) shrinks only
-	// with it.
+	// Applied says that the capsule already takes no more than Spec says. A capsule that has begun ([Capsule.Begun])
+	// shrinks only with Applied.
 	Applied bool `json:"applied,omitempty"`
 }
 
 func (Resize) commitment() {}
 
-// resizes says why a spec cannot take the place of s, in words that follow "capsule ..."; empty: it can.
+// resizes returns the reason why a spec cannot replace s, in words that follow "capsule ..."; empty: it can.
 func (s *Spec) resizes(to *Spec, waits bool) string {
 	like := *s
 	like.Envelope = to.Envelope
