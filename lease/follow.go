@@ -16,7 +16,7 @@ import (
 
 var errShared = errors.New("its refreshes are shared with other processes; set Keeper.Refreshes here, too")
 
-var errKeeper = errors.New("lease: a Keeper needs a Ledger, and a Prefix that ends in a slash; set them before first use")
+var errKeeper = fmt.Errorf("lease: %w: a Keeper needs a Ledger, and a Prefix that ends in a slash; set them before first use", orbit.ErrInvalid)
 
 // follow brings this process up to the ledger's current state.
 func (k *Keeper) follow(ctx context.Context) error {

@@ -23,11 +23,8 @@ const (
 // [Members.MaxLoss]. It commits a mark to the ledger, so it holds for all processes. MaxLoss applies again to nodes
 // whose lease ends later. The errors are the ledger's.
 func (m *Members) AcceptLoss(ctx context.Context) error {
-	switch {
-	case m.Leases == nil:
-		return errNoMembersLeases
-	case m.Leases.Ledger == nil:
-		return errKeeper
+	if err := m.check(); err != nil {
+		return err
 	}
 	_, err := send.Settle(ctx, m.Leases.Ledger, orbit.Proposal{
 		ID: orbit.NewProposalID(), Do: []orbit.Commitment{orbit.Mark{Key: m.lossKey(), Value: "accepted"}},

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -74,7 +75,7 @@ const DefaultSlots = 16_384
 
 const defaultGone = 5 * time.Minute
 
-var errNoMembersLeases = errors.New("lease: Members.Leases is nil; set it before first use")
+var errNoMembersLeases = fmt.Errorf("lease: %w: Members.Leases is nil; set it before first use", orbit.ErrInvalid)
 
 // Join lets a node take work under a new term: one commit puts the node and begins the term. A node without Slots gets
 // [DefaultSlots]. A node that is a member already is put only if its description differs. It becomes schedulable again
@@ -86,13 +87,24 @@ var errNoMembersLeases = errors.New("lease: Members.Leases is nil; set it before
 // ([Keeper.Terms], by default 20 at once and 20 an hour); try again at the error's Until. Either the node flaps, or TTL
 // is much shorter than its default and Terms should be higher.
 func (m *Members) Join(ctx context.Context, node orbit.Node, holder string) (Term, error) {
-	if m.Leases == nil {
-		return Term{}, errNoMembersLeases
+	if err := m.check(); err != nil {
+		return Term{}, err
 	}
 	if node.Capacity[orbit.Slots] == 0 {
 		node.Capacity[orbit.Slots] = DefaultSlots
 	}
 	return m.Leases.acquire(ctx, string(node.ID), holder, joining(node, m.Leases.Ledger.Limits().Commitments))
+}
+
+// check returns what is missing for Members to work.
+func (m *Members) check() error {
+	switch {
+	case m.Leases == nil:
+		return errNoMembersLeases
+	case m.Leases.Ledger == nil:
+		return errKeeper
+	}
+	return nil
 }
 
 // joining returns the rider that puts the node together with a new term. Most is how many commitments a proposal takes.
@@ -172,10 +184,11 @@ func (m *Members) Step(ctx context.Context) (MemberRound, error) {
 }
 
 // Run steps whenever there is something to do and at least every second, until ctx ends, and then returns nil. Errors
-// of steps are in the rounds that Hook is called with. Without Leases it returns an error.
+// of steps are in the rounds that Hook is called with. Without Leases, or a Ledger
+// there, it returns an error that wraps [orbit.ErrInvalid].
 func (m *Members) Run(ctx context.Context) error {
-	if m.Leases == nil {
-		return errNoMembersLeases
+	if err := m.check(); err != nil {
+		return err
 	}
 	m.Leases.init()
 	loop(ctx, m.Leases.wake, func() (time.Duration, bool) {

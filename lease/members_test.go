@@ -497,3 +497,16 @@ func TestJoinWithOneFieldChanged(t *testing.T) {
 		require.Equal(t, 8, reflect.TypeFor[orbit.Node]().NumField(), "id, state, and what is changed above")
 	})
 }
+
+// Members without what they need say so, and do not panic.
+func TestMembersWithoutALedger(t *testing.T) {
+	for name, m := range map[string]*lease.Members{"leases": {}, "ledger": {Leases: &lease.Keeper{}}} {
+		t.Run(name, func(t *testing.T) {
+			_, err := m.Join(t.Context(), orbit.Node{ID: "n"}, "h")
+			require.ErrorIs(t, err, orbit.ErrInvalid)
+			_, err = m.Step(t.Context())
+			require.ErrorIs(t, err, orbit.ErrInvalid)
+			require.ErrorIs(t, m.Run(t.Context()), orbit.ErrInvalid)
+		})
+	}
+}
