@@ -18,9 +18,9 @@ import (
 	"github.com/orbitsched/orbit/internal/table"
 )
 
-// State is everything a ledger knows at one revision. It is immutable: read it from any goroutine, for as
-// long as you like. States share structure, so taking one costs little and keeping one costs what has
-// changed since.
+// State is everything a ledger knows at one revision. It is immutable: any goroutine may read it, for as long as it
+// likes. States share structure by copy-on-write, so a snapshot is cheap, and keeping one costs only the memory of the
+// records that have changed since.
 //
 //	nodes     slot ─► NodeState   capacity, labels, devices · used · counters · slots of its capsules
 //	capsules  slot ─► Capsule     spec · owner · node · devices · who placed it, when
@@ -33,20 +33,21 @@ import (
 // then, 4. publish the write-set. [State.Check] stops before 4, so a refused proposal cannot change anything.
 type State struct {
 	world
-	// Guards cloning the ordered tables, which writes to the original.
+	// fork guards the cloning of the ordered tables: to clone a B-tree writes to the original.
 	fork sync.Mutex
 }
 
-// world is what a State holds; copying it shares everything.
+// world holds the fields of a State. A copy of the struct shares all tables with the original.
 type world struct {
 	rev Revision
-	// Tables marked with it are ours to write; a frozen state has given it away.
+	// The copy-on-write owner: this state may write the parts of tables that are marked with it. The state that goes on
+	// after a freeze or a thaw gets a new owner.
 	owner  cow.Owner
 	limits Limits
 	names  dimensionNames
-	// Capsules that wait.
+	// How many capsules wait for a place.
 	pending int
-	// Last one handed out.
+	// The submission number that was given out last.
 	order  submission
 	left   departures
 	recent recentIDs
@@ -56,7 +57,8 @@ type world struct {
 	// Slots of released capsules, in order of release, chained by link.
 	oldest, newest uint32
 	releasedCount  int
-	// How many of the oldest are kept beyond the limit because they have remains, and the slot of the last of them.
+	// How many of the oldest released capsules stay beyond Limits.Terminal because they have remains, and the slot of
+	// the last of these.
 	late   int
 	latest uint32
 
@@ -71,32 +73,33 @@ type world struct {
 	protected *btree.BTreeG[protection]
 	// The groups and modules that have budgets.
 	covered *btree.BTreeG[*coverage]
-	// What the rules Apart and Even are judged by.
+	// The counts by which the rules of company (Apart, Even, Extras) are judged.
 	company companyTables
-	// Those that live, by rank and by when they end.
+	// The live nominations, ordered by rank and ordered by end.
 	nominations, lapses *btree.BTreeG[*Nomination]
-	// What they claim together, and what all nodes have.
+	// The sum that the live nominations claim, and the sum of all nodes' capacity.
 	nominated, capacity totals
 
-	// What is kept beside the states that have come from one another, by key.
+	// The values of [State.Shared] by key, common to all states that descend from one another.
 	shared *sync.Map
 }
 
 const (
 	noSlot = math.MaxUint32
-	// Of the ordered tables.
+	// degree is the degree of the B-trees of the ordered tables.
 	degree = 32
 )
 
 // nodeRecord is a node in its table. Its slot is the node's index; in a free slot node.Node is nil.
 type nodeRecord struct {
 	node NodeState
-	// Slots of its capsules, in no order: position p is element p%membersChunk of chunk p/membersChunk.
+	// Slots of the capsules placed on the node, in no order: position p is element p%membersChunk of chunk
+	// p/membersChunk. The first listed positions are in use.
 	members cow.Array[[membersChunk]uint32]
 	listed  uint32
 }
 
-// membersChunk fills 128 bytes together with what an array keeps.
+// membersChunk is how many slots a chunk has. With the bookkeeping of cow.Array, a chunk then fills 128 bytes.
 const membersChunk = 30
 
 // member returns the slot of the capsule at a position of the node's list.
@@ -107,14 +110,17 @@ func (r *nodeRecord) member(position uint32) uint32 {
 // capsuleRecord is a capsule in its table; in a free slot capsule.ID is empty.
 type capsuleRecord struct {
 	capsule Capsule
-	// The slot of its node, while it is placed.
+	// While the capsule is placed: the slot of its node. After its release: the slot of the capsule that was released
+	// before it.
 	node uint32
-	// Placed: position in the list of its node; released: slot of the one that was released next.
+	// While the capsule is placed: its position in the node's list. After its release: the slot of the capsule that was
+	// released next.
 	link uint32
 }
 
-// departures tell when something that could be bet on last went away, for telling a conflict from a
-// mistake where the record itself is gone.
+// departures holds, for each kind of record that a bet can name, the revision at which a record of this kind last went
+// away. If a proposal names a record that is gone, the ledger compares this revision with the proposal's View: the
+// refusal is a conflict if the record may have gone after View, otherwise a mistake.
 type departures struct {
 	Nodes    Revision `json:"nodes"`
 	Capsules Revision `json:"capsules"`
@@ -122,11 +128,12 @@ type departures struct {
 	Marks    Revision `json:"marks"`
 	Groups   Revision `json:"groups"`
 	Gangs    Revision `json:"gangs"`
-	// When a budget last ended, or came to cover something else.
+	// The revision at which a budget last ended, or changed what it covers.
 	Budgets Revision `json:"budgets"`
-	// When the share of nominations was last made harder to keep: by one more, or by less capacity.
+	// The revision at which the limit on the share of nominations last became tighter: by a new nomination, or by a
+	// loss of capacity.
 	Nominations Revision `json:"nominations"`
-	// When remains last ended.
+	// The revision at which remains last ended.
 	Remains Revision `json:"remains,omitempty"`
 }
 
@@ -147,7 +154,8 @@ type markRecord struct {
 
 var hashSeed = maphash.MakeSeed()
 
-// hashOf is seeded anew in every process: a caller that chooses ids cannot choose collisions.
+// hashOf hashes an id with a seed that is new in every process, so that a caller who chooses ids cannot choose
+// collisions.
 func hashOf(id string) uint32 {
 	h := maphash.String(hashSeed, id)
 	return uint32(h ^ h>>32)
@@ -177,8 +185,8 @@ func newState(limits Limits, names [Dimensions]string) *State {
 	}}
 }
 
-// copy returns a state that shares everything with s and that the caller may write. What s owned it owns
-// no longer if it is written to afterwards: only one of the two may go on writing under s's owner.
+// copy returns a state that shares all tables with s and has the same owner. Only one of the two may go on writing
+// under this owner: the caller gives the other a new owner, or never writes to it again.
 func (s *State) copy() *State {
 	s.fork.Lock()
 	defer s.fork.Unlock()
@@ -209,13 +217,13 @@ func (s *State) thaw() *State {
 	return c
 }
 
-// Revision returns the revision that s is the state at.
+// Revision returns the revision at which the ledger was in this state.
 func (s *State) Revision() Revision { return s.rev }
 
 // Limits returns the limits of the ledger.
 func (s *State) Limits() Limits { return s.limits }
 
-// DimensionName returns what the ledger's importer calls the dimension.
+// DimensionName returns the name that the ledger's importer gave to the dimension.
 func (s *State) DimensionName(d int) string { return s.names.name(d) }
 
 // Node returns the node with this id, nil if it is not a member.
@@ -276,7 +284,7 @@ func (s *State) findCapsule(id CapsuleID) (c *Capsule, slot uint32) {
 	}
 }
 
-// CapsuleCount returns how many capsule records there are, released ones that are still kept included.
+// CapsuleCount returns how many capsule records there are. Records of released capsules count while they are kept.
 func (s *State) CapsuleCount() int { return s.capsules.Len() }
 
 // PendingCount returns how many capsules wait for a place.
@@ -300,8 +308,8 @@ func (s *State) capsuleSlots() iter.Seq2[uint32, *Capsule] {
 	}
 }
 
-// Pending returns all capsules that wait, highest priority first and then in order of submission. It looks
-// at every record; an [Engine] keeps its own queue from the changes.
+// Pending returns all capsules that wait for a place, highest priority first and then in order of submission. It looks
+// at every record, so its cost grows with the state; an [Engine] keeps its own queue from the changes instead.
 func (s *State) Pending() []*Capsule {
 	out := make([]*Capsule, 0, s.pending)
 	for c := range s.Capsules() {
@@ -337,8 +345,9 @@ func (s *State) Gang(id GangID) *GangState {
 	return g
 }
 
-// Members yields the members of a gang, in the order of its roles: the capsules of which there is a record and whose id has
-// not been used again for another capsule. It yields none if there is no such gang.
+// Members yields the members of a gang, in the order of its roles. It leaves out a member whose record has been
+// dropped, and one whose id has been used again for a capsule outside the gang. It yields none if there is no such
+// gang.
 func (s *State) Members(id GangID) iter.Seq[*Capsule] {
 	return func(yield func(*Capsule) bool) {
 		g := s.Gang(id)
@@ -360,7 +369,7 @@ func (s *State) Gangs() iter.Seq[*GangState] {
 	return func(yield func(*GangState) bool) { s.gangs.Ascend(yield) }
 }
 
-// Hold returns the hold with this id, and whether it lives.
+// Hold returns the live hold with this id, and whether there is one.
 func (s *State) Hold(id HoldID) (Hold, bool) {
 	h, ok := s.holds.Get(&holdRecord{Hold: Hold{ID: id}})
 	if !ok {
@@ -376,7 +385,7 @@ func (s *State) Holds() iter.Seq[Hold] {
 	}
 }
 
-// Mark returns the value of a mark and the revision at which it was set: "" and 0 if there is none.
+// Mark returns the value of a mark and the revision at which it was last set; "" and 0 if there is no such mark.
 func (s *State) Mark(key string) (value string, at Revision) {
 	m, _ := s.marks.Get(markRecord{key: key})
 	return m.value, m.changed
@@ -400,8 +409,8 @@ func (s *State) GroupNodes(group string) iter.Seq2[*NodeState, int] {
 	}
 }
 
-// recentIDs remembers the newest ids of proposals that no capsule's record remembers: a ring, and where in
-// it an id is.
+// recentIDs remembers the newest ids of committed proposals that no capsule's record remembers. It is a ring with an
+// index from the id to its position in the ring.
 type recentIDs struct {
 	ring  cow.Array[[16]recentID]
 	index cow.Index
@@ -434,7 +443,7 @@ func (r *recentIDs) find(id ProposalID) Revision {
 	}
 }
 
-// add remembers an id in the place of the oldest one.
+// add remembers an id. Once the ring holds limit ids, the new id replaces the oldest.
 func (r *recentIDs) add(id ProposalID, at Revision, limit int, o cow.Owner) {
 	if id.IsZero() {
 		return
@@ -457,8 +466,9 @@ func (r *recentIDs) each(yield func(recentID)) {
 	}
 }
 
-// Remains yields what has left a node and still runs there, in the order in which it has left; none if it is not a member. Until its agent confirms
-// that they have stopped, or it is lost, what does not fit beside them does not begin, and the node does not leave.
+// Remains yields the capsules that have left a node and may still run there, in the order in which they left; none if
+// the node is not a member. They end when the node's agent confirms that they have stopped, or when the node is lost.
+// Until then a capsule that does not fit beside them does not begin on the node, and the node cannot leave.
 func (s *State) Remains(id NodeID) iter.Seq[*Remains] {
 	return func(yield func(*Remains) bool) {
 		n := s.Node(id)
@@ -473,16 +483,18 @@ func (s *State) Remains(id NodeID) iter.Seq[*Remains] {
 	}
 }
 
-// groupCount says how many capsules of a group are placed on one node. With a level it says so again, for the node's domain
-// on that level, "" where it has none: a group is divided by the levels that somebody has asked for.
+// groupCount says how many capsules of a group are placed on one node. Every node with members has a count without a
+// level. For each level that the group is divided by (see divide), the node has the same count once more, filed under
+// its domain on that level; the domain is "" if the node has no label for the level.
 type groupCount struct {
 	group, level, domain string
 	node                 uint32
 	count                int
 }
 
-// less orders by group, then all nodes, then the nodes of each level domain by domain. Most comparisons are within a group,
-// where equal texts are mostly one text, so equality is asked first.
+// less orders by group, level, domain and node. Within a group the counts without a level come first. Most comparisons
+// are within one group, where equal strings mostly share their memory, so less tests for equality before it tests the
+// order.
 func (a groupCount) less(b groupCount) bool {
 	switch {
 	case a.group != b.group:
@@ -495,10 +507,11 @@ func (a groupCount) less(b groupCount) bool {
 	return a.node < b.node
 }
 
-// mostLevels is how many levels a group is divided by at most, for each costs time whenever a member moves.
+// mostLevels is the most levels that a group is divided by. Each level costs time whenever a member moves.
 const mostLevels = 16
 
-// countGroup keeps the number of a group's capsules on each node; GroupIn bets and co-location read it.
+// countGroup adds by to the counts of a placed capsule's groups on its node, and notes a departure if by is negative.
+// GroupIn bets and co-location read these counts.
 func (s *State) countGroup(c *capsuleRecord, by int) {
 	for group := range c.capsule.Spec.MemberOf {
 		if by < 0 {
@@ -512,7 +525,7 @@ func (s *State) countGroup(c *capsuleRecord, by int) {
 	}
 }
 
-// countIn changes one of the counts.
+// countIn adds by to one count, and deletes the count when it reaches 0.
 func (s *State) countIn(g groupCount, by int) {
 	if known, ok := s.groups.Get(g); ok {
 		g = known
@@ -524,7 +537,8 @@ func (s *State) countIn(g groupCount, by int) {
 	s.groups.ReplaceOrInsert(g)
 }
 
-// levels yields the levels that a group is divided by. The counts may be changed meanwhile.
+// levels yields the levels that a group is divided by, in order. The caller may change the counts during the iteration,
+// because each step searches for the next level anew.
 func (s *State) levels(group string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for level, ok := s.levelBehind(group, ""); ok && yield(level); {
@@ -533,7 +547,7 @@ func (s *State) levels(group string) iter.Seq[string] {
 	}
 }
 
-// levelBehind returns the next level that a group is divided by.
+// levelBehind returns the first level after the given one that a group is divided by.
 func (s *State) levelBehind(group, level string) (next string, ok bool) {
 	s.groups.AscendGreaterOrEqual(groupCount{group: group, level: level + "\x00"}, func(g groupCount) bool {
 		next, ok = g.level, g.group == group
@@ -551,8 +565,10 @@ func (s *State) divided(group, level string) (ok bool) {
 	return ok
 }
 
-// divide divides a group by a level, if it has members. That looks at all its nodes, once: from then on the counts follow,
-// until the group is empty. What the state says does not depend on it.
+// divide divides a group by a level: it adds counts that memberIn can look up by domain. It visits all nodes of the
+// group once. After that countGroup and relabel keep the counts, until the group has no members left. An empty group,
+// or one with mostLevels levels, stays as it is. Division only saves time: every query gives the same answer without
+// it.
 func (s *State) divide(group, level string) {
 	if s.divided(group, level) {
 		return
@@ -568,7 +584,7 @@ func (s *State) divide(group, level string) {
 	for n, count := range s.GroupNodes(group) {
 		counts = append(counts, groupCount{group, level, n.Node.Labels[level], n.index, count})
 	}
-	slices.SortFunc(counts, func(a, b groupCount) int { // neighbours are put in faster
+	slices.SortFunc(counts, func(a, b groupCount) int { // sorted insertion into the B-tree is faster
 		return cmp.Or(cmp.Compare(a.domain, b.domain), cmp.Compare(a.node, b.node))
 	})
 	for _, g := range counts {
@@ -576,7 +592,8 @@ func (s *State) divide(group, level string) {
 	}
 }
 
-// relabel moves the groups on a node to the domains that it is in from now on.
+// relabel moves the counts of the groups on a node from the domains of its old labels to those of the new ones (to).
+// The caller sets the labels afterwards.
 func (s *State) relabel(r *nodeRecord, to map[string]string) {
 	from, seen := r.node.Node.Labels, map[string]bool{}
 	if maps.Equal(from, to) {
@@ -617,17 +634,17 @@ func (s *State) memberIn(group, level, domain string) (n *NodeState) {
 	return nil
 }
 
-// groupWaiting says how many pending capsules of one spec have to do with a group: as its members, or because
-// they want to be near one. It is counted as groupCount is, where records are published, and only for specs
-// that name a group; a spec that is near its own group counts once.
+// groupWaiting says how many pending capsules of one spec concern a group: as its members, or because they want to be
+// near a member (Near.Group). As for groupCount, the count changes when records are published. Specs that name no group
+// are not counted; a spec that wants to be near its own group counts once.
 type groupWaiting struct {
 	group string
 	spec  *Spec
 	count int
 }
 
-// less orders by group and then by the text of the spec, so that the specs of a group are neighbours, in an
-// order that depends on nothing but what they ask for.
+// less orders by group and then by the text of the spec. So the specs of a group are neighbours, and their order
+// depends only on the content of the specs. A nil spec comes first: a search uses it to find the beginning of a group.
 func (a groupWaiting) less(b groupWaiting) bool {
 	if a.group != b.group || b.spec == nil || a.spec == nil {
 		return cmp.Or(cmp.Compare(a.group, b.group), btoi(a.spec != nil)-btoi(b.spec != nil)) < 0
@@ -635,9 +652,9 @@ func (a groupWaiting) less(b groupWaiting) bool {
 	return a.spec.key < b.spec.key
 }
 
-// GroupPending yields the specs of pending capsules that have to do with the group, and how many wait of each:
-// its members ([Spec.MemberOf]), members of gangs among them, and capsules of other groups, or of none, that
-// want to be near one (Near.Group). The order depends on nothing but the specs.
+// GroupPending yields the specs of pending capsules that concern the group, and how many capsules of each spec wait.
+// These are members of the group ([Spec.MemberOf]), including members of gangs, and capsules outside the group that
+// want to be near a member (Near.Group). The order depends only on the specs.
 func (s *State) GroupPending(group string) iter.Seq2[*Spec, int] {
 	return func(yield func(*Spec, int) bool) {
 		s.waiting.AscendGreaterOrEqual(groupWaiting{group: group}, func(w groupWaiting) bool {
@@ -646,17 +663,18 @@ func (s *State) GroupPending(group string) iter.Seq2[*Spec, int] {
 	}
 }
 
-// endsBefore orders nominations by when engines end them.
+// endsBefore orders nominations by the time at which engines end them; nominations with equal times by rank.
 func (n *Nomination) endsBefore(o *Nomination) bool {
 	return cmp.Or(n.Ends.Compare(o.Ends), n.compare(o)) < 0
 }
 
-// Nominations yields the nominations that live, highest rank first.
+// Nominations yields the live nominations, highest rank first.
 func (s *State) Nominations() iter.Seq[*Nomination] {
 	return func(yield func(*Nomination) bool) { s.nominations.Ascend(yield) }
 }
 
-// specsOf returns the specs of what is nominated: a capsule's, or those of a gang's roles. Nil: there is no such record.
+// specsOf returns the specs of a nominee: the spec of the capsule, or those of the gang's roles. Nil: the state has no
+// record of the nominee.
 func (s *State) specsOf(capsule CapsuleID, gang GangID) (specs []*Spec) {
 	if c := s.Capsule(capsule); c != nil {
 		return []*Spec{c.Spec}
@@ -669,7 +687,7 @@ func (s *State) specsOf(capsule CapsuleID, gang GangID) (specs []*Spec) {
 	return specs
 }
 
-// countWaiting keeps the number of pending capsules of a spec in the groups that it names.
+// countWaiting adds by to the number of pending capsules of a spec, in every group that the spec names.
 func (s *State) countWaiting(spec *Spec, by int) {
 	for group := range spec.MemberOf {
 		s.countWaitingIn(group, spec, by)
@@ -679,7 +697,7 @@ func (s *State) countWaiting(spec *Spec, by int) {
 	}
 }
 
-// countWaitingIn changes the count in one group.
+// countWaitingIn adds by to the count in one group, and deletes the count when it reaches 0.
 func (s *State) countWaitingIn(group string, spec *Spec, by int) {
 	w := groupWaiting{group: group, spec: spec}
 	if known, ok := s.waiting.Get(w); ok {
@@ -692,10 +710,12 @@ func (s *State) countWaitingIn(group string, spec *Spec, by int) {
 	s.waiting.ReplaceOrInsert(w)
 }
 
-// Shared returns what is kept under a key for all states of one ledger in this process, which includes all that Apply
-// makes of them; if there is nothing yet it keeps what build returns. An index of the nodes, say, is made once for
-// all engines with it. The value must be safe for concurrent use, and rely on no order of the states that it is shown,
-// because two states may continue one in different ways. It lives as long as one of the states does.
+// Shared returns the value that all states of one ledger in this process share under a key, including the states that
+// [State.Apply] makes. If there is no value yet, it calls build and keeps the result; concurrent callers may each call
+// build, and all get the result of one. For example, all engines of a ledger share one index of the nodes this way.
+//
+// The value must be safe for concurrent use. It must not rely on the order in which it sees states, because two states
+// may continue the same state in different ways. It lives as long as any of the states.
 func (s *State) Shared(key any, build func() any) any {
 	if kept, ok := s.shared.Load(key); ok {
 		return kept
@@ -704,27 +724,30 @@ func (s *State) Shared(key any, build func() any) any {
 	return kept
 }
 
-// protection says for how long engines protect a placement. It is in a table beside the capsules' records, because few are protected.
+// protection says for how long engines protect a placement ([Protect]). It has a table of its own and is not a field of
+// the capsule's record, because few capsules are protected.
 type protection struct {
 	capsule CapsuleID
 	since   Revision
 	lasts   time.Duration
 }
 
-// Protected returns for how long engines protect a capsule where it is placed, from when they first see that; 0: it is not protected.
+// Protected returns for how long engines protect a capsule on its node, counted from when an engine first sees the
+// protection; 0: the capsule is not protected.
 func (s *State) Protected(id CapsuleID) time.Duration {
 	p, _ := s.protected.Get(protection{capsule: id})
 	return p.lasts
 }
 
-// Protections yields the capsules that are protected and for how long each is, ordered by id.
+// Protections yields the protected capsules, ordered by id, each with the duration that [State.Protected] returns.
 func (s *State) Protections() iter.Seq2[*Capsule, time.Duration] {
 	return func(yield func(*Capsule, time.Duration) bool) {
 		s.protected.Ascend(func(p protection) bool { return yield(s.Capsule(p.capsule), p.lasts) })
 	}
 }
 
-// shielded returns why a wish may not take a capsule off its node; nil: no protection forbids it.
+// shielded returns a rejection if a protection forbids to take a capsule off its node, otherwise nil. A protection has
+// no effect while the node is Lost or the capsule borrows nominated capacity ([Capsule.Borrows]).
 func (s *State) shielded(c *Capsule) *Rejection {
 	lasts := s.Protected(c.ID)
 	if lasts == 0 || s.health(c).placed == 0 {
@@ -740,7 +763,7 @@ func (s *State) shielded(c *Capsule) *Rejection {
 	return r
 }
 
-// HoldsWith yields the live holds whose id has this prefix, ordered by id. It looks at no others.
+// HoldsWith yields the live holds whose id has this prefix, ordered by id. Its cost does not depend on other holds.
 func (s *State) HoldsWith(prefix HoldID) iter.Seq[Hold] {
 	return func(yield func(Hold) bool) {
 		s.holds.AscendGreaterOrEqual(&holdRecord{Hold: Hold{ID: prefix}}, func(h *holdRecord) bool {
@@ -749,7 +772,7 @@ func (s *State) HoldsWith(prefix HoldID) iter.Seq[Hold] {
 	}
 }
 
-// lists reports whether a capsule is in the list of its node, where its record says.
+// lists reports whether the list of the capsule's node has the capsule's slot at the position that its record gives.
 func (s *State) lists(c *capsuleRecord, slot uint32) bool {
 	n := s.nodes.At(c.node)
 	return c.link < n.listed && n.member(c.link) == slot
