@@ -10,23 +10,24 @@ import (
 // BudgetID names a budget.
 type BudgetID string
 
-// Budget bounds how many members of a group or a module may be missing at once through wishes. A wish is a commitment that takes
-// a member off its node though it could stay: an [Evict] to make way, an Evict to move it, or a [Release] back to pending from a
-// cordoned node. A member is healthy if it is placed on a node that is not Lost, is ready there, does not use room that is lent to it
-// ([Capsule.Borrows]), and was not placed by the very proposal that is judged. To evict it for the lender of that room is no wish. On a
-// node that confirms ([Node.Confirms]) a member is ready while its agent says so ([Confirm]); on any other node it is ready as soon as it
-// is placed. A proposal with a wish is refused if it leaves fewer than Expected minus Missing members healthy, also if the member that
-// the wish touches is not healthy itself (but see FreeUnready).
+// Budget bounds how many members of a group or a module may be missing at once through wishes. A wish is a commitment
+// that takes a member off its node though it could stay: an [Evict] to make way, an Evict to move it, or a [Release]
+// back to pending from a cordoned node. A member is healthy if it is placed on a node that is not Lost, is ready there,
+// does not use room that is lent to it ([Capsule.Borrows]), and was not placed by the very proposal that is judged. To
+// evict it for the lender of that room is no wish. On a node that confirms ([Node.Confirms]) a member is ready while
+// its agent says so ([Confirm]); on any other node it is ready as soon as it is placed. A proposal with a wish is
+// refused if it leaves fewer than Expected minus Missing members healthy, also if the member that the wish touches is
+// not healthy itself (but see FreeUnready).
 //
-// A budget never refuses the loss of a node or the release of a member for good, but these members are missing too, and so are
-// members that wait. To make a group smaller, release members for good and put the budget with a smaller Expected in the same
-// proposal. If Expected is too large, wishes are refused that need not be; nothing else happens.
+// A budget never refuses the loss of a node or the release of a member for good, but these members are missing too, and
+// so are members that wait. To make a group smaller, release members for good and put the budget with a smaller
+// Expected in the same proposal. If Expected is too large, wishes are refused that need not be; nothing else happens.
 //
 // A member that a budget covers may be moved, as if it were [Spec.Movable].
 //
-// Where nodes confirm, no more members than Missing are ever missing at once through wishes: a member that was moved is missing until it
-// is ready. Where nodes do not, or with IgnoreReady, the bound holds for each commit by itself: a member that one commit has moved
-// is healthy for the next one, whether it serves or not.
+// Where nodes confirm, no more members than Missing are ever missing at once through wishes: a member that was moved is
+// missing until it is ready. Where nodes do not, or with IgnoreReady, the bound holds for each commit by itself: a
+// member that one commit has moved is healthy for the next one, whether it serves or not.
 type Budget struct {
 	// ID identifies the budget.
 	ID BudgetID `json:"id"`
@@ -38,20 +39,22 @@ type Budget struct {
 	Expected int `json:"expected"`
 	// Missing is how many of them may be missing; 0 if MissingPercent is set.
 	Missing int `json:"missing,omitempty"`
-	// MissingPercent is how much of Expected may be missing, in percent, rounded up to whole members; 0 if Missing is set.
+	// MissingPercent is how much of Expected may be missing, in percent, rounded up to whole members; 0 if Missing is
+	// set.
 	MissingPercent int `json:"missingPercent,omitempty"`
 	// IgnoreReady counts members as healthy when they are placed, whether they are ready or not.
 	IgnoreReady bool `json:"ignoreReady,omitempty"`
-	// FreeUnready lets a wish pass that touches no healthy member, however many are healthy. Set it where members that never become ready
-	// would keep a node from being drained for ever; without it, a member that is about to become ready is kept like the others.
+	// FreeUnready lets a wish pass that touches no healthy member, however many are healthy. Set it where members that
+	// never become ready would keep a node from being drained for ever; without it, a member that is about to become
+	// ready is kept like the others.
 	FreeUnready bool `json:"freeUnready,omitempty"`
-	// Above is the lowest priority that may evict members although the budget forbids it; 0: no priority may. Moves and releases
-	// are made for no priority, so the budget always holds for them.
+	// Above is the lowest priority that may evict members although the budget forbids it; 0: no priority may. Moves and
+	// releases are made for no priority, so the budget always holds for them.
 	Above int32 `json:"above,omitempty"`
 }
 
-// PutBudget makes a budget, or replaces the one with the same id. Wishes of the same proposal must keep both the old and the new
-// one.
+// PutBudget makes a budget, or replaces the one with the same id. Wishes of the same proposal must keep both the old
+// and the new one.
 type PutBudget struct {
 	// Budget is the budget.
 	Budget Budget `json:"budget"`
@@ -76,8 +79,8 @@ type BudgetState struct {
 	Healthy int
 }
 
-// Spare returns how many healthy members wishes of one proposal may take away. A negative number says how many are lacking
-// already.
+// Spare returns how many healthy members wishes of one proposal may take away. A negative number says how many are
+// lacking already.
 func (b *BudgetState) Spare() int { return b.Healthy - b.Budget.needed() }
 
 // mostExpected bounds the numbers of a budget, so that no computation with them overflows.
@@ -89,8 +92,8 @@ func (b *Budget) needed() int {
 	return max(0, b.Expected-missing)
 }
 
-// passes reports whether an eviction for work of this priority is allowed although the budget forbids it. Nil: the wish is
-// for no other work, or for work whose priority is not known.
+// passes reports whether an eviction for work of this priority is allowed although the budget forbids it. Nil: the wish
+// is for no other work, or for work whose priority is not known.
 func (b *Budget) passes(priority *int32) bool {
 	return priority != nil && b.Above != 0 && *priority >= b.Above
 }
@@ -179,7 +182,8 @@ type dumpBudget struct {
 	Left    Revision `json:"left"`
 }
 
-// coverage is what a state keeps of a group or a module that has budgets. States share it, so it is replaced and never written to.
+// coverage holds the budgets and the health of a group or a module that has budgets. States share it, so it is replaced
+// and never written to.
 type coverage struct {
 	of memberSet
 	// Ordered by id.
@@ -226,13 +230,14 @@ func (b *Budget) counts(h health) int {
 	return h.ready
 }
 
-// health returns how a capsule counts that is placed on the node: not at all if it borrows the room, because it may have to leave.
+// health returns what a capsule that is placed on the node adds to the counts. A capsule that borrows nominated
+// capacity adds nothing, because it may have to leave.
 func (n *Node) health(c *Capsule) health {
 	alive := btoi(n.State != Lost && c.Borrows == nil)
 	return health{alive, alive * btoi(c.Ready || !n.Confirms)}
 }
 
-// health returns how a capsule counts: not at all if it is not placed.
+// health returns what a capsule adds to the counts: nothing if it is not placed.
 func (s *State) health(c *Capsule) health {
 	if !c.Placed() {
 		return health{}
@@ -240,8 +245,9 @@ func (s *State) health(c *Capsule) health {
 	return s.Node(c.Node).Node.health(c)
 }
 
-// healthy counts the healthy members of a group or a module. They are counted already where there is a budget; else a group costs a look
-// at its nodes, and at all that is placed on those which confirm or lend, and a module costs a look at every capsule.
+// healthy returns the number of healthy members of a group or a module. If a budget covers it, the count is known.
+// Otherwise healthy visits, for a group, all nodes with members, and all capsules on those nodes that confirm or have
+// loans; for a module, every capsule of the state.
 func (s *State) healthy(of memberSet) (sum health) {
 	if c := s.coverage(of); c != nil {
 		return c.healthy
@@ -268,7 +274,8 @@ func (s *State) healthy(of memberSet) (sum health) {
 	return sum
 }
 
-// countHealthy keeps a count of healthy members up to date when one of them is about to count otherwise than before.
+// countHealthy updates the coverage of every group and module of a member whose health changes from before to after. If
+// the health falls, left becomes the present revision.
 func (s *State) countHealthy(member *Spec, before, after health) {
 	if before == after {
 		return
@@ -285,7 +292,7 @@ func (s *State) countHealthy(member *Spec, before, after health) {
 	}
 }
 
-// countModules counts the healthy members of all these modules in one look at the capsules, and returns the counts.
+// countModules adds up the healthy members of all the modules in one pass over the capsules, and returns the same map.
 func (s *State) countModules(modules map[string]*health) map[string]*health {
 	if len(modules) == 0 {
 		return nil
@@ -303,8 +310,9 @@ func (s *State) countModules(modules map[string]*health) map[string]*health {
 	return modules
 }
 
-// cover adds a budget to the coverage of its group or module, which it makes if this is the first budget. Modules has the counts of
-// modules that had no budget yet. Left is then the revision at which a member is taken to have left its node last.
+// cover adds a budget to the coverage of its group or module, and creates the coverage for the first budget. Modules
+// has the counts of the modules that had no budget yet. Left is the revision that a new coverage takes as the last one
+// at which it lost a healthy member.
 func (s *State) cover(b *budgetRecord, left Revision, modules map[string]*health) {
 	of := b.members()
 	c := s.coverage(of)
@@ -322,7 +330,8 @@ func (s *State) cover(b *budgetRecord, left Revision, modules map[string]*health
 	s.covered.ReplaceOrInsert(c)
 }
 
-// uncover removes a budget from the coverage of its group or module, and the coverage with the last budget.
+// uncover removes a budget from the coverage of its group or module. With the last budget it removes the coverage
+// itself.
 func (s *State) uncover(b *budgetRecord) {
 	c := *s.coverage(b.members())
 	if c.budgets = leaveOut(c.budgets, b.ID); len(c.budgets) == 0 {
