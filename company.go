@@ -7,63 +7,74 @@ import (
 	"slices"
 )
 
-// Apart keeps a capsule out of the domains in which members of a group are placed: where a member of Group is, a capsule with this rule is not
-// placed, and where a capsule with this rule is, no member of Group is placed. A capsule that has left its node counts as placed
-// there until it has stopped ([Remains]), except for a newcomer that waits for that. A group of which every member has {Group: own group, Level: NodeKey} has at
-// most one member on each node. A thing of which a node has one of each name, such as a host port, is said so: every capsule that uses the port has
-// Groups: {"port/8080"} and Apart: {{Group: "port/8080", Level: NodeKey}}, and no two of these share a node, whatever sets they are of.
+// Apart is an anti-affinity rule between a capsule and a group. It holds in both directions: the capsule is not placed
+// in a domain that has a member of Group, and no member of Group is placed in a domain that has a capsule with this
+// rule. A capsule that has left its node counts as placed there until it has stopped ([Remains]). It does not count
+// against a newcomer that waits for it to stop.
 //
-// The ledger keeps the rule: it refuses a placement that breaks it. What is adopted, and what gets into a domain because its node gets another label,
-// is a fact and refused by nothing.
+// If every member of a group has the rule {Group: own group, Level: NodeKey}, each node takes at most one member. The
+// rule also models a resource that a node has once, such as a host port: give every capsule that uses the port
+// Groups: {"port/8080"} and Apart: {{Group: "port/8080", Level: NodeKey}}. No two of these capsules then share a node,
+// whatever other groups they are in.
+//
+// The ledger enforces the rule on placements: it refuses a placement that breaks it. It does not refuse an [Adopt], nor
+// a change of a node's labels that brings capsules into a domain: both report facts.
 type Apart struct {
 	// Group is the group whose members are kept away.
 	Group string `json:"group"`
-	// Level is the label key of the domains; [NodeKey]: each node is a domain. A node without the label takes no capsule with this rule.
+	// Level is the label key of the domains; [NodeKey]: each node is a domain. A node without the label takes no
+	// capsule with this rule.
 	Level string `json:"level"`
 }
 
-// Even spreads the members of a group over the domains of a level: a capsule with this rule is placed in a domain only if that has, after the
-// proposal, at most MaxSkew members more than the eligible domain with the fewest. Capsules that have left their node do not count.
+// Even spreads the members of a group over the domains of a level. A capsule with this rule may be placed in a domain
+// only if the domain then has at most MaxSkew members more than the eligible domain with the fewest, counted after the
+// whole proposal. Capsules that have left their node do not count.
 //
-// The ledger keeps the rule: it refuses a placement that breaks it, and judges nothing else by it. What departures and lost nodes leave uneven is in
-// [State.Skewed]; a move repairs it, because a proposal is taken that puts no more members into a domain than it had.
+// The ledger enforces the rule on placements only. Departures and lost nodes can leave a group uneven; [State.Skewed]
+// reports such groups, and moves repair them. A move is never refused for a domain that has no more members after the
+// proposal than before it, even while the group is still uneven.
 type Even struct {
 	// Group is the group whose members are counted; it must be one of the groups of the capsule itself.
 	Group string `json:"group"`
-	// Level is the label key of the domains; [NodeKey]: each node is a domain. A node without the label takes no capsule with this rule.
+	// Level is the label key of the domains; [NodeKey]: each node is a domain. A node without the label takes no
+	// capsule with this rule.
 	Level string `json:"level"`
-	// MaxSkew is how many members more a domain may have than the one with the fewest; 0 means 1.
+	// MaxSkew is how many members more a domain may have than the eligible domain with the fewest; 0 means 1.
 	MaxSkew int `json:"maxSkew,omitempty"`
-	// MinDomains is how many eligible domains there have to be: while there are fewer, the fewest members of a domain are taken to be 0.
+	// MinDomains is the number of eligible domains that the rule expects. While there are fewer, the rule compares with
+	// 0 members instead of with the eligible domain that has the fewest.
 	MinDomains int `json:"minDomains,omitempty"`
-	// Domains are the eligible domains, as far as they have a node that is not Lost; in other domains the capsule is not placed. Declare them if a new
-	// domain with little room must not keep the others from growing. Empty: all domains are eligible that have a node which is not Lost and meets Require,
-	// cordoned and tainted ones too. There can be 1,024 of them.
+	// Domains lists the only domains in which the capsule may be placed, at most 1,024. A listed domain is eligible
+	// while it has a node that is not Lost. List the domains if a new domain with little free capacity must not keep
+	// the others from growing. Empty: a domain is eligible if it has a node that is not Lost and meets Require;
+	// cordoned and tainted nodes count too.
 	Domains []string `json:"domains,omitempty"`
 }
 
-// Skew is how even a rule [Even] has left a group.
+// Skew reports how unevenly a group with a rule [Even] is spread.
 type Skew struct {
-	// Spec is a spec with the rule of which a capsule is placed.
+	// Spec is a spec that has the rule; at least one capsule of this spec is placed.
 	Spec *Spec
 	// Even is the rule.
 	Even Even
-	// Domain is the domain that has the most, or too many.
+	// Domain is the domain that has the most members, or too many.
 	Domain string
-	// Members is how many members of the group are placed in it.
+	// Members is how many members of the group are placed in Domain.
 	Members int
 	// Fewest is the fewest members in an eligible domain, 0 while there are fewer domains than MinDomains.
 	Fewest int
 }
 
-// The most rules of a kind that a spec can have, and the most eligible domains of a level.
+// maxRules is the most rules of one kind that a spec can have, maxEvenDomains the most eligible domains of a level, and
+// mostSkew the largest MaxSkew.
 const (
 	maxRules       = 16
 	maxEvenDomains = 1024
 	mostSkew       = 1 << 24
 )
 
-// companyFaults says what is wrong with the rules of company in a spec.
+// companyFaults lists everything that is wrong with the rules of company in a spec; empty: they are valid.
 func (s *Spec) companyFaults() (out []string) {
 	if len(s.Apart) > maxRules || len(s.Even) > maxRules || len(s.PreferCompany) > maxRules {
 		return []string{fmt.Sprintf("%d rules Apart, %d rules Even and %d wishes for company; there can be %d of each", len(s.Apart), len(s.Even), len(s.PreferCompany), maxRules)}
@@ -91,7 +102,9 @@ func (s *Spec) companyFaults() (out []string) {
 	return out
 }
 
-// ownCompany gives a copy of a spec rules of its own, in canonical form.
+// ownCompany replaces the rules of company in a copied spec by clones, so that the copy shares no memory with the
+// caller's spec. The clones are in canonical form (sorted, with defaults filled in), so that equal specs have equal
+// rules.
 func (s *Spec) ownCompany() {
 	s.Apart = slices.Clone(s.Apart)
 	slices.SortFunc(s.Apart, func(a, b Apart) int { return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Level, b.Level)) })
@@ -109,7 +122,7 @@ func (s *Spec) ownCompany() {
 	})
 }
 
-// companyWords returns the text in the rules of company.
+// companyWords returns all names of groups, levels, domains and extras in the rules of company.
 func (s *Spec) companyWords() (out []string) {
 	for _, a := range s.Apart {
 		out = append(out, a.Group, a.Level)
@@ -126,13 +139,14 @@ func (s *Spec) companyWords() (out []string) {
 	return out
 }
 
-// hasCompany reports whether rules of company may be about a capsule: it has some itself, or is in a group.
+// hasCompany reports whether a rule of company can concern a capsule of this spec: either the spec has rules, or it is
+// in a group that the rules of other capsules may name.
 func (s *Spec) hasCompany() bool { return s.hasRules() || s.Group != "" || len(s.Groups) > 0 }
 
-// hasRules reports whether a spec has rules of company, among which are the extras that it takes.
+// hasRules reports whether a spec has rules of company. The extras that it takes count as rules.
 func (s *Spec) hasRules() bool { return len(s.Apart) > 0 || len(s.Even) > 0 || len(s.Extras) > 0 }
 
-// domain returns the domain of a node on a level, empty if it is in none.
+// domain returns the domain of a node on a level; empty: the node has no label for the level.
 func (n *Node) domain(level string) string {
 	if level == NodeKey {
 		return string(n.ID)
@@ -140,15 +154,15 @@ func (n *Node) domain(level string) string {
 	return n.Labels[level]
 }
 
-// companyKey names those in a domain that a rule of company may count.
+// companyKey identifies one count: how many capsules of a kind, with respect to a group, are in a domain.
 type companyKey struct {
 	group, level string
 	kind         companyKind
 	domain       string
 }
 
-// companyKind says who is counted: members of the group, or capsules that have to be Apart from it (keepers); those that are placed, or
-// those that have left and still run.
+// companyKind says which capsules are counted. Members are in the group; keepers have a rule Apart that names it.
+// Either kind is counted twice: the capsules that are placed, and those that have left their node and still run there.
 type companyKind uint8
 
 const (
@@ -159,19 +173,19 @@ const (
 	companyKinds = iota
 )
 
-// stopping is added to a kind of what is placed for the same of what still runs.
+// stopping is the offset from the kind of placed capsules to the same kind of capsules that have left and still run.
 const stopping = membersStopping - membersPlaced
 
 // companyDomain is a domain in which a group is counted.
 type companyDomain struct{ group, level, domain string }
 
-// kindCounts says how many there are of each kind in a domain.
+// kindCounts holds the number of capsules of each kind in one domain.
 type kindCounts [companyKinds]int
 
-// in returns the domain of the key.
+// in returns the domain that the key counts in.
 func (k *companyKey) in() companyDomain { return companyDomain{k.group, k.level, k.domain} }
 
-// less orders the domains of a group by a level one after the other.
+// less orders by group, level and domain, so that the domains of a group on one level are neighbours.
 func (a companyDomain) less(b companyDomain) bool {
 	switch {
 	case a.group != b.group:
@@ -182,10 +196,11 @@ func (a companyDomain) less(b companyDomain) bool {
 	return a.domain < b.domain
 }
 
-// companyScope is what decides which domains are eligible: the level, and the requirements of the spec as text.
+// companyScope determines which domains are eligible for a rule Even: the level, and the text of the spec's
+// requirements. Rules with the same scope share the eligible domains.
 type companyScope struct{ level, require string }
 
-// scope returns the scope of a rule of the spec.
+// scope returns the scope of a rule of the spec. If the rule lists its domains, the requirements do not matter.
 func (s *Spec) scope(e *Even) companyScope {
 	if len(e.Domains) > 0 || len(s.Require) == 0 {
 		return companyScope{level: e.Level}
@@ -193,38 +208,39 @@ func (s *Spec) scope(e *Even) companyScope {
 	return companyScope{e.Level, s.requirements()}
 }
 
-// companyCounts is what the rules of company are judged by: the counts after what is planned.
+// companyCounts gives the counts by which the rules of company are judged: those after the proposal or the plan.
 type companyCounts interface {
-	// ruled calls yield with each level of a rule about the group.
+	// ruled calls yield with each level by which there is a rule about the group.
 	ruled(group string, yield func(level string))
-	// in returns how many there are in a domain.
+	// in returns the counts of a domain.
 	in(d companyDomain) kindCounts
-	// before returns how many members were placed before.
+	// before returns the count of the key before the proposal or the plan.
 	before(k companyKey) int
-	// fewest looks for the eligible domain with the fewest members. Unless named, the number may come from what was found before, and the domain may have
-	// more members by now.
+	// fewest returns the eligible domain with the fewest members. Without named, the answer may come from a cache: its
+	// numbers hold, but the domain that it names may have more members by now. With named, the domain is right too.
 	fewest(e *Even, scope companyScope, named bool) lowest
 }
 
-// arrival is a capsule that a proposal places, or may place, on a node.
+// arrival is one question to the rules of company: may a capsule of this spec be placed on this node?
 type arrival struct {
 	spec *Spec
 	node *Node
-	// The only level by which it is judged; empty: all.
+	// Judge only rules of this level; empty: of all levels.
 	only string
-	// The caller reads the advice and no reason, so none is written.
+	// Leave Rejection.Reason empty, because the caller reads only the advice.
 	brief bool
-	// It is among the members that are counted.
+	// The counts include the capsule itself already.
 	counted bool
-	// What still runs and stops before it begins: the remains of its own, and those on its node if it waits for them.
+	// The remains that end before the capsule begins: those of the capsule itself, and those on its node if it waits
+	// for them. They do not count against the capsule.
 	awaits []*Remains
 	nodeOf func(NodeID) *Node
-	// The domain that was looked up last, and how many there are in it: several rules ask about one domain.
+	// A cache of the last domain that was looked up and of its counts, because several rules ask about one domain.
 	domain companyDomain
 	counts kindCounts
 }
 
-// in returns how many there are in a domain.
+// in returns the counts of a domain.
 func (a *arrival) in(d companyDomain, at companyCounts) kindCounts {
 	if a.domain != d {
 		a.domain, a.counts = d, at.in(d)
@@ -232,14 +248,15 @@ func (a *arrival) in(d companyDomain, at companyCounts) kindCounts {
 	return a.counts
 }
 
-// fault returns which rule forbids the arrival, nil if none does. The rejection has no kind yet; its advice completes "nodes ...".
+// fault returns a rejection that names the first rule which forbids the arrival, nil if none does. The caller sets the
+// kind of the rejection. The advice completes the sentence "nodes ...".
 func (a *arrival) fault(at companyCounts) (r *Rejection) {
 	for i := range a.spec.Apart {
 		if rule := a.spec.Apart[i]; r == nil && (a.only == "" || a.only == rule.Level) {
 			r = a.apartFault(at, rule, membersPlaced)
 		}
 	}
-	for group := range a.spec.MemberOf { // who is there keeps it away
+	for group := range a.spec.MemberOf { // rules Apart of the capsules that are already in the domain
 		at.ruled(group, func(level string) {
 			if r == nil && (a.only == "" || a.only == level) {
 				r = a.apartFault(at, Apart{group, level}, keepersPlaced)
@@ -259,7 +276,9 @@ func (a *arrival) fault(at companyCounts) (r *Rejection) {
 	return r
 }
 
-// apartFault judges one rule Apart: that of those who are there already, or one of the newcomer, against the members that are there.
+// apartFault judges the arrival by one rule Apart. With kind membersPlaced it is a rule of the newcomer, which the
+// members in the domain break. With keepersPlaced it is a rule of capsules in the domain, which the newcomer, a member,
+// breaks.
 func (a *arrival) apartFault(at companyCounts, rule Apart, kind companyKind) *Rejection {
 	domain, own := a.node.domain(rule.Level), kind == membersPlaced
 	switch {
@@ -270,7 +289,7 @@ func (a *arrival) apartFault(at companyCounts, rule Apart, kind companyKind) *Re
 	}
 	counts := a.in(companyDomain{rule.Group, rule.Level, domain}, at)
 	there := counts[kind] + counts[kind+stopping]
-	if a.counted && a.spec.isOf(rule, kind) { // it is not kept away from itself
+	if a.counted && a.spec.isOf(rule, kind) { // the newcomer itself is no reason to refuse it
 		there--
 	}
 	for _, rest := range a.awaits {
@@ -292,7 +311,8 @@ func (a *arrival) apartFault(at companyCounts, rule Apart, kind companyKind) *Re
 	return r
 }
 
-// isOf reports whether capsules of the spec are counted under a kind for a rule: as members of its group, or because they have that rule.
+// isOf reports whether capsules of the spec count under a kind for a rule: under membersPlaced if they are members of
+// the rule's group, otherwise (keepersPlaced) if they have the rule.
 func (s *Spec) isOf(rule Apart, kind companyKind) bool {
 	if kind == membersPlaced {
 		return s.IsIn(rule.Group)
@@ -341,7 +361,8 @@ func (a *arrival) evenFault(at companyCounts, e *Even) *Rejection {
 	return r
 }
 
-// reason formats the reason of a rejection. With brief it is empty, because formatting takes long and the caller does not show it.
+// reason formats the reason of a rejection. With brief it is empty, because formatting takes long and the caller does
+// not show it.
 func (a *arrival) reason(format string, args ...any) string {
 	if a.brief {
 		return ""
@@ -349,7 +370,7 @@ func (a *arrival) reason(format string, args ...any) string {
 	return fmt.Sprintf(format, args...)
 }
 
-// unlabelled refuses a node that is in no domain of the level of a rule.
+// unlabelled rejects the node because it has no label for the level of a rule.
 func (a *arrival) unlabelled(group, level string) *Rejection {
 	return &Rejection{Node: a.node.ID, Group: group, advice: "have no label " + quoteWord(level) + ", by which its rules go",
 		Reason: a.reason("node %q has no label %q, by which a rule about group %q goes", a.node.ID, level, group)}
@@ -363,31 +384,36 @@ func levelName(level string) string {
 	return level
 }
 
-// lowest is an eligible domain with the fewest members, how many these are, how many domains have so few, and how many are eligible, but at most
-// maxEvenDomains+1. None is: no domain.
+// lowest describes the fewest members in an eligible domain: domain is a domain with that number, least is the number,
+// ties is how many eligible domains have it, and domains is how many are eligible, counted up to maxEvenDomains+1. If
+// no domain is eligible, domain is empty and domains is 0.
 type lowest struct {
 	domain               string
 	least, ties, domains int
 }
 
-// Extra is an amount of something that is none of the eight dimensions of [Resources]: of licences, addresses or huge pages, say. A node has it
-// ([Node.Extras]), and a capsule takes it there ([Spec.Extras]). A ledger refuses a placement after which the node would have given more of a name than it has;
-// a node without the name has 0. As for [Apart], what has left the node and still runs there ([Remains]) counts, except for a newcomer that waits for that. What is
-// adopted, or is there when a node's amount falls, is a fact and refused by nothing ([State.Overcommitted]).
+// Extra is an amount of a named resource that is not one of the eight dimensions of [Resources], such as licences,
+// addresses or huge pages. A node offers amounts ([Node.Extras]) and a capsule takes them ([Spec.Extras]). The ledger
+// refuses a placement after which the capsules on a node would take more of a name than the node has; a node without
+// the name has 0. As for [Apart], a capsule that has left the node and still runs there ([Remains]) counts, but not
+// against a newcomer that waits for it to stop. The ledger does not refuse an [Adopt], nor a node whose amount falls
+// below what its capsules take: both report facts ([State.Overcommitted]).
 //
-// Put what most capsules ask for into Resources instead: scores, holds, nominations and bets do not see extras, a Resize cannot change them, and no
-// planner evicts for them.
+// Use Resources instead for what most capsules need. Scores, holds, nominations and bets do not consider extras, a
+// Resize cannot change them, and no planner evicts for them.
 type Extra struct {
-	// Name says what it is.
+	// Name identifies the resource.
 	Name string `json:"name"`
-	// Amount is how much of it a node has, or a capsule takes: 1 at least for a capsule, 549,755,813,887 at most (127 where an int has 32 bits).
+	// Amount is how much of the resource a node has, or a capsule takes. A capsule takes at least 1. The largest amount
+	// is 549,755,813,887 (127 where an int has 32 bits).
 	Amount int64 `json:"amount"`
 }
 
-// mostExtra is the largest amount: what 16,777,216 capsules take of it is an int.
+// mostExtra is the largest amount of an extra. It is chosen so that the sum over 16,777,216 capsules does not overflow
+// an int.
 const mostExtra = math.MaxInt >> 24
 
-// extraFaults says what is wrong with a list of extras. Least is the smallest amount that is allowed.
+// extraFaults lists everything that is wrong with a list of extras. Least is the smallest amount that is allowed.
 func extraFaults(extras []Extra, least int64) (out []string) {
 	if len(extras) > maxRules {
 		return []string{fmt.Sprintf("%d extras; there can be %d", len(extras), maxRules)}
@@ -402,14 +428,14 @@ func extraFaults(extras []Extra, least int64) (out []string) {
 	return out
 }
 
-// sortedExtras returns a copy in the order of the names.
+// sortedExtras returns a copy of the extras, ordered by name.
 func sortedExtras(extras []Extra) []Extra {
 	extras = slices.Clone(extras)
 	slices.SortStableFunc(extras, func(a, b Extra) int { return cmp.Compare(a.Name, b.Name) })
 	return extras
 }
 
-// amountOf returns how much there is of a name.
+// amountOf returns the amount of the extra with this name, 0 if the list does not have it.
 func amountOf(extras []Extra, name string) int64 {
 	for i := range extras {
 		if extras[i].Name == name {
@@ -419,10 +445,11 @@ func amountOf(extras []Extra, name string) int64 {
 	return 0
 }
 
-// extraGroup is the group under which an extra is counted, by nodes. No group has such a name, which is not valid UTF-8.
+// extraGroup returns the name of the pseudo-group under which the company counts keep an extra, per node. The name is
+// not valid UTF-8, so no real group has it.
 func extraGroup(name string) string { return "\xff" + name }
 
-// extraFault judges whether the node has enough of an extra.
+// extraFault returns a rejection if the node has too little of an extra for the arrival, otherwise nil.
 func (a *arrival) extraFault(at companyCounts, x *Extra) *Rejection {
 	taken := at.in(companyDomain{extraGroup(x.Name), NodeKey, string(a.node.ID)})
 	free := amountOf(a.node.Extras, x.Name) - int64(taken[membersPlaced]) - int64(taken[membersStopping])

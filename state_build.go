@@ -15,8 +15,8 @@ import (
 // Records pass the same checks as proposals, and enter the state through the same write-set. A method that returns an
 // error says what is wrong with its record; the builder must not be used after that.
 //
-// Nodes come first, then gangs, then capsules: those that live in order of submission, and behind them the released ones
-// in the order of their release. The zero value with its fields set is ready for use.
+// Nodes come first, then gangs, then capsules: those that live in order of submission, and behind them the released
+// ones in the order of their release. The zero value with its fields set is ready for use.
 type StateBuilder struct {
 	// Revision is the revision of the state to build, and the upper bound of the revisions in all records that are
 	// added.
@@ -28,21 +28,22 @@ type StateBuilder struct {
 	Dimensions [Dimensions]string
 
 	state *State
-	// tx has every record but the capsules. The first so many nodes and gangs in it are in the state already: publishCapsules puts them there before
-	// the capsules that need them.
+	// tx holds every record but the capsules. Its first nodes and gangs, as many as the fields nodes and gangs count,
+	// are in the state already: publishCapsules moves them there before the capsules that refer to them.
 	tx           tx
 	nodes, gangs int
-	// capsules were added and are not in the state yet. publishCapsules moves them there when they are builderPiece many.
+	// capsules holds those that were added and are not in the state yet. publishCapsules moves them to the state as
+	// soon as there are builderPiece of them.
 	capsules []txCapsule
-	// released has the slots of those that were released, in the order in which they were added.
+	// released holds the slots of the released capsules, in the order in which they were added.
 	released []uint32
 	// over is the error after which the builder must not be used; nil: there was none.
 	over error
-	// orders has a bit for each number of submission that a capsule has, 64 numbers to a key.
+	// orders is a bit set of the submission numbers that are taken, with 64 numbers to a key.
 	orders map[uint64]uint64
-	// labels are those of the capsule that was added last.
+	// labels are the labels of the capsule that was added last, kept so that capsules with equal labels share one map.
 	labels map[string]string
-	// members has, for each capsule that a gang lists, the index of its role.
+	// members maps each capsule that a gang lists to the index of its role.
 	members map[membership]int
 }
 
@@ -52,11 +53,12 @@ type membership struct {
 	capsule CapsuleID
 }
 
-// builderPiece is how many capsules enter the state at once: few, because an id is looked for among them one by one. Tests make it smaller.
+// builderPiece is how many capsules enter the state at once. It is small because the builder searches them linearly for
+// an id. Tests make it smaller.
 var builderPiece = 16
 
-// start makes the state when it is first needed. The builder does not know when records were last removed, so it says
-// Revision, the latest that is possible.
+// start makes the state when it is first needed. The builder does not know when records were last removed, so it sets
+// all departures to Revision, the latest possible.
 func (b *StateBuilder) start() error {
 	if b.state != nil || b.over != nil {
 		return b.over
@@ -91,7 +93,8 @@ func (b *StateBuilder) add(record func(v *validator) error) error {
 	return err
 }
 
-// Node adds a member with its counters: when what is used of it last changed, and when its description did.
+// Node adds a member node. Usage is the revision at which its used capacity last changed, specification the revision at
+// which its description last changed; neither may be 0.
 func (b *StateBuilder) Node(n Node, usage, specification Revision) error {
 	return b.add(func(v *validator) error {
 		v.putNode(&n)
@@ -110,8 +113,8 @@ func (b *StateBuilder) Node(n Node, usage, specification Revision) error {
 	})
 }
 
-// Gang adds a gang that last changed at a revision, with what it is nominated for (nil: nothing) and with nothing placed:
-// its members count themselves when they are added.
+// Gang adds a gang that last changed at a revision, with its nomination (nil: none). The gang starts with no member
+// placed; each member that is added later raises the count.
 func (b *StateBuilder) Gang(g *Gang, changed Revision, nominated *Nomination) error {
 	if g == nil {
 		return b.add(func(*validator) error { return errors.New("no gang") })
@@ -128,7 +131,7 @@ func (b *StateBuilder) Gang(g *Gang, changed Revision, nominated *Nomination) er
 	return b.add(func(v *validator) error { return b.gang(v, &own, changed, nominated) })
 }
 
-// gang is Gang for a gang whose specs are shared.
+// gang does the work of Gang for a gang whose specs are the shared copies already (see share).
 func (b *StateBuilder) gang(v *validator, g *Gang, changed Revision, nominated *Nomination) error {
 	v.gang(g)
 	priority := int32(math.MaxInt32)
@@ -162,9 +165,9 @@ func (b *StateBuilder) share(s *Spec) (shared *Spec, err error) {
 	return shared, err
 }
 
-// Capsule adds a capsule, placed or not, by its exported fields, with what earlier placements are remembered of it,
-// newest first, nil for none, and whether it has been released for good. It does not check that the capsule fits on its node,
-// because capacity may have shrunk since it was placed; State checks the sums.
+// Capsule adds a capsule, placed or not, by its exported fields. It also takes the earlier placements that are
+// remembered (newest first, nil for none) and whether the capsule has been released for good. It does not check that
+// the capsule fits on its node, because the capacity may have shrunk since the placement; State checks the sums.
 func (b *StateBuilder) Capsule(c *Capsule, earlier iter.Seq2[ProposalID, Revision], released bool) error {
 	if c == nil {
 		return b.add(func(*validator) error { return errors.New("no capsule") })
@@ -203,7 +206,7 @@ func (b *StateBuilder) Capsule(c *Capsule, earlier iter.Seq2[ProposalID, Revisio
 	})
 }
 
-// capsule is Capsule for a record whose spec is shared and whose role is known.
+// capsule does the work of Capsule for a record whose spec is the shared copy already and whose role is known.
 func (b *StateBuilder) capsule(v *validator, c Capsule, earlier iter.Seq2[ProposalID, Revision]) error {
 	v.id("capsule id", string(c.ID))
 	v.text("owner", c.Owner, v.limits.IDBytes)
@@ -221,7 +224,7 @@ func (b *StateBuilder) capsule(v *validator, c Capsule, earlier iter.Seq2[Propos
 		return fmt.Errorf("capsule %q: another capsule has order %d already", c.ID, c.Submitted)
 	}
 	b.orders[c.Submitted/64] = taken | bit
-	if maps.Equal(c.Labels, b.labels) { // as those of a submission are, which are next to each other
+	if maps.Equal(c.Labels, b.labels) { // capsules of one submission have equal labels and come one after the other
 		c.Labels = b.labels
 	}
 	b.labels = c.Labels
@@ -285,7 +288,7 @@ func (b *StateBuilder) countPlace(c *Capsule) (slot uint32, err error) {
 	err = b.tx.take(n, &c.Spec.Envelope.Reservation, c.Devices, c.Spec.Devices.Milli)
 	n.now.Usage = usage
 	n.now.Capsules++
-	c.Node = n.now.Node.ID // one copy of the text for all
+	c.Node = n.now.Node.ID // so all capsules on the node share the memory of its id
 	return n.now.index, err
 }
 
@@ -307,8 +310,8 @@ func (b *StateBuilder) addRemains(c *Capsule) error {
 	return nil
 }
 
-// addLoan adds what a capsule borrows to the loans on its node, and finds out to whom its nomination may lend. It requires that the gang and
-// the node are known.
+// addLoan adds the capacity that a capsule borrows to the loans on its node, and determines which capsules may borrow
+// from the capsule's own nomination. The gang and the node must have been added before.
 func (b *StateBuilder) addLoan(c *Capsule) {
 	if c.Borrows != nil {
 		own := *c.Borrows
@@ -320,7 +323,8 @@ func (b *StateBuilder) addLoan(c *Capsule) {
 	}
 }
 
-// Protect adds that a capsule, which must have been added, is protected where it is placed, as [State.Protected] said.
+// Protect marks a capsule as protected on its node for the duration that [State.Protected] returned. The capsule must
+// have been added before.
 func (b *StateBuilder) Protect(id CapsuleID, lasts time.Duration) error {
 	return b.add(func(v *validator) error {
 		b.publishCapsules()
@@ -350,8 +354,8 @@ func (b *StateBuilder) Hold(h Hold, changed Revision) error {
 	})
 }
 
-// nomination checks what a capsule or a gang is nominated for, and returns a copy. The bound on the sum of what is nominated is
-// checked when a nomination is made, not here.
+// nomination checks the nomination of a capsule or a gang, and returns a copy. It does not check the bound on the sum
+// of all nominations: the ledger checked that when the nomination was made.
 func (b *StateBuilder) nomination(v *validator, n *Nomination, whose Nomination, priority int32) (*Nomination, error) {
 	if n == nil {
 		return nil, nil
@@ -411,8 +415,8 @@ func (b *StateBuilder) Mark(key, value string, changed Revision) error {
 	})
 }
 
-// Committed adds the id of a proposal that was committed at a revision and placed nothing; placements say by which
-// proposal they were made. The oldest comes first.
+// Committed adds the id of a proposal that was committed at a revision and placed nothing. Proposals that placed
+// capsules need no call, because the capsules' records name them. Add the oldest proposal first.
 func (b *StateBuilder) Committed(id ProposalID, at Revision) error {
 	return b.add(func(*validator) error {
 		if id.IsZero() || at == 0 {
@@ -438,14 +442,15 @@ func (b *StateBuilder) State() (*State, error) {
 	return b.state, b.state.Verify()
 }
 
-// publishCapsules lets the capsules that were added last enter the state, and before them the nodes and gangs that they may be on and in.
+// publishCapsules moves the capsules that were added last to the state. Before them it moves the nodes and gangs to
+// which they may refer.
 func (b *StateBuilder) publishCapsules() {
 	nodes, gangs := b.tx.nodes.entries[b.nodes:], b.tx.gangs.entries[b.gangs:]
-	// Places is 1 so that publish does not remember the id of a proposal, of which there is none.
+	// Places is 1 because publish then remembers no proposal id; the builder has no proposal.
 	part := tx{s: b.state, rev: b.tx.rev, places: 1, nominates: b.tx.nominates}
 	part.nodes.entries, part.gangs.entries = nodes, gangs
 	b.state.publish(&part)
-	for i := range nodes { // capsules that are added later change what is used of these nodes
+	for i := range nodes { // capsules that are added later change the used capacity of these nodes
 		nodes[i].was, nodes[i].dirty = b.state.NodeByIndex(int(nodes[i].now.index)), false
 	}
 	for i := range gangs {
@@ -462,7 +467,7 @@ func (b *StateBuilder) publishCapsules() {
 	b.capsules = b.capsules[:0]
 }
 
-// publish lets all that is left enter the state: the budgets at the end, because they count the capsules.
+// publish moves all remaining records to the state. The budgets come last, because they count the capsules.
 func (b *StateBuilder) publish() {
 	order, budgets := b.state.order, b.tx.budgets
 	b.publishCapsules()
@@ -474,7 +479,7 @@ func (b *StateBuilder) publish() {
 	b.tx.budgets = overlay[BudgetID, txBudget]{}
 	b.state.publish(&b.tx)
 	b.state.publish(&tx{s: b.state, rev: b.tx.rev, places: 1, budgets: budgets})
-	b.state.order = order // publish takes the highest number that it sees, and the ledger has given higher ones
+	b.state.order = order // publish sets the highest number in the records, but the ledger may have given out higher ones
 	for _, slot := range b.released {
 		b.state.enqueueReleased(slot)
 	}

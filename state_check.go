@@ -8,14 +8,15 @@ import (
 	"github.com/orbitsched/orbit/internal/cow"
 )
 
-// Committed returns the revision at which a proposal with the same id has been committed, 0 if none is remembered: the
-// capsules that it places know it by [Limits.PlacementIDs], others are remembered within [Limits.ProposalIDs].
+// Committed returns the revision at which a proposal with the same id was committed, 0 if no such proposal is
+// remembered. The record of a capsule remembers the last [Limits.PlacementIDs] proposals that placed it. Of the
+// proposals that placed nothing, the state remembers the last [Limits.ProposalIDs].
 func (s *State) Committed(p Proposal) Revision {
 	t := tx{s: s, p: p}
 	return t.committedBefore()
 }
 
-// Footprint names records that a proposal has to do with, each once, in no particular order.
+// Footprint is a read set or a write set of a proposal: it names records, each once, in no particular order.
 type Footprint struct {
 	// Nodes are the nodes whose description is read or written: what [PutNode] says, and its counter.
 	Nodes []NodeID
@@ -29,39 +30,44 @@ type Footprint struct {
 	Holds []HoldID
 	// Marks are the keys of marks.
 	Marks []string
-	// Share reports that the sum of all nominations is read or written, and what all nodes offer: a nomination reads and writes
-	// it, and what lowers a capacity writes it.
+	// Share reports that the sum of all nominations and the total capacity are read or written. A nomination reads and
+	// writes them; a commitment that lowers a capacity writes them.
 	Share bool
 	// Budgets are the budgets, each with what it says.
 	Budgets []BudgetID
-	// Fences name what wishes rest on beside records: a group or a module with budgets, if one of them changes or fewer members
-	// are healthy, and "nodes", if a node is lost or begins to confirm. A wish reads the fences of its members and "nodes".
-	// What writes a fence does not read it, so those that only write one commute.
+	// Fences name conditions, other than single records, on which a wish ([Budget]) depends. There is a fence for each
+	// group or module with budgets, which a proposal writes if it changes one of these budgets or leaves fewer members
+	// healthy, and the fence "nodes", which a proposal writes if a node is lost or begins to confirm. A wish reads
+	// "nodes" and the fences of the capsules that it touches. To write a fence is not to read it, so proposals that
+	// only write a fence commute.
 	Fences []string
-	// Covers reports that the set of groups and modules that have budgets is read or written: what takes capsules off their nodes reads it, and
-	// a budget that is new, or covers something else than before, writes it.
+	// Covers reports that the set of groups and modules with budgets is read or written. A commitment that takes
+	// capsules off their nodes reads it. A new budget writes it, and so does one that changes what it covers.
 	Covers bool
-	// Proposals are ids of proposals that place nothing: whether they have been committed.
+	// Proposals are ids of proposals that place nothing; the record is whether a proposal with the id has been
+	// committed.
 	Proposals []ProposalID
 }
 
-// Footprint returns what judging the proposal at this very state reads, what committing it writes, the node that each
-// commitment of what [State.Judge] makes of it touches, as [Change.Node] will name it, and what [State.Check] says to the proposal. A ledger that keeps its
-// records apart, as one on a database does, compares and writes exactly these; proposals whose footprints do not meet
-// commute.
+// Footprint returns the read set and the write set of the proposal at exactly this state. It also returns touched, the
+// node that each commitment touches, as [Change.Node] will name it (of the commitments that [State.Judge] returns), and
+// as err the result of [State.Check]. A ledger that stores its records one by one, as in a database, compares the read
+// set and writes the write set. Proposals whose footprints do not overlap commute.
 //
-// Reads are the records on which the judgement depends, and all that would be written except fences. A record that is missing counts: its
-// absence is what has been read. While none of them changes, the outcome stays what it is. Writes are the records that the commit
-// changes. Use writes and touched only if err is nil. What falls out of a
-// window by the commit is not among them: capsules released before ([Limits.Terminal]) with their gangs, and ids of
-// earlier proposals ([Limits.ProposalIDs]).
+// Reads are the records on which the judgement depends, and all records in writes; fences are in reads only if the
+// judgement depends on them. If a record is missing, its absence has been read. The outcome stays the same while none
+// of the reads changes, with the two exceptions below. Writes are the records that the commit changes. Use writes and
+// touched only if err is nil. Writes do not name the records that the commit drops because a limit is reached: capsules
+// released before ([Limits.Terminal]) with their gangs, and ids of earlier proposals ([Limits.ProposalIDs]).
 //
-// Judging does not stop at the first refusal, so reads are complete also for a proposal that is refused. One that has
-// been committed before reads only what says so, and touches nothing; a malformed one reads nothing.
+// The judgement does not stop at the first refusal, so reads are complete for a refused proposal too. For a proposal
+// that has been committed before, reads name only the records that show this, and touched is empty. A malformed
+// proposal reads nothing.
 //
-// A node that is looked at is read whole. A [GroupIn] bet reads one node in the domain with a member of the group: while
-// what is used of it stays, no member leaves. Where there is none, reads cannot list that, and a change outside reads can change the outcome. Equal states may
-// read different ones of several such nodes. In the same way, what a budget refuses may be taken once a member has been placed or is ready.
+// A node that is looked at is read whole. A [GroupIn] bet reads one node in the domain that has a member of the group:
+// no member leaves that node while its usage stays unchanged. If several nodes qualify, equal states may read different
+// ones. There are two exceptions, where a change outside reads can change the outcome. If no node in the domain has a
+// member, reads cannot say so. And a proposal that a budget refuses may pass once a member has been placed or is ready.
 func (s *State) Footprint(p Proposal) (reads, writes Footprint, touched []NodeID, err error) {
 	p = p.Clone()
 	if err = p.check(&s.limits); err != nil {
@@ -96,9 +102,9 @@ func (s *State) Footprint(p Proposal) (reads, writes Footprint, touched []NodeID
 	return reads, writes, t.touched, err
 }
 
-// Apply returns the state after the changes, which must be a ledger's own history from s on: in order, none
-// left out. Any ledger builds its mirror with it. The changes are judged by the ledger's rules again; what
-// breaks one makes Apply fail and say which.
+// Apply returns the state after the changes. These must be the ledger's own history after s, in order and without gaps.
+// A mirror in another process follows its ledger this way. Apply judges the changes by the ledger's rules again; if a
+// change breaks a rule, it returns an error that says which.
 func (s *State) Apply(changes []Change) (*State, error) {
 	next := s.thaw()
 	var t tx
@@ -140,14 +146,14 @@ func (s *State) replay(t *tx, changes []Change) error {
 	return nil
 }
 
-// Closed returns s as it looks to a scheduler for which some nodes are closed: they are unschedulable in it. All else is
-// as in s, the revision, the counters, what is used and what is marked included; so a bet that is taken from it is
-// a bet on s. A [Ledger] that shows one scheduler a part of the constellation answers Snapshot with it.
+// Closed returns a copy of s in which the nodes that are closed to a scheduler are unschedulable. Everything else is as
+// in s, including the revision, the counters, the used capacity and the marks, so a bet on the copy is a bet on s. A
+// [Ledger] that shows a scheduler only a part of the cluster returns such a copy from Snapshot.
 //
-// Before is what Closed has returned for an older state of the same ledger, and changed are the indices
-// ([NodeState.Index]) of nodes that have joined, changed or left since, or for which closed answers otherwise than
-// it did; Closed looks only at them and at nodes whose nominations differ from before; with a nil before at all. What is returned is a state like any other, but it is
-// in no history: [State.Apply] goes on from s, not from it.
+// Before is the result of Closed for an older state of the same ledger. Changed holds the indices ([NodeState.Index])
+// of the nodes that have joined, changed or left since then, or for which the answer of closed has changed. Closed
+// looks only at these nodes and at nodes whose nominations differ from before; if before is nil, it looks at all nodes.
+// The result is in no history: call [State.Apply] on s, not on the result.
 func (s *State) Closed(before *State, changed []int32, closed func(*NodeState) bool) *State {
 	c := s.copy()
 	c.owner = cow.NewOwner()
@@ -173,7 +179,7 @@ func (s *State) Closed(before *State, changed []int32, closed func(*NodeState) b
 	return c
 }
 
-// otherNominations yields the nominations that live in one of two states and not in the other.
+// otherNominations yields the nominations that are live in exactly one of two states.
 func (s *State) otherNominations(now *State) iter.Seq[*Nomination] {
 	return func(yield func(*Nomination) bool) {
 		for _, states := range [2][2]*State{{s, now}, {now, s}} {
@@ -296,8 +302,8 @@ func (t *tx) addFences(r, w *Footprint) {
 	}
 }
 
-// sickens reports whether the proposal says that the node is lost, or that it confirms from now on: some of what is there is not healthy
-// any more.
+// sickens reports whether the proposal says that the node is lost, or that it confirms from now on: some of what is
+// there is not healthy any more.
 func (n *txNode) sickens() bool {
 	if n.was == nil || n.gone {
 		return false
@@ -309,9 +315,9 @@ func (n *txNode) sickens() bool {
 // fenceNodes is the fence that stands for the nodes that are lost, and for those that confirm.
 const fenceNodes = "nodes"
 
-// addMissed adds the ids that were looked up and do not exist, and those that only a footprint looks at, to the keys that were
-// read. Not before the judgement is over, because it names the first entry that has a fault, and must name the same one
-// without a footprint. After that the transaction can be used for its footprint only.
+// addMissed adds the ids that were looked up and do not exist, and those that only a footprint looks at, to the keys
+// that were read. Not before the judgement is over, because it names the first entry that has a fault, and must name
+// the same one without a footprint. After that the transaction can be used for its footprint only.
 func (t *tx) addMissed() {
 	for _, id := range t.missed.Nodes {
 		if t.node(id) == nil && t.nodes.find(id) == nil {
@@ -362,8 +368,8 @@ func (v *verifier) budgets() {
 	}
 }
 
-// datable returns an error for a record that no history leads to: a placement without a revision, or a note or devices without a
-// node.
+// datable returns an error for a record that no history can produce: a placement without a revision, or a note or
+// devices without a node.
 func (c *Capsule) datable() error {
 	switch {
 	case c.PlacedAt == 0 && (c.Node != "" || !c.PlacedBy.IsZero() || c.PlaceTime != 0):

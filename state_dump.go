@@ -113,8 +113,8 @@ type dumpID struct {
 	At Revision   `json:"at"`
 }
 
-// Dump writes the whole state: a versioned header and then one line of JSON for each record, in an order
-// that depends on nothing but the content, so that equal states have equal dumps. [State.Restore] reads it.
+// Dump writes the whole state: a versioned header and then one line of JSON for each record. The order depends only on
+// the content, so equal states have equal dumps. [State.Restore] reads a dump.
 func (s *State) Dump(w io.Writer) error {
 	buffered := bufio.NewWriterSize(w, 1<<16)
 	d := dumper{out: json.NewEncoder(buffered), specs: map[*Spec]int{}}
@@ -154,7 +154,7 @@ func (s *State) inOrder() []*Capsule {
 	return out
 }
 
-// dumper writes lines until the first error.
+// dumper writes lines. After the first error it writes nothing more.
 type dumper struct {
 	out   *json.Encoder
 	specs map[*Spec]int
@@ -211,11 +211,13 @@ func (d *dumper) capsule(s *State, c *Capsule) {
 	d.line(dumpLine{Capsule: out})
 }
 
-// Restore makes s, which must be new(State), the state of which [State.Dump] wrote the dump. Anything it does not know,
-// that is out of place or that does not add up is refused, with a [*Rejection] that is ErrInvalid and whose Do is the
-// line, from 1; -1: all together; s is then as before. So is a state that is not new, because a state never changes.
-// A ledger that starts from the state ([MemoryLedger.Start]) continues above its revisions; restore the newest dump
-// there is, for what was committed after it is gone and its revisions will be used again.
+// Restore reads a dump that [State.Dump] wrote into s, which must be new(State). It refuses a dump with unknown,
+// misplaced or inconsistent records, with a [*Rejection] that is ErrInvalid. Do of the rejection is the number of the
+// faulty line, from 1, or -1 if the records are inconsistent as a whole; s is then unchanged. Restore also refuses an s
+// that is not new, because a state never changes.
+//
+// A ledger that starts from the state ([MemoryLedger.Start]) continues above its revision. Restore the newest dump: all
+// that was committed after the dump is lost, and the ledger will use the revisions of those commits again.
 func (s *State) Restore(r io.Reader) error {
 	if s.members != nil {
 		return invalidf("restore: the state at revision %d is in use; restore into a new one", s.rev)
@@ -277,8 +279,8 @@ func (d *dumpReader) line(text []byte) error {
 	return d.record(&l)
 }
 
-// header starts the state. Limits are taken as they are in the dump, for what is dropped when depends on
-// them; they must be ones that a ledger could have had.
+// header starts the state. It takes the limits from the dump, because they determine which records are dropped and
+// when. It refuses limits that no ledger can have.
 func (d *dumpReader) header(h *dumpHeader) error {
 	if d.begun {
 		return errors.New("a second header")
@@ -405,8 +407,8 @@ func restored(earlier iter.Seq2[ProposalID, Revision]) (*placements, error) {
 	return &ids[0], nil
 }
 
-// decode reads one line strictly: as Dump writes it, and in no other way. That refuses what the JSON package lets pass:
-// fields that are unknown, missing, twice there or written in capitals, lists of another length, nulls.
+// decode reads one line and accepts only the exact form that Dump writes. So it refuses input that the JSON package
+// would accept: fields that are unknown, missing, repeated or in capitals, lists of a wrong length, and nulls.
 func (d *dumpReader) decode(text []byte) (l dumpLine, err error) {
 	if plainCapsule(text, &d.plain) {
 		return dumpLine{Capsule: &d.plain}, nil
@@ -444,9 +446,9 @@ func (l *dumpLine) records() (n int) {
 	return n
 }
 
-// plainCapsule reads the line of a capsule if it is plain: text that JSON writes as it is, whole numbers, and only fields that nearly
-// every record has. A dump has as many such lines as there are capsules, and they take a tenth of what the JSON package needs. It is as
-// strict as decode: a line with anything else is not plain.
+// plainCapsule reads the line of a capsule if the line is plain: strings without escapes, whole numbers, and only the
+// fields that nearly every record has. Most lines of a dump are of this kind, and plainCapsule needs a tenth of the
+// time that the JSON package needs. It is as strict as decode: it does not read a line that has anything else.
 func plainCapsule(line []byte, c *dumpCapsule) bool {
 	p := plain.Read(line)
 	*c = dumpCapsule{}

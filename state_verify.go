@@ -8,10 +8,11 @@ import (
 	"github.com/google/btree"
 )
 
-// Verify recounts everything and returns all that does not add up, joined; nil if the state is sound. What
-// is used equals the live placements and holds, and nothing is negative. A node is over its capacity only if the capacity was lowered later,
-// or by [Adopt]; the same holds for what runs on it. Every placed capsule is on a member. Gangs, groups and queues count what
-// there is. It looks at every record once: use it in production as often as that is worth.
+// Verify recounts everything and returns all discrepancies as one joined error, at most a hundred; nil: the state is
+// sound. It checks these invariants: the used capacity of a node equals the sum of its live placements and holds, and
+// no amount is negative. A node is over its capacity only because the capacity was lowered later, or by an [Adopt]; the
+// same holds for the capsules that run there. Every placed capsule is on a member node. The counts of gangs, groups and
+// pending work equal what the records say. Verify looks at every record once, so its cost grows with the state.
 func (s *State) Verify() error {
 	v := verifier{s: s, nodes: make([]recount, s.nodes.Bound()), gangs: map[GangID]*GangState{}, groups: map[groupCount]int{}, waiting: map[groupWaiting]int{}}
 	v.capsules()
@@ -28,7 +29,7 @@ func (s *State) Verify() error {
 	return errors.Join(v.faults...)
 }
 
-// verifier recounts from the records alone what the state counts.
+// verifier recounts, from the records alone, every number that the state keeps.
 type verifier struct {
 	s        *State
 	nodes    []recount
@@ -41,29 +42,31 @@ type verifier struct {
 	faults   []error
 }
 
+// recount is the recount of one node.
 type recount struct {
 	used     Resources
 	devices  deviceUse
 	capsules int
 	holds    int
-	// newest is the revision of the newest claim on each dimension.
+	// newest is, for each dimension, the revision of the newest placement or hold that claims some of it.
 	newest [Dimensions]Revision
-	// runs is the sum of what runs there and is confirmed, started the revision at which the newest of it was placed, in each dimension.
+	// runs is, for each dimension, the sum over the capsules that are confirmed to run on the node, remains included.
+	// started is the revision at which the newest of these was placed.
 	runs    [Dimensions]uint64
 	started [Dimensions]Revision
-	// remains is how many that have left it still run there.
+	// remains is how many capsules have left the node and still run there.
 	remains int
 	// claimed is the revision of the newest claim on each device instance.
 	claimed  [MaxDevices]Revision
 	overflow bool
-	// What was adopted is not in newest, started and claimed but in these.
+	// These are newest, started and claimed for adopted capsules, which the fields above leave out.
 	newestAdopted, startedAdopted [Dimensions]Revision
 	claimedAdopted                [MaxDevices]Revision
-	// loans is a node of which only the loans are counted.
+	// loans holds the recounted loans of the node; its other fields are unused.
 	loans NodeState
 }
 
-// fail notes a fault. It keeps the first hundred.
+// fail records a fault. Only the first hundred are kept.
 func (v *verifier) fail(format string, args ...any) {
 	if len(v.faults) < 100 {
 		v.faults = append(v.faults, fmt.Errorf("orbit: verify at revision %d: "+format, append([]any{v.s.rev}, args...)...))
@@ -225,8 +228,8 @@ func (v *verifier) compareNode(n *NodeState, r *recount) {
 	}
 }
 
-// compareCapacity accepts a node that is over its capacity only if nothing was admitted there since the
-// capacity last changed, or the last of what runs there was adopted.
+// compareCapacity reports a node that is over its capacity, with two exceptions: nothing was admitted there since the
+// capacity last changed, or the newest claim is that of an adopted capsule.
 func (v *verifier) compareCapacity(n *NodeState, r *recount) {
 	for d := range n.used {
 		if n.used[d] > n.Node.Capacity[d] && r.newest[d] > max(n.Specification, r.newestAdopted[d]) {
@@ -244,7 +247,7 @@ func (v *verifier) compareCapacity(n *NodeState, r *recount) {
 			room = 0
 		}
 		since := r.claimedAdopted[i]
-		if used <= deviceMilli { // no capacity has ever allowed more, so a change of capacity excuses nothing
+		if used <= deviceMilli { // more than deviceMilli never fits, so a change of capacity does not excuse it
 			since = max(since, n.Specification)
 		}
 		if used > room && r.claimed[i] > since {
@@ -301,7 +304,8 @@ func (v *verifier) dates() {
 	v.s.recent.each(func(r recentID) { v.date(r.at, "proposal", r.id.String()) })
 }
 
-// nominations compares what is nominated, and the sums that judge it, with the records of capsules, gangs and nodes.
+// nominations compares the nominations, and the sums by which the ledger judges them, with the records of capsules,
+// gangs and nodes.
 func (v *verifier) nominations() {
 	claimed, living, nominated := map[nominatedPart]bool{}, 0, totals{}
 	count := func(n *Nomination, waits bool) {
@@ -380,8 +384,9 @@ func (v *verifier) countWaiting(c *Capsule) {
 	}
 }
 
-// compareGroups compares the counts of co-location groups with the recount: what is counted is there, under the right domain, and all nodes with
-// members are counted, on each level that the group is divided by.
+// compareGroups compares the counts of co-location groups with the recount, in both directions. Every count belongs to
+// members that are there, under the right domain, and every node with members has a count on each level that the group
+// is divided by.
 func (v *verifier) compareGroups() {
 	type division struct{ group, level string }
 	counted, nodes := map[division]int{}, map[string]int{}
@@ -422,7 +427,7 @@ func (v *verifier) compareWaiting() {
 	}
 }
 
-// company recounts what the rules of company are judged by.
+// company compares the counts by which the rules of company are judged with a recount.
 func (v *verifier) company() {
 	want := newCompanyTables()
 	add := func(spec *Spec) { want.addRules(spec, 1) }
