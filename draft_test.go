@@ -587,11 +587,13 @@ func TestDraftAgainstTheLedger(t *testing.T) {
 		d.check(t)
 		taken, refused, gangs = taken+d.taken, refused+d.refused, gangs+d.gangs
 	}
-	for range 6 { // gangs fit whole in few of the worlds
+	for range 12 { // gangs fit whole in few of the worlds
 		rapid.Check(t, check)
 	}
-	require.Greater(t, taken, refused/4)
-	require.NotZero(t, gangs)
+	if !testing.Short() { // rapid draws a fifth as often then, which is too few
+		require.Greater(t, taken, refused/4)
+		require.NotZero(t, gangs)
+	}
 	t.Logf("%d steps taken, %d refused; %d gangs placed", taken, refused, gangs)
 }
 
