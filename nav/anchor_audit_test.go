@@ -219,7 +219,7 @@ func TestAnchorsAtEveryRevision(t *testing.T) {
 		anchors += audit(t, w.ledger)
 	})
 	t.Logf("%d anchors", anchors)
-	if !t.Failed() {
+	if !t.Failed() && !testing.Short() { // rapid draws a fifth as often then
 		require.Positive(t, anchors)
 	}
 }
