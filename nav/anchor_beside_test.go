@@ -54,10 +54,12 @@ func TestAnchorMergesAnything(t *testing.T) {
 		}
 		require.NoError(t, snapshot(t, merged).Verify())
 	}
-	for range 5 {
+	for range 10 {
 		rapid.Check(t, check)
 	}
-	require.Greater(t, min(anchors, kept, leftOut), 50)
+	if !testing.Short() { // rapid draws a fifth as often then
+		require.Greater(t, min(anchors, kept, leftOut), 50)
+	}
 }
 
 // mergeCase is a world, and what the wrapped navigator plans on it.
