@@ -18,7 +18,7 @@ type Capsule struct {
 	Spec *Spec
 	// Owner is the name of the engine to which the capsule is assigned; empty: the engine whose navigator claims it.
 	Owner string
-	// Gang is the gang of which the capsule is a member; empty: none.
+	// Gang names the capsule's gang; empty: it is in no gang.
 	Gang GangID
 	// Node is the node on which the capsule is placed; empty: it is not placed.
 	Node NodeID
@@ -316,7 +316,7 @@ func (g *Gang) faults(limit int) []string {
 // Without For and ForGang it is a move: the same proposal must place the capsule again. One of three conditions must
 // hold. The capsule is [Spec.Movable]. Or a [Budget] covered it before the proposal. Or its node takes no new work,
 // before the proposal and all through it, or has a NoExecute taint that the capsule does not tolerate for ever
-// ([Taint]). A gang of which a part is moved must keep its number of placed members.
+// ([Taint]). If some members of a gang are moved, the number of its placed members must stay the same.
 type Evict struct {
 	// Capsule is the capsule to take off its node.
 	Capsule CapsuleID `json:"capsule"`

@@ -14,8 +14,7 @@ import (
 //
 // If every member of a group has the rule {Group: own group, Level: NodeKey}, each node takes at most one member. The
 // rule also models a resource that a node has once, such as a host port: give every capsule that uses the port
-// Groups: {"port/8080"} and Apart: {{Group: "port/8080", Level: NodeKey}}. No two of these capsules then share a node,
-// whatever other groups they are in.
+// Groups: {"port/8080"} and Apart: {{Group: "port/8080", Level: NodeKey}}. No two of these capsules then share a node.
 //
 // The ledger enforces the rule on placements: it refuses a placement that breaks it. It does not refuse an [Adopt], nor
 // a change of a node's labels that brings capsules into a domain: both report facts.

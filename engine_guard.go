@@ -290,7 +290,10 @@ type given struct {
 // answered with false.
 func (g *given) has(id CapsuleID) bool {
 	if g.ids == nil {
-		if len(g.next) > 0 && g.next[0].ID == id {
+		if len(g.next) == 0 {
+			return false
+		}
+		if g.next[0].ID == id {
 			g.next = g.next[1:]
 			return true
 		}

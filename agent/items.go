@@ -145,7 +145,7 @@ func (l *loop) advance(now time.Time) (next time.Time) {
 	return next
 }
 
-// advanceItem takes the next step for an item of which the ledger's and the runtime's view are known. It reports
+// advanceItem takes the next step for an item. It must know what the ledger and the runtime say of the item. It reports
 // whether the item has a statement to confirm, and the earliest time for that.
 func (l *loop) advanceItem(i *item) (wants bool, at time.Time) {
 	next, fact := decide(i.task, i.leaving, i.phase)

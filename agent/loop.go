@@ -38,8 +38,8 @@ type loop struct {
 // watcher is the agent's view of the ledger.
 type watcher struct {
 	work Work
-	// known says that there is a Work, waiting that a call of Watch is under way. at is the earliest time of the next
-	// call.
+	// known reports whether work has been received, and waiting whether a call of Watch is under way. at is the
+	// earliest time of the next call.
 	known, waiting bool
 	at             time.Time
 	// least is the lowest revision of a Work that is accepted. An older Work comes from a process that is behind.

@@ -155,8 +155,8 @@ func (l *Ledger) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision,
 const runLength = 64
 
 // groupLength is how many proposals of a batch make a group, which is written while the rest of the batch is judged.
-// With smaller groups a batch would need more syncs, and more snapshots of the judge, each of which makes later commits
-// copy more.
+// Smaller groups would need more syncs for a batch. They would also need more snapshots of the judge's state, and after
+// each snapshot commits copy more.
 const groupLength = 4096
 
 // ProposeBatch implements [orbit.Batcher]. The whole batch needs one sync, or one for each 4,096 proposals.

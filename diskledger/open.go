@@ -97,7 +97,7 @@ type dumpStream struct {
 	rest []byte
 	// at is where the last record that was read begins.
 	at int64
-	// err is the error because of which the file cannot be read further.
+	// err is the error that ended reading; nil: reading goes on.
 	err error
 }
 

@@ -18,10 +18,18 @@ var errShared = errors.New("its refreshes are shared with other processes; set K
 
 var errKeeper = fmt.Errorf("lease: %w: a Keeper needs a Ledger, and a Prefix that ends in a slash; set them before first use", orbit.ErrInvalid)
 
-// follow brings this process up to the ledger's current state.
-func (k *Keeper) follow(ctx context.Context) error {
+// check returns what is wrong with the fields.
+func (k *Keeper) check() error {
 	if k.Ledger == nil || !strings.HasSuffix(k.prefix(), "/") {
 		return errKeeper
+	}
+	return nil
+}
+
+// follow brings this process up to the ledger's current state.
+func (k *Keeper) follow(ctx context.Context) error {
+	if err := k.check(); err != nil {
+		return err
 	}
 	k.mu.Lock()
 	after, followed := k.seen, k.followed

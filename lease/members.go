@@ -98,13 +98,10 @@ func (m *Members) Join(ctx context.Context, node orbit.Node, holder string) (Ter
 
 // check returns what is missing for Members to work.
 func (m *Members) check() error {
-	switch {
-	case m.Leases == nil:
+	if m.Leases == nil {
 		return errNoMembersLeases
-	case m.Leases.Ledger == nil:
-		return errKeeper
 	}
-	return nil
+	return m.Leases.check()
 }
 
 // joining returns the rider that puts the node together with a new term. Most is how many commitments a proposal takes.
@@ -184,8 +181,8 @@ func (m *Members) Step(ctx context.Context) (MemberRound, error) {
 }
 
 // Run steps whenever there is something to do and at least every second, until ctx ends, and then returns nil. Errors
-// of steps are in the rounds that Hook is called with. Without Leases, or a Ledger
-// there, it returns an error that wraps [orbit.ErrInvalid].
+// of steps are in the rounds that Hook is called with. If the Leases are missing,
+// or [Keeper.Run] would refuse them, it returns an error that wraps [orbit.ErrInvalid].
 func (m *Members) Run(ctx context.Context) error {
 	if err := m.check(); err != nil {
 		return err

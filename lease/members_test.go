@@ -498,15 +498,21 @@ func TestJoinWithOneFieldChanged(t *testing.T) {
 	})
 }
 
-// Members without what they need say so, and do not panic.
+// Members and keepers without what they need say so at once; they do not panic and do not try for ever.
 func TestMembersWithoutALedger(t *testing.T) {
-	for name, m := range map[string]*lease.Members{"leases": {}, "ledger": {Leases: &lease.Keeper{}}} {
+	for name, m := range map[string]*lease.Members{
+		"leases": {}, "ledger": {Leases: &lease.Keeper{}}, "slash": {Leases: &lease.Keeper{Ledger: &orbit.MemoryLedger{}, Prefix: "x"}},
+	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := m.Join(t.Context(), orbit.Node{ID: "n"}, "h")
 			require.ErrorIs(t, err, orbit.ErrInvalid)
 			_, err = m.Step(t.Context())
 			require.ErrorIs(t, err, orbit.ErrInvalid)
+			require.ErrorIs(t, m.AcceptLoss(t.Context()), orbit.ErrInvalid)
 			require.ErrorIs(t, m.Run(t.Context()), orbit.ErrInvalid)
+			if m.Leases != nil {
+				require.ErrorIs(t, m.Leases.Run(t.Context()), orbit.ErrInvalid)
+			}
 		})
 	}
 }

@@ -2,10 +2,8 @@ package lease
 
 import (
 	"context"
-	"fmt"
 	"time"
 
-	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/send"
 )
 
@@ -14,11 +12,11 @@ import (
 const pollEvery = time.Second
 
 // Run steps whenever there is something to do and at least every second, until ctx ends, and then returns nil. Errors
-// of steps are in the rounds that Hook is called with. Run it once in each process. Without a Ledger it returns an
-// error that wraps [orbit.ErrInvalid].
+// of steps are in the rounds that Hook is called with. Run it once in each process. Without a Ledger, or with a
+// Prefix that does not end in a slash, it returns an error that wraps orbit.ErrInvalid.
 func (k *Keeper) Run(ctx context.Context) error {
-	if k.Ledger == nil {
-		return fmt.Errorf("lease: %w: Keeper.Ledger is nil; set it before first use", orbit.ErrInvalid)
+	if err := k.check(); err != nil {
+		return err
 	}
 	k.init()
 	loop(ctx, k.wake, func() (time.Duration, bool) {

@@ -216,34 +216,24 @@ func endsOn(s *orbit.State, on orbit.NodeID, own orbit.CapsuleID) (ends []orbit.
 	return ends
 }
 
-// Names of cases that take seconds to make their failure small begin with this. Only -tags stress runs them.
-const sweep = "sweep: "
-
-func sweeps(t *testing.T, name string) {
-	if strings.HasPrefix(name, sweep) {
-		scale.Sweep(t)
-	}
-}
-
-// Each way to get nominations wrong is found within so many schedules, and told as one that is made small.
+// Each way to get nominations wrong is found within so many races as its case says, and the failure is made small.
 func TestPatienceFindsWhatIsBroken(t *testing.T) {
 	scale.Long(t)
 	if raceDetector {
 		t.Skip("what is broken is the same without the race detector, in a tenth of the time")
 	}
-	for _, c := range []struct {
+	for _, c := range scale.Some(2, []struct {
 		name   string
 		ledger *impatient
 		rule   string
 		most   int
 	}{
-		{sweep + "nominations counted as use", &impatient{judge: asUse}, "waits too long", 50},
 		{"releases earn room", &impatient{drops: earned}, "overtaken", 100},
-		{sweep + "nominations never lapse", &impatient{judge: lasting}, "never lapses", 500},
 		{"dropped when the node is written", &impatient{drops: forgotten}, "overtaken", 50},
-	} {
+		{"nominations never lapse", &impatient{judge: lasting}, "never lapses", 500}, // these take seconds to be made small
+		{"nominations counted as use", &impatient{judge: asUse}, "waits too long", 50},
+	}...) {
 		t.Run(c.name, func(t *testing.T) {
-			sweeps(t, c.name)
 			res := finds(t, c.most, c.rule, func(seed uint64) *race.Config {
 				return c.ledger.in(race.Patience(seed))
 			})
@@ -336,16 +326,15 @@ func TestPatienceOfFewSteps(t *testing.T) {
 	if raceDetector {
 		t.Skip("what is broken is the same without the race detector, in a tenth of the time")
 	}
-	for _, c := range []struct {
+	for _, c := range scale.Some(1, []struct {
 		name   string
 		draw   race.Scenario
 		broken *impatient
 	}{
-		{sweep + "two gangs, each with half of what both need", halfServed, &impatient{judge: asUse}},
 		{"8 of 8 cores of priority 0 refuse one of priority 1000", eightOfEight, &impatient{judge: unranked}},
-	} {
+		{"two gangs, each with half of what both need", halfServed, &impatient{judge: asUse}}, // takes seconds to be made small
+	}...) {
 		t.Run(c.name, func(t *testing.T) {
-			sweeps(t, c.name)
 			draw := func(seed uint64) *race.Config {
 				r := c.draw(seed)
 				r.Faults, r.Sleep = race.Faults{Delay: 0.3, Longest: 64 * ms}, time.Sleep
