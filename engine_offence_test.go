@@ -212,3 +212,18 @@ func TestLawfulInAnyOrder(t *testing.T) {
 		require.Equal(t, len(plan)-len(want), round.Invalid)
 	})
 }
+
+// TestGivenIsNotLookedUp: what a navigator was given is taken for its own work in any order, without a look at the state, which
+// says something else here. Another capsule of the same kind is looked up.
+func TestGivenIsNotLookedUp(t *testing.T) {
+	c := newCourt(t, cpuNode("n", 9), Submit{IDs: []CapsuleID{"a", "b", "c", "d"}, Spec: cpuSpec(1), Owner: "other"})
+	state := c.now()
+	mine := func(owner string, _ *Spec) bool { return owner == "me" }
+	for _, order := range [][]CapsuleID{{"a", "b", "c"}, {"c", "b", "a"}, {"b", "c"}, {"a", "c"}} {
+		given := given{next: []*Capsule{state.Capsule("a"), state.Capsule("b"), state.Capsule("c")}}
+		for _, id := range order {
+			require.NoError(t, state.offence(&Proposal{Do: []Commitment{placeOn(id, "n")}}, &given, mine))
+		}
+		require.ErrorIs(t, state.offence(&Proposal{Do: []Commitment{placeOn("d", "n")}}, &given, mine), ErrInvalid)
+	}
+}

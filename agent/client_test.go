@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"errors"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -25,10 +26,25 @@ func TestClientTellsRefusedFromLost(t *testing.T) {
 	out := refused.Confirm(t.Context(), "n", 1, said)
 	require.ErrorIs(t, out[0].Err, orbit.ErrUnavailable)
 
-	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
-	defer server.Close()
-	lost := agent.Client{URL: server.URL}
-	out = lost.Confirm(t.Context(), "n", 1, said)
-	require.ErrorIs(t, out[0].Err, orbit.ErrUnknown)
-	require.NotErrorIs(t, out[0].Err, orbit.ErrUnavailable)
+	for name, end := range map[string]http.HandlerFunc{
+		"closed": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"reset": func(w http.ResponseWriter, _ *http.Request) {
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err == nil {
+				err = errors.Join(conn.(*net.TCPConn).SetLinger(0), conn.Close())
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(end)
+			defer server.Close()
+			lost := agent.Client{URL: server.URL}
+			out := lost.Confirm(t.Context(), "n", 1, said)
+			require.ErrorIs(t, out[0].Err, orbit.ErrUnknown)
+			require.NotErrorIs(t, out[0].Err, orbit.ErrUnavailable)
+		})
+	}
 }
