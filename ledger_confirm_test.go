@@ -180,18 +180,24 @@ func TestRemainsHaveRulesOfTheirOwn(t *testing.T) {
 }
 
 // TestUnruledFenceIsOfLastRules: of two capsules with one rule, only the end of the last writes what newcomers with such a rule read.
+// A rule of the other kind about the same group and level makes no difference.
 func TestUnruledFenceIsOfLastRules(t *testing.T) {
 	apart, even := cpuSpec(1), cpuSpec(1)
-	apart.Apart = []Apart{{"web", NodeKey}}
+	apart.Apart = []Apart{{"web", "zone"}}
 	even.Group, even.Even = "web", []Even{{Group: "web", Level: "zone"}}
-	for name, spec := range map[string]*Spec{"apart": apart, "even": even} {
+	for name, specs := range map[string][]*Spec{
+		"apart": {apart, apart}, "even": {even, even}, "apart beside even": {apart, apart, even}, "even beside apart": {even, even, apart},
+	} {
 		t.Run(name, func(t *testing.T) {
-			c := newCourt(t, submitOf(spec, "a", "b"))
-			for _, id := range []CapsuleID{"a", "b"} {
-				end := Release{Capsule: id, Final: true}
+			c := newCourt(t)
+			for i, spec := range specs {
+				c.commits(submitOf(spec, CapsuleID(fmt.Sprint(i))))
+			}
+			for i := range specs {
+				end := Release{Capsule: CapsuleID(fmt.Sprint(i)), Final: true}
 				_, written, _, err := c.now().Footprint(Proposal{View: c.now().Revision(), Do: []Commitment{end}})
 				require.NoError(t, err)
-				require.Equal(t, id == "b", slices.Contains(written.Fences, fenceUnruled("web")))
+				require.Equal(t, i > 0, slices.Contains(written.Fences, fenceUnruled("web")), i)
 				c.commits(end)
 			}
 		})
