@@ -67,15 +67,19 @@ func BenchmarkJob(b *testing.B) {
 }
 
 // BenchmarkArrivals is how long a capsule that fits waits from the start of its Submit until it is placed, with Run, at 5,000
-// arrivals a second. Beside them wait classes that fit nowhere, each of which is tried again every second.
+// arrivals a second. Beside them wait classes that fit nowhere. Each of these is tried again after ParkFor: in a storm of
+// retries every second, by default every 30 s.
 func BenchmarkArrivals(b *testing.B) {
-	for _, classes := range []int{0, 1_000, 10_000} {
-		b.Run(fmt.Sprintf("unfit=%d", classes), func(b *testing.B) {
-			l := openLedger(b, 10_000, classes)
-			e := &orbit.Engine{Ledger: l, Navigator: &nav.Services{}, ParkFor: time.Second}
+	for _, c := range []struct {
+		unfit   int
+		parkFor time.Duration
+	}{{0, time.Second}, {1_000, time.Second}, {10_000, time.Second}, {10_000, 30 * time.Second}} {
+		b.Run(fmt.Sprintf("unfit=%d/parkfor=%v", c.unfit, c.parkFor), func(b *testing.B) {
+			l := openLedger(b, 10_000, c.unfit)
+			e := &orbit.Engine{Ledger: l, Navigator: &nav.Services{}, ParkFor: c.parkFor}
 			for e.Pass(b.Context()).Pending > 0 {
 			}
-			time.Sleep(time.Second) // all are due when the first capsule arrives
+			time.Sleep(time.Second) // with a ParkFor of a second all are due when the first capsule arrives
 			var waits []time.Duration
 			for b.Loop() {
 				waits = append(waits, arrivals(b, l, e, b.N)...)
