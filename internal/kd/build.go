@@ -2,6 +2,7 @@ package kd
 
 import (
 	"math"
+	"math/bits"
 	"slices"
 	"sync"
 )
@@ -26,19 +27,25 @@ func (t *Tree) Rebuild(probe Probe) {
 	if t.root == nil {
 		return
 	}
-	all, _ := collected.Get().(*[]Point)
-	if all == nil {
-		all = &[]Point{}
-	}
-	*all = t.root.collect(slices.Grow((*all)[:0], int(t.size)))
-	t.Build(*all, probe)
-	collected.Put(all)
+	points := t.root.points()
+	t.Build(*points, probe)
+	collected.Put(points)
 }
 
-// collected recycles the slices of Rebuild, because one for all points is large.
+// points lists the points in a box, in a slice to give back to collected.
+func (b *Box) points() *[]Point {
+	points, _ := collected.Get().(*[]Point)
+	if points == nil {
+		points = &[]Point{}
+	}
+	*points = b.collect((*points)[:0])
+	return points
+}
+
+// collected recycles the slices of points, because one with all points of a tree is large.
 var collected sync.Pool
 
-// collect lists the points in a box.
+// collect adds the points in a box to a list.
 func (b *Box) collect(points []Point) []Point {
 	if b.Leaf() {
 		return append(points, b.Points...)
@@ -46,19 +53,84 @@ func (b *Box) collect(points []Point) []Point {
 	return b.Right.collect(b.Left.collect(points))
 }
 
-// cutFull cuts a leaf in two if it has more than LeafSize points and they can be told apart. The box keeps its old
-// extremes, because those of the boxes above were computed from them, and freshen compares the new ones with them. The
-// box must be marked as stale itself.
-func (t *Tree) cutFull(b *Box, probe Probe) {
+// cutFull cuts a leaf in two if it has more than LeafSize points and they can be told apart. It reports whether it has
+// tried to. The box must be marked as stale itself.
+func (t *Tree) cutFull(b *Box, probe Probe) bool {
 	if len(b.Points) <= LeafSize {
-		return
+		return false
 	}
+	t.divide(b, probe)
+	return true
+}
+
+// divide cuts a box anew. The tree must own it, and the boxes above must be marked as stale on its side. The box keeps
+// its old extremes, because those of the boxes above were computed from them, and freshen compares the new ones with
+// them.
+func (t *Tree) divide(b *Box, probe Probe) {
 	said := *b
-	t.room.points = append(t.room.points[:0], b.Points...)
+	points := b.points()
+	if !b.Leaf() {
+		t.releaseAll(b.Left)
+		t.releaseAll(b.Right)
+		b.Left, b.Right = nil, nil
+	}
 	t.empty(b)
-	t.growAll(b, t.room.points, probe)
+	t.growAll(b, *points, probe)
+	collected.Put(points)
 	b.Rank, b.Kinds, b.Least, b.Most = said.Rank, said.Kinds, said.Least, said.Most
 	b.stale = itself // the new boxes below are up to date
+}
+
+// deepest returns how many levels there may be below a box with this many points. If a point comes to a lower leaf, the
+// points are divided anew. A build makes fewer than two levels for each doubling of the points. With a lower bound than
+// this, points are divided anew more often; with a higher one each write changes more boxes.
+func deepest(points int) int { return 3*bits.Len(uint(points/LeafSize)) + 8 }
+
+// allowed returns on which level below the root the lowest leaf may be.
+func (t *Tree) allowed() int { return deepest(int(t.size)) + t.excess }
+
+// balance divides points anew if a point is in too low a leaf: those of the smallest box above the leaf that has too many
+// levels for its points, and of larger boxes as long as that does not help (Galperin and Rivest, "Scapegoat trees", SODA
+// 1993). Without this, nodes that are chosen in the order of their hashes, as equally good ones are, and move away to
+// other boxes one by one, would turn the tree into a list.
+func (t *Tree) balance(p *Point, probe Probe) {
+	if t.level(p) <= t.allowed() {
+		return
+	}
+	way := append(t.room.way[:0], t.root)
+	for b := t.root; !b.Leaf(); way = append(way, b) {
+		b = *b.side(b.cut().below(p))
+	}
+	t.room.way = way
+	leaf := len(way) - 1
+	size := len(way[leaf].Points)
+	for at := leaf - 1; at >= 0; at-- {
+		b := way[at]
+		size += (*b.side(!b.cut().below(p))).count()
+		if leaf-at <= deepest(size) {
+			continue
+		}
+		if t.divide(b, probe); t.level(p) <= t.allowed() {
+			return
+		}
+	}
+	t.excess += t.level(p) - t.allowed() // the points cannot be divided better; do not try again for each that comes
+}
+
+// level returns the level of the leaf where a point belongs; the root is on level 0.
+func (t *Tree) level(p *Point) (level int) {
+	for b := t.root; !b.Leaf(); level++ {
+		b = *b.side(b.cut().below(p))
+	}
+	return level
+}
+
+// count returns the number of points in a box.
+func (b *Box) count() int {
+	if b.Leaf() {
+		return len(b.Points)
+	}
+	return b.Left.count() + b.Right.count()
 }
 
 // growAll turns an empty leaf into a box with all these points.

@@ -199,7 +199,7 @@ func (g *garden) check(t *rapid.T) {
 	}
 }
 
-func (g *garden) checkTree(t *rapid.T, f *Tree, want map[int32]Point) {
+func (g *garden) checkTree(t require.TestingT, f *Tree, want map[int32]Point) {
 	reached, found := map[*Box]bool{}, map[int32]Point{}
 	if root := f.Root(); root != nil {
 		points := g.below(t, root, reached)
@@ -225,7 +225,7 @@ func (g *garden) checkTree(t *rapid.T, f *Tree, want map[int32]Point) {
 }
 
 // checkLive checks that each coordinate is live or dead, and dead only if it is the same everywhere.
-func checkLive(t *rapid.T, f *Tree, points map[int32]Point) {
+func checkLive(t require.TestingT, f *Tree, points map[int32]Point) {
 	if f.root == nil {
 		return
 	}
@@ -242,7 +242,7 @@ func checkLive(t *rapid.T, f *Tree, points map[int32]Point) {
 }
 
 // below returns the points in a box, after comparing with them what it says of them.
-func (g *garden) below(t *rapid.T, b *Box, reached map[*Box]bool) (points []Point) {
+func (g *garden) below(t require.TestingT, b *Box, reached map[*Box]bool) (points []Point) {
 	require.False(t, reached[b], "a box is in one place")
 	reached[b] = true
 	if b.Leaf() {
@@ -279,7 +279,7 @@ func (g *garden) below(t *rapid.T, b *Box, reached map[*Box]bool) (points []Poin
 }
 
 // checkVersion checks that boxes of one version, in whatever tree and whenever, have the same points.
-func (g *garden) checkVersion(t *rapid.T, b *Box, points []Point) {
+func (g *garden) checkVersion(t require.TestingT, b *Box, points []Point) {
 	sorted := slices.Clone(points)
 	slices.SortFunc(sorted, func(a, b Point) int { return int(a.ID - b.ID) })
 	text := fmt.Sprint(sorted)
@@ -290,7 +290,7 @@ func (g *garden) checkVersion(t *rapid.T, b *Box, points []Point) {
 }
 
 // leaf lists the points of a leaf. There are not too many, unless nothing tells them apart.
-func leaf(t *rapid.T, b *Box, byHash bool) []Point {
+func leaf(t require.TestingT, b *Box, byHash bool) []Point {
 	alike := true
 	for i := range b.Points {
 		alike = alike && b.Points[i].At == b.Points[0].At && (byHash || b.Points[i].Rank == b.Points[0].Rank) && (!byHash || b.Points[i].Hash == b.Points[0].Hash)
@@ -380,6 +380,71 @@ func TestForksCopyOneWay(t *testing.T) {
 		alone.Move(&points[7], &p, nil)
 		require.Zero(t, alone.Copied())
 	}
+}
+
+// Points that move in the order of their cuts, from one side of another cut to the other, do not turn the tree into a
+// list: there are few levels, and a move touches few boxes, whatever the size of the tree.
+func TestMovesInOrderKeepTheTreeLow(t *testing.T) {
+	probe := func(_ Kinds, least, _ *Vector) float64 { return float64(least[0]) }
+	for _, by := range []string{"coordinate", "rank", "hash"} {
+		for _, size := range []int{1_000, 32_000} {
+			points, now := make([]Point, size), map[int32]Point{}
+			for i := range points {
+				points[i] = Point{ID: int32(i), Rank: uint64(i), Hash: uint64(i)}
+				if by == "coordinate" {
+					points[i].At[1] = int64(i)
+				}
+				now[points[i].ID] = points[i]
+			}
+			g := garden{tree: Tree{ByHash: by == "hash"}, versions: map[uint64]string{}}
+			tree := &g.tree
+			tree.Build(points, probe)
+			last, lowest, before := 0, 0, tree.version
+			for move := range 3 * size {
+				p := &points[move%size]
+				was := *p
+				p.At[0]++
+				tree.Move(&was, p, probe)
+				tree.Root()
+				tree.Opened(2) // so that each round builds the tree anew, with a cut between points that have moved and others
+				now[p.ID] = *p
+				level := tree.level(p)
+				if size == 1_000 && level+4 < last { // points have been divided anew
+					g.checkTree(t, tree, now)
+				}
+				last, lowest = level, max(lowest, level)
+			}
+			touched := (tree.version - before) / uint64(3*size)
+			t.Logf("%d points by %s: level %d, %d boxes touched by a move", size, by, lowest, touched)
+			require.LessOrEqual(t, lowest, deepest(size)+1)
+			require.Less(t, touched, uint64(50))
+		}
+	}
+}
+
+// A probe that always takes the few points of one kind from all others makes a deep tree. Dividing such points anew does
+// not help, so it is not done again for each point that comes.
+func TestATreeMayBeDeep(t *testing.T) {
+	probe := func(kinds Kinds, _, _ *Vector) float64 { return float64(bits.TrailingZeros64(uint64(kinds))) }
+	rng := rand.New(rand.NewPCG(1, 2))
+	points := make([]Point, 4_000)
+	for i := range points {
+		points[i] = Point{ID: int32(i), Kind: int32(i % Apart), At: Vector{rng.Int64N(1000)}}
+	}
+	var tree Tree
+	tree.Build(points, probe)
+	moves, before := 3*len(points), tree.version
+	for range moves {
+		p := &points[rng.IntN(len(points))]
+		was := *p
+		p.At[0] = rng.Int64N(1000)
+		tree.Move(&was, p, probe)
+		tree.Root()
+	}
+	touched := (tree.version - before) / uint64(moves)
+	t.Logf("%d levels more than are allowed at first, %d boxes touched by a move", tree.excess, touched)
+	require.NotZero(t, tree.excess)
+	require.Less(t, touched, uint64(150), "a move changes up to 2 x 70 boxes")
 }
 
 // When the last point of a leaf goes, the boxes above it shrink, also if nothing else in them has changed.

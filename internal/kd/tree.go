@@ -5,9 +5,9 @@
 //	box ─► two boxes, cut at a coordinate, at a rank, or between kinds
 //	 └───► leaf: up to LeafSize points, more only if they cannot be told apart
 //
-// The shape follows the points: a full leaf is cut in two, an empty leaf is removed, and two nearly empty leaves become
-// one. When as many points have moved as there are, the tree is built anew if searches open many boxes; when four times
-// as many have moved, it is built anew in any case.
+// The shape follows the points: a full leaf is cut in two, an empty leaf is removed, two nearly empty leaves become one,
+// and points below too many levels are divided anew. When as many points have moved as there are, the tree is built anew
+// if searches open many boxes; when four times as many have moved, it is built anew in any case.
 //
 // Trees are persistent (copy-on-write): [Tree.Fork] takes no time, and makes two independent trees of one. A tree
 // writes in place to the boxes that it has made since, and copies other boxes, with all boxes above them, before it
@@ -67,6 +67,8 @@ type Tree struct {
 	puts int32
 	// The number of boxes that searches have opened since then.
 	opened int
+	// Levels that leaves may have beyond those of deepest, because the points cannot be divided better.
+	excess int
 	// The coordinates of one of the points. In the coordinates that are not live, all other points equal it.
 	base Vector
 	// All coordinates: first the live ones, in which points differ, then those in which all points equal base. Only
@@ -136,8 +138,10 @@ func (t *Tree) Put(p *Point, probe Probe) {
 		t.begin(p)
 	}
 	t.admit(p)
-	t.insert(&t.root, p, probe)
 	t.size++
+	if t.insert(&t.root, p, probe) {
+		t.balance(p, probe)
+	}
 	t.age(probe)
 }
 
@@ -160,8 +164,11 @@ func (t *Tree) Move(was, p *Point, probe Probe) bool {
 		from, to := b.cut().below(was), b.cut().below(p)
 		if from != to {
 			b.stale |= left | right
-			t.insert(b.side(to), p, probe) // before takeOut, which may put this side in the place of b
+			cut := t.insert(b.side(to), p, probe) // before takeOut, which may put this side in the place of b
 			t.takeOut(above, at, from, was)
+			if cut {
+				t.balance(p, probe)
+			}
 			break
 		}
 		b.stain(to)
@@ -189,8 +196,9 @@ func (t *Tree) Remove(was *Point) {
 	}
 }
 
-// insert adds a point to the leaf below a box where the point belongs.
-func (t *Tree) insert(at **Box, p *Point, probe Probe) {
+// insert adds a point to the leaf below a box where the point belongs. It reports whether it has cut the leaf; then the
+// tree may need balance.
+func (t *Tree) insert(at **Box, p *Point, probe Probe) (cut bool) {
 	b := t.own(at)
 	for !b.Leaf() {
 		below := b.cut().below(p)
@@ -199,7 +207,7 @@ func (t *Tree) insert(at **Box, p *Point, probe Probe) {
 	}
 	b.stale |= itself
 	t.list(b, p)
-	t.cutFull(b, probe)
+	return t.cutFull(b, probe)
 }
 
 // takeOut removes a point from one side of a box that the tree owns. If the leaf is empty then, it is removed, and its
@@ -245,7 +253,7 @@ func (t *Tree) join(b *Box) {
 
 // begin starts a tree with its first point: base is its coordinates, and no coordinate is live yet.
 func (t *Tree) begin(p *Point) {
-	t.puts, t.opened, t.base, t.live = 0, 0, p.At, 0
+	t.puts, t.opened, t.base, t.live, t.excess = 0, 0, p.At, 0, 0
 	for d := range uint8(Dims) {
 		t.dims[d] = d
 	}
