@@ -2,7 +2,6 @@ package kd
 
 import (
 	"math"
-	"math/bits"
 	"slices"
 	"sync"
 )
@@ -38,7 +37,7 @@ func (b *Box) points() *[]Point {
 	if points == nil {
 		points = &[]Point{}
 	}
-	*points = b.collect((*points)[:0])
+	*points = b.collect(slices.Grow((*points)[:0], b.count()))
 	return points
 }
 
@@ -79,58 +78,6 @@ func (t *Tree) divide(b *Box, probe Probe) {
 	collected.Put(points)
 	b.Rank, b.Kinds, b.Least, b.Most = said.Rank, said.Kinds, said.Least, said.Most
 	b.stale = itself // the new boxes below are up to date
-}
-
-// deepest returns how many levels there may be below a box with this many points. If a point comes to a lower leaf, the
-// points are divided anew. A build makes fewer than two levels for each doubling of the points. With a lower bound than
-// this, points are divided anew more often; with a higher one each write changes more boxes.
-func deepest(points int) int { return 3*bits.Len(uint(points/LeafSize)) + 8 }
-
-// allowed returns on which level below the root the lowest leaf may be.
-func (t *Tree) allowed() int { return deepest(int(t.size)) + t.excess }
-
-// balance divides points anew if a point is in too low a leaf: those of the smallest box above the leaf that has too many
-// levels for its points, and of larger boxes as long as that does not help (Galperin and Rivest, "Scapegoat trees", SODA
-// 1993). Without this, nodes that are chosen in the order of their hashes, as equally good ones are, and move away to
-// other boxes one by one, would turn the tree into a list.
-func (t *Tree) balance(p *Point, probe Probe) {
-	if t.level(p) <= t.allowed() {
-		return
-	}
-	way := append(t.room.way[:0], t.root)
-	for b := t.root; !b.Leaf(); way = append(way, b) {
-		b = *b.side(b.cut().below(p))
-	}
-	t.room.way = way
-	leaf := len(way) - 1
-	size := len(way[leaf].Points)
-	for at := leaf - 1; at >= 0; at-- {
-		b := way[at]
-		size += (*b.side(!b.cut().below(p))).count()
-		if leaf-at <= deepest(size) {
-			continue
-		}
-		if t.divide(b, probe); t.level(p) <= t.allowed() {
-			return
-		}
-	}
-	t.excess += t.level(p) - t.allowed() // the points cannot be divided better; do not try again for each that comes
-}
-
-// level returns the level of the leaf where a point belongs; the root is on level 0.
-func (t *Tree) level(p *Point) (level int) {
-	for b := t.root; !b.Leaf(); level++ {
-		b = *b.side(b.cut().below(p))
-	}
-	return level
-}
-
-// count returns the number of points in a box.
-func (b *Box) count() int {
-	if b.Leaf() {
-		return len(b.Points)
-	}
-	return b.Left.count() + b.Right.count()
 }
 
 // growAll turns an empty leaf into a box with all these points.

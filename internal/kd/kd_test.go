@@ -302,7 +302,10 @@ func leaf(t require.TestingT, b *Box, byHash bool) []Point {
 // Whatever is put in, moved and taken out: the tree has the points that it should, each in one leaf and where the
 // cuts say; every box knows its extremes, smallest rank and kinds exactly; leaves are small; no box is lost.
 func TestTreeAgainstMap(t *testing.T) {
+	usual := spare
+	defer func() { spare = usual }()
 	rapid.Check(t, func(t *rapid.T) {
+		spare = rapid.SampledFrom([]int{usual, -2, -4}).Draw(t, "spare")
 		g := newGarden(t)
 		t.Repeat(map[string]func(*rapid.T){
 			"put": g.puts, "put more": g.puts, "move": g.moves, "move more": g.moves, "remove": g.removes, "build": g.build, "rebuild": g.rebuild, "opened": g.opened, "fork": g.fork, "turn": g.turn,
@@ -420,6 +423,49 @@ func TestMovesInOrderKeepTheTreeLow(t *testing.T) {
 			require.Less(t, touched, uint64(50))
 		}
 	}
+}
+
+// BenchmarkMovesInOrder is a move of the next point in the order of hashes, with Root, in forks of 1,000 moves each.
+func BenchmarkMovesInOrder(b *testing.B) {
+	points := make([]Point, 50_000)
+	for i := range points {
+		points[i] = Point{ID: int32(i), Hash: uint64(i), Kind: int32(i % 5), At: Vector{1: int64(i % 5 * 100), 2: int64(i % 3)}}
+	}
+	probe := func(_ Kinds, least, _ *Vector) float64 { return float64(least[0] + least[1]) }
+	tree := Tree{ByHash: true}
+	tree.Build(points, probe)
+	for i := 0; b.Loop(); i++ {
+		if i%1_000 == 0 {
+			tree = tree.Fork()
+		}
+		p := &points[i%len(points)]
+		was := *p
+		p.At[0], p.At[1] = p.At[0]+1, p.At[1]+1
+		tree.Move(&was, p, probe)
+		tree.Root()
+		tree.Opened(20)
+	}
+}
+
+// Points that grow in two coordinates at once are cut at now one and now the other. They do not make a list either.
+func TestPointsThatGrowKeepTheTreeLow(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	var tree Tree
+	var at Vector
+	lowest, before := 0, tree.nextVersion()
+	const size = 20_000
+	for i := range size {
+		at[0], at[1] = at[0]+rng.Int64N(100), at[1]+rng.Int64N(100)
+		p := Point{ID: int32(i), At: at}
+		tree.Put(&p, nil)
+		tree.Root()
+		lowest = max(lowest, tree.level(&p))
+	}
+	touched := (tree.version - before) / size
+	t.Logf("level %d, %d boxes touched by a point", lowest, touched)
+	require.Zero(t, tree.excess)
+	require.LessOrEqual(t, lowest, deepest(size)+1)
+	require.Less(t, touched, uint64(60))
 }
 
 // A probe that always takes the few points of one kind from all others makes a deep tree. Dividing such points anew does
