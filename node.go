@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// NodeID names a node. A node that leaves and joins again under its id never repeats a counter.
+// NodeID names a node. It may be used again after the node has left ([RemoveNode]).
 type NodeID string
 
 // Node describes a machine. Topology levels are label keys (rack, block, zone); their values are domains.
@@ -17,19 +17,19 @@ type Node struct {
 	ID NodeID `json:"id"`
 	// Capacity is the amount of each resource that placements and holds may take.
 	Capacity Resources `json:"capacity"`
-	// Labels are matched by predicates; topology domains are label values.
+	// Labels are what a spec's requirements compare; the values of topology levels are domains.
 	Labels map[string]string `json:"labels,omitempty"`
 	// Devices is the node's group of device instances; the zero value has none.
 	Devices Devices `json:"devices"`
-	// State says whether the node takes new work, and whether it is lost with all that is placed on it.
+	// State says whether the node takes new work, or is lost with everything that is placed on it.
 	State Condition `json:"state,omitempty"`
-	// Confirms says that the node has an agent that confirms what begins and what has stopped ([Confirm]). Without one,
-	// what is placed runs at once, and stops when it leaves. Take an agent away after what it runs has stopped: nothing
-	// waits there any more.
+	// Confirms says that the node has an agent that confirms what begins and what has stopped ([Confirm]). On a node
+	// without an agent, a capsule counts as running from its placement on, and as stopped when it leaves. Before you take
+	// an agent away, wait until what it runs has stopped: afterwards no placement waits for that.
 	Confirms bool `json:"confirms,omitempty"`
 	// Taints keep work off the node that does not tolerate them.
 	Taints []Taint `json:"taints,omitempty"`
-	// Extras are amounts of what the node has beside Capacity; at most 16. A name that is missing has 0.
+	// Extras are amounts of anything else that the node has; at most 16. Of a name that is missing it has 0.
 	Extras []Extra `json:"extras,omitempty"`
 }
 
@@ -40,11 +40,11 @@ type Condition uint8
 const (
 	// Ready: the node takes new work.
 	Ready Condition = iota
-	// Cordoned: the node takes no new work. What is placed on it may be released back to pending or moved away, by a
-	// wish that gangs have a say in.
+	// Cordoned: the node takes no new work. What is placed on it may be released back to pending ([Release]) or moved
+	// away ([Evict]), if budgets and the minimums of gangs allow it.
 	Cordoned
-	// Lost: the node is gone, and all that is placed on it is lost. No other description of it is taken any more: it
-	// comes back only by leaving and joining anew, empty. So the capsules of a node are lost together or not at all.
+	// Lost: the node is gone, and everything that is placed on it is lost. It stays Lost until it leaves ([RemoveNode])
+	// and joins anew, empty. So the capsules of a node are lost together or not at all.
 	Lost
 )
 
@@ -74,7 +74,7 @@ func (c *Condition) UnmarshalText(text []byte) error {
 // Schedulable reports whether the node takes new work: whether it is Ready.
 func (n *Node) Schedulable() bool { return n.State == Ready }
 
-// Cordon makes a description one of a node that takes no new work, or takes it again. A lost node stays lost.
+// Cordon sets State to Cordoned, or back to Ready if on is false. It does not change a description that says Lost.
 func (n *Node) Cordon(on bool) {
 	if n.State != Lost {
 		n.State = Condition(btoi(on))
@@ -178,8 +178,9 @@ func (n *NodeState) DeviceFree(i int) int {
 	return max(0, free)
 }
 
-// Index is the node's position in dense tables, from 0 up to [State.NodeBound]. It is the node's own while
-// the node is a member, and is given to another node after it has left.
+// Index is a number of the node for tables that are indexed by node: from 0 up to, but not including,
+// [State.NodeBound]. No other node has it as long as the node is a member; after the node has left, another one may get
+// it.
 func (n *NodeState) Index() int { return int(n.index) }
 
 // Fits reports whether the node could take one capsule of this spec now: it is schedulable, meets the requirements, and
@@ -313,8 +314,8 @@ func (n *NodeState) deviceUse() deviceUse {
 }
 
 // Misfit says why a node cannot take a capsule of some spec. Misfits are comparable, so that nodes can be counted by
-// them ([Draft.NoFit]); the zero value says that the node takes it. A misfit m has no text of its own, because it is a
-// number into the spec. To read it, count it once:
+// them ([Draft.NoFit]); the zero value says that the node takes it. A misfit m has no text of its own, because it
+// refers to a requirement or resource of the spec by its number. To read it, count it once:
 //
 //	draft.NoFit(spec, map[orbit.Misfit]int{m: 1}).Error() // "0 of 1 nodes fit: 1 lacks memory"
 type Misfit struct {
@@ -323,7 +324,7 @@ type Misfit struct {
 	Why string
 
 	kind misfitKind
-	// Which dimension or requirement.
+	// The number of the resource or requirement.
 	arg int
 }
 
@@ -345,8 +346,8 @@ const (
 	nominatedForOthers
 )
 
-// misfit returns the first reason that holds, the most lasting first: a label does not match more often
-// than memory is short. It returns the zero value when the node fits.
+// misfit returns the first reason that holds, or the zero value if the node fits. Reasons that stay true longest come
+// first: labels seldom change, while free memory changes with every placement.
 func (n *NodeState) misfit(spec *Spec) Misfit {
 	if !n.Node.Schedulable() {
 		return Misfit{kind: unschedulable}
