@@ -329,11 +329,11 @@ func (n *Node) lowers(now *Node) bool {
 // "nodes ...". Empty: the room can serve one of them. Only the description of the node is judged, not its use.
 func (r *NominatedRoom) misfit(n *Node, specs []*Spec, names *dimensionNames) string {
 	if !n.Schedulable() {
-		return "are unschedulable"
+		return Misfit{kind: unschedulable}.text(nil, names)
 	}
 	for d, room := range r.Room {
 		if room > n.Capacity[d] {
-			return "lack " + names.name(d)
+			return Misfit{kind: shortOfRoom, arg: d}.text(nil, names)
 		}
 	}
 	if r.Devices>>n.Devices.Count != 0 || r.Devices&n.Devices.Unhealthy != 0 {
