@@ -108,7 +108,8 @@ func (e *Engine) outdate(ctx context.Context) (woken bool, err error) {
 
 // awaitReports starts a goroutine that calls wake when a report arrives by which parked or waiting work may fit. It
 // does nothing if the telemetry has no method Wait. After a report that helps nothing, it pauses for the first wait of
-// the backoff before it looks again.
+// the backoff before it looks again. If mostListening earlier calls of Wait still have not returned, it starts none, and
+// the next round reports that.
 func (e *Engine) awaitReports(ctx context.Context, wake func()) {
 	waiter, ok := e.Telemetry.(interface {
 		Wait(ctx context.Context, after uint64) error
@@ -118,6 +119,8 @@ func (e *Engine) awaitReports(ctx context.Context, wake func()) {
 	}
 	if e.listening.Add(1) > mostListening {
 		e.listening.Add(-1)
+		e.carry(fmt.Errorf("orbit: engine %q: %d calls of the telemetry's Wait go on although their contexts have ended; reports wake nothing until one of them returns",
+			e.Name, mostListening))
 		return
 	}
 	go guard.Call(func() error {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -1117,4 +1118,43 @@ func TestShortHistoryLosesNoWork(t *testing.T) {
 			assert.Empty(t, round.Errors)
 		}
 	})
+}
+
+// A Wait of telemetry that does not return when its context ends is not called for ever more: the rounds say that reports
+// wake nothing any more, until one of the calls has returned.
+func TestHungWaitIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, tel := &MemoryLedger{}, &hungBoard{end: make(chan struct{})}
+		commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: []CapsuleID{"large"}, Spec: wants(20)})
+		r := newRig(t, l, &Engine{Navigator: &greedy{}, Telemetry: tel, OnError: func(error) {}})
+		r.run()
+		said := func(from int) (out error) {
+			for _, round := range r.rounds[from:] {
+				out = errors.Join(append([]error{out}, round.Errors...)...)
+			}
+			return out
+		}
+		r.until(time.Minute)
+		assert.EqualValues(t, mostListening, tel.calls.Load())
+		assert.ErrorContains(t, said(0), "reports wake nothing until one of them returns")
+		close(tel.end)
+		r.until(10 * time.Minute)
+		before := len(r.rounds)
+		r.until(20 * time.Minute)
+		assert.NoError(t, said(before))
+	})
+}
+
+// hungBoard is telemetry whose Wait does not return before the end, also if its context ends.
+type hungBoard struct {
+	board
+	end   chan struct{}
+	calls atomic.Int32
+}
+
+func (b *hungBoard) Wait(ctx context.Context, _ uint64) error {
+	b.calls.Add(1)
+	<-b.end
+	<-ctx.Done()
+	return ctx.Err()
 }
