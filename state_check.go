@@ -18,22 +18,23 @@ func (s *State) Committed(p Proposal) Revision {
 
 // Footprint is a read set or a write set of a proposal: it names records, each once, in no particular order.
 type Footprint struct {
-	// Nodes are the nodes whose description is read or written: what [PutNode] says, and its counter.
+	// Nodes are the nodes whose description is read or written. The description is what [PutNode] sets; a counter of
+	// its own tells when it last changed.
 	Nodes []NodeID
-	// Uses are the nodes whose usage is read or written, with its counter.
+	// Uses are the nodes whose usage is read or written. A counter of its own tells when the usage last changed.
 	Uses []NodeID
-	// Capsules are the capsules, each with where it is.
+	// Capsules are the capsules whose record is read or written; the record says on which node the capsule is.
 	Capsules []CapsuleID
-	// Gangs are the gangs, each with how much of it is placed.
+	// Gangs are the gangs whose record is read or written; the record says how much of the gang is placed.
 	Gangs []GangID
-	// Holds are the holds.
+	// Holds are the holds that are read or written.
 	Holds []HoldID
-	// Marks are the keys of marks.
+	// Marks are the keys of the marks that are read or written.
 	Marks []string
 	// Share reports that the sum of all nominations and the total capacity are read or written. A nomination reads and
 	// writes them; a commitment that lowers a capacity writes them.
 	Share bool
-	// Budgets are the budgets, each with what it says.
+	// Budgets are the budgets whose definition is read or written.
 	Budgets []BudgetID
 	// Fences name conditions, other than single records, on which a wish ([Budget]) depends. There is a fence for each
 	// group or module with budgets, which a proposal writes if it changes one of these budgets or leaves fewer members
@@ -42,10 +43,11 @@ type Footprint struct {
 	// only write a fence commute.
 	Fences []string
 	// Covers reports that the set of groups and modules with budgets is read or written. A commitment that takes
-	// capsules off their nodes reads it. A new budget writes it, and so does one that changes what it covers.
+	// capsules off their nodes, or may leave fewer of them healthy, reads it. A commitment that adds a budget, or
+	// changes what a budget covers, writes it.
 	Covers bool
-	// Proposals are ids of proposals that place nothing; the record is whether a proposal with the id has been
-	// committed.
+	// Proposals are ids of proposals that place nothing. To read such an id is to look up whether a proposal with this
+	// id has been committed.
 	Proposals []ProposalID
 }
 
@@ -64,10 +66,11 @@ type Footprint struct {
 // that has been committed before, reads name only the records that show this, and touched is empty. A malformed
 // proposal reads nothing.
 //
-// A node that is looked at is read whole. A [GroupIn] bet reads one node in the domain that has a member of the group:
-// no member leaves that node while its usage stays unchanged. If several nodes qualify, equal states may read different
-// ones. There are two exceptions, where a change outside reads can change the outcome. If no node in the domain has a
-// member, reads cannot say so. And a proposal that a budget refuses may pass once a member has been placed or is ready.
+// If the judgement looks at a node, reads name it in both Nodes and Uses. A [GroupIn] bet reads one node in the domain
+// that has a member of the group: no member leaves that node while its usage stays unchanged. If several nodes qualify,
+// equal states may read different ones. In two cases a change outside reads can change the outcome. First, if no node
+// in the domain of a [GroupIn] bet has a member, no record shows that, and reads do not change when a member arrives.
+// Second, a proposal that a budget refuses may pass once a member has been placed or is ready.
 func (s *State) Footprint(p Proposal) (reads, writes Footprint, touched []NodeID, err error) {
 	p = p.Clone()
 	if err = p.check(&s.limits); err != nil {
@@ -245,7 +248,7 @@ func (t *tx) footprint() (r, w Footprint) {
 	return r, w
 }
 
-// addFences adds what budgets are about.
+// addFences adds budgets and fences to the reads and writes, and decides whether Covers is read or written.
 func (t *tx) addFences(r, w *Footprint) {
 	r.Budgets = t.budgets.keys
 	for i := range t.budgets.entries {
@@ -271,7 +274,7 @@ func (t *tx) addFences(r, w *Footprint) {
 			continue
 		}
 		before, after := t.health(e)
-		if e.anew || e.adopted && e.was.Spec != e.now.Spec { // who comes in its place is not it, or may be of other groups
+		if e.anew || e.adopted && e.was.Spec != e.now.Spec { // the former member is gone, or its groups may differ
 			after = health{}
 		}
 		r.Covers = r.Covers || after.below(before)
@@ -302,8 +305,8 @@ func (t *tx) addFences(r, w *Footprint) {
 	}
 }
 
-// sickens reports whether the proposal says that the node is lost, or that it confirms from now on: some of what is
-// there is not healthy any more.
+// sickens reports whether the proposal marks the node as lost or makes it begin to confirm. After either change,
+// capsules on the node may no longer count as healthy.
 func (n *txNode) sickens() bool {
 	if n.was == nil || n.gone {
 		return false
@@ -312,12 +315,12 @@ func (n *txNode) sickens() bool {
 	return was.State != Lost && now.State == Lost || !was.Confirms && now.Confirms
 }
 
-// fenceNodes is the fence that stands for the nodes that are lost, and for those that confirm.
+// fenceNodes is the fence for which nodes are lost and which nodes confirm.
 const fenceNodes = "nodes"
 
-// addMissed adds the ids that were looked up and do not exist, and those that only a footprint looks at, to the keys
-// that were read. Not before the judgement is over, because it names the first entry that has a fault, and must name
-// the same one without a footprint. After that the transaction can be used for its footprint only.
+// addMissed adds two kinds of ids to the keys that were read: ids that were looked up and do not exist, and ids that
+// only a footprint needs. Call it only after the judgement. The judgement reports the first entry that has a fault, and
+// an earlier call could change which entry that is. After the call, use the transaction only for its footprint.
 func (t *tx) addMissed() {
 	for _, id := range t.missed.Nodes {
 		if t.node(id) == nil && t.nodes.find(id) == nil {
@@ -336,7 +339,8 @@ func (t *tx) addMissed() {
 	}
 }
 
-// budgets recounts the members of what has budgets.
+// budgets recounts the healthy members of each group and module that has budgets. It also checks that each budget is
+// found by what it covers.
 func (v *verifier) budgets() {
 	healthy := map[memberSet]health{}
 	if v.s.covered.Len() > 0 {
@@ -368,8 +372,8 @@ func (v *verifier) budgets() {
 	}
 }
 
-// datable returns an error for a record that no history can produce: a placement without a revision, or a note or
-// devices without a node.
+// datable returns an error for a record that no history can produce, because its fields contradict each other. Examples
+// are a placement at revision 0, devices without a node, and a nomination of a capsule that does not wait.
 func (c *Capsule) datable() error {
 	switch {
 	case c.PlacedAt == 0 && (c.Node != "" || !c.PlacedBy.IsZero() || c.PlaceTime != 0):

@@ -19,12 +19,12 @@ import (
 // dumpVersion is the version of the encoding that Dump writes and Restore reads.
 const dumpVersion = 1
 
-// dumpLine is one line of a dump: exactly one of its fields is set. The first line is the header, the last
-// one says how many lines came before it.
+// dumpLine is one line of a dump: exactly one of its fields is set. The first line is the header. The last line says
+// how many lines came before it.
 type dumpLine struct {
 	Header *dumpHeader `json:"orbit,omitempty"`
 	Node   *dumpNode   `json:"node,omitempty"`
-	// Spec has a number that counts specs from 0 in order of appearance.
+	// Spec is a spec. Other lines refer to specs by number: the first spec in the dump has number 0, the next one 1.
 	Spec    *Spec        `json:"spec,omitempty"`
 	Gang    *dumpGang    `json:"gang,omitempty"`
 	Capsule *dumpCapsule `json:"capsule,omitempty"`
@@ -79,7 +79,7 @@ type dumpCapsule struct {
 	Changed   Revision   `json:"changed"`
 	PlacedAt  Revision   `json:"placedAt,omitempty"`
 	PlacedBy  ProposalID `json:"placedBy,omitzero"`
-	// Newest first.
+	// Earlier lists the earlier placements, newest first.
 	Earlier     []dumpID          `json:"earlier,omitempty"`
 	Released    bool              `json:"released,omitempty"`
 	Begun       bool              `json:"begun,omitempty"`
@@ -88,7 +88,7 @@ type dumpCapsule struct {
 	Adopted     bool              `json:"adopted,omitempty"`
 	Respecified bool              `json:"respecified,omitempty"`
 	Remains     *Remains          `json:"remains,omitempty"`
-	FormerSpec  *int              `json:"formerSpec,omitempty"` // of what remains, if the id was submitted again with another
+	FormerSpec  *int              `json:"formerSpec,omitempty"` // the spec of Remains, if it is not Spec
 	Nomination  *Nomination       `json:"nomination,omitempty"`
 	Labels      map[string]string `json:"labels,omitempty"`
 	SubmitTime  Instant           `json:"submitTime,omitempty"`
@@ -162,7 +162,7 @@ type dumper struct {
 	err   error
 }
 
-// line writes one record and counts it, unless an earlier one failed.
+// line writes one line and counts it, unless it is the end. It returns false once a line could not be written.
 func (d *dumper) line(l dumpLine) bool {
 	if d.err == nil {
 		d.err = d.out.Encode(l)
@@ -173,7 +173,7 @@ func (d *dumper) line(l dumpLine) bool {
 	return d.err == nil
 }
 
-// spec returns the number of a spec, which it writes when it first appears.
+// spec returns the number of a spec. It writes the spec first if the dump does not have it yet.
 func (d *dumper) spec(s *Spec) int {
 	n, known := d.specs[s]
 	if !known {
@@ -194,7 +194,7 @@ func (d *dumper) gang(g *GangState) {
 	d.line(dumpLine{Gang: out})
 }
 
-// capsule writes a record after its spec.
+// capsule writes a capsule after its spec and the spec of its remains.
 func (d *dumper) capsule(s *State, c *Capsule) {
 	out := &dumpCapsule{
 		ID: c.ID, Spec: d.spec(c.Spec), Owner: c.Owner, Gang: c.Gang, Role: c.role, Node: c.Node,
@@ -211,10 +211,10 @@ func (d *dumper) capsule(s *State, c *Capsule) {
 	d.line(dumpLine{Capsule: out})
 }
 
-// Restore reads a dump that [State.Dump] wrote into s, which must be new(State). It refuses a dump with unknown,
-// misplaced or inconsistent records, with a [*Rejection] that is ErrInvalid. Do of the rejection is the number of the
-// faulty line, from 1, or -1 if the records are inconsistent as a whole; s is then unchanged. Restore also refuses an s
-// that is not new, because a state never changes.
+// Restore reads a dump, which [State.Dump] wrote, into s. It refuses a dump with unknown, misplaced or inconsistent
+// records: it returns a [*Rejection] that is ErrInvalid. Do of the rejection is the number of the faulty line, from 1,
+// or -1 if the dump is cut short or its records are inconsistent as a whole. After an error s is unchanged. Restore
+// also refuses an s that is not new(State), because a state never changes.
 //
 // A ledger that starts from the state ([MemoryLedger.Start]) continues above its revision. Restore the newest dump: all
 // that was committed after the dump is lost, and the ledger will use the revisions of those commits again.
@@ -249,11 +249,11 @@ func (s *State) Restore(r io.Reader) error {
 type dumpReader struct {
 	build StateBuilder
 	specs []*Spec
-	// Position of a spec in specs.
+	// number maps each spec to its position in specs.
 	number       map[*Spec]int
 	lines        int
 	begun, ended bool
-	// plain is where a plain capsule is read to.
+	// plain is the buffer for plainCapsule. All lines share it.
 	plain dumpCapsule
 }
 
@@ -334,7 +334,7 @@ func (d *dumpReader) spec(s *Spec) error {
 	return err
 }
 
-// numbered returns the spec with a number.
+// numbered returns the spec with number i.
 func (d *dumpReader) numbered(i int) (*Spec, error) {
 	if i < 0 || i >= len(d.specs) {
 		return nil, fmt.Errorf("spec %d has not appeared", i)
@@ -342,7 +342,7 @@ func (d *dumpReader) numbered(i int) (*Spec, error) {
 	return d.specs[i], nil
 }
 
-// gang adds a gang.
+// gang adds a gang. The specs of its roles must have appeared on earlier lines.
 func (d *dumpReader) gang(g *dumpGang) error {
 	gang := &Gang{ID: g.ID, Levels: g.Levels, Loose: g.Loose}
 	for _, r := range g.Roles {
@@ -355,7 +355,7 @@ func (d *dumpReader) gang(g *dumpGang) error {
 	return d.build.add(func(v *validator) error { return d.build.gang(v, gang, g.Changed, g.Nomination) })
 }
 
-// capsule adds a capsule.
+// capsule adds a capsule. Its spec must have appeared on an earlier line.
 func (d *dumpReader) capsule(c *dumpCapsule) error {
 	spec, err := d.numbered(c.Spec)
 	if err != nil {
@@ -386,7 +386,7 @@ func (d *dumpReader) capsule(c *dumpCapsule) error {
 	return err
 }
 
-// restored builds the list of earlier placements from its newest-first form.
+// restored links earlier placements, given newest first, into a list and returns the newest one.
 func restored(earlier iter.Seq2[ProposalID, Revision]) (*placements, error) {
 	var ids []placements
 	for id, at := range earlier {
@@ -416,7 +416,7 @@ func (d *dumpReader) decode(text []byte) (l dumpLine, err error) {
 	return decodeStrictly(text)
 }
 
-// decodeStrictly is decode with the JSON package.
+// decodeStrictly reads a line with the JSON package, encodes the result again, and refuses the line if the two differ.
 func decodeStrictly(text []byte) (l dumpLine, err error) {
 	if err := json.Unmarshal(text, &l); err != nil {
 		return l, err
@@ -448,7 +448,7 @@ func (l *dumpLine) records() (n int) {
 
 // plainCapsule reads the line of a capsule if the line is plain: strings without escapes, whole numbers, and only the
 // fields that nearly every record has. Most lines of a dump are of this kind, and plainCapsule needs a tenth of the
-// time that the JSON package needs. It is as strict as decode: it does not read a line that has anything else.
+// time that the JSON package needs. It returns false for every other line, and decode then uses the JSON package.
 func plainCapsule(line []byte, c *dumpCapsule) bool {
 	p := plain.Read(line)
 	*c = dumpCapsule{}

@@ -8,19 +8,22 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// How much of a constellation is told at once. The page is to be usable with 50,000 nodes, on a phone.
+// These limits bound the size of the overview, so that the page works on a phone with 50,000 nodes.
 const (
-	// mostShown is how many nodes are shown one by one in the overview.
+	// mostShown is the largest number of nodes for which the overview lists each node. With more nodes it lists none.
 	mostShown = 400
-	// mostCells is about how many racks the overview tells apart; neighbours are told together beyond that.
+	// mostCells is roughly the largest number of cells in the overview. With more cells, the overview merges
+	// neighbours.
 	mostCells = 1500
-	// mostInCell is how many nodes of a rack are one cell; a larger rack is told in several.
+	// mostInCell is the largest number of nodes in an unmerged cell. A rack with more nodes is split into several
+	// cells.
 	mostInCell = 64
-	// mostZones is how many zones are told apart. If there are more, the label does not divide nodes into zones, and all are told together.
+	// mostZones is the largest number of zones in the overview. If the zone label has more values, it is not useful for
+	// grouping, and the overview shows all nodes in one zone.
 	mostZones = 64
 )
 
-// overview is the constellation at one revision.
+// overview summarises the constellation at one revision.
 type overview struct {
 	Revision   orbit.Revision `json:"revision"`
 	Dimensions []dimension    `json:"dimensions"`
@@ -32,17 +35,17 @@ type overview struct {
 	Zones      []zone         `json:"zones"`
 }
 
-// dimension is a resource that some node has: what all nodes that are not lost have of it, and what is taken there.
+// dimension describes a resource that some node has: its capacity and its use, summed over all nodes that are not lost.
 type dimension struct {
 	Name     string  `json:"name"`
 	Unit     string  `json:"unit,omitempty"`
 	Capacity float64 `json:"capacity"`
 	Used     float64 `json:"used"`
-	// On ready nodes.
+	// Free is what is free on ready nodes.
 	Free float64 `json:"free"`
 }
 
-// conditions counts nodes.
+// conditions counts nodes by their state.
 type conditions struct {
 	Ready    int `json:"ready"`
 	Cordoned int `json:"cordoned,omitempty"`
@@ -57,7 +60,7 @@ func (c *conditions) add(o conditions) {
 
 func (c *conditions) all() int { return c.Ready + c.Cordoned + c.Lost }
 
-// zone is all nodes with one value of the zone label, or all nodes.
+// zone describes the nodes that have one value of the zone label. If All is set, it describes all nodes.
 type zone struct {
 	Name  string     `json:"name"`
 	All   bool       `json:"all,omitempty"`
@@ -66,22 +69,23 @@ type zone struct {
 	Cells []cell     `json:"cells"`
 }
 
-// cell is a rack, several neighbouring racks, or a part of one.
+// cell describes a rack, a part of a rack, or several neighbouring racks or parts.
 type cell struct {
 	Rack string `json:"rack"`
-	// To is the last of several racks; empty: it is one.
+	// To is the last rack of a merged cell. It is empty if the cell is not merged.
 	To string `json:"to,omitempty"`
-	// First is the first node of a part of a rack; empty: it is the whole rack.
+	// First is the first node of the cell if the cell begins in the middle of a rack. It is empty if the cell begins
+	// with the first node of the rack.
 	First    orbit.NodeID `json:"first,omitempty"`
 	Nodes    conditions   `json:"nodes"`
 	Capsules int          `json:"capsules"`
 	Fill     fill         `json:"fill"`
-	// Members are the nodes, where there are few in all.
+	// Members lists the nodes of the cell. It is empty if the constellation has more than mostShown nodes.
 	Members []member `json:"members,omitempty"`
 	sums    sums
 }
 
-// member is a node in short.
+// member summarises one node.
 type member struct {
 	ID       orbit.NodeID `json:"id"`
 	State    string       `json:"state,omitempty"`
@@ -89,10 +93,12 @@ type member struct {
 	Fill     fill         `json:"fill"`
 }
 
-// fill is how much is used of each dimension of the overview, in thousandths; more than 1000 where capacity has shrunk.
+// fill has, for each dimension of the overview, the share of the capacity that is used, in thousandths. A value is
+// above 1000 if more is used than there is, for example because the capacity was lowered.
 type fill []int
 
-// sums are amounts of resources, and of devices behind them, as numbers that do not overflow.
+// sums adds up resources of many nodes, one element per dimension. The last element is for devices, in thousandths of a
+// device. The elements are floats, because sums of integers could overflow.
 type sums struct{ capacity, used [orbit.Dimensions + 1]float64 }
 
 func (s *sums) add(n *orbit.NodeState) {
@@ -118,7 +124,7 @@ func (s *sums) plus(o *sums) {
 	}
 }
 
-// fill returns the fill of the dimensions that are shown.
+// fill returns the used share of each dimension that is shown.
 func (s *sums) fill(shown []int) fill {
 	out := make(fill, len(shown))
 	for i, d := range shown {
@@ -129,7 +135,7 @@ func (s *sums) fill(shown []int) fill {
 	return out
 }
 
-// devicesOf returns how much a node has of healthy devices, and how much of that is free, in thousandths of a device.
+// devicesOf returns the healthy devices of a node and how much of them is free, both in thousandths of a device.
 func devicesOf(n *orbit.NodeState) (all, free int) {
 	for i := range n.Node.Devices.Count {
 		if !n.Node.Devices.Unhealthy.Has(i) {
@@ -140,7 +146,7 @@ func devicesOf(n *orbit.NodeState) (all, free int) {
 	return all, free
 }
 
-// survey looks at each node once.
+// survey collects the data for an overview in one pass over the nodes.
 type survey struct {
 	zoneLabel, rackLabel string
 	all                  bool
@@ -151,7 +157,7 @@ type survey struct {
 	free                 [orbit.Dimensions + 1]float64
 }
 
-// makeOverview makes the overview of a state.
+// makeOverview computes the overview of a state. If the zone label has too many values, it puts all nodes in one zone.
 func (h *Handler) makeOverview(state *orbit.State) *overview {
 	few := state.NodeCount() <= mostShown
 	s, members := h.survey(state, false, few)
@@ -176,10 +182,11 @@ func (h *Handler) makeOverview(state *orbit.State) *overview {
 	return o
 }
 
-// labels returns the labels by which nodes are arranged.
+// labels returns the node labels that hold the zone and the rack.
 func (h *Handler) labels() (zone, rack string) { return cmp.Or(h.Zone, "zone"), cmp.Or(h.Rack, "rack") }
 
-// survey looks at all nodes, and notes which node is in which cell, if there are few. With all they are in one zone.
+// survey collects all nodes of a state. If all is set, it puts them in one zone. If few is set, it also returns the
+// nodes of each cell.
 func (h *Handler) survey(state *orbit.State, all, few bool) (*survey, map[*cell][]*orbit.NodeState) {
 	s := &survey{all: all, zones: map[string]map[string][]*cell{}}
 	s.zoneLabel, s.rackLabel = h.labels()
@@ -192,7 +199,8 @@ func (h *Handler) survey(state *orbit.State, all, few bool) (*survey, map[*cell]
 	return s, members
 }
 
-// source returns the cell of the survey that a listed one is a copy of; nil if it is several.
+// source returns the cell of the survey from which the list made c. For a merged cell it is the first of the merged
+// cells.
 func (s *survey) source(zone string, c *cell) *cell {
 	for _, of := range s.zones[zone][c.Rack] {
 		if of.First == c.First {
@@ -202,7 +210,7 @@ func (s *survey) source(zone string, c *cell) *cell {
 	return nil
 }
 
-// add counts a node, and returns its cell.
+// add adds a node to the survey and returns the cell of the node.
 func (s *survey) add(n *orbit.NodeState) *cell {
 	name := ""
 	if !s.all {
@@ -261,7 +269,7 @@ func memberOf(n *orbit.NodeState, shown []int) member {
 	return m
 }
 
-// shown returns the dimensions that some node has. Devices are the last.
+// shown returns the dimensions of which some node has or uses anything, in ascending order. Devices come last.
 func (s *survey) shown() (out []int) {
 	for d := range s.sums.capacity {
 		if s.sums.capacity[d] > 0 || s.sums.used[d] > 0 {
@@ -279,7 +287,8 @@ func dimensionName(state *orbit.State, d int) (name, unit string) {
 	return state.DimensionName(d), [orbit.Dimensions]string{orbit.CPU: "milli", orbit.Memory: "bytes", orbit.Disk: "bytes"}[d]
 }
 
-// list returns the zones and their cells in order, neighbours together where there are too many.
+// list returns the zones and their cells in natural order. If there are more than mostCells cells, it merges
+// neighbouring cells within each zone.
 func (s *survey) list(shown []int) (out []zone) {
 	cells := 0
 	for _, racks := range s.zones {
@@ -316,7 +325,7 @@ func (s *survey) list(shown []int) (out []zone) {
 	return out
 }
 
-// natural orders names as people do: r2 before r10.
+// natural compares names and treats runs of digits as numbers, so that r2 comes before r10.
 func natural(a, b string) int {
 	for a != "" && b != "" {
 		x, restA := chunk(a)
@@ -333,7 +342,7 @@ func natural(a, b string) int {
 	return cmp.Compare(len(a), len(b))
 }
 
-// chunk splits off the digits, or what is none, at the front.
+// chunk splits a string, which must not be empty, after its first run of digits or of other characters.
 func chunk(s string) (front, rest string) {
 	i := 1
 	for i < len(s) && digit(s[i]) == digit(s[0]) {
@@ -344,7 +353,7 @@ func chunk(s string) (front, rest string) {
 
 func digit(c byte) bool { return '0' <= c && c <= '9' }
 
-// trim takes off leading zeros.
+// trim removes leading zeros but keeps the last digit.
 func trim(digits string) string {
 	for len(digits) > 1 && digits[0] == '0' {
 		digits = digits[1:]

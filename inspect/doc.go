@@ -1,16 +1,19 @@
-// Package inspect is a live page of a constellation, for a mux of the importer's own, as net/http/pprof is mounted:
+// Package inspect serves a live web page about a constellation. The importer mounts it on its own mux, in the way
+// net/http/pprof is mounted:
 //
 //	page := &inspect.Handler{Ledger: ledger}
 //	engine := &orbit.Engine{Name: "web", Ledger: ledger, Navigator: &nav.Services{}, OnRound: page.Round}
 //	http.Handle("/debug/orbit/", page)
 //
-// It shows nodes by zone and rack with how full they are, passes and races as they settle with the receipts of those that have lost, what
-// waits, budgets, holds and nominations. What waits is explained on request ([whatif.Explain]), and a node shows what it has. All of it
-// is JSON beneath; README.md describes it.
+// The page shows the nodes by zone and rack and how full they are; the passes of the engines and the outcome of their
+// proposals, with the reason why a proposal was refused; the capsules that wait; and budgets, holds and nominations. On
+// request it explains why a capsule waits ([whatif.Explain]) and lists what is on a node. The page reads everything
+// from a JSON API that README.md describes.
 //
 //	Ledger ── Snapshot, while a client looks ─► frame ─┬─► JSON
 //	Engines ── Round ─► the latest rounds ─────────────┴─► server-sent events ─► page
 //
-// The page only reads. It costs nothing while no client looks, but for the latest rounds, whose number is bounded. Requests from
-// pages of other origins are refused; who else may look is for the importer's mux to say.
+// The page only reads. While no client is connected, the handler only records the latest rounds, in bounded memory. The
+// handler refuses requests from pages of other origins. It does not authenticate clients; the importer's mux must do
+// that.
 package inspect

@@ -11,17 +11,20 @@ import (
 )
 
 const (
-	// patience is how long a client may take to read one event before it is dropped.
+	// patience is how long one step of a stream may take. A client that does not read the events of a step within this
+	// time is disconnected.
 	patience = 10 * time.Second
-	// heartbeat is how often a client is sent something, if only to learn that it has gone.
+	// heartbeat is how long a stream may be silent. After that it sends a comment, because only a failed write shows
+	// that the client has gone.
 	heartbeat = 15 * time.Second
-	// mostAtOnce is how many rounds one event tells.
+	// mostAtOnce is the largest number of rounds in one event.
 	mostAtOnce = 50
 )
 
-// serveEvents sends what is new as server-sent events: "overview", "queue", "rules" and "engines" with the whole section when it has
-// changed, "rounds" with the rounds since the last one, and "trouble" if the ledger cannot be read. Its id is that of the last round, with
-// which a client that comes back goes on.
+// serveEvents streams changes as server-sent events. The events "overview", "queue", "rules" and "engines" carry the
+// whole section when it has changed. The event "rounds" carries the rounds since the previous such event, and "trouble"
+// says that the ledger cannot be read. The id of a "rounds" event names the last round in it, and a client that
+// reconnects sends this id to continue after that round.
 func (h *Handler) serveEvents(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet {
 		return
@@ -33,7 +36,7 @@ func (h *Handler) serveEvents(w http.ResponseWriter, r *http.Request) {
 	}
 	defer h.leave()
 	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("X-Accel-Buffering", "no") // proxies are to pass events on at once
+	w.Header().Set("X-Accel-Buffering", "no") // tells proxies not to delay events
 	s := stream{h: h, out: w, to: http.NewResponseController(w)}
 	s.resume(cmp.Or(r.Header.Get("Last-Event-ID"), r.URL.Query().Get("after")))
 	tick := time.NewTicker(h.every())
@@ -49,7 +52,7 @@ func (h *Handler) serveEvents(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// enter counts a client in, unless there are as many as may be.
+// enter registers a client of the events. It returns false if the limit of clients is reached.
 func (h *Handler) enter() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -74,19 +77,20 @@ func (h *Handler) leave() {
 	}
 }
 
-// stream is what one client is sent.
+// stream is the stream of events to one client.
 type stream struct {
 	h   *Handler
 	out http.ResponseWriter
 	to  *http.ResponseController
-	// The newest version of a section, and the last round, that it was sent.
+	// version is the newest version of a section that was sent, and round is the number of the last round.
 	version, round uint64
 	greeted        bool
 	trouble        string
 	wrote          time.Time
 }
 
-// resume goes on behind a round of this process; after a restart it begins with the first that is kept.
+// resume makes the stream continue after the round that an event id names. If the id is empty, malformed or from an
+// earlier process, the stream begins with the latest rounds, at most mostAtOnce.
 func (s *stream) resume(id string) {
 	boot, seq, _ := strings.Cut(id, ":")
 	if n, err := strconv.ParseUint(seq, 10, 64); err == nil && boot == s.h.log.boot {
@@ -94,9 +98,10 @@ func (s *stream) resume(id string) {
 	}
 }
 
-// step sends what is new. An error says that the client is gone, or too slow.
+// step sends what has changed since the previous step. It returns an error if the client has gone or is too slow.
 func (s *stream) step(r *http.Request) error {
-	// Every event gets its time anew. A server that cannot set it, as in some tests, never drops slow clients.
+	// Each step has its own deadline. The error is ignored, because some servers, for example in tests, cannot set a
+	// deadline; such a server never disconnects slow clients.
 	_ = s.to.SetWriteDeadline(time.Now().Add(patience))
 	sent := s.version
 	f, err := s.h.frame(r.Context())
@@ -134,7 +139,8 @@ func (s *stream) step(r *http.Request) error {
 	return s.to.Flush()
 }
 
-// sendRounds sends the rounds that are new; at first it sends also that there are none, so that the client knows the process.
+// sendRounds sends the new rounds. The first call sends an event even if there are no rounds, because the event tells
+// the client which process it follows.
 func (s *stream) sendRounds() error {
 	rounds, missed, last := s.h.log.after(s.round, mostAtOnce)
 	if len(rounds) == 0 && s.greeted {

@@ -11,10 +11,11 @@ import (
 	"github.com/orbitsched/orbit/whatif"
 )
 
-// mostExplaining is how long an explanation may take.
+// mostExplaining is the time limit for one explanation.
 const mostExplaining = 10 * time.Second
 
-// explanation is why something fits where it does, and what would help.
+// explanation says why a capsule or a gang waits, and which changes would help. For a placed capsule it only says where
+// the capsule is.
 type explanation struct {
 	Revision orbit.Revision  `json:"revision"`
 	Capsule  orbit.CapsuleID `json:"capsule,omitempty"`
@@ -23,18 +24,18 @@ type explanation struct {
 	Fits     int             `json:"fits,omitempty"`
 	Why      []why           `json:"why,omitempty"`
 	Fixes    []fix           `json:"fixes,omitempty"`
-	// Text is all of it, for an operator.
+	// Text is the whole explanation as readable text.
 	Text string `json:"text"`
 }
 
-// why is so many nodes with the same reasons.
+// why counts the nodes that refuse a capsule for the same reasons, and names one of them.
 type why struct {
 	Nodes   int          `json:"nodes"`
 	Reasons []string     `json:"reasons"`
 	Example orbit.NodeID `json:"example"`
 }
 
-// fix is a change that would help.
+// fix is a change that would help to place the capsule or the gang.
 type fix struct {
 	Text string       `json:"text"`
 	Node orbit.NodeID `json:"node,omitempty"`

@@ -11,34 +11,37 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// section is a part of a frame, as JSON. Clients are sent those whose version they have not had.
+// section is a part of a frame, as JSON. Its version rises when its content changes. A client is sent only the sections
+// that are newer than what it was sent before.
 type section struct {
 	name    string
 	body    json.RawMessage
 	version uint64
 }
 
-// frame is what is told of a state, and of the engines at that time.
+// frame is what the page shows of one state and of the engines at that time, except for the rounds.
 type frame struct {
 	sections []section
 }
 
-// frames makes frames, one at a time and no more often than Every, for all clients together.
+// frames makes the frames that all clients share. It makes one frame at a time, and no more often than Handler.Every.
 type frames struct {
 	mu    sync.Mutex
 	last  *frame
 	state *orbit.State
-	// The number of the last round that the frame tells of, and when the next one may be made.
+	// round is the number of the last round when the frame was made, and due is when the next frame may be made.
 	round uint64
 	due   time.Time
-	// The version of a section that has changed last.
+	// version is the version of the section that was the last to change.
 	version uint64
 }
 
-// idleShare is how many times as long as making a frame takes no other is made.
+// idleShare bounds the load of frames: if making a frame took the time t, the next one is not made before idleShare*t
+// has passed.
 const idleShare = 20
 
-// frame returns the newest frame, and makes one if the last is too old.
+// frame returns the newest frame. If the next frame is due, and the state or the rounds have changed, it makes a new
+// one.
 func (h *Handler) frame(ctx context.Context) (*frame, error) {
 	f := &h.frames
 	f.mu.Lock()
@@ -60,12 +63,12 @@ func (h *Handler) frame(ctx context.Context) (*frame, error) {
 	return f.last, nil
 }
 
-// make makes a frame of a state. A section that says what it said before keeps its version.
+// make makes a frame from a state. A section whose content has not changed keeps its version.
 func (f *frames) make(h *Handler, state *orbit.State) {
 	next := &frame{}
 	add := func(name string, value any) {
 		body, err := json.Marshal(value)
-		if err != nil { // no value of this package is such
+		if err != nil { // cannot happen: all values of this package can be encoded
 			body, _ = json.Marshal(map[string]string{"error": err.Error()})
 		}
 		i := len(next.sections)
@@ -90,7 +93,7 @@ func (h *Handler) every() time.Duration {
 	return h.Every
 }
 
-// serveState answers with all that the page shows at first, once.
+// serveState answers once with all sections of the frame and the rounds that are kept. It needs no event stream.
 func (h *Handler) serveState(w http.ResponseWriter, r *http.Request) {
 	f, err := h.frame(r.Context())
 	if err != nil {
@@ -106,10 +109,11 @@ func (h *Handler) serveState(w http.ResponseWriter, r *http.Request) {
 	answer(w, out)
 }
 
-// roundsEvent is what has passed since the last one. A boot that is another one than before says that the process was started anew.
+// roundsEvent carries the rounds since the previous event. If Boot differs from that of the previous event, the process
+// has been restarted.
 type roundsEvent struct {
 	Boot   string  `json:"boot"`
 	Rounds []round `json:"rounds"`
-	// Missed counts the rounds before these that are not told any more.
+	// Missed counts the rounds between the previous event and these rounds that are left out.
 	Missed uint64 `json:"missed"`
 }

@@ -16,35 +16,38 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Handler serves the page and its API under the path that it is mounted on, which must end in a slash. It needs no http.StripPrefix
-// and works with one. Set the fields before first use.
+// Handler serves the page and its API under the path on which it is mounted. The path must end in a slash. Handler
+// works with http.StripPrefix and without it. Set the fields before first use.
 type Handler struct {
-	// Ledger is the ledger to show. It is only read. Required.
+	// Ledger is the ledger that the page shows. It is required. The handler never writes to it.
 	Ledger orbit.Ledger
-	// Zone and Rack are the labels of nodes by which the page arranges them; default "zone" and "rack". Nodes without one are
-	// shown together.
+	// Zone and Rack are the node labels by which the page groups nodes. The defaults are "zone" and "rack". Nodes that
+	// lack a label form a group of their own.
 	Zone, Rack string
-	// Every is how often a client is sent what is new at most; default 250 ms. Where a frame takes long, as with many nodes and
-	// capsules, it is made less often, so that frames take at most a twentieth of one processor.
+	// Every is the shortest time between two updates to a client. The default is 250 ms. With many nodes and capsules
+	// an update takes long to compute. Updates are then made less often, so that computing them takes at most a
+	// twentieth of one processor.
 	Every time.Duration
-	// Clients is how many clients may follow the events at a time; default 32. More are refused with 503.
+	// Clients is how many clients may follow the events at the same time. The default is 32. More clients are refused
+	// with status 503.
 	Clients int
-	// Hosts are the names, without a port, under which the page may be asked for; empty: any. Name them where the page listens on a
-	// loopback address, so that no name of a stranger's that resolves to it can be used to read the page.
+	// Hosts are the host names, without a port, that a request may name. If it is empty, all names are accepted. Set it
+	// if the server listens on a loopback address. Otherwise a hostile site can make its own name resolve to that
+	// address and read the page from the user's browser (DNS rebinding).
 	Hosts []string
 
 	once   sync.Once
 	log    roundLog
 	frames frames
-	// Holds a token while something is being explained.
+	// explaining holds a token while an explanation is being made.
 	explaining chan struct{}
-	// Closed by Close.
+	// done is closed by Close.
 	done      chan struct{}
 	closeOnce sync.Once
 
-	// Guards what follows.
+	// mu guards clients.
 	mu sync.Mutex
-	// How many clients follow the events.
+	// clients is how many clients follow the events.
 	clients int
 }
 
@@ -56,8 +59,9 @@ func (h *Handler) init() {
 	})
 }
 
-// Close ends all streams of events, and new ones at once, so that http.Server.Shutdown does not wait for them; hand it to
-// http.Server.RegisterOnShutdown. It always returns nil.
+// Close ends all event streams. A stream that is opened later ends after its first events. Without Close,
+// http.Server.Shutdown would wait for the streams, so call Close from a function that is registered with
+// http.Server.RegisterOnShutdown. Close always returns nil.
 func (h *Handler) Close() error {
 	h.init()
 	h.closeOnce.Do(func() { close(h.done) })
@@ -73,13 +77,13 @@ type asset struct {
 	body             []byte
 }
 
-// page has the embedded files by name.
+// page maps the names of the embedded files to the files.
 var page = func() map[string]*asset {
 	kinds := map[string]string{".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 	out := map[string]*asset{}
-	files, _ := fs.Glob(assets, "assets/*") // the pattern is right
+	files, _ := fs.Glob(assets, "assets/*") // the only error is a malformed pattern
 	for _, name := range files {
-		body, _ := assets.ReadFile(name) // it is there
+		body, _ := assets.ReadFile(name) // cannot fail: the glob has found the file
 		sum := sha256.Sum256(body)
 		out[path.Base(name)] = &asset{path.Base(name), kinds[path.Ext(name)], `"` + hex.EncodeToString(sum[:8]) + `"`, body}
 	}
@@ -114,7 +118,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveAPI answers a request of the API.
+// serveAPI calls the method that answers the API request with the given name.
 func (h *Handler) serveAPI(w http.ResponseWriter, r *http.Request, name string) {
 	switch name {
 	case "state":
@@ -134,7 +138,7 @@ func (h *Handler) serveAPI(w http.ResponseWriter, r *http.Request, name string) 
 
 func (h *Handler) serveAsset(w http.ResponseWriter, r *http.Request, a *asset) {
 	head := w.Header()
-	head.Set("Cache-Control", "no-cache") // the next version of the library has another page
+	head.Set("Cache-Control", "no-cache") // ask each time: a new version of the library may change the file
 	head.Set("Content-Type", a.kind)
 	head.Set("Etag", a.etag)
 	head.Set("X-Frame-Options", "DENY")
@@ -142,14 +146,14 @@ func (h *Handler) serveAsset(w http.ResponseWriter, r *http.Request, a *asset) {
 	http.ServeContent(w, r, a.name, time.Time{}, bytes.NewReader(a.body))
 }
 
-// fail answers with a status and what to do.
+// fail answers with an error status. The text says what is wrong and what to do.
 func fail(w http.ResponseWriter, status int, why string) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(map[string]string{"error": why}) // the client may have gone
 }
 
-// answer answers with a value.
+// answer sends a value as JSON with status 200.
 func answer(w http.ResponseWriter, value any) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	_ = json.NewEncoder(w).Encode(value) // the client may have gone

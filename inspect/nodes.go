@@ -8,20 +8,20 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// How much is told of a node, and of a cell.
+// mostCapsules limits the capsules that are listed for a node, and mostMembers the nodes that are listed for a cell.
 const (
 	mostCapsules = 200
 	mostMembers  = 500
 )
 
-// nodeDetail is what a node has.
+// nodeDetail describes one node and what is on it.
 type nodeDetail struct {
 	ID       orbit.NodeID      `json:"id"`
 	State    string            `json:"state"`
 	Labels   map[string]string `json:"labels,omitempty"`
 	Revision orbit.Revision    `json:"revision"`
 	Rows     []usage           `json:"rows"`
-	// Devices are the device instances, in thousandths that are free; -1: it is not healthy.
+	// Devices has, for each device of the node, the free thousandths of it, or -1 if it is unhealthy.
 	Devices     []int          `json:"devices,omitempty"`
 	Model       string         `json:"model,omitempty"`
 	Count       int            `json:"count"`
@@ -32,7 +32,7 @@ type nodeDetail struct {
 	Nominations []nomination   `json:"nominations,omitempty"`
 }
 
-// usage is what a node has of a dimension.
+// usage is what a node has of one dimension, and how much of it is used.
 type usage struct {
 	Name     string `json:"name"`
 	Unit     string `json:"unit,omitempty"`
@@ -52,13 +52,13 @@ type occupant struct {
 	Waits    bool            `json:"waits,omitempty"`
 }
 
-// leaving is what has left a node and still runs there.
+// leaving is a capsule that has left a node and still runs there.
 type leaving struct {
 	Capsule orbit.CapsuleID `json:"capsule"`
 	Left    orbit.Revision  `json:"left"`
 }
 
-// serveNode answers with a node.
+// serveNode answers with the details of the node that the request names.
 func (h *Handler) serveNode(w http.ResponseWriter, r *http.Request) {
 	state := h.snapshot(w, r)
 	if state == nil {
@@ -73,7 +73,7 @@ func (h *Handler) serveNode(w http.ResponseWriter, r *http.Request) {
 	answer(w, describeNode(state, n))
 }
 
-// snapshot returns the newest state, or answers that there is none and returns nil.
+// snapshot returns the newest state. If the ledger cannot be read, it answers with an error and returns nil.
 func (h *Handler) snapshot(w http.ResponseWriter, r *http.Request) *orbit.State {
 	state, err := h.Ledger.Snapshot(r.Context())
 	if err != nil {
@@ -126,8 +126,9 @@ func describeNode(state *orbit.State, n *orbit.NodeState) nodeDetail {
 	return d
 }
 
-// serveNodes answers with the nodes of a cell of the overview: of a zone, and there from one rack to another, from a node on if the
-// rack is told in parts, and so many as the cell counts. Without a zone it answers with nodes of all zones.
+// serveNodes answers with the nodes of a cell of the overview. The request has the fields of the cell: its zone, its
+// first rack, its last rack if the cell is merged, its first node if it has one, and the number of its nodes. If the
+// request has no zone, nodes of all zones are selected.
 func (h *Handler) serveNodes(w http.ResponseWriter, r *http.Request) {
 	state := h.snapshot(w, r)
 	if state == nil {

@@ -8,9 +8,10 @@ import (
 	"strings"
 )
 
-// refusal says why a request is refused before anything is looked at; empty: it is not. A browser says where a request comes from;
-// other clients say nothing, and whether these may read the page is for the importer's mux to decide. A link from elsewhere may lead to
-// the page itself, because a page that only links cannot read what it leads to.
+// refusal returns why a request is refused because of its host or its origin, or the empty string if it is not.
+// Browsers say in headers from which site a request comes. Other clients send no such headers and are not refused; the
+// importer's mux must decide whether they may read the page. A link from another site may open the page itself, because
+// a site that only links to a page cannot read it.
 func (h *Handler) refusal(r *http.Request, index bool) string {
 	if len(h.Hosts) > 0 && !slices.ContainsFunc(h.Hosts, func(name string) bool { return strings.EqualFold(name, hostname(r.Host)) }) {
 		return "the page may not be asked for under this name; add it to inspect.Handler.Hosts"
@@ -22,7 +23,7 @@ func (h *Handler) refusal(r *http.Request, index bool) string {
 		}
 	}
 	switch r.Header.Get("Sec-Fetch-Site") {
-	case "", "same-origin", "none": // none: the user has typed the address
+	case "", "same-origin", "none": // none: no site caused the request; the user typed the address, for example
 		return ""
 	}
 	if index && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document" {

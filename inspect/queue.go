@@ -11,7 +11,7 @@ import (
 // mostRows is how many entries each list of a frame has at most.
 const mostRows = 60
 
-// queue is what waits.
+// queue describes the capsules that wait to be placed.
 type queue struct {
 	Pending int            `json:"pending"`
 	Classes map[string]int `json:"classes"`
@@ -20,9 +20,9 @@ type queue struct {
 	More int `json:"more,omitempty"`
 }
 
-// waiting is work alike that waits: capsules of one spec and owner, or the members of one gang.
+// waiting is a row of the queue. It describes the waiting capsules with one spec and owner, or those of one gang.
 type waiting struct {
-	// Capsule is the one that waits longest.
+	// Capsule is the capsule of the row that was submitted first.
 	Capsule  orbit.CapsuleID `json:"capsule"`
 	Gang     orbit.GangID    `json:"gang,omitempty"`
 	Module   string          `json:"module,omitempty"`
@@ -31,16 +31,16 @@ type waiting struct {
 	Owner    string          `json:"owner,omitempty"`
 	Count    int             `json:"count"`
 	Asks     []amount        `json:"asks,omitempty"`
-	// Since is when the oldest of them was submitted, in milliseconds since 1970; 0: unknown.
+	// Since is when Capsule was submitted, in milliseconds since 1970, or 0 if that is unknown.
 	Since int64 `json:"since,omitempty"`
-	// Nominated says that room is kept for one of them.
+	// Nominated says that a capsule of the row, or its gang, has a live nomination.
 	Nominated bool `json:"nominated,omitempty"`
-	// Why is what an engine said last, and Engine which one.
+	// Why is the latest reason that an engine gave for not placing work of the row, and Engine names that engine.
 	Why    string `json:"why,omitempty"`
 	Engine string `json:"engine,omitempty"`
 }
 
-// amount is so much of a dimension.
+// amount is an amount of one dimension.
 type amount struct {
 	Name   string `json:"name"`
 	Unit   string `json:"unit,omitempty"`
@@ -65,7 +65,7 @@ func asks(state *orbit.State, spec *orbit.Spec) []amount {
 	return out
 }
 
-// alike is what capsules of one row have in common.
+// alike identifies a row of the queue: waiting capsules with equal values are in the same row.
 type alike struct {
 	gang  orbit.GangID
 	spec  *orbit.Spec
@@ -79,14 +79,16 @@ func alikeOf(c *orbit.Capsule) alike {
 	return alike{spec: c.Spec, owner: c.Owner}
 }
 
-// row counts capsules alike. It is small, because there may be as many as capsules that wait.
+// row counts the capsules of one row of the queue. The type is small, because in the worst case there is one for each
+// waiting capsule.
 type row struct {
 	first     *orbit.Capsule
 	count     int
 	nominated bool
 }
 
-// makeQueue looks at capsules until it has seen all that wait.
+// makeQueue groups the waiting capsules into rows and lists the rows of the highest priority, and among those the
+// oldest, first. It stops the search when it has seen all waiting capsules.
 func (h *Handler) makeQueue(state *orbit.State) *queue {
 	q := &queue{Pending: state.PendingCount(), Classes: map[string]int{}, Rows: []waiting{}}
 	rows := map[alike]*row{}
@@ -124,7 +126,7 @@ func (h *Handler) makeQueue(state *orbit.State) *queue {
 	return q
 }
 
-// describe tells the row.
+// describe returns the row in the form that the page shows, without the reason why it waits.
 func (r *row) describe(state *orbit.State) waiting {
 	c := r.first
 	w := waiting{
@@ -140,7 +142,7 @@ func (r *row) describe(state *orbit.State) waiting {
 // millis returns an instant in milliseconds since 1970.
 func millis(i orbit.Instant) int64 { return int64(i) / 1e6 }
 
-// rules are budgets, broken rules Even, holds and nominations.
+// rules lists budgets, domains that break a rule [orbit.Even], holds and nominations.
 type rules struct {
 	Budgets         []budget     `json:"budgets"`
 	MoreBudgets     int          `json:"moreBudgets,omitempty"`
@@ -152,7 +154,7 @@ type rules struct {
 	MoreNominations int          `json:"moreNominations,omitempty"`
 }
 
-// budget is a budget, and how many of its members are healthy.
+// budget describes a budget, and counts its healthy members and those that it can spare.
 type budget struct {
 	ID       orbit.BudgetID `json:"id"`
 	Group    string         `json:"group,omitempty"`
@@ -162,7 +164,7 @@ type budget struct {
 	Spare    int            `json:"spare"`
 }
 
-// skewed is a domain with more members of a group than a rule Even admits.
+// skewed is a domain that has more members of a group than a rule [orbit.Even] allows.
 type skewed struct {
 	Group   string `json:"group"`
 	Level   string `json:"level"`
@@ -172,10 +174,11 @@ type skewed struct {
 	MaxSkew int    `json:"maxSkew"`
 }
 
-// excess is how many members are too many.
+// excess returns by how many members the domain exceeds what the rule allows.
 func (s *skewed) excess() int { return s.Members - s.Fewest - s.MaxSkew }
 
-// listSkewed lists the domains that are furthest above what a rule admits. Specs with the same rule have one row.
+// listSkewed lists the domains that exceed what a rule allows by most, and counts those that it leaves out. Specs with
+// the same rule share a row.
 func listSkewed(state *orbit.State) ([]skewed, int) {
 	list, seen := []skewed{}, map[skewed]bool{}
 	for s := range state.Skewed() {
@@ -189,7 +192,7 @@ func listSkewed(state *orbit.State) ([]skewed, int) {
 	return first(list)
 }
 
-// hold is room that is kept.
+// hold describes room that is kept free on a node.
 type hold struct {
 	ID   orbit.HoldID `json:"id"`
 	Node orbit.NodeID `json:"node"`
@@ -208,8 +211,8 @@ type nomination struct {
 	Ends    int64           `json:"ends"`
 }
 
-// makeRules lists the budgets that can spare the fewest members, the rules that are broken most, the holds that end first, and the nominations of the
-// highest rank.
+// makeRules lists the budgets that can spare the fewest members, the domains that exceed a rule by most, the holds that
+// end first, and the nominations of the highest rank.
 func makeRules(state *orbit.State) *rules {
 	r := &rules{Budgets: []budget{}, Holds: []hold{}, Nominations: []nomination{}}
 	for b := range state.Budgets() {
@@ -228,7 +231,7 @@ func makeRules(state *orbit.State) *rules {
 		h := &holds[i]
 		r.Holds = append(r.Holds, hold{h.ID, h.Node, h.For, amounts(state, &h.Room), h.Ends.UnixMilli()})
 	}
-	for n := range state.Nominations() { // by rank
+	for n := range state.Nominations() { // highest rank first
 		if len(r.Nominations) == mostRows {
 			r.MoreNominations++
 			continue
@@ -246,7 +249,7 @@ func makeRules(state *orbit.State) *rules {
 	return r
 }
 
-// first returns the first entries, and how many there are more.
+// first returns the first mostRows entries of a list and the number of entries that it leaves out.
 func first[T any](list []T) (out []T, more int) {
 	n := min(len(list), mostRows)
 	return list[:n], len(list) - n

@@ -12,19 +12,19 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// What is kept of rounds. All of it together is bounded, however long the process lives.
+// These limits bound the memory for rounds, however long the process runs.
 const (
-	mostRounds   = 200  // of all engines
+	mostRounds   = 200  // of all engines together
 	mostReceipts = 16   // of one round
 	mostSteps    = 6    // of one proposal
-	mostEngines  = 100  // that have a row
-	mostMakers   = 1024 // whose proposals are recognised
-	mostReasons  = 256  // why work was left out
+	mostEngines  = 100  // with sums of their own; later engines have none
+	mostMakers   = 1024 // prefixes of proposal ids whose engine is known
+	mostReasons  = 256  // rows of the queue with a reason why they wait
 	mostText     = 400  // bytes of one text
 	mostNotes    = 8
 )
 
-// round is what is told of a pass.
+// round is what the page shows of one pass of an engine.
 type round struct {
 	Seq        uint64         `json:"seq"`
 	Engine     string         `json:"engine"`
@@ -40,10 +40,10 @@ type round struct {
 	Failed     int            `json:"failed,omitempty"`
 	Unplaced   int            `json:"unplaced,omitempty"`
 	Parked     int            `json:"parked,omitempty"`
-	// How many capsules its commits have placed and evicted.
+	// Placed and Evicted count what the committed proposals of the pass placed and evicted.
 	Placed  int `json:"placed,omitempty"`
 	Evicted int `json:"evicted,omitempty"`
-	// How long its stages took, in microseconds.
+	// Viewing, Planning and Proposing are the times that the stages of the pass took, in microseconds.
 	Viewing   int64     `json:"viewing"`
 	Planning  int64     `json:"planning"`
 	Proposing int64     `json:"proposing"`
@@ -58,13 +58,13 @@ type note struct {
 	Value string `json:"value"`
 }
 
-// receipt is what became of a proposal.
+// receipt describes a proposal and its outcome.
 type receipt struct {
 	Outcome  string         `json:"outcome"`
 	Revision orbit.Revision `json:"revision,omitempty"`
 	Steps    []deed         `json:"steps"`
 	More     int            `json:"more,omitempty"`
-	// Of a proposal that was refused.
+	// The fields below are set only for a proposal that was not committed.
 	Reason    string         `json:"reason,omitempty"`
 	Bet       string         `json:"bet,omitempty"`
 	Node      orbit.NodeID   `json:"node,omitempty"`
@@ -75,7 +75,7 @@ type receipt struct {
 	Rival     string         `json:"rival,omitempty"`
 }
 
-// deed is a commitment of a proposal.
+// deed describes one commitment of a proposal.
 type deed struct {
 	Does    string          `json:"does"`
 	Capsule orbit.CapsuleID `json:"capsule,omitempty"`
@@ -84,7 +84,7 @@ type deed struct {
 	For     string          `json:"for,omitempty"`
 }
 
-// engine is what is told of an engine: sums since the process began, and its last pass.
+// engine has the sums over all passes of an engine since the process started, and its last pass.
 type engine struct {
 	Name       string `json:"name"`
 	Passes     int    `json:"passes"`
@@ -97,28 +97,30 @@ type engine struct {
 	Last       round  `json:"last"`
 }
 
-// reason is why work was left out.
+// reason is why an engine did not place the capsules of a row of the queue.
 type reason struct {
 	engine, text string
-	// Not read yet. Reading it may cost a look at each node, and until then it keeps the state in memory that it is about.
+	// why is the error from which text is still to be made; nil afterwards. Making the text may look at every node.
+	// Until then the error keeps the state to which it refers in memory.
 	why error
 }
 
-// roundLog is what is kept of the rounds of all engines.
+// roundLog keeps the latest rounds of all engines, the sums of each engine, and the reasons why work waits.
 type roundLog struct {
-	// Tells this process's rounds from those of an earlier one.
+	// boot is a random id of this process. Clients use it to tell its rounds from those of an earlier process.
 	boot string
 
-	// Guards what follows.
+	// mu guards the fields below.
 	mu sync.Mutex
-	// The latest rounds, and how many there have been.
+	// rounds has the latest rounds, oldest first, and seq counts all rounds since the process started.
 	rounds []round
 	seq    uint64
 	names  []string
 	byName map[string]*engine
-	// The engines by the part of their proposals' ids that is their own.
+	// makers maps the first eight bytes of proposal ids to the name of the engine. All ids that one engine sets begin
+	// with the same eight bytes.
 	makers map[[8]byte]string
-	// Only while a client looks.
+	// looking says that a client follows the events. Only then are reasons kept.
 	looking bool
 	reasons map[alike]*reason
 }
@@ -130,8 +132,8 @@ func (l *roundLog) start() {
 	l.byName, l.makers, l.reasons = map[string]*engine{}, map[[8]byte]string{}, map[alike]*reason{}
 }
 
-// Round takes note of a pass. Set it as the OnRound of each engine, or call it from an OnRound of your own. What it keeps is bounded, and it
-// returns after some microseconds.
+// Round records a pass of an engine. Set it as the OnRound of each engine, or call it from your own OnRound. The memory
+// that it keeps is bounded, and it returns after some microseconds.
 func (h *Handler) Round(r orbit.Round) {
 	h.init()
 	out := round{
@@ -148,7 +150,8 @@ func (h *Handler) Round(r orbit.Round) {
 	h.log.add(&r, out)
 }
 
-// add keeps a round.
+// add appends a round to the log, and drops the oldest one if the log is full. While a client follows the events, it
+// also keeps why the round left work unplaced.
 func (l *roundLog) add(r *orbit.Round, out round) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -197,7 +200,8 @@ func (l *roundLog) total(r *orbit.Round, out *round) {
 	e.Last.Receipts = nil
 }
 
-// settle takes the receipts of a round: those that have lost first, then what else was refused, then commits that evict, then others.
+// settle fills in the receipts of a round, at most mostReceipts. Conflicts come first, then other proposals that were
+// not committed, then commits that evict, and then other commits.
 func (l *roundLog) settle(r *orbit.Round, out *round) {
 	var by [4][]receipt
 	for i := range r.Settled {
@@ -222,7 +226,7 @@ func (l *roundLog) settle(r *orbit.Round, out *round) {
 	out.More = len(r.Settled) - len(out.Receipts)
 }
 
-// count counts what a commit places and evicts, and reports whether it evicts.
+// count adds what a committed proposal places and evicts to the round, and reports whether the proposal evicts.
 func (r *round) count(p *orbit.Proposal) (evicts bool) {
 	for _, do := range p.Do {
 		switch do.(type) {
@@ -236,7 +240,7 @@ func (r *round) count(p *orbit.Proposal) (evicts bool) {
 	return evicts
 }
 
-// made remembers who has made a proposal.
+// made records which engine made a committed proposal, so that a receipt can name the winner of a conflict.
 func (l *roundLog) made(p *orbit.Proposal, engine string) {
 	by := [8]byte(p.ID[:8])
 	if p.ID.IsZero() || l.makers[by] == engine {
@@ -248,7 +252,8 @@ func (l *roundLog) made(p *orbit.Proposal, engine string) {
 	l.makers[by] = engine
 }
 
-// receipt tells what became of a proposal.
+// receipt returns the receipt of a settled proposal. If another proposal has won, the receipt names its engine if it is
+// known.
 func (l *roundLog) receipt(s *orbit.Settled) receipt {
 	r := receipt{Revision: s.Outcome.Revision, Outcome: outcomeOf(s.Outcome.Err)}
 	for _, do := range s.Proposal.Do {
@@ -271,12 +276,13 @@ func (l *roundLog) receipt(s *orbit.Settled) receipt {
 		r.Bet = strings.TrimPrefix(fmt.Sprintf("%T", lost.Bet), "orbit.")
 	}
 	if errors.Is(lost.Kind, orbit.ErrConflict) {
-		r.Rival = l.makers[[8]byte(lost.TakenBy[:8])] // empty: it is none of these engines, or not known
+		r.Rival = l.makers[[8]byte(lost.TakenBy[:8])] // empty if it is not the id of a known engine
 	}
 	return r
 }
 
-// after returns the latest rounds after one, at most so many, how many were left out before them, and the number of the last.
+// after returns the rounds after number seq. If there are more than most, or some have been dropped, it returns the
+// latest ones, and missed counts the others. The result last is the number of the last round.
 func (l *roundLog) after(seq uint64, most int) (out []round, missed, last uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -288,7 +294,7 @@ func (l *roundLog) after(seq uint64, most int) (out []round, missed, last uint64
 	return out, l.seq - seq - n, l.seq
 }
 
-// engines returns the rows of the engines, in the order in which they have come.
+// engines returns the sums of the engines, in the order of their first rounds.
 func (l *roundLog) engines() []engine {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -299,14 +305,15 @@ func (l *roundLog) engines() []engine {
 	return out
 }
 
-// count returns how many rounds there have been.
+// count returns how many rounds there have been since the process started.
 func (l *roundLog) count() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.seq
 }
 
-// look says whether a client follows the events. Reasons are kept only then, because they may keep old states in memory.
+// look sets whether a client follows the events. Reasons are kept only while one does, because they may keep old states
+// in memory.
 func (l *roundLog) look(on bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -315,8 +322,8 @@ func (l *roundLog) look(on bool) {
 	}
 }
 
-// explain adds to the rows of a queue what engines have said of them, and forgets what they have said of others. It is not for the lock
-// to wait while texts are made.
+// explain fills in the reasons why the listed rows of a queue wait, and forgets the reasons for all other rows. It
+// makes the texts after it has released the lock, because that may take long and Round needs the lock.
 func (l *roundLog) explain(keys []alike, rows []waiting) {
 	said := make([]*reason, len(keys))
 	l.mu.Lock()
@@ -332,7 +339,7 @@ func (l *roundLog) explain(keys []alike, rows []waiting) {
 		if r == nil {
 			continue
 		}
-		if r.why != nil { // only frames read it, one at a time
+		if r.why != nil { // safe without the lock: only this method reads it, and frames are made one at a time
 			r.text, r.why = textOf(r.why), nil
 		}
 		rows[i].Engine, rows[i].Why = r.engine, r.text

@@ -28,7 +28,7 @@ func outcomeOf(err error) string {
 	return "failed"
 }
 
-// deedOf tells a commitment.
+// deedOf describes a commitment.
 func deedOf(do orbit.Commitment) deed {
 	switch do := do.(type) {
 	case orbit.Place:
@@ -63,7 +63,7 @@ func deedOf(do orbit.Commitment) deed {
 	return deed{Does: strings.ToLower(strings.TrimPrefix(fmt.Sprintf("%T", do), "orbit."))}
 }
 
-// noteOf tells a note of a navigator.
+// noteOf converts a note of a navigator. If computing its value panics, the value is left empty.
 func noteOf(a slog.Attr) (n note) {
 	n.Name = clip(a.Key)
 	guard.Call(func() error {
@@ -73,7 +73,7 @@ func noteOf(a slog.Attr) (n note) {
 	return n
 }
 
-// textOf returns the text of an error of the importer's, which may panic.
+// textOf returns the text of an error. The importer may have implemented the error, so its method Error may panic.
 func textOf(err error) (text string) {
 	guard.Call(func() error {
 		text = clip(err.Error())
@@ -86,7 +86,7 @@ func textOf(err error) (text string) {
 	return text
 }
 
-// clip shortens a text.
+// clip shortens a text to mostText bytes without splitting a character, and marks the cut.
 func clip(s string) string {
 	if len(s) <= mostText {
 		return s
