@@ -2,48 +2,89 @@ package kd
 
 import "math/bits"
 
-// This file keeps the number of levels of a tree low.
+// This file bounds the depth of the leaves, by the method of I. Galperin and R. L. Rivest, "Scapegoat trees" (SODA
+// 1993): when a point comes to a leaf that is too deep, the tree rearranges the smallest box above it that is too deep
+// for its number of points. A tree needs that because equally good nodes are chosen in the order of their hashes. Their
+// points leave one box and come to another in that order, and each new leaf would be cut from the last one.
+//
+// The depth of a leaf is the number of boxes above it. The depth below a box is counted from that box.
 
-// deepest returns how many levels there may be below a box with this many points. A build makes fewer than two for each
-// doubling of the points. With a lower bound than this the tree would be balanced more often; with a higher one each
-// write would change more boxes.
-func deepest(points int) int { return 3*bits.Len(uint(points/LeafSize)) + spare }
+// maxDepth returns how deep leaves below a box with this many points may be. Most builds make less than two levels for
+// each doubling of the points. With a smaller bound, boxes would be rearranged more often; with a larger one, each write
+// would change more boxes.
+func maxDepth(points int) int { return 3*bits.Len(uint(points/LeafSize)) + spare }
 
-// spare is the number of levels that small trees may have in addition. Tests of small trees lower it.
+// spare is the part of maxDepth that does not depend on the number of points. Tests make it smaller, so that small trees
+// are rearranged too.
 var spare = 8
 
-// allowed returns on which level below the root the lowest leaf may be.
-func (t *Tree) allowed() int { return deepest(int(t.size)) + t.excess }
+// limit returns how deep the leaves of the tree may be.
+func (t *Tree) limit() int { return maxDepth(int(t.size)) + t.excess }
 
-// balance brings a point to a higher level if its leaf is too low. It changes the smallest box above the leaf that has
-// too many levels for its points, and larger ones as long as that does not help (Galperin and Rivest, "Scapegoat trees",
-// SODA 1993). Without this, nodes that are chosen in the order of their hashes, as equally good ones are, and move away
-// to other boxes one by one, would turn the tree into a list.
+// balance rearranges boxes above the leaf of a point if the leaf is too deep. The tree must own these boxes, and they
+// must be marked as stale, as they are after the point has come.
+//
+// It first hangs boxes in another order, which touches no points. If that does not help it builds the box anew, and if
+// that does not help either it goes on with a box of at least twice as many points, so that all of it costs about as
+// much as building the largest. If nothing helps, as where many points are equal in nearly all coordinates, the tree may
+// be deeper from then on.
 func (t *Tree) balance(p *Point, probe Probe) {
-	if t.level(p) <= t.allowed() {
+	if t.depth(p) <= t.limit() {
 		return
 	}
 	way := extend(append(t.room.way[:0], t.root), p)
 	t.room.way = way
-	size := len(way[len(way)-1].Points)
+	size, tried := len(way[len(way)-1].Points), 0
 	for at := len(way) - 2; at >= 0; at-- {
 		b := way[at]
 		size += (*b.side(!b.cut().below(p))).count()
-		if len(way)-1-at <= deepest(size) {
+		if len(way)-1-at <= maxDepth(size) || at > 0 && size < 2*tried {
 			continue
 		}
-		if rehang(way[at:]); t.level(p) <= t.allowed() {
+		if rehang(way[at:]); t.reaches(p, at, size) {
 			return
 		}
-		if t.divide(b, probe); t.level(p) <= t.allowed() {
+		if t.divide(b, probe); t.reaches(p, at, size) {
 			return
 		}
+		tried = size
 		way = extend(way[:at+1], p)
 	}
-	t.excess += t.level(p) - t.allowed() // the points cannot be divided better; do not try again for each that comes
+	t.tolerate(way, p)
 }
 
-// extend goes on from the last box of a way to the leaf where a point belongs.
+// reaches reports whether the leaf of a point is not too deep any more, neither in the tree nor below the box with so many
+// points that was rearranged. That box is at some depth.
+func (t *Tree) reaches(p *Point, at, points int) bool {
+	depth := t.depth(p)
+	return depth <= t.limit() && depth-at <= maxDepth(points)
+}
+
+// tolerate lets the tree be deeper, because it cannot be helped above a way. Those boxes of the way that are not too deep
+// for their points may become as deep as maxDepth says. So the next box that is rearranged is one of these, which are
+// small, and not a large one above them, which would be in vain again.
+func (t *Tree) tolerate(way []*Box, p *Point) {
+	leaf := len(way) - 1
+	size, need := len(way[leaf].Points), leaf
+	for at := leaf - 1; at >= 0; at-- {
+		b := way[at]
+		size += (*b.side(!b.cut().below(p))).count()
+		if leaf-at <= maxDepth(size) {
+			need = max(need, at+maxDepth(size))
+		}
+	}
+	t.excess = max(t.excess, need-maxDepth(int(t.size)))
+}
+
+// depth returns the depth of the leaf where a point belongs.
+func (t *Tree) depth(p *Point) (depth int) {
+	for b := t.root; !b.Leaf(); depth++ {
+		b = *b.side(b.cut().below(p))
+	}
+	return depth
+}
+
+// extend extends a way, a list of boxes each of which is a half of the one before, to the leaf where a point belongs.
 func extend(way []*Box, p *Point) []*Box {
 	for b := way[len(way)-1]; !b.Leaf(); way = append(way, b) {
 		b = *b.side(b.cut().below(p))
@@ -51,9 +92,10 @@ func extend(way []*Box, p *Point) []*Box {
 	return way
 }
 
-// rehang makes a way from a box down to a leaf shorter without dividing points anew. Where boxes in a row are cut in the
-// same dimension, what hangs on them lies side by side in that dimension, so it can hang on a balanced tree of these
-// boxes as well. The tree must own the boxes, and the boxes above must be marked as stale on their side.
+// rehang shortens a way that ends at a leaf. Where three or more consecutive boxes are cut in the same dimension, it
+// makes a balanced tree of them: their other halves, and the box below them, lie side by side in that dimension, so any
+// tree of the cuts between them is right. (A cut between kinds does not put points in an order, so it stays.) The tree
+// must own the boxes of the way, and all boxes above must be marked as stale on the side of the way.
 func rehang(way []*Box) {
 	for len(way) > 1 {
 		run := 1
@@ -61,42 +103,43 @@ func rehang(way []*Box) {
 			run++
 		}
 		if run > 2 && way[0].cutDim != byKind {
-			hangAll(way[:run], hungOn(way[:run+1]))
+			hang(way[:run], partsOf(way[:run+1]))
 		}
 		way = way[run:]
 	}
 }
 
-// hung is a box that hangs on others, and the cut between it and the box on its right.
-type hung struct {
+// part is one of several boxes that lie side by side in a dimension.
+type part struct {
 	box  *Box
 	size int
-	cut  uint64
+	// The cut between this part and the next one on the right; unused in the last part.
+	cut uint64
 }
 
-// hungOn lists what hangs on the boxes of a way but for the last, from left to right. The last box of the way is among
-// that.
-func hungOn(way []*Box) (parts []hung) {
+// partsOf returns, from left to right, the last box of a way and the halves that are not on the way of all boxes before
+// it. These boxes must be cut in one dimension.
+func partsOf(way []*Box) (parts []part) {
 	last := len(way) - 1
 	for i, b := range way[:last] {
 		if b.Right == way[i+1] {
-			parts = append(parts, hung{box: b.Left, size: b.Left.count(), cut: b.cutAt})
+			parts = append(parts, part{box: b.Left, size: b.Left.count(), cut: b.cutAt})
 		}
 	}
-	parts = append(parts, hung{box: way[last], size: way[last].count()})
+	parts = append(parts, part{box: way[last], size: way[last].count()})
 	for i := last - 1; i >= 0; i-- {
 		if b := way[i]; b.Left == way[i+1] {
 			parts[len(parts)-1].cut = b.cutAt
-			parts = append(parts, hung{box: b.Right, size: b.Right.count()})
+			parts = append(parts, part{box: b.Right, size: b.Right.count()})
 		}
 	}
 	return parts
 }
 
-// hangAll hangs parts on boxes, one fewer than there are parts: all of them on the first box, so that about half of the
-// points are on either side of its cut, and so on below it. It returns the first box, or the only part, and the boxes
-// that it has not used.
-func hangAll(boxes []*Box, parts []hung) (top *Box, rest []*Box) {
+// hang makes a tree of parts, with about half of the points on either side of each cut. It returns the top of the tree.
+// For the boxes of the tree, one fewer than there are parts, it uses the first of the given boxes, which must already be
+// cut in the dimension of the parts, and it returns the others.
+func hang(boxes []*Box, parts []part) (top *Box, rest []*Box) {
 	if len(parts) == 1 {
 		return parts[0].box, boxes
 	}
@@ -111,17 +154,9 @@ func hangAll(boxes []*Box, parts []hung) (top *Box, rest []*Box) {
 	}
 	top = boxes[0]
 	top.cutAt, top.stale = parts[n-1].cut, itself|left|right
-	top.Left, rest = hangAll(boxes[1:], parts[:n])
-	top.Right, rest = hangAll(rest, parts[n:])
+	top.Left, rest = hang(boxes[1:], parts[:n])
+	top.Right, rest = hang(rest, parts[n:])
 	return top, rest
-}
-
-// level returns the level of the leaf where a point belongs; the root is on level 0.
-func (t *Tree) level(p *Point) (level int) {
-	for b := t.root; !b.Leaf(); level++ {
-		b = *b.side(b.cut().below(p))
-	}
-	return level
 }
 
 // count returns the number of points in a box.

@@ -386,8 +386,8 @@ func TestForksCopyOneWay(t *testing.T) {
 }
 
 // Points that move in the order of their cuts, from one side of another cut to the other, do not turn the tree into a
-// list: there are few levels, and a move touches few boxes, whatever the size of the tree.
-func TestMovesInOrderKeepTheTreeLow(t *testing.T) {
+// list: leaves are not deep, and a move touches few boxes, whatever the size of the tree.
+func TestMovesInOrderKeepLeavesShallow(t *testing.T) {
 	probe := func(_ Kinds, least, _ *Vector) float64 { return float64(least[0]) }
 	for _, by := range []string{"coordinate", "rank", "hash"} {
 		for _, size := range []int{1_000, 32_000} {
@@ -402,7 +402,7 @@ func TestMovesInOrderKeepTheTreeLow(t *testing.T) {
 			g := garden{tree: Tree{ByHash: by == "hash"}, versions: map[uint64]string{}}
 			tree := &g.tree
 			tree.Build(points, probe)
-			last, lowest, before := 0, 0, tree.version
+			last, deepest, before := 0, 0, tree.version
 			for move := range 3 * size {
 				p := &points[move%size]
 				was := *p
@@ -411,15 +411,15 @@ func TestMovesInOrderKeepTheTreeLow(t *testing.T) {
 				tree.Root()
 				tree.Opened(2) // so that each round builds the tree anew, with a cut between points that have moved and others
 				now[p.ID] = *p
-				level := tree.level(p)
-				if size == 1_000 && level+4 < last { // points have been divided anew
+				depth := tree.depth(p)
+				if size == 1_000 && depth+4 < last { // boxes have been rearranged
 					g.checkTree(t, tree, now)
 				}
-				last, lowest = level, max(lowest, level)
+				last, deepest = depth, max(deepest, depth)
 			}
 			touched := (tree.version - before) / uint64(3*size)
-			t.Logf("%d points by %s: level %d, %d boxes touched by a move", size, by, lowest, touched)
-			require.LessOrEqual(t, lowest, deepest(size)+1)
+			t.Logf("%d points by %s: depth %d, %d boxes touched by a move", size, by, deepest, touched)
+			require.LessOrEqual(t, deepest, maxDepth(size)+1)
 			require.Less(t, touched, uint64(50))
 		}
 	}
@@ -448,24 +448,52 @@ func BenchmarkMovesInOrder(b *testing.B) {
 }
 
 // Points that grow in two coordinates at once are cut at now one and now the other. They do not make a list either.
-func TestPointsThatGrowKeepTheTreeLow(t *testing.T) {
+func TestPointsThatGrowKeepLeavesShallow(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var tree Tree
 	var at Vector
-	lowest, before := 0, tree.nextVersion()
+	deepest, before := 0, tree.nextVersion()
 	const size = 20_000
 	for i := range size {
 		at[0], at[1] = at[0]+rng.Int64N(100), at[1]+rng.Int64N(100)
 		p := Point{ID: int32(i), At: at}
 		tree.Put(&p, nil)
 		tree.Root()
-		lowest = max(lowest, tree.level(&p))
+		deepest = max(deepest, tree.depth(&p))
 	}
 	touched := (tree.version - before) / size
-	t.Logf("level %d, %d boxes touched by a point", lowest, touched)
+	t.Logf("depth %d, %d boxes touched by a point", deepest, touched)
 	require.Zero(t, tree.excess)
-	require.LessOrEqual(t, lowest, deepest(size)+1)
+	require.LessOrEqual(t, deepest, maxDepth(size)+1)
 	require.Less(t, touched, uint64(60))
+}
+
+// Points that are equal in nearly all coordinates make a deep tree. Points that come in the order of their ranks then
+// rearrange small boxes, and not again and again the large ones above them.
+func TestPointsThatAreSparse(t *testing.T) {
+	for _, size := range []int{1_000, 10_000} {
+		rng := rand.New(rand.NewPCG(1, 2))
+		points := make([]Point, size)
+		for i := range points {
+			points[i] = Point{ID: int32(i), Rank: uint64(i)}
+			if rng.IntN(2) == 0 {
+				points[i].At[rng.IntN(Dims)] = rng.Int64N(2001) - 1000
+			}
+		}
+		var tree Tree
+		tree.Build(points, nil)
+		before, moves := tree.version, 3*size
+		for i := range moves {
+			p := &points[i%size]
+			was := *p
+			p.Rank = uint64(size + i)
+			tree.Move(&was, p, nil)
+			tree.Root()
+		}
+		touched := (tree.version - before) / uint64(moves)
+		t.Logf("%d points: %d deeper than other trees, %d boxes touched by a move", size, tree.excess, touched)
+		require.Less(t, touched, uint64(80))
+	}
 }
 
 // A probe that always takes the few points of one kind from all others makes a deep tree. Dividing such points anew does
@@ -488,7 +516,7 @@ func TestATreeMayBeDeep(t *testing.T) {
 		tree.Root()
 	}
 	touched := (tree.version - before) / uint64(moves)
-	t.Logf("%d levels more than are allowed at first, %d boxes touched by a move", tree.excess, touched)
+	t.Logf("%d deeper than other trees, %d boxes touched by a move", tree.excess, touched)
 	require.NotZero(t, tree.excess)
 	require.Less(t, touched, uint64(150), "a move changes up to 2 x 70 boxes")
 }

@@ -6,8 +6,8 @@
 //	 └───► leaf: up to LeafSize points, more only if they cannot be told apart
 //
 // The shape follows the points: a full leaf is cut in two, an empty leaf is removed, two nearly empty leaves become one,
-// and points below too many levels are divided anew. When as many points have moved as there are, the tree is built anew
-// if searches open many boxes; when four times as many have moved, it is built anew in any case.
+// and boxes above a leaf that has become too deep are rearranged. When as many points have moved as there are, the tree
+// is built anew if searches open many boxes; when four times as many have moved, it is built anew in any case.
 //
 // Trees are persistent (copy-on-write): [Tree.Fork] takes no time, and makes two independent trees of one. A tree
 // writes in place to the boxes that it has made since, and copies other boxes, with all boxes above them, before it
@@ -67,7 +67,7 @@ type Tree struct {
 	puts int32
 	// The number of boxes that searches have opened since then.
 	opened int
-	// Levels that leaves may have beyond those of deepest, because the points cannot be divided better.
+	// How much deeper than maxDepth leaves may be, because the points cannot be divided better.
 	excess int
 	// The coordinates of one of the points. In the coordinates that are not live, all other points equal it.
 	base Vector
