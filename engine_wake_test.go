@@ -1120,8 +1120,8 @@ func TestShortHistoryLosesNoWork(t *testing.T) {
 	})
 }
 
-// A Wait of telemetry that does not return when its context ends is not called for ever more: the rounds say that reports
-// wake nothing any more, until one of the calls has returned.
+// If calls of a telemetry's Wait do not return when their contexts end, the engine stops calling Wait, and its rounds
+// report that. Once the calls have returned, the rounds report nothing any more.
 func TestHungWaitIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, tel := &MemoryLedger{}, &hungBoard{end: make(chan struct{})}
@@ -1145,7 +1145,7 @@ func TestHungWaitIsReported(t *testing.T) {
 	})
 }
 
-// hungBoard is telemetry whose Wait does not return before the end, also if its context ends.
+// hungBoard is telemetry whose Wait returns only after end has been closed.
 type hungBoard struct {
 	board
 	end   chan struct{}

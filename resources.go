@@ -240,8 +240,8 @@ type Limits struct {
 	// PlacementIDs is the number of remembered ids of one capsule's placements, newest first; default 32.
 	PlacementIDs int `json:"placementIDs"`
 	// NominatedShare is the maximum share of each resource of all nodes that a nomination may claim together with the
-	// nominations that outrank it, in percent. It may claim more of a resource of which these claim nothing, so the
-	// nomination that is first in rank is never refused for this. Default 10.
+	// nominations that outrank it, in percent. The limit does not apply to a resource that no nomination of higher rank
+	// claims. So it never refuses the nomination that is first in rank. Default 10.
 	NominatedShare int `json:"nominatedShare"`
 	// NominationAging is the maximum by which a nomination may rank above the priority of its capsule; default 10.
 	NominationAging int `json:"nominationAging"`

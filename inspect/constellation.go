@@ -269,7 +269,8 @@ func memberOf(n *orbit.NodeState, shown []int) member {
 	return m
 }
 
-// shown returns the dimensions of which some node has or uses anything, in ascending order. Devices come last.
+// shown returns, in ascending order, the dimensions in which the capacity or the use of some node is not zero. Devices
+// come last.
 func (s *survey) shown() (out []int) {
 	for d := range s.sums.capacity {
 		if s.sums.capacity[d] > 0 || s.sums.used[d] > 0 {

@@ -32,8 +32,7 @@ func (t *Tree) balance(p *Point, probe Probe) {
 	if t.depth(p) <= t.limit() {
 		return
 	}
-	way := extend(append(t.room.way[:0], t.root), p)
-	t.room.way = way
+	way := extend([]*Box{t.root}, p)
 	size, tried := len(way[len(way)-1].Points), 0
 	for at := len(way) - 2; at >= 0; at-- {
 		b := way[at]
@@ -41,10 +40,10 @@ func (t *Tree) balance(p *Point, probe Probe) {
 		if len(way)-1-at <= maxDepth(size) || at > 0 && size < 2*tried {
 			continue
 		}
-		if rehang(way[at:]); t.reaches(p, at, size) {
+		if rehang(way[at:]); t.isShallow(p, at, size) {
 			return
 		}
-		if t.divide(b, probe); t.reaches(p, at, size) {
+		if t.divide(b, probe); t.isShallow(p, at, size) {
 			return
 		}
 		tried = size
@@ -53,16 +52,16 @@ func (t *Tree) balance(p *Point, probe Probe) {
 	t.tolerate(way, p)
 }
 
-// reaches reports whether the leaf of a point is not too deep any more, neither in the tree nor below the box with so many
-// points that was rearranged. That box is at some depth.
-func (t *Tree) reaches(p *Point, at, points int) bool {
+// isShallow reports whether the leaf of a point is not too deep for the tree, and not too deep for one box above it
+// either. That box is at depth at and has this many points.
+func (t *Tree) isShallow(p *Point, at, points int) bool {
 	depth := t.depth(p)
 	return depth <= t.limit() && depth-at <= maxDepth(points)
 }
 
-// tolerate lets the tree be deeper, because it cannot be helped above a way. Those boxes of the way that are not too deep
-// for their points may become as deep as maxDepth says. So the next box that is rearranged is one of these, which are
-// small, and not a large one above them, which would be in vain again.
+// tolerate raises the limit of the tree after balance could not make the leaf of a point less deep. The new limit lets
+// each box on the way to the leaf become as deep as maxDepth allows, unless the box is deeper already. Therefore the
+// next call of balance rearranges one of these boxes, which are small, instead of trying the large ones in vain again.
 func (t *Tree) tolerate(way []*Box, p *Point) {
 	leaf := len(way) - 1
 	size, need := len(way[leaf].Points), leaf
@@ -84,7 +83,8 @@ func (t *Tree) depth(p *Point) (depth int) {
 	return depth
 }
 
-// extend extends a way, a list of boxes each of which is a half of the one before, to the leaf where a point belongs.
+// extend appends to a way the boxes that lead from its last box down to the leaf of a point. In a way, each box is
+// followed by one of its halves.
 func extend(way []*Box, p *Point) []*Box {
 	for b := way[len(way)-1]; !b.Leaf(); way = append(way, b) {
 		b = *b.side(b.cut().below(p))

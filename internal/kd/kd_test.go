@@ -385,8 +385,8 @@ func TestForksCopyOneWay(t *testing.T) {
 	}
 }
 
-// Points that move in the order of their cuts, from one side of another cut to the other, do not turn the tree into a
-// list: leaves are not deep, and a move touches few boxes, whatever the size of the tree.
+// Points that cross one cut in the order of the other cuts do not turn the tree into a list. Its leaves stay shallow, and
+// a move touches few boxes; both grow only with the logarithm of the number of points.
 func TestMovesInOrderKeepLeavesShallow(t *testing.T) {
 	probe := func(_ Kinds, least, _ *Vector) float64 { return float64(least[0]) }
 	for _, by := range []string{"coordinate", "rank", "hash"} {

@@ -9,7 +9,6 @@ import "github.com/orbitsched/orbit/internal/cow"
 type room struct {
 	boxes  []*Box
 	arrays [][]Point
-	way    []*Box
 	order  []int32
 	sample []int32
 	values []int64
