@@ -47,7 +47,7 @@ func TestRemainsOfWhatWasAdopted(t *testing.T) {
 	commit(t, l, Adopt{Capsule: "found", Spec: wants(4), Node: "n"})
 	commit(t, l, Release{Capsule: "found", Final: true})
 	s := snapshotOf(t, l)
-	require.True(t, s.Capsule("found").Remains.Adopted)
+	require.True(t, s.Capsule("found").Remains().Adopted)
 	require.NoError(t, s.Verify(), "8 of 4 run, and all that was placed was placed within 4")
 }
 

@@ -234,7 +234,7 @@ func (b *Budget) counts(h health) int {
 // health returns the health of a capsule that is placed on the node. A capsule that borrows its room counts as zero,
 // because it may have to leave for the lender.
 func (n *Node) health(c *Capsule) health {
-	alive := btoi(n.State != Lost && c.Borrows == nil)
+	alive := btoi(n.State != Lost && c.Borrows() == nil)
 	return health{alive, alive * btoi(c.Ready || !n.Confirms)}
 }
 

@@ -309,7 +309,7 @@ func TestBudgetsCountWhatIsReady(t *testing.T) {
 			c.healthy(1)
 			require.ErrorContains(t, c.mistakes(c.moves("b", "m")...), `budget "db": 0 healthy of 2 after this, 1 needed`)
 			view := c.now().Revision()
-			c.commits(Confirm{Capsule: "a", Since: c.now().Capsule("a").Remains.Since, Stopped: true})
+			c.commits(Confirm{Capsule: "a", Since: c.now().Capsule("a").Remains().Since, Stopped: true})
 			c.commits(c.says("a", Confirm{Begun: true}))
 			c.mistakes(c.moves("b", "m")...)
 			c.commits(c.says("a", Confirm{Ready: true}))

@@ -3,6 +3,7 @@ package orbit
 import (
 	"fmt"
 	"iter"
+	"maps"
 	"math"
 	"time"
 )
@@ -16,14 +17,8 @@ type Capsule struct {
 	ID CapsuleID
 	// Spec is shared by all capsules with an equal spec. It must not be changed.
 	Spec *Spec
-	// Owner is the name of the engine to which the capsule is assigned; empty: the engine whose navigator claims it.
-	Owner string
-	// Gang names the capsule's gang; empty: it is in no gang.
-	Gang GangID
 	// Node is the node on which the capsule is placed; empty: it is not placed.
 	Node NodeID
-	// Note is the Place.Note of the placement.
-	Note string
 	// Submitted is the capsule's number in the order of submission; later submissions have higher numbers. It is the
 	// revision times 2^20, plus the position among the commitments of that revision.
 	Submitted uint64
@@ -33,21 +28,6 @@ type Capsule struct {
 	PlacedAt Revision
 	// PlacedBy is the id of the proposal that placed the capsule last.
 	PlacedBy ProposalID
-	// Remains is an earlier placement of the capsule, or of a former capsule with its id, that may still run; nil:
-	// there is none. Until it ends, the capsule begins nowhere.
-	Remains *Remains
-	// Nomination is the room that is nominated for the capsule while it is pending. A record of the nomination remains
-	// after its end. Nil: the capsule has not been nominated since it was submitted or last placed.
-	Nomination *Nomination
-	// Borrows names the nominee whose room on Node the capsule borrows ([Spec.Backfills]): of the nominations that lent
-	// to it when it was placed, the first in rank. That nomination may have ended since. Nil: the capsule borrows no
-	// room.
-	Borrows *Nominee
-	// Labels are the Submit.Labels of the capsule's submission; nil: none. All capsules of one Submit share the map, so
-	// do not change it.
-	Labels map[string]string
-	// SubmitTime is the Submit.At of its submission; 0: unknown.
-	SubmitTime Instant
 	// PlaceTime is the Place.At of its last placement; 0: unknown, or it was never placed.
 	PlaceTime Instant
 	// Devices are the device instances that the capsule holds on Node. (The small fields stand at the end because that
@@ -67,11 +47,115 @@ type Capsule struct {
 	// Respecified reports that Spec is not the spec with which the capsule was submitted.
 	Respecified bool
 
-	// The index of the capsule's role in the gang.
-	role     uint16
 	released bool
+	// Nil: all its fields are zero.
+	common   *common
+	uncommon *uncommon
+}
+
+// common is what the capsules of one [Submit], or of one role of its gang, have in common. It is immutable, so they
+// share it, which saves half of the memory of a record; an [Assign] gives a capsule another one.
+type common struct {
+	owner  string
+	gang   GangID
+	labels map[string]string
+	time   Instant
+	// The index of the role in the gang.
+	role uint16
+}
+
+// shared returns the pointer that a record keeps: last, which other records keep, if it is equal; nil if c is zero.
+func (c common) shared(last *common) *common {
+	switch {
+	case c.owner == "" && c.gang == "" && c.labels == nil && c.time == 0:
+		return nil
+	case last != nil && c.owner == last.owner && c.gang == last.gang && c.role == last.role && c.time == last.time && maps.Equal(c.labels, last.labels):
+		return last
+	}
+	return &c
+}
+
+// uncommon is what few capsules have. It is immutable, because snapshots share it.
+type uncommon struct {
+	note       string
+	remains    *Remains
+	nomination *Nomination
+	borrows    *Nominee
 	// The placements before PlacedBy, as a linked list, newest first.
 	earlier *placements
+}
+
+// Owner returns the name of the engine to which the capsule is assigned; empty: the engine whose navigator claims it.
+func (c *Capsule) Owner() string { return c.inCommon().owner }
+
+// Gang returns the id of the capsule's gang; empty: it is in no gang.
+func (c *Capsule) Gang() GangID { return c.inCommon().gang }
+
+// Labels returns the Submit.Labels of the capsule's submission; nil: none. All capsules of one Submit share the map, so
+// do not change it.
+func (c *Capsule) Labels() map[string]string { return c.inCommon().labels }
+
+// SubmitTime returns the Submit.At of the capsule's submission; 0: unknown.
+func (c *Capsule) SubmitTime() Instant { return c.inCommon().time }
+
+// Note returns the Place.Note of the placement.
+func (c *Capsule) Note() string { return c.rare().note }
+
+// Remains returns an earlier placement of the capsule, or of a former capsule with its id, that may still run; nil:
+// there is none. Until it ends, the capsule begins nowhere.
+func (c *Capsule) Remains() *Remains { return c.rare().remains }
+
+// Nomination returns the room that is nominated for the capsule while it is pending. A record of the nomination remains
+// after its end. Nil: the capsule has not been nominated since it was submitted or last placed.
+func (c *Capsule) Nomination() *Nomination { return c.rare().nomination }
+
+// Borrows returns the nominee whose room on Node the capsule borrows ([Spec.Backfills]): of the nominations that lent
+// to it when it was placed, the first in rank. That nomination may have ended since. Nil: the capsule borrows no room.
+func (c *Capsule) Borrows() *Nominee { return c.rare().borrows }
+
+var (
+	noCommon   common
+	noUncommon uncommon
+)
+
+func (c *Capsule) inCommon() *common {
+	if c.common == nil {
+		return &noCommon
+	}
+	return c.common
+}
+
+func (c *Capsule) rare() *uncommon {
+	if c.uncommon == nil {
+		return &noUncommon
+	}
+	return c.uncommon
+}
+
+// setRare replaces the fields that few capsules have.
+func (c *Capsule) setRare(u uncommon) {
+	switch u {
+	case *c.rare():
+	case uncommon{}:
+		c.uncommon = nil
+	default:
+		own := u // u itself would be allocated in the other cases too
+		c.uncommon = &own
+	}
+}
+
+// setRemains replaces or ends what remains of an earlier placement.
+func (c *Capsule) setRemains(r *Remains) {
+	u := *c.rare()
+	u.remains = r
+	c.setRare(u)
+}
+
+// setNomination replaces the nomination.
+func (c *Capsule) setNomination(n *Nomination) {
+	u := *c.rare()
+	u.nomination = n
+	c.setRare(u)
 }
 
 // submission is a position in the order of submission ([Capsule.Submitted]). It is computed from the revision instead
@@ -119,7 +203,7 @@ func (c *Capsule) Placements() iter.Seq2[ProposalID, Revision] {
 		if !c.PlacedBy.IsZero() && !yield(c.PlacedBy, c.PlacedAt) {
 			return
 		}
-		for p := c.earlier; p != nil; p = p.before {
+		for p := c.rare().earlier; p != nil; p = p.before {
 			if !yield(p.id, p.at) {
 				return
 			}
@@ -135,7 +219,7 @@ func (c *Capsule) placedBy(id ProposalID) Revision {
 	if c.PlacedBy == id { // the usual case
 		return c.PlacedAt
 	}
-	for p := c.earlier; p != nil; p = p.before {
+	for p := c.rare().earlier; p != nil; p = p.before {
 		if p.id == id {
 			return p.at
 		}
@@ -148,7 +232,9 @@ func (c *Capsule) remember(limit int) {
 	if c.PlacedBy.IsZero() {
 		return
 	}
-	c.earlier = trim(&placements{id: c.PlacedBy, at: c.PlacedAt, before: c.earlier}, limit)
+	u := *c.rare()
+	u.earlier = trim(&placements{id: c.PlacedBy, at: c.PlacedAt, before: u.earlier}, limit)
+	c.setRare(u)
 }
 
 // trim copies the first limit entries once the list has twice as many, so that the amortised cost is constant.

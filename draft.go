@@ -307,7 +307,7 @@ func (d *Draft) Release(r Release) error {
 		return d.refuse(r.Capsule, nil, "capsule %q is not placed", r.Capsule)
 	case r.Stopped:
 		return d.refuse(r.Capsule, nil, "that capsule %q has stopped is for the agent of its node to say, not for a plan", r.Capsule)
-	case !r.Final && c.Gang == "" && d.view.state.Node(c.Node).Node.Schedulable():
+	case !r.Final && c.Gang() == "" && d.view.state.Node(c.Node).Node.Schedulable():
 		return d.refuse(r.Capsule, nil, "capsule %q is on node %q, which is ready; use Evict to move it", r.Capsule, c.Node)
 	}
 	act := draftReleased

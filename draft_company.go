@@ -355,8 +355,8 @@ func (d *Draft) stopping(c *Capsule, n *NodeState) []*Remains {
 // stops returns the remains of a capsule that is about to be placed: it still runs there until it has stopped.
 func (c *Capsule) stops() []*Remains {
 	switch {
-	case c.Remains != nil:
-		return []*Remains{c.Remains}
+	case c.Remains() != nil:
+		return []*Remains{c.Remains()}
 	case c.Begun: // the plan moves it
 		return []*Remains{{Capsule: c.ID, Spec: c.Spec, Node: c.Node}}
 	}

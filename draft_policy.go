@@ -238,8 +238,8 @@ func (d *Draft) nominationOf(id CapsuleID) *Nomination {
 	if c == nil {
 		return nil
 	}
-	of := c.Nomination
-	if g := d.view.state.Gang(c.Gang); g != nil && !of.Lives() {
+	of := c.Nomination()
+	if g := d.view.state.Gang(c.Gang()); g != nil && !of.Lives() {
 		of = g.Nomination
 	}
 	if !of.Lives() || d.changes(of) {
@@ -268,7 +268,7 @@ func (d *Draft) changes(of *Nomination) bool {
 		if ends == "" || i >= d.open {
 			continue // the ledger judges all asks of one proposal by the nominations before it
 		}
-		if known := d.view.state.Capsule(ends); ends == of.Capsule || known != nil && of.Gang != "" && known.Gang == of.Gang {
+		if known := d.view.state.Capsule(ends); ends == of.Capsule || known != nil && of.Gang != "" && known.Gang() == of.Gang {
 			return true
 		}
 	}
@@ -326,7 +326,7 @@ func (d *Draft) yields(id CapsuleID, n *NodeState, own *ask) error {
 		}
 	}
 	if own != nil && own.of != nil && asks[0].lender != nil {
-		n.borrow(&Capsule{Spec: own.of, Devices: own.devices, Borrows: asks[0].lender}, 1)
+		n.lend(asks[0].lender, own.of, own.devices, 1)
 	}
 	if e := n.encroaches(parts, asks, &ended, &endedDevices); e.of != nil {
 		return d.refuse(id, n, "node %q is nominated for %s", n.Node.ID, e.of.nominee())

@@ -191,7 +191,7 @@ func (d *drafting) place(t *rapid.T) {
 	s := d.view.State()
 	var all []*Capsule
 	for c := range s.Capsules() {
-		if c.Gang != "g1" { // which is placed whole
+		if c.Gang() != "g1" { // which is placed whole
 			all = append(all, c)
 		}
 	}
@@ -627,7 +627,7 @@ func TestDraftSwapsAndMakesWay(t *testing.T) {
 	require.NoError(t, d.Place(s.Capsule("hi"), Choice{Node: s.Node("a"), Note: "in the stead of y1 and y2"}))
 	_, err = l.Propose(t.Context(), d.Propose())
 	require.NoError(t, err)
-	require.Equal(t, "in the stead of y1 and y2", snapshotOf(t, l).Capsule("hi").Note)
+	require.Equal(t, "in the stead of y1 and y2", snapshotOf(t, l).Capsule("hi").Note())
 }
 
 // A bet that a node has not changed says that its room is there. Room that was tried out is not bet on.
@@ -835,7 +835,7 @@ func TestDraftBorrowsFromNobodyWhomThePlanNominates(t *testing.T) {
 	to := Choice{Node: v.State().Node("a")}
 	require.NoError(t, d.Place(v.State().Capsule("small"), to))
 	d.Rollback(0)
-	nominate.Since, nominate.Lends = v.State().Capsule("urgent").Nomination.Made, 0
+	nominate.Since, nominate.Lends = v.State().Capsule("urgent").Nomination().Made, 0
 	require.NoError(t, d.Nominate(nominate))
 	_, err := l.Propose(t.Context(), d.Propose())
 	require.NoError(t, err)

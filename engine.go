@@ -360,7 +360,7 @@ func (n *nudges) interrupt(wake func()) bool {
 }
 
 // mine reports whether a pending capsule is this engine's.
-func (e *Engine) mine(c *Capsule) bool { return e.owns(c.Owner, c.Spec) }
+func (e *Engine) mine(c *Capsule) bool { return e.owns(c.Owner(), c.Spec) }
 
 // owns reports whether pending work with this owner and spec is this engine's: the owner is this engine, or there is no
 // owner and the engine claims the work.

@@ -113,7 +113,7 @@ var freed = map[string]struct {
 		free: func(w *freedWorld) {
 			s, err := w.ledger.Snapshot(w.Context())
 			require.NoError(w, err)
-			w.commit(orbit.Nominate{Capsule: "rival", Since: s.Capsule("rival").Nomination.Made})
+			w.commit(orbit.Nominate{Capsule: "rival", Since: s.Capsule("rival").Nomination().Made})
 		},
 	},
 	"nominee gone": {

@@ -441,10 +441,10 @@ func (t *tribunal) foreign(id CapsuleID, does string) string {
 	}
 	c := t.s.Capsule(id)
 	switch {
-	case c == nil || t.owns(c.Owner, c.Spec):
+	case c == nil || t.owns(c.Owner(), c.Spec):
 		return ""
-	case c.Owner != "":
-		return fmt.Sprintf("%s capsule %q, which is assigned to %q", does, id, c.Owner)
+	case c.Owner() != "":
+		return fmt.Sprintf("%s capsule %q, which is assigned to %q", does, id, c.Owner())
 	}
 	return fmt.Sprintf("%s capsule %q of module %q and class %v, which it does not claim", does, id, c.Spec.Module, c.Spec.Class)
 }

@@ -50,7 +50,7 @@ func TestEngineSaysWhenItPlaces(t *testing.T) {
 		assert.Equal(t, start.Add(time.Second).UTC(), s.Capsule("bare").PlaceTime.Time())
 		assert.Equal(t, Instant(9), s.Capsule("said").PlaceTime)
 		assert.Equal(t, start.UTC(), s.Capsule("draft").PlaceTime.Time())
-		assert.Equal(t, Instant(7), s.Capsule("bare").SubmitTime)
+		assert.Equal(t, Instant(7), s.Capsule("bare").SubmitTime())
 	})
 	require.Zero(t, Instant(0).Time())
 	require.Zero(t, instantOf(time.Time{}))

@@ -76,14 +76,14 @@ func TestEngineEndsNominations(t *testing.T) {
 		e := &Engine{Name: "e", Ledger: c, Navigator: &firstFit{}, Backoff: Backoff{Initial: 10 * time.Minute, Max: 10 * time.Minute, Jitter: -1}}
 		go func() { _ = e.Run(t.Context()) }() // ends with the test
 		time.Sleep(59 * time.Second)
-		require.True(t, c.now().Capsule("a").Nomination.Lives())
+		require.True(t, c.now().Capsule("a").Nomination().Lives())
 		time.Sleep(2 * time.Second)
-		require.False(t, c.now().Capsule("a").Nomination.Lives())
+		require.False(t, c.now().Capsule("a").Nomination().Lives())
 		require.Equal(t, NodeID("n"), c.now().Capsule("s1").Node)
 		require.Equal(t, NodeID(""), c.now().Capsule("s2").Node)
 		c.commits(cpuNode("m", 3)) // it cannot serve b any more
 		time.Sleep(time.Second)
-		require.False(t, c.now().Capsule("b").Nomination.Lives())
+		require.False(t, c.now().Capsule("b").Nomination().Lives())
 		require.Equal(t, NodeID("m"), c.now().Capsule("s2").Node)
 	})
 }
@@ -167,7 +167,7 @@ func TestLapsedAgainstAScan(t *testing.T) {
 				var got []CapsuleID
 				for _, p := range v.lapsed(c.now, chaosMine) {
 					n, _ := p.Do[0].(Nominate)
-					require.Equal(t, v.state.Capsule(n.Capsule).Nomination.Made, n.Since)
+					require.Equal(t, v.state.Capsule(n.Capsule).Nomination().Made, n.Since)
 					got = append(got, n.Capsule)
 				}
 				want, next := lapsedByScan(v.state, c.now)

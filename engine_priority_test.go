@@ -24,12 +24,12 @@ func (m *mixedPlan) Plan(_ context.Context, view *View, pending []*Capsule) (pla
 	m.draft.Sync(view)
 	gangs := map[GangID]error{}
 	for _, c := range pending {
-		why, known := gangs[c.Gang]
-		if c.Gang == "" || !known {
+		why, known := gangs[c.Gang()]
+		if c.Gang() == "" || !known {
 			start, members := m.draft.Checkpoint(), []*Capsule{c}
-			if why = nil; c.Gang != "" {
+			if why = nil; c.Gang() != "" {
 				members = nil
-				for member := range view.State().Members(c.Gang) {
+				for member := range view.State().Members(c.Gang()) {
 					members = append(members, member)
 				}
 			}
@@ -43,10 +43,10 @@ func (m *mixedPlan) Plan(_ context.Context, view *View, pending []*Capsule) (pla
 			} else {
 				plan.Proposals = append(plan.Proposals, m.draft.Propose())
 			}
-			if gangs[c.Gang] = nil; why != nil && c.Gang != "" {
+			if gangs[c.Gang()] = nil; why != nil && c.Gang() != "" {
 				why = errors.New("the gang does not fit whole")
 			}
-			gangs[c.Gang] = why
+			gangs[c.Gang()] = why
 		}
 		if why != nil {
 			plan.Unplaced = append(plan.Unplaced, Unplaced{c, why})
@@ -103,12 +103,12 @@ func (w *priorityWorld) overtaken(before, after *State) string {
 	view := w.nav.view
 	for low := range after.Capsules() {
 		was := before.Capsule(low.ID)
-		if low.Owner != "" || !low.Placed() || was != nil && was.Placed() {
+		if low.Owner() != "" || !low.Placed() || was != nil && was.Placed() {
 			continue
 		}
 		for high := range view.Capsules() {
 			now := after.Capsule(high.ID)
-			if high.Owner != "" || !high.Pending() || now == nil || !now.Pending() || high.Spec.Priority <= low.Spec.Priority {
+			if high.Owner() != "" || !high.Pending() || now == nil || !now.Pending() || high.Spec.Priority <= low.Spec.Priority {
 				continue
 			}
 			if w.couldUse(view, before, after, high, low.Node) {
@@ -123,9 +123,9 @@ func (w *priorityWorld) overtaken(before, after *State) string {
 // priority; but not if there is enough room for it on nodes on which the pass has placed nothing.
 func (w *priorityWorld) couldUse(view, before, after *State, high *Capsule, on NodeID) bool {
 	need, size := 1, high.Spec.Envelope.Reservation[CPU]
-	if high.Gang != "" {
+	if high.Gang() != "" {
 		need = 0
-		for range view.Members(high.Gang) {
+		for range view.Members(high.Gang()) {
 			need++
 		}
 	}
@@ -134,7 +134,7 @@ func (w *priorityWorld) couldUse(view, before, after *State, high *Capsule, on N
 		free, touched := n.Free()[CPU], false
 		for c := range after.On(n.Node.ID) {
 			was := before.Capsule(c.ID)
-			if c.Owner == "" && (was == nil || !was.Placed()) {
+			if c.Owner() == "" && (was == nil || !was.Placed()) {
 				touched = true
 				if c.Spec.Priority >= high.Spec.Priority {
 					free -= c.Spec.Envelope.Reservation[CPU]

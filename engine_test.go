@@ -596,7 +596,7 @@ func TestLatePlanIsDropped(t *testing.T) {
 		assert.Equal(t, views[0], views[1])
 		for _, id := range []CapsuleID{"c", "d"} {
 			assert.NotEmpty(t, where(t, l, id))
-			assert.Empty(t, snapshotOf(t, l).Capsule(id).Note, "planned afresh")
+			assert.Empty(t, snapshotOf(t, l).Capsule(id).Note(), "planned afresh")
 		}
 		assert.Equal(t, 8*time.Second, r.at[len(r.at)-1])
 	})

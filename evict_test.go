@@ -66,7 +66,7 @@ func (c *packed) goesQuiet(t *rapid.T, n PutNode) {
 				began = false
 			}
 		}
-		if began && snapshotOf(t, c).Capsule(id).Gang == "" && rapid.Bool().Draw(t, "ends") {
+		if began && snapshotOf(t, c).Capsule(id).Gang() == "" && rapid.Bool().Draw(t, "ends") {
 			commit(t, c, Release{Capsule: id, Final: true})
 			continue
 		}
@@ -115,7 +115,7 @@ func TestSparing(t *testing.T) {
 		require.Equal(t, reduced.Do, again.Do, "nobody else is spared")
 		for i, do := range reduced.Do {
 			e, ok := do.(Evict)
-			if !ok || s.Capsule(e.Capsule).Gang != "" {
+			if !ok || s.Capsule(e.Capsule).Gang() != "" {
 				continue
 			}
 			without := append(append([]Commitment{}, reduced.Do[:i]...), reduced.Do[i+1:]...)

@@ -243,7 +243,7 @@ var layers = [][]string{
 
 const (
 	mostFiles    = 43  // 38, one for what is found running (Adopt) and what changes its size (Resize), and four for the rules of company: what they are, what a state counts, and what a proposal and a plan make of them
-	mostExported = 116 // 105, Adopt, Resize, NodeKey, Taint, Toleration, Nominee, Apart, Even, Skew, Company and Extra
+	mostExported = 117 // 105, Adopt, Resize, NodeKey, Taint, Toleration, Nominee, Apart, Even, Skew, Company, Extra and CapsuleRecord
 	mostUpward   = 10
 	mostLines    = 780
 )

@@ -30,7 +30,7 @@ func TestRecordsAreKeptWhileTheyRun(t *testing.T) {
 	t.Parallel()
 	for how, end := range map[string]func(*Capsule) Commitment{
 		"stopped": func(c *Capsule) Commitment {
-			return Confirm{Capsule: c.ID, Since: c.Remains.Since, Stopped: true}
+			return Confirm{Capsule: c.ID, Since: c.Remains().Since, Stopped: true}
 		},
 		"lost": func(*Capsule) Commitment { return PutNode{Node{ID: "n1", State: Lost}} },
 	} {
@@ -128,7 +128,7 @@ func TestWhatHasStoppedIsPlacedAtOnce(t *testing.T) {
 		commit(t, l, Release{Capsule: "a"})
 		idle(t, l)
 		require.Empty(t, where(t, l, "a"))
-		commit(t, l, Confirm{Capsule: "a", Since: snapshotOf(t, l).Capsule("a").Remains.Since, Stopped: true})
+		commit(t, l, Confirm{Capsule: "a", Since: snapshotOf(t, l).Capsule("a").Remains().Since, Stopped: true})
 		synctest.Wait()
 		require.Equal(t, NodeID("plain"), where(t, l, "a"))
 	})

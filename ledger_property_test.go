@@ -318,8 +318,8 @@ func draftConfirm(s *scribe) (out []Commitment) {
 	for c := range s.view.Capsules() {
 		switch {
 		case s.chance(3):
-		case c.Remains != nil && !s.chance(3):
-			out = append(out, Confirm{Capsule: c.ID, Since: c.Remains.Since, Stopped: true})
+		case c.Remains() != nil && !s.chance(3):
+			out = append(out, Confirm{Capsule: c.ID, Since: c.Remains().Since, Stopped: true})
 		case c.Placed() && (!c.Begun || s.chance(12)):
 			ready := s.chance(3)
 			out = append(out, Confirm{Capsule: c.ID, Since: c.PlacedAt, Begun: !ready, Ready: ready})
@@ -380,20 +380,20 @@ func draftEvict(s *scribe) []Commitment {
 		from = pickOne(s, modelNodes)
 	}
 	victims := slices.SortedFunc(s.view.On(from), func(a, b *Capsule) int { return cmp.Compare(a.ID, b.ID) })
-	if len(victims) > 0 && victims[0].Gang != "" && s.chance(2) {
-		victims = slices.Collect(s.view.Members(victims[0].Gang))
+	if len(victims) > 0 && victims[0].Gang() != "" && s.chance(2) {
+		victims = slices.Collect(s.view.Members(victims[0].Gang()))
 	}
 	for _, v := range victims {
 		e := Evict{Capsule: v.ID, From: v.Node, Since: v.PlacedAt, For: c.ID}
-		if c.Gang != "" && s.chance(3) {
-			e.For, e.ForGang = "", c.Gang
+		if c.Gang() != "" && s.chance(3) {
+			e.For, e.ForGang = "", c.Gang()
 		}
 		if v.Placed() && !s.chance(4) {
 			out = append(out, e)
 		}
 	}
-	if c.Gang != "" {
-		for m := range s.view.Members(c.Gang) {
+	if c.Gang() != "" {
+		for m := range s.view.Members(c.Gang()) {
 			if m.Pending() && m.ID != c.ID {
 				out = append(out, s.put(m.ID, m.Spec))
 			}
@@ -974,8 +974,8 @@ func outcomeOf(s *State, p Proposal, dated bool) string {
 // textOfLoans says from whom the capsules borrow that a proposal places.
 func textOfLoans(s *State, p Proposal) (out string) {
 	for _, do := range p.Do {
-		if place, ok := do.(Place); ok && s.Capsule(place.Capsule).Borrows != nil {
-			out += fmt.Sprintf(" %s from %s", place.Capsule, s.Capsule(place.Capsule).Borrows)
+		if place, ok := do.(Place); ok && s.Capsule(place.Capsule).Borrows() != nil {
+			out += fmt.Sprintf(" %s from %s", place.Capsule, s.Capsule(place.Capsule).Borrows())
 		}
 	}
 	return out
@@ -1064,10 +1064,11 @@ func (d *duel) different(a, b *State) map[string]bool {
 		differs("c "+string(id), func(s *State) string {
 			if c := s.Capsule(id); c != nil {
 				own := *c
-				own.Remains = nil // it is its node's, which is what a ledger writes when it ends
-				borrows := borrowsOf(&own)
-				own.Borrows = nil
-				return fmt.Sprintf("%+v %v", own, borrows)
+				own.common, own.uncommon = nil, nil
+				rare := *c.rare()
+				rare.remains = nil // it is its node's, which is what a ledger writes when it ends
+				rare.borrows = nil
+				return fmt.Sprintf("%+v %+v %+v %v", own, *c.inCommon(), rare, borrowsOf(c))
 			}
 			return ""
 		})
@@ -1244,11 +1245,11 @@ func textOfCapsule(s *State, slot uint32) string {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "capsule slot %d: %s spec %p owner %q gang %q.%d node %q %b %q labels %v since %d at %d submitted %d changed %d placed %d by %s released %v begun %v ready %v waits %v adopted %v respecified %v protected %v borrows %v remains %s",
-		slot, c.ID, c.Spec, c.Owner, c.Gang, c.role, c.Node, c.Devices, c.Note, c.Labels, c.SubmitTime, c.PlaceTime, c.Submitted, c.Changed, c.PlacedAt, c.PlacedBy, c.released, c.Begun, c.Ready, c.Waits, c.Adopted, c.Respecified, s.Protected(c.ID), borrowsOf(c), c.Remains)
+		slot, c.ID, c.Spec, c.Owner(), c.Gang(), c.inCommon().role, c.Node, c.Devices, c.Note(), c.Labels(), c.SubmitTime(), c.PlaceTime, c.Submitted, c.Changed, c.PlacedAt, c.PlacedBy, c.released, c.Begun, c.Ready, c.Waits, c.Adopted, c.Respecified, s.Protected(c.ID), borrowsOf(c), c.Remains())
 	if c.Placed() {
 		fmt.Fprintf(&b, " at %d.%d", r.node, r.link)
 	}
-	for p := c.earlier; p != nil; p = p.before {
+	for p := c.rare().earlier; p != nil; p = p.before {
 		fmt.Fprintf(&b, " earlier %s@%d/%d", p.id, p.at, p.depth)
 	}
 	return b.String()

@@ -594,7 +594,7 @@ func torn(s *State) string {
 	for g := range s.Gangs() {
 		n := 0
 		for c := range s.Capsules() {
-			n += btoi(c.Gang == g.Gang.ID && c.Placed())
+			n += btoi(c.Gang() == g.Gang.ID && c.Placed())
 		}
 		if n != g.Total() || n > 0 && (g.Placed[0] < 1 || g.Placed[1] < 2) {
 			return fmt.Sprintf("revision %d: gang %s has %v placed, %d by recount", s.Revision(), g.Gang.ID, g.Placed, n)

@@ -890,7 +890,7 @@ func TestEndedIDsAreUsedAgain(t *testing.T) {
 	got := c.now().Capsule("db-0")
 	require.True(t, got.Pending())
 	require.Greater(t, got.Submitted, before.Submitted)
-	require.Equal(t, []any{"o", Instant(7), fresh.Labels, Revision(0), ProposalID{}, Instant(0), at}, []any{got.Owner, got.SubmitTime, got.Labels, got.PlacedAt, got.PlacedBy, got.PlaceTime, got.Changed})
+	require.Equal(t, []any{"o", Instant(7), fresh.Labels, Revision(0), ProposalID{}, Instant(0), at}, []any{got.Owner(), got.SubmitTime(), got.Labels(), got.PlacedAt, got.PlacedBy, got.PlaceTime, got.Changed})
 	require.Equal(t, 1, c.now().CapsuleCount())
 	c.commits(placeOn("db-0", "n"))
 	next := cpuSpec(2)
@@ -919,7 +919,7 @@ func TestGangsUnderTheSameID(t *testing.T) {
 	c.commits(submitOf(cpuSpec(1), "other"))
 	c.commits(Release{Capsule: "a", Final: true})
 	c.commits(submitOf(cpuSpec(1), "a"))
-	require.Empty(t, c.now().Capsule("a").Gang, "it is a capsule of its own now")
+	require.Empty(t, c.now().Capsule("a").Gang(), "it is a capsule of its own now")
 	members := 0
 	for range c.now().Members("g") {
 		members++
@@ -946,11 +946,11 @@ func TestAnIDUsedAgainRunsOnce(t *testing.T) {
 	c.commits(submitOf(cpuSpec(2), "db-0"), placeOn("db-0", "n2"))
 	begins := Confirm{Capsule: "db-0", Since: c.now().Capsule("db-0").PlacedAt, Begun: true}
 	c.mistakes(begins)
-	require.Same(t, old, c.now().Capsule("db-0").Remains.Spec, "what runs is what was")
+	require.Same(t, old, c.now().Capsule("db-0").Remains().Spec, "what runs is what was")
 	again, text := new(State), dumpOf(t, c.now())
 	require.NoError(t, again.Restore(strings.NewReader(text)))
 	require.Equal(t, text, dumpOf(t, again))
-	require.Same(t, old, again.Capsule("db-0").Remains.Spec)
+	require.Same(t, old, again.Capsule("db-0").Remains().Spec)
 	c.commits(Confirm{Capsule: "db-0", Since: since, Stopped: true})
 	c.commits(begins)
 }

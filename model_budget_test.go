@@ -248,7 +248,7 @@ func draftFree(s *scribe) []Commitment {
 // draftFound wishes a member away, and finds it running with another spec, in one proposal.
 func draftFound(s *scribe) []Commitment {
 	c := s.some(func(c *Capsule) bool {
-		return c.Placed() && c.Gang == "" && s.view.Node(c.Node).Node.State == Cordoned && modelMemberships(c.Spec) != nil
+		return c.Placed() && c.Gang() == "" && s.view.Node(c.Node).Node.State == Cordoned && modelMemberships(c.Spec) != nil
 	})
 	if c.Spec == nil || !c.Placed() {
 		return draftEmpty(s)

@@ -435,8 +435,8 @@ func rulesOf(s *State) map[string]bool {
 		if !c.Released() {
 			note(c.Spec)
 		}
-		if c.Remains != nil {
-			note(c.Remains.Spec)
+		if c.Remains() != nil {
+			note(c.Remains().Spec)
 		}
 	}
 	return out
@@ -484,7 +484,7 @@ func (p *companyPlan) making() Proposal {
 func (p *companyPlan) place(t *rapid.T) {
 	p.T = t
 	c := p.some((*Capsule).Pending)
-	if c.Spec == nil || c.Gang != "" || p.chance(4) {
+	if c.Spec == nil || c.Gang() != "" || p.chance(4) {
 		p.serial++
 		c = &Capsule{ID: CapsuleID(fmt.Sprint("new", p.serial)), Spec: p.spec()}
 		if p.draft.Add(Submit{IDs: []CapsuleID{c.ID}, Spec: c.Spec}) != nil {
@@ -535,7 +535,7 @@ func (p *companyPlan) place(t *rapid.T) {
 func (p *companyPlan) move(t *rapid.T) {
 	p.T = t
 	c := p.some((*Capsule).Placed)
-	if c.Node == "" || c.Gang != "" || p.draft.Evict(Evict{Capsule: c.ID}) != nil {
+	if c.Node == "" || c.Gang() != "" || p.draft.Evict(Evict{Capsule: c.ID}) != nil {
 		return
 	}
 	start := p.draft.Checkpoint()

@@ -200,10 +200,10 @@ var agentDrafts = []draft{
 
 // draftQuiet takes the agent away from a node where something has begun or still stops, or evicts what is there for something that waits.
 func draftQuiet(s *scribe) []Commitment {
-	c := s.some(func(c *Capsule) bool { return c.Begun || c.Remains != nil })
+	c := s.some(func(c *Capsule) bool { return c.Begun || c.Remains() != nil })
 	id := c.Node
-	if c.Remains != nil {
-		id = c.Remains.Node
+	if c.Remains() != nil {
+		id = c.Remains().Node
 	}
 	n := s.view.Node(id)
 	if n == nil {
@@ -214,7 +214,7 @@ func draftQuiet(s *scribe) []Commitment {
 		quiet.Confirms = false
 		return []Commitment{PutNode{quiet}}
 	}
-	next := s.some(func(c *Capsule) bool { return c.Pending() && c.Spec.Priority > 0 && c.Gang == "" })
+	next := s.some(func(c *Capsule) bool { return c.Pending() && c.Spec.Priority > 0 && c.Gang() == "" })
 	if next.Spec == nil {
 		return draftSubmit(s)
 	}

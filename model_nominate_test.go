@@ -217,10 +217,10 @@ func stillClaimed(who modelNominee, part NominatedRoom, q int, on map[CapsuleID]
 
 // borrowsOf says from whom a capsule of a state borrows.
 func borrowsOf(c *Capsule) modelNominee {
-	if c.Borrows == nil {
+	if c.Borrows() == nil {
 		return modelNominee{}
 	}
-	return modelNominee{c.Borrows.Gang, c.Borrows.Capsule}
+	return modelNominee{c.Borrows().Gang, c.Borrows().Capsule}
 }
 
 // serves reports whether a node could serve one of the specs with the part of it that is claimed.
@@ -436,8 +436,8 @@ func (a modelNominee) compare(b modelNominee) int {
 func nominationsOf(s *State) (out []string) {
 	all := map[modelNominee]*Nomination{}
 	for c := range s.Capsules() {
-		if c.Nomination != nil {
-			all[modelNominee{capsule: c.ID}] = c.Nomination
+		if c.Nomination() != nil {
+			all[modelNominee{capsule: c.ID}] = c.Nomination()
 		}
 	}
 	for g := range s.Gangs() {
@@ -469,7 +469,7 @@ func draftNominate(s *scribe) []Commitment {
 		c.Gang, before = g.Gang.ID, g.Nomination
 	} else {
 		who := s.some((*Capsule).Pending)
-		c.Capsule, before = who.ID, who.Nomination
+		c.Capsule, before = who.ID, who.Nomination()
 	}
 	if s.chance(3) {
 		c.Aged = 1

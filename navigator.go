@@ -301,7 +301,7 @@ func (p *Population) checkClaims(ctx context.Context) error {
 	}
 	pairs := map[claim]bool{}
 	for c := range state.Capsules() {
-		if c.Pending() && c.Owner == "" {
+		if c.Pending() && c.Owner() == "" {
 			pairs[claim{c.Spec.Module, c.Spec.Class}] = true
 		}
 	}
@@ -386,8 +386,8 @@ func (p *Population) reportAll(view *View) {
 	view.queue.turn(most, view.state, false)
 	for _, c := range view.queue.take(most) {
 		why := fmt.Errorf("no engine claims module %q, class %v; assign it to an engine, or let a navigator claim it", c.Spec.Module, c.Spec.Class)
-		if c.Owner != "" {
-			why = fmt.Errorf("it is assigned to %q, which is none of this population's engines", c.Owner)
+		if c.Owner() != "" {
+			why = fmt.Errorf("it is assigned to %q, which is none of this population's engines", c.Owner())
 		}
 		p.OnError(fmt.Errorf("orbit: population: %w", Unplaced{c, why}))
 	}

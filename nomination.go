@@ -452,7 +452,7 @@ func (l *Limits) ceiling(priority int32) int32 {
 
 // recalls reports whether the eviction of c is a recall of a loan: it makes way for the nominee from which c borrows.
 func (e *Evict) recalls(c *Capsule) bool {
-	return c.Borrows != nil && *c.Borrows == Nominee{e.For, e.ForGang}
+	return c.Borrows() != nil && *c.Borrows() == Nominee{e.For, e.ForGang}
 }
 
 // load is an amount of a node's resources and of its devices.
@@ -479,18 +479,23 @@ type loan struct {
 // borrow adds the load of a capsule to the node's loan from its nominee; with sign -1 it takes the load off. A capsule
 // that does not borrow changes nothing. Nodes share the slice of loans, so borrow writes to a copy.
 func (n *NodeState) borrow(c *Capsule, sign int32) {
-	if c.Borrows == nil {
+	n.lend(c.Borrows(), c.Spec, c.Devices, sign)
+}
+
+// lend is borrow for a load that is not in a record; from nil: it does not borrow.
+func (n *NodeState) lend(from *Nominee, spec *Spec, devices DeviceSet, sign int32) {
+	if from == nil {
 		return
 	}
 	var loans []loan
 	if n.loans != nil {
 		loans = slices.Clone(*n.loans)
 	}
-	i := slices.IndexFunc(loans, func(l loan) bool { return l.from == *c.Borrows })
+	i := slices.IndexFunc(loans, func(l loan) bool { return l.from == *from })
 	if i < 0 {
-		i, loans = len(loans), append(loans, loan{from: *c.Borrows})
+		i, loans = len(loans), append(loans, loan{from: *from})
 	}
-	loans[i].add(c.Spec, c.Devices, sign)
+	loans[i].add(spec, devices, sign)
 	if loans[i].capsules += int(sign); loans[i].capsules == 0 {
 		loans = slices.Delete(loans, i, i+1)
 	}
@@ -502,7 +507,7 @@ func (n *NodeState) borrow(c *Capsule, sign int32) {
 // reborrow updates the node's loans for a capsule on it whose spec is replaced by another.
 func (n *NodeState) reborrow(c *Capsule, to *Spec) {
 	n.borrow(c, -1)
-	n.borrow(&Capsule{Spec: to, Devices: c.Devices, Borrows: c.Borrows}, 1)
+	n.lend(c.Borrows(), to, c.Devices, 1)
 }
 
 // lender returns the nomination from which a capsule of the spec would borrow if it were placed on the node; nil: from

@@ -52,7 +52,7 @@ func TestNominationRanks(t *testing.T) {
 	c.mistakes(placeOn("high2", "n"), placeOn("low", "n"))
 	c.commits(Release{Capsule: "high", Stopped: true})
 	c.commits(placeOn("a", "n"))
-	require.Nil(t, c.now().Capsule("a").Nomination, "a placed capsule is nominated for nothing")
+	require.Nil(t, c.now().Capsule("a").Nomination(), "a placed capsule is nominated for nothing")
 	c.commits(Release{Capsule: "a", Stopped: true})
 	c.commits(placeOn("low", "n"))
 }
@@ -135,7 +135,7 @@ func TestNominationLives(t *testing.T) {
 	c.commits(cpuNode("n", 8), submitOf(cpuSpec(2), "a", "b"))
 	first := c.commits(nominationOf("a", partOn("n", 2)))
 	c.commits(nominationOf("b", partOn("n", 2)))
-	of := func(id CapsuleID) *Nomination { return c.now().Capsule(id).Nomination }
+	of := func(id CapsuleID) *Nomination { return c.now().Capsule(id).Nomination() }
 	c.mistakes(Nominate{Capsule: "a", Since: first + 1})
 	c.commits(Nominate{Capsule: "a", Since: first})
 	require.False(t, of("a").Lives())
@@ -212,8 +212,8 @@ func TestNominationThatMakesWayMayHaveEnded(t *testing.T) {
 	c.mistakes(Nominate{Capsule: "a"}, nominationOf("top", partOn("n", 10)))
 	c.commits(Nominate{Capsule: "a", Since: made}, Nominate{Capsule: "b", Since: made}, Nominate{Capsule: "x", Since: made},
 		nominationOf("top", partOn("n", 10)))
-	require.True(t, c.now().Capsule("b").Nomination.Lives(), "it is another one")
-	require.True(t, c.now().Capsule("top").Nomination.Lives())
+	require.True(t, c.now().Capsule("b").Nomination().Lives(), "it is another one")
+	require.True(t, c.now().Capsule("top").Nomination().Lives())
 }
 
 // TestNominationOfGang: its first placement ends the nomination, and so does the end of a member.

@@ -87,7 +87,7 @@ func (q *queue) absorb(c *Change, state *State, owns func(owner string, spec *Sp
 	q.state = state
 	file := func(ids ...CapsuleID) {
 		for _, id := range ids {
-			if c, slot := state.findCapsule(id); c != nil && c.Pending() && owns(c.Owner, c.Spec) {
+			if c, slot := state.findCapsule(id); c != nil && c.Pending() && owns(c.Owner(), c.Spec) {
 				woken = q.push(slot, c) || woken
 			}
 		}
@@ -128,7 +128,7 @@ func (q *queue) push(slot uint32, c *Capsule) bool {
 		q.compact(k)
 	}
 	e := entry{slot, c.Changed, c.Submitted}
-	if n := len(k.fifo); c.Nomination.Lives() || n > k.head && e.Before(k.fifo[n-1]) {
+	if n := len(k.fifo); c.Nomination().Lives() || n > k.head && e.Before(k.fifo[n-1]) {
 		k.putBack(e, c)
 	} else {
 		k.fifo = append(k.fifo, e)
@@ -475,12 +475,12 @@ func (v *View) Aged(c *Capsule) int32 {
 
 // since returns the time since which a capsule waits. It requires that aging is on.
 func (q *queue) since(c *Capsule) int64 {
-	return q.aging.Since(string(c.ID), c.Submitted, int64(c.SubmitTime), int64(q.now))
+	return q.aging.Since(string(c.ID), c.Submitted, int64(c.SubmitTime()), int64(q.now))
 }
 
 // see records when a waiting capsule was first seen, if aging is on and the capsule has no time of submission.
 func (q *queue) see(c *Capsule) {
-	if q.aging == nil || c.SubmitTime != 0 {
+	if q.aging == nil || c.SubmitTime() != 0 {
 		return
 	}
 	q.aging.See(string(c.ID), c.Submitted, int64(q.now), func(id string, order uint64) bool {

@@ -21,8 +21,8 @@ func (e nomineeEntry) Before(o nomineeEntry) bool { return e.of.Outranks(o.of) }
 
 // putBack files an entry that is out of order: its capsule is no newer than the others of its class, or is nominated.
 func (k *class) putBack(e entry, c *Capsule) {
-	if c.Nomination.Lives() {
-		k.nominees.Push(nomineeEntry{e, c.Nomination})
+	if c.Nomination().Lives() {
+		k.nominees.Push(nomineeEntry{e, c.Nomination()})
 	} else {
 		k.back.Push(e)
 	}
@@ -31,7 +31,7 @@ func (k *class) putBack(e entry, c *Capsule) {
 // hold holds the entries of the last batch back. Now and then it drops the void entries among those held.
 func (q *queue) hold() {
 	for _, e := range q.batch {
-		if c := q.valid(e); c != nil && c.Nomination.Lives() {
+		if c := q.valid(e); c != nil && c.Nomination().Lives() {
 			q.heldNominees = append(q.heldNominees, e)
 		} else {
 			q.held = append(q.held, e)
@@ -103,8 +103,8 @@ func (v *View) touchNominated(c *Change, old *State) (woken bool) {
 		return woken
 	}
 	if was := old.Capsule(capsule); was != nil {
-		gang = cmp.Or(gang, was.Gang)
-		woken = v.touchClaims(was.Nomination) || woken
+		gang = cmp.Or(gang, was.Gang())
+		woken = v.touchClaims(was.Nomination()) || woken
 	}
 	if was := old.Gang(gang); was != nil {
 		woken = v.touchClaims(was.Nomination) || woken

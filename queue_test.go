@@ -101,7 +101,7 @@ func inTurn(a, b *Capsule) int {
 	if order := cmp.Compare(b.Spec.Priority, a.Spec.Priority); order != 0 {
 		return order
 	}
-	switch one, other := a.Nomination, b.Nomination; {
+	switch one, other := a.Nomination(), b.Nomination(); {
 	case one.Lives() && other.Lives():
 		return one.compare(other)
 	case one.Lives() || other.Lives():

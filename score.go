@@ -133,7 +133,7 @@ func (s *draftStep) withdraws() bool {
 }
 
 // runsElsewhere reports whether a capsule that is placed again may still run on its former node.
-func (c *Capsule) runsElsewhere() bool { return c.Remains != nil || c.Begun }
+func (c *Capsule) runsElsewhere() bool { return c.Remains() != nil || c.Begun }
 
 // confirming returns the first node that confirms and on which a capsule fits; if there is none, the given choice. It
 // searches all nodes, because placement engines choose for a spec and do not know the state of one capsule, and such

@@ -43,6 +43,8 @@ type world struct {
 	// The state may write in place to tables that are marked with this owner. A frozen state never writes.
 	owner  cow.Owner
 	limits Limits
+	// What the capsules of the last submission have in common; those of the next may share it.
+	common *common
 	names  dimensionNames
 	// The number of pending capsules.
 	pending int
@@ -349,7 +351,7 @@ func (s *State) Members(id GangID) iter.Seq[*Capsule] {
 		}
 		for i := range g.Gang.Roles {
 			for _, member := range g.Gang.Roles[i].Members {
-				if c := s.Capsule(member); c != nil && c.Gang == id && !yield(c) {
+				if c := s.Capsule(member); c != nil && c.Gang() == id && !yield(c) {
 					return
 				}
 			}

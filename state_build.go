@@ -41,8 +41,6 @@ type StateBuilder struct {
 	over error
 	// orders is a bit set of the submission numbers that are taken, with 64 numbers to a key.
 	orders map[uint64]uint64
-	// labels are the labels of the capsule that was added last, kept so that capsules with equal labels share one map.
-	labels map[string]string
 	// members maps each capsule that a gang lists to the index of its role.
 	members map[membership]int
 }
@@ -165,53 +163,58 @@ func (b *StateBuilder) share(s *Spec) (shared *Spec, err error) {
 	return shared, err
 }
 
-// Capsule adds a capsule, placed or not, by its exported fields. It also takes the earlier placements that are
-// remembered (newest first, nil for none) and whether the capsule has been released for good. It does not check that
-// the capsule fits on its node, because the capacity may have shrunk since the placement; State checks the sums.
-func (b *StateBuilder) Capsule(c *Capsule, earlier iter.Seq2[ProposalID, Revision], released bool) error {
-	if c == nil {
-		return b.add(func(*validator) error { return errors.New("no capsule") })
-	}
-	spec, err := b.share(c.Spec)
-	if err != nil {
+// CapsuleRecord is a capsule with all that a record tells about it, for [StateBuilder.Capsule].
+type CapsuleRecord struct {
+	// Capsule gives all exported fields of the record.
+	Capsule
+	// Owner, Gang, Labels, SubmitTime, Note, Remains, Nomination and Borrows are what the methods of [Capsule] with
+	// these names return.
+	Owner      string
+	Gang       GangID
+	Labels     map[string]string
+	SubmitTime Instant
+	Note       string
+	Remains    *Remains
+	Nomination *Nomination
+	Borrows    *Nominee
+	// Earlier yields the placements before PlacedBy that are remembered, newest first; nil: there are none.
+	Earlier iter.Seq2[ProposalID, Revision]
+	// Released reports whether the capsule has been released for good.
+	Released bool
+}
+
+// Capsule adds a capsule, placed or not. It does not check that the capsule fits on its node, because the capacity may
+// have shrunk since the placement; State checks the sums.
+func (b *StateBuilder) Capsule(r CapsuleRecord) error {
+	var err error
+	if r.Spec, err = b.share(r.Spec); err != nil {
 		return err
 	}
-	if earlier == nil {
-		earlier = func(func(ProposalID, Revision) bool) {}
-	}
-	remains := c.Remains
-	if remains != nil && remains.Spec != nil {
-		own := *remains
+	if r.Remains != nil && r.Remains.Spec != nil {
+		own := *r.Remains
 		if own.Spec, err = b.share(own.Spec); err != nil {
 			return err
 		}
-		remains = &own
+		r.Remains = &own
 	}
-	now := Capsule{
-		ID: c.ID, Spec: spec, Owner: c.Owner, Gang: c.Gang, Node: c.Node, Devices: c.Devices, Note: c.Note,
-		Submitted: c.Submitted, Changed: c.Changed, PlacedAt: c.PlacedAt, PlacedBy: c.PlacedBy, released: released,
-		Begun: c.Begun, Ready: c.Ready, Waits: c.Waits, Remains: remains, Adopted: c.Adopted, Respecified: c.Respecified, Borrows: c.Borrows,
-		Nomination: c.Nomination, Labels: maps.Clone(c.Labels), SubmitTime: c.SubmitTime, PlaceTime: c.PlaceTime,
-	}
-	if c.Gang != "" {
-		role, listed := b.members[membership{c.Gang, c.ID}]
-		if !listed {
-			return b.add(func(*validator) error { return fmt.Errorf("capsule %q: gang %q does not list it", c.ID, c.Gang) })
-		}
-		now.role = uint16(role)
+	r.Labels = maps.Clone(r.Labels)
+	role, listed := b.members[membership{r.Gang, r.ID}]
+	if r.Gang != "" && !listed {
+		return b.add(func(*validator) error { return fmt.Errorf("capsule %q: gang %q does not list it", r.ID, r.Gang) })
 	}
 	return b.add(func(v *validator) error {
-		b.state.order = max(b.state.order, submission(c.Submitted))
-		return b.capsule(v, now, earlier)
+		b.state.order = max(b.state.order, submission(r.Submitted))
+		return b.capsule(v, r, uint16(role))
 	})
 }
 
-// capsule does the work of Capsule for a record whose spec is the shared copy already and whose role is known.
-func (b *StateBuilder) capsule(v *validator, c Capsule, earlier iter.Seq2[ProposalID, Revision]) error {
+// capsule does the work of Capsule for a record whose specs are the shared copies already and whose role is known.
+func (b *StateBuilder) capsule(v *validator, r CapsuleRecord, role uint16) error {
+	c := r.Capsule
 	v.id("capsule id", string(c.ID))
-	v.text("owner", c.Owner, v.limits.IDBytes)
-	v.text("note", c.Note, v.limits.ValueBytes)
-	v.carried("submission", c.SubmitTime, c.Labels)
+	v.text("owner", r.Owner, v.limits.IDBytes)
+	v.text("note", r.Note, v.limits.ValueBytes)
+	v.carried("submission", r.SubmitTime, r.Labels)
 	v.carried("placement", c.PlaceTime, nil)
 	if b.hasCapsule(c.ID) {
 		return fmt.Errorf("a second capsule %q", c.ID)
@@ -224,20 +227,21 @@ func (b *StateBuilder) capsule(v *validator, c Capsule, earlier iter.Seq2[Propos
 		return fmt.Errorf("capsule %q: another capsule has order %d already", c.ID, c.Submitted)
 	}
 	b.orders[c.Submitted/64] = taken | bit
-	if maps.Equal(c.Labels, b.labels) { // capsules of one submission have equal labels and come one after the other
-		c.Labels = b.labels
-	}
-	b.labels = c.Labels
-	var err error
-	if c.earlier, err = restored(earlier); err != nil {
+	c.released = r.Released
+	c.common = b.tx.share(common{r.Owner, r.Gang, r.Labels, r.SubmitTime, role}) // capsules of one submission come one after the other
+	earlier, err := restored(r.Earlier)
+	if err != nil {
 		return fmt.Errorf("capsule %q: %w", c.ID, err)
 	}
+	c.setRare(uncommon{r.Note, r.Remains, r.Nomination, r.Borrows, earlier})
 	if err := c.datable(); err != nil {
 		return err
 	}
-	if c.Nomination, err = b.nomination(v, c.Nomination, Nomination{Capsule: c.ID}, c.Spec.Priority); err != nil {
+	nominated, err := b.nomination(v, r.Nomination, Nomination{Capsule: c.ID}, c.Spec.Priority)
+	if err != nil {
 		return err
 	}
+	c.setNomination(nominated)
 	if err := b.addRemains(&c); err != nil {
 		return err
 	}
@@ -266,16 +270,16 @@ func (b *StateBuilder) hasCapsule(id CapsuleID) bool {
 
 // countPlace adds a capsule to the counts of its gang and its node, and returns the slot of the node.
 func (b *StateBuilder) countPlace(c *Capsule) (slot uint32, err error) {
-	if c.Gang != "" {
-		g := b.tx.gangs.find(c.Gang)
-		if g == nil || int(c.role) >= len(g.now.Placed) {
-			return 0, fmt.Errorf("capsule %q: gang %q has no role %d", c.ID, c.Gang, c.role)
+	if c.Gang() != "" {
+		g := b.tx.gangs.find(c.Gang())
+		if g == nil || int(c.inCommon().role) >= len(g.now.Placed) {
+			return 0, fmt.Errorf("capsule %q: gang %q has no role %d", c.ID, c.Gang(), c.inCommon().role)
 		}
-		if role, listed := b.members[membership{c.Gang, c.ID}]; !listed || role != int(c.role) {
-			return 0, fmt.Errorf("capsule %q: gang %q does not list it in role %d", c.ID, c.Gang, c.role)
+		if role, listed := b.members[membership{c.Gang(), c.ID}]; !listed || role != int(c.inCommon().role) {
+			return 0, fmt.Errorf("capsule %q: gang %q does not list it in role %d", c.ID, c.Gang(), c.inCommon().role)
 		}
 		g.now.records++
-		g.now.Placed[c.role] += btoi(c.Placed())
+		g.now.Placed[c.inCommon().role] += btoi(c.Placed())
 	}
 	if !c.Placed() {
 		return 0, nil
@@ -294,10 +298,10 @@ func (b *StateBuilder) countPlace(c *Capsule) (slot uint32, err error) {
 
 // addRemains puts the remains of a capsule on their node.
 func (b *StateBuilder) addRemains(c *Capsule) error {
-	if c.Remains == nil {
+	if c.Remains() == nil {
 		return nil
 	}
-	r := *c.Remains
+	r := *c.Remains()
 	r.Spec = cmp.Or(r.Spec, c.Spec)
 	n := b.tx.nodes.find(r.Node)
 	if n == nil || n.now.Node.State == Lost || r.Since == 0 || r.Since > r.Left || r.Left > b.Revision || r.Devices.Len() != r.Spec.Devices.Count {
@@ -305,7 +309,7 @@ func (b *StateBuilder) addRemains(c *Capsule) error {
 			c.ID, r.Node, r.Since, r.Left, r.Devices)
 	}
 	r.Capsule = c.ID
-	c.Remains = &r
+	c.setRemains(&r)
 	b.tx.setRemains(n, n.now.withRemains(&r))
 	return nil
 }
@@ -313,13 +317,11 @@ func (b *StateBuilder) addRemains(c *Capsule) error {
 // addLoan adds the capacity that a capsule borrows to the loans on its node, and determines which capsules may borrow
 // from the capsule's own nomination. The gang and the node must have been added before.
 func (b *StateBuilder) addLoan(c *Capsule) {
-	if c.Borrows != nil {
-		own := *c.Borrows
-		c.Borrows = &own
+	if c.Borrows() != nil {
 		b.tx.nodes.find(c.Node).now.borrow(c, 1)
 	}
-	if c.Gang != "" && c.Nomination.Lives() { // it evicts as its gang does
-		c.Nomination.ceiling = min(c.Nomination.ceiling, b.state.limits.ceiling(b.tx.gangs.find(c.Gang).now.Gang.priority()))
+	if c.Gang() != "" && c.Nomination().Lives() { // it evicts as its gang does
+		c.Nomination().ceiling = min(c.Nomination().ceiling, b.state.limits.ceiling(b.tx.gangs.find(c.Gang()).now.Gang.priority()))
 	}
 }
 

@@ -378,16 +378,16 @@ func (c *Capsule) datable() error {
 	switch {
 	case c.PlacedAt == 0 && (c.Node != "" || !c.PlacedBy.IsZero() || c.PlaceTime != 0):
 		return fmt.Errorf("capsule %q was placed, at revision 0", c.ID)
-	case c.Nomination != nil && !c.Pending():
+	case c.Nomination() != nil && !c.Pending():
 		return fmt.Errorf("capsule %q is nominated and does not wait", c.ID)
-	case c.Borrows != nil && (c.Node == "" || !c.Spec.Backfills || c.Gang != "" || (c.Borrows.Capsule == "") == (c.Borrows.Gang == "")):
-		return fmt.Errorf("capsule %q on node %q borrows from %s: it does not backfill, or that cannot be", c.ID, c.Node, c.Borrows)
-	case c.Node == "" && (c.Devices != 0 || c.Note != "" || c.Begun || c.Waits):
-		return fmt.Errorf("capsule %q is on no node, and has devices %016b, note %q there; begun: %v, waits: %v", c.ID, c.Devices, c.Note, c.Begun, c.Waits)
+	case c.Borrows() != nil && (c.Node == "" || !c.Spec.Backfills || c.Gang() != "" || (c.Borrows().Capsule == "") == (c.Borrows().Gang == "")):
+		return fmt.Errorf("capsule %q on node %q borrows from %s: it does not backfill, or that cannot be", c.ID, c.Node, c.Borrows())
+	case c.Node == "" && (c.Devices != 0 || c.Note() != "" || c.Begun || c.Waits):
+		return fmt.Errorf("capsule %q is on no node, and has devices %016b, note %q there; begun: %v, waits: %v", c.ID, c.Devices, c.Note(), c.Begun, c.Waits)
 	case c.Adopted && (c.Node == "" || c.Waits):
 		return fmt.Errorf("capsule %q was adopted, and is on no node or waits to begin", c.ID)
-	case c.Begun && (c.Waits || c.Remains != nil) || c.Ready && !c.Begun:
-		return fmt.Errorf("capsule %q: begun is %v, ready is %v, and it waits to begin is %v; these exclude each other", c.ID, c.Begun, c.Ready, c.Waits || c.Remains != nil)
+	case c.Begun && (c.Waits || c.Remains() != nil) || c.Ready && !c.Begun:
+		return fmt.Errorf("capsule %q: begun is %v, ready is %v, and it waits to begin is %v; these exclude each other", c.ID, c.Begun, c.Ready, c.Waits || c.Remains() != nil)
 	}
 	return nil
 }

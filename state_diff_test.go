@@ -19,7 +19,7 @@ func everything(s *State) (nodes map[NodeID]string, capsules map[CapsuleID]strin
 		}
 	}
 	for c := range s.Capsules() {
-		capsules[c.ID] = fmt.Sprint(c.Submitted, c.Changed, c.Remains)
+		capsules[c.ID] = fmt.Sprint(c.Submitted, c.Changed, c.Remains())
 	}
 	return nodes, capsules
 }
@@ -74,8 +74,8 @@ func TestDiff(t *testing.T) {
 		for range rapid.IntRange(1, 60).Draw(t, "commits") {
 			s, c := snapshotOf(t, l), id()
 			confirm := Confirm{Capsule: c}
-			if k := s.Capsule(c); k != nil && k.Remains != nil {
-				confirm.Since, confirm.Stopped = k.Remains.Since, true
+			if k := s.Capsule(c); k != nil && k.Remains() != nil {
+				confirm.Since, confirm.Stopped = k.Remains().Since, true
 			} else if k != nil {
 				confirm.Since, confirm.Begun = k.PlacedAt, true
 			}

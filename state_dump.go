@@ -197,14 +197,14 @@ func (d *dumper) gang(g *GangState) {
 // capsule writes a capsule after its spec and the spec of its remains.
 func (d *dumper) capsule(s *State, c *Capsule) {
 	out := &dumpCapsule{
-		ID: c.ID, Spec: d.spec(c.Spec), Owner: c.Owner, Gang: c.Gang, Role: c.role, Node: c.Node,
-		Devices: c.Devices, Note: c.Note, Submitted: c.Submitted, Changed: c.Changed, PlacedAt: c.PlacedAt, PlacedBy: c.PlacedBy, Released: c.released, Nomination: c.Nomination,
-		Begun: c.Begun, Ready: c.Ready, Waits: c.Waits, Adopted: c.Adopted, Respecified: c.Respecified, Remains: c.Remains, Labels: c.Labels, SubmitTime: c.SubmitTime, PlaceTime: c.PlaceTime, Protected: s.Protected(c.ID), Borrows: c.Borrows,
+		ID: c.ID, Spec: d.spec(c.Spec), Owner: c.Owner(), Gang: c.Gang(), Role: c.inCommon().role, Node: c.Node,
+		Devices: c.Devices, Note: c.Note(), Submitted: c.Submitted, Changed: c.Changed, PlacedAt: c.PlacedAt, PlacedBy: c.PlacedBy, Released: c.released, Nomination: c.Nomination(),
+		Begun: c.Begun, Ready: c.Ready, Waits: c.Waits, Adopted: c.Adopted, Respecified: c.Respecified, Remains: c.Remains(), Labels: c.Labels(), SubmitTime: c.SubmitTime(), PlaceTime: c.PlaceTime, Protected: s.Protected(c.ID), Borrows: c.Borrows(),
 	}
-	for p := c.earlier; p != nil; p = p.before {
+	for p := c.rare().earlier; p != nil; p = p.before {
 		out.Earlier = append(out.Earlier, dumpID{p.id, p.at})
 	}
-	if r := c.Remains; r != nil && r.Spec != c.Spec {
+	if r := c.Remains(); r != nil && r.Spec != c.Spec {
 		former := d.spec(r.Spec)
 		out.FormerSpec = &former
 	}
@@ -361,9 +361,13 @@ func (d *dumpReader) capsule(c *dumpCapsule) error {
 	if err != nil {
 		return err
 	}
-	now := Capsule{
-		ID: c.ID, Spec: spec, Owner: c.Owner, Gang: c.Gang, role: c.Role, Node: c.Node, Devices: c.Devices, Note: c.Note, Submitted: c.Submitted, Changed: c.Changed, PlacedAt: c.PlacedAt, PlacedBy: c.PlacedBy,
-		released: c.Released, Begun: c.Begun, Ready: c.Ready, Waits: c.Waits, Adopted: c.Adopted, Respecified: c.Respecified, Remains: c.Remains, Nomination: c.Nomination, Labels: c.Labels, SubmitTime: c.SubmitTime, PlaceTime: c.PlaceTime, Borrows: c.Borrows,
+	now := CapsuleRecord{
+		Capsule: Capsule{
+			ID: c.ID, Spec: spec, Node: c.Node, Devices: c.Devices, Submitted: c.Submitted, Changed: c.Changed, PlacedAt: c.PlacedAt, PlacedBy: c.PlacedBy,
+			PlaceTime: c.PlaceTime, Begun: c.Begun, Ready: c.Ready, Waits: c.Waits, Adopted: c.Adopted, Respecified: c.Respecified,
+		},
+		Owner: c.Owner, Gang: c.Gang, Labels: c.Labels, SubmitTime: c.SubmitTime,
+		Note: c.Note, Remains: c.Remains, Nomination: c.Nomination, Borrows: c.Borrows, Released: c.Released,
 	}
 	if c.FormerSpec != nil {
 		former, err := d.numbered(*c.FormerSpec)
@@ -372,22 +376,25 @@ func (d *dumpReader) capsule(c *dumpCapsule) error {
 		}
 		c.Remains.Spec = former
 	}
-	earlier := func(yield func(ProposalID, Revision) bool) {
+	now.Earlier = func(yield func(ProposalID, Revision) bool) {
 		for _, p := range c.Earlier {
 			if !yield(p.ID, p.At) {
 				return
 			}
 		}
 	}
-	err = d.build.add(func(v *validator) error { return d.build.capsule(v, now, earlier) })
+	err = d.build.add(func(v *validator) error { return d.build.capsule(v, now, c.Role) })
 	if c.Protected != 0 && err == nil {
 		err = d.build.Protect(c.ID, c.Protected)
 	}
 	return err
 }
 
-// restored links earlier placements, given newest first, into a list and returns the newest one.
+// restored links earlier placements, given newest first, into a list and returns the newest one; nil: there are none.
 func restored(earlier iter.Seq2[ProposalID, Revision]) (*placements, error) {
+	if earlier == nil {
+		return nil, nil
+	}
 	var ids []placements
 	for id, at := range earlier {
 		if id.IsZero() || at == 0 {

@@ -428,7 +428,17 @@ func TestRestoreIDUsedAgain(t *testing.T) {
 	require.NoError(t, s.Dump(&dump))
 	back, err := restoreFrom(&dump)
 	require.NoError(t, err)
-	require.Equal(t, GangID("y"), back.Capsule("a").Gang)
+	require.Equal(t, GangID("y"), back.Capsule("a").Gang())
+}
+
+// recordOf is all that a capsule's record tells.
+func recordOf(c *Capsule) CapsuleRecord {
+	before := *c
+	before.PlacedBy = ProposalID{} // Placements yields the newest, too
+	return CapsuleRecord{
+		Capsule: *c, Owner: c.Owner(), Gang: c.Gang(), Labels: c.Labels(), SubmitTime: c.SubmitTime(), Note: c.Note(),
+		Remains: c.Remains(), Nomination: c.Nomination(), Borrows: c.Borrows(), Earlier: before.Placements(), Released: c.Released(),
+	}
 }
 
 // rebuilt returns the state that a builder makes of the records of another.
@@ -442,9 +452,7 @@ func rebuilt(s *State) (*State, error) {
 		err = errors.Join(err, b.Gang(g.Gang, g.Changed, g.Nomination))
 	}
 	for _, c := range s.inOrder() {
-		before := *c
-		before.PlacedBy = ProposalID{} // Placements yields the newest, too
-		err = errors.Join(err, b.Capsule(c, before.Placements(), c.Released()))
+		err = errors.Join(err, b.Capsule(recordOf(c)))
 	}
 	for c, lasts := range s.Protections() {
 		err = errors.Join(err, b.Protect(c.ID, lasts))
@@ -477,13 +485,12 @@ func TestBuilderMakesTheSameState(t *testing.T) {
 func TestBuilderRefuses(t *testing.T) {
 	t.Parallel()
 	for what, add := range map[string]func(b *StateBuilder) error{
-		"no spec":           func(b *StateBuilder) error { return b.Capsule(&Capsule{ID: "c", Submitted: 1, Changed: 1}, nil, false) },
-		`gang "g" does not`: func(b *StateBuilder) error { return b.Capsule(&Capsule{ID: "c", Spec: &Spec{}, Gang: "g"}, nil, false) },
+		"no spec":           func(b *StateBuilder) error { return b.Capsule(CapsuleRecord{Capsule: Capsule{ID: "c", Submitted: 1, Changed: 1}}) },
+		`gang "g" does not`: func(b *StateBuilder) error { return b.Capsule(CapsuleRecord{Capsule: Capsule{ID: "c", Spec: &Spec{}}, Gang: "g"}) },
 		"which has not appear": func(b *StateBuilder) error {
-			return b.Capsule(&Capsule{ID: "c", Spec: &Spec{}, Node: "n", Submitted: 1, PlacedAt: 1}, nil, false)
+			return b.Capsule(CapsuleRecord{Capsule: Capsule{ID: "c", Spec: &Spec{}, Node: "n", Submitted: 1, PlacedAt: 1}})
 		},
 		"neither may be zero": func(b *StateBuilder) error { return b.Node(Node{ID: "n"}, 0, 1) },
-		"no capsule":          func(b *StateBuilder) error { return b.Capsule(nil, nil, false) },
 		"no gang":             func(b *StateBuilder) error { return b.Gang(nil, 1, nil) },
 		"after an error": func(b *StateBuilder) error {
 			if err := b.Node(Node{ID: "n"}, 0, 1); err == nil {
@@ -493,7 +500,7 @@ func TestBuilderRefuses(t *testing.T) {
 			return err
 		},
 		"after an error: capsule": func(b *StateBuilder) error {
-			if err := b.Capsule(&Capsule{ID: "c", Spec: &Spec{}, Gang: "g"}, nil, false); err == nil {
+			if err := b.Capsule(CapsuleRecord{Capsule: Capsule{ID: "c", Spec: &Spec{}}, Gang: "g"}); err == nil {
 				return nil
 			}
 			_, err := b.State()
@@ -506,7 +513,7 @@ func TestBuilderRefuses(t *testing.T) {
 			return b.Node(Node{ID: "n"}, 1, 1)
 		},
 		"has no value":  func(b *StateBuilder) error { return b.Mark("k", "", 1) },
-		"is not within": func(b *StateBuilder) error { return b.Capsule(&Capsule{ID: "c", Spec: &Spec{}}, nil, false) },
+		"is not within": func(b *StateBuilder) error { return b.Capsule(CapsuleRecord{Capsule: Capsule{ID: "c", Spec: &Spec{}}}) },
 		"in the future": func(b *StateBuilder) error {
 			if err := b.Mark("k", "v", 9); err != nil {
 				return err
@@ -527,14 +534,14 @@ func TestBuilderRefuses(t *testing.T) {
 // TestBuilderRefusesDoubles: ids, numbers of submission and protections are refused a second time, whether the state has the first record yet or not.
 func TestBuilderRefusesDoubles(t *testing.T) {
 	t.Parallel()
-	capsule := func(i, order int) *Capsule {
-		return &Capsule{ID: CapsuleID(fmt.Sprint("c", i)), Spec: &Spec{}, Node: "n", Submitted: uint64(order), Changed: 5, PlacedAt: 5, PlacedBy: ProposalID{1}}
+	capsule := func(i, order int) CapsuleRecord {
+		return CapsuleRecord{Capsule: Capsule{ID: CapsuleID(fmt.Sprint("c", i)), Spec: &Spec{}, Node: "n", Submitted: uint64(order), Changed: 5, PlacedAt: 5, PlacedBy: ProposalID{1}}}
 	}
 	capsules := 3*builderPiece + 1
 	for _, first := range []int{1, builderPiece, capsules} {
 		for what, add := range map[string]func(b *StateBuilder) error{
-			"a second capsule": func(b *StateBuilder) error { return b.Capsule(capsule(first, capsules+1), nil, false) },
-			"another capsule":  func(b *StateBuilder) error { return b.Capsule(capsule(capsules+1, first), nil, false) },
+			"a second capsule": func(b *StateBuilder) error { return b.Capsule(capsule(first, capsules+1)) },
+			"another capsule":  func(b *StateBuilder) error { return b.Capsule(capsule(capsules+1, first)) },
 			"is protected": func(b *StateBuilder) error {
 				if err := b.Protect(capsule(first, first).ID, time.Second); err != nil {
 					return fmt.Errorf("the first time: %w", err)
@@ -545,7 +552,7 @@ func TestBuilderRefusesDoubles(t *testing.T) {
 			b := StateBuilder{Revision: 5, Limits: (&MemoryLedger{}).Limits()}
 			require.NoError(t, b.Node(Node{ID: "n"}, 5, 5))
 			for i := 1; i <= capsules; i++ {
-				require.NoError(t, b.Capsule(capsule(i, i), nil, false))
+				require.NoError(t, b.Capsule(capsule(i, i)))
 			}
 			err := add(&b)
 			require.ErrorContains(t, err, what)

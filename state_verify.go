@@ -83,7 +83,7 @@ func (v *verifier) capsules() {
 		if c.Changed == 0 || c.Changed > v.s.rev || c.PlacedAt > v.s.rev {
 			v.fail("capsule %q changed at %d, placed at %d: before the first revision or in the future", c.ID, c.Changed, c.PlacedAt)
 		}
-		for p := c.earlier; p != nil; p = p.before {
+		for p := c.rare().earlier; p != nil; p = p.before {
 			if p.at > max(c.PlacedAt, c.submittedAt()) {
 				v.fail("capsule %q: an earlier placement, at %d, is newer than the last one, at %d, and than its submission", c.ID, p.at, c.PlacedAt)
 			}
@@ -154,19 +154,19 @@ func (r *recount) claim(room Resources, set DeviceSet, milli int, at Revision, a
 
 // countGang counts a member's record, and whether it is placed, for its gang.
 func (v *verifier) countGang(c *Capsule) {
-	if c.Gang == "" {
+	if c.Gang() == "" {
 		return
 	}
-	g := v.gangs[c.Gang]
+	g := v.gangs[c.Gang()]
 	if g == nil {
 		g = &GangState{}
-		v.gangs[c.Gang] = g
+		v.gangs[c.Gang()] = g
 	}
-	for len(g.Placed) <= int(c.role) {
+	for len(g.Placed) <= int(c.inCommon().role) {
 		g.Placed = append(g.Placed, 0)
 	}
 	g.records++
-	g.Placed[c.role] += btoi(c.Placed())
+	g.Placed[c.inCommon().role] += btoi(c.Placed())
 }
 
 // holds checks that every hold ends and is on a member, and counts it there.
@@ -332,7 +332,7 @@ func (v *verifier) nominations() {
 		}
 	}
 	for c := range v.s.Capsules() {
-		count(c.Nomination, c.Pending())
+		count(c.Nomination(), c.Pending())
 	}
 	for g := range v.s.Gangs() {
 		count(g.Nomination, g.Total() == 0)

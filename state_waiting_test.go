@@ -68,7 +68,7 @@ func TestVerifyFindsABrokenRecord(t *testing.T) {
 	commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: []CapsuleID{"a"}, Spec: backfills}, Place{Capsule: "a", Node: "n"})
 	for fault, breaks := range map[string]func(*Capsule){
 		"was placed, at revision 0":          func(c *Capsule) { c.PlacedAt = 0 },
-		"counts loans that are not those":    func(c *Capsule) { c.Borrows = &Nominee{Capsule: "b"} },
+		"counts loans that are not those":    func(c *Capsule) { c.setRare(uncommon{borrows: &Nominee{Capsule: "b"}}) },
 		"ready is true":                      func(c *Capsule) { c.Ready = true },
 		"what rules Apart and Even count":    func(c *Capsule) { c.Spec = &Spec{Apart: []Apart{{Group: "g", Level: NodeKey}}} },
 		"its placements and holds take":      func(c *Capsule) { c.Spec = wants(1) },
@@ -89,7 +89,7 @@ func TestVerifyFindsARoleTooMany(t *testing.T) {
 	commit(t, l, gangOf("g", 1, "member"))
 	s := snapshotOf(t, l).thaw()
 	_, slot := s.findCapsule("member")
-	s.capsules.Own(slot, s.owner).capsule.role = 3
+	s.capsules.Own(slot, s.owner).capsule.common = &common{gang: "g", role: 3}
 	assert.ErrorContains(t, s.Verify(), `gang "g" of 1 roles counts 1 records`)
 }
 

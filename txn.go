@@ -50,6 +50,9 @@ type tx struct {
 	// unchanged.
 	origin []int
 
+	// What the last submission, of this proposal or of one before it, gave to its capsules.
+	common *common
+
 	// Where the search for vacant slots goes on.
 	nodeSlot, capsuleSlot uint32
 
@@ -131,7 +134,7 @@ type txMark struct {
 // reset empties the tx for the next proposal, also after a proposal that was refused half way. It keeps memory for
 // reuse.
 func (t *tx) reset() {
-	t.s, t.p, t.order, t.at, t.places, t.nodeSlot, t.capsuleSlot = nil, Proposal{}, 0, 0, 0, 0, 0
+	t.s, t.p, t.order, t.at, t.places, t.common, t.nodeSlot, t.capsuleSlot = nil, Proposal{}, 0, 0, 0, nil, 0, 0
 	t.nodes.reset()
 	t.capsules.reset()
 	t.gangs.reset()
@@ -147,7 +150,7 @@ func (t *tx) reset() {
 // begin prepares the tx to judge the proposal on s and to stamp changes with rev. It returns the revision at which the
 // proposal has been committed before, 0 if it has not. It requires a proposal that check has prepared, and an empty tx.
 func (t *tx) begin(s *State, rev Revision, p *Proposal) (done Revision) {
-	t.s, t.p, t.rev = s, *p, rev
+	t.s, t.p, t.rev, t.common = s, *p, rev, s.common
 	return t.committedBefore()
 }
 

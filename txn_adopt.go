@@ -42,15 +42,13 @@ func (t *tx) adopt(c *Adopt) (NodeID, error) {
 	e.now.remember(t.s.limits.PlacementIDs)
 	e.now.Respecified = e.now.Respecified || spec != e.now.Spec
 	e.now.Spec, e.now.Node, e.node = spec, n.now.Node.ID, n.now.index
-	e.now.Devices, e.now.Note, e.now.PlaceTime = c.Devices, c.Note, c.At
+	e.now.Devices, e.now.PlaceTime = c.Devices, c.At
 	e.now.Changed, e.now.PlacedAt, e.now.PlacedBy = t.rev, t.rev, t.p.ID
 	e.now.Adopted, e.now.Begun = true, n.now.Node.Confirms
 	e.dirty, e.arrives, e.adopted, e.after = true, true, true, false
-	t.nominates = t.nominates || e.now.Nomination != nil
-	e.now.Nomination = nil
-	t.countGang(&e.now, 1)
-	if e.now.Gang != "" {
-		t.gang(e.now.Gang).adopts = true
+	t.begins(e, c.Note)
+	if e.now.Gang() != "" {
+		t.gang(e.now.Gang()).adopts = true
 	}
 	return n.now.Node.ID, nil
 }
@@ -59,7 +57,7 @@ func (t *tx) adopt(c *Adopt) (NodeID, error) {
 // record.
 func (t *tx) mayAdopt(c *Adopt, e *txCapsule) error {
 	at := Rejection{Capsule: c.Capsule, Node: e.now.Node}
-	switch r := e.now.Remains; {
+	switch r := e.now.Remains(); {
 	case e.now.released:
 		at.advice = "stop it; if it is to run on, submit its id again in the same proposal"
 		return t.refuse(at, e.newest(), "capsule %q has been released for good", c.Capsule)
@@ -88,9 +86,9 @@ func (t *tx) mayAdopt(c *Adopt, e *txCapsule) error {
 	case c.Devices.Len() != spec.Devices.Count:
 		at.advice = "name the devices that it uses, and a spec that asks for as many"
 		return t.refuse(at, e.newestSpec(), "capsule %q asks for %d devices, the adoption names %d", c.Capsule, spec.Devices.Count, c.Devices.Len())
-	case spec.Backfills && e.now.Gang != "":
+	case spec.Backfills && e.now.Gang() != "":
 		at.advice = "name a spec that does not backfill"
-		return t.refuse(at, e.newestSpec(), "capsule %q is a member of gang %q, so it cannot backfill", c.Capsule, e.now.Gang)
+		return t.refuse(at, e.newestSpec(), "capsule %q is a member of gang %q, so it cannot backfill", c.Capsule, e.now.Gang())
 	case c.Devices>>n.now.Node.Devices.Count != 0:
 		at.advice = "describe the node with all its devices first"
 		return t.refuse(at, n.newestSpec(), "node %q: devices %016b are not all there", c.Node, c.Devices)
@@ -116,8 +114,9 @@ func (t *tx) resize(c *Resize) (NodeID, error) {
 	was, own := e.now, e.now.grown(c.Spec)
 	e.now.Spec, e.now.Respecified, e.now.Changed, e.dirty = c.Spec, true, t.rev, true
 	if !e.now.Placed() {
-		if e.now.Nomination.Lives() { // the nomination was made for the old size and rank
-			e.now.Nomination, t.nominates = e.now.Nomination.ended(), true
+		if e.now.Nomination().Lives() { // the nomination was made for the old size and rank
+			e.now.setNomination(e.now.Nomination().ended())
+			t.nominates = true
 		}
 		return "", nil
 	}
@@ -146,9 +145,9 @@ func (t *tx) mayResize(c *Resize, e *txCapsule) error {
 	case c.Since == 0 && e.now.Placed():
 		at.advice = "to resize it there, say Since when it is placed"
 		return t.refuse(at, e.newest(), "capsule %q waits no more: it is placed on node %q since revision %d", c.Capsule, e.now.Node, e.now.PlacedAt)
-	case c.Since == 0 && e.now.Gang != "":
+	case c.Since == 0 && e.now.Gang() != "":
 		at.advice = "release the gang for good and submit it again, or resize members when they are placed"
-		return t.refuse(at, e.newest(), "capsule %q waits as a member of gang %q, whose roles say what it asks for", c.Capsule, e.now.Gang)
+		return t.refuse(at, e.newest(), "capsule %q waits as a member of gang %q, whose roles say what it asks for", c.Capsule, e.now.Gang())
 	}
 	if why := e.now.Spec.resizes(c.Spec, c.Since == 0); why != "" {
 		at.advice = "copy the spec of its record and change only that; for anything else submit another capsule"
@@ -298,7 +297,7 @@ func (t *tx) addGrowth(asked map[uint32]*nodeAsks, at int, e *txCapsule) {
 		return
 	}
 	if a := asked[t.nodes.find(e.now.Node).now.index]; a != nil {
-		own := ask{room: &e.grows, priority: e.now.Spec.Priority, lender: e.now.Borrows}
+		own := ask{room: &e.grows, priority: e.now.Spec.Priority, lender: e.now.Borrows()}
 		a.newest, a.at, a.asks = max(a.newest, e.newest()), at, append(a.asks, own)
 	}
 }
@@ -309,7 +308,7 @@ func (c *Capsule) grown(to *Spec) ask {
 	for d, x := range to.Envelope.Reservation {
 		more[d] = max(0, x-c.Spec.Envelope.Reservation[d])
 	}
-	return ask{room: &more, priority: to.Priority, lender: c.Borrows}
+	return ask{room: &more, priority: to.Priority, lender: c.Borrows()}
 }
 
 // sizes checks everything about a resize except room, and returns it with the shared copy of its spec.
@@ -383,7 +382,7 @@ func (t *tx) waits(g *txGang) (is bool, newest Revision) {
 			switch {
 			case e == nil:
 				newest = max(newest, t.s.left.Capsules)
-			case e.now.Gang == gang.ID && e.now.Pending():
+			case e.now.Gang() == gang.ID && e.now.Pending():
 				return true, 0
 			default:
 				newest = max(newest, e.newest())

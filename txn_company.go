@@ -54,12 +54,12 @@ func (t *tx) settleCompany() error {
 // awaits returns the remains that end before a placed capsule begins: those of the capsule itself and, if it was placed
 // to wait, those on its node. The rules do not count them against the capsule.
 func (t *tx) awaits(e *txCapsule) (out []*Remains) {
-	if e.now.Remains != nil {
-		out = append(out, e.now.Remains)
+	if e.now.Remains() != nil {
+		out = append(out, e.now.Remains())
 	}
 	if e.now.Waits {
 		for _, r := range t.nodes.find(e.now.Node).restsAfter() {
-			if r != e.now.Remains {
+			if r != e.now.Remains() {
 				out = append(out, r)
 			}
 		}
@@ -262,7 +262,7 @@ func (t *tx) addArrival(e *txCapsule, r, w *Footprint) {
 		}
 	}
 	begins(e.now.alive())
-	if rest := e.now.Remains; rest != nil && (e.was == nil || e.was.Remains != rest) { // of a capsule that this proposal adopts and takes off
+	if rest := e.now.Remains(); rest != nil && (e.was == nil || e.was.Remains() != rest) { // of a capsule that this proposal adopts and takes off
 		begins(rest.Spec)
 	}
 	n := t.nodeAfter(e)

@@ -47,7 +47,7 @@ func (t *tx) confirm(c *Confirm) (NodeID, error) {
 
 // waitsFor returns the first remains that have to end before a placed capsule begins on its node; nil: it may begin.
 func (t *tx) waitsFor(e *txCapsule, n *txNode) *Remains {
-	if r := e.now.Remains; r != nil {
+	if r := e.now.Remains(); r != nil {
 		t.node(r.Node) // makes that node part of what the proposal has read: its remains may end meanwhile
 		return r
 	}
@@ -61,7 +61,7 @@ func (t *tx) waitsFor(e *txCapsule, n *txNode) *Remains {
 
 // confirmStopped ends the remains of a placement. Nothing else in the capsule's record changes.
 func (t *tx) confirmStopped(c *Confirm, e *txCapsule) (NodeID, error) {
-	r := e.now.Remains
+	r := e.now.Remains()
 	if r == nil || r.Since != c.Since {
 		at := Rejection{Capsule: c.Capsule, Node: e.now.Node}
 		if e.now.Placed() && e.now.PlacedAt == c.Since {
@@ -74,7 +74,7 @@ func (t *tx) confirmStopped(c *Confirm, e *txCapsule) (NodeID, error) {
 	n := t.node(r.Node) // not nil: a node with remains cannot leave
 	kept := slices.DeleteFunc(slices.Clone(*n.now.remains), func(o *Remains) bool { return o == r })
 	t.setRemains(n, kept)
-	e.now.Remains = nil
+	e.now.setRemains(nil)
 	return r.Node, nil
 }
 
@@ -91,7 +91,7 @@ func (t *tx) setRemains(n *txNode, list []*Remains) {
 func (t *tx) remain(e *txCapsule, n *txNode) {
 	if e.now.Begun && n.now.Node.State != Lost {
 		r := &Remains{Capsule: e.now.ID, Spec: e.now.Spec, Node: n.now.Node.ID, Devices: e.now.Devices, Since: e.now.PlacedAt, Left: t.rev, Adopted: e.now.Adopted}
-		e.now.Remains = r
+		e.now.setRemains(r)
 		t.setRemains(n, n.now.withRemains(r))
 	}
 	e.now.Begun, e.now.Ready, e.now.Waits, e.now.Adopted = false, false, false, false
@@ -104,7 +104,7 @@ func (t *tx) endAllRemains(n *txNode) {
 	}
 	for _, r := range *n.now.remains {
 		if e := t.capsules.find(r.Capsule); e != nil {
-			e.now.Remains = nil
+			e.now.setRemains(nil)
 		}
 	}
 	t.setRemains(n, nil)
@@ -113,9 +113,9 @@ func (t *tx) endAllRemains(n *txNode) {
 // forgetEnded removes the remains from the record of a capsule that joins the write-set, if an earlier step of the
 // proposal has ended them.
 func (t *tx) forgetEnded(e *txCapsule) {
-	if r := e.now.Remains; r != nil {
+	if r := e.now.Remains(); r != nil {
 		if n := t.nodes.find(r.Node); n != nil && (n.now.remains == nil || !slices.Contains(*n.now.remains, r)) {
-			e.now.Remains = nil
+			e.now.setRemains(nil)
 		}
 	}
 }
@@ -130,10 +130,10 @@ func (t *tx) settleWaits() error {
 		}
 		n := t.nodes.find(e.now.Node)
 		e.now.Waits = n.now.remains != nil && (e.after || !n.now.fitsBeside(&e.now))
-		if n.now.Node.Confirms || !e.now.Waits && e.now.Remains == nil {
+		if n.now.Node.Confirms || !e.now.Waits && e.now.Remains() == nil {
 			continue
 		}
-		r := e.now.Remains
+		r := e.now.Remains()
 		if r == nil {
 			r = (*n.now.remains)[0]
 		} else {
@@ -184,7 +184,7 @@ func (s *State) endRemains(t *tx) (ended bool) {
 			}
 			ended, s.left.Remains = true, s.rev
 			_, slot := s.findCapsule(r.Capsule)
-			s.capsules.Own(slot, s.owner).capsule.Remains = nil
+			s.capsules.Own(slot, s.owner).capsule.setRemains(nil)
 		}
 	}
 	return ended
@@ -193,7 +193,7 @@ func (s *State) endRemains(t *tx) (ended bool) {
 // remains checks the remains of a capsule, and adds the capsule to the counts of the node on which it runs or stops.
 func (v *verifier) remains(c *Capsule) {
 	node, since, spec, adopted := c.Node, c.PlacedAt, c.Spec, c.Adopted
-	if r := c.Remains; r != nil {
+	if r := c.Remains(); r != nil {
 		n := v.s.Node(r.Node)
 		if n == nil || n.Node.State == Lost || n.remains == nil || !slices.Contains(*n.remains, r) || r.Capsule != c.ID || r.Spec == nil {
 			v.fail("capsule %q has remains on node %q, but the node is not there, is lost, or does not list them", c.ID, r.Node)
@@ -210,11 +210,11 @@ func (v *verifier) remains(c *Capsule) {
 		v.nodes[n.index].remains++
 		node, since, spec, adopted = r.Node, r.Since, r.Spec, r.Adopted
 	}
-	if c.Begun && (!c.Placed() || c.Waits || c.Remains != nil) || c.Waits && !c.Placed() || c.Ready && !c.Begun || c.Adopted && (!c.Placed() || c.Waits) {
+	if c.Begun && (!c.Placed() || c.Waits || c.Remains() != nil) || c.Waits && !c.Placed() || c.Ready && !c.Begun || c.Adopted && (!c.Placed() || c.Waits) {
 		v.fail("capsule %q on node %q: begun is %v, ready %v and waiting to begin %v; these exclude each other, or it is not placed",
-			c.ID, c.Node, c.Begun, c.Ready, c.Waits || c.Remains != nil)
+			c.ID, c.Node, c.Begun, c.Ready, c.Waits || c.Remains() != nil)
 	}
-	if !c.Begun && c.Remains == nil {
+	if !c.Begun && c.Remains() == nil {
 		return
 	}
 	if n := v.s.Node(node); n != nil {
@@ -261,7 +261,7 @@ func (t *tx) submit(ids []CapsuleID, like Capsule) error {
 			former := e.now
 			former.remember(t.s.limits.PlacementIDs)
 			e.anew, e.former, e.now = e.was != nil, e.slot, like
-			e.now.Remains, e.now.earlier = former.Remains, former.earlier
+			e.now.setRare(uncommon{remains: former.Remains(), earlier: former.rare().earlier})
 			e.arrives, e.adopted, e.after, e.protects = false, false, false, 0
 		}
 		t.order = max(t.order, t.s.order).next(t.rev) // now, not in publish: a reused id has an entry that may stand before earlier submissions
@@ -269,6 +269,15 @@ func (t *tx) submit(ids []CapsuleID, like Capsule) error {
 		e.slot = t.vacantCapsule()
 	}
 	return nil
+}
+
+// share returns c for the records of a submission, or what those of the last one refer to if it is equal.
+func (t *tx) share(c common) *common {
+	p := c.shared(t.common)
+	if p != nil {
+		t.common = p
+	}
+	return p
 }
 
 // submitGang adds a gang and all its members. The gang's record lives as long as the record of any member. While it
@@ -289,7 +298,7 @@ func (t *tx) submitGang(c *Submit) error {
 	for i := range c.Gang.Roles {
 		r := &c.Gang.Roles[i]
 		g.now.records += len(r.Members)
-		like := Capsule{Spec: r.Spec, Owner: c.Owner, Gang: c.Gang.ID, SubmitTime: c.At, Labels: c.Labels, role: uint16(i)}
+		like := Capsule{Spec: r.Spec, common: t.share(common{c.Owner, c.Gang.ID, c.Labels, c.At, uint16(i)})}
 		if err := t.submit(r.Members, like); err != nil {
 			return err
 		}
@@ -309,7 +318,7 @@ func (t *tx) outlives(g, other *Gang) (id CapsuleID, newest Revision) {
 	}
 	for i := range g.Roles {
 		for _, member := range g.Roles[i].Members {
-			if e := t.capsule(member); e != nil && e.now.Gang == g.ID && (!e.now.released || !members[member]) {
+			if e := t.capsule(member); e != nil && e.now.Gang() == g.ID && (!e.now.released || !members[member]) {
 				return member, e.newest()
 			}
 		}

@@ -13,8 +13,8 @@ func (t *tx) mayReturn(e *txCapsule) error {
 	}
 	var g *txGang
 	e.wished = true
-	if e.now.Gang != "" {
-		g = t.gang(e.now.Gang)
+	if e.now.Gang() != "" {
+		g = t.gang(e.now.Gang())
 		g.wished = true
 	}
 	switch {
@@ -72,10 +72,10 @@ func (t *tx) evict(c *Evict) (NodeID, error) {
 		return "", t.refuse(at, max(n.newestSpec(), e.newestSpec(), t.s.left.Budgets), "capsule %q is not movable, and node %q is not cordoned all through the proposal", c.Capsule, c.From)
 	}
 	e.wished = e.wished || n.now.Node.State != Lost
-	if e.now.Gang == "" {
+	if e.now.Gang() == "" {
 		t.leave(e)
 	} else {
-		g := t.gang(e.now.Gang)
+		g := t.gang(e.now.Gang())
 		restarts := g.restarts
 		t.leave(e)
 		g.wished, g.restarts = true, restarts // a move does not count as a restart of the gang
@@ -93,8 +93,8 @@ func (t *tx) evictFor(c *Evict, e *txCapsule) (NodeID, error) {
 		t.passed = append(t.passed, t.at)
 		return "", nil
 	}
-	if e.now.Gang != "" {
-		g := t.gang(e.now.Gang)
+	if e.now.Gang() != "" {
+		g := t.gang(e.now.Gang())
 		g.wished, g.evicts = true, true
 	}
 	e.wished = !c.recalls(&e.now)
@@ -108,7 +108,7 @@ func (t *tx) evictFor(c *Evict, e *txCapsule) (NodeID, error) {
 // roles.
 func (t *tx) priority(e *txCapsule) int32 {
 	lowest := e.now.Spec.Priority
-	if g := t.gangs.find(e.now.Gang); g != nil {
+	if g := t.gangs.find(e.now.Gang()); g != nil {
 		lowest = min(lowest, g.now.Gang.priority())
 	}
 	return lowest

@@ -29,7 +29,7 @@ func (t *tx) execute(c Commitment) (NodeID, error) {
 		if c.Gang != nil {
 			return "", t.submitGang(&c)
 		}
-		return "", t.submit(c.IDs, Capsule{Spec: c.Spec, Owner: c.Owner, SubmitTime: c.At, Labels: c.Labels})
+		return "", t.submit(c.IDs, Capsule{Spec: c.Spec, common: t.share(common{owner: c.Owner, labels: c.Labels, time: c.At})})
 	case PutNode:
 		return c.Node.ID, t.putNode(&c.Node)
 	case RemoveNode:
@@ -74,13 +74,20 @@ func (t *tx) place(c *Place) (NodeID, error) {
 	e.dirty = true
 	e.now.remember(t.s.limits.PlacementIDs)
 	e.now.Node, e.node, e.arrives = n.now.Node.ID, n.now.index, true
-	e.now.Devices, e.now.Note, e.now.PlaceTime = c.Devices, c.Note, c.At
+	e.now.Devices, e.now.PlaceTime = c.Devices, c.At
 	e.now.Changed, e.now.PlacedAt, e.now.PlacedBy = t.rev, t.rev, t.p.ID
 	e.after, e.adopted, e.now.Adopted = c.After, false, false
-	t.nominates = t.nominates || e.now.Nomination != nil
-	e.now.Nomination = nil
-	t.countGang(&e.now, 1)
+	t.begins(e, c.Note)
 	return n.now.Node.ID, nil
+}
+
+// begins finishes the record of a placement: the capsule's nomination ends, and its gang counts it.
+func (t *tx) begins(e *txCapsule, note string) {
+	rare := *e.now.rare()
+	t.nominates = t.nominates || rare.nomination != nil
+	rare.nomination, rare.note = nil, note
+	e.now.setRare(rare)
+	t.countGang(&e.now, 1)
 }
 
 // mayPlace checks everything about a placement except room and the rules that judgeTotals judges.
@@ -195,17 +202,20 @@ func (t *tx) leave(e *txCapsule) {
 	t.countGang(&e.now, -1)
 	t.remain(e, n)
 	n.now.borrow(&e.now, -1)
-	e.now.Node, e.now.Devices, e.now.Note, e.now.Borrows = "", 0, "", nil
+	rare := *e.now.rare()
+	rare.note, rare.borrows = "", nil
+	e.now.setRare(rare)
+	e.now.Node, e.now.Devices = "", 0
 }
 
 // countGang adds by to a gang's count of placed members. The first placement of a member ends the gang's nomination.
 func (t *tx) countGang(c *Capsule, by int) {
-	if c.Gang == "" {
+	if c.Gang() == "" {
 		return
 	}
-	g := t.gang(c.Gang)
+	g := t.gang(c.Gang())
 	now := t.ownGang(g)
-	now.Placed[c.role] += by
+	now.Placed[c.inCommon().role] += by
 	now.Changed = t.rev
 	if by > 0 && now.Nomination != nil {
 		now.Nomination, t.nominates = nil, true
@@ -314,10 +324,12 @@ func (t *tx) assign(c *Assign) error {
 	if e.now.released {
 		return t.refuseEnded(e)
 	}
-	if e.now.Owner != c.From {
-		return t.refuse(Rejection{Capsule: c.Capsule}, e.newest(), "capsule %q is owned by %s, not by %s", c.Capsule, who(e.now.Owner), who(c.From))
+	if e.now.Owner() != c.From {
+		return t.refuse(Rejection{Capsule: c.Capsule}, e.newest(), "capsule %q is owned by %s, not by %s", c.Capsule, who(e.now.Owner()), who(c.From))
 	}
-	e.now.Owner, e.now.Changed, e.dirty = c.Owner, t.rev, true
+	anew := *e.now.inCommon()
+	anew.owner = c.Owner
+	e.now.common, e.now.Changed, e.dirty = t.share(anew), t.rev, true
 	return nil
 }
 

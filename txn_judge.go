@@ -311,7 +311,7 @@ func (t *tx) overShare(made *Nomination, others *totals) int {
 // endedNominations yields the nominations of the state that the proposal ends or replaces.
 func (t *tx) endedNominations(yield func(*Nomination) bool) {
 	for i := range t.capsules.entries {
-		if e := &t.capsules.entries[i]; e.was != nil && e.was.Nomination.Lives() && e.now.Nomination != e.was.Nomination && !yield(e.was.Nomination) {
+		if e := &t.capsules.entries[i]; e.was != nil && e.was.Nomination().Lives() && e.now.Nomination() != e.was.Nomination() && !yield(e.was.Nomination()) {
 			return
 		}
 	}
@@ -369,7 +369,7 @@ func (t *tx) makes() bool {
 func (t *tx) hasEnded(c *Nominate) bool {
 	var n *Nomination
 	if e := t.capsule(c.Capsule); c.Capsule != "" && e != nil {
-		n = e.now.Nomination
+		n = e.now.Nomination()
 	}
 	if g := t.gang(c.Gang); c.Gang != "" && g != nil {
 		n = g.now.Nomination
@@ -383,7 +383,7 @@ func (t *tx) hasEnded(c *Nominate) bool {
 func (s *State) makesWay(end *Nominate, all []Commitment) bool {
 	var o *Nomination
 	if c := s.Capsule(end.Capsule); c != nil {
-		o = c.Nomination
+		o = c.Nomination()
 	} else if g := s.Gang(end.Gang); g != nil {
 		o = g.Nomination
 	}

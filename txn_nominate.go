@@ -24,15 +24,16 @@ func (t *tx) nominate(c *Nominate) error {
 	if !e.now.Pending() || e.evicted {
 		return t.refuse(Rejection{Capsule: c.Capsule}, e.newest(), "capsule %q is not pending", c.Capsule)
 	}
-	if e.now.Gang != "" {
-		t.gang(e.now.Gang) // t.priority needs the gang in the write-set
+	if e.now.Gang() != "" {
+		t.gang(e.now.Gang()) // t.priority needs the gang in the write-set
 	}
-	n, err := t.nomination(c, e.now.Nomination, e.newest(), []*Spec{e.now.Spec}, t.priority(e))
+	n, err := t.nomination(c, e.now.Nomination(), e.newest(), []*Spec{e.now.Spec}, t.priority(e))
 	if err != nil {
 		return err
 	}
 	e = t.capsule(c.Capsule)
-	e.now.Nomination, e.now.Changed, e.dirty = n, t.rev, true
+	e.now.setNomination(n)
+	e.now.Changed, e.dirty = t.rev, true
 	return nil
 }
 
@@ -137,7 +138,7 @@ func (t *tx) current(n *Nomination) *Nomination {
 		return n
 	}
 	if e := t.capsules.find(n.Capsule); e != nil {
-		return e.now.Nomination
+		return e.now.Nomination()
 	}
 	return n
 }
@@ -302,7 +303,7 @@ func (t *tx) addPlace(asked map[uint32]*nodeAsks, at int, c *Place) {
 	}
 	a := asked[n.now.index]
 	a.newest = max(a.newest, e.newest())
-	if g := t.gangs.find(e.now.Gang); g != nil {
+	if g := t.gangs.find(e.now.Gang()); g != nil {
 		a.newest = max(a.newest, g.newest())
 	}
 	a.asks, a.at = append(a.asks, t.askOf(e, c.Devices)), at
@@ -312,12 +313,12 @@ func (t *tx) addPlace(asked map[uint32]*nodeAsks, at int, c *Place) {
 // proposal.
 func (t *tx) askOf(e *txCapsule, devices DeviceSet) ask {
 	own := e.now.Spec.ask(devices, nil)
-	own.lender = e.now.Borrows
-	if g := t.gangs.find(e.now.Gang); g != nil && g.was != nil && g.was.Nomination.Lives() {
+	own.lender = e.now.Borrows()
+	if g := t.gangs.find(e.now.Gang()); g != nil && g.was != nil && g.was.Nomination.Lives() {
 		own.nomination = g.was.Nomination
 	}
-	if e.was != nil && !e.anew && e.was.Nomination.Lives() {
-		own.nomination = e.was.Nomination
+	if e.was != nil && !e.anew && e.was.Nomination().Lives() {
+		own.nomination = e.was.Nomination()
 	}
 	return own
 }
@@ -337,7 +338,9 @@ func (t *tx) lend() {
 		}
 		stand := slices.DeleteFunc(slices.Clone(n.now.nominated.parts), func(p nominatedPart) bool { return t.current(p.of) != p.of })
 		if from := lenderOf(stand, e.now.Spec); from != nil {
-			e.now.Borrows = &Nominee{from.Capsule, from.Gang}
+			rare := *e.now.rare()
+			rare.borrows = &Nominee{from.Capsule, from.Gang}
+			e.now.setRare(rare)
 			n.now.borrow(&e.now, 1)
 			t.readNominee(from)
 		}
@@ -351,12 +354,12 @@ func (t *tx) shares() bool { return len(t.nominations) > 0 || t.lowers }
 // endNominations ends the nomination of a capsule that is released for good, and that of its gang, which may never be
 // placed without the member. The gang keeps its First, so its place among equal ranks.
 func (t *tx) endNominations(e *txCapsule) {
-	t.nominates = t.nominates || e.now.Nomination != nil
-	e.now.Nomination = nil
-	if e.now.Gang == "" {
+	t.nominates = t.nominates || e.now.Nomination() != nil
+	e.now.setNomination(nil)
+	if e.now.Gang() == "" {
 		return
 	}
-	if g := t.gang(e.now.Gang); g.now.Nomination.Lives() {
+	if g := t.gang(e.now.Gang()); g.now.Nomination.Lives() {
 		now := t.ownGang(g)
 		now.Nomination, now.Changed, t.nominates = g.now.Nomination.ended(), t.rev, true
 	}

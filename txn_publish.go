@@ -5,7 +5,7 @@ import "slices"
 // publish writes the write-set of a judged proposal into the state. The caller must own the state for
 // writing, and the state must not have changed since the write-set was made. It cannot fail.
 func (s *State) publish(t *tx) {
-	s.rev, s.order = t.rev, max(s.order, t.order)
+	s.rev, s.order, s.common = t.rev, max(s.order, t.order), t.common
 	s.publishCompany(t)
 	if s.covered.Len() > 0 { // first: it compares with the state before the proposal
 		t.healths(func(spec *Spec, before, after health, _ bool) { s.countHealthy(spec, before, after) })
@@ -253,7 +253,7 @@ func (s *State) dropReleased(ended bool) {
 		if s.late > 0 {
 			slot = s.capsules.At(s.latest).link
 		}
-		if s.capsules.At(slot).capsule.Remains != nil {
+		if s.capsules.At(slot).capsule.Remains() != nil {
 			s.late, s.latest = s.late+1, slot
 			continue
 		}
@@ -279,7 +279,7 @@ func (s *State) dequeueReleased(slot uint32) {
 		s.capsules.Own(r.link, s.owner).node = r.node
 	}
 	s.releasedCount--
-	if r.capsule.Remains != nil {
+	if r.capsule.Remains() != nil {
 		s.late = 0 // r may have been one of the late records: count these anew
 	}
 }
@@ -294,8 +294,8 @@ func (s *State) retire(t *tx, slot uint32) {
 		s.pending--
 		s.countWaiting(c.Spec, -1)
 	}
-	if g := t.gangs.find(c.Gang); g != nil && g.anew {
-		c.Gang = "" // its gang has been replaced too
+	if g := t.gangs.find(c.Gang()); g != nil && g.anew {
+		c.common = nil // its gang has been replaced too, so it is not counted there
 	}
 	s.forgetCapsule(slot, &c)
 	s.capsules.Drop(slot, s.owner)
@@ -317,10 +317,10 @@ func (s *State) forgetCapsule(slot uint32, c *Capsule) {
 
 // gangOf returns the gang that a capsule is a member of, or nil.
 func (s *State) gangOf(c *Capsule) *GangState {
-	if c.Gang == "" {
+	if c.Gang() == "" {
 		return nil
 	}
-	return s.Gang(c.Gang)
+	return s.Gang(c.Gang())
 }
 
 // countCapacity updates the summed capacity of all nodes for a changed node.
@@ -339,9 +339,9 @@ func (s *State) publishNominations(t *tx) {
 		e := &t.capsules.entries[i]
 		var was *Nomination
 		if e.was != nil {
-			was = e.was.Nomination
+			was = e.was.Nomination()
 		}
-		s.renominate(was, e.now.Nomination)
+		s.renominate(was, e.now.Nomination())
 	}
 	for i := range t.gangs.entries {
 		e := &t.gangs.entries[i]

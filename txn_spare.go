@@ -109,8 +109,8 @@ func (s *sparing) prepare() error {
 		n.newcomers = append(n.newcomers, newcomer{e, s.t.priority(e)})
 		n.new.add(e.now.Spec, e.now.Devices, 1)
 		s.causes[Evict{For: e.now.ID}] = append(s.causes[Evict{For: e.now.ID}], e)
-		if e.now.Gang != "" {
-			s.causes[Evict{ForGang: e.now.Gang}] = append(s.causes[Evict{ForGang: e.now.Gang}], e)
+		if e.now.Gang() != "" {
+			s.causes[Evict{ForGang: e.now.Gang()}] = append(s.causes[Evict{ForGang: e.now.Gang()}], e)
 		}
 	}
 	for i := range s.t.holds.entries {
@@ -167,7 +167,7 @@ func (s *sparing) units() (out []victims) {
 	placed := map[*txGang]int{}
 	for _, n := range s.nodes {
 		for _, c := range n.newcomers {
-			if g := s.t.gangs.find(c.of.now.Gang); g != nil {
+			if g := s.t.gangs.find(c.of.now.Gang()); g != nil {
 				placed[g]++
 			}
 		}
@@ -176,7 +176,7 @@ func (s *sparing) units() (out []victims) {
 	for _, at := range s.t.evictions {
 		c := s.t.p.Do[at].(Evict)
 		e := s.t.capsules.find(c.Capsule)
-		g := s.t.gangs.find(e.now.Gang)
+		g := s.t.gangs.find(e.now.Gang())
 		if g == nil || g.now.Total() > placed[g] {
 			out = append(out, victims{at: []int{at}, priority: e.now.Spec.Priority})
 			continue
@@ -229,7 +229,7 @@ func (s *sparing) putBack(unit *victims) (spared []int, obstacles []obstacle) {
 	}
 	again := slices.Clone(unit.gang.now.Placed)
 	for _, at := range spared {
-		again[s.victim(at).now.role]++
+		again[s.victim(at).now.inCommon().role]++
 	}
 	for i := range again {
 		if again[i] < unit.gang.now.Gang.Roles[i].minimum() {
@@ -380,8 +380,8 @@ func (t *tx) without(drop []int) error {
 	}
 	for _, i := range drop {
 		c := full.Do[i].(Evict)
-		if e := t.capsule(c.Capsule); e != nil && e.now.Gang != "" {
-			t.gang(e.now.Gang)
+		if e := t.capsule(c.Capsule); e != nil && e.now.Gang() != "" {
+			t.gang(e.now.Gang())
 		}
 		t.node(c.From)
 	}
@@ -399,7 +399,7 @@ func (s *State) outranked(e *Evict, victim *Capsule) string {
 func (s *State) evictor(e *Evict) int32 {
 	gang, priority := e.ForGang, int32(math.MaxInt32)
 	if c := s.Capsule(e.For); c != nil {
-		gang, priority = c.Gang, c.Spec.Priority
+		gang, priority = c.Gang(), c.Spec.Priority
 	}
 	if g := s.Gang(gang); g != nil {
 		priority = min(priority, g.Gang.priority())

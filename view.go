@@ -169,7 +169,7 @@ func (v *View) rebuild(state *State, from *source) bool {
 	v.state = state
 	v.queue.clear(state)
 	file := func(slot uint32, c *Capsule) bool {
-		if c.ID != "" && c.Pending() && from.owns(c.Owner, c.Spec) {
+		if c.ID != "" && c.Pending() && from.owns(c.Owner(), c.Spec) {
 			v.queue.push(slot, c)
 			v.queue.roused = true
 		}
@@ -398,7 +398,7 @@ func (d Diff) Capsules() iter.Seq2[*Capsule, *Capsule] {
 		d.now.capsules.Diff(&d.was.capsules, func(_ uint32, was, now *capsuleRecord) bool {
 			if c := &now.capsule; c.ID != "" {
 				before := d.was.Capsule(c.ID)
-				same := before != nil && before.Changed == c.Changed && before.Submitted == c.Submitted && c.Remains.same(before.Remains)
+				same := before != nil && before.Changed == c.Changed && before.Submitted == c.Submitted && c.Remains().same(before.Remains())
 				if !same && !yield(before, c) {
 					return false
 				}

@@ -97,7 +97,7 @@ func chaosOwns(owner string, spec *Spec) bool {
 	return owner == "me" || owner == "" && spec.Module == "mine"
 }
 
-func chaosMine(c *Capsule) bool { return chaosOwns(c.Owner, c.Spec) }
+func chaosMine(c *Capsule) bool { return chaosOwns(c.Owner(), c.Spec) }
 
 func newChaos(t *rapid.T) *chaos {
 	limits := Limits{Terminal: 2} // records are soon dropped, and their slots given away
@@ -180,7 +180,7 @@ func (c *chaos) release(t *rapid.T) {
 
 func (c *chaos) assign(t *rapid.T) {
 	if k := c.capsule(t, func(k *Capsule) bool { return !k.Released() }); k != nil {
-		c.try(Assign{Capsule: k.ID, From: k.Owner, Owner: rapid.SampledFrom([]string{"", "me", "them"}).Draw(t, "owner")})
+		c.try(Assign{Capsule: k.ID, From: k.Owner(), Owner: rapid.SampledFrom([]string{"", "me", "them"}).Draw(t, "owner")})
 	}
 }
 

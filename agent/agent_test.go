@@ -353,7 +353,7 @@ func TestConfirmRefuses(t *testing.T) {
 		require.NoError(t, say("n0", term("n0"), c.PlacedAt, agent.NotReady))
 		require.NoError(t, say("n0", term("n0"), c.PlacedAt, agent.Finished))
 		require.True(t, w.state().Capsule("web-0").Released())
-		require.Nil(t, w.state().Capsule("web-0").Remains)
+		require.Nil(t, w.state().Capsule("web-0").Remains())
 	})
 }
 

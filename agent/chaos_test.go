@@ -137,7 +137,7 @@ func (s *storm) submit(n int, spec *orbit.Spec, labels map[string]string) {
 func (s *storm) end(d deed) {
 	var live []orbit.CapsuleID
 	for c := range s.state().Capsules() {
-		if !c.Released() && c.Gang == "" {
+		if !c.Released() && c.Gang() == "" {
 			live = append(live, c.ID)
 		}
 	}
@@ -168,10 +168,10 @@ func (s *storm) calm() {
 	for n := range s.hosts {
 		s.drain(n, false)
 	}
-	s.endAll(func(c *orbit.Capsule) bool { return c.Labels["for"] != "" && hasLabel(c, "fails") })
+	s.endAll(func(c *orbit.Capsule) bool { return c.Labels()["for"] != "" && hasLabel(c, "fails") })
 	s.pass(3 * time.Minute)
 	s.atRest()
-	s.endAll(func(c *orbit.Capsule) bool { return c.Labels["for"] == "" }) // to make room for what waits
+	s.endAll(func(c *orbit.Capsule) bool { return c.Labels()["for"] == "" }) // to make room for what waits
 	s.pass(3 * time.Minute)
 	s.atRest()
 	_, _, done := s.books.read()
@@ -180,12 +180,12 @@ func (s *storm) calm() {
 	}
 	for c := range s.state().Capsules() {
 		require.True(s, c.Released(), "%s is not done", c.ID)
-		require.True(s, done[c.ID] > 0 || c.Labels["for"] == "" || hasLabel(c, "fails") || s.ended[c.ID], "%s is released and not done", c.ID)
+		require.True(s, done[c.ID] > 0 || c.Labels()["for"] == "" || hasLabel(c, "fails") || s.ended[c.ID], "%s is released and not done", c.ID)
 	}
 }
 
 func hasLabel(c *orbit.Capsule, key string) bool {
-	_, has := c.Labels[key]
+	_, has := c.Labels()[key]
 	return has
 }
 

@@ -119,7 +119,7 @@ func workOf(state *orbit.State, id orbit.NodeID) Work {
 	}
 	for c := range state.On(id) {
 		w.Placed = append(w.Placed, Task{
-			Instance: Instance{c.ID, c.PlacedAt}, Spec: c.Spec, Labels: c.Labels, Gang: c.Gang, Devices: c.Devices, Note: c.Note,
+			Instance: Instance{c.ID, c.PlacedAt}, Spec: c.Spec, Labels: c.Labels(), Gang: c.Gang(), Devices: c.Devices, Note: c.Note(),
 			Begun: c.Begun, Ready: c.Ready,
 		})
 	}

@@ -111,7 +111,7 @@ func (l *Local) Confirm(ctx context.Context, node orbit.NodeID, term orbit.Revis
 func (s *Statement) commitments(state *orbit.State, node orbit.NodeID) ([]orbit.Commitment, error) {
 	c := state.Capsule(s.Capsule)
 	placed := c != nil && c.Node == node && c.PlacedAt == s.Since
-	leaving := c != nil && c.Remains != nil && c.Remains.Node == node && c.Remains.Since == s.Since
+	leaving := c != nil && c.Remains() != nil && c.Remains().Node == node && c.Remains().Since == s.Since
 	stopped := orbit.Confirm{Capsule: s.Capsule, Since: s.Since, Stopped: true}
 	switch {
 	case !placed && !leaving:

@@ -213,7 +213,7 @@ func goesOn(t *testing.T, fs vfs.FS) {
 	everything(t, l, 3)
 	s, err := l.Snapshot(ctx)
 	require.NoError(t, err)
-	require.Equal(t, &orbit.Nominee{Capsule: "waits3"}, s.Capsule("fills3").Borrows)
+	require.Equal(t, &orbit.Nominee{Capsule: "waits3"}, s.Capsule("fills3").Borrows())
 	require.NoError(t, l.Checkpoint(ctx))
 	closed(t, l)
 	again, err := open(t, fs, diskledger.Options{}).Snapshot(ctx)

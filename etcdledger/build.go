@@ -94,7 +94,7 @@ func (t *tables) addGangsAndCapsules(b *orbit.StateBuilder) error {
 		c := t.capsules[id]
 		now := c.capsule(id)
 		now.Remains = t.remains(id)
-		err := b.Capsule(now, c.earlier(), c.Released)
+		err := b.Capsule(now)
 		if c.Protected != 0 && err == nil {
 			err = b.Protect(id, c.Protected)
 		}
@@ -181,12 +181,15 @@ func (c *capsuleRecord) order() uint64 {
 	return uint64(c.at)<<orderBits + c.Seq
 }
 
-// capsule returns the record as a capsule.
-func (c *capsuleRecord) capsule(id orbit.CapsuleID) *orbit.Capsule {
-	out := &orbit.Capsule{
-		ID: id, Spec: c.Spec, Owner: c.Owner, Gang: c.Gang, Node: c.Node, Devices: c.Devices, Note: c.Note,
-		Submitted: c.order(), Changed: c.at, Nomination: c.Nomination.nomination(id, "", c.at), Begun: c.Begun, Ready: c.Ready, Waits: c.Waits, Adopted: c.Adopted, Respecified: c.Respecified,
-		Labels: c.Labels, SubmitTime: c.SubmitTime, PlaceTime: c.PlaceTime, Borrows: c.Borrows,
+// capsule returns the record as a capsule, without its remains.
+func (c *capsuleRecord) capsule(id orbit.CapsuleID) orbit.CapsuleRecord {
+	out := orbit.CapsuleRecord{
+		Capsule: orbit.Capsule{
+			ID: id, Spec: c.Spec, Node: c.Node, Devices: c.Devices, Submitted: c.order(), Changed: c.at, PlaceTime: c.PlaceTime,
+			Begun: c.Begun, Ready: c.Ready, Waits: c.Waits, Adopted: c.Adopted, Respecified: c.Respecified,
+		},
+		Owner: c.Owner, Gang: c.Gang, Labels: c.Labels, SubmitTime: c.SubmitTime, Note: c.Note,
+		Nomination: c.Nomination.nomination(id, "", c.at), Borrows: c.Borrows, Earlier: c.earlier(), Released: c.Released,
 	}
 	if len(c.Placed) > 0 && !c.Former {
 		out.PlacedAt, out.PlacedBy = cmp.Or(c.Placed[0].At, c.at), c.Placed[0].ID

@@ -296,12 +296,12 @@ func (e *encoder) capsule(id orbit.CapsuleID) []byte {
 		return e.encode(capsuleRecord{stamp: written}) // the state has dropped the released capsule
 	}
 	r := capsuleRecord{
-		stamp: written, Spec: c.Spec, Owner: c.Owner, Gang: c.Gang, Node: c.Node, Devices: c.Devices, Note: c.Note,
-		Submitted: c.Submitted, Released: c.Released(), Nomination: e.nomination(c.Nomination), Begun: c.Begun, Ready: c.Ready, Waits: c.Waits, Adopted: c.Adopted, Respecified: c.Respecified,
-		Labels: c.Labels, SubmitTime: c.SubmitTime, PlaceTime: c.PlaceTime, Protected: e.state.Protected(id), Borrows: c.Borrows,
+		stamp: written, Spec: c.Spec, Owner: c.Owner(), Gang: c.Gang(), Node: c.Node, Devices: c.Devices, Note: c.Note(),
+		Submitted: c.Submitted, Released: c.Released(), Nomination: e.nomination(c.Nomination()), Begun: c.Begun, Ready: c.Ready, Waits: c.Waits, Adopted: c.Adopted, Respecified: c.Respecified,
+		Labels: c.Labels(), SubmitTime: c.SubmitTime(), PlaceTime: c.PlaceTime, Protected: e.state.Protected(id), Borrows: c.Borrows(),
 	}
-	if c.Remains != nil {
-		own := *c.Remains
+	if c.Remains() != nil {
+		own := *c.Remains()
 		own.Since, own.Left = e.at(own.Since), e.at(own.Left)
 		r.Remains = &own
 		if own.Spec != c.Spec {

@@ -95,12 +95,12 @@ func TestNominationsAfterReload(t *testing.T) {
 		before := d.look(a)
 		d.compactIdly(1)
 		after := d.look(b)
-		c1, was := after.Capsule("c1").Nomination, before.Capsule("c1").Nomination
+		c1, was := after.Capsule("c1").Nomination(), before.Capsule("c1").Nomination()
 		require.Equal(d, was, c1)
 		require.Less(d, c1.First, c1.Made)
 		require.Equal(d, before.Gang("g").Nomination, after.Gang("g").Nomination)
-		require.Equal(d, before.Capsule("c3").Nomination, after.Capsule("c3").Nomination)
-		require.False(d, after.Capsule("c3").Nomination.Lives())
+		require.Equal(d, before.Capsule("c3").Nomination(), after.Capsule("c3").Nomination())
+		require.False(d, after.Capsule("c3").Nomination().Lives())
 		for _, l := range d.ledgers {
 			for _, id := range []orbit.CapsuleID{"c2", "g1"} { // the gang was nominated later than c1
 				_, err := l.Propose(bg, orbit.Proposal{View: after.Revision(), Do: []orbit.Commitment{orbit.Place{Capsule: id, Node: "n1", Devices: 1}}})
@@ -128,8 +128,8 @@ func TestLoansAfterReload(t *testing.T) {
 		d.do(a, orbit.PutBudget{Budget: orbit.Budget{ID: "b", Module: "fill", Expected: 1}})
 		d.compactIdly(1)
 		after := d.look(b)
-		require.Equal(d, &orbit.Nominee{Capsule: "top"}, after.Capsule("f1").Borrows)
-		require.Equal(d, time.Minute, after.Capsule("top").Nomination.Lends)
+		require.Equal(d, &orbit.Nominee{Capsule: "top"}, after.Capsule("f1").Borrows())
+		require.Equal(d, time.Minute, after.Capsule("top").Nomination().Lends)
 		for _, l := range d.ledgers {
 			_, err := l.Propose(bg, orbit.Proposal{View: after.Revision(), Do: []orbit.Commitment{orbit.Place{Capsule: "top", Node: "n1"}}})
 			require.ErrorIs(d, err, orbit.ErrInfeasible)
@@ -140,7 +140,7 @@ func TestLoansAfterReload(t *testing.T) {
 			do = append(do, orbit.Evict{Capsule: id, From: "n1", Since: d.look(b).Capsule(id).PlacedAt, For: "top"})
 		}
 		d.do(a, append(do, orbit.Place{Capsule: "top", Node: "n1"})...)
-		require.Nil(d, d.look(b).Capsule("f1").Borrows)
+		require.Nil(d, d.look(b).Capsule("f1").Borrows())
 		d.agree()
 	})
 }
@@ -167,11 +167,11 @@ func TestLoanAndRecall(t *testing.T) {
 			switch {
 			case placed.Err != nil:
 				require.ErrorIs(d, placed.Err, orbit.ErrConflict)
-				require.Nil(d, c.Borrows)
+				require.Nil(d, c.Borrows())
 			case placed.Revision > ended.Revision:
-				require.Nil(d, c.Borrows)
+				require.Nil(d, c.Borrows())
 			default:
-				require.NotNil(d, c.Borrows)
+				require.NotNil(d, c.Borrows())
 			}
 			d.agree()
 			if c.Placed() {

@@ -237,7 +237,7 @@ var drafts = []draft{
 	},
 	func(s *scribe) []orbit.Commitment {
 		c := s.some(func(*orbit.Capsule) bool { return true })
-		return []orbit.Commitment{orbit.Assign{Capsule: c.ID, From: c.Owner, Owner: pick(s, scribeOwners)}}
+		return []orbit.Commitment{orbit.Assign{Capsule: c.ID, From: c.Owner(), Owner: pick(s, scribeOwners)}}
 	},
 	func(s *scribe) []orbit.Commitment {
 		return []orbit.Commitment{orbit.Mark{Key: pick(s, scribeMarks), Value: pick(s, []string{"", "x", "y\x00é"})}}
@@ -273,7 +273,7 @@ func draftNominate(s *scribe) []orbit.Commitment {
 		c.Gang, before = g.Gang.ID, g.Nomination
 	} else {
 		who := s.some((*orbit.Capsule).Pending)
-		c.Capsule, before = who.ID, who.Nomination
+		c.Capsule, before = who.ID, who.Nomination()
 	}
 	if before.Lives() && s.chance(2) {
 		c.Since = before.Made
@@ -357,8 +357,8 @@ func draftConfirm(s *scribe) (out []orbit.Commitment) {
 		c := s.view.Capsule(id)
 		switch {
 		case c == nil || len(out) > 0 && s.chance(2):
-		case c.Remains != nil:
-			out = append(out, orbit.Confirm{Capsule: id, Since: c.Remains.Since, Stopped: true})
+		case c.Remains() != nil:
+			out = append(out, orbit.Confirm{Capsule: id, Since: c.Remains().Since, Stopped: true})
 		case c.Placed() && !c.Begun && s.chance(2):
 			out = append(out, orbit.Confirm{Capsule: id, Since: c.PlacedAt, Begun: true})
 		case c.Placed():

@@ -73,10 +73,10 @@ type alike struct {
 }
 
 func alikeOf(c *orbit.Capsule) alike {
-	if c.Gang != "" {
-		return alike{gang: c.Gang, owner: c.Owner}
+	if c.Gang() != "" {
+		return alike{gang: c.Gang(), owner: c.Owner()}
 	}
-	return alike{spec: c.Spec, owner: c.Owner}
+	return alike{spec: c.Spec, owner: c.Owner()}
 }
 
 // row counts the capsules of one row of the queue. The type is small, because in the worst case there is one for each
@@ -109,7 +109,7 @@ func (h *Handler) makeQueue(state *orbit.State) *queue {
 			rows[key] = r
 		}
 		r.count++
-		r.nominated = r.nominated || c.Nomination.Lives()
+		r.nominated = r.nominated || c.Nomination().Lives()
 		if c.Submitted < r.first.Submitted {
 			r.first = c
 		}
@@ -130,10 +130,10 @@ func (h *Handler) makeQueue(state *orbit.State) *queue {
 func (r *row) describe(state *orbit.State) waiting {
 	c := r.first
 	w := waiting{
-		Capsule: c.ID, Gang: c.Gang, Module: c.Spec.Module, Class: c.Spec.Class.String(), Priority: c.Spec.Priority, Owner: c.Owner,
-		Count: r.count, Asks: asks(state, c.Spec), Since: millis(c.SubmitTime), Nominated: r.nominated,
+		Capsule: c.ID, Gang: c.Gang(), Module: c.Spec.Module, Class: c.Spec.Class.String(), Priority: c.Spec.Priority, Owner: c.Owner(),
+		Count: r.count, Asks: asks(state, c.Spec), Since: millis(c.SubmitTime()), Nominated: r.nominated,
 	}
-	if g := state.Gang(c.Gang); g != nil {
+	if g := state.Gang(c.Gang()); g != nil {
 		w.Nominated = w.Nominated || g.Nomination.Lives()
 	}
 	return w

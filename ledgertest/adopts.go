@@ -63,7 +63,7 @@ func checkAdopt(t *trial) {
 	}
 	t.mistakes(adopt("placed", nil, "n"))
 	t.commits(orbit.Adopt{Capsule: "waits", Node: "plain", Note: "found", At: 7}) // it ran before it was placed
-	if c := t.capsule("waits"); c.Node != "plain" || c.Begun || c.Note != "found" || c.PlaceTime != 7 || !c.Adopted {
+	if c := t.capsule("waits"); c.Node != "plain" || c.Begun || c.Note() != "found" || c.PlaceTime != 7 || !c.Adopted {
 		t.Failf("capsule \"waits\" was adopted on node \"plain\", and is %+v", *c)
 	}
 	t.commits(cordoned(confirming("n", 4)), adopt("y", cpu(1), "n"))
@@ -203,7 +203,7 @@ func checkResizeWaiting(t *trial) {
 	t.mistakes(placed) // the priority of a placed capsule cannot change
 	t.commits(nominated("first", "n"))
 	t.commits(t.resize("first", 2)) // ends the nomination, whose room was for another size
-	if n := t.capsule("first").Nomination; n.Lives() {
+	if n := t.capsule("first").Nomination(); n.Lives() {
 		t.Failf("capsule \"first\" has another size and is nominated still, for %v", n.Parts)
 	}
 	t.commits(gang("g", 0, "x"))

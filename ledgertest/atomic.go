@@ -30,7 +30,7 @@ func checkAtomic(t *trial) {
 	t.unchanged(before, "a dry run")
 	t.commits(whole...)
 	s := t.now()
-	if c := s.Capsule("b"); c.Node != "new" || c.Owner != "o" || s.Node("old") != nil || s.Gang("g").Total() != 1 || !s.Capsule("a").Released() {
+	if c := s.Capsule("b"); c.Node != "new" || c.Owner() != "o" || s.Node("old") != nil || s.Gang("g").Total() != 1 || !s.Capsule("a").Released() {
 		t.Failf("only a part of the proposal can be seen:\n%s", difference(before, s))
 	}
 }

@@ -33,7 +33,7 @@ func (h *handle) sending(ctx context.Context, p *orbit.Proposal) error {
 	case "recalls like others":
 		for _, do := range p.Do {
 			e, _ := do.(orbit.Evict)
-			if c := h.state.Capsule(e.Capsule); c != nil && c.Borrows != nil && c.Borrows.Capsule == e.For {
+			if c := h.state.Capsule(e.Capsule); c != nil && c.Borrows() != nil && c.Borrows().Capsule == e.For {
 				for b := range h.state.BudgetsOf(c.Spec) {
 					if b.Spare() < 1 {
 						return h.lost()
@@ -405,7 +405,7 @@ func (l tornGangs) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revisio
 	places := 0
 	for _, do := range p.Do {
 		if place, ok := do.(orbit.Place); ok {
-			if c := l.state.Capsule(place.Capsule); c != nil && c.Gang != "" {
+			if c := l.state.Capsule(place.Capsule); c != nil && c.Gang() != "" {
 				places++
 			}
 		}

@@ -124,8 +124,8 @@ func checkReuseOfGangs(t *trial) {
 	t.mistakes(place("m1", "n"))
 	t.commits(place("m1", "n"), place("m2", "n"), place("m3", "n"))
 	t.commits(cancel("m1"), submit(cpu(1), "m1"), place("m1", "n"))
-	if c, g := t.capsule("m1"), t.now().Gang("g"); c.Gang != "" || g.Total() != 2 {
-		t.Failf("m1 is a capsule of its own; its gang is %q, and that has %d members placed", c.Gang, g.Total())
+	if c, g := t.capsule("m1"), t.now().Gang("g"); c.Gang() != "" || g.Total() != 2 {
+		t.Failf("m1 is a capsule of its own; its gang is %q, and that has %d members placed", c.Gang(), g.Total())
 	}
 	t.follows(start, t.peer)
 }
@@ -168,7 +168,7 @@ func checkOwner(t *trial) {
 	t.loses(view, orbit.Assign{Capsule: "b", Owner: "three"})
 	t.mistakes(orbit.Assign{Capsule: "absent", Owner: "three"})
 	t.commits(orbit.Assign{Capsule: "a", From: "two"})
-	if a, b := t.capsule("a").Owner, t.capsule("b").Owner; a != "" || b != "two" {
+	if a, b := t.capsule("a").Owner(), t.capsule("b").Owner(); a != "" || b != "two" {
 		t.Failf("the owners of a and b are %q and %q; they must be none and two", a, b)
 	}
 }
@@ -224,8 +224,8 @@ func checkCarried(t *trial) {
 
 // carries checks the times and labels of a capsule.
 func (t *trial) carries(id orbit.CapsuleID, submitted, placed orbit.Instant, labels map[string]string) {
-	if c := t.capsule(id); c.SubmitTime != submitted || c.PlaceTime != placed || !maps.Equal(c.Labels, labels) {
-		t.Failf("capsule %q was submitted at %d, placed at %d, with labels %v; it must be %d, %d and %v", id, c.SubmitTime, c.PlaceTime, c.Labels, submitted, placed, labels)
+	if c := t.capsule(id); c.SubmitTime() != submitted || c.PlaceTime != placed || !maps.Equal(c.Labels(), labels) {
+		t.Failf("capsule %q was submitted at %d, placed at %d, with labels %v; it must be %d, %d and %v", id, c.SubmitTime(), c.PlaceTime, c.Labels(), submitted, placed, labels)
 	}
 }
 

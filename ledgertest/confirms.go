@@ -34,7 +34,7 @@ func (t *trial) serves(id orbit.CapsuleID, does bool) orbit.Confirm {
 
 // stops says that the remains of a capsule have stopped.
 func (t *trial) stops(id orbit.CapsuleID) orbit.Confirm {
-	r := t.capsule(id).Remains
+	r := t.capsule(id).Remains()
 	if r == nil {
 		t.Failf("capsule %q has left nothing that runs; it must have", id)
 	}

@@ -26,8 +26,8 @@ func checkResent(t *trial) {
 	first = t.admits(marked)
 	t.commits(mark("m", "2"), orbit.Assign{Capsule: "b", From: "o"})
 	t.again(marked, first)
-	if value, _ := t.now().Mark("m"); value != "2" || t.capsule("b").Owner != "" {
-		t.Failf("a proposal that was sent again has set mark m to %q, and the owner of b to %q", value, t.capsule("b").Owner)
+	if value, _ := t.now().Mark("m"); value != "2" || t.capsule("b").Owner() != "" {
+		t.Failf("a proposal that was sent again has set mark m to %q, and the owner of b to %q", value, t.capsule("b").Owner())
 	}
 }
 

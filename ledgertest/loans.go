@@ -23,7 +23,7 @@ func lend(lends time.Duration, c orbit.CapsuleID, room int64, nodes ...orbit.Nod
 
 // borrows requires that a capsule borrows from the nomination of another one; "": from none.
 func (t *trial) borrows(id, from orbit.CapsuleID) {
-	switch got := t.capsule(id).Borrows; {
+	switch got := t.capsule(id).Borrows(); {
 	case got == nil && from == "":
 	case got == nil || *got != (orbit.Nominee{Capsule: from}):
 		t.Failf("capsule %q borrows from %v; it must borrow from %q", id, got, from)

@@ -218,8 +218,8 @@ func (h *handle) changes(p orbit.Proposal, rev orbit.Revision) []orbit.Change {
 		case orbit.Confirm:
 			if k := h.state.Capsule(c.Capsule); k != nil && !c.Stopped {
 				out[i].Node = k.Node
-			} else if k != nil && k.Remains != nil {
-				out[i].Node = k.Remains.Node
+			} else if k != nil && k.Remains() != nil {
+				out[i].Node = k.Remains().Node
 			}
 		}
 	}

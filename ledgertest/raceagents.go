@@ -168,7 +168,7 @@ func crowded(s *orbit.State) error {
 		if c.Begun {
 			sums[c.Node] += c.Spec.Envelope.Reservation[orbit.CPU]
 		}
-		if r := c.Remains; r != nil {
+		if r := c.Remains(); r != nil {
 			sums[r.Node] += r.Spec.Envelope.Reservation[orbit.CPU]
 		}
 	}

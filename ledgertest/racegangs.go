@@ -89,7 +89,7 @@ func torn(s *orbit.State) error {
 	for g := range s.Gangs() {
 		n := 0
 		for c := range s.Capsules() {
-			if c.Gang == g.Gang.ID && c.Placed() {
+			if c.Gang() == g.Gang.ID && c.Placed() {
 				n++
 			}
 		}

@@ -162,18 +162,18 @@ func checkNominations(t *trial) {
 	t.mistakes(orbit.RemoveNode{Node: "n"})
 	t.commits(place("high", "n"))
 	t.commits(unhold("h"), place("lower", "n"))
-	if is := t.now().Capsule("a").Nomination; !is.Lives() || is.Rank != 5 || is.First != made || is.Made != made || !is.Ends.Equal(someday) {
+	if is := t.now().Capsule("a").Nomination(); !is.Lives() || is.Rank != 5 || is.First != made || is.Made != made || !is.Ends.Equal(someday) {
 		t.Failf("the nomination reads %+v", is)
 	}
 	t.commits(cancel("low"), cancel("lower"), cancel("high"))
 	t.commits(nominate("a", 8)) // ends it
 	t.mistakes(nominate("a", 8))
 	t.commits(nominate("a", 8, "n"))
-	if is := t.now().Capsule("a").Nomination; all.Renewals > 0 && is.First != made {
+	if is := t.now().Capsule("a").Nomination(); all.Renewals > 0 && is.First != made {
 		t.Failf("a nomination that is renewed ranks since %d; it must since %d", is.First, made)
 	}
 	t.commits(place("a", "m")) // a placement on another node ends the nomination too
-	if t.now().Capsule("a").Nomination.Lives() {
+	if t.now().Capsule("a").Nomination().Lives() {
 		t.Failf("a placed capsule is nominated")
 	}
 	t.commits(submit(ranked(0, 8), "z"), place("z", "n"))
@@ -187,7 +187,7 @@ func checkNominationShare(t *trial) {
 	t.commits(nominate("a", 100, "n", "m")) // the only nomination may exceed the share
 	t.commits(nominate("top", 1, "n"))      // ends the nomination of a, which ranks lower and exceeds the share now
 	view := t.view()
-	made := t.now().Capsule("a").Nomination.Made
+	made := t.now().Capsule("a").Nomination().Made
 	t.commits(nominate("a", 1))
 	gone := orbit.Nominate{Capsule: "a", Since: made}
 	t.mistakes(gone)

@@ -86,7 +86,7 @@ func (s stage) proposal(a action, view *orbit.State) (p orbit.Proposal) {
 		p.Do = append(p.Do, evictOf(c), s.place(c, a.where, n))
 	case "swap":
 		for other := range view.On(s.node(a.where)) {
-			if other.Gang == "" && other.ID != c.ID {
+			if other.Gang() == "" && other.ID != c.ID {
 				p.Do = append(p.Do, evictOf(other), s.place(other, a.where+1, view.Node(s.node(a.where+1))))
 				break
 			}
@@ -101,7 +101,7 @@ func (s stage) proposal(a action, view *orbit.State) (p orbit.Proposal) {
 	case "unhold":
 		p.Do = append(p.Do, unhold(s.hold(a.where)))
 	case "assign":
-		p.Do = append(p.Do, orbit.Assign{Capsule: c.ID, From: c.Owner, Owner: fmt.Sprint("o", a.choice%3)})
+		p.Do = append(p.Do, orbit.Assign{Capsule: c.ID, From: c.Owner(), Owner: fmt.Sprint("o", a.choice%3)})
 	case "mark":
 		_, at := view.Mark(s.mark(a.what))
 		p.If = []orbit.Precondition{orbit.MarkAt{Key: s.mark(a.what), Revision: at}}

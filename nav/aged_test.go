@@ -86,7 +86,7 @@ func TestPatientRanksByTheEnginesAging(t *testing.T) {
 			e := engineOf(l, impatient(&nav.Services{}))
 			e.Aging = c.aging
 			require.NotEmpty(t, nominatedFor(t, l, e, "large"))
-			require.Equal(t, c.rank, snapshot(t, l).Capsule("large").Nomination.Rank)
+			require.Equal(t, c.rank, snapshot(t, l).Capsule("large").Nomination().Rank)
 
 			// A gang ranks by its lowest role.
 			l = &orbit.MemoryLedger{}

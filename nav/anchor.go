@@ -155,7 +155,7 @@ func (p *anchorPass) route(c *orbit.Capsule) {
 	p.handed[c.Spec] = true
 	near := c.Spec.Near.Group
 	switch {
-	case c.Gang != "" || near == "":
+	case c.Gang() != "" || near == "":
 		p.rest = append(p.rest, c)
 	case near == c.Spec.Group:
 		p.routeMember(c)

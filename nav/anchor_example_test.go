@@ -47,7 +47,7 @@ func ExampleAnchor() {
 	}
 	for _, id := range []orbit.CapsuleID{"t1", "t2", "t3", "t4"} {
 		c := state.Capsule(id)
-		fmt.Printf("%s on %s %q\n", c.ID, c.Node, c.Note)
+		fmt.Printf("%s on %s %q\n", c.ID, c.Node, c.Note())
 	}
 	// Output:
 	// services: 0 of 4 nodes fit: 4 wait for group train, of which nothing is placed

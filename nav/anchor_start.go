@@ -124,16 +124,16 @@ func (p *anchorPass) chooseNominee(ctx context.Context, need *anchorNeed, g *anc
 	var nominees []*orbit.Capsule
 	highest := int32(math.MinInt32)
 	for _, c := range g.waiting {
-		if highest = max(highest, c.Spec.Priority); c.Nomination.Lives() {
+		if highest = max(highest, c.Spec.Priority); c.Nomination().Lives() {
 			nominees = append(nominees, c)
 		}
 	}
 	slices.SortFunc(nominees, func(a, b *orbit.Capsule) int {
-		return btoi(b.Nomination.Outranks(a.Nomination)) - btoi(a.Nomination.Outranks(b.Nomination))
+		return btoi(b.Nomination().Outranks(a.Nomination())) - btoi(a.Nomination().Outranks(b.Nomination()))
 	})
 	defer p.draft.Ask(nil)
 	for _, c := range nominees {
-		if first && !c.Nomination.OutranksPriority(highest) {
+		if first && !c.Nomination().OutranksPriority(highest) {
 			break
 		}
 		p.draft.Ask(c)

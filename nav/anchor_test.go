@@ -64,7 +64,7 @@ func racksOf(s *orbit.State, group string) (racks map[string]int, placed, anchor
 		if c.Spec.Group == group && c.Placed() {
 			racks[s.Node(c.Node).Node.Labels["rack"]]++
 			placed++
-			if c.Note == nav.AnchorNote {
+			if c.Note() == nav.AnchorNote {
 				anchors++
 			}
 		}

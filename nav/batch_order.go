@@ -35,7 +35,7 @@ func divide(view *orbit.View, pending []*orbit.Capsule) (levels []batchLevel, me
 	classes := map[key]*batchClass{}
 	byPriority := map[int32]int{}
 	for _, c := range pending {
-		if c.Gang != "" {
+		if c.Gang() != "" {
 			members = append(members, c)
 			continue
 		}
@@ -52,13 +52,13 @@ func divide(view *orbit.View, pending []*orbit.Capsule) (levels []batchLevel, me
 			}
 			levels[at] = append(levels[at], k)
 		}
-		if k.capsules = append(k.capsules, c); c.Nomination.Lives() {
+		if k.capsules = append(k.capsules, c); c.Nomination().Lives() {
 			k.nominated = true
 		}
 	}
 	for _, k := range classes {
 		if k.nominated { // nominated capsules first: their own room may be the only room where the class fits
-			slices.SortStableFunc(k.capsules, func(a, b *orbit.Capsule) int { return btoi(b.Nomination.Lives()) - btoi(a.Nomination.Lives()) })
+			slices.SortStableFunc(k.capsules, func(a, b *orbit.Capsule) int { return btoi(b.Nomination().Lives()) - btoi(a.Nomination().Lives()) })
 		}
 	}
 	slices.SortFunc(levels, func(a, b batchLevel) int { return cmp.Compare(b[0].priority, a[0].priority) })

@@ -109,7 +109,7 @@ func (p *drainPass) on(n *orbit.NodeState) []*orbit.Capsule {
 // take plans to move a capsule. If it cannot be moved and MayWait allows it, take plans to release it to pending. It
 // returns why the capsule stays, or nil if it leaves or the next pass decides about it.
 func (p *drainPass) take(c *orbit.Capsule, node int) error {
-	if err, tried := p.tried[c.Gang]; tried && err == nil {
+	if err, tried := p.tried[c.Gang()]; tried && err == nil {
 		return nil // it is released with its gang
 	}
 	start := p.draft.Checkpoint()
@@ -124,7 +124,7 @@ func (p *drainPass) take(c *orbit.Capsule, node int) error {
 	if p.MayWait == nil || !p.MayWait(c) || p.state.Node(c.Node).Node.Schedulable() { // no rule allows a release from a tainted node
 		return why
 	}
-	if p.thinned[c.Gang] { // the state still shows the member that leaves, so it cannot tell whether a second one may leave
+	if p.thinned[c.Gang()] { // the state still shows the member that leaves, so it cannot tell whether a second one may leave
 		p.round.full = true
 		return nil
 	}
@@ -133,11 +133,11 @@ func (p *drainPass) take(c *orbit.Capsule, node int) error {
 		err = p.propose(start, drainStep{of: c, node: node, capsules: []orbit.CapsuleID{c.ID}})
 	}
 	switch {
-	case c.Gang == "":
+	case c.Gang() == "":
 	case err != nil:
 		err = p.releaseGang(c, node)
 	default:
-		p.thinned[c.Gang] = true
+		p.thinned[c.Gang()] = true
 	}
 	return err
 }
@@ -192,13 +192,13 @@ func (e noting) Best(draft *orbit.Draft, spec *orbit.Spec) (orbit.Choice, error)
 // also requires the narrowest such domain.
 func (p *drainPass) near(c *orbit.Capsule) (*orbit.Spec, error) {
 	spec := *c.Spec
-	g, forAWhile := p.state.Gang(c.Gang), func(o orbit.Toleration) bool { return o.For > 0 }
+	g, forAWhile := p.state.Gang(c.Gang()), func(o orbit.Toleration) bool { return o.For > 0 }
 	if spec.Tolerate = slices.DeleteFunc(slices.Clone(spec.Tolerate), forAWhile); g == nil || g.Gang.Loose {
 		return p.share(c, &spec)
 	}
 	for _, level := range g.Gang.Levels {
 		domains := map[string]bool{}
-		for m := range p.state.Members(c.Gang) {
+		for m := range p.state.Members(c.Gang()) {
 			if p.round.Looked++; m.Placed() && m.ID != c.ID {
 				domains[p.state.Node(m.Node).Node.Labels[level]] = true
 			}
@@ -224,17 +224,17 @@ func (p *drainPass) share(c *orbit.Capsule, spec *orbit.Spec) (*orbit.Spec, erro
 // releaseGang plans to release all placed members of a gang if MayWait allows it for each. A pass tries that once for
 // each gang.
 func (p *drainPass) releaseGang(c *orbit.Capsule, node int) error {
-	if err, tried := p.tried[c.Gang]; tried {
+	if err, tried := p.tried[c.Gang()]; tried {
 		return err
 	}
 	start, step := p.draft.Checkpoint(), drainStep{of: c, node: node}
 	err := func() error {
-		for m := range p.state.Members(c.Gang) {
+		for m := range p.state.Members(c.Gang()) {
 			if p.round.Looked++; !m.Placed() {
 				continue
 			}
 			if !p.MayWait(m) {
-				return fmt.Errorf("gang %q would run below a minimum, and its member %q may not wait", c.Gang, m.ID)
+				return fmt.Errorf("gang %q would run below a minimum, and its member %q may not wait", c.Gang(), m.ID)
 			}
 			if err := p.draft.Release(orbit.Release{Capsule: m.ID, From: m.Node}); err != nil {
 				return err
@@ -248,7 +248,7 @@ func (p *drainPass) releaseGang(c *orbit.Capsule, node int) error {
 	} else {
 		err = p.propose(start, step)
 	}
-	p.tried[c.Gang] = err
+	p.tried[c.Gang()] = err
 	return err
 }
 

@@ -32,8 +32,8 @@ func serving(ctx context.Context, l orbit.Ledger, crashes orbit.CapsuleID) {
 			return
 		}
 		for c := range s.Capsules() {
-			if c.Remains != nil {
-				say(orbit.Confirm{Capsule: c.ID, Since: c.Remains.Since, Stopped: true}, 2*time.Second)
+			if c.Remains() != nil {
+				say(orbit.Confirm{Capsule: c.ID, Since: c.Remains().Since, Stopped: true}, 2*time.Second)
 			}
 			switch {
 			case !c.Placed() || c.Ready:

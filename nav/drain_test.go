@@ -362,9 +362,9 @@ func TestDrainProperty(t *testing.T) {
 			}
 			for c := range s.On(n.Node.ID) {
 				left++
-				require.False(t, d.MayWait != nil && c.Spec.Priority == 0 && c.Gang == "", "%s may wait", c.ID)
+				require.False(t, d.MayWait != nil && c.Spec.Priority == 0 && c.Gang() == "", "%s may wait", c.ID)
 				for other := range s.Nodes() {
-					require.False(t, c.Gang == "" && other.Fits(c.Spec), "%s fits on %s", c.ID, other.Node.ID)
+					require.False(t, c.Gang() == "" && other.Fits(c.Spec), "%s fits on %s", c.ID, other.Node.ID)
 				}
 			}
 		}

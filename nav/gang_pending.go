@@ -50,7 +50,7 @@ func loadGang(state *orbit.State, id orbit.GangID) *pendingGang {
 		for _, member := range g.Gang.Roles[role].Members {
 			c := state.Capsule(member)
 			switch {
-			case c == nil || c.Gang != id: // the member is gone, and its id may have been given to another capsule
+			case c == nil || c.Gang() != id: // the member is gone, and its id may have been given to another capsule
 			case c.Placed():
 				m.running = append(m.running, c)
 			case c.Pending():
@@ -103,9 +103,9 @@ func (m *pendingGang) inspect() error {
 		for _, c := range waiting {
 			specs[c.Spec] = true
 			switch {
-			case c.Owner != owner:
+			case c.Owner() != owner:
 				return fmt.Errorf("gang %q: capsule %q is owned by %q, capsule %q by %q; a gang has one owner",
-					m.id, m.example(), owner, c.ID, c.Owner)
+					m.id, m.example(), owner, c.ID, c.Owner())
 			case owner == "" && c.Spec.Class != orbit.GangClass:
 				return fmt.Errorf("gang %q: capsule %q has class %v, which another navigator may claim; give the specs of all roles the class Gang",
 					m.id, c.ID, c.Spec.Class)
@@ -135,11 +135,11 @@ func (m *pendingGang) example() (id orbit.CapsuleID) {
 func pendingGangs(view *orbit.View, pending []*orbit.Capsule) (gangs []*pendingGang, orphans []*orbit.Capsule) {
 	byID := map[orbit.GangID]*pendingGang{}
 	for _, c := range pending {
-		m := byID[c.Gang]
-		if c.Gang != "" && m == nil {
-			if m = loadGang(view.State(), c.Gang); m != nil {
+		m := byID[c.Gang()]
+		if c.Gang() != "" && m == nil {
+			if m = loadGang(view.State(), c.Gang()); m != nil {
 				m.age(view)
-				byID[c.Gang] = m
+				byID[c.Gang()] = m
 				gangs = append(gangs, m)
 			}
 		}
@@ -150,7 +150,7 @@ func pendingGangs(view *orbit.View, pending []*orbit.Capsule) (gangs []*pendingG
 		m.handed = append(m.handed, c)
 	}
 	for _, m := range gangs {
-		m.owner = m.handed[0].Owner
+		m.owner = m.handed[0].Owner()
 		m.fault = m.inspect()
 	}
 	slices.SortFunc(gangs, (*pendingGang).before)

@@ -89,7 +89,7 @@ func (t *groupTouch) all() {
 	t.keys = slices.SortedFunc(maps.Keys(t.watch.waits), groupKey.compare)
 	for c := range t.state.Capsules() {
 		t.touch(c)
-		if c.Placed() && c.Note == AnchorNote {
+		if c.Placed() && c.Note() == AnchorNote {
 			t.watch.anchored[c.Spec.Group] = true
 		}
 	}
@@ -99,8 +99,8 @@ func (t *groupTouch) all() {
 func (t *groupTouch) touch(c *orbit.Capsule) {
 	switch {
 	case c == nil:
-	case c.Gang != "":
-		t.keys = append(t.keys, groupKey{gang: c.Gang})
+	case c.Gang() != "":
+		t.keys = append(t.keys, groupKey{gang: c.Gang()})
 	case nearItsOwn(c.Spec):
 		t.keys = append(t.keys, groupKey{group: c.Spec.Group})
 	}
@@ -217,7 +217,7 @@ func (k groupKey) roles(state *orbit.State) (out []anchorRole) {
 	for i := range g.Gang.Roles {
 		role := anchorRole{spec: g.Gang.Roles[i].Spec}
 		for _, id := range g.Gang.Roles[i].Members {
-			if c := state.Capsule(id); c != nil && c.Gang == k.gang && c.Pending() {
+			if c := state.Capsule(id); c != nil && c.Gang() == k.gang && c.Pending() {
 				role.count++
 			}
 		}

@@ -123,7 +123,7 @@ func TestGroupWatchAgainstTheState(t *testing.T) {
 		require.Equal(t, often.Demand(), seldom.Demand())
 		want := map[string]int{}
 		for _, c := range snapshot(t, l).Pending() {
-			want[string(c.Gang)+c.Spec.Group]++
+			want[string(c.Gang())+c.Spec.Group]++
 		}
 		got := map[string]int{}
 		for _, d := range often.Demand() {

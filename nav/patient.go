@@ -246,8 +246,8 @@ func (r *patientPass) waiterOf(c *orbit.Capsule) waiter { return waiterOf(r.stat
 
 // waiterOf returns the waiter of a capsule: its gang while no member of that is placed, else the capsule itself.
 func waiterOf(state *orbit.State, c *orbit.Capsule) waiter {
-	if g := state.Gang(c.Gang); g != nil && g.Total() == 0 {
-		return waiter{gang: c.Gang}
+	if g := state.Gang(c.Gang()); g != nil && g.Total() == 0 {
+		return waiter{gang: c.Gang()}
 	}
 	return waiter{capsule: c.ID}
 }
@@ -339,7 +339,7 @@ func (r *patientPass) nomination(w waiter) *orbit.Nomination {
 		return g.Nomination
 	}
 	if c := r.state.Capsule(w.capsule); c != nil {
-		return c.Nomination
+		return c.Nomination()
 	}
 	return nil
 }
@@ -407,7 +407,7 @@ func (r *patientPass) age(n *nominee, late, after time.Duration) {
 // waitsSince returns when the wait of a capsule began that was not left out before: at its submission, if that is known
 // and the capsule was never placed, or else now.
 func (r *patientPass) waitsSince(c *orbit.Capsule) time.Time {
-	if at := c.SubmitTime.Time(); c.SubmitTime != 0 && c.PlacedAt == 0 && at.Before(r.now) {
+	if at := c.SubmitTime().Time(); c.SubmitTime() != 0 && c.PlacedAt == 0 && at.Before(r.now) {
 		return at
 	}
 	return r.now

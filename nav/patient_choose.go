@@ -34,7 +34,7 @@ func (r *patientPass) choose(ctx context.Context, n *nominee) *patientSeating {
 		return nil
 	}
 	r.rooms.sync(&r.draft)
-	gang := loadGang(r.state, n.of.Gang)
+	gang := loadGang(r.state, n.of.Gang())
 	c := &patientChoice{patientPass: r, ctx: ctx}
 	c.rank = orbit.Nomination{Capsule: n.capsule, Gang: n.gang, Rank: n.priority + n.aged, First: r.view.Revision() + 1}
 	if n.standing != nil {
@@ -65,7 +65,7 @@ func wantedOf(state *orbit.State, of *orbit.Capsule, gang orbit.GangID) (members
 	if s := &of.Spec.Start; gang == "" && (s.Template != "" || s.Parent != "") {
 		return nil, nil
 	}
-	m := loadGang(state, of.Gang)
+	m := loadGang(state, of.Gang())
 	if m == nil {
 		return []*orbit.Capsule{of}, nil
 	}
@@ -78,7 +78,7 @@ func wantedOf(state *orbit.State, of *orbit.Capsule, gang orbit.GangID) (members
 	if gang == "" {
 		return []*orbit.Capsule{of}, levels
 	}
-	if m.owner = of.Owner; m.inspect() != nil {
+	if m.owner = of.Owner(); m.inspect() != nil {
 		return nil, nil
 	}
 	var asked []anchorRole

@@ -145,7 +145,7 @@ func TestPatientGoesByKnownEndsOfDevicesAndGangs(t *testing.T) {
 	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"large"}, Spec: large, Owner: "large"})
 	nominatedFor(t, l, engineOf(l, impatient(&nav.Services{})), "large")
 	last := snapshot(t, l).Capsule("t2").Devices
-	require.Equal(t, last, snapshot(t, l).Capsule("large").Nomination.Parts[0].Devices)
+	require.Equal(t, last, snapshot(t, l).Capsule("large").Nomination().Parts[0].Devices)
 
 	l = &orbit.MemoryLedger{}
 	racked(t, l, 2, 2, 4) // n0 and n1 in the first rack, n2 and n3 in the second

@@ -162,17 +162,17 @@ func lending(t *testing.T, on orbit.Node, large, task int64) (*lossy, *orbit.Eng
 func TestPatientLendsWhatItExpectsToWait(t *testing.T) {
 	four := orbit.Node{ID: "n", Capacity: orbit.Resources{orbit.CPU: 4}}
 	l, _ := lending(t, four, 4, 1)
-	require.InDelta(t, time.Hour, snapshot(t, l).Capsule("large").Nomination.Lends, float64(time.Minute))
+	require.InDelta(t, time.Hour, snapshot(t, l).Capsule("large").Nomination().Lends, float64(time.Minute))
 	four.Confirms = true
 	l, _ = lending(t, four, 4, 1)
-	require.Zero(t, snapshot(t, l).Capsule("large").Nomination.Lends)
+	require.Zero(t, snapshot(t, l).Capsule("large").Nomination().Lends)
 
 	unknown := &orbit.MemoryLedger{}
 	commit(t, unknown, node("n", 4))
 	put(t, unknown, "task", "n", batchSpec(1))
 	commit(t, unknown, orbit.Submit{IDs: []orbit.CapsuleID{"large"}, Spec: spec(4, 5), Owner: "large"})
 	nominatedFor(t, unknown, engineOf(unknown, impatient(&nav.Services{})), "large")
-	require.Zero(t, snapshot(t, unknown).Capsule("large").Nomination.Lends)
+	require.Zero(t, snapshot(t, unknown).Capsule("large").Nomination().Lends)
 }
 
 // A nominee is placed as soon as it fits without what borrows its room: the end of the last other task wakes its engine, and the
@@ -181,7 +181,7 @@ func TestPatientRecallsWhatIsInTheWay(t *testing.T) {
 	l, e := lending(t, orbit.Node{ID: "n", Capacity: orbit.Resources{orbit.CPU: 8}}, 5, 4)
 	commit(t, l, orbit.Place{Capsule: "short", Node: "n"})
 	commit(t, l, orbit.Place{Capsule: "next", Node: "n"})
-	require.Equal(t, &orbit.Nominee{Capsule: "large"}, snapshot(t, l).Capsule("short").Borrows)
+	require.Equal(t, &orbit.Nominee{Capsule: "large"}, snapshot(t, l).Capsule("short").Borrows())
 	e.Pass(t.Context())
 	require.True(t, snapshot(t, l).Capsule("large").Pending())
 	at := snapshot(t, l).Revision()
@@ -265,10 +265,10 @@ func TestPatientLendsLessWithEachRenewal(t *testing.T) {
 		l, e := lending(t, orbit.Node{ID: "n", Capacity: orbit.Resources{orbit.CPU: 4}}, 4, 1)
 		for range 3 {
 			commit(t, l, orbit.Place{Capsule: "short", Node: "n", At: orbit.Instant(time.Now().Add(2 * time.Hour).UnixNano())})
-			before := snapshot(t, l).Capsule("large").Nomination
+			before := snapshot(t, l).Capsule("large").Nomination()
 			time.Sleep(61 * time.Second)
 			e.Pass(t.Context())
-			after := snapshot(t, l).Capsule("large").Nomination
+			after := snapshot(t, l).Capsule("large").Nomination()
 			require.Equal(t, 61*time.Second, before.Lends-after.Lends)
 			require.Greater(t, after.Made, before.Made)
 			commit(t, l, orbit.Release{Capsule: "short", Stopped: true})

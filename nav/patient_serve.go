@@ -181,7 +181,7 @@ func (r *patientPass) recallable(of waiter, on orbit.NodeID) (out []*orbit.Capsu
 
 // borrows reports whether a capsule borrows from a nominee; nil: from none.
 func borrows(c *orbit.Capsule, from *orbit.Nominee) bool {
-	return from != nil && c.Borrows != nil && *c.Borrows == *from
+	return from != nil && c.Borrows() != nil && *c.Borrows() == *from
 }
 
 func (r *patientPass) filtered(n *orbit.NodeState, spec *orbit.Spec) bool {

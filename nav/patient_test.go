@@ -41,7 +41,7 @@ func batchSpec(cpu int64) *orbit.Spec {
 func nominatedFor(t require.TestingT, l orbit.Ledger, e *orbit.Engine, id string) (on []orbit.NodeID) {
 	for range 3 {
 		require.Empty(t, e.Pass(context.Background()).Errors)
-		if n := snapshot(t, l).Capsule(orbit.CapsuleID(id)).Nomination; n.Lives() {
+		if n := snapshot(t, l).Capsule(orbit.CapsuleID(id)).Nomination(); n.Lives() {
 			for _, part := range n.Parts {
 				on = append(on, part.Node)
 			}
@@ -86,7 +86,7 @@ func TestPatientHelpsAnyNavigator(t *testing.T) {
 	r := e.Pass(t.Context())
 	assert.Equal(t, orbit.NodeID("a"), snapshot(t, l).Capsule("large").Node)
 	assert.Empty(t, r.Unplaced)
-	assert.False(t, snapshot(t, l).Capsule("large").Nomination.Lives())
+	assert.False(t, snapshot(t, l).Capsule("large").Nomination().Lives())
 }
 
 // Services do not end by themselves: the node with fewer to end is not chosen if a service has to leave it, unless there
@@ -172,12 +172,12 @@ func TestPatientRenewsAndMoves(t *testing.T) {
 		e.Pass(t.Context())
 		time.Sleep(time.Millisecond) // in a bubble a pass takes no time, and large has to wait some
 		require.Equal(t, []orbit.NodeID{"a"}, nominatedFor(t, l, e, "large"))
-		first := snapshot(t, l).Capsule("large").Nomination
+		first := snapshot(t, l).Capsule("large").Nomination()
 		e.Pass(t.Context())
-		assert.Equal(t, first.Made, snapshot(t, l).Capsule("large").Nomination.Made, "not before half of its time")
+		assert.Equal(t, first.Made, snapshot(t, l).Capsule("large").Nomination().Made, "not before half of its time")
 		time.Sleep(60 * time.Millisecond)
 		e.Pass(t.Context())
-		second := snapshot(t, l).Capsule("large").Nomination
+		second := snapshot(t, l).Capsule("large").Nomination()
 		require.True(t, second.Lives())
 		assert.Greater(t, second.Made, first.Made)
 		assert.Equal(t, first.First, second.First)
@@ -185,7 +185,7 @@ func TestPatientRenewsAndMoves(t *testing.T) {
 		commit(t, l, orbit.Release{Capsule: "t1", Final: true}) // of b less has to be freed now
 		time.Sleep(60 * time.Millisecond)
 		e.Pass(t.Context())
-		third := snapshot(t, l).Capsule("large").Nomination
+		third := snapshot(t, l).Capsule("large").Nomination()
 		require.True(t, third.Lives())
 		assert.Equal(t, orbit.NodeID("b"), third.Parts[0].Node)
 	})
@@ -237,7 +237,7 @@ func TestPatientNominatesAfterThoseItServes(t *testing.T) {
 	commit(t, l, orbit.Release{Capsule: "t0", Final: true})
 	e.Pass(t.Context())
 	require.True(t, snapshot(t, l).Capsule("small").Placed())
-	assert.True(t, snapshot(t, l).Capsule("large").Nomination.Lives())
+	assert.True(t, snapshot(t, l).Capsule("large").Nomination().Lives())
 }
 
 // A gang whose nominated room is free is not kept from it by proposals for more, of which others are always faster: after one
@@ -444,7 +444,7 @@ func TestPatientCost(t *testing.T) {
 		waiting = pass()
 		time.Sleep(60 * time.Millisecond)
 		first = pass()
-		require.True(t, snapshot(t, l).Capsule("large").Nomination.Lives())
+		require.True(t, snapshot(t, l).Capsule("large").Nomination().Lives())
 		standing = pass()
 		commit(t, l, orbit.Nominate{Capsule: "large"})
 		for i := range 10 {
@@ -452,7 +452,7 @@ func TestPatientCost(t *testing.T) {
 			put(t, l, fmt.Sprint("u", i), fmt.Sprintf("n%04d", i), batchSpec(2))
 		}
 		later = pass()
-		require.Equal(t, orbit.NodeID("n0010"), snapshot(t, l).Capsule("large").Nomination.Parts[0].Node)
+		require.Equal(t, orbit.NodeID("n0010"), snapshot(t, l).Capsule("large").Nomination().Parts[0].Node)
 		return waiting, first, standing, later
 	}
 	for _, nodes := range []int{100, 1000} {
@@ -534,14 +534,14 @@ func TestPatientNominatesInTurn(t *testing.T) {
 	time.Sleep(210 * time.Millisecond)
 	e.Pass(t.Context())
 	s := snapshot(t, l)
-	require.True(t, s.Capsule("high").Nomination.Lives())
-	require.False(t, s.Capsule("low").Nomination.Lives())
+	require.True(t, s.Capsule("high").Nomination().Lives())
+	require.False(t, s.Capsule("low").Nomination().Lives())
 	e.Pass(t.Context())
 	s = snapshot(t, l)
-	require.True(t, s.Capsule("low").Nomination.Lives())
-	assert.Equal(t, orbit.NodeID("a"), s.Capsule("high").Nomination.Parts[0].Node)
-	assert.Equal(t, orbit.NodeID("b"), s.Capsule("low").Nomination.Parts[0].Node)
-	assert.Equal(t, int32(6+s.Limits().NominationAging), s.Capsule("high").Nomination.Rank)
+	require.True(t, s.Capsule("low").Nomination().Lives())
+	assert.Equal(t, orbit.NodeID("a"), s.Capsule("high").Nomination().Parts[0].Node)
+	assert.Equal(t, orbit.NodeID("b"), s.Capsule("low").Nomination().Parts[0].Node)
+	assert.Equal(t, int32(6+s.Limits().NominationAging), s.Capsule("high").Nomination().Rank)
 }
 
 // What says when it was submitted has waited since then, and is nominated by the first plan that leaves it out. What does not say
@@ -566,7 +566,7 @@ func TestPatientCountsFromSubmission(t *testing.T) {
 		}
 		put(t, l, "small", "a", batchSpec(1))
 		engineOf(l, &nav.Patient{Navigator: &nav.Services{}}).Pass(t.Context())
-		assert.Equal(t, c.is, snapshot(t, l).Capsule("large").Nomination.Lives(), name)
+		assert.Equal(t, c.is, snapshot(t, l).Capsule("large").Nomination().Lives(), name)
 	}
 }
 
@@ -598,7 +598,7 @@ func TestPatientBesideThePlan(t *testing.T) {
 	e := engineOf(l, p)
 	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"large"}, Spec: spec(4, 5), Owner: "large"})
 	require.Equal(t, []orbit.NodeID{"a"}, nominatedFor(t, l, e, "large"))
-	assert.Equal(t, int32(5), snapshot(t, l).Capsule("large").Nomination.Rank)
+	assert.Equal(t, int32(5), snapshot(t, l).Capsule("large").Nomination().Rank)
 	commit(t, l, orbit.Release{Capsule: "t0", Final: true})
 	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"urgent"}, Spec: spec(1, 9), Owner: "large"})
 	r := e.Pass(t.Context())
@@ -628,11 +628,11 @@ func TestPatientStays(t *testing.T) {
 		e.Pass(t.Context())
 		time.Sleep(time.Millisecond) // in a bubble a pass takes no time, and large has to wait some
 		require.Equal(t, []orbit.NodeID{"b"}, nominatedFor(t, l, e, "large"))
-		made := snapshot(t, l).Capsule("large").Nomination.Made
+		made := snapshot(t, l).Capsule("large").Nomination().Made
 		commit(t, l, orbit.Release{Capsule: "t0", Final: true})
 		time.Sleep(25 * time.Millisecond)
 		e.Pass(t.Context())
-		n := snapshot(t, l).Capsule("large").Nomination
+		n := snapshot(t, l).Capsule("large").Nomination()
 		require.True(t, n.Lives())
 		assert.Greater(t, n.Made, made)
 		assert.Equal(t, orbit.NodeID("b"), n.Parts[0].Node)
@@ -728,7 +728,7 @@ func TestPatientPlansCommit(t *testing.T) {
 				gangOf(t, l, fmt.Sprint("g", next), "large", rapid.IntRange(1, 3).Draw(t, "members"), cpu)
 			case 2:
 				for c := range snapshot(t, l).Capsules() {
-					if c.Placed() && c.Gang == "" && rapid.Bool().Draw(t, "ends") {
+					if c.Placed() && c.Gang() == "" && rapid.Bool().Draw(t, "ends") {
 						commit(t, l, orbit.Release{Capsule: c.ID, Final: true})
 					}
 				}

@@ -98,7 +98,7 @@ func (p *patienceTrial) large(s *orbit.State) (placed bool, n *orbit.Nomination)
 		return g.Total() == p.members, g.Nomination
 	}
 	c := s.Capsule("large")
-	return c.Placed(), c.Nomination
+	return c.Placed(), c.Nomination()
 }
 
 // taskStream submits and ends the small work.

@@ -281,7 +281,7 @@ func (r *preemptPass) withhold(pending []*orbit.Capsule) (rest []*orbit.Capsule,
 // strays reports whether a capsule or a gang has lost so many proposals that withhold keeps it back.
 func (r *preemptPass) strays(w waiter, c *orbit.Capsule) bool {
 	wait := r.waits[w]
-	return wait != nil && wait.strayed >= mostStrayed && w.gang == c.Gang && r.evictsFor(c) && r.now.Sub(r.waiting(wait, c)) >= r.After
+	return wait != nil && wait.strayed >= mostStrayed && w.gang == c.Gang() && r.evictsFor(c) && r.now.Sub(r.waiting(wait, c)) >= r.After
 }
 
 // evictsFor reports whether others may be evicted for a capsule at all.
@@ -307,7 +307,7 @@ func (r *preemptPass) leftOut() (waiting []orbit.Unplaced) {
 			continue
 		}
 		w := waiterOf(r.state, c)
-		if !w.waits(r.state) || w.gang != c.Gang { // its gang runs without it
+		if !w.waits(r.state) || w.gang != c.Gang() { // its gang runs without it
 			continue
 		}
 		if r.now.Sub(r.waiting(r.wait(w), c)) >= r.After {

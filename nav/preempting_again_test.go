@@ -175,7 +175,7 @@ func TestPreemptingForWhatStillStops(t *testing.T) {
 			commit(t, l, orbit.Confirm{Capsule: "urgent-0", Since: snapshot(t, l).Capsule("urgent-0").PlacedAt, Begun: true})
 			cordon(t, l, true, "old")
 			commit(t, l, orbit.Release{Capsule: "urgent-0", From: "old"})
-			require.NotNil(t, snapshot(t, l).Capsule("urgent-0").Remains)
+			require.NotNil(t, snapshot(t, l).Capsule("urgent-0").Remains())
 			plan := planFor(t.Context(), t, l, &nav.Preempting{Navigator: leavesOut(nil)})
 			require.Len(t, plan.Proposals, 1)
 			commit(t, l, plan.Proposals[0].Do...)
@@ -255,7 +255,7 @@ func TestGangsAreNominatedForFreeRoomThatTheyLose(t *testing.T) {
 			for range most {
 				lost += e.Pass(t.Context()).Conflicts
 				for c := range snapshot(t, l).Capsules() { // the room is free again
-					if c.Owner == "tasks" && c.Placed() {
+					if c.Owner() == "tasks" && c.Placed() {
 						commit(t, l, orbit.Release{Capsule: c.ID, Final: true})
 					}
 				}
@@ -343,7 +343,7 @@ func TestPreemptingWhereNobodyConfirmsAnyMore(t *testing.T) {
 		return l
 	}
 	stop := func(t require.TestingT, l orbit.Ledger) {
-		commit(t, l, orbit.Confirm{Capsule: "a", Since: snapshot(t, l).Capsule("a").Remains.Since, Stopped: true})
+		commit(t, l, orbit.Confirm{Capsule: "a", Since: snapshot(t, l).Capsule("a").Remains().Since, Stopped: true})
 	}
 	pass := func(t require.TestingT, e *orbit.Engine) {
 		round := e.Pass(context.Background())

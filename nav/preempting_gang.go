@@ -34,7 +34,7 @@ func (s *gangSeating) before(o *gangSeating) bool {
 // serveGang places a waiting gang with its minimum of members and returns nil, or the reason why it cannot.
 func (r *preemptPass) serveGang(ctx context.Context, c *orbit.Capsule) error {
 	w := r.wait(waiterOf(r.state, c))
-	members, levels := wantedOf(r.state, c, c.Gang)
+	members, levels := wantedOf(r.state, c, c.Gang())
 	switch {
 	case len(members) == 0:
 		return errNobody
@@ -48,7 +48,7 @@ func (r *preemptPass) serveGang(ctx context.Context, c *orbit.Capsule) error {
 	defer r.draft.Ask(nil)
 	defer func() { r.search.Gentle = false }()
 	var refusal *orbit.Rejection
-	best, tried, all := r.bestDomain(ctx, r.state.Gang(c.Gang).Nomination, members, levels, w.tried, &refusal)
+	best, tried, all := r.bestDomain(ctx, r.state.Gang(c.Gang()).Nomination, members, levels, w.tried, &refusal)
 	switch w.tried = 0; {
 	case best == nil && !all:
 		w.tried = tried
@@ -57,14 +57,14 @@ func (r *preemptPass) serveGang(ctx context.Context, c *orbit.Capsule) error {
 		w.again, w.why = r.now.Add(gangTriedAgain), keptBy(errNoDomain, refusal)
 		return w.why
 	}
-	withheld := r.withheld[waiter{gang: c.Gang}]
+	withheld := r.withheld[waiter{gang: c.Gang()}]
 	if len(best.leave) == 0 && !withheld {
 		return limited{"there is room for it without evicting"}
 	}
 	if why := r.exceeds(best.leave, best.Priority()); why != nil {
 		return why
 	}
-	if (withheld || w.lost > 0) && !isNominated(r.state.Gang(c.Gang).Nomination, best.parts...) && r.nominate(waiterOf(r.state, c), best.parts) {
+	if (withheld || w.lost > 0) && !isNominated(r.state.Gang(c.Gang()).Nomination, best.parts...) && r.nominate(waiterOf(r.state, c), best.parts) {
 		return errNominated
 	}
 	start, limits := r.draft.Checkpoint(), r.state.Limits()
@@ -72,7 +72,7 @@ func (r *preemptPass) serveGang(ctx context.Context, c *orbit.Capsule) error {
 		r.draft.Rollback(start)
 		return errNobody
 	}
-	made := r.draft.Propose(orbit.GangUnplaced{Gang: c.Gang})
+	made := r.draft.Propose(orbit.GangUnplaced{Gang: c.Gang()})
 	if len(made.Do) > limits.Commitments || len(made.If) > limits.Preconditions {
 		r.draft.Rollback(start)
 		return errors.New("its victims and members are more commitments or preconditions than the ledger accepts in one proposal")

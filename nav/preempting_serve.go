@@ -80,15 +80,15 @@ func (r *preemptPass) limit() {
 // which may be the one that the wrapped navigator gave.
 func (r *preemptPass) serveOne(ctx context.Context, u orbit.Unplaced) error {
 	c := u.Capsule
-	if c.Gang != "" {
-		why, known := r.gangs[c.Gang]
+	if c.Gang() != "" {
+		why, known := r.gangs[c.Gang()]
 		if !known {
 			why = r.serveGang(ctx, c)
-			r.gangs[c.Gang] = why
+			r.gangs[c.Gang()] = why
 		}
 		return because(u.Why, why)
 	}
-	if why, full := r.full[c.Spec]; full && !c.Nomination.Lives() && !victims.Stops(c) {
+	if why, full := r.full[c.Spec]; full && !c.Nomination().Lives() && !victims.Stops(c) {
 		return because(u.Why, why)
 	}
 	r.tried++
@@ -106,7 +106,7 @@ func (r *preemptPass) serveOne(ctx context.Context, u orbit.Unplaced) error {
 	if why := r.exceeds(e.Victims, e.Highest); why != nil {
 		return because(u.Why, why)
 	}
-	if room := roomFor(c, &e); (withheld || r.wait(waiterOf(r.state, c)).lost > 0) && !isNominated(c.Nomination, room) &&
+	if room := roomFor(c, &e); (withheld || r.wait(waiterOf(r.state, c)).lost > 0) && !isNominated(c.Nomination(), room) &&
 		r.nominate(waiterOf(r.state, c), []orbit.NominatedRoom{room}) {
 		return because(u.Why, errNominated)
 	}
@@ -120,12 +120,12 @@ func (r *preemptPass) serveOne(ctx context.Context, u orbit.Unplaced) error {
 // choose returns the node on which room is nominated for the capsule, if victims there make enough room, or else the
 // node whose victims are best.
 func (r *preemptPass) choose(c *orbit.Capsule) (place.Eviction, error) {
-	if c.Nomination.Lives() {
+	if c.Nomination().Lives() {
 		r.draft.Ask(c)
 		defer r.draft.Ask(nil)
 		r.search.Begin(&r.draft, c)
-		for i := range c.Nomination.Parts {
-			at := r.state.Node(c.Nomination.Parts[i].Node)
+		for i := range c.Nomination().Parts {
+			at := r.state.Node(c.Nomination().Parts[i].Node)
 			if at == nil || r.filtered(r.draft.Node(at.Index()), c.Spec) {
 				continue
 			}

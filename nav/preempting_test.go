@@ -302,7 +302,7 @@ func TestPreemptingNominatesFreeRoomThatItLoses(t *testing.T) {
 			for range 10 {
 				e.Pass(t.Context())
 				for c := range snapshot(t, l).Capsules() { // the room is free again
-					if c.Owner == "tasks" && c.Placed() {
+					if c.Owner() == "tasks" && c.Placed() {
 						commit(t, l, orbit.Release{Capsule: c.ID, Final: true})
 					}
 				}
@@ -421,7 +421,7 @@ func TestPreemptingGetsThroughSmallWork(t *testing.T) {
 			for i := range nodes { // one ends on every node, and one comes
 				at := orbit.NodeID(fmt.Sprint("n", i))
 				for c := range snapshot(t, l).On(at) {
-					if c.Owner == "tasks" {
+					if c.Owner() == "tasks" {
 						commit(t, l, orbit.Release{Capsule: c.ID, Final: true})
 						break
 					}

@@ -101,7 +101,7 @@ func (s *Services) greedy(ctx context.Context, pending []*orbit.Capsule) (orbit.
 	plan := orbit.Plan{Proposals: make([]orbit.Proposal, 0, len(pending))}
 	full := map[*orbit.Spec]error{}
 	for _, c := range pending {
-		if c.Gang != "" {
+		if c.Gang() != "" {
 			plan.Unplaced = append(plan.Unplaced, leftToItsGang(c))
 			continue
 		}
@@ -109,7 +109,7 @@ func (s *Services) greedy(ctx context.Context, pending []*orbit.Capsule) (orbit.
 			return plan, err
 		}
 		why := full[c.Spec]
-		if why == nil || c.Nomination.Lives() { // room may be nominated for this capsule alone
+		if why == nil || c.Nomination().Lives() { // room may be nominated for this capsule alone
 			why = s.draft.PlaceBest(s.Placement, c)
 			if why == nil {
 				plan.Proposals = append(plan.Proposals, s.draft.Propose())
@@ -125,7 +125,7 @@ func (s *Services) greedy(ctx context.Context, pending []*orbit.Capsule) (orbit.
 // leftToItsGang returns why a member of a gang is not placed by itself.
 func leftToItsGang(c *orbit.Capsule) orbit.Unplaced {
 	return orbit.Unplaced{Capsule: c, Why: fmt.Errorf(
-		"capsule %q is a member of gang %q, which is placed whole: by a navigator of gangs, for specs of the class Gang", c.ID, c.Gang)}
+		"capsule %q is a member of gang %q, which is placed whole: by a navigator of gangs, for specs of the class Gang", c.ID, c.Gang())}
 }
 
 // byClass puts the capsules of a class together, at the position of the first of them; within a class they keep their

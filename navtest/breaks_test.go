@@ -43,14 +43,14 @@ func (p *plain) handled(pending []*orbit.Capsule) []*orbit.Capsule {
 	pending = slices.Clone(pending)
 	if p.wide {
 		pending = slices.DeleteFunc(p.state.Pending(), func(c *orbit.Capsule) bool {
-			return c.Owner != "navtest" && (c.Owner != "" || !p.Claims(c.Spec.Module, c.Spec.Class))
+			return c.Owner() != "navtest" && (c.Owner() != "" || !p.Claims(c.Spec.Module, c.Spec.Class))
 		})
 	}
 	switch p.breaks {
 	case "takes what is assigned to others":
 		return slices.DeleteFunc(p.state.Pending(), func(c *orbit.Capsule) bool { return !p.Claims(c.Spec.Module, c.Spec.Class) })
 	case "takes what it does not claim":
-		return slices.DeleteFunc(p.state.Pending(), func(c *orbit.Capsule) bool { return c.Owner != "" && c.Owner != "navtest" })
+		return slices.DeleteFunc(p.state.Pending(), func(c *orbit.Capsule) bool { return c.Owner() != "" && c.Owner() != "navtest" })
 	case "places nothing":
 		return nil
 	case "serves the last first":
@@ -73,7 +73,7 @@ func (p *plain) afterwards(plan *orbit.Plan, pending []*orbit.Capsule) {
 		}
 	case "places what is placed":
 		for c := range p.state.Capsules() {
-			if c.Placed() && c.Spec.Class != orbit.GangClass && c.Owner == "" && len(p.rooms) > 0 {
+			if c.Placed() && c.Spec.Class != orbit.GangClass && c.Owner() == "" && len(p.rooms) > 0 {
 				plan.Proposals = append(plan.Proposals, orbit.Proposal{Do: []orbit.Commitment{orbit.Place{Capsule: c.ID, Node: p.rooms[0].node.ID}}})
 				return
 			}
@@ -99,7 +99,7 @@ func (p *plain) afterwards(plan *orbit.Plan, pending []*orbit.Capsule) {
 		}
 	case "evicts its equals":
 		for c := range p.state.Capsules() {
-			if c.Placed() && c.Owner == "navtest-other" && len(plan.Proposals) > 0 {
+			if c.Placed() && c.Owner() == "navtest-other" && len(plan.Proposals) > 0 {
 				if place, ok := plan.Proposals[0].Do[0].(orbit.Place); ok {
 					e := orbit.Evict{Capsule: c.ID, From: c.Node, Since: c.PlacedAt, For: place.Capsule}
 					plan.Proposals[0].Do = append([]orbit.Commitment{e}, plan.Proposals[0].Do...)
@@ -109,14 +109,14 @@ func (p *plain) afterwards(plan *orbit.Plan, pending []*orbit.Capsule) {
 		}
 	case "says what has stopped":
 		for c := range p.state.Capsules() {
-			if c.Placed() && c.Owner != "navtest-other" {
+			if c.Placed() && c.Owner() != "navtest-other" {
 				plan.Proposals = append(plan.Proposals, orbit.Proposal{Do: []orbit.Commitment{orbit.Release{Capsule: c.ID, Stopped: true}}})
 				return
 			}
 		}
 	case "nominates for others":
 		for c := range p.state.Capsules() {
-			if c.Pending() && c.Owner == "navtest-other" && len(p.rooms) > 0 {
+			if c.Pending() && c.Owner() == "navtest-other" && len(p.rooms) > 0 {
 				plan.Proposals = append(plan.Proposals, orbit.Proposal{Do: []orbit.Commitment{orbit.Nominate{Capsule: c.ID, Ends: time.Unix(1<<33, 0),
 					Parts: []orbit.NominatedRoom{{Node: p.rooms[0].node.ID, Room: orbit.Resources{orbit.CPU: 1}}}}}})
 				return
@@ -249,7 +249,7 @@ func (s *scribbler) Plan(ctx context.Context, view *orbit.View, pending []*orbit
 	case "the slice":
 		slices.Reverse(pending)
 	case "a capsule":
-		c.Note = "mine"
+		c.Ready = true
 	case "a spec":
 		c.Spec.Priority++
 	case "a requirement":

@@ -38,7 +38,7 @@ func (c *call) falseNoFit() error {
 	}
 	for _, u := range c.plan.Unplaced {
 		var nofit *orbit.NoFit
-		if u.Capsule == nil || u.Capsule.Gang != "" || u.Capsule.Spec.Near.Group != "" || !errors.As(u.Why, &nofit) {
+		if u.Capsule == nil || u.Capsule.Gang() != "" || u.Capsule.Spec.Near.Group != "" || !errors.As(u.Why, &nofit) {
 			continue
 		}
 		for n := range end.Nodes() {

@@ -44,8 +44,8 @@ func (t *trial) leavesGangsAlone() {
 	}
 	w.passes(3, func(c *call) error {
 		for _, place := range c.places() {
-			if capsule := c.state.Capsule(place.Capsule); capsule != nil && capsule.Gang != "" {
-				return c.fault("capsule %q is placed; it is a member of gang %q, and the navigator does not claim gangs", place.Capsule, capsule.Gang)
+			if capsule := c.state.Capsule(place.Capsule); capsule != nil && capsule.Gang() != "" {
+				return c.fault("capsule %q is placed; it is a member of gang %q, and the navigator does not claim gangs", place.Capsule, capsule.Gang())
 			}
 		}
 		return c.unaccounted()

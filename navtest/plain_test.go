@@ -73,16 +73,16 @@ func (p *plain) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Cap
 			return plan, err
 		}
 		switch {
-		case c.Gang != "" && p.gangs && p.breaks != "places members one by one":
-			if !tried[c.Gang] {
-				tried[c.Gang] = true
-				plan.Proposals = append(plan.Proposals, p.gang(p.state.Gang(c.Gang))...)
+		case c.Gang() != "" && p.gangs && p.breaks != "places members one by one":
+			if !tried[c.Gang()] {
+				tried[c.Gang()] = true
+				plan.Proposals = append(plan.Proposals, p.gang(p.state.Gang(c.Gang()))...)
 			}
 			if !places(plan, c.ID) {
-				plan.Unplaced = append(plan.Unplaced, orbit.Unplaced{Capsule: c, Why: fmt.Errorf("gang %q has no room", c.Gang)})
+				plan.Unplaced = append(plan.Unplaced, orbit.Unplaced{Capsule: c, Why: fmt.Errorf("gang %q has no room", c.Gang())})
 			}
-		case c.Gang != "" && p.breaks != "places members one by one" && p.breaks != "takes gangs for capsules":
-			plan.Unplaced = append(plan.Unplaced, orbit.Unplaced{Capsule: c, Why: fmt.Errorf("a member of gang %q", c.Gang)})
+		case c.Gang() != "" && p.breaks != "places members one by one" && p.breaks != "takes gangs for capsules":
+			plan.Unplaced = append(plan.Unplaced, orbit.Unplaced{Capsule: c, Why: fmt.Errorf("a member of gang %q", c.Gang())})
 		default:
 			p.single(c, &plan)
 		}
@@ -96,7 +96,7 @@ func (p *plain) single(c *orbit.Capsule, plan *orbit.Plan) {
 	place, err := p.place(c, p.rooms)
 	if err != nil {
 		why := error(&orbit.NoFit{})
-		if c.Remains != nil || c.Begun {
+		if c.Remains() != nil || c.Begun {
 			why = errors.New("it has to stop elsewhere first") // which says nothing of its class
 		}
 		if p.breaks == "gives blank reasons" {
@@ -177,7 +177,7 @@ func (p *plain) place(c *orbit.Capsule, rooms []*room) (orbit.Place, error) {
 		company = []string{"r0", "r1", "r2"}
 	}
 	for _, r := range rooms {
-		if (c.Remains != nil || c.Begun) && !r.node.Confirms {
+		if (c.Remains() != nil || c.Begun) && !r.node.Confirms {
 			continue // nothing waits there until it has stopped
 		}
 		domain, there := r.node.Labels[c.Spec.Near.Level]

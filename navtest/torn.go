@@ -53,13 +53,13 @@ func (c *call) only(gang orbit.GangID) (places bool) {
 		for _, do := range p.Do {
 			switch do := do.(type) {
 			case orbit.Place:
-				places = places || c.state.Capsule(do.Capsule).Gang == gang
+				places = places || c.state.Capsule(do.Capsule).Gang() == gang
 			case orbit.Evict:
-				if member := c.state.Capsule(do.Capsule); member != nil && member.Gang == gang {
+				if member := c.state.Capsule(do.Capsule); member != nil && member.Gang() == gang {
 					return false
 				}
 			case orbit.Release:
-				if member := c.state.Capsule(do.Capsule); member != nil && member.Gang == gang && member.Placed() {
+				if member := c.state.Capsule(do.Capsule); member != nil && member.Gang() == gang && member.Placed() {
 					return false
 				}
 			}

@@ -335,8 +335,8 @@ func (w *country) waiting(t *rapid.T) *orbit.Capsule {
 	var all, nominated []*orbit.Capsule
 	s := snapshotOf(t, w.ledger)
 	for c := range s.Capsules() {
-		if g := s.Gang(c.Gang); c.Pending() && c.ID[0] == 'w' {
-			if all = append(all, c); c.Nomination.Lives() || g != nil && g.Nomination.Lives() {
+		if g := s.Gang(c.Gang()); c.Pending() && c.ID[0] == 'w' {
+			if all = append(all, c); c.Nomination().Lives() || g != nil && g.Nomination.Lives() {
 				nominated = append(nominated, c)
 			}
 		}
@@ -356,7 +356,7 @@ func (w *country) nomination(t *rapid.T) (do orbit.Nominate, ok bool) {
 	if c == nil {
 		return do, false
 	}
-	if do.Capsule, do.Gang = c.ID, c.Gang; c.Gang != "" {
+	if do.Capsule, do.Gang = c.ID, c.Gang(); c.Gang() != "" {
 		do.Capsule = ""
 	}
 	if rapid.IntRange(0, 4).Draw(t, "ends") == 0 {

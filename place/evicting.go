@@ -34,8 +34,8 @@ func (e *Eviction) On(draft *orbit.Draft, c *orbit.Capsule) error {
 	start := draft.Checkpoint()
 	for _, v := range e.Victims {
 		do := orbit.Evict{Capsule: v.ID, For: c.ID}
-		if c.Gang != "" {
-			do.For, do.ForGang = "", c.Gang
+		if c.Gang() != "" {
+			do.For, do.ForGang = "", c.Gang()
 		}
 		if err := draft.Evict(do); err != nil {
 			draft.Rollback(start)

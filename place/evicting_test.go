@@ -338,15 +338,15 @@ func (seen evictions) count(e Eviction) {
 	for _, v := range e.Victims {
 		seen["evicted"]++
 		nodes[v.Node] = true
-		if v.Gang != "" && len(e.Victims) == 1 {
+		if v.Gang() != "" && len(e.Victims) == 1 {
 			seen["member beyond the minimum"]++
 		}
 	}
 	gangs := 0
 	for _, v := range e.Victims {
-		gangs += btoi(v.Gang != "")
-		seen["elsewhere"] += btoi(v.Node != e.Choice.Node.Node.ID && v.Gang == "")
-		seen["member elsewhere"] += btoi(v.Node != e.Choice.Node.Node.ID && v.Gang != "")
+		gangs += btoi(v.Gang() != "")
+		seen["elsewhere"] += btoi(v.Node != e.Choice.Node.Node.ID && v.Gang() == "")
+		seen["member elsewhere"] += btoi(v.Node != e.Choice.Node.Node.ID && v.Gang() != "")
 	}
 	if len(nodes) > 1 && gangs > 1 {
 		seen["whole gang"]++

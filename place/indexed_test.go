@@ -209,17 +209,17 @@ func (r *rivals) nominee(t *rapid.T) {
 	for _, e := range r.engines {
 		e.Ask(c)
 	}
-	if fresh && c.Gang == "" {
+	if fresh && c.Gang() == "" {
 		for n := range r.engines[0].Nodes() {
 			set, ok := n.PickDevices(c.Spec)
 			err := r.view.State().Check(orbit.Proposal{View: r.view.Revision(), Do: []orbit.Commitment{orbit.Place{Capsule: c.ID, Node: n.Node.ID, Devices: set}}})
 			rules := nearIn(&r.engines[0].Draft, c.Spec)
 			require.Equal(t, err == nil && !r.view.Report(n).Expired, ok && n.Fits(c.Spec) && rules.opens(n.Node), "%v", err)
-			r.asked += btoi(c.Nomination.Lives())
+			r.asked += btoi(c.Nomination().Lives())
 		}
 	}
 	choices, ok := r.ask(t, c.Spec)
-	if ok && (c.Gang != "" || r.rng.IntN(2) == 0) || !ok {
+	if ok && (c.Gang() != "" || r.rng.IntN(2) == 0) || !ok {
 		for _, e := range r.engines {
 			e.Ask(nil)
 		}

@@ -161,7 +161,7 @@ func (b *backlog) look(state *orbit.State, id orbit.CapsuleID, now orbit.Instant
 
 // add adds a pending capsule. Its waiting time counts from SubmitTime or, without one, from now.
 func (b *backlog) add(c *orbit.Capsule, now orbit.Instant) {
-	since := cmp.Or(c.SubmitTime, now)
+	since := cmp.Or(c.SubmitTime(), now)
 	b.waiting[c.ID] = waiter{c.Spec, c.Submitted, since}
 	b.sum(c.Spec, 1)
 	class := classOf(c.Spec)

@@ -227,8 +227,8 @@ func (m *Engines) placed(engine string, state *orbit.State, p *orbit.Proposal) {
 			continue
 		}
 		c := state.Capsule(place.Capsule)
-		if c != nil && c.SubmitTime != 0 && place.At != 0 && isFirst(c, p.ID) {
-			waited := time.Duration(place.At - c.SubmitTime)
+		if c != nil && c.SubmitTime() != 0 && place.At != 0 && isFirst(c, p.ID) {
+			waited := time.Duration(place.At - c.SubmitTime())
 			m.waits.WithLabelValues(classes[classOf(c.Spec)].String()).Observe(max(0, waited.Seconds()))
 		}
 	}

@@ -197,8 +197,8 @@ func (b *books) pending(s *orbit.State, out map[string]float64) {
 		}
 		key := fmt.Sprint(c.ID, c.Submitted)
 		switch was, ok := b.since[key]; {
-		case c.SubmitTime != 0:
-			since[key] = c.SubmitTime.Time()
+		case c.SubmitTime() != 0:
+			since[key] = c.SubmitTime().Time()
 		case ok:
 			since[key] = was
 		default:

@@ -322,7 +322,7 @@ func TestWarmBesideGateways(t *testing.T) {
 	replay(t, f.ledger)
 	warm := 0
 	for c := range snapshot(t, f.ledger).Capsules() {
-		if c.Note == sandbox.WarmNote {
+		if c.Note() == sandbox.WarmNote {
 			warm++
 		}
 	}

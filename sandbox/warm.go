@@ -136,14 +136,14 @@ type warmPlan struct {
 
 // add places a capsule, or records why it cannot.
 func (p *warmPlan) add(c *orbit.Capsule) {
-	if c.Gang != "" {
+	if c.Gang() != "" {
 		p.plan.Unplaced = append(p.plan.Unplaced, orbit.Unplaced{Capsule: c, Why: fmt.Errorf(
-			"capsule %q is a member of gang %q, which is placed whole: by a navigator of gangs, for specs of the class Gang", c.ID, c.Gang)})
+			"capsule %q is a member of gang %q, which is placed whole: by a navigator of gangs, for specs of the class Gang", c.ID, c.Gang())})
 		return
 	}
 	want := warmWant{c.Spec, c.PlacedAt > 0}
 	why := p.why[want]
-	if why == nil || c.Nomination.Lives() { // room may be nominated for this capsule alone
+	if why == nil || c.Nomination().Lives() { // room may be nominated for this capsule alone
 		p.loads.draft.Ask(c)
 		choice, err := p.loads.best(&ask{spec: c.Spec, again: want.again, leases: p.leases})
 		if err == nil {

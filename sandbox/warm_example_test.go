@@ -61,7 +61,7 @@ func ExampleWarm() {
 	}
 	for _, id := range []orbit.CapsuleID{"sandbox-0", "sandbox-13", "with-data"} {
 		c := state.Capsule(id)
-		fmt.Println(id, "on", c.Node, c.Note)
+		fmt.Println(id, "on", c.Node, c.Note())
 	}
 	// Output:
 	// committed: 15 [warm=15 cold=0]

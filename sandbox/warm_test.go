@@ -252,7 +252,7 @@ func TestWarmHostileReports(t *testing.T) {
 		require.Empty(t, round.Errors)
 		require.Equal(t, 2, round.Committed)
 		for c := range snapshot(t, l).Capsules() {
-			require.Equal(t, "good cold", fmt.Sprint(c.Node, " ", c.Note), "cpu %v", cpu)
+			require.Equal(t, "good cold", fmt.Sprint(c.Node, " ", c.Note()), "cpu %v", cpu)
 		}
 	}
 }
@@ -382,7 +382,7 @@ func TestWarmSlotsGoBeforeEmptyHosts(t *testing.T) {
 			on := map[string]int{}
 			for c := range snapshot(t, f.ledger).Capsules() {
 				if c.Spec.Start.Template == code {
-					on[string(c.Node)[:4]+" "+c.Note]++
+					on[string(c.Node)[:4]+" "+c.Note()]++
 				}
 			}
 			require.Equal(t, map[string]int{"warm warm": warm, "empt cold": 5}, on)

@@ -130,7 +130,7 @@ func (f *fleet) noteOf(id orbit.CapsuleID) string {
 	if c == nil || !c.Placed() {
 		return "nowhere"
 	}
-	return fmt.Sprintf("%s %s", c.Node, c.Note)
+	return fmt.Sprintf("%s %s", c.Node, c.Note())
 }
 
 // live is how many capsules are pending or placed.

@@ -100,8 +100,8 @@ func TestCallbacksOfWhichNothingIsLeft(t *testing.T) {
 			require.Len(t, texts, 3, "%s: all steps have returned", name)
 			require.Contains(t, <-texts+<-texts+<-texts, "x001", name)
 			require.Equal(t, 2*time.Minute, time.Since(begun))
-			require.Equal(t, "a", s.state().Capsule("x000").Owner, name)
-			require.Empty(t, s.state().Capsule("x001").Owner, name)
+			require.Equal(t, "a", s.state().Capsule("x000").Owner(), name)
+			require.Empty(t, s.state().Capsule("x001").Owner(), name)
 			time.Sleep(2 * time.Hour) // until the goroutines that make texts have ended
 		})
 	}

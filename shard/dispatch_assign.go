@@ -34,11 +34,11 @@ func (o *order) proposal(view orbit.Revision) orbit.Proposal {
 // take adds an assignment to the order. It bets that the lease of the owner does not change: an owner that was gone and
 // is back may be placing the capsule.
 func (d *Dispatcher) take(o *order, c *orbit.Capsule) {
-	o.do = append(o.do, orbit.Assign{Capsule: c.ID, From: c.Owner, Owner: d.roster.names[o.to]})
-	if c.Owner == "" || d.Leases == nil {
+	o.do = append(o.do, orbit.Assign{Capsule: c.ID, From: c.Owner(), Owner: d.roster.names[o.to]})
+	if c.Owner() == "" || d.Leases == nil {
 		return
 	}
-	key := d.Leases.Key(c.Owner)
+	key := d.Leases.Key(c.Owner())
 	_, at := d.state.Mark(key)
 	bet := orbit.MarkAt{Key: key, Revision: at}
 	if len(key) <= d.Ledger.Limits().IDBytes && !slices.Contains(o.bets, orbit.Precondition(bet)) { // a name that is too long for a key has no lease
@@ -79,7 +79,7 @@ func (d *Dispatcher) order(u unit, now time.Time, round *Round) (order, bool) {
 	if to < 0 {
 		return order{}, false
 	}
-	o := order{unit: u, to: to, from: first.Owner, cause: cause, bets: d.roster.bets[to]}
+	o := order{unit: u, to: to, from: first.Owner(), cause: cause, bets: d.roster.bets[to]}
 	for c := range u.members(d.state) {
 		if d.free(c) {
 			d.take(&o, c)
@@ -89,7 +89,7 @@ func (d *Dispatcher) order(u unit, now time.Time, round *Round) (order, bool) {
 }
 
 // free reports whether a capsule waits and no live scheduler has it.
-func (d *Dispatcher) free(c *orbit.Capsule) bool { return c.Pending() && !d.roster.lives(c.Owner) }
+func (d *Dispatcher) free(c *orbit.Capsule) bool { return c.Pending() && !d.roster.lives(c.Owner()) }
 
 // survey returns the first capsule of the unit that has to be assigned, nil if there is none. Company is the live
 // scheduler that owns other members of the same gang, "" if there is none; if there are several, one that owns pending
@@ -100,8 +100,8 @@ func (d *Dispatcher) survey(u unit, round *Round) (first *orbit.Capsule, company
 		switch {
 		case d.free(c):
 			first = cmp.Or(first, c)
-		case !c.Released() && d.roster.lives(c.Owner) && (company == "" || c.Pending() && !waits):
-			company, waits = c.Owner, c.Pending()
+		case !c.Released() && d.roster.lives(c.Owner()) && (company == "" || c.Pending() && !waits):
+			company, waits = c.Owner(), c.Pending()
 		}
 	}
 	if first != nil && d.Select != nil && !d.selects(first, round) {
@@ -178,7 +178,7 @@ func (d *Dispatcher) pick(u unit, first *orbit.Capsule, list failures, out []int
 // cause returns why a unit is dispatched again; "": it has not been dispatched before.
 func (d *Dispatcher) cause(first *orbit.Capsule, list failures, again bool) Cause {
 	switch {
-	case first.Owner != "":
+	case first.Owner() != "":
 		return OwnerGone
 	case again && len(list.list) > 0:
 		return TriedAgain

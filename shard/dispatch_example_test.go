@@ -89,7 +89,7 @@ func ExampleImport() {
 	)
 	state, _ := ledger.Snapshot(ctx)
 	pinned, _ := state.Mark("pinned/b")
-	fmt.Println(err, state.Capsule("b").Owner, pinned)
+	fmt.Println(err, state.Capsule("b").Owner(), pinned)
 	// Output:
 	// b [east west]
 	// <nil> east east

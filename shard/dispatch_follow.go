@@ -246,7 +246,7 @@ func (d *Dispatcher) refreshMembership() {
 	for _, name := range was.names {
 		if !d.roster.lives(name) {
 			for _, id := range d.loads.owner(name).ids {
-				if c := d.state.Capsule(id); c != nil && c.Owner == name {
+				if c := d.state.Capsule(id); c != nil && c.Owner() == name {
 					d.review(unitOf(c))
 				}
 			}

@@ -111,7 +111,7 @@ func (w *world) submit() {
 
 // giveUp makes the owner of a capsule give it back, on a view that may be old.
 func (w *world) giveUp(old *orbit.View) {
-	c := w.any(func(c *orbit.Capsule) bool { return c.Pending() && c.Owner != "" })
+	c := w.any(func(c *orbit.Capsule) bool { return c.Pending() && c.Owner() != "" })
 	if c == nil {
 		return
 	}
@@ -120,14 +120,14 @@ func (w *world) giveUp(old *orbit.View) {
 	if rapid.Bool().Draw(w.rt, "stale") && old.State() != nil && old.State().Capsule(c.ID) != nil {
 		view = old
 		c = old.State().Capsule(c.ID)
-		if !c.Pending() || c.Owner == "" {
+		if !c.Pending() || c.Owner() == "" {
 			return
 		}
 	}
 	inner := nav.Func(func(context.Context, *orbit.View, []*orbit.Capsule) (orbit.Plan, error) {
 		return orbit.Plan{Unplaced: []orbit.Unplaced{{Capsule: c, Why: &orbit.NoFit{}}}}, nil
 	})
-	plan, err := (&Scheduler{Name: c.Owner, Navigator: inner}).Plan(context.Background(), view, nil)
+	plan, err := (&Scheduler{Name: c.Owner(), Navigator: inner}).Plan(context.Background(), view, nil)
 	require.NoError(w.t, err)
 	for _, p := range plan.Proposals {
 		_, _ = w.ledger.Propose(context.Background(), p)
@@ -249,7 +249,7 @@ func (w *world) check() {
 	}
 	living := schedulersIn(state, w.leases)
 	for c := range state.Capsules() {
-		if c.Pending() && len(living) > 0 && !slices.Contains(living, c.Owner) {
+		if c.Pending() && len(living) > 0 && !slices.Contains(living, c.Owner()) {
 			w.excused(state, c, living)
 		}
 	}
@@ -263,7 +263,7 @@ func (w *world) checkBooks(d *Dispatcher, state *orbit.State) {
 	count := map[string]int{}
 	for c := range state.Capsules() {
 		if c.Pending() {
-			count[c.Owner]++
+			count[c.Owner()]++
 		}
 	}
 	require.Equal(w.t, state.Revision(), d.state.Revision())
@@ -299,7 +299,7 @@ func (w *world) excused(state *orbit.State, c *orbit.Capsule, living []string) {
 		return
 	}
 	for _, name := range living {
-		require.True(w.t, failed(name) || list.more, "capsule %q has owner %q, and %q has not failed it (%q)", c.ID, c.Owner, name, value)
+		require.True(w.t, failed(name) || list.more, "capsule %q has owner %q, and %q has not failed it (%q)", c.ID, c.Owner(), name, value)
 	}
 	for _, d := range w.dispatchers {
 		require.False(w.t, d.retry.record(u).due.IsZero(), "capsule %q will never be tried again", c.ID)
@@ -310,8 +310,8 @@ func (w *world) excused(state *orbit.State, c *orbit.Capsule, living []string) {
 func (w *world) checkGang(state *orbit.State, g *orbit.GangState, living []string) {
 	owners := map[string]bool{}
 	for c := range state.Members(g.Gang.ID) {
-		if c.Pending() && slices.Contains(living, c.Owner) {
-			owners[c.Owner] = true
+		if c.Pending() && slices.Contains(living, c.Owner()) {
+			owners[c.Owner()] = true
 		}
 	}
 	require.LessOrEqual(w.t, len(owners), 1, "gang %q", g.Gang.ID)
@@ -355,7 +355,7 @@ func (w *world) end() {
 			break
 		}
 		for _, c := range state.Pending() {
-			if c.Owner == "" || w.state().Capsule(c.ID).Placed() {
+			if c.Owner() == "" || w.state().Capsule(c.ID).Placed() {
 				continue
 			}
 			var do []orbit.Commitment
@@ -364,7 +364,7 @@ func (w *world) end() {
 					do = append(do, orbit.Place{Capsule: m.ID, Node: "large"})
 				}
 			}
-			if _, err := w.ledger.Propose(context.Background(), orbit.Proposal{Do: do}); err != nil && c.Gang != "" {
+			if _, err := w.ledger.Propose(context.Background(), orbit.Proposal{Do: do}); err != nil && c.Gang() != "" {
 				for i, place := range do { // members of the gang have been released for good
 					do[i] = orbit.Release{Capsule: place.(orbit.Place).Capsule, Final: true}
 				}

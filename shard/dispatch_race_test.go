@@ -95,7 +95,7 @@ func (m *moody) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Cap
 	var plan orbit.Plan
 	for _, c := range pending {
 		switch {
-		case c.Gang != "":
+		case c.Gang() != "":
 			gangs = append(gangs, c)
 		case m.rng.IntN(3) == 0:
 			plan.Unplaced = append(plan.Unplaced, orbit.Unplaced{Capsule: c, Why: &orbit.NoFit{}})
@@ -131,7 +131,7 @@ func user(t *testing.T, ledger *orbit.MemoryLedger) {
 		state, _ := ledger.Snapshot(context.Background())
 		for c := range state.Capsules() {
 			if c.Placed() && rng.IntN(10) == 0 {
-				final := c.Gang == "" && rng.IntN(4) > 0
+				final := c.Gang() == "" && rng.IntN(4) > 0
 				_, _ = ledger.Propose(context.Background(), orbit.Proposal{Do: []orbit.Commitment{orbit.Release{Capsule: c.ID, Final: final, Stopped: !final}}})
 			}
 		}
@@ -143,7 +143,7 @@ func user(t *testing.T, ledger *orbit.MemoryLedger) {
 			return
 		}
 		for c := range state.Capsules() {
-			if c.Placed() && c.Gang == "" && rng.IntN(10) == 0 {
+			if c.Placed() && c.Gang() == "" && rng.IntN(10) == 0 {
 				_, _ = ledger.Propose(context.Background(), orbit.Proposal{Do: []orbit.Commitment{orbit.Release{Capsule: c.ID, Final: true}}})
 			}
 		}
@@ -195,11 +195,11 @@ func replay(t *testing.T, s *stage, state *orbit.State) {
 func divided(s *stage, state *orbit.State, of *orbit.Capsule) bool {
 	owner := ""
 	for m := range unitOf(of).members(state) {
-		if _, lives := s.leases.In(state, m.Owner); lives && m.Pending() {
-			if owner != "" && m.Owner != owner {
+		if _, lives := s.leases.In(state, m.Owner()); lives && m.Pending() {
+			if owner != "" && m.Owner() != owner {
 				return true
 			}
-			owner = m.Owner
+			owner = m.Owner()
 		}
 	}
 	return false

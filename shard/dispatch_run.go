@@ -133,7 +133,7 @@ func (d *Dispatcher) glance(c orbit.Commitment) bool {
 func (d *Dispatcher) glanceRelease(c orbit.Release) bool {
 	known := d.state.Capsule(c.Capsule)
 	if known == nil || !c.Final {
-		return known == nil || !d.roster.lives(known.Owner)
+		return known == nil || !d.roster.lives(known.Owner())
 	}
 	u := unitOf(known)
 	_, pinned := d.state.Mark(u.pinnedMark().key(u.id))

@@ -74,7 +74,7 @@ func TestRunSleepsThroughWhatDoesNotConcernIt(t *testing.T) {
 		require.Equal(t, int64(1), reads(func() { s.do(orbit.Assign{Capsule: "y000", From: "a"}) }))
 		require.Equal(t, int64(1), reads(func() { s.die("a") }))
 		for c := range s.state().Capsules() {
-			require.True(t, c.Released() || c.Owner == "b")
+			require.True(t, c.Released() || c.Owner() == "b")
 		}
 		for i := range 3*maxBehind + 10 {
 			s.do(orbit.Mark{Key: "other", Value: string(rune('a' + i%20))})

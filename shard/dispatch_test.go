@@ -66,7 +66,7 @@ func (s *stage) owner(id orbit.CapsuleID) string {
 	s.t.Helper()
 	c := s.state().Capsule(id)
 	require.NotNil(s.t, c, "capsule %q", id)
-	return c.Owner
+	return c.Owner()
 }
 
 // mark returns the value of a mark.

@@ -20,7 +20,7 @@ func (s *Scheduler) giveBack(view *orbit.View, plan *orbit.Plan) (back []orbit.P
 			continue
 		}
 		who := unitOf(u.Capsule)
-		if placed[who] || who.gang && runs(state, u.Capsule.Gang) {
+		if placed[who] || who.gang && runs(state, u.Capsule.Gang()) {
 			continue // the pending members of a running gang belong to the scheduler of the others
 		}
 		if err := who.failedMark().fits(who.id, state.Limits()); err != nil {
@@ -58,7 +58,7 @@ func (s *Scheduler) hopeless(u *orbit.Unplaced) bool {
 func (s *Scheduler) gangsPlaced(state *orbit.State, plan *orbit.Plan) map[unit]bool {
 	gangs := map[unit]bool{}
 	for c := range placed(state, plan.Proposals) {
-		if c.Gang != "" {
+		if c.Gang() != "" {
 			gangs[unitOf(c)] = true
 		}
 		delete(s.unplaced, c.ID)
@@ -83,13 +83,13 @@ func (s *Scheduler) leaveDivided(state *orbit.State, pending []*orbit.Capsule) (
 			rest = append(rest, c)
 			continue
 		}
-		if c.Owner == s.Name {
+		if c.Owner() == s.Name {
 			if _, begun := proposals[u]; !begun {
 				proposals[u] = len(plan.Proposals)
 				plan.Proposals = append(plan.Proposals, orbit.Proposal{View: state.Revision()})
 			}
 			p := &plan.Proposals[proposals[u]]
-			p.Do = append(p.Do, orbit.Assign{Capsule: c.ID, From: c.Owner})
+			p.Do = append(p.Do, orbit.Assign{Capsule: c.ID, From: c.Owner()})
 		}
 		why := givenBackError(u, s.Name, fmt.Errorf("its gang waits with scheduler %q", home))
 		plan.Unplaced = append(plan.Unplaced, orbit.Unplaced{Capsule: c, Why: why})
@@ -106,9 +106,9 @@ func (s *Scheduler) home(state *orbit.State, u unit) string {
 	}
 	first, others := "", false
 	for c := range u.members(state) {
-		if c.Pending() && c.Owner != "" {
-			first = cmp.Or(first, c.Owner)
-			others = others || c.Owner != s.Name
+		if c.Pending() && c.Owner() != "" {
+			first = cmp.Or(first, c.Owner())
+			others = others || c.Owner() != s.Name
 		}
 	}
 	if !others {
@@ -142,8 +142,8 @@ func (s *Scheduler) back(view *orbit.View, u unit, why error) []orbit.Proposal {
 	bets := []orbit.Precondition{orbit.MarkAt{Key: key, Revision: at}}
 	p := orbit.Proposal{View: view.Revision(), If: bets}
 	for c := range u.members(state) {
-		if c.Pending() && (c.Owner == s.Name || c.Owner == "") {
-			p.Do = append(p.Do, orbit.Assign{Capsule: c.ID, From: c.Owner})
+		if c.Pending() && (c.Owner() == s.Name || c.Owner() == "") {
+			p.Do = append(p.Do, orbit.Assign{Capsule: c.ID, From: c.Owner()})
 			delete(s.unplaced, c.ID)
 		}
 	}
@@ -162,7 +162,7 @@ func (s *Scheduler) forget(state *orbit.State) {
 		return
 	}
 	for id := range s.unplaced {
-		if c := state.Capsule(id); c == nil || !c.Pending() || c.Owner != s.Name {
+		if c := state.Capsule(id); c == nil || !c.Pending() || c.Owner() != s.Name {
 			delete(s.unplaced, id)
 		}
 	}

@@ -86,8 +86,8 @@ func TestClearsWhatChangesHelp(t *testing.T) {
 			s.settle(d)
 			for range 2 {
 				for _, id := range all {
-					if c := s.state().Capsule(id); c.Pending() && c.Owner != "" {
-						s.giveBack(c.Owner, id)
+					if c := s.state().Capsule(id); c.Pending() && c.Owner() != "" {
+						s.giveBack(c.Owner(), id)
 					}
 				}
 				s.settle(d)

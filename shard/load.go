@@ -72,14 +72,14 @@ func (l *loads) forgetExpected() {
 // update counts the change of one capsule from one record to another; either may be nil.
 func (l *loads) update(was, is *orbit.Capsule, state *orbit.State) {
 	before, now := was != nil && was.Pending(), is != nil && is.Pending()
-	if before && now && was.Owner == is.Owner {
+	if before && now && was.Owner() == is.Owner() {
 		return
 	}
 	if before {
-		l.add(l.owner(was.Owner), -1)
+		l.add(l.owner(was.Owner()), -1)
 	}
 	if now {
-		o := l.owner(is.Owner)
+		o := l.owner(is.Owner())
 		o.file(is.ID, state)
 		l.add(o, 1)
 	}
@@ -112,7 +112,7 @@ func (o *ownerLoad) file(id orbit.CapsuleID, state *orbit.State) {
 		kept := o.ids[:0]
 		seen := make(map[orbit.CapsuleID]bool, o.count)
 		for _, id := range o.ids {
-			if c := state.Capsule(id); c != nil && c.Pending() && c.Owner == o.name && !seen[id] {
+			if c := state.Capsule(id); c != nil && c.Pending() && c.Owner() == o.name && !seen[id] {
 				seen[id] = true
 				kept = append(kept, id)
 			}

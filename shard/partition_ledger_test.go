@@ -141,7 +141,7 @@ func TestPartitionLedgerEndsOwnNominations(t *testing.T) {
 	submit(t, ledger, "a", 5, "big")
 	commit(t, ledger, orbit.Nominate{Capsule: "big", Ends: time.Now().Add(time.Hour), Parts: []orbit.NominatedRoom{{Node: "n00", Room: orbit.Resources{4}}}})
 	commit(t, ledger, orbit.PutNode{Node: orbit.Node{ID: "n00", Capacity: orbit.Resources{4}, Labels: map[string]string{"new": "label"}}})
-	lives := func() bool { return snapshot(t, ledger).Capsule("big").Nomination.Lives() }
+	lives := func() bool { return snapshot(t, ledger).Capsule("big").Nomination().Lives() }
 	a, _ := engineOf(ledger, "a", Strict)
 	b, _ := engineOf(ledger, "b", Strict)
 	b.Pass(context.Background())

@@ -66,8 +66,8 @@ func pinning(state *orbit.State, scheduler string, capsules []orbit.CapsuleID) (
 		p.Do = append(p.Do, orbit.Mark{Key: kind.key(u.id), Value: scheduler})
 		p.If = append(p.If, orbit.MarkAt{Key: kind.key(u.id), Revision: at})
 		for c := range u.members(state) {
-			if c.Pending() && c.Owner != scheduler {
-				p.Do = append(p.Do, orbit.Assign{Capsule: c.ID, From: c.Owner, Owner: scheduler})
+			if c.Pending() && c.Owner() != scheduler {
+				p.Do = append(p.Do, orbit.Assign{Capsule: c.ID, From: c.Owner(), Owner: scheduler})
 			}
 		}
 	}

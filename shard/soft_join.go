@@ -19,7 +19,7 @@ func (s *soft) splitUnplaced(state *orbit.State, plan *orbit.Plan, pending []*or
 	gangs, groups := begun(state, plan.Proposals)
 	unplaced := make(map[orbit.CapsuleID]bool, len(plan.Unplaced))
 	for _, u := range plan.Unplaced {
-		if !gangs[u.Capsule.Gang] && !groups[u.Capsule.Spec.Near.Group] {
+		if !gangs[u.Capsule.Gang()] && !groups[u.Capsule.Spec.Near.Group] {
 			unplaced[u.Capsule.ID] = true
 			continue
 		}
@@ -36,8 +36,8 @@ func (s *soft) splitUnplaced(state *orbit.State, plan *orbit.Plan, pending []*or
 func begun(state *orbit.State, proposals []orbit.Proposal) (gangs map[orbit.GangID]bool, groups map[string]bool) {
 	gangs, groups = map[orbit.GangID]bool{}, map[string]bool{}
 	for c := range placed(state, proposals) {
-		if c.Gang != "" {
-			gangs[c.Gang] = true
+		if c.Gang() != "" {
+			gangs[c.Gang()] = true
 		}
 		for group := range c.Spec.MemberOf {
 			groups[group] = true

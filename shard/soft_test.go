@@ -144,7 +144,7 @@ func TestSoftNotStarved(t *testing.T) {
 		return nav.Func(func(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 			var g, o []*orbit.Capsule
 			for _, c := range pending {
-				if c.Gang != "" {
+				if c.Gang() != "" {
 					g = append(g, c)
 				} else {
 					o = append(o, c)

@@ -130,8 +130,8 @@ func (s *storm) users(rounds int) {
 		require.NoError(s.t, err)
 		state := s.state()
 		for c := range state.Capsules() {
-			if c.Placed() && (c.Gang == "" || !s.calm) && rng.IntN(8) == 0 {
-				final := c.Gang == "" && rng.IntN(4) > 0
+			if c.Placed() && (c.Gang() == "" || !s.calm) && rng.IntN(8) == 0 {
+				final := c.Gang() == "" && rng.IntN(4) > 0
 				_, _ = s.ledger.Propose(ctx, orbit.Proposal{Do: []orbit.Commitment{orbit.Release{Capsule: c.ID, Final: final, Stopped: !final}}})
 			}
 		}
@@ -173,7 +173,7 @@ func (s *storm) check(state *orbit.State) {
 				continue
 			}
 			places++
-			owner := state.Capsule(place.Capsule).Owner
+			owner := state.Capsule(place.Capsule).Owner()
 			_, lives := s.leases.In(state, owner)
 			require.True(s.t, lives, "placed for %q, who is dead, at %d", owner, c.Revision)
 			if group, _ := state.Mark("group/" + string(place.Node)); s.mode == Strict {
@@ -230,7 +230,7 @@ func runStorm(t *testing.T, s *storm) {
 	s.users(scale.Of(200, 500))
 	if !assert.Eventually(t, func() bool { return s.state().PendingCount() == 0 }, 5*time.Minute, 5*time.Millisecond, "forgotten") {
 		for _, c := range s.state().Pending() {
-			t.Logf("%q of gang %q owner %q failed %q %q", c.ID, c.Gang, c.Owner, s.mark("failed/"+string(c.ID)), s.mark("failed-gang/"+string(c.Gang)))
+			t.Logf("%q of gang %q owner %q failed %q %q", c.ID, c.Gang(), c.Owner(), s.mark("failed/"+string(c.ID)), s.mark("failed-gang/"+string(c.Gang())))
 		}
 		t.FailNow()
 	}

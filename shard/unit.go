@@ -15,8 +15,8 @@ type unit struct {
 
 // unitOf returns the unit that a capsule belongs to.
 func unitOf(c *orbit.Capsule) unit {
-	if c.Gang != "" {
-		return unit{string(c.Gang), true}
+	if c.Gang() != "" {
+		return unit{string(c.Gang()), true}
 	}
 	return unit{id: string(c.ID)}
 }
@@ -53,7 +53,7 @@ func (u unit) members(state *orbit.State) iter.Seq[*orbit.Capsule] {
 		return state.Members(orbit.GangID(u.id))
 	}
 	return func(yield func(*orbit.Capsule) bool) {
-		if c := state.Capsule(orbit.CapsuleID(u.id)); c != nil && c.Gang == "" {
+		if c := state.Capsule(orbit.CapsuleID(u.id)); c != nil && c.Gang() == "" {
 			yield(c)
 		}
 	}

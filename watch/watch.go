@@ -188,8 +188,8 @@ func (x *Index) file(d orbit.Diff, at orbit.Revision) {
 			}
 			touch(subject{node: c.Node})
 			touch(subject{module: c.Spec.Module})
-			if c.Remains != nil {
-				touch(subject{node: c.Remains.Node})
+			if c.Remains() != nil {
+				touch(subject{node: c.Remains().Node})
 			}
 		}
 	}

@@ -105,7 +105,7 @@ func (w *wakes) wakes(do orbit.Commitment, names ...string) {
 func (w *wakes) since(id orbit.CapsuleID) orbit.Revision {
 	s, err := w.ledger.Snapshot(w.Context())
 	require.NoError(w, err)
-	if r := s.Capsule(id).Remains; r != nil {
+	if r := s.Capsule(id).Remains(); r != nil {
 		return r.Since
 	}
 	return s.Capsule(id).PlacedAt

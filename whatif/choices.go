@@ -90,10 +90,10 @@ type choice struct {
 // It is negative if that is unknown, or if the placement is not the capsule's first one.
 func waited(before, after *orbit.Capsule) time.Duration {
 	again := before != nil && before.Submitted == after.Submitted && before.PlacedAt != 0
-	if again || after.SubmitTime == 0 || after.PlaceTime == 0 {
+	if again || after.SubmitTime() == 0 || after.PlaceTime == 0 {
 		return -1
 	}
-	return max(0, time.Duration(after.PlaceTime-after.SubmitTime))
+	return max(0, time.Duration(after.PlaceTime-after.SubmitTime()))
 }
 
 // both counts a capsule that both have placed: theirs is the real placement, mine the shadow's.

@@ -24,7 +24,7 @@ func (a *gangAsker) cuts() (out []gangCut) {
 	gang := a.gang.Gang
 	for i := range gang.Roles {
 		for _, id := range gang.Roles[i].Members {
-			if c := a.state.Capsule(id); c == nil || c.Gang != gang.ID || !c.Pending() || c.Spec != gang.Roles[i].Spec {
+			if c := a.state.Capsule(id); c == nil || c.Gang() != gang.ID || !c.Pending() || c.Spec != gang.Roles[i].Spec {
 				return nil
 			}
 		}
@@ -112,6 +112,6 @@ func (c gangCut) by(p *gangPlace, amount int64) *GangFix {
 			f.before = append(f.before, orbit.Release{Capsule: id, Final: true})
 		}
 	}
-	f.before = append(f.before, orbit.Submit{Gang: &gang, Owner: like.Owner, At: like.SubmitTime, Labels: like.Labels})
+	f.before = append(f.before, orbit.Submit{Gang: &gang, Owner: like.Owner(), At: like.SubmitTime(), Labels: like.Labels()})
 	return f
 }

@@ -75,7 +75,7 @@ func needsOf(state *orbit.State, g *orbit.GangState, as *orbit.Gang) (needs [][]
 		}
 		var members []*orbit.Capsule
 		for _, id := range role.Members {
-			if c := state.Capsule(id); len(members) < count && c != nil && c.Gang == as.ID && c.Pending() {
+			if c := state.Capsule(id); len(members) < count && c != nil && c.Gang() == as.ID && c.Pending() {
 				if role.Spec != g.Gang.Roles[i].Spec {
 					changed := *c
 					changed.Spec = role.Spec

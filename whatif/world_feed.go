@@ -49,7 +49,7 @@ func (w *World) feed(ctx context.Context, changes []orbit.Change, after *orbit.S
 			w.do(ctx, do)
 		case orbit.Assign:
 			if c := w.state(ctx).Capsule(do.Capsule); c != nil {
-				do.From = c.Owner
+				do.From = c.Owner()
 				w.do(ctx, do)
 			}
 		case orbit.Resize:
@@ -159,11 +159,11 @@ func (w *World) release(ctx context.Context, r orbit.Release) {
 // plans reports whether one of the World's engines plans a capsule. The World then does not repeat its real placement.
 func (w *World) plans(c *orbit.Capsule) bool {
 	for _, e := range w.engines {
-		if c.Owner == e.Name && c.Owner != "" {
+		if c.Owner() == e.Name && c.Owner() != "" {
 			return true
 		}
 	}
-	if c.Owner != "" {
+	if c.Owner() != "" {
 		return false
 	}
 	key := claim{c.Spec.Module, c.Spec.Class}

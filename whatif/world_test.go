@@ -86,7 +86,7 @@ func event(t *rapid.T, l *orbit.MemoryLedger, i int) {
 		try(orbit.Submit{IDs: []orbit.CapsuleID{submit(10*i, 10*i+1, nil).IDs[0]}, Spec: wants(1, 0), Owner: "elsewhere"})
 	default:
 		for _, c := range capsules {
-			if c.Owner == "elsewhere" && c.Pending() {
+			if c.Owner() == "elsewhere" && c.Pending() {
 				try(orbit.Place{Capsule: c.ID, Node: node.Node.ID})
 			}
 		}

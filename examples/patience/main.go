@@ -152,7 +152,7 @@ func (w *world) tell(ends int, verbose bool) (after, overtaken int) {
 func (w *world) large() (bool, *orbit.Nomination) {
 	if w.members == 0 {
 		c := w.state().Capsule("large")
-		return c.Placed(), c.Nomination
+		return c.Placed(), c.Nomination()
 	}
 	g := w.state().Gang("large")
 	return g.Total() > 0, g.Nomination

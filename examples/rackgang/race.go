@@ -128,7 +128,7 @@ func race(ctx context.Context, o options, out io.Writer) error {
 // than one node.
 func stillFits(state *orbit.State) (n int) {
 	for _, c := range state.Pending() {
-		if c.Gang != "" {
+		if c.Gang() != "" {
 			continue
 		}
 		for node := range state.Nodes() {

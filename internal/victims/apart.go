@@ -182,7 +182,7 @@ func (s *Search) force(n *orbit.NodeState, levels []string, f *Found) (ok bool) 
 	}
 	for _, v := range leave {
 		may, later := s.mayLeave(v)
-		if f.Volatile = f.Volatile || later || v.Gang != ""; !may {
+		if f.Volatile = f.Volatile || later || v.Gang() != ""; !may {
 			return false
 		}
 		if v.Node != n.Node.ID {

@@ -51,7 +51,7 @@ func (s *Search) gang(id orbit.GangID) *gangHere {
 		g.highest = max(g.highest, role.Spec.Priority)
 		for _, member := range role.Members {
 			c := s.state.Capsule(member)
-			if c == nil || c.Gang != id || !c.Placed() {
+			if c == nil || c.Gang() != id || !c.Placed() {
 				continue
 			}
 			if s.draft.Uses(member) || s.kept[member] || s.state.Protected(member) > 0 {

@@ -123,8 +123,8 @@ func (f *Found) Before(o *Found) bool {
 // Begin begins the search for victims of a capsule. The draft must have been synced with a view.
 func (s *Search) Begin(draft *orbit.Draft, c *orbit.Capsule) {
 	s.draft, s.state, s.of, s.spec, s.Refusal = draft, draft.View().State(), c, c.Spec, nil
-	s.ceiling, s.own = Ceiling(s.state, c), c.Nomination
-	if g := s.state.Gang(c.Gang); g != nil && !s.own.Lives() {
+	s.ceiling, s.own = Ceiling(s.state, c), c.Nomination()
+	if g := s.state.Gang(c.Gang()); g != nil && !s.own.Lives() {
 		s.own = g.Nomination
 	}
 	if !s.own.Lives() {
@@ -138,7 +138,7 @@ func (s *Search) Begin(draft *orbit.Draft, c *orbit.Capsule) {
 // limits covers that priority, the ceiling is at most TruceFrom.
 func Ceiling(state *orbit.State, c *orbit.Capsule) int32 {
 	priority := c.Spec.Priority
-	if g := state.Gang(c.Gang); g != nil {
+	if g := state.Gang(c.Gang()); g != nil {
 		for i := range g.Gang.Roles {
 			priority = min(priority, g.Gang.Roles[i].Spec.Priority)
 		}
@@ -152,10 +152,10 @@ func Ceiling(state *orbit.State, c *orbit.Capsule) int32 {
 // Evict returns the commitment that evicts a victim for the capsule, or for its gang.
 func (s *Search) Evict(victim *orbit.Capsule) orbit.Evict {
 	e := orbit.Evict{Capsule: victim.ID, From: victim.Node, Since: victim.PlacedAt}
-	if s.of.Gang == "" {
+	if s.of.Gang() == "" {
 		e.For = s.of.ID
 	} else {
-		e.ForGang = s.of.Gang
+		e.ForGang = s.of.Gang()
 	}
 	return e
 }
@@ -195,17 +195,17 @@ func (s *Search) gather(n *orbit.NodeState) (volatile bool) {
 		if volatile = volatile || later; !may || v.Begun && !n.Node.Confirms {
 			continue
 		}
-		if v.Gang != "" {
+		if v.Gang() != "" {
 			volatile = true
-			g := s.gang(v.Gang)
+			g := s.gang(v.Gang())
 			g.here = append(g.here, v)
 			continue
 		}
 		s.found = append(s.found, v)
 	}
 	for _, v := range s.away {
-		if v.Gang != "" {
-			g := s.gang(v.Gang)
+		if v.Gang() != "" {
+			g := s.gang(v.Gang())
 			g.away = append(g.away, v)
 			continue
 		}
@@ -223,7 +223,7 @@ func (s *Search) mayLeave(v *orbit.Capsule) (may, later bool) {
 	if s.state.Protected(v.ID) > 0 {
 		return false, true
 	}
-	return !s.kept[v.ID] && (v.Gang == "" || v.Gang != s.of.Gang) && !s.draft.Uses(v.ID) &&
+	return !s.kept[v.ID] && (v.Gang() == "" || v.Gang() != s.of.Gang()) && !s.draft.Uses(v.ID) &&
 		(s.spec.Near.Group == "" || v.Spec.Group != s.spec.Near.Group), false
 }
 
@@ -304,4 +304,4 @@ func First(a, b *orbit.Rejection) *orbit.Rejection {
 
 // Stops reports whether a capsule still has to stop on another node before it can run anew: only a node that confirms
 // takes such a capsule.
-func Stops(c *orbit.Capsule) bool { return c.Remains != nil || c.Begun }
+func Stops(c *orbit.Capsule) bool { return c.Remains() != nil || c.Begun }

@@ -18,9 +18,9 @@ func (a *audit) homeless() string {
 	}
 	rooms := roomsOf(state)
 	for _, c := range state.Pending() {
-		if c.Gang != "" {
-			if g := state.Gang(c.Gang); g.Total() == 0 && seatAll(g.Gang, rooms) { // only the navigator of a gang that runs decides whether to top it up
-				return fmt.Sprintf("gang %s", c.Gang)
+		if c.Gang() != "" {
+			if g := state.Gang(c.Gang()); g.Total() == 0 && seatAll(g.Gang, rooms) { // only the navigator of a gang that runs decides whether to top it up
+				return fmt.Sprintf("gang %s", c.Gang())
 			}
 			continue
 		}

@@ -181,7 +181,7 @@ func (t *liveTurn) gang() [][]orbit.Commitment {
 // fork submits a capsule that is forked from another one, in whatever state the parent is.
 func (t *liveTurn) fork() [][]orbit.Commitment {
 	e := t.engine("warm")
-	parent := t.capsule(func(c *orbit.Capsule) bool { return c.Gang == "" && (c.Placed() || lucky(t.r, 20)) })
+	parent := t.capsule(func(c *orbit.Capsule) bool { return c.Gang() == "" && (c.Placed() || lucky(t.r, 20)) })
 	if e == nil || parent == nil {
 		return nil
 	}
@@ -245,7 +245,7 @@ func (t *liveTurn) abandon() [][]orbit.Commitment {
 	of := one(t.r, all...)
 	var do []orbit.Commitment
 	for _, c := range t.capsules((*orbit.Capsule).Pending) {
-		if c.Spec == of.Spec || (of.Spec.Group != "" || of.Gang != "") && c.Spec.Group == of.Spec.Group && c.Gang == of.Gang {
+		if c.Spec == of.Spec || (of.Spec.Group != "" || of.Gang() != "") && c.Spec.Group == of.Spec.Group && c.Gang() == of.Gang() {
 			do = append(do, orbit.Release{Capsule: c.ID, Final: true})
 		}
 	}
@@ -308,11 +308,11 @@ func (t *liveTurn) parent() *orbit.Capsule {
 // assign assigns a pending capsule to another engine.
 func (t *liveTurn) assign() [][]orbit.Commitment {
 	e := t.anyEngine()
-	c := t.capsule(func(c *orbit.Capsule) bool { return c.Pending() && c.Gang == "" })
-	if e == nil || c == nil || e.kind == "gang" || c.Owner == e.name {
+	c := t.capsule(func(c *orbit.Capsule) bool { return c.Pending() && c.Gang() == "" })
+	if e == nil || c == nil || e.kind == "gang" || c.Owner() == e.name {
 		return nil
 	}
-	return once(orbit.Assign{Capsule: c.ID, From: c.Owner, Owner: e.name})
+	return once(orbit.Assign{Capsule: c.ID, From: c.Owner(), Owner: e.name})
 }
 
 // hold holds room for a third party, until some time before the next rest.
@@ -336,8 +336,8 @@ func (t *liveTurn) nominate() [][]orbit.Commitment {
 		return nil
 	}
 	do := orbit.Nominate{Capsule: c.ID}
-	if c.Gang != "" {
-		do = orbit.Nominate{Gang: c.Gang}
+	if c.Gang() != "" {
+		do = orbit.Nominate{Gang: c.Gang()}
 	}
 	if lucky(t.r, 20) {
 		return once(do)

@@ -13,7 +13,7 @@ import (
 func (w *livePlay) judge(state *orbit.State, began time.Duration) {
 	b := newLiveBooks(state, w)
 	for c := range state.Capsules() {
-		if c.Pending() && c.Gang == "" {
+		if c.Pending() && c.Gang() == "" {
 			b.judgeCapsule(c)
 		}
 	}
@@ -48,8 +48,8 @@ func newLiveBooks(state *orbit.State, w *livePlay) *liveBooks {
 
 // owner returns the engine that places a capsule; nil: there is none.
 func (b *liveBooks) owner(c *orbit.Capsule) *liveEngine {
-	if c.Owner != "" {
-		return b.engine(c.Owner)
+	if c.Owner() != "" {
+		return b.engine(c.Owner())
 	}
 	switch c.Spec.Class {
 	case orbit.Batch:
@@ -66,7 +66,7 @@ func (b *liveBooks) judgeCapsule(c *orbit.Capsule) {
 	if e == nil || e.kind == "gang" {
 		return
 	}
-	defer b.leave(c.Nomination, c.Spec.Priority)()
+	defer b.leave(c.Nomination(), c.Spec.Priority)()
 	for i := range b.rooms {
 		r := &b.rooms[i]
 		if !r.takes(c.Spec) || !b.company(e, c, r) || !b.allowed(e, c, r) {
@@ -180,7 +180,7 @@ func (b *liveBooks) judgeGang(g *orbit.GangState) {
 		role, n := &g.Gang.Roles[k], 0
 		for _, id := range role.Members {
 			switch c := b.state.Capsule(id); {
-			case c == nil || c.Gang != g.Gang.ID:
+			case c == nil || c.Gang() != g.Gang.ID:
 			case c.Placed():
 				running = append(running, b.room(c.Node))
 			case c.Pending():

@@ -239,10 +239,10 @@ func look(c *orbit.Capsule, seen map[string]int) {
 		return
 	}
 	seen["class "+c.Spec.Class.String()]++
-	seen[c.Note]++
+	seen[c.Note()]++
 	if c.Spec.Near.Group != "" {
 		seen["near "+c.Spec.Near.Level]++
-		if c.Note != nav.AnchorNote {
+		if c.Note() != nav.AnchorNote {
 			seen["follower"]++
 		}
 	}

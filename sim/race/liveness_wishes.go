@@ -17,8 +17,8 @@ func (t *liveTurn) displace() [][]orbit.Commitment {
 		return nil
 	}
 	evict, comes := orbit.Evict{For: c.ID}, []*orbit.Capsule{c}
-	if g := t.state.Gang(c.Gang); g != nil {
-		evict, comes = orbit.Evict{ForGang: c.Gang}, nil
+	if g := t.state.Gang(c.Gang()); g != nil {
+		evict, comes = orbit.Evict{ForGang: c.Gang()}, nil
 		for i := range g.Gang.Roles {
 			role := &g.Gang.Roles[i]
 			for _, id := range role.Members[:cmp.Or(role.Min, len(role.Members))] {

@@ -101,11 +101,11 @@ func nominationOf(s *orbit.State, id orbit.CapsuleID) *orbit.Nomination {
 	if c == nil {
 		return nil
 	}
-	if g := s.Gang(c.Gang); g != nil && g.Nomination.Lives() {
+	if g := s.Gang(c.Gang()); g != nil && g.Nomination.Lives() {
 		return g.Nomination
 	}
-	if c.Nomination.Lives() {
-		return c.Nomination
+	if c.Nomination().Lives() {
+		return c.Nomination()
 	}
 	return nil
 }
@@ -263,7 +263,7 @@ func (h *hoarder) Claims(string, orbit.AppClass) bool { return true }
 
 func (h *hoarder) Plan(_ context.Context, view *orbit.View, pending []*orbit.Capsule) (plan orbit.Plan, err error) {
 	h.draft.Sync(view)
-	n := orbit.Nominate{Gang: pending[0].Gang, Ends: view.Now().Add(time.Hour)}
+	n := orbit.Nominate{Gang: pending[0].Gang(), Ends: view.Now().Add(time.Hour)}
 	placed := 0
 	for node := range view.State().Nodes() {
 		if node.Free()[orbit.CPU] < pending[0].Spec.Envelope.Reservation[orbit.CPU] {

@@ -91,7 +91,7 @@ func (s *site) audit(ctx context.Context, ledger orbit.Ledger) {
 			clear(owners)
 			clear(nodes)
 			for c := range state.Capsules() {
-				owners[c.ID] = c.Owner
+				owners[c.ID] = c.Owner()
 			}
 			for key, owner := range state.Marks("group/") {
 				nodes[strings.TrimPrefix(key, "group/")] = owner

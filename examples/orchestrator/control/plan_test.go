@@ -50,9 +50,9 @@ func (d *desk) align() {
 func (d *desk) run(place bool) {
 	for c := range d.state().Capsules() {
 		switch {
-		case c.Remains != nil:
-			d.commit(orbit.Confirm{Capsule: c.ID, Since: c.Remains.Since, Stopped: true})
-		case c.Pending() && place && c.Gang == "":
+		case c.Remains() != nil:
+			d.commit(orbit.Confirm{Capsule: c.ID, Since: c.Remains().Since, Stopped: true})
+		case c.Pending() && place && c.Gang() == "":
 			d.commit(orbit.Place{Capsule: c.ID, Node: "n"})
 		case c.Placed() && !c.Ready:
 			d.commit(orbit.Confirm{Capsule: c.ID, Since: c.PlacedAt, Ready: true})
@@ -148,7 +148,7 @@ func TestPlan(t *testing.T) {
 			"run":   func(t *rapid.T) { d.run(rapid.Bool().Draw(t, "place")) },
 			"done": func(*rapid.T) {
 				for c := range d.state().Capsules() {
-					if c.Placed() && c.Ready && c.Labels["keep"] == "" {
+					if c.Placed() && c.Ready && c.Labels()["keep"] == "" {
 						d.commit(orbit.Release{Capsule: c.ID, Final: true}, orbit.Confirm{Capsule: c.ID, Since: c.PlacedAt, Stopped: true})
 						return
 					}

@@ -36,7 +36,7 @@ func (w *world) status(j *Job) Status {
 		if j.Kind != Service {
 			s.Done--
 		}
-		if c.Labels[labelGeneration] == strconv.Itoa(j.Generation) {
+		if c.Labels()[labelGeneration] == strconv.Itoa(j.Generation) {
 			s.Newest++
 		}
 		switch {
@@ -179,8 +179,8 @@ func (c *Control) explainJob(r *http.Request) (any, error) {
 		}
 	}
 	for _, capsule := range w.members[j.Name] {
-		if capsule.Remains != nil {
-			e.Stopping[capsule.ID] = capsule.Remains.Node
+		if capsule.Remains() != nil {
+			e.Stopping[capsule.ID] = capsule.Remains().Node
 		}
 		if !capsule.Pending() || e.Why != nil {
 			continue

@@ -224,7 +224,7 @@ func (s *show) report(ctx context.Context) error {
 // of returns the number of placed capsules that are assigned to an owner.
 func of(state *orbit.State, owner string) (n int) {
 	for c := range state.Capsules() {
-		if c.Owner == owner && c.Placed() {
+		if c.Owner() == owner && c.Placed() {
 			n++
 		}
 	}
