@@ -28,10 +28,10 @@ func (t *Tree) Rebuild(probe Probe) {
 	}
 	points := t.root.points()
 	t.Build(*points, probe)
-	collected.Put(points)
+	recycle(points)
 }
 
-// points lists the points in a box, in a slice to give back to collected.
+// points lists the points in a box, in a slice to give back with recycle.
 func (b *Box) points() *[]Point {
 	points, _ := collected.Get().(*[]Point)
 	if points == nil {
@@ -41,8 +41,16 @@ func (b *Box) points() *[]Point {
 	return points
 }
 
-// collected recycles the slices of points, because one with all points of a tree is large.
+// collected keeps slices of points for the next call of points. It keeps no large ones: small boxes are divided all the
+// time, so a slice for a whole tree, once kept, would never be free to go.
 var collected sync.Pool
+
+// recycle gives a slice back that points has returned.
+func recycle(points *[]Point) {
+	if cap(*points) <= 1024 {
+		collected.Put(points)
+	}
+}
 
 // collect adds the points in a box to a list.
 func (b *Box) collect(points []Point) []Point {
@@ -75,7 +83,7 @@ func (t *Tree) divide(b *Box, probe Probe) {
 	}
 	t.empty(b)
 	t.growAll(b, *points, probe)
-	collected.Put(points)
+	recycle(points)
 	b.Rank, b.Kinds, b.Least, b.Most = said.Rank, said.Kinds, said.Least, said.Most
 	b.stale = itself // the new boxes below are up to date
 }

@@ -20,7 +20,7 @@ import "github.com/orbitsched/orbit/internal/cow"
 const Dims = 24
 
 // LeafSize is the largest number of points in a leaf, except if the points cannot be told apart.
-const LeafSize = 16
+const LeafSize = 15
 
 // Vector has the coordinates of a point.
 type Vector [Dims]int64
