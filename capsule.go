@@ -48,13 +48,15 @@ type Capsule struct {
 	Respecified bool
 
 	released bool
-	// Nil: all its fields are zero.
-	common   *common
+	// Nil: all fields are zero.
+	common *common
+	// Nil: all fields are zero.
 	uncommon *uncommon
 }
 
-// common is what the capsules of one [Submit], or of one role of its gang, have in common. It is immutable, so they
-// share it, which saves half of the memory of a record; an [Assign] gives a capsule another one.
+// common is what the capsules of one [Submit], or of one role of its gang, have in common. Their records refer to one
+// common, which is never changed: an [Assign] makes its capsule refer to another. Copies would make a record half as
+// large again.
 type common struct {
 	owner  string
 	gang   GangID
@@ -75,7 +77,8 @@ func (c common) shared(last *common) *common {
 	return &c
 }
 
-// uncommon is what few capsules have. It is immutable, because snapshots share it.
+// uncommon is what few capsules have. It is never changed, because snapshots refer to it: [Capsule.setRare] makes the
+// record refer to another.
 type uncommon struct {
 	note       string
 	remains    *Remains
@@ -118,6 +121,7 @@ var (
 	noUncommon uncommon
 )
 
+// inCommon returns common, never nil. Read it, never write it.
 func (c *Capsule) inCommon() *common {
 	if c.common == nil {
 		return &noCommon
@@ -125,6 +129,7 @@ func (c *Capsule) inCommon() *common {
 	return c.common
 }
 
+// rare returns uncommon, never nil. Read it, never write it.
 func (c *Capsule) rare() *uncommon {
 	if c.uncommon == nil {
 		return &noUncommon
@@ -132,7 +137,7 @@ func (c *Capsule) rare() *uncommon {
 	return c.uncommon
 }
 
-// setRare replaces the fields that few capsules have.
+// setRare replaces uncommon.
 func (c *Capsule) setRare(u uncommon) {
 	switch u {
 	case *c.rare():

@@ -485,8 +485,12 @@ func TestBuilderMakesTheSameState(t *testing.T) {
 func TestBuilderRefuses(t *testing.T) {
 	t.Parallel()
 	for what, add := range map[string]func(b *StateBuilder) error{
-		"no spec":           func(b *StateBuilder) error { return b.Capsule(CapsuleRecord{Capsule: Capsule{ID: "c", Submitted: 1, Changed: 1}}) },
-		`gang "g" does not`: func(b *StateBuilder) error { return b.Capsule(CapsuleRecord{Capsule: Capsule{ID: "c", Spec: &Spec{}}, Gang: "g"}) },
+		"no spec": func(b *StateBuilder) error {
+			return b.Capsule(CapsuleRecord{Capsule: Capsule{ID: "c", Submitted: 1, Changed: 1}})
+		},
+		`gang "g" does not`: func(b *StateBuilder) error {
+			return b.Capsule(CapsuleRecord{Capsule: Capsule{ID: "c", Spec: &Spec{}}, Gang: "g"})
+		},
 		"which has not appear": func(b *StateBuilder) error {
 			return b.Capsule(CapsuleRecord{Capsule: Capsule{ID: "c", Spec: &Spec{}, Node: "n", Submitted: 1, PlacedAt: 1}})
 		},
