@@ -73,7 +73,8 @@ func (t *Tree) empty(b *Box) {
 	b.Points = nil
 }
 
-// leafRoom is the capacity of a leaf's array. Before a leaf is cut it has one point too many for a moment.
+// leafRoom is the capacity of a leaf's array, 16 points, which fill a size class of the allocator. Before a leaf is cut it
+// has one point too many for a moment.
 const leafRoom = LeafSize + 1
 
 // array returns an empty array for the points of a leaf.
