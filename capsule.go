@@ -74,7 +74,8 @@ func (c common) shared(last *common) *common {
 	case last != nil && c.owner == last.owner && c.gang == last.gang && c.role == last.role && c.time == last.time && maps.Equal(c.labels, last.labels):
 		return last
 	}
-	return &c
+	own := c // c itself would be allocated in the other cases too
+	return &own
 }
 
 // uncommon is what few capsules have. It is never changed, because snapshots refer to it: [Capsule.setRare] makes the
