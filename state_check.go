@@ -106,8 +106,9 @@ func (s *State) Footprint(p Proposal) (reads, writes Footprint, touched []NodeID
 }
 
 // Apply returns the state after the changes. These must be the ledger's own history after s, in order and without gaps.
-// A mirror in another process follows its ledger this way. Apply judges the changes by the ledger's rules again; if a
-// change breaks a rule, it returns an error that says which.
+// A mirror in another process follows its ledger this way. If a change cannot follow the state, for example because it
+// places a capsule that is not pending or takes room that is not free, Apply returns an error that says why. Apply does
+// not judge the rules Apart and Even again, nor whether evictions were needed: the ledger has.
 func (s *State) Apply(changes []Change) (*State, error) {
 	next := s.thaw()
 	var t tx

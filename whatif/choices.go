@@ -132,8 +132,8 @@ type raters struct {
 	telemetry orbit.Telemetry
 }
 
-// rate returns the ratings of a node for a spec, by score. If a score panics, its rating is missing, and so are those
-// of the scores that come after it; the panic does not end the pass.
+// rate returns the ratings of a node for a spec, by score. If a score panics, only its rating is missing. If the call of
+// Telemetry.Latest panics, all are.
 func (r *raters) rate(n *orbit.NodeState, spec *orbit.Spec) map[string]float64 {
 	if len(r.scores) == 0 || n == nil || spec == nil {
 		return nil
@@ -145,7 +145,10 @@ func (r *raters) rate(n *orbit.NodeState, spec *orbit.Spec) map[string]float64 {
 			report, _ = r.telemetry.Latest(n.Node.ID)
 		}
 		for name, score := range r.scores {
-			out[name], _ = score.Score(n, &report, spec)
+			guard.Call(func() error {
+				out[name], _ = score.Score(n, &report, spec)
+				return nil
+			}, func(error) {})
 		}
 		return nil
 	}, func(error) {})

@@ -3,6 +3,8 @@ package whatif_test
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -266,18 +268,22 @@ func plansOf(id orbit.CapsuleID, node orbit.NodeID, times int) (plan orbit.Plan)
 	return plan
 }
 
-// A score that panics rates nothing, and the rest goes on.
+// A score that panics rates nothing; other scores do, and the rest goes on.
 func TestShadowContainsScores(t *testing.T) {
 	l := racks(t, 1, 2)
-	commit(t, l, submit(0, 2, wants(1, 0)))
+	commit(t, l, submit(0, 8, wants(1, 0)))
 	shadow := shadowOf(l, &packer{})
-	shadow.Scores = map[string]orbit.Score{"spoilt": score.Func(func(*orbit.NodeState, *orbit.Report, *orbit.Spec) (float64, float64) { panic("spoilt") })}
+	shadow.Scores = map[string]orbit.Score{
+		"spoilt": score.Func(func(*orbit.NodeState, *orbit.Report, *orbit.Spec) (float64, float64) { panic("spoilt") }),
+		"sound":  score.Func(func(*orbit.NodeState, *orbit.Report, *orbit.Spec) (float64, float64) { return 1, 1 }),
+	}
 	rounds(t, l, &nav.Services{}, func(r orbit.Round) {
 		_, err := shadow.Pass(t.Context(), r)
 		require.NoError(t, err)
 	})
-	require.Equal(t, 2, shadow.Report().Same+shadow.Report().Elsewhere)
-	require.Empty(t, shadow.Report().Scores)
+	require.Equal(t, 8, shadow.Report().Same+shadow.Report().Elsewhere)
+	require.Equal(t, []string{"sound"}, slices.Collect(maps.Keys(shadow.Report().Scores)))
+	require.EqualValues(t, 8, shadow.Report().Scores["sound"].Real)
 }
 
 // An engine that is not on the ledger that it was given might write to the real one, so it is refused, and so is a Shadow without
