@@ -183,7 +183,9 @@ type evictor struct {
 	index victimIndex
 	// One search for each class of capsules that evict.
 	searches map[evictClass]*evictSearch
-	clock    uint64
+	// The memory that the searches take, each as it was after its last use.
+	bytes int
+	clock uint64
 	// How many nodes were searched for victims, and how many bounds of nodes and blocks were computed, since the last
 	// Sync.
 	opened, bounded int
@@ -204,8 +206,14 @@ const mostEvictBytes = 128 << 20
 // follow brings the index up to date with the draft. If the index had to list all nodes anew, it drops all searches.
 func (e *evictor) follow(r *rater) {
 	if e.index.follow(r) {
-		clear(e.searches)
+		e.forget()
 	}
+}
+
+// forget drops all searches.
+func (e *evictor) forget() {
+	clear(e.searches)
+	e.bytes = 0
 }
 
 // search returns the search for the capsule's class, up to date with the index.
@@ -225,20 +233,25 @@ func (e *evictor) search(r *rater, c *orbit.Capsule) *evictSearch {
 	return s
 }
 
+// weigh counts the memory that a search takes after it has been used. The sum over all searches is kept, because there
+// may be a search for each of very many specs.
+func (e *evictor) weigh(s *evictSearch) {
+	e.bytes -= s.bytes
+	s.bytes = cap(s.heap)*int(unsafe.Sizeof(evictCandidate{})) + 4*(cap(s.volatile)+cap(s.renewed)) + 1<<10
+	e.bytes += s.bytes
+}
+
 // drop forgets the less recently used half of the searches if all searches together take more memory than
 // mostEvictBytes.
 func (e *evictor) drop() {
-	bytes := 0
-	for _, s := range e.searches {
-		bytes += cap(s.heap)*int(unsafe.Sizeof(evictCandidate{})) + 1<<10
-	}
-	if bytes <= mostEvictBytes {
+	if e.bytes <= mostEvictBytes {
 		return
 	}
 	old := slices.SortedFunc(maps.Keys(e.searches), func(a, b evictClass) int {
 		return cmp.Compare(e.searches[a].used, e.searches[b].used)
 	})
 	for _, class := range old[:(len(old)+1)/2] {
+		e.bytes -= e.searches[class].bytes
 		delete(e.searches, class)
 	}
 }
@@ -250,6 +263,7 @@ func (e *evictor) drop() {
 func (e *evictor) best(r *rater, c *orbit.Capsule) (best victims.Found) {
 	s := r.search(r.draft, c)
 	q := e.search(r, c)
+	defer e.weigh(q)
 	var again []int32
 	for len(q.heap) > 0 {
 		top := q.heap[0]

@@ -704,3 +704,56 @@ func TestEvictingAfterARollback(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, e.Victims, 1)
 }
+
+// TestEvictionSearchesAreDropped: there is a search for each spec that has asked. The sum of the memory that they take is kept, so that a
+// plan does not add it up; once it is too much, the searches that were not used for longest go.
+func TestEvictionSearchesAreDropped(t *testing.T) {
+	const specs = 40
+	l := &orbit.MemoryLedger{}
+	for _, id := range names("n", 2*scanBelow) {
+		c := orbit.CapsuleID("on-" + string(id))
+		commit(t, l, orbit.PutNode{Node: machine(orbit.NodeID(id), 40)}, orbit.Submit{IDs: []orbit.CapsuleID{c}, Spec: wants(30)}, orbit.Place{Capsule: c, Node: orbit.NodeID(id)})
+	}
+	urgent := names("urgent", specs)
+	for i, id := range urgent {
+		spec := wants(20)
+		spec.Module, spec.Priority = fmt.Sprint("m", i), 1
+		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: spec})
+	}
+	indexed := &Indexed{}
+	fast, e := &asker{BestEvictor: indexed}, &indexed.evictions
+	weighed := func() (bytes int) {
+		for _, s := range e.searches {
+			was := s.bytes
+			e.weigh(s)
+			require.Equal(t, was, s.bytes)
+			bytes += s.bytes
+		}
+		require.Equal(t, bytes, e.bytes)
+		return bytes
+	}
+	for _, id := range urgent {
+		asksBoth(t, l, fast, id)
+	}
+	require.Len(t, e.searches, specs)
+	require.Greater(t, weighed(), specs<<10)
+	for _, s := range e.searches { // as if there were very many nodes
+		s.renewed = make([]uint32, 0, mostEvictBytes/4/(specs-2))
+		e.weigh(s)
+	}
+	require.Greater(t, e.bytes, mostEvictBytes)
+	asksBoth(t, l, fast, urgent[3])
+	require.Less(t, weighed(), mostEvictBytes)
+	kept := map[string]bool{}
+	for class := range e.searches {
+		kept[class.spec.Module] = true
+	}
+	for i := range urgent {
+		require.Equal(t, i == 3 || i >= specs/2, kept[fmt.Sprint("m", i)], "the search of spec %d", i)
+	}
+	for _, id := range urgent {
+		asksBoth(t, l, fast, id)
+	}
+	indexed.forget()
+	require.Zero(t, weighed())
+}

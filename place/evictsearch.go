@@ -27,8 +27,9 @@ type evictSearch struct {
 	// The state of the plan for which the keys of volatile nodes hold, and a number that stands for that state.
 	stamp  evictStamp
 	stamps uint32
-	// When the search was last used, by evictor.clock.
-	used uint64
+	// When the search was last used, by evictor.clock, and how much memory it took then (weigh).
+	used  uint64
+	bytes int
 	// The refusal by which a budget has kept a victim on its node in the state of the plan that stamp describes; nil:
 	// there was none.
 	refusal *orbit.Rejection

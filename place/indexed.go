@@ -328,7 +328,7 @@ func (e *Indexed) forget() {
 	clear(e.classes)
 	e.tournamentBytes = 0
 	e.frontier.class = nil
-	clear(e.evictions.searches)
+	e.evictions.forget()
 }
 
 // Notes returns counts of what the engine has done since the last Sync, for [orbit.Plan.Notes]:
