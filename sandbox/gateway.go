@@ -66,7 +66,8 @@ type Gateway struct {
 	// after that time. The ctx of the first Start also ends when half of the caller's remaining time is over, so that
 	// the second node has as much. Default 10 s; negative: only the caller's context bounds both.
 	StartTimeout time.Duration
-	// Cache is how long a view is used; default 30 s; negative: every create asks for a new one.
+	// Cache is how long a view is used; default 30 s; negative: every create asks for a new one. After 65,536 creates a
+	// view is replaced in any case, because everything that was planned on it is in memory until then.
 	Cache time.Duration
 	// CleanUp bounds how long a failed create tries to undo what it has committed, even after its context has ended;
 	// default 10 s.
@@ -100,6 +101,7 @@ type Gateway struct {
 	wanted         orbit.Revision // the view must have reached this
 	refreshesBegun uint64         // refreshes that have begun
 	viewNumber     uint64         // the number of the refresh that made the view
+	planned        int            // the number of creates that were planned on it
 	unreported     bool           // telemetry failed in that refresh
 	stats          GatewayStats
 }
@@ -178,6 +180,9 @@ const (
 	defaultCache   = 30 * time.Second
 	defaultCleanUp = 10 * time.Second
 	defaultStart   = 10 * time.Second
+	// How many creates are planned on one view at most: about as many as the history of a ledger reaches back by default,
+	// so that the next view can follow it.
+	mostPlanned = 1 << 16
 	// The least time between two refreshes for the sake of refusals.
 	refusalPace = 10 * time.Millisecond
 	// How often telemetry is asked again after it has failed.

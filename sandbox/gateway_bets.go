@@ -135,6 +135,7 @@ func (c *create) plan(b *bet, on *choice) (err error) {
 		}
 		return err
 	}
+	c.g.planned++
 	c.proposal = loads.propose(c.ask.leases, b.debit.node)
 	c.proposal.ID = b.id
 	if c.placed != nil {

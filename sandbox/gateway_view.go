@@ -27,15 +27,16 @@ func (r *refreshing) wait(ctx context.Context) error {
 	}
 }
 
-// due reports whether a create must wait for a newer view: there is none, a rejection named a newer revision, or the
-// view is older than the cache. A view that was begun after the create is never too old: otherwise, with a cache that
-// is shorter than a refresh, the create would wait for ever. The caller holds the lock.
+// due reports whether a create must wait for a newer view: there is none, a rejection named a newer revision, the view
+// is older than the cache, or mostPlanned creates were planned on it. A view that was begun after the create is never
+// too old: otherwise, with a cache that is shorter than a refresh, the create would wait for ever. The caller holds the
+// lock.
 func (g *Gateway) due(c *create) bool {
 	cache := g.cache()
 	if g.unreported {
 		cache = min(cache, failedPace)
 	}
-	return g.fetched.IsZero() || g.revision < g.wanted || g.viewNumber <= c.since && time.Since(g.fetched) >= cache
+	return g.fetched.IsZero() || g.revision < g.wanted || g.viewNumber <= c.since && (time.Since(g.fetched) >= cache || g.planned >= mostPlanned)
 }
 
 // beginRefresh announces a refresh, and returns the function that does it. The caller holds the lock, and no other
@@ -62,7 +63,7 @@ func (g *Gateway) refresh(ctx context.Context, r *refreshing) error {
 		}
 		return err
 	}
-	g.fetched, g.viewNumber, g.revision = now, r.number, g.view.Revision()
+	g.fetched, g.viewNumber, g.revision, g.planned = now, r.number, g.view.Revision(), 0
 	g.unreported = g.watched != nil && g.watched.err != nil
 	if g.unreported {
 		g.stats.Partitions++

@@ -53,6 +53,25 @@ func TestGatewayAsksOncePerCache(t *testing.T) {
 	})
 }
 
+// What is planned on a view is in memory until the next one, so a view is replaced after 65,536 creates, however new it is.
+func TestGatewayReplacesAViewThatIsFull(t *testing.T) {
+	scale.Long(t)
+	f := newFleet(t)
+	f.host("h", 1<<20, 0, 0)
+	g, l, r := f.watched()
+	g.Cache, f.board.PerSecond = time.Hour, -1
+	for n := range 3 << 16 {
+		if n%1000 == 0 {
+			f.report("h", 1<<20, n, 0)
+		}
+		id := fmt.Sprint(n)
+		f.create(g, id)
+		require.NoError(t, g.Delete(t.Context(), orbit.CapsuleID(id)))
+		views := int64(n>>16) + 1
+		require.Equal(t, []int64{views, views}, []int64{l.snapshots.Load(), r.reports.Load()}, "after %d creates", n+1)
+	}
+}
+
 // Sixteen creates lose to another gateway at once, with receipts newer than the view. One refresh serves them all; none
 // of them fails, and none is placed on a node that is full by now.
 func TestGatewayRefreshesOnceForAllLosers(t *testing.T) {
