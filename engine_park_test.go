@@ -2,6 +2,7 @@ package orbit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -165,6 +166,34 @@ func TestChangesLookAtFewParkedClasses(t *testing.T) {
 	}
 	t.Logf("ten reports look at %d of 1,000 parked classes and at %d of 16,000", looked[0], looked[1])
 	require.Less(t, looked[1], 2*looked[0]+100)
+}
+
+// Classes that plans leave out for reasons of their own, such as those of gangs, are remembered as long as they have
+// work. One that waits from the start stays, so that room for it wakes the engine, however many come and go meanwhile.
+func TestWaitingClassesWithoutWorkAreForgotten(t *testing.T) {
+	l := &MemoryLedger{}
+	commit(t, l, PutNode{machine("n", 5)}, submitOf(cpuSpec(7), "waits"))
+	nav := planFunc(func(_ context.Context, _ *View, pending []*Capsule) (plan Plan, _ error) {
+		for _, c := range pending {
+			plan.Unplaced = append(plan.Unplaced, Unplaced{c, errors.New("its gang is not complete")})
+		}
+		return plan, nil
+	})
+	for name, most := range map[string]int{"all work is in one plan": 100, "some work is held back": 1} {
+		e := &Engine{Ledger: l, Navigator: nav, MaxPlan: most}
+		for i := range 5 * compactFrom {
+			spec := cpuSpec(8)
+			spec.Module = fmt.Sprint("job", i)
+			id := CapsuleID(fmt.Sprint(name, i))
+			commit(t, l, submitOf(spec, id))
+			for range 3 {
+				e.Pass(t.Context())
+				require.NotNil(t, e.view.queue.parked.waiting[snapshotOf(t, l).Capsule("waits").Spec], name)
+			}
+			commit(t, l, Release{Capsule: id, Final: true})
+		}
+		require.Less(t, len(e.view.queue.parked.waiting), compactFrom+10, name)
+	}
 }
 
 // BenchmarkReports measures a pass after a thousand nodes have reported, against the number of parked classes.

@@ -148,7 +148,7 @@ func (q *queue) class(spec *Spec) *class {
 }
 
 // compactFrom is the number of void entries that a class may collect before they are dropped, although the class is not
-// served.
+// served; and that of waiting classes without work.
 const compactFrom = 1024
 
 // size returns the number of entries, void ones included.

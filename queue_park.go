@@ -20,8 +20,10 @@ import (
 // engine.
 type parking struct {
 	spots map[*Spec]*spot
-	// The classes that a plan has left out and that are not parked.
+	// The classes that a plan has left out and that are not parked, and the number of those that still had work when the
+	// others were last dropped.
 	waiting map[*Spec]*spot
+	working int
 	rests   map[versioned]*resting
 	shelves map[shelf]*least.Set[*spot]
 	ties    map[tie]map[*spot]bool
@@ -102,9 +104,33 @@ func (q *queue) park(m *misfitting, until time.Time) bool {
 
 // await makes the engine wake up when there is room for a class, although the class is not parked.
 func (q *queue) await(spec *Spec) {
-	if q.parked.spots[spec] == nil && q.parked.waiting[spec] == nil {
-		q.parked.add(&spot{class: &class{spec: spec}, waits: true, ruled: spec.hasRules()})
+	p := &q.parked
+	if p.spots[spec] != nil || p.waiting[spec] != nil {
+		return
 	}
+	if len(p.waiting) >= 2*p.working+compactFrom {
+		q.dropIdle()
+	}
+	p.add(&spot{class: &class{spec: spec}, waits: true, ruled: spec.hasRules()})
+}
+
+// dropIdle drops the waiting classes that have no work any more. Room for them may never come, so nothing else drops
+// those whose capsules were released.
+func (q *queue) dropIdle() {
+	works := map[*Spec]bool{}
+	for _, entries := range [][]entry{q.batch, q.held, q.heldNominees} {
+		for _, e := range entries {
+			if c := q.valid(e); c != nil {
+				works[c.Spec] = true
+			}
+		}
+	}
+	for spec, s := range q.parked.waiting {
+		if !works[spec] && q.classes[spec] == nil {
+			q.parked.remove(s)
+		}
+	}
+	q.parked.working = len(q.parked.waiting)
 }
 
 // unpark makes a class ready again or, if it only waits for room, removes its record.
