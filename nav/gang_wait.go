@@ -97,7 +97,7 @@ func (g *Gang) forget(state *orbit.State) {
 			return
 		}
 		now := state.Gang(id)
-		if now == nil || now.Gang != w.gang || now.Changed != w.seen.changed && !now.Short() && now.Total() > 0 {
+		if now == nil || now.Gang != w.gang || now.Changed != w.seen.changed && !now.Short() && now.Total() > 0 || !waits(state, id) {
 			delete(g.waits, id)
 		}
 	}
@@ -109,6 +109,16 @@ func (g *Gang) forget(state *orbit.State) {
 			delete(g.demands, key)
 		}
 	}
+}
+
+// waits reports whether any member of a gang is pending. If the gang waits, the first member usually is.
+func waits(state *orbit.State, id orbit.GangID) bool {
+	for c := range state.Members(id) {
+		if c.Pending() {
+			return true
+		}
+	}
+	return false
 }
 
 // gangDemand is what several waiting gangs ask for alike: as many members of the same shapes, on the same levels. If

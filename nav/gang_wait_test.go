@@ -88,6 +88,27 @@ func TestGangsThatComeToFitTogether(t *testing.T) {
 	}
 }
 
+// Gangs are forgotten once all their members are released, although the ledger keeps their records for long. Those that
+// still wait are remembered.
+func TestReleasedGangsAreForgotten(t *testing.T) {
+	w := newWaitingGangs(t, 4)
+	w.submit("waits", 5, "")
+	for i := range 1_000 {
+		id := fmt.Sprint("g", i)
+		w.submit(id, 5, fmt.Sprint("label", i%7))
+		w.pass(2)
+		for _, member := range []string{"/0", "/1"} {
+			w.commit(orbit.Release{Capsule: orbit.CapsuleID(id + member), Final: true})
+		}
+	}
+	w.pass(50)
+	assert.Less(t, len(w.gangs.waits), 100)
+	assert.Contains(t, w.gangs.waits, orbit.GangID("waits"))
+	state, err := w.ledger.Snapshot(t.Context())
+	require.NoError(t, err)
+	assert.NotNil(t, state.Gang("g0"))
+}
+
 // A gang that lost its place to another commit is planned again, though it was not handed over.
 func TestGangThatLosesItsPlaceIsRemembered(t *testing.T) {
 	w := newWaitingGangs(t, 4)
