@@ -117,10 +117,7 @@ func (c *Capsule) Nomination() *Nomination { return c.rare().nomination }
 // to it when it was placed, the first in rank. That nomination may have ended since. Nil: the capsule borrows no room.
 func (c *Capsule) Borrows() *Nominee { return c.rare().borrows }
 
-var (
-	noCommon   common
-	noUncommon uncommon
-)
+var noCommon, noUncommon = common{}, uncommon{}
 
 // inCommon returns common, never nil. Read it, never write it.
 func (c *Capsule) inCommon() *common {

@@ -192,7 +192,12 @@ func TestWaitingClassesWithoutWorkAreForgotten(t *testing.T) {
 			}
 			commit(t, l, Release{Capsule: id, Final: true})
 		}
-		require.Less(t, len(e.view.queue.parked.waiting), compactFrom+10, name)
+		q := &e.view.queue
+		require.Less(t, len(q.parked.waiting), compactFrom+10, name)
+		q.turn(len(q.held), snapshotOf(t, l), false) // all work is queued
+		q.dropIdle()
+		require.Len(t, q.parked.waiting, 1, name)
+		require.NotNil(t, q.parked.waiting[snapshotOf(t, l).Capsule("waits").Spec], name)
 	}
 }
 

@@ -167,16 +167,22 @@ func (b *StateBuilder) share(s *Spec) (shared *Spec, err error) {
 type CapsuleRecord struct {
 	// Capsule gives all exported fields of the record.
 	Capsule
-	// Owner, Gang, Labels, SubmitTime, Note, Remains, Nomination and Borrows are what the methods of [Capsule] with
-	// these names return.
-	Owner      string
-	Gang       GangID
-	Labels     map[string]string
+	// Owner is what [Capsule.Owner] returns.
+	Owner string
+	// Gang is what [Capsule.Gang] returns. The gang must have been added before, and must list the capsule.
+	Gang GangID
+	// Labels are what [Capsule.Labels] returns; they are copied.
+	Labels map[string]string
+	// SubmitTime is what [Capsule.SubmitTime] returns.
 	SubmitTime Instant
-	Note       string
-	Remains    *Remains
+	// Note is what [Capsule.Note] returns.
+	Note string
+	// Remains is what [Capsule.Remains] returns. A Spec of nil stands for the capsule's own.
+	Remains *Remains
+	// Nomination is what [Capsule.Nomination] returns.
 	Nomination *Nomination
-	Borrows    *Nominee
+	// Borrows is what [Capsule.Borrows] returns.
+	Borrows *Nominee
 	// Earlier yields the placements before PlacedBy that are remembered, newest first; nil: there are none.
 	Earlier iter.Seq2[ProposalID, Revision]
 	// Released reports whether the capsule has been released for good.

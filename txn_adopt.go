@@ -46,7 +46,7 @@ func (t *tx) adopt(c *Adopt) (NodeID, error) {
 	e.now.Changed, e.now.PlacedAt, e.now.PlacedBy = t.rev, t.rev, t.p.ID
 	e.now.Adopted, e.now.Begun = true, n.now.Node.Confirms
 	e.dirty, e.arrives, e.adopted, e.after = true, true, true, false
-	t.begins(e, c.Note)
+	t.enter(e, c.Note)
 	if e.now.Gang() != "" {
 		t.gang(e.now.Gang()).adopts = true
 	}

@@ -77,12 +77,12 @@ func (t *tx) place(c *Place) (NodeID, error) {
 	e.now.Devices, e.now.PlaceTime = c.Devices, c.At
 	e.now.Changed, e.now.PlacedAt, e.now.PlacedBy = t.rev, t.rev, t.p.ID
 	e.after, e.adopted, e.now.Adopted = c.After, false, false
-	t.begins(e, c.Note)
+	t.enter(e, c.Note)
 	return n.now.Node.ID, nil
 }
 
-// begins finishes the record of a placement: the capsule's nomination ends, and its gang counts it.
-func (t *tx) begins(e *txCapsule, note string) {
+// enter completes the record of a capsule that comes to a node: the capsule's nomination ends, and its gang counts it.
+func (t *tx) enter(e *txCapsule, note string) {
 	rare := *e.now.rare()
 	t.nominates = t.nominates || rare.nomination != nil
 	rare.nomination, rare.note = nil, note

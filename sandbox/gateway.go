@@ -180,8 +180,8 @@ const (
 	defaultCache   = 30 * time.Second
 	defaultCleanUp = 10 * time.Second
 	defaultStart   = 10 * time.Second
-	// How many creates are planned on one view at most: about as many as the history of a ledger reaches back by default,
-	// so that the next view can follow it.
+	// How many creates are planned on one view at most. What is planned takes up to 1.7 KB a create, so this is 110 MB. At
+	// 1,000 creates a second, 30,000 are planned within the default Cache.
 	mostPlanned = 1 << 16
 	// The least time between two refreshes for the sake of refusals.
 	refusalPace = 10 * time.Millisecond
