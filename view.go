@@ -380,8 +380,12 @@ func (s *State) Diff(from *State) Diff { return Diff{from, s} }
 func (d Diff) Nodes() iter.Seq2[*NodeState, *NodeState] {
 	return func(yield func(*NodeState, *NodeState) bool) {
 		d.now.nodes.Diff(&d.was.nodes, func(_ uint32, was, now *nodeRecord) bool {
-			if n := &now.node; n.Node != nil {
-				before := d.was.Node(n.Node.ID)
+			n, before := &now.node, &was.node
+			switch {
+			case n.Node != nil && before.Node != nil && n.Node.ID == before.Node.ID: // as nearly all: no need to look for the id
+				return n.same(before) || yield(before, n)
+			case n.Node != nil:
+				before = d.was.Node(n.Node.ID)
 				if (before == nil || !n.same(before)) && !yield(before, n) {
 					return false
 				}

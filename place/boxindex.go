@@ -30,9 +30,7 @@ type boxIndex struct {
 	user uint64
 	// Whether the index is the engine's own, as the shared index has decided.
 	alone bool
-	// The position in the journal of the shared index; and the nodes that may differ between the shared index and this
-	// one.
-	seen  uint64
+	// The nodes of the draft that may differ from those of its state.
 	apart slotSet
 
 	// How many times, since the last Sync, a fork had to compare all nodes.
@@ -102,7 +100,7 @@ func (x *boxIndex) isAlone() bool {
 		x.user = unique()
 	}
 	if shared != x.shared {
-		x.shared, x.seen, x.alone = shared, 0, false
+		x.shared, x.alone = shared, false
 	}
 	return shared.admit(x.user)
 }
@@ -134,46 +132,56 @@ func (x *boxIndex) followAlone(touched []int32, all bool) {
 // that is newer. Nodes that differ in the draft are registered and noted in the fork alone.
 func (x *boxIndex) fork(touched []int32, all bool, c *specClass) {
 	s, draft := x.shared, x.rater.draft
+	state := draft.View().State()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all = all || x.alone
+	check := x.toCheck(touched, all || x.alone)
 	x.alone = false
-	news, lost := s.journal.since(x.seen)
-	check := x.toCheck(touched, news, all || lost)
-	s.bring(draft.View().State(), check, c, x.rater.seed != 0)
-	x.nodes, x.seen = s.nodes.fork(), s.journal.end()
+	v := s.version(state, c, x.rater.seed != 0)
+	x.nodes = v.nodes.fork()
 	x.nodes.private = true
 	x.moved.clear()
 	x.apart.clear()
 	clear(x.changed)
 	for _, slot := range check {
-		if n := draft.Node(int(slot)); !x.nodes.says(slot, n) {
-			x.nodes.register(slot, description(n))
-			x.note(slot)
+		if n := draft.Node(int(slot)); !sameNode(n, state.NodeByIndex(int(slot))) {
+			x.apart.add(slot)
+			x.put(slot, n)
 		}
 	}
+	for slot := range differing(state, v.state) {
+		x.put(slot, draft.Node(int(slot)))
+	}
 	x.nodes.arrange()
-	if s.leave(x.user, len(check)) {
+	if s.leave(x.user, len(check), x.nodes.live) {
 		x.alone, x.nodes.private = true, false
 	}
 }
 
-// toCheck lists the nodes that may differ between the draft and the shared index: those that differed before, and those
-// that have changed in either since.
-func (x *boxIndex) toCheck(touched, news []int32, all bool) (check []int32) {
+// put registers a node in the fork, and notes it, unless the fork has it so.
+func (x *boxIndex) put(slot int32, n *orbit.NodeState) {
+	if !x.nodes.says(slot, n) {
+		x.nodes.register(slot, description(n))
+		x.note(slot)
+	}
+}
+
+// sameNode reports whether two nodes are equal; nil: no node.
+func sameNode(a, b *orbit.NodeState) bool { return a == b || a != nil && b != nil && *a == *b }
+
+// toCheck lists the nodes of the draft that may differ from those of its state: those that did before, and those that
+// have changed in the draft since.
+func (x *boxIndex) toCheck(touched []int32, all bool) (check []int32) {
 	if all {
 		x.builds++
-		bound := max(int(x.shared.nodes.bound), x.rater.draft.Bound())
-		check = make([]int32, bound)
+		check = make([]int32, x.rater.draft.Bound())
 		for i := range check {
 			check[i] = int32(i)
 		}
 		return check
 	}
-	for _, slots := range [][]int32{touched, news} {
-		for _, slot := range slots {
-			x.apart.add(slot)
-		}
+	for _, slot := range touched {
+		x.apart.add(slot)
 	}
 	return append(check, x.apart.list...)
 }
@@ -201,9 +209,6 @@ func (x *boxIndex) note(slot int32) {
 	x.clock++
 	x.changed[slot] = x.clock
 	x.moved.add(slot)
-	if !x.alone {
-		x.apart.add(slot)
-	}
 }
 
 // changedAt returns the clock at the last change of a node; 0 if the tree has the node as it is.
@@ -223,6 +228,9 @@ func (x *boxIndex) follow() (touched []int32, all bool) {
 	}
 	for _, slot := range touched {
 		x.note(slot)
+		if !x.alone {
+			x.apart.add(slot)
+		}
 	}
 	return touched, false
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -88,12 +89,51 @@ func TestNodesMoveOnceForAllEngines(t *testing.T) {
 				}
 			}
 		}
-		shared := &all[0].index.shared.nodes
+		shared := all[0].index.shared
 		t.Logf("%d engines: %d nodes moved for all, %d by engines for themselves", engines, shared.moves, moved)
 		require.LessOrEqual(t, shared.moves, 4*80)
 		require.Zero(t, moved)
 		require.Equal(t, 2, shared.builds, "once, and again when a spec speaks of a label")
 	}
+}
+
+// An engine that asks long after its Sync forks a version for the state that it has seen: it does not move the nodes
+// that others have changed meanwhile back to where they were.
+func TestOldViewsForkOldVersions(t *testing.T) {
+	const late = 12
+	l, all := sharers(t, 2000, 2+late, 2000)
+	for range 2 { // until the first engine has no index of its own
+		for _, s := range all {
+			s.sync(t, l)
+			s.place(t, l, 0, 2, false)
+		}
+	}
+	for i, s := range all[2:] {
+		s.sync(t, l)
+		other := all[i%2]
+		other.sync(t, l)
+		other.place(t, l, 100*i, 100*i+100, true)
+	}
+	for _, s := range all[2:] {
+		s.place(t, l, 1998, 2000, false)
+		require.LessOrEqual(t, s.index.nodes.moves, 2, "those of its own plan")
+	}
+}
+
+// A shared index keeps few versions, and fewer if much changes between them.
+func TestFewVersionsAreKept(t *testing.T) {
+	keep := func(changed ...int) (kept int) {
+		var s sharedIndex
+		for _, n := range changed {
+			s.add(indexVersion{changed: n})
+			require.Equal(t, n, s.versions[len(s.versions)-1].changed, "the newest is there")
+		}
+		return len(s.versions)
+	}
+	require.Equal(t, mostVersions, keep(slices.Repeat([]int{1}, 100)...))
+	require.Equal(t, 5, keep(slices.Repeat([]int{mostChanged / 4}, 100)...))
+	require.Equal(t, 1, keep(1, 1, 1, mostChanged+1))
+	require.Equal(t, 2, keep(1, mostChanged+1, 1, mostChanged))
 }
 
 // An engine more takes little memory, also while it has a plan in the making.
@@ -180,10 +220,62 @@ func TestTheOnlyEngineHasAnIndexOfItsOwn(t *testing.T) {
 		require.Less(t, i, 900)
 		turn(all[1], i, i+2)
 	}
-	require.False(t, all[1].index.shared.ready, "the shared one is gone")
+	require.Empty(t, all[1].index.shared.versions, "the shared one is gone")
 	turn(all[0], 900, 902)
 	turn(all[1], 902, 904)
 	require.False(t, all[0].index.alone || all[1].index.alone)
+}
+
+// A spec that speaks of a new label is answered also by an engine with an old view, although the index divides the
+// nodes of the newest state by the label.
+func TestOldViewsLearnLabels(t *testing.T) {
+	l, all := sharers(t, 100, 3, 1000)
+	spec := wants(1)
+	spec.Prefer = []orbit.Preference{{Predicate: predicates("room in (r7)")[0], Weight: 1}}
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"new"}, Spec: spec}, orbit.PutNode{Node: racked("n00000", "k")})
+	n := machine("n00042", 1000)
+	n.Labels = map[string]string{"room": "r7"}
+	commit(t, l, orbit.PutNode{Node: n})
+	old := all[2]
+	for _, s := range all {
+		s.sync(t, l)
+	}
+	for i := range 3 {
+		all[0].sync(t, l)
+		all[0].place(t, l, 2*i, 2*i+2, true)
+		all[1].sync(t, l)
+		all[1].place(t, l, 900, 902, false)
+	}
+	shared := all[1].index.shared
+	require.Less(t, old.view.Revision(), shared.versions[0].state.Revision())
+	builds := shared.builds
+	got, err := old.Best(&old.draft, old.view.State().Capsule("new").Spec)
+	require.NoError(t, err)
+	require.Equal(t, n.ID, got.Node.Node.ID)
+	require.Equal(t, builds+1, shared.builds, "the nodes are divided once for all")
+	require.Len(t, shared.versions, 1, "versions that do not divide the nodes by the label serve nobody")
+}
+
+// Once an engine shares the index, it still gives nothing to the nodes that it has seen expire while it had one of its
+// own.
+func TestNodesStayExpiredInTheSharedIndex(t *testing.T) {
+	l, all := sharers(t, 100, 2, 1000)
+	tel := &board{stale: time.Hour}
+	for i := range 100 {
+		tel.say(orbit.Report{Node: orbit.NodeID(fmt.Sprintf("n%05d", i)), Expired: i != 50}, time.Unix(0, 0))
+	}
+	s := all[0]
+	for _, alone := range []bool{true, false} {
+		require.NoError(t, s.view.Refresh(t.Context(), l, tel, time.Unix(0, 0)))
+		s.draft.Sync(&s.view)
+		got, err := s.Best(&s.draft, s.view.State().Capsule("c00000").Spec)
+		require.NoError(t, err)
+		require.Equal(t, orbit.NodeID("n00050"), got.Node.Node.ID)
+		require.Equal(t, alone, s.index.alone)
+		require.LessOrEqual(t, s.frontier.counts.rated, 1, "no other node is looked at")
+		all[1].sync(t, l)
+		all[1].place(t, l, 2, 4, true)
+	}
 }
 
 // trap is a score with a bound that never returns when it is told so.

@@ -1,6 +1,8 @@
 package place
 
 import (
+	"iter"
+	"slices"
 	"sync"
 
 	"github.com/orbitsched/orbit"
@@ -15,20 +17,20 @@ import (
 //	                        ▲                        │
 //	                        └────── bring ───────────┘ by the first engine that syncs with a newer state
 //
-// The choice of an engine does not depend on which states other engines bring here. Each engine knows which nodes have
-// changed in the shared index and in its own draft since its last fork, and checks all of these nodes at the next fork.
-// So an engine may sync with an older state than others, or with a state that has diverged from theirs.
+// The choice of an engine does not depend on which states other engines bring here. Each engine registers in its fork
+// the nodes in which its draft differs from the state of the version that it has forked. So an engine may sync with an
+// older state than others, or with a state that has diverged from theirs.
 //
 // Code of importers never runs under the lock. An own index is faster than a fork, so the first engine has one until a
 // second engine comes. An engine that has been the only one for long gets an own index as well.
 type sharedIndex struct {
 	mu sync.Mutex
-	// Whether nodes has the nodes of a state with this revision. If not, bring builds it anew.
-	ready    bool
-	revision orbit.Revision
-	nodes    nodeIndex
-	// The nodes that have changed in this index, in order.
-	journal slotJournal
+	// The index for several states, in the order of their revisions. Older versions are kept for engines that have
+	// synced with a state and fork only after others have brought newer ones.
+	versions []indexVersion
+	// The kinds with which a new index begins; and how many nodes were moved and trees built for all engines.
+	kinds         nodeKinds
+	moves, builds int
 	// The engine that has an index of its own, 0 if none has; and whether an engine has ever asked.
 	alone uint64
 	begun bool
@@ -36,6 +38,21 @@ type sharedIndex struct {
 	last uint64
 	busy int
 }
+
+// indexVersion is the index of all nodes of a state. It shares memory with the version before, all but what belongs to
+// nodes that have changed in between.
+type indexVersion struct {
+	state   *orbit.State
+	nodes   nodeIndex
+	changed int
+}
+
+// The number of versions that are kept, and the sum of the nodes that have changed in them. For each of these nodes a
+// version takes about 2 KiB.
+const (
+	mostVersions = 16
+	mostChanged  = 1 << 14
+)
 
 type sharedKey struct{}
 
@@ -60,68 +77,111 @@ func (s *sharedIndex) admit(user uint64) bool {
 // leave reports whether an engine that has just forked is to keep the fork as its own index. That is so if no other
 // engine has forked while this one checked about four times as many nodes as there are: then it costs little if another
 // engine comes and has to build the shared index anew. The lock is held.
-func (s *sharedIndex) leave(user uint64, checked int) bool {
+func (s *sharedIndex) leave(user uint64, checked, live int) bool {
 	if s.last != user {
 		s.last, s.busy = user, 0
 	}
-	if s.busy += checked; s.busy < 4*s.nodes.live+64 {
+	if s.busy += checked; s.busy < 4*live+64 {
 		return false
 	}
-	s.alone, s.busy, s.ready, s.nodes = user, 0, false, nodeIndex{kinds: s.nodes.kinds}
+	s.alone, s.busy, s.versions = user, 0, nil
 	return true
 }
 
-// bring brings the index up to a state, if the state is newer. The nodes in check are those that may differ. If the
-// index has to be built, byHash says how the tree cuts equal nodes. The lock is held.
-func (s *sharedIndex) bring(state *orbit.State, check []int32, c *specClass, byHash bool) {
-	if s.ready && state.Revision() <= s.revision {
-		return
+// version returns the newest version for a state that is not newer than this one, or else the oldest. If the state is
+// newer than all versions, it adds one first. If the index has to be built, byHash says how the tree cuts equal nodes.
+// The lock is held.
+func (s *sharedIndex) version(state *orbit.State, c *specClass, byHash bool) *indexVersion {
+	if n := len(s.versions); n == 0 || s.versions[n-1].state.Revision() < state.Revision() {
+		s.bring(state, c, byHash)
 	}
-	begin := !s.ready
-	s.ready = false // if anything panics, it stays so, and the next call begins afresh
+	at := len(s.versions) - 1
+	for at > 0 && s.versions[at].state.Revision() > state.Revision() {
+		at--
+	}
+	return &s.versions[at]
+}
+
+// bring adds the version for a state that is newer than all versions. If a score panics, none is added. The lock is
+// held.
+func (s *sharedIndex) bring(state *orbit.State, c *specClass, byHash bool) {
+	v := indexVersion{state: state}
 	var changed []int32
-	if begin {
-		s.journal.forget()
-		s.nodes.begin(state, byHash)
+	if n := len(s.versions); n == 0 {
+		v.nodes.kinds = s.kinds
+		v.nodes.begin(state, byHash)
 	} else {
-		for _, slot := range check {
-			if n := state.NodeByIndex(int(slot)); !s.nodes.says(slot, n) {
-				s.nodes.register(slot, description(n))
+		v.nodes = s.versions[n-1].nodes.fork()
+		for slot := range differing(state, s.versions[n-1].state) {
+			if n := state.NodeByIndex(int(slot)); !v.nodes.says(slot, n) {
+				v.nodes.register(slot, description(n))
 				changed = append(changed, slot)
 			}
 		}
 	}
-	s.journal.add(changed)
-	s.nodes.review()
-	s.nodes.arrange()
-	s.nodes.settle(changed, func(slot int32) *orbit.NodeState { return state.NodeByIndex(int(slot)) }, s.probe(c))
-	s.revision, s.ready = state.Revision(), true
+	v.changed = len(changed)
+	v.nodes.review()
+	v.nodes.arrange()
+	v.nodes.settle(changed, func(slot int32) *orbit.NodeState { return state.NodeByIndex(int(slot)) }, s.probe(c, &v.nodes))
+	s.add(v)
 }
 
-// learn makes the index divide the nodes by the labels that a spec names.
+// add adds a version, and drops the oldest if there are too many.
+func (s *sharedIndex) add(v indexVersion) {
+	s.kinds = v.nodes.kinds
+	s.moves, s.builds = s.moves+v.nodes.moves, s.builds+v.nodes.builds
+	s.versions = append(s.versions, v)
+	first, changed := len(s.versions)-1, v.changed
+	for first > 0 && len(s.versions)-first < mostVersions && changed <= mostChanged {
+		first--
+		changed += s.versions[first].changed
+	}
+	s.versions = slices.Delete(s.versions, 0, first)
+}
+
+// differing yields the indices of the nodes that differ between two states, some perhaps twice.
+func differing(now, was *orbit.State) iter.Seq[int32] {
+	return func(yield func(int32) bool) {
+		if now == was {
+			return
+		}
+		for before, after := range now.Diff(was).Nodes() {
+			if before != nil && (after == nil || before.Index() != after.Index()) && !yield(int32(before.Index())) {
+				return
+			}
+			if after != nil && !yield(int32(after.Index())) {
+				return
+			}
+		}
+	}
+}
+
+// learn makes the index divide the nodes by the labels that a spec names. Only one version is left after it.
 func (s *sharedIndex) learn(c *specClass) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.ready {
+	n := len(s.versions)
+	if n == 0 {
 		return // the index is built at the next fork, after which update asks again
 	}
-	s.ready = false
-	s.nodes.learn(c.spec)
-	s.nodes.arrange()
-	if s.nodes.plants {
-		s.nodes.plant(func(slot int32) *orbit.NodeState { return s.nodes.at(slot).in }, s.probe(c))
+	v := indexVersion{state: s.versions[n-1].state, nodes: s.versions[n-1].nodes.fork()}
+	s.versions = nil // if anything panics, the next fork builds the index anew
+	v.nodes.learn(c.spec)
+	v.nodes.arrange()
+	if v.nodes.plants {
+		v.nodes.plant(func(slot int32) *orbit.NodeState { return v.nodes.at(slot).in }, s.probe(c, &v.nodes))
 	}
-	s.ready = true
+	s.add(v)
 }
 
 // probe returns a function by which the shared tree chooses its cuts. It uses the score of the class only if all of
 // that score is from this module. Code of importers might panic or never return, and would do so under the lock, so
 // Spread takes its place. The cuts affect speed alone.
-func (s *sharedIndex) probe(c *specClass) kd.Probe {
+func (s *sharedIndex) probe(c *specClass, x *nodeIndex) kd.Probe {
 	if ours(c.bounded) {
-		return c.probe(&s.nodes)
+		return c.probe(x)
 	}
-	return newSpecClass(c.spec, score.Spread{}).probe(&s.nodes)
+	return newSpecClass(c.spec, score.Spread{}).probe(x)
 }
 
 // ours reports whether a score consists of code of this module alone.
@@ -139,40 +199,4 @@ func ours(s orbit.Score) bool {
 		return true
 	}
 	return false
-}
-
-// slotJournal is an ever growing list of node indices, of which only the end is kept.
-type slotJournal struct {
-	list []int32
-	// Position of list[0].
-	base uint64
-}
-
-// maxJournal is the number of indices that are kept. A reader that falls behind by more has to compare all nodes.
-const maxJournal = 1 << 16
-
-func (j *slotJournal) add(slots []int32) {
-	j.list = append(j.list, slots...)
-	if over := len(j.list) - maxJournal; over > 0 {
-		over = max(over, maxJournal/2)
-		j.base += uint64(over)
-		j.list = append(j.list[:0], j.list[over:]...)
-	}
-}
-
-// forget empties the journal, and makes all positions that readers hold too old.
-func (j *slotJournal) forget() {
-	j.base += uint64(len(j.list)) + 1
-	j.list = j.list[:0]
-}
-
-// end returns the position of the index that is added next.
-func (j *slotJournal) end() uint64 { return j.base + uint64(len(j.list)) }
-
-// since returns the indices that were added from a position on; lost: some of them are no longer kept.
-func (j *slotJournal) since(position uint64) (slots []int32, lost bool) {
-	if position < j.base || position > j.end() {
-		return nil, true
-	}
-	return j.list[position-j.base:], false
 }

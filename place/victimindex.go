@@ -401,3 +401,39 @@ func (q *evictSearch) serves(free *orbit.Resources, devices freeDevices) bool {
 	}
 	return q.devices.milli <= devices.milli && q.devices.whole <= devices.whole
 }
+
+// slotJournal is an ever growing list of node indices, of which only the end is kept.
+type slotJournal struct {
+	list []int32
+	// Position of list[0].
+	base uint64
+}
+
+// maxJournal is the number of indices that are kept. A reader that falls behind by more has to compare all nodes.
+const maxJournal = 1 << 16
+
+func (j *slotJournal) add(slots []int32) {
+	j.list = append(j.list, slots...)
+	if over := len(j.list) - maxJournal; over > 0 {
+		over = max(over, maxJournal/2)
+		j.base += uint64(over)
+		j.list = append(j.list[:0], j.list[over:]...)
+	}
+}
+
+// forget empties the journal, and makes all positions that readers hold too old.
+func (j *slotJournal) forget() {
+	j.base += uint64(len(j.list)) + 1
+	j.list = j.list[:0]
+}
+
+// end returns the position of the index that is added next.
+func (j *slotJournal) end() uint64 { return j.base + uint64(len(j.list)) }
+
+// since returns the indices that were added from a position on; lost: some of them are no longer kept.
+func (j *slotJournal) since(position uint64) (slots []int32, lost bool) {
+	if position < j.base || position > j.end() {
+		return nil, true
+	}
+	return j.list[position-j.base:], false
+}
