@@ -1,7 +1,6 @@
 package orbit
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -256,7 +255,10 @@ func (v *validator) submit(c Submit) Commitment {
 		v.fail("submit of %d capsules needs a spec", len(c.IDs))
 		return nil
 	}
-	c.Spec = v.spec(cmp.Or(c.Spec, &Spec{})) // never nil, so that readers of the history need not check
+	if c.Spec == nil {
+		c.Spec = &Spec{} // so that readers of the history need not check
+	}
+	c.Spec = v.spec(c.Spec)
 	return c
 }
 

@@ -25,7 +25,7 @@ func NewOwner() Owner { return Owner(owners.Add(1)) }
 // on each level, however many elements there are. T is copied as a whole on the lowest level; it should be a small Go
 // array of records. Dropped elements give their memory back. The zero value is empty.
 //
-//	root ── 6 bits of the index ──► node ── 6 bits ──► node ── 6 bits ──► leaf (T)
+//	root ── 5 bits of the index ──► node ── 5 bits ──► node ── 5 bits ──► leaf (T)
 //
 // Nodes of all levels have one type for every T, so that the code that walks them is compiled once. Therefore pointers
 // to them are untyped, and the height says to which type they point.
@@ -37,16 +37,16 @@ type Array[T any] struct {
 }
 
 const (
-	fanBits = 6
+	fanBits = 5
 	fan     = 1 << fanBits
 )
 
 type node struct {
 	owner Owner
 	// One bit for each kid that exists.
-	live uint64
+	live uint32
 	// One bit for each kid of which all elements are marked as full.
-	full uint64
+	full uint32
 	// Nodes of the level below, *leaf[T] on the lowest.
 	kids [fan]unsafe.Pointer
 }
@@ -129,7 +129,7 @@ func (a *Array[T]) lift(o Owner) {
 	if a.root != nil {
 		top := &node{owner: o, live: 1}
 		top.kids[0] = a.root
-		if a.height > 0 && (*node)(a.root).full == math.MaxUint64 {
+		if a.height > 0 && (*node)(a.root).full == math.MaxUint32 {
 			top.full = 1
 		}
 		a.root = unsafe.Pointer(top)
@@ -186,7 +186,7 @@ func markFull(at *unsafe.Pointer, height uint8, i uint32, full bool, o Owner) bo
 	if full {
 		n.full |= 1 << kid
 	}
-	return n.full == math.MaxUint64
+	return n.full == math.MaxUint32
 }
 
 // NotFull returns the lowest index, from a given one on, of an element that is not marked as full. An element that does
@@ -209,7 +209,7 @@ func notFull(p unsafe.Pointer, height uint8, from uint32) (uint32, bool) {
 	n, shift := (*node)(p), (height-1)*fanBits
 	first := from >> shift
 	for open := ^n.full &^ (1<<first - 1); open != 0; open &= open - 1 {
-		kid := uint32(bits.TrailingZeros64(open))
+		kid := uint32(bits.TrailingZeros32(open))
 		if kid > first {
 			from = 0
 		}
@@ -232,7 +232,7 @@ func allOf[T any](p unsafe.Pointer, height uint8, base uint32, yield func(uint32
 	}
 	n := (*node)(p)
 	for live := n.live; live != 0; live &= live - 1 {
-		kid := bits.TrailingZeros64(live)
+		kid := bits.TrailingZeros32(live)
 		if !allOf(n.kids[kid], height-1, base<<fanBits|uint32(kid), yield) {
 			return false
 		}
@@ -264,7 +264,7 @@ func diff[T any](was, now subtree, base uint32, yield func(uint32, *T, *T) bool)
 		return yield(base, valueOf[T](was.root), valueOf[T](now.root))
 	}
 	for live := was.live(height) | now.live(height); live != 0; live &= live - 1 {
-		kid := bits.TrailingZeros64(live)
+		kid := bits.TrailingZeros32(live)
 		if !diff(was.kid(kid, height), now.kid(kid, height), base<<fanBits|uint32(kid), yield) {
 			return false
 		}
@@ -274,7 +274,7 @@ func diff[T any](was, now subtree, base uint32, yield func(uint32, *T, *T) bool)
 
 // live returns the bits of the kids of a subtree, as if it had the given height, which is not less than its own: a
 // lower subtree is then the first kid.
-func (s subtree) live(height uint8) uint64 {
+func (s subtree) live(height uint8) uint32 {
 	switch {
 	case s.root == nil:
 		return 0
