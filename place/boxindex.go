@@ -33,6 +33,8 @@ type boxIndex struct {
 	// The nodes of the draft that may differ from those of its state.
 	apart slotSet
 
+	// The number of boxes that searches have opened, and that neither the own tree nor the shared one knows of yet.
+	opened int
 	// How many times, since the last Sync, a fork had to compare all nodes.
 	builds int
 }
@@ -95,7 +97,7 @@ func (x *boxIndex) sync(c *specClass) {
 // isAlone asks the shared index of the ledger whether this engine has an index of its own. If the ledger is another one
 // than before, the engine leaves its old shared index.
 func (x *boxIndex) isAlone() bool {
-	shared := sharedBy(x.rater.draft.View().State())
+	shared := sharedBy(x.rater.draft.View().State(), x.rater.seed != 0)
 	if x.user == 0 {
 		x.user = unique()
 	}
@@ -137,7 +139,8 @@ func (x *boxIndex) fork(touched []int32, all bool, c *specClass) {
 	defer s.mu.Unlock()
 	check := x.toCheck(touched, all || x.alone)
 	x.alone = false
-	v := s.version(state, c, x.rater.seed != 0)
+	s.opened, x.opened = s.opened+x.opened, 0
+	v := s.version(state, c)
 	x.nodes = v.nodes.fork()
 	x.nodes.private = true
 	x.moved.clear()
@@ -238,6 +241,10 @@ func (x *boxIndex) follow() (touched []int32, all bool) {
 // settle moves the changed nodes to their points in the tree.
 func (x *boxIndex) settle(c *specClass) {
 	if len(x.moved.list) > 0 || x.nodes.plants {
+		if x.alone {
+			x.nodes.tree.Opened(x.opened)
+			x.opened = 0
+		}
 		x.nodes.settle(x.moved.list, x.rater.node, c.probe(&x.nodes))
 		x.moved.clear()
 		clear(x.changed)

@@ -189,7 +189,7 @@ func (f *frontier) part(at uint64) int16 {
 // not converge: if it has looked at so many boxes and nodes that rating all nodes once would be cheaper.
 func (f *frontier) next(x *boxIndex, r *rater) (best pick, ok bool) {
 	hit, before := 1, f.counts.boxes
-	defer func() { x.nodes.tree.Opened(f.counts.boxes - before) }()
+	defer func() { x.opened += f.counts.boxes - before }()
 	limit := f.counts.boxes + f.counts.rated + x.nodes.live/searchedPart + 4*scanBelow
 	for len(f.heap) > 0 {
 		if f.counts.boxes+f.counts.rated > limit {

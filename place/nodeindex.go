@@ -240,6 +240,9 @@ func (x *nodeIndex) settle(slots []int32, node func(slot int32) *orbit.NodeState
 		x.moves += btoi(moved)
 		m.in = n
 	}
+	if !x.private {
+		x.tree.Age(probe)
+	}
 }
 
 // points recycles the slices that plant sorts.

@@ -41,7 +41,7 @@ func sharers(t testing.TB, nodes, engines, capsules int) (*orbit.MemoryLedger, [
 	}
 	var all []*sharer
 	for i := range engines {
-		all = append(all, &sharer{Indexed: Indexed{Seed: uint64(i)}})
+		all = append(all, &sharer{Indexed: Indexed{Seed: uint64(1 + i)}})
 	}
 	return l, all
 }
@@ -134,6 +134,57 @@ func TestFewVersionsAreKept(t *testing.T) {
 	require.Equal(t, 5, keep(slices.Repeat([]int{mostChanged / 4}, 100)...))
 	require.Equal(t, 1, keep(1, 1, 1, mostChanged+1))
 	require.Equal(t, 2, keep(1, mostChanged+1, 1, mostChanged))
+}
+
+// Engines that share an index open no more boxes for a choice than a sole engine does, however they break ties.
+func TestSharedTreesStayAsGood(t *testing.T) {
+	for name, w := range map[string]struct{ nodes, zones, rounds int }{
+		"more capsules than nodes": {4000, 6, 120}, // the tree has to be built anew in time
+		"nodes that are all alike": {4000, 1, 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			one := boxesPerChoice(t, w.nodes, w.zones, w.rounds, 1)
+			require.Less(t, one, 15.0)
+			for _, seeds := range [][]uint64{{1, 2}, {1, 2, 3, 4}, {0, 1}, {1, 0}, {0, 1, 2}} {
+				boxes := boxesPerChoice(t, w.nodes, w.zones, w.rounds, seeds...)
+				t.Logf("seeds %v: %.1f boxes a choice, %.1f with one engine", seeds, boxes, one)
+				require.Less(t, boxes, one)
+			}
+		})
+	}
+}
+
+// boxesPerChoice fills nodes in a number of zones by engines with these seeds, which place 100 capsules in each round, in
+// turns. It returns how many boxes they open for a choice.
+func boxesPerChoice(t *testing.T, nodes, zones, rounds int, seeds ...uint64) float64 {
+	const each = 100
+	l := &orbit.MemoryLedger{}
+	var do []orbit.Commitment
+	for i := range nodes {
+		do = append(do, orbit.PutNode{Node: labelled(machine(orbit.NodeID(fmt.Sprintf("n%05d", i)), 1000), "zone", fmt.Sprint(i%zones))})
+	}
+	commit(t, l, do...)
+	var all []*sharer
+	for _, seed := range seeds {
+		all = append(all, &sharer{Indexed: Indexed{Seed: seed}})
+	}
+	boxes := 0
+	for round := range rounds {
+		for i := range each / 2 {
+			spec := wants(int64(1 + (7*round+i)%20))
+			spec.Require = predicates(fmt.Sprintf("zone in (%d)", i%zones))
+			commit(t, l, orbit.Submit{IDs: names(fmt.Sprintf("c%d-%d-", round, i), 2), Spec: spec})
+		}
+		s := all[round%len(all)]
+		s.sync(t, l)
+		for _, c := range s.view.State().Pending() {
+			require.NoError(t, s.draft.PlaceBest(&s.Indexed, c))
+			_, err := l.Propose(t.Context(), s.draft.Propose())
+			require.NoError(t, err)
+		}
+		boxes += s.frontier.counts.boxes
+	}
+	return float64(boxes) / each / float64(rounds)
 }
 
 // An engine more takes little memory, also while it has a plan in the making.

@@ -10,7 +10,7 @@ import (
 	"github.com/orbitsched/orbit/score"
 )
 
-// sharedIndex is the index of the nodes that all engines of one ledger share in this process. Engines search forks of
+// sharedIndex is the index of the nodes that the engines of one ledger share in this process. Engines search forks of
 // it.
 //
 //	ledger ── state ──► sharedIndex ── fork ──► boxIndex of each engine ◄── what its plan has changed
@@ -24,6 +24,9 @@ import (
 // Code of importers never runs under the lock. An own index is faster than a fork, so the first engine has one until a
 // second engine comes. An engine that has been the only one for long gets an own index as well.
 type sharedIndex struct {
+	// Whether the tree cuts equal nodes by hash, and not by number.
+	byHash bool
+
 	mu sync.Mutex
 	// The index for several states, in the order of their revisions. Older versions are kept for engines that have
 	// synced with a state and fork only after others have brought newer ones.
@@ -31,6 +34,8 @@ type sharedIndex struct {
 	// The kinds with which a new index begins; and how many nodes were moved and trees built for all engines.
 	kinds         nodeKinds
 	moves, builds int
+	// The number of boxes that engines have opened in forks since the newest version was made.
+	opened int
 	// The engine that has an index of its own, 0 if none has; and whether an engine has ever asked.
 	alone uint64
 	begun bool
@@ -54,11 +59,15 @@ const (
 	mostChanged  = 1 << 14
 )
 
-type sharedKey struct{}
+// sharedKey is the key of a shared index in a state. Engines that break ties by hash share one, and engines that break
+// them by node id (Seed 0) another: in a tree that is cut by the other order, a search has to open many boxes to find the
+// first of many equally good nodes.
+type sharedKey struct{ byHash bool }
 
 // sharedBy returns the shared index of the ledger of a state.
-func sharedBy(s *orbit.State) *sharedIndex {
-	return s.Shared(sharedKey{}, func() any { return &sharedIndex{} }).(*sharedIndex)
+func sharedBy(s *orbit.State, byHash bool) *sharedIndex {
+	key := sharedKey{byHash}
+	return s.Shared(key, func() any { return &sharedIndex{byHash: byHash} }).(*sharedIndex)
 }
 
 // admit reports whether an engine is to have an index of its own. The first engine is, until another one asks.
@@ -89,11 +98,10 @@ func (s *sharedIndex) leave(user uint64, checked, live int) bool {
 }
 
 // version returns the newest version for a state that is not newer than this one, or else the oldest. If the state is
-// newer than all versions, it adds one first. If the index has to be built, byHash says how the tree cuts equal nodes.
-// The lock is held.
-func (s *sharedIndex) version(state *orbit.State, c *specClass, byHash bool) *indexVersion {
+// newer than all versions, it adds one first. The lock is held.
+func (s *sharedIndex) version(state *orbit.State, c *specClass) *indexVersion {
 	if n := len(s.versions); n == 0 || s.versions[n-1].state.Revision() < state.Revision() {
-		s.bring(state, c, byHash)
+		s.bring(state, c)
 	}
 	at := len(s.versions) - 1
 	for at > 0 && s.versions[at].state.Revision() > state.Revision() {
@@ -104,12 +112,12 @@ func (s *sharedIndex) version(state *orbit.State, c *specClass, byHash bool) *in
 
 // bring adds the version for a state that is newer than all versions. If a score panics, none is added. The lock is
 // held.
-func (s *sharedIndex) bring(state *orbit.State, c *specClass, byHash bool) {
+func (s *sharedIndex) bring(state *orbit.State, c *specClass) {
 	v := indexVersion{state: state}
 	var changed []int32
 	if n := len(s.versions); n == 0 {
 		v.nodes.kinds = s.kinds
-		v.nodes.begin(state, byHash)
+		v.nodes.begin(state, s.byHash)
 	} else {
 		v.nodes = s.versions[n-1].nodes.fork()
 		for slot := range differing(state, s.versions[n-1].state) {
@@ -120,6 +128,8 @@ func (s *sharedIndex) bring(state *orbit.State, c *specClass, byHash bool) {
 		}
 	}
 	v.changed = len(changed)
+	v.nodes.tree.Opened(s.opened)
+	s.opened = 0
 	v.nodes.review()
 	v.nodes.arrange()
 	v.nodes.settle(changed, func(slot int32) *orbit.NodeState { return state.NodeByIndex(int(slot)) }, s.probe(c, &v.nodes))

@@ -106,6 +106,7 @@ func (g *garden) put(t *rapid.T, p Point) {
 	} else {
 		g.tree.Put(&p, g.probe)
 	}
+	g.tree.Age(g.probe)
 	g.points[p.ID] = p
 }
 
@@ -409,7 +410,8 @@ func TestMovesInOrderKeepLeavesShallow(t *testing.T) {
 				p.At[0]++
 				tree.Move(&was, p, probe)
 				tree.Root()
-				tree.Opened(2) // so that each round builds the tree anew, with a cut between points that have moved and others
+				tree.Opened(2)
+				tree.Age(probe) // each round builds the tree anew, with a cut between points that have moved and others
 				now[p.ID] = *p
 				depth := tree.depth(p)
 				if size == 1_000 && depth+4 < last { // boxes have been rearranged
@@ -444,6 +446,7 @@ func BenchmarkMovesInOrder(b *testing.B) {
 		tree.Move(&was, p, probe)
 		tree.Root()
 		tree.Opened(20)
+		tree.Age(probe)
 	}
 }
 

@@ -6,8 +6,8 @@
 //	 └───► leaf: up to LeafSize points, more only if they cannot be told apart
 //
 // The shape follows the points: a full leaf is cut in two, an empty leaf is removed, two nearly empty leaves become one,
-// and boxes above a leaf that has become too deep are rearranged. When as many points have moved as there are, the tree
-// is built anew if searches open many boxes; when four times as many have moved, it is built anew in any case.
+// and boxes above a leaf that has become too deep are rearranged. When as many points have moved as there are, Age
+// builds the tree anew if searches open many boxes; when four times as many have moved, it does so in any case.
 //
 // Trees are persistent (copy-on-write): [Tree.Fork] takes no time, and makes two independent trees of one. A tree
 // writes in place to the boxes that it has made since, and copies other boxes, with all boxes above them, before it
@@ -139,10 +139,10 @@ func (t *Tree) Put(p *Point, probe Probe) {
 	}
 	t.admit(p)
 	t.size++
+	t.puts++
 	if t.insert(&t.root, p, probe) {
 		t.balance(p, probe)
 	}
-	t.age(probe)
 }
 
 // Move replaces a point of the tree by the same point with other values. It reports whether they differ.
@@ -174,7 +174,7 @@ func (t *Tree) Move(was, p *Point, probe Probe) bool {
 		b.stain(to)
 		above, at = b, b.side(to)
 	}
-	t.age(probe)
+	t.puts++
 	return true
 }
 
@@ -281,16 +281,16 @@ func (t *Tree) list(b *Box, p *Point) {
 	b.Points = append(b.Points, *p)
 }
 
-// age counts a point that was added or moved. Once there have been as many as there are points, other cuts would divide
-// the points better. The tree is then built anew if searches have opened many boxes, and after four times as many in
-// any case.
-func (t *Tree) age(probe Probe) {
-	if t.puts++; t.puts > t.size+LeafSize && t.opened > int(t.size) || t.puts > 4*t.size+LeafSize {
+// Age builds the tree anew if as many points have been added or moved as there are, so that other cuts would divide them
+// better, and searches have opened many boxes; or if four times as many have been moved, in any case. Call it after a
+// batch of changes. A fork that lives only for a few searches need not.
+func (t *Tree) Age(probe Probe) {
+	if t.puts > t.size+LeafSize && t.opened > int(t.size) || t.puts > 4*t.size+LeafSize {
 		t.Rebuild(probe)
 	}
 }
 
-// Opened adds to the number of boxes that searches have opened.
+// Opened adds to the number of boxes that searches of this tree, or of forks of it, have opened.
 func (t *Tree) Opened(boxes int) { t.opened += boxes }
 
 // freshen brings the numbers of a box, and of the boxes below it, up to date. It reports whether the extremes, the rank
