@@ -99,7 +99,7 @@ func (r *run) start(ctx context.Context) (err error) {
 		engine := &orbit.Engine{
 			Name: "navigator-" + strconv.Itoa(i), Ledger: r.ledger,
 			Navigator:   &share{part: uint32(i), of: uint32(r.navigators), Services: nav.Services{Placement: engines[r.engine](uint64(i))}},
-			MaxPlan:     min(1_000, max(1, r.capsules/20)),
+			MaxPlan:     min(10_000, max(1, r.capsules/20)), // the more there are of a kind in a plan, the less each costs
 			PlanTimeout: time.Hour, // exhaustive plans take their time
 			ParkFor:     time.Hour, // no capsule leaves, so a capsule that does not fit will not fit later
 		}
