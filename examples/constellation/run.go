@@ -100,8 +100,8 @@ func (r *run) start(ctx context.Context) (err error) {
 			Name: "navigator-" + strconv.Itoa(i), Ledger: r.ledger,
 			Navigator:   &share{part: uint32(i), of: uint32(r.navigators), Services: nav.Services{Placement: engines[r.engine](uint64(i))}},
 			MaxPlan:     min(10_000, max(1, r.capsules/20)), // the more there are of a kind in a plan, the less each costs
-			PlanTimeout: time.Hour, // exhaustive plans take their time
-			ParkFor:     time.Hour, // no capsule leaves, so a capsule that does not fit will not fit later
+			PlanTimeout: time.Hour,                          // exhaustive plans take their time
+			ParkFor:     time.Hour,                          // no capsule leaves, so a capsule that does not fit will not fit later
 		}
 		group.Go(func() { r.work(ctx, engine) })
 	}
