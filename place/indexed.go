@@ -18,7 +18,8 @@ import (
 //	search   The score is Bounded: it searches a k-d tree over the node states, best first. All specs share the tree,
 //	         and each has one bound for each kind of node.
 //	keep     Otherwise, or if a search has looked at more than a sixteenth of the nodes: it keeps the scores of all
-//	         nodes for the spec, and rates a node again only when it has changed.
+//	         nodes for the spec, and rates a node again only when it has changed. When the tree has been built anew,
+//	         it tries a search again.
 //
 // All scores in package score are Bounded, except FGD, Random, and those made by Func. Labels divide the nodes into at
 // most 128 kinds. A label that would make more kinds does not divide the nodes; they are listed by its values instead.
@@ -201,7 +202,7 @@ func (e *Indexed) class(spec *orbit.Spec) *specClass {
 // search searches the tree that all specs share; false: the score has no bounds for this spec, or a search does not
 // pay.
 func (e *Indexed) search(c *specClass) (best pick, ok bool) {
-	if c.bounded == nil || c.unbounded || c.diverges || !e.begin(c) {
+	if c.bounded == nil || c.unbounded || c.diverges(&e.index.nodes) || !e.begin(c) {
 		return best, false
 	}
 	if c.divided() {
@@ -209,7 +210,9 @@ func (e *Indexed) search(c *specClass) (best pick, ok bool) {
 	} else {
 		best, ok = e.frontier.next(&e.index, &e.rater)
 	}
-	c.diverges = !ok
+	if !ok {
+		c.divergedIn = e.index.nodes.built
+	}
 	return best, ok
 }
 
@@ -283,7 +286,7 @@ func (e *Indexed) dropTournaments(inUse *specClass) {
 		}
 		if c.tournament != nil && c != inUse {
 			e.tournamentBytes -= c.tournament.bytes()
-			c.tournament, c.diverges = nil, false
+			c.tournament, c.divergedIn = nil, 0
 		}
 	}
 }
@@ -316,7 +319,7 @@ func (e *Indexed) oldest() []*specClass {
 // compare their scores anew, and specs whose searches did not converge get another try.
 func (e *Indexed) reorder() {
 	for _, c := range e.classes {
-		c.diverges = false
+		c.divergedIn = 0
 		if c.tournament != nil {
 			c.tournament.cursor = 0
 		}

@@ -334,3 +334,74 @@ func TestEverNewLabels(t *testing.T) {
 		choose(label)
 	}
 }
+
+// vague is Spread with a bound that says nothing while it is told so.
+type vague struct {
+	score.Spread
+	now *bool
+}
+
+func (s vague) Bound(spec *orbit.Spec, like *orbit.Node) func(least, most *score.Extent) (value, tie float64) {
+	bound := s.Spread.Bound(spec, like)
+	return func(least, most *score.Extent) (value, tie float64) {
+		if *s.now {
+			return -1e300, -1e300
+		}
+		return bound(least, most)
+	}
+}
+
+// A spec whose search did not converge once is searched for again when the tree has been built anew, and not before.
+func TestSearchesThatDivergeAreTriedAgain(t *testing.T) {
+	for _, seeds := range [][]uint64{{1}, {1, 2}} {
+		l := &orbit.MemoryLedger{}
+		const nodes = 1000
+		var do []orbit.Commitment
+		for i := range nodes {
+			do = append(do, orbit.PutNode{Node: machine(orbit.NodeID(fmt.Sprintf("n%05d", i)), int64(1000+i))})
+		}
+		commit(t, l, do...)
+		commit(t, l, orbit.Submit{IDs: names("c", 6*nodes), Spec: wants(1)})
+		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"other"}, Spec: wants(2)})
+		now := false
+		var all []*sharer
+		for _, seed := range seeds {
+			all = append(all, &sharer{Indexed: Indexed{Seed: seed, Score: vague{now: &now}}})
+		}
+		at := 0
+		place := func(n int) (ranked int) {
+			for range n / 100 {
+				for _, s := range all {
+					s.sync(t, l)
+					for range 100 / len(all) {
+						require.NoError(t, s.draft.PlaceBest(&s.Indexed, s.view.State().Capsule(orbit.CapsuleID(fmt.Sprintf("c%04d", at)))))
+						_, err := l.Propose(t.Context(), s.draft.Propose())
+						require.NoError(t, err)
+						at++
+					}
+					ranked += s.stats.ranked
+				}
+			}
+			return ranked
+		}
+		ask := func(s *sharer) { // for another spec, which the index follows
+			s.sync(t, l)
+			_, err := s.Best(&s.draft, s.view.State().Capsule("other").Spec)
+			require.NoError(t, err)
+		}
+		for range 2 { // until they share an index
+			for _, s := range all {
+				ask(s)
+			}
+		}
+		now = true
+		require.Equal(t, 100, place(100))
+		now = false
+		require.Equal(t, 100, place(100), "the tree is the same")
+		for at < 5*nodes {
+			place(100)
+			ask(all[at/100%len(all)])
+		}
+		require.Zero(t, place(200))
+	}
+}

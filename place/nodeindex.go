@@ -32,7 +32,9 @@ type nodeIndex struct {
 	private bool
 	// Whether only the lists by labels are kept, because the score has no bounds.
 	unbounded bool
-	// The number of nodes moved in the tree, and of trees built.
+	// A number that is another one whenever the tree has been built anew; 0: it has never been.
+	built uint64
+	// The number of nodes moved in the tree, and of trees built from a list of all nodes.
 	moves, builds int
 }
 
@@ -240,8 +242,8 @@ func (x *nodeIndex) settle(slots []int32, node func(slot int32) *orbit.NodeState
 		x.moves += btoi(moved)
 		m.in = n
 	}
-	if !x.private {
-		x.tree.Age(probe)
+	if !x.private && x.tree.Age(probe) {
+		x.built = unique()
 	}
 }
 
@@ -264,6 +266,7 @@ func (x *nodeIndex) plant(node func(slot int32) *orbit.NodeState, probe kd.Probe
 		return true
 	})
 	x.tree.Build(*all, probe)
+	x.built = unique()
 	points.Put(all)
 	x.plants = false
 }

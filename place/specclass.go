@@ -34,10 +34,11 @@ type specClass struct {
 	byKind   []int8
 	answers  map[string]int8
 	division uint64
-	// Unbounded: the score has no bound for this spec. Diverges: a search did not converge, which means that it looked
-	// at too many nodes. In both cases a tournament ranks the nodes.
-	unbounded, diverges bool
-	tournament          *tournament
+	// Unbounded: the score has no bound for this spec. DivergedIn is the number of the tree in which a search did not
+	// converge, which means that it looked at too many nodes; 0: none did. In both cases a tournament ranks the nodes.
+	unbounded  bool
+	divergedIn uint64
+	tournament *tournament
 	// Nodes to which the bounds do not apply, because the kinds leave out labels that these nodes carry; and the
 	// version of the label index from which the list was read.
 	exceptions   []int32
@@ -121,6 +122,10 @@ func (c *specClass) mayFit(most *score.Extent) bool {
 	r := &c.spec.Devices
 	return most.DevicesWith(r.Milli) >= r.Count && most.DevicesFree() >= int64(r.Count)*int64(r.Milli)
 }
+
+// diverges reports whether a search of the present tree did not converge. Once the tree has been built anew, another
+// search is tried.
+func (c *specClass) diverges(x *nodeIndex) bool { return c.divergedIn != 0 && c.divergedIn == x.built }
 
 // respond finds the bound for each kind that has been added since the last call, or for all kinds after a new division.
 func (c *specClass) respond(x *nodeIndex) {

@@ -283,11 +283,13 @@ func (t *Tree) list(b *Box, p *Point) {
 
 // Age builds the tree anew if as many points have been added or moved as there are, so that other cuts would divide them
 // better, and searches have opened many boxes; or if four times as many have been moved, in any case. Call it after a
-// batch of changes. A fork that lives only for a few searches need not.
-func (t *Tree) Age(probe Probe) {
-	if t.puts > t.size+LeafSize && t.opened > int(t.size) || t.puts > 4*t.size+LeafSize {
+// batch of changes. A fork that lives only for a few searches need not. Age reports whether it has built the tree anew.
+func (t *Tree) Age(probe Probe) bool {
+	aged := t.puts > t.size+LeafSize && t.opened > int(t.size) || t.puts > 4*t.size+LeafSize
+	if aged {
 		t.Rebuild(probe)
 	}
+	return aged
 }
 
 // Opened adds to the number of boxes that searches of this tree, or of forks of it, have opened.
