@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/scale"
 )
 
@@ -140,5 +141,15 @@ func TestShares(t *testing.T) {
 func TestPeakMemory(t *testing.T) {
 	if peak := peakMemory(); peak != "" {
 		require.Regexp(t, `^[1-9][0-9]* MiB$`, peak)
+	}
+}
+
+// What all navigators place between two pauses fits into the ledger's history, which the floor reads in pauses.
+func TestPlansFitIntoTheHistory(t *testing.T) {
+	history := (&orbit.MemoryLedger{}).Limits().History
+	for navigators := 1; navigators <= 1000; navigators++ { // as many as the flag allows
+		size := planSize(options{capsules: 100_000_000, navigators: navigators}, history)
+		require.Positive(t, size)
+		require.LessOrEqual(t, size*navigators, history/2)
 	}
 }

@@ -99,9 +99,9 @@ func (r *run) start(ctx context.Context) (err error) {
 		engine := &orbit.Engine{
 			Name: "navigator-" + strconv.Itoa(i), Ledger: r.ledger,
 			Navigator:   &share{part: uint32(i), of: uint32(r.navigators), Services: nav.Services{Placement: engines[r.engine](uint64(i))}},
-			MaxPlan:     min(10_000, max(1, r.capsules/20)), // the more there are of a kind in a plan, the less each costs
-			PlanTimeout: time.Hour,                          // exhaustive plans take their time
-			ParkFor:     time.Hour,                          // no capsule leaves, so a capsule that does not fit will not fit later
+			MaxPlan:     planSize(r.options, r.ledger.Limits().History),
+			PlanTimeout: time.Hour, // exhaustive plans take their time
+			ParkFor:     time.Hour, // no capsule leaves, so a capsule that does not fit will not fit later
 		}
 		group.Go(func() { r.work(ctx, engine) })
 	}
@@ -125,6 +125,12 @@ func (r *run) start(ctx context.Context) (err error) {
 		return fmt.Errorf("%d passes met errors, the first: %w", r.tally.failed, r.tally.failure)
 	}
 	return nil
+}
+
+// planSize returns how many capsules a plan may have. The more there are of a kind in a plan, the less each costs. But the
+// floor reads the ledger's history only in pauses, so what all navigators place until the next one must fit into it.
+func planSize(o options, history int) int {
+	return max(1, min(10_000, o.capsules/20, history/2/o.navigators))
 }
 
 // work calls Pass until nothing is left to plan or a pass makes no progress: it commits nothing, loses nothing to other
