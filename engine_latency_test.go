@@ -77,6 +77,7 @@ func BenchmarkArrivals(b *testing.B) {
 		b.Run(fmt.Sprintf("unfit=%d/parkfor=%v", c.unfit, c.parkFor), func(b *testing.B) {
 			l := openLedger(b, 10_000, c.unfit)
 			e := &orbit.Engine{Ledger: l, Navigator: &nav.Services{}, ParkFor: c.parkFor}
+			submit(b, l, orbit.Submit{IDs: []orbit.CapsuleID{"first"}, Spec: asks(1)}) // so that the index is there
 			for e.Pass(b.Context()).Pending > 0 {
 			}
 			time.Sleep(time.Second) // with a ParkFor of a second all are due when the first capsule arrives
