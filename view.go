@@ -395,6 +395,17 @@ func (d Diff) Nodes() iter.Seq2[*NodeState, *NodeState] {
 	}
 }
 
+// NodeIndices yields the indices ([NodeState.Index]) under which the two states have different nodes, or only one of
+// them has a node, in order. So it also yields the indices of a node that both states have, but not under the same
+// index, as is possible if each has come from a third by other changes ([State.Apply]).
+func (d Diff) NodeIndices() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		d.now.nodes.Diff(&d.was.nodes, func(slot uint32, was, now *nodeRecord) bool {
+			return was.node == now.node || yield(int(slot))
+		})
+	}
+}
+
 // Capsules yields the capsules that differ, each as it was and as it is; nil: there was, or is, no record of the
 // capsule.
 func (d Diff) Capsules() iter.Seq2[*Capsule, *Capsule] {

@@ -152,8 +152,8 @@ func (x *boxIndex) fork(touched []int32, all bool, c *specClass) {
 			x.put(slot, n)
 		}
 	}
-	for slot := range differing(state, v.state) {
-		x.put(slot, draft.Node(int(slot)))
+	for i := range state.Diff(v.state).NodeIndices() {
+		x.put(int32(i), draft.Node(i))
 	}
 	x.nodes.arrange()
 	if s.leave(x.user, len(check), x.nodes.live) {

@@ -149,7 +149,7 @@ func (r *rivals) checkIndex(t *rapid.T) {
 	}
 }
 
-func checkIndex(t *rapid.T, e *Indexed, draft *orbit.Draft) {
+func checkIndex(t require.TestingT, e *Indexed, draft *orbit.Draft) {
 	b := &e.index
 	x := &b.nodes
 	if draft.View() == nil || e.rater.draft == nil || draft.Syncs() != e.rater.syncs || b.syncs != e.rater.syncs || b.bounded == nil || x.plants {

@@ -329,6 +329,48 @@ func TestNodesStayExpiredInTheSharedIndex(t *testing.T) {
 	}
 }
 
+// branch is a ledger that shows one state.
+type branch struct {
+	orbit.Ledger
+	state *orbit.State
+}
+
+func (b branch) Snapshot(context.Context) (*orbit.State, error) { return b.state, nil }
+
+// Two states that have diverged may have the same node under different indices. Each engine chooses by its own state.
+func TestBranchesShareAnIndex(t *testing.T) {
+	l, all := sharers(t, 50, 2, 10)
+	base := snapshotOf(t, l)
+	at := base.Revision()
+	joins := func(id string, after orbit.Revision) orbit.Change {
+		return orbit.Change{Revision: at + after, Do: orbit.PutNode{Node: labelled(machine(orbit.NodeID(id), 1_000_000), "zone", "z0")}}
+	}
+	apply := func(changes ...orbit.Change) branch {
+		s, err := base.Apply(changes)
+		require.NoError(t, err)
+		return branch{l, s}
+	}
+	branches := []branch{
+		apply(orbit.Change{Revision: at + 1, Do: orbit.RemoveNode{Node: "n00007"}}, joins("large", 2)),
+		apply(orbit.Change{Revision: at + 1, Do: orbit.Mark{Key: "k", Value: "v"}}, joins("large", 2)),
+	}
+	large := func(b branch) *orbit.NodeState { return b.state.Node("large") }
+	require.NotEqual(t, large(branches[0]).Index(), large(branches[1]).Index())
+	require.Equal(t, large(branches[0]).Specification, large(branches[1]).Specification)
+	for range 3 {
+		for i, s := range all {
+			s.sync(t, branches[i])
+			spec := s.view.State().Capsule("c00000").Spec
+			want, err := (&Exhaustive{Seed: s.Seed}).Best(&s.draft, spec)
+			require.NoError(t, err)
+			got, err := s.Best(&s.draft, spec)
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+			checkIndex(t, &s.Indexed, &s.draft)
+		}
+	}
+}
+
 // trap is a score with a bound that never returns when it is told so.
 type trap struct {
 	score.Spread

@@ -1,7 +1,6 @@
 package place
 
 import (
-	"iter"
 	"slices"
 	"sync"
 
@@ -120,8 +119,9 @@ func (s *sharedIndex) bring(state *orbit.State, c *specClass) {
 		v.nodes.begin(state, s.byHash)
 	} else {
 		v.nodes = s.versions[n-1].nodes.fork()
-		for slot := range differing(state, s.versions[n-1].state) {
-			if n := state.NodeByIndex(int(slot)); !v.nodes.says(slot, n) {
+		for i := range state.Diff(s.versions[n-1].state).NodeIndices() {
+			slot := int32(i)
+			if n := state.NodeByIndex(i); !v.nodes.says(slot, n) {
 				v.nodes.register(slot, description(n))
 				changed = append(changed, slot)
 			}
@@ -147,23 +147,6 @@ func (s *sharedIndex) add(v indexVersion) {
 		changed += s.versions[first].changed
 	}
 	s.versions = slices.Delete(s.versions, 0, first)
-}
-
-// differing yields the indices of the nodes that differ between two states, some perhaps twice.
-func differing(now, was *orbit.State) iter.Seq[int32] {
-	return func(yield func(int32) bool) {
-		if now == was {
-			return
-		}
-		for before, after := range now.Diff(was).Nodes() {
-			if before != nil && (after == nil || before.Index() != after.Index()) && !yield(int32(before.Index())) {
-				return
-			}
-			if after != nil && !yield(int32(after.Index())) {
-				return
-			}
-		}
-	}
 }
 
 // learn makes the index divide the nodes by the labels that a spec names. Only one version is left after it.
