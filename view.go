@@ -380,12 +380,8 @@ func (s *State) Diff(from *State) Diff { return Diff{from, s} }
 func (d Diff) Nodes() iter.Seq2[*NodeState, *NodeState] {
 	return func(yield func(*NodeState, *NodeState) bool) {
 		d.now.nodes.Diff(&d.was.nodes, func(_ uint32, was, now *nodeRecord) bool {
-			n, before := &now.node, &was.node
-			switch {
-			case n.Node != nil && before.Node != nil && n.Node.ID == before.Node.ID: // as nearly all: no need to look for the id
-				return n.same(before) || yield(before, n)
-			case n.Node != nil:
-				before = d.was.Node(n.Node.ID)
+			if n := &now.node; n.Node != nil {
+				before := d.was.Node(n.Node.ID)
 				if (before == nil || !n.same(before)) && !yield(before, n) {
 					return false
 				}
@@ -395,9 +391,9 @@ func (d Diff) Nodes() iter.Seq2[*NodeState, *NodeState] {
 	}
 }
 
-// NodeIndices yields the indices ([NodeState.Index]) under which the two states have different nodes, or only one of
-// them has a node, in order. So it also yields the indices of a node that both states have, but not under the same
-// index, as is possible if each has come from a third by other changes ([State.Apply]).
+// NodeIndices yields, in order, the indices ([NodeState.Index]) under which the two states have different nodes, or only
+// one of them has a node. Two states that have come from a third by different changes ([State.Apply]) may have one node
+// under two indices; both are yielded then.
 func (d Diff) NodeIndices() iter.Seq[int] {
 	return func(yield func(int) bool) {
 		d.now.nodes.Diff(&d.was.nodes, func(slot uint32, was, now *nodeRecord) bool {

@@ -29,9 +29,9 @@ import (
 // Exhaustive does, in three cases: for a spec that does not come from a ledger; on 16 nodes or fewer; and for a score
 // that draws lots, such as Random, because no rating can be kept from one draw to the next. [Sampled] is fast there.
 //
-// All Indexed engines that plan on states of one ledger share one index, even from different goroutines: those with
-// Seed 0 one, and those with another Seed a second. So a further engine costs little memory, and the first engine that
-// sees a commit moves the nodes for all engines. The first engine has an index of its own until a second one comes.
+// The Indexed engines that plan on states of one ledger share an index, even from different goroutines. Engines with
+// Seed 0 share one, and all other engines share another. So a further engine costs little memory, and the first engine
+// that sees a commit moves the nodes for all engines. The first engine has an index of its own until a second one comes.
 //
 // The zero value works. Do not change the fields after the first Best, and call it from one goroutine at a time. Memory
 // is bounded: the engine forgets the specs that have not been asked for longest. It keeps at most 128 MiB of scores,

@@ -402,10 +402,10 @@ func (q *evictSearch) serves(free *orbit.Resources, devices freeDevices) bool {
 	return q.devices.milli <= devices.milli && q.devices.whole <= devices.whole
 }
 
-// slotJournal is an ever growing list of node indices, of which only the end is kept.
+// slotJournal lists node indices in the order in which they were added. It keeps the latest of them.
 type slotJournal struct {
 	list []int32
-	// Position of list[0].
+	// The position of list[0], counted from the first index that was ever added.
 	base uint64
 }
 
