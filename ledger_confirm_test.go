@@ -179,6 +179,60 @@ func TestRemainsHaveRulesOfTheirOwn(t *testing.T) {
 	}
 }
 
+// TestFirstRulesReadAll: a proposal that places a capsule under a rule of its own reads all commits as long as no fence shows who arrives
+// or leaves, and not otherwise.
+func TestFirstRulesReadAll(t *testing.T) {
+	apart, byNode, even, both := cpuSpec(1), cpuSpec(1), cpuSpec(1), cpuSpec(1)
+	apart.Apart = []Apart{{"web", "zone"}}
+	byNode.Apart = []Apart{{"web", NodeKey}}
+	even.Group, even.Even = "web", []Even{{Group: "web", Level: "zone"}}
+	both.Apart = []Apart{{"web", NodeKey}, {"web", "zone"}}
+	for _, c := range []struct {
+		name  string
+		there []*Spec
+		of    *Spec
+		all   bool
+	}{
+		{"no rule", nil, cpuSpec(1), false},
+		{"first Apart", nil, apart, true},
+		{"first Apart by node", nil, byNode, false},
+		{"first Apart, by node and by zone", nil, both, true},
+		{"first Even", nil, even, true},
+		{"second Apart", []*Spec{apart}, apart, false},
+		{"second Even", []*Spec{even}, even, false},
+		{"first Apart, beside Even", []*Spec{even}, apart, false},
+		{"first Even, beside Apart", []*Spec{apart}, even, true},
+		{"first Apart by zone, beside one by node", []*Spec{byNode}, apart, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n := cpuNode("n", 9)
+			n.Node.Labels = map[string]string{"zone": "z"}
+			m := newCourt(t, n)
+			for i, spec := range c.there {
+				m.commits(submitOf(spec, CapsuleID(fmt.Sprint(i))))
+			}
+			for _, do := range []struct {
+				text string
+				do   []Commitment
+				all  bool
+			}{
+				{"placed", []Commitment{submitOf(c.of, "x"), placeOn("x", "n")}, c.all},
+				{"not placed", []Commitment{submitOf(c.of, "x")}, false},
+				{"adopted", []Commitment{Adopt{Capsule: "x", Spec: c.of, Node: "n"}}, false},
+			} {
+				read, written, _, err := m.now().Footprint(Proposal{View: m.now().Revision(), Do: do.do})
+				require.NoError(t, err)
+				require.Equal(t, do.all, read.All, do.text)
+				require.False(t, written.All, do.text)
+			}
+			m.commits(submitOf(c.of, "x"))
+			read, _, _, err := m.now().Footprint(Proposal{View: m.now().Revision(), Do: []Commitment{placeOn("x", "n")}})
+			require.NoError(t, err)
+			require.False(t, read.All, "the rule has been there before")
+		})
+	}
+}
+
 // TestUnruledFenceIsOfLastRules: of two capsules with one rule, only the end of the last writes what newcomers with such a rule read.
 // A rule of the other kind about the same group and level makes no difference.
 func TestUnruledFenceIsOfLastRules(t *testing.T) {

@@ -901,7 +901,7 @@ func TestFootprint(t *testing.T) {
 			for range rapid.IntRange(1, 12).Draw(t, "after") {
 				s.view = at
 				next := d.commitOn(t, at, s.proposal())
-				if next == nil || restsOnAbsence(first, p) || meet(reads, d.different(at, next)) {
+				if next == nil || restsOnAbsence(first, p) || read.All || meet(reads, d.different(at, next)) {
 					continue
 				}
 				at = next

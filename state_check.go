@@ -46,6 +46,11 @@ type Footprint struct {
 	// capsules off their nodes, or may leave fewer of them healthy, reads it. A commitment that adds a budget, or
 	// changes what a budget covers, writes it.
 	Covers bool
+	// All reports, in reads, that any commit may change the outcome. That is rare: the proposal places a capsule with a
+	// rule [Apart] or [Even] that it also brings, and no other rule has counted the members of that group by that level
+	// so far, so no record and no fence shows when one of them arrives or leaves. A ledger then compares the revision of
+	// its newest commit.
+	All bool
 	// Proposals are ids of proposals that place nothing. To read such an id is to look up whether a proposal with this
 	// id has been committed.
 	Proposals []ProposalID
@@ -58,7 +63,7 @@ type Footprint struct {
 //
 // Reads are the records on which the judgement depends, and all records in writes; fences are in reads only if the
 // judgement depends on them. If a record is missing, its absence has been read. The outcome stays the same while none
-// of the reads changes, with the three exceptions below. Writes are the records that the commit changes. Use writes and
+// of the reads changes, with the two exceptions below. Writes are the records that the commit changes. Use writes and
 // touched only if err is nil. Writes do not name the records that the commit drops because a limit is reached: capsules
 // released before ([Limits.Terminal]) with their gangs, and ids of earlier proposals ([Limits.ProposalIDs]).
 //
@@ -68,11 +73,9 @@ type Footprint struct {
 //
 // If the judgement looks at a node, reads name it in both Nodes and Uses. A [GroupIn] bet reads one node in the domain
 // that has a member of the group: no member leaves that node while its usage stays unchanged. If several nodes qualify,
-// equal states may read different ones. In three cases a change outside reads can change the outcome. First, if no node
-// in the domain of a [GroupIn] bet has a member, no record shows that, and reads do not change when a member arrives.
-// Second, a proposal that a budget refuses may pass once a member has been placed or is ready. Third, a proposal that
-// brings the first rule [Apart] or [Even] about a group by a level, and places a capsule under it, may be refused once a
-// member of the group has arrived. That is a fault: a ledger that commits by reads alone may break the rule then.
+// equal states may read different ones. In two cases a change outside reads can change the outcome, both from a refusal.
+// First, if no node in the domain of a [GroupIn] bet has a member, no record shows that, and reads do not change when a
+// member arrives. Second, a proposal that a budget refuses may pass once a member has been placed or is ready.
 func (s *State) Footprint(p Proposal) (reads, writes Footprint, touched []NodeID, err error) {
 	p = p.Clone()
 	if err = p.check(&s.limits); err != nil {

@@ -282,6 +282,17 @@ func (t *tx) addArrival(e *txCapsule, r, w *Footprint) {
 		even := &e.now.Spec.Even[i]
 		r.Fences = append(r.Fences, fenceDown(even.Group, even.Level), fenceTopology)
 	}
+	r.All = r.All || !e.adopted && t.unfenced(e.now.Spec)
+}
+
+// unfenced reports whether a spec has a rule of company whose counts can change without a fence: before the proposal no
+// rule counts the members of the group by the level, so those that arrive write no fence "up", or there is no rule Even,
+// so those that leave write no fence "down". An arrival with a rule Apart by node reads the node's record instead.
+func (t *tx) unfenced(spec *Spec) bool {
+	return slices.ContainsFunc(spec.Apart, func(a Apart) bool {
+		r := t.s.company.rule(a.Group, a.Level)
+		return a.Level != NodeKey && r.apart+r.even == 0
+	}) || slices.ContainsFunc(spec.Even, func(e Even) bool { return t.s.company.rule(e.Group, e.Level).even == 0 })
 }
 
 // addDeparture adds the fences that a capsule writes because it leaves its node.

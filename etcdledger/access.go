@@ -56,6 +56,10 @@ func accessSetOf(reading, writing *orbit.Footprint) accessSet {
 	if writing.Covers {
 		r[ref{kind: kindCovers}] = puts
 	}
+	r[ref{kind: kindLog}] = puts
+	if reading.All {
+		r[ref{kind: kindLog}] = writes
+	}
 	return r
 }
 

@@ -31,6 +31,7 @@ func TestCompanyAcrossProcesses(t *testing.T) {
 	plain := orbit.Spec{Module: "m", Group: "g"}
 	apart := orbit.Spec{Module: "m", Group: "g", Apart: []orbit.Apart{{Group: "g", Level: "rack"}}}
 	against := orbit.Spec{Module: "m", Group: "h", Apart: []orbit.Apart{{Group: "g", Level: "rack"}}}
+	byNode := orbit.Spec{Module: "m", Group: "h", Apart: []orbit.Apart{{Group: "g", Level: orbit.NodeKey}}}
 	even := orbit.Spec{Module: "m", Group: "g", Even: []orbit.Even{{Group: "g", Level: "rack"}}}
 	world := []orbit.Commitment{in("r0", "a"), in("r0", "b"), in("r1", "c"), in("r1", "d")}
 	for _, c := range []struct {
@@ -47,6 +48,36 @@ func TestCompanyAcrossProcesses(t *testing.T) {
 		{"Apart of one from the other, which was first", []orbit.Commitment{member("x", plain), member("y", against)}, []orbit.Commitment{at("x", "a")}, []orbit.Commitment{at("y", "b")}, true, true},
 		{"the first rule about a group", []orbit.Commitment{member("y", plain)}, []orbit.Commitment{member("x", against), at("x", "a")}, []orbit.Commitment{at("y", "b")}, true, true},
 		{"the first rule about another group", []orbit.Commitment{member("y", orbit.Spec{Group: "other"})}, []orbit.Commitment{member("x", against), at("x", "a")}, []orbit.Commitment{at("y", "b")}, false, false},
+		{
+			"a member before the first rule about its group", []orbit.Commitment{member("y", plain)},
+			[]orbit.Commitment{at("y", "b")},
+			[]orbit.Commitment{member("x", against), at("x", "a")}, true, true,
+		},
+		{
+			"a departure before the first rule Even", []orbit.Commitment{member("y", plain), member("z", plain), at("y", "b"), at("z", "c")},
+			[]orbit.Commitment{orbit.Release{Capsule: "z", Final: true}},
+			[]orbit.Commitment{member("x", even), at("x", "a")}, true, true,
+		},
+		{
+			"a departure before the first rule Even, after rules Apart", []orbit.Commitment{member("y", plain), member("z", plain), member("w", against), at("y", "b"), at("z", "c")},
+			[]orbit.Commitment{orbit.Release{Capsule: "z", Final: true}},
+			[]orbit.Commitment{member("x", even), at("x", "a")}, true, true,
+		},
+		{
+			"anything before the first rule about a group", []orbit.Commitment{orbit.Mark{Key: "k", Value: "v"}},
+			[]orbit.Commitment{orbit.Mark{Key: "k", Value: "w"}},
+			[]orbit.Commitment{member("x", against), at("x", "a")}, false, true,
+		},
+		{
+			"a member before the first rule, which places nothing", []orbit.Commitment{member("y", plain)},
+			[]orbit.Commitment{at("y", "b")},
+			[]orbit.Commitment{member("x", against)}, false, false,
+		},
+		{
+			"a member elsewhere before the first rule Apart by node", []orbit.Commitment{member("y", plain)},
+			[]orbit.Commitment{at("y", "b")},
+			[]orbit.Commitment{member("x", byNode), at("x", "a")}, false, false,
+		},
 		{
 			"a rack that is relabelled", []orbit.Commitment{member("x", apart), member("y", apart), at("x", "a")},
 			[]orbit.Commitment{in("r1", "a")},

@@ -31,6 +31,9 @@ const (
 	// writes the key gc instead, which every transaction compares. So every proposal that was judged without the new
 	// budget is judged again.
 	kindCovers kind = "gc"
+	// kindLog is the log, which every commit overwrites. A proposal whose outcome any commit may change
+	// ([orbit.Footprint].All) compares its revision.
+	kindLog kind = "log"
 )
 
 // shareID names the only record of its kind.
@@ -50,8 +53,11 @@ type keys struct{ prefix string }
 
 // of returns the key of a record. The id is escaped, so that it cannot contain a slash.
 func (k keys) of(r ref) string {
-	if r.kind == kindCovers {
+	switch r.kind {
+	case kindCovers:
 		return k.gc()
+	case kindLog:
+		return k.log()
 	}
 	return k.prefix + string(r.kind) + "/" + url.PathEscape(r.id)
 }

@@ -144,10 +144,10 @@ func (b *pack) roomFor(accesses accessSet) error {
 }
 
 // operations returns the lengths of the two longest lists of a transaction on these records: the reads after a failed
-// compare (every compared record, the key gc and the log), and the writes (the records and the log). The compares are
-// one fewer than the reads.
+// compare (every compared record, the key gc and the log), and the writes (the records, of which the log is one). The compares
+// are one fewer than the reads.
 func operations(accesses accessSet) (compares, written int) {
-	compares, written = 2, 1
+	compares = 2
 	for r, a := range accesses {
 		compares += count(r.kind != kindNode && a&reads != 0)
 		written += count(a&puts != 0)
@@ -192,7 +192,7 @@ func (b *pack) encode(next *orbit.State, changes []orbit.Change, accesses access
 	values = make(map[ref][]byte, len(accesses))
 	for r, a := range accesses {
 		bytes += 3 * (len(b.keys.prefix) + 3*len(r.id) + 32) // the key is in the compare, the read and the write; escaping may triple an id
-		if a&puts != 0 {
+		if a&puts != 0 && r.kind != kindLog {                // which transaction writes
 			if r.kind == kindNode && next.Node(orbit.NodeID(r.id)) == nil {
 				values[r] = nil // the transaction deletes the record
 				continue

@@ -162,8 +162,12 @@ func newer(resp *pb.TxnResponse, b *pack) (newest int64, changed accessSet) {
 				continue
 			}
 			newest = max(newest, kv.ModRevision)
-			if name, ok := b.keys.parse(string(kv.Key)); ok {
-				changed[name] = reads
+			name, ok := b.keys.parse(string(kv.Key))
+			if string(kv.Key) == b.keys.log() {
+				name, ok = ref{kind: kindLog}, true
+			}
+			if ok {
+				changed[name] = puts
 			}
 		}
 	}

@@ -31,28 +31,42 @@ func hammer(ctx context.Context, wg *sync.WaitGroup, l *Ledger, callers int, on 
 	}
 }
 
-// More callers than fit into one transaction keep a few nodes busy. A caller that wants another node is still served.
+// More callers than fit into one transaction keep a few nodes busy. A caller that wants another node is still served, and so
+// is one whose proposal brings the first rule about a group, which no other commit may come between.
 func TestNoCallerStarves(t *testing.T) {
-	for name, busy := range map[string][]orbit.NodeID{"nodes": {"hot", "hotter"}, "none": {""}} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, 1, Options{InFlight: 1, GCInterval: -1}, func(d *desk) {
+	first := place(1, "d", "cold")
+	first.Do = append([]orbit.Commitment{member("d", orbit.Spec{Apart: []orbit.Apart{{Group: "g", Level: "rack"}}})}, first.Do...)
+	for _, c := range []struct {
+		name     string
+		busy     []orbit.NodeID
+		inFlight int
+		p        orbit.Proposal
+	}{
+		{"nodes", []orbit.NodeID{"hot", "hotter"}, 1, place(1, "c", "cold")},
+		{"none", []orbit.NodeID{""}, 1, place(1, "c", "cold")},
+		{"first rule", []orbit.NodeID{"hot", "hotter"}, 1, first},
+		{"first rule, many transactions", []orbit.NodeID{"hot", "hotter", ""}, 8, first},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			bubble(t, 1, Options{InFlight: c.inFlight, GCInterval: -1}, func(d *desk) {
 				l := d.ledgers[0]
-				d.do(l, node("hot", 1e6), node("hotter", 1e6), node("cold", 5), submit("c"))
+				d.do(l, node("hot", 1e6), node("hotter", 1e6), in("r0", "cold"), submit("c"))
 				d.plans[0].sendsNext(slices.Repeat([]fault{{slowAnswer, 10 * time.Millisecond}, {slow, 10 * time.Millisecond}}, 3000)...)
 				ctx, cancel := context.WithTimeout(bg, 10*time.Second)
 				var wg sync.WaitGroup
-				for _, on := range busy {
+				for _, on := range c.busy {
 					hammer(ctx, &wg, l, 300, on)
 				}
 				time.Sleep(time.Second)
 				began := time.Now()
-				_, err := l.Propose(ctx, place(1, "c", "cold"))
+				_, err := l.Propose(ctx, c.p)
 				took := time.Since(began)
 				cancel()
 				wg.Wait()
 				synctest.Wait()
 				require.NoError(d, err)
 				require.Less(d, took, time.Second)
+				require.Zero(d, l.Stats().Retries, "the ledger conflicts with itself")
 			})
 		})
 	}
