@@ -127,3 +127,29 @@ func TestCompanyAcrossProcesses(t *testing.T) {
 		})
 	}
 }
+
+// TestFirstRulesDelayNoOthers: a transaction with a proposal that brings the first rule about a group has conflicted with a commit of
+// another process, as any commit does. The proposal then goes on by itself, and the others that were with it do not wait for it.
+func TestFirstRulesDelayNoOthers(t *testing.T) {
+	apart := orbit.Spec{Module: "m", Apart: []orbit.Apart{{Group: "g", Level: "rack"}}}
+	bubble(t, 2, Options{GCInterval: -1}, func(d *desk) {
+		a, b := d.ledgers[0], d.ledgers[1]
+		d.do(a, in("r0", "a"), submit("x"))
+		d.look(b)
+		before := b.Stats().Transactions
+		d.plans[1].sendsNext(fault{slow, time.Second})
+		out := make(chan []orbit.Outcome, 1)
+		go func() {
+			first := []orbit.Commitment{member("y", apart), at("y", "a")}
+			out <- b.ProposeBatch(bg, []orbit.Proposal{{ID: idOf(1), Do: first}, {ID: idOf(2), Do: []orbit.Commitment{orbit.Mark{Key: "k", Value: "v"}}}})
+		}()
+		synctest.Wait()
+		d.do(a, orbit.Mark{Key: "other", Value: "v"})
+		for _, o := range <-out {
+			require.NoError(d, o.Err)
+		}
+		require.EqualValues(d, 1, b.Stats().Retries)
+		require.EqualValues(d, 3, b.Stats().Transactions-before, "both, and then each by itself")
+		d.agree()
+	})
+}
