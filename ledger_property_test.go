@@ -974,8 +974,9 @@ func outcomeOf(s *State, p Proposal, dated bool) string {
 // textOfLoans says from whom the capsules borrow that a proposal places.
 func textOfLoans(s *State, p Proposal) (out string) {
 	for _, do := range p.Do {
-		if place, ok := do.(Place); ok && s.Capsule(place.Capsule).Borrows() != nil {
-			out += fmt.Sprintf(" %s from %s", place.Capsule, s.Capsule(place.Capsule).Borrows())
+		place, _ := do.(Place)
+		if c := s.Capsule(place.Capsule); c != nil && c.Borrows() != nil { // nil: released by the same proposal, and dropped
+			out += fmt.Sprintf(" %s from %s", place.Capsule, c.Borrows())
 		}
 	}
 	return out
