@@ -41,7 +41,8 @@ type Board struct {
 	// MaxNodes is how many nodes the board takes; default 131,072, negative: no bound.
 	MaxNodes int
 	// MaxWords is how many templates, warm templates and volumes a report may name in total; default 4,096, negative: no
-	// bound. Each of these words, and a node's id, may have at most 253 bytes.
+	// bound, except that [Board.Follow] takes at most 262,144. Each of these words, and a node's id, may have at most
+	// 253 bytes.
 	MaxWords int
 
 	mu      sync.Mutex // guards the fields below
