@@ -17,7 +17,8 @@
 // # How a commit is made
 //
 // Invariants: every record that the judging of a proposal reads is compared by its transaction. A record is deleted only by
-// the garbage collection, which overwrites the key gc, and every transaction compares that key. So:
+// the garbage collection, which overwrites the key gc, and every transaction compares that key. A proposal whose outcome any
+// commit may change ([orbit.Footprint].All) compares the log. So:
 //
 //  1. A proposal is judged on the mirror, which is at etcd's revision R.
 //  2. Proposals that hold one after another are packed into one transaction, up to the server's limit of operations. The
