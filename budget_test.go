@@ -155,7 +155,7 @@ func TestDraftEvictsWithinBudgets(t *testing.T) {
 }
 
 // TestPlainWorkKnowsNoBudgets: a placement of a capsule without a group reads and writes its own record and its node's, and no fence. A
-// placement of a member of a group reads one fence besides, that of the rules about the group.
+// placement or departure of a member of a group reads one fence besides, that of the rules about the group.
 func TestPlainWorkKnowsNoBudgets(t *testing.T) {
 	member, plain := cpuSpec(1), cpuSpec(1)
 	member.Group, member.Module, plain.Module = "db", "db", "plain"
@@ -179,7 +179,7 @@ func TestPlainWorkKnowsNoBudgets(t *testing.T) {
 	reads, writes := sizes(placeOn("db2", "m"))
 	require.Equal(t, []int{1, 0}, []int{reads, writes}, "a member looks whether there is a first rule about its group")
 	reads, writes = sizes(Release{Capsule: "db1", Final: true})
-	require.Equal(t, []int{0, 1}, []int{reads, writes}, "who leaves tells wishes, and does not look at others")
+	require.Equal(t, []int{1, 1}, []int{reads, writes}, "who leaves tells wishes, and looks only for a first rule about its group")
 	reads, writes = sizes(evictionOf(s, "db1"), placeOn("db1", "m"))
 	require.Equal(t, []int{3, 0}, []int{reads, writes}, "a wish looks at who leaves and who is lost; a move leaves as many healthy")
 	reads, writes = sizes(evictionOf(s, "db1"), PutNode{Node{ID: "c", Capacity: Resources{CPU: 8}, Confirms: true}}, placeOn("db1", "c"))

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 )
 
@@ -144,6 +145,11 @@ func (s *Spec) hasCompany() bool { return s.hasRules() || s.Group != "" || len(s
 
 // hasRules reports whether a spec has rules of company. The extras that it takes count as rules.
 func (s *Spec) hasRules() bool { return len(s.Apart) > 0 || len(s.Even) > 0 || len(s.Extras) > 0 }
+
+// sameRules reports whether two specs have the same rules of company, and Even for the same nodes.
+func (s *Spec) sameRules(o *Spec) bool {
+	return s == o || slices.Equal(s.Apart, o.Apart) && slices.Equal(s.Extras, o.Extras) && s.requirements() == o.requirements() && reflect.DeepEqual(s.Even, o.Even)
+}
 
 // domain returns the domain of a node on a level; empty: the node has no label for the level.
 func (n *Node) domain(level string) string {

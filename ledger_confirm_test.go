@@ -2,7 +2,6 @@ package orbit
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -170,7 +169,7 @@ func TestRemainsHaveRulesOfTheirOwn(t *testing.T) {
 			read, written, _, err := c.now().Footprint(Proposal{View: c.now().Revision(), Do: again})
 			require.NoError(t, err)
 			require.Contains(t, written.Fences, fenceRules("web"), "it is the first")
-			require.Contains(t, read.Fences, fenceUnruled("web"), "or would be, if others ended theirs")
+			require.Contains(t, read.Fences, fenceEnded("web"), "or would be, if others ended theirs")
 			since := c.commits(again...)
 			require.Equal(t, "web", c.mistakes(placeOn("w", "n")).Group)
 			c.commits(Confirm{Capsule: "x", Since: since, Stopped: true})
@@ -233,25 +232,26 @@ func TestFirstRulesReadAll(t *testing.T) {
 	}
 }
 
-// TestUnruledFenceIsOfLastRules: of two capsules with one rule, only the end of the last writes what newcomers with such a rule read.
-// A rule of the other kind about the same group and level makes no difference.
-func TestUnruledFenceIsOfLastRules(t *testing.T) {
+// TestEndsOfRulesAreFenced: each end of a rule, not only that of the last, writes what newcomers with such a rule read: two ends at once
+// would each see the other's rule. A capsule that is resized keeps its rules.
+func TestEndsOfRulesAreFenced(t *testing.T) {
 	apart, even := cpuSpec(1), cpuSpec(1)
 	apart.Apart = []Apart{{"web", "zone"}}
 	even.Group, even.Even = "web", []Even{{Group: "web", Level: "zone"}}
-	for name, specs := range map[string][]*Spec{
-		"apart": {apart, apart}, "even": {even, even}, "apart beside even": {apart, apart, even}, "even beside apart": {even, even, apart},
-	} {
+	for name, spec := range map[string]*Spec{"apart": apart, "even": even} {
 		t.Run(name, func(t *testing.T) {
-			c := newCourt(t)
-			for i, spec := range specs {
-				c.commits(submitOf(spec, CapsuleID(fmt.Sprint(i))))
-			}
-			for i := range specs {
+			c := newCourt(t, submitOf(spec, "0", "1", "2"))
+			larger := *spec
+			larger.Envelope.Reservation[CPU] = 2
+			read, written, _, err := c.now().Footprint(Proposal{View: c.now().Revision(), Do: []Commitment{Resize{Capsule: "0", Spec: &larger}}})
+			require.NoError(t, err)
+			require.Empty(t, read.Fences)
+			require.Empty(t, written.Fences)
+			for i := range 3 {
 				end := Release{Capsule: CapsuleID(fmt.Sprint(i)), Final: true}
 				_, written, _, err := c.now().Footprint(Proposal{View: c.now().Revision(), Do: []Commitment{end}})
 				require.NoError(t, err)
-				require.Equal(t, i > 0, slices.Contains(written.Fences, fenceUnruled("web")), i)
+				require.Equal(t, []string{fenceEnded("web")}, written.Fences)
 				c.commits(end)
 			}
 		})

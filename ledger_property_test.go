@@ -856,26 +856,10 @@ func TestLedgerAgainstModelTinyLimits(t *testing.T) {
 // proposal stays what it was while no record that it reads has become different.
 func TestFootprint(t *testing.T) {
 	t.Parallel()
-	few := rapid.IntRange(1, 3)
 	for count := range scale.Reach(t, "committed", "unmoved", "unmoved, ok", "unmoved, done", "unmoved, refused",
-		"puts topology", "puts rules", "puts unruled", "puts up", "puts down") {
+		"puts topology", "puts rules", "puts ended", "puts up", "puts down") {
 		rapid.Check(t, func(t *rapid.T) {
-			l := Limits{NominatedShare: shares(t)}
-			if rapid.Bool().Draw(t, "tiny") {
-				l = Limits{Terminal: few.Draw(t, "terminal"), ProposalIDs: few.Draw(t, "ids"), PlacementIDs: few.Draw(t, "placement ids"), NominatedShare: shares(t)}
-			}
-			d := newDuel(l, rapid.Bool().Draw(t, "wild"))
-			if d.company = rapid.Bool().Draw(t, "company"); d.company {
-				d.drafts = slices.Concat(drafts, companyDrafts)
-				d.gather(t)
-			} else if rapid.Bool().Draw(t, "agents") {
-				d.employ(t)
-			} else {
-				d.settle(t)
-			}
-			for range rapid.IntRange(0, 12).Draw(t, "before") {
-				d.propose(t, 1)
-			}
+			d := anyWorld(t, rapid.Bool().Draw(t, "tiny"), rapid.Bool().Draw(t, "wild"))
 			s := &scribe{T: t, view: d.views[0], wild: d.wild, drafts: d.drafts, social: d.company}
 			if s.chance(4) {
 				s.view = d.snapshot()
@@ -915,6 +899,28 @@ func TestFootprint(t *testing.T) {
 			}
 		})
 	}
+}
+
+// anyWorld returns a random world: with or without rules of company and agents, and with small limits or large ones.
+func anyWorld(t *rapid.T, tiny, wild bool) *duel {
+	few := rapid.IntRange(1, 3)
+	l := Limits{NominatedShare: shares(t)}
+	if tiny {
+		l = Limits{Terminal: few.Draw(t, "terminal"), ProposalIDs: few.Draw(t, "ids"), PlacementIDs: few.Draw(t, "placement ids"), NominatedShare: shares(t)}
+	}
+	d := newDuel(l, wild)
+	if d.company = rapid.Bool().Draw(t, "company"); d.company {
+		d.drafts = slices.Concat(drafts, companyDrafts)
+		d.gather(t)
+	} else if rapid.Bool().Draw(t, "agents") {
+		d.employ(t)
+	} else {
+		d.settle(t)
+	}
+	for range rapid.IntRange(0, 12).Draw(t, "before") {
+		d.propose(t, 1)
+	}
+	return d
 }
 
 // commitOn commits a proposal on a ledger of its own that starts from a state, and holds it against the footprint. It

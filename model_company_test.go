@@ -380,19 +380,19 @@ func companyDifference(a, b *State, out map[string]bool) {
 	}
 	before, after := rulesOf(a), rulesOf(b)
 	for rule := range after {
-		if !before[rule] {
+		if before[rule] == 0 {
 			out["f "+fenceRules(strings.Split(rule, " ")[1])] = true
 		}
 	}
 	for rule := range before {
-		if !after[rule] {
-			out["f "+fenceUnruled(strings.Split(rule, " ")[1])] = true
+		if after[rule] < before[rule] {
+			out["f "+fenceEnded(strings.Split(rule, " ")[1])] = true
 		}
 	}
 	for c := range b.Capsules() {
 		if was := a.Capsule(c.ID); c.Placed() && (was == nil || was.PlacedAt != c.PlacedAt) {
 			n := b.Node(c.Node).Node
-			for rule := range after {
+			for _, rule := range slices.Concat(slices.Collect(maps.Keys(before)), slices.Collect(maps.Keys(after))) {
 				f := strings.Split(rule, " ")
 				if d := n.domain(f[2]); d != "" && f[2] != NodeKey && (c.Spec.IsIn(f[1]) || slices.Contains(c.Spec.Apart, Apart{f[1], f[2]})) {
 					out["f "+fence("up", f[1], f[2], d)] = true
@@ -420,15 +420,15 @@ func topologyOf(s *State) map[NodeID]string {
 	return out
 }
 
-// rulesOf lists the rules of what lives or still runs.
-func rulesOf(s *State) map[string]bool {
-	out := map[string]bool{}
+// rulesOf counts the rules of what lives or still runs.
+func rulesOf(s *State) map[string]int {
+	out := map[string]int{}
 	note := func(spec *Spec) {
 		for _, a := range spec.Apart {
-			out["apart "+a.Group+" "+a.Level] = true
+			out["apart "+a.Group+" "+a.Level]++
 		}
 		for _, e := range spec.Even {
-			out["even "+e.Group+" "+e.Level] = true
+			out["even "+e.Group+" "+e.Level]++
 		}
 	}
 	for c := range s.Capsules() {

@@ -64,8 +64,9 @@ type Footprint struct {
 // Reads are the records on which the judgement depends, and all records in writes; fences are in reads only if the
 // judgement depends on them. If a record is missing, its absence has been read. The outcome stays the same while none
 // of the reads changes, with the two exceptions below. Writes are the records that the commit changes. Use writes and
-// touched only if err is nil. Writes do not name the records that the commit drops because a limit is reached: capsules
-// released before ([Limits.Terminal]) with their gangs, and ids of earlier proposals ([Limits.ProposalIDs]).
+// touched only if err is nil. Writes do not name the records that the commit drops: because a limit is reached, capsules
+// released before ([Limits.Terminal]) with their gangs, and ids of earlier proposals ([Limits.ProposalIDs]); and a gang
+// of which no member is left, because the ids of all have been used again.
 //
 // The judgement does not stop at the first refusal, so reads are complete for a refused proposal too. For a proposal
 // that has been committed before, reads name only the records that show this, and touched is empty. A malformed
@@ -75,7 +76,8 @@ type Footprint struct {
 // that has a member of the group: no member leaves that node while its usage stays unchanged. If several nodes qualify,
 // equal states may read different ones. In two cases a change outside reads can change the outcome, both from a refusal.
 // First, if no node in the domain of a [GroupIn] bet has a member, no record shows that, and reads do not change when a
-// member arrives. Second, a proposal that a budget refuses may pass once a member has been placed or is ready.
+// member arrives. Second, a proposal that a budget or a rule of company refuses may pass once members have arrived, have
+// left, or are ready. The fences in writes stay the right ones, too, while none of the reads changes.
 func (s *State) Footprint(p Proposal) (reads, writes Footprint, touched []NodeID, err error) {
 	p = p.Clone()
 	if err = p.check(&s.limits); err != nil {
@@ -286,7 +288,7 @@ func (t *tx) addFences(r, w *Footprint) {
 		r.Covers = r.Covers || after.below(before)
 		for of := range e.was.Spec.memberships {
 			for range t.budgetsOf(of) {
-				if e.wished {
+				if e.wished || e.moves {
 					r.Fences = append(r.Fences, of.String(), fenceNodes)
 				}
 				if after.below(before) {

@@ -256,14 +256,14 @@ func (s *State) survey(group, level string, yield func(k companyKey, count int))
 }
 
 // begin counts the rules of a spec for more capsules, and surveys each group that was not counted by a rule's level
-// before. It calls began with the group and level of each rule that is the first of its kind (Apart or Even) there, and
+// before. It calls began with the group of each rule that is the first of its kind (Apart or Even) by its level, and
 // surveyed with each count that a survey finds.
-func (c *companyTables) begin(s *State, spec *Spec, more int, began func(group, level string), surveyed func(k companyKey, count int)) {
+func (c *companyTables) begin(s *State, spec *Spec, more int, began func(group string), surveyed func(k companyKey, count int)) {
 	begin := func(group, level string, known bool) {
 		if known {
 			return
 		}
-		began(group, level)
+		began(group)
 		if r := c.rule(group, level); r.apart+r.even == 0 {
 			s.survey(group, level, func(k companyKey, count int) {
 				c.add(k, count)
@@ -511,7 +511,7 @@ func (s *State) Closes(spec *Spec) func(n *NodeState) string {
 	tables := s.company
 	if spec.hasRules() {
 		tables = s.ownCompany(true)
-		tables.begin(s, spec, 1, func(string, string) {}, func(companyKey, int) {})
+		tables.begin(s, spec, 1, func(string) {}, func(companyKey, int) {})
 	}
 	v := tables.verdictsOn(spec, tableCounts{&tables})
 	if v == nil {

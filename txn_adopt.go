@@ -140,7 +140,7 @@ func (t *tx) mayResize(c *Resize, e *txCapsule) error {
 	switch {
 	case e.now.released:
 		return t.refuseEnded(e)
-	case c.Since != 0 && (!e.now.Placed() || e.now.PlacedAt != c.Since):
+	case c.Since != 0 && (!e.now.Placed() || !t.madeAt(e.now.PlacedAt, c.Since)):
 		return t.refuse(at, e.newest(), "capsule %q has no placement made at revision %d", c.Capsule, c.Since)
 	case c.Since == 0 && e.now.Placed():
 		at.advice = "to resize it there, say Since when it is placed"
@@ -349,7 +349,7 @@ func (t *tx) protect(c *Protect) error {
 		return nil
 	}
 	p, _ := t.s.protected.Get(protection{capsule: c.Capsule})
-	if p.since != c.Since || !e.now.Placed() || e.now.PlacedAt != c.Since || e.unprotects {
+	if p.since != c.Since || !e.now.Placed() || !t.madeAt(e.now.PlacedAt, c.Since) || e.unprotects {
 		return t.refuse(Rejection{Capsule: c.Capsule, Node: e.now.Node}, e.newest(),
 			"capsule %q has no protected placement made at revision %d", c.Capsule, c.Since)
 	}

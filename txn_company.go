@@ -187,20 +187,22 @@ func (s *sparing) shortWith(e *txCapsule, priority int32) (names []string) {
 //
 //	up        one for each domain of a group. A capsule that arrives in the domain reads and writes it, except where the
 //	          domain is a node: the arrival reads the node's record anyway.
-//	down      one for each level of a group. A capsule that leaves writes it, and an arrival with a rule Even reads it.
+//	down      one for each level of a group with rules Even. A capsule that leaves writes it, and an arrival with a rule
+//	          Even reads it.
 //	topology  written by a proposal that adds or removes a node, changes its labels, or loses it. Read by every arrival
 //	          that is counted in a domain other than a node, and by every arrival with a rule Even.
 //	rules     one for each group. A proposal writes it if it brings the first rule of a kind about the group by a level.
-//	          Every member of the group that arrives reads it.
-//	unruled   one for each group. A proposal writes it if it ends the last rule Apart, or the last rule Even, about
-//	          the group by a level. A proposal that brings a rule about the group reads it: whether that
-//	          rule is the first depends on it.
+//	          Every member of the group that arrives or leaves reads it, because the first rule decides which of the
+//	          fences above it writes.
+//	ended     one for each group. A proposal writes it if it ends a rule about the group. A proposal that brings a rule
+//	          about the group reads it: whether that rule is the first depends on it. The end of any rule writes it, not
+//	          only that of the last, because two proposals that end the last two at once each see another one.
 const fenceTopology = "topology"
 
 func fenceUp(k companyKey) string          { return fence("up", k.group, k.level, k.domain) }
 func fenceDown(group, level string) string { return fence("down", group, level) }
 func fenceRules(group string) string       { return fence("rules", group) }
-func fenceUnruled(group string) string     { return fence("unruled", group) }
+func fenceEnded(group string) string       { return fence("ended", group) }
 
 // fence joins the parts of a fence's name with a zero byte, because groups, levels and domains may contain slashes.
 func fence(parts ...string) string { return strings.Join(parts, "\x00") }
@@ -233,16 +235,16 @@ func (t *tx) addCompanyFences(r, w *Footprint) {
 			w.Fences = append(w.Fences, fenceTopology)
 		}
 	}
-	for _, rule := range t.company.begun {
-		w.Fences = append(w.Fences, fenceRules(rule.group))
+	for _, group := range t.company.begun {
+		w.Fences = append(w.Fences, fenceRules(group))
 	}
-	for _, rule := range t.company.ended {
-		w.Fences = append(w.Fences, fenceUnruled(rule.group))
+	for _, group := range t.company.ended {
+		w.Fences = append(w.Fences, fenceEnded(group))
 	}
 	for i := range t.capsules.entries {
 		if e := &t.capsules.entries[i]; e.dirty {
 			t.addArrival(e, r, w)
-			t.addDeparture(e, w)
+			t.addDeparture(e, r, w)
 		}
 	}
 }
@@ -250,39 +252,62 @@ func (t *tx) addCompanyFences(r, w *Footprint) {
 // addArrival adds the fences that a capsule reads and writes because it is placed, or because it has rules that it did
 // not have before.
 func (t *tx) addArrival(e *txCapsule, r, w *Footprint) {
-	begins := func(spec *Spec) {
-		if spec == nil || spec == e.was.alive() {
-			return
-		}
-		for _, a := range spec.Apart {
-			r.Fences = append(r.Fences, fenceUnruled(a.Group))
-		}
-		for i := range spec.Even {
-			r.Fences = append(r.Fences, fenceUnruled(spec.Even[i].Group))
-		}
-	}
-	begins(e.now.alive())
-	if rest := e.now.Remains(); rest != nil && (e.was == nil || e.was.Remains() != rest) { // of a capsule that this proposal adopts and takes off
-		begins(rest.Spec)
+	t.addRules(e.now.alive(), e.was.alive(), r)
+	if rest := e.now.Remains(); rest != nil && rest.Since == t.rev { // the proposal adopts the capsule, and takes it off
+		t.addRules(rest.Spec, e.was.alive(), r)
+		t.addCounted(rest.Spec, t.describes(rest.Node), &Footprint{}, w)
+		t.addGroups(rest.Spec, r)
 	}
 	n := t.nodeAfter(e)
-	if n == nil || !e.arrives && !e.adopted {
+	switch {
+	case n == nil:
+	case e.adopted: // a fact, which no rule judges
+		t.addCounted(e.now.Spec, n, &Footprint{}, w)
+		t.addGroups(e.now.Spec, r)
+	case e.arrives:
+		t.addCounted(e.now.Spec, n, r, w)
+		t.addGroups(e.now.Spec, r)
+		for i := range e.now.Spec.Even {
+			even := &e.now.Spec.Even[i]
+			r.Fences = append(r.Fences, fenceDown(even.Group, even.Level), fenceTopology)
+		}
+		r.All = r.All || t.unfenced(e.now.Spec)
+	}
+}
+
+// addRules adds the fences that are read because a capsule has the rules of a spec and had those of another before.
+func (t *tx) addRules(spec, before *Spec, r *Footprint) {
+	if spec == nil || before != nil && spec.sameRules(before) {
 		return
 	}
-	for group := range e.now.Spec.MemberOf {
+	for _, a := range spec.Apart {
+		r.Fences = append(r.Fences, fenceEnded(a.Group))
+	}
+	for i := range spec.Even {
+		r.Fences = append(r.Fences, fenceEnded(spec.Even[i].Group))
+	}
+}
+
+// addGroups adds the fences that are read because a member of the spec's groups arrives or leaves.
+func (t *tx) addGroups(spec *Spec, r *Footprint) {
+	for group := range spec.MemberOf {
 		r.Fences = append(r.Fences, fenceRules(group))
 	}
-	e.now.Spec.companyOf(n, 0, t.company.ruled, func(k companyKey, _ int) {
+}
+
+// addCounted adds the fences that are read and written because a capsule is counted on a node from now on. They include
+// those of the rules that the proposal ends, because others may have brought such a rule meanwhile.
+func (t *tx) addCounted(spec *Spec, n *Node, r, w *Footprint) {
+	ruled := func(group string, yield func(level string)) {
+		t.s.company.ruled(group, yield)
+		t.company.ruled(group, yield)
+	}
+	spec.companyOf(n, 0, ruled, func(k companyKey, _ int) {
 		if k.level != NodeKey {
 			r.Fences = append(r.Fences, fenceUp(k), fenceTopology)
 			w.Fences = append(w.Fences, fenceUp(k))
 		}
 	})
-	for i := range e.now.Spec.Even {
-		even := &e.now.Spec.Even[i]
-		r.Fences = append(r.Fences, fenceDown(even.Group, even.Level), fenceTopology)
-	}
-	r.All = r.All || !e.adopted && t.unfenced(e.now.Spec)
 }
 
 // unfenced reports whether a spec has a rule of company whose counts can change without a fence: before the proposal no
@@ -295,12 +320,13 @@ func (t *tx) unfenced(spec *Spec) bool {
 	}) || slices.ContainsFunc(spec.Even, func(e Even) bool { return t.s.company.rule(e.Group, e.Level).even == 0 })
 }
 
-// addDeparture adds the fences that a capsule writes because it leaves its node.
-func (t *tx) addDeparture(e *txCapsule, w *Footprint) {
+// addDeparture adds the fences that a capsule reads and writes because it leaves its node.
+func (t *tx) addDeparture(e *txCapsule, r, w *Footprint) {
 	n := t.nodeBefore(e)
 	if n == nil || !e.anew && !moves(e.was, &e.now) {
 		return
 	}
+	t.addGroups(e.was.Spec, r)
 	for group := range e.was.Spec.MemberOf {
 		t.s.company.ruled(group, func(level string) {
 			if t.s.company.rule(group, level).even > 0 {
@@ -326,9 +352,9 @@ type txCompany struct {
 	known, differs bool
 	// The counts before the proposal of keys that no rule counted before it.
 	surveyed map[companyKey]int
-	// begun: the group and level of each rule that is the first of its kind (Apart or Even) there. ended: those of each
-	// rule that has ended and leaves no rule of at least one kind there.
-	begun, ended []companyRule
+	// begun: the groups about which a rule is the first of its kind (Apart or Even) by its level. ended: the groups about
+	// which rules end.
+	begun, ended []string
 }
 
 // companyMoved is the difference by which a proposal changes the count of a key.
@@ -470,7 +496,7 @@ func (t *tx) rulesChange(yield func(spec *Spec, by int)) {
 		if !e.dirty {
 			continue
 		}
-		if was, now := e.was.alive(), e.now.alive(); was != now {
+		if was, now := e.was.alive(), e.now.alive(); was != now && (was == nil || now == nil || !was.sameRules(now)) {
 			note(was, -1)
 			note(now, 1)
 		}
@@ -513,8 +539,8 @@ func (n *txNode) restsAfter() []*Remains {
 // surveys the state and begins to count.
 func (t *tx) beginRules(spec *Spec, more int) {
 	c := &t.company
-	c.begin(t.s, spec, more, func(group, level string) {
-		c.begun = append(c.begun, companyRule{group: group, level: level})
+	c.begin(t.s, spec, more, func(group string) {
+		c.begun = append(c.begun, group)
 	}, func(k companyKey, count int) {
 		if c.surveyed == nil {
 			c.surveyed = map[companyKey]int{}
@@ -527,22 +553,18 @@ func (t *tx) beginRules(spec *Spec, more int) {
 func (t *tx) endRules(spec *Spec, fewer int) {
 	c := &t.company
 	c.addRules(spec, -fewer)
-	end := func(r companyRule, left int) { // left are the rules of the kind that ends
-		if left == 0 {
-			c.ended = append(c.ended, companyRule{group: r.group, level: r.level})
-		}
-		if r.apart+r.even == 0 {
-			c.forget(r.group, r.level)
+	end := func(group, level string) {
+		c.ended = append(c.ended, group)
+		if r := c.rule(group, level); r.apart+r.even == 0 {
+			c.forget(group, level)
 		}
 	}
 	for _, a := range spec.Apart {
-		r := c.rule(a.Group, a.Level)
-		end(r, r.apart)
+		end(a.Group, a.Level)
 	}
 	for i := range spec.Even {
 		e := &spec.Even[i]
-		r := c.rule(e.Group, e.Level)
-		end(r, r.even)
+		end(e.Group, e.Level)
 		if u, _ := c.scopes.Get(scopeUse{companyScope: spec.scope(e)}); u.rules == 0 {
 			c.forgetScope(spec.scope(e))
 		}

@@ -19,7 +19,7 @@ func (t *tx) confirm(c *Confirm) (NodeID, error) {
 	}
 	at := Rejection{Capsule: c.Capsule, Node: e.now.Node}
 	switch {
-	case !e.now.Placed() || e.now.PlacedAt != c.Since || e.arrives:
+	case !e.now.Placed() || !t.madeAt(e.now.PlacedAt, c.Since):
 		return "", t.refuse(at, e.newest(), "capsule %q has no placement made at revision %d", c.Capsule, c.Since)
 	case c.NotReady && !e.now.Ready:
 		return "", t.refuse(at, e.newest(), "capsule %q was not ready on node %q", c.Capsule, e.now.Node)
@@ -62,7 +62,7 @@ func (t *tx) waitsFor(e *txCapsule, n *txNode) *Remains {
 // confirmStopped ends the remains of a placement. Nothing else in the capsule's record changes.
 func (t *tx) confirmStopped(c *Confirm, e *txCapsule) (NodeID, error) {
 	r := e.now.Remains()
-	if r == nil || r.Since != c.Since {
+	if r == nil || !t.madeAt(r.Since, c.Since) {
 		at := Rejection{Capsule: c.Capsule, Node: e.now.Node}
 		if e.now.Placed() && e.now.PlacedAt == c.Since {
 			at.advice = "release it with Stopped"

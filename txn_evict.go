@@ -52,6 +52,11 @@ func (n *txNode) expels(s *Spec) bool {
 	return n.was != nil && n.was.Node.expels(s) && n.now.Node.expels(s)
 }
 
+// madeAt reports whether a placement or a nomination was made at the revision (since) that a commitment names. What is
+// made at the proposal's own revision never was: nobody knows that revision before the commit, and in a ledger of
+// several processes a guess that is right on one state is wrong on the next.
+func (t *tx) madeAt(made, since Revision) bool { return made == since && since < t.rev }
+
 // evict executes an Evict. With For or ForGang the capsule makes way (evictFor); otherwise it is moved: the same
 // proposal places it again.
 func (t *tx) evict(c *Evict) (NodeID, error) {
@@ -63,7 +68,7 @@ func (t *tx) evict(c *Evict) (NodeID, error) {
 		return "", err
 	}
 	at := Rejection{Capsule: c.Capsule, Node: c.From}
-	if e.now.Node != c.From || e.now.PlacedAt != c.Since {
+	if e.now.Node != c.From || !t.madeAt(e.now.PlacedAt, c.Since) {
 		return "", t.refuse(at, e.newest(), "capsule %q is not on node %q since revision %d", c.Capsule, c.From, c.Since)
 	}
 	n := t.node(c.From)
@@ -86,7 +91,7 @@ func (t *tx) evict(c *Evict) (NodeID, error) {
 
 // evictFor takes a victim off its node. If the victim has left already, the eviction is passed over without an error.
 func (t *tx) evictFor(c *Evict, e *txCapsule) (NodeID, error) {
-	if e == nil || e.now.Node != c.From || e.now.PlacedAt != c.Since || e.was == nil || e.was.PlacedAt != c.Since {
+	if e == nil || e.now.Node != c.From || !t.madeAt(e.now.PlacedAt, c.Since) || e.was == nil || e.was.PlacedAt != c.Since {
 		if t.replays {
 			return "", t.refuse(Rejection{Capsule: c.Capsule, Node: c.From}, 0, "capsule %q is not on node %q since revision %d", c.Capsule, c.From, c.Since)
 		}

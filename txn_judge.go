@@ -374,7 +374,7 @@ func (t *tx) hasEnded(c *Nominate) bool {
 	if g := t.gang(c.Gang); c.Gang != "" && g != nil {
 		n = g.now.Nomination
 	}
-	return !n.Lives() || n.Made != c.Since
+	return !n.Lives() || !t.madeAt(n.Made, c.Since)
 }
 
 // makesWay reports whether the end of a nomination makes way for a nomination that the same commitments make. The new

@@ -82,7 +82,7 @@ func (t *tx) nomination(c *Nominate, before *Nomination, newest Revision, specs 
 	if !before.Lives() && (c.Since != 0 || len(c.Parts) == 0) {
 		return nil, t.refuse(Rejection{Capsule: c.Capsule}, newest, "%s is not nominated", c.nominee())
 	}
-	if c.Since != 0 && before.Made != c.Since {
+	if c.Since != 0 && !t.madeAt(before.Made, c.Since) {
 		return nil, t.refuse(Rejection{Capsule: c.Capsule}, newest, "%s is nominated since revision %d, not %d", c.nominee(), before.Made, c.Since)
 	}
 	t.nominates = true
