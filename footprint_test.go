@@ -129,6 +129,10 @@ func TestLateCommitsByRules(t *testing.T) {
 			nil, []Commitment{submitOf(apart, "z"), placeOn("z", "a")}, append(end("x"), placeOn("m", "b")), true, nil},
 		{"remains of what is adopted", []Commitment{confirms, submitOf(apart, "x")},
 			nil, append([]Commitment{Adopt{Capsule: "m", Spec: member, Node: "e"}}, end("m")...), []Commitment{placeOn("x", "a")}, true, nil},
+		{"an adoption that was judged before the first rule", []Commitment{inRack("e", "r0")},
+			[]Commitment{Adopt{Capsule: "m", Spec: member, Node: "e"}}, []Commitment{submitOf(apart, "x")}, []Commitment{placeOn("x", "a")}, false, nil},
+		{"remains that were judged before the first rule", []Commitment{confirms},
+			append([]Commitment{Adopt{Capsule: "m", Spec: member, Node: "e"}}, end("m")...), []Commitment{submitOf(apart, "x")}, []Commitment{placeOn("x", "a")}, false, nil},
 		{"a move by a budget that ends", []Commitment{submitOf(member, "m"), placeOn("m", "a"), PutBudget{Budget{ID: "b", Group: "g"}}},
 			nil, []Commitment{RemoveBudget{"b"}}, []Commitment{gone, Evict{Capsule: "m", From: "a"}, placeOn("m", "c")}, true, nil},
 	} {

@@ -16,14 +16,19 @@ const (
 	writes = reads | puts
 )
 
-// meets reports whether both sets have some record that at least one of them reads. Two puts of a record do not disturb
-// each other.
+// disturbs reports whether one of two accesses to a record puts what the other reads. Two reads do not disturb each
+// other, and neither do two puts.
+func (a access) disturbs(o access) bool {
+	return a&puts != 0 && o&reads != 0 || a&reads != 0 && o&puts != 0
+}
+
+// meets reports whether one of the sets puts a record that the other reads.
 func (r accessSet) meets(o accessSet) bool {
 	if len(o) < len(r) {
 		r, o = o, r
 	}
 	for name, a := range r {
-		if (a|o[name])&reads != 0 && o[name] != 0 {
+		if a.disturbs(o[name]) {
 			return true
 		}
 	}

@@ -168,7 +168,7 @@ func TestEndsCommute(t *testing.T) {
 }
 
 // TestKeysOfBudgets counts the keys that a transaction compares and writes: budgets cost nothing where there are none, and nothing for a
-// placement.
+// placement. Members of a group compare one key more when they arrive or leave, that of the rules about the group.
 func TestKeysOfBudgets(t *testing.T) {
 	bubble(t, 2, Options{}, func(d *desk) {
 		a, _ := d.members()
@@ -193,18 +193,18 @@ func TestKeysOfBudgets(t *testing.T) {
 		lost := orbit.PutNode{Node: orbit.Node{ID: "z", State: orbit.Lost}}
 		require.Equal(d, [2]int{3, 3}, keys(free))   // gc, node, capsule; log, node, capsule
 		require.Equal(d, [2]int{4, 3}, keys(placed)) // and whether there is a first rule about its group
-		require.Equal(d, [2]int{4, 4}, keys(end))    // and the proposal's id
+		require.Equal(d, [2]int{5, 4}, keys(end))    // and the proposal's id
 		require.Equal(d, [2]int{4, 4}, keys(plain))
-		require.Equal(d, [2]int{4, 4}, keys(orbit.Release{Capsule: "z"}))
+		require.Equal(d, [2]int{5, 4}, keys(orbit.Release{Capsule: "z"}))
 		before := keys(lost)
 		require.Equal(d, [2]int{3, 5}, keys(budgetOf(3, 1))) // gc, budget, id; log, budget, id, fence, gc
 		d.do(a, budgetOf(3, 1))
 		d.look(a)
 		require.Equal(d, [2]int{3, 3}, keys(free))
 		require.Equal(d, [2]int{4, 3}, keys(placed))
-		require.Equal(d, [2]int{4, 5}, keys(end)) // puts the fence
+		require.Equal(d, [2]int{5, 5}, keys(end)) // puts the fence
 		require.Equal(d, [2]int{4, 4}, keys(plain))
-		require.Equal(d, [2]int{6, 5}, keys(orbit.Release{Capsule: "z"})) // compares it, and who is lost
+		require.Equal(d, [2]int{7, 5}, keys(orbit.Release{Capsule: "z"})) // compares it, and who is lost
 		require.Equal(d, [2]int{before[0], before[1] + 1}, keys(lost))
 		require.Equal(d, [2]int{3, 4}, keys(budgetOf(2, 1)))
 	})

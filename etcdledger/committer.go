@@ -13,7 +13,7 @@ import (
 // committer turns proposals into transactions. One goroutine judges the proposals and packs them. Every transaction is sent
 // by a goroutine of its own, and so is every read that confirms rejections.
 //
-// Invariants: no two transactions under way read or write the same record, unless both put it without comparing it. So
+// Invariants: no two transactions under way use the same record if one of them puts it and the other compares it. So
 // a process does not conflict with itself, with one exception: a new budget writes the key gc, which all transactions
 // compare. Proposals that share a record are handled in the order of waiting, which is the order of arrival except that
 // arrange brings the proposals of one node together.
@@ -51,11 +51,11 @@ type committer struct {
 
 // lock describes the transactions that keep a record locked.
 type lock struct {
-	// flying is the number of transactions under way that use the record. It is above 1 only if all of them only put
-	// it.
+	// flying is the number of transactions under way that use the record. It is above 1 only if all of them only read
+	// it, or all only put it.
 	flying int
-	// puts says that the transactions only put the record, so that others that only put it may join them.
-	puts bool
+	// access is what all of the transactions do with the record. Others that do not disturb them may join them.
+	access access
 	// at is the revision of the newest of these transactions that was committed; 0: none. The record stays locked until
 	// the mirror has reached it.
 	at int64
@@ -304,7 +304,7 @@ func (r *round) isBlocked(accesses accessSet) bool {
 		return true
 	}
 	for name, a := range accesses {
-		if l, ok := r.locked[name]; ok && (!l.puts || a != puts) {
+		if l, ok := r.locked[name]; ok && a.disturbs(l.access) {
 			return true
 		}
 	}
@@ -330,7 +330,7 @@ func (r *round) finish() {
 	for _, b := range r.packs {
 		for name, a := range b.accesses {
 			l := r.locked[name]
-			r.locked[name] = lock{l.flying + 1, a == puts, l.at}
+			r.locked[name] = lock{l.flying + 1, a, l.at}
 		}
 		r.flying++
 		r.flights.Go(func() {
