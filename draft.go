@@ -24,8 +24,8 @@ import (
 //   - Rollback restores the nodes, the journal and the proposal in the making.
 //
 // The zero Draft is ready for Sync. It belongs to one navigator and is not safe for concurrent use. Do not copy or
-// overwrite it, because engines know a draft by its address. A node that a draft returns is read-only, and good until
-// the next Sync.
+// overwrite it, because placement engines know a draft by its address. A node that a draft returns is read-only. It is
+// good until the next Sync.
 type Draft struct {
 	view *View
 	// When the view was made.
@@ -37,8 +37,8 @@ type Draft struct {
 	nodes   []*NodeState
 	journal changeLog
 	steps   []draftStep
-	// The node as each step has left it; nil if the step has changed no node. A NoFit refers to the first shared of
-	// these entries, so they are never overwritten.
+	// The node as each step has left it; nil if the step has changed no node. A NoFit may refer to the first
+	// entries, as many as shared says, so these are never overwritten.
 	after  []*NodeState
 	shared int
 	// Commitments since Sync; those from open on make the next proposal.
@@ -65,6 +65,7 @@ type Draft struct {
 	asking     *Nomination
 	asked      slots.Set
 	askedNodes []int32
+	// Memory for the commitments and bets of proposals.
 	placeBoxes slab.Boxes[Commitment, Place]
 	freeBoxes  slab.Boxes[Precondition, NodeFreeOf]
 }
@@ -168,7 +169,7 @@ func (d *Draft) Node(i int) *NodeState {
 	return d.nodes[i]
 }
 
-// Uses reports whether the plan has placed, released or evicted a capsule: a later step that takes it off its node is
+// Uses reports whether the plan has placed, resized, released or evicted a capsule: a later step that takes it off its node is
 // refused.
 func (d *Draft) Uses(id CapsuleID) bool { return d.capsules[id].what != draftUntouched }
 
@@ -286,11 +287,13 @@ func (d *Draft) Hold(h Hold) error {
 }
 
 // Release ends a placement or a hold of the view, as a commitment of the next proposal, whose later steps may use the
-// room. A placement that the plan itself has made is not released but undone with Rollback. Errors are those of Place.
+// room. A placement that the plan itself has made is undone with Rollback or Withdraw instead. Errors are those of Place.
 func (d *Draft) Release(r Release) error {
 	switch {
 	case d.view == nil:
 		return d.refuse(r.Capsule, nil, "the draft is empty; call Sync first")
+	case r.Hold != "" && r.Capsule != "":
+		return d.refuse(r.Capsule, nil, "a release names both capsule %q and hold %q; it ends one of them", r.Capsule, r.Hold)
 	case r.Hold != "":
 		return d.endHold(r)
 	}
@@ -306,7 +309,7 @@ func (d *Draft) Release(r Release) error {
 	case c.Released() || !c.Placed() && !r.Final:
 		return d.refuse(r.Capsule, nil, "capsule %q is not placed", r.Capsule)
 	case r.Stopped:
-		return d.refuse(r.Capsule, nil, "that capsule %q has stopped is for the agent of its node to say, not for a plan", r.Capsule)
+		return d.refuse(r.Capsule, nil, "only the agent of its node may say that capsule %q has stopped, not a plan", r.Capsule)
 	case !r.Final && c.Gang() == "" && d.view.state.Node(c.Node).Node.Schedulable():
 		return d.refuse(r.Capsule, nil, "capsule %q is on node %q, which is ready; use Evict to move it", r.Capsule, c.Node)
 	}
@@ -348,7 +351,7 @@ func (d *Draft) Add(c Commitment) error {
 		d.step(draftStep{}, nil, c)
 		return nil
 	}
-	return d.refuse("", nil, "a %T is not added to a draft; use Place, Hold or Release", c)
+	return d.refuse("", nil, "Add takes no %T; Place, Hold, Release, Evict, Resize, Protect and Nominate are methods of the draft, and other commitments are not for plans", c)
 }
 
 // step notes a step with its commitment. Now is the node as the step leaves it; nil: the step changes no node.

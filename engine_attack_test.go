@@ -245,6 +245,39 @@ func TestUnsettledIsBounded(t *testing.T) {
 	}
 }
 
+// A proposal is sent again in ten passes before it is given up, even if another one was before.
+func TestUnknownOutcomesAreTriedAgainEachByItself(t *testing.T) {
+	l := &MemoryLedger{}
+	commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: []CapsuleID{"a", "b"}, Spec: wants(1)})
+	var sent []ProposalID
+	e := Engine{MaxPlan: 1, Navigator: &greedy{}, Ledger: &bent{Ledger: l, propose: func(ctx context.Context, p Proposal) (Revision, error) {
+		if sent = append(sent, p.ID); len(sent) == 10 {
+			return l.Propose(ctx, p)
+		}
+		return 0, ErrUnknown
+	}}}
+	for range 40 {
+		e.Pass(t.Context())
+	}
+	times := map[ProposalID]int{}
+	for _, id := range sent {
+		times[id]++
+	}
+	require.Equal(t, 10, times[sent[0]])
+	require.Equal(t, 11, times[sent[10]], "once, and ten times again")
+}
+
+// What an engine knows of the losers of a pass is gone with the next plan, even if all work has one priority.
+func TestLosersAreForgotten(t *testing.T) {
+	l := &MemoryLedger{}
+	commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: []CapsuleID{"a"}, Spec: wants(10)})
+	e := Engine{Ledger: &bent{Ledger: l, propose: func(context.Context, Proposal) (Revision, error) { return 0, ErrConflict }}, Navigator: &greedy{}}
+	for range 200 {
+		e.Pass(t.Context())
+		require.LessOrEqual(t, len(e.losers), 1)
+	}
+}
+
 // What an engine remembers stays within a constant of what lives: released holds, work that was withdrawn
 // while it waited, modules that came and went.
 func TestEngineForgets(t *testing.T) {

@@ -38,10 +38,10 @@ func (e *Engine) park(planned []*Capsule, unfit []misfitting) (aside []*Spec) {
 
 // retryShare decides how many of the due classes (parked for ParkFor) a pass tries again.
 //
-// Due classes have waited for as long as ParkFor, most of them in vain, and there may be many at a time. So they take a
+// Due classes were parked for ParkFor, and most of them still fit nowhere. There may be many at a time. So they take a
 // small share of each pass, behind the ready work of the same priority: as many as keep planning to about half a
 // millisecond, or an eighth of MaxPlan if that is less, but at least one. While passes follow each other without a
-// pause and there is ready work, due classes wait for ParkFor and one minute more.
+// pause and there is ready work, a due class waits for another ParkFor and one minute.
 type retryShare struct {
 	// The number of classes that a pass tries; 0: the default, 4.
 	most int
@@ -100,15 +100,15 @@ func (e *Engine) endRooms(ctx context.Context, round *Round, now time.Time) {
 	round.Settled = round.Settled[:before+len(ended)]
 }
 
-// maxTries is the number of times that a proposal with an unknown outcome is sent again. After that the engine gives it
-// up, and the next view shows what has become of it.
+// maxTries is the number of passes in a row that send proposals with an unknown outcome again. After that the engine
+// gives them up, and the next view shows what has become of them.
 const maxTries = 10
 
 // resendUnknown sends the proposals with an unknown outcome again; the ledger applies each at most once. It reports
-// whether no outcome is unknown now. Until then the engine does not plan, because it might place a capsule twice.
+// whether the engine may plan: every outcome is known, or the proposals were given up. Until then it might plan again
+// what has been committed.
 func (e *Engine) resendUnknown(ctx context.Context, round *Round) bool {
 	if len(e.unsettled) == 0 {
-		e.tries = 0
 		return true
 	}
 	again := e.unsettled
@@ -119,17 +119,22 @@ func (e *Engine) resendUnknown(ctx context.Context, round *Round) bool {
 		for i := range e.unsettled {
 			e.lost(&e.unsettled[i], nil)
 		}
-		e.unsettled, e.tries = nil, 0
+		e.unsettled = nil
 	}
-	return len(e.unsettled) == 0
+	if len(e.unsettled) > 0 {
+		return false
+	}
+	e.tries = 0
+	return true
 }
 
-// proposePlan sends the proposals of a plan in groups of falling priority, each group after the outcomes of the one
-// before are known. If a capsule has just lost its bet, or was left out of the plan in a pass with losers, a proposal
+// proposePlan sends the proposals of a plan in their order. A new group begins where the priority falls; it is sent after
+// the outcomes of the group before are known. If a capsule has just lost its bet, or was left out of the plan in a pass with losers, a proposal
 // of lower priority that takes room which that capsule could use is not sent. Its capsules are planned again together
 // with the loser. The exception: enough nodes that the plan does not touch have room for the losers by the rules of the
 // ledger.
 func (e *Engine) proposePlan(ctx context.Context, pending []*Capsule, plan []Proposal, round *Round) {
+	e.losers = nil
 	if e.view.Aged(pending[0]) == e.view.Aged(pending[len(pending)-1]) { // the batch is sorted, so all have the same priority
 		e.propose(ctx, plan, round)
 		return
@@ -240,8 +245,8 @@ func (e *Engine) overtaken(p *Proposal, losers map[loser]int, found func(loser) 
 // bound takes about a tenth of the time in which nodes are chosen for a plan of 1,000 capsules.
 const seatTries = 20_000
 
-// seat reserves one node that the plan does not touch for each loser in need, and removes from need the losers that all
-// have one. It gives up after seatTries comparisons.
+// seat reserves one node that the plan does not touch for each loser in need, and removes from need each class of losers
+// of which every capsule has one. It gives up after seatTries comparisons.
 func (e *Engine) seat(need map[loser]int, plan []Proposal) {
 	touched := map[NodeID]bool{}
 	for i := range plan {
@@ -266,7 +271,8 @@ func (e *Engine) seat(need map[loser]int, plan []Proposal) {
 	}
 }
 
-// takesRoomOn returns the node on which a commitment takes room; empty: it is neither a placement nor a hold.
+// takesRoomOn returns the node on which a placement or a hold takes room; empty: the commitment is neither. A capsule that
+// grows in a Resize is not considered.
 func takesRoomOn(do Commitment) NodeID {
 	switch do := do.(type) {
 	case Place:

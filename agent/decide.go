@@ -49,7 +49,7 @@ func unsaid(task *Task, phase Phase) (step, Fact) {
 		return say, Serves
 	case phase == Running && task.Ready:
 		return say, NotReady
-	case !task.Begun: // the ledger was restored from an older dump
+	case !task.Begun: // the newest Work predates the commit of Begun, or the ledger was restored from an older dump
 		return say, Begun
 	}
 	return rest, ""

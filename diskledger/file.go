@@ -140,7 +140,7 @@ func (s *scanner) begin(number uint64, kind string) error {
 		return fmt.Errorf("diskledger: %w: %s has version %d; this package reads %d", ErrVersion, s.path, s.header.Version, formatVersion)
 	}
 	if s.header.Kind != kind || s.header.Number != number {
-		return s.corrupt(0, fmt.Sprintf("it is %s %d", s.header.Kind, s.header.Number))
+		return s.corrupt(0, fmt.Sprintf("its header says %s %d; its name says %s %d", s.header.Kind, s.header.Number, kind, number))
 	}
 	return nil
 }

@@ -18,8 +18,8 @@ type recovery struct {
 	files  listing
 	// state is the state after the last change that was applied; nil: the folder has no ledger.
 	state *orbit.State
-	// history has all changes after floor. While logs are read it has up to twice Limits.History changes, afterwards at
-	// most Limits.History.
+	// history has all changes after floor. While logs are read it may exceed twice Limits.History by the groups that are
+	// applied at once; afterwards it has at most Limits.History changes.
 	history []orbit.Change
 	floor   orbit.Revision
 	// base is the number of the newest checkpoint, last is the number of the last log, end is how many bytes of that
@@ -123,7 +123,8 @@ func (d *dumpStream) Read(p []byte) (int, error) {
 }
 
 // readLogs applies the logs after the checkpoint. The header of each log says how many bytes of the previous one are
-// valid. All of these must be readable; only the last log may end in an unfinished write.
+// valid. All of these must be readable; what follows them is an unfinished write, and is not read. The last log ends at
+// its last valid record.
 func (r *recovery) readLogs() error {
 	var next *scanner
 	defer func() {
@@ -225,8 +226,8 @@ type loggedGroup struct {
 	changes []orbit.Change
 }
 
-// checkTail returns an error if the bytes after the last valid record are damaged, and not just a part of an unfinished
-// write.
+// checkTail returns an error if a later record shows that the bytes after the last valid record are damaged. Otherwise
+// they are taken for an unfinished write.
 func (p *replay) checkTail() error {
 	at, found, err := p.log.successor(p.revision)
 	if err != nil || !found {
@@ -239,12 +240,12 @@ func (p *replay) checkTail() error {
 // the changes before it without a gap.
 func (p *replay) record(at int64, text []byte) error {
 	if p.closed {
-		return p.log.corrupt(at, "a record behind the one that closes the log")
+		return p.log.corrupt(at, "a record follows the one that closes the log")
 	}
 	if bytes.HasPrefix(text, []byte(`{"closed":`)) {
 		var last closing
 		if err := json.Unmarshal(text, &last); err != nil || last.Closed != p.revision {
-			return p.log.corrupt(at, fmt.Sprintf("it is closed at revision %d, after changes up to %d", last.Closed, p.revision))
+			return p.log.corrupt(at, fmt.Sprintf("the record that closes the log says revision %d; the last change has %d", last.Closed, p.revision))
 		}
 		p.closed = true
 		return nil

@@ -20,8 +20,8 @@ type logFile struct {
 	encoded int
 	// checkpoints delivers the result of the checkpoint that is being written; nil: none is being written.
 	checkpoints chan checkpointResult
-	// asked are the answers that this checkpoint owes to calls of Checkpoint, next are those that the following one
-	// owes.
+	// asked are the calls of Checkpoint that wait for the checkpoint under way, next are those that wait for the one
+	// after it.
 	asked, next []chan error
 	// tried is how many bytes the logs had when a checkpoint was last begun; 0 after it succeeded. After a failure the
 	// next attempt waits until the logs have grown again from there.
@@ -136,7 +136,7 @@ func (f *logFile) commit(g *group) error {
 	return f.sync()
 }
 
-// beginLog makes a new log, whose header says that the previous log has that many valid bytes (previous). After an
+// beginLog makes a new log. Its header records previous, the number of valid bytes in the log before it. After an
 // error the new log may or may not exist, so nothing may be appended to the previous log any more.
 func (f *folder) beginLog(number uint64, after orbit.Revision, previous int64) (*appender, error) {
 	a, err := f.prepareLog(number, after, previous)

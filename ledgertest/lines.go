@@ -6,7 +6,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// This file has cases of one line each. Their names are the rules.
+// This file has short cases. The name of each is the rule, in one sentence.
 
 // line is a case on nodes and capsules of its own.
 type line struct {
@@ -24,7 +24,7 @@ func (t *trial) all(lines []line) {
 	t.Where = ""
 }
 
-// clear removes everything that a case has left: budgets, capsules and nodes.
+// clear removes the budgets, capsules and nodes that a case has left.
 func (t *trial) clear() {
 	s := t.now()
 	var do []orbit.Commitment
@@ -48,7 +48,7 @@ func (t *trial) clear() {
 	}
 }
 
-// remainsLines has cases of which capsules wait for remains, which are capsules that have left a node and still run
+// remainsLines says which capsules wait for remains, which are capsules that have left a node and still run
 // there.
 var remainsLines = []line{
 	{"a placement waits only in what it asks for", func(t *trial) {
@@ -81,7 +81,7 @@ var remainsLines = []line{
 		t.remain("n")
 		t.commits(t.begins("a"))
 	}},
-	{"nobody is evicted beside remains where nobody confirms: the newcomer would run at once", func(t *trial) {
+	{"where nobody confirms a newcomer begins at once, so it gets no room that remains or a victim that has begun still use", func(t *trial) {
 		t.commits(confirming("n", 4), submit(ranked(1, 2), "v", "w"), submit(ranked(9, 4), "a"), place("v", "n"), place("w", "n"))
 		t.commits(t.begins("v"))
 		t.commits(node("n", 4)) // its agent is gone
@@ -92,7 +92,7 @@ var remainsLines = []line{
 		t.commits(t.stops("v"))
 		t.evicts([]orbit.CapsuleID{"w"}, t.evictFor("w", "a"), place("a", "n"))
 	}},
-	{"where nobody confirms nobody is spared into the room of what still stops, and what has begun gives none", func(t *trial) {
+	{"where nobody confirms the room of remains spares no victim, and a victim that has begun frees none", func(t *trial) {
 		t.commits(confirming("n", 6), submit(cpu(1), "r", "x"), submit(ranked(1, 1), "v", "u"), submit(ranked(1, 2), "w"), submit(ranked(9, 2), "a", "b"),
 			place("r", "n"), place("x", "n"), place("v", "n"), place("u", "n"))
 		t.commits(t.begins("r"), t.begins("u"))
@@ -107,7 +107,7 @@ var remainsLines = []line{
 		t.commits(t.stops("r"))
 		t.evicts([]orbit.CapsuleID{"w"}, t.evictFor("u", "b"), t.evictFor("w", "b"), place("b", "n"))
 	}},
-	{"remains cannot be evicted: who has left is passed over, and is waited for", func(t *trial) {
+	{"a victim that has left already is passed over, and the newcomer waits for its remains", func(t *trial) {
 		t.commits(confirming("n", 4), submit(ranked(1, 4), "v"), submit(ranked(9, 4), "a"), place("v", "n"))
 		t.commits(t.begins("v"))
 		was := t.evictFor("v", "a")
@@ -118,7 +118,7 @@ var remainsLines = []line{
 		t.remain("n", "v")
 		t.waits("a", true)
 	}},
-	{"of a lost node only Stopped is taken", func(t *trial) {
+	{"on a lost node nothing begins or says that it serves; that a capsule has stopped is accepted", func(t *trial) {
 		t.commits(confirming("n", 4), submit(cpu(1), "x", "y"), place("x", "n"), place("y", "n"))
 		t.commits(t.serves("x", true))
 		t.commits(lost("n"))
@@ -138,7 +138,7 @@ var remainsLines = []line{
 		t.mistakes(stop)
 		t.commits(t.begins("p"))
 	}},
-	{"beside a Confirm nothing goes back to pending, is evicted, adopted or described", func(t *trial) {
+	{"a proposal with a Confirm may end capsules, but return, evict or adopt none, and put no node and no budget", func(t *trial) {
 		t.commits(confirming("n", 4), submit(ranked(1, 1), "a", "b"), submit(ranked(9, 4), "c"), place("a", "n"), place("b", "n"))
 		for _, do := range []orbit.Commitment{release("b"), t.evict("b"), t.evictFor("b", "c"), adopt("z", cpu(1), "n"), confirming("n", 9), budget("b", "g", 1, 1)} {
 			t.invalid(t.begins("a"), do)
@@ -149,9 +149,9 @@ var remainsLines = []line{
 
 func checkRemainsByLine(t *trial) { t.all(remainsLines) }
 
-// sparingLines has cases of which victims of an eviction are spared, and which are not.
+// sparingLines says which victims of an eviction are spared, and which are not.
 var sparingLines = []line{
-	{"on devices who uses another instance is spared, and who leaves enough of the same", func(t *trial) {
+	{"a victim on another device instance is spared, and so is one that leaves enough of the same instance", func(t *trial) {
 		low, high, half := gpu(1, 600), gpu(1, 600), gpu(1, 400)
 		high.Priority, half.Priority = 9, 9
 		t.commits(gpuNode("n", 2), submit(low, "v", "w"), submit(high, "a", "c"), submit(half, "b"), placeOn("v", "n", 1))
@@ -159,20 +159,20 @@ var sparingLines = []line{
 		t.evicts(nil, t.evictFor("v", "b"), placeOn("b", "n", 1))
 		t.evicts([]orbit.CapsuleID{"v"}, t.evictFor("v", "c"), placeOn("c", "n", 1))
 	}},
-	{"a move is put back for nobody: what it leaves spares a victim", func(t *trial) {
+	{"a move is never undone, and the room that it frees may spare a victim", func(t *trial) {
 		t.commits(node("n", 4), node("m", 4), submit(movable(ranked(1, 2)), "v", "free"), submit(ranked(9, 2), "a"), place("v", "n"), place("free", "n"))
 		t.commits(t.evict("free"), place("free", "m"), t.evictFor("v", "a"), place("a", "n"))
 		t.isOn("v", "n")
 		t.isOn("free", "m")
 		t.isOn("a", "n")
 	}},
-	{"what is moved is a newcomer where it comes, and may have others make way", func(t *trial) {
+	{"a capsule that is moved counts as a newcomer on its new node, and may evict there", func(t *trial) {
 		t.commits(node("n", 4), node("m", 4), submit(ranked(1, 4), "v"), submit(movable(ranked(9, 4)), "free"), place("v", "n"), place("free", "m"))
 		t.commits(t.evictFor("v", "free"), t.evict("free"), place("free", "n"))
 		t.isOn("v", "")
 		t.isOn("free", "n")
 	}},
-	{"nobody is evicted for himself, for each other, or for what is not there", func(t *trial) {
+	{"no capsule is evicted for itself, for another victim, or for one that does not exist", func(t *trial) {
 		t.commits(node("n", 4), node("m", 4), submit(ranked(1, 4), "v"), submit(ranked(9, 4), "w"), submit(ranked(5, 4), "a"), place("v", "n"), place("w", "m"))
 		t.mistakes(t.evictFor("v", "v"), place("v", "n"))
 		t.mistakes(t.evictFor("v", "v"))
@@ -194,7 +194,7 @@ var sparingLines = []line{
 		t.loses(view, t.evictFor("x", "a"), place("a", "n"))
 		t.mistakes(t.evictFor("x", "a"), place("a", "n"))
 	}},
-	{"below its minimum through loss only the whole gang leaves", func(t *trial) {
+	{"a gang that losses have left below its minimum is evicted only whole", func(t *trial) {
 		t.commits(node("n", 3), gang("g2", 0, "x2", "y2", "z2"), submit(ranked(9, 2), "a"), place("x2", "n"), place("y2", "n"), place("z2", "n"))
 		t.commits(stopped("z2"))
 		t.mistakes(t.evictFor("x2", "a"), place("a", "n"))
@@ -209,7 +209,7 @@ var sparingLines = []line{
 		v.ForGang, w.ForGang = "up", "up"
 		t.evicts([]orbit.CapsuleID{"v", "w"}, v, w, place("x3", "n"), place("y3", "n"))
 	}},
-	{"a drain has no priority: a budget that yields to any eviction keeps its members from it", func(t *trial) {
+	{"a budget that yields to evictions for priority 1 or more still holds against a drain", func(t *trial) {
 		b := budget("db", "db", 1, 0)
 		b.Budget.Above = 1
 		t.commits(node("n", 1), b, submit(ranked(9, 1), "a"))
@@ -219,7 +219,7 @@ var sparingLines = []line{
 		t.commits(node("n", 1))
 		t.evicts([]orbit.CapsuleID{"v"}, t.evictFor("v", "a"), place("a", "n"))
 	}},
-	{"a proposal without a view means the capsule that has the id now, and one with a view what it submits itself", func(t *trial) {
+	{"without a view an id means the capsule that has it now; with a view it may also mean the one that the proposal submits", func(t *trial) {
 		t.commits(node("n", 4), submit(cpu(1), "db-0"))
 		view := t.view()
 		t.commits(cancel("db-0"))
@@ -233,14 +233,14 @@ var sparingLines = []line{
 
 func checkSparingByLine(t *trial) { t.all(sparingLines) }
 
-// nominationLines has cases that go wrong in a ledger that counts nominated room as used.
+// nominationLines says which work may use nominated room.
 var nominationLines = []line{
 	{"a nomination of priority 0 for all of a node does not refuse one core to priority 1000", func(t *trial) {
 		t.commits(node("n", 8), submit(ranked(0, 8), "a"), submit(ranked(1000, 1), "b"))
 		t.commits(nominate("a", 8, "n"))
 		t.commits(place("b", "n"))
 	}},
-	{"two that each have one node and wait for the other's do not wait for each other", func(t *trial) {
+	{"of two gangs nominated on the same two nodes the one of higher rank starts, and the other after it", func(t *trial) {
 		pair := func(id orbit.GangID, priority int32, members ...orbit.CapsuleID) orbit.Submit {
 			g := gang(id, 0, members...)
 			g.Gang.Roles[0].Spec = ranked(priority, 4)
@@ -259,7 +259,7 @@ var nominationLines = []line{
 		t.commits(cancel("b1"), cancel("b2"))
 		t.commits(place("a1", "n"), place("a2", "m"))
 	}},
-	{"to release small work earns no room for other small work", func(t *trial) {
+	{"a proposal that ends small work may not place other small work in the room; only the nominee may take it", func(t *trial) {
 		t.commits(node("n", 8), submit(ranked(5, 8), "a"), submit(cpu(1), "s1", "s2"), place("s1", "n"))
 		t.commits(nominate("a", 8, "n"))
 		t.mistakes(cancel("s1"), place("s2", "n"))
@@ -287,7 +287,7 @@ var nominationLines = []line{
 		t.mistakes(place("c", "n"))
 		t.commits(place("b", "n"))
 	}},
-	{"who is nominated evicts like others, and who evicts asks like others", func(t *trial) {
+	{"a nominee may evict, and an eviction frees no room for work that ranks below the nominee", func(t *trial) {
 		t.commits(node("n", 4), submit(ranked(1, 4), "v"), submit(ranked(5, 4), "a"), submit(ranked(4, 4), "b"), place("v", "n"))
 		t.commits(nominate("a", 4, "n"))
 		t.mistakes(t.evictFor("v", "b"), place("b", "n"))

@@ -168,8 +168,8 @@ type preemptPass struct {
 	withheld map[waiter]bool
 	// Gangs that were served, and why they are not placed; nil: they are.
 	gangs map[orbit.GangID]error
-	// How many searches for victims the pass has made.
-	tried int
+	// How many searches for victims the pass has made, and how many of them for gangs.
+	tried, triedGangs int
 	// Counts for the notes.
 	preempted, victims, nominated int
 }

@@ -40,10 +40,10 @@ func (r *preemptPass) serveGang(ctx context.Context, c *orbit.Capsule) error {
 		return errNobody
 	case r.now.Before(w.again):
 		return w.why
-	case r.tried >= gangsTried:
+	case r.triedGangs >= gangsTried:
 		return limited{"no victims were sought for it in this plan: other gangs are tried first"}
 	}
-	r.tried++
+	r.tried, r.triedGangs = r.tried+1, r.triedGangs+1
 	r.draft.Ask(c)
 	defer r.draft.Ask(nil)
 	defer func() { r.search.Gentle = false }()

@@ -364,6 +364,24 @@ func comes(t require.TestingT, l orbit.Ledger, members, least int, s *orbit.Spec
 	commit(t, l, orbit.Submit{Gang: &g})
 }
 
+// Capsules that wait singly before a gang, and for which nobody would be evicted, do not use up the searches for gangs.
+func TestPreemptingForAGangBehindSingles(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	racks(t, l, 1)
+	runningOn(t, l, "r0-0", map[string][2]int64{"low0": {4, 0}})
+	runningOn(t, l, "r0-1", map[string][2]int64{"low1": {4, 0}})
+	commit(t, l, node("free", 4))
+	for i := range 8 {
+		single := cores(1, int32(20+i))
+		single.Class = orbit.GangClass
+		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{orbit.CapsuleID(fmt.Sprint("single-", i))}, Spec: single})
+	}
+	comes(t, l, 2, 2, cores(4, 9), "rack")
+	runOut(t, 3, &orbit.Engine{Name: "gangs", Ledger: l, Navigator: &nav.Preempting{Navigator: &nav.Gang{}}})
+	require.ElementsMatch(t, []orbit.CapsuleID{"low0", "low1"}, evicted(t, l))
+	require.Equal(t, 2, snapshot(t, l).Gang("urgent").Total())
+}
+
 // A gang preempts whole, at its minimum, in the one rack where the victims of all members together are best; and nobody is evicted
 // where no rack would do.
 func TestPreemptingForAGang(t *testing.T) {

@@ -469,14 +469,14 @@ func (p pairing) PickDevices(*orbit.NodeState, *orbit.Spec) (orbit.DeviceSet, bo
 	return p.set, p.set != 0
 }
 
-// A score may choose the instances; else, or if it does not want to, the fullest that fit are taken.
+// A score may choose the instances; else, or if it does not want to, or chooses wrongly, the fullest that fit are taken.
 func TestScoreMayPickDevices(t *testing.T) {
 	l := &orbit.MemoryLedger{}
 	commit(t, l, orbit.PutNode{Node: orbit.Node{ID: "n", Devices: orbit.Devices{Model: "A", Count: 4}}},
 		orbit.Hold{ID: "h", Node: "n", Devices: 1 << 2, Milli: 300, Ends: time.Unix(5000, 0)})
 	v, _ := viewOf(t, l, nil)
 	spec := &orbit.Spec{Devices: orbit.DeviceRequest{Count: 1, Milli: 500}}
-	for score, want := range map[orbit.Score]orbit.DeviceSet{pairing{1 << 3}: 1 << 3, pairing{0}: 1 << 2, score.Spread{}: 1 << 2} {
+	for score, want := range map[orbit.Score]orbit.DeviceSet{pairing{1 << 3}: 1 << 3, pairing{0}: 1 << 2, pairing{3 << 2}: 1 << 2, pairing{1 << 9}: 1 << 2, score.Spread{}: 1 << 2} {
 		e := draftFor(&Exhaustive{Score: score})
 		e.Sync(v)
 		choice, err := e.best(spec)

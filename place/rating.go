@@ -17,7 +17,7 @@ type rater struct {
 	draft  *orbit.Draft
 	score  orbit.Score
 	filter Filter
-	// The score as it was given, if it may draw lots (as [score.Random] does); score is then the one that was drawn
+	// The score as it was given, if it may choose at random (as [score.Random] does); score is then the one that was drawn
 	// last.
 	lots drawer
 	// The number of the Sync of the draft that the rater has followed.
@@ -98,7 +98,7 @@ func (r *rater) draw() bool {
 }
 
 // decision returns a number for the next choice. It is the same for the same seed, revision of the view and number of
-// steps in the plan, and differs if one of them does.
+// steps in the plan, and differs if exactly one of them does.
 func (r *rater) decision() uint64 {
 	const golden = 0x9e3779b97f4a7c15 // the golden ratio, as an odd multiplier
 	return (r.seed*golden+uint64(r.draft.View().Revision()))*golden + uint64(r.draft.Checkpoint())
@@ -192,8 +192,8 @@ func (r *rater) choice(best *pick, spec *orbit.Spec) (orbit.Choice, error) {
 	return orbit.Choice{Node: best.node, Value: best.value, Tie: best.tie, Devices: r.pickDevices(best.node, spec)}, nil
 }
 
-// pickDevices chooses the device instances: by the score, if it has a method for that and chooses instances that are
-// open to the spec, else by the rule of the node.
+// pickDevices chooses the device instances: by the score, if it has a method for that and chooses as many as the spec
+// asks for, all open to it, else by the rule of the node.
 func (r *rater) pickDevices(n *orbit.NodeState, spec *orbit.Spec) orbit.DeviceSet {
 	if spec.Devices.Count == 0 {
 		return 0
@@ -201,7 +201,7 @@ func (r *rater) pickDevices(n *orbit.NodeState, spec *orbit.Spec) orbit.DeviceSe
 	if picker, ok := r.score.(interface {
 		PickDevices(*orbit.NodeState, *orbit.Spec) (orbit.DeviceSet, bool)
 	}); ok {
-		if set, ok := picker.PickDevices(n, spec); ok && set&^n.DevicesFor(spec) == 0 {
+		if set, ok := picker.PickDevices(n, spec); ok && set&^n.DevicesFor(spec) == 0 && set.Len() == spec.Devices.Count {
 			return set
 		}
 	}
@@ -248,7 +248,7 @@ type near struct {
 	rules []string
 	spec  *orbit.Spec
 	draft *orbit.Draft
-	// Another one whenever the domains, or which of them are open, may have changed.
+	// It changes whenever the domains may have changed, or which of them are open.
 	version nearVersion
 	// The preferences of the spec about company. A search for victims does not read them.
 	company company
@@ -292,7 +292,7 @@ func (p *near) opens(n *orbit.Node) bool {
 	return true
 }
 
-// unready returns why an engine cannot choose at all, or nil if it can.
+// unready returns why a placement engine cannot choose, or nil if it can.
 func unready(draft *orbit.Draft, spec *orbit.Spec) error {
 	switch {
 	case draft == nil || spec == nil:

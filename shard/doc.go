@@ -1,16 +1,18 @@
 // Package shard divides one constellation among several schedulers. A [Dispatcher] assigns capsules to schedulers, and
-// [Groups] assigns nodes to them. The [Mode] says what a scheduler may do on the nodes of the others: nothing (Strict),
-// what does not fit on its own nodes (Soft), or everything (Shared).
+// [Groups] assigns nodes to them. The [Mode] says what a scheduler may place on the nodes of the others: nothing (Strict),
+// only what does not fit on its own nodes (Soft), or anything (Shared). [Import] submits capsules together with the
+// scheduler that the user has chosen for them.
 //
 //	Import ─► Ledger ◄── Dispatcher    capsules to schedulers: Assign
 //	            ▲   ◄── Groups         nodes to schedulers: a mark for each
 //	            └────── schedulers     each an orbit.Engine whose navigator is wrapped in a Scheduler
 //
 // The parts never call each other. They communicate through assignments and marks in the ledger, so each of them may
-// stop, start again or run twice, and a new process reads everything it needs from the ledger.
+// stop and start again, and a new process reads everything it needs from the ledger. Dispatchers and Groups may run
+// several times at once, schedulers of one name only one at a time.
 //
 //	group/NODE       the scheduler that owns the node; in strict mode each placement on the node bets on this mark
-//	leaving/NODE     the scheduler that gets the node next; it asks the owner to plan nothing more on the node
+//	leaving/NODE     the scheduler that gets the node next; the mark asks the owner to plan nothing more on the node
 //	left/NODE        the owner's answer: none of its proposals is still under way to the node
 //	failed/CAPSULE   the schedulers that could not place the capsule, and why; failed-gang/GANG for all members of a gang
 //	pinned/CAPSULE   the scheduler that the user has chosen; pinned-gang/GANG for all members of a gang
