@@ -169,8 +169,8 @@ func (d *Draft) Node(i int) *NodeState {
 	return d.nodes[i]
 }
 
-// Uses reports whether the plan has placed, resized, released or evicted a capsule: a later step that takes it off its node is
-// refused.
+// Uses reports whether the plan has placed, resized, released or evicted a capsule: a later step that takes it off its
+// node is refused.
 func (d *Draft) Uses(id CapsuleID) bool { return d.capsules[id].what != draftUntouched }
 
 // Nodes yields all nodes as the plan leaves them, in order of their index.
@@ -287,7 +287,8 @@ func (d *Draft) Hold(h Hold) error {
 }
 
 // Release ends a placement or a hold of the view, as a commitment of the next proposal, whose later steps may use the
-// room. A placement that the plan itself has made is undone with Rollback or Withdraw instead. Errors are those of Place.
+// room. A placement that the plan itself has made is undone with Rollback or Withdraw instead. Errors are those of
+// Place.
 func (d *Draft) Release(r Release) error {
 	switch {
 	case d.view == nil:

@@ -245,8 +245,8 @@ func (e *Engine) overtaken(p *Proposal, losers map[loser]int, found func(loser) 
 // bound takes about a tenth of the time in which nodes are chosen for a plan of 1,000 capsules.
 const seatTries = 20_000
 
-// seat reserves one node that the plan does not touch for each loser in need, and removes from need each class of losers
-// of which every capsule has one. It gives up after seatTries comparisons.
+// seat reserves one node that the plan does not touch for each loser in need. It removes a class of losers from need once
+// every capsule of the class has a node. It gives up after seatTries comparisons.
 func (e *Engine) seat(need map[loser]int, plan []Proposal) {
 	touched := map[NodeID]bool{}
 	for i := range plan {

@@ -64,9 +64,9 @@ type Footprint struct {
 // Reads are the records on which the judgement depends, and all records in writes; fences are in reads only if the
 // judgement depends on them. If a record is missing, its absence has been read. The outcome stays the same while none
 // of the reads changes, with the two exceptions below. Writes are the records that the commit changes. Use writes and
-// touched only if err is nil. Writes do not name the records that the commit drops: because a limit is reached, capsules
-// released before ([Limits.Terminal]) with their gangs, and ids of earlier proposals ([Limits.ProposalIDs]); and a gang
-// of which no member is left, because the ids of all have been used again.
+// touched only if err is nil. Writes do not name the records that the commit drops. These are, when a limit is reached,
+// capsules released before ([Limits.Terminal]) with their gangs, and ids of earlier proposals ([Limits.ProposalIDs]). A
+// gang is dropped, too, when the ids of all its members have been used again.
 //
 // The judgement does not stop at the first refusal, so reads are complete for a refused proposal too. For a proposal
 // that has been committed before, reads name only the records that show this, and touched is empty. A malformed

@@ -52,9 +52,9 @@ func (n *txNode) expels(s *Spec) bool {
 	return n.was != nil && n.was.Node.expels(s) && n.now.Node.expels(s)
 }
 
-// madeAt reports whether a placement or a nomination was made at the revision (since) that a commitment names. What is
-// made at the proposal's own revision never was: nobody knows that revision before the commit, and in a ledger of
-// several processes a guess that is right on one state is wrong on the next.
+// madeAt reports whether a placement or a nomination was made at the revision (since) that a commitment names. It is
+// false for the proposal's own revision. Nobody knows that revision before the commit, and in a ledger of several
+// processes a guess that is right on one state is wrong on the next.
 func (t *tx) madeAt(made, since Revision) bool { return made == since && since < t.rev }
 
 // evict executes an Evict. With For or ForGang the capsule makes way (evictFor); otherwise it is moved: the same

@@ -19,8 +19,9 @@ const (
 // bounds returns the limits of a ledger over a server that accepts ops operations in one transaction. Eight operations
 // are reserved for the log, the key gc and a few bets on other records. Every commitment except Submit has at most
 // three records: a capsule, its gang and its node. So a proposal within Commitments fits into a transaction together
-// with bets on the same nodes. The reserve must cover the rest: one operation for each bet on another record, and one
-// for each group or module with a budget whose members the proposal takes off their nodes.
+// with bets on the same nodes. The reserve must cover the rest: one operation for each bet on another record, one
+// for each group whose members the proposal places or takes off their nodes, and one for each group or module with a
+// budget whose members it takes off.
 func bounds(asked orbit.Limits, ops int) orbit.Limits {
 	l := asked
 	l.Commitments = within(l.Commitments, (ops-8)/3)

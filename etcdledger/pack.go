@@ -143,9 +143,9 @@ func (b *pack) roomFor(accesses accessSet) error {
 		most, b.limits.ops)
 }
 
-// operations returns the lengths of the two longest lists of a transaction on these records: the reads after a failed
-// compare (every compared record, the key gc and the log), and the writes (the records, of which the log is one). The compares
-// are one fewer than the reads.
+// operations returns the lengths of the two longest lists of a transaction on these records. One list has the reads
+// after a failed compare: every compared record, the key gc and the log. The other has the writes: every put record, and
+// the log is among these. The compares are one fewer than the reads.
 func operations(accesses accessSet) (compares, written int) {
 	compares = 2
 	for r, a := range accesses {

@@ -364,7 +364,7 @@ func comes(t require.TestingT, l orbit.Ledger, members, least int, s *orbit.Spec
 	commit(t, l, orbit.Submit{Gang: &g})
 }
 
-// Capsules that wait singly before a gang, and for which nobody would be evicted, do not use up the searches for gangs.
+// The searches for victims that are made for single capsules do not count as searches for gangs.
 func TestPreemptingForAGangBehindSingles(t *testing.T) {
 	l := &orbit.MemoryLedger{}
 	racks(t, l, 1)
