@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -30,6 +29,8 @@ type Entry struct {
 	Writer WriterID
 	// Number counts the appends of the writer, so that it recognises its own entry after an answer was lost.
 	Number uint64
+	// Next is the ledger whose turn it is to append after this entry; zero: it stays the writer's.
+	Next WriterID
 	// Settled says what became of posts that the writer has judged for others.
 	Settled []Settlement
 	// Changes are what was committed, in order.
@@ -51,30 +52,31 @@ const (
 	compressed
 )
 
+// hasNext is the bit of an entry that has Next.
+const hasNext = 1
+
 // compressFrom is the size in bytes from which changes are compressed.
 const compressFrom = 256
 
-// maxPlain bounds the size in bytes of the changes of one entry when they are not compressed, so that a damaged or
+// maxUncompressed bounds the size in bytes of the changes of one entry when they are not compressed, so that a damaged or
 // hostile entry cannot make a reader allocate more.
-const maxPlain = 1 << 30
+const maxUncompressed = 1 << 30
 
-// The encoder and decoder of zstd: both may be used by several goroutines at once.
+// The encoder and decoder of zstd; both may be used by several goroutines at once. They are made when the program starts,
+// because they have channels inside, and one that is first used in a bubble of testing/synctest could be used in no other.
 var (
-	zstdEncoder = sync.OnceValue(func() *zstd.Encoder {
-		e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(2))
-		if err != nil {
-			panic(err) // the options are constant
-		}
-		return e
-	})
-	zstdDecoder = sync.OnceValue(func() *zstd.Decoder {
-		d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(2), zstd.WithDecoderMaxMemory(maxPlain))
-		if err != nil {
-			panic(err) // the options are constant
-		}
-		return d
-	})
+	zstdEncoder = must(zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(2)))
+	zstdDecoder = must(zstd.NewReader(nil, zstd.WithDecoderConcurrency(2), zstd.WithDecoderMaxMemory(maxUncompressed)))
+	_           = zstdEncoder.EncodeAll(nil, nil) // makes what it else makes at its first use
 )
+
+// must returns the value; an error is a mistake in the options, which are constant.
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
 
 // entryWriter encodes the changes of one entry as they come.
 type entryWriter struct {
@@ -108,6 +110,10 @@ func (w *entryWriter) entry(e *Entry) ([]byte, error) {
 	out.byte(entryVersion)
 	out.buf = append(out.buf, e.Writer[:]...)
 	out.uint(e.Number)
+	out.byte(flag(e.Next != WriterID{}, hasNext))
+	if e.Next != (WriterID{}) {
+		out.buf = append(out.buf, e.Next[:]...)
+	}
 	out.uint(uint64(len(e.Settled)))
 	for _, s := range e.Settled {
 		out.buf = append(out.buf, s.Post.Writer[:]...)
@@ -128,7 +134,7 @@ func pack(out, data []byte) []byte {
 	if len(data) < compressFrom {
 		return append(append(out, uncompressed), data...)
 	}
-	return zstdEncoder().EncodeAll(data, append(out, compressed))
+	return zstdEncoder.EncodeAll(data, append(out, compressed))
 }
 
 // unpack returns the data that pack has appended.
@@ -139,7 +145,7 @@ func unpack(packed string) (string, error) {
 	case packed[0] == uncompressed:
 		return packed[1:], nil
 	case packed[0] == compressed:
-		data, err := zstdDecoder().DecodeAll([]byte(packed[1:]), nil)
+		data, err := zstdDecoder.DecodeAll([]byte(packed[1:]), nil)
 		return string(data), err
 	}
 	return "", errMalformed
@@ -166,6 +172,9 @@ func DecodeEntry(data []byte) (e Entry, err error) {
 	head := decoder{rest: string(data[1:])}
 	copy(e.Writer[:], head.take(uint64(len(e.Writer))))
 	e.Number = head.uint()
+	if head.byte()&hasNext != 0 {
+		copy(e.Next[:], head.take(uint64(len(e.Next))))
+	}
 	e.Settled = head.settled()
 	base, n := orbit.Revision(head.uint()), head.uint()
 	if head.err != nil {

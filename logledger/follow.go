@@ -61,10 +61,7 @@ func (l *Ledger) apply(data [][]byte) error {
 	for i := range entries {
 		l.count(len(entries[i].Changes), false)
 	}
-	l.w.newestOwn = entries[len(entries)-1].Writer == l.self
-	if !l.w.newestOwn {
-		l.w.newestAt = time.Now()
-	}
+	l.w.entered(&entries[len(entries)-1])
 	return l.applyLocked(entries)
 }
 

@@ -84,7 +84,9 @@ type run struct {
 	done chan struct{}
 	// own says that the list of proposals is not the caller's.
 	own bool
-	// floor is one more than the index of the entry that a refusal must have seen; 0: not known. Only the writer uses it.
+	// posted says that the proposals are in a post that is not settled. Only the writer uses it, and floor.
+	posted bool
+	// floor is one more than the index of the entry that a refusal must have seen; 0: not known.
 	floor Index
 }
 

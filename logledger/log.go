@@ -32,8 +32,8 @@ type Log interface {
 	Read(ctx context.Context, after Index) (Page, error)
 	// Tail returns the index of the newest entry, 0 if there is none. It sees every Append that ended before the call.
 	Tail(ctx context.Context) (Index, error)
-	// Changed returns a channel that receives a value soon after an entry or a post was added by anyone. Values may be
-	// missed, but not the last one. The channel is never closed.
+	// Changed returns a channel that receives a value soon after another handle has added an entry or a post. Several may
+	// share a value. The channel is never closed.
 	Changed() <-chan struct{}
 	// Checkpoint returns the newest checkpoint; its error is [ErrNoCheckpoint] if there is none. If the checkpoint is
 	// removed while it is read, reading fails with [ErrTrimmed]; then ask for the newest again.

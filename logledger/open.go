@@ -35,6 +35,7 @@ func Open(ctx context.Context, log Log, o Options) (*Ledger, error) {
 	l.life, l.kill = context.WithCancel(context.Background())
 	l.shown.Store(at)
 	l.w.index, l.w.checkpoint = at.index, at.index
+	l.w.expected, l.w.shares = map[WriterID]bool{}, map[WriterID]int{}
 	if err := l.readAll(ctx); err != nil {
 		l.kill()
 		return nil, err
@@ -65,13 +66,13 @@ func (l *Ledger) readAll(ctx context.Context) error {
 	for {
 		page, err := l.log.Read(ctx, l.w.index)
 		if errors.Is(err, ErrTrimmed) {
-			err = l.jump()
-		} else if err == nil {
-			err = l.apply(page.Entries)
-			l.w.posts = page.Posts
+			page.More, err = true, l.jump()
 		}
-		if err != nil || err == nil && !page.More && page.Entries == nil {
-			l.stats.recovered = l.w.since
+		if err == nil {
+			err = l.apply(page.Entries)
+		}
+		if err != nil || !page.More { // not until there is nothing new: others may be faster
+			l.w.posts, l.stats.recovered = page.Posts, l.w.since
 			return err
 		}
 	}
@@ -113,7 +114,7 @@ func restore(stored io.Reader) (*orbit.State, error) {
 			return nil, fmt.Errorf("%w: it needs version %d, this is version %d", ErrVersion, first[0], checkpointVersion)
 		}
 		_, _ = b.Discard(1)
-		z, err := zstd.NewReader(b, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxPlain))
+		z, err := zstd.NewReader(b, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxUncompressed))
 		if err != nil {
 			return nil, corrupt(err)
 		}

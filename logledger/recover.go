@@ -123,15 +123,28 @@ func (l *Ledger) failAll(g *group, why, trouble error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, r := range g.runs {
-		r.fail(why)
+		if r.posted { // others may still commit it
+			r.fail(unknown(trouble))
+		} else {
+			r.fail(why)
+		}
 	}
 	g.runs = nil
-	for _, r := range l.open.runs {
-		r.fail(unavailable(trouble))
-	}
-	l.open, l.trouble, l.w.posted = &group{}, trouble, nil
-	l.stale = true
+	l.failOpen(trouble)
+	l.trouble = trouble
 	l.wake()
+}
+
+// failOpen answers the proposals of the open group. Others may still commit those that are posted. It requires mu.
+func (l *Ledger) failOpen(err error) {
+	for _, r := range l.open.runs {
+		if r.posted {
+			r.fail(unknown(err))
+		} else {
+			r.fail(unavailable(err))
+		}
+	}
+	l.open, l.stale, l.w.posted = &group{}, true, nil
 }
 
 // give answers a group that can never be stored.

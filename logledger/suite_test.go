@@ -23,7 +23,9 @@ func open(t testing.TB, log logledger.Log, o logledger.Options) *logledger.Ledge
 func TestSuite(t *testing.T) {
 	stores := map[orbit.Ledger]*logtest.Store{}
 	ledgertest.Suite{
-		Peer: func(t *testing.T, l orbit.Ledger) orbit.Ledger { return open(t, stores[l].Open(logtest.Faults{}), logledger.Options{}) },
+		Peer: func(t *testing.T, l orbit.Ledger) orbit.Ledger {
+			return open(t, stores[l].Open(logtest.Faults{}), logledger.Options{})
+		},
 	}.Run(t, func(t *testing.T) orbit.Ledger {
 		store := &logtest.Store{}
 		l := open(t, store.Open(logtest.Faults{}), logledger.Options{})

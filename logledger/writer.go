@@ -60,6 +60,9 @@ func (l *Ledger) run() {
 // nextTime returns how long run sleeps if nothing happens.
 func (l *Ledger) nextTime() time.Duration {
 	next := time.Now().Add(time.Hour)
+	if len(l.w.posted) == 0 {
+		l.w.patient = time.Time{}
+	}
 	for _, at := range []time.Time{l.w.retry, l.w.patient, l.w.gather} {
 		if !at.IsZero() && at.Before(next) {
 			next = at
@@ -70,8 +73,11 @@ func (l *Ledger) nextTime() time.Duration {
 
 // advance appends groups for as long as there are any and nothing has to be waited for.
 func (l *Ledger) advance() {
-	for {
+	for n := 0; ; n++ {
 		work, failed := l.work()
+		if n > 10000 {
+			panic(l.Dbg())
+		}
 		switch {
 		case errors.Is(failed, ErrFailed):
 			return
@@ -81,9 +87,13 @@ func (l *Ledger) advance() {
 			}
 		case !work:
 			return
-		case l.w.posted != nil && time.Now().Before(l.w.patient):
-			return // others will append it
-		case l.shouldPost() && l.post():
+		case l.shouldPost() && !l.w.overdue():
+			if len(l.w.posted) == mostPosts {
+				return
+			}
+			if !l.post() {
+				l.commit(false)
+			}
 		case l.gathers():
 			return
 		default:
@@ -100,7 +110,7 @@ func (l *Ledger) work() (due bool, failed error) {
 	switch {
 	case l.trouble != nil:
 		return false, l.trouble
-	case len(l.w.posts) > 0 && l.w.newestOwn:
+	case l.w.forOthers(l.self), l.w.overdue():
 		return true, nil
 	case len(l.open.runs) == 0:
 		return false, nil
@@ -146,7 +156,7 @@ func (l *Ledger) commit(probe bool) bool {
 		return l.refuse(a.group)
 	}
 	l.w.number++
-	a.entry.Writer, a.entry.Number = l.self, l.w.number
+	a.entry.Writer, a.entry.Number, a.entry.Next = l.self, l.w.number, l.w.handOn(l.self, a.entry.Settled)
 	var err error
 	if a.data, err = l.encoded(a); err != nil {
 		l.give(a, err)
@@ -169,7 +179,7 @@ func (l *Ledger) commit(probe bool) bool {
 // prepare takes the open group, judged on the newest state after the posts of others.
 func (l *Ledger) prepare() *attempt {
 	a := &attempt{}
-	posts := l.othersPosts()
+	posts := l.w.readPosts(l.self)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.stale || len(posts) > 0 {
@@ -179,8 +189,8 @@ func (l *Ledger) prepare() *attempt {
 	for _, s := range a.entry.Settled {
 		a.settled = append(a.settled, s.Post)
 	}
-	if l.w.posted != nil {
-		a.settled = append(a.settled, l.w.posted.id)
+	for _, p := range l.w.posted {
+		a.settled = append(a.settled, p.id)
 	}
 	l.open, l.stale = &group{}, len(posts) > 0
 	a.state, _ = l.judge.Snapshot(context.Background()) // cannot fail
@@ -196,7 +206,7 @@ func (l *Ledger) rejudge(posts []judgedPost) []Settlement {
 	kept := l.open.runs[:0]
 	for _, r := range l.open.runs {
 		l.judgeRun(l.open, r)
-		if r.floor != 0 && l.w.index+1 >= r.floor && len(l.open.changes) == 0 {
+		if r.floor != 0 && l.w.index+1 >= r.floor && len(l.open.changes) == 0 && !r.posted {
 			close(r.done)
 		} else {
 			kept = append(kept, r)
@@ -229,7 +239,7 @@ func (l *Ledger) encoded(a *attempt) ([]byte, error) {
 func (l *Ledger) committed(a *attempt, posts []Post) {
 	l.w.index++
 	l.w.retry, l.w.backoff = time.Time{}, 0
-	l.w.appended(a, posts)
+	l.w.appended(&a.entry, posts)
 	l.stats.entries.Add(1)
 	l.stats.changes.Add(int64(len(a.entry.Changes)))
 	l.count(len(a.entry.Changes), true)
@@ -237,10 +247,10 @@ func (l *Ledger) committed(a *attempt, posts []Post) {
 	defer l.mu.Unlock()
 	l.shown.Store(&position{l.w.index, a.state})
 	l.trouble = nil
+	l.w.forget()
 	for _, r := range a.group.runs {
 		close(r.done)
 	}
-	l.w.posted = nil
 	l.wake()
 }
 
@@ -248,6 +258,7 @@ func (l *Ledger) committed(a *attempt, posts []Post) {
 func (l *Ledger) lost(a *attempt) {
 	l.stats.lost.Add(1)
 	l.putBack(a.group)
+	l.w.patient = time.Now().Add(max(leastPatience, 4*l.w.took))
 	l.catchUp()
 }
 
@@ -305,9 +316,6 @@ func (l *Ledger) finish() {
 	if l.trouble == nil {
 		l.trouble = unavailable(ErrClosed)
 	}
-	for _, r := range l.open.runs {
-		r.fail(unavailable(ErrClosed))
-	}
-	l.open = &group{}
+	l.failOpen(ErrClosed)
 	l.wake()
 }

@@ -123,10 +123,12 @@ func (h *Handle) signal() {
 	}
 }
 
-// tell signals all handles. It requires the store's mu.
-func (s *Store) tell() {
+// tell signals all handles but one. It requires the store's mu.
+func (s *Store) tell(but *Handle) {
 	for _, h := range s.handles {
-		h.later(h.faults.Latency, h.signal)
+		if h != but {
+			h.later(h.faults.Latency, h.signal)
+		}
 	}
 }
 
@@ -141,9 +143,9 @@ func (h *Handle) later(d time.Duration, f func()) {
 
 // fate is what happens to one call.
 type fate struct {
-	there, back                            time.Duration
+	there, back                           time.Duration
 	lost, dropped, refused, late, doubled bool
-	after                                  time.Duration
+	after                                 time.Duration
 }
 
 // fate draws what happens to a call.
@@ -247,7 +249,7 @@ func (h *Handle) Append(ctx context.Context, a logledger.Append) (posts []logled
 		s.entries = append(s.entries, data)
 		s.posts = slices.DeleteFunc(slices.Clone(s.posts), func(p logledger.Post) bool { return slices.Contains(settled, p.PostID) })
 		posts = s.posts
-		s.tell()
+		s.tell(h)
 		return nil
 	})
 	if err != nil {
@@ -266,7 +268,7 @@ func (h *Handle) Post(ctx context.Context, p logledger.Post) error {
 	return h.write(ctx, func() error {
 		if !slices.ContainsFunc(s.posts, func(q logledger.Post) bool { return q.PostID == p.PostID }) {
 			s.posts = append(slices.Clip(s.posts), p)
-			s.tell()
+			s.tell(h)
 		}
 		return nil
 	})
