@@ -4,7 +4,6 @@ import (
 	"iter"
 	"slices"
 	"sort"
-	"sync/atomic"
 )
 
 // history holds the newest changes, in order of revision and sequence, in chunks. A change is never written again, so
@@ -30,9 +29,6 @@ const historyChunk = 256
 type historyPart struct {
 	changes [historyChunk]Change
 	number  uint64
-	// The next chunk. It is set before the first change in that chunk is written. Atomic, because truncate replaces
-	// the last chunk while readers go through the chunks before it.
-	next atomic.Pointer[historyPart]
 }
 
 // append adds one change for each commitment of a published proposal.
@@ -55,15 +51,11 @@ func (h *history) push() *Change {
 	if h.next-h.first == uint64(h.limit) {
 		h.floor = h.at(h.first).Revision
 		if h.first++; h.first%historyChunk == 0 {
-			h.chunks = slices.Delete(h.chunks, 0, 1)
+			h.chunks = h.chunks[1:] // readers have the array, so that nothing is moved in it
 		}
 	}
 	if h.next%historyChunk == 0 {
-		part := &historyPart{number: h.next / historyChunk}
-		if n := len(h.chunks); n > 0 {
-			h.chunks[n-1].next.Store(part)
-		}
-		h.chunks = append(h.chunks, part)
+		h.chunks = append(h.chunks, &historyPart{number: h.next / historyChunk})
 	}
 	h.next++
 	return h.at(h.next - 1)
@@ -82,17 +74,12 @@ func (h *history) truncate(rev Revision) {
 	if last >= len(h.chunks) {
 		return
 	}
-	h.chunks = h.chunks[:last+1]
-	if keep%historyChunk == 0 {
-		h.chunks = h.chunks[:last] // push makes the chunk anew
-		return
-	}
-	// Readers may have the changes that are dropped, and a change is never written again: go on in a copy of the chunk.
-	part := &historyPart{number: h.chunks[last].number}
-	copy(part.changes[:keep%historyChunk], h.chunks[last].changes[:])
-	h.chunks[last] = part
-	if last > 0 {
-		h.chunks[last-1].next.Store(part)
+	old := h.chunks[last]
+	h.chunks = slices.Clip(h.chunks[:last]) // readers have the array: append to another one
+	if keep%historyChunk > 0 {              // else push makes the chunk anew
+		part := &historyPart{number: old.number} // a change is never written again, so go on in a copy of the chunk
+		copy(part.changes[:keep%historyChunk], old.changes[:])
+		h.chunks = append(h.chunks, part)
 	}
 }
 
@@ -121,12 +108,12 @@ func (h *history) after(rev Revision) (span, error) {
 	if from == h.next {
 		return span{}, nil
 	}
-	return span{part: h.chunks[from/historyChunk-h.chunks[0].number], at: int(from % historyChunk), n: int(h.next - from)}, nil
+	return span{parts: h.chunks[from/historyChunk-h.chunks[0].number:], at: int(from % historyChunk), n: int(h.next - from)}, nil
 }
 
-// span is a run of consecutive changes: in the chunks of a history (part) or, for other ledgers, in a list.
+// span is a run of consecutive changes: in the chunks of a history (parts) or, for other ledgers, in a list.
 type span struct {
-	part *historyPart
+	parts []*historyPart
 	// The position of the first change in its chunk, and the number of changes.
 	at, n int
 	list  []Change
@@ -146,27 +133,24 @@ func (s span) all(yield func(*Change) bool) {
 // lists yields the changes chunk by chunk, each with the number of changes before it.
 func (s span) lists() iter.Seq2[int, []Change] {
 	return func(yield func(int, []Change) bool) {
-		if s.part == nil {
+		if s.parts == nil {
 			yield(0, s.list)
 			return
 		}
-		part, at, n := s.part, s.at, 0
-		for {
+		at, n := s.at, 0
+		for _, part := range s.parts {
 			some := part.changes[at:min(historyChunk, at+s.n-n)]
-			if !yield(n, some) {
+			if len(some) == 0 || !yield(n, some) {
 				return
 			}
-			if n += len(some); n == s.n {
-				return // do not read next of the last chunk: a commit may be writing it
-			}
-			part, at = part.next.Load(), 0
+			n, at = n+len(some), 0
 		}
 	}
 }
 
 // upTo returns the part of the span up to a revision.
 func (s span) upTo(rev Revision) span {
-	if s.part == nil {
+	if s.parts == nil {
 		for len(s.list) > 0 && s.list[len(s.list)-1].Revision > rev {
 			s.list = s.list[:len(s.list)-1]
 		}
@@ -183,11 +167,11 @@ func (s span) upTo(rev Revision) span {
 
 // changes returns the changes as one slice: a part of the chunk itself, or a copy if they are in several chunks.
 func (s span) changes() []Change {
-	if s.part == nil {
+	if s.parts == nil {
 		return s.list
 	}
 	if end := s.at + s.n; end <= historyChunk {
-		return s.part.changes[s.at:end:end]
+		return s.parts[0].changes[s.at:end:end]
 	}
 	out := make([]Change, 0, s.n)
 	for _, some := range s.lists() {

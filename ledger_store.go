@@ -59,6 +59,17 @@ func (l *MemoryLedger) applyOne(c *cloner, changes []Change) error {
 	return nil
 }
 
+// Between returns the changes after a revision up to another one, for a ledger that shows less than it has judged. The
+// slice and the error are those of [Ledger.Changes].
+func (l *MemoryLedger) Between(after, upTo Revision) ([]Change, error) {
+	l.init()
+	changes, err := l.newer(after)
+	if err != nil {
+		return nil, err
+	}
+	return changes.upTo(upTo).changes(), nil
+}
+
 // Reset makes s the state of the ledger. If s is an earlier state of this ledger, a Snapshot for example, what was
 // committed since is undone: the revisions are given again. From any other state, such as one that was restored from a
 // newer dump, the ledger goes on without the history before it: [Ledger.Changes] then fails with ErrCompacted for

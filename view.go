@@ -218,7 +218,7 @@ func (v *View) advance(state *State, news span, from *source) (woken bool) {
 	v.queue.state = state
 	defer func() { v.queue.own = false }()
 	for c := range news.all {
-		if news.part == nil { // not a MemoryLedger: it may show a node otherwise than its record, and names such nodes in its changes
+		if news.parts == nil { // not a MemoryLedger: it may show a node otherwise than its record, and names such nodes in its changes
 			if n := state.Node(c.Node); n != nil {
 				v.changed.add(n.index)
 				v.suspectNode(n)

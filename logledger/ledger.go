@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sort"
 	"sync"
 	"sync/atomic"
 
@@ -307,12 +306,7 @@ func (l *Ledger) Changes(ctx context.Context, after orbit.Revision) ([]orbit.Cha
 	if upTo <= after {
 		return nil, nil
 	}
-	changes, err := l.judge.Changes(context.Background(), after)
-	if err != nil {
-		return nil, err
-	}
-	n := sort.Search(len(changes), func(i int) bool { return changes[i].Revision > upTo })
-	return changes[:n:n], nil
+	return l.judge.Between(after, upTo)
 }
 
 // Wait implements [orbit.Ledger]. When the log has failed for good, the error is orbit.ErrUnavailable and [ErrFailed].

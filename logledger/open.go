@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -27,6 +28,17 @@ func Open(ctx context.Context, log Log, o Options) (*Ledger, error) {
 	if err := o.agrees(at.state); err != nil {
 		return nil, err
 	}
+	l := newLedger(log, o, at)
+	if err := o.patiently(ctx, func() error { return l.readAll(ctx) }); err != nil {
+		l.kill()
+		return nil, err
+	}
+	l.done.Go(l.run)
+	return l, nil
+}
+
+// newLedger returns a ledger that continues from a position, and does nothing yet.
+func newLedger(log Log, o Options, at *position) *Ledger {
 	l := &Ledger{
 		log: log, options: o, self: newWriterID(), judge: &orbit.MemoryLedger{Start: at.state}, open: &group{},
 		arrived: make(chan struct{}, 1), asked: make(chan struct{}, 1), wanted: make(chan chan error), closing: make(chan struct{}),
@@ -36,29 +48,54 @@ func Open(ctx context.Context, log Log, o Options) (*Ledger, error) {
 	l.shown.Store(at)
 	l.w.index, l.w.checkpoint = at.index, at.index
 	l.w.expected, l.w.shares = map[WriterID]bool{}, map[WriterID]int{}
-	if err := l.readAll(ctx); err != nil {
-		l.kill()
-		return nil, err
+	return l
+}
+
+// patiently calls f until it succeeds, or fails with an error that will not pass, or the patience is over.
+func (o *Options) patiently(ctx context.Context, f func() error) error {
+	until := time.Now().Add(o.Patience)
+	for backoff := 5 * time.Millisecond; ; backoff = min(2*backoff, maxBackoff) {
+		err := f()
+		if err == nil || lasting(err) {
+			return err
+		}
+		if ctx.Err() != nil || time.Now().Add(backoff).After(until) {
+			return unavailable(err)
+		}
+		select {
+		case <-time.After(backoff):
+		case <-ctx.Done():
+		}
 	}
-	l.done.Go(l.run)
-	return l, nil
+}
+
+// lasting reports whether trying again is of no use.
+func lasting(err error) bool {
+	for _, target := range []error{ErrFailed, ErrVersion, ErrCorrupt, ErrMismatch, orbit.ErrInvalid} {
+		if errors.Is(err, target) {
+			return true
+		}
+	}
+	return false
 }
 
 // begin returns the state in the newest checkpoint. If there is none, it makes one of an empty state.
-func begin(ctx context.Context, log Log, o *Options) (*position, error) {
-	for {
-		at, err := readCheckpoint(ctx, log)
-		if !errors.Is(err, ErrNoCheckpoint) {
-			return at, err
+func begin(ctx context.Context, log Log, o *Options) (at *position, err error) {
+	err = o.patiently(ctx, func() error {
+		for {
+			if at, err = readCheckpoint(ctx, log); !errors.Is(err, ErrNoCheckpoint) {
+				return err
+			}
+			empty, err := o.empty()
+			if err != nil {
+				return err
+			}
+			if err := saveCheckpoint(ctx, log, &position{0, empty}); err != nil && !errors.Is(err, ErrTaken) {
+				return err
+			}
 		}
-		empty, err := o.empty()
-		if err != nil {
-			return nil, err
-		}
-		if err := saveCheckpoint(ctx, log, &position{0, empty}); err != nil && !errors.Is(err, ErrTaken) {
-			return nil, err
-		}
-	}
+	})
+	return at, err
 }
 
 // readAll applies the entries after the checkpoint. Nothing else runs yet.

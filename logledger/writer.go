@@ -57,27 +57,25 @@ func (l *Ledger) run() {
 	}
 }
 
-// nextTime returns how long run sleeps if nothing happens.
+// nextTime returns how long run sleeps if nothing happens. What was due already, advance has seen to.
 func (l *Ledger) nextTime() time.Duration {
-	next := time.Now().Add(time.Hour)
-	if len(l.w.posted) == 0 {
-		l.w.patient = time.Time{}
-	}
-	for _, at := range []time.Time{l.w.retry, l.w.patient, l.w.gather} {
-		if !at.IsZero() && at.Before(next) {
+	now := time.Now()
+	next := now.Add(time.Hour)
+	for _, at := range []time.Time{l.w.patient, l.w.gather} {
+		if at.After(now) && at.Before(next) {
 			next = at
 		}
 	}
-	return time.Until(next)
+	if at := l.w.retry; !at.IsZero() && at.Before(next) {
+		next = at
+	}
+	return next.Sub(now)
 }
 
 // advance appends groups for as long as there are any and nothing has to be waited for.
 func (l *Ledger) advance() {
-	for n := 0; ; n++ {
+	for {
 		work, failed := l.work()
-		if n > 10000 {
-			panic(l.Dbg())
-		}
 		switch {
 		case errors.Is(failed, ErrFailed):
 			return

@@ -45,7 +45,7 @@ type Faults struct {
 	// nobody says so. Refused is the chance that a call fails at once, and says that nothing was done.
 	Lost, Dropped, Refused float64
 	// Late is the chance that a change is made only some time after its caller was told that its outcome is unknown.
-	// Doubled is the chance that a change is made a second time, later, as when a network sends a packet twice.
+	// Doubled is the chance that an Append arrives a second time, later, as when a client sends it again by itself.
 	Late, Doubled float64
 	// After is the longest time until a Late or Doubled change is made; default 10 × Latency, at least a millisecond.
 	After time.Duration
@@ -205,8 +205,10 @@ func (h *Handle) read(ctx context.Context, f func() error) error {
 }
 
 // write makes a call that changes the store: all or nothing.
-func (h *Handle) write(ctx context.Context, f func() error) error {
-	to := h.fate()
+func (h *Handle) write(ctx context.Context, f func() error) error { return h.suffer(ctx, h.fate(), f) }
+
+// suffer is write with a given fate.
+func (h *Handle) suffer(ctx context.Context, to fate, f func() error) error {
 	if to.refused {
 		return fmt.Errorf("%w: %w", orbit.ErrUnavailable, errLost)
 	}
@@ -263,9 +265,10 @@ func (s *Store) tail() logledger.Index { return s.first + logledger.Index(len(s.
 
 // Post implements [logledger.Poster].
 func (h *Handle) Post(ctx context.Context, p logledger.Post) error {
-	s := h.store
+	s, to := h.store, h.fate()
+	to.doubled = false
 	p.Data = bytes.Clone(p.Data)
-	return h.write(ctx, func() error {
+	return h.suffer(ctx, to, func() error {
 		if !slices.ContainsFunc(s.posts, func(q logledger.Post) bool { return q.PostID == p.PostID }) {
 			s.posts = append(slices.Clip(s.posts), p)
 			s.tell(h)
