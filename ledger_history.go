@@ -69,11 +69,11 @@ func (h *history) truncate(rev Revision) {
 		*h = history{limit: h.limit, floor: rev}
 		return
 	}
-	h.next = keep
-	last := int(keep/historyChunk - h.first/historyChunk) // the chunk of change number keep
-	if last >= len(h.chunks) {
+	if keep == h.next {
 		return
 	}
+	h.next = keep
+	last := int(keep/historyChunk - h.first/historyChunk) // the chunk of change number keep
 	old := h.chunks[last]
 	h.chunks = slices.Clip(h.chunks[:last]) // readers have the array: append to another one
 	if keep%historyChunk > 0 {              // else push makes the chunk anew

@@ -1,6 +1,7 @@
 package logledger
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -77,17 +78,16 @@ func (l *Ledger) applyLocked(entries []Entry) error {
 			l.judge.Reset(l.shown.Load().state)
 			return fmt.Errorf("entry %d: %w: %w", l.w.index+Index(i)+1, ErrCorrupt, err)
 		}
+	}
+	state, _ := l.judge.Snapshot(context.Background()) // cannot fail
+	l.stats.followed.Add(int64(len(entries)))
+	l.shown.Store(&position{l.w.index + Index(len(entries)), state})
+	for i := range entries { // after the state is shown, so that nobody is told of what he cannot see
+		l.w.index++
 		for k := range entries[i].Settled {
-			l.settled(&entries[i].Settled[k], l.w.index+Index(i)+1)
+			l.settled(&entries[i].Settled[k], l.w.index)
 		}
 	}
-	state, err := l.judge.Snapshot(l.life)
-	if err != nil {
-		return err
-	}
-	l.w.index += Index(len(entries))
-	l.stats.followed.Add(int64(len(entries)))
-	l.shown.Store(&position{l.w.index, state})
 	l.wake()
 	return nil
 }
@@ -104,9 +104,10 @@ func (l *Ledger) jump() error {
 	l.stats.jumps.Add(1)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.rebase()
 	l.judge.Reset(at.state)
 	l.w.index, l.w.encoding, l.w.since = at.index, nil, 0
-	l.open.changes, l.stale = nil, len(l.open.runs) > 0
+	l.stale = len(l.open.runs) > 0
 	l.shown.Store(at)
 	l.wake()
 	return nil

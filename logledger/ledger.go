@@ -114,9 +114,8 @@ func (l *Ledger) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []orb
 		if err := ctx.Err(); err != nil {
 			break
 		}
-		r := l.submit(batch[from:min(from+runLength, len(batch))])
-		runs = append(runs, r)
-		to := from + len(r.proposals)
+		to := min(from+runLength, len(batch))
+		runs = append(runs, l.submit(batch[from:to]))
 		l.rouse(to/groupLength > from/groupLength)
 	}
 	l.rouse(true)
@@ -238,7 +237,13 @@ func (l *Ledger) Snapshot(ctx context.Context) (*orbit.State, error) {
 	if l.options.Local {
 		return l.shown.Load().state, nil
 	}
-	tail, err := l.log.Tail(ctx)
+	var tail Index
+	err := l.options.patiently(ctx, func() (err error) {
+		if err = l.readable(ctx); err == nil {
+			tail, err = l.log.Tail(ctx)
+		}
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("logledger: snapshot: %w", unavailable(err))
 	}

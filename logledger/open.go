@@ -71,7 +71,7 @@ func (o *Options) patiently(ctx context.Context, f func() error) error {
 
 // lasting reports whether trying again is of no use.
 func lasting(err error) bool {
-	for _, target := range []error{ErrFailed, ErrVersion, ErrCorrupt, ErrMismatch, orbit.ErrInvalid} {
+	for _, target := range []error{ErrClosed, ErrFailed, ErrVersion, ErrCorrupt, ErrMismatch, orbit.ErrInvalid} {
 		if errors.Is(err, target) {
 			return true
 		}

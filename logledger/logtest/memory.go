@@ -242,15 +242,17 @@ func (h *Handle) suffer(ctx context.Context, to fate, f func() error) error {
 }
 
 // Append implements [logledger.Log].
-func (h *Handle) Append(ctx context.Context, a logledger.Append) (posts []logledger.Post, err error) {
+func (h *Handle) Append(ctx context.Context, a logledger.Append) ([]logledger.Post, error) {
 	s, data, settled := h.store, bytes.Clone(a.Data), slices.Clone(a.Settled)
-	err = h.write(ctx, func() error {
+	var first sync.Once // the entry may come again when the answer has been read
+	var posts []logledger.Post
+	err := h.write(ctx, func() error {
 		if a.Index != s.tail()+1 {
 			return logledger.ErrTaken
 		}
 		s.entries = append(s.entries, data)
 		s.posts = slices.DeleteFunc(slices.Clone(s.posts), func(p logledger.Post) bool { return slices.Contains(settled, p.PostID) })
-		posts = s.posts
+		first.Do(func() { posts = s.posts })
 		s.tell(h)
 		return nil
 	})
