@@ -25,12 +25,16 @@ func (p *Pool) step(now time.Time) {
 	p.gauges.reserved.Store(int64(len(p.reservations.held)))
 }
 
-// expireDue ends the reservations whose time is over, and requests the listings that NotifyIdle and the poll have due.
+// expireDue ends the reservations whose time is over, and requests the listings that are due because of NotifyIdle, the
+// poll or a failure.
 func (p *Pool) expireDue(now time.Time) {
 	if p.reservations.expire(now) {
 		p.listing.wanted = true // a slot that a listing showed while it was reserved may be idle
 	}
 	p.listDue(now)
+	if l := &p.listing; !l.retry.IsZero() && !now.Before(l.retry) {
+		l.retry, l.wanted = time.Time{}, true
+	}
 	if p.poll.due(now) {
 		p.listing.wanted = true
 	}
@@ -87,6 +91,7 @@ func (p *Pool) schedule(now time.Time) {
 	}
 	soonest(p.reservations.next())
 	soonest(p.poll.at)
+	soonest(p.listing.retry)
 	if p.shortage != nil && p.shortage.again.After(now) {
 		soonest(p.shortage.again)
 	}
