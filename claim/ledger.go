@@ -26,6 +26,9 @@ import (
 // its capsule: it must keep the records of released capsules (orbit.Limits.Terminal) for longer than a proposal can be
 // delayed on its way.
 //
+// The changes of a request ([Request.Apply]) become labels of the capsule: the agent of the node sees them with the
+// placement, and the labels of the node belong to its agent.
+//
 // A node with free capacity for more than one capsule is idle again as soon as it has been claimed. Several pools can
 // share a ledger if each pool's Spec requires a label of its own.
 //
@@ -193,11 +196,11 @@ func (s *LedgerSource) Claim(ctx context.Context, a Attempt) (Slot, uint64, erro
 	if err != nil || uid == 0 {
 		return Slot{}, 0, fmt.Errorf("claim: slot %q: uid %q is not a revision: %w: claim slots as this source has listed them", a.Slot.Name, a.Slot.UID, orbit.ErrInvalid)
 	}
-	shared, node := s.shared.Load(), orbit.NodeID(a.Slot.Name)
+	shared, node, changes := s.shared.Load(), orbit.NodeID(a.Slot.Name), a.changes()
 	rev, err := s.book.Propose(ctx, orbit.Proposal{
 		ID: a.ID,
 		Do: []orbit.Commitment{
-			orbit.Submit{IDs: []orbit.CapsuleID{capsule.ID}, Spec: cmp.Or(shared, s.spec), Owner: capsule.Owner},
+			orbit.Submit{IDs: []orbit.CapsuleID{capsule.ID}, Spec: cmp.Or(shared, s.spec), Owner: capsule.Owner, Labels: changes.Apply(nil)},
 			orbit.Place{Capsule: capsule.ID, Node: node, Devices: a.Slot.Devices, Note: capsule.Note, At: orbit.Instant(time.Now().UnixNano())},
 		},
 		// There is no bet on free capacity, because the ledger checks that with the placement. An orbit.Draft would add
@@ -211,7 +214,7 @@ func (s *LedgerSource) Claim(ctx context.Context, a Attempt) (Slot, uint64, erro
 		s.learn(ctx, capsule.ID)
 	}
 	claimed := a.Slot
-	claimed.Capsule = capsule.ID
+	claimed.Capsule, claimed.Labels = capsule.ID, changes.Apply(claimed.Labels)
 	return claimed, uint64(rev), nil
 }
 
