@@ -28,4 +28,6 @@ func TestStressConcurrentEnqueueAndShutdown(t *testing.T) {
 }
 
 // The same for longer.
-func TestStressDevicesRace(t *testing.T) { devicesRace(t, scale.Of(0, 400)) }
+func TestStressDevicesRace(t *testing.T) {
+	bubble(t, func(t *testing.T) { devicesRace(t, scale.Of(0, 400)) })
+}
