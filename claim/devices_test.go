@@ -60,7 +60,7 @@ func TestLedgerJoinsDevices(t *testing.T) {
 		for _, spec := range []*orbit.Spec{wantsGPUs(3, 1000), wantsGPUs(16, 1, "x", "w"), {Devices: orbit.DeviceRequest{Count: 1, Milli: 600}}} {
 			src := &claim.LedgerSource{Spec: spec}
 			r := ledgerRig(t, src, 1)
-			slot, err := r.Claim(t.Context())
+			slot, err := r.Claim(soon(t))
 			require.NoError(t, err)
 			assert.Equal(t, spec.Devices.Count, slot.Devices.Len())
 			synctest.Wait()

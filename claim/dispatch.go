@@ -81,6 +81,10 @@ func (p *Pool) seekSlots(now time.Time) {
 	}
 }
 
+// overdueWait is the time until the next step if something is due that this step should have done. That would be a
+// defect; the pool is then late, and does not spin.
+const overdueWait = 100 * time.Millisecond
+
 // schedule sets the timer of Run to the earliest time at which a step has something to do.
 func (p *Pool) schedule(now time.Time) {
 	var next time.Time
@@ -98,9 +102,12 @@ func (p *Pool) schedule(now time.Time) {
 	if len(p.listAt) > 0 {
 		soonest(p.listAt[0])
 	}
-	if next.IsZero() {
+	switch {
+	case next.IsZero():
 		p.clock.Stop()
-	} else {
+	case !next.After(now):
+		p.clock.Reset(overdueWait)
+	default:
 		p.clock.Reset(next.Sub(now))
 	}
 }

@@ -88,7 +88,7 @@ func TestLedgerClaimAppliesChanges(t *testing.T) {
 		assert.Equal(t, applied, res.Slot.Labels)
 		assert.Equal(t, "warm", state.Node("a").Node.Labels["phase"])
 
-		slot, err := r.Claim(t.Context())
+		slot, err := r.Claim(soon(t))
 		require.NoError(t, err)
 		assert.Empty(t, snapshot(t, src).Capsule(slot.Capsule).Labels(), "a request without changes applies nothing")
 		assert.Equal(t, "warm", slot.Labels["phase"])
@@ -323,7 +323,7 @@ func TestLedgerUnknownOutcomes(t *testing.T) {
 		for range 20 {
 			crowd.Go(func() {
 				for range 10 {
-					slot, err := r.Claim(t.Context())
+					slot, err := r.Claim(soon(t))
 					assert.NoError(t, err)
 					time.Sleep(ms)
 					assert.NoError(t, src.Return(t.Context(), slot))

@@ -189,11 +189,12 @@ func (m *Members) Run(ctx context.Context) error {
 	}
 	m.Leases.init()
 	loop(ctx, m.Leases.wake, func() (time.Duration, bool) {
+		began := m.Leases.clock()
 		round, _ := m.Step(ctx)
 		if m.Hook != nil && round.active() && ctx.Err() == nil {
 			m.Hook(round)
 		}
-		return m.Leases.untilNext(round.Next), round.healthy()
+		return m.Leases.untilNext(began, round.Next, round.active()), round.healthy()
 	})
 	return nil
 }
