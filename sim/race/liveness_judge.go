@@ -40,7 +40,7 @@ func newLiveBooks(state *orbit.State, w *livePlay) *liveBooks {
 	for i := range b.rooms {
 		if r := &b.rooms[i]; w.board != nil {
 			r.report, r.heard = w.board.Latest(r.ID)
-			r.report.Stale = time.Since(r.report.At) >= staleLive
+			r.report.Stale = time.Since(r.report.Received) >= staleLive
 		}
 	}
 	return b
