@@ -83,8 +83,8 @@ type Engine struct {
 	// Run is at work.
 	running atomic.Bool
 	nudges  nudges
-	// How many goroutines wait for reports.
-	listening atomic.Int32
+	// One element for each goroutine that waits for reports; nil: none has yet.
+	listening chan struct{}
 
 	// If set, it decides claims instead of the navigator, and number is the position of the engine in it. A population
 	// uses it so that the claims of its engines do not overlap.
