@@ -159,15 +159,19 @@ func (b *Board) flooded(r *orbit.Report, known *entry, now time.Time) *Refusal {
 }
 
 // newer reports whether a report of a node is newer than another one of the same node. Within a term the node's own
-// clock says which of two reports it has sent later. If the clock was set back, that is wrong for all later reports, so a
-// report that was received at least as much later as makes the other one stale is the newer, whatever the node's clock
-// says.
+// clock says which of two reports it has sent later. If the clock was set back, that is wrong for all later reports, so
+// the report that was received much later is the newer one, whatever the node's clock says. Much is longer than reports
+// are on their way, and too short for a term to run out meanwhile.
 func (b *Board) newer(r, other *orbit.Report) bool {
+	much := muchLater
+	if b.Leases != nil && b.Leases.TTL > 0 {
+		much = min(much, b.Leases.TTL/3)
+	}
 	later := r.Received.Sub(other.Received)
 	switch {
 	case r.Term == other.Term && r.At.Equal(other.At):
 		return false
-	case later.Abs() >= cmp.Or(b.StaleAfter(), defaultStale):
+	case later.Abs() >= much:
 		return later > 0
 	case r.Term != other.Term:
 		return r.Term > other.Term
@@ -276,6 +280,7 @@ func (b *Board) Stats() Stats {
 // do so ten times a second.
 const (
 	defaultStale = 30 * time.Second
+	muchLater    = 10 * time.Second
 	defaultRate  = 10
 	defaultNodes = 1 << 17
 	defaultWords = 4096

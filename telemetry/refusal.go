@@ -15,7 +15,7 @@ import (
 // [lease.ErrUnheard]. Test for them with errors.Is. Each of them comes in a [*Refusal], for errors.As.
 var (
 	// ErrOutdated means that the board knows a newer report of the node. It is harmless: a later report has arrived
-	// first. If the node's clock was set back, the board takes its reports again once the known one is stale.
+	// first. If the node's clock was set back, the board takes its reports again after at most 10 s.
 	ErrOutdated = errors.New("outdated report")
 	// ErrOversized means that the report has too many words, or too long ones.
 	ErrOversized = errors.New("oversized report")
@@ -49,7 +49,7 @@ func (r *Refusal) Error() string {
 	switch {
 	case errors.Is(r.Kind, ErrOutdated):
 		return what + fmt.Sprintf("its heartbeat is %v older than the known one; "+
-			"if the node's clock was set back, its reports are taken again once the known one is stale", r.Against.Sub(r.At))
+			"if the node's clock was set back, its reports are taken again after at most 10 s", r.Against.Sub(r.At))
 	case errors.Is(r.Kind, ErrFlood):
 		return what + r.Reason + "; report less often, or allow more with Board.PerSecond"
 	case errors.Is(r.Kind, ErrFull):
