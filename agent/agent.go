@@ -17,7 +17,11 @@ import (
 // nodes. The agent has begun to stop everything.
 var ErrFenced = errors.New("node is fenced")
 
-// Agent looks after one node. Set the fields before Run. A node has one agent at a time.
+// Agent looks after one node. Set the fields before Run. A node has one agent at a time: a second one is refused with
+// [lease.ErrRunning] or [lease.ErrHeld], and tries again until the first one is gone.
+//
+// [lease.ErrRunning]: https://pkg.go.dev/github.com/orbitsched/orbit/lease#ErrRunning
+// [lease.ErrHeld]: https://pkg.go.dev/github.com/orbitsched/orbit/lease#ErrHeld
 type Agent struct {
 	// Control connects the agent with the ledger, the leases and the telemetry. Required.
 	Control Control
@@ -26,12 +30,18 @@ type Agent struct {
 	// Node describes the node: its id, capacity, labels and devices. The agent sets Confirms and ignores State.
 	// Required.
 	Node orbit.Node
-	// Holder is the name of the holder of the node's lease; default "agent of " and the node's id. Another holder
-	// cannot join while the term lives, so an agent that replaces another one should have the same Holder.
-	Holder string
+	// Machine is the name of the machine that the Runtime runs capsules on. Two machines must not have the same name,
+	// even if they have the same Node.ID by mistake, so it must not be made of that id. It must not contain a "#". Default:
+	// the id of the machine's boot or, if the system has none, its host name.
+	//
+	// While one agent reports for a node, every other one with the same Node.ID is refused. When the first one is gone, an
+	// agent of the same Machine joins at once, or within half of the TTL of the leases if the first one has crashed. An
+	// agent of another Machine joins when what the first one has left running must have stopped ([Lease].Fence). So after
+	// a reboot an agent waits that long, unless Machine is a name that the machine keeps, such as its serial number.
+	Machine string
 	// Every is the interval of reports; default 10 s. It is also the time limit of each call of Control and of
-	// Runtime.List. If the runtime is no [Watchdog], it is also the time in which a new agent must join before it stops
-	// everything. Several reports should fit in the TTL of the leases.
+	// Runtime.List. If the runtime is no [Watchdog], it is also the time in which a new agent must hear from Control
+	// before it stops everything. More than two reports must fit in the TTL of the leases.
 	Every time.Duration
 	// Poll is the interval at which the agent asks the runtime what runs; default 1 s. If that is too slow, call Nudge
 	// as soon as something has changed.
@@ -74,6 +84,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	l := newLoop(ctx, a)
+	defer l.leave()
 	defer l.drain()
 	defer cancel()
 	for ctx.Err() == nil {
@@ -107,7 +118,11 @@ func (a *Agent) tell(err error) {
 func (a *Agent) every() time.Duration    { return cmp.Or(max(a.Every, 0), 10*time.Second) }
 func (a *Agent) poll() time.Duration     { return cmp.Or(max(a.Poll, 0), time.Second) }
 func (a *Agent) stopping() time.Duration { return cmp.Or(max(a.Stopping, 0), 30*time.Second) }
-func (a *Agent) holder() string          { return cmp.Or(a.Holder, "agent of "+string(a.Node.ID)) }
+
+// newHolder returns the name of the holder of the node's lease for one Run: the machine and a name of the run.
+func (a *Agent) newHolder() string {
+	return cmp.Or(a.Machine, machine()) + "#" + orbit.NewProposalID().String()
+}
 
 // retry is how long the agent waits after a call that has failed.
 func (a *Agent) retry() time.Duration { return a.every() / 5 }

@@ -235,6 +235,118 @@ func TestRestart(t *testing.T) {
 	})
 }
 
+// The successor of an agent that has crashed goes on with what runs, although it has to wait until it may join, and
+// although without a watchdog it does not know when the last report was sent.
+func TestRestartAfterACrash(t *testing.T) {
+	for _, withWatchdog := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			w := begin(t, 2, withWatchdog)
+			w.commit(orbit.Submit{IDs: ids("web-", 8), Spec: spec(orbit.LatencySensitive, 1, 0)})
+			w.pass(2 * sec)
+			was := w.hosts[0].running()
+			w.crash(0)
+			w.start(0)
+			w.pass(ttl / 4)
+			w.commit(orbit.Release{Capsule: was[0], Final: true})
+			w.pass(ttl/2 - ttl/4 - 2*sec)
+			require.Equal(t, was, w.hosts[0].running(), "it may not stop anything before it has joined")
+			w.pass(4 * sec)
+			require.Equal(t, was[1:], w.hosts[0].running())
+			w.atRest()
+			_, starts, _ := w.books.read()
+			for _, id := range ids("web-", 8) {
+				require.Equal(t, 1, starts[id])
+			}
+			require.Empty(t, w.hosts[0].told())
+		})
+	}
+}
+
+// Of two agents with one node id the first one has the node, and the second one is told why it has not. Another machine
+// gets the node when all that the first one has left running has stopped; another agent of the same machine at once if
+// the first one has ended, and soon if it has crashed.
+func TestTwins(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		machine string
+		end     func(w *world, n int)
+		waits   time.Duration // from the end to the time at which the other agent has joined
+		told    error
+	}{
+		{"another machine, ends", "other", (*world).kill, fence, lease.ErrHeld},
+		{"another machine, crashes", "other", (*world).crash, fence, lease.ErrHeld},
+		{"another machine, is cut off", "other", func(w *world, n int) { w.hosts[n].link.set(func(l *link) { l.cut = true }) }, fence, lease.ErrHeld},
+		{"the same machine, ends", "", (*world).kill, 0, lease.ErrRunning},
+		{"the same machine, crashes", "", (*world).crash, ttl / 2, lease.ErrRunning},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w := begin(t, 1, true)
+				w.commit(orbit.Submit{IDs: ids("web-", 2), Spec: spec(orbit.LatencySensitive, 1, 0)})
+				w.pass(2 * sec)
+				twin := w.newHost("n0")
+				if twin.name = test.machine; test.machine == "" { // one runtime, as the agents of one machine have
+					twin.machine, twin.runtime = w.hosts[0].machine, w.hosts[0].runtime
+				}
+				w.start(1)
+				term, _ := w.local.Members.Leases.In(w.state(), "n0")
+				w.pass(time.Minute)
+				now, _ := w.local.Members.Leases.In(w.state(), "n0")
+				require.Equal(t, term, now, "the first agent keeps its node")
+				require.ErrorIs(t, twin.told()[0], test.told)
+				require.Empty(t, w.hosts[0].told())
+				w.sound()
+
+				test.end(w, 0)
+				joined := func() bool {
+					now, live := w.local.Members.Leases.In(w.state(), "n0")
+					return live && now.Holder != term.Holder
+				}
+				if test.waits > 0 {
+					w.pass(test.waits - 2*sec)
+					require.False(t, joined())
+				}
+				w.pass(4 * sec)
+				require.True(t, joined())
+				w.pass(4 * sec)
+				w.sound()
+				require.Len(t, twin.running(), 2)
+			})
+		})
+	}
+}
+
+// The clock of a node may be wrong, and may be set: nothing depends on it.
+func TestTheClockOfANodeIsWrong(t *testing.T) {
+	for _, off := range []time.Duration{-time.Hour, -31 * sec, 11 * sec, time.Hour} {
+		bubble(t, func(t *testing.T) {
+			w := begin(t, 1, false)
+			skewed := &wrongClock{Control: w.hosts[0].link.to, off: off}
+			w.hosts[0].link.to = skewed
+			w.commit(orbit.Submit{IDs: ids("web-", 2), Spec: spec(orbit.LatencySensitive, 1, 0)})
+			for range 4 {
+				w.pass(time.Minute)
+				w.atRest()
+				require.Equal(t, orbit.Ready, w.state().Node("n0").Node.State)
+				skewed.off /= -2
+			}
+			term, _ := w.local.Members.Leases.In(w.state(), "n0")
+			require.Less(t, term.Epoch, orbit.Revision(5), "it has had one term")
+		})
+	}
+}
+
+// wrongClock is a control as an agent reaches it whose clock is off.
+type wrongClock struct {
+	agent.Control
+	off time.Duration
+}
+
+func (c *wrongClock) Report(ctx context.Context, r orbit.Report) error {
+	r.At = r.At.Add(c.off)
+	return c.Control.Report(ctx, r)
+}
+
 // An agent whose answers are lost sends again, and starts everything once.
 func TestLostAnswers(t *testing.T) {
 	for loses := 2; loses < 6; loses++ {

@@ -3,6 +3,7 @@ package agent
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/orbitsched/orbit"
@@ -46,7 +47,19 @@ func (l *Local) Join(ctx context.Context, node orbit.Node, holder string) (Lease
 		return Lease{}, err
 	}
 	term, err := l.Members.Join(ctx, node, holder)
-	return Lease{term.Epoch, l.Members.Fence()}, err
+	if running := (*lease.Error)(nil); errors.As(err, &running) && errors.Is(running.Kind, lease.ErrRunning) {
+		wait, fence := l.Members.Waits(running)
+		return Lease{Wait: wait, Fence: fence}, nil
+	}
+	return Lease{Term: term.Epoch, Fence: l.Members.Fence()}, err
+}
+
+// Leave implements [Control]: it is [lease.Keeper.Yield].
+func (l *Local) Leave(_ context.Context, node orbit.NodeID, term orbit.Revision) error {
+	if err := l.check(); err != nil {
+		return err
+	}
+	return l.Members.Leases.Yield(lease.Term{Name: string(node), Epoch: term})
 }
 
 // Report implements [Control]: it is [telemetry.Board.Report].

@@ -291,4 +291,11 @@ func (m *Members) Fence() time.Duration {
 	return m.Leases.ttl() - m.Leases.slack() + min(m.gone(), m.Leases.ttl())
 }
 
+// Waits returns how long the holder that was refused with [ErrRunning] has to wait if the other run has died, and for
+// how long at least from now on no process returns the node's capsules to pending.
+func (m *Members) Waits(running *Error) (wait, fence time.Duration) {
+	wait = max(0, running.Until.Sub(m.Leases.clock()))
+	return wait, wait + m.Fence() - m.Leases.ttl()/2 // at Until the last refresh is half of TTL old
+}
+
 func (m *Members) gone() time.Duration { return cmp.Or(max(m.Gone, 0), defaultGone) }
