@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,6 +17,9 @@ import (
 // ErrFenced means that no report has been accepted for so long that the node's capsules may soon be placed on other
 // nodes. The agent has begun to stop everything.
 var ErrFenced = errors.New("node is fenced")
+
+// ErrUnguarded means that the runtime is no [Watchdog]. Run reports it once, when it begins.
+var ErrUnguarded = errors.New("the runtime is no Watchdog: while the agent is suspended or dead, nothing stops the node's capsules, and those that are then placed elsewhere run twice")
 
 // Agent looks after one node. Set the fields before Run. A node has one agent at a time: a second one is refused with
 // [lease.ErrRunning] or [lease.ErrHeld], and tries again until the first one is gone.
@@ -32,7 +36,7 @@ type Agent struct {
 	Node orbit.Node
 	// Machine is the name of the machine that the Runtime runs capsules on. Two machines must not have the same name,
 	// even if they have the same Node.ID by mistake, so it must not be made of that id. It must not contain a "#". Default:
-	// the id of the machine's boot or, if the system has none, its host name.
+	// [ThisMachine].
 	//
 	// While one agent reports for a node, every other one with the same Node.ID is refused. When the first one is gone, an
 	// agent of the same Machine joins at once, or within half of the TTL of the leases if the first one has crashed. An
@@ -50,11 +54,13 @@ type Agent struct {
 	// a node whose reports are not accepted begins to stop everything this long before its capsules may be placed
 	// elsewhere. Stopping plus Every must be less than [Lease].Fence.
 	Stopping time.Duration
+	// Unguarded says that a Runtime that is no [Watchdog] is acceptable, so that Run does not report [ErrUnguarded].
+	Unguarded bool
 	// Report, if set, is called before each report to fill in the node's state, such as use, load and templates. Node,
 	// Term and At are filled in already.
 	Report func(*orbit.Report)
-	// OnError, if set, is called with every error of Control and Runtime except conflicts, and with [ErrFenced]. It
-	// must not block. Nil: errors are written to slog.Default(), at most ten at once and one more every 10 s.
+	// OnError, if set, is called with every error of Control and Runtime except conflicts, and with [ErrFenced] and
+	// [ErrUnguarded]. It must not block. Nil: errors are written to slog.Default(), at most ten at once and one more every 10 s.
 	OnError func(error)
 
 	once   sync.Once
@@ -83,6 +89,12 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	if strings.Contains(a.Machine, "#") {
+		return fmt.Errorf("agent: %w: Agent.Machine is %q; it must not contain a \"#\"", orbit.ErrInvalid, a.Machine)
+	}
+	if _, guarded := a.Runtime.(Watchdog); !guarded && !a.Unguarded {
+		a.tell(fmt.Errorf("agent: node %q: %w; make it a Watchdog, or set Agent.Unguarded", a.Node.ID, ErrUnguarded))
+	}
 	l := newLoop(ctx, a)
 	defer l.leave()
 	defer l.drain()

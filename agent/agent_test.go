@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,6 +14,8 @@ import (
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/agent"
 	"github.com/orbitsched/orbit/lease"
+	"github.com/orbitsched/orbit/telemetry"
+	"github.com/orbitsched/orbit/watch"
 )
 
 // A service is begun, started and ready; a batch capsule is done and released for good; one that fails is tried again.
@@ -418,6 +422,125 @@ func TestPutAsLost(t *testing.T) {
 	})
 }
 
+// Without a watchdog suspended agents double work; the agent says so once, when it begins, unless it is told that this is
+// acceptable.
+func TestUnguarded(t *testing.T) {
+	for _, test := range []struct {
+		guarded, acceptable bool
+		told                int
+	}{{false, false, 1}, {false, true, 0}, {true, false, 0}} {
+		bubble(t, func(t *testing.T) {
+			w := begin(t, 1, test.guarded)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			var told []error
+			a := &agent.Agent{
+				Control: w.local, Runtime: w.hosts[0].runtime, Node: orbit.Node{ID: "m"}, Every: sec, Stopping: stopping, Unguarded: test.acceptable,
+				OnError: func(err error) { told = append(told, err) },
+			}
+			done := make(chan error)
+			go func() { done <- a.Run(ctx) }()
+			w.pass(time.Minute)
+			cancel()
+			require.NoError(t, <-done)
+			require.Len(t, told, test.told)
+			for _, err := range told {
+				require.ErrorIs(t, err, agent.ErrUnguarded)
+			}
+		})
+	}
+}
+
+// An agent that reports to another process each time is healthy, and so is a process that does not know that its term was
+// refreshed elsewhere: neither is an error.
+func TestReportsToOneProcessAfterTheOther(t *testing.T) {
+	for _, every := range []time.Duration{sec, 2 * sec, 2500 * ms} {
+		bubble(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			var group sync.WaitGroup
+			defer group.Wait()
+			defer cancel()
+			ledger, shared, both := &orbit.MemoryLedger{}, &tokens{until: map[string]time.Time{}}, &inTurn{}
+			for range 2 {
+				m := &lease.Members{Leases: &lease.Keeper{Ledger: ledger, Refreshes: shared, TTL: ttl}, Gone: gone}
+				local := &agent.Local{Ledger: ledger, Members: m, Board: &telemetry.Board{Leases: m.Leases}, Index: &watch.Index{Ledger: ledger}}
+				both.locals = append(both.locals, local)
+				group.Go(func() { _ = m.Run(ctx) })
+				group.Go(func() { _ = local.Index.Run(ctx) })
+			}
+			var told []error
+			a := &agent.Agent{
+				Control: both, Runtime: guarded{&machine{books: &books{}}}, Node: orbit.Node{ID: "n"}, Every: every, Stopping: sec,
+				OnError: func(err error) { told = append(told, err) },
+			}
+			group.Go(func() { _ = a.Run(ctx) })
+			time.Sleep(10 * sec)
+			state, _ := ledger.Snapshot(ctx)
+			first, live := both.locals[0].Members.Leases.In(state, "n")
+			require.True(t, live)
+			time.Sleep(10 * time.Minute)
+			state, _ = ledger.Snapshot(ctx)
+			last, _ := both.locals[0].Members.Leases.In(state, "n")
+			require.Equal(t, first, last)
+			require.Empty(t, told)
+		})
+	}
+}
+
+// inTurn is a control that gives each report to another process.
+type inTurn struct {
+	locals []*agent.Local
+	agent.Control
+	n atomic.Int32
+}
+
+func (c *inTurn) next() *agent.Local { return c.locals[int(c.n.Add(1))%len(c.locals)] }
+func (c *inTurn) Join(ctx context.Context, node orbit.Node, holder string) (agent.Lease, error) {
+	return c.next().Join(ctx, node, holder)
+}
+func (c *inTurn) Leave(ctx context.Context, node orbit.NodeID, term orbit.Revision) error {
+	return c.next().Leave(ctx, node, term)
+}
+func (c *inTurn) Report(ctx context.Context, r orbit.Report) error { return c.next().Report(ctx, r) }
+func (c *inTurn) Watch(ctx context.Context, node orbit.NodeID, after orbit.Revision) (agent.Work, error) {
+	return c.locals[0].Watch(ctx, node, after)
+}
+
+// tokens is a lease.Refreshes in memory.
+type tokens struct {
+	mu    sync.Mutex
+	until map[string]time.Time
+}
+
+func (s *tokens) Begin(_ context.Context, ttl time.Duration) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	token := fmt.Sprint("token-", len(s.until))
+	s.until[token] = time.Now().Add(ttl)
+	return token, nil
+}
+
+func (s *tokens) Keep(_ context.Context, tokens []string) ([]time.Duration, error) {
+	return s.left(tokens, true), nil
+}
+func (s *tokens) Left(_ context.Context, tokens []string) ([]time.Duration, error) {
+	return s.left(tokens, false), nil
+}
+
+func (s *tokens) left(tokens []string, keep bool) (out []time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, token := range tokens {
+		left := max(0, time.Until(s.until[token]))
+		if keep && left > 0 {
+			left = ttl
+			s.until[token] = time.Now().Add(ttl)
+		}
+		out = append(out, left)
+	}
+	return out
+}
+
 // What is wrong with the settings is said.
 func TestSettings(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -427,7 +550,10 @@ func TestSettings(t *testing.T) {
 		err := long.Run(t.Context())
 		require.ErrorIs(t, err, orbit.ErrInvalid)
 		require.ErrorContains(t, err, "12s after a report")
+		run := &agent.Agent{Control: w.local, Runtime: w.hosts[0].machine, Node: orbit.Node{ID: "other"}, Machine: "a#b"}
+		require.ErrorContains(t, run.Run(t.Context()), "must not contain")
 		var nothing agent.Local
+		require.ErrorIs(t, nothing.Leave(t.Context(), "n", 1), orbit.ErrInvalid)
 		_, err = nothing.Join(t.Context(), orbit.Node{ID: "n"}, "me")
 		require.ErrorIs(t, err, orbit.ErrInvalid)
 		_, err = nothing.Watch(t.Context(), "n", 0)

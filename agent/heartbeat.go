@@ -27,6 +27,8 @@ type heartbeat struct {
 	// calling says that a call of Join or Report is under way. Otherwise at is when the next call is due.
 	calling bool
 	at      time.Time
+	// unheard says that the last report was refused with lease.ErrUnheard.
+	unheard bool
 	// patience is when the agent reports that another agent of this machine keeps the node's lease; zero: there was none.
 	patience time.Time
 }
@@ -142,7 +144,7 @@ func (l *loop) report(now time.Time) {
 	h.calling = true
 	var unguarded error
 	l.call(a.every(), func(ctx context.Context) error {
-		r := orbit.Report{Node: a.Node.ID, Term: term, At: sent}
+		r := orbit.Report{Node: a.Node.ID, Term: term, At: l.began.Add(sent.Sub(l.began))} // it only rises, even if the clock is set back
 		if a.Report != nil {
 			a.Report(&r)
 		}
@@ -159,9 +161,11 @@ func (l *loop) report(now time.Time) {
 			l.accepted(now, sent)
 		case errors.Is(err, lease.ErrExpired):
 			h.term, h.at = 0, now
+		case errors.Is(err, lease.ErrUnheard) && !h.unheard: // that process has not read of the term yet; the next report will do
 		default:
 			l.tell("report", err)
 		}
+		h.unheard = errors.Is(err, lease.ErrUnheard)
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/send"
@@ -62,13 +63,23 @@ func (l *Local) Leave(_ context.Context, node orbit.NodeID, term orbit.Revision)
 	return l.Members.Leases.Yield(lease.Term{Name: string(node), Epoch: term})
 }
 
-// Report implements [Control]: it is [telemetry.Board.Report].
-func (l *Local) Report(_ context.Context, report orbit.Report) error {
+// Report implements [Control]: it is [telemetry.Board.Report]. If this process does not know yet that the term lives,
+// Report waits for up to a second until the leases have read or shared more, because the agent may have reported to
+// another process before.
+func (l *Local) Report(ctx context.Context, report orbit.Report) error {
 	if err := l.check(); err != nil {
 		return err
 	}
-	return l.Board.Report(report)
+	for wait := firstUnheard; ; wait *= 2 {
+		err := l.Board.Report(report)
+		if !errors.Is(err, lease.ErrUnheard) || wait > lastUnheard || !send.Pause(ctx, wait) {
+			return err
+		}
+	}
 }
+
+// firstUnheard and lastUnheard are the first and the last pause of Report before it tries again.
+const firstUnheard, lastUnheard = 20 * time.Millisecond, 640 * time.Millisecond
 
 // Watch implements [Control] by [watch.Index.Node].
 func (l *Local) Watch(ctx context.Context, node orbit.NodeID, after orbit.Revision) (Work, error) {

@@ -8,8 +8,11 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// machine is the default name of the machine: that of its present boot, or if the system has none, of the host. It is
-// the same for all agents of the machine. After a reboot, when nothing runs there any more, it is another one.
+// ThisMachine returns the default of [Agent.Machine]: the id of the machine's present boot or, if the system has none,
+// its host name. It is the same in all processes of the machine. After a reboot, when nothing runs there any more, it is
+// another one. If capsules of one node id may run under several runtimes of the machine, add the name of the runtime.
+func ThisMachine() string { return machine() }
+
 var machine = sync.OnceValue(func() string {
 	if boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id"); err == nil && len(boot) > 0 {
 		return "boot " + strings.TrimSpace(string(boot))

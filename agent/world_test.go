@@ -259,8 +259,8 @@ func (w *world) start(n int) {
 	}
 	a := &agent.Agent{
 		Control: h.link, Runtime: h.runtime, Every: sec, Poll: 200 * ms, Stopping: stopping,
-		Machine: h.name,
-		Node:    orbit.Node{ID: h.id, Capacity: orbit.Resources{orbit.CPU: h.cpu}, Labels: map[string]string{"rack": "r"}},
+		Machine: h.name, Unguarded: true,
+		Node: orbit.Node{ID: h.id, Capacity: orbit.Resources{orbit.CPU: h.cpu}, Labels: map[string]string{"rack": "r"}},
 		OnError: func(err error) {
 			defer h.enter()()
 			h.errors = append(h.errors, err)
