@@ -144,7 +144,7 @@ func (l *loop) report(now time.Time) {
 	h.calling = true
 	var unguarded error
 	l.call(a.every(), func(ctx context.Context) error {
-		r := orbit.Report{Node: a.Node.ID, Term: term, At: l.began.Add(sent.Sub(l.began))} // it only rises, even if the clock is set back
+		r := orbit.Report{Node: a.Node.ID, Term: term, At: sent}
 		if a.Report != nil {
 			a.Report(&r)
 		}

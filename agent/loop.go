@@ -16,8 +16,6 @@ import (
 type loop struct {
 	agent *Agent
 	ctx   context.Context
-	// began is when Run began.
-	began time.Time
 	// done receives the results of calls; flying is the number of calls under way.
 	done   chan func(now time.Time)
 	flying int
@@ -49,7 +47,7 @@ type watcher struct {
 }
 
 func newLoop(ctx context.Context, a *Agent) *loop {
-	l := &loop{agent: a, ctx: ctx, began: time.Now(), done: make(chan func(time.Time)), items: map[Instance]*item{}, clock: 1, failures: map[orbit.CapsuleID]failure{}}
+	l := &loop{agent: a, ctx: ctx, done: make(chan func(time.Time)), items: map[Instance]*item{}, clock: 1, failures: map[orbit.CapsuleID]failure{}}
 	l.heart.holder = a.newHolder()
 	if _, guarded := a.Runtime.(Watchdog); !guarded {
 		l.heart.fence = time.Now().Add(a.every())

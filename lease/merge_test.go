@@ -83,6 +83,20 @@ func TestWhatAnOperatorSaysOutlivesTheAgent(t *testing.T) {
 	}
 }
 
+// A lost node that an operator has cordoned is emptied at once, however many commits that takes.
+func TestALostNodeThatIsCordonedIsEmptiedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 9000)
+		s.m.MaxLoss = 1
+		s.put(func(n *orbit.Node) { n.State = orbit.Cordoned })
+		released := 0
+		for until := time.Now().Add(6*time.Minute + 10*time.Second); time.Now().Before(until); time.Sleep(time.Second) {
+			released += len(s.step().Released)
+		}
+		require.Equal(t, 9000, released)
+	})
+}
+
 // A node that Members has cordoned and lost takes work again when it comes back.
 func TestALostNodeThatNobodyHasCordonedIsReadyAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
