@@ -84,10 +84,15 @@ func (s *LedgerSource) Book() orbit.Ledger {
 }
 
 // Join adds nodes with the capacity and the whole devices of exactly one claim. Each of them is one idle slot; any
-// other node of the ledger that fits the Spec is a slot as well. If the ledger's limits require several proposals, Join
-// sends them in order and stops at the first error.
+// other node of the ledger that fits the Spec is a slot as well. A node that the ledger has already stays as it is. If
+// the ledger's limits require several proposals, Join sends them in order and stops at the first error.
 func (s *LedgerSource) Join(ctx context.Context, nodes ...orbit.NodeID) error {
 	s.init()
+	state, err := s.book.Snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	nodes = slices.DeleteFunc(slices.Clone(nodes), func(id orbit.NodeID) bool { return state.Node(id) != nil })
 	node := orbit.Node{Capacity: s.spec.Envelope.Reservation}
 	if want := s.spec.Devices; want.Count > 0 {
 		node.Devices = orbit.Devices{Model: slices.Concat(want.Models, []string{"device"})[0], Count: want.Count}

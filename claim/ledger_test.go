@@ -151,6 +151,23 @@ func TestLedgerWakesThePool(t *testing.T) {
 	})
 }
 
+// A process that starts again joins its nodes again: what has been said of them meanwhile stays.
+func TestLedgerJoinLeavesKnownNodesAlone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		src := &claim.LedgerSource{}
+		require.NoError(t, src.Join(t.Context(), "a", "b"))
+		cordoned := *snapshot(t, src).Node("a").Node
+		cordoned.State, cordoned.Labels = orbit.Cordoned, map[string]string{"rack": "r1"}
+		propose(t, src.Book(), orbit.PutNode{Node: cordoned})
+		require.NoError(t, src.Join(t.Context(), "a", "b", "c"))
+		assert.Equal(t, cordoned, *snapshot(t, src).Node("a").Node)
+		assert.EqualValues(t, 1, snapshot(t, src).Node("b").Specification)
+		l, err := src.Idle(t.Context())
+		require.NoError(t, err)
+		assert.Len(t, l.Slots, 2, "b and c")
+	})
+}
+
 // A node whose specification changes is another slot: a claim of the old slot is a conflict, and the request gets the
 // new one.
 func TestLedgerUIDIsTheSpecification(t *testing.T) {
