@@ -2,7 +2,7 @@ package claim
 
 import "maps"
 
-// AnnotationLabel, followed by the key of an annotation, is the label whose value is the annotation's.
+// AnnotationLabel and the key of an annotation after it make the label whose value is the annotation's.
 const AnnotationLabel = "annotation/"
 
 // PhaseRunning is the phase of a claimed slot whose [Changes] name none.

@@ -51,13 +51,14 @@ func factor() float64 {
 		if text == "" {
 			continue
 		}
-		was, err := f, error(nil)
-		if f, err = strconv.ParseFloat(text, 64); err != nil || !(f > 0 && f <= 1e6) {
+		given, err := strconv.ParseFloat(text, 64)
+		switch {
+		case err != nil || !(given > 0 && given <= 1e6):
 			panic(fmt.Sprintf("%s=%q: want a number above 0 and at most 1000000", name, text))
+		case f != 0 && f != given:
+			panic(fmt.Sprintf("ORBIT_STRESS_SCALE=%v and %s=%v: set one of them", f, name, given))
 		}
-		if was != 0 && was != f {
-			panic(fmt.Sprintf("ORBIT_STRESS_SCALE=%v and %s=%v: set one of them", was, name, f))
-		}
+		f = given
 	}
 	return cmp.Or(f, 1)
 }
