@@ -131,7 +131,7 @@ func TestWarmDeficit(t *testing.T) {
 	assert.Equal(t, 2.0, got[`orbit_warm_slots{template="other"}`]+got[`orbit_warm_slots{template="python"}`])
 
 	r := prometheus.NewPedanticRegistry()
-	r.MustRegister(&promorbit.Warm{Ledger: l, Telemetry: b, Gateways: []*sandbox.Gateway{{}}}, &promorbit.Groups{Ledger: l})
+	r.MustRegister(&promorbit.Warm{Ledger: l, Telemetry: b, Creates: func() map[string]uint64 { return map[string]uint64{"warm": 1} }}, &promorbit.Groups{Ledger: l})
 	problems, err := testutil.GatherAndLint(r)
 	require.NoError(t, err)
 	assert.Empty(t, problems)
@@ -172,23 +172,23 @@ func TestWarmDeficitAtSaturation(t *testing.T) {
 	})
 }
 
-// What became of the creates of all gateways is counted, refusals by their reason.
+// What became of a gateway's creates is counted, refusals by their reason.
 func TestWarmCountsCreates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, b := &orbit.MemoryLedger{}, &telemetry.Board{}
 		commit(t, l, orbit.PutNode{Node: orbit.Node{ID: "a", Capacity: orbit.Resources{orbit.Slots: 3}}})
 		require.NoError(t, b.Report(orbit.Report{Node: "a", At: time.Now(), FreeSlots: 3, Warm: map[string]int{"python": 1}, Templates: []string{"python"}}))
-		gateways := []*sandbox.Gateway{{Ledger: l, Board: b}, {Ledger: l, Board: b}}
-		metrics := &promorbit.Warm{Ledger: l, Telemetry: b, Gateways: gateways}
+		gateway := &sandbox.Gateway{Ledger: l, Board: b}
+		metrics := &promorbit.Warm{Ledger: l, Telemetry: b, Creates: func() map[string]uint64 { return gateway.Stats().Outcomes() }}
 		for i := range 5 {
 			spec := &orbit.Spec{Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.Slots: 1}}, Start: orbit.Start{Template: "python"}}
-			_, err := gateways[i%2].Create(t.Context(), orbit.CapsuleID(fmt.Sprint("c", i)), spec)
+			_, err := gateway.Create(t.Context(), orbit.CapsuleID(fmt.Sprint("c", i)), spec)
 			require.Equal(t, i < 3, err == nil, "%v", err)
 		}
 		time.Sleep(time.Hour)
-		_, err := gateways[0].Create(t.Context(), "late", &orbit.Spec{Start: orbit.Start{Template: "python"}})
+		_, err := gateway.Create(t.Context(), "late", &orbit.Spec{Start: orbit.Start{Template: "python"}})
 		require.ErrorIs(t, err, sandbox.ErrAllStale)
-		_, err = gateways[0].Create(t.Context(), "", &orbit.Spec{Start: orbit.Start{Template: "python"}})
+		_, err = gateway.Create(t.Context(), "", &orbit.Spec{Start: orbit.Start{Template: "python"}})
 		require.Error(t, err)
 		got := scrape(t, metrics)
 		for outcome, n := range map[string]float64{"warm": 1, "cold": 2, "no_slot": 2, "all_stale": 1, "failed": 1, "no_node": 0, "broken_promise": 0} {

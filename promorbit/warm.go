@@ -10,12 +10,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/orbitsched/orbit"
-	"github.com/orbitsched/orbit/sandbox"
 )
 
 // Warm is a collector that shows how many slots nodes have, and how many warm ones for each template, and how many are
-// lacking, so that an autoscaler can act before the last one is taken. It also shows what became of the creates of
-// gateways. Set the fields before the first scrape. It may be scraped by several goroutines at a time, which take turns.
+// lacking, so that an autoscaler can act before the last one is taken. It also shows what became of creates. Set the fields before the first scrape. It may be scraped by several goroutines at a time, which take turns.
 //
 // A template has series while a node names it in a report, also in one that is stale, or a capsule waits that starts
 // from it; so at saturation, with no warm slot left, the deficit shows. While no report of any node is fresh, the
@@ -26,13 +24,14 @@ type Warm struct {
 	// Telemetry is where nodes report their slots, such as a telemetry.Board. Required.
 	Telemetry orbit.Telemetry
 	// Reserve is how many warm slots of each template should be free beyond those for pending capsules; default 0. With
-	// a reserve the deficit shows before the last slot is taken. Creates of a [sandbox.Gateway] never wait, so without a
+	// a reserve the deficit shows before the last slot is taken. Creates of a sandbox.Gateway never wait, so without a
 	// reserve no deficit shows for them.
 	Reserve int
 	// ReserveSlots is how many slots should be free beyond those for pending capsules, warm or not; default 0.
 	ReserveSlots int
-	// Gateways are the gateways whose creates are counted; default none.
-	Gateways []*sandbox.Gateway
+	// Creates, if set, returns how many creates of sandboxes have had each outcome so far, such as the Outcomes of the
+	// Stats of a sandbox.Gateway. It is called once in each scrape, perhaps by several goroutines at a time.
+	Creates func() map[string]uint64
 	// Names is the largest number of templates with series of their own; default 100. The others are summed up under "other".
 	Names int
 	// Timeout is how long a scrape waits for the ledger; default 5 s.
@@ -51,7 +50,7 @@ var (
 	descWarmDeficit = desc("warm_deficit_slots", "How many warm slots of a template are lacking: for the capsules that wait and for the reserve; 0: none.", "template")
 	descFreeSlots   = desc("sandbox_slots", "Free sandbox slots, warm or not, of nodes that take new work and have reported lately.")
 	descSlotDeficit = desc("sandbox_deficit_slots", "How many sandbox slots are lacking: for the capsules that wait and for the reserve; 0: none.")
-	descCreates     = desc("sandbox_creates_total", "Creates of gateways, by outcome: warm, cold, broken_promise (cold, though a warm slot was promised), unstarted, all_stale, no_slot, no_volume, no_template, no_parent, no_node, failed (for any other reason).", "outcome")
+	descCreates     = desc("sandbox_creates_total", "Creates of sandboxes, by outcome; those that booted warm or cold, and those that were refused, by reason.", "outcome")
 	descStale       = desc("stale_nodes", "Nodes whose last report is too old to go by, or whose lease has run out.")
 )
 
@@ -130,24 +129,13 @@ func (w *Warm) supply() supply {
 	return s
 }
 
-// collectCreates sends the outcomes of the gateways' creates.
+// collectCreates sends the outcomes of creates.
 func (w *Warm) collectCreates(ch chan<- prometheus.Metric) {
-	if len(w.Gateways) == 0 {
+	if w.Creates == nil {
 		return
 	}
-	var sum sandbox.GatewayStats
-	for _, g := range w.Gateways {
-		s := g.Stats()
-		sum.Warm, sum.Cold, sum.Lies, sum.Failed = sum.Warm+s.Warm, sum.Cold+s.Cold, sum.Lies+s.Lies, sum.Failed+s.Failed
-		sum.Unstarted, sum.AllStale, sum.NoSlot, sum.NoVolume = sum.Unstarted+s.Unstarted, sum.AllStale+s.AllStale, sum.NoSlot+s.NoSlot, sum.NoVolume+s.NoVolume
-		sum.NoTemplate, sum.NoParent, sum.NoNode = sum.NoTemplate+s.NoTemplate, sum.NoParent+s.NoParent, sum.NoNode+s.NoNode
-	}
-	refused := sum.Unstarted + sum.AllStale + sum.NoSlot + sum.NoVolume + sum.NoTemplate + sum.NoParent + sum.NoNode
-	for outcome, n := range map[string]uint64{
-		"warm": sum.Warm, "cold": sum.Cold - sum.Lies, "broken_promise": sum.Lies, "unstarted": sum.Unstarted, "all_stale": sum.AllStale, "no_slot": sum.NoSlot,
-		"no_volume": sum.NoVolume, "no_template": sum.NoTemplate, "no_parent": sum.NoParent, "no_node": sum.NoNode, "failed": sum.Failed - refused,
-	} {
-		ch <- prometheus.MustNewConstMetric(descCreates, prometheus.CounterValue, float64(n), outcome)
+	for outcome, n := range w.Creates() {
+		ch <- prometheus.MustNewConstMetric(descCreates, prometheus.CounterValue, float64(n), text(outcome))
 	}
 }
 

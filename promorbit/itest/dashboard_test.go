@@ -87,7 +87,7 @@ func newWorld(t *testing.T) *world {
 	slots := &telemetry.Board{}
 	require.NoError(t, slots.Report(orbit.Report{Node: "full", At: time.Now(), FreeSlots: 2, Warm: map[string]int{"python": 1}}))
 	w.gateway = &sandbox.Gateway{Ledger: w.ledger, Board: slots}
-	w.registry.MustRegister(&promorbit.Groups{Ledger: w.ledger}, &promorbit.Warm{Ledger: w.ledger, Telemetry: slots, Gateways: []*sandbox.Gateway{w.gateway}})
+	w.registry.MustRegister(&promorbit.Groups{Ledger: w.ledger}, &promorbit.Warm{Ledger: w.ledger, Telemetry: slots, Creates: func() map[string]uint64 { return w.gateway.Stats().Outcomes() }})
 	w.registry.MustRegister(metrics, &promorbit.Ledger{Ledger: w.ledger}, &promorbit.Pools{Pools: func() []*claim.Pool { return []*claim.Pool{w.pool} }})
 	for _, name := range []string{"fast", "slow"} {
 		services := &nav.Services{}
