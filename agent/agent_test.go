@@ -328,14 +328,15 @@ func TestTheClockOfANodeIsWrong(t *testing.T) {
 	for _, off := range []time.Duration{-time.Hour, -31 * sec, 11 * sec, time.Hour} {
 		bubble(t, func(t *testing.T) {
 			w := begin(t, 1, false)
-			skewed := &wrongClock{Control: w.hosts[0].link.to, off: off}
-			w.hosts[0].link.to = skewed
+			skewed := &wrongClock{Control: w.hosts[0].link.to}
+			skewed.off.Store(int64(off))
+			w.hosts[0].link.set(func(l *link) { l.to = skewed })
 			w.commit(orbit.Submit{IDs: ids("web-", 2), Spec: spec(orbit.LatencySensitive, 1, 0)})
 			for range 4 {
 				w.pass(time.Minute)
 				w.atRest()
 				require.Equal(t, orbit.Ready, w.state().Node("n0").Node.State)
-				skewed.off /= -2
+				skewed.off.Store(skewed.off.Load() / -2)
 			}
 			term, _ := w.local.Members.Leases.In(w.state(), "n0")
 			require.Less(t, term.Epoch, orbit.Revision(5), "it has had one term")
@@ -346,11 +347,11 @@ func TestTheClockOfANodeIsWrong(t *testing.T) {
 // wrongClock is a control as an agent reaches it whose clock is off.
 type wrongClock struct {
 	agent.Control
-	off time.Duration
+	off atomic.Int64
 }
 
 func (c *wrongClock) Report(ctx context.Context, r orbit.Report) error {
-	r.At = r.At.Add(c.off)
+	r.At = r.At.Add(time.Duration(c.off.Load()))
 	return c.Control.Report(ctx, r)
 }
 
@@ -463,14 +464,8 @@ func TestReportsToOneProcessAfterTheOther(t *testing.T) {
 			var group sync.WaitGroup
 			defer group.Wait()
 			defer cancel()
-			ledger, shared, both := &orbit.MemoryLedger{}, &tokens{until: map[string]time.Time{}}, &inTurn{}
-			for range 2 {
-				m := &lease.Members{Leases: &lease.Keeper{Ledger: ledger, Refreshes: shared, TTL: ttl}, Gone: gone}
-				local := &agent.Local{Ledger: ledger, Members: m, Board: &telemetry.Board{Leases: m.Leases}, Index: &watch.Index{Ledger: ledger}}
-				both.locals = append(both.locals, local)
-				group.Go(func() { _ = m.Run(ctx) })
-				group.Go(func() { _ = local.Index.Run(ctx) })
-			}
+			ledger := &orbit.MemoryLedger{}
+			both := &inTurn{locals: twoProcesses(ctx, &group, ledger)}
 			var told []error
 			a := &agent.Agent{
 				Control: both, Runtime: guarded{&machine{books: &books{}}}, Node: orbit.Node{ID: "n"}, Every: every, Stopping: sec,
@@ -488,6 +483,44 @@ func TestReportsToOneProcessAfterTheOther(t *testing.T) {
 			require.Empty(t, told)
 		})
 	}
+}
+
+// A report to a process that does not know yet that the term was refreshed elsewhere is answered when the process knows.
+func TestAReportWaitsUntilTheTermIsKnown(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var group sync.WaitGroup
+		defer group.Wait()
+		defer cancel()
+		locals := twoProcesses(ctx, &group, &orbit.MemoryLedger{})
+		got, err := locals[0].Join(ctx, orbit.Node{ID: "n"}, "machine#1")
+		require.NoError(t, err)
+		report := func(to *agent.Local, term orbit.Revision) error {
+			return to.Report(ctx, orbit.Report{Node: "n", At: time.Now(), Term: term})
+		}
+		for range 10 {
+			require.NoError(t, report(locals[1], got.Term))
+			time.Sleep(ttl - ttl/6)
+			require.NoError(t, report(locals[0], got.Term))
+			time.Sleep(ttl - ttl/6)
+		}
+		start := time.Now()
+		require.ErrorIs(t, report(locals[0], 1000), lease.ErrUnheard)
+		require.Less(t, time.Since(start), 2*sec, "it does not wait for ever")
+	})
+}
+
+// twoProcesses runs two control processes on one ledger that share refreshes.
+func twoProcesses(ctx context.Context, group *sync.WaitGroup, ledger orbit.Ledger) (out []*agent.Local) {
+	shared := &tokens{until: map[string]time.Time{}}
+	for range 2 {
+		m := &lease.Members{Leases: &lease.Keeper{Ledger: ledger, Refreshes: shared, TTL: ttl}, Gone: gone}
+		local := &agent.Local{Ledger: ledger, Members: m, Board: &telemetry.Board{Leases: m.Leases}, Index: &watch.Index{Ledger: ledger}}
+		out = append(out, local)
+		group.Go(func() { _ = m.Run(ctx) })
+		group.Go(func() { _ = local.Index.Run(ctx) })
+	}
+	return out
 }
 
 // inTurn is a control that gives each report to another process.

@@ -294,6 +294,12 @@ func TestAnOutageDoesNotBlindAFollower(t *testing.T) {
 			assert.Equal(t, "a", got(t, c).Slot.Name)
 			assert.Len(t, r.seen(), before+1, "it is followed again")
 			assert.LessOrEqual(t, before, 20+int(outage/sec), "a source in trouble is asked at most once a second")
+
+			f.news <- claim.Listing{Partial: true, Version: 5}
+			f.show(6, slot("b", "1"))
+			f.fail <- down
+			r.until(12*sec + outage + 10*ms)
+			assert.Equal(t, 1, r.Snapshot().IdleReady, "what was before the last success does not count")
 		})
 	}
 }

@@ -163,7 +163,7 @@ func TestWarmDeficitAtSaturation(t *testing.T) {
 		b.Forget("a")
 		metrics.Telemetry = &telemetry.Board{}
 		assert.Equal(t, [3]any{3.0, 5.0, 12.0}, deficits(), "no node has reported")
-		b, metrics.Telemetry = &telemetry.Board{}, b
+		b = &telemetry.Board{}
 		metrics.Telemetry = b
 		require.NoError(t, b.Report(orbit.Report{Node: "a", At: time.Now(), FreeSlots: 20, Templates: []string{"rust"}}))
 		got := scrape(t, metrics)

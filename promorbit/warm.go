@@ -15,9 +15,8 @@ import (
 // Warm is a collector that shows how many slots nodes have, and how many warm ones for each template, and how many are
 // lacking, so that an autoscaler can act before the last one is taken. It also shows what became of creates. Set the fields before the first scrape. It may be scraped by several goroutines at a time, which take turns.
 //
-// A template has series while a node names it in a report, also in one that is stale, or a capsule waits that starts
-// from it; so at saturation, with no warm slot left, the deficit shows. While no report of any node is fresh, the
-// templates of the last scrape with one keep their series.
+// A template has series while a node names it in its last report, however old that is, or a capsule waits that starts
+// from it; so at saturation, with no warm slot left, the deficit shows.
 type Warm struct {
 	// Ledger is the ledger in which sandboxes wait. Required.
 	Ledger orbit.Ledger
@@ -40,8 +39,6 @@ type Warm struct {
 	mu    sync.Mutex // guards the fields below
 	view  orbit.View
 	names presentNames
-	// known are the templates of the last scrape in which a report was fresh.
-	known map[string]bool
 }
 
 var (
@@ -96,14 +93,13 @@ type supply struct {
 
 // supply adds up the reports of all nodes. The caller must hold the lock.
 func (w *Warm) supply() supply {
-	s, fresh := supply{free: map[string]int{}}, false
+	s := supply{free: map[string]int{}}
 	for n := range w.view.State().Nodes() {
 		r := w.view.Report(n)
 		for _, template := range r.Templates {
 			s.free[template] += 0
 		}
 		usable := !r.Stale && !r.Expired
-		fresh = fresh || usable
 		for template, warm := range r.Warm {
 			s.free[template] += 0
 			if usable && n.Node.Schedulable() {
@@ -116,15 +112,6 @@ func (w *Warm) supply() supply {
 		case n.Node.Schedulable():
 			s.slots += r.FreeSlots
 		}
-	}
-	if fresh || w.known == nil {
-		w.known = map[string]bool{}
-	}
-	for template := range s.free {
-		w.known[template] = true
-	}
-	for template := range w.known {
-		s.free[template] += 0
 	}
 	return s
 }
