@@ -108,6 +108,45 @@ func TestRankingAfterAScoreHasPanicked(t *testing.T) {
 	}
 }
 
+// A choice among the few nodes of a host needs no tree, although its spec divides the nodes anew. Nodes that change before
+// the tree is built anew are in the old tree at points of their old kinds.
+func TestNodesChangeBeforeTheTreeIsBuiltAnew(t *testing.T) {
+	const nodes = maxKinds + 12 // so many that the label host makes too many kinds
+	described := func(i int) orbit.Node {
+		n := labelled(machine(orbit.NodeID(fmt.Sprintf("n%03d", i)), int64(4+i%3)), "host", fmt.Sprint("h", i))
+		if i%7 < 2 {
+			n.Labels["disk"] = "ssd"
+		}
+		if i%10 == 0 {
+			n.Labels["zone"] = "a"
+		}
+		return n
+	}
+	for cordoned := range nodes {
+		l := &orbit.MemoryLedger{}
+		for i := range nodes {
+			commit(t, l, orbit.PutNode{Node: described(i)})
+		}
+		var specs []*orbit.Spec
+		for i, required := range [][]orbit.Predicate{predicates("zone in (a)"), predicates("disk", "host in (h1)")} {
+			s, id := wants(1), orbit.CapsuleID(fmt.Sprint(i))
+			s.Require = required
+			commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: s})
+			specs = append(specs, snapshotOf(t, l).Capsule(id).Spec)
+		}
+		v, refresh := viewOf(t, l, nil)
+		e := draftFor(&Indexed{})
+		e.Sync(v)
+		agree(t, v, e, specs...)
+		n := described(cordoned)
+		n.Cordon(true)
+		commit(t, l, orbit.PutNode{Node: n})
+		refresh()
+		e.Sync(v)
+		agree(t, v, e, specs...)
+	}
+}
+
 // Labels that no node carries divide nothing; when a node brings one, it does.
 func TestLabelsThatNobodyCarries(t *testing.T) {
 	l, v, refresh, _ := attackWorld(t)
