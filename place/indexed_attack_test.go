@@ -147,6 +147,34 @@ func TestNodesChangeBeforeTheTreeIsBuiltAnew(t *testing.T) {
 	}
 }
 
+// A placement closes its zone by a rule, and changes the node. The node is an exception to the bounds, because the spec
+// prefers it by a label with many values. When the zone opens again, the node is still the best of it.
+func TestPreferredNodeOfAZoneThatOpensAgain(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	for i := range maxKinds + 12 {
+		n := labelled(machine(orbit.NodeID(fmt.Sprintf("n%03d", i)), 10), "host", fmt.Sprint("h", i))
+		n.Labels["zone"] = string("xy"[i%2])
+		commit(t, l, orbit.PutNode{Node: n})
+	}
+	s := wants(1)
+	s.Group, s.Spread = "g", orbit.Domains{Level: "zone"}
+	s.Even = []orbit.Even{{Group: "g", Level: "zone", MaxSkew: 1}}
+	s.Prefer = []orbit.Preference{{Predicate: predicates("host in (h0)")[0], Weight: 100}}
+	commit(t, l, orbit.Submit{IDs: names("k", 6), Spec: s})
+	v, _ := viewOf(t, l, nil)
+	e := draftFor(&Indexed{})
+	e.Sync(v)
+	var chosen []orbit.NodeID
+	for _, id := range names("k", 6) {
+		c := v.State().Capsule(id)
+		choice, err := e.best(c.Spec)
+		require.NoError(t, err)
+		chosen = append(chosen, choice.Node.Node.ID)
+		e.take(c, choice)
+	}
+	require.Equal(t, []orbit.NodeID{"n000", "n001", "n000", "n003", "n000", "n005"}, chosen)
+}
+
 // Labels that no node carries divide nothing; when a node brings one, it does.
 func TestLabelsThatNobodyCarries(t *testing.T) {
 	l, v, refresh, _ := attackWorld(t)
