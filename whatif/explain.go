@@ -16,6 +16,9 @@ type Explanation struct {
 	Spec *orbit.Spec
 	// Nodes counts all nodes, and Fits those that take a capsule of the spec.
 	Nodes, Fits int
+	// TooLarge says that no node would take a capsule of the spec even if it were empty, and what the largest node has
+	// ([orbit.State.TooLarge]). Empty: a node would, or no node suits the spec.
+	TooLarge string
 	// Why groups the other nodes by the full set of reasons against them. Groups with the fewest reasons come first,
 	// and among these the groups with the most nodes. The counts add up to Nodes less Fits.
 	Why []Why
@@ -125,6 +128,9 @@ func (a *asker) count() (*Explanation, []*found) {
 	for _, f := range sets {
 		e.Why = append(e.Why, Why{Reasons: a.list(&f.set), Nodes: f.count, Example: f.best.Node.ID})
 	}
+	if e.Fits == 0 {
+		e.TooLarge = a.state.TooLarge(a.spec)
+	}
 	return e, sets
 }
 
@@ -148,7 +154,13 @@ func (a *asker) lack(r *room) (sum float64) {
 // String prints the explanation for an operator.
 func (e *Explanation) String() string {
 	var b strings.Builder
+	if e.Nodes == 0 {
+		return "there are no nodes"
+	}
 	fmt.Fprintf(&b, "%d of %d nodes fit", e.Fits, e.Nodes)
+	if e.TooLarge != "" {
+		b.WriteString("; " + e.TooLarge)
+	}
 	list(&b, e.Why, func(w Why) string {
 		texts := make([]string, len(w.Reasons))
 		for i, r := range w.Reasons {
