@@ -385,7 +385,7 @@ func (r *rivals) anotherView(t *rapid.T) {
 func TestIndexedChoosesWhatExhaustiveChooses(t *testing.T) {
 	const nominated, shared, own = "compared with the referee for one that is nominated", "choices from a shared index", "choices from an index of its own"
 	for total := range scale.Reach(t, nominated, shared, own) {
-		checkRivals(t, scale.Of(1, 60), false, func(r *rivals) {
+		checkRivals(t, scale.Of(1, 1_500_000), false, func(r *rivals) {
 			total[nominated] += r.asked
 			if r.engines[1].engine.(*Indexed).index.alone {
 				total[own] += r.choices
@@ -399,17 +399,19 @@ func TestIndexedChoosesWhatExhaustiveChooses(t *testing.T) {
 // The same where specs speak of labels with so many values that they cannot make kinds of nodes.
 func TestIndexedWithVeryManyKindsOfNodes(t *testing.T) {
 	choices := 0
-	checkRivals(t, scale.Of(1, 20), true, func(r *rivals) { choices += r.choices })
+	checkRivals(t, scale.Of(1, 500_000), true, func(r *rivals) { choices += r.choices })
 	t.Log("choices:", choices)
 }
 
-// checkRivals checks several rounds of random lives of rivals, and passes on the rivals at the end of each life.
-func checkRivals(t *testing.T, rounds int, wide bool, lived func(*rivals)) {
-	for range rounds {
+// checkRivals checks random lives of rivals until so many choices have been compared, and passes on the rivals at the end
+// of each life.
+func checkRivals(t *testing.T, choices int, wide bool, lived func(*rivals)) {
+	for left := choices; left > 0; {
 		rapid.Check(t, func(t *rapid.T) {
 			r := newRivals(t, wide)
 			r.live(t)
 			lived(r)
+			left -= r.choices
 		})
 	}
 }
