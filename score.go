@@ -193,6 +193,21 @@ type NoFit struct {
 	ruled bool
 	// What the answer rests on besides the nodes.
 	rest rest
+	// The answer holds even if capsules of lower priority are evicted; and a budget has refused such an eviction.
+	evicts, kept bool
+}
+
+// DespiteEvictions returns the same answer, and records that no node takes the spec even if capsules of lower priority
+// are evicted; byBudget says that a budget has refused an eviction that might have helped. A class that is parked by this
+// NoFit is then planned again also when a node would take it without its capsules of lower priority, or when a budget can
+// spare more members. BestEvicting of the placement engines in package place returns such answers.
+func (e *NoFit) DespiteEvictions(byBudget bool) *NoFit {
+	if e == nil {
+		return e
+	}
+	out := *e
+	out.evicts, out.kept = true, e.kept || byBudget
+	return &out
 }
 
 // RestsOn returns the same answer, and records that it rests on the argument by, besides the nodes, their reports and
