@@ -83,19 +83,15 @@ func TestPreemptingIsWokenWhenABudgetAllowsIt(t *testing.T) {
 	}
 	for name, change := range map[string]func(*testing.T, orbit.Ledger){
 		"a member is ready": func(t *testing.T, l orbit.Ledger) { confirm(t, l, "w2", ready) },
-		"a member more": func(t *testing.T, l orbit.Ledger) {
-			commit(t, l, node("without", 3))
-			put(t, l, "w3", "without", web(3))
-		},
+		"a member more": func(t *testing.T, l orbit.Ledger) { put(t, l, "w3", "without", web(3)) },
 		"a member is found": func(t *testing.T, l orbit.Ledger) {
-			commit(t, l, node("without", 3))
 			commit(t, l, orbit.Adopt{Capsule: "w3", Spec: web(3), Node: "without"})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := &orbit.MemoryLedger{}
-				commit(t, l, agented("n", "z", 4), agented("m", "z", 3), orbit.PutBudget{Budget: orbit.Budget{ID: "b", Group: "web", Expected: 1}})
+				commit(t, l, agented("n", "z", 4), agented("m", "z", 3), node("without", 3), orbit.PutBudget{Budget: orbit.Budget{ID: "b", Group: "web", Expected: 1}})
 				put(t, l, "w1", "n", web(4))
 				put(t, l, "w2", "m", web(3))
 				woken(t, l, &nav.Preempting{Navigator: &nav.Services{}}, spec(4, 5), func() { change(t, l) })
