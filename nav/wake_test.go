@@ -83,7 +83,7 @@ func TestPreemptingIsWokenWhenABudgetAllowsIt(t *testing.T) {
 	}
 	for name, change := range map[string]func(*testing.T, orbit.Ledger){
 		"a member is ready": func(t *testing.T, l orbit.Ledger) { confirm(t, l, "w2", ready) },
-		"a member more": func(t *testing.T, l orbit.Ledger) { put(t, l, "w3", "without", web(3)) },
+		"a member more":     func(t *testing.T, l orbit.Ledger) { put(t, l, "w3", "without", web(3)) },
 		"a member is found": func(t *testing.T, l orbit.Ledger) {
 			commit(t, l, orbit.Adopt{Capsule: "w3", Spec: web(3), Node: "without"})
 		},
