@@ -14,7 +14,7 @@ import (
 // park parks each class that the plan found to fit nowhere, and returns those that were not parked before. For a class
 // that is left out for another reason, it arranges that free capacity wakes the engine. Specs that were not among the
 // planned capsules are ignored.
-func (e *Engine) park(planned []*Capsule, unfit []misfitting) (aside []*Spec) {
+func (e *Engine) park(planned []*Capsule, unfit []misfitting, plan []Proposal) (aside []*Spec) {
 	defer e.view.queue.settle()
 	if len(unfit) == 0 {
 		return nil
@@ -23,7 +23,7 @@ func (e *Engine) park(planned []*Capsule, unfit []misfitting) (aside []*Spec) {
 	for _, c := range planned {
 		known[c.Spec] = true
 	}
-	until := time.Now().Add(e.parkFor())
+	until, evicts := time.Now().Add(e.parkFor()), false
 	for i := range unfit {
 		switch m := &unfit[i]; {
 		case !known[m.spec]:
@@ -32,6 +32,10 @@ func (e *Engine) park(planned []*Capsule, unfit []misfitting) (aside []*Spec) {
 		case e.view.queue.park(m, until):
 			aside = append(aside, m.spec)
 		}
+		evicts = evicts || unfit[i].evicts
+	}
+	if evicts {
+		e.view.queue.parked.expect(plan)
 	}
 	return aside
 }

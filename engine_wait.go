@@ -310,7 +310,8 @@ func (e *Engine) classifyChange(c *Change) (work, room bool) {
 	case Nominate:
 		return false, aside
 	case Place, Adopt: // either may have ended a nomination
-		return false, len(p.ties)+len(p.rests)+len(p.kept) > 0 || aside && e.view.state.nominations.Len() > 0
+		place, _ := do.(Place)
+		return false, len(p.ties)+len(p.rests)+len(p.kept) > 0 || aside && e.view.state.nominations.Len() > 0 || p.placed[place.Node]
 	}
 	return false, false
 }

@@ -1,6 +1,7 @@
 package orbit
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -32,8 +33,12 @@ type parking struct {
 	shelves map[shelf]*least.Set[*spot]
 	ties    map[tie]map[*spot]bool
 	kept    map[*spot]bool
-	// The number of shelves for classes that may evict.
+	// The number of shelves for classes that may evict, and the highest ceiling of such a class so far.
 	evicting int
+	ceiling  int32
+	// The nodes on which plans have placed work that left out classes that may evict, until the commits are seen. A plan
+	// evicts nothing that it has placed itself, but the next plan may.
+	placed map[NodeID]bool
 	// ends has an entry for each time that a class was parked. An entry is void if its spot is no longer parked.
 	ends heap.Heap[parkEnd]
 	// found is a buffer for the results of search.
@@ -56,10 +61,11 @@ type spot struct {
 	ruled bool
 	// What the answer that it fits nowhere rests on besides the nodes, if anything.
 	rest rest
-	// evicts: the class fits nowhere even if capsules of lower priority are evicted, so it is tried again when a node
-	// would have enough room without these. covered has the members of budgets as they were when a budget refused such
+	// evicts: the class fits nowhere even if capsules of a priority below ceiling are evicted, so it is tried again when
+	// a node would have enough room without these. covered has the members of budgets as they were when a budget refused such
 	// an eviction; nil: none has.
 	evicts  bool
+	ceiling int32
 	covered *btree.BTreeG[*coverage]
 }
 
@@ -83,7 +89,7 @@ type parkEnd struct {
 func (a parkEnd) Before(b parkEnd) bool { return a.at.Before(b.at) }
 
 func newParking() parking {
-	return parking{spots: map[*Spec]*spot{}, waiting: map[*Spec]*spot{}, rests: map[versioned]*resting{}, shelves: map[shelf]*least.Set[*spot]{}, ties: map[tie]map[*spot]bool{}, kept: map[*spot]bool{}}
+	return parking{spots: map[*Spec]*spot{}, waiting: map[*Spec]*spot{}, rests: map[versioned]*resting{}, shelves: map[shelf]*least.Set[*spot]{}, ties: map[tie]map[*spot]bool{}, kept: map[*spot]bool{}, ceiling: math.MinInt32, placed: map[NodeID]bool{}}
 }
 
 // park parks a class until a change could help it or the time until has passed. It reports whether the class was not
@@ -107,7 +113,7 @@ func (q *queue) park(m *misfitting, until time.Time) bool {
 		q.unpark(k.spot)
 		k = q.class(spec) // unpark has forgotten the class if it has no entries
 	}
-	s := &spot{class: k, until: until, near: m.near, ruled: m.ruled, rest: m.rest, evicts: m.evicts}
+	s := &spot{class: k, until: until, near: m.near, ruled: m.ruled, rest: m.rest, evicts: m.evicts, ceiling: q.state.limits.ceiling(spec.Priority)}
 	if m.kept {
 		s.covered = q.state.covered
 	}
@@ -169,6 +175,9 @@ func (p *parking) add(s *spot) {
 			p.shelves[at] = set
 			p.evicting += btoi(s.evicts)
 		}
+		if s.evicts {
+			p.ceiling = max(p.ceiling, s.ceiling)
+		}
 		s.items = append(s.items, shelved{at, set.Add(s, wants)})
 	}
 	for _, t := range s.ties() {
@@ -190,6 +199,17 @@ func (p *parking) add(s *spot) {
 		p.ends = nil
 		for _, s := range p.spots {
 			p.ends.Push(parkEnd{s.until, s})
+		}
+	}
+}
+
+// expect notes the nodes on which a plan places work, for the classes that may evict.
+func (p *parking) expect(plan []Proposal) {
+	for i := range plan {
+		for _, do := range plan[i].Do {
+			if place, ok := do.(Place); ok && p.evicting > 0 {
+				p.placed[place.Node] = true
+			}
 		}
 	}
 }
@@ -235,7 +255,8 @@ func (p *parking) remove(s *spot) {
 //     A Place, Hold, PutNode or RemoveNode that is undone leaves the node as it was. A report says something new
 //     (View.refreshTelemetry). The classes that fit on the node are unparked, except those that need company which is
 //     not in the node's domain. A class whose answer holds even with evictions is unparked if it would fit without the
-//     capsules of lower priority on the node: one of higher priority may have made way for these.
+//     capsules of lower priority on the node: one of higher priority may have made way for these, or the engine's own
+//     plan has placed these, which it could not evict at once.
 //   - The company that a class wants has moved. A member of its group is placed or released, or its placement is
 //     undone: while no member of a group runs, some navigators start the group anywhere. A PutNode may move the members
 //     on a node to another domain. The classes that want to be near the group are unparked; for a PutNode those that
@@ -271,6 +292,10 @@ func (q *queue) reconsider(c *Change, undone bool) (woken bool) {
 	case Place:
 		node, takes, woken = do.Node, true, q.follow(do.Capsule, c.Revision)
 		woken = q.spare(do.Capsule) || woken
+		if q.parked.placed[node] {
+			delete(q.parked.placed, node)
+			woken = q.offerEvicting(q.state.Node(node)) || woken
+		}
 	case Hold:
 		node, takes = do.Node, true
 	case Resize: // a capsule that shrinks gives room back
@@ -297,18 +322,48 @@ func (q *queue) reconsider(c *Change, undone bool) (woken bool) {
 
 // offer unparks the classes that fit on a node, which may be nil. It reports whether there were any.
 func (q *queue) offer(n *NodeState) (woken bool) {
-	p := &q.parked
-	if n == nil || len(p.shelves) == 0 || !n.Node.Schedulable() {
+	if !q.offers(n) {
 		return false
 	}
 	has := offerVector(n)
-	p.searchFor(n, &has, false)
-	if p.evicting > 0 {
-		has = offerVector(&NodeState{Node: n.Node})
-		p.searchFor(n, &has, true)
+	q.parked.searchFor(n, &has, false)
+	woken = q.unparkFound(func(s *spot) *NodeState { return n })
+	return q.offerEvicting(n) || woken
+}
+
+// offerEvicting unparks the classes that may evict and would fit on a node without the capsules of lower priority. It
+// reports whether there were any.
+func (q *queue) offerEvicting(n *NodeState) (woken bool) {
+	if q.parked.evicting == 0 || !q.offers(n) {
+		return false
 	}
+	ceiling := q.parked.ceiling
+	bare := q.state.evicted(n, ceiling)
+	has := offerVector(bare)
+	q.parked.searchFor(n, &has, true)
+	return q.unparkFound(func(s *spot) *NodeState {
+		if s.ceiling != ceiling {
+			ceiling, bare = s.ceiling, q.state.evicted(n, s.ceiling)
+		}
+		return bare
+	})
+}
+
+// offers reports whether a node, which may be nil, may take any parked class.
+func (q *queue) offers(n *NodeState) bool {
+	return n != nil && len(q.parked.shelves) > 0 && n.Node.Schedulable()
+}
+
+// unparkFound unparks those of the found classes that fit on a node. The node is the one that shown returns for the
+// class. It reports whether there were any.
+func (q *queue) unparkFound(shown func(*spot) *NodeState) (woken bool) {
+	p := &q.parked
 	for _, item := range p.found {
-		if s := item.Value; (s.waits && !q.own || s.class.spot == s) && q.fits(n, s) && s.near.has(n.Node) {
+		s := item.Value
+		if s.waits && q.own || !s.waits && s.class.spot != s {
+			continue
+		}
+		if n := shown(s); (n.Fits(s.class.spec) || q.state.fitsNominated(n, s.class.spec)) && s.near.has(n.Node) {
 			q.unpark(s)
 			woken = true
 			if s.waits {
@@ -319,19 +374,6 @@ func (q *queue) offer(n *NodeState) (woken bool) {
 	clear(p.found)
 	p.found = p.found[:0]
 	return woken
-}
-
-// fits reports whether a parked class may fit on a node. The answer may be too optimistic.
-func (q *queue) fits(n *NodeState, s *spot) bool {
-	spec := s.class.spec
-	if n.Fits(spec) || q.state.fitsNominated(n, spec) {
-		return true
-	}
-	if !s.evicts {
-		return false
-	}
-	n = q.state.evicted(n, q.state.limits.ceiling(spec.Priority))
-	return n.Fits(spec) || q.state.fitsNominated(n, spec)
 }
 
 // evicted returns the node without the capsules of a priority below the ceiling, except those that cannot be evicted

@@ -130,3 +130,16 @@ func TestWorkIsWokenWhenACapsuleStops(t *testing.T) {
 		})
 	}
 }
+
+// A plan that frees no room for urgent work, because other work of the plan takes what is free, is followed by one that may
+// evict that work too.
+func TestPreemptingEvictsWhatItsLastPlanHasPlaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &orbit.MemoryLedger{}
+		commit(t, l, node("n", 4))
+		put(t, l, "low0", "n", spec(2, 0))
+		put(t, l, "high", "n", spec(2, 9))
+		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"low1"}, Spec: spec(2, 0)})
+		woken(t, l, &nav.Preempting{Navigator: &nav.Services{}}, spec(3, 5), func() { commit(t, l, orbit.Release{Capsule: "high", Final: true}) })
+	})
+}
