@@ -179,3 +179,31 @@ func TestServicesSpread(t *testing.T) {
 	left, beside, last := room(state)
 	require.Zero(t, left+beside+last)
 }
+
+// A spec that names a level and domains is spread over these domains, with a group or without, whatever the order of ids and
+// however many nodes a zone has. Other zones come last.
+func TestServicesSpreadOverNamedDomains(t *testing.T) {
+	for _, group := range []string{"", "web"} {
+		for _, nodes := range []int{3, 30} {
+			l := &orbit.MemoryLedger{}
+			for i, zone := range []string{"other", "a", "b"} {
+				for k := range nodes * (i + 1) {
+					n := node(fmt.Sprint(i, "-", k), 10)
+					n.Node.Labels = map[string]string{"zone": zone}
+					commit(t, l, n)
+				}
+			}
+			s := spec(1, 0)
+			s.Group, s.Spread = group, orbit.Domains{Level: "zone", Names: []string{"a", "b"}}
+			for i := range 6 {
+				commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{orbit.CapsuleID(fmt.Sprint("c", i))}, Spec: s})
+			}
+			(&orbit.Engine{Name: "e", Ledger: l, Navigator: &nav.Services{}}).Pass(t.Context())
+			count := map[string]int{}
+			for c := range snapshot(t, l).Capsules() {
+				count[snapshot(t, l).Node(c.Node).Node.Labels["zone"]]++
+			}
+			require.Equal(t, map[string]int{"a": 3, "b": 3}, count, "group %q, %d nodes", group, nodes)
+		}
+	}
+}
