@@ -22,8 +22,10 @@ type Explanation struct {
 	// Why groups the other nodes by the full set of reasons against them. Groups with the fewest reasons come first,
 	// and among these the groups with the most nodes. The counts add up to Nodes less Fits.
 	Why []Why
-	// Fixes are alternative changes; after each single one a capsule of the spec fits. The smallest come first. Empty
-	// if Fits is not 0, or if no change helps.
+	// Fixes are alternative changes; after each single one a capsule of the spec fits. Those that leave the request and
+	// the nodes as they are come first: something to wait for, then evictions. Changes of the request and uncordoned
+	// nodes follow, the fewest changes first, and of equally many those that give up the smallest part of the request. A
+	// node to add comes last. Empty if Fits is not 0, or if no change helps.
 	Fixes []Fix
 }
 
