@@ -381,7 +381,7 @@ func (q *queue) unparkFound(shown func(*spot) *NodeState) (woken bool) {
 func (s *State) evicted(n *NodeState, ceiling int32) *NodeState {
 	bare := *n
 	for c := range s.On(n.Node.ID) {
-		if c.Spec.Priority < ceiling && s.Protected(c.ID) == 0 && !(c.Begun && !n.Node.Confirms) {
+		if c.Spec.Priority < ceiling && s.Protected(c.ID) == 0 && (!c.Begun || n.Node.Confirms) {
 			bare.gives(c.Spec.Envelope.Reservation, c.Devices, c.Spec.Devices.Milli)
 		}
 	}

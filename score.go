@@ -203,7 +203,7 @@ type NoFit struct {
 // spare more members. BestEvicting of the placement engines in package place returns such answers.
 func (e *NoFit) DespiteEvictions(byBudget bool) *NoFit {
 	if e == nil {
-		return e
+		return nil
 	}
 	out := *e
 	out.evicts, out.kept = true, e.kept || byBudget
