@@ -345,3 +345,40 @@ func TestBatchThatGotNowhereIsNotStarved(t *testing.T) {
 		require.GreaterOrEqual(t, placed, 50, "half of the passes are for what can be placed")
 	}
 }
+
+// A class whose answer holds even with evictions comes back when a node would take it without the capsules of lower priority,
+// and not when those of its own priority would have to go, those that are protected, or those below the truce.
+func TestParkedClassThatMayEvict(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		priority int32
+		with     []Commitment
+		limits   Limits
+		woken    bool
+	}{
+		{"of lower priority", 4, nil, Limits{}, true},
+		{"of its own priority", 5, nil, Limits{}, false},
+		{"of higher priority", 6, nil, Limits{}, false},
+		{"protected", 4, []Commitment{Protect{Capsule: "stays", For: time.Minute}}, Limits{}, false},
+		{"within the truce", 4, nil, Limits{TruceFrom: 3, TruceTo: 5}, false},
+		{"below the truce", 2, nil, Limits{TruceFrom: 3, TruceTo: 5}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := &MemoryLedger{Bounds: c.limits}
+			waits, stays, goes := wants(4), wants(2), wants(2)
+			waits.Priority, stays.Priority, goes.Priority = 5, c.priority, 9
+			commit(t, l, PutNode{machine("n", 4)}, Submit{IDs: []CapsuleID{"waits"}, Spec: waits}, Submit{IDs: []CapsuleID{"stays"}, Spec: stays},
+				Submit{IDs: []CapsuleID{"goes"}, Spec: goes}, Place{Capsule: "goes", Node: "n"})
+			commit(t, l, append([]Commitment{Place{Capsule: "stays", Node: "n"}}, c.with...)...)
+			var q queue
+			s := snapshotOf(t, l)
+			q.clear(s)
+			spec := s.Capsule("waits").Spec
+			require.True(t, q.park(&misfitting{spec: spec, nowhere: true, evicts: true}, time.Unix(1, 0)))
+			rev := commit(t, l, Release{Capsule: "goes", Final: true})
+			q.state = snapshotOf(t, l)
+			require.Equal(t, c.woken, q.reconsider(&Change{Revision: rev, Node: "n", Do: Release{Capsule: "goes", Final: true}}, false))
+			require.Equal(t, !c.woken, q.parked.any())
+		})
+	}
+}

@@ -45,8 +45,9 @@ func TestPatientTriesAllThatWait(t *testing.T) {
 		for _, c := range []struct {
 			hogs     int
 			priority int32
-		}{{8, 100}, {8, 0}, {40, 100}, {300, 100}} {
-			t.Run(fmt.Sprintf("%s: %d of priority %d", kind, c.hogs, c.priority), func(t *testing.T) {
+			after    time.Duration // with 1, each plan is handed all of them, and may try each again
+		}{{8, 100, 0}, {8, 0, 0}, {40, 100, 0}, {300, 100, 0}, {8, 100, 1}, {40, 100, 1}} {
+			t.Run(fmt.Sprintf("%s: %d of priority %d, after %v", kind, c.hogs, c.priority, c.after), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					l := &orbit.MemoryLedger{}
 					commit(t, l, node("a", 4), node("b", 4))
@@ -57,7 +58,7 @@ func TestPatientTriesAllThatWait(t *testing.T) {
 						commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{orbit.CapsuleID(fmt.Sprint("hog", i))}, Spec: hog(kind, i, c.priority, orbit.LatencySensitive)})
 					}
 					commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"large"}, Spec: spec(4, 0)})
-					runEngine(t, &orbit.Engine{Name: "patient", Ledger: l, Navigator: &nav.Patient{Navigator: &nav.Services{}}})
+					runEngine(t, &orbit.Engine{Name: "patient", Ledger: l, ParkFor: c.after, Navigator: &nav.Patient{Navigator: &nav.Services{}, After: c.after}})
 					time.Sleep(2 * time.Minute)
 					nominated := 0
 					const seconds = 3600
