@@ -239,7 +239,7 @@ func (e *Engine) planAndPropose(ctx context.Context, round *Round) {
 	round.Planning = time.Since(start)
 	round.Notes, round.Unplaced = plan.Notes, plan.Unplaced
 	e.share.adapt(round.Planning)
-	aside := e.park(pending, unfit)
+	aside := e.park(pending, unfit, plan.Proposals)
 	proposed, conflicts := round.Proposed, round.Conflicts
 	e.proposePlan(ctx, pending, e.lawful(plan.Proposals, pending, round), round)
 	e.view.Passed(round.Proposed-proposed, round.Conflicts-conflicts)

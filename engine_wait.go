@@ -322,7 +322,7 @@ func (e *Engine) classifyChange(c *Change) (work, room bool) {
 	case Resize:
 		return do.Since == 0 && e.minds(do.Capsule), aside
 	case Confirm: // a capsule that has stopped may be placed on nodes without an agent
-		return do.Stopped && e.minds(do.Capsule), false
+		return do.Stopped && e.minds(do.Capsule), do.Stopped && aside || do.Ready && len(p.kept) > 0
 	case PutNode, PutBudget, RemoveBudget:
 		return false, aside
 	case Protect:
@@ -332,7 +332,8 @@ func (e *Engine) classifyChange(c *Change) (work, room bool) {
 	case Nominate:
 		return false, aside
 	case Place, Adopt: // either may have ended a nomination
-		return false, len(p.ties)+len(p.rests) > 0 || aside && e.view.state.nominations.Len() > 0
+		place, _ := do.(Place)
+		return false, len(p.ties)+len(p.rests)+len(p.kept) > 0 || aside && e.view.state.nominations.Len() > 0 || p.placed[place.Node]
 	}
 	return false, false
 }
