@@ -213,6 +213,19 @@ func (a *ahead) plan(run []Proposal) {
 	}
 }
 
+// planChanges is plan for the first changes, of which it returns how many.
+func (a *ahead) planChanges(changes []Change) int {
+	a.n = 0
+	changes = changes[:min(len(changes), batchRun)]
+	for i := range changes {
+		if place, ok := changes[i].Do.(Place); ok {
+			a.capsules[a.n], a.nodes[a.n] = hashOf(string(place.Capsule)), hashOf(string(place.Node))
+			a.n++
+		}
+	}
+	return len(changes)
+}
+
 // read reads the records. It returns a sum over them only so that the compiler cannot remove the reads.
 func (a *ahead) read(s *State) (sum uint32) {
 	for i := range a.n {
