@@ -240,7 +240,7 @@ func (l *Ledger) committed(a *attempt, posts []Post) {
 	l.w.appended(&a.entry, posts)
 	l.stats.entries.Add(1)
 	l.stats.changes.Add(int64(len(a.entry.Changes)))
-	l.count(len(a.entry.Changes), true)
+	l.count(l.w.index, &a.entry)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.shown.Store(&position{l.w.index, a.state})
@@ -296,8 +296,6 @@ func (l *Ledger) refuse(g *group) bool {
 
 // finish appends what was proposed before Close, if that is possible within a second, and ends all other work.
 func (l *Ledger) finish() {
-	last := time.AfterFunc(time.Second, l.kill)
-	defer last.Stop()
 	for l.life.Err() == nil {
 		l.mu.Lock()
 		more := len(l.open.runs) > 0 && l.trouble == nil
