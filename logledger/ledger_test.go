@@ -450,6 +450,7 @@ func TestLatePosts(t *testing.T) {
 		require.NoError(t, out[0].Err)
 		require.ErrorIs(t, out[1].Err, orbit.ErrUnknown)
 		require.Equal(t, int64(1), log.posts.Load())
+		time.Sleep(100 * ms)
 		require.NoError(t, propose(other, mark("a", "2")))
 		require.NoError(t, propose(other, orbit.Proposal{Do: []orbit.Commitment{orbit.PutNode{Node: orbit.Node{ID: "n"}}}}))
 		require.NoError(t, log.Handle.Post(t.Context(), log.late[0])) // it comes now
