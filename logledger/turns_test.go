@@ -84,7 +84,7 @@ func TestTurns(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c := newCrowd(t, ms, ms, ms, ms)
 			c.run(t.Context(), callers, 2*time.Second, 0, 1, 2, 3)
-			require.Greater(t, c.fairness(), 0.85, "%v", c.commits)
+			require.Greater(t, c.fairness(), 0.75, "%v", c.commits)
 			require.Less(t, c.worst, 20*ms)
 			total := 0
 			for k, l := range c.ledgers {
@@ -99,7 +99,7 @@ func TestTurns(t *testing.T) {
 			require.Greater(t, c.commits[3], 2*30*callers, "of the one that is far away: one in 30 ms a caller; %v", c.commits)
 			far := c.commits[3]
 			c.commits[3] = c.commits[0]
-			require.Greater(t, c.fairness(), 0.85, "of the others: %v", c.commits)
+			require.Greater(t, c.fairness(), 0.75, "of the others: %v", c.commits)
 			require.Greater(t, c.commits[0], 4*far, "the others do not wait for it")
 		})
 	}
@@ -114,7 +114,7 @@ func TestAlone(t *testing.T) {
 		c.run(t.Context(), 4, time.Second, 0, 1)
 		c.commits[1] = 0
 		c.run(t.Context(), 1, time.Second, 1)
-		require.Greater(t, c.commits[1], 900)
+		require.Greater(t, c.commits[1], 850)
 		require.Less(t, c.ledgers[0].Stats().Lost+c.ledgers[1].Stats().Lost, int64(10))
 	})
 }
