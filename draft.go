@@ -311,8 +311,8 @@ func (d *Draft) Release(r Release) error {
 		return d.refuse(r.Capsule, nil, "capsule %q is not placed", r.Capsule)
 	case r.Stopped:
 		return d.refuse(r.Capsule, nil, "only the agent of its node may say that capsule %q has stopped, not a plan", r.Capsule)
-	case !r.Final && c.Gang() == "" && d.view.state.Node(c.Node).Node.Schedulable():
-		return d.refuse(r.Capsule, nil, "capsule %q is on node %q, which is ready; use Evict to move it", r.Capsule, c.Node)
+	case !r.Final && c.Gang() == "" && d.view.state.Node(c.Node).Node.Schedulable() && !c.waitsToBegin(d.view.state.Node(c.Node).Node):
+		return d.refuse(r.Capsule, nil, "capsule %q is on node %q, which is ready, and does not wait to begin; use Evict to move it", r.Capsule, c.Node)
 	}
 	act := draftReleased
 	if r.Final {
