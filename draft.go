@@ -65,6 +65,10 @@ type Draft struct {
 	asking     *Nomination
 	asked      slots.Set
 	askedNodes []int32
+	// The nodes on which starts have failed lately, as the view counts them; and those on which starts of the capsules
+	// that are planned now have failed, in order.
+	failing map[uint32]*NodeStarts
+	avoided []uint32
 	// Memory for the commitments and bets of proposals.
 	placeBoxes slab.Boxes[Commitment, Place]
 	freeBoxes  slab.Boxes[Precondition, NodeFreeOf]
@@ -134,6 +138,7 @@ func (d *Draft) Sync(view *View) {
 	d.forgetNear()
 	d.dropTallies()
 	d.rules = draftCompany{version: d.rules.version + 1, epoch: d.rules.epoch + 1<<32}
+	d.syncFailures()
 	changed, next, all := view.Changed(d.cursor)
 	d.cursor = next
 	for bound := view.state.NodeBound(); len(d.nodes) < bound; {

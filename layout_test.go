@@ -236,8 +236,8 @@ var layers = [][]string{
 	{"txn.go", "txn_judge.go", "txn_execute.go", "txn_nominate.go", "txn_evict.go", "txn_spare.go", "txn_confirm.go", "txn_adopt.go", "txn_company.go", "txn_publish.go", "txn_validate.go"},
 	{"state_check.go", "state_verify.go", "state_dump.go", "state_build.go"},
 	{"ledger.go", "ledger_history.go"},
-	{"view.go", "queue.go", "queue_park.go", "queue_nominated.go"},
-	{"draft.go", "draft_propose.go", "draft_policy.go", "draft_company.go", "score.go"},
+	{"view.go", "queue.go", "queue_park.go", "queue_nominated.go", "queue_delayed.go"},
+	{"draft.go", "draft_propose.go", "draft_policy.go", "draft_company.go", "draft_failures.go", "score.go"},
 	{"navigator.go", "engine.go", "engine_guard.go", "engine_propose.go", "engine_wait.go"},
 }
 

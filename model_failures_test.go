@@ -88,10 +88,10 @@ func draftFailing(s *scribe) []Commitment {
 	}
 	c := s.some((*Capsule).Placed)
 	fails := []Commitment{Release{Capsule: c.ID, Stopped: true, At: s.minute()}}
-	if rapid.Bool().Draw(s.T, "again") {
+	for range rapid.IntRange(0, 3).Draw(s.T, "again") {
 		again := s.put(c.ID, c.Spec)
 		again.At = s.minute()
-		fails = append(fails, again)
+		fails = append(fails, again, Release{Capsule: c.ID, Stopped: true, At: s.minute()})
 	}
-	return fails
+	return fails[:len(fails)-rapid.IntRange(0, 1).Draw(s.T, "runs")*btoi(len(fails) > 1)]
 }

@@ -268,25 +268,15 @@ func (s *State) Waiting() iter.Seq2[*Capsule, *Remains] {
 	}
 }
 
-// waitsFor reports whether a capsule of the spec that is placed on the node now would have to wait until capsules that
-// have left the node have stopped ([Remains]). It requires that the node takes the capsule.
-func (n *NodeState) waitsFor(spec *Spec) bool {
+// Waits reports whether a capsule of the spec that is placed on these device instances of the node now would have to wait
+// until capsules have stopped that have left the node ([Remains]). The node must take the capsule.
+func (n *NodeState) Waits(spec *Spec, devices DeviceSet) bool {
 	if n.remains == nil || !n.Node.Confirms {
 		return false
 	}
-	for d, want := range spec.Envelope.Reservation {
-		if want == 0 {
-			continue
-		}
-		free := n.Node.Capacity[d] - n.used[d]
-		for _, r := range *n.remains {
-			free -= min(r.Spec.Envelope.Reservation[d], max(free, 0))
-		}
-		if want > free {
-			return true
-		}
-	}
-	return spec.Devices.Count > 0 && n.devicesBeside(spec.Devices.Milli).Len() < spec.Devices.Count
+	taken := *n
+	taken.takes(spec, devices)
+	return !taken.fitsBeside(&Capsule{Spec: spec, Devices: devices})
 }
 
 // devicesBeside returns the instances that have at least this much free beside the capsules that have left the node and

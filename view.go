@@ -78,6 +78,8 @@ type View struct {
 	// Slots of nodes that may no longer serve what is nominated there.
 	suspect map[uint32]bool
 	spread  herd.Spread
+	// The nodes on which starts have failed lately, by index.
+	failing map[uint32]*NodeStarts
 }
 
 // State returns the ledger's state that the view shows; nil before the first refresh.
@@ -152,6 +154,8 @@ func (v *View) refresh(ctx context.Context, from *source, now time.Time) (woken 
 	case state != v.state:
 		woken = v.advance(state, news, from)
 	}
+	woken = v.queue.admitDelayed() || woken
+	v.failing = state.starts(v.queue.now)
 	reported, err := v.refreshTelemetry(ctx, from, now)
 	return woken || reported, err
 }
