@@ -3,12 +3,14 @@ package place
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/scale"
+	"github.com/orbitsched/orbit/score"
 )
 
 // haunt makes most nodes of a country a last resort for some: starts fail there, or what has left them does not stop.
@@ -86,3 +88,54 @@ func TestLastResortsComeLast(t *testing.T) {
 		})
 	}
 }
+
+// TestAskPassesOverWhereACapsuleHasFailed: while a draft is asked for a capsule that has failed on the best node, another is the best, in a search under
+// way, among scores that are kept, and among few nodes; afterwards it is the first again. When nothing else is left, the capsule goes there.
+func TestAskPassesOverWhereACapsuleHasFailed(t *testing.T) {
+	now := orbit.Instant(time.Unix(1000, 0).UnixNano())
+	few := ofModule("m", 3)
+	few.Require = predicates("orbit/node in (n098, n099)")
+	for name, test := range map[string]struct {
+		engine orbit.PlacementEngine
+		spec   *orbit.Spec
+	}{
+		"search": {&Indexed{}, ofModule("m", 3)}, "kept": {&Indexed{Score: roomyWithoutBound}, ofModule("m", 3)}, "few": {&Indexed{}, few}, "all": {&Exhaustive{}, ofModule("m", 3)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, v, refresh, _ := attackWorld(t)
+			commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"failed", "other"}, Spec: test.spec})
+			refresh()
+			e := draftFor(test.engine)
+			node := func(c *orbit.Capsule) orbit.NodeID {
+				e.Ask(c)
+				choice, err := e.best(v.State().Capsule("failed").Spec)
+				require.NoError(t, err)
+				return choice.Node.Node.ID
+			}
+			e.Sync(v)
+			first := node(nil)
+			commit(t, l, orbit.Place{Capsule: "failed", Node: first})
+			commit(t, l, orbit.Release{Capsule: "failed", Stopped: true, At: now})
+			refresh()
+			e.Sync(v)
+			require.Equal(t, first, node(nil), "one failure says nothing about others")
+			second := node(v.State().Capsule("failed"))
+			require.NotEqual(t, first, second)
+			require.Equal(t, first, node(v.State().Capsule("other")))
+			require.Equal(t, second, node(v.State().Capsule("failed")))
+			for n := range v.State().Nodes() {
+				if n.Node.ID != first {
+					cordoned := *n.Node
+					cordoned.Cordon(true)
+					commit(t, l, orbit.PutNode{Node: cordoned})
+				}
+			}
+			refresh()
+			e.Sync(v)
+			require.Equal(t, first, node(v.State().Capsule("failed")), "nothing else is left")
+		})
+	}
+}
+
+// roomyWithoutBound is a score that an index cannot search.
+var roomyWithoutBound = score.Func(func(n *orbit.NodeState, r *orbit.Report, s *orbit.Spec) (value, tie float64) { return roomy.Score(n, r, s) })
