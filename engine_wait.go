@@ -193,6 +193,9 @@ func (e *Engine) due() (at time.Time) {
 	if lapse := e.view.lapse(); !lapse.IsZero() && (at.IsZero() || lapse.Before(at)) {
 		at = lapse
 	}
+	if wait := e.waits.lookAgain(); !wait.IsZero() && (at.IsZero() || wait.Before(at)) {
+		at = wait
+	}
 	if q := &e.view.queue; len(q.delayed) > 0 && (at.IsZero() || q.delayed[0].at.Time().Before(at)) {
 		at = q.delayed[0].at.Time()
 	}

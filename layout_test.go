@@ -238,7 +238,7 @@ var layers = [][]string{
 	{"ledger.go", "ledger_history.go"},
 	{"view.go", "queue.go", "queue_park.go", "queue_nominated.go", "queue_delayed.go"},
 	{"draft.go", "draft_propose.go", "draft_policy.go", "draft_company.go", "draft_failures.go", "score.go"},
-	{"navigator.go", "engine.go", "engine_guard.go", "engine_propose.go", "engine_wait.go"},
+	{"navigator.go", "engine.go", "engine_guard.go", "engine_propose.go", "engine_wait.go", "engine_waits.go"},
 }
 
 const (

@@ -19,6 +19,9 @@ type modelFailure struct {
 
 // fails notes that a placed capsule has failed, or has not begun.
 func (c *modelCapsule) fails(at Instant, now Revision, attempt bool) {
+	if at == 0 {
+		at = c.at
+	}
 	c.failures = append(slices.Clip(c.failures), modelFailure{c.node, at, c.at, now, attempt})
 }
 

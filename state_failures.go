@@ -1,6 +1,7 @@
 package orbit
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"slices"
@@ -27,10 +28,11 @@ type Failures struct {
 type NodeFailure struct {
 	// Node is the node.
 	Node NodeID `json:"node"`
-	// Times counts the failures there that followed each other within 10 minutes, up to the last one. A failure without
-	// a time counts as one of them.
+	// Times counts the failures there that followed each other within 10 minutes, up to the last one. A failure of which
+	// the time is unknown counts as one of them.
 	Times int `json:"times"`
-	// At is the time of the last failure there, by the clock of the proposer (Release.At); 0: unknown.
+	// At is the time of the last failure there, by the clock of the proposer (Release.At). If the proposer did not say, it
+	// is the time of the placement (Place.At). 0: unknown.
 	At Instant `json:"at,omitempty"`
 	// Revision is the revision at which the last failure there was committed.
 	Revision Revision `json:"revision"`
@@ -60,9 +62,10 @@ func doubled(least, most time.Duration, times int) time.Duration {
 // there. Attempt is false if the capsule did not fail but only did not begin.
 func (f *Failures) plus(last NodeFailure, placeTime Instant, attempt bool) *Failures {
 	out := &Failures{Attempts: f.Attempts, InARow: f.InARow}
+	last.At = cmp.Or(last.At, placeTime)
 	if attempt {
 		out.Attempts++
-		if out.InARow++; last.At != 0 && placeTime != 0 && last.At >= placeTime+Instant(failureMemory) {
+		if out.InARow++; placeTime != 0 && last.At >= placeTime+Instant(failureMemory) {
 			out.InARow = 1
 		}
 	}
@@ -100,10 +103,10 @@ func (f *Failures) fault(now Revision) string {
 	return ""
 }
 
-// avoided reports whether planners still avoid the node for the capsule. A failure without a time, or with a time that
-// is yet to come by this clock, counts as one that has just happened.
+// avoided reports whether planners still avoid the node for the capsule; they do not if the time of the failure is
+// unknown.
 func (f *NodeFailure) avoided(now Instant) bool {
-	return f.At == 0 || now < f.At+Instant(doubled(leastAvoided, mostAvoided, f.Times-1))
+	return f.At != 0 && now < f.At+Instant(doubled(leastAvoided, mostAvoided, f.Times-1))
 }
 
 // delayed returns when an engine places the capsule again at the earliest. It is not later than it would be if the last
@@ -188,7 +191,7 @@ func (n *NodeStarts) same(o *NodeStarts) bool {
 }
 
 // Starts yields the nodes on which starts have failed within the five minutes before now, and counts the starts there,
-// in no particular order. Failures without a time do not count.
+// in no particular order. Failures of which the time is unknown do not count.
 func (s *State) Starts(now time.Time) iter.Seq2[*NodeState, NodeStarts] {
 	return func(yield func(*NodeState, NodeStarts) bool) {
 		for index, n := range s.starts(instantOf(now)) {

@@ -138,4 +138,6 @@ func TestAskPassesOverWhereACapsuleHasFailed(t *testing.T) {
 }
 
 // roomyWithoutBound is a score that an index cannot search.
-var roomyWithoutBound = score.Func(func(n *orbit.NodeState, r *orbit.Report, s *orbit.Spec) (value, tie float64) { return roomy.Score(n, r, s) })
+var roomyWithoutBound = score.Func(func(n *orbit.NodeState, r *orbit.Report, s *orbit.Spec) (value, tie float64) {
+	return roomy.Score(n, r, s)
+})
