@@ -311,7 +311,7 @@ func (r *modelRound) protect(c Protect) *refusal {
 func (r *modelRound) insolent() (out []*refusal) {
 	for id := range r.wishes.wished {
 		if was := r.was.capsules[id]; was.protected > 0 && r.was.nodes[was.node].State != Lost {
-			out = append(out, lostTo(was.placedAt))
+			out = append(out, lostTo(was.changed))
 		}
 	}
 	return out

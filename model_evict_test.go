@@ -121,7 +121,13 @@ func (r *modelRound) unkind() (out []*refusal) {
 			any = any || placed > 0
 		}
 		if short && fewer && any {
-			out = append(out, lostTo(r.was.gangs[id].changed))
+			newest := r.was.gangs[id].changed
+			for member := range w.wished {
+				if was := r.was.capsules[member]; was.gang == id {
+					newest = max(newest, was.changed)
+				}
+			}
+			out = append(out, lostTo(newest))
 		}
 	}
 	return out

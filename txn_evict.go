@@ -191,9 +191,14 @@ func (t *tx) settleWishes(g *txGang) error {
 	}
 	for r, placed := range g.now.Placed {
 		if placed < g.was.Placed[r] {
-			role := &g.now.Gang.Roles[i]
+			role, newest := &g.now.Gang.Roles[i], g.newest()
+			for k := range t.capsules.entries { // a member may have begun since the view, and have been free to leave before
+				if e := &t.capsules.entries[k]; e.wished && e.was != nil && e.was.Gang() == g.now.Gang.ID {
+					newest = max(newest, e.newest())
+				}
+			}
 			t.at = -1
-			return t.refuse(Rejection{}, g.newest(), "gang %q: role %q would have %d members placed; a wish leaves at least %d, or none of the gang",
+			return t.refuse(Rejection{}, newest, "gang %q: role %q would have %d members placed; a wish leaves at least %d, or none of the gang",
 				g.now.Gang.ID, role.Name, g.now.Placed[i], role.minimum())
 		}
 	}
@@ -320,7 +325,8 @@ func (t *tx) settleBudgets() error {
 }
 
 // refuseWish refuses a proposal whose wish would break a budget. The refusal is a conflict only if, since the view, a
-// member has stopped being healthy or the budget has changed. If no budget covered the members before, departures were
+// member has stopped being healthy, the budget has changed, or the capsule has: it may have waited to begin, and so have
+// been free to leave. If no budget covered the members before, departures were
 // not recorded, and the current revision stands in.
 func (t *tx) refuseWish(e *txCapsule, b *budgetRecord, healthy int) error {
 	newest := t.s.rev
@@ -332,8 +338,9 @@ func (t *tx) refuseWish(e *txCapsule, b *budgetRecord, healthy int) error {
 	} else if own.was != nil {
 		newest = max(newest, own.was.changed)
 	}
+	newest = max(newest, e.newest())
 	if b.FreeUnready && e.was != nil && e.was.Placed() { // in the view it may have been unready, and so free to leave
-		newest = max(newest, e.newest(), t.nodes.find(e.was.Node).newestSpec())
+		newest = max(newest, t.nodes.find(e.was.Node).newestSpec())
 	}
 	t.at = -1
 	r := Rejection{Capsule: e.now.ID, Budget: b.ID, Want: int64(b.needed()), Free: int64(healthy), advice: "wait until more members are placed and ready, or take fewer away"}
