@@ -1,6 +1,10 @@
 package orbit
 
-import "slices"
+import (
+	"iter"
+	"maps"
+	"slices"
+)
 
 // Nodes that a draft keeps for last: starts have failed there lately, or a capsule would have to wait there.
 
@@ -77,6 +81,24 @@ func (d *Draft) Avoids(n *NodeState, spec *Spec) bool {
 	}
 	starts := d.failing[n.index]
 	return starts != nil && starts.keepsOff(spec)
+}
+
+// Burdened yields the indices of the nodes that may be a last resort for some capsules, in rising order. All other nodes
+// are none, except those on which the plan has evicted capsules.
+func (d *Draft) Burdened() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		if d.view == nil {
+			return
+		}
+		all := slices.AppendSeq(slices.Clone(d.avoided), maps.Keys(d.failing))
+		all = slices.AppendSeq(all, maps.Keys(d.view.stopping))
+		slices.Sort(all)
+		for _, index := range slices.Compact(all) {
+			if !yield(int(index)) {
+				return
+			}
+		}
+	}
 }
 
 // LastResort reports whether a node comes after all others that take a capsule of the spec: because Avoids reports true,

@@ -296,3 +296,15 @@ func (n *NodeState) devicesBeside(milli int) (set DeviceSet) {
 	}
 	return set
 }
+
+// Stopping yields the capsules that have left the node and still run there ([Remains]), in the order in which they left.
+func (n *NodeState) Stopping(yield func(*Remains) bool) {
+	if n.remains == nil {
+		return
+	}
+	for _, r := range *n.remains {
+		if !yield(r) {
+			return
+		}
+	}
+}

@@ -80,6 +80,8 @@ type View struct {
 	spread  herd.Spread
 	// The nodes on which starts have failed lately, by index.
 	failing map[uint32]*NodeStarts
+	// The nodes that capsules have left which still run there, by index.
+	stopping map[uint32]bool
 }
 
 // State returns the ledger's state that the view shows; nil before the first refresh.
@@ -168,7 +170,7 @@ func (v *View) rebuild(state *State, from *source) bool {
 	if old == nil || old.shared != state.shared {
 		old, had = &State{}, nil
 		v.changed.overflow()
-		v.reports, v.fresh, v.unleased = nil, nil, nil
+		v.reports, v.fresh, v.unleased, v.stopping = nil, nil, nil, nil
 	}
 	v.state = state
 	v.queue.clear(state)
@@ -196,6 +198,9 @@ func (v *View) followNodes(old *State, from *source) {
 	state.nodes.Diff(&old.nodes, func(slot uint32, was, now *nodeRecord) bool {
 		if was.node != now.node {
 			v.changed.add(slot)
+			if was.node.remains != now.node.remains {
+				v.noteStopping(&now.node, slot)
+			}
 			if was.node.Node != now.node.Node { // the description differs, perhaps only as this ledger shows it
 				v.suspectNode(&now.node)
 			}
@@ -209,6 +214,18 @@ func (v *View) followNodes(old *State, from *source) {
 		if state.nodes.At(slot).node.Node == nil { // a node has joined here and left again
 			v.changed.add(slot)
 		}
+	}
+}
+
+// noteStopping notes whether capsules that have left a node still run there.
+func (v *View) noteStopping(n *NodeState, slot uint32) {
+	switch {
+	case n.remains == nil:
+		delete(v.stopping, slot)
+	case v.stopping == nil:
+		v.stopping = map[uint32]bool{slot: true}
+	default:
+		v.stopping[slot] = true
 	}
 }
 
