@@ -46,7 +46,6 @@ func (e *Engine) overdue(now time.Time) (out []*Capsule) {
 	if patience < 0 || now.Before(w.next) {
 		return nil
 	}
-	w.next = now.Add(min(waitPace, patience/4))
 	known := w.since
 	w.since, w.due = map[CapsuleID]waitSince{}, time.Time{}
 	for c, r := range e.view.state.Waiting() {
@@ -64,6 +63,9 @@ func (e *Engine) overdue(now time.Time) (out []*Capsule) {
 		} else if w.due.IsZero() || due.Before(w.due) {
 			w.due = due
 		}
+	}
+	if w.next = now.Add(min(waitPace, patience/4)); len(out) > 0 {
+		w.next = now // free capacity goes to them before it goes to pending work that they outrank
 	}
 	slices.SortFunc(out, func(a, b *Capsule) int {
 		return cmp.Or(cmp.Compare(b.Spec.Priority, a.Spec.Priority), cmp.Compare(a.Submitted, b.Submitted))
