@@ -59,13 +59,10 @@ func (d *Draft) syncFailures() {
 	d.avoided = d.avoided[:0]
 	was := d.failing
 	d.failing = d.view.failing
-	for index, n := range was {
-		if !n.same(d.failing[index]) {
-			d.touch(index)
-		}
-	}
-	for index := range d.failing {
-		if was[index] == nil {
+	either := slices.AppendSeq(slices.Collect(maps.Keys(was)), maps.Keys(d.failing))
+	slices.Sort(either) // drafts that did the same tell indexes of nodes in the same order
+	for _, index := range slices.Compact(either) {
+		if !was[index].same(d.failing[index]) {
 			d.touch(index)
 		}
 	}

@@ -43,9 +43,6 @@ func (e *Engine) waitToBegin() time.Duration { return cmp.Or(e.WaitToBegin, time
 // before waits twice as long on the same node, up to 10 minutes.
 func (e *Engine) overdue(now time.Time) (out []*Capsule) {
 	w, patience := &e.waits, e.waitToBegin()
-	if patience < 0 || now.Before(w.next) {
-		return nil
-	}
 	known := w.since
 	w.since, w.due = map[CapsuleID]waitSince{}, time.Time{}
 	for c, r := range e.view.state.Waiting() {
@@ -86,6 +83,9 @@ func (f *Failures) timesOn(id NodeID) int {
 // giveUpWaiting returns proposals that release placements which have waited too long and could start at once elsewhere.
 // It places them on a draft, so that two are not released for the same free capacity.
 func (e *Engine) giveUpWaiting(now time.Time) (batch []Proposal) {
+	if e.waitToBegin() < 0 || now.Before(e.waits.next) {
+		return nil
+	}
 	overdue := e.overdue(now)
 	if len(overdue) == 0 {
 		return nil
