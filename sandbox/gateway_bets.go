@@ -84,6 +84,7 @@ func (c *create) tryChoose() (_ *bet, wait func(context.Context) error, _ error)
 // is promised what the board says.
 func (c *create) bet() (*bet, error) {
 	g := c.g
+	c.ask.now = time.Now()
 	for tries := 0; ; tries++ {
 		on, err := g.loads.best(&c.ask)
 		if err != nil {
@@ -108,6 +109,7 @@ func (c *create) bet() (*bet, error) {
 			return nil, err
 		}
 		g.bets = append(g.bets, b)
+		g.loads.failing.tried(b.debit.node, c.ask.spec.Start.Template, c.ask.now, g.startTimeout())
 		return b, nil
 	}
 }
@@ -139,7 +141,7 @@ func (c *create) plan(b *bet, on *choice) (err error) {
 	c.proposal = loads.propose(c.ask.leases, b.debit.node)
 	c.proposal.ID = b.id
 	if c.placed != nil {
-		stopped := orbit.Release{Capsule: c.made.Capsule, From: c.placed.debit.node, Stopped: true}
+		stopped := orbit.Release{Capsule: c.made.Capsule, From: c.placed.debit.node, Stopped: true, At: orbit.InstantOf(c.failedAt)}
 		c.proposal.Do = append([]orbit.Commitment{stopped}, c.proposal.Do...)
 		if c.proposal.View < c.placed.revision { // the view is older than the capsule, so the proposal cannot be planned on it
 			c.proposal.View = 0
