@@ -179,7 +179,7 @@ func (n *NodeStarts) everyone() bool { return n.Specs > 1 && n.Failed > n.Of-n.F
 // keepsOff reports whether capsules of the spec should rather start on another node: most starts there fail, of several
 // specs or of several capsules of this spec.
 func (n *NodeStarts) keepsOff(spec *Spec) bool {
-	return n.Failed > n.Of-n.Failed && (n.Specs > 1 || n.of[0].spec == spec && n.of[0].count > 1)
+	return n.Failed > n.Of-n.Failed && (n.Specs > 1 || n.of[0].count > 1 && spec.equals(n.of[0].spec))
 }
 
 // same reports whether both keep off the same capsules.

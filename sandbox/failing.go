@@ -52,9 +52,12 @@ func (f failing) failed(node orbit.NodeID, template string, now time.Time) {
 	s.until = now.Add(min(leastAvoided<<min(s.times-1, 10), mostAvoided))
 }
 
-// tried records that a create is about to start on the node, and will know within the time whether that
-// has worked.
+// tried records that a create is about to start on the node, and will know within the time whether that has worked;
+// negative: nobody knows when.
 func (f failing) tried(node orbit.NodeID, template string, now time.Time, within time.Duration) {
+	if within < 0 {
+		within = mostAvoided
+	}
 	if s := f.of(node, template); s != nil && !now.Before(s.until) {
 		s.until = now.Add(within)
 	}
