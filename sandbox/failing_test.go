@@ -63,7 +63,7 @@ func (f *fleet) reportAll() {
 	f.report("good-2", 500, 5, 50)
 }
 
-// TestGatewayLeavesAFailingHost: of 300 creates within ten minutes, some dozen meet a host on which every start fails, though it reports and has the most warm
+// TestGatewayLeavesAFailingHost: of 300 creates within ten minutes, a dozen meet a host on which every start fails, though it reports and has the most warm
 // slots. All succeed, at most one of them waits for the host at a time, and the host is tried again now and then.
 func TestGatewayLeavesAFailingHost(t *testing.T) {
 	for _, hangs := range []bool{false, true} {
@@ -82,9 +82,9 @@ func TestGatewayLeavesAFailingHost(t *testing.T) {
 					}
 				}
 				all.Wait()
-				// At once, after 10 s, 20, 40, 80, 160 and 300 s; of a host that hangs 10 s are over before the first failure is known.
+				// At once, after 10 s, 20, 40, 80, 160 and 300 s, or later, with the next view; and a host that hangs draws five before it is known.
 				require.LessOrEqual(t, b.count("bad"), 12)
-				require.GreaterOrEqual(t, b.count("bad"), 5)
+				require.GreaterOrEqual(t, b.count("bad"), 4)
 			})
 		})
 	}
