@@ -45,7 +45,7 @@ func (e *Engine) overdue(now time.Time) (out []*Capsule) {
 	w, patience := &e.waits, e.waitToBegin()
 	known := w.since
 	w.since, w.due = map[CapsuleID]waitSince{}, time.Time{}
-	for c, r := range e.view.state.Waiting() {
+	for c, r := range e.view.waiting {
 		if r.Capsule == c.ID || !e.mine(c) { // it waits for itself, whatever node it is on
 			continue
 		}
@@ -68,6 +68,15 @@ func (e *Engine) overdue(now time.Time) (out []*Capsule) {
 		return cmp.Or(cmp.Compare(b.Spec.Priority, a.Spec.Priority), cmp.Compare(a.Submitted, b.Submitted))
 	})
 	return out
+}
+
+// waiting yields what [State.Waiting] yields, in no particular order; it looks only at nodes with remains.
+func (v *View) waiting(yield func(*Capsule, *Remains) bool) {
+	for index := range v.stopping {
+		if !v.state.waitingFor(v.state.NodeByIndex(int(index)), yield) {
+			return
+		}
+	}
 }
 
 // timesOn returns how often the capsule has failed on a node, as far as its record says; 0 for a nil record.

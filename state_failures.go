@@ -6,6 +6,8 @@ import (
 	"iter"
 	"slices"
 	"time"
+
+	"github.com/google/btree"
 )
 
 // What failed where: the starts of capsules that failed, by capsule and by node; and the placements that wait.
@@ -103,10 +105,15 @@ func (f *Failures) fault(now Revision) string {
 	return ""
 }
 
-// avoided reports whether planners still avoid the node for the capsule; they do not if the time of the failure is
-// unknown.
+// avoided reports whether planners still avoid the node for the capsule.
 func (f *NodeFailure) avoided(now Instant) bool {
-	return f.At != 0 && now < f.At+Instant(doubled(leastAvoided, mostAvoided, f.Times-1))
+	return f.isWithin(doubled(leastAvoided, mostAvoided, f.Times-1), now)
+}
+
+// isWithin reports whether the failure is not older than the age. A failure is as old as any if its time is unknown, or if
+// it is so far ahead that the clock of its proposer must be wrong.
+func (f *NodeFailure) isWithin(age time.Duration, now Instant) bool {
+	return f.At != 0 && now < f.At+Instant(age) && f.At <= now+Instant(mostAvoided)
 }
 
 // delayed returns when an engine places the capsule again at the earliest. It is not later than it would be if the last
@@ -194,7 +201,7 @@ func (n *NodeStarts) same(o *NodeStarts) bool {
 // in no particular order. Failures of which the time is unknown do not count.
 func (s *State) Starts(now time.Time) iter.Seq2[*NodeState, NodeStarts] {
 	return func(yield func(*NodeState, NodeStarts) bool) {
-		for index, n := range s.starts(instantOf(now)) {
+		for index, n := range s.starts(instantOf(now), s.failed.Ascend) {
 			if !yield(s.NodeByIndex(int(index)), *n) {
 				return
 			}
@@ -202,26 +209,24 @@ func (s *State) Starts(now time.Time) iter.Seq2[*NodeState, NodeStarts] {
 	}
 }
 
-// starts counts the starts by node index; nil: none has failed lately.
-func (s *State) starts(now Instant) map[uint32]*NodeStarts {
-	if s.failed.Len() == 0 {
-		return nil
-	}
+// starts counts the starts by node index, given all records with a failure within the last five minutes.
+func (s *State) starts(now Instant, records func(btree.ItemIteratorG[failureRecord])) map[uint32]*NodeStarts {
 	out, first := map[uint32]*NodeStarts{}, map[uint32]Revision{}
-	for c, f := range s.Failed() {
-		for i := range f.Nodes {
-			at := &f.Nodes[i]
+	records(func(r failureRecord) bool {
+		for i := range r.of.Nodes {
+			at := &r.of.Nodes[i]
 			n := s.Node(at.Node)
-			if n == nil || at.At == 0 || now >= at.At+Instant(mostAvoided) {
+			if n == nil || !at.isWithin(mostAvoided, now) {
 				continue
 			}
 			if out[n.index] == nil {
 				out[n.index], first[n.index] = &NodeStarts{}, at.Revision
 			}
-			out[n.index].add(c.Spec)
+			out[n.index].add(s.Capsule(r.capsule).Spec)
 			first[n.index] = min(first[n.index], at.Revision)
 		}
-	}
+		return true
+	})
 	for index, n := range out {
 		n.Of, n.Specs = n.Failed, len(n.of)
 		at := s.NodeByIndex(int(index)).Node
@@ -254,21 +259,27 @@ func (c *Capsule) waitsToBegin(n *Node) bool {
 func (s *State) Waiting() iter.Seq2[*Capsule, *Remains] {
 	return func(yield func(*Capsule, *Remains) bool) {
 		for n := range s.Nodes() {
-			if n.remains == nil {
-				continue
-			}
-			for _, r := range *n.remains {
-				if c := s.Capsule(r.Capsule); c.Placed() && !c.Begun && !yield(c, r) {
-					return
-				}
-			}
-			for c := range s.On(n.Node.ID) {
-				if r := (*n.remains)[0]; c.waitsToBegin(n.Node) && c.Remains() == nil && r.Left <= c.PlacedAt && !yield(c, r) {
-					return
-				}
+			if n.remains != nil && !s.waitingFor(n, yield) {
+				return
 			}
 		}
 	}
+}
+
+// waitingFor yields the placed capsules that may not begin because of remains on a node, and reports whether it has
+// yielded all.
+func (s *State) waitingFor(n *NodeState, yield func(*Capsule, *Remains) bool) bool {
+	for _, r := range *n.remains {
+		if c := s.Capsule(r.Capsule); c.Placed() && !c.Begun && !yield(c, r) {
+			return false
+		}
+	}
+	for c := range s.On(n.Node.ID) {
+		if r := (*n.remains)[0]; c.waitsToBegin(n.Node) && c.Remains() == nil && r.Left <= c.PlacedAt && !yield(c, r) {
+			return false
+		}
+	}
+	return true
 }
 
 // Waits reports whether a capsule of the spec that is placed on these device instances of the node now would have to wait
