@@ -235,6 +235,42 @@ func TestNewWorkGoesWhereItCanBegin(t *testing.T) {
 	}
 }
 
+// TestAGangEvictsWhereNoneOfItHasFailed: of nodes and of racks with equal victims a gang takes those on which none of its members has failed.
+func TestAGangEvictsWhereNoneOfItHasFailed(t *testing.T) {
+	for name, levels := range map[string][]string{"nodes": nil, "racks": {"rack"}} {
+		for _, failed := range []orbit.CapsuleID{"x", "y"} {
+			t.Run(fmt.Sprint(name, ", failed: ", failed), func(t *testing.T) {
+				l := &orbit.MemoryLedger{}
+				low, gang := spec(4, 0), gangSpec(4)
+				gang.Priority = 100
+				for _, id := range []string{"a1", "a2", "b1", "b2"} {
+					n := node(id, 4)
+					n.Node.Labels = map[string]string{"rack": id[:1]}
+					filler := orbit.CapsuleID("on " + id)
+					commit(t, l, n, orbit.Submit{IDs: []orbit.CapsuleID{filler}, Spec: low})
+				}
+				commit(t, l, orbit.Submit{Gang: &orbit.Gang{ID: "g", Levels: levels, Roles: []orbit.Role{{Name: "w", Spec: gang, Members: []orbit.CapsuleID{"x", "y"}}}}},
+					orbit.Place{Capsule: "x", Node: "a1"}, orbit.Place{Capsule: "y", Node: "a2"})
+				at, now := snapshot(t, l).Capsule(failed).Node, orbit.Instant(time.Now().UnixNano())
+				commit(t, l, orbit.Release{Capsule: failed, Stopped: true, At: now})
+				other := map[orbit.CapsuleID]orbit.CapsuleID{"x": "y", "y": "x"}[failed]
+				commit(t, l, orbit.Release{Capsule: other, Stopped: true, At: 1}) // long ago
+				for _, id := range []orbit.NodeID{"a1", "a2", "b1", "b2"} {
+					commit(t, l, orbit.Place{Capsule: orbit.CapsuleID("on " + id), Node: id, At: 1})
+				}
+				e := orbit.Engine{Ledger: l, Navigator: &nav.Preempting{Navigator: &nav.Gang{}}}
+				e.Pass(t.Context())
+				s := snapshot(t, l)
+				for _, id := range []orbit.CapsuleID{"x", "y"} {
+					require.True(t, s.Capsule(id).Placed())
+					assert.NotEqual(t, at, s.Capsule(id).Node)
+					assert.True(t, levels == nil || s.Capsule(id).Node[0] == 'b')
+				}
+			})
+		}
+	}
+}
+
 // TestAVictimThatNeverStops: work that waits on a node for a victim that does not stop goes to another node as soon as one is free, after a minute at the
 // earliest; if none is, it stays.
 func TestAVictimThatNeverStops(t *testing.T) {
