@@ -137,9 +137,8 @@ func (s *draftStep) withdraws() bool {
 func (c *Capsule) runsElsewhere() bool { return c.Remains() != nil || c.Begun }
 
 // confirming returns the first node that confirms and on which a capsule fits, a last resort only if there is no other;
-// if there is none, the given choice. It
-// searches all nodes, because placement engines choose for a spec and do not know the state of one capsule, and such
-// capsules are few.
+// if there is none, the given choice. It searches all nodes, because placement engines choose for a spec and do not know
+// the state of one capsule, and such capsules are few.
 func (d *Draft) confirming(c *Capsule, choice Choice) Choice {
 	found := false
 	for n := range d.Nodes() {

@@ -326,8 +326,8 @@ func (t *tx) settleBudgets() error {
 
 // refuseWish refuses a proposal whose wish would break a budget. The refusal is a conflict only if, since the view, a
 // member has stopped being healthy, the budget has changed, or the capsule has: it may have waited to begin, and so have
-// been free to leave. If no budget covered the members before, departures were
-// not recorded, and the current revision stands in.
+// been free to leave. If no budget covered the members before, departures were not recorded, and the current revision
+// stands in.
 func (t *tx) refuseWish(e *txCapsule, b *budgetRecord, healthy int) error {
 	newest := t.s.rev
 	if c := t.s.coverage(b.members()); c != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/orbitsched/orbit"
@@ -132,16 +133,15 @@ func failuresOf(state *orbit.State, c *orbit.Capsule) string {
 	if f.InARow > 1 {
 		text += fmt.Sprintf(", %d times in a row, so engines wait longer and longer before they place it again", f.InARow)
 	}
-	text += "; last it failed or could not begin on"
-	for i, at := range f.Nodes {
-		if i > 0 {
-			text += ","
+	var nodes []string
+	for _, at := range f.Nodes {
+		where := fmt.Sprintf("node %q", at.Node)
+		if at.At != 0 {
+			where += " at " + at.At.Time().UTC().Format(time.RFC3339)
 		}
-		if text += fmt.Sprintf(" node %q", at.Node); at.At != 0 {
-			text += " at " + at.At.Time().UTC().Format(time.RFC3339)
-		}
+		nodes = append(nodes, where)
 	}
-	return text
+	return text + "; last it failed or could not begin on " + strings.Join(nodes, ", ")
 }
 
 func (x *explanation) explainGang(ctx context.Context, state *orbit.State) error {

@@ -66,6 +66,15 @@ func checkFailures(t *trial) {
 	t.failures("a", 7, 3, "n5 1 at 30", "n4 1 at 28", "n3 1 at 26", "n1 1 at 15")
 	t.commits(submit(cpu(1), "a"))
 	t.failures("a", 0, 0)
+	t.commits(confirming("n6", 4), placeAt("b", "n6", 31))
+	t.commits(t.begins("b"))
+	t.mistakes(orbit.Confirm{Capsule: "b", Since: t.now().Capsule("b").PlacedAt, Stopped: true}) // it was not taken off its node, so only Release says that it stopped
+	t.failures("b", 0, 0)
+	t.commits(failed("b", 32))
+	t.failures("b", 1, 1, "n6 1 at 32")
+	if c := t.now().Capsule("b"); !c.Pending() || c.Remains() != nil {
+		t.Failf("capsule %q has stopped; it must be pending, and nothing may remain of it", "b")
+	}
 	t.follows(start, t.peer)
 }
 
@@ -81,8 +90,8 @@ func (t *trial) waiting(want ...string) {
 	}
 }
 
-// checkGivingUp releases and moves placements that wait to begin. No rule stands in the way, because they have never run; as soon
-// as they have begun, the rules hold.
+// checkGivingUp releases and moves placements that wait to begin. No rule stands in the way, because they have never run;
+// as soon as they have begun, the rules hold.
 func checkGivingUp(t *trial) {
 	start := t.now()
 	budget := orbit.PutBudget{Budget: orbit.Budget{ID: "b", Module: "kept", Expected: 2, IgnoreReady: true}}

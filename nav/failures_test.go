@@ -132,7 +132,8 @@ func TestAFailingNodeBesideTwoGoodOnes(t *testing.T) {
 							count = 2
 						}
 						for i := range count {
-							commit(t, l, test.work(i)...)
+							_, err := l.Propose(t.Context(), orbit.Proposal{Do: test.work(i)})
+							assert.NoError(t, err)
 							if !burst {
 								time.Sleep(3 * time.Second)
 							}

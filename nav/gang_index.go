@@ -364,7 +364,7 @@ func sameDomains(a, b map[string]bool) bool { return (a == nil) == (b == nil) &&
 // count updates the count of one node, and the sums of its domains.
 func (s *memberShape) count(x *gangIndex, i int32) {
 	fits := int32(0)
-	if n := x.draft.Node(int(i)); n != nil && !(x.strict && x.hidden[i]) {
+	if n := x.draft.Node(int(i)); n != nil && (!x.strict || !x.hidden[i]) {
 		if fits = x.free[i].capacity(s.spec); fits > 0 && (s.stops && !n.Node.Confirms || x.draft.Misfit(n, s.spec) != (orbit.Misfit{})) {
 			fits = 0
 		}

@@ -73,8 +73,8 @@ type Key struct {
 	Start int64
 }
 
-// Compare orders keys: nodes that are not Last first, then the fewest refused, then the lowest Highest, the least Sum, the fewest victims, and the
-// latest Start.
+// Compare orders keys: nodes that are not Last first, then the fewest refused, then the lowest Highest, the least Sum,
+// the fewest victims, and the latest Start.
 func (k *Key) Compare(o *Key) int {
 	switch {
 	case k.Last != o.Last:
