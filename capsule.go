@@ -402,10 +402,11 @@ func (g *Gang) faults(limit int) []string {
 // expected, and no capsule is evicted without need. A gang that is evicted whole counts with the priority of its
 // highest role; members of a gang evict with the priority of its lowest role.
 //
-// Without For and ForGang it is a move: the same proposal must place the capsule again. One of three conditions must
+// Without For and ForGang it is a move: the same proposal must place the capsule again. One of four conditions must
 // hold. The capsule is [Spec.Movable]. Or a [Budget] covered it before the proposal. Or its node takes no new work,
 // before the proposal and all through it, or has a NoExecute taint that the capsule does not tolerate for ever
-// ([Taint]). If some members of a gang are moved, the number of its placed members must stay the same.
+// ([Taint]). Or the capsule waits to begin ([State.Waiting]); budgets and protections are not judged then. If some
+// members of a gang are moved, the number of its placed members must stay the same.
 type Evict struct {
 	// Capsule is the capsule to take off its node.
 	Capsule CapsuleID `json:"capsule"`
@@ -464,8 +465,8 @@ type Confirm struct {
 	// place. Budgets count it as missing until the next Ready. NotReady is refused for a capsule that is not ready.
 	NotReady bool `json:"notReady,omitempty"`
 	// Stopped says that a capsule that was taken off its node no longer runs there: its [Remains] end. If the capsule
-	// is still placed but no longer runs, use [Release.Stopped] if it is to run again. If it is done, propose {Release
-	// Final, Confirm Stopped} together.
+	// is still placed but no longer runs, it has failed, and Stopped is refused: use [Release.Stopped] if it is to run
+	// again. If it is done, propose {Release Final, Confirm Stopped} together.
 	Stopped bool `json:"stopped,omitempty"`
 }
 

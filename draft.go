@@ -65,6 +65,10 @@ type Draft struct {
 	asking     *Nomination
 	asked      slots.Set
 	askedNodes []int32
+	// The nodes on which starts have failed lately, as the view counts them; and those on which starts of the capsules
+	// that are planned now have failed, in order.
+	failing map[uint32]*NodeStarts
+	avoided []uint32
 	// Memory for the commitments and bets of proposals.
 	placeBoxes slab.Boxes[Commitment, Place]
 	freeBoxes  slab.Boxes[Precondition, NodeFreeOf]
@@ -134,6 +138,7 @@ func (d *Draft) Sync(view *View) {
 	d.forgetNear()
 	d.dropTallies()
 	d.rules = draftCompany{version: d.rules.version + 1, epoch: d.rules.epoch + 1<<32}
+	d.syncFailures()
 	changed, next, all := view.Changed(d.cursor)
 	d.cursor = next
 	for bound := view.state.NodeBound(); len(d.nodes) < bound; {
@@ -311,8 +316,8 @@ func (d *Draft) Release(r Release) error {
 		return d.refuse(r.Capsule, nil, "capsule %q is not placed", r.Capsule)
 	case r.Stopped:
 		return d.refuse(r.Capsule, nil, "only the agent of its node may say that capsule %q has stopped, not a plan", r.Capsule)
-	case !r.Final && c.Gang() == "" && d.view.state.Node(c.Node).Node.Schedulable():
-		return d.refuse(r.Capsule, nil, "capsule %q is on node %q, which is ready; use Evict to move it", r.Capsule, c.Node)
+	case !r.Final && c.Gang() == "" && d.view.state.Node(c.Node).Node.Schedulable() && !c.waitsToBegin(d.view.state.Node(c.Node).Node):
+		return d.refuse(r.Capsule, nil, "capsule %q is on node %q, which is ready, and does not wait to begin; use Evict to move it", r.Capsule, c.Node)
 	}
 	act := draftReleased
 	if r.Final {

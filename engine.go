@@ -57,6 +57,10 @@ type Engine struct {
 	// default 30 s. One capsule of the class is tried; if it is placed, the whole class is planned again. Where many
 	// classes are due at a time, each pass tries some of them.
 	ParkFor time.Duration
+	// WaitToBegin is how long a placement of this engine's work waits until capsules have stopped that have left its node
+	// ([State.Waiting]). After that the engine releases it to pending, as soon as another node could start it at once;
+	// the navigator then places it anew. Default 1 minute; negative: it waits for as long as it takes.
+	WaitToBegin time.Duration
 	// Aging lets waiting work rise in the order of planning. The zero value lets nothing rise, so work may wait for as
 	// long as work of higher priority keeps coming.
 	Aging Aging
@@ -101,6 +105,7 @@ type Engine struct {
 	losers []loser
 	// How many parked classes a pass tries again.
 	share retryShare
+	waits waitingPlacements
 	// The last pass made progress and left work: the next one follows at once.
 	sweeping bool
 	// The last pass took a full batch and made no progress: the next one plans the work behind that batch.

@@ -88,14 +88,16 @@ func (e *Engine) stillAside(specs []*Spec) bool {
 }
 
 // endRooms releases the holds whose end has passed, and ends the protections and nominations whose end has passed, as
-// well as nominations of own work that a node can no longer serve. A conflict here only means that another engine has
-// ended them first, so it is counted nowhere.
+// well as nominations of own work that a node can no longer serve. It also releases own placements that have waited too
+// long to begin. A conflict here only means that another engine has ended them first, or that the placement has begun, so
+// it is counted nowhere.
 func (e *Engine) endRooms(ctx context.Context, round *Round, now time.Time) {
 	var batch []Proposal
 	for _, end := range e.view.ended(now) {
 		batch = append(batch, Proposal{Do: []Commitment{end}})
 	}
 	batch = append(batch, e.view.lapsed(now, e.mine)...)
+	batch = append(batch, e.giveUpWaiting(now)...)
 	conflicts, before := round.Conflicts, len(round.Settled)
 	e.propose(ctx, batch, round)
 	round.Proposed -= round.Conflicts - conflicts

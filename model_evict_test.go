@@ -54,7 +54,7 @@ func (r *modelRound) mayReturn(id CapsuleID, c modelCapsule) *refusal {
 	if r.drains(c.node) {
 		w.drained[c.gang] = true
 	} else {
-		w.displaced[c.gang] = append(w.displaced[c.gang], lostTo(max(specified, r.was.gangs[c.gang].changed)))
+		w.displaced[c.gang] = append(w.displaced[c.gang], lostTo(max(specified, r.was.gangs[c.gang].changed, r.was.capsules[id].changed)))
 	}
 	return nil
 }
@@ -77,10 +77,11 @@ func (r *modelRound) evict(e Evict) *refusal {
 	}
 	was, now := r.was.nodes[e.From].Node, r.now.nodes[e.From].Node
 	expelled := modelExpels(was, c.spec) && modelExpels(now, c.spec)
-	if !c.spec.Movable && !r.drains(e.From) && !expelled && !r.was.covered(c.spec) {
-		return lostTo(max(r.was.nodes[e.From].spec, r.was.specAt(e.Capsule), r.was.left.Budgets))
+	waits := r.waitsToBegin(c)
+	if !waits && !c.spec.Movable && !r.drains(e.From) && !expelled && !r.was.covered(c.spec) {
+		return lostTo(max(r.was.nodes[e.From].spec, r.was.capsules[e.Capsule].changed, r.was.left.Budgets))
 	}
-	if r.now.nodes[e.From].State != Lost {
+	if !waits && r.now.nodes[e.From].State != Lost {
 		r.wishes.wished[e.Capsule] = true
 	}
 	r.now.touchNode(c.node)
@@ -89,7 +90,7 @@ func (r *modelRound) evict(e Evict) *refusal {
 	c.node, c.devices, c.note, c.changed = "", 0, "", r.now.rev
 	r.now.capsules[e.Capsule] = c
 	r.wishes.moved[e.Capsule] = true
-	if c.gang != "" {
+	if c.gang != "" && !waits {
 		r.wishes.gangs[c.gang] = true
 	}
 	return nil
@@ -120,7 +121,13 @@ func (r *modelRound) unkind() (out []*refusal) {
 			any = any || placed > 0
 		}
 		if short && fewer && any {
-			out = append(out, lostTo(r.was.gangs[id].changed))
+			newest := r.was.gangs[id].changed
+			for member := range w.wished {
+				if was := r.was.capsules[member]; was.gang == id {
+					newest = max(newest, was.changed)
+				}
+			}
+			out = append(out, lostTo(newest))
 		}
 	}
 	return out

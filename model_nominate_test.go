@@ -64,7 +64,7 @@ func (n modelNomination) outranks(who modelNominee, a modelAsker) bool {
 func (r *modelRound) nominate(c Nominate) *refusal {
 	who := modelNominee{c.Gang, c.Capsule}
 	makes := slices.ContainsFunc(r.p.Do, func(do Commitment) bool { n, ok := do.(Nominate); return ok && len(n.Parts) > 0 })
-	if was := r.now.nominated[who]; makes && len(c.Parts) == 0 && c.Since != 0 && (len(was.parts) == 0 || was.made != c.Since) {
+	if was := r.now.nominated[who]; makes && len(c.Parts) == 0 && c.Since != 0 && (len(was.parts) == 0 || was.made != c.Since || was.made == r.now.rev) {
 		return nil
 	}
 	newest, specs, no := r.nominee(who)
@@ -80,7 +80,7 @@ func (r *modelRound) nominate(c Nominate) *refusal {
 		return lostTo(newest)
 	}
 	before, known := r.now.nominated[who]
-	if lives := len(before.parts) > 0; !lives && (c.Since != 0 || len(c.Parts) == 0) || lives && c.Since != 0 && c.Since != before.made {
+	if lives := len(before.parts) > 0; !lives && (c.Since != 0 || len(c.Parts) == 0) || lives && c.Since != 0 && (c.Since != before.made || before.made == r.now.rev) {
 		return lostTo(newest)
 	}
 	now := before

@@ -65,6 +65,7 @@ type modelCapsule struct {
 	protected   time.Duration
 	borrows     modelNominee  // from whom; zero: nobody
 	remains     *modelRemains // what still runs of an earlier placement
+	failures    []modelFailure
 }
 
 type modelGang struct {
@@ -627,7 +628,13 @@ func (r *modelRound) release(p Release) *refusal {
 	case c.released, p.From != "" && p.From != c.node, c.node == "" && !p.Final:
 		return lostTo(r.was.capsules[p.Capsule].changed)
 	}
-	if !p.Final && !p.Stopped {
+	switch {
+	case p.Stopped:
+		c.fails(p.At, r.now.rev, true)
+	case p.Final:
+	case r.waitsToBegin(c):
+		c.fails(p.At, r.now.rev, false)
+	default:
 		if no := r.mayReturn(p.Capsule, c); no != nil {
 			return no
 		}
@@ -874,6 +881,8 @@ func (m *model) badCommitment(c Commitment, seen map[CapsuleID]bool) bool {
 		return c.Node.ID == "" || negative(c.Node.Capacity) || slices.ContainsFunc(c.Node.Taints, func(t Taint) bool { return t.Effect == "Never" })
 	case Place:
 		return c.Capsule == "" || c.Node == "" || c.At < 0
+	case Release:
+		return c.At < 0 || c.At != 0 && (c.Final || c.Hold != "")
 	case Resize:
 		return c.Capsule == "" || c.Spec == nil || badSpec(c.Spec)
 	case Adopt:
@@ -943,8 +952,8 @@ func (m *model) describe() []string {
 	}
 	for _, id := range slices.Sorted(maps.Keys(m.capsules)) {
 		c := m.capsules[id]
-		out = append(out, fmt.Sprintf("capsule %s %s owner %q gang %q on %q %b %q labels %v since %d at %d submitted %d changed %d placed %d by %s released %v begun %v ready %v waits %v adopted %v respecified %v protected %v borrows %v remains %s",
-			id, shape(c.spec), c.owner, c.gang, c.node, c.devices, c.note, c.labels, c.since, c.at, c.submitted, c.changed, c.placedAt, c.placedBy, c.released, c.begun, c.ready, c.waits, c.adopted, c.respecified, c.protected, c.borrows, c.remains))
+		out = append(out, fmt.Sprintf("capsule %s %s owner %q gang %q on %q %b %q labels %v since %d at %d submitted %d changed %d placed %d by %s released %v begun %v ready %v waits %v adopted %v respecified %v protected %v borrows %v remains %s failures %v",
+			id, shape(c.spec), c.owner, c.gang, c.node, c.devices, c.note, c.labels, c.since, c.at, c.submitted, c.changed, c.placedAt, c.placedBy, c.released, c.begun, c.ready, c.waits, c.adopted, c.respecified, c.protected, c.borrows, c.remains, c.countFailures()))
 	}
 	for _, id := range slices.Sorted(maps.Keys(m.gangs)) {
 		out = append(out, fmt.Sprintf("gang %s placed %v changed %d", id, m.placed(id), m.gangs[id].changed))
@@ -1018,8 +1027,8 @@ func worldOf(s *State) []string {
 			*n.Node, [Dimensions]int64(n.Used()), n.deviceUse(), n.Capsules, n.holds, n.Usage, n.Specification))
 	}
 	for _, c := range slices.SortedFunc(s.Capsules(), func(a, b *Capsule) int { return cmp.Compare(a.ID, b.ID) }) {
-		out = append(out, fmt.Sprintf("capsule %s %s owner %q gang %q on %q %b %q labels %v since %d at %d submitted %d changed %d placed %d by %s released %v begun %v ready %v waits %v adopted %v respecified %v protected %v borrows %v remains %s",
-			c.ID, shape(c.Spec), c.Owner(), c.Gang(), c.Node, c.Devices, c.Note(), c.Labels(), c.SubmitTime(), c.PlaceTime, c.Submitted, c.Changed, c.PlacedAt, c.PlacedBy, c.Released(), c.Begun, c.Ready, c.Waits, c.Adopted, c.Respecified, s.Protected(c.ID), borrowsOf(c), c.Remains()))
+		out = append(out, fmt.Sprintf("capsule %s %s owner %q gang %q on %q %b %q labels %v since %d at %d submitted %d changed %d placed %d by %s released %v begun %v ready %v waits %v adopted %v respecified %v protected %v borrows %v remains %s failures %v",
+			c.ID, shape(c.Spec), c.Owner(), c.Gang(), c.Node, c.Devices, c.Note(), c.Labels(), c.SubmitTime(), c.PlaceTime, c.Submitted, c.Changed, c.PlacedAt, c.PlacedBy, c.Released(), c.Begun, c.Ready, c.Waits, c.Adopted, c.Respecified, s.Protected(c.ID), borrowsOf(c), c.Remains(), s.Failures(c.ID)))
 	}
 	for g := range s.Gangs() {
 		out = append(out, fmt.Sprintf("gang %s placed %v changed %d", g.Gang.ID, g.Placed, g.Changed))

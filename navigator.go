@@ -32,8 +32,8 @@ type Navigator interface {
 
 // Plan is the result of [Navigator].Plan.
 type Plan struct {
-	// Proposals are sent in this order. Their ID and View, and Place.At of their placements, may be left zero: the
-	// engine sets them.
+	// Proposals are sent in this order. Their ID and View, and At of their placements and releases, may be left zero:
+	// the engine sets them.
 	Proposals []Proposal
 	// Unplaced lists the capsules that the plan does not place, with reasons.
 	Unplaced []Unplaced
@@ -50,9 +50,17 @@ func (p *Proposal) complete(ids *idSource, view Revision, now Instant) {
 		p.View = view
 	}
 	for i, do := range p.Do {
-		if place, ok := do.(Place); ok && place.At == 0 {
-			place.At = now
-			p.Do[i] = place
+		switch do := do.(type) {
+		case Place:
+			if do.At == 0 {
+				do.At = now
+				p.Do[i] = do
+			}
+		case Release:
+			if do.At == 0 && do.Hold == "" && !do.Final {
+				do.At = now
+				p.Do[i] = do
+			}
 		}
 	}
 }

@@ -247,8 +247,9 @@ func (n *NodeState) meets(spec *Spec) bool {
 }
 
 // PickDevices chooses the instances for a capsule of the spec: those that it fits best (least free, but enough), the
-// lowest index among equals. It leaves out instances that are nominated for work that outranks the capsule. It reports
-// false if the node cannot serve the request.
+// lowest index among equals. It leaves out instances that are nominated for work that outranks the capsule, and, if
+// there are enough others, those for which the capsule would have to wait ([Remains]). It reports false if the node
+// cannot serve the request.
 func (n *NodeState) PickDevices(spec *Spec) (DeviceSet, bool) {
 	r := &spec.Devices
 	if r.Count == 0 {
@@ -260,6 +261,11 @@ func (n *NodeState) PickDevices(spec *Spec) (DeviceSet, bool) {
 	open, picked := n.DevicesFor(spec), DeviceSet(0)
 	if open.Len() < r.Count {
 		return 0, false
+	}
+	if n.remains != nil && n.Node.Confirms {
+		if now := open & n.devicesBeside(r.Milli); now.Len() >= r.Count {
+			open = now
+		}
 	}
 	for range r.Count {
 		best := n.tightest(open)

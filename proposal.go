@@ -209,6 +209,7 @@ type Place struct {
 //   - from a Lost node, as a loss;
 //   - from a Cordoned node, if budgets allow it and the gang of the capsule stays whole, at its minimums, or unplaced;
 //   - from any node for a whole gang, one member of which is on a Cordoned node;
+//   - from any node for a capsule that waits to begin ([State.Waiting]): it has never run there, so no rule is judged;
 //   - with Stopped.
 type Release struct {
 	// Capsule is the capsule to release; empty if Hold is set.
@@ -221,6 +222,10 @@ type Release struct {
 	// returns to pending from any node, as a loss. Only the agent of the node says so, in a proposal that contains only
 	// releases that are Stopped or Final, and placements of capsules that have stopped.
 	Stopped bool `json:"stopped,omitempty"`
+	// At is when the capsule failed, if Stopped is set, or when it was released to pending, by the proposer's clock; an
+	// engine sets it where a plan leaves it 0. A ledger stores it with the [Failures] of the capsule and never compares
+	// it with a clock. 0 for a final release and for a hold.
+	At Instant `json:"at,omitempty"`
 	// Hold is the hold to release; empty if Capsule is set.
 	Hold HoldID `json:"hold,omitempty"`
 }

@@ -45,6 +45,8 @@ type queue struct {
 	// roused: a change has brought work, or room for parked work, since roused was last set to false.
 	roused bool
 	out    []*Capsule
+	// The entries of capsules whose last starts have failed, until they may be planned again.
+	delayed heap.Heap[delayedEntry]
 	// The rule by which work rises while it waits (nil: it does not), and the instant at which the view was made.
 	aging *aging.Book
 	now   Instant
@@ -120,14 +122,19 @@ func (q *queue) absorb(c *Change, state *State, owns func(owner string, spec *Sp
 	return woken
 }
 
-// push files a pending capsule by its slot. It reports whether that is new work; it is not if the class is parked.
+// push files a pending capsule by its slot. It reports whether that is new work; it is not if the class is parked, or if
+// the capsule has to wait because its last starts have failed.
 func (q *queue) push(slot uint32, c *Capsule) bool {
 	q.see(c)
+	return !q.delay(slot, c) && q.file(entry{slot, c.Changed, c.Submitted}, c)
+}
+
+// file files a pending capsule under its class, and reports whether the class is not parked.
+func (q *queue) file(e entry, c *Capsule) bool {
 	k := q.class(c.Spec)
 	if k.size() >= 2*k.valid+compactFrom {
 		q.compact(k)
 	}
-	e := entry{slot, c.Changed, c.Submitted}
 	if n := len(k.fifo); c.Nomination().Lives() || n > k.head && e.Before(k.fifo[n-1]) {
 		k.putBack(e, c)
 	} else {
@@ -684,6 +691,9 @@ func (q *queue) slots() (slots []uint32) {
 	}
 	for _, t := range q.trials {
 		add(t.entry)
+	}
+	for _, e := range q.delayed {
+		add(e.entry)
 	}
 	add(q.batch...)
 	add(q.held...)

@@ -42,7 +42,8 @@ type Score interface {
 //
 // Hard requirements filter, soft forces score, lower is better. Equal values go by tie, and then by a hash of the node
 // with the engine's seed, so that navigators with different seeds do not herd onto one node; with seed 0 they go by
-// node id. Where the view has parts ([View.Part]), a node in a lower part comes before all nodes in higher ones. A
+// node id. Where the view has parts ([View.Part]), a node in a lower part comes before all nodes in higher ones. Before
+// all this, a node that is no last resort ([Draft.LastResort]) comes before all that are. A
 // placement engine belongs to one navigator and is not safe for concurrent use. It may keep an index of the nodes of
 // the draft that it was last used with, so use each engine with one draft.
 type PlacementEngine interface {
@@ -135,13 +136,22 @@ func (s *draftStep) withdraws() bool {
 // runsElsewhere reports whether a capsule that is placed again may still run on its former node.
 func (c *Capsule) runsElsewhere() bool { return c.Remains() != nil || c.Begun }
 
-// confirming returns the first node that confirms and on which a capsule fits; if there is none, the given choice. It
-// searches all nodes, because placement engines choose for a spec and do not know the state of one capsule, and such
-// capsules are few.
+// confirming returns the first node that confirms and on which a capsule fits, a last resort only if there is no other;
+// if there is none, the given choice. It searches all nodes, because placement engines choose for a spec and do not know
+// the state of one capsule, and such capsules are few.
 func (d *Draft) confirming(c *Capsule, choice Choice) Choice {
+	found := false
 	for n := range d.Nodes() {
-		if devices, ok := n.PickDevices(c.Spec); ok && n.Node.Confirms && d.Misfit(n, c.Spec) == (Misfit{}) {
-			return Choice{Node: n, Devices: devices, Note: choice.Note}
+		devices, ok := n.PickDevices(c.Spec)
+		if !ok || !n.Node.Confirms || d.Misfit(n, c.Spec) != (Misfit{}) {
+			continue
+		}
+		last := d.LastResort(n, c.Spec)
+		if !found || !last {
+			choice, found = Choice{Node: n, Devices: devices, Note: choice.Note}, true
+		}
+		if !last {
+			break
 		}
 	}
 	return choice

@@ -322,6 +322,15 @@ func (s *Spec) Share() (*Spec, error) {
 	return s.clone().interned(), nil
 }
 
+// equals reports whether s equals a shared spec.
+func (s *Spec) equals(shared *Spec) bool {
+	if s.Shared() {
+		return s == shared
+	}
+	var room [512]byte
+	return string(s.appendKey(room[:0])) == shared.key
+}
+
 // forget deletes the entry of a spec that has been collected, unless an equal spec has been interned since.
 func forget(key string, gone weak.Pointer[Spec]) {
 	classes.Lock()

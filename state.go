@@ -72,6 +72,8 @@ type world struct {
 	budgets *btree.BTreeG[*budgetRecord]
 	// Placements that are protected.
 	protected *btree.BTreeG[protection]
+	// The capsules that have failed, or have not begun and were released for that.
+	failed *btree.BTreeG[failureRecord]
 	// The groups and modules that have budgets.
 	covered *btree.BTreeG[*coverage]
 	// The counts by which the rules Apart and Even are judged.
@@ -171,6 +173,7 @@ func newState(limits Limits, names [Dimensions]string) *State {
 		groups:    btree.NewG(degree, groupCount.less),
 		waiting:   btree.NewG(degree, groupWaiting.less),
 		protected: btree.NewG(degree, func(a, b protection) bool { return a.capsule < b.capsule }),
+		failed:    btree.NewG(degree, func(a, b failureRecord) bool { return a.capsule < b.capsule }),
 		budgets:   btree.NewG(degree, func(a, b *budgetRecord) bool { return a.ID < b.ID }),
 		covered:   btree.NewG(degree, func(a, b *coverage) bool { return a.of.less(b.of) }),
 		company:   newCompanyTables(),
@@ -193,7 +196,7 @@ func (s *State) copy() *State {
 	c.marks = s.marks.Clone()
 	c.groups = s.groups.Clone()
 	c.waiting = s.waiting.Clone()
-	c.budgets, c.covered, c.protected = s.budgets.Clone(), s.covered.Clone(), s.protected.Clone()
+	c.budgets, c.covered, c.protected, c.failed = s.budgets.Clone(), s.covered.Clone(), s.protected.Clone(), s.failed.Clone()
 	c.nominations, c.lapses = s.nominations.Clone(), s.lapses.Clone()
 	c.company = s.company.clone()
 	return c

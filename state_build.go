@@ -183,6 +183,8 @@ type CapsuleRecord struct {
 	Nomination *Nomination
 	// Borrows is what [Capsule.Borrows] returns.
 	Borrows *Nominee
+	// Failures is what [State.Failures] returns; nil: the zero value. It must not change afterwards.
+	Failures *Failures
 	// Earlier yields the placements before PlacedBy that are remembered, newest first; nil: there are none.
 	Earlier iter.Seq2[ProposalID, Revision]
 	// Released reports whether the capsule has been released for good.
@@ -259,7 +261,10 @@ func (b *StateBuilder) capsule(v *validator, r CapsuleRecord, role uint16) error
 	if len(b.capsules) == builderPiece {
 		b.publishCapsules()
 	}
-	b.capsules = append(b.capsules, txCapsule{now: c, dirty: true, slot: b.tx.vacantCapsule(), node: node})
+	if why := r.Failures.fault(b.Revision); why != "" {
+		return fmt.Errorf("capsule %q: failures: %s", c.ID, why)
+	}
+	b.capsules = append(b.capsules, txCapsule{now: c, dirty: true, slot: b.tx.vacantCapsule(), node: node, failures: r.Failures})
 	return nil
 }
 

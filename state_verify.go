@@ -25,6 +25,7 @@ func (s *State) Verify() error {
 	v.budgets()
 	v.company()
 	v.protections()
+	v.failures()
 	v.dates()
 	return errors.Join(v.faults...)
 }
@@ -167,6 +168,16 @@ func (v *verifier) countGang(c *Capsule) {
 	}
 	g.records++
 	g.Placed[c.inCommon().role] += btoi(c.Placed())
+}
+
+// failures checks that each record of failures is that of a capsule, and can be.
+func (v *verifier) failures() {
+	v.s.failed.Ascend(func(r failureRecord) bool {
+		if why := r.of.fault(v.s.rev); r.of == nil || why != "" || v.s.Capsule(r.capsule) == nil {
+			v.fail("capsule %q has a record of failures: %s; it has no record of its own, or that cannot be", r.capsule, why)
+		}
+		return true
+	})
 }
 
 // holds checks that every hold ends and is on a member, and counts it there.

@@ -104,6 +104,8 @@ type txCapsule struct {
 	// For how long its new placement is protected, and by how much it grows on its node.
 	protects time.Duration
 	grows    Resources
+	// The record of its failures with those of this proposal; nil: the proposal adds none.
+	failures *Failures
 }
 
 type txGang struct {

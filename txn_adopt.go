@@ -366,7 +366,7 @@ func (t *tx) settleProtection() error {
 		}
 		if r := t.s.shielded(e.was); r != nil {
 			t.at = -1
-			return t.refuse(*r, e.was.PlacedAt, "%s", r.Reason)
+			return t.refuse(*r, e.newest(), "%s", r.Reason)
 		}
 	}
 	return nil

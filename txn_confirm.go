@@ -262,7 +262,7 @@ func (t *tx) submit(ids []CapsuleID, like Capsule) error {
 			former.remember(t.s.limits.PlacementIDs)
 			e.anew, e.former, e.now = e.was != nil, e.slot, like
 			e.now.setRare(uncommon{remains: former.Remains(), earlier: former.rare().earlier})
-			e.arrives, e.adopted, e.after, e.protects = false, false, false, 0
+			e.arrives, e.adopted, e.after, e.protects, e.failures = false, false, false, 0, nil
 		}
 		t.order = max(t.order, t.s.order).next(t.rev) // now, not in publish: a reused id has an entry that may stand before earlier submissions
 		e.now.ID, e.now.Submitted, e.now.Changed, e.dirty = id, uint64(t.order), t.rev, true

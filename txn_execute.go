@@ -175,8 +175,11 @@ func (t *tx) release(c *Release) (NodeID, error) {
 		return "", t.refuse(at, e.newest(), "capsule %q is not placed", c.Capsule)
 	}
 	from := e.now.Node
-	if !c.Final && !c.Stopped {
-		if err := t.mayReturn(e); err != nil {
+	switch {
+	case c.Stopped:
+		t.countFailure(e, c.At, true)
+	case !c.Final:
+		if err := t.mayReturn(e, c.At); err != nil {
 			return "", err
 		}
 	}

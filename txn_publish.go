@@ -102,6 +102,9 @@ func (s *State) publishCapsule(e *txCapsule) {
 	wasPending, spec := !fresh && c.Pending(), c.Spec
 	moved := fresh || moves(c, &e.now)
 	s.publishProtection(e)
+	if e.failures != nil {
+		s.failed.ReplaceOrInsert(failureRecord{e.now.ID, e.failures})
+	}
 	*c = e.now
 	if moved && c.Placed() {
 		r.node = e.node
@@ -304,6 +307,9 @@ func (s *State) retire(t *tx, slot uint32) {
 // forgetCapsule drops a record: its id may be used again, and its gang's record goes with the last member.
 func (s *State) forgetCapsule(slot uint32, c *Capsule) {
 	s.capsules.Unfile(hashOf(string(c.ID)), slot, s.owner)
+	if s.failed.Len() > 0 {
+		s.failed.Delete(failureRecord{capsule: c.ID})
+	}
 	if g := s.gangOf(c); g != nil {
 		now := *g
 		if now.records--; now.records == 0 {

@@ -11,13 +11,50 @@ import (
 // mostRows is how many entries each list of a frame has at most.
 const mostRows = 60
 
-// queue describes the capsules that wait to be placed.
+// queue describes the capsules that wait to be placed, and those that are placed and wait to begin.
 type queue struct {
 	Pending int            `json:"pending"`
 	Classes map[string]int `json:"classes"`
 	Rows    []waiting      `json:"rows"`
 	// More counts the rows that are not listed.
-	More int `json:"more,omitempty"`
+	More    int       `json:"more,omitempty"`
+	Blocked []blocked `json:"blocked"`
+	// MoreBlocked counts the blocked capsules that are not listed.
+	MoreBlocked int `json:"moreBlocked,omitempty"`
+}
+
+// blocked is a placed capsule that may not begin until another has stopped, which may be the capsule itself on a former
+// node.
+type blocked struct {
+	Capsule orbit.CapsuleID `json:"capsule"`
+	Gang    orbit.GangID    `json:"gang,omitempty"`
+	Node    orbit.NodeID    `json:"node"`
+	// For is the capsule that has to stop, and On the node that it has left.
+	For orbit.CapsuleID `json:"for"`
+	On  orbit.NodeID    `json:"on"`
+	// Since is when Capsule was placed, in milliseconds since 1970, or 0 if that is unknown.
+	Since int64 `json:"since,omitempty"`
+}
+
+// listBlocked lists the placed capsules that may not begin, those that were placed first first, and counts those that it
+// leaves out.
+func listBlocked(state *orbit.State) ([]blocked, int) {
+	var all []*orbit.Capsule
+	waits := map[orbit.CapsuleID]*orbit.Remains{}
+	for c, r := range state.Waiting() {
+		all = append(all, c)
+		waits[c.ID] = r
+	}
+	slices.SortFunc(all, func(a, b *orbit.Capsule) int {
+		return cmp.Or(cmp.Compare(a.PlacedAt, b.PlacedAt), cmp.Compare(a.ID, b.ID))
+	})
+	all, more := first(all)
+	list := []blocked{}
+	for _, c := range all {
+		r := waits[c.ID]
+		list = append(list, blocked{c.ID, c.Gang(), c.Node, r.Capsule, r.Node, millis(c.PlaceTime)})
+	}
+	return list, more
 }
 
 // waiting is a row of the queue. It describes the waiting capsules with one spec and owner, or those of one gang.
@@ -123,6 +160,7 @@ func (h *Handler) makeQueue(state *orbit.State) *queue {
 		q.Rows = append(q.Rows, rows[key].describe(state))
 	}
 	h.log.explain(keys, q.Rows)
+	q.Blocked, q.MoreBlocked = listBlocked(state)
 	return q
 }
 

@@ -173,7 +173,7 @@ func (r *gangPass) planRemembered(m *pendingGang) (placed bool, err error) {
 		return false, r.ctx.Err()
 	}
 	r.budget = stepBudget{ctx: r.ctx, left: min(r.stepsEach(), r.left)}
-	fit, why := r.try(m, r.levels(m))
+	fit, why := r.tryAtOnce(m, r.levels(m))
 	r.left -= r.budget.taken
 	r.steps += r.budget.taken
 	switch {
@@ -197,7 +197,7 @@ func (r *gangPass) markOf(m *pendingGang) waitMark {
 func (r *gangPass) seat(m *pendingGang) (*gangFit, error) {
 	w, levels := r.waiting(m), r.levels(m)
 	if r.index.ask(r.state, m.id) {
-		fit, err := r.try(m, levels)
+		fit, err := r.tryAtOnce(m, levels)
 		r.index.ask(r.state, "")
 		if fit != nil || r.ctx.Err() != nil {
 			return fit, err
@@ -209,7 +209,7 @@ func (r *gangPass) seat(m *pendingGang) (*gangFit, error) {
 		why = w.why
 	} else if why = r.demand(m).answer(r, m.id); why != nil {
 		r.failed(m, seen, why)
-	} else if fit, err := r.try(m, levels); fit != nil || r.ctx.Err() != nil {
+	} else if fit, err := r.tryAtOnce(m, levels); fit != nil || r.ctx.Err() != nil {
 		return fit, err
 	} else if why = err; !r.budget.spent || r.left >= r.stepsEach() {
 		r.failed(m, seen, why)
@@ -246,6 +246,21 @@ func (r *gangPass) tables(levels []string, loose bool) []*domainTable {
 	return out
 }
 
+// tryAtOnce searches for seats for all members where they can begin at once and none has failed lately. If there are not
+// enough, it searches anywhere, but takes such nodes first.
+func (r *gangPass) tryAtOnce(m *pendingGang, levels []*domainTable) (*gangFit, error) {
+	if asks := m.asks(&r.index); r.index.hide(asks) {
+		steps := r.budget.left
+		defer r.index.forgive()
+		fit, _ := r.try(m, levels)
+		if r.index.reveal(asks); fit != nil || r.ctx.Err() != nil {
+			return fit, nil
+		}
+		r.budget.left, r.budget.spent = steps, false
+	}
+	return r.try(m, levels)
+}
+
 // try searches for seats and proposes them. If it finds none it leaves the draft as it was, and returns why.
 func (r *gangPass) try(m *pendingGang, levels []*domainTable) (*gangFit, error) {
 	r.tries++
@@ -259,10 +274,13 @@ func (r *gangPass) try(m *pendingGang, levels []*domainTable) (*gangFit, error) 
 		levels = slices.DeleteFunc(slices.Clone(levels), func(t *domainTable) bool { return m.domain(t, r.state) < 0 })
 		fit = p.topUp(m, levels, limit)
 	}
+	if fit != nil && r.index.strict && fit.total < m.total {
+		fit = nil
+	}
 	var why error
 	if fit != nil {
 		why = r.propose(m, fit)
-	} else if r.ctx.Err() == nil {
+	} else if r.ctx.Err() == nil && !r.index.strict {
 		why = r.explain(p, m, levels, limit)
 	}
 	if fit == nil || why != nil {

@@ -21,7 +21,7 @@ type gangIndex struct {
 	// The free capacity of each node, decoded once per change of the node, because every shape reads it.
 	free []freeCapacity
 	// The order in which nodes are filled, lowest rank first. The rank is the free fraction of the node, on average
-	// over what it has, from 0 to 1; idleRank for an idle node.
+	// over what it has, from 0 to 1; idleRank for an idle node, lastRank for a last resort.
 	ranks  []float64
 	shapes map[string]*memberShape
 	keys   map[askedBy]string
@@ -38,14 +38,17 @@ type gangIndex struct {
 	gained uint64
 	// The nomination of the gang that is planned now; nil: it has none, or its nominated room is not used.
 	asker *orbit.Nomination
+	// Only nodes count on which members can begin at once; and the nodes on which none should start ([gangIndex.hide]).
+	strict bool
+	hidden map[int32]bool
 	// The error of a step that the draft refused although the index said that it fits. It is a defect, and Plan returns
 	// it.
 	fault error
 }
 
 const (
-	// idleRank is the rank of idle nodes.
-	idleRank = 2
+	// idleRank is the rank of idle nodes, and lastRank that of nodes that are a last resort.
+	idleRank, lastRank = 2, 3
 	// shapeBytes bounds the memory of all counts that are kept from plan to plan.
 	shapeBytes = 128 << 20
 	// mostKeys bounds the specs that are remembered.
@@ -100,19 +103,82 @@ func (x *gangIndex) follow() {
 	more := max(0, x.draft.Bound()-len(x.free))
 	x.free, x.ranks = append(x.free, make([]freeCapacity, more)...), append(x.ranks, make([]float64, more)...)
 	for _, i := range changed {
-		was, now := &x.free[i], freeCapacity{}
-		if n := x.draft.Node(int(i)); n != nil {
-			now, x.ranks[i] = freeCapacityOf(n), rankOf(n)
-			for of := range n.Nominated { // without an asker all of them: members of several priorities share these counts
-				if x.asker == nil || of.Outranks(x.asker) {
-					now.leaveFree(n, of)
-				}
-			}
-		}
+		was, now := &x.free[i], x.freeOn(i)
+		x.ranks[i] = x.rankOn(i)
 		if x.fresh && now.exceeds(was) {
 			x.gained = x.tick()
 		}
 		*was = now
+	}
+}
+
+// freeOn returns the free capacity of a node that members may use.
+func (x *gangIndex) freeOn(i int32) (free freeCapacity) {
+	n := x.draft.Node(int(i))
+	if n == nil {
+		return free
+	}
+	free = freeCapacityOf(n)
+	for of := range n.Nominated { // without an asker all of them: members of several priorities share these counts
+		if x.asker == nil || of.Outranks(x.asker) {
+			free.leaveFree(n, of)
+		}
+	}
+	if x.strict && n.Node.Confirms { // else it is not free anyway
+		for r := range n.Stopping {
+			free.take(r.Spec, r.Devices)
+		}
+	}
+	return free
+}
+
+// hide leaves out of the counts of these asks the nodes that are a last resort ([orbit.Draft.LastResort]) for a member,
+// and counts what still stops on the other nodes as used. It reports whether that makes a difference. After reveal all
+// nodes count again, but those come last; forgive ends that too.
+func (x *gangIndex) hide(asks []memberAsk) bool {
+	var members []*orbit.Capsule
+	for i := range asks {
+		members = append(members, asks[i].members...)
+	}
+	x.draft.Avoid(members...)
+	x.hidden = map[int32]bool{}
+	for i := range x.draft.Burdened() {
+		if n := x.draft.Node(i); n != nil {
+			x.hidden[int32(i)] = slices.ContainsFunc(asks, func(a memberAsk) bool { return x.draft.Avoids(n, a.spec) })
+		}
+	}
+	if x.strict = len(x.hidden) > 0; x.strict {
+		x.recount(asks)
+	}
+	return x.strict
+}
+
+// reveal lets the hidden nodes count again.
+func (x *gangIndex) reveal(asks []memberAsk) {
+	x.strict = false
+	x.recount(asks)
+}
+
+// forgive ends what hide has begun.
+func (x *gangIndex) forgive() {
+	hidden := x.hidden
+	x.hidden = nil
+	x.draft.Avoid()
+	for i := range hidden {
+		x.ranks[i] = x.rankOn(i)
+	}
+}
+
+// recount counts anew how many members fit on the nodes that hide is about.
+func (x *gangIndex) recount(asks []memberAsk) {
+	for a := range asks {
+		asks[a].shape.follow(x)
+	}
+	for i := range x.hidden {
+		x.free[i], x.ranks[i] = x.freeOn(i), x.rankOn(i)
+		for a := range asks {
+			asks[a].shape.count(x, i)
+		}
 	}
 }
 
@@ -131,6 +197,19 @@ func (x *gangIndex) ask(state *orbit.State, id orbit.GangID) bool {
 	}
 	x.draft.Ask(lowest)
 	return x.asker != nil
+}
+
+// rankOn returns the rank of the node with an index; 0 if there is none.
+func (x *gangIndex) rankOn(i int32) float64 {
+	n := x.draft.Node(int(i))
+	_, burdened := x.hidden[i]
+	switch {
+	case n == nil:
+		return 0
+	case burdened && !x.strict:
+		return lastRank
+	}
+	return rankOf(n)
 }
 
 // rankOf returns the rank of a node: nodes are filled in rising order.
@@ -285,7 +364,7 @@ func sameDomains(a, b map[string]bool) bool { return (a == nil) == (b == nil) &&
 // count updates the count of one node, and the sums of its domains.
 func (s *memberShape) count(x *gangIndex, i int32) {
 	fits := int32(0)
-	if n := x.draft.Node(int(i)); n != nil {
+	if n := x.draft.Node(int(i)); n != nil && (!x.strict || !x.hidden[i]) {
 		if fits = x.free[i].capacity(s.spec); fits > 0 && (s.stops && !n.Node.Confirms || x.draft.Misfit(n, s.spec) != (orbit.Misfit{})) {
 			fits = 0
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/victims"
@@ -73,6 +74,28 @@ func (m *pendingGang) add(role int, c *orbit.Capsule) {
 	m.total++
 }
 
+// delay leaves out the waiting members that the engine does not plan yet, because their last starts have failed
+// ([orbit.View.Delayed]). A gang of which no member is placed starts whole, so it waits for the last of them.
+func (m *pendingGang) delay(view *orbit.View) {
+	until, who := time.Time{}, orbit.CapsuleID("")
+	for role, waiting := range m.waiting {
+		due := slices.DeleteFunc(slices.Clone(waiting), func(c *orbit.Capsule) bool {
+			at := view.Delayed(c)
+			if at.After(until) {
+				until, who = at, c.ID
+			}
+			return !at.IsZero()
+		})
+		if !m.fresh() {
+			m.total -= len(waiting) - len(due)
+			m.waiting[role] = due
+		}
+	}
+	if m.fresh() && who != "" {
+		m.fault = fmt.Errorf("gang %q waits until %s: the last starts of capsule %q have failed", m.id, until.UTC().Format(time.RFC3339), who)
+	}
+}
+
 // age sets the priority to which the gang has risen by the engine's Aging.
 func (m *pendingGang) age(view *orbit.View) {
 	m.aged = m.priority
@@ -139,6 +162,7 @@ func pendingGangs(view *orbit.View, pending []*orbit.Capsule) (gangs []*pendingG
 		if c.Gang() != "" && m == nil {
 			if m = loadGang(view.State(), c.Gang()); m != nil {
 				m.age(view)
+				m.delay(view)
 				byID[c.Gang()] = m
 				gangs = append(gangs, m)
 			}
@@ -151,7 +175,7 @@ func pendingGangs(view *orbit.View, pending []*orbit.Capsule) (gangs []*pendingG
 	}
 	for _, m := range gangs {
 		m.owner = m.handed[0].Owner()
-		m.fault = m.inspect()
+		m.fault = cmp.Or(m.fault, m.inspect())
 	}
 	slices.SortFunc(gangs, (*pendingGang).before)
 	return gangs, orphans

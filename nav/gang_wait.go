@@ -220,8 +220,9 @@ func (r *gangPass) next(d *gangDemand, here map[orbit.GangID]bool) *pendingGang 
 		if w != nil && w.demand == d {
 			if m := loadGang(r.state, first.id); m != nil && m.gang == w.gang && m.total > 0 && m.priority == first.priority && m.first == first.first {
 				m.age(r.view)
+				m.delay(r.view)
 				m.owner = w.owner
-				if m.fault = m.inspect(); m.fault == nil && r.demand(m) == d {
+				if m.fault = cmp.Or(m.fault, m.inspect()); m.fault == nil && r.demand(m) == d {
 					return m
 				}
 			}

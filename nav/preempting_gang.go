@@ -47,6 +47,7 @@ func (r *preemptPass) serveGang(ctx context.Context, c *orbit.Capsule) error {
 	}
 	r.tried, r.gangsLeft = r.tried+1, r.gangsLeft-btoi(w.failed == 0)
 	r.draft.Ask(c)
+	r.draft.Avoid(members...)
 	defer r.draft.Ask(nil)
 	defer func() { r.search.Gentle = false }()
 	var refusal *orbit.Rejection
@@ -264,6 +265,7 @@ func (r *preemptPass) take(s *gangSeating, f *victims.Found, m *orbit.Capsule, p
 // add adds the victims of one member.
 func (s *gangSeating) add(f *victims.Found) {
 	s.leave = append(s.leave, f.Victims...)
+	s.Last = s.Last || f.Last
 	s.Refused += f.Refused
 	s.Sum += f.Sum
 	s.Count += f.Count

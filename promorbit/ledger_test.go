@@ -85,6 +85,7 @@ func (b *books) expect(t testing.TB, l *orbit.MemoryLedger) map[string]float64 {
 	}
 	b.pending(s, out)
 	nodes(s, out)
+	waits(s, out)
 	for range s.Holds() {
 		out["orbit_holds"]++
 	}
@@ -143,6 +144,24 @@ func evens(s *orbit.State, out map[string]float64) {
 			labels := fmt.Sprintf("{group=%q,level=%q}", e.Group, e.Level)
 			out["orbit_even_skew_capsules"+labels] = max(out["orbit_even_skew_capsules"+labels], float64(most-least))
 			out["orbit_even_excess_capsules"+labels] = max(out["orbit_even_excess_capsules"+labels], float64(most-least-e.MaxSkew))
+		}
+	}
+}
+
+// waits counts the placed capsules that may not begin: those with remains of their own, and those that were placed on a node after
+// something left that still runs there.
+func waits(s *orbit.State, out map[string]float64) {
+	for c := range s.Capsules() {
+		if !c.Placed() || c.Begun {
+			continue
+		}
+		waits := c.Remains() != nil
+		for r := range s.Remains(c.Node) {
+			waits = waits || c.Waits && r.Left <= c.PlacedAt
+		}
+		if waits {
+			out["orbit_placed_waiting_capsules"]++
+			out["orbit_oldest_placed_waiting_seconds"] = max(out["orbit_oldest_placed_waiting_seconds"], time.Since(c.PlaceTime.Time()).Seconds())
 		}
 	}
 }
@@ -347,7 +366,7 @@ func TestLedgerAddsUpInRaces(t *testing.T) {
 	if !testing.Short() {
 		for _, series := range []string{"holds", "nominations", `resource_nominated{resource="cpu"}`, `nodes{state="cordoned"}`, "pending_groups",
 			`resource_stranded{resource="cpu"}`, `ledger_changes_total{kind="evict"}`, `ledger_changes_total{kind="move"}`, `ledger_changes_total{kind="confirm"}`,
-			`ledger_changes_total{kind="release"}`, `even_skew_capsules{group="g1",level="zone"}`, `even_excess_capsules{group="g1",level="zone"}`, `pending_capsules{class="Gang"}`, `oldest_pending_seconds{class="Batch"}`} {
+			`ledger_changes_total{kind="release"}`, `even_skew_capsules{group="g1",level="zone"}`, `even_excess_capsules{group="g1",level="zone"}`, `pending_capsules{class="Gang"}`, "placed_waiting_capsules", "oldest_placed_waiting_seconds", `oldest_pending_seconds{class="Batch"}`} {
 			assert.Positive(t, shown["orbit_"+series], "no world shows %s at work", series)
 		}
 	}

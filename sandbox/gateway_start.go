@@ -44,6 +44,9 @@ func (c *create) retry(ctx context.Context, failed *StartError) error {
 	return c.startOnce(ctx)
 }
 
+// startTimeout returns the bound of one Start; negative: there is none.
+func (g *Gateway) startTimeout() time.Duration { return cmp.Or(g.StartTimeout, defaultStart) }
+
 // startOnce calls Start, and records if the node has failed or has booted cold although a warm slot was promised. If
 // the caller's context has ended, or Start has panicked, the node is not blamed.
 func (c *create) startOnce(ctx context.Context) error {
@@ -51,8 +54,10 @@ func (c *create) startOnce(ctx context.Context) error {
 	switch {
 	case err != nil && (ctx.Err() != nil || c.panicked):
 	case err != nil:
-		c.g.exhausted(c.made.Node, c.made.Spec.Start.Template)
+		c.failedAt = time.Now()
+		c.g.blame(c.made.Node, c.made.Spec.Start.Template, c.failedAt)
 	default:
+		c.g.praise(c.made.Node, c.made.Spec.Start.Template)
 		if c.made.Warm = warm; c.made.Promised && !warm {
 			c.g.exhausted(c.made.Node, c.made.Spec.Start.Template)
 		}
@@ -84,7 +89,7 @@ func (c *create) callStart(ctx context.Context) (warm bool, err error) {
 // startContext returns the context of one Start. The first Start gets at most half of the caller's remaining time, so
 // that the other node has as much.
 func (c *create) startContext(ctx context.Context) (context.Context, context.CancelFunc) {
-	most := cmp.Or(c.g.StartTimeout, defaultStart)
+	most := c.g.startTimeout()
 	if most < 0 {
 		return ctx, func() {}
 	}

@@ -57,6 +57,8 @@ type Search struct {
 
 // Key says how good the victims on a node are: the lowest key is the best.
 type Key struct {
+	// Last says that the capsule should rather not start on the node ([orbit.Draft.Avoids]): all other nodes come first.
+	Last bool
 	// Refused counts the capsules that would have been victims, but that the draft refused to evict; other capsules are
 	// victims instead.
 	Refused int
@@ -71,10 +73,12 @@ type Key struct {
 	Start int64
 }
 
-// Compare orders keys: the fewest refused first, then the lowest Highest, the least Sum, the fewest victims, and the
-// latest Start.
+// Compare orders keys: nodes that are not Last first, then the fewest refused, then the lowest Highest, the least Sum,
+// the fewest victims, and the latest Start.
 func (k *Key) Compare(o *Key) int {
 	switch {
+	case k.Last != o.Last:
+		return btoi(k.Last) - btoi(o.Last)
 	case k.Refused != o.Refused:
 		return cmp.Compare(k.Refused, o.Refused)
 	case k.Highest != o.Highest:
@@ -181,7 +185,7 @@ func (s *Search) on(n *orbit.NodeState) (f Found, ok bool) {
 			return f, false
 		}
 	}
-	f.Node, f.Refused = n, len(s.kept)
+	f.Node, f.Last, f.Refused = n, s.draft.Avoids(n, s.spec), len(s.kept)
 	return f, true
 }
 

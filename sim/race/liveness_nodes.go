@@ -87,7 +87,10 @@ func (t *liveTurn) leave() [][]orbit.Commitment {
 	}
 	gone := *n.Node
 	gone.State = orbit.Lost
-	do := append([]orbit.Commitment{orbit.PutNode{Node: gone}}, t.release(n)...)
+	do := []orbit.Commitment{orbit.PutNode{Node: gone}}
+	for _, c := range t.capsules(func(c *orbit.Capsule) bool { return c.Node == n.Node.ID }) {
+		do = append(do, orbit.Release{Capsule: c.ID, Stopped: true, At: 1}) // so long ago that no engine waits for it
+	}
 	for h := range t.state.Holds() {
 		if h.Node == n.Node.ID {
 			do = append(do, orbit.Release{Hold: h.ID})
@@ -96,10 +99,10 @@ func (t *liveTurn) leave() [][]orbit.Commitment {
 	return once(append(do, orbit.RemoveNode{Node: n.Node.ID})...)
 }
 
-// release returns the releases of all capsules on a node, so that they are pending again.
+// release returns the releases of the capsules on a node, which have failed, so that they are pending again.
 func (t *liveTurn) release(n *orbit.NodeState) (do []orbit.Commitment) {
 	for _, c := range t.capsules(func(c *orbit.Capsule) bool { return c.Node == n.Node.ID }) {
-		do = append(do, orbit.Release{Capsule: c.ID, Stopped: true})
+		do = append(do, t.stopped(c)...)
 	}
 	return do
 }
