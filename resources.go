@@ -280,10 +280,15 @@ func (l Limits) withDefaults() Limits {
 
 // keeps returns the reason why a capsule of one priority is not evicted for one of another; empty: it may be evicted.
 func (l *Limits) keeps(victim, priority int32) string {
-	switch {
-	case priority <= victim:
+	if priority <= victim {
 		return fmt.Sprintf("priority %d is not higher than %d", priority, victim)
-	case l.TruceFrom <= victim && priority <= l.TruceTo:
+	}
+	return l.truce(victim, priority)
+}
+
+// truce returns why the truce keeps a capsule of one priority from being evicted for one of another; empty: it does not.
+func (l *Limits) truce(victim, priority int32) string {
+	if l.TruceFrom <= victim && priority <= l.TruceTo {
 		return fmt.Sprintf("from priority %d to %d no capsule is evicted for another", l.TruceFrom, l.TruceTo)
 	}
 	return ""

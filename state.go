@@ -364,6 +364,14 @@ func (s *State) Gangs() iter.Seq[*GangState] {
 	return func(yield func(*GangState) bool) { s.gangs.Ascend(yield) }
 }
 
+// Broken yields the gangs that run below the minimum of a role ([GangState.Broken]), ordered by id. [GangState.Lacks]
+// says what each role lacks. The cost is a look at each gang.
+func (s *State) Broken() iter.Seq[*GangState] {
+	return func(yield func(*GangState) bool) {
+		s.gangs.Ascend(func(g *GangState) bool { return !g.Broken() || yield(g) })
+	}
+}
+
 // Hold returns the hold with this id, and whether it lives.
 func (s *State) Hold(id HoldID) (Hold, bool) {
 	h, ok := s.holds.Get(&holdRecord{Hold: Hold{ID: id}})
