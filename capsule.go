@@ -440,7 +440,9 @@ func (g *Gang) faults(limit int) []string {
 //
 // With For or ForGang it is an eviction to make way. The evicted capsule, the victim, becomes pending again. The same
 // proposal must place the capsule or gang that is named, the newcomer. The newcomer must have a strictly higher
-// priority and need room that the victim takes. The ledger spares victims that need not leave: in the order of the
+// priority and need room that the victim takes. One broken gang may evict another one whole without a higher priority:
+// ForGang must name a gang that is broken before the proposal and not after it, and that precedes the victim
+// ([State.Precedes]). The ledger spares victims that need not leave: in the order of the
 // proposal, it puts back each victim that fits beside the capsules that are still on the node and the newcomers that
 // outrank it. A gang that is evicted whole is put back whole. A victim that has left on its own is skipped. The history
 // has only the evictions that remain ([State.Judge]). So no proposal is refused because there is more room than it
@@ -450,7 +452,8 @@ func (g *Gang) faults(limit int) []string {
 // Without For and ForGang it is a move: the same proposal must place the capsule again. One of three conditions must
 // hold. The capsule is [Spec.Movable]. Or a [Budget] covered it before the proposal. Or its node takes no new work,
 // before the proposal and all through it, or has a NoExecute taint that the capsule does not tolerate for ever
-// ([Taint]). If some members of a gang are moved, the number of its placed members must stay the same.
+// ([Taint]). If some members of a gang are moved, the number of its placed members must stay the same. A broken gang
+// needs no consent if all of its placed members leave their nodes and no role is below its minimum afterwards.
 type Evict struct {
 	// Capsule is the capsule to take off its node.
 	Capsule CapsuleID `json:"capsule"`

@@ -271,10 +271,10 @@ func (r *modelRound) putBack(unit []int, back map[CapsuleID]bool) (spared []int,
 		if e := r.p.Do[at].(Evict); e.ForGang != "" && gang != "" {
 			replaces, newest = whole && r.replaces(e.ForGang, gang), max(r.was.gangs[e.ForGang].changed, r.was.gangs[gang].changed)
 		}
-		if cause <= priority && !replaces || truce {
+		if !replaces && (cause <= priority || truce) {
 			return nil, lostTo(newest)
 		}
-		r.now.replaced += btoi(cause <= priority)
+		r.now.replaced += btoi(cause <= priority || truce)
 	}
 	over := func(id CapsuleID) bool {
 		return newcomers[id] > priority || whole && r.replaces(r.now.capsules[id].gang, gang)

@@ -251,8 +251,8 @@ type Limits struct {
 	// Protect is the longest time for which a capsule may be protected ([Protect]); 0: 10 minutes.
 	Protect time.Duration `json:"protect,omitempty"`
 	// TruceFrom and TruceTo bound a range of priorities, both ends included. A capsule with a priority in the range is
-	// never evicted for another capsule with a priority in the range. They are equal by default, and then forbid
-	// nothing.
+	// never evicted for another capsule with a priority in the range, unless its gang is broken and gives way to another
+	// broken gang ([State.Precedes]). They are equal by default, and then forbid nothing.
 	TruceFrom int32 `json:"truceFrom,omitempty"`
 	TruceTo   int32 `json:"truceTo,omitempty"`
 }
@@ -280,15 +280,10 @@ func (l Limits) withDefaults() Limits {
 
 // keeps returns the reason why a capsule of one priority is not evicted for one of another; empty: it may be evicted.
 func (l *Limits) keeps(victim, priority int32) string {
-	if priority <= victim {
+	switch {
+	case priority <= victim:
 		return fmt.Sprintf("priority %d is not higher than %d", priority, victim)
-	}
-	return l.truce(victim, priority)
-}
-
-// truce returns why the truce keeps a capsule of one priority from being evicted for one of another; empty: it does not.
-func (l *Limits) truce(victim, priority int32) string {
-	if l.TruceFrom <= victim && priority <= l.TruceTo {
+	case l.TruceFrom <= victim && priority <= l.TruceTo:
 		return fmt.Sprintf("from priority %d to %d no capsule is evicted for another", l.TruceFrom, l.TruceTo)
 	}
 	return ""

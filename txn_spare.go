@@ -219,7 +219,7 @@ func (s *sparing) units() (out []victims) {
 	return out
 }
 
-// mayMakeWay checks that the work that victims make way for outranks them or replaces their gang, and that the truce
+// mayMakeWay checks that the work that victims make way for replaces their gang, or that it outranks them and the truce
 // (Limits.TruceFrom) does not protect them.
 func (s *sparing) mayMakeWay(unit *victims) error {
 	for _, at := range unit.at {
@@ -232,7 +232,7 @@ func (s *sparing) mayMakeWay(unit *victims) error {
 		if g := s.t.gangs.find(s.victim(at).now.Gang()); g != nil && c.ForGang != "" && why != "" { // the view may have shown both gangs as broken
 			newest = max(g.newest(), s.t.gangs.find(c.ForGang).newest())
 			if unit.broken && s.t.replaces(c.ForGang, unit.gang.was.Gang.ID) {
-				why = s.t.s.limits.truce(unit.priority, priority)
+				continue
 			}
 		}
 		if why != "" {
@@ -418,12 +418,12 @@ func (t *tx) without(drop []int) error {
 	return nil
 }
 
-// outranked returns why the victim may not be evicted for the evictor that e names, by the priorities in the state, and
-// by those of broken gangs; empty: it may.
+// outranked returns why the victim may not be evicted for the evictor that e names, by the priorities in the state;
+// empty: it may, also because the evictor is a broken gang that precedes the victim's.
 func (s *State) outranked(e *Evict, victim *Capsule) string {
 	why := s.limits.keeps(victim.Spec.Priority, s.evictor(e))
 	if why != "" && e.ForGang != "" && s.Precedes(e.ForGang, victim.Gang()) {
-		return s.limits.truce(victim.Spec.Priority, s.evictor(e))
+		return ""
 	}
 	return why
 }
