@@ -98,8 +98,7 @@ func (m *pendingGang) fresh() bool { return m.state.Total() == 0 }
 func (m *pendingGang) inspect() error {
 	owner := m.owner
 	specs := map[*orbit.Spec]bool{}
-	for role, waiting := range m.waiting {
-		r := &m.gang.Roles[role]
+	for _, waiting := range m.waiting {
 		for _, c := range waiting {
 			specs[c.Spec] = true
 			switch {
@@ -110,10 +109,6 @@ func (m *pendingGang) inspect() error {
 				return fmt.Errorf("gang %q: capsule %q has class %v, which another navigator may claim; give the specs of all roles the class Gang",
 					m.id, c.ID, c.Spec.Class)
 			}
-		}
-		if least := minimum(r); m.fresh() && len(waiting) < least {
-			return fmt.Errorf("gang %q: role %q has %d of %d members left; at least %d must be placed at first",
-				m.id, r.Name, len(waiting), len(r.Members), least)
 		}
 	}
 	if len(specs) > mostSpecs || len(m.gang.Levels) > mostLevels {
@@ -188,7 +183,7 @@ func (m *pendingGang) asks(x *gangIndex) []memberAsk {
 		}
 		least := 0
 		if m.fresh() {
-			least = minimum(r)
+			least = m.state.Minimum(role)
 		}
 		a := &out[at]
 		a.want += len(waiting)
@@ -201,9 +196,6 @@ func (m *pendingGang) asks(x *gangIndex) []memberAsk {
 	}
 	return out
 }
-
-// minimum returns the fewest members of a role that must be placed at first.
-func minimum(r *orbit.Role) int { return cmp.Or(r.Min, len(r.Members)) }
 
 // leastOf returns how many members must be placed at once.
 func leastOf(asks []memberAsk) (n int) {

@@ -383,12 +383,10 @@ func (r *patientPass) leftOut(pending []*orbit.Capsule) (waiting []*nominee) {
 }
 
 // age sets how the nomination ranks and when it is served, for work that is late by this much. A gang has the lowest
-// priority of its roles.
+// priority of its roles with members left.
 func (r *patientPass) age(n *nominee, late, after time.Duration) {
 	if g := r.state.Gang(n.gang); g != nil {
-		for i := range g.Gang.Roles {
-			n.priority = min(n.priority, g.Gang.Roles[i].Spec.Priority)
-		}
+		n.priority, _ = g.Priorities()
 	}
 	n.turn = n.priority
 	most := int32(r.state.Limits().NominationAging)

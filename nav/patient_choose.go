@@ -85,12 +85,12 @@ func wantedOf(state *orbit.State, of *orbit.Capsule, gang orbit.GangID) (members
 	roles := make([]int, len(m.waiting))
 	for i := range roles {
 		roles[i] = i
-		asked = append(asked, anchorRole{m.gang.Roles[i].Spec, minimum(&m.gang.Roles[i])})
+		asked = append(asked, anchorRole{m.gang.Roles[i].Spec, m.state.Minimum(i)})
 	}
 	need := needOf(slices.Clone(asked))
 	slices.SortStableFunc(roles, func(a, b int) int { return cmp.Compare(need.part(asked[b].spec), need.part(asked[a].spec)) })
 	for _, role := range roles {
-		members = append(members, m.waiting[role][:minimum(&m.gang.Roles[role])]...)
+		members = append(members, m.waiting[role][:m.state.Minimum(role)]...)
 	}
 	return members, levels
 }

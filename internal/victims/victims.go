@@ -134,14 +134,13 @@ func (s *Search) Begin(draft *orbit.Draft, c *orbit.Capsule) {
 }
 
 // Ceiling returns the lowest priority that is safe from eviction for this capsule: only capsules below it may be
-// victims. It is the priority of the capsule itself, or the lowest of its gang's roles. If the truce of the ledger's
+// victims. It is the priority of the capsule itself, or the lowest of its gang's roles with members left. If the truce of the ledger's
 // limits covers that priority, the ceiling is at most TruceFrom.
 func Ceiling(state *orbit.State, c *orbit.Capsule) int32 {
 	priority := c.Spec.Priority
 	if g := state.Gang(c.Gang()); g != nil {
-		for i := range g.Gang.Roles {
-			priority = min(priority, g.Gang.Roles[i].Spec.Priority)
-		}
+		lowest, _ := g.Priorities()
+		priority = min(priority, lowest)
 	}
 	if l := state.Limits(); priority <= l.TruceTo {
 		priority = min(priority, l.TruceFrom)
