@@ -396,7 +396,7 @@ func TestGangWithdrawnIsNotNominated(t *testing.T) {
 	gangOf(t, l, "other", "", 1, 4)
 	mustPass(t, e)
 	require.Zero(t, placedOf(t, l, "other"))
-	commit(t, l, orbit.Release{Capsule: "large-0", Final: true}) // it cannot be whole any more
+	commit(t, l, orbit.Release{Capsule: "large-0", Final: true}, orbit.Release{Capsule: "large-1", Final: true})
 	require.Empty(t, nominees(t, l))
 	mustPass(t, e)
 	require.Equal(t, 1, placedOf(t, l, "other"))
