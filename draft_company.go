@@ -301,6 +301,20 @@ func (d *Draft) Opens(spec *Spec, level string, n *Node) bool {
 	return v == nil || v.why(level, n) == ""
 }
 
+// ExtraFree returns how much of an extra ([Extra]) is free on a node, as the plan leaves it: what the node has, less what
+// the capsules placed there take, less what capsules take that have left the node and still run there. It is negative
+// where more is taken than the node has.
+func (d *Draft) ExtraFree(n *NodeState, name string) int64 {
+	if d.view == nil {
+		return 0
+	}
+	if d.rules.rules == nil || d.rules.rule(extraGroup(name), NodeKey).apart == 0 { // the draft does not count it
+		return d.view.state.ExtraFree(n, name)
+	}
+	taken := d.rules.in(companyDomain{extraGroup(name), NodeKey, string(n.Node.ID)})
+	return amountOf(n.Node.Extras, name) - int64(taken[membersPlaced]) - int64(taken[membersStopping])
+}
+
 // counted returns the sum of what the moves add to the count of a key.
 func counted(moves []companyMove, k companyKey, ruled func(string, func(string))) (n int) {
 	for _, m := range moves {

@@ -3,7 +3,6 @@ package nav
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -56,8 +55,8 @@ type Gang struct {
 	waits map[orbit.GangID]*gangWait
 	// What waiting gangs ask for, by a text that describes it.
 	demands map[string]*gangDemand
-	// How many searches for seats were made.
-	tries int
+	// How many searches for seats were made, and how many of them took a node for free that the draft did not.
+	tries, misjudged int
 }
 
 // Claims reports whether the class is GangClass.
@@ -87,9 +86,9 @@ func (g *Gang) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Caps
 		return r.plan, err
 	}
 	g.index.sync(view)
-	g.forget(r.state)
 	r.left = 50 * min(g.stepsEach(), math.MaxInt/50)
 	gangs, orphans := pendingGangs(view, pending)
+	g.forget(r.state, len(gangs))
 	for _, c := range orphans {
 		r.plan.Unplaced = append(r.plan.Unplaced, orbit.Unplaced{Capsule: c, Why: fmt.Errorf(
 			"capsule %q has the class Gang and is a member of no gang that there is; submit it with one, or give its spec another class", c.ID)})
@@ -97,7 +96,7 @@ func (g *Gang) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Caps
 	err := r.planAll(gangs)
 	r.plan.Notes = []slog.Attr{slog.Int("gangs.placed", r.placed), slog.Int("gangs.topped_up", r.toppedUp),
 		slog.Int("gangs.waiting", r.waitingFor), slog.Int("search.steps", r.steps)}
-	return r.plan, errors.Join(err, g.index.fault)
+	return r.plan, err
 }
 
 // stepsEach returns how many steps of search one gang may take.
@@ -178,9 +177,11 @@ func (r *gangPass) planRemembered(m *pendingGang) (placed bool, err error) {
 	r.steps += r.budget.taken
 	switch {
 	case fit != nil:
-		w := r.waits[m.id]
+		w, d := r.waits[m.id], r.waits[m.id].demand
 		r.countPlaced(m, fit)
 		r.waits[m.id] = w // countPlaced has dropped it, but if the proposal is lost the gang must still be remembered
+		r.join(w, d)
+		r.demands[d.key] = d
 	case r.ctx.Err() == nil && !r.budget.spent:
 		r.failed(m, r.markOf(m), why)
 	}
@@ -250,20 +251,23 @@ func (r *gangPass) tables(levels []string, loose bool) []*domainTable {
 func (r *gangPass) try(m *pendingGang, levels []*domainTable) (*gangFit, error) {
 	r.tries++
 	start := r.index.draft.Checkpoint()
-	p := &gangPacker{index: &r.index, asks: m.asks(&r.index), steps: &r.budget}
-	limit := min(r.limits.GangMembers, r.limits.Commitments)
-	var fit *gangFit
-	if m.fresh() {
-		fit = p.place(levels, limit)
-	} else {
+	p := &gangPacker{index: &r.index, asks: m.asks(&r.index), steps: &r.budget, limit: min(r.limits.GangMembers, r.limits.Commitments)}
+	if !m.fresh() {
 		levels = slices.DeleteFunc(slices.Clone(levels), func(t *domainTable) bool { return m.domain(t, r.state) < 0 })
-		fit = p.topUp(m, levels, limit)
+	}
+	fit := p.find(m, levels)
+	if fit != nil && r.index.place(fit.asks, fit.seating) != nil { // the counts were too high
+		r.misjudged++
+		p.tries = true
+		if fit = p.find(m, levels); fit != nil && r.index.place(fit.asks, fit.seating) != nil {
+			fit = nil
+		}
 	}
 	var why error
 	if fit != nil {
 		why = r.propose(m, fit)
 	} else if r.ctx.Err() == nil {
-		why = r.explain(p, m, levels, limit)
+		why = r.explain(p, m, levels)
 	}
 	if fit == nil || why != nil {
 		r.index.draft.Rollback(start)
@@ -272,11 +276,16 @@ func (r *gangPass) try(m *pendingGang, levels []*domainTable) (*gangFit, error) 
 	return fit, nil
 }
 
-// propose places the members on their seats, in one proposal.
-func (r *gangPass) propose(m *pendingGang, fit *gangFit) error {
-	if err := r.index.place(fit.asks, fit.seats); err != nil {
-		return err
+// find returns seats for a gang, or for the members that a running gang lacks; nil if there are none.
+func (p *gangPacker) find(m *pendingGang, levels []*domainTable) *gangFit {
+	if m.fresh() {
+		return p.place(levels)
 	}
+	return p.topUp(m, levels)
+}
+
+// propose proposes the placements on the draft.
+func (r *gangPass) propose(m *pendingGang, fit *gangFit) error {
 	var bets []orbit.Precondition
 	if m.fresh() {
 		bets = append(bets, orbit.GangUnplaced{Gang: m.id})
@@ -290,9 +299,9 @@ func (r *gangPass) propose(m *pendingGang, fit *gangFit) error {
 }
 
 // explain returns why a gang is not placed.
-func (r *gangPass) explain(p *gangPacker, m *pendingGang, levels []*domainTable, limit int) error {
-	if least := leastOf(p.asks); least > limit {
-		return fmt.Errorf("gang %q has to place %d members at once; this ledger takes %d in one proposal", m.id, least, limit)
+func (r *gangPass) explain(p *gangPacker, m *pendingGang, levels []*domainTable) error {
+	if least := leastOf(p.asks); least > p.limit {
+		return fmt.Errorf("gang %q has to place %d members at once; this ledger takes %d in one proposal", m.id, least, p.limit)
 	}
 	return p.diagnose(m, levels)
 }
@@ -304,7 +313,7 @@ func (r *gangPass) countPlaced(m *pendingGang, fit *gangFit) {
 	} else {
 		r.toppedUp++
 	}
-	delete(r.waits, m.id)
+	r.drop(m.id)
 	if fit.total == m.total {
 		return
 	}

@@ -155,7 +155,7 @@ func (p *gangPacker) lacks(nodes []int32, s *seating) map[string]int {
 	d := &p.index.draft
 	start := d.Checkpoint()
 	defer d.Rollback(start)
-	if p.index.place(p.asks, s.seats) != nil {
+	if p.index.place(p.asks, s) != nil {
 		return nil
 	}
 	by, counts := p.asks[next].askedBy, map[orbit.Misfit]int{}
