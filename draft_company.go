@@ -344,6 +344,35 @@ func (d *Draft) keepsCompany(c *Capsule, n *NodeState) (after bool, err error) {
 	return false, r
 }
 
+// delay sets Place.After of the earlier placements of the proposal in the making on a node that take an extra which a new
+// placement takes too, if these now fit only beside what is left when the remains on the node have stopped: the ledger
+// judges them all on the sum. It returns their log positions.
+func (d *Draft) delay(n *NodeState, spec *Spec) (at []int) {
+	if len(spec.Extras) == 0 {
+		return nil
+	}
+	for i := len(d.steps) - 1; i >= 0 && d.steps[i].open == d.open && d.steps[i].log >= d.open; i-- {
+		s := &d.steps[i]
+		if s.spec == nil || s.node.index != n.index || len(s.spec.Extras) == 0 {
+			continue
+		}
+		if place, _ := d.log[s.log].(Place); place.After || (&arrival{spec: s.spec, node: n.Node, counted: true, nodeOf: d.describes}).fault(draftCounts{d}) == nil {
+			continue
+		}
+		d.setAfter(s.log, true)
+		at = append(at, s.log)
+	}
+	return at
+}
+
+// setAfter sets Place.After of the placement at a log position.
+func (d *Draft) setAfter(at int, after bool) {
+	if place, ok := d.log[at].(Place); ok {
+		place.After = after
+		d.log[at] = place
+	}
+}
+
 // describes returns the description of a node of the view.
 func (d *Draft) describes(id NodeID) *Node {
 	if n := d.view.state.Node(id); n != nil {

@@ -145,6 +145,9 @@ func (d *Draft) Rollback(to int) {
 		for i := range was.moves {
 			d.countMove(&was.moves[i], -1)
 		}
+		for _, at := range was.delayed {
+			d.setAfter(at, false)
+		}
 		if was.node != nil {
 			d.nodes[was.node.index] = d.restored(was.node)
 			d.journal.add(was.node.index)

@@ -122,3 +122,25 @@ func TestGangIndexThatDiffersFromItsDraft(t *testing.T) {
 	require.ErrorContains(t, round.Unplaced[0].Why, `anywhere fits 1 of 2 (1 node lacks cpu)`)
 	require.Zero(t, g.index.draft.Node(0).Capsules)
 }
+
+// Gangs that found no room and were cancelled are forgotten, each with what it asked for.
+func TestGangForgetsCancelledGangs(t *testing.T) {
+	l, g := &orbit.MemoryLedger{}, &Gang{}
+	do := func(c ...orbit.Commitment) {
+		_, err := l.Propose(t.Context(), orbit.Proposal{Do: c})
+		require.NoError(t, err)
+	}
+	do(orbit.PutNode{Node: orbit.Node{ID: "n", Capacity: orbit.Resources{orbit.CPU: 1}}})
+	e := orbit.Engine{Ledger: l, Navigator: g}
+	for i := range 1000 {
+		id := orbit.CapsuleID(fmt.Sprint("c", i))
+		spec := &orbit.Spec{Class: orbit.GangClass, Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: int64(2 + i)}}}
+		do(orbit.Submit{Gang: &orbit.Gang{ID: orbit.GangID(id), Roles: []orbit.Role{{Name: "r", Spec: spec, Members: []orbit.CapsuleID{id}}}}})
+		require.Len(t, e.Pass(t.Context()).Unplaced, 1)
+		require.LessOrEqual(t, len(g.index.used), 1, "shapes that the last plan has used")
+		do(orbit.Release{Capsule: id, Final: true})
+		e.Pass(t.Context())
+		require.LessOrEqual(t, len(g.waits), 2*mostForgotten)
+		require.LessOrEqual(t, len(g.demands), len(g.waits))
+	}
+}
