@@ -358,8 +358,24 @@ func (g *GangState) Short() bool {
 	return false
 }
 
-// Broken reports whether the gang runs, but some role is below its minimum: the gang has lost members.
+// Broken reports whether the gang runs, but some role is below its minimum: the gang has lost members. Engines plan the
+// members that it lacks before all other work of equal priority.
 func (g *GangState) Broken() bool { return g.Total() > 0 && g.wanting() >= 0 }
+
+// Shortfall returns how many members each role of a broken gang lacks, by the name of the role; nil: the gang is not
+// broken.
+func (g *GangState) Shortfall() map[string]int {
+	if !g.Broken() {
+		return nil
+	}
+	lacks := map[string]int{}
+	for i := range g.Gang.Roles {
+		if n := g.Lacks(i); n > 0 {
+			lacks[g.Gang.Roles[i].Name] += n
+		}
+	}
+	return lacks
+}
 
 // wanting returns the index of the first role with fewer placed members than its minimum, or -1.
 func (g *GangState) wanting() int {

@@ -55,6 +55,9 @@ func (t *tx) rebuilds(g *txGang) bool {
 
 // inBroken reports whether a capsule is a member of a broken gang.
 func (s *State) inBroken(c *Capsule) bool {
+	if c.Gang() == "" {
+		return false
+	}
 	g := s.Gang(c.Gang())
 	return g != nil && g.Broken()
 }
