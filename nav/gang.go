@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/heap"
@@ -16,9 +17,13 @@ import (
 // none of them. The zero value works; a Gang belongs to one engine.
 //
 // A plan takes every gang of which a member is pending, with all its waiting members, even those not in the batch.
-// Gangs are planned by their highest member priority, and then in order of submission:
+// Gangs are planned by their highest member priority, broken gangs first ([orbit.GangState.Broken]), and then in order of
+// submission:
 //
-//  1. A running gang that has fallen short is topped up in the domain where it runs.
+//  1. A running gang that has fallen short is topped up in the domain where it runs. A gang that has been broken for as
+//     long as Repair says, and cannot be topped up, is moved as a whole to a domain that takes all of it, if budgets and
+//     protections allow that. If there is none, other broken gangs that it precedes ([orbit.State.Precedes]) are evicted,
+//     if they hold what it lacks. Others are not evicted: wrap the Gang in a [Preempting].
 //  2. A gang that is not placed goes to the first of its levels on which a domain takes all of it, and there to the
 //     tightest such domain. If there is none and fewer members will do, it goes to the first level on which a domain
 //     takes its minimum, and there to the domain that takes the most. Nodes without the level's label, or with an
@@ -29,10 +34,13 @@ import (
 //
 // A nominated gang may use the room that is nominated for it, and the room of nominations that it outranks. A gang
 // without a nomination uses no nominated room, whatever its priority. Gang itself nominates nothing, so small work that
-// comes and goes may keep a large gang waiting for ever: wrap the Gang in a [Patient].
+// comes and goes may keep a large gang waiting for ever, and also what a broken gang lacks: wrap the Gang in a [Patient].
 //
 // Whether members of one shape fit a domain is decided exactly. Members of several shapes are seated greedily, and then
-// by a search that is exact while it has Search steps left.
+// by a search that is exact while it has Search steps left. Members to which rules of company apply ([orbit.Apart],
+// [orbit.Even], [orbit.Extra]) are seated by a search on the draft, which judges as the ledger does. It too is exact while
+// it has steps, with one exception: if members have rules Even about several groups or levels, it may miss seats that the
+// ledger would accept.
 //
 // Gang ignores the scores and preferences of specs. A gang is diagnosed, and never split, if its members do not all
 // have one owner, or if no proposal can hold it by the limits of the ledger.
@@ -44,12 +52,16 @@ import (
 //
 //	gangs.placed      gangs placed, whole or at their minimum
 //	gangs.topped_up   running gangs that got more members
+//	gangs.rebuilt     broken gangs that were moved as a whole
 //	gangs.waiting     gangs of which nothing was placed in this plan, diagnosed instead
 //	search.steps      steps of exact search
 type Gang struct {
 	// Search is the maximum number of steps of exact search for one gang in one plan; default 20,000. A negative number
 	// disables the search. All gangs of a plan together take at most 50 times as many steps.
 	Search int
+	// Repair is how long a gang must have been broken ([orbit.GangState.Broken]), without any change of it, before the
+	// Gang moves it as a whole or evicts other broken gangs for it; default 1 min. Negative: it does neither.
+	Repair time.Duration
 
 	index gangIndex
 	waits map[orbit.GangID]*gangWait
@@ -76,7 +88,7 @@ type gangPass struct {
 	// Gangs that this plan has taken from their demands; setBack returns them.
 	planned []plannedGang
 	// For the notes.
-	placed, toppedUp, waitingFor, steps int
+	placed, toppedUp, rebuilt, waitingFor, steps int
 }
 
 // Plan places gangs and tops up running ones. If ctx ends it returns the plan so far, and the context's error.
@@ -95,7 +107,7 @@ func (g *Gang) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Caps
 	}
 	err := r.planAll(gangs)
 	r.plan.Notes = []slog.Attr{slog.Int("gangs.placed", r.placed), slog.Int("gangs.topped_up", r.toppedUp),
-		slog.Int("gangs.waiting", r.waitingFor), slog.Int("search.steps", r.steps)}
+		slog.Int("gangs.rebuilt", r.rebuilt), slog.Int("gangs.waiting", r.waitingFor), slog.Int("search.steps", r.steps)}
 	return r.plan, err
 }
 
@@ -155,9 +167,12 @@ func (r *gangPass) planGang(m *pendingGang) error {
 	}
 	r.budget = stepBudget{ctx: r.ctx, left: min(r.stepsEach(), r.left)}
 	fit, why := r.seat(m)
+	repaired := fit == nil && r.ctx.Err() == nil && r.overdue(m) && r.repair(m)
 	r.left -= r.budget.taken
 	r.steps += r.budget.taken
 	switch {
+	case repaired:
+		r.reportRest(m, func(c *orbit.Capsule) bool { return r.index.draft.Uses(c.ID) }, why)
 	case fit != nil:
 		r.countPlaced(m, fit)
 	case r.ctx.Err() == nil:
@@ -253,7 +268,7 @@ func (r *gangPass) try(m *pendingGang, levels []*domainTable) (*gangFit, error) 
 	start := r.index.draft.Checkpoint()
 	p := &gangPacker{index: &r.index, asks: m.asks(&r.index), steps: &r.budget, limit: min(r.limits.GangMembers, r.limits.Commitments)}
 	if !m.fresh() {
-		levels = slices.DeleteFunc(slices.Clone(levels), func(t *domainTable) bool { return m.domain(t, r.state) < 0 })
+		levels = r.homes(m)
 	}
 	fit := p.find(m, levels)
 	if fit != nil && r.index.place(fit.asks, fit.seating) != nil { // the counts were too high
@@ -324,8 +339,13 @@ func (r *gangPass) countPlaced(m *pendingGang, fit *gangFit) {
 		}
 	}
 	why := fmt.Errorf("gang %q: %d of %d waiting members are placed, %s", m.id, fit.total, m.total, fit.noMore())
+	r.reportRest(m, func(c *orbit.Capsule) bool { return seated[c.ID] }, why)
+}
+
+// reportRest reports the pending members of a gang that are not placed.
+func (r *gangPass) reportRest(m *pendingGang, placed func(*orbit.Capsule) bool, why error) {
 	for _, c := range m.handed {
-		if !seated[c.ID] {
+		if !placed(c) {
 			r.plan.Unplaced = append(r.plan.Unplaced, orbit.Unplaced{Capsule: c, Why: why})
 		}
 	}

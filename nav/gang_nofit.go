@@ -2,7 +2,9 @@ package nav
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,6 +23,8 @@ type GangNoFit struct {
 	Waiting, Running int
 	// Least is the smallest number of members that may be placed now.
 	Least int
+	// Shortfall is how many members each role lacks, by its name, if the gang is broken; nil: it is not.
+	Shortfall map[string]int
 	// Levels has one entry for each level that was tried.
 	Levels []DomainFit
 	// NominatedUntil is when the gang's nomination ends unless it is renewed; zero if the gang has none.
@@ -45,10 +49,16 @@ type DomainFit struct {
 }
 
 // Error reads like `gang "g": best rack r17 fits 6 of 8 (3 nodes lack cpu, 1 is unschedulable); no node is in a
-// block`.
+// block`. For a broken gang it begins like `gang "g": runs below its minimum, lacks 1 of role "w": 3 run, 1 wait: `.
 func (e *GangNoFit) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "gang %q: ", e.Gang)
+	for i, role := range slices.Sorted(maps.Keys(e.Shortfall)) {
+		fmt.Fprintf(&b, "%s %d of role %q", []string{"runs below its minimum, lacks", ","}[min(i, 1)], e.Shortfall[role], role)
+	}
+	if len(e.Shortfall) > 0 {
+		b.WriteString(": ")
+	}
 	if e.Running > 0 {
 		fmt.Fprintf(&b, "%d run, %d wait: ", e.Running, e.Waiting)
 	}
@@ -117,7 +127,7 @@ const fewDomains = 4
 
 // diagnose finds the best domain of each level.
 func (p *gangPacker) diagnose(m *pendingGang, levels []*domainTable) *GangNoFit {
-	e := &GangNoFit{Gang: m.id, Waiting: m.total, Running: len(m.running), Least: leastOf(p.asks)}
+	e := &GangNoFit{Gang: m.id, Waiting: m.total, Running: len(m.running), Least: leastOf(p.asks), Shortfall: m.state.Shortfall()}
 	free := p.withLeast(noneOf)
 	for _, t := range levels {
 		fit, exact := free.bestOf(t, m)

@@ -83,9 +83,11 @@ func (m *pendingGang) age(view *orbit.View) {
 	}
 }
 
-// before orders gangs: the higher risen priority first, then the one whose first waiting member was submitted first.
+// before orders gangs: the higher risen priority first, then broken gangs, then the one whose first waiting member was
+// submitted first.
 func (m *pendingGang) before(o *pendingGang) int {
-	return cmp.Or(cmp.Compare(o.aged, m.aged), cmp.Compare(m.first, o.first), cmp.Compare(m.id, o.id))
+	return cmp.Or(cmp.Compare(o.aged, m.aged), btoi(o.state.Broken())-btoi(m.state.Broken()),
+		cmp.Compare(m.first, o.first), cmp.Compare(m.id, o.id))
 }
 
 // Before orders gangs in a heap, as before does.

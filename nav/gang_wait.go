@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/heap"
@@ -19,6 +20,11 @@ type gangWait struct {
 	// What the gang asks for, if other gangs may ask for the same; and the owner of its members.
 	demand *gangDemand
 	owner  string
+	// For a broken gang: the revision of its last change, since when the gang was seen so, and the revision at which a
+	// repair was last tried.
+	broken   orbit.Revision
+	since    time.Time
+	repaired orbit.Revision
 }
 
 // waitMark is the state on which a diagnosis depends: while the mark is the same, the gang still fits nowhere. Capacity
@@ -81,6 +87,7 @@ func (r *gangPass) failed(m *pendingGang, seen waitMark, why error) {
 		g.waits[m.id] = w
 	}
 	w.seen, w.why = seen, why
+	w.noteBroken(m.state, r.view.Now())
 	fit, ok := why.(*GangNoFit) //nolint:errorlint // made here, and never wrapped
 	if !ok || !m.fresh() {
 		return

@@ -216,7 +216,7 @@ func (s *Search) gather(n *orbit.NodeState) (volatile bool) {
 // mayLeave reports whether a capsule may be a victim, as far as that is known without asking the draft. If it may not,
 // later says that it may once its protection has ended, which is no change of a node.
 func (s *Search) mayLeave(v *orbit.Capsule) (may, later bool) {
-	if v.Spec.Priority >= s.ceiling {
+	if v.Spec.Priority >= s.ceiling && !s.replaces(v) {
 		return false, false
 	}
 	if s.state.Protected(v.ID) > 0 {
@@ -224,6 +224,12 @@ func (s *Search) mayLeave(v *orbit.Capsule) (may, later bool) {
 	}
 	return !s.kept[v.ID] && (v.Gang() == "" || v.Gang() != s.of.Gang()) && !s.draft.Uses(v.ID) &&
 		(s.spec.Near.Group == "" || v.Spec.Group != s.spec.Near.Group), false
+}
+
+// replaces reports whether a capsule is a member of a broken gang that the gang of the search precedes, and so may evict
+// whole, whatever its priority.
+func (s *Search) replaces(v *orbit.Capsule) bool {
+	return v.Gang() != "" && s.of.Gang() != "" && s.state.Precedes(s.of.Gang(), v.Gang())
 }
 
 // add counts one more victim, with this priority for Highest.

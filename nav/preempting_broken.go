@@ -1,0 +1,90 @@
+package nav
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/orbitsched/orbit"
+)
+
+// How a Preempting serves broken gangs ([orbit.GangState.Broken]): it evicts others for the members that they lack, in
+// the domain in which they run.
+
+// waiterOf returns what waits as a whole: besides the waiters of a Patient, a broken gang for the members that it lacks.
+func (r *preemptPass) waiterOf(c *orbit.Capsule) waiter {
+	if r.isBroken(c.Gang()) {
+		return waiter{gang: c.Gang()}
+	}
+	return waiterOf(r.state, c)
+}
+
+// stillWaits reports whether a waiter still waits.
+func (r *preemptPass) stillWaits(w waiter) bool { return r.isBroken(w.gang) || w.waits(r.state) }
+
+func (r *preemptPass) isBroken(id orbit.GangID) bool {
+	g := r.state.Gang(id)
+	return id != "" && g != nil && g.Broken()
+}
+
+// wanted returns the capsules to seat together for a member of a gang, and the levels in one domain of which they must
+// be: the minimum of a gang that does not run, or what a broken gang lacks. It sets home to a broken gang.
+func (r *preemptPass) wanted(c *orbit.Capsule) (members []*orbit.Capsule, levels [][]string) {
+	if r.home = nil; !r.isBroken(c.Gang()) {
+		return wantedOf(r.state, c, c.Gang())
+	}
+	m := loadGang(r.state, c.Gang())
+	if m.owner = c.Owner(); m.inspect() != nil {
+		return nil, nil
+	}
+	r.home = m
+	for role, waiting := range m.waiting {
+		waiting = slices.DeleteFunc(slices.Clone(waiting), func(c *orbit.Capsule) bool { return r.draft.Uses(c.ID) })
+		members = append(members, waiting[:min(len(waiting), m.state.Lacks(role))]...)
+	}
+	_, levels = wantedOf(r.state, c, "")
+	return members, levels
+}
+
+// mayBeIn reports whether the members that are served may be in a domain: any, or for a broken gang the one in which it
+// runs.
+func (r *preemptPass) mayBeIn(t *domainTable, d int) bool {
+	return r.home == nil || r.home.domain(t, r.state) == int32(d)
+}
+
+// nominateLacking nominates room for each of the members that a broken gang lacks, as a capsule: a gang that runs is not
+// nominated. It reports false, and nominates nothing, if all are nominated there already or the draft refuses one.
+func (r *preemptPass) nominateLacking(w waiter, rooms []memberRoom) bool {
+	start, made := r.draft.Checkpoint(), 0
+	for _, room := range rooms {
+		if isNominated(room.of.Nomination(), room.NominatedRoom) {
+			continue
+		}
+		do := orbit.Nominate{Capsule: room.of.ID, Parts: []orbit.NominatedRoom{room.NominatedRoom}, Ends: r.now.Add(2 * time.Minute)}
+		if r.draft.Nominate(do) != nil {
+			r.draft.Rollback(start)
+			return false
+		}
+		made++
+	}
+	if made == 0 {
+		return false
+	}
+	r.plan.Proposals = append(r.plan.Proposals, r.draft.Propose())
+	r.nominated += made
+	r.wait(w).lost = 0
+	r.withholdAgain(w)
+	return true
+}
+
+// memberRoom is the room that one member takes.
+type memberRoom struct {
+	of *orbit.Capsule
+	orbit.NominatedRoom
+}
+
+// urgentFirst orders work that was left out: highest priority first, then members of broken gangs.
+func (r *preemptPass) urgentFirst(a, b orbit.Unplaced) int {
+	return cmp.Or(cmp.Compare(b.Capsule.Spec.Priority, a.Capsule.Spec.Priority),
+		btoi(r.isBroken(b.Capsule.Gang()))-btoi(r.isBroken(a.Capsule.Gang())))
+}
