@@ -195,7 +195,7 @@ func TestGangTopUpWithoutASharedDomain(t *testing.T) {
 	commit(t, l, orbit.Release{Capsule: "g-2", Stopped: true})
 	round := e.Pass(t.Context())
 	require.Len(t, round.Unplaced, 1)
-	assert.EqualError(t, round.Unplaced[0].Why, `gang "g": 2 run, 1 wait: those that run share no domain of its levels`)
+	assert.EqualError(t, round.Unplaced[0].Why, `gang "g": runs below its minimum, lacks 1 of role "worker": 2 run, 1 wait: those that run share no domain of its levels`)
 }
 
 // A member whose record is gone is not mistaken for a stranger that has taken its id.

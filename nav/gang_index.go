@@ -328,18 +328,31 @@ func (s *memberShape) takenBy(n *orbit.NodeState, draft *orbit.Draft) bool {
 
 // most returns an upper bound, by the rules that count on single nodes, of how many members a node takes.
 func (s *memberShape) most(n *orbit.NodeState, draft *orbit.Draft) int32 {
-	most := int64(mostAlone)
-	if slices.ContainsFunc(s.spec.Apart, func(a orbit.Apart) bool { return a.Level == orbit.NodeKey && s.spec.IsIn(a.Group) }) {
-		most = 1
+	most := mostOn(s.spec, n.Node)
+	if n.Node.Confirms { // a member may wait for what stops there
+		return most
 	}
 	for _, x := range s.spec.Extras {
-		free := draft.ExtraFree(n, x.Name)
-		for i := range n.Node.Extras {
-			if n.Node.Confirms && n.Node.Extras[i].Name == x.Name { // a member may wait for what stops there
-				free = n.Node.Extras[i].Amount
+		most = int32(min(int64(most), max(0, draft.ExtraFree(n, x.Name))/x.Amount))
+	}
+	return most
+}
+
+// mostOn returns an upper bound, by the rules that count on single nodes, of how many capsules of a spec an empty node
+// takes.
+func mostOn(spec *orbit.Spec, n *orbit.Node) int32 {
+	most := int64(mostAlone)
+	if slices.ContainsFunc(spec.Apart, func(a orbit.Apart) bool { return a.Level == orbit.NodeKey && spec.IsIn(a.Group) }) {
+		most = 1
+	}
+	for _, x := range spec.Extras {
+		has := int64(0)
+		for i := range n.Extras {
+			if n.Extras[i].Name == x.Name {
+				has = n.Extras[i].Amount
 			}
 		}
-		most = min(most, max(0, free)/x.Amount)
+		most = min(most, has/x.Amount)
 	}
 	return int32(most)
 }

@@ -99,7 +99,7 @@ func TestGangToppedUpWhereItRuns(t *testing.T) {
 		want   orbit.NodeID
 		why    string
 	}{
-		"rack":          {levels: []string{"rack"}, why: `gang "g": 2 run, 1 wait: best rack r fits 0 of 1 (2 nodes lack cpu, 1 is unschedulable)`},
+		"rack":          {levels: []string{"rack"}, why: `gang "g": runs below its minimum, lacks 1 of role "w": 2 run, 1 wait: best rack r fits 0 of 1 (2 nodes lack cpu, 1 is unschedulable)`},
 		"rack or block": {levels: []string{"rack", "block"}, want: "same block"},
 		"rack, loose":   {levels: []string{"rack"}, loose: true, want: "far"},
 	} {

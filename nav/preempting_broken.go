@@ -3,7 +3,6 @@ package nav
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"github.com/orbitsched/orbit"
 )
@@ -22,15 +21,19 @@ func (r *preemptPass) waiterOf(c *orbit.Capsule) waiter {
 // stillWaits reports whether a waiter still waits.
 func (r *preemptPass) stillWaits(w waiter) bool { return r.isBroken(w.gang) || w.waits(r.state) }
 
-func (r *preemptPass) isBroken(id orbit.GangID) bool {
-	g := r.state.Gang(id)
+func (r *preemptPass) isBroken(id orbit.GangID) bool { return isBroken(r.state, id) }
+
+// isBroken reports whether there is a broken gang with this id.
+func isBroken(state *orbit.State, id orbit.GangID) bool {
+	g := state.Gang(id)
 	return id != "" && g != nil && g.Broken()
 }
 
 // wanted returns the capsules to seat together for a member of a gang, and the levels in one domain of which they must
-// be: the minimum of a gang that does not run, or what a broken gang lacks. It sets home to a broken gang.
+// be: the minimum of a gang that does not run, or what a broken gang lacks. After a lost proposal it is one member of a
+// broken gang at a time, because room can be nominated for one, and perhaps not for all. It sets home to a broken gang.
 func (r *preemptPass) wanted(c *orbit.Capsule) (members []*orbit.Capsule, levels [][]string) {
-	if r.home = nil; !r.isBroken(c.Gang()) {
+	if r.home, r.search.Lower = nil, false; !r.isBroken(c.Gang()) {
 		return wantedOf(r.state, c, c.Gang())
 	}
 	m := loadGang(r.state, c.Gang())
@@ -42,6 +45,9 @@ func (r *preemptPass) wanted(c *orbit.Capsule) (members []*orbit.Capsule, levels
 		waiting = slices.DeleteFunc(slices.Clone(waiting), func(c *orbit.Capsule) bool { return r.draft.Uses(c.ID) })
 		members = append(members, waiting[:min(len(waiting), m.state.Lacks(role))]...)
 	}
+	if w := r.waiterOf(c); len(members) > 1 && (r.wait(w).lost > 0 || r.withheld[w] || members[0].Nomination().Lives()) {
+		members, r.search.Lower = members[:1], true
+	}
 	_, levels = wantedOf(r.state, c, "")
 	return members, levels
 }
@@ -52,29 +58,21 @@ func (r *preemptPass) mayBeIn(t *domainTable, d int) bool {
 	return r.home == nil || r.home.domain(t, r.state) == int32(d)
 }
 
-// nominateLacking nominates room for each of the members that a broken gang lacks, as a capsule: a gang that runs is not
-// nominated. It reports false, and nominates nothing, if all are nominated there already or the draft refuses one.
-func (r *preemptPass) nominateLacking(w waiter, rooms []memberRoom) bool {
-	start, made := r.draft.Checkpoint(), 0
-	for _, room := range rooms {
-		if isNominated(room.of.Nomination(), room.NominatedRoom) {
-			continue
-		}
-		do := orbit.Nominate{Capsule: room.of.ID, Parts: []orbit.NominatedRoom{room.NominatedRoom}, Ends: r.now.Add(2 * time.Minute)}
-		if r.draft.Nominate(do) != nil {
-			r.draft.Rollback(start)
-			return false
-		}
-		made++
-	}
-	if made == 0 {
+// nominateMember nominates room for a member that a broken gang lacks, as for a capsule: a gang that runs is not
+// nominated. It reports false if the member is nominated there already, or the draft refuses.
+func (r *preemptPass) nominateMember(w waiter, room memberRoom) bool {
+	if isNominated(room.of.Nomination(), room.NominatedRoom) || !r.nominate(waiter{capsule: room.of.ID}, []orbit.NominatedRoom{room.NominatedRoom}) {
 		return false
 	}
-	r.plan.Proposals = append(r.plan.Proposals, r.draft.Propose())
-	r.nominated += made
 	r.wait(w).lost = 0
 	r.withholdAgain(w)
 	return true
+}
+
+// mustSeat reports whether a seating that needs no victims has to be proposed nevertheless, because it uses room that is
+// nominated for a member: a [Gang] uses only room that is nominated for a gang.
+func (r *preemptPass) mustSeat(s *gangSeating) bool {
+	return r.home != nil && slices.ContainsFunc(s.rooms, func(room memberRoom) bool { return room.of.Nomination().Lives() })
 }
 
 // memberRoom is the room that one member takes.

@@ -61,7 +61,7 @@ func (r *preemptPass) serveGang(ctx context.Context, c *orbit.Capsule) error {
 		return w.why
 	}
 	withheld := r.withheld[waiter{gang: c.Gang()}]
-	if len(best.leave) == 0 && !withheld {
+	if len(best.leave) == 0 && !withheld && !r.mustSeat(best) {
 		return limited{"there is room for it without evicting"}
 	}
 	if why := r.exceeds(best.leave, best.Priority()); why != nil {
@@ -92,7 +92,7 @@ func (r *preemptPass) serveGang(ctx context.Context, c *orbit.Capsule) error {
 // nominated nothing.
 func (r *preemptPass) nominateGang(of waiter, s *gangSeating) bool {
 	if r.home != nil {
-		return r.nominateLacking(of, s.rooms)
+		return r.nominateMember(of, s.rooms[0])
 	}
 	return !isNominated(r.state.Gang(of.gang).Nomination, s.parts...) && r.nominate(of, s.parts)
 }

@@ -63,7 +63,7 @@ func (s *Search) gang(id orbit.GangID) *gangHere {
 		}
 		g.surplus[i] -= g.state.Minimum(i)
 	}
-	if !whole || g.highest >= s.ceiling && !s.state.Precedes(s.of.Gang(), id) {
+	if !whole || g.highest >= s.ceiling && (s.Lower || !s.state.Precedes(s.of.Gang(), id)) {
 		g.all = nil
 	}
 	if slices.Min(g.surplus) < 0 { // a gang that is below a minimum already can only be evicted whole

@@ -24,6 +24,9 @@ import (
 type Search struct {
 	// Gentle forbids to evict whole gangs.
 	Gentle bool
+	// Lower forbids to evict broken gangs that are not of lower priority. The ledger allows that only for all members that
+	// a gang lacks together.
+	Lower bool
 	// Pick chooses the devices for the capsule on a node that has room for it; nil: [orbit.NodeState.PickDevices].
 	Pick func(*orbit.NodeState, *orbit.Spec) orbit.DeviceSet
 	// Refusal is the refusal by which the draft has kept a victim on its node because of a budget, since Begin; nil:
@@ -229,7 +232,7 @@ func (s *Search) mayLeave(v *orbit.Capsule) (may, later bool) {
 // replaces reports whether a capsule is a member of a broken gang that the gang of the search precedes, and so may evict
 // whole, whatever its priority.
 func (s *Search) replaces(v *orbit.Capsule) bool {
-	return v.Gang() != "" && s.of.Gang() != "" && s.state.Precedes(s.of.Gang(), v.Gang())
+	return !s.Lower && v.Gang() != "" && s.of.Gang() != "" && s.state.Precedes(s.of.Gang(), v.Gang())
 }
 
 // add counts one more victim, with this priority for Highest.
