@@ -21,7 +21,8 @@ type GangExplanation struct {
 	// Wants is how many members have to be placed: the sum of the minimums of all roles, less the placed members. If the
 	// gang does not run, they have to be placed at once.
 	Wants int
-	// Broken says what each role lacks, by its name, if the gang runs below its minimum; nil: it does not.
+	// Broken is how many members each role lacks, by its name, if the gang runs below its minimum; nil: it does not
+	// ([orbit.GangState.Shortfall]).
 	Broken map[string]int
 	// Domains are the topology domains of the gang's levels; those in which the most members fit come first. For a gang
 	// without levels, or one that is Loose, all nodes together are one more domain, without a level.
@@ -67,17 +68,11 @@ func ExplainGang(ctx context.Context, state *orbit.State, id orbit.GangID) (*Gan
 	if g == nil {
 		return nil, fmt.Errorf("whatif: there is no gang %q in the state; submit it, or ask about one that is there", id)
 	}
-	e := &GangExplanation{Gang: g.Gang}
+	e := &GangExplanation{Gang: g.Gang, Broken: g.Shortfall()}
 	var roles []int
 	for i := range g.Gang.Roles {
 		roles = append(roles, i)
 		e.Wants += g.Lacks(i)
-		if g.Broken() && g.Lacks(i) > 0 {
-			if e.Broken == nil {
-				e.Broken = map[string]int{}
-			}
-			e.Broken[g.Gang.Roles[i].Name] += g.Lacks(i)
-		}
 	}
 	slices.SortStableFunc(roles, func(x, y int) int { return largerFirst(g.Gang.Roles[x].Spec, g.Gang.Roles[y].Spec) })
 	draft, err := draftAt(ctx, state)
