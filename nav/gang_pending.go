@@ -30,6 +30,8 @@ type pendingGang struct {
 	first uint64
 	// Why the gang cannot be planned, however much is free.
 	fault error
+	// What it asks for, as a key of its demand; empty until that is needed.
+	demandKey string
 }
 
 const (

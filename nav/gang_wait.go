@@ -182,28 +182,32 @@ func (r *gangPass) demand(m *pendingGang) *gangDemand {
 	if !m.fresh() || len(r.demands) == 0 {
 		return nil
 	}
-	return r.demands[r.demandKey(m, m.asks(&r.index))]
+	return r.demands[r.demandKey(m)]
 }
 
 // demandKey describes what a gang asks for.
-func (r *gangPass) demandKey(m *pendingGang, asks []memberAsk) string {
-	text := fmt.Appendf(nil, "%t %q", m.gang.Loose, m.gang.Levels)
-	for i := range asks {
-		text = fmt.Appendf(text, " %d/%d of %s", asks[i].least, asks[i].want, r.index.keys[asks[i].askedBy])
+func (r *gangPass) demandKey(m *pendingGang) string {
+	if m.demandKey == "" {
+		asks := m.asks(&r.index)
+		text := fmt.Appendf(nil, "%t %q", m.gang.Loose, m.gang.Levels)
+		for i := range asks {
+			text = fmt.Appendf(text, " %d/%d of %s", asks[i].least, asks[i].want, r.index.keys[asks[i].askedBy])
+		}
+		m.demandKey = string(text)
 	}
-	return string(text)
+	return m.demandKey
 }
 
 // newDemand returns the demand of a gang that does not run, and makes it if there is none.
 func (r *gangPass) newDemand(m *pendingGang) *gangDemand {
-	asks := m.asks(&r.index)
-	key := r.demandKey(m, asks)
+	key := r.demandKey(m)
 	if d := r.demands[key]; d != nil {
 		return d
 	}
 	if r.demands == nil {
 		r.demands = map[string]*gangDemand{}
 	}
+	asks := m.asks(&r.index)
 	d := &gangDemand{key: key, levels: m.gang.Levels, loose: m.gang.Loose}
 	for i := range asks {
 		d.asks = append(d.asks, memberAsk{shape: asks[i].shape, askedBy: asks[i].askedBy, want: asks[i].want, least: asks[i].least})
