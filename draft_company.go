@@ -301,20 +301,6 @@ func (d *Draft) Opens(spec *Spec, level string, n *Node) bool {
 	return v == nil || v.why(level, n) == ""
 }
 
-// ExtraFree returns how much of an extra ([Extra]) is free on a node, as the plan leaves it: what the node has, less what
-// the capsules placed there take, less what capsules take that have left the node and still run there. It is negative
-// where more is taken than the node has.
-func (d *Draft) ExtraFree(n *NodeState, name string) int64 {
-	if d.view == nil {
-		return 0
-	}
-	if d.rules.rules == nil || d.rules.rule(extraGroup(name), NodeKey).apart == 0 { // the draft does not count it
-		return d.view.state.ExtraFree(n, name)
-	}
-	taken := d.rules.in(companyDomain{extraGroup(name), NodeKey, string(n.Node.ID)})
-	return amountOf(n.Node.Extras, name) - int64(taken[membersPlaced]) - int64(taken[membersStopping])
-}
-
 // counted returns the sum of what the moves add to the count of a key.
 func counted(moves []companyMove, k companyKey, ruled func(string, func(string))) (n int) {
 	for _, m := range moves {
@@ -342,35 +328,6 @@ func (d *Draft) keepsCompany(c *Capsule, n *NodeState) (after bool, err error) {
 	}
 	r.Kind, r.Do, r.Capsule, r.At, r.advice = ErrInfeasible, len(d.log)-d.open, c.ID, d.view.Revision(), ""
 	return false, r
-}
-
-// delay sets Place.After of the earlier placements of the proposal in the making on a node that take an extra which a new
-// placement takes too, if these now fit only beside what is left when the remains on the node have stopped: the ledger
-// judges them all on the sum. It returns their log positions.
-func (d *Draft) delay(n *NodeState, spec *Spec) (at []int) {
-	if len(spec.Extras) == 0 {
-		return nil
-	}
-	for i := len(d.steps) - 1; i >= 0 && d.steps[i].open == d.open && d.steps[i].log >= d.open; i-- {
-		s := &d.steps[i]
-		if s.spec == nil || s.node.index != n.index || len(s.spec.Extras) == 0 {
-			continue
-		}
-		if place, _ := d.log[s.log].(Place); place.After || (&arrival{spec: s.spec, node: n.Node, counted: true, nodeOf: d.describes}).fault(draftCounts{d}) == nil {
-			continue
-		}
-		d.setAfter(s.log, true)
-		at = append(at, s.log)
-	}
-	return at
-}
-
-// setAfter sets Place.After of the placement at a log position.
-func (d *Draft) setAfter(at int, after bool) {
-	if place, ok := d.log[at].(Place); ok {
-		place.After = after
-		d.log[at] = place
-	}
 }
 
 // describes returns the description of a node of the view.

@@ -193,7 +193,7 @@ func repairOne(t *rapid.T) string {
 		}
 		commit(t, l, orbit.Release{Capsule: c.ID, Stopped: true})
 		if free := snapshot(t, l).Node(c.Node).Free()[orbit.CPU]; free > 0 && rapid.IntRange(0, 3).Draw(t, "is taken") > 0 {
-			id := orbit.CapsuleID("instead of " + c.ID)
+			id := "instead of " + c.ID
 			commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: spec(free, 0)})
 			_, _ = l.Propose(t.Context(), orbit.Proposal{Do: []orbit.Commitment{orbit.Place{Capsule: id, Node: c.Node}}})
 		}

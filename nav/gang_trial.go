@@ -104,11 +104,11 @@ func (t *gangTrial) seatEven() (ended bool) {
 	if t.keep(); len(t.seats) == t.goal || t.steps.spent {
 		return true
 	}
-	if key := t.key(); t.seen[key] || !t.hopeful(t.even, 0) {
+	key := t.key()
+	if t.seen[key] || !t.hopeful(t.even, 0) {
 		return false
-	} else {
-		t.seen[key] = true
 	}
+	t.seen[key] = true
 	for _, a := range t.order[t.even:] {
 		if t.placed[a] < t.asks[a].want && t.each(a, 0, func(int) bool { return t.seatEven() }) {
 			return true
@@ -184,7 +184,8 @@ func (t *gangTrial) due() (n int) {
 func (t *gangTrial) seatOn(a, i int, next func() bool) (seated, ended bool) {
 	d, ask := &t.index.draft, &t.asks[a]
 	n := d.Node(int(t.bins[i].node))
-	if !t.step() || d.Misfit(n, ask.spec) != (orbit.Misfit{}) && !(n.Node.Confirms && n.Fits(ask.spec)) { // there it may wait for what stops
+	waits := n.Node.Confirms && n.Fits(ask.spec) // it may wait there for what stops, which the Misfit does not consider
+	if !t.step() || !waits && d.Misfit(n, ask.spec) != (orbit.Misfit{}) {
 		return false, false
 	}
 	for _, set := range t.choices(n, &ask.spec.Devices) {
