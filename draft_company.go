@@ -581,18 +581,15 @@ type tallySpec struct {
 // keptTallies is how many tallies a draft may have before a Sync drops the unused ones.
 const keptTallies = 64
 
-// spreadsItself reports whether the spread of the spec goes by the number of capsules of the same spec, not by a group
-// or by names.
-func (s *Spec) spreadsItself() bool {
-	return s.Spread.Level != "" && s.Group == "" && len(s.Spread.Names) == 0
-}
+// spreadsItself reports whether the spread of the spec goes by the number of capsules of the same spec, not by a group.
+func (s *Spec) spreadsItself() bool { return s.Spread.Level != "" && s.Group == "" }
 
 // MembersBy returns the number of placed members of a group in each domain of a level, as the plan leaves them; domains
 // without members are absent. The level [NodeKey] counts by node. With an empty group MembersBy counts the capsules of
-// the spec itself, which must be a spec that a ledger hands out and whose Spread names that level and nothing else. The
-// map follows the plan, must not be written to, and is good until the next Sync. The version changes whenever a count
-// has changed. The first call for a group and a level visits all nodes of the group, or without a group all capsules;
-// the first call after each Sync visits the nodes that have changed.
+// the spec itself, which must be a spec that a ledger hands out and whose Spread names that level. The map follows the
+// plan, must not be written to, and is good until the next Sync. The version changes whenever a count has changed. The
+// first call for a group and a level visits all nodes of the group, or without a group all capsules; the first call
+// after each Sync visits the nodes that have changed.
 func (d *Draft) MembersBy(spec *Spec, group, level string) (members map[string]int, version uint64) {
 	if d.view == nil {
 		return nil, 0

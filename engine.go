@@ -83,8 +83,8 @@ type Engine struct {
 	// Run is at work.
 	running atomic.Bool
 	nudges  nudges
-	// How many goroutines wait for reports.
-	listening atomic.Int32
+	// One element for each goroutine that waits for reports; nil: none has yet.
+	listening chan struct{}
 
 	// If set, it decides claims instead of the navigator, and number is the position of the engine in it. A population
 	// uses it so that the claims of its engines do not overlap.
@@ -239,7 +239,7 @@ func (e *Engine) planAndPropose(ctx context.Context, round *Round) {
 	round.Planning = time.Since(start)
 	round.Notes, round.Unplaced = plan.Notes, plan.Unplaced
 	e.share.adapt(round.Planning)
-	aside := e.park(pending, unfit)
+	aside := e.park(pending, unfit, plan.Proposals)
 	proposed, conflicts := round.Proposed, round.Conflicts
 	e.proposePlan(ctx, pending, e.lawful(plan.Proposals, pending, round), round)
 	e.view.Passed(round.Proposed-proposed, round.Conflicts-conflicts)

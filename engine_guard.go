@@ -97,6 +97,8 @@ type misfitting struct {
 	near  *nearby
 	ruled bool // rules of company may have closed domains to the spec
 	rest  rest // what the NoFit rests on besides the nodes
+	// A NoFit holds even if capsules of lower priority are evicted; and a budget has refused such an eviction.
+	evicts, kept bool
 }
 
 // unfit returns the specs of the capsules that are left out, each once.
@@ -118,6 +120,7 @@ func unfit(unplaced []Unplaced) (specs []misfitting) {
 		}
 		m, was := &specs[i], specs[i].nowhere
 		m.nowhere, m.ruled = true, m.ruled || nofit != nil && nofit.ruled
+		m.evicts, m.kept = m.evicts || nofit != nil && nofit.evicts, m.kept || nofit != nil && nofit.kept
 		switch {
 		case nofit == nil:
 			m.near = nil

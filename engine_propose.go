@@ -14,7 +14,7 @@ import (
 // park parks each class that the plan found to fit nowhere, and returns those that were not parked before. For a class
 // that is left out for another reason, it arranges that free capacity wakes the engine. Specs that were not among the
 // planned capsules are ignored.
-func (e *Engine) park(planned []*Capsule, unfit []misfitting) (aside []*Spec) {
+func (e *Engine) park(planned []*Capsule, unfit []misfitting, plan []Proposal) (aside []*Spec) {
 	defer e.view.queue.settle()
 	if len(unfit) == 0 {
 		return nil
@@ -23,7 +23,7 @@ func (e *Engine) park(planned []*Capsule, unfit []misfitting) (aside []*Spec) {
 	for _, c := range planned {
 		known[c.Spec] = true
 	}
-	until := time.Now().Add(e.parkFor())
+	until, evicts := time.Now().Add(e.parkFor()), false
 	for i := range unfit {
 		switch m := &unfit[i]; {
 		case !known[m.spec]:
@@ -32,6 +32,10 @@ func (e *Engine) park(planned []*Capsule, unfit []misfitting) (aside []*Spec) {
 		case e.view.queue.park(m, until):
 			aside = append(aside, m.spec)
 		}
+		evicts = evicts || unfit[i].evicts
+	}
+	if evicts {
+		e.view.queue.parked.expect(plan)
 	}
 	return aside
 }
@@ -128,32 +132,29 @@ func (e *Engine) resendUnknown(ctx context.Context, round *Round) bool {
 	return true
 }
 
-// proposePlan sends the proposals of a plan in their order. A new group begins where the priority falls; it is sent after
-// the outcomes of the group before are known. If a capsule has just lost its bet, or was left out of the plan in a pass with losers, a proposal
-// of lower priority that takes room which that capsule could use is not sent. Its capsules are planned again together
-// with the loser. The exception: enough nodes that the plan does not touch have room for the losers by the rules of the
-// ledger.
+// proposePlan sends the proposals of a plan in their order, group by group; a group is sent after the outcomes of the
+// group before are known. A new group begins where the priority falls, and with a proposal that rests on one before it in
+// the group.
+//
+// If a capsule has just lost its bet, or was left out of the plan in a pass with losers, a proposal of lower priority that
+// takes room which that capsule could use is not sent. Its capsules are planned again together with the loser. The
+// exception: enough nodes that the plan does not touch have room for the losers by the rules of the ledger.
 func (e *Engine) proposePlan(ctx context.Context, pending []*Capsule, plan []Proposal, round *Round) {
-	e.losers = nil
-	if e.view.Aged(pending[0]) == e.view.Aged(pending[len(pending)-1]) { // the batch is sorted, so all have the same priority
-		e.propose(ctx, plan, round)
-		return
-	}
+	ranked := e.view.Aged(pending[0]) != e.view.Aged(pending[len(pending)-1]) // the batch is sorted; else all have the same priority
+	evicting := slices.ContainsFunc(plan, func(p Proposal) bool { return p.evicts() })
 	for rest := plan; len(rest) > 0; {
 		e.losers = nil
-		n, highest := 0, int32(math.MinInt32)
-		for n < len(rest) {
-			priority, places := e.priorityOf(&rest[n])
-			if places && priority < highest {
-				break
-			}
-			if places {
-				highest = priority
-			}
-			n++
+		n := len(rest)
+		if ranked {
+			n = e.samePriority(rest)
 		}
-		e.propose(ctx, rest[:n], round)
-		if rest = rest[n:]; len(e.losers) > 0 && len(rest) > 0 {
+		group := rest[:n]
+		if evicting {
+			n = e.independent(group)
+			group = e.withoutUnsettled(rest[:n], round)
+		}
+		e.propose(ctx, group, round)
+		if rest = rest[n:]; ranked && len(e.losers) > 0 && len(rest) > 0 {
 			for _, u := range round.Unplaced { // they may have been left out because the losers were to take the room
 				if c := u.Capsule; c != nil && e.view.state.Capsule(c.ID) != nil {
 					e.losers = append(e.losers, e.loserOf(e.view.state.Capsule(c.ID)))
@@ -162,6 +163,92 @@ func (e *Engine) proposePlan(ctx context.Context, pending []*Capsule, plan []Pro
 			rest = e.withhold(rest, plan, round)
 		}
 	}
+}
+
+// samePriority returns how many proposals there are before the priority falls.
+func (e *Engine) samePriority(plan []Proposal) (n int) {
+	highest := int32(math.MinInt32)
+	for ; n < len(plan); n++ {
+		priority, places := e.priorityOf(&plan[n])
+		if places && priority < highest {
+			break
+		}
+		if places {
+			highest = priority
+		}
+	}
+	return n
+}
+
+// evicts reports whether a proposal evicts a capsule.
+func (p *Proposal) evicts() bool {
+	return slices.ContainsFunc(p.Do, func(do Commitment) bool { _, evicts := do.(Evict); return evicts })
+}
+
+// independent returns how many proposals there are before one that rests on another of them: it evicts on a node on which
+// an earlier one takes room, and by itself the ledger would refuse it or spare one of its victims. Without the earlier
+// proposal it would take the room that this one is to take, and leave the victim where it is.
+func (e *Engine) independent(plan []Proposal) (n int) {
+	taken := map[NodeID]bool{}
+	for ; n < len(plan); n++ {
+		if p := &plan[n]; p.takesRoomOnAny(taken) && e.restsOnOthers(p) {
+			return n
+		}
+		for _, do := range plan[n].Do {
+			if on := takesRoomOn(do); on != "" {
+				taken[on] = true
+			}
+		}
+	}
+	return n
+}
+
+// restsOnOthers reports whether a proposal evicts, and would be refused, or would evict fewer capsules, if it were the
+// only one of its plan.
+func (e *Engine) restsOnOthers(p *Proposal) bool {
+	if !p.evicts() {
+		return false
+	}
+	reduced, err := e.view.state.Judge(*p)
+	return err != nil || len(reduced.Do) < len(p.Do)
+}
+
+// takesRoomOnAny reports whether a proposal takes room on one of the nodes.
+func (p *Proposal) takesRoomOnAny(nodes map[NodeID]bool) bool {
+	return slices.ContainsFunc(p.Do, func(do Commitment) bool { return nodes[takesRoomOn(do)] })
+}
+
+var errUnsettled = errors.New("it is not known whether an earlier proposal, which takes room on the same node, was committed; it is planned again when that is known")
+
+// withoutUnsettled gives up the proposals that rest on one whose outcome is unknown, and returns the others.
+func (e *Engine) withoutUnsettled(plan []Proposal, round *Round) []Proposal {
+	unsettled := map[NodeID]bool{}
+	for i := range e.unsettled {
+		for _, do := range e.unsettled[i].Do {
+			unsettled[takesRoomOn(do)] = true
+		}
+	}
+	delete(unsettled, "")
+	if len(unsettled) == 0 {
+		return plan
+	}
+	return slices.DeleteFunc(slices.Clone(plan), func(p Proposal) bool {
+		rests := p.takesRoomOnAny(unsettled) && e.restsOnOthers(&p)
+		if rests {
+			e.giveUp(&p, errUnsettled, round)
+		}
+		return rests
+	})
+}
+
+// giveUp counts the capsules of a proposal that is not sent as left out, so that they are planned again.
+func (e *Engine) giveUp(p *Proposal, why error, round *Round) {
+	for _, do := range p.Do {
+		if place, ok := do.(Place); ok {
+			round.Unplaced = append(round.Unplaced, Unplaced{Capsule: e.view.state.Capsule(place.Capsule), Why: why})
+		}
+	}
+	e.lost(p, nil)
 }
 
 // priorityOf returns the highest priority, with aging, of the capsules that a proposal places; places is false if it
@@ -212,13 +299,8 @@ func (e *Engine) withhold(rest, plan []Proposal, round *Round) []Proposal {
 			overtakes = true
 			return true
 		})
-		for _, do := range p.Do {
-			if place, ok := do.(Place); ok && overtakes {
-				round.Unplaced = append(round.Unplaced, Unplaced{Capsule: e.view.state.Capsule(place.Capsule), Why: errWithheld})
-			}
-		}
 		if overtakes {
-			e.lost(&p, nil)
+			e.giveUp(&p, errWithheld, round)
 		}
 		return overtakes
 	})

@@ -108,8 +108,8 @@ func (e *Engine) outdate(ctx context.Context) (woken bool, err error) {
 
 // awaitReports starts a goroutine that calls wake when a report arrives by which parked or waiting work may fit. It
 // does nothing if the telemetry has no method Wait. After a report that helps nothing, it pauses for the first wait of
-// the backoff before it looks again. If mostListening earlier calls of Wait still have not returned, it starts none, and
-// the next round reports that.
+// the backoff before it looks again. While mostListening earlier calls of Wait have not returned, it waits for one of
+// them; if that takes longer than hungAfter, the next round reports it.
 func (e *Engine) awaitReports(ctx context.Context, wake func()) {
 	waiter, ok := e.Telemetry.(interface {
 		Wait(ctx context.Context, after uint64) error
@@ -117,13 +117,14 @@ func (e *Engine) awaitReports(ctx context.Context, wake func()) {
 	if !ok {
 		return
 	}
-	if e.listening.Add(1) > mostListening {
-		e.listening.Add(-1)
-		e.carry(fmt.Errorf("orbit: engine %q: %d calls of the telemetry's Wait go on although their contexts have ended; reports wake nothing until one of them returns",
-			e.Name, mostListening))
-		return
+	if e.listening == nil {
+		e.listening = make(chan struct{}, mostListening)
 	}
 	go guard.Call(func() error {
+		if !e.listen(ctx) {
+			return nil
+		}
+		defer func() { <-e.listening }()
 		for {
 			version, waits := e.heard()
 			if !waits {
@@ -142,16 +143,37 @@ func (e *Engine) awaitReports(ctx context.Context, wake func()) {
 			sleep(ctx, e.pace.Initial)
 		}
 	}, func(err error) {
-		e.listening.Add(-1)
 		if guard.Crashed(err) {
 			e.carry(fmt.Errorf("orbit: engine %q: waiting for reports: %w", e.Name, err))
 		}
 	})
 }
 
-// mostListening is the maximum number of goroutines of one engine that are in a call of Wait, those included that have
-// not returned although their wait is over.
-const mostListening = 4
+// listen waits until fewer than mostListening goroutines are in a call of Wait, and reserves the place of one of them. It
+// returns false if ctx ends before. On a busy machine a call may return a little after its context has ended, so a call
+// counts as hung only after hungAfter.
+func (e *Engine) listen(ctx context.Context) bool {
+	hung := time.NewTimer(hungAfter)
+	defer hung.Stop()
+	for {
+		select {
+		case e.listening <- struct{}{}:
+			return true
+		case <-ctx.Done():
+			return false
+		case <-hung.C:
+			e.carry(fmt.Errorf("orbit: engine %q: %d calls of the telemetry's Wait have not returned %v after their contexts have ended; reports wake nothing until one of them returns",
+				e.Name, mostListening, hungAfter))
+		}
+	}
+}
+
+const (
+	// mostListening is the maximum number of goroutines of one engine that are in a call of Wait, those included that have
+	// not returned although their wait is over.
+	mostListening = 4
+	hungAfter     = time.Second
+)
 
 // carry keeps an error for the next round.
 func (e *Engine) carry(err error) {
@@ -300,7 +322,7 @@ func (e *Engine) classifyChange(c *Change) (work, room bool) {
 	case Resize:
 		return do.Since == 0 && e.minds(do.Capsule), aside
 	case Confirm: // a capsule that has stopped may be placed on nodes without an agent
-		return do.Stopped && e.minds(do.Capsule), false
+		return do.Stopped && e.minds(do.Capsule), do.Stopped && aside || do.Ready && len(p.kept) > 0
 	case PutNode, PutBudget, RemoveBudget:
 		return false, aside
 	case Protect:
@@ -310,7 +332,8 @@ func (e *Engine) classifyChange(c *Change) (work, room bool) {
 	case Nominate:
 		return false, aside
 	case Place, Adopt: // either may have ended a nomination
-		return false, len(p.ties)+len(p.rests) > 0 || aside && e.view.state.nominations.Len() > 0
+		place, _ := do.(Place)
+		return false, len(p.ties)+len(p.rests)+len(p.kept) > 0 || aside && e.view.state.nominations.Len() > 0 || p.placed[place.Node]
 	}
 	return false, false
 }

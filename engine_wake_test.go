@@ -1145,6 +1145,43 @@ func TestHungWaitIsReported(t *testing.T) {
 	})
 }
 
+// Calls of Wait that return a little after their contexts have ended, as they do on a busy machine, are no hung calls:
+// nothing is reported, however many rests follow each other meanwhile, and a report still wakes the engine.
+func TestSlowWaitIsNotReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, tel := &MemoryLedger{}, &slowBoard{board: &board{}}
+		commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: []CapsuleID{"large"}, Spec: wants(20)})
+		r := newRig(t, l, &Engine{Navigator: &greedy{}, Telemetry: tel, OnError: func(error) {}})
+		r.run()
+		for range 30 {
+			time.Sleep(ms)
+			r.Nudge()
+		}
+		r.until(time.Minute)
+		for _, round := range r.rounds {
+			assert.Empty(t, round.Errors)
+		}
+		assert.LessOrEqual(t, tel.most.Load(), int32(mostListening))
+		tel.ended.Store(true)
+	})
+}
+
+// slowBoard is telemetry whose Wait returns 20 ms after its context has ended.
+type slowBoard struct {
+	*board
+	calls, most atomic.Int32
+	ended       atomic.Bool // the test is over
+}
+
+func (b *slowBoard) Wait(ctx context.Context, _ uint64) error {
+	b.most.Store(max(b.most.Load(), b.calls.Add(1)))
+	defer b.calls.Add(-1)
+	if <-ctx.Done(); !b.ended.Load() {
+		time.Sleep(20 * ms)
+	}
+	return ctx.Err()
+}
+
 // hungBoard is telemetry whose Wait returns only after end has been closed.
 type hungBoard struct {
 	board

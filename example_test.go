@@ -147,7 +147,7 @@ func ExampleNoFit() {
 	})
 	round := (&orbit.Engine{Ledger: ledger, Navigator: navigator}).Pass(ctx)
 	fmt.Println(round.Unplaced[0].Why)
-	// Output: 0 of 3 nodes fit: 3 lack cpu
+	// Output: 0 of 3 nodes fit: 3 lack cpu; no node is that large: the largest has 4 cores
 }
 
 // coldest is a score of one's own: it packs, by free CPU, and can bound itself, so that Indexed finds the best of

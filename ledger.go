@@ -195,7 +195,7 @@ func (l *MemoryLedger) Propose(ctx context.Context, p Proposal) (Revision, error
 func (l *MemoryLedger) commitLocked(p *Proposal) (Revision, chan struct{}, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	rev, err := l.commit(p)
+	rev, err := l.commit(p, nil)
 	return rev, l.takeWake(), err
 }
 
@@ -208,14 +208,14 @@ func (l *MemoryLedger) ProposeBatch(ctx context.Context, batch []Proposal) []Out
 	out := make([]Outcome, len(batch))
 	for from := 0; from < len(batch); from += batchRun {
 		to := min(from+batchRun, len(batch))
-		l.proposeRun(ctx, batch[from:to], out[from:to])
+		l.proposeRun(ctx, batch[from:to], out[from:to], nil)
 	}
 	return out
 }
 
 // proposeRun commits one run of a batch. It copies and checks the proposals before it takes the lock, and does not
-// commit malformed ones.
-func (l *MemoryLedger) proposeRun(ctx context.Context, run []Proposal, out []Outcome) {
+// commit malformed ones. It appends the changes of what it commits to made, if that is not nil.
+func (l *MemoryLedger) proposeRun(ctx context.Context, run []Proposal, out []Outcome, made *[]Change) {
 	var ready [batchRun]Proposal
 	copy(ready[:], run)
 	c := cloners.Get().(*cloner)
@@ -230,27 +230,27 @@ func (l *MemoryLedger) proposeRun(ctx context.Context, run []Proposal, out []Out
 	}
 	var soon ahead
 	soon.plan(ready[:len(run)])
-	if wake := l.commitRunLocked(ready[:len(run)], out, &soon); wake != nil {
+	if wake := l.commitRunLocked(ready[:len(run)], out, &soon, made); wake != nil {
 		close(wake)
 	}
 }
 
 // commitRunLocked is the critical section of a run. The caller closes the returned channel, if it is not nil, after the
 // unlock.
-func (l *MemoryLedger) commitRunLocked(run []Proposal, out []Outcome, soon *ahead) chan struct{} {
+func (l *MemoryLedger) commitRunLocked(run []Proposal, out []Outcome, soon *ahead, made *[]Change) chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.sink = soon.read(l.live)
 	for i := range run {
 		if out[i].Err == nil {
-			out[i].Revision, out[i].Err = l.commit(&run[i])
+			out[i].Revision, out[i].Err = l.commit(&run[i], made)
 		}
 	}
 	return l.takeWake()
 }
 
-// commit judges a prepared proposal and publishes it. It requires mu.
-func (l *MemoryLedger) commit(p *Proposal) (Revision, error) {
+// commit judges a prepared proposal and publishes it. It appends the changes to made, if that is not nil. It requires mu.
+func (l *MemoryLedger) commit(p *Proposal, made *[]Change) (Revision, error) {
 	defer l.tx.reset()
 	for _, bet := range p.If {
 		if in, ok := bet.(GroupIn); ok {
@@ -267,6 +267,9 @@ func (l *MemoryLedger) commit(p *Proposal) (Revision, error) {
 	}
 	l.live.publish(&l.tx)
 	l.history.append(rev, &l.tx)
+	if made != nil {
+		*made = l.tx.appendChanges(*made)
+	}
 	l.rev.Store(uint64(rev))
 	return rev, nil
 }

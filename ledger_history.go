@@ -1,9 +1,6 @@
 package orbit
 
 import (
-	"bytes"
-	"encoding/json"
-	"io"
 	"iter"
 	"slices"
 	"sort"
@@ -32,8 +29,6 @@ const historyChunk = 256
 type historyPart struct {
 	changes [historyChunk]Change
 	number  uint64
-	// The next chunk. It is set before the first change in that chunk is written.
-	next *historyPart
 }
 
 // append adds one change for each commitment of a published proposal.
@@ -43,23 +38,49 @@ func (h *history) append(rev Revision, t *tx) {
 	}
 }
 
+// appendChanges appends the changes of a published proposal to a list.
+func (t *tx) appendChanges(list []Change) []Change {
+	for i, c := range t.p.Do {
+		list = append(list, Change{Revision: t.rev, Seq: i, ID: t.p.ID, Do: c, Node: t.touched[i]})
+	}
+	return list
+}
+
 // push returns the place for one more change, and drops the oldest change if the limit is reached.
 func (h *history) push() *Change {
 	if h.next-h.first == uint64(h.limit) {
 		h.floor = h.at(h.first).Revision
 		if h.first++; h.first%historyChunk == 0 {
-			h.chunks = slices.Delete(h.chunks, 0, 1)
+			h.chunks = h.chunks[1:] // readers have the array, so that nothing is moved in it
 		}
 	}
 	if h.next%historyChunk == 0 {
-		part := &historyPart{number: h.next / historyChunk}
-		if n := len(h.chunks); n > 0 {
-			h.chunks[n-1].next = part
-		}
-		h.chunks = append(h.chunks, part)
+		h.chunks = append(h.chunks, &historyPart{number: h.next / historyChunk})
 	}
 	h.next++
 	return h.at(h.next - 1)
+}
+
+// truncate drops the changes after a revision. If the history does not reach back to the revision, or has no change of
+// it although it is newer than the floor, it drops all changes and begins anew there.
+func (h *history) truncate(rev Revision) {
+	keep := h.search(rev + 1)
+	if known := keep > h.first && h.at(keep-1).Revision == rev; !known && rev != h.floor {
+		*h = history{limit: h.limit, floor: rev}
+		return
+	}
+	if keep == h.next {
+		return
+	}
+	h.next = keep
+	last := int(keep/historyChunk - h.first/historyChunk) // the chunk of change number keep
+	old := h.chunks[last]
+	h.chunks = slices.Clip(h.chunks[:last]) // readers have the array: append to another one
+	if keep%historyChunk > 0 {              // else push makes the chunk anew
+		part := &historyPart{number: old.number} // a change is never written again, so go on in a copy of the chunk
+		copy(part.changes[:keep%historyChunk], old.changes[:])
+		h.chunks = append(h.chunks, part)
+	}
 }
 
 // at returns change number i. It requires first <= i < next.
@@ -87,12 +108,12 @@ func (h *history) after(rev Revision) (span, error) {
 	if from == h.next {
 		return span{}, nil
 	}
-	return span{part: h.chunks[from/historyChunk-h.chunks[0].number], at: int(from % historyChunk), n: int(h.next - from)}, nil
+	return span{parts: h.chunks[from/historyChunk-h.chunks[0].number:], at: int(from % historyChunk), n: int(h.next - from)}, nil
 }
 
-// span is a run of consecutive changes: in the chunks of a history (part) or, for other ledgers, in a list.
+// span is a run of consecutive changes: in the chunks of a history (parts) or, for other ledgers, in a list.
 type span struct {
-	part *historyPart
+	parts []*historyPart
 	// The position of the first change in its chunk, and the number of changes.
 	at, n int
 	list  []Change
@@ -112,27 +133,24 @@ func (s span) all(yield func(*Change) bool) {
 // lists yields the changes chunk by chunk, each with the number of changes before it.
 func (s span) lists() iter.Seq2[int, []Change] {
 	return func(yield func(int, []Change) bool) {
-		if s.part == nil {
+		if s.parts == nil {
 			yield(0, s.list)
 			return
 		}
-		part, at, n := s.part, s.at, 0
-		for {
+		at, n := s.at, 0
+		for _, part := range s.parts {
 			some := part.changes[at:min(historyChunk, at+s.n-n)]
-			if !yield(n, some) {
+			if len(some) == 0 || !yield(n, some) {
 				return
 			}
-			if n += len(some); n == s.n {
-				return // do not read next of the last chunk: a commit may be writing it
-			}
-			part, at = part.next, 0
+			n, at = n+len(some), 0
 		}
 	}
 }
 
 // upTo returns the part of the span up to a revision.
 func (s span) upTo(rev Revision) span {
-	if s.part == nil {
+	if s.parts == nil {
 		for len(s.list) > 0 && s.list[len(s.list)-1].Revision > rev {
 			s.list = s.list[:len(s.list)-1]
 		}
@@ -149,11 +167,11 @@ func (s span) upTo(rev Revision) span {
 
 // changes returns the changes as one slice: a part of the chunk itself, or a copy if they are in several chunks.
 func (s span) changes() []Change {
-	if s.part == nil {
+	if s.parts == nil {
 		return s.list
 	}
 	if end := s.at + s.n; end <= historyChunk {
-		return s.part.changes[s.at:end:end]
+		return s.parts[0].changes[s.at:end:end]
 	}
 	out := make([]Change, 0, s.n)
 	for _, some := range s.lists() {
@@ -212,175 +230,4 @@ func (a *ahead) read(s *State) (sum uint32) {
 		}
 	}
 	return sum
-}
-
-// commitmentJSON holds a commitment in the field of its kind. Exactly one field is set.
-type commitmentJSON struct {
-	PutNode    *PutNode    `json:"putNode,omitempty"`
-	RemoveNode *RemoveNode `json:"removeNode,omitempty"`
-	Submit     *Submit     `json:"submit,omitempty"`
-	Place      *Place      `json:"place,omitempty"`
-	Release    *Release    `json:"release,omitempty"`
-	Hold       *Hold       `json:"hold,omitempty"`
-	Assign     *Assign     `json:"assign,omitempty"`
-	Mark       *Mark       `json:"mark,omitempty"`
-	Nominate   *Nominate   `json:"nominate,omitempty"`
-	Evict      *Evict      `json:"evict,omitempty"`
-	Confirm    *Confirm    `json:"confirm,omitempty"`
-	Protect    *Protect    `json:"protect,omitempty"`
-	Adopt      *Adopt      `json:"adopt,omitempty"`
-	Resize     *Resize     `json:"resize,omitempty"`
-
-	PutBudget    *PutBudget    `json:"putBudget,omitempty"`
-	RemoveBudget *RemoveBudget `json:"removeBudget,omitempty"`
-}
-
-// commitmentToJSON puts a commitment into the field of its kind, with times in UTC.
-func commitmentToJSON(c Commitment) (*commitmentJSON, error) {
-	var out commitmentJSON
-	switch c := c.(type) {
-	case PutNode:
-		out.PutNode = &c
-	case RemoveNode:
-		out.RemoveNode = &c
-	case Submit:
-		out.Submit = &c
-	case Place:
-		out.Place = &c
-	case Release:
-		out.Release = &c
-	case Evict:
-		out.Evict = &c
-	case Confirm:
-		out.Confirm = &c
-	case Protect:
-		out.Protect = &c
-	case Adopt:
-		out.Adopt = &c
-	case Resize:
-		out.Resize = &c
-	case Hold:
-		c.Ends = c.Ends.UTC()
-		out.Hold = &c
-	case Assign:
-		out.Assign = &c
-	case Mark:
-		out.Mark = &c
-	case Nominate:
-		c.Ends = c.Ends.UTC()
-		out.Nominate = &c
-	case PutBudget:
-		out.PutBudget = &c
-	case RemoveBudget:
-		out.RemoveBudget = &c
-	default:
-		return nil, invalidf("a %T is no commitment; commitments are values, not pointers", c)
-	}
-	return &out, nil
-}
-
-// commitment returns the commitment whose field is set.
-func (in *commitmentJSON) commitment() (Commitment, error) {
-	var found []Commitment
-	if in.PutNode != nil {
-		found = append(found, *in.PutNode)
-	}
-	if in.RemoveNode != nil {
-		found = append(found, *in.RemoveNode)
-	}
-	if in.Submit != nil {
-		found = append(found, *in.Submit)
-	}
-	if in.Place != nil {
-		found = append(found, *in.Place)
-	}
-	if in.Release != nil {
-		found = append(found, *in.Release)
-	}
-	if in.Hold != nil {
-		found = append(found, *in.Hold)
-	}
-	if in.Assign != nil {
-		found = append(found, *in.Assign)
-	}
-	if in.Mark != nil {
-		found = append(found, *in.Mark)
-	}
-	if in.Evict != nil {
-		found = append(found, *in.Evict)
-	}
-	if in.Confirm != nil {
-		found = append(found, *in.Confirm)
-	}
-	if in.Protect != nil {
-		found = append(found, *in.Protect)
-	}
-	if in.Adopt != nil {
-		found = append(found, *in.Adopt)
-	}
-	if in.Resize != nil {
-		found = append(found, *in.Resize)
-	}
-	if in.Nominate != nil {
-		found = append(found, *in.Nominate)
-	}
-	if in.PutBudget != nil {
-		found = append(found, *in.PutBudget)
-	}
-	if in.RemoveBudget != nil {
-		found = append(found, *in.RemoveBudget)
-	}
-	if len(found) != 1 {
-		return nil, invalidf("commitment: %d kinds are set, there must be one", len(found))
-	}
-	return found[0], nil
-}
-
-// changeJSON is the JSON form of a Change.
-type changeJSON struct {
-	Revision Revision        `json:"revision,omitempty"`
-	Seq      int             `json:"seq,omitempty"`
-	ID       ProposalID      `json:"id,omitzero"`
-	Do       *commitmentJSON `json:"do"`
-	Node     NodeID          `json:"node,omitempty"`
-}
-
-// MarshalJSON writes the change as a JSON object, in which the commitment is an object with one field that is named
-// after its kind: {"revision":7,"do":{"place":{"capsule":"web-1","node":"node-a"}},"node":"node-a"}. Fields that are
-// zero are left out. The error is ErrInvalid for a commitment that is a pointer or nil, and for text that JSON cannot
-// hold.
-func (c Change) MarshalJSON() ([]byte, error) {
-	do, err := commitmentToJSON(c.Do)
-	if err != nil {
-		return nil, err
-	}
-	text, err := json.Marshal(changeJSON{c.Revision, c.Seq, c.ID, do, c.Node})
-	if err != nil {
-		return nil, invalidf("change cannot be written: %v", err)
-	}
-	return text, nil
-}
-
-// UnmarshalJSON reads what MarshalJSON writes. It refuses unknown fields, text after the object, and an object that
-// does not have exactly one commitment, with an error that is ErrInvalid; c is then unchanged. It judges none of the
-// ledger's rules: [State.Apply] does that.
-func (c *Change) UnmarshalJSON(text []byte) error {
-	var in changeJSON
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&in); err != nil {
-		return invalidf("change: %v", err)
-	}
-	if _, err := decoder.Token(); err != io.EOF {
-		return invalidf("change: there is text behind it")
-	}
-	if in.Do == nil {
-		return invalidf("change: there is no commitment")
-	}
-	do, err := in.Do.commitment()
-	if err != nil {
-		return err
-	}
-	*c = Change{Revision: in.Revision, Seq: in.Seq, ID: in.ID, Do: do, Node: in.Node}
-	return nil
 }

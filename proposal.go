@@ -80,21 +80,36 @@ func (c *cloner) proposal(p *Proposal) {
 	from = len(c.bets)
 	c.bets = append(c.bets, p.If...)
 	p.If = slices.Clip(c.bets[from:])
-	for i := range p.Do {
-		switch do := p.Do[i].(type) {
+	c.own(p.Do)
+}
+
+// commitments returns copies of the commitments of some changes, in the memory of those that it returned before.
+func (c *cloner) commitments(changes []Change) []Commitment {
+	c.does = c.does[:0]
+	for i := range changes {
+		c.does = append(c.does, changes[i].Do)
+	}
+	c.own(c.does)
+	return slices.Clip(c.does)
+}
+
+// own replaces commitments that refer to memory of the caller by copies.
+func (c *cloner) own(list []Commitment) {
+	for i := range list {
+		switch do := list[i].(type) {
 		case PutNode:
-			p.Do[i] = PutNode{*do.Node.clone()}
+			list[i] = PutNode{*do.Node.clone()}
 		case Submit:
-			p.Do[i] = c.submit(do)
+			list[i] = c.submit(do)
 		case Adopt:
 			do.Spec = c.spec(do.Spec)
-			p.Do[i] = do
+			list[i] = do
 		case Resize:
 			do.Spec = c.spec(do.Spec)
-			p.Do[i] = do
+			list[i] = do
 		case Nominate:
 			do.Parts = slices.Clone(do.Parts)
-			p.Do[i] = do
+			list[i] = do
 		}
 	}
 }
@@ -285,26 +300,35 @@ type NodeFreeOf struct {
 }
 
 // GangUnplaced bets that no member of the gang is placed.
-type GangUnplaced struct{ Gang GangID }
+type GangUnplaced struct {
+	// Gang is the gang that the bet is about.
+	Gang GangID `json:"gang"`
+}
 
 // NodeAt is the strict, coarse bet: nothing at all has changed on the node since these counters were read. A counter
 // that is zero is not compared.
 type NodeAt struct {
 	// Node is the node that the bet is about.
-	Node NodeID
+	Node NodeID `json:"node"`
 	// Usage and Specification are the counters that were read; zero: not compared.
-	Usage, Specification Revision
+	Usage         Revision `json:"usage,omitempty"`
+	Specification Revision `json:"specification,omitempty"`
 }
 
 // GroupIn bets that a placed capsule of the group is in this domain of the level.
-type GroupIn struct{ Group, Level, Domain string }
+type GroupIn struct {
+	// Group names the group, Level the label of nodes that divides them into domains, and Domain the value of that label.
+	Group  string `json:"group"`
+	Level  string `json:"level"`
+	Domain string `json:"domain"`
+}
 
 // MarkAt bets that the mark was last set at this revision; zero: that there is no such mark.
 type MarkAt struct {
 	// Key identifies the mark that the bet is about.
-	Key string
+	Key string `json:"key"`
 	// Revision is the revision at which the mark was set; zero: the mark does not exist.
-	Revision Revision
+	Revision Revision `json:"revision,omitempty"`
 }
 
 func (NodeFreeOf) precondition()   {}
@@ -323,6 +347,9 @@ var (
 	ErrInfeasible = errors.New("infeasible")
 	// ErrInvalid: the proposal is malformed, or over the ledger's limits. It is refused before any state is looked at.
 	ErrInvalid = errors.New("invalid")
+	// ErrNewer: stored data has a field or a kind that this version of orbit does not know. It was written by a newer
+	// version, and is not damaged. The error is ErrInvalid, too.
+	ErrNewer = fmt.Errorf("%w: written by a newer version", ErrInvalid)
 	// ErrUnknown: the proposal may or may not have been committed. Send the same proposal again: it has one effect.
 	ErrUnknown = errors.New("outcome unknown")
 	// ErrUnavailable: the ledger cannot be reached. Nothing was sent.

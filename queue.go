@@ -639,16 +639,16 @@ func (v *View) ended(now time.Time) (out []Commitment) {
 	return out
 }
 
-// scheduleExpiry schedules a check of the node's report for the time when its heartbeat becomes older than the bound.
+// scheduleExpiry schedules a check of the node's report for the time when its receipt lies further back than the bound.
 func (v *View) scheduleExpiry(slot uint32, bound time.Duration) {
-	if r := &v.reports[slot]; bound > 0 && !r.Stale && (!r.scheduled || r.At.Before(r.due)) {
-		r.scheduled, r.due = true, r.At
-		v.fresh.Push(age{r.At, slot})
+	if r := &v.reports[slot]; bound > 0 && !r.Stale && (!r.scheduled || r.Received.Before(r.due)) {
+		r.scheduled, r.due = true, r.Received
+		v.fresh.Push(age{r.Received, slot})
 	}
 }
 
-// expire checks the nodes whose known heartbeat is older than the bound. If telemetry has a newer heartbeat that is
-// not, it schedules the next check by that one. Else it marks the report as stale and the node as changed.
+// expire checks the nodes whose known heartbeat was received longer ago than the bound. If telemetry has received a
+// newer one, it schedules the next check by that one. Else it marks the report as stale and the node as changed.
 func (v *View) expire(telemetry Telemetry, bound time.Duration, now time.Time) {
 	for bound > 0 && len(v.fresh) > 0 && !now.Before(v.fresh[0].at.Add(bound)) {
 		beat := v.fresh.Pop()
@@ -660,17 +660,17 @@ func (v *View) expire(telemetry Telemetry, bound time.Duration, now time.Time) {
 		if n := v.state.NodeByIndex(int(slot)); n == nil || r.Stale || r.Node != n.Node.ID {
 			continue
 		}
-		if latest, ok := telemetry.Latest(r.Node); ok && latest.At.After(r.At) {
-			r.At = latest.At
+		if latest, ok := telemetry.Latest(r.Node); ok && latest.Received.After(r.Received) {
+			r.At, r.Received = latest.At, latest.Received
 		}
-		if r.Stale = !now.Before(r.At.Add(bound)); r.Stale {
+		if r.Stale = !now.Before(r.Received.Add(bound)); r.Stale {
 			v.changed.add(slot)
 		}
 		v.scheduleExpiry(slot, bound)
 	}
 }
 
-// age is the time of a node's heartbeat, with the slot of the node.
+// age is the time at which a node's heartbeat was received, with the slot of the node.
 type age struct {
 	at   time.Time
 	slot uint32

@@ -1,7 +1,11 @@
 package orbit
 
 import (
+	"math"
+	"slices"
 	"time"
+
+	"github.com/google/btree"
 
 	"github.com/orbitsched/orbit/internal/heap"
 	"github.com/orbitsched/orbit/internal/least"
@@ -13,6 +17,7 @@ import (
 //	shelves ─► by a label or a device model that a node must have, and there by the least free amounts that a class needs
 //	ties    ─► by the group or the parent that a class wants to be near
 //	rests   ─► by what else the answer that it fits nowhere depends on, see NoFit.RestsOn
+//	kept    ─► the classes for which evictions were refused because of a budget
 //	ends    ─► by when they are tried again in any case
 //
 // Shelves and ties also have the classes that a plan has left out for another reason than that they fit nowhere, such
@@ -27,6 +32,13 @@ type parking struct {
 	rests   map[versioned]*resting
 	shelves map[shelf]*least.Set[*spot]
 	ties    map[tie]map[*spot]bool
+	kept    map[*spot]bool
+	// The number of shelves for classes that may evict, and the highest ceiling of such a class so far.
+	evicting int
+	ceiling  int32
+	// The nodes on which plans have placed work that left out classes that may evict, until the commits are seen. A plan
+	// evicts nothing that it has placed itself, but the next plan may.
+	placed map[NodeID]bool
 	// ends has an entry for each time that a class was parked. An entry is void if its spot is no longer parked.
 	ends heap.Heap[parkEnd]
 	// found is a buffer for the results of search.
@@ -49,6 +61,12 @@ type spot struct {
 	ruled bool
 	// What the answer that it fits nowhere rests on besides the nodes, if anything.
 	rest rest
+	// evicts: the class fits nowhere even if capsules of a priority below ceiling are evicted, so it is tried again when
+	// a node would have enough room without these. covered has the members of budgets as they were when a budget refused such
+	// an eviction; nil: none has.
+	evicts  bool
+	ceiling int32
+	covered *btree.BTreeG[*coverage]
 }
 
 // tie is what a class depends on besides the free capacity of nodes: where the members of a group are, where its parent
@@ -71,7 +89,7 @@ type parkEnd struct {
 func (a parkEnd) Before(b parkEnd) bool { return a.at.Before(b.at) }
 
 func newParking() parking {
-	return parking{spots: map[*Spec]*spot{}, waiting: map[*Spec]*spot{}, rests: map[versioned]*resting{}, shelves: map[shelf]*least.Set[*spot]{}, ties: map[tie]map[*spot]bool{}}
+	return parking{spots: map[*Spec]*spot{}, waiting: map[*Spec]*spot{}, rests: map[versioned]*resting{}, shelves: map[shelf]*least.Set[*spot]{}, ties: map[tie]map[*spot]bool{}, kept: map[*spot]bool{}, ceiling: math.MinInt32, placed: map[NodeID]bool{}}
 }
 
 // park parks a class until a change could help it or the time until has passed. It reports whether the class was not
@@ -95,7 +113,10 @@ func (q *queue) park(m *misfitting, until time.Time) bool {
 		q.unpark(k.spot)
 		k = q.class(spec) // unpark has forgotten the class if it has no entries
 	}
-	s := &spot{class: k, until: until, near: m.near, ruled: m.ruled, rest: m.rest}
+	s := &spot{class: k, until: until, near: m.near, ruled: m.ruled, rest: m.rest, evicts: m.evicts, ceiling: q.state.limits.ceiling(spec.Priority)}
+	if m.kept {
+		s.covered = q.state.covered
+	}
 	k.spot = s
 	q.parked.add(s)
 	q.fix(k)
@@ -147,10 +168,15 @@ func (p *parking) add(s *spot) {
 	spec := s.class.spec
 	wants := wantVector(spec)
 	for _, at := range shelvesOf(spec, s.near) {
+		at.evicting = s.evicts
 		set := p.shelves[at]
 		if set == nil {
 			set = &least.Set[*spot]{}
 			p.shelves[at] = set
+			p.evicting += btoi(s.evicts)
+		}
+		if s.evicts {
+			p.ceiling = max(p.ceiling, s.ceiling)
 		}
 		s.items = append(s.items, shelved{at, set.Add(s, wants)})
 	}
@@ -166,10 +192,24 @@ func (p *parking) add(s *spot) {
 	}
 	p.spots[spec] = s
 	p.addRest(s)
+	if s.covered != nil {
+		p.kept[s] = true
+	}
 	if p.ends.Push(parkEnd{s.until, s}); len(p.ends) > 2*len(p.spots)+64 {
 		p.ends = nil
 		for _, s := range p.spots {
 			p.ends.Push(parkEnd{s.until, s})
+		}
+	}
+}
+
+// expect notes the nodes on which a plan places work, for the classes that may evict.
+func (p *parking) expect(plan []Proposal) {
+	for i := range plan {
+		for _, do := range plan[i].Do {
+			if place, ok := do.(Place); ok && p.evicting > 0 {
+				p.placed[place.Node] = true
+			}
 		}
 	}
 }
@@ -180,12 +220,14 @@ func (p *parking) remove(s *spot) {
 		delete(p.waiting, s.class.spec)
 	} else {
 		delete(p.spots, s.class.spec)
+		delete(p.kept, s)
 		p.removeRest(s)
 	}
 	for _, i := range s.items {
 		set := p.shelves[i.shelf]
 		if set.Remove(i.item); set.Len() == 0 {
 			delete(p.shelves, i.shelf)
+			p.evicting -= btoi(i.shelf.evicting)
 		}
 	}
 	for _, t := range s.ties() {
@@ -207,11 +249,14 @@ func (p *parking) remove(s *spot) {
 //
 // A parked class fits on no node. That can change in five ways:
 //
-//   - A node offers more. A Release gives room back, also the release of a hold that has ended; so do a Resize that
-//     shrinks a capsule, and a capsule that stops on a node without an agent. A PutNode joins a node, adds capacity,
-//     changes labels or ends a cordon. A Place, Hold, PutNode or RemoveNode that is undone leaves the node as it was. A
-//     report says something new (View.refreshTelemetry). The classes that fit on the node are unparked, except those
-//     that need company which is not in the node's domain.
+//   - A node offers more. A Release gives room back, also the release of a hold that has ended; so does a Resize that
+//     shrinks a capsule. A capsule that had left and has stopped gives back its extras, and its room on a node without
+//     an agent; and it closes no domain any more. A PutNode joins a node, adds capacity, changes labels or ends a cordon.
+//     A Place, Hold, PutNode or RemoveNode that is undone leaves the node as it was. A report says something new
+//     (View.refreshTelemetry). The classes that fit on the node are unparked, except those that need company which is
+//     not in the node's domain. A class whose answer holds even with evictions is unparked if it would fit without the
+//     capsules of lower priority on the node: one of higher priority may have made way for these, or the engine's own
+//     plan has placed these, which it could not evict at once.
 //   - The company that a class wants has moved. A member of its group is placed or released, or its placement is
 //     undone: while no member of a group runs, some navigators start the group anywhere. A PutNode may move the members
 //     on a node to another domain. The classes that want to be near the group are unparked; for a PutNode those that
@@ -219,7 +264,9 @@ func (p *parking) remove(s *spot) {
 //   - The parent of a class has moved, or is released for good. The classes that fork that capsule are unparked.
 //   - A capsule or gang is nominated, and ranks higher than before. Its classes are unparked. A nomination has ended:
 //     see View.touchNominated.
-//   - A budget is put or removed, or a protection ends, so more victims may be evicted. All classes are unparked.
+//   - A budget is put or removed, or a protection ends, so more victims may be evicted. All classes are unparked. If
+//     a budget has enough healthy members, and more than when an eviction was refused because of a budget, the classes
+//     for which it was refused are unparked.
 //
 // Submit, Assign and Mark change none of these (for marks there is [Engine.Nudge]). A class is parked only for a
 // *NoFit.
@@ -232,10 +279,10 @@ func (q *queue) reconsider(c *Change, undone bool) (woken bool) {
 	case Release, Evict:
 		node, woken = c.Node, q.follow(leaves(do), c.Revision)
 	case Confirm:
-		woken = do.Stopped && q.follow(do.Capsule, c.Revision)
-		if n := q.state.Node(c.Node); do.Stopped && n != nil && !n.Node.Confirms {
-			node = c.Node
+		if !do.Stopped {
+			return do.Ready && q.spare(do.Capsule)
 		}
+		node, woken = c.Node, q.follow(do.Capsule, c.Revision)
 	case PutNode:
 		node = do.Node.ID
 		woken = q.untie(tie{nodes: true})
@@ -244,6 +291,11 @@ func (q *queue) reconsider(c *Change, undone bool) (woken bool) {
 		}
 	case Place:
 		node, takes, woken = do.Node, true, q.follow(do.Capsule, c.Revision)
+		woken = q.spare(do.Capsule) || woken
+		if q.parked.placed[node] {
+			delete(q.parked.placed, node)
+			woken = q.offerEvicting(q.state.Node(node)) || woken
+		}
 	case Hold:
 		node, takes = do.Node, true
 	case Resize: // a capsule that shrinks gives room back
@@ -252,6 +304,7 @@ func (q *queue) reconsider(c *Change, undone bool) (woken bool) {
 		}
 	case Adopt:
 		node, takes, woken = do.Node, true, q.follow(do.Capsule, c.Revision)
+		woken = q.spare(do.Capsule) || woken
 	case RemoveNode:
 		node, takes, woken = do.Node, true, q.untie(tie{nodes: true})
 	case PutBudget, RemoveBudget:
@@ -269,22 +322,48 @@ func (q *queue) reconsider(c *Change, undone bool) (woken bool) {
 
 // offer unparks the classes that fit on a node, which may be nil. It reports whether there were any.
 func (q *queue) offer(n *NodeState) (woken bool) {
-	p := &q.parked
-	if n == nil || len(p.shelves) == 0 || !n.Node.Schedulable() {
+	if !q.offers(n) {
 		return false
 	}
 	has := offerVector(n)
-	p.search(shelf{}, &has)
-	if len(p.shelves) > 1 || p.shelves[shelf{}] == nil {
-		for key, value := range n.Node.Labels {
-			p.search(shelf{withLabelValue, key, value}, &has)
-			p.search(shelf{withLabel, key, ""}, &has)
-		}
-		p.search(shelf{withLabelValue, NodeKey, string(n.Node.ID)}, &has) // every node has this key, so shelvesOf uses it only with a value
-		p.search(shelf{withModel, n.Node.Devices.Model, ""}, &has)
+	q.parked.searchFor(n, &has, false)
+	woken = q.unparkFound(func(s *spot) *NodeState { return n })
+	return q.offerEvicting(n) || woken
+}
+
+// offerEvicting unparks the classes that may evict and would fit on a node without the capsules of lower priority. It
+// reports whether there were any.
+func (q *queue) offerEvicting(n *NodeState) (woken bool) {
+	if q.parked.evicting == 0 || !q.offers(n) {
+		return false
 	}
+	ceiling := q.parked.ceiling
+	bare := q.state.evicted(n, ceiling)
+	has := offerVector(bare)
+	q.parked.searchFor(n, &has, true)
+	return q.unparkFound(func(s *spot) *NodeState {
+		if s.ceiling != ceiling {
+			ceiling, bare = s.ceiling, q.state.evicted(n, s.ceiling)
+		}
+		return bare
+	})
+}
+
+// offers reports whether a node, which may be nil, may take any parked class.
+func (q *queue) offers(n *NodeState) bool {
+	return n != nil && len(q.parked.shelves) > 0 && n.Node.Schedulable()
+}
+
+// unparkFound unparks those of the found classes that fit on a node. The node is the one that shown returns for the
+// class. It reports whether there were any.
+func (q *queue) unparkFound(shown func(*spot) *NodeState) (woken bool) {
+	p := &q.parked
 	for _, item := range p.found {
-		if s := item.Value; (s.waits && !q.own || s.class.spot == s) && (n.Fits(s.class.spec) || q.state.fitsNominated(n, s.class.spec)) && s.near.has(n.Node) {
+		s := item.Value
+		if s.waits && q.own || !s.waits && s.class.spot != s {
+			continue
+		}
+		if n := shown(s); (n.Fits(s.class.spec) || q.state.fitsNominated(n, s.class.spec)) && s.near.has(n.Node) {
 			q.unpark(s)
 			woken = true
 			if s.waits {
@@ -297,8 +376,61 @@ func (q *queue) offer(n *NodeState) (woken bool) {
 	return woken
 }
 
+// evicted returns the node without the capsules of a priority below the ceiling, except those that cannot be evicted
+// from it now. Gangs and budgets may keep further capsules there.
+func (s *State) evicted(n *NodeState, ceiling int32) *NodeState {
+	bare := *n
+	for c := range s.On(n.Node.ID) {
+		if c.Spec.Priority < ceiling && s.Protected(c.ID) == 0 && (!c.Begun || n.Node.Confirms) {
+			bare.gives(c.Spec.Envelope.Reservation, c.Devices, c.Spec.Devices.Milli)
+		}
+	}
+	return &bare
+}
+
+// spare unparks the classes for which a budget has refused an eviction, if a budget of this capsule has more healthy
+// members than then, and enough for an eviction: also of a member that is not healthy. It reports whether there were any.
+func (q *queue) spare(id CapsuleID) (woken bool) {
+	if len(q.parked.kept) == 0 {
+		return false
+	}
+	c := q.state.Capsule(id)
+	if c == nil {
+		return false
+	}
+	for of := range c.Spec.memberships {
+		now := q.state.coverage(of)
+		if now == nil || !slices.ContainsFunc(now.budgets, func(b *budgetRecord) bool { return b.counts(now.healthy) >= b.needed() }) {
+			continue
+		}
+		for s := range q.parked.kept {
+			if was, _ := s.covered.Get(now); was == nil || was.healthy.below(now.healthy) {
+				q.unpark(s)
+				woken = true
+			}
+		}
+	}
+	return woken
+}
+
 // any reports whether a class is parked or waits for room.
 func (p *parking) any() bool { return len(p.spots)+len(p.waiting) > 0 }
+
+// searchFor adds to found the classes on the shelves of a node that need no more than has, those that may evict or all
+// others.
+func (p *parking) searchFor(n *NodeState, has *least.Vector, evicting bool) {
+	search := func(kind shelfKind, key, value string) { p.search(shelf{kind, key, value, evicting}, has) }
+	search(anyNode, "", "")
+	if len(p.shelves) == 1 && p.shelves[shelf{evicting: evicting}] != nil {
+		return
+	}
+	for key, value := range n.Node.Labels {
+		search(withLabelValue, key, value)
+		search(withLabel, key, "")
+	}
+	search(withLabelValue, NodeKey, string(n.Node.ID)) // every node has this key, so shelvesOf uses it only with a value
+	search(withModel, n.Node.Devices.Model, "")
+}
 
 // search adds to found the classes of a shelf that need no more than a node has free.
 func (p *parking) search(at shelf, has *least.Vector) {
@@ -382,10 +514,11 @@ type shelved struct {
 }
 
 // shelf is a property that every node on which a class may fit has: a label, a label with its value, or a device model.
-// The zero shelf stands for all nodes.
+// The zero shelf stands for all nodes. Classes that may evict have shelves of their own.
 type shelf struct {
 	kind       shelfKind
 	key, value string
+	evicting   bool
 }
 
 type shelfKind uint8
@@ -431,7 +564,7 @@ func offerVector(n *NodeState) (v least.Vector) {
 func shelvesOf(spec *Spec, near *nearby) (out []shelf) {
 	if near != nil && len(near.domains) <= maxShelves {
 		for domain := range near.domains {
-			out = append(out, shelf{withLabelValue, near.near.Level, domain})
+			out = append(out, shelf{kind: withLabelValue, key: near.near.Level, value: domain})
 		}
 		return out
 	}
@@ -442,16 +575,16 @@ func shelvesOf(spec *Spec, near *nearby) (out []shelf) {
 		case p.Op == "In" && len(p.Values) < best:
 			best, out = len(p.Values), out[:0]
 			for _, value := range p.Values {
-				out = append(out, shelf{withLabelValue, p.Key, value})
+				out = append(out, shelf{kind: withLabelValue, key: p.Key, value: value})
 			}
 		case len(out) == 0 && p.Key != NodeKey && (p.Op == "Exists" || p.Op == "Gt" || p.Op == "Lt"):
-			out = append(out, shelf{withLabel, p.Key, ""})
+			out = append(out, shelf{kind: withLabel, key: p.Key})
 		}
 	}
 	if models := spec.Devices.Models; best > maxShelves && spec.Devices.Count > 0 && len(models) > 0 && len(models) <= maxShelves {
 		out = out[:0]
 		for _, model := range models {
-			out = append(out, shelf{withModel, model, ""})
+			out = append(out, shelf{kind: withModel, key: model})
 		}
 	}
 	if len(out) == 0 {

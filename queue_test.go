@@ -24,8 +24,9 @@ type queueDuel struct {
 }
 
 type parkedModel struct {
-	until time.Time
-	near  *nearby
+	until  time.Time
+	near   *nearby
+	evicts bool
 }
 
 // follow brings both up to date, change by change.
@@ -72,7 +73,19 @@ func (d *queueDuel) modelRoom(c *Change, undone bool) {
 
 func (d *queueDuel) fits(id NodeID, spec *Spec) bool {
 	n := d.state.Node(id)
-	return n != nil && (n.Fits(spec) || d.state.fitsNominated(n, spec)) && d.parked[spec].near.has(n.Node)
+	if n == nil || !d.parked[spec].near.has(n.Node) {
+		return false
+	}
+	if d.parked[spec].evicts { // what is of lower priority may go
+		bare := *n
+		for k := range d.state.On(id) {
+			if k.Spec.Priority < spec.Priority && d.state.Protected(k.ID) == 0 {
+				bare.used = bare.used.minus(k.Spec.Envelope.Reservation)
+			}
+		}
+		n = &bare
+	}
+	return n.Fits(spec) || d.state.fitsNominated(n, spec)
 }
 
 // besides reports whether where a capsule is may decide where the spec goes. A forgotten one may be of any
@@ -182,7 +195,7 @@ func (d *queueDuel) retried(most int) (out []*Capsule) {
 // park puts a class of the last batch aside; it may have been diagnosed to lack company.
 func (d *queueDuel) park(t *rapid.T, spec *Spec, again bool) {
 	d.serial++ // no two ends are equal
-	s := &parkedModel{until: d.now.Add(time.Duration(rapid.Int64Range(0, 3).Draw(t, "for"))*time.Second + time.Duration(d.serial))}
+	s := &parkedModel{until: d.now.Add(time.Duration(rapid.Int64Range(0, 3).Draw(t, "for"))*time.Second + time.Duration(d.serial)), evicts: rapid.Bool().Draw(t, "evicts")}
 	if spec.Near.Group != "" && rapid.Bool().Draw(t, "diagnosed") {
 		s.near = &nearby{near: spec.Near, domains: map[string]bool{}}
 		for n := range d.state.GroupNodes(spec.Near.Group) {
@@ -192,7 +205,7 @@ func (d *queueDuel) park(t *rapid.T, spec *Spec, again bool) {
 		}
 	}
 	known := d.parked[spec] != nil
-	require.Equal(t, !known && !again, d.queue.park(&misfitting{spec: spec, near: s.near}, s.until))
+	require.Equal(t, !known && !again, d.queue.park(&misfitting{spec: spec, near: s.near, evicts: s.evicts}, s.until))
 	if !known {
 		d.parked[spec] = s
 	}
@@ -256,6 +269,11 @@ func (d *queueDuel) invariant(t *rapid.T) {
 		require.Positive(t, set.Len())
 		onShelves += set.Len()
 	}
+	evicting := 0
+	for at := range p.shelves {
+		evicting += btoi(at.evicting)
+	}
+	require.Equal(t, evicting, p.evicting)
 	require.Equal(t, items, onShelves)
 	require.LessOrEqual(t, len(p.ends), 2*len(p.spots)+64)
 }
@@ -325,5 +343,42 @@ func TestBatchThatGotNowhereIsNotStarved(t *testing.T) {
 			}
 		}
 		require.GreaterOrEqual(t, placed, 50, "half of the passes are for what can be placed")
+	}
+}
+
+// A class whose answer holds even with evictions comes back when a node would take it without the capsules of lower priority,
+// and not when those of its own priority would have to go, those that are protected, or those below the truce.
+func TestParkedClassThatMayEvict(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		priority int32
+		with     []Commitment
+		limits   Limits
+		woken    bool
+	}{
+		{"of lower priority", 4, nil, Limits{}, true},
+		{"of its own priority", 5, nil, Limits{}, false},
+		{"of higher priority", 6, nil, Limits{}, false},
+		{"protected", 4, []Commitment{Protect{Capsule: "stays", For: time.Minute}}, Limits{}, false},
+		{"within the truce", 4, nil, Limits{TruceFrom: 3, TruceTo: 5}, false},
+		{"below the truce", 2, nil, Limits{TruceFrom: 3, TruceTo: 5}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := &MemoryLedger{Bounds: c.limits}
+			waits, stays, goes := wants(4), wants(2), wants(2)
+			waits.Priority, stays.Priority, goes.Priority = 5, c.priority, 9
+			commit(t, l, PutNode{machine("n", 4)}, Submit{IDs: []CapsuleID{"waits"}, Spec: waits}, Submit{IDs: []CapsuleID{"stays"}, Spec: stays},
+				Submit{IDs: []CapsuleID{"goes"}, Spec: goes}, Place{Capsule: "goes", Node: "n"})
+			commit(t, l, append([]Commitment{Place{Capsule: "stays", Node: "n"}}, c.with...)...)
+			var q queue
+			s := snapshotOf(t, l)
+			q.clear(s)
+			spec := s.Capsule("waits").Spec
+			require.True(t, q.park(&misfitting{spec: spec, nowhere: true, evicts: true}, time.Unix(1, 0)))
+			rev := commit(t, l, Release{Capsule: "goes", Final: true})
+			q.state = snapshotOf(t, l)
+			require.Equal(t, c.woken, q.reconsider(&Change{Revision: rev, Node: "n", Do: Release{Capsule: "goes", Final: true}}, false))
+			require.Equal(t, !c.woken, q.parked.any())
+		})
 	}
 }

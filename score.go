@@ -193,6 +193,21 @@ type NoFit struct {
 	ruled bool
 	// What the answer rests on besides the nodes.
 	rest rest
+	// The answer holds even if capsules of lower priority are evicted; and a budget has refused such an eviction.
+	evicts, kept bool
+}
+
+// DespiteEvictions returns the same answer, and records that no node takes the spec even if capsules of lower priority
+// are evicted; byBudget says that a budget has refused an eviction that might have helped. A class that is parked by this
+// NoFit is then planned again also when a node would take it without its capsules of lower priority, or when a budget can
+// spare more members. BestEvicting of the placement engines in package place returns such answers.
+func (e *NoFit) DespiteEvictions(byBudget bool) *NoFit {
+	if e == nil {
+		return nil
+	}
+	out := *e
+	out.evicts, out.kept = true, e.kept || byBudget
+	return &out
 }
 
 // RestsOn returns the same answer, and records that it rests on the argument by, besides the nodes, their reports and
@@ -218,13 +233,17 @@ type boxedVersion struct{ versioned }
 // fitCount counts nodes by the reason why they fail.
 type fitCount struct {
 	once sync.Once
-	// How to count; nil: the counts are there.
+	// How to count; nil: the counts are there. The state, if all its nodes are counted.
 	diagnose func() map[Misfit]int
+	state    *State
 	spec     *Spec
 	names    *dimensionNames
-	// The result: how many nodes were evaluated, and how many fail for each reason.
-	nodes   int
-	reasons map[string]int
+	// The result: how many nodes were evaluated, how many fail for each reason, why none would do if it were empty, and
+	// whether there is no node at all.
+	nodes    int
+	reasons  map[string]int
+	tooLarge string
+	none     bool
 }
 
 // Texts returns each reason with its count, the most frequent first: "801 lack memory", and for one node "1 lacks
@@ -263,12 +282,29 @@ func (e *NoFit) Reasons() map[string]int {
 	return e.count.reasons
 }
 
-// Error reads like "0 of 1213 nodes fit: 801 lack a device with 600 milli free, 412 lack memory".
-func (e *NoFit) Error() string {
-	if len(e.Reasons()) == 0 {
-		return fmt.Sprintf("0 of %d nodes fit", e.Nodes())
+// TooLarge says that the spec would fit on no node even if all were empty, as [State.TooLarge] does; "" if it would, or
+// if that is not known.
+func (e *NoFit) TooLarge() string {
+	if e.Nodes() == 0 { // it counts the nodes, unless they are counted
+		return ""
 	}
-	return fmt.Sprintf("0 of %d nodes fit: %s", e.Nodes(), strings.Join(e.Texts(), ", "))
+	return e.count.tooLarge
+}
+
+// Error reads like "0 of 1213 nodes fit: 801 lack a device with 600 milli free, 412 lack memory". It adds TooLarge, and
+// says if there are no nodes.
+func (e *NoFit) Error() string {
+	text := fmt.Sprintf("0 of %d nodes fit", e.Nodes())
+	if e.Nodes() == 0 && e != nil && e.count != nil && e.count.none {
+		text = "there are no nodes"
+	}
+	if reasons := e.Texts(); len(reasons) > 0 {
+		text += ": " + strings.Join(reasons, ", ")
+	}
+	if large := e.TooLarge(); large != "" {
+		text += "; " + large
+	}
+	return text
 }
 
 // make counts the nodes, and then drops what it needed for that, so that the state can be freed.
@@ -278,7 +314,10 @@ func (c *fitCount) make() {
 		c.nodes += n
 		c.reasons[m.text(c.spec, c.names)] += n
 	}
-	c.diagnose, c.spec, c.names = nil, nil, nil
+	if c.state != nil {
+		c.tooLarge, c.none = c.state.TooLarge(c.spec), c.state.NodeCount() == 0
+	}
+	c.diagnose, c.state, c.spec, c.names = nil, nil, nil, nil
 }
 
 // Misfit returns the first reason why a node cannot take a capsule of the spec: a rule of the ledger, or company that
@@ -320,7 +359,7 @@ func (d *Draft) Diagnose(spec *Spec, refused map[Misfit]int, rest Misfit) *NoFit
 	d.shared = len(d.after)
 	state, unleased, after := d.view.state, d.view.unleased, d.after[:d.shared:d.shared]
 	rules := d.verdictsOn(spec).snapshot(d)
-	return &NoFit{near: near, ruled: rules != nil, count: &fitCount{spec: spec, names: d.names(), diagnose: func() map[Misfit]int {
+	return &NoFit{near: near, ruled: rules != nil, count: &fitCount{state: state, spec: spec, names: d.names(), diagnose: func() map[Misfit]int {
 		counts := countMisfits(state, unleased, after, spec, near, rules)
 		fitting := counts[Misfit{}]
 		delete(counts, Misfit{})

@@ -19,7 +19,8 @@ type AppClass uint8
 
 // The application classes.
 const (
-	// LatencySensitive capsules are placed fast and spread, and are never starved.
+	// LatencySensitive capsules are placed fast and spread. If small work takes each bit of free capacity, larger ones
+	// may wait for ever, unless a nav.Patient nominates room for them.
 	LatencySensitive AppClass = iota
 	// BestEffort capsules take the capacity that is left.
 	BestEffort
@@ -71,10 +72,10 @@ type Spec struct {
 	// Prefer lists preferences. A node that matches scores better; a node that does not remains possible.
 	Prefer []Preference `json:"prefer,omitempty"`
 	// Spread names the failure domains over which placement engines spread the capsule. It comes before the score:
-	// among the nodes that fit, an engine takes one whose domain by Level has the fewest placed members of Group. With
-	// neither Group nor Names, it counts capsules of the same spec instead. If there are Names, other domains come
-	// last, and so do nodes without the label. Names without a Group do not spread by themselves: only the score reads
-	// them. No ledger enforces Spread; [Even] is the rule that ledgers enforce.
+	// among the nodes that fit, an engine takes one whose domain by Level has the fewest placed members of Group. Without
+	// a Group it counts capsules of the same spec instead. If there are Names, other domains come last, and so do nodes
+	// without the label. If the label is missing on all nodes, nothing is spread; the note "unspread" of a round counts
+	// such choices. No ledger enforces Spread; [Even] is the rule that ledgers enforce.
 	Spread Domains `json:"spread"`
 	// Group is the co-location group of which the capsule is a member; empty: none.
 	Group string `json:"group,omitempty"`

@@ -119,41 +119,45 @@ func (s *State) Footprint(p Proposal) (reads, writes Footprint, touched []NodeID
 func (s *State) Apply(changes []Change) (*State, error) {
 	next := s.thaw()
 	var t tx
+	c := cloners.Get().(*cloner)
+	defer c.giveBack()
 	for len(changes) > 0 {
-		n := 1
-		for n < len(changes) && changes[n].Revision == changes[0].Revision && changes[n].ID == changes[0].ID {
-			n++
-		}
-		if err := next.replay(&t, changes[:n]); err != nil {
+		n := sameProposal(changes)
+		if err := next.replay(&t, c, changes[:n]); err != nil {
 			return nil, err
 		}
+		next.publish(&t)
+		t.reset()
 		changes = changes[n:]
 	}
 	return next, nil
 }
 
-// replay applies the changes of one proposal.
-func (s *State) replay(t *tx, changes []Change) error {
+// sameProposal returns how many of the first changes are of the same proposal as the first.
+func sameProposal(changes []Change) int {
+	n := 1
+	for n < len(changes) && changes[n].Revision == changes[0].Revision && changes[n].ID == changes[0].ID {
+		n++
+	}
+	return n
+}
+
+// replay runs the changes of one proposal on the write-set, to be published.
+func (s *State) replay(t *tx, c *cloner, changes []Change) error {
 	first := changes[0]
 	if first.Revision < s.rev || (first.Revision == s.rev && first.Seq == 0) {
 		return invalidf("change at revision %d.%d does not follow a state at %d", first.Revision, first.Seq, s.rev)
 	}
-	p := Proposal{ID: first.ID, Do: make([]Commitment, len(changes))}
-	for i, c := range changes {
-		p.Do[i] = c.Do
-	}
-	p = p.Clone()
+	p := Proposal{ID: first.ID, Do: c.commitments(changes)}
 	if err := p.check(&s.limits); err != nil {
 		return err
 	}
-	defer t.reset()
 	t.replays = true
 	if done, err := t.run(s, first.Revision, &p); err != nil {
 		return err
 	} else if done != 0 {
 		return invalidf("proposal %s appears at revision %d and again at %d", p.ID, done, first.Revision)
 	}
-	s.publish(t)
 	return nil
 }
 

@@ -14,8 +14,12 @@ import (
 type Report struct {
 	// Node is the node that reports.
 	Node NodeID
-	// At is the time of its heartbeat.
+	// At is the time of its heartbeat by the node's clock, which may be wrong. It tells which of two reports of a node is
+	// the newer, and nothing else.
 	At time.Time
+	// Received is set by telemetry: when it has received the report, by its own clock. The age of a report counts from
+	// then. Zero: the report is stale, if reports can be.
+	Received time.Time
 	// Usage is the measured use of each resource.
 	Usage Resources
 	// CPUPercent is the load, in percent of the whole machine.
@@ -44,8 +48,8 @@ type Report struct {
 // report after their backoff.
 type Telemetry interface {
 	// Reports returns the newest report of every node whose report has changed after the version, in more than its
-	// heartbeat; and the version to ask with next time. Nil: nothing new. A node that sends a report again after more
-	// than StaleAfter without a heartbeat counts as changed.
+	// heartbeat; and the version to ask with next time. Nil: nothing new. A node of which a report is received after more
+	// than StaleAfter without one counts as changed.
 	Reports(ctx context.Context, after uint64) (reports []Report, version uint64, err error)
 	// Latest returns the newest report of a node, with its newest heartbeat; false: the node has reported nothing.
 	Latest(node NodeID) (Report, bool)
@@ -67,7 +71,7 @@ type View struct {
 	// set, so it is copied before it is written to.
 	unleased     nodeSet
 	unleasedKept bool
-	// One known heartbeat of every scheduled node, no newer than its last one; oldest first.
+	// When a heartbeat of each scheduled node was received, no later than its last one; oldest first.
 	fresh   ageHeap
 	changed changeLog
 	// The pending work of the engine that owns the view, and the ends of holds and protections that it has to propose.
@@ -218,7 +222,7 @@ func (v *View) advance(state *State, news span, from *source) (woken bool) {
 	v.queue.state = state
 	defer func() { v.queue.own = false }()
 	for c := range news.all {
-		if news.part == nil { // not a MemoryLedger: it may show a node otherwise than its record, and names such nodes in its changes
+		if news.parts == nil { // not a MemoryLedger: it may show a node otherwise than its record, and names such nodes in its changes
 			if n := state.Node(c.Node); n != nil {
 				v.changed.add(n.index)
 				v.suspectNode(n)
@@ -359,7 +363,7 @@ func (v *View) join(n *NodeState, telemetry Telemetry) {
 
 // setReport stores the report of a node, marks the node as changed and schedules when the report becomes stale.
 func (v *View) setReport(n *NodeState, r Report, bound time.Duration) {
-	r.Stale = bound > 0 && !v.now.Before(r.At.Add(bound))
+	r.Stale = bound > 0 && !v.now.Before(r.Received.Add(bound))
 	v.reports[n.index].Report = r
 	v.setUnleased(n.index, r.Expired)
 	v.changed.add(n.index)

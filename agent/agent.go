@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,7 +18,14 @@ import (
 // nodes. The agent has begun to stop everything.
 var ErrFenced = errors.New("node is fenced")
 
-// Agent looks after one node. Set the fields before Run. A node has one agent at a time.
+// ErrUnguarded means that the runtime is no [Watchdog]. Run reports it once, when it begins.
+var ErrUnguarded = errors.New("the runtime is no Watchdog: while the agent is suspended or dead, nothing stops the node's capsules, and those that are then placed elsewhere run twice")
+
+// Agent looks after one node. Set the fields before Run. A node has one agent at a time: a second one is refused with
+// [lease.ErrRunning] or [lease.ErrHeld], and tries again until the first one is gone.
+//
+// [lease.ErrRunning]: https://pkg.go.dev/github.com/orbitsched/orbit/lease#ErrRunning
+// [lease.ErrHeld]: https://pkg.go.dev/github.com/orbitsched/orbit/lease#ErrHeld
 type Agent struct {
 	// Control connects the agent with the ledger, the leases and the telemetry. Required.
 	Control Control
@@ -26,12 +34,18 @@ type Agent struct {
 	// Node describes the node: its id, capacity, labels and devices. The agent sets Confirms and ignores State.
 	// Required.
 	Node orbit.Node
-	// Holder is the name of the holder of the node's lease; default "agent of " and the node's id. Another holder
-	// cannot join while the term lives, so an agent that replaces another one should have the same Holder.
-	Holder string
+	// Machine is the name of the machine that the Runtime runs capsules on. Two machines must not have the same name,
+	// even if they have the same Node.ID by mistake, so it must not be made of that id. It must not contain a "#". Default:
+	// [ThisMachine].
+	//
+	// While one agent reports for a node, every other one with the same Node.ID is refused. When the first one is gone, an
+	// agent of the same Machine joins at once, or within half of the TTL of the leases if the first one has crashed. An
+	// agent of another Machine joins when what the first one has left running must have stopped ([Lease].Fence). So after
+	// a reboot an agent waits that long, unless Machine is a name that the machine keeps, such as its serial number.
+	Machine string
 	// Every is the interval of reports; default 10 s. It is also the time limit of each call of Control and of
-	// Runtime.List. If the runtime is no [Watchdog], it is also the time in which a new agent must join before it stops
-	// everything. Several reports should fit in the TTL of the leases.
+	// Runtime.List. If the runtime is no [Watchdog], it is also the time in which a new agent must hear from Control
+	// before it stops everything. More than two reports must fit in the TTL of the leases.
 	Every time.Duration
 	// Poll is the interval at which the agent asks the runtime what runs; default 1 s. If that is too slow, call Nudge
 	// as soon as something has changed.
@@ -40,11 +54,13 @@ type Agent struct {
 	// a node whose reports are not accepted begins to stop everything this long before its capsules may be placed
 	// elsewhere. Stopping plus Every must be less than [Lease].Fence.
 	Stopping time.Duration
+	// Unguarded says that a Runtime that is no [Watchdog] is acceptable, so that Run does not report [ErrUnguarded].
+	Unguarded bool
 	// Report, if set, is called before each report to fill in the node's state, such as use, load and templates. Node,
 	// Term and At are filled in already.
 	Report func(*orbit.Report)
-	// OnError, if set, is called with every error of Control and Runtime except conflicts, and with [ErrFenced]. It
-	// must not block. Nil: errors are written to slog.Default(), at most ten at once and one more every 10 s.
+	// OnError, if set, is called with every error of Control and Runtime except conflicts, and with [ErrFenced] and
+	// [ErrUnguarded]. It must not block. Nil: errors are written to slog.Default(), at most ten at once and one more every 10 s.
 	OnError func(error)
 
 	once   sync.Once
@@ -73,7 +89,14 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	if strings.Contains(a.Machine, "#") {
+		return fmt.Errorf("agent: %w: Agent.Machine is %q; it must not contain a \"#\"", orbit.ErrInvalid, a.Machine)
+	}
+	if _, guarded := a.Runtime.(Watchdog); !guarded && !a.Unguarded {
+		a.tell(fmt.Errorf("agent: node %q: %w; make it a Watchdog, or set Agent.Unguarded", a.Node.ID, ErrUnguarded))
+	}
 	l := newLoop(ctx, a)
+	defer l.leave()
 	defer l.drain()
 	defer cancel()
 	for ctx.Err() == nil {
@@ -107,7 +130,11 @@ func (a *Agent) tell(err error) {
 func (a *Agent) every() time.Duration    { return cmp.Or(max(a.Every, 0), 10*time.Second) }
 func (a *Agent) poll() time.Duration     { return cmp.Or(max(a.Poll, 0), time.Second) }
 func (a *Agent) stopping() time.Duration { return cmp.Or(max(a.Stopping, 0), 30*time.Second) }
-func (a *Agent) holder() string          { return cmp.Or(a.Holder, "agent of "+string(a.Node.ID)) }
+
+// newHolder returns the name of the holder of the node's lease for one Run: the machine and a name of the run.
+func (a *Agent) newHolder() string {
+	return cmp.Or(a.Machine, machine()) + "#" + orbit.NewProposalID().String()
+}
 
 // retry is how long the agent waits after a call that has failed.
 func (a *Agent) retry() time.Duration { return a.every() / 5 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,6 +14,8 @@ import (
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/agent"
 	"github.com/orbitsched/orbit/lease"
+	"github.com/orbitsched/orbit/telemetry"
+	"github.com/orbitsched/orbit/watch"
 )
 
 // A service is begun, started and ready; a batch capsule is done and released for good; one that fails is tried again.
@@ -235,6 +239,122 @@ func TestRestart(t *testing.T) {
 	})
 }
 
+// The successor of an agent that has crashed goes on with what runs, although it has to wait until it may join, and
+// although without a watchdog it does not know when the last report was sent.
+func TestRestartAfterACrash(t *testing.T) {
+	for _, withWatchdog := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			w := begin(t, 2, withWatchdog)
+			w.commit(orbit.Submit{IDs: ids("web-", 8), Spec: spec(orbit.LatencySensitive, 1, 0)})
+			w.pass(2 * sec)
+			was := w.hosts[0].running()
+			w.crash(0)
+			w.start(0)
+			w.pass(ttl / 4)
+			w.commit(orbit.Release{Capsule: was[0], Final: true})
+			w.pass(ttl/2 - ttl/4 - 2*sec)
+			require.Equal(t, was, w.hosts[0].running(), "it may not stop anything before it has joined")
+			w.pass(4 * sec)
+			require.Equal(t, was[1:], w.hosts[0].running())
+			w.atRest()
+			_, starts, _ := w.books.read()
+			for _, id := range ids("web-", 8) {
+				require.Equal(t, 1, starts[id])
+			}
+			require.Empty(t, w.hosts[0].told())
+		})
+	}
+}
+
+// Of two agents with one node id the first one has the node, and the second one is told why it has not. Another machine
+// gets the node when all that the first one has left running has stopped; another agent of the same machine at once if
+// the first one has ended, and soon if it has crashed.
+func TestTwins(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		machine string
+		end     func(w *world, n int)
+		waits   time.Duration // from the end to the time at which the other agent has joined
+		told    error
+	}{
+		{"another machine, ends", "other", (*world).kill, fence, lease.ErrHeld},
+		{"another machine, crashes", "other", (*world).crash, fence, lease.ErrHeld},
+		{"another machine, is cut off", "other", func(w *world, n int) { w.hosts[n].link.set(func(l *link) { l.cut = true }) }, fence, lease.ErrHeld},
+		{"the same machine, ends", "", (*world).kill, 0, lease.ErrRunning},
+		{"the same machine, crashes", "", (*world).crash, ttl / 2, lease.ErrRunning},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w := begin(t, 1, true)
+				w.commit(orbit.Submit{IDs: ids("web-", 2), Spec: spec(orbit.LatencySensitive, 1, 0)})
+				w.pass(2 * sec)
+				twin := w.newHost("n0")
+				if twin.name = test.machine; test.machine == "" { // one runtime, as the agents of one machine have
+					twin.machine, twin.runtime = w.hosts[0].machine, w.hosts[0].runtime
+				}
+				w.start(1)
+				term, _ := w.local.Members.Leases.In(w.state(), "n0")
+				w.pass(time.Minute)
+				now, _ := w.local.Members.Leases.In(w.state(), "n0")
+				require.Equal(t, term, now, "the first agent keeps its node")
+				require.NotEmpty(t, twin.told())
+				require.ErrorIs(t, twin.told()[0], test.told)
+				require.Empty(t, w.hosts[0].told())
+				w.sound()
+
+				test.end(w, 0)
+				joined := func() bool {
+					now, live := w.local.Members.Leases.In(w.state(), "n0")
+					return live && now.Holder != term.Holder
+				}
+				if test.waits > 0 {
+					w.pass(test.waits - 2*sec)
+					require.False(t, joined())
+				}
+				if w.pass(sec); test.waits > 0 {
+					w.pass(3 * sec)
+				}
+				require.True(t, joined())
+				w.pass(4 * sec)
+				w.sound()
+				require.Len(t, twin.running(), 2)
+			})
+		})
+	}
+}
+
+// The clock of a node may be wrong, and may be set: nothing depends on it.
+func TestTheClockOfANodeIsWrong(t *testing.T) {
+	for _, off := range []time.Duration{-time.Hour, -31 * sec, 11 * sec, time.Hour} {
+		bubble(t, func(t *testing.T) {
+			w := begin(t, 1, false)
+			skewed := &wrongClock{Control: w.hosts[0].link.to}
+			skewed.off.Store(int64(off))
+			w.hosts[0].link.set(func(l *link) { l.to = skewed })
+			w.commit(orbit.Submit{IDs: ids("web-", 2), Spec: spec(orbit.LatencySensitive, 1, 0)})
+			for range 4 {
+				w.pass(time.Minute)
+				w.atRest()
+				require.Equal(t, orbit.Ready, w.state().Node("n0").Node.State)
+				skewed.off.Store(skewed.off.Load() / -2)
+			}
+			term, _ := w.local.Members.Leases.In(w.state(), "n0")
+			require.Less(t, term.Epoch, orbit.Revision(5), "it has had one term")
+		})
+	}
+}
+
+// wrongClock is a control as an agent reaches it whose clock is off.
+type wrongClock struct {
+	agent.Control
+	off atomic.Int64
+}
+
+func (c *wrongClock) Report(ctx context.Context, r orbit.Report) error {
+	r.At = r.At.Add(time.Duration(c.off.Load()))
+	return c.Control.Report(ctx, r)
+}
+
 // An agent whose answers are lost sends again, and starts everything once.
 func TestLostAnswers(t *testing.T) {
 	for loses := 2; loses < 6; loses++ {
@@ -306,6 +426,157 @@ func TestPutAsLost(t *testing.T) {
 	})
 }
 
+// Without a watchdog suspended agents double work; the agent says so once, when it begins, unless it is told that this is
+// acceptable.
+func TestUnguarded(t *testing.T) {
+	for _, test := range []struct {
+		guarded, acceptable bool
+		told                int
+	}{{false, false, 1}, {false, true, 0}, {true, false, 0}} {
+		bubble(t, func(t *testing.T) {
+			w := begin(t, 1, test.guarded)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			var told []error
+			a := &agent.Agent{
+				Control: w.local, Runtime: w.hosts[0].runtime, Node: orbit.Node{ID: "m"}, Every: sec, Stopping: stopping, Unguarded: test.acceptable,
+				OnError: func(err error) { told = append(told, err) },
+			}
+			done := make(chan error)
+			go func() { done <- a.Run(ctx) }()
+			w.pass(time.Minute)
+			cancel()
+			require.NoError(t, <-done)
+			require.Len(t, told, test.told)
+			for _, err := range told {
+				require.ErrorIs(t, err, agent.ErrUnguarded)
+			}
+		})
+	}
+}
+
+// An agent that reports to another process each time is healthy, and so is a process that does not know that its term was
+// refreshed elsewhere: neither is an error.
+func TestReportsToOneProcessAfterTheOther(t *testing.T) {
+	for _, every := range []time.Duration{sec, 2 * sec, 2500 * ms} {
+		bubble(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			var group sync.WaitGroup
+			defer group.Wait()
+			defer cancel()
+			ledger := &orbit.MemoryLedger{}
+			both := &inTurn{locals: twoProcesses(ctx, &group, ledger)}
+			var told []error
+			a := &agent.Agent{
+				Control: both, Runtime: guarded{&machine{books: &books{}}}, Node: orbit.Node{ID: "n"}, Every: every, Stopping: sec,
+				OnError: func(err error) { told = append(told, err) },
+			}
+			group.Go(func() { _ = a.Run(ctx) })
+			time.Sleep(10 * sec)
+			state, _ := ledger.Snapshot(ctx)
+			first, live := both.locals[0].Members.Leases.In(state, "n")
+			require.True(t, live)
+			time.Sleep(10 * time.Minute)
+			state, _ = ledger.Snapshot(ctx)
+			last, _ := both.locals[0].Members.Leases.In(state, "n")
+			require.Equal(t, first, last)
+			require.Empty(t, told)
+		})
+	}
+}
+
+// A report to a process that does not know yet that the term was refreshed elsewhere is answered when the process knows.
+func TestAReportWaitsUntilTheTermIsKnown(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var group sync.WaitGroup
+		defer group.Wait()
+		defer cancel()
+		locals := twoProcesses(ctx, &group, &orbit.MemoryLedger{})
+		got, err := locals[0].Join(ctx, orbit.Node{ID: "n"}, "machine#1")
+		require.NoError(t, err)
+		report := func(to *agent.Local, term orbit.Revision) error {
+			return to.Report(ctx, orbit.Report{Node: "n", At: time.Now(), Term: term})
+		}
+		for range 10 {
+			require.NoError(t, report(locals[1], got.Term))
+			time.Sleep(ttl - ttl/6)
+			require.NoError(t, report(locals[0], got.Term))
+			time.Sleep(ttl - ttl/6)
+		}
+		start := time.Now()
+		require.ErrorIs(t, report(locals[0], 1000), lease.ErrUnheard)
+		require.Less(t, time.Since(start), 2*sec, "it does not wait for ever")
+	})
+}
+
+// twoProcesses runs two control processes on one ledger that share refreshes.
+func twoProcesses(ctx context.Context, group *sync.WaitGroup, ledger orbit.Ledger) (out []*agent.Local) {
+	shared := &tokens{until: map[string]time.Time{}}
+	for range 2 {
+		m := &lease.Members{Leases: &lease.Keeper{Ledger: ledger, Refreshes: shared, TTL: ttl}, Gone: gone}
+		local := &agent.Local{Ledger: ledger, Members: m, Board: &telemetry.Board{Leases: m.Leases}, Index: &watch.Index{Ledger: ledger}}
+		out = append(out, local)
+		group.Go(func() { _ = m.Run(ctx) })
+		group.Go(func() { _ = local.Index.Run(ctx) })
+	}
+	return out
+}
+
+// inTurn is a control that gives each report to another process.
+type inTurn struct {
+	locals []*agent.Local
+	agent.Control
+	n atomic.Int32
+}
+
+func (c *inTurn) next() *agent.Local { return c.locals[int(c.n.Add(1))%len(c.locals)] }
+func (c *inTurn) Join(ctx context.Context, node orbit.Node, holder string) (agent.Lease, error) {
+	return c.next().Join(ctx, node, holder)
+}
+func (c *inTurn) Leave(ctx context.Context, node orbit.NodeID, term orbit.Revision) error {
+	return c.next().Leave(ctx, node, term)
+}
+func (c *inTurn) Report(ctx context.Context, r orbit.Report) error { return c.next().Report(ctx, r) }
+func (c *inTurn) Watch(ctx context.Context, node orbit.NodeID, after orbit.Revision) (agent.Work, error) {
+	return c.locals[0].Watch(ctx, node, after)
+}
+
+// tokens is a lease.Refreshes in memory.
+type tokens struct {
+	mu    sync.Mutex
+	until map[string]time.Time
+}
+
+func (s *tokens) Begin(_ context.Context, ttl time.Duration) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	token := fmt.Sprint("token-", len(s.until))
+	s.until[token] = time.Now().Add(ttl)
+	return token, nil
+}
+
+func (s *tokens) Keep(_ context.Context, tokens []string) ([]time.Duration, error) {
+	return s.left(tokens, true), nil
+}
+func (s *tokens) Left(_ context.Context, tokens []string) ([]time.Duration, error) {
+	return s.left(tokens, false), nil
+}
+
+func (s *tokens) left(tokens []string, keep bool) (out []time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, token := range tokens {
+		left := max(0, time.Until(s.until[token]))
+		if keep && left > 0 {
+			left = ttl
+			s.until[token] = time.Now().Add(ttl)
+		}
+		out = append(out, left)
+	}
+	return out
+}
+
 // What is wrong with the settings is said.
 func TestSettings(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -315,7 +586,10 @@ func TestSettings(t *testing.T) {
 		err := long.Run(t.Context())
 		require.ErrorIs(t, err, orbit.ErrInvalid)
 		require.ErrorContains(t, err, "12s after a report")
+		run := &agent.Agent{Control: w.local, Runtime: w.hosts[0].machine, Node: orbit.Node{ID: "other"}, Machine: "a#b"}
+		require.ErrorContains(t, run.Run(t.Context()), "must not contain")
 		var nothing agent.Local
+		require.ErrorIs(t, nothing.Leave(t.Context(), "n", 1), orbit.ErrInvalid)
 		_, err = nothing.Join(t.Context(), orbit.Node{ID: "n"}, "me")
 		require.ErrorIs(t, err, orbit.ErrInvalid)
 		_, err = nothing.Watch(t.Context(), "n", 0)

@@ -25,11 +25,12 @@ type deed struct {
 var deeds = []string{
 	"services", "services", "batch", "batch", "urgent", "urgent", "gang", "end", "end", "anew",
 	"drain", "drain", "open", "cordon", "cut", "heal", "heal", "lossy", "slow",
-	"kill", "start", "start", "reboot", "lost", "break", "suspend", "suspend",
+	"kill", "crash", "start", "start", "reboot", "twin", "no twin", "lost", "break", "suspend", "suspend",
 	"kill control", "start control", "start control", "pause control", "resume control", "resume control",
 }
 
-// TestStorm lets everything happen at once: nodes are drained, cut off, lost and rebooted, agents suspended, killed and started, answers lost,
+// TestStorm lets everything happen at once: nodes are drained, cut off, lost and rebooted, agents suspended, killed and started, also on another
+// machine under the same id, answers lost,
 // the control process suspended, killed and started, work evicted, ended and submitted anew. At no time does a capsule run twice, or a node run more than it has. When the storm is over what
 // is placed runs, what runs is placed, and everything that ends gets done; once, if no node or agent was lost or cut off.
 func TestStorm(t *testing.T) {
@@ -47,6 +48,8 @@ func TestStorm(t *testing.T) {
 		}
 		rapid.SyncTest(t, func(t *rapid.T) {
 			s := &storm{world: begin(t, hosts, true), ended: map[orbit.CapsuleID]bool{}}
+			twin := s.newHost("n0")
+			twin.name, twin.twin = "twin of n0", true
 			for _, d := range story {
 				s.pass(d.after)
 				s.do(d)
@@ -69,7 +72,7 @@ type storm struct {
 
 func (s *storm) do(d deed) {
 	h := s.hosts[d.host]
-	s.silent = s.silent || slices.Contains([]string{"cut", "lossy", "kill", "reboot", "lost", "suspend", "kill control", "pause control"}, d.what)
+	s.silent = s.silent || slices.Contains([]string{"cut", "lossy", "kill", "crash", "twin", "reboot", "lost", "suspend", "kill control", "pause control"}, d.what)
 	switch d.what {
 	case "services":
 		s.submit(d.n, spec(orbit.LatencySensitive, 1, 1), nil)
@@ -101,6 +104,12 @@ func (s *storm) do(d deed) {
 		s.kill(d.host)
 	case "start":
 		s.start(d.host)
+	case "crash":
+		s.crash(d.host)
+	case "twin":
+		s.start(len(s.hosts) - 1)
+	case "no twin":
+		s.crash(len(s.hosts) - 1)
 	case "reboot":
 		s.kill(d.host)
 		h.reboot()
@@ -160,7 +169,11 @@ func (s *storm) calm() {
 		h.link.set(func(l *link) { l.cut, l.loses, l.delay = false, 0, 0 })
 		h.breakBy(nil, false)
 		h.suspendFor(0)
-		s.start(n)
+		if h.twin {
+			s.crash(n)
+		} else {
+			s.start(n)
+		}
 	}
 	s.ledger.pause(false)
 	s.startControl()

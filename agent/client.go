@@ -33,6 +33,11 @@ func (c *Client) Join(ctx context.Context, node orbit.Node, holder string) (Leas
 	return got, c.call(ctx, pathJoin, joinRequest{node, holder}, &got)
 }
 
+// Leave implements [Control].
+func (c *Client) Leave(ctx context.Context, node orbit.NodeID, term orbit.Revision) error {
+	return c.call(ctx, pathLeave, leaveRequest{node, term}, nil)
+}
+
 // Report implements [Control].
 func (c *Client) Report(ctx context.Context, report orbit.Report) error {
 	return c.call(ctx, pathReport, report, nil)

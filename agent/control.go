@@ -13,8 +13,12 @@ import (
 // nodes. [Local] and [Client] implement it. Its methods may be called from any goroutine, and return when their context
 // ends.
 type Control interface {
-	// Join lets a node take work under a new term of its lease. The new description of the node replaces the known one.
+	// Join lets a node take work under a new term of its lease. The node is merged with the known description of it, as
+	// lease.Members.Join says. The holder is the name of the machine, a "#", and a name of the agent's run.
 	Join(ctx context.Context, node orbit.Node, holder string) (Lease, error)
+	// Leave says that the agent of a term has ended and left its capsules running, so that another agent of the same
+	// machine may join at once. The error is lease.ErrExpired if the term is over.
+	Leave(ctx context.Context, node orbit.NodeID, term orbit.Revision) error
 	// Report stores a report. An accepted report refreshes the term that it names. The error is lease.ErrExpired if the
 	// term is over.
 	Report(ctx context.Context, report orbit.Report) error
@@ -28,11 +32,14 @@ type Control interface {
 
 // Lease is the term that an agent has begun.
 type Lease struct {
-	// Term is the epoch of the term, which identifies it.
+	// Term is the epoch of the term, which identifies it. 0: no term has begun, because another agent of the same machine
+	// has reported lately; join again.
 	Term orbit.Revision `json:"term"`
 	// Fence is a duration: for this long after an accepted report was sent, the node's capsules are started on no other
-	// node.
+	// node. Without a term the same holds from when Join was sent.
 	Fence time.Duration `json:"fence"`
+	// Wait is, if Term is 0, the time after which Join succeeds if the other agent has died.
+	Wait time.Duration `json:"wait,omitempty"`
 }
 
 // Work lists the capsules that a node has to run or to stop, at one revision of the ledger.

@@ -35,9 +35,17 @@
 //	 ├───── TTL: may be cordoned ─────┼────── lesser of TTL, Gone ───┤
 //
 // A dead or suspended agent stops nothing. A [Watchdog] does: it is a runtime whose capsules stop by themselves unless
-// the agent extends their time. Without a Watchdog, a capsule may run twice if the agent is dead and the node is not. A
+// the agent extends their time. Without a Watchdog, a capsule may run twice if the agent is dead or suspended (SIGSTOP, a
+// virtual machine that is paused) and its capsules are not; [Agent.Run] reports [ErrUnguarded] when it begins. A
 // restarted agent without a Watchdog does not know when its predecessor's last report was accepted, so it stops
-// everything if it cannot join within one [Agent.Every].
+// everything if it hears nothing from Control within one [Agent.Every].
+//
+// # One agent a node
+//
+// The lease of a node is held by a machine ([Agent.Machine]) and one run of the agent on it. So if two machines have got
+// the same node id, or two agents run on one machine, the second one is refused for as long as the first one reports,
+// and reports that as an error. When the first one ends or dies, the second one gets the node; see [Agent.Machine] for
+// when.
 //
 // An operator who puts a node as Lost, or removes it, asserts that nothing runs there. The agent stops everything as
 // soon as it reads of that, but the capsules may have been started elsewhere before.

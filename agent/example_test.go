@@ -69,7 +69,10 @@ func Example() {
 	}
 	engine := &orbit.Engine{Name: "services", Ledger: ledger, Navigator: &nav.Services{}, Telemetry: control.Board}
 	runtime := &printer{list: map[agent.Instance]agent.Phase{}, ended: make(chan struct{})}
-	node := &agent.Agent{Control: control, Runtime: runtime, Node: orbit.Node{ID: "node-a", Capacity: orbit.Resources{orbit.CPU: 4_000}}}
+	node := &agent.Agent{
+		Control: control, Runtime: runtime, Node: orbit.Node{ID: "node-a", Capacity: orbit.Resources{orbit.CPU: 4_000}},
+		Unguarded: true, // what the printer runs ends with this process
+	}
 	for _, run := range []func(context.Context) error{members.Run, control.Index.Run, engine.Run, node.Run} {
 		group.Go(func() { _ = run(ctx) })
 	}

@@ -22,6 +22,9 @@ func Handler(control Control) http.Handler {
 	serve(mux, pathJoin, func(ctx context.Context, r *joinRequest) (any, error) {
 		return answered(control.Join(ctx, r.Node, r.Holder))
 	})
+	serve(mux, pathLeave, func(ctx context.Context, r *leaveRequest) (any, error) {
+		return struct{}{}, control.Leave(ctx, r.Node, r.Term)
+	})
 	serve(mux, pathReport, func(ctx context.Context, r *orbit.Report) (any, error) {
 		return struct{}{}, control.Report(ctx, *r)
 	})

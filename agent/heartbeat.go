@@ -1,17 +1,21 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/guard"
 	"github.com/orbitsched/orbit/lease"
 )
 
 // heartbeat is the agent's record of the node's lease.
 type heartbeat struct {
+	// holder is the holder of the node's lease: this machine and this Run.
+	holder string
 	// term is the current term; 0: there is none, or it is over.
 	term orbit.Revision
 	// lasts is Lease.Fence: for this long after an accepted report the node's capsules are placed nowhere else.
@@ -23,6 +27,10 @@ type heartbeat struct {
 	// calling says that a call of Join or Report is under way. Otherwise at is when the next call is due.
 	calling bool
 	at      time.Time
+	// unheard says that the last report was refused with lease.ErrUnheard.
+	unheard bool
+	// patience is when the agent reports that another agent of this machine keeps the node's lease; zero: there was none.
+	patience time.Time
 }
 
 // misfit returns an error if the lease is too short for the agent's settings.
@@ -70,13 +78,13 @@ func (l *loop) mayJoin() bool {
 }
 
 func (l *loop) join(now time.Time) {
-	a, node, sent := l.agent, l.agent.Node, now
+	a, node, holder, sent := l.agent, l.agent.Node, l.heart.holder, now
 	node.Confirms, node.State = true, orbit.Ready
 	l.heart.calling = true
 	var got Lease
 	var unguarded error
 	l.call(a.every(), func(ctx context.Context) (err error) {
-		if got, err = a.Control.Join(ctx, node, a.holder()); err == nil {
+		if got, err = a.Control.Join(ctx, node, holder); err == nil && got.Term != 0 {
 			unguarded = a.extend(ctx, sent, got.Fence)
 		}
 		return err
@@ -87,12 +95,47 @@ func (l *loop) join(now time.Time) {
 			l.tell("join", err)
 			return
 		}
-		l.heart.term, l.heart.lasts = got.Term, got.Fence
+		if got.Term == 0 {
+			l.awaitPredecessor(now, sent, got)
+			return
+		}
+		l.heart.term, l.heart.lasts, l.heart.patience = got.Term, got.Fence, time.Time{}
 		l.watch.least = min(l.watch.least, got.Term) // another ledger, such as a restored one, may be at a lower revision
 		l.begins()
 		l.accepted(now, sent)
 		l.heart.at = now // report at once, because engines place nothing on a node that has not reported yet
 	})
+}
+
+// awaitPredecessor handles the answer that another agent of this machine has reported lately. If that one has died, it
+// is the predecessor whose capsules run on here, and the answer says for how long they may do so without a term. If it
+// still reports after the time in which a dead one would have been given up, there are two agents.
+func (l *loop) awaitPredecessor(now, sent time.Time, got Lease) {
+	h := &l.heart
+	if end := sent.Add(got.Fence - l.agent.stopping()); !h.fence.IsZero() && !h.fenced && end.After(h.fence) {
+		h.fence = end
+	}
+	if !h.patience.IsZero() && !now.Before(h.patience) {
+		l.tell("join", fmt.Errorf("%w: another agent of this machine (%s) reports for node %q; a node has one agent, and each machine needs a Machine of its own",
+			lease.ErrRunning, cmp.Or(l.agent.Machine, machine()), l.agent.Node.ID))
+		h.patience = time.Time{}
+	}
+	if h.patience.IsZero() {
+		h.patience = now.Add(got.Wait)
+	}
+}
+
+// leave tells Control that this agent has ended, so that its successor need not wait until that shows.
+func (l *loop) leave() {
+	if l.heart.term == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.ctx), min(l.agent.every(), time.Second))
+	defer cancel()
+	err := guard.Run(func() error { return l.agent.Control.Leave(ctx, l.agent.Node.ID, l.heart.term) })
+	if err != nil && !errors.Is(err, lease.ErrExpired) {
+		l.agent.tell(fmt.Errorf("agent: leave: %w", err))
+	}
 }
 
 func (l *loop) report(now time.Time) {
@@ -118,9 +161,11 @@ func (l *loop) report(now time.Time) {
 			l.accepted(now, sent)
 		case errors.Is(err, lease.ErrExpired):
 			h.term, h.at = 0, now
+		case errors.Is(err, lease.ErrUnheard) && !h.unheard: // that process has not read of the term yet; the next report will do
 		default:
 			l.tell("report", err)
 		}
+		h.unheard = errors.Is(err, lease.ErrUnheard)
 	})
 }
 

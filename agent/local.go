@@ -3,7 +3,9 @@ package agent
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/send"
@@ -46,16 +48,38 @@ func (l *Local) Join(ctx context.Context, node orbit.Node, holder string) (Lease
 		return Lease{}, err
 	}
 	term, err := l.Members.Join(ctx, node, holder)
-	return Lease{term.Epoch, l.Members.Fence()}, err
+	if running := (*lease.Error)(nil); errors.As(err, &running) && errors.Is(running.Kind, lease.ErrRunning) {
+		wait, fence := l.Members.Waits(running)
+		return Lease{Wait: wait, Fence: fence}, nil
+	}
+	return Lease{Term: term.Epoch, Fence: l.Members.Fence()}, err
 }
 
-// Report implements [Control]: it is [telemetry.Board.Report].
-func (l *Local) Report(_ context.Context, report orbit.Report) error {
+// Leave implements [Control]: it is [lease.Keeper.Yield].
+func (l *Local) Leave(_ context.Context, node orbit.NodeID, term orbit.Revision) error {
 	if err := l.check(); err != nil {
 		return err
 	}
-	return l.Board.Report(report)
+	return l.Members.Leases.Yield(lease.Term{Name: string(node), Epoch: term})
 }
+
+// Report implements [Control]: it is [telemetry.Board.Report]. If this process does not know yet that the term lives,
+// Report waits for up to a second until the leases have read or shared more, because the agent may have reported to
+// another process before.
+func (l *Local) Report(ctx context.Context, report orbit.Report) error {
+	if err := l.check(); err != nil {
+		return err
+	}
+	for wait := firstUnheard; ; wait *= 2 {
+		err := l.Board.Report(report)
+		if !errors.Is(err, lease.ErrUnheard) || wait > lastUnheard || !send.Pause(ctx, wait) {
+			return err
+		}
+	}
+}
+
+// firstUnheard and lastUnheard are the first and the last pause of Report before it tries again.
+const firstUnheard, lastUnheard = 20 * time.Millisecond, 640 * time.Millisecond
 
 // Watch implements [Control] by [watch.Index.Node].
 func (l *Local) Watch(ctx context.Context, node orbit.NodeID, after orbit.Revision) (Work, error) {

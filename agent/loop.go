@@ -48,6 +48,7 @@ type watcher struct {
 
 func newLoop(ctx context.Context, a *Agent) *loop {
 	l := &loop{agent: a, ctx: ctx, done: make(chan func(time.Time)), items: map[Instance]*item{}, clock: 1, failures: map[orbit.CapsuleID]failure{}}
+	l.heart.holder = a.newHolder()
 	if _, guarded := a.Runtime.(Watchdog); !guarded {
 		l.heart.fence = time.Now().Add(a.every())
 	}

@@ -15,6 +15,7 @@ import (
 
 const (
 	pathJoin    = "/join"
+	pathLeave   = "/leave"
 	pathReport  = "/report"
 	pathWatch   = "/watch"
 	pathConfirm = "/confirm"
@@ -25,6 +26,11 @@ const (
 type joinRequest struct {
 	Node   orbit.Node `json:"node"`
 	Holder string     `json:"holder"`
+}
+
+type leaveRequest struct {
+	Node orbit.NodeID   `json:"node"`
+	Term orbit.Revision `json:"term"`
 }
 
 type watchRequest struct {
@@ -66,6 +72,7 @@ var kinds = []struct {
 	{"unavailable", orbit.ErrUnavailable},
 	{"expired", lease.ErrExpired},
 	{"held", lease.ErrHeld},
+	{"running", lease.ErrRunning},
 	{"unheard", lease.ErrUnheard},
 	{"tooMany", lease.ErrTooMany},
 	{"deadline", context.DeadlineExceeded},

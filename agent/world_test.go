@@ -44,6 +44,8 @@ type link struct {
 	mu sync.Mutex
 	// Nothing comes through.
 	cut bool
+	// The agent crashes: it does not say that it leaves.
+	crashes bool
 	// Of so many answers about one is lost, though the call had its effect; 0: none.
 	loses int
 	rand  *rand.Rand
@@ -95,6 +97,17 @@ func (l *link) Join(ctx context.Context, node orbit.Node, holder string) (got ag
 	return got, errors.Join(lost, err)
 }
 
+func (l *link) Leave(ctx context.Context, node orbit.NodeID, term orbit.Revision) (err error) {
+	l.mu.Lock()
+	crashes := l.crashes
+	l.mu.Unlock()
+	if crashes {
+		return nil
+	}
+	lost := l.through(ctx, func() { err = l.to.Leave(ctx, node, term) })
+	return errors.Join(lost, err)
+}
+
 func (l *link) Report(ctx context.Context, r orbit.Report) (err error) {
 	lost := l.through(ctx, func() { err = l.to.Report(ctx, r) })
 	return errors.Join(lost, err)
@@ -119,6 +132,9 @@ type host struct {
 	runtime agent.Runtime
 	errors  []error
 	stop    func() // ends the agent; nil: none is at work
+	// name is Agent.Machine. A twin has the node id of another host.
+	name string
+	twin bool
 }
 
 // told returns the errors that the agent has told of.
@@ -150,6 +166,8 @@ type world struct {
 	books  *books
 	hosts  []*host
 	remote *remote
+	// Adds a host without an agent.
+	newHost func(orbit.NodeID) *host
 	// Ends the control process; nil: none is at work.
 	stop func()
 	// The drainer moves what is on these.
@@ -164,14 +182,18 @@ func begin(t tester, hosts int, withWatchdog bool) *world {
 	w.books = &books{starts: map[orbit.CapsuleID]int{}, done: map[orbit.CapsuleID]int{}}
 	w.startControl()
 	control := &agent.Client{URL: "http://control", HTTP: &http.Client{Transport: w.remote}}
-	for i := range hosts {
-		m := &machine{books: w.books, id: orbit.NodeID(fmt.Sprint("n", i)), cpu: 4000, procs: map[agent.Instance]*process{}, stops: sec}
+	w.newHost = func(id orbit.NodeID) *host {
+		m := &machine{books: w.books, id: id, cpu: 4000, procs: map[agent.Instance]*process{}, stops: sec}
 		w.books.machines = append(w.books.machines, m)
-		h := &host{machine: m, link: &link{to: control, rand: rand.New(rand.NewPCG(1, uint64(i)))}, runtime: m}
+		h := &host{machine: m, link: &link{to: control, rand: rand.New(rand.NewPCG(1, uint64(len(w.hosts))))}, runtime: m}
 		if withWatchdog {
 			h.runtime = guarded{m}
 		}
 		w.hosts = append(w.hosts, h)
+		return h
+	}
+	for i := range hosts {
+		w.newHost(orbit.NodeID(fmt.Sprint("n", i)))
 		w.start(i)
 	}
 	t.Cleanup(func() {
@@ -237,6 +259,7 @@ func (w *world) start(n int) {
 	}
 	a := &agent.Agent{
 		Control: h.link, Runtime: h.runtime, Every: sec, Poll: 200 * ms, Stopping: stopping,
+		Machine: h.name, Unguarded: true,
 		Node: orbit.Node{ID: h.id, Capacity: orbit.Resources{orbit.CPU: h.cpu}, Labels: map[string]string{"rack": "r"}},
 		OnError: func(err error) {
 			defer h.enter()()
@@ -258,6 +281,13 @@ func (w *world) kill(n int) {
 	if h := w.hosts[n]; h.stop != nil {
 		h.stop()
 	}
+}
+
+// crash ends an agent without giving it the time to say so.
+func (w *world) crash(n int) {
+	w.hosts[n].link.set(func(l *link) { l.crashes = true })
+	w.kill(n)
+	w.hosts[n].link.set(func(l *link) { l.crashes = false })
 }
 
 func (w *world) propose(do ...orbit.Commitment) error {
@@ -340,6 +370,10 @@ func (w *world) atRest() {
 	w.sound()
 	state := w.state()
 	for _, h := range w.hosts {
+		if h.twin {
+			require.Empty(w, h.running())
+			continue
+		}
 		placed := map[orbit.CapsuleID]bool{}
 		for c := range state.On(h.id) {
 			placed[c.ID] = true

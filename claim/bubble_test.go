@@ -178,3 +178,11 @@ func store(s *sim.StaleStore, names ...string) *sim.StaleStore {
 
 // bubble runs a test in a synctest bubble.
 func bubble(t *testing.T, f func(t *testing.T)) { synctest.Test(t, f) }
+
+// soon is a context that ends after a minute. In a bubble a request that nobody serves would otherwise wait for ever,
+// because the polls make the time pass.
+func soon(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}

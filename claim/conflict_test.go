@@ -162,7 +162,7 @@ func staleBurst(t *testing.T, lag time.Duration, reserve bool) sim.StoreTally {
 	for i := range 300 {
 		go func() {
 			time.Sleep(time.Duration(i) * 2 * ms)
-			slot, err := r.Claim(t.Context())
+			slot, err := r.Claim(soon(t))
 			assert.NoError(t, err)
 			time.Sleep(2500 * ms)
 			assert.NoError(t, s.Return(t.Context(), slot))

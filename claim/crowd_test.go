@@ -20,9 +20,11 @@ import (
 
 // The four stress tests. With the tag stress they run at full size and more, otherwise at a small size.
 
-func TestExtremeScale(t *testing.T)               { extremeScale(t, 200, 50) }
-func TestConflictInjectionUnderLoad(t *testing.T) { conflictInjection(t, 60) }
-func TestStorm(t *testing.T)                      { bubble(t, func(t *testing.T) { storm(t, 100*ms) }) }
+func TestExtremeScale(t *testing.T) { extremeScale(t, 200, 50) }
+func TestStorm(t *testing.T)        { bubble(t, func(t *testing.T) { storm(t, 100*ms) }) }
+func TestConflictInjectionUnderLoad(t *testing.T) {
+	bubble(t, func(t *testing.T) { conflictInjection(t, 60) })
+}
 func TestConcurrentEnqueueAndShutdown(t *testing.T) {
 	for range 5 {
 		enqueueAndShutdown(t, 50)
@@ -121,7 +123,7 @@ func conflictInjection(t *testing.T, slots int) {
 	var all sync.WaitGroup
 	for range slots {
 		all.Go(func() {
-			_, err := p.Claim(t.Context())
+			_, err := p.Claim(soon(t))
 			assert.NoError(t, err)
 		})
 	}

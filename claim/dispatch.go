@@ -25,12 +25,16 @@ func (p *Pool) step(now time.Time) {
 	p.gauges.reserved.Store(int64(len(p.reservations.held)))
 }
 
-// expireDue ends the reservations whose time is over, and requests the listings that NotifyIdle and the poll have due.
+// expireDue ends the reservations whose time is over, and requests the listings that are due because of NotifyIdle, the
+// poll or a failure.
 func (p *Pool) expireDue(now time.Time) {
 	if p.reservations.expire(now) {
 		p.listing.wanted = true // a slot that a listing showed while it was reserved may be idle
 	}
 	p.listDue(now)
+	if l := &p.listing; !l.retry.IsZero() && !now.Before(l.retry) {
+		l.retry, l.wanted = time.Time{}, true
+	}
 	if p.poll.due(now) {
 		p.listing.wanted = true
 	}
@@ -77,6 +81,10 @@ func (p *Pool) seekSlots(now time.Time) {
 	}
 }
 
+// overdueWait is the time until the next step if something is due that this step should have done. That would be a
+// defect; the pool is then late, and does not spin.
+const overdueWait = 100 * time.Millisecond
+
 // schedule sets the timer of Run to the earliest time at which a step has something to do.
 func (p *Pool) schedule(now time.Time) {
 	var next time.Time
@@ -87,15 +95,19 @@ func (p *Pool) schedule(now time.Time) {
 	}
 	soonest(p.reservations.next())
 	soonest(p.poll.at)
+	soonest(p.listing.retry)
 	if p.shortage != nil && p.shortage.again.After(now) {
 		soonest(p.shortage.again)
 	}
 	if len(p.listAt) > 0 {
 		soonest(p.listAt[0])
 	}
-	if next.IsZero() {
+	switch {
+	case next.IsZero():
 		p.clock.Stop()
-	} else {
+	case !next.After(now):
+		p.clock.Reset(overdueWait)
+	default:
 		p.clock.Reset(next.Sub(now))
 	}
 }

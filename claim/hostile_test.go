@@ -411,7 +411,7 @@ func TestClaimTakesNoSnapshot(t *testing.T) {
 	handedOut := claimAll(t, first, "a", "b")
 	second := &counted{Ledger: &orbit.MemoryLedger{}}
 	claimAll(t, &claim.LedgerSource{Ledger: second, Spec: handedOut}, "a", "b", "c", "d")
-	assert.Equal(t, int64(3), second.snapshots.Load(), "to list, to learn, and that of this test")
+	assert.Equal(t, int64(4), second.snapshots.Load(), "to join, to list, to learn, and that of this test")
 }
 
 // claimAll claims all of these nodes, and returns the ledger's copy of the spec.

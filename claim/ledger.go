@@ -26,6 +26,9 @@ import (
 // its capsule: it must keep the records of released capsules (orbit.Limits.Terminal) for longer than a proposal can be
 // delayed on its way.
 //
+// The changes of a request ([Request.Apply]) become labels of the capsule: the agent of the node sees them with the
+// placement, and the labels of the node belong to its agent.
+//
 // A node with free capacity for more than one capsule is idle again as soon as it has been claimed. Several pools can
 // share a ledger if each pool's Spec requires a label of its own.
 //
@@ -81,10 +84,15 @@ func (s *LedgerSource) Book() orbit.Ledger {
 }
 
 // Join adds nodes with the capacity and the whole devices of exactly one claim. Each of them is one idle slot; any
-// other node of the ledger that fits the Spec is a slot as well. If the ledger's limits require several proposals, Join
-// sends them in order and stops at the first error.
+// other node of the ledger that fits the Spec is a slot as well. A node that the ledger has already stays as it is. If
+// the ledger's limits require several proposals, Join sends them in order and stops at the first error.
 func (s *LedgerSource) Join(ctx context.Context, nodes ...orbit.NodeID) error {
 	s.init()
+	state, err := s.book.Snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	nodes = slices.DeleteFunc(slices.Clone(nodes), func(id orbit.NodeID) bool { return state.Node(id) != nil })
 	node := orbit.Node{Capacity: s.spec.Envelope.Reservation}
 	if want := s.spec.Devices; want.Count > 0 {
 		node.Devices = orbit.Devices{Model: slices.Concat(want.Models, []string{"device"})[0], Count: want.Count}
@@ -193,11 +201,11 @@ func (s *LedgerSource) Claim(ctx context.Context, a Attempt) (Slot, uint64, erro
 	if err != nil || uid == 0 {
 		return Slot{}, 0, fmt.Errorf("claim: slot %q: uid %q is not a revision: %w: claim slots as this source has listed them", a.Slot.Name, a.Slot.UID, orbit.ErrInvalid)
 	}
-	shared, node := s.shared.Load(), orbit.NodeID(a.Slot.Name)
+	shared, node, changes := s.shared.Load(), orbit.NodeID(a.Slot.Name), a.changes()
 	rev, err := s.book.Propose(ctx, orbit.Proposal{
 		ID: a.ID,
 		Do: []orbit.Commitment{
-			orbit.Submit{IDs: []orbit.CapsuleID{capsule.ID}, Spec: cmp.Or(shared, s.spec), Owner: capsule.Owner},
+			orbit.Submit{IDs: []orbit.CapsuleID{capsule.ID}, Spec: cmp.Or(shared, s.spec), Owner: capsule.Owner, Labels: changes.Apply(nil)},
 			orbit.Place{Capsule: capsule.ID, Node: node, Devices: a.Slot.Devices, Note: capsule.Note, At: orbit.Instant(time.Now().UnixNano())},
 		},
 		// There is no bet on free capacity, because the ledger checks that with the placement. An orbit.Draft would add
@@ -211,7 +219,7 @@ func (s *LedgerSource) Claim(ctx context.Context, a Attempt) (Slot, uint64, erro
 		s.learn(ctx, capsule.ID)
 	}
 	claimed := a.Slot
-	claimed.Capsule = capsule.ID
+	claimed.Capsule, claimed.Labels = capsule.ID, changes.Apply(claimed.Labels)
 	return claimed, uint64(rev), nil
 }
 

@@ -3,6 +3,7 @@ package claim_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -60,6 +61,69 @@ func TestLedgerClaim(t *testing.T) {
 	})
 }
 
+// What a request changes is part of the claim: the capsule has it from the revision of its placement on, and the caller
+// gets the slot as changed. The labels of the node stay as they are.
+func TestLedgerClaimAppliesChanges(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		src := &claim.LedgerSource{}
+		_, err := src.Book().Propose(t.Context(), orbit.Proposal{Do: []orbit.Commitment{orbit.PutNode{Node: orbit.Node{
+			ID: "a", Capacity: orbit.Resources{orbit.Slots: 2}, Labels: map[string]string{"phase": "warm", "image/main": "base:1", "rack": "r1"},
+		}}}})
+		require.NoError(t, err)
+		r := newRig(t, &claim.Pool{Source: src}).run()
+		images := map[string]string{"main": "user:7"}
+		c := make(chan claim.Result, 1)
+		require.True(t, r.Enqueue(&claim.Request{Result: c, Options: claim.Capsule{ID: "mine"}, Apply: &claim.Changes{
+			Images: images, Labels: map[string]string{"session": "42"}, Annotations: map[string]string{"why": "a test"},
+		}}))
+		images["main"] = "changed after Enqueue"
+		synctest.Wait()
+		res := got(t, c)
+		require.NoError(t, res.Err)
+		applied := map[string]string{"phase": "Running", "image/main": "user:7", "session": "42", "annotation/why": "a test"}
+		state := snapshot(t, src)
+		assert.Equal(t, applied, state.Capsule("mine").Labels())
+		assert.Equal(t, state.Capsule("mine").PlacedAt, orbit.Revision(state.Capsule("mine").Submitted>>20), "one commit")
+		applied["rack"] = "r1"
+		assert.Equal(t, applied, res.Slot.Labels)
+		assert.Equal(t, "warm", state.Node("a").Node.Labels["phase"])
+
+		slot, err := r.Claim(soon(t))
+		require.NoError(t, err)
+		assert.Empty(t, snapshot(t, src).Capsule(slot.Capsule).Labels(), "a request without changes applies nothing")
+		assert.Equal(t, "warm", slot.Labels["phase"])
+	})
+}
+
+// Changes that the ledger refuses, such as labels that are too long, are the mistake of this one request.
+func TestLedgerRefusesChangesThatAreTooLarge(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		src := &claim.LedgerSource{}
+		r := ledgerRig(t, src, 1)
+		c := make(chan claim.Result, 1)
+		require.True(t, r.Enqueue(&claim.Request{Result: c, Apply: &claim.Changes{Phase: strings.Repeat("x", 1<<20)}}))
+		synctest.Wait()
+		require.ErrorIs(t, got(t, c).Err, orbit.ErrInvalid)
+		assert.Equal(t, 1, r.Snapshot().IdleReady)
+	})
+}
+
+func TestChanges(t *testing.T) {
+	was := map[string]string{"phase": "Idle", "a": "1"}
+	for _, x := range []struct {
+		changes *claim.Changes
+		want    map[string]string
+	}{
+		{nil, was},
+		{&claim.Changes{}, map[string]string{"phase": "Running", "a": "1"}},
+		{&claim.Changes{Phase: "Starting", Labels: map[string]string{"a": "2", "phase": "x"}}, map[string]string{"phase": "Starting", "a": "2"}},
+		{&claim.Changes{Labels: map[string]string{"phase": "x"}}, map[string]string{"phase": "x", "a": "1"}},
+	} {
+		assert.Equal(t, x.want, x.changes.Apply(was))
+		assert.Equal(t, map[string]string{"phase": "Idle", "a": "1"}, was)
+	}
+}
+
 // Nodes that join or whose capsules are released become slots at once, without NotifyIdle and without waiting.
 func TestLedgerWakesThePool(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -84,6 +148,23 @@ func TestLedgerWakesThePool(t *testing.T) {
 		require.NoError(t, src.Return(t.Context(), first.Slot), "a second return is no error")
 		assert.Equal(t, orbit.NodeID("s0"), snapshot(t, src).Capsule(second.Slot.Capsule).Node, "and takes no slot that is in use")
 		require.NoError(t, src.Return(t.Context(), claim.Slot{Name: "s0", Capsule: "never heard of"}))
+	})
+}
+
+// A process that starts again joins its nodes again: what has been said of them meanwhile stays.
+func TestLedgerJoinLeavesKnownNodesAlone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		src := &claim.LedgerSource{}
+		require.NoError(t, src.Join(t.Context(), "a", "b"))
+		cordoned := *snapshot(t, src).Node("a").Node
+		cordoned.State, cordoned.Labels = orbit.Cordoned, map[string]string{"rack": "r1"}
+		propose(t, src.Book(), orbit.PutNode{Node: cordoned})
+		require.NoError(t, src.Join(t.Context(), "a", "b", "c"))
+		assert.Equal(t, cordoned, *snapshot(t, src).Node("a").Node)
+		assert.EqualValues(t, 1, snapshot(t, src).Node("b").Specification)
+		l, err := src.Idle(t.Context())
+		require.NoError(t, err)
+		assert.Len(t, l.Slots, 2, "b and c")
 	})
 }
 
@@ -259,7 +340,7 @@ func TestLedgerUnknownOutcomes(t *testing.T) {
 		for range 20 {
 			crowd.Go(func() {
 				for range 10 {
-					slot, err := r.Claim(t.Context())
+					slot, err := r.Claim(soon(t))
 					assert.NoError(t, err)
 					time.Sleep(ms)
 					assert.NoError(t, src.Return(t.Context(), slot))

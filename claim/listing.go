@@ -23,6 +23,10 @@ type listing struct {
 	unserved int
 	// following says that a goroutine follows the source, so that changes arrive unrequested.
 	following bool
+	// retry is when a Follower is listed again after a failure; zero: not because of a failure. pause is the last time
+	// that was waited for that: each failure doubles it, and a Follow that succeeds sets it to 0.
+	retry time.Time
+	pause time.Duration
 	// version is the newest version that a listing had.
 	version uint64
 	// behind is the number of calls of Idle that have taken longer than Timeout and have not returned.
@@ -67,11 +71,11 @@ func (p *Pool) list() {
 	})
 }
 
-// followAgain is the pause after a call of Follow that failed or brought nothing.
+// followAgain is the pause after a call of Follow that brought nothing.
 const followAgain = time.Second
 
-// follow admits the results of Follow until a call fails or the pool ends. After a failure it pauses; then the source
-// is listed in full and followed from there.
+// follow admits the results of Follow until a call fails or the pool ends. After a failure the source is listed in full
+// and followed from there.
 func (p *Pool) follow(f Follower, after uint64) {
 	ctx := p.looking.ctx
 	guard.Call(func() error {
@@ -85,25 +89,35 @@ func (p *Pool) follow(f Follower, after uint64) {
 			}
 			vain := l.Version <= after && (l.Version > 0 || l.Partial && len(l.Slots)+len(l.Gone) == 0)
 			after = l.Version
-			p.update(func(now time.Time) { p.admitListing(&l, false, now) })
+			p.update(func(now time.Time) {
+				p.listing.pause = 0
+				p.admitListing(&l, false, now)
+			})
 			if vain {
 				send.Pause(ctx, followAgain)
 			}
 		}
 	}, func(err error) {
-		if send.Pause(ctx, followAgain) {
+		if ctx.Err() == nil {
 			p.listingFailed(false, fmt.Errorf("Follow failed, and is called again after the next listing: %w", err))
 		}
 	})
 }
 
-// listingFailed notes and reports that Idle has failed or, if the listing was not requested, that Follow has.
+// listingFailed notes and reports that Idle has failed or, if the listing was not requested, that Follow has. A source
+// that could be followed and is not is listed again after a pause of 10 ms, and twice as long after each further
+// failure, up to a second: the next poll may be minutes away.
 func (p *Pool) listingFailed(asked bool, why error) {
-	p.update(func(time.Time) {
-		if l := &p.listing; asked {
+	p.update(func(now time.Time) {
+		l := &p.listing
+		if asked {
 			l.running, l.failed = false, true
 		} else {
-			l.following, l.wanted = false, true
+			l.following = false
+		}
+		if _, ok := p.Source.(Follower); ok && !l.following && l.retry.IsZero() {
+			l.pause = min(max(2*l.pause, send.First), send.Most)
+			l.retry = now.Add(l.pause)
 		}
 	})
 	if p.looking.ctx.Err() == nil {

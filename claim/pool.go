@@ -248,7 +248,7 @@ func (p *Pool) Enqueue(req *Request) bool {
 func (p *Pool) enqueue(req *Request) error {
 	p.init()
 	r := &request{Request: *req, pool: p, want: newFilter(&req.Want)}
-	r.Want = req.Want.clone()
+	r.Want, r.Apply = req.Want.clone(), req.Apply.clone()
 	if r.Ctx == nil {
 		r.Ctx = context.Background()
 	}

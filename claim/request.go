@@ -15,6 +15,9 @@ type Request struct {
 	// Want says which slots are suitable; zero: any slot. While no suitable slot is idle the request waits, and later
 	// requests may be served before it. If the request ends without one, its error wraps ErrUnmatched.
 	Want Want
+	// Apply says what the claim changes in the slot when it succeeds, such as its images; nil: nothing. The slot in the
+	// answer has the changed labels.
+	Apply *Changes
 	// Options are for the source, which defines their type. A [LedgerSource] takes a [Capsule]. Nil: the source's
 	// defaults.
 	Options any

@@ -67,8 +67,9 @@ type Source interface {
 	// longer than Pool.Timeout, whose results are ignored. After an error the pool goes on with the slots that it
 	// knows.
 	Idle(ctx context.Context) (Listing, error)
-	// Claim claims a slot atomically, by a compare-and-swap from idle to claimed. It returns the slot as the caller
-	// gets it, and the version of the store that includes the outcome (0: unknown). The errors mean:
+	// Claim claims a slot atomically, by a compare-and-swap from idle to claimed, which also makes the changes that the
+	// request asks for (Request.Apply). It returns the slot as the caller gets it, with the changed labels, and the
+	// version of the store that includes the outcome (0: unknown). The errors mean:
 	//   - orbit.ErrConflict: the slot is not idle, or has another uid. The request gets another slot.
 	//   - orbit.ErrUnknown, or the end of a context: the slot may or may not have been claimed. The pool repeats the same
 	//     attempt until the outcome is known.

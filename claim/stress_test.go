@@ -13,7 +13,9 @@ import (
 func TestStressExtremeScale(t *testing.T) { extremeScale(t, scale.Of(0, 2000), scale.Of(0, 500)) }
 
 // 30% of the slots conflict at the first attempt. All are claimed all the same.
-func TestStressConflictInjectionUnderLoad(t *testing.T) { conflictInjection(t, scale.Of(0, 500)) }
+func TestStressConflictInjectionUnderLoad(t *testing.T) {
+	bubble(t, func(t *testing.T) { conflictInjection(t, scale.Of(0, 500)) })
+}
 
 // Requests and notifications without a pause for 600 ms. Shutdown returns within 5 s.
 func TestStressStorm(t *testing.T) {
@@ -28,4 +30,6 @@ func TestStressConcurrentEnqueueAndShutdown(t *testing.T) {
 }
 
 // The same for longer.
-func TestStressDevicesRace(t *testing.T) { devicesRace(t, scale.Of(0, 400)) }
+func TestStressDevicesRace(t *testing.T) {
+	bubble(t, func(t *testing.T) { devicesRace(t, scale.Of(0, 400)) })
+}

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// The keys of the labels that Want.Images and Want.Phase are compared with.
+// The keys of the labels that Want.Images and Want.Phase are compared with, and that [Changes] set.
 const (
 	// ImageLabel, followed by the name of a container, is the label whose value is the container's image.
 	ImageLabel = "image/"

@@ -13,14 +13,22 @@ import (
 )
 
 // rider returns the commitments and bets that are added to the proposal which changes a row, such as the PutNode that
-// cordons the node together with the end of its lease. It reports false if the row must not be changed now.
-type rider func(state *orbit.State, le *lease) (do []orbit.Commitment, bets []orbit.Precondition, ok bool)
+// cordons the node together with the end of its lease. After an error the row must not be changed now.
+type rider func(state *orbit.State, le *lease) (do []orbit.Commitment, bets []orbit.Precondition, err error)
 
 // Acquire begins a term of the lease for the holder. It commits a mark, with a bet on the previous mark of the lease.
 // The same holder may begin a new term at any time, which ends the old one at once; another holder may do so only when
-// the lease is over. The error is a [*Error] ([ErrHeld], [ErrCorrupt], [ErrTooMany], [orbit.ErrInvalid]) or the
-// ledger's. A proposal whose outcome is unknown is sent again until ctx ends. If ctx ends first and the proposal was
-// committed all the same, the term is never refreshed, and it runs out.
+// the lease is over.
+//
+// A holder should have a name that two living things never share, such as that of a process or of a machine, and not
+// one that is made of the name of the lease: whoever asks for the lease would have that one. A holder that may start
+// again under its name adds the name of the run, as in "machine-1#5f3c": another run of machine-1 may begin a term only
+// when the present one has not been refreshed for half of TTL, or after [Keeper.Yield]; until then the error is
+// [ErrRunning].
+//
+// The error is a [*Error] ([ErrHeld], [ErrRunning], [ErrCorrupt], [ErrTooMany], [orbit.ErrInvalid]) or the ledger's. A
+// proposal whose outcome is unknown is sent again until ctx ends. If ctx ends first and the proposal was committed all
+// the same, the term is never refreshed, and it runs out.
 func (k *Keeper) Acquire(ctx context.Context, name, holder string) (Term, error) {
 	return k.acquire(ctx, name, holder, nil)
 }
@@ -33,6 +41,9 @@ func (k *Keeper) acquire(ctx context.Context, name, holder string, with rider) (
 	var shared fresh
 	for {
 		if err := k.follow(ctx); err != nil {
+			return Term{}, err
+		}
+		if err := k.probe(ctx, Term{Name: name, Holder: holder}); err != nil {
 			return Term{}, err
 		}
 		was, view, err := k.claimable(Term{Name: name, Holder: holder})
@@ -48,9 +59,9 @@ func (k *Keeper) acquire(ctx context.Context, name, holder string, with rider) (
 			if err != nil {
 				return Term{}, fmt.Errorf("lease %q: %w", name, err)
 			}
-			do, bets, ok := with(state, &was)
-			if !ok {
-				return Term{}, fmt.Errorf("lease %q: %w: the node was lost, and more is on it than one commit can release; try again later", name, orbit.ErrUnavailable)
+			do, bets, err := with(state, &was)
+			if err != nil {
+				return Term{}, err
 			}
 			p.Do, p.If = append(p.Do, do...), append(p.If, bets...)
 		}
@@ -78,8 +89,10 @@ func (k *Keeper) claimable(t Term) (was lease, view orbit.Revision, err error) {
 	if le.state == isCorrupt {
 		return lease{}, 0, &Error{Kind: ErrCorrupt, Term: t, Reason: k.corrupt[t.Name].Error()}
 	}
-	if k.alive(t.Name, now) != nil && le.holder != t.Holder {
-		return lease{}, 0, &Error{Kind: ErrHeld, Term: t, Held: le.term(), Until: le.end}
+	if k.alive(t.Name, now) != nil {
+		if err := k.refused(t, le, now); err != nil {
+			return lease{}, 0, err
+		}
 	}
 	left := le.terms
 	if wait := k.begin(&left, now); wait > 0 {

@@ -23,8 +23,8 @@
 //
 // # Members
 //
-// [Members] keeps nodes under leases. [Members.Join] lets a node take work. The commit that ends the node's lease also
-// cordons the node. When the node has stayed away for another five minutes, its capsules return to pending, each once,
+// [Members] keeps nodes under leases. [Members.Join] lets a node take work, and merges what the node says of itself with
+// what operators have said of it. The commit that ends the node's lease also cordons the node. When the node has stayed away for another five minutes, its capsules return to pending, each once,
 // however many processes run Members. When the row is swept, the node is removed. A host that flaps costs at most 41
 // terms and as many ends in any hour, and keeps its capsules. If more than half of all nodes are lost at once, nothing
 // is taken off them until they return or [Members.AcceptLoss] is called.
@@ -52,8 +52,8 @@
 //   - one heartbeat, TTL and one step of Run, whatever a reader caches, if the placement also bets on the term,
 //     MarkAt{Key(node), Epoch}. Run steps at the very moment at which a lease runs out, and at most a second later
 //     after a step that has failed;
-//   - the board's Stale (30 s) and the time for which the reader caches reports, if stale nodes are filtered out and
-//     the clocks agree. Here the time of the heartbeat counts, and not when it arrived.
+//   - one heartbeat, the board's Stale (30 s) and the time for which the reader caches reports, if stale nodes are
+//     filtered out.
 //
 // A process that keeps leases in memory and starts meanwhile adds one TTL: it assumes of every term in the ledger that
 // the term was refreshed at the moment at which the process first read it. With shared Refreshes a start adds nothing.
@@ -63,9 +63,11 @@
 //
 // # Clocks
 //
-// Leases run only by the clock of the process that keeps them, or by the clock of the shared Refreshes. The row of a
-// lease that is over has the time of the end, which decides when the row is swept and when the node counts as lost. So
-// the clocks of the processes that keep leases should agree to within a minute or so. A time in the future is read as
-// now. A time from a clock that is behind makes a node lost too soon, but never within one TTL after the process has
-// read it.
+// Leases run only by the clock of the process that keeps them, or by the clock of the shared Refreshes; those of holders
+// and nodes decide nothing. Each process counts the time until a node is lost, or a row is swept, from when it has read
+// of the end. The row of a lease that is over has the time of the end, by the clock of the process that committed it.
+// Only a process that has started since goes by that time. A time in the future is read as now. A time from a clock that
+// is behind makes a node lost too soon, but never within one TTL after the process has read it. The times in the rows
+// also say how many nodes were lost at once ([Members.MaxLoss]), so the clocks of these processes should agree to within
+// a minute or so.
 package lease

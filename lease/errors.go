@@ -12,6 +12,10 @@ import (
 var (
 	// ErrHeld means that another holder's term is live. Wait until Error.Until, and try again.
 	ErrHeld = errors.New("lease is held")
+	// ErrRunning means that the term of another run of the same holder is live and was refreshed lately; see
+	// [Keeper.Acquire]. If that run has died, Error.Until is when this one can have the lease. If the error occurs again
+	// after that time, the other run is alive, and one of the two is one too many.
+	ErrRunning = errors.New("lease is held by another run of the holder")
 	// ErrExpired means that the term is over, or is not the current one. It never becomes live again: acquire a new one.
 	ErrExpired = errors.New("lease term is over")
 	// ErrUnheard means that the term is newer than what this process has read of the ledger, or that other processes do
@@ -26,13 +30,13 @@ var (
 
 // Error says what is wrong with a lease.
 type Error struct {
-	// Kind is ErrHeld, ErrExpired, ErrUnheard, ErrCorrupt, ErrTooMany or orbit.ErrInvalid.
+	// Kind is ErrHeld, ErrRunning, ErrExpired, ErrUnheard, ErrCorrupt, ErrTooMany or orbit.ErrInvalid.
 	Kind error
 	// Term is the term that was asked for or refreshed; its Epoch is 0 if the caller named none.
 	Term Term
 	// Held is the term of the current holder.
 	Held Term
-	// Until is when the term in Held ends if it is not refreshed, or, for ErrTooMany, when the next term may begin.
+	// Until is when Term.Holder can have the lease: for ErrHeld and ErrRunning if the term in Held is not refreshed.
 	Until time.Time
 	// Reason is a further explanation; it may be empty.
 	Reason string
@@ -41,7 +45,9 @@ type Error struct {
 // Error says what failed, and what to do.
 func (e *Error) Error() string {
 	switch {
-	case errors.Is(e.Kind, ErrHeld):
+	case errors.Is(e.Kind, ErrHeld) && e.Reason != "":
+		return fmt.Sprintf("%v: %q by %q under term %d: %s; try again at %v", e.Kind, e.Held.Name, e.Held.Holder, e.Held.Epoch, e.Reason, e.Until)
+	case errors.Is(e.Kind, ErrHeld), errors.Is(e.Kind, ErrRunning):
 		return fmt.Sprintf("%v: %q by %q under term %d, until %v if it is not refreshed; try again then",
 			e.Kind, e.Held.Name, e.Held.Holder, e.Held.Epoch, e.Until)
 	case errors.Is(e.Kind, ErrExpired):

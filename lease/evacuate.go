@@ -76,7 +76,7 @@ func (m *Members) todo(round *MemberRound) (todo []overLease) {
 // lostAt returns the time from which a node whose lease is over counts as lost: Gone after the end, but not before the
 // lesser of Gone and TTL has passed since this process has read of the end.
 func (m *Members) lostAt(le *lease) time.Time {
-	return later(le.ended.Add(m.gone()), le.learned.Add(min(m.gone(), m.Leases.ttl())))
+	return later(le.since.Add(m.gone()), le.learned.Add(min(m.gone(), m.Leases.ttl())))
 }
 
 // holdsOn returns the holds on nodes that are lost.
@@ -129,15 +129,18 @@ func (m *Members) evacuation(state *orbit.State, c *overLease, n *orbit.NodeStat
 	switch {
 	case n.Node.Schedulable() && n.Specification < c.lease.at: // the commit that ended the lease did not cordon the node
 		do, bets, _ := cordon(state, &c.lease)
-		again := row{holder: c.lease.holder, ended: c.lease.ended} // so that the row has the revision of the cordon
+		again := c.lease.over() // so that the row has the revision of the cordon
 		p.Do = append(p.Do, orbit.Mark{Key: key, Value: again.String()})
 		p.Do, p.If = append(p.Do, do...), append(p.If, bets...)
 	case !n.Node.Schedulable() && c.lost:
 		p.Do = m.releases(state, n, holds)
 		if n.Node.State != orbit.Lost && len(p.Do) > 0 {
-			node := *n.Node
-			node.State = orbit.Lost
+			node, kept := *n.Node, c.lease.over()
+			node.State, kept.kept = orbit.Lost, !cordonedBy(n, &c.lease)
 			p.Do, p.If = append([]orbit.Commitment{orbit.PutNode{Node: node}}, p.Do...), append(p.If, asIs(n))
+			if kept.kept {
+				p.Do = append([]orbit.Commitment{orbit.Mark{Key: key, Value: kept.String()}}, p.Do...)
+			}
 		}
 	}
 	return p
@@ -150,7 +153,7 @@ func (m *Members) releases(state *orbit.State, n *orbit.NodeState, holds []orbit
 	capsules := slices.SortedFunc(state.On(n.Node.ID), func(a, b *orbit.Capsule) int {
 		return cmp.Compare(a.Submitted, b.Submitted)
 	})
-	most := min(maxRelease, m.Leases.Ledger.Limits().Commitments-1) // less the PutNode that declares the node lost
+	most := min(maxRelease, m.Leases.Ledger.Limits().Commitments-2) // less what declares the node lost
 	records := 0
 	for _, c := range capsules {
 		records += 2

@@ -110,14 +110,14 @@ func (k *Keeper) learn(name, value string, at orbit.Revision, now time.Time) {
 		k.vanish(le, at)
 		return
 	}
-	known := le.state != isCorrupt || le.at != 0 // the first term is free
+	was, known := *le, le.state != isCorrupt || le.at != 0 // the first term is free
 	k.leave(le)
 	le.at, le.bet, le.learned, le.sent, le.member = at, at, now, nil, memberNote{}
 	r, err := parseRow(value)
 	if r.token != "" && k.Refreshes == nil {
 		err = errShared
 	}
-	le.holder, le.token, le.heard = r.holder, r.token, time.Time{}
+	le.holder, le.token, le.heard, le.yielded, le.kept = r.holder, r.token, time.Time{}, false, r.kept
 	switch {
 	case err != nil:
 		le.state = isCorrupt
@@ -136,6 +136,15 @@ func (k *Keeper) learn(name, value string, at orbit.Revision, now time.Time) {
 		le.state, le.ended = isOver, r.ended
 		if le.ended.After(now) {
 			le.ended = now
+		}
+		if le.since = now; !k.followed {
+			le.since = le.ended
+		}
+		if was.state == isOver && was.ended.Equal(le.ended) { // the same end, with another cordon
+			le.since = was.since
+			if r.kept {
+				le.learned = was.learned
+			}
 		}
 		k.fileOver(le)
 	}

@@ -75,7 +75,7 @@ type Keeper struct {
 	seen      orbit.Revision      // the revision up to which the ledger has been read
 	deadlines heap.Heap[deadline] // of live leases; the entry of a refreshed lease is out of date until expire corrects it
 	dead      []*lease            // leases whose end is to be committed; sortDead removes those whose end has been committed
-	over      []*lease            // leases that are over, sorted by the time of their end, then by name
+	over      []*lease            // leases that are over, sorted by since, then by name
 	live      int                 // number of live leases
 	corrupt   map[string]error
 	changes   changeLog
@@ -94,8 +94,11 @@ type lease struct {
 	token  string         // live: the term's token in Keeper.Refreshes; empty: its refreshes are in memory
 	end    time.Time      // live: when the term will be dead, or with a token: until when it is known to live
 	ended  time.Time      // over: when the term ended, by the clock of the process that committed the end; a future time is read as now
+	kept   bool           // over: the node was lost, and another client had cordoned it before
 
 	learned time.Time       // when this process read the row's current value
+	since   time.Time       // over: when the term ended, by this process's clock: learned, or ended if it ended before this process ran
+	yielded bool            // another run of the holder may begin a term at once
 	listed  bool            // in Keeper.dead
 	heard   time.Time       // the newest refresh that has not been passed on; zero: none. Not zero: in Keeper.heard
 	due     bool            // in Keeper.due
@@ -178,6 +181,9 @@ func (k *Keeper) Live(name string) (Term, bool) {
 // term returns the term of a live lease.
 func (le *lease) term() Term { return Term{Name: le.name, Holder: le.holder, Epoch: le.at} }
 
+// over returns the row of a lease that is over.
+func (le *lease) over() row { return row{holder: le.holder, ended: le.ended, kept: le.kept} }
+
 // alive returns the lease if it is live, else nil. The caller must hold the lock.
 func (k *Keeper) alive(name string, now time.Time) *lease {
 	le := k.leases[name]
@@ -221,9 +227,10 @@ func (k *Keeper) Refresh(t Term) error {
 	case err != nil:
 		return err
 	case le.token == "":
-		le.end = later(le.end, now.Add(k.ttl()))
+		le.end, le.yielded = later(le.end, now.Add(k.ttl())), false
 		return nil
 	}
+	le.yielded = false
 	k.hear(le, now)
 	if le.end.Sub(now) < k.ttl()-k.slack() {
 		select {
@@ -320,7 +327,7 @@ func (k *Keeper) next(now time.Time, ready func(*lease) bool) (at time.Time) {
 		}
 	}
 	if i := slices.IndexFunc(k.over, ready); i >= 0 {
-		at = sooner(at, k.over[i].ended.Add(k.sweep()))
+		at = sooner(at, k.over[i].since.Add(k.sweep()))
 	}
 	if len(k.dead)+len(k.due) > 0 {
 		at = sooner(at, now)
@@ -346,7 +353,7 @@ func sooner(a, b time.Time) time.Time {
 
 // overOrder is the order in which rows are swept.
 func overOrder(a, b *lease) int {
-	return cmp.Or(a.ended.Compare(b.ended), cmp.Compare(a.name, b.name))
+	return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.name, b.name))
 }
 
 // fileOver and unfileOver add a lease to over and remove it, and keep over sorted. The caller must hold the lock.

@@ -32,8 +32,13 @@ import (
 //     each capsule is released once, even if several processes run Members.
 //
 // A new term makes a node schedulable again only if Members has cordoned it. A PutNode of another client has
-// precedence: a node that was unschedulable before, or was put while it was cordoned, stays as that client put it. If
-// another client makes a node without a lease schedulable, Members leaves the node and everything on it alone.
+// precedence: a node that was unschedulable before, or was put while it was cordoned, stays as that client put it, also
+// if it is lost in between. If another client makes a node without a lease schedulable, Members leaves the node and
+// everything on it alone.
+//
+// Two parties describe a node: whoever joins it, such as its agent, and operators, who put it at any time. See
+// [Members.Join] for who decides what. What an operator has said is forgotten when the node is removed, which is when it
+// has been away and empty for [Keeper.Sweep].
 type Members struct {
 	// Leases is the keeper of the nodes' leases. Do not call its Run or Step, because Members does. Required.
 	Leases *Keeper
@@ -78,10 +83,23 @@ const defaultGone = 5 * time.Minute
 var errNoMembersLeases = fmt.Errorf("lease: %w: Members.Leases is nil; set it before first use", orbit.ErrInvalid)
 
 // Join lets a node take work under a new term: one commit puts the node and begins the term. A node without Slots gets
-// [DefaultSlots]. A node that is a member already is put only if its description differs. It becomes schedulable again
-// if Members has cordoned it, and stays unschedulable if another client has. A node that was declared Lost joins empty:
-// the same commit releases everything that is left on it, removes it and puts it anew. The error wraps
-// [orbit.ErrUnavailable] if one commit cannot release that much; try again later, when steps have released more.
+// [DefaultSlots]. A node that was declared Lost joins empty: the same commit releases everything that is left on it,
+// removes it and puts it anew. The error wraps [orbit.ErrUnavailable] if one commit cannot release that much; try again
+// later, when steps have released more.
+//
+// If the ledger knows the node already, the two descriptions are merged, and the node is put only if that changes it:
+//
+//	Capacity, Confirms, model and number of devices   as the node joins
+//	Labels, Extras, Taints (by key and effect)        those with which the node joins replace known ones; all others stay
+//	Devices.Unhealthy                                 an instance is unhealthy if either says so
+//	State                                             as known, but Ready again if Members has cordoned or lost the node
+//
+// So what an operator has said stays until an operator takes it back. The same holds for a label, taint or extra that
+// the node no longer joins with.
+//
+// The holder should be the name of the machine, because the node's capsules may run there: see [Keeper.Acquire] for
+// holders that start again. After the end of a term, another holder is refused with [ErrHeld] for as long as capsules
+// that have begun under that term may still run ([Members.Fence]).
 //
 // All other errors are those of [Keeper.Acquire]. [ErrTooMany] means that the node has begun too many terms
 // ([Keeper.Terms], by default 20 at once and 20 an hour); try again at the error's Until. Either the node flaps, or TTL
@@ -93,7 +111,7 @@ func (m *Members) Join(ctx context.Context, node orbit.Node, holder string) (Ter
 	if node.Capacity[orbit.Slots] == 0 {
 		node.Capacity[orbit.Slots] = DefaultSlots
 	}
-	return m.Leases.acquire(ctx, string(node.ID), holder, joining(node, m.Leases.Ledger.Limits().Commitments))
+	return m.Leases.acquire(ctx, string(node.ID), holder, m.joining(node, holder))
 }
 
 // check returns what is missing for Members to work.
@@ -104,25 +122,56 @@ func (m *Members) check() error {
 	return m.Leases.check()
 }
 
-// joining returns the rider that puts the node together with a new term. Most is how many commitments a proposal takes.
-func joining(wanted orbit.Node, most int) rider {
-	return func(state *orbit.State, le *lease) (do []orbit.Commitment, bets []orbit.Precondition, ok bool) {
-		known, node := state.Node(wanted.ID), wanted
+// joining returns the rider that puts the node together with a new term of the holder.
+func (m *Members) joining(wanted orbit.Node, holder string) rider {
+	return func(state *orbit.State, le *lease) (do []orbit.Commitment, bets []orbit.Precondition, err error) {
+		known := state.Node(wanted.ID)
 		if known == nil {
-			return []orbit.Commitment{orbit.PutNode{Node: node}}, nil, true
+			return []orbit.Commitment{orbit.PutNode{Node: wanted}}, nil, nil
+		}
+		if err := m.otherMachine(state, known, le, holder); err != nil {
+			return nil, nil, err
+		}
+		node := merged(&wanted, known.Node)
+		if lost := known.Node.State == orbit.Lost; lost && le.kept || !lost && !known.Node.Schedulable() && !cordonedBy(known, le) {
+			node.State = orbit.Cordoned
 		}
 		switch {
 		case known.Node.State == orbit.Lost:
 			do = append(leftovers(state, known), orbit.RemoveNode{Node: node.ID}, orbit.PutNode{Node: node})
-			return do, []orbit.Precondition{asIs(known)}, len(do) < most
-		case !known.Node.Schedulable() && !cordonedBy(known, le):
-			node.State = orbit.Cordoned
-		}
-		if !sameNode(known.Node, &node) {
+			if len(do) >= m.Leases.Ledger.Limits().Commitments {
+				err = fmt.Errorf("lease %q: %w: the node was lost, and more is on it than one commit can release; try again later", wanted.ID, orbit.ErrUnavailable)
+			}
+		case !sameNode(known.Node, &node):
 			do = append(do, orbit.PutNode{Node: node})
 		}
-		return do, []orbit.Precondition{asIs(known)}, true
+		return do, []orbit.Precondition{asIs(known)}, err
 	}
+}
+
+// merged returns the description of a node that joins and is known; see [Members.Join]. It changes neither.
+func merged(joins, known *orbit.Node) orbit.Node {
+	node := *joins
+	if len(known.Labels) > 0 {
+		node.Labels = maps.Clone(known.Labels)
+		maps.Copy(node.Labels, joins.Labels)
+	}
+	node.Taints = slices.Clone(joins.Taints)
+	for _, t := range known.Taints {
+		if !slices.ContainsFunc(joins.Taints, func(j orbit.Taint) bool { return j.Key == t.Key && j.Effect == t.Effect }) {
+			node.Taints = append(node.Taints, t)
+		}
+	}
+	node.Extras = slices.Clone(joins.Extras)
+	for _, x := range known.Extras {
+		if !slices.ContainsFunc(joins.Extras, func(j orbit.Extra) bool { return j.Name == x.Name }) {
+			node.Extras = append(node.Extras, x)
+		}
+	}
+	if n := node.Devices.Count; node.Devices.Model == known.Devices.Model && n > 0 {
+		node.Devices.Unhealthy |= known.Devices.Unhealthy & (1<<n - 1)
+	}
+	return node
 }
 
 // leftovers returns the releases of all capsules and holds that are left on a lost node.
@@ -154,8 +203,12 @@ func asIs(n *orbit.NodeState) orbit.Precondition {
 
 func sameNode(a, b *orbit.Node) bool {
 	return a.ID == b.ID && a.Capacity == b.Capacity && maps.Equal(a.Labels, b.Labels) && a.Devices == b.Devices &&
-		a.State == b.State && a.Confirms == b.Confirms && slices.Equal(a.Taints, b.Taints) &&
-		len(a.Extras) == len(b.Extras) && !slices.ContainsFunc(a.Extras, func(x orbit.Extra) bool { return !slices.Contains(b.Extras, x) }) // in any order, because a ledger sorts Extras
+		a.State == b.State && a.Confirms == b.Confirms && sameSet(a.Taints, b.Taints) && sameSet(a.Extras, b.Extras)
+}
+
+// sameSet reports whether two lists without repetitions have the same elements, in any order.
+func sameSet[T comparable](a, b []T) bool {
+	return len(a) == len(b) && !slices.ContainsFunc(a, func(x T) bool { return !slices.Contains(b, x) })
 }
 
 // Step does one round. It first does the round of the leases, as [Keeper.Step] does; the commit that ends a lease also
@@ -189,36 +242,39 @@ func (m *Members) Run(ctx context.Context) error {
 	}
 	m.Leases.init()
 	loop(ctx, m.Leases.wake, func() (time.Duration, bool) {
+		began := m.Leases.clock()
 		round, _ := m.Step(ctx)
 		if m.Hook != nil && round.active() && ctx.Err() == nil {
 			m.Hook(round)
 		}
-		return m.Leases.untilNext(round.Next), round.healthy()
+		return m.Leases.untilNext(began, round.Next, round.active()), round.healthy()
 	})
 	return nil
 }
 
 // cordon is the rider that makes the node unschedulable together with the end of its lease.
-func cordon(state *orbit.State, le *lease) ([]orbit.Commitment, []orbit.Precondition, bool) {
+func cordon(state *orbit.State, le *lease) ([]orbit.Commitment, []orbit.Precondition, error) {
 	n := state.Node(orbit.NodeID(le.name))
 	if n == nil || !n.Node.Schedulable() {
-		return nil, nil, true
+		return nil, nil, nil
 	}
 	node := *n.Node
 	node.State = orbit.Cordoned
-	return []orbit.Commitment{orbit.PutNode{Node: node}}, []orbit.Precondition{asIs(n)}, true
+	return []orbit.Commitment{orbit.PutNode{Node: node}}, []orbit.Precondition{asIs(n)}, nil
 }
 
+var errNotEmpty = errors.New("something is left on the node")
+
 // remove is the rider that removes an unschedulable node together with the sweep of its row, if nothing is left on it.
-func remove(state *orbit.State, le *lease) ([]orbit.Commitment, []orbit.Precondition, bool) {
+func remove(state *orbit.State, le *lease) ([]orbit.Commitment, []orbit.Precondition, error) {
 	n := state.Node(orbit.NodeID(le.name))
 	switch {
 	case n == nil || n.Node.Schedulable():
-		return nil, nil, true
+		return nil, nil, nil
 	case le.member.empty != n.Usage:
-		return nil, nil, false
+		return nil, nil, errNotEmpty
 	}
-	return []orbit.Commitment{orbit.RemoveNode{Node: n.Node.ID}}, []orbit.Precondition{asIs(n)}, true
+	return []orbit.Commitment{orbit.RemoveNode{Node: n.Node.ID}}, []orbit.Precondition{asIs(n)}, nil
 }
 
 // emptied reports whether a row may be swept: nothing is left on its node.
@@ -233,6 +289,13 @@ func (m *Members) Fence() time.Duration {
 		return 0
 	}
 	return m.Leases.ttl() - m.Leases.slack() + min(m.gone(), m.Leases.ttl())
+}
+
+// Waits returns how long the holder that was refused with [ErrRunning] has to wait if the other run has died, and for
+// how long at least from now on no process returns the node's capsules to pending.
+func (m *Members) Waits(running *Error) (wait, fence time.Duration) {
+	wait = max(0, running.Until.Sub(m.Leases.clock()))
+	return wait, wait + m.Fence() - m.Leases.ttl()/2 // at Until the last refresh is half of TTL old
 }
 
 func (m *Members) gone() time.Duration { return cmp.Or(max(m.Gone, 0), defaultGone) }

@@ -20,11 +20,12 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}
 	k.init()
 	loop(ctx, k.wake, func() (time.Duration, bool) {
+		began := k.clock()
 		round, _ := k.Step(ctx)
 		if k.Hook != nil && round.active() && ctx.Err() == nil {
 			k.Hook(round)
 		}
-		return k.untilNext(round.Next), round.healthy()
+		return k.untilNext(began, round.Next, round.active()), round.healthy()
 	})
 	return nil
 }
@@ -33,16 +34,24 @@ func (k *Keeper) Run(ctx context.Context) error {
 // because it does not affect the other leases.
 func (r *Round) healthy() bool { return !r.failed && r.Conflicts == 0 }
 
-// untilNext returns the time from now until next, by the keeper's clock.
-func (k *Keeper) untilNext(next time.Time) time.Duration {
-	if next.IsZero() {
+// untilNext returns the time from now until next, by the keeper's clock. Began is when the step began, active whether it
+// did something.
+func (k *Keeper) untilNext(began, next time.Time, active bool) time.Duration {
+	switch {
+	case next.IsZero():
 		return pollEvery
+	case !active && !next.After(began):
+		return overdueWait
 	}
 	return max(0, next.Sub(k.clock()))
 }
 
 // gatherFor is the delay before a step that was woken, so that one step serves several wake-ups.
 const gatherFor = 10 * time.Millisecond
+
+// overdueWait is the wait after a step that has done nothing although something was due when it began. That would be a
+// defect; the loop is then late, and does not spin.
+const overdueWait = 100 * time.Millisecond
 
 // loop calls step again and again until ctx ends. Between two steps it waits for the time that step has returned, at
 // most pollEvery, or until wake has a token. After a step that was not healthy it waits for pollEvery.

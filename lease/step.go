@@ -139,7 +139,7 @@ func (k *Keeper) sweeps(ready func(*lease) bool) []rowChange {
 	now := k.clock()
 	var out []rowChange
 	for _, le := range k.over {
-		if now.Before(le.ended.Add(k.sweep())) || len(out) == maxSweeps {
+		if now.Before(le.since.Add(k.sweep())) || len(out) == maxSweeps {
 			break
 		}
 		if ready(le) {
@@ -183,12 +183,12 @@ func (k *Keeper) prepare(e *rowChange, state *orbit.State, with rider, round *Ro
 	if with == nil {
 		return true
 	}
-	do, bets, ok := with(state, &e.lease)
+	do, bets, err := with(state, &e.lease)
 	e.p.Do, e.p.If = append(e.p.Do, do...), append(e.p.If, bets...)
-	if !ok {
+	if err != nil {
 		k.note(&e.lease, memberNote{})
 	}
-	return ok
+	return err == nil
 }
 
 // recordOutcome applies the outcome of a rowChange to the lease and the round. If the outcome is unknown, the lease

@@ -26,6 +26,7 @@ type Term struct {
 //	1 live <holder>           the term whose epoch is the revision of the mark
 //	2 live <token> <holder>   the same, with the token of its refreshes in Keeper.Refreshes
 //	1 over <time> <holder>    it has ended; the time is in nanoseconds since 1970
+//	1 kept <time> <holder>    the same; the node was lost, and another client had cordoned it before
 //
 // Any other value is corrupt. Such a lease is not held and cannot be acquired until the mark has been deleted.
 type row struct {
@@ -33,12 +34,14 @@ type row struct {
 	holder string
 	token  string
 	ended  time.Time
+	kept   bool
 }
 
 const (
 	liveRow   = "1 live "
 	sharedRow = "2 live "
 	overRow   = "1 over "
+	keptRow   = "1 kept "
 )
 
 // String returns the value of the mark.
@@ -48,6 +51,8 @@ func (r row) String() string {
 		return sharedRow + r.token + " " + r.holder
 	case r.live:
 		return liveRow + r.holder
+	case r.kept:
+		return keptRow + strconv.FormatInt(r.ended.UnixNano(), 10) + " " + r.holder
 	}
 	return overRow + strconv.FormatInt(r.ended.UnixNano(), 10) + " " + r.holder
 }
@@ -62,10 +67,11 @@ func parseRow(value string) (row, error) {
 			return row{live: true, holder: holder, token: token}, nil
 		}
 	}
-	if rest, ok := strings.CutPrefix(value, overRow); ok {
+	for _, kind := range []string{overRow, keptRow} {
+		rest, ok := strings.CutPrefix(value, kind)
 		at, holder, _ := strings.Cut(rest, " ")
 		ns, err := strconv.ParseInt(at, 10, 64)
-		if r := (row{holder: holder, ended: time.Unix(0, ns)}); err == nil && holder != "" && r.String() == value {
+		if r := (row{holder: holder, ended: time.Unix(0, ns), kept: kind == keptRow}); ok && err == nil && holder != "" && r.String() == value {
 			return r, nil
 		}
 	}

@@ -226,23 +226,18 @@ func checkRaceUnready(t *trial) {
 	}
 	before := t.now()
 	var failed atomic.Int32
-	t.recorded(func(i int, l orbit.Ledger) error {
-		for k := range rounds {
-			id := member(i, k)
-			if i > 0 {
-				if _, err := t.wins(l, planned(before.Revision(), release(id))); err != nil {
-					return err
-				}
-				continue
-			}
-			no := orbit.Confirm{Capsule: id, Since: before.Capsule(id).PlacedAt, NotReady: true}
-			if yes, err := t.wins(l, planned(before.Revision(), no)); err != nil {
-				return err
-			} else if yes {
-				failed.Add(1)
-			}
+	t.inRounds(rounds, func(i, k int, l orbit.Ledger) error {
+		id := member(i, k)
+		if i > 0 {
+			_, err := t.wins(l, planned(before.Revision(), release(id)))
+			return err
 		}
-		return nil
+		no := orbit.Confirm{Capsule: id, Since: before.Capsule(id).PlacedAt, NotReady: true}
+		yes, err := t.wins(l, planned(before.Revision(), no))
+		if yes {
+			failed.Add(1)
+		}
+		return err
 	})
 	if int(failed.Load()) != rounds {
 		t.Failf("%d of %d members could be said not to serve; nothing refuses that", failed.Load(), rounds)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -41,6 +42,32 @@ func (t *trial) recordedBy(n int, f func(i int, l orbit.Ledger) error) History {
 	t.Must(h.Check(), "the history and the answers")
 	t.Must(t.now().Verify(), "the state at the end")
 	return h
+}
+
+// inRounds is recorded with f for each round. All racers begin a round together, because a racer that is quick, or alone
+// on a busy machine, would otherwise have no rivals.
+func (t *trial) inRounds(rounds int, f func(racer, round int, l orbit.Ledger) error) {
+	begin := make([]sync.WaitGroup, rounds)
+	for k := range begin {
+		begin[k].Add(racers)
+	}
+	t.recorded(func(i int, l orbit.Ledger) error {
+		k := 0
+		defer func() {
+			for ; k < rounds; k++ { // nobody waits for a racer that has failed
+				begin[k].Done()
+			}
+		}()
+		for k < rounds {
+			begin[k].Done()
+			begin[k].Wait()
+			k++
+			if err := f(i, k-1, l); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // paced is a handle that delays proposals while the recorder is more than most changes behind. Otherwise a ledger with
@@ -85,17 +112,12 @@ func checkRaceOne(t *trial) {
 // oneWins lets all racers propose in every round, and requires that exactly one of them is committed.
 func (t *trial) oneWins(rounds int, plan func(racer, round int) orbit.Proposal) {
 	wins := make([]atomic.Int32, rounds)
-	t.recorded(func(i int, l orbit.Ledger) error {
-		for k := range wins {
-			yes, err := t.wins(l, plan(i, k))
-			if err != nil {
-				return err
-			}
-			if yes {
-				wins[k].Add(1)
-			}
+	t.inRounds(rounds, func(i, k int, l orbit.Ledger) error {
+		yes, err := t.wins(l, plan(i, k))
+		if yes {
+			wins[k].Add(1)
 		}
-		return nil
+		return err
 	})
 	for k := range wins {
 		if n := wins[k].Load(); n != 1 {

@@ -18,8 +18,9 @@ import (
 //
 // One level of priority is planned like this:
 //
-//  1. If there seems to be room for all: place the largest class first, and fill node after node. If that places all, the
-//     level is done; if there is only one class, no other order does better.
+//  1. If there seems to be room for all: place the largest class first, and fill node after node; work without devices
+//     goes to nodes with devices only when it fits on no other. If that places all, the level is done; if there is only
+//     one class, no other order does better.
 //  2. Otherwise a linear program over classes and kinds of nodes says how many capsules of each class to place. Its duals
 //     give an upper bound on how many capsules fit.
 //  3. Place these shares in rounds, so that every node is used up evenly, and then fill the remaining room with the other

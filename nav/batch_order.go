@@ -91,12 +91,14 @@ type batchOrder struct {
 	rounds int
 	// largeFirst says that within a round the largest class comes first, not the smallest.
 	largeFirst bool
-	// tight is the weight with which nodes are filled one after another; see packScore.
-	tight float64
+	// tight is the weight with which nodes are filled one after another, and spares keeps work without devices off nodes
+	// with devices; see packScore.
+	tight  float64
+	spares bool
 }
 
 // snug is the order if everything fits: first fit decreasing, the usual heuristic of bin packing.
-var snug = batchOrder{rounds: 1, largeFirst: true, tight: 0.5}
+var snug = batchOrder{rounds: 1, largeFirst: true, tight: 0.5, spares: true}
 
 // crowded are the orders if not everything fits, the most promising first; which one is best depends on the mix. The
 // first two place all classes in turn, so that every node gets close to the mix that uses it up. The last one leaves

@@ -13,29 +13,36 @@ import (
 //
 //	1 - (smallest share / largest share), over the scarce dimensions
 //	+ tight · mean of free/capacity, over the same dimensions
+//	+ 1,000 if spares is set, the node has devices and the capsule asks for none
 //
 // The first term is 0 where the capsule has the proportions of the free capacity, and near 1 where one dimension would
 // run out long before the others. So the remaining capacity of a node stays useful. Alone, this term spreads every
-// class over all nodes that suit it. The second term fills nodes one after another; it is used when there is room for
-// all.
+// class over all nodes that suit it. The other terms are used when there is room for all. The second fills nodes one
+// after another. The third keeps work without devices off nodes with devices while it fits on others; where there is
+// not room for all, fewer capsules would be placed with it.
 //
-// A dimension of which the capsule wants nothing counts as if it wanted a thousandth of the capacity: so work that
-// needs no devices avoids nodes with free devices. A dimension of which nothing is free cannot be influenced, and does
-// not count. All devices of a node together are one dimension.
+// A dimension of which the capsule wants nothing counts as if it wanted a thousandth of the capacity: so where devices
+// are scarce, work without avoids nodes with free devices. A dimension of which nothing is free cannot be influenced,
+// and does not count. All devices of a node together are one dimension.
 type packScore struct {
 	scarce []int
 	tight  float64
+	spares bool
 	// version changes whenever the fields above do.
 	version uint64
 }
 
-// unwanted is the part of the capacity that a capsule is taken to want of a dimension of which it wants nothing.
-const unwanted = 1e-3
+const (
+	// unwanted is the part of the capacity that a capsule is taken to want of a dimension of which it wants nothing.
+	unwanted = 1e-3
+	// besideDevices is added for nodes with devices, for work without. It is more than the other terms together.
+	besideDevices = 1e3
+)
 
-// set sets the scarce dimensions and how tightly to pack.
-func (s *packScore) set(scarce []int, tight float64) {
-	if s.tight != tight || !slices.Equal(s.scarce, scarce) {
-		s.scarce, s.tight = slices.Clone(scarce), tight
+// set sets the scarce dimensions and the terms of an order.
+func (s *packScore) set(scarce []int, order *batchOrder) {
+	if s.tight != order.tight || s.spares != order.spares || !slices.Equal(s.scarce, scarce) {
+		s.scarce, s.tight, s.spares = slices.Clone(scarce), order.tight, order.spares
 		s.version++
 	}
 }
@@ -50,7 +57,11 @@ func (s *packScore) Score(node *orbit.NodeState, _ *orbit.Report, spec *orbit.Sp
 		free, capacity := freeOf(node, d), capacityIn(node, d)
 		r.add(wantOf(spec, d), free, free, capacity, capacity)
 	}
-	return r.value(s), 0
+	value = r.value(s)
+	if s.spares && spec.Devices.Count == 0 && node.Node.Devices.Count > 0 {
+		value += besideDevices
+	}
+	return value, 0
 }
 
 // Bound returns a lower bound of the score over a range of nodes. For the largest share it takes each share at its
@@ -69,7 +80,11 @@ func (s *packScore) Bound(spec *orbit.Spec, _ *orbit.Node) func(least, most *sco
 			highFree, highCapacity := extentOf(most, d)
 			r.add(wants[i], lowFree, highFree, lowCapacity, highCapacity)
 		}
-		return r.value(&frozen), 0
+		value = r.value(&frozen)
+		if frozen.spares && spec.Devices.Count == 0 && least.Devices() > 0 {
+			value += besideDevices
+		}
+		return value, 0
 	}
 }
 

@@ -132,7 +132,7 @@ func (t *levelSearch) search(ctx context.Context, goal int) error {
 // try packs in one order, and keeps the result if it places more capsules than the best one so far.
 func (t *levelSearch) try(ctx context.Context, order batchOrder) error {
 	t.draft.Rollback(t.start)
-	t.score.set(t.scarce, order.tight)
+	t.score.set(t.scarce, &order)
 	t.tried++
 	p, err := t.pack(ctx, t.level, order)
 	t.drafted = t.best == nil || len(p.proposals) > len(t.best.proposals)

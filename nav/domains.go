@@ -17,6 +17,10 @@ type topology struct {
 	filed []*orbit.Node
 	// How often nodes have joined or left domains.
 	moves uint64
+	// The most that any one node has, whether schedulable or not; shrunk: a node that may have had the most has left or
+	// changed since it was computed.
+	most   nodeSize
+	shrunk bool
 	// The longest name that a domain can have, in bytes. Nodes with a longer label are in no domain.
 	longest int
 }
@@ -64,6 +68,10 @@ func (t *topology) follow() []int32 {
 			node = n.Node
 		}
 		moved := t.filed[i] != node
+		if moved {
+			t.shrunk = t.shrunk || t.filed[i] != nil
+			t.most.widen(node)
+		}
 		t.filed[i] = node
 		for _, table := range t.tables {
 			table.forgetFree(i)
@@ -73,6 +81,40 @@ func (t *topology) follow() []int32 {
 		}
 	}
 	return changed
+}
+
+// nodeSize has, for each dimension and for devices, the most that one of several nodes has.
+type nodeSize struct {
+	capacity orbit.Resources
+	devices  int
+}
+
+// widen takes a node into account; nil changes nothing.
+func (s *nodeSize) widen(n *orbit.Node) {
+	if n == nil {
+		return
+	}
+	for d, has := range n.Capacity {
+		s.capacity[d] = max(s.capacity[d], has)
+	}
+	s.devices = max(s.devices, n.Devices.Count)
+}
+
+// exceedsAll reports whether a spec asks for more of a dimension, or for more devices, than any node has. Then it fits
+// on no node, even if all were empty and suited it.
+func (t *topology) exceedsAll(spec *orbit.Spec) bool {
+	if t.shrunk {
+		t.most, t.shrunk = nodeSize{}, false
+		for _, n := range t.filed {
+			t.most.widen(n)
+		}
+	}
+	for d, want := range spec.Envelope.Reservation {
+		if want > t.most.capacity[d] {
+			return true
+		}
+	}
+	return spec.Devices.Count > t.most.devices
 }
 
 // file moves a node to its current domain in a table.

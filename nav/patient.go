@@ -60,7 +60,9 @@ import (
 //
 // A plan that leaves nothing out for long looks at each capsule once. The first nomination of a spec looks at each
 // node, and later ones only at nodes that have changed; each nomination of a gang looks at each node. A plan makes at
-// most one nomination, and tries or renews at most eight. The plan's notes begin with "nominated" (nominations made or
+// most one nomination, and tries or renews at most eight. Work for which no nomination could be made takes at most four
+// of these tries while other work waits, and is tried again in the order of its last tries. Work that asks for more
+// than any node has takes none. The plan's notes begin with "nominated" (nominations made or
 // renewed), "fromNominations" (capsules and gangs placed in nominated room), "recalled" (capsules evicted for these)
 // and "nodesLooked" (looks at nodes). The notes of the wrapped navigator follow. A Patient belongs to one engine and is
 // not safe for concurrent use.
@@ -120,8 +122,10 @@ type patientWait struct {
 	// The last plan that checked whether the nominated room was free, and its answer.
 	looked uint64
 	free   bool
-	// No nomination is tried before this time, because the last attempt could not make one.
-	again time.Time
+	// No nomination is tried before this time, because the last attempt could not make one; and the number of the plan
+	// that made this attempt. Both are zero once a nomination is made.
+	again  time.Time
+	failed uint64
 	// Where the nomination that was made last puts each capsule.
 	seats []patientSeat
 	// The expected wait when the nomination was made (cost), and whether it counts on work that does not end by itself

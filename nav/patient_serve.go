@@ -21,23 +21,32 @@ func (r *patientPass) serve(ctx context.Context, waiting []*nominee) {
 	for i := range r.plan.Proposals {
 		_ = reserve(&r.draft, &r.plan.Proposals[i]) // the ledger will refuse such a proposal too
 	}
-	tried, made, full, next := 0, false, false, map[waiter]bool{}
-	for _, n := range waiting {
+	failed := make([]uint64, len(waiting))
+	for i, n := range waiting {
+		failed[i] = n.failed
+	}
+	again, left := shareTries(failed, mostNominated)
+	made, full, next := false, false, map[waiter]bool{}
+	for i, n := range waiting {
 		lives := n.lives
 		switch {
 		case lives && n.tried && n.standing.Lends > 0 && r.stopLending(n):
 		case lives && r.seat(n):
 			r.served++
 		case lives && (r.now.Before(n.again) || n.seats != nil && n.standing.Ends.Sub(r.now) > r.lasts()/2 && n.priority+n.aged <= n.standing.Rank):
-		case full:
-			n.lost = 0
-		case tried == mostNominated || made && !lives:
-			next[n.waiter] = made
+		case full || n.failed > 0 && !again[i] || !lives && r.exceedsAll(n):
+			n.lost = 0 // or withholds would keep it from the navigator in the next plan too
+		case n.failed == 0 && left == 0 || made && !lives:
+			next[n.waiter] = true
 		default:
+			left -= btoi(n.failed == 0)
 			done, err := r.nominate(ctx, n)
-			full, made = err != nil, made || done && !lives
-			if tried++; !done {
-				n.lost = 0 // or withholds would keep it from the navigator in the next plan too
+			full, made = shareIsUsedUp(err), made || done && !lives
+			if !done {
+				n.lost = 0
+			}
+			if !done && !full { // after a lack of share alone, no other work overtakes it
+				n.failed = r.plans
 			}
 		}
 	}
@@ -46,6 +55,25 @@ func (r *patientPass) serve(ctx context.Context, waiting []*nominee) {
 			r.plan.Unplaced[i].Why = errors.New(u.Why.Error() + "; room is nominated for it soon")
 		}
 	}
+}
+
+// shareIsUsedUp reports whether a draft refuses a nomination because no more room may be nominated, which holds for
+// other work too. Any other refusal names a node or a capsule.
+func shareIsUsedUp(err error) bool {
+	var why *orbit.Rejection
+	return errors.As(err, &why) && why.Node == "" && why.Capsule == ""
+}
+
+// exceedsAll reports whether a nominee, or a waiting member of a gang that is one, asks for more than any node has.
+func (r *patientPass) exceedsAll(n *nominee) bool {
+	r.rooms.sync(&r.draft)
+	if n.gang == "" {
+		return r.rooms.exceedsAll(n.of.Spec)
+	}
+	waits := func(id orbit.CapsuleID) bool { return waiter{capsule: id}.waits(r.state) }
+	return slices.ContainsFunc(r.state.Gang(n.gang).Gang.Roles, func(role orbit.Role) bool {
+		return r.rooms.exceedsAll(role.Spec) && slices.ContainsFunc(role.Members, waits)
+	})
 }
 
 func (p *Patient) lasts() time.Duration { return cmp.Or(p.For, 2*time.Minute) }
@@ -73,7 +101,7 @@ func (r *patientPass) nominate(ctx context.Context, n *nominee) (bool, error) {
 	if err := r.draft.Nominate(do); err != nil {
 		return false, err
 	}
-	n.seats, n.cost, n.stays, n.lapse, n.again, n.tried = s.seats, s.cost, stays, do.Ends, r.now, false
+	n.seats, n.cost, n.stays, n.lapse, n.again, n.tried, n.failed = s.seats, s.cost, stays, do.Ends, r.now, false, 0
 	r.nominated++
 	r.plan.Proposals = append(r.plan.Proposals, r.draft.Propose())
 	return true, nil

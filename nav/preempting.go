@@ -78,6 +78,8 @@ type Preempting struct {
 	search victims.Search
 	rooms  topology
 	waits  map[waiter]*preemptWait
+	// Plans so far.
+	plans uint64
 	// The last plan's proposals, the revision that it was made on, and its preemptions.
 	last     []orbit.Proposal
 	lastView orbit.Revision
@@ -96,8 +98,10 @@ type preemptWait struct {
 	// navigator's placements.
 	lost, strayed int
 	// For a gang that no domain can take: no domain is tried again before this time, and why is the reason until then.
-	again time.Time
-	why   error
+	// Failed is the number of the plan that has tried all domains last; 0: none has since the gang was last placed.
+	again  time.Time
+	why    error
+	failed uint64
 	// For a gang whose search was cut off: how many domains were tried already; the next search skips that many.
 	tried int
 }
@@ -135,6 +139,7 @@ func (r *preemptPass) spend(victims int) {
 
 const (
 	// gangsTried bounds the gangs for which one plan searches victims, because each search looks at whole domains.
+	// Gangs for which earlier searches have found no domain take at most half of these, while there are others.
 	gangsTried = 4
 	// mostStrayed is how many proposals for a capsule or a gang are lost, preemptions and placements in free room,
 	// before it is nominated whether it needs victims or not.
@@ -172,8 +177,11 @@ type preemptPass struct {
 	home *pendingGang
 	// Gangs that were served, and why they are not placed; nil: they are.
 	gangs map[orbit.GangID]error
-	// How many searches for victims the pass has made, and how many of them for gangs.
-	tried, triedGangs int
+	// How many searches for victims the pass has made. For which gangs that have failed before it may search again, and
+	// for how many others.
+	tried     int
+	again     map[orbit.GangID]bool
+	gangsLeft int
 	// Counts for the notes.
 	preempted, victims, nominated int
 }
@@ -186,6 +194,7 @@ func (p *Preempting) Plan(ctx context.Context, view *orbit.View, pending []*orbi
 	}
 	r := &preemptPass{Preempting: p, view: view, state: view.State(), now: view.Now(),
 		full: map[*orbit.Spec]error{}, said: map[orbit.CapsuleID]error{}, gangs: map[orbit.GangID]error{}}
+	p.plans++
 	r.countLost()
 	pending, withheld := r.withhold(pending)
 	r.plan, err = p.Navigator.Plan(ctx, view, pending)

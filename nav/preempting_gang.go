@@ -43,10 +43,12 @@ func (r *preemptPass) serveGang(ctx context.Context, c *orbit.Capsule) error {
 		return errNobody
 	case r.now.Before(w.again):
 		return w.why
-	case r.triedGangs >= gangsTried:
+	case r.exceedsAll(members):
+		return errNobody
+	case w.failed > 0 && !r.again[c.Gang()], w.failed == 0 && r.gangsLeft == 0:
 		return limited{"no victims were sought for it in this plan: other gangs are tried first"}
 	}
-	r.tried, r.triedGangs = r.tried+1, r.triedGangs+1
+	r.tried, r.gangsLeft = r.tried+1, r.gangsLeft-btoi(w.failed == 0)
 	r.draft.Ask(c)
 	defer r.draft.Ask(nil)
 	defer func() { r.search.Gentle = false }()
@@ -57,9 +59,10 @@ func (r *preemptPass) serveGang(ctx context.Context, c *orbit.Capsule) error {
 		w.tried = tried
 		return errCutOff
 	case best == nil:
-		w.again, w.why = r.now.Add(gangTriedAgain), keptBy(errNoDomain, refusal)
+		w.again, w.why, w.failed = r.now.Add(gangTriedAgain), keptBy(errNoDomain, refusal), r.plans
 		return w.why
 	}
+	w.failed = 0
 	withheld := r.withheld[waiter{gang: c.Gang()}]
 	if len(best.leave) == 0 && !withheld && !r.mustSeat(best) {
 		return limited{"there is room for it without evicting"}
@@ -95,6 +98,18 @@ func (r *preemptPass) nominateGang(of waiter, s *gangSeating) bool {
 		return r.nominateMember(of, s.rooms[0])
 	}
 	return !isNominated(r.state.Gang(of.gang).Nomination, s.parts...) && r.nominate(of, s.parts)
+}
+
+// exceedsAll reports whether one of these members asks for more than any node has. Members of one spec follow each other.
+func (r *preemptPass) exceedsAll(members []*orbit.Capsule) bool {
+	r.rooms.begin(&r.draft, math.MaxInt)
+	r.rooms.follow()
+	for i, m := range members {
+		if (i == 0 || members[i-1].Spec != m.Spec) && r.rooms.exceedsAll(m.Spec) {
+			return true
+		}
+	}
+	return false
 }
 
 // bestDomain returns the nominated nodes, if all members find room there. Otherwise it returns the domain whose victims

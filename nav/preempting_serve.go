@@ -25,6 +25,7 @@ func (r *preemptPass) serve(ctx context.Context, waiting []orbit.Unplaced) {
 		_ = reserve(&r.draft, &r.plan.Proposals[i]) // the ledger will refuse such a proposal too
 	}
 	r.limit()
+	r.shareGangTries(waiting)
 	for _, u := range waiting {
 		if ctx.Err() != nil {
 			break
@@ -51,6 +52,26 @@ func (r *preemptPass) serve(ctx context.Context, waiting []orbit.Unplaced) {
 		if r.victims > 0 && u.Why != nil {
 			u.Why = unparked{u.Why}
 		}
+	}
+}
+
+// shareGangTries divides the searches for gangs between those that are due.
+func (r *preemptPass) shareGangTries(waiting []orbit.Unplaced) {
+	var due []orbit.GangID
+	var failed []uint64
+	seen := map[orbit.GangID]bool{"": true}
+	for _, u := range waiting {
+		gang := u.Capsule.Gang()
+		if w := r.wait(r.waiterOf(u.Capsule)); !seen[gang] && !r.now.Before(w.again) {
+			due, failed = append(due, gang), append(failed, w.failed)
+		}
+		seen[gang] = true
+	}
+	var again []bool
+	again, r.gangsLeft = shareTries(failed, gangsTried)
+	r.again = map[orbit.GangID]bool{}
+	for i, gang := range due {
+		r.again[gang] = again[i]
 	}
 }
 

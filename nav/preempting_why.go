@@ -22,27 +22,35 @@ var (
 )
 
 // besides joins the wrapped navigator's reason (why) and the reason why nothing is evicted (more).
-type besides struct{ why, more error }
+type besides struct {
+	why, more error
+	// What Unwrap returns: the wrapped navigator's reason, for which the engine may park a class.
+	parks error
+}
 
 func (e *besides) Error() string { return e.why.Error() + "; " + e.more.Error() }
 
-// Unwrap returns the wrapped navigator's reason, for which the engine may park a class.
-func (e *besides) Unwrap() error { return e.why }
+func (e *besides) Unwrap() error { return e.parks }
 
 // unparked is a reason for which the engine must not park a class.
 type unparked struct{ error }
 
 // because joins the wrapped navigator's reason and the reason why nothing is evicted. If the latter is limited, the
-// result does not wrap a *orbit.NoFit, so that the engine parks no class.
+// result does not wrap a *orbit.NoFit, so that the engine parks no class. Otherwise the engine brings the class back also
+// when evictions may help.
 func because(why, more error) error {
 	var soon limited
+	var nofit *orbit.NoFit
 	switch {
 	case more == nil || why == nil || why == more: //nolint:errorlint // is it the very same error?
 		return more
 	case errors.As(more, &soon):
-		return unparked{&besides{why, more}}
+		return unparked{&besides{why, more, why}}
+	case errors.As(why, &nofit):
+		var refusal *orbit.Rejection
+		return &besides{why, more, nofit.DespiteEvictions(errors.As(more, &refusal))}
 	}
-	return &besides{why, more}
+	return &besides{why, more, why}
 }
 
 // keptBy adds to a reason that a budget has kept a victim on its node, unless the refusal is nil.
@@ -50,5 +58,15 @@ func keptBy(why error, refusal *orbit.Rejection) error {
 	if refusal == nil {
 		return why
 	}
-	return &besides{why, errors.New(refusal.Reason)}
+	return &keptByBudget{why, refusal}
 }
+
+// keptByBudget is a reason, and the refusal by which a budget has kept a victim on its node.
+type keptByBudget struct {
+	why     error
+	refusal *orbit.Rejection
+}
+
+func (e *keptByBudget) Error() string { return e.why.Error() + "; " + e.refusal.Reason }
+
+func (e *keptByBudget) Unwrap() []error { return []error{e.why, e.refusal} }

@@ -40,7 +40,8 @@ import (
 // at a time, highest priority first, and reserves as it goes, so that its own placements never oversubscribe a node.
 // The zero value spreads ([score.Spread]) over all nodes, and first over the domains of the level that a spec names
 // ([orbit.Spec] Spread): while each domain has room, none has two members more than another, if no other engine places
-// members of the same set at the same time.
+// members of the same set at the same time. Work without devices goes to nodes with devices only when it fits on no
+// other.
 //
 // Within one priority it plans class by class, in the order in which the classes first occur in the pass, because
 // another capsule of the same class costs a fraction of the first one. If there is not room for all capsules of a pass,

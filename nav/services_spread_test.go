@@ -10,6 +10,7 @@ import (
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/nav"
+	"github.com/orbitsched/orbit/place"
 )
 
 // spreading is 1,000 nodes in three zones, of which the first has the most nodes and the last the largest, and four engines that plan at once. None of them is told
@@ -178,4 +179,54 @@ func TestServicesSpread(t *testing.T) {
 	require.NotZero(t, state.PendingCount())
 	left, beside, last := room(state)
 	require.Zero(t, left+beside+last)
+}
+
+// A spec that names a level and domains is spread over these domains, with a group or without, whatever the order of ids and
+// however many nodes a zone has. Other zones come last.
+func TestServicesSpreadOverNamedDomains(t *testing.T) {
+	for _, group := range []string{"", "web"} {
+		for _, nodes := range []int{3, 30} {
+			l := &orbit.MemoryLedger{}
+			for i, zone := range []string{"other", "a", "b"} {
+				for k := range nodes * (i + 1) {
+					n := node(fmt.Sprint(i, "-", k), 10)
+					n.Node.Labels = map[string]string{"zone": zone}
+					commit(t, l, n)
+				}
+			}
+			s := spec(1, 0)
+			s.Group, s.Spread = group, orbit.Domains{Level: "zone", Names: []string{"a", "b"}}
+			for i := range 6 {
+				commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{orbit.CapsuleID(fmt.Sprint("c", i))}, Spec: s})
+			}
+			(&orbit.Engine{Name: "e", Ledger: l, Navigator: &nav.Services{}}).Pass(t.Context())
+			count := map[string]int{}
+			for c := range snapshot(t, l).Capsules() {
+				count[snapshot(t, l).Node(c.Node).Node.Labels["zone"]]++
+			}
+			require.Equal(t, map[string]int{"a": 3, "b": 3}, count, "group %q, %d nodes", group, nodes)
+		}
+	}
+}
+
+// A level that no node has, such as a misspelt one, spreads nothing, and the round says for how many capsules.
+func TestServicesSayWhatIsNotSpread(t *testing.T) {
+	for _, placement := range []orbit.PlacementEngine{nil, &place.Sampled{}} {
+		for level, want := range map[string]int64{"zone": 0, "zoen": 6, "": 0} {
+			l := &orbit.MemoryLedger{}
+			for i := range 30 {
+				n := node(fmt.Sprint("n", i), 10)
+				n.Node.Labels = map[string]string{"zone": string("ab"[i%2])}
+				commit(t, l, n)
+			}
+			s := spec(1, 0)
+			s.Spread.Level = level
+			for i := range 6 {
+				commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{orbit.CapsuleID(fmt.Sprint("c", i))}, Spec: s})
+			}
+			r := (&orbit.Engine{Name: "e", Ledger: l, Navigator: &nav.Services{Placement: placement}}).Pass(t.Context())
+			require.Equal(t, 6, r.Committed)
+			require.Equal(t, want, noteOf(r.Notes, "unspread"), "level %q, %T", level, placement)
+		}
+	}
 }

@@ -43,7 +43,7 @@ type idle struct{}
 func (idle) Reports(context.Context, uint64) ([]orbit.Report, uint64, error) { return nil, 0, nil }
 
 func (idle) Latest(node orbit.NodeID) (orbit.Report, bool) {
-	return orbit.Report{Node: node, At: time.Unix(1, 0), FreeSlots: 1 << 30}, true
+	return orbit.Report{Node: node, At: time.Unix(1, 0), Received: time.Now(), FreeSlots: 1 << 30}, true
 }
 
 func (idle) StaleAfter() time.Duration { return 0 }

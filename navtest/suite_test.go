@@ -71,7 +71,7 @@ type alive struct{}
 
 func (alive) Reports(context.Context, uint64) ([]orbit.Report, uint64, error) { return nil, 0, nil }
 func (alive) Latest(node orbit.NodeID) (orbit.Report, bool) {
-	return orbit.Report{Node: node, At: time.Now(), FreeSlots: 1}, true
+	return orbit.Report{Node: node, Received: time.Now(), FreeSlots: 1}, true
 }
 func (alive) StaleAfter() time.Duration { return time.Hour }
 

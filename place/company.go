@@ -34,7 +34,7 @@ const lastOrder = math.MaxInt
 
 // companyIn reads the preferences of a spec, and the counts that they refer to from a draft.
 func companyIn(draft *orbit.Draft, spec *orbit.Spec) (c company) {
-	if spreads(spec) {
+	if spec.Spread.Level != "" {
 		c.spread, c.names = spec.Spread.Level, spec.Spread.Names
 		c.members, _ = draft.MembersBy(spec, spec.Group, c.spread)
 	}
@@ -49,15 +49,9 @@ func companyIn(draft *orbit.Draft, spec *orbit.Spec) (c company) {
 	return c
 }
 
-// spreads reports whether placement engines spread a spec. Names without a group do not spread it: they serve the score
-// alone.
-func spreads(spec *orbit.Spec) bool {
-	return spec.Spread.Level != "" && (spec.Group != "" || len(spec.Spread.Names) == 0)
-}
-
 // wishLevels lists the levels of the preferences of a spec about domains of several nodes.
 func wishLevels(spec *orbit.Spec) (levels []string) {
-	if spreads(spec) {
+	if spec.Spread.Level != "" {
 		levels = append(levels, spec.Spread.Level)
 	}
 	for i := range spec.PreferCompany {

@@ -58,7 +58,7 @@ func (w wished) key(n *orbit.NodeState, value, tie float64, seed uint64) string 
 
 // find adds up what a spec wishes of a node by a count of those in a domain of a group, or, without one, of the spec.
 func find(spec *orbit.Spec, n *orbit.Node, count func(group, level, domain string) int) (w wished) {
-	if level := spec.Spread.Level; level != "" && (spec.Group != "" || spec.Spread.Names == nil) {
+	if level := spec.Spread.Level; level != "" {
 		domain := n.Labels[level]
 		if w.order = count(spec.Group, level, domain); domain == "" || spec.Spread.Names != nil && !spec.SpreadsAcross(n) {
 			w.order = 1 << 40

@@ -136,14 +136,17 @@ func (w *country) node(id orbit.NodeID) orbit.Node {
 	return n
 }
 
-// spec adds a spec to those that are in use: the one copy of it that a ledger hands out.
+// spec adds a spec to those that are in use, or replaces one: the one copy of it that a ledger hands out.
 func (w *country) spec(t *rapid.T) {
-	if len(w.specs) >= 12 {
+	w.serial++
+	id := orbit.CapsuleID(fmt.Sprint("spec", w.serial))
+	commit(t, w.ledger, orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: w.invent(t)})
+	spec := snapshotOf(t, w.ledger).Capsule(id).Spec
+	if len(w.specs) < 12 {
+		w.specs = append(w.specs, spec)
 		return
 	}
-	id := orbit.CapsuleID(fmt.Sprint("spec", len(w.specs)))
-	commit(t, w.ledger, orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: w.invent(t)})
-	w.specs = append(w.specs, snapshotOf(t, w.ledger).Capsule(id).Spec)
+	w.specs[w.rng.IntN(len(w.specs))] = spec
 }
 
 func (w *country) invent(t *rapid.T) *orbit.Spec {
@@ -237,7 +240,7 @@ func few(t *rapid.T) int { return rapid.SampledFrom([]int{1, 2, 5, 10, 40, 120})
 
 // change gives nodes other capacities, labels, devices, or another mood; or only some of that.
 func (w *country) change(t *rapid.T) {
-	what := rapid.SampledFrom([]string{"all", "capacity", "labels", "devices", "drain"}).Draw(t, "what")
+	what := rapid.SampledFrom([]string{"all", "capacity", "labels", "devices", "taints", "drain"}).Draw(t, "what")
 	for _, n := range w.some(few(t)) {
 		is, next := *n.Node, w.node(n.Node.ID)
 		switch what {
@@ -249,6 +252,8 @@ func (w *country) change(t *rapid.T) {
 			is.Labels = next.Labels
 		case "devices":
 			is.Devices = next.Devices
+		case "taints":
+			is.Taints = next.Taints
 		case "drain":
 			is.Cordon(is.Schedulable())
 		}

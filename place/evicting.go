@@ -125,10 +125,12 @@ func (r *rater) victimsOn(s *victims.Search, n *orbit.NodeState, spec *orbit.Spe
 // eviction turns the best find into a result, or into an error if nothing was found.
 func (r *rater) eviction(best *victims.Found, spec *orbit.Spec) (Eviction, error) {
 	if best.Node == nil {
-		if r.victims.Refusal != nil {
-			return Eviction{}, &keptByBudget{r.why(spec), r.victims.Refusal}
+		kept := r.victims.Refusal != nil
+		why := r.why(spec).DespiteEvictions(kept)
+		if kept {
+			return Eviction{}, &keptByBudget{why, r.victims.Refusal}
 		}
-		return Eviction{}, r.why(spec)
+		return Eviction{}, why
 	}
 	return Eviction{
 		Choice:  orbit.Choice{Node: best.Node, Devices: best.Devices},

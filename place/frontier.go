@@ -114,15 +114,18 @@ func (f *frontier) begin(c *specClass, x *boxIndex, district int16, kinds kd.Kin
 	}
 }
 
-// rate adds a node to which the bounds of the class do not apply, with its exact score.
+// rate adds a node to which the bounds of the class do not apply, with its exact score. It adds the node even while a
+// rule closes its domain: the search of a district goes on when the domain opens again, and would miss the node then.
 func (f *frontier) rate(slot int32, x *boxIndex) {
-	m := x.nodes.at(slot)
+	m, n, c := x.nodes.at(slot), x.rater.node(slot), f.class
 	if !f.covers(m.kind) {
 		return
 	}
 	f.counts.rated++
-	n := x.rater.node(slot)
-	if p, ok := x.rater.rate(n, f.class.spec, &f.class.near); ok {
+	if !n.Fits(c.spec) || !c.near.reaches(n.Node) {
+		return
+	}
+	if p, ok := x.rater.own(n, c.spec, &c.near); ok {
 		f.push(&candidate{value: p.own, tie: p.tie, rank: f.ties.of(m.number, m.hash), clock: x.clock, at: slot, part: f.part(m.hash - f.ring.from), stage: ratedStage})
 	}
 }

@@ -23,15 +23,19 @@ type hardCase struct {
 	filter place.Filter
 	// Takes half of most devices before.
 	devicesTaken bool
+	// One in so many nodes has no devices; 0: none.
+	bare int
 	// The number of nodes in the racks that a spec names, all of which are rated.
 	listed float64
 	// The most that a choice may look at, 0: as many as it does among few nodes.
 	searched float64
 }
 
-// Nodes have 40 to a rack, 8 devices, a host name, and one of three zones.
+// Nodes have 40 to a rack, most of them 8 devices, a host name, and one of three zones.
 var hardCases = []hardCase{
 	{name: "plain", spec: func(int) orbit.Spec { return small() }},
+	{name: "plain, and half of the nodes have devices", searched: 4, bare: 2, spec: func(int) orbit.Spec { return small() }},
+	{name: "plain, and most of the nodes have devices", searched: 4, bare: 50, spec: func(int) orbit.Spec { return small() }},
 	{name: "one spec with a ScoreFunc", spec: func(int) orbit.Spec { return small() }, score: score.Func(score.Spread{}.Score)},
 	{name: "a host required", spec: func(i int) orbit.Spec { return requiring("host", fmt.Sprint("host-", 7*i%1000)) }},
 	{name: "a host required, with a ScoreFunc", spec: func(i int) orbit.Spec { return requiring("host", fmt.Sprint("host-", 7*i%1000)) },
@@ -107,6 +111,9 @@ func newHardWorld(t testing.TB, c hardCase, nodes, capsules int) *hardWorld {
 		var do []orbit.Commitment
 		for i := from; i < min(from+500, nodes); i++ {
 			n := orbit.Node{ID: orbit.NodeID(fmt.Sprintf("node-%05d", i)), Devices: orbit.Devices{Count: 8, Model: "x"}}
+			if c.bare > 0 && i%c.bare == 0 {
+				n.Devices = orbit.Devices{}
+			}
 			n.Capacity = orbit.Resources{orbit.CPU: 64_000 + int64(i%7)*1000}
 			n.Labels = map[string]string{"host": fmt.Sprint("host-", i), "rack": fmt.Sprint("rack-", i/40), "zone": fmt.Sprint("zone-", i%3)}
 			do = append(do, orbit.PutNode{Node: n})

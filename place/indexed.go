@@ -344,6 +344,8 @@ func (e *Indexed) forget() {
 //	scanned   choices by rating all nodes
 //	parts     number of parts into which the nodes are divided because proposals lose to others
 //	rated     calls of Score, without those of the scanned choices
+//	unspread  choices of nodes outside all domains over which their specs are spread ([orbit.Spec].Spread): all others
+//	          are full, or the level is a label that no node has
 //	moved     nodes moved in the index
 //	rebuilds  times that the index, or the kept scores of a spec, were built anew
 //
@@ -372,6 +374,7 @@ func (e *Indexed) Notes() []slog.Attr {
 		slog.Int("ranked", e.stats.ranked),
 		slog.Int("scanned", e.stats.scanned),
 		slog.Int("parts", e.rater.parts),
+		slog.Int("unspread", e.rater.unspread),
 	}
 	if e.stats.evicting > 0 {
 		notes = append(notes, slog.Int("evicting", e.stats.evicting), slog.Int("opened", e.evictions.opened),

@@ -108,6 +108,73 @@ func TestRankingAfterAScoreHasPanicked(t *testing.T) {
 	}
 }
 
+// A choice among the few nodes of a host needs no tree, although its spec divides the nodes anew. Nodes that change before
+// the tree is built anew are in the old tree at points of their old kinds.
+func TestNodesChangeBeforeTheTreeIsBuiltAnew(t *testing.T) {
+	const nodes = maxKinds + 12 // so many that the label host makes too many kinds
+	described := func(i int) orbit.Node {
+		n := labelled(machine(orbit.NodeID(fmt.Sprintf("n%03d", i)), int64(4+i%3)), "host", fmt.Sprint("h", i))
+		if i%7 < 2 {
+			n.Labels["disk"] = "ssd"
+		}
+		if i%10 == 0 {
+			n.Labels["zone"] = "a"
+		}
+		return n
+	}
+	for cordoned := range nodes {
+		l := &orbit.MemoryLedger{}
+		for i := range nodes {
+			commit(t, l, orbit.PutNode{Node: described(i)})
+		}
+		var specs []*orbit.Spec
+		for i, required := range [][]orbit.Predicate{predicates("zone in (a)"), predicates("disk", "host in (h1)")} {
+			s, id := wants(1), orbit.CapsuleID(fmt.Sprint(i))
+			s.Require = required
+			commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: s})
+			specs = append(specs, snapshotOf(t, l).Capsule(id).Spec)
+		}
+		v, refresh := viewOf(t, l, nil)
+		e := draftFor(&Indexed{})
+		e.Sync(v)
+		agree(t, v, e, specs...)
+		n := described(cordoned)
+		n.Cordon(true)
+		commit(t, l, orbit.PutNode{Node: n})
+		refresh()
+		e.Sync(v)
+		agree(t, v, e, specs...)
+	}
+}
+
+// A placement closes its zone by a rule, and changes the node. The node is an exception to the bounds, because the spec
+// prefers it by a label with many values. When the zone opens again, the node is still the best of it.
+func TestPreferredNodeOfAZoneThatOpensAgain(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	for i := range maxKinds + 12 {
+		n := labelled(machine(orbit.NodeID(fmt.Sprintf("n%03d", i)), 10), "host", fmt.Sprint("h", i))
+		n.Labels["zone"] = string("xy"[i%2])
+		commit(t, l, orbit.PutNode{Node: n})
+	}
+	s := wants(1)
+	s.Group, s.Spread = "g", orbit.Domains{Level: "zone"}
+	s.Even = []orbit.Even{{Group: "g", Level: "zone", MaxSkew: 1}}
+	s.Prefer = []orbit.Preference{{Predicate: predicates("host in (h0)")[0], Weight: 100}}
+	commit(t, l, orbit.Submit{IDs: names("k", 6), Spec: s})
+	v, _ := viewOf(t, l, nil)
+	e := draftFor(&Indexed{})
+	e.Sync(v)
+	var chosen []orbit.NodeID
+	for _, id := range names("k", 6) {
+		c := v.State().Capsule(id)
+		choice, err := e.best(c.Spec)
+		require.NoError(t, err)
+		chosen = append(chosen, choice.Node.Node.ID)
+		e.take(c, choice)
+	}
+	require.Equal(t, []orbit.NodeID{"n000", "n001", "n000", "n003", "n000", "n005"}, chosen)
+}
+
 // Labels that no node carries divide nothing; when a node brings one, it does.
 func TestLabelsThatNobodyCarries(t *testing.T) {
 	l, v, refresh, _ := attackWorld(t)

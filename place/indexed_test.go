@@ -26,6 +26,8 @@ type rivals struct {
 	plan []reserved
 	// Nodes that were compared with the referee for one that is nominated.
 	asked int
+	// The number of choices that were compared.
+	choices int
 	// Others that share the index with them, each by a view of its own, which may be older than theirs.
 	bystanders []bystander
 }
@@ -58,7 +60,9 @@ func newRivals(t *rapid.T, wide bool) *rivals {
 	engines := []orbit.PlacementEngine{
 		&Exhaustive{Score: by.score, Filter: by.filter, FilterVersion: by.version, Seed: seed, MostParts: most},
 		&Indexed{Score: by.score, Filter: by.filter, FilterVersion: by.version, Seed: seed, MostParts: most},
-		&Indexed{Score: by.score, Filter: by.filter, FilterVersion: by.version, Seed: seed, MostParts: most}, // shares the index with the first
+	}
+	if rapid.Bool().Draw(t, "shares its index") {
+		engines = append(engines, &Indexed{Score: by.score, Filter: by.filter, FilterVersion: by.version, Seed: seed, MostParts: most})
 	}
 	if !wide {
 		engines = append(engines, &Exhaustive{Score: by.score, Filter: by.filter, FilterVersion: by.version, Seed: seed, MostParts: most},
@@ -102,6 +106,7 @@ func collide(t *rapid.T, v *orbit.View) {
 // ask compares what the engines choose.
 func (r *rivals) ask(t *rapid.T, spec *orbit.Spec) (choices []orbit.Choice, ok bool) {
 	var want outcome
+	r.choices++
 	for i, e := range r.engines {
 		choice, err := e.best(spec)
 		got := outcome{value: choice.Value, tie: choice.Tie, devices: choice.Devices}
@@ -375,20 +380,40 @@ func (r *rivals) anotherView(t *rapid.T) {
 }
 
 // Whatever happens, Indexed chooses what Exhaustive chooses, and so does Sampled when all nodes are not enough:
-// the same node, value, tie, devices and proposal, and the same words when nothing fits.
+// the same node, value, tie, devices and proposal, and the same words when nothing fits. With -tags stress some two
+// million choices are compared, here and in the next test.
 func TestIndexedChoosesWhatExhaustiveChooses(t *testing.T) {
-	for total := range scale.Reach(t, "compared with the referee for one that is nominated") {
-		rapid.Check(t, func(t *rapid.T) {
-			r := newRivals(t, false)
-			r.live(t)
-			total["compared with the referee for one that is nominated"] += r.asked
+	const nominated, shared, own = "compared with the referee for one that is nominated", "choices from a shared index", "choices from an index of its own"
+	for total := range scale.Reach(t, nominated, shared, own) {
+		checkRivals(t, scale.Of(1, 1_500_000), false, func(r *rivals) {
+			total[nominated] += r.asked
+			if r.engines[1].engine.(*Indexed).index.alone {
+				total[own] += r.choices
+			} else {
+				total[shared] += r.choices
+			}
 		})
 	}
 }
 
 // The same where specs speak of labels with so many values that they cannot make kinds of nodes.
 func TestIndexedWithVeryManyKindsOfNodes(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) { newRivals(t, true).live(t) })
+	choices := 0
+	checkRivals(t, scale.Of(1, 500_000), true, func(r *rivals) { choices += r.choices })
+	t.Log("choices:", choices)
+}
+
+// checkRivals checks random lives of rivals until so many choices have been compared, and passes on the rivals at the end
+// of each life.
+func checkRivals(t *testing.T, choices int, wide bool, lived func(*rivals)) {
+	for left := choices; left > 0; {
+		rapid.Check(t, func(t *rapid.T) {
+			r := newRivals(t, wide)
+			r.live(t)
+			lived(r)
+			left -= r.choices
+		})
+	}
 }
 
 func (r *rivals) live(t *rapid.T) {

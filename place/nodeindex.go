@@ -124,7 +124,9 @@ func (x *nodeIndex) register(slot int32, n *orbit.Node) {
 	if was == n {
 		return
 	}
-	if in := x.at(slot).in; in != nil {
+	// The tree has the node at the point of its old kind and number. A tree that is to be built anew is left as it is,
+	// because kinds and numbers have changed since it was built.
+	if in := x.at(slot).in; in != nil && !x.plants {
 		p := x.point(in)
 		x.tree.Remove(&p)
 	}

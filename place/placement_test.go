@@ -371,9 +371,9 @@ func TestNoFitReadsWell(t *testing.T) {
 	e := draftFor(&Exhaustive{})
 	e.Sync(v)
 	_, err := e.best(&orbit.Spec{Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: 1, orbit.Memory: 2}}, Devices: orbit.DeviceRequest{Count: 1, Milli: 600}})
-	require.EqualError(t, err, "0 of 1213 nodes fit: 801 lack a device with 600 milli free, 412 lack memory")
+	require.EqualError(t, err, "0 of 1213 nodes fit: 801 lack a device with 600 milli free, 412 lack memory; no node is that large: the largest has 1 byte of memory")
 	_, err = e.best(&orbit.Spec{Devices: orbit.DeviceRequest{Count: 2, Milli: 1, Models: []string{"H100", "T4"}}})
-	require.EqualError(t, err, "0 of 1213 nodes fit: 1213 lack 2 devices with 1 milli free each")
+	require.EqualError(t, err, "0 of 1213 nodes fit: 1213 lack 2 devices with 1 milli free each; no node is that large: the largest has 1 device")
 	_, err = e.best(&orbit.Spec{Devices: orbit.DeviceRequest{Count: 1, Milli: 1, Models: []string{"H100"}}})
 	require.EqualError(t, err, "0 of 1213 nodes fit: 1213 have no device of model H100")
 	e = draftFor(&Exhaustive{Filter: func(n *orbit.NodeState, _ *orbit.Report, _ *orbit.Spec) string { return "are " + string(n.Node.ID[:2]) }})
@@ -383,7 +383,7 @@ func TestNoFitReadsWell(t *testing.T) {
 	empty, _ := viewOf(t, &orbit.MemoryLedger{}, nil)
 	e.Sync(empty)
 	_, err = e.best(wants(1))
-	require.EqualError(t, err, "0 of 0 nodes fit")
+	require.EqualError(t, err, "there are no nodes")
 }
 
 // SCENARIOS 28: a value or a tie that is NaN or infinite takes its node out of the choice, and no other.

@@ -30,6 +30,8 @@ type rater struct {
 	// The number of parts into which the view divides the nodes, and the hash at which the first part begins.
 	parts int
 	from  uint64
+	// The choices since the last Sync of nodes outside all domains over which their specs are spread.
+	unspread int
 	// The search for victims, kept for its buffers.
 	victims victims.Search
 }
@@ -52,7 +54,7 @@ func (r *rater) follow(draft *orbit.Draft, rates orbit.Score, filter Filter, see
 	if rates == nil {
 		rates = score.Spread{}
 	}
-	r.draft, r.syncs, r.score, r.filter, r.seed = draft, draft.Syncs(), rates, filter, seed
+	r.draft, r.syncs, r.score, r.filter, r.seed, r.unspread = draft, draft.Syncs(), rates, filter, seed, 0
 	r.lots, _ = rates.(drawer)
 	r.parts, r.from = draft.View().Ring()
 	if mostParts > 0 {
@@ -189,6 +191,7 @@ func (r *rater) choice(best *pick, spec *orbit.Spec) (orbit.Choice, error) {
 	if best.node == nil {
 		return orbit.Choice{}, r.why(spec)
 	}
+	r.unspread += btoi(best.order == lastOrder)
 	return orbit.Choice{Node: best.node, Value: best.value, Tie: best.tie, Devices: r.pickDevices(best.node, spec)}, nil
 }
 

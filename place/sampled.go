@@ -173,4 +173,6 @@ func (e *Sampled) remember(spec *orbit.Spec) {
 }
 
 // Notes returns the number of nodes rated since the last Sync, for [orbit.Plan.Notes].
-func (e *Sampled) Notes() []slog.Attr { return []slog.Attr{slog.Int("rated", e.rated)} }
+func (e *Sampled) Notes() []slog.Attr {
+	return []slog.Attr{slog.Int("rated", e.rated), slog.Int("unspread", e.rater.unspread)}
+}

@@ -120,16 +120,17 @@ type board struct {
 	changed map[orbit.NodeID]uint64
 }
 
-// say takes a report in at an instant.
+// say takes a report in at an instant. It was received at the time of its heartbeat, for example by another process.
 func (b *board) say(r orbit.Report, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.latest == nil {
 		b.latest, b.changed = map[orbit.NodeID]orbit.Report{}, map[orbit.NodeID]uint64{}
 	}
+	r.Received = r.At
 	known, ok := b.latest[r.Node]
-	end := known.At.Add(b.stale)
-	beat := ok && known.FreeSlots == r.FreeSlots && (b.stale == 0 || r.At.Before(end) && now.Before(end))
+	end := known.Received.Add(b.stale)
+	beat := ok && known.FreeSlots == r.FreeSlots && (b.stale == 0 || r.Received.Before(end) && now.Before(end))
 	if b.latest[r.Node] = r; !beat {
 		b.version++
 		b.changed[r.Node] = b.version

@@ -15,6 +15,7 @@ import (
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/nav"
 	"github.com/orbitsched/orbit/promorbit"
+	"github.com/orbitsched/orbit/sandbox"
 	"github.com/orbitsched/orbit/telemetry"
 )
 
@@ -130,8 +131,68 @@ func TestWarmDeficit(t *testing.T) {
 	assert.Equal(t, 2.0, got[`orbit_warm_slots{template="other"}`]+got[`orbit_warm_slots{template="python"}`])
 
 	r := prometheus.NewPedanticRegistry()
-	r.MustRegister(metrics, &promorbit.Groups{Ledger: l})
+	r.MustRegister(&promorbit.Warm{Ledger: l, Telemetry: b, Creates: func() map[string]uint64 { return map[string]uint64{"warm": 1} }}, &promorbit.Groups{Ledger: l})
 	problems, err := testutil.GatherAndLint(r)
 	require.NoError(t, err)
 	assert.Empty(t, problems)
+}
+
+// At saturation the deficits show: where no warm slot is left, while all reports are stale, and while no node has reported
+// at all since the board was restarted.
+func TestWarmDeficitAtSaturation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, b := &orbit.MemoryLedger{}, &telemetry.Board{}
+		metrics := &promorbit.Warm{Ledger: l, Telemetry: b, Reserve: 3, ReserveSlots: 10}
+		commit(t, l, orbit.PutNode{Node: node("a", 10)})
+		report := func(free int, warm map[string]int) {
+			require.NoError(t, b.Report(orbit.Report{Node: "a", At: time.Now(), FreeSlots: free, Warm: warm, Templates: []string{"python", "go"}}))
+		}
+		deficits := func() [3]any {
+			got := scrape(t, metrics)
+			return [3]any{got[`orbit_warm_deficit_slots{template="python"}`], got[`orbit_warm_deficit_slots{template="go"}`], got["orbit_sandbox_deficit_slots"]}
+		}
+		report(12, map[string]int{"python": 3, "go": 1})
+		assert.Equal(t, [3]any{0.0, 2.0, 0.0}, deficits())
+		report(7, nil) // a node may leave out what it has none of
+		assert.Equal(t, [3]any{3.0, 3.0, 3.0}, deficits())
+		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"1", "2"}, Spec: &orbit.Spec{Start: orbit.Start{Template: "go"}}})
+		assert.Equal(t, [3]any{3.0, 5.0, 5.0}, deficits())
+		report(7, map[string]int{"python": 9})
+		time.Sleep(time.Minute)
+		assert.Equal(t, [3]any{3.0, 5.0, 12.0}, deficits(), "all reports are stale")
+		b.Forget("a")
+		metrics.Telemetry = &telemetry.Board{}
+		assert.Equal(t, [3]any{3.0, 5.0, 12.0}, deficits(), "no node has reported")
+		b = &telemetry.Board{}
+		metrics.Telemetry = b
+		require.NoError(t, b.Report(orbit.Report{Node: "a", At: time.Now(), FreeSlots: 20, Templates: []string{"rust"}}))
+		got := scrape(t, metrics)
+		assert.NotContains(t, got, `orbit_warm_deficit_slots{template="python"}`, "no node has it any more")
+		assert.Equal(t, 3.0, got[`orbit_warm_deficit_slots{template="rust"}`])
+	})
+}
+
+// What became of a gateway's creates is counted, refusals by their reason.
+func TestWarmCountsCreates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, b := &orbit.MemoryLedger{}, &telemetry.Board{}
+		commit(t, l, orbit.PutNode{Node: orbit.Node{ID: "a", Capacity: orbit.Resources{orbit.Slots: 3}}})
+		require.NoError(t, b.Report(orbit.Report{Node: "a", At: time.Now(), FreeSlots: 3, Warm: map[string]int{"python": 1}, Templates: []string{"python"}}))
+		gateway := &sandbox.Gateway{Ledger: l, Board: b}
+		metrics := &promorbit.Warm{Ledger: l, Telemetry: b, Creates: func() map[string]uint64 { return gateway.Stats().Outcomes() }}
+		for i := range 5 {
+			spec := &orbit.Spec{Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.Slots: 1}}, Start: orbit.Start{Template: "python"}}
+			_, err := gateway.Create(t.Context(), orbit.CapsuleID(fmt.Sprint("c", i)), spec)
+			require.Equal(t, i < 3, err == nil, "%v", err)
+		}
+		time.Sleep(time.Hour)
+		_, err := gateway.Create(t.Context(), "late", &orbit.Spec{Start: orbit.Start{Template: "python"}})
+		require.ErrorIs(t, err, sandbox.ErrAllStale)
+		_, err = gateway.Create(t.Context(), "", &orbit.Spec{Start: orbit.Start{Template: "python"}})
+		require.Error(t, err)
+		got := scrape(t, metrics)
+		for outcome, n := range map[string]float64{"warm": 1, "cold": 2, "no_slot": 2, "all_stale": 1, "failed": 1, "no_node": 0, "broken_promise": 0} {
+			assert.Equal(t, n, got[fmt.Sprintf("orbit_sandbox_creates_total{outcome=%q}", outcome)], outcome)
+		}
+	})
 }

@@ -142,7 +142,9 @@ type Created struct {
 func (g *Gateway) Create(ctx context.Context, id orbit.CapsuleID, spec *orbit.Spec) (Created, error) {
 	g.init()
 	if g.Ledger == nil || id == "" || spec == nil {
-		return Created{}, fmt.Errorf("sandbox: create %q: %w: it needs an id and a spec, and the gateway a Ledger", id, orbit.ErrInvalid)
+		err := fmt.Errorf("sandbox: create %q: %w: it needs an id and a spec, and the gateway a Ledger", id, orbit.ErrInvalid)
+		g.count(nil, err)
+		return Created{}, err
 	}
 	c := &create{g: g, ask: ask{spec: withSlot(spec), leases: g.leases}}
 	c.made.Capsule, c.made.Spec = id, c.ask.spec

@@ -102,7 +102,9 @@ const (
 var partitions = []partition{
 	// The filter of stale reports finds it out first.
 	{name: "stale reports get no work", bound: staleness + cache, view: staleness - 1},
-	{name: "the same, its clock was ahead", bound: heartbeat + staleness + cache, view: heartbeat + staleness - 1, ahead: heartbeat},
+	{name: "the same, its clock was ahead", bound: staleness + cache, view: staleness - 1, ahead: time.Hour},
+	{name: "the same, its clock was behind", bound: staleness + cache, view: staleness - 1, ahead: -time.Hour},
+	{name: "the same, last heartbeat late", bound: heartbeat + staleness + cache, view: heartbeat + staleness - 1, late: heartbeat},
 	// As the seed has it, where the score alone is against stale hosts: the lease, and not its "within 30 s".
 	{name: "lease", bound: leaseTTL + cache, view: leaseTTL - 1, leases: true, stale: true},
 	{name: "lease, last heartbeat late", bound: heartbeat + leaseTTL + cache, view: heartbeat + leaseTTL - 1, leases: true, stale: true, late: heartbeat},

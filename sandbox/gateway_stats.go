@@ -27,6 +27,20 @@ type GatewayStats struct {
 	AllStale, NoSlot, NoVolume, NoTemplate, NoParent, NoNode uint64
 }
 
+// Outcomes returns how many creates have had each outcome, for metrics. Every create that has returned counts once:
+//
+//	warm, cold       it got a node; broken_promise: it booted cold though a warm slot was promised
+//	unstarted        two nodes have not started it, or one, and there was no other
+//	all_stale, no_slot, no_volume, no_template, no_parent, no_node   it was refused before it had a node
+//	failed           it failed for any other reason
+func (s GatewayStats) Outcomes() map[string]uint64 {
+	refused := s.Unstarted + s.AllStale + s.NoSlot + s.NoVolume + s.NoTemplate + s.NoParent + s.NoNode
+	return map[string]uint64{
+		"warm": s.Warm, "cold": s.Cold - s.Lies, "broken_promise": s.Lies, "unstarted": s.Unstarted, "all_stale": s.AllStale, "no_slot": s.NoSlot,
+		"no_volume": s.NoVolume, "no_template": s.NoTemplate, "no_parent": s.NoParent, "no_node": s.NoNode, "failed": s.Failed - refused,
+	}
+}
+
 // Stats returns the counts.
 func (g *Gateway) Stats() GatewayStats {
 	g.mu.Lock()
@@ -55,6 +69,9 @@ func (g *Gateway) count(made *Created, err error) {
 		s.Warm++
 	default:
 		s.Cold++
+		if made.Promised {
+			s.Lies++
+		}
 	}
 	s.Created++
 }

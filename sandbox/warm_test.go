@@ -244,8 +244,8 @@ func TestWarmHostileReports(t *testing.T) {
 		submit(t, l, "c", 2, bootSpec(code))
 		at := time.Now()
 		tel := said{
-			"bad":  {Node: "bad", At: at, FreeSlots: 1<<63 - 1, CPUPercent: cpu, Warm: map[string]int{code: 1<<63 - 1}, Templates: []string{code}},
-			"good": {Node: "good", At: at, FreeSlots: 9, Warm: map[string]int{code: -5}, Templates: []string{code}},
+			"bad":  {Node: "bad", At: at, Received: at, FreeSlots: 1<<63 - 1, CPUPercent: cpu, Warm: map[string]int{code: 1<<63 - 1}, Templates: []string{code}},
+			"good": {Node: "good", At: at, Received: at, FreeSlots: 9, Warm: map[string]int{code: -5}, Templates: []string{code}},
 		}
 		e := &orbit.Engine{Ledger: l, Telemetry: tel, Navigator: &sandbox.Warm{}}
 		round := e.Pass(context.Background())

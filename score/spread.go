@@ -7,6 +7,7 @@ const (
 	spreadPerCapsule = 5.0
 	spreadDomain     = 2.5
 	spreadTaint      = 25.0
+	spreadDevices    = 1e6
 )
 
 // Spread is the services score of "Many Schedulers, One Commit Loop", number for number:
@@ -16,7 +17,11 @@ const (
 //	- the weights of the preferences that match
 //	- 2.5 if the node's failure domain is one that the spec spreads across
 //	+ 25 for each PreferNoSchedule taint that the spec does not tolerate
+//	+ 1,000,000 if the node has devices and the spec asks for none
 //	not below 0
+//
+// The last two terms are additions. So work without devices stays off nodes with devices while it fits on others, whatever
+// their number of capsules, unless a preference outweighs that.
 //
 // Though it speaks of stranded resources, the score spreads and never packs. The first term is at most 1, so a node
 // with one capsule less always wins unless preferences or domains outweigh 5.0. Among nodes that are equal otherwise,
@@ -27,6 +32,9 @@ type Spread struct{}
 // Score rates the node; tie is always 0.
 func (Spread) Score(node *orbit.NodeState, _ *orbit.Report, spec *orbit.Spec) (value, tie float64) {
 	value = stranded(node, spec) + spreadPerCapsule*float64(node.Capsules)
+	if spec.Devices.Count == 0 && node.Node.Devices.Count > 0 {
+		value += spreadDevices
+	}
 	for i := range spec.Prefer {
 		if p := &spec.Prefer[i]; p.On(node.Node) {
 			value -= p.Weight
@@ -67,6 +75,9 @@ func (Spread) Bound(spec *orbit.Spec, like *orbit.Node) func(least, most *Extent
 	b := newSpreadBound(spec, like)
 	return func(least, most *Extent) (value, tie float64) {
 		value = b.stranded(least, most) + spreadPerCapsule*float64(least.Capsules())
+		if b.plain && least.Devices() > 0 {
+			value += spreadDevices
+		}
 		for _, weight := range b.less {
 			value -= weight
 		}
@@ -89,10 +100,12 @@ type spreadBound struct {
 	others []int
 	// The amounts to subtract, in the order of Score.
 	less []float64
+	// The spec asks for no devices.
+	plain bool
 }
 
 func newSpreadBound(spec *orbit.Spec, like *orbit.Node) *spreadBound {
-	b := &spreadBound{}
+	b := &spreadBound{plain: spec.Devices.Count == 0}
 	for d, want := range spec.Envelope.Reservation {
 		switch {
 		case want > 0:

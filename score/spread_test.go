@@ -96,6 +96,29 @@ func TestSpreadScoreSpreads(t *testing.T) {
 	assert.Less(t, a, b)
 }
 
+// A node with devices comes after all nodes without for a spec that asks for none, however many capsules these have, and
+// also if its devices are unhealthy; for a spec that asks for devices it does not matter. A preference may outweigh it.
+func TestSpreadScoreSparesDevices(t *testing.T) {
+	with := orbit.Node{ID: "with", Capacity: orbit.Resources{orbit.CPU: 1000}, Devices: orbit.Devices{Model: "g", Count: 2, Unhealthy: 3}, Labels: map[string]string{"pool": "g"}}
+	without := orbit.Node{ID: "without", Capacity: orbit.Resources{orbit.CPU: 1000}}
+	state := stateAfter(t, append([]orbit.Commitment{orbit.PutNode{Node: with}, orbit.PutNode{Node: without}}, company("without", 300)...)...)
+	rate := func(spec *orbit.Spec) (on, off float64) {
+		on, _ = score.Spread{}.Score(state.Node("with"), &orbit.Report{}, spec)
+		off, _ = score.Spread{}.Score(state.Node("without"), &orbit.Report{}, spec)
+		return on, off
+	}
+	on, off := rate(spec(1, 0))
+	assert.Greater(t, on, off)
+	asks := spec(1, 0)
+	asks.Devices = orbit.DeviceRequest{Count: 1, Milli: 1000}
+	on, off = rate(asks)
+	assert.Less(t, on, off)
+	prefers := spec(1, 0)
+	prefers.Prefer = []orbit.Preference{{Predicate: orbit.Predicate{Key: "pool", Op: "Exists"}, Weight: 2e6}}
+	on, off = rate(prefers)
+	assert.Less(t, on, off)
+}
+
 // A weighted sum adds values and ties up, each times its weight, and hands node, report and spec on.
 func TestWeightedSum(t *testing.T) {
 	n, r, s := scoredNode(t, 0, 0, 2), &orbit.Report{FreeSlots: 3}, spec(4, 0)

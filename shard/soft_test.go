@@ -250,12 +250,12 @@ func TestSoftSaysWhichAreClosed(t *testing.T) {
 	r := engine.Pass(context.Background())
 	assert.Equal(t, 1, r.Committed)
 	require.Len(t, r.Unplaced, 1)
-	assert.EqualError(t, r.Unplaced[0].Why, "0 of 2 nodes fit: 1 is unschedulable, 1 lacks cpu; 1 of the unschedulable ones are only closed to this plan, because the pass has used them for other capsules; they do not fit either")
+	assert.EqualError(t, r.Unplaced[0].Why, "0 of 2 nodes fit: 1 is unschedulable, 1 lacks cpu; no node is that large: the largest has 0.004 cores; 1 of the unschedulable ones are only closed to this plan, because the pass has used them for other capsules; they do not fit either")
 	assert.Equal(t, 1, r.Parked, "it is a NoFit all the same")
 	submit(t, ledger, "a", 8, "alone")
 	r = engine.Pass(context.Background())
 	require.Len(t, r.Unplaced, 1)
-	assert.EqualError(t, r.Unplaced[0].Why, "0 of 2 nodes fit: 2 lack cpu", "nothing was planned on")
+	assert.EqualError(t, r.Unplaced[0].Why, "0 of 2 nodes fit: 2 lack cpu; no node is that large: the largest has 0.004 cores", "nothing was planned on")
 }
 
 // TestSoftVainTurns: a far navigator that goes first in vain does so again after twice as many passes each time, 64 at

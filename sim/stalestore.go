@@ -153,6 +153,9 @@ func (s *StaleStore) Claim(ctx context.Context, a claim.Attempt) (claim.Slot, ui
 	if !s.Versions {
 		version = 0
 	}
+	if a.Request != nil {
+		a.Slot.Labels = a.Request.Apply.Apply(a.Slot.Labels)
+	}
 	return a.Slot, version, err
 }
 

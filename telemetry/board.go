@@ -16,18 +16,16 @@ import (
 //
 // A report is a change if it differs from the known one in anything except the heartbeat. So nodes should round values
 // that vary all the time, such as their load. A report is also a change if it ends a claim, or if the known one was
-// already stale when it came: the node has paused, or the report was long on the way, and a reader may have seen that.
+// already stale when it came: the node has paused, and a reader may have seen that.
 //
 // Invariants: versions only rise. Each node's entry has the version of its last change, and no two entries have the
 // same. The ring has all entries, the newest change first. So Reports reads only as many entries as have changed, and a
 // report moves one entry, however many nodes there are. The first version is the time in nanoseconds, so that a board
 // which is started again begins above all versions of the one before.
 type Board struct {
-	// Stale is the age from which a report counts as stale; default 30 s, negative: never. It should be several times the
-	// interval at which nodes report.
+	// Stale is the age from which a report counts as stale, from its receipt on; default 30 s, negative: never. It should
+	// be several times the interval at which nodes report.
 	Stale time.Duration
-	// Ahead is how far a heartbeat may lie in the future; default 10 s. Raise it if the nodes' clocks differ by more.
-	Ahead time.Duration
 	// Now is the clock, which is called while a lock is held; nil: time.Now. Set it only in tests in which all readers use
 	// the same clock: engines and gateways use time.Now, and would take fresh reports for stale ones or the reverse.
 	Now func() time.Time
@@ -62,7 +60,8 @@ var _ orbit.Telemetry = (*Board)(nil)
 
 // entry is one node's place in the ring.
 type entry struct {
-	report     orbit.Report // as the node has sent it; its map and slices are shared with readers, so they are never changed
+	report     orbit.Report  // as the node has sent it; its map and slices are shared with readers, so they are never changed
+	offset     time.Duration // of the board's clock from the node's; see sentAt
 	version    uint64
 	prev, next *entry
 	allowance  rate.Allowance // of reports
@@ -87,8 +86,7 @@ type Stats struct {
 	Exhausted uint64 // calls of Exhausted for a known node
 	Invalid   uint64 // refused: malformed
 	Oversized uint64 // refused: too many words, or too long ones
-	Outdated  uint64 // refused: a newer heartbeat is known
-	Ahead     uint64 // refused: from the future
+	Outdated  uint64 // refused: a newer report is known
 	Flooded   uint64 // refused: too many from that node
 	Full      uint64 // refused: too many nodes
 	Unleased  uint64 // refused: the node has no lease, or it has run out
@@ -97,7 +95,8 @@ type Stats struct {
 }
 
 // Report stores a node's report, which must be complete: what is left out is zero. The board keeps a copy, in which
-// Templates and Volumes are sorted and Stale and Expired are false. The cost does not depend on the number of nodes.
+// Templates and Volumes are sorted, Received is the present time, and Stale and Expired are false. The cost does not
+// depend on the number of nodes.
 // With Leases, a report that is accepted refreshes the term that it names.
 //
 // The error is a [*Refusal], and nothing has changed. For errors.Is it is one of
@@ -108,14 +107,14 @@ type Stats struct {
 //     step);
 //   - [ErrFlood]: the node has sent too many reports;
 //   - [ErrFull]: the board takes no more nodes;
-//   - [ErrOutdated]: a newer heartbeat is known;
-//   - [ErrAhead]: the heartbeat is too far in the future (if the board believed it, it would refuse all later ones).
+//   - [ErrOutdated]: a newer report is known.
 func (b *Board) Report(r orbit.Report) error {
 	refusal := b.malformed(&r)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.now() // under the lock, so that it is not before the clock of any reader that has fetched the known report
 	e := b.nodes[r.Node]
+	r.Received = now
 	if refusal == nil {
 		refusal = b.admit(&r, e, now)
 	}
@@ -137,8 +136,8 @@ func (b *Board) admit(r *orbit.Report, known *entry, now time.Time) *Refusal {
 	if refusal := b.flooded(r, known, now); refusal != nil {
 		return refusal
 	}
-	if refusal := b.mistimed(r, known, now); refusal != nil {
-		return refusal
+	if known != nil && b.newer(&known.report, r) {
+		return &Refusal{Kind: ErrOutdated, Node: r.Node, At: r.At, Against: known.report.At}
 	}
 	return b.refreshTerm(r)
 }
@@ -159,15 +158,41 @@ func (b *Board) flooded(r *orbit.Report, known *entry, now time.Time) *Refusal {
 	return nil
 }
 
-// mistimed returns what is wrong with a report's heartbeat, nil if nothing is. The caller must hold the lock.
-func (b *Board) mistimed(r *orbit.Report, known *entry, now time.Time) *Refusal {
-	if ahead := cmp.Or(max(b.Ahead, 0), defaultAhead); r.At.After(now.Add(ahead)) {
-		return &Refusal{Kind: ErrAhead, Node: r.Node, At: r.At, Against: now}
+// newer reports whether a report of a node is newer than another one of the same node. Within a term the node's own
+// clock says which of two reports it has sent later. If the clock was set back, that is wrong for all later reports, so
+// the report that was received much later is the newer one, whatever the node's clock says. Much is longer than reports
+// are on their way, and too short for a term to run out meanwhile.
+func (b *Board) newer(r, other *orbit.Report) bool {
+	much := muchLater
+	if b.Leases != nil && b.Leases.TTL > 0 {
+		much = min(much, b.Leases.TTL/3)
 	}
-	if known != nil && r.At.Before(known.report.At) {
-		return &Refusal{Kind: ErrOutdated, Node: r.Node, At: r.At, Against: known.report.At}
+	later := r.Received.Sub(other.Received)
+	switch {
+	case r.Term == other.Term && r.At.Equal(other.At):
+		return false
+	case later.Abs() >= much:
+		return later > 0
+	case r.Term != other.Term:
+		return r.Term > other.Term
 	}
-	return nil
+	return r.At.After(other.At)
+}
+
+// maxDrift is how much faster than another one a clock may run, as one part in maxDrift.
+const maxDrift = 1000
+
+// sentAt estimates when the node has sent a report, by the board's clock, which has nothing to do with the node's. The
+// report with the shortest way of all shows by how much the two clocks differ: they cannot differ by more than it was on
+// its way. So the estimate is too late by that way, or by a thousandth of the time since then. The estimate begins anew if
+// the node's clock was set back, or with another term.
+func (e *entry) sentAt(r *orbit.Report) time.Time {
+	offset := r.Received.Sub(r.At)
+	if was := &e.report; was.Node != "" && r.Term == was.Term && !r.At.Before(was.At) {
+		offset = min(offset, e.offset+r.Received.Sub(was.Received)/maxDrift)
+	}
+	e.offset = offset
+	return r.At.Add(offset)
 }
 
 // take stores a report that has been admitted. The caller must hold the lock.
@@ -175,8 +200,10 @@ func (b *Board) take(e *entry, r *orbit.Report, now time.Time) {
 	b.stats.Reports++
 	if e == nil {
 		e = b.add(r.Node)
-	} else if ended := e.endClaims(r.At); !ended && b.fresh(e, r.At, now) && repeats(&e.report, r) {
-		e.report.At = r.At
+	}
+	ended, fresh := e.endClaims(e.sentAt(r)), b.fresh(e, now)
+	if !ended && fresh && repeats(&e.report, r) {
+		e.report.At, e.report.Received = r.At, r.Received
 		return
 	}
 	e.report = copyOf(r, &e.report)
@@ -212,14 +239,10 @@ func (b *Board) add(node orbit.NodeID) *entry {
 	return e
 }
 
-// fresh reports whether no reader can have found the known report stale before this one came.
-func (b *Board) fresh(e *entry, at, now time.Time) bool {
+// fresh reports whether there is a known report that no reader can have found stale by now.
+func (b *Board) fresh(e *entry, now time.Time) bool {
 	bound := b.StaleAfter()
-	if bound == 0 {
-		return true
-	}
-	end := e.report.At.Add(bound)
-	return at.Before(end) && now.Before(end)
+	return e.report.Node != "" && (bound == 0 || now.Before(e.report.Received.Add(bound)))
 }
 
 // StaleAfter implements [orbit.Telemetry]. It returns the age from which a report counts as stale; zero: never.
@@ -227,8 +250,7 @@ func (b *Board) StaleAfter() time.Duration {
 	return max(cmp.Or(b.Stale, defaultStale), 0)
 }
 
-// Forget drops the report and the claims of a node. Call it for a node that has left for good, or whose clock was set
-// back. Readers are not notified: a view drops a node when the ledger does, and keeps the last report, which becomes
+// Forget drops the report and the claims of a node. Call it for a node that has left for good. Readers are not notified: a view drops a node when the ledger does, and keeps the last report, which becomes
 // stale, until then. If the node reports again, that is a change.
 func (b *Board) Forget(node orbit.NodeID) {
 	b.mu.Lock()
@@ -254,11 +276,11 @@ func (b *Board) Stats() Stats {
 	return s
 }
 
-// The defaults allow a node that reports every 10 s to lose two reports, and its clock to be one report ahead. A node
-// that reports whenever a slot is taken may do so ten times a second.
+// The defaults allow a node that reports every 10 s to lose two reports. A node that reports whenever a slot is taken may
+// do so ten times a second.
 const (
 	defaultStale = 30 * time.Second
-	defaultAhead = 10 * time.Second
+	muchLater    = 10 * time.Second
 	defaultRate  = 10
 	defaultNodes = 1 << 17
 	defaultWords = 4096

@@ -13,7 +13,7 @@ import (
 //
 // Invariants of an entry: claims are in the order in which they were made, with consecutive numbers from first on.
 // slots is the number of live claims that take a slot. debits has the sums of the live claims by template, without
-// zeros. A report drops the claims that are older than its heartbeat, from the front, so each claim is examined once.
+// zeros. A report drops the claims that were made before it was sent, from the front, so each claim is examined once.
 // If the clock was set back between two claims, the later claim stays as long as the earlier one.
 
 // Claim identifies a slot of a node that has been given away since the node's last report. The zero Claim has no effect
@@ -54,8 +54,8 @@ const (
 // debit is the number of warm slots of one template that live claims take, and the number of its lacking claims.
 type debit struct{ warm, lacking int }
 
-// Claim notes that a slot of the node has been given away. Until the node sends a report with a later heartbeat,
-// readers see one free slot less and, if they see a warm slot of the template now, one warm slot less; [Claim.Warm]
+// Claim notes that a slot of the node has been given away. Until a report comes that the node has sent later, readers
+// see one free slot less and, if they see a warm slot of the template now, one warm slot less; [Claim.Warm]
 // says whether. The node counts as changed. The cost does not depend on the number of the node's slots and templates.
 // Claim has no effect if the board does not know the node.
 //
@@ -140,8 +140,8 @@ func (b *Board) claimed(c Claim) *claimed {
 }
 
 // Exhausted notes that the node had reported a warm slot of the template and had none, or could not start from it.
-// Until the node sends a report with a later heartbeat, readers see no warm slot of the template there. Exhausted has
-// no effect if the board does not know the node.
+// Until a report comes that the node has sent later, readers see no warm slot of the template there. Exhausted has no
+// effect if the board does not know the node.
 func (b *Board) Exhausted(node orbit.NodeID, template string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -190,10 +190,10 @@ func (e *entry) count(c *claimed, by int) {
 	e.warm = nil
 }
 
-// endClaims ends the claims made before a heartbeat, and reports whether there were any.
-func (e *entry) endClaims(heartbeat time.Time) bool {
+// endClaims ends the claims made before a report was sent, and reports whether there were any.
+func (e *entry) endClaims(sent time.Time) bool {
 	n, ended := 0, false
-	for n < len(e.claims) && e.claims[n].at.Before(heartbeat) {
+	for n < len(e.claims) && e.claims[n].at.Before(sent) {
 		e.count(&e.claims[n], -1)
 		ended = ended || e.claims[n].kind != void
 		n++
@@ -202,7 +202,7 @@ func (e *entry) endClaims(heartbeat time.Time) bool {
 	if e.claims = e.claims[n:]; len(e.claims) == 0 && cap(e.claims) > fewClaims {
 		e.claims = nil
 	}
-	if !e.full.IsZero() && e.full.Before(heartbeat) {
+	if !e.full.IsZero() && e.full.Before(sent) {
 		e.full, e.warm, ended = time.Time{}, nil, true
 	}
 	return ended

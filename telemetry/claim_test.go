@@ -50,26 +50,65 @@ func TestAClaimIsDebitedUntilTheNextReport(t *testing.T) {
 	requireSeen(t, b, "a", 3, 2)
 	ids, v = changed(t, b, v)
 	require.Equal(t, []orbit.NodeID{"a"}, ids, "an equal report that ends a claim is a change")
-	require.NoError(t, b.Report(report("a", c.now.Add(1))))
+	c.now = c.now.Add(1)
+	require.NoError(t, b.Report(report("a", c.now)))
 	ids, _ = changed(t, b, v)
 	require.Empty(t, ids, "and the one after it is not")
 	require.Equal(t, telemetry.Stats{Nodes: 1, Reports: 3, Changed: 2, Claims: 5}, b.Stats())
 }
 
-// A report tells of what was before its heartbeat: a claim at that very instant survives it.
-func TestAClaimSurvivesAnOlderHeartbeat(t *testing.T) {
-	for _, later := range []time.Duration{-1, 0, 1} {
-		b, c := newBoard()
-		require.NoError(t, b.Report(report("a", start)))
-		c.now = start.Add(time.Minute)
-		b.Claim("a", "py")
-		b.Exhausted("a", "go")
-		require.NoError(t, b.Report(report("a", c.now.Add(later))))
-		if later <= 0 {
-			requireSeen(t, b, "a", 2, 1)
-		} else {
-			requireSeen(t, b, "a", 3, 2)
+// A report tells of what was before it was sent: a claim at that very instant survives it. When it was sent shows against
+// the reports before it, to within a thousandth of the time between them, whatever the node's clock says and however long
+// the report was on its way.
+func TestAClaimSurvivesAnOlderReport(t *testing.T) {
+	for _, ahead := range []time.Duration{-time.Hour, 0, time.Hour} {
+		for _, x := range []struct {
+			after, way time.Duration // of the report: how long after the claim it was sent, and how long it was on its way
+			survives   bool
+		}{
+			{0, 0, true}, {1, 0, false}, {100 * time.Millisecond, 5 * time.Second, false}, {-100 * time.Millisecond, 5 * time.Second, true},
+		} {
+			b, c := newBoard()
+			for range 3 {
+				require.NoError(t, b.Report(report("a", c.now.Add(ahead))))
+				c.now = c.now.Add(10 * time.Second)
+			}
+			b.Claim("a", "py")
+			b.Exhausted("a", "go")
+			sent := c.now.Add(x.after)
+			c.now = sent.Add(x.way)
+			require.NoError(t, b.Report(report("a", sent.Add(ahead))))
+			if x.survives {
+				requireSeen(t, b, "a", 2, 1)
+			} else {
+				requireSeen(t, b, "a", 3, 2)
+			}
 		}
+	}
+}
+
+// A clock that is set, forward or back, or that drifts, keeps claims for hardly longer than until the next report.
+func TestClaimsEndAlthoughTheClockChanges(t *testing.T) {
+	for name, clock := range map[string]func(elapsed time.Duration) time.Duration{
+		"forward": func(e time.Duration) time.Duration { return e + e.Truncate(time.Hour)/10 },
+		"back":    func(e time.Duration) time.Duration { return e - e.Truncate(time.Hour)/10 },
+		"slow":    func(e time.Duration) time.Duration { return e - e/2000 },
+		"fast":    func(e time.Duration) time.Duration { return e + e/2000 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, c := newBoard()
+			require.NoError(t, b.Report(report("a", c.now)))
+			for e := time.Duration(0); e < 24*time.Hour; e += 10 * time.Second {
+				c.now = start.Add(e)
+				b.Claim("a", "py")
+				c.now = c.now.Add(time.Second)
+				err := b.Report(report("a", start.Add(clock(e+time.Second))))
+				if e%time.Hour > 30*time.Second {
+					require.NoError(t, err)
+					requireSeen(t, b, "a", 3, 2)
+				}
+			}
+		})
 	}
 }
 
@@ -139,10 +178,11 @@ func TestUnclaim(t *testing.T) {
 
 // What was taken back is no claim any more: that it ends is no change.
 func TestTheEndOfWhatWasTakenBackIsNoChange(t *testing.T) {
-	b, _ := newBoard()
+	b, c := newBoard()
 	require.NoError(t, b.Report(report("a", start)))
 	b.Unclaim(b.Claim("a", "py"))
 	_, v := changed(t, b, 0)
+	c.now = start.Add(time.Second)
 	require.NoError(t, b.Report(report("a", start.Add(time.Second))))
 	ids, _ := changed(t, b, v)
 	require.Empty(t, ids)
@@ -150,6 +190,7 @@ func TestTheEndOfWhatWasTakenBackIsNoChange(t *testing.T) {
 	b.Claim("a", "py")
 	b.Unclaim(b.Claim("a", "py"))
 	_, v = changed(t, b, v)
+	c.now = start.Add(2 * time.Second)
 	require.NoError(t, b.Report(report("a", start.Add(2*time.Second))))
 	ids, _ = changed(t, b, v)
 	require.Equal(t, []orbit.NodeID{"a"}, ids, "one of the two was kept")
@@ -252,7 +293,8 @@ func TestClaimsAreBounded(t *testing.T) {
 	require.NoError(t, b.Report(r))
 	requireSeen(t, b, "a", 0, 0) // the claim that was too many is not before this heartbeat
 	_, v := changed(t, b, 0)
-	r.At = c.now.Add(1)
+	c.now = c.now.Add(1)
+	r.At = c.now
 	require.NoError(t, b.Report(r))
 	requireSeen(t, b, "a", math.MaxInt, math.MaxInt)
 	ids, _ := changed(t, b, v)
@@ -275,7 +317,8 @@ func TestTheLastClaimTooManyCounts(t *testing.T) {
 	r.At = start.Add(1)
 	require.NoError(t, b.Report(r))
 	requireSeen(t, b, "a", 0, 0)
-	r.At = start.Add(3)
+	c.now = start.Add(3)
+	r.At = c.now
 	require.NoError(t, b.Report(r))
 	requireSeen(t, b, "a", math.MaxInt, 2)
 }

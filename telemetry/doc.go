@@ -37,12 +37,17 @@
 //
 // # Refusals
 //
-// A board refuses a report with malformed numbers, with a heartbeat from the future or older than the known one, or
-// with too many words; a report of a node that reports too often, or of one node too many; and, with leases, a report
-// that does not name the node's current term. It counts refusals in [Stats] and returns a [*Refusal] that says why. A
+// A board refuses a report with malformed numbers, with a heartbeat older than the known one, or with too many words; a
+// report of a node that reports too often, or of one node too many; and, with leases, a report that does not name the
+// node's current term. It counts refusals in [Stats] and returns a [*Refusal] that says why. A
 // refused report changes nothing. Only a report under the current term counts against the number of reports that a node
 // may send.
 //
-// A heartbeat is a time of the node's clock, and is compared with the board's clock. A node's clock may be up to Ahead
-// (10 s) ahead of the board's; the reports of such a node stay fresh by as much longer.
+// # Clocks
+//
+// A report is as old as its receipt, by the clock of the board that has received it ([orbit.Report].Received). Boards
+// that feed each other send ages and not times. The heartbeat ([orbit.Report].At) is a time of the node's clock, which
+// may be wrong. It is compared only with other heartbeats of the node: to find the newer of two reports, and to estimate
+// which claims the node knew of when it sent a report. If a node's clock is set back, its reports are refused for 10 s,
+// or for a third of the leases' TTL if that is less.
 package telemetry

@@ -19,7 +19,7 @@ import (
 // This file sends the reports of a board to the board of another process.
 
 const (
-	feedFormat = 1
+	feedFormat = 2
 	feedBatch  = 10 * time.Millisecond // the wait after a change for further changes, which are sent with it
 	feedEvery  = time.Second           // the interval at which new heartbeats are sent, or an empty line if there are none
 	feedSilent = 10 * time.Second      // how long the other end may send nothing, or accept nothing
@@ -144,8 +144,12 @@ type feedLine struct {
 	Node   orbit.NodeID `json:"node,omitempty"`
 	// Gone says that the board has forgotten the node. The number is not used again.
 	Gone bool `json:"gone,omitempty"`
-	// At is the heartbeat, in nanoseconds since 1970. The fields below are those of the report that have changed.
-	At        int64            `json:"at,omitempty"`
+	// At is the heartbeat, in nanoseconds since 1970 by the node's clock. The fields below Age are those of the report that
+	// have changed.
+	At int64 `json:"at,omitempty"`
+	// Age is how long ago a board has received the report from the node, in nanoseconds: no clock means anything to
+	// another process.
+	Age       time.Duration    `json:"age,omitempty"`
 	Term      *orbit.Revision  `json:"term,omitempty"`
 	Usage     *orbit.Resources `json:"usage,omitempty"`
 	CPU       *float64         `json:"cpu,omitempty"`
@@ -165,11 +169,12 @@ type feeder struct {
 	next    int // the highest number of a node so far
 }
 
-// fed is the last report of a node that was sent. Entry is the node's entry in the board. It tells whether the board
+// fed is the last report of a node that was sent, and its age at that time. Entry is the node's entry in the board. It tells whether the board
 // has forgotten the node, even if the node has reported again since: then the board has made a new entry.
 type fed struct {
 	number int
 	report orbit.Report
+	age    time.Duration
 	entry  *entry
 }
 
@@ -196,6 +201,7 @@ func (f *feeder) read(all bool) (reports []fed, gone []int) {
 	b := f.board
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	now := b.now()
 	b.followLeases()
 	if f.forgets != b.forgets {
 		f.forgets = b.forgets
@@ -207,8 +213,8 @@ func (f *feeder) read(all bool) (reports []fed, gone []int) {
 		}
 	}
 	for e := b.ring.next; e != nil && e != &b.ring && (all || e.version > f.version); e = e.next {
-		if s := f.sent[e.report.Node]; (s == nil || !s.report.At.Equal(e.report.At)) && e.report.At.Unix() >= 0 {
-			reports = append(reports, fed{report: e.report, entry: e})
+		if s := f.sent[e.report.Node]; (s == nil || !s.report.At.Equal(e.report.At) || s.report.Term != e.report.Term) && e.report.At.Unix() >= 0 {
+			reports = append(reports, fed{report: e.report, age: now.Sub(e.report.Received), entry: e})
 		}
 	}
 	f.version = b.version
@@ -229,7 +235,7 @@ func (f *feeder) difference(news *fed) (line feedLine) {
 		line.Node = r.Node
 	}
 	was := &s.report
-	line.Number, line.At = s.number, r.At.UnixNano()
+	line.Number, line.At, line.Age = s.number, r.At.UnixNano(), news.age
 	line.Term, line.Usage, line.CPU, line.Slots = changed(was.Term, r.Term), changed(was.Usage, r.Usage), changed(was.CPUPercent, r.CPUPercent), changed(was.FreeSlots, r.FreeSlots)
 	line.Warm = changedWarm(was.Warm, r.Warm)
 	line.Templates, line.Volumes = changedWords(was.Templates, r.Templates), changedWords(was.Volumes, r.Volumes)
@@ -329,6 +335,7 @@ func (f *follower) read(text []byte) error {
 		return nil
 	}
 	line.apply(r)
+	r.Received = f.board.now().Add(-max(0, line.Age))
 	f.take(line.Number)
 	return nil
 }
@@ -377,11 +384,8 @@ func (b *Board) takeFed(r orbit.Report) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now, e := b.now(), b.nodes[r.Node]
-	if e != nil && !r.At.After(e.report.At) {
+	if e != nil && !b.newer(&r, &e.report) {
 		return // known already, from the node or from another board; perhaps it was sent from here
-	}
-	if refusal == nil {
-		refusal = b.mistimed(&r, e, now)
 	}
 	if most := cmp.Or(b.MaxNodes, defaultNodes); refusal == nil && e == nil && most > 0 && len(b.nodes) >= most {
 		refusal = &Refusal{Kind: ErrFull}
@@ -399,7 +403,7 @@ func (b *Board) takeFed(r orbit.Report) {
 func (b *Board) forgetFed(last *orbit.Report) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if e := b.nodes[last.Node]; e != nil && !e.report.At.After(last.At) {
+	if e := b.nodes[last.Node]; e != nil && !b.newer(&e.report, last) {
 		b.forget(last.Node)
 	}
 }

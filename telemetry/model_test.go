@@ -15,12 +15,20 @@ import (
 )
 
 // model is the dumb board: all reports, and for each of a few readers the nodes it has yet to hear of.
+//
+// The clock of each node is off by a fixed time. A report may be 9 s on its way, but some are on their way for no time
+// at all, so the board can know by how much the clock is off, to within half a second.
 type model struct {
 	known   map[orbit.NodeID]orbit.Report
+	off     map[orbit.NodeID]time.Duration
+	quick   map[orbit.NodeID]time.Time // when the last report came that was on its way for no time
 	claims  []modelClaim
 	unheard [2]map[orbit.NodeID]bool
 	version [2]uint64
 }
+
+// between lies between the time of a claim and that of the reports before it, which are sent at whole seconds.
+const between = 500 * time.Millisecond
 
 // modelClaim is a claim that no report has ended.
 type modelClaim struct {
@@ -60,17 +68,19 @@ func (m *model) changed(id orbit.NodeID) {
 	}
 }
 
-func (m *model) report(r orbit.Report, now time.Time, bound time.Duration) (taken bool) {
+// report is a report that was sent at a time, by the board's clock.
+func (m *model) report(r orbit.Report, sent, now time.Time, bound time.Duration) (taken bool) {
 	old, ok := m.known[r.Node]
-	if ok && r.At.Before(old.At) || r.At.After(now.Add(10*time.Second)) {
+	stale := now.Sub(old.Received) >= bound
+	if ok && r.At.Before(old.At) {
 		return false
 	}
-	stale := r.At.Sub(old.At) >= bound || now.Sub(old.At) >= bound
 	before := len(m.claims)
-	m.claims = slices.DeleteFunc(m.claims, func(c modelClaim) bool { return c.node == r.Node && c.at.Before(r.At) })
+	m.claims = slices.DeleteFunc(m.claims, func(c modelClaim) bool { return c.node == r.Node && c.at.Before(sent) })
 	if !ok || stale || len(m.claims) < before || old.FreeSlots != r.FreeSlots || !maps.Equal(old.Warm, r.Warm) || !slices.Equal(old.Volumes, r.Volumes) {
 		m.changed(r.Node)
 	}
+	r.Received = now
 	m.known[r.Node] = r
 	return true
 }
@@ -81,18 +91,26 @@ func TestBoardAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b, c := newBoard()
 		made, ever := 0, []modelClaim(nil)
-		m := model{known: map[orbit.NodeID]orbit.Report{}, unheard: [2]map[orbit.NodeID]bool{{}, {}}}
+		off := map[orbit.NodeID]time.Duration{"a": 0, "b": 1000 * time.Hour, "c": -7 * time.Second}
+		m := model{known: map[orbit.NodeID]orbit.Report{}, off: off, quick: map[orbit.NodeID]time.Time{}, unheard: [2]map[orbit.NodeID]bool{{}, {}}}
 		node := rapid.SampledFrom([]orbit.NodeID{"a", "b", "c"})
 		t.Repeat(map[string]func(*rapid.T){
 			"report": func(t *rapid.T) {
+				id, sent := node.Draw(t, "node"), c.now
+				if m.quick[id].After(c.now.Add(-5 * time.Minute)) {
+					sent = sent.Add(-time.Duration(rapid.IntRange(0, 9).Draw(t, "way")) * time.Second)
+				}
+				if sent.Equal(c.now) {
+					m.quick[id] = c.now
+				}
 				r := orbit.Report{
-					Node:      node.Draw(t, "node"),
-					At:        c.now.Add(time.Duration(rapid.IntRange(-15, 11).Draw(t, "at")) * time.Second),
+					Node:      id,
+					At:        sent.Add(m.off[id]),
 					FreeSlots: rapid.IntRange(0, 2).Draw(t, "slots"),
 					Warm:      rapid.MapOfN(rapid.SampledFrom([]string{"x", "y"}), rapid.IntRange(0, 2), 0, 2).Draw(t, "warm"),
 					Volumes:   rapid.SampledFrom([][]string{nil, {"v"}, {"v", "w"}}).Draw(t, "volumes"),
 				}
-				taken := m.report(r, c.now, b.StaleAfter())
+				taken := m.report(r, sent, c.now, b.StaleAfter())
 				require.Equal(t, taken, b.Report(r) == nil)
 			},
 			"wait": func(t *rapid.T) {
@@ -102,6 +120,7 @@ func TestBoardAgainstModel(t *testing.T) {
 				id := node.Draw(t, "node")
 				b.Forget(id)
 				delete(m.known, id)
+				delete(m.quick, id)
 				m.claims = slices.DeleteFunc(m.claims, func(c modelClaim) bool { return c.node == id })
 				for _, u := range m.unheard {
 					delete(u, id)
@@ -111,14 +130,16 @@ func TestBoardAgainstModel(t *testing.T) {
 				id, template := node.Draw(t, "node"), rapid.SampledFrom([]string{"x", "y"}).Draw(t, "template")
 				_, known := m.known[id]
 				warm := m.shown(id).Warm[template] > 0
+				c.now = c.now.Add(between)
 				claim := b.Claim(id, template)
+				c.now = c.now.Add(-between)
 				require.Equal(t, warm, claim.Warm())
 				made++
 				if !warm {
 					template = ""
 				}
 				if known {
-					m.claims = append(m.claims, modelClaim{node: id, at: c.now, template: template, claim: claim, made: made})
+					m.claims = append(m.claims, modelClaim{node: id, at: c.now.Add(between), template: template, claim: claim, made: made})
 					m.changed(id)
 				}
 				ever = append(ever, modelClaim{claim: claim, made: made})
@@ -156,9 +177,11 @@ func TestBoardAgainstModel(t *testing.T) {
 			},
 			"exhausted": func(t *rapid.T) {
 				id, template := node.Draw(t, "node"), rapid.SampledFrom([]string{"x", "y"}).Draw(t, "template")
+				c.now = c.now.Add(between)
 				b.Exhausted(id, template)
+				c.now = c.now.Add(-between)
 				if _, known := m.known[id]; known {
-					m.claims = append(m.claims, modelClaim{node: id, at: c.now, template: template, lacking: true})
+					m.claims = append(m.claims, modelClaim{node: id, at: c.now.Add(between), template: template, lacking: true})
 					m.changed(id)
 				}
 			},

@@ -14,11 +14,9 @@ import (
 // The reasons for which a board refuses a report, besides [orbit.ErrInvalid], [lease.ErrExpired] and
 // [lease.ErrUnheard]. Test for them with errors.Is. Each of them comes in a [*Refusal], for errors.As.
 var (
-	// ErrOutdated means that the board knows a newer heartbeat of the node. It is harmless: a later report has arrived
-	// first.
+	// ErrOutdated means that the board knows a newer report of the node. It is harmless: a later report has arrived
+	// first. If the node's clock was set back, the board takes its reports again after at most 10 s.
 	ErrOutdated = errors.New("outdated report")
-	// ErrAhead means that the heartbeat lies too far in the future. The node's clock is wrong.
-	ErrAhead = errors.New("report from the future")
 	// ErrOversized means that the report has too many words, or too long ones.
 	ErrOversized = errors.New("oversized report")
 	// ErrFull means that the board takes no more nodes.
@@ -35,7 +33,7 @@ type Refusal struct {
 	Node orbit.NodeID
 	// At is the report's heartbeat.
 	At time.Time
-	// Against is the time that At was compared with: the known heartbeat, or the board's clock.
+	// Against is the known heartbeat, of [ErrOutdated].
 	Against time.Time
 	// Term is the epoch of the term that the report names.
 	Term orbit.Revision
@@ -51,10 +49,7 @@ func (r *Refusal) Error() string {
 	switch {
 	case errors.Is(r.Kind, ErrOutdated):
 		return what + fmt.Sprintf("its heartbeat is %v older than the known one; "+
-			"if the node's clock was set back, Forget it first", r.Against.Sub(r.At))
-	case errors.Is(r.Kind, ErrAhead):
-		return what + fmt.Sprintf("its heartbeat is %v ahead of the board's clock; "+
-			"set the node's clock, or allow more with Board.Ahead", r.At.Sub(r.Against))
+			"if the node's clock was set back, its reports are taken again after at most 10 s", r.Against.Sub(r.At))
 	case errors.Is(r.Kind, ErrFlood):
 		return what + r.Reason + "; report less often, or allow more with Board.PerSecond"
 	case errors.Is(r.Kind, ErrFull):
@@ -136,7 +131,7 @@ func (s *Stats) of(r *Refusal) *uint64 {
 		kind error
 		of   *uint64
 	}{
-		{ErrOutdated, &s.Outdated}, {ErrAhead, &s.Ahead}, {ErrFlood, &s.Flooded}, {ErrFull, &s.Full},
+		{ErrOutdated, &s.Outdated}, {ErrFlood, &s.Flooded}, {ErrFull, &s.Full},
 		{ErrOversized, &s.Oversized}, {lease.ErrUnheard, &s.Unheard},
 	} {
 		if errors.Is(r.Kind, count.kind) {

@@ -16,11 +16,16 @@ type Explanation struct {
 	Spec *orbit.Spec
 	// Nodes counts all nodes, and Fits those that take a capsule of the spec.
 	Nodes, Fits int
+	// TooLarge says that no node would take a capsule of the spec even if it were empty, and what the largest node has
+	// ([orbit.State.TooLarge]). Empty: a node would, or no node suits the spec.
+	TooLarge string
 	// Why groups the other nodes by the full set of reasons against them. Groups with the fewest reasons come first,
 	// and among these the groups with the most nodes. The counts add up to Nodes less Fits.
 	Why []Why
-	// Fixes are alternative changes; after each single one a capsule of the spec fits. The smallest come first. Empty
-	// if Fits is not 0, or if no change helps.
+	// Fixes are alternative changes; after each single one a capsule of the spec fits. Those that leave the request and
+	// the nodes as they are come first: something to wait for, then evictions. Changes of the request and uncordoned
+	// nodes follow, the fewest changes first, and of equally many those that give up the smallest part of the request. A
+	// node to add comes last. Empty if Fits is not 0, or if no change helps.
 	Fixes []Fix
 }
 
@@ -125,6 +130,9 @@ func (a *asker) count() (*Explanation, []*found) {
 	for _, f := range sets {
 		e.Why = append(e.Why, Why{Reasons: a.list(&f.set), Nodes: f.count, Example: f.best.Node.ID})
 	}
+	if e.Fits == 0 {
+		e.TooLarge = a.state.TooLarge(a.spec)
+	}
 	return e, sets
 }
 
@@ -148,7 +156,13 @@ func (a *asker) lack(r *room) (sum float64) {
 // String prints the explanation for an operator.
 func (e *Explanation) String() string {
 	var b strings.Builder
+	if e.Nodes == 0 {
+		return "there are no nodes"
+	}
 	fmt.Fprintf(&b, "%d of %d nodes fit", e.Fits, e.Nodes)
+	if e.TooLarge != "" {
+		b.WriteString("; " + e.TooLarge)
+	}
 	list(&b, e.Why, func(w Why) string {
 		texts := make([]string, len(w.Reasons))
 		for i, r := range w.Reasons {

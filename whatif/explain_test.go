@@ -388,3 +388,54 @@ func takers(t require.TestingT, state *orbit.State, spec *orbit.Spec, uncordon o
 	}
 	return out
 }
+
+// Changes of the request come smallest first: the fewest changes, and of equally many the smallest part of the request. A
+// request of which nothing is left is not called less.
+func TestChangesComeSmallestFirst(t *testing.T) {
+	for _, c := range []struct {
+		nodes [][2]int64 // their cpu and memory
+		want  []string
+	}{
+		{[][2]int64{{0, 10}, {5, 0}, {9, 10}}, []string{"ask for 1 less of cpu: then node n2 takes it"}},
+		{[][2]int64{{1, 10}, {1, 10}, {1, 10}, {10, 9}}, []string{"ask for 1 less of memory: then node n3 takes it", "ask for 9 less of cpu: then node n0 takes it"}},
+		{[][2]int64{{0, 10}, {5, 0}}, []string{"ask for no cpu: then node n0 takes it", "ask for 5 less of cpu and ask for no memory: then node n1 takes it"}},
+	} {
+		l := &orbit.MemoryLedger{}
+		for i, has := range c.nodes {
+			commit(t, l, orbit.PutNode{Node: orbit.Node{ID: nodeID(i), Capacity: orbit.Resources{orbit.CPU: has[0], orbit.Memory: has[1]}}})
+		}
+		e, err := whatif.Explain(t.Context(), snapshot(t, l), &orbit.Spec{Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: 10, orbit.Memory: 10}}})
+		require.NoError(t, err)
+		var texts []string
+		for i := range e.Fixes {
+			texts = append(texts, e.Fixes[i].String())
+		}
+		require.Equal(t, c.want, texts)
+	}
+}
+
+// Nodes that no change of the request helps do not use up the tries, however many sets of reasons they have.
+func TestNodesThatNothingHelpsUseNoTries(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	spec := wants(1, 0)
+	for k := range 8 {
+		spec.Require = append(spec.Require, orbit.Predicate{Key: fmt.Sprint("k", k), Op: "Exists"})
+	}
+	put := func(lacks int, taints ...orbit.Taint) {
+		n := orbit.Node{ID: orbit.NodeID(fmt.Sprint("n", lacks, len(taints))), Capacity: orbit.Resources{orbit.CPU: 10}, Labels: map[string]string{}, Taints: taints}
+		for k := range 8 {
+			if lacks>>k&1 == 0 {
+				n.Labels[fmt.Sprint("k", k)] = "yes"
+			}
+		}
+		commit(t, l, orbit.PutNode{Node: n})
+	}
+	for lacks := range 256 {
+		put(lacks, orbit.Taint{Key: "t", Effect: "NoSchedule"})
+	}
+	put(0x1f)
+	e, err := whatif.Explain(t.Context(), snapshot(t, l), spec)
+	require.NoError(t, err)
+	require.Len(t, e.Fixes, 1, "%v", e)
+	require.Len(t, e.Fixes[0].Drop, 5)
+}

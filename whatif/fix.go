@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -86,13 +87,16 @@ func (f *Fix) String() string {
 	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
 	for d, less := range f.Less {
 		if less > 0 {
-			add("ask for %d less of %s", less, f.names(d))
+			parts = append(parts, lessText(less, f.Spec.Envelope.Reservation[d], f.names(d)))
 		}
 	}
 	for _, x := range f.LessExtras {
-		add("ask for %d less of %q", x.Amount, x.Name)
+		parts = append(parts, lessText(x.Amount, amountOf(f.Spec.Extras, x.Name), strconv.Quote(x.Name)))
 	}
-	if f.FewerDevices > 0 {
+	switch {
+	case f.FewerDevices > 0 && f.Spec.Devices.Count == 0:
+		add("ask for no devices")
+	case f.FewerDevices > 0:
 		add("ask for %d fewer devices", f.FewerDevices)
 	}
 	if f.LessMilli > 0 {
@@ -127,6 +131,14 @@ func (f *Fix) String() string {
 		return strings.Join(parts, " and ")
 	}
 	return strings.Join(parts, " and ") + ": then node " + string(f.Node) + " takes it"
+}
+
+// lessText says that a request must be smaller by an amount, of which so much is left.
+func lessText(less, left int64, of string) string {
+	if left == 0 {
+		return "ask for no " + of
+	}
+	return fmt.Sprintf("ask for %d less of %s", less, of)
 }
 
 // addText is the text of a fix that adds a node.

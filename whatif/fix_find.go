@@ -10,14 +10,14 @@ import (
 	"github.com/orbitsched/orbit/place"
 )
 
-// mostTried is for how many sets of reasons a change of the request is tried, and how many nodes to add are verified.
-// mostChanges is how many changes of the request are listed.
+// mostTried is how many changes of the request are tried, and how many nodes to add are verified. mostChanges is how many
+// changes of the request are listed.
 const (
 	mostTried   = 64
 	mostChanges = 16
 )
 
-// fixes returns the fixes, those that change nothing of the request first.
+// fixes returns the fixes in the order of [Explanation].Fixes.
 func (a *asker) fixes(sets []*found) (out []Fix) {
 	try := func(f *Fix) {
 		if f != nil && a.verify(f) {
@@ -32,15 +32,70 @@ func (a *asker) fixes(sets []*found) (out []Fix) {
 	return out
 }
 
-// changes returns the fixes that change the request or uncordon a node. The sets with the fewest reasons come first,
-// and so do the fixes with the fewest changes.
+// changes returns the fixes that change the request or uncordon a node, the smallest first. It tries the smallest first,
+// and none for the sets with a reason that no change removes, so that these do not use up the tries.
 func (a *asker) changes(sets []*found) (out []Fix) {
-	for _, of := range sets[:min(len(sets), mostTried)] {
-		if f := a.change(of); f != nil && len(out) < mostChanges && a.verify(f) && a.isMinimal(f) {
+	var candidates []*Fix
+	sizes := map[*Fix]fixSize{}
+	for _, of := range sets {
+		if f := a.change(of); f != nil {
+			candidates = append(candidates, f)
+			sizes[f] = f.size(a.spec)
+		}
+	}
+	slices.SortStableFunc(candidates, func(x, y *Fix) int {
+		return cmp.Or(cmp.Compare(sizes[x].changes, sizes[y].changes), cmp.Compare(sizes[x].part, sizes[y].part))
+	})
+	for _, f := range candidates[:min(len(candidates), mostTried)] {
+		if len(out) < mostChanges && a.verify(f) && a.isMinimal(f) {
 			out = append(out, *f)
 		}
 	}
 	return out
+}
+
+// fixSize says how much a fix changes: the number of changes, and the sum of the parts of the request that they give up,
+// where a change that is no amount counts as 1.
+type fixSize struct {
+	changes int
+	part    float64
+}
+
+// size returns how much of the spec a fix changes.
+func (f *Fix) size(of *orbit.Spec) (s fixSize) {
+	add := func(less, asked int64) {
+		if less > 0 {
+			s.changes++
+			s.part += float64(less) / float64(asked)
+		}
+	}
+	for d, less := range f.Less {
+		add(less, of.Envelope.Reservation[d])
+	}
+	for _, less := range f.LessExtras {
+		add(less.Amount, amountOf(of.Extras, less.Name))
+	}
+	add(int64(f.FewerDevices), int64(of.Devices.Count))
+	add(int64(f.LessMilli), int64(of.Devices.Milli))
+	for range f.Drop {
+		add(1, 1)
+	}
+	for _, is := range []bool{f.AcceptModel != "", f.Alone, f.Uncordon != ""} {
+		if is {
+			add(1, 1)
+		}
+	}
+	return s
+}
+
+// amountOf returns the amount of an extra in a list, 0 if it is not there.
+func amountOf(extras []orbit.Extra, name string) int64 {
+	for _, x := range extras {
+		if x.Name == name {
+			return x.Amount
+		}
+	}
+	return 0
 }
 
 // isMinimal reports whether no node takes the capsule if the fix changes one thing less.

@@ -3,6 +3,7 @@ package whatif
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -91,7 +92,9 @@ func (f *GangFix) String() string {
 	case len(f.Add) > 1:
 		text = fmt.Sprintf("add %d nodes like %s", len(f.Add), f.Like)
 	case f.LessExtra.Amount > 0:
-		text = fmt.Sprintf("ask for %d less of %q in %s", f.LessExtra.Amount, f.LessExtra.Name, role)
+		text = lessText(f.LessExtra.Amount, amountOf(f.cut().Extras, f.LessExtra.Name), strconv.Quote(f.LessExtra.Name)) + " in " + role
+	case f.FewerDevices > 0 && f.cut().Devices.Count == 0:
+		text = "ask for no devices in " + role
 	case f.FewerDevices > 0:
 		text = fmt.Sprintf("ask for %d fewer devices in %s", f.FewerDevices, role)
 	case len(f.Drop) > 0:
@@ -101,7 +104,7 @@ func (f *GangFix) String() string {
 	}
 	for d, less := range f.Less {
 		if less > 0 {
-			text = fmt.Sprintf("ask for %d less of %s in %s", less, f.names(d), role)
+			text = lessText(less, f.cut().Envelope.Reservation[d], f.names(d)) + " in " + role
 		}
 	}
 	switch {
@@ -111,6 +114,12 @@ func (f *GangFix) String() string {
 		return fmt.Sprintf("%s in a new %s", text, f.Level)
 	}
 	return fmt.Sprintf("%s: then it fits in %s %s", text, f.Level, f.Domain)
+}
+
+// cut returns the spec of Role after the fix.
+func (f *GangFix) cut() *orbit.Spec {
+	i := slices.IndexFunc(f.Gang.Roles, func(r orbit.Role) bool { return r.Name == f.Role })
+	return f.Gang.Roles[i].Spec
 }
 
 // nodesText lists the ids of nodes, at most listed of them.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,6 +32,9 @@ type scene struct {
 	// moves counts the nodes that changed groups, redispatched the capsules that changed schedulers.
 	moves, redispatched atomic.Int64
 }
+
+// process is the holder of all leases here: no two processes have its name at a time.
+var process = fmt.Sprint("process ", os.Getpid())
 
 // ttl is short, so that the death of a scheduler is noticed soon.
 const ttl = 400 * time.Millisecond
@@ -75,7 +79,7 @@ func (s *scene) scheduler(ctx context.Context, name string, seed uint64) error {
 	}
 	scheduler := &shard.Scheduler{Name: name, Navigator: partition.Navigator(services), Leases: s.leases}
 	engine := &orbit.Engine{Name: name, Ledger: partition, Navigator: scheduler}
-	term, err := s.leases.Acquire(ctx, name, name)
+	term, err := s.leases.Acquire(ctx, name, process)
 	if err != nil {
 		return err
 	}
@@ -92,7 +96,7 @@ func (s *scene) hold(ctx context.Context, scheduler *shard.Scheduler, term lease
 	defer tick.Stop()
 	for ctx.Err() == nil {
 		if err := s.leases.Refresh(term); errors.Is(err, lease.ErrExpired) { // the machine was too busy
-			if term, err = s.leases.Acquire(ctx, scheduler.Name, scheduler.Name); err == nil {
+			if term, err = s.leases.Acquire(ctx, scheduler.Name, process); err == nil {
 				scheduler.Serve(term)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,6 +29,9 @@ const (
 
 var zones = []string{"a", "b", "c"}
 
+// failing is the zone that fails in each round of trouble.
+const failing = "b"
+
 // cluster is the constellation, the engines that work on it, and the page and metrics that show them.
 type cluster struct {
 	ledger  *orbit.MemoryLedger
@@ -42,7 +46,18 @@ type cluster struct {
 	tasks, shops []orbit.CapsuleID
 	made         int
 	// Sums over the rounds of all engines.
-	committed, lost, evicted atomic.Int64
+	committed, lost atomic.Int64
+	// Sums over the ledger's history, read up to the revision seen.
+	seen  orbit.Revision
+	moves moves
+}
+
+// moves counts the capsules that were taken off a node before their end, by the reason.
+type moves struct {
+	preempted atomic.Int64 // they made way for work of higher priority
+	moved     atomic.Int64 // they were moved to another node, off a rack that was drained
+	returned  atomic.Int64 // they were returned to pending, off such a rack
+	failed    atomic.Int64 // they were lost with their node
 }
 
 // open makes the cluster with its permanent work.
@@ -147,10 +162,38 @@ func (c *cluster) submit(list *[]orbit.CapsuleID, kind string, n int, spec *orbi
 func (c *cluster) count(r *orbit.Round) {
 	c.committed.Add(int64(r.Committed))
 	c.lost.Add(int64(r.Conflicts))
-	for i := range r.Settled {
-		for _, do := range r.Settled[i].Proposal.Do {
-			if _, ok := do.(orbit.Evict); ok && r.Settled[i].Outcome.Err == nil {
-				c.evicted.Add(1)
+}
+
+// follow counts what the history has about capsules that leave their nodes, until ctx ends. The history has it all,
+// whichever engine, drain or person proposed it.
+func (c *cluster) follow(ctx context.Context) {
+	for changes, err := range orbit.Follow(ctx, c.ledger, c.seen) {
+		if err != nil {
+			c.say(err)
+			return
+		}
+		c.record(changes)
+	}
+}
+
+// record counts changes.
+func (c *cluster) record(changes []orbit.Change) {
+	for i := range changes {
+		c.seen = changes[i].Revision
+		switch do := changes[i].Do.(type) {
+		case orbit.Evict:
+			if do.For != "" || do.ForGang != "" {
+				c.moves.preempted.Add(1)
+			} else {
+				c.moves.moved.Add(1)
+			}
+		case orbit.Release:
+			switch {
+			case do.Final || changes[i].Node == "":
+			case strings.HasPrefix(string(changes[i].Node), failing):
+				c.moves.failed.Add(1)
+			default:
+				c.moves.returned.Add(1)
 			}
 		}
 	}
@@ -164,6 +207,7 @@ func (c *cluster) live(ctx context.Context) {
 	}
 	group.Go(func() { c.say(c.drain.Run(ctx)) })
 	group.Go(func() { c.say(c.groups.Run(ctx)) })
+	group.Go(func() { c.follow(ctx) })
 	group.Go(func() { c.trouble(ctx) })
 	group.Wait()
 }
@@ -184,11 +228,32 @@ func (c *cluster) print(ctx context.Context) error {
 	if err := s.Verify(); err != nil {
 		return fmt.Errorf("the ledger's recount fails: %w", err)
 	}
+	rest, err := c.ledger.Changes(ctx, c.seen)
+	if err != nil {
+		return err
+	}
+	c.record(rest)
 	placed := 0
 	for n := range s.Nodes() {
 		placed += n.Capsules
 	}
-	fmt.Printf("\nlive: %d capsules placed, %d wait; %d commits, %d bets lost, %d evicted or moved, verify: ok\n", placed, s.PendingCount(),
-		c.committed.Load(), c.lost.Load(), c.evicted.Load())
+	m := &c.moves
+	fmt.Printf("\nlive: %d capsules placed, %d wait; %d commits of engines, %d bets lost; %d made way for urgent work, drains moved %d and returned %d to pending, %d were lost with zone %s; verify: ok\n",
+		placed, s.PendingCount(), c.committed.Load(), c.lost.Load(), m.preempted.Load(), m.moved.Load(), m.returned.Load(), m.failed.Load(), failing)
 	return nil
+}
+
+// fullness returns how much of the cores of all ready nodes is taken, in percent, and how many capsules wait.
+func (c *cluster) fullness(ctx context.Context) (percent int64, waiting int, err error) {
+	s, err := c.ledger.Snapshot(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	used, capacity := int64(0), int64(1)
+	for n := range s.Nodes() {
+		if n.Node.Schedulable() {
+			used, capacity = used+n.Used()[orbit.CPU], capacity+n.Node.Capacity[orbit.CPU]
+		}
+	}
+	return 100 * used / capacity, s.PendingCount(), nil
 }

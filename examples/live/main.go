@@ -7,12 +7,12 @@
 // A round of trouble takes a minute, and comes again and again:
 //
 //	 0 s  two engines place shops at the same time, know nothing of each other, and lose bets
-//	15 s  batch work fills the cluster; urgent work takes the room of tasks of lower priority
+//	15 s  more batch work comes than fits; urgent work takes the room of tasks of lower priority
 //	30 s  zone b fails, and with it a third of the nodes; it comes back 12 s later, empty, and breaks the rule that mail is even over zones
 //	45 s  a rack is drained, as fast as the budgets of the shops allow, and taken back
 //
-// Three capsules never fit anywhere: click on explain beside them to see why, and what would help. The last line that
-// the program prints comes from the ledger's own recount.
+// Three capsules never fit anywhere: click on explain beside them to see why, and what would help. The numbers that the
+// program prints come from the ledger: from its history and, in the last line, from its own recount.
 package main
 
 import (

@@ -39,19 +39,23 @@ func (c *cluster) act(ctx context.Context, tick int, at time.Duration) error {
 	case 0:
 		tell("two engines place shops at the same time; some bets are lost")
 	case ticks / 4:
-		tell("batch work fills the cluster, and urgent work takes the room of what has the lowest priority")
+		tell("more batch work comes than the cluster has room for, and urgent work besides")
+	case ticks/2 - 1:
+		percent, waiting, err := c.fullness(ctx)
+		tell("the cluster is %d%% full, %d capsules wait, and %d have made way for urgent work so far", percent, waiting, c.moves.preempted.Load())
+		return err
 	case ticks / 2:
-		tell("zone b fails: %d nodes are lost", racks*perRack)
-		return c.loseZone(ctx, "b")
+		tell("zone %s fails: %d nodes are lost", failing, racks*perRack)
+		return c.loseZone(ctx, failing)
 	case ticks * 7 / 10:
-		tell("zone b comes back, empty")
-		return c.regainZone(ctx, "b")
+		tell("zone %s comes back, empty; %d capsules were lost with it so far", failing, c.moves.failed.Load())
+		return c.regainZone(ctx, failing)
 	case ticks * 3 / 4:
 		tell("rack c3 is drained")
 		return c.setRack(ctx, "c", 3, orbit.Cordoned)
 	case ticks * 19 / 20:
 		left, err := c.onRack(ctx, "c", 3)
-		tell("rack c3 is back, %d capsules were still there", left)
+		tell("rack c3 is back, %d capsules were still there; drains have moved %d so far, and returned %d to pending", left, c.moves.moved.Load(), c.moves.returned.Load())
 		return errors.Join(err, c.setRack(ctx, "c", 3, orbit.Ready))
 	}
 	full := tick >= ticks/4 && tick < ticks/2
@@ -80,11 +84,11 @@ func (c *cluster) churnShops(ctx context.Context) error {
 	return nil
 }
 
-// churnTasks ends tasks and submits others: as many as keep the cluster three quarters full, or more than fit.
+// churnTasks ends tasks and submits others: as many as keep half of the cluster busy, or more than fit.
 func (c *cluster) churnTasks(ctx context.Context, full bool) error {
-	most := 800
+	most, more := 800, 60
 	if full {
-		most = 1600
+		most, more = 3000, 300
 	}
 	s, err := c.ledger.Snapshot(ctx)
 	if err != nil {
@@ -104,7 +108,7 @@ func (c *cluster) churnTasks(ctx context.Context, full bool) error {
 		c.tasks = c.tasks[1:]
 		do = append(do, orbit.Release{Capsule: task.ID, From: task.Node, Final: true})
 	}
-	if n := min(60, most-len(c.tasks)); n > 0 {
+	if n := min(more, most-len(c.tasks)); n > 0 {
 		spec := &orbit.Spec{Module: "tasks", Class: orbit.Batch, Envelope: asks(1+int64(c.made%2), 2)}
 		do = append(do, c.submit(&c.tasks, "task", n, spec, ""))
 	}

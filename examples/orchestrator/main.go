@@ -25,6 +25,7 @@ import (
 	"flag"
 	"fmt"
 	"net"
+	neturl "net/url"
 	"os"
 	"os/signal"
 	"strings"
@@ -137,6 +138,6 @@ func runAgent(ctx context.Context, args []string) error {
 	}
 	fmt.Fprintf(os.Stderr, "agent: node %s reports to %s\n", *id, *url)
 	return (&agent.Agent{
-		Control: &agent.Client{URL: *url + "/agent"}, Runtime: processes, Node: n, Every: *every, Stopping: *stopping, Poll: min(*every, time.Second) / 4,
+		Control: &agent.Client{URL: *url + "/agent"}, Runtime: processes, Machine: agent.ThisMachine() + " " + neturl.PathEscape(processes.Dir), Node: n, Every: *every, Stopping: *stopping, Poll: min(*every, time.Second) / 4,
 	}).Run(ctx)
 }

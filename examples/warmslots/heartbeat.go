@@ -6,12 +6,17 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"os"
 	"time"
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/lease"
 	"github.com/orbitsched/orbit/telemetry"
 )
+
+// machine is the holder of the leases of all hosts, which are simulated on one machine. A node's own id would not do: a
+// second host that has the same id by mistake would have the same holder, and the lease with it.
+var machine = fmt.Sprint("process ", os.Getpid())
 
 // warmLies is the number of warm slots of each template that a lying host reports.
 const warmLies = 18
@@ -36,7 +41,7 @@ func (h *host) live(ctx context.Context, m *lease.Members, b *telemetry.Board, o
 // beat does one heartbeat.
 func (h *host) beat(ctx context.Context, m *lease.Members, b *telemetry.Board, term *lease.Term) (err error) {
 	if term.Epoch == 0 {
-		if *term, err = m.Join(ctx, h.node(), "agent-"+string(h.id)); err != nil {
+		if *term, err = m.Join(ctx, h.node(), machine); err != nil {
 			return err
 		}
 	}

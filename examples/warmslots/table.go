@@ -69,7 +69,7 @@ func (p *platform) printCounts(out io.Writer, total *tally, history *audit) {
 	fmt.Fprintf(out, "board     %d reports, %d of them news; %d claims, %d taken back, %d pools found empty\n",
 		b.Reports, b.Changed, b.Claims, b.Unclaimed, b.Exhausted)
 	fmt.Fprintf(out, "          %d refused without a lease, %d of an old term, %d unheard, %d for other reasons\n",
-		b.Unleased, b.OldTerm, b.Unheard, b.Invalid+b.Oversized+b.Outdated+b.Ahead+b.Flooded+b.Full)
+		b.Unleased, b.OldTerm, b.Unheard, b.Invalid+b.Oversized+b.Outdated+b.Flooded+b.Full)
 	fmt.Fprintf(out, "members   %d leases ended, %d sandboxes returned to pending\n", len(p.ended), p.returned)
 	fmt.Fprintf(out, "warm      %d of them placed again\n", p.replaced)
 	fmt.Fprintf(out, "history   %d commits replayed; %d placed twice or beyond a host's slots\n\n", history.commits, history.doubled)

@@ -2,10 +2,11 @@
 //
 // An ordinary run takes the usual sample, so that go test ./... stays short. With -tags stress the same tests take
 // their full sample, and the tests that are too long for every day run too. The variable ORBIT_STRESS_SCALE multiplies
-// full samples: 0.1 for a tenth, 10 for a long night; 1 by default.
+// full samples: 0.1 for a tenth, 10 for a long night; 1 by default. SCHEDULE_STRESS_SCALE is another name of it.
 package scale
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"os"
@@ -41,17 +42,25 @@ func Some[T any](usual int, cases ...T) []T {
 	return cases[:usual]
 }
 
-// factor reads ORBIT_STRESS_SCALE. It panics if the value is invalid, because the size of the run would be unknown.
+// factor reads ORBIT_STRESS_SCALE, under either of its names. It panics if a value is invalid or the two differ, because
+// the size of the run would be unknown.
 func factor() float64 {
-	text := os.Getenv("ORBIT_STRESS_SCALE")
-	if text == "" {
-		return 1
+	f := 0.0
+	for _, name := range []string{"ORBIT_STRESS_SCALE", "SCHEDULE_STRESS_SCALE"} {
+		text := os.Getenv(name)
+		if text == "" {
+			continue
+		}
+		given, err := strconv.ParseFloat(text, 64)
+		switch {
+		case err != nil || !(given > 0 && given <= 1e6):
+			panic(fmt.Sprintf("%s=%q: want a number above 0 and at most 1000000", name, text))
+		case f != 0 && f != given:
+			panic(fmt.Sprintf("ORBIT_STRESS_SCALE=%v and %s=%v: set one of them", f, name, given))
+		}
+		f = given
 	}
-	f, err := strconv.ParseFloat(text, 64)
-	if err != nil || !(f > 0 && f <= 1e6) {
-		panic(fmt.Sprintf("ORBIT_STRESS_SCALE=%q: want a number above 0 and at most 1000000", text))
-	}
-	return f
+	return cmp.Or(f, 1)
 }
 
 // Long marks a test that takes seconds: it is left out of go test -short.

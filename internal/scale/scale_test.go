@@ -29,4 +29,14 @@ func TestOf(t *testing.T) {
 		t.Setenv("ORBIT_STRESS_SCALE", text)
 		require.Panics(t, func() { Of(3, 100) }, text)
 	}
+	t.Setenv("ORBIT_STRESS_SCALE", "")
+	t.Setenv("SCHEDULE_STRESS_SCALE", "0.5")
+	require.Equal(t, 50, Of(3, 100), "the other name")
+	t.Setenv("ORBIT_STRESS_SCALE", "0.5")
+	require.Equal(t, 50, Of(3, 100), "both names, one value")
+	t.Setenv("ORBIT_STRESS_SCALE", "2")
+	require.Panics(t, func() { Of(3, 100) }, "which of the two?")
+	t.Setenv("ORBIT_STRESS_SCALE", "")
+	t.Setenv("SCHEDULE_STRESS_SCALE", "much")
+	require.Panics(t, func() { Of(3, 100) })
 }

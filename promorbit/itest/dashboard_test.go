@@ -25,6 +25,7 @@ import (
 	"github.com/orbitsched/orbit/claim"
 	"github.com/orbitsched/orbit/nav"
 	"github.com/orbitsched/orbit/promorbit"
+	"github.com/orbitsched/orbit/sandbox"
 	"github.com/orbitsched/orbit/telemetry"
 )
 
@@ -71,6 +72,7 @@ type world struct {
 	engines  []*orbit.Engine
 	pool     *claim.Pool
 	slots    *claim.LedgerSource
+	gateway  *sandbox.Gateway
 	n        int
 	// What the navigators do before they plan.
 	before func()
@@ -84,7 +86,8 @@ func newWorld(t *testing.T) *world {
 	go func() { _ = w.pool.Run(t.Context()) }()
 	slots := &telemetry.Board{}
 	require.NoError(t, slots.Report(orbit.Report{Node: "full", At: time.Now(), FreeSlots: 2, Warm: map[string]int{"python": 1}}))
-	w.registry.MustRegister(&promorbit.Groups{Ledger: w.ledger}, &promorbit.Warm{Ledger: w.ledger, Telemetry: slots})
+	w.gateway = &sandbox.Gateway{Ledger: w.ledger, Board: slots}
+	w.registry.MustRegister(&promorbit.Groups{Ledger: w.ledger}, &promorbit.Warm{Ledger: w.ledger, Telemetry: slots, Creates: func() map[string]uint64 { return w.gateway.Stats().Outcomes() }})
 	w.registry.MustRegister(metrics, &promorbit.Ledger{Ledger: w.ledger}, &promorbit.Pools{Pools: func() []*claim.Pool { return []*claim.Pool{w.pool} }})
 	for _, name := range []string{"fast", "slow"} {
 		services := &nav.Services{}
@@ -122,6 +125,7 @@ func (w *world) pass(i int) { w.engines[i].OnRound(w.engines[i].Pass(w.t.Context
 // step lets something of everything happen: two engines race for one room, work comes and ends, waits and is nominated.
 func (w *world) step() {
 	w.n++
+	_, _ = w.gateway.Create(w.t.Context(), "", nil) // which is refused, and counted
 	id := func(kind string) orbit.CapsuleID { return orbit.CapsuleID(fmt.Sprint(kind, w.n)) }
 	now := orbit.Instant(time.Now().Add(-time.Second).UnixNano())
 	asks := func(cpu int64) orbit.Envelope {

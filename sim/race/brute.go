@@ -18,6 +18,8 @@ type room struct {
 	free orbit.Resources
 	// milli is the free part of each device instance, in milli; 0 for an unhealthy one.
 	milli []int
+	// extras is what is free of each extra.
+	extras map[string]int64
 	// groups are the groups with members on the node. claimed says that a group has members or an Anchor's hold on the
 	// node.
 	groups  []string
@@ -44,6 +46,11 @@ func roomsOf(state *orbit.State) (rooms []room) {
 			r.groups, r.claimed = append(r.groups, group), true
 		}
 	}
+	for i := range rooms {
+		for gone := range state.Remains(rooms[i].ID) { // what has left keeps its extras until it has stopped
+			rooms[i].takeExtras(gone.Spec, 1)
+		}
+	}
 	for h := range state.Holds() {
 		r := &rooms[at[h.Node]]
 		hold := orbit.Spec{Envelope: orbit.Envelope{Reservation: h.Room}, Devices: orbit.DeviceRequest{Milli: h.Milli}}
@@ -55,7 +62,10 @@ func roomsOf(state *orbit.State) (rooms []room) {
 
 // emptyRoom returns the room of a node on which nothing runs.
 func emptyRoom(n *orbit.Node) room {
-	r := room{Node: n, free: n.Capacity, milli: make([]int, n.Devices.Count)}
+	r := room{Node: n, free: n.Capacity, milli: make([]int, n.Devices.Count), extras: map[string]int64{}}
+	for _, x := range n.Extras {
+		r.extras[x.Name] = x.Amount
+	}
 	for i := range r.milli {
 		if n.Devices.Unhealthy&(1<<i) == 0 {
 			r.milli[i] = 1000
@@ -74,6 +84,26 @@ func (r *room) take(spec *orbit.Spec, set orbit.DeviceSet) {
 			r.milli[i] -= spec.Devices.Milli
 		}
 	}
+	r.takeExtras(spec, 1)
+}
+
+// give adds the resources and devices of a capsule that leaves.
+func (r *room) give(spec *orbit.Spec, set orbit.DeviceSet) {
+	for d, used := range spec.Envelope.Reservation {
+		r.free[d] += used
+	}
+	for i := range r.milli {
+		if set&(1<<i) != 0 {
+			r.milli[i] += spec.Devices.Milli
+		}
+	}
+}
+
+// takeExtras subtracts what a capsule takes of extras; with the sign -1 it adds it.
+func (r *room) takeExtras(spec *orbit.Spec, sign int64) {
+	for _, x := range spec.Extras {
+		r.extras[x.Name] -= sign * x.Amount
+	}
 }
 
 // takes reports whether the node fits one more capsule of the spec, placed by any engine.
@@ -88,6 +118,11 @@ func (r *room) takes(spec *orbit.Spec) bool {
 	}
 	for d, want := range spec.Envelope.Reservation {
 		if want > 0 && r.free[d] < want {
+			return false
+		}
+	}
+	for _, x := range spec.Extras {
+		if r.extras[x.Name] < x.Amount {
 			return false
 		}
 	}

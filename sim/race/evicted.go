@@ -134,7 +134,7 @@ func (l *leaver) priority() int32 {
 // does not judge gangs that are evicted whole, and nodes with nominated room.
 func (a *audit) needless(l *leaver) bool {
 	n := a.nodes[l.From]
-	if n == nil || l.gang != nil && l.gang.empty() || a.nominatedOn(l.From) {
+	if n == nil || l.gang != nil && l.gang.empty() || a.nominatedOn(l.From) || len(l.spec.Extras) > 0 { // extras are not counted here
 		return false
 	}
 	for d, want := range l.spec.Envelope.Reservation {

@@ -109,7 +109,21 @@ func drawLive(seed uint64) liveDraft {
 	d.drawGroups(r)
 	d.drawEvents(r)
 	d.drawFaults(r)
+	d.drawExtras(rand.New(rand.NewPCG(seed, 0xe47a)))
 	return d
+}
+
+// drawExtras lets some specs ask for an extra. It has random numbers of its own.
+func (d *liveDraft) drawExtras(r *rand.Rand) {
+	for i := range d.engines {
+		if e := &d.engines[i]; e.kind == "services" || e.kind == "batch" {
+			for _, s := range e.specs {
+				if lucky(r, 20) {
+					s.Extras = []orbit.Extra{{Name: "ip", Amount: 1 + r.Int64N(2)}}
+				}
+			}
+		}
+	}
 }
 
 // drawEngines draws the engines that take part: often one or two, sometimes all six.

@@ -40,7 +40,7 @@ func newLiveBooks(state *orbit.State, w *livePlay) *liveBooks {
 	for i := range b.rooms {
 		if r := &b.rooms[i]; w.board != nil {
 			r.report, r.heard = w.board.Latest(r.ID)
-			r.report.Stale = time.Since(r.report.At) >= staleLive
+			r.report.Stale = time.Since(r.report.Received) >= staleLive
 		}
 	}
 	return b
@@ -76,6 +76,41 @@ func (b *liveBooks) judgeCapsule(c *orbit.Capsule) {
 			c.ID, e.name, wishes(c.Spec), r, b.why[c.ID])
 		return
 	}
+	if e.preempting && len(c.Spec.Extras) == 0 {
+		b.judgeEvictions(e, c)
+	}
+}
+
+// judgeEvictions fails the world if a pending capsule fits on a node once capsules of lower priority there are evicted,
+// which nothing forbids.
+func (b *liveBooks) judgeEvictions(e *liveEngine, c *orbit.Capsule) {
+	if c.Spec.Start.Template != "" || c.Spec.Start.Parent != "" || c.Begun || c.Remains() != nil {
+		return
+	}
+	for i := range b.rooms {
+		r := b.rooms[i]
+		r.milli = slices.Clone(r.milli)
+		for v := range b.state.On(r.ID) {
+			if b.mayEvict(v, c, r.Node) {
+				r.give(v.Spec, v.Devices)
+			}
+		}
+		if r.takes(c.Spec) && b.company(&liveEngine{}, c, &r) && b.allowed(e, c, &r) { // nothing is evicted for the anchor of a group
+			b.fail("left", "capsule %s of engine %s (%s) is pending and fits on %v if capsules of lower priority are evicted there; the engine last said: %v",
+				c.ID, e.name, wishes(c.Spec), &b.rooms[i], b.why[c.ID])
+			return
+		}
+	}
+}
+
+// mayEvict reports whether nothing forbids to evict a capsule for another one. It counts too few: none of a gang, none
+// under a budget, and none of the group near which the other one must be.
+func (b *liveBooks) mayEvict(v, c *orbit.Capsule, on *orbit.Node) bool {
+	for range b.state.BudgetsOf(v.Spec) {
+		return false
+	}
+	return v.Spec.Priority < c.Spec.Priority && v.Gang() == "" && b.state.Protected(v.ID) == 0 && (!v.Begun || on.Confirms) && v.Borrows() == nil &&
+		(c.Spec.Near.Group == "" || !v.Spec.IsIn(c.Spec.Near.Group))
 }
 
 // leave subtracts from the rooms what is nominated for work that outranks a pending capsule or gang. It returns a

@@ -28,6 +28,9 @@ func (t *liveTurn) draw(id orbit.NodeID) orbit.Node {
 	if lucky(t.r, 60) {
 		n.Labels["disk"] = one(t.r, "ssd", "hdd")
 	}
+	if lucky(t.r, 60) {
+		n.Extras = []orbit.Extra{{Name: "ip", Amount: between(t.r, 1, 3)}}
+	}
 	return n
 }
 

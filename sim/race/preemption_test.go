@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -309,6 +310,36 @@ func TestRaceFindsAllMembersMovedAtOnce(t *testing.T) {
 				{Owner: "a", Spec: cores(1, "trigger", orbit.BestEffort), Tasks: 1, At: 20 * ms}},
 			Events: []race.Event{{At: 10 * ms, Do: []orbit.Commitment{orbit.PutBudget{Budget: orbit.Budget{ID: "b", Module: "m", Expected: 2}}}}},
 			Ledger: func() orbit.Ledger { return &lax{instead: knowsNoBudgets} },
+		}
+	})
+}
+
+// halfFull is nodes with some room and some tasks of low priority, and urgent work that needs both the room and the place of
+// the tasks, in one plan. Messages come late.
+func halfFull(seed uint64) *race.Config {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	r := &race.Config{Nodes: cpus(1+rng.IntN(2), 4), Sleep: time.Sleep, Faults: race.Faults{Late: 0.3, Longest: 32 * ms, Until: time.Second},
+		Schedulers: []race.Scheduler{{Name: "low", Navigator: services(1)}, {Name: "urgent", Together: -1, ParkFor: 20 * ms,
+			Backoff: orbit.Backoff{Initial: 2 * ms, Max: 20 * ms}, Navigator: func() orbit.Navigator { return &nav.Preempting{Navigator: &nav.Services{}} }}}}
+	low := race.Job{Owner: "low", Spec: cores(1, "low", orbit.Batch)}
+	for i := range r.Nodes {
+		for range 1 + rng.IntN(3) {
+			low.On, low.Tasks = append(low.On, r.Nodes[i].ID), low.Tasks+1
+		}
+	}
+	urgent := race.Job{Owner: "urgent", At: 10 * ms, Spec: cores(1+rng.Int64N(2), "urgent", orbit.LatencySensitive), Within: 5 * time.Second}
+	urgent.Spec.Priority = 10
+	urgent.Tasks = int(4000/urgent.Spec.Envelope.Reservation[orbit.CPU]) * len(r.Nodes)
+	r.Jobs = []race.Job{low, urgent}
+	return r
+}
+
+// A plan takes free room and evicts on the same node. If the answer to the first proposal is late, the second one does not
+// take its room and leave the victim where it is.
+func TestPreemptionWhenMessagesAreLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		if failed := race.Scenario(halfFull).Hunt(1, seeds(scale.Of(200, 5_000))); failed != nil {
+			t.Fatal(failed.Story())
 		}
 	})
 }

@@ -1,0 +1,59 @@
+package claim
+
+import "maps"
+
+// AnnotationLabel and the key of an annotation after it make the label whose value is the annotation's.
+const AnnotationLabel = "annotation/"
+
+// PhaseRunning is the phase of a claimed slot whose [Changes] name none.
+const PhaseRunning = "Running"
+
+// Changes are what a claim changes in its slot when it succeeds. A source makes them in the same atomic step as the
+// claim: whoever sees the slot claimed sees it changed, and a claim that fails changes nothing.
+type Changes struct {
+	// Images are the container images that the slot gets, by the name of the container; see [ImageLabel].
+	Images map[string]string
+	// Labels are labels that the slot gets, by key.
+	Labels map[string]string
+	// Annotations are notes that the slot gets, by key; see [AnnotationLabel]. No Want should depend on them.
+	Annotations map[string]string
+	// Phase is the phase that the slot gets; see [PhaseLabel]. Empty: that in Labels, or else [PhaseRunning].
+	Phase string
+}
+
+// Apply returns the labels of a slot after the changes. It changes neither the labels nor c. If c is nil, it returns
+// the labels themselves.
+func (c *Changes) Apply(labels map[string]string) map[string]string {
+	if c == nil {
+		return labels
+	}
+	out := make(map[string]string, len(labels)+len(c.Images)+len(c.Labels)+len(c.Annotations)+1)
+	maps.Copy(out, labels)
+	out[PhaseLabel] = PhaseRunning
+	maps.Copy(out, c.Labels)
+	for name, image := range c.Images {
+		out[ImageLabel+name] = image
+	}
+	for key, value := range c.Annotations {
+		out[AnnotationLabel+key] = value
+	}
+	if c.Phase != "" {
+		out[PhaseLabel] = c.Phase
+	}
+	return out
+}
+
+// changes returns the changes that the attempt's request asks for; nil: none.
+func (a *Attempt) changes() *Changes {
+	if a.Request == nil {
+		return nil
+	}
+	return a.Request.Apply
+}
+
+func (c *Changes) clone() *Changes {
+	if c == nil {
+		return nil
+	}
+	return &Changes{maps.Clone(c.Images), maps.Clone(c.Labels), maps.Clone(c.Annotations), c.Phase}
+}

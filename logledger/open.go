@@ -1,0 +1,204 @@
+package logledger
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/orbitsched/orbit"
+)
+
+// Open opens the ledger in a log, makes it if the log is empty, and follows it until Close. The context is used by Open only.
+// The ledger closes the log; after an error the caller does.
+//
+// The error is orbit.ErrUnavailable if the store cannot be reached, [ErrMismatch] if the ledger was made with other limits or
+// dimensions, [ErrVersion] if a newer version has written to it, and [ErrCorrupt] if something in it is damaged.
+func Open(ctx context.Context, log Log, o Options) (*Ledger, error) {
+	o = o.withDefaults()
+	at, err := begin(ctx, log, &o)
+	if err != nil {
+		return nil, err
+	}
+	if err := o.agrees(at.state); err != nil {
+		return nil, err
+	}
+	l := newLedger(log, o, at)
+	if err := o.patiently(ctx, func() error { return l.readAll(ctx) }); err != nil {
+		l.kill()
+		return nil, err
+	}
+	l.done.Go(l.run)
+	return l, nil
+}
+
+// newLedger returns a ledger that continues from a position, and does nothing yet.
+func newLedger(log Log, o Options, at *position) *Ledger {
+	l := &Ledger{
+		log: log, options: o, self: newWriterID(), judge: &orbit.MemoryLedger{Start: at.state}, open: &group{},
+		arrived: make(chan struct{}, 1), asked: make(chan struct{}, 1), wanted: make(chan chan error), closing: make(chan struct{}),
+	}
+	l.poster, _ = log.(Poster)
+	l.life, l.kill = context.WithCancel(context.Background())
+	l.shown.Store(at)
+	l.w.index, l.w.checkpoint = at.index, at.index
+	l.w.expected, l.w.shares = map[WriterID]bool{}, map[WriterID]int{}
+	return l
+}
+
+// patiently calls f until it succeeds, or fails with an error that will not pass, or the patience is over.
+func (o *Options) patiently(ctx context.Context, f func() error) error {
+	until := time.Now().Add(o.Patience)
+	for backoff := 5 * time.Millisecond; ; backoff = min(2*backoff, maxBackoff) {
+		err := f()
+		if err == nil || lasting(err) {
+			return err
+		}
+		if ctx.Err() != nil || time.Now().Add(backoff).After(until) {
+			return unavailable(err)
+		}
+		select {
+		case <-time.After(backoff):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// lasting reports whether trying again is of no use.
+func lasting(err error) bool {
+	for _, target := range []error{ErrClosed, ErrFailed, ErrVersion, ErrCorrupt, ErrMismatch, orbit.ErrInvalid} {
+		if errors.Is(err, target) {
+			return true
+		}
+	}
+	return false
+}
+
+// begin returns the state in the newest checkpoint. If there is none, it makes one of an empty state.
+func begin(ctx context.Context, log Log, o *Options) (at *position, err error) {
+	err = o.patiently(ctx, func() error {
+		for {
+			if at, err = readCheckpoint(ctx, log); !errors.Is(err, ErrNoCheckpoint) {
+				return err
+			}
+			empty, err := o.empty()
+			if err != nil {
+				return err
+			}
+			if err := saveCheckpoint(ctx, log, &position{0, empty}); err != nil && !errors.Is(err, ErrTaken) {
+				return err
+			}
+		}
+	})
+	return at, err
+}
+
+// readAll applies the entries after the checkpoint. Nothing else runs yet.
+func (l *Ledger) readAll(ctx context.Context) error {
+	for {
+		page, err := l.log.Read(ctx, l.w.index)
+		if errors.Is(err, ErrTrimmed) {
+			page.More, err = true, l.jump()
+		}
+		if err == nil {
+			err = l.apply(page.Entries)
+		}
+		if err != nil || !page.More { // not until there is nothing new: others may be faster
+			l.w.posts, l.stats.recovered = page.Posts, l.w.since
+			return err
+		}
+	}
+}
+
+// checkpointVersion is the version of the checkpoints that this package writes, and the highest that it reads.
+const checkpointVersion = 1
+
+// readCheckpoint restores the newest checkpoint. It tries again if a newer one replaces it meanwhile.
+func readCheckpoint(ctx context.Context, log Log) (*position, error) {
+	for {
+		index, stored, err := log.Checkpoint(ctx)
+		if err != nil {
+			return nil, err
+		}
+		state, err := restore(stored)
+		if err = errors.Join(err, stored.Close()); errors.Is(err, ErrTrimmed) && ctx.Err() == nil {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("checkpoint %d: %w", index, err)
+		}
+		return &position{index, state}, nil
+	}
+}
+
+// restore reads a state from a checkpoint. A checkpoint is a byte with its version, and a dump compressed by zstd. In
+// diskledger's format 1 it is the dump itself.
+func restore(stored io.Reader) (*orbit.State, error) {
+	in := &stickyReader{r: stored}
+	b := bufio.NewReaderSize(in, 1<<16)
+	first, err := b.Peek(1)
+	if err != nil {
+		return nil, corruptUnless(in.err, err)
+	}
+	var dump io.Reader = b
+	if first[0] != '{' {
+		if first[0] > checkpointVersion {
+			return nil, fmt.Errorf("%w: it needs version %d, this is version %d", ErrVersion, first[0], checkpointVersion)
+		}
+		_, _ = b.Discard(1)
+		z, err := zstd.NewReader(b, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxUncompressed))
+		if err != nil {
+			return nil, corrupt(err)
+		}
+		defer z.Close()
+		dump = z
+	}
+	state := new(orbit.State)
+	if err := state.Restore(dump); err != nil {
+		return nil, corruptUnless(in.err, err)
+	}
+	return state, nil
+}
+
+// stickyReader keeps the error that ended reading, because a decompressor hides it.
+type stickyReader struct {
+	r   io.Reader
+	err error
+}
+
+// Read implements io.Reader.
+func (s *stickyReader) Read(p []byte) (int, error) {
+	n, err := s.r.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		s.err = err
+	}
+	return n, err
+}
+
+// corruptUnless returns the error of the store, if there was one; else it calls the checkpoint damaged because of err.
+func corruptUnless(store, err error) error {
+	if store != nil {
+		return store
+	}
+	return corrupt(err)
+}
+
+// saveCheckpoint stores a state as a checkpoint.
+func saveCheckpoint(ctx context.Context, log Log, at *position) error {
+	return log.SaveCheckpoint(ctx, at.index, func(w io.Writer) error {
+		if _, err := io.Copy(w, bytes.NewReader([]byte{checkpointVersion})); err != nil {
+			return err
+		}
+		z, err := zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
+		if err != nil {
+			return err
+		}
+		b := bufio.NewWriterSize(z, 1<<16)
+		return errors.Join(at.state.Dump(b), b.Flush(), z.Close())
+	})
+}

@@ -1,0 +1,3 @@
+package logledger_test
+
+const chaosSeeds = 10

@@ -1,0 +1,129 @@
+package nav_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/nav"
+)
+
+// hogs make work that can never be placed: it asks for more than any node has, or no node suits it.
+var hogs = map[string]func(*orbit.Spec){
+	"larger than any node": func(s *orbit.Spec) { s.Envelope.Reservation[orbit.CPU] = 5 },
+	"suited by no node":    func(s *orbit.Spec) { s.Require = []orbit.Predicate{{Key: "gpu", Op: "Exists"}} },
+	"more devices":         func(s *orbit.Spec) { s.Devices = orbit.DeviceRequest{Count: 1, Milli: 1000} },
+}
+
+// hog returns a spec of its own for each number.
+func hog(kind string, n int, priority int32, class orbit.AppClass) *orbit.Spec {
+	s := spec(4, priority)
+	s.Module, s.Class = fmt.Sprint("hog", n), class
+	hogs[kind](s)
+	return s
+}
+
+// runEngine runs an engine until the test ends.
+func runEngine(t *testing.T, e *orbit.Engine) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = e.Run(ctx) })
+	t.Cleanup(func() { cancel(); wg.Wait() })
+}
+
+// Work that can never be placed does not use up the tries of all plans: large work behind it is nominated in time, and
+// stays nominated.
+func TestPatientTriesAllThatWait(t *testing.T) {
+	for kind := range hogs {
+		for _, c := range []struct {
+			hogs     int
+			priority int32
+			after    time.Duration // with 1, each plan is handed all of them, and may try each again
+		}{{8, 100, 0}, {8, 0, 0}, {40, 100, 0}, {300, 100, 0}, {8, 100, 1}, {40, 100, 1}} {
+			t.Run(fmt.Sprintf("%s: %d of priority %d, after %v", kind, c.hogs, c.priority, c.after), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					l := &orbit.MemoryLedger{}
+					commit(t, l, node("a", 4), node("b", 4))
+					for i := range 8 {
+						put(t, l, fmt.Sprint("t", i), string("ab"[i/4]), batchSpec(1))
+					}
+					for i := range c.hogs {
+						commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{orbit.CapsuleID(fmt.Sprint("hog", i))}, Spec: hog(kind, i, c.priority, orbit.LatencySensitive)})
+					}
+					commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"large"}, Spec: spec(4, 0)})
+					runEngine(t, &orbit.Engine{Name: "patient", Ledger: l, ParkFor: c.after, Navigator: &nav.Patient{Navigator: &nav.Services{}, After: c.after}})
+					time.Sleep(2 * time.Minute)
+					nominated := 0
+					const seconds = 3600
+					for range seconds {
+						time.Sleep(time.Second)
+						if snapshot(t, l).Capsule("large").Nomination().Lives() {
+							nominated++
+						}
+					}
+					assert.Greater(t, nominated, seconds*9/10)
+				})
+			})
+		}
+	}
+}
+
+// Tries for work that asks for more than any node has cost no looks at nodes.
+func TestPatientLooksAtNoNodeForWhatIsTooLarge(t *testing.T) {
+	looks := func(hogs int) int64 {
+		l := &orbit.MemoryLedger{}
+		commit(t, l, node("a", 4), node("b", 4))
+		for i := range 8 {
+			put(t, l, fmt.Sprint("t", i), string("ab"[i/4]), batchSpec(1))
+		}
+		for i := range hogs {
+			commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{orbit.CapsuleID(fmt.Sprint("hog", i))}, Spec: hog("larger than any node", i, 100, orbit.LatencySensitive)})
+		}
+		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"large"}, Spec: spec(4, 0)})
+		e := engineOf(l, impatient(&nav.Services{}))
+		e.Pass(t.Context())
+		r := e.Pass(t.Context())
+		require.True(t, snapshot(t, l).Capsule("large").Nomination().Lives())
+		return noteOf(r.Notes, "nodesLooked")
+	}
+	require.Positive(t, looks(0))
+	require.Equal(t, looks(0), looks(50))
+}
+
+// Gangs that can never be placed do not use up the searches for victims of all plans: a gang behind them evicts what is in
+// its way.
+func TestPreemptingTriesAllGangs(t *testing.T) {
+	for kind := range hogs {
+		for _, count := range []int{4, 8, 40} {
+			t.Run(fmt.Sprintf("%s: %d", kind, count), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					l := &orbit.MemoryLedger{}
+					commit(t, l, node("a", 4), node("b", 4))
+					put(t, l, "low0", "a", spec(4, 0))
+					put(t, l, "low1", "b", spec(4, 0))
+					gang := func(id string, s *orbit.Spec) {
+						commit(t, l, orbit.Submit{Gang: &orbit.Gang{ID: orbit.GangID(id), Roles: []orbit.Role{{Name: "w", Spec: s, Members: gangMembers(id, 2)}}}})
+					}
+					for i := range count {
+						gang(fmt.Sprint("hog", i), hog(kind, i, 100, orbit.GangClass))
+					}
+					fits := spec(4, 50)
+					fits.Class = orbit.GangClass
+					gang("fits", fits)
+					runEngine(t, &orbit.Engine{Name: "gangs", Ledger: l, Navigator: &nav.Preempting{Navigator: &nav.Gang{}}})
+					time.Sleep(30 * time.Second)
+					for _, id := range gangMembers("fits", 2) {
+						assert.True(t, snapshot(t, l).Capsule(id).Placed())
+					}
+				})
+			})
+		}
+	}
+}

@@ -1,0 +1,87 @@
+package nav
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/orbitsched/orbit"
+)
+
+// Plans share their tries among work that always fails, while new work comes. No plan makes more tries than it may, new
+// work is tried in its order and before work that has failed takes more than half, and nothing waits longer than a turn
+// of all that fail.
+func TestTriesAreShared(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		tries := rapid.IntRange(2, 8).Draw(t, "tries")
+		var failed []uint64
+		var waited []int // plans since the last try
+		for plan := uint64(1); plan <= 100; plan++ {
+			for range rapid.IntRange(0, 2).Draw(t, "come") {
+				at := rapid.IntRange(0, len(failed)).Draw(t, "at")
+				failed, waited = slices.Insert(failed, at, 0), slices.Insert(waited, at, 0)
+			}
+			again, left := shareTries(failed, tries)
+			made, skipped := 0, false
+			for i := range failed {
+				fresh := failed[i] == 0
+				switch {
+				case fresh && left > 0:
+					require.False(t, skipped)
+					left--
+				case fresh:
+					skipped = true
+					require.GreaterOrEqual(t, made, tries/2, "work that has not failed waits for no work that has")
+					continue
+				case !again[i]:
+					waited[i]++
+					require.LessOrEqual(t, waited[i], len(failed)/(tries/2)+1, "each gets its turn")
+					continue
+				}
+				made++
+				failed[i], waited[i] = plan, 0
+			}
+			require.Equal(t, min(tries, len(failed)), made, "no try is wasted, and none is too many")
+		}
+	})
+}
+
+// Whatever joins, changes and leaves: a spec exceeds all nodes if it asks for more of something than each of them has.
+func TestWhatExceedsAllNodes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l, v, draft := &orbit.MemoryLedger{}, &orbit.View{}, &orbit.Draft{}
+		var x topology
+		amount := rapid.Int64Range(0, 5)
+		for range 20 {
+			id := orbit.NodeID(rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "node"))
+			do := orbit.Commitment(orbit.RemoveNode{Node: id})
+			if rapid.IntRange(0, 2).Draw(t, "leaves") > 0 {
+				n := orbit.Node{ID: id, Capacity: orbit.Resources{orbit.CPU: amount.Draw(t, "cpu"), orbit.Memory: amount.Draw(t, "memory")}}
+				if n.Devices.Count = rapid.IntRange(0, 3).Draw(t, "devices"); n.Devices.Count > 0 {
+					n.Devices.Model = "m"
+				}
+				do = orbit.PutNode{Node: n}
+			}
+			_, _ = l.Propose(t.Context(), orbit.Proposal{Do: []orbit.Commitment{do}})
+			if rapid.Bool().Draw(t, "not yet") {
+				continue
+			}
+			require.NoError(t, v.Refresh(t.Context(), l, nil, time.Unix(1, 0)))
+			draft.Sync(v)
+			x.begin(draft, 100)
+			x.follow()
+			s := &orbit.Spec{Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: amount.Draw(t, "wants cpu"), orbit.Memory: amount.Draw(t, "wants memory")}}}
+			s.Devices.Count = rapid.IntRange(0, 3).Draw(t, "wants devices")
+			var cpu, memory int64
+			devices := 0
+			for n := range v.State().Nodes() {
+				cpu, memory, devices = max(cpu, n.Node.Capacity[orbit.CPU]), max(memory, n.Node.Capacity[orbit.Memory]), max(devices, n.Node.Devices.Count)
+			}
+			want := &s.Envelope.Reservation
+			require.Equal(t, want[orbit.CPU] > cpu || want[orbit.Memory] > memory || s.Devices.Count > devices, x.exceedsAll(s))
+		}
+	})
+}
