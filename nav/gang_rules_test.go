@@ -258,6 +258,28 @@ func TestGangKeepsRulesAsTheyChange(t *testing.T) {
 	}
 }
 
+// A gang that waits is tried again when the last rule that applied to its members has gone, however often the nodes have
+// changed before.
+func TestGangIsTriedAgainWhenRulesEnd(t *testing.T) {
+	for changes := range 12 {
+		l := &orbit.MemoryLedger{}
+		shy, s := spec(1, 0), gangSpec(2)
+		shy.Apart, s.Group = []orbit.Apart{{Group: "h", Level: orbit.NodeKey}}, "h"
+		commit(t, l, node("n", 2), node("m", 1), orbit.Submit{IDs: []orbit.CapsuleID{"shy"}, Spec: shy}, orbit.Place{Capsule: "shy", Node: "n"})
+		commit(t, l, orbit.Submit{Gang: &orbit.Gang{ID: "gang", Roles: []orbit.Role{{Name: "r", Spec: s, Members: []orbit.CapsuleID{"c"}}}}})
+		e := orbit.Engine{Ledger: l, Navigator: &nav.Gang{}}
+		for i := range changes {
+			require.Zero(t, e.Pass(t.Context()).Committed)
+			n := *snapshot(t, l).Node("m").Node
+			n.Labels = map[string]string{"change": fmt.Sprint(i)}
+			commit(t, l, orbit.PutNode{Node: n})
+		}
+		require.Zero(t, e.Pass(t.Context()).Committed)
+		commit(t, l, orbit.Release{Capsule: "shy", Final: true})
+		require.Equal(t, 1, e.Pass(t.Context()).Committed, "after %d changes", changes)
+	}
+}
+
 // stirRules ends or places another capsule, or changes a node.
 func stirRules(t *rapid.T, l orbit.Ledger) {
 	s := snapshot(t, l)

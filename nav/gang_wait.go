@@ -30,11 +30,14 @@ type gangWait struct {
 // waitMark is the state on which a diagnosis depends: while the mark is the same, the gang still fits nowhere. Capacity
 // that other work takes cannot change that.
 type waitMark struct {
-	// Sums of the clocks when the gang's shapes last gained room, and of the versions of its levels' tables. Each such
-	// change raises them. If rules of company apply to a member, each change of a node raises them.
+	// Sums of the clocks when the gang's shapes last gained room, or rules began or ceased to apply to them, and of the
+	// versions of its levels' tables. Each such change raises them.
 	gained, moved uint64
-	changed       orbit.Revision
-	waiting       int
+	// The clock when a node last changed, if rules of company apply to a member. Otherwise the clock when a node last
+	// gained room, if the members have several shapes. It is no part of a sum, because it falls when rules cease to apply.
+	nodes   uint64
+	changed orbit.Revision
+	waiting int
 }
 
 // mostWaits is how many gangs are remembered. Further gangs are searched for in every plan.
@@ -53,9 +56,9 @@ func markOf(x *gangIndex, m *pendingGang, asks []memberAsk, levels []*domainTabl
 	}
 	switch {
 	case ruled:
-		w.gained += x.changed
+		w.nodes = x.changed
 	case len(asks) > 1:
-		w.gained += x.gained
+		w.nodes = x.gained
 	}
 	for _, t := range levels {
 		w.moved += t.version
