@@ -474,14 +474,21 @@ func (r *recentIDs) each(yield func(recentID)) {
 // placements that do not fit beside them do not begin, and the node cannot leave.
 func (s *State) Remains(id NodeID) iter.Seq[*Remains] {
 	return func(yield func(*Remains) bool) {
-		n := s.Node(id)
-		if n == nil || n.remains == nil {
-			return
+		if n := s.Node(id); n != nil {
+			n.Remains(yield)
 		}
-		for _, r := range *n.remains {
-			if !yield(r) {
-				return
-			}
+	}
+}
+
+// Remains yields what [State.Remains] yields for the node. For a node of a [Draft] this includes the capsules that the
+// plan takes off it.
+func (n *NodeState) Remains(yield func(*Remains) bool) {
+	if n.remains == nil {
+		return
+	}
+	for _, r := range *n.remains {
+		if !yield(r) {
+			return
 		}
 	}
 }

@@ -315,6 +315,26 @@ func stirRules(t *rapid.T, l orbit.Ledger) {
 	_, _ = l.Propose(t.Context(), orbit.Proposal{Do: do}) // or the rules forbid it
 }
 
+// Of two nodes that are alike in all but what stops there, only the one on which it stops lets a member wait for it.
+func TestGangWaitsWhereTheOtherStops(t *testing.T) {
+	for _, leaves := range []string{"a", "b"} {
+		l := &orbit.MemoryLedger{}
+		for _, id := range []string{"a", "b"} {
+			n := node(id, 2)
+			n.Node.Confirms, n.Node.Labels = true, map[string]string{"zone": "z"}
+			commit(t, l, n)
+		}
+		shy, s := spec(1, 0), gangSpec(1)
+		shy.Apart, s.Group = []orbit.Apart{{Group: "g", Level: "zone"}}, "g"
+		put(t, l, "shy", leaves, shy)
+		commit(t, l, orbit.Confirm{Capsule: "shy", Since: snapshot(t, l).Capsule("shy").PlacedAt, Begun: true})
+		commit(t, l, orbit.Release{Capsule: "shy", Final: true})
+		commit(t, l, orbit.Submit{Gang: &orbit.Gang{ID: "gang", Roles: []orbit.Role{{Name: "r", Spec: s, Members: []orbit.CapsuleID{"c"}}}}})
+		(&orbit.Engine{Ledger: l, Navigator: &nav.Gang{}}).Pass(t.Context())
+		require.Equal(t, orbit.NodeID(leaves), snapshot(t, l).Capsule("c").Node)
+	}
+}
+
 // Gangs that ask for the same room under other rules share no answer.
 func TestGangsOfOtherRulesShareNoAnswer(t *testing.T) {
 	for name, rule := range map[string]func(*orbit.Spec){

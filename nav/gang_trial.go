@@ -19,8 +19,8 @@ import (
 // about several groups or levels, the ledger may take a seating that cannot be reached so. The trial misses it.
 //
 // Nodes that differ in nothing that matters are of one class. Of the nodes of a class on which the same members are
-// seated, one is tried; of those that take the last ask, if that has rules Even, only the first. The trial finds a seating with the most members while its steps last. When they run out, it
-// returns the best seating that it knows.
+// seated, one is tried; of those that take the last ask, if that has rules Even, only the first. The trial finds a
+// seating with the most members while its steps last. When they run out, it returns the best seating that it knows.
 type gangTrial struct {
 	*gangPacker
 	// The bins in the order in which they are filled, those of one class next to each other.
@@ -258,6 +258,14 @@ func isNominatedFor(n *orbit.NodeState) bool {
 	return false
 }
 
+// stopsOn reports whether capsules that have left the node still run there.
+func stopsOn(n *orbit.NodeState) bool {
+	for range n.Remains {
+		return true
+	}
+	return false
+}
+
 // key identifies the seats on the draft, up to nodes of one class.
 func (t *gangTrial) key() string {
 	var keys []string
@@ -290,7 +298,7 @@ func (p *gangPacker) classified(bins []packBin) []trialBin {
 	for i := range bins {
 		out[i] = trialBin{bins[i], i}
 		n := p.index.draft.Node(int(bins[i].node))
-		if single || isNominatedFor(n) {
+		if single || isNominatedFor(n) || stopsOn(n) { // a member may wait there, and only there, for what stops
 			continue
 		}
 		key := p.describe(n, &bins[i], levels)
