@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math"
 	"slices"
 	"time"
 
@@ -57,7 +56,8 @@ import (
 //	search.steps      steps of exact search
 type Gang struct {
 	// Search is the maximum number of steps of exact search for one gang in one plan; default 20,000. A negative number
-	// disables the search. All gangs of a plan together take at most 50 times as many steps.
+	// disables the search. All gangs of a plan together take at most 50 times as many steps. Gangs for which earlier
+	// searches have found nothing take at most half of them while there are others, and take turns.
 	Search int
 	// Repair is how long a gang must have been broken ([orbit.GangState.Broken]), without any change of it, before the
 	// Gang moves it as a whole or evicts other broken gangs for it; default 1 min. Negative: it does neither.
@@ -82,13 +82,11 @@ type gangPass struct {
 	state  *orbit.State
 	limits orbit.Limits
 	plan   orbit.Plan
-	budget stepBudget
-	// Search steps that are left for the whole plan.
-	left int
+	steps  gangSteps
 	// Gangs that this plan has taken from their demands; setBack returns them.
 	planned []plannedGang
 	// For the notes.
-	placed, toppedUp, rebuilt, waitingFor, steps int
+	placed, toppedUp, rebuilt, waitingFor int
 }
 
 // Plan places gangs and tops up running ones. If ctx ends it returns the plan so far, and the context's error.
@@ -98,7 +96,7 @@ func (g *Gang) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Caps
 		return r.plan, err
 	}
 	g.index.sync(view)
-	r.left = 50 * min(g.stepsEach(), math.MaxInt/50)
+	r.steps.begin(g.stepsEach())
 	gangs, orphans := pendingGangs(view, pending)
 	g.forget(r.state, len(gangs))
 	for _, c := range orphans {
@@ -107,7 +105,7 @@ func (g *Gang) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Caps
 	}
 	err := r.planAll(gangs)
 	r.plan.Notes = []slog.Attr{slog.Int("gangs.placed", r.placed), slog.Int("gangs.topped_up", r.toppedUp),
-		slog.Int("gangs.rebuilt", r.rebuilt), slog.Int("gangs.waiting", r.waitingFor), slog.Int("search.steps", r.steps)}
+		slog.Int("gangs.rebuilt", r.rebuilt), slog.Int("gangs.waiting", r.waitingFor), slog.Int("search.steps", r.steps.taken())}
 	return r.plan, err
 }
 
@@ -135,6 +133,7 @@ func (r *gangPass) planAll(gangs []*pendingGang) error {
 	for _, m := range slices.Concat(gangs, remembered) {
 		all.Push(m)
 	}
+	r.shareSteps(all)
 	defer r.setBack()
 	for len(all) > 0 {
 		if err := r.ctx.Err(); err != nil {
@@ -165,11 +164,10 @@ func (r *gangPass) planGang(m *pendingGang) error {
 		r.unplaced(m, m.fault)
 		return r.ctx.Err()
 	}
-	r.budget = stepBudget{ctx: r.ctx, left: min(r.stepsEach(), r.left)}
+	r.allot(m)
 	fit, why := r.seat(m)
 	repaired := fit == nil && r.ctx.Err() == nil && r.overdue(m) && r.repair(m)
-	r.left -= r.budget.taken
-	r.steps += r.budget.taken
+	r.settle(m, fit != nil || repaired)
 	switch {
 	case repaired:
 		r.reportRest(m, func(c *orbit.Capsule) bool { return r.index.draft.Uses(c.ID) }, why)
@@ -186,10 +184,8 @@ func (r *gangPass) planRemembered(m *pendingGang) (placed bool, err error) {
 	if known := r.waits[m.id].demand.answer(r, m.id); known != nil { // a gang with the same demand has been tried in this plan
 		return false, r.ctx.Err()
 	}
-	r.budget = stepBudget{ctx: r.ctx, left: min(r.stepsEach(), r.left)}
+	r.allot(m)
 	fit, why := r.try(m, r.levels(m))
-	r.left -= r.budget.taken
-	r.steps += r.budget.taken
 	switch {
 	case fit != nil:
 		w, d := r.waits[m.id], r.waits[m.id].demand
@@ -197,9 +193,10 @@ func (r *gangPass) planRemembered(m *pendingGang) (placed bool, err error) {
 		r.waits[m.id] = w // countPlaced has dropped it, but if the proposal is lost the gang must still be remembered
 		r.join(w, d)
 		r.demands[d.key] = d
-	case r.ctx.Err() == nil && !r.budget.spent:
+	case r.ctx.Err() == nil && r.conclusive():
 		r.failed(m, r.markOf(m), why)
 	}
+	r.settle(m, fit != nil)
 	return fit != nil, r.ctx.Err()
 }
 
@@ -227,7 +224,7 @@ func (r *gangPass) seat(m *pendingGang) (*gangFit, error) {
 		r.failed(m, seen, why)
 	} else if fit, err := r.try(m, levels); fit != nil || r.ctx.Err() != nil {
 		return fit, err
-	} else if why = err; !r.budget.spent || r.left >= r.stepsEach() {
+	} else if why = err; r.conclusive() {
 		r.failed(m, seen, why)
 	}
 	return nil, r.nominated(m, why)
@@ -266,7 +263,7 @@ func (r *gangPass) tables(levels []string, loose bool) []*domainTable {
 func (r *gangPass) try(m *pendingGang, levels []*domainTable) (*gangFit, error) {
 	r.tries++
 	start := r.index.draft.Checkpoint()
-	p := &gangPacker{index: &r.index, asks: m.asks(&r.index), steps: &r.budget, limit: min(r.limits.GangMembers, r.limits.Commitments)}
+	p := &gangPacker{index: &r.index, asks: m.asks(&r.index), steps: &r.steps.budget, limit: min(r.limits.GangMembers, r.limits.Commitments)}
 	if !m.fresh() {
 		levels = r.homes(m)
 	}

@@ -30,8 +30,12 @@ type pendingGang struct {
 	first uint64
 	// Why the gang cannot be planned, however much is free.
 	fault error
-	// What it asks for, as a key of its demand; empty until that is needed.
+	// What it asks for, as a key of its demand, and by shape; empty until that is needed.
 	demandKey string
+	asked     []memberAsk
+	// The plan has found out whether it may search for the gang (due), and the last search that has failed.
+	examined, due bool
+	last          *gangTry
 }
 
 const (
@@ -171,6 +175,16 @@ type memberAsk struct {
 // another node, all waiting members of the role go to nodes that confirm, because the packer does not decide which
 // member gets which seat.
 func (m *pendingGang) asks(x *gangIndex) []memberAsk {
+	for i := range m.asked {
+		m.asked[i].shape.follow(x)
+	}
+	if len(m.asked) == 0 {
+		m.asked = m.asksAnew(x)
+	}
+	return m.asked
+}
+
+func (m *pendingGang) asksAnew(x *gangIndex) []memberAsk {
 	var out []memberAsk
 	var rest [][]*orbit.Capsule
 	for role, waiting := range m.waiting {

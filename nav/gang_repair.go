@@ -14,7 +14,8 @@ import (
 // defaultRepair is the default of Gang.Repair.
 const defaultRepair = time.Minute
 
-// mostReplaced is how many broken gangs one broken gang evicts at most in one proposal.
+// mostReplaced is how many broken gangs one broken gang evicts at most in one proposal. If they do not make enough room,
+// the next plan goes on behind them.
 const mostReplaced = 8
 
 // overdue reports whether a broken gang has been as it is now for as long as Gang.Repair says, and something in the
@@ -34,7 +35,6 @@ func (w *gangWait) noteBroken(g *orbit.GangState, now time.Time) {
 
 // repair proposes to move a broken gang, or to evict others for it. It reports false if neither helps.
 func (r *gangPass) repair(m *pendingGang) bool {
-	r.waits[m.id].repaired = r.state.Revision()
 	if r.attempt(func() bool { return r.rebuild(m) }) {
 		r.rebuilt++
 		return true
@@ -70,7 +70,7 @@ func (r *gangPass) rebuild(m *pendingGang) bool {
 		}
 	}
 	all := m.anew(r.state)
-	p := &gangPacker{index: &r.index, asks: all.asks(&r.index), steps: &r.budget, limit: r.limits.GangMembers}
+	p := &gangPacker{index: &r.index, asks: all.asks(&r.index), steps: &r.steps.budget, limit: r.limits.GangMembers}
 	for _, t := range r.levels(m) {
 		if fit := p.withLeast(allOf).tightest(t); fit != nil {
 			return r.index.place(fit.asks, fit.seating) == nil
@@ -95,7 +95,8 @@ func (m *pendingGang) anew(state *orbit.State) *pendingGang {
 }
 
 // replace evicts other broken gangs whole, those first that come last, until the gang finds seats for all that it lacks.
-// The ledger spares those that were evicted needlessly.
+// The ledger spares those that were evicted needlessly. If all were tried, no repair is tried again before the ledger has
+// changed.
 func (r *gangPass) replace(m *pendingGang) bool {
 	var others []orbit.GangID
 	for g := range r.state.Broken() {
@@ -104,6 +105,11 @@ func (r *gangPass) replace(m *pendingGang) bool {
 		}
 	}
 	slices.SortFunc(others, func(a, b orbit.GangID) int { return btoi(r.state.Precedes(a, b)) - btoi(r.state.Precedes(b, a)) })
+	w := r.waits[m.id]
+	others = others[min(w.replaced, len(others)):]
+	if w.replaced += mostReplaced; len(others) <= mostReplaced {
+		w.replaced, w.repaired = 0, r.state.Revision()
+	}
 	for _, other := range others[:min(len(others), mostReplaced)] {
 		start := r.index.draft.Checkpoint()
 		if !r.evictGang(other, m.id) {
@@ -129,7 +135,7 @@ func (r *gangPass) evictGang(id, by orbit.GangID) bool {
 // reach the minimum of each role.
 func (r *gangPass) fillLacks(m *pendingGang) bool {
 	start := r.index.draft.Checkpoint()
-	p := &gangPacker{index: &r.index, asks: m.asks(&r.index), steps: &r.budget, limit: r.limits.GangMembers}
+	p := &gangPacker{index: &r.index, asks: m.asks(&r.index), steps: &r.steps.budget, limit: r.limits.GangMembers}
 	fit := p.topUp(m, r.homes(m))
 	if fit == nil || r.index.place(fit.asks, fit.seating) != nil {
 		return false

@@ -154,6 +154,41 @@ func TestBrokenGangIsReplaced(t *testing.T) {
 	}
 }
 
+// A broken gang finds the one that holds what it lacks also behind many other broken gangs that come later and hold
+// nothing of use.
+func TestBrokenGangIsReplacedAmongMany(t *testing.T) {
+	for _, others := range []int{0, 7, 8, 9, 30} {
+		inBubble(t, &nav.Gang{}, func(t *testing.T, l orbit.Ledger, pass func() orbit.Round) {
+			rackOf(t, l, "r", 4, 4)
+			gangOf(t, l, "first", "", 2, 4)
+			gangOf(t, l, "second", "", 2, 4)
+			pass()
+			gangs := []string{"first", "second"}
+			for i := range others {
+				id := fmt.Sprint("x", i)
+				rackOf(t, l, id, 2, 4)
+				gangOf(t, l, id, "", 2, 4)
+				gangs = append(gangs, id)
+			}
+			pass()
+			for _, id := range gangs {
+				require.Equal(t, 2, placedOf(t, l, id))
+				loseNode(t, l, snapshot(t, l).Capsule(orbit.CapsuleID(id+"-1")).Node)
+			}
+			pass()
+			time.Sleep(time.Minute)
+			for range 1 + (others+1)/8 {
+				pass()
+			}
+			require.Equal(t, 2, placedOf(t, l, "first"), "%d others", others)
+			require.Zero(t, placedOf(t, l, "second"))
+			for _, id := range gangs[2:] {
+				require.Equal(t, 1, placedOf(t, l, id), "nothing is gained by its eviction")
+			}
+		})
+	}
+}
+
 // Whatever has become of a gang: once it has been left alone for a while, either it is not below its minimum, or no
 // domain would take all of it, as far as the ledger judges.
 func TestBrokenGangsAreRepaired(t *testing.T) {

@@ -20,11 +20,13 @@ type gangWait struct {
 	// What the gang asks for, if other gangs may ask for the same; and the owner of its members.
 	demand *gangDemand
 	owner  string
-	// For a broken gang: the revision of its last change, since when the gang was seen so, and the revision at which a
-	// repair was last tried.
+	tried  gangTry
+	// For a broken gang: the revision of its last change, since when the gang was seen so, the revision at which all
+	// repairs were last tried, and how many of the gangs that it precedes were tried since.
 	broken   orbit.Revision
 	since    time.Time
 	repaired orbit.Revision
+	replaced int
 }
 
 // waitMark is the state on which a diagnosis depends: while the mark is the same, the gang still fits nowhere. Capacity
@@ -163,6 +165,7 @@ type gangDemand struct {
 	loose   bool
 	seen    waitMark
 	why     *GangNoFit
+	tried   gangTry
 	// The waiting gangs in the order in which they are planned. Some may have been placed since, or may be gone.
 	gangs heap.Heap[waitingGang]
 }
