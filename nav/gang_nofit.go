@@ -13,8 +13,8 @@ import (
 )
 
 // GangNoFit says why a gang, or the members that a running gang lacks, cannot be placed: for each level, how far the
-// best domain gets. It counts what is free now, so a gang that only has to wait and one that is too large for any
-// domain read alike: compare Least with what an empty domain takes. It does not wrap an [orbit.NoFit], which would park
+// best domain gets. It counts what is free now. TooLarge tells a gang that only has to wait from one of which a member is
+// too large for any node; one that is too large for any domain reads like the first. It does not wrap an [orbit.NoFit], which would park
 // other gangs of the same spec too.
 type GangNoFit struct {
 	// Gang is the gang that cannot be placed.
@@ -27,6 +27,9 @@ type GangNoFit struct {
 	Shortfall map[string]int
 	// Levels has one entry for each level that was tried.
 	Levels []DomainFit
+	// TooLarge says that a waiting member would fit on no node even if all were empty, and what the largest node has
+	// ([orbit.State.TooLarge]); "" if each would.
+	TooLarge string
 	// NominatedUntil is when the gang's nomination ends unless it is renewed; zero if the gang has none.
 	NominatedUntil time.Time
 	// Inexact reports that the search was cut short: more members may fit than the entries of Levels say.
@@ -70,6 +73,9 @@ func (e *GangNoFit) Error() string {
 	}
 	if len(e.Levels) == 0 {
 		b.WriteString("those that run share no domain of its levels")
+	}
+	if e.TooLarge != "" {
+		b.WriteString("; " + e.TooLarge)
 	}
 	if e.Running == 0 && e.Least < e.Waiting {
 		fmt.Fprintf(&b, "; it needs at least %d", e.Least)
@@ -135,7 +141,19 @@ func (p *gangPacker) diagnose(m *pendingGang, levels []*domainTable) *GangNoFit 
 		e.Inexact = e.Inexact || !exact
 	}
 	e.Inexact = e.Inexact || p.steps.spent
+	e.TooLarge = p.tooLarge()
 	return e
+}
+
+// tooLarge says why the members of the first ask for which that holds fit on no node even if all are empty.
+func (p *gangPacker) tooLarge() (why string) {
+	for a := range p.asks {
+		fits := slices.ContainsFunc(p.asks[a].shape.counts, func(n memberCount) bool { return n > 0 })
+		if why == "" && !fits { // a look at all nodes is needed only if none takes a member now
+			why = p.index.draft.View().State().TooLarge(p.asks[a].spec)
+		}
+	}
+	return why
 }
 
 // bestOf returns how far the best domain of a level gets; for a running gang, how far the domain gets in which it runs.
