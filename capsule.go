@@ -287,29 +287,13 @@ type Role struct {
 	Spec *Spec `json:"spec"`
 	// Members are the ids of the role's capsules.
 	Members []CapsuleID `json:"members"`
-	// Min is the minimum number of the role's members in the first placement; 0: all.
+	// Min is the minimum number of the role's members in the first placement; 0: all. A member that has been released for
+	// good is done and need not be placed, so once fewer members are left, these are the minimum ([GangState.Minimum]).
 	Min int `json:"min,omitempty"`
 }
 
 // maxRoles is the maximum number of roles of a gang. The record of a capsule has 16 bits for the index of its role.
 const maxRoles = 1 << 16
-
-// minimum returns the minimum number of members in the first placement.
-func (r *Role) minimum() int {
-	if r.Min == 0 {
-		return len(r.Members)
-	}
-	return r.Min
-}
-
-// priority returns the priority at which the gang is placed and evicts others: the lowest priority of its roles.
-func (g *Gang) priority() int32 {
-	lowest := int32(math.MaxInt32)
-	for i := range g.Roles {
-		lowest = min(lowest, g.Roles[i].Spec.Priority)
-	}
-	return lowest
-}
 
 // GangState is a gang and the number of its placed members, at one revision. Read it, never write it.
 type GangState struct {
@@ -317,6 +301,8 @@ type GangState struct {
 	Gang *Gang
 	// Placed counts the members that are placed now, for each role.
 	Placed []int
+	// Done counts the members that have been released for good, for each role.
+	Done []int
 	// Changed is the revision at which a member was last placed or released, or the gang was nominated.
 	Changed Revision
 	// Nomination is the room that is nominated for the gang while no member is placed. A record of the nomination
@@ -325,6 +311,12 @@ type GangState struct {
 
 	// The number of members that still have a record.
 	records int
+}
+
+// newGangState returns the record of a gang of which no member is placed or done.
+func newGangState(g *Gang, changed Revision) *GangState {
+	counts := make([]int, 2*len(g.Roles))
+	return &GangState{Gang: g, Placed: counts[:len(g.Roles):len(g.Roles)], Done: counts[len(g.Roles):], Changed: changed}
 }
 
 // Total returns how many members are placed.
@@ -336,27 +328,96 @@ func (g *GangState) Total() int {
 	return n
 }
 
-// Short reports whether the gang runs, but with fewer members in some role than the role has.
+// Left returns how many members of a role are not done. A role without members left counts no more: it has no minimum,
+// and its priority is not one of the gang's.
+func (g *GangState) Left(role int) int { return len(g.Gang.Roles[role].Members) - g.Done[role] }
+
+// Minimum returns the fewest members of a role that must be placed when the gang starts: [Role.Min], or all members
+// that are left if these are fewer.
+func (g *GangState) Minimum(role int) int {
+	left := g.Left(role)
+	if least := g.Gang.Roles[role].Min; least > 0 {
+		return min(least, left)
+	}
+	return left
+}
+
+// Lacks returns how many members of a role must be placed to reach its minimum; 0: none.
+func (g *GangState) Lacks(role int) int { return max(0, g.Minimum(role)-g.Placed[role]) }
+
+// Short reports whether the gang runs, but with fewer members in some role than the role has left.
 func (g *GangState) Short() bool {
 	if g.Total() == 0 {
 		return false
 	}
 	for i := range g.Gang.Roles {
-		if g.Placed[i] < len(g.Gang.Roles[i].Members) {
+		if g.Placed[i] < g.Left(i) {
 			return true
 		}
 	}
 	return false
 }
 
+// Broken reports whether the gang runs, but some role is below its minimum: the gang has lost members. Engines plan the
+// members that it lacks before all other work of equal priority.
+func (g *GangState) Broken() bool { return g.Total() > 0 && g.wanting() >= 0 }
+
+// Shortfall returns how many members each role of a broken gang lacks, by the name of the role; nil: the gang is not
+// broken.
+func (g *GangState) Shortfall() map[string]int {
+	if !g.Broken() {
+		return nil
+	}
+	lacks := map[string]int{}
+	for i := range g.Gang.Roles {
+		if n := g.Lacks(i); n > 0 {
+			lacks[g.Gang.Roles[i].Name] += n
+		}
+	}
+	return lacks
+}
+
 // wanting returns the index of the first role with fewer placed members than its minimum, or -1.
 func (g *GangState) wanting() int {
 	for i := range g.Gang.Roles {
-		if g.Placed[i] < g.Gang.Roles[i].minimum() {
+		if g.Lacks(i) > 0 {
 			return i
 		}
 	}
 	return -1
+}
+
+// Priorities returns the lowest and the highest priority of the roles that have members left; of all roles if none has.
+// A gang is placed at the lowest, and evicts others at the lowest. A gang that is evicted whole counts with the highest.
+func (g *GangState) Priorities() (lowest, highest int32) {
+	ended := g.ended()
+	lowest, highest = math.MaxInt32, math.MinInt32
+	for i := range g.Gang.Roles {
+		if priority := g.Gang.Roles[i].Spec.Priority; ended || g.Left(i) > 0 {
+			lowest, highest = min(lowest, priority), max(highest, priority)
+		}
+	}
+	return lowest, highest
+}
+
+// lowest returns the lowest priority of all roles. It is the lowest at which the gang ever evicts others, whichever
+// members are done.
+func (g *Gang) lowest() int32 {
+	lowest := int32(math.MaxInt32)
+	for i := range g.Roles {
+		lowest = min(lowest, g.Roles[i].Spec.Priority)
+	}
+	return lowest
+}
+
+// ended reports whether all members are done.
+func (g *GangState) ended() bool {
+	for i := range g.Gang.Roles {
+		if g.Left(i) > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // faults lists everything that is wrong with g, except with its ids and specs. Limit is the maximum number of members.
@@ -395,7 +456,9 @@ func (g *Gang) faults(limit int) []string {
 //
 // With For or ForGang it is an eviction to make way. The evicted capsule, the victim, becomes pending again. The same
 // proposal must place the capsule or gang that is named, the newcomer. The newcomer must have a strictly higher
-// priority and need room that the victim takes. The ledger spares victims that need not leave: in the order of the
+// priority and need room that the victim takes. One broken gang may evict another one whole without a higher priority:
+// ForGang must name a gang that is broken before the proposal and not after it, and that precedes the victim
+// ([State.Precedes]). The ledger spares victims that need not leave: in the order of the
 // proposal, it puts back each victim that fits beside the capsules that are still on the node and the newcomers that
 // outrank it. A gang that is evicted whole is put back whole. A victim that has left on its own is skipped. The history
 // has only the evictions that remain ([State.Judge]). So no proposal is refused because there is more room than it
@@ -406,7 +469,8 @@ func (g *Gang) faults(limit int) []string {
 // hold. The capsule is [Spec.Movable]. Or a [Budget] covered it before the proposal. Or its node takes no new work,
 // before the proposal and all through it, or has a NoExecute taint that the capsule does not tolerate for ever
 // ([Taint]). Or the capsule waits to begin ([State.Waiting]); budgets and protections are not judged then. If some
-// members of a gang are moved, the number of its placed members must stay the same.
+// members of a gang are moved, the number of its placed members must stay the same. A broken gang needs no consent if
+// all of its placed members leave their nodes and no role is below its minimum afterwards.
 type Evict struct {
 	// Capsule is the capsule to take off its node.
 	Capsule CapsuleID `json:"capsule"`

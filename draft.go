@@ -84,6 +84,8 @@ type draftStep struct {
 	// count.
 	spec  *Spec
 	moves []companyMove
+	// The log positions of earlier placements of the same proposal that got Place.After because of this step.
+	delayed []int
 	// The length of the log before the step, and the log position at which the proposal in the making began.
 	log, open int
 }
@@ -244,6 +246,9 @@ func (d *Draft) Place(c *Capsule, to Choice) error {
 	s := draftStep{node: n, use: use, spec: c.Spec}
 	if err := d.moved(&s, c.ID, companyMove{c.Spec, n.Node, 0, 1}); err != nil {
 		return err
+	}
+	if after {
+		s.delayed = d.delay(n, c.Spec)
 	}
 	d.use(c.ID, draftTaken)
 	d.step(s, taken, d.placeBoxes.New(Place{Capsule: c.ID, Node: n.Node.ID, Devices: to.Devices, Note: to.Note, At: d.now, After: after}))

@@ -233,7 +233,7 @@ func TestNamesInArchitecture(t *testing.T) {
 var layers = [][]string{
 	{"doc.go", "resources.go", "predicate.go", "company.go", "spec.go", "capsule.go", "node.go", "proposal.go", "nomination.go"},
 	{"state.go", "state_company.go", "state_failures.go", "state_size.go", "budget.go"},
-	{"txn.go", "txn_judge.go", "txn_execute.go", "txn_nominate.go", "txn_evict.go", "txn_spare.go", "txn_confirm.go", "txn_adopt.go", "txn_company.go", "txn_publish.go", "txn_validate.go"},
+	{"txn.go", "txn_judge.go", "txn_execute.go", "txn_nominate.go", "txn_evict.go", "txn_spare.go", "txn_broken.go", "txn_confirm.go", "txn_adopt.go", "txn_company.go", "txn_publish.go", "txn_validate.go"},
 	{"state_check.go", "state_verify.go", "state_dump.go", "state_build.go"},
 	{"ledger.go", "ledger_history.go"},
 	{"view.go", "queue.go", "queue_park.go", "queue_nominated.go", "queue_delayed.go"},

@@ -924,6 +924,8 @@ func anyWorld(t *rapid.T, tiny, wild bool) *duel {
 		d.gather(t)
 	} else if rapid.Bool().Draw(t, "agents") {
 		d.employ(t)
+	} else if rapid.IntRange(0, 2).Draw(t, "gangs") == 0 {
+		d.settleGangs(t)
 	} else {
 		d.settle(t)
 	}

@@ -76,7 +76,7 @@ func (r *modelRound) nominate(c Nominate) *refusal {
 	case r.wishes.evicted[c.Capsule]:
 		return lostTo(newest)
 	}
-	if asleep, newest := r.asleep(c.Gang); len(c.Parts) > 0 && asleep {
+	if c.Gang != "" && len(c.Parts) > 0 && sumOf(r.now.undone(c.Gang)) == 0 {
 		return lostTo(newest)
 	}
 	before, known := r.now.nominated[who]
@@ -112,27 +112,6 @@ func (r *modelRound) nominate(c Nominate) *refusal {
 	return nil
 }
 
-// asleep reports whether no member of a gang is pending, and when that may last have become so.
-func (r *modelRound) asleep(id GangID) (is bool, newest Revision) {
-	g, ok := r.now.gangs[id]
-	if !ok {
-		return false, 0
-	}
-	newest = r.was.gangs[id].changed
-	for _, role := range g.Roles {
-		for _, member := range role.Members {
-			c, known := r.now.capsules[member]
-			if known && c.gang == id && c.node == "" && !c.released {
-				return false, 0
-			}
-			if newest = max(newest, r.was.capsules[member].changed); !known {
-				newest = max(newest, r.was.left.Capsules)
-			}
-		}
-	}
-	return true, newest
-}
-
 // nominee says what a capsule or a gang asks for, and whether it waits.
 func (r *modelRound) nominee(who modelNominee) (Revision, []*Spec, *refusal) {
 	if who.capsule != "" {
@@ -157,13 +136,16 @@ func (r *modelRound) nominee(who modelNominee) (Revision, []*Spec, *refusal) {
 		return 0, nil, lostTo(newest)
 	}
 	var specs []*Spec
-	for _, role := range g.Roles {
-		specs = append(specs, role.Spec)
+	left := r.now.undone(who.gang)
+	for i, role := range g.Roles {
+		if left[i] > 0 || sumOf(left) == 0 {
+			specs = append(specs, role.Spec)
+		}
 	}
 	return newest, specs, nil
 }
 
-// evicts is the priority at which a capsule or a gang evicts.
+// evicts is the lowest priority at which a capsule or a gang ever evicts.
 func (r *modelRound) evicts(who modelNominee) int32 {
 	lowest, gang := int32(math.MaxInt32), who.gang
 	if who.capsule != "" {

@@ -208,7 +208,7 @@ type Place struct {
 //
 //   - from a Lost node, as a loss;
 //   - from a Cordoned node, if budgets allow it and the gang of the capsule stays whole, at its minimums, or unplaced;
-//   - from any node for a whole gang, one member of which is on a Cordoned node;
+//   - from any node for a whole gang that is broken, or one member of which is on a Cordoned node; budgets count too;
 //   - from any node for a capsule that waits to begin ([State.Waiting]): it has never run there, so no rule is judged;
 //   - with Stopped.
 type Release struct {

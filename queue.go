@@ -60,7 +60,9 @@ type class struct {
 	head int
 	// Entries out of that order: those that were given back, or whose capsules are pending again.
 	back heap.Heap[entry]
-	// The entries of nominees, which come before all others.
+	// The entries of members of broken gangs, which come before all others.
+	urgent heap.Heap[entry]
+	// The entries of nominees, which come before all others but the urgent ones.
 	nominees heap.Heap[nomineeEntry]
 	// valid is the number of valid entries when void ones were last dropped. at is the position in ready; -1: the class
 	// is not in it.
@@ -135,8 +137,8 @@ func (q *queue) file(e entry, c *Capsule) bool {
 	if k.size() >= 2*k.valid+compactFrom {
 		q.compact(k)
 	}
-	if n := len(k.fifo); c.Nomination().Lives() || n > k.head && e.Before(k.fifo[n-1]) {
-		k.putBack(e, c)
+	if n := len(k.fifo); c.Nomination().Lives() || q.state.inBroken(c) || n > k.head && e.Before(k.fifo[n-1]) {
+		k.putBack(e, c, q.state)
 	} else {
 		k.fifo = append(k.fifo, e)
 	}
@@ -159,7 +161,9 @@ func (q *queue) class(spec *Spec) *class {
 const compactFrom = 1024
 
 // size returns the number of entries, void ones included.
-func (k *class) size() int { return len(k.fifo) - k.head + len(k.back) + len(k.nominees) }
+func (k *class) size() int {
+	return len(k.fifo) - k.head + len(k.back) + len(k.nominees) + len(k.urgent)
+}
 
 // compact drops the void entries of a class: their capsules were released, changed, or placed by other engines.
 func (q *queue) compact(k *class) {
@@ -170,11 +174,13 @@ func (q *queue) compact(k *class) {
 		}
 	}
 	k.fifo, k.head = fifo, 0
-	back := k.back
-	k.back = nil
-	for _, e := range back {
-		if q.valid(e) != nil {
-			k.back.Push(e)
+	for _, all := range []*heap.Heap[entry]{&k.back, &k.urgent} {
+		entries := *all
+		*all = nil
+		for _, e := range entries {
+			if q.valid(e) != nil {
+				all.Push(e)
+			}
 		}
 	}
 	nominees := k.nominees
@@ -189,13 +195,16 @@ func (q *queue) compact(k *class) {
 
 // first returns the next entry of the class. It requires that there is one.
 func (k *class) first() entry {
-	if len(k.nominees) > 0 {
+	switch {
+	case len(k.urgent) > 0:
+		return k.urgent[0]
+	case len(k.nominees) > 0:
 		return k.nominees[0].entry
 	}
 	return k.eldest()
 }
 
-// eldest returns the next entry that is not a nominee. It requires that there is one.
+// eldest returns the next entry that is neither urgent nor a nominee. It requires that there is one.
 func (k *class) eldest() entry {
 	if k.head == len(k.fifo) || (len(k.back) > 0 && k.back[0].Before(k.fifo[k.head])) {
 		return k.back[0]
@@ -209,7 +218,10 @@ func (k *class) empty() bool { return k.size() == 0 }
 // pop removes and returns the next entry. The fifo moves to the front of its array once more than half of the array is
 // spent.
 func (k *class) pop() entry {
-	if len(k.nominees) > 0 {
+	switch {
+	case len(k.urgent) > 0:
+		return k.urgent.Pop()
+	case len(k.nominees) > 0:
 		return k.nominees.Pop().entry
 	}
 	e := k.first()
@@ -292,7 +304,7 @@ func (q *queue) giveBack(entries []entry, n int) []entry {
 
 func (q *queue) putBack(e entry, c *Capsule) {
 	k := q.class(c.Spec)
-	k.putBack(e, c)
+	k.putBack(e, c, q.state)
 	q.fix(k)
 }
 
@@ -311,7 +323,7 @@ func (q *queue) fix(k *class) {
 	case k.empty() || k.spot != nil:
 		q.ready.remove(k)
 	default:
-		turn := readyTurn{priority: k.spec.Priority, submitted: k.first().submitted, nominee: k.nominee(), class: k}
+		turn := readyTurn{priority: k.spec.Priority, submitted: k.first().submitted, urgent: len(k.urgent) > 0, nominee: k.nominee(), class: k}
 		if q.aging != nil {
 			q.age(&turn)
 		}
@@ -324,12 +336,13 @@ func (q *queue) fix(k *class) {
 	}
 }
 
-// readyTurn is a class that has work, with the key that decides when it is served: higher priority first, then nominees
-// by rank, then the class whose first entry was submitted first. With aging, priority is the number of the band and
-// submitted the turn within the band (queue.age).
+// readyTurn is a class that has work, with the key that decides when it is served: higher priority first, then members of
+// broken gangs, then nominees by rank, then the class whose first entry was submitted first. With aging, priority is the
+// number of the band and submitted the turn within the band (queue.age).
 type readyTurn struct {
 	submitted uint64
 	priority  int32
+	urgent    bool
 	// The nomination of the first entry; nil: it has none.
 	nominee *Nomination
 	class   *class
@@ -340,6 +353,9 @@ type readyTurn struct {
 func (t *readyTurn) before(o *readyTurn) bool {
 	if t.priority != o.priority {
 		return t.priority > o.priority
+	}
+	if t.urgent != o.urgent {
+		return t.urgent
 	}
 	if t.nominee != nil || o.nominee != nil {
 		return o.nominee == nil || t.nominee != nil && t.nominee.Outranks(o.nominee)
@@ -496,13 +512,13 @@ func (q *queue) see(c *Capsule) {
 	})
 }
 
-// age sets the turn of a class when aging is on. A class always serves its nominees first. Therefore its turn is that
-// of its first nominee, or that of its eldest other entry if this one is earlier.
+// age sets the turn of a class when aging is on. A class always serves members of broken gangs and its nominees first.
+// Therefore its turn is that of the first of these, or that of its eldest other entry if this one is earlier.
 func (q *queue) age(t *readyTurn) {
 	k := t.class
-	t.nominee = nil
+	t.urgent, t.nominee = false, nil
 	t.priority, t.submitted = q.turnOf(k.first(), k.spec)
-	if len(k.nominees) > 0 && k.size() > len(k.nominees) {
+	if n := len(k.nominees) + len(k.urgent); n > 0 && k.size() > n {
 		_, turn := q.turnOf(k.eldest(), k.spec)
 		t.submitted = min(t.submitted, turn)
 	}
@@ -685,6 +701,7 @@ func (q *queue) slots() (slots []uint32) {
 	for _, k := range q.classes {
 		add(k.fifo[k.head:]...)
 		add(k.back...)
+		add(k.urgent...)
 		for _, e := range k.nominees {
 			add(e.entry)
 		}

@@ -251,8 +251,8 @@ type Limits struct {
 	// Protect is the longest time for which a capsule may be protected ([Protect]); 0: 10 minutes.
 	Protect time.Duration `json:"protect,omitempty"`
 	// TruceFrom and TruceTo bound a range of priorities, both ends included. A capsule with a priority in the range is
-	// never evicted for another capsule with a priority in the range. They are equal by default, and then forbid
-	// nothing.
+	// never evicted for another capsule with a priority in the range, unless its gang is broken and gives way to another
+	// broken gang ([State.Precedes]). They are equal by default, and then forbid nothing.
 	TruceFrom int32 `json:"truceFrom,omitempty"`
 	TruceTo   int32 `json:"truceTo,omitempty"`
 }

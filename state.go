@@ -367,6 +367,14 @@ func (s *State) Gangs() iter.Seq[*GangState] {
 	return func(yield func(*GangState) bool) { s.gangs.Ascend(yield) }
 }
 
+// Broken yields the gangs that run below the minimum of a role ([GangState.Broken]), ordered by id. [GangState.Lacks]
+// says what each role lacks. The cost is a look at each gang.
+func (s *State) Broken() iter.Seq[*GangState] {
+	return func(yield func(*GangState) bool) {
+		s.gangs.Ascend(func(g *GangState) bool { return !g.Broken() || yield(g) })
+	}
+}
+
 // Hold returns the hold with this id, and whether it lives.
 func (s *State) Hold(id HoldID) (Hold, bool) {
 	h, ok := s.holds.Get(&holdRecord{Hold: Hold{ID: id}})
@@ -469,14 +477,21 @@ func (r *recentIDs) each(yield func(recentID)) {
 // placements that do not fit beside them do not begin, and the node cannot leave.
 func (s *State) Remains(id NodeID) iter.Seq[*Remains] {
 	return func(yield func(*Remains) bool) {
-		n := s.Node(id)
-		if n == nil || n.remains == nil {
-			return
+		if n := s.Node(id); n != nil {
+			n.Remains(yield)
 		}
-		for _, r := range *n.remains {
-			if !yield(r) {
-				return
-			}
+	}
+}
+
+// Remains yields what [State.Remains] yields for the node. For a node of a [Draft] this includes the capsules that the
+// plan takes off it.
+func (n *NodeState) Remains(yield func(*Remains) bool) {
+	if n.remains == nil {
+		return
+	}
+	for _, r := range *n.remains {
+		if !yield(r) {
+			return
 		}
 	}
 }

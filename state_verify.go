@@ -164,10 +164,11 @@ func (v *verifier) countGang(c *Capsule) {
 		v.gangs[c.Gang()] = g
 	}
 	for len(g.Placed) <= int(c.inCommon().role) {
-		g.Placed = append(g.Placed, 0)
+		g.Placed, g.Done = append(g.Placed, 0), append(g.Done, 0)
 	}
 	g.records++
 	g.Placed[c.inCommon().role] += btoi(c.Placed())
+	g.Done[c.inCommon().role] -= btoi(!c.released) // compareGangs adds the number of members
 }
 
 // failures checks that each record of failures is that of a capsule, and can be.
@@ -280,9 +281,13 @@ func (v *verifier) compareGangs() {
 			v.fail("gang %q of %d roles counts %d records and %v placed; there are %d and %v", g.Gang.ID, len(g.Gang.Roles), g.records, g.Placed, r.records, r.Placed)
 			continue
 		}
-		for i, placed := range r.Placed {
-			if placed != g.Placed[i] || placed > len(g.Gang.Roles[i].Members) {
-				v.fail("gang %q counts %d of role %d placed; there are %d", g.Gang.ID, g.Placed[i], i, placed)
+		for i, role := range g.Gang.Roles {
+			placed, done := 0, len(role.Members)
+			if i < len(r.Placed) {
+				placed, done = r.Placed[i], done+r.Done[i]
+			}
+			if placed != g.Placed[i] || done != g.Done[i] || placed+done > len(role.Members) {
+				v.fail("gang %q counts %d of role %d placed and %d done; there are %d and %d", g.Gang.ID, g.Placed[i], i, g.Done[i], placed, done)
 			}
 		}
 	}

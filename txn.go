@@ -121,8 +121,8 @@ type txGang struct {
 	wished, drains bool
 	// This proposal evicts a member; it adopts a member that was found running.
 	evicts, adopts bool
-	// The error if a member on a ready node is released without the whole gang; nil: no such member is released. See
-	// settleWishes.
+	// The error if a member on a ready node is released, or moved without consent, and the whole gang does not leave; nil:
+	// there is no such member. See settleWishes.
 	displaced error
 }
 

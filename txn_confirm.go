@@ -294,7 +294,7 @@ func (t *tx) submitGang(c *Submit) error {
 		t.nominates = t.nominates || g.now.Nomination != nil
 		g.anew, g.wished, g.drains, g.adopts, g.displaced = true, false, false, false, nil
 	}
-	g.now = &GangState{Gang: c.Gang, Placed: make([]int, len(c.Gang.Roles)), Changed: t.rev}
+	g.now = newGangState(c.Gang, t.rev)
 	for i := range c.Gang.Roles {
 		r := &c.Gang.Roles[i]
 		g.now.records += len(r.Members)

@@ -29,7 +29,7 @@ func (t *tx) mayReturn(e *txCapsule, at Instant) error {
 		}
 	case g == nil:
 		return t.refuseReturn(e.now.ID, n, max(n.newestSpec(), e.newest()))
-	case g.displaced == nil: // settleWishes decides: it may stand if the whole gang is released, and a member of it is on a cordoned node
+	case g.displaced == nil: // settleWishes decides: it may stand if the whole gang leaves
 		g.displaced = t.refuseReturn(e.now.ID, n, max(n.newestSpec(), g.newest(), e.newest()))
 	}
 	return nil
@@ -98,8 +98,18 @@ func (t *tx) evict(c *Evict) (NodeID, error) {
 	waits := t.waitsToBegin(e, n)
 	if !waits && !e.now.Spec.Movable && !n.drains() && !n.expels(e.now.Spec) && !t.s.isCovered(e.now.Spec) {
 		at.advice = "submit it as Movable, put a budget on its group, or cordon the node first"
-		return "", t.refuse(at, max(n.newestSpec(), e.newest(), t.s.left.Budgets),
+		g, newest := t.gang(e.now.Gang()), max(n.newestSpec(), e.newest(), t.s.left.Budgets)
+		if g != nil {
+			newest = max(newest, g.newest())
+		}
+		err := t.refuse(at, newest,
 			"capsule %q is not movable and does not wait to begin, and node %q is not cordoned all through the proposal", c.Capsule, c.From)
+		if g == nil || g.was == nil || !g.was.Broken() {
+			return "", err
+		}
+		if g.displaced == nil { // settleWishes decides: it may stand if the whole gang leaves
+			g.displaced = err
+		}
 	}
 	e.wished = e.wished || !waits && n.now.Node.State != Lost
 	if e.now.Gang() == "" {
@@ -134,12 +144,13 @@ func (t *tx) evictFor(c *Evict, e *txCapsule) (NodeID, error) {
 	return c.From, nil
 }
 
-// priority returns the priority at which a capsule evicts others: its own, or for a member of a gang the lowest of all
-// roles.
+// priority returns the priority at which a capsule evicts others: its own, or for a member of a gang the lowest of the
+// roles with members left.
 func (t *tx) priority(e *txCapsule) int32 {
 	lowest := e.now.Spec.Priority
 	if g := t.gangs.find(e.now.Gang()); g != nil {
-		lowest = min(lowest, g.now.Gang.priority())
+		gang, _ := g.now.Priorities()
+		lowest = min(lowest, gang)
 	}
 	return lowest
 }
@@ -182,7 +193,7 @@ func (t *tx) settleWishes(g *txGang) error {
 	if !g.wished || g.was == nil {
 		return nil
 	}
-	if g.displaced != nil && (!g.drains || !g.restarts) {
+	if g.displaced != nil && (!g.drains || !g.restarts) && !t.rebuilds(g) {
 		return g.displaced
 	}
 	i := g.now.wanting()
@@ -199,7 +210,7 @@ func (t *tx) settleWishes(g *txGang) error {
 			}
 			t.at = -1
 			return t.refuse(Rejection{}, newest, "gang %q: role %q would have %d members placed; a wish leaves at least %d, or none of the gang",
-				g.now.Gang.ID, role.Name, g.now.Placed[i], role.minimum())
+				g.now.Gang.ID, role.Name, g.now.Placed[i], g.now.Minimum(i))
 		}
 	}
 	return nil
@@ -262,7 +273,7 @@ func (t *tx) evictor(e *txCapsule) *int32 {
 	}
 	c, _ := t.p.Do[e.evictedBy].(Evict)
 	if g := t.gangs.find(c.ForGang); g != nil {
-		priority := g.now.Gang.priority()
+		priority, _ := g.now.Priorities()
 		return &priority
 	}
 	if cause := t.capsules.find(c.For); cause != nil {

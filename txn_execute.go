@@ -190,9 +190,26 @@ func (t *tx) release(c *Release) (NodeID, error) {
 	e.now.Changed, e.dirty = t.rev, true
 	if e.now.released = c.Final; c.Final {
 		t.finals = true
-		t.endNominations(e)
+		t.end(e)
 	}
 	return from, nil
+}
+
+// end completes a release for good: the nominations of the capsule and its gang end, because the gang's asks for room
+// for the member, and the gang counts the member as done. The gang's nomination keeps its First, so its place among
+// equal ranks.
+func (t *tx) end(e *txCapsule) {
+	t.nominates = t.nominates || e.now.Nomination() != nil
+	e.now.setNomination(nil)
+	if e.now.Gang() == "" {
+		return
+	}
+	now := t.ownGang(t.gang(e.now.Gang()))
+	now.Done[e.now.inCommon().role]++
+	now.Changed = t.rev
+	if now.Nomination.Lives() {
+		now.Nomination, t.nominates = now.Nomination.ended(), true
+	}
 }
 
 // leave takes a placed capsule off its node.

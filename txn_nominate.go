@@ -24,10 +24,11 @@ func (t *tx) nominate(c *Nominate) error {
 	if !e.now.Pending() || e.evicted {
 		return t.refuse(Rejection{Capsule: c.Capsule}, e.newest(), "capsule %q is not pending", c.Capsule)
 	}
-	if e.now.Gang() != "" {
-		t.gang(e.now.Gang()) // t.priority needs the gang in the write-set
+	evicts := e.now.Spec.Priority
+	if g := t.gang(e.now.Gang()); g != nil {
+		evicts = min(evicts, g.now.Gang.lowest())
 	}
-	n, err := t.nomination(c, e.now.Nomination(), e.newest(), []*Spec{e.now.Spec}, t.priority(e))
+	n, err := t.nomination(c, e.now.Nomination(), e.newest(), []*Spec{e.now.Spec}, evicts)
 	if err != nil {
 		return err
 	}
@@ -49,14 +50,16 @@ func (t *tx) nominateGang(c *Nominate) error {
 	if n := g.now.Total(); n > 0 {
 		return t.refuse(Rejection{}, g.newest(), "gang %q has %d members placed", c.Gang, n)
 	}
-	if waits, newest := t.waits(g); len(c.Parts) > 0 && !waits { // the gang's record may go, with that of its last member
-		return t.refuse(Rejection{}, newest, "no member of gang %q waits", c.Gang)
+	if len(c.Parts) > 0 && g.now.ended() { // the gang's record may go, with that of its last member
+		return t.refuse(Rejection{}, g.newest(), "no member of gang %q waits", c.Gang)
 	}
-	specs := make([]*Spec, len(g.now.Gang.Roles))
-	for i := range specs {
-		specs[i] = g.now.Gang.Roles[i].Spec
+	var specs []*Spec
+	for i := range g.now.Gang.Roles {
+		if g.now.Left(i) > 0 || g.now.ended() {
+			specs = append(specs, g.now.Gang.Roles[i].Spec)
+		}
 	}
-	n, err := t.nomination(c, g.now.Nomination, g.newest(), specs, g.now.Gang.priority())
+	n, err := t.nomination(c, g.now.Nomination, g.newest(), specs, g.now.Gang.lowest())
 	if err != nil {
 		return err
 	}
@@ -69,15 +72,15 @@ func (t *tx) nominateGang(c *Nominate) error {
 func (t *tx) ownGang(g *txGang) *GangState {
 	if g.now == g.was {
 		now := *g.was
-		now.Placed = slices.Clone(g.was.Placed)
+		now.Placed, now.Done = slices.Clone(g.was.Placed), slices.Clone(g.was.Done)
 		g.now = &now
 	}
 	return g.now
 }
 
 // nomination returns the record that replaces the nomination before, which may be nil. Specs are the specs of the
-// nominee's capsules, newest is the revision of the last change of the nominee's record, and evicts is the priority at
-// which it evicts others.
+// nominee's capsules, newest is the revision of the last change of the nominee's record, and evicts is the lowest
+// priority at which it may come to evict others.
 func (t *tx) nomination(c *Nominate, before *Nomination, newest Revision, specs []*Spec, evicts int32) (*Nomination, error) {
 	if !before.Lives() && (c.Since != 0 || len(c.Parts) == 0) {
 		return nil, t.refuse(Rejection{Capsule: c.Capsule}, newest, "%s is not nominated", c.nominee())
@@ -350,20 +353,6 @@ func (t *tx) lend() {
 // shares reports whether the proposal makes a nomination, or lowers a capacity: then shares may be exceeded that were
 // not before.
 func (t *tx) shares() bool { return len(t.nominations) > 0 || t.lowers }
-
-// endNominations ends the nomination of a capsule that is released for good, and that of its gang, which may never be
-// placed without the member. The gang keeps its First, so its place among equal ranks.
-func (t *tx) endNominations(e *txCapsule) {
-	t.nominates = t.nominates || e.now.Nomination() != nil
-	e.now.setNomination(nil)
-	if e.now.Gang() == "" {
-		return
-	}
-	if g := t.gang(e.now.Gang()); g.now.Nomination.Lives() {
-		now := t.ownGang(g)
-		now.Nomination, now.Changed, t.nominates = g.now.Nomination.ended(), t.rev, true
-	}
-}
 
 // nominate checks the form of a nomination, and returns it with its Ends in the same normal form as that of a hold.
 func (v *validator) nominate(c Nominate) Commitment {

@@ -70,6 +70,9 @@ var broken = []struct{ breaks, caught, says string }{
 	{"takes wishes for rules", "company-wishes", "must be committed"},
 	{"declares what is there", "even-kubernetes", ""},
 	{"lets half a gang in", "gang", "must be refused"},
+	{"brings back what has ended", "gang-done", ""},
+	{"lets half a gang in", "gang-rebuild", ""},
+	{"lets half a gang in", "gang-replaces", ""},
 	{"tears gangs", "race-gangs", ""},
 
 	{"looks at what, not when", "return", "must be refused"},

@@ -25,6 +25,8 @@ type gangIndex struct {
 	ranks  []float64
 	shapes map[string]*memberShape
 	keys   map[askedBy]string
+	// The shapes that this plan has used.
+	used []*memberShape
 	// True while the index reads changes that others have made, and not this plan.
 	fresh bool
 	// Memory for a search among domains.
@@ -36,14 +38,13 @@ type gangIndex struct {
 	// The clock when a node last gained free capacity. Members of several shapes may then fit together, even if the
 	// count of no single shape has risen.
 	gained uint64
+	// The clock when a node last changed in any way. Rules of company may then allow what they did not.
+	changed uint64
 	// The nomination of the gang that is planned now; nil: it has none, or its nominated room is not used.
 	asker *orbit.Nomination
 	// Only nodes count on which members can begin at once; and the nodes on which none should start ([gangIndex.hide]).
 	strict bool
 	hidden map[int32]bool
-	// The error of a step that the draft refused although the index said that it fits. It is a defect, and Plan returns
-	// it.
-	fault error
 }
 
 const (
@@ -61,11 +62,11 @@ func (x *gangIndex) sync(view *orbit.View) {
 	x.fresh = false
 	if x.plan > 0 {
 		x.follow()
-		for _, s := range x.shapes { // in any order
-			if s.plan == x.plan {
-				s.follow(x)
-			}
+		for _, s := range x.used {
+			s.follow(x)
 		}
+		clear(x.used)
+		x.used = x.used[:0]
 	}
 	x.draft.Sync(view)
 	if len(x.keys) > mostKeys || x.plan == 0 {
@@ -78,7 +79,7 @@ func (x *gangIndex) sync(view *orbit.View) {
 		}
 	}
 	x.plan++
-	x.fault, x.fresh = nil, true
+	x.fresh = true
 	x.follow()
 }
 
@@ -102,6 +103,9 @@ func (x *gangIndex) follow() {
 	changed := x.topology.follow()
 	more := max(0, x.draft.Bound()-len(x.free))
 	x.free, x.ranks = append(x.free, make([]freeCapacity, more)...), append(x.ranks, make([]float64, more)...)
+	if x.fresh && len(changed) > 0 {
+		x.changed = x.tick()
+	}
 	for _, i := range changed {
 		was, now := &x.free[i], x.freeOn(i)
 		x.ranks[i] = x.rankOn(i)
@@ -237,32 +241,27 @@ func (x *gangIndex) tick() uint64 {
 // id returns the id of a node.
 func (x *gangIndex) id(node int32) orbit.NodeID { return x.draft.Node(int(node)).Node.ID }
 
-// steps takes n steps on the draft. If one fails, it takes them all back and records the error as a fault.
-func (x *gangIndex) steps(n int, step func(int) error) error {
-	start := x.draft.Checkpoint()
-	for i := range n {
-		if err := step(i); err != nil {
-			x.draft.Rollback(start)
-			x.fault = fmt.Errorf("nav: the draft of a Gang refuses what its index says is possible: %w", err)
-			return x.fault
-		}
+// place places members on their seats on the draft: in the order of the seats, or else ask by ask. If the draft refuses
+// one, it takes them all back.
+func (x *gangIndex) place(asks []memberAsk, by *seating) error {
+	seats := by.seats
+	if !by.ordered {
+		seats = slices.Clone(seats)
+		slices.SortStableFunc(seats, func(a, b seat) int {
+			return cmp.Or(cmp.Compare(a.ask, b.ask), cmp.Compare(x.id(a.node), x.id(b.node)))
+		})
 	}
-	return nil
-}
-
-// place places members on their seats on the draft, ask by ask.
-func (x *gangIndex) place(asks []memberAsk, seats []seat) error {
-	seats = slices.Clone(seats)
-	slices.SortStableFunc(seats, func(a, b seat) int {
-		return cmp.Or(cmp.Compare(a.ask, b.ask), cmp.Compare(x.id(a.node), x.id(b.node)))
-	})
-	next := make([]int, len(asks))
-	return x.steps(len(seats), func(i int) error {
+	next, start := make([]int, len(asks)), x.draft.Checkpoint()
+	for i := range seats {
 		s := &seats[i]
 		c := asks[s.ask].members[next[s.ask]]
 		next[s.ask]++
-		return x.draft.Place(c, orbit.Choice{Node: x.draft.Node(int(s.node)), Devices: s.devices})
-	})
+		if err := x.draft.Place(c, orbit.Choice{Node: x.draft.Node(int(s.node)), Devices: s.devices}); err != nil {
+			x.draft.Rollback(start)
+			return err
+		}
+	}
+	return nil
 }
 
 // askedBy is the key by which an index finds a shape.
@@ -277,7 +276,8 @@ func (x *gangIndex) shape(by askedBy) *memberShape {
 	spec := by.spec
 	key, known := x.keys[by]
 	if !known {
-		key = fmt.Sprintf("%v %#v %#v %#v %#v %t", spec.Envelope.Reservation, spec.Devices, spec.Require, spec.Tolerate, spec.Near, by.stops)
+		key = fmt.Sprintf("%v %#v %#v %#v %#v %q %q %v %#v %v %t", spec.Envelope.Reservation, spec.Devices, spec.Require, spec.Tolerate, spec.Near,
+			spec.Group, spec.Groups, spec.Apart, spec.Even, spec.Extras, by.stops)
 		x.keys[by] = key
 	}
 	s := x.shapes[key]
@@ -285,7 +285,9 @@ func (x *gangIndex) shape(by askedBy) *memberShape {
 		s = &memberShape{askedBy: by}
 		x.shapes[key] = s
 	}
-	s.plan = x.plan
+	if s.plan != x.plan {
+		s.plan, x.used = x.plan, append(x.used, s)
+	}
 	s.follow(x)
 	return s
 }
@@ -294,9 +296,11 @@ func (x *gangIndex) shape(by askedBy) *memberShape {
 // It counts how many members of this shape alone would fit on each node, and sums the counts by domain.
 //
 // Invariant: after follow, counts[i] is how many members fit on node i of the draft, and every sum whose version is its
-// table's version is in step too.
+// table's version is in step too. If the shape is ruled, it is how many fit at most.
 type memberShape struct {
 	askedBy
+	// Rules of company apply to the members: their own, those of others about their groups, or the extras that they take.
+	ruled  bool
 	counts []memberCount
 	sums   []*domainSums
 	// Position in the draft's journal. The counts are made anew if the journal no longer reaches back to it.
@@ -339,6 +343,9 @@ func (s *memberShape) follow(x *gangIndex) {
 	company, version := x.draft.NearDomains(s.spec)
 	moved := version != s.companyVersion && !sameDomains(company, s.company)
 	s.company, s.companyVersion = company, version
+	if levels, _ := x.draft.RuleLevels(s.spec); (levels != nil) != s.ruled {
+		s.ruled, moved = !s.ruled, true
+	}
 	changed, next, all := x.draft.Changed(s.cursor)
 	s.cursor = next
 	if s.counts == nil || all || moved {
@@ -365,8 +372,11 @@ func sameDomains(a, b map[string]bool) bool { return (a == nil) == (b == nil) &&
 func (s *memberShape) count(x *gangIndex, i int32) {
 	fits := int32(0)
 	if n := x.draft.Node(int(i)); n != nil && (!x.strict || !x.hidden[i]) {
-		if fits = x.free[i].capacity(s.spec); fits > 0 && (s.stops && !n.Node.Confirms || x.draft.Misfit(n, s.spec) != (orbit.Misfit{})) {
+		if fits = x.free[i].capacity(s.spec); fits > 0 && (s.stops && !n.Node.Confirms || !s.takenBy(n, &x.draft)) {
 			fits = 0
+		}
+		if s.ruled {
+			fits = min(fits, s.most(n, &x.draft))
 		}
 	}
 	now := newMemberCount(fits)
@@ -383,6 +393,47 @@ func (s *memberShape) count(x *gangIndex, i int32) {
 	if more > 0 && x.fresh {
 		s.gained = x.tick()
 	}
+}
+
+// takenBy reports whether a node takes a member. For members to which rules apply it ignores the rules: they may close
+// the node now, and open it once other members are placed.
+func (s *memberShape) takenBy(n *orbit.NodeState, draft *orbit.Draft) bool {
+	why := draft.Misfit(n, s.spec)
+	if why == (orbit.Misfit{}) || !s.ruled || why.Why == "" {
+		return why == (orbit.Misfit{})
+	}
+	return s.company == nil || s.company[n.Node.Labels[s.spec.Near.Level]]
+}
+
+// most returns an upper bound, by the rules that count on single nodes, of how many members a node takes.
+func (s *memberShape) most(n *orbit.NodeState, draft *orbit.Draft) int32 {
+	most := mostOn(s.spec, n.Node)
+	if n.Node.Confirms { // a member may wait for what stops there
+		return most
+	}
+	for _, x := range s.spec.Extras {
+		most = int32(min(int64(most), max(0, draft.ExtraFree(n, x.Name))/x.Amount))
+	}
+	return most
+}
+
+// mostOn returns an upper bound, by the rules that count on single nodes, of how many capsules of a spec an empty node
+// takes.
+func mostOn(spec *orbit.Spec, n *orbit.Node) int32 {
+	most := int64(mostAlone)
+	if slices.ContainsFunc(spec.Apart, func(a orbit.Apart) bool { return a.Level == orbit.NodeKey && spec.IsIn(a.Group) }) {
+		most = 1
+	}
+	for _, x := range spec.Extras {
+		has := int64(0)
+		for i := range n.Extras {
+			if n.Extras[i].Name == x.Name {
+				has = n.Extras[i].Amount
+			}
+		}
+		most = min(most, has/x.Amount)
+	}
+	return int32(most)
 }
 
 // byDomain returns how many members fit in each domain of a table, node by node. The counts must be in step with the

@@ -31,6 +31,12 @@ type pendingGang struct {
 	first uint64
 	// Why the gang cannot be planned, however much is free.
 	fault error
+	// What it asks for, as a key of its demand, and by shape; empty until that is needed.
+	demandKey string
+	asked     []memberAsk
+	// The plan has found out whether it may search for the gang (due), and the last search that has failed.
+	examined, due bool
+	last          *gangTry
 }
 
 const (
@@ -106,9 +112,11 @@ func (m *pendingGang) age(view *orbit.View) {
 	}
 }
 
-// before orders gangs: the higher risen priority first, then the one whose first waiting member was submitted first.
+// before orders gangs: the higher risen priority first, then broken gangs, then the one whose first waiting member was
+// submitted first.
 func (m *pendingGang) before(o *pendingGang) int {
-	return cmp.Or(cmp.Compare(o.aged, m.aged), cmp.Compare(m.first, o.first), cmp.Compare(m.id, o.id))
+	return cmp.Or(cmp.Compare(o.aged, m.aged), btoi(o.state.Broken())-btoi(m.state.Broken()),
+		cmp.Compare(m.first, o.first), cmp.Compare(m.id, o.id))
 }
 
 // Before orders gangs in a heap, as before does.
@@ -121,8 +129,7 @@ func (m *pendingGang) fresh() bool { return m.state.Total() == 0 }
 func (m *pendingGang) inspect() error {
 	owner := m.owner
 	specs := map[*orbit.Spec]bool{}
-	for role, waiting := range m.waiting {
-		r := &m.gang.Roles[role]
+	for _, waiting := range m.waiting {
 		for _, c := range waiting {
 			specs[c.Spec] = true
 			switch {
@@ -133,10 +140,6 @@ func (m *pendingGang) inspect() error {
 				return fmt.Errorf("gang %q: capsule %q has class %v, which another navigator may claim; give the specs of all roles the class Gang",
 					m.id, c.ID, c.Spec.Class)
 			}
-		}
-		if least := minimum(r); m.fresh() && len(waiting) < least {
-			return fmt.Errorf("gang %q: role %q has %d of %d members left; at least %d must be placed at first",
-				m.id, r.Name, len(waiting), len(r.Members), least)
 		}
 	}
 	if len(specs) > mostSpecs || len(m.gang.Levels) > mostLevels {
@@ -196,6 +199,16 @@ type memberAsk struct {
 // another node, all waiting members of the role go to nodes that confirm, because the packer does not decide which
 // member gets which seat.
 func (m *pendingGang) asks(x *gangIndex) []memberAsk {
+	for i := range m.asked {
+		m.asked[i].shape.follow(x)
+	}
+	if len(m.asked) == 0 {
+		m.asked = m.asksAnew(x)
+	}
+	return m.asked
+}
+
+func (m *pendingGang) asksAnew(x *gangIndex) []memberAsk {
 	var out []memberAsk
 	var rest [][]*orbit.Capsule
 	for role, waiting := range m.waiting {
@@ -212,7 +225,7 @@ func (m *pendingGang) asks(x *gangIndex) []memberAsk {
 		}
 		least := 0
 		if m.fresh() {
-			least = minimum(r)
+			least = m.state.Minimum(role)
 		}
 		a := &out[at]
 		a.want += len(waiting)
@@ -225,9 +238,6 @@ func (m *pendingGang) asks(x *gangIndex) []memberAsk {
 	}
 	return out
 }
-
-// minimum returns the fewest members of a role that must be placed at first.
-func minimum(r *orbit.Role) int { return cmp.Or(r.Min, len(r.Members)) }
 
 // leastOf returns how many members must be placed at once.
 func leastOf(asks []memberAsk) (n int) {

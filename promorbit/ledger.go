@@ -59,6 +59,8 @@ var (
 	descAsked    = desc("resource_pending", "What pending capsules ask for together."+unit, "resource")
 	descGroups   = desc("pending_groups", "Groups with members that wait for a place.")
 	descGroup    = desc("group_pending_capsules", "Members of a group that wait for a place.", "group")
+	descBroken   = desc("broken_gangs", "Gangs that run below the minimum of a role.")
+	descLacking  = desc("broken_gang_lacking_capsules", "Members that broken gangs lack to reach the minimums of their roles.")
 	descCapacity = desc("resource_capacity", "What all nodes have that are not lost; of devices, the healthy ones."+unit, "resource")
 	descUsed     = desc("resource_used", "What placements and holds take on nodes that are not lost; of devices, the healthy ones."+unit, "resource")
 	descFree     = desc("resource_free", "What is free on ready nodes."+unit, "resource")
@@ -74,7 +76,8 @@ var (
 // Describe implements [prometheus.Collector].
 func (l *Ledger) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		descReadable, descScrape, descRevision, descChanges, descGaps, descNodes, descPlaced, descPending, descOldest, descWaiting, descStuck, descAsked, descGroups, descGroup,
+		descReadable, descScrape, descRevision, descChanges, descGaps, descNodes, descPlaced, descPending, descOldest, descWaiting, descStuck,
+		descAsked, descGroups, descGroup, descBroken, descLacking,
 		descCapacity, descUsed, descFree, descStranded, descHolds, descNominees, descClaimed, descSpare, descHealthy, descExpected,
 		descEvenSkew, descEvenExcess,
 	} {
@@ -97,6 +100,7 @@ func (l *Ledger) Collect(ch chan<- prometheus.Metric) {
 	l.backlog.collect(ch, start)
 	collectWaiting(ch, state, start)
 	l.collectGroups(ch)
+	collectGangs(ch, state)
 	l.collectBudgets(ch, state)
 	l.collectEvens(ch, state)
 	l.collectNodes(ch, state)
@@ -190,6 +194,19 @@ func (l *Ledger) collectBudgets(ch chan<- prometheus.Metric, state *orbit.State)
 		gauge(ch, descHealthy, float64(s.healthy), name)
 		gauge(ch, descExpected, float64(s.expected), name)
 	}
+}
+
+// collectGangs sends how many gangs run below a minimum, and how many members these lack.
+func collectGangs(ch chan<- prometheus.Metric, state *orbit.State) {
+	gangs, lacking := 0, 0
+	for g := range state.Broken() {
+		gangs++
+		for _, n := range g.Shortfall() {
+			lacking += n
+		}
+	}
+	gauge(ch, descBroken, float64(gangs))
+	gauge(ch, descLacking, float64(lacking))
 }
 
 // collectNodes sends the numbers of nodes, placements, holds and nominations, and for each resource the capacity, its

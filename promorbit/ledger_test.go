@@ -86,6 +86,7 @@ func (b *books) expect(t testing.TB, l *orbit.MemoryLedger) map[string]float64 {
 	b.pending(s, out)
 	nodes(s, out)
 	waits(s, out)
+	gangs(s, out)
 	for range s.Holds() {
 		out["orbit_holds"]++
 	}
@@ -105,6 +106,31 @@ func (b *books) expect(t testing.TB, l *orbit.MemoryLedger) map[string]float64 {
 	}
 	evens(s, out)
 	return out
+}
+
+// gangs counts anew what gangs lack that run.
+func gangs(s *orbit.State, out map[string]float64) {
+	for g := range s.Gangs() {
+		lacks, runs := 0, false
+		for _, role := range g.Gang.Roles {
+			placed, left := 0, 0
+			for _, id := range role.Members {
+				if c := s.Capsule(id); c != nil && c.Gang() == g.Gang.ID && !c.Released() {
+					left++
+					placed += map[bool]int{true: 1}[c.Placed()]
+				}
+			}
+			least := left
+			if role.Min > 0 {
+				least = min(left, role.Min)
+			}
+			lacks, runs = lacks+max(0, least-placed), runs || placed > 0
+		}
+		if runs && lacks > 0 {
+			out["orbit_broken_gangs"]++
+			out["orbit_broken_gang_lacking_capsules"] += float64(lacks)
+		}
+	}
 }
 
 // evens counts anew how even groups are by the rules Even of all that is placed.
@@ -755,4 +781,29 @@ func node(id orbit.NodeID, cpu int64) orbit.Node {
 
 func wants(cpu int64) *orbit.Spec {
 	return &orbit.Spec{Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: cpu}}}
+}
+
+// Gangs that run below a minimum are counted, and what they lack; members that have ended are not missed.
+func TestLedgerCountsBrokenGangs(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	metrics := &promorbit.Ledger{Ledger: l}
+	requires := func(gangs, lacking float64) {
+		got := scrape(t, metrics)
+		require.Equal(t, []float64{gangs, lacking}, []float64{got["orbit_broken_gangs"], got["orbit_broken_gang_lacking_capsules"]})
+		want := (&books{}).expect(t, l)
+		require.Equal(t, []float64{want["orbit_broken_gangs"], want["orbit_broken_gang_lacking_capsules"]}, []float64{gangs, lacking})
+	}
+	commit(t, l, orbit.PutNode{Node: node("n", 100)}, orbit.Submit{Gang: &orbit.Gang{ID: "g", Roles: []orbit.Role{
+		{Name: "boss", Spec: wants(1), Members: []orbit.CapsuleID{"b"}}, {Name: "crew", Spec: wants(2), Members: []orbit.CapsuleID{"x", "y", "z"}, Min: 2},
+	}}})
+	requires(0, 0)
+	commit(t, l, orbit.Place{Capsule: "b", Node: "n"}, orbit.Place{Capsule: "x", Node: "n"}, orbit.Place{Capsule: "y", Node: "n"})
+	requires(0, 0)
+	commit(t, l, orbit.Release{Capsule: "b", Stopped: true})
+	commit(t, l, orbit.Release{Capsule: "x", Stopped: true})
+	requires(1, 2)
+	commit(t, l, orbit.Release{Capsule: "b", Final: true})
+	requires(1, 1)
+	commit(t, l, orbit.Release{Capsule: "y", Stopped: true})
+	requires(0, 0) // it waits as a whole
 }

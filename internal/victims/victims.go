@@ -24,6 +24,9 @@ import (
 type Search struct {
 	// Gentle forbids to evict whole gangs.
 	Gentle bool
+	// Lower forbids to evict broken gangs that are not of lower priority. The ledger allows that only for all members that
+	// a gang lacks together.
+	Lower bool
 	// Pick chooses the devices for the capsule on a node that has room for it; nil: [orbit.NodeState.PickDevices].
 	Pick func(*orbit.NodeState, *orbit.Spec) orbit.DeviceSet
 	// Refusal is the refusal by which the draft has kept a victim on its node because of a budget, since Begin; nil:
@@ -138,14 +141,13 @@ func (s *Search) Begin(draft *orbit.Draft, c *orbit.Capsule) {
 }
 
 // Ceiling returns the lowest priority that is safe from eviction for this capsule: only capsules below it may be
-// victims. It is the priority of the capsule itself, or the lowest of its gang's roles. If the truce of the ledger's
+// victims. It is the priority of the capsule itself, or the lowest of its gang's roles with members left. If the truce of the ledger's
 // limits covers that priority, the ceiling is at most TruceFrom.
 func Ceiling(state *orbit.State, c *orbit.Capsule) int32 {
 	priority := c.Spec.Priority
 	if g := state.Gang(c.Gang()); g != nil {
-		for i := range g.Gang.Roles {
-			priority = min(priority, g.Gang.Roles[i].Spec.Priority)
-		}
+		lowest, _ := g.Priorities()
+		priority = min(priority, lowest)
 	}
 	if l := state.Limits(); priority <= l.TruceTo {
 		priority = min(priority, l.TruceFrom)
@@ -221,7 +223,7 @@ func (s *Search) gather(n *orbit.NodeState) (volatile bool) {
 // mayLeave reports whether a capsule may be a victim, as far as that is known without asking the draft. If it may not,
 // later says that it may once its protection has ended, which is no change of a node.
 func (s *Search) mayLeave(v *orbit.Capsule) (may, later bool) {
-	if v.Spec.Priority >= s.ceiling {
+	if v.Spec.Priority >= s.ceiling && !s.replaces(v) {
 		return false, false
 	}
 	if s.state.Protected(v.ID) > 0 {
@@ -229,6 +231,12 @@ func (s *Search) mayLeave(v *orbit.Capsule) (may, later bool) {
 	}
 	return !s.kept[v.ID] && (v.Gang() == "" || v.Gang() != s.of.Gang()) && !s.draft.Uses(v.ID) &&
 		(s.spec.Near.Group == "" || v.Spec.Group != s.spec.Near.Group), false
+}
+
+// replaces reports whether a capsule is a member of a broken gang that the gang of the search precedes, and so may evict
+// whole, whatever its priority.
+func (s *Search) replaces(v *orbit.Capsule) bool {
+	return !s.Lower && v.Gang() != "" && s.of.Gang() != "" && s.state.Precedes(s.of.Gang(), v.Gang())
 }
 
 // add counts one more victim, with this priority for Highest.
