@@ -34,10 +34,11 @@
 // capsule is started beside others with which it does not fit, and none runs twice, however long it takes to stop. Only
 // capsules that were found running ([Adopt]) may exceed the capacity of a node; then nothing more is admitted there.
 //
-// Any proposal may release a capsule for good, cordon or remove a node, and change a mark: the ledger does not ask who
-// proposes. An [Engine] does: it sends no proposal of a plan that does one of these to something that is not its
-// navigator's ([State.Offence]). It is up to the importer who else may reach the ledger, and what else runs in the
-// process.
+// Any proposal may submit work at any priority, release a capsule for good, cordon or remove a node, and change a mark:
+// the ledger does not ask who proposes. An [Engine] does: it sends no proposal of a plan that does one of these to
+// something that is not its navigator's ([State.Offence]). A plan places the work that there is. It submits none, uses
+// only the marks and holds that are meant for plans ([PlanPrefix]), and cannot use the proposal ids of another engine.
+// It is up to the importer who else may reach the ledger, and what else runs in the process.
 //
 // # Concurrency
 //

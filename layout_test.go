@@ -243,7 +243,7 @@ var layers = [][]string{
 
 const (
 	mostFiles    = 44  // 38, one for what is found running (Adopt) and what changes its size (Resize), four for the rules of company: what they are, what a state counts, and what a proposal and a plan make of them; and one for the sizes of nodes
-	mostExported = 117 // 105, Adopt, Resize, NodeKey, Taint, Toleration, Nominee, Apart, Even, Skew, Company, Extra and CapsuleRecord
+	mostExported = 118 // 105, Adopt, Resize, NodeKey, Taint, Toleration, Nominee, Apart, Even, Skew, Company, Extra, CapsuleRecord and PlanPrefix
 	mostUpward   = 10
 	mostLines    = 780
 )
