@@ -27,7 +27,8 @@ func (t *tx) nominate(c *Nominate) error {
 	if e.now.Gang() != "" {
 		t.gang(e.now.Gang()) // t.priority needs the gang in the write-set
 	}
-	n, err := t.nomination(c, e.now.Nomination(), e.newest(), []*Spec{e.now.Spec}, t.priority(e))
+	one := []Role{{Spec: e.now.Spec, Members: []CapsuleID{c.Capsule}}}
+	n, err := t.nomination(c, e.now.Nomination(), e.newest(), one, t.priority(e))
 	if err != nil {
 		return err
 	}
@@ -52,11 +53,7 @@ func (t *tx) nominateGang(c *Nominate) error {
 	if waits, newest := t.waits(g); len(c.Parts) > 0 && !waits { // the gang's record may go, with that of its last member
 		return t.refuse(Rejection{}, newest, "no member of gang %q waits", c.Gang)
 	}
-	specs := make([]*Spec, len(g.now.Gang.Roles))
-	for i := range specs {
-		specs[i] = g.now.Gang.Roles[i].Spec
-	}
-	n, err := t.nomination(c, g.now.Nomination, g.newest(), specs, g.now.Gang.priority())
+	n, err := t.nomination(c, g.now.Nomination, g.newest(), g.now.Gang.Roles, g.now.Gang.priority())
 	if err != nil {
 		return err
 	}
@@ -75,10 +72,10 @@ func (t *tx) ownGang(g *txGang) *GangState {
 	return g.now
 }
 
-// nomination returns the record that replaces the nomination before, which may be nil. Specs are the specs of the
-// nominee's capsules, newest is the revision of the last change of the nominee's record, and evicts is the priority at
-// which it evicts others.
-func (t *tx) nomination(c *Nominate, before *Nomination, newest Revision, specs []*Spec, evicts int32) (*Nomination, error) {
+// nomination returns the record that replaces the nomination before, which may be nil. Roles are the nominee's capsules
+// by spec (of a single capsule one role of one member), newest is the revision of the last change of the nominee's
+// record, and evicts is the priority at which it evicts others.
+func (t *tx) nomination(c *Nominate, before *Nomination, newest Revision, roles []Role, evicts int32) (*Nomination, error) {
 	if !before.Lives() && (c.Since != 0 || len(c.Parts) == 0) {
 		return nil, t.refuse(Rejection{Capsule: c.Capsule}, newest, "%s is not nominated", c.nominee())
 	}
@@ -89,14 +86,18 @@ func (t *tx) nomination(c *Nominate, before *Nomination, newest Revision, specs 
 	if len(c.Parts) == 0 {
 		return before.ended(), nil
 	}
-	priority := specs[0].Priority
-	for _, s := range specs {
-		priority = min(priority, s.Priority)
+	priority, specs := int32(math.MaxInt32), make([]*Spec, len(roles))
+	for i := range roles {
+		specs[i] = roles[i].Spec
+		priority = min(priority, specs[i].Priority)
 	}
 	for i := range c.Parts {
 		if err := t.mayNominate(c, &c.Parts[i], specs); err != nil {
 			return nil, err
 		}
+	}
+	if err := t.asksFor(c, roles, newest); err != nil {
+		return nil, err
 	}
 	n := &Nomination{
 		Capsule: c.Capsule, Gang: c.Gang, Rank: int32(min(int64(priority)+int64(c.Aged), math.MaxInt32)),
@@ -124,6 +125,37 @@ func (t *tx) mayNominate(c *Nominate, part *NominatedRoom, specs []*Spec) error 
 	n.claimed = true
 	if why := part.misfit(n.now.Node, specs, &t.s.names); why != "" {
 		return t.refuse(at, n.newestSpec(), "node %q cannot be nominated for %s: such nodes %s", part.Node, c.nominee(), why)
+	}
+	return nil
+}
+
+// asksFor checks that a nomination claims no more than its nominee asks for: on each node no more than the capsules that
+// may be there, in all no more than all of them, and on no more nodes than there are capsules. Otherwise one small
+// capsule could keep all nodes free. A nomination that is applied again has been judged, perhaps by older rules.
+func (t *tx) asksFor(c *Nominate, roles []Role, newest Revision) error {
+	if t.replays {
+		return nil
+	}
+	at := Rejection{Capsule: c.Capsule, advice: "nominate no more than the nominee needs"}
+	var claims, asks amounts
+	capsules := 0
+	for i := range roles {
+		capsules += len(roles[i].Members)
+		asks.addRole(&roles[i])
+	}
+	if len(c.Parts) > capsules {
+		return t.refuse(at, newest, "%s is nominated on %d nodes; it can be placed on %d", c.nominee(), len(c.Parts), capsules)
+	}
+	for i := range c.Parts {
+		part, n := &c.Parts[i], t.node(c.Parts[i].Node) // is a member: mayNominate has found it
+		if over, most := part.exceeds(n.now.Node, roles, &t.s.names); over != "" {
+			at.Node = part.Node
+			return t.refuse(at, max(newest, n.newestSpec()), "nomination claims %s on node %q; %s asks for %s", over, part.Node, c.nominee(), most)
+		}
+		claims.addPart(part)
+	}
+	if over, most := claims.beyond(&asks, &t.s.names); over != "" {
+		return t.refuse(at, newest, "nomination claims %s in all; %s asks for %s", over, c.nominee(), most)
 	}
 	return nil
 }

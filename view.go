@@ -238,7 +238,7 @@ func (v *View) advance(state *State, news span, from *source) (woken bool) {
 			v.foresee(c)
 		}
 	}
-	if len(v.ends) > 2*(state.holds.Len()+state.protected.Len())+64 { // most entries are void: holds and protections that ended early
+	if len(v.ends) > 2*(state.holds.Len()+state.protected.Len()+state.nominations.Len())+64 { // most entries are void: they ended early
 		v.findEnds(from)
 	}
 	return woken

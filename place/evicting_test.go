@@ -176,7 +176,7 @@ func (w *fullWorld) urgent() orbit.CapsuleID {
 	}
 	commit(w.t, w.ledger, orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: spec})
 	if w.nominations && w.IntN(2) == 0 {
-		room := orbit.NominatedRoom{Node: w.node(w.IntN(w.nodes)), Room: orbit.Resources{orbit.CPU: 1 + w.Int64N(3)}}
+		room := orbit.NominatedRoom{Node: w.node(w.IntN(w.nodes)), Room: orbit.Resources{orbit.CPU: 1 + w.Int64N(spec.Envelope.Reservation[orbit.CPU])}}
 		_, _ = w.ledger.Propose(context.Background(), orbit.Proposal{Do: []orbit.Commitment{
 			orbit.Nominate{Capsule: id, Parts: []orbit.NominatedRoom{room}, Ends: time.Unix(1<<40, 0)}}})
 	}
