@@ -44,7 +44,10 @@
 //
 // A ledger's methods may be called from any goroutine. A [State] is immutable. A [View], a
 // [PlacementEngine] and a navigator belong to one engine. Values that a ledger hands out (capsules, specs,
-// nodes) are shared and must not be written to.
+// nodes, gangs, nominations, changes) are shared and must not be written to. A plain copy shares their maps and lists:
+// to change a node, a spec or a gang, change what [Node.Clone], [Spec.Clone] or [Gang.Clone] returns. A ledger refuses
+// as [ErrInvalid] to replace a node or a nomination that was changed through a plain copy, and to take such a copy of a
+// spec; [State.Verify] reports every such change.
 //
 // # Sources
 //

@@ -388,7 +388,7 @@ type Change struct {
 	Seq int
 	// ID is the id of the proposal that was committed.
 	ID ProposalID
-	// Do is the commitment.
+	// Do is the commitment. Its maps and lists are shared with all readers: do not write to them.
 	Do Commitment
 	// Node is the node that the commitment changed, if any: for a Release the node that the capsule left.
 	Node NodeID

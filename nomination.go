@@ -91,6 +91,8 @@ type Nomination struct {
 	// Only capsules of a priority below the ceiling may be evicted for the nominee, and so only they may borrow its
 	// room.
 	ceiling int32
+	// A hash of Parts, once the nomination is in a state; 0 before.
+	sum uint64
 }
 
 // Lives reports whether the nomination has not ended: whether it claims room. It is false for nil.

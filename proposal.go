@@ -108,7 +108,7 @@ func (c *cloner) own(list []Commitment) {
 			do.Spec = c.spec(do.Spec)
 			list[i] = do
 		case Nominate:
-			do.Parts = slices.Clone(do.Parts)
+			do.Parts = cloned(do.Parts)
 			list[i] = do
 		}
 	}
@@ -117,17 +117,21 @@ func (c *cloner) own(list []Commitment) {
 // submit copies the ids, the spec and the gang.
 func (c *cloner) submit(s Submit) Submit {
 	s.IDs, s.Spec, s.Labels = slices.Clone(s.IDs), c.spec(s.Spec), maps.Clone(s.Labels)
-	if s.Gang == nil {
-		return s
+	if s.Gang != nil {
+		s.Gang = c.gang(s.Gang)
 	}
-	gang := *s.Gang
-	gang.Levels, gang.Roles = slices.Clone(gang.Levels), slices.Clone(gang.Roles)
-	for i := range gang.Roles {
-		r := &gang.Roles[i]
-		r.Members, r.Spec = slices.Clone(r.Members), c.spec(r.Spec)
-	}
-	s.Gang = &gang
 	return s
+}
+
+// gang copies a gang.
+func (c *cloner) gang(g *Gang) *Gang {
+	own := *g
+	own.Levels, own.Roles = cloned(g.Levels), cloned(g.Roles)
+	for i := range own.Roles {
+		r := &own.Roles[i]
+		r.Members, r.Spec = cloned(r.Members), c.spec(r.Spec)
+	}
+	return &own
 }
 
 // spec copies a spec: once for consecutive uses of the same one, and not at all if a ledger has handed it out.
@@ -345,7 +349,8 @@ var (
 	// ErrInfeasible: the proposal never held, even in its own view. This is the navigator's mistake; a rising count
 	// means that it repeats the mistake.
 	ErrInfeasible = errors.New("infeasible")
-	// ErrInvalid: the proposal is malformed, or over the ledger's limits. It is refused before any state is looked at.
+	// ErrInvalid: the proposal is wrong in every state: it is malformed, or over the ledger's limits, or it rests on a
+	// record that was changed through a plain copy of what the ledger returned ([Node.Clone], [Spec.Clone]).
 	ErrInvalid = errors.New("invalid")
 	// ErrNewer: stored data has a field or a kind that this version of orbit does not know. It was written by a newer
 	// version, and is not damaged. The error is ErrInvalid, too.

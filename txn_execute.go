@@ -243,6 +243,9 @@ func (t *tx) putNode(node *Node) error {
 		if e.now.Node.State == Lost && node.State != Lost {
 			return t.refuse(Rejection{Node: node.ID}, e.newestSpec(), "node %q is lost; let it leave, and join anew", node.ID)
 		}
+		if err := t.tampered(e); err != nil {
+			return err
+		}
 		t.lowers = t.lowers || e.now.Node.lowers(node)
 	}
 	if node.State == Lost {
@@ -271,8 +274,28 @@ func (t *tx) removeNode(id NodeID) error {
 		t.readNominees(parts)
 		return t.refuse(Rejection{Node: id}, max(n.newest(), t.s.left.Nominations), "node %q is nominated for %s", id, parts[0].of.nominee())
 	}
+	if err := t.tampered(n); err != nil {
+		return err
+	}
 	n.gone, n.dirty, t.lowers = true, true, true
 	return nil
+}
+
+// tampered refuses to replace a description that is not as it was put, because what the state counts by its labels is
+// no longer what they say.
+func (t *tx) tampered(n *txNode) error {
+	if n.redescribed() || t.s.intact(n.now.Node) {
+		return nil
+	}
+	return t.invalid(Rejection{Node: n.now.Node.ID}, "node %q: the labels, taints or extras in this ledger's state were changed through a plain copy of it; "+
+		"the ledger has to be opened anew; change a Node.Clone", n.now.Node.ID)
+}
+
+// invalid is the rejection of a commitment that is wrong in every state.
+func (t *tx) invalid(r Rejection, format string, args ...any) error {
+	err := t.refuse(r, 0, format, args...).(*Rejection)
+	err.Kind, err.TakenAt = ErrInvalid, 0
+	return err
 }
 
 // startHold takes the room of a hold on a node. Labels and taints are not judged, because a hold has no spec with

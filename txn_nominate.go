@@ -82,6 +82,10 @@ func (t *tx) nomination(c *Nominate, before *Nomination, newest Revision, roles 
 	if c.Since != 0 && !t.madeAt(before.Made, c.Since) {
 		return nil, t.refuse(Rejection{Capsule: c.Capsule}, newest, "%s is nominated since revision %d, not %d", c.nominee(), before.Made, c.Since)
 	}
+	if before.Lives() && before.sum != 0 && before.sum != digestList(0, before.Parts) {
+		return nil, t.invalid(Rejection{Capsule: c.Capsule}, "the parts of the nomination of %s in this ledger's state were changed through a plain copy of them; "+
+			"the ledger has to be opened anew; change a copy of the list", c.nominee())
+	}
 	t.nominates = true
 	if len(c.Parts) == 0 {
 		return before.ended(), nil

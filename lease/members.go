@@ -258,7 +258,7 @@ func cordon(state *orbit.State, le *lease) ([]orbit.Commitment, []orbit.Precondi
 	if n == nil || !n.Node.Schedulable() {
 		return nil, nil, nil
 	}
-	node := *n.Node
+	node := n.Node.Clone()
 	node.State = orbit.Cordoned
 	return []orbit.Commitment{orbit.PutNode{Node: node}}, []orbit.Precondition{asIs(n)}, nil
 }
