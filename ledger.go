@@ -263,6 +263,10 @@ func (l *MemoryLedger) commit(p *Proposal, made *[]Change) (Revision, error) {
 		return 0, l.attribute(err)
 	}
 	if done != 0 {
+		if !l.history.repeats(p, done) {
+			return 0, &Rejection{Kind: ErrInvalid, Do: -1, At: l.live.rev, Reason: fmt.Sprintf("proposal id %s was committed at revision %d with other commitments; "+
+				"give each proposal an id of its own", p.ID, done)}
+		}
 		return done, nil
 	}
 	l.live.publish(&l.tx)

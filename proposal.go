@@ -18,7 +18,11 @@ type Revision uint64
 // Proposal asks a ledger to commit all of Do, in order, if every bet in If holds; or else nothing. A ledger keeps none
 // of the slices after Propose has returned.
 type Proposal struct {
-	// ID identifies the proposal, which is applied at most once. Never use the id of one proposal for another.
+	// ID identifies the proposal, which is applied at most once; zero: each call is another proposal. Never use the id of
+	// one proposal for another. A ledger finds the id in the records of the capsules that the proposal places, or among
+	// the ids of proposals that place nothing. There it refuses another proposal as [ErrInvalid], as long as its history
+	// has the commit of the first. Afterwards it cannot tell the two apart, because it remembers ids and not what was
+	// proposed, and answers with the revision of that commit.
 	ID ProposalID
 	// View is the revision of the view on which the proposal was planned. It tells a conflict (the obstacle is newer
 	// than View) from a mistake (infeasible). It also tells a capsule from a later one with the same id: a commitment
