@@ -2,6 +2,7 @@ package orbit
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -386,4 +387,32 @@ func TestBorrowerReadsItsLender(t *testing.T) {
 		require.ElementsMatch(t, is.reads, reads.Capsules)
 		require.Equal(t, []CapsuleID{is.capsule}, writes.Capsules)
 	}
+}
+
+// TestWhatKeepsANode: the refusal of a RemoveNode names what is left on the node, who ends it, and what can be done.
+func TestWhatKeepsANode(t *testing.T) {
+	gang := &Gang{ID: "g", Roles: []Role{{Name: "r", Spec: cpuSpec(1), Members: []CapsuleID{"m"}}}}
+	c := widely(t, cpuNode("n", 4), cpuNode("m", 4), submitOf(cpuSpec(1), "a", "b"), Submit{Gang: gang})
+	leave := RemoveNode{"n"}
+	made := c.commits(nominationOf("a", partOn("n", 1)))
+	c.commits(Nominate{Gang: "g", Ends: time.Unix(1e9, 0), Parts: []NominatedRoom{partOn("m", 1)}})
+	r := c.mistakes(leave)
+	require.ErrorContains(t, r, fmt.Sprintf(`node "n" is nominated for capsule a since revision %d; nothing it rests on has changed since its view; cordon the node; then the engine of capsule a ends the nomination, `, made))
+	require.ErrorContains(t, r, "or any engine does after 2001-09-09T01:46:40Z; or end it before the node leaves, by a Nominate of capsule a without Parts")
+	require.ErrorContains(t, c.mistakes(RemoveNode{"m"}), "then the engine of gang g ends")
+	conflict := c.refuses(ErrConflict, Proposal{Do: []Commitment{leave}})
+	require.ErrorContains(t, conflict, "cordon the node", "planning again helps nobody")
+	cordoned := c.now().Node("n").Node.Clone()
+	cordoned.State = Cordoned
+	c.commits(PutNode{cordoned})
+	require.ErrorContains(t, c.mistakes(leave), "wait until the engine of capsule a ends the nomination, because the node can no longer serve it")
+	c.commits(Nominate{Capsule: "a"}, leave) // as it says
+
+	c.commits(PutNode{Node{ID: "n", Capacity: Resources{CPU: 4}, Confirms: true}})
+	c.commits(placeOn("b", "n"))
+	require.ErrorContains(t, c.mistakes(leave), "move or release the capsules")
+	c.commits(c.says("b", Confirm{Begun: true}))
+	c.commits(Release{Capsule: "b", Final: true})
+	require.ErrorContains(t, c.mistakes(leave), "wait until its agent confirms that it has stopped; if the node is gone, put it as Lost first")
+	c.commits(PutNode{Node{ID: "n", State: Lost}}, leave) // as it says
 }

@@ -161,8 +161,10 @@ type PutNode struct {
 	Node Node `json:"node"`
 }
 
-// RemoveNode lets a node leave. It is refused while capsules, [Remains] or holds are on the node. For a dead node, put
-// it as Lost, release its capsules in batches, then remove it.
+// RemoveNode lets a node leave. It is refused while capsules, [Remains] or holds are on the node, and while it is
+// nominated. For a dead node, put it as Lost, release its capsules in batches, then remove it. The engine of a nominee ends
+// its nomination on a node that is not ready; where that engine does not run, end it in the proposal that removes the
+// node (a [Nominate] without Parts).
 type RemoveNode struct {
 	// Node is the node to remove.
 	Node NodeID `json:"node"`

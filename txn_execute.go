@@ -1,8 +1,10 @@
 package orbit
 
 import (
+	"fmt"
 	"math"
 	"strconv"
+	"time"
 )
 
 // execute performs one commitment on the write-set and returns the node that it touches, if any.
@@ -265,20 +267,33 @@ func (t *tx) removeNode(id NodeID) error {
 		return t.refuse(Rejection{Node: id}, t.s.left.Nodes, "node %q is not a member", id)
 	}
 	if n.now.Capsules > 0 || n.now.holds > 0 {
-		return t.refuse(Rejection{Node: id}, n.newest(), "node %q still has %d capsules and %d holds", id, n.now.Capsules, n.now.holds)
+		return t.refuse(Rejection{Node: id, advice: "move or release the capsules, and release the holds, before the node leaves"}, n.newest(),
+			"node %q still has %d capsules and %d holds", id, n.now.Capsules, n.now.holds)
 	}
 	if n.now.remains != nil {
-		return t.refuse(Rejection{Node: id}, n.newest(), "node %q: capsule %q has left it, and has not stopped", id, (*n.now.remains)[0].Capsule)
+		return t.refuse(Rejection{Node: id, advice: "wait until its agent confirms that it has stopped; if the node is gone, put it as Lost first"}, n.newest(),
+			"node %q: capsule %q has left it, and has not stopped", id, (*n.now.remains)[0].Capsule)
 	}
 	if parts := t.nominatedOn(n); len(parts) > 0 {
 		t.readNominees(parts)
-		return t.refuse(Rejection{Node: id}, max(n.newest(), t.s.left.Nominations), "node %q is nominated for %s", id, parts[0].of.nominee())
+		return t.refuse(Rejection{Node: id, advice: t.endsWhen(n, parts[0].of)}, max(n.newest(), t.s.left.Nominations),
+			"node %q is nominated for %s since revision %d", id, parts[0].of.nominee(), parts[0].of.Made)
 	}
 	if err := t.tampered(n); err != nil {
 		return err
 	}
 	n.gone, n.dirty, t.lowers = true, true, true
 	return nil
+}
+
+// endsWhen says who ends a nomination that keeps a node from leaving, when, and what else can be done.
+func (t *tx) endsWhen(n *txNode, of *Nomination) string {
+	engine := "cordon the node; then the engine of " + of.nominee() + " ends the nomination"
+	if !n.now.Node.Schedulable() {
+		engine = "wait until the engine of " + of.nominee() + " ends the nomination, because the node can no longer serve it"
+	}
+	return fmt.Sprintf("%s, or any engine does after %s; or end it before the node leaves, by a Nominate of %s without Parts",
+		engine, of.Ends.Format(time.RFC3339), of.nominee())
 }
 
 // tampered refuses to replace a description that is not as it was put, because what the state counts by its labels is
