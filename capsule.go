@@ -170,9 +170,9 @@ func (c *Capsule) setNomination(n *Nomination) {
 // seen the whole history.
 type submission uint64
 
-// submittedAt returns the revision at which the capsule was submitted, or a slightly higher one if more than 2^20
+// SubmittedAt returns the revision at which the capsule was submitted, or a slightly higher one if more than 2^20
 // capsules were submitted at one revision.
-func (c *Capsule) submittedAt() Revision {
+func (c *Capsule) SubmittedAt() Revision {
 	return min(Revision(c.Submitted>>submissionBits), c.Changed)
 }
 

@@ -86,7 +86,7 @@ func (v *verifier) capsules() {
 			v.fail("capsule %q changed at %d, placed at %d: before the first revision or in the future", c.ID, c.Changed, c.PlacedAt)
 		}
 		for p := c.rare().earlier; p != nil; p = p.before {
-			if p.at > max(c.PlacedAt, c.submittedAt()) {
+			if p.at > max(c.PlacedAt, c.SubmittedAt()) {
 				v.fail("capsule %q: an earlier placement, at %d, is newer than the last one, at %d, and than its submission", c.ID, p.at, c.PlacedAt)
 			}
 		}

@@ -421,7 +421,7 @@ func (c *txCapsule) submittedAt() Revision {
 	if c.was == nil {
 		return 0
 	}
-	return c.was.submittedAt()
+	return c.was.SubmittedAt()
 }
 
 // newestSpec returns the revision at which the node's description last changed before this proposal; 0 if it is fresh.
