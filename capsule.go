@@ -2,9 +2,11 @@ package orbit
 
 import (
 	"fmt"
+	"hash/maphash"
 	"iter"
 	"maps"
 	"math"
+	"math/bits"
 	"time"
 )
 
@@ -95,9 +97,11 @@ func (c *Capsule) Owner() string { return c.inCommon().owner }
 // Gang returns the id of the capsule's gang; empty: it is in no gang.
 func (c *Capsule) Gang() GangID { return c.inCommon().gang }
 
-// Labels returns the Submit.Labels of the capsule's submission; nil: none. All capsules of one Submit share the map, so
-// do not change it.
-func (c *Capsule) Labels() map[string]string { return c.inCommon().labels }
+// Labels returns a copy of the Submit.Labels of the capsule's submission; nil: none.
+func (c *Capsule) Labels() map[string]string { return maps.Clone(c.inCommon().labels) }
+
+// Label returns the value of one of the capsule's labels; empty: it has no such label. It copies nothing.
+func (c *Capsule) Label(key string) string { return c.inCommon().labels[key] }
 
 // SubmitTime returns the Submit.At of the capsule's submission; 0: unknown.
 func (c *Capsule) SubmitTime() Instant { return c.inCommon().time }
@@ -166,9 +170,9 @@ func (c *Capsule) setNomination(n *Nomination) {
 // seen the whole history.
 type submission uint64
 
-// submittedAt returns the revision at which the capsule was submitted, or a slightly higher one if more than 2^20
+// SubmittedAt returns the revision at which the capsule was submitted, or a slightly higher one if more than 2^20
 // capsules were submitted at one revision.
-func (c *Capsule) submittedAt() Revision {
+func (c *Capsule) SubmittedAt() Revision {
 	return min(Revision(c.Submitted>>submissionBits), c.Changed)
 }
 
@@ -295,6 +299,27 @@ type Role struct {
 // maxRoles is the maximum number of roles of a gang. The record of a capsule has 16 bits for the index of its role.
 const maxRoles = 1 << 16
 
+// Clone returns a copy that shares no memory with g, except specs that a ledger has handed out. To submit a changed gang
+// of a [GangState], change a Clone. A plain copy (*g) still has the roles of the state.
+func (g *Gang) Clone() *Gang {
+	return new(cloner).gang(g)
+}
+
+// digest returns a hash of all that a plain copy of g shares with g.
+func (g *Gang) digest() (sum uint64) {
+	sum = digestList(sum, g.Levels)
+	for i := range g.Roles {
+		r := &g.Roles[i]
+		sum = bits.RotateLeft64(sum, 1) ^ maphash.Comparable(hashSeed, struct {
+			name string
+			spec *Spec
+			min  int
+		}{r.Name, r.Spec, r.Min})
+		sum = digestList(sum, r.Members)
+	}
+	return sum
+}
+
 // GangState is a gang and the number of its placed members, at one revision. Read it, never write it.
 type GangState struct {
 	// Gang is the gang as it was submitted.
@@ -311,6 +336,8 @@ type GangState struct {
 
 	// The number of members that still have a record.
 	records int
+	// The digest of Gang. Only Verify compares it.
+	sum uint64
 }
 
 // newGangState returns the record of a gang of which no member is placed or done.

@@ -810,7 +810,7 @@ func TestDiagnosisCountsWhenRead(t *testing.T) {
 // TestDraftNominatesOnce: what a later proposal nominates or ends must not rest on what an earlier one does with the same
 // nomination, which may be lost.
 func TestDraftNominatesOnce(t *testing.T) {
-	c := widely(t, cpuNode("n", 8), submitOf(cpuSpec(1), "a", "b"))
+	c := widely(t, cpuNode("n", 8), submitOf(cpuSpec(2), "a", "b"))
 	made := c.commits(nominationOf("a", partOn("n", 1)))
 	v, _ := viewOf(t, c, nil)
 	var d Draft

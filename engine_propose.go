@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	mathrand "math/rand/v2"
 	"slices"
 	"time"
 )
@@ -470,24 +471,28 @@ func (e *Engine) lost(p *Proposal, err error) {
 	e.view.queue.own = false
 }
 
-// idSource makes proposal ids: eight random bytes that are the same for all ids of the source, and a count.
+// idSource makes proposal ids: eight random bytes that are the same for all ids of the source, so that observers can
+// tell which engine made a proposal, and eight bytes that nobody can predict from ids that they have seen. A caller who
+// could would commit something under the next id, and the ledger would take the engine's proposal for a repetition.
 type idSource struct {
 	prefix [8]byte
-	count  uint64
+	rest   *mathrand.ChaCha8
 }
 
 // newIDSource returns a source whose ids no other source makes.
 func newIDSource() idSource {
 	var s idSource
+	var seed [32]byte
 	_, _ = rand.Read(s.prefix[:]) // never fails
+	_, _ = rand.Read(seed[:])
+	s.rest = mathrand.NewChaCha8(seed)
 	return s
 }
 
 // next returns a new id. It reads no randomness from the system, which would cost a system call for each id.
 func (s *idSource) next() (id ProposalID) {
-	s.count++
 	copy(id[:], s.prefix[:])
-	binary.BigEndian.PutUint64(id[8:], s.count)
+	binary.BigEndian.PutUint64(id[8:], s.rest.Uint64())
 	return id
 }
 

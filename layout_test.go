@@ -242,8 +242,8 @@ var layers = [][]string{
 }
 
 const (
-	mostFiles    = 48  // 38, one for what is found running (Adopt) and what changes its size (Resize), four for the rules of company: what they are, what a state counts, and what a proposal and a plan make of them; one for the sizes of nodes; and four for what failed where, which a state counts, plans avoid, and engines delay or take back
-	mostExported = 120 // 105, Adopt, Resize, NodeKey, Taint, Toleration, Nominee, Apart, Even, Skew, Company, Extra, CapsuleRecord, Failures, NodeFailure and NodeStarts
+	mostFiles    = 49  // 38, one for what is found running (Adopt) and what changes its size (Resize), four for the rules of company: what they are, what a state counts, and what a proposal and a plan make of them; one for the sizes of nodes; one for broken gangs; and four for what failed where, which a state counts, plans avoid, and engines delay or take back
+	mostExported = 121 // 105, Adopt, Resize, NodeKey, Taint, Toleration, Nominee, Apart, Even, Skew, Company, Extra, CapsuleRecord, Failures, NodeFailure, NodeStarts and PlanPrefix
 	mostUpward   = 10
 	mostLines    = 780
 )

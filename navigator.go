@@ -32,8 +32,9 @@ type Navigator interface {
 
 // Plan is the result of [Navigator].Plan.
 type Plan struct {
-	// Proposals are sent in this order. Their ID and View, and At of their placements and releases, may be left zero:
-	// the engine sets them.
+	// Proposals are sent in this order. The engine sets their ID, so leave it zero: a proposal with an id is not sent.
+	// Their View, and At of their placements and releases, may be left zero; then the engine sets them too. What else a
+	// plan may not do, [State.Offence] says.
 	Proposals []Proposal
 	// Unplaced lists the capsules that the plan does not place, with reasons.
 	Unplaced []Unplaced
@@ -41,7 +42,8 @@ type Plan struct {
 	Notes []slog.Attr
 }
 
-// complete sets the fields that a plan may leave zero. It requires that p shares no slice with the plan.
+// complete sets the fields that a plan may leave zero, and the id, unless the engine has set it before and sends the
+// proposal again. It requires that p shares no slice with the plan.
 func (p *Proposal) complete(ids *idSource, view Revision, now Instant) {
 	if p.ID.IsZero() {
 		p.ID = ids.next()

@@ -570,8 +570,8 @@ func (q *queue) takeTrial() {
 	}
 }
 
-// roomEnd is an end that the owner of the view has to propose: of a hold or a protection, when (at) and by which
-// commitment (do).
+// roomEnd is an end that the owner of the view has to propose: of a hold, a protection, or a nomination whose Ends is too
+// late, when (at) and by which commitment (do).
 type roomEnd struct {
 	at time.Time
 	do Commitment
@@ -580,7 +580,7 @@ type roomEnd struct {
 // Before orders ends, soonest first.
 func (a roomEnd) Before(b roomEnd) bool { return a.at.Before(b.at) }
 
-// lives reports whether the hold or the protection that an end is for still exists, unchanged.
+// lives reports whether what an end is for still exists, unchanged.
 func (s *State) lives(end roomEnd) bool {
 	switch do := end.do.(type) {
 	case Release:
@@ -589,12 +589,27 @@ func (s *State) lives(end roomEnd) bool {
 	case Protect:
 		p, _ := s.protected.Get(protection{capsule: do.Capsule})
 		return p.since == do.Since
+	case Nominate:
+		n := s.nominationOf(do.Capsule, do.Gang)
+		return n.Lives() && n.Made == do.Since
 	}
 	return false
 }
 
-// foresee schedules the end of the hold or the protection that a change begins. The time of a protection counts from
-// the instant of the view.
+// nominationOf returns the nomination of a capsule, or of a gang if gang is not empty; nil: there is none.
+func (s *State) nominationOf(capsule CapsuleID, gang GangID) *Nomination {
+	if g := s.Gang(gang); g != nil {
+		return g.Nomination
+	}
+	if c := s.Capsule(capsule); c != nil {
+		return c.Nomination()
+	}
+	return nil
+}
+
+// foresee schedules the end of the hold, the protection or the nomination that a change begins. The time of a protection
+// counts from the instant of the view, and so does that of a nomination. A nomination whose Ends comes first is left to
+// lapsed.
 func (v *View) foresee(c *Change) {
 	switch do := c.Do.(type) {
 	case Hold:
@@ -603,16 +618,27 @@ func (v *View) foresee(c *Change) {
 		if do.For > 0 {
 			v.ends.Push(roomEnd{v.now.Add(do.For), Protect{Capsule: do.Capsule, Since: c.Revision}})
 		}
+	case Nominate:
+		if at := v.now.Add(v.state.limits.LongestNomination()); len(do.Parts) > 0 && do.Ends.After(at) {
+			v.ends.Push(roomEnd{at, Nominate{Capsule: do.Capsule, Gang: do.Gang, Since: c.Revision}})
+		}
 	}
 }
 
-// findEnds schedules anew the ends of all holds and protections that exist. A protection that was scheduled before
-// keeps its end, so its time does not start again.
+// findEnds schedules anew the ends of all holds, protections and nominations that exist. Protections and nominations that
+// were scheduled before keep their ends, so their time does not start again.
 func (v *View) findEnds(from *source) {
-	known := map[CapsuleID]roomEnd{}
+	known, nominated := map[CapsuleID]roomEnd{}, map[*Nomination]roomEnd{}
 	for _, end := range slices.Concat(v.ends, v.ending) {
-		if do, ok := end.do.(Protect); ok && v.state.lives(end) {
-			known[do.Capsule] = end
+		switch do := end.do.(type) {
+		case Protect:
+			if v.state.lives(end) {
+				known[do.Capsule] = end
+			}
+		case Nominate:
+			if v.state.lives(end) {
+				nominated[v.state.nominationOf(do.Capsule, do.Gang)] = end
+			}
 		}
 	}
 	if v.ends, v.ending = v.ends[:0], v.ending[:0]; !from.holds {
@@ -628,10 +654,19 @@ func (v *View) findEnds(from *source) {
 		}
 		v.ends.Push(end)
 	}
+	latest := v.now.Add(v.state.limits.LongestNomination())
+	v.state.lapses.DescendGreaterThan(&Nomination{Ends: latest, Rank: math.MaxInt32}, func(n *Nomination) bool {
+		end := nominated[n]
+		if end.do == nil {
+			end = roomEnd{latest, n.ending().Do[0]}
+		}
+		v.ends.Push(end)
+		return true
+	})
 }
 
-// ended returns the commitments that end the holds and protections whose time has passed, and forgets those that no
-// longer exist. It returns a commitment again in every pass until it is committed, because a proposal may fail.
+// ended returns the commitments that end the holds, protections and nominations whose time has passed, and forgets those
+// that no longer exist. It returns a commitment again in every pass until it is committed, because a proposal may fail.
 func (v *View) ended(now time.Time) (out []Commitment) {
 	for _, end := range v.ending {
 		v.ends.Push(end)

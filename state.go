@@ -139,6 +139,8 @@ type departures struct {
 type nodeKey struct {
 	id   NodeID
 	slot uint32
+	// A part of the digest of the node's description, as it was put. See intact.
+	sum uint32
 }
 
 type holdRecord struct {
@@ -149,6 +151,13 @@ type holdRecord struct {
 type markRecord struct {
 	key, value string
 	changed    Revision
+}
+
+// intact reports whether a member's description is as it was put: not changed through a plain copy, which shares maps and
+// lists with it.
+func (s *State) intact(n *Node) bool {
+	k, ok := s.members.Get(nodeKey{id: n.ID})
+	return ok && k.sum == uint32(n.digest())
 }
 
 var hashSeed = maphash.MakeSeed()

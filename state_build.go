@@ -7,7 +7,6 @@ import (
 	"iter"
 	"maps"
 	"math"
-	"slices"
 	"time"
 )
 
@@ -95,6 +94,7 @@ func (b *StateBuilder) add(record func(v *validator) error) error {
 // which its description last changed; neither may be 0.
 func (b *StateBuilder) Node(n Node, usage, specification Revision) error {
 	return b.add(func(v *validator) error {
+		n = *n.clone()
 		v.putNode(&n)
 		if usage == 0 || specification == 0 {
 			v.fail("node %q: counters %d and %d; neither may be zero", n.ID, usage, specification)
@@ -118,8 +118,9 @@ func (b *StateBuilder) Gang(g *Gang, changed Revision, nominated *Nomination) er
 		return b.add(func(*validator) error { return errors.New("no gang") })
 	}
 	own := *g
-	own.Roles = slices.Clone(g.Roles)
+	own.Levels, own.Roles = cloned(g.Levels), cloned(g.Roles)
 	for i := range own.Roles {
+		own.Roles[i].Members = cloned(own.Roles[i].Members)
 		spec, err := b.share(own.Roles[i].Spec)
 		if err != nil {
 			return err
@@ -379,7 +380,7 @@ func (b *StateBuilder) nomination(v *validator, n *Nomination, whose Nomination,
 		return nil, nil
 	}
 	own := *n
-	own.Parts = slices.Clone(n.Parts)
+	own.Parts = cloned(n.Parts)
 	if own.Capsule != whose.Capsule || own.Gang != whose.Gang {
 		return nil, fmt.Errorf("nomination of %s is kept with %s", own.nominee(), whose.nominee())
 	}

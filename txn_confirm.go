@@ -199,7 +199,7 @@ func (v *verifier) remains(c *Capsule) {
 			v.fail("capsule %q has remains on node %q, but the node is not there, is lost, or does not list them", c.ID, r.Node)
 			return
 		}
-		if r.Spec != c.Spec && r.Left > c.submittedAt() && !c.Respecified {
+		if r.Spec != c.Spec && r.Left > c.SubmittedAt() && !c.Respecified {
 			v.fail("capsule %q left node %q at revision %d with another spec than it has", c.ID, r.Node, r.Left)
 		}
 		if r.Since == 0 || r.Since > r.Left || r.Left > v.s.rev || c.Placed() && c.PlacedAt < r.Left {

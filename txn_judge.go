@@ -297,10 +297,7 @@ func (t *tx) overShare(made *Nomination, others *totals) int {
 	mine.addRooms(made, 1)
 	capacity := t.capacity()
 	for d := range mine {
-		sum := wide{others[d].hi + mine[d].hi, others[d].lo}
-		if sum.lo += mine[d].lo; sum.lo < mine[d].lo {
-			sum.hi++
-		}
+		sum := others[d].add(mine[d])
 		if mine[d] != (wide{}) && others[d] != (wide{}) && sum.times(100).exceeds(capacity[d].times(t.s.limits.NominatedShare)) {
 			return d
 		}

@@ -34,6 +34,9 @@ func (s *State) publish(t *tx) {
 	}
 	for i := range t.gangs.entries {
 		if e := &t.gangs.entries[i]; e.now != e.was {
+			if e.was == nil || e.was.Gang != e.now.Gang {
+				e.now.sum = e.now.Gang.digest()
+			}
 			s.gangs.ReplaceOrInsert(e.now)
 		}
 	}
@@ -76,13 +79,14 @@ func (s *State) publishNode(e *txNode) {
 	case e.was == nil:
 		s.nodes.Take(slot, s.owner).node = e.now
 		s.nodes.File(hashOf(string(id)), slot, s.owner)
-		s.members.ReplaceOrInsert(nodeKey{id, slot})
+		s.members.ReplaceOrInsert(nodeKey{id, slot, uint32(e.now.Node.digest())})
 		return
 	}
 	r := s.nodes.Own(slot, s.owner)
 	if e.was.Node != e.now.Node { // pointers, not Specification: proposals of a batch may share a revision, and so the counter
 		s.left.Groups = s.rev // labels may have moved its capsules to another domain
 		s.relabel(r, e.now.Node.Labels)
+		s.members.ReplaceOrInsert(nodeKey{id, slot, uint32(e.now.Node.digest())})
 	}
 	r.node = e.now
 }
@@ -373,6 +377,7 @@ func (s *State) renominate(was, now *Nomination) {
 		}
 	}
 	if now.Lives() {
+		now.sum = digestList(0, now.Parts)
 		s.nominations.ReplaceOrInsert(now)
 		s.lapses.ReplaceOrInsert(now)
 		s.nominated.addRooms(now, 1)

@@ -329,6 +329,9 @@ func (v *validator) spec(s *Spec) *Spec {
 		v.text("word in spec", word, v.limits.SpecBytes)
 	}
 	v.failAll(s.faults())
+	if s.torn() {
+		v.fail("spec of module %q: %s", s.Module, tornSpec)
+	}
 	if len(v.faults) > before {
 		return s
 	}

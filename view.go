@@ -12,7 +12,8 @@ import (
 )
 
 // Report is what a node last reported about itself. It belongs to the soft plane: it may be stale or lost, and nothing
-// in it is a promise. The zero value is the report of a node that has reported nothing.
+// in it is a promise. The zero value is the report of a node that has reported nothing. The map and the lists of a report
+// that a view or telemetry returns are shared by all readers: do not write to them.
 type Report struct {
 	// Node is the node that reports.
 	Node NodeID
@@ -294,7 +295,7 @@ func (v *View) advance(state *State, news span, from *source) (woken bool) {
 			v.foresee(c)
 		}
 	}
-	if len(v.ends) > 2*(state.holds.Len()+state.protected.Len())+64 { // most entries are void: holds and protections that ended early
+	if len(v.ends) > 2*(state.holds.Len()+state.protected.Len()+state.nominations.Len())+64 { // most entries are void: they ended early
 		v.findEnds(from)
 	}
 	return woken

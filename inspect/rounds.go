@@ -246,7 +246,7 @@ func (l *roundLog) made(p *orbit.Proposal, engine string) {
 	if p.ID.IsZero() || l.makers[by] == engine {
 		return
 	}
-	if len(l.makers) >= mostMakers { // navigators may choose ids of their own
+	if len(l.makers) >= mostMakers { // an importer may start any number of engines
 		clear(l.makers)
 	}
 	l.makers[by] = engine

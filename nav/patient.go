@@ -83,7 +83,7 @@ type Patient struct {
 	// to Limits.NominationAging. Unaged has no effect in an engine with an Aging: nominations then rank by that, also
 	// up to Limits.NominationAging.
 	Unaged bool
-	// For is how long a nomination lasts unless it is renewed; default 2 min. The first plan after half of that time
+	// For is how long a nomination lasts unless it is renewed, at most Limits.Nominate; default 2 min. The first plan after half of that time
 	// renews it, so For should be several times the sum of Engine.ParkFor, Backoff.Max and the time that a plan takes.
 	For time.Duration
 	// Filter excludes nodes, as the filter of a placement engine does; nil: no node is excluded. If the wrapped

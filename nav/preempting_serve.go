@@ -174,7 +174,7 @@ func (r *preemptPass) exceeds(leave []*orbit.Capsule, highest int32) error {
 // nominate adds a proposal that nominates room to the plan. It reports false if the draft refuses it, as the ledger
 // would.
 func (r *preemptPass) nominate(w waiter, parts []orbit.NominatedRoom) bool {
-	do := orbit.Nominate{Capsule: w.capsule, Gang: w.gang, Parts: parts, Ends: r.now.Add(2 * time.Minute)}
+	do := orbit.Nominate{Capsule: w.capsule, Gang: w.gang, Parts: parts, Ends: r.now.Add(min(2*time.Minute, r.state.Limits().LongestNomination()))}
 	if err := r.draft.Nominate(do); err != nil {
 		return false
 	}

@@ -1,6 +1,7 @@
 package place
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -399,17 +400,22 @@ func (w *country) nomination(t *rapid.T) (do orbit.Nominate, ok bool) {
 		return do, true
 	}
 	do.Aged, do.Ends = rapid.Int32Range(0, 3).Draw(t, "aged"), w.now.Add(time.Hour)
-	for _, n := range w.some(rapid.SampledFrom([]int{1, 2, 5, 40}).Draw(t, "parts")) {
-		part := orbit.NominatedRoom{Node: n.Node.ID}
+	members := 0 // that ask for as much as c
+	for m := range snapshotOf(panicky{}, w.ledger).Members(do.Gang) {
+		members += btoi(m.Spec == c.Spec)
+	}
+	for _, n := range w.some(min(max(1, members), rapid.SampledFrom([]int{1, 2, 5, 40}).Draw(t, "parts"))) {
+		part, want := orbit.NominatedRoom{Node: n.Node.ID}, &c.Spec.Devices
 		for d, most := range n.Node.Capacity {
-			if part.Room[d] = most / (1 + w.rng.Int64N(3)); w.rng.IntN(3) == 0 {
+			if part.Room[d] = min(most, c.Spec.Envelope.Reservation[d]) / (1 + w.rng.Int64N(2)); w.rng.IntN(3) == 0 {
 				part.Room[d] = 0
 			}
 		}
-		if part.Devices = devicesWith(n, 1) & orbit.DeviceSet(w.rng.IntN(16)); part.Devices != 0 && c.Spec.Devices.Accepts(n.Node.Devices.Model) {
-			part.Milli = 1 + w.rng.IntN(1000)
-		} else {
-			part.Devices = 0
+		for i := range n.Node.Devices.Count {
+			if devicesWith(n, 1).Has(i) && w.rng.IntN(2) == 0 && part.Devices.Len() < want.Count && want.Accepts(n.Node.Devices.Model) {
+				part.Devices |= 1 << i
+				part.Milli = cmp.Or(part.Milli, 1+w.rng.IntN(want.Milli))
+			}
 		}
 		if (part.Room != orbit.Resources{} || part.Devices != 0) && w.mayServe(do, part) {
 			do.Parts = append(do.Parts, part)

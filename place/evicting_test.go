@@ -182,7 +182,7 @@ func (w *fullWorld) urgent() orbit.CapsuleID {
 			orbit.Release{Capsule: id, Stopped: true, At: orbit.Instant(time.Unix(1000, 0).UnixNano())}}})
 	}
 	if w.nominations && w.IntN(2) == 0 {
-		room := orbit.NominatedRoom{Node: w.node(w.IntN(w.nodes)), Room: orbit.Resources{orbit.CPU: 1 + w.Int64N(3)}}
+		room := orbit.NominatedRoom{Node: w.node(w.IntN(w.nodes)), Room: orbit.Resources{orbit.CPU: 1 + w.Int64N(spec.Envelope.Reservation[orbit.CPU])}}
 		_, _ = w.ledger.Propose(context.Background(), orbit.Proposal{Do: []orbit.Commitment{
 			orbit.Nominate{Capsule: id, Parts: []orbit.NominatedRoom{room}, Ends: time.Unix(1<<40, 0)}}})
 	}

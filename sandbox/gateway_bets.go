@@ -143,9 +143,6 @@ func (c *create) plan(b *bet, on *choice) (err error) {
 	if c.placed != nil {
 		stopped := orbit.Release{Capsule: c.made.Capsule, From: c.placed.debit.node, Stopped: true, At: orbit.Instant(c.failedAt.UnixNano())}
 		c.proposal.Do = append([]orbit.Commitment{stopped}, c.proposal.Do...)
-		if c.proposal.View < c.placed.revision { // the view is older than the capsule, so the proposal cannot be planned on it
-			c.proposal.View = 0
-		}
 	}
 	return nil
 }
@@ -163,6 +160,13 @@ func (g *Gateway) void(b *bet, r *orbit.Rejection) {
 		g.stats.Conflicts++
 		g.wanted = max(g.wanted, cmp.Or(r.TakenAt, r.At))
 	}
+}
+
+// await has the view reach a revision before anything more is planned on it.
+func (g *Gateway) await(at orbit.Revision) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.wanted = max(g.wanted, at)
 }
 
 // undo takes a bet back. The caller holds the lock.

@@ -355,7 +355,7 @@ func (t *liveTurn) hold() [][]orbit.Commitment {
 	return once(h)
 }
 
-// nominate nominates a capsule or a gang for room on up to two nodes, whether it is free or not, until some time before
+// nominate nominates a capsule for room on a node, or a gang for room on up to two, whether it is free or not, until some time before
 // the next rest or for longer than the world lasts. At times it ends a nomination.
 func (t *liveTurn) nominate() [][]orbit.Commitment {
 	c := t.capsule((*orbit.Capsule).Pending)
@@ -374,8 +374,12 @@ func (t *liveTurn) nominate() [][]orbit.Commitment {
 	if do.Ends = time.Now().Add(time.Hour); lucky(t.r, 50) {
 		do.Ends = time.Now().Add(time.Duration(t.r.Int64N(int64(max(left, 1)))))
 	}
+	most := 1
+	if g := t.state.Gang(do.Gang); g != nil {
+		most = min(2, len(g.Gang.Roles[0].Members))
+	}
 	for _, n := range t.nodes {
-		if lucky(t.r, 50) || len(do.Parts) == 2 {
+		if lucky(t.r, 50) || len(do.Parts) == most {
 			continue
 		}
 		part := orbit.NominatedRoom{Node: n.Node.ID, Room: c.Spec.Envelope.Reservation}

@@ -2,7 +2,6 @@ package race
 
 import (
 	"fmt"
-	"maps"
 
 	"github.com/orbitsched/orbit"
 )
@@ -85,7 +84,7 @@ func (t *liveTurn) leave() [][]orbit.Commitment {
 	if n == nil || len(t.nodes) < 2 {
 		return nil
 	}
-	gone := *n.Node
+	gone := n.Node.Clone()
 	gone.State = orbit.Lost
 	do := []orbit.Commitment{orbit.PutNode{Node: gone}}
 	for _, c := range t.capsules(func(c *orbit.Capsule) bool { return c.Node == n.Node.ID }) {
@@ -112,8 +111,7 @@ func (t *liveTurn) change(n *orbit.NodeState, change func(*orbit.Node)) [][]orbi
 	if n == nil {
 		return nil
 	}
-	c := *n.Node
-	c.Labels = maps.Clone(c.Labels)
+	c := n.Node.Clone()
 	change(&c)
 	return once(orbit.PutNode{Node: c})
 }

@@ -37,7 +37,7 @@ func (w *world) status(j *Job) Status {
 		if j.Kind != Service {
 			s.Done--
 		}
-		if c.Labels()[labelGeneration] == strconv.Itoa(j.Generation) {
+		if c.Label(labelGeneration) == strconv.Itoa(j.Generation) {
 			s.Newest++
 		}
 		switch {
