@@ -236,14 +236,14 @@ var layers = [][]string{
 	{"txn.go", "txn_judge.go", "txn_execute.go", "txn_nominate.go", "txn_evict.go", "txn_spare.go", "txn_confirm.go", "txn_adopt.go", "txn_company.go", "txn_publish.go", "txn_validate.go"},
 	{"state_check.go", "state_verify.go", "state_dump.go", "state_build.go"},
 	{"ledger.go", "ledger_history.go"},
-	{"view.go", "queue.go", "queue_park.go", "queue_nominated.go"},
+	{"view.go", "queue.go", "queue_park.go", "queue_nominated.go", "queue_reasons.go"},
 	{"draft.go", "draft_propose.go", "draft_policy.go", "draft_company.go", "score.go"},
-	{"navigator.go", "engine.go", "engine_guard.go", "engine_propose.go", "engine_wait.go"},
+	{"navigator.go", "engine.go", "engine_guard.go", "engine_propose.go", "engine_wait.go", "engine_backlog.go"},
 }
 
 const (
-	mostFiles    = 44  // 38, one for what is found running (Adopt) and what changes its size (Resize), four for the rules of company: what they are, what a state counts, and what a proposal and a plan make of them; and one for the sizes of nodes
-	mostExported = 117 // 105, Adopt, Resize, NodeKey, Taint, Toleration, Nominee, Apart, Even, Skew, Company, Extra and CapsuleRecord
+	mostFiles    = 46  // 38, one for what is found running (Adopt) and what changes its size (Resize), four for the rules of company: what they are, what a state counts, and what a proposal and a plan make of them; and one for the sizes of nodes
+	mostExported = 126 // 105, Adopt, Resize, NodeKey, Taint, Toleration, Nominee, Apart, Even, Skew, Company, Extra and CapsuleRecord
 	mostUpward   = 10
 	mostLines    = 780
 )
