@@ -764,9 +764,7 @@ func TestDraftRefuses(t *testing.T) {
 
 // reasoned is a NoFit that has been counted.
 func reasoned(reasons map[string]int) *NoFit {
-	c := &fitCount{reasons: reasons}
-	c.once.Do(func() {})
-	return &NoFit{count: c}
+	return &NoFit{count: &fitCount{reasons: reasons}}
 }
 
 // TestNoFitTexts: the verb agrees with the number of nodes, and the most frequent reason comes first.

@@ -1,6 +1,7 @@
 package orbit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -93,6 +94,9 @@ type misfitting struct {
 	// A *NoFit in the plan says that the spec fits on no node. False: the navigator leaves its capsules out for other
 	// reasons.
 	nowhere bool
+	// The first reason with a *NoFit, and its count, if it has one.
+	why   error
+	count *fitCount
 	// The domains to which Spec.Near binds the spec, if each of its NoFits names the same; nil: they differ, or there
 	// are none.
 	near  *nearby
@@ -120,13 +124,14 @@ func unfit(unplaced []Unplaced) (specs []misfitting) {
 			continue
 		}
 		m, was := &specs[i], specs[i].nowhere
+		m.why = cmp.Or(m.why, u.Why)
 		m.nowhere, m.ruled = true, m.ruled || nofit != nil && nofit.ruled
 		m.evicts, m.kept = m.evicts || nofit != nil && nofit.evicts, m.kept || nofit != nil && nofit.kept
 		switch {
 		case nofit == nil:
 			m.near = nil
 		case !was:
-			m.near, m.rest = nofit.near, nofit.rest
+			m.near, m.rest, m.count = nofit.near, nofit.rest, nofit.count
 		case m.near != nofit.near:
 			m.near = nil
 		}

@@ -33,6 +33,9 @@ func (e *Engine) park(planned []*Capsule, unfit []misfitting, plan []Proposal) (
 		case e.view.queue.park(m, until):
 			aside = append(aside, m.spec)
 		}
+		if unfit[i].count != nil {
+			e.unread = append(e.unread, unfit[i].count)
+		}
 		evicts = evicts || unfit[i].evicts
 	}
 	if evicts {
@@ -251,6 +254,7 @@ func (e *Engine) giveUp(p *Proposal, why error, round *Round) {
 			round.Unplaced = append(round.Unplaced, Unplaced{Capsule: e.view.state.Capsule(place.Capsule), Why: why})
 		}
 	}
+	e.reasons.refused(e.view.state, p, WaitWithheld, why, e.view.now)
 	e.lost(p, nil)
 }
 
@@ -400,11 +404,13 @@ func (e *Engine) sort(p *Proposal, o Outcome, round *Round) {
 	if e.OnRound != nil {
 		round.Settled = append(round.Settled, Settled{*p, o})
 	}
-	count := &round.Failed
-	switch {
-	case o.Err == nil:
+	if o.Err == nil {
 		e.committed(p, o.Revision, round)
 		return
+	}
+	e.reasons.refused(e.view.state, p, WaitRefused, o.Err, e.view.now)
+	count := &round.Failed
+	switch {
 	case errors.Is(o.Err, ErrConflict):
 		round.Conflicts++
 		e.lost(p, o.Err)

@@ -42,6 +42,27 @@ type Plan struct {
 	Notes []slog.Attr
 }
 
+// maySilence reports whether a plan may leave out some of the capsules that the navigator was given without a reason.
+func (p *Plan) maySilence(given int) bool {
+	left := given - len(p.Unplaced)
+	if len(p.Proposals) >= left { // nearly all proposals place one capsule or more
+		return false
+	}
+	p.eachPlace(func(*Place) { left-- })
+	return left > 0
+}
+
+// eachPlace calls f with each placement of the plan.
+func (p *Plan) eachPlace(f func(*Place)) {
+	for i := range p.Proposals {
+		for _, do := range p.Proposals[i].Do {
+			if place, ok := do.(Place); ok {
+				f(&place)
+			}
+		}
+	}
+}
+
 // complete sets the fields that a plan may leave zero, and the id, unless the engine has set it before and sends the
 // proposal again. It requires that p shares no slice with the plan.
 func (p *Proposal) complete(ids *idSource, view Revision, now Instant) {
@@ -125,6 +146,11 @@ type Round struct {
 	// Errors has all errors of the pass except conflicts, at most 16 of a kind.
 	Errors []error
 
+	// By is the engine that made the round, for example for a [Backlog] of its work.
+	By *Engine
+
+	// Why nothing could be planned; nil: it could.
+	trouble error
 	// Something new was committed.
 	fresh bool
 	// The ledger had new work, or new room for parked work.
@@ -180,6 +206,12 @@ func (r Round) first() string {
 	return "; " + line
 }
 
+// fail notes an error that kept the pass from planning.
+func (r *Round) fail(err error) {
+	r.Errors = append(r.Errors, err)
+	r.trouble = err
+}
+
 // active reports whether the pass had anything to plan or to send.
 func (r *Round) active() bool { return r.Pending > 0 || r.Proposed > 0 }
 
@@ -207,7 +239,7 @@ func (p *Population) Run(ctx context.Context) error {
 	}
 	p.owners = &claimTable{engines: p.Engines}
 	for i, e := range p.Engines {
-		e.claimTable, e.number = p.owners, i
+		e.population.Store(&claimShare{p.owners, i})
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	for _, e := range p.Engines {
@@ -251,11 +283,14 @@ func (t *claimTable) find(key claim) int {
 	return owner
 }
 
+// claimShare is the position of an engine in the claim table of its population.
+type claimShare struct {
+	table  *claimTable
+	number int
+}
+
 // forget clears the table. Some answers were given while a navigator did not answer, and it answers again.
 func (t *claimTable) forget() {
-	if t == nil {
-		return
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.owner = nil

@@ -631,7 +631,7 @@ func singular(why string) string {
 		return "does" + rest
 	case "have":
 		return "has" + rest
-	case "hold", "lack", "wait":
+	case "fit", "hold", "lack", "wait":
 		return verb + "s" + rest
 	}
 	return why

@@ -83,7 +83,10 @@ func (a entry) Before(b entry) bool { return a.submitted < b.submitted }
 
 // clear drops all entries and parked classes. From then on the given state decides which entries are valid.
 func (q *queue) clear(state *State) {
+	reasons := q.parked.reasons
+	reasons.unparkAll()
 	*q = queue{state: state, classes: map[*Spec]*class{}, parked: newParking(), recalled: map[*Spec]bool{}, aging: q.aging, now: q.now}
+	q.parked.reasons = reasons
 }
 
 // absorb applies one change of the ledger. It reports whether there is new work, or new room for parked work.

@@ -449,7 +449,6 @@ func TestFramesAreSharedAndBounded(t *testing.T) {
 func TestWhatIsKeptIsBounded(t *testing.T) {
 	h := &Handler{Ledger: &orbit.MemoryLedger{}}
 	h.init()
-	h.log.look(true)
 	long := strings.Repeat("ü", 10_000)
 	for i := range 2000 {
 		r := orbit.Round{Engine: fmt.Sprintf("%s-%d", long, i), Proposed: 1, Errors: []error{errors.New(long)}}
@@ -478,7 +477,6 @@ func (panics) Error() string { panic("no text") }
 func TestErrorsOfImportersMayPanic(t *testing.T) {
 	l, h, _ := scene(t)
 	h.init()
-	h.log.look(true)
 	s, err := l.Snapshot(t.Context())
 	require.NoError(t, err)
 	h.Round(orbit.Round{Engine: "e", Errors: []error{panics{}}, Unplaced: []orbit.Unplaced{{}, {Capsule: s.Capsule("large"), Why: panics{}}}})
