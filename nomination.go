@@ -420,7 +420,7 @@ func (r *NominatedRoom) exceeds(n *Node, roles []Role, names *dimensionNames) (o
 			continue
 		}
 		asks.addRole(&roles[i])
-		if over, of = claims.beyond(&asks, names); over == "" {
+		if more, _ := claims.beyond(&asks, names); more == "" {
 			return "", "" // most often after the first role
 		}
 	}

@@ -331,7 +331,7 @@ func (t *tx) tampered(n *txNode) error {
 
 // invalid is the rejection of a commitment that is wrong in every state.
 func (t *tx) invalid(r Rejection, format string, args ...any) error {
-	err := t.refuse(r, 0, format, args...).(*Rejection)
+	err := t.refuse(r, 0, format, args...).(*Rejection) //nolint:errorlint // made here, and never wrapped
 	err.Kind, err.TakenAt = ErrInvalid, 0
 	return err
 }
