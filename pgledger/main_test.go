@@ -38,11 +38,11 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// sharedURL returns the URL of the server in ORBIT_POSTGRES_URL, or of one that is started for the tests. Without either the
+// sharedURL returns the URL of the server in ORBIT_POSTGRES, or of one that is started for the tests. Without either the
 // test is skipped.
 func sharedURL(t testing.TB) string {
 	shared.once.Do(func() {
-		if shared.url = os.Getenv("ORBIT_POSTGRES_URL"); shared.url != "" {
+		if shared.url = os.Getenv("ORBIT_POSTGRES"); shared.url != "" {
 			return
 		}
 		if shared.s, shared.err = server.New("max_connections=400"); shared.err == nil {
@@ -56,7 +56,7 @@ func sharedURL(t testing.TB) string {
 // missing skips a test if there is no Postgres, and fails it after any other error.
 func missing(t testing.TB, err error) {
 	if errors.Is(err, server.ErrMissing) {
-		t.Skip(err, "or set ORBIT_POSTGRES_URL")
+		t.Skip(err, "or set ORBIT_POSTGRES")
 	}
 	require.NoError(t, err)
 }
