@@ -12,7 +12,7 @@ import (
 
 // Errors of logs in Postgres, to be tested with errors.Is.
 var (
-	// ErrSetup: the schema or a table is missing, or the role may not use it. The error's text has the SQL for an administrator.
+	// ErrSetup: the database, the schema or a table is missing, or the role is refused. Where SQL helps, the error's text has it.
 	ErrSetup = errors.New("pgledger: an administrator has to set it up")
 	// ErrNoLog: there is no log of this name, and LogOptions.Existing is set.
 	ErrNoLog = errors.New("pgledger: there is no log of this name")
@@ -65,4 +65,6 @@ const (
 	noTable      = "42P01"
 	noSchema     = "3F000"
 	noColumn     = "42703"
+	noRole       = "28" // no such role, or another password
+	noDatabase   = "3D000"
 )

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/orbitsched/orbit"
@@ -17,16 +18,19 @@ import (
 // Ledger is a ledger in a Postgres database. All that are open with the same schema and name are the same ledger.
 type Ledger = logledger.Ledger
 
-// Open opens a ledger, makes it if it is not there, and follows it until Close. The caller configures the pool (servers, TLS,
-// role) and closes it after the ledger. It should have at least four connections; the ledger keeps one more for itself, which
-// it takes from the pool. The context is used by Open only.
+// Open opens a ledger, makes it if it is not there, and follows it until Close. The URL says servers, database, role and TLS, as
+// in "postgres://orbit@db1,db2/cluster?sslmode=verify-full"; what it leaves out comes from the environment (PGHOST, PGPASSWORD
+// and so on), and it may as well be a text of the form "host=db1 user=orbit". Of several servers the ledger uses the one that
+// is not a standby. It has one connection for notifications and at most as many others as pool_max_conns in the URL says
+// (default: four, or the number of CPUs if that is larger). The context is used by Open only.
 //
 // The error is orbit.ErrUnavailable if the server does not answer within Options.Patience, [ErrSetup] if an administrator has
 // to make or to grant something, [logledger.ErrVersion] if a newer version made the tables or has written to the ledger,
-// [logledger.ErrMismatch] if the ledger was made with other limits or dimensions, and orbit.ErrInvalid for invalid options.
-func Open(ctx context.Context, pool *pgxpool.Pool, o Options) (*Ledger, error) {
+// [logledger.ErrMismatch] if the ledger was made with other limits or dimensions, and orbit.ErrInvalid for an invalid URL and
+// invalid options.
+func Open(ctx context.Context, url string, o Options) (*Ledger, error) {
 	o.OnError = alone(o.OnError)
-	log, err := openPatiently(ctx, pool, &o)
+	log, err := openPatiently(ctx, url, &o)
 	if err != nil {
 		return nil, err
 	}
@@ -38,14 +42,14 @@ func Open(ctx context.Context, pool *pgxpool.Pool, o Options) (*Ledger, error) {
 }
 
 // openPatiently opens the log of a ledger, and tries for as long as Options.Patience says.
-func openPatiently(ctx context.Context, pool *pgxpool.Pool, o *Options) (*Log, error) {
+func openPatiently(ctx context.Context, url string, o *Options) (*Log, error) {
 	patience := o.Patience
 	if patience == 0 {
 		patience = 10 * time.Second
 	}
 	for until := time.Now().Add(patience); ; {
-		log, err := OpenLog(ctx, pool, LogOptions{Schema: o.Schema, Name: o.Name, Timeout: o.Timeout, OnError: o.OnError})
-		if !errors.Is(err, orbit.ErrUnavailable) || time.Now().After(until) || ctx.Err() != nil {
+		log, err := OpenLog(ctx, url, LogOptions{Schema: o.Schema, Name: o.Name, Configure: o.Configure, Timeout: o.Timeout, OnError: o.OnError})
+		if !errors.Is(err, orbit.ErrUnavailable) || errors.Is(err, ErrSetup) || time.Now().After(until) || ctx.Err() != nil {
 			return log, err
 		}
 		select {
@@ -71,18 +75,40 @@ func alone(report func(error)) func(error) {
 
 // OpenLog opens the log of a ledger, for tools: the ledger itself is opened by [Open]. It makes the schema, its tables and the
 // log if they are not there. Errors are those of Open, and [ErrNoLog].
-func OpenLog(ctx context.Context, pool *pgxpool.Pool, o LogOptions) (*Log, error) {
+func OpenLog(ctx context.Context, url string, o LogOptions) (*Log, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	if pool == nil {
-		return nil, fmt.Errorf("pgledger: %w: the pool is nil; make one with pgxpool.New", orbit.ErrInvalid)
+	pool, err := connect(url, o.Configure)
+	if err != nil {
+		return nil, err
 	}
 	h := &Log{pool: pool, options: o, sql: newStatements(o.Schema), changed: make(chan struct{}, 1)}
 	if err := h.setUp(ctx); err != nil {
+		pool.Close()
 		return nil, fmt.Errorf("pgledger: open %q in schema %q: %w", o.Name, o.Schema, err)
 	}
 	h.start()
 	return h, nil
+}
+
+// connect returns a pool of connections, of which none is made yet.
+func connect(url string, configure func(*pgxpool.Config)) (*pgxpool.Pool, error) {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, fmt.Errorf("pgledger: %w: %w", orbit.ErrInvalid, err)
+	}
+	if config.ConnConfig.ValidateConnect == nil { // the URL does not say target_session_attrs
+		config.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary
+	}
+	if configure != nil {
+		configure(config)
+	}
+	// The context is that of the first connection, which the pool makes in the background and does not need.
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
+	if err != nil {
+		return nil, fmt.Errorf("pgledger: %w: %w", orbit.ErrInvalid, err)
+	}
+	return pool, nil
 }

@@ -133,9 +133,10 @@ func (h *Log) signal() {
 // Changed implements [logledger.Log].
 func (h *Log) Changed() <-chan struct{} { return h.changed }
 
-// Close implements [logledger.Log]. It closes the connection for notifications, and not the pool.
+// Close implements [logledger.Log]. It waits for the calls that still run.
 func (h *Log) Close() error {
 	h.stop()
 	h.done.Wait()
+	h.pool.Close()
 	return nil
 }

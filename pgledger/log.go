@@ -70,6 +70,9 @@ func (h *Log) setUp(ctx context.Context) error {
 	if err == nil {
 		err = h.find(ctx)
 	}
+	if is(err, noRole, noDatabase) {
+		return fmt.Errorf("%w: %w", ErrSetup, err)
+	}
 	if is(err, noTable, noSchema, noPermission, noColumn) {
 		return fmt.Errorf("%w: %w; let one run, with the name of the role:\n%s", ErrSetup, err, SQL(h.options.Schema, "ROLE"))
 	}

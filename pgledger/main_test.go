@@ -55,7 +55,7 @@ func sharedURL(t testing.TB) string {
 
 // missing skips a test if there is no Postgres, and fails it after any other error.
 func missing(t testing.TB, err error) {
-	if errors.Is(err, server.ErrMissing) {
+	if errors.Is(err, server.ErrMissing) && os.Getenv("ORBIT_REQUIRE_POSTGRES") == "" {
 		t.Skip(err, "or set ORBIT_POSTGRES")
 	}
 	require.NoError(t, err)
@@ -74,14 +74,6 @@ func ownServer(t testing.TB, settings ...string) *server.Server {
 	return s
 }
 
-// connect returns a pool, and closes it after the test.
-func connect(t testing.TB, url string) *pgxpool.Pool {
-	pool, err := pgxpool.New(context.Background(), url)
-	require.NoError(t, err)
-	t.Cleanup(pool.Close)
-	return pool
-}
-
 // schemas counts the schemas of a run, so that each test has one of its own.
 var schemas atomic.Int64
 
@@ -98,17 +90,17 @@ func schema(t testing.TB, url string) string {
 	return name
 }
 
-// openLog opens a log with a pool of its own, as a process does.
+// openLog opens a log as a process does.
 func openLog(t testing.TB, url string, o pgledger.LogOptions) *pgledger.Log {
-	log, err := pgledger.OpenLog(t.Context(), connect(t, url), o)
+	log, err := pgledger.OpenLog(t.Context(), url, o)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, log.Close()) })
 	return log
 }
 
-// open opens a ledger with a pool of its own, as a process does.
+// open opens a ledger as a process does.
 func open(t testing.TB, url string, o pgledger.Options) *pgledger.Ledger {
-	l, err := pgledger.Open(t.Context(), connect(t, url), o)
+	l, err := pgledger.Open(t.Context(), url, o)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, l.Close()) })
 	return l

@@ -7,6 +7,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/logledger"
 )
@@ -17,6 +19,9 @@ type Options struct {
 	Schema string
 	// Name tells apart the ledgers in one schema; default "orbit". A name that is not there yet is a new, empty ledger.
 	Name string
+	// Configure, if set, may change what was read from the URL before the first connection is made: a certificate, a
+	// password that expires (BeforeConnect), another dialer, a tracer.
+	Configure func(*pgxpool.Config)
 	// Bounds are the limits of a new ledger; zero fields have the defaults of orbit.Limits. A ledger that exists keeps the
 	// limits that it was made with, and fields that are not zero and differ are refused with [logledger.ErrMismatch].
 	Bounds orbit.Limits
@@ -41,8 +46,9 @@ type Options struct {
 
 // LogOptions are the settings of a [Log]. The zero value has the defaults of all fields.
 type LogOptions struct {
-	// Schema, Name and Timeout are those of [Options].
+	// Schema, Name, Configure and Timeout are those of [Options].
 	Schema, Name string
+	Configure    func(*pgxpool.Config)
 	Timeout      time.Duration
 	// Existing refuses to make a log, with [ErrNoLog]. A role that may only read can open a log with it.
 	Existing bool

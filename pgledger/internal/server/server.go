@@ -21,7 +21,7 @@ import (
 	"time"
 )
 
-// ErrMissing: there is no Postgres on this machine. Debian's package is postgresql-15.
+// ErrMissing says that there is no Postgres on this machine. Debian's package is postgresql.
 var ErrMissing = errors.New("server: found no initdb in PATH, /usr/lib/postgresql/*/bin or ORBIT_POSTGRES_BIN; install postgresql")
 
 // Server is a Postgres server. Its superuser is "postgres", without a password. Its methods must not overlap.
