@@ -121,35 +121,47 @@ func (k *storm) run(ctx context.Context) {
 // TestKills: four ledgers are one linearizable ledger while the server is stopped, killed and paused, connections are ended, and
 // answers are lost. Nothing that was answered is lost, nothing is committed twice, and the tables have what the ledgers show.
 func TestKills(t *testing.T) {
-	s := ownServer(t)
+	s := ownServer(t, "synchronous_commit=off", "wal_writer_delay=10s") // a commit that does not ask for the disk is lost in a crash
 	k := &storm{t: t, s: s, rng: rand.New(rand.NewPCG(1, 0)), kills: map[string]int{}}
-	for seed := range uint64(scale.Of(2, 40)) {
-		k.round(t, seed)
+	judged := 0
+	for seed := uint64(0); k.strikes() < scale.Of(15, 300) || judged == 0; seed++ {
+		if k.round(t, seed) {
+			judged++
+		}
 	}
-	t.Logf("strikes: %v", k.kills)
+	t.Logf("%d histories judged, strikes: %v", judged, k.kills)
 }
 
-// round runs a load on four ledgers in the storm.
-func (k *storm) round(t *testing.T, seed uint64) {
+// strikes is how many strikes there were.
+func (k *storm) strikes() (n int) {
+	for _, kind := range k.kills {
+		n += kind
+	}
+	return n
+}
+
+// round runs a load on four ledgers in the storm. It reports whether the whole history could be judged: a ledger that was cut off
+// while the others have made two checkpoints does not have it.
+func (k *storm) round(t *testing.T, seed uint64) (judged bool) {
 	o := pgledger.Options{Schema: fmt.Sprintf("round %d", seed), OnError: func(error) {}, Timeout: time.Second}
 	var lost atomic.Int64
 	var ledgers []orbit.Ledger
-	for i := range 4 {
-		o.CheckpointEvery = 50 + k.rng.IntN(200)
+	for range 4 {
+		o.CheckpointEvery = 100 + k.rng.IntN(500)
 		o.Configure = losing(1000, &lost)
-		if i == 0 { // the load reads the history from this one, which must not be removed
-			o.CheckpointEvery = 1 << 20
-		}
 		o.Patience = time.Duration(50+k.rng.IntN(5000)) * time.Millisecond
 		ledgers = append(ledgers, calm{openAnyhow(t, k.s.URL("postgres"), o)})
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() { k.run(ctx) })
-	figures, err := ledgertest.Load{Seed: seed, Operations: 800, Workers: 12}.Run(t.Context(), ledgers...)
+	figures, err := ledgertest.Load{Seed: seed, Operations: 1500, Workers: 12}.Run(t.Context(), ledgers...)
 	stop()
 	wg.Wait()
-	require.NoError(t, err)
+	judged = !errors.Is(err, orbit.ErrCompacted)
+	if judged {
+		require.NoError(t, err)
+	}
 	t.Logf("%v; lost answers %d, strikes %v", figures, lost.Load(), k.kills)
 	o.Configure = nil
 	want := dump(t, open(t, k.s.URL("postgres"), o))
@@ -158,6 +170,7 @@ func (k *storm) round(t *testing.T, seed uint64) {
 		t.Logf("%+v", l.(calm).Stats())
 		require.NoError(t, l.(calm).Close())
 	}
+	return judged
 }
 
 // calm is a ledger that waits before it says that the store cannot be reached, so that a load does not ask a thousand times a
