@@ -30,35 +30,33 @@ var errAnswerLost = errors.New("the answer is lost")
 // deaf is a connection that loses answers: the server has got what was asked, and may have done it.
 type deaf struct {
 	net.Conn
-	lose func() bool
+	lose func(answer []byte) bool
 }
 
 // Read implements io.Reader.
 func (c deaf) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	if n > 0 && c.lose() {
+	if n > 0 && c.lose(p[:n]) {
 		return 0, errors.Join(errAnswerLost, c.Close())
 	}
 	return n, err
 }
 
-// losing lets the connections of a pool lose one in that many answers, and counts them.
-func losing(oneIn int, lost *atomic.Int64) func(*pgxpool.Config) {
-	return func(c *pgxpool.Config) {
-		dial := c.ConnConfig.DialFunc
-		c.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
-			conn, err := dial(ctx, network, address)
-			if err != nil {
-				return nil, err
-			}
-			return deaf{conn, func() bool {
-				if rand.IntN(oneIn) > 0 {
-					return false
-				}
-				lost.Add(1)
-				return true
-			}}, nil
+// lossy lets the connections of a pool lose the answers that lose says, and counts them.
+func lossy(c *pgxpool.Config, lost *atomic.Int64, lose func(answer []byte) bool) {
+	dial := c.ConnConfig.DialFunc
+	c.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
 		}
+		return deaf{conn, func(answer []byte) bool {
+			if !lose(answer) {
+				return false
+			}
+			lost.Add(1)
+			return true
+		}}, nil
 	}
 }
 
@@ -148,14 +146,16 @@ func (k *storm) round(t *testing.T, seed uint64) (judged bool) {
 	var ledgers []orbit.Ledger
 	for range 4 {
 		o.CheckpointEvery = 100 + k.rng.IntN(500)
-		o.Configure = losing(1000, &lost)
+		o.Configure = func(c *pgxpool.Config) { lossy(c, &lost, func([]byte) bool { return rand.IntN(1000) == 0 }) }
 		o.Patience = time.Duration(50+k.rng.IntN(5000)) * time.Millisecond
 		ledgers = append(ledgers, calm{openAnyhow(t, k.s.URL("postgres"), o)})
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() { k.run(ctx) })
-	figures, err := ledgertest.Load{Seed: seed, Operations: 1500, Workers: 12}.Run(t.Context(), ledgers...)
+	within, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	figures, err := ledgertest.Load{Seed: seed, Operations: 1500, Workers: 12}.Run(within, ledgers...)
 	stop()
 	wg.Wait()
 	judged = !errors.Is(err, orbit.ErrCompacted)
