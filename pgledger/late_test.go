@@ -113,15 +113,20 @@ func TestCheckpointsAtOnce(t *testing.T) {
 		})
 	}
 	nothing := func() {}
+	newest := func(want logledger.Index) {
+		at, r, err := peer.Checkpoint(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, want, at)
+		got, err := io.ReadAll(r)
+		require.NoError(t, errors.Join(err, r.Close()))
+		require.True(t, bytes.Equal(large[:len(large)-int(at)], got), "checkpoint %d is not whole", at)
+	}
 	require.NoError(t, save(log, 5, func() { require.NoError(t, save(peer, 4, nothing)) }))
+	newest(5)
 	require.ErrorIs(t, save(log, 6, func() { require.NoError(t, save(peer, 7, nothing)) }), logledger.ErrTaken)
+	newest(7)
 	require.ErrorIs(t, save(log, 8, func() { require.NoError(t, save(peer, 8, nothing)) }), logledger.ErrTaken)
-	at, r, err := peer.Checkpoint(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, logledger.Index(8), at)
-	got, err := io.ReadAll(r)
-	require.NoError(t, errors.Join(err, r.Close()))
-	require.True(t, bytes.Equal(large[:len(large)-8], got), "the checkpoint is not whole")
+	newest(8)
 	conn, err := pgx.Connect(t.Context(), url)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, conn.Close(context.Background())) }()

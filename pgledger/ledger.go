@@ -99,7 +99,7 @@ func connect(url string, configure func(*pgxpool.Config)) (*pgxpool.Pool, error)
 	if err != nil {
 		return nil, fmt.Errorf("pgledger: %w: %w", orbit.ErrInvalid, err)
 	}
-	if config.ConnConfig.ValidateConnect == nil { // the URL does not say target_session_attrs
+	if config.ConnConfig.ValidateConnect == nil { // target_session_attrs is any, or not set
 		config.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary
 	}
 	if configure != nil {

@@ -44,12 +44,17 @@ func New(settings ...string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	return newServer(bin, settings, "initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "-N", "-D")
+}
+
+// newServer makes a server by a command, whose last argument will be the folder for the data, and starts it.
+func newServer(bin string, settings []string, command ...string) (*Server, error) {
 	dir, err := os.MkdirTemp("", "orbit-pg")
 	if err != nil {
 		return nil, err
 	}
 	s := &Server{bin: bin, dir: dir, settings: settings}
-	if err := s.init(); err != nil {
+	if err := s.init(command); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
@@ -61,7 +66,8 @@ func find() (string, error) {
 		return dir, nil
 	}
 	if initdb, err := exec.LookPath("initdb"); err == nil {
-		return filepath.Dir(initdb), nil
+		initdb, err = filepath.EvalSymlinks(initdb) // the other programs are beside it
+		return filepath.Dir(initdb), err
 	}
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb") // the pattern is valid
 	if len(found) == 0 {
@@ -70,8 +76,8 @@ func find() (string, error) {
 	return filepath.Dir(slices.MaxFunc(found, func(a, b string) int { return len(a) - len(b) + strings.Compare(a, b) })), nil
 }
 
-// init makes the folder and starts the server.
-func (s *Server) init() error {
+// init makes the folder with the data by a command and starts the server.
+func (s *Server) init(command []string) error {
 	if err := s.own(); err != nil {
 		return err
 	}
@@ -83,9 +89,9 @@ func (s *Server) init() error {
 	if err := l.Close(); err != nil {
 		return err
 	}
-	out, err := s.command("initdb", "-D", s.Data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "-N").CombinedOutput()
+	out, err := s.command(command[0], append(command[1:], s.Data())...).CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("server: initdb: %w: %s", err, out)
+		return fmt.Errorf("server: %s: %w: %s", command[0], err, out)
 	}
 	return s.Start()
 }
@@ -124,6 +130,21 @@ func (s *Server) Address() string { return net.JoinHostPort("127.0.0.1", s.port)
 // URL returns how a user connects to the server over its socket.
 func (s *Server) URL(user string) string {
 	return fmt.Sprintf("postgres:///postgres?host=%s&port=%s&user=%s", url.QueryEscape(s.dir), s.port, url.QueryEscape(user))
+}
+
+// Write writes a file in the folder with the data, which belongs to the server's user.
+func (s *Server) Write(name string, data []byte) error {
+	name = filepath.Join(s.Data(), name)
+	err := os.WriteFile(name, data, 0o600)
+	if err == nil && s.user != nil {
+		err = os.Chown(name, int(s.user.Uid), int(s.user.Gid))
+	}
+	return err
+}
+
+// Standby makes a standby of the server and starts it, with the same settings. Close it.
+func (s *Server) Standby() (*Server, error) {
+	return newServer(s.bin, s.settings, "pg_basebackup", "-d", s.URL("postgres"), "-R", "-X", "stream", "-c", "fast", "-D")
 }
 
 // Start starts the server, and waits until it takes connections.
@@ -170,7 +191,7 @@ func (s *Server) read(out io.Reader, ready chan struct{}) {
 			s.log = s.log[100:]
 		}
 		s.mu.Unlock()
-		if ready != nil && strings.Contains(in.Text(), "database system is ready to accept connections") {
+		if ready != nil && strings.Contains(in.Text(), "database system is ready to accept") {
 			close(ready)
 			ready = nil
 		}
