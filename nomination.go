@@ -113,6 +113,9 @@ func (n *Nomination) compare(o *Nomination) int {
 
 // ended returns the record that is kept of a nomination after its end.
 func (n *Nomination) ended() *Nomination {
+	if n == nil {
+		return nil
+	}
 	return &Nomination{Capsule: n.Capsule, Gang: n.Gang, First: n.First, Made: n.Made, Renewals: n.Renewals}
 }
 
