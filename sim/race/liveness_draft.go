@@ -110,6 +110,7 @@ func drawLive(seed uint64) liveDraft {
 	d.drawEvents(r)
 	d.drawFaults(r)
 	d.drawExtras(rand.New(rand.NewPCG(seed, 0xe47a)))
+	d.drawRules(rand.New(rand.NewPCG(seed, 0x4a11)))
 	return d
 }
 
@@ -121,6 +122,34 @@ func (d *liveDraft) drawExtras(r *rand.Rand) {
 				if lucky(r, 20) {
 					s.Extras = []orbit.Extra{{Name: "ip", Amount: 1 + r.Int64N(2)}}
 				}
+			}
+		}
+	}
+}
+
+// drawRules lets some specs of gangs take an extra, or have a rule of company about the members of all gangs. All rules
+// Even of a world are by the same level, because a nav.Gang may miss seats if they are not. It has random numbers of its
+// own.
+func (d *liveDraft) drawRules(r *rand.Rand) {
+	levels := append([]string{orbit.NodeKey}, liveLevels...)
+	level := one(r, levels...)
+	for i := range d.engines {
+		e := &d.engines[i]
+		if e.kind != "gang" || lucky(r, 40) {
+			continue
+		}
+		for _, s := range e.specs {
+			if s.Groups = []string{s.Module}; lucky(r, 50) {
+				s.Groups = append(s.Groups, "gangs")
+			}
+			if lucky(r, 25) {
+				s.Extras = []orbit.Extra{{Name: "ip", Amount: 1 + r.Int64N(2)}}
+			}
+			if lucky(r, 25) {
+				s.Apart = []orbit.Apart{{Group: one(r, s.Module, s.Module, "gangs"), Level: one(r, levels...)}}
+			}
+			if s.IsIn("gangs") && lucky(r, 40) {
+				s.Even = []orbit.Even{{Group: "gangs", Level: level, MaxSkew: r.IntN(3), MinDomains: one(r, 0, 0, 0, 2)}}
 			}
 		}
 	}

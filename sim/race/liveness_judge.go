@@ -33,10 +33,12 @@ type liveBooks struct {
 	*livePlay
 	state *orbit.State
 	rooms []room
+	// tenants are the capsules on all nodes, for the rules of company.
+	tenants []tenant
 }
 
 func newLiveBooks(state *orbit.State, w *livePlay) *liveBooks {
-	b := &liveBooks{livePlay: w, state: state, rooms: roomsOf(state)}
+	b := &liveBooks{livePlay: w, state: state, rooms: roomsOf(state), tenants: tenantsOf(state)}
 	for i := range b.rooms {
 		if r := &b.rooms[i]; w.board != nil {
 			r.report, r.heard = w.board.Latest(r.ID)
@@ -229,7 +231,7 @@ func (b *liveBooks) judgeGang(g *orbit.GangState) {
 	}
 	defer b.leave(g.Nomination, math.MinInt32)() // a gang without a nomination leaves all nominated room alone
 	if fresh {
-		if domain, where := seatGang(g.Gang, b.rooms, least); where != nil {
+		if domain, where := seatGang(g.Gang, b.rooms, b.tenants, least); where != nil {
 			b.fail("left", "gang %s is pending, and %d members, which are enough to start, fit in %q on %v; the engine last said: %v",
 				g.Gang.ID, len(least), domain, where, b.why[waiting[0].ID])
 		}
@@ -237,7 +239,7 @@ func (b *liveBooks) judgeGang(g *orbit.GangState) {
 	}
 	for _, c := range waiting {
 		for i := range b.rooms {
-			if r := &b.rooms[i]; r.takes(c.Spec) && b.joins(g.Gang, running, r) {
+			if r := &b.rooms[i]; r.takes(c.Spec) && b.joins(g.Gang, running, r) && b.keeps(tenant{c.Spec, r.Node}) {
 				b.fail("left", "member %s (%s) of gang %s, which runs, is pending and fits on %v; the engine last said: %v",
 					c.ID, wishes(c.Spec), g.Gang.ID, r, b.why[c.ID])
 			}
@@ -252,6 +254,11 @@ func (b *liveBooks) room(id orbit.NodeID) *room {
 		}
 	}
 	return nil
+}
+
+// keeps reports whether a newcomer keeps all rules of company.
+func (b *liveBooks) keeps(newcomer tenant) bool {
+	return keepsApart(b.tenants, newcomer) && keepEven(b.rooms, b.tenants, []tenant{newcomer})
 }
 
 // joins reports whether a member on a node would be in a domain of the gang with all running members.
