@@ -292,8 +292,12 @@ func (d *liveDraft) drawEvents(r *rand.Rand) {
 }
 
 // drawKinds returns the kinds of events to choose from. The more likely a kind is in this world, the more often the
-// list has it.
+// list has it. In half of the times when gangs take part, it has more of theirs.
 func (d *liveDraft) drawKinds(r *rand.Rand) (kinds []string) {
+	if slices.ContainsFunc(d.engines, func(e liveEngine) bool { return e.kind == "gang" }) && lucky(r, 50) {
+		kinds = append(kinds, "gang", "gang", "gang", "finish", "finish", "short", "short", "short", "again")
+		kinds = slices.Repeat(kinds, one(r, 1, 2, 4))
+	}
 	for _, k := range liveKinds {
 		for range k.weight * one(r, 0, 1, 1, 2) {
 			kinds = append(kinds, k.name)

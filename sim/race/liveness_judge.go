@@ -212,25 +212,27 @@ func (b *liveBooks) judgeGang(g *orbit.GangState) {
 	var waiting []*orbit.Capsule
 	var running []*room
 	var least []*orbit.Spec
-	fresh := g.Total() == 0
 	for k := range g.Gang.Roles {
 		role := &g.Gang.Roles[k]
+		left := 0 // members that are not done
 		for _, id := range role.Members {
 			switch c := b.state.Capsule(id); {
 			case c == nil || c.Gang() != g.Gang.ID:
 			case c.Placed():
 				running = append(running, b.room(c.Node))
+				left++
 			case c.Pending():
 				waiting = append(waiting, c)
+				left++
 			}
 		}
-		least = append(least, slices.Repeat([]*orbit.Spec{role.Spec}, g.Minimum(k))...)
+		least = append(least, slices.Repeat([]*orbit.Spec{role.Spec}, min(cmp.Or(role.Min, left), left))...)
 	}
 	if len(waiting) == 0 || b.owner(waiting[0]) == nil || b.owner(waiting[0]).kind != "gang" {
 		return
 	}
 	defer b.leave(g.Nomination, math.MinInt32)() // a gang without a nomination leaves all nominated room alone
-	if fresh {
+	if len(running) == 0 {
 		if domain, where := seatGang(g.Gang, b.rooms, b.tenants, least); where != nil {
 			b.fail("left", "gang %s is pending, and %d members, which are enough to start, fit in %q on %v; the engine last said: %v",
 				g.Gang.ID, len(least), domain, where, b.why[waiting[0].ID])
