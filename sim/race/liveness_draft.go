@@ -43,6 +43,8 @@ type liveEngine struct {
 	filter bool
 	// allowStale sets AllowStale of a sandbox.Warm.
 	allowStale bool
+	// repair is Repair of a nav.Gang.
+	repair time.Duration
 	// assigned says that the engine takes only work that is assigned to it.
 	assigned  bool
 	maxPlan   int
@@ -62,6 +64,9 @@ func (e *liveEngine) String() string {
 		if flag.on {
 			b.WriteString(", " + flag.text)
 		}
+	}
+	if e.repair > 0 {
+		fmt.Fprintf(&b, ", Repair %v", e.repair)
 	}
 	if e.maxPlan > 0 {
 		fmt.Fprintf(&b, ", MaxPlan %d", e.maxPlan)
@@ -135,7 +140,10 @@ func (d *liveDraft) drawRules(r *rand.Rand) {
 	level := one(r, levels...)
 	for i := range d.engines {
 		e := &d.engines[i]
-		if e.kind != "gang" || lucky(r, 40) {
+		if e.kind != "gang" {
+			continue
+		}
+		if e.repair = one(r, 0, 0, 100*time.Millisecond); lucky(r, 40) {
 			continue
 		}
 		for _, s := range e.specs {

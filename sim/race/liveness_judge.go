@@ -239,6 +239,7 @@ func (b *liveBooks) judgeGang(g *orbit.GangState) {
 		}
 		return
 	}
+	b.judgeRepair(g, waiting)
 	for _, c := range waiting {
 		for i := range b.rooms {
 			if r := &b.rooms[i]; r.takes(c.Spec) && b.joins(g.Gang, running, r) && b.keeps(tenant{c.Spec, r.Node}) {
@@ -246,6 +247,38 @@ func (b *liveBooks) judgeGang(g *orbit.GangState) {
 					c.ID, wishes(c.Spec), g.Gang.ID, r, b.why[c.ID])
 			}
 		}
+	}
+}
+
+// judgeRepair fails the world if a broken gang, of which nothing forbids to move a member, fits in a domain with all its
+// members once those that run have left.
+func (b *liveBooks) judgeRepair(g *orbit.GangState, waiting []*orbit.Capsule) {
+	if b.owner(waiting[0]).repair == 0 || !g.Broken() {
+		return
+	}
+	rooms, tenants := slices.Clone(b.rooms), slices.Clone(b.tenants)
+	var all []*orbit.Spec
+	for c := range b.state.Members(g.Gang.ID) {
+		for range b.state.BudgetsOf(c.Spec) {
+			return
+		}
+		if c.Released() {
+			continue
+		}
+		if all = append(all, c.Spec); !c.Placed() {
+			continue
+		}
+		at := slices.IndexFunc(rooms, func(r room) bool { return r.ID == c.Node })
+		if len(c.Spec.Extras) > 0 || c.Begun && !rooms[at].Confirms || b.state.Protected(c.ID) > 0 {
+			return
+		}
+		rooms[at].milli = slices.Clone(rooms[at].milli)
+		rooms[at].give(c.Spec, c.Devices)
+		tenants = slices.Delete(tenants, slices.Index(tenants, tenant{c.Spec, rooms[at].Node}), slices.Index(tenants, tenant{c.Spec, rooms[at].Node})+1)
+	}
+	if domain, where := seatGang(g.Gang, rooms, tenants, all); where != nil {
+		b.fail("left", "gang %s is broken, and all its %d members fit in %q on %v once they leave their nodes; the engine last said: %v",
+			g.Gang.ID, len(all), domain, where, b.why[waiting[0].ID])
 	}
 }
 

@@ -145,7 +145,7 @@ func (w *livePlay) navigator(e *liveEngine, i int) (n orbit.Navigator) {
 	case "batch":
 		n = &nav.Batch{Placement: placement}
 	case "gang":
-		n = &nav.Gang{}
+		n = &nav.Gang{Repair: e.repair}
 	case "keeper":
 		n = &liveKeeper{placement: placement, play: w}
 	case "warm":
