@@ -101,7 +101,7 @@ func (a *audit) causes(l *leaver, rev orbit.Revision) (priority int32, placed bo
 	}
 	for _, m := range a.capsules {
 		if m.gang != nil && m.gang.ID == l.ForGang {
-			priority = m.asks()
+			priority, _ = m.gang.priorities() // and not m.asks: if m has ended, its role may count no more
 			placed = placed || m.node != "" && m.placedAt == rev
 		}
 	}

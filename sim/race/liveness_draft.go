@@ -116,6 +116,9 @@ func drawLive(seed uint64) liveDraft {
 	d.drawFaults(r)
 	d.drawExtras(rand.New(rand.NewPCG(seed, 0xe47a)))
 	d.drawRules(rand.New(rand.NewPCG(seed, 0x4a11)))
+	if r := rand.New(rand.NewPCG(seed, 0x510e)); d.faults != (Faults{}) {
+		d.faults.Slow = one(r, 0, 0, 0.1, 0.3)
+	}
 	return d
 }
 
