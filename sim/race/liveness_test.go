@@ -225,6 +225,9 @@ func TestLivenessHappens(t *testing.T) {
 		}
 		for c := range state.Capsules() {
 			look(c, seen)
+			if state.Failures(c.ID).InARow > 1 {
+				seen["failed twice in a row"]++
+			}
 		}
 	}
 	for _, what := range []string{
@@ -232,7 +235,7 @@ func TestLivenessHappens(t *testing.T) {
 		"orbit.Confirm", "orbit.PutBudget", "evicted for a capsule",
 		"pending", "class LatencySensitive", "class BestEffort", "class Batch", "class Gang", "anchor", "warm", "cold", "follower", "fork", "crossing fork",
 		"with devices", "that requires labels", "near rack", "near row", "near zone", "gang that runs short",
-		"gang that runs and has finished members", "broken gang", "gang with extras", "gang with Apart", "gang with Even",
+		"gang that runs and has finished members", "broken gang", "failed twice in a row", "gang with extras", "gang with Apart", "gang with Even",
 	} {
 		assert.NotZero(t, seen[what], what)
 	}
