@@ -32,6 +32,9 @@ var liveKinds = []struct {
 	{"submit", 4, (*liveTurn).submit},
 	{"group", 3, (*liveTurn).group},
 	{"gang", 3, (*liveTurn).gang},
+	{"finish", 3, (*liveTurn).finish},
+	{"short", 2, (*liveTurn).short},
+	{"again", 1, (*liveTurn).again},
 	{"fork", 2, (*liveTurn).fork},
 	{"end", 4, (*liveTurn).end},
 	{"abandon", 2, (*liveTurn).abandon},
@@ -53,6 +56,7 @@ var liveKinds = []struct {
 	{"uncordon", 2, (*liveTurn).uncordon},
 	{"resize", 2, (*liveTurn).resize},
 	{"move", 2, (*liveTurn).move},
+	{"sour", 2, (*liveTurn).sours},
 	{"sicken", 1, (*liveTurn).sicken},
 	{"silence", 1, (*liveTurn).silence},
 	{"speak", 2, (*liveTurn).speak},
@@ -187,7 +191,7 @@ func (t *liveTurn) fork() [][]orbit.Commitment {
 		return nil
 	}
 	spec := *one(t.r, e.specs...)
-	spec.Module, spec.Start.Parent, spec.Start.CrossHost = "fork", parent.ID, lucky(t.r, 20)
+	spec.Module, spec.Start.Parent, spec.Start.CrossHost = "fork", parent.ID, lucky(t.r, 40)
 	return once(orbit.Submit{IDs: t.ids("f", 1+t.r.IntN(2)), Spec: &spec, Owner: e.name})
 }
 
@@ -292,13 +296,19 @@ func (t *liveTurn) fail() [][]orbit.Commitment {
 }
 
 // stopped returns the release of a placed capsule that has failed, now or at an unknown time. A capsule that has failed
-// three times in a row fails no more: engines would wait for 4 s before they place it again, and the rest would be over.
+// twice in a row fails no more: engines would wait for 2 s before they place it again, and an Anchor then holds room for
+// 1.5 s more, so the rest would be over.
 func (t *liveTurn) stopped(c *orbit.Capsule) []orbit.Commitment {
-	if t.state.Failures(c.ID).InARow > 2 {
+	return stopped(t.state, c.ID, lucky(t.r, 70))
+}
+
+// stopped is the release of a capsule that has failed, with the time of that if timed is set; none if it may fail no more.
+func stopped(state *orbit.State, id orbit.CapsuleID, timed bool) []orbit.Commitment {
+	if state.Failures(id).InARow > 1 {
 		return nil
 	}
-	r := orbit.Release{Capsule: c.ID, Stopped: true}
-	if lucky(t.r, 70) {
+	r := orbit.Release{Capsule: id, Stopped: true}
+	if timed {
 		r.At = orbit.Instant(time.Now().UnixNano())
 	}
 	return []orbit.Commitment{r}
