@@ -3,82 +3,57 @@ package etcdledger
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/orbitsched/orbit"
 )
 
-// The errors of a [Ledger] beyond those of [orbit.Ledger], for errors.Is.
+// Errors of logs in etcd, to be tested with errors.Is.
 var (
-	// ErrCorrupt means that a record cannot be decoded or contradicts other records. The error is a [*CorruptError]. In the
-	// answer of a call it also wraps [orbit.ErrUnavailable], because nothing was sent.
-	ErrCorrupt = errors.New("corrupt record")
-	// ErrClosed means that the ledger has been closed.
-	ErrClosed = errors.New("ledger closed")
-	// ErrMismatch means that the ledger below this prefix has other limits or dimensions than the Options.
-	ErrMismatch = errors.New("the ledger has been made differently")
+	// ErrOldFormat: a release that stored a key for each capsule has made what is below the prefix. No later release reads it.
+	ErrOldFormat = errors.New("etcdledger: an earlier release has stored the ledger below this prefix as records. " +
+		"To carry it over, write the State.Dump of it with that release, and store it with Log.SaveCheckpoint at index 0 below a new prefix")
+	// ErrNoLog: there is no log below the prefix, and LogOptions.Existing is set.
+	ErrNoLog = errors.New("etcdledger: there is no log below this prefix")
 )
 
-// CorruptError says which record is damaged.
-type CorruptError struct {
-	// Key is the record's key in etcd, or the ledger's prefix if the error concerns several records.
-	Key string
-	// Why says what is wrong with the record.
-	Why string
+// errLost is why a log cannot be continued.
+var errLost = errors.New("etcd does not have the entries that it has confirmed: was it restored from a backup, or was the prefix deleted?")
+
+// nothingDone returns the error of a request of which it is certain that it has changed nothing.
+func nothingDone(err error) error {
+	if errors.Is(err, orbit.ErrUnavailable) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", orbit.ErrUnavailable, err)
 }
 
-// corrupt returns the error for a damaged record.
-func (k keys) corrupt(r ref, why string) *CorruptError { return &CorruptError{Key: k.of(r), Why: why} }
-
-// Error says what is wrong and what to do.
-func (e *CorruptError) Error() string {
-	return fmt.Sprintf("etcdledger: %v: key %q: %s; put the right value back, or see Repair", ErrCorrupt, e.Key, e.Why)
+// denied are the errors with which etcd refuses a request whose user may not do this: it will refuse it again.
+var denied = []error{
+	rpctypes.ErrPermissionDenied, rpctypes.ErrUserEmpty, rpctypes.ErrAuthFailed, rpctypes.ErrInvalidAuthMgmt, rpctypes.ErrAuthNotEnabled,
 }
 
-// Unwrap makes errors.Is find the sentinel.
-func (e *CorruptError) Unwrap() error { return ErrCorrupt }
-
-// unavailable returns the error of a proposal that was not sent.
-func unavailable(why error) error {
-	return fmt.Errorf("etcdledger: %w, nothing was sent: %w", orbit.ErrUnavailable, why)
-}
-
-// unreachable returns the error of a read that failed.
-func unreachable(why error) error {
-	return fmt.Errorf("etcdledger: %w: %w", orbit.ErrUnavailable, why)
-}
-
-// unknown returns the error of a proposal that was sent and not answered.
-func unknown(why error) error {
-	return fmt.Errorf("etcdledger: %w: send the same proposal again: %w", orbit.ErrUnknown, why)
-}
-
-// errWatch means that the watch has not delivered a revision that etcd is known to have.
-var errWatch = errors.New("the watch is behind")
-
-// refused are the errors with which etcd refuses a transaction for good: nothing was applied, and sending it again
-// would give the same error.
+// refused are other errors with which etcd says that it has changed nothing.
 var refused = []error{
-	rpctypes.ErrTooManyOps, rpctypes.ErrDuplicateKey, rpctypes.ErrRequestTooLarge, rpctypes.ErrNoSpace,
-	rpctypes.ErrPermissionDenied, rpctypes.ErrUserEmpty, rpctypes.ErrAuthFailed, rpctypes.ErrInvalidAuthToken,
-	rpctypes.ErrInvalidAuthMgmt, rpctypes.ErrEmptyKey,
+	rpctypes.ErrTooManyOps, rpctypes.ErrRequestTooLarge, rpctypes.ErrNoSpace, rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision, rpctypes.ErrTooManyRequests,
 }
 
-// isRefused reports whether etcd has refused a transaction for good.
-func isRefused(err error) bool {
-	for _, no := range refused {
-		if errors.Is(err, no) {
+// outcome returns the error of a write that has failed, so that it is orbit.ErrUnavailable only if nothing can have been done.
+// Without an answer from etcd nobody knows.
+func outcome(err error) error {
+	if is(err, denied) || is(err, refused) {
+		return nothingDone(err)
+	}
+	return err
+}
+
+// is reports whether an error is one of a list.
+func is(err error, list []error) bool {
+	for _, one := range list {
+		if errors.Is(err, one) {
 			return true
 		}
 	}
 	return false
-}
-
-// isTooMuch reports whether etcd or the client has refused a transaction for its size, because the server accepts less than
-// Options say. Nothing was applied, and a smaller transaction may be accepted.
-func isTooMuch(err error) bool {
-	return errors.Is(err, rpctypes.ErrTooManyOps) || errors.Is(err, rpctypes.ErrRequestTooLarge) ||
-		strings.Contains(err.Error(), "message larger than max") // gRPC has no error value for it, only this text
 }

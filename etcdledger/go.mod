@@ -4,11 +4,12 @@ go 1.26.0
 
 require (
 	github.com/orbitsched/orbit v0.0.0
+	github.com/orbitsched/orbit/logledger v0.0.0
 	go.etcd.io/etcd/api/v3 v3.7.3
 	go.etcd.io/etcd/client/v3 v3.7.3
 )
 
-require go.yaml.in/yaml/v3 v3.0.5 // indirect
+require github.com/klauspost/compress v1.20.4 // indirect
 
 require (
 	github.com/coreos/go-semver v0.3.1 // indirect
@@ -16,7 +17,6 @@ require (
 	github.com/golang/protobuf v1.5.4 // indirect
 	github.com/google/btree v1.1.3 // indirect
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.29.0 // indirect
-	github.com/stretchr/testify v1.12.1
 	go.etcd.io/etcd/client/pkg/v3 v3.7.3 // indirect
 	go.uber.org/multierr v1.11.0 // indirect
 	go.uber.org/zap v1.27.1 // indirect
@@ -26,9 +26,11 @@ require (
 	golang.org/x/text v0.43.0 // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20260803160001-6ac0973c030d // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260803160001-6ac0973c030d // indirect
-	google.golang.org/grpc v1.83.2
-	google.golang.org/protobuf v1.36.11
-	pgregory.net/rapid v1.3.0
+	google.golang.org/grpc v1.83.2 // indirect
+	google.golang.org/protobuf v1.36.11 // indirect
 )
 
-replace github.com/orbitsched/orbit => ../
+replace (
+	github.com/orbitsched/orbit => ../
+	github.com/orbitsched/orbit/logledger => ../logledger
+)

@@ -2,84 +2,95 @@ package etcdledger
 
 import (
 	"cmp"
-	"context"
 	"fmt"
-	"path"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/orbitsched/orbit"
-	"github.com/orbitsched/orbit/internal/rate"
+	"github.com/orbitsched/orbit/logledger"
 )
 
 // Options are the settings of a [Ledger]. The zero value has the defaults of all fields.
 type Options struct {
-	// Prefix is the prefix of all keys of the ledger; default "orbit/". A missing slash at its end is added. Other keys and
-	// other ledgers may be below it, because the ledger ignores keys that are not its own. Its last element must not be one
-	// of the letters that name records, as in "orbit/n/".
+	// Prefix is the prefix of all keys of the ledger; default "orbit/". A missing slash at its end is added. A prefix with
+	// nothing below it is a new, empty ledger.
 	Prefix string
-	// Bounds are the ledger's limits. Zero fields have the defaults of a server that accepts MaxOps; larger values are
-	// reduced to what fits. The process that makes the ledger decides, and later processes with other values get
-	// ErrMismatch.
+	// Bounds are the limits of a new ledger; zero fields have the defaults of orbit.Limits. A ledger that exists keeps the
+	// limits that it was made with, and fields that are not zero and differ are refused with [logledger.ErrMismatch].
 	Bounds orbit.Limits
-	// Dimensions are the names of the dimensions in error texts and notes; empty names have a default. The process that makes
-	// the ledger decides.
+	// Dimensions are the names of the resource dimensions in diagnoses of a new ledger; empty ones have a default. Names that
+	// are not empty and differ from those of an existing ledger are refused with [logledger.ErrMismatch].
 	Dimensions [orbit.Dimensions]string
-	// MaxOps is how many operations the server accepts in one transaction, its --max-txn-ops; default 128, at least 32. Set
-	// it when the server's setting is changed.
-	MaxOps int
-	// MaxBytes is how many bytes the server accepts in one request, its --max-request-bytes; default 1.5 MiB. Set it when the
-	// server's setting is changed.
+	// MaxBytes is how many bytes the servers accept in one request, their --max-request-bytes; default 1.5 MiB, at least 64
+	// KiB and at most 16 MiB. What is larger is stored in parts. Above 2 MiB, the client's MaxCallSendMsgSize must be raised, too.
 	MaxBytes int
-	// InFlight is how many transactions may be under way at the same time; default 16. Further proposals wait and are
-	// packed into the next transactions, so a smaller number makes larger transactions.
-	InFlight int
 	// Timeout is how long the ledger waits for the answer to one request to etcd; default 5 s.
 	Timeout time.Duration
-	// Patience is how long a commit is tried while etcd does not answer, and how long a read waits for the mirror; default
-	// 10 s.
+	// Patience is how long a call waits while etcd cannot be reached; default 10 s, negative: not at all.
 	Patience time.Duration
-	// Local makes Snapshot return the mirror without asking etcd for newer commits. It then shows all commits of this Ledger,
-	// and those of other processes as soon as the watch has delivered them.
+	// Local makes Snapshot return the newest state that this process knows, without asking etcd whether there is a newer
+	// one. It then shows all commits of this ledger, and those of other processes when they have been delivered.
 	Local bool
-	// GCInterval is how often [Ledger.GC] runs; default 1 min, negative: never.
-	GCInterval time.Duration
-	// OnError, if set, is called with the errors of background goroutines: a watch that ended, a damaged record, a
-	// write below the prefix that is no commit. Calls do not overlap. It must not block or call the ledger. Nil: the
-	// errors are written to slog.Default(), at most ten at once and one more every 10 s.
+	// CheckpointEvery is how many changes are appended between two checkpoints; default 262,144. If the state has more
+	// capsules, their number counts instead. A smaller number makes opening faster, and writes more.
+	CheckpointEvery int
+	// OnError, if set, is called with the errors of the background: a checkpoint that failed, an etcd that cannot be
+	// reached, a watch that has ended. Calls do not overlap. It must not block or call the ledger. Nil: the errors are
+	// written to slog.Default(), at most ten at once and one more every 10 s.
 	OnError func(error)
 }
 
+// LogOptions are the settings of a [Log]. The zero value has the defaults of all fields.
+type LogOptions struct {
+	// Prefix, MaxBytes and Timeout are those of [Options].
+	Prefix   string
+	MaxBytes int
+	Timeout  time.Duration
+	// Existing refuses to make a log, with [ErrNoLog]. A user who may only read can open a log with it.
+	Existing bool
+	// OnError, if set, is called when the watch has ended, by one goroutine. It must not block.
+	OnError func(error)
+}
+
+// leastBytes and mostBytes bound MaxBytes.
+const (
+	leastBytes = 1 << 16
+	mostBytes  = 16 << 20
+)
+
 // withDefaults returns a copy with the defaults filled in.
-func (o Options) withDefaults() Options {
+func (o LogOptions) withDefaults() LogOptions {
 	o.Prefix = cmp.Or(o.Prefix, "orbit/")
 	if !strings.HasSuffix(o.Prefix, "/") {
 		o.Prefix += "/"
 	}
-	o.MaxOps = cmp.Or(o.MaxOps, defaultMaxOps)
-	o.MaxBytes = cmp.Or(o.MaxBytes, defaultMaxBytes)
-	o.InFlight = cmp.Or(max(o.InFlight, 0), 16)
+	o.MaxBytes = cmp.Or(o.MaxBytes, 3<<19)
 	o.Timeout = cmp.Or(max(o.Timeout, 0), 5*time.Second)
-	o.Patience = cmp.Or(max(o.Patience, 0), 10*time.Second)
-	o.GCInterval = cmp.Or(o.GCInterval, time.Minute)
 	if o.OnError == nil {
-		var log rate.Log
-		o.OnError = func(err error) { log.Error(context.Background(), "orbit: error of a ledger in etcd", err) }
+		o.OnError = func(error) {}
 	}
 	return o
 }
 
-// validate returns an error if a field has an invalid value.
-func (o *Options) validate() error {
-	if o.MaxOps < leastOps {
-		return fmt.Errorf("etcdledger: %w: MaxOps is %d; a ledger needs at least %d", orbit.ErrInvalid, o.MaxOps, leastOps)
-	}
-	if k := kind(path.Base(o.Prefix)); slices.Contains(kinds, k) {
-		return fmt.Errorf("etcdledger: %w: Prefix is %q, and another ledger keeps its records below %q; choose another last element", orbit.ErrInvalid, o.Prefix, k+"/")
-	}
-	if o.MaxBytes < 1<<16 || o.MaxBytes > maxValue {
-		return fmt.Errorf("etcdledger: %w: MaxBytes is %d; it must be %d to %d", orbit.ErrInvalid, o.MaxBytes, 1<<16, maxValue)
+// check returns an error if a field has an invalid value.
+func (o *LogOptions) check() error {
+	if o.MaxBytes < leastBytes || o.MaxBytes > mostBytes {
+		return fmt.Errorf("etcdledger: %w: MaxBytes is %d; it must be %d to %d", orbit.ErrInvalid, o.MaxBytes, leastBytes, mostBytes)
 	}
 	return nil
+}
+
+// partBytes is how many bytes of data are stored under one key. The rest of a request has keys and what is removed.
+func (o *LogOptions) partBytes() int { return o.MaxBytes / 4 * 3 }
+
+// log returns the settings of the log.
+func (o *Options) log() LogOptions {
+	return LogOptions{Prefix: o.Prefix, MaxBytes: o.MaxBytes, Timeout: o.Timeout, OnError: o.OnError}
+}
+
+// ledger returns the settings that are not those of the log.
+func (o *Options) ledger() logledger.Options {
+	return logledger.Options{
+		Bounds: o.Bounds, Dimensions: o.Dimensions, Patience: o.Patience, Local: o.Local, CheckpointEvery: o.CheckpointEvery, OnError: o.OnError,
+	}
 }

@@ -14,15 +14,16 @@ import (
 	"github.com/orbitsched/orbit/lease"
 )
 
-// Refreshes returns a [lease.Refreshes] for [lease.Keeper.Refreshes], through which all processes on this ledger share
-// the refreshes of their leases. It uses one of etcd's own leases for each term; etcd keeps a lease alive without a
+// Refreshes returns a [lease.Refreshes] for [lease.Keeper.Refreshes], through which all processes on the ledger with these
+// Options share the refreshes of their leases. Of Options it uses Prefix and Timeout. It uses one of etcd's own leases for each term; etcd keeps a lease alive without a
 // write. Times to live are rounded up to whole seconds, and are at least etcd's own minimum, 2 s by default.
 //
 // Its errors wrap orbit.ErrUnavailable. Each call waits at most for Options.Timeout. It needs etcd 3.5.13 or newer, or
 // 3.4.31. In older versions a member that has lost the leadership without knowing it yet revokes leases that should
 // live, and confirms refreshes that are then lost.
-func (l *Ledger) Refreshes() lease.Refreshes {
-	return &refreshes{client: l.client, keys: l.keys, timeout: l.options.Timeout}
+func Refreshes(client *clientv3.Client, o Options) lease.Refreshes {
+	log := o.log().withDefaults()
+	return &refreshes{client: client, keys: keys{log.Prefix}, timeout: log.Timeout}
 }
 
 // refreshes implements [lease.Refreshes]. A token is the id of an etcd lease in hexadecimal digits. A key with the
@@ -43,11 +44,11 @@ func (r *refreshes) Begin(ctx context.Context, ttl time.Duration) (string, error
 	defer cancel()
 	granted, err := r.client.Grant(ctx, int64((ttl+time.Second-1)/time.Second))
 	if err != nil {
-		return "", unreachable(err)
+		return "", fmt.Errorf("etcdledger: %w", nothingDone(err))
 	}
 	token := strconv.FormatUint(uint64(granted.ID), 16)
 	if _, err := r.client.Put(ctx, r.keys.term(token), "", clientv3.WithLease(granted.ID)); err != nil {
-		return "", unreachable(err)
+		return "", fmt.Errorf("etcdledger: %w", nothingDone(err))
 	}
 	return token, nil
 }
@@ -126,7 +127,7 @@ func (r *refreshes) each(ctx context.Context, tokens []string, ask func(context.
 	}
 	all.Wait()
 	if err := errors.Join(errs...); err != nil {
-		return nil, unreachable(err)
+		return nil, fmt.Errorf("etcdledger: %w", nothingDone(err))
 	}
 	return out, nil
 }

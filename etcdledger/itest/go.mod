@@ -8,6 +8,7 @@ require (
 	github.com/orbitsched/orbit v0.0.0
 	github.com/orbitsched/orbit/diskledger v0.0.0-00010101000000-000000000000
 	github.com/orbitsched/orbit/etcdledger v0.0.0-00010101000000-000000000000
+	github.com/orbitsched/orbit/logledger v0.0.0
 	github.com/stretchr/testify v1.12.1
 	go.etcd.io/etcd/client/pkg/v3 v3.7.3
 	go.etcd.io/etcd/client/v3 v3.7.3
@@ -42,6 +43,7 @@ require (
 	github.com/grpc-ecosystem/go-grpc-middleware/v2 v2.3.3 // indirect
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.29.0 // indirect
 	github.com/jonboulle/clockwork v0.5.0 // indirect
+	github.com/klauspost/compress v1.20.4 // indirect
 	github.com/kr/pretty v0.3.1 // indirect
 	github.com/kr/text v0.2.0 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
@@ -88,5 +90,7 @@ require (
 replace github.com/orbitsched/orbit => ../../
 
 replace github.com/orbitsched/orbit/etcdledger => ../
+
+replace github.com/orbitsched/orbit/logledger => ../../logledger
 
 replace github.com/orbitsched/orbit/diskledger => ../../diskledger

@@ -34,11 +34,10 @@ const (
 	loadAlive = 300
 )
 
-// options returns options for tests with faults: short times, so that failures are noticed and garbage is collected
-// soon.
+// options returns options for tests with faults: short times, so that failures are noticed soon.
 func options() etcdledger.Options {
 	return etcdledger.Options{
-		Timeout: time.Second, Patience: 5 * time.Second, GCInterval: 2 * time.Second,
+		Timeout: time.Second, Patience: 5 * time.Second,
 		Bounds: orbit.Limits{Terminal: 500, ProposalIDs: 5000},
 	}
 }
@@ -137,12 +136,12 @@ func (l *load) settle(t *testing.T, patience time.Duration) {
 	}, patience, 100*time.Millisecond, "everything fits, and not everything is placed")
 }
 
-// check counts everything again: from all versions of the log, from the records as a new process reads them, and from
+// check counts everything again: from all entries of the log, from the state as a new process opens it, and from
 // the answers.
 func (l *load) check(t *testing.T, client *clientv3.Client) *audit.Book {
 	var book audit.Book
 	require.NoError(t, book.Read(within(t, time.Minute), client, "orbit/"))
-	state, err := open(t, client, etcdledger.Options{GCInterval: -1}).Snapshot(t.Context())
+	state, err := open(t, client, etcdledger.Options{}).Snapshot(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, state.Verify())
 	require.Zero(t, book.Judge(&l.answers), "acknowledged and not in the history: %v", book.Faults)

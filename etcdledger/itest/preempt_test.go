@@ -141,7 +141,7 @@ func TestKillAndRestartWithPreemption(t *testing.T) {
 	require.Positive(t, book.Evictions)
 	require.Positive(t, p.refused.Load(), "no budget has refused a wish")
 	require.Greater(t, book.Wishes, book.Evictions, "nothing was drained")
-	state, err := open(t, client, etcdledger.Options{GCInterval: -1}).Snapshot(t.Context())
+	state, err := open(t, client, etcdledger.Options{}).Snapshot(t.Context())
 	require.NoError(t, err)
 	for b := range state.Budgets() {
 		require.Equal(t, b.Budget.Expected, b.Healthy, b.Budget.ID)

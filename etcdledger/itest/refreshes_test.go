@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/orbitsched/orbit/etcdledger"
 	"github.com/orbitsched/orbit/etcdledger/itest/cluster"
 )
 
@@ -15,7 +16,7 @@ func TestRefreshes(t *testing.T) {
 	t.Parallel()
 	c := start(t, cluster.Options{})
 	one, two := open(t, connect(t, c), options()), open(t, connect(t, c), options())
-	here, there := one.Refreshes(), two.Refreshes()
+	here, there := etcdledger.Refreshes(connect(t, c), options()), etcdledger.Refreshes(connect(t, c), options())
 	const ttl = 2 * time.Second
 	before, err := one.Snapshot(t.Context())
 	require.NoError(t, err)
@@ -61,12 +62,12 @@ func TestRefreshes(t *testing.T) {
 	after, err := two.Snapshot(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, before.Revision(), after.Revision())
-	require.Zero(t, one.Stats().Reloads+two.Stats().Reloads)
+	require.Zero(t, one.Stats().Followed+two.Stats().Followed)
 }
 
 func BenchmarkRefreshes(b *testing.B) {
 	c := start(b, cluster.Options{})
-	home := open(b, connect(b, c), options()).Refreshes()
+	home := etcdledger.Refreshes(connect(b, c), options())
 	var tokens []string
 	for range 1000 {
 		token, err := home.Begin(b.Context(), time.Minute)

@@ -14,6 +14,8 @@ import (
 	"github.com/orbitsched/orbit/etcdledger"
 	"github.com/orbitsched/orbit/etcdledger/itest/cluster"
 	"github.com/orbitsched/orbit/ledgertest"
+	"github.com/orbitsched/orbit/logledger"
+	"github.com/orbitsched/orbit/logledger/logtest"
 )
 
 // The ledger on etcd passes the suite for ledgers, over two handles with a client each, as two processes have. It runs
@@ -36,6 +38,37 @@ func TestSuite(t *testing.T) {
 			t.Parallel()
 			c := start(t, cluster.Options{Members: members})
 			suite(t, connect(t, c), connect(t, c), 0.3/float64(members))
+		})
+	}
+}
+
+// A log in etcd keeps the rules for logs, with a client for each handle. With small requests, entries, posts and checkpoints
+// are in parts.
+func TestLog(t *testing.T) {
+	t.Parallel()
+	for _, o := range []etcdledger.LogOptions{{}, {MaxBytes: 1 << 16}} {
+		t.Run(fmt.Sprintf("MaxBytes=%d", o.MaxBytes), func(t *testing.T) {
+			c := start(t, cluster.Options{})
+			prefixes, n := map[logledger.Log]string{}, 0
+			openLog := func(t *testing.T, prefix string) logledger.Log {
+				o := o
+				o.Prefix = prefix
+				log, err := etcdledger.OpenLog(t.Context(), connect(t, c), o)
+				require.NoError(t, err)
+				t.Cleanup(func() { require.NoError(t, log.Close()) })
+				prefixes[log] = prefix
+				return log
+			}
+			logtest.Suite{
+				Peer: func(t *testing.T, log logledger.Log) logledger.Log { return openLog(t, prefixes[log]) },
+				Reopen: func(t *testing.T, log logledger.Log) logledger.Log {
+					require.NoError(t, log.Close())
+					return openLog(t, prefixes[log])
+				},
+			}.Run(t, func(t *testing.T) logledger.Log {
+				n++
+				return openLog(t, fmt.Sprint("log", n))
+			})
 		})
 	}
 }

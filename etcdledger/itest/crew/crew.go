@@ -57,8 +57,8 @@ type Engine struct {
 type Tally struct {
 	// Rounds is the number of rounds. The other numbers are sums of the fields of [orbit.Round] with the same names.
 	Rounds, Committed, Conflicts, Infeasible, Invalid, Unknown, Failed int
-	// Retries is how often a transaction of the crew's ledger met a commit of another process, and was judged again.
-	Retries uint64
+	// Lost is how often another process has taken an index first, so that proposals of the crew were judged again.
+	Lost int64
 	// Errors are the texts of the rounds' errors, which include no conflicts, at most a hundred.
 	Errors []string
 }
@@ -141,7 +141,7 @@ func (t *Tally) Add(o Tally) {
 	t.Invalid += o.Invalid
 	t.Unknown += o.Unknown
 	t.Failed += o.Failed
-	t.Retries += o.Retries
+	t.Lost += o.Lost
 	if len(t.Errors) < 100 {
 		t.Errors = append(t.Errors, o.Errors...)
 	}
@@ -176,10 +176,10 @@ func Serve(ctx context.Context, self *process.Self) error {
 		return witness
 	}
 	var all sync.WaitGroup
-	var retries atomic.Uint64 // those that have been reported
+	var lost atomic.Int64 // those that have been reported
 	report := func(r orbit.Round) {
-		t, now := tally(r), ledger.Stats().Retries
-		t.Retries = now - retries.Swap(now)
+		t, now := tally(r), ledger.Stats().Lost
+		t.Lost = now - lost.Swap(now)
 		_ = self.Say(message{Round: t})
 	}
 	for _, e := range c.Engines {

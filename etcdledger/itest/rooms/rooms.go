@@ -185,12 +185,13 @@ func (s *site) open(ctx context.Context, name string) (orbit.Ledger, lease.Refre
 		}
 		return ledger, nil, func() { _ = ledger.Close() }, nil
 	}
+	o := etcdledger.Options{Prefix: name, Timeout: time.Second, Patience: 5 * time.Second}
 	for {
 		try, cancel := context.WithTimeout(ctx, 20*time.Second)
-		ledger, err := etcdledger.Open(try, s.client, etcdledger.Options{Prefix: name, Timeout: time.Second, Patience: 5 * time.Second})
+		ledger, err := etcdledger.Open(try, s.client, o)
 		cancel()
 		if err == nil {
-			return ledger, ledger.Refreshes(), func() { _ = ledger.Close() }, nil
+			return ledger, etcdledger.Refreshes(s.client, o), func() { _ = ledger.Close() }, nil
 		}
 		if ctx.Err() != nil {
 			return nil, nil, nil, err

@@ -197,7 +197,7 @@ func (s *show) report(ctx context.Context) error {
 	if err := book.Read(ctx, s.site.client, s.site.prefix); err != nil {
 		return err
 	}
-	fresh, err := etcdledger.Open(ctx, s.site.client, etcdledger.Options{Prefix: s.site.prefix, GCInterval: -1})
+	fresh, err := etcdledger.Open(ctx, s.site.client, etcdledger.Options{Prefix: s.site.prefix})
 	if err != nil {
 		return err
 	}

@@ -105,7 +105,7 @@ func (w *world) hot(ctx context.Context, nodes int, coarse bool) (c contest, err
 		}
 	})
 	c.conflicts = float64(conflicts.Load()) / float64(n)
-	c.retries = float64(l.Stats().Retries+other.Stats().Retries) / float64(n)
+	c.retries = float64(l.Stats().Lost+other.Stats().Lost) / float64(n)
 	return c, errors.Join(err, l.verify(ctx))
 }
 
