@@ -12,7 +12,7 @@ import (
 
 // Refreshes is a store of refreshes that all processes which keep the same leases share. It has a token for each term;
 // a token lives or has ended. A token that has ended must never live again, whichever process asks and whatever has
-// failed. etcdledger.Ledger.Refreshes returns an implementation on etcd's own leases. All methods may be called from
+// failed. etcdledger.Refreshes returns an implementation on etcd's own leases. All methods may be called from
 // any goroutine, with at most 4,096 tokens in a call. After an error nothing is known of any of the tokens; Keep may
 // have extended some.
 type Refreshes interface {
