@@ -101,13 +101,13 @@ func (c *Control) open(ctx context.Context, config Config) error {
 	if err != nil {
 		return err
 	}
-	ledger, err := etcdledger.Open(ctx, client, etcdledger.Options{
-		Prefix: "orchestrator/", OnError: func(err error) { slog.Error("ledger", "error", err) },
-	})
+	options := etcdledger.Options{Prefix: "orchestrator/", OnError: func(err error) { slog.Error("ledger", "error", err) }}
+	ledger, err := etcdledger.Open(ctx, client, options)
 	if err != nil {
 		return errors.Join(err, client.Close())
 	}
-	c.ledger, c.shared, c.close = ledger, ledger.Refreshes(), func() error { return errors.Join(ledger.Close(), client.Close()) }
+	c.ledger, c.shared = ledger, etcdledger.Refreshes(client, options)
+	c.close = func() error { return errors.Join(ledger.Close(), client.Close()) }
 	return nil
 }
 
