@@ -156,7 +156,7 @@ func parseHead(value []byte) (h head, err error) {
 
 // parseLine splits the first line of a value, without the version, into its fields. It also returns what comes after the line.
 func parseLine(value []byte, fields int) ([]string, []byte, error) {
-	line, rest, _ := bytes.Cut(value[:], []byte("\n"))
+	line, rest, _ := bytes.Cut(value, []byte("\n"))
 	list := strings.Fields(string(line))
 	switch {
 	case len(list) > 0 && list[0] != version && isNumber(list[0]):

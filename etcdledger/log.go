@@ -188,9 +188,9 @@ func (h *Log) append(ctx context.Context, a *logledger.Append) ([]logledger.Post
 	}
 	h.remember(next)
 	posts, err := h.postsOf(ctx, resp.Responses[len(resp.Responses)-1].GetResponseRange().Kvs)
-	if err != nil {
-		h.signal() // the entry is there; the ledger reads the posts then
-		return nil, nil
+	if err != nil { // the entry is there, so this is no error of Append: the ledger is told to read the posts
+		h.options.OnError(fmt.Errorf("etcdledger: read the posts after entry %d: %w", a.Index, err))
+		h.signal()
 	}
 	return posts, nil
 }
@@ -214,11 +214,13 @@ func (h *Log) settle(ids []logledger.PostID) (ops []clientv3.Op) {
 	sorted := slices.SortedFunc(slices.Values(ids), func(a, b logledger.PostID) int {
 		return cmp.Or(bytes.Compare(a.Writer[:], b.Writer[:]), cmp.Compare(a.Number, b.Number))
 	})
-	for from, to := 0, 0; from < len(sorted); from = to {
-		for to = from + 1; to < len(sorted) && sorted[to].Writer == sorted[from].Writer && sorted[to].Number-sorted[to-1].Number <= 1; {
+	for from := 0; from < len(sorted); {
+		to := from + 1
+		for to < len(sorted) && sorted[to].Writer == sorted[from].Writer && sorted[to].Number-sorted[to-1].Number <= 1 {
 			to++
 		}
 		ops = append(ops, clientv3.OpDelete(h.keys.post(sorted[from]), clientv3.WithRange(h.keys.post(sorted[to-1])+"\x00")))
+		from = to
 	}
 	return nest(ops)
 }
@@ -260,28 +262,35 @@ func (h *Log) getPosts() clientv3.Op {
 	return clientv3.OpGet(h.keys.posts(), clientv3.WithPrefix())
 }
 
-// postsOf returns the posts that were read, oldest first.
+// postsOf returns the posts that were read, oldest first. One that cannot be understood is left out: who has posted it appends
+// its proposals itself.
 func (h *Log) postsOf(ctx context.Context, kvs []*mvccpb.KeyValue) ([]logledger.Post, error) {
 	slices.SortFunc(kvs, func(a, b *mvccpb.KeyValue) int { return cmp.Compare(a.CreateRevision, b.CreateRevision) })
 	var posts []logledger.Post
 	for _, kv := range kvs {
-		id, err := h.keys.postID(string(kv.Key))
-		if err != nil {
-			return nil, err
-		}
-		parts, data, err := parsePost(kv.Value)
-		if err == nil && parts > 0 {
-			data, err = h.readBlob(ctx, h.keys.blobs(postBlob)+postName(id), parts)
-		}
+		post, err := h.postOf(ctx, kv)
 		switch {
-		case errors.Is(err, logledger.ErrTrimmed), errors.Is(err, logledger.ErrVersion): // it is settled, or for newer versions
+		case errors.Is(err, orbit.ErrUnavailable):
+			return nil, err
 		case err != nil:
-			return nil, fmt.Errorf("post %q: %w", kv.Key, err)
+			h.options.OnError(fmt.Errorf("etcdledger: post %q: %w", kv.Key, err))
 		default:
-			posts = append(posts, logledger.Post{PostID: id, Data: data})
+			posts = append(posts, post)
 		}
 	}
 	return posts, nil
+}
+
+// postOf returns a post that was read.
+func (h *Log) postOf(ctx context.Context, kv *mvccpb.KeyValue) (p logledger.Post, err error) {
+	if p.PostID, err = h.keys.postID(string(kv.Key)); err != nil {
+		return p, err
+	}
+	parts, data, err := parsePost(kv.Value)
+	if p.Data = data; err == nil && parts > 0 {
+		p.Data, err = h.readBlob(ctx, h.keys.blobs(postBlob)+postName(p.PostID), parts)
+	}
+	return p, err
 }
 
 const (

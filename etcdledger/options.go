@@ -48,7 +48,7 @@ type LogOptions struct {
 	Timeout  time.Duration
 	// Existing refuses to make a log, with [ErrNoLog]. A user who may only read can open a log with it.
 	Existing bool
-	// OnError, if set, is called when the watch has ended, by one goroutine. It must not block.
+	// OnError, if set, is called when the watch has ended, and when a post cannot be read. Calls may overlap. It must not block.
 	OnError func(error)
 }
 
