@@ -80,7 +80,7 @@ func KindOf(err error) Kind {
 		return Invalid
 	case errors.Is(err, orbit.ErrUnknown):
 		return Unknown
-	case errors.Is(err, orbit.ErrUnavailable):
+	case errors.Is(err, orbit.ErrUnavailable), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return Unavailable
 	default:
 		return Other
