@@ -18,15 +18,15 @@ type watcher struct {
 }
 
 const (
-	// pollEvery is how long the log waits for an event of the watch before it asks whether there is something new.
-	pollEvery = time.Second
+	// silence is how long the log waits for a sign of the watch before it asks for one, and then waits once more.
+	silence = time.Second
 	// pause is how long it waits before it begins a new watch.
 	pause = 100 * time.Millisecond
 )
 
 var (
 	errEnded = errors.New("the watch has ended")
-	errDeaf  = errors.New("the watch has not told of a change")
+	errDeaf  = errors.New("the watch does not answer")
 )
 
 // start begins to watch.
@@ -46,16 +46,16 @@ func (h *Log) start() {
 	})
 }
 
-// watch tells of changes until the watch ends, or has missed one. The client goes on with a watch by itself when it has lost
-// the connection, but a connection may also be silent for long without being lost.
+// watch tells of changes until the watch ends, or does not answer. The client goes on with a watch by itself when it has lost
+// the connection, but a connection may also be dead for long without being lost. Etcd is asked for a sign on the stream of the
+// watch itself: a read would not say whether that is alive, and would go to another member.
 func (h *Log) watch(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
-	events := h.client.Watch(clientv3.WithRequireLeader(ctx), h.keys.head(),
-		clientv3.WithRange(clientv3.GetPrefixRangeEnd(h.keys.posts())), clientv3.WithFilterDelete(), clientv3.WithCreatedNotify())
-	seen := int64(0)
-	silence := time.NewTimer(pollEvery)
-	defer silence.Stop()
+	events := h.client.Watch(ctx, h.keys.head(), clientv3.WithRange(clientv3.GetPrefixRangeEnd(h.keys.posts())),
+		clientv3.WithFilterDelete(), clientv3.WithCreatedNotify())
+	timer, asked := time.NewTimer(silence), false
+	defer timer.Stop()
 	for {
 		select {
 		case r, ok := <-events:
@@ -65,14 +65,24 @@ func (h *Log) watch(ctx context.Context) error {
 			if r.Created || h.foreign(r.Events) { // nobody tells of what came before the watch
 				h.signal()
 			}
-			seen = max(seen, r.Header.Revision)
-		case <-silence.C:
-			if err := h.poll(ctx, seen); err != nil {
-				return err
+			asked = false
+		case <-timer.C:
+			if asked {
+				return errDeaf
+			}
+			if asked = true; h.ask(ctx) != nil {
+				return errDeaf
 			}
 		}
-		silence.Reset(pollEvery)
+		timer.Reset(silence)
 	}
+}
+
+// ask asks for a sign of the watch.
+func (h *Log) ask(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, silence)
+	defer cancel()
+	return h.client.RequestProgress(ctx)
 }
 
 // foreign reports whether another handle has made one of some changes.
@@ -83,21 +93,6 @@ func (h *Log) foreign(events []*clientv3.Event) bool {
 		}
 	}
 	return false
-}
-
-// poll returns an error, and signals, if there is something newer than the revision that the watch has told of.
-func (h *Log) poll(ctx context.Context, seen int64) error {
-	got, err := h.read(ctx, clientv3.OpGet(h.keys.head(), clientv3.WithRange(clientv3.GetPrefixRangeEnd(h.keys.posts())), clientv3.WithKeysOnly()))
-	if err != nil {
-		return err
-	}
-	for _, kv := range got[0].Kvs {
-		if kv.ModRevision > seen {
-			h.signal()
-			return errDeaf
-		}
-	}
-	return nil
 }
 
 // signal puts a token into the channel of changes.
