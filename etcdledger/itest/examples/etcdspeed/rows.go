@@ -13,14 +13,12 @@ import (
 	"github.com/orbitsched/orbit/etcdledger"
 )
 
-// raw measures plain transactions of etcd that are as large as those of placements: each compares three keys and writes three.
+// raw measures plain transactions of etcd that are as large as that of a sole placement: each compares one key and writes two.
 func (w *world) raw(ctx context.Context, inFlight int) (sample, error) {
 	value := string(make([]byte, 200))
 	return measure(w.batch, inFlight, func(i int) error {
-		node, capsule, log := fmt.Sprintf("raw/u/%d-%d", inFlight, i%w.nodes), fmt.Sprintf("raw/c/%d-%d", inFlight, i), "raw/log"
-		got, err := w.client.Txn(ctx).
-			If(clientv3.Compare(clientv3.ModRevision(node), "<", 1<<60), clientv3.Compare(clientv3.ModRevision(capsule), "<", 1<<60), clientv3.Compare(clientv3.ModRevision("raw/gc"), "<", 1<<60)).
-			Then(clientv3.OpPut(node, value), clientv3.OpPut(capsule, value), clientv3.OpPut(log, value)).Commit()
+		got, err := w.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision("raw/head"), "<", 1<<60)).
+			Then(clientv3.OpPut(fmt.Sprintf("raw/entry/%d-%d", inFlight, i), value), clientv3.OpPut("raw/head", value[:60])).Commit()
 		if err == nil && !got.Succeeded {
 			err = errors.New("a compare failed")
 		}

@@ -109,11 +109,11 @@ func printTable(out io.Writer, table []*row) {
 		fmt.Fprintf(out, "%-42s %9s %9s %9s %s\n", r.name, rate, p50.Round(10*time.Microsecond), p99.Round(10*time.Microsecond), met)
 	}
 	fmt.Fprint(out, `
-each/s     transactions of etcd alone, which compare three keys and write three as a placement does; below them placements
+each/s     transactions of etcd alone, which compare one key and write two as a placement does; below them placements
 p50, p99   how long a call took: of one placement, or of the whole batch
 2 processes  with 16 calls each on the same nodes; they bet on room, or that the node has not changed at all
 conflicts  for each placement: bets that were lost, and made anew on a new snapshot
-retries    for each placement: transactions that met another process's, and were judged and sent again by the ledger itself
+retries    for each placement: entries that met another process's, and were judged and sent again by the ledger itself
 seen       by the Wait of another operating-system process
 
 `)
