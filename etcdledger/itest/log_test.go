@@ -168,3 +168,31 @@ func TestTrimRemovesParts(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, [][]byte{large, large}, page.Entries)
 }
+
+// A checkpoint that was begun before a newer one was stored does not replace it, and leaves no parts.
+func TestCheckpointOvertaken(t *testing.T) {
+	t.Parallel()
+	client := connect(t, start(t, cluster.Options{}))
+	log, other := openLog(t, client, etcdledger.LogOptions{}), openLog(t, client, etcdledger.LogOptions{})
+	text := func(text string) func(io.Writer) error {
+		return func(w io.Writer) error { _, err := io.WriteString(w, text); return err }
+	}
+	for i := range logledger.Index(2) {
+		appendTo(t, log, i+1)
+	}
+	require.NoError(t, log.SaveCheckpoint(t.Context(), 0, text("empty")))
+	err := log.SaveCheckpoint(t.Context(), 1, func(w io.Writer) error {
+		require.NoError(t, other.SaveCheckpoint(t.Context(), 2, text("newer")))
+		return text("older")(w)
+	})
+	require.ErrorIs(t, err, logledger.ErrTaken)
+	at, r, err := log.Checkpoint(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, logledger.Index(2), at)
+	data, err := io.ReadAll(r)
+	require.NoError(t, err)
+	require.Equal(t, "newer", string(data))
+	got, err := client.Get(t.Context(), "orbit/blob/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+	require.NoError(t, err)
+	require.Equal(t, int64(1), got.Count)
+}
