@@ -37,6 +37,16 @@ type Ledger interface {
 	Limits() Limits
 }
 
+// HealthOf returns nil, or why a ledger can commit nothing at present, such as a full disk or a database that does not
+// answer. It asks the ledger's method Health() error, which ledgers that last have; it returns nil for a ledger without
+// one. A ledger that commits nothing may still be read.
+func HealthOf(l Ledger) error {
+	if h, ok := l.(interface{ Health() error }); ok {
+		return h.Health()
+	}
+	return nil
+}
+
 // Follow yields the changes that are committed after a revision, in order, batch by batch, and waits for more. When ctx
 // has ended, the iteration ends without an error. Any other error is the last thing that it yields. After
 // [ErrCompacted] take a snapshot, and follow from its revision. If the ledger's Changes lag behind its Wait, Follow

@@ -71,7 +71,6 @@ func Open(ctx context.Context, config Config) (*Control, error) {
 		Index: &watch.Index{Ledger: c.ledger},
 	}
 	rounds := &promorbit.Engines{}
-	c.metrics.MustRegister(rounds, &promorbit.Ledger{Ledger: c.ledger})
 	engine := func(name string, n orbit.Navigator) {
 		c.engines = append(c.engines, &orbit.Engine{
 			Name: name, Ledger: c.ledger, Navigator: n, Telemetry: c.local.Board, ParkFor: 2 * time.Second, OnRound: rounds.Round,
@@ -80,6 +79,7 @@ func Open(ctx context.Context, config Config) (*Control, error) {
 	engine("services", &nav.Preempting{Navigator: &nav.Services{}})
 	engine("batch", &nav.Patient{Navigator: &nav.Batch{}})
 	engine("gangs", &nav.Preempting{Navigator: &nav.Patient{Navigator: &nav.Gang{}}})
+	c.metrics.MustRegister(rounds, &promorbit.Ledger{Ledger: c.ledger, Engines: c.engines})
 	c.drain = &nav.Drain{Ledger: c.ledger, Telemetry: c.local.Board, Drains: func(n *orbit.Node) bool { return (*c.draining.Load())[n.ID] }}
 	c.draining.Store(&map[orbit.NodeID]bool{})
 	return c, nil
