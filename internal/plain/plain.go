@@ -20,6 +20,9 @@ func Read(text []byte) Reader { return Reader{rest: text} }
 // Done reports whether all parts were as expected, and nothing is left.
 func (r *Reader) Done() bool { return !r.failed && len(r.rest) == 0 }
 
+// Fail makes the reader fail, for a caller that expects more than the reader knows.
+func (r *Reader) Fail() { r.failed = true }
+
 // Has reports whether the rest begins with a text. If so, it consumes that text.
 func (r *Reader) Has(text string) bool {
 	if len(r.rest) < len(text) || string(r.rest[:len(text)]) != text {
