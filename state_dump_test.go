@@ -377,22 +377,22 @@ func TestPlainLines(t *testing.T) {
 
 // The records of what engines place, of what was placed before elsewhere, and of gangs are read the short way.
 func TestRecordsOfEnginesArePlain(t *testing.T) {
-	l := &MemoryLedger{}
+	l, now := &MemoryLedger{}, instantOf(time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC))
 	n := machine("n", 100)
 	n.Devices = Devices{Model: "gpu", Count: 2}
 	n.Capacity[Memory], n.Confirms = 100, true
 	commit(t, l, PutNode{n})
-	commit(t, l, Submit{IDs: []CapsuleID{"web-1", "web-2", "web-3"}, Spec: chaosSpecs[4], Owner: "web", At: 5, Labels: map[string]string{"job": "7", "task": "a/1"}})
+	commit(t, l, Submit{IDs: []CapsuleID{"web-1", "web-2", "web-3"}, Spec: chaosSpecs[4], Owner: "web", At: now, Labels: map[string]string{"job": "7", "task": "a/1"}})
 	gang := &Gang{ID: "g", Roles: []Role{{Name: "head", Spec: chaosSpecs[2], Members: []CapsuleID{"g-0"}}, {Name: "worker", Spec: chaosSpecs[2], Members: []CapsuleID{"g-1"}}}}
-	commit(t, l, Submit{Gang: gang, Owner: "batch", At: 6})
+	commit(t, l, Submit{Gang: gang, Owner: "batch", At: now})
 	for i := range byte(3) {
 		if i > 0 {
 			commit(t, l, Release{Capsule: "web-1", Stopped: true})
 		}
-		_, err := l.Propose(t.Context(), Proposal{ID: ProposalID{1, i}, Do: []Commitment{Place{Capsule: "web-1", Node: "n", Devices: 2, Note: "warm", At: Instant(7 + i)}}})
+		_, err := l.Propose(t.Context(), Proposal{ID: ProposalID{1, i}, Do: []Commitment{Place{Capsule: "web-1", Node: "n", Devices: 2, Note: "warm", At: now + Instant(i)}}})
 		require.NoError(t, err)
 	}
-	commit(t, l, Place{Capsule: "g-0", Node: "n", At: 9}, Place{Capsule: "g-1", Node: "n", At: 9})
+	commit(t, l, Place{Capsule: "g-0", Node: "n", At: now}, Place{Capsule: "g-1", Node: "n", At: now})
 	commit(t, l, Confirm{Capsule: "web-1", Since: snapshotOf(t, l).Capsule("web-1").PlacedAt, Ready: true}, Release{Capsule: "web-2", Final: true})
 	count := 0
 	for line := range strings.Lines(dumpOf(t, snapshotOf(t, l))) {

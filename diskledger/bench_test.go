@@ -97,7 +97,7 @@ func places(b *testing.B, l interface {
 				run = run[:0]
 				for i := from; i < min(from+batch, b.N); i++ {
 					run = append(run, orbit.Proposal{ID: orbit.NewProposalID(), Do: []orbit.Commitment{
-						orbit.Place{Capsule: ids[i], Node: orbit.NodeID(fmt.Sprint("node-", i%1000))}}})
+						orbit.Place{Capsule: ids[i], Node: orbit.NodeID(fmt.Sprint("node-", i%1000)), At: orbit.Instant(1_767_225_600_000_000_000 + i*1_000_000)}}})
 				}
 				for _, out := range l.ProposeBatch(ctx, run) {
 					if out.Err != nil {
@@ -132,7 +132,7 @@ func submitted(t testing.TB, l orbit.Ledger, n int) (ids []orbit.CapsuleID) {
 		if len(some) == 0 {
 			continue
 		}
-		_, err := l.Propose(context.Background(), orbit.Proposal{Do: []orbit.Commitment{orbit.Submit{IDs: some, Spec: spec}}})
+		_, err := l.Propose(context.Background(), orbit.Proposal{Do: []orbit.Commitment{orbit.Submit{IDs: some, Spec: spec, At: 1_767_225_600_000_000_000}}})
 		require.NoError(t, err)
 	}
 	return ids
@@ -151,7 +151,7 @@ func BenchmarkOpen(b *testing.B) {
 				var run []orbit.Proposal
 				for i := from; i < min(from+1000, n); i++ {
 					run = append(run, orbit.Proposal{ID: orbit.NewProposalID(), Do: []orbit.Commitment{
-						orbit.Place{Capsule: ids[i], Node: orbit.NodeID(fmt.Sprint("node-", i%1000))}}})
+						orbit.Place{Capsule: ids[i], Node: orbit.NodeID(fmt.Sprint("node-", i%1000)), At: orbit.Instant(1_767_225_600_000_000_000 + i*1_000_000)}}})
 				}
 				l.ProposeBatch(ctx, run)
 			}
