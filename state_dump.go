@@ -212,9 +212,10 @@ func (d *dumper) capsule(s *State, c *Capsule) {
 }
 
 // Restore reads a dump, which [State.Dump] wrote, into s. It refuses a dump with unknown, misplaced or inconsistent
-// records: it returns a [*Rejection] that is ErrInvalid. Do of the rejection is the number of the faulty line, from 1,
-// or -1 if the dump is cut short or its records are inconsistent as a whole. After an error s is unchanged. Restore
-// also refuses an s that is not new(State), because a state never changes.
+// records: it returns a [*Rejection] that is ErrInvalid, and [ErrNewer], too, if a newer version has written what it does
+// not know. Do of the rejection is the number of the faulty line, from 1, or -1 if the dump is cut short or its records
+// are inconsistent as a whole. After an error s is unchanged. Restore also refuses an s that is not new(State), because
+// a state never changes.
 //
 // A ledger that starts from the state ([MemoryLedger.Start]) continues above its revision. Restore the newest dump: all
 // that was committed after the dump is lost, and the ledger will use the revisions of those commits again.
@@ -228,7 +229,11 @@ func (s *State) Restore(r io.Reader) error {
 	for in.Scan() {
 		d.lines++
 		if err := d.line(in.Bytes()); err != nil {
-			return &Rejection{Kind: ErrInvalid, Do: d.lines, Reason: fmt.Sprintf("dump: line %d: %v", d.lines, err)}
+			kind := ErrInvalid
+			if errors.Is(err, ErrNewer) {
+				kind = ErrNewer
+			}
+			return &Rejection{Kind: kind, Do: d.lines, Reason: fmt.Sprintf("dump: line %d: %v", d.lines, err)}
 		}
 	}
 	if err := in.Err(); err != nil {
@@ -284,6 +289,9 @@ func (d *dumpReader) line(text []byte) error {
 func (d *dumpReader) header(h *dumpHeader) error {
 	if d.begun {
 		return errors.New("a second header")
+	}
+	if h.Version > dumpVersion {
+		return newer("version %d of the dump; this package reads %d", h.Version, dumpVersion)
 	}
 	if h.Version != dumpVersion {
 		return fmt.Errorf("version is %d; this package reads %d", h.Version, dumpVersion)
@@ -425,7 +433,7 @@ func (d *dumpReader) decode(text []byte) (l dumpLine, err error) {
 
 // decodeStrictly reads a line with the JSON package, encodes the result again, and refuses the line if the two differ.
 func decodeStrictly(text []byte) (l dumpLine, err error) {
-	if err := json.Unmarshal(text, &l); err != nil {
+	if err := ReadJSON(text, &l); err != nil {
 		return l, err
 	}
 	if n := l.records(); n != 1 {

@@ -428,6 +428,37 @@ func TestPlainLinesAreStrict(t *testing.T) {
 	}
 }
 
+// What a newer version has written, fields, records or another version of dumps, is called so, and not only invalid.
+func TestNewerDumpIsCalledSo(t *testing.T) {
+	text := dumpOf(t, kept(t))
+	kinds := map[string]bool{}
+	for line := range strings.Lines(text) {
+		kind, _, _ := strings.Cut(line[len(`{"`):], `"`)
+		if kinds[kind] || kind == "end" {
+			continue
+		}
+		kinds[kind] = true
+		for what, newer := range map[string]string{
+			"field":  strings.TrimSuffix(line, "}}\n") + `,"future":{"a":1}}}` + "\n",
+			"record": `{"future":{"a":1}}` + "\n",
+			"both":   strings.TrimSuffix(line, "}\n") + `,"future":{"a":1}}` + "\n",
+		} {
+			require.NotEqual(t, line, newer)
+			err := new(State).Restore(strings.NewReader(strings.Replace(text, line, newer, 1)))
+			require.ErrorIs(t, err, ErrNewer, "%s: %s: %s", kind, what, newer)
+			require.ErrorIs(t, err, ErrInvalid)
+			require.ErrorContains(t, err, "future")
+		}
+	}
+	require.Len(t, kinds, 8)
+	err := new(State).Restore(strings.NewReader(strings.Replace(text, `"version":1`, `"version":2`, 1)))
+	require.ErrorIs(t, err, ErrNewer)
+	require.ErrorContains(t, err, "version 2")
+	err = new(State).Restore(strings.NewReader(strings.Replace(text, `"version":1`, `"version":0`, 1)))
+	require.ErrorIs(t, err, ErrInvalid)
+	require.NotErrorIs(t, err, ErrNewer)
+}
+
 // Bytes flipped, lines swapped and digits changed: never a panic, and what is taken is sound.
 func TestRestoreOfDamagedDumps(t *testing.T) {
 	text := dumpOf(t, kept(t))
