@@ -2,9 +2,11 @@ package orbit
 
 import (
 	"fmt"
+	"hash/maphash"
 	"iter"
 	"maps"
 	"math"
+	"math/bits"
 	"time"
 )
 
@@ -95,9 +97,11 @@ func (c *Capsule) Owner() string { return c.inCommon().owner }
 // Gang returns the id of the capsule's gang; empty: it is in no gang.
 func (c *Capsule) Gang() GangID { return c.inCommon().gang }
 
-// Labels returns the Submit.Labels of the capsule's submission; nil: none. All capsules of one Submit share the map, so
-// do not change it.
-func (c *Capsule) Labels() map[string]string { return c.inCommon().labels }
+// Labels returns a copy of the Submit.Labels of the capsule's submission; nil: none.
+func (c *Capsule) Labels() map[string]string { return maps.Clone(c.inCommon().labels) }
+
+// Label returns the value of one of the capsule's labels; empty: it has no such label. It copies nothing.
+func (c *Capsule) Label(key string) string { return c.inCommon().labels[key] }
 
 // SubmitTime returns the Submit.At of the capsule's submission; 0: unknown.
 func (c *Capsule) SubmitTime() Instant { return c.inCommon().time }
@@ -166,9 +170,9 @@ func (c *Capsule) setNomination(n *Nomination) {
 // seen the whole history.
 type submission uint64
 
-// submittedAt returns the revision at which the capsule was submitted, or a slightly higher one if more than 2^20
+// SubmittedAt returns the revision at which the capsule was submitted, or a slightly higher one if more than 2^20
 // capsules were submitted at one revision.
-func (c *Capsule) submittedAt() Revision {
+func (c *Capsule) SubmittedAt() Revision {
 	return min(Revision(c.Submitted>>submissionBits), c.Changed)
 }
 
@@ -287,28 +291,33 @@ type Role struct {
 	Spec *Spec `json:"spec"`
 	// Members are the ids of the role's capsules.
 	Members []CapsuleID `json:"members"`
-	// Min is the minimum number of the role's members in the first placement; 0: all.
+	// Min is the minimum number of the role's members in the first placement; 0: all. A member that has been released for
+	// good is done and need not be placed, so once fewer members are left, these are the minimum ([GangState.Minimum]).
 	Min int `json:"min,omitempty"`
 }
 
 // maxRoles is the maximum number of roles of a gang. The record of a capsule has 16 bits for the index of its role.
 const maxRoles = 1 << 16
 
-// minimum returns the minimum number of members in the first placement.
-func (r *Role) minimum() int {
-	if r.Min == 0 {
-		return len(r.Members)
-	}
-	return r.Min
+// Clone returns a copy that shares no memory with g, except specs that a ledger has handed out. To submit a changed gang
+// of a [GangState], change a Clone. A plain copy (*g) still has the roles of the state.
+func (g *Gang) Clone() *Gang {
+	return new(cloner).gang(g)
 }
 
-// priority returns the priority at which the gang is placed and evicts others: the lowest priority of its roles.
-func (g *Gang) priority() int32 {
-	lowest := int32(math.MaxInt32)
+// digest returns a hash of all that a plain copy of g shares with g.
+func (g *Gang) digest() (sum uint64) {
+	sum = digestList(sum, g.Levels)
 	for i := range g.Roles {
-		lowest = min(lowest, g.Roles[i].Spec.Priority)
+		r := &g.Roles[i]
+		sum = bits.RotateLeft64(sum, 1) ^ maphash.Comparable(hashSeed, struct {
+			name string
+			spec *Spec
+			min  int
+		}{r.Name, r.Spec, r.Min})
+		sum = digestList(sum, r.Members)
 	}
-	return lowest
+	return sum
 }
 
 // GangState is a gang and the number of its placed members, at one revision. Read it, never write it.
@@ -317,6 +326,8 @@ type GangState struct {
 	Gang *Gang
 	// Placed counts the members that are placed now, for each role.
 	Placed []int
+	// Done counts the members that have been released for good, for each role.
+	Done []int
 	// Changed is the revision at which a member was last placed or released, or the gang was nominated.
 	Changed Revision
 	// Nomination is the room that is nominated for the gang while no member is placed. A record of the nomination
@@ -325,6 +336,14 @@ type GangState struct {
 
 	// The number of members that still have a record.
 	records int
+	// The digest of Gang. Only Verify compares it.
+	sum uint64
+}
+
+// newGangState returns the record of a gang of which no member is placed or done.
+func newGangState(g *Gang, changed Revision) *GangState {
+	counts := make([]int, 2*len(g.Roles))
+	return &GangState{Gang: g, Placed: counts[:len(g.Roles):len(g.Roles)], Done: counts[len(g.Roles):], Changed: changed}
 }
 
 // Total returns how many members are placed.
@@ -336,27 +355,96 @@ func (g *GangState) Total() int {
 	return n
 }
 
-// Short reports whether the gang runs, but with fewer members in some role than the role has.
+// Left returns how many members of a role are not done. A role without members left counts no more: it has no minimum,
+// and its priority is not one of the gang's.
+func (g *GangState) Left(role int) int { return len(g.Gang.Roles[role].Members) - g.Done[role] }
+
+// Minimum returns the fewest members of a role that must be placed when the gang starts: [Role.Min], or all members
+// that are left if these are fewer.
+func (g *GangState) Minimum(role int) int {
+	left := g.Left(role)
+	if least := g.Gang.Roles[role].Min; least > 0 {
+		return min(least, left)
+	}
+	return left
+}
+
+// Lacks returns how many members of a role must be placed to reach its minimum; 0: none.
+func (g *GangState) Lacks(role int) int { return max(0, g.Minimum(role)-g.Placed[role]) }
+
+// Short reports whether the gang runs, but with fewer members in some role than the role has left.
 func (g *GangState) Short() bool {
 	if g.Total() == 0 {
 		return false
 	}
 	for i := range g.Gang.Roles {
-		if g.Placed[i] < len(g.Gang.Roles[i].Members) {
+		if g.Placed[i] < g.Left(i) {
 			return true
 		}
 	}
 	return false
 }
 
+// Broken reports whether the gang runs, but some role is below its minimum: the gang has lost members. Engines plan the
+// members that it lacks before all other work of equal priority.
+func (g *GangState) Broken() bool { return g.Total() > 0 && g.wanting() >= 0 }
+
+// Shortfall returns how many members each role of a broken gang lacks, by the name of the role; nil: the gang is not
+// broken.
+func (g *GangState) Shortfall() map[string]int {
+	if !g.Broken() {
+		return nil
+	}
+	lacks := map[string]int{}
+	for i := range g.Gang.Roles {
+		if n := g.Lacks(i); n > 0 {
+			lacks[g.Gang.Roles[i].Name] += n
+		}
+	}
+	return lacks
+}
+
 // wanting returns the index of the first role with fewer placed members than its minimum, or -1.
 func (g *GangState) wanting() int {
 	for i := range g.Gang.Roles {
-		if g.Placed[i] < g.Gang.Roles[i].minimum() {
+		if g.Lacks(i) > 0 {
 			return i
 		}
 	}
 	return -1
+}
+
+// Priorities returns the lowest and the highest priority of the roles that have members left; of all roles if none has.
+// A gang is placed at the lowest, and evicts others at the lowest. A gang that is evicted whole counts with the highest.
+func (g *GangState) Priorities() (lowest, highest int32) {
+	ended := g.ended()
+	lowest, highest = math.MaxInt32, math.MinInt32
+	for i := range g.Gang.Roles {
+		if priority := g.Gang.Roles[i].Spec.Priority; ended || g.Left(i) > 0 {
+			lowest, highest = min(lowest, priority), max(highest, priority)
+		}
+	}
+	return lowest, highest
+}
+
+// lowest returns the lowest priority of all roles. It is the lowest at which the gang ever evicts others, whichever
+// members are done.
+func (g *Gang) lowest() int32 {
+	lowest := int32(math.MaxInt32)
+	for i := range g.Roles {
+		lowest = min(lowest, g.Roles[i].Spec.Priority)
+	}
+	return lowest
+}
+
+// ended reports whether all members are done.
+func (g *GangState) ended() bool {
+	for i := range g.Gang.Roles {
+		if g.Left(i) > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // faults lists everything that is wrong with g, except with its ids and specs. Limit is the maximum number of members.
@@ -395,17 +483,21 @@ func (g *Gang) faults(limit int) []string {
 //
 // With For or ForGang it is an eviction to make way. The evicted capsule, the victim, becomes pending again. The same
 // proposal must place the capsule or gang that is named, the newcomer. The newcomer must have a strictly higher
-// priority and need room that the victim takes. The ledger spares victims that need not leave: in the order of the
+// priority and need room that the victim takes. One broken gang may evict another one whole without a higher priority:
+// ForGang must name a gang that is broken before the proposal and not after it, and that precedes the victim
+// ([State.Precedes]). The ledger spares victims that need not leave: in the order of the
 // proposal, it puts back each victim that fits beside the capsules that are still on the node and the newcomers that
 // outrank it. A gang that is evicted whole is put back whole. A victim that has left on its own is skipped. The history
 // has only the evictions that remain ([State.Judge]). So no proposal is refused because there is more room than it
 // expected, and no capsule is evicted without need. A gang that is evicted whole counts with the priority of its
 // highest role; members of a gang evict with the priority of its lowest role.
 //
-// Without For and ForGang it is a move: the same proposal must place the capsule again. One of three conditions must
+// Without For and ForGang it is a move: the same proposal must place the capsule again. One of four conditions must
 // hold. The capsule is [Spec.Movable]. Or a [Budget] covered it before the proposal. Or its node takes no new work,
 // before the proposal and all through it, or has a NoExecute taint that the capsule does not tolerate for ever
-// ([Taint]). If some members of a gang are moved, the number of its placed members must stay the same.
+// ([Taint]). Or the capsule waits to begin ([State.Waiting]); budgets and protections are not judged then. If some
+// members of a gang are moved, the number of its placed members must stay the same. A broken gang needs no consent if
+// all of its placed members leave their nodes and no role is below its minimum afterwards.
 type Evict struct {
 	// Capsule is the capsule to take off its node.
 	Capsule CapsuleID `json:"capsule"`
@@ -464,8 +556,8 @@ type Confirm struct {
 	// place. Budgets count it as missing until the next Ready. NotReady is refused for a capsule that is not ready.
 	NotReady bool `json:"notReady,omitempty"`
 	// Stopped says that a capsule that was taken off its node no longer runs there: its [Remains] end. If the capsule
-	// is still placed but no longer runs, use [Release.Stopped] if it is to run again. If it is done, propose {Release
-	// Final, Confirm Stopped} together.
+	// is still placed but no longer runs, it has failed, and Stopped is refused: use [Release.Stopped] if it is to run
+	// again. If it is done, propose {Release Final, Confirm Stopped} together.
 	Stopped bool `json:"stopped,omitempty"`
 }
 

@@ -108,15 +108,15 @@ func (s *Spec) companyFaults() (out []string) {
 func (s *Spec) ownCompany() {
 	s.Apart = slices.Clone(s.Apart)
 	slices.SortFunc(s.Apart, func(a, b Apart) int { return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Level, b.Level)) })
-	s.Apart = slices.Compact(s.Apart)
-	s.Even = slices.Clone(s.Even)
+	s.Apart = slices.Clip(slices.Compact(s.Apart))
+	s.Even = cloned(s.Even)
 	for i := range s.Even {
 		s.Even[i].MaxSkew = cmp.Or(s.Even[i].MaxSkew, 1)
 		s.Even[i].Domains = sorted(s.Even[i].Domains)
 	}
 	slices.SortStableFunc(s.Even, func(a, b Even) int { return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Level, b.Level)) })
 	s.Extras = sortedExtras(s.Extras)
-	s.PreferCompany = slices.Clone(s.PreferCompany)
+	s.PreferCompany = cloned(s.PreferCompany)
 	slices.SortFunc(s.PreferCompany, func(a, b Company) int {
 		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Level, b.Level), cmp.Compare(a.Weight, b.Weight))
 	})
@@ -435,7 +435,7 @@ func extraFaults(extras []Extra, least int64) (out []string) {
 
 // sortedExtras returns a copy of the extras, ordered by name.
 func sortedExtras(extras []Extra) []Extra {
-	extras = slices.Clone(extras)
+	extras = cloned(extras)
 	slices.SortStableFunc(extras, func(a, b Extra) int { return cmp.Compare(a.Name, b.Name) })
 	return extras
 }

@@ -34,16 +34,20 @@
 // capsule is started beside others with which it does not fit, and none runs twice, however long it takes to stop. Only
 // capsules that were found running ([Adopt]) may exceed the capacity of a node; then nothing more is admitted there.
 //
-// Any proposal may release a capsule for good, cordon or remove a node, and change a mark: the ledger does not ask who
-// proposes. An [Engine] does: it sends no proposal of a plan that does one of these to something that is not its
-// navigator's ([State.Offence]). It is up to the importer who else may reach the ledger, and what else runs in the
-// process.
+// Any proposal may submit work at any priority, release a capsule for good, cordon or remove a node, and change a mark:
+// the ledger does not ask who proposes. An [Engine] does: it sends no proposal of a plan that does one of these to
+// something that is not its navigator's ([State.Offence]). A plan places the work that there is. It submits none, uses
+// only the marks and holds that are meant for plans ([PlanPrefix]), and cannot use the proposal ids of another engine.
+// It is up to the importer who else may reach the ledger, and what else runs in the process.
 //
 // # Concurrency
 //
 // A ledger's methods may be called from any goroutine. A [State] is immutable. A [View], a
 // [PlacementEngine] and a navigator belong to one engine. Values that a ledger hands out (capsules, specs,
-// nodes) are shared and must not be written to.
+// nodes, gangs, nominations, changes) are shared and must not be written to. A plain copy shares their maps and lists:
+// to change a node, a spec or a gang, change what [Node.Clone], [Spec.Clone] or [Gang.Clone] returns. A ledger refuses
+// as [ErrInvalid] to replace a node or a nomination that was changed through a plain copy, and to take such a copy of a
+// spec; [State.Verify] reports every such change.
 //
 // # Sources
 //

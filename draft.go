@@ -65,6 +65,10 @@ type Draft struct {
 	asking     *Nomination
 	asked      slots.Set
 	askedNodes []int32
+	// The nodes on which starts have failed lately, as the view counts them; and those on which starts of the capsules
+	// that are planned now have failed, in order.
+	failing map[uint32]*NodeStarts
+	avoided []uint32
 	// Memory for the commitments and bets of proposals.
 	placeBoxes slab.Boxes[Commitment, Place]
 	freeBoxes  slab.Boxes[Precondition, NodeFreeOf]
@@ -80,6 +84,8 @@ type draftStep struct {
 	// count.
 	spec  *Spec
 	moves []companyMove
+	// The log positions of earlier placements of the same proposal that got Place.After because of this step.
+	delayed []int
 	// The length of the log before the step, and the log position at which the proposal in the making began.
 	log, open int
 }
@@ -134,6 +140,7 @@ func (d *Draft) Sync(view *View) {
 	d.forgetNear()
 	d.dropTallies()
 	d.rules = draftCompany{version: d.rules.version + 1, epoch: d.rules.epoch + 1<<32}
+	d.syncFailures()
 	changed, next, all := view.Changed(d.cursor)
 	d.cursor = next
 	for bound := view.state.NodeBound(); len(d.nodes) < bound; {
@@ -240,6 +247,9 @@ func (d *Draft) Place(c *Capsule, to Choice) error {
 	if err := d.moved(&s, c.ID, companyMove{c.Spec, n.Node, 0, 1}); err != nil {
 		return err
 	}
+	if after {
+		s.delayed = d.delay(n, c.Spec)
+	}
 	d.use(c.ID, draftTaken)
 	d.step(s, taken, d.placeBoxes.New(Place{Capsule: c.ID, Node: n.Node.ID, Devices: to.Devices, Note: to.Note, At: d.now, After: after}))
 	return nil
@@ -311,8 +321,8 @@ func (d *Draft) Release(r Release) error {
 		return d.refuse(r.Capsule, nil, "capsule %q is not placed", r.Capsule)
 	case r.Stopped:
 		return d.refuse(r.Capsule, nil, "only the agent of its node may say that capsule %q has stopped, not a plan", r.Capsule)
-	case !r.Final && c.Gang() == "" && d.view.state.Node(c.Node).Node.Schedulable():
-		return d.refuse(r.Capsule, nil, "capsule %q is on node %q, which is ready; use Evict to move it", r.Capsule, c.Node)
+	case !r.Final && c.Gang() == "" && d.view.state.Node(c.Node).Node.Schedulable() && !c.waitsToBegin(d.view.state.Node(c.Node).Node):
+		return d.refuse(r.Capsule, nil, "capsule %q is on node %q, which is ready, and does not wait to begin; use Evict to move it", r.Capsule, c.Node)
 	}
 	act := draftReleased
 	if r.Final {

@@ -33,8 +33,9 @@ func (d *Draft) Evict(e Evict) error {
 			return d.refuse(e.Capsule, nil, "capsule %q of priority %d does not make way for %s: %s", e.Capsule, c.Spec.Priority, e.cause(), why)
 		}
 		return d.leave(c, draftEvicted, e)
-	case !c.Spec.Movable && d.view.state.Node(c.Node).Node.keeps(c.Spec) && !d.view.state.isCovered(c.Spec):
-		return d.refuse(e.Capsule, nil, "capsule %q is not movable, and node %q is ready", e.Capsule, c.Node)
+	case !c.Spec.Movable && d.view.state.Node(c.Node).Node.keeps(c.Spec) && !d.view.state.isCovered(c.Spec) &&
+		!c.waitsToBegin(d.view.state.Node(c.Node).Node) && !d.view.state.inBroken(c):
+		return d.refuse(e.Capsule, nil, "capsule %q is not movable and does not wait to begin, and node %q is ready", e.Capsule, c.Node)
 	}
 	return d.leave(c, draftReleased, e)
 }
@@ -201,9 +202,11 @@ func (d *Draft) leave(c *Capsule, act draftAct, do Commitment) error {
 // Ask makes the draft show its nodes from the point of view of one capsule, until the next Ask, Propose or Sync. If the
 // capsule or its gang is nominated, the nodes show as free the room of its own nomination and of all nominations that
 // it outranks. For nil, and for a capsule without a nomination, the room of every nomination that outranks a capsule's
-// priority is taken. PlaceBest calls Ask by itself. Callers of [PlacementEngine.Best] or [NodeState.Fits] that plan for
-// a capsule that may be nominated call Ask first. Place and Hold judge by rank in any case.
+// priority is taken. Nodes on which starts of the capsule have failed lately are the last resort ([Draft.Avoid]).
+// PlaceBest calls Ask by itself. Callers of [PlacementEngine.Best] or [NodeState.Fits] that plan for a capsule that may
+// be nominated, or has failed, call Ask first. Place and Hold judge by rank in any case.
 func (d *Draft) Ask(c *Capsule) {
+	d.Avoid(c)
 	d.asking = nil
 	for _, i := range d.askedNodes {
 		if n := d.Node(int(i)); n != nil && n.nominated != nil && n.nominated.asker != nil {

@@ -145,6 +145,9 @@ func (d *Draft) Rollback(to int) {
 		for i := range was.moves {
 			d.countMove(&was.moves[i], -1)
 		}
+		for _, at := range was.delayed {
+			d.setAfter(at, false)
+		}
 		if was.node != nil {
 			d.nodes[was.node.index] = d.restored(was.node)
 			d.journal.add(was.node.index)
@@ -167,6 +170,48 @@ func (d *Draft) Rollback(to int) {
 			d.log = d.log[:was.log]
 		}
 	}
+}
+
+// delay sets Place.After of the earlier placements of the proposal in the making on a node that take an extra which a new
+// placement takes too, if these now fit only beside what is left when the remains on the node have stopped: the ledger
+// judges them all on the sum. It returns their log positions.
+func (d *Draft) delay(n *NodeState, spec *Spec) (at []int) {
+	if len(spec.Extras) == 0 {
+		return nil
+	}
+	for i := len(d.steps) - 1; i >= 0 && d.steps[i].open == d.open && d.steps[i].log >= d.open; i-- {
+		s := &d.steps[i]
+		if s.spec == nil || s.node.index != n.index || len(s.spec.Extras) == 0 {
+			continue
+		}
+		if place, _ := d.log[s.log].(Place); place.After || (&arrival{spec: s.spec, node: n.Node, counted: true, nodeOf: d.describes}).fault(draftCounts{d}) == nil {
+			continue
+		}
+		d.setAfter(s.log, true)
+		at = append(at, s.log)
+	}
+	return at
+}
+
+// setAfter sets Place.After of the placement at a log position.
+func (d *Draft) setAfter(at int, after bool) {
+	if place, ok := d.log[at].(Place); ok {
+		place.After = after
+		d.log[at] = place
+	}
+}
+
+// ExtraFree returns how much of an extra ([Extra]) is free on a node, as the plan leaves it: what the node has, less what
+// the capsules placed there take, less what capsules take that have left the node and still run there. It is negative
+// where more is taken than the node has.
+func (d *Draft) ExtraFree(n *NodeState, name string) int64 {
+	switch {
+	case d.view == nil:
+		return 0
+	case d.rules.rules == nil || d.rules.rule(extraGroup(name), NodeKey).apart == 0: // the draft does not count it
+		return d.view.state.ExtraFree(n, name)
+	}
+	return d.rules.extraFree(n.Node, name)
 }
 
 // countLeaver counts a capsule that the step at a log position takes off its node, in each of its groups and modules

@@ -764,9 +764,7 @@ func TestDraftRefuses(t *testing.T) {
 
 // reasoned is a NoFit that has been counted.
 func reasoned(reasons map[string]int) *NoFit {
-	c := &fitCount{reasons: reasons}
-	c.once.Do(func() {})
-	return &NoFit{count: c}
+	return &NoFit{count: &fitCount{reasons: reasons}}
 }
 
 // TestNoFitTexts: the verb agrees with the number of nodes, and the most frequent reason comes first.
@@ -810,7 +808,7 @@ func TestDiagnosisCountsWhenRead(t *testing.T) {
 // TestDraftNominatesOnce: what a later proposal nominates or ends must not rest on what an earlier one does with the same
 // nomination, which may be lost.
 func TestDraftNominatesOnce(t *testing.T) {
-	c := widely(t, cpuNode("n", 8), submitOf(cpuSpec(1), "a", "b"))
+	c := widely(t, cpuNode("n", 8), submitOf(cpuSpec(2), "a", "b"))
 	made := c.commits(nominationOf("a", partOn("n", 1)))
 	v, _ := viewOf(t, c, nil)
 	var d Draft
@@ -841,4 +839,31 @@ func TestDraftBorrowsFromNobodyWhomThePlanNominates(t *testing.T) {
 	_, err := l.Propose(t.Context(), d.Propose())
 	require.NoError(t, err)
 	require.ErrorIs(t, d.Place(v.State().Capsule("small"), to), ErrInfeasible)
+}
+
+// Of capsules that one proposal places on a node where others still stop, all that take an extra wait for these, if they
+// do not fit beside them together: the ledger judges the sum. A rollback of one lets the others start at once again.
+func TestDraftDelaysAllThatTakeAnExtra(t *testing.T) {
+	l := &MemoryLedger{}
+	takes := func(amount int64) *Spec { return &Spec{Extras: []Extra{{Name: "ip", Amount: amount}}} }
+	commit(t, l, PutNode{Node{ID: "n", Confirms: true, Extras: []Extra{{Name: "ip", Amount: 3}}}})
+	commit(t, l, Submit{IDs: []CapsuleID{"old"}, Spec: takes(1)}, Place{Capsule: "old", Node: "n"})
+	commit(t, l, Confirm{Capsule: "old", Since: snapshotOf(t, l).Capsule("old").PlacedAt, Begun: true})
+	commit(t, l, Release{Capsule: "old", Final: true}, Submit{IDs: []CapsuleID{"a"}, Spec: takes(1)}, Submit{IDs: []CapsuleID{"b"}, Spec: takes(2)})
+	view, _ := viewOf(t, l, nil)
+	var d Draft
+	d.Sync(view)
+	put := func(id CapsuleID) {
+		require.NoError(t, d.Place(view.State().Capsule(id), Choice{Node: view.State().Node("n")}))
+	}
+	put("a")
+	start := d.Checkpoint()
+	put("b")
+	d.Rollback(start)
+	require.False(t, d.log[0].(Place).After)
+	put("b")
+	p := d.Propose()
+	require.NoError(t, view.State().Check(p))
+	require.True(t, p.Do[0].(Place).After)
+	require.True(t, p.Do[1].(Place).After)
 }

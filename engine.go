@@ -57,6 +57,10 @@ type Engine struct {
 	// default 30 s. One capsule of the class is tried; if it is placed, the whole class is planned again. Where many
 	// classes are due at a time, each pass tries some of them.
 	ParkFor time.Duration
+	// WaitToBegin is how long a placement of this engine's work waits until capsules have stopped that have left its node
+	// ([State.Waiting]). After that the engine releases it to pending, as soon as another node could start it at once;
+	// the navigator then places it anew. Default 1 minute; negative: it waits for as long as it takes.
+	WaitToBegin time.Duration
 	// Aging lets waiting work rise in the order of planning. The zero value lets nothing rise, so work may wait for as
 	// long as work of higher priority keeps coming.
 	Aging Aging
@@ -86,10 +90,9 @@ type Engine struct {
 	// One element for each goroutine that waits for reports; nil: none has yet.
 	listening chan struct{}
 
-	// If set, it decides claims instead of the navigator, and number is the position of the engine in it. A population
-	// uses it so that the claims of its engines do not overlap.
-	claimTable *claimTable
-	number     int
+	// Decides claims instead of the navigator, so that the claims of the engines of a population do not overlap; nil: the
+	// engine is in no population.
+	population atomic.Pointer[claimShare]
 	// The revision that the next view must have reached.
 	atLeast Revision
 	// The proposals with an unknown outcome; how many passes have sent them again; and whether they are being sent
@@ -101,6 +104,12 @@ type Engine struct {
 	losers []loser
 	// How many parked classes a pass tries again.
 	share retryShare
+	waits waitingPlacements
+	// Why pending work waits, and what the last view showed, for readers beside a pass.
+	reasons reasonBook
+	shown   atomic.Pointer[View]
+	// The counts of answers of the last plan that have perhaps not been read.
+	unread []*fitCount
 	// The last pass made progress and left work: the next one follows at once.
 	sweeping bool
 	// The last pass took a full batch and made no progress: the next one plans the work behind that batch.
@@ -131,6 +140,7 @@ func (e *Engine) init() {
 		e.from = source{ledger: e.Ledger, telemetry: e.Telemetry, owns: e.owns, holds: true}
 		e.pace = pace{Backoff: e.Backoff.withDefaults(), rng: newRand()}
 		e.view.queue.aging = e.Aging.book()
+		e.view.queue.parked.reasons = &e.reasons
 		e.ids = newIDSource()
 		e.from.made = func(id ProposalID) bool { return bytes.HasPrefix(id[:], e.ids.prefix[:]) }
 		e.view.spread.Seed = herd.Hash(e.Name)
@@ -182,16 +192,17 @@ func (e *Engine) Run(ctx context.Context) error {
 
 // Pass does one round: view, plan, propose. Passes of one engine run one after another.
 func (e *Engine) Pass(ctx context.Context) Round {
-	round := Round{Engine: e.Name}
+	round := Round{Engine: e.Name, By: e}
 	if e.init(); e.fault != nil {
 		round.Errors = append(round.Errors, e.fault)
 		return round
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	defer func() { e.reasons.passed(round.trouble) }()
 	round.Errors, e.carried = e.carried, nil
 	if !e.planReturned() {
-		round.Errors = append(round.Errors, fmt.Errorf("orbit: engine %q: %w: its last Plan still runs; nothing is planned until it returns", e.Name, ErrNavigator))
+		round.fail(fmt.Errorf("orbit: engine %q: %w: its last Plan still runs; nothing is planned until it returns", e.Name, ErrNavigator))
 		return round
 	}
 	start := time.Now()
@@ -210,6 +221,8 @@ func (e *Engine) Pass(ctx context.Context) Round {
 	round.Viewing = time.Since(start)
 	if settled {
 		e.planAndPropose(ctx, &round)
+	} else if round.trouble == nil {
+		round.trouble = errResend
 	}
 	round.Parked = len(e.view.queue.parked.spots)
 	if e.OnRound != nil {
@@ -234,12 +247,13 @@ func (e *Engine) planAndPropose(ctx context.Context, round *Round) {
 	start = time.Now()
 	plan, unfit, err := e.plan(ctx, slices.Clone(pending)) // a copy, because the navigator may change the slice
 	if err != nil {
-		round.Errors = append(round.Errors, err)
+		round.fail(err)
 	}
 	round.Planning = time.Since(start)
 	round.Notes, round.Unplaced = plan.Notes, plan.Unplaced
 	e.share.adapt(round.Planning)
 	aside := e.park(pending, unfit, plan.Proposals)
+	e.noteLeftOut(pending, &plan, err != nil)
 	proposed, conflicts := round.Proposed, round.Conflicts
 	e.proposePlan(ctx, pending, e.lawful(plan.Proposals, pending, round), round)
 	e.view.Passed(round.Proposed-proposed, round.Conflicts-conflicts)
@@ -274,10 +288,11 @@ func (e *Engine) planReturned() bool {
 func (e *Engine) refreshView(ctx context.Context, round *Round, now time.Time) bool {
 	err := e.catchUp(ctx, now)
 	if e.blind = err != nil; e.blind {
-		round.Errors = append(round.Errors, fmt.Errorf("orbit: engine %q: view: %w", e.Name, err))
+		round.fail(fmt.Errorf("orbit: engine %q: view: %w", e.Name, err))
 		return false
 	}
 	round.View = e.view.Revision()
+	e.show()
 	if e.nudges.take() {
 		e.view.queue.unparkAll()
 	}
@@ -293,7 +308,9 @@ func (e *Engine) refreshView(ctx context.Context, round *Round, now time.Time) b
 // engine.
 func (e *Engine) catchUp(ctx context.Context, now time.Time) error {
 	if e.claims.recovered() {
-		e.claimTable.forget()
+		if m := e.population.Load(); m != nil {
+			m.table.forget()
+		}
 		e.view.state = nil // rebuild it, because capsules that Claims denied meanwhile may be this engine's
 	}
 	if _, err := e.view.refresh(ctx, &e.from, now); err != nil {
@@ -369,8 +386,8 @@ func (e *Engine) owns(owner string, spec *Spec) bool {
 		return owner == e.Name
 	}
 	key := claim{spec.Module, spec.Class}
-	if e.claimTable != nil {
-		return e.claimTable.find(key) == e.number
+	if m := e.population.Load(); m != nil {
+		return m.table.find(key) == m.number
 	}
 	return e.ask(key)
 }

@@ -56,11 +56,11 @@ func TestNothingSpins(t *testing.T) {
 			c.Spec = &spec
 			return Plan{Unplaced: []Unplaced{{&c, &NoFit{}}}}, nil
 		})},
-		"the same again": {same, planFunc(func(context.Context, *View, []*Capsule) (Plan, error) {
-			return Plan{Proposals: []Proposal{{ID: ProposalID{1}, Do: []Commitment{Mark{Key: "m", Value: "v"}}}}}, nil
+		"an id of its own": {same, planFunc(func(context.Context, *View, []*Capsule) (Plan, error) {
+			return Plan{Proposals: []Proposal{{ID: ProposalID{1}, Do: []Commitment{Mark{Key: "plan/m", Value: "v"}}}}}, nil
 		})},
 		"a heartbeat": {same, planFunc(func(context.Context, *View, []*Capsule) (Plan, error) {
-			return Plan{Proposals: []Proposal{{Do: []Commitment{Mark{Key: "m", Value: "v"}}}}}, nil
+			return Plan{Proposals: []Proposal{{Do: []Commitment{Mark{Key: "plan/m", Value: "v"}}}}}, nil
 		})},
 	} {
 		t.Run(name, func(t *testing.T) {

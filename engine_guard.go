@@ -1,11 +1,13 @@
 package orbit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -92,6 +94,9 @@ type misfitting struct {
 	// A *NoFit in the plan says that the spec fits on no node. False: the navigator leaves its capsules out for other
 	// reasons.
 	nowhere bool
+	// The first reason with a *NoFit, and its count, if it has one.
+	why   error
+	count *fitCount
 	// The domains to which Spec.Near binds the spec, if each of its NoFits names the same; nil: they differ, or there
 	// are none.
 	near  *nearby
@@ -119,13 +124,14 @@ func unfit(unplaced []Unplaced) (specs []misfitting) {
 			continue
 		}
 		m, was := &specs[i], specs[i].nowhere
+		m.why = cmp.Or(m.why, u.Why)
 		m.nowhere, m.ruled = true, m.ruled || nofit != nil && nofit.ruled
 		m.evicts, m.kept = m.evicts || nofit != nil && nofit.evicts, m.kept || nofit != nil && nofit.kept
 		switch {
 		case nofit == nil:
 			m.near = nil
 		case !was:
-			m.near, m.rest = nofit.near, nofit.rest
+			m.near, m.rest, m.count = nofit.near, nofit.rest, nofit.count
 		case m.near != nofit.near:
 			m.near = nil
 		}
@@ -317,22 +323,42 @@ func (g *given) has(id CapsuleID) bool {
 // A plan may place, release, nominate and assign only work of its navigator. It may take other work off a node only by
 // [Evict]: to make way for its own work that outranks the victim, or to place the victim again in the same proposal.
 // The ledger judges both. It may end a nomination of other work only in a proposal that also makes a nomination of
-// higher rank, on one of the same nodes or of a resource that the ended one claims. A plan may not say that a capsule
-// has stopped, and may not change nodes, budgets and other records that are not work. Offence leaves to the ledger to
-// judge capsules that are not in the state, and holds, because nothing shows to whom a hold belongs.
+// higher rank, on one of the same nodes or of a resource that the ended one claims.
+//
+// A plan says where work goes. It may not submit work, because with a high enough priority it could then evict anything:
+// who may submit is a matter of access to the ledger. It may not say that a capsule has stopped, and may not change
+// nodes, budgets and other records that are not work. It may make and release holds, and set marks, only under names
+// that begin with [PlanPrefix], and may not delete a mark. It leaves the ids of its proposals to the engine, and their
+// View is not newer than the state. Offence leaves to the ledger to judge capsules that are not in the state.
 func (s *State) Offence(p Proposal, owns func(owner string, spec *Spec) bool) error {
 	return s.offence(&p, &given{}, owns)
 }
 
+// PlanPrefix begins the ids of all holds and the keys of all marks that plans may use, so no plan touches the other ones,
+// such as the terms of leases. All plans share these names: a navigator that keeps marks adds a word of its own, as in
+// "plan/anchor/". Marks about work are for the navigator of that work alone: a plan may set "plan/capsule/KIND/ID" only
+// if capsule ID is its navigator's, and "plan/gang/KIND/ID" only if a member of gang ID is, for any KIND without a slash.
+const PlanPrefix = "plan/"
+
 // offence is Offence for a navigator that was given some capsules, which are its own without a look at the state.
 func (s *State) offence(p *Proposal, given *given, owns func(owner string, spec *Spec) bool) error {
+	switch {
+	case !p.ID.IsZero(): // it might be the id that another engine's next proposal has
+		return s.offenceOf(-1, "", "sets the id of the proposal, which its engine sets")
+	case p.View > s.rev: // the ledger would take it for aware of work that was submitted since, whose owner nobody has looked at
+		return s.offenceOf(-1, "", fmt.Sprintf("View %d is newer than the view, which is at %d", p.View, s.rev))
+	}
 	t := tribunal{s, owns, given, p.Do, nil}
 	for i, do := range p.Do {
 		if id, why := t.offence(do); why != "" {
-			return &Rejection{Kind: ErrInvalid, Do: i, Capsule: id, Reason: why, At: s.rev}
+			return s.offenceOf(i, id, why)
 		}
 	}
 	return nil
+}
+
+func (s *State) offenceOf(at int, id CapsuleID, why string) error {
+	return &Rejection{Kind: ErrInvalid, Do: at, Capsule: id, Reason: why, At: s.rev}
 }
 
 // tribunal judges the commitments of one proposal, in their order.
@@ -354,7 +380,10 @@ func (t *tribunal) offence(do Commitment) (id CapsuleID, why string) {
 		}
 		return do.Capsule, t.foreign(do.Capsule, "places")
 	case Release:
-		if do.Stopped {
+		switch {
+		case do.Hold != "":
+			return "", unplanned("releases hold", string(do.Hold), "make and release only holds whose id")
+		case do.Stopped:
 			return do.Capsule, fmt.Sprintf("says that capsule %q has stopped, which the agent of its node would say", do.Capsule)
 		}
 		return do.Capsule, t.foreign(do.Capsule, "releases")
@@ -387,12 +416,51 @@ func (t *tribunal) offence(do Commitment) (id CapsuleID, why string) {
 		return t.misnominated(&do)
 	case Resize:
 		return do.Capsule, t.oversized(&do)
-	case Submit, Hold, Mark:
-		return "", ""
+	case Hold:
+		return "", unplanned("makes hold", string(do.ID), "make and release only holds whose id")
+	case Mark:
+		return t.mismarked(&do)
+	case Submit:
+		return "", "submits work, which its owner does, not a plan"
 	case PutNode, RemoveNode:
 		return "", fmt.Sprintf("changes the constellation (%T)", do)
 	}
 	return "", fmt.Sprintf("holds a %T, which is not for a plan", do)
+}
+
+// unplanned returns why a plan may not do something to a hold or a mark: its name does not begin with PlanPrefix. Empty:
+// it may. May names the holds or marks that a plan may use.
+func unplanned(does, name, may string) string {
+	if strings.HasPrefix(name, PlanPrefix) {
+		return ""
+	}
+	return fmt.Sprintf("%s %q; a plan may %s begins with %q", does, name, may, PlanPrefix)
+}
+
+// mismarked returns why the navigator may not set or delete a mark; empty: it may.
+func (t *tribunal) mismarked(do *Mark) (id CapsuleID, why string) {
+	if why := unplanned("changes mark", do.Key, "change only marks whose key"); why != "" {
+		return "", why
+	}
+	if do.Value == "" { // a bet (MarkAt) of a view from before it was first set would hold again
+		return "", fmt.Sprintf("deletes mark %q; a plan may only set marks", do.Key)
+	}
+	about, name, _ := strings.Cut(do.Key[len(PlanPrefix):], "/")
+	switch _, name, _ := strings.Cut(name, "/"); about {
+	case "capsule":
+		if id = CapsuleID(name); t.s.Capsule(id) == nil {
+			return id, fmt.Sprintf("sets mark %q about a capsule that is not in its view", do.Key)
+		}
+		return id, t.foreign(id, "sets a mark about")
+	case "gang":
+		for c := range t.s.Members(GangID(name)) {
+			if t.owns(c.Owner(), c.Spec) {
+				return "", ""
+			}
+		}
+		return "", fmt.Sprintf("sets mark %q about a gang of which no member is its own", do.Key)
+	}
+	return "", ""
 }
 
 // newcomers yields the capsules that an eviction makes way for: one capsule, or all members of a gang.
@@ -418,6 +486,8 @@ func (t *tribunal) misnominated(do *Nominate) (id CapsuleID, why string) {
 		return "", ""
 	case do.Gang == "":
 		return do.Capsule, t.foreign(do.Capsule, "nominates")
+	case t.s.Gang(do.Gang) == nil:
+		return "", fmt.Sprintf("nominates gang %q, which is not in its view", do.Gang)
 	}
 	for c := range t.s.Members(do.Gang) {
 		if why := t.foreign(c.ID, "nominates"); why != "" {

@@ -123,14 +123,14 @@ func TestPassPlansOnWhatItHasSettled(t *testing.T) {
 func TestProposalsMayBeUsedAgain(t *testing.T) {
 	l := &MemoryLedger{}
 	commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: []CapsuleID{"a"}, Spec: wants(11)})
-	beat := []Proposal{{Do: []Commitment{Mark{Key: "lease", Value: "mine"}}}}
+	beat := []Proposal{{Do: []Commitment{Mark{Key: "plan/lease", Value: "mine"}}}}
 	e := Engine{Ledger: l, Navigator: planFunc(func(context.Context, *View, []*Capsule) (Plan, error) {
 		return Plan{Proposals: beat}, nil
 	})}
 	e.Pass(t.Context())
-	commit(t, l, Mark{Key: "lease"})
+	commit(t, l, Mark{Key: "plan/lease"})
 	e.Pass(t.Context())
-	m, _ := snapshotOf(t, l).Mark("lease")
+	m, _ := snapshotOf(t, l).Mark("plan/lease")
 	assert.Equal(t, "mine", m)
 }
 

@@ -88,6 +88,42 @@ func TestEngineEndsNominations(t *testing.T) {
 	})
 }
 
+// TestEngineEndsNominationsOfAnyEnd: engines count from when they first see a nomination, and end it when the ledger's
+// limit has passed, however late its Ends is. A new one is counted anew, and so is one that another engine sees first.
+func TestEngineEndsNominationsOfAnyEnd(t *testing.T) {
+	for name, limit := range map[string]time.Duration{"default": 0, "a minute": time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := court{t, &MemoryLedger{Bounds: Limits{NominatedShare: 100, Nominate: limit, History: 8}}}
+				gang := &Gang{ID: "g", Roles: []Role{{Name: "r", Spec: rankedSpec(5, 9), Members: []CapsuleID{"g1"}}}}
+				c.commits(cpuNode("n", 4), cpuNode("m", 4), submitOf(rankedSpec(5, 9), "a"), Submit{Gang: gang})
+				never, most := time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), c.Limits().LongestNomination()
+				require.Equal(t, most, max(limit, time.Hour*time.Duration(btoi(limit == 0))))
+				c.commits(nominationEnding("a", never, partOn("n", 4)))
+				e := &Engine{Name: "e", Ledger: c, Navigator: &firstFit{}, Backoff: Backoff{Initial: 24 * time.Hour, Max: 24 * time.Hour, Jitter: -1}}
+				go func() { _ = e.Run(t.Context()) }() // ends with the test
+				lives := func() [2]bool {
+					return [2]bool{c.now().Capsule("a").Nomination().Lives(), c.now().Gang("g").Nomination.Lives()}
+				}
+				time.Sleep(most / 2)
+				c.commits(Nominate{Gang: "g", Ends: never, Parts: []NominatedRoom{partOn("m", 4)}})
+				for i := range 50 { // more than the history holds: what has been counted still counts
+					c.commits(Mark{Key: fmt.Sprint(i), Value: "v"})
+				}
+				time.Sleep(most/2 - time.Second)
+				require.Equal(t, [2]bool{true, true}, lives())
+				time.Sleep(2 * time.Second)
+				require.Equal(t, [2]bool{false, true}, lives())
+				c.commits(nominationEnding("a", never, partOn("n", 4)))
+				time.Sleep(most / 2)
+				require.Equal(t, [2]bool{true, false}, lives())
+				time.Sleep(most) // the engine may have slept until it had the gang's to end
+				require.Equal(t, [2]bool{false, false}, lives())
+			})
+		})
+	}
+}
+
 // TestNomineeIsWokenForOtherNodes: a parked nominee learns at once of room on another node than its own that is nominated for one
 // which it outranks.
 func TestNomineeIsWokenForOtherNodes(t *testing.T) {

@@ -2,6 +2,8 @@ package orbit
 
 import (
 	"context"
+	"encoding/binary"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -39,7 +41,8 @@ func border(t *testing.T) court {
 	c.commits(Submit{IDs: []CapsuleID{"my urgent"}, Spec: urgent})
 	c.commits(placeOn("low", "full"), placeOn("equal", "full"), placeOn("high", "full"), placeOn("drains", "drained"), placeOn("running", "free"))
 	c.commits(PutNode{Node{ID: "drained", Capacity: Resources{CPU: 1}, State: Cordoned}})
-	c.commits(claimOf("nominated"))
+	held := Hold{ID: "plan/held", Node: "free", Room: Resources{CPU: 1}, Ends: time.Unix(1<<33, 0)}
+	c.commits(claimOf("nominated"), held, Hold{ID: "theirs", Node: "free", Room: Resources{CPU: 1}, Ends: held.Ends}, Mark{Key: "lease/free", Value: "v"})
 	return c
 }
 
@@ -66,9 +69,9 @@ func doing(do ...Commitment) func(*State) []Commitment {
 	return func(*State) []Commitment { return do }
 }
 
-// trespass lets the engine "me" make one plan: first what is done, then a placement of its own.
-func trespass(t *testing.T, c court, do func(*State) []Commitment) Round {
-	nav := &trespasser{plan: []Proposal{{Do: do(c.now())}, {Do: []Commitment{Place{Capsule: "mine too", Node: "free", At: 1}}}}}
+// trespass lets the engine "me" make one plan: first the proposal, then a placement of its own.
+func trespass(t *testing.T, c court, first Proposal) Round {
+	nav := &trespasser{plan: []Proposal{first, {Do: []Commitment{Place{Capsule: "mine too", Node: "free", At: 1}}}}}
 	e := Engine{Name: "me", Ledger: c.MemoryLedger, Navigator: nav}
 	return e.Pass(t.Context())
 }
@@ -122,23 +125,92 @@ func TestOffences(t *testing.T) {
 		"changes a node":  {doing(cpuNode("full", 9)), "changes the constellation (orbit.PutNode)"},
 		"puts a budget":   {doing(PutBudget{Budget{ID: "b", Group: "g"}}), "holds a orbit.PutBudget, which is not for a plan"},
 		"removes a node":  {doing(RemoveNode{"drained"}), "changes the constellation (orbit.RemoveNode)"},
+		"submits work":    {doing(Submit{IDs: []CapsuleID{"new"}, Spec: &Spec{Module: "ours", Priority: math.MaxInt32}, Owner: "me"}), "submits work"},
+		"nominates a gang that is not in its view": {doing(Nominate{Gang: "unknown", Ends: time.Unix(1<<33, 0), Parts: claimOf("").Parts}),
+			`nominates gang "unknown", which is not in its view`},
+		"ends the term of a lease":      {doing(Mark{Key: "lease/free"}), `changes mark "lease/free"; a plan may change only marks whose key begins with "plan/"`},
+		"sets a mark of others":         {doing(Mark{Key: "planet", Value: "v"}), `changes mark "planet"`},
+		"deletes a mark":                {doing(Mark{Key: "plan/k"}), `deletes mark "plan/k"`},
+		"marks the work of others":      {doing(Mark{Key: "plan/capsule/kind/low", Value: "v"}), `sets a mark about capsule "low", which is assigned to "other"`},
+		"marks unknown work":            {doing(Mark{Key: "plan/capsule/kind/unknown", Value: "v"}), `about a capsule that is not in its view`},
+		"marks nothing":                 {doing(Mark{Key: "plan/capsule/mine", Value: "v"}), `about a capsule that is not in its view`},
+		"marks a gang of others":        {doing(Mark{Key: "plan/gang/kind/their gang", Value: "v"}), `about a gang of which no member is its own`},
+		"makes a hold without a prefix": {doing(Hold{ID: "h", Node: "free", Room: Resources{CPU: 1}, Ends: time.Unix(1<<33, 0)}), `makes hold "h"; a plan may make and release only holds`},
+		"releases a hold of others":     {doing(Release{Hold: "theirs"}), `releases hold "theirs"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			requireOffence(t, border(t), Proposal{}, o.do, o.says)
+		})
+	}
+}
+
+// TestOffencesOfForm: the engine gives a proposal its id, and a plan is not newer than the view on which it was made. A
+// plan that sets ids could spend those of another engine; one with a newer View could touch work that it has not seen.
+func TestOffencesOfForm(t *testing.T) {
+	for name, o := range map[string]struct {
+		form Proposal
+		says string
+	}{
+		"sets an id":                  {Proposal{ID: ProposalID{1}}, "sets the id of the proposal, which its engine sets"},
+		"is newer than the view":      {Proposal{View: 1 << 40}, "is newer than the view"},
+		"is a little newer than that": {Proposal{View: 1}, "is newer than the view"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := border(t)
-			round := trespass(t, c, o.do)
-			require.Equal(t, [3]int{1, 1, 1}, [3]int{round.Proposed, round.Committed, round.Invalid})
-			require.Len(t, round.Errors, 1)
-			require.ErrorContains(t, round.Errors[0], `engine "me": proposal 0 of the plan is not sent: orbit: invalid: `)
-			require.ErrorContains(t, round.Errors[0], o.says)
-			var r *Rejection
-			require.ErrorAs(t, round.Errors[0], &r)
-			require.ErrorIs(t, r, ErrInvalid)
-			changes, err := c.Changes(t.Context(), round.View)
-			require.NoError(t, err)
-			require.Len(t, changes, 1)
-			require.Equal(t, Place{Capsule: "mine too", Node: "free", At: 1}, changes[0].Do)
+			if o.form.View == 1 {
+				o.form.View = c.now().Revision() + 1
+			}
+			requireOffence(t, c, o.form, doing(placeOn("mine", "free")), o.says)
 		})
 	}
+}
+
+// TestIDsAreNotGuessed: ids that have been seen do not tell which ids the engine uses next, so nobody spends these.
+func TestIDsAreNotGuessed(t *testing.T) {
+	l := &MemoryLedger{}
+	commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: []CapsuleID{"seen", "next"}, Spec: wants(1)})
+	nominates := false
+	e := Engine{Ledger: l, MaxPlan: 1, Navigator: planFunc(func(_ context.Context, v *View, p []*Capsule) (Plan, error) {
+		if nominates {
+			return Plan{Proposals: []Proposal{{Do: []Commitment{nominationOf("next", partOn("n", 1))}}}}, nil
+		}
+		nominates = true
+		return Plan{Proposals: []Proposal{{Do: []Commitment{placeOn("seen", "n")}}}}, nil
+	})}
+	require.Equal(t, 1, e.Pass(t.Context()).Committed)
+	seen := snapshotOf(t, l).Capsule("seen").PlacedBy
+	for from := range 8 { // counts that begin at any byte, of either order
+		for k := uint64(1); k <= 300; k++ {
+			big, little := seen, seen
+			binary.BigEndian.PutUint64(big[8:], binary.BigEndian.Uint64(seen[8:])+k<<(8*from))
+			binary.LittleEndian.PutUint64(little[8:], binary.LittleEndian.Uint64(seen[8:])+k<<(8*from))
+			for _, id := range []ProposalID{big, little} {
+				_, err := l.Propose(t.Context(), Proposal{ID: id, Do: []Commitment{Mark{Key: "x", Value: "y"}}})
+				require.NoError(t, err)
+			}
+		}
+	}
+	require.Equal(t, 1, e.Pass(t.Context()).Committed)
+	require.True(t, snapshotOf(t, l).Capsule("next").Nomination().Lives())
+	require.Equal(t, seen[:8], func() []byte { id := e.ids.next(); return id[:8] }(), "but observers know the engine by the first eight bytes")
+}
+
+// requireOffence requires that the engine does not send what is done, with the id and view of the form, and reports
+// why; and that it sends the rest of the plan.
+func requireOffence(t *testing.T, c court, form Proposal, do func(*State) []Commitment, says string) {
+	form.Do = do(c.now())
+	round := trespass(t, c, form)
+	require.Equal(t, [3]int{1, 1, 1}, [3]int{round.Proposed, round.Committed, round.Invalid})
+	require.Len(t, round.Errors, 1)
+	require.ErrorContains(t, round.Errors[0], `engine "me": proposal 0 of the plan is not sent: orbit: invalid: `)
+	require.ErrorContains(t, round.Errors[0], says)
+	var r *Rejection
+	require.ErrorAs(t, round.Errors[0], &r)
+	require.ErrorIs(t, r, ErrInvalid)
+	changes, err := c.Changes(t.Context(), round.View)
+	require.NoError(t, err)
+	require.Len(t, changes, 1)
+	require.Equal(t, Place{Capsule: "mine too", Node: "free", At: 1}, changes[0].Do)
 }
 
 // TestNoOffences: what a plan may do is sent, and committed.
@@ -149,12 +221,14 @@ func TestNoOffences(t *testing.T) {
 		"moves off a cordoned node":               moving("drains"),
 		"ends its own work":                       doing(Release{Capsule: "running", Final: true}),
 		"assigns its own":                         doing(Assign{Capsule: "mine", Owner: "other"}),
-		"submits and places":                      doing(Submit{IDs: []CapsuleID{"new"}, Spec: cpuSpec(1), Owner: "me"}, placeOn("new", "free")),
-		"marks and holds":                         doing(Mark{Key: "k", Value: "v"}, Hold{ID: "h", Node: "free", Room: Resources{CPU: 1}, Ends: time.Unix(1<<33, 0)}),
+		"marks and holds":                         doing(Mark{Key: "plan/k", Value: "v"}, Hold{ID: "plan/h", Node: "free", Room: Resources{CPU: 1}, Ends: time.Unix(1<<33, 0)}),
+		"marks its own work":                      doing(Mark{Key: "plan/capsule/kind/mine", Value: "v"}, Mark{Key: "plan/capsules", Value: "v"}),
+		"releases a hold of a plan":               doing(Release{Hold: "plan/held"}),
 		"ends a nomination that its own outranks": doing(Nominate{Capsule: "nominated"}, claimOf("my urgent")),
 	} {
 		t.Run(name, func(t *testing.T) {
-			round := trespass(t, border(t), do)
+			c := border(t)
+			round := trespass(t, c, Proposal{Do: do(c.now()), View: c.now().Revision()})
 			require.Empty(t, round.Errors)
 			require.Equal(t, 2, round.Committed, round)
 		})

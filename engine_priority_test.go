@@ -222,3 +222,34 @@ func (w *priorityWorld) happen(t *rapid.T) {
 	}
 	_, _ = w.Propose(context.Background(), Proposal{Do: []Commitment{do}})
 }
+
+// What a broken gang lacks is planned before all other work of its priority, also work that was submitted earlier, of the
+// same spec too; but not before work of a higher one. Once the gang is whole again, the rest waits in its turn.
+func TestMembersOfBrokenGangsAreFirst(t *testing.T) {
+	l := &MemoryLedger{}
+	spec := &Spec{Class: GangClass, Priority: 1, Envelope: Envelope{Reservation: Resources{CPU: 4}}}
+	other := &Spec{Class: GangClass, Priority: 1, Module: "other"}
+	commit(t, l, Submit{IDs: []CapsuleID{"same-0", "same-1"}, Spec: spec}, Submit{IDs: []CapsuleID{"older"}, Spec: other},
+		Submit{Gang: &Gang{ID: "g", Roles: []Role{{Spec: spec, Members: []CapsuleID{"a", "b", "c"}, Min: 2}}}},
+		Submit{IDs: []CapsuleID{"high"}, Spec: &Spec{Class: GangClass, Priority: 2}}, PutNode{Node{ID: "n", Capacity: Resources{CPU: 8}}})
+	commit(t, l, Place{Capsule: "a", Node: "n"}, Place{Capsule: "b", Node: "n"})
+	var handed []CapsuleID
+	plan := func(_ context.Context, _ *View, pending []*Capsule) (Plan, error) {
+		handed = idsOf(pending)
+		return Plan{}, nil
+	}
+	e := &Engine{Name: "e", Ledger: l, Navigator: planFunc(plan)}
+	pass := func() []CapsuleID {
+		require.Empty(t, e.Pass(t.Context()).Errors)
+		return handed
+	}
+	require.Equal(t, []CapsuleID{"high", "same-0", "same-1", "older", "c"}, pass())
+	commit(t, l, Release{Capsule: "b", Stopped: true})
+	require.Equal(t, CapsuleID("high"), pass()[0])
+	require.Equal(t, []CapsuleID{"b"}, handed[1:2])
+	e.MaxPlan = 2
+	require.Equal(t, []CapsuleID{"high", "b"}, pass())
+	e = &Engine{Name: "another", Ledger: l, Navigator: planFunc(plan)}
+	commit(t, l, Place{Capsule: "b", Node: "n"}, Release{Capsule: "c", Final: true})
+	require.Equal(t, []CapsuleID{"high", "same-0", "same-1", "older"}, pass())
+}

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	mathrand "math/rand/v2"
 	"slices"
 	"time"
 )
@@ -31,6 +32,9 @@ func (e *Engine) park(planned []*Capsule, unfit []misfitting, plan []Proposal) (
 			e.view.queue.await(m.spec)
 		case e.view.queue.park(m, until):
 			aside = append(aside, m.spec)
+		}
+		if unfit[i].count != nil {
+			e.unread = append(e.unread, unfit[i].count)
 		}
 		evicts = evicts || unfit[i].evicts
 	}
@@ -88,14 +92,16 @@ func (e *Engine) stillAside(specs []*Spec) bool {
 }
 
 // endRooms releases the holds whose end has passed, and ends the protections and nominations whose end has passed, as
-// well as nominations of own work that a node can no longer serve. A conflict here only means that another engine has
-// ended them first, so it is counted nowhere.
+// well as nominations of own work that a node can no longer serve. It also releases own placements that have waited too
+// long to begin. A conflict here only means that another engine has ended them first, or that the placement has begun, so
+// it is counted nowhere.
 func (e *Engine) endRooms(ctx context.Context, round *Round, now time.Time) {
 	var batch []Proposal
 	for _, end := range e.view.ended(now) {
 		batch = append(batch, Proposal{Do: []Commitment{end}})
 	}
 	batch = append(batch, e.view.lapsed(now, e.mine)...)
+	batch = append(batch, e.giveUpWaiting(now)...)
 	conflicts, before := round.Conflicts, len(round.Settled)
 	e.propose(ctx, batch, round)
 	round.Proposed -= round.Conflicts - conflicts
@@ -248,6 +254,7 @@ func (e *Engine) giveUp(p *Proposal, why error, round *Round) {
 			round.Unplaced = append(round.Unplaced, Unplaced{Capsule: e.view.state.Capsule(place.Capsule), Why: why})
 		}
 	}
+	e.reasons.refused(e.view.state, p, WaitWithheld, why, e.view.now)
 	e.lost(p, nil)
 }
 
@@ -397,11 +404,13 @@ func (e *Engine) sort(p *Proposal, o Outcome, round *Round) {
 	if e.OnRound != nil {
 		round.Settled = append(round.Settled, Settled{*p, o})
 	}
-	count := &round.Failed
-	switch {
-	case o.Err == nil:
+	if o.Err == nil {
 		e.committed(p, o.Revision, round)
 		return
+	}
+	e.reasons.refused(e.view.state, p, WaitRefused, o.Err, e.view.now)
+	count := &round.Failed
+	switch {
 	case errors.Is(o.Err, ErrConflict):
 		round.Conflicts++
 		e.lost(p, o.Err)
@@ -468,24 +477,28 @@ func (e *Engine) lost(p *Proposal, err error) {
 	e.view.queue.own = false
 }
 
-// idSource makes proposal ids: eight random bytes that are the same for all ids of the source, and a count.
+// idSource makes proposal ids: eight random bytes that are the same for all ids of the source, so that observers can
+// tell which engine made a proposal, and eight bytes that nobody can predict from ids that they have seen. A caller who
+// could would commit something under the next id, and the ledger would take the engine's proposal for a repetition.
 type idSource struct {
 	prefix [8]byte
-	count  uint64
+	rest   *mathrand.ChaCha8
 }
 
 // newIDSource returns a source whose ids no other source makes.
 func newIDSource() idSource {
 	var s idSource
+	var seed [32]byte
 	_, _ = rand.Read(s.prefix[:]) // never fails
+	_, _ = rand.Read(seed[:])
+	s.rest = mathrand.NewChaCha8(seed)
 	return s
 }
 
 // next returns a new id. It reads no randomness from the system, which would cost a system call for each id.
 func (s *idSource) next() (id ProposalID) {
-	s.count++
 	copy(id[:], s.prefix[:])
-	binary.BigEndian.PutUint64(id[8:], s.count)
+	binary.BigEndian.PutUint64(id[8:], s.rest.Uint64())
 	return id
 }
 

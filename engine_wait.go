@@ -58,9 +58,9 @@ func (e *Engine) rest(ctx context.Context, round Round) {
 	}
 }
 
-// Pause returns how long Run waits after a round. The wait ends after the backoff; or at due, the instant at which a
-// hold or a nomination ends or a class has been parked long enough, if that is earlier (zero: nothing is due); or as
-// soon as Wake reports true. The backoff is zero if work is left and the round made progress. It is also zero if the
+// Pause returns how long Run waits after a round. The wait ends after the backoff; or as soon as Wake reports true; or
+// at due, if that is earlier (zero: nothing is due). At due a hold or a nomination ends, a capsule that has failed may be
+// planned again, a placement has waited long enough to begin, or a class has been parked long enough. The backoff is zero if work is left and the round made progress. It is also zero if the
 // round placed nothing of a full batch while the work behind that batch has not been planned since work or room last
 // came. Each call makes the next backoff longer, so call Pause once after each Pass. Pause and Wake serve callers that
 // wait by another clock than Run does, such as package sim/race.
@@ -203,7 +203,8 @@ func (e *Engine) hear(ctx context.Context) (woken bool, err error) {
 }
 
 // due returns the instant at which the engine must pass even if no change concerns it: a hold, a protection or a
-// nomination ends, or a class has been parked for ParkFor. Zero: there is none.
+// nomination ends, a capsule that has failed may be planned again, a placement has waited long enough to begin, or a class
+// has been parked for ParkFor. Zero: there is none.
 func (e *Engine) due() (at time.Time) {
 	if e.late != nil || e.blind {
 		return at
@@ -213,6 +214,12 @@ func (e *Engine) due() (at time.Time) {
 	}
 	if lapse := e.view.lapse(); !lapse.IsZero() && (at.IsZero() || lapse.Before(at)) {
 		at = lapse
+	}
+	if wait := e.waits.lookAgain(); !wait.IsZero() && (at.IsZero() || wait.Before(at)) {
+		at = wait
+	}
+	if q := &e.view.queue; len(q.delayed) > 0 && (at.IsZero() || q.delayed[0].at.Time().Before(at)) {
+		at = q.delayed[0].at.Time()
 	}
 	if e.parkFor() < e.pace.Initial || len(e.unsettled) > 0 { // a pass for each class that is due would leave no pause
 		return at

@@ -760,7 +760,7 @@ func (b *beside) Plan(_ context.Context, view *View, pending []*Capsule) (Plan, 
 			continue
 		}
 		b.reserved[n.Node.ID] += c.Spec.Envelope.Reservation[CPU]
-		p := Proposal{ID: NewProposalID(), Do: []Commitment{Place{Capsule: c.ID, Node: n.Node.ID}}}
+		p := Proposal{Do: []Commitment{Place{Capsule: c.ID, Node: n.Node.ID}}}
 		if group := c.Spec.Near.Group; group != "" && !runs(view.State(), group) {
 			b.started[group] = true
 			p.Do = append(p.Do, b.holdFor(view, pending[i+1:], group)...)
@@ -792,7 +792,7 @@ func (b *beside) holdFor(view *View, rest []*Capsule, group string) []Commitment
 		for n := range view.State().Nodes() {
 			if room := c.Spec.Envelope.Reservation; c.Spec.Near.Group == group && n.Fits(c.Spec) && free(n) && room != (Resources{}) {
 				b.reserved[n.Node.ID] += room[CPU]
-				return []Commitment{Hold{ID: HoldID(NewProposalID().String()), Node: n.Node.ID, Room: room, Ends: view.Now().Add(500 * ms)}}
+				return []Commitment{Hold{ID: HoldID(PlanPrefix + NewProposalID().String()), Node: n.Node.ID, Room: room, Ends: view.Now().Add(500 * ms)}}
 			}
 		}
 	}

@@ -75,7 +75,7 @@ func ExampleConfirm() {
 	}
 	step(a, b)
 
-	node := *snapshot(ledger).Node("node-a").Node
+	node := snapshot(ledger).Node("node-a").Node.Clone()
 	node.State = orbit.Cordoned
 	commit(ledger, orbit.PutNode{Node: node})
 	(&nav.Drain{Ledger: ledger}).Pass(ctx) // moves the capsule, because its node is cordoned

@@ -104,7 +104,7 @@ func ExampleState_On_drain() {
 	engine.Pass(ctx)
 	commit(ledger, orbit.PutNode{Node: orbit.Node{ID: "node-b", Capacity: orbit.Resources{orbit.CPU: 4_000}}})
 
-	node := *snapshot(ledger).Node("node-a").Node
+	node := snapshot(ledger).Node("node-a").Node.Clone()
 	node.State = orbit.Cordoned
 	commit(ledger, orbit.PutNode{Node: node})
 	var batch []orbit.Commitment

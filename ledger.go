@@ -263,6 +263,10 @@ func (l *MemoryLedger) commit(p *Proposal, made *[]Change) (Revision, error) {
 		return 0, l.attribute(err)
 	}
 	if done != 0 {
+		if !l.history.repeats(p, done) {
+			return 0, &Rejection{Kind: ErrInvalid, Do: -1, At: l.live.rev, Reason: fmt.Sprintf("proposal id %s was committed at revision %d with other commitments; "+
+				"give each proposal an id of its own", p.ID, done)}
+		}
 		return done, nil
 	}
 	l.live.publish(&l.tx)
@@ -388,7 +392,7 @@ type Change struct {
 	Seq int
 	// ID is the id of the proposal that was committed.
 	ID ProposalID
-	// Do is the commitment.
+	// Do is the commitment. Its maps and lists are shared with all readers: do not write to them.
 	Do Commitment
 	// Node is the node that the commitment changed, if any: for a Release the node that the capsule left.
 	Node NodeID

@@ -1,7 +1,9 @@
 package orbit
 
 import (
+	"bytes"
 	"iter"
+	"reflect"
 	"slices"
 	"sort"
 )
@@ -188,6 +190,72 @@ func (h *history) idAt(rev Revision) ProposalID {
 	return ProposalID{}
 }
 
+// repeats reports whether a proposal has the commitments that were committed under its id at a revision. It also reports
+// true if the history no longer has that revision. Left out of the comparison are times that the ledger only carries,
+// and commitments that a ledger may skip: evictions, and ends of nominations.
+func (h *history) repeats(p *Proposal, at Revision) bool {
+	news, err := h.after(at - 1)
+	if err != nil {
+		return true
+	}
+	known, rest := false, p.Do
+	for c := range news.upTo(at).all {
+		if c.ID != p.ID {
+			continue
+		}
+		known = true
+		for len(rest) > 0 && mayBeSkipped(rest[0]) && !sameCommitment(rest[0], c.Do) {
+			rest = rest[1:]
+		}
+		if len(rest) == 0 || !sameCommitment(rest[0], c.Do) {
+			return false
+		}
+		rest = rest[1:]
+	}
+	return !known || !slices.ContainsFunc(rest, func(c Commitment) bool { return !mayBeSkipped(c) })
+}
+
+// mayBeSkipped reports whether a commit may leave out the commitment.
+func mayBeSkipped(c Commitment) bool {
+	end, ok := c.(Nominate)
+	if ok {
+		return len(end.Parts) == 0
+	}
+	_, ok = c.(Evict)
+	return ok
+}
+
+// sameCommitment reports whether two commitments, in the form in which ledgers keep them, ask for the same.
+func sameCommitment(a, b Commitment) bool {
+	a, b = timeless(a), timeless(b)
+	if reflect.TypeOf(a) != reflect.TypeOf(b) {
+		return false
+	}
+	if reflect.TypeOf(a).Comparable() && a == b {
+		return true
+	}
+	// Their texts do not differ where one has no list and the other an empty one.
+	one, err := Change{Do: a}.MarshalJSON()
+	two, again := Change{Do: b}.MarshalJSON()
+	return err != nil || again != nil || bytes.Equal(one, two)
+}
+
+// timeless returns a commitment without the time that it carries, which its proposer may have set anew.
+func timeless(c Commitment) Commitment {
+	switch c := c.(type) {
+	case Place:
+		c.At = 0
+		return c
+	case Submit:
+		c.At = 0
+		return c
+	case Adopt:
+		c.At = 0
+		return c
+	}
+	return c
+}
+
 // From here on the file makes a run of proposals cheaper to commit: it reads the records that all of them will look up
 // before the first is committed. The reads of one proposal depend on each other (hash table, record, contents of the
 // record), but those of different proposals do not, so the processor has many cache misses under way at once. The reads
@@ -211,6 +279,19 @@ func (a *ahead) plan(run []Proposal) {
 			a.n++
 		}
 	}
+}
+
+// planChanges is plan for the first changes, of which it returns how many.
+func (a *ahead) planChanges(changes []Change) int {
+	a.n = 0
+	changes = changes[:min(len(changes), batchRun)]
+	for i := range changes {
+		if place, ok := changes[i].Do.(Place); ok {
+			a.capsules[a.n], a.nodes[a.n] = hashOf(string(place.Capsule)), hashOf(string(place.Node))
+			a.n++
+		}
+	}
+	return len(changes)
 }
 
 // read reads the records. It returns a sum over them only so that the compiler cannot remove the reads.

@@ -304,6 +304,9 @@ func draftRelease(s *scribe) []Commitment {
 	c := s.some((*Capsule).Placed)
 	r := Release{Capsule: c.ID, Final: s.chance(3)}
 	r.Stopped = !r.Final && s.chance(2)
+	if !r.Final && s.chance(2) || s.chance(30) {
+		r.At = s.minute()
+	}
 	if s.chance(3) {
 		r.From = c.Node
 	}
@@ -631,6 +634,13 @@ func (d *duel) countAgents() {
 		d.count["with another spec"] += btoi(c.respecified)
 		d.count["placed beside its remains"] += btoi(c.node != "" && c.remains != nil)
 		d.count["ended with remains"] += btoi(c.released && c.remains != nil)
+		if len(c.failures) > 0 {
+			f := c.countFailures()
+			d.count["failed three times in a row"] += btoi(f.InARow > 2)
+			d.count["failed first after a long time"] += btoi(f.InARow == 1 && f.Attempts > 1)
+			d.count["failed on a node again"] += btoi(f.Nodes[0].Times > 1)
+			d.count["has not begun"] += btoi(!c.failures[len(c.failures)-1].attempt)
+		}
 	}
 }
 
@@ -914,6 +924,8 @@ func anyWorld(t *rapid.T, tiny, wild bool) *duel {
 		d.gather(t)
 	} else if rapid.Bool().Draw(t, "agents") {
 		d.employ(t)
+	} else if rapid.IntRange(0, 2).Draw(t, "gangs") == 0 {
+		d.settleGangs(t)
 	} else {
 		d.settle(t)
 	}
@@ -1251,8 +1263,8 @@ func textOfCapsule(s *State, slot uint32) string {
 		return fmt.Sprintf("capsule slot %d: %s is not found", slot, c.ID)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "capsule slot %d: %s spec %p owner %q gang %q.%d node %q %b %q labels %v since %d at %d submitted %d changed %d placed %d by %s released %v begun %v ready %v waits %v adopted %v respecified %v protected %v borrows %v remains %s",
-		slot, c.ID, c.Spec, c.Owner(), c.Gang(), c.inCommon().role, c.Node, c.Devices, c.Note(), c.Labels(), c.SubmitTime(), c.PlaceTime, c.Submitted, c.Changed, c.PlacedAt, c.PlacedBy, c.released, c.Begun, c.Ready, c.Waits, c.Adopted, c.Respecified, s.Protected(c.ID), borrowsOf(c), c.Remains())
+	fmt.Fprintf(&b, "capsule slot %d: %s spec %p owner %q gang %q.%d node %q %b %q labels %v since %d at %d submitted %d changed %d placed %d by %s released %v begun %v ready %v waits %v adopted %v respecified %v protected %v borrows %v remains %s failures %v",
+		slot, c.ID, c.Spec, c.Owner(), c.Gang(), c.inCommon().role, c.Node, c.Devices, c.Note(), c.Labels(), c.SubmitTime(), c.PlaceTime, c.Submitted, c.Changed, c.PlacedAt, c.PlacedBy, c.released, c.Begun, c.Ready, c.Waits, c.Adopted, c.Respecified, s.Protected(c.ID), borrowsOf(c), c.Remains(), s.Failures(c.ID))
 	if c.Placed() {
 		fmt.Fprintf(&b, " at %d.%d", r.node, r.link)
 	}

@@ -236,7 +236,7 @@ func TestScenario12HostileBets(t *testing.T) {
 // TestScenario12WindowOfIDs: a window as wide as a number can be does not stop the ledger.
 func TestScenario12WindowOfIDs(t *testing.T) {
 	const huge = math.MaxInt
-	l := &MemoryLedger{Bounds: Limits{huge, huge, huge, huge, huge, huge, huge, huge, huge, huge, huge, huge, huge, huge, huge, 0, 0}}
+	l := &MemoryLedger{Bounds: Limits{huge, huge, huge, huge, huge, huge, huge, huge, huge, huge, huge, huge, huge, huge, huge, huge, 0, 0}}
 	for i := range byte(3) {
 		_, err := l.Propose(bg, Proposal{ID: idOf(i + 1), Do: []Commitment{cpuNode("n", 5)}})
 		require.NoError(t, err)

@@ -37,12 +37,17 @@ func (l *MemoryLedger) applyLocked(changes []Change) (chan struct{}, error) {
 	defer c.giveBack()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for len(changes) > 0 {
+	var soon ahead
+	for planned := 0; len(changes) > 0; {
+		if planned <= 0 {
+			planned = soon.planChanges(changes)
+			l.sink = soon.read(l.live)
+		}
 		n := sameProposal(changes)
 		if err := l.applyOne(c, changes[:n]); err != nil {
 			return l.takeWake(), err
 		}
-		changes = changes[n:]
+		changes, planned = changes[n:], planned-n
 	}
 	return l.takeWake(), nil
 }

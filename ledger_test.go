@@ -774,7 +774,7 @@ func TestSnapshotIsShared(t *testing.T) {
 // TestLimits: zero means the default, and the numbers are kept.
 func TestLimits(t *testing.T) {
 	var l MemoryLedger
-	require.Equal(t, Limits{1 << 16, 1 << 16, 1 << 20, 1 << 16, 253, 1 << 16, 4096, 1 << 16, 1 << 16, 1 << 16, 32, 10, 10, 8, 0, 0, 0}, l.Limits())
+	require.Equal(t, Limits{1 << 16, 1 << 16, 1 << 20, 1 << 16, 253, 1 << 16, 4096, 1 << 16, 1 << 16, 1 << 16, 32, 10, 10, 8, 0, 0, 0, 0}, l.Limits())
 	c := newCourt(t)
 	c.Bounds = Limits{Commitments: 2, Preconditions: 1, Capsules: 3, GangMembers: 2, IDBytes: 4, SpecBytes: 8, ValueBytes: 2}
 	mark := Mark{Key: "k", Value: "v"}

@@ -132,8 +132,10 @@ func (r *modelRound) overspent() (out []*refusal) {
 				if r.was.covers(b.modelMembers()) {
 					newest = r.was.leftOf[b.modelMembers()]
 				}
-				if was, ok := r.was.capsules[id]; ok && b.FreeUnready {
-					newest = max(newest, was.changed, r.was.nodes[was.node].spec)
+				was, ok := r.was.capsules[id]
+				newest = max(newest, was.changed)
+				if ok && b.FreeUnready {
+					newest = max(newest, r.was.nodes[was.node].spec)
 				}
 				out = append(out, lostTo(max(newest, r.was.budgets[b.ID].changed)))
 			}

@@ -115,7 +115,7 @@ func (m *model) extrasOver(n modelNode) bool {
 }
 
 // shortWith reports whether the node of a victim has too little of an extra that both take for a newcomer, those that stay, and the victim.
-func (r *modelRound) shortWith(e Evict, newcomer *Spec, priority int32, back map[CapsuleID]bool) bool {
+func (r *modelRound) shortWith(e Evict, newcomer *Spec, over func(CapsuleID) bool, back map[CapsuleID]bool) bool {
 	newcomers, victim, n := r.newcomers(), r.was.capsules[e.Capsule], r.now.nodes[e.From]
 	for _, x := range victim.spec.Extras {
 		sum := x.Amount + r.now.taken(e.From, x.Name, func(id CapsuleID, left bool) bool {
@@ -123,8 +123,8 @@ func (r *modelRound) shortWith(e Evict, newcomer *Spec, priority int32, back map
 				runsOn := id == e.Capsule || back[id]
 				return !n.Confirms && (!runsOn || r.now.capsules[id].remains.since != r.was.capsules[id].placedAt)
 			}
-			p, comes := newcomers[id]
-			return !comes || p > priority
+			_, comes := newcomers[id]
+			return !comes || over(id)
 		})
 		for id := range back {
 			if was := r.was.capsules[id]; was.node == e.From {
@@ -183,11 +183,11 @@ func (r *modelRound) uneven() (out []*refusal) {
 }
 
 // keptOff are the newcomers that outrank a victim and may not be where they are if it stays.
-func (r *modelRound) keptOff(e Evict, priority int32, back map[CapsuleID]bool) (out []CapsuleID) {
+func (r *modelRound) keptOff(e Evict, over func(CapsuleID) bool, back map[CapsuleID]bool) (out []CapsuleID) {
 	victim := r.was.capsules[e.Capsule].spec
-	for id, p := range r.newcomers() {
-		if c := r.now.capsules[id]; p > priority &&
-			(clash(victim, r.now.nodes[e.From], c.spec, r.now.nodes[c.node]) || c.node == e.From && r.shortWith(e, c.spec, priority, back)) {
+	for id := range r.newcomers() {
+		if c := r.now.capsules[id]; over(id) &&
+			(clash(victim, r.now.nodes[e.From], c.spec, r.now.nodes[c.node]) || c.node == e.From && r.shortWith(e, c.spec, over, back)) {
 			out = append(out, id)
 		}
 	}

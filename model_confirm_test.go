@@ -181,7 +181,7 @@ func (m *model) fitsBeside(n modelNode, c *modelCapsule, remains []CapsuleID) bo
 
 // agentDrafts are what fills nodes, and what begins, leaves and stops there.
 var agentDrafts = []draft{
-	draftConfirm, draftConfirm, draftConfirm, draftConfirm, draftConfirm, draftConfirm, draftFail, draftProtect, draftProtect, draftProtect,
+	draftConfirm, draftConfirm, draftConfirm, draftConfirm, draftConfirm, draftConfirm, draftFail, draftProtect, draftProtect, draftProtect, draftFailing, draftFailing, draftFailing,
 	draftPlace, draftPlace, draftPlace, draftPlace, draftEvict, draftEvict, draftMove, draftMove, draftRelease, draftSubmit, draftRoll, draftQuiet, draftQuiet,
 	func(s *scribe) []Commitment { return []Commitment{Release{Capsule: s.some((*Capsule).Placed).ID}} },
 	func(s *scribe) []Commitment {
@@ -265,7 +265,8 @@ func (d *duel) employ(t *rapid.T) {
 // at every revision what runs fits ([State.Verify]). In half of the worlds records are dropped all the time.
 func TestLedgerAgainstModelAgents(t *testing.T) {
 	t.Parallel()
-	for total := range scale.Reach(t, "begun", "ready", "not ready", "waits", "placed beside its remains", "ended with remains", "protected") {
+	for total := range scale.Reach(t, "begun", "ready", "not ready", "waits", "placed beside its remains", "ended with remains", "protected",
+		"failed three times in a row", "failed first after a long time", "failed on a node again", "has not begun") {
 		rapid.Check(t, func(t *rapid.T) {
 			l := Limits{NominatedShare: shares(t)}
 			if rapid.Bool().Draw(t, "tiny") {
@@ -310,7 +311,7 @@ func (r *modelRound) protect(c Protect) *refusal {
 func (r *modelRound) insolent() (out []*refusal) {
 	for id := range r.wishes.wished {
 		if was := r.was.capsules[id]; was.protected > 0 && r.was.nodes[was.node].State != Lost {
-			out = append(out, lostTo(was.placedAt))
+			out = append(out, lostTo(was.changed))
 		}
 	}
 	return out

@@ -54,7 +54,7 @@ func (r *modelRound) mayReturn(id CapsuleID, c modelCapsule) *refusal {
 	if r.drains(c.node) {
 		w.drained[c.gang] = true
 	} else {
-		w.displaced[c.gang] = append(w.displaced[c.gang], lostTo(max(specified, r.was.gangs[c.gang].changed)))
+		w.displaced[c.gang] = append(w.displaced[c.gang], lostTo(max(specified, r.was.gangs[c.gang].changed, r.was.capsules[id].changed)))
 	}
 	return nil
 }
@@ -77,10 +77,15 @@ func (r *modelRound) evict(e Evict) *refusal {
 	}
 	was, now := r.was.nodes[e.From].Node, r.now.nodes[e.From].Node
 	expelled := modelExpels(was, c.spec) && modelExpels(now, c.spec)
-	if !c.spec.Movable && !r.drains(e.From) && !expelled && !r.was.covered(c.spec) {
-		return lostTo(max(r.was.nodes[e.From].spec, r.was.specAt(e.Capsule), r.was.left.Budgets))
+	waits := r.waitsToBegin(c)
+	if !waits && !c.spec.Movable && !r.drains(e.From) && !expelled && !r.was.covered(c.spec) {
+		no := lostTo(max(r.was.nodes[e.From].spec, r.was.capsules[e.Capsule].changed, r.was.left.Budgets, r.was.gangs[c.gang].changed))
+		if c.gang == "" || !r.was.broken(c.gang) {
+			return no
+		}
+		r.wishes.displaced[c.gang] = append(r.wishes.displaced[c.gang], no)
 	}
-	if r.now.nodes[e.From].State != Lost {
+	if !waits && r.now.nodes[e.From].State != Lost {
 		r.wishes.wished[e.Capsule] = true
 	}
 	r.now.touchNode(c.node)
@@ -89,7 +94,7 @@ func (r *modelRound) evict(e Evict) *refusal {
 	c.node, c.devices, c.note, c.changed = "", 0, "", r.now.rev
 	r.now.capsules[e.Capsule] = c
 	r.wishes.moved[e.Capsule] = true
-	if c.gang != "" {
+	if c.gang != "" && !waits {
 		r.wishes.gangs[c.gang] = true
 	}
 	return nil
@@ -104,23 +109,30 @@ func (r *modelRound) unkind() (out []*refusal) {
 		}
 	}
 	for id, why := range w.displaced {
-		if !w.drained[id] || !r.emptied[id] {
+		if (!w.drained[id] || !r.emptied[id]) && !r.rebuilt(id) {
 			out = append(out, why...)
 		}
+		r.now.rebuilt += btoi(r.rebuilt(id) && sumOf(r.now.placed(id)) > 0)
 	}
 	for id := range w.gangs {
-		g, was := r.now.gangs[id], r.was.placed(id)
+		was := r.was.placed(id)
 		if was == nil {
 			continue
 		}
 		short, fewer, any := false, false, false
 		for i, placed := range r.now.placed(id) {
-			short = short || placed < g.Roles[i].minimum()
+			short = short || placed < r.now.minimums(id)[i]
 			fewer = fewer || placed < was[i]
 			any = any || placed > 0
 		}
 		if short && fewer && any {
-			out = append(out, lostTo(r.was.gangs[id].changed))
+			newest := r.was.gangs[id].changed
+			for member := range w.wished {
+				if was := r.was.capsules[member]; was.gang == id {
+					newest = max(newest, was.changed)
+				}
+			}
+			out = append(out, lostTo(newest))
 		}
 	}
 	return out
@@ -190,10 +202,8 @@ func (r *modelRound) newcomers() map[CapsuleID]int32 {
 			continue
 		}
 		out[id] = c.spec.Priority
-		if g, ok := r.now.gangs[c.gang]; ok {
-			for _, role := range g.Roles {
-				out[id] = min(out[id], role.Spec.Priority)
-			}
+		if _, ok := r.now.gangs[c.gang]; ok {
+			out[id] = min(out[id], slices.Min(r.now.priorities(c.gang)))
 		}
 	}
 	return out
@@ -256,9 +266,7 @@ func (r *modelRound) putBack(unit []int, back map[CapsuleID]bool) (spared []int,
 	priority, newcomers := r.now.capsules[first].spec.Priority, r.newcomers()
 	whole := gang != "" && r.goneWhole(gang)
 	if whole {
-		for _, role := range r.now.gangs[gang].Roles {
-			priority = max(priority, role.Spec.Priority)
-		}
+		priority = max(priority, slices.Max(r.now.priorities(gang)))
 	}
 	for _, at := range unit {
 		cause := int32(math.MaxInt32)
@@ -266,18 +274,26 @@ func (r *modelRound) putBack(unit []int, back map[CapsuleID]bool) (spared []int,
 			cause = min(cause, newcomers[id])
 		}
 		truce := r.now.limits.TruceFrom <= priority && cause <= r.now.limits.TruceTo
-		if cause <= priority || truce {
-			return nil, lostTo(0)
+		replaces, newest := false, Revision(0)
+		if e := r.p.Do[at].(Evict); e.ForGang != "" && gang != "" {
+			replaces, newest = whole && r.replaces(e.ForGang, gang), max(r.was.gangs[e.ForGang].changed, r.was.gangs[gang].changed)
 		}
+		if !replaces && (cause <= priority || truce) {
+			return nil, lostTo(newest)
+		}
+		r.now.replaced += btoi(cause <= priority || truce)
+	}
+	over := func(id CapsuleID) bool {
+		return newcomers[id] > priority || whole && r.replaces(r.now.capsules[id].gang, gang)
 	}
 	blocked, apart := map[NodeID]map[int]bool{}, map[CapsuleID]bool{}
 	for _, at := range unit {
 		e := r.p.Do[at].(Evict)
-		off := r.keptOff(e, priority, back)
+		off := r.keptOff(e, over, back)
 		for _, id := range off {
 			apart[id] = true
 		}
-		if in := r.inTheWay(e, priority, back); len(in)+len(off) == 0 {
+		if in := r.inTheWay(e, over, back); len(in)+len(off) == 0 {
 			spared, back[e.Capsule] = append(spared, at), true
 		} else {
 			if blocked[e.From] == nil {
@@ -296,8 +312,8 @@ func (r *modelRound) putBack(unit []int, back map[CapsuleID]bool) (spared []int,
 		for _, at := range spared {
 			again[r.now.capsules[r.p.Do[at].(Evict).Capsule].role]++
 		}
-		for i, role := range r.now.gangs[gang].Roles {
-			if again[i] < role.minimum() {
+		for i, least := range r.now.minimums(gang) {
+			if again[i] < least {
 				for _, at := range unit {
 					delete(back, r.p.Do[at].(Evict).Capsule)
 				}
@@ -323,6 +339,51 @@ func (r *modelRound) putBack(unit []int, back map[CapsuleID]bool) (spared []int,
 	return spared, nil
 }
 
+// broken reports whether a gang has members placed, and too few of some role.
+func (m *model) broken(id GangID) bool {
+	placed, short := m.placed(id), false
+	for i, least := range m.minimums(id) {
+		short = short || placed[i] < least
+	}
+	return short && sumOf(placed) > 0
+}
+
+// precedes reports whether one broken gang may be placed instead of another one.
+func (m *model) precedes(a, b GangID) bool {
+	first := func(id GangID) uint64 {
+		out := uint64(math.MaxUint64)
+		for _, c := range m.capsules {
+			if c.gang == id && !c.released {
+				out = min(out, c.submitted)
+			}
+		}
+		return out
+	}
+	if a == b || !m.broken(a) || !m.broken(b) {
+		return false
+	}
+	mine, other := slices.Min(m.priorities(a)), slices.Min(m.priorities(b))
+	return mine > other || mine == other && first(a) < first(b)
+}
+
+// replaces reports whether a gang that was broken, and is not broken any more, precedes another one.
+func (r *modelRound) replaces(a, b GangID) bool {
+	if a == "" || !r.was.precedes(a, b) || r.now.broken(a) {
+		return false
+	}
+	return sumOf(r.now.placed(a)) > 0
+}
+
+// rebuilt reports whether a broken gang has left all its places, and lacks nothing where it is now, if it is anywhere.
+func (r *modelRound) rebuilt(id GangID) bool {
+	for member, c := range r.was.capsules {
+		if now := r.now.capsules[member]; c.gang == id && c.node != "" && now.node != "" && now.placedAt == c.placedAt {
+			return false
+		}
+	}
+	return r.was.broken(id) && !r.now.broken(id)
+}
+
 // goneWhole reports whether nothing is left of a gang that was placed before.
 func (r *modelRound) goneWhole(gang GangID) bool {
 	newcomers := r.newcomers()
@@ -336,7 +397,7 @@ func (r *modelRound) goneWhole(gang GangID) bool {
 
 // inTheWay returns the quantities that are short on its node with a victim put back, beside those that stay, have been put back,
 // or outrank it.
-func (r *modelRound) inTheWay(e Evict, priority int32, back map[CapsuleID]bool) (short []int) {
+func (r *modelRound) inTheWay(e Evict, over func(CapsuleID) bool, back map[CapsuleID]bool) (short []int) {
 	n, newcomers, victim := r.now.nodes[e.From], r.newcomers(), r.was.capsules[e.Capsule]
 	for q, want := range quantities(victim.spec.Envelope.Reservation, victim.devices, victim.spec.Devices.Milli) {
 		sum, asked := big.NewInt(want), false
@@ -346,14 +407,14 @@ func (r *modelRound) inTheWay(e Evict, priority int32, back map[CapsuleID]bool) 
 			return x
 		}
 		for id, c := range r.now.capsules {
-			new, comes := newcomers[id]
+			_, comes := newcomers[id]
 			switch {
 			case back[id] && r.was.capsules[id].node == e.From:
 				was := r.was.capsules[id]
 				add(was.spec.Envelope.Reservation, was.devices, was.spec.Devices.Milli)
 			case c.node == e.From && !comes:
 				add(c.spec.Envelope.Reservation, c.devices, c.spec.Devices.Milli)
-			case c.node == e.From && new > priority:
+			case c.node == e.From && over(id):
 				asked = add(c.spec.Envelope.Reservation, c.devices, c.spec.Devices.Milli) > 0 || asked
 			}
 		}
@@ -368,7 +429,7 @@ func (r *modelRound) inTheWay(e Evict, priority int32, back map[CapsuleID]bool) 
 				add(left.spec.Envelope.Reservation, left.devices, left.spec.Devices.Milli)
 			}
 		}
-		sum.Add(sum, r.claimedAbove(e, q, priority, back))
+		sum.Add(sum, r.claimedAbove(e, q, over, back))
 		capacity := int64(1000)
 		if q < Dimensions {
 			capacity = n.Capacity[q]
@@ -382,12 +443,12 @@ func (r *modelRound) inTheWay(e Evict, priority int32, back map[CapsuleID]bool) 
 
 // claimedAbove is what is claimed of a quantity on a node above what an eviction makes way for, if that asks for it there, with the victim
 // put back, beside those that stay, have been put back, or outrank it.
-func (r *modelRound) claimedAbove(e Evict, q int, priority int32, back map[CapsuleID]bool) *big.Int {
+func (r *modelRound) claimedAbove(e Evict, q int, over func(CapsuleID) bool, back map[CapsuleID]bool) *big.Int {
 	most, newcomers, on := new(big.Int), r.newcomers(), map[CapsuleID]modelCapsule{}
 	for id, c := range r.now.capsules {
-		if new, comes := newcomers[id]; back[id] || id == e.Capsule {
+		if _, comes := newcomers[id]; back[id] || id == e.Capsule {
 			on[id] = r.was.capsules[id]
-		} else if !comes || new > priority {
+		} else if !comes || over(id) {
 			on[id] = c
 		}
 	}

@@ -64,7 +64,7 @@ func (n modelNomination) outranks(who modelNominee, a modelAsker) bool {
 func (r *modelRound) nominate(c Nominate) *refusal {
 	who := modelNominee{c.Gang, c.Capsule}
 	makes := slices.ContainsFunc(r.p.Do, func(do Commitment) bool { n, ok := do.(Nominate); return ok && len(n.Parts) > 0 })
-	if was := r.now.nominated[who]; makes && len(c.Parts) == 0 && c.Since != 0 && (len(was.parts) == 0 || was.made != c.Since) {
+	if was := r.now.nominated[who]; makes && len(c.Parts) == 0 && c.Since != 0 && (len(was.parts) == 0 || was.made != c.Since || was.made == r.now.rev) {
 		return nil
 	}
 	newest, specs, no := r.nominee(who)
@@ -76,11 +76,11 @@ func (r *modelRound) nominate(c Nominate) *refusal {
 	case r.wishes.evicted[c.Capsule]:
 		return lostTo(newest)
 	}
-	if asleep, newest := r.asleep(c.Gang); len(c.Parts) > 0 && asleep {
+	if c.Gang != "" && len(c.Parts) > 0 && sumOf(r.now.undone(c.Gang)) == 0 {
 		return lostTo(newest)
 	}
 	before, known := r.now.nominated[who]
-	if lives := len(before.parts) > 0; !lives && (c.Since != 0 || len(c.Parts) == 0) || lives && c.Since != 0 && c.Since != before.made {
+	if lives := len(before.parts) > 0; !lives && (c.Since != 0 || len(c.Parts) == 0) || lives && c.Since != 0 && (c.Since != before.made || before.made == r.now.rev) {
 		return lostTo(newest)
 	}
 	now := before
@@ -90,6 +90,9 @@ func (r *modelRound) nominate(c Nominate) *refusal {
 			if no := r.serves(part, specs); no != nil {
 				return no
 			}
+		}
+		if no := r.asksFor(c, newest, specs); no != nil {
+			return no
 		}
 		now = modelNomination{first: r.now.rev, made: r.now.rev, parts: c.Parts, ends: c.Ends, lends: c.Lends, evicts: r.evicts(who), rank: int64(c.Aged) + int64(slices.MinFunc(specs, func(a, b *Spec) int {
 			return cmp.Compare(a.Priority, b.Priority)
@@ -112,25 +115,76 @@ func (r *modelRound) nominate(c Nominate) *refusal {
 	return nil
 }
 
-// asleep reports whether no member of a gang is pending, and when that may last have become so.
-func (r *modelRound) asleep(id GangID) (is bool, newest Revision) {
-	g, ok := r.now.gangs[id]
-	if !ok {
-		return false, 0
-	}
-	newest = r.was.gangs[id].changed
-	for _, role := range g.Roles {
-		for _, member := range role.Members {
-			c, known := r.now.capsules[member]
-			if known && c.gang == id && c.node == "" && !c.released {
-				return false, 0
-			}
-			if newest = max(newest, r.was.capsules[member].changed); !known {
-				newest = max(newest, r.was.left.Capsules)
+// asksFor judges that a nomination claims on each node no more than the capsules ask for that may be there, in all no more
+// than all of them, and on no more nodes than there are capsules. Specs has one spec for each role of a gang.
+func (r *modelRound) asksFor(c Nominate, newest Revision, specs []*Spec) *refusal {
+	capsules := specs // one for each capsule
+	if g, ok := r.now.gangs[c.Gang]; ok && c.Gang != "" {
+		capsules = nil
+		left := r.now.undone(c.Gang)
+		for i, role := range g.Roles {
+			for range left[i] {
+				capsules = append(capsules, role.Spec)
 			}
 		}
 	}
-	return true, newest
+	if len(c.Parts) > len(capsules) {
+		return lostTo(newest)
+	}
+	for _, part := range c.Parts {
+		n := r.now.nodes[part.Node]
+		var may []*Spec
+		for _, s := range capsules {
+			if modelMayBe(n.Node, s) && (s.Devices.Count == 0 || len(s.Devices.Models) == 0 || slices.Contains(s.Devices.Models, n.Devices.Model)) {
+				may = append(may, s)
+			}
+		}
+		if claimsMore([]NominatedRoom{part}, may) {
+			return lostTo(max(newest, r.was.nodes[part.Node].spec))
+		}
+	}
+	if claimsMore(c.Parts, capsules) {
+		return lostTo(newest)
+	}
+	return nil
+}
+
+// claimsMore reports whether parts claim more of something than capsules of these specs ask for.
+func claimsMore(parts []NominatedRoom, capsules []*Spec) bool {
+	claims, asks := make([]big.Int, Dimensions+2), make([]big.Int, Dimensions+2)
+	add := func(sums []big.Int, i int, n int64) { sums[i].Add(&sums[i], big.NewInt(n)) }
+	for _, p := range parts {
+		for d, x := range p.Room {
+			add(claims, d, x)
+		}
+		add(claims, Dimensions, int64(p.Devices.Len()))
+		if big.NewInt(int64(p.Milli)).Cmp(&claims[Dimensions+1]) > 0 {
+			claims[Dimensions+1].SetInt64(int64(p.Milli))
+		}
+	}
+	for _, s := range capsules {
+		for d, x := range s.Envelope.Reservation {
+			add(asks, d, x)
+		}
+		add(asks, Dimensions, int64(s.Devices.Count))
+		add(asks, Dimensions+1, int64(s.Devices.Milli))
+	}
+	for i := range claims {
+		if claims[i].Cmp(&asks[i]) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// modelMayBe reports whether a node meets what a spec requires of labels and taints.
+func modelMayBe(n Node, s *Spec) bool {
+	for _, p := range s.Require {
+		if !modelMeets(n, p) {
+			return false
+		}
+	}
+	return !modelKeptOff(n, s, "NoSchedule", "NoExecute")
 }
 
 // nominee says what a capsule or a gang asks for, and whether it waits.
@@ -157,13 +211,16 @@ func (r *modelRound) nominee(who modelNominee) (Revision, []*Spec, *refusal) {
 		return 0, nil, lostTo(newest)
 	}
 	var specs []*Spec
-	for _, role := range g.Roles {
-		specs = append(specs, role.Spec)
+	left := r.now.undone(who.gang)
+	for i, role := range g.Roles {
+		if left[i] > 0 || sumOf(left) == 0 {
+			specs = append(specs, role.Spec)
+		}
 	}
 	return newest, specs, nil
 }
 
-// evicts is the priority at which a capsule or a gang evicts.
+// evicts is the lowest priority at which a capsule or a gang ever evicts.
 func (r *modelRound) evicts(who modelNominee) int32 {
 	lowest, gang := int32(math.MaxInt32), who.gang
 	if who.capsule != "" {
@@ -240,11 +297,7 @@ func (r *modelRound) serves(part NominatedRoom, specs []*Spec) *refusal {
 	}
 	for _, s := range specs {
 		suits := part.Devices == 0 || len(s.Devices.Models) == 0 || slices.Contains(s.Devices.Models, n.Devices.Model)
-		for _, p := range s.Require {
-			suits = suits && modelMeets(n.Node, p)
-		}
-		suits = suits && !modelKeptOff(n.Node, s, "NoSchedule", "NoExecute")
-		if suits {
+		if suits && modelMayBe(n.Node, s) {
 			return nil
 		}
 	}
@@ -491,10 +544,40 @@ func draftNominate(s *scribe) []Commitment {
 			c.Parts = append(c.Parts, part)
 		}
 	}
+	s.asked(&c)
 	if c.Lends = time.Duration(pickOne(s, []int{0, 60, 60, 100})); len(c.Parts) == 0 {
 		c.Aged, c.Ends, c.Lends = 0, time.Time{}, 0
 	}
 	return []Commitment{c}
+}
+
+// asked reduces a nomination, most often, to what its nominee asks for.
+func (s *scribe) asked(c *Nominate) {
+	if s.chance(8) {
+		return
+	}
+	var capsules []*Spec
+	if who := s.view.Capsule(c.Capsule); who != nil {
+		capsules = append(capsules, who.Spec)
+	}
+	if g := s.view.Gang(c.Gang); g != nil {
+		for _, role := range g.Gang.Roles {
+			for range role.Members {
+				capsules = append(capsules, role.Spec)
+			}
+		}
+	}
+	c.Parts = c.Parts[:min(len(c.Parts), len(capsules))]
+	for i := range c.Parts { // the capsule with the same number is to be there
+		part, spec := &c.Parts[i], capsules[i]
+		for d := range part.Room {
+			part.Room[d] = min(part.Room[d], spec.Envelope.Reservation[d])
+		}
+		if part.Devices, part.Milli = part.Devices&(1<<spec.Devices.Count-1), min(part.Milli, spec.Devices.Milli); part.Devices == 0 {
+			part.Milli = 0
+		}
+	}
+	c.Parts = slices.DeleteFunc(c.Parts, func(r NominatedRoom) bool { return r.Room == (Resources{}) && r.Devices == 0 })
 }
 
 // draftServe ends a hold and places in its stead.
@@ -547,6 +630,7 @@ func draftLend(s *scribe) []Commitment {
 			}
 		}
 	}
+	s.asked(&c)
 	if c.Lends = 100; len(c.Parts) == 0 {
 		c.Aged, c.Ends, c.Lends = 0, time.Time{}, 0
 	}

@@ -25,7 +25,7 @@ type model struct {
 	// When something that has budgets came to have one, or lost a healthy member since.
 	leftOf map[string]Revision
 	// Wishes that passed because what they touched was not healthy, placements that borrowed, and evictions for the lender.
-	freed, lent, recalled int
+	freed, lent, recalled, replaced, rebuilt int
 	// Those that live, and what is kept of others.
 	nominated map[modelNominee]modelNomination
 	left      departures // when something of a kind last went away
@@ -65,6 +65,7 @@ type modelCapsule struct {
 	protected   time.Duration
 	borrows     modelNominee  // from whom; zero: nobody
 	remains     *modelRemains // what still runs of an earlier placement
+	failures    []modelFailure
 }
 
 type modelGang struct {
@@ -151,6 +152,42 @@ func (m *model) placed(id GangID) []int {
 	for _, c := range m.capsules {
 		if c.gang == id && c.node != "" {
 			out[c.role]++
+		}
+	}
+	return out
+}
+
+// undone counts a gang's members that have not ended, for each role.
+func (m *model) undone(id GangID) []int {
+	g := m.gangs[id]
+	out := make([]int, len(g.Roles))
+	for i, role := range g.Roles {
+		for _, member := range role.Members {
+			if c, known := m.capsules[member]; known && c.gang == id && !c.released {
+				out[i]++
+			}
+		}
+	}
+	return out
+}
+
+// minimums counts the members of each role that have to be placed at once.
+func (m *model) minimums(id GangID) []int {
+	out := m.undone(id)
+	for i, role := range m.gangs[id].Roles {
+		if role.Min > 0 {
+			out[i] = min(out[i], role.Min)
+		}
+	}
+	return out
+}
+
+// priorities are those of the roles with members left; of all roles if there are none.
+func (m *model) priorities(id GangID) (out []int32) {
+	left := m.undone(id)
+	for i, role := range m.gangs[id].Roles {
+		if left[i] > 0 || sumOf(left) == 0 {
+			out = append(out, role.Spec.Priority)
 		}
 	}
 	return out
@@ -627,7 +664,13 @@ func (r *modelRound) release(p Release) *refusal {
 	case c.released, p.From != "" && p.From != c.node, c.node == "" && !p.Final:
 		return lostTo(r.was.capsules[p.Capsule].changed)
 	}
-	if !p.Final && !p.Stopped {
+	switch {
+	case p.Stopped:
+		c.fails(p.At, r.now.rev, true)
+	case p.Final:
+	case r.waitsToBegin(c):
+		c.fails(p.At, r.now.rev, false)
+	default:
 		if no := r.mayReturn(p.Capsule, c); no != nil {
 			return no
 		}
@@ -647,6 +690,7 @@ func (r *modelRound) release(p Release) *refusal {
 		r.emptied[c.gang] = true
 	}
 	if p.Final {
+		r.now.touchGang(c.gang)
 		r.now.unnominate(modelNominee{capsule: p.Capsule}, false)
 		r.now.unnominate(modelNominee{gang: c.gang}, true)
 		if !slices.Contains(r.now.released, p.Capsule) {
@@ -717,13 +761,13 @@ func (r *modelRound) unsettled() (out []*refusal) {
 			out = append(out, lostTo(max(r.was.nodes[id].newest(), ask.spec)))
 		}
 	}
-	for id, g := range r.now.gangs {
+	for id := range r.now.gangs {
 		placed := r.now.placed(id)
 		if sumOf(placed) == 0 || r.adopts[id] || sumOf(r.was.placed(id)) > 0 && !r.emptied[id] {
 			continue
 		}
-		for i, role := range g.Roles {
-			if least := cmp.Or(role.Min, len(role.Members)); placed[i] < least {
+		for i, least := range r.now.minimums(id) {
+			if placed[i] < least {
 				out = append(out, lostTo(r.was.gangs[id].changed))
 				break
 			}
@@ -874,6 +918,8 @@ func (m *model) badCommitment(c Commitment, seen map[CapsuleID]bool) bool {
 		return c.Node.ID == "" || negative(c.Node.Capacity) || slices.ContainsFunc(c.Node.Taints, func(t Taint) bool { return t.Effect == "Never" })
 	case Place:
 		return c.Capsule == "" || c.Node == "" || c.At < 0
+	case Release:
+		return c.At < 0 || c.At != 0 && (c.Final || c.Hold != "")
 	case Resize:
 		return c.Capsule == "" || c.Spec == nil || badSpec(c.Spec)
 	case Adopt:
@@ -943,11 +989,15 @@ func (m *model) describe() []string {
 	}
 	for _, id := range slices.Sorted(maps.Keys(m.capsules)) {
 		c := m.capsules[id]
-		out = append(out, fmt.Sprintf("capsule %s %s owner %q gang %q on %q %b %q labels %v since %d at %d submitted %d changed %d placed %d by %s released %v begun %v ready %v waits %v adopted %v respecified %v protected %v borrows %v remains %s",
-			id, shape(c.spec), c.owner, c.gang, c.node, c.devices, c.note, c.labels, c.since, c.at, c.submitted, c.changed, c.placedAt, c.placedBy, c.released, c.begun, c.ready, c.waits, c.adopted, c.respecified, c.protected, c.borrows, c.remains))
+		out = append(out, fmt.Sprintf("capsule %s %s owner %q gang %q on %q %b %q labels %v since %d at %d submitted %d changed %d placed %d by %s released %v begun %v ready %v waits %v adopted %v respecified %v protected %v borrows %v remains %s failures %v",
+			id, shape(c.spec), c.owner, c.gang, c.node, c.devices, c.note, c.labels, c.since, c.at, c.submitted, c.changed, c.placedAt, c.placedBy, c.released, c.begun, c.ready, c.waits, c.adopted, c.respecified, c.protected, c.borrows, c.remains, c.countFailures()))
 	}
 	for _, id := range slices.Sorted(maps.Keys(m.gangs)) {
-		out = append(out, fmt.Sprintf("gang %s placed %v changed %d", id, m.placed(id), m.gangs[id].changed))
+		left := m.undone(id)
+		for i, role := range m.gangs[id].Roles {
+			left[i] = len(role.Members) - left[i]
+		}
+		out = append(out, fmt.Sprintf("gang %s placed %v done %v changed %d", id, m.placed(id), left, m.gangs[id].changed))
 	}
 	for _, id := range slices.Sorted(maps.Keys(m.holds)) {
 		h := m.holds[id]
@@ -1018,11 +1068,11 @@ func worldOf(s *State) []string {
 			*n.Node, [Dimensions]int64(n.Used()), n.deviceUse(), n.Capsules, n.holds, n.Usage, n.Specification))
 	}
 	for _, c := range slices.SortedFunc(s.Capsules(), func(a, b *Capsule) int { return cmp.Compare(a.ID, b.ID) }) {
-		out = append(out, fmt.Sprintf("capsule %s %s owner %q gang %q on %q %b %q labels %v since %d at %d submitted %d changed %d placed %d by %s released %v begun %v ready %v waits %v adopted %v respecified %v protected %v borrows %v remains %s",
-			c.ID, shape(c.Spec), c.Owner(), c.Gang(), c.Node, c.Devices, c.Note(), c.Labels(), c.SubmitTime(), c.PlaceTime, c.Submitted, c.Changed, c.PlacedAt, c.PlacedBy, c.Released(), c.Begun, c.Ready, c.Waits, c.Adopted, c.Respecified, s.Protected(c.ID), borrowsOf(c), c.Remains()))
+		out = append(out, fmt.Sprintf("capsule %s %s owner %q gang %q on %q %b %q labels %v since %d at %d submitted %d changed %d placed %d by %s released %v begun %v ready %v waits %v adopted %v respecified %v protected %v borrows %v remains %s failures %v",
+			c.ID, shape(c.Spec), c.Owner(), c.Gang(), c.Node, c.Devices, c.Note(), c.Labels(), c.SubmitTime(), c.PlaceTime, c.Submitted, c.Changed, c.PlacedAt, c.PlacedBy, c.Released(), c.Begun, c.Ready, c.Waits, c.Adopted, c.Respecified, s.Protected(c.ID), borrowsOf(c), c.Remains(), s.Failures(c.ID)))
 	}
 	for g := range s.Gangs() {
-		out = append(out, fmt.Sprintf("gang %s placed %v changed %d", g.Gang.ID, g.Placed, g.Changed))
+		out = append(out, fmt.Sprintf("gang %s placed %v done %v changed %d", g.Gang.ID, g.Placed, g.Done, g.Changed))
 	}
 	for h := range s.Holds() {
 		out = append(out, fmt.Sprintf("hold %s on %s %d %b %d ends %v", h.ID, h.Node, [Dimensions]int64(h.Room), h.Devices, h.Milli, h.Ends))

@@ -32,8 +32,9 @@ type Navigator interface {
 
 // Plan is the result of [Navigator].Plan.
 type Plan struct {
-	// Proposals are sent in this order. Their ID and View, and Place.At of their placements, may be left zero: the
-	// engine sets them.
+	// Proposals are sent in this order. The engine sets their ID, so leave it zero: a proposal with an id is not sent.
+	// Their View, and At of their placements and releases, may be left zero; then the engine sets them too. What else a
+	// plan may not do, [State.Offence] says.
 	Proposals []Proposal
 	// Unplaced lists the capsules that the plan does not place, with reasons.
 	Unplaced []Unplaced
@@ -41,7 +42,29 @@ type Plan struct {
 	Notes []slog.Attr
 }
 
-// complete sets the fields that a plan may leave zero. It requires that p shares no slice with the plan.
+// maySilence reports whether a plan may leave out some of the capsules that the navigator was given without a reason.
+func (p *Plan) maySilence(given int) bool {
+	left := given - len(p.Unplaced)
+	if len(p.Proposals) >= left { // nearly all proposals place one capsule or more
+		return false
+	}
+	p.eachPlace(func(*Place) { left-- })
+	return left > 0
+}
+
+// eachPlace calls f with each placement of the plan.
+func (p *Plan) eachPlace(f func(*Place)) {
+	for i := range p.Proposals {
+		for _, do := range p.Proposals[i].Do {
+			if place, ok := do.(Place); ok {
+				f(&place)
+			}
+		}
+	}
+}
+
+// complete sets the fields that a plan may leave zero, and the id, unless the engine has set it before and sends the
+// proposal again. It requires that p shares no slice with the plan.
 func (p *Proposal) complete(ids *idSource, view Revision, now Instant) {
 	if p.ID.IsZero() {
 		p.ID = ids.next()
@@ -50,9 +73,17 @@ func (p *Proposal) complete(ids *idSource, view Revision, now Instant) {
 		p.View = view
 	}
 	for i, do := range p.Do {
-		if place, ok := do.(Place); ok && place.At == 0 {
-			place.At = now
-			p.Do[i] = place
+		switch do := do.(type) {
+		case Place:
+			if do.At == 0 {
+				do.At = now
+				p.Do[i] = do
+			}
+		case Release:
+			if do.At == 0 && do.Hold == "" && !do.Final {
+				do.At = now
+				p.Do[i] = do
+			}
 		}
 	}
 }
@@ -115,6 +146,11 @@ type Round struct {
 	// Errors has all errors of the pass except conflicts, at most 16 of a kind.
 	Errors []error
 
+	// By is the engine that made the round, for example for a [Backlog] of its work.
+	By *Engine
+
+	// Why nothing could be planned; nil: it could.
+	trouble error
 	// Something new was committed.
 	fresh bool
 	// The ledger had new work, or new room for parked work.
@@ -170,6 +206,12 @@ func (r Round) first() string {
 	return "; " + line
 }
 
+// fail notes an error that kept the pass from planning.
+func (r *Round) fail(err error) {
+	r.Errors = append(r.Errors, err)
+	r.trouble = err
+}
+
 // active reports whether the pass had anything to plan or to send.
 func (r *Round) active() bool { return r.Pending > 0 || r.Proposed > 0 }
 
@@ -197,7 +239,7 @@ func (p *Population) Run(ctx context.Context) error {
 	}
 	p.owners = &claimTable{engines: p.Engines}
 	for i, e := range p.Engines {
-		e.claimTable, e.number = p.owners, i
+		e.population.Store(&claimShare{p.owners, i})
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	for _, e := range p.Engines {
@@ -241,11 +283,14 @@ func (t *claimTable) find(key claim) int {
 	return owner
 }
 
+// claimShare is the position of an engine in the claim table of its population.
+type claimShare struct {
+	table  *claimTable
+	number int
+}
+
 // forget clears the table. Some answers were given while a navigator did not answer, and it answers again.
 func (t *claimTable) forget() {
-	if t == nil {
-		return
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.owner = nil

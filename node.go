@@ -2,6 +2,7 @@ package orbit
 
 import (
 	"fmt"
+	"hash/maphash"
 	"maps"
 	"math"
 	"math/bits"
@@ -81,11 +82,38 @@ func (n *Node) Cordon(on bool) {
 	}
 }
 
+// Clone returns a copy that shares no memory with n; its Labels are never nil. To change a node of a [State], change a
+// Clone and put it. A plain copy (*n) still has the labels, taints and extras of the state. A ledger whose record was
+// changed through a plain copy refuses to put or remove that node.
+func (n *Node) Clone() Node {
+	c := *n.clone()
+	if c.Labels == nil {
+		c.Labels = map[string]string{}
+	}
+	return c
+}
+
 // clone returns a copy that shares nothing with n.
 func (n *Node) clone() *Node {
 	c := *n
-	c.Labels, c.Taints, c.Extras = maps.Clone(n.Labels), slices.Clone(n.Taints), sortedExtras(n.Extras)
+	c.Labels, c.Taints, c.Extras = maps.Clone(n.Labels), cloned(n.Taints), sortedExtras(n.Extras)
 	return &c
+}
+
+// digest returns a hash of all that a plain copy of n shares with n.
+func (n *Node) digest() (sum uint64) {
+	for key, value := range n.Labels {
+		sum += maphash.Comparable(hashSeed, [2]string{key, value})
+	}
+	return digestList(digestList(sum, n.Taints), n.Extras)
+}
+
+// digestList adds the elements of a list to a hash.
+func digestList[T comparable](sum uint64, list []T) uint64 {
+	for i := range list {
+		sum = bits.RotateLeft64(sum, 1) ^ maphash.Comparable(hashSeed, list[i])
+	}
+	return sum
 }
 
 // faults says everything that is wrong with n, except with its id and its texts.
@@ -247,8 +275,9 @@ func (n *NodeState) meets(spec *Spec) bool {
 }
 
 // PickDevices chooses the instances for a capsule of the spec: those that it fits best (least free, but enough), the
-// lowest index among equals. It leaves out instances that are nominated for work that outranks the capsule. It reports
-// false if the node cannot serve the request.
+// lowest index among equals. It leaves out instances that are nominated for work that outranks the capsule, and, if
+// there are enough others, those for which the capsule would have to wait ([Remains]). It reports false if the node
+// cannot serve the request.
 func (n *NodeState) PickDevices(spec *Spec) (DeviceSet, bool) {
 	r := &spec.Devices
 	if r.Count == 0 {
@@ -260,6 +289,11 @@ func (n *NodeState) PickDevices(spec *Spec) (DeviceSet, bool) {
 	open, picked := n.DevicesFor(spec), DeviceSet(0)
 	if open.Len() < r.Count {
 		return 0, false
+	}
+	if n.remains != nil && n.Node.Confirms {
+		if now := open & n.devicesBeside(r.Milli); now.Len() >= r.Count {
+			open = now
+		}
 	}
 	for range r.Count {
 		best := n.tightest(open)

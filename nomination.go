@@ -2,8 +2,11 @@ package orbit
 
 import (
 	"cmp"
+	"fmt"
+	"math/big"
 	"math/bits"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -18,11 +21,15 @@ import (
 //
 // A nomination ends when its capsule, or the first member of its gang, is placed; when its capsule, or a member of its
 // gang, is released for good; and when a Nominate without Parts ends it. Engines end nominations whose Ends has passed,
-// and nominations of their own work on a node that can no longer serve it. A new Nominate for the same capsule or gang
-// replaces the previous nomination. A ledger refuses a nomination if it and all nominations that outrank it would
-// together exceed [Limits.NominatedShare]; the nomination that ranks first is exempt. [Draft.Nominate] ends nominations
-// of lower rank to make way. In a proposal that makes a nomination, such an end is skipped if the nomination that its
-// Since names has ended already.
+// nominations that they first saw [Limits.Nominate] ago, and nominations of their own work on a node that can no longer
+// serve it. A new Nominate for the same capsule or gang replaces the previous nomination.
+//
+// A ledger refuses a nomination of more than its nominee asks for. A capsule is nominated on one node, a gang on at most
+// as many nodes as it has members; on each node for no more than those of its capsules ask for that may be there, and
+// in all for no more than all of them. A ledger also refuses a nomination if it and all nominations that outrank it
+// would together exceed [Limits.NominatedShare]; the nomination that ranks first is exempt. [Draft.Nominate] ends
+// nominations of lower rank to make way. In a proposal that makes a nomination, such an end is skipped if the
+// nomination that its Since names has ended already.
 type Nominate struct {
 	// Capsule is the pending capsule that the room is for; empty if Gang is set.
 	Capsule CapsuleID `json:"capsule,omitempty"`
@@ -35,7 +42,8 @@ type Nominate struct {
 	Aged int32 `json:"aged,omitempty"`
 	// Parts is the claimed room, at most one part for each node. Without Parts, Nominate ends the nomination.
 	Parts []NominatedRoom `json:"parts,omitempty"`
-	// Ends is when engines end the nomination; zero if there are no Parts.
+	// Ends is when engines end the nomination, at the latest Limits.Nominate after they first saw it; zero if there are
+	// no Parts.
 	Ends time.Time `json:"ends,omitzero"`
 	// Lends is the longest running time of capsules that may borrow the room meanwhile ([Spec.Backfills]); they also
 	// need a lower priority. Set it to the time that the nominee is expected to wait, and to less in each renewal. 0:
@@ -83,6 +91,8 @@ type Nomination struct {
 	// Only capsules of a priority below the ceiling may be evicted for the nominee, and so only they may borrow its
 	// room.
 	ceiling int32
+	// A hash of Parts, once the nomination is in a state; 0 before.
+	sum uint64
 }
 
 // Lives reports whether the nomination has not ended: whether it claims room. It is false for nil.
@@ -354,6 +364,66 @@ func (r *NominatedRoom) misfit(n *Node, specs []*Spec, names *dimensionNames) st
 	return why
 }
 
+// amounts are sums of what capsules ask for, or of what parts of a nomination claim: resources, the number of device
+// instances, and the milli of each instance. Capsules may share an instance, so their milli are summed; those of parts
+// are not.
+type amounts struct {
+	room             [Dimensions]wide
+	instances, milli int64
+}
+
+// addRole adds what all members of a role ask for.
+func (a *amounts) addRole(r *Role) {
+	n := len(r.Members)
+	for d, x := range r.Spec.Envelope.Reservation {
+		a.room[d] = a.room[d].add(wide{}.plus(x).times(n))
+	}
+	a.instances += int64(n) * int64(r.Spec.Devices.Count)
+	a.milli += int64(n) * int64(r.Spec.Devices.Milli)
+}
+
+// addPart adds what a part claims.
+func (a *amounts) addPart(r *NominatedRoom) {
+	for d, x := range r.Room {
+		a.room[d] = a.room[d].plus(x)
+	}
+	a.instances += int64(r.Devices.Len())
+	a.milli = max(a.milli, int64(r.Milli))
+}
+
+// beyond returns the first amount that is above most, and that of most; empty: there is none.
+func (a *amounts) beyond(most *amounts, names *dimensionNames) (over, of string) {
+	for d := range a.room {
+		if a.room[d].exceeds(most.room[d]) {
+			return fmt.Sprintf("%v of %s", a.room[d], names.name(d)), most.room[d].String()
+		}
+	}
+	switch {
+	case a.instances > most.instances:
+		return fmt.Sprintf("%d devices", a.instances), strconv.FormatInt(most.instances, 10)
+	case a.milli > most.milli:
+		return fmt.Sprintf("%d milli of each device", a.milli), strconv.FormatInt(most.milli, 10)
+	}
+	return "", ""
+}
+
+// exceeds returns what a part claims beyond what the capsules of the roles ask for that may be on the node, and what
+// these ask for; empty: nothing.
+func (r *NominatedRoom) exceeds(n *Node, roles []Role, names *dimensionNames) (over, of string) {
+	var claims, asks amounts
+	claims.addPart(r)
+	for i := range roles {
+		if !(&NodeState{Node: n}).meets(roles[i].Spec) || roles[i].Spec.Devices.Count > 0 && !roles[i].Spec.Devices.Accepts(n.Devices.Model) {
+			continue
+		}
+		asks.addRole(&roles[i])
+		if over, of = claims.beyond(&asks, names); over == "" {
+			return "", "" // most often after the first role
+		}
+	}
+	return claims.beyond(&asks, names)
+}
+
 // spend takes an ask off the spare room that ended holds have left. A hold uses up all spare room in each dimension
 // that it asks for.
 func (n *NodeState) spend(a *ask) {
@@ -591,6 +661,18 @@ type wide struct {
 func (w wide) plus(x int64) wide {
 	lo, carry := bits.Add64(w.lo, uint64(x), 0)
 	return wide{w.hi + x>>63 + int64(carry), lo}
+}
+
+// add returns w + x. Neither may be negative.
+func (w wide) add(x wide) wide {
+	lo, carry := bits.Add64(w.lo, x.lo, 0)
+	return wide{w.hi + x.hi + int64(carry), lo}
+}
+
+// String returns the sum as a decimal number.
+func (w wide) String() string {
+	sum := new(big.Int).Lsh(big.NewInt(w.hi), 64)
+	return sum.Add(sum, new(big.Int).SetUint64(w.lo)).String()
 }
 
 // times returns w * n. Neither may be negative, and n must be small enough that the product fits in 128 bits.

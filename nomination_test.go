@@ -2,6 +2,8 @@ package orbit
 
 import (
 	"bytes"
+	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -65,6 +67,89 @@ func TestLowNominationStopsNoHighCapsule(t *testing.T) {
 	c.commits(placeOn("b", "n"))
 }
 
+// TestNominationsAreBoundedByTheAsk: a nomination claims no more than its nominee asks for, and on no more nodes than it
+// has capsules. Else one core may be nominated for a whole cluster.
+func TestNominationsAreBoundedByTheAsk(t *testing.T) {
+	ends := time.Unix(1e9, 0)
+	gpu := gpuSpec(2, 500)
+	gpu.Envelope.Reservation = Resources{CPU: 3}
+	gpu.Require = []Predicate{{Key: "gpu", Op: "Exists"}}
+	node := func(id NodeID, labels map[string]string) PutNode {
+		return PutNode{Node{ID: id, Labels: labels, Capacity: Resources{CPU: 100, Memory: 100}, Devices: Devices{Model: "A100", Count: 8}}}
+	}
+	gang := &Gang{ID: "g", Roles: []Role{
+		{Name: "r", Spec: cpuSpec(4), Members: []CapsuleID{"m1", "m2"}, Min: 1}, {Name: "gpu", Spec: gpu, Members: []CapsuleID{"m3"}},
+	}}
+	c := widely(t, node("n", nil), node("m", nil), node("gpu", map[string]string{"gpu": ""}), node("x", nil), node("y", nil),
+		submitOf(cpuSpec(4), "a"), submitOf(gpu, "b"), Submit{Gang: gang},
+		Submit{Gang: &Gang{ID: "huge", Roles: []Role{{Name: "r", Spec: cpuSpec(math.MaxInt64), Members: []CapsuleID{"h1", "h2"}}}}})
+	with := func(n NodeID, cpu int64, devices DeviceSet, milli int) NominatedRoom {
+		return NominatedRoom{Node: n, Room: Resources{CPU: cpu}, Devices: devices, Milli: milli}
+	}
+	for name, o := range map[string]struct {
+		do   Nominate
+		says string
+	}{
+		"more room":                            {Nominate{Capsule: "a", Parts: []NominatedRoom{partOn("n", 5)}}, `claims 5 of cpu on node "n"; capsule a asks for 4`},
+		"other room":                           {Nominate{Capsule: "a", Parts: []NominatedRoom{{Node: "n", Room: Resources{CPU: 4, Memory: 1}}}}, `claims 1 of memory on node "n"; capsule a asks for 0`},
+		"two nodes":                            {Nominate{Capsule: "a", Parts: []NominatedRoom{partOn("n", 2), partOn("m", 2)}}, `capsule a is nominated on 2 nodes; it can be placed on 1`},
+		"devices":                              {Nominate{Capsule: "a", Parts: []NominatedRoom{with("n", 4, 1, 1)}}, `claims 1 devices on node "n"; capsule a asks for 0`},
+		"more devices":                         {Nominate{Capsule: "b", Parts: []NominatedRoom{with("gpu", 3, 7, 500)}}, `claims 3 devices on node "gpu"; capsule b asks for 2`},
+		"more of devices":                      {Nominate{Capsule: "b", Parts: []NominatedRoom{with("gpu", 3, 3, 501)}}, `claims 501 milli of each device on node "gpu"; capsule b asks for 500`},
+		"more nodes than a gang":               {Nominate{Gang: "g", Parts: []NominatedRoom{partOn("n", 1), partOn("m", 1), partOn("x", 1), partOn("y", 1)}}, `gang g is nominated on 4 nodes; it can be placed on 3`},
+		"more than a gang":                     {Nominate{Gang: "g", Parts: []NominatedRoom{partOn("gpu", 12)}}, `claims 12 of cpu on node "gpu"; gang g asks for 11`},
+		"more than may be there":               {Nominate{Gang: "g", Parts: []NominatedRoom{partOn("n", 9)}}, `claims 9 of cpu on node "n"; gang g asks for 8`},
+		"more in all":                          {Nominate{Gang: "g", Parts: []NominatedRoom{partOn("n", 8), partOn("gpu", 4)}}, `claims 12 of cpu in all; gang g asks for 11`},
+		"devices of a gang":                    {Nominate{Gang: "g", Parts: []NominatedRoom{with("gpu", 3, 7, 500)}}, `claims 3 devices on node "gpu"; gang g asks for 2`},
+		"milli of a gang":                      {Nominate{Gang: "g", Parts: []NominatedRoom{with("gpu", 3, 3, 501)}}, `claims 501 milli of each device on node "gpu"; gang g asks for 500`},
+		"devices where no member may have any": {Nominate{Gang: "g", Parts: []NominatedRoom{with("n", 3, 3, 500)}}, `claims 2 devices on node "n"; gang g asks for 0`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o.do.Ends = ends
+			c := court{t, c.MemoryLedger}
+			r := c.mistakes(o.do)
+			require.Contains(t, r.Reason, o.says)
+			require.ErrorContains(t, r, "nominate no more than the nominee needs")
+			view := c.now()
+			v, refresh := viewOf(t, c.MemoryLedger, nil)
+			refresh()
+			var d Draft
+			d.Sync(v)
+			require.ErrorIs(t, d.Nominate(o.do), ErrInfeasible)
+			require.Equal(t, view.Revision(), c.now().Revision())
+		})
+	}
+	for name, do := range map[string]Nominate{
+		"all of it":    {Capsule: "a", Parts: []NominatedRoom{partOn("n", 4)}},
+		"less":         {Capsule: "b", Parts: []NominatedRoom{with("gpu", 1, 1, 1)}},
+		"its devices":  {Capsule: "b", Parts: []NominatedRoom{with("gpu", 3, 6, 500)}},
+		"on each node": {Gang: "g", Parts: []NominatedRoom{partOn("n", 4), partOn("m", 4), with("gpu", 3, 3, 500)}},
+		"in one place": {Gang: "g", Parts: []NominatedRoom{with("gpu", 11, 3, 500)}},
+		"a large gang": {Gang: "huge", Parts: []NominatedRoom{partOn("n", 100), partOn("m", 100)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			do.Ends = ends
+			c := court{t, c.MemoryLedger}
+			c.commits(do)
+			c.commits(Nominate{Capsule: do.Capsule, Gang: do.Gang})
+		})
+	}
+}
+
+// TestOldNominationsAreAppliedAgain: a history from before nominations were bounded by the ask is a fact.
+func TestOldNominationsAreAppliedAgain(t *testing.T) {
+	c := widely(t, cpuNode("n", 8), cpuNode("m", 8), submitOf(cpuSpec(1), "a"))
+	old := nominationOf("a", partOn("n", 8), partOn("m", 8))
+	c.mistakes(old)
+	s, err := c.now().Apply([]Change{{Revision: c.now().Revision() + 1, Do: old}})
+	require.NoError(t, err)
+	require.NoError(t, s.Verify())
+	require.Len(t, s.Capsule("a").Nomination().Parts, 2)
+	var text bytes.Buffer
+	require.NoError(t, s.Dump(&text))
+	require.NoError(t, new(State).Restore(&text))
+}
+
 // TestNominationsDoNotWaitForEachOther: nominations are no use. A has n1 and waits for n2, B the reverse; the first in
 // rank is placed as soon as what runs there has ended.
 func TestNominationsDoNotWaitForEachOther(t *testing.T) {
@@ -115,9 +200,10 @@ func TestHoldServesItsPlacement(t *testing.T) {
 
 // TestNominationKeepsOtherDimensions: only what is asked for is judged.
 func TestNominationKeepsOtherDimensions(t *testing.T) {
-	memory := &Spec{Envelope: Envelope{Reservation: Resources{Memory: 4}}}
+	memory, asks := &Spec{Envelope: Envelope{Reservation: Resources{Memory: 4}}}, gpuSpec(1, 600)
+	asks.Envelope.Reservation[CPU] = 4
 	c := widely(t, PutNode{Node{ID: "n", Capacity: Resources{CPU: 4, Memory: 4}, Devices: Devices{Model: "A100", Count: 2}}},
-		submitOf(cpuSpec(4), "a"), submitOf(memory, "b"), submitOf(gpuSpec(1, 500), "g1", "g2", "g3", "g4"))
+		submitOf(asks, "a"), submitOf(memory, "b"), submitOf(gpuSpec(1, 500), "g1", "g2", "g3", "g4"))
 	c.commits(Nominate{Capsule: "a", Ends: time.Unix(1e9, 0), Parts: []NominatedRoom{{Node: "n", Room: Resources{CPU: 4}, Devices: 0b01, Milli: 600}}})
 	c.commits(placeOn("b", "n"))
 	r := c.mistakes(Place{Capsule: "g1", Node: "n", Devices: 0b01})
@@ -132,7 +218,7 @@ func TestNominationKeepsOtherDimensions(t *testing.T) {
 // TestNominationLives: renewals keep the place among equals until there are too many, and what has ended never comes back.
 func TestNominationLives(t *testing.T) {
 	c := court{t, &MemoryLedger{Bounds: Limits{NominatedShare: 100, Renewals: 2}}}
-	c.commits(cpuNode("n", 8), submitOf(cpuSpec(2), "a", "b"))
+	c.commits(cpuNode("n", 8), submitOf(cpuSpec(3), "a", "b"))
 	first := c.commits(nominationOf("a", partOn("n", 2)))
 	c.commits(nominationOf("b", partOn("n", 2)))
 	of := func(id CapsuleID) *Nomination { return c.now().Capsule(id).Nomination() }
@@ -176,7 +262,7 @@ func TestNominationOfAnEndedGang(t *testing.T) {
 
 // TestNominationBounds: capacity, the share, how many there are on a node, and that its node stays.
 func TestNominationBounds(t *testing.T) {
-	c := newCourt(t, cpuNode("n", 100), cpuNode("m", 100), submitOf(rankedSpec(0, 1), "a", "b"), submitOf(rankedSpec(9, 1), "top"))
+	c := newCourt(t, cpuNode("n", 100), cpuNode("m", 100), submitOf(rankedSpec(0, 200), "a", "b"), submitOf(rankedSpec(9, 10), "top"))
 	c.mistakes(nominationOf("a", partOn("n", 101)))
 	c.mistakes(nominationOf("a", partOn("x", 1)))
 	c.mistakes(nominationOf("x", partOn("n", 1)))
@@ -204,7 +290,7 @@ func TestNominationBounds(t *testing.T) {
 // TestNominationThatMakesWayMayHaveEnded: a proposal that nominates is not lost because what it ends for that has ended by
 // itself; one that only ends is, and so is one that has not said which.
 func TestNominationThatMakesWayMayHaveEnded(t *testing.T) {
-	c := newCourt(t, cpuNode("n", 100), submitOf(rankedSpec(0, 1), "a", "b"), submitOf(rankedSpec(9, 1), "top"))
+	c := newCourt(t, cpuNode("n", 100), submitOf(rankedSpec(0, 5), "a", "b"), submitOf(rankedSpec(9, 10), "top"))
 	made := c.commits(nominationOf("a", partOn("n", 5)))
 	c.commits(placeOn("a", "n"), nominationOf("b", partOn("n", 5)))
 	c.mistakes(Nominate{Capsule: "a", Since: made})
@@ -219,8 +305,8 @@ func TestNominationThatMakesWayMayHaveEnded(t *testing.T) {
 // TestNominationOfGang: its first placement ends the nomination, and so does the end of a member.
 func TestNominationOfGang(t *testing.T) {
 	g := &Gang{ID: "g", Roles: []Role{
-		{Name: "r", Spec: rankedSpec(7, 2), Members: []CapsuleID{"g1", "g2"}, Min: 1},
-		{Name: "s", Spec: rankedSpec(3, 1), Members: []CapsuleID{"g3"}},
+		{Name: "r", Spec: rankedSpec(7, 3), Members: []CapsuleID{"g1", "g2"}, Min: 1},
+		{Name: "s", Spec: rankedSpec(3, 2), Members: []CapsuleID{"g3"}},
 	}}
 	c := widely(t, cpuNode("n", 8), Submit{Gang: g}, submitOf(rankedSpec(5, 1), "b"))
 	whole := Nominate{Gang: "g", Aged: 1, Parts: []NominatedRoom{partOn("n", 8)}, Ends: time.Unix(1e9, 0)}
@@ -238,10 +324,10 @@ func TestNominationOfGang(t *testing.T) {
 // TestNominationSurvivesDump: dump, restore and replay agree.
 func TestNominationSurvivesDump(t *testing.T) {
 	c := widely(t, cpuNode("n", 8), cpuNode("m", 8), submitOf(cpuSpec(2), "a", "b", "x"),
-		Submit{Gang: &Gang{ID: "g", Roles: []Role{{Name: "r", Spec: cpuSpec(1), Members: []CapsuleID{"g1"}}}}})
-	c.commits(nominationOf("a", partOn("n", 2), partOn("m", 2)))
+		Submit{Gang: &Gang{ID: "g", Roles: []Role{{Name: "r", Spec: cpuSpec(7), Members: []CapsuleID{"g1"}}}}})
+	c.commits(nominationOf("a", partOn("n", 2)))
 	c.commits(nominationOf("b", partOn("n", 2)))
-	c.commits(nominationOf("b"), Nominate{Gang: "g", Parts: []NominatedRoom{partOn("m", 6)}, Ends: time.Unix(1e9, 0)})
+	c.commits(nominationOf("b"), Nominate{Gang: "g", Parts: []NominatedRoom{partOn("m", 7)}, Ends: time.Unix(1e9, 0)})
 	var text, again bytes.Buffer
 	require.NoError(t, c.now().Dump(&text))
 	restored := &State{}
@@ -301,4 +387,32 @@ func TestBorrowerReadsItsLender(t *testing.T) {
 		require.ElementsMatch(t, is.reads, reads.Capsules)
 		require.Equal(t, []CapsuleID{is.capsule}, writes.Capsules)
 	}
+}
+
+// TestWhatKeepsANode: the refusal of a RemoveNode names what is left on the node, who ends it, and what can be done.
+func TestWhatKeepsANode(t *testing.T) {
+	gang := &Gang{ID: "g", Roles: []Role{{Name: "r", Spec: cpuSpec(1), Members: []CapsuleID{"m"}}}}
+	c := widely(t, cpuNode("n", 4), cpuNode("m", 4), submitOf(cpuSpec(1), "a", "b"), Submit{Gang: gang})
+	leave := RemoveNode{"n"}
+	made := c.commits(nominationOf("a", partOn("n", 1)))
+	c.commits(Nominate{Gang: "g", Ends: time.Unix(1e9, 0), Parts: []NominatedRoom{partOn("m", 1)}})
+	r := c.mistakes(leave)
+	require.ErrorContains(t, r, fmt.Sprintf(`node "n" is nominated for capsule a since revision %d; nothing it rests on has changed since its view; cordon the node; then the engine of capsule a ends the nomination, `, made))
+	require.ErrorContains(t, r, "or any engine does after 2001-09-09T01:46:40Z; or end it before the node leaves, by a Nominate of capsule a without Parts")
+	require.ErrorContains(t, c.mistakes(RemoveNode{"m"}), "then the engine of gang g ends")
+	conflict := c.refuses(ErrConflict, Proposal{Do: []Commitment{leave}})
+	require.ErrorContains(t, conflict, "cordon the node", "planning again helps nobody")
+	cordoned := c.now().Node("n").Node.Clone()
+	cordoned.State = Cordoned
+	c.commits(PutNode{cordoned})
+	require.ErrorContains(t, c.mistakes(leave), "wait until the engine of capsule a ends the nomination, because the node can no longer serve it")
+	c.commits(Nominate{Capsule: "a"}, leave) // as it says
+
+	c.commits(PutNode{Node{ID: "n", Capacity: Resources{CPU: 4}, Confirms: true}})
+	c.commits(placeOn("b", "n"))
+	require.ErrorContains(t, c.mistakes(leave), "move or release the capsules")
+	c.commits(c.says("b", Confirm{Begun: true}))
+	c.commits(Release{Capsule: "b", Final: true})
+	require.ErrorContains(t, c.mistakes(leave), "wait until its agent confirms that it has stopped; if the node is gone, put it as Lost first")
+	c.commits(PutNode{Node{ID: "n", State: Lost}}, leave) // as it says
 }

@@ -133,10 +133,10 @@ func compares(op, label, bound string) bool {
 // canonical returns a copy of p in canonical form: values are sorted, values that form a set have no repetition, and
 // numbers are in plain decimal form.
 func (p Predicate) canonical() Predicate {
-	p.Values = slices.Clone(p.Values)
-	p.Terms = slices.Clone(p.Terms)
+	p.Values = cloned(p.Values)
+	p.Terms = cloned(p.Terms)
 	for i, term := range p.Terms {
-		p.Terms[i] = slices.Clone(term)
+		p.Terms[i] = cloned(term)
 		for k := range term {
 			p.Terms[i][k] = term[k].canonical()
 		}
@@ -146,7 +146,7 @@ func (p Predicate) canonical() Predicate {
 	}
 	slices.Sort(p.Values)
 	if p.Op != "Gt" && p.Op != "Lt" { // which take exactly one, and are wrong with two
-		p.Values = slices.Compact(p.Values)
+		p.Values = slices.Clip(slices.Compact(p.Values))
 	}
 	return p
 }
@@ -587,8 +587,12 @@ func (r *predicateReader) word() string {
 func sorted(words []string) []string {
 	c := slices.Clone(words)
 	slices.Sort(c)
-	return slices.Compact(c)
+	return slices.Clip(slices.Compact(c))
 }
+
+// cloned returns a copy of a list without unused capacity, so an append to a plain copy of a record that has it writes
+// to memory of its own.
+func cloned[T any](list []T) []T { return slices.Clip(slices.Clone(list)) }
 
 // text returns the misfit in words that complete "n nodes ...".
 func (m Misfit) text(spec *Spec, names *dimensionNames) string {
@@ -627,7 +631,7 @@ func singular(why string) string {
 		return "does" + rest
 	case "have":
 		return "has" + rest
-	case "hold", "lack", "wait":
+	case "fit", "hold", "lack", "wait":
 		return verb + "s" + rest
 	}
 	return why

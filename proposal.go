@@ -18,7 +18,11 @@ type Revision uint64
 // Proposal asks a ledger to commit all of Do, in order, if every bet in If holds; or else nothing. A ledger keeps none
 // of the slices after Propose has returned.
 type Proposal struct {
-	// ID identifies the proposal, which is applied at most once. Never use the id of one proposal for another.
+	// ID identifies the proposal, which is applied at most once; zero: each call is another proposal. Never use the id of
+	// one proposal for another. A ledger finds the id in the records of the capsules that the proposal places, or among
+	// the ids of proposals that place nothing. There it refuses another proposal as [ErrInvalid], as long as its history
+	// has the commit of the first. Afterwards it cannot tell the two apart, because it remembers ids and not what was
+	// proposed, and answers with the revision of that commit.
 	ID ProposalID
 	// View is the revision of the view on which the proposal was planned. It tells a conflict (the obstacle is newer
 	// than View) from a mistake (infeasible). It also tells a capsule from a later one with the same id: a commitment
@@ -108,7 +112,7 @@ func (c *cloner) own(list []Commitment) {
 			do.Spec = c.spec(do.Spec)
 			list[i] = do
 		case Nominate:
-			do.Parts = slices.Clone(do.Parts)
+			do.Parts = cloned(do.Parts)
 			list[i] = do
 		}
 	}
@@ -117,17 +121,21 @@ func (c *cloner) own(list []Commitment) {
 // submit copies the ids, the spec and the gang.
 func (c *cloner) submit(s Submit) Submit {
 	s.IDs, s.Spec, s.Labels = slices.Clone(s.IDs), c.spec(s.Spec), maps.Clone(s.Labels)
-	if s.Gang == nil {
-		return s
+	if s.Gang != nil {
+		s.Gang = c.gang(s.Gang)
 	}
-	gang := *s.Gang
-	gang.Levels, gang.Roles = slices.Clone(gang.Levels), slices.Clone(gang.Roles)
-	for i := range gang.Roles {
-		r := &gang.Roles[i]
-		r.Members, r.Spec = slices.Clone(r.Members), c.spec(r.Spec)
-	}
-	s.Gang = &gang
 	return s
+}
+
+// gang copies a gang.
+func (c *cloner) gang(g *Gang) *Gang {
+	own := *g
+	own.Levels, own.Roles = cloned(g.Levels), cloned(g.Roles)
+	for i := range own.Roles {
+		r := &own.Roles[i]
+		r.Members, r.Spec = cloned(r.Members), c.spec(r.Spec)
+	}
+	return &own
 }
 
 // spec copies a spec: once for consecutive uses of the same one, and not at all if a ledger has handed it out.
@@ -153,8 +161,10 @@ type PutNode struct {
 	Node Node `json:"node"`
 }
 
-// RemoveNode lets a node leave. It is refused while capsules, [Remains] or holds are on the node. For a dead node, put
-// it as Lost, release its capsules in batches, then remove it.
+// RemoveNode lets a node leave. It is refused while capsules, [Remains] or holds are on the node, and while it is
+// nominated. For a dead node, put it as Lost, release its capsules in batches, then remove it. The engine of a nominee ends
+// its nomination on a node that is not ready; where that engine does not run, end it in the proposal that removes the
+// node (a [Nominate] without Parts).
 type RemoveNode struct {
 	// Node is the node to remove.
 	Node NodeID `json:"node"`
@@ -208,7 +218,8 @@ type Place struct {
 //
 //   - from a Lost node, as a loss;
 //   - from a Cordoned node, if budgets allow it and the gang of the capsule stays whole, at its minimums, or unplaced;
-//   - from any node for a whole gang, one member of which is on a Cordoned node;
+//   - from any node for a whole gang that is broken, or one member of which is on a Cordoned node; budgets count too;
+//   - from any node for a capsule that waits to begin ([State.Waiting]): it has never run there, so no rule is judged;
 //   - with Stopped.
 type Release struct {
 	// Capsule is the capsule to release; empty if Hold is set.
@@ -221,6 +232,10 @@ type Release struct {
 	// returns to pending from any node, as a loss. Only the agent of the node says so, in a proposal that contains only
 	// releases that are Stopped or Final, and placements of capsules that have stopped.
 	Stopped bool `json:"stopped,omitempty"`
+	// At is when the capsule failed, if Stopped is set, or when it was released to pending, by the proposer's clock; an
+	// engine sets it where a plan leaves it 0. A ledger stores it with the [Failures] of the capsule and never compares
+	// it with a clock. 0 for a final release and for a hold.
+	At Instant `json:"at,omitempty"`
 	// Hold is the hold to release; empty if Capsule is set.
 	Hold HoldID `json:"hold,omitempty"`
 }
@@ -345,7 +360,8 @@ var (
 	// ErrInfeasible: the proposal never held, even in its own view. This is the navigator's mistake; a rising count
 	// means that it repeats the mistake.
 	ErrInfeasible = errors.New("infeasible")
-	// ErrInvalid: the proposal is malformed, or over the ledger's limits. It is refused before any state is looked at.
+	// ErrInvalid: the proposal is wrong in every state: it is malformed, or over the ledger's limits, or it rests on a
+	// record that was changed through a plain copy of what the ledger returned ([Node.Clone], [Spec.Clone]).
 	ErrInvalid = errors.New("invalid")
 	// ErrNewer: stored data has a field or a kind that this version of orbit does not know. It was written by a newer
 	// version, and is not damaged. The error is ErrInvalid, too.

@@ -45,6 +45,8 @@ type queue struct {
 	// roused: a change has brought work, or room for parked work, since roused was last set to false.
 	roused bool
 	out    []*Capsule
+	// The entries of capsules whose last starts have failed, until they may be planned again.
+	delayed heap.Heap[delayedEntry]
 	// The rule by which work rises while it waits (nil: it does not), and the instant at which the view was made.
 	aging *aging.Book
 	now   Instant
@@ -58,7 +60,9 @@ type class struct {
 	head int
 	// Entries out of that order: those that were given back, or whose capsules are pending again.
 	back heap.Heap[entry]
-	// The entries of nominees, which come before all others.
+	// The entries of members of broken gangs, which come before all others.
+	urgent heap.Heap[entry]
+	// The entries of nominees, which come before all others but the urgent ones.
 	nominees heap.Heap[nomineeEntry]
 	// valid is the number of valid entries when void ones were last dropped. at is the position in ready; -1: the class
 	// is not in it.
@@ -79,7 +83,10 @@ func (a entry) Before(b entry) bool { return a.submitted < b.submitted }
 
 // clear drops all entries and parked classes. From then on the given state decides which entries are valid.
 func (q *queue) clear(state *State) {
+	reasons := q.parked.reasons
+	reasons.unparkAll()
 	*q = queue{state: state, classes: map[*Spec]*class{}, parked: newParking(), recalled: map[*Spec]bool{}, aging: q.aging, now: q.now}
+	q.parked.reasons = reasons
 }
 
 // absorb applies one change of the ledger. It reports whether there is new work, or new room for parked work.
@@ -120,16 +127,21 @@ func (q *queue) absorb(c *Change, state *State, owns func(owner string, spec *Sp
 	return woken
 }
 
-// push files a pending capsule by its slot. It reports whether that is new work; it is not if the class is parked.
+// push files a pending capsule by its slot. It reports whether that is new work; it is not if the class is parked, or if
+// the capsule has to wait because its last starts have failed.
 func (q *queue) push(slot uint32, c *Capsule) bool {
 	q.see(c)
+	return !q.delay(slot, c) && q.file(entry{slot, c.Changed, c.Submitted}, c)
+}
+
+// file files a pending capsule under its class, and reports whether the class is not parked.
+func (q *queue) file(e entry, c *Capsule) bool {
 	k := q.class(c.Spec)
 	if k.size() >= 2*k.valid+compactFrom {
 		q.compact(k)
 	}
-	e := entry{slot, c.Changed, c.Submitted}
-	if n := len(k.fifo); c.Nomination().Lives() || n > k.head && e.Before(k.fifo[n-1]) {
-		k.putBack(e, c)
+	if n := len(k.fifo); c.Nomination().Lives() || q.state.inBroken(c) || n > k.head && e.Before(k.fifo[n-1]) {
+		k.putBack(e, c, q.state)
 	} else {
 		k.fifo = append(k.fifo, e)
 	}
@@ -152,7 +164,9 @@ func (q *queue) class(spec *Spec) *class {
 const compactFrom = 1024
 
 // size returns the number of entries, void ones included.
-func (k *class) size() int { return len(k.fifo) - k.head + len(k.back) + len(k.nominees) }
+func (k *class) size() int {
+	return len(k.fifo) - k.head + len(k.back) + len(k.nominees) + len(k.urgent)
+}
 
 // compact drops the void entries of a class: their capsules were released, changed, or placed by other engines.
 func (q *queue) compact(k *class) {
@@ -163,11 +177,13 @@ func (q *queue) compact(k *class) {
 		}
 	}
 	k.fifo, k.head = fifo, 0
-	back := k.back
-	k.back = nil
-	for _, e := range back {
-		if q.valid(e) != nil {
-			k.back.Push(e)
+	for _, all := range []*heap.Heap[entry]{&k.back, &k.urgent} {
+		entries := *all
+		*all = nil
+		for _, e := range entries {
+			if q.valid(e) != nil {
+				all.Push(e)
+			}
 		}
 	}
 	nominees := k.nominees
@@ -182,13 +198,16 @@ func (q *queue) compact(k *class) {
 
 // first returns the next entry of the class. It requires that there is one.
 func (k *class) first() entry {
-	if len(k.nominees) > 0 {
+	switch {
+	case len(k.urgent) > 0:
+		return k.urgent[0]
+	case len(k.nominees) > 0:
 		return k.nominees[0].entry
 	}
 	return k.eldest()
 }
 
-// eldest returns the next entry that is not a nominee. It requires that there is one.
+// eldest returns the next entry that is neither urgent nor a nominee. It requires that there is one.
 func (k *class) eldest() entry {
 	if k.head == len(k.fifo) || (len(k.back) > 0 && k.back[0].Before(k.fifo[k.head])) {
 		return k.back[0]
@@ -202,7 +221,10 @@ func (k *class) empty() bool { return k.size() == 0 }
 // pop removes and returns the next entry. The fifo moves to the front of its array once more than half of the array is
 // spent.
 func (k *class) pop() entry {
-	if len(k.nominees) > 0 {
+	switch {
+	case len(k.urgent) > 0:
+		return k.urgent.Pop()
+	case len(k.nominees) > 0:
 		return k.nominees.Pop().entry
 	}
 	e := k.first()
@@ -285,7 +307,7 @@ func (q *queue) giveBack(entries []entry, n int) []entry {
 
 func (q *queue) putBack(e entry, c *Capsule) {
 	k := q.class(c.Spec)
-	k.putBack(e, c)
+	k.putBack(e, c, q.state)
 	q.fix(k)
 }
 
@@ -304,7 +326,7 @@ func (q *queue) fix(k *class) {
 	case k.empty() || k.spot != nil:
 		q.ready.remove(k)
 	default:
-		turn := readyTurn{priority: k.spec.Priority, submitted: k.first().submitted, nominee: k.nominee(), class: k}
+		turn := readyTurn{priority: k.spec.Priority, submitted: k.first().submitted, urgent: len(k.urgent) > 0, nominee: k.nominee(), class: k}
 		if q.aging != nil {
 			q.age(&turn)
 		}
@@ -317,12 +339,13 @@ func (q *queue) fix(k *class) {
 	}
 }
 
-// readyTurn is a class that has work, with the key that decides when it is served: higher priority first, then nominees
-// by rank, then the class whose first entry was submitted first. With aging, priority is the number of the band and
-// submitted the turn within the band (queue.age).
+// readyTurn is a class that has work, with the key that decides when it is served: higher priority first, then members of
+// broken gangs, then nominees by rank, then the class whose first entry was submitted first. With aging, priority is the
+// number of the band and submitted the turn within the band (queue.age).
 type readyTurn struct {
 	submitted uint64
 	priority  int32
+	urgent    bool
 	// The nomination of the first entry; nil: it has none.
 	nominee *Nomination
 	class   *class
@@ -333,6 +356,9 @@ type readyTurn struct {
 func (t *readyTurn) before(o *readyTurn) bool {
 	if t.priority != o.priority {
 		return t.priority > o.priority
+	}
+	if t.urgent != o.urgent {
+		return t.urgent
 	}
 	if t.nominee != nil || o.nominee != nil {
 		return o.nominee == nil || t.nominee != nil && t.nominee.Outranks(o.nominee)
@@ -489,13 +515,13 @@ func (q *queue) see(c *Capsule) {
 	})
 }
 
-// age sets the turn of a class when aging is on. A class always serves its nominees first. Therefore its turn is that
-// of its first nominee, or that of its eldest other entry if this one is earlier.
+// age sets the turn of a class when aging is on. A class always serves members of broken gangs and its nominees first.
+// Therefore its turn is that of the first of these, or that of its eldest other entry if this one is earlier.
 func (q *queue) age(t *readyTurn) {
 	k := t.class
-	t.nominee = nil
+	t.urgent, t.nominee = false, nil
 	t.priority, t.submitted = q.turnOf(k.first(), k.spec)
-	if len(k.nominees) > 0 && k.size() > len(k.nominees) {
+	if n := len(k.nominees) + len(k.urgent); n > 0 && k.size() > n {
 		_, turn := q.turnOf(k.eldest(), k.spec)
 		t.submitted = min(t.submitted, turn)
 	}
@@ -547,8 +573,8 @@ func (q *queue) takeTrial() {
 	}
 }
 
-// roomEnd is an end that the owner of the view has to propose: of a hold or a protection, when (at) and by which
-// commitment (do).
+// roomEnd is an end that the owner of the view has to propose: of a hold, a protection, or a nomination whose Ends is too
+// late, when (at) and by which commitment (do).
 type roomEnd struct {
 	at time.Time
 	do Commitment
@@ -557,7 +583,7 @@ type roomEnd struct {
 // Before orders ends, soonest first.
 func (a roomEnd) Before(b roomEnd) bool { return a.at.Before(b.at) }
 
-// lives reports whether the hold or the protection that an end is for still exists, unchanged.
+// lives reports whether what an end is for still exists, unchanged.
 func (s *State) lives(end roomEnd) bool {
 	switch do := end.do.(type) {
 	case Release:
@@ -566,12 +592,27 @@ func (s *State) lives(end roomEnd) bool {
 	case Protect:
 		p, _ := s.protected.Get(protection{capsule: do.Capsule})
 		return p.since == do.Since
+	case Nominate:
+		n := s.nominationOf(do.Capsule, do.Gang)
+		return n.Lives() && n.Made == do.Since
 	}
 	return false
 }
 
-// foresee schedules the end of the hold or the protection that a change begins. The time of a protection counts from
-// the instant of the view.
+// nominationOf returns the nomination of a capsule, or of a gang if gang is not empty; nil: there is none.
+func (s *State) nominationOf(capsule CapsuleID, gang GangID) *Nomination {
+	if g := s.Gang(gang); g != nil {
+		return g.Nomination
+	}
+	if c := s.Capsule(capsule); c != nil {
+		return c.Nomination()
+	}
+	return nil
+}
+
+// foresee schedules the end of the hold, the protection or the nomination that a change begins. The time of a protection
+// counts from the instant of the view, and so does that of a nomination. A nomination whose Ends comes first is left to
+// lapsed.
 func (v *View) foresee(c *Change) {
 	switch do := c.Do.(type) {
 	case Hold:
@@ -580,16 +621,27 @@ func (v *View) foresee(c *Change) {
 		if do.For > 0 {
 			v.ends.Push(roomEnd{v.now.Add(do.For), Protect{Capsule: do.Capsule, Since: c.Revision}})
 		}
+	case Nominate:
+		if at := v.now.Add(v.state.limits.LongestNomination()); len(do.Parts) > 0 && do.Ends.After(at) {
+			v.ends.Push(roomEnd{at, Nominate{Capsule: do.Capsule, Gang: do.Gang, Since: c.Revision}})
+		}
 	}
 }
 
-// findEnds schedules anew the ends of all holds and protections that exist. A protection that was scheduled before
-// keeps its end, so its time does not start again.
+// findEnds schedules anew the ends of all holds, protections and nominations that exist. Protections and nominations that
+// were scheduled before keep their ends, so their time does not start again.
 func (v *View) findEnds(from *source) {
-	known := map[CapsuleID]roomEnd{}
+	known, nominated := map[CapsuleID]roomEnd{}, map[*Nomination]roomEnd{}
 	for _, end := range slices.Concat(v.ends, v.ending) {
-		if do, ok := end.do.(Protect); ok && v.state.lives(end) {
-			known[do.Capsule] = end
+		switch do := end.do.(type) {
+		case Protect:
+			if v.state.lives(end) {
+				known[do.Capsule] = end
+			}
+		case Nominate:
+			if v.state.lives(end) {
+				nominated[v.state.nominationOf(do.Capsule, do.Gang)] = end
+			}
 		}
 	}
 	if v.ends, v.ending = v.ends[:0], v.ending[:0]; !from.holds {
@@ -605,10 +657,19 @@ func (v *View) findEnds(from *source) {
 		}
 		v.ends.Push(end)
 	}
+	latest := v.now.Add(v.state.limits.LongestNomination())
+	v.state.lapses.DescendGreaterThan(&Nomination{Ends: latest, Rank: math.MaxInt32}, func(n *Nomination) bool {
+		end := nominated[n]
+		if end.do == nil {
+			end = roomEnd{latest, n.ending().Do[0]}
+		}
+		v.ends.Push(end)
+		return true
+	})
 }
 
-// ended returns the commitments that end the holds and protections whose time has passed, and forgets those that no
-// longer exist. It returns a commitment again in every pass until it is committed, because a proposal may fail.
+// ended returns the commitments that end the holds, protections and nominations whose time has passed, and forgets those
+// that no longer exist. It returns a commitment again in every pass until it is committed, because a proposal may fail.
 func (v *View) ended(now time.Time) (out []Commitment) {
 	for _, end := range v.ending {
 		v.ends.Push(end)
@@ -678,12 +739,16 @@ func (q *queue) slots() (slots []uint32) {
 	for _, k := range q.classes {
 		add(k.fifo[k.head:]...)
 		add(k.back...)
+		add(k.urgent...)
 		for _, e := range k.nominees {
 			add(e.entry)
 		}
 	}
 	for _, t := range q.trials {
 		add(t.entry)
+	}
+	for _, e := range q.delayed {
+		add(e.entry)
 	}
 	add(q.batch...)
 	add(q.held...)

@@ -19,11 +19,15 @@ type nomineeEntry struct {
 // Before orders nominees of one class by rank.
 func (e nomineeEntry) Before(o nomineeEntry) bool { return e.of.Outranks(o.of) }
 
-// putBack files an entry that is out of order: its capsule is no newer than the others of its class, or is nominated.
-func (k *class) putBack(e entry, c *Capsule) {
-	if c.Nomination().Lives() {
+// putBack files an entry that is out of order: its capsule is no newer than the others of its class, is nominated, or is
+// a member of a broken gang.
+func (k *class) putBack(e entry, c *Capsule, state *State) {
+	switch {
+	case state.inBroken(c):
+		k.urgent.Push(e)
+	case c.Nomination().Lives():
 		k.nominees.Push(nomineeEntry{e, c.Nomination()})
-	} else {
+	default:
 		k.back.Push(e)
 	}
 }

@@ -41,6 +41,8 @@ type parking struct {
 	placed map[NodeID]bool
 	// ends has an entry for each time that a class was parked. An entry is void if its spot is no longer parked.
 	ends heap.Heap[parkEnd]
+	// Where the engine keeps why classes are parked; nil: the queue is not an engine's.
+	reasons *reasonBook
 	// found is a buffer for the results of search.
 	found []*least.Item[*spot]
 	// looked counts the classes and boxes that searches have examined.
@@ -50,8 +52,9 @@ type parking struct {
 // spot is the record of a class that is parked, or that waits for room without being parked.
 type spot struct {
 	class *class
-	// until is when the class is tried again in any case.
-	until time.Time
+	// Why the class is parked, since when, and when it is tried again in any case.
+	why          error
+	began, until time.Time
 	// near has the domains to which Spec.Near binds the class, and in which alone a node may help; nil: any node may.
 	near  *nearby
 	items []shelved
@@ -104,16 +107,17 @@ func (q *queue) park(m *misfitting, until time.Time) bool {
 	if s := q.parked.waiting[spec]; s != nil {
 		q.parked.remove(s)
 	}
-	k := q.class(spec)
+	k, began := q.class(spec), q.now.Time()
 	fresh := k.spot == nil
 	if !fresh {
 		if !k.spot.trial {
 			return false
 		}
+		began = k.spot.began
 		q.unpark(k.spot)
 		k = q.class(spec) // unpark has forgotten the class if it has no entries
 	}
-	s := &spot{class: k, until: until, near: m.near, ruled: m.ruled, rest: m.rest, evicts: m.evicts, ceiling: q.state.limits.ceiling(spec.Priority)}
+	s := &spot{class: k, why: m.why, began: began, until: until, near: m.near, ruled: m.ruled, rest: m.rest, evicts: m.evicts, ceiling: q.state.limits.ceiling(spec.Priority)}
 	if m.kept {
 		s.covered = q.state.covered
 	}
@@ -191,6 +195,7 @@ func (p *parking) add(s *spot) {
 		return
 	}
 	p.spots[spec] = s
+	p.reasons.park(s)
 	p.addRest(s)
 	if s.covered != nil {
 		p.kept[s] = true
@@ -220,6 +225,7 @@ func (p *parking) remove(s *spot) {
 		delete(p.waiting, s.class.spec)
 	} else {
 		delete(p.spots, s.class.spec)
+		p.reasons.unpark(s.class.spec)
 		delete(p.kept, s)
 		p.removeRest(s)
 	}
@@ -236,9 +242,9 @@ func (p *parking) remove(s *spot) {
 		}
 	}
 	if len(p.spots) == 0 && len(p.waiting) == 0 { // maps do not shrink
-		found, looked := p.found, p.looked
+		was := *p
 		*p = newParking()
-		p.found, p.looked = found, looked
+		p.reasons, p.found, p.looked = was.reasons, was.found, was.looked
 	}
 }
 

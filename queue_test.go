@@ -261,6 +261,10 @@ func (d *queueDuel) invariant(t *rapid.T) {
 		items += len(s.items)
 	}
 	require.Len(t, p.spots, len(d.parked))
+	require.Len(t, p.reasons.parked, len(d.parked))
+	for spec, s := range p.spots {
+		require.Same(t, s, p.reasons.parked[spec], "what is read beside the engine")
+	}
 	require.Len(t, p.ties, len(ties))
 	for tie, n := range ties {
 		require.Len(t, p.ties[tie], n)
@@ -284,6 +288,7 @@ func TestQueueAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := &queueDuel{chaos: &chaos{ledger: &MemoryLedger{Bounds: Limits{Terminal: 2, NominatedShare: 100}}, now: time.Unix(1000, 0)}, parked: map[*Spec]*parkedModel{}}
 		d.state = snapshotOf(t, d.ledger)
+		d.queue.parked.reasons = &reasonBook{}
 		d.queue.clear(d.state)
 		t.Repeat(map[string]func(*rapid.T){
 			"submit": d.submit, "submit more": d.submit, "place": d.place, "release": d.release, "assign": d.assign,

@@ -250,9 +250,12 @@ type Limits struct {
 	Renewals int `json:"renewals"`
 	// Protect is the longest time for which a capsule may be protected ([Protect]); 0: 10 minutes.
 	Protect time.Duration `json:"protect,omitempty"`
+	// Nominate is the longest time for which engines let a nomination claim its room, counted from when they first see
+	// it, however late its end is ([Nominate.Ends]); 0: 1 hour. LongestNomination returns it.
+	Nominate time.Duration `json:"nominate,omitempty"`
 	// TruceFrom and TruceTo bound a range of priorities, both ends included. A capsule with a priority in the range is
-	// never evicted for another capsule with a priority in the range. They are equal by default, and then forbid
-	// nothing.
+	// never evicted for another capsule with a priority in the range, unless its gang is broken and gives way to another
+	// broken gang ([State.Precedes]). They are equal by default, and then forbid nothing.
 	TruceFrom int32 `json:"truceFrom,omitempty"`
 	TruceTo   int32 `json:"truceTo,omitempty"`
 }
@@ -274,6 +277,7 @@ func (l Limits) withDefaults() Limits {
 	l.NominationAging = limit(l.NominationAging, 10)
 	l.Renewals = limit(l.Renewals, 8)
 	l.Protect = min(max(l.Protect, 0), maxProtect) // 0 stays, as in the records of ledgers that are older than it
+	l.Nominate = min(max(l.Nominate, 0), maxProtect)
 	l.TruceTo = max(l.TruceFrom, l.TruceTo)
 	return l
 }
@@ -295,7 +299,10 @@ const maxLimit = 1 << 30
 // longestProtection returns the longest time for which a capsule may be protected.
 func (l *Limits) longestProtection() time.Duration { return cmp.Or(l.Protect, 10*time.Minute) }
 
-// maxProtect keeps the ends of protections within what a time can hold.
+// LongestNomination returns the longest time for which engines let a nomination claim its room.
+func (l Limits) LongestNomination() time.Duration { return cmp.Or(l.Nominate, time.Hour) }
+
+// maxProtect keeps the ends of protections and nominations within what a time can hold.
 const maxProtect = 366 * 24 * time.Hour
 
 // limit returns n, or the default where n is not positive, and never more than maxLimit.

@@ -42,7 +42,8 @@ type Score interface {
 //
 // Hard requirements filter, soft forces score, lower is better. Equal values go by tie, and then by a hash of the node
 // with the engine's seed, so that navigators with different seeds do not herd onto one node; with seed 0 they go by
-// node id. Where the view has parts ([View.Part]), a node in a lower part comes before all nodes in higher ones. A
+// node id. Where the view has parts ([View.Part]), a node in a lower part comes before all nodes in higher ones. Before
+// all this, a node that is no last resort ([Draft.LastResort]) comes before all that are. A
 // placement engine belongs to one navigator and is not safe for concurrent use. It may keep an index of the nodes of
 // the draft that it was last used with, so use each engine with one draft.
 type PlacementEngine interface {
@@ -135,13 +136,22 @@ func (s *draftStep) withdraws() bool {
 // runsElsewhere reports whether a capsule that is placed again may still run on its former node.
 func (c *Capsule) runsElsewhere() bool { return c.Remains() != nil || c.Begun }
 
-// confirming returns the first node that confirms and on which a capsule fits; if there is none, the given choice. It
-// searches all nodes, because placement engines choose for a spec and do not know the state of one capsule, and such
-// capsules are few.
+// confirming returns the first node that confirms and on which a capsule fits, a last resort only if there is no other;
+// if there is none, the given choice. It searches all nodes, because placement engines choose for a spec and do not know
+// the state of one capsule, and such capsules are few.
 func (d *Draft) confirming(c *Capsule, choice Choice) Choice {
+	found := false
 	for n := range d.Nodes() {
-		if devices, ok := n.PickDevices(c.Spec); ok && n.Node.Confirms && d.Misfit(n, c.Spec) == (Misfit{}) {
-			return Choice{Node: n, Devices: devices, Note: choice.Note}
+		devices, ok := n.PickDevices(c.Spec)
+		if !ok || !n.Node.Confirms || d.Misfit(n, c.Spec) != (Misfit{}) {
+			continue
+		}
+		last := d.LastResort(n, c.Spec)
+		if !found || !last {
+			choice, found = Choice{Node: n, Devices: devices, Note: choice.Note}, true
+		}
+		if !last {
+			break
 		}
 	}
 	return choice
@@ -183,8 +193,10 @@ type Choice struct {
 
 // NoFit tells why no node takes a capsule. The zero value has no counts; [Draft.NoFit] makes a NoFit from counts, and
 // [Draft.Diagnose] one that counts the nodes when it is first read, because most never are. The answer does not depend
-// on when it is read: it is about the view on which was planned, less what the plan had given away by then. A NoFit
-// that has not been read yet keeps that state in memory. Its methods may be called from any goroutine.
+// on when it is read: it is about the view on which was planned, less what the plan had given away by then. The exception
+// are answers in the Plan.Unplaced of an [Engine]'s navigator that are first read after the engine's next pass has begun:
+// they are about the engine's newest view then. So they keep no old state in memory, as other answers do until they are
+// read. The methods may be called from any goroutine.
 type NoFit struct {
 	count *fitCount
 	// The domains to which Spec.Near binds the spec, if the diagnosis has taken them into account.
@@ -232,12 +244,15 @@ type boxedVersion struct{ versioned }
 
 // fitCount counts nodes by the reason why they fail.
 type fitCount struct {
-	once sync.Once
+	// Guards the fields below. Once the nodes are counted, none of them changes.
+	mu sync.Mutex
 	// How to count; nil: the counts are there. The state, if all its nodes are counted.
 	diagnose func() map[Misfit]int
 	state    *State
 	spec     *Spec
 	names    *dimensionNames
+	// What Draft.Diagnose was told about nodes that only the navigator refuses.
+	refused map[Misfit]int
 	// The result: how many nodes were evaluated, how many fail for each reason, why none would do if it were empty, and
 	// whether there is no node at all.
 	nodes    int
@@ -268,8 +283,7 @@ func (e *NoFit) Nodes() int {
 	if e == nil || e.count == nil {
 		return 0
 	}
-	e.count.once.Do(e.count.make)
-	return e.count.nodes
+	return e.count.counted().nodes
 }
 
 // Reasons returns the number of nodes that fail for each reason. A reason completes "n nodes ...", as in "lack memory".
@@ -278,8 +292,7 @@ func (e *NoFit) Reasons() map[string]int {
 	if e == nil || e.count == nil {
 		return nil
 	}
-	e.count.once.Do(e.count.make)
-	return e.count.reasons
+	return e.count.counted().reasons
 }
 
 // TooLarge says that the spec would fit on no node even if all were empty, as [State.TooLarge] does; "" if it would, or
@@ -307,7 +320,34 @@ func (e *NoFit) Error() string {
 	return text
 }
 
-// make counts the nodes, and then drops what it needed for that, so that the state can be freed.
+// counted returns c after it has counted the nodes.
+func (c *fitCount) counted() *fitCount {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.diagnose != nil {
+		c.make()
+	}
+	return c
+}
+
+// readLater makes an answer that has not been read yet be about the view that newest returns when it is read. It drops the
+// view that the answer was about.
+func (c *fitCount) readLater(newest func() *View) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.diagnose == nil {
+		return
+	}
+	c.state, c.names = nil, nil
+	c.diagnose = func() map[Misfit]int {
+		draft := Draft{view: newest()}
+		c.state, c.names = draft.view.state, draft.names()
+		return draft.Diagnose(c.spec, c.refused, Misfit{Why: "fit by now, unless the navigator refuses them"}).count.diagnose()
+	}
+}
+
+// make counts the nodes, and then drops what it needed for that, so that the state can be freed. It requires that c.mu is
+// held.
 func (c *fitCount) make() {
 	c.reasons = map[string]int{}
 	for m, n := range c.diagnose() {
@@ -317,7 +357,7 @@ func (c *fitCount) make() {
 	if c.state != nil {
 		c.tooLarge, c.none = c.state.TooLarge(c.spec), c.state.NodeCount() == 0
 	}
-	c.diagnose, c.state, c.spec, c.names = nil, nil, nil, nil
+	c.diagnose, c.state, c.spec, c.names, c.refused = nil, nil, nil, nil, nil
 }
 
 // Misfit returns the first reason why a node cannot take a capsule of the spec: a rule of the ledger, or company that
@@ -334,8 +374,7 @@ func (d *Draft) Misfit(n *NodeState, spec *Spec) Misfit {
 // NoFit returns an error made from the number of nodes for each misfit.
 func (d *Draft) NoFit(spec *Spec, counts map[Misfit]int) *NoFit {
 	c := &fitCount{diagnose: func() map[Misfit]int { return counts }, spec: spec, names: d.names()}
-	c.once.Do(c.make)
-	return &NoFit{count: c}
+	return &NoFit{count: c.counted()}
 }
 
 // Diagnose returns the error for a spec that no node takes. It costs next to nothing until it is read. It then counts
@@ -359,11 +398,12 @@ func (d *Draft) Diagnose(spec *Spec, refused map[Misfit]int, rest Misfit) *NoFit
 	d.shared = len(d.after)
 	state, unleased, after := d.view.state, d.view.unleased, d.after[:d.shared:d.shared]
 	rules := d.verdictsOn(spec).snapshot(d)
-	return &NoFit{near: near, ruled: rules != nil, count: &fitCount{state: state, spec: spec, names: d.names(), diagnose: func() map[Misfit]int {
+	return &NoFit{near: near, ruled: rules != nil, count: &fitCount{state: state, spec: spec, names: d.names(), refused: refused, diagnose: func() map[Misfit]int {
 		counts := countMisfits(state, unleased, after, spec, near, rules)
 		fitting := counts[Misfit{}]
 		delete(counts, Misfit{})
-		for m, n := range refused {
+		for _, m := range slices.SortedFunc(maps.Keys(refused), func(a, b Misfit) int { return strings.Compare(a.Why, b.Why) }) {
+			n := min(refused[m], fitting) // fewer fit if the answer is read later
 			counts[m] += n
 			fitting -= n
 		}

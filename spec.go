@@ -309,6 +309,27 @@ func (s *Spec) appendKey(b []byte) []byte {
 	return b
 }
 
+// Clone returns a copy that shares no memory with s and is not [Spec.Shared]. Its lists are in the order in which ledgers
+// keep them. To submit a changed spec of a [Capsule], change a Clone. A plain copy (*s) still has the lists of all
+// capsules of that spec. A ledger refuses a plain copy through which these lists were changed.
+func (s *Spec) Clone() *Spec {
+	c := s.clone()
+	c.self = nil
+	return c
+}
+
+// torn reports whether s is a plain copy of a shared spec whose lists were changed, through this copy or another.
+func (s *Spec) torn() bool {
+	return s.self != nil && s.self != s && !s.self.intact()
+}
+
+// intact reports whether a shared spec is as it was when it became one.
+func (s *Spec) intact() bool { return string(s.appendKey(nil)) == s.key }
+
+// tornSpec says what is wrong with a torn spec.
+const tornSpec = "it is a plain copy of a spec of the ledger, and lists that both have were changed; " +
+	"so now all capsules of that spec ask for something else, and the ledger has to be opened anew; change a Spec.Clone"
+
 // Share returns the shared copy of all specs equal to s, as a ledger returns it. Use it in a navigator that plans with
 // specs of its own: a placement engine keeps what it computes for a shared spec, and nothing for any other. The error
 // wraps [ErrInvalid] if s is a spec that every ledger refuses.
@@ -316,10 +337,22 @@ func (s *Spec) Share() (*Spec, error) {
 	if s.Shared() {
 		return s, nil
 	}
+	if s.torn() {
+		return nil, invalidf("spec: %s", tornSpec)
+	}
 	if faults := s.faults(); len(faults) > 0 {
 		return nil, invalidf("spec: %s", strings.Join(faults, "; "))
 	}
 	return s.clone().interned(), nil
+}
+
+// equals reports whether s equals a shared spec.
+func (s *Spec) equals(shared *Spec) bool {
+	if s.Shared() {
+		return s == shared
+	}
+	var room [512]byte
+	return string(s.appendKey(room[:0])) == shared.key
 }
 
 // forget deletes the entry of a spec that has been collected, unless an equal spec has been interned since.
@@ -335,17 +368,20 @@ func forget(key string, gone weak.Pointer[Spec]) {
 // to, so the pointer stands for the class, and results that are computed for it can be kept.
 func (s *Spec) Shared() bool { return s.self == s }
 
-// clone returns a copy in canonical form that shares nothing with s.
+// clone returns a copy in canonical form that shares nothing with s. The copy of a plain copy of a shared spec still
+// refers to that, so that it can be asked whether it is torn.
 func (s *Spec) clone() *Spec {
 	c := *s
-	c.self, c.key, c.require = nil, "", ""
+	if c.key, c.require = "", ""; s.Shared() {
+		c.self = nil
+	}
 	c.Devices.Models = sorted(s.Devices.Models)
 	c.Spread.Names = sorted(s.Spread.Names)
 	c.Start.Volumes = sorted(s.Start.Volumes)
 	if len(s.Groups) > 0 {
 		c.Group, c.Groups = s.homeFirst()
 	}
-	c.Tolerate = slices.Clone(s.Tolerate)
+	c.Tolerate = cloned(s.Tolerate)
 	c.ownCompany()
 	c.Require = make([]Predicate, len(s.Require))
 	for i, p := range s.Require {
@@ -366,7 +402,7 @@ func (s *Spec) homeFirst() (home string, others []string) {
 	if slices.Contains(all, s.Near.Group) {
 		home = s.Near.Group
 	}
-	return home, slices.DeleteFunc(all, func(group string) bool { return group == home })
+	return home, slices.Clip(slices.DeleteFunc(all, func(group string) bool { return group == home }))
 }
 
 // MemberOf yields the groups that capsules of the spec are members of: Group and Groups.

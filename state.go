@@ -72,6 +72,8 @@ type world struct {
 	budgets *btree.BTreeG[*budgetRecord]
 	// Placements that are protected.
 	protected *btree.BTreeG[protection]
+	// The capsules that have failed, or have not begun and were released for that.
+	failed *btree.BTreeG[failureRecord]
 	// The groups and modules that have budgets.
 	covered *btree.BTreeG[*coverage]
 	// The counts by which the rules Apart and Even are judged.
@@ -137,6 +139,8 @@ type departures struct {
 type nodeKey struct {
 	id   NodeID
 	slot uint32
+	// A part of the digest of the node's description, as it was put. See intact.
+	sum uint32
 }
 
 type holdRecord struct {
@@ -147,6 +151,13 @@ type holdRecord struct {
 type markRecord struct {
 	key, value string
 	changed    Revision
+}
+
+// intact reports whether a member's description is as it was put: not changed through a plain copy, which shares maps and
+// lists with it.
+func (s *State) intact(n *Node) bool {
+	k, ok := s.members.Get(nodeKey{id: n.ID})
+	return ok && k.sum == uint32(n.digest())
 }
 
 var hashSeed = maphash.MakeSeed()
@@ -171,6 +182,7 @@ func newState(limits Limits, names [Dimensions]string) *State {
 		groups:    btree.NewG(degree, groupCount.less),
 		waiting:   btree.NewG(degree, groupWaiting.less),
 		protected: btree.NewG(degree, func(a, b protection) bool { return a.capsule < b.capsule }),
+		failed:    btree.NewG(degree, func(a, b failureRecord) bool { return a.capsule < b.capsule }),
 		budgets:   btree.NewG(degree, func(a, b *budgetRecord) bool { return a.ID < b.ID }),
 		covered:   btree.NewG(degree, func(a, b *coverage) bool { return a.of.less(b.of) }),
 		company:   newCompanyTables(),
@@ -193,7 +205,7 @@ func (s *State) copy() *State {
 	c.marks = s.marks.Clone()
 	c.groups = s.groups.Clone()
 	c.waiting = s.waiting.Clone()
-	c.budgets, c.covered, c.protected = s.budgets.Clone(), s.covered.Clone(), s.protected.Clone()
+	c.budgets, c.covered, c.protected, c.failed = s.budgets.Clone(), s.covered.Clone(), s.protected.Clone(), s.failed.Clone()
 	c.nominations, c.lapses = s.nominations.Clone(), s.lapses.Clone()
 	c.company = s.company.clone()
 	return c
@@ -364,6 +376,14 @@ func (s *State) Gangs() iter.Seq[*GangState] {
 	return func(yield func(*GangState) bool) { s.gangs.Ascend(yield) }
 }
 
+// Broken yields the gangs that run below the minimum of a role ([GangState.Broken]), ordered by id. [GangState.Lacks]
+// says what each role lacks. The cost is a look at each gang.
+func (s *State) Broken() iter.Seq[*GangState] {
+	return func(yield func(*GangState) bool) {
+		s.gangs.Ascend(func(g *GangState) bool { return !g.Broken() || yield(g) })
+	}
+}
+
 // Hold returns the hold with this id, and whether it lives.
 func (s *State) Hold(id HoldID) (Hold, bool) {
 	h, ok := s.holds.Get(&holdRecord{Hold: Hold{ID: id}})
@@ -466,14 +486,21 @@ func (r *recentIDs) each(yield func(recentID)) {
 // placements that do not fit beside them do not begin, and the node cannot leave.
 func (s *State) Remains(id NodeID) iter.Seq[*Remains] {
 	return func(yield func(*Remains) bool) {
-		n := s.Node(id)
-		if n == nil || n.remains == nil {
-			return
+		if n := s.Node(id); n != nil {
+			n.Remains(yield)
 		}
-		for _, r := range *n.remains {
-			if !yield(r) {
-				return
-			}
+	}
+}
+
+// Remains yields what [State.Remains] yields for the node. For a node of a [Draft] this includes the capsules that the
+// plan takes off it.
+func (n *NodeState) Remains(yield func(*Remains) bool) {
+	if n.remains == nil {
+		return
+	}
+	for _, r := range *n.remains {
+		if !yield(r) {
+			return
 		}
 	}
 }

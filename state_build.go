@@ -7,7 +7,6 @@ import (
 	"iter"
 	"maps"
 	"math"
-	"slices"
 	"time"
 )
 
@@ -95,6 +94,7 @@ func (b *StateBuilder) add(record func(v *validator) error) error {
 // which its description last changed; neither may be 0.
 func (b *StateBuilder) Node(n Node, usage, specification Revision) error {
 	return b.add(func(v *validator) error {
+		n = *n.clone()
 		v.putNode(&n)
 		if usage == 0 || specification == 0 {
 			v.fail("node %q: counters %d and %d; neither may be zero", n.ID, usage, specification)
@@ -111,15 +111,16 @@ func (b *StateBuilder) Node(n Node, usage, specification Revision) error {
 	})
 }
 
-// Gang adds a gang that last changed at a revision, with its nomination (nil: none). The gang starts with no member
-// placed; each member that is added later raises the count.
+// Gang adds a gang that last changed at a revision, with its nomination (nil: none). The gang starts with all members
+// done and none placed; each member that is added later is counted as its record says.
 func (b *StateBuilder) Gang(g *Gang, changed Revision, nominated *Nomination) error {
 	if g == nil {
 		return b.add(func(*validator) error { return errors.New("no gang") })
 	}
 	own := *g
-	own.Roles = slices.Clone(g.Roles)
+	own.Levels, own.Roles = cloned(g.Levels), cloned(g.Roles)
 	for i := range own.Roles {
+		own.Roles[i].Members = cloned(own.Roles[i].Members)
 		spec, err := b.share(own.Roles[i].Spec)
 		if err != nil {
 			return err
@@ -132,25 +133,28 @@ func (b *StateBuilder) Gang(g *Gang, changed Revision, nominated *Nomination) er
 // gang does the work of Gang for a gang whose specs are the shared copies already (see share).
 func (b *StateBuilder) gang(v *validator, g *Gang, changed Revision, nominated *Nomination) error {
 	v.gang(g)
-	priority := int32(math.MaxInt32)
+	var specs []*Spec
 	for i := range g.Roles {
 		if s := g.Roles[i].Spec; s != nil {
-			priority = min(priority, s.Priority)
+			specs = append(specs, s)
 		}
 	}
-	nominated, err := b.nomination(v, nominated, Nomination{Gang: g.ID}, priority)
+	nominated, err := b.nomination(v, nominated, Nomination{Gang: g.ID}, specs...)
 	if err != nil {
 		return err
 	}
 	if b.tx.gangs.find(g.ID) != nil {
 		return fmt.Errorf("a second gang %q", g.ID)
 	}
+	now := newGangState(g, changed)
 	for i := range g.Roles {
 		for _, id := range g.Roles[i].Members {
 			b.members[membership{g.ID, id}] = i
 		}
+		now.Done[i] = len(g.Roles[i].Members) // until their records are added
 	}
-	b.tx.gangs.add(g.ID).now = &GangState{Gang: g, Placed: make([]int, len(g.Roles)), Changed: changed, Nomination: nominated}
+	now.Nomination = nominated
+	b.tx.gangs.add(g.ID).now = now
 	return nil
 }
 
@@ -183,6 +187,8 @@ type CapsuleRecord struct {
 	Nomination *Nomination
 	// Borrows is what [Capsule.Borrows] returns.
 	Borrows *Nominee
+	// Failures is what [State.Failures] returns; nil: the zero value. It must not change afterwards.
+	Failures *Failures
 	// Earlier yields the placements before PlacedBy that are remembered, newest first; nil: there are none.
 	Earlier iter.Seq2[ProposalID, Revision]
 	// Released reports whether the capsule has been released for good.
@@ -243,7 +249,7 @@ func (b *StateBuilder) capsule(v *validator, r CapsuleRecord, role uint16) error
 	if err := c.datable(); err != nil {
 		return err
 	}
-	nominated, err := b.nomination(v, r.Nomination, Nomination{Capsule: c.ID}, c.Spec.Priority)
+	nominated, err := b.nomination(v, r.Nomination, Nomination{Capsule: c.ID}, c.Spec)
 	if err != nil {
 		return err
 	}
@@ -259,7 +265,10 @@ func (b *StateBuilder) capsule(v *validator, r CapsuleRecord, role uint16) error
 	if len(b.capsules) == builderPiece {
 		b.publishCapsules()
 	}
-	b.capsules = append(b.capsules, txCapsule{now: c, dirty: true, slot: b.tx.vacantCapsule(), node: node})
+	if why := r.Failures.fault(b.Revision); why != "" {
+		return fmt.Errorf("capsule %q: failures: %s", c.ID, why)
+	}
+	b.capsules = append(b.capsules, txCapsule{now: c, dirty: true, slot: b.tx.vacantCapsule(), node: node, failures: r.Failures})
 	return nil
 }
 
@@ -286,6 +295,7 @@ func (b *StateBuilder) countPlace(c *Capsule) (slot uint32, err error) {
 		}
 		g.now.records++
 		g.now.Placed[c.inCommon().role] += btoi(c.Placed())
+		g.now.Done[c.inCommon().role] -= btoi(!c.released)
 	}
 	if !c.Placed() {
 		return 0, nil
@@ -327,7 +337,7 @@ func (b *StateBuilder) addLoan(c *Capsule) {
 		b.tx.nodes.find(c.Node).now.borrow(c, 1)
 	}
 	if c.Gang() != "" && c.Nomination().Lives() { // it evicts as its gang does
-		c.Nomination().ceiling = min(c.Nomination().ceiling, b.state.limits.ceiling(b.tx.gangs.find(c.Gang()).now.Gang.priority()))
+		c.Nomination().ceiling = min(c.Nomination().ceiling, b.state.limits.ceiling(b.tx.gangs.find(c.Gang()).now.Gang.lowest()))
 	}
 }
 
@@ -362,14 +372,15 @@ func (b *StateBuilder) Hold(h Hold, changed Revision) error {
 	})
 }
 
-// nomination checks the nomination of a capsule or a gang, and returns a copy. It does not check the bound on the sum
-// of all nominations: the ledger checked that when the nomination was made.
-func (b *StateBuilder) nomination(v *validator, n *Nomination, whose Nomination, priority int32) (*Nomination, error) {
+// nomination checks the nomination of a capsule or a gang with these specs, and returns a copy. It does not check the
+// bound on the sum of all nominations: the ledger checked that when the nomination was made. A gang ranks by the
+// roles that had members left then, which may be any.
+func (b *StateBuilder) nomination(v *validator, n *Nomination, whose Nomination, specs ...*Spec) (*Nomination, error) {
 	if n == nil {
 		return nil, nil
 	}
 	own := *n
-	own.Parts = slices.Clone(n.Parts)
+	own.Parts = cloned(n.Parts)
 	if own.Capsule != whose.Capsule || own.Gang != whose.Gang {
 		return nil, fmt.Errorf("nomination of %s is kept with %s", own.nominee(), whose.nominee())
 	}
@@ -380,9 +391,13 @@ func (b *StateBuilder) nomination(v *validator, n *Nomination, whose Nomination,
 		return &own, nil
 	}
 	as, _ := v.nominate(Nominate{Capsule: own.Capsule, Gang: own.Gang, Aged: 0, Parts: own.Parts, Ends: own.Ends, Lends: own.Lends}).(Nominate)
-	own.Ends, own.ceiling = as.Ends, v.limits.ceiling(priority)
-	if aged := int64(own.Rank) - int64(priority); aged < 0 || aged > int64(v.limits.NominationAging) {
-		return nil, fmt.Errorf("nomination of %s ranks %d at priority %d", own.nominee(), own.Rank, priority)
+	lowest, highest := int32(math.MaxInt32), int32(math.MinInt32)
+	for _, s := range specs {
+		lowest, highest = min(lowest, s.Priority), max(highest, s.Priority)
+	}
+	own.Ends, own.ceiling = as.Ends, v.limits.ceiling(lowest)
+	if own.Rank < lowest || int64(own.Rank)-int64(highest) > int64(v.limits.NominationAging) {
+		return nil, fmt.Errorf("nomination of %s ranks %d at priorities from %d to %d", own.nominee(), own.Rank, lowest, highest)
 	}
 	for i := range own.Parts {
 		if b.tx.nodes.find(own.Parts[i].Node) == nil {

@@ -626,8 +626,12 @@ func (n *NodeState) overcommitted() bool {
 // there take, less what capsules take that have left the node and still run there. It is negative where more is taken
 // than the node has.
 func (s *State) ExtraFree(n *NodeState, name string) int64 {
-	taken := s.company.in(companyDomain{extraGroup(name), NodeKey, string(n.Node.ID)})
-	return amountOf(n.Node.Extras, name) - int64(taken[membersPlaced]) - int64(taken[membersStopping])
+	return s.company.extraFree(n.Node, name)
+}
+
+func (c *companyTables) extraFree(n *Node, name string) int64 {
+	taken := c.in(companyDomain{extraGroup(name), NodeKey, string(n.ID)})
+	return amountOf(n.Extras, name) - int64(taken[membersPlaced]) - int64(taken[membersStopping])
 }
 
 // lacksExtras reports whether the capsules placed on a node take more of an extra than the node has. It reads them only

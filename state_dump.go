@@ -95,6 +95,7 @@ type dumpCapsule struct {
 	PlaceTime   Instant           `json:"placeTime,omitempty"`
 	Protected   time.Duration     `json:"protected,omitempty"`
 	Borrows     *Nominee          `json:"borrows,omitempty"`
+	Failures    *Failures         `json:"failures,omitempty"`
 }
 
 type dumpHold struct {
@@ -199,7 +200,7 @@ func (d *dumper) capsule(s *State, c *Capsule) {
 	out := &dumpCapsule{
 		ID: c.ID, Spec: d.spec(c.Spec), Owner: c.Owner(), Gang: c.Gang(), Role: c.inCommon().role, Node: c.Node,
 		Devices: c.Devices, Note: c.Note(), Submitted: c.Submitted, Changed: c.Changed, PlacedAt: c.PlacedAt, PlacedBy: c.PlacedBy, Released: c.released, Nomination: c.Nomination(),
-		Begun: c.Begun, Ready: c.Ready, Waits: c.Waits, Adopted: c.Adopted, Respecified: c.Respecified, Remains: c.Remains(), Labels: c.Labels(), SubmitTime: c.SubmitTime(), PlaceTime: c.PlaceTime, Protected: s.Protected(c.ID), Borrows: c.Borrows(),
+		Begun: c.Begun, Ready: c.Ready, Waits: c.Waits, Adopted: c.Adopted, Respecified: c.Respecified, Remains: c.Remains(), Labels: c.inCommon().labels, SubmitTime: c.SubmitTime(), PlaceTime: c.PlaceTime, Protected: s.Protected(c.ID), Borrows: c.Borrows(), Failures: s.failuresOf(c.ID),
 	}
 	for p := c.rare().earlier; p != nil; p = p.before {
 		out.Earlier = append(out.Earlier, dumpID{p.id, p.at})
@@ -375,7 +376,7 @@ func (d *dumpReader) capsule(c *dumpCapsule) error {
 			PlaceTime: c.PlaceTime, Begun: c.Begun, Ready: c.Ready, Waits: c.Waits, Adopted: c.Adopted, Respecified: c.Respecified,
 		},
 		Owner: c.Owner, Gang: c.Gang, Labels: c.Labels, SubmitTime: c.SubmitTime,
-		Note: c.Note, Remains: c.Remains, Nomination: c.Nomination, Borrows: c.Borrows, Released: c.Released,
+		Note: c.Note, Remains: c.Remains, Nomination: c.Nomination, Borrows: c.Borrows, Released: c.Released, Failures: c.Failures,
 	}
 	if c.FormerSpec != nil {
 		former, err := d.numbered(*c.FormerSpec)

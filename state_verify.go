@@ -12,9 +12,10 @@ import (
 // sound. It checks these invariants: the used capacity of a node equals the sum of its live placements and holds, and
 // no amount is negative. A node is over its capacity only because the capacity was lowered later, or by an [Adopt]; the
 // same holds for the capsules that run there. Every placed capsule is on a member node. The counts of gangs, groups and
-// pending work equal what the records say. Verify looks at every record once, so its cost grows with the state.
+// pending work equal what the records say. No map or list of a node, spec, gang or nomination was written to since the
+// ledger has taken it ([Node.Clone]). Verify looks at every record once, so its cost grows with the state.
 func (s *State) Verify() error {
-	v := verifier{s: s, nodes: make([]recount, s.nodes.Bound()), gangs: map[GangID]*GangState{}, groups: map[groupCount]int{}, waiting: map[groupWaiting]int{}}
+	v := verifier{s: s, nodes: make([]recount, s.nodes.Bound()), gangs: map[GangID]*GangState{}, groups: map[groupCount]int{}, waiting: map[groupWaiting]int{}, specs: map[*Spec]bool{}}
 	v.capsules()
 	v.holds()
 	v.compareNodes()
@@ -25,6 +26,7 @@ func (s *State) Verify() error {
 	v.budgets()
 	v.company()
 	v.protections()
+	v.failures()
 	v.dates()
 	return errors.Join(v.faults...)
 }
@@ -36,6 +38,7 @@ type verifier struct {
 	gangs    map[GangID]*GangState
 	groups   map[groupCount]int
 	waiting  map[groupWaiting]int
+	specs    map[*Spec]bool // looked at
 	records  int
 	pending  int
 	released int
@@ -84,12 +87,13 @@ func (v *verifier) capsules() {
 			v.fail("capsule %q changed at %d, placed at %d: before the first revision or in the future", c.ID, c.Changed, c.PlacedAt)
 		}
 		for p := c.rare().earlier; p != nil; p = p.before {
-			if p.at > max(c.PlacedAt, c.submittedAt()) {
+			if p.at > max(c.PlacedAt, c.SubmittedAt()) {
 				v.fail("capsule %q: an earlier placement, at %d, is newer than the last one, at %d, and than its submission", c.ID, p.at, c.PlacedAt)
 			}
 		}
 		v.pending += btoi(c.Pending())
 		v.released += btoi(c.released)
+		v.spec(c.Spec)
 		v.countGang(c)
 		v.countWaiting(c)
 		if c.Placed() {
@@ -100,6 +104,17 @@ func (v *verifier) capsules() {
 	if v.records != v.s.CapsuleCount() || v.pending != v.s.pending || v.released != v.s.releasedCount {
 		v.fail("counts %d records, %d pending, %d released; there are %d, %d, %d",
 			v.s.CapsuleCount(), v.s.pending, v.s.releasedCount, v.records, v.pending, v.released)
+	}
+}
+
+// spec checks that a spec was not changed through a plain copy.
+func (v *verifier) spec(s *Spec) {
+	if v.specs[s] {
+		return
+	}
+	v.specs[s] = true
+	if !s.intact() {
+		v.fail("a spec of module %q: its lists are not those that were submitted", s.Module)
 	}
 }
 
@@ -163,10 +178,21 @@ func (v *verifier) countGang(c *Capsule) {
 		v.gangs[c.Gang()] = g
 	}
 	for len(g.Placed) <= int(c.inCommon().role) {
-		g.Placed = append(g.Placed, 0)
+		g.Placed, g.Done = append(g.Placed, 0), append(g.Done, 0)
 	}
 	g.records++
 	g.Placed[c.inCommon().role] += btoi(c.Placed())
+	g.Done[c.inCommon().role] -= btoi(!c.released) // compareGangs adds the number of members
+}
+
+// failures checks that each record of failures is that of a capsule, and can be.
+func (v *verifier) failures() {
+	v.s.failed.Ascend(func(r failureRecord) bool {
+		if why := r.of.fault(v.s.rev); r.of == nil || why != "" || v.s.Capsule(r.capsule) == nil {
+			v.fail("capsule %q has a record of failures: %s; it has no record of its own, or that cannot be", r.capsule, why)
+		}
+		return true
+	})
 }
 
 // holds checks that every hold ends and is on a member, and counts it there.
@@ -209,6 +235,9 @@ func (v *verifier) compareNode(n *NodeState, r *recount) {
 	id := n.Node.ID
 	if known := v.s.Node(id); known != n {
 		v.fail("node %q is not found by its id", id)
+	}
+	if !v.s.intact(n.Node) {
+		v.fail("node %q: its labels, taints or extras are not those that were put", id)
 	}
 	if r.overflow || n.used != r.used || n.deviceUse() != r.devices {
 		v.fail("node %q counts used %v, devices %v; its placements and holds take %v, %v", id, n.used, n.deviceUse(), r.used, r.devices)
@@ -262,6 +291,9 @@ func (v *verifier) compareGangs() {
 	for g := range v.s.Gangs() {
 		r := v.gangs[g.Gang.ID]
 		delete(v.gangs, g.Gang.ID)
+		if g.sum != g.Gang.digest() {
+			v.fail("gang %q: its levels or roles are not those that were submitted", g.Gang.ID)
+		}
 		if r == nil {
 			r = &GangState{}
 		}
@@ -269,9 +301,16 @@ func (v *verifier) compareGangs() {
 			v.fail("gang %q of %d roles counts %d records and %v placed; there are %d and %v", g.Gang.ID, len(g.Gang.Roles), g.records, g.Placed, r.records, r.Placed)
 			continue
 		}
-		for i, placed := range r.Placed {
-			if placed != g.Placed[i] || placed > len(g.Gang.Roles[i].Members) {
-				v.fail("gang %q counts %d of role %d placed; there are %d", g.Gang.ID, g.Placed[i], i, placed)
+		for i := range g.Gang.Roles {
+			v.spec(g.Gang.Roles[i].Spec)
+		}
+		for i, role := range g.Gang.Roles {
+			placed, done := 0, len(role.Members)
+			if i < len(r.Placed) {
+				placed, done = r.Placed[i], done+r.Done[i]
+			}
+			if placed != g.Placed[i] || done != g.Done[i] || placed+done > len(role.Members) {
+				v.fail("gang %q counts %d of role %d placed and %d done; there are %d and %d", g.Gang.ID, g.Placed[i], i, g.Done[i], placed, done)
 			}
 		}
 	}
@@ -319,6 +358,9 @@ func (v *verifier) nominations() {
 			return
 		}
 		living++
+		if n.sum != digestList(0, n.Parts) {
+			v.fail("%s: the parts of the nomination are not those that were made", n.nominee())
+		}
 		nominated.addRooms(n, 1)
 		ranked, _ := v.s.nominations.Get(n)
 		if ends, _ := v.s.lapses.Get(n); ranked != n || ends != n {

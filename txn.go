@@ -104,6 +104,8 @@ type txCapsule struct {
 	// For how long its new placement is protected, and by how much it grows on its node.
 	protects time.Duration
 	grows    Resources
+	// The record of its failures with those of this proposal; nil: the proposal adds none.
+	failures *Failures
 }
 
 type txGang struct {
@@ -119,8 +121,8 @@ type txGang struct {
 	wished, drains bool
 	// This proposal evicts a member; it adopts a member that was found running.
 	evicts, adopts bool
-	// The error if a member on a ready node is released without the whole gang; nil: no such member is released. See
-	// settleWishes.
+	// The error if a member on a ready node is released, or moved without consent, and the whole gang does not leave; nil:
+	// there is no such member. See settleWishes.
 	displaced error
 }
 

@@ -366,28 +366,8 @@ func (t *tx) settleProtection() error {
 		}
 		if r := t.s.shielded(e.was); r != nil {
 			t.at = -1
-			return t.refuse(*r, e.was.PlacedAt, "%s", r.Reason)
+			return t.refuse(*r, e.newest(), "%s", r.Reason)
 		}
 	}
 	return nil
-}
-
-// waits reports whether a member of a gang is pending. If none is, newest is the latest revision at which that may have
-// changed.
-func (t *tx) waits(g *txGang) (is bool, newest Revision) {
-	newest, gang := g.newest(), g.now.Gang
-	for i := range gang.Roles {
-		for _, member := range gang.Roles[i].Members {
-			e := t.capsule(member)
-			switch {
-			case e == nil:
-				newest = max(newest, t.s.left.Capsules)
-			case e.now.Gang() == gang.ID && e.now.Pending():
-				return true, 0
-			default:
-				newest = max(newest, e.newest())
-			}
-		}
-	}
-	return false, newest
 }

@@ -138,17 +138,18 @@ func (s *Spec) keepsOff(at *Node, newcomer *Spec, on *Node) bool {
 	})
 }
 
-// keptOff returns the newcomers of higher priority than a victim that could not stay where the proposal places them if
-// the victim stayed on its node: a rule Apart stands between them, or the node has too little of an extra for both.
-func (s *sparing) keptOff(e *txCapsule, priority int32) (out []*txCapsule) {
+// keptOff returns the newcomers that outrank a victim's unit and could not stay where the proposal places them if the
+// victim stayed on its node: a rule Apart stands between them, or the node has too little of an extra for both.
+func (s *sparing) keptOff(e *txCapsule, unit *victims) (out []*txCapsule) {
 	if !e.was.Spec.hasCompany() {
 		return nil
 	}
-	at, short := s.t.describes(e.was.Node), s.shortWith(e, priority)
+	at, short := s.t.describes(e.was.Node), s.shortWith(e, unit)
 	for _, n := range s.nodes {
-		for _, c := range n.newcomers {
+		for i := range n.newcomers {
+			c := &n.newcomers[i]
 			off := func(x string) bool { return n.n.now.Node == at && amountOf(c.of.now.Spec.Extras, x) > 0 }
-			if c.priority > priority && (e.was.Spec.keepsOff(at, c.of.now.Spec, n.n.now.Node) || slices.ContainsFunc(short, off)) {
+			if s.outranks(c, unit) && (e.was.Spec.keepsOff(at, c.of.now.Spec, n.n.now.Node) || slices.ContainsFunc(short, off)) {
 				out = append(out, c.of)
 			}
 		}
@@ -156,17 +157,17 @@ func (s *sparing) keptOff(e *txCapsule, priority int32) (out []*txCapsule) {
 	return out
 }
 
-// shortWith returns the extras of which the victim's node has too little if the victim stays beside the newcomers of
-// higher priority, the victims that stay already, and what still runs there.
-func (s *sparing) shortWith(e *txCapsule, priority int32) (names []string) {
+// shortWith returns the extras of which the victim's node has too little if the victim stays beside the newcomers that
+// outrank its unit, the victims that stay already, and what still runs there.
+func (s *sparing) shortWith(e *txCapsule, unit *victims) (names []string) {
 	if len(e.was.Spec.Extras) == 0 || !s.t.countCompany() {
 		return nil
 	}
 	n := s.node(e.was.Node)
 	for _, x := range e.was.Spec.Extras {
 		free := amountOf(n.n.now.Node.Extras, x.Name) - int64(s.t.company.in(companyDomain{extraGroup(x.Name), NodeKey, string(e.was.Node)})[membersPlaced])
-		for _, c := range n.newcomers {
-			free += amountOf(c.of.now.Spec.Extras, x.Name) * int64(btoi(c.priority <= priority))
+		for i := range n.newcomers {
+			free += amountOf(n.newcomers[i].of.now.Spec.Extras, x.Name) * int64(btoi(!s.outranks(&n.newcomers[i], unit)))
 		}
 		for i := range s.t.capsules.entries {
 			if o := &s.t.capsules.entries[i]; o.stays && o.was.Node == e.was.Node {

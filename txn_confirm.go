@@ -199,7 +199,7 @@ func (v *verifier) remains(c *Capsule) {
 			v.fail("capsule %q has remains on node %q, but the node is not there, is lost, or does not list them", c.ID, r.Node)
 			return
 		}
-		if r.Spec != c.Spec && r.Left > c.submittedAt() && !c.Respecified {
+		if r.Spec != c.Spec && r.Left > c.SubmittedAt() && !c.Respecified {
 			v.fail("capsule %q left node %q at revision %d with another spec than it has", c.ID, r.Node, r.Left)
 		}
 		if r.Since == 0 || r.Since > r.Left || r.Left > v.s.rev || c.Placed() && c.PlacedAt < r.Left {
@@ -262,7 +262,7 @@ func (t *tx) submit(ids []CapsuleID, like Capsule) error {
 			former.remember(t.s.limits.PlacementIDs)
 			e.anew, e.former, e.now = e.was != nil, e.slot, like
 			e.now.setRare(uncommon{remains: former.Remains(), earlier: former.rare().earlier})
-			e.arrives, e.adopted, e.after, e.protects = false, false, false, 0
+			e.arrives, e.adopted, e.after, e.protects, e.failures = false, false, false, 0, nil
 		}
 		t.order = max(t.order, t.s.order).next(t.rev) // now, not in publish: a reused id has an entry that may stand before earlier submissions
 		e.now.ID, e.now.Submitted, e.now.Changed, e.dirty = id, uint64(t.order), t.rev, true
@@ -294,7 +294,7 @@ func (t *tx) submitGang(c *Submit) error {
 		t.nominates = t.nominates || g.now.Nomination != nil
 		g.anew, g.wished, g.drains, g.adopts, g.displaced = true, false, false, false, nil
 	}
-	g.now = &GangState{Gang: c.Gang, Placed: make([]int, len(c.Gang.Roles)), Changed: t.rev}
+	g.now = newGangState(c.Gang, t.rev)
 	for i := range c.Gang.Roles {
 		r := &c.Gang.Roles[i]
 		g.now.records += len(r.Members)

@@ -5,10 +5,15 @@ import "math"
 // The rules for wishes: voluntary disruptions, which take a running capsule off its node because a proposer wants that.
 // Gangs, budgets and protections restrict them.
 
-// mayReturn checks that a placed capsule that has not stopped may be released back to pending.
-func (t *tx) mayReturn(e *txCapsule) error {
+// mayReturn checks that a placed capsule that has not stopped may be released back to pending. If the capsule waits to
+// begin, it may, and the release counts as a start that did not take place.
+func (t *tx) mayReturn(e *txCapsule, at Instant) error {
 	n := t.node(e.now.Node)
 	if n.now.Node.State == Lost || e.was == nil || !e.was.Placed() { // a placement by this very proposal may be taken back
+		return nil
+	}
+	if t.waitsToBegin(e, n) {
+		t.countFailure(e, at, false)
 		return nil
 	}
 	var g *txGang
@@ -24,10 +29,28 @@ func (t *tx) mayReturn(e *txCapsule) error {
 		}
 	case g == nil:
 		return t.refuseReturn(e.now.ID, n, max(n.newestSpec(), e.newest()))
-	case g.displaced == nil: // settleWishes decides: it may stand if the whole gang is released, and a member of it is on a cordoned node
-		g.displaced = t.refuseReturn(e.now.ID, n, max(n.newestSpec(), g.newest()))
+	case g.displaced == nil: // settleWishes decides: it may stand if the whole gang leaves
+		g.displaced = t.refuseReturn(e.now.ID, n, max(n.newestSpec(), g.newest(), e.newest()))
 	}
 	return nil
+}
+
+// waitsToBegin reports whether a placement from before the proposal waits to begin, and its node confirms what begins
+// all through the proposal. Such a capsule has never run there, so nothing is disrupted if it leaves.
+func (t *tx) waitsToBegin(e *txCapsule, n *txNode) bool {
+	return e.now.PlacedAt < t.rev && e.now.waitsToBegin(n.now.Node) && n.was != nil && n.was.Node.Confirms
+}
+
+// countFailure adds a failure of a placed capsule on its node to the capsule's record. Attempt is false if the capsule
+// has not failed but only not begun.
+func (t *tx) countFailure(e *txCapsule, at Instant, attempt bool) {
+	if e.failures == nil && e.was != nil && !e.anew {
+		e.failures = t.s.failuresOf(e.now.ID)
+	}
+	if e.failures == nil {
+		e.failures = &Failures{}
+	}
+	e.failures = e.failures.plus(NodeFailure{Node: e.now.Node, At: at, Revision: t.rev}, e.now.PlaceTime, attempt)
 }
 
 // refuseReturn refuses a release of a capsule on a node that takes new work.
@@ -72,18 +95,30 @@ func (t *tx) evict(c *Evict) (NodeID, error) {
 		return "", t.refuse(at, e.newest(), "capsule %q is not on node %q since revision %d", c.Capsule, c.From, c.Since)
 	}
 	n := t.node(c.From)
-	if !e.now.Spec.Movable && !n.drains() && !n.expels(e.now.Spec) && !t.s.isCovered(e.now.Spec) {
+	waits := t.waitsToBegin(e, n)
+	if !waits && !e.now.Spec.Movable && !n.drains() && !n.expels(e.now.Spec) && !t.s.isCovered(e.now.Spec) {
 		at.advice = "submit it as Movable, put a budget on its group, or cordon the node first"
-		return "", t.refuse(at, max(n.newestSpec(), e.newestSpec(), t.s.left.Budgets), "capsule %q is not movable, and node %q is not cordoned all through the proposal", c.Capsule, c.From)
+		g, newest := t.gang(e.now.Gang()), max(n.newestSpec(), e.newest(), t.s.left.Budgets)
+		if g != nil {
+			newest = max(newest, g.newest())
+		}
+		err := t.refuse(at, newest,
+			"capsule %q is not movable and does not wait to begin, and node %q is not cordoned all through the proposal", c.Capsule, c.From)
+		if g == nil || g.was == nil || !g.was.Broken() {
+			return "", err
+		}
+		if g.displaced == nil { // settleWishes decides: it may stand if the whole gang leaves
+			g.displaced = err
+		}
 	}
-	e.wished = e.wished || n.now.Node.State != Lost
+	e.wished = e.wished || !waits && n.now.Node.State != Lost
 	if e.now.Gang() == "" {
 		t.leave(e)
 	} else {
 		g := t.gang(e.now.Gang())
 		restarts := g.restarts
 		t.leave(e)
-		g.wished, g.restarts = true, restarts // a move does not count as a restart of the gang
+		g.wished, g.restarts = g.wished || !waits, restarts // a move does not count as a restart of the gang
 	}
 	e.now.Changed, e.dirty, e.moves = t.rev, true, true
 	return c.From, nil
@@ -109,12 +144,13 @@ func (t *tx) evictFor(c *Evict, e *txCapsule) (NodeID, error) {
 	return c.From, nil
 }
 
-// priority returns the priority at which a capsule evicts others: its own, or for a member of a gang the lowest of all
-// roles.
+// priority returns the priority at which a capsule evicts others: its own, or for a member of a gang the lowest of the
+// roles with members left.
 func (t *tx) priority(e *txCapsule) int32 {
 	lowest := e.now.Spec.Priority
 	if g := t.gangs.find(e.now.Gang()); g != nil {
-		lowest = min(lowest, g.now.Gang.priority())
+		gang, _ := g.now.Priorities()
+		lowest = min(lowest, gang)
 	}
 	return lowest
 }
@@ -124,10 +160,10 @@ func (t *tx) priority(e *txCapsule) int32 {
 func (s *State) wishes(c *Capsule, do Commitment) (evictor *int32, is bool) {
 	switch do := do.(type) {
 	case Release:
-		return nil, !do.Final && s.health(c).placed > 0
+		return nil, !do.Final && s.health(c).placed > 0 && !c.waitsToBegin(s.Node(c.Node).Node)
 	case Evict:
 		if do.For == "" && do.ForGang == "" {
-			return nil, s.health(c).placed > 0
+			return nil, s.health(c).placed > 0 && !c.waitsToBegin(s.Node(c.Node).Node)
 		}
 		if do.recalls(c) {
 			return nil, false
@@ -157,7 +193,7 @@ func (t *tx) settleWishes(g *txGang) error {
 	if !g.wished || g.was == nil {
 		return nil
 	}
-	if g.displaced != nil && (!g.drains || !g.restarts) {
+	if g.displaced != nil && (!g.drains || !g.restarts) && !t.rebuilds(g) {
 		return g.displaced
 	}
 	i := g.now.wanting()
@@ -166,10 +202,15 @@ func (t *tx) settleWishes(g *txGang) error {
 	}
 	for r, placed := range g.now.Placed {
 		if placed < g.was.Placed[r] {
-			role := &g.now.Gang.Roles[i]
+			role, newest := &g.now.Gang.Roles[i], g.newest()
+			for k := range t.capsules.entries { // a member may have begun since the view, and have been free to leave before
+				if e := &t.capsules.entries[k]; e.wished && e.was != nil && e.was.Gang() == g.now.Gang.ID {
+					newest = max(newest, e.newest())
+				}
+			}
 			t.at = -1
-			return t.refuse(Rejection{}, g.newest(), "gang %q: role %q would have %d members placed; a wish leaves at least %d, or none of the gang",
-				g.now.Gang.ID, role.Name, g.now.Placed[i], role.minimum())
+			return t.refuse(Rejection{}, newest, "gang %q: role %q would have %d members placed; a wish leaves at least %d, or none of the gang",
+				g.now.Gang.ID, role.Name, g.now.Placed[i], g.now.Minimum(i))
 		}
 	}
 	return nil
@@ -232,7 +273,7 @@ func (t *tx) evictor(e *txCapsule) *int32 {
 	}
 	c, _ := t.p.Do[e.evictedBy].(Evict)
 	if g := t.gangs.find(c.ForGang); g != nil {
-		priority := g.now.Gang.priority()
+		priority, _ := g.now.Priorities()
 		return &priority
 	}
 	if cause := t.capsules.find(c.For); cause != nil {
@@ -295,8 +336,9 @@ func (t *tx) settleBudgets() error {
 }
 
 // refuseWish refuses a proposal whose wish would break a budget. The refusal is a conflict only if, since the view, a
-// member has stopped being healthy or the budget has changed. If no budget covered the members before, departures were
-// not recorded, and the current revision stands in.
+// member has stopped being healthy, the budget has changed, or the capsule has: it may have waited to begin, and so have
+// been free to leave. If no budget covered the members before, departures were not recorded, and the current revision
+// stands in.
 func (t *tx) refuseWish(e *txCapsule, b *budgetRecord, healthy int) error {
 	newest := t.s.rev
 	if c := t.s.coverage(b.members()); c != nil {
@@ -307,8 +349,9 @@ func (t *tx) refuseWish(e *txCapsule, b *budgetRecord, healthy int) error {
 	} else if own.was != nil {
 		newest = max(newest, own.was.changed)
 	}
+	newest = max(newest, e.newest())
 	if b.FreeUnready && e.was != nil && e.was.Placed() { // in the view it may have been unready, and so free to leave
-		newest = max(newest, e.newest(), t.nodes.find(e.was.Node).newestSpec())
+		newest = max(newest, t.nodes.find(e.was.Node).newestSpec())
 	}
 	t.at = -1
 	r := Rejection{Capsule: e.now.ID, Budget: b.ID, Want: int64(b.needed()), Free: int64(healthy), advice: "wait until more members are placed and ready, or take fewer away"}

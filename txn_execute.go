@@ -1,8 +1,10 @@
 package orbit
 
 import (
+	"fmt"
 	"math"
 	"strconv"
+	"time"
 )
 
 // execute performs one commitment on the write-set and returns the node that it touches, if any.
@@ -175,8 +177,11 @@ func (t *tx) release(c *Release) (NodeID, error) {
 		return "", t.refuse(at, e.newest(), "capsule %q is not placed", c.Capsule)
 	}
 	from := e.now.Node
-	if !c.Final && !c.Stopped {
-		if err := t.mayReturn(e); err != nil {
+	switch {
+	case c.Stopped:
+		t.countFailure(e, c.At, true)
+	case !c.Final:
+		if err := t.mayReturn(e, c.At); err != nil {
 			return "", err
 		}
 	}
@@ -187,9 +192,26 @@ func (t *tx) release(c *Release) (NodeID, error) {
 	e.now.Changed, e.dirty = t.rev, true
 	if e.now.released = c.Final; c.Final {
 		t.finals = true
-		t.endNominations(e)
+		t.end(e)
 	}
 	return from, nil
+}
+
+// end completes a release for good: the nominations of the capsule and its gang end, because the gang's asks for room
+// for the member, and the gang counts the member as done. The gang's nomination keeps its First, so its place among
+// equal ranks.
+func (t *tx) end(e *txCapsule) {
+	t.nominates = t.nominates || e.now.Nomination() != nil
+	e.now.setNomination(nil)
+	if e.now.Gang() == "" {
+		return
+	}
+	now := t.ownGang(t.gang(e.now.Gang()))
+	now.Done[e.now.inCommon().role]++
+	now.Changed = t.rev
+	if now.Nomination.Lives() {
+		now.Nomination, t.nominates = now.Nomination.ended(), true
+	}
 }
 
 // leave takes a placed capsule off its node.
@@ -243,6 +265,9 @@ func (t *tx) putNode(node *Node) error {
 		if e.now.Node.State == Lost && node.State != Lost {
 			return t.refuse(Rejection{Node: node.ID}, e.newestSpec(), "node %q is lost; let it leave, and join anew", node.ID)
 		}
+		if err := t.tampered(e); err != nil {
+			return err
+		}
 		t.lowers = t.lowers || e.now.Node.lowers(node)
 	}
 	if node.State == Lost {
@@ -262,17 +287,50 @@ func (t *tx) removeNode(id NodeID) error {
 		return t.refuse(Rejection{Node: id}, t.s.left.Nodes, "node %q is not a member", id)
 	}
 	if n.now.Capsules > 0 || n.now.holds > 0 {
-		return t.refuse(Rejection{Node: id}, n.newest(), "node %q still has %d capsules and %d holds", id, n.now.Capsules, n.now.holds)
+		return t.refuse(Rejection{Node: id, advice: "move or release the capsules, and release the holds, before the node leaves"}, n.newest(),
+			"node %q still has %d capsules and %d holds", id, n.now.Capsules, n.now.holds)
 	}
 	if n.now.remains != nil {
-		return t.refuse(Rejection{Node: id}, n.newest(), "node %q: capsule %q has left it, and has not stopped", id, (*n.now.remains)[0].Capsule)
+		return t.refuse(Rejection{Node: id, advice: "wait until its agent confirms that it has stopped; if the node is gone, put it as Lost first"}, n.newest(),
+			"node %q: capsule %q has left it, and has not stopped", id, (*n.now.remains)[0].Capsule)
 	}
 	if parts := t.nominatedOn(n); len(parts) > 0 {
 		t.readNominees(parts)
-		return t.refuse(Rejection{Node: id}, max(n.newest(), t.s.left.Nominations), "node %q is nominated for %s", id, parts[0].of.nominee())
+		return t.refuse(Rejection{Node: id, advice: t.endsWhen(n, parts[0].of)}, max(n.newest(), t.s.left.Nominations),
+			"node %q is nominated for %s since revision %d", id, parts[0].of.nominee(), parts[0].of.Made)
+	}
+	if err := t.tampered(n); err != nil {
+		return err
 	}
 	n.gone, n.dirty, t.lowers = true, true, true
 	return nil
+}
+
+// endsWhen says who ends a nomination that keeps a node from leaving, when, and what else can be done.
+func (t *tx) endsWhen(n *txNode, of *Nomination) string {
+	engine := "cordon the node; then the engine of " + of.nominee() + " ends the nomination"
+	if !n.now.Node.Schedulable() {
+		engine = "wait until the engine of " + of.nominee() + " ends the nomination, because the node can no longer serve it"
+	}
+	return fmt.Sprintf("%s, or any engine does after %s; or end it before the node leaves, by a Nominate of %s without Parts",
+		engine, of.Ends.Format(time.RFC3339), of.nominee())
+}
+
+// tampered refuses to replace a description that is not as it was put, because what the state counts by its labels is
+// no longer what they say.
+func (t *tx) tampered(n *txNode) error {
+	if n.redescribed() || t.s.intact(n.now.Node) {
+		return nil
+	}
+	return t.invalid(Rejection{Node: n.now.Node.ID}, "node %q: the labels, taints or extras in this ledger's state were changed through a plain copy of it; "+
+		"the ledger has to be opened anew; change a Node.Clone", n.now.Node.ID)
+}
+
+// invalid is the rejection of a commitment that is wrong in every state.
+func (t *tx) invalid(r Rejection, format string, args ...any) error {
+	err := t.refuse(r, 0, format, args...).(*Rejection)
+	err.Kind, err.TakenAt = ErrInvalid, 0
+	return err
 }
 
 // startHold takes the room of a hold on a node. Labels and taints are not judged, because a hold has no spec with
@@ -383,7 +441,7 @@ func (c *txCapsule) submittedAt() Revision {
 	if c.was == nil {
 		return 0
 	}
-	return c.was.submittedAt()
+	return c.was.SubmittedAt()
 }
 
 // newestSpec returns the revision at which the node's description last changed before this proposal; 0 if it is fresh.

@@ -228,7 +228,7 @@ func (t *tx) settleGang(g *txGang) error {
 	t.at = -1 // all together
 	role := &g.now.Gang.Roles[i]
 	return t.refuse(Rejection{}, g.newest(), "gang %q: role %q would have %d members placed, at least %d must be at first",
-		g.now.Gang.ID, role.Name, g.now.Placed[i], role.minimum())
+		g.now.Gang.ID, role.Name, g.now.Placed[i], g.now.Minimum(i))
 }
 
 // judgeShare judges each nomination that this proposal makes, together with all nominations that outrank it, against
@@ -297,10 +297,7 @@ func (t *tx) overShare(made *Nomination, others *totals) int {
 	mine.addRooms(made, 1)
 	capacity := t.capacity()
 	for d := range mine {
-		sum := wide{others[d].hi + mine[d].hi, others[d].lo}
-		if sum.lo += mine[d].lo; sum.lo < mine[d].lo {
-			sum.hi++
-		}
+		sum := others[d].add(mine[d])
 		if mine[d] != (wide{}) && others[d] != (wide{}) && sum.times(100).exceeds(capacity[d].times(t.s.limits.NominatedShare)) {
 			return d
 		}

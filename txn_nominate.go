@@ -1,6 +1,7 @@
 package orbit
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -24,10 +25,12 @@ func (t *tx) nominate(c *Nominate) error {
 	if !e.now.Pending() || e.evicted {
 		return t.refuse(Rejection{Capsule: c.Capsule}, e.newest(), "capsule %q is not pending", c.Capsule)
 	}
-	if e.now.Gang() != "" {
-		t.gang(e.now.Gang()) // t.priority needs the gang in the write-set
+	evicts := e.now.Spec.Priority
+	if g := t.gang(e.now.Gang()); g != nil {
+		evicts = min(evicts, g.now.Gang.lowest())
 	}
-	n, err := t.nomination(c, e.now.Nomination(), e.newest(), []*Spec{e.now.Spec}, t.priority(e))
+	one := []Role{{Spec: e.now.Spec, Members: []CapsuleID{c.Capsule}}}
+	n, err := t.nomination(c, e.now.Nomination(), e.newest(), one, evicts)
 	if err != nil {
 		return err
 	}
@@ -49,14 +52,17 @@ func (t *tx) nominateGang(c *Nominate) error {
 	if n := g.now.Total(); n > 0 {
 		return t.refuse(Rejection{}, g.newest(), "gang %q has %d members placed", c.Gang, n)
 	}
-	if waits, newest := t.waits(g); len(c.Parts) > 0 && !waits { // the gang's record may go, with that of its last member
-		return t.refuse(Rejection{}, newest, "no member of gang %q waits", c.Gang)
+	if len(c.Parts) > 0 && g.now.ended() { // the gang's record may go, with that of its last member
+		return t.refuse(Rejection{}, g.newest(), "no member of gang %q waits", c.Gang)
 	}
-	specs := make([]*Spec, len(g.now.Gang.Roles))
-	for i := range specs {
-		specs[i] = g.now.Gang.Roles[i].Spec
+	var roles []Role
+	for i, role := range g.now.Gang.Roles {
+		if left := g.now.Left(i); left > 0 || g.now.ended() {
+			role.Members = role.Members[:cmp.Or(left, len(role.Members))] // asksFor counts them
+			roles = append(roles, role)
+		}
 	}
-	n, err := t.nomination(c, g.now.Nomination, g.newest(), specs, g.now.Gang.priority())
+	n, err := t.nomination(c, g.now.Nomination, g.newest(), roles, g.now.Gang.lowest())
 	if err != nil {
 		return err
 	}
@@ -69,34 +75,42 @@ func (t *tx) nominateGang(c *Nominate) error {
 func (t *tx) ownGang(g *txGang) *GangState {
 	if g.now == g.was {
 		now := *g.was
-		now.Placed = slices.Clone(g.was.Placed)
+		now.Placed, now.Done = slices.Clone(g.was.Placed), slices.Clone(g.was.Done)
 		g.now = &now
 	}
 	return g.now
 }
 
-// nomination returns the record that replaces the nomination before, which may be nil. Specs are the specs of the
-// nominee's capsules, newest is the revision of the last change of the nominee's record, and evicts is the priority at
-// which it evicts others.
-func (t *tx) nomination(c *Nominate, before *Nomination, newest Revision, specs []*Spec, evicts int32) (*Nomination, error) {
+// nomination returns the record that replaces the nomination before, which may be nil. Roles are the nominee's capsules
+// by spec (of a single capsule one role of one member), newest is the revision of the last change of the nominee's
+// record, and evicts is the lowest priority at which it may come to evict others.
+func (t *tx) nomination(c *Nominate, before *Nomination, newest Revision, roles []Role, evicts int32) (*Nomination, error) {
 	if !before.Lives() && (c.Since != 0 || len(c.Parts) == 0) {
 		return nil, t.refuse(Rejection{Capsule: c.Capsule}, newest, "%s is not nominated", c.nominee())
 	}
 	if c.Since != 0 && !t.madeAt(before.Made, c.Since) {
 		return nil, t.refuse(Rejection{Capsule: c.Capsule}, newest, "%s is nominated since revision %d, not %d", c.nominee(), before.Made, c.Since)
 	}
+	if before.Lives() && before.sum != 0 && before.sum != digestList(0, before.Parts) {
+		return nil, t.invalid(Rejection{Capsule: c.Capsule}, "the parts of the nomination of %s in this ledger's state were changed through a plain copy of them; "+
+			"the ledger has to be opened anew; change a copy of the list", c.nominee())
+	}
 	t.nominates = true
 	if len(c.Parts) == 0 {
 		return before.ended(), nil
 	}
-	priority := specs[0].Priority
-	for _, s := range specs {
-		priority = min(priority, s.Priority)
+	priority, specs := int32(math.MaxInt32), make([]*Spec, len(roles))
+	for i := range roles {
+		specs[i] = roles[i].Spec
+		priority = min(priority, specs[i].Priority)
 	}
 	for i := range c.Parts {
 		if err := t.mayNominate(c, &c.Parts[i], specs); err != nil {
 			return nil, err
 		}
+	}
+	if err := t.asksFor(c, roles, newest); err != nil {
+		return nil, err
 	}
 	n := &Nomination{
 		Capsule: c.Capsule, Gang: c.Gang, Rank: int32(min(int64(priority)+int64(c.Aged), math.MaxInt32)),
@@ -124,6 +138,37 @@ func (t *tx) mayNominate(c *Nominate, part *NominatedRoom, specs []*Spec) error 
 	n.claimed = true
 	if why := part.misfit(n.now.Node, specs, &t.s.names); why != "" {
 		return t.refuse(at, n.newestSpec(), "node %q cannot be nominated for %s: such nodes %s", part.Node, c.nominee(), why)
+	}
+	return nil
+}
+
+// asksFor checks that a nomination claims no more than its nominee asks for: on each node no more than the capsules that
+// may be there, in all no more than all of them, and on no more nodes than there are capsules. Otherwise one small
+// capsule could keep all nodes free. A nomination that is applied again has been judged, perhaps by older rules.
+func (t *tx) asksFor(c *Nominate, roles []Role, newest Revision) error {
+	if t.replays {
+		return nil
+	}
+	at := Rejection{Capsule: c.Capsule, advice: "nominate no more than the nominee needs"}
+	var claims, asks amounts
+	capsules := 0
+	for i := range roles {
+		capsules += len(roles[i].Members)
+		asks.addRole(&roles[i])
+	}
+	if len(c.Parts) > capsules {
+		return t.refuse(at, newest, "%s is nominated on %d nodes; it can be placed on %d", c.nominee(), len(c.Parts), capsules)
+	}
+	for i := range c.Parts {
+		part, n := &c.Parts[i], t.node(c.Parts[i].Node) // is a member: mayNominate has found it
+		if over, most := part.exceeds(n.now.Node, roles, &t.s.names); over != "" {
+			at.Node = part.Node
+			return t.refuse(at, max(newest, n.newestSpec()), "nomination claims %s on node %q; %s asks for %s", over, part.Node, c.nominee(), most)
+		}
+		claims.addPart(part)
+	}
+	if over, most := claims.beyond(&asks, &t.s.names); over != "" {
+		return t.refuse(at, newest, "nomination claims %s in all; %s asks for %s", over, c.nominee(), most)
 	}
 	return nil
 }
@@ -350,20 +395,6 @@ func (t *tx) lend() {
 // shares reports whether the proposal makes a nomination, or lowers a capacity: then shares may be exceeded that were
 // not before.
 func (t *tx) shares() bool { return len(t.nominations) > 0 || t.lowers }
-
-// endNominations ends the nomination of a capsule that is released for good, and that of its gang, which may never be
-// placed without the member. The gang keeps its First, so its place among equal ranks.
-func (t *tx) endNominations(e *txCapsule) {
-	t.nominates = t.nominates || e.now.Nomination() != nil
-	e.now.setNomination(nil)
-	if e.now.Gang() == "" {
-		return
-	}
-	if g := t.gang(e.now.Gang()); g.now.Nomination.Lives() {
-		now := t.ownGang(g)
-		now.Nomination, now.Changed, t.nominates = g.now.Nomination.ended(), t.rev, true
-	}
-}
 
 // nominate checks the form of a nomination, and returns it with its Ends in the same normal form as that of a hold.
 func (v *validator) nominate(c Nominate) Commitment {

@@ -34,6 +34,9 @@ func (s *State) publish(t *tx) {
 	}
 	for i := range t.gangs.entries {
 		if e := &t.gangs.entries[i]; e.now != e.was {
+			if e.was == nil || e.was.Gang != e.now.Gang {
+				e.now.sum = e.now.Gang.digest()
+			}
 			s.gangs.ReplaceOrInsert(e.now)
 		}
 	}
@@ -76,13 +79,14 @@ func (s *State) publishNode(e *txNode) {
 	case e.was == nil:
 		s.nodes.Take(slot, s.owner).node = e.now
 		s.nodes.File(hashOf(string(id)), slot, s.owner)
-		s.members.ReplaceOrInsert(nodeKey{id, slot})
+		s.members.ReplaceOrInsert(nodeKey{id, slot, uint32(e.now.Node.digest())})
 		return
 	}
 	r := s.nodes.Own(slot, s.owner)
 	if e.was.Node != e.now.Node { // pointers, not Specification: proposals of a batch may share a revision, and so the counter
 		s.left.Groups = s.rev // labels may have moved its capsules to another domain
 		s.relabel(r, e.now.Node.Labels)
+		s.members.ReplaceOrInsert(nodeKey{id, slot, uint32(e.now.Node.digest())})
 	}
 	r.node = e.now
 }
@@ -102,6 +106,9 @@ func (s *State) publishCapsule(e *txCapsule) {
 	wasPending, spec := !fresh && c.Pending(), c.Spec
 	moved := fresh || moves(c, &e.now)
 	s.publishProtection(e)
+	if e.failures != nil {
+		s.failed.ReplaceOrInsert(failureRecord{e.now.ID, e.failures})
+	}
 	*c = e.now
 	if moved && c.Placed() {
 		r.node = e.node
@@ -304,6 +311,9 @@ func (s *State) retire(t *tx, slot uint32) {
 // forgetCapsule drops a record: its id may be used again, and its gang's record goes with the last member.
 func (s *State) forgetCapsule(slot uint32, c *Capsule) {
 	s.capsules.Unfile(hashOf(string(c.ID)), slot, s.owner)
+	if s.failed.Len() > 0 {
+		s.failed.Delete(failureRecord{capsule: c.ID})
+	}
 	if g := s.gangOf(c); g != nil {
 		now := *g
 		if now.records--; now.records == 0 {
@@ -367,6 +377,7 @@ func (s *State) renominate(was, now *Nomination) {
 		}
 	}
 	if now.Lives() {
+		now.sum = digestList(0, now.Parts)
 		s.nominations.ReplaceOrInsert(now)
 		s.lapses.ReplaceOrInsert(now)
 		s.nominated.addRooms(now, 1)

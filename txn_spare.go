@@ -27,6 +27,8 @@ type sparedNode struct {
 	sums      []load
 	// The load of all newcomers and new holds, and the load of the victims that are put back.
 	new, back load
+	// The newcomers are in the order that a broken gang has asked for (outranking), and not in that of their priorities.
+	reordered bool
 	// The nominations that claim room on the node; and a copy of the node whose loans count the victims that are put
 	// back.
 	claims []nominatedPart
@@ -52,6 +54,8 @@ type victims struct {
 	// Nil: it is one capsule.
 	gang     *txGang
 	priority int32
+	// The gang was broken before the proposal.
+	broken bool
 }
 
 // obstacle is the resources and devices that newcomers lack if a victim stays on its node; no node: they lack nothing.
@@ -121,13 +125,7 @@ func (s *sparing) prepare() error {
 		}
 	}
 	for _, n := range s.nodes {
-		slices.SortStableFunc(n.newcomers, func(a, b newcomer) int { return cmp.Compare(b.priority, a.priority) })
-		n.sums = make([]load, 1, len(n.newcomers)+1)
-		for _, c := range n.newcomers {
-			sum := n.sums[len(n.sums)-1]
-			sum.add(c.of.now.Spec, c.of.now.Devices, 1)
-			n.sums = append(n.sums, sum)
-		}
+		n.order(func(a, b *newcomer) int { return cmp.Compare(b.priority, a.priority) })
 	}
 	for _, at := range slices.Concat(s.t.evictions, s.t.passed) {
 		c := s.t.p.Do[at].(Evict)
@@ -138,6 +136,34 @@ func (s *sparing) prepare() error {
 		}
 	}
 	return nil
+}
+
+// order sorts the newcomers and adds up their loads anew.
+func (n *sparedNode) order(compare func(a, b *newcomer) int) {
+	slices.SortStableFunc(n.newcomers, func(a, b newcomer) int { return compare(&a, &b) })
+	n.sums = append(n.sums[:0], load{})
+	for _, c := range n.newcomers {
+		sum := n.sums[len(n.sums)-1]
+		sum.add(c.of.now.Spec, c.of.now.Devices, 1)
+		n.sums = append(n.sums, sum)
+	}
+}
+
+// outranks reports whether a unit that stays must leave room for a newcomer: one of higher priority, or a member of a
+// gang that replaces the unit.
+func (s *sparing) outranks(c *newcomer, unit *victims) bool {
+	return c.priority > unit.priority || unit.broken && c.of.now.Gang() != "" && s.t.replaces(c.of.now.Gang(), unit.gang.was.Gang.ID)
+}
+
+// outranking puts the newcomers on a node first that outrank a unit, and returns how many these are.
+func (s *sparing) outranking(n *sparedNode, unit *victims) int {
+	if unit.broken || n.reordered {
+		n.reordered = unit.broken
+		n.order(func(a, b *newcomer) int {
+			return cmp.Or(btoi(s.outranks(b, unit))-btoi(s.outranks(a, unit)), cmp.Compare(b.priority, a.priority))
+		})
+	}
+	return sort.Search(len(n.newcomers), func(i int) bool { return !s.outranks(&n.newcomers[i], unit) })
 }
 
 // node returns the sparedNode with this id, and makes it on the first call.
@@ -185,19 +211,16 @@ func (s *sparing) units() (out []victims) {
 		if !known {
 			i = len(out)
 			whole[g] = i
-			highest := e.now.Spec.Priority
-			for r := range g.now.Gang.Roles {
-				highest = max(highest, g.now.Gang.Roles[r].Spec.Priority)
-			}
-			out = append(out, victims{gang: g, priority: highest})
+			_, highest := g.now.Priorities()
+			out = append(out, victims{gang: g, priority: max(highest, e.now.Spec.Priority), broken: g.was != nil && g.was.Broken()})
 		}
 		out[i].at = append(out[i].at, at)
 	}
 	return out
 }
 
-// mayMakeWay checks that the work that victims make way for outranks them, and that the truce (Limits.TruceFrom) does
-// not protect them.
+// mayMakeWay checks that the work that victims make way for replaces their gang, or that it outranks them and the truce
+// (Limits.TruceFrom) does not protect them.
 func (s *sparing) mayMakeWay(unit *victims) error {
 	for _, at := range unit.at {
 		c := s.t.p.Do[at].(Evict)
@@ -205,9 +228,16 @@ func (s *sparing) mayMakeWay(unit *victims) error {
 		for _, e := range s.causesOf(&c) {
 			priority = min(priority, s.t.priority(e))
 		}
-		if why := s.t.s.limits.keeps(unit.priority, priority); why != "" {
+		why, newest := s.t.s.limits.keeps(unit.priority, priority), Revision(0)
+		if g := s.t.gangs.find(s.victim(at).now.Gang()); g != nil && c.ForGang != "" && why != "" { // the view may have shown both gangs as broken
+			newest = max(g.newest(), s.t.gangs.find(c.ForGang).newest())
+			if unit.broken && s.t.replaces(c.ForGang, unit.gang.was.Gang.ID) {
+				continue
+			}
+		}
+		if why != "" {
 			s.t.at = at
-			return s.t.refuse(Rejection{Capsule: c.Capsule, Node: c.From}, 0, "capsule %q does not make way for %s: %s", c.Capsule, c.cause(), why)
+			return s.t.refuse(Rejection{Capsule: c.Capsule, Node: c.From}, newest, "capsule %q does not make way for %s: %s", c.Capsule, c.cause(), why)
 		}
 	}
 	return nil
@@ -218,7 +248,7 @@ func (s *sparing) mayMakeWay(unit *victims) error {
 // back only if every role then has its minimum.
 func (s *sparing) putBack(unit *victims) (spared []int, obstacles []obstacle) {
 	for _, at := range unit.at {
-		if o := s.stay(at, unit.priority); o.node == "" {
+		if o := s.stay(at, unit); o.node == "" {
 			spared = append(spared, at)
 		} else {
 			obstacles = append(obstacles, o)
@@ -232,7 +262,7 @@ func (s *sparing) putBack(unit *victims) (spared []int, obstacles []obstacle) {
 		again[s.victim(at).now.inCommon().role]++
 	}
 	for i := range again {
-		if again[i] < unit.gang.now.Gang.Roles[i].minimum() {
+		if again[i] < unit.gang.now.Minimum(i) {
 			for _, at := range spared {
 				e := s.victim(at)
 				s.node(e.was.Node).put(e, -1)
@@ -246,12 +276,12 @@ func (s *sparing) putBack(unit *victims) (spared []int, obstacles []obstacle) {
 // victim returns the capsule that the eviction at this position of the proposal evicts.
 func (s *sparing) victim(at int) *txCapsule { return s.t.capsules.find(s.t.p.Do[at].(Evict).Capsule) }
 
-// stay puts one victim back if it fits beside the newcomers of higher priority; else it returns the obstacle that the
+// stay puts one victim back if it fits beside the newcomers that outrank its unit; else it returns the obstacle that the
 // victim is.
-func (s *sparing) stay(at int, priority int32) (o obstacle) {
+func (s *sparing) stay(at int, unit *victims) (o obstacle) {
 	e := s.victim(at)
 	n := s.node(e.was.Node)
-	k := sort.Search(len(n.newcomers), func(i int) bool { return n.newcomers[i].priority <= priority })
+	k := s.outranking(n, unit)
 	top, want := &n.sums[k], &e.was.Spec.Envelope.Reservation
 	claimed := s.beside(n, e, s.claimed(at, n, k))
 	for d := range want {
@@ -268,7 +298,7 @@ func (s *sparing) stay(at int, priority int32) (o obstacle) {
 			o.node, o.devices = n.n.now.Node.ID, o.devices|1<<i
 		}
 	}
-	if o.apart = s.keptOff(e, priority); len(o.apart) > 0 {
+	if o.apart = s.keptOff(e, unit); len(o.apart) > 0 {
 		o.node = n.n.now.Node.ID
 	}
 	if o.node == "" {
@@ -389,9 +419,13 @@ func (t *tx) without(drop []int) error {
 }
 
 // outranked returns why the victim may not be evicted for the evictor that e names, by the priorities in the state;
-// empty: it may.
+// empty: it may, also because the evictor is a broken gang that precedes the victim's.
 func (s *State) outranked(e *Evict, victim *Capsule) string {
-	return s.limits.keeps(victim.Spec.Priority, s.evictor(e))
+	why := s.limits.keeps(victim.Spec.Priority, s.evictor(e))
+	if why != "" && e.ForGang != "" && s.Precedes(e.ForGang, victim.Gang()) {
+		return ""
+	}
+	return why
 }
 
 // evictor returns the priority of the capsule or gang that an eviction makes way for; math.MaxInt32 if that is not in
@@ -402,7 +436,8 @@ func (s *State) evictor(e *Evict) int32 {
 		gang, priority = c.Gang(), c.Spec.Priority
 	}
 	if g := s.Gang(gang); g != nil {
-		priority = min(priority, g.Gang.priority())
+		lowest, _ := g.Priorities()
+		priority = min(priority, lowest)
 	}
 	return priority
 }

@@ -233,6 +233,10 @@ func (v *validator) release(c *Release) {
 	if c.Final && c.Stopped {
 		v.fail("release of capsule %q is final, which says all; it takes no Stopped", c.Capsule)
 	}
+	v.carried("release", c.At, nil)
+	if c.At != 0 && (c.Hold != "" || c.Final) {
+		v.fail("release of a hold, or for good, takes no At")
+	}
 	v.text("capsule id", string(c.Capsule), v.limits.IDBytes)
 	v.text("hold id", string(c.Hold), v.limits.IDBytes)
 	v.text("node id", string(c.From), v.limits.IDBytes)
@@ -325,6 +329,9 @@ func (v *validator) spec(s *Spec) *Spec {
 		v.text("word in spec", word, v.limits.SpecBytes)
 	}
 	v.failAll(s.faults())
+	if s.torn() {
+		v.fail("spec of module %q: %s", s.Module, tornSpec)
+	}
 	if len(v.faults) > before {
 		return s
 	}

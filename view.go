@@ -6,11 +6,14 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/btree"
+
 	"github.com/orbitsched/orbit/internal/herd"
 )
 
 // Report is what a node last reported about itself. It belongs to the soft plane: it may be stale or lost, and nothing
-// in it is a promise. The zero value is the report of a node that has reported nothing.
+// in it is a promise. The zero value is the report of a node that has reported nothing. The map and the lists of a report
+// that a view or telemetry returns are shared by all readers: do not write to them.
 type Report struct {
 	// Node is the node that reports.
 	Node NodeID
@@ -82,6 +85,11 @@ type View struct {
 	// Slots of nodes that may no longer serve what is nominated there.
 	suspect map[uint32]bool
 	spread  herd.Spread
+	// The capsules that may have failed within the last five minutes, and the nodes on which they have, by index.
+	failed  map[CapsuleID]bool
+	failing map[uint32]*NodeStarts
+	// The nodes that capsules have left which still run there, by index.
+	stopping map[uint32]bool
 }
 
 // State returns the ledger's state that the view shows; nil before the first refresh.
@@ -156,6 +164,8 @@ func (v *View) refresh(ctx context.Context, from *source, now time.Time) (woken 
 	case state != v.state:
 		woken = v.advance(state, news, from)
 	}
+	woken = v.queue.admitDelayed() || woken
+	v.countFailing()
 	reported, err := v.refreshTelemetry(ctx, from, now)
 	return woken || reported, err
 }
@@ -168,11 +178,12 @@ func (v *View) rebuild(state *State, from *source) bool {
 	if old == nil || old.shared != state.shared {
 		old, had = &State{}, nil
 		v.changed.overflow()
-		v.reports, v.fresh, v.unleased = nil, nil, nil
+		v.reports, v.fresh, v.unleased, v.stopping, v.failed = nil, nil, nil, nil, nil
 	}
 	v.state = state
 	v.queue.clear(state)
 	file := func(slot uint32, c *Capsule) bool {
+		v.noteFailed(c.ID)
 		if c.ID != "" && c.Pending() && from.owns(c.Owner(), c.Spec) {
 			v.queue.push(slot, c)
 			v.queue.roused = true
@@ -196,6 +207,9 @@ func (v *View) followNodes(old *State, from *source) {
 	state.nodes.Diff(&old.nodes, func(slot uint32, was, now *nodeRecord) bool {
 		if was.node != now.node {
 			v.changed.add(slot)
+			if was.node.remains != now.node.remains {
+				v.noteStopping(&now.node, slot)
+			}
 			if was.node.Node != now.node.Node { // the description differs, perhaps only as this ledger shows it
 				v.suspectNode(&now.node)
 			}
@@ -209,6 +223,46 @@ func (v *View) followNodes(old *State, from *source) {
 		if state.nodes.At(slot).node.Node == nil { // a node has joined here and left again
 			v.changed.add(slot)
 		}
+	}
+}
+
+// noteFailed notes that a capsule may have failed.
+func (v *View) noteFailed(id CapsuleID) {
+	if v.state.failuresOf(id) == nil {
+		return
+	}
+	if v.failed == nil {
+		v.failed = map[CapsuleID]bool{}
+	}
+	v.failed[id] = true
+}
+
+// countFailing counts the starts on the nodes on which some have failed lately, and forgets older failures.
+func (v *View) countFailing() {
+	if v.failing = nil; len(v.failed) == 0 {
+		return
+	}
+	v.failing = v.state.starts(v.queue.now, func(yield btree.ItemIteratorG[failureRecord]) {
+		for id := range v.failed {
+			f := v.state.failuresOf(id)
+			if f == nil || !slices.ContainsFunc(f.Nodes, func(at NodeFailure) bool { return v.queue.now < at.At+Instant(mostAvoided) }) {
+				delete(v.failed, id)
+				continue
+			}
+			yield(failureRecord{id, f})
+		}
+	})
+}
+
+// noteStopping notes whether capsules that have left a node still run there.
+func (v *View) noteStopping(n *NodeState, slot uint32) {
+	switch {
+	case n.remains == nil:
+		delete(v.stopping, slot)
+	case v.stopping == nil:
+		v.stopping = map[uint32]bool{slot: true}
+	default:
+		v.stopping[slot] = true
 	}
 }
 
@@ -231,6 +285,9 @@ func (v *View) advance(state *State, news span, from *source) (woken bool) {
 		if _, ok := c.Do.(Place); ok && !placesMatter {
 			continue
 		}
+		if release, ok := c.Do.(Release); ok && !release.Final {
+			v.noteFailed(release.Capsule)
+		}
 		v.queue.own = from.made != nil && from.made(c.ID)
 		woken = v.queue.absorb(c, state, from.owns) || woken
 		woken = v.touchNominated(c, old) || woken
@@ -238,7 +295,7 @@ func (v *View) advance(state *State, news span, from *source) (woken bool) {
 			v.foresee(c)
 		}
 	}
-	if len(v.ends) > 2*(state.holds.Len()+state.protected.Len())+64 { // most entries are void: holds and protections that ended early
+	if len(v.ends) > 2*(state.holds.Len()+state.protected.Len()+state.nominations.Len())+64 { // most entries are void: they ended early
 		v.findEnds(from)
 	}
 	return woken

@@ -409,6 +409,43 @@ func TestBrokenRuntime(t *testing.T) {
 	})
 }
 
+// Beside two good nodes, work leaves a node on which every start fails within three attempts, and no more work goes there while the others have
+// room; the ledger says when and where each failed.
+func TestAFailingNodeBesideTwoGoodOnes(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := begin(t, 3, false)
+		w.hosts[0].breakBy(errors.New("no image"), false)
+		for i := range 7 {
+			w.commit(orbit.Submit{IDs: ids(fmt.Sprint("web-", i, "-"), 1), Spec: spec(orbit.LatencySensitive, 1, 0)})
+			w.pass(3 * sec)
+		}
+		w.atRest()
+		require.Empty(t, w.hosts[0].running())
+		failed := 0
+		for c := range w.state().Capsules() {
+			f := w.state().Failures(c.ID)
+			require.LessOrEqual(t, f.Attempts, 2, c.ID)
+			failed += f.Attempts
+		}
+		require.Positive(t, failed)
+		require.Less(t, failed, 7)
+	})
+}
+
+// The ledger says when a capsule failed, not when it was placed.
+func TestTheTimeOfAFailure(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := begin(t, 1, false)
+		w.commit(orbit.Submit{IDs: ids("web-", 1), Spec: spec(orbit.LatencySensitive, 1, 0), Labels: map[string]string{"for": "1h", "fails": ""}})
+		w.pass(sec)
+		began := time.Now()
+		w.pass(time.Hour + 2*sec)
+		failed := w.state().Failures(ids("web-", 1)[0])
+		require.Equal(t, 1, failed.Attempts)
+		require.WithinDuration(t, began.Add(time.Hour), failed.Nodes[0].At.Time(), 2*sec)
+	})
+}
+
 // An operator who puts a node as lost has everything on it stopped, and the node joins anew when it is. What others have begun
 // meanwhile is the operator's fault.
 func TestPutAsLost(t *testing.T) {

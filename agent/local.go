@@ -147,7 +147,8 @@ func (s *Statement) commitments(state *orbit.State, node orbit.NodeID) ([]orbit.
 	case s.Fact == NotReady:
 		return []orbit.Commitment{orbit.Confirm{Capsule: s.Capsule, Since: s.Since, NotReady: true}}, nil
 	case s.Fact == Stopped && placed:
-		return []orbit.Commitment{orbit.Release{Capsule: s.Capsule, From: node, Stopped: true}}, nil
+		now := orbit.Instant(time.Now().UnixNano()) // not by the clock of the node, which may be wrong
+		return []orbit.Commitment{orbit.Release{Capsule: s.Capsule, From: node, Stopped: true, At: now}}, nil
 	case s.Fact == Stopped:
 		return []orbit.Commitment{stopped}, nil
 	case s.Fact != Finished:

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -219,7 +220,7 @@ func (s *LedgerSource) Claim(ctx context.Context, a Attempt) (Slot, uint64, erro
 		s.learn(ctx, capsule.ID)
 	}
 	claimed := a.Slot
-	claimed.Capsule, claimed.Labels = capsule.ID, changes.Apply(claimed.Labels)
+	claimed.Capsule, claimed.Labels = capsule.ID, maps.Clone(changes.Apply(claimed.Labels)) // the node's own stay unchanged
 	return claimed, uint64(rev), nil
 }
 

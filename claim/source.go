@@ -13,7 +13,8 @@ type Slot struct {
 	Name string
 	// UID is never used again under this name.
 	UID string
-	// Labels are what a request's Want is compared with. In a slot of a [LedgerSource] they are the node's, and read-only.
+	// Labels are what a request's Want is compared with. In the listings of a [LedgerSource] they are the node's, and read-only;
+	// a claimed slot has a copy.
 	Labels map[string]string
 	// Capsule is the capsule that a [LedgerSource] has placed on the slot; empty before the claim and with other sources.
 	Capsule orbit.CapsuleID

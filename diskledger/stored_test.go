@@ -21,7 +21,11 @@ import (
 
 // stored names the folders of testdata, each of which has a ledger and a dump of it. The last one has every kind of commitment and every
 // field of today; the first was written before some of the fields were there.
-var stored = []string{"v1", "v1-2"}
+var stored = []string{"v1", "v1-2", "v1-3"}
+
+// counted is what a log tells today that its dump does not say, because nobody counted it then: what failed.
+var counted = strings.NewReplacer(`"placedBy":"021c0000000000000000000000000000"}}`,
+	`"placedBy":"021c0000000000000000000000000000","failures":{"attempts":1,"inARow":1,"nodes":[{"node":"d2","times":1,"revision":79}]}}}`)
 
 // store writes the last folder of testdata. First add the name of a new folder to stored: what a release
 // has stored stays.
@@ -123,7 +127,7 @@ func details(aged int32, propose func(...orbit.Commitment), state func() *orbit.
 	propose(orbit.Protect{Capsule: capsule("ends"), Since: since("ends")})
 	confirm("serves", orbit.Confirm{NotReady: true})
 	confirm("serves", orbit.Confirm{Ready: true})
-	propose(orbit.Release{Capsule: capsule("fails"), From: node("d"), Stopped: true})
+	propose(orbit.Release{Capsule: capsule("fails"), From: node("d"), Stopped: true, At: 9})
 	propose(orbit.Release{Capsule: capsule("ends"), Final: true})
 	propose(orbit.Place{Capsule: capsule("after"), Node: node("d"), Devices: 1, After: true})
 	confirm("ends", orbit.Confirm{Stopped: true})
@@ -170,7 +174,7 @@ func TestStoredFiles(t *testing.T) {
 				return nil
 			})
 			require.NoError(t, err)
-			require.Equal(t, string(want), text(found.State))
+			require.Equal(t, counted.Replace(string(want)), text(found.State))
 			wanted := []string{"PutNode", "RemoveNode", "Submit", "Place", "Release", "Hold", "Assign", "Mark", "Nominate", "Evict", "Confirm", "PutBudget", "RemoveBudget"}
 			if i == len(stored)-1 {
 				wanted = append(wanted, "Adopt", "Resize", "Protect")

@@ -190,6 +190,7 @@ func (c *capsuleRecord) capsule(id orbit.CapsuleID) orbit.CapsuleRecord {
 		},
 		Owner: c.Owner, Gang: c.Gang, Labels: c.Labels, SubmitTime: c.SubmitTime, Note: c.Note,
 		Nomination: c.Nomination.nomination(id, "", c.at), Borrows: c.Borrows, Earlier: c.earlier(), Released: c.Released,
+		Failures: revised(c.Failures, func(at orbit.Revision) orbit.Revision { return cmp.Or(at, c.at) }),
 	}
 	if len(c.Placed) > 0 && !c.Former {
 		out.PlacedAt, out.PlacedBy = cmp.Or(c.Placed[0].At, c.at), c.Placed[0].ID

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/orbitsched/orbit"
@@ -104,6 +105,8 @@ type capsuleRecord struct {
 	Protected time.Duration `json:"protected,omitempty"`
 	// Borrows is [orbit.Capsule].Borrows.
 	Borrows *orbit.Nominee `json:"borrows,omitempty"`
+	// Failures is [orbit.State].Failures. Revision 0 in it stands for the revision of this record.
+	Failures *orbit.Failures `json:"failures,omitempty"`
 }
 
 // placementRecord is a placement: the id of its proposal, and the revision at which it was committed. Revision 0 stands
@@ -321,7 +324,23 @@ func (e *encoder) capsule(id orbit.CapsuleID) []byte {
 		r.Placed = append(r.Placed, placementRecord{by, e.at(at)})
 	}
 	r.Former = c.PlacedAt == 0 && len(r.Placed) > 0
+	if f := e.state.Failures(id); len(f.Nodes) > 0 {
+		r.Failures = revised(&f, e.at)
+	}
 	return e.encode(r)
+}
+
+// revised returns a copy of the failures of a capsule with other revisions; nil for nil.
+func revised(f *orbit.Failures, at func(orbit.Revision) orbit.Revision) *orbit.Failures {
+	if f == nil {
+		return nil
+	}
+	out := *f
+	out.Nodes = slices.Clone(f.Nodes)
+	for i := range out.Nodes {
+		out.Nodes[i].Revision = at(out.Nodes[i].Revision)
+	}
+	return &out
 }
 
 // nomination returns the record of a nomination; nil for nil.

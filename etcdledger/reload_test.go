@@ -75,14 +75,14 @@ func populateNominations(d *desk, l *Ledger) {
 	for _, id := range []orbit.NodeID{"n1", "n2"} {
 		d.do(l, orbit.PutNode{Node: orbit.Node{ID: id, Capacity: orbit.Resources{8}, Devices: orbit.Devices{Model: "A100", Count: 1}}})
 	}
-	spec := &orbit.Spec{Envelope: orbit.Envelope{Reservation: orbit.Resources{4}}, Devices: orbit.DeviceRequest{Count: 1, Milli: 100}}
+	spec := &orbit.Spec{Envelope: orbit.Envelope{Reservation: orbit.Resources{5}}, Devices: orbit.DeviceRequest{Count: 1, Milli: 400}}
 	d.do(l, orbit.Submit{IDs: []orbit.CapsuleID{"c1", "c2", "c3"}, Spec: spec})
 	d.do(l, orbit.Submit{Gang: &orbit.Gang{ID: "g", Roles: []orbit.Role{{Name: "r", Spec: spec, Members: []orbit.CapsuleID{"g1", "g2"}, Min: 1}}}})
 	d.do(l, nominate("c3", 1, "n1"))
 	d.do(l, orbit.Nominate{Capsule: "c3"})
 	d.do(l, nominate("c1", 1, "n1"))
 	d.do(l, nominate("", 1, "n2"))
-	d.do(l, nominate("c1", 5, "n1", "n2"))
+	d.do(l, nominate("c1", 5, "n1"))
 	d.do(l, nominate("", 3, "n1", "n2"))
 }
 
@@ -153,7 +153,7 @@ func TestLoanAndRecall(t *testing.T) {
 		fill := &orbit.Spec{RunsAtMost: time.Minute, Backfills: true, Envelope: orbit.Envelope{Reservation: orbit.Resources{4}}}
 		lent := orbit.Nominate{Capsule: "top", Lends: time.Minute, Ends: time.Unix(1e9, 0), Parts: []orbit.NominatedRoom{{Node: "n1", Room: orbit.Resources{8}}}}
 		d.do(a, node("n1", 8), orbit.Submit{IDs: []orbit.CapsuleID{"fill"}, Spec: fill},
-			orbit.Submit{IDs: []orbit.CapsuleID{"top"}, Spec: &orbit.Spec{Priority: 5, Envelope: fill.Envelope}})
+			orbit.Submit{IDs: []orbit.CapsuleID{"top"}, Spec: &orbit.Spec{Priority: 5, Envelope: orbit.Envelope{Reservation: orbit.Resources{8}}}})
 		for _, end := range []orbit.Nominate{{Capsule: "top"}, {Capsule: "top", Ends: lent.Ends, Parts: lent.Parts}} {
 			d.do(a, lent)
 			view := d.look(b).Revision()
@@ -186,7 +186,9 @@ func TestLoanAndRecall(t *testing.T) {
 func TestShareOfTwoProcesses(t *testing.T) {
 	bubble(t, 2, Options{GCInterval: -1, Bounds: orbit.Limits{NominatedShare: 50}}, func(d *desk) {
 		a, b := d.ledgers[0], d.ledgers[1]
-		d.do(a, node("n1", 8), node("n2", 8), submit("c1", "c2"))
+		large := submit("c1", "c2")
+		large.Spec.Envelope.Reservation[orbit.CPU] = 5
+		d.do(a, node("n1", 8), node("n2", 8), large)
 		view := d.look(b).Revision()
 		claim := func(c orbit.CapsuleID, on orbit.NodeID) orbit.Proposal {
 			n := orbit.Nominate{Capsule: c, Ends: time.Unix(1e9, 0), Parts: []orbit.NominatedRoom{{Node: on, Room: orbit.Resources{5}}}}

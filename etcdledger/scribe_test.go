@@ -1,6 +1,7 @@
 package etcdledger
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -269,23 +270,33 @@ func draftBudget(s *scribe) []orbit.Commitment {
 func draftNominate(s *scribe) []orbit.Commitment {
 	c := orbit.Nominate{Ends: time.Unix(1e9, 5e8).In(time.FixedZone("x", 3600))}
 	var before *orbit.Nomination
+	var asks *orbit.Spec
+	most := 1
 	if g := s.view.Gang(pick(s, scribeGangs)); g != nil && s.chance(3) {
-		c.Gang, before = g.Gang.ID, g.Nomination
+		c.Gang, before, asks, most = g.Gang.ID, g.Nomination, g.Gang.Roles[0].Spec, len(g.Gang.Roles[0].Members)
 	} else {
 		who := s.some((*orbit.Capsule).Pending)
-		c.Capsule, before = who.ID, who.Nomination()
+		c.Capsule, before, asks = who.ID, who.Nomination(), cmp.Or(who.Spec, &orbit.Spec{})
 	}
 	if before.Lives() && s.chance(2) {
 		c.Since = before.Made
 	}
 	for _, id := range scribeNodes {
-		if part := (orbit.NominatedRoom{Node: id, Room: s.room(5)}); s.chance(3) && part.Room != (orbit.Resources{}) {
+		part := orbit.NominatedRoom{Node: id, Room: s.room(5)}
+		for d := range part.Room {
+			if !s.chance(9) { // else, at times, for more than the nominee asks for
+				part.Room[d] = min(part.Room[d], asks.Envelope.Reservation[d])
+			}
+		}
+		if s.chance(3) && part.Room != (orbit.Resources{}) && (len(c.Parts) < most || s.chance(9)) {
 			c.Parts = append(c.Parts, part)
 		}
 	}
 	if len(c.Parts) > 0 && s.chance(3) {
 		c.Aged = 1
-		c.Parts[0].Devices, c.Parts[0].Milli = orbit.DeviceSet(1+s.upTo(2)), pick(s, []int{1, 500, 1000})
+		if asks.Devices.Count > 0 {
+			c.Parts[0].Devices, c.Parts[0].Milli = 1, pick(s, []int{1, asks.Devices.Milli})
+		}
 	}
 	if c.Lends = pick(s, []time.Duration{0, time.Minute, time.Hour}); len(c.Parts) == 0 {
 		c.Ends, c.Lends = time.Time{}, 0

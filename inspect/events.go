@@ -63,18 +63,14 @@ func (h *Handler) enter() bool {
 	if h.clients >= most {
 		return false
 	}
-	if h.clients++; h.clients == 1 {
-		h.log.look(true)
-	}
+	h.clients++
 	return true
 }
 
 func (h *Handler) leave() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.clients--; h.clients == 0 {
-		h.log.look(false)
-	}
+	h.clients--
 }
 
 // stream is the stream of events to one client.

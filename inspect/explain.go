@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/orbitsched/orbit"
@@ -15,7 +16,7 @@ import (
 const mostExplaining = 10 * time.Second
 
 // explanation says why a capsule or a gang waits, and which changes would help. For a placed capsule it only says where
-// the capsule is.
+// the capsule is, and for what it waits to begin.
 type explanation struct {
 	Revision orbit.Revision  `json:"revision"`
 	Capsule  orbit.CapsuleID `json:"capsule,omitempty"`
@@ -24,6 +25,8 @@ type explanation struct {
 	Fits     int             `json:"fits,omitempty"`
 	Why      []why           `json:"why,omitempty"`
 	Fixes    []fix           `json:"fixes,omitempty"`
+	// Failures says how often starts of the capsule have failed, and where; empty: none has.
+	Failures string `json:"failures,omitempty"`
 	// Text is the whole explanation as readable text.
 	Text string `json:"text"`
 }
@@ -80,8 +83,15 @@ func (h *Handler) serveExplain(w http.ResponseWriter, r *http.Request) {
 }
 
 func (x *explanation) explainCapsule(ctx context.Context, state *orbit.State, c *orbit.Capsule) error {
+	x.Failures = failuresOf(state, c)
 	if c.Placed() {
 		x.Text = fmt.Sprintf("capsule %q is placed on node %q since revision %d", c.ID, c.Node, c.PlacedAt)
+		for blocked, r := range state.Waiting() {
+			if blocked == c {
+				x.Text += fmt.Sprintf("; it may not begin until capsule %q has stopped on node %q, which it left at revision %d", r.Capsule, r.Node, r.Left)
+			}
+		}
+		x.addFailures()
 		return nil
 	}
 	e, err := whatif.Explain(ctx, state, c.Spec)
@@ -96,10 +106,42 @@ func (x *explanation) explainCapsule(ctx context.Context, state *orbit.State, c 
 		}
 		x.Why = append(x.Why, out)
 	}
+	x.addFailures()
 	for i := range e.Fixes {
 		x.Fixes = append(x.Fixes, fix{e.Fixes[i].String(), e.Fixes[i].Node})
 	}
 	return nil
+}
+
+// addFailures adds the failures to the text.
+func (x *explanation) addFailures() {
+	if x.Failures != "" {
+		x.Text += "\n" + x.Failures
+	}
+}
+
+// failuresOf says how often starts of a capsule have failed, and where; empty: none has.
+func failuresOf(state *orbit.State, c *orbit.Capsule) string {
+	f := state.Failures(c.ID)
+	if len(f.Nodes) == 0 {
+		return ""
+	}
+	text := "it has failed once"
+	if f.Attempts != 1 {
+		text = fmt.Sprintf("it has failed %d times", f.Attempts)
+	}
+	if f.InARow > 1 {
+		text += fmt.Sprintf(", %d times in a row, so engines wait longer and longer before they place it again", f.InARow)
+	}
+	var nodes []string
+	for _, at := range f.Nodes {
+		where := fmt.Sprintf("node %q", at.Node)
+		if at.At != 0 {
+			where += " at " + at.At.Time().UTC().Format(time.RFC3339)
+		}
+		nodes = append(nodes, where)
+	}
+	return text + "; last it failed or could not begin on " + strings.Join(nodes, ", ")
 }
 
 func (x *explanation) explainGang(ctx context.Context, state *orbit.State) error {

@@ -142,6 +142,49 @@ func TestBrokenRules(t *testing.T) {
 	require.Contains(t, fmt.Sprint(body["fixes"]), "add a node in zone zb: one like a")
 }
 
+// TestWhatWaitsToBegin: the API lists placed capsules that may not begin, first the one that was placed first, with what each waits for, until that
+// has stopped; and an explanation says it, and where starts have failed.
+func TestWhatWaitsToBegin(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	h := &Handler{Ledger: l, Every: time.Nanosecond}
+	blocked := func() any {
+		h.init()
+		h.frames.due = time.Time{}
+		_, body, _ := get(t, h, "api/state")
+		return body["queue"].(map[string]any)["blocked"]
+	}
+	for _, id := range []string{"a", "b"} {
+		n := nodeIn(id, "z", "r", 4000)
+		n.Node.Confirms = true
+		commit(t, l, n)
+	}
+	since := func(id orbit.CapsuleID) orbit.Revision {
+		s, err := l.Snapshot(t.Context())
+		require.NoError(t, err)
+		return s.Capsule(id).PlacedAt
+	}
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"old", "moves", "next"}, Spec: asking(4000)}, orbit.Place{Capsule: "old", Node: "a"}, orbit.Place{Capsule: "moves", Node: "b"})
+	left := since("moves")
+	commit(t, l, orbit.Confirm{Capsule: "old", Since: left, Begun: true}, orbit.Confirm{Capsule: "moves", Since: left, Begun: true})
+	require.Equal(t, []any{}, blocked())
+	commit(t, l, orbit.Release{Capsule: "old", Final: true})
+	commit(t, l, orbit.Place{Capsule: "next", Node: "a", At: 5e9})
+	require.Equal(t, []any{map[string]any{"capsule": "next", "node": "a", "for": "old", "on": "a", "since": 5000.0}}, blocked())
+	_, body, _ := get(t, h, "api/explain?capsule=next")
+	require.Contains(t, body["text"], `it may not begin until capsule "old" has stopped on node "a", which it left at revision `)
+	require.NotContains(t, body, "failures")
+	commit(t, l, orbit.Confirm{Capsule: "old", Since: left, Stopped: true})
+	require.Equal(t, []any{}, blocked())
+
+	commit(t, l, orbit.Release{Capsule: "next", Stopped: true, At: 60e9})
+	_, body, _ = get(t, h, "api/explain?capsule=next")
+	require.Equal(t, `it has failed once; last it failed or could not begin on node "a" at 1970-01-01T00:01:00Z`, body["failures"])
+	commit(t, l, orbit.Place{Capsule: "next", Node: "a", At: 70e9})
+	commit(t, l, orbit.Release{Capsule: "next", Stopped: true, At: 80e9})
+	_, body, _ = get(t, h, "api/explain?capsule=next")
+	require.Contains(t, body["text"], `it has failed 2 times, 2 times in a row, so engines wait longer and longer before they place it again; last`)
+}
+
 // TestExplainsGangs explains a gang of which some members fit.
 func TestExplainsGangs(t *testing.T) {
 	l, h, _ := scene(t)
@@ -406,7 +449,6 @@ func TestFramesAreSharedAndBounded(t *testing.T) {
 func TestWhatIsKeptIsBounded(t *testing.T) {
 	h := &Handler{Ledger: &orbit.MemoryLedger{}}
 	h.init()
-	h.log.look(true)
 	long := strings.Repeat("ü", 10_000)
 	for i := range 2000 {
 		r := orbit.Round{Engine: fmt.Sprintf("%s-%d", long, i), Proposed: 1, Errors: []error{errors.New(long)}}
@@ -435,7 +477,6 @@ func (panics) Error() string { panic("no text") }
 func TestErrorsOfImportersMayPanic(t *testing.T) {
 	l, h, _ := scene(t)
 	h.init()
-	h.log.look(true)
 	s, err := l.Snapshot(t.Context())
 	require.NoError(t, err)
 	h.Round(orbit.Round{Engine: "e", Errors: []error{panics{}}, Unplaced: []orbit.Unplaced{{}, {Capsule: s.Capsule("large"), Why: panics{}}}})

@@ -2,7 +2,6 @@ package inspect
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 
 	"github.com/orbitsched/orbit"
@@ -11,13 +10,50 @@ import (
 // mostRows is how many entries each list of a frame has at most.
 const mostRows = 60
 
-// queue describes the capsules that wait to be placed.
+// queue describes the capsules that wait to be placed, and those that are placed and wait to begin.
 type queue struct {
 	Pending int            `json:"pending"`
 	Classes map[string]int `json:"classes"`
 	Rows    []waiting      `json:"rows"`
 	// More counts the rows that are not listed.
-	More int `json:"more,omitempty"`
+	More    int       `json:"more,omitempty"`
+	Blocked []blocked `json:"blocked"`
+	// MoreBlocked counts the blocked capsules that are not listed.
+	MoreBlocked int `json:"moreBlocked,omitempty"`
+}
+
+// blocked is a placed capsule that may not begin until another has stopped, which may be the capsule itself on a former
+// node.
+type blocked struct {
+	Capsule orbit.CapsuleID `json:"capsule"`
+	Gang    orbit.GangID    `json:"gang,omitempty"`
+	Node    orbit.NodeID    `json:"node"`
+	// For is the capsule that has to stop, and On the node that it has left.
+	For orbit.CapsuleID `json:"for"`
+	On  orbit.NodeID    `json:"on"`
+	// Since is when Capsule was placed, in milliseconds since 1970, or 0 if that is unknown.
+	Since int64 `json:"since,omitempty"`
+}
+
+// listBlocked lists the placed capsules that may not begin, those that were placed first first, and counts those that it
+// leaves out.
+func listBlocked(state *orbit.State) ([]blocked, int) {
+	var all []*orbit.Capsule
+	waits := map[orbit.CapsuleID]*orbit.Remains{}
+	for c, r := range state.Waiting() {
+		all = append(all, c)
+		waits[c.ID] = r
+	}
+	slices.SortFunc(all, func(a, b *orbit.Capsule) int {
+		return cmp.Or(cmp.Compare(a.PlacedAt, b.PlacedAt), cmp.Compare(a.ID, b.ID))
+	})
+	all, more := first(all)
+	list := []blocked{}
+	for _, c := range all {
+		r := waits[c.ID]
+		list = append(list, blocked{c.ID, c.Gang(), c.Node, r.Capsule, r.Node, millis(c.PlaceTime)})
+	}
+	return list, more
 }
 
 // waiting is a row of the queue. It describes the waiting capsules with one spec and owner, or those of one gang.
@@ -35,9 +71,10 @@ type waiting struct {
 	Since int64 `json:"since,omitempty"`
 	// Nominated says that a capsule of the row, or its gang, has a live nomination.
 	Nominated bool `json:"nominated,omitempty"`
-	// Why is the latest reason that an engine gave for not placing work of the row, and Engine names that engine.
-	Why    string `json:"why,omitempty"`
-	Engine string `json:"engine,omitempty"`
+	// Kind and Why are why Capsule waits, in one word and in words; Engine names the engine for which it waits.
+	Kind   orbit.WaitKind `json:"kind"`
+	Why    string         `json:"why"`
+	Engine string         `json:"engine,omitempty"`
 }
 
 // amount is an amount of one dimension.
@@ -79,59 +116,53 @@ func alikeOf(c *orbit.Capsule) alike {
 	return alike{spec: c.Spec, owner: c.Owner()}
 }
 
-// row counts the capsules of one row of the queue. The type is small, because in the worst case there is one for each
-// waiting capsule.
+// row is one row of the queue.
 type row struct {
 	first     *orbit.Capsule
 	count     int
 	nominated bool
+	// wait says why first waits.
+	wait orbit.BacklogRow
 }
 
 // makeQueue groups the waiting capsules into rows and lists the rows of the highest priority, and among those the
-// oldest, first. It stops the search when it has seen all waiting capsules.
+// oldest, first.
 func (h *Handler) makeQueue(state *orbit.State) *queue {
 	q := &queue{Pending: state.PendingCount(), Classes: map[string]int{}, Rows: []waiting{}}
-	rows := map[alike]*row{}
-	left := q.Pending
-	for c := range state.Capsules() {
-		if left == 0 {
-			break
-		}
-		if !c.Pending() {
-			continue
-		}
-		left--
-		q.Classes[c.Spec.Class.String()]++
-		key := alikeOf(c)
-		r := rows[key]
+	byKey := map[alike]*row{}
+	var rows []*row
+	for _, b := range orbit.Backlog(state, h.log.known()...) {
+		q.Classes[b.Capsules[0].Spec.Class.String()] += len(b.Capsules)
+		key := alikeOf(b.Capsules[0])
+		r := byKey[key]
 		if r == nil {
-			r = &row{first: c}
-			rows[key] = r
+			r = &row{first: b.Capsules[0], wait: b}
+			byKey[key] = r
+			rows = append(rows, r)
 		}
-		r.count++
-		r.nominated = r.nominated || c.Nomination().Lives()
-		if c.Submitted < r.first.Submitted {
-			r.first = c
-		}
+		r.count += len(b.Capsules)
+		r.nominated = r.nominated || slices.ContainsFunc(b.Capsules, func(c *orbit.Capsule) bool { return c.Nomination().Lives() })
 	}
-	keys := slices.SortedFunc(maps.Keys(rows), func(a, b alike) int {
-		x, y := rows[a].first, rows[b].first
-		return cmp.Or(cmp.Compare(y.Spec.Priority, x.Spec.Priority), cmp.Compare(x.Submitted, y.Submitted))
-	})
-	keys, q.More = first(keys)
-	for _, key := range keys {
-		q.Rows = append(q.Rows, rows[key].describe(state))
+	rows, q.More = first(rows)
+	for _, r := range rows {
+		q.Rows = append(q.Rows, r.describe(state))
 	}
-	h.log.explain(keys, q.Rows)
+	q.Blocked, q.MoreBlocked = listBlocked(state)
 	return q
 }
 
-// describe returns the row in the form that the page shows, without the reason why it waits.
+// describe returns the row in the form that the page shows. Making the reason's text may take a look at every node, the
+// first time.
 func (r *row) describe(state *orbit.State) waiting {
 	c := r.first
 	w := waiting{
 		Capsule: c.ID, Gang: c.Gang(), Module: c.Spec.Module, Class: c.Spec.Class.String(), Priority: c.Spec.Priority, Owner: c.Owner(),
-		Count: r.count, Asks: asks(state, c.Spec), Since: millis(c.SubmitTime()), Nominated: r.nominated,
+		Count: r.count, Asks: asks(state, c.Spec), Since: millis(c.SubmitTime()), Nominated: r.nominated, Kind: r.wait.Kind, Why: textOf(r.wait.Why),
+	}
+	if e := r.wait.Engine; e != nil {
+		w.Engine = clip(e.Name)
+	} else {
+		w.Why = "none of the engines that have passed so far plans it: " + w.Why
 	}
 	if g := state.Gang(c.Gang()); g != nil {
 		w.Nominated = w.Nominated || g.Nomination.Lives()

@@ -19,7 +19,6 @@ const (
 	mostSteps    = 6    // of one proposal
 	mostEngines  = 100  // with sums of their own; later engines have none
 	mostMakers   = 1024 // prefixes of proposal ids whose engine is known
-	mostReasons  = 256  // rows of the queue with a reason why they wait
 	mostText     = 400  // bytes of one text
 	mostNotes    = 8
 )
@@ -95,17 +94,11 @@ type engine struct {
 	Placed     int    `json:"placed"`
 	Evicted    int    `json:"evicted"`
 	Last       round  `json:"last"`
+	// by is the engine that made the last pass; nil if the importer has made up the round.
+	by *orbit.Engine
 }
 
-// reason is why an engine did not place the capsules of a row of the queue.
-type reason struct {
-	engine, text string
-	// why is the error from which text is still to be made; nil afterwards. Making the text may look at every node.
-	// Until then the error keeps the state to which it refers in memory.
-	why error
-}
-
-// roundLog keeps the latest rounds of all engines, the sums of each engine, and the reasons why work waits.
+// roundLog keeps the latest rounds of all engines, and the sums of each engine.
 type roundLog struct {
 	// boot is a random id of this process. Clients use it to tell its rounds from those of an earlier process.
 	boot string
@@ -120,16 +113,13 @@ type roundLog struct {
 	// makers maps the first eight bytes of proposal ids to the name of the engine. All ids that one engine sets begin
 	// with the same eight bytes.
 	makers map[[8]byte]string
-	// looking says that a client follows the events. Only then are reasons kept.
-	looking bool
-	reasons map[alike]*reason
 }
 
 func (l *roundLog) start() {
 	var boot [6]byte
 	_, _ = rand.Read(boot[:]) // never fails
 	l.boot = hex.EncodeToString(boot[:])
-	l.byName, l.makers, l.reasons = map[string]*engine{}, map[[8]byte]string{}, map[alike]*reason{}
+	l.byName, l.makers = map[string]*engine{}, map[[8]byte]string{}
 }
 
 // Round records a pass of an engine. Set it as the OnRound of each engine, or call it from your own OnRound. The memory
@@ -150,8 +140,7 @@ func (h *Handler) Round(r orbit.Round) {
 	h.log.add(&r, out)
 }
 
-// add appends a round to the log, and drops the oldest one if the log is full. While a client follows the events, it
-// also keeps why the round left work unplaced.
+// add appends a round to the log, and drops the oldest one if the log is full.
 func (l *roundLog) add(r *orbit.Round, out round) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -164,18 +153,6 @@ func (l *roundLog) add(r *orbit.Round, out round) {
 	}
 	l.rounds = append(l.rounds, out)
 	l.total(r, &out)
-	if !l.looking {
-		return
-	}
-	for _, u := range r.Unplaced {
-		if u.Capsule == nil || u.Capsule.Spec == nil || u.Why == nil {
-			continue
-		}
-		key := alikeOf(u.Capsule)
-		if _, known := l.reasons[key]; known || len(l.reasons) < mostReasons {
-			l.reasons[key] = &reason{engine: out.Engine, why: u.Why}
-		}
-	}
 }
 
 // total adds a round to the sums of its engine.
@@ -189,6 +166,7 @@ func (l *roundLog) total(r *orbit.Round, out *round) {
 		l.byName[out.Engine] = e
 		l.names = append(l.names, out.Engine)
 	}
+	e.by = r.By
 	e.Passes++
 	e.Committed += out.Committed
 	e.Conflicts += out.Conflicts
@@ -246,7 +224,7 @@ func (l *roundLog) made(p *orbit.Proposal, engine string) {
 	if p.ID.IsZero() || l.makers[by] == engine {
 		return
 	}
-	if len(l.makers) >= mostMakers { // navigators may choose ids of their own
+	if len(l.makers) >= mostMakers { // an importer may start any number of engines
 		clear(l.makers)
 	}
 	l.makers[by] = engine
@@ -305,43 +283,21 @@ func (l *roundLog) engines() []engine {
 	return out
 }
 
+// known returns the engines that have passed.
+func (l *roundLog) known() (out []*orbit.Engine) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, name := range l.names {
+		if e := l.byName[name]; e.by != nil {
+			out = append(out, e.by)
+		}
+	}
+	return out
+}
+
 // count returns how many rounds there have been since the process started.
 func (l *roundLog) count() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.seq
-}
-
-// look sets whether a client follows the events. Reasons are kept only while one does, because they may keep old states
-// in memory.
-func (l *roundLog) look(on bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.looking = on; !on {
-		clear(l.reasons)
-	}
-}
-
-// explain fills in the reasons why the listed rows of a queue wait, and forgets the reasons for all other rows. It
-// makes the texts after it has released the lock, because that may take long and Round needs the lock.
-func (l *roundLog) explain(keys []alike, rows []waiting) {
-	said := make([]*reason, len(keys))
-	l.mu.Lock()
-	kept := map[alike]*reason{}
-	for i, key := range keys {
-		if r := l.reasons[key]; r != nil {
-			kept[key], said[i] = r, r
-		}
-	}
-	l.reasons = kept
-	l.mu.Unlock()
-	for i, r := range said {
-		if r == nil {
-			continue
-		}
-		if r.why != nil { // safe without the lock: only this method reads it, and frames are made one at a time
-			r.text, r.why = textOf(r.why), nil
-		}
-		rows[i].Engine, rows[i].Why = r.engine, r.text
-	}
 }

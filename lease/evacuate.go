@@ -135,7 +135,7 @@ func (m *Members) evacuation(state *orbit.State, c *overLease, n *orbit.NodeStat
 	case !n.Node.Schedulable() && c.lost:
 		p.Do = m.releases(state, n, holds)
 		if n.Node.State != orbit.Lost && len(p.Do) > 0 {
-			node, kept := *n.Node, c.lease.over()
+			node, kept := n.Node.Clone(), c.lease.over()
 			node.State, kept.kept = orbit.Lost, !cordonedBy(n, &c.lease)
 			p.Do, p.If = append([]orbit.Commitment{orbit.PutNode{Node: node}}, p.Do...), append(p.If, asIs(n))
 			if kept.kept {

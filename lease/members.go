@@ -174,11 +174,12 @@ func merged(joins, known *orbit.Node) orbit.Node {
 	return node
 }
 
-// leftovers returns the releases of all capsules and holds that are left on a lost node.
+// leftovers returns the releases of all capsules and holds that are left on a lost node, and the ends of its nominations.
 func leftovers(state *orbit.State, n *orbit.NodeState) (do []orbit.Commitment) {
 	for c := range state.On(n.Node.ID) {
 		do = append(do, orbit.Release{Capsule: c.ID, From: n.Node.ID})
 	}
+	do = append(do, withdrawals(n)...)
 	if n.Holds() == 0 {
 		return do
 	}
@@ -186,6 +187,15 @@ func leftovers(state *orbit.State, n *orbit.NodeState) (do []orbit.Commitment) {
 		if h.Node == n.Node.ID {
 			do = append(do, orbit.Release{Hold: h.ID})
 		}
+	}
+	return do
+}
+
+// withdrawals returns the ends of the nominations on a node that leaves. Otherwise one whose engine does not run would keep
+// the node for as long as engines let a nomination last.
+func withdrawals(n *orbit.NodeState) (do []orbit.Commitment) {
+	for of := range n.Nominated {
+		do = append(do, orbit.Nominate{Capsule: of.Capsule, Gang: of.Gang, Since: of.Made})
 	}
 	return do
 }
@@ -258,7 +268,7 @@ func cordon(state *orbit.State, le *lease) ([]orbit.Commitment, []orbit.Precondi
 	if n == nil || !n.Node.Schedulable() {
 		return nil, nil, nil
 	}
-	node := *n.Node
+	node := n.Node.Clone()
 	node.State = orbit.Cordoned
 	return []orbit.Commitment{orbit.PutNode{Node: node}}, []orbit.Precondition{asIs(n)}, nil
 }
@@ -274,7 +284,7 @@ func remove(state *orbit.State, le *lease) ([]orbit.Commitment, []orbit.Precondi
 	case le.member.empty != n.Usage:
 		return nil, nil, errNotEmpty
 	}
-	return []orbit.Commitment{orbit.RemoveNode{Node: n.Node.ID}}, []orbit.Precondition{asIs(n)}, nil
+	return append(withdrawals(n), orbit.RemoveNode{Node: n.Node.ID}), []orbit.Precondition{asIs(n)}, nil
 }
 
 // emptied reports whether a row may be swept: nothing is left on its node.

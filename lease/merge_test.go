@@ -161,3 +161,45 @@ func TestAnEndIsAsOldAsItIsKnown(t *testing.T) {
 		})
 	}
 }
+
+// A node that is nominated for work whose engine no longer runs comes back after a loss, or leaves, all the same: nothing
+// else would end the nomination before its time.
+func TestALostNodeThatIsNominated(t *testing.T) {
+	lost := func(t *testing.T) *site {
+		s := newSite(t, 2)
+		gang := &orbit.Gang{ID: "g", Roles: []orbit.Role{{Name: "r", Spec: &orbit.Spec{Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.Slots: 1}}}, Members: []orbit.CapsuleID{"m"}}}}
+		s.commit(orbit.Submit{IDs: []orbit.CapsuleID{"waits"}, Spec: gang.Roles[0].Spec}, orbit.Submit{Gang: gang})
+		room := []orbit.NominatedRoom{{Node: "n", Room: orbit.Resources{orbit.Slots: 1}}}
+		s.commit(orbit.Nominate{Capsule: "waits", Parts: room, Ends: time.Now().Add(100 * time.Hour)},
+			orbit.Nominate{Gang: "g", Parts: room, Ends: time.Now().Add(100 * time.Hour)})
+		for range 20 * 60 {
+			time.Sleep(time.Second)
+			s.step()
+		}
+		require.Equal(t, orbit.Lost, s.node().Node.State)
+		return s
+	}
+	ended := func(t *testing.T, s *site) {
+		state := snapshot(t, s.ledger)
+		require.False(t, state.Capsule("waits").Nomination().Lives())
+		require.False(t, state.Gang("g").Nomination.Lives())
+		require.NoError(t, state.Verify())
+	}
+	t.Run("and comes back", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := lost(t)
+			s.join()
+			require.Equal(t, orbit.Ready, s.node().Node.State)
+			ended(t, s)
+		})
+	})
+	t.Run("and leaves", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := lost(t)
+			time.Sleep(time.Hour)
+			require.Equal(t, []string{"n"}, s.step().Swept)
+			require.Nil(t, s.node())
+			ended(t, s)
+		})
+	})
+}

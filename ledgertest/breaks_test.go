@@ -185,6 +185,12 @@ func (h *handle) spoil(do orbit.Commitment) orbit.Commitment {
 		if h.breaks == "takes what leaves for stopped" && c.Hold == "" {
 			c.Stopped = !c.Final
 		}
+		if h.breaks == "forgets when it was" {
+			c.At = 0
+		}
+		if n := h.state.Capsule(c.Capsule); h.breaks == "takes what is given up for stopped" && n != nil && n.Waits && !n.Begun {
+			c.Stopped = !c.Final
+		}
 		if h.breaks == "brings back what has ended" {
 			c.Final = false
 			if n := h.state.Capsule(c.Capsule); n != nil && n.Pending() {

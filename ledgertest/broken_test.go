@@ -41,6 +41,8 @@ var broken = []struct{ breaks, caught, says string }{
 	{"lets begin what has to wait", "remains-room", "must be refused"},
 	{"lets begin what has to wait", "race-agents", "is started on node"},
 	{"takes what leaves for stopped", "remains", "must be"},
+	{"forgets when it was", "failures", "it must be"},
+	{"takes what is given up for stopped", "giving-up", "it must be"},
 	{"forgets who comes after whom", "rolling", "waits to begin"},
 	{"ignores budgets", "budgets", "must be refused"},
 	{"lets every priority pass", "budget-priorities", "must be refused"},
@@ -68,6 +70,9 @@ var broken = []struct{ breaks, caught, says string }{
 	{"takes wishes for rules", "company-wishes", "must be committed"},
 	{"declares what is there", "even-kubernetes", ""},
 	{"lets half a gang in", "gang", "must be refused"},
+	{"brings back what has ended", "gang-done", ""},
+	{"lets half a gang in", "gang-rebuild", ""},
+	{"lets half a gang in", "gang-replaces", ""},
 	{"tears gangs", "race-gangs", ""},
 
 	{"looks at what, not when", "return", "must be refused"},

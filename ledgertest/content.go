@@ -28,8 +28,8 @@ func content(s *orbit.State) []string {
 		if specs[c.Spec] == "" {
 			specs[c.Spec] = harness.Text(c.Spec)
 		}
-		lines = append(lines, fmt.Sprintf("capsule %q, number %d, owner %q, gang %q, on %q %b %q, labels %v, since %d, at %d, changed %d, placed %d by %s, released %v, spec %s",
-			c.ID, i, c.Owner(), c.Gang(), c.Node, c.Devices, c.Note(), c.Labels(), c.SubmitTime(), c.PlaceTime, c.Changed, c.PlacedAt, c.PlacedBy, c.Released(), specs[c.Spec]))
+		lines = append(lines, fmt.Sprintf("capsule %q, number %d, owner %q, gang %q, on %q %b %q, labels %v, since %d, at %d, changed %d, placed %d by %s, released %v, failures %s, spec %s",
+			c.ID, i, c.Owner(), c.Gang(), c.Node, c.Devices, c.Note(), c.Labels(), c.SubmitTime(), c.PlaceTime, c.Changed, c.PlacedAt, c.PlacedBy, c.Released(), harness.Text(s.Failures(c.ID)), specs[c.Spec]))
 	}
 	for g := range s.Gangs() {
 		lines = append(lines, fmt.Sprintf("gang %s, placed %v, changed %d", harness.Text(g.Gang), g.Placed, g.Changed))

@@ -1,6 +1,7 @@
 package ledgertest
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/orbitsched/orbit"
@@ -14,21 +15,35 @@ func checkResent(t *trial) {
 	t.commits(node("n", 5), submit(cpu(1), "a", "b"))
 	placed := orbit.Proposal{ID: orbit.NewProposalID(), View: t.view(), If: []orbit.Precondition{orbit.NodeFreeOf{Node: "n", AtLeast: orbit.Resources{orbit.CPU: 5}}},
 		Do: []orbit.Commitment{place("a", "n"), place("b", "n")}}
-	first := t.admits(placed)
-	t.again(placed, first)
+	placedAt := t.admits(placed)
+	t.again(placed, placedAt)
 	t.commits(stopped("b"))
 	t.commits(hold("h", "n", 4)) // its bet no longer holds, and b is free again: neither matters
-	t.again(placed, first)
+	t.again(placed, placedAt)
 	if !t.capsule("b").Pending() {
 		t.Failf("a proposal that was sent again has placed capsule b again")
 	}
 	marked := planned(t.view(), mark("m", "1"), orbit.Assign{Capsule: "b", Owner: "o"})
-	first = t.admits(marked)
+	first := t.admits(marked)
 	t.commits(mark("m", "2"), orbit.Assign{Capsule: "b", From: "o"})
 	t.again(marked, first)
 	if value, _ := t.now().Mark("m"); value != "2" || t.capsule("b").Owner() != "" {
 		t.Failf("a proposal that was sent again has set mark m to %q, and the owner of b to %q", value, t.capsule("b").Owner())
 	}
+	t.misused(orbit.Proposal{ID: marked.ID, Do: []orbit.Commitment{mark("m", "3")}}, first)
+	t.misused(orbit.Proposal{ID: placed.ID, Do: []orbit.Commitment{place("b", "n")}}, placedAt)
+}
+
+// misused sends another proposal with the id of a committed one, and requires that it has no effect. The answer may be
+// that of the committed one, because a ledger need not remember what it was.
+func (t *trial) misused(p orbit.Proposal, first orbit.Revision) {
+	before := t.now()
+	for i, l := range t.handles() {
+		if rev, err := l.Propose(t.ctx, p); !errors.Is(err, orbit.ErrInvalid) && (err != nil || rev != first) {
+			t.Failf("%s has the id of another proposal, committed at %d; the answer of handle %d is %d, %v", harness.Describe(p), first, i, rev, err)
+		}
+	}
+	t.unchanged(before, harness.Describe(p)+", with the id of another proposal,")
 }
 
 // again sends a committed proposal through each handle, and requires the same answer and no effect.

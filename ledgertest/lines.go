@@ -266,6 +266,47 @@ var nominationLines = []line{
 		t.mistakes(place("s2", "n"), cancel("s1"))
 		t.commits(cancel("s1"), place("a", "n"))
 	}},
+	{"a capsule is nominated for no more than it asks for, and on one node; or one core keeps all of a cluster free", func(t *trial) {
+		spec := ranked(5, 2)
+		spec.Devices = orbit.DeviceRequest{Count: 1, Milli: 500}
+		n := node("n", 8)
+		n.Node.Capacity[orbit.Memory], n.Node.Devices = 8, orbit.Devices{Model: "T4", Count: 4}
+		t.commits(n, node("m", 8), submit(spec, "a"))
+		claim := func(part orbit.NominatedRoom) orbit.Nominate {
+			c := nominate("a", 2, "n")
+			part.Node = "n"
+			c.Parts[0] = part
+			return c
+		}
+		t.mistakes(nominate("a", 3, "n"))
+		t.mistakes(nominate("a", 1, "n", "m"))
+		t.mistakes(claim(orbit.NominatedRoom{Room: orbit.Resources{orbit.Memory: 1}}))
+		t.mistakes(claim(orbit.NominatedRoom{Devices: 3, Milli: 500}))
+		t.mistakes(claim(orbit.NominatedRoom{Devices: 1, Milli: 501}))
+		t.commits(claim(orbit.NominatedRoom{Room: orbit.Resources{orbit.CPU: 2}, Devices: 4, Milli: 500}))
+	}},
+	{"a gang is nominated on each node for no more than its members ask for that may be there, and for no more in all", func(t *trial) {
+		n, labelled := node("n", 40), node("labelled", 40)
+		labelled.Node.Labels = map[string]string{"disk": "ssd"}
+		picky := ranked(5, 4)
+		picky.Require = []orbit.Predicate{{Key: "disk", Op: "Exists"}}
+		g := gang("bounded", 0, "bm1", "bm2")
+		g.Gang.Roles = append(g.Gang.Roles, orbit.Role{Name: "picky", Spec: picky, Members: []orbit.CapsuleID{"bm3"}})
+		g.Gang.Roles[0].Spec = ranked(5, 4)
+		t.commits(n, node("m", 40), node("o", 40), labelled, g)
+		claim := func(parts ...orbit.NominatedRoom) orbit.Nominate {
+			return orbit.Nominate{Gang: "bounded", Parts: parts, Ends: someday}
+		}
+		on := func(id orbit.NodeID, room int64) orbit.NominatedRoom {
+			return orbit.NominatedRoom{Node: id, Room: orbit.Resources{orbit.CPU: room}}
+		}
+		t.mistakes(claim(on("n", 9)))
+		t.mistakes(claim(on("labelled", 13)))
+		t.mistakes(claim(on("n", 8), on("labelled", 8)))
+		t.mistakes(claim(on("n", 1), on("m", 1), on("o", 1), on("labelled", 1)))
+		t.commits(claim(on("n", 8), on("labelled", 4)))
+		t.commits(claim(on("labelled", 12)))
+	}},
 	{"a gang of which no member waits is not nominated", func(t *trial) {
 		claim := nominate("", 1, "n")
 		claim.Gang = "g"

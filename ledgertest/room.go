@@ -183,9 +183,9 @@ func checkNominations(t *trial) {
 // checkNominationShare makes nominations up to the share in the limits, and one too many.
 func checkNominationShare(t *trial) {
 	share := int64(t.now().Limits().NominatedShare)
-	t.commits(node("n", 100), node("m", 100), submit(ranked(0, 1), "a", "b", "late"), submit(ranked(1, 1), "top"))
-	t.commits(nominate("a", 100, "n", "m")) // the only nomination may exceed the share
-	t.commits(nominate("top", 1, "n"))      // ends the nomination of a, which ranks lower and exceeds the share now
+	t.commits(node("n", 100), node("m", 100), submit(ranked(0, 101), "a", "b", "late"), submit(ranked(1, 100), "top"))
+	t.commits(nominate("a", 100, "n")) // the only nomination may exceed the share
+	t.commits(nominate("top", 1, "n")) // ends the nomination of a, which ranks lower and exceeds the share now
 	view := t.view()
 	made := t.now().Capsule("a").Nomination().Made
 	t.commits(nominate("a", 1))

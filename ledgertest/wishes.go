@@ -52,9 +52,8 @@ func checkGangReturns(t *trial) {
 	t.commits(release("x")) // two are left, as many as it may begin with
 	t.commits(drained("m"))
 	t.mistakes(release("y"))
-	t.commits(stopped("z"))
-	t.mistakes(node("m", 4), release("y"))
-	t.commits(release("y")) // the last one: nothing is left
+	t.mistakes(node("m", 4), release("y"), release("z"))
+	t.commits(release("y"), release("z")) // nothing is left
 }
 
 // checkMoves takes capsules off their nodes to place them again.

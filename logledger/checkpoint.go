@@ -9,23 +9,24 @@ import (
 
 // checkpointer is what a writer knows about checkpoints.
 type checkpointer struct {
-	// checkpoint is the index of the last checkpoint that this ledger has read or made.
-	checkpoint Index
-	// since counts the changes since a checkpoint was due last. All ledgers count the same entries, so they agree on when one
-	// is due; who has appended that entry makes it. due says that it is this ledger's turn.
-	since int64
-	due   bool
+	// since counts the changes since a checkpoint was due last, after the entry at lastDue. All ledgers count the same entries,
+	// so they agree on when one is due; who has appended that entry makes it. due says that it is this ledger's turn. before
+	// is the lastDue before lastDue.
+	since           int64
+	lastDue, before Index
+	due             bool
 	// results delivers the result of the checkpoint that is being made; nil: none is being made.
 	results chan error
 	// asked are the calls of Checkpoint that wait for the checkpoint under way, next those that wait for the one after it.
 	asked, next []chan error
 }
 
-// count counts the changes of an entry.
-func (l *Ledger) count(changes int, own bool) {
-	l.w.since += int64(changes)
+// count counts the changes of the entry at an index.
+func (l *Ledger) count(at Index, e *Entry) {
+	l.w.since += int64(len(e.Changes))
 	if l.w.since >= int64(max(l.options.CheckpointEvery, l.shown.Load().state.CapsuleCount())) {
-		l.w.since, l.w.due = 0, own
+		l.w.since, l.w.due = 0, e.Writer == l.self
+		l.w.before, l.w.lastDue = l.w.lastDue, at
 	}
 }
 
@@ -35,8 +36,8 @@ func (l *Ledger) considerCheckpoint() {
 		return
 	}
 	l.w.due, l.w.asked, l.w.next = false, l.w.next, nil
-	at, before, results := l.shown.Load(), l.w.checkpoint, make(chan error, 1)
-	l.w.results, l.w.checkpoint = results, at.index
+	at, before, results := l.shown.Load(), l.w.before, make(chan error, 1)
+	l.w.results = results
 	l.done.Go(func() { results <- l.makeCheckpoint(at, before) })
 }
 

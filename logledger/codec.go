@@ -31,7 +31,7 @@ var errMalformed = errors.New("malformed")
 type encoder struct {
 	buf   []byte
 	specs map[*orbit.Spec]int
-	// What the next change is described relative to: the last change, and the last time of a placement.
+	// What the next change is described relative to: the last change, and the last time of a placement or a release.
 	last orbit.Change
 	at   orbit.Instant
 	err  error
@@ -115,6 +115,7 @@ const (
 	isFinal = 1 << iota
 	isStopped
 	hasFrom
+	hasReleaseAt
 )
 
 // The bits of the second byte of a submission.
@@ -132,12 +133,7 @@ func (e *encoder) commitment(c orbit.Commitment) {
 		return
 	case orbit.Release:
 		if c.Hold == "" {
-			e.byte(asRelease)
-			e.byte(flag(c.Final, isFinal) | flag(c.Stopped, isStopped) | flag(c.From != "", hasFrom))
-			e.text(string(c.Capsule))
-			if c.From != "" {
-				e.text(string(c.From))
-			}
+			e.release(&c)
 			return
 		}
 	case orbit.Submit:
@@ -162,6 +158,20 @@ func flag(set bool, bit byte) byte {
 		return bit
 	}
 	return 0
+}
+
+// release writes the release of a capsule.
+func (e *encoder) release(c *orbit.Release) {
+	e.byte(asRelease)
+	e.byte(flag(c.Final, isFinal) | flag(c.Stopped, isStopped) | flag(c.From != "", hasFrom) | flag(c.At != 0, hasReleaseAt))
+	e.text(string(c.Capsule))
+	if c.From != "" {
+		e.text(string(c.From))
+	}
+	if c.At != 0 {
+		e.int(int64(c.At - e.at))
+		e.at = c.At
+	}
 }
 
 // place writes a placement.
@@ -383,6 +393,10 @@ func (d *decoder) commitment() orbit.Commitment {
 		c.Capsule = orbit.CapsuleID(d.text())
 		if flags&hasFrom != 0 {
 			c.From = orbit.NodeID(d.text())
+		}
+		if flags&hasReleaseAt != 0 {
+			c.At = d.at + orbit.Instant(d.int())
+			d.at = c.At
 		}
 		return c
 	case asSubmit:

@@ -30,7 +30,8 @@ var commitments = rapid.Custom(func(t *rapid.T) orbit.Commitment {
 		return orbit.Place{Capsule: orbit.CapsuleID(text("capsule")), Node: orbit.NodeID(text("node")), Devices: orbit.DeviceSet(rapid.Uint16().Draw(t, "devices")),
 			After: rapid.Bool().Draw(t, "after"), Note: text("note"), At: orbit.Instant(rapid.Int64().Draw(t, "at"))}
 	case 2:
-		return orbit.Release{Capsule: orbit.CapsuleID(text("capsule")), From: orbit.NodeID(text("from")), Final: rapid.Bool().Draw(t, "final"), Stopped: rapid.Bool().Draw(t, "stopped")}
+		return orbit.Release{Capsule: orbit.CapsuleID(text("capsule")), From: orbit.NodeID(text("from")), Final: rapid.Bool().Draw(t, "final"), Stopped: rapid.Bool().Draw(t, "stopped"),
+			At: orbit.Instant(rapid.Int64().Draw(t, "at"))}
 	case 3:
 		s := orbit.Submit{Spec: rapid.SampledFrom(specs).Draw(t, "spec"), Owner: text("owner"), At: orbit.Instant(rapid.Int64().Draw(t, "at"))}
 		s.IDs = []orbit.CapsuleID{}

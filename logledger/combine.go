@@ -145,8 +145,7 @@ func (l *Ledger) openPost(p *posted) ([]byte, error) {
 	return encodePost(list)
 }
 
-// readPosts returns the posts of other ledgers that this version can read, and removes the posts of this ledger from those
-// that wait: it appends their proposals itself.
+// readPosts returns the posts of other ledgers that this version can read.
 func (c *combiner) readPosts(self WriterID) (list []judgedPost) {
 	for _, p := range c.posts {
 		if p.Writer == self {

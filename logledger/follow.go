@@ -60,7 +60,7 @@ func (l *Ledger) apply(data [][]byte) error {
 		entries[i] = e
 	}
 	for i := range entries {
-		l.count(len(entries[i].Changes), false)
+		l.count(l.w.index+Index(i)+1, &entries[i])
 	}
 	l.w.entered(&entries[len(entries)-1])
 	return l.applyLocked(entries)
@@ -106,7 +106,7 @@ func (l *Ledger) jump() error {
 	defer l.mu.Unlock()
 	l.rebase()
 	l.judge.Reset(at.state)
-	l.w.index, l.w.encoding, l.w.since = at.index, nil, 0
+	l.w.index, l.w.encoding, l.w.since, l.w.lastDue = at.index, nil, 0, at.index
 	l.stale = len(l.open.runs) > 0
 	l.shown.Store(at)
 	l.wake()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/orbitsched/orbit"
 )
@@ -372,6 +373,8 @@ func (l *Ledger) Health() error {
 func (l *Ledger) Close() error {
 	l.closeOnce.Do(func() {
 		close(l.closing)
+		last := time.AfterFunc(time.Second, l.kill)
+		defer last.Stop()
 		l.done.Wait()
 		l.closeErr = errors.Join(l.closeErr, l.log.Close())
 	})

@@ -46,7 +46,7 @@ func newLedger(log Log, o Options, at *position) *Ledger {
 	l.poster, _ = log.(Poster)
 	l.life, l.kill = context.WithCancel(context.Background())
 	l.shown.Store(at)
-	l.w.index, l.w.checkpoint = at.index, at.index
+	l.w.index, l.w.lastDue, l.w.before = at.index, at.index, at.index
 	l.w.expected, l.w.shares = map[WriterID]bool{}, map[WriterID]int{}
 	return l
 }

@@ -3,6 +3,7 @@ package logledger
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/orbitsched/orbit"
@@ -28,10 +29,9 @@ type writer struct {
 // run does all work in the background until the ledger is closed. It is the only goroutine that appends to the log, and that
 // applies what others have appended.
 func (l *Ledger) run() {
-	timer := time.NewTimer(time.Hour)
+	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		timer.Reset(l.nextTime())
 		news := false
 		select {
 		case <-l.arrived:
@@ -52,48 +52,45 @@ func (l *Ledger) run() {
 		if news {
 			l.catchUp()
 		}
-		l.advance()
+		again := l.advance()
+		if r := l.w.retry; !r.IsZero() && (again.IsZero() || r.Before(again)) {
+			again = r
+		}
+		if again.IsZero() {
+			timer.Stop()
+		} else {
+			timer.Reset(time.Until(again))
+		}
 		l.considerCheckpoint()
 	}
 }
 
-// nextTime returns how long run sleeps if nothing happens. What was due already, advance has seen to.
-func (l *Ledger) nextTime() time.Duration {
-	now := time.Now()
-	next := now.Add(time.Hour)
-	for _, at := range []time.Time{l.w.patient, l.w.gather} {
-		if at.After(now) && at.Before(next) {
-			next = at
-		}
-	}
-	if at := l.w.retry; !at.IsZero() && at.Before(next) {
-		next = at
-	}
-	return next.Sub(now)
-}
-
-// advance appends groups for as long as there are any and nothing has to be waited for.
-func (l *Ledger) advance() {
+// advance appends groups for as long as there are any and nothing has to be waited for. Again is when it has to be called
+// again although nothing has happened; zero: never.
+func (l *Ledger) advance() (again time.Time) {
 	for {
 		work, failed := l.work()
 		switch {
 		case errors.Is(failed, ErrFailed):
-			return
+			l.w.retry = time.Time{}
+			return time.Time{}
 		case failed != nil:
 			if time.Now().Before(l.w.retry) || !l.commit(true) {
-				return
+				return time.Time{}
 			}
+		case !work && len(l.w.posted) > 0:
+			return l.w.patient
 		case !work:
-			return
+			return time.Time{}
 		case l.shouldPost() && !l.w.overdue():
 			if len(l.w.posted) == mostPosts {
-				return
+				return l.w.patient
 			}
 			if !l.post() {
 				l.commit(false)
 			}
 		case l.gathers():
-			return
+			return l.w.gather
 		default:
 			l.commit(false)
 		}
@@ -190,6 +187,11 @@ func (l *Ledger) prepare() *attempt {
 	for _, p := range l.w.posted {
 		a.settled = append(a.settled, p.id)
 	}
+	for _, p := range l.w.posts {
+		if p.Writer == l.self && !slices.Contains(a.settled, p.PostID) { // it has come late, when its callers had been answered
+			a.settled = append(a.settled, p.PostID)
+		}
+	}
 	l.open, l.stale = &group{}, len(posts) > 0
 	a.state, _ = l.judge.Snapshot(context.Background()) // cannot fail
 	return a
@@ -240,7 +242,7 @@ func (l *Ledger) committed(a *attempt, posts []Post) {
 	l.w.appended(&a.entry, posts)
 	l.stats.entries.Add(1)
 	l.stats.changes.Add(int64(len(a.entry.Changes)))
-	l.count(len(a.entry.Changes), true)
+	l.count(l.w.index, &a.entry)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.shown.Store(&position{l.w.index, a.state})
@@ -296,8 +298,6 @@ func (l *Ledger) refuse(g *group) bool {
 
 // finish appends what was proposed before Close, if that is possible within a second, and ends all other work.
 func (l *Ledger) finish() {
-	last := time.AfterFunc(time.Second, l.kill)
-	defer last.Stop()
 	for l.life.Err() == nil {
 		l.mu.Lock()
 		more := len(l.open.runs) > 0 && l.trouble == nil

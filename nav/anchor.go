@@ -130,6 +130,8 @@ type anchorPass struct {
 
 	// By node index, whether a group has a part in the node.
 	claims []anchorClaim
+	// Nodes that are a last resort are left out for now.
+	strict bool
 
 	releases, anchors, members []orbit.Proposal
 	// Capsules without a node, and those that have none only because the wrapped navigator's plan takes the room.

@@ -51,7 +51,7 @@ func TestAnchorOfOddNames(t *testing.T) {
 
 // A ledger that takes short ids takes no holds; groups start without.
 func TestAnchorWithinShortIDs(t *testing.T) {
-	l := &orbit.MemoryLedger{Bounds: orbit.Limits{IDBytes: 10, Commitments: 3, Preconditions: 2, ValueBytes: 2}}
+	l := &orbit.MemoryLedger{Bounds: orbit.Limits{IDBytes: 15, Commitments: 3, Preconditions: 2, ValueBytes: 2}}
 	racked(t, l, 2, 3, 8)
 	submit(t, l, "g", 6, near("g", 2))
 	e := &orbit.Engine{Ledger: l, Navigator: &nav.Anchor{Navigator: &nav.Services{}}}

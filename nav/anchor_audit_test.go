@@ -21,7 +21,7 @@ func isFresh(s *orbit.State, id orbit.NodeID) bool {
 		}
 	}
 	for h := range s.Holds() {
-		if h.Node == id && strings.HasPrefix(string(h.ID), "anchor/") {
+		if h.Node == id && strings.HasPrefix(string(h.ID), "plan/anchor/") {
 			return false
 		}
 	}

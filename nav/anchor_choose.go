@@ -34,6 +34,31 @@ type anchorHome struct {
 // them at a time.
 const maxTogether = 4
 
+// chooseAtOnce is choose, but first it looks only at nodes on which all members can begin at once and none of them has
+// failed lately ([orbit.Draft.LastResort]), and takes other nodes only if more members find room then.
+func (p *anchorPass) chooseAtOnce(ctx context.Context, need *anchorNeed, firsts []*orbit.Spec, waiting []*orbit.Capsule) ([]anchorSeat, error) {
+	p.draft.Avoid(waiting...)
+	defer p.draft.Avoid()
+	burdened := false
+	for range p.draft.Burdened() {
+		burdened = true
+		break
+	}
+	if !burdened {
+		return p.choose(ctx, need, firsts)
+	}
+	p.strict = true
+	best, err := p.choose(ctx, need, firsts)
+	if p.strict = false; err != nil || len(best) == need.total {
+		return best, err
+	}
+	more, err := p.choose(ctx, need, firsts)
+	if len(more) > len(best) {
+		best = more
+	}
+	return best, err
+}
+
 // choose returns a seat for each member that fits if the group starts in the tightest home from which all waiting
 // members find room, or else in the one from which most do. The anchor's seat is first. It returns nil if no spec has a
 // fresh node for an anchor. It evaluates homes in the order of a bound on how many members can follow, so that it can
@@ -142,7 +167,12 @@ func (h *anchorHome) nearest(need *anchorNeed) []*anchorNeed {
 // takesAnchor reports whether an anchor of the spec fits on a node, and the node is in a domain of the spec's level so
 // that other members can follow.
 func (p *anchorPass) takesAnchor(n *orbit.NodeState, spec *orbit.Spec) bool {
-	return n.Fits(spec) && p.filtered(n, spec) == "" && anchorDomainOf(p.state, n.Node, spec.Near.Level) != ""
+	return n.Fits(spec) && !p.isLast(n, spec) && p.filtered(n, spec) == "" && anchorDomainOf(p.state, n.Node, spec.Near.Level) != ""
+}
+
+// isLast reports whether a node is left out now because it is a last resort. The node must take a capsule of the spec.
+func (p *anchorPass) isLast(n *orbit.NodeState, spec *orbit.Spec) bool {
+	return p.strict && p.draft.LastResort(n, spec)
 }
 
 // rankedNode is a node with what decides its order in rank: spare is what the members would leave of its free capacity.
@@ -182,7 +212,7 @@ type filling struct {
 // seat reserves room for a member on a node of the draft. It reports false if the node has none.
 func (f *filling) seat(at int, spec *orbit.Spec) bool {
 	n := f.pass.draft.Node(at)
-	if !n.Fits(spec) {
+	if !n.Fits(spec) || f.pass.isLast(n, spec) {
 		return false
 	}
 	devices, _ := n.PickDevices(spec)

@@ -34,7 +34,7 @@ import (
 // bets on the specification only: they are still in the domain, and the ledger itself checks whether they have room.
 
 // anchorPrefix begins the ids of all holds and the keys of all marks of Anchors.
-const anchorPrefix = "anchor/"
+const anchorPrefix = orbit.PlanPrefix + "anchor/"
 
 // anchorBuckets is how many hexadecimal digits of a group's hash name its mark: 4,096 marks.
 const anchorBuckets = 3

@@ -202,11 +202,11 @@ func TestWhatIsReleasedCountsOnce(t *testing.T) {
 	commit(t, l, rackNode("n", "r", 9), rackNode("full", "s", 8))
 	member := near("running", 4)
 	submit(t, l, "running", 2, member)
-	commit(t, l, orbit.Place{Capsule: "running-0", Node: "full"}, orbit.Hold{ID: "anchor/held", Node: "full",
+	commit(t, l, orbit.Place{Capsule: "running-0", Node: "full"}, orbit.Hold{ID: "plan/anchor/held", Node: "full",
 		Room: member.Envelope.Reservation, For: "running", Ends: time.Unix(1<<33, 0)})
 	submit(t, l, "half", 1, spec(4, 0))
 	submit(t, l, "g", 1, near("g", 9))
-	held := beside(t, l, do(orbit.Release{Hold: "anchor/held"}), do(orbit.Place{Capsule: "half-0", Node: "full"}))
+	held := beside(t, l, do(orbit.Release{Hold: "plan/anchor/held"}), do(orbit.Place{Capsule: "half-0", Node: "full"}))
 	assert.Contains(t, fmt.Sprint(held.Notes), "anchors=1 fromHolds=1")
 	assert.Equal(t, []int{0}, keptOf(held))
 }

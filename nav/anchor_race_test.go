@@ -250,7 +250,7 @@ func sameMark(t *testing.T) (a, b string) {
 	for range 4000 {
 		e.Pass(t.Context())
 		count := 0
-		for key, value := range snapshot(t, l).Marks("anchor/") {
+		for key, value := range snapshot(t, l).Marks("plan/anchor/") {
 			count++
 			was := by[key]
 			if by[key] = value; was != "" && was != value {

@@ -83,7 +83,7 @@ func (p *anchorPass) startGroup(ctx context.Context, g *anchorGroup) error {
 	}
 	seats, anchor, err := p.chooseNominee(ctx, need, g, true)
 	if seats == nil && err == nil {
-		if seats, err = p.choose(ctx, need, firsts); len(seats) > 0 {
+		if seats, err = p.chooseAtOnce(ctx, need, firsts, g.waiting); len(seats) > 0 {
 			anchor = by[seats[0].spec][0]
 		}
 	}

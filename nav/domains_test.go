@@ -3,7 +3,6 @@ package nav
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -96,8 +95,7 @@ func TestSumsOfTablesMadeAnew(t *testing.T) {
 	}
 }
 
-// Where the index of a Gang has come to differ from its draft, nothing is proposed, and Plan returns what the draft
-// says.
+// Where the index of a Gang has come to differ from its draft, the draft decides.
 func TestGangIndexThatDiffersFromItsDraft(t *testing.T) {
 	l, g := &orbit.MemoryLedger{}, &Gang{}
 	spec := &orbit.Spec{Class: orbit.GangClass, Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: 1}}}
@@ -117,12 +115,32 @@ func TestGangIndexThatDiffersFromItsDraft(t *testing.T) {
 		shape.counts[0], shape.sums = 2, nil
 	}
 	round := e.Pass(t.Context())
-	require.Len(t, round.Errors, 1)
-	require.ErrorContains(t, round.Errors[0], `such nodes lack cpu`)
+	require.Empty(t, round.Errors)
+	require.Equal(t, 1, g.misjudged)
 	require.Zero(t, round.Proposed)
 	require.Len(t, round.Unplaced, 2)
+	require.ErrorContains(t, round.Unplaced[0].Why, `anywhere fits 1 of 2 (1 node lacks cpu)`)
 	require.Zero(t, g.index.draft.Node(0).Capsules)
-	hold := orbit.Hold{ID: "h", Node: "n", Room: orbit.Resources{orbit.CPU: 1}, Ends: time.Now().Add(time.Hour)}
-	require.ErrorIs(t, g.index.steps(2, func(int) error { return g.index.draft.Hold(hold) }), orbit.ErrInfeasible)
-	require.Zero(t, g.index.draft.Node(0).Holds(), "the first of the steps is undone with the second")
+}
+
+// Gangs that found no room and were cancelled are forgotten, each with what it asked for.
+func TestGangForgetsCancelledGangs(t *testing.T) {
+	l, g := &orbit.MemoryLedger{}, &Gang{}
+	do := func(c ...orbit.Commitment) {
+		_, err := l.Propose(t.Context(), orbit.Proposal{Do: c})
+		require.NoError(t, err)
+	}
+	do(orbit.PutNode{Node: orbit.Node{ID: "n", Capacity: orbit.Resources{orbit.CPU: 1}}})
+	e := orbit.Engine{Ledger: l, Navigator: g}
+	for i := range 1000 {
+		id := orbit.CapsuleID(fmt.Sprint("c", i))
+		spec := &orbit.Spec{Class: orbit.GangClass, Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: int64(2 + i)}}}
+		do(orbit.Submit{Gang: &orbit.Gang{ID: orbit.GangID(id), Roles: []orbit.Role{{Name: "r", Spec: spec, Members: []orbit.CapsuleID{id}}}}})
+		require.Len(t, e.Pass(t.Context()).Unplaced, 1)
+		require.LessOrEqual(t, len(g.index.used), 1, "shapes that the last plan has used")
+		do(orbit.Release{Capsule: id, Final: true})
+		e.Pass(t.Context())
+		require.LessOrEqual(t, len(g.waits), 2*mostForgotten)
+		require.LessOrEqual(t, len(g.demands), len(g.waits))
+	}
 }

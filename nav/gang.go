@@ -3,11 +3,10 @@ package nav
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"slices"
+	"time"
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/heap"
@@ -17,9 +16,13 @@ import (
 // none of them. The zero value works; a Gang belongs to one engine.
 //
 // A plan takes every gang of which a member is pending, with all its waiting members, even those not in the batch.
-// Gangs are planned by their highest member priority, and then in order of submission:
+// Gangs are planned by their highest member priority, broken gangs first ([orbit.GangState.Broken]), and then in order of
+// submission:
 //
-//  1. A running gang that has fallen short is topped up in the domain where it runs.
+//  1. A running gang that has fallen short is topped up in the domain where it runs. A gang that has been broken for as
+//     long as Repair says, and cannot be topped up, is moved as a whole to a domain that takes all of it, if budgets and
+//     protections allow that. If there is none, other broken gangs that it precedes ([orbit.State.Precedes]) are evicted,
+//     if they hold what it lacks. Others are not evicted: wrap the Gang in a [Preempting].
 //  2. A gang that is not placed goes to the first of its levels on which a domain takes all of it, and there to the
 //     tightest such domain. If there is none and fewer members will do, it goes to the first level on which a domain
 //     takes its minimum, and there to the domain that takes the most. Nodes without the level's label, or with an
@@ -30,10 +33,13 @@ import (
 //
 // A nominated gang may use the room that is nominated for it, and the room of nominations that it outranks. A gang
 // without a nomination uses no nominated room, whatever its priority. Gang itself nominates nothing, so small work that
-// comes and goes may keep a large gang waiting for ever: wrap the Gang in a [Patient].
+// comes and goes may keep a large gang waiting for ever, and also what a broken gang lacks: wrap the Gang in a [Patient].
 //
 // Whether members of one shape fit a domain is decided exactly. Members of several shapes are seated greedily, and then
-// by a search that is exact while it has Search steps left.
+// by a search that is exact while it has Search steps left. Members to which rules of company apply ([orbit.Apart],
+// [orbit.Even], [orbit.Extra]) are seated by a search on the draft, which judges as the ledger does. It too is exact while
+// it has steps, with one exception: if members have rules Even about several groups or levels, it may miss seats that the
+// ledger would accept.
 //
 // Gang ignores the scores and preferences of specs. A gang is diagnosed, and never split, if its members do not all
 // have one owner, or if no proposal can hold it by the limits of the ledger.
@@ -45,19 +51,24 @@ import (
 //
 //	gangs.placed      gangs placed, whole or at their minimum
 //	gangs.topped_up   running gangs that got more members
+//	gangs.rebuilt     broken gangs that were moved as a whole
 //	gangs.waiting     gangs of which nothing was placed in this plan, diagnosed instead
 //	search.steps      steps of exact search
 type Gang struct {
 	// Search is the maximum number of steps of exact search for one gang in one plan; default 20,000. A negative number
-	// disables the search. All gangs of a plan together take at most 50 times as many steps.
+	// disables the search. All gangs of a plan together take at most 50 times as many steps. Gangs for which earlier
+	// searches have found nothing take at most half of them while there are others, and take turns.
 	Search int
+	// Repair is how long a gang must have been broken ([orbit.GangState.Broken]), without any change of it, before the
+	// Gang moves it as a whole or evicts other broken gangs for it; default 1 min. Negative: it does neither.
+	Repair time.Duration
 
 	index gangIndex
 	waits map[orbit.GangID]*gangWait
 	// What waiting gangs ask for, by a text that describes it.
 	demands map[string]*gangDemand
-	// How many searches for seats were made.
-	tries int
+	// How many searches for seats were made, and how many of them took a node for free that the draft did not.
+	tries, misjudged int
 }
 
 // Claims reports whether the class is GangClass.
@@ -71,13 +82,11 @@ type gangPass struct {
 	state  *orbit.State
 	limits orbit.Limits
 	plan   orbit.Plan
-	budget stepBudget
-	// Search steps that are left for the whole plan.
-	left int
+	steps  gangSteps
 	// Gangs that this plan has taken from their demands; setBack returns them.
 	planned []plannedGang
 	// For the notes.
-	placed, toppedUp, waitingFor, steps int
+	placed, toppedUp, rebuilt, waitingFor int
 }
 
 // Plan places gangs and tops up running ones. If ctx ends it returns the plan so far, and the context's error.
@@ -87,17 +96,17 @@ func (g *Gang) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Caps
 		return r.plan, err
 	}
 	g.index.sync(view)
-	g.forget(r.state)
-	r.left = 50 * min(g.stepsEach(), math.MaxInt/50)
+	r.steps.begin(g.stepsEach())
 	gangs, orphans := pendingGangs(view, pending)
+	g.forget(r.state, len(gangs))
 	for _, c := range orphans {
 		r.plan.Unplaced = append(r.plan.Unplaced, orbit.Unplaced{Capsule: c, Why: fmt.Errorf(
 			"capsule %q has the class Gang and is a member of no gang that there is; submit it with one, or give its spec another class", c.ID)})
 	}
 	err := r.planAll(gangs)
 	r.plan.Notes = []slog.Attr{slog.Int("gangs.placed", r.placed), slog.Int("gangs.topped_up", r.toppedUp),
-		slog.Int("gangs.waiting", r.waitingFor), slog.Int("search.steps", r.steps)}
-	return r.plan, errors.Join(err, g.index.fault)
+		slog.Int("gangs.rebuilt", r.rebuilt), slog.Int("gangs.waiting", r.waitingFor), slog.Int("search.steps", r.steps.taken())}
+	return r.plan, err
 }
 
 // stepsEach returns how many steps of search one gang may take.
@@ -124,6 +133,7 @@ func (r *gangPass) planAll(gangs []*pendingGang) error {
 	for _, m := range slices.Concat(gangs, remembered) {
 		all.Push(m)
 	}
+	r.shareSteps(all)
 	defer r.setBack()
 	for len(all) > 0 {
 		if err := r.ctx.Err(); err != nil {
@@ -154,11 +164,13 @@ func (r *gangPass) planGang(m *pendingGang) error {
 		r.unplaced(m, m.fault)
 		return r.ctx.Err()
 	}
-	r.budget = stepBudget{ctx: r.ctx, left: min(r.stepsEach(), r.left)}
+	r.allot(m)
 	fit, why := r.seat(m)
-	r.left -= r.budget.taken
-	r.steps += r.budget.taken
+	repaired := fit == nil && r.ctx.Err() == nil && r.overdue(m) && r.repair(m)
+	r.settle(m, fit != nil || repaired)
 	switch {
+	case repaired:
+		r.reportRest(m, func(c *orbit.Capsule) bool { return r.index.draft.Uses(c.ID) }, why)
 	case fit != nil:
 		r.countPlaced(m, fit)
 	case r.ctx.Err() == nil:
@@ -172,18 +184,19 @@ func (r *gangPass) planRemembered(m *pendingGang) (placed bool, err error) {
 	if known := r.waits[m.id].demand.answer(r, m.id); known != nil { // a gang with the same demand has been tried in this plan
 		return false, r.ctx.Err()
 	}
-	r.budget = stepBudget{ctx: r.ctx, left: min(r.stepsEach(), r.left)}
-	fit, why := r.try(m, r.levels(m))
-	r.left -= r.budget.taken
-	r.steps += r.budget.taken
+	r.allot(m)
+	fit, why := r.tryAtOnce(m, r.levels(m))
 	switch {
 	case fit != nil:
-		w := r.waits[m.id]
+		w, d := r.waits[m.id], r.waits[m.id].demand
 		r.countPlaced(m, fit)
 		r.waits[m.id] = w // countPlaced has dropped it, but if the proposal is lost the gang must still be remembered
-	case r.ctx.Err() == nil && !r.budget.spent:
+		r.join(w, d)
+		r.demands[d.key] = d
+	case r.ctx.Err() == nil && r.conclusive():
 		r.failed(m, r.markOf(m), why)
 	}
+	r.settle(m, fit != nil)
 	return fit != nil, r.ctx.Err()
 }
 
@@ -197,7 +210,7 @@ func (r *gangPass) markOf(m *pendingGang) waitMark {
 func (r *gangPass) seat(m *pendingGang) (*gangFit, error) {
 	w, levels := r.waiting(m), r.levels(m)
 	if r.index.ask(r.state, m.id) {
-		fit, err := r.try(m, levels)
+		fit, err := r.tryAtOnce(m, levels)
 		r.index.ask(r.state, "")
 		if fit != nil || r.ctx.Err() != nil {
 			return fit, err
@@ -209,9 +222,9 @@ func (r *gangPass) seat(m *pendingGang) (*gangFit, error) {
 		why = w.why
 	} else if why = r.demand(m).answer(r, m.id); why != nil {
 		r.failed(m, seen, why)
-	} else if fit, err := r.try(m, levels); fit != nil || r.ctx.Err() != nil {
+	} else if fit, err := r.tryAtOnce(m, levels); fit != nil || r.ctx.Err() != nil {
 		return fit, err
-	} else if why = err; !r.budget.spent || r.left >= r.stepsEach() {
+	} else if why = err; r.conclusive() {
 		r.failed(m, seen, why)
 	}
 	return nil, r.nominated(m, why)
@@ -246,24 +259,45 @@ func (r *gangPass) tables(levels []string, loose bool) []*domainTable {
 	return out
 }
 
+// tryAtOnce searches for seats for all members where they can begin at once and none has failed lately. If there are not
+// enough, it searches anywhere, but takes such nodes first.
+func (r *gangPass) tryAtOnce(m *pendingGang, levels []*domainTable) (*gangFit, error) {
+	if asks := m.asks(&r.index); r.index.hide(asks) {
+		steps := r.steps.budget.left
+		defer r.index.forgive()
+		fit, _ := r.try(m, levels)
+		if r.index.reveal(asks); fit != nil || r.ctx.Err() != nil {
+			return fit, nil
+		}
+		r.steps.budget.left, r.steps.budget.spent = steps, false
+	}
+	return r.try(m, levels)
+}
+
 // try searches for seats and proposes them. If it finds none it leaves the draft as it was, and returns why.
 func (r *gangPass) try(m *pendingGang, levels []*domainTable) (*gangFit, error) {
 	r.tries++
 	start := r.index.draft.Checkpoint()
-	p := &gangPacker{index: &r.index, asks: m.asks(&r.index), steps: &r.budget}
-	limit := min(r.limits.GangMembers, r.limits.Commitments)
-	var fit *gangFit
-	if m.fresh() {
-		fit = p.place(levels, limit)
-	} else {
-		levels = slices.DeleteFunc(slices.Clone(levels), func(t *domainTable) bool { return m.domain(t, r.state) < 0 })
-		fit = p.topUp(m, levels, limit)
+	p := &gangPacker{index: &r.index, asks: m.asks(&r.index), steps: &r.steps.budget, limit: min(r.limits.GangMembers, r.limits.Commitments)}
+	if !m.fresh() {
+		levels = r.homes(m)
+	}
+	fit := p.find(m, levels)
+	if fit != nil && r.index.place(fit.asks, fit.seating) != nil { // the counts were too high
+		r.misjudged++
+		p.tries = true
+		if fit = p.find(m, levels); fit != nil && r.index.place(fit.asks, fit.seating) != nil {
+			fit = nil
+		}
+	}
+	if fit != nil && r.index.strict && fit.total < m.total {
+		fit = nil
 	}
 	var why error
 	if fit != nil {
 		why = r.propose(m, fit)
-	} else if r.ctx.Err() == nil {
-		why = r.explain(p, m, levels, limit)
+	} else if r.ctx.Err() == nil && !r.index.strict {
+		why = r.explain(p, m, levels)
 	}
 	if fit == nil || why != nil {
 		r.index.draft.Rollback(start)
@@ -272,11 +306,16 @@ func (r *gangPass) try(m *pendingGang, levels []*domainTable) (*gangFit, error) 
 	return fit, nil
 }
 
-// propose places the members on their seats, in one proposal.
-func (r *gangPass) propose(m *pendingGang, fit *gangFit) error {
-	if err := r.index.place(fit.asks, fit.seats); err != nil {
-		return err
+// find returns seats for a gang, or for the members that a running gang lacks; nil if there are none.
+func (p *gangPacker) find(m *pendingGang, levels []*domainTable) *gangFit {
+	if m.fresh() {
+		return p.place(levels)
 	}
+	return p.topUp(m, levels)
+}
+
+// propose proposes the placements on the draft.
+func (r *gangPass) propose(m *pendingGang, fit *gangFit) error {
 	var bets []orbit.Precondition
 	if m.fresh() {
 		bets = append(bets, orbit.GangUnplaced{Gang: m.id})
@@ -290,9 +329,9 @@ func (r *gangPass) propose(m *pendingGang, fit *gangFit) error {
 }
 
 // explain returns why a gang is not placed.
-func (r *gangPass) explain(p *gangPacker, m *pendingGang, levels []*domainTable, limit int) error {
-	if least := leastOf(p.asks); least > limit {
-		return fmt.Errorf("gang %q has to place %d members at once; this ledger takes %d in one proposal", m.id, least, limit)
+func (r *gangPass) explain(p *gangPacker, m *pendingGang, levels []*domainTable) error {
+	if least := leastOf(p.asks); least > p.limit {
+		return fmt.Errorf("gang %q has to place %d members at once; this ledger takes %d in one proposal", m.id, least, p.limit)
 	}
 	return p.diagnose(m, levels)
 }
@@ -304,7 +343,7 @@ func (r *gangPass) countPlaced(m *pendingGang, fit *gangFit) {
 	} else {
 		r.toppedUp++
 	}
-	delete(r.waits, m.id)
+	r.drop(m.id)
 	if fit.total == m.total {
 		return
 	}
@@ -315,8 +354,13 @@ func (r *gangPass) countPlaced(m *pendingGang, fit *gangFit) {
 		}
 	}
 	why := fmt.Errorf("gang %q: %d of %d waiting members are placed, %s", m.id, fit.total, m.total, fit.noMore())
+	r.reportRest(m, func(c *orbit.Capsule) bool { return seated[c.ID] }, why)
+}
+
+// reportRest reports the pending members of a gang that are not placed.
+func (r *gangPass) reportRest(m *pendingGang, placed func(*orbit.Capsule) bool, why error) {
 	for _, c := range m.handed {
-		if !seated[c.ID] {
+		if !placed(c) {
 			r.plan.Unplaced = append(r.plan.Unplaced, orbit.Unplaced{Capsule: c, Why: why})
 		}
 	}

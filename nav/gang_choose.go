@@ -104,11 +104,12 @@ func inOrder(list []candidate, order func(a, b *candidate) int) iter.Seq[*candid
 
 // withLeast returns a packer for the same members with another minimum for each ask.
 func (p *gangPacker) withLeast(least func(*memberAsk) int) *gangPacker {
-	q := &gangPacker{index: p.index, asks: slices.Clone(p.asks), steps: p.steps}
+	q := *p
+	q.asks = slices.Clone(p.asks)
 	for a := range q.asks {
 		q.asks[a].least = least(&q.asks[a])
 	}
-	return q
+	return &q
 }
 
 // allOf makes all members the minimum.
@@ -169,8 +170,8 @@ func anyDomain(*candidate) bool { return true }
 // place finds seats for a gang of which nothing is placed: for all of it on the first level where a domain takes it;
 // else, if fewer will do, for as many members as the best domain takes on the first level where a domain takes the
 // minimum.
-func (p *gangPacker) place(levels []*domainTable, limit int) *gangFit {
-	if wanted(p.asks) <= limit {
+func (p *gangPacker) place(levels []*domainTable) *gangFit {
+	if wanted(p.asks) <= p.limit {
 		whole := p.withLeast(allOf)
 		for _, t := range levels {
 			if fit := whole.tightest(t); fit != nil {
@@ -183,7 +184,7 @@ func (p *gangPacker) place(levels []*domainTable, limit int) *gangFit {
 		return nil
 	}
 	for _, t := range levels {
-		if fit, _ := p.fullest(t, math.MaxInt, anyDomain); fit != nil && fit.trim(limit) {
+		if fit, _ := p.fullest(t, math.MaxInt, anyDomain); fit != nil && fit.trim(p.limit) {
 			return fit
 		}
 	}
@@ -193,6 +194,7 @@ func (p *gangPacker) place(levels []*domainTable, limit int) *gangFit {
 // trim gives up seats, beginning with the last ask, until at most that many are left. It reports false if that would
 // take the gang below its minimum.
 func (f *gangFit) trim(most int) bool {
+	f.trimmed = f.total >= most && most < wanted(f.asks)
 	for a := len(f.asks) - 1; a >= 0 && f.total > most; a-- {
 		spare := min(f.placed[a]-f.asks[a].least, f.total-most)
 		kept := f.placed[a] - spare
@@ -206,7 +208,6 @@ func (f *gangFit) trim(most int) bool {
 		})
 		f.placed[a] -= spare
 		f.total -= spare
-		f.trimmed = f.trimmed || spare > 0
 	}
 	return f.total <= most
 }
@@ -216,19 +217,19 @@ func (f *gangFit) trim(most int) bool {
 // domain that they share on the next level, and so on. If the gang's levels are only preferred, the remaining members
 // may go to any node.
 
-// topUp seats as many waiting members of a running gang as fit, up to a limit; nil if none fits.
-func (p *gangPacker) topUp(m *pendingGang, levels []*domainTable, limit int) *gangFit {
+// topUp seats as many waiting members of a running gang as fit, up to the limit; nil if none fits.
+func (p *gangPacker) topUp(m *pendingGang, levels []*domainTable) *gangFit {
 	draft := &p.index.draft
 	start := draft.Checkpoint()
 	defer draft.Rollback(start)
-	all := &gangFit{seating: &seating{placed: make([]int, len(p.asks))}, asks: p.asks}
+	all := &gangFit{seating: &seating{placed: make([]int, len(p.asks)), ordered: p.ruled()}, asks: p.asks}
 	for _, t := range levels {
 		d := m.domain(t, draft.View().State())
 		if d < 0 || all.total == wanted(p.asks) || p.steps.ctx.Err() != nil {
 			continue
 		}
 		draft.Rollback(start)
-		if p.index.place(p.asks, all.seats) != nil {
+		if p.index.place(p.asks, all.seating) != nil {
 			return nil
 		}
 		s, which := p.rest(all.placed, t.domains[d].nodes)
@@ -242,7 +243,7 @@ func (p *gangPacker) topUp(m *pendingGang, levels []*domainTable, limit int) *ga
 			all.total++
 		}
 	}
-	if all.trim(limit); all.total == 0 || all.total > limit {
+	if all.trim(p.limit); all.total == 0 || all.total > p.limit {
 		return nil
 	}
 	return all
@@ -251,7 +252,7 @@ func (p *gangPacker) topUp(m *pendingGang, levels []*domainTable, limit int) *ga
 // rest seats as many members without a seat as fit on the nodes. The asks of its seats are positions in which, and
 // which has their positions in p.asks.
 func (p *gangPacker) rest(placed []int, nodes []int32) (s *seating, which []int) {
-	rest := &gangPacker{index: p.index, steps: p.steps}
+	rest := &gangPacker{index: p.index, steps: p.steps, limit: p.limit - sum(placed), tries: p.tries}
 	for a, ask := range p.asks {
 		if ask.want -= placed[a]; ask.want > 0 {
 			ask.least = 0

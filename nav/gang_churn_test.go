@@ -36,9 +36,17 @@ func testGangChurn(t *rapid.T) {
 		case s.kind < 4:
 			s.node = orbit.Node{ID: orbit.NodeID(fmt.Sprint("n", s.at)), Capacity: orbit.Resources{orbit.CPU: rapid.Int64Range(2, 9).Draw(t, "cpu"), orbit.Memory: 9},
 				Labels:  map[string]string{"rack": rapid.SampledFrom([]string{"r0", "r0", "r1", "r2", ""}).Draw(t, "rack"), "block": rapid.SampledFrom([]string{"b0", "b0", "b1"}).Draw(t, "block")},
+				Extras:  []orbit.Extra{{Name: "ip", Amount: rapid.Int64Range(0, 3).Draw(t, "ips")}},
 				Devices: orbit.Devices{Model: "a", Count: 2, Unhealthy: orbit.DeviceSet(rapid.IntRange(0, 1).Draw(t, "ill"))}, State: map[bool]orbit.Condition{true: orbit.Cordoned}[s.kind == 3 && s.at < 2]}
 		case s.kind < 6:
 			s.gang = drawGang(t, true)
+			for i := range s.gang.Roles {
+				if rapid.IntRange(0, 2).Draw(t, "ruled") == 0 {
+					ruled := *s.gang.Roles[i].Spec
+					drawRules(t, &ruled)
+					s.gang.Roles[i].Spec = &ruled
+				}
+			}
 		case s.kind == 6:
 			s.ask = drawAsk(t, true, orbit.Batch)
 		}
@@ -187,7 +195,7 @@ func TestGangTopUpWithoutASharedDomain(t *testing.T) {
 	commit(t, l, orbit.Release{Capsule: "g-2", Stopped: true})
 	round := e.Pass(t.Context())
 	require.Len(t, round.Unplaced, 1)
-	assert.EqualError(t, round.Unplaced[0].Why, `gang "g": 2 run, 1 wait: those that run share no domain of its levels`)
+	assert.EqualError(t, round.Unplaced[0].Why, `gang "g": runs below its minimum, lacks 1 of role "worker": 2 run, 1 wait: those that run share no domain of its levels`)
 }
 
 // A member whose record is gone is not mistaken for a stranger that has taken its id.

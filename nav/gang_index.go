@@ -21,10 +21,12 @@ type gangIndex struct {
 	// The free capacity of each node, decoded once per change of the node, because every shape reads it.
 	free []freeCapacity
 	// The order in which nodes are filled, lowest rank first. The rank is the free fraction of the node, on average
-	// over what it has, from 0 to 1; idleRank for an idle node.
+	// over what it has, from 0 to 1; idleRank for an idle node, lastRank for a last resort.
 	ranks  []float64
 	shapes map[string]*memberShape
 	keys   map[askedBy]string
+	// The shapes that this plan has used.
+	used []*memberShape
 	// True while the index reads changes that others have made, and not this plan.
 	fresh bool
 	// Memory for a search among domains.
@@ -36,16 +38,18 @@ type gangIndex struct {
 	// The clock when a node last gained free capacity. Members of several shapes may then fit together, even if the
 	// count of no single shape has risen.
 	gained uint64
+	// The clock when a node last changed in any way. Rules of company may then allow what they did not.
+	changed uint64
 	// The nomination of the gang that is planned now; nil: it has none, or its nominated room is not used.
 	asker *orbit.Nomination
-	// The error of a step that the draft refused although the index said that it fits. It is a defect, and Plan returns
-	// it.
-	fault error
+	// Only nodes count on which members can begin at once; and the nodes on which none should start ([gangIndex.hide]).
+	strict bool
+	hidden map[int32]bool
 }
 
 const (
-	// idleRank is the rank of idle nodes.
-	idleRank = 2
+	// idleRank is the rank of idle nodes, and lastRank that of nodes that are a last resort.
+	idleRank, lastRank = 2, 3
 	// shapeBytes bounds the memory of all counts that are kept from plan to plan.
 	shapeBytes = 128 << 20
 	// mostKeys bounds the specs that are remembered.
@@ -58,11 +62,11 @@ func (x *gangIndex) sync(view *orbit.View) {
 	x.fresh = false
 	if x.plan > 0 {
 		x.follow()
-		for _, s := range x.shapes { // in any order
-			if s.plan == x.plan {
-				s.follow(x)
-			}
+		for _, s := range x.used {
+			s.follow(x)
 		}
+		clear(x.used)
+		x.used = x.used[:0]
 	}
 	x.draft.Sync(view)
 	if len(x.keys) > mostKeys || x.plan == 0 {
@@ -75,7 +79,7 @@ func (x *gangIndex) sync(view *orbit.View) {
 		}
 	}
 	x.plan++
-	x.fault, x.fresh = nil, true
+	x.fresh = true
 	x.follow()
 }
 
@@ -99,20 +103,86 @@ func (x *gangIndex) follow() {
 	changed := x.topology.follow()
 	more := max(0, x.draft.Bound()-len(x.free))
 	x.free, x.ranks = append(x.free, make([]freeCapacity, more)...), append(x.ranks, make([]float64, more)...)
+	if x.fresh && len(changed) > 0 {
+		x.changed = x.tick()
+	}
 	for _, i := range changed {
-		was, now := &x.free[i], freeCapacity{}
-		if n := x.draft.Node(int(i)); n != nil {
-			now, x.ranks[i] = freeCapacityOf(n), rankOf(n)
-			for of := range n.Nominated { // without an asker all of them: members of several priorities share these counts
-				if x.asker == nil || of.Outranks(x.asker) {
-					now.leaveFree(n, of)
-				}
-			}
-		}
+		was, now := &x.free[i], x.freeOn(i)
+		x.ranks[i] = x.rankOn(i)
 		if x.fresh && now.exceeds(was) {
 			x.gained = x.tick()
 		}
 		*was = now
+	}
+}
+
+// freeOn returns the free capacity of a node that members may use.
+func (x *gangIndex) freeOn(i int32) (free freeCapacity) {
+	n := x.draft.Node(int(i))
+	if n == nil {
+		return free
+	}
+	free = freeCapacityOf(n)
+	for of := range n.Nominated { // without an asker all of them: members of several priorities share these counts
+		if x.asker == nil || of.Outranks(x.asker) {
+			free.leaveFree(n, of)
+		}
+	}
+	if x.strict && n.Node.Confirms { // else it is not free anyway
+		for r := range n.Stopping {
+			free.take(r.Spec, r.Devices)
+		}
+	}
+	return free
+}
+
+// hide leaves out of the counts of these asks the nodes that are a last resort ([orbit.Draft.LastResort]) for a member,
+// and counts what still stops on the other nodes as used. It reports whether that makes a difference. After reveal all
+// nodes count again, but those come last; forgive ends that too.
+func (x *gangIndex) hide(asks []memberAsk) bool {
+	var members []*orbit.Capsule
+	for i := range asks {
+		members = append(members, asks[i].members...)
+	}
+	x.draft.Avoid(members...)
+	x.hidden = map[int32]bool{}
+	for i := range x.draft.Burdened() {
+		if n := x.draft.Node(i); n != nil {
+			x.hidden[int32(i)] = slices.ContainsFunc(asks, func(a memberAsk) bool { return x.draft.Avoids(n, a.spec) })
+		}
+	}
+	if x.strict = len(x.hidden) > 0; x.strict {
+		x.recount(asks)
+	}
+	return x.strict
+}
+
+// reveal lets the hidden nodes count again.
+func (x *gangIndex) reveal(asks []memberAsk) {
+	x.strict = false
+	x.recount(asks)
+}
+
+// forgive ends what hide has begun.
+func (x *gangIndex) forgive() {
+	hidden := x.hidden
+	x.hidden = nil
+	x.draft.Avoid()
+	for i := range hidden {
+		x.ranks[i] = x.rankOn(i)
+	}
+}
+
+// recount counts anew how many members fit on the nodes that hide is about.
+func (x *gangIndex) recount(asks []memberAsk) {
+	for a := range asks {
+		asks[a].shape.follow(x)
+	}
+	for i := range x.hidden {
+		x.free[i], x.ranks[i] = x.freeOn(i), x.rankOn(i)
+		for a := range asks {
+			asks[a].shape.count(x, i)
+		}
 	}
 }
 
@@ -131,6 +201,19 @@ func (x *gangIndex) ask(state *orbit.State, id orbit.GangID) bool {
 	}
 	x.draft.Ask(lowest)
 	return x.asker != nil
+}
+
+// rankOn returns the rank of the node with an index; 0 if there is none.
+func (x *gangIndex) rankOn(i int32) float64 {
+	n := x.draft.Node(int(i))
+	_, burdened := x.hidden[i]
+	switch {
+	case n == nil:
+		return 0
+	case burdened && !x.strict:
+		return lastRank
+	}
+	return rankOf(n)
 }
 
 // rankOf returns the rank of a node: nodes are filled in rising order.
@@ -158,32 +241,27 @@ func (x *gangIndex) tick() uint64 {
 // id returns the id of a node.
 func (x *gangIndex) id(node int32) orbit.NodeID { return x.draft.Node(int(node)).Node.ID }
 
-// steps takes n steps on the draft. If one fails, it takes them all back and records the error as a fault.
-func (x *gangIndex) steps(n int, step func(int) error) error {
-	start := x.draft.Checkpoint()
-	for i := range n {
-		if err := step(i); err != nil {
-			x.draft.Rollback(start)
-			x.fault = fmt.Errorf("nav: the draft of a Gang refuses what its index says is possible: %w", err)
-			return x.fault
-		}
+// place places members on their seats on the draft: in the order of the seats, or else ask by ask. If the draft refuses
+// one, it takes them all back.
+func (x *gangIndex) place(asks []memberAsk, by *seating) error {
+	seats := by.seats
+	if !by.ordered {
+		seats = slices.Clone(seats)
+		slices.SortStableFunc(seats, func(a, b seat) int {
+			return cmp.Or(cmp.Compare(a.ask, b.ask), cmp.Compare(x.id(a.node), x.id(b.node)))
+		})
 	}
-	return nil
-}
-
-// place places members on their seats on the draft, ask by ask.
-func (x *gangIndex) place(asks []memberAsk, seats []seat) error {
-	seats = slices.Clone(seats)
-	slices.SortStableFunc(seats, func(a, b seat) int {
-		return cmp.Or(cmp.Compare(a.ask, b.ask), cmp.Compare(x.id(a.node), x.id(b.node)))
-	})
-	next := make([]int, len(asks))
-	return x.steps(len(seats), func(i int) error {
+	next, start := make([]int, len(asks)), x.draft.Checkpoint()
+	for i := range seats {
 		s := &seats[i]
 		c := asks[s.ask].members[next[s.ask]]
 		next[s.ask]++
-		return x.draft.Place(c, orbit.Choice{Node: x.draft.Node(int(s.node)), Devices: s.devices})
-	})
+		if err := x.draft.Place(c, orbit.Choice{Node: x.draft.Node(int(s.node)), Devices: s.devices}); err != nil {
+			x.draft.Rollback(start)
+			return err
+		}
+	}
+	return nil
 }
 
 // askedBy is the key by which an index finds a shape.
@@ -198,7 +276,8 @@ func (x *gangIndex) shape(by askedBy) *memberShape {
 	spec := by.spec
 	key, known := x.keys[by]
 	if !known {
-		key = fmt.Sprintf("%v %#v %#v %#v %#v %t", spec.Envelope.Reservation, spec.Devices, spec.Require, spec.Tolerate, spec.Near, by.stops)
+		key = fmt.Sprintf("%v %#v %#v %#v %#v %q %q %v %#v %v %t", spec.Envelope.Reservation, spec.Devices, spec.Require, spec.Tolerate, spec.Near,
+			spec.Group, spec.Groups, spec.Apart, spec.Even, spec.Extras, by.stops)
 		x.keys[by] = key
 	}
 	s := x.shapes[key]
@@ -206,7 +285,9 @@ func (x *gangIndex) shape(by askedBy) *memberShape {
 		s = &memberShape{askedBy: by}
 		x.shapes[key] = s
 	}
-	s.plan = x.plan
+	if s.plan != x.plan {
+		s.plan, x.used = x.plan, append(x.used, s)
+	}
 	s.follow(x)
 	return s
 }
@@ -215,9 +296,11 @@ func (x *gangIndex) shape(by askedBy) *memberShape {
 // It counts how many members of this shape alone would fit on each node, and sums the counts by domain.
 //
 // Invariant: after follow, counts[i] is how many members fit on node i of the draft, and every sum whose version is its
-// table's version is in step too.
+// table's version is in step too. If the shape is ruled, it is how many fit at most.
 type memberShape struct {
 	askedBy
+	// Rules of company apply to the members: their own, those of others about their groups, or the extras that they take.
+	ruled  bool
 	counts []memberCount
 	sums   []*domainSums
 	// Position in the draft's journal. The counts are made anew if the journal no longer reaches back to it.
@@ -260,6 +343,9 @@ func (s *memberShape) follow(x *gangIndex) {
 	company, version := x.draft.NearDomains(s.spec)
 	moved := version != s.companyVersion && !sameDomains(company, s.company)
 	s.company, s.companyVersion = company, version
+	if levels, _ := x.draft.RuleLevels(s.spec); (levels != nil) != s.ruled {
+		s.ruled, moved = !s.ruled, true
+	}
 	changed, next, all := x.draft.Changed(s.cursor)
 	s.cursor = next
 	if s.counts == nil || all || moved {
@@ -285,9 +371,12 @@ func sameDomains(a, b map[string]bool) bool { return (a == nil) == (b == nil) &&
 // count updates the count of one node, and the sums of its domains.
 func (s *memberShape) count(x *gangIndex, i int32) {
 	fits := int32(0)
-	if n := x.draft.Node(int(i)); n != nil {
-		if fits = x.free[i].capacity(s.spec); fits > 0 && (s.stops && !n.Node.Confirms || x.draft.Misfit(n, s.spec) != (orbit.Misfit{})) {
+	if n := x.draft.Node(int(i)); n != nil && (!x.strict || !x.hidden[i]) {
+		if fits = x.free[i].capacity(s.spec); fits > 0 && (s.stops && !n.Node.Confirms || !s.takenBy(n, &x.draft)) {
 			fits = 0
+		}
+		if s.ruled {
+			fits = min(fits, s.most(n, &x.draft))
 		}
 	}
 	now := newMemberCount(fits)
@@ -304,6 +393,47 @@ func (s *memberShape) count(x *gangIndex, i int32) {
 	if more > 0 && x.fresh {
 		s.gained = x.tick()
 	}
+}
+
+// takenBy reports whether a node takes a member. For members to which rules apply it ignores the rules: they may close
+// the node now, and open it once other members are placed.
+func (s *memberShape) takenBy(n *orbit.NodeState, draft *orbit.Draft) bool {
+	why := draft.Misfit(n, s.spec)
+	if why == (orbit.Misfit{}) || !s.ruled || why.Why == "" {
+		return why == (orbit.Misfit{})
+	}
+	return s.company == nil || s.company[n.Node.Labels[s.spec.Near.Level]]
+}
+
+// most returns an upper bound, by the rules that count on single nodes, of how many members a node takes.
+func (s *memberShape) most(n *orbit.NodeState, draft *orbit.Draft) int32 {
+	most := mostOn(s.spec, n.Node)
+	if n.Node.Confirms { // a member may wait for what stops there
+		return most
+	}
+	for _, x := range s.spec.Extras {
+		most = int32(min(int64(most), max(0, draft.ExtraFree(n, x.Name))/x.Amount))
+	}
+	return most
+}
+
+// mostOn returns an upper bound, by the rules that count on single nodes, of how many capsules of a spec an empty node
+// takes.
+func mostOn(spec *orbit.Spec, n *orbit.Node) int32 {
+	most := int64(mostAlone)
+	if slices.ContainsFunc(spec.Apart, func(a orbit.Apart) bool { return a.Level == orbit.NodeKey && spec.IsIn(a.Group) }) {
+		most = 1
+	}
+	for _, x := range spec.Extras {
+		has := int64(0)
+		for i := range n.Extras {
+			if n.Extras[i].Name == x.Name {
+				has = n.Extras[i].Amount
+			}
+		}
+		most = min(most, has/x.Amount)
+	}
+	return int32(most)
 }
 
 // byDomain returns how many members fit in each domain of a table, node by node. The counts must be in step with the

@@ -2,7 +2,9 @@ package nav
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -11,8 +13,8 @@ import (
 )
 
 // GangNoFit says why a gang, or the members that a running gang lacks, cannot be placed: for each level, how far the
-// best domain gets. It counts what is free now, so a gang that only has to wait and one that is too large for any
-// domain read alike: compare Least with what an empty domain takes. It does not wrap an [orbit.NoFit], which would park
+// best domain gets. It counts what is free now. TooLarge tells a gang that only has to wait from one of which a member is
+// too large for any node; one that is too large for any domain reads like the first. It does not wrap an [orbit.NoFit], which would park
 // other gangs of the same spec too.
 type GangNoFit struct {
 	// Gang is the gang that cannot be placed.
@@ -21,8 +23,13 @@ type GangNoFit struct {
 	Waiting, Running int
 	// Least is the smallest number of members that may be placed now.
 	Least int
+	// Shortfall is how many members each role lacks, by its name, if the gang is broken; nil: it is not.
+	Shortfall map[string]int
 	// Levels has one entry for each level that was tried.
 	Levels []DomainFit
+	// TooLarge says that a waiting member would fit on no node even if all were empty, and what the largest node has
+	// ([orbit.State.TooLarge]); "" if each would.
+	TooLarge string
 	// NominatedUntil is when the gang's nomination ends unless it is renewed; zero if the gang has none.
 	NominatedUntil time.Time
 	// Inexact reports that the search was cut short: more members may fit than the entries of Levels say.
@@ -45,10 +52,16 @@ type DomainFit struct {
 }
 
 // Error reads like `gang "g": best rack r17 fits 6 of 8 (3 nodes lack cpu, 1 is unschedulable); no node is in a
-// block`.
+// block`. For a broken gang it begins like `gang "g": runs below its minimum, lacks 1 of role "w": 3 run, 1 wait: `.
 func (e *GangNoFit) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "gang %q: ", e.Gang)
+	for i, role := range slices.Sorted(maps.Keys(e.Shortfall)) {
+		fmt.Fprintf(&b, "%s %d of role %q", []string{"runs below its minimum, lacks", ","}[min(i, 1)], e.Shortfall[role], role)
+	}
+	if len(e.Shortfall) > 0 {
+		b.WriteString(": ")
+	}
 	if e.Running > 0 {
 		fmt.Fprintf(&b, "%d run, %d wait: ", e.Running, e.Waiting)
 	}
@@ -60,6 +73,9 @@ func (e *GangNoFit) Error() string {
 	}
 	if len(e.Levels) == 0 {
 		b.WriteString("those that run share no domain of its levels")
+	}
+	if e.TooLarge != "" {
+		b.WriteString("; " + e.TooLarge)
 	}
 	if e.Running == 0 && e.Least < e.Waiting {
 		fmt.Fprintf(&b, "; it needs at least %d", e.Least)
@@ -117,7 +133,7 @@ const fewDomains = 4
 
 // diagnose finds the best domain of each level.
 func (p *gangPacker) diagnose(m *pendingGang, levels []*domainTable) *GangNoFit {
-	e := &GangNoFit{Gang: m.id, Waiting: m.total, Running: len(m.running), Least: leastOf(p.asks)}
+	e := &GangNoFit{Gang: m.id, Waiting: m.total, Running: len(m.running), Least: leastOf(p.asks), Shortfall: m.state.Shortfall()}
 	free := p.withLeast(noneOf)
 	for _, t := range levels {
 		fit, exact := free.bestOf(t, m)
@@ -125,7 +141,19 @@ func (p *gangPacker) diagnose(m *pendingGang, levels []*domainTable) *GangNoFit 
 		e.Inexact = e.Inexact || !exact
 	}
 	e.Inexact = e.Inexact || p.steps.spent
+	e.TooLarge = p.tooLarge()
 	return e
+}
+
+// tooLarge says why the members of the first ask for which that holds fit on no node even if all are empty.
+func (p *gangPacker) tooLarge() (why string) {
+	for a := range p.asks {
+		fits := slices.ContainsFunc(p.asks[a].shape.counts, func(n memberCount) bool { return n > 0 })
+		if why == "" && !fits { // a look at all nodes is needed only if none takes a member now
+			why = p.index.draft.View().State().TooLarge(p.asks[a].spec)
+		}
+	}
+	return why
 }
 
 // bestOf returns how far the best domain of a level gets; for a running gang, how far the domain gets in which it runs.
@@ -155,7 +183,7 @@ func (p *gangPacker) lacks(nodes []int32, s *seating) map[string]int {
 	d := &p.index.draft
 	start := d.Checkpoint()
 	defer d.Rollback(start)
-	if p.index.place(p.asks, s.seats) != nil {
+	if p.index.place(p.asks, s) != nil {
 		return nil
 	}
 	by, counts := p.asks[next].askedBy, map[orbit.Misfit]int{}

@@ -91,3 +91,39 @@ func TestGangNoFitText(t *testing.T) {
 	assert.EqualError(t, &nav.GangNoFit{Gang: "g", Waiting: 1, Running: 1}, `gang "g": 1 run, 1 wait: those that run share no domain of its levels`)
 	assert.EqualError(t, &nav.GangNoFit{Gang: "g", Waiting: 1, Least: 1, Levels: []nav.DomainFit{{Of: 1}}}, `gang "g": there are no nodes`)
 }
+
+// A gang of which a member would fit on no node, even if all were empty, is told apart from one that only waits for room.
+func TestGangNoFitSaysWhatIsTooLarge(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	commit(t, l, node("a", 4000), node("b", 3000))
+	gang := func(id string, large int64) {
+		commit(t, l, orbit.Submit{Gang: &orbit.Gang{ID: orbit.GangID(id), Roles: []orbit.Role{
+			{Name: "small", Spec: gangSpec(1000), Members: gangMembers(id+"-small", 1)},
+			{Name: "large", Spec: gangSpec(large), Members: gangMembers(id+"-large", 1)},
+		}}})
+	}
+	e := orbit.Engine{Ledger: l, Navigator: &nav.Gang{}}
+	whys := func() map[orbit.GangID]*nav.GangNoFit {
+		out := map[orbit.GangID]*nav.GangNoFit{}
+		for _, u := range mustPass(t, &e).Unplaced {
+			var why *nav.GangNoFit
+			require.ErrorAs(t, u.Why, &why)
+			out[u.Capsule.Gang()] = why
+		}
+		return out
+	}
+	gang("runs", 4000)
+	require.Empty(t, whys())
+	put(t, l, "filler", "b", spec(2000, 0))
+	gang("waits", 4000)
+	gang("never", 5000)
+	now := whys()
+	require.Empty(t, now["waits"].TooLarge)
+	require.Equal(t, "no node is that large: the largest has 4 cores", now["never"].TooLarge)
+	require.ErrorContains(t, now["never"], "; "+now["never"].TooLarge)
+	loseNode(t, l, "a")
+	now = whys()
+	for _, id := range []orbit.GangID{"runs", "waits", "never"} {
+		require.Equal(t, "no node is that large: the largest has 3 cores", now[id].TooLarge, id)
+	}
+}

@@ -396,7 +396,7 @@ func TestGangWithdrawnIsNotNominated(t *testing.T) {
 	gangOf(t, l, "other", "", 1, 4)
 	mustPass(t, e)
 	require.Zero(t, placedOf(t, l, "other"))
-	commit(t, l, orbit.Release{Capsule: "large-0", Final: true}) // it cannot be whole any more
+	commit(t, l, orbit.Release{Capsule: "large-0", Final: true}, orbit.Release{Capsule: "large-1", Final: true})
 	require.Empty(t, nominees(t, l))
 	mustPass(t, e)
 	require.Equal(t, 1, placedOf(t, l, "other"))
@@ -532,4 +532,35 @@ func TestGangIsNominatedForDevices(t *testing.T) {
 	require.Equal(t, 8, placedOf(t, l, "g"))
 	require.Empty(t, nominees(t, l))
 	sound(t, l)
+}
+
+// Members of which a node takes only one, by a rule or for an extra, are nominated for nodes of their own, and placed
+// there.
+func TestGangOfRulesIsNominatedForEnoughNodes(t *testing.T) {
+	for name, rule := range map[string]func(*orbit.Spec){
+		"apart": func(s *orbit.Spec) { s.Group, s.Apart = "g", []orbit.Apart{{Group: "g", Level: orbit.NodeKey}} },
+		"extra": func(s *orbit.Spec) { s.Extras = []orbit.Extra{{Name: "licence", Amount: 1}} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := &orbit.MemoryLedger{Bounds: orbit.Limits{NominatedShare: 100}}
+			for i := range 3 {
+				id := fmt.Sprint("n", i)
+				commit(t, l, orbit.PutNode{Node: orbit.Node{ID: orbit.NodeID(id), Capacity: orbit.Resources{orbit.CPU: 8}, Extras: []orbit.Extra{{Name: "licence", Amount: 1}}}})
+				put(t, l, "load-"+id, id, batchSpec(8))
+			}
+			s := gangSpec(2)
+			rule(s)
+			commit(t, l, orbit.Submit{Gang: &orbit.Gang{ID: "g", Roles: []orbit.Role{{Name: "w", Spec: s, Members: []orbit.CapsuleID{"g-0", "g-1"}}}}})
+			e := gangEngine(l, "")
+			for range 3 {
+				mustPass(t, e)
+			}
+			require.Len(t, nominees(t, l), 2)
+			for i := range 3 {
+				commit(t, l, orbit.Release{Capsule: orbit.CapsuleID(fmt.Sprint("load-n", i)), Final: true})
+			}
+			mustPass(t, e)
+			require.Equal(t, 2, placedOf(t, l, "g"))
+		})
+	}
 }

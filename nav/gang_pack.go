@@ -12,11 +12,16 @@ import (
 //
 // Members of one shape fit exactly if the counts of the nodes add up. With several shapes, the packer first checks that
 // the domain has enough free capacity at all. Then it seats the members greedily, shape after shape, in a few orders.
-// Then a search decides ([packSearch]).
+// Then a search decides ([packSearch]). For members to which rules of company apply the counts are upper bounds, and a
+// trial on the draft decides ([gangTrial]).
 type gangPacker struct {
 	index *gangIndex
 	asks  []memberAsk
 	steps *stepBudget
+	// The most members that may get a seat.
+	limit int
+	// Seat members by trying, although no rules of company apply to them (ruled).
+	tries bool
 }
 
 // seat is the planned node of one member, with its devices.
@@ -31,6 +36,8 @@ type seating struct {
 	seats  []seat
 	placed []int
 	total  int
+	// The members must be placed in the order of the seats, because rules Even may not allow another one.
+	ordered bool
 }
 
 // packBin is one node while seats are tried.
@@ -61,6 +68,9 @@ const fewNodes = 256
 func (p *gangPacker) pack(nodes []int32) *seating {
 	if len(p.asks) == 0 {
 		return &seating{}
+	}
+	if p.ruled() {
+		return p.try(nodes)
 	}
 	first := nodes
 	if len(nodes) > fewNodes {

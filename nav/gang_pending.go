@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/victims"
@@ -30,6 +31,12 @@ type pendingGang struct {
 	first uint64
 	// Why the gang cannot be planned, however much is free.
 	fault error
+	// What it asks for, as a key of its demand, and by shape; empty until that is needed.
+	demandKey string
+	asked     []memberAsk
+	// The plan has found out whether it may search for the gang (due), and the last search that has failed.
+	examined, due bool
+	last          *gangTry
 }
 
 const (
@@ -73,6 +80,28 @@ func (m *pendingGang) add(role int, c *orbit.Capsule) {
 	m.total++
 }
 
+// delay leaves out the waiting members that the engine does not plan yet, because their last starts have failed
+// ([orbit.View.Delayed]). A gang of which no member is placed starts whole, so it waits for the last of them.
+func (m *pendingGang) delay(view *orbit.View) {
+	until, who := time.Time{}, orbit.CapsuleID("")
+	for role, waiting := range m.waiting {
+		due := slices.DeleteFunc(slices.Clone(waiting), func(c *orbit.Capsule) bool {
+			at := view.Delayed(c)
+			if at.After(until) {
+				until, who = at, c.ID
+			}
+			return !at.IsZero()
+		})
+		if !m.fresh() {
+			m.total -= len(waiting) - len(due)
+			m.waiting[role] = due
+		}
+	}
+	if m.fresh() && who != "" {
+		m.fault = fmt.Errorf("gang %q waits until %s: the last starts of capsule %q have failed", m.id, until.UTC().Format(time.RFC3339), who)
+	}
+}
+
 // age sets the priority to which the gang has risen by the engine's Aging.
 func (m *pendingGang) age(view *orbit.View) {
 	m.aged = m.priority
@@ -83,9 +112,11 @@ func (m *pendingGang) age(view *orbit.View) {
 	}
 }
 
-// before orders gangs: the higher risen priority first, then the one whose first waiting member was submitted first.
+// before orders gangs: the higher risen priority first, then broken gangs, then the one whose first waiting member was
+// submitted first.
 func (m *pendingGang) before(o *pendingGang) int {
-	return cmp.Or(cmp.Compare(o.aged, m.aged), cmp.Compare(m.first, o.first), cmp.Compare(m.id, o.id))
+	return cmp.Or(cmp.Compare(o.aged, m.aged), btoi(o.state.Broken())-btoi(m.state.Broken()),
+		cmp.Compare(m.first, o.first), cmp.Compare(m.id, o.id))
 }
 
 // Before orders gangs in a heap, as before does.
@@ -98,8 +129,7 @@ func (m *pendingGang) fresh() bool { return m.state.Total() == 0 }
 func (m *pendingGang) inspect() error {
 	owner := m.owner
 	specs := map[*orbit.Spec]bool{}
-	for role, waiting := range m.waiting {
-		r := &m.gang.Roles[role]
+	for _, waiting := range m.waiting {
 		for _, c := range waiting {
 			specs[c.Spec] = true
 			switch {
@@ -110,10 +140,6 @@ func (m *pendingGang) inspect() error {
 				return fmt.Errorf("gang %q: capsule %q has class %v, which another navigator may claim; give the specs of all roles the class Gang",
 					m.id, c.ID, c.Spec.Class)
 			}
-		}
-		if least := minimum(r); m.fresh() && len(waiting) < least {
-			return fmt.Errorf("gang %q: role %q has %d of %d members left; at least %d must be placed at first",
-				m.id, r.Name, len(waiting), len(r.Members), least)
 		}
 	}
 	if len(specs) > mostSpecs || len(m.gang.Levels) > mostLevels {
@@ -139,6 +165,7 @@ func pendingGangs(view *orbit.View, pending []*orbit.Capsule) (gangs []*pendingG
 		if c.Gang() != "" && m == nil {
 			if m = loadGang(view.State(), c.Gang()); m != nil {
 				m.age(view)
+				m.delay(view)
 				byID[c.Gang()] = m
 				gangs = append(gangs, m)
 			}
@@ -151,7 +178,7 @@ func pendingGangs(view *orbit.View, pending []*orbit.Capsule) (gangs []*pendingG
 	}
 	for _, m := range gangs {
 		m.owner = m.handed[0].Owner()
-		m.fault = m.inspect()
+		m.fault = cmp.Or(m.fault, m.inspect())
 	}
 	slices.SortFunc(gangs, (*pendingGang).before)
 	return gangs, orphans
@@ -172,6 +199,16 @@ type memberAsk struct {
 // another node, all waiting members of the role go to nodes that confirm, because the packer does not decide which
 // member gets which seat.
 func (m *pendingGang) asks(x *gangIndex) []memberAsk {
+	for i := range m.asked {
+		m.asked[i].shape.follow(x)
+	}
+	if len(m.asked) == 0 {
+		m.asked = m.asksAnew(x)
+	}
+	return m.asked
+}
+
+func (m *pendingGang) asksAnew(x *gangIndex) []memberAsk {
 	var out []memberAsk
 	var rest [][]*orbit.Capsule
 	for role, waiting := range m.waiting {
@@ -188,7 +225,7 @@ func (m *pendingGang) asks(x *gangIndex) []memberAsk {
 		}
 		least := 0
 		if m.fresh() {
-			least = minimum(r)
+			least = m.state.Minimum(role)
 		}
 		a := &out[at]
 		a.want += len(waiting)
@@ -201,9 +238,6 @@ func (m *pendingGang) asks(x *gangIndex) []memberAsk {
 	}
 	return out
 }
-
-// minimum returns the fewest members of a role that must be placed at first.
-func minimum(r *orbit.Role) int { return cmp.Or(r.Min, len(r.Members)) }
 
 // leastOf returns how many members must be placed at once.
 func leastOf(asks []memberAsk) (n int) {

@@ -57,15 +57,11 @@ func (w *gangWatch) compare(next *orbit.State) {
 		}
 		racks := map[string]bool{}
 		for i, r := range g.Gang.Roles {
-			least := r.Min
-			if least == 0 {
-				least = len(r.Members)
-			}
-			if g.Placed[i] < least {
+			if least := g.Minimum(i); g.Placed[i] < least {
 				w.faults = append(w.faults, fmt.Errorf("at %d gang %q has %d of role %d, at least %d", next.Revision(), g.Gang.ID, g.Placed[i], i, least))
 			}
 			for _, id := range r.Members {
-				if c := next.Capsule(id); c.Placed() {
+				if c := next.Capsule(id); c != nil && c.Placed() {
 					racks[next.Node(c.Node).Node.Labels["rack"]] = true
 				}
 			}

@@ -174,7 +174,7 @@ func (s *packSearch) grow(bin *packBin, a int, way nodeWay, out *[]*nodeWay) {
 	}
 	most := 0
 	if bin.fits[a] > 0 {
-		most = min(s.asks[a].want, int(way.free.capacity(s.asks[a].spec)))
+		most = min(s.asks[a].want, int(bin.fits[a]), int(way.free.capacity(s.asks[a].spec)))
 	}
 	last, contested := true, false // whether a is the last ask that fits here, and whether a later one wants devices too
 	for later := a + 1; later < len(s.asks); later++ {

@@ -99,7 +99,7 @@ func TestGangToppedUpWhereItRuns(t *testing.T) {
 		want   orbit.NodeID
 		why    string
 	}{
-		"rack":          {levels: []string{"rack"}, why: `gang "g": 2 run, 1 wait: best rack r fits 0 of 1 (2 nodes lack cpu, 1 is unschedulable)`},
+		"rack":          {levels: []string{"rack"}, why: `gang "g": runs below its minimum, lacks 1 of role "w": 2 run, 1 wait: best rack r fits 0 of 1 (2 nodes lack cpu, 1 is unschedulable)`},
 		"rack or block": {levels: []string{"rack", "block"}, want: "same block"},
 		"rack, loose":   {levels: []string{"rack"}, loose: true, want: "far"},
 	} {
@@ -143,6 +143,32 @@ func TestGangToppedUpWhereItRuns(t *testing.T) {
 	}
 }
 
+// Members that have ended are not missed: whatever is lost of the others comes back, also if that is all of them.
+func TestGangGoesOnWithoutMembersThatHaveEnded(t *testing.T) {
+	for name, c := range map[string]struct{ ended, lost []orbit.CapsuleID }{
+		"one of two left is lost":  {ended: []orbit.CapsuleID{"g-0"}, lost: []orbit.CapsuleID{"g-1"}},
+		"both that are left":       {ended: []orbit.CapsuleID{"g-0"}, lost: []orbit.CapsuleID{"g-1", "g-2"}},
+		"the last":                 {ended: []orbit.CapsuleID{"g-0", "g-2"}, lost: []orbit.CapsuleID{"g-1"}},
+		"nothing has ended before": {lost: []orbit.CapsuleID{"g-0", "g-1", "g-2"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := &orbit.MemoryLedger{}
+			rackOf(t, l, "r", 3, 4)
+			gangOf(t, l, "g", "", 3, 4)
+			e := orbit.Engine{Ledger: l, Navigator: &nav.Gang{}}
+			e.Pass(t.Context())
+			for _, id := range c.ended {
+				commit(t, l, orbit.Release{Capsule: id, Final: true})
+			}
+			for _, id := range c.lost {
+				commit(t, l, orbit.Release{Capsule: id, Stopped: true})
+			}
+			e.Pass(t.Context())
+			assert.Equal(t, 3-len(c.ended), placedOf(t, l, "g"))
+		})
+	}
+}
+
 // A gang whose last member has gone begins again, and may do so on another rack.
 func TestGangBeginsAgain(t *testing.T) {
 	l := &orbit.MemoryLedger{}
@@ -179,9 +205,6 @@ func TestGangFaults(t *testing.T) {
 			why: `gang "g": capsule "m0" is owned by "", capsule "m1" by "another"; a gang has one owner`},
 		"two classes": {gang: orbit.Gang{Roles: []orbit.Role{{Name: "w", Spec: gangSpec(1), Members: members(1)}, {Name: "x", Spec: spec(1, 0), Members: []orbit.CapsuleID{"x"}}}},
 			why: `gang "g": capsule "x" has class LatencySensitive, which another navigator may claim; give the specs of all roles the class Gang`},
-		"too few left": {gang: orbit.Gang{Roles: []orbit.Role{{Name: "w", Spec: gangSpec(1), Members: members(3), Min: 2}}},
-			do:  []orbit.Commitment{orbit.Release{Capsule: "m1", Final: true}, orbit.Release{Capsule: "m2", Final: true}},
-			why: `gang "g": role "w" has 1 of 3 members left; at least 2 must be placed at first`},
 		"too many commitments": {limits: orbit.Limits{Preconditions: 2}, gang: orbit.Gang{Roles: []orbit.Role{{Name: "w", Spec: gangSpec(3), Members: members(3)}}},
 			why: `gang "g": placing 3 members takes 4 bets; this ledger takes 2 in one proposal`},
 		"company that is not there": {gang: orbit.Gang{Levels: []string{"rack"}, Roles: []orbit.Role{{Name: "w", Spec: near, Members: members(1)}}},

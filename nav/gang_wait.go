@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/heap"
@@ -19,16 +20,26 @@ type gangWait struct {
 	// What the gang asks for, if other gangs may ask for the same; and the owner of its members.
 	demand *gangDemand
 	owner  string
+	tried  gangTry
+	// For a broken gang: the revision of its last change, since when the gang was seen so, the revision at which all
+	// repairs were last tried, and how many of the gangs that it precedes were tried since.
+	broken   orbit.Revision
+	since    time.Time
+	repaired orbit.Revision
+	replaced int
 }
 
 // waitMark is the state on which a diagnosis depends: while the mark is the same, the gang still fits nowhere. Capacity
 // that other work takes cannot change that.
 type waitMark struct {
-	// Sums of the clocks when the gang's shapes last gained room, and of the versions of its levels' tables. Each such
-	// change raises them.
+	// Sums of the clocks when the gang's shapes last gained room, or rules began or ceased to apply to them, and of the
+	// versions of its levels' tables. Each such change raises them.
 	gained, moved uint64
-	changed       orbit.Revision
-	waiting       int
+	// The clock when a node last changed, if rules of company apply to a member. Otherwise the clock when a node last
+	// gained room, if the members have several shapes. It is no part of a sum, because it falls when rules cease to apply.
+	nodes   uint64
+	changed orbit.Revision
+	waiting int
 }
 
 // mostWaits is how many gangs are remembered. Further gangs are searched for in every plan.
@@ -40,11 +51,16 @@ func markOf(x *gangIndex, m *pendingGang, asks []memberAsk, levels []*domainTabl
 	if m != nil {
 		w.changed, w.waiting = m.state.Changed, m.total
 	}
+	ruled := false
 	for i := range asks {
 		w.gained += asks[i].shape.gained
+		ruled = ruled || asks[i].shape.ruled
 	}
-	if len(asks) > 1 {
-		w.gained += x.gained
+	switch {
+	case ruled:
+		w.nodes = x.changed
+	case len(asks) > 1:
+		w.nodes = x.gained
 	}
 	for _, t := range levels {
 		w.moved += t.version
@@ -65,48 +81,65 @@ func (r *gangPass) failed(m *pendingGang, seen waitMark, why error) {
 	g := r.Gang
 	w := g.waiting(m)
 	if w == nil {
+		g.drop(m.id) // the record of a former gang with this id
 		if g.waits == nil {
 			g.waits = map[orbit.GangID]*gangWait{}
 		}
-		if len(g.waits) >= mostWaits && g.waits[m.id] == nil {
+		if len(g.waits) >= mostWaits {
 			return
 		}
 		w = &gangWait{gang: m.gang}
 		g.waits[m.id] = w
 	}
 	w.seen, w.why = seen, why
-	d := r.demand(m)
-	if fit, ok := why.(*GangNoFit); ok && d != nil { //nolint:errorlint // made here, and never wrapped
-		d.seen, d.why = d.mark(r), fit
-		if w.demand != d {
-			w.demand, w.owner = d, m.owner
-			d.gangs.Push(waitingGang{m.id, m.priority, m.first})
-		}
+	w.noteBroken(m.state, r.view.Now())
+	fit, ok := why.(*GangNoFit) //nolint:errorlint // made here, and never wrapped
+	if !ok || !m.fresh() {
+		return
+	}
+	d := r.newDemand(m)
+	if d.seen, d.why = d.mark(r), fit; w.demand != d {
+		g.join(w, d)
+		w.owner = m.owner
+		d.gangs.Push(waitingGang{m.id, m.priority, m.first})
 	}
 }
 
-// mostForgotten is how many records a plan checks to find gangs that no longer wait.
+// drop forgets the record of a gang, if there is one.
+func (g *Gang) drop(id orbit.GangID) {
+	if w := g.waits[id]; w != nil {
+		g.join(w, nil)
+		delete(g.waits, id)
+	}
+}
+
+// join makes a demand that of a record, which leaves the demand that it had; nil: it has none then. Demands of no record
+// are dropped.
+func (g *Gang) join(w *gangWait, d *gangDemand) {
+	if was := w.demand; was != nil {
+		if was.records--; was.records == 0 {
+			delete(g.demands, was.key)
+		}
+	}
+	if w.demand = d; d != nil {
+		d.records++
+	}
+}
+
+// mostForgotten is how many records a plan checks at least to find gangs that no longer wait.
 const mostForgotten = 64
 
-// forget drops the records of gangs that are gone or no longer wait. It checks only some records in each plan; over the
-// plans it reaches all, because Go's map order begins somewhere else each time.
-func (g *Gang) forget(state *orbit.State) {
+// forget drops the records of gangs that are gone or no longer wait. It checks only some records in each plan, more than
+// the plan can add. Over the plans it reaches all, because Go's map order begins somewhere else each time.
+func (g *Gang) forget(state *orbit.State, planned int) {
 	looked := 0
 	for id, w := range g.waits {
-		if looked++; looked > mostForgotten {
+		if looked++; looked > mostForgotten+2*planned {
 			return
 		}
 		now := state.Gang(id)
 		if now == nil || now.Gang != w.gang || now.Changed != w.seen.changed && !now.Short() && now.Total() > 0 || !waits(state, id) {
-			delete(g.waits, id)
-		}
-	}
-	for key, d := range g.demands {
-		if looked++; looked > 2*mostForgotten {
-			return
-		}
-		if len(d.gangs) == 0 {
-			delete(g.demands, key)
+			g.drop(id)
 		}
 	}
 }
@@ -124,11 +157,15 @@ func waits(state *orbit.State, id orbit.GangID) bool {
 // gangDemand is what several waiting gangs ask for alike: as many members of the same shapes, on the same levels. If
 // the first of them fits nowhere, none of them does.
 type gangDemand struct {
-	asks   []memberAsk
-	levels []string
-	loose  bool
-	seen   waitMark
-	why    *GangNoFit
+	key string
+	// How many records of gangs have this demand.
+	records int
+	asks    []memberAsk
+	levels  []string
+	loose   bool
+	seen    waitMark
+	why     *GangNoFit
+	tried   gangTry
 	// The waiting gangs in the order in which they are planned. Some may have been placed since, or may be gone.
 	gangs heap.Heap[waitingGang]
 }
@@ -145,29 +182,43 @@ func (a waitingGang) Before(b waitingGang) bool {
 	return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(a.first, b.first), cmp.Compare(a.id, b.id)) < 0
 }
 
-// demand returns the demand that a gang shares with others; nil if the gang runs, because then its diagnosis is its
-// own.
+// demand returns the demand that a gang shares with others; nil if none of them has one, or if the gang runs, because
+// then its diagnosis is its own.
 func (r *gangPass) demand(m *pendingGang) *gangDemand {
-	if !m.fresh() {
+	if !m.fresh() || len(r.demands) == 0 {
 		return nil
 	}
-	asks := m.asks(&r.index)
-	text := fmt.Appendf(nil, "%t %q", m.gang.Loose, m.gang.Levels)
-	for i := range asks {
-		text = fmt.Appendf(text, " %d/%d of %s", asks[i].least, asks[i].want, r.index.keys[asks[i].askedBy])
-	}
-	key := string(text)
-	d := r.demands[key]
-	if d == nil {
-		if r.demands == nil {
-			r.demands = map[string]*gangDemand{}
-		}
-		d = &gangDemand{levels: m.gang.Levels, loose: m.gang.Loose}
+	return r.demands[r.demandKey(m)]
+}
+
+// demandKey describes what a gang asks for.
+func (r *gangPass) demandKey(m *pendingGang) string {
+	if m.demandKey == "" {
+		asks := m.asks(&r.index)
+		text := fmt.Appendf(nil, "%t %q", m.gang.Loose, m.gang.Levels)
 		for i := range asks {
-			d.asks = append(d.asks, memberAsk{shape: asks[i].shape, askedBy: asks[i].askedBy, want: asks[i].want, least: asks[i].least})
+			text = fmt.Appendf(text, " %d/%d of %s", asks[i].least, asks[i].want, r.index.keys[asks[i].askedBy])
 		}
-		r.demands[key] = d
+		m.demandKey = string(text)
 	}
+	return m.demandKey
+}
+
+// newDemand returns the demand of a gang that does not run, and makes it if there is none.
+func (r *gangPass) newDemand(m *pendingGang) *gangDemand {
+	key := r.demandKey(m)
+	if d := r.demands[key]; d != nil {
+		return d
+	}
+	if r.demands == nil {
+		r.demands = map[string]*gangDemand{}
+	}
+	asks := m.asks(&r.index)
+	d := &gangDemand{key: key, levels: m.gang.Levels, loose: m.gang.Loose}
+	for i := range asks {
+		d.asks = append(d.asks, memberAsk{shape: asks[i].shape, askedBy: asks[i].askedBy, want: asks[i].want, least: asks[i].least})
+	}
+	r.demands[key] = d
 	return d
 }
 
@@ -220,12 +271,13 @@ func (r *gangPass) next(d *gangDemand, here map[orbit.GangID]bool) *pendingGang 
 		if w != nil && w.demand == d {
 			if m := loadGang(r.state, first.id); m != nil && m.gang == w.gang && m.total > 0 && m.priority == first.priority && m.first == first.first {
 				m.age(r.view)
+				m.delay(r.view)
 				m.owner = w.owner
-				if m.fault = m.inspect(); m.fault == nil && r.demand(m) == d {
+				if m.fault = cmp.Or(m.fault, m.inspect()); m.fault == nil && r.demand(m) == d {
 					return m
 				}
 			}
-			w.demand = nil
+			r.join(w, nil)
 		}
 		d.gangs.Pop()
 	}
@@ -241,6 +293,8 @@ type plannedGang struct {
 // setBack returns the planned gangs to their demands, because they still wait unless their proposals are committed.
 func (r *gangPass) setBack() {
 	for _, p := range r.planned {
-		p.demand.gangs.Push(p.gang)
+		if w := r.waits[p.gang.id]; w != nil && w.demand == p.demand {
+			p.demand.gangs.Push(p.gang)
+		}
 	}
 }

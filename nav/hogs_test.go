@@ -3,6 +3,8 @@ package nav_test
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -123,6 +125,70 @@ func TestPreemptingTriesAllGangs(t *testing.T) {
 						assert.True(t, snapshot(t, l).Capsule(id).Placed())
 					}
 				})
+			})
+		}
+	}
+}
+
+// zoned returns a node of a zone.
+func zoned(id, zone string, cpu int64) orbit.PutNode {
+	n := node(id, cpu)
+	n.Node.Labels = map[string]string{"zone": zone}
+	n.Node.Capacity[orbit.Memory] = 1000
+	return n
+}
+
+// rolesGang submits a gang with as many members of each size in cores.
+func rolesGang(t require.TestingT, l orbit.Ledger, id, zone string, memory int64, sizes map[int64]int) {
+	g := &orbit.Gang{ID: orbit.GangID(id)}
+	for _, cpu := range slices.Sorted(maps.Keys(sizes)) {
+		s := gangSpec(cpu)
+		s.Envelope.Reservation[orbit.Memory] = memory
+		s.Require = []orbit.Predicate{{Key: "zone", Op: "In", Values: []string{zone}}}
+		role := fmt.Sprint(id, "-", cpu)
+		g.Roles = append(g.Roles, orbit.Role{Name: role, Spec: s, Members: gangMembers(role, sizes[cpu])})
+	}
+	commit(t, l, orbit.Submit{Gang: g})
+}
+
+// Gangs whose searches take all steps that they may, and find nothing in plan after plan, do not use up the steps of all
+// plans: a gang behind them that needs a search is placed soon, whether it is new or has failed before.
+func TestGangsShareTheSteps(t *testing.T) {
+	for _, hogs := range []int{25, 49, 60, 150} {
+		for _, new := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%d, new %t", hogs, new), func(t *testing.T) {
+				l := &orbit.MemoryLedger{}
+				commit(t, l, zoned("a0", "a", 13), zoned("a1", "a", 13), zoned("b0", "b", 10), zoned("b1", "b", 8))
+				for i := range hogs {
+					rolesGang(t, l, fmt.Sprint("hog", i), "a", int64(i), map[int64]int{2: 3, 4: 2, 6: 2}) // 26 cores, and an odd number on no node
+				}
+				e := &orbit.Engine{Ledger: l, Navigator: &nav.Gang{Search: 20}}
+				passes := 0
+				pass := func() {
+					passes++
+					commit(t, l, node("c", int64(passes))) // it gains room, after which each gang may fit
+					round := e.Pass(t.Context())
+					require.Empty(t, round.Errors)
+					require.LessOrEqual(t, noteOf(round.Notes, "search.steps"), int64(50*20))
+					//fmt.Println(hogs,new,passes,round.Notes)
+				}
+				for range 5 {
+					pass()
+				}
+				if !new {
+					commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"block"}, Spec: spec(1, 0)}, orbit.Place{Capsule: "block", Node: "b1"})
+				}
+				rolesGang(t, l, "fits", "b", 0, map[int64]int{4: 3, 5: 1})
+				if !new {
+					pass()
+					pass()
+					require.Zero(t, placedOf(t, l, "fits"))
+					commit(t, l, orbit.Release{Capsule: "block", Final: true})
+				}
+				for range 2 + hogs/25 {
+					pass()
+				}
+				require.Equal(t, 4, placedOf(t, l, "fits"))
 			})
 		}
 	}

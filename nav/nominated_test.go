@@ -69,7 +69,7 @@ func TestNominatedMemberStartsItsGroup(t *testing.T) {
 		other.Module = "other"
 		submit(t, l, "b", 2, other)
 		commit(t, l, orbit.Nominate{Capsule: "b-1", Ends: time.Now().Add(time.Hour), Parts: []orbit.NominatedRoom{
-			{Node: "n1", Room: orbit.Resources{orbit.CPU: 4}}}})
+			{Node: "n1", Room: orbit.Resources{orbit.CPU: 3}}}})
 		put(t, l, "load", "n2", batchSpec(4))
 		e := anchored(l)
 		e.MaxPlan = 10

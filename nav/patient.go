@@ -27,12 +27,13 @@ import (
 //	                                                 └─ left out for After ───────────────────► a nomination
 //
 // A capsule is nominated for one node. A gang's minimum is nominated for nodes of one domain. A member that a running
-// gang lacks is nominated as a capsule, in the domain of the other members. Patient chooses the nodes where room is
-// expected soonest. A capsule with [orbit.Spec].RunsAtMost is expected to end that long after its Place.At. If it is
-// late, it is expected to need as long again as it is late. Nodes for which this does not tell when there is room come
-// after all others. Among them Patient prefers those where the fewest capsules have to end, by an estimate from what
-// they use. Capsules of the classes LatencySensitive and BestEffort without RunsAtMost do not end by themselves.
-// Patient does not count on their room unless there is nowhere else.
+// gang lacks is nominated as a capsule, in the domain of the other members; what a broken gang lacks comes before other
+// work of equal priority. Patient chooses the nodes where room is expected soonest. A capsule with
+// [orbit.Spec].RunsAtMost is expected to end that long after its Place.At. If it is late, it is expected to need as long
+// again as it is late. Nodes for which this does not tell when there is room come after all others. Among them Patient
+// prefers those where the fewest capsules have to end, by an estimate from what they use. Capsules of the classes
+// LatencySensitive and BestEffort without RunsAtMost do not end by themselves. Patient does not count on their room
+// unless there is nowhere else.
 //
 // A nomination is renewed before it ends, and then moves to nodes where there is room sooner. It is made again when a
 // nomination of higher rank or a change of a node has ended it, and when it ranks higher for its age. A nomination that
@@ -41,13 +42,14 @@ import (
 // lasted, then after twice as much, and so on up to 256 times.
 //
 // What holds: a nomination that no other outranks and that counts on no services is served in the first or second pass
-// after all that ran on its nodes when it was made has ended. Until then the work may be placed elsewhere, or with more
-// members, but once a proposal for that is lost, the work goes to the nominated room. A nomination is made within After
-// and Engine.ParkFor of the first plan that left the work out, unless nominations that outrank it take all that may be
-// nominated (Limits.NominatedShare). Work of higher priority may still come first, and so may work of equal priority
-// that has waited about as long or longer. Nothing is promised to a capsule that waits for company ([orbit.Near]) of
-// which nothing runs, to one with a template or a parent ([orbit.Start]), or to a gang that no domain takes even when
-// it is empty.
+// after all that ran on its nodes when it was made has ended. So fillers of equal priority do not keep for ever what a
+// broken gang waits for. Until then the work may be placed elsewhere, or with more members, but once a proposal for that
+// is lost, the work goes to the nominated room. A nomination is made within After and Engine.ParkFor of the first plan
+// that left the work out, unless nominations that outrank it take all that may be nominated (Limits.NominatedShare). Work
+// of higher priority may still come first, and so may work of equal priority that has waited about as long or longer.
+// Nothing is promised to a capsule that waits for company ([orbit.Near]) of which nothing runs, to one with a template or
+// a parent ([orbit.Start]), to a gang that no domain takes even when it is empty, or to a gang whose members have rules
+// about each other that compare domains of several nodes ([orbit.Apart], [orbit.Even]).
 //
 // Nominated room is lent until it is needed ([orbit.Nominate]). A borrower declares that it runs no longer than the
 // nominee is expected to wait, and that it may be evicted for the nominee ([orbit.Spec].Backfills). Room on nodes that
@@ -81,7 +83,7 @@ type Patient struct {
 	// to Limits.NominationAging. Unaged has no effect in an engine with an Aging: nominations then rank by that, also
 	// up to Limits.NominationAging.
 	Unaged bool
-	// For is how long a nomination lasts unless it is renewed; default 2 min. The first plan after half of that time
+	// For is how long a nomination lasts unless it is renewed, at most Limits.Nominate; default 2 min. The first plan after half of that time
 	// renews it, so For should be several times the sum of Engine.ParkFor, Backoff.Max and the time that a plan takes.
 	For time.Duration
 	// Filter excludes nodes, as the filter of a placement engine does; nil: no node is excluded. If the wrapped
@@ -381,18 +383,16 @@ func (r *patientPass) leftOut(pending []*orbit.Capsule) (waiting []*nominee) {
 		waiting = append(waiting, n)
 	}
 	slices.SortStableFunc(waiting, func(a, b *nominee) int {
-		return cmp.Or(cmp.Compare(b.turn, a.turn), a.since.Compare(b.since))
+		return cmp.Or(cmp.Compare(b.turn, a.turn), btoi(isBroken(r.state, b.of.Gang()))-btoi(isBroken(r.state, a.of.Gang())), a.since.Compare(b.since))
 	})
 	return waiting
 }
 
 // age sets how the nomination ranks and when it is served, for work that is late by this much. A gang has the lowest
-// priority of its roles.
+// priority of its roles with members left.
 func (r *patientPass) age(n *nominee, late, after time.Duration) {
 	if g := r.state.Gang(n.gang); g != nil {
-		for i := range g.Gang.Roles {
-			n.priority = min(n.priority, g.Gang.Roles[i].Spec.Priority)
-		}
+		n.priority, _ = g.Priorities()
 	}
 	n.turn = n.priority
 	most := int32(r.state.Limits().NominationAging)

@@ -85,12 +85,12 @@ func wantedOf(state *orbit.State, of *orbit.Capsule, gang orbit.GangID) (members
 	roles := make([]int, len(m.waiting))
 	for i := range roles {
 		roles[i] = i
-		asked = append(asked, anchorRole{m.gang.Roles[i].Spec, minimum(&m.gang.Roles[i])})
+		asked = append(asked, anchorRole{m.gang.Roles[i].Spec, m.state.Minimum(i)})
 	}
 	need := needOf(slices.Clone(asked))
 	slices.SortStableFunc(roles, func(a, b int) int { return cmp.Compare(need.part(asked[b].spec), need.part(asked[a].spec)) })
 	for _, role := range roles {
-		members = append(members, m.waiting[role][:minimum(&m.gang.Roles[role])]...)
+		members = append(members, m.waiting[role][:m.state.Minimum(role)]...)
 	}
 	return members, levels
 }
@@ -153,7 +153,7 @@ func (c *patientChoice) fill(nodes []int32, members []*orbit.Capsule) *patientSe
 		if i == 0 || members[i-1].Spec != m.Spec {
 			open = open[:0]
 			for _, room := range s.rooms {
-				if c.takes(room, m.Spec) {
+				if room.seated = 0; c.takes(room, m.Spec) {
 					room.cost = room.wait(m.Spec)
 					open.Push(room)
 				}
@@ -164,7 +164,7 @@ func (c *patientChoice) fill(nodes []int32, members []*orbit.Capsule) *patientSe
 		}
 		room := open.Pop()
 		s.seat(room, m)
-		if room.later.capacity(m.Spec) > 0 {
+		if room.seated++; room.later.capacity(m.Spec) > 0 && room.seated < mostOn(m.Spec, room.Node) {
 			room.cost = room.wait(m.Spec)
 			open.Push(room)
 		}
@@ -193,7 +193,7 @@ func (c *patientChoice) search(p *gangPacker, nodes []int32) *patientSeating {
 		bins[i] = packBin{node: int32(i), free: room.later, fits: make([]int32, len(p.asks))}
 		for a := range p.asks {
 			if c.takes(room, p.asks[a].spec) {
-				bins[i].fits[a] = room.later.capacity(p.asks[a].spec)
+				bins[i].fits[a] = min(room.later.capacity(p.asks[a].spec), mostOn(p.asks[a].spec, room.Node))
 			}
 		}
 	}

@@ -76,7 +76,10 @@ func (r *patientPass) exceedsAll(n *nominee) bool {
 	})
 }
 
-func (p *Patient) lasts() time.Duration { return cmp.Or(p.For, 2*time.Minute) }
+// lasts returns how long a nomination lasts: For, but no longer than engines let it.
+func (r *patientPass) lasts() time.Duration {
+	return min(cmp.Or(r.For, 2*time.Minute), r.state.Limits().LongestNomination())
+}
 
 // nominate makes a nomination, or renews the standing one, for the nodes where room is expected soonest. It reports
 // false if it has made none: the nominee could go nowhere, or its standing nomination cannot be improved. The error is

@@ -40,6 +40,8 @@ type waitingRoom struct {
 	// Room here is nominated for the nominee already (own), and the cost of seating one more member here.
 	own  bool
 	cost patientCost
+	// How many members of one spec are seated here.
+	seated int32
 	// Members of gangs run here without a known end.
 	gangs bool
 	// The known ends of work on the node, soonest first, and the time now.

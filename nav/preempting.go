@@ -1,7 +1,6 @@
 package nav
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -31,7 +30,10 @@ import (
 // gang's levels that has a domain with enough room and victims. In each domain every member goes to the node where its
 // victims are best; of the domains of the level, Preempting takes the one whose victims are best all together. A gang
 // that is a victim first loses only the members beyond its minimums, and is evicted whole only if those are not enough.
-// When a gang already runs, nothing is evicted for the members that it still lacks.
+// For the members that a broken gang lacks ([orbit.GangState.Broken]), others are evicted in the domain in which it runs,
+// before work of equal priority is served. Of two broken gangs of equal priority that hold what the other lacks, the one
+// that was submitted first evicts the other whole ([orbit.State.Precedes]). Nothing is evicted for members beyond the
+// minimums of a gang that runs.
 //
 // A proposal is lost if other commits took room on the node after the view was made. The next plan then chooses a node
 // again, but first nominates the room there ([orbit.Nominate]). It does so even if room on other nodes is already
@@ -171,6 +173,8 @@ type preemptPass struct {
 	// Capsules and gangs that the wrapped navigator does not plan in this pass, because room is nominated for them
 	// first.
 	withheld map[waiter]bool
+	// The broken gang that is served now; nil: none is.
+	home *pendingGang
 	// Gangs that were served, and why they are not placed; nil: they are.
 	gangs map[orbit.GangID]error
 	// How many searches for victims the pass has made. For which gangs that have failed before it may search again, and
@@ -215,7 +219,7 @@ func (r *preemptPass) countLost() {
 		counted := waiter{} // the members of a gang follow each other, and have lost one proposal together
 		for _, do := range r.last[i].Do {
 			if place, ok := do.(orbit.Place); ok && r.hasLost(r.state, place.Capsule) {
-				if w := waiterOf(r.state, r.state.Capsule(place.Capsule)); w != counted {
+				if w := r.waiterOf(r.state.Capsule(place.Capsule)); w != counted {
 					r.wait(w).strayed++
 					counted = w
 				}
@@ -223,7 +227,7 @@ func (r *preemptPass) countLost() {
 		}
 	}
 	for _, p := range r.proposed {
-		if p.waits(r.state) && r.hasLost(r.state, p.of) {
+		if r.hasLost(r.state, p.of) && r.stillWaits(p.waiter) {
 			r.wait(p.waiter).lost++
 			continue
 		}
@@ -242,7 +246,7 @@ func (r *preemptPass) countLost() {
 	r.spent = slices.DeleteFunc(r.spent, func(s spentVictims) bool { return r.now.Sub(s.at) >= time.Hour })
 	if len(r.waits) > 2*r.kept+1024 {
 		for w := range r.waits {
-			if !w.waits(r.state) {
+			if !r.stillWaits(w) {
 				delete(r.waits, w)
 			}
 		}
@@ -266,7 +270,7 @@ func (p *Preempting) wait(w waiter) *preemptWait {
 // room in a later one.
 func (r *preemptPass) withhold(pending []*orbit.Capsule) (rest []*orbit.Capsule, withheld []orbit.Unplaced) {
 	for i, c := range pending {
-		w := waiterOf(r.state, c)
+		w := r.waiterOf(c)
 		if !r.withheld[w] && !r.strays(w, c) {
 			if withheld != nil {
 				rest = append(rest, c)
@@ -307,24 +311,22 @@ func (r *preemptPass) waiting(wait *preemptWait, c *orbit.Capsule) time.Time {
 	return wait.since
 }
 
-// leftOut returns the capsules that the plan leaves out and for which others may be evicted now, highest priority
-// first.
+// leftOut returns the capsules that the plan leaves out and for which others may be evicted now, in the order in which
+// they are served.
 func (r *preemptPass) leftOut() (waiting []orbit.Unplaced) {
 	for _, u := range r.plan.Unplaced {
 		c := u.Capsule
 		if c == nil || !r.evictsFor(c) {
 			continue
 		}
-		w := waiterOf(r.state, c)
-		if !w.waits(r.state) || w.gang != c.Gang() { // its gang runs without it
+		w := r.waiterOf(c)
+		if !r.stillWaits(w) || w.gang != c.Gang() { // its gang runs without it
 			continue
 		}
 		if r.now.Sub(r.waiting(r.wait(w), c)) >= r.After {
 			waiting = append(waiting, u)
 		}
 	}
-	slices.SortStableFunc(waiting, func(a, b orbit.Unplaced) int {
-		return cmp.Compare(b.Capsule.Spec.Priority, a.Capsule.Spec.Priority)
-	})
+	slices.SortStableFunc(waiting, r.urgentFirst)
 	return waiting
 }

@@ -22,8 +22,9 @@ type gangSeating struct {
 	nodes []int32
 	// The victims.
 	leave []*orbit.Capsule
-	// The room that the members take, node by node, for a nomination.
+	// The room that the members take, node by node, for a nomination; and member by member.
 	parts []orbit.NominatedRoom
+	rooms []memberRoom
 }
 
 // before reports whether s is better than o: by its victims, and among equals by the name of the domain.
@@ -31,10 +32,12 @@ func (s *gangSeating) before(o *gangSeating) bool {
 	return cmp.Or(s.Compare(&o.Key), cmp.Compare(s.name, o.name)) < 0
 }
 
-// serveGang places a waiting gang with its minimum of members and returns nil, or the reason why it cannot.
+// serveGang places a waiting gang with its minimum of members, or the members that a broken gang lacks, and returns nil,
+// or the reason why it cannot.
 func (r *preemptPass) serveGang(ctx context.Context, c *orbit.Capsule) error {
-	w := r.wait(waiterOf(r.state, c))
-	members, levels := wantedOf(r.state, c, c.Gang())
+	of := r.waiterOf(c)
+	w := r.wait(of)
+	members, levels := r.wanted(c)
 	switch {
 	case len(members) == 0:
 		return errNobody
@@ -47,6 +50,7 @@ func (r *preemptPass) serveGang(ctx context.Context, c *orbit.Capsule) error {
 	}
 	r.tried, r.gangsLeft = r.tried+1, r.gangsLeft-btoi(w.failed == 0)
 	r.draft.Ask(c)
+	r.draft.Avoid(members...)
 	defer r.draft.Ask(nil)
 	defer func() { r.search.Gentle = false }()
 	var refusal *orbit.Rejection
@@ -61,13 +65,13 @@ func (r *preemptPass) serveGang(ctx context.Context, c *orbit.Capsule) error {
 	}
 	w.failed = 0
 	withheld := r.withheld[waiter{gang: c.Gang()}]
-	if len(best.leave) == 0 && !withheld {
+	if len(best.leave) == 0 && !withheld && !r.mustSeat(best) {
 		return limited{"there is room for it without evicting"}
 	}
 	if why := r.exceeds(best.leave, best.Priority()); why != nil {
 		return why
 	}
-	if (withheld || w.lost > 0) && !isNominated(r.state.Gang(c.Gang()).Nomination, best.parts...) && r.nominate(waiterOf(r.state, c), best.parts) {
+	if (withheld || w.lost > 0) && r.nominateGang(of, best) {
 		return errNominated
 	}
 	start, limits := r.draft.Checkpoint(), r.state.Limits()
@@ -75,13 +79,26 @@ func (r *preemptPass) serveGang(ctx context.Context, c *orbit.Capsule) error {
 		r.draft.Rollback(start)
 		return errNobody
 	}
-	made := r.draft.Propose(orbit.GangUnplaced{Gang: c.Gang()})
+	var bets []orbit.Precondition
+	if r.home == nil {
+		bets = append(bets, orbit.GangUnplaced{Gang: c.Gang()})
+	}
+	made := r.draft.Propose(bets...)
 	if len(made.Do) > limits.Commitments || len(made.If) > limits.Preconditions {
 		r.draft.Rollback(start)
 		return errors.New("its victims and members are more commitments or preconditions than the ledger accepts in one proposal")
 	}
-	r.propose(waiterOf(r.state, c), made, best.leave)
+	r.propose(of, made, best.leave)
 	return nil
+}
+
+// nominateGang nominates the room of a seating, unless the gang is nominated there already. It reports false if it has
+// nominated nothing.
+func (r *preemptPass) nominateGang(of waiter, s *gangSeating) bool {
+	if r.home != nil {
+		return r.nominateMember(of, s.rooms[0])
+	}
+	return !isNominated(r.state.Gang(of.gang).Nomination, s.parts...) && r.nominate(of, s.parts)
 }
 
 // exceedsAll reports whether one of these members asks for more than any node has. Members of one spec follow each other.
@@ -112,7 +129,7 @@ func (r *preemptPass) bestDomain(ctx context.Context, n *orbit.Nomination, membe
 		for _, level := range levels {
 			t := r.rooms.table(level...)
 			for d := range t.domains {
-				if tried++; tried <= skip {
+				if tried++; tried <= skip || !r.mayBeIn(t, d) {
 					continue
 				}
 				if ctx.Err() != nil {
@@ -183,8 +200,11 @@ func (r *preemptPass) seatGang(nodes []int32, members []*orbit.Capsule) *gangSea
 	parts := map[orbit.NodeID]int{}
 	elsewhere := false // the last member's victims have made other nodes better
 	for i, m := range members {
+		if r.home != nil { // each member may have a nomination of its own
+			r.draft.Ask(m)
+		}
 		r.search.Begin(&r.draft, m)
-		if i == 0 || members[i-1].Spec != m.Spec || elsewhere {
+		if levels, _ := r.draft.RuleLevels(m.Spec); i == 0 || members[i-1].Spec != m.Spec || elsewhere || levels != nil { // by rules a member may open nodes to the next
 			open = open[:0]
 			for _, at := range nodes {
 				r.offer(&open, at, m)
@@ -253,6 +273,11 @@ func (r *preemptPass) take(s *gangSeating, f *victims.Found, m *orbit.Capsule, p
 		parts[id] = at
 		s.parts = append(s.parts, orbit.NominatedRoom{Node: id})
 	}
+	room := orbit.NominatedRoom{Node: id, Room: m.Spec.Envelope.Reservation, Devices: f.Devices}
+	if f.Devices != 0 {
+		room.Milli = m.Spec.Devices.Milli
+	}
+	s.rooms = append(s.rooms, memberRoom{m, room})
 	part := &s.parts[at]
 	part.Room, _ = part.Room.Add(m.Spec.Envelope.Reservation) // no overflow: the members fit on the node together
 	if part.Devices |= f.Devices; f.Devices != 0 {
@@ -264,6 +289,7 @@ func (r *preemptPass) take(s *gangSeating, f *victims.Found, m *orbit.Capsule, p
 // add adds the victims of one member.
 func (s *gangSeating) add(f *victims.Found) {
 	s.leave = append(s.leave, f.Victims...)
+	s.Last = s.Last || f.Last
 	s.Refused += f.Refused
 	s.Sum += f.Sum
 	s.Count += f.Count

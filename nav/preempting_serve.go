@@ -62,7 +62,7 @@ func (r *preemptPass) shareGangTries(waiting []orbit.Unplaced) {
 	seen := map[orbit.GangID]bool{"": true}
 	for _, u := range waiting {
 		gang := u.Capsule.Gang()
-		if w := r.wait(waiterOf(r.state, u.Capsule)); !seen[gang] && !r.now.Before(w.again) {
+		if w := r.wait(r.waiterOf(u.Capsule)); !seen[gang] && !r.now.Before(w.again) {
 			due, failed = append(due, gang), append(failed, w.failed)
 		}
 		seen[gang] = true
@@ -127,14 +127,14 @@ func (r *preemptPass) serveOne(ctx context.Context, u orbit.Unplaced) error {
 	if why := r.exceeds(e.Victims, e.Highest); why != nil {
 		return because(u.Why, why)
 	}
-	if room := roomFor(c, &e); (withheld || r.wait(waiterOf(r.state, c)).lost > 0) && !isNominated(c.Nomination(), room) &&
-		r.nominate(waiterOf(r.state, c), []orbit.NominatedRoom{room}) {
+	if room := roomFor(c, &e); (withheld || r.wait(r.waiterOf(c)).lost > 0) && !isNominated(c.Nomination(), room) &&
+		r.nominate(r.waiterOf(c), []orbit.NominatedRoom{room}) {
 		return because(u.Why, errNominated)
 	}
 	if err := e.On(&r.draft, c); err != nil {
 		return because(u.Why, limited{reasonOf(err)})
 	}
-	r.propose(waiterOf(r.state, c), r.draft.Propose(), e.Victims)
+	r.propose(r.waiterOf(c), r.draft.Propose(), e.Victims)
 	return nil
 }
 
@@ -174,7 +174,7 @@ func (r *preemptPass) exceeds(leave []*orbit.Capsule, highest int32) error {
 // nominate adds a proposal that nominates room to the plan. It reports false if the draft refuses it, as the ledger
 // would.
 func (r *preemptPass) nominate(w waiter, parts []orbit.NominatedRoom) bool {
-	do := orbit.Nominate{Capsule: w.capsule, Gang: w.gang, Parts: parts, Ends: r.now.Add(2 * time.Minute)}
+	do := orbit.Nominate{Capsule: w.capsule, Gang: w.gang, Parts: parts, Ends: r.now.Add(min(2*time.Minute, r.state.Limits().LongestNomination()))}
 	if err := r.draft.Nominate(do); err != nil {
 		return false
 	}

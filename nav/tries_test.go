@@ -49,6 +49,34 @@ func TestTriesAreShared(t *testing.T) {
 	})
 }
 
+// Tries that cost differently are shared too: what is tried again costs no more than it may together, and each gets its
+// turn, though others cost less.
+func TestCostsAreShared(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const each = 10
+		most := each * rapid.IntRange(1, 4).Draw(t, "most")
+		costs := rapid.SliceOfN(rapid.IntRange(1, each), 1, 30).Draw(t, "costs")
+		past, waited := make([]pastTry, len(costs)), make([]int, len(costs))
+		for i := range past {
+			past[i] = pastTry{uint64(1 + rapid.IntRange(0, 3).Draw(t, "failed")), costs[i]}
+		}
+		for plan := uint64(5); plan < 100; plan++ {
+			again, spent := shareCost(past, most)
+			sum := 0
+			for i := range past {
+				if waited[i]++; again[i] {
+					sum += past[i].cost
+					past[i].failed, waited[i] = plan, 0
+				}
+				require.LessOrEqual(t, waited[i], len(past)*each/most+len(past), "each gets its turn")
+			}
+			require.Equal(t, sum, spent)
+			require.LessOrEqual(t, spent, most)
+			require.Positive(t, spent)
+		}
+	})
+}
+
 // Whatever joins, changes and leaves: a spec exceeds all nodes if it asks for more of something than each of them has.
 func TestWhatExceedsAllNodes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

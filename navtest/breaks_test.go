@@ -124,7 +124,7 @@ func (p *plain) afterwards(plan *orbit.Plan, pending []*orbit.Capsule) {
 		}
 	case "holds for ever":
 		for i, r := range p.rooms {
-			if id := orbit.HoldID("for ever " + r.node.ID); r.free[orbit.CPU] > 0 && r.node.Schedulable() && i == 0 {
+			if id := orbit.HoldID("plan/for ever " + r.node.ID); r.free[orbit.CPU] > 0 && r.node.Schedulable() && i == 0 {
 				if _, there := p.state.Hold(id); !there {
 					plan.Proposals = append(plan.Proposals, orbit.Proposal{Do: []orbit.Commitment{
 						orbit.Hold{ID: id, Node: r.node.ID, Room: orbit.Resources{orbit.CPU: 1}, Ends: time.Now().AddDate(100, 0, 0)}}})
@@ -175,7 +175,7 @@ func (p *plain) keep(plan *orbit.Plan) {
 	}
 	for _, r := range p.rooms {
 		if r.node.Schedulable() && r.free[orbit.CPU] > 0 {
-			h := orbit.Hold{ID: orbit.HoldID(fmt.Sprint("hold-", rand.Int64())), Node: r.node.ID, Room: orbit.Resources{orbit.CPU: 1}, For: "careful", Ends: p.now.Add(time.Hour)}
+			h := orbit.Hold{ID: orbit.HoldID(fmt.Sprint("plan/hold-", rand.Int64())), Node: r.node.ID, Room: orbit.Resources{orbit.CPU: 1}, For: "careful", Ends: p.now.Add(time.Hour)}
 			plan.Proposals = append(plan.Proposals, orbit.Proposal{Do: []orbit.Commitment{h}})
 			return
 		}

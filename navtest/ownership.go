@@ -11,7 +11,7 @@ import (
 // capsules without an owner that it claims, whether they are in the plan's batch or not. It releases no capsule or hold
 // of another engine, places no capsule twice, and does not change nodes. It may take work of others off a node only by
 // Evict, to make way for its own work that outranks it, or to place it again. An engine sends no proposal that breaks
-// this rule, except one that releases a hold of others.
+// this rule.
 
 func checkOwnership(t *trial) {
 	t.Where = "among the work of others: "
@@ -74,9 +74,6 @@ func careless(s *orbit.State, do orbit.Commitment, placed map[orbit.CapsuleID]bo
 	case orbit.Place:
 		return misplaced(s, do.Capsule, placed)
 	case orbit.Release:
-		if h, there := s.Hold(do.Hold); do.Hold != "" && there && h.For == other {
-			return fmt.Sprintf("releases hold %q, which is for %q", do.Hold, other)
-		}
 		placed[do.Capsule] = false
 		return missing(s, do.Capsule, "releases")
 	case orbit.Evict:
@@ -85,9 +82,6 @@ func careless(s *orbit.State, do orbit.Commitment, placed map[orbit.CapsuleID]bo
 	case orbit.Assign:
 		return missing(s, do.Capsule, "assigns")
 	case orbit.Nominate:
-		if do.Gang != "" && s.Gang(do.Gang) == nil {
-			return fmt.Sprintf("nominates gang %q, which there is not", do.Gang)
-		}
 		return missing(s, do.Capsule, "nominates")
 	}
 	return ""

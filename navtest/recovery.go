@@ -54,13 +54,24 @@ func (t *trial) fullAgain(p pair) {
 	}
 }
 
-// evict returns capsules to pending in one proposal.
+// evict returns capsules to pending. Their nodes are cordoned for that, and take work again afterwards.
 func (w *world) evict(ids []orbit.CapsuleID) {
-	do := make([]orbit.Commitment, 0, len(ids))
+	var cordon, release, open []orbit.Commitment
+	cordoned := map[orbit.NodeID]bool{}
 	for _, id := range ids {
-		do = append(do, orbit.Release{Capsule: id, Stopped: true})
+		at := w.state().Capsule(id).Node
+		if release = append(release, orbit.Release{Capsule: id, From: at}); cordoned[at] {
+			continue
+		}
+		cordoned[at] = true
+		node := *w.state().Node(at).Node
+		open = append(open, orbit.PutNode{Node: node})
+		node.Cordon(true)
+		cordon = append(cordon, orbit.PutNode{Node: node})
 	}
-	w.commit(do...)
+	w.commit(cordon...)
+	w.commit(release...)
+	w.commit(open...)
 }
 
 // final returns the commitments that release capsules for good.

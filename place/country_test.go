@@ -1,6 +1,7 @@
 package place
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -37,6 +38,7 @@ type taste struct {
 	sizes  []func(*rand.Rand) orbit.Resources
 	plain  bool // no labels, nothing drained
 	wide   bool // very many kinds of nodes, of which specs speak: labels have to be left out
+	agents bool // most nodes confirm, so what has left them still runs there for a while
 }
 
 // Sizes of machines, from which a world has some.
@@ -75,6 +77,7 @@ func newCountryOf(t *rapid.T, wide bool) *country {
 	if wide {
 		w.taste = taste{hosts: true, racks: 60, models: 2, wide: true}
 	}
+	w.taste.agents = rapid.Bool().Draw(t, "agents")
 	for _, name := range rapid.SampledFrom([][]string{{"small"}, {"alike"}, {"alike"}, {"real"}, {"huge"}, {"small", "none"}, {"alike", "small", "real", "huge"}}).Draw(t, "sizes") {
 		w.taste.sizes = append(w.taste.sizes, machineSizes[name])
 	}
@@ -104,6 +107,7 @@ func (w *country) try(do ...orbit.Commitment) bool {
 func (w *country) node(id orbit.NodeID) orbit.Node {
 	r := w.rng
 	n := orbit.Node{ID: id, Capacity: w.taste.sizes[r.IntN(len(w.taste.sizes))](r), Labels: map[string]string{}}
+	n.Confirms = w.taste.agents && r.IntN(4) > 0
 	if w.taste.plain {
 		return n
 	}
@@ -297,6 +301,34 @@ func (w *country) release(t *rapid.T) {
 	}
 }
 
+// work lets capsules begin, fail and stop, as agents say.
+func (w *country) work(t *rapid.T) {
+	for _, n := range w.some(few(t)) {
+		s := snapshotOf(t, w.ledger)
+		for k := range s.On(n.Node.ID) {
+			switch w.rng.IntN(4) {
+			case 0:
+				w.try(orbit.Release{Capsule: k.ID, Stopped: true, At: orbit.Instant(w.now.Add(-time.Duration(w.rng.IntN(20)) * time.Second).UnixNano())})
+			case 1:
+				w.try(orbit.Confirm{Capsule: k.ID, Since: k.PlacedAt, Begun: true}, orbit.Release{Capsule: k.ID, Final: true}) // it still runs there
+			default:
+				w.try(orbit.Confirm{Capsule: k.ID, Since: k.PlacedAt, Begun: true})
+			}
+		}
+	}
+}
+
+// stop lets some of what has left nodes stop.
+func (w *country) stop(t *rapid.T) {
+	for _, n := range w.some(few(t)) {
+		for r := range snapshotOf(t, w.ledger).Remains(n.Node.ID) {
+			if w.rng.IntN(3) > 0 {
+				w.try(orbit.Confirm{Capsule: r.Capsule, Since: r.Since, Stopped: true})
+			}
+		}
+	}
+}
+
 // compete lets somebody else take room: with capsules of the same specs, or with holds on what is free.
 func (w *country) compete(t *rapid.T) {
 	spec := rapid.SampledFrom(w.specs).Draw(t, "spec")
@@ -368,17 +400,22 @@ func (w *country) nomination(t *rapid.T) (do orbit.Nominate, ok bool) {
 		return do, true
 	}
 	do.Aged, do.Ends = rapid.Int32Range(0, 3).Draw(t, "aged"), w.now.Add(time.Hour)
-	for _, n := range w.some(rapid.SampledFrom([]int{1, 2, 5, 40}).Draw(t, "parts")) {
-		part := orbit.NominatedRoom{Node: n.Node.ID}
+	members := 0 // that ask for as much as c
+	for m := range snapshotOf(panicky{}, w.ledger).Members(do.Gang) {
+		members += btoi(m.Spec == c.Spec)
+	}
+	for _, n := range w.some(min(max(1, members), rapid.SampledFrom([]int{1, 2, 5, 40}).Draw(t, "parts"))) {
+		part, want := orbit.NominatedRoom{Node: n.Node.ID}, &c.Spec.Devices
 		for d, most := range n.Node.Capacity {
-			if part.Room[d] = most / (1 + w.rng.Int64N(3)); w.rng.IntN(3) == 0 {
+			if part.Room[d] = min(most, c.Spec.Envelope.Reservation[d]) / (1 + w.rng.Int64N(2)); w.rng.IntN(3) == 0 {
 				part.Room[d] = 0
 			}
 		}
-		if part.Devices = devicesWith(n, 1) & orbit.DeviceSet(w.rng.IntN(16)); part.Devices != 0 && c.Spec.Devices.Accepts(n.Node.Devices.Model) {
-			part.Milli = 1 + w.rng.IntN(1000)
-		} else {
-			part.Devices = 0
+		for i := range n.Node.Devices.Count {
+			if devicesWith(n, 1).Has(i) && w.rng.IntN(2) == 0 && part.Devices.Len() < want.Count && want.Accepts(n.Node.Devices.Model) {
+				part.Devices |= 1 << i
+				part.Milli = cmp.Or(part.Milli, 1+w.rng.IntN(want.Milli))
+			}
 		}
 		if (part.Room != orbit.Resources{} || part.Devices != 0) && w.mayServe(do, part) {
 			do.Parts = append(do.Parts, part)
@@ -411,7 +448,7 @@ func (w *country) report(t *rapid.T) {
 
 func (w *country) actions() map[string]func(*rapid.T) {
 	return map[string]func(*rapid.T){
-		"change": w.change, "join": w.join, "leave": w.leave, "release": w.release, "compete": w.compete,
+		"change": w.change, "join": w.join, "leave": w.leave, "release": w.release, "compete": w.compete, "work": w.work, "stop": w.stop,
 		"wait": w.wait, "nominate": w.nominate, "nominate more": w.nominate,
 		"report": w.report, "spec": w.spec,
 	}

@@ -100,13 +100,13 @@ type visit struct {
 }
 
 // visitDistricts returns the best node of the districts in e.visits. It calls bestOf for the best node of each, by its
-// own value, in order of rising company, and stops where the order alone makes a district worse. It reports false if
-// bestOf does.
+// own value, in order of rising company, and stops where the order alone makes a district worse; a district may always be
+// better than a last resort. It reports false if bestOf does.
 func (e *Indexed) visitDistricts(bestOf func(v *visit, best *pick) (pick, bool)) (best pick, ok bool) {
 	slices.SortFunc(e.visits, func(a, b visit) int { return cmp.Or(cmp.Compare(a.order, b.order), cmp.Compare(a.adds, b.adds)) })
 	for i := range e.visits {
 		v := &e.visits[i]
-		if best.node != nil && v.order > best.order {
+		if best.node != nil && !best.last && v.order > best.order {
 			break
 		}
 		p, ok := bestOf(v, &best)
@@ -140,7 +140,7 @@ func (e *Indexed) searchDistricts(c *specClass) (best pick, ok bool) {
 		}
 		// The bound of the district is worse than the best node so far. With several parts the bound alone does not
 		// decide, because the part comes before the value.
-		if len(f.heap) == 0 || best.node != nil && e.rater.parts <= 1 && f.heap[0].value+v.adds > best.value {
+		if len(f.heap) == 0 || best.node != nil && !best.last && e.rater.parts <= 1 && f.heap[0].value+v.adds > best.value {
 			return pick{}, true
 		}
 		return f.next(x, &e.rater)
@@ -178,7 +178,7 @@ func (k *tournament) bestIn(d *listedDistrict, c *specClass, r *rater) (best pic
 	d.best, d.known = none, len(c.near.rules) == 0 // a node that is closed now may be the best once it is open
 	for _, slot := range d.slots {
 		value := k.values[slot]
-		if value != value || d.best != none && r.parts <= 1 && value > best.own {
+		if value != value || d.best != none && !best.last && r.parts <= 1 && value > best.own {
 			continue
 		}
 		p := k.pick(slot, r)

@@ -49,10 +49,11 @@ func (e *Eviction) On(draft *orbit.Draft, c *orbit.Capsule) error {
 	return nil
 }
 
-// BestEvicting looks at all nodes and returns the one whose victims are best. It compares nodes as kube-scheduler does,
-// one rule after the other: the lowest priority of the highest victim; the least sum of the victims' priorities, each
-// counted from the lowest priority that an int32 holds; the fewest victims; among the victims of the highest priority,
-// the latest start of the one that started first; and the lowest node id.
+// BestEvicting looks at all nodes and returns the one whose victims are best. Nodes on which the capsule should rather not
+// start ([orbit.Draft.Avoids]) come last. Else it compares nodes as kube-scheduler does, one rule after the other: the
+// lowest priority of the highest victim; the least sum of the victims' priorities, each counted from the lowest priority
+// that an int32 holds; the fewest victims; among the victims of the highest priority, the latest start of the one that
+// started first; and the lowest node id.
 //
 // On each node it first supposes that all capsules leave that have a lower priority and may be evicted. It then puts
 // these capsules back in order of importance, each only if the new capsule still fits beside it: higher priority first,

@@ -26,8 +26,8 @@ type fullWorld struct {
 	serial int
 	nodes  int
 	// What may be in it.
-	gangs, devices, nominations, budgets, company, even bool
-	specs                                               []*orbit.Spec
+	gangs, devices, nominations, budgets, company, even, failures bool
+	specs                                                         []*orbit.Spec
 }
 
 func newFullWorld(t require.TestingT, seed uint64, nodes int) *fullWorld {
@@ -175,8 +175,14 @@ func (w *fullWorld) urgent() orbit.CapsuleID {
 		return id
 	}
 	commit(w.t, w.ledger, orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: spec})
+	for w.failures && w.IntN(3) > 0 { // it has run there, whatever else did, and has failed
+		_, _ = w.ledger.Propose(context.Background(), orbit.Proposal{Do: []orbit.Commitment{
+			orbit.Adopt{Capsule: id, Node: w.node(w.IntN(w.nodes)), Devices: orbit.DeviceSet(1<<spec.Devices.Count - 1)}}})
+		_, _ = w.ledger.Propose(context.Background(), orbit.Proposal{Do: []orbit.Commitment{
+			orbit.Release{Capsule: id, Stopped: true, At: orbit.Instant(time.Unix(1000, 0).UnixNano())}}})
+	}
 	if w.nominations && w.IntN(2) == 0 {
-		room := orbit.NominatedRoom{Node: w.node(w.IntN(w.nodes)), Room: orbit.Resources{orbit.CPU: 1 + w.Int64N(3)}}
+		room := orbit.NominatedRoom{Node: w.node(w.IntN(w.nodes)), Room: orbit.Resources{orbit.CPU: 1 + w.Int64N(spec.Envelope.Reservation[orbit.CPU])}}
 		_, _ = w.ledger.Propose(context.Background(), orbit.Proposal{Do: []orbit.Commitment{
 			orbit.Nominate{Capsule: id, Parts: []orbit.NominatedRoom{room}, Ends: time.Unix(1<<40, 0)}}})
 	}
@@ -389,6 +395,7 @@ func indexedEvictsAsExhaustive(rt *rapid.T, seen evictions) {
 	w := newFullWorld(rt, rapid.Uint64().Draw(rt, "seed"), rapid.IntRange(20, 150).Draw(rt, "nodes"))
 	w.gangs, w.devices, w.nominations = rapid.Bool().Draw(rt, "gangs"), rapid.Bool().Draw(rt, "devices"), rapid.Bool().Draw(rt, "nominations")
 	w.budgets, w.company, w.even = rapid.Bool().Draw(rt, "budgets"), rapid.Bool().Draw(rt, "company"), rapid.Bool().Draw(rt, "even")
+	w.failures = rapid.Bool().Draw(rt, "failures")
 	w.build(w.nodes * rapid.IntRange(3, 9).Draw(rt, "capsules"))
 	plain, fast := &asker{BestEvictor: &Exhaustive{}}, &asker{BestEvictor: &Indexed{}}
 	if rapid.Bool().Draw(rt, "filter") {

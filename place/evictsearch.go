@@ -174,6 +174,7 @@ func (q *evictSearch) candidate(e *evictor, slot int32) (c evictCandidate, ok bo
 		return c, false
 	}
 	key, ok := n.bound(q)
+	key.Last = e.index.draft.Avoids(n.state, q.spec)
 	c = evictCandidate{Key: key, node: n.state.Node, at: slot, stage: leastStage, version: q.version(e, slot)}
 	if !ok || q.near.rules == nil {
 		return c, ok

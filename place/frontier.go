@@ -46,11 +46,15 @@ type candidate struct {
 	clock uint64
 	// The position of a box in seen, or the index of a node.
 	at    int32
-	part  int16
+	part  int16 // lastPart is added for a node that is a last resort
 	stage stage
 	// The rank has not been computed. It is needed only if another candidate is equal in everything else.
 	unranked bool
 }
+
+// lastPart puts the nodes that are a last resort after all parts. A box may hold both sorts, so its part is that of the
+// nodes that are none.
+const lastPart = 1 << 14
 
 // stage says what a candidate is. Between equals the less exact stage comes first, because a better node may be in it.
 type stage uint8
@@ -126,7 +130,8 @@ func (f *frontier) rate(slot int32, x *boxIndex) {
 		return
 	}
 	if p, ok := x.rater.own(n, c.spec, &c.near); ok {
-		f.push(&candidate{value: p.own, tie: p.tie, rank: f.ties.of(m.number, m.hash), clock: x.clock, at: slot, part: f.part(m.hash - f.ring.from), stage: ratedStage})
+		part := f.part(m.hash-f.ring.from) + lastPart*int16(btoi(p.last))
+		f.push(&candidate{value: p.own, tie: p.tie, rank: f.ties.of(m.number, m.hash), clock: x.clock, at: slot, part: part, stage: ratedStage})
 	}
 }
 
@@ -214,7 +219,7 @@ func (f *frontier) next(x *boxIndex, r *rater) (best pick, ok bool) {
 			// the search begins anew, or adds the node because it has changed.
 			if top.clock >= x.changedAt(top.at) && f.class.near.opens(x.rater.node(top.at).Node) {
 				f.counts.hits += hit
-				return pick{node: x.rater.node(top.at), value: top.value, own: top.value, tie: top.tie}, true
+				return pick{node: x.rater.node(top.at), last: top.part >= lastPart, value: top.value, own: top.value, tie: top.tie}, true
 			}
 			f.pop()
 		}
@@ -312,6 +317,7 @@ func (f *frontier) evaluate(top *candidate, x *boxIndex, r *rater) {
 	}
 	c := *top
 	c.value, c.tie, c.stage = p.own, p.tie, ratedStage
+	c.part += lastPart * int16(btoi(p.last))
 	f.down(c)
 }
 

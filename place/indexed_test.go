@@ -26,6 +26,8 @@ type rivals struct {
 	plan []reserved
 	// Nodes that were compared with the referee for one that is nominated.
 	asked int
+	// Choices of a last resort, and choices for which there was one that was not taken.
+	last, passed int
 	// The number of choices that were compared.
 	choices int
 	// Others that share the index with them, each by a view of its own, which may be older than theirs.
@@ -122,6 +124,7 @@ func (r *rivals) ask(t *rapid.T, spec *orbit.Spec) (choices []orbit.Choice, ok b
 		require.Equal(t, want, got, "%T", e.engine)
 		choices = append(choices, choice)
 	}
+	r.lookForLastResorts(t, spec, &choices[0])
 	for _, c := range choices[1:] {
 		if want.err == "" {
 			require.Equal(t, choices[0].Node.Node, c.Node.Node)
@@ -131,6 +134,23 @@ func (r *rivals) ask(t *rapid.T, spec *orbit.Spec) (choices []orbit.Choice, ok b
 		}
 	}
 	return choices, want.err == ""
+}
+
+// lookForLastResorts checks that a last resort is chosen only if nothing else would do.
+func (r *rivals) lookForLastResorts(t *rapid.T, spec *orbit.Spec, chosen *orbit.Choice) {
+	if chosen.Node == nil {
+		return
+	}
+	d, e := &r.engines[0].Draft, r.engines[0].engine.(*Exhaustive)
+	near, last := choiceIn(d, spec), d.LastResort(chosen.Node, spec)
+	for n := range d.Nodes() {
+		if _, fits := e.rater.rate(n, spec, &near); fits && d.LastResort(n, spec) != last {
+			require.False(t, last, "node %q is no last resort", n.Node.ID)
+			r.passed++
+			break
+		}
+	}
+	r.last += btoi(last)
 }
 
 // reserve takes what all have chosen.
@@ -219,7 +239,8 @@ func (r *rivals) nominee(t *rapid.T) {
 			set, ok := n.PickDevices(c.Spec)
 			err := r.view.State().Check(orbit.Proposal{View: r.view.Revision(), Do: []orbit.Commitment{orbit.Place{Capsule: c.ID, Node: n.Node.ID, Devices: set}}})
 			rules := nearIn(&r.engines[0].Draft, c.Spec)
-			require.Equal(t, err == nil && !r.view.Report(n).Expired, ok && n.Fits(c.Spec) && rules.opens(n.Node), "%v", err)
+			stops := c.Remains() != nil && !n.Node.Confirms
+			require.Equal(t, err == nil && !r.view.Report(n).Expired, ok && n.Fits(c.Spec) && rules.opens(n.Node) && !stops, "%v", err)
 			r.asked += btoi(c.Nomination().Lives())
 		}
 	}

@@ -111,14 +111,19 @@ func (r *rater) decision() uint64 {
 // company in the domains of the node adds. Where rounding makes two values equal, own decides, so nodes of one domain
 // always come in the order of own.
 type pick struct {
-	node            *orbit.NodeState
-	order           int
+	node  *orbit.NodeState
+	order int
+	// The node is a last resort (orbit.Draft.LastResort).
+	last            bool
 	value, own, tie float64
 }
 
-// better reports whether a comes before b: by order, part, value, own, tie, the position on the ring of hashes, and the
-// id.
+// better reports whether a comes before b: by last resorts, order, part, value, own, tie, the position on the ring of
+// hashes, and the id.
 func (r *rater) better(a, b *pick) bool {
+	if a.last != b.last {
+		return b.last
+	}
 	if a.order != b.order {
 		return a.order < b.order
 	}
@@ -161,7 +166,7 @@ func (r *rater) own(n *orbit.NodeState, spec *orbit.Spec, near *near) (p pick, o
 	if r.filter != nil && r.filter(n, report, spec) != "" {
 		return p, false
 	}
-	p.node = n
+	p.node, p.last = n, r.draft.LastResort(n, spec)
 	p.own, p.tie = r.score.Score(n, report, spec)
 	if len(near.company.own) > 0 {
 		p.own += near.company.onNode(n.Node)
@@ -196,7 +201,7 @@ func (r *rater) choice(best *pick, spec *orbit.Spec) (orbit.Choice, error) {
 }
 
 // pickDevices chooses the device instances: by the score, if it has a method for that and chooses as many as the spec
-// asks for, all open to it, else by the rule of the node.
+// asks for, all open to it, on which the capsule need not wait; else by the rule of the node.
 func (r *rater) pickDevices(n *orbit.NodeState, spec *orbit.Spec) orbit.DeviceSet {
 	if spec.Devices.Count == 0 {
 		return 0
@@ -204,7 +209,7 @@ func (r *rater) pickDevices(n *orbit.NodeState, spec *orbit.Spec) orbit.DeviceSe
 	if picker, ok := r.score.(interface {
 		PickDevices(*orbit.NodeState, *orbit.Spec) (orbit.DeviceSet, bool)
 	}); ok {
-		if set, ok := picker.PickDevices(n, spec); ok && set&^n.DevicesFor(spec) == 0 && set.Len() == spec.Devices.Count {
+		if set, ok := picker.PickDevices(n, spec); ok && set&^n.DevicesFor(spec) == 0 && set.Len() == spec.Devices.Count && !n.Waits(spec, set) {
 			return set
 		}
 	}

@@ -27,7 +27,7 @@ type Sampled struct {
 	FilterVersion FilterVersion
 	// Seed decides the order in which nodes are drawn, and breaks ties; 0: the lowest node id wins.
 	Seed uint64
-	// Enough is the number of fitting nodes to choose among; 0: 32.
+	// Enough is the number of fitting nodes to choose among, last resorts ([orbit.Draft.LastResort]) not counted; 0: 32.
 	Enough int
 	// Remember is the number of runners-up that are kept for each spec, and rated again with the next sample; 0: none.
 	Remember int
@@ -130,7 +130,7 @@ func (e *Sampled) Best(draft *orbit.Draft, spec *orbit.Spec) (orbit.Choice, erro
 }
 
 // look rates a node, unless it has been rated for this choice, and files it among the best. It reports whether the node
-// is new and takes the spec.
+// is new, takes the spec and is no last resort.
 func (e *Sampled) look(slot int32, spec *orbit.Spec, near *near) bool {
 	if !e.seen.Add(slot) {
 		return false
@@ -151,7 +151,7 @@ func (e *Sampled) look(slot int32, spec *orbit.Spec, near *near) bool {
 		copy(e.best[at+1:], e.best[at:])
 		e.best[at] = p
 	}
-	return true
+	return !p.last
 }
 
 // maxRemembered is the number of specs for which runners-up are kept. Beyond it all are dropped.

@@ -14,6 +14,8 @@ type tournament struct {
 	values []float64
 	// The tie values of the scores, by node index; nil while all are 0.
 	ties []float64
+	// Whether a node is a last resort, by node index; nil while none is.
+	last []bool
 	// The matches as a heap: winners[1] is the best node of all, the winner of the match between winners[2] and
 	// winners[3], and so on down to the nodes. none: neither player can take the class.
 	winners []int32
@@ -64,7 +66,7 @@ func (k *tournament) follow(c *specClass, r *rater, scratch *slots.Set) (rated i
 func (k *tournament) build(c *specClass, r *rater) {
 	n := r.draft.Bound() + r.draft.Bound()/8 + 2
 	k.values = append(k.values[:0], make([]float64, n)...)
-	k.ties = nil
+	k.ties, k.last = nil, nil
 	for slot := range n {
 		k.rate(int32(slot), c, r)
 	}
@@ -83,16 +85,22 @@ func (k *tournament) build(c *specClass, r *rater) {
 
 // rate computes the score of a node.
 func (k *tournament) rate(slot int32, c *specClass, r *rater) {
-	value, tie, ok := math.NaN(), 0.0, false
+	value, tie, last, ok := math.NaN(), 0.0, false, false
 	if int(slot) < r.draft.Bound() {
 		if n := r.node(slot); n != nil && n.Fits(c.spec) && c.near.reaches(n.Node) {
 			var p pick
 			p, ok = r.own(n, c.spec, &c.near)
-			value, tie = p.own, p.tie
+			value, tie, last = p.own, p.tie, p.last
 		}
 	}
 	if !ok {
-		value, tie = math.NaN(), 0
+		value, tie, last = math.NaN(), 0, false
+	}
+	if last && k.last == nil {
+		k.last = make([]bool, len(k.values))
+	}
+	if k.last != nil {
+		k.last[slot] = last
 	}
 	if tie != 0 && k.ties == nil {
 		k.ties = make([]float64, len(k.values))
@@ -138,7 +146,7 @@ func (k *tournament) tie(slot int32) float64 {
 }
 
 func (k *tournament) pick(slot int32, r *rater) pick {
-	return pick{node: r.node(slot), value: k.values[slot], own: k.values[slot], tie: k.tie(slot)}
+	return pick{node: r.node(slot), last: k.last != nil && k.last[slot], value: k.values[slot], own: k.values[slot], tie: k.tie(slot)}
 }
 
 // play repeats all matches on the way of a node to the final.
@@ -175,5 +183,5 @@ func (k *tournament) find(place int, closed int32, c *specClass, r *rater, best 
 
 // bytes estimates the memory that the tournament takes.
 func (k *tournament) bytes() int {
-	return 8*cap(k.values) + 8*cap(k.ties) + 4*cap(k.winners) + k.districts.bytes()
+	return 8*cap(k.values) + 8*cap(k.ties) + cap(k.last) + 4*cap(k.winners) + k.districts.bytes()
 }

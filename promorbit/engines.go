@@ -40,8 +40,7 @@ type Engines struct {
 // maker is the first bytes of a proposal's id, which are the same for all proposals of one engine.
 type maker [8]byte
 
-// mostMakers bounds the number of remembered makers, because a navigator that chooses its own ids may make any number
-// of them.
+// mostMakers bounds the number of remembered makers, because an importer may start any number of engines.
 const mostMakers = 4096
 
 var descNotes = desc("engine_note", "Numbers that navigators note in their rounds: their sum, and how often they were noted.", "engine", "note")

@@ -204,13 +204,13 @@ func TestEnginesCountOnce(t *testing.T) {
 	commit(t, l, orbit.PutNode{Node: node("n", 9)}, orbit.PutNode{Node: node("m", 9)}, orbit.Submit{IDs: []orbit.CapsuleID{"c"}, Spec: wants(1), At: submitted},
 		orbit.Submit{IDs: []orbit.CapsuleID{"late"}, Spec: wants(1), At: orbit.Instant(time.Now().Add(time.Hour).UnixNano())}, orbit.Submit{IDs: []orbit.CapsuleID{"timeless"}, Spec: wants(1)})
 	lossy := &loses{MemoryLedger: l, lose: 1}
-	mine := orbit.Proposal{ID: orbit.NewProposalID(), Do: []orbit.Commitment{orbit.Place{Capsule: "c", Node: "n"}}}
-	e := &orbit.Engine{Name: "e", Ledger: lossy, OnRound: engines.Round, Navigator: plan(func(_ *orbit.View, pending []*orbit.Capsule) []orbit.Proposal {
-		out := []orbit.Proposal{mine}
+	e := &orbit.Engine{Name: "e", Ledger: lossy, OnRound: engines.Round, Navigator: plan(func(_ *orbit.View, pending []*orbit.Capsule) (out []orbit.Proposal) {
 		for _, c := range pending {
-			if c.ID != "c" || c.PlacedAt > 0 {
-				out = append(out, orbit.Proposal{Do: []orbit.Commitment{orbit.Place{Capsule: c.ID, Node: "m"}}})
+			on := orbit.NodeID("m")
+			if c.ID == "c" && c.PlacedAt == 0 {
+				on = "n" // the answer to this one is lost, and the engine sends it again
 			}
+			out = append(out, orbit.Proposal{Do: []orbit.Commitment{orbit.Place{Capsule: c.ID, Node: on}}})
 		}
 		return out
 	})}
@@ -226,7 +226,7 @@ func TestEnginesCountOnce(t *testing.T) {
 	commit(t, l, orbit.PutNode{Node: orbit.Node{ID: "n", Capacity: orbit.Resources{orbit.CPU: 9}, State: orbit.Lost}}, orbit.Release{Capsule: "c"})
 	engines.Round(e.Pass(ctx))
 	got = scrape(t, engines)
-	assert.Equal(t, 4.0, got[`orbit_engine_placements_total{engine="e"}`], "what was proposed again was committed before")
+	assert.Equal(t, 4.0, got[`orbit_engine_placements_total{engine="e"}`], "what was sent again was counted once, and what is placed anew counts again")
 	assert.Equal(t, 2.0, got[`orbit_engine_wait_seconds_count{class="LatencySensitive"}`])
 }
 

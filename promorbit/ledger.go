@@ -54,9 +54,13 @@ var (
 	descPlaced   = desc("placed_capsules", "Capsules that are placed.")
 	descPending  = desc("pending_capsules", "Capsules that wait for a place, by class.", "class")
 	descOldest   = desc("oldest_pending_seconds", "How long the capsule of a class has waited that has waited longest, from Submit.At on, or else from the first scrape that has seen it pending; 0 if none waits.", "class")
+	descWaiting  = desc("placed_waiting_capsules", "Placed capsules that may not begin yet, because capsules that have left have not stopped.")
+	descStuck    = desc("oldest_placed_waiting_seconds", "How long ago the one of these was placed that has waited longest, by Place.At; 0 if none waits. If it rises above Engine.WaitToBegin, something does not stop, and no other node is free.")
 	descAsked    = desc("resource_pending", "What pending capsules ask for together."+unit, "resource")
 	descGroups   = desc("pending_groups", "Groups with members that wait for a place.")
 	descGroup    = desc("group_pending_capsules", "Members of a group that wait for a place.", "group")
+	descBroken   = desc("broken_gangs", "Gangs that run below the minimum of a role.")
+	descLacking  = desc("broken_gang_lacking_capsules", "Members that broken gangs lack to reach the minimums of their roles.")
 	descCapacity = desc("resource_capacity", "What all nodes have that are not lost; of devices, the healthy ones."+unit, "resource")
 	descUsed     = desc("resource_used", "What placements and holds take on nodes that are not lost; of devices, the healthy ones."+unit, "resource")
 	descFree     = desc("resource_free", "What is free on ready nodes."+unit, "resource")
@@ -72,7 +76,8 @@ var (
 // Describe implements [prometheus.Collector].
 func (l *Ledger) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		descReadable, descScrape, descRevision, descChanges, descGaps, descNodes, descPlaced, descPending, descOldest, descAsked, descGroups, descGroup,
+		descReadable, descScrape, descRevision, descChanges, descGaps, descNodes, descPlaced, descPending, descOldest, descWaiting, descStuck,
+		descAsked, descGroups, descGroup, descBroken, descLacking,
 		descCapacity, descUsed, descFree, descStranded, descHolds, descNominees, descClaimed, descSpare, descHealthy, descExpected,
 		descEvenSkew, descEvenExcess,
 	} {
@@ -93,7 +98,9 @@ func (l *Ledger) Collect(ch chan<- prometheus.Metric) {
 	gauge(ch, descReadable, 1)
 	gauge(ch, descRevision, float64(state.Revision()))
 	l.backlog.collect(ch, start)
+	collectWaiting(ch, state, start)
 	l.collectGroups(ch)
+	collectGangs(ch, state)
 	l.collectBudgets(ch, state)
 	l.collectEvens(ch, state)
 	l.collectNodes(ch, state)
@@ -131,6 +138,18 @@ func (b *backlog) collect(ch chan<- prometheus.Metric, now time.Time) {
 		gauge(ch, descPending, float64(b.count[i]), class.String())
 		gauge(ch, descOldest, b.age(i, now).Seconds(), class.String())
 	}
+}
+
+// collectWaiting sends how many placed capsules wait to begin, and for how long the first of them has waited.
+func collectWaiting(ch chan<- prometheus.Metric, state *orbit.State, now time.Time) {
+	count, oldest := 0, now
+	for c := range state.Waiting() {
+		if count++; c.PlaceTime != 0 && c.PlaceTime.Time().Before(oldest) {
+			oldest = c.PlaceTime.Time()
+		}
+	}
+	gauge(ch, descWaiting, float64(count))
+	gauge(ch, descStuck, now.Sub(oldest).Seconds())
 }
 
 // collectGroups sends the number of pending members of each group.
@@ -175,6 +194,19 @@ func (l *Ledger) collectBudgets(ch chan<- prometheus.Metric, state *orbit.State)
 		gauge(ch, descHealthy, float64(s.healthy), name)
 		gauge(ch, descExpected, float64(s.expected), name)
 	}
+}
+
+// collectGangs sends how many gangs run below a minimum, and how many members these lack.
+func collectGangs(ch chan<- prometheus.Metric, state *orbit.State) {
+	gangs, lacking := 0, 0
+	for g := range state.Broken() {
+		gangs++
+		for _, n := range g.Shortfall() {
+			lacking += n
+		}
+	}
+	gauge(ch, descBroken, float64(gangs))
+	gauge(ch, descLacking, float64(lacking))
 }
 
 // collectNodes sends the numbers of nodes, placements, holds and nominations, and for each resource the capacity, its

@@ -85,6 +85,8 @@ func (b *books) expect(t testing.TB, l *orbit.MemoryLedger) map[string]float64 {
 	}
 	b.pending(s, out)
 	nodes(s, out)
+	waits(s, out)
+	gangs(s, out)
 	for range s.Holds() {
 		out["orbit_holds"]++
 	}
@@ -104,6 +106,31 @@ func (b *books) expect(t testing.TB, l *orbit.MemoryLedger) map[string]float64 {
 	}
 	evens(s, out)
 	return out
+}
+
+// gangs counts anew what gangs lack that run.
+func gangs(s *orbit.State, out map[string]float64) {
+	for g := range s.Gangs() {
+		lacks, runs := 0, false
+		for _, role := range g.Gang.Roles {
+			placed, left := 0, 0
+			for _, id := range role.Members {
+				if c := s.Capsule(id); c != nil && c.Gang() == g.Gang.ID && !c.Released() {
+					left++
+					placed += map[bool]int{true: 1}[c.Placed()]
+				}
+			}
+			least := left
+			if role.Min > 0 {
+				least = min(left, role.Min)
+			}
+			lacks, runs = lacks+max(0, least-placed), runs || placed > 0
+		}
+		if runs && lacks > 0 {
+			out["orbit_broken_gangs"]++
+			out["orbit_broken_gang_lacking_capsules"] += float64(lacks)
+		}
+	}
 }
 
 // evens counts anew how even groups are by the rules Even of all that is placed.
@@ -143,6 +170,24 @@ func evens(s *orbit.State, out map[string]float64) {
 			labels := fmt.Sprintf("{group=%q,level=%q}", e.Group, e.Level)
 			out["orbit_even_skew_capsules"+labels] = max(out["orbit_even_skew_capsules"+labels], float64(most-least))
 			out["orbit_even_excess_capsules"+labels] = max(out["orbit_even_excess_capsules"+labels], float64(most-least-e.MaxSkew))
+		}
+	}
+}
+
+// waits counts the placed capsules that may not begin: those with remains of their own, and those that were placed on a node after
+// something left that still runs there.
+func waits(s *orbit.State, out map[string]float64) {
+	for c := range s.Capsules() {
+		if !c.Placed() || c.Begun {
+			continue
+		}
+		waits := c.Remains() != nil
+		for r := range s.Remains(c.Node) {
+			waits = waits || c.Waits && r.Left <= c.PlacedAt
+		}
+		if waits {
+			out["orbit_placed_waiting_capsules"]++
+			out["orbit_oldest_placed_waiting_seconds"] = max(out["orbit_oldest_placed_waiting_seconds"], time.Since(c.PlaceTime.Time()).Seconds())
 		}
 	}
 }
@@ -347,7 +392,7 @@ func TestLedgerAddsUpInRaces(t *testing.T) {
 	if !testing.Short() {
 		for _, series := range []string{"holds", "nominations", `resource_nominated{resource="cpu"}`, `nodes{state="cordoned"}`, "pending_groups",
 			`resource_stranded{resource="cpu"}`, `ledger_changes_total{kind="evict"}`, `ledger_changes_total{kind="move"}`, `ledger_changes_total{kind="confirm"}`,
-			`ledger_changes_total{kind="release"}`, `even_skew_capsules{group="g1",level="zone"}`, `even_excess_capsules{group="g1",level="zone"}`, `pending_capsules{class="Gang"}`, `oldest_pending_seconds{class="Batch"}`} {
+			`ledger_changes_total{kind="release"}`, `even_skew_capsules{group="g1",level="zone"}`, `even_excess_capsules{group="g1",level="zone"}`, `pending_capsules{class="Gang"}`, "placed_waiting_capsules", "oldest_placed_waiting_seconds", `oldest_pending_seconds{class="Batch"}`} {
 			assert.Positive(t, shown["orbit_"+series], "no world shows %s at work", series)
 		}
 	}
@@ -736,4 +781,29 @@ func node(id orbit.NodeID, cpu int64) orbit.Node {
 
 func wants(cpu int64) *orbit.Spec {
 	return &orbit.Spec{Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: cpu}}}
+}
+
+// Gangs that run below a minimum are counted, and what they lack; members that have ended are not missed.
+func TestLedgerCountsBrokenGangs(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	metrics := &promorbit.Ledger{Ledger: l}
+	requires := func(gangs, lacking float64) {
+		got := scrape(t, metrics)
+		require.Equal(t, []float64{gangs, lacking}, []float64{got["orbit_broken_gangs"], got["orbit_broken_gang_lacking_capsules"]})
+		want := (&books{}).expect(t, l)
+		require.Equal(t, []float64{want["orbit_broken_gangs"], want["orbit_broken_gang_lacking_capsules"]}, []float64{gangs, lacking})
+	}
+	commit(t, l, orbit.PutNode{Node: node("n", 100)}, orbit.Submit{Gang: &orbit.Gang{ID: "g", Roles: []orbit.Role{
+		{Name: "boss", Spec: wants(1), Members: []orbit.CapsuleID{"b"}}, {Name: "crew", Spec: wants(2), Members: []orbit.CapsuleID{"x", "y", "z"}, Min: 2},
+	}}})
+	requires(0, 0)
+	commit(t, l, orbit.Place{Capsule: "b", Node: "n"}, orbit.Place{Capsule: "x", Node: "n"}, orbit.Place{Capsule: "y", Node: "n"})
+	requires(0, 0)
+	commit(t, l, orbit.Release{Capsule: "b", Stopped: true})
+	commit(t, l, orbit.Release{Capsule: "x", Stopped: true})
+	requires(1, 2)
+	commit(t, l, orbit.Release{Capsule: "b", Final: true})
+	requires(1, 1)
+	commit(t, l, orbit.Release{Capsule: "y", Stopped: true})
+	requires(0, 0) // it waits as a whole
 }

@@ -1,6 +1,8 @@
 package sandbox
 
 import (
+	"time"
+
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/lease"
 )
@@ -16,6 +18,8 @@ type ask struct {
 	not orbit.NodeID
 	// If set, the node must have a live term in the ledger.
 	leases *lease.Keeper
+	// When the choice is made; only read if loads.failing is set.
+	now time.Time
 	// A spec with only the company that the capsule asks for; nil: it asks for none.
 	company *orbit.Spec
 }
@@ -69,8 +73,33 @@ func (b *loads) pinned(a *ask, node orbit.NodeID) (choice, error) {
 	return b.choice(a, int32(n.Index())), nil
 }
 
-// search returns the index of the best node that fits; -1 if none does.
+// search returns the index of the best node that fits; -1 if none does. A node that is a last resort is chosen only if
+// no other fits.
 func (b *loads) search(a *ask) int32 {
+	met := false
+	i := b.searchFor(a, func(i int32) bool {
+		if b.misfit(a, i) != (misfit{}) {
+			return false
+		}
+		last := b.lastResort(a, i)
+		met = met || last
+		return !last
+	})
+	if i < 0 && met {
+		return b.searchFor(a, func(i int32) bool { return b.misfit(a, i) == misfit{} })
+	}
+	return i
+}
+
+// lastResort reports whether another node that fits is better, however this one is rated: starts have failed here
+// lately, or the capsule would wait here until others have stopped.
+func (b *loads) lastResort(a *ask, i int32) bool {
+	return b.draft.LastResort(b.draft.Node(int(i)), a.spec) ||
+		len(b.failing) > 0 && b.failing.avoids(b.nodes[i].id, a.spec.Start.Template, a.now)
+}
+
+// searchFor returns the index of the best node that accept agrees to; -1 if there is none.
+func (b *loads) searchFor(a *ask, accept func(i int32) bool) int32 {
 	if volumes := a.spec.Start.Volumes; len(volumes) > 0 {
 		few := b.holders[volumes[0]]
 		for _, v := range volumes[1:] {
@@ -79,17 +108,17 @@ func (b *loads) search(a *ask) int32 {
 			}
 		}
 		if len(few)*len(few) <= max(len(b.nodes), 64) { // a search of the rankings meets one of them in len(nodes)/len(few) steps
-			return b.bestOf(a, few)
+			return b.bestOf(a, few, accept)
 		}
 	}
-	return b.first(a.spec, func(i int32) bool { return b.misfit(a, i) == misfit{} })
+	return b.first(a.spec, accept)
 }
 
-// bestOf returns the best of a few nodes, whatever their order.
-func (b *loads) bestOf(a *ask, few map[int32]struct{}) int32 {
+// bestOf returns the best of a few nodes that accept agrees to, whatever their order.
+func (b *loads) bestOf(a *ask, few map[int32]struct{}, accept func(i int32) bool) int32 {
 	best, first := position{}, int32(-1)
 	for i := range few {
-		if b.misfit(a, i) != (misfit{}) {
+		if !accept(i) {
 			continue
 		}
 		value, tie := b.rate(i, a.spec.Start.Template)

@@ -43,7 +43,11 @@ import (
 // only once across all of them.
 //
 // A node that has failed to start a sandbox counts as one with no warm slot of its template until it reports again, and
-// the slot stays debited, so that other creates prefer other nodes.
+// the slot stays debited. Besides, creates of the template go there only if no other node fits: for 10 s after the
+// first failure, and twice as long after each further one, up to 5 minutes. When the time is over, one create tries the
+// node, and the others follow once that has worked. A node on which starts of several templates have failed is avoided
+// by all. Failures that led to a retry are also in the ledger ([orbit.State.Failures]), so that all planners know of
+// them.
 //
 // A node that stops reporting gets work until its report is stale and Cache has passed. With AllowStale it gets work
 // until its lease has run out, which is a lease and Cache after its last heartbeat. Where the end of a lease is
@@ -171,7 +175,7 @@ func (g *Gateway) init() {
 		if g.source != nil {
 			g.watched = &watchedTelemetry{Telemetry: g.source}
 		}
-		g.loads.seed, g.loads.allowStale = g.Seed, g.AllowStale
+		g.loads.seed, g.loads.allowStale, g.loads.failing = g.Seed, g.AllowStale, failing{}
 	})
 }
 
@@ -215,6 +219,8 @@ type create struct {
 	// The committed bet; nil: the capsule is not placed. And whether anything was committed.
 	placed    *bet
 	committed bool
+	// When the node of the last placement failed to start it.
+	failedAt time.Time
 	// Start has panicked.
 	panicked bool
 }

@@ -84,6 +84,7 @@ func (c *create) tryChoose() (_ *bet, wait func(context.Context) error, _ error)
 // is promised what the board says.
 func (c *create) bet() (*bet, error) {
 	g := c.g
+	c.ask.now = time.Now()
 	for tries := 0; ; tries++ {
 		on, err := g.loads.best(&c.ask)
 		if err != nil {
@@ -108,6 +109,7 @@ func (c *create) bet() (*bet, error) {
 			return nil, err
 		}
 		g.bets = append(g.bets, b)
+		g.loads.failing.tried(b.debit.node, c.ask.spec.Start.Template, c.ask.now, g.startTimeout())
 		return b, nil
 	}
 }
@@ -139,11 +141,8 @@ func (c *create) plan(b *bet, on *choice) (err error) {
 	c.proposal = loads.propose(c.ask.leases, b.debit.node)
 	c.proposal.ID = b.id
 	if c.placed != nil {
-		stopped := orbit.Release{Capsule: c.made.Capsule, From: c.placed.debit.node, Stopped: true}
+		stopped := orbit.Release{Capsule: c.made.Capsule, From: c.placed.debit.node, Stopped: true, At: orbit.Instant(c.failedAt.UnixNano())}
 		c.proposal.Do = append([]orbit.Commitment{stopped}, c.proposal.Do...)
-		if c.proposal.View < c.placed.revision { // the view is older than the capsule, so the proposal cannot be planned on it
-			c.proposal.View = 0
-		}
 	}
 	return nil
 }
@@ -161,6 +160,13 @@ func (g *Gateway) void(b *bet, r *orbit.Rejection) {
 		g.stats.Conflicts++
 		g.wanted = max(g.wanted, cmp.Or(r.TakenAt, r.At))
 	}
+}
+
+// await has the view reach a revision before anything more is planned on it.
+func (g *Gateway) await(at orbit.Revision) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.wanted = max(g.wanted, at)
 }
 
 // undo takes a bet back. The caller holds the lock.
@@ -218,6 +224,21 @@ func (g *Gateway) exhausted(node orbit.NodeID, template string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.loads.exhaust(node, template)
+}
+
+// blame records that a node has failed to start a template.
+func (g *Gateway) blame(node orbit.NodeID, template string, at time.Time) {
+	g.exhausted(node, template)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.loads.failing.failed(node, template, at)
+}
+
+// praise records that a node has started a template.
+func (g *Gateway) praise(node orbit.NodeID, template string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.loads.failing.started(node, template)
 }
 
 // send sends a proposal until its outcome is known; however often it is sent, it has one effect. unknown is the error

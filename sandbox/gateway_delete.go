@@ -22,7 +22,7 @@ func (g *Gateway) Delete(ctx context.Context, id orbit.CapsuleID) error {
 	if g.Ledger == nil {
 		return fmt.Errorf("sandbox: delete %q: %w: the gateway needs a Ledger", id, orbit.ErrInvalid)
 	}
-	switch err := g.release(ctx, id); {
+	switch err := g.release(ctx, id, 0); {
 	case err == nil:
 		g.vacate(id)
 		return nil

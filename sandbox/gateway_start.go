@@ -33,9 +33,11 @@ func (c *create) start(ctx context.Context) error {
 	return nil
 }
 
-// retry moves the capsule to the next best node and has it started there.
+// retry moves the capsule to the next best node and has it started there. The view on which it is planned shows the
+// capsule, so that the move is refused if another create has the id by then.
 func (c *create) retry(ctx context.Context, failed *StartError) error {
 	c.exclude(failed.Node)
+	c.g.await(c.made.Revision)
 	if err := c.commit(ctx); err != nil {
 		return err
 	}
@@ -44,6 +46,9 @@ func (c *create) retry(ctx context.Context, failed *StartError) error {
 	return c.startOnce(ctx)
 }
 
+// startTimeout returns the bound of one Start; negative: there is none.
+func (g *Gateway) startTimeout() time.Duration { return cmp.Or(g.StartTimeout, defaultStart) }
+
 // startOnce calls Start, and records if the node has failed or has booted cold although a warm slot was promised. If
 // the caller's context has ended, or Start has panicked, the node is not blamed.
 func (c *create) startOnce(ctx context.Context) error {
@@ -51,8 +56,10 @@ func (c *create) startOnce(ctx context.Context) error {
 	switch {
 	case err != nil && (ctx.Err() != nil || c.panicked):
 	case err != nil:
-		c.g.exhausted(c.made.Node, c.made.Spec.Start.Template)
+		c.failedAt = time.Now()
+		c.g.blame(c.made.Node, c.made.Spec.Start.Template, c.failedAt)
 	default:
+		c.g.praise(c.made.Node, c.made.Spec.Start.Template)
 		if c.made.Warm = warm; c.made.Promised && !warm {
 			c.g.exhausted(c.made.Node, c.made.Spec.Start.Template)
 		}
@@ -84,7 +91,7 @@ func (c *create) callStart(ctx context.Context) (warm bool, err error) {
 // startContext returns the context of one Start. The first Start gets at most half of the caller's remaining time, so
 // that the other node has as much.
 func (c *create) startContext(ctx context.Context) (context.Context, context.CancelFunc) {
-	most := cmp.Or(c.g.StartTimeout, defaultStart)
+	most := c.g.startTimeout()
 	if most < 0 {
 		return ctx, func() {}
 	}
@@ -112,18 +119,18 @@ func (c *create) cleanUp(ctx context.Context, why error) error {
 // because that proposal must not arrive after the release.
 func (c *create) undo(ctx context.Context) error {
 	if p := c.unknown; p != nil {
-		_, err := c.g.send(ctx, p, orbit.ErrUnknown)
+		rev, err := c.g.send(ctx, p, orbit.ErrUnknown)
 		c.g.conclude(p.ID)
 		switch {
 		case err == nil:
-			c.committed = true
+			c.committed, c.made.Revision = true, rev
 		case rejection(err) == nil:
 			return err
 		case !c.committed:
 			return nil
 		}
 	}
-	if err := c.g.release(ctx, c.made.Capsule); !errors.Is(err, ErrNoCapsule) {
+	if err := c.g.release(ctx, c.made.Capsule, c.made.Revision); !errors.Is(err, ErrNoCapsule) {
 		return err
 	}
 	return nil
@@ -141,10 +148,12 @@ func (g *Gateway) conclude(id orbit.ProposalID) {
 	}
 }
 
-// release releases a capsule for good, wherever it is. After a refusal the capsule's record decides, because the
-// refusal does not tell: a capsule that still runs after a conflict is released again, until ctx ends.
-func (g *Gateway) release(ctx context.Context, id orbit.CapsuleID) error {
-	p := orbit.Proposal{ID: orbit.NewProposalID(), Do: []orbit.Commitment{orbit.Release{Capsule: id, Final: true}}}
+// release releases a capsule for good, wherever it is. With a revision at which the capsule was known, it leaves alone
+// one that was submitted later under the same id; 0: it releases the one that has the id now. After a refusal the
+// capsule's record decides, because the refusal does not tell: a capsule that still runs after a conflict is released
+// again, until ctx ends.
+func (g *Gateway) release(ctx context.Context, id orbit.CapsuleID, known orbit.Revision) error {
+	p := orbit.Proposal{ID: orbit.NewProposalID(), View: known, Do: []orbit.Commitment{orbit.Release{Capsule: id, Final: true}}}
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		_, err := g.send(ctx, &p, nil)
 		r := rejection(err)
@@ -158,7 +167,7 @@ func (g *Gateway) release(ctx context.Context, id orbit.CapsuleID) error {
 		switch c := state.Capsule(id); {
 		case c == nil:
 			return ErrNoCapsule
-		case c.Released():
+		case c.Released() || known > 0 && c.SubmittedAt() > known:
 			return nil
 		case !isConflict(r):
 			return err

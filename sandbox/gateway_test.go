@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -406,4 +407,34 @@ func TestGatewayReadsTelemetryFromAfar(t *testing.T) {
 	}
 	alone := &sandbox.Gateway{Ledger: f.ledger}
 	require.False(t, f.create(alone, "e").Promised)
+}
+
+// A create that fails undoes its own capsule alone, though another create may have the id by then: a client that gave up,
+// deleted the sandbox and created it again through another gateway keeps it.
+func TestGatewayUndoesItsOwnCapsuleAlone(t *testing.T) {
+	for name, fails := range map[string][]int{"in the first start": {0}, "in the second start": {1}, "in both": {0, 1}} {
+		t.Run(name, func(t *testing.T) {
+			f := newFleet(t)
+			f.host("a", 9, 5, 0)
+			f.host("b", 9, 3, 0)
+			mine, starts := f.gateway(), 0
+			var again sandbox.Created
+			mine.Start = func(_ context.Context, c sandbox.Created) (bool, error) {
+				if slices.Contains(fails, starts) {
+					other := f.gateway()
+					require.NoError(t, other.Delete(context.Background(), "one"))
+					again = f.create(other, "one")
+				}
+				starts++
+				return false, errors.New("it hangs")
+			}
+			_, err := mine.Create(context.Background(), "one", bootSpec(code))
+			require.ErrorIs(t, err, sandbox.ErrStart)
+			require.NotErrorIs(t, err, sandbox.ErrLeftBehind)
+			c := snapshot(t, f.ledger).Capsule("one")
+			require.False(t, c.Released())
+			require.Equal(t, again.Node, c.Node)
+			require.Equal(t, again.Revision, c.PlacedAt)
+		})
+	}
 }

@@ -68,6 +68,7 @@ func (g *Gateway) refresh(ctx context.Context, r *refreshing) error {
 	if g.unreported {
 		g.stats.Partitions++
 	}
+	g.loads.failing.forget(now)
 	g.loads.sync(&g.view)
 	g.recharge(g.view.State(), !g.unreported)
 	return nil

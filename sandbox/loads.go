@@ -45,6 +45,8 @@ type loads struct {
 	// Nodes by kind, and those that are cordoned.
 	kinds    [nodeKinds]int
 	cordoned map[int32]struct{}
+	// Nil in a [Warm], which starts nothing.
+	failing failing
 	// The last refusals, by class.
 	refusals map[class]refusal
 }

@@ -183,7 +183,7 @@ func (s *scan) best(c *orbit.Capsule) (*scanNode, error) {
 	for _, n := range s.nodes {
 		far := s.judge(n, spec, only, not)
 		furthest = max(furthest, far)
-		if far == fits && (best == nil || s.before(n, best, spec.Start.Template)) {
+		if far == fits && (best == nil || s.before(c, n, best)) {
 			best = n
 		}
 	}
@@ -192,9 +192,39 @@ func (s *scan) best(c *orbit.Capsule) (*scanNode, error) {
 	}[furthest]
 }
 
-func (s *scan) before(a, b *scanNode, template string) bool {
-	va, ta := a.rate(template)
-	vb, tb := b.rate(template)
+// avoids reports whether starts of the capsule have failed on a node lately, or starts of more than one other of which the most have failed.
+func (s *scan) avoids(c *orbit.Capsule, on *scanNode) bool {
+	node, specs, failed, since := on.state.Node.ID, map[*orbit.Spec]int{}, 0, s.state.Revision()
+	for other := range s.state.Capsules() {
+		for _, f := range s.state.Failures(other.ID).Nodes {
+			ago := time.Duration(s.now - f.At)
+			if f.Node != node || f.At == 0 {
+				continue
+			}
+			if other == c && ago < min(10*time.Second<<(f.Times-1), 5*time.Minute) {
+				return true
+			}
+			if ago < 5*time.Minute {
+				failed++
+				specs[other.Spec]++
+				since = min(since, f.Revision)
+			}
+		}
+	}
+	for other := range s.state.On(node) {
+		if other.PlacedAt > since {
+			failed--
+		}
+	}
+	return failed > 0 && (len(specs) > 1 || specs[c.Spec] > 1)
+}
+
+func (s *scan) before(c *orbit.Capsule, a, b *scanNode) bool {
+	if last := s.avoids(c, a); last != s.avoids(c, b) {
+		return !last
+	}
+	va, ta := a.rate(c.Spec.Start.Template)
+	vb, tb := b.rate(c.Spec.Start.Template)
 	ia, ib := a.state.Node.ID, b.state.Node.ID
 	return cmp.Or(cmp.Compare(va, vb), cmp.Compare(ta, tb), cmp.Compare(s.rank(ia), s.rank(ib)), cmp.Compare(ia, ib)) < 0
 }
@@ -384,7 +414,9 @@ func (w *warmWorld) upset() {
 		w.now = w.now.Add(time.Duration(rapid.IntRange(1, 4).Draw(t, "tens")) * 10 * time.Second)
 	case 4, 5:
 		r := orbit.Release{Capsule: orbit.CapsuleID(fmt.Sprint("c", rapid.IntRange(0, w.serial+1).Draw(t, "capsule"))), Final: rapid.Bool().Draw(t, "final")}
-		r.Stopped = !r.Final
+		if r.Stopped = !r.Final; r.Stopped && rapid.Bool().Draw(t, "says when") {
+			r.At = orbit.Instant(w.now.UnixNano())
+		}
 		w.try(r)
 	case 6:
 		w.try(orbit.RemoveNode{Node: w.id()})

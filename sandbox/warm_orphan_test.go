@@ -32,7 +32,8 @@ func TestWarmPlacesOrphanedForks(t *testing.T) {
 			fork("beside", start)
 			start.CrossHost = true
 			fork("across", start)
-			commit(t, f.ledger, orbit.Release{Capsule: "beside", Stopped: true}, orbit.Release{Capsule: "across", Stopped: true}, orbit.Release{Capsule: "parent", Stopped: true})
+			long := orbit.Instant(1) // so long ago that the host is not avoided for it
+			commit(t, f.ledger, orbit.Release{Capsule: "beside", Stopped: true, At: long}, orbit.Release{Capsule: "across", Stopped: true, At: long}, orbit.Release{Capsule: "parent", Stopped: true, At: long})
 			spec := bootSpec(code)
 			spec.Start = orbit.Start{Template: code, Parent: "parent"}
 			commit(t, f.ledger, orbit.Submit{IDs: []orbit.CapsuleID{"new"}, Spec: spec})

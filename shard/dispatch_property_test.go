@@ -180,8 +180,8 @@ func (w *world) liveOrDie() {
 }
 
 func (w *world) corrupt() {
-	key := rapid.SampledFrom([]string{"failed/", "failed-gang/", "pinned/", "pinned-gang/", "failed/unknown", "pinned/unknown", "scheduler/x", "scheduler/%zz", "group/", "group/unknown"}).Draw(w.rt, "key")
-	if c := w.any(func(*orbit.Capsule) bool { return true }); c != nil && key == "failed/" {
+	key := rapid.SampledFrom([]string{"plan/capsule/failed/", "plan/gang/failed/", "pinned/", "pinned-gang/", "plan/capsule/failed/unknown", "pinned/unknown", "scheduler/x", "scheduler/%zz", "group/", "group/unknown"}).Draw(w.rt, "key")
+	if c := w.any(func(*orbit.Capsule) bool { return true }); c != nil && key == "plan/capsule/failed/" {
 		key += string(c.ID)
 	}
 	w.try(orbit.Mark{Key: key, Value: rapid.SampledFrom([]string{"x", "1 ", "1+ ", "1 a=1,", "1 zz=1,", "1 live a"}).Draw(w.rt, "value")})
@@ -375,7 +375,7 @@ func (w *world) end() {
 	}
 	require.Zero(w.t, w.state().PendingCount(), "forgotten: %v", w.state().Pending())
 	w.settleAll()
-	for key, value := range w.state().Marks("failed") {
+	for key, value := range w.state().Marks("plan/") {
 		if _, ok := unitOfKey(key); !ok {
 			continue // the capsule has no owner
 		}

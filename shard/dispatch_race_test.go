@@ -66,7 +66,7 @@ func TestRace(t *testing.T) {
 	require.NoError(t, s.state().Verify())
 	s.live("s0")
 	s.settle(&Dispatcher{Ledger: ledger, Leases: s.leases})
-	for key := range s.state().Marks("failed") {
+	for key := range s.state().Marks("plan/") {
 		t.Errorf("mark %q is left", key)
 	}
 	replay(t, s, start)

@@ -118,18 +118,18 @@ func TestRunWakesForEverythingThatMatters(t *testing.T) {
 		time.Sleep(time.Hour)
 		wait()
 		require.Equal(t, "a", s.owner("x000"), "tried again")
-		require.NotEmpty(t, s.mark("failed/x000"))
+		require.NotEmpty(t, s.mark("plan/capsule/failed/x000"))
 		s.do(orbit.Place{Capsule: "x000", Node: "n"})
 		wait()
-		require.Empty(t, s.mark("failed/x000"))
+		require.Empty(t, s.mark("plan/capsule/failed/x000"))
 		_, err := Import(ctx, s.ledger, Submission{Submit: orbit.Submit{IDs: ids("p", 1), Spec: cpu(1)}, Schedulers: []string{"a"}})
 		require.NoError(t, err)
 		s.do(orbit.Release{Capsule: "p000", Final: true})
 		wait()
 		require.Empty(t, s.mark("pinned/p000"))
-		s.do(orbit.Mark{Key: "failed/unknown", Value: "1 a=1,"})
+		s.do(orbit.Mark{Key: "plan/capsule/failed/unknown", Value: "1 a=1,"})
 		wait()
-		require.Empty(t, s.mark("failed/unknown"))
+		require.Empty(t, s.mark("plan/capsule/failed/unknown"))
 	})
 }
 
@@ -216,14 +216,14 @@ func TestGangsStayTogether(t *testing.T) {
 	require.Equal(t, orbit.GangID("h"), rounds[0].Redispatched[0].Gang)
 	require.NotEqual(t, h, s.owner("h/r002"))
 	require.Equal(t, s.owner("h/q000"), s.owner("h/r002"))
-	require.NotEmpty(t, s.mark("failed-gang/h"))
+	require.NotEmpty(t, s.mark("plan/gang/failed/h"))
 	var all []orbit.Commitment
 	for _, id := range []orbit.CapsuleID{"h/r000", "h/r001", "h/r002", "h/q000"} {
 		all = append(all, orbit.Place{Capsule: id, Node: "n"})
 	}
 	s.do(all...)
 	s.settle(d)
-	require.Empty(t, s.mark("failed-gang/h"))
+	require.Empty(t, s.mark("plan/gang/failed/h"))
 }
 
 // TestOneThatIsTakenIsLostAlone: if a capsule changes between the read and the commit, the other assignments are
@@ -260,7 +260,7 @@ func TestATroubledLedger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
 		s.live("a")
-		s.do(orbit.Submit{IDs: ids("x", 4), Spec: cpu(1)}, orbit.Mark{Key: "failed/unknown", Value: "1 a=1,"})
+		s.do(orbit.Submit{IDs: ids("x", 4), Spec: cpu(1)}, orbit.Mark{Key: "plan/capsule/failed/unknown", Value: "1 a=1,"})
 		f := &flaky{Ledger: s.ledger, errs: []error{orbit.ErrUnavailable, orbit.ErrUnknown, errors.New("odd"), nil, orbit.ErrUnavailable}}
 		d := &Dispatcher{Ledger: f, Leases: s.leases}
 		r := d.Step(t.Context())
@@ -301,7 +301,7 @@ func TestAMarkThatIsNewAgain(t *testing.T) {
 	r := (&Dispatcher{Ledger: c, Leases: s.leases}).Step(t.Context())
 	require.Equal(t, 1, r.Conflicts)
 	require.Zero(t, r.Dropped)
-	require.NotEmpty(t, s.mark("failed/x000"))
+	require.NotEmpty(t, s.mark("plan/capsule/failed/x000"))
 }
 
 // TestWhatIsToBeLookedAtAgainIsKept: a step that fails to read the ledger does not forget the units to review.
@@ -408,7 +408,7 @@ func TestTheListIsFull(t *testing.T) {
 			}
 		}
 		require.Empty(t, s.owner("x000"), "counts as failed by all")
-		require.True(t, strings.HasPrefix(s.mark("failed/x000"), "1+ "))
+		require.True(t, strings.HasPrefix(s.mark("plan/capsule/failed/x000"), "1+ "))
 		s.do(node("n", 2))
 		require.Equal(t, 1, s.settle(d)[0].Cleared)
 		require.NotEmpty(t, s.owner("x000"))

@@ -196,7 +196,7 @@ func TestMarksOfRecordsThatAreDropped(t *testing.T) {
 	require.Nil(t, s.state().Capsule("x"))
 	s.do(orbit.Submit{Gang: &orbit.Gang{ID: "g", Roles: []orbit.Role{{Name: "r", Spec: cpu(1), Members: []orbit.CapsuleID{"y"}}}}})
 	s.settle(d)
-	for _, key := range []string{"pinned/x", "failed/x", "pinned/y", "failed/y"} {
+	for _, key := range []string{"pinned/x", "plan/capsule/failed/x", "pinned/y", "plan/capsule/failed/y"} {
 		require.Empty(t, s.mark(key), key)
 	}
 	require.Equal(t, "a", s.owner("y"))
@@ -264,7 +264,7 @@ func TestFailedByAll(t *testing.T) {
 		rounds := s.settle(d)
 		require.Equal(t, 1, rounds[0].Cleared)
 		require.Len(t, rounds[1].Dispatched, 1)
-		require.Empty(t, s.mark("failed/x000"))
+		require.Empty(t, s.mark("plan/capsule/failed/x000"))
 	})
 }
 

@@ -14,9 +14,10 @@
 //	group/NODE       the scheduler that owns the node; in strict mode each placement on the node bets on this mark
 //	leaving/NODE     the scheduler that gets the node next; the mark asks the owner to plan nothing more on the node
 //	left/NODE        the owner's answer: none of its proposals is still under way to the node
-//	failed/CAPSULE   the schedulers that could not place the capsule, and why; failed-gang/GANG for all members of a gang
 //	pinned/CAPSULE   the scheduler that the user has chosen; pinned-gang/GANG for all members of a gang
 //	scheduler/NAME   the lease of a scheduler (lease.Keeper with this prefix)
+//	plan/capsule/failed/CAPSULE   the schedulers that could not place the capsule, and why. Schedulers write it in their
+//	                              plans (orbit.PlanPrefix); plan/gang/failed/GANG for all members of a gang
 //
 // # First steps
 //

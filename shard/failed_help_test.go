@@ -153,7 +153,7 @@ func TestHelpForOneLeavesTheOthersFailures(t *testing.T) {
 	s.do(node("nc", 2), node("nb", 2))
 	r := d.Step(t.Context())
 	require.Equal(t, 1, r.Cleared)
-	list, err := parseFailures(s.mark("failed/x000"))
+	list, err := parseFailures(s.mark("plan/capsule/failed/x000"))
 	require.NoError(t, err)
 	require.Len(t, list.list, 1)
 	require.Equal(t, "a", list.list[0].Scheduler)
@@ -180,7 +180,7 @@ func TestAChangeThatTheMarkOvertook(t *testing.T) {
 		require.Equal(t, 2, d.Step(t.Context()).Cleared, "as many as there is room for")
 		s.settle(d)
 		require.Equal(t, "b", s.owner("x002"))
-		require.NotEmpty(t, s.mark("failed/x002"))
+		require.NotEmpty(t, s.mark("plan/capsule/failed/x002"))
 	}
 }
 

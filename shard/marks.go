@@ -18,9 +18,9 @@ const (
 	groupMark      markKind = "group/"
 	leavingMark    markKind = "leaving/"
 	leftMark       markKind = "left/"
-	failedMark     markKind = "failed/"
+	failedMark     markKind = orbit.PlanPrefix + "capsule/failed/" // schedulers write it in their plans
 	pinnedMark     markKind = "pinned/"
-	failedGangMark markKind = "failed-gang/"
+	failedGangMark markKind = orbit.PlanPrefix + "gang/failed/"
 	pinnedGangMark markKind = "pinned-gang/"
 )
 

@@ -121,7 +121,7 @@ func TestPartitionLedgerNominations(t *testing.T) {
 	err := nominate("n00", "n02")
 	require.ErrorIs(t, err, orbit.ErrInfeasible)
 	assert.ErrorContains(t, err, `node "n02" is not in the group of scheduler "a"`)
-	require.NoError(t, nominate("n00", "n01"))
+	require.NoError(t, nominate("n00"))
 	look(true)
 	commit(t, ledger, orbit.Place{Capsule: "big", Node: "n01"})
 	look(false)

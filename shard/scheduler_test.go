@@ -150,7 +150,7 @@ func TestGivingBack(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, s.owner("x000"))
 	require.Equal(t, "a/b", s.owner("x001"))
-	list, err := parseFailures(s.mark("failed/x000"))
+	list, err := parseFailures(s.mark("plan/capsule/failed/x000"))
 	require.NoError(t, err)
 	require.Len(t, list.list, 1)
 	require.Equal(t, orbit.Revision(1), list.list[0].View)
@@ -244,7 +244,7 @@ func TestGangsGoBackAsAWhole(t *testing.T) {
 
 func TestWhatCannotBeMarkedStays(t *testing.T) {
 	s := newStage(t)
-	long := orbit.CapsuleID(strings.Repeat("x", 247))
+	long := orbit.CapsuleID(strings.Repeat("x", 253-len(failedMark)+1))
 	s.do(orbit.Submit{IDs: []orbit.CapsuleID{long, long[1:]}, Spec: cpu(1), Owner: "a"})
 	plan, err := s.plan(&Scheduler{Name: "a", Navigator: says(&orbit.NoFit{})}, long, long[1:])
 	require.NoError(t, err)
@@ -257,16 +257,16 @@ func TestWhatCannotBeMarkedStays(t *testing.T) {
 func TestACorruptMarkIsWrittenAnew(t *testing.T) {
 	s := newStage(t)
 	s.live("a", "b")
-	s.do(orbit.Submit{IDs: ids("x", 1), Spec: cpu(1), Owner: "a"}, orbit.Mark{Key: "failed/x000", Value: "garbage"})
+	s.do(orbit.Submit{IDs: ids("x", 1), Spec: cpu(1), Owner: "a"}, orbit.Mark{Key: "plan/capsule/failed/x000", Value: "garbage"})
 	d := &Dispatcher{Ledger: s.ledger, Leases: s.leases}
 	r := d.Step(t.Context())
 	require.Len(t, r.Errors, 1)
 	var what *Error
 	require.ErrorAs(t, r.Errors[0], &what)
-	require.Equal(t, "failed/x000", what.Key)
+	require.Equal(t, "plan/capsule/failed/x000", what.Key)
 	require.Empty(t, d.Step(t.Context()).Errors, "once")
 	s.giveBack("a", "x000")
-	_, err := parseFailures(s.mark("failed/x000"))
+	_, err := parseFailures(s.mark("plan/capsule/failed/x000"))
 	require.NoError(t, err)
 	s.settle(d)
 	require.Equal(t, "b", s.owner("x000"))

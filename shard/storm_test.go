@@ -230,7 +230,7 @@ func runStorm(t *testing.T, s *storm) {
 	s.users(scale.Of(200, 500))
 	if !assert.Eventually(t, func() bool { return s.state().PendingCount() == 0 }, 5*time.Minute, 5*time.Millisecond, "forgotten") {
 		for _, c := range s.state().Pending() {
-			t.Logf("%q of gang %q owner %q failed %q %q", c.ID, c.Gang(), c.Owner(), s.mark("failed/"+string(c.ID)), s.mark("failed-gang/"+string(c.Gang())))
+			t.Logf("%q of gang %q owner %q failed %q %q", c.ID, c.Gang(), c.Owner(), s.mark("plan/capsule/failed/"+string(c.ID)), s.mark("plan/gang/failed/"+string(c.Gang())))
 		}
 		t.FailNow()
 	}
@@ -269,7 +269,7 @@ func (s *storm) atRest(names []string) bool {
 			return false
 		}
 	}
-	for range state.Marks("failed") {
+	for range state.Marks("plan/") {
 		return false
 	}
 	return true

@@ -136,13 +136,9 @@ func (f *adder) addIn(k *kind, in []InDomain) *Fix {
 		return nil
 	}
 	r := emptied(k.like, f.id)
+	own := r.node.Clone()
+	r.node = &own
 	fix := &Fix{Node: f.id, Add: r.node, Like: k.like.Node.ID}
-	if moved != 0 {
-		r.node.Labels = maps.Clone(r.node.Labels)
-		if r.node.Labels == nil {
-			r.node.Labels = map[string]string{}
-		}
-	}
 	for _, d := range in {
 		if d.Domain == "" {
 			continue

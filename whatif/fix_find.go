@@ -194,7 +194,7 @@ func (a *asker) change(of *found) *Fix {
 	if of.set.has(int(Lost)) || of.set.has(int(Tainted)) || of.set.has(int(Ruled)) { // taints and rules are deliberate, so no fix overrides them
 		return nil
 	}
-	f.Spec, f.devices = &spec, r.pick(&spec.Devices)
+	f.Spec, f.devices = spec.Clone(), r.pick(&spec.Devices)
 	return f
 }
 

@@ -18,13 +18,16 @@ import (
 type GangExplanation struct {
 	// Gang is the gang.
 	Gang *orbit.Gang
-	// Wants is how many members have to be placed at once: the sum of the minimums of all roles, less the placed
-	// members.
+	// Wants is how many members have to be placed: the sum of the minimums of all roles, less the placed members. If the
+	// gang does not run, they have to be placed at once.
 	Wants int
+	// Broken is how many members each role lacks, by its name, if the gang runs below its minimum; nil: it does not
+	// ([orbit.GangState.Shortfall]).
+	Broken map[string]int
 	// Domains are the topology domains of the gang's levels; those in which the most members fit come first. For a gang
 	// without levels, or one that is Loose, all nodes together are one more domain, without a level.
 	Domains []DomainFit
-	// Specs have, for each spec of the gang in the order of the roles, the nodes on which one more member fits, and the
+	// Specs have, for each spec of the roles with members left, the nodes on which one more member fits, and the
 	// reasons against the others, as [Count] returns them.
 	Specs []*Explanation
 	// Fixes are alternative changes; after each single one the gang fits. Those that leave the gang's request as it is
@@ -65,11 +68,11 @@ func ExplainGang(ctx context.Context, state *orbit.State, id orbit.GangID) (*Gan
 	if g == nil {
 		return nil, fmt.Errorf("whatif: there is no gang %q in the state; submit it, or ask about one that is there", id)
 	}
-	e := &GangExplanation{Gang: g.Gang}
+	e := &GangExplanation{Gang: g.Gang, Broken: g.Shortfall()}
 	var roles []int
 	for i := range g.Gang.Roles {
 		roles = append(roles, i)
-		e.Wants += lacking(g, g.Gang, i)
+		e.Wants += g.Lacks(i)
 	}
 	slices.SortStableFunc(roles, func(x, y int) int { return largerFirst(g.Gang.Roles[x].Spec, g.Gang.Roles[y].Spec) })
 	draft, err := draftAt(ctx, state)
@@ -82,7 +85,7 @@ func ExplainGang(ctx context.Context, state *orbit.State, id orbit.GangID) (*Gan
 		defer draft.Rollback(start)
 		d := DomainFit{Level: level, Domain: domain}
 		for _, role := range roles {
-			if err := d.fill(ctx, draft, engine, &g.Gang.Roles[role], lacking(g, g.Gang, role)); err != nil {
+			if err := d.fill(ctx, draft, engine, &g.Gang.Roles[role], g.Lacks(role)); err != nil {
 				return err
 			}
 			if d.Why != nil {
@@ -120,7 +123,7 @@ func ExplainGang(ctx context.Context, state *orbit.State, id orbit.GangID) (*Gan
 func (e *GangExplanation) countSpecs(state *orbit.State, g *orbit.GangState) error {
 	for i := range g.Gang.Roles {
 		spec := g.Gang.Roles[i].Spec
-		if slices.ContainsFunc(e.Specs, func(known *Explanation) bool { return known.Spec == spec }) {
+		if g.Left(i) == 0 || slices.ContainsFunc(e.Specs, func(known *Explanation) bool { return known.Spec == spec }) {
 			continue
 		}
 		a, err := newAsker(state, spec)
@@ -206,7 +209,15 @@ func domainsOf(state *orbit.State, g *orbit.GangState, level string) []string {
 // String prints the explanation for an operator.
 func (e *GangExplanation) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "gang %q needs %d members placed at once", e.Gang.ID, e.Wants)
+	if e.Broken == nil {
+		fmt.Fprintf(&b, "gang %q needs %d members placed at once", e.Gang.ID, e.Wants)
+	} else {
+		var lacks []string
+		for _, role := range slices.Sorted(maps.Keys(e.Broken)) {
+			lacks = append(lacks, fmt.Sprintf("%d of role %q", e.Broken[role], role))
+		}
+		fmt.Fprintf(&b, "gang %q runs below its minimum: it lacks %s", e.Gang.ID, strings.Join(lacks, ", "))
+	}
 	list(&b, e.Domains, func(d DomainFit) string {
 		where := "all nodes"
 		if d.Level != "" {

@@ -3,7 +3,6 @@ package whatif
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"sort"
 
@@ -53,7 +52,8 @@ func (a *gangAsker) add(p *gangPlace, best *GangFix) *GangFix {
 		}
 		f.before = join[:n]
 		for _, do := range f.before {
-			node := do.(orbit.PutNode).Node
+			put := do.(orbit.PutNode)
+			node := put.Node.Clone()
 			f.Add = append(f.Add, &node)
 		}
 		return f
@@ -100,11 +100,8 @@ func (a *gangAsker) kinds(p *gangPlace) (out []*orbit.NodeState) {
 func (p *gangPlace) emptied(like *orbit.NodeState, id orbit.NodeID) room {
 	r := emptied(like, id)
 	if p.level != "" {
-		labels := maps.Clone(r.node.Labels)
-		if labels == nil {
-			labels = map[string]string{}
-		}
-		labels[p.level], r.node.Labels = p.domain, labels
+		node := r.node.Clone()
+		node.Labels[p.level], r.node = p.domain, &node
 	}
 	return r
 }

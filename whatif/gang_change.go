@@ -124,9 +124,11 @@ func (a *gangAsker) evict(p *gangPlace, best *GangFix) *GangFix {
 	}
 	f := &GangFix{}
 	serves := func(leave []orbit.Commitment) bool {
-		f.Evict, f.evicts = nil, leave
+		f.Evict, f.evicts, f.giveWay = nil, leave, false
 		for _, do := range leave {
-			f.Evict = append(f.Evict, do.(orbit.Evict).Capsule)
+			v := a.state.Capsule(do.(orbit.Evict).Capsule)
+			f.Evict = append(f.Evict, v.ID)
+			f.giveWay = f.giveWay || a.state.Precedes(a.gang.Gang.ID, v.Gang())
 		}
 		return a.around(p, f, func(q *gangPlace) []orbit.Commitment {
 			return a.seat(a.draft, q.nodes, a.needs, func() (err error) {

@@ -86,19 +86,18 @@ func (c gangCut) find(p *gangPlace, best *GangFix) *GangFix {
 
 // by returns the fix that reduces the request by an amount; nil: the gang does not fit then.
 func (c gangCut) by(p *gangPlace, amount int64) *GangFix {
-	gang := *c.gang.Gang
-	gang.Roles = slices.Clone(gang.Roles)
+	gang := c.gang.Gang.Clone()
 	role := &gang.Roles[c.role]
-	spec := *role.Spec
-	role.Spec = &spec
-	f := &GangFix{Role: role.Name, Gang: &gang}
+	spec := role.Spec.Clone()
+	role.Spec = spec
+	f := &GangFix{Role: role.Name, Gang: gang}
 	c.change(f, role, amount)
 	shared, err := spec.Share()
 	if err != nil {
 		return nil
 	}
 	role.Spec = shared
-	needs, ok := needsOf(c.state, c.gang, &gang)
+	needs, ok := needsOf(c.state, c.gang, gang)
 	if !ok {
 		return nil
 	}
@@ -112,6 +111,6 @@ func (c gangCut) by(p *gangPlace, amount int64) *GangFix {
 			f.before = append(f.before, orbit.Release{Capsule: id, Final: true})
 		}
 	}
-	f.before = append(f.before, orbit.Submit{Gang: &gang, Owner: like.Owner(), At: like.SubmitTime(), Labels: like.Labels()})
+	f.before = append(f.before, orbit.Submit{Gang: gang, Owner: like.Owner(), At: like.SubmitTime(), Labels: like.Labels()})
 	return f
 }

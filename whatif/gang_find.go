@@ -93,9 +93,11 @@ func needsOf(state *orbit.State, g *orbit.GangState, as *orbit.Gang) (needs [][]
 	return needs, true
 }
 
-// lacking returns by how many placed members a role is below its minimum.
+// lacking returns by how many placed members a role is below its minimum. As is the gang with the roles to use.
 func lacking(g *orbit.GangState, as *orbit.Gang, role int) int {
-	return max(0, wanted(&as.Roles[role])-g.Placed[role])
+	used := *g
+	used.Gang = as
+	return used.Lacks(role)
 }
 
 // fixes returns the fixes in these domains; those that leave the request as it is come first. It returns none if the

@@ -34,8 +34,8 @@ type GangFix struct {
 	Await []orbit.Hold
 	// Until is when the last hold in Await ends; zero: there are none.
 	Until time.Time
-	// Evict are the victims that must be evicted. The ledger allows it: they have a lower priority, and no disruption
-	// budget and no gang is broken.
+	// Evict are the victims that must be evicted. The ledger allows it: they have a lower priority, or are in a broken gang
+	// that gives way to this one ([orbit.State.Precedes]), and no disruption budget and no gang is broken by it.
 	Evict []orbit.CapsuleID
 	// Add are empty nodes that have to join in Domain. Each is a copy of the node Like, except for its id and the label
 	// Level.
@@ -49,6 +49,9 @@ type GangFix struct {
 	New bool
 	// Gang is the gang after the fix: the one that was explained, unless its request changes.
 	Gang *orbit.Gang
+
+	// Some victims give way although they do not have a lower priority.
+	giveWay bool
 
 	before []orbit.Commitment
 	evicts []orbit.Commitment
@@ -76,6 +79,10 @@ func (f *GangFix) String() string {
 		if len(f.Await) == 1 {
 			text = fmt.Sprintf("wait for hold %q until %s", f.Await[0].ID, f.Until.UTC().Format(time.RFC3339))
 		}
+	case f.giveWay && len(f.Evict) == 1:
+		text = fmt.Sprintf("evict %q, whose gang runs below its minimum too and comes after it", f.Evict[0])
+	case f.giveWay:
+		text = fmt.Sprintf("evict %d capsules of gangs that run below their minimums too and come after it, %q among them", len(f.Evict), f.Evict[0])
 	case len(f.Evict) == 1:
 		text = fmt.Sprintf("evict %q, which has a lower priority", f.Evict[0])
 	case len(f.Evict) > 1:

@@ -529,3 +529,64 @@ func TestGangFixesOfTwoRoles(t *testing.T) {
 		})
 	}
 }
+
+// Of a gang that runs below its minimum the explanation says so, and what it lacks; members that have ended are neither
+// wanted nor missed.
+func TestExplainBrokenGang(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	for i := range 3 {
+		commit(t, l, orbit.PutNode{Node: orbit.Node{ID: orbit.NodeID(fmt.Sprint("n", i)), Capacity: orbit.Resources{orbit.CPU: 4}, Labels: map[string]string{"rack": "r"}}})
+	}
+	gangOf(t, l, gangSpec(4, 0), 3, 0)
+	commit(t, l, orbit.Place{Capsule: "w0", Node: "n0"}, orbit.Place{Capsule: "w1", Node: "n1"}, orbit.Place{Capsule: "w2", Node: "n2"})
+	explain := func() *whatif.GangExplanation {
+		e, err := whatif.ExplainGang(t.Context(), snapshot(t, l), "g")
+		require.NoError(t, err)
+		return e
+	}
+	require.Zero(t, explain().Wants)
+	require.Nil(t, explain().Broken)
+	commit(t, l, orbit.Release{Capsule: "w0", Final: true})
+	require.Zero(t, explain().Wants)
+	commit(t, l, orbit.Release{Capsule: "w1", Stopped: true})
+	e := explain()
+	require.Equal(t, map[string]int{"worker": 1}, e.Broken)
+	require.Equal(t, 1, e.Wants)
+	require.Contains(t, e.String(), `gang "g" runs below its minimum: it lacks 1 of role "worker"`)
+	require.Contains(t, e.String(), "rack r: all 1 fit")
+	commit(t, l, orbit.Release{Capsule: "w2", Stopped: true})
+	e = explain()
+	require.Nil(t, e.Broken)
+	require.Equal(t, 2, e.Wants)
+	require.Contains(t, e.String(), `gang "g" needs 2 members placed at once`)
+	require.Contains(t, e.String(), "rack r: all 2 fit")
+}
+
+// A broken gang that holds what another one lacks gives way to it, if it comes after it. The fix says so, and commits.
+func TestExplainBrokenGangThatReplacesAnother(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	for i := range 4 {
+		commit(t, l, orbit.PutNode{Node: orbit.Node{ID: orbit.NodeID(fmt.Sprint("n", i)), Capacity: orbit.Resources{orbit.CPU: 4}}})
+	}
+	gone := map[orbit.CapsuleID]orbit.NodeID{}
+	for i, id := range []string{"a", "b"} {
+		members, first := []orbit.CapsuleID{orbit.CapsuleID(id + "0"), orbit.CapsuleID(id + "1")}, 2*i
+		commit(t, l, orbit.Submit{Gang: &orbit.Gang{ID: orbit.GangID(id), Roles: []orbit.Role{{Name: "w", Spec: gangSpec(4, 0), Members: members}}}})
+		commit(t, l, orbit.Place{Capsule: members[0], Node: orbit.NodeID(fmt.Sprint("n", first))}, orbit.Place{Capsule: members[1], Node: orbit.NodeID(fmt.Sprint("n", first+1))})
+		gone[members[1]] = orbit.NodeID(fmt.Sprint("n", first+1))
+	}
+	for c, n := range gone {
+		commit(t, l, orbit.Release{Capsule: c, Stopped: true})
+		commit(t, l, orbit.RemoveNode{Node: n})
+	}
+	for gang, victim := range map[orbit.GangID]string{"a": "b0", "b": ""} {
+		s := snapshot(t, l)
+		e, err := whatif.ExplainGang(t.Context(), s, gang)
+		require.NoError(t, err)
+		text := fmt.Sprintf("evict %q, whose gang runs below its minimum too and comes after it", victim)
+		require.Equal(t, victim != "", strings.Contains(e.String(), text), "%s", e)
+		for _, f := range e.Fixes {
+			require.NoError(t, s.Check(f.Proposal()))
+		}
+	}
+}

@@ -148,7 +148,7 @@ func (w *World) release(ctx context.Context, r orbit.Release) {
 		delete(w.open, c.ID)
 	case !c.Placed():
 	case r.Stopped:
-		w.do(ctx, orbit.Release{Capsule: c.ID, Stopped: true})
+		w.do(ctx, orbit.Release{Capsule: c.ID, Stopped: true, At: r.At})
 	case r.From == "" || r.From == c.Node:
 		if n := w.state(ctx).Node(c.Node); n.Node.State == orbit.Cordoned {
 			w.do(ctx, orbit.Release{Capsule: c.ID, From: c.Node})

@@ -60,7 +60,7 @@ func event(t *rapid.T, l *orbit.MemoryLedger, i int) {
 	capsules := slices.SortedFunc(s.Capsules(), func(a, b *orbit.Capsule) int { return int(a.Submitted) - int(b.Submitted) })
 	capsules = slices.DeleteFunc(capsules, (*orbit.Capsule).Released)
 	try := func(do ...orbit.Commitment) { _, _ = l.Propose(context.Background(), orbit.Proposal{Do: do}) }
-	switch rapid.IntRange(0, 9).Draw(t, "event") {
+	switch rapid.IntRange(0, 10).Draw(t, "event") {
 	case 0, 1, 2:
 		try(submit(10*i, 10*i+rapid.IntRange(1, 5).Draw(t, "capsules"), wants(rapid.Int64Range(1, 3).Draw(t, "cpu"), 0)))
 	case 3, 4:
@@ -80,6 +80,12 @@ func event(t *rapid.T, l *orbit.MemoryLedger, i int) {
 		n := *node.Node
 		n.Cordon(n.State == orbit.Ready)
 		try(orbit.PutNode{Node: n})
+	case 10: // it fails for the first time; long ago, or by a clock that is ahead, so that the node is avoided until the test has ended
+		at := rapid.SampledFrom([]time.Time{time.Unix(1, 0), time.Now().Add(4 * time.Minute)}).Draw(t, "at")
+		failed := func(c *orbit.Capsule) bool { return c.Pending() || s.Failures(c.ID).Attempts > 0 }
+		if capsules = slices.DeleteFunc(capsules, failed); len(capsules) > 0 {
+			try(orbit.Release{Capsule: rapid.SampledFrom(capsules).Draw(t, "capsule").ID, Stopped: true, At: orbit.Instant(at.UnixNano())})
+		}
 	case 7:
 		try(orbit.PutBudget{Budget: orbit.Budget{ID: "b", Group: "g", Expected: i}}, orbit.Mark{Key: "k", Value: "v"})
 	case 8:

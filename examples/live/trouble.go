@@ -133,7 +133,7 @@ func (c *cluster) loseZone(ctx context.Context, zone string) error {
 	for rack := range racks {
 		var do []orbit.Commitment
 		for i := range perRack {
-			n := *s.Node(nodeID(zone, rack, i)).Node
+			n := s.Node(nodeID(zone, rack, i)).Node.Clone()
 			n.State = orbit.Lost
 			do = append(do, orbit.PutNode{Node: n})
 		}
@@ -183,7 +183,7 @@ func (c *cluster) setRack(ctx context.Context, zone string, rack int, to orbit.C
 	}
 	var do []orbit.Commitment
 	for i := range perRack {
-		n := *s.Node(nodeID(zone, rack, i)).Node
+		n := s.Node(nodeID(zone, rack, i)).Node.Clone()
 		n.State = to
 		do = append(do, orbit.PutNode{Node: n})
 	}

@@ -152,7 +152,7 @@ func (w *world) happens(round int) {
 
 // reclaim declares a spot node lost, which returns all capsules on it to pending, and puts an empty node in its place.
 func (w *world) reclaim(id orbit.NodeID) {
-	n := *w.state().Node(id).Node
+	n := w.state().Node(id).Node.Clone()
 	n.State = orbit.Lost
 	do := []orbit.Commitment{orbit.PutNode{Node: n}}
 	for c := range w.state().On(id) {
@@ -187,7 +187,7 @@ func (w *world) act() {
 	all.Wait()
 	for _, id := range emptied {
 		if w.rebooting[id] {
-			n := *w.state().Node(id).Node
+			n := w.state().Node(id).Node.Clone()
 			n.Cordon(false)
 			w.propose(orbit.PutNode{Node: n})
 			delete(w.rebooting, id)

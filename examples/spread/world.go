@@ -141,7 +141,7 @@ func (w *world) failRack(s site) {
 		var do []orbit.Commitment
 		released := 0
 		for i := range w.perRack {
-			n := *state.Node(s.node(i).ID).Node
+			n := state.Node(s.node(i).ID).Node.Clone()
 			if n.State != orbit.Lost {
 				n.State = orbit.Lost
 				do = append(do, orbit.PutNode{Node: n})

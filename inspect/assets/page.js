@@ -252,6 +252,14 @@ function showQueue(q) {
   }));
   if (focused) document.querySelector(`[data-explain="${CSS.escape(focused)}"]`)?.focus();
   byId("queue-more").textContent = q.pending === 0 ? "nothing waits" : q.more ? `and ${count(q.more)} more kinds of work` : "";
+  showBlocked(q.blocked, q.moreBlocked);
+}
+
+// showBlocked lists what is placed and may not begin, because something that has left has not stopped.
+function showBlocked(list, more) {
+  if (!list.length) return byId("blocked").replaceChildren();
+  const rows = list.map((b) => make("tr", {}, make("td", {}, b.capsule, b.gang ? make("small", {}, "gang " + b.gang) : ""), make("td", {}, make("button", { type: "button", onclick: () => showNode(b.node) }, b.node)), make("td", {}, `until ${b.for === b.capsule ? "it" : b.for} stops`, b.on === b.node ? "" : make("small", {}, "on " + b.on)), make("td", { "data-since": b.since || 0 }, since(b.since))));
+  byId("blocked").replaceChildren(make("h3", {}, "Placed, and waits to begin"), make("table", {}, make("tbody", {}, ...rows)), more ? make("p", { className: "more" }, `and ${count(more)} more`) : "");
 }
 
 setInterval(() => {
@@ -323,6 +331,7 @@ function explain(key, name) {
   open("why " + name + " waits", "explain?" + key, (e) => {
     if (!e.nodes) return [make("pre", { "data-explained": "" }, e.text)];
     const parts = [make("p", { "data-explained": "" }, e.fits ? `It fits on ${count(e.fits)} of ${count(e.nodes)} nodes now, at revision ${count(e.revision)}: an engine that passes will place it, unless its navigator has reasons of its own.` : `It fits on none of ${count(e.nodes)} nodes, at revision ${count(e.revision)}.`)];
+    if (e.failures) parts.push(make("p", {}, e.failures));
     if (e.why) parts.push(make("h3", {}, "What is in the way"));
     for (const w of e.why || []) parts.push(make("div", { className: "reasons" }, `${count(w.nodes)} nodes: ${w.reasons.join(", ")}. `, make("button", { type: "button", onclick: () => showNode(w.example) }, w.example)));
     if (e.fixes) parts.push(make("h3", {}, "What would help, the smallest change first"));

@@ -148,6 +148,7 @@ func (k Key) With(o Key) Key {
 	switch {
 	case o.Count == 0:
 	case k.Highest < o.Highest: // the sum and the count of k hold only for finds with the highest priority of k
+		o.Last = k.Last
 		k = o
 	case k.Highest > o.Highest:
 		k.Sum, k.Count = max(k.Sum, o.Sum+Weight(k.Priority())), max(k.Count, o.Count+1)

@@ -32,7 +32,7 @@ type gangHere struct {
 	here, away []*orbit.Capsule
 	// All placed members, on any node; nil: the gang may not be evicted whole.
 	all []*orbit.Capsule
-	// The priority of the highest role of the gang.
+	// The priority of the highest role of the gang that has members left.
 	highest int32
 }
 
@@ -43,13 +43,12 @@ func (s *Search) gang(id orbit.GangID) *gangHere {
 			return &s.gangs[i]
 		}
 	}
-	g := gangHere{state: s.state.Gang(id), highest: math.MinInt32}
+	g := gangHere{state: s.state.Gang(id)}
+	_, g.highest = g.state.Priorities()
 	g.surplus = make([]int, len(g.state.Gang.Roles))
 	whole := true
 	for i := range g.state.Gang.Roles {
-		role := &g.state.Gang.Roles[i]
-		g.highest = max(g.highest, role.Spec.Priority)
-		for _, member := range role.Members {
+		for _, member := range g.state.Gang.Roles[i].Members {
 			c := s.state.Capsule(member)
 			if c == nil || c.Gang() != id || !c.Placed() {
 				continue
@@ -62,9 +61,9 @@ func (s *Search) gang(id orbit.GangID) *gangHere {
 			}
 			g.all = append(g.all, c)
 		}
-		g.surplus[i] -= least(role)
+		g.surplus[i] -= g.state.Minimum(i)
 	}
-	if !whole || g.highest >= s.ceiling {
+	if !whole || g.highest >= s.ceiling && (s.Lower || !s.state.Precedes(s.of.Gang(), id)) {
 		g.all = nil
 	}
 	if slices.Min(g.surplus) < 0 { // a gang that is below a minimum already can only be evicted whole
@@ -73,9 +72,6 @@ func (s *Search) gang(id orbit.GangID) *gangHere {
 	s.gangs = append(s.gangs, g)
 	return &s.gangs[len(s.gangs)-1]
 }
-
-// least returns the minimum of a role: how many members have to run if any does. Without a Min it is all of them.
-func least(r *orbit.Role) int { return cmp.Or(r.Min, len(r.Members)) }
 
 // single makes a unit of each capsule that may leave alone. Of a gang these are the members beyond the minimums of its
 // roles. It reports false if a member that has to leave is not among them.
@@ -237,7 +233,7 @@ func (s *Search) stay(u *unit, r *room) (leave []*orbit.Capsule, whole bool) {
 		for _, v := range leave {
 			remain -= btoi(slices.Contains(role.Members, v.ID))
 		}
-		if remain < least(role) {
+		if remain < u.gang.state.Minimum(i) {
 			for _, v := range back {
 				r.take(v, -1)
 			}

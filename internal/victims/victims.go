@@ -24,6 +24,9 @@ import (
 type Search struct {
 	// Gentle forbids to evict whole gangs.
 	Gentle bool
+	// Lower forbids to evict broken gangs that are not of lower priority. The ledger allows that only for all members that
+	// a gang lacks together.
+	Lower bool
 	// Pick chooses the devices for the capsule on a node that has room for it; nil: [orbit.NodeState.PickDevices].
 	Pick func(*orbit.NodeState, *orbit.Spec) orbit.DeviceSet
 	// Refusal is the refusal by which the draft has kept a victim on its node because of a budget, since Begin; nil:
@@ -57,6 +60,8 @@ type Search struct {
 
 // Key says how good the victims on a node are: the lowest key is the best.
 type Key struct {
+	// Last says that the capsule should rather not start on the node ([orbit.Draft.Avoids]): all other nodes come first.
+	Last bool
 	// Refused counts the capsules that would have been victims, but that the draft refused to evict; other capsules are
 	// victims instead.
 	Refused int
@@ -71,10 +76,12 @@ type Key struct {
 	Start int64
 }
 
-// Compare orders keys: the fewest refused first, then the lowest Highest, the least Sum, the fewest victims, and the
-// latest Start.
+// Compare orders keys: nodes that are not Last first, then the fewest refused, then the lowest Highest, the least Sum,
+// the fewest victims, and the latest Start.
 func (k *Key) Compare(o *Key) int {
 	switch {
+	case k.Last != o.Last:
+		return btoi(k.Last) - btoi(o.Last)
 	case k.Refused != o.Refused:
 		return cmp.Compare(k.Refused, o.Refused)
 	case k.Highest != o.Highest:
@@ -134,14 +141,13 @@ func (s *Search) Begin(draft *orbit.Draft, c *orbit.Capsule) {
 }
 
 // Ceiling returns the lowest priority that is safe from eviction for this capsule: only capsules below it may be
-// victims. It is the priority of the capsule itself, or the lowest of its gang's roles. If the truce of the ledger's
+// victims. It is the priority of the capsule itself, or the lowest of its gang's roles with members left. If the truce of the ledger's
 // limits covers that priority, the ceiling is at most TruceFrom.
 func Ceiling(state *orbit.State, c *orbit.Capsule) int32 {
 	priority := c.Spec.Priority
 	if g := state.Gang(c.Gang()); g != nil {
-		for i := range g.Gang.Roles {
-			priority = min(priority, g.Gang.Roles[i].Spec.Priority)
-		}
+		lowest, _ := g.Priorities()
+		priority = min(priority, lowest)
 	}
 	if l := state.Limits(); priority <= l.TruceTo {
 		priority = min(priority, l.TruceFrom)
@@ -181,7 +187,7 @@ func (s *Search) on(n *orbit.NodeState) (f Found, ok bool) {
 			return f, false
 		}
 	}
-	f.Node, f.Refused = n, len(s.kept)
+	f.Node, f.Last, f.Refused = n, s.draft.Avoids(n, s.spec), len(s.kept)
 	return f, true
 }
 
@@ -217,7 +223,7 @@ func (s *Search) gather(n *orbit.NodeState) (volatile bool) {
 // mayLeave reports whether a capsule may be a victim, as far as that is known without asking the draft. If it may not,
 // later says that it may once its protection has ended, which is no change of a node.
 func (s *Search) mayLeave(v *orbit.Capsule) (may, later bool) {
-	if v.Spec.Priority >= s.ceiling {
+	if v.Spec.Priority >= s.ceiling && !s.replaces(v) {
 		return false, false
 	}
 	if s.state.Protected(v.ID) > 0 {
@@ -225,6 +231,12 @@ func (s *Search) mayLeave(v *orbit.Capsule) (may, later bool) {
 	}
 	return !s.kept[v.ID] && (v.Gang() == "" || v.Gang() != s.of.Gang()) && !s.draft.Uses(v.ID) &&
 		(s.spec.Near.Group == "" || v.Spec.Group != s.spec.Near.Group), false
+}
+
+// replaces reports whether a capsule is a member of a broken gang that the gang of the search precedes, and so may evict
+// whole, whatever its priority.
+func (s *Search) replaces(v *orbit.Capsule) bool {
+	return !s.Lower && v.Gang() != "" && s.of.Gang() != "" && s.state.Precedes(s.of.Gang(), v.Gang())
 }
 
 // add counts one more victim, with this priority for Highest.

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/orbitsched/orbit"
@@ -88,7 +89,10 @@ type auditCapsule struct {
 
 type auditGang struct {
 	*orbit.Gang
-	placed []int
+	// How many members of each role are placed, and how many have ended.
+	placed, done []int
+	// The number of gangs that were submitted before.
+	order int
 }
 
 func newAudit(c *course) *audit {
@@ -305,8 +309,34 @@ func (a *audit) whole(g *auditGang, rev orbit.Revision) {
 	}
 }
 
+// left returns how many members of a role have not ended.
+func (g *auditGang) left(role int) int { return len(g.Roles[role].Members) - g.done[role] }
+
 // least returns how many members of a role the gang's first placement must have.
-func (g *auditGang) least(role int) int { return cmp.Or(g.Roles[role].Min, len(g.Roles[role].Members)) }
+func (g *auditGang) least(role int) int {
+	return min(g.left(role), cmp.Or(g.Roles[role].Min, len(g.Roles[role].Members)))
+}
+
+// priorities returns the lowest and the highest priority of the roles with members that have not ended.
+func (g *auditGang) priorities() (lowest, highest int32) {
+	lowest, highest = math.MaxInt32, math.MinInt32
+	for i := range g.Roles {
+		if g.left(i) > 0 {
+			lowest, highest = min(lowest, g.Roles[i].Spec.Priority), max(highest, g.Roles[i].Spec.Priority)
+		}
+	}
+	return lowest, highest
+}
+
+// broken reports whether members run, and too few of some role.
+func (g *auditGang) broken() bool { return !g.empty() && g.short() }
+
+// precedes reports whether a broken gang comes before another one.
+func (g *auditGang) precedes(o *auditGang) bool {
+	mine, _ := g.priorities()
+	other, _ := o.priorities()
+	return g.broken() && o.broken() && (mine > other || mine == other && g.order < o.order)
+}
 
 // afterStep follows the history. After every Check steps with commits it also compares the ledger's state with the
 // books.

@@ -62,7 +62,7 @@ func (a *audit) submit(do *orbit.Submit) {
 	if do.Gang == nil {
 		return
 	}
-	g := &auditGang{do.Gang, make([]int, len(do.Gang.Roles))}
+	g := &auditGang{do.Gang, make([]int, len(do.Gang.Roles)), make([]int, len(do.Gang.Roles)), len(a.gangs)}
 	a.gangs[do.Gang.ID] = g
 	for i, role := range do.Gang.Roles {
 		for _, id := range role.Members {
@@ -157,6 +157,9 @@ func (a *audit) release(p *asked, do *orbit.Release, rev orbit.Revision) {
 	}
 	m.node, m.ended = "", do.Final
 	if m.ended {
+		if m.gang != nil {
+			m.gang.done[m.role]++
+		}
 		a.endNomination(m)
 		if t := a.jobOf[m.id]; t != nil && t.Again {
 			a.world.again(t)

@@ -55,7 +55,7 @@ func roomsOf(state *orbit.State) (rooms []room) {
 		r := &rooms[at[h.Node]]
 		hold := orbit.Spec{Envelope: orbit.Envelope{Reservation: h.Room}, Devices: orbit.DeviceRequest{Milli: h.Milli}}
 		r.take(&hold, h.Devices)
-		r.claimed = r.claimed || strings.HasPrefix(string(h.ID), "anchor/")
+		r.claimed = r.claimed || strings.HasPrefix(string(h.ID), "plan/anchor/")
 	}
 	return rooms
 }

@@ -31,6 +31,7 @@ type leaver struct {
 	orbit.Evict // only Capsule and From are set if it is released
 	devices     orbit.DeviceSet
 	ready       bool // before the commit
+	replaced    bool // its gang is broken before the commit, and so is the one for which it leaves, which comes before it
 }
 
 // makesWay reports whether the capsule is evicted for other work.
@@ -57,7 +58,8 @@ func (a *audit) wishesOf(changes []orbit.Change) (leavers []leaver, budgets []or
 			continue
 		}
 		e.From = m.node
-		leavers = append(leavers, leaver{m, e, m.devices, m.ready || !a.nodes[m.node].Confirms})
+		by := a.gangs[e.ForGang]
+		leavers = append(leavers, leaver{m, e, m.devices, m.ready || !a.nodes[m.node].Confirms, by != nil && m.gang != nil && by.precedes(m.gang)})
 	}
 	if len(leavers) > 0 {
 		budgets = a.budgetList()
@@ -75,6 +77,7 @@ func (a *audit) judgeWishes(leavers []leaver, before []orbit.Budget, rev orbit.R
 		case !l.makesWay():
 		case !placed:
 			a.fail("evicted in vain", "%s is evicted from %s for %s%s at revision %d, which does not place that", l.id, l.From, l.For, l.ForGang, rev)
+		case l.replaced && l.gang.empty() && !a.gangs[l.ForGang].short():
 		case l.priority() >= least:
 			a.fail("evicted by its equal", "%s of priority %d is evicted at revision %d for %s%s of priority %d", l.id, l.priority(), rev, l.For, l.ForGang, least)
 		case a.needless(l):
@@ -110,9 +113,8 @@ func (a *audit) causes(l *leaver, rev orbit.Revision) (priority int32, placed bo
 func (m *auditCapsule) asks() int32 {
 	priority := m.spec.Priority
 	if m.gang != nil {
-		for i := range m.gang.Roles {
-			priority = min(priority, m.gang.Roles[i].Spec.Priority)
-		}
+		lowest, _ := m.gang.priorities()
+		priority = min(priority, lowest)
 	}
 	return priority
 }
@@ -122,9 +124,8 @@ func (m *auditCapsule) asks() int32 {
 func (l *leaver) priority() int32 {
 	priority := l.spec.Priority
 	if l.gang != nil && l.gang.empty() {
-		for i := range l.gang.Roles {
-			priority = max(priority, l.gang.Roles[i].Spec.Priority)
-		}
+		_, highest := l.gang.priorities()
+		priority = max(priority, highest)
 	}
 	return priority
 }

@@ -37,6 +37,7 @@ var liveKinds = []struct {
 	{"abandon", 2, (*liveTurn).abandon},
 	{"disband", 2, (*liveTurn).disband},
 	{"lose", 2, (*liveTurn).lose},
+	{"fail", 2, (*liveTurn).fail},
 	{"migrate", 3, (*liveTurn).migrate},
 	{"displace", 3, (*liveTurn).displace},
 	{"budget", 1, (*liveTurn).budget},
@@ -262,7 +263,11 @@ func (t *liveTurn) disband() [][]orbit.Commitment {
 	final := lucky(t.r, 30)
 	for _, c := range t.capsules((*orbit.Capsule).Placed) {
 		if c.Spec.Group == of.Spec.Group {
-			do = append(do, orbit.Release{Capsule: c.ID, Final: final, Stopped: !final})
+			if final {
+				do = append(do, orbit.Release{Capsule: c.ID, Final: true})
+			} else {
+				do = append(do, t.stopped(c)...)
+			}
 		}
 	}
 	return once(do...)
@@ -274,7 +279,29 @@ func (t *liveTurn) lose() [][]orbit.Commitment {
 	if c == nil {
 		return nil
 	}
-	return once(orbit.Release{Capsule: c.ID, Stopped: true})
+	return once(t.stopped(c)...)
+}
+
+// fail lets all capsules on a node fail.
+func (t *liveTurn) fail() [][]orbit.Commitment {
+	n := t.node(func(n *orbit.NodeState) bool { return n.Capsules > 0 })
+	if n == nil {
+		return nil
+	}
+	return once(t.release(n)...)
+}
+
+// stopped returns the release of a placed capsule that has failed, now or at an unknown time. A capsule that has failed
+// three times in a row fails no more: engines would wait for 4 s before they place it again, and the rest would be over.
+func (t *liveTurn) stopped(c *orbit.Capsule) []orbit.Commitment {
+	if t.state.Failures(c.ID).InARow > 2 {
+		return nil
+	}
+	r := orbit.Release{Capsule: c.ID, Stopped: true}
+	if lucky(t.r, 70) {
+		r.At = orbit.Instant(time.Now().UnixNano())
+	}
+	return []orbit.Commitment{r}
 }
 
 // migrate moves a capsule to another node, if it fits there.
@@ -328,7 +355,7 @@ func (t *liveTurn) hold() [][]orbit.Commitment {
 	return once(h)
 }
 
-// nominate nominates a capsule or a gang for room on up to two nodes, whether it is free or not, until some time before
+// nominate nominates a capsule for room on a node, or a gang for room on up to two, whether it is free or not, until some time before
 // the next rest or for longer than the world lasts. At times it ends a nomination.
 func (t *liveTurn) nominate() [][]orbit.Commitment {
 	c := t.capsule((*orbit.Capsule).Pending)
@@ -347,8 +374,12 @@ func (t *liveTurn) nominate() [][]orbit.Commitment {
 	if do.Ends = time.Now().Add(time.Hour); lucky(t.r, 50) {
 		do.Ends = time.Now().Add(time.Duration(t.r.Int64N(int64(max(left, 1)))))
 	}
+	most := 1
+	if g := t.state.Gang(do.Gang); g != nil {
+		most = min(2, len(g.Gang.Roles[0].Members))
+	}
 	for _, n := range t.nodes {
-		if lucky(t.r, 50) || len(do.Parts) == 2 {
+		if lucky(t.r, 50) || len(do.Parts) == most {
 			continue
 		}
 		part := orbit.NominatedRoom{Node: n.Node.ID, Room: c.Spec.Envelope.Reservation}

@@ -212,7 +212,7 @@ func (b *liveBooks) judgeGang(g *orbit.GangState) {
 	var least []*orbit.Spec
 	fresh := g.Total() == 0
 	for k := range g.Gang.Roles {
-		role, n := &g.Gang.Roles[k], 0
+		role := &g.Gang.Roles[k]
 		for _, id := range role.Members {
 			switch c := b.state.Capsule(id); {
 			case c == nil || c.Gang() != g.Gang.ID:
@@ -220,14 +220,9 @@ func (b *liveBooks) judgeGang(g *orbit.GangState) {
 				running = append(running, b.room(c.Node))
 			case c.Pending():
 				waiting = append(waiting, c)
-				n++
 			}
 		}
-		need := cmp.Or(role.Min, len(role.Members))
-		if fresh && n < need {
-			return // too many members have ended, so the gang can never start
-		}
-		least = append(least, slices.Repeat([]*orbit.Spec{role.Spec}, need)...)
+		least = append(least, slices.Repeat([]*orbit.Spec{role.Spec}, g.Minimum(k))...)
 	}
 	if len(waiting) == 0 || b.owner(waiting[0]) == nil || b.owner(waiting[0]).kind != "gang" {
 		return

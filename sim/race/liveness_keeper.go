@@ -47,7 +47,7 @@ func (k *liveKeeper) keep(view *orbit.View, draw uint64) bool {
 	}
 	k.holds++
 	return k.draft.Hold(orbit.Hold{
-		ID: orbit.HoldID(fmt.Sprint("keeper/", k.holds)), Node: n.Node.ID, For: "a third party",
+		ID: orbit.HoldID(fmt.Sprint(orbit.PlanPrefix, "keeper/", k.holds)), Node: n.Node.ID, For: "a third party",
 		Room: orbit.Resources{orbit.CPU: n.Free()[orbit.CPU]}, Ends: view.Now().Add(50 * time.Millisecond),
 	}) == nil
 }

@@ -2,7 +2,6 @@ package race
 
 import (
 	"fmt"
-	"maps"
 
 	"github.com/orbitsched/orbit"
 )
@@ -85,9 +84,12 @@ func (t *liveTurn) leave() [][]orbit.Commitment {
 	if n == nil || len(t.nodes) < 2 {
 		return nil
 	}
-	gone := *n.Node
+	gone := n.Node.Clone()
 	gone.State = orbit.Lost
-	do := append([]orbit.Commitment{orbit.PutNode{Node: gone}}, t.release(n)...)
+	do := []orbit.Commitment{orbit.PutNode{Node: gone}}
+	for _, c := range t.capsules(func(c *orbit.Capsule) bool { return c.Node == n.Node.ID }) {
+		do = append(do, orbit.Release{Capsule: c.ID, Stopped: true, At: 1}) // so long ago that no engine waits for it
+	}
 	for h := range t.state.Holds() {
 		if h.Node == n.Node.ID {
 			do = append(do, orbit.Release{Hold: h.ID})
@@ -96,10 +98,10 @@ func (t *liveTurn) leave() [][]orbit.Commitment {
 	return once(append(do, orbit.RemoveNode{Node: n.Node.ID})...)
 }
 
-// release returns the releases of all capsules on a node, so that they are pending again.
+// release returns the releases of the capsules on a node, which have failed, so that they are pending again.
 func (t *liveTurn) release(n *orbit.NodeState) (do []orbit.Commitment) {
 	for _, c := range t.capsules(func(c *orbit.Capsule) bool { return c.Node == n.Node.ID }) {
-		do = append(do, orbit.Release{Capsule: c.ID, Stopped: true})
+		do = append(do, t.stopped(c)...)
 	}
 	return do
 }
@@ -109,8 +111,7 @@ func (t *liveTurn) change(n *orbit.NodeState, change func(*orbit.Node)) [][]orbi
 	if n == nil {
 		return nil
 	}
-	c := *n.Node
-	c.Labels = maps.Clone(c.Labels)
+	c := n.Node.Clone()
 	change(&c)
 	return once(orbit.PutNode{Node: c})
 }

@@ -178,6 +178,9 @@ func (w *livePlay) heard(r *orbit.Round) {
 		if errors.Is(err, orbit.ErrInfeasible) && w.resting > 0 && r.View >= w.resting {
 			w.fail("infeasible", "engine %s: %v", r.Engine, err)
 		}
+		if errors.Is(err, orbit.ErrInvalid) { // a plan that no state makes right
+			w.fail("invalid", "engine %s: %v", r.Engine, err)
+		}
 		if errors.Is(err, orbit.ErrNavigator) && strings.Contains(err.Error(), "it panicked") && !strings.Contains(err.Error(), errMadeUp.Error()) {
 			w.fail("panic", "%v", err)
 		}

@@ -107,11 +107,17 @@ var faultyNavigators = map[string]struct {
 	"holds room for ever": {"restless", func() spoiling {
 		return func(view *orbit.View, pending []*orbit.Capsule) (_ []*orbit.Capsule, more orbit.Plan) {
 			for n := range view.State().Nodes() {
-				id := orbit.HoldID(fmt.Sprintf("spoilt/%d", view.Revision()))
+				id := orbit.HoldID(fmt.Sprintf("plan/spoilt/%d", view.Revision()))
 				h := orbit.Hold{ID: id, Node: n.Node.ID, Ends: view.Now().Add(time.Minute), Room: orbit.Resources{orbit.CPU: 1}}
 				more.Proposals = append(more.Proposals, orbit.Proposal{Do: []orbit.Commitment{h}})
 				break
 			}
+			return pending, more
+		}
+	}},
+	"changes a lease": {"invalid", func() spoiling {
+		return func(_ *orbit.View, pending []*orbit.Capsule) (_ []*orbit.Capsule, more orbit.Plan) {
+			more.Proposals = append(more.Proposals, orbit.Proposal{Do: []orbit.Commitment{orbit.Mark{Key: "lease/n1"}}})
 			return pending, more
 		}
 	}},

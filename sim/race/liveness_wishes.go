@@ -1,7 +1,6 @@
 package race
 
 import (
-	"cmp"
 	"fmt"
 
 	"github.com/orbitsched/orbit"
@@ -20,9 +19,11 @@ func (t *liveTurn) displace() [][]orbit.Commitment {
 	if g := t.state.Gang(c.Gang()); g != nil {
 		evict, comes = orbit.Evict{ForGang: c.Gang()}, nil
 		for i := range g.Gang.Roles {
-			role := &g.Gang.Roles[i]
-			for _, id := range role.Members[:cmp.Or(role.Min, len(role.Members))] {
-				comes = append(comes, t.state.Capsule(id))
+			n := g.Minimum(i)
+			for _, id := range g.Gang.Roles[i].Members {
+				if c := t.state.Capsule(id); n > 0 && c != nil && !c.Released() {
+					comes, n = append(comes, c), n-1
+				}
 			}
 		}
 	}

@@ -51,11 +51,8 @@ func (a *audit) nominate(do *orbit.Nominate, rev orbit.Revision) {
 		n.Rank = m.spec.Priority + do.Aged
 	}
 	if g := a.gangs[do.Gang]; g != nil {
-		n.Rank = g.Roles[0].Spec.Priority
-		for i := range g.Roles {
-			n.Rank = min(n.Rank, g.Roles[i].Spec.Priority)
-		}
-		n.Rank += do.Aged
+		lowest, _ := g.priorities()
+		n.Rank = lowest + do.Aged
 	}
 	a.nominations[id] = n
 }
@@ -146,14 +143,14 @@ func (a *audit) lend(asks []nodeAsk, rev orbit.Revision) {
 	}
 }
 
-// evictsAt returns the priority that a nominee has when it evicts others.
+// evictsAt returns the lowest priority that a nominee may ever have when it evicts others: that of all roles of a gang.
 func (a *audit) evictsAt(n *orbit.Nomination) int32 {
+	least, gang := int32(math.MaxInt32), a.gangs[n.Gang]
 	if m := a.capsules[n.Capsule]; m != nil {
-		return m.asks()
+		least, gang = m.spec.Priority, m.gang
 	}
-	least := int32(math.MaxInt32)
-	for i := range a.gangs[n.Gang].Roles {
-		least = min(least, a.gangs[n.Gang].Roles[i].Spec.Priority)
+	for i := 0; gang != nil && i < len(gang.Roles); i++ {
+		least = min(least, gang.Roles[i].Spec.Priority)
 	}
 	return least
 }
@@ -295,7 +292,7 @@ func (a *audit) could(t *task) bool {
 		rooms = append(rooms, emptyRoom(&a.nodes[id].Node))
 	}
 	if t.Gang {
-		return seatAll(a.gangs[t.gang()].Gang, rooms)
+		return seatAll(a.gangs[t.gang()].Gang, a.gangs[t.gang()].left, rooms)
 	}
 	for _, other := range a.jobs {
 		if other == t && t.Victims == 0 || t.Victims > 0 && other.Victims > 0 {

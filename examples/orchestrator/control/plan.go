@@ -50,7 +50,7 @@ func read(state *orbit.State) *world {
 		}
 	}
 	for c := range state.Capsules() {
-		name := c.Labels()[labelJob]
+		name := c.Label(labelJob)
 		index, err := strconv.Atoi(strings.TrimPrefix(string(c.ID), name+"-"))
 		if c.Released() || name == "" || err != nil { // it has ended, or belongs to no job
 			continue
@@ -59,7 +59,7 @@ func read(state *orbit.State) *world {
 			w.members[name] = map[int]*orbit.Capsule{}
 		}
 		w.members[name][index] = c
-		w.use(c.Labels()[labelTeam], c.Spec.Envelope.Reservation)
+		w.use(c.Label(labelTeam), c.Spec.Envelope.Reservation)
 	}
 	return w
 }
@@ -132,7 +132,7 @@ func (w *world) nodes() (out []orbit.Proposal) {
 		if n == nil || n.Node.State != orbit.Ready {
 			continue
 		}
-		node := *n.Node
+		node := n.Node.Clone()
 		node.State = orbit.Cordoned
 		_, at := w.state.Mark(key)
 		out = append(out, orbit.Proposal{ID: orbit.NewProposalID(), View: w.state.Revision(), Do: []orbit.Commitment{orbit.PutNode{Node: node}},
@@ -203,7 +203,7 @@ func (d *draft) service() {
 		if !c.Ready {
 			absent++
 		}
-		if c.Labels()[labelGeneration] != strconv.Itoa(j.Generation) {
+		if c.Label(labelGeneration) != strconv.Itoa(j.Generation) {
 			old = append(old, i)
 		}
 	}

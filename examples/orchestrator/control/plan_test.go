@@ -255,3 +255,25 @@ func TestQuotaOfHugeJobs(t *testing.T) {
 		require.Error(t, w.admit(small, 1, orbit.Resources{}))
 	}
 }
+
+// TestExplainGang: a member of a gang that fits by itself waits for the others, and not for those that have ended.
+func TestExplainGang(t *testing.T) {
+	ctx, ledger := t.Context(), &orbit.MemoryLedger{}
+	commit := func(do ...orbit.Commitment) *world {
+		_, err := ledger.Propose(ctx, orbit.Proposal{Do: do})
+		require.NoError(t, err)
+		s, err := ledger.Snapshot(ctx)
+		require.NoError(t, err)
+		return read(s)
+	}
+	job := Job{Name: "train", Kind: Gang, Count: 3, CPU: 1000, Run: []string{"sleep"}}
+	commit(orbit.PutNode{Node: orbit.Node{ID: "n", Capacity: orbit.Resources{orbit.CPU: 2000, orbit.Memory: 1 << 40, orbit.Slots: 9}}})
+	w := commit(orbit.Submit{Gang: job.gang(1)})
+	why, err := w.why(ctx, w.state.Capsule(job.member(0)))
+	require.NoError(t, err)
+	require.Equal(t, `gang "train.1" needs 3 members placed at once`, why[0])
+	w = commit(orbit.Release{Capsule: job.member(2), Final: true})
+	why, err = w.why(ctx, w.state.Capsule(job.member(0)))
+	require.NoError(t, err)
+	require.Contains(t, why[1], "all 2 fit")
+}

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"net/http"
@@ -36,7 +37,7 @@ func (w *world) status(j *Job) Status {
 		if j.Kind != Service {
 			s.Done--
 		}
-		if c.Labels()[labelGeneration] == strconv.Itoa(j.Generation) {
+		if c.Label(labelGeneration) == strconv.Itoa(j.Generation) {
 			s.Newest++
 		}
 		switch {
@@ -154,7 +155,8 @@ type Explained struct {
 	Unsubmitted int `json:"unsubmitted"`
 	// Quota is why no more members are submitted; empty: the quota is not in the way.
 	Quota string `json:"quota,omitempty"`
-	// Why counts the nodes by what is in the way there, and says what would help; nil: no member waits for a node.
+	// Why counts the nodes by what is in the way there, for a gang together with the members that must be placed with it,
+	// and says what would help; nil: no member waits for a node.
 	Why []string `json:"why,omitempty"`
 	// Stopping names members that wait until a former member has stopped, and the node where that one runs.
 	Stopping map[orbit.CapsuleID]orbit.NodeID `json:"stopping,omitempty"`
@@ -185,11 +187,24 @@ func (c *Control) explainJob(r *http.Request) (any, error) {
 		if !capsule.Pending() || e.Why != nil {
 			continue
 		}
-		why, err := whatif.Explain(r.Context(), w.state, capsule.Spec)
-		if err != nil {
+		if e.Why, err = w.why(r.Context(), capsule); err != nil {
 			return nil, err
 		}
-		e.Why = strings.Split(strings.TrimSpace(why.String()), "\n")
 	}
 	return e, nil
+}
+
+// why explains why a capsule, or its gang, is not placed, in lines.
+func (w *world) why(ctx context.Context, c *orbit.Capsule) ([]string, error) {
+	var text fmt.Stringer
+	var err error
+	if c.Gang() != "" {
+		text, err = whatif.ExplainGang(ctx, w.state, c.Gang())
+	} else {
+		text, err = whatif.Explain(ctx, w.state, c.Spec)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return strings.Split(strings.TrimSpace(text.String()), "\n"), nil
 }

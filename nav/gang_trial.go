@@ -1,0 +1,363 @@
+package nav
+
+import (
+	"encoding/binary"
+	"slices"
+	"strings"
+
+	"github.com/orbitsched/orbit"
+)
+
+// gangTrial seats members on the nodes of one domain by trying: it places them on the draft, which judges as the ledger
+// does, and takes back what leads nowhere. It seats members to which rules of company apply ([orbit.Apart],
+// [orbit.Even], [orbit.Extra]), because counts of free capacity say nothing about these.
+//
+// Asks without a rule Even come first, one after the other. Their members may be placed in any order, so each ask goes
+// through the nodes once. Asks with rules Even come last and all together, because each placement of such a member may
+// close its domain, or open another one. If all these rules are about one group by one level, each seating that the
+// ledger takes can be reached placement by placement: always in the domain that has the fewest members. If they are
+// about several groups or levels, the ledger may take a seating that cannot be reached so. The trial misses it.
+//
+// Nodes that differ in nothing that matters are of one class. Of the nodes of a class on which the same members are
+// seated, one is tried; of those that take the last ask, if that has rules Even, only the first. The trial finds a
+// seating with the most members while its steps last. When they run out, it returns the best seating that it knows.
+type gangTrial struct {
+	*gangPacker
+	// The bins in the order in which they are filled, those of one class next to each other.
+	bins []trialBin
+	// By ask: how many members fit, alone, on the bins from each position on.
+	ahead [][]int64
+	// The asks in the order in which they are seated; those from position even on have rules Even.
+	order []int
+	even  int
+	// The seats on the draft, in the order of placement.
+	seats []seat
+	// How many members of each ask are seated: in all, and by bin; and the bins on which some are, the last one last.
+	placed []int
+	on     [][]int
+	used   []int
+	// The most seats to look for.
+	goal int
+	// Tries that cost no step: enough for one way through all bins.
+	grace int
+	best  *seating
+	// The states of the draft from which asks with rules Even were seated already, up to nodes of one class.
+	seen map[string]bool
+}
+
+// trialBin is a node while members are seated by trying, and its class: the position, in the order in which nodes are
+// filled, of the first node that is like it.
+type trialBin struct {
+	packBin
+	class int
+}
+
+// ruled reports whether members are seated by trying on the draft.
+func (p *gangPacker) ruled() bool {
+	return p.tries || slices.ContainsFunc(p.asks, func(a memberAsk) bool { return a.shape.ruled })
+}
+
+// try does what pack does, by trying on the draft, which is unchanged afterwards.
+func (p *gangPacker) try(nodes []int32) *seating {
+	bins := p.classified(p.bins(nodes))
+	t := &gangTrial{
+		gangPacker: p, bins: bins, ahead: aheadOf(bins, len(p.asks)), on: make([][]int, len(bins)), placed: make([]int, len(p.asks)),
+		goal: min(p.limit, wanted(p.asks)), grace: 16 * (len(bins) + wanted(p.asks)), seen: map[string]bool{},
+	}
+	for i := range t.on {
+		t.on[i] = make([]int, len(p.asks))
+	}
+	for a := range p.asks {
+		t.order = append(t.order, a)
+		t.even += btoi(len(p.asks[a].spec.Even) == 0)
+	}
+	slices.SortStableFunc(t.order, func(a, b int) int {
+		return btoi(len(p.asks[a].spec.Even) > 0) - btoi(len(p.asks[b].spec.Even) > 0)
+	})
+	start := p.index.draft.Checkpoint()
+	t.seat(0, 0)
+	p.index.draft.Rollback(start)
+	return t.best
+}
+
+// seat seats the asks from position k of the order on, and the first of them on the bins from a position on. It reports
+// whether the trial has ended: all members have seats, or no steps are left.
+func (t *gangTrial) seat(k, from int) (ended bool) {
+	if t.keep(); len(t.seats) == t.goal || t.steps.spent {
+		return true
+	}
+	if k == len(t.order) || !t.hopeful(k, from) {
+		return false
+	}
+	if k == t.even {
+		return t.seatEven()
+	}
+	a := t.order[k]
+	if t.placed[a] < t.asks[a].want && t.each(a, from, func(i int) bool { return t.seat(k, i) }) {
+		return true
+	}
+	return t.placed[a] >= t.asks[a].least && t.seat(k+1, 0)
+}
+
+// seatEven seats the asks with rules Even, in any order.
+func (t *gangTrial) seatEven() (ended bool) {
+	if t.keep(); len(t.seats) == t.goal || t.steps.spent {
+		return true
+	}
+	key := t.key()
+	if t.seen[key] || !t.hopeful(t.even, 0) {
+		return false
+	}
+	t.seen[key] = true
+	for _, a := range t.order[t.even:] {
+		if t.placed[a] < t.asks[a].want && t.each(a, 0, func(int) bool { return t.seatEven() }) {
+			return true
+		}
+	}
+	return false
+}
+
+// keep keeps the seats as the best seating, if they are.
+func (t *gangTrial) keep() {
+	if now := (&seating{placed: t.placed, total: len(t.seats)}); t.enough(now) != nil && (t.best == nil || now.total > t.best.total) {
+		t.best = &seating{seats: slices.Clone(t.seats), placed: slices.Clone(t.placed), total: now.total, ordered: true}
+	}
+}
+
+// hopeful reports whether more seats could lead to the minimums, and to a better seating than the best so far: the asks
+// from position k of the order on are open, and the first of them only on the bins from a position on.
+func (t *gangTrial) hopeful(k, from int) bool {
+	most := len(t.seats)
+	for at, a := range t.order[k:] {
+		more := t.ahead[a][0]
+		if at == 0 && from > 0 {
+			more = t.ahead[a][from] - int64(t.on[from][a])
+		}
+		if int64(t.placed[a])+more < int64(t.asks[a].least) {
+			return false
+		}
+		most += int(min(more, int64(t.asks[a].want-t.placed[a])))
+	}
+	return t.best == nil || most > t.best.total
+}
+
+// each seats one more member of an ask on one bin after the other, from a position on, and calls next for each. It
+// returns true once next does, and otherwise takes the seat back.
+func (t *gangTrial) each(a, from int, next func(i int) bool) bool {
+	if t.placed[a] >= t.asks[a].least && len(t.seats)+t.due() >= t.goal {
+		return false // the seats are needed for the minimums
+	}
+	last := t.even == len(t.order)-1 && a == t.order[t.even]
+	tried, alike := map[int]bool{}, map[string]bool{}
+	for i := from; i < len(t.bins); i++ {
+		class, empty := t.bins[i].class, sum(t.on[i]) == 0
+		if t.bins[i].fits[a] <= int32(t.on[i][a]) || tried[class] && (empty || last) {
+			continue
+		}
+		if empty {
+			tried[class] = true
+		} else if key := t.keyOf(i); alike[key] {
+			continue
+		} else {
+			alike[key] = true
+		}
+		seated, ended := t.seatOn(a, i, func() bool { return next(i) })
+		if ended || t.steps.spent {
+			return true
+		}
+		tried[class] = tried[class] || seated && last
+	}
+	return false
+}
+
+// due returns how many seats the minimums still need.
+func (t *gangTrial) due() (n int) {
+	for a := range t.asks {
+		n += max(0, t.asks[a].least-t.placed[a])
+	}
+	return n
+}
+
+// seatOn seats one more member of an ask on a bin, with each choice of devices that makes a difference, and calls next
+// for each. It returns true as ended once next does, and otherwise takes the seat back. seated reports whether the bin
+// takes the member.
+func (t *gangTrial) seatOn(a, i int, next func() bool) (seated, ended bool) {
+	d, ask := &t.index.draft, &t.asks[a]
+	n := d.Node(int(t.bins[i].node))
+	waits := n.Node.Confirms && n.Fits(ask.spec) // it may wait there for what stops, which the Misfit does not consider
+	if !t.step() || !waits && d.Misfit(n, ask.spec) != (orbit.Misfit{}) {
+		return false, false
+	}
+	for _, set := range t.choices(n, &ask.spec.Devices) {
+		start := d.Checkpoint()
+		if d.Place(ask.members[t.placed[a]], orbit.Choice{Node: n, Devices: set}) != nil {
+			continue
+		}
+		if sum(t.on[i]) == 0 {
+			t.used = append(t.used, i)
+		}
+		t.on[i][a]++
+		t.placed[a]++
+		t.seats = append(t.seats, seat{a, t.bins[i].node, set})
+		if seated = true; next() {
+			return true, true
+		}
+		d.Rollback(start)
+		t.seats = t.seats[:len(t.seats)-1]
+		t.placed[a]--
+		if t.on[i][a]--; sum(t.on[i]) == 0 {
+			t.used = t.used[:len(t.used)-1]
+		}
+		if !t.step() {
+			break
+		}
+	}
+	return seated, false
+}
+
+// step takes a step, unless one of the free ones is left.
+func (t *gangTrial) step() bool {
+	if t.grace > 0 {
+		if t.grace--; t.grace%1024 == 0 && t.steps.ctx.Err() != nil {
+			t.steps.spent = true
+		}
+		return !t.steps.spent
+	}
+	return t.steps.step()
+}
+
+// choices returns the sets of device instances for a request on a node, the tightest first. Of sets that leave the same
+// it returns one, unless some capacity of the node is nominated, because then it matters which instance is taken.
+func (t *gangTrial) choices(n *orbit.NodeState, q *orbit.DeviceRequest) (out []orbit.DeviceSet) {
+	if q.Count == 0 {
+		return []orbit.DeviceSet{0}
+	}
+	free, seen, all := freeCapacityOf(n), map[deviceRest]bool{}, isNominatedFor(n)
+	if free.serves(q) == 0 {
+		return nil
+	}
+	tight := free.instances(q, func(a, b int32) bool { return a < b })
+	for _, set := range append([]orbit.DeviceSet{tight}, free.choices(q)...) {
+		after := free
+		after.shift(set, -q.Milli)
+		rest := deviceRest(after.devices)
+		slices.Sort(rest[:])
+		if all || !seen[rest] {
+			seen[rest] = true
+			out = append(out, set)
+		}
+	}
+	return out
+}
+
+// isNominatedFor reports whether capacity of the node is nominated for some work.
+func isNominatedFor(n *orbit.NodeState) bool {
+	for range n.Nominated {
+		return true
+	}
+	return false
+}
+
+// stopsOn reports whether capsules that have left the node still run there.
+func stopsOn(n *orbit.NodeState) bool {
+	for range n.Remains {
+		return true
+	}
+	return false
+}
+
+// key identifies the seats on the draft, up to nodes of one class.
+func (t *gangTrial) key() string {
+	var keys []string
+	for _, i := range t.used {
+		keys = append(keys, t.keyOf(i))
+	}
+	slices.Sort(keys)
+	return strings.Join(keys, "|")
+}
+
+// keyOf identifies what is seated on a bin, and its class.
+func (t *gangTrial) keyOf(i int) string {
+	key := binary.LittleEndian.AppendUint32(nil, uint32(t.bins[i].class))
+	for a, n := range t.on[i] {
+		key = binary.LittleEndian.AppendUint32(key, uint32(n))
+		if n > 0 && t.asks[a].spec.Devices.Count > 0 {
+			rest := deviceRest(freeCapacityOf(t.index.draft.Node(int(t.bins[i].node))).devices)
+			slices.Sort(rest[:])
+			key, _ = binary.Append(key, binary.LittleEndian, rest)
+		}
+	}
+	return string(key)
+}
+
+// classified gives the same class to bins that differ in nothing that decides which members they take, and sorts them so
+// that a class is in one place.
+func (p *gangPacker) classified(bins []packBin) []trialBin {
+	levels, single := p.levels()
+	known, out := map[string]int{}, make([]trialBin, len(bins))
+	for i := range bins {
+		out[i] = trialBin{bins[i], i}
+		n := p.index.draft.Node(int(bins[i].node))
+		if single || isNominatedFor(n) || stopsOn(n) { // a member may wait there, and only there, for what stops
+			continue
+		}
+		key := p.describe(n, &bins[i], levels)
+		if first, is := known[key]; is {
+			out[i].class = first
+		} else {
+			known[key] = i
+		}
+	}
+	slices.SortStableFunc(out, func(a, b trialBin) int { return a.class - b.class }) // nodes of one class have one rank
+	return out
+}
+
+// levels returns the levels at which rules may close a domain of several nodes to members. single reports that each node
+// is a class of its own, because a rule Even counts the members on each node.
+func (p *gangPacker) levels() (levels []string, single bool) {
+	for a := range p.asks {
+		spec := p.asks[a].spec
+		of, _ := p.index.draft.RuleLevels(spec)
+		levels = append(levels, of...)
+		single = single || slices.ContainsFunc(spec.Even, func(e orbit.Even) bool { return e.Level == orbit.NodeKey })
+	}
+	slices.Sort(levels)
+	levels = slices.DeleteFunc(slices.Compact(levels), func(level string) bool { return level == orbit.NodeKey })
+	return levels, single
+}
+
+// describe returns what decides which members a node takes.
+func (p *gangPacker) describe(n *orbit.NodeState, bin *packBin, levels []string) string {
+	d := &p.index.draft
+	key, _ := binary.Append(nil, binary.LittleEndian, struct {
+		Rank      float64
+		Resources orbit.Resources
+		Devices   [orbit.MaxDevices]int32
+		Confirms  bool
+	}{bin.rank, bin.free.resources, bin.free.devices, n.Node.Confirms})
+	for a := range p.asks {
+		spec := p.asks[a].spec
+		key = binary.LittleEndian.AppendUint32(key, uint32(bin.fits[a]))
+		key = append(key, byte(btoi(d.Misfit(n, spec) == (orbit.Misfit{}))))
+		for _, x := range spec.Extras {
+			key = binary.LittleEndian.AppendUint64(key, uint64(d.ExtraFree(n, x.Name)))
+		}
+	}
+	for _, level := range levels {
+		key = binary.LittleEndian.AppendUint32(key, uint32(len(n.Node.Labels[level])))
+		key = append(key, n.Node.Labels[level]...)
+	}
+	return string(key)
+}
+
+// aheadOf returns, for each ask, how many of its members fit alone on all bins from each position on.
+func aheadOf(bins []trialBin, asks int) [][]int64 {
+	out := make([][]int64, asks)
+	for a := range out {
+		out[a] = make([]int64, len(bins)+1)
+		for i := len(bins) - 1; i >= 0; i-- {
+			out[a][i] = out[a][i+1] + int64(bins[i].fits[a])
+		}
+	}
+	return out
+}
