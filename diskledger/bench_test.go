@@ -36,7 +36,7 @@ func BenchmarkCommits(b *testing.B) {
 						return nil
 					}
 				}
-				l, err := diskledger.Open(b.TempDir(), diskledger.Options{FS: fs, CheckpointBytes: 1 << 40})
+				l, err := diskledger.Open(b.TempDir(), diskledger.Options{FS: fs, CheckpointEvery: 1 << 40})
 				require.NoError(b, err)
 				defer closed(b, l)
 				places(b, l, shape.proposers, shape.batch, &fs.syncs)
@@ -144,7 +144,7 @@ func BenchmarkOpen(b *testing.B) {
 	for _, from := range []string{"checkpoint", "log"} {
 		b.Run(fmt.Sprintf("%s/capsules=%d", from, n), func(b *testing.B) {
 			dir := b.TempDir()
-			l, err := diskledger.Open(dir, diskledger.Options{CheckpointBytes: 1 << 40}.WithLogs(1<<40))
+			l, err := diskledger.Open(dir, diskledger.Options{CheckpointEvery: 1 << 40})
 			require.NoError(b, err)
 			ids := submitted(b, l, n)
 			for from := 0; from < n; from += 1000 {
@@ -162,7 +162,7 @@ func BenchmarkOpen(b *testing.B) {
 			}
 			closed(b, l)
 			for b.Loop() {
-				l, err := diskledger.Open(dir, diskledger.Options{CheckpointBytes: 1 << 40}.WithLogs(1<<40))
+				l, err := diskledger.Open(dir, diskledger.Options{CheckpointEvery: 1 << 40})
 				require.NoError(b, err)
 				b.StopTimer()
 				s, err := l.Snapshot(ctx)

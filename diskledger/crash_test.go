@@ -64,7 +64,7 @@ func TestCrashes(t *testing.T) {
 		steps := drawSteps(t, 12)
 		c, fs := newCrasher(rapid.Uint64().Draw(t, "seed"))
 		states := map[orbit.Revision]string{}
-		l := play(t, fs, diskledger.Options{CheckpointBytes: int64(rapid.SampledFrom([]int{1, 4000, 1 << 20}).Draw(t, "checkpoint"))}.WithLogs(3),
+		l := play(t, fs, diskledger.Options{CheckpointEvery: rapid.SampledFrom([]int{1, 40, 1 << 20}).Draw(t, "checkpoint")},
 			steps, func(s *orbit.State) {
 				states[s.Revision()] = text(s)
 				c.answered.Store(uint64(s.Revision()))
@@ -127,7 +127,7 @@ func contiguous(t require.TestingT, l *diskledger.Ledger, where string) {
 // of many marks is there whole or not at all.
 func TestCrashesUnderLoad(t *testing.T) {
 	c, fs := newCrasher(1)
-	l := open(t, fs, diskledger.Options{CheckpointBytes: 4000})
+	l := open(t, fs, diskledger.Options{CheckpointEvery: 40})
 	var mu sync.Mutex
 	answered := map[string]bool{}
 	before := map[int]int{} // how many had been answered when crash number so was taken
@@ -151,7 +151,7 @@ func TestCrashesUnderLoad(t *testing.T) {
 		})
 	}
 	all.Wait()
-	require.NotZero(t, l.Stats().Checkpoints+l.Stats().Groups)
+	require.NotZero(t, l.Stats().Checkpoints+l.Stats().Entries)
 	closed(t, l)
 	must := 0
 	for i, crash := range c.crashes {

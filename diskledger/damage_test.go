@@ -16,6 +16,7 @@ import (
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/diskledger"
 	"github.com/orbitsched/orbit/internal/scale"
+	"github.com/orbitsched/orbit/logledger"
 )
 
 // files returns the contents of a folder.
@@ -138,7 +139,7 @@ func damages(t testing.TB, fs vfs.FS, name string, at int64, states map[orbit.Re
 	l, openErr := diskledger.Open("ledger", diskledger.Options{FS: fs})
 	if err != nil {
 		require.ErrorAs(t, err, &corrupt, where)
-		require.ErrorIs(t, err, diskledger.ErrCorrupt)
+		require.ErrorIs(t, err, logledger.ErrCorrupt)
 		require.ErrorAs(t, openErr, &corrupt, where)
 		require.Equal(t, name, path.Base(corrupt.File), where)
 		require.LessOrEqual(t, corrupt.Offset, at, where)
@@ -182,17 +183,17 @@ func TestWrongFiles(t *testing.T) {
 			continue // nothing says that it was there: README.md says so
 		}
 		_, err := diskledger.Open("ledger", diskledger.Options{FS: folderOf(t, all, name, nil)})
-		require.ErrorIs(t, err, diskledger.ErrCorrupt, name)
+		require.ErrorIs(t, err, logledger.ErrCorrupt, name)
 		for other := range all {
 			if other != name {
 				_, err := diskledger.Open("ledger", diskledger.Options{FS: folderOf(t, all, name, all[other])})
-				require.ErrorIs(t, err, diskledger.ErrCorrupt, "%s as %s", other, name)
+				require.ErrorIs(t, err, logledger.ErrCorrupt, "%s as %s", other, name)
 			}
 		}
 	}
 	longer := append(all["00000002.checkpoint"][:len(all["00000002.checkpoint"]):len(all["00000002.checkpoint"])], 7)
 	_, err := diskledger.Open("ledger", diskledger.Options{FS: folderOf(t, all, "00000002.checkpoint", longer)})
-	require.ErrorIs(t, err, diskledger.ErrCorrupt)
+	require.ErrorIs(t, err, logledger.ErrCorrupt)
 	_, err = diskledger.Inspect(vfs.NewMem(), "ledger", nil)
 	require.Error(t, err)
 	fs = vfs.NewMem()
@@ -207,7 +208,7 @@ func TestInspect(t *testing.T) {
 	closed(t, l)
 	var seen []string
 	visit := func(e diskledger.Entry) error {
-		seen = append(seen, fmt.Sprint(path.Base(e.File), " ", e.Checkpoint, " ", e.Revision, " ", len(e.Changes)))
+		seen = append(seen, fmt.Sprint(path.Base(e.File), " ", e.Checkpoint, " ", e.Index, " ", len(e.Changes)))
 		return nil
 	}
 	found, err := diskledger.Inspect(fs, "ledger", visit)
@@ -289,7 +290,7 @@ func TestStaleBlocks(t *testing.T) {
 	require.Equal(t, orbit.Revision(6), rev)
 	newer := frames(t, `{"revision":8,"do":{"mark":{"key":"c","value":"vvvvvv"}}}`)
 	_, err := diskledger.Inspect(folderOf(t, all, "00000003.log", append(log[:len(log)-3:len(log)], newer...)), "ledger", nil)
-	require.ErrorIs(t, err, diskledger.ErrCorrupt)
+	require.ErrorIs(t, err, logledger.ErrCorrupt)
 }
 
 // Records that are whole and do not follow one another are found.

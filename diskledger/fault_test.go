@@ -15,6 +15,7 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/diskledger"
+	"github.com/orbitsched/orbit/logledger"
 )
 
 // kinds are the faults of a disk, and the error that each is.
@@ -122,7 +123,7 @@ func typed(t *testing.T, err, is error, on, where string) {
 	if strings.HasPrefix(on, "sync") {
 		require.ErrorIs(t, err, diskledger.ErrSync, "%s, %s", where, on)
 	}
-	require.NotErrorIs(t, err, diskledger.ErrCorrupt, where)
+	require.NotErrorIs(t, err, logledger.ErrCorrupt, where)
 }
 
 // A full disk stops the ledger also when there is room again, until it is opened again.
@@ -209,7 +210,7 @@ func TestReadFails(t *testing.T) {
 		})
 		_, err := diskledger.Open("ledger", diskledger.Options{FS: fs})
 		require.ErrorIs(t, err, syscall.EIO)
-		require.NotErrorIs(t, err, diskledger.ErrCorrupt)
+		require.NotErrorIs(t, err, logledger.ErrCorrupt)
 	}
 	fs.set(func(is, _ string) error {
 		if is == "lock" {

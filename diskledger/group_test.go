@@ -14,6 +14,7 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/diskledger"
+	"github.com/orbitsched/orbit/logledger"
 )
 
 // gate lets a test hold the syncs of the logs.
@@ -77,7 +78,7 @@ func TestGroups(t *testing.T) {
 			hold <- struct{}{}
 			sees(proposers + 1)
 			require.Equal(t, int64(2), fs.syncs.Load()-syncs)
-			require.Equal(t, int64(2), l.Stats().Groups)
+			require.Equal(t, int64(2), l.Stats().Entries)
 			require.Equal(t, int64(proposers+1), l.Stats().Changes)
 			fs.set(nil)
 			all.Wait()
@@ -260,7 +261,7 @@ func TestCheckpointBeside(t *testing.T) {
 // Eight goroutines commit while checkpoints are made one after another.
 func TestCheckpointsUnderLoad(t *testing.T) {
 	fs := vfs.NewMem()
-	l := open(t, fs, diskledger.Options{CheckpointBytes: 2000, OnError: func(err error) { t.Error(err) }})
+	l := open(t, fs, diskledger.Options{CheckpointEvery: 20, OnError: func(err error) { t.Error(err) }})
 	var all sync.WaitGroup
 	for g := range 8 {
 		all.Go(func() {
@@ -301,15 +302,15 @@ func TestClose(t *testing.T) {
 	time.Sleep(10 * time.Millisecond)
 	closed(t, l)
 	closed(t, l)
-	require.ErrorIs(t, <-waits, diskledger.ErrClosed)
+	require.ErrorIs(t, <-waits, logledger.ErrClosed)
 	_, err = l.Propose(ctx, node())
-	require.ErrorIs(t, err, diskledger.ErrClosed)
+	require.ErrorIs(t, err, logledger.ErrClosed)
 	require.ErrorIs(t, err, orbit.ErrUnavailable)
 	_, err = l.Snapshot(ctx)
-	require.ErrorIs(t, err, diskledger.ErrClosed)
+	require.ErrorIs(t, err, logledger.ErrClosed)
 	_, err = l.Changes(ctx, 0)
-	require.ErrorIs(t, err, diskledger.ErrClosed)
-	require.ErrorIs(t, l.Checkpoint(ctx), diskledger.ErrClosed)
+	require.ErrorIs(t, err, logledger.ErrClosed)
+	require.ErrorIs(t, l.Checkpoint(ctx), logledger.ErrClosed)
 }
 
 // A ledger keeps the limits and names that it was made with.
@@ -332,9 +333,9 @@ func TestSettings(t *testing.T) {
 	closed(t, l)
 	closed(t, open(t, fs, diskledger.Options{Bounds: orbit.Limits{History: 10}, Dimensions: names}))
 	_, err = diskledger.Open("ledger", diskledger.Options{FS: fs, Bounds: orbit.Limits{History: 12}})
-	require.ErrorIs(t, err, diskledger.ErrMismatch)
+	require.ErrorIs(t, err, logledger.ErrMismatch)
 	_, err = diskledger.Open("ledger", diskledger.Options{FS: fs, Dimensions: [orbit.Dimensions]string{4: "seats"}})
-	require.ErrorIs(t, err, diskledger.ErrMismatch)
+	require.ErrorIs(t, err, logledger.ErrMismatch)
 	closed(t, open(t, fs, diskledger.Options{})) // the refusals have given the lock back
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/diskledger"
+	"github.com/orbitsched/orbit/logledger"
 )
 
 // stored names the folders of testdata, each of which has a ledger and a dump of it. The last one has every kind of commitment and every
@@ -238,7 +239,7 @@ func TestLaterVersion(t *testing.T) {
 		_, err := record.NewWriter(&content).WriteRecord([]byte(later))
 		require.NoError(t, err)
 		_, err = diskledger.Open("ledger", diskledger.Options{FS: folderOf(t, files(t, fs), name, content.Bytes())})
-		require.ErrorIs(t, err, diskledger.ErrVersion)
-		require.NotErrorIs(t, err, diskledger.ErrCorrupt)
+		require.ErrorIs(t, err, logledger.ErrVersion)
+		require.NotErrorIs(t, err, logledger.ErrCorrupt)
 	}
 }
