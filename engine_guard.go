@@ -88,24 +88,6 @@ type planned struct {
 	unfit []misfitting
 }
 
-// misfitting is a spec of capsules that a plan leaves out, with what their reasons say together.
-type misfitting struct {
-	spec *Spec
-	// A *NoFit in the plan says that the spec fits on no node. False: the navigator leaves its capsules out for other
-	// reasons.
-	nowhere bool
-	// The first reason with a *NoFit, and its count, if it has one.
-	why   error
-	count *fitCount
-	// The domains to which Spec.Near binds the spec, if each of its NoFits names the same; nil: they differ, or there
-	// are none.
-	near  *nearby
-	ruled bool // rules of company may have closed domains to the spec
-	rest  rest // what the NoFit rests on besides the nodes
-	// A NoFit holds even if capsules of lower priority are evicted; and a budget has refused such an eviction.
-	evicts, kept bool
-}
-
 // unfit returns the specs of the capsules that are left out, each once.
 func unfit(unplaced []Unplaced) (specs []misfitting) {
 	at := map[*Spec]int{}

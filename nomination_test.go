@@ -249,7 +249,9 @@ func TestNominationOfAnEndedGang(t *testing.T) {
 	view := c.now().Revision()
 	nominate := Nominate{Gang: "g", Ends: time.Unix(1e9, 0), Parts: []NominatedRoom{partOn("n", 2)}}
 	c.commits(Release{Capsule: "m1", Final: true})
-	c.commits(nominate) // the other one waits
+	c.mistakes(nominate) // it claims more than the member that is left asks for
+	nominate.Parts = []NominatedRoom{partOn("n", 1)}
+	c.commits(nominate)
 	c.commits(Release{Capsule: "m2", Final: true})
 	require.False(t, c.now().Gang("g").Nomination.Lives())
 	c.mistakes(nominate)
@@ -315,6 +317,8 @@ func TestNominationOfGang(t *testing.T) {
 	c.commits(placeOn("b", "n"))
 	c.commits(Release{Capsule: "g2", Final: true})
 	require.False(t, c.now().Gang("g").Nomination.Lives())
+	c.mistakes(whole) // it claims what the member that is done asked for
+	whole.Parts = []NominatedRoom{partOn("n", 5)}
 	c.commits(whole)
 	c.commits(placeOn("g1", "n"), placeOn("g3", "n"))
 	require.Nil(t, c.now().Gang("g").Nomination)

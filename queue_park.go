@@ -95,6 +95,24 @@ func newParking() parking {
 	return parking{spots: map[*Spec]*spot{}, waiting: map[*Spec]*spot{}, rests: map[versioned]*resting{}, shelves: map[shelf]*least.Set[*spot]{}, ties: map[tie]map[*spot]bool{}, kept: map[*spot]bool{}, ceiling: math.MinInt32, placed: map[NodeID]bool{}}
 }
 
+// misfitting is a spec of capsules that a plan leaves out, with what their reasons say together.
+type misfitting struct {
+	spec *Spec
+	// A *NoFit in the plan says that the spec fits on no node. False: the navigator leaves its capsules out for other
+	// reasons.
+	nowhere bool
+	// The first reason with a *NoFit, and its count, if it has one.
+	why   error
+	count *fitCount
+	// The domains to which Spec.Near binds the spec, if each of its NoFits names the same; nil: they differ, or there
+	// are none.
+	near  *nearby
+	ruled bool // rules of company may have closed domains to the spec
+	rest  rest // what the NoFit rests on besides the nodes
+	// A NoFit holds even if capsules of lower priority are evicted; and a budget has refused such an eviction.
+	evicts, kept bool
+}
+
 // park parks a class until a change could help it or the time until has passed. It reports whether the class was not
 // parked before. It does not park a class of which a nominee is held back, because the nominee may fit where others of
 // the class do not; it makes the class wait for room instead.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/hex"
 	"fmt"
+	"hash/maphash"
 	"math/bits"
 	"slices"
 	"strings"
@@ -402,3 +403,5 @@ func (s *Spec) resizes(to *Spec, waits bool) string {
 	}
 	return "can change only its envelope while it is placed"
 }
+
+var hashSeed = maphash.MakeSeed()

@@ -160,8 +160,6 @@ func (s *State) intact(n *Node) bool {
 	return ok && k.sum == uint32(n.digest())
 }
 
-var hashSeed = maphash.MakeSeed()
-
 // hashOf is seeded anew in every process: a caller that chooses ids cannot choose collisions.
 func hashOf(id string) uint32 {
 	h := maphash.String(hashSeed, id)

@@ -473,13 +473,26 @@ type panics struct{}
 
 func (panics) Error() string { panic("no text") }
 
+// silent is a navigator that leaves out all work, for a reason that cannot be read.
+type silent struct{}
+
+func (silent) Claims(string, orbit.AppClass) bool { return true }
+
+func (silent) Plan(_ context.Context, _ *orbit.View, pending []*orbit.Capsule) (plan orbit.Plan, _ error) {
+	for _, c := range pending {
+		plan.Unplaced = append(plan.Unplaced, orbit.Unplaced{Capsule: c, Why: panics{}})
+	}
+	return plan, nil
+}
+
 // TestErrorsOfImportersMayPanic: neither a round nor a frame does then.
 func TestErrorsOfImportersMayPanic(t *testing.T) {
 	l, h, _ := scene(t)
 	h.init()
-	s, err := l.Snapshot(t.Context())
-	require.NoError(t, err)
-	h.Round(orbit.Round{Engine: "e", Errors: []error{panics{}}, Unplaced: []orbit.Unplaced{{}, {Capsule: s.Capsule("large"), Why: panics{}}}})
+	e := &orbit.Engine{Name: "e", Ledger: l, Navigator: silent{}}
+	round := e.Pass(t.Context())
+	round.Errors = append(round.Errors, panics{})
+	h.Round(round)
 	_, body, _ := get(t, h, "api/state")
 	require.Contains(t, fmt.Sprint(body["rounds"]), "cannot be read")
 	require.Contains(t, fmt.Sprint(body["queue"]), "cannot be read")

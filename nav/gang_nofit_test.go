@@ -42,7 +42,7 @@ func TestGangSaysWhy(t *testing.T) {
 		"requirement": {[]string{"rack"}, false, []orbit.Role{{Spec: tight}},
 			`gang "g": best rack r16 fits 2 of 8 (1 node lacks cpu)`},
 		"device": {[]string{"block"}, false, []orbit.Role{{Spec: device}},
-			`gang "g": best block b1 fits 0 of 8 (1 node has no device)`},
+			`gang "g": best block b1 fits 0 of 8 (1 node has no device); no node is that large: the largest has 0 devices`},
 		"two roles": {[]string{"rack"}, false, []orbit.Role{{Spec: gangSpec(9)}, {Spec: gangSpec(3)}},
 			`gang "g": best rack r17 fits 7 of 16 (2 nodes lack cpu, 1 is unschedulable)`},
 	} {

@@ -119,6 +119,11 @@ func (c *create) bet() (*bet, error) {
 // The caller holds the lock.
 func (c *create) plan(b *bet, on *choice) (err error) {
 	loads := &c.g.loads
+	if c.placed != nil {
+		if mine := loads.state.Capsule(c.made.Capsule); mine == nil || mine.PlacedAt != c.made.Revision {
+			return fmt.Errorf("%w: capsule %q is no longer where this create has placed it", ErrTaken, c.made.Capsule)
+		}
+	}
 	if c.placed != nil && c.placed.outcome == betCommitted {
 		loads.giveRoom(&c.placed.debit)
 		c.placed.outcome = betMoved
