@@ -232,8 +232,8 @@ func TestLaterVersion(t *testing.T) {
 	fs, l, _ := history(t)
 	closed(t, l)
 	for name, later := range map[string]string{
-		"00000002.checkpoint": `{"diskledger":"checkpoint","version":2,"number":2,"revision":2}`,
-		"00000003.log":        `{"diskledger":"log","version":2,"number":3,"revision":4,"previous":9,"more":1}`,
+		"00000002.checkpoint": `{"diskledger":"checkpoint","version":3,"number":2,"index":2}`,
+		"00000003.log":        `{"diskledger":"log","version":3,"number":3,"index":4,"previous":9,"more":1}`,
 	} {
 		var content bytes.Buffer
 		_, err := record.NewWriter(&content).WriteRecord([]byte(later))
