@@ -149,7 +149,8 @@ type scanner struct {
 	last logledger.Index
 	// closed says that the record that closes the log was read.
 	closed bool
-	old    oldScanner
+	// revision is that of the last change that was read, in a log of version 1.
+	revision orbit.Revision
 }
 
 // errTorn means that the bytes after the last valid record are not a valid record.
@@ -196,7 +197,7 @@ func (s *scanner) begin(number uint64, kind string) error {
 	case h.Version < 1 || !s.isOld() && kind == logKind && len(h.Salt) != saltLength:
 		return s.corrupt(0, "the header is not valid")
 	}
-	s.last, s.old.revision = h.Index, h.Revision
+	s.last, s.revision = h.Index, h.Revision
 	return nil
 }
 

@@ -148,7 +148,7 @@ func (r *loading) readLogs() error {
 			return err
 		}
 		r.segments = append(r.segments, seg)
-		r.tail, revision = seg.last, s.old.revision
+		r.tail, revision = seg.last, s.revision
 	}
 	if r.tail < r.at { // the logs after the checkpoint were not begun, and one before it was left over
 		r.segments, r.tail, r.cut = nil, r.at, 0
@@ -246,6 +246,8 @@ func (l *fileLog) inspectLog(seg segment, judge *orbit.MemoryLedger, visit func(
 	if err := visit(Entry{File: s.path, Bytes: s.size, Index: seg.after}); err != nil {
 		return 0, err
 	}
+	state, _ := judge.Snapshot(background) // cannot fail
+	rev := state.Revision()
 	for s.last = seg.after; ; {
 		data, err := s.entry(seg.end)
 		if errors.Is(err, io.EOF) {
@@ -263,6 +265,9 @@ func (l *fileLog) inspectLog(seg segment, judge *orbit.MemoryLedger, visit func(
 			continue
 		}
 		e, err := logledger.DecodeEntry(data)
+		if err == nil {
+			rev, err = e.Continue(rev)
+		}
 		if err == nil {
 			err = judge.Apply(e.Changes)
 		}

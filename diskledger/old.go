@@ -12,12 +12,6 @@ import (
 // This file reads logs of format version 1. Nothing writes them any more. A record there is the JSON of a group of changes,
 // which [logledger.DecodeEntry] reads, and has no index: the first one after the checkpoint counts as entry 1.
 
-// oldScanner is what a scanner of a log of version 1 knows: the revision and the Seq of the last change that was read.
-type oldScanner struct {
-	revision orbit.Revision
-	seq      int
-}
-
 // isOld reports whether the file has format version 1.
 func (s *scanner) isOld() bool { return s.header.Version == 1 }
 
@@ -25,8 +19,8 @@ func (s *scanner) isOld() bool { return s.header.Version == 1 }
 func (s *scanner) readOld(text []byte) error {
 	if bytes.HasPrefix(text, []byte(`{"closed":`)) {
 		var last struct{ Closed orbit.Revision }
-		if err := json.Unmarshal(text, &last); err != nil || last.Closed != s.old.revision {
-			return s.corrupt(s.at, fmt.Sprintf("the record that closes the log says revision %d; the last change has %d", last.Closed, s.old.revision))
+		if err := json.Unmarshal(text, &last); err != nil || last.Closed != s.revision {
+			return s.corrupt(s.at, fmt.Sprintf("the record that closes the log says revision %d; the last change has %d", last.Closed, s.revision))
 		}
 		s.closed = true
 		return nil
@@ -35,14 +29,8 @@ func (s *scanner) readOld(text []byte) error {
 	if err != nil {
 		return placed(s.path, s.at, err)
 	}
-	before := s.old
-	for i := range e.Changes {
-		c := &e.Changes[i]
-		isNext := c.Revision == s.old.revision+1 && c.Seq == 0 || c.Revision == s.old.revision && c.Seq == s.old.seq+1
-		if !isNext || c.Revision == before.revision { // all changes of a revision are in one record
-			return s.corrupt(s.at, fmt.Sprintf("change %d.%d follows %d.%d", c.Revision, c.Seq, s.old.revision, s.old.seq))
-		}
-		s.old = oldScanner{c.Revision, c.Seq}
+	if s.revision, err = e.Continue(s.revision); err != nil {
+		return placed(s.path, s.at, err)
 	}
 	s.last++
 	return nil
@@ -70,8 +58,8 @@ func (s *scanner) isNewer(text []byte) bool {
 	text = text[:min(len(text), 40)]
 	var at orbit.Revision
 	if n, _ := fmt.Sscanf(string(text), `{"revision":%d`, &at); n == 1 {
-		return at > s.old.revision
+		return at > s.revision
 	}
 	n, _ := fmt.Sscanf(string(text), `{"closed":%d`, &at)
-	return n == 1 && at >= s.old.revision
+	return n == 1 && at >= s.revision
 }
