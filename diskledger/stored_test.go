@@ -2,6 +2,7 @@ package diskledger_test
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/record"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
@@ -193,6 +195,62 @@ func TestStoredFiles(t *testing.T) {
 			require.Equal(t, string(want), text(restored))
 			goesOn(t, mem)
 		})
+	}
+}
+
+// The files of format version 1 stay until a checkpoint of today is on the disk. Whenever a process or the machine dies before that,
+// the folder is read as before.
+func TestOldFilesStay(t *testing.T) {
+	all := oldFiles(t)
+	want, err := diskledger.Inspect(folderOf(t, all, "", nil), "ledger", nil)
+	require.NoError(t, err)
+	for at := 0; ; at++ {
+		mem := vfs.NewCrashableMem()
+		_, err := vfs.Clone(vfs.Default, mem, "testdata/v1-3", "ledger", vfs.CloneSync)
+		require.NoError(t, err)
+		for _, dir := range []string{"ledger", ""} {
+			d, err := mem.OpenDir(dir)
+			require.NoError(t, err)
+			require.NoError(t, d.Sync())
+		}
+		n, acks := 0, orbit.Revision(0)
+		fs := errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if op.Kind.ReadOrWrite() == errorfs.OpIsWrite && op.Kind != errorfs.OpFileClose {
+				n++
+			}
+			if n > at && op.Kind != errorfs.OpFileClose {
+				return errors.New("killed")
+			}
+			return nil
+		}))
+		if l, err := diskledger.Open("ledger", diskledger.Options{FS: fs, OnError: func(error) {}}); err == nil {
+			for i := range 4 {
+				if _, err := l.Propose(ctx, orbit.Proposal{Do: []orbit.Commitment{mark(fmt.Sprint("new", i), 1)}}); err == nil {
+					acks++
+				}
+				if i == 1 {
+					_ = l.Checkpoint(ctx)
+				}
+			}
+			_ = l.Close()
+		}
+		for _, fs := range []vfs.FS{mem.CrashClone(vfs.CrashCloneCfg{}), mem} {
+			found, err := diskledger.Inspect(fs, "ledger", nil)
+			require.NoError(t, err, "operation %d", at)
+			require.GreaterOrEqual(t, found.State.Revision(), want.State.Revision()+acks, "operation %d", at)
+			again := open(t, fs, diskledger.Options{})
+			s, err := again.Snapshot(ctx)
+			require.NoError(t, err)
+			require.Equal(t, text(found.State), text(s))
+			closed(t, again)
+		}
+		if n <= at {
+			require.Equal(t, orbit.Revision(4), acks)
+			names, err := mem.List("ledger")
+			require.NoError(t, err)
+			require.ElementsMatch(t, []string{"LOCK", "00000004.checkpoint", "00000004.log"}, names)
+			return
+		}
 	}
 }
 
