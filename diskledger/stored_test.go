@@ -24,7 +24,7 @@ import (
 
 // stored names the folders of testdata, each of which has a ledger and a dump of it. The last one has every kind of commitment and every
 // field of today; the first was written before some of the fields were there.
-var stored = []string{"v1", "v1-2", "v1-3"}
+var stored = []string{"v1", "v1-2", "v1-3", "v2"}
 
 // counted is what a log tells today that its dump does not say, because nobody counted it then: what failed.
 var counted = strings.NewReplacer(`"placedBy":"021c0000000000000000000000000000"}}`,
