@@ -134,8 +134,8 @@ func (b *backlog) ownerOf(c *Capsule) int {
 // textOf returns the text of a reason; empty for a *NoFit, because reading it is expensive. The reason may be an error
 // of a navigator, so its methods may panic.
 func (b *backlog) textOf(why error) (text string) {
-	comparable := reflect.TypeOf(why).Comparable()
-	if comparable {
+	asKey := reflect.TypeOf(why).Comparable()
+	if asKey {
 		if text, known := b.texts[why]; known {
 			return text
 		}
@@ -147,7 +147,7 @@ func (b *backlog) textOf(why error) (text string) {
 		}
 		return nil
 	}, func(error) {})
-	if comparable {
+	if asKey {
 		b.texts[why] = text
 	}
 	return text

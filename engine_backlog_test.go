@@ -357,12 +357,12 @@ func TestAnswersThatAreReadLateAreAboutTheNewestView(t *testing.T) {
 	commit(t, l, PutNode{machine("a", 2)}, PutNode{machine("b", 5)},
 		Submit{IDs: []CapsuleID{"x", "y"}, Spec: wants(4)}, Submit{IDs: []CapsuleID{"early", "late"}, Spec: wants(10)})
 	e := &Engine{Name: "e", Ledger: l, Navigator: &greedy{}}
-	round := e.Pass(t.Context())
-	require.Len(t, round.Unplaced, 3)
-	require.EqualError(t, round.Unplaced[0].Why, "0 of 2 nodes fit: 2 lack cpu", "x is on b")
-	unread := round.Unplaced[1].Why
+	unplaced := e.Pass(t.Context()).Unplaced
+	require.Len(t, unplaced, 3)
+	require.EqualError(t, unplaced[0].Why, "0 of 2 nodes fit: 2 lack cpu", "x is on b")
+	unread := unplaced[1].Why
 	planned := weak.Make(e.view.state)
-	round = Round{}
+	clear(unplaced)
 
 	for i := range 100 { // the nodes that the plan saw are written anew
 		commit(t, l, PutNode{machine("a", 3)}, PutNode{machine(NodeID(fmt.Sprint("n", i)), 1)})

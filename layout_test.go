@@ -63,6 +63,11 @@ func offends(i sourceImport) string {
 			return "logledger depends on zstd alone"
 		}
 		return ""
+	case i.room == "pgledger" && external:
+		if i.path != "github.com/jackc/pgx/v5" && !strings.HasPrefix(i.path, "github.com/jackc/pgx/v5/") {
+			return "pgledger depends on pgx alone"
+		}
+		return ""
 	case (i.room == "logledger/logtest" || i.room == "diskledger" || i.room == "etcdledger" || i.room == "pgledger") && (inside == "logledger" || inside == "logledger/logtest"):
 		return ""
 	case i.room == "promorbit" && external:
@@ -113,6 +118,11 @@ func TestImportRuleBites(t *testing.T) {
 		{room: "nav", path: modulePath + "/logledger"},
 		{room: "logledger", path: modulePath + "/diskledger"},
 		{room: "logledger", path: "github.com/jackc/pgx/v5"},
+		{room: "pgledger", path: "github.com/lib/pq"},
+		{room: "pgledger", path: "github.com/klauspost/compress/zstd"},
+		{room: "pgledger", path: modulePath + "/nav"},
+		{room: "pgledger", path: modulePath + "/etcdledger"},
+		{room: "nav", path: modulePath + "/pgledger"},
 		{room: "sandbox", path: modulePath + "/nav"},
 		{room: "nav", path: modulePath + "/sandbox"},
 		{room: "etcdledger", path: "go.etcd.io/etcd/server/v3/embed"},

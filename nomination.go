@@ -113,6 +113,9 @@ func (n *Nomination) compare(o *Nomination) int {
 
 // ended returns the record that is kept of a nomination after its end.
 func (n *Nomination) ended() *Nomination {
+	if n == nil {
+		return nil
+	}
 	return &Nomination{Capsule: n.Capsule, Gang: n.Gang, First: n.First, Made: n.Made, Renewals: n.Renewals}
 }
 
@@ -417,7 +420,7 @@ func (r *NominatedRoom) exceeds(n *Node, roles []Role, names *dimensionNames) (o
 			continue
 		}
 		asks.addRole(&roles[i])
-		if over, of = claims.beyond(&asks, names); over == "" {
+		if more, _ := claims.beyond(&asks, names); more == "" {
 			return "", "" // most often after the first role
 		}
 	}

@@ -13,19 +13,19 @@ import (
 type WaitKind string
 
 const (
-	// WaitUnplanned: no plan has judged the work since it became pending, or since a change that may help it. Work of
-	// higher priority is planned first. If the engine cannot plan at all, the reason says why.
+	// WaitUnplanned says that no plan has judged the work since it became pending, or since a change that may help it. Work
+	// of higher priority is planned first. If the engine cannot plan at all, the reason says why.
 	WaitUnplanned WaitKind = "unplanned"
-	// WaitParked: the class of the work fits nowhere. It is planned again when a change may help it.
+	// WaitParked says that the class of the work fits nowhere. It is planned again when a change may help it.
 	WaitParked WaitKind = "parked"
-	// WaitLeftOut: the last plan has left the work out, for a reason other than that its class fits nowhere. All members
-	// of a gang wait like the member that was left out last.
+	// WaitLeftOut says that the last plan has left the work out, for a reason other than that its class fits nowhere. All
+	// members of a gang wait like the member that was left out last.
 	WaitLeftOut WaitKind = "left_out"
-	// WaitWithheld: the work has a place in a plan, but the engine has not sent the proposal.
+	// WaitWithheld says that the work has a place in a plan, but the engine has not sent the proposal.
 	WaitWithheld WaitKind = "withheld"
-	// WaitRefused: the ledger has refused the last proposal that places the work, or its outcome is unknown.
+	// WaitRefused says that the ledger has refused the last proposal that places the work, or its outcome is unknown.
 	WaitRefused WaitKind = "refused"
-	// WaitUnowned: none of the engines owns the work.
+	// WaitUnowned says that none of the engines owns the work.
 	WaitUnowned WaitKind = "unowned"
 )
 

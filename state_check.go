@@ -114,8 +114,8 @@ func (s *State) Footprint(p Proposal) (reads, writes Footprint, touched []NodeID
 
 // Apply returns the state after the changes. These must be the ledger's own history after s, in order and without gaps.
 // A mirror in another process follows its ledger this way. If a change cannot follow the state, for example because it
-// places a capsule that is not pending or takes room that is not free, Apply returns an error that says why. Apply does
-// not judge the rules Apart and Even again, nor whether evictions were needed: the ledger has.
+// places a capsule that is not pending, Apply returns an error that says why. It judges no rule and no limit: the ledger
+// has, perhaps long ago by other rules ([State.Check] judges by those of today).
 func (s *State) Apply(changes []Change) (*State, error) {
 	next := s.thaw()
 	var t tx
@@ -149,7 +149,7 @@ func (s *State) replay(t *tx, c *cloner, changes []Change) error {
 		return invalidf("change at revision %d.%d does not follow a state at %d", first.Revision, first.Seq, s.rev)
 	}
 	p := Proposal{ID: first.ID, Do: c.commitments(changes)}
-	if err := p.check(&s.limits); err != nil {
+	if err := p.check(&noLimits); err != nil {
 		return err
 	}
 	t.replays = true

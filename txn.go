@@ -327,6 +327,10 @@ func (t *tx) refuse(r Rejection, newest Revision, format string, args ...any) er
 	return &r
 }
 
+// breaks reports whether a rule is broken. While a history is replayed none is: what was committed is a fact, though it
+// may have been judged by older rules. Only what cannot be represented is refused then.
+func (t *tx) breaks(rule bool) bool { return rule && !t.replays }
+
 // refusePlace is refuse for a Place: it fills in the capsule and the node.
 func (t *tx) refusePlace(c *Place, newest Revision, format string, args ...any) error {
 	return t.refuse(Rejection{Capsule: c.Capsule, Node: c.Node}, newest, format, args...)

@@ -80,13 +80,13 @@ func (t *tx) mayAdopt(c *Adopt, e *txCapsule) error {
 	case n == nil:
 		at.advice = "let the node join first"
 		return t.refuse(at, t.s.left.Nodes, "node %q is not a member", c.Node)
-	case n.now.Node.State == Lost:
+	case t.breaks(n.now.Node.State == Lost):
 		at.advice = "let the node leave and join anew; then adopt what it runs"
 		return t.refuse(at, n.newestSpec(), "node %q is lost", c.Node)
 	case c.Devices.Len() != spec.Devices.Count:
 		at.advice = "name the devices that it uses, and a spec that asks for as many"
 		return t.refuse(at, e.newestSpec(), "capsule %q asks for %d devices, the adoption names %d", c.Capsule, spec.Devices.Count, c.Devices.Len())
-	case spec.Backfills && e.now.Gang() != "":
+	case t.breaks(spec.Backfills && e.now.Gang() != ""):
 		at.advice = "name a spec that does not backfill"
 		return t.refuse(at, e.newestSpec(), "capsule %q is a member of gang %q, so it cannot backfill", c.Capsule, e.now.Gang())
 	case c.Devices>>n.now.Node.Devices.Count != 0:
@@ -148,6 +148,9 @@ func (t *tx) mayResize(c *Resize, e *txCapsule) error {
 	case c.Since == 0 && e.now.Gang() != "":
 		at.advice = "release the gang for good and submit it again, or resize members when they are placed"
 		return t.refuse(at, e.newest(), "capsule %q waits as a member of gang %q, whose roles say what it asks for", c.Capsule, e.now.Gang())
+	}
+	if t.replays {
+		return nil
 	}
 	if why := e.now.Spec.resizes(c.Spec, c.Since == 0); why != "" {
 		at.advice = "copy the spec of its record and change only that; for anything else submit another capsule"
@@ -342,7 +345,7 @@ func (t *tx) protect(c *Protect) error {
 		return err
 	}
 	switch {
-	case c.For > 0 && e.now.Spec.Backfills:
+	case t.breaks(c.For > 0 && e.now.Spec.Backfills):
 		return t.refuse(Rejection{Capsule: c.Capsule, Node: e.now.Node}, e.newestSpec(), "capsule %q backfills, so it cannot be protected", c.Capsule)
 	case c.For > 0:
 		e.protects = c.For

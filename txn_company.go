@@ -32,10 +32,9 @@ func (t txCounts) fewest(e *Even, scope companyScope, named bool) lowest {
 }
 
 // settleCompany judges all placements of the proposal by the rules of company. It judges them on the state after the
-// proposal, so several placements are judged together. It does not judge adopted capsules, and it judges nothing while
-// a history is replayed: what has been committed is a fact.
+// proposal, so several placements are judged together. It does not judge adopted capsules.
 func (t *tx) settleCompany() error {
-	if !t.countCompany() || t.replays {
+	if !t.countCompany() {
 		return nil
 	}
 	for i := range t.capsules.entries {

@@ -21,13 +21,14 @@ func (t *tx) confirm(c *Confirm) (NodeID, error) {
 	switch {
 	case !e.now.Placed() || !t.madeAt(e.now.PlacedAt, c.Since):
 		return "", t.refuse(at, e.newest(), "capsule %q has no placement made at revision %d", c.Capsule, c.Since)
+	case t.replays:
 	case c.NotReady && !e.now.Ready:
 		return "", t.refuse(at, e.newest(), "capsule %q was not ready on node %q", c.Capsule, e.now.Node)
 	case c.Begun && e.now.Begun || c.Ready && e.now.Ready:
 		return "", t.refuse(at, e.newest(), "capsule %q has already begun on node %q; ready: %v", c.Capsule, e.now.Node, e.now.Ready)
 	}
 	n := t.node(e.now.Node)
-	if !n.now.Node.Confirms || n.now.Node.State == Lost {
+	if t.breaks(!n.now.Node.Confirms || n.now.Node.State == Lost) {
 		return "", t.refuse(at, max(n.newestSpec(), e.newest()),
 			"nothing is confirmed of capsule %q on node %q: the node is lost, or does not confirm",
 			c.Capsule, e.now.Node)
@@ -36,7 +37,7 @@ func (t *tx) confirm(c *Confirm) (NodeID, error) {
 		at.advice = "start it with the spec that its record has now"
 		return "", t.refuse(at, e.newestSpec(), "capsule %q has got another spec since the view, with which it was about to begin", c.Capsule)
 	}
-	if r := t.waitsFor(e, n); r != nil { // never if it has begun
+	if r := t.waitsFor(e, n); t.breaks(r != nil) { // never if it has begun
 		return "", t.refuse(at, max(r.Left, e.newest()),
 			"capsule %q may not begin on node %q yet: capsule %q, which left node %q at revision %d, has not stopped",
 			c.Capsule, e.now.Node, r.Capsule, r.Node, r.Left)
@@ -130,7 +131,7 @@ func (t *tx) settleWaits() error {
 		}
 		n := t.nodes.find(e.now.Node)
 		e.now.Waits = n.now.remains != nil && (e.after || !n.now.fitsBeside(&e.now))
-		if n.now.Node.Confirms || !e.now.Waits && e.now.Remains() == nil {
+		if t.replays || n.now.Node.Confirms || !e.now.Waits && e.now.Remains() == nil {
 			continue
 		}
 		r := e.now.Remains()

@@ -53,8 +53,11 @@ func (t *tx) countFailure(e *txCapsule, at Instant, attempt bool) {
 	e.failures = e.failures.plus(NodeFailure{Node: e.now.Node, At: at, Revision: t.rev}, e.now.PlaceTime, attempt)
 }
 
-// refuseReturn refuses a release of a capsule on a node that takes new work.
+// refuseReturn refuses a release of a capsule on a node that takes new work, unless a history is replayed.
 func (t *tx) refuseReturn(id CapsuleID, n *txNode, newest Revision) error {
+	if t.replays {
+		return nil
+	}
 	state := n.now.Node.State.String()
 	if n.now.Node.State != Ready {
 		state = "not cordoned all through the proposal"
@@ -78,7 +81,9 @@ func (n *txNode) expels(s *Spec) bool {
 // madeAt reports whether a placement or a nomination was made at the revision (since) that a commitment names. It is
 // false for the proposal's own revision. Nobody knows that revision before the commit, and in a ledger of several
 // processes a guess that is right on one state is wrong on the next.
-func (t *tx) madeAt(made, since Revision) bool { return made == since && since < t.rev }
+//
+// The histories of ledgers that did not yet know this rule have such guesses.
+func (t *tx) madeAt(made, since Revision) bool { return made == since && !t.breaks(since >= t.rev) }
 
 // evict executes an Evict. With For or ForGang the capsule makes way (evictFor); otherwise it is moved: the same
 // proposal places it again.
@@ -96,7 +101,7 @@ func (t *tx) evict(c *Evict) (NodeID, error) {
 	}
 	n := t.node(c.From)
 	waits := t.waitsToBegin(e, n)
-	if !waits && !e.now.Spec.Movable && !n.drains() && !n.expels(e.now.Spec) && !t.s.isCovered(e.now.Spec) {
+	if t.breaks(!waits && !e.now.Spec.Movable) && !n.drains() && !n.expels(e.now.Spec) && !t.s.isCovered(e.now.Spec) {
 		at.advice = "submit it as Movable, put a budget on its group, or cordon the node first"
 		g, newest := t.gang(e.now.Gang()), max(n.newestSpec(), e.newest(), t.s.left.Budgets)
 		if g != nil {
@@ -126,7 +131,7 @@ func (t *tx) evict(c *Evict) (NodeID, error) {
 
 // evictFor takes a victim off its node. If the victim has left already, the eviction is passed over without an error.
 func (t *tx) evictFor(c *Evict, e *txCapsule) (NodeID, error) {
-	if e == nil || e.now.Node != c.From || !t.madeAt(e.now.PlacedAt, c.Since) || e.was == nil || e.was.PlacedAt != c.Since {
+	if e == nil || e.now.Node != c.From || !t.madeAt(e.now.PlacedAt, c.Since) || t.breaks(e.was == nil || e.was.PlacedAt != c.Since) {
 		if t.replays {
 			return "", t.refuse(Rejection{Capsule: c.Capsule, Node: c.From}, 0, "capsule %q is not on node %q since revision %d", c.Capsule, c.From, c.Since)
 		}

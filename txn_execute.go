@@ -98,12 +98,15 @@ func (t *tx) mayPlace(c *Place, e *txCapsule, n *txNode) error {
 	switch {
 	case e.now.released:
 		return t.refuseEnded(e)
-	case e.evicted:
+	case t.breaks(e.evicted):
 		return t.refusePlace(c, 0, "capsule %q is evicted by this proposal", c.Capsule)
 	case e.now.Placed():
 		return t.refusePlace(c, e.newest(), "capsule %q is placed on node %q", c.Capsule, e.now.Node)
-	case !node.Schedulable():
+	case t.breaks(!node.Schedulable()):
 		return t.refusePlace(c, n.newestSpec(), "node %q is unschedulable", c.Node)
+	}
+	if err := t.mayUse(n, c.Devices, c.Capsule); err != nil || t.replays {
+		return err
 	}
 	for i := range spec.Require {
 		if !spec.Require[i].On(node) {
@@ -120,13 +123,13 @@ func (t *tx) mayPlace(c *Place, e *txCapsule, n *txNode) error {
 	case r.Count > 0 && !r.Accepts(node.Devices.Model):
 		return t.refusePlace(c, max(n.newestSpec(), e.newestSpec()), "node %q has devices of model %q, not %s", c.Node, node.Devices.Model, joinWords(r.Models))
 	}
-	return t.mayUse(n, c.Devices, c.Capsule)
+	return nil
 }
 
 // mayUse checks that the device instances exist on the node and are healthy.
 func (t *tx) mayUse(n *txNode, set DeviceSet, capsule CapsuleID) error {
 	d := &n.now.Node.Devices
-	if set>>d.Count != 0 || set&d.Unhealthy != 0 {
+	if set>>d.Count != 0 || t.breaks(set&d.Unhealthy != 0) {
 		return t.refuse(Rejection{Capsule: capsule, Node: n.now.Node.ID}, n.newestSpec(),
 			"node %q: devices %016b are not all there and healthy", n.now.Node.ID, set)
 	}
@@ -262,7 +265,7 @@ func (t *tx) putNode(node *Node) error {
 		e.asked, e.askedDevices, e.asks = Resources{}, 0, 0
 		e.joined, e.claimed = t.at, false
 	} else {
-		if e.now.Node.State == Lost && node.State != Lost {
+		if t.breaks(e.now.Node.State == Lost && node.State != Lost) {
 			return t.refuse(Rejection{Node: node.ID}, e.newestSpec(), "node %q is lost; let it leave, and join anew", node.ID)
 		}
 		if err := t.tampered(e); err != nil {
@@ -328,7 +331,7 @@ func (t *tx) tampered(n *txNode) error {
 
 // invalid is the rejection of a commitment that is wrong in every state.
 func (t *tx) invalid(r Rejection, format string, args ...any) error {
-	err := t.refuse(r, 0, format, args...).(*Rejection)
+	err := t.refuse(r, 0, format, args...).(*Rejection) //nolint:errorlint // made here, and never wrapped
 	err.Kind, err.TakenAt = ErrInvalid, 0
 	return err
 }
@@ -344,7 +347,7 @@ func (t *tx) startHold(c *Hold) error {
 	if n == nil {
 		return t.refuse(Rejection{Node: c.Node}, t.s.left.Nodes, "node %q is not a member", c.Node)
 	}
-	if !n.now.Node.Schedulable() {
+	if t.breaks(!n.now.Node.Schedulable()) {
 		return t.refuse(Rejection{Node: c.Node}, n.newestSpec(), "node %q is unschedulable", c.Node)
 	}
 	if err := t.mayUse(n, c.Devices, ""); err != nil {
@@ -382,7 +385,7 @@ func (t *tx) assign(c *Assign) error {
 	if e.now.released {
 		return t.refuseEnded(e)
 	}
-	if e.now.Owner() != c.From {
+	if t.breaks(e.now.Owner() != c.From) {
 		return t.refuse(Rejection{Capsule: c.Capsule}, e.newest(), "capsule %q is owned by %s, not by %s", c.Capsule, who(e.now.Owner()), who(c.From))
 	}
 	anew := *e.now.inCommon()

@@ -130,8 +130,12 @@ func (t *tx) noNode(bet Precondition, id NodeID) error {
 // commitments.
 
 // judgeTotals judges the rules that depend on all commitments together: fit, node by node, then moves, waits, growth,
-// protections, company, budgets, gangs and nominations.
+// protections, company, budgets, gangs and nominations. Of a history that is replayed it judges nothing, and only settles
+// what waits.
 func (t *tx) judgeTotals() error {
+	if t.replays {
+		return t.settleWaits()
+	}
 	for i := range t.nodes.entries {
 		n := &t.nodes.entries[i]
 		if n.askedDevices == 0 && n.asked == (Resources{}) {

@@ -1,7 +1,6 @@
 package orbit
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -46,19 +45,19 @@ func (t *tx) nominateGang(c *Nominate) error {
 	if g == nil {
 		return t.refuse(Rejection{}, t.s.left.Gangs, "there is no gang %q", c.Gang)
 	}
-	if g.evicts {
+	if t.breaks(g.evicts) {
 		return t.refuse(Rejection{}, 0, "members of gang %q are evicted by this proposal", c.Gang)
 	}
-	if n := g.now.Total(); n > 0 {
+	if n := g.now.Total(); t.breaks(n > 0) {
 		return t.refuse(Rejection{}, g.newest(), "gang %q has %d members placed", c.Gang, n)
 	}
-	if len(c.Parts) > 0 && g.now.ended() { // the gang's record may go, with that of its last member
+	if t.breaks(len(c.Parts) > 0 && g.now.ended()) { // the gang's record may go, with that of its last member
 		return t.refuse(Rejection{}, g.newest(), "no member of gang %q waits", c.Gang)
 	}
 	var roles []Role
 	for i, role := range g.now.Gang.Roles {
-		if left := g.now.Left(i); left > 0 || g.now.ended() {
-			role.Members = role.Members[:cmp.Or(left, len(role.Members))] // asksFor counts them
+		if left := g.now.Left(i); left > 0 {
+			role.Members = role.Members[:left] // asksFor counts them
 			roles = append(roles, role)
 		}
 	}
@@ -85,10 +84,10 @@ func (t *tx) ownGang(g *txGang) *GangState {
 // by spec (of a single capsule one role of one member), newest is the revision of the last change of the nominee's
 // record, and evicts is the lowest priority at which it may come to evict others.
 func (t *tx) nomination(c *Nominate, before *Nomination, newest Revision, roles []Role, evicts int32) (*Nomination, error) {
-	if !before.Lives() && (c.Since != 0 || len(c.Parts) == 0) {
+	if t.breaks(!before.Lives() && (c.Since != 0 || len(c.Parts) == 0)) {
 		return nil, t.refuse(Rejection{Capsule: c.Capsule}, newest, "%s is not nominated", c.nominee())
 	}
-	if c.Since != 0 && !t.madeAt(before.Made, c.Since) {
+	if t.breaks(c.Since != 0 && !t.madeAt(before.Made, c.Since)) {
 		return nil, t.refuse(Rejection{Capsule: c.Capsule}, newest, "%s is nominated since revision %d, not %d", c.nominee(), before.Made, c.Since)
 	}
 	if before.Lives() && before.sum != 0 && before.sum != digestList(0, before.Parts) {
@@ -96,7 +95,7 @@ func (t *tx) nomination(c *Nominate, before *Nomination, newest Revision, roles 
 			"the ledger has to be opened anew; change a copy of the list", c.nominee())
 	}
 	t.nominates = true
-	if len(c.Parts) == 0 {
+	if len(c.Parts) == 0 || t.replays && len(roles) == 0 { // nobody waits for the room
 		return before.ended(), nil
 	}
 	priority, specs := int32(math.MaxInt32), make([]*Spec, len(roles))
@@ -136,7 +135,7 @@ func (t *tx) mayNominate(c *Nominate, part *NominatedRoom, specs []*Spec) error 
 		return t.refuse(at, t.s.left.Nodes, "node %q is not a member", part.Node)
 	}
 	n.claimed = true
-	if why := part.misfit(n.now.Node, specs, &t.s.names); why != "" {
+	if why := part.misfit(n.now.Node, specs, &t.s.names); t.breaks(why != "") {
 		return t.refuse(at, n.newestSpec(), "node %q cannot be nominated for %s: such nodes %s", part.Node, c.nominee(), why)
 	}
 	return nil

@@ -2,6 +2,7 @@ package orbit
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -17,29 +18,21 @@ func (p *Proposal) check(l *Limits) error {
 	if len(p.Do) == 0 {
 		return invalidf("proposal commits nothing; put at least one commitment into Do")
 	}
-	v, resizes := validator{limits: l}, false
+	v := validator{limits: l}
 	for i, bet := range p.If {
 		v.at, v.what = i, "bet"
 		v.bet(bet)
 	}
 	for i, c := range p.Do {
 		v.at, v.what = i, "commitment"
-		if r, ok := c.(Release); ok && r.Stopped {
-			v.besideStopped(p.Do)
-		} else if _, ok := c.(Confirm); ok {
-			v.besideStopped(p.Do)
-		}
-		if c, ok := c.(Protect); ok && c.For != 0 {
-			v.besidePlace(p.Do, c.Capsule)
-		}
-		if _, ok := c.(Resize); ok {
-			resizes = true
+		if l != &noLimits {
+			v.beside(p.Do, c)
 		}
 		if final := v.commitment(c); final != nil {
 			p.Do[i] = final
 		}
 	}
-	if resizes {
+	if v.resizes {
 		v.besideResize(p.Do)
 	}
 	if len(v.faults) > 0 {
@@ -67,6 +60,33 @@ type validator struct {
 	stopped map[CapsuleID]bool
 	// The capsules that the proposal places and has not protected yet; nil until besidePlace fills it.
 	placed map[CapsuleID]bool
+	// A commitment is a Resize, so the capsules that are named twice are looked at.
+	resizes bool
+}
+
+// noLimits stands for the limits of a ledger when a history is replayed. No commitment is judged beside others then:
+// those rules may be younger than the history.
+var noLimits = Limits{
+	Commitments: math.MaxInt, Preconditions: math.MaxInt, Capsules: math.MaxInt, GangMembers: math.MaxInt, IDBytes: math.MaxInt,
+	SpecBytes: math.MaxInt, ValueBytes: math.MaxInt, NominationAging: math.MaxInt, Protect: math.MaxInt64,
+}
+
+// beside judges a commitment beside the others of its proposal.
+func (v *validator) beside(all []Commitment, c Commitment) {
+	switch c := c.(type) {
+	case Release:
+		if c.Stopped {
+			v.besideStopped(all)
+		}
+	case Confirm:
+		v.besideStopped(all)
+	case Protect:
+		if c.For != 0 {
+			v.besidePlace(all, c.Capsule)
+		}
+	case Resize:
+		v.resizes = true
+	}
 }
 
 // maxFaults is the number of faults that an error spells out.

@@ -98,6 +98,9 @@ func (a *audit) place(p *asked, do *orbit.Place, rev orbit.Revision) {
 	}
 	a.placed(m, p.by)
 	a.world.begins(m, rev)
+	if a.play != nil {
+		a.play.starts(m)
+	}
 }
 
 // placed updates the job of a placed capsule, and schedules the end of the task.

@@ -156,7 +156,7 @@ func anywhere(g *orbit.Gang) bool { return g.Loose || len(g.Levels) == 0 }
 
 // seatGang looks in every domain of a gang for nodes on which these members fit together. It returns the domain and the
 // node of each member; nil if they fit nowhere.
-func seatGang(g *orbit.Gang, rooms []room, members []*orbit.Spec) (domain string, where []orbit.NodeID) {
+func seatGang(g *orbit.Gang, rooms []room, tenants []tenant, members []*orbit.Spec) (domain string, where []orbit.NodeID) {
 	var domains []string
 	for _, level := range g.Levels {
 		for i := range rooms {
@@ -170,7 +170,7 @@ func seatGang(g *orbit.Gang, rooms []room, members []*orbit.Spec) (domain string
 	}
 	for _, domain := range domains {
 		level, name, _ := strings.Cut(domain, " ")
-		s := seating{steps: 100_000}
+		s := seating{all: rooms, before: tenants, steps: 100_000}
 		for i := range rooms {
 			if domain == "" || rooms[i].Labels[level] == name {
 				s.rooms = append(s.rooms, &rooms[i])
@@ -186,6 +186,9 @@ func seatGang(g *orbit.Gang, rooms []room, members []*orbit.Spec) (domain string
 // seating is an exhaustive search for nodes for the members of a gang.
 type seating struct {
 	rooms []*room
+	// all is all nodes, before the capsules that are on them, and seated the members that have got a node.
+	all            []room
+	before, seated []tenant
 	// steps is the number of steps that are left, so that a hopeless search ends. Then the members count as not
 	// fitting.
 	steps int
@@ -199,12 +202,15 @@ func (s *seating) seat(rest []*orbit.Spec, from int, so []orbit.NodeID) []orbit.
 		return nil
 	}
 	if len(rest) == 0 {
-		return so
+		if s.even() {
+			return so
+		}
+		return nil
 	}
 	spec := rest[0]
 	for i := from; i < len(s.rooms); i++ {
 		r := s.rooms[i]
-		if !r.takes(spec) {
+		if !r.takes(spec) || !keepsApart(slices.Concat(s.before, s.seated), tenant{spec, r.Node}) {
 			continue
 		}
 		next := 0
@@ -215,7 +221,9 @@ func (s *seating) seat(rest []*orbit.Spec, from int, so []orbit.NodeID) []orbit.
 			was := *r
 			was.milli = slices.Clone(r.milli)
 			r.take(spec, set)
+			s.seated = append(s.seated, tenant{spec, r.Node})
 			found := s.seat(rest[1:], next, append(slices.Clone(so), r.ID))
+			s.seated = s.seated[:len(s.seated)-1]
 			*r = was
 			if found != nil {
 				return found

@@ -20,6 +20,7 @@ const (
 	stepSnapshot                 // asks the ledger for a snapshot
 	stepPropose                  // sends a proposal
 	stepHold                     // sends a proposal with a hold
+	stepAnswer                   // hears the answer to a proposal
 	stepHear                     // asks for reports
 	stepPlan                     // plans
 	stepReport                   // a node reports
@@ -34,6 +35,7 @@ const (
 	faultUnknown     = "unknown"
 	faultDropped     = "dropped"
 	faultLate        = "late"
+	faultSlow        = "slow"
 	faultStale       = "stale"
 	faultFails       = "fails"
 	faultPanics      = "panics"
@@ -137,6 +139,8 @@ func (f *Faults) draw(d *draws, kind stepKind) fault {
 		chances = append(chances, chance{faultCrash, f.Crash})
 	}
 	switch kind {
+	case stepAnswer:
+		chances = append(chances, chance{faultSlow, f.Slow})
 	case stepHear:
 		chances = append(chances, chance{faultUnavailable, f.Reports})
 	case stepPlan:
@@ -163,6 +167,8 @@ func (f *Faults) draw(d *draws, kind stepKind) fault {
 				out.long = d.length(0)
 			case faultLate:
 				out.long = d.length(f.Longest)
+			case faultSlow:
+				out.long = d.length(time.Second)
 			}
 			return out
 		}

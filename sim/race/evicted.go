@@ -101,7 +101,7 @@ func (a *audit) causes(l *leaver, rev orbit.Revision) (priority int32, placed bo
 	}
 	for _, m := range a.capsules {
 		if m.gang != nil && m.gang.ID == l.ForGang {
-			priority = m.asks()
+			priority, _ = m.gang.priorities() // and not m.asks: if m has ended, its role may count no more
 			placed = placed || m.node != "" && m.placedAt == rev
 		}
 	}
@@ -243,7 +243,7 @@ func (a *audit) confirm(do *orbit.Confirm, rev orbit.Revision) {
 	m := a.capsules[do.Capsule]
 	if do.Stopped {
 		for _, n := range a.nodes {
-			n.remains = slices.DeleteFunc(n.remains, func(r *auditRemains) bool { return r.of == m && r.since == do.Since })
+			n.remains = slices.DeleteFunc(n.remains, func(r *auditRemains) bool { return r.of.id == m.id && r.since == do.Since })
 		}
 		return
 	}
@@ -256,7 +256,7 @@ func (a *audit) confirm(do *orbit.Confirm, rev orbit.Revision) {
 		return
 	}
 	for _, other := range a.nodes {
-		if slices.ContainsFunc(other.remains, func(r *auditRemains) bool { return r.of == m }) {
+		if slices.ContainsFunc(other.remains, func(r *auditRemains) bool { return r.of.id == m.id }) {
 			a.fail("runs twice", "%s begins on %s at revision %d, and still runs on %s", m.id, n.ID, rev, other.ID)
 		}
 	}

@@ -196,10 +196,19 @@ func (g gate) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, er
 		g.atLeast = before
 		return 0, g.lost("the answer is lost", &p)
 	}
-	if g.Faults != (Faults{}) {
-		g.stop(stepPass, "hear the answer")
-	}
+	g.answered("hear the answer")
 	return rev, err
+}
+
+// answered is the step at whose end the engine hears the answer of the ledger, which may come late.
+func (g gate) answered(what string) {
+	if g.Faults == (Faults{}) {
+		return
+	}
+	if f := g.stop(stepAnswer, "%s", what); f.what == faultSlow {
+		g.note(g.actor, "the answer is late by %v", f.long)
+		g.stopFor(f.long, stepPass, "wait for the answer")
+	}
 }
 
 // sends notes the time at which the engine sends proposals. Batches with a nomination do not count, because waiting
@@ -267,8 +276,6 @@ func (g batchGate) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []o
 		g.heard(&batch[i], o.Revision, o.Err)
 		out[i] = o
 	}
-	if g.Faults != (Faults{}) {
-		g.stop(stepPass, "hear the answers")
-	}
+	g.answered("hear the answers")
 	return out
 }

@@ -19,7 +19,7 @@ func (a *audit) homeless() string {
 	rooms := roomsOf(state)
 	for _, c := range state.Pending() {
 		if c.Gang() != "" {
-			if g := state.Gang(c.Gang()); g.Total() == 0 && seatAll(g.Gang, g.Left, rooms) { // only the navigator of a gang that runs decides whether to top it up
+			if g := state.Gang(c.Gang()); g.Total() == 0 && seatAll(g.Gang, g.Left, rooms, tenantsOf(state)) { // only the navigator of a gang that runs decides whether to top it up
 				return fmt.Sprintf("gang %s", c.Gang())
 			}
 			continue
@@ -34,11 +34,11 @@ func (a *audit) homeless() string {
 }
 
 // seatAll reports whether all members of a gang fit in one of its domains. left returns how many a role has.
-func seatAll(g *orbit.Gang, left func(role int) int, rooms []room) bool {
+func seatAll(g *orbit.Gang, left func(role int) int, rooms []room, tenants []tenant) bool {
 	var members []*orbit.Spec
 	for i, role := range g.Roles {
 		members = append(members, slices.Repeat([]*orbit.Spec{role.Spec}, left(i))...)
 	}
-	_, where := seatGang(g, rooms, members)
+	_, where := seatGang(g, rooms, tenants, members)
 	return where != nil
 }

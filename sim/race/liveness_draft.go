@@ -43,6 +43,8 @@ type liveEngine struct {
 	filter bool
 	// allowStale sets AllowStale of a sandbox.Warm.
 	allowStale bool
+	// repair is Repair of a nav.Gang.
+	repair time.Duration
 	// assigned says that the engine takes only work that is assigned to it.
 	assigned  bool
 	maxPlan   int
@@ -62,6 +64,9 @@ func (e *liveEngine) String() string {
 		if flag.on {
 			b.WriteString(", " + flag.text)
 		}
+	}
+	if e.repair > 0 {
+		fmt.Fprintf(&b, ", Repair %v", e.repair)
 	}
 	if e.maxPlan > 0 {
 		fmt.Fprintf(&b, ", MaxPlan %d", e.maxPlan)
@@ -110,6 +115,10 @@ func drawLive(seed uint64) liveDraft {
 	d.drawEvents(r)
 	d.drawFaults(r)
 	d.drawExtras(rand.New(rand.NewPCG(seed, 0xe47a)))
+	d.drawRules(rand.New(rand.NewPCG(seed, 0x4a11)))
+	if r := rand.New(rand.NewPCG(seed, 0x510e)); d.faults != (Faults{}) {
+		d.faults.Slow = one(r, 0, 0, 0.1, 0.3)
+	}
 	return d
 }
 
@@ -121,6 +130,37 @@ func (d *liveDraft) drawExtras(r *rand.Rand) {
 				if lucky(r, 20) {
 					s.Extras = []orbit.Extra{{Name: "ip", Amount: 1 + r.Int64N(2)}}
 				}
+			}
+		}
+	}
+}
+
+// drawRules lets some specs of gangs take an extra, or have a rule of company about the members of all gangs. All rules
+// Even of a world are by the same level, because a nav.Gang may miss seats if they are not. It has random numbers of its
+// own.
+func (d *liveDraft) drawRules(r *rand.Rand) {
+	levels := append([]string{orbit.NodeKey}, liveLevels...)
+	level := one(r, levels...)
+	for i := range d.engines {
+		e := &d.engines[i]
+		if e.kind != "gang" {
+			continue
+		}
+		if e.repair = one(r, 0, 0, 100*time.Millisecond); lucky(r, 40) {
+			continue
+		}
+		for _, s := range e.specs {
+			if s.Groups = []string{s.Module}; lucky(r, 50) {
+				s.Groups = append(s.Groups, "gangs")
+			}
+			if lucky(r, 25) {
+				s.Extras = []orbit.Extra{{Name: "ip", Amount: 1 + r.Int64N(2)}}
+			}
+			if lucky(r, 25) {
+				s.Apart = []orbit.Apart{{Group: one(r, s.Module, s.Module, "gangs"), Level: one(r, levels...)}}
+			}
+			if s.IsIn("gangs") && lucky(r, 40) {
+				s.Even = []orbit.Even{{Group: "gangs", Level: level, MaxSkew: r.IntN(3), MinDomains: one(r, 0, 0, 0, 2)}}
 			}
 		}
 	}
@@ -263,8 +303,12 @@ func (d *liveDraft) drawEvents(r *rand.Rand) {
 }
 
 // drawKinds returns the kinds of events to choose from. The more likely a kind is in this world, the more often the
-// list has it.
+// list has it. In half of the times when gangs take part, it has more of theirs.
 func (d *liveDraft) drawKinds(r *rand.Rand) (kinds []string) {
+	if slices.ContainsFunc(d.engines, func(e liveEngine) bool { return e.kind == "gang" }) && lucky(r, 50) {
+		kinds = append(kinds, "gang", "gang", "gang", "finish", "finish", "short", "short", "short", "again")
+		kinds = slices.Repeat(kinds, one(r, 1, 2, 4))
+	}
 	for _, k := range liveKinds {
 		for range k.weight * one(r, 0, 1, 1, 2) {
 			kinds = append(kinds, k.name)

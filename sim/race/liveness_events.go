@@ -31,7 +31,11 @@ var liveKinds = []struct {
 }{
 	{"submit", 4, (*liveTurn).submit},
 	{"group", 3, (*liveTurn).group},
+	{"hogs", 1, (*liveTurn).hogs},
 	{"gang", 3, (*liveTurn).gang},
+	{"finish", 3, (*liveTurn).finish},
+	{"short", 2, (*liveTurn).short},
+	{"again", 1, (*liveTurn).again},
 	{"fork", 2, (*liveTurn).fork},
 	{"end", 4, (*liveTurn).end},
 	{"abandon", 2, (*liveTurn).abandon},
@@ -53,6 +57,7 @@ var liveKinds = []struct {
 	{"uncordon", 2, (*liveTurn).uncordon},
 	{"resize", 2, (*liveTurn).resize},
 	{"move", 2, (*liveTurn).move},
+	{"sour", 2, (*liveTurn).sours},
 	{"sicken", 1, (*liveTurn).sicken},
 	{"silence", 1, (*liveTurn).silence},
 	{"speak", 2, (*liveTurn).speak},
@@ -125,6 +130,28 @@ func (t *liveTurn) plain(e *liveEngine, prefix string, classes int) (do []orbit.
 	return do
 }
 
+// hogs submits work of one engine that no node is large enough for, and that comes before all other work: 6 to 30
+// classes, or as many gangs of two.
+func (t *liveTurn) hogs() [][]orbit.Commitment {
+	e := t.anyEngine()
+	if e == nil || e.maxPlan > 0 { // they would fill all plans
+		return nil
+	}
+	var do []orbit.Commitment
+	for k := range 6 + t.r.IntN(25) {
+		spec := *one(t.r, e.specs...)
+		spec.Envelope.Reservation[orbit.CPU], spec.Priority = 100+int64(k), 3
+		ids := t.ids(fmt.Sprint("hog", k), 2)
+		if e.kind == "gang" {
+			g := &orbit.Gang{ID: orbit.GangID(fmt.Sprint("hog", k, ".", t.id)), Roles: []orbit.Role{{Name: "role0", Spec: &spec, Members: ids}}}
+			do = append(do, orbit.Submit{Gang: g, Owner: t.owner(e)})
+		} else {
+			do = append(do, orbit.Submit{IDs: ids, Spec: &spec, Owner: t.owner(e)})
+		}
+	}
+	return once(do...)
+}
+
 // group submits members of a group and plain work of the same engine, at times of two groups. All compete for room in
 // one plan.
 func (t *liveTurn) group() [][]orbit.Commitment {
@@ -187,7 +214,7 @@ func (t *liveTurn) fork() [][]orbit.Commitment {
 		return nil
 	}
 	spec := *one(t.r, e.specs...)
-	spec.Module, spec.Start.Parent, spec.Start.CrossHost = "fork", parent.ID, lucky(t.r, 20)
+	spec.Module, spec.Start.Parent, spec.Start.CrossHost = "fork", parent.ID, lucky(t.r, 40)
 	return once(orbit.Submit{IDs: t.ids("f", 1+t.r.IntN(2)), Spec: &spec, Owner: e.name})
 }
 
@@ -292,13 +319,19 @@ func (t *liveTurn) fail() [][]orbit.Commitment {
 }
 
 // stopped returns the release of a placed capsule that has failed, now or at an unknown time. A capsule that has failed
-// three times in a row fails no more: engines would wait for 4 s before they place it again, and the rest would be over.
+// twice in a row fails no more: engines would wait for 2 s before they place it again, and an Anchor then holds room for
+// 1.5 s more, so the rest would be over.
 func (t *liveTurn) stopped(c *orbit.Capsule) []orbit.Commitment {
-	if t.state.Failures(c.ID).InARow > 2 {
+	return stopped(t.state, c.ID, lucky(t.r, 70))
+}
+
+// stopped is the release of a capsule that has failed, with the time of that if timed is set; none if it may fail no more.
+func stopped(state *orbit.State, id orbit.CapsuleID, timed bool) []orbit.Commitment {
+	if state.Failures(id).InARow > 1 {
 		return nil
 	}
-	r := orbit.Release{Capsule: c.ID, Stopped: true}
-	if lucky(t.r, 70) {
+	r := orbit.Release{Capsule: id, Stopped: true}
+	if timed {
 		r.At = orbit.Instant(time.Now().UnixNano())
 	}
 	return []orbit.Commitment{r}

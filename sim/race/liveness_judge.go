@@ -33,10 +33,12 @@ type liveBooks struct {
 	*livePlay
 	state *orbit.State
 	rooms []room
+	// tenants are the capsules on all nodes, for the rules of company.
+	tenants []tenant
 }
 
 func newLiveBooks(state *orbit.State, w *livePlay) *liveBooks {
-	b := &liveBooks{livePlay: w, state: state, rooms: roomsOf(state)}
+	b := &liveBooks{livePlay: w, state: state, rooms: roomsOf(state), tenants: tenantsOf(state)}
 	for i := range b.rooms {
 		if r := &b.rooms[i]; w.board != nil {
 			r.report, r.heard = w.board.Latest(r.ID)
@@ -210,38 +212,73 @@ func (b *liveBooks) judgeGang(g *orbit.GangState) {
 	var waiting []*orbit.Capsule
 	var running []*room
 	var least []*orbit.Spec
-	fresh := g.Total() == 0
 	for k := range g.Gang.Roles {
 		role := &g.Gang.Roles[k]
+		left := 0 // members that are not done
 		for _, id := range role.Members {
 			switch c := b.state.Capsule(id); {
 			case c == nil || c.Gang() != g.Gang.ID:
 			case c.Placed():
 				running = append(running, b.room(c.Node))
+				left++
 			case c.Pending():
 				waiting = append(waiting, c)
+				left++
 			}
 		}
-		least = append(least, slices.Repeat([]*orbit.Spec{role.Spec}, g.Minimum(k))...)
+		least = append(least, slices.Repeat([]*orbit.Spec{role.Spec}, min(cmp.Or(role.Min, left), left))...)
 	}
 	if len(waiting) == 0 || b.owner(waiting[0]) == nil || b.owner(waiting[0]).kind != "gang" {
 		return
 	}
 	defer b.leave(g.Nomination, math.MinInt32)() // a gang without a nomination leaves all nominated room alone
-	if fresh {
-		if domain, where := seatGang(g.Gang, b.rooms, least); where != nil {
+	if len(running) == 0 {
+		if domain, where := seatGang(g.Gang, b.rooms, b.tenants, least); where != nil {
 			b.fail("left", "gang %s is pending, and %d members, which are enough to start, fit in %q on %v; the engine last said: %v",
 				g.Gang.ID, len(least), domain, where, b.why[waiting[0].ID])
 		}
 		return
 	}
+	b.judgeRepair(g, waiting)
 	for _, c := range waiting {
 		for i := range b.rooms {
-			if r := &b.rooms[i]; r.takes(c.Spec) && b.joins(g.Gang, running, r) {
+			if r := &b.rooms[i]; r.takes(c.Spec) && b.joins(g.Gang, running, r) && b.keeps(tenant{c.Spec, r.Node}) {
 				b.fail("left", "member %s (%s) of gang %s, which runs, is pending and fits on %v; the engine last said: %v",
 					c.ID, wishes(c.Spec), g.Gang.ID, r, b.why[c.ID])
 			}
 		}
+	}
+}
+
+// judgeRepair fails the world if a broken gang, of which nothing forbids to move a member, fits in a domain with all its
+// members once those that run have left.
+func (b *liveBooks) judgeRepair(g *orbit.GangState, waiting []*orbit.Capsule) {
+	if b.owner(waiting[0]).repair == 0 || !g.Broken() {
+		return
+	}
+	rooms, tenants := slices.Clone(b.rooms), slices.Clone(b.tenants)
+	var all []*orbit.Spec
+	for c := range b.state.Members(g.Gang.ID) {
+		for range b.state.BudgetsOf(c.Spec) {
+			return
+		}
+		if c.Released() {
+			continue
+		}
+		if all = append(all, c.Spec); !c.Placed() {
+			continue
+		}
+		at := slices.IndexFunc(rooms, func(r room) bool { return r.ID == c.Node })
+		if len(c.Spec.Extras) > 0 || c.Begun && !rooms[at].Confirms || b.state.Protected(c.ID) > 0 {
+			return
+		}
+		rooms[at].milli = slices.Clone(rooms[at].milli)
+		rooms[at].give(c.Spec, c.Devices)
+		tenants = slices.Delete(tenants, slices.Index(tenants, tenant{c.Spec, rooms[at].Node}), slices.Index(tenants, tenant{c.Spec, rooms[at].Node})+1)
+	}
+	if domain, where := seatGang(g.Gang, rooms, tenants, all); where != nil {
+		b.fail("left", "gang %s is broken, and all its %d members fit in %q on %v once they leave their nodes; the engine last said: %v",
+			g.Gang.ID, len(all), domain, where, b.why[waiting[0].ID])
 	}
 }
 
@@ -252,6 +289,11 @@ func (b *liveBooks) room(id orbit.NodeID) *room {
 		}
 	}
 	return nil
+}
+
+// keeps reports whether a newcomer keeps all rules of company.
+func (b *liveBooks) keeps(newcomer tenant) bool {
+	return keepsApart(b.tenants, newcomer) && keepEven(b.rooms, b.tenants, []tenant{newcomer})
 }
 
 // joins reports whether a member on a node would be in a domain of the gang with all running members.

@@ -1,7 +1,9 @@
 package race
 
 import (
+	"context"
 	"fmt"
+	"time"
 
 	"github.com/orbitsched/orbit"
 )
@@ -199,4 +201,31 @@ func (t *liveTurn) speak() [][]orbit.Commitment {
 		t.beat(t.state, h.Node)
 	}
 	return nil
+}
+
+// sours lets every start on a node fail, until the world rests. At times that ends at once for all nodes.
+func (t *liveTurn) sours() [][]orbit.Commitment {
+	if n := t.node(anyNode); n != nil {
+		t.sour[n.Node.ID] = true
+	}
+	if lucky(t.r, 20) {
+		clear(t.sour)
+	}
+	return nil
+}
+
+// starts lets the start of a capsule that was just placed fail if its node is sour.
+func (w *livePlay) starts(m *auditCapsule) {
+	if !w.sour[m.node] {
+		return
+	}
+	node, since := m.node, m.placedAt
+	w.world.later(w.now+w.draft.starts+time.Millisecond, func(ctx context.Context) {
+		if m.node != node || m.placedAt != since || !w.sour[node] {
+			return
+		}
+		if do := stopped(w.snapshot(), m.id, true); len(do) > 0 {
+			_ = w.world.propose(ctx, &orbit.Proposal{ID: w.world.nextID(), Do: do})
+		}
+	})
 }

@@ -20,6 +20,8 @@ type livePlay struct {
 	*course
 	draft *liveDraft
 	hosts map[orbit.NodeID]*liveHost
+	// sour are the nodes on which every start fails until the world rests.
+	sour map[orbit.NodeID]bool
 	// resting is the revision at which the world began to rest; 0 while it does not rest.
 	resting orbit.Revision
 	// rested is the time of all rests so far. The times of events do not include rests.
@@ -61,6 +63,7 @@ func (w *livePlay) next(i int) {
 			return
 		}
 		w.resting = max(1, w.snapshot().Revision())
+		clear(w.sour)
 		began := w.now
 		w.world.later(w.now+w.draft.within, func(context.Context) {
 			w.judge(w.snapshot(), began)
@@ -145,7 +148,7 @@ func (w *livePlay) navigator(e *liveEngine, i int) (n orbit.Navigator) {
 	case "batch":
 		n = &nav.Batch{Placement: placement}
 	case "gang":
-		n = &nav.Gang{}
+		n = &nav.Gang{Repair: e.repair}
 	case "keeper":
 		n = &liveKeeper{placement: placement, play: w}
 	case "warm":
@@ -153,7 +156,7 @@ func (w *livePlay) navigator(e *liveEngine, i int) (n orbit.Navigator) {
 		filter = nil
 	}
 	if e.anchored { // HoldFor is below the default, so that its holds end during a rest and their room is judged too
-		n = &nav.Anchor{Navigator: n, SelfMatch: e.selfMatch, HoldFor: 2 * time.Second, Filter: filter}
+		n = &nav.Anchor{Navigator: n, SelfMatch: e.selfMatch, HoldFor: 1500 * time.Millisecond, Filter: filter}
 	}
 	if e.patient { // its nominations last for the whole run and do not age, so that the engine comes to rest
 		n = &nav.Patient{Navigator: n, After: 200 * time.Millisecond, For: time.Hour, Unaged: true, Filter: filter}
@@ -197,7 +200,7 @@ func newPlay(c *course) *livePlay {
 	if c.live == nil {
 		return nil
 	}
-	return &livePlay{course: c, draft: c.live, hosts: map[orbit.NodeID]*liveHost{}, why: map[orbit.CapsuleID]error{}}
+	return &livePlay{course: c, draft: c.live, hosts: map[orbit.NodeID]*liveHost{}, sour: map[orbit.NodeID]bool{}, why: map[orbit.CapsuleID]error{}}
 }
 
 // newBoard returns the board for the reports of a race; nil: no node reports. Without Config.Sleep package time does

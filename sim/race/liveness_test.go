@@ -156,7 +156,7 @@ func TestLivenessStory(t *testing.T) {
 		Command: "go test ./mine -seed %d",
 	}
 	var s *race.Result
-	synctest.Test(t, func(*testing.T) { s = race.Scenario(l.Race).Hunt(2, 100) })
+	synctest.Test(t, func(*testing.T) { s = race.Scenario(l.Race).Hunt(6, 100) })
 	require.NotNil(t, s)
 	assert.Len(t, s.Config.Schedulers, 1)
 	assert.LessOrEqual(t, len(s.Config.Events), 4, "a node joins, work is submitted, the world rests")
@@ -205,7 +205,13 @@ func TestLivenessHappens(t *testing.T) {
 	seen := map[string]int{}
 	for seed := uint64(1); seed <= 200; seed++ {
 		ledger := &orbit.MemoryLedger{}
-		l := &race.Liveness{Ledger: func() orbit.Ledger { return ledger }}
+		looks := func(view *orbit.View, pending []*orbit.Capsule) ([]*orbit.Capsule, orbit.Plan) {
+			for g := range view.State().Gangs() {
+				lookAtGang(g, seen)
+			}
+			return pending, orbit.Plan{}
+		}
+		l := &race.Liveness{Ledger: func() orbit.Ledger { return ledger }, Wrap: func(_ string, n orbit.Navigator) orbit.Navigator { return &spoilt{n, looks} }}
 		playWorld(t, l, seed)
 		state, err := ledger.Snapshot(t.Context())
 		require.NoError(t, err)
@@ -219,10 +225,8 @@ func TestLivenessHappens(t *testing.T) {
 		}
 		for c := range state.Capsules() {
 			look(c, seen)
-		}
-		for g := range state.Gangs() {
-			if g.Short() {
-				seen["gang that runs short"]++
+			if state.Failures(c.ID).InARow > 1 {
+				seen["failed twice in a row"]++
 			}
 		}
 	}
@@ -231,8 +235,29 @@ func TestLivenessHappens(t *testing.T) {
 		"orbit.Confirm", "orbit.PutBudget", "evicted for a capsule",
 		"pending", "class LatencySensitive", "class BestEffort", "class Batch", "class Gang", "anchor", "warm", "cold", "follower", "fork", "crossing fork",
 		"with devices", "that requires labels", "near rack", "near row", "near zone", "gang that runs short",
+		"gang that runs and has finished members", "broken gang", "failed twice in a row", "gang with extras", "gang with Apart", "gang with Even",
 	} {
 		assert.NotZero(t, seen[what], what)
+	}
+}
+
+// lookAtGang notes what a gang is an example of.
+func lookAtGang(g *orbit.GangState, seen map[string]int) {
+	if g.Short() {
+		seen["gang that runs short"]++
+	}
+	if g.Broken() {
+		seen["broken gang"]++
+	}
+	if g.Total() == 0 {
+		return
+	}
+	for i := range g.Gang.Roles {
+		spec := g.Gang.Roles[i].Spec
+		seen["gang that runs and has finished members"] += g.Done[i]
+		seen["gang with extras"] += len(spec.Extras)
+		seen["gang with Apart"] += len(spec.Apart)
+		seen["gang with Even"] += len(spec.Even)
 	}
 }
 

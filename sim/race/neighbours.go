@@ -142,7 +142,7 @@ func (a *audit) judgeRemains(self neighbour, m *auditCapsule, do *orbit.Place, r
 	for _, n := range a.nodes {
 		for _, r := range n.remains {
 			rest := neighbour{r.of.id, r.of.spec, n}
-			if r.of == m || self.keeps(rest) == "" && rest.keeps(self) == "" || n == self.on && (do.After || !n.fitsBeside(self.spec)) {
+			if r.of.id == m.id || self.keeps(rest) == "" && rest.keeps(self) == "" || n == self.on && (do.After || !n.fitsBeside(self.spec)) {
 				continue
 			}
 			a.fail("not apart", "%s is placed on %s at revision %d, and does not wait for %s, which still runs on %s, and from which it has to be apart", self.id, self.on.ID, rev, rest.id, n.ID)

@@ -292,7 +292,7 @@ func (a *audit) could(t *task) bool {
 		rooms = append(rooms, emptyRoom(&a.nodes[id].Node))
 	}
 	if t.Gang {
-		return seatAll(a.gangs[t.gang()].Gang, a.gangs[t.gang()].left, rooms)
+		return seatAll(a.gangs[t.gang()].Gang, a.gangs[t.gang()].left, rooms, nil)
 	}
 	for _, other := range a.jobs {
 		if other == t && t.Victims == 0 || t.Victims > 0 && other.Victims > 0 {

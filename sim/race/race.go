@@ -183,6 +183,8 @@ type Faults struct {
 	// send it, and the outcome is unknown to the engine. Late does the same and delivers the proposal a while later.
 	// Unavailable also applies to snapshots, changes and waits; Dropped and Late also apply to reports of nodes.
 	Conflict, Unavailable, Unknown, Dropped, Late float64
+	// Slow is the chance that the answer to a proposal comes late, by up to half a second.
+	Slow float64
 	// Stale is the chance that the engine gets, instead of a new snapshot, the last one that it has seen.
 	Stale float64
 	// Holds is the chance that a proposal with a hold is refused for no reason. Reports is the chance that reports are

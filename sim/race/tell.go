@@ -97,6 +97,9 @@ func wishes(s *orbit.Spec) string {
 	for group := range s.MemberOf {
 		parts = append(parts, "of group "+group)
 	}
+	if len(s.Apart)+len(s.Even)+len(s.Extras) > 0 {
+		parts = append(parts, fmt.Sprintf("apart %v, even %v, extras %v", s.Apart, s.Even, s.Extras))
+	}
 	if s.Near.Group != "" {
 		parts = append(parts, fmt.Sprintf("near %s by %s", s.Near.Group, s.Near.Level))
 	}

@@ -1,0 +1,112 @@
+package pgledger_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/pgledger"
+)
+
+// certificate makes a certificate for 127.0.0.1 that signs itself, and its key, as PEM.
+func certificate(t *testing.T) (cert, key []byte) {
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "a test"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	require.NoError(t, err)
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
+	require.NoError(t, err)
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8})
+}
+
+// TestTLS: the URL says whom to trust, and another server is refused.
+func TestTLS(t *testing.T) {
+	s := ownServer(t)
+	cert, key := certificate(t)
+	require.NoError(t, s.Write("server.crt", cert))
+	require.NoError(t, s.Write("server.key", key))
+	require.NoError(t, s.Stop(syscall.SIGINT))
+	require.NoError(t, s.Write("postgresql.auto.conf", []byte("ssl = on\n")))
+	require.NoError(t, s.Start())
+	another, _ := certificate(t)
+	for what, trusted := range map[string][]byte{"the server": cert, "another": another} {
+		file := filepath.Join(t.TempDir(), "ca.pem")
+		require.NoError(t, os.WriteFile(file, trusted, 0o600))
+		url := fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=verify-full&sslrootcert=%s", s.Address(), file)
+		l, err := pgledger.Open(t.Context(), url, pgledger.Options{Patience: -1})
+		if what == "another" {
+			require.ErrorIs(t, err, orbit.ErrUnavailable)
+			require.ErrorContains(t, err, "certificate")
+			continue
+		}
+		require.NoError(t, err)
+		works(t, l)
+		conn, err := pgx.Connect(t.Context(), url)
+		require.NoError(t, err)
+		var plain int
+		require.NoError(t, conn.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE backend_type = 'client backend' AND NOT ssl`).Scan(&plain))
+		require.Zero(t, plain, "connections without TLS")
+		require.NoError(t, conn.Close(context.Background()))
+		require.NoError(t, l.Close())
+	}
+}
+
+// TestBackAgain: a ledger goes on by itself when its server does, also when it was away for longer than the patience.
+func TestBackAgain(t *testing.T) {
+	s := ownServer(t)
+	l := open(t, s.URL("postgres"), pgledger.Options{Patience: 100 * time.Millisecond, OnError: func(error) {}})
+	works(t, l)
+	require.NoError(t, s.Stop(syscall.SIGQUIT))
+	_, err := l.Propose(t.Context(), orbit.Proposal{ID: orbit.NewProposalID(), Do: []orbit.Commitment{orbit.Mark{Key: "a", Value: "b"}}})
+	require.ErrorIs(t, err, orbit.ErrUnavailable)
+	require.Error(t, l.Health())
+	_, err = l.Snapshot(t.Context())
+	require.ErrorIs(t, err, orbit.ErrUnavailable)
+	require.NoError(t, s.Start())
+	require.Eventually(t, func() bool { return l.Health() == nil }, 10*time.Second, 10*time.Millisecond)
+	works(t, l)
+}
+
+// TestStandby: a standby is no place to read from, because it may be behind; the ledger finds the primary among several servers.
+func TestStandby(t *testing.T) {
+	s := ownServer(t)
+	works(t, open(t, s.URL("postgres"), pgledger.Options{}))
+	standby, err := s.Standby()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, standby.Close()) })
+	_, err = pgledger.Open(t.Context(), standby.URL("postgres"), pgledger.Options{Patience: -1})
+	require.ErrorIs(t, err, orbit.ErrUnavailable)
+	log, err := pgledger.OpenLog(t.Context(), standby.URL("postgres"), pgledger.LogOptions{
+		Existing: true, Configure: func(c *pgxpool.Config) { c.ConnConfig.ValidateConnect = nil },
+	})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, log.Close()) }()
+	_, err = log.Tail(t.Context())
+	require.ErrorIs(t, err, orbit.ErrUnavailable)
+	_, err = log.Read(t.Context(), 0)
+	require.ErrorIs(t, err, orbit.ErrUnavailable)
+	_, _, err = log.Checkpoint(t.Context())
+	require.ErrorIs(t, err, orbit.ErrUnavailable)
+	works(t, open(t, fmt.Sprintf("postgres://postgres@%s,%s/postgres", standby.Address(), s.Address()), pgledger.Options{}))
+}

@@ -1,0 +1,107 @@
+package race
+
+import (
+	"slices"
+
+	"github.com/orbitsched/orbit"
+)
+
+// This file decides by brute force what the rules of company ([orbit.Apart], [orbit.Even]) permit. It compares all pairs
+// of capsules, and counts members anew each time.
+
+// tenant is a capsule of a spec on a node.
+type tenant struct {
+	spec *orbit.Spec
+	on   *orbit.Node
+}
+
+// tenantsOf returns all placed capsules, and those that have left their node and still run there.
+func tenantsOf(state *orbit.State) (out []tenant) {
+	for n := range state.Nodes() {
+		for c := range state.On(n.Node.ID) {
+			out = append(out, tenant{c.Spec, n.Node})
+		}
+		for gone := range state.Remains(n.Node.ID) {
+			out = append(out, tenant{gone.Spec, n.Node})
+		}
+	}
+	return out
+}
+
+// domainOf returns the domain of a node on a level; empty: it is in none.
+func domainOf(n *orbit.Node, level string) string {
+	if level == orbit.NodeKey {
+		return string(n.ID)
+	}
+	return n.Labels[level]
+}
+
+// keepsApart reports whether the newcomer keeps its own rules Apart, and those of the tenants.
+func keepsApart(tenants []tenant, newcomer tenant) bool {
+	for _, rule := range newcomer.spec.Apart {
+		if domainOf(newcomer.on, rule.Level) == "" {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(tenants, func(t tenant) bool { return t.shuns(newcomer) || newcomer.shuns(t) })
+}
+
+// shuns reports whether a rule of t forbids the other one where it is.
+func (t tenant) shuns(other tenant) bool {
+	return slices.ContainsFunc(t.spec.Apart, func(rule orbit.Apart) bool {
+		domain := domainOf(t.on, rule.Level)
+		return other.spec.IsIn(rule.Group) && domain != "" && domain == domainOf(other.on, rule.Level)
+	})
+}
+
+// even reports whether the seated members keep their rules Even.
+func (s *seating) even() bool { return keepEven(s.all, s.before, s.seated) }
+
+// keepEven reports whether newcomers that are placed together keep their rules Even.
+func keepEven(rooms []room, tenants, newcomers []tenant) bool {
+	after := slices.Concat(tenants, newcomers)
+	return !slices.ContainsFunc(newcomers, func(t tenant) bool {
+		return slices.ContainsFunc(t.spec.Even, func(e orbit.Even) bool {
+			domain := domainOf(t.on, e.Level)
+			count := membersIn(after, &e, domain)
+			refused := domain == "" || len(e.Domains) > 0 && !slices.Contains(e.Domains, domain)
+			return refused || count > membersIn(tenants, &e, domain) && count > fewest(rooms, after, t.spec, &e)+max(1, e.MaxSkew)
+		})
+	})
+}
+
+// membersIn counts the members of the group of a rule in a domain.
+func membersIn(tenants []tenant, e *orbit.Even, domain string) (n int) {
+	for _, t := range tenants {
+		if t.spec.IsIn(e.Group) && domainOf(t.on, e.Level) == domain {
+			n++
+		}
+	}
+	return n
+}
+
+// fewest returns how many members of the group of a rule are in the eligible domain that has the fewest.
+func fewest(rooms []room, tenants []tenant, spec *orbit.Spec, e *orbit.Even) int {
+	counts := map[string]int{}
+	for i := range rooms {
+		n := rooms[i].Node
+		domain := domainOf(n, e.Level)
+		meets := !slices.ContainsFunc(spec.Require, func(p orbit.Predicate) bool { return !p.On(n) })
+		if len(e.Domains) > 0 {
+			meets = slices.Contains(e.Domains, domain)
+		}
+		if n.State != orbit.Lost && domain != "" && meets {
+			counts[domain] = membersIn(tenants, e, domain)
+		}
+	}
+	least := -1
+	for _, n := range counts {
+		if least < 0 || n < least {
+			least = n
+		}
+	}
+	if len(counts) < e.MinDomains {
+		return 0
+	}
+	return max(0, least)
+}
