@@ -107,7 +107,7 @@ func (c *Control) open(ctx context.Context, config Config) error {
 		c.ledger, c.close = ledger, ledger.Close
 		return nil
 	}
-	return fmt.Errorf("the ledger is %q; say file:FOLDER, etcd:ENDPOINTS or postgres://...", config.Ledger)
+	return fmt.Errorf("the ledger is %q; say file:FOLDER, etcd:ENDPOINTS or the URL of a Postgres database", config.Ledger)
 }
 
 // openEtcd opens a ledger in etcd. There several control processes share the refreshes of leases.
