@@ -37,6 +37,16 @@ type Ledger interface {
 	Limits() Limits
 }
 
+// HealthOf returns nil, or why a ledger can commit nothing at present, such as a full disk or a database that does not
+// answer. It asks the ledger's method Health() error, which ledgers that last have; it returns nil for a ledger without
+// one. A ledger that commits nothing may still be read.
+func HealthOf(l Ledger) error {
+	if h, ok := l.(interface{ Health() error }); ok {
+		return h.Health()
+	}
+	return nil
+}
+
 // Follow yields the changes that are committed after a revision, in order, batch by batch, and waits for more. When ctx
 // has ended, the iteration ends without an error. Any other error is the last thing that it yields. After
 // [ErrCompacted] take a snapshot, and follow from its revision. If the ledger's Changes lag behind its Wait, Follow
@@ -381,19 +391,4 @@ func sleep(ctx context.Context, d time.Duration) {
 	case <-t.C:
 	case <-ctx.Done():
 	}
-}
-
-// Change is one committed commitment. Changes in the order of revision and sequence are the history of a ledger:
-// applied to the state before them, they give the state after them ([State.Apply]).
-type Change struct {
-	// Revision is the revision of the commit.
-	Revision Revision
-	// Seq is the position among the changes of one revision.
-	Seq int
-	// ID is the id of the proposal that was committed.
-	ID ProposalID
-	// Do is the commitment. Its maps and lists are shared with all readers: do not write to them.
-	Do Commitment
-	// Node is the node that the commitment changed, if any: for a Release the node that the capsule left.
-	Node NodeID
 }

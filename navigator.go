@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/orbitsched/orbit/internal/rate"
 )
 
 // Navigator is a scheduler. It answers two questions: which pending capsules are mine, and where should they go? It
@@ -223,10 +225,12 @@ type Population struct {
 	// OnError is called for each pending capsule that none of the engines will place, once each time that it becomes
 	// pending. The error wraps an Unplaced, which names the capsule. Such a capsule is assigned to no engine and
 	// claimed by none, or it is assigned to an engine that is not in the list (which is correct if that engine runs in
-	// another process). OnError is also called when the ledger cannot be read.
+	// another process). OnError is also called when the ledger cannot be read. Nil: they are written to slog.Default(),
+	// at most 10 at once and one more every 10 s.
 	OnError func(error)
 
 	owners *claimTable
+	log    rate.Log
 }
 
 // Run runs all engines until ctx ends, and then returns nil. Before it starts any, it refuses engines with faults, with
@@ -374,22 +378,19 @@ func (p *Population) claimants(pair claim) []string {
 
 // watch reports the pending capsules that no engine owns, each once for every time that it becomes pending.
 func (p *Population) watch(ctx context.Context) error {
-	if p.OnError == nil {
-		return nil
-	}
 	ledger := p.Engines[0].Ledger
 	from := source{ledger: ledger, owns: p.unowned}
 	view, pace := View{}, pace{Backoff: Backoff{}.withDefaults(), rng: newRand()}
 	for ctx.Err() == nil {
 		if _, err := view.refresh(ctx, &from, time.Now()); err != nil {
 			if ctx.Err() == nil {
-				p.OnError(fmt.Errorf("orbit: population: view: %w", err))
+				p.tell(ctx, fmt.Errorf("view: %w", err))
 			}
 			sleep(ctx, pace.next())
 			continue
 		}
 		pace.reset()
-		p.reportAll(&view)
+		p.reportAll(ctx, &view)
 		if err := waitForWork(ctx, ledger, view.Revision()); err != nil {
 			sleep(ctx, pace.next())
 		}
@@ -424,9 +425,18 @@ func (p *Population) unowned(owner string, spec *Spec) bool {
 	return p.owners.find(claim{spec.Module, spec.Class}) < 0
 }
 
-// reportAll calls OnError for each capsule in the view's queue, which has the work that no engine owns, and empties the
+// tell passes an error to OnError, or writes it to the log.
+func (p *Population) tell(ctx context.Context, err error) {
+	if p.OnError != nil {
+		p.OnError(fmt.Errorf("orbit: population: %w", err))
+		return
+	}
+	p.log.Error(ctx, "orbit: error of a population", err)
+}
+
+// reportAll reports each capsule in the view's queue, which has the work that no engine owns, and empties the
 // queue.
-func (p *Population) reportAll(view *View) {
+func (p *Population) reportAll(ctx context.Context, view *View) {
 	most := view.state.PendingCount()
 	view.queue.turn(most, view.state, false)
 	for _, c := range view.queue.take(most) {
@@ -434,7 +444,7 @@ func (p *Population) reportAll(view *View) {
 		if c.Owner() != "" {
 			why = fmt.Errorf("it is assigned to %q, which is none of this population's engines", c.Owner())
 		}
-		p.OnError(fmt.Errorf("orbit: population: %w", Unplaced{c, why}))
+		p.tell(ctx, Unplaced{c, why})
 	}
 	view.queue.batch = view.queue.batch[:0] // do not report them again
 }

@@ -450,3 +450,18 @@ func (r *Rejection) Unwrap() error { return r.Kind }
 func invalidf(format string, args ...any) error {
 	return &Rejection{Kind: ErrInvalid, Do: -1, Reason: fmt.Sprintf(format, args...)}
 }
+
+// Change is one committed commitment. Changes in the order of revision and sequence are the history of a ledger:
+// applied to the state before them, they give the state after them ([State.Apply]).
+type Change struct {
+	// Revision is the revision of the commit.
+	Revision Revision
+	// Seq is the position among the changes of one revision.
+	Seq int
+	// ID is the id of the proposal that was committed.
+	ID ProposalID
+	// Do is the commitment. Its maps and lists are shared with all readers: do not write to them.
+	Do Commitment
+	// Node is the node that the commitment changed, if any: for a Release the node that the capsule left.
+	Node NodeID
+}

@@ -375,16 +375,88 @@ func TestPlainLines(t *testing.T) {
 	require.True(t, short > 0 || testing.Short(), "no line is plain")
 }
 
+// The records of what engines place, of what was placed before elsewhere, and of gangs are read the short way.
+func TestRecordsOfEnginesArePlain(t *testing.T) {
+	l, now := &MemoryLedger{}, instantOf(time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC))
+	n := machine("n", 100)
+	n.Devices = Devices{Model: "gpu", Count: 2}
+	n.Capacity[Memory], n.Confirms = 100, true
+	commit(t, l, PutNode{n})
+	commit(t, l, Submit{IDs: []CapsuleID{"web-1", "web-2", "web-3"}, Spec: chaosSpecs[4], Owner: "web", At: now, Labels: map[string]string{"job": "7", "task": "a/1"}})
+	gang := &Gang{ID: "g", Roles: []Role{{Name: "head", Spec: chaosSpecs[2], Members: []CapsuleID{"g-0"}}, {Name: "worker", Spec: chaosSpecs[2], Members: []CapsuleID{"g-1"}}}}
+	commit(t, l, Submit{Gang: gang, Owner: "batch", At: now})
+	for i := range byte(3) {
+		if i > 0 {
+			commit(t, l, Release{Capsule: "web-1", Stopped: true})
+		}
+		_, err := l.Propose(t.Context(), Proposal{ID: ProposalID{1, i}, Do: []Commitment{Place{Capsule: "web-1", Node: "n", Devices: 2, Note: "warm", At: now + Instant(i)}}})
+		require.NoError(t, err)
+	}
+	commit(t, l, Place{Capsule: "g-0", Node: "n", At: now}, Place{Capsule: "g-1", Node: "n", At: now})
+	commit(t, l, Confirm{Capsule: "web-1", Since: snapshotOf(t, l).Capsule("web-1").PlacedAt, Ready: true}, Release{Capsule: "web-2", Final: true})
+	count := 0
+	for line := range strings.Lines(dumpOf(t, snapshotOf(t, l))) {
+		if text := strings.TrimSpace(line); strings.HasPrefix(line, `{"capsule"`) {
+			count++
+			var fast dumpCapsule
+			require.True(t, plainCapsule([]byte(text), &fast), text)
+			slow, err := decodeStrictly([]byte(text))
+			require.NoError(t, err)
+			require.Equal(t, slow.Capsule, &fast)
+		}
+	}
+	require.Equal(t, 5, count)
+}
+
 // Fields that Dump leaves out, or writes in another order, are not plain.
 func TestPlainLinesAreStrict(t *testing.T) {
-	const line = `{"capsule":{"id":"c-1","spec":0,"owner":"me","node":"n","submitted":10,"changed":2,"placedAt":2,"placedBy":"0a000000000000000000000000000000","begun":true,"ready":true}}`
+	const line = `{"capsule":{"id":"c-1","spec":0,"owner":"me","gang":"g","role":1,"node":"n","devices":3,"note":"warm","submitted":10,"changed":2,"placedAt":2,` +
+		`"placedBy":"0a000000000000000000000000000000","earlier":[{"id":"0b000000000000000000000000000000","at":1}],"released":true,"begun":true,"ready":true,` +
+		`"labels":{"a":"1","b":"2"},"submitTime":5,"placeTime":6}}`
 	require.True(t, plainCapsule([]byte(line), new(dumpCapsule)))
 	for _, c := range [][2]string{
+		{`"role":1`, `"role":0`}, {`"role":1`, `"role":65536`}, {`"devices":3`, `"devices":0`}, {`"devices":3`, `"devices":65536`}, {`"warm"`, `""`},
+		{`[{"id":"0b000000000000000000000000000000","at":1}]`, `[]`}, {`,"at":1}`, `,"at":1},`}, {`"released":true`, `"released":false`},
+		{`{"a":"1","b":"2"}`, `{}`}, {`{"a":"1","b":"2"}`, `{"b":"2","a":"1"}`}, {`{"a":"1","b":"2"}`, `{"a":"1","a":"2"}`}, {`"b":"2"}`, `"b":"2",}`},
+		{`"submitTime":5`, `"submitTime":0`}, {`"submitTime":5,"placeTime":6`, `"placeTime":6,"submitTime":5`}, {`"placeTime":6`, `"placeTime":-6`},
 		{`"placedAt":2`, `"placedAt":0`}, {`"me"`, `""`}, {`"n"`, `""`}, {`"begun":true`, `"begun":false`}, {`"spec":0,`, ``}, {`"spec"`, `"Spec"`},
-		{`,"owner":"me","node":"n"`, `,"node":"n","owner":"me"`}, {`"node":"n"`, `"node":"n","node":"n"`}, {`"node":"n"`, `"node":"n","note":"warm"`},
+		{`,"owner":"me","gang":"g"`, `,"gang":"g","owner":"me"`}, {`"node":"n"`, `"node":"n","node":"n"`}, {`"node":"n"`, `"node":"n","waits":true`},
 	} {
-		require.False(t, plainCapsule([]byte(strings.Replace(line, c[0], c[1], 1)), new(dumpCapsule)), c)
+		other := strings.Replace(line, c[0], c[1], 1)
+		require.NotEqual(t, line, other, c)
+		require.False(t, plainCapsule([]byte(other), new(dumpCapsule)), c)
 	}
+}
+
+// What a newer version has written, fields, records or another version of dumps, is called so, and not only invalid.
+func TestNewerDumpIsCalledSo(t *testing.T) {
+	text := dumpOf(t, kept(t))
+	kinds := map[string]bool{}
+	for line := range strings.Lines(text) {
+		kind, _, _ := strings.Cut(line[len(`{"`):], `"`)
+		if kinds[kind] || kind == "end" {
+			continue
+		}
+		kinds[kind] = true
+		for what, newer := range map[string]string{
+			"field":  strings.TrimSuffix(line, "}}\n") + `,"future":{"a":1}}}` + "\n",
+			"record": `{"future":{"a":1}}` + "\n",
+			"both":   strings.TrimSuffix(line, "}\n") + `,"future":{"a":1}}` + "\n",
+		} {
+			require.NotEqual(t, line, newer)
+			err := new(State).Restore(strings.NewReader(strings.Replace(text, line, newer, 1)))
+			require.ErrorIs(t, err, ErrNewer, "%s: %s: %s", kind, what, newer)
+			require.ErrorIs(t, err, ErrInvalid)
+			require.ErrorContains(t, err, "future")
+		}
+	}
+	require.Len(t, kinds, 8)
+	err := new(State).Restore(strings.NewReader(strings.Replace(text, `"version":1`, `"version":2`, 1)))
+	require.ErrorIs(t, err, ErrNewer)
+	require.ErrorContains(t, err, "version 2")
+	err = new(State).Restore(strings.NewReader(strings.Replace(text, `"version":1`, `"version":0`, 1)))
+	require.ErrorIs(t, err, ErrInvalid)
+	require.NotErrorIs(t, err, ErrNewer)
 }
 
 // Bytes flipped, lines swapped and digits changed: never a panic, and what is taken is sound.

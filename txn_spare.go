@@ -131,7 +131,11 @@ func (s *sparing) prepare() error {
 		c := s.t.p.Do[at].(Evict)
 		if len(s.causesOf(&c)) == 0 {
 			s.t.at = at
-			return s.t.refuse(Rejection{Capsule: c.Capsule, Node: c.From}, 0,
+			r := Rejection{Capsule: c.Capsule, Node: c.From}
+			if slices.ContainsFunc(s.t.p.Do, func(do Commitment) bool { grow, is := do.(Resize); return is && grow.Capsule == c.For }) {
+				r.advice = "a Resize evicts nobody: let it wait for room, or release the capsule and submit it with its new size"
+			}
+			return s.t.refuse(r, 0,
 				"capsule %q is evicted for %s, which the proposal does not place", c.Capsule, c.cause())
 		}
 	}

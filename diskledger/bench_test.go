@@ -36,7 +36,7 @@ func BenchmarkCommits(b *testing.B) {
 						return nil
 					}
 				}
-				l, err := diskledger.Open(b.TempDir(), diskledger.Options{FS: fs, CheckpointBytes: 1 << 40})
+				l, err := diskledger.Open(b.TempDir(), diskledger.Options{FS: fs, CheckpointEvery: 1 << 40})
 				require.NoError(b, err)
 				defer closed(b, l)
 				places(b, l, shape.proposers, shape.batch, &fs.syncs)
@@ -97,7 +97,7 @@ func places(b *testing.B, l interface {
 				run = run[:0]
 				for i := from; i < min(from+batch, b.N); i++ {
 					run = append(run, orbit.Proposal{ID: orbit.NewProposalID(), Do: []orbit.Commitment{
-						orbit.Place{Capsule: ids[i], Node: orbit.NodeID(fmt.Sprint("node-", i%1000))}}})
+						orbit.Place{Capsule: ids[i], Node: orbit.NodeID(fmt.Sprint("node-", i%1000)), At: orbit.Instant(1_767_225_600_000_000_000 + i*1_000_000)}}})
 				}
 				for _, out := range l.ProposeBatch(ctx, run) {
 					if out.Err != nil {
@@ -132,7 +132,7 @@ func submitted(t testing.TB, l orbit.Ledger, n int) (ids []orbit.CapsuleID) {
 		if len(some) == 0 {
 			continue
 		}
-		_, err := l.Propose(context.Background(), orbit.Proposal{Do: []orbit.Commitment{orbit.Submit{IDs: some, Spec: spec}}})
+		_, err := l.Propose(context.Background(), orbit.Proposal{Do: []orbit.Commitment{orbit.Submit{IDs: some, Spec: spec, At: 1_767_225_600_000_000_000}}})
 		require.NoError(t, err)
 	}
 	return ids
@@ -144,14 +144,14 @@ func BenchmarkOpen(b *testing.B) {
 	for _, from := range []string{"checkpoint", "log"} {
 		b.Run(fmt.Sprintf("%s/capsules=%d", from, n), func(b *testing.B) {
 			dir := b.TempDir()
-			l, err := diskledger.Open(dir, diskledger.Options{CheckpointBytes: 1 << 40}.WithLogs(1<<40))
+			l, err := diskledger.Open(dir, diskledger.Options{CheckpointEvery: 1 << 40})
 			require.NoError(b, err)
 			ids := submitted(b, l, n)
 			for from := 0; from < n; from += 1000 {
 				var run []orbit.Proposal
 				for i := from; i < min(from+1000, n); i++ {
 					run = append(run, orbit.Proposal{ID: orbit.NewProposalID(), Do: []orbit.Commitment{
-						orbit.Place{Capsule: ids[i], Node: orbit.NodeID(fmt.Sprint("node-", i%1000))}}})
+						orbit.Place{Capsule: ids[i], Node: orbit.NodeID(fmt.Sprint("node-", i%1000)), At: orbit.Instant(1_767_225_600_000_000_000 + i*1_000_000)}}})
 				}
 				l.ProposeBatch(ctx, run)
 			}
@@ -162,7 +162,7 @@ func BenchmarkOpen(b *testing.B) {
 			}
 			closed(b, l)
 			for b.Loop() {
-				l, err := diskledger.Open(dir, diskledger.Options{CheckpointBytes: 1 << 40}.WithLogs(1<<40))
+				l, err := diskledger.Open(dir, diskledger.Options{CheckpointEvery: 1 << 40})
 				require.NoError(b, err)
 				b.StopTimer()
 				s, err := l.Snapshot(ctx)

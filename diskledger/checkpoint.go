@@ -5,168 +5,181 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
+	"io"
 
-	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/logledger"
 )
 
-// background is the context of calls that neither wait nor have to end early.
-var background = context.Background()
-
-// checkpointResult is the result of an attempt to write a checkpoint.
-type checkpointResult struct {
-	number uint64
-	// size is the size of the checkpoint's file; 0: the checkpoint is not on the disk. It may be above 0 beside an
-	// error.
-	size int64
-	err  error
-}
-
-// considerCheckpoint begins a checkpoint if none is under way and one is due: a caller has asked for it, or the logs
-// since the last checkpoint are large, or there are many of them.
-func (l *Ledger) considerCheckpoint() {
-	f := &l.log
-	grown := f.since + f.size() - f.tried
-	due := grown >= max(l.options.CheckpointBytes, f.checkpoint) || f.number >= f.base+l.options.logs && f.tried == 0
-	if f.checkpoints != nil || len(f.next) == 0 && !due {
-		return
-	}
-	f.asked, f.next = f.next, nil
-	f.tried = f.since + f.size()
-	if err := l.rotate(); err != nil {
-		l.endCheckpoint(checkpointResult{err: err})
-		return
-	}
-	number, state := f.number, l.shown.Load()
-	f.checkpoints = make(chan checkpointResult, 1)
-	l.done.Go(func() {
-		size, err := l.folder.checkpoint(number, state, l.closing)
-		f.checkpoints <- checkpointResult{number, size, err}
-	})
-}
-
-// rotate begins a new log for the changes after the present state. The checkpoint of that state gets the log's number.
-// If the new log certainly does not exist after an error, the old log is continued. If it may exist, nothing is
-// committed any more.
-func (l *Ledger) rotate() error {
-	f := &l.log
+// Checkpoint implements [logledger.Log].
+func (l *fileLog) Checkpoint(ctx context.Context) (logledger.Index, io.ReadCloser, error) {
 	l.mu.Lock()
-	failed := l.failed
+	number, at := l.checkpoint, l.at
 	l.mu.Unlock()
-	if failed != nil {
-		return unavailable(failed)
+	switch {
+	case ctx.Err() != nil:
+		return 0, nil, ctx.Err()
+	case number == 0:
+		return 0, nil, logledger.ErrNoCheckpoint
 	}
-	next, err := l.folder.prepareLog(f.number+1, l.shown.Load().Revision(), f.size())
+	s, err := l.openScanner(number, checkpointKind, checkpointEnd)
+	if err != nil {
+		return 0, nil, err
+	}
+	return at, &pieceReader{scanner: s}, nil
+}
+
+// pieceReader reads a checkpoint, which is divided into records, as one stream.
+type pieceReader struct {
+	*scanner
+	// rest is the part of the last record that Read has not returned yet.
+	rest []byte
+	// err is the error that ended reading; nil: reading goes on.
+	err error
+}
+
+// Read implements io.Reader.
+func (r *pieceReader) Read(p []byte) (int, error) {
+	for len(r.rest) == 0 && r.err == nil {
+		if r.rest, r.err = r.next(); errors.Is(r.err, errTorn) {
+			r.err = r.corrupt(r.end, errTorn.Error())
+		}
+	}
+	n := copy(p, r.rest)
+	if r.rest = r.rest[n:]; n > 0 || len(p) == 0 {
+		return n, nil
+	}
+	return 0, r.err
+}
+
+// Close closes the file. Before that it reads the rest, so that no damage behind the state is missed.
+func (r *pieceReader) Close() error {
+	_, err := io.Copy(io.Discard, r)
+	return errors.Join(err, r.close())
+}
+
+// SaveCheckpoint implements [logledger.Log]. A checkpoint has the number of the log that is begun after it. The logs whose
+// entries it includes are removed, and older checkpoints.
+func (l *fileLog) SaveCheckpoint(ctx context.Context, at logledger.Index, write func(io.Writer) error) error {
+	l.saving.Lock()
+	defer l.saving.Unlock()
+	number, err := l.nextCheckpoint(ctx, at)
 	if err != nil {
 		return err
 	}
-	if err := l.folder.publish(nameOf(f.number+1, logEnd)); err != nil {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.fail(err)
-		return errors.Join(err, next.close())
+	if err := l.writeCheckpoint(header{Kind: checkpointKind, Number: number, Index: at}, &pieceWriter{ctx: ctx}, write); err != nil {
+		return err
 	}
-	old := f.appender
-	f.since += old.size()
-	f.appender, f.number = next, f.number+1
-	return old.close()
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	l.reading.Lock()
+	defer l.reading.Unlock()
+	if tail, _ := l.Tail(ctx); l.ended && l.out != nil && at == tail { // the checkpoint includes all that the file has
+		err = l.out.close()
+		l.out = nil
+	}
+	return errors.Join(err, l.forget(number, at))
 }
 
-// endCheckpoint records the result of a checkpoint and reports it to the callers that have asked for the checkpoint.
-func (l *Ledger) endCheckpoint(result checkpointResult) {
-	f := &l.log
-	f.checkpoints = nil
-	if result.size > 0 {
-		f.base, f.since, f.tried, f.checkpoint = result.number, 0, 0, result.size
-		l.stats.checkpoints.Add(1)
+// nextCheckpoint returns the number of a checkpoint after an index, and makes the next Append begin a log with it.
+func (l *fileLog) nextCheckpoint(ctx context.Context, at logledger.Index) (uint64, error) {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case ctx.Err() != nil:
+		return 0, ctx.Err()
+	case errors.Is(l.err, logledger.ErrFailed):
+		return 0, l.err
+	case l.checkpoint > 0 && at <= l.at:
+		return 0, logledger.ErrTaken
+	case at > l.tail:
+		return 0, fmt.Errorf("diskledger: a checkpoint after entry %d; the newest entry is %d", at, l.tail)
 	}
-	if result.err != nil && !errors.Is(result.err, ErrClosed) {
-		l.stats.checkpointErrors.Add(1)
-		l.options.OnError(result.err)
-	}
-	for _, asked := range f.asked {
-		asked <- result.err
-	}
-	f.asked = nil
+	l.ended = true
+	return l.last + 1, nil
 }
 
-// checkpoint writes a checkpoint and removes the files that it replaces. A size above 0 means that the checkpoint is on
-// the disk, even if there is an error too. A panic becomes an error, because it would be in a goroutine of this
-// package, where no importer can recover from it.
-func (f *folder) checkpoint(number uint64, state *orbit.State, stop <-chan struct{}) (size int64, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("diskledger: checkpoint %d: panic: %v\n%s", number, p, debug.Stack())
-		}
-	}()
-	if size, err = f.writeCheckpoint(number, state, stop); err != nil {
-		return 0, err
-	}
-	files, err := f.list()
-	if err != nil {
-		return size, err
-	}
-	return size, f.remove(files.before(number)...)
-}
-
-// before returns the files that the checkpoint with a number replaces. Older checkpoints come before the logs, so that
-// the folder can be read if a crash interrupts their removal: no checkpoint is left without the logs after it.
-func (l *listing) before(number uint64) (names []string) {
-	for n := range l.checkpoints {
-		if n < number {
-			names = append(names, nameOf(n, checkpointEnd))
-		}
-	}
-	for n := range l.logs {
-		if n < number {
-			names = append(names, nameOf(n, logEnd))
-		}
-	}
-	return names
-}
-
-// pieceBytes is how many bytes of a dump each record of a checkpoint has, except the last one.
+// pieceBytes is how many bytes each record of a checkpoint has, except the last one.
 const pieceBytes = 1 << 18
 
-// writeCheckpoint writes a state under a temporary name, and then publishes it. It returns the size of the file.
-func (f *folder) writeCheckpoint(number uint64, state *orbit.State, stop <-chan struct{}) (int64, error) {
-	name := nameOf(number, checkpointEnd)
-	file, err := f.create(name)
-	if err != nil {
-		return 0, err
+// writeCheckpoint writes a checkpoint under a temporary name, and then publishes it.
+func (l *fileLog) writeCheckpoint(h header, w *pieceWriter, write func(io.Writer) error) (err error) {
+	name := nameOf(h.Number, checkpointEnd)
+	if w.appender, err = l.create(name); err != nil {
+		return err
 	}
-	a := newAppender(file, f.path(name))
-	err = a.appendJSON(header{Kind: checkpointKind, Version: formatVersion, Number: number, Revision: state.Revision()})
-	if err == nil {
-		pieces := bufio.NewWriterSize(&pieceWriter{a, stop}, pieceBytes)
-		err = errors.Join(state.Dump(pieces), pieces.Flush())
+	if err = w.appendHeader(h); err == nil {
+		pieces := bufio.NewWriterSize(w, pieceBytes)
+		err = errors.Join(write(pieces), pieces.Flush())
 	}
 	if err == nil {
-		err = a.sync()
+		err = w.sync()
 	}
-	err = errors.Join(err, a.close())
-	if err != nil {
-		_ = f.remove(name + tmpEnd)
-		return 0, err
+	if err = errors.Join(err, w.close()); err != nil {
+		_ = l.remove(name + tmpEnd)
+		return err
 	}
-	return a.size(), f.publish(name)
+	return l.publish(name)
 }
 
-// pieceWriter writes each piece of a dump as a record.
+// pieceWriter writes each piece of a checkpoint as a record, until its context ends.
 type pieceWriter struct {
 	*appender
-	stop <-chan struct{}
+	ctx context.Context
 }
 
-// Write implements io.Writer. It fails when the ledger is closed.
+// Write implements io.Writer.
 func (w *pieceWriter) Write(piece []byte) (int, error) {
-	select {
-	case <-w.stop:
-		return 0, unavailable(ErrClosed)
-	default:
+	if err := w.ctx.Err(); err != nil {
+		return 0, err
 	}
 	if err := w.append(piece); err != nil {
 		return 0, err
 	}
 	return len(piece), nil
+}
+
+// forget makes a checkpoint that is on the disk the newest, and removes the files that it replaces. It requires writing and
+// reading.
+func (l *fileLog) forget(number uint64, at logledger.Index) error {
+	l.dropReader()
+	l.mu.Lock()
+	l.checkpoint, l.at = number, at
+	for len(l.segments) > 0 && l.segments[0].last <= at && (l.out == nil || len(l.segments) > 1) {
+		l.segments = l.segments[1:]
+	}
+	l.mu.Unlock()
+	return l.clean()
+}
+
+// clean removes the files before the newest checkpoint and the logs that are needed.
+func (l *fileLog) clean() error {
+	l.mu.Lock()
+	checkpoint, log := l.checkpoint, l.last+1
+	if len(l.segments) > 0 {
+		log = l.segments[0].number
+	}
+	l.mu.Unlock()
+	files, err := l.list()
+	if err != nil {
+		return err
+	}
+	return l.remove(append(files.before(checkpoint, log), files.temporary...)...)
+}
+
+// before returns the checkpoints and the logs with lower numbers than these. Checkpoints come before the logs, so that the
+// folder can be read if a crash interrupts their removal: no checkpoint is left without the logs after it.
+func (l *listing) before(checkpoint, log uint64) (names []string) {
+	for n := range l.checkpoints {
+		if n < checkpoint {
+			names = append(names, nameOf(n, checkpointEnd))
+		}
+	}
+	for n := range l.logs {
+		if n < log {
+			names = append(names, nameOf(n, logEnd))
+		}
+	}
+	return names
 }

@@ -1,6 +1,7 @@
 package diskledger_test
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -64,7 +65,7 @@ func TestCrashes(t *testing.T) {
 		steps := drawSteps(t, 12)
 		c, fs := newCrasher(rapid.Uint64().Draw(t, "seed"))
 		states := map[orbit.Revision]string{}
-		l := play(t, fs, diskledger.Options{CheckpointBytes: int64(rapid.SampledFrom([]int{1, 4000, 1 << 20}).Draw(t, "checkpoint"))}.WithLogs(3),
+		l := play(t, fs, diskledger.Options{CheckpointEvery: rapid.SampledFrom([]int{1, 40, 1 << 20}).Draw(t, "checkpoint")},
 			steps, func(s *orbit.State) {
 				states[s.Revision()] = text(s)
 				c.answered.Store(uint64(s.Revision()))
@@ -127,7 +128,7 @@ func contiguous(t require.TestingT, l *diskledger.Ledger, where string) {
 // of many marks is there whole or not at all.
 func TestCrashesUnderLoad(t *testing.T) {
 	c, fs := newCrasher(1)
-	l := open(t, fs, diskledger.Options{CheckpointBytes: 4000})
+	l := open(t, fs, diskledger.Options{CheckpointEvery: 40})
 	var mu sync.Mutex
 	answered := map[string]bool{}
 	before := map[int]int{} // how many had been answered when crash number so was taken
@@ -151,7 +152,7 @@ func TestCrashesUnderLoad(t *testing.T) {
 		})
 	}
 	all.Wait()
-	require.NotZero(t, l.Stats().Checkpoints+l.Stats().Groups)
+	require.NotZero(t, l.Stats().Checkpoints+l.Stats().Entries)
 	closed(t, l)
 	must := 0
 	for i, crash := range c.crashes {
@@ -188,4 +189,58 @@ func TestFolderThatWasNotSynced(t *testing.T) {
 	found, err := diskledger.Inspect(mem.CrashClone(vfs.CrashCloneCfg{}), "ledger", nil)
 	require.NoError(t, err)
 	require.Equal(t, rev, found.State.Revision())
+}
+
+// A process is killed before a sync: of an entry, of a file that is new, or of the folder that has the file's new name. The next
+// process finds what was written, because the operating system has it, and builds on it. So it must sync it first: what it
+// shows, and what it commits behind that, is there after a failure of the power.
+func TestKilledBeforeSync(t *testing.T) {
+	for at := 0; ; at++ {
+		where := fmt.Sprint("killed before sync ", at)
+		disk := vfs.NewCrashableMem()
+		if !killedBeforeSync(disk, at) {
+			require.Greater(t, at, 10)
+			return
+		}
+		l, err := diskledger.Open("ledger", diskledger.Options{FS: disk})
+		require.NoError(t, err, where)
+		seen, err := l.Snapshot(ctx)
+		require.NoError(t, err, where)
+		shown, err := diskledger.Inspect(disk.CrashClone(vfs.CrashCloneCfg{}), "ledger", nil)
+		require.NoError(t, err, where)
+		require.Equal(t, text(seen), text(shown.State), where)
+		rev, err := l.Propose(ctx, orbit.Proposal{Do: []orbit.Commitment{mark("after", 1)}})
+		require.NoError(t, err, where)
+		found, err := diskledger.Inspect(disk.CrashClone(vfs.CrashCloneCfg{}), "ledger", nil)
+		require.NoError(t, err, where)
+		require.Equal(t, rev, found.State.Revision(), where)
+		require.NoError(t, l.Close())
+	}
+}
+
+// killedBeforeSync commits and makes checkpoints until a sync, after which no operation is done any more; it reports whether there
+// was such a sync. Syncs of the folder count.
+func killedBeforeSync(disk vfs.FS, at int) (killed bool) {
+	syncs := 0
+	fs := errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData {
+			syncs++
+		}
+		if killed = killed || syncs > at; killed && op.Kind != errorfs.OpFileClose {
+			return errors.New("killed")
+		}
+		return nil
+	}))
+	l, err := diskledger.Open("ledger", diskledger.Options{FS: fs, OnError: func(error) {}})
+	if err != nil {
+		return killed
+	}
+	for i := range 6 {
+		_, _ = l.Propose(ctx, orbit.Proposal{Do: []orbit.Commitment{mark(fmt.Sprint(i), 1)}})
+		if i%2 == 1 {
+			_ = l.Checkpoint(ctx)
+		}
+	}
+	_ = l.Close()
+	return killed
 }

@@ -2,6 +2,8 @@ package diskledger_test
 
 import (
 	"bytes"
+	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +18,7 @@ import (
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/diskledger"
 	"github.com/orbitsched/orbit/internal/scale"
+	"github.com/orbitsched/orbit/logledger"
 )
 
 // files returns the contents of a folder.
@@ -138,7 +141,7 @@ func damages(t testing.TB, fs vfs.FS, name string, at int64, states map[orbit.Re
 	l, openErr := diskledger.Open("ledger", diskledger.Options{FS: fs})
 	if err != nil {
 		require.ErrorAs(t, err, &corrupt, where)
-		require.ErrorIs(t, err, diskledger.ErrCorrupt)
+		require.ErrorIs(t, err, logledger.ErrCorrupt)
 		require.ErrorAs(t, openErr, &corrupt, where)
 		require.Equal(t, name, path.Base(corrupt.File), where)
 		require.LessOrEqual(t, corrupt.Offset, at, where)
@@ -182,17 +185,17 @@ func TestWrongFiles(t *testing.T) {
 			continue // nothing says that it was there: README.md says so
 		}
 		_, err := diskledger.Open("ledger", diskledger.Options{FS: folderOf(t, all, name, nil)})
-		require.ErrorIs(t, err, diskledger.ErrCorrupt, name)
+		require.ErrorIs(t, err, logledger.ErrCorrupt, name)
 		for other := range all {
 			if other != name {
 				_, err := diskledger.Open("ledger", diskledger.Options{FS: folderOf(t, all, name, all[other])})
-				require.ErrorIs(t, err, diskledger.ErrCorrupt, "%s as %s", other, name)
+				require.ErrorIs(t, err, logledger.ErrCorrupt, "%s as %s", other, name)
 			}
 		}
 	}
 	longer := append(all["00000002.checkpoint"][:len(all["00000002.checkpoint"]):len(all["00000002.checkpoint"])], 7)
 	_, err := diskledger.Open("ledger", diskledger.Options{FS: folderOf(t, all, "00000002.checkpoint", longer)})
-	require.ErrorIs(t, err, diskledger.ErrCorrupt)
+	require.ErrorIs(t, err, logledger.ErrCorrupt)
 	_, err = diskledger.Inspect(vfs.NewMem(), "ledger", nil)
 	require.Error(t, err)
 	fs = vfs.NewMem()
@@ -207,13 +210,13 @@ func TestInspect(t *testing.T) {
 	closed(t, l)
 	var seen []string
 	visit := func(e diskledger.Entry) error {
-		seen = append(seen, fmt.Sprint(path.Base(e.File), " ", e.Checkpoint, " ", e.Revision, " ", len(e.Changes)))
+		seen = append(seen, fmt.Sprint(path.Base(e.File), " ", e.Checkpoint, " ", e.Index, " ", len(e.Changes)))
 		return nil
 	}
 	found, err := diskledger.Inspect(fs, "ledger", visit)
 	require.NoError(t, err)
-	require.Equal(t, []string{"00000002.checkpoint true 2 0", "00000002.log false 2 0", "00000002.log false 0 1", "00000002.log false 0 2",
-		"00000003.log false 4 0", "00000003.log false 0 1", "00000003.log false 0 2", "00000003.log false 0 1"}, seen)
+	require.Equal(t, []string{"00000002.checkpoint true 2 0", "00000002.log false 2 0", "00000002.log false 3 1", "00000002.log false 4 2",
+		"00000003.log false 4 0", "00000003.log false 5 1", "00000003.log false 6 2", "00000003.log false 7 1"}, seen)
 	require.Equal(t, int64(7), found.Changes)
 	require.Zero(t, found.Cut)
 	require.Equal(t, states[7], text(found.State))
@@ -229,10 +232,15 @@ func TestDamagedBlocks(t *testing.T) {
 	l := open(t, fs, diskledger.Options{})
 	states := map[orbit.Revision]string{}
 	var ends []int64
+	noise := rand.New(rand.NewPCG(3, 4))
 	for i := range 4 {
 		var do []orbit.Commitment
 		for j := range 25 {
-			do = append(do, mark(fmt.Sprint(i, "-", j), 3000))
+			value := make([]byte, 4096) // that cannot be compressed by more than a quarter
+			for k := range value {
+				value[k] = byte('0' + noise.IntN(64))
+			}
+			do = append(do, orbit.Mark{Key: fmt.Sprint(i, "-", j), Value: string(value)})
 		}
 		_, err := l.Propose(ctx, orbit.Proposal{Do: do})
 		require.NoError(t, err)
@@ -278,18 +286,69 @@ func frames(t testing.TB, records ...string) []byte {
 	return content.Bytes()
 }
 
-// Behind a torn tail a disk may show blocks of a file that was removed. Their records are older, and no sign of damage.
+// Behind a torn tail a disk may show blocks of a file that was removed, and an entry may have a text that looks like a record.
+// Neither is a sign of damage. A record of the file itself that was written later is.
 func TestStaleBlocks(t *testing.T) {
 	fs, _, states := history(t)
 	all := files(t, fs.CrashClone(vfs.CrashCloneCfg{}))
 	log := all["00000003.log"]
-	older := frames(t, `{"revision":3,"do":{"mark":{"key":"c","value":"vvvvvv"}}}`)
-	rev, isFound := damages(t, folderOf(t, all, "00000003.log", append(log[:len(log)-3:len(log)], older...)), "", 0, states, "older")
-	require.False(t, isFound)
-	require.Equal(t, orbit.Revision(6), rev)
-	newer := frames(t, `{"revision":8,"do":{"mark":{"key":"c","value":"vvvvvv"}}}`)
-	_, err := diskledger.Inspect(folderOf(t, all, "00000003.log", append(log[:len(log)-3:len(log)], newer...)), "ledger", nil)
-	require.ErrorIs(t, err, diskledger.ErrCorrupt)
+	salt := saltOf(t, log)
+	for name, c := range map[string]struct {
+		record  string
+		damaged bool
+	}{
+		"of another file": {indexed('E', [8]byte{1}, 9, "x"), false}, "older": {indexed('E', salt, 6, "x"), false},
+		"the torn one": {indexed('E', salt, 7, "x"), false}, "later": {indexed('E', salt, 8, "x"), true},
+		"closed before": {indexed('C', salt, 6, ""), false}, "closed later": {indexed('C', salt, 7, ""), true},
+	} {
+		fs := folderOf(t, all, "00000003.log", append(log[:len(log)-3:len(log)], frames(t, c.record)...))
+		rev, isFound := damages(t, fs, "00000003.log", int64(len(log)), states, name)
+		require.Equal(t, c.damaged, isFound, name)
+		if !isFound {
+			require.Equal(t, orbit.Revision(6), rev, name)
+		}
+	}
+}
+
+// The same with format version 1, where a record is known by its revision.
+func TestStaleBlocksOfVersion1(t *testing.T) {
+	all := oldFiles(t)
+	log := all["00000002.log"]
+	log = log[:len(log)-30] // without the record that closes it
+	whole, err := diskledger.Inspect(folderOf(t, all, "00000002.log", log), "ledger", nil)
+	require.NoError(t, err)
+	last := whole.State.Revision()
+	change := func(revision orbit.Revision) []byte {
+		return frames(t, fmt.Sprintf(`{"revision":%d,"do":{"mark":{"key":"c","value":"vvvvvv"}}}`, revision))
+	}
+	_, err = diskledger.Inspect(folderOf(t, all, "00000002.log", append(log[:len(log)-3:len(log)], change(3)...)), "ledger", nil)
+	require.NoError(t, err)
+	_, err = diskledger.Inspect(folderOf(t, all, "00000002.log", append(log[:len(log)-3:len(log)], change(last+1)...)), "ledger", nil)
+	require.ErrorIs(t, err, logledger.ErrCorrupt)
+}
+
+// oldFiles returns a stored folder of format version 1.
+func oldFiles(t testing.TB) map[string][]byte {
+	mem := vfs.NewMem()
+	_, err := vfs.Clone(vfs.Default, mem, "testdata/v1-3", "ledger")
+	require.NoError(t, err)
+	return files(t, mem)
+}
+
+// saltOf returns the salt of a log.
+func saltOf(t testing.TB, log []byte) (salt [8]byte) {
+	var header struct{ Salt []byte }
+	stream, err := record.NewReader(bytes.NewReader(log), 0).Next()
+	require.NoError(t, err)
+	require.NoError(t, json.NewDecoder(stream).Decode(&header))
+	require.Len(t, header.Salt, len(salt))
+	return [8]byte(header.Salt)
+}
+
+// indexed returns a record of a log.
+func indexed(kind byte, salt [8]byte, index uint64, data string) string {
+	prefix := append([]byte{kind}, salt[:]...)
+	return string(binary.BigEndian.AppendUint64(prefix, index)) + data
 }
 
 // Records that are whole and do not follow one another are found.
@@ -298,32 +357,81 @@ func TestWrongRecords(t *testing.T) {
 	closed(t, l)
 	all := files(t, fs)
 	previous := len(all["00000002.log"])
+	salt := saltOf(t, all["00000003.log"])
+	text, err := json.Marshal(salt[:])
+	require.NoError(t, err)
+	header := func(index, previous int) string {
+		return fmt.Sprintf(`{"diskledger":"log","version":2,"number":3,"index":%d,"previous":%d,"checkpoint":2,"salt":%s}`, index, previous, text)
+	}
+	entry := func(index uint64, changes string) string { return indexed('E', salt, index, changes) }
+	change := func(revision, seq int) string {
+		return fmt.Sprintf(`{"revision":%d,"seq":%d,"do":{"mark":{"key":"x","value":"v"}}}`, revision, seq)
+	}
+	sound := frames(t, header(4, previous), entry(5, change(5, 0)+"\n"+change(5, 1)), "", indexed('C', salt, 5, ""))
+	_, err = diskledger.Inspect(folderOf(t, all, "00000003.log", sound), "ledger", nil)
+	require.NoError(t, err)
+	wrongRecords(t, all, "00000003.log", map[string][]byte{
+		"another index":        frames(t, header(5, previous)),
+		"an earlier index":     frames(t, header(3, previous)),
+		"a longer log before":  frames(t, header(4, previous+1)),
+		"a shorter log before": frames(t, header(4, previous-1)),
+		"no salt":              frames(t, `{"diskledger":"log","version":2,"number":3,"index":4}`),
+		"a newer checkpoint":   frames(t, `{"diskledger":"log","version":2,"number":3,"index":4,"checkpoint":3,"salt":`+string(text)+`}`),
+		"a gap":                frames(t, header(4, previous), entry(6, change(5, 0))),
+		"a gap in revisions":   frames(t, header(4, previous), entry(5, change(6, 0))),
+		"a gap within":         frames(t, header(4, previous), entry(5, change(5, 0)+"\n"+change(5, 2))),
+		"a second time":        frames(t, header(4, previous), entry(5, change(5, 0)), entry(5, change(5, 0))),
+		"before the first":     frames(t, header(4, previous), entry(5, change(4, 1))),
+		"closed elsewhere":     frames(t, header(4, previous), entry(5, change(5, 0)), indexed('C', salt, 4, "")),
+		"behind the end":       frames(t, header(4, previous), indexed('C', salt, 4, ""), entry(5, change(5, 0))),
+		"of another file":      frames(t, header(4, previous), indexed('E', [8]byte{1}, 5, change(5, 0))),
+		"no prefix":            frames(t, header(4, previous), "E"),
+		"no change":            frames(t, header(4, previous), entry(5, "{}")),
+		"no entry":             frames(t, header(4, previous), entry(5, "")),
+		"breaks a rule":        frames(t, header(4, previous), entry(5, `{"revision":5,"do":{"place":{"capsule":"nobody","node":"n"}}}`)),
+	})
+}
+
+// wrongRecords requires that each content of a file is found to be damaged.
+func wrongRecords(t *testing.T, all map[string][]byte, file string, contents map[string][]byte) {
+	for name, content := range contents {
+		var corrupt *diskledger.CorruptError
+		_, err := diskledger.Inspect(folderOf(t, all, file, content), "ledger", nil)
+		require.ErrorAs(t, err, &corrupt, name)
+		_, err = diskledger.Open("ledger", diskledger.Options{FS: folderOf(t, all, file, content)})
+		require.ErrorAs(t, err, &corrupt, name)
+	}
+}
+
+// The same with format version 1.
+func TestWrongRecordsOfVersion1(t *testing.T) {
+	all := oldFiles(t)
+	found, err := diskledger.Inspect(folderOf(t, all, "", nil), "ledger", nil)
+	require.NoError(t, err)
+	last, previous := int(found.State.Revision()), len(all["00000002.log"])
 	header := func(revision, previous int) string {
 		return fmt.Sprintf(`{"diskledger":"log","version":1,"number":3,"revision":%d,"previous":%d}`, revision, previous)
 	}
 	change := func(revision, seq int) string {
 		return fmt.Sprintf(`{"revision":%d,"seq":%d,"do":{"mark":{"key":"x","value":"v"}}}`, revision, seq)
 	}
-	sound := frames(t, header(4, previous), change(5, 0)+"\n"+change(5, 1), `{"closed":5}`)
-	_, err := diskledger.Inspect(folderOf(t, all, "00000003.log", sound), "ledger", nil)
+	closing := func(revision int) string { return fmt.Sprintf(`{"closed":%d}`, revision) }
+	all["00000003.log"] = nil
+	sound := frames(t, header(last, previous), change(last+1, 0)+"\n"+change(last+1, 1), closing(last+1))
+	found, err = diskledger.Inspect(folderOf(t, all, "00000003.log", sound), "ledger", nil)
 	require.NoError(t, err)
-	for name, content := range map[string][]byte{
-		"another revision":     frames(t, header(5, previous)),
-		"a longer log before":  frames(t, header(4, previous+1)),
-		"a shorter log before": frames(t, header(4, previous-1)),
-		"a gap":                frames(t, header(4, previous), change(6, 0)),
-		"a gap within":         frames(t, header(4, previous), change(5, 0)+"\n"+change(5, 2)),
-		"a second time":        frames(t, header(4, previous), change(5, 0), change(5, 0)),
-		"before the first":     frames(t, header(4, previous), change(4, 1)),
-		"closed elsewhere":     frames(t, header(4, previous), change(5, 0), `{"closed":4}`),
-		"behind the end":       frames(t, header(4, previous), `{"closed":4}`, change(5, 0)),
-		"no change":            frames(t, header(4, previous), "{}"),
-		"breaks a rule":        frames(t, header(4, previous), `{"revision":5,"do":{"place":{"capsule":"nobody","node":"n"}}}`),
-	} {
-		var corrupt *diskledger.CorruptError
-		_, err := diskledger.Inspect(folderOf(t, all, "00000003.log", content), "ledger", nil)
-		require.ErrorAs(t, err, &corrupt, name)
-		_, err = diskledger.Open("ledger", diskledger.Options{FS: folderOf(t, all, "00000003.log", content)})
-		require.ErrorAs(t, err, &corrupt, name)
-	}
+	require.Equal(t, orbit.Revision(last+1), found.State.Revision())
+	wrongRecords(t, all, "00000003.log", map[string][]byte{
+		"another revision":     frames(t, header(last+1, previous)),
+		"a longer log before":  frames(t, header(last, previous+1)),
+		"a shorter log before": frames(t, header(last, previous-1)),
+		"a gap":                frames(t, header(last, previous), change(last+2, 0)),
+		"a gap within":         frames(t, header(last, previous), change(last+1, 0)+"\n"+change(last+1, 2)),
+		"a second time":        frames(t, header(last, previous), change(last+1, 0), change(last+1, 0)),
+		"before the first":     frames(t, header(last, previous), change(last, 1)),
+		"closed elsewhere":     frames(t, header(last, previous), change(last+1, 0), closing(last)),
+		"behind the end":       frames(t, header(last, previous), closing(last), change(last+1, 0)),
+		"no change":            frames(t, header(last, previous), "{}"),
+		"breaks a rule":        frames(t, header(last, previous), fmt.Sprintf(`{"revision":%d,"do":{"place":{"capsule":"nobody","node":"n"}}}`, last+1)),
+	})
 }

@@ -4,34 +4,34 @@
 //	                                              │
 //	Snapshot, Changes, Wait ◄── newest state on the disk
 //
-// # How a commit is made
-//
-// An [orbit.MemoryLedger] judges proposals at once. The changes of committed proposals are collected in a group. One
-// goroutine takes the group, appends its changes to the log as one record, and waits until they are on the disk;
-// meanwhile the next group is collected. So all proposals that arrive during one sync share the next sync. A committed
-// proposal is answered when its group is on the disk. A refusal is answered when the state that it was judged on is on
-// the disk. Readers see a state when it is on the disk.
+// A ledger here is a [logledger.Ledger]: package logledger judges proposals, collects their changes in groups, and makes
+// checkpoints. This package is the log beneath it ([logledger.Log]). It appends each group as one record to a file, and
+// waits until the record is on the disk; meanwhile the next group is collected. So all proposals that arrive during one
+// sync share the next sync.
 //
 // Invariants: a crash cannot undo anything that was answered or shown to a reader. A group is written only when the
-// group before it is on the disk. After a failed write or sync nothing is written any more.
+// group before it is on the disk. After a failed sync nothing is written any more. What Open reads it makes durable before
+// it shows it: a process that was killed between a write and its sync has left a record that only the operating system has.
 //
 // The simpler design, to write each proposal by itself under the ledger's lock, was rejected: it commits only as many
 // proposals a second as the disk can do syncs, however many proposers there are.
 //
 // # What is in the folder
 //
-// A checkpoint (00000007.checkpoint) is a dump of the whole state ([orbit.State.Dump]). The log with the same number
-// (00000007.log) has the changes after that checkpoint, and the logs with higher numbers continue it. LOCK is locked
-// while a ledger is open. README.md describes the format.
+// Entries are counted through all files. A checkpoint (00000007.checkpoint) has the whole state after an entry; its header
+// says after which. A log (00000007.log) has the entries after those of the log with the number before. LOCK is locked while
+// a ledger is open. README.md describes the format; old.go reads version 1 of it.
 //
-// A checkpoint is written in the background, from an immutable state, after a new log was begun. When the checkpoint is
-// on the disk, all files with lower numbers are removed. Open reads the newest checkpoint and the logs after it, and
+// A checkpoint is written in the background. When it is on the disk, older checkpoints are removed, and the logs all of
+// whose entries it includes. Open reads the newest checkpoint and the entries after it. It writes nothing: the first Append
 // begins a new log.
 //
-// # Damage
+// # Damage, and a full disk
 //
 // A crash can leave a part of an unfinished write at the end of the last log. Its proposals were never answered, so
 // Open cuts it off: the header of the next log says where the valid part ends. Any other wrong byte makes Open fail
 // with a [*CorruptError]. Open tells the two cases apart by the bytes that follow: if a later record follows, the
-// damaged record was on the disk once.
+// damaged record was on the disk once. Each log has a random salt in its records, so that nothing else is taken for one.
+//
+// A write that fails because the disk is full is cut off in the same way: the ledger begins another log when there is room.
 package diskledger

@@ -6,21 +6,13 @@ import (
 	"syscall"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/logledger"
 )
 
-// The errors of this package, to be tested with errors.Is.
+// The errors of this package, to be tested with errors.Is. Others are those of package logledger.
 var (
-	// ErrClosed means that the ledger has been closed. It comes together with orbit.ErrUnavailable or, for a proposal that
-	// was judged and whose group was not written, with orbit.ErrUnknown.
-	ErrClosed = errors.New("the ledger is closed")
 	// ErrLocked means that another process, or another Ledger of this process, has the folder open.
 	ErrLocked = errors.New("the folder is in use by another ledger")
-	// ErrCorrupt means that a file is damaged or missing. It comes as a [*CorruptError], which names the place.
-	ErrCorrupt = errors.New("damaged file")
-	// ErrVersion means that a file has a format version that this package does not read.
-	ErrVersion = errors.New("unknown format version")
-	// ErrMismatch means that the ledger was made with other limits or dimensions than Options ask for.
-	ErrMismatch = errors.New("made with other settings")
 	// ErrFull means that the disk, or the quota on it, is full. It comes as a [*DiskError].
 	ErrFull = errors.New("the disk is full")
 	// ErrReadOnly means that the disk is mounted for reading only. It comes as a [*DiskError].
@@ -62,7 +54,7 @@ func (e *DiskError) Is(target error) bool {
 	return false
 }
 
-// CorruptError says where a file is damaged. It is ErrCorrupt for errors.Is.
+// CorruptError says where a file is damaged. It is logledger.ErrCorrupt for errors.Is.
 type CorruptError struct {
 	// File is the path of the file.
 	File string
@@ -76,15 +68,24 @@ type CorruptError struct {
 
 // Error names the place, what is wrong there, and what to do.
 func (e *CorruptError) Error() string {
-	return fmt.Sprintf("diskledger: %v: %s at byte %d: %s; restore the folder from a copy", ErrCorrupt, e.File, e.Offset, e.Why)
+	return fmt.Sprintf("diskledger: damaged file: %s at byte %d: %s; restore the folder from a copy", e.File, e.Offset, e.Why)
 }
 
-// Unwrap returns ErrCorrupt and, if there is one, the error behind it.
+// Unwrap returns logledger.ErrCorrupt and, if there is one, the error behind it.
 func (e *CorruptError) Unwrap() []error {
 	if e.cause == nil {
-		return []error{ErrCorrupt}
+		return []error{logledger.ErrCorrupt}
 	}
-	return []error{ErrCorrupt, e.cause}
+	return []error{logledger.ErrCorrupt, e.cause}
+}
+
+// placed returns an error of reading a record with the place of the record: as a [*CorruptError], unless a newer version has
+// written it.
+func placed(file string, at int64, err error) error {
+	if errors.Is(err, logledger.ErrVersion) {
+		return fmt.Errorf("diskledger: %s at byte %d: %w", file, at, err)
+	}
+	return &CorruptError{File: file, Offset: at, Why: err.Error(), cause: err}
 }
 
 // diskError returns err as a [*DiskError]; nil for nil.
@@ -95,12 +96,17 @@ func diskError(op, file string, err error) error {
 	return &DiskError{Op: op, File: file, Err: err}
 }
 
-// unavailable returns the error of a proposal that was not committed, and of a read that failed.
-func unavailable(why error) error {
-	return fmt.Errorf("diskledger: %w, nothing was committed: %w", orbit.ErrUnavailable, why)
+// isFullWrite reports whether a file could not be made or extended because the disk is full. Nothing that was synced before
+// is in doubt then.
+func isFullWrite(err error) bool {
+	var disk *DiskError
+	return errors.As(err, &disk) && (disk.Op == "write" || disk.Op == "create") && errors.Is(disk, ErrFull)
 }
 
-// unknown returns the error of a proposal that may or may not be on the disk.
-func unknown(why error) error {
-	return fmt.Errorf("diskledger: %w, send the same proposal again: %w", orbit.ErrUnknown, why)
+// unavailable returns an error as one after which nothing was done.
+func unavailable(why error) error {
+	return fmt.Errorf("diskledger: %w: %w", orbit.ErrUnavailable, why)
 }
+
+// failed returns an error as one after which nothing can be done any more until the folder is opened again.
+func failed(why error) error { return fmt.Errorf("%w: %w", logledger.ErrFailed, why) }

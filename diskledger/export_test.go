@@ -1,13 +1,16 @@
 package diskledger
 
-// WithLogs returns options of a ledger that makes a checkpoint only after so many logs.
-func (o Options) WithLogs(n uint64) Options {
-	o.logs = n
-	return o
-}
+import (
+	"github.com/cockroachdb/pebble/v2/vfs"
 
-// For tests of how changes are written and read.
-var (
-	AppendChange  = appendChange
-	ReadPlacement = readPlacement
+	"github.com/orbitsched/orbit/logledger"
 )
+
+// OpenLog opens the log in a folder.
+func OpenLog(fs vfs.FS, dir string) (logledger.Log, error) {
+	f, err := openFolder(fs, dir, true)
+	if err != nil {
+		return nil, err
+	}
+	return openLog(f)
+}

@@ -139,9 +139,12 @@ func numberOf(name, end string) (uint64, bool) {
 }
 
 // create makes a file under a temporary name. Publish gives the file its name.
-func (f *folder) create(name string) (vfs.File, error) {
+func (f *folder) create(name string) (*appender, error) {
 	file, err := f.fs.Create(f.path(name+tmpEnd), "orbit-ledger")
-	return file, diskError("create", f.path(name+tmpEnd), err)
+	if err != nil {
+		return nil, diskError("create", f.path(name+tmpEnd), err)
+	}
+	return newAppender(file, f.path(name)), nil
 }
 
 // publish gives a temporary file its name and waits until the name is on the disk. The file must have been synced.

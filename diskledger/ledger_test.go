@@ -13,6 +13,7 @@ import (
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/diskledger"
 	"github.com/orbitsched/orbit/ledgertest"
+	"github.com/orbitsched/orbit/logledger"
 )
 
 // open opens a ledger in a file system, and closes it at the end of the test.
@@ -48,7 +49,7 @@ func TestSuite(t *testing.T) {
 // that has read its state from the disk.
 func TestSuiteReopening(t *testing.T) {
 	ledgertest.Suite{Seed: 3, Scale: 0.1}.Run(t, func(t *testing.T) orbit.Ledger {
-		return newReopening(t, diskledger.Options{}.WithLogs(1<<40), false)
+		return newReopening(t, diskledger.Options{}, false)
 	})
 }
 
@@ -132,7 +133,7 @@ func (r *reopening) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []
 	r.mu.RUnlock()
 	out := l.ProposeBatch(ctx, batch)
 	for i := range out { // it was closed meanwhile
-		for errors.Is(out[i].Err, diskledger.ErrClosed) && ctx.Err() == nil {
+		for errors.Is(out[i].Err, logledger.ErrClosed) && ctx.Err() == nil {
 			r.mu.RLock()
 			l := r.now
 			r.mu.RUnlock()
@@ -147,7 +148,7 @@ func (r *reopening) Snapshot(ctx context.Context) (s *orbit.State, err error) {
 	for {
 		l, release := r.current()
 		release()
-		if s, err = l.Snapshot(ctx); !errors.Is(err, diskledger.ErrClosed) {
+		if s, err = l.Snapshot(ctx); !errors.Is(err, logledger.ErrClosed) {
 			return s, err
 		}
 	}
@@ -157,7 +158,7 @@ func (r *reopening) Changes(ctx context.Context, after orbit.Revision) (list []o
 	for {
 		l, release := r.current()
 		release()
-		if list, err = l.Changes(ctx, after); !errors.Is(err, diskledger.ErrClosed) {
+		if list, err = l.Changes(ctx, after); !errors.Is(err, logledger.ErrClosed) {
 			return list, err
 		}
 	}
@@ -167,7 +168,7 @@ func (r *reopening) Wait(ctx context.Context, after orbit.Revision) (rev orbit.R
 	for {
 		l, release := r.current()
 		release()
-		if rev, err = l.Wait(ctx, after); !errors.Is(err, diskledger.ErrClosed) {
+		if rev, err = l.Wait(ctx, after); !errors.Is(err, logledger.ErrClosed) {
 			return rev, err
 		}
 	}

@@ -23,7 +23,7 @@ const childEnv = "ORBIT_DISKLEDGER_CHILD"
 
 // child commits from four goroutines, and writes each key that was committed to its standard output.
 func child(dir string) {
-	l, err := diskledger.Open(dir, diskledger.Options{CheckpointBytes: 20_000})
+	l, err := diskledger.Open(dir, diskledger.Options{CheckpointEvery: 130})
 	if err != nil {
 		fmt.Println("error", err)
 		os.Exit(1)

@@ -2,6 +2,7 @@ package diskledger_test
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -13,15 +14,17 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/record"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/diskledger"
+	"github.com/orbitsched/orbit/logledger"
 )
 
 // stored names the folders of testdata, each of which has a ledger and a dump of it. The last one has every kind of commitment and every
 // field of today; the first was written before some of the fields were there.
-var stored = []string{"v1", "v1-2", "v1-3"}
+var stored = []string{"v1", "v1-2", "v1-3", "v2"}
 
 // counted is what a log tells today that its dump does not say, because nobody counted it then: what failed.
 var counted = strings.NewReplacer(`"placedBy":"021c0000000000000000000000000000"}}`,
@@ -195,6 +198,62 @@ func TestStoredFiles(t *testing.T) {
 	}
 }
 
+// The files of format version 1 stay until a checkpoint of today is on the disk. Whenever a process or the machine dies before that,
+// the folder is read as before.
+func TestOldFilesStay(t *testing.T) {
+	all := oldFiles(t)
+	want, err := diskledger.Inspect(folderOf(t, all, "", nil), "ledger", nil)
+	require.NoError(t, err)
+	for at := 0; ; at++ {
+		mem := vfs.NewCrashableMem()
+		_, err := vfs.Clone(vfs.Default, mem, "testdata/v1-3", "ledger", vfs.CloneSync)
+		require.NoError(t, err)
+		for _, dir := range []string{"ledger", ""} {
+			d, err := mem.OpenDir(dir)
+			require.NoError(t, err)
+			require.NoError(t, d.Sync())
+		}
+		n, acks := 0, orbit.Revision(0)
+		fs := errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if op.Kind.ReadOrWrite() == errorfs.OpIsWrite && op.Kind != errorfs.OpFileClose {
+				n++
+			}
+			if n > at && op.Kind != errorfs.OpFileClose {
+				return errors.New("killed")
+			}
+			return nil
+		}))
+		if l, err := diskledger.Open("ledger", diskledger.Options{FS: fs, OnError: func(error) {}}); err == nil {
+			for i := range 4 {
+				if _, err := l.Propose(ctx, orbit.Proposal{Do: []orbit.Commitment{mark(fmt.Sprint("new", i), 1)}}); err == nil {
+					acks++
+				}
+				if i == 1 {
+					_ = l.Checkpoint(ctx)
+				}
+			}
+			_ = l.Close()
+		}
+		for _, fs := range []vfs.FS{mem.CrashClone(vfs.CrashCloneCfg{}), mem} {
+			found, err := diskledger.Inspect(fs, "ledger", nil)
+			require.NoError(t, err, "operation %d", at)
+			require.GreaterOrEqual(t, found.State.Revision(), want.State.Revision()+acks, "operation %d", at)
+			again := open(t, fs, diskledger.Options{})
+			s, err := again.Snapshot(ctx)
+			require.NoError(t, err)
+			require.Equal(t, text(found.State), text(s))
+			closed(t, again)
+		}
+		if n <= at {
+			require.Equal(t, orbit.Revision(4), acks)
+			names, err := mem.List("ledger")
+			require.NoError(t, err)
+			require.ElementsMatch(t, []string{"LOCK", "00000004.checkpoint", "00000004.log"}, names)
+			return
+		}
+	}
+}
+
 // storeToday writes a folder of testdata, and its dump.
 func storeToday(t *testing.T, name string) {
 	dir := filepath.Join("testdata", name)
@@ -231,14 +290,14 @@ func TestLaterVersion(t *testing.T) {
 	fs, l, _ := history(t)
 	closed(t, l)
 	for name, later := range map[string]string{
-		"00000002.checkpoint": `{"diskledger":"checkpoint","version":2,"number":2,"revision":2}`,
-		"00000003.log":        `{"diskledger":"log","version":2,"number":3,"revision":4,"previous":9,"more":1}`,
+		"00000002.checkpoint": `{"diskledger":"checkpoint","version":3,"number":2,"index":2}`,
+		"00000003.log":        `{"diskledger":"log","version":3,"number":3,"index":4,"previous":9,"more":1}`,
 	} {
 		var content bytes.Buffer
 		_, err := record.NewWriter(&content).WriteRecord([]byte(later))
 		require.NoError(t, err)
 		_, err = diskledger.Open("ledger", diskledger.Options{FS: folderOf(t, files(t, fs), name, content.Bytes())})
-		require.ErrorIs(t, err, diskledger.ErrVersion)
-		require.NotErrorIs(t, err, diskledger.ErrCorrupt)
+		require.ErrorIs(t, err, logledger.ErrVersion)
+		require.NotErrorIs(t, err, logledger.ErrCorrupt)
 	}
 }

@@ -25,14 +25,16 @@ const (
 
 // overview summarises the constellation at one revision.
 type overview struct {
-	Revision   orbit.Revision `json:"revision"`
-	Dimensions []dimension    `json:"dimensions"`
-	Nodes      conditions     `json:"nodes"`
-	Placed     int            `json:"placed"`
-	Pending    int            `json:"pending"`
-	ZoneLabel  string         `json:"zoneLabel"`
-	RackLabel  string         `json:"rackLabel"`
-	Zones      []zone         `json:"zones"`
+	Revision orbit.Revision `json:"revision"`
+	// Trouble is why the ledger can commit nothing at present; empty: it can, or does not say.
+	Trouble    string      `json:"trouble,omitempty"`
+	Dimensions []dimension `json:"dimensions"`
+	Nodes      conditions  `json:"nodes"`
+	Placed     int         `json:"placed"`
+	Pending    int         `json:"pending"`
+	ZoneLabel  string      `json:"zoneLabel"`
+	RackLabel  string      `json:"rackLabel"`
+	Zones      []zone      `json:"zones"`
 }
 
 // dimension describes a resource that some node has: its capacity and its use, summed over all nodes that are not lost.
@@ -157,6 +159,14 @@ type survey struct {
 	free                 [orbit.Dimensions + 1]float64
 }
 
+// trouble returns why the ledger can commit nothing; empty: it can, or does not say.
+func (h *Handler) trouble() string {
+	if err := orbit.HealthOf(h.Ledger); err != nil {
+		return textOf(err)
+	}
+	return ""
+}
+
 // makeOverview computes the overview of a state. If the zone label has too many values, it puts all nodes in one zone.
 func (h *Handler) makeOverview(state *orbit.State) *overview {
 	few := state.NodeCount() <= mostShown
@@ -164,7 +174,7 @@ func (h *Handler) makeOverview(state *orbit.State) *overview {
 	if len(s.zones) > mostZones {
 		s, members = h.survey(state, true, few)
 	}
-	o := &overview{Revision: state.Revision(), Nodes: s.nodes, Placed: s.placed, Pending: state.PendingCount(), ZoneLabel: s.zoneLabel, RackLabel: s.rackLabel}
+	o := &overview{Revision: state.Revision(), Trouble: h.trouble(), Nodes: s.nodes, Placed: s.placed, Pending: state.PendingCount(), ZoneLabel: s.zoneLabel, RackLabel: s.rackLabel}
 	shown := s.shown()
 	for _, d := range shown {
 		name, unit := dimensionName(state, d)

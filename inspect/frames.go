@@ -32,6 +32,8 @@ type frames struct {
 	// round is the number of the last round when the frame was made, and due is when the next frame may be made.
 	round uint64
 	due   time.Time
+	// trouble is what Handler.trouble said then.
+	trouble string
 	// version is the version of the section that was the last to change.
 	version uint64
 }
@@ -54,10 +56,10 @@ func (h *Handler) frame(ctx context.Context) (*frame, error) {
 		return nil, err
 	}
 	start := time.Now()
-	round := h.log.count()
-	if f.last == nil || state != f.state || round != f.round {
+	round, trouble := h.log.count(), h.trouble()
+	if f.last == nil || state != f.state || round != f.round || trouble != f.trouble {
 		f.make(h, state)
-		f.state, f.round = state, round
+		f.state, f.round, f.trouble = state, round, trouble
 	}
 	f.due = time.Now().Add(max(h.every(), idleShare*time.Since(start)))
 	return f.last, nil

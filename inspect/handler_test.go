@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -584,4 +585,31 @@ func BenchmarkFrame(b *testing.B) {
 			b.ReportMetric(float64(size), "bytes")
 		})
 	}
+}
+
+// failed is a ledger that can be read and commits nothing.
+type failed struct {
+	orbit.Ledger
+	why error
+}
+
+func (f *failed) Health() error { return f.why }
+
+// TestTroubleIsShown: a ledger that commits nothing says why on the page, also while nothing else changes, until it commits again.
+func TestTroubleIsShown(t *testing.T) {
+	l, h, _ := scene(t)
+	sick := &failed{Ledger: l}
+	h.Ledger = sick
+	trouble := func() any {
+		time.Sleep(h.Every) // the next frame is due
+		_, body, _ := get(t, h, "api/state")
+		return body["overview"].(map[string]any)["trouble"]
+	}
+	synctest.Test(t, func(t *testing.T) {
+		require.Nil(t, trouble())
+		sick.why = errors.New("no space left on device")
+		require.Equal(t, "no space left on device", trouble())
+		sick.why = nil
+		require.Nil(t, trouble())
+	})
 }

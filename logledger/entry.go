@@ -202,6 +202,20 @@ func DecodeEntry(data []byte) (e Entry, err error) {
 	return e, nil
 }
 
+// Continue returns the revision after an entry whose changes follow a revision. The error is [ErrCorrupt] if a change is
+// missing or is there twice, or if the changes of a commit are not all there.
+func (e *Entry) Continue(after orbit.Revision) (orbit.Revision, error) {
+	seq := -1 // of a change at after, which is not in this entry
+	for i := range e.Changes {
+		c := &e.Changes[i]
+		if isNext := c.Revision == after+1 && c.Seq == 0 || seq >= 0 && c.Revision == after && c.Seq == seq+1; !isNext {
+			return after, fmt.Errorf("%w: change %d.%d does not follow the one before it, at revision %d", ErrCorrupt, c.Revision, c.Seq, after)
+		}
+		after, seq = c.Revision, c.Seq
+	}
+	return after, nil
+}
+
 // settled reads the settlements of an entry.
 func (d *decoder) settled() (list []Settlement) {
 	for range d.count() {

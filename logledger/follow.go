@@ -51,9 +51,12 @@ func (l *Ledger) apply(data [][]byte) error {
 	if len(data) == 0 {
 		return nil
 	}
-	entries := make([]Entry, len(data))
+	entries, rev := make([]Entry, len(data)), l.shown.Load().state.Revision()
 	for i := range data {
 		e, err := DecodeEntry(data[i])
+		if err == nil {
+			rev, err = e.Continue(rev)
+		}
 		if err != nil {
 			return fmt.Errorf("entry %d: %w", l.w.index+Index(i)+1, err)
 		}

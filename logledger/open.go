@@ -125,7 +125,7 @@ func readCheckpoint(ctx context.Context, log Log) (*position, error) {
 		if err != nil {
 			return nil, err
 		}
-		state, err := restore(stored)
+		state, err := RestoreCheckpoint(stored)
 		if err = errors.Join(err, stored.Close()); errors.Is(err, ErrTrimmed) && ctx.Err() == nil {
 			continue
 		}
@@ -136,9 +136,11 @@ func readCheckpoint(ctx context.Context, log Log) (*position, error) {
 	}
 }
 
-// restore reads a state from a checkpoint. A checkpoint is a byte with its version, and a dump compressed by zstd. In
-// diskledger's format 1 it is the dump itself.
-func restore(stored io.Reader) (*orbit.State, error) {
+// RestoreCheckpoint reads the state in a checkpoint, as [Log.Checkpoint] returns it. The error is [ErrVersion] if a newer
+// version wrote it, [ErrCorrupt] if it is damaged, or that of reading.
+//
+// A checkpoint is a byte with its version, and a dump compressed by zstd. In diskledger's format 1 it is the dump itself.
+func RestoreCheckpoint(stored io.Reader) (*orbit.State, error) {
 	in := &stickyReader{r: stored}
 	b := bufio.NewReaderSize(in, 1<<16)
 	first, err := b.Peek(1)

@@ -16,8 +16,11 @@ import (
 // Set the fields before the first scrape. It may be scraped by several goroutines at a time, which take turns.
 type Ledger struct {
 	// Ledger is the ledger to show. Required. If it is nil or cannot be read, orbit_ledger_readable is 0 and the other
-	// metrics are missing.
+	// metrics are missing. orbit_ledger_healthy says what its Health says ([orbit.HealthOf]).
 	Ledger orbit.Ledger
+	// Engines are engines of this process on the ledger. orbit_waiting_capsules says how many capsules wait for each of
+	// them, and why in a word ([orbit.WaitKind]). Nil: it has no series.
+	Engines []*orbit.Engine
 	// Timeout is how long a scrape waits for the ledger; default 5 s.
 	Timeout time.Duration
 	// Names is the largest number of series with names of their own; default 100. It applies to budgets, to groups with
@@ -45,38 +48,40 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 const unit = " CPU is in milli-cores, memory and disk are in bytes, devices in thousandths of a device."
 
 var (
-	descReadable = desc("ledger_readable", "Whether the ledger could be read at this scrape (1), or not (0).")
-	descScrape   = desc("ledger_scrape_seconds", "How long this scrape took to read and count the ledger's state.")
-	descRevision = desc("ledger_revision", "The ledger's revision at this scrape. Revisions rise with every commit and may have gaps.")
-	descChanges  = desc("ledger_changes_total", "Changes that were committed since the first scrape, by kind. An eviction to make way is evict, one to move is move, a release for good is end.", "kind")
-	descGaps     = desc("ledger_history_gaps_total", "How often the ledger's history did not reach back to the scrape before, so that changes between the two are not in orbit_ledger_changes_total. Scrape more often, or set a larger Limits.History.")
-	descNodes    = desc("nodes", "Nodes by state.", "state")
-	descPlaced   = desc("placed_capsules", "Capsules that are placed.")
-	descPending  = desc("pending_capsules", "Capsules that wait for a place, by class.", "class")
-	descOldest   = desc("oldest_pending_seconds", "How long the capsule of a class has waited that has waited longest, from Submit.At on, or else from the first scrape that has seen it pending; 0 if none waits.", "class")
-	descWaiting  = desc("placed_waiting_capsules", "Placed capsules that may not begin yet, because capsules that have left have not stopped.")
-	descStuck    = desc("oldest_placed_waiting_seconds", "How long ago the one of these was placed that has waited longest, by Place.At; 0 if none waits. If it rises above Engine.WaitToBegin, something does not stop, and no other node is free.")
-	descAsked    = desc("resource_pending", "What pending capsules ask for together."+unit, "resource")
-	descGroups   = desc("pending_groups", "Groups with members that wait for a place.")
-	descGroup    = desc("group_pending_capsules", "Members of a group that wait for a place.", "group")
-	descBroken   = desc("broken_gangs", "Gangs that run below the minimum of a role.")
-	descLacking  = desc("broken_gang_lacking_capsules", "Members that broken gangs lack to reach the minimums of their roles.")
-	descCapacity = desc("resource_capacity", "What all nodes have that are not lost; of devices, the healthy ones."+unit, "resource")
-	descUsed     = desc("resource_used", "What placements and holds take on nodes that are not lost; of devices, the healthy ones."+unit, "resource")
-	descFree     = desc("resource_free", "What is free on ready nodes."+unit, "resource")
-	descStranded = desc("resource_stranded", "What is free on ready nodes that have no room for a typical capsule."+unit, "resource")
-	descHolds    = desc("holds", "Holds that live.")
-	descNominees = desc("nominations", "Nominations that live.")
-	descClaimed  = desc("resource_nominated", "What living nominations claim together."+unit, "resource")
-	descSpare    = desc("budget_spare_capsules", "How many healthy members a budget lets evictions, moves and drains take away; negative: how many are lacking already. Of other budgets: the smallest.", "budget")
-	descHealthy  = desc("budget_healthy_capsules", "Healthy members of what a budget covers. Of other budgets: the sum.", "budget")
-	descExpected = desc("budget_expected_capsules", "How many members a budget expects to be healthy. Of other budgets: the sum.", "budget")
+	descReadable      = desc("ledger_readable", "Whether the ledger could be read at this scrape (1), or not (0).")
+	descHealthyLedger = desc("ledger_healthy", "Whether the ledger can commit (1), or not (0), such as with a full disk; 1 for a ledger that does not say.")
+	descWaits         = desc("waiting_capsules", "Pending capsules by the engine for which they wait, and by the reason in a word.", "engine", "kind")
+	descScrape        = desc("ledger_scrape_seconds", "How long this scrape took to read and count the ledger's state.")
+	descRevision      = desc("ledger_revision", "The ledger's revision at this scrape. Revisions rise with every commit and may have gaps.")
+	descChanges       = desc("ledger_changes_total", "Changes that were committed since the first scrape, by kind. An eviction to make way is evict, one to move is move, a release for good is end.", "kind")
+	descGaps          = desc("ledger_history_gaps_total", "How often the ledger's history did not reach back to the scrape before, so that changes between the two are not in orbit_ledger_changes_total. Scrape more often, or set a larger Limits.History.")
+	descNodes         = desc("nodes", "Nodes by state.", "state")
+	descPlaced        = desc("placed_capsules", "Capsules that are placed.")
+	descPending       = desc("pending_capsules", "Capsules that wait for a place, by class.", "class")
+	descOldest        = desc("oldest_pending_seconds", "How long the capsule of a class has waited that has waited longest, from Submit.At on, or else from the first scrape that has seen it pending; 0 if none waits.", "class")
+	descWaiting       = desc("placed_waiting_capsules", "Placed capsules that may not begin yet, because capsules that have left have not stopped.")
+	descStuck         = desc("oldest_placed_waiting_seconds", "How long ago the one of these was placed that has waited longest, by Place.At; 0 if none waits. If it rises above Engine.WaitToBegin, something does not stop, and no other node is free.")
+	descAsked         = desc("resource_pending", "What pending capsules ask for together."+unit, "resource")
+	descGroups        = desc("pending_groups", "Groups with members that wait for a place.")
+	descGroup         = desc("group_pending_capsules", "Members of a group that wait for a place.", "group")
+	descBroken        = desc("broken_gangs", "Gangs that run below the minimum of a role.")
+	descLacking       = desc("broken_gang_lacking_capsules", "Members that broken gangs lack to reach the minimums of their roles.")
+	descCapacity      = desc("resource_capacity", "What all nodes have that are not lost; of devices, the healthy ones."+unit, "resource")
+	descUsed          = desc("resource_used", "What placements and holds take on nodes that are not lost; of devices, the healthy ones."+unit, "resource")
+	descFree          = desc("resource_free", "What is free on ready nodes."+unit, "resource")
+	descStranded      = desc("resource_stranded", "What is free on ready nodes that have no room for a typical capsule."+unit, "resource")
+	descHolds         = desc("holds", "Holds that live.")
+	descNominees      = desc("nominations", "Nominations that live.")
+	descClaimed       = desc("resource_nominated", "What living nominations claim together."+unit, "resource")
+	descSpare         = desc("budget_spare_capsules", "How many healthy members a budget lets evictions, moves and drains take away; negative: how many are lacking already. Of other budgets: the smallest.", "budget")
+	descHealthy       = desc("budget_healthy_capsules", "Healthy members of what a budget covers. Of other budgets: the sum.", "budget")
+	descExpected      = desc("budget_expected_capsules", "How many members a budget expects to be healthy. Of other budgets: the sum.", "budget")
 )
 
 // Describe implements [prometheus.Collector].
 func (l *Ledger) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		descReadable, descScrape, descRevision, descChanges, descGaps, descNodes, descPlaced, descPending, descOldest, descWaiting, descStuck,
+		descReadable, descHealthyLedger, descWaits, descScrape, descRevision, descChanges, descGaps, descNodes, descPlaced, descPending, descOldest, descWaiting, descStuck,
 		descAsked, descGroups, descGroup, descBroken, descLacking,
 		descCapacity, descUsed, descFree, descStranded, descHolds, descNominees, descClaimed, descSpare, descHealthy, descExpected,
 		descEvenSkew, descEvenExcess,
@@ -96,6 +101,8 @@ func (l *Ledger) Collect(ch chan<- prometheus.Metric) {
 		return
 	}
 	gauge(ch, descReadable, 1)
+	collectHealth(ch, l.Ledger)
+	l.collectWaits(ch, state)
 	gauge(ch, descRevision, float64(state.Revision()))
 	l.backlog.collect(ch, start)
 	collectWaiting(ch, state, start)
@@ -126,6 +133,37 @@ func gauge(ch chan<- prometheus.Metric, d *prometheus.Desc, value float64, label
 // counter sends the present value of a counter.
 func counter(ch chan<- prometheus.Metric, d *prometheus.Desc, value uint64, labels ...string) {
 	ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(value), labels...)
+}
+
+// collectHealth sends whether the ledger can commit.
+func collectHealth(ch chan<- prometheus.Metric, l orbit.Ledger) {
+	healthy := 1.0
+	if orbit.HealthOf(l) != nil {
+		healthy = 0
+	}
+	gauge(ch, descHealthyLedger, healthy)
+}
+
+// collectWaits sends how many capsules wait for each of the engines, by the reason.
+func (l *Ledger) collectWaits(ch chan<- prometheus.Metric, state *orbit.State) {
+	if len(l.Engines) == 0 {
+		return
+	}
+	type series struct {
+		engine string
+		kind   orbit.WaitKind
+	}
+	count := map[series]int{}
+	for _, row := range orbit.Backlog(state, l.Engines...) {
+		of := series{kind: row.Kind}
+		if row.Engine != nil {
+			of.engine = row.Engine.Name
+		}
+		count[of] += len(row.Capsules)
+	}
+	for of, n := range count {
+		gauge(ch, descWaits, float64(n), of.engine, string(of.kind))
+	}
 }
 
 // collect sends the counts of changes, and the number and the longest wait of pending capsules.

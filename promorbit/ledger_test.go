@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/nav"
 	"github.com/orbitsched/orbit/promorbit"
 	"github.com/orbitsched/orbit/sim/race"
 )
@@ -79,7 +80,7 @@ func (b *books) expect(t testing.TB, l *orbit.MemoryLedger) map[string]float64 {
 	require.NoError(t, err)
 	require.NoError(t, s.Verify())
 	b.follow(t, l, s)
-	out := map[string]float64{"orbit_ledger_readable": 1, "orbit_ledger_revision": float64(s.Revision()), "orbit_ledger_history_gaps_total": 0}
+	out := map[string]float64{"orbit_ledger_readable": 1, "orbit_ledger_healthy": 1, "orbit_ledger_revision": float64(s.Revision()), "orbit_ledger_history_gaps_total": 0}
 	for kind, n := range b.changes {
 		out[fmt.Sprintf("orbit_ledger_changes_total{kind=%q}", kind)] = n
 	}
@@ -806,4 +807,32 @@ func TestLedgerCountsBrokenGangs(t *testing.T) {
 	requires(1, 1)
 	commit(t, l, orbit.Release{Capsule: "y", Stopped: true})
 	requires(0, 0) // it waits as a whole
+}
+
+// failed is a ledger that can be read and commits nothing.
+type failed struct{ orbit.Ledger }
+
+func (failed) Health() error { return errors.New("no space left on device") }
+
+// TestWaitsAndHealth: the series of what waits add up to what is pending, by engine and reason, and a ledger that can commit nothing says so.
+func TestWaitsAndHealth(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	spec := func(module string, cpu int64) *orbit.Spec {
+		return &orbit.Spec{Module: module, Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: cpu}}}
+	}
+	_, err := l.Propose(ctx, orbit.Proposal{Do: []orbit.Commitment{
+		orbit.PutNode{Node: orbit.Node{ID: "n", Capacity: orbit.Resources{orbit.CPU: 4}}},
+		orbit.Submit{IDs: []orbit.CapsuleID{"a", "b", "c"}, Spec: spec("web", 9)},
+		orbit.Submit{IDs: []orbit.CapsuleID{"x"}, Spec: spec("web", 1), Owner: "nobody"},
+	}})
+	require.NoError(t, err)
+	e := &orbit.Engine{Name: "services", Ledger: l, Navigator: &nav.Services{}}
+	before := scrape(t, &promorbit.Ledger{Ledger: l, Engines: []*orbit.Engine{e}})
+	require.InDelta(t, 3, before[`orbit_waiting_capsules{engine="services",kind="unplanned"}`], 0)
+	e.Pass(ctx)
+	after := scrape(t, &promorbit.Ledger{Ledger: failed{l}, Engines: []*orbit.Engine{e}})
+	require.InDelta(t, 3, after[`orbit_waiting_capsules{engine="services",kind="parked"}`], 0)
+	require.InDelta(t, 1, after[`orbit_waiting_capsules{engine="",kind="unowned"}`], 0)
+	require.InDelta(t, 1, before["orbit_ledger_healthy"], 0)
+	require.InDelta(t, 0, after["orbit_ledger_healthy"], 0)
 }

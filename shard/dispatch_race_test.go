@@ -2,6 +2,7 @@ package shard
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -107,6 +108,12 @@ func (m *moody) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Cap
 		nav orbit.Navigator
 		its []*orbit.Capsule
 	}{{&m.Services, singles}, {&m.gang, gangs}} {
+		if len(plan.Proposals) > 0 { // of this view the two know nothing of each other's choices
+			for _, c := range part.its {
+				plan.Unplaced = append(plan.Unplaced, orbit.Unplaced{Capsule: c, Why: errors.New("the next plan places gangs")})
+			}
+			continue
+		}
 		if len(part.its) > 0 {
 			one, err := part.nav.Plan(ctx, view, part.its)
 			if err != nil {

@@ -38,7 +38,7 @@ func (m *mortal) rise(disk *vfs.MemFS) (err error) {
 		}
 		return nil
 	}))
-	m.l, err = diskledger.Open("ledger", diskledger.Options{FS: slow, CheckpointBytes: 4000})
+	m.l, err = diskledger.Open("ledger", diskledger.Options{FS: slow, CheckpointEvery: 40})
 	return err
 }
 

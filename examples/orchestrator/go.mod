@@ -17,6 +17,13 @@ require (
 )
 
 require (
+	github.com/jackc/pgpassfile v1.0.0 // indirect
+	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
+	github.com/jackc/pgx/v5 v5.12.0 // indirect
+	github.com/jackc/puddle/v2 v2.2.3 // indirect
+)
+
+require (
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
@@ -47,6 +54,7 @@ require (
 	github.com/kr/text v0.2.0 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/orbitsched/orbit/logledger v0.0.0 // indirect
+	github.com/orbitsched/orbit/pgledger v0.0.0-00010101000000-000000000000
 	github.com/pkg/errors v0.9.1 // indirect
 	github.com/prometheus/client_model v0.6.3 // indirect
 	github.com/prometheus/common v0.72.0 // indirect
@@ -94,6 +102,9 @@ replace (
 	github.com/orbitsched/orbit/diskledger => ../../diskledger
 	github.com/orbitsched/orbit/etcdledger => ../../etcdledger
 	github.com/orbitsched/orbit/etcdledger/itest => ../../etcdledger/itest
-	github.com/orbitsched/orbit/logledger => ../../logledger
 	github.com/orbitsched/orbit/promorbit => ../../promorbit
 )
+
+replace github.com/orbitsched/orbit/logledger => ../../logledger
+
+replace github.com/orbitsched/orbit/pgledger => ../../pgledger

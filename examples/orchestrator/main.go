@@ -2,7 +2,7 @@
 // agent that runs processes. docs/orchestrator.md leads through it.
 //
 //	cd examples/orchestrator
-//	go run . control -dir /tmp/control
+//	go run . control -ledger file:/tmp/control
 //	go run . agent -dir /tmp/node-a -node node-a -control http://127.0.0.1:7070
 //	curl -X PUT 127.0.0.1:7070/jobs/web -d '{"kind": "service", "count": 3, "cpu": 500, "run": ["sleep", "1000"]}'
 //
@@ -12,7 +12,8 @@
 // a lock meanwhile. So the processes themselves count whether any of them ran twice.
 //
 //	go run . -demo
-//	go run . -demo -etcd http://127.0.0.1:2379    # the same on an etcd that is empty
+//	go run . -demo -ledger etcd:http://127.0.0.1:2379        # the same on an etcd that is empty
+//	go run . -demo -ledger postgres://orbit@127.0.0.1/orbit  # the same on a Postgres database
 //
 // How to read it: a line for each event, with the seconds since the start. In the last line, lost counts members of
 // jobs that do not run in the end or were never done; doubled counts processes that found another process of the same
@@ -77,21 +78,13 @@ func run(ctx context.Context, args []string) error {
 // runControl is the control process.
 func runControl(ctx context.Context, args []string) (err error) {
 	flags := flag.NewFlagSet("control", flag.ContinueOnError)
-	dir := flags.String("dir", "", "folder of the ledger; required without -etcd")
-	etcd := flags.String("etcd", "", "endpoints of an etcd that has the ledger instead, separated by commas")
+	ledger := flags.String("ledger", "", "where the ledger is: file:FOLDER, etcd:ENDPOINT,ENDPOINT or a URL postgres://...; required")
 	listen := flags.String("listen", "127.0.0.1:7070", "address of the API; it asks for no credentials")
 	ttl := flags.Duration("ttl", 15*time.Second, "how long after its last report a node gets work, and how long after that it is lost")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	config := control.Config{Dir: *dir, TTL: *ttl}
-	switch {
-	case *etcd != "":
-		config.Etcd = strings.Split(*etcd, ",")
-	case *dir == "":
-		return errors.New("control needs -dir or -etcd")
-	}
-	c, err := control.Open(ctx, config)
+	c, err := control.Open(ctx, control.Config{Ledger: *ledger, TTL: *ttl})
 	if err != nil {
 		return err
 	}

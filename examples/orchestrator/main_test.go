@@ -60,7 +60,7 @@ func onEtcd(t *testing.T) []string {
 	etcd, err := cluster.Start(t.Context(), cluster.Options{Dir: t.TempDir(), NoSync: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, etcd.Close()) })
-	return []string{"-etcd", strings.Join(etcd.Endpoints(), ",")}
+	return []string{"-ledger", "etcd:" + strings.Join(etcd.Endpoints(), ",")}
 }
 
 // story returns what the processes of a member have written, as in "begin a1, stop a1".

@@ -69,6 +69,9 @@ function showTotals(o, dims) {
   rows.push(["placed", count(o.placed)], ["waiting", count(o.pending)]);
   for (const d of dims) if (d.capacity) rows.push([d.name, percent((1000 * d.used) / d.capacity)]);
   rows.push(["revision", count(o.revision)]);
+  const trouble = byId("trouble");
+  trouble.hidden = !o.trouble;
+  trouble.textContent = o.trouble ? `The ledger can commit nothing: ${o.trouble}` : "";
   byId("totals").replaceChildren(...rows.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", { "data-total": name }, value))));
 }
 

@@ -8,11 +8,8 @@ import (
 	"testing"
 )
 
-// mostLines is the largest number of lines of a package's README.
-const mostLines = 100
-
-// Readme returns the text of the README in the current folder. It fails the test if the README is too long, or if the
-// first program in it does not compile.
+// Readme returns the text of the README in the current folder. It fails the test if the first program in it does not
+// compile.
 func Readme(t testing.TB) string {
 	t.Helper()
 	text, err := os.ReadFile("README.md")
@@ -20,9 +17,6 @@ func Readme(t testing.TB) string {
 		t.Fatal(err)
 	}
 	page := string(text)
-	if n := strings.Count(page, "\n"); n > mostLines {
-		t.Fatalf("README.md has %d lines; it may have %d", n, mostLines)
-	}
 	_, code, found := strings.Cut(page, "```go\n")
 	code, _, closed := strings.Cut(code, "```\n")
 	if !found || !closed {

@@ -5,6 +5,7 @@ package plain
 import (
 	"bytes"
 	"encoding/hex"
+	"math"
 	"strconv"
 )
 
@@ -19,6 +20,9 @@ func Read(text []byte) Reader { return Reader{rest: text} }
 
 // Done reports whether all parts were as expected, and nothing is left.
 func (r *Reader) Done() bool { return !r.failed && len(r.rest) == 0 }
+
+// Fail makes the reader fail, for a caller that expects more than the reader knows.
+func (r *Reader) Fail() { r.failed = true }
 
 // Has reports whether the rest begins with a text. If so, it consumes that text.
 func (r *Reader) Has(text string) bool {
@@ -56,15 +60,14 @@ func isPlain[T string | []byte](text T) bool {
 	return true
 }
 
-// Number consumes a whole number without leading zeros. It has at most 18 digits, so that it fits into a uint64 and an
-// int64.
+// Number consumes a whole number without leading zeros that fits into an int64, as instants in nanoseconds do.
 func (r *Reader) Number() (n uint64) {
 	digits := 0
-	for digits < len(r.rest) && r.rest[digits] >= '0' && r.rest[digits] <= '9' && digits < 19 {
+	for digits < len(r.rest) && r.rest[digits] >= '0' && r.rest[digits] <= '9' && digits < 20 {
 		n = 10*n + uint64(r.rest[digits]-'0')
 		digits++
 	}
-	if digits == 0 || digits > 18 || digits > 1 && r.rest[0] == '0' {
+	if digits == 0 || digits > 19 || n > math.MaxInt64 || digits > 1 && r.rest[0] == '0' {
 		r.failed = true
 	}
 	r.rest = r.rest[digits:]
@@ -109,7 +112,7 @@ func (w *Writer) Quoted(text string) {
 
 // Number writes a number. It fails if Reader.Positive would not accept the number.
 func (w *Writer) Number(n uint64) {
-	w.failed = w.failed || n == 0 || n >= 1e18
+	w.failed = w.failed || n == 0 || n > math.MaxInt64
 	w.Text = strconv.AppendUint(w.Text, n, 10)
 }
 

@@ -2,6 +2,7 @@ package plain
 
 import (
 	"encoding/json"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -40,7 +41,7 @@ func TestAsTheJSONPackageDoes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := record{
 			Name:   rapid.OneOf(rapid.StringMatching(`[a-z0-9 /_.~!-]{1,9}`), rapid.String()).Draw(t, "name"),
-			Count:  rapid.OneOf(rapid.Uint64Range(0, 12), rapid.Uint64()).Draw(t, "count"),
+			Count:  rapid.OneOf(rapid.Uint64Range(0, 12), rapid.Uint64Range(1e17, 1e19), rapid.Uint64Range(math.MaxInt64-3, math.MaxInt64+3), rapid.Uint64()).Draw(t, "count"),
 			Number: rapid.OneOf(rapid.Uint64Range(1, 12), rapid.Uint64()).Draw(t, "number"),
 			ID:     rapid.StringMatching(`[0-9a-f]{32}`).Draw(t, "id"),
 		}
@@ -78,7 +79,7 @@ func TestNotPlain(t *testing.T) {
 	require.True(t, ok)
 	for _, c := range [][2]string{
 		{`"c-1"`, `""`}, {`"c-1"`, `"<"`}, {`"c-1"`, `"\u0041"`}, {`"c-1"`, `"é"`}, {`"c-1"`, "\"\x7f\""}, {`"c-1"`, `"c`}, {`"c-1"`, `c-1"`},
-		{`:10`, `:010`}, {`:10`, `:-1`}, {`:10`, `:1e1`}, {`:10`, `:1.0`}, {`:10`, `:`}, {`:10`, `:1234567890123456789`}, {`:10`, `:00`}, {`:10`, `:0`}, {`r":0`, `r":00`},
+		{`:10`, `:010`}, {`:10`, `:-1`}, {`:10`, `:1e1`}, {`:10`, `:1.0`}, {`:10`, `:`}, {`:10`, `:9223372036854775808`}, {`:10`, `:10000000000000000000`}, {`:10`, `:100000000000000000000`}, {`:10`, `:00`}, {`:10`, `:0`}, {`r":0`, `r":00`},
 		{`"0a0`, `"0A0`}, {`"0a0`, `"000`}, {`"0a0`, `"0g0`}, {`"0a0`, `"0a`},
 		{`"}`, `"`}, {`"}`, `"} `}, {`"}`, `"}{}`}, {`"count":10,`, ``}, {`"count"`, `"Count"`}, {`,"id"`, `, "id"`},
 	} {
@@ -89,10 +90,22 @@ func TestNotPlain(t *testing.T) {
 	}
 	for _, write := range []func(*Writer){
 		func(w *Writer) { w.Quoted("") }, func(w *Writer) { w.Quoted(`"`) }, func(w *Writer) { w.Quoted("&") }, func(w *Writer) { w.Quoted("\u2028") },
-		func(w *Writer) { w.Number(0) }, func(w *Writer) { w.Number(1e18) }, func(w *Writer) { w.Hex([16]byte{}) },
+		func(w *Writer) { w.Number(0) }, func(w *Writer) { w.Number(math.MaxInt64 + 1) }, func(w *Writer) { w.Hex([16]byte{}) },
 	} {
 		w := Writer{}
 		write(&w)
 		require.False(t, w.Plain(), string(w.Text))
+	}
+}
+
+// Times in nanoseconds are plain: every record of an engine's placement has one.
+func TestTimesArePlain(t *testing.T) {
+	for _, n := range []uint64{1_767_225_600_000_000_000, math.MaxInt64} {
+		var w Writer
+		w.Number(n)
+		require.True(t, w.Plain())
+		r := Read(w.Text)
+		require.Equal(t, n, r.Number())
+		require.True(t, r.Done())
 	}
 }

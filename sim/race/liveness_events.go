@@ -31,6 +31,7 @@ var liveKinds = []struct {
 }{
 	{"submit", 4, (*liveTurn).submit},
 	{"group", 3, (*liveTurn).group},
+	{"hogs", 1, (*liveTurn).hogs},
 	{"gang", 3, (*liveTurn).gang},
 	{"finish", 3, (*liveTurn).finish},
 	{"short", 2, (*liveTurn).short},
@@ -127,6 +128,28 @@ func (t *liveTurn) plain(e *liveEngine, prefix string, classes int) (do []orbit.
 		do = append(do, orbit.Submit{IDs: ids, Spec: one(t.r, e.specs...), Owner: t.owner(e)})
 	}
 	return do
+}
+
+// hogs submits work of one engine that no node is large enough for, and that comes before all other work: 6 to 30
+// classes, or as many gangs of two.
+func (t *liveTurn) hogs() [][]orbit.Commitment {
+	e := t.anyEngine()
+	if e == nil || e.maxPlan > 0 { // they would fill all plans
+		return nil
+	}
+	var do []orbit.Commitment
+	for k := range 6 + t.r.IntN(25) {
+		spec := *one(t.r, e.specs...)
+		spec.Envelope.Reservation[orbit.CPU], spec.Priority = 100+int64(k), 3
+		ids := t.ids(fmt.Sprint("hog", k), 2)
+		if e.kind == "gang" {
+			g := &orbit.Gang{ID: orbit.GangID(fmt.Sprint("hog", k, ".", t.id)), Roles: []orbit.Role{{Name: "role0", Spec: &spec, Members: ids}}}
+			do = append(do, orbit.Submit{Gang: g, Owner: t.owner(e)})
+		} else {
+			do = append(do, orbit.Submit{IDs: ids, Spec: &spec, Owner: t.owner(e)})
+		}
+	}
+	return once(do...)
 }
 
 // group submits members of a group and plain work of the same engine, at times of two groups. All compete for room in

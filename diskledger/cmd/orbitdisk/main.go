@@ -41,7 +41,7 @@ func show(dir string, out io.Writer) error {
 	_, err := diskledger.Inspect(nil, dir, func(e diskledger.Entry) error {
 		name := filepath.Base(e.File)
 		if e.Changes == nil {
-			_, err := fmt.Fprintf(out, "# %s: %d bytes, from revision %d\n", name, e.Bytes, e.Revision)
+			_, err := fmt.Fprintf(out, "# %s: %d bytes, from entry %d\n", name, e.Bytes, e.Index)
 			return err
 		}
 		_, err := fmt.Fprintf(out, "# %s at byte %d\n", name, e.Offset)

@@ -56,7 +56,7 @@ func main() {
 func live(dir string, capsules int) error {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	ledger, err := diskledger.Open(dir, diskledger.Options{CheckpointBytes: 1 << 18})
+	ledger, err := diskledger.Open(dir, diskledger.Options{CheckpointEvery: 1500})
 	if err != nil {
 		return err
 	}

@@ -22,6 +22,7 @@ func (c *Control) Handler() http.Handler {
 	mux.Handle("/agent/", http.StripPrefix("/agent", agent.Handler(c.local)))
 	mux.Handle("GET /metrics", promhttp.HandlerFor(c.metrics, promhttp.HandlerOpts{}))
 	for pattern, serve := range map[string]func(*http.Request) (any, error){
+		"GET /health":               c.getHealth,
 		"GET /jobs":                 c.getJobs,
 		"GET /jobs/{name}":          c.getJob,
 		"PUT /jobs/{name}":          c.putJob,
@@ -50,6 +51,14 @@ func (c *Control) Handler() http.Handler {
 		})
 	}
 	return mux
+}
+
+// getHealth says whether the ledger can commit. If it cannot, the answer has the status 503 and says why.
+func (c *Control) getHealth(*http.Request) (any, error) {
+	if err := orbit.HealthOf(c.ledger); err != nil {
+		return nil, fmt.Errorf("%w: the ledger can commit nothing: %w", orbit.ErrUnavailable, err)
+	}
+	return map[string]bool{"healthy": true}, nil
 }
 
 var errNotFound = errors.New("not found")

@@ -19,6 +19,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -32,6 +33,7 @@ import (
 	"github.com/orbitsched/orbit/etcdledger"
 	"github.com/orbitsched/orbit/lease"
 	"github.com/orbitsched/orbit/nav"
+	"github.com/orbitsched/orbit/pgledger"
 	"github.com/orbitsched/orbit/promorbit"
 	"github.com/orbitsched/orbit/telemetry"
 	"github.com/orbitsched/orbit/watch"
@@ -39,10 +41,9 @@ import (
 
 // Config configures a control process.
 type Config struct {
-	// Dir is the folder of the ledger on disk.
-	Dir string
-	// Etcd lists the endpoints of an etcd that stores the ledger; empty: the ledger is in Dir.
-	Etcd []string
+	// Ledger says where the ledger is: "file:" and a folder, "etcd:" and the endpoints of an etcd, separated by commas, or
+	// the URL of a Postgres database, which begins with "postgres://".
+	Ledger string
 	// TTL is how long a node is given work after its last report. After the same time again the node is lost.
 	TTL time.Duration
 }
@@ -71,7 +72,6 @@ func Open(ctx context.Context, config Config) (*Control, error) {
 		Index: &watch.Index{Ledger: c.ledger},
 	}
 	rounds := &promorbit.Engines{}
-	c.metrics.MustRegister(rounds, &promorbit.Ledger{Ledger: c.ledger})
 	engine := func(name string, n orbit.Navigator) {
 		c.engines = append(c.engines, &orbit.Engine{
 			Name: name, Ledger: c.ledger, Navigator: n, Telemetry: c.local.Board, ParkFor: 2 * time.Second, OnRound: rounds.Round,
@@ -80,28 +80,43 @@ func Open(ctx context.Context, config Config) (*Control, error) {
 	engine("services", &nav.Preempting{Navigator: &nav.Services{}})
 	engine("batch", &nav.Patient{Navigator: &nav.Batch{}})
 	engine("gangs", &nav.Preempting{Navigator: &nav.Patient{Navigator: &nav.Gang{}}})
+	c.metrics.MustRegister(rounds, &promorbit.Ledger{Ledger: c.ledger, Engines: c.engines})
 	c.drain = &nav.Drain{Ledger: c.ledger, Telemetry: c.local.Board, Drains: func(n *orbit.Node) bool { return (*c.draining.Load())[n.ID] }}
 	c.draining.Store(&map[orbit.NodeID]bool{})
 	return c, nil
 }
 
-// open opens the ledger, on disk or in etcd. Nothing else depends on where the ledger is.
+// open opens the ledger. Nothing else depends on where it is.
 func (c *Control) open(ctx context.Context, config Config) error {
-	if len(config.Etcd) == 0 {
-		ledger, err := diskledger.Open(filepath.Join(config.Dir, "ledger"), diskledger.Options{
-			OnError: func(err error) { slog.Error("ledger", "error", err) },
-		})
+	report := func(err error) { slog.Error("ledger", "error", err) }
+	switch kind, place, _ := strings.Cut(config.Ledger, ":"); kind {
+	case "file":
+		ledger, err := diskledger.Open(filepath.Join(place, "ledger"), diskledger.Options{OnError: report})
+		if err != nil {
+			return err
+		}
+		c.ledger, c.close = ledger, ledger.Close
+		return nil
+	case "etcd":
+		return c.openEtcd(ctx, strings.Split(place, ","), report)
+	case "postgres", "postgresql":
+		ledger, err := pgledger.Open(ctx, config.Ledger, pgledger.Options{OnError: report})
 		if err != nil {
 			return err
 		}
 		c.ledger, c.close = ledger, ledger.Close
 		return nil
 	}
-	client, err := clientv3.New(clientv3.Config{Endpoints: config.Etcd, DialTimeout: 5 * time.Second})
+	return fmt.Errorf("the ledger is %q; say file:FOLDER, etcd:ENDPOINTS or the URL of a Postgres database", config.Ledger)
+}
+
+// openEtcd opens a ledger in etcd. There several control processes share the refreshes of leases.
+func (c *Control) openEtcd(ctx context.Context, endpoints []string, report func(error)) error {
+	client, err := clientv3.New(clientv3.Config{Endpoints: endpoints, DialTimeout: 5 * time.Second})
 	if err != nil {
 		return err
 	}
-	options := etcdledger.Options{Prefix: "orchestrator/", OnError: func(err error) { slog.Error("ledger", "error", err) }}
+	options := etcdledger.Options{Prefix: "orchestrator/", OnError: report}
 	ledger, err := etcdledger.Open(ctx, client, options)
 	if err != nil {
 		return errors.Join(err, client.Close())

@@ -56,7 +56,7 @@ func (c *Cluster) Start(ctx context.Context) error {
 			return err
 		}
 	}
-	args := append([]string{"control", "-dir", filepath.Join(c.Dir, "control"), "-listen", c.address, "-ttl", c.ttl().String()}, c.Control...)
+	args := append([]string{"control", "-ledger", "file:" + filepath.Join(c.Dir, "control"), "-listen", c.address, "-ttl", c.ttl().String()}, c.Control...)
 	var err error
 	if c.control, err = c.spawn("control", args); err != nil {
 		return err
