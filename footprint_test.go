@@ -206,8 +206,7 @@ func TestOwnRevisionIsUnknown(t *testing.T) {
 	require.True(t, c.now().Capsule("y").Nomination().Lives())
 }
 
-// TestApplyAnything: changes that no ledger would commit are refused or applied, whatever they are; a state that they lead to is sound, but for nodes that have more than
-// they can hold, and for gangs and capsules that today's rules would not have admitted.
+// TestApplyAnything: Apply takes random changes or refuses them, and never panics. The state that it returns is sound, except that nodes may be oversubscribed.
 func TestApplyAnything(t *testing.T) {
 	t.Parallel()
 	for count := range scale.Reach(t, "refused by rules, applied", "cannot be applied", "oversubscribed") {

@@ -95,7 +95,7 @@ func (t *tx) nomination(c *Nominate, before *Nomination, newest Revision, roles 
 			"the ledger has to be opened anew; change a copy of the list", c.nominee())
 	}
 	t.nominates = true
-	if len(c.Parts) == 0 || t.replays && len(roles) == 0 { // nobody waits for the room
+	if len(c.Parts) == 0 || t.replays && len(roles) == 0 { // no capsule waits for the room
 		return before.ended(), nil
 	}
 	priority, specs := int32(math.MaxInt32), make([]*Spec, len(roles))

@@ -26,7 +26,8 @@ import (
 // field of today; the first was written before some of the fields were there.
 var stored = []string{"v1", "v1-2", "v1-3", "v2"}
 
-// counted is what a log tells today that its dump does not say, because nobody counted it then: what failed.
+// counted adds to the oldest dump the failures that today's ledger counts when it reads the log. The version that wrote the dump did not count
+// failures.
 var counted = strings.NewReplacer(`"placedBy":"021c0000000000000000000000000000"}}`,
 	`"placedBy":"021c0000000000000000000000000000","failures":{"attempts":1,"inARow":1,"nodes":[{"node":"d2","times":1,"revision":79}]}}}`)
 
