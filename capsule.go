@@ -340,7 +340,7 @@ type GangState struct {
 	sum uint64
 }
 
-// newGangState returns the record of a gang of which no member is placed or done.
+// newGangState returns the record of a new gang: none of its members is placed, and none is done.
 func newGangState(g *Gang, changed Revision) *GangState {
 	counts := make([]int, 2*len(g.Roles))
 	return &GangState{Gang: g, Placed: counts[:len(g.Roles):len(g.Roles)], Done: counts[len(g.Roles):], Changed: changed}

@@ -294,8 +294,8 @@ func (d *Draft) Opened(spec *Spec, level string) uint64 {
 }
 
 // Opens reports whether the rules of company at one level leave the domain of node n open to capsules of the spec, as
-// the plan leaves the nodes. It may be false for a capsule that Place accepts: one that is closed out only by its own
-// remains, which still stop there.
+// the plan leaves the nodes. It may be false for a capsule that Place accepts: one that is closed out only by remains,
+// its own or those of others, and has to wait until these have stopped.
 func (d *Draft) Opens(spec *Spec, level string, n *Node) bool {
 	v := d.verdictsOn(spec)
 	return v == nil || v.why(level, n) == ""

@@ -61,3 +61,20 @@ func TestConflictsAreNotLogged(t *testing.T) {
 	e.tell(t.Context(), round.Errors)
 	require.Equal(t, 1, round.Conflicts)
 }
+
+// TestUnownedWorkIsLogged: a population without OnError writes work that none of its engines owns to the default log.
+func TestUnownedWorkIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var text bytes.Buffer
+		before := slog.Default()
+		slog.SetDefault(slog.New(slog.NewTextHandler(&text, nil)))
+		defer slog.SetDefault(before)
+		l := &MemoryLedger{}
+		commit(t, l, Submit{IDs: []CapsuleID{"lost"}, Spec: wants(1), Owner: "elsewhere"})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.NoError(t, (&Population{Engines: []*Engine{{Name: "e", Ledger: l, Navigator: &greedy{}}}}).Run(ctx))
+		require.Equal(t, 1, strings.Count(text.String(), "lost"), text.String())
+		require.Contains(t, text.String(), "none of this population's engines")
+	})
+}

@@ -170,3 +170,17 @@ func TestTruce(t *testing.T) {
 		}
 	}
 }
+
+// TestAGrowthEvictsNobody: an eviction for a capsule that is only resized is refused, and the error says what to do.
+func TestAGrowthEvictsNobody(t *testing.T) {
+	low := cpuSpec(4)
+	high := *cpuSpec(4)
+	high.Priority = 1
+	c := newCourt(t, cpuNode("n", 8), submitOf(low, "low"), submitOf(&high, "high"), placeOn("low", "n"), placeOn("high", "n"))
+	larger := high
+	larger.Envelope.Reservation[CPU] = 8
+	since := func(id CapsuleID) Revision { return c.now().Capsule(id).PlacedAt }
+	_, err := c.Propose(t.Context(), Proposal{Do: []Commitment{
+		Evict{Capsule: "low", From: "n", Since: since("low"), For: "high"}, Resize{Capsule: "high", Since: since("high"), Spec: &larger}}})
+	require.ErrorContains(t, err, "a Resize evicts nobody")
+}

@@ -205,3 +205,35 @@ func TestOwnRevisionIsUnknown(t *testing.T) {
 	c.commits(Nominate{Capsule: "y", Parts: part("n"), Ends: ends}, Nominate{Capsule: "y", Since: own})
 	require.True(t, c.now().Capsule("y").Nomination().Lives())
 }
+
+// TestApplyAnything: Apply takes random changes or refuses them, and never panics. The state that it returns is sound, except that nodes may be oversubscribed.
+func TestApplyAnything(t *testing.T) {
+	t.Parallel()
+	for count := range scale.Reach(t, "refused by rules, applied", "cannot be applied", "oversubscribed") {
+		rapid.Check(t, func(t *rapid.T) {
+			d := anyWorld(t, false, false)
+			s := &scribe{T: t, drafts: d.drafts, social: d.company, view: d.snapshot()}
+			state := s.view
+			for range rapid.IntRange(1, 24).Draw(t, "steps") {
+				p := s.proposal() // on the state at the beginning
+				var changes []Change
+				for i, do := range p.Do {
+					changes = append(changes, Change{Revision: state.Revision() + 1, Seq: i, Do: do})
+				}
+				next, err := state.Apply(changes)
+				if err != nil {
+					count["cannot be applied"]++
+					require.Equal(t, state.Revision()+1, changes[0].Revision)
+					continue
+				}
+				count["refused by rules, applied"] += btoi(state.Check(Proposal{Do: p.Do}) != nil)
+				state = next
+				if err := state.Verify(); err != nil {
+					require.Regexp(t, "oversubscribed|runs there, what has left it included", err.Error(), "%v", p)
+					count["oversubscribed"]++
+					return
+				}
+			}
+		})
+	}
+}

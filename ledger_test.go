@@ -415,6 +415,9 @@ func TestApplyJudgesNothing(t *testing.T) {
 			} else {
 				require.NoError(t, next.Verify())
 			}
+			if g := next.Gang("g"); g != nil && g.ended() {
+				require.False(t, g.Nomination.Lives(), "it would claim room for good")
+			}
 			follower := &MemoryLedger{Bounds: court.Bounds}
 			all, err := court.Changes(bg, 0)
 			require.NoError(t, err)
@@ -428,6 +431,22 @@ func TestApplyJudgesNothing(t *testing.T) {
 			require.Error(t, err, "the rules of today")
 		})
 	}
+}
+
+// TestApplyPlacesWhereNothingWaits: the history of a ledger that did not yet know remains may place a capsule on a node without an agent while it still runs elsewhere.
+func TestApplyPlacesWhereNothingWaits(t *testing.T) {
+	agent := cpuNode("e", 2)
+	agent.Node.Confirms = true
+	c := newCourt(t, agent, cpuNode("n", 2), Adopt{Capsule: "a", Spec: cpuSpec(1), Node: "e"})
+	agent.Node.State = Cordoned
+	c.commits(agent)
+	c.commits(Release{Capsule: "a"})
+	require.NotNil(t, c.now().Capsule("a").Remains())
+	c.refuses(ErrConflict, Proposal{Do: []Commitment{placeOn("a", "n")}})
+	next, err := c.now().Apply([]Change{{Revision: c.now().Revision() + 1, Do: placeOn("a", "n")}})
+	require.NoError(t, err)
+	require.NoError(t, next.Verify())
+	require.True(t, next.Capsule("a").Placed())
 }
 
 // TestApplyRefusesGaps: a mirror takes its ledger's history in order, and refuses what cannot be part of it.

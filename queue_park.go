@@ -307,6 +307,12 @@ func (q *queue) reconsider(c *Change, undone bool) (woken bool) {
 			return do.Ready && q.spare(do.Capsule)
 		}
 		node, woken = c.Node, q.follow(do.Capsule, c.Revision)
+		if own := q.state.Capsule(do.Capsule); own != nil && own.Pending() { // nodes without an agent take it now
+			if s := q.parked.spots[own.Spec]; s != nil {
+				q.unpark(s)
+				woken = true
+			}
+		}
 	case PutNode:
 		node = do.Node.ID
 		woken = q.untie(tie{nodes: true})

@@ -493,8 +493,39 @@ func plainCapsule(line []byte, c *dumpCapsule) bool {
 	c.Labels = plainLabels(&p)
 	c.SubmitTime = Instant(plainNumber(&p, `,"submitTime":`))
 	c.PlaceTime = Instant(plainNumber(&p, `,"placeTime":`))
+	c.Failures = plainFailures(&p)
 	p.Expect(`}}`)
 	return p.Done()
+}
+
+// plainFailures reads what has failed, if that comes next.
+func plainFailures(p *plain.Reader) *Failures {
+	if !p.Has(`,"failures":{`) {
+		return nil
+	}
+	f, comma := &Failures{}, ""
+	if p.Has(`"attempts":`) {
+		f.Attempts, comma = int(p.Positive()), `,`
+	}
+	if p.Has(comma + `"inARow":`) {
+		f.InARow, comma = int(p.Positive()), `,`
+	}
+	p.Expect(comma + `"nodes":[`)
+	for {
+		n := NodeFailure{}
+		p.Expect(`{"node":`)
+		n.Node = NodeID(p.Text())
+		p.Expect(`,"times":`)
+		n.Times = int(p.Number())
+		n.At = Instant(plainNumber(p, `,"at":`))
+		p.Expect(`,"revision":`)
+		n.Revision = Revision(p.Number())
+		p.Expect(`}`)
+		if f.Nodes = append(f.Nodes, n); !p.Has(`,`) {
+			p.Expect(`]}`)
+			return f
+		}
+	}
 }
 
 // plainText reads a text if its key comes next. Dump leaves empty texts out.

@@ -377,7 +377,7 @@ func (v *verifier) nominations() {
 		count(c.Nomination(), c.Pending())
 	}
 	for g := range v.s.Gangs() {
-		count(g.Nomination, g.Total() == 0)
+		count(g.Nomination, g.Total() == 0 && (!g.ended() || !g.Nomination.Lives()))
 	}
 	var capacity totals
 	for n := range v.s.Nodes() {

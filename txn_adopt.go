@@ -149,12 +149,12 @@ func (t *tx) mayResize(c *Resize, e *txCapsule) error {
 		at.advice = "release the gang for good and submit it again, or resize members when they are placed"
 		return t.refuse(at, e.newest(), "capsule %q waits as a member of gang %q, whose roles say what it asks for", c.Capsule, e.now.Gang())
 	}
-	if t.replays {
-		return nil
-	}
 	if why := e.now.Spec.resizes(c.Spec, c.Since == 0); why != "" {
 		at.advice = "copy the spec of its record and change only that; for anything else submit another capsule"
 		return t.refuse(at, e.newestSpec(), "capsule %q %s", c.Capsule, why)
+	}
+	if t.replays {
+		return nil
 	}
 	if e.now.Begun && !c.Applied && !e.now.Spec.Envelope.Reservation.Within(c.Spec.Envelope.Reservation) {
 		at.advice = "let its agent lower what it takes first, and say Applied then"
@@ -345,7 +345,7 @@ func (t *tx) protect(c *Protect) error {
 		return err
 	}
 	switch {
-	case t.breaks(c.For > 0 && e.now.Spec.Backfills):
+	case c.For > 0 && e.now.Spec.Backfills:
 		return t.refuse(Rejection{Capsule: c.Capsule, Node: e.now.Node}, e.newestSpec(), "capsule %q backfills, so it cannot be protected", c.Capsule)
 	case c.For > 0:
 		e.protects = c.For

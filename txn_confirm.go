@@ -37,7 +37,7 @@ func (t *tx) confirm(c *Confirm) (NodeID, error) {
 		at.advice = "start it with the spec that its record has now"
 		return "", t.refuse(at, e.newestSpec(), "capsule %q has got another spec since the view, with which it was about to begin", c.Capsule)
 	}
-	if r := t.waitsFor(e, n); t.breaks(r != nil) { // never if it has begun
+	if r := t.waitsFor(e, n); r != nil { // never if it has begun
 		return "", t.refuse(at, max(r.Left, e.newest()),
 			"capsule %q may not begin on node %q yet: capsule %q, which left node %q at revision %d, has not stopped",
 			c.Capsule, e.now.Node, r.Capsule, r.Node, r.Left)
@@ -344,10 +344,10 @@ func (v *validator) besidePlace(do []Commitment, id CapsuleID) {
 	delete(v.placed, id)
 }
 
-// protections checks that each protection names an existing placement and lasts no longer than the limit.
+// protections checks that each protection names an existing placement.
 func (v *verifier) protections() {
 	v.s.protected.Ascend(func(p protection) bool {
-		if c := v.s.Capsule(p.capsule); c == nil || !c.Placed() || c.PlacedAt != p.since || p.lasts <= 0 || p.lasts > v.s.limits.longestProtection() {
+		if c := v.s.Capsule(p.capsule); c == nil || !c.Placed() || c.PlacedAt != p.since || p.lasts <= 0 {
 			v.fail("capsule %q is protected for %v since revision %d, where it has no placement of then", p.capsule, p.lasts, p.since)
 		}
 		return true

@@ -98,32 +98,29 @@ func (t *tx) mayPlace(c *Place, e *txCapsule, n *txNode) error {
 	switch {
 	case e.now.released:
 		return t.refuseEnded(e)
-	case t.breaks(e.evicted):
+	case e.evicted:
 		return t.refusePlace(c, 0, "capsule %q is evicted by this proposal", c.Capsule)
 	case e.now.Placed():
 		return t.refusePlace(c, e.newest(), "capsule %q is placed on node %q", c.Capsule, e.now.Node)
-	case t.breaks(!node.Schedulable()):
+	case node.State == Lost || t.breaks(!node.Schedulable()):
 		return t.refusePlace(c, n.newestSpec(), "node %q is unschedulable", c.Node)
 	}
-	if err := t.mayUse(n, c.Devices, c.Capsule); err != nil || t.replays {
-		return err
-	}
 	for i := range spec.Require {
-		if !spec.Require[i].On(node) {
+		if t.breaks(!spec.Require[i].On(node)) {
 			return t.refusePlace(c, max(n.newestSpec(), e.newestSpec()), "node %q does not meet %s", c.Node, spec.Require[i])
 		}
 	}
-	if taint := node.keptOff(spec); taint != nil {
+	if taint := node.keptOff(spec); t.breaks(taint != nil) {
 		return t.refusePlace(c, max(n.newestSpec(), e.newestSpec()), "node %q has the taint %s, which capsule %q does not tolerate", c.Node, taint, c.Capsule)
 	}
 	r := &spec.Devices
 	switch {
 	case c.Devices.Len() != r.Count:
 		return t.refusePlace(c, e.newestSpec(), "capsule %q asks for %d devices, the placement names %d", c.Capsule, r.Count, c.Devices.Len())
-	case r.Count > 0 && !r.Accepts(node.Devices.Model):
+	case t.breaks(r.Count > 0 && !r.Accepts(node.Devices.Model)):
 		return t.refusePlace(c, max(n.newestSpec(), e.newestSpec()), "node %q has devices of model %q, not %s", c.Node, node.Devices.Model, joinWords(r.Models))
 	}
-	return nil
+	return t.mayUse(n, c.Devices, c.Capsule)
 }
 
 // mayUse checks that the device instances exist on the node and are healthy.

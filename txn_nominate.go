@@ -56,7 +56,7 @@ func (t *tx) nominateGang(c *Nominate) error {
 	}
 	var roles []Role
 	for i, role := range g.now.Gang.Roles {
-		if left := g.now.Left(i); left > 0 {
+		if left := g.now.Left(i); left > 0 && g.now.Total() == 0 {
 			role.Members = role.Members[:left] // asksFor counts them
 			roles = append(roles, role)
 		}
@@ -87,7 +87,7 @@ func (t *tx) nomination(c *Nominate, before *Nomination, newest Revision, roles 
 	if t.breaks(!before.Lives() && (c.Since != 0 || len(c.Parts) == 0)) {
 		return nil, t.refuse(Rejection{Capsule: c.Capsule}, newest, "%s is not nominated", c.nominee())
 	}
-	if t.breaks(c.Since != 0 && !t.madeAt(before.Made, c.Since)) {
+	if t.breaks(c.Since != 0) && !t.madeAt(before.Made, c.Since) {
 		return nil, t.refuse(Rejection{Capsule: c.Capsule}, newest, "%s is nominated since revision %d, not %d", c.nominee(), before.Made, c.Since)
 	}
 	if before.Lives() && before.sum != 0 && before.sum != digestList(0, before.Parts) {
@@ -95,7 +95,7 @@ func (t *tx) nomination(c *Nominate, before *Nomination, newest Revision, roles 
 			"the ledger has to be opened anew; change a copy of the list", c.nominee())
 	}
 	t.nominates = true
-	if len(c.Parts) == 0 || t.replays && len(roles) == 0 { // nobody waits for the room
+	if len(c.Parts) == 0 || t.replays && len(roles) == 0 { // no capsule waits for the room
 		return before.ended(), nil
 	}
 	priority, specs := int32(math.MaxInt32), make([]*Spec, len(roles))

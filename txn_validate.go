@@ -25,9 +25,7 @@ func (p *Proposal) check(l *Limits) error {
 	}
 	for i, c := range p.Do {
 		v.at, v.what = i, "commitment"
-		if l != &noLimits {
-			v.beside(p.Do, c)
-		}
+		v.beside(p.Do, c)
 		if final := v.commitment(c); final != nil {
 			p.Do[i] = final
 		}
@@ -64,8 +62,8 @@ type validator struct {
 	resizes bool
 }
 
-// noLimits stands for the limits of a ledger when a history is replayed. No commitment is judged beside others then:
-// those rules may be younger than the history.
+// noLimits stands for the limits of a ledger when a history is replayed. Then hardly any commitment is judged
+// beside the others: those rules may be younger than the history.
 var noLimits = Limits{
 	Commitments: math.MaxInt, Preconditions: math.MaxInt, Capsules: math.MaxInt, GangMembers: math.MaxInt, IDBytes: math.MaxInt,
 	SpecBytes: math.MaxInt, ValueBytes: math.MaxInt, NominationAging: math.MaxInt, Protect: math.MaxInt64,
@@ -73,6 +71,12 @@ var noLimits = Limits{
 
 // beside judges a commitment beside the others of its proposal.
 func (v *validator) beside(all []Commitment, c Commitment) {
+	if protect, is := c.(Protect); is && protect.For != 0 { // without a placement there would be nothing to protect
+		v.besidePlace(all, protect.Capsule)
+	}
+	if v.limits == &noLimits {
+		return
+	}
 	switch c := c.(type) {
 	case Release:
 		if c.Stopped {
@@ -80,10 +84,6 @@ func (v *validator) beside(all []Commitment, c Commitment) {
 		}
 	case Confirm:
 		v.besideStopped(all)
-	case Protect:
-		if c.For != 0 {
-			v.besidePlace(all, c.Capsule)
-		}
 	case Resize:
 		v.resizes = true
 	}

@@ -130,8 +130,12 @@ func (s *storm) do(d deed) {
 		}
 		leave()
 	case "lost": // only of what really is gone, as an operator would
-		s.kill(d.host)
-		h.reboot()
+		for n, other := range s.hosts { // the twin too, which may be the machine that the node is at present
+			if other.id == h.id {
+				s.kill(n)
+				other.reboot()
+			}
+		}
 		s.put(d.host, orbit.Lost)
 	}
 }

@@ -93,6 +93,8 @@ func (l *fileLog) nextCheckpoint(ctx context.Context, at logledger.Index) (uint6
 		return 0, l.err
 	case l.checkpoint > 0 && at <= l.at:
 		return 0, logledger.ErrTaken
+	case at < l.oldest:
+		return 0, fmt.Errorf("diskledger: a checkpoint after entry %d of a log of version 1, which ends with entry %d", at, l.oldest)
 	case at > l.tail:
 		return 0, fmt.Errorf("diskledger: a checkpoint after entry %d; the newest entry is %d", at, l.tail)
 	}
@@ -145,7 +147,7 @@ func (w *pieceWriter) Write(piece []byte) (int, error) {
 func (l *fileLog) forget(number uint64, at logledger.Index) error {
 	l.dropReader()
 	l.mu.Lock()
-	l.checkpoint, l.at = number, at
+	l.checkpoint, l.at, l.oldest = number, at, 0
 	for len(l.segments) > 0 && l.segments[0].last <= at && (l.out == nil || len(l.segments) > 1) {
 		l.segments = l.segments[1:]
 	}

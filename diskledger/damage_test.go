@@ -156,6 +156,42 @@ func damages(t testing.TB, fs vfs.FS, name string, at int64, states map[orbit.Re
 	return s.Revision(), false
 }
 
+// The same for a stored folder of format version 1 that was closed, at one byte in 61: the damage is found, or the state is whole. The log
+// is also cut short there: then it lacks the record that closes it, and each state is one of those that there were.
+func TestDamagedBytesOfVersion1(t *testing.T) {
+	all := oldFiles(t)
+	whole, err := diskledger.Inspect(folderOf(t, all, "", nil), "ledger", nil)
+	require.NoError(t, err)
+	last, states := whole.State.Revision(), map[orbit.Revision]string{whole.State.Revision(): text(whole.State)}
+	found, cut := 0, 0
+	for name, content := range all {
+		for at := 0; at < len(content); at += 61 {
+			damaged := append([]byte(nil), content...)
+			damaged[at] ^= 0x80
+			where := fmt.Sprintf("%s, byte %d", name, at)
+			rev, isFound := damages(t, folderOf(t, all, name, damaged), name, int64(at), states, where)
+			if isFound {
+				found++
+			} else {
+				require.Equal(t, last, rev, where)
+			}
+			if name != "00000002.log" {
+				continue
+			}
+			short, err := diskledger.Inspect(folderOf(t, all, name, content[:at:at]), "ledger", nil)
+			if err != nil {
+				require.ErrorIs(t, err, logledger.ErrCorrupt, where)
+				continue
+			}
+			require.LessOrEqual(t, short.State.Revision(), last)
+			require.NoError(t, short.State.Verify())
+			cut++
+		}
+	}
+	require.Greater(t, found, 350)
+	require.Greater(t, cut, 200)
+}
+
 // The last log is cut short at each byte: every group that is whole is there, and nothing else. The others must not be short.
 func TestCutShort(t *testing.T) {
 	fs, _, states := history(t)

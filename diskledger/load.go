@@ -100,6 +100,12 @@ func (r *loading) findLogs(files listing) error {
 		if err != nil {
 			return err
 		}
+		if s.isOld() && r.base.Version > 1 { // a checkpoint of today includes all logs of version 1; their removal was interrupted
+			if err := s.close(); err != nil {
+				return err
+			}
+			break
+		}
 		r.logs = slices.Insert(r.logs, 0, s)
 		if s.header.Checkpoint > r.checkpoint {
 			return r.missing(s.header.Checkpoint, checkpointEnd)
@@ -148,6 +154,9 @@ func (r *loading) readLogs() error {
 			return err
 		}
 		r.segments = append(r.segments, seg)
+		if s.isOld() {
+			r.oldest = seg.last
+		}
 		r.tail, revision = seg.last, s.revision
 	}
 	if r.tail < r.at { // the logs after the checkpoint were not begun, and one before it was left over

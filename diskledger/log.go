@@ -42,6 +42,8 @@ type fileLog struct {
 	// checkpoint is the number of the newest checkpoint, 0: there is none; at is its index.
 	checkpoint uint64
 	at         logledger.Index
+	// oldest is the index of the last entry in files of version 1, 0: there is none. The next checkpoint must include it.
+	oldest logledger.Index
 	// cut is the length in bytes of an unfinished write that was found behind the newest entry.
 	cut int64
 }

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +28,8 @@ import (
 // field of today; the first was written before some of the fields were there.
 var stored = []string{"v1", "v1-2", "v1-3", "v2"}
 
-// counted is what a log tells today that its dump does not say, because nobody counted it then: what failed.
+// counted adds to the oldest dump the failures that today's ledger counts when it reads the log. The version that wrote the dump did not count
+// failures.
 var counted = strings.NewReplacer(`"placedBy":"021c0000000000000000000000000000"}}`,
 	`"placedBy":"021c0000000000000000000000000000","failures":{"attempts":1,"inARow":1,"nodes":[{"node":"d2","times":1,"revision":79}]}}}`)
 
@@ -252,6 +255,45 @@ func TestOldFilesStay(t *testing.T) {
 			return
 		}
 	}
+}
+
+// The removal of the files of version 1 after the first checkpoint of today can end anywhere, and a disk can lose any of the
+// removals: what is left of them does not matter.
+func TestOldFilesLeft(t *testing.T) {
+	mem := vfs.NewMem()
+	_, err := vfs.Clone(vfs.Default, mem, "testdata/v1-3", "ledger")
+	require.NoError(t, err)
+	l := open(t, mem, diskledger.Options{})
+	put := func(key string) {
+		_, err := l.Propose(ctx, orbit.Proposal{Do: []orbit.Commitment{mark(key, 1)}})
+		require.NoError(t, err)
+	}
+	put("before")
+	old := files(t, mem)
+	require.NoError(t, l.Checkpoint(ctx))
+	check := func() {
+		today := files(t, mem)
+		want, err := l.Snapshot(ctx)
+		require.NoError(t, err)
+		names := slices.Sorted(maps.Keys(old))
+		for left := range 1 << len(names) {
+			all := maps.Clone(today)
+			for i, name := range names {
+				if left>>i&1 == 1 && all[name] == nil {
+					all[name] = old[name]
+				}
+			}
+			fs := folderOf(t, all, "", nil)
+			found, err := diskledger.Inspect(fs, "ledger", nil)
+			require.NoError(t, err, "%v", slices.Sorted(maps.Keys(all)))
+			require.Equal(t, text(want), text(found.State))
+			closed(t, open(t, fs, diskledger.Options{}))
+		}
+	}
+	check()
+	put("after") // begins a log
+	check()
+	closed(t, l)
 }
 
 // storeToday writes a folder of testdata, and its dump.

@@ -91,7 +91,7 @@ var rules = []rule{
 	harness.Define("remains-lines", "", "who waits for what has left its node, line by line",
 		"k/k 104560: what still stops is taken for gone, or what is gone for what still stops", checkRemainsByLine),
 	harness.Define("failures", "", "each start that has failed counts with its capsule, on which node and when; what ends, moves or loses its node has not failed",
-		"nomad 12920, elasticsearch 18417: a node on which every start fails draws all work, because nobody remembers", checkFailures),
+		"nomad 12920, elasticsearch 18417: a node on which every start fails draws all work, because no record says so", checkFailures),
 	harness.Define("giving-up", "", "what waits to begin may be released or moved, because it has never run; once it has begun the rules hold",
 		"k/k 95752: the victim never stops, and what it made way for waits for ever beside an empty node", checkGivingUp),
 	harness.Define("rolling", "", "one replaces another on a full node, after it if that is asked for; a node that boots has stopped everything",

@@ -167,13 +167,6 @@ func (g *Gateway) void(b *bet, r *orbit.Rejection) {
 	}
 }
 
-// await has the view reach a revision before anything more is planned on it.
-func (g *Gateway) await(at orbit.Revision) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.wanted = max(g.wanted, at)
-}
-
 // undo takes a bet back. The caller holds the lock.
 func (g *Gateway) undo(b *bet) {
 	g.loads.undo(&b.debit)

@@ -33,11 +33,10 @@ func (c *create) start(ctx context.Context) error {
 	return nil
 }
 
-// retry moves the capsule to the next best node and has it started there. The view on which it is planned shows the
-// capsule, so that the move is refused if another create has the id by then.
+// retry moves the capsule to the next best node and has it started there. It is planned on a view that shows the capsule
+// where this create has placed it (see plan), so that the move is refused if another create has the id by then.
 func (c *create) retry(ctx context.Context, failed *StartError) error {
 	c.exclude(failed.Node)
-	c.g.await(c.made.Revision)
 	if err := c.commit(ctx); err != nil {
 		return err
 	}
