@@ -366,7 +366,9 @@ var (
 	// ErrNewer: stored data has a field or a kind that this version of orbit does not know. It was written by a newer
 	// version, and is not damaged. The error is ErrInvalid, too.
 	ErrNewer = fmt.Errorf("%w: written by a newer version", ErrInvalid)
-	// ErrUnknown: the proposal may or may not have been committed. Send the same proposal again: it has one effect.
+	// ErrUnknown: the proposal may or may not have been committed, and may still be. Send the same proposal again through
+	// the same Ledger: it has one effect, and a refusal then says that no copy of it ever will. A refusal by another
+	// process says so only of the copy that was sent there.
 	ErrUnknown = errors.New("outcome unknown")
 	// ErrUnavailable: the ledger cannot be reached. Nothing was sent.
 	ErrUnavailable = errors.New("ledger unavailable")

@@ -2,7 +2,6 @@ package logledger
 
 import (
 	"bytes"
-	"errors"
 	"slices"
 	"time"
 
@@ -35,6 +34,11 @@ type combiner struct {
 	// settled at patient.
 	posted  []*posted
 	patient time.Time
+	// orphans are the posts of this ledger whose callers have been answered with an error. The next entry of this ledger
+	// withdraws them; until then it refuses nothing, because another ledger may still commit what is in them.
+	orphans []PostID
+	// gone are the last posts that an entry has settled or withdrawn. A post that comes a second time, or late, is known by it.
+	gone recent
 	// postNumber counts the posts of this ledger.
 	postNumber uint64
 	// expected are the ledgers whose posts were settled by the last entry, and which may post again: until gather.
@@ -46,13 +50,38 @@ type combiner struct {
 	shares   map[WriterID]int
 }
 
+// recent is a set of the last mostRecent ids that were added.
+type recent struct {
+	set map[PostID]bool
+	// list has the ids in the order in which they were added, beginning at first.
+	list  []PostID
+	first int
+}
+
+// mostRecent is how many posts are remembered after they were settled.
+const mostRecent = 4096
+
+// add adds an id, in place of the one that was added first if there are many.
+func (r *recent) add(id PostID) {
+	if r.set == nil {
+		r.set = map[PostID]bool{}
+	}
+	if r.set[id] {
+		return
+	}
+	if r.set[id] = true; len(r.list) < mostRecent {
+		r.list = append(r.list, id)
+		return
+	}
+	delete(r.set, r.list[r.first])
+	r.list[r.first], r.first = id, (r.first+1)%mostRecent
+}
+
 // posted is a post of this ledger.
 type posted struct {
 	id PostID
 	// of are the proposals in the post, in order.
 	of []postedProposal
-	// unsure says that storing the post has failed, so that it may be stored later, when this ledger has answered.
-	unsure bool
 }
 
 // postedProposal is a proposal of a run.
@@ -101,8 +130,8 @@ func (l *Ledger) post() bool {
 	if len(l.w.posted) == 0 {
 		l.w.patient = time.Now().Add(max(leastPatience, 4*l.w.took))
 	}
-	if l.w.posted = append(l.w.posted, p); err != nil {
-		p.unsure, l.w.patient = true, time.Now()
+	if l.w.posted = append(l.w.posted, p); err != nil { // it may be stored later: it is withdrawn at once
+		l.w.patient = time.Now()
 	}
 	l.stats.posts.Add(1)
 	return true
@@ -145,10 +174,10 @@ func (l *Ledger) openPost(p *posted) ([]byte, error) {
 	return encodePost(list)
 }
 
-// readPosts returns the posts of other ledgers that this version can read.
+// readPosts returns the posts of other ledgers that are not settled and that this version can read.
 func (c *combiner) readPosts(self WriterID) (list []judgedPost) {
 	for _, p := range c.posts {
-		if p.Writer == self {
+		if p.Writer == self || c.gone.set[p.PostID] {
 			continue
 		}
 		if proposals, err := decodePost(p.Data); err == nil {
@@ -185,15 +214,15 @@ func (l *Ledger) judgePosts(posts []judgedPost) (settled []Settlement) {
 
 // handOn returns the ledger that gets the turn after an entry of this ledger; zero: it stays here.
 func (c *combiner) handOn(self WriterID, settled []Settlement) (next WriterID) {
-	if len(settled) > 0 {
-		c.combined++
-	}
 	seen := map[WriterID]bool{}
 	for _, s := range settled {
-		if !seen[s.Post.Writer] {
+		if !seen[s.Post.Writer] && s.Post.Writer != self {
 			seen[s.Post.Writer] = true
 			c.shares[s.Post.Writer]++
 		}
+	}
+	if len(seen) > 0 {
+		c.combined++
 	}
 	if c.combined < turnLength {
 		return next
@@ -224,12 +253,17 @@ func (c *combiner) appended(e *Entry, posts []Post) {
 	c.gather = time.Time{}
 	clear(c.expected)
 	for _, s := range e.Settled {
-		c.expected[s.Post.Writer] = true
+		if s.Post.Writer != e.Writer {
+			c.expected[s.Post.Writer] = true
+		}
 	}
 }
 
-// entered notes whose turn it is after the newest entry.
+// entered notes which posts the newest entry settles, and whose turn it is after it.
 func (c *combiner) entered(e *Entry) {
+	for _, s := range e.Settled {
+		c.gone.add(s.Post)
+	}
 	c.turn, c.newestAt = e.Writer, time.Now()
 	if e.Next != (WriterID{}) {
 		c.turn = e.Next
@@ -290,19 +324,35 @@ func (l *Ledger) settled(s *Settlement, at Index) {
 	}
 }
 
-// forget drops the posts of this ledger after it has appended their proposals itself. If it is not sure that a post is
-// removed, others may still commit a proposal that is refused now, so its outcome is unknown. It requires mu.
-func (c *combiner) forget() {
+// withdrawn returns the posts of this ledger that have no effect any more once an entry of its own has their proposals: those
+// that wait, those that were given up, and those that have come late.
+func (c *combiner) withdrawn(self WriterID) (list []PostID) {
 	for _, p := range c.posted {
-		for _, of := range p.of {
-			if of.run.out[of.at].Err != nil && p.unsure {
-				of.run.out[of.at].Err = unknown(errUnsure)
-			}
-			of.run.posted = false
+		list = append(list, p.id)
+	}
+	list = append(list, c.orphans...)
+	for _, p := range c.posts {
+		if p.Writer == self && !slices.Contains(list, p.PostID) {
+			list = append(list, p.PostID)
 		}
+	}
+	return list
+}
+
+// orphan gives up the posts of this ledger, because their callers get an error.
+func (c *combiner) orphan() {
+	for _, p := range c.posted {
+		c.orphans = append(c.orphans, p.id)
 	}
 	c.posted = nil
 }
 
-// errUnsure is why a refusal may not be the last word.
-var errUnsure = errors.New("the answer to a post was lost")
+// forget drops the posts of this ledger after an entry of its own has withdrawn them. It requires mu.
+func (c *combiner) forget() {
+	for _, p := range c.posted {
+		for _, of := range p.of {
+			of.run.posted = false
+		}
+	}
+	c.posted, c.orphans = nil, nil
+}

@@ -31,7 +31,8 @@ type Entry struct {
 	Number uint64
 	// Next is the ledger whose turn it is to append after this entry; zero: it stays the writer's.
 	Next WriterID
-	// Settled says what became of posts that the writer has judged for others.
+	// Settled says what became of posts that the writer has judged for others, and which posts of its own have no effect
+	// any more.
 	Settled []Settlement
 	// Changes are what was committed, in order.
 	Changes []orbit.Change
@@ -42,7 +43,8 @@ type Settlement struct {
 	// Post is the post that is settled.
 	Post PostID
 	// Revisions has one element for each proposal of the post: the revision at which it is committed, or 0 if the writer of
-	// the entry has refused it. The poster judges a refused proposal again to learn why.
+	// the entry has refused it. The poster judges a refused proposal again to learn why. It is empty if the writer of the
+	// entry has withdrawn a post of its own.
 	Revisions []orbit.Revision
 }
 

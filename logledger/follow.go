@@ -64,8 +64,8 @@ func (l *Ledger) apply(data [][]byte) error {
 	}
 	for i := range entries {
 		l.count(l.w.index+Index(i)+1, &entries[i])
+		l.w.entered(&entries[i])
 	}
-	l.w.entered(&entries[len(entries)-1])
 	return l.applyLocked(entries)
 }
 

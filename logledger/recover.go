@@ -144,7 +144,8 @@ func (l *Ledger) failOpen(err error) {
 			r.fail(unavailable(err))
 		}
 	}
-	l.open, l.stale, l.w.posted = &group{}, true, nil
+	l.open, l.stale = &group{}, true
+	l.w.orphan()
 }
 
 // give answers a group that can never be stored.

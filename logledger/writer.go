@@ -181,14 +181,14 @@ func (l *Ledger) prepare() *attempt {
 		a.entry.Settled = l.rejudge(posts)
 	}
 	a.group, a.entry.Changes = l.open, l.open.changes
+	for _, id := range l.w.withdrawn(l.self) {
+		a.entry.Settled = append(a.entry.Settled, Settlement{Post: id})
+	}
 	for _, s := range a.entry.Settled {
 		a.settled = append(a.settled, s.Post)
 	}
-	for _, p := range l.w.posted {
-		a.settled = append(a.settled, p.id)
-	}
 	for _, p := range l.w.posts {
-		if p.Writer == l.self && !slices.Contains(a.settled, p.PostID) { // it has come late, when its callers had been answered
+		if l.w.gone.set[p.PostID] && !slices.Contains(a.settled, p.PostID) { // it has come again
 			a.settled = append(a.settled, p.PostID)
 		}
 	}
@@ -198,7 +198,8 @@ func (l *Ledger) prepare() *attempt {
 }
 
 // rejudge judges the posts of others and then the open group on the state that is in the log. It answers the refusals at
-// the front of the group that rest on nothing but this state, if that is new enough. It requires mu.
+// the front of the group that rest on nothing but this state, if that is new enough. What comes behind a proposal that is kept
+// is kept, too: it may be the same proposal, sent again. It requires mu.
 func (l *Ledger) rejudge(posts []judgedPost) []Settlement {
 	l.rebase()
 	l.w.encoding = nil
@@ -206,7 +207,8 @@ func (l *Ledger) rejudge(posts []judgedPost) []Settlement {
 	kept := l.open.runs[:0]
 	for _, r := range l.open.runs {
 		l.judgeRun(l.open, r)
-		if r.floor != 0 && l.w.index+1 >= r.floor && len(l.open.changes) == 0 && !r.posted {
+		isFront := len(kept) == 0 && len(l.open.changes) == 0 && !r.posted && len(l.w.orphans) == 0
+		if isFront && r.floor != 0 && l.w.index+1 >= r.floor {
 			close(r.done)
 		} else {
 			kept = append(kept, r)

@@ -112,22 +112,15 @@ func (d deed) proposal(bet bool) orbit.Proposal {
 }
 
 // client does deeds one after another. Some of them have little time. If the outcome is then unknown, the client sends
-// the deed again through another ledger until it is known, or leaves it unknown. If the deed is refused in the end, the calls
-// before are an operation of their own: they may still take effect, as [orbit.Ledger] says.
+// the deed again through the same ledger until it is known, or leaves it unknown.
 func (w *witnesses) client(ctx context.Context, id int, seed uint64, n int) {
 	rng := rand.New(rand.NewPCG(seed, uint64(id)))
 	for _, d := range plan(rng, n) {
 		call := time.Since(w.began)
-		a, last := w.do(ctx, rng, d)
+		a := w.do(ctx, rng, d)
 		op := porcupine.Operation{ClientId: id, Input: d, Call: int64(call), Output: a, Return: int64(time.Since(w.began))}
 		if a.Kind == audit.Unknown && !d.reads() {
 			op.Return = math.MaxInt64
-		}
-		if last > call && a.Kind != audit.Committed && a.Kind != audit.Unknown { // refused after an unknown outcome
-			first := op
-			first.Output, first.Return = answer{Kind: audit.Unknown}, math.MaxInt64
-			w.note(first, d, answer{Kind: audit.Unknown})
-			op.Call = int64(last)
 		}
 		w.note(op, d, a)
 	}
@@ -155,24 +148,22 @@ func hurry(ctx context.Context, rng *rand.Rand) (context.Context, context.Cancel
 	return context.WithTimeout(ctx, 3*time.Second)
 }
 
-// do does a deed. It also returns when the last call began, if the outcome was unknown before.
-func (w *witnesses) do(ctx context.Context, rng *rand.Rand, d deed) (a answer, last time.Duration) {
+// do does a deed.
+func (w *witnesses) do(ctx context.Context, rng *rand.Rand, d deed) answer {
 	if d.reads() {
 		ctx, cancel := hurry(ctx, rng)
 		defer cancel()
-		return w.read(ctx, w.ledgers[rng.IntN(len(w.ledgers))], d), 0
+		return w.read(ctx, w.ledgers[rng.IntN(len(w.ledgers))], d)
 	}
 	p, sent := d.proposal(rng.IntN(2) == 0), false
+	l := w.ledgers[rng.IntN(len(w.ledgers))]
 	nameless := rng.IntN(4) == 0 // without an id a repetition would not be recognized, so the deed is sent once
 	if nameless {
 		p.ID = orbit.ProposalID{}
 	}
 	for {
-		if sent {
-			last = time.Since(w.began)
-		}
 		try, cancel := hurry(ctx, rng)
-		_, err := w.ledgers[rng.IntN(len(w.ledgers))].Propose(try, p)
+		_, err := l.Propose(try, p)
 		cancel()
 		kind := audit.KindOf(err)
 		if kind == audit.Unknown && !sent {
@@ -183,11 +174,11 @@ func (w *witnesses) do(ctx context.Context, rng *rand.Rand, d deed) (a answer, l
 		}
 		switch {
 		case kind == audit.Unavailable && !sent:
-			return answer{Kind: kind}, 0 // nothing was sent
+			return answer{Kind: kind} // nothing was sent
 		case kind != audit.Unknown && kind != audit.Unavailable:
-			return answer{Kind: kind}, last
+			return answer{Kind: kind}
 		case nameless || rng.IntN(6) == 0 || ctx.Err() != nil:
-			return answer{Kind: audit.Unknown}, last
+			return answer{Kind: audit.Unknown}
 		}
 	}
 }
