@@ -21,7 +21,7 @@ import (
 // unknown, holds for all its copies: after a refusal none of them is committed.
 func TestRefusedAfterUnknown(t *testing.T) {
 	again, refused := 0, 0
-	for seed := range uint64(20 * chaosSeeds) {
+	for seed := range uint64(10 * chaosSeeds) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := &hasty{refused: map[orbit.ProposalID]bool{}}
