@@ -154,40 +154,6 @@ func TestDraftEvictsWithinBudgets(t *testing.T) {
 	}
 }
 
-// TestPlainWorkKnowsNoBudgets: a placement of a capsule without a group reads and writes its own record and its node's, and no fence. A
-// placement or departure of a member of a group reads one fence besides, that of the rules about the group.
-func TestPlainWorkKnowsNoBudgets(t *testing.T) {
-	member, plain := cpuSpec(1), cpuSpec(1)
-	member.Group, member.Module, plain.Module = "db", "db", "plain"
-	member.Movable, plain.Movable = true, true
-	c := newCourt(t, cpuNode("n", 8), cpuNode("m", 8), submitOf(member, "db1", "db2"), submitOf(plain, "p"), placeOn("db1", "n"), placeOn("p", "n"),
-		PutBudget{Budget{ID: "db", Group: "db", Expected: 2, Missing: 2}})
-	s := c.now()
-	sizes := func(do ...Commitment) (reads, writes int) {
-		r, w, _, err := s.Footprint(Proposal{View: s.Revision(), Do: do})
-		require.NoError(t, err)
-		require.Empty(t, r.Budgets)
-		require.Empty(t, w.Budgets)
-		return len(r.Fences), len(w.Fences)
-	}
-	for _, do := range [][]Commitment{
-		{Release{Capsule: "p", Final: true}}, {evictionOf(s, "p"), placeOn("p", "m")}, {Mark{Key: "k", Value: "v"}}, {drainedNode("n", 8)},
-	} {
-		reads, writes := sizes(do...)
-		require.Zero(t, reads+writes, "%v", do)
-	}
-	reads, writes := sizes(placeOn("db2", "m"))
-	require.Equal(t, []int{1, 0}, []int{reads, writes}, "a member looks whether there is a first rule about its group")
-	reads, writes = sizes(Release{Capsule: "db1", Final: true})
-	require.Equal(t, []int{1, 1}, []int{reads, writes}, "who leaves tells wishes, and looks only for a first rule about its group")
-	reads, writes = sizes(evictionOf(s, "db1"), placeOn("db1", "m"))
-	require.Equal(t, []int{3, 0}, []int{reads, writes}, "a wish looks at who leaves and who is lost; a move leaves as many healthy")
-	reads, writes = sizes(evictionOf(s, "db1"), PutNode{Node{ID: "c", Capacity: Resources{CPU: 8}, Confirms: true}}, placeOn("db1", "c"))
-	require.Equal(t, []int{3, 2}, []int{reads, writes}, "where it is not ready yet it tells others; and a node joins")
-	reads, writes = sizes(lostNode("n"))
-	require.Equal(t, []int{0, 2}, []int{reads, writes}, "to wishes, and to rules of company")
-}
-
 // TestBudgetPercent: percentages are rounded up to whole members.
 func TestBudgetPercent(t *testing.T) {
 	for _, b := range []struct{ expected, missing, percent, needed int }{
@@ -367,9 +333,6 @@ func TestBudgetsCountWhatIsReady(t *testing.T) {
 		c := agents(t, Budget{}, "a", "b")
 		c.commits(c.says("a", Confirm{NotReady: true}))
 		c.commits(RemoveBudget{"db"})
-		wish := []Commitment{PutBudget{Budget{ID: "db", Group: "db"}}, Release{Capsule: "a"}}
-		reads, _, _, _ := c.now().Footprint(Proposal{View: c.now().Revision(), Do: wish})
-		require.Contains(t, reads.Capsules, CapsuleID("b"), "no fence tells a wish beside the first budget who is ready")
 		c.commits(PutBudget{Budget{ID: "db", Group: "db"}})
 		c.healthy(1)
 		c.commits(PutBudget{Budget{ID: "db", Group: "db", IgnoreReady: true}})

@@ -188,7 +188,7 @@ func (d *Draft) beginRules(spec *Spec) {
 		r := was.rule(group, level)
 		return r.apart+r.even > 0
 	}
-	c.begin(d.view.state, spec, 1, func(string) {}, func(companyKey, int) {})
+	c.begin(d.view.state, spec, 1, func(companyKey, int) {})
 	fresh := func(group string, yield func(level string)) {
 		c.ruled(group, func(level string) {
 			if !counted(group, level) {

@@ -166,94 +166,10 @@ func TestRemainsHaveRulesOfTheirOwn(t *testing.T) {
 			lone.Apart = []Apart{{"web", NodeKey}}
 			c := newCourt(t, append([]Commitment{n, submitOf(web, "w", "v")}, before...)...)
 			again := []Commitment{Adopt{Capsule: "x", Spec: lone, Node: "n"}, Release{Capsule: "x", Final: true}, submitOf(cpuSpec(1), "x")}
-			read, written, _, err := c.now().Footprint(Proposal{View: c.now().Revision(), Do: again})
-			require.NoError(t, err)
-			require.Contains(t, written.Fences, fenceRules("web"), "it is the first")
-			require.Contains(t, read.Fences, fenceEnded("web"), "or would be, if others ended theirs")
 			since := c.commits(again...)
 			require.Equal(t, "web", c.mistakes(placeOn("w", "n")).Group)
 			c.commits(Confirm{Capsule: "x", Since: since, Stopped: true})
 			c.commits(placeOn("w", "n"))
-		})
-	}
-}
-
-// TestFirstRulesReadAll: a proposal that places a capsule under a rule of its own reads all commits as long as no fence shows who arrives
-// or leaves, and not otherwise.
-func TestFirstRulesReadAll(t *testing.T) {
-	apart, byNode, even, both := cpuSpec(1), cpuSpec(1), cpuSpec(1), cpuSpec(1)
-	apart.Apart = []Apart{{"web", "zone"}}
-	byNode.Apart = []Apart{{"web", NodeKey}}
-	even.Group, even.Even = "web", []Even{{Group: "web", Level: "zone"}}
-	both.Apart = []Apart{{"web", NodeKey}, {"web", "zone"}}
-	for _, c := range []struct {
-		name  string
-		there []*Spec
-		of    *Spec
-		all   bool
-	}{
-		{"no rule", nil, cpuSpec(1), false},
-		{"first Apart", nil, apart, true},
-		{"first Apart by node", nil, byNode, false},
-		{"first Apart, by node and by zone", nil, both, true},
-		{"first Even", nil, even, true},
-		{"second Apart", []*Spec{apart}, apart, false},
-		{"second Even", []*Spec{even}, even, false},
-		{"first Apart, beside Even", []*Spec{even}, apart, false},
-		{"first Even, beside Apart", []*Spec{apart}, even, true},
-		{"first Apart by zone, beside one by node", []*Spec{byNode}, apart, true},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			n := cpuNode("n", 9)
-			n.Node.Labels = map[string]string{"zone": "z"}
-			m := newCourt(t, n)
-			for i, spec := range c.there {
-				m.commits(submitOf(spec, CapsuleID(fmt.Sprint(i))))
-			}
-			for _, do := range []struct {
-				text string
-				do   []Commitment
-				all  bool
-			}{
-				{"placed", []Commitment{submitOf(c.of, "x"), placeOn("x", "n")}, c.all},
-				{"not placed", []Commitment{submitOf(c.of, "x")}, false},
-				{"adopted", []Commitment{Adopt{Capsule: "x", Spec: c.of, Node: "n"}}, false},
-			} {
-				read, written, _, err := m.now().Footprint(Proposal{View: m.now().Revision(), Do: do.do})
-				require.NoError(t, err)
-				require.Equal(t, do.all, read.All, do.text)
-				require.False(t, written.All, do.text)
-			}
-			m.commits(submitOf(c.of, "x"))
-			read, _, _, err := m.now().Footprint(Proposal{View: m.now().Revision(), Do: []Commitment{placeOn("x", "n")}})
-			require.NoError(t, err)
-			require.False(t, read.All, "the rule has been there before")
-		})
-	}
-}
-
-// TestEndsOfRulesAreFenced: each end of a rule, not only that of the last, writes what newcomers with such a rule read: two ends at once
-// would each see the other's rule. A capsule that is resized keeps its rules.
-func TestEndsOfRulesAreFenced(t *testing.T) {
-	apart, even := cpuSpec(1), cpuSpec(1)
-	apart.Apart = []Apart{{"web", "zone"}}
-	even.Group, even.Even = "web", []Even{{Group: "web", Level: "zone"}}
-	for name, spec := range map[string]*Spec{"apart": apart, "even": even} {
-		t.Run(name, func(t *testing.T) {
-			c := newCourt(t, submitOf(spec, "0", "1", "2"))
-			larger := *spec
-			larger.Envelope.Reservation[CPU] = 2
-			read, written, _, err := c.now().Footprint(Proposal{View: c.now().Revision(), Do: []Commitment{Resize{Capsule: "0", Spec: &larger}}})
-			require.NoError(t, err)
-			require.Empty(t, read.Fences)
-			require.Empty(t, written.Fences)
-			for i := range 3 {
-				end := Release{Capsule: CapsuleID(fmt.Sprint(i)), Final: true}
-				_, written, _, err := c.now().Footprint(Proposal{View: c.now().Revision(), Do: []Commitment{end}})
-				require.NoError(t, err)
-				require.Equal(t, []string{fenceEnded("web")}, written.Fences)
-				c.commits(end)
-			}
 		})
 	}
 }

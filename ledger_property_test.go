@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -859,55 +860,51 @@ func TestLedgerAgainstModelTinyLimits(t *testing.T) {
 	})
 }
 
-// ---- what a proposal reads and writes ----
+// ---- what a commit changes ----
 
-// TestFootprint: in random worlds a commit makes no record different that is not among its writes, whatever falls out
-// of a window aside, and touches the nodes that it is said to touch; and whatever others commit, the judgement of a
-// proposal stays what it was while no record that it reads has become different.
-func TestFootprint(t *testing.T) {
+// TestChangedCounters: in random worlds, whatever of a node a commit makes different, the counter of it has the revision of the
+// commit, so that a bet on the older one fails ([NodeAt]); and a record that the commit leaves as it was keeps its counters.
+func TestChangedCounters(t *testing.T) {
 	t.Parallel()
-	for count := range scale.Reach(t, "committed", "unmoved", "unmoved, ok", "unmoved, done", "unmoved, refused",
-		"puts topology", "puts rules", "puts ended", "puts up", "puts down") {
+	for count := range scale.Reach(t, "committed", "description", "use", "unchanged") {
 		rapid.Check(t, func(t *rapid.T) {
 			d := anyWorld(t, rapid.Bool().Draw(t, "tiny"), rapid.Bool().Draw(t, "wild"))
-			s := &scribe{T: t, view: d.views[0], wild: d.wild, drafts: d.drafts, social: d.company}
-			if s.chance(4) {
+			s := &scribe{T: t, wild: d.wild, drafts: d.drafts, social: d.company}
+			for range rapid.IntRange(1, 8).Draw(t, "commits") {
 				s.view = d.snapshot()
-			}
-			p := s.proposal()
-			if len(d.sent) > 0 && s.chance(2) {
-				p = pickOne(s, d.sent)
-			} else if d.ids++; s.chance(2) {
-				binary.BigEndian.PutUint64(p.ID[:], d.ids)
-			}
-			at := d.snapshot()
-			c := s.some(func(c *Capsule) bool {
-				return c.Spec.Group != "" && at.Capsule(c.ID) != nil && at.Capsule(c.ID).Placed()
-			})
-			if c = at.Capsule(c.ID); c != nil && c.Placed() && c.Spec.Group != "" { // a bet that holds, until its witness goes
-				p.If = append(p.If, GroupIn{c.Spec.Group, "rack", at.Node(c.Node).Node.Labels["rack"]})
-			}
-			if next := d.commitOn(t, at, p); next != nil {
-				count["committed"]++
-			}
-			read, _, _, _ := at.Footprint(p)
-			first, reads := at, namesOf(read)
-			for range rapid.IntRange(1, 12).Draw(t, "after") {
-				s.view = at
-				next := d.commitOn(t, at, s.proposal())
-				if next == nil || restsOnAbsence(first, p) || read.All || meet(reads, d.different(at, next)) {
+				next, err := s.view.With(s.proposal())
+				if err != nil {
 					continue
 				}
-				at = next
-				want := outcomeOf(first, p, at.left == first.left)
-				require.Equal(t, want, outcomeOf(at, p, at.left == first.left), "%v reads only %v", p, reads)
-				count["unmoved"]++
-				count["unmoved, "+strings.Fields(want)[0]]++
-			}
-			for k, n := range d.count {
-				count[k] += btoi(strings.HasPrefix(k, "puts ")) * n
+				count["committed"]++
+				for n := range next.Nodes() {
+					if was := s.view.Node(n.Node.ID); was != nil {
+						requireCounters(t, was, n, next.rev, count)
+					}
+				}
 			}
 		})
+	}
+}
+
+// requireCounters compares a node before and after the commit at a revision.
+func requireCounters(t require.TestingT, was, n *NodeState, at Revision, count map[string]int) {
+	use := func(n *NodeState) string {
+		return fmt.Sprint(n.used, n.deviceUse(), n.Capsules, n.holds, n.loans != nil)
+	}
+	described, used := !reflect.DeepEqual(was.Node, n.Node), use(was) != use(n)
+	if described {
+		count["description"]++
+		require.Equal(t, at, n.Specification, "%v → %v", was.Node, n.Node)
+	}
+	if used {
+		count["use"]++
+		require.Equal(t, at, n.Usage, "node %s: %s → %s", n.Node.ID, use(was), use(n))
+	}
+	if n.Specification != at && n.Usage != at {
+		count["unchanged"]++
+		require.Equal(t, was.Specification, n.Specification)
+		require.Equal(t, was.Usage, n.Usage)
 	}
 }
 
@@ -933,247 +930,6 @@ func anyWorld(t *rapid.T, tiny, wild bool) *duel {
 		d.propose(t, 1)
 	}
 	return d
-}
-
-// commitOn commits a proposal on a ledger of its own that starts from a state, and holds it against the footprint. It
-// returns the next state, nil if there is none.
-func (d *duel) commitOn(t *rapid.T, from *State, p Proposal) *State {
-	read, written, touched, err := from.Footprint(p)
-	reads, writes := namesOf(read), namesOf(written)
-	l := &MemoryLedger{Start: from}
-	require.Equal(t, from.Check(p), err)
-	if err != nil || from.Committed(p) != 0 {
-		return nil
-	}
-	_, err = l.Propose(bg, p)
-	require.NoError(t, err)
-	next, err := l.Snapshot(bg)
-	require.NoError(t, err)
-	changes, err := l.Changes(bg, from.rev)
-	require.NoError(t, err)
-	require.Len(t, touched, len(changes))
-	for i, c := range changes {
-		require.Equal(t, c.Node, touched[i])
-	}
-	d.sent = append(d.sent, p)
-	for name := range d.different(from, next) {
-		if f, ok := strings.CutPrefix(name, "f "); ok {
-			kind, _, _ := strings.Cut(f, "\x00")
-			d.count["puts "+kind]++
-		}
-		all := name[0] == 'f' && writes["f nodes"] // which stands for the fences of all whose members were on the node
-		require.True(t, writes[name] || all || fallsOut(from, next, name), "%v writes %s too, besides %v", p, name, writes)
-	}
-	for name := range writes {
-		require.True(t, reads[name] || name[0] == 'f', "%v writes %s and does not read it", p, name)
-	}
-	return next
-}
-
-// outcomeOf is what comes of a proposal on a state, in words. Undated it leaves out when what was wanted was taken: where
-// a record is gone, that is when something of its kind was last removed, which decides between a conflict and a mistake.
-func outcomeOf(s *State, p Proposal, dated bool) string {
-	if at := s.Committed(p); at != 0 {
-		return fmt.Sprint("done ", at)
-	}
-	next, err := s.With(p)
-	if err == nil {
-		return "ok" + textOfLoans(next, p)
-	}
-	r := *err.(*Rejection) //nolint:errorlint // Check returns nothing else
-	r.At = 0
-	r.Reason = strings.ReplaceAll(r.Reason, fmt.Sprint("revision ", s.rev+1), "its own revision") // which it does not rest on
-	if !dated {
-		r.TakenAt, r.Kind = 0, nil
-	}
-	return fmt.Sprintf("refused %+v", r)
-}
-
-// textOfLoans says from whom the capsules borrow that a proposal places.
-func textOfLoans(s *State, p Proposal) (out string) {
-	for _, do := range p.Do {
-		place, _ := do.(Place)
-		if c := s.Capsule(place.Capsule); c != nil && c.Borrows() != nil { // nil: released by the same proposal, and dropped
-			out += fmt.Sprintf(" %s from %s", place.Capsule, c.Borrows())
-		}
-	}
-	return out
-}
-
-// restsOnAbsence reports whether a proposal is refused because a group has no member where it bets on one, or has too few for
-// a budget: a placement may help that meets nothing that is read.
-func restsOnAbsence(s *State, p Proposal) bool {
-	var r *Rejection
-	if !errors.As(s.Check(p), &r) {
-		return false
-	}
-	_, is := r.Bet.(GroupIn)
-	return is || r.Want > 0 && r.Budget != "" || r.Group != ""
-}
-
-// namesOf names records as "n n0".
-func namesOf(r Footprint) map[string]bool {
-	names := map[string]bool{}
-	nameAll(names, "n", r.Nodes)
-	nameAll(names, "u", r.Uses)
-	nameAll(names, "c", r.Capsules)
-	nameAll(names, "g", r.Gangs)
-	nameAll(names, "h", r.Holds)
-	nameAll(names, "m", r.Marks)
-	nameAll(names, "b", r.Budgets)
-	nameAll(names, "f", r.Fences)
-	if r.Covers {
-		names["v "] = true
-	}
-	if r.Share {
-		names["s "] = true
-	}
-	for _, id := range r.Proposals {
-		names["p "+id.String()] = true
-	}
-	return names
-}
-
-func nameAll[ID ~string](names map[string]bool, kind string, ids []ID) {
-	for _, id := range ids {
-		names[kind+" "+string(id)] = true
-	}
-}
-
-func meet(a, b map[string]bool) bool {
-	for name := range a {
-		if b[name] {
-			return true
-		}
-	}
-	return false
-}
-
-// different returns the records that two states have differently, of all that the drafts speak of.
-func (d *duel) different(a, b *State) map[string]bool {
-	out := map[string]bool{}
-	differs := func(name string, text func(*State) string) {
-		if text(a) != text(b) {
-			out[name] = true
-		}
-	}
-	for _, id := range modelNodes {
-		differs("n "+string(id), func(s *State) string {
-			if n := s.Node(id); n != nil {
-				return fmt.Sprint(*n.Node, n.Specification)
-			}
-			return ""
-		})
-		differs("u "+string(id), func(s *State) string {
-			if n := s.Node(id); n != nil {
-				return fmt.Sprint(n.Usage, n.used, n.deviceUse(), n.Capsules, n.holds, n.loans != nil, textOfRemains(n))
-			}
-			return ""
-		})
-	}
-	differs("s ", func(s *State) string { return fmt.Sprint(s.left.Nominations) })
-	for n := range b.Nominations() { // a nomination that is made changes its nodes, one that ends does not
-		for i := range n.Parts {
-			if n.Made > a.rev {
-				out["u "+string(n.Parts[i].Node)] = true
-			}
-		}
-	}
-	for _, id := range modelCapsules {
-		differs("c "+string(id), func(s *State) string {
-			if c := s.Capsule(id); c != nil {
-				own := *c
-				own.common, own.uncommon = nil, nil
-				rare := *c.rare()
-				rare.remains = nil // it is its node's, which is what a ledger writes when it ends
-				rare.borrows = nil
-				return fmt.Sprintf("%+v %+v %+v %v", own, *c.inCommon(), rare, borrowsOf(c))
-			}
-			return ""
-		})
-	}
-	for _, id := range modelGangs {
-		differs("g "+string(id), func(s *State) string {
-			if g := s.Gang(id); g != nil {
-				return fmt.Sprintf("%p %v %d", g.Gang, g.Placed, g.Changed)
-			}
-			return ""
-		})
-	}
-	for _, id := range modelHolds {
-		differs("h "+string(id), func(s *State) string {
-			h, _ := s.holds.Get(&holdRecord{Hold: Hold{ID: id}})
-			return fmt.Sprintf("%+v", h)
-		})
-	}
-	for _, key := range modelMarks {
-		differs("m "+key, func(s *State) string { return fmt.Sprint(s.Mark(key)) })
-	}
-	for _, id := range modelBudgets {
-		differs("b "+string(id), func(s *State) string {
-			b, _ := s.budgets.Get(&budgetRecord{Budget: Budget{ID: id}})
-			return fmt.Sprintf("%+v", b)
-		})
-	}
-	b.covered.Ascend(func(c *coverage) bool {
-		of := c.of
-		if a.coverage(of) == nil {
-			out["v "] = true
-		}
-		differs("f "+of.String(), func(s *State) string { return textOfCoverage(s.coverage(of)) })
-		return true
-	})
-	a.covered.Ascend(func(c *coverage) bool {
-		of := c.of
-		differs("f "+of.String(), func(s *State) string { return textOfCoverage(s.coverage(of)) })
-		return true
-	})
-	if a.covered.Len() > 0 && loses(a, b) {
-		out["f nodes"] = true
-	}
-	companyDifference(a, b, out)
-	for _, p := range d.sent {
-		differs("p "+p.ID.String(), func(s *State) string { return fmt.Sprint(s.recent.find(p.ID)) })
-	}
-	return out
-}
-
-// textOfCoverage is what a wish rests on: the budgets, and when a member was last taken off its node.
-func textOfCoverage(c *coverage) string {
-	if c == nil {
-		return ""
-	}
-	text := fmt.Sprint(c.left)
-	for _, b := range c.budgets {
-		text += fmt.Sprintf(" %+v", *b)
-	}
-	return text
-}
-
-// loses reports whether a node is lost in the later of two states, with something on it, that was not before.
-func loses(a, b *State) bool {
-	for n := range b.Nodes() {
-		was := a.Node(n.Node.ID)
-		if n.Node.State == Lost && n.Capsules > 0 && was != nil && was.Node.State != Lost {
-			return true
-		}
-	}
-	return false
-}
-
-// fallsOut reports whether a record is dropped because later ones have taken its place in a window.
-func fallsOut(was, now *State, name string) bool {
-	switch id := name[2:]; name[0] {
-	case 'c':
-		c := was.Capsule(CapsuleID(id))
-		return c != nil && c.Released() && now.Capsule(CapsuleID(id)) == nil
-	case 'g':
-		return now.Gang(GangID(id)) == nil
-	case 'p':
-		var p ProposalID
-		return p.UnmarshalText([]byte(id)) == nil && now.recent.find(p) == 0
-	}
-	return false
 }
 
 // ---- everything that is in a state ----

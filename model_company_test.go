@@ -2,7 +2,6 @@ package orbit
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -371,44 +370,6 @@ func (d *duel) countCompany(r *Rejection) {
 	d.count["uneven"] += btoi(r.Group != "" && r.Free > 0)
 	d.count["extras"] += btoi(ruled(r) && r.Group == "")
 	d.count["unlabelled"] += btoi(r.Group != "" && r.Domain == "")
-}
-
-// companyDifference names the fences of rules of company that a commit must put.
-func companyDifference(a, b *State, out map[string]bool) {
-	if !maps.Equal(topologyOf(a), topologyOf(b)) {
-		out["f topology"] = true
-	}
-	before, after := rulesOf(a), rulesOf(b)
-	for rule := range after {
-		if before[rule] == 0 {
-			out["f "+fenceRules(strings.Split(rule, " ")[1])] = true
-		}
-	}
-	for rule := range before {
-		if after[rule] < before[rule] {
-			out["f "+fenceEnded(strings.Split(rule, " ")[1])] = true
-		}
-	}
-	for c := range b.Capsules() {
-		if was := a.Capsule(c.ID); c.Placed() && (was == nil || was.PlacedAt != c.PlacedAt) {
-			n := b.Node(c.Node).Node
-			for _, rule := range slices.Concat(slices.Collect(maps.Keys(before)), slices.Collect(maps.Keys(after))) {
-				f := strings.Split(rule, " ")
-				if d := n.domain(f[2]); d != "" && f[2] != NodeKey && (c.Spec.IsIn(f[1]) || slices.Contains(c.Spec.Apart, Apart{f[1], f[2]})) {
-					out["f "+fence("up", f[1], f[2], d)] = true
-				}
-			}
-		}
-	}
-	for c := range a.Capsules() {
-		if now := b.Capsule(c.ID); c.Placed() && (now == nil || now.Node != c.Node) {
-			for rule := range before {
-				if f := strings.Split(rule, " "); f[0] == "even" && c.Spec.IsIn(f[1]) {
-					out["f "+fenceDown(f[1], f[2])] = true
-				}
-			}
-		}
-	}
 }
 
 // topologyOf is in which domains each node is that is not lost.

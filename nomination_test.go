@@ -371,28 +371,6 @@ func TestRollbackForgetsWhoAsked(t *testing.T) {
 	require.True(t, d.Node(0).Fits(s.Capsule("large").Spec))
 }
 
-// TestBorrowerReadsItsLender: a placement that borrows rests on the record of its lender, which ends the nomination, and on no other. One
-// that does not borrow reads what any placement does.
-func TestBorrowerReadsItsLender(t *testing.T) {
-	fill, plain := cpuSpec(2), cpuSpec(2)
-	fill.Backfills, fill.RunsAtMost = true, time.Minute
-	c := widely(t, cpuNode("n", 8), cpuNode("m", 8), submitOf(rankedSpec(5, 4), "top", "other"), submitOf(fill, "fill"), submitOf(plain, "plain"))
-	lent := nominationOf("top", partOn("n", 4))
-	lent.Lends = time.Minute
-	c.commits(lent)
-	c.commits(nominationOf("other", partOn("n", 2)))
-	for _, is := range []struct {
-		capsule CapsuleID
-		node    NodeID
-		reads   []CapsuleID
-	}{{"fill", "n", []CapsuleID{"fill", "top"}}, {"fill", "m", []CapsuleID{"fill"}}, {"plain", "n", []CapsuleID{"plain"}}} {
-		reads, writes, _, err := c.now().Footprint(Proposal{View: c.now().Revision(), Do: []Commitment{placeOn(is.capsule, is.node)}})
-		require.NoError(t, err)
-		require.ElementsMatch(t, is.reads, reads.Capsules)
-		require.Equal(t, []CapsuleID{is.capsule}, writes.Capsules)
-	}
-}
-
 // TestWhatKeepsANode: the refusal of a RemoveNode names what is left on the node, who ends it, and what can be done.
 func TestWhatKeepsANode(t *testing.T) {
 	gang := &Gang{ID: "g", Roles: []Role{{Name: "r", Spec: cpuSpec(1), Members: []CapsuleID{"m"}}}}

@@ -256,14 +256,9 @@ func (s *State) survey(group, level string, yield func(k companyKey, count int))
 }
 
 // begin counts the rules of a spec for more capsules, and surveys each group that was not counted by a rule's level
-// before. It calls began with the group of each rule that is the first of its kind (Apart or Even) by its level, and
-// surveyed with each count that a survey finds.
-func (c *companyTables) begin(s *State, spec *Spec, more int, began func(group string), surveyed func(k companyKey, count int)) {
-	begin := func(group, level string, known bool) {
-		if known {
-			return
-		}
-		began(group)
+// before. It calls surveyed with each count that a survey finds.
+func (c *companyTables) begin(s *State, spec *Spec, more int, surveyed func(k companyKey, count int)) {
+	begin := func(group, level string) {
 		if r := c.rule(group, level); r.apart+r.even == 0 {
 			s.survey(group, level, func(k companyKey, count int) {
 				c.add(k, count)
@@ -272,12 +267,12 @@ func (c *companyTables) begin(s *State, spec *Spec, more int, began func(group s
 		}
 	}
 	for i, a := range spec.Apart {
-		begin(a.Group, a.Level, c.rule(a.Group, a.Level).apart > 0)
+		begin(a.Group, a.Level)
 		c.addRules(&Spec{Apart: spec.Apart[i : i+1]}, more)
 	}
 	for i := range spec.Even {
 		e := &spec.Even[i]
-		begin(e.Group, e.Level, c.rule(e.Group, e.Level).even > 0)
+		begin(e.Group, e.Level)
 		scope := spec.scope(e)
 		if u, _ := c.scopes.Get(scopeUse{companyScope: scope}); u.rules == 0 {
 			s.surveyScope(scope, spec.scopeRequire(e), func(domain string) { c.addEligible(scope, domain, 1) })
@@ -511,7 +506,7 @@ func (s *State) Closes(spec *Spec) func(n *NodeState) string {
 	tables := s.company
 	if spec.hasRules() {
 		tables = s.ownCompany(true)
-		tables.begin(s, spec, 1, func(string) {}, func(companyKey, int) {})
+		tables.begin(s, spec, 1, func(companyKey, int) {})
 	}
 	v := tables.verdictsOn(spec, tableCounts{&tables})
 	if v == nil {

@@ -55,9 +55,6 @@ type tx struct {
 
 	// Where the search for vacant slots goes on.
 	nodeSlot, capsuleSlot uint32
-
-	// The records that were looked up and do not exist. Nil: no footprint is requested.
-	missed *Footprint
 }
 
 type txNode struct {
@@ -240,9 +237,6 @@ func (t *tx) node(id NodeID) *txNode {
 	}
 	was := t.s.Node(id)
 	if was == nil {
-		if t.missed != nil {
-			t.missed.Nodes = append(t.missed.Nodes, id)
-		}
 		return nil
 	}
 	e := t.nodes.add(was.Node.ID)
@@ -258,9 +252,6 @@ func (t *tx) capsule(id CapsuleID) *txCapsule {
 	}
 	was, slot := t.s.findCapsule(id)
 	if was == nil {
-		if t.missed != nil {
-			t.missed.Capsules = append(t.missed.Capsules, id)
-		}
 		return nil
 	}
 	e := t.capsules.add(was.ID)
@@ -276,9 +267,6 @@ func (t *tx) gang(id GangID) *txGang {
 	}
 	was := t.s.Gang(id)
 	if was == nil {
-		if t.missed != nil {
-			t.missed.Gangs = append(t.missed.Gangs, id)
-		}
 		return nil
 	}
 	e := t.gangs.add(was.Gang.ID)
@@ -399,16 +387,6 @@ func (o *overlay[K, E]) add(key K) *E {
 	o.entries = slices.Grow(o.entries, 1)
 	o.entries = o.entries[:len(o.entries)+1]
 	return &o.entries[len(o.entries)-1]
-}
-
-// changed returns the keys of the entries for which the predicate holds.
-func (o *overlay[K, E]) changed(is func(*E) bool) (keys []K) {
-	for i := range o.entries {
-		if is(&o.entries[i]) {
-			keys = append(keys, o.keys[i])
-		}
-	}
-	return keys
 }
 
 // reset empties the overlay and lets go of what it referred to, and of its memory if it grew large.

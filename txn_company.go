@@ -1,9 +1,7 @@
 package orbit
 
 import (
-	"maps"
 	"slices"
-	"strings"
 )
 
 // This file judges the placements of a proposal by the rules of company (Apart, Even, Extra). A rule is judged on the
@@ -183,159 +181,6 @@ func (s *sparing) shortWith(e *txCapsule, unit *victims) (names []string) {
 	return names
 }
 
-// The fences of the rules of company. They stand for counts and rules in a [Footprint], which has no records for them:
-//
-//	up        one for each domain of a group. A capsule that arrives in the domain reads and writes it, except where the
-//	          domain is a node: the arrival reads the node's record anyway.
-//	down      one for each level of a group with rules Even. A capsule that leaves writes it, and an arrival with a rule
-//	          Even reads it.
-//	topology  written by a proposal that adds or removes a node, changes its labels, or loses it. Read by every arrival
-//	          that is counted in a domain other than a node, and by every arrival with a rule Even.
-//	rules     one for each group. A proposal writes it if it brings the first rule of a kind about the group by a level.
-//	          Every member of the group that arrives or leaves reads it, because the first rule decides which of the
-//	          fences above it writes.
-//	ended     one for each group. A proposal writes it if it ends a rule about the group. A proposal that brings a rule
-//	          about the group reads it: whether that rule is the first depends on it. The end of any rule writes it, not
-//	          only that of the last, because two proposals that end the last two at once each see another one.
-const fenceTopology = "topology"
-
-func fenceUp(k companyKey) string          { return fence("up", k.group, k.level, k.domain) }
-func fenceDown(group, level string) string { return fence("down", group, level) }
-func fenceRules(group string) string       { return fence("rules", group) }
-func fenceEnded(group string) string       { return fence("ended", group) }
-
-// fence joins the parts of a fence's name with a zero byte, because groups, levels and domains may contain slashes.
-func fence(parts ...string) string { return strings.Join(parts, "\x00") }
-
-// Fenced reports whether the fence with this name ([Footprint].Fences) can still decide an outcome at this state. A
-// ledger that stores fences may delete the others. It must then make sure that a proposal which was judged before the
-// deletion, and is not committed yet, is judged again.
-func (s *State) Fenced(name string) bool {
-	if name == fenceTopology {
-		return true // there is only one, and it is rewritten, so it need not be deleted
-	}
-	if parts := strings.Split(name, "\x00"); len(parts) > 1 {
-		ruled := false
-		s.company.ruled(parts[1], func(string) { ruled = true })
-		return ruled
-	}
-	switch kind, of, _ := strings.Cut(name, "/"); kind {
-	case "group", "module":
-		return s.coverage(memberSet{kind == "module", of}) != nil
-	}
-	return s.budgets.Len() > 0
-}
-
-// addCompanyFences adds the fences of the rules of company that the proposal reads and writes.
-func (t *tx) addCompanyFences(r, w *Footprint) {
-	t.countCompany()
-	for i := range t.nodes.entries {
-		e := &t.nodes.entries[i]
-		if e.redescribed() && (e.was == nil || e.gone || (e.was.Node.State == Lost) != (e.now.Node.State == Lost) || !maps.Equal(e.was.Node.Labels, e.now.Node.Labels)) {
-			w.Fences = append(w.Fences, fenceTopology)
-		}
-	}
-	for _, group := range t.company.begun {
-		w.Fences = append(w.Fences, fenceRules(group))
-	}
-	for _, group := range t.company.ended {
-		w.Fences = append(w.Fences, fenceEnded(group))
-	}
-	for i := range t.capsules.entries {
-		if e := &t.capsules.entries[i]; e.dirty {
-			t.addArrival(e, r, w)
-			t.addDeparture(e, r, w)
-		}
-	}
-}
-
-// addArrival adds the fences that a capsule reads and writes because it is placed, or because it has rules that it did
-// not have before.
-func (t *tx) addArrival(e *txCapsule, r, w *Footprint) {
-	t.addRules(e.now.alive(), e.was.alive(), r)
-	if rest := e.now.Remains(); rest != nil && rest.Since == t.rev { // the proposal adopts the capsule, and takes it off
-		t.addRules(rest.Spec, e.was.alive(), r)
-		t.addCounted(rest.Spec, t.describes(rest.Node), &Footprint{}, w)
-		t.addGroups(rest.Spec, r)
-	}
-	n := t.nodeAfter(e)
-	switch {
-	case n == nil:
-	case e.adopted: // a fact, which no rule judges
-		t.addCounted(e.now.Spec, n, &Footprint{}, w)
-		t.addGroups(e.now.Spec, r)
-	case e.arrives:
-		t.addCounted(e.now.Spec, n, r, w)
-		t.addGroups(e.now.Spec, r)
-		for i := range e.now.Spec.Even {
-			even := &e.now.Spec.Even[i]
-			r.Fences = append(r.Fences, fenceDown(even.Group, even.Level), fenceTopology)
-		}
-		r.All = r.All || t.unfenced(e.now.Spec)
-	}
-}
-
-// addRules adds the fences that are read because a capsule has the rules of a spec and had those of another before.
-func (t *tx) addRules(spec, before *Spec, r *Footprint) {
-	if spec == nil || before != nil && spec.sameRules(before) {
-		return
-	}
-	for _, a := range spec.Apart {
-		r.Fences = append(r.Fences, fenceEnded(a.Group))
-	}
-	for i := range spec.Even {
-		r.Fences = append(r.Fences, fenceEnded(spec.Even[i].Group))
-	}
-}
-
-// addGroups adds the fences that are read because a member of the spec's groups arrives or leaves.
-func (t *tx) addGroups(spec *Spec, r *Footprint) {
-	for group := range spec.MemberOf {
-		r.Fences = append(r.Fences, fenceRules(group))
-	}
-}
-
-// addCounted adds the fences that are read and written because a capsule is counted on a node from now on. They include
-// those of the rules that the proposal ends, because others may have brought such a rule meanwhile.
-func (t *tx) addCounted(spec *Spec, n *Node, r, w *Footprint) {
-	ruled := func(group string, yield func(level string)) {
-		t.s.company.ruled(group, yield)
-		t.company.ruled(group, yield)
-	}
-	spec.companyOf(n, 0, ruled, func(k companyKey, _ int) {
-		if k.level != NodeKey {
-			r.Fences = append(r.Fences, fenceUp(k), fenceTopology)
-			w.Fences = append(w.Fences, fenceUp(k))
-		}
-	})
-}
-
-// unfenced reports whether a spec has a rule of company whose counts can change without a fence: before the proposal no
-// rule counts the members of the group by the level, so those that arrive write no fence "up", or there is no rule Even,
-// so those that leave write no fence "down". An arrival with a rule Apart by node reads the node's record instead.
-func (t *tx) unfenced(spec *Spec) bool {
-	return slices.ContainsFunc(spec.Apart, func(a Apart) bool {
-		r := t.s.company.rule(a.Group, a.Level)
-		return a.Level != NodeKey && r.apart+r.even == 0
-	}) || slices.ContainsFunc(spec.Even, func(e Even) bool { return t.s.company.rule(e.Group, e.Level).even == 0 })
-}
-
-// addDeparture adds the fences that a capsule reads and writes because it leaves its node.
-func (t *tx) addDeparture(e *txCapsule, r, w *Footprint) {
-	n := t.nodeBefore(e)
-	if n == nil || !e.anew && !moves(e.was, &e.now) {
-		return
-	}
-	t.addGroups(e.was.Spec, r)
-	for group := range e.was.Spec.MemberOf {
-		t.s.company.ruled(group, func(level string) {
-			if t.s.company.rule(group, level).even > 0 {
-				w.Fences = append(w.Fences, fenceDown(group, level))
-			}
-		})
-	}
-}
-
 // From here on the file computes the counts of the rules of company as they are after a proposal.
 
 // txCompany has the counts of the rules of company after a proposal. A proposal with few moves keeps them as
@@ -352,9 +197,6 @@ type txCompany struct {
 	known, differs bool
 	// The counts before the proposal of keys that no rule counted before it.
 	surveyed map[companyKey]int
-	// begun: the groups about which a rule is the first of its kind (Apart or Even) by its level. ended: the groups about
-	// which rules end.
-	begun, ended []string
 }
 
 // companyMoved is the difference by which a proposal changes the count of a key.
@@ -539,9 +381,7 @@ func (n *txNode) restsAfter() []*Remains {
 // surveys the state and begins to count.
 func (t *tx) beginRules(spec *Spec, more int) {
 	c := &t.company
-	c.begin(t.s, spec, more, func(group string) {
-		c.begun = append(c.begun, group)
-	}, func(k companyKey, count int) {
+	c.begin(t.s, spec, more, func(k companyKey, count int) {
 		if c.surveyed == nil {
 			c.surveyed = map[companyKey]int{}
 		}
@@ -554,7 +394,6 @@ func (t *tx) endRules(spec *Spec, fewer int) {
 	c := &t.company
 	c.addRules(spec, -fewer)
 	end := func(group, level string) {
-		c.ended = append(c.ended, group)
 		if r := c.rule(group, level); r.apart+r.even == 0 {
 			c.forget(group, level)
 		}

@@ -367,14 +367,6 @@ func (t *tx) refuseWish(e *txCapsule, b *budgetRecord, healthy int) error {
 // itself has placed does not count.
 func (t *tx) healthyAfter(of memberSet) health {
 	sum := t.s.healthy(of)
-	if t.missed != nil && t.s.coverage(of) == nil { // without a budget no fence records departures: read each member and its node
-		for c := range t.s.Capsules() {
-			if c.Placed() && c.Spec.isMember(of) {
-				t.missed.Nodes = append(t.missed.Nodes, c.Node)
-				t.missed.Capsules = append(t.missed.Capsules, c.ID)
-			}
-		}
-	}
 	t.healths(func(spec *Spec, before, after health, arrives bool) {
 		if spec.isMember(of) {
 			stays := btoi(!arrives) // min: a proposal that ends Confirms of a node does not make members ready

@@ -295,7 +295,6 @@ func (t *tx) removeNode(id NodeID) error {
 			"node %q: capsule %q has left it, and has not stopped", id, (*n.now.remains)[0].Capsule)
 	}
 	if parts := t.nominatedOn(n); len(parts) > 0 {
-		t.readNominees(parts)
 		return t.refuse(Rejection{Node: id, advice: t.endsWhen(n, parts[0].of)}, max(n.newest(), t.s.left.Nominations),
 			"node %q is nominated for %s since revision %d", id, parts[0].of.nominee(), parts[0].of.Made)
 	}

@@ -111,10 +111,7 @@ func (t *tx) judgeNodeAt(bet NodeAt) error {
 
 // judgeGroup judges a GroupIn: a member must be placed on a node that carries the label of the domain.
 func (t *tx) judgeGroup(bet GroupIn) error {
-	if n := t.s.memberIn(bet.Group, bet.Level, bet.Domain); n != nil {
-		if t.missed != nil { // for a footprint: while that node is unchanged, the member is there
-			t.missed.Nodes = append(t.missed.Nodes, n.Node.ID)
-		}
+	if t.s.memberIn(bet.Group, bet.Level, bet.Domain) != nil {
 		return nil
 	}
 	return t.refuse(Rejection{Bet: bet}, t.s.left.Groups,
@@ -276,7 +273,6 @@ func (t *tx) shortOf(made *Nomination, leave func(*Nomination) bool) error {
 		return nil
 	}
 	t.at = -1
-	t.s.nominations.Ascend(func(n *Nomination) bool { t.readNominee(n); return true })
 	return t.refuse(Rejection{}, t.s.left.Nominations, "those that outrank it and %s would claim more than %d percent of %s",
 		made.nominee(), t.s.limits.NominatedShare, t.dimension(d))
 }

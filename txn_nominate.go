@@ -242,7 +242,6 @@ func (t *tx) judgeNominations() error {
 		parts := t.nominatedOn(n)
 		if n.claimed && len(parts) > maxNominated {
 			t.at = -1
-			t.readNominees(parts)
 			return t.refuse(Rejection{Node: n.now.Node.ID}, t.s.left.Nominations,
 				"node %q would be nominated for %d at once; there can be %d", n.now.Node.ID, len(parts), maxNominated)
 		}
@@ -261,7 +260,6 @@ func (t *tx) judgeAsks(n *txNode, a *nodeAsks, parts []nominatedPart) error {
 	if e.of == nil {
 		return nil
 	}
-	t.readNominees(parts)
 	t.at = a.at
 	what := fmt.Sprintf("device %d", e.at)
 	if !e.device {
@@ -275,25 +273,6 @@ func (t *tx) judgeAsks(n *txNode, a *nodeAsks, parts []nominatedPart) error {
 	}
 	return t.refuse(Rejection{Node: n.now.Node.ID, Dimension: what, Want: e.want, Free: e.free}, newest,
 		"node %q is nominated for %s", n.now.Node.ID, e.of.nominee())
-}
-
-// readNominees adds the nominees' records to the footprint of a refusal, if one is requested: once the nomination has
-// ended, the proposal may be accepted. An accepted proposal would also be accepted without the nominations, so it
-// depends on none of these records.
-func (t *tx) readNominees(parts []nominatedPart) {
-	for _, p := range parts {
-		t.readNominee(p.of)
-	}
-}
-
-func (t *tx) readNominee(n *Nomination) {
-	switch {
-	case t.missed == nil:
-	case n.Gang != "":
-		t.missed.Gangs = append(t.missed.Gangs, n.Gang)
-	default:
-		t.missed.Capsules = append(t.missed.Capsules, n.Capsule)
-	}
 }
 
 // asksOnNominated returns the asks of the proposal on each node with nominated room, by the node's index. Nil: there
@@ -368,8 +347,7 @@ func (t *tx) askOf(e *txCapsule, devices DeviceSet) ask {
 }
 
 // lend sets Borrows of each backfilling capsule that the proposal places. The lender is the first in rank among the
-// nominations on its node that lend to the capsule and that the proposal leaves unchanged. The placement depends on
-// that nomination, so a footprint reads it.
+// nominations on its node that lend to the capsule and that the proposal leaves unchanged.
 func (t *tx) lend() {
 	for i := range t.capsules.entries {
 		e := &t.capsules.entries[i]
@@ -386,7 +364,6 @@ func (t *tx) lend() {
 			rare.borrows = &Nominee{from.Capsule, from.Gang}
 			e.now.setRare(rare)
 			n.now.borrow(&e.now, 1)
-			t.readNominee(from)
 		}
 	}
 }

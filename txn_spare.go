@@ -15,8 +15,6 @@ type sparing struct {
 	nodes map[NodeID]*sparedNode
 	// The capsules that the proposal places, by the For or ForGang of evictions that make way for them.
 	causes map[Evict][]*txCapsule
-	// Nominations whose end might spare a victim.
-	rests []nominatedPart
 }
 
 // sparedNode is a node with victims, or with capsules that the proposal places there (newcomers).
@@ -80,7 +78,6 @@ func (t *tx) spare() error {
 	if err := s.prepare(); err != nil || t.replays {
 		return err
 	}
-	defer func() { t.readNominees(s.rests) }()
 	drop := slices.Clone(t.passed)
 	for _, unit := range s.units() {
 		if err := s.mayMakeWay(&unit); err != nil {
@@ -307,8 +304,6 @@ func (s *sparing) stay(at int, unit *victims) (o obstacle) {
 	}
 	if o.node == "" {
 		n.put(e, 1)
-	} else if *claimed != (load{}) {
-		s.rests = append(s.rests, n.claims...)
 	}
 	return o
 }
