@@ -227,11 +227,11 @@ func TestAppendsDoNotMeet(t *testing.T) {
 	odd := func(list []string) []string { return append(make([]string, 0, 9), list...) }
 	more := full[Node](t)
 	more.Extras, more.Taints, more.Devices, more.State = append(more.Extras, Extra{"y", 1}), []Taint{{Key: "a", Effect: "NoSchedule"}}, Devices{}, Ready
-	var b StateBuilder
+	var b stateBuilder
 	b.Revision, b.Limits = 9, s.Limits()
 	require.NoError(t, b.Node(*more, 1, 1))
 	require.NoError(t, b.Gang(&Gang{ID: "g", Levels: odd([]string{"l"}), Roles: append(make([]Role, 0, 3), Role{Name: "r", Spec: cpuSpec(1), Members: append(make([]CapsuleID, 0, 3), "m")})}, 1, nil))
-	require.NoError(t, b.Capsule(CapsuleRecord{Capsule: Capsule{ID: "m", Submitted: 1, Spec: cpuSpec(1), Changed: 1}, Gang: "g"}))
+	require.NoError(t, b.Capsule(capsuleRecord{Capsule: Capsule{ID: "m", Submitted: 1, Spec: cpuSpec(1), Changed: 1}, Gang: "g"}))
 	built, err := b.State()
 	require.NoError(t, err)
 	changes, err := c.Changes(t.Context(), 0)
@@ -259,10 +259,10 @@ func TestAppendsDoNotMeet(t *testing.T) {
 func TestBuilderKeepsNothing(t *testing.T) {
 	labels, levels, members := map[string]string{"zone": "z1"}, []string{"zone"}, []CapsuleID{"m"}
 	node := Node{ID: "n", Labels: labels, Taints: []Taint{{Key: "a", Effect: "NoSchedule"}}}
-	b := StateBuilder{Revision: 9, Limits: (&MemoryLedger{}).Limits()}
+	b := stateBuilder{Revision: 9, Limits: (&MemoryLedger{}).Limits()}
 	require.NoError(t, b.Node(node, 1, 1))
 	require.NoError(t, b.Gang(&Gang{ID: "g", Levels: levels, Roles: []Role{{Name: "r", Spec: cpuSpec(1), Members: members}}}, 1, nil))
-	require.NoError(t, b.Capsule(CapsuleRecord{Capsule: Capsule{ID: "m", Submitted: 1, Spec: cpuSpec(1), Changed: 1}, Gang: "g"}))
+	require.NoError(t, b.Capsule(capsuleRecord{Capsule: Capsule{ID: "m", Submitted: 1, Spec: cpuSpec(1), Changed: 1}, Gang: "g"}))
 	labels["zone"], levels[0], members[0], node.Taints[0].Key = "z9", "rack", "x", "b"
 	s, err := b.State()
 	require.NoError(t, err)

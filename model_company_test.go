@@ -372,37 +372,6 @@ func (d *duel) countCompany(r *Rejection) {
 	d.count["unlabelled"] += btoi(r.Group != "" && r.Domain == "")
 }
 
-// topologyOf is in which domains each node is that is not lost.
-func topologyOf(s *State) map[NodeID]string {
-	out := map[NodeID]string{}
-	for n := range s.Nodes() {
-		out[n.Node.ID] = fmt.Sprint(n.Node.Labels, n.Node.State == Lost)
-	}
-	return out
-}
-
-// rulesOf counts the rules of what lives or still runs.
-func rulesOf(s *State) map[string]int {
-	out := map[string]int{}
-	note := func(spec *Spec) {
-		for _, a := range spec.Apart {
-			out["apart "+a.Group+" "+a.Level]++
-		}
-		for _, e := range spec.Even {
-			out["even "+e.Group+" "+e.Level]++
-		}
-	}
-	for c := range s.Capsules() {
-		if !c.Released() {
-			note(c.Spec)
-		}
-		if c.Remains() != nil {
-			note(c.Remains().Spec)
-		}
-	}
-	return out
-}
-
 // TestDraftKeepsCompany: what a draft takes the ledger commits, if it commits the earlier proposals of the plan; what the draft refuses for a rule of
 // company the ledger refuses. The draft counts what the ledger counts, also after a rollback, and says of each node what Place says.
 func TestDraftKeepsCompany(t *testing.T) {

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// StateBuilder makes a [State] of records that a ledger has kept elsewhere, each as it was when it last changed.
+// stateBuilder makes a [State] of records that a ledger has kept elsewhere, each as it was when it last changed.
 // Records pass the same checks as proposals, and enter the state through the same write-set. A method that returns an
 // error says what is wrong with its record; the builder must not be used after that.
 //
 // Nodes come first, then gangs, then capsules: those that live in order of submission, and behind them the released
 // ones in the order of their release. The zero value with its fields set is ready for use.
-type StateBuilder struct {
+type stateBuilder struct {
 	// Revision is the revision of the state to build, and the upper bound of the revisions in all records that are
 	// added.
 	Revision Revision
@@ -56,7 +56,7 @@ var builderPiece = 16
 
 // start makes the state when it is first needed. The builder does not know when records were last removed, so it sets
 // all departures to Revision, the latest possible.
-func (b *StateBuilder) start() error {
+func (b *stateBuilder) start() error {
 	if b.state != nil || b.over != nil {
 		return b.over
 	}
@@ -75,7 +75,7 @@ func (b *StateBuilder) start() error {
 }
 
 // add runs the steps that check and add one record, and returns their error with the faults that were found.
-func (b *StateBuilder) add(record func(v *validator) error) error {
+func (b *stateBuilder) add(record func(v *validator) error) error {
 	if err := b.start(); err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (b *StateBuilder) add(record func(v *validator) error) error {
 
 // Node adds a member node. Usage is the revision at which its used capacity last changed, specification the revision at
 // which its description last changed; neither may be 0.
-func (b *StateBuilder) Node(n Node, usage, specification Revision) error {
+func (b *stateBuilder) Node(n Node, usage, specification Revision) error {
 	return b.add(func(v *validator) error {
 		n = *n.clone()
 		v.putNode(&n)
@@ -113,7 +113,7 @@ func (b *StateBuilder) Node(n Node, usage, specification Revision) error {
 
 // Gang adds a gang that last changed at a revision, with its nomination (nil: none). The gang starts with all members
 // done and none placed; each member that is added later is counted as its record says.
-func (b *StateBuilder) Gang(g *Gang, changed Revision, nominated *Nomination) error {
+func (b *stateBuilder) Gang(g *Gang, changed Revision, nominated *Nomination) error {
 	if g == nil {
 		return b.add(func(*validator) error { return errors.New("no gang") })
 	}
@@ -131,7 +131,7 @@ func (b *StateBuilder) Gang(g *Gang, changed Revision, nominated *Nomination) er
 }
 
 // gang does the work of Gang for a gang whose specs are the shared copies already (see share).
-func (b *StateBuilder) gang(v *validator, g *Gang, changed Revision, nominated *Nomination) error {
+func (b *stateBuilder) gang(v *validator, g *Gang, changed Revision, nominated *Nomination) error {
 	v.gang(g)
 	var specs []*Spec
 	for i := range g.Roles {
@@ -159,7 +159,7 @@ func (b *StateBuilder) gang(v *validator, g *Gang, changed Revision, nominated *
 }
 
 // share checks a spec and returns the one copy that all equal specs use.
-func (b *StateBuilder) share(s *Spec) (shared *Spec, err error) {
+func (b *stateBuilder) share(s *Spec) (shared *Spec, err error) {
 	if s == nil {
 		return nil, errors.New("no spec")
 	}
@@ -167,8 +167,8 @@ func (b *StateBuilder) share(s *Spec) (shared *Spec, err error) {
 	return shared, err
 }
 
-// CapsuleRecord is a capsule with all that a record tells about it, for [StateBuilder.Capsule].
-type CapsuleRecord struct {
+// capsuleRecord is a capsule with all that a record tells about it, for [stateBuilder.Capsule].
+type capsuleRecord struct {
 	// Capsule gives all exported fields of the record.
 	Capsule
 	// Owner is what [Capsule.Owner] returns.
@@ -197,7 +197,7 @@ type CapsuleRecord struct {
 
 // Capsule adds a capsule, placed or not. It does not check that the capsule fits on its node, because the capacity may
 // have shrunk since the placement; State checks the sums.
-func (b *StateBuilder) Capsule(r CapsuleRecord) error {
+func (b *stateBuilder) Capsule(r capsuleRecord) error {
 	var err error
 	if r.Spec, err = b.share(r.Spec); err != nil {
 		return err
@@ -221,7 +221,7 @@ func (b *StateBuilder) Capsule(r CapsuleRecord) error {
 }
 
 // capsule does the work of Capsule for a record whose specs are the shared copies already and whose role is known.
-func (b *StateBuilder) capsule(v *validator, r CapsuleRecord, role uint16) error {
+func (b *stateBuilder) capsule(v *validator, r capsuleRecord, role uint16) error {
 	c := r.Capsule
 	v.id("capsule id", string(c.ID))
 	v.text("owner", r.Owner, v.limits.IDBytes)
@@ -273,7 +273,7 @@ func (b *StateBuilder) capsule(v *validator, r CapsuleRecord, role uint16) error
 }
 
 // hasCapsule reports whether a capsule was added.
-func (b *StateBuilder) hasCapsule(id CapsuleID) bool {
+func (b *stateBuilder) hasCapsule(id CapsuleID) bool {
 	for i := range b.capsules {
 		if b.capsules[i].now.ID == id {
 			return true
@@ -284,7 +284,7 @@ func (b *StateBuilder) hasCapsule(id CapsuleID) bool {
 }
 
 // countPlace adds a capsule to the counts of its gang and its node, and returns the slot of the node.
-func (b *StateBuilder) countPlace(c *Capsule) (slot uint32, err error) {
+func (b *stateBuilder) countPlace(c *Capsule) (slot uint32, err error) {
 	if c.Gang() != "" {
 		g := b.tx.gangs.find(c.Gang())
 		if g == nil || int(c.inCommon().role) >= len(g.now.Placed) {
@@ -313,7 +313,7 @@ func (b *StateBuilder) countPlace(c *Capsule) (slot uint32, err error) {
 }
 
 // addRemains puts the remains of a capsule on their node.
-func (b *StateBuilder) addRemains(c *Capsule) error {
+func (b *stateBuilder) addRemains(c *Capsule) error {
 	if c.Remains() == nil {
 		return nil
 	}
@@ -332,7 +332,7 @@ func (b *StateBuilder) addRemains(c *Capsule) error {
 
 // addLoan adds the capacity that a capsule borrows to the loans on its node, and determines which capsules may borrow
 // from the capsule's own nomination. The gang and the node must have been added before.
-func (b *StateBuilder) addLoan(c *Capsule) {
+func (b *stateBuilder) addLoan(c *Capsule) {
 	if c.Borrows() != nil {
 		b.tx.nodes.find(c.Node).now.borrow(c, 1)
 	}
@@ -343,7 +343,7 @@ func (b *StateBuilder) addLoan(c *Capsule) {
 
 // Protect marks a capsule as protected on its node for the duration that [State.Protected] returned. The capsule must
 // have been added before.
-func (b *StateBuilder) Protect(id CapsuleID, lasts time.Duration) error {
+func (b *stateBuilder) Protect(id CapsuleID, lasts time.Duration) error {
 	return b.add(func(v *validator) error {
 		b.publishCapsules()
 		c, _ := b.state.findCapsule(id)
@@ -356,7 +356,7 @@ func (b *StateBuilder) Protect(id CapsuleID, lasts time.Duration) error {
 }
 
 // Hold adds a hold that last changed at a revision.
-func (b *StateBuilder) Hold(h Hold, changed Revision) error {
+func (b *stateBuilder) Hold(h Hold, changed Revision) error {
 	return b.add(func(v *validator) error {
 		own, _ := v.hold(h).(Hold)
 		n := b.tx.nodes.find(h.Node)
@@ -375,7 +375,7 @@ func (b *StateBuilder) Hold(h Hold, changed Revision) error {
 // nomination checks the nomination of a capsule or a gang with these specs, and returns a copy. It does not check the
 // bound on the sum of all nominations: the ledger checked that when the nomination was made. A gang ranks by the
 // roles that had members left then, which may be any.
-func (b *StateBuilder) nomination(v *validator, n *Nomination, whose Nomination, specs ...*Spec) (*Nomination, error) {
+func (b *stateBuilder) nomination(v *validator, n *Nomination, whose Nomination, specs ...*Spec) (*Nomination, error) {
 	if n == nil {
 		return nil, nil
 	}
@@ -409,7 +409,7 @@ func (b *StateBuilder) nomination(v *validator, n *Nomination, whose Nomination,
 }
 
 // Budget adds a budget that was put at a revision.
-func (b *StateBuilder) Budget(budget Budget, changed Revision) error {
+func (b *stateBuilder) Budget(budget Budget, changed Revision) error {
 	return b.add(func(v *validator) error {
 		v.commitment(PutBudget{budget})
 		e := b.tx.budget(budget.ID)
@@ -422,7 +422,7 @@ func (b *StateBuilder) Budget(budget Budget, changed Revision) error {
 }
 
 // Mark adds a mark that last changed at a revision.
-func (b *StateBuilder) Mark(key, value string, changed Revision) error {
+func (b *stateBuilder) Mark(key, value string, changed Revision) error {
 	return b.add(func(v *validator) error {
 		v.id("mark key", key)
 		v.text("mark value", value, v.limits.ValueBytes)
@@ -440,7 +440,7 @@ func (b *StateBuilder) Mark(key, value string, changed Revision) error {
 
 // Committed adds the id of a proposal that was committed at a revision and placed nothing. Proposals that placed
 // capsules need no call, because the capsules' records name them. Add the oldest proposal first.
-func (b *StateBuilder) Committed(id ProposalID, at Revision) error {
+func (b *stateBuilder) Committed(id ProposalID, at Revision) error {
 	return b.add(func(*validator) error {
 		if id.IsZero() || at == 0 {
 			return fmt.Errorf("recent id %s at revision %d: neither may be zero", id, at)
@@ -455,7 +455,7 @@ func (b *StateBuilder) Committed(id ProposalID, at Revision) error {
 
 // State publishes the write-set and returns the state. It fails if [State.Verify] finds that the records do not add up,
 // and if a record was refused. The builder is of no further use.
-func (b *StateBuilder) State() (*State, error) {
+func (b *stateBuilder) State() (*State, error) {
 	if err := b.start(); err != nil {
 		return nil, err
 	}
@@ -467,7 +467,7 @@ func (b *StateBuilder) State() (*State, error) {
 
 // publishCapsules moves the capsules that were added last to the state. Before them it moves the nodes and gangs to
 // which they may refer.
-func (b *StateBuilder) publishCapsules() {
+func (b *stateBuilder) publishCapsules() {
 	nodes, gangs := b.tx.nodes.entries[b.nodes:], b.tx.gangs.entries[b.gangs:]
 	// Places is 1 because publish then remembers no proposal id; the builder has no proposal.
 	part := tx{s: b.state, rev: b.tx.rev, places: 1, nominates: b.tx.nominates}
@@ -491,7 +491,7 @@ func (b *StateBuilder) publishCapsules() {
 }
 
 // publish moves all remaining records to the state. The budgets come last, because they count the capsules.
-func (b *StateBuilder) publish() {
+func (b *stateBuilder) publish() {
 	order, budgets := b.state.order, b.tx.budgets
 	b.publishCapsules()
 	for i := range b.tx.nodes.entries {

@@ -253,7 +253,7 @@ func (s *State) Restore(r io.Reader) error {
 
 // dumpReader hands the lines of a dump to a builder.
 type dumpReader struct {
-	build StateBuilder
+	build stateBuilder
 	specs []*Spec
 	// number maps each spec to its position in specs.
 	number       map[*Spec]int
@@ -301,7 +301,7 @@ func (d *dumpReader) header(h *dumpHeader) error {
 		return fmt.Errorf("order %d leaves no room to count on", h.Order)
 	}
 	d.begun, d.number = true, map[*Spec]int{}
-	d.build = StateBuilder{Revision: h.Revision, Limits: h.Limits, Dimensions: h.Dimensions}
+	d.build = stateBuilder{Revision: h.Revision, Limits: h.Limits, Dimensions: h.Dimensions}
 	if err := d.build.start(); err != nil {
 		return err
 	}
@@ -370,7 +370,7 @@ func (d *dumpReader) capsule(c *dumpCapsule) error {
 	if err != nil {
 		return err
 	}
-	now := CapsuleRecord{
+	now := capsuleRecord{
 		Capsule: Capsule{
 			ID: c.ID, Spec: spec, Node: c.Node, Devices: c.Devices, Submitted: c.Submitted, Changed: c.Changed, PlacedAt: c.PlacedAt, PlacedBy: c.PlacedBy,
 			PlaceTime: c.PlaceTime, Begun: c.Begun, Ready: c.Ready, Waits: c.Waits, Adopted: c.Adopted, Respecified: c.Respecified,

@@ -504,10 +504,10 @@ func TestRestoreIDUsedAgain(t *testing.T) {
 }
 
 // recordOf is all that a capsule's record tells.
-func recordOf(c *Capsule) CapsuleRecord {
+func recordOf(c *Capsule) capsuleRecord {
 	before := *c
 	before.PlacedBy = ProposalID{} // Placements yields the newest, too
-	return CapsuleRecord{
+	return capsuleRecord{
 		Capsule: *c, Owner: c.Owner(), Gang: c.Gang(), Labels: c.Labels(), SubmitTime: c.SubmitTime(), Note: c.Note(),
 		Remains: c.Remains(), Nomination: c.Nomination(), Borrows: c.Borrows(), Earlier: before.Placements(), Released: c.Released(),
 	}
@@ -515,7 +515,7 @@ func recordOf(c *Capsule) CapsuleRecord {
 
 // rebuilt returns the state that a builder makes of the records of another.
 func rebuilt(s *State) (*State, error) {
-	b := StateBuilder{Revision: s.Revision(), Limits: s.Limits(), Dimensions: s.names}
+	b := stateBuilder{Revision: s.Revision(), Limits: s.Limits(), Dimensions: s.names}
 	var err error
 	for n := range s.Nodes() {
 		err = errors.Join(err, b.Node(*n.Node, n.Usage, n.Specification))
@@ -556,41 +556,41 @@ func TestBuilderMakesTheSameState(t *testing.T) {
 // TestBuilderRefuses: a record that makes no sense is refused, and named.
 func TestBuilderRefuses(t *testing.T) {
 	t.Parallel()
-	for what, add := range map[string]func(b *StateBuilder) error{
-		"no spec": func(b *StateBuilder) error {
-			return b.Capsule(CapsuleRecord{Capsule: Capsule{ID: "c", Submitted: 1, Changed: 1}})
+	for what, add := range map[string]func(b *stateBuilder) error{
+		"no spec": func(b *stateBuilder) error {
+			return b.Capsule(capsuleRecord{Capsule: Capsule{ID: "c", Submitted: 1, Changed: 1}})
 		},
-		`gang "g" does not`: func(b *StateBuilder) error {
-			return b.Capsule(CapsuleRecord{Capsule: Capsule{ID: "c", Spec: &Spec{}}, Gang: "g"})
+		`gang "g" does not`: func(b *stateBuilder) error {
+			return b.Capsule(capsuleRecord{Capsule: Capsule{ID: "c", Spec: &Spec{}}, Gang: "g"})
 		},
-		"which has not appear": func(b *StateBuilder) error {
-			return b.Capsule(CapsuleRecord{Capsule: Capsule{ID: "c", Spec: &Spec{}, Node: "n", Submitted: 1, PlacedAt: 1}})
+		"which has not appear": func(b *stateBuilder) error {
+			return b.Capsule(capsuleRecord{Capsule: Capsule{ID: "c", Spec: &Spec{}, Node: "n", Submitted: 1, PlacedAt: 1}})
 		},
-		"neither may be zero": func(b *StateBuilder) error { return b.Node(Node{ID: "n"}, 0, 1) },
-		"no gang":             func(b *StateBuilder) error { return b.Gang(nil, 1, nil) },
-		"after an error": func(b *StateBuilder) error {
+		"neither may be zero": func(b *stateBuilder) error { return b.Node(Node{ID: "n"}, 0, 1) },
+		"no gang":             func(b *stateBuilder) error { return b.Gang(nil, 1, nil) },
+		"after an error": func(b *stateBuilder) error {
 			if err := b.Node(Node{ID: "n"}, 0, 1); err == nil {
 				return nil
 			}
 			_, err := b.State()
 			return err
 		},
-		"after an error: capsule": func(b *StateBuilder) error {
-			if err := b.Capsule(CapsuleRecord{Capsule: Capsule{ID: "c", Spec: &Spec{}}, Gang: "g"}); err == nil {
+		"after an error: capsule": func(b *stateBuilder) error {
+			if err := b.Capsule(capsuleRecord{Capsule: Capsule{ID: "c", Spec: &Spec{}}, Gang: "g"}); err == nil {
 				return nil
 			}
 			_, err := b.State()
 			return err
 		},
-		"the state has been made": func(b *StateBuilder) error {
+		"the state has been made": func(b *stateBuilder) error {
 			if _, err := b.State(); err != nil {
 				return err
 			}
 			return b.Node(Node{ID: "n"}, 1, 1)
 		},
-		"has no value":  func(b *StateBuilder) error { return b.Mark("k", "", 1) },
-		"is not within": func(b *StateBuilder) error { return b.Capsule(CapsuleRecord{Capsule: Capsule{ID: "c", Spec: &Spec{}}}) },
-		"in the future": func(b *StateBuilder) error {
+		"has no value":  func(b *stateBuilder) error { return b.Mark("k", "", 1) },
+		"is not within": func(b *stateBuilder) error { return b.Capsule(capsuleRecord{Capsule: Capsule{ID: "c", Spec: &Spec{}}}) },
+		"in the future": func(b *stateBuilder) error {
 			if err := b.Mark("k", "v", 9); err != nil {
 				return err
 			}
@@ -598,11 +598,11 @@ func TestBuilderRefuses(t *testing.T) {
 			return err
 		},
 	} {
-		b := StateBuilder{Revision: 5, Limits: (&MemoryLedger{}).Limits()}
+		b := stateBuilder{Revision: 5, Limits: (&MemoryLedger{}).Limits()}
 		require.ErrorContains(t, add(&b), what)
 	}
-	require.ErrorContains(t, (&StateBuilder{}).Mark("k", "v", 1), "limits must be positive")
-	b := StateBuilder{Revision: 1 << 63, Limits: (&MemoryLedger{}).Limits()}
+	require.ErrorContains(t, (&stateBuilder{}).Mark("k", "v", 1), "limits must be positive")
+	b := stateBuilder{Revision: 1 << 63, Limits: (&MemoryLedger{}).Limits()}
 	_, err := b.State()
 	require.ErrorContains(t, err, "leaves no room to count on")
 }
@@ -610,22 +610,22 @@ func TestBuilderRefuses(t *testing.T) {
 // TestBuilderRefusesDoubles: ids, numbers of submission and protections are refused a second time, whether the state has the first record yet or not.
 func TestBuilderRefusesDoubles(t *testing.T) {
 	t.Parallel()
-	capsule := func(i, order int) CapsuleRecord {
-		return CapsuleRecord{Capsule: Capsule{ID: CapsuleID(fmt.Sprint("c", i)), Spec: &Spec{}, Node: "n", Submitted: uint64(order), Changed: 5, PlacedAt: 5, PlacedBy: ProposalID{1}}}
+	capsule := func(i, order int) capsuleRecord {
+		return capsuleRecord{Capsule: Capsule{ID: CapsuleID(fmt.Sprint("c", i)), Spec: &Spec{}, Node: "n", Submitted: uint64(order), Changed: 5, PlacedAt: 5, PlacedBy: ProposalID{1}}}
 	}
 	capsules := 3*builderPiece + 1
 	for _, first := range []int{1, builderPiece, capsules} {
-		for what, add := range map[string]func(b *StateBuilder) error{
-			"a second capsule": func(b *StateBuilder) error { return b.Capsule(capsule(first, capsules+1)) },
-			"another capsule":  func(b *StateBuilder) error { return b.Capsule(capsule(capsules+1, first)) },
-			"is protected": func(b *StateBuilder) error {
+		for what, add := range map[string]func(b *stateBuilder) error{
+			"a second capsule": func(b *stateBuilder) error { return b.Capsule(capsule(first, capsules+1)) },
+			"another capsule":  func(b *stateBuilder) error { return b.Capsule(capsule(capsules+1, first)) },
+			"is protected": func(b *stateBuilder) error {
 				if err := b.Protect(capsule(first, first).ID, time.Second); err != nil {
 					return fmt.Errorf("the first time: %w", err)
 				}
 				return b.Protect(capsule(first, first).ID, time.Second)
 			},
 		} {
-			b := StateBuilder{Revision: 5, Limits: (&MemoryLedger{}).Limits()}
+			b := stateBuilder{Revision: 5, Limits: (&MemoryLedger{}).Limits()}
 			require.NoError(t, b.Node(Node{ID: "n"}, 5, 5))
 			for i := 1; i <= capsules; i++ {
 				require.NoError(t, b.Capsule(capsule(i, i)))
