@@ -231,7 +231,7 @@ func TestAppendsDoNotMeet(t *testing.T) {
 	b.Revision, b.Limits = 9, s.Limits()
 	require.NoError(t, b.Node(*more, 1, 1))
 	require.NoError(t, b.Gang(&Gang{ID: "g", Levels: odd([]string{"l"}), Roles: append(make([]Role, 0, 3), Role{Name: "r", Spec: cpuSpec(1), Members: append(make([]CapsuleID, 0, 3), "m")})}, 1, nil))
-	require.NoError(t, b.Capsule(capsuleRecord{Capsule: Capsule{ID: "m", Submitted: 1, Spec: cpuSpec(1), Changed: 1}, Gang: "g"}))
+	require.NoError(t, b.Capsule(storedCapsule{Capsule: Capsule{ID: "m", Submitted: 1, Spec: cpuSpec(1), Changed: 1}, Gang: "g"}))
 	built, err := b.State()
 	require.NoError(t, err)
 	changes, err := c.Changes(t.Context(), 0)
@@ -262,7 +262,7 @@ func TestBuilderKeepsNothing(t *testing.T) {
 	b := stateBuilder{Revision: 9, Limits: (&MemoryLedger{}).Limits()}
 	require.NoError(t, b.Node(node, 1, 1))
 	require.NoError(t, b.Gang(&Gang{ID: "g", Levels: levels, Roles: []Role{{Name: "r", Spec: cpuSpec(1), Members: members}}}, 1, nil))
-	require.NoError(t, b.Capsule(capsuleRecord{Capsule: Capsule{ID: "m", Submitted: 1, Spec: cpuSpec(1), Changed: 1}, Gang: "g"}))
+	require.NoError(t, b.Capsule(storedCapsule{Capsule: Capsule{ID: "m", Submitted: 1, Spec: cpuSpec(1), Changed: 1}, Gang: "g"}))
 	labels["zone"], levels[0], members[0], node.Taints[0].Key = "z9", "rack", "x", "b"
 	s, err := b.State()
 	require.NoError(t, err)

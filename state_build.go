@@ -167,8 +167,8 @@ func (b *stateBuilder) share(s *Spec) (shared *Spec, err error) {
 	return shared, err
 }
 
-// capsuleRecord is a capsule with all that a record tells about it, for [stateBuilder.Capsule].
-type capsuleRecord struct {
+// storedCapsule is a capsule with all that a record tells about it, for [stateBuilder.Capsule].
+type storedCapsule struct {
 	// Capsule gives all exported fields of the record.
 	Capsule
 	// Owner is what [Capsule.Owner] returns.
@@ -197,7 +197,7 @@ type capsuleRecord struct {
 
 // Capsule adds a capsule, placed or not. It does not check that the capsule fits on its node, because the capacity may
 // have shrunk since the placement; State checks the sums.
-func (b *stateBuilder) Capsule(r capsuleRecord) error {
+func (b *stateBuilder) Capsule(r storedCapsule) error {
 	var err error
 	if r.Spec, err = b.share(r.Spec); err != nil {
 		return err
@@ -221,7 +221,7 @@ func (b *stateBuilder) Capsule(r capsuleRecord) error {
 }
 
 // capsule does the work of Capsule for a record whose specs are the shared copies already and whose role is known.
-func (b *stateBuilder) capsule(v *validator, r capsuleRecord, role uint16) error {
+func (b *stateBuilder) capsule(v *validator, r storedCapsule, role uint16) error {
 	c := r.Capsule
 	v.id("capsule id", string(c.ID))
 	v.text("owner", r.Owner, v.limits.IDBytes)

@@ -370,7 +370,7 @@ func (d *dumpReader) capsule(c *dumpCapsule) error {
 	if err != nil {
 		return err
 	}
-	now := capsuleRecord{
+	now := storedCapsule{
 		Capsule: Capsule{
 			ID: c.ID, Spec: spec, Node: c.Node, Devices: c.Devices, Submitted: c.Submitted, Changed: c.Changed, PlacedAt: c.PlacedAt, PlacedBy: c.PlacedBy,
 			PlaceTime: c.PlaceTime, Begun: c.Begun, Ready: c.Ready, Waits: c.Waits, Adopted: c.Adopted, Respecified: c.Respecified,

@@ -504,10 +504,10 @@ func TestRestoreIDUsedAgain(t *testing.T) {
 }
 
 // recordOf is all that a capsule's record tells.
-func recordOf(c *Capsule) capsuleRecord {
+func recordOf(c *Capsule) storedCapsule {
 	before := *c
 	before.PlacedBy = ProposalID{} // Placements yields the newest, too
-	return capsuleRecord{
+	return storedCapsule{
 		Capsule: *c, Owner: c.Owner(), Gang: c.Gang(), Labels: c.Labels(), SubmitTime: c.SubmitTime(), Note: c.Note(),
 		Remains: c.Remains(), Nomination: c.Nomination(), Borrows: c.Borrows(), Earlier: before.Placements(), Released: c.Released(),
 	}
@@ -558,13 +558,13 @@ func TestBuilderRefuses(t *testing.T) {
 	t.Parallel()
 	for what, add := range map[string]func(b *stateBuilder) error{
 		"no spec": func(b *stateBuilder) error {
-			return b.Capsule(capsuleRecord{Capsule: Capsule{ID: "c", Submitted: 1, Changed: 1}})
+			return b.Capsule(storedCapsule{Capsule: Capsule{ID: "c", Submitted: 1, Changed: 1}})
 		},
 		`gang "g" does not`: func(b *stateBuilder) error {
-			return b.Capsule(capsuleRecord{Capsule: Capsule{ID: "c", Spec: &Spec{}}, Gang: "g"})
+			return b.Capsule(storedCapsule{Capsule: Capsule{ID: "c", Spec: &Spec{}}, Gang: "g"})
 		},
 		"which has not appear": func(b *stateBuilder) error {
-			return b.Capsule(capsuleRecord{Capsule: Capsule{ID: "c", Spec: &Spec{}, Node: "n", Submitted: 1, PlacedAt: 1}})
+			return b.Capsule(storedCapsule{Capsule: Capsule{ID: "c", Spec: &Spec{}, Node: "n", Submitted: 1, PlacedAt: 1}})
 		},
 		"neither may be zero": func(b *stateBuilder) error { return b.Node(Node{ID: "n"}, 0, 1) },
 		"no gang":             func(b *stateBuilder) error { return b.Gang(nil, 1, nil) },
@@ -576,7 +576,7 @@ func TestBuilderRefuses(t *testing.T) {
 			return err
 		},
 		"after an error: capsule": func(b *stateBuilder) error {
-			if err := b.Capsule(capsuleRecord{Capsule: Capsule{ID: "c", Spec: &Spec{}}, Gang: "g"}); err == nil {
+			if err := b.Capsule(storedCapsule{Capsule: Capsule{ID: "c", Spec: &Spec{}}, Gang: "g"}); err == nil {
 				return nil
 			}
 			_, err := b.State()
@@ -589,7 +589,7 @@ func TestBuilderRefuses(t *testing.T) {
 			return b.Node(Node{ID: "n"}, 1, 1)
 		},
 		"has no value":  func(b *stateBuilder) error { return b.Mark("k", "", 1) },
-		"is not within": func(b *stateBuilder) error { return b.Capsule(capsuleRecord{Capsule: Capsule{ID: "c", Spec: &Spec{}}}) },
+		"is not within": func(b *stateBuilder) error { return b.Capsule(storedCapsule{Capsule: Capsule{ID: "c", Spec: &Spec{}}}) },
 		"in the future": func(b *stateBuilder) error {
 			if err := b.Mark("k", "v", 9); err != nil {
 				return err
@@ -610,8 +610,8 @@ func TestBuilderRefuses(t *testing.T) {
 // TestBuilderRefusesDoubles: ids, numbers of submission and protections are refused a second time, whether the state has the first record yet or not.
 func TestBuilderRefusesDoubles(t *testing.T) {
 	t.Parallel()
-	capsule := func(i, order int) capsuleRecord {
-		return capsuleRecord{Capsule: Capsule{ID: CapsuleID(fmt.Sprint("c", i)), Spec: &Spec{}, Node: "n", Submitted: uint64(order), Changed: 5, PlacedAt: 5, PlacedBy: ProposalID{1}}}
+	capsule := func(i, order int) storedCapsule {
+		return storedCapsule{Capsule: Capsule{ID: CapsuleID(fmt.Sprint("c", i)), Spec: &Spec{}, Node: "n", Submitted: uint64(order), Changed: 5, PlacedAt: 5, PlacedBy: ProposalID{1}}}
 	}
 	capsules := 3*builderPiece + 1
 	for _, first := range []int{1, builderPiece, capsules} {
