@@ -866,13 +866,21 @@ func TestLedgerAgainstModelTinyLimits(t *testing.T) {
 // commit, so that a bet on the older one fails ([NodeAt]); and a record that the commit leaves as it was keeps its counters.
 func TestChangedCounters(t *testing.T) {
 	t.Parallel()
-	for count := range scale.Reach(t, "committed", "description", "use", "unchanged") {
+	for count := range scale.Reach(t, "committed", "description", "use", "unchanged", "a hold ends") {
 		rapid.Check(t, func(t *rapid.T) {
 			d := anyWorld(t, rapid.Bool().Draw(t, "tiny"), rapid.Bool().Draw(t, "wild"))
-			s := &scribe{T: t, wild: d.wild, drafts: d.drafts, social: d.company}
-			for range rapid.IntRange(1, 8).Draw(t, "commits") {
-				s.view = d.snapshot()
-				next, err := s.view.With(s.proposal())
+			s := &scribe{T: t, view: d.snapshot(), wild: d.wild, drafts: d.drafts, social: d.company}
+			for range rapid.IntRange(1, 30).Draw(t, "proposals") {
+				p := s.proposal()
+				id := modelHolds[0]
+				_, held := s.view.Hold(id)
+				switch { // holds are rare otherwise
+				case held && s.chance(2):
+					p = Proposal{Do: []Commitment{Release{Hold: id}}}
+				case s.chance(6):
+					p = Proposal{Do: []Commitment{holdOf(id, pickOne(s, modelNodes), 1)}}
+				}
+				next, err := s.view.With(p)
 				if err != nil {
 					continue
 				}
@@ -882,6 +890,7 @@ func TestChangedCounters(t *testing.T) {
 						requireCounters(t, was, n, next.rev, count)
 					}
 				}
+				s.view = next
 			}
 		})
 	}
@@ -899,6 +908,7 @@ func requireCounters(t require.TestingT, was, n *NodeState, at Revision, count m
 	}
 	if used {
 		count["use"]++
+		count["a hold ends"] += btoi(n.holds < was.holds)
 		require.Equal(t, at, n.Usage, "node %s: %s → %s", n.Node.ID, use(was), use(n))
 	}
 	if n.Specification != at && n.Usage != at {

@@ -147,22 +147,13 @@ func (m *Members) evacuation(state *orbit.State, c *overLease, n *orbit.NodeStat
 }
 
 // releases returns the releases of the capsules on a node, in the order of submission, and then of its holds: as many
-// as fit into one proposal. A ledger that compares records one by one, as in etcd, has room for about three of them for
-// each commitment that it takes. The release of a capsule compares its record, that of its gang, and one for each group.
+// as fit into one proposal.
 func (m *Members) releases(state *orbit.State, n *orbit.NodeState, holds []orbit.HoldID) (do []orbit.Commitment) {
 	capsules := slices.SortedFunc(state.On(n.Node.ID), func(a, b *orbit.Capsule) int {
 		return cmp.Compare(a.Submitted, b.Submitted)
 	})
 	most := min(maxRelease, m.Leases.Ledger.Limits().Commitments-2) // less what declares the node lost
-	records := 0
 	for _, c := range capsules {
-		records += 2
-		for range c.Spec.MemberOf {
-			records++
-		}
-		if len(do) > 0 && records > 3*most {
-			return do[:min(len(do), most)]
-		}
 		do = append(do, orbit.Release{Capsule: c.ID, From: n.Node.ID})
 	}
 	for _, h := range holds {

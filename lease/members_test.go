@@ -213,43 +213,6 @@ func TestALostNodeIsEmptied(t *testing.T) {
 	})
 }
 
-// A ledger in etcd compares a record for each group of a capsule. Capsules in many groups are released in so small proposals that
-// the records fit into a transaction: three for each commitment that the ledger takes.
-func TestALostNodeWithManyGroupsIsEmptied(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &site{T: t, ledger: &orbit.MemoryLedger{Bounds: orbit.Limits{Commitments: 40}}}
-		s.m = s.another()
-		s.term = s.join()
-		for i := range 60 {
-			spec := &orbit.Spec{}
-			for k := range 8 {
-				spec.Groups = append(spec.Groups, fmt.Sprintf("g%d-%d", i, k))
-			}
-			id := orbit.CapsuleID(fmt.Sprintf("c%04d", i))
-			s.commit(orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: spec}, orbit.Place{Capsule: id, Node: "n"})
-		}
-		time.Sleep(time.Minute)
-		s.step()
-		time.Sleep(5 * time.Minute)
-		released := 0
-		for before := snapshot(t, s.ledger); ; before = snapshot(t, s.ledger) {
-			round := s.step()
-			if len(round.Released) == 0 {
-				break
-			}
-			released += len(round.Released)
-			p := orbit.Proposal{View: before.Revision()}
-			for _, id := range round.Released {
-				p.Do = append(p.Do, orbit.Release{Capsule: id})
-			}
-			reads, _, _, err := before.Footprint(p)
-			require.NoError(t, err)
-			require.LessOrEqual(t, len(reads.Capsules)+len(reads.Gangs)+len(reads.Uses)+len(reads.Fences), 3*40)
-		}
-		require.Equal(t, 60, released)
-	})
-}
-
 // A node that comes back in time, to the nanosecond, keeps its capsules, whichever process was about to release them.
 func TestANodeThatComesBackInTimeKeepsItsCapsules(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
