@@ -1,10 +1,7 @@
 package orbit
 
 import (
-	"cmp"
 	"fmt"
-	"iter"
-	"slices"
 )
 
 // BudgetID names a budget.
@@ -52,22 +49,6 @@ type Budget struct {
 	// releases are made for no priority, so the budget always holds for them.
 	Above int32 `json:"above,omitempty"`
 }
-
-// PutBudget makes a budget, or replaces the one with the same id. Wishes of the same proposal must keep both the old
-// and the new one.
-type PutBudget struct {
-	// Budget is the budget.
-	Budget Budget `json:"budget"`
-}
-
-// RemoveBudget ends a budget. Wishes of the same proposal must still keep it.
-type RemoveBudget struct {
-	// Budget is the budget to end.
-	Budget BudgetID `json:"budget"`
-}
-
-func (PutBudget) commitment()    {}
-func (RemoveBudget) commitment() {}
 
 // BudgetState is a budget and how many of its members are healthy, at one revision.
 type BudgetState struct {
@@ -149,26 +130,6 @@ func (m memberSet) String() string {
 	return "group/" + m.name
 }
 
-// memberships yields the groups and the module that capsules of the spec are members of.
-func (s *Spec) memberships(yield func(memberSet) bool) {
-	for group := range s.MemberOf {
-		if !yield(memberSet{false, group}) {
-			return
-		}
-	}
-	if s.Module != "" {
-		yield(memberSet{true, s.Module})
-	}
-}
-
-// isMember reports whether capsules of the spec are members.
-func (s *Spec) isMember(of memberSet) bool {
-	if of.module {
-		return s.Module == of.name
-	}
-	return s.IsIn(of.name)
-}
-
 // budgetRecord is a budget in the state's table of budgets. States share it, so it is replaced and never written to.
 type budgetRecord struct {
 	Budget
@@ -180,36 +141,6 @@ type dumpBudget struct {
 	Budget
 	Changed Revision `json:"changed"`
 	Left    Revision `json:"left"`
-}
-
-// coverage is what a state keeps of a group or a module that has budgets. States share it, so it is replaced and never
-// written to.
-type coverage struct {
-	of memberSet
-	// Ordered by id.
-	budgets []*budgetRecord
-	healthy health
-	// The last revision at which the number of healthy members fell; if it has not fallen, the revision of the first
-	// budget.
-	left Revision
-}
-
-// coverage returns the coverage of a group or a module, nil if it has no budget.
-func (s *State) coverage(of memberSet) *coverage {
-	c, _ := s.covered.Get(&coverage{of: of})
-	return c
-}
-
-// isCovered reports whether capsules of the spec are covered by a budget.
-func (s *State) isCovered(spec *Spec) bool {
-	if s.covered.Len() > 0 {
-		for of := range spec.memberships {
-			if s.coverage(of) != nil {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // health counts the capsules that are placed on nodes which are not Lost, and those of them that are ready.
@@ -231,150 +162,14 @@ func (b *Budget) counts(h health) int {
 	return h.ready
 }
 
-// health returns the health of a capsule that is placed on the node. A capsule that borrows its room counts as zero,
-// because it may have to leave for the lender.
-func (n *Node) health(c *Capsule) health {
-	alive := btoi(n.State != Lost && c.Borrows() == nil)
-	return health{alive, alive * btoi(c.Ready || !n.Confirms)}
-}
-
-// health returns the health of a capsule: zero if it is not placed.
-func (s *State) health(c *Capsule) health {
-	if !c.Placed() {
-		return health{}
-	}
-	return s.Node(c.Node).Node.health(c)
-}
-
-// healthy counts the healthy members of a group or a module. If a budget covers them, the count is at hand. Otherwise
-// healthy visits, for a group, its nodes and all capsules on those nodes that confirm or have loans; and for a module,
-// every capsule.
-func (s *State) healthy(of memberSet) (sum health) {
-	if c := s.coverage(of); c != nil {
-		return c.healthy
-	}
-	if of.module {
-		for c := range s.Capsules() {
-			if c.Spec.isMember(of) {
-				sum = sum.plus(s.health(c), 1)
-			}
-		}
-		return sum
-	}
-	for n, count := range s.GroupNodes(of.name) {
-		if !n.Node.Confirms && n.loans == nil {
-			sum = sum.plus(n.Node.health(&Capsule{}), count)
-			continue
-		}
-		for c := range s.On(n.Node.ID) {
-			if c.Spec.isMember(of) {
-				sum = sum.plus(n.Node.health(c), 1)
-			}
-		}
-	}
-	return sum
-}
-
-// countHealthy updates the counts of healthy members for a capsule whose health changes from before to after.
-func (s *State) countHealthy(member *Spec, before, after health) {
-	if before == after {
-		return
-	}
-	for of := range member.memberships {
-		if c := s.coverage(of); c != nil {
-			now := *c
-			now.healthy = c.healthy.plus(before, -1).plus(after, 1)
-			if after.below(before) {
-				now.left = s.rev
-			}
-			s.covered.ReplaceOrInsert(&now)
-		}
-	}
-}
-
-// countModules counts the healthy members of all these modules in one pass over the capsules, and returns the counts.
-func (s *State) countModules(modules map[string]*health) map[string]*health {
-	if len(modules) == 0 {
-		return nil
-	}
-	var last *Spec
-	var sum *health
-	for c := range s.Capsules() {
-		if c.Spec != last {
-			last, sum = c.Spec, modules[c.Spec.Module]
-		}
-		if sum != nil {
-			*sum = sum.plus(s.health(c), 1)
-		}
-	}
-	return modules
-}
-
-// cover adds a budget to the coverage of its group or module, or makes the coverage if this is the first budget.
-// Modules has the counts of modules that had no budget yet. Left becomes the coverage's left if cover makes it.
-func (s *State) cover(b *budgetRecord, left Revision, modules map[string]*health) {
-	of := b.members()
-	c := s.coverage(of)
-	switch {
-	case c != nil:
-		known := *c
-		c = &known
-	case of.module:
-		c = &coverage{of: of, healthy: *modules[of.name], left: left}
-	default:
-		c = &coverage{of: of, healthy: s.healthy(of), left: left}
-	}
-	c.budgets = append(leaveOut(c.budgets, b.ID), b)
-	slices.SortFunc(c.budgets, func(a, b *budgetRecord) int { return cmp.Compare(a.ID, b.ID) })
-	s.covered.ReplaceOrInsert(c)
-}
-
-// uncover removes a budget from the coverage of its group or module, and the coverage with the last budget.
-func (s *State) uncover(b *budgetRecord) {
-	c := *s.coverage(b.members())
-	if c.budgets = leaveOut(c.budgets, b.ID); len(c.budgets) == 0 {
-		s.covered.Delete(&c)
-		return
-	}
-	s.covered.ReplaceOrInsert(&c)
-}
-
-// leaveOut returns a copy of the list without the budget that has this id.
-func leaveOut(list []*budgetRecord, id BudgetID) []*budgetRecord {
-	return slices.DeleteFunc(slices.Clone(list), func(b *budgetRecord) bool { return b.ID == id })
-}
-
-// Budget returns the state of the budget with this id, and whether there is one.
-func (s *State) Budget(id BudgetID) (BudgetState, bool) {
-	b, ok := s.budgets.Get(&budgetRecord{Budget: Budget{ID: id}})
-	if !ok {
-		return BudgetState{}, false
-	}
-	return b.standing(s), true
-}
-
-// standing returns the budget with the count of its healthy members.
-func (b *budgetRecord) standing(s *State) BudgetState {
-	return BudgetState{b.Budget, b.changed, b.counts(s.coverage(b.members()).healthy)}
-}
-
-// Budgets yields all budgets, ordered by id.
-func (s *State) Budgets() iter.Seq[BudgetState] {
-	return func(yield func(BudgetState) bool) {
-		s.budgets.Ascend(func(b *budgetRecord) bool { return yield(b.standing(s)) })
-	}
-}
-
-// BudgetsOf yields the budgets that cover capsules of the spec.
-func (s *State) BudgetsOf(spec *Spec) iter.Seq[BudgetState] {
-	return func(yield func(BudgetState) bool) {
-		for of := range spec.memberships {
-			c := s.coverage(of)
-			for i := 0; c != nil && i < len(c.budgets); i++ {
-				if !yield(c.budgets[i].standing(s)) {
-					return
-				}
-			}
-		}
-	}
+// coverage is what a state keeps of a group or a module that has budgets. States share it, so it is replaced and never
+// written to.
+type coverage struct {
+	of memberSet
+	// Ordered by id.
+	budgets []*budgetRecord
+	healthy health
+	// The last revision at which the number of healthy members fell; if it has not fallen, the revision of the first
+	// budget.
+	left Revision
 }

@@ -2,12 +2,8 @@ package orbit
 
 import (
 	"fmt"
-	"hash/maphash"
 	"iter"
 	"maps"
-	"math"
-	"math/bits"
-	"time"
 )
 
 // CapsuleID names a capsule. An id may be used again as soon as the former capsule has been released for good ([Submit]).
@@ -244,6 +240,62 @@ func (c *Capsule) remember(limit int) {
 	c.setRare(u)
 }
 
+// stops returns the remains of a capsule that is about to be placed: it still runs there until it has stopped.
+func (c *Capsule) stops() []*Remains {
+	switch {
+	case c.Remains() != nil:
+		return []*Remains{c.Remains()}
+	case c.Begun: // the plan moves it
+		return []*Remains{{Capsule: c.ID, Spec: c.Spec, Node: c.Node}}
+	}
+	return nil
+}
+
+// runsElsewhere reports whether a capsule that is placed again may still run on its former node.
+func (c *Capsule) runsElsewhere() bool { return c.Remains() != nil || c.Begun }
+
+// waitsToBegin reports whether a placed capsule has been waiting to begin since it was placed: it has never run there.
+func (c *Capsule) waitsToBegin(n *Node) bool {
+	return c.Placed() && !c.Begun && n.Confirms && n.State != Lost && (c.Waits || c.Remains() != nil)
+}
+
+// grown returns the ask of a placed capsule that is resized to another spec: only the growth in each dimension.
+func (c *Capsule) grown(to *Spec) ask {
+	more := Resources{}
+	for d, x := range to.Envelope.Reservation {
+		more[d] = max(0, x-c.Spec.Envelope.Reservation[d])
+	}
+	return ask{room: &more, priority: to.Priority, lender: c.Borrows()}
+}
+
+// alive returns the spec of a record that has not been released for good, else nil.
+func (c *Capsule) alive() *Spec {
+	if c == nil || c.released {
+		return nil
+	}
+	return c.Spec
+}
+
+// datable returns an error for a record that no history can produce, because its fields contradict each other. Examples
+// are a placement at revision 0, devices without a node, and a nomination of a capsule that does not wait.
+func (c *Capsule) datable() error {
+	switch {
+	case c.PlacedAt == 0 && (c.Node != "" || !c.PlacedBy.IsZero() || c.PlaceTime != 0):
+		return fmt.Errorf("capsule %q was placed, at revision 0", c.ID)
+	case c.Nomination() != nil && !c.Pending():
+		return fmt.Errorf("capsule %q is nominated and does not wait", c.ID)
+	case c.Borrows() != nil && (c.Node == "" || !c.Spec.Backfills || c.Gang() != "" || (c.Borrows().Capsule == "") == (c.Borrows().Gang == "")):
+		return fmt.Errorf("capsule %q on node %q borrows from %s: it does not backfill, or that cannot be", c.ID, c.Node, c.Borrows())
+	case c.Node == "" && (c.Devices != 0 || c.Note() != "" || c.Begun || c.Waits):
+		return fmt.Errorf("capsule %q is on no node, and has devices %016b, note %q there; begun: %v, waits: %v", c.ID, c.Devices, c.Note(), c.Begun, c.Waits)
+	case c.Adopted && (c.Node == "" || c.Waits):
+		return fmt.Errorf("capsule %q was adopted, and is on no node or waits to begin", c.ID)
+	case c.Begun && (c.Waits || c.Remains() != nil) || c.Ready && !c.Begun:
+		return fmt.Errorf("capsule %q: begun is %v, ready is %v, and it waits to begin is %v; these exclude each other", c.ID, c.Begun, c.Ready, c.Waits || c.Remains() != nil)
+	}
+	return nil
+}
+
 // trim copies the first limit entries once the list has twice as many, so that the amortised cost is constant.
 func trim(p *placements, limit int) *placements {
 	if p.before != nil {
@@ -265,303 +317,8 @@ func trim(p *placements, limit int) *placements {
 	return &kept[0]
 }
 
-// GangID names a gang.
-type GangID string
-
-// Gang is a set of capsules that are placed together in one topology domain, or not at all. The ledger enforces that
-// the first placement has at least the minimum of every role; the navigator chooses the domain. Give the specs of the
-// roles the class [GangClass], so that navigators for single capsules do not claim the members.
-type Gang struct {
-	// ID identifies the gang. It may be used again once all members have been released for good: at once by a gang that
-	// names all of them again, otherwise when their records have been dropped.
-	ID GangID `json:"id"`
-	// Roles lists the members; members with the same spec are in one role.
-	Roles []Role `json:"roles"`
-	// Levels are the topology levels to try, in this order: narrowest first. Empty: all nodes are one domain.
-	Levels []string `json:"levels,omitempty"`
-	// Loose makes the levels a preference instead of a requirement.
-	Loose bool `json:"loose,omitempty"`
-}
-
-// Role is the set of members of a gang that have the same spec.
-type Role struct {
-	// Name identifies the role within its gang.
-	Name string `json:"name"`
-	// Spec is the spec of each member of the role.
-	Spec *Spec `json:"spec"`
-	// Members are the ids of the role's capsules.
-	Members []CapsuleID `json:"members"`
-	// Min is the minimum number of the role's members in the first placement; 0: all. A member that has been released for
-	// good is done and need not be placed, so once fewer members are left, these are the minimum ([GangState.Minimum]).
-	Min int `json:"min,omitempty"`
-}
-
 // maxRoles is the maximum number of roles of a gang. The record of a capsule has 16 bits for the index of its role.
 const maxRoles = 1 << 16
-
-// Clone returns a copy that shares no memory with g, except specs that a ledger has handed out. To submit a changed gang
-// of a [GangState], change a Clone. A plain copy (*g) still has the roles of the state.
-func (g *Gang) Clone() *Gang {
-	return new(cloner).gang(g)
-}
-
-// digest returns a hash of all that a plain copy of g shares with g.
-func (g *Gang) digest() (sum uint64) {
-	sum = digestList(sum, g.Levels)
-	for i := range g.Roles {
-		r := &g.Roles[i]
-		sum = bits.RotateLeft64(sum, 1) ^ maphash.Comparable(hashSeed, struct {
-			name string
-			spec *Spec
-			min  int
-		}{r.Name, r.Spec, r.Min})
-		sum = digestList(sum, r.Members)
-	}
-	return sum
-}
-
-// GangState is a gang and the number of its placed members, at one revision. Read it, never write it.
-type GangState struct {
-	// Gang is the gang as it was submitted.
-	Gang *Gang
-	// Placed counts the members that are placed now, for each role.
-	Placed []int
-	// Done counts the members that have been released for good, for each role.
-	Done []int
-	// Changed is the revision at which a member was last placed or released, or the gang was nominated.
-	Changed Revision
-	// Nomination is the room that is nominated for the gang while no member is placed. A record of the nomination
-	// remains after its end. Nil: the gang has not been nominated since it was submitted or a member was last placed.
-	Nomination *Nomination
-
-	// The number of members that still have a record.
-	records int
-	// The digest of Gang. Only Verify compares it.
-	sum uint64
-}
-
-// newGangState returns the record of a new gang: none of its members is placed, and none is done.
-func newGangState(g *Gang, changed Revision) *GangState {
-	counts := make([]int, 2*len(g.Roles))
-	return &GangState{Gang: g, Placed: counts[:len(g.Roles):len(g.Roles)], Done: counts[len(g.Roles):], Changed: changed}
-}
-
-// Total returns how many members are placed.
-func (g *GangState) Total() int {
-	n := 0
-	for _, placed := range g.Placed {
-		n += placed
-	}
-	return n
-}
-
-// Left returns how many members of a role are not done. A role without members left counts no more: it has no minimum,
-// and its priority is not one of the gang's.
-func (g *GangState) Left(role int) int { return len(g.Gang.Roles[role].Members) - g.Done[role] }
-
-// Minimum returns the fewest members of a role that must be placed when the gang starts: [Role.Min], or all members
-// that are left if these are fewer.
-func (g *GangState) Minimum(role int) int {
-	left := g.Left(role)
-	if least := g.Gang.Roles[role].Min; least > 0 {
-		return min(least, left)
-	}
-	return left
-}
-
-// Lacks returns how many members of a role must be placed to reach its minimum; 0: none.
-func (g *GangState) Lacks(role int) int { return max(0, g.Minimum(role)-g.Placed[role]) }
-
-// Short reports whether the gang runs, but with fewer members in some role than the role has left.
-func (g *GangState) Short() bool {
-	if g.Total() == 0 {
-		return false
-	}
-	for i := range g.Gang.Roles {
-		if g.Placed[i] < g.Left(i) {
-			return true
-		}
-	}
-	return false
-}
-
-// Broken reports whether the gang runs, but some role is below its minimum: the gang has lost members. Engines plan the
-// members that it lacks before all other work of equal priority.
-func (g *GangState) Broken() bool { return g.Total() > 0 && g.wanting() >= 0 }
-
-// Shortfall returns how many members each role of a broken gang lacks, by the name of the role; nil: the gang is not
-// broken.
-func (g *GangState) Shortfall() map[string]int {
-	if !g.Broken() {
-		return nil
-	}
-	lacks := map[string]int{}
-	for i := range g.Gang.Roles {
-		if n := g.Lacks(i); n > 0 {
-			lacks[g.Gang.Roles[i].Name] += n
-		}
-	}
-	return lacks
-}
-
-// wanting returns the index of the first role with fewer placed members than its minimum, or -1.
-func (g *GangState) wanting() int {
-	for i := range g.Gang.Roles {
-		if g.Lacks(i) > 0 {
-			return i
-		}
-	}
-	return -1
-}
-
-// Priorities returns the lowest and the highest priority of the roles that have members left; of all roles if none has.
-// A gang is placed at the lowest, and evicts others at the lowest. A gang that is evicted whole counts with the highest.
-func (g *GangState) Priorities() (lowest, highest int32) {
-	ended := g.ended()
-	lowest, highest = math.MaxInt32, math.MinInt32
-	for i := range g.Gang.Roles {
-		if priority := g.Gang.Roles[i].Spec.Priority; ended || g.Left(i) > 0 {
-			lowest, highest = min(lowest, priority), max(highest, priority)
-		}
-	}
-	return lowest, highest
-}
-
-// lowest returns the lowest priority of all roles. It is the lowest at which the gang ever evicts others, whichever
-// members are done.
-func (g *Gang) lowest() int32 {
-	lowest := int32(math.MaxInt32)
-	for i := range g.Roles {
-		lowest = min(lowest, g.Roles[i].Spec.Priority)
-	}
-	return lowest
-}
-
-// ended reports whether all members are done.
-func (g *GangState) ended() bool {
-	for i := range g.Gang.Roles {
-		if g.Left(i) > 0 {
-			return false
-		}
-	}
-	return true
-}
-
-// faults lists everything that is wrong with g, except with its ids and specs. Limit is the maximum number of members.
-func (g *Gang) faults(limit int) []string {
-	var out []string
-	if len(g.Roles) == 0 {
-		out = append(out, "gang without roles")
-	}
-	if len(g.Roles) > maxRoles {
-		out = append(out, fmt.Sprintf("gang has %d roles; it can have %d", len(g.Roles), maxRoles))
-	}
-	total := 0
-	for i := range g.Roles {
-		r := &g.Roles[i]
-		total += len(r.Members)
-		switch {
-		case r.Spec == nil:
-			out = append(out, fmt.Sprintf("role %q has no spec", r.Name))
-			continue
-		case len(r.Members) == 0:
-			out = append(out, fmt.Sprintf("role %q has no members", r.Name))
-		case r.Spec.Backfills:
-			out = append(out, fmt.Sprintf("role %q backfills; members of gangs leave together, so they cannot", r.Name))
-		case r.Min < 0 || r.Min > len(r.Members):
-			out = append(out, fmt.Sprintf("role %q: minimum is %d of %d members", r.Name, r.Min, len(r.Members)))
-		}
-	}
-	if total > limit {
-		out = append(out, fmt.Sprintf("gang has %d members; this ledger takes %d", total, limit))
-	}
-	return out
-}
-
-// Evict takes a capsule off its node, either to make way for other work or to move the capsule. If the capsule is a
-// member of a gang, the gang must keep the minimum of every role, or have no placed member left.
-//
-// With For or ForGang it is an eviction to make way. The evicted capsule, the victim, becomes pending again. The same
-// proposal must place the capsule or gang that is named, the newcomer. The newcomer must have a strictly higher
-// priority and need room that the victim takes. One broken gang may evict another one whole without a higher priority:
-// ForGang must name a gang that is broken before the proposal and not after it, and that precedes the victim
-// ([State.Precedes]). The ledger spares victims that need not leave: in the order of the
-// proposal, it puts back each victim that fits beside the capsules that are still on the node and the newcomers that
-// outrank it. A gang that is evicted whole is put back whole. A victim that has left on its own is skipped. The history
-// has only the evictions that remain ([State.Judge]). So no proposal is refused because there is more room than it
-// expected, and no capsule is evicted without need. A gang that is evicted whole counts with the priority of its
-// highest role; members of a gang evict with the priority of its lowest role.
-//
-// Without For and ForGang it is a move: the same proposal must place the capsule again. One of four conditions must
-// hold. The capsule is [Spec.Movable]. Or a [Budget] covered it before the proposal. Or its node takes no new work,
-// before the proposal and all through it, or has a NoExecute taint that the capsule does not tolerate for ever
-// ([Taint]). Or the capsule waits to begin ([State.Waiting]); budgets and protections are not judged then. If some
-// members of a gang are moved, the number of its placed members must stay the same. A broken gang needs no consent if
-// all of its placed members leave their nodes and no role is below its minimum afterwards.
-type Evict struct {
-	// Capsule is the capsule to take off its node.
-	Capsule CapsuleID `json:"capsule"`
-	// From is the node on which the capsule must be placed.
-	From NodeID `json:"from"`
-	// Since is the revision at which it must have been placed there ([Capsule.PlacedAt]).
-	Since Revision `json:"since"`
-	// For is the capsule for which the victim makes way; empty if ForGang is set, or for a move.
-	For CapsuleID `json:"for,omitempty"`
-	// ForGang is the gang for whose members the victim makes way; empty if For is set, or for a move.
-	ForGang GangID `json:"forGang,omitempty"`
-}
-
-func (Evict) commitment() {}
-
-// Protect keeps a capsule on its node for a while: no [Evict], and no [Release] from a cordoned node, takes it off. It
-// does not protect a capsule that its owner releases for good, that stops, or whose node is lost. With For, the
-// protection begins with a placement that the same proposal makes. With Since, the protection ends. It also ends with
-// the placement.
-//
-// No rule of a ledger reads a clock, so engines end protections. Each engine counts For from the moment at which it
-// first sees the protection, and the first to finish proposes the end. An engine that restarts counts anew; where no
-// engine runs, protections stay. A plan may protect only work of its navigator, and may not end a protection
-// ([State.Offence]).
-type Protect struct {
-	// Capsule is the capsule to protect.
-	Capsule CapsuleID `json:"capsule"`
-	// For is the time after which engines end the protection, at most [Limits.Protect]; 0 if Since is set.
-	For time.Duration `json:"for,omitempty"`
-	// Since ends the protection of the placement that was made at this revision ([Capsule.PlacedAt]); 0 if For is set.
-	Since Revision `json:"since,omitempty"`
-}
-
-func (Protect) commitment() {}
-
-// Confirm is the report of a node's agent about a capsule there: the capsule is about to run, serves, does not serve,
-// or has stopped. Exactly one of Begun, Ready, NotReady and Stopped must be set. A proposal with a Confirm may
-// otherwise hold only releases that are Final or Stopped, and placements of capsules that the same proposal reports as
-// stopped. A navigator's plan may not hold a Confirm.
-type Confirm struct {
-	// Capsule is the capsule that the agent reports about.
-	Capsule CapsuleID `json:"capsule"`
-	// Since is the revision at which the capsule was placed there ([Capsule.PlacedAt], [Remains.Since]).
-	Since Revision `json:"since"`
-	// Begun says that the capsule is about to run where it is placed. The agent proposes it before it starts the
-	// capsule, and starts the capsule only after the commit. The ledger refuses Begun while a capsule still runs that
-	// must stop first. That refusal is ErrInfeasible if View is set; the agent then tries again after a later revision.
-	// The ledger also refuses it, as a conflict, if the capsule has got another spec after View ([Resize]): the agent
-	// must start it with the new spec. The node must be one that Confirms and is not Lost.
-	Begun bool `json:"begun,omitempty"`
-	// Ready says that the capsule serves. From then on budgets count it as healthy ([Budget]). If Begun was not
-	// confirmed before, Ready implies it, and is refused where Begun would be. After another placement the capsule is
-	// not ready until Ready is confirmed again.
-	Ready bool `json:"ready,omitempty"`
-	// NotReady says that a capsule that was Ready runs but does not serve: its health check failed, or it restarts in
-	// place. Budgets count it as missing until the next Ready. NotReady is refused for a capsule that is not ready.
-	NotReady bool `json:"notReady,omitempty"`
-	// Stopped says that a capsule that was taken off its node no longer runs there: its [Remains] end. If the capsule
-	// is still placed but no longer runs, it has failed, and Stopped is refused: use [Release.Stopped] if it is to run
-	// again. If it is done, propose {Release Final, Confirm Stopped} together.
-	Stopped bool `json:"stopped,omitempty"`
-}
-
-func (Confirm) commitment() {}
 
 // Remains is the record of a capsule that was taken off its node after it had begun, and that may still run there. It
 // ends when the agent of the node confirms that the capsule has stopped, or when the node is lost. Remains do not

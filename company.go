@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"reflect"
 	"slices"
 )
 
@@ -74,91 +73,6 @@ const (
 	mostSkew       = 1 << 24
 )
 
-// companyFaults lists everything that is wrong with the rules of company in a spec; empty: they are valid.
-func (s *Spec) companyFaults() (out []string) {
-	if len(s.Apart) > maxRules || len(s.Even) > maxRules || len(s.PreferCompany) > maxRules {
-		return []string{fmt.Sprintf("%d rules Apart, %d rules Even and %d wishes for company; there can be %d of each", len(s.Apart), len(s.Even), len(s.PreferCompany), maxRules)}
-	}
-	out = append(out, extraFaults(s.Extras, 1)...)
-	for _, c := range s.PreferCompany {
-		if c.Group == "" || c.Level == "" || !(math.Abs(c.Weight) <= maxWeight) { // NaN is not
-			out = append(out, fmt.Sprintf("company of group %.100q by level %.100q with weight %v; it needs a group, a level, and a weight within ±%g", c.Group, c.Level, c.Weight, maxWeight))
-		}
-	}
-	for _, a := range s.Apart {
-		if a.Group == "" || a.Level == "" {
-			out = append(out, fmt.Sprintf("apart from group %.100q by level %.100q; it needs both", a.Group, a.Level))
-		}
-	}
-	for _, e := range s.Even {
-		if e.Level == "" || !s.IsIn(e.Group) {
-			out = append(out, fmt.Sprintf("even by level %.100q among group %.100q; it needs a level, and a group that the capsule is in", e.Level, e.Group))
-		}
-		if e.MaxSkew < 0 || e.MaxSkew > mostSkew || e.MinDomains < 0 || e.MinDomains > maxEvenDomains || len(e.Domains) > maxEvenDomains || slices.Contains(e.Domains, "") {
-			out = append(out, fmt.Sprintf("even among group %.100q with MaxSkew %d, MinDomains %d and %d domains; they must be from 0 to %d, %d and %d, and each domain have a name",
-				e.Group, e.MaxSkew, e.MinDomains, len(e.Domains), mostSkew, maxEvenDomains, maxEvenDomains))
-		}
-	}
-	return out
-}
-
-// ownCompany replaces the rules of company in a copied spec by clones, so that the copy shares no memory with the
-// caller's spec. The clones are in canonical form (sorted, with defaults filled in), so that equal specs have equal
-// rules.
-func (s *Spec) ownCompany() {
-	s.Apart = slices.Clone(s.Apart)
-	slices.SortFunc(s.Apart, func(a, b Apart) int { return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Level, b.Level)) })
-	s.Apart = slices.Clip(slices.Compact(s.Apart))
-	s.Even = cloned(s.Even)
-	for i := range s.Even {
-		s.Even[i].MaxSkew = cmp.Or(s.Even[i].MaxSkew, 1)
-		s.Even[i].Domains = sorted(s.Even[i].Domains)
-	}
-	slices.SortStableFunc(s.Even, func(a, b Even) int { return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Level, b.Level)) })
-	s.Extras = sortedExtras(s.Extras)
-	s.PreferCompany = cloned(s.PreferCompany)
-	slices.SortFunc(s.PreferCompany, func(a, b Company) int {
-		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Level, b.Level), cmp.Compare(a.Weight, b.Weight))
-	})
-}
-
-// companyWords returns all names of groups, levels, domains and extras in the rules of company.
-func (s *Spec) companyWords() (out []string) {
-	for _, a := range s.Apart {
-		out = append(out, a.Group, a.Level)
-	}
-	for _, e := range s.Even {
-		out = append(append(out, e.Group, e.Level), e.Domains...)
-	}
-	for _, c := range s.PreferCompany {
-		out = append(out, c.Group, c.Level)
-	}
-	for _, x := range s.Extras {
-		out = append(out, x.Name)
-	}
-	return out
-}
-
-// hasCompany reports whether a rule of company can concern a capsule of this spec: either the spec has rules, or it is
-// in a group that the rules of other capsules may name.
-func (s *Spec) hasCompany() bool { return s.hasRules() || s.Group != "" || len(s.Groups) > 0 }
-
-// hasRules reports whether a spec has rules of company. The extras that it takes count as rules.
-func (s *Spec) hasRules() bool { return len(s.Apart) > 0 || len(s.Even) > 0 || len(s.Extras) > 0 }
-
-// sameRules reports whether two specs have the same rules of company, and Even for the same nodes.
-func (s *Spec) sameRules(o *Spec) bool {
-	return s == o || slices.Equal(s.Apart, o.Apart) && slices.Equal(s.Extras, o.Extras) && s.requirements() == o.requirements() && reflect.DeepEqual(s.Even, o.Even)
-}
-
-// domain returns the domain of a node on a level; empty: the node has no label for the level.
-func (n *Node) domain(level string) string {
-	if level == NodeKey {
-		return string(n.ID)
-	}
-	return n.Labels[level]
-}
-
 // companyKey identifies one count: how many capsules of a kind, with respect to a group, are in a domain.
 type companyKey struct {
 	group, level string
@@ -205,12 +119,8 @@ func (a companyDomain) less(b companyDomain) bool {
 // requirements. Rules with the same scope share the eligible domains.
 type companyScope struct{ level, require string }
 
-// scope returns the scope of a rule of the spec. If the rule lists its domains, the requirements do not matter.
-func (s *Spec) scope(e *Even) companyScope {
-	if len(e.Domains) > 0 || len(s.Require) == 0 {
-		return companyScope{level: e.Level}
-	}
-	return companyScope{e.Level, s.requirements()}
+func (s companyScope) less(o companyScope) bool {
+	return cmp.Or(cmp.Compare(s.level, o.level), cmp.Compare(s.require, o.require)) < 0
 }
 
 // companyCounts gives the counts by which the rules of company are judged: those after the proposal or the plan.
@@ -314,15 +224,6 @@ func (a *arrival) apartFault(at companyCounts, rule Apart, kind companyKind) *Re
 		r.advice = "have, or share their " + levelName(rule.Level) + " with, capsules that have to be apart from group " + quoteWord(rule.Group)
 	}
 	return r
-}
-
-// isOf reports whether capsules of the spec count under a kind for a rule: under membersPlaced if they are members of
-// the rule's group, otherwise (keepersPlaced) if they have the rule.
-func (s *Spec) isOf(rule Apart, kind companyKind) bool {
-	if kind == membersPlaced {
-		return s.IsIn(rule.Group)
-	}
-	return slices.Contains(s.Apart, rule)
 }
 
 // evenFault judges one rule Even of the newcomer.

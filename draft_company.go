@@ -87,16 +87,6 @@ func (d *Draft) disturbed(by *Spec, more bool) *Rejection {
 	return nil
 }
 
-// leaving returns the moves of a capsule that leaves node n. If it has begun to run there, it counts as stopping from
-// then on.
-func (c *Capsule) leaving(n *Node) []companyMove {
-	moves := []companyMove{{c.Spec, n, 0, -1}}
-	if c.Begun && n.State != Lost {
-		moves = append(moves, companyMove{c.Spec, n, stopping, 1})
-	}
-	return moves
-}
-
 // countMove counts a move with sign 1, and takes it back with sign -1. Cached verdicts on the groups concerned are
 // updated.
 func (d *Draft) countMove(m *companyMove, sign int) {
@@ -121,32 +111,6 @@ func (d *Draft) countMove(m *companyMove, sign int) {
 			}
 		}
 	})
-}
-
-// update drops the cached answers that a change of the count of key k outdates. By is 1 or -1.
-func (v *verdicts) update(k companyKey, by int) {
-	delete(v.known, [2]string{k.level, k.domain})
-	opens := by < 0
-	for i := range v.spec.Even {
-		e := &v.spec.Even[i]
-		l, known := v.lowest[e]
-		if !known || e.Group != k.group || e.Level != k.level || k.kind != membersPlaced {
-			continue
-		}
-		if by == 1 && v.at.in(k.in())[k.kind] > l.least+1 { // the domain was not among the fewest before
-			continue
-		}
-		if l.ties--; by == 1 && l.ties > 0 {
-			v.lowest[e] = l
-			continue
-		}
-		delete(v.lowest, e)
-		clear(v.known)
-		opens = true
-	}
-	if opens {
-		v.opened[k.level]++
-	}
 }
 
 // ownRules copies the view's tables on the first write.
@@ -350,30 +314,6 @@ func (d *Draft) stopping(c *Capsule, n *NodeState) []*Remains {
 		}
 	}
 	return out
-}
-
-// stops returns the remains of a capsule that is about to be placed: it still runs there until it has stopped.
-func (c *Capsule) stops() []*Remains {
-	switch {
-	case c.Remains() != nil:
-		return []*Remains{c.Remains()}
-	case c.Begun: // the plan moves it
-		return []*Remains{{Capsule: c.ID, Spec: c.Spec, Node: c.Node}}
-	}
-	return nil
-}
-
-// snapshot returns a copy of the verdicts that later steps of the draft do not change, for a NoFit that is read later.
-// Nil for nil.
-func (v *verdicts) snapshot(d *Draft) *verdicts {
-	if v == nil {
-		return nil
-	}
-	tables := d.rules.companyTables
-	if d.rules.owned {
-		tables = d.rules.clone()
-	}
-	return &verdicts{spec: v.spec, levels: v.levels, at: tableCounts{&tables}, known: maps.Clone(v.known)}
 }
 
 // Next: the company that capsules ask for (Near), which is a bet and no rule of the ledger; and the capsules that would
@@ -581,9 +521,6 @@ type tallySpec struct {
 // keptTallies is how many tallies a draft may have before a Sync drops the unused ones.
 const keptTallies = 64
 
-// spreadsItself reports whether the spread of the spec goes by the number of capsules of the same spec, not by a group.
-func (s *Spec) spreadsItself() bool { return s.Spread.Level != "" && s.Group == "" }
-
 // MembersBy returns the number of placed members of a group in each domain of a level, as the plan leaves them; domains
 // without members are absent. The level [NodeKey] counts by node. With an empty group MembersBy counts the capsules of
 // the spec itself, which must be a spec that a ledger hands out and whose Spread names that level. The map follows the
@@ -767,4 +704,14 @@ func (d *Draft) dropTallies() {
 	maps.DeleteFunc(d.tallies, func(_ string, of []*tally) bool {
 		return !slices.ContainsFunc(of, func(t *tally) bool { return t.syncs+1 >= d.syncs })
 	})
+}
+
+// leaving returns the moves of a capsule that leaves node n. If it has begun to run there, it counts as stopping from
+// then on.
+func (c *Capsule) leaving(n *Node) []companyMove {
+	moves := []companyMove{{c.Spec, n, 0, -1}}
+	if c.Begun && n.State != Lost {
+		moves = append(moves, companyMove{c.Spec, n, stopping, 1})
+	}
+	return moves
 }

@@ -110,3 +110,32 @@ func (d *Draft) LastResort(n *NodeState, spec *Spec) bool {
 	}
 	return d.Avoids(n, spec)
 }
+
+// restart releases placements that wait and places each on another node of the draft on which it could begin at once. It
+// returns the releases; nil: there is no such node for one of them.
+func (d *Draft) restart(placed []*Capsule, within func(*Node) bool) (do []Commitment) {
+	for _, c := range placed {
+		release := Release{Capsule: c.ID, From: c.Node}
+		if d.Release(release) != nil {
+			return nil
+		}
+		do = append(do, release)
+	}
+	for _, c := range placed {
+		d.Ask(c)
+		placedAgain := false
+		for n := range d.Nodes() {
+			if n.Node.ID == c.Node || !within(n.Node) || d.Misfit(n, c.Spec) != (Misfit{}) || d.LastResort(n, c.Spec) {
+				continue
+			}
+			devices, ok := n.PickDevices(c.Spec)
+			if placedAgain = ok && d.Place(c, Choice{Node: n, Devices: devices}) == nil; placedAgain {
+				break
+			}
+		}
+		if !placedAgain {
+			return nil
+		}
+	}
+	return do
+}

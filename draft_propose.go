@@ -291,54 +291,6 @@ func restore[K comparable](uses map[K]draftUse, key K, use draftUse) {
 	}
 }
 
-// makeWay returns the commitments that end nominations of lower rank than the newest nomination of t, lowest first,
-// until that one keeps the limits; none if it already does. Nominations for which may is false are not ended.
-func (t *tx) makeWay(c *Nominate, may func(*Nomination) bool) (ends []Commitment, err error) {
-	if len(c.Parts) == 0 {
-		return nil, nil
-	}
-	made := t.nominations[len(t.nominations)-1]
-	if t.crowded(made) == "" && t.shortOf(made, func(*Nomination) bool { return false }) == nil {
-		return nil, nil
-	}
-	var lower []*Nomination
-	consider := func(o *Nomination) bool {
-		if t.current(o) == o && made.Outranks(o) && may(o) {
-			lower = append(lower, o)
-		}
-		return true
-	}
-	t.s.nominations.Ascend(consider)
-	for _, o := range t.nominations {
-		consider(o)
-	}
-	slices.SortFunc(lower, (*Nomination).compare)
-	for ; ; lower = lower[:len(lower)-1] {
-		over, short := t.crowded(made), t.shortOf(made, func(*Nomination) bool { return false })
-		if over == "" && short == nil {
-			return ends, nil
-		}
-		if len(lower) == 0 {
-			if over != "" {
-				return nil, t.refuse(Rejection{Node: over}, t.s.left.Nominations, "node %q is nominated for %d of higher rank", over, maxNominated)
-			}
-			return ends, t.judgeShare() // the ledger does not count nominations of lower rank
-		}
-		o := lower[len(lower)-1]
-		if short == nil && !o.claims(over) || over == "" && !o.shares(made) {
-			continue
-		}
-		end := Nominate{Capsule: o.Capsule, Gang: o.Gang}
-		if err := t.nominate(&end); err != nil {
-			return nil, err
-		}
-		if end.Since = o.Made; o.Made == t.rev {
-			end.Since = 0 // the plan has made it, and its revision is not known before the commit
-		}
-		ends = append(ends, end)
-	}
-}
-
 // members yields the capsule, or all members of the gang if gang is not empty.
 func (d *Draft) members(capsule CapsuleID, gang GangID) iter.Seq[CapsuleID] {
 	return func(yield func(CapsuleID) bool) {

@@ -186,11 +186,6 @@ func (e *Engine) samePriority(plan []Proposal) (n int) {
 	return n
 }
 
-// evicts reports whether a proposal evicts a capsule.
-func (p *Proposal) evicts() bool {
-	return slices.ContainsFunc(p.Do, func(do Commitment) bool { _, evicts := do.(Evict); return evicts })
-}
-
 // independent returns how many proposals there are before one that rests on another of them: it evicts on a node on which
 // an earlier one takes room, and by itself the ledger would refuse it or spare one of its victims. Without the earlier
 // proposal it would take the room that this one is to take, and leave the victim where it is.
@@ -217,11 +212,6 @@ func (e *Engine) restsOnOthers(p *Proposal) bool {
 	}
 	reduced, err := e.view.state.Judge(*p)
 	return err != nil || len(reduced.Do) < len(p.Do)
-}
-
-// takesRoomOnAny reports whether a proposal takes room on one of the nodes.
-func (p *Proposal) takesRoomOnAny(nodes map[NodeID]bool) bool {
-	return slices.ContainsFunc(p.Do, func(do Commitment) bool { return nodes[takesRoomOn(do)] })
 }
 
 var errUnsettled = errors.New("it is not known whether an earlier proposal, which takes room on the same node, was committed; it is planned again when that is known")
@@ -506,4 +496,34 @@ func (s *idSource) next() (id ProposalID) {
 func NewProposalID() (id ProposalID) {
 	_, _ = rand.Read(id[:]) // never fails
 	return id
+}
+
+// complete sets the fields that a plan may leave zero, and the id, unless the engine has set it before and sends the
+// proposal again. It requires that p shares no slice with the plan.
+func (p *Proposal) complete(ids *idSource, view Revision, now Instant) {
+	if p.ID.IsZero() {
+		p.ID = ids.next()
+	}
+	if p.View == 0 {
+		p.View = view
+	}
+	for i, do := range p.Do {
+		switch do := do.(type) {
+		case Place:
+			if do.At == 0 {
+				do.At = now
+				p.Do[i] = do
+			}
+		case Release:
+			if do.At == 0 && do.Hold == "" && !do.Final {
+				do.At = now
+				p.Do[i] = do
+			}
+		}
+	}
+}
+
+// takesRoomOnAny reports whether a proposal takes room on one of the nodes.
+func (p *Proposal) takesRoomOnAny(nodes map[NodeID]bool) bool {
+	return slices.ContainsFunc(p.Do, func(do Commitment) bool { return nodes[takesRoomOn(do)] })
 }

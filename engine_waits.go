@@ -70,25 +70,6 @@ func (e *Engine) overdue(now time.Time) (out []*Capsule) {
 	return out
 }
 
-// waiting yields what [State.Waiting] yields, in no particular order; it looks only at nodes with remains.
-func (v *View) waiting(yield func(*Capsule, *Remains) bool) {
-	for index := range v.stopping {
-		if !v.state.waitingFor(v.state.NodeByIndex(int(index)), yield) {
-			return
-		}
-	}
-}
-
-// timesOn returns how often the capsule has failed on a node, as far as its record says; 0 for a nil record.
-func (f *Failures) timesOn(id NodeID) int {
-	for i := 0; f != nil && i < len(f.Nodes); i++ {
-		if f.Nodes[i].Node == id {
-			return f.Nodes[i].Times
-		}
-	}
-	return 0
-}
-
 // giveUpWaiting returns proposals that release placements which have waited too long and could start at once elsewhere.
 // It places them on a draft, so that two are not released for the same free capacity.
 func (e *Engine) giveUpWaiting(now time.Time) (batch []Proposal) {
@@ -123,63 +104,4 @@ func (e *Engine) giveUpWaiting(now time.Time) (batch []Proposal) {
 		}
 	}
 	return batch
-}
-
-func anywhere(*Node) bool { return true }
-
-// membersToRelease returns which members of a gang are released because these placements have waited too long, and on
-// which nodes they may be placed again. If no member has begun, the whole gang may start anew anywhere. Otherwise the
-// members that are overdue stay in a domain with the others, as [Gang.Levels] says.
-func (s *State) membersToRelease(id GangID, overdue []*Capsule) (members []*Capsule, within func(*Node) bool) {
-	g, begun := s.Gang(id).Gang, false
-	var placed []*Capsule
-	for c := range s.Members(id) {
-		if c.Placed() {
-			placed = append(placed, c)
-			begun = begun || !c.waitsToBegin(s.Node(c.Node).Node)
-		}
-	}
-	if !begun {
-		return placed, anywhere
-	}
-	for _, c := range overdue {
-		if c.Gang() == id {
-			members = append(members, c)
-		}
-	}
-	return members, func(n *Node) bool {
-		return g.Loose || len(g.Levels) == 0 || slices.ContainsFunc(g.Levels, func(level string) bool {
-			domain := n.domain(level)
-			return domain != "" && !slices.ContainsFunc(placed, func(c *Capsule) bool { return s.Node(c.Node).Node.domain(level) != domain })
-		})
-	}
-}
-
-// restart releases placements that wait and places each on another node of the draft on which it could begin at once. It
-// returns the releases; nil: there is no such node for one of them.
-func (d *Draft) restart(placed []*Capsule, within func(*Node) bool) (do []Commitment) {
-	for _, c := range placed {
-		release := Release{Capsule: c.ID, From: c.Node}
-		if d.Release(release) != nil {
-			return nil
-		}
-		do = append(do, release)
-	}
-	for _, c := range placed {
-		d.Ask(c)
-		placedAgain := false
-		for n := range d.Nodes() {
-			if n.Node.ID == c.Node || !within(n.Node) || d.Misfit(n, c.Spec) != (Misfit{}) || d.LastResort(n, c.Spec) {
-				continue
-			}
-			devices, ok := n.PickDevices(c.Spec)
-			if placedAgain = ok && d.Place(c, Choice{Node: n, Devices: devices}) == nil; placedAgain {
-				break
-			}
-		}
-		if !placedAgain {
-			return nil
-		}
-	}
-	return do
 }

@@ -251,14 +251,14 @@ func TestNamesInArchitecture(t *testing.T) {
 
 // layers are the files of the root package, from the nouns up to what runs. A file knows those of its own layer and below.
 var layers = [][]string{
-	{"doc.go", "resources.go", "predicate.go", "company.go", "spec.go", "capsule.go", "node.go", "proposal.go", "proposal_json.go", "nomination.go"},
-	{"state.go", "state_company.go", "state_failures.go", "state_size.go", "budget.go"},
-	{"txn.go", "txn_judge.go", "txn_execute.go", "txn_nominate.go", "txn_evict.go", "txn_spare.go", "txn_broken.go", "txn_confirm.go", "txn_adopt.go", "txn_company.go", "txn_publish.go", "txn_validate.go"},
+	{"doc.go", "resources.go", "limits.go", "predicate.go", "company.go", "spec.go", "spec_company.go", "capsule.go", "gang.go", "node.go", "node_taints.go", "node_stops.go", "node_nominated.go", "nomination.go", "budget.go", "commitment.go", "proposal.go", "proposal_json.go"},
+	{"state.go", "state_nominated.go", "state_gang.go", "state_company.go", "state_failures.go", "state_size.go", "state_budget.go"},
+	{"txn.go", "txn_judge.go", "txn_execute.go", "txn_nominate.go", "txn_evict.go", "txn_spare.go", "txn_confirm.go", "txn_adopt.go", "txn_company.go", "proposal_check.go", "state_publish.go"},
 	{"state_check.go", "state_verify.go", "state_dump.go", "state_build.go"},
 	{"ledger.go", "ledger_history.go", "ledger_store.go"},
-	{"view.go", "queue.go", "queue_park.go", "queue_nominated.go", "queue_delayed.go", "queue_reasons.go"},
-	{"draft.go", "draft_propose.go", "draft_policy.go", "draft_company.go", "draft_failures.go", "score.go"},
-	{"navigator.go", "engine.go", "engine_guard.go", "engine_propose.go", "engine_wait.go", "engine_waits.go", "engine_backlog.go"},
+	{"view.go", "queue.go", "queue_aging.go", "queue_ends.go", "queue_park.go", "queue_nominated.go", "queue_delayed.go", "queue_reasons.go"},
+	{"draft.go", "draft_propose.go", "draft_policy.go", "draft_company.go", "draft_failures.go", "draft_choice.go", "score.go"},
+	{"navigator.go", "population.go", "engine.go", "engine_guard.go", "state_offence.go", "engine_propose.go", "engine_wait.go", "engine_waits.go", "engine_backlog.go"},
 }
 
 // mostUpward is how many references may lead up.
@@ -309,6 +309,72 @@ func TestLayers(t *testing.T) {
 	if len(upward) > mostUpward {
 		t.Errorf("%d references lead up, there may be %d:\n%s", len(upward), mostUpward, strings.Join(slices.Sorted(maps.Keys(upward)), "\n"))
 	}
+}
+
+// alsoServes are the prefixes of files that have methods of another family's types: the queue is a part of a view.
+var alsoServes = map[string]string{"queue": "view"}
+
+// mostOutside is how many methods may stand outside their type's family.
+const mostOutside = 20
+
+// TestFamilies keeps a type's methods where a reader looks for them: in files that begin with the same word as the file in which
+// the type is declared.
+func TestFamilies(t *testing.T) {
+	names, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	fset := token.NewFileSet()
+	home, methods := map[string]string{}, map[string][]string{}
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(fset, name, nil, 0)
+		require.NoError(t, err)
+		family, _, _ := strings.Cut(strings.TrimSuffix(name, ".go"), "_")
+		for _, d := range file.Decls {
+			switch d := d.(type) {
+			case *ast.GenDecl:
+				for _, spec := range d.Specs {
+					if is, ok := spec.(*ast.TypeSpec); ok {
+						home[is.Name.Name] = family
+					}
+				}
+			case *ast.FuncDecl:
+				if d.Recv != nil {
+					methods[name] = append(methods[name], receiverOf(d.Recv.List[0].Type)+"."+d.Name.Name)
+				}
+			}
+		}
+	}
+	var outside []string
+	for name, list := range methods {
+		family, _, _ := strings.Cut(strings.TrimSuffix(name, ".go"), "_")
+		for _, m := range list {
+			of, _, _ := strings.Cut(m, ".")
+			if at := home[of]; at != family && at != alsoServes[family] {
+				outside = append(outside, m+" in "+name+", its type is in "+at+"*.go")
+			}
+		}
+	}
+	slices.Sort(outside)
+	if len(outside) > mostOutside {
+		t.Errorf("%d methods stand outside their type's family, there may be %d:\n%s", len(outside), mostOutside, strings.Join(outside, "\n"))
+	}
+}
+
+// receiverOf returns the name of a receiver's type.
+func receiverOf(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.StarExpr:
+		return receiverOf(e.X)
+	case *ast.IndexExpr:
+		return receiverOf(e.X)
+	case *ast.IndexListExpr:
+		return receiverOf(e.X)
+	case *ast.Ident:
+		return e.Name
+	}
+	return ""
 }
 
 // declared reports whether an object stands by itself in a file: a package-level name or a method.

@@ -77,39 +77,6 @@ func Follow(ctx context.Context, ledger Ledger, after Revision) iter.Seq2[[]Chan
 	}
 }
 
-// CatchUp returns the ledger's state (now) and the changes that lead to it from s. If nothing is newer, now is s itself
-// and there are no changes. Whole reports that the changes are not known, because s is nil or the history no longer
-// reaches back to s: then anything may be different.
-func (s *State) CatchUp(ctx context.Context, ledger Ledger) (now *State, changes []Change, whole bool, err error) {
-	now, news, whole, err := s.catchUp(ctx, ledger)
-	return now, news.changes(), whole, err
-}
-
-// catchUp is CatchUp, with the changes in a span, which does not copy them.
-func (s *State) catchUp(ctx context.Context, ledger Ledger) (now *State, news span, whole bool, err error) {
-	now, err = ledger.Snapshot(ctx)
-	switch {
-	case err != nil:
-		return nil, span{}, false, err
-	case s == nil:
-		return now, span{}, true, nil
-	case now.rev <= s.rev:
-		return s, span{}, false, nil
-	}
-	if here, ok := ledger.(*MemoryLedger); ok { // not a type that embeds one, which may override Changes
-		news, err = here.newer(s.rev)
-	} else {
-		news.list, err = ledger.Changes(ctx, s.rev)
-	}
-	switch {
-	case errors.Is(err, ErrCompacted):
-		return now, span{}, true, nil
-	case err != nil:
-		return nil, span{}, false, err
-	}
-	return now, news.upTo(now.rev), false, nil // the next call returns what is committed after the snapshot
-}
-
 // Batcher is a ledger that takes many independent proposals in one call. Each has an outcome of its own; if one fails,
 // the others are not affected. An [Engine] uses it if its ledger has it.
 type Batcher interface {
@@ -391,4 +358,37 @@ func sleep(ctx context.Context, d time.Duration) {
 	case <-t.C:
 	case <-ctx.Done():
 	}
+}
+
+// CatchUp returns the ledger's state (now) and the changes that lead to it from s. If nothing is newer, now is s itself
+// and there are no changes. Whole reports that the changes are not known, because s is nil or the history no longer
+// reaches back to s: then anything may be different.
+func (s *State) CatchUp(ctx context.Context, ledger Ledger) (now *State, changes []Change, whole bool, err error) {
+	now, news, whole, err := s.catchUp(ctx, ledger)
+	return now, news.changes(), whole, err
+}
+
+// catchUp is CatchUp, with the changes in a span, which does not copy them.
+func (s *State) catchUp(ctx context.Context, ledger Ledger) (now *State, news span, whole bool, err error) {
+	now, err = ledger.Snapshot(ctx)
+	switch {
+	case err != nil:
+		return nil, span{}, false, err
+	case s == nil:
+		return now, span{}, true, nil
+	case now.rev <= s.rev:
+		return s, span{}, false, nil
+	}
+	if here, ok := ledger.(*MemoryLedger); ok { // not a type that embeds one, which may override Changes
+		news, err = here.newer(s.rev)
+	} else {
+		news.list, err = ledger.Changes(ctx, s.rev)
+	}
+	switch {
+	case errors.Is(err, ErrCompacted):
+		return now, span{}, true, nil
+	case err != nil:
+		return nil, span{}, false, err
+	}
+	return now, news.upTo(now.rev), false, nil // the next call returns what is committed after the snapshot
 }

@@ -40,14 +40,6 @@ func (h *history) append(rev Revision, t *tx) {
 	}
 }
 
-// appendChanges appends the changes of a published proposal to a list.
-func (t *tx) appendChanges(list []Change) []Change {
-	for i, c := range t.p.Do {
-		list = append(list, Change{Revision: t.rev, Seq: i, ID: t.p.ID, Do: c, Node: t.touched[i]})
-	}
-	return list
-}
-
 // push returns the place for one more change, and drops the oldest change if the limit is reached.
 func (h *history) push() *Change {
 	if h.next-h.first == uint64(h.limit) {

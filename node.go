@@ -1,12 +1,14 @@
 package orbit
 
 import (
+	"cmp"
 	"fmt"
 	"hash/maphash"
 	"maps"
 	"math"
 	"math/bits"
 	"slices"
+	"strings"
 )
 
 // NodeID names a node. It may be used again after the node has left ([RemoveNode]).
@@ -127,6 +129,49 @@ func (n *Node) faults() []string {
 		out = append(out, fmt.Sprintf("unknown node state %d", uint8(n.State)))
 	}
 	return out
+}
+
+// health returns the health of a capsule that is placed on the node. A capsule that borrows its room counts as zero,
+// because it may have to leave for the lender.
+func (n *Node) health(c *Capsule) health {
+	alive := btoi(n.State != Lost && c.Borrows() == nil)
+	return health{alive, alive * btoi(c.Ready || !n.Confirms)}
+}
+
+// domain returns the domain of a node on a level; empty: the node has no label for the level.
+func (n *Node) domain(level string) string {
+	if level == NodeKey {
+		return string(n.ID)
+	}
+	return n.Labels[level]
+}
+
+// eligibleIn returns the domain that the node makes eligible for a scope; empty: none, because the node is Lost, misses
+// a requirement or has no label for the level.
+func (n *Node) eligibleIn(scope companyScope, require []Predicate) string {
+	if n.State == Lost || !n.meetsAll(require) {
+		return ""
+	}
+	return n.domain(scope.level)
+}
+
+// lowers reports whether the description now offers less of some resource or fewer devices than n does. Nil: the node
+// has left.
+func (n *Node) lowers(now *Node) bool {
+	if now == nil || now.Devices.Count < n.Devices.Count {
+		return true
+	}
+	for d := range n.Capacity {
+		if now.Capacity[d] < n.Capacity[d] {
+			return true
+		}
+	}
+	return false
+}
+
+// meetsAll reports whether a node meets all predicates.
+func (n *Node) meetsAll(all []Predicate) bool {
+	return !slices.ContainsFunc(all, func(p Predicate) bool { return !p.On(n) })
 }
 
 // NodeState is a node and its use at one revision. Read it, never write it.
@@ -366,6 +411,32 @@ type Misfit struct {
 // capsules leave.
 func (m Misfit) Short() bool { return m.kind >= shortOfDevices }
 
+// text returns the misfit in words that complete "n nodes ...".
+func (m Misfit) text(spec *Spec, names *dimensionNames) string {
+	switch m.kind {
+	case unschedulable:
+		return "are unschedulable"
+	case leaseOver:
+		return "have no live lease"
+	case unmetRequirement:
+		return "do not meet " + spec.Require[m.arg].String()
+	case untolerated:
+		return "have a taint that is not tolerated"
+	case wrongModel:
+		if len(spec.Devices.Models) == 0 {
+			return "have no device"
+		}
+		return "have no device of model " + joinWords(spec.Devices.Models)
+	case shortOfDevices:
+		return "lack " + spec.Devices.want()
+	case shortOfRoom:
+		return "lack " + names.name(m.arg)
+	case nominatedForOthers:
+		return "are nominated for others"
+	}
+	return cmp.Or(m.Why, "fit")
+}
+
 type misfitKind uint8
 
 const (
@@ -414,19 +485,30 @@ func (n *NodeState) misfit(spec *Spec) Misfit {
 	return Misfit{}
 }
 
-// SpreadsAcross reports whether the node is in one of the failure domains that the spec names.
-func (s *Spec) SpreadsAcross(n *Node) bool {
-	if len(s.Spread.Names) == 0 {
-		return false
+// overcommitted reports whether more is taken of a resource or a device instance than the node has. An instance that is
+// missing or unhealthy has nothing.
+func (n *NodeState) overcommitted() bool {
+	over := !n.used.Within(n.Node.Capacity)
+	for i, used := range n.deviceUse() {
+		room := int32(deviceMilli * btoi(i < n.Node.Devices.Count && !n.Node.Devices.Unhealthy.Has(i)))
+		over = over || used > room
 	}
-	domain, ok := n.Labels[s.Spread.Level]
-	if !ok {
-		return false
+	return over
+}
+
+// singular puts the verb with which a reason begins in the singular.
+func singular(why string) string {
+	verb, _, _ := strings.Cut(why, " ")
+	rest := why[len(verb):]
+	switch verb {
+	case "are":
+		return "is" + rest
+	case "do":
+		return "does" + rest
+	case "have":
+		return "has" + rest
+	case "fit", "hold", "lack", "wait":
+		return verb + "s" + rest
 	}
-	for _, name := range s.Spread.Names {
-		if name == domain {
-			return true
-		}
-	}
-	return false
+	return why
 }

@@ -10,61 +10,6 @@ import (
 	"time"
 )
 
-// Nominate claims room on nodes for a pending capsule or gang, its nominee. A nomination takes no room: the nodes' free
-// capacity stays as it is. It filters admission only: on a node with nominated room, a placement must leave free the
-// room of all nominations that outrank it. Two nominations that want the same nodes therefore never wait for each
-// other.
-//
-// A nomination may lend its room to short work that consents to leave ([Spec.Backfills]). On each node the claim
-// shrinks by the room that is borrowed from it there, so that loans change nothing for other work. When the nominee is
-// placed, it evicts its borrowers; budgets do not protect them.
-//
-// A nomination ends when its capsule, or the first member of its gang, is placed; when its capsule, or a member of its
-// gang, is released for good; and when a Nominate without Parts ends it. Engines end nominations whose Ends has passed,
-// nominations that they first saw [Limits.Nominate] ago, and nominations of their own work on a node that can no longer
-// serve it. A new Nominate for the same capsule or gang replaces the previous nomination.
-//
-// A ledger refuses a nomination of more than its nominee asks for. A capsule is nominated on one node, a gang on at most
-// as many nodes as it has members; on each node for no more than those of its capsules ask for that may be there, and
-// in all for no more than all of them. A ledger also refuses a nomination if it and all nominations that outrank it
-// would together exceed [Limits.NominatedShare]; the nomination that ranks first is exempt. [Draft.Nominate] ends
-// nominations of lower rank to make way. In a proposal that makes a nomination, such an end is skipped if the
-// nomination that its Since names has ended already.
-type Nominate struct {
-	// Capsule is the pending capsule that the room is for; empty if Gang is set.
-	Capsule CapsuleID `json:"capsule,omitempty"`
-	// Gang is the gang that the room is for, no member of which is placed; empty if Capsule is set.
-	Gang GangID `json:"gang,omitempty"`
-	// Since is the revision at which the nomination was made that this Nominate replaces or ends. 0: it may replace or
-	// end any nomination, and there need be none to replace.
-	Since Revision `json:"since,omitempty"`
-	// Aged is how far the nomination ranks above the priority of its capsule; at most Limits.NominationAging.
-	Aged int32 `json:"aged,omitempty"`
-	// Parts is the claimed room, at most one part for each node. Without Parts, Nominate ends the nomination.
-	Parts []NominatedRoom `json:"parts,omitempty"`
-	// Ends is when engines end the nomination, at the latest Limits.Nominate after they first saw it; zero if there are
-	// no Parts.
-	Ends time.Time `json:"ends,omitzero"`
-	// Lends is the longest running time of capsules that may borrow the room meanwhile ([Spec.Backfills]); they also
-	// need a lower priority. Set it to the time that the nominee is expected to wait, and to less in each renewal. 0:
-	// the room is not lent. Zero if there are no Parts.
-	Lends time.Duration `json:"lends,omitempty"`
-}
-
-func (Nominate) commitment() {}
-
-// NominatedRoom is the room that a nomination claims on one node.
-type NominatedRoom struct {
-	// Node is the node on which the room is.
-	Node NodeID `json:"node"`
-	// Room is the amount of each resource that is claimed.
-	Room Resources `json:"room"`
-	// Devices are the device instances of which Milli is claimed.
-	Devices DeviceSet `json:"devices,omitempty"`
-	// Milli is how much is claimed of each of Devices, in thousandths.
-	Milli int `json:"milli,omitempty"`
-}
-
 // Nomination is the nomination of a capsule or a gang, as one revision of the state holds it. Read it, never write it.
 type Nomination struct {
 	// Capsule is the capsule that the room is for; empty if it is a gang.
@@ -160,70 +105,10 @@ func (m *nominated) with(of *Nomination, part int) *nominated {
 	return c
 }
 
-// Nominated yields the living nominations that claim room on the node, with what they claim there.
-func (n *NodeState) Nominated(yield func(*Nomination, *NominatedRoom) bool) {
-	if n.nominated == nil {
-		return
-	}
-	for _, p := range n.nominated.parts {
-		if !yield(p.of, p.room()) {
-			return
-		}
-	}
-}
-
 // outranks reports whether the nomination of a part outranks a capsule of this priority that has the asker's
 // nomination.
 func (m *nominated) outranks(p nominatedPart, priority int32) bool {
 	return p.of.OutranksPriority(priority) && (m.asker == nil || p.of.Outranks(m.asker))
-}
-
-// leavesRoom reports whether a capsule of the spec, placed on the node, leaves free the room of all nominations that
-// outrank it. The nomination from which it borrows does not count. The node must have the free capacity for the capsule
-// if nominations are ignored.
-func (n *NodeState) leavesRoom(spec *Spec) bool {
-	m, want, lender := n.nominated, &spec.Envelope.Reservation, n.lender(spec)
-	if m == nil {
-		return true
-	}
-	for d := range want {
-		if want[d] == 0 || want[d] <= m.spare[d] {
-			continue
-		}
-		free := n.Node.Capacity[d] - n.used[d] - want[d]
-		for _, p := range m.parts {
-			if claimed := n.claimed(p, d); claimed > 0 && p.of != lender && m.outranks(p, spec.Priority) {
-				if free -= claimed; free < 0 {
-					return false
-				}
-			}
-		}
-	}
-	return spec.Devices.Count == 0 || n.DevicesFor(spec).Len() >= spec.Devices.Count
-}
-
-// DevicesFor returns the healthy device instances with enough free for a capsule of the spec. Nominations that outrank
-// the capsule count as taken, unless they lend to it.
-func (n *NodeState) DevicesFor(spec *Spec) DeviceSet {
-	set, m, lender := n.devicesWith(spec.Devices.Milli), n.nominated, n.lender(spec)
-	if m == nil {
-		return set
-	}
-	for i := range n.Node.Devices.Count {
-		free := n.DeviceFree(i) - spec.Devices.Milli
-		if !set.Has(i) || spec.Devices.Milli <= int(m.spareDevices[i]) {
-			continue
-		}
-		for _, p := range m.parts {
-			if p.of != lender && m.outranks(p, spec.Priority) {
-				free -= n.claimedDevice(p, i)
-			}
-		}
-		if free < 0 {
-			set &^= 1 << i
-		}
-	}
-	return set
 }
 
 // ask is the room and the devices that one commitment (Place, Resize or Hold) asks for on a node.
@@ -239,12 +124,6 @@ type ask struct {
 	// The spec of the capsule, nil for a hold; and the nominee from which the capsule borrows, nil if there is none.
 	of     *Spec
 	lender *Nominee
-}
-
-// ask returns the ask of a capsule of the spec on these devices. The nomination is that of the capsule or its gang, or
-// nil.
-func (s *Spec) ask(devices DeviceSet, nominated *Nomination) ask {
-	return ask{room: &s.Envelope.Reservation, devices: devices, milli: s.Devices.Milli, priority: s.Priority, nomination: nominated, of: s}
 }
 
 // yieldsTo reports whether a nomination outranks the ask. The nomination from which the ask borrows does not.
@@ -269,32 +148,6 @@ type encroachment struct {
 	device bool
 	// The amount that is asked for, and the amount that the nominations leave.
 	want, free int64
-}
-
-// encroaches judges the asks of a proposal on a node against the nominations that claim room there. The receiver is the
-// node as the proposal leaves it. In each dimension that an ask takes from, the node's total use and the claims that
-// outrank an ask with a share in that dimension must fit together. Releasing room in the same proposal is no excuse,
-// with one exception: placements may take the room of holds that the proposal ends, because that room was not free
-// before. The asks must fit if nominations are ignored.
-func (n *NodeState) encroaches(parts []nominatedPart, asks []ask, ended *Resources, endedDevices *deviceUse) (e encroachment) {
-	for d := range n.used {
-		free := n.Node.Capacity[d] - n.used[d]
-		take := func(a *ask) int64 { return a.room[d] }
-		claim := func(p nominatedPart) int64 { return n.claimed(p, d) }
-		if e.judge(parts, asks, free, ended[d], take, claim); e.of != nil {
-			e.at = d
-			return e
-		}
-	}
-	for i := range n.Node.Devices.Count {
-		take := func(a *ask) int64 { return int64(btoi(a.devices.Has(i)) * a.milli) }
-		claim := func(p nominatedPart) int64 { return int64(n.claimedDevice(p, i)) }
-		if e.judge(parts, asks, int64(n.DeviceFree(i)), int64(endedDevices[i]), take, claim); e.of != nil {
-			e.at, e.device = i, true
-			return e
-		}
-	}
-	return e
 }
 
 // judge judges one dimension or one device instance. Free is what the asks leave of it; ended is the amount that ended
@@ -322,49 +175,6 @@ func (e *encroachment) judge(parts []nominatedPart, asks []ask, free, ended int6
 		}
 		free -= claimed
 	}
-}
-
-// lowers reports whether the description now offers less of some resource or fewer devices than n does. Nil: the node
-// has left.
-func (n *Node) lowers(now *Node) bool {
-	if now == nil || now.Devices.Count < n.Devices.Count {
-		return true
-	}
-	for d := range n.Capacity {
-		if now.Capacity[d] < n.Capacity[d] {
-			return true
-		}
-	}
-	return false
-}
-
-// misfit says why the claimed room on a node can serve none of the specs, whatever leaves the node; the text completes
-// "nodes ...". Empty: the room can serve one of them. Only the description of the node is judged, not its use.
-func (r *NominatedRoom) misfit(n *Node, specs []*Spec, names *dimensionNames) string {
-	if !n.Schedulable() {
-		return Misfit{kind: unschedulable}.text(nil, names)
-	}
-	for d, room := range r.Room {
-		if room > n.Capacity[d] {
-			return Misfit{kind: shortOfRoom, arg: d}.text(nil, names)
-		}
-	}
-	if r.Devices>>n.Devices.Count != 0 || r.Devices&n.Devices.Unhealthy != 0 {
-		return "lack the devices"
-	}
-	why := ""
-	for _, s := range specs {
-		state := NodeState{Node: n}
-		switch {
-		case !state.meets(s):
-			why = "do not meet its requirements"
-		case r.Devices != 0 && !s.Devices.Accepts(n.Devices.Model):
-			why = "have other devices"
-		default:
-			return ""
-		}
-	}
-	return why
 }
 
 // amounts are sums of what capsules ask for, or of what parts of a nomination claim: resources, the number of device
@@ -410,43 +220,6 @@ func (a *amounts) beyond(most *amounts, names *dimensionNames) (over, of string)
 	return "", ""
 }
 
-// exceeds returns what a part claims beyond what the capsules of the roles ask for that may be on the node, and what
-// these ask for; empty: nothing.
-func (r *NominatedRoom) exceeds(n *Node, roles []Role, names *dimensionNames) (over, of string) {
-	var claims, asks amounts
-	claims.addPart(r)
-	for i := range roles {
-		if !(&NodeState{Node: n}).meets(roles[i].Spec) || roles[i].Spec.Devices.Count > 0 && !roles[i].Spec.Devices.Accepts(n.Devices.Model) {
-			continue
-		}
-		asks.addRole(&roles[i])
-		if more, _ := claims.beyond(&asks, names); more == "" {
-			return "", "" // most often after the first role
-		}
-	}
-	return claims.beyond(&asks, names)
-}
-
-// spend takes an ask off the spare room that ended holds have left. A hold uses up all spare room in each dimension
-// that it asks for.
-func (n *NodeState) spend(a *ask) {
-	m := n.nominated.copy()
-	for d, want := range a.room {
-		if m.spare[d] = max(0, m.spare[d]-want); a.hold && want > 0 {
-			m.spare[d] = 0
-		}
-	}
-	for i := range m.spareDevices {
-		if !a.devices.Has(i) {
-			continue
-		}
-		if m.spareDevices[i] = max(0, m.spareDevices[i]-int32(a.milli)); a.hold {
-			m.spareDevices[i] = 0
-		}
-	}
-	n.nominated = m
-}
-
 // claims reports whether the nomination claims room on a node.
 func (n *Nomination) claims(id NodeID) bool {
 	return slices.ContainsFunc(n.Parts, func(r NominatedRoom) bool { return r.Node == id })
@@ -463,17 +236,6 @@ func (n *Nomination) shares(o *Nomination) bool {
 		}
 	}
 	return false
-}
-
-// spares adds the room of an ended hold to the node's spare room. The node must be the draft's own copy.
-func (n *NodeState) spares(h *Hold) {
-	if n.nominated == nil {
-		return
-	}
-	m := n.nominated.copy()
-	m.spare = m.spare.plus(h.Room)
-	m.spareDevices.add(h.Devices, int32(h.Milli))
-	n.nominated = m
 }
 
 // The rest of this file is about loans of nominated room, about the sums of nominated room and capacity that
@@ -503,6 +265,28 @@ func (n *Nomination) lends(spec *Spec) bool {
 	return spec != nil && spec.Backfills && spec.RunsAtMost <= n.Lends && spec.Priority < n.ceiling
 }
 
+// ending returns a proposal that ends the nomination.
+func (n *Nomination) ending() Proposal {
+	return Proposal{Do: []Commitment{Nominate{Capsule: n.Capsule, Gang: n.Gang, Since: n.Made}}}
+}
+
+// endsBefore orders nominations by when engines end them.
+func (n *Nomination) endsBefore(o *Nomination) bool {
+	return cmp.Or(n.Ends.Compare(o.Ends), n.compare(o)) < 0
+}
+
+func (n *Nomination) nominee() string { return Nominee{n.Capsule, n.Gang}.String() }
+
+// partsOn appends the nomination's part on a node, if it has one.
+func (n *Nomination) partsOn(id NodeID, parts []nominatedPart) []nominatedPart {
+	for i := range n.Parts {
+		if n.Parts[i].Node == id {
+			parts = append(parts, nominatedPart{n, i})
+		}
+	}
+	return parts
+}
+
 // lenderOf returns the first nomination of the parts that lends to capsules of the spec; nil if none does. The spec of
 // a hold is nil.
 func lenderOf(parts []nominatedPart, spec *Spec) *Nomination {
@@ -512,20 +296,6 @@ func lenderOf(parts []nominatedPart, spec *Spec) *Nomination {
 		}
 	}
 	return nil
-}
-
-// ceiling returns the lowest priority that is safe from eviction for work of the given priority. The truce (TruceFrom,
-// TruceTo) lowers it.
-func (l *Limits) ceiling(priority int32) int32 {
-	if priority <= l.TruceTo {
-		return min(priority, l.TruceFrom)
-	}
-	return priority
-}
-
-// recalls reports whether the eviction of c is a recall of a loan: it makes way for the nominee from which c borrows.
-func (e *Evict) recalls(c *Capsule) bool {
-	return c.Borrows() != nil && *c.Borrows() == Nominee{e.For, e.ForGang}
 }
 
 // load is an amount of a node's resources and of its devices.
@@ -549,110 +319,7 @@ type loan struct {
 	capsules int
 }
 
-// borrow adds the load of a capsule to the node's loan from its nominee; with sign -1 it takes the load off. A capsule
-// that does not borrow changes nothing. Nodes share the slice of loans, so borrow writes to a copy.
-func (n *NodeState) borrow(c *Capsule, sign int32) {
-	n.lend(c.Borrows(), c.Spec, c.Devices, sign)
-}
-
-// lend is borrow for a load that is not in a record; from nil: it does not borrow.
-func (n *NodeState) lend(from *Nominee, spec *Spec, devices DeviceSet, sign int32) {
-	if from == nil {
-		return
-	}
-	var loans []loan
-	if n.loans != nil {
-		loans = slices.Clone(*n.loans)
-	}
-	i := slices.IndexFunc(loans, func(l loan) bool { return l.from == *from })
-	if i < 0 {
-		i, loans = len(loans), append(loans, loan{from: *from})
-	}
-	loans[i].add(spec, devices, sign)
-	if loans[i].capsules += int(sign); loans[i].capsules == 0 {
-		loans = slices.Delete(loans, i, i+1)
-	}
-	if n.loans = nil; len(loans) > 0 {
-		n.loans = &loans
-	}
-}
-
-// reborrow updates the node's loans for a capsule on it whose spec is replaced by another.
-func (n *NodeState) reborrow(c *Capsule, to *Spec) {
-	n.borrow(c, -1)
-	n.lend(c.Borrows(), to, c.Devices, 1)
-}
-
-// lender returns the nomination from which a capsule of the spec would borrow if it were placed on the node; nil: from
-// none.
-func (n *NodeState) lender(spec *Spec) *Nomination {
-	if n.nominated == nil || n.nominated.keeps {
-		return nil
-	}
-	return lenderOf(n.nominated.parts, spec)
-}
-
 var noLoad load
-
-// lent returns the load that is borrowed from a nomination on the node. It is shared: do not write to it.
-func (n *NodeState) lent(of *Nomination) *load {
-	if n.loans != nil {
-		for i := range *n.loans {
-			if l := &(*n.loans)[i]; l.from.is(of) {
-				return &l.load
-			}
-		}
-	}
-	return &noLoad
-}
-
-// claimed returns how much of a dimension a part still claims on the node: its room, less the loans from its nominee
-// there.
-func (n *NodeState) claimed(p nominatedPart, d int) int64 {
-	return max(0, p.room().Room[d]-n.lent(p.of).room[d])
-}
-
-// claimedDevice is claimed for a device instance, in milli.
-func (n *NodeState) claimedDevice(p nominatedPart, i int) int {
-	return max(0, btoi(p.room().Devices.Has(i))*p.room().Milli-int(n.lent(p.of).devices[i]))
-}
-
-// Claimed returns how much of each resource, and of each device instance in milli, a nomination keeps from capsules of
-// the spec that it outranks on this node. That is its claim less the loans from it on this node, or nothing if it lends
-// to the spec. A nil spec stands for any spec that does not backfill.
-func (n *NodeState) Claimed(of *Nomination, spec *Spec) (room Resources, devices [MaxDevices]int) {
-	if n.nominated == nil || n.lender(spec) == of {
-		return room, devices
-	}
-	for _, p := range n.nominated.parts {
-		for d := 0; p.of == of && d < len(room); d++ {
-			room[d] = n.claimed(p, d)
-		}
-		for i := 0; p.of == of && i < len(devices); i++ {
-			devices[i] = n.claimedDevice(p, i)
-		}
-	}
-	return room, devices
-}
-
-// without returns the node with the loans taken off for which leaves is true, as if these borrowers had left. It
-// returns n itself if there are no loans on the node.
-func (n *NodeState) without(leaves func(*loan) bool) *NodeState {
-	if n.loans == nil {
-		return n
-	}
-	bare, use := *n, n.deviceUse()
-	for i := range *n.loans {
-		if l := &(*n.loans)[i]; leaves(l) {
-			bare.used = bare.used.minus(l.room)
-			for k, milli := range l.devices {
-				use[k] -= milli
-			}
-		}
-	}
-	bare.devices = &use
-	return &bare
-}
 
 // wide is a sum of quantities: 128 bits, because the capacity of all nodes may not fit in 64.
 type wide struct {
@@ -718,26 +385,4 @@ func within(free int64, takes ...int64) bool {
 		free -= x
 	}
 	return true
-}
-
-// loses takes a placed capsule off n, as a plan sees the node after it has released or evicted the capsule at revision
-// at. If the capsule has begun to run, its remains stay on the node, unless the node is lost.
-func (n *NodeState) loses(c *Capsule, at Revision) {
-	n.gives(c.Spec.Envelope.Reservation, c.Devices, c.Spec.Devices.Milli)
-	n.borrow(c, -1)
-	n.Capsules--
-	if c.Begun && n.Node.State != Lost {
-		list := n.withRemains(&Remains{Capsule: c.ID, Spec: c.Spec, Node: n.Node.ID, Devices: c.Devices, Since: c.PlacedAt, Left: at})
-		n.remains = &list
-	}
-}
-
-// withRemains returns a new list of the remains on the node and r, in the order in which the capsules left.
-func (n *NodeState) withRemains(r *Remains) (list []*Remains) {
-	if n.remains != nil {
-		list = slices.Clone(*n.remains)
-	}
-	list = append(list, r)
-	slices.SortFunc(list, func(a, b *Remains) int { return cmp.Or(cmp.Compare(a.Left, b.Left), cmp.Compare(a.Capsule, b.Capsule)) })
-	return list
 }

@@ -1,7 +1,6 @@
 package orbit
 
 import (
-	"cmp"
 	"encoding/binary"
 	"fmt"
 	"maps"
@@ -9,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // Predicate is a condition on a node's labels or, under the key [NodeKey], on its id. Operators, spelled as here, and their
@@ -230,134 +228,11 @@ func (p *Predicate) words() []string {
 	return out
 }
 
-// Taint keeps capsules that do not tolerate it off a node ([Spec.Tolerate]); capsules that tolerate it may be placed
-// there. Capsules that run on the node when it gets the taint keep running.
-type Taint struct {
-	// Key names the taint.
-	Key string `json:"key"`
-	// Value qualifies the key, as in "gpu" for the key "reserved".
-	Value string `json:"value,omitempty"`
-	// Effect is the effect on capsules that do not tolerate the taint. "NoSchedule": they are not placed on the node.
-	// "PreferNoSchedule": score.Spread places them elsewhere if that is not much worse. "NoExecute": they are not
-	// placed on the node, and those that run there may be moved away ([Evict]), as nav.Drain does; a capsule that
-	// tolerates the taint for some time ([Toleration.For]) may be moved after that time.
-	Effect string `json:"effect"`
-}
-
-// Toleration permits the placement of a capsule on nodes with matching taints.
-type Toleration struct {
-	// Key is the key of the tolerated taints; empty: all keys, and then Op must be "Exists".
-	Key string `json:"key,omitempty"`
-	// Op is "Equal", which is the default, for taints with this Value, or "Exists" for taints of any value.
-	Op string `json:"op,omitempty"`
-	// Value is the value of the taints, for "Equal".
-	Value string `json:"value,omitempty"`
-	// Effect is the effect that is tolerated; empty: any.
-	Effect string `json:"effect,omitempty"`
-	// For is the time that a capsule stays on a node that gets a NoExecute taint before it may be moved away; 0: for
-	// ever. It requires the Effect "NoExecute". Placements ignore it. No rule of a ledger reads a clock, so the program
-	// that moves the capsule measures the time, as nav.Drain does.
-	For time.Duration `json:"for,omitempty"`
-}
-
-// covers reports whether the toleration matches a taint.
-func (o *Toleration) covers(t *Taint) bool {
-	return (o.Key == "" || o.Key == t.Key) && (o.Op == "Exists" || o.Value == t.Value) && (o.Effect == "" || o.Effect == t.Effect)
-}
-
 // taintEffects are the valid effects.
 var taintEffects = []string{"NoSchedule", "PreferNoSchedule", "NoExecute"}
 
 // maxTaints is the maximum number of taints of a node, and of tolerations of a spec.
 const maxTaints = 64
-
-// String returns the taint as in "reserved=gpu:NoSchedule".
-func (t Taint) String() string {
-	if t.Value == "" {
-		return t.Key + ":" + t.Effect
-	}
-	return t.Key + "=" + t.Value + ":" + t.Effect
-}
-
-// Tolerates reports whether a toleration of the spec covers a taint.
-func (s *Spec) Tolerates(t *Taint) bool {
-	return slices.ContainsFunc(s.Tolerate, func(o Toleration) bool { return o.covers(t) })
-}
-
-// Withstands returns the time that a capsule of the spec stays on a node that gets the taint: the longest time of all
-// tolerations that match the taint, 0 if none matches; or forever.
-func (s *Spec) Withstands(t *Taint) (lasts time.Duration, forever bool) {
-	for i := range s.Tolerate {
-		if o := &s.Tolerate[i]; o.covers(t) {
-			lasts, forever = max(lasts, o.For), forever || o.For == 0
-		}
-	}
-	return lasts, forever
-}
-
-// Admits reports whether the spec tolerates all taints of the node that forbid placements.
-func (n *Node) Admits(s *Spec) bool { return n.keptOff(s) == nil }
-
-// keptOff returns the first taint that forbids placements of the spec on the node; nil: there is none.
-func (n *Node) keptOff(s *Spec) *Taint {
-	for i := range n.Taints {
-		if t := &n.Taints[i]; t.Effect != "PreferNoSchedule" && !s.Tolerates(t) {
-			return t
-		}
-	}
-	return nil
-}
-
-// Shuns returns the number of taints of the node that capsules of the spec should avoid (PreferNoSchedule).
-func (n *Node) Shuns(s *Spec) (count int) {
-	for i := range n.Taints {
-		if t := &n.Taints[i]; t.Effect == "PreferNoSchedule" && !s.Tolerates(t) {
-			count++
-		}
-	}
-	return count
-}
-
-// expels reports whether the node has a taint because of which running capsules of the spec may be moved away.
-func (n *Node) expels(s *Spec) bool {
-	for i := range n.Taints {
-		if _, forever := s.Withstands(&n.Taints[i]); n.Taints[i].Effect == "NoExecute" && !forever {
-			return true
-		}
-	}
-	return false
-}
-
-// keeps reports whether the condition and the taints of the node give no reason to move capsules of the spec away.
-func (n *Node) keeps(s *Spec) bool { return n.Schedulable() && !n.expels(s) }
-
-// taintFaults returns what is wrong with the taints of a node.
-func (n *Node) taintFaults() (out []string) {
-	if len(n.Taints) > maxTaints {
-		return []string{fmt.Sprintf("%d taints; there can be %d", len(n.Taints), maxTaints)}
-	}
-	for _, t := range n.Taints {
-		if t.Key == "" || !slices.Contains(taintEffects, t.Effect) {
-			out = append(out, fmt.Sprintf("taint %.100q: it needs a key, and the effect must be NoSchedule, PreferNoSchedule or NoExecute", t.String()))
-		}
-	}
-	return out
-}
-
-// tolerationFaults returns what is wrong with the tolerations of a spec.
-func (s *Spec) tolerationFaults() (out []string) {
-	if len(s.Tolerate) > maxTaints {
-		return []string{fmt.Sprintf("%d tolerations; there can be %d", len(s.Tolerate), maxTaints)}
-	}
-	for _, o := range s.Tolerate {
-		equal := o.Op == "" || o.Op == "Equal"
-		if !equal && o.Op != "Exists" || equal && o.Key == "" || !equal && o.Value != "" || o.Effect != "" && !slices.Contains(taintEffects, o.Effect) ||
-			o.For < 0 || o.For > 0 && o.Effect != "NoExecute" {
-			out = append(out, fmt.Sprintf("toleration %.200q: its Op must be Equal, with a key, or Exists, without a value; its effect one of a taint, or empty; and For is not below 0, and 0 but for NoExecute", fmt.Sprint(o)))
-		}
-	}
-	return out
-}
 
 // nearby is the set of domains in which a spec may be placed because a member of its Near group is there.
 type nearby struct {
@@ -396,11 +271,6 @@ func (p *nearby) missing() string {
 		p.text = "are in no " + p.near.Level + " of group " + quoteWord(p.near.Group) + " (" + joinWords(in[:min(len(in), 5)]) + ")"
 	}
 	return p.text
-}
-
-// meetsAll reports whether a node meets all predicates.
-func (n *Node) meetsAll(all []Predicate) bool {
-	return !slices.ContainsFunc(all, func(p Predicate) bool { return !p.On(n) })
 }
 
 // String returns the canonical text of p, which [Predicate.Set] reads back: "zone in (a, b)",
@@ -594,57 +464,6 @@ func sorted(words []string) []string {
 // to memory of its own.
 func cloned[T any](list []T) []T { return slices.Clip(slices.Clone(list)) }
 
-// text returns the misfit in words that complete "n nodes ...".
-func (m Misfit) text(spec *Spec, names *dimensionNames) string {
-	switch m.kind {
-	case unschedulable:
-		return "are unschedulable"
-	case leaseOver:
-		return "have no live lease"
-	case unmetRequirement:
-		return "do not meet " + spec.Require[m.arg].String()
-	case untolerated:
-		return "have a taint that is not tolerated"
-	case wrongModel:
-		if len(spec.Devices.Models) == 0 {
-			return "have no device"
-		}
-		return "have no device of model " + joinWords(spec.Devices.Models)
-	case shortOfDevices:
-		return "lack " + spec.Devices.want()
-	case shortOfRoom:
-		return "lack " + names.name(m.arg)
-	case nominatedForOthers:
-		return "are nominated for others"
-	}
-	return cmp.Or(m.Why, "fit")
-}
-
-// singular puts the verb with which a reason begins in the singular.
-func singular(why string) string {
-	verb, _, _ := strings.Cut(why, " ")
-	rest := why[len(verb):]
-	switch verb {
-	case "are":
-		return "is" + rest
-	case "do":
-		return "does" + rest
-	case "have":
-		return "has" + rest
-	case "fit", "hold", "lack", "wait":
-		return verb + "s" + rest
-	}
-	return why
-}
-
-// want describes the request, as in "a device with 600 milli free".
-func (r *DeviceRequest) want() string {
-	if r.Count == 1 {
-		return fmt.Sprintf("a device with %d milli free", r.Milli)
-	}
-	return fmt.Sprintf("%d devices with %d milli free each", r.Count, r.Milli)
-}
-
 // appendKey appends an encoding of all of p. Two predicates have the same key if and only if they are equal.
 func (p *Predicate) appendKey(b []byte) []byte {
 	b = appendTexts(b, p.Key, p.Op)
@@ -667,16 +486,4 @@ func appendTexts(b []byte, texts ...string) []byte {
 		b = append(b, t...)
 	}
 	return b
-}
-
-// requirements returns Require as text; equal requirements have equal texts.
-func (s *Spec) requirements() string {
-	if s.require != "" {
-		return s.require
-	}
-	var b []byte
-	for i := range s.Require {
-		b = s.Require[i].appendKey(b)
-	}
-	return string(b)
 }

@@ -44,6 +44,11 @@ func (p Proposal) Clone() Proposal {
 	return p
 }
 
+// evicts reports whether a proposal evicts a capsule.
+func (p *Proposal) evicts() bool {
+	return slices.ContainsFunc(p.Do, func(do Commitment) bool { _, evicts := do.(Evict); return evicts })
+}
+
 // cloner copies proposals. Its copies share arrays, but no element. A ledger keeps no array of a proposal after it has
 // answered. So it takes a cloner from the pool cloners and gives it back afterwards, and copying allocates no arrays.
 type cloner struct {
@@ -148,209 +153,6 @@ func (c *cloner) spec(s *Spec) *Spec {
 	}
 	return c.copied
 }
-
-// Commitment is one change of the world. The set is closed: [PutNode], [RemoveNode], [Submit], [Place], [Release],
-// [Evict], [Confirm], [Adopt], [Resize], [Hold], [Nominate], [Assign], [Mark], [PutBudget], [RemoveBudget], [Protect];
-// as values, not pointers.
-type Commitment interface{ commitment() }
-
-// PutNode lets a node join, or replaces the description of one that has joined: capacity, labels, devices, state.
-// Capacity may shrink below what is used; then nothing new is admitted. A node that is Lost stays Lost.
-type PutNode struct {
-	// Node is the description of the node.
-	Node Node `json:"node"`
-}
-
-// RemoveNode lets a node leave. It is refused while capsules, [Remains] or holds are on the node, and while it is
-// nominated. For a dead node, put it as Lost, release its capsules in batches, then remove it. The engine of a nominee ends
-// its nomination on a node that is not ready; where that engine does not run, end it in the proposal that removes the
-// node (a [Nominate] without Parts).
-type RemoveNode struct {
-	// Node is the node to remove.
-	Node NodeID `json:"node"`
-}
-
-// Submit adds pending capsules: either one for each of IDs, all of one Spec, or all members of a Gang. With neither it
-// adds none, which is no error. The id of a capsule that has been released for good may be used again at once, also in
-// the proposal that releases it. The new capsule takes over two things from the former one: what still runs of it
-// ([Remains]), so that db-0 does not run twice, and the ids of the proposals that have placed it, so that these are
-// still applied only once.
-type Submit struct {
-	// IDs are the ids of the new capsules; empty if Gang is set.
-	IDs []CapsuleID `json:"ids,omitempty"`
-	// Spec is the spec of each capsule of IDs; it may be nil if there are none.
-	Spec *Spec `json:"spec,omitempty"`
-	// Owner is the name of the engine to which the capsules are assigned; empty: they belong to the engine that claims
-	// them.
-	Owner string `json:"owner,omitempty"`
-	// Gang is the gang whose members are submitted; nil if IDs is set.
-	Gang *Gang `json:"gang,omitempty"`
-	// At is when the capsules began to wait, by the submitter's clock; 0: unknown. A ledger stores it and never reads
-	// it. Navigators and engines count from it how long the capsules have waited.
-	At Instant `json:"at,omitempty"`
-	// Labels are stored with each of the capsules, which share one copy. No rule of a ledger reads them.
-	Labels map[string]string `json:"labels,omitempty"`
-}
-
-// Place puts a pending capsule on a node and, if the capsule asks for devices, on these device instances
-// ([NodeState.PickDevices] chooses them).
-type Place struct {
-	// Capsule is the pending capsule to place.
-	Capsule CapsuleID `json:"capsule"`
-	// Node is the node to place it on.
-	Node NodeID `json:"node"`
-	// Devices are the device instances that the capsule gets there.
-	Devices DeviceSet `json:"devices,omitempty"`
-	// After makes the capsule wait until everything has stopped that has left the node and still runs there, also what
-	// leaves the node by this proposal. Without After the capsule waits only if it does not fit beside what still runs.
-	// See [Remains].
-	After bool `json:"after,omitempty"`
-	// Note is stored with the placement, for example "warm".
-	Note string `json:"note,omitempty"`
-	// At is when the capsule was placed, by the proposer's clock; an engine sets it where a plan leaves it 0. A ledger
-	// stores it and never reads it.
-	At Instant `json:"at,omitempty"`
-}
-
-// Release ends a placement or a hold: exactly one of Capsule and Hold is set. A final release is for the owner of the
-// work, and is never refused. Without Final a placed capsule returns to pending. That is refused on a Ready node,
-// because it would be a way to make room for other work; use [Evict] to move a capsule. It is accepted:
-//
-//   - from a Lost node, as a loss;
-//   - from a Cordoned node, if budgets allow it and the gang of the capsule stays whole, at its minimums, or unplaced;
-//   - from any node for a whole gang that is broken, or one member of which is on a Cordoned node; budgets count too;
-//   - from any node for a capsule that waits to begin ([State.Waiting]): it has never run there, so no rule is judged;
-//   - with Stopped.
-type Release struct {
-	// Capsule is the capsule to release; empty if Hold is set.
-	Capsule CapsuleID `json:"capsule,omitempty"`
-	// From is the node that the capsule must be on; empty: any node.
-	From NodeID `json:"from,omitempty"`
-	// Final ends the capsule for good. Without Final it returns to pending.
-	Final bool `json:"final,omitempty"`
-	// Stopped says that the capsule does not run although it should, for example because its start has failed. It
-	// returns to pending from any node, as a loss. Only the agent of the node says so, in a proposal that contains only
-	// releases that are Stopped or Final, and placements of capsules that have stopped.
-	Stopped bool `json:"stopped,omitempty"`
-	// At is when the capsule failed, if Stopped is set, or when it was released to pending, by the proposer's clock; an
-	// engine sets it where a plan leaves it 0. A ledger stores it with the [Failures] of the capsule and never compares
-	// it with a clock. 0 for a final release and for a hold.
-	At Instant `json:"at,omitempty"`
-	// Hold is the hold to release; empty if Capsule is set.
-	Hold HoldID `json:"hold,omitempty"`
-}
-
-// HoldID names a hold.
-type HoldID string
-
-// Hold reserves room on a node for a later placement. The room counts as used. The navigator that the hold is for
-// releases it in the proposal that uses the room. Every hold has an end. A ledger has no clock, so every engine
-// releases holds whose end has passed before it plans; where no engine runs, they stay. A ledger accepts a hold whose
-// end has passed already.
-type Hold struct {
-	// ID identifies the hold.
-	ID HoldID `json:"id"`
-	// Node is the node on which the hold is.
-	Node NodeID `json:"node"`
-	// Room is the amount of each resource that the hold takes.
-	Room Resources `json:"room"`
-	// Devices are the device instances on which the hold takes Milli.
-	Devices DeviceSet `json:"devices,omitempty"`
-	// Milli is how much the hold takes of each of Devices, in thousandths.
-	Milli int `json:"milli,omitempty"`
-	// For says what the hold is for; navigators read it, the ledger does not.
-	For string `json:"for,omitempty"`
-	// Ends is when engines release the hold.
-	Ends time.Time `json:"ends"`
-}
-
-// Assign changes the owner of a capsule. It is a compare-and-swap: the owner must be From now (empty: none).
-type Assign struct {
-	// Capsule is the capsule to assign.
-	Capsule CapsuleID `json:"capsule"`
-	// From is the owner that the capsule must have now; empty: none.
-	From string `json:"from,omitempty"`
-	// Owner is the new owner; empty: the engine that claims the capsule.
-	Owner string `json:"owner,omitempty"`
-}
-
-// Mark stores a small value under a key: a lease term, a node group, a failed mark. An empty value deletes the mark.
-type Mark struct {
-	// Key identifies the mark.
-	Key string `json:"key"`
-	// Value is the new value; empty: the mark is deleted.
-	Value string `json:"value,omitempty"`
-}
-
-func (PutNode) commitment()    {}
-func (RemoveNode) commitment() {}
-func (Submit) commitment()     {}
-func (Place) commitment()      {}
-func (Release) commitment()    {}
-func (Hold) commitment()       {}
-func (Assign) commitment()     {}
-func (Mark) commitment()       {}
-
-// Precondition is a bet on the state before the proposal. The set is closed: [NodeFreeOf],
-// [GangUnplaced], [NodeAt], [GroupIn], [MarkAt]; as values, not pointers.
-type Precondition interface{ precondition() }
-
-// leaves returns the capsule that a commitment takes off its node, empty if it takes none.
-func leaves(c Commitment) CapsuleID {
-	switch c := c.(type) {
-	case Release:
-		return c.Capsule
-	case Evict:
-		return c.Capsule
-	}
-	return ""
-}
-
-// NodeFreeOf bets that at least this much is still free on the node.
-type NodeFreeOf struct {
-	// Node is the node that the bet is about.
-	Node NodeID
-	// AtLeast is the amount of each resource that must be free.
-	AtLeast Resources
-}
-
-// GangUnplaced bets that no member of the gang is placed.
-type GangUnplaced struct {
-	// Gang is the gang that the bet is about.
-	Gang GangID `json:"gang"`
-}
-
-// NodeAt is the strict, coarse bet: nothing at all has changed on the node since these counters were read. A counter
-// that is zero is not compared.
-type NodeAt struct {
-	// Node is the node that the bet is about.
-	Node NodeID `json:"node"`
-	// Usage and Specification are the counters that were read; zero: not compared.
-	Usage         Revision `json:"usage,omitempty"`
-	Specification Revision `json:"specification,omitempty"`
-}
-
-// GroupIn bets that a placed capsule of the group is in this domain of the level.
-type GroupIn struct {
-	// Group names the group, Level the label of nodes that divides them into domains, and Domain the value of that label.
-	Group  string `json:"group"`
-	Level  string `json:"level"`
-	Domain string `json:"domain"`
-}
-
-// MarkAt bets that the mark was last set at this revision; zero: that there is no such mark.
-type MarkAt struct {
-	// Key identifies the mark that the bet is about.
-	Key string `json:"key"`
-	// Revision is the revision at which the mark was set; zero: the mark does not exist.
-	Revision Revision `json:"revision,omitempty"`
-}
-
-func (NodeFreeOf) precondition()   {}
-func (GangUnplaced) precondition() {}
-func (NodeAt) precondition()       {}
-func (GroupIn) precondition()      {}
-func (MarkAt) precondition()       {}
 
 // The outcomes of a proposal that was not committed, to be tested with errors.Is. The first three come as a
 // [*Rejection], to be read with errors.As.
@@ -466,4 +268,22 @@ type Change struct {
 	Do Commitment
 	// Node is the node that the commitment changed, if any: for a Release the node that the capsule left.
 	Node NodeID
+}
+
+// nominee returns the capsule or the gang whose nomination a change may have made or ended; ok is false if it can have
+// done neither.
+func (c *Change) nominee() (capsule CapsuleID, gang GangID, ok bool) {
+	switch do := c.Do.(type) {
+	case Nominate:
+		return do.Capsule, do.Gang, true
+	case Place:
+		return do.Capsule, "", true
+	case Adopt:
+		return do.Capsule, "", true
+	case Resize:
+		return do.Capsule, "", true
+	case Release:
+		return do.Capsule, "", do.Final
+	}
+	return "", "", false
 }

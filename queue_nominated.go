@@ -173,24 +173,6 @@ func (q *queue) outdate(on versioned, now uint64) (woken bool) {
 	return woken
 }
 
-// nominee returns the capsule or the gang whose nomination a change may have made or ended; ok is false if it can have
-// done neither.
-func (c *Change) nominee() (capsule CapsuleID, gang GangID, ok bool) {
-	switch do := c.Do.(type) {
-	case Nominate:
-		return do.Capsule, do.Gang, true
-	case Place:
-		return do.Capsule, "", true
-	case Adopt:
-		return do.Capsule, "", true
-	case Resize:
-		return do.Capsule, "", true
-	case Release:
-		return do.Capsule, "", do.Final
-	}
-	return "", "", false
-}
-
 // touchClaims marks all nodes of a nomination that has ended or was replaced, and unparks the classes that fit there.
 func (v *View) touchClaims(n *Nomination) (woken bool) {
 	if !n.Lives() {
@@ -231,29 +213,6 @@ func (q *queue) bringBackNominees(capsule CapsuleID, gang GangID) (woken bool) {
 	return woken
 }
 
-// fitsNominated reports whether a node with nominated room may take a nominee of the spec: a nominee that outranks at
-// least one nomination on the node, wherever its own room is nominated. Capsules that borrow from this nominee count as
-// gone, because it may evict them. The answer may be too optimistic: it does not check that the nominations which the
-// nominee does not outrank leave enough.
-func (s *State) fitsNominated(n *NodeState, spec *Spec) (fits bool) {
-	var lowest *Nomination
-	for of := range n.Nominated {
-		if lowest == nil || lowest.Outranks(of) {
-			lowest = of
-		}
-	}
-	bare := *n.without(func(l *loan) bool { return slices.Contains(s.specsOf(l.from.Capsule, l.from.Gang), spec) })
-	bare.nominated = nil
-	if lowest == nil || !bare.Fits(spec) {
-		return false
-	}
-	s.nominations.Ascend(func(of *Nomination) bool {
-		fits = slices.Contains(s.specsOf(of.Capsule, of.Gang), spec)
-		return !fits && of.Outranks(lowest)
-	})
-	return fits
-}
-
 // lapsed returns proposals that end nominations: those whose end has passed, and those of own work of which a node can
 // no longer serve. Only the owner ends the latter, because a view may show nodes as cordoned that other engines may
 // use. lapsed returns a proposal again in every pass until the nomination has ended, because a proposal may fail. It
@@ -272,11 +231,6 @@ func (v *View) lapsed(now time.Time, mine func(*Capsule) bool) (out []Proposal) 
 		out = append(out, v.unserved(now, mine)...)
 	}
 	return out
-}
-
-// ending returns a proposal that ends the nomination.
-func (n *Nomination) ending() Proposal {
-	return Proposal{Do: []Commitment{Nominate{Capsule: n.Capsule, Gang: n.Gang, Since: n.Made}}}
 }
 
 // unserved returns such proposals for the nominations of own work that a suspect node can no longer serve and whose end
@@ -322,25 +276,6 @@ func (v *View) suspectAll() {
 			v.suspectNode(v.state.Node(n.Parts[i].Node))
 		}
 	}
-}
-
-// nominates reports whether the predicate holds for the nominated capsule, or for a member of the nominated gang.
-func (s *State) nominates(n *Nomination, is func(*Capsule) bool) bool {
-	if c := s.Capsule(n.Capsule); c != nil {
-		return is(c)
-	}
-	for c := range s.Members(n.Gang) {
-		if is(c) {
-			return true
-		}
-	}
-	return false
-}
-
-// broken reports whether a node can no longer serve a nomination: the node is not schedulable, or its description has
-// changed since in a way that keeps the nominee off.
-func (s *State) broken(node *NodeState, p nominatedPart) bool {
-	return !node.Node.Schedulable() || node.Specification > p.of.Made && p.room().misfit(node.Node, s.specsOf(p.of.Capsule, p.of.Gang), &s.names) != ""
 }
 
 // lapse returns the end of the nomination that ends next after the instant of the view; zero: there is none.

@@ -406,18 +406,6 @@ func (q *queue) unparkFound(shown func(*spot) *NodeState) (woken bool) {
 	return woken
 }
 
-// evicted returns the node without the capsules of a priority below the ceiling, except those that cannot be evicted
-// from it now. Gangs and budgets may keep further capsules there.
-func (s *State) evicted(n *NodeState, ceiling int32) *NodeState {
-	bare := *n
-	for c := range s.On(n.Node.ID) {
-		if c.Spec.Priority < ceiling && s.Protected(c.ID) == 0 && (!c.Begun || n.Node.Confirms) {
-			bare.gives(c.Spec.Envelope.Reservation, c.Devices, c.Spec.Devices.Milli)
-		}
-	}
-	return &bare
-}
-
 // spare unparks the classes for which a budget has refused an eviction, if a budget of this capsule has more healthy
 // members than then, and enough for an eviction: also of a member that is not healthy. It reports whether there were any.
 func (q *queue) spare(id CapsuleID) (woken bool) {

@@ -1,12 +1,12 @@
 package orbit
 
 import (
-	"cmp"
 	"encoding/hex"
 	"fmt"
 	"hash/maphash"
 	"math/bits"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -130,6 +130,17 @@ func (n *dimensionNames) format(r Resources) string {
 	return b.String()
 }
 
+// quantity returns an amount of a dimension in words: "72 cores", "1.5 GiB of memory", "3 of slots".
+func (n *dimensionNames) quantity(d int, amount int64) string {
+	switch d {
+	case CPU:
+		return plural(strconv.FormatFloat(float64(amount)/1000, 'f', -1, 64), "core")
+	case Memory, Disk:
+		return binaryBytes(amount) + " of " + n.name(d)
+	}
+	return fmt.Sprintf("%d of %s", amount, n.name(d))
+}
+
 // MaxDevices is the maximum number of device instances of a node.
 const MaxDevices = 16
 
@@ -194,6 +205,14 @@ func (r *DeviceRequest) faults() []string {
 	return out
 }
 
+// want describes the request, as in "a device with 600 milli free".
+func (r *DeviceRequest) want() string {
+	if r.Count == 1 {
+		return fmt.Sprintf("a device with %d milli free", r.Milli)
+	}
+	return fmt.Sprintf("%d devices with %d milli free each", r.Count, r.Milli)
+}
+
 // faults returns what is wrong with d.
 func (d *Devices) faults() []string {
 	if d.Count < 0 || d.Count > MaxDevices {
@@ -214,100 +233,6 @@ func (u *deviceUse) add(set DeviceSet, milli int32) {
 		u[bits.TrailingZeros16(s)] += milli
 	}
 }
-
-// Limits are the limits that a ledger enforces. A zero field means the default that is given with it, which is that of
-// the in-memory ledger. [Ledger.Limits] returns all fields filled in, so that a navigator can plan within them.
-type Limits struct {
-	// Commitments is the maximum number of commitments in one proposal; default 65,536.
-	Commitments int `json:"commitments"`
-	// Preconditions is the maximum number of bets in one proposal; default 65,536.
-	Preconditions int `json:"preconditions"`
-	// Capsules is the maximum number of capsules in one Submit; default 1,048,576.
-	Capsules int `json:"capsules"`
-	// GangMembers is the maximum number of members of one gang, placed in one proposal; default 65,536.
-	GangMembers int `json:"gangMembers"`
-	// IDBytes is the maximum number of bytes in one id, module, owner, label or mark key; default 253.
-	IDBytes int `json:"idBytes"`
-	// SpecBytes is the maximum number of bytes of text in one spec or in one node's labels; default 65,536.
-	SpecBytes int `json:"specBytes"`
-	// ValueBytes is the maximum number of bytes in one mark's value or placement's note; default 4,096.
-	ValueBytes int `json:"valueBytes"`
-	// History is the number of changes that Changes can look back on; default 65,536.
-	History int `json:"history"`
-	// Terminal is the number of records of released capsules that are kept, newest first; default 65,536.
-	Terminal int `json:"terminal"`
-	// ProposalIDs is the number of remembered ids of proposals without a Place, newest first; default 65,536.
-	ProposalIDs int `json:"proposalIDs"`
-	// PlacementIDs is the number of remembered ids of one capsule's placements, newest first; default 32.
-	PlacementIDs int `json:"placementIDs"`
-	// NominatedShare is the maximum share of each resource of all nodes that a nomination may claim together with the
-	// nominations that outrank it, in percent. The limit does not apply to a resource that no nomination of higher rank
-	// claims. So it never refuses the nomination that is first in rank. Default 10.
-	NominatedShare int `json:"nominatedShare"`
-	// NominationAging is the maximum by which a nomination may rank above the priority of its capsule; default 10.
-	NominationAging int `json:"nominationAging"`
-	// Renewals is the number of times that a nomination can be renewed before it loses its place among equal ranks;
-	// default 8.
-	Renewals int `json:"renewals"`
-	// Protect is the longest time for which a capsule may be protected ([Protect]); 0: 10 minutes.
-	Protect time.Duration `json:"protect,omitempty"`
-	// Nominate is the longest time for which engines let a nomination claim its room, counted from when they first see
-	// it, however late its end is ([Nominate.Ends]); 0: 1 hour. LongestNomination returns it.
-	Nominate time.Duration `json:"nominate,omitempty"`
-	// TruceFrom and TruceTo bound a range of priorities, both ends included. A capsule with a priority in the range is
-	// never evicted for another capsule with a priority in the range, unless its gang is broken and gives way to another
-	// broken gang ([State.Precedes]). They are equal by default, and then forbid nothing.
-	TruceFrom int32 `json:"truceFrom,omitempty"`
-	TruceTo   int32 `json:"truceTo,omitempty"`
-}
-
-// withDefaults returns a copy in which every field has its effective value.
-func (l Limits) withDefaults() Limits {
-	l.Commitments = min(limit(l.Commitments, 1<<16), 1<<20) // sums of device milli stay within 32 bits
-	l.Preconditions = limit(l.Preconditions, 1<<16)
-	l.Capsules = limit(l.Capsules, 1<<20)
-	l.GangMembers = min(limit(l.GangMembers, 1<<16), l.Commitments) // one Place each, in one proposal
-	l.IDBytes = limit(l.IDBytes, 253)
-	l.SpecBytes = limit(l.SpecBytes, 1<<16)
-	l.ValueBytes = limit(l.ValueBytes, 4096)
-	l.History = limit(l.History, 1<<16)
-	l.Terminal = limit(l.Terminal, 1<<16)
-	l.ProposalIDs = limit(l.ProposalIDs, 1<<16)
-	l.PlacementIDs = limit(l.PlacementIDs, 32)
-	l.NominatedShare = min(limit(l.NominatedShare, 10), 100)
-	l.NominationAging = limit(l.NominationAging, 10)
-	l.Renewals = limit(l.Renewals, 8)
-	l.Protect = min(max(l.Protect, 0), maxProtect) // 0 stays, as in the records of ledgers that are older than it
-	l.Nominate = min(max(l.Nominate, 0), maxProtect)
-	l.TruceTo = max(l.TruceFrom, l.TruceTo)
-	return l
-}
-
-// keeps returns the reason why a capsule of one priority is not evicted for one of another; empty: it may be evicted.
-func (l *Limits) keeps(victim, priority int32) string {
-	switch {
-	case priority <= victim:
-		return fmt.Sprintf("priority %d is not higher than %d", priority, victim)
-	case l.TruceFrom <= victim && priority <= l.TruceTo:
-		return fmt.Sprintf("from priority %d to %d no capsule is evicted for another", l.TruceFrom, l.TruceTo)
-	}
-	return ""
-}
-
-// maxLimit keeps sums of limits and counts of records within 32 bits.
-const maxLimit = 1 << 30
-
-// longestProtection returns the longest time for which a capsule may be protected.
-func (l *Limits) longestProtection() time.Duration { return cmp.Or(l.Protect, 10*time.Minute) }
-
-// LongestNomination returns the longest time for which engines let a nomination claim its room.
-func (l Limits) LongestNomination() time.Duration { return cmp.Or(l.Nominate, time.Hour) }
-
-// maxProtect keeps the ends of protections and nominations within what a time can hold.
-const maxProtect = 366 * 24 * time.Hour
-
-// limit returns n, or the default where n is not positive, and never more than maxLimit.
-func limit(n, otherwise int) int { return min(cmp.Or(max(n, 0), otherwise), maxLimit) }
 
 // Instant is a point in time: nanoseconds since the beginning of 1970 in UTC; 0: unknown. For a [time.Time] t it is
 // Instant(t.UnixNano()). Records that may exist in millions use it because it takes a third of the memory of a
@@ -364,44 +289,25 @@ func (id *ProposalID) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Resize gives a capsule another spec. The new spec differs in the Envelope only; for a pending capsule it may also
-// differ in Priority. A placed capsule grows in place if its node has the room beside other work, beside [Remains], and
-// beside the nominations that outrank the capsule; otherwise the refusal says how much is missing. A cordoned node is
-// no reason to refuse. A pending capsule loses its nomination and must be nominated again. Members of gangs can be
-// resized only while they are placed.
-//
-// A capsule gets room before it uses it, and returns room after it has stopped using it. To grow, the agent of the node
-// raises the limit after the Resize is committed; to shrink, it lowers the limit first, and Resize is proposed then
-// (Applied). A proposal with a Resize may do nothing else to that capsule. A navigator's plan may resize its own work,
-// but may not set Applied and not change priorities.
-type Resize struct {
-	// Capsule is the capsule to resize.
-	Capsule CapsuleID `json:"capsule"`
-	// Since is the revision at which the capsule was placed ([Capsule.PlacedAt]); 0: it is pending.
-	Since Revision `json:"since,omitempty"`
-	// Spec is the new spec.
-	Spec *Spec `json:"spec"`
-	// Applied says that the capsule already takes no more than Spec says. A capsule that has begun ([Capsule.Begun])
-	// shrinks only with Applied.
-	Applied bool `json:"applied,omitempty"`
-}
-
-func (Resize) commitment() {}
-
-// resizes returns the reason why a spec cannot replace s, in words that follow "capsule ..."; empty: it can.
-func (s *Spec) resizes(to *Spec, waits bool) string {
-	like := *s
-	like.Envelope = to.Envelope
-	if waits {
-		like.Priority = to.Priority
-	}
-	switch {
-	case string(like.appendKey(nil)) == to.key:
-		return ""
-	case waits:
-		return "can change only its envelope and its priority while it waits"
-	}
-	return "can change only its envelope while it is placed"
-}
-
 var hashSeed = maphash.MakeSeed()
+
+// plural returns a number with its noun, as in "1 core" and "2 cores".
+func plural(number, noun string) string {
+	if number == "1" {
+		return number + " " + noun
+	}
+	return number + " " + noun + "s"
+}
+
+// binaryBytes returns a number of bytes in the largest unit of which it is at least one, with at most two decimals.
+func binaryBytes(amount int64) string {
+	if amount < 1024 {
+		return plural(strconv.FormatInt(amount, 10), "byte")
+	}
+	size, unit := float64(amount), -1
+	for ; size >= 1024; unit++ {
+		size /= 1024
+	}
+	text := strings.TrimSuffix(strings.TrimRight(strconv.FormatFloat(size, 'f', 2, 64), "0"), ".")
+	return text + " " + string("KMGTPE"[unit]) + "iB"
+}

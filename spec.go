@@ -422,31 +422,104 @@ func (s *Spec) IsIn(group string) bool {
 	return group != "" && (s.Group == group || slices.Contains(s.Groups, group))
 }
 
-// Adopt records that a capsule runs on a node already, no matter how it was started. Because this is a fact, the ledger
-// does not judge it by free capacity, requirements, nominations, budgets or the minimums of gangs, and the node may be
-// cordoned. Afterwards the node may give more than it has ([State.Overcommitted]); no new placement is admitted there
-// that does not fit. A restarted orchestrator proposes an Adopt for each capsule that its agents report.
-//
-// The id may be unknown. Then Spec is required, and a Submit in the same proposal gives the capsule an owner, labels or
-// a gang. Or the id may be that of a pending capsule. Adopt is refused for a placed capsule, and the refusal names its
-// node: stop the capsule that runs twice, or release that placement in the same proposal. It is also refused for a
-// capsule that has ended or still stops somewhere: stop the capsule, or submit the id again. On a node that Confirms,
-// the capsule counts as begun. A navigator's plan may not hold an Adopt.
-type Adopt struct {
-	// Capsule is the capsule that runs.
-	Capsule CapsuleID `json:"capsule"`
-	// Spec is the spec with which the capsule runs; it replaces the spec of a pending capsule. Nil: the spec of the
-	// pending capsule.
-	Spec *Spec `json:"spec,omitempty"`
-	// Node is the node on which it runs, which must not be Lost.
-	Node NodeID `json:"node"`
-	// Devices are the device instances that the capsule uses there, as many as its spec asks for. They may be unhealthy
-	// or taken.
-	Devices DeviceSet `json:"devices,omitempty"`
-	// Note is stored with the placement, like Place.Note.
-	Note string `json:"note,omitempty"`
-	// At is the instant at which the capsule was started, by the clock of the reporting process; 0: unknown.
-	At Instant `json:"at,omitempty"`
+// memberships yields the groups and the module that capsules of the spec are members of.
+func (s *Spec) memberships(yield func(memberSet) bool) {
+	for group := range s.MemberOf {
+		if !yield(memberSet{false, group}) {
+			return
+		}
+	}
+	if s.Module != "" {
+		yield(memberSet{true, s.Module})
+	}
 }
 
-func (Adopt) commitment() {}
+// isMember reports whether capsules of the spec are members.
+func (s *Spec) isMember(of memberSet) bool {
+	if of.module {
+		return s.Module == of.name
+	}
+	return s.IsIn(of.name)
+}
+
+// SpreadsAcross reports whether the node is in one of the failure domains that the spec names.
+func (s *Spec) SpreadsAcross(n *Node) bool {
+	if len(s.Spread.Names) == 0 {
+		return false
+	}
+	domain, ok := n.Labels[s.Spread.Level]
+	if !ok {
+		return false
+	}
+	for _, name := range s.Spread.Names {
+		if name == domain {
+			return true
+		}
+	}
+	return false
+}
+
+// ask returns the ask of a capsule of the spec on these devices. The nomination is that of the capsule or its gang, or
+// nil.
+func (s *Spec) ask(devices DeviceSet, nominated *Nomination) ask {
+	return ask{room: &s.Envelope.Reservation, devices: devices, milli: s.Devices.Milli, priority: s.Priority, nomination: nominated, of: s}
+}
+
+// resizes returns the reason why a spec cannot replace s, in words that follow "capsule ..."; empty: it can.
+func (s *Spec) resizes(to *Spec, waits bool) string {
+	like := *s
+	like.Envelope = to.Envelope
+	if waits {
+		like.Priority = to.Priority
+	}
+	switch {
+	case string(like.appendKey(nil)) == to.key:
+		return ""
+	case waits:
+		return "can change only its envelope and its priority while it waits"
+	}
+	return "can change only its envelope while it is placed"
+}
+
+// Tolerates reports whether a toleration of the spec covers a taint.
+func (s *Spec) Tolerates(t *Taint) bool {
+	return slices.ContainsFunc(s.Tolerate, func(o Toleration) bool { return o.covers(t) })
+}
+
+// Withstands returns the time that a capsule of the spec stays on a node that gets the taint: the longest time of all
+// tolerations that match the taint, 0 if none matches; or forever.
+func (s *Spec) Withstands(t *Taint) (lasts time.Duration, forever bool) {
+	for i := range s.Tolerate {
+		if o := &s.Tolerate[i]; o.covers(t) {
+			lasts, forever = max(lasts, o.For), forever || o.For == 0
+		}
+	}
+	return lasts, forever
+}
+
+// tolerationFaults returns what is wrong with the tolerations of a spec.
+func (s *Spec) tolerationFaults() (out []string) {
+	if len(s.Tolerate) > maxTaints {
+		return []string{fmt.Sprintf("%d tolerations; there can be %d", len(s.Tolerate), maxTaints)}
+	}
+	for _, o := range s.Tolerate {
+		equal := o.Op == "" || o.Op == "Equal"
+		if !equal && o.Op != "Exists" || equal && o.Key == "" || !equal && o.Value != "" || o.Effect != "" && !slices.Contains(taintEffects, o.Effect) ||
+			o.For < 0 || o.For > 0 && o.Effect != "NoExecute" {
+			out = append(out, fmt.Sprintf("toleration %.200q: its Op must be Equal, with a key, or Exists, without a value; its effect one of a taint, or empty; and For is not below 0, and 0 but for NoExecute", fmt.Sprint(o)))
+		}
+	}
+	return out
+}
+
+// requirements returns Require as text; equal requirements have equal texts.
+func (s *Spec) requirements() string {
+	if s.require != "" {
+		return s.require
+	}
+	var b []byte
+	for i := range s.Require {
+		b = s.Require[i].appendKey(b)
+	}
+	return string(b)
+}

@@ -490,19 +490,6 @@ func (s *State) Remains(id NodeID) iter.Seq[*Remains] {
 	}
 }
 
-// Remains yields what [State.Remains] yields for the node. For a node of a [Draft] this includes the capsules that the
-// plan takes off it.
-func (n *NodeState) Remains(yield func(*Remains) bool) {
-	if n.remains == nil {
-		return
-	}
-	for _, r := range *n.remains {
-		if !yield(r) {
-			return
-		}
-	}
-}
-
 // groupCount is the number of capsules of a group that are placed on one node. An entry with a level repeats the count
 // under the node's domain at that level, "" if the node has none. A group has such entries for each level by which it
 // is divided (divide).
@@ -680,11 +667,6 @@ func (s *State) GroupPending(group string) iter.Seq2[*Spec, int] {
 	}
 }
 
-// endsBefore orders nominations by when engines end them.
-func (n *Nomination) endsBefore(o *Nomination) bool {
-	return cmp.Or(n.Ends.Compare(o.Ends), n.compare(o)) < 0
-}
-
 // Nominations yields the nominations that live, highest rank first.
 func (s *State) Nominations() iter.Seq[*Nomination] {
 	return func(yield func(*Nomination) bool) { s.nominations.Ascend(yield) }
@@ -791,4 +773,40 @@ func (s *State) HoldsWith(prefix HoldID) iter.Seq[Hold] {
 func (s *State) lists(c *capsuleRecord, slot uint32) bool {
 	n := s.nodes.At(c.node)
 	return c.link < n.listed && n.member(c.link) == slot
+}
+
+// evicted returns the node without the capsules of a priority below the ceiling, except those that cannot be evicted
+// from it now. Gangs and budgets may keep further capsules there.
+func (s *State) evicted(n *NodeState, ceiling int32) *NodeState {
+	bare := *n
+	for c := range s.On(n.Node.ID) {
+		if c.Spec.Priority < ceiling && s.Protected(c.ID) == 0 && (!c.Begun || n.Node.Confirms) {
+			bare.gives(c.Spec.Envelope.Reservation, c.Devices, c.Spec.Devices.Milli)
+		}
+	}
+	return &bare
+}
+
+// outranked returns why the victim may not be evicted for the evictor that e names, by the priorities in the state;
+// empty: it may, also because the evictor is a broken gang that precedes the victim's.
+func (s *State) outranked(e *Evict, victim *Capsule) string {
+	why := s.limits.keeps(victim.Spec.Priority, s.evictor(e))
+	if why != "" && e.ForGang != "" && s.Precedes(e.ForGang, victim.Gang()) {
+		return ""
+	}
+	return why
+}
+
+// evictor returns the priority of the capsule or gang that an eviction makes way for; math.MaxInt32 if that is not in
+// the state.
+func (s *State) evictor(e *Evict) int32 {
+	gang, priority := e.ForGang, int32(math.MaxInt32)
+	if c := s.Capsule(e.For); c != nil {
+		gang, priority = c.Gang(), c.Spec.Priority
+	}
+	if g := s.Gang(gang); g != nil {
+		lowest, _ := g.Priorities()
+		priority = min(priority, lowest)
+	}
+	return priority
 }

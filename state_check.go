@@ -1,8 +1,8 @@
 package orbit
 
 import (
-	"fmt"
 	"iter"
+	"slices"
 
 	"github.com/orbitsched/orbit/internal/cow"
 )
@@ -135,6 +135,75 @@ func (s *State) close(from, before *State, slot uint32, closed func(*NodeState) 
 	}
 }
 
+// Check reports what [Ledger.Propose] would say to the proposal at this very state: nil if it would be
+// committed (or has been), else a [*Rejection]. If it says nil and the ledger is still at this revision,
+// the commit succeeds.
+func (s *State) Check(p Proposal) error {
+	_, err := s.Judge(p)
+	return err
+}
+
+// Judge returns the proposal that is committed if p is proposed at this very state: p without the evictions of victims
+// that are spared ([Evict]). The history holds that proposal, and [State.Apply] takes it as it is. The error is that of
+// Check.
+func (s *State) Judge(p Proposal) (Proposal, error) {
+	p = p.Clone()
+	if err := p.check(&s.limits); err != nil {
+		return Proposal{}, err
+	}
+	var t tx
+	if _, err := t.run(s, s.rev+1, &p); err != nil {
+		return Proposal{}, err
+	}
+	return t.p, nil
+}
+
+// With returns the state that a commit of p at this very state would leave, one revision later, or s itself if p has
+// been committed before. The two states share all records that p does not touch, so the cost depends on the size of p
+// alone. The result is in no ledger's history; a [MemoryLedger] that has it as its Start goes on from there. The error
+// is that of Check.
+func (s *State) With(p Proposal) (*State, error) {
+	p = p.Clone()
+	if err := p.check(&s.limits); err != nil {
+		return nil, err
+	}
+	var t tx
+	next := s.thaw()
+	switch done, err := t.run(next, s.rev+1, &p); {
+	case err != nil:
+		return nil, err
+	case done != 0:
+		return s, nil
+	}
+	next.publish(&t)
+	return next, nil
+}
+
+// makesWay reports whether the end of a nomination makes way for a nomination that the same commitments make. The new
+// nomination must outrank the ended one, and claim room on one of its nodes or of one of its resources. If the ended
+// one lives no more, any new one will do.
+func (s *State) makesWay(end *Nominate, all []Commitment) bool {
+	var o *Nomination
+	if c := s.Capsule(end.Capsule); c != nil {
+		o = c.Nomination()
+	} else if g := s.Gang(end.Gang); g != nil {
+		o = g.Nomination
+	}
+	return slices.ContainsFunc(all, func(do Commitment) bool {
+		made, ok := do.(Nominate)
+		if !ok || len(made.Parts) == 0 || !o.Lives() {
+			return ok && len(made.Parts) > 0
+		}
+		var t tx
+		t.begin(s, s.rev+1, &Proposal{Do: all})
+		if t.nominate(&made) != nil {
+			return false
+		}
+		n := t.nominations[0]
+		return n.Outranks(o) && (n.shares(o) || slices.ContainsFunc(n.Parts, func(part NominatedRoom) bool { return o.claims(part.Node) }))
+	})
+}
+
 // budgets recounts the healthy members of each group and module that has budgets. It also checks that each budget is
 // found by what it covers.
 func (v *verifier) budgets() {
@@ -166,24 +235,4 @@ func (v *verifier) budgets() {
 	if budgets != v.s.budgets.Len() {
 		v.fail("%d budgets are found by what they cover; there are %d", budgets, v.s.budgets.Len())
 	}
-}
-
-// datable returns an error for a record that no history can produce, because its fields contradict each other. Examples
-// are a placement at revision 0, devices without a node, and a nomination of a capsule that does not wait.
-func (c *Capsule) datable() error {
-	switch {
-	case c.PlacedAt == 0 && (c.Node != "" || !c.PlacedBy.IsZero() || c.PlaceTime != 0):
-		return fmt.Errorf("capsule %q was placed, at revision 0", c.ID)
-	case c.Nomination() != nil && !c.Pending():
-		return fmt.Errorf("capsule %q is nominated and does not wait", c.ID)
-	case c.Borrows() != nil && (c.Node == "" || !c.Spec.Backfills || c.Gang() != "" || (c.Borrows().Capsule == "") == (c.Borrows().Gang == "")):
-		return fmt.Errorf("capsule %q on node %q borrows from %s: it does not backfill, or that cannot be", c.ID, c.Node, c.Borrows())
-	case c.Node == "" && (c.Devices != 0 || c.Note() != "" || c.Begun || c.Waits):
-		return fmt.Errorf("capsule %q is on no node, and has devices %016b, note %q there; begun: %v, waits: %v", c.ID, c.Devices, c.Note(), c.Begun, c.Waits)
-	case c.Adopted && (c.Node == "" || c.Waits):
-		return fmt.Errorf("capsule %q was adopted, and is on no node or waits to begin", c.ID)
-	case c.Begun && (c.Waits || c.Remains() != nil) || c.Ready && !c.Begun:
-		return fmt.Errorf("capsule %q: begun is %v, ready is %v, and it waits to begin is %v; these exclude each other", c.ID, c.Begun, c.Ready, c.Waits || c.Remains() != nil)
-	}
-	return nil
 }

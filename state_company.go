@@ -3,6 +3,7 @@ package orbit
 import (
 	"cmp"
 	"iter"
+	"maps"
 	"slices"
 
 	"github.com/google/btree"
@@ -89,10 +90,6 @@ type scopeUse struct {
 	companyScope
 	require []Predicate
 	rules   int
-}
-
-func (s companyScope) less(o companyScope) bool {
-	return cmp.Or(cmp.Compare(s.level, o.level), cmp.Compare(s.require, o.require)) < 0
 }
 
 // eligibleNodes counts the nodes that make one domain eligible for a scope.
@@ -213,27 +210,6 @@ func (c *companyTables) members(group, level string, yield func(domain string, c
 	})
 }
 
-// companyOf calls yield with each key under which a capsule of the spec counts on a node, and with the amount: 1, or
-// that of an extra. Kind is 0 for a capsule that is placed there, and stopping for one that has left and still runs
-// there.
-func (s *Spec) companyOf(n *Node, kind companyKind, ruled func(group string, yield func(level string)), yield func(companyKey, int)) {
-	for group := range s.MemberOf {
-		ruled(group, func(level string) {
-			if d := n.domain(level); d != "" {
-				yield(companyKey{group, level, kind + membersPlaced, d}, 1)
-			}
-		})
-	}
-	for _, a := range s.Apart {
-		if d := n.domain(a.Level); d != "" {
-			yield(companyKey{a.Group, a.Level, kind + keepersPlaced, d}, 1)
-		}
-	}
-	for i := range s.Extras {
-		yield(companyKey{extraGroup(s.Extras[i].Name), NodeKey, kind + membersPlaced, string(n.ID)}, int(s.Extras[i].Amount))
-	}
-}
-
 // survey counts the members of a group by a level about which there was no rule before. It reads the nodes on which
 // members are placed, and all nodes for remains.
 func (s *State) survey(group, level string, yield func(k companyKey, count int)) {
@@ -294,15 +270,6 @@ func (s *State) surveyScope(scope companyScope, require []Predicate, yield func(
 	}
 }
 
-// eligibleIn returns the domain that the node makes eligible for a scope; empty: none, because the node is Lost, misses
-// a requirement or has no label for the level.
-func (n *Node) eligibleIn(scope companyScope, require []Predicate) string {
-	if n.State == Lost || !n.meetsAll(require) {
-		return ""
-	}
-	return n.domain(scope.level)
-}
-
 // addEligible changes the number of nodes that make a domain eligible.
 func (c *companyTables) addEligible(scope companyScope, domain string, by int) {
 	e, _ := c.eligible.Get(eligibleNodes{companyScope: scope, domain: domain})
@@ -312,15 +279,6 @@ func (c *companyTables) addEligible(scope companyScope, domain string, by int) {
 		return
 	}
 	c.eligible.ReplaceOrInsert(e)
-}
-
-// scopeRequire returns the requirements that decide which domains are eligible for a rule Even of the spec; none if the
-// rule names its domains.
-func (s *Spec) scopeRequire(e *Even) []Predicate {
-	if len(e.Domains) > 0 {
-		return nil
-	}
-	return s.Require
 }
 
 // fewest scans for the eligible domain with the fewest placed members, by the counts that in returns. Unless the rule
@@ -470,6 +428,45 @@ func (v *verdicts) misfit(n *NodeState) Misfit {
 	return Misfit{}
 }
 
+// update drops the cached answers that a change of the count of key k outdates. By is 1 or -1.
+func (v *verdicts) update(k companyKey, by int) {
+	delete(v.known, [2]string{k.level, k.domain})
+	opens := by < 0
+	for i := range v.spec.Even {
+		e := &v.spec.Even[i]
+		l, known := v.lowest[e]
+		if !known || e.Group != k.group || e.Level != k.level || k.kind != membersPlaced {
+			continue
+		}
+		if by == 1 && v.at.in(k.in())[k.kind] > l.least+1 { // the domain was not among the fewest before
+			continue
+		}
+		if l.ties--; by == 1 && l.ties > 0 {
+			v.lowest[e] = l
+			continue
+		}
+		delete(v.lowest, e)
+		clear(v.known)
+		opens = true
+	}
+	if opens {
+		v.opened[k.level]++
+	}
+}
+
+// snapshot returns a copy of the verdicts that later steps of the draft do not change, for a NoFit that is read later.
+// Nil for nil.
+func (v *verdicts) snapshot(d *Draft) *verdicts {
+	if v == nil {
+		return nil
+	}
+	tables := d.rules.companyTables
+	if d.rules.owned {
+		tables = d.rules.clone()
+	}
+	return &verdicts{spec: v.spec, levels: v.levels, at: tableCounts{&tables}, known: maps.Clone(v.known)}
+}
+
 // verdictsOn returns the verdicts on a spec by the given counts. The rules of the spec must be counted in these tables.
 // It returns nil if no rule concerns the spec.
 func (c *companyTables) verdictsOn(spec *Spec, at companyCounts) *verdicts {
@@ -604,17 +601,6 @@ func (s *State) Overcommitted() iter.Seq[*NodeState] {
 			}
 		}
 	}
-}
-
-// overcommitted reports whether more is taken of a resource or a device instance than the node has. An instance that is
-// missing or unhealthy has nothing.
-func (n *NodeState) overcommitted() bool {
-	over := !n.used.Within(n.Node.Capacity)
-	for i, used := range n.deviceUse() {
-		room := int32(deviceMilli * btoi(i < n.Node.Devices.Count && !n.Node.Devices.Unhealthy.Has(i)))
-		over = over || used > room
-	}
-	return over
 }
 
 // ExtraFree returns how much of an extra ([Extra]) is free on a node: what the node has, less what the capsules placed

@@ -129,6 +129,16 @@ func (f *Failures) delayed(now Instant) Instant {
 	return last + Instant(doubled(leastDelay, mostDelay, f.InARow-2))
 }
 
+// timesOn returns how often the capsule has failed on a node, as far as its record says; 0 for a nil record.
+func (f *Failures) timesOn(id NodeID) int {
+	for i := 0; f != nil && i < len(f.Nodes); i++ {
+		if f.Nodes[i].Node == id {
+			return f.Nodes[i].Times
+		}
+	}
+	return 0
+}
+
 // failureRecord is the entry of a capsule in the table of failures.
 type failureRecord struct {
 	capsule CapsuleID
@@ -248,11 +258,6 @@ func (n *NodeStarts) add(spec *Spec) {
 	n.of[i].count++
 }
 
-// waitsToBegin reports whether a placed capsule has been waiting to begin since it was placed: it has never run there.
-func (c *Capsule) waitsToBegin(n *Node) bool {
-	return c.Placed() && !c.Begun && n.Confirms && n.State != Lost && (c.Waits || c.Remains() != nil)
-}
-
 // Waiting yields the placed capsules that may not begin yet, each with the first [Remains] for which it waits: its own,
 // or those of a capsule that has left its node before it came. It looks at all nodes, and at the capsules on nodes with
 // remains.
@@ -282,40 +287,32 @@ func (s *State) waitingFor(n *NodeState, yield func(*Capsule, *Remains) bool) bo
 	return true
 }
 
-// Waits reports whether a capsule of the spec that is placed on these device instances of the node now would have to wait
-// until capsules have stopped that have left the node ([Remains]). The node must take the capsule.
-func (n *NodeState) Waits(spec *Spec, devices DeviceSet) bool {
-	if n.remains == nil || !n.Node.Confirms {
-		return false
+// membersToRelease returns which members of a gang are released because these placements have waited too long, and on
+// which nodes they may be placed again. If no member has begun, the whole gang may start anew anywhere. Otherwise the
+// members that are overdue stay in a domain with the others, as [Gang.Levels] says.
+func (s *State) membersToRelease(id GangID, overdue []*Capsule) (members []*Capsule, within func(*Node) bool) {
+	g, begun := s.Gang(id).Gang, false
+	var placed []*Capsule
+	for c := range s.Members(id) {
+		if c.Placed() {
+			placed = append(placed, c)
+			begun = begun || !c.waitsToBegin(s.Node(c.Node).Node)
+		}
 	}
-	taken := *n
-	taken.takes(spec, devices)
-	return !taken.fitsBeside(&Capsule{Spec: spec, Devices: devices})
+	if !begun {
+		return placed, anywhere
+	}
+	for _, c := range overdue {
+		if c.Gang() == id {
+			members = append(members, c)
+		}
+	}
+	return members, func(n *Node) bool {
+		return g.Loose || len(g.Levels) == 0 || slices.ContainsFunc(g.Levels, func(level string) bool {
+			domain := n.domain(level)
+			return domain != "" && !slices.ContainsFunc(placed, func(c *Capsule) bool { return s.Node(c.Node).Node.domain(level) != domain })
+		})
+	}
 }
 
-// devicesBeside returns the instances that have at least this much free beside the capsules that have left the node and
-// still run there.
-func (n *NodeState) devicesBeside(milli int) (set DeviceSet) {
-	for i := range n.Node.Devices.Count {
-		free := n.DeviceFree(i)
-		for _, r := range *n.remains {
-			free -= btoi(r.Devices.Has(i)) * r.Spec.Devices.Milli
-		}
-		if free >= milli {
-			set |= 1 << i
-		}
-	}
-	return set
-}
-
-// Stopping yields the capsules that have left the node and still run there ([Remains]), in the order in which they left.
-func (n *NodeState) Stopping(yield func(*Remains) bool) {
-	if n.remains == nil {
-		return
-	}
-	for _, r := range *n.remains {
-		if !yield(r) {
-			return
-		}
-	}
-}
+func anywhere(*Node) bool { return true }

@@ -75,35 +75,3 @@ func (s *State) sizesAsked(spec *Spec) (asks []sizeAsked) {
 	}
 	return asks
 }
-
-// quantity returns an amount of a dimension in words: "72 cores", "1.5 GiB of memory", "3 of slots".
-func (n *dimensionNames) quantity(d int, amount int64) string {
-	switch d {
-	case CPU:
-		return plural(strconv.FormatFloat(float64(amount)/1000, 'f', -1, 64), "core")
-	case Memory, Disk:
-		return binaryBytes(amount) + " of " + n.name(d)
-	}
-	return fmt.Sprintf("%d of %s", amount, n.name(d))
-}
-
-// binaryBytes returns a number of bytes in the largest unit of which it is at least one, with at most two decimals.
-func binaryBytes(amount int64) string {
-	if amount < 1024 {
-		return plural(strconv.FormatInt(amount, 10), "byte")
-	}
-	size, unit := float64(amount), -1
-	for ; size >= 1024; unit++ {
-		size /= 1024
-	}
-	text := strings.TrimSuffix(strings.TrimRight(strconv.FormatFloat(size, 'f', 2, 64), "0"), ".")
-	return text + " " + string("KMGTPE"[unit]) + "iB"
-}
-
-// plural returns a number with its noun, as in "1 core" and "2 cores".
-func plural(number, noun string) string {
-	if number == "1" {
-		return number + " " + noun
-	}
-	return number + " " + noun + "s"
-}

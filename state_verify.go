@@ -514,6 +514,69 @@ func (v *verifier) company() {
 	}
 }
 
+// remains checks the remains of a capsule, and adds the capsule to the counts of the node on which it runs or stops.
+func (v *verifier) remains(c *Capsule) {
+	node, since, spec, adopted := c.Node, c.PlacedAt, c.Spec, c.Adopted
+	if r := c.Remains(); r != nil {
+		n := v.s.Node(r.Node)
+		if n == nil || n.Node.State == Lost || n.remains == nil || !slices.Contains(*n.remains, r) || r.Capsule != c.ID || r.Spec == nil {
+			v.fail("capsule %q has remains on node %q, but the node is not there, is lost, or does not list them", c.ID, r.Node)
+			return
+		}
+		if r.Spec != c.Spec && r.Left > c.SubmittedAt() && !c.Respecified {
+			v.fail("capsule %q left node %q at revision %d with another spec than it has", c.ID, r.Node, r.Left)
+		}
+		if r.Since == 0 || r.Since > r.Left || r.Left > v.s.rev || c.Placed() && c.PlacedAt < r.Left {
+			v.fail(
+				"capsule %q was placed at revision %d, left its node at %d and was placed again at %d: these cannot follow each other",
+				c.ID, r.Since, r.Left, c.PlacedAt)
+		}
+		v.nodes[n.index].remains++
+		node, since, spec, adopted = r.Node, r.Since, r.Spec, r.Adopted
+	}
+	if c.Begun && (!c.Placed() || c.Waits || c.Remains() != nil) || c.Waits && !c.Placed() || c.Ready && !c.Begun || c.Adopted && (!c.Placed() || c.Waits) {
+		v.fail("capsule %q on node %q: begun is %v, ready %v and waiting to begin %v; these exclude each other, or it is not placed",
+			c.ID, c.Node, c.Begun, c.Ready, c.Waits || c.Remains() != nil)
+	}
+	if !c.Begun && c.Remains() == nil {
+		return
+	}
+	if n := v.s.Node(node); n != nil {
+		r := &v.nodes[n.index]
+		for d, x := range spec.Envelope.Reservation {
+			r.runs[d] += uint64(x)
+			switch {
+			case x == 0:
+			case adopted:
+				r.startedAdopted[d] = max(r.startedAdopted[d], since)
+			default:
+				r.started[d] = max(r.started[d], since)
+			}
+		}
+	}
+}
+
+// loans compares the loans that a node records with the recount.
+func (v *verifier) loans(n *NodeState, counted *[]loan) {
+	equal := (counted == nil) == (n.loans == nil)
+	for i := 0; equal && n.loans != nil && i < len(*n.loans); i++ {
+		equal = len(*n.loans) == len(*counted) && slices.Contains(*counted, (*n.loans)[i])
+	}
+	if !equal {
+		v.fail("node %q counts loans that are not those of the capsules there", n.Node.ID)
+	}
+}
+
+// protections checks that each protection names an existing placement.
+func (v *verifier) protections() {
+	v.s.protected.Ascend(func(p protection) bool {
+		if c := v.s.Capsule(p.capsule); c == nil || !c.Placed() || c.PlacedAt != p.since || p.lasts <= 0 {
+			v.fail("capsule %q is protected for %v since revision %d, where it has no placement of then", p.capsule, p.lasts, p.since)
+		}
+		return true
+	})
+}
+
 // sameTable reports whether two tables have equal entries.
 func sameTable[T any](a, b *btree.BTreeG[T], same func(a, b T) bool) bool {
 	if a.Len() != b.Len() {

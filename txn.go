@@ -343,6 +343,14 @@ func (t *tx) short(r *Rejection, want *Resources, free Resources) {
 	}
 }
 
+// appendChanges appends the changes of a published proposal to a list.
+func (t *tx) appendChanges(list []Change) []Change {
+	for i, c := range t.p.Do {
+		list = append(list, Change{Revision: t.rev, Seq: i, ID: t.p.ID, Do: c, Node: t.touched[i]})
+	}
+	return list
+}
+
 // overlay holds the entries of a write-set by key. find scans the list of keys while it is short, and uses a map once
 // it is long.
 type overlay[K comparable, E any] struct {

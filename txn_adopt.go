@@ -190,26 +190,6 @@ func (t *tx) settleGrowth() error {
 	return nil
 }
 
-// lacksBeside returns the first dimension among those that are asked for in which the placements and the remains on the
-// node do not fit together, and the first remains that do not fit; nil: all fit. The node's use must include the asked
-// amount already.
-func (n *NodeState) lacksBeside(asked *Resources) (d int, r *Remains) {
-	if n.remains == nil {
-		return 0, nil
-	}
-	for d, want := range asked {
-		free := n.Node.Capacity[d] - n.used[d]
-		for _, r := range *n.remains {
-			x := r.Spec.Envelope.Reservation[d]
-			if want > 0 && x > free {
-				return d, r
-			}
-			free -= min(x, max(free, 0))
-		}
-	}
-	return 0, nil
-}
-
 // beside adds to the claims beside a victim the load of the capsules that still stop on its node (stoppingBeside), and
 // returns claimed.
 func (s *sparing) beside(n *sparedNode, victim *txCapsule, claimed *load) *load {
@@ -303,15 +283,6 @@ func (t *tx) addGrowth(asked map[uint32]*nodeAsks, at int, e *txCapsule) {
 		own := ask{room: &e.grows, priority: e.now.Spec.Priority, lender: e.now.Borrows()}
 		a.newest, a.at, a.asks = max(a.newest, e.newest()), at, append(a.asks, own)
 	}
-}
-
-// grown returns the ask of a placed capsule that is resized to another spec: only the growth in each dimension.
-func (c *Capsule) grown(to *Spec) ask {
-	more := Resources{}
-	for d, x := range to.Envelope.Reservation {
-		more[d] = max(0, x-c.Spec.Envelope.Reservation[d])
-	}
-	return ask{room: &more, priority: to.Priority, lender: c.Borrows()}
 }
 
 // sizes checks everything about a resize except room, and returns it with the shared copy of its spec.

@@ -119,22 +119,6 @@ func (c *txCompany) remember(e *Even, scope companyScope, low lowest) {
 	c.lows = append(slices.Clone(c.lows[from:]), &evenLow{e.Group, scope, low})
 }
 
-// KeepsOff reports whether a rule [Apart] by this level, of either spec, forbids that a capsule of one and a capsule of
-// the other are in the same domain of the level.
-func (s *Spec) KeepsOff(other *Spec, level string) bool {
-	off := func(a Apart, from *Spec) bool { return a.Level == level && from.IsIn(a.Group) }
-	return slices.ContainsFunc(s.Apart, func(a Apart) bool { return off(a, other) }) || slices.ContainsFunc(other.Apart, func(a Apart) bool { return off(a, s) })
-}
-
-// keepsOff reports whether a rule Apart forbids that a capsule of this spec is on one node (at) while a newcomer is on
-// another node, or on the same (on).
-func (s *Spec) keepsOff(at *Node, newcomer *Spec, on *Node) bool {
-	return slices.ContainsFunc(slices.Concat(s.Apart, newcomer.Apart), func(a Apart) bool {
-		d := at.domain(a.Level)
-		return d != "" && d == on.domain(a.Level) && s.KeepsOff(newcomer, a.Level)
-	})
-}
-
 // keptOff returns the newcomers that outrank a victim's unit and could not stay where the proposal places them if the
 // victim stayed on its node: a rule Apart stands between them, or the node has too little of an extra for both.
 func (s *sparing) keptOff(e *txCapsule, unit *victims) (out []*txCapsule) {
@@ -305,14 +289,6 @@ func (t *tx) hasCompany() bool {
 // redescribed reports whether the proposal lets the node join or leave, or replaces its description.
 func (n *txNode) redescribed() bool {
 	return n.dirty && (n.was == nil || n.gone || n.was.Node != n.now.Node)
-}
-
-// alive returns the spec of a record that has not been released for good, else nil.
-func (c *Capsule) alive() *Spec {
-	if c == nil || c.released {
-		return nil
-	}
-	return c.Spec
 }
 
 // rulesChange calls yield with each spec that has rules, and with the number of capsules and remains by which more have
@@ -519,20 +495,4 @@ func (c *txCompany) before(t *tx, k companyKey) int {
 		return n
 	}
 	return t.s.company.in(k.in())[k.kind]
-}
-
-// publishCompany writes the counts after the proposal to the state. It requires that nothing else of the proposal is
-// published yet, because counting reads the state before the proposal.
-func (s *State) publishCompany(t *tx) {
-	c := &t.company
-	if !t.countCompany() {
-		return
-	}
-	if c.owned {
-		s.company = c.companyTables
-	}
-	for _, m := range c.moved {
-		s.company.add(m.key, m.by)
-	}
-	s.company.lows = c.lows
 }

@@ -152,98 +152,6 @@ func (t *tx) settleWaits() error {
 	return nil
 }
 
-// fitsBeside reports whether a capsule that is placed on the node fits there beside all other placements and all
-// remains. Only the resources and devices that the capsule asks for count.
-func (n *NodeState) fitsBeside(c *Capsule) bool {
-	if _, r := n.lacksBeside(&c.Spec.Envelope.Reservation); r != nil {
-		return false
-	}
-	devices := n.deviceUse()
-	for _, r := range *n.remains {
-		devices.add(r.Devices, int32(r.Spec.Devices.Milli))
-	}
-	for i, used := range devices {
-		if c.Devices.Has(i) && used > deviceMilli {
-			return false
-		}
-	}
-	return true
-}
-
-// endRemains removes remains that have ended from the capsules' records in the state, also from records that the
-// proposal does not write otherwise, and reports whether there were any. It requires that the write-set has not been
-// published.
-func (s *State) endRemains(t *tx) (ended bool) {
-	for i := range t.nodes.entries {
-		e := &t.nodes.entries[i]
-		if e.was == nil || e.was.remains == nil || !e.stops {
-			continue
-		}
-		for _, r := range *e.was.remains {
-			if !e.gone && e.now.remains != nil && slices.Contains(*e.now.remains, r) {
-				continue
-			}
-			ended, s.left.Remains = true, s.rev
-			_, slot := s.findCapsule(r.Capsule)
-			s.capsules.Own(slot, s.owner).capsule.setRemains(nil)
-		}
-	}
-	return ended
-}
-
-// remains checks the remains of a capsule, and adds the capsule to the counts of the node on which it runs or stops.
-func (v *verifier) remains(c *Capsule) {
-	node, since, spec, adopted := c.Node, c.PlacedAt, c.Spec, c.Adopted
-	if r := c.Remains(); r != nil {
-		n := v.s.Node(r.Node)
-		if n == nil || n.Node.State == Lost || n.remains == nil || !slices.Contains(*n.remains, r) || r.Capsule != c.ID || r.Spec == nil {
-			v.fail("capsule %q has remains on node %q, but the node is not there, is lost, or does not list them", c.ID, r.Node)
-			return
-		}
-		if r.Spec != c.Spec && r.Left > c.SubmittedAt() && !c.Respecified {
-			v.fail("capsule %q left node %q at revision %d with another spec than it has", c.ID, r.Node, r.Left)
-		}
-		if r.Since == 0 || r.Since > r.Left || r.Left > v.s.rev || c.Placed() && c.PlacedAt < r.Left {
-			v.fail(
-				"capsule %q was placed at revision %d, left its node at %d and was placed again at %d: these cannot follow each other",
-				c.ID, r.Since, r.Left, c.PlacedAt)
-		}
-		v.nodes[n.index].remains++
-		node, since, spec, adopted = r.Node, r.Since, r.Spec, r.Adopted
-	}
-	if c.Begun && (!c.Placed() || c.Waits || c.Remains() != nil) || c.Waits && !c.Placed() || c.Ready && !c.Begun || c.Adopted && (!c.Placed() || c.Waits) {
-		v.fail("capsule %q on node %q: begun is %v, ready %v and waiting to begin %v; these exclude each other, or it is not placed",
-			c.ID, c.Node, c.Begun, c.Ready, c.Waits || c.Remains() != nil)
-	}
-	if !c.Begun && c.Remains() == nil {
-		return
-	}
-	if n := v.s.Node(node); n != nil {
-		r := &v.nodes[n.index]
-		for d, x := range spec.Envelope.Reservation {
-			r.runs[d] += uint64(x)
-			switch {
-			case x == 0:
-			case adopted:
-				r.startedAdopted[d] = max(r.startedAdopted[d], since)
-			default:
-				r.started[d] = max(r.started[d], since)
-			}
-		}
-	}
-}
-
-// loans compares the loans that a node records with the recount.
-func (v *verifier) loans(n *NodeState, counted *[]loan) {
-	equal := (counted == nil) == (n.loans == nil)
-	for i := 0; equal && n.loans != nil && i < len(*n.loans); i++ {
-		equal = len(*n.loans) == len(*counted) && slices.Contains(*counted, (*n.loans)[i])
-	}
-	if !equal {
-		v.fail("node %q counts loans that are not those of the capsules there", n.Node.ID)
-	}
-}
-
 // submit adds a pending record for each id, all alike. An id may be that of a capsule that has been released for good,
 // also by this proposal. The id of a capsule that has not ended is refused.
 func (t *tx) submit(ids []CapsuleID, like Capsule) error {
@@ -342,14 +250,4 @@ func (v *validator) besidePlace(do []Commitment, id CapsuleID) {
 		v.fail("capsule %q is protected twice, or not placed by the proposal that protects it", id)
 	}
 	delete(v.placed, id)
-}
-
-// protections checks that each protection names an existing placement.
-func (v *verifier) protections() {
-	v.s.protected.Ascend(func(p protection) bool {
-		if c := v.s.Capsule(p.capsule); c == nil || !c.Placed() || c.PlacedAt != p.since || p.lasts <= 0 {
-			v.fail("capsule %q is protected for %v since revision %d, where it has no placement of then", p.capsule, p.lasts, p.since)
-		}
-		return true
-	})
 }

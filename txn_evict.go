@@ -1,7 +1,5 @@
 package orbit
 
-import "math"
-
 // The rules for wishes: voluntary disruptions, which take a running capsule off its node because a proposer wants that.
 // Gangs, budgets and protections restrict them.
 
@@ -158,27 +156,6 @@ func (t *tx) priority(e *txCapsule) int32 {
 		lowest = min(lowest, gang)
 	}
 	return lowest
-}
-
-// wishes reports whether a step is a wish to take c off its node, and the priority of the evictor. Nil: there is no
-// evictor, or it is not in the state.
-func (s *State) wishes(c *Capsule, do Commitment) (evictor *int32, is bool) {
-	switch do := do.(type) {
-	case Release:
-		return nil, !do.Final && s.health(c).placed > 0 && !c.waitsToBegin(s.Node(c.Node).Node)
-	case Evict:
-		if do.For == "" && do.ForGang == "" {
-			return nil, s.health(c).placed > 0 && !c.waitsToBegin(s.Node(c.Node).Node)
-		}
-		if do.recalls(c) {
-			return nil, false
-		}
-		if priority := s.evictor(&do); priority < math.MaxInt32 {
-			return &priority, true
-		}
-		return nil, true // the evictor is one that the plan submits; its priority is not looked up
-	}
-	return nil, false
 }
 
 // settleMoves judges that each capsule that was taken off its node by a move is placed again.
@@ -416,6 +393,29 @@ func (t *tx) health(e *txCapsule) (before, after health) {
 		return before, n.now.Node.health(&e.now)
 	}
 	return before, t.s.health(&e.now)
+}
+
+// replaces reports whether a gang that was broken before the proposal and is not broken after it precedes another one,
+// by the state before.
+func (t *tx) replaces(gang, other GangID) bool {
+	g := t.gangs.find(gang)
+	return g != nil && g.now.wanting() < 0 && t.s.Precedes(gang, other)
+}
+
+// rebuilds reports whether the proposal takes a broken gang off its nodes as a whole, and leaves it without placed
+// members or with the minimum of every role.
+func (t *tx) rebuilds(g *txGang) bool {
+	if g.was == nil || !g.was.Broken() || g.now.Total() > 0 && g.now.wanting() >= 0 {
+		return false
+	}
+	left := 0
+	for i := range t.capsules.entries {
+		e := &t.capsules.entries[i]
+		if e.was != nil && e.was.Gang() == g.was.Gang.ID && e.was.Placed() && (!e.now.Placed() || e.now.PlacedAt != e.was.PlacedAt) {
+			left++
+		}
+	}
+	return left == g.was.Total()
 }
 
 // besideStopped restricts a proposal that has a Confirm or a Stopped release. Beside these it may only release capsules

@@ -5,50 +5,6 @@ import (
 	"slices"
 )
 
-// Check reports what [Ledger.Propose] would say to the proposal at this very state: nil if it would be
-// committed (or has been), else a [*Rejection]. If it says nil and the ledger is still at this revision,
-// the commit succeeds.
-func (s *State) Check(p Proposal) error {
-	_, err := s.Judge(p)
-	return err
-}
-
-// Judge returns the proposal that is committed if p is proposed at this very state: p without the evictions of victims
-// that are spared ([Evict]). The history holds that proposal, and [State.Apply] takes it as it is. The error is that of
-// Check.
-func (s *State) Judge(p Proposal) (Proposal, error) {
-	p = p.Clone()
-	if err := p.check(&s.limits); err != nil {
-		return Proposal{}, err
-	}
-	var t tx
-	if _, err := t.run(s, s.rev+1, &p); err != nil {
-		return Proposal{}, err
-	}
-	return t.p, nil
-}
-
-// With returns the state that a commit of p at this very state would leave, one revision later, or s itself if p has
-// been committed before. The two states share all records that p does not touch, so the cost depends on the size of p
-// alone. The result is in no ledger's history; a [MemoryLedger] that has it as its Start goes on from there. The error
-// is that of Check.
-func (s *State) With(p Proposal) (*State, error) {
-	p = p.Clone()
-	if err := p.check(&s.limits); err != nil {
-		return nil, err
-	}
-	var t tx
-	next := s.thaw()
-	switch done, err := t.run(next, s.rev+1, &p); {
-	case err != nil:
-		return nil, err
-	case done != 0:
-		return s, nil
-	}
-	next.publish(&t)
-	return next, nil
-}
-
 // The first step of a proposal: its bets, on the state before it.
 
 // judge decides one bet on the state before the proposal.
@@ -372,29 +328,4 @@ func (t *tx) hasEnded(c *Nominate) bool {
 		n = g.now.Nomination
 	}
 	return !n.Lives() || !t.madeAt(n.Made, c.Since)
-}
-
-// makesWay reports whether the end of a nomination makes way for a nomination that the same commitments make. The new
-// nomination must outrank the ended one, and claim room on one of its nodes or of one of its resources. If the ended
-// one lives no more, any new one will do.
-func (s *State) makesWay(end *Nominate, all []Commitment) bool {
-	var o *Nomination
-	if c := s.Capsule(end.Capsule); c != nil {
-		o = c.Nomination()
-	} else if g := s.Gang(end.Gang); g != nil {
-		o = g.Nomination
-	}
-	return slices.ContainsFunc(all, func(do Commitment) bool {
-		made, ok := do.(Nominate)
-		if !ok || len(made.Parts) == 0 || !o.Lives() {
-			return ok && len(made.Parts) > 0
-		}
-		var t tx
-		t.begin(s, s.rev+1, &Proposal{Do: all})
-		if t.nominate(&made) != nil {
-			return false
-		}
-		n := t.nominations[0]
-		return n.Outranks(o) && (n.shares(o) || slices.ContainsFunc(n.Parts, func(part NominatedRoom) bool { return o.claims(part.Node) }))
-	})
 }

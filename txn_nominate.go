@@ -122,11 +122,6 @@ func (t *tx) nomination(c *Nominate, before *Nomination, newest Revision, roles 
 	return n, nil
 }
 
-// nominee names the capsule or the gang for an error text.
-func (c *Nominate) nominee() string { return Nominee{c.Capsule, c.Gang}.String() }
-
-func (n *Nomination) nominee() string { return Nominee{n.Capsule, n.Gang}.String() }
-
 // mayNominate checks that a node could serve one of the specs with the part of it that is claimed.
 func (t *tx) mayNominate(c *Nominate, part *NominatedRoom, specs []*Spec) error {
 	at := Rejection{Capsule: c.Capsule, Node: part.Node}
@@ -204,16 +199,6 @@ func (t *tx) nominatedOn(n *txNode) (parts []nominatedPart) {
 	}
 	for _, other := range t.beside {
 		parts = other.partsOn(n.now.Node.ID, parts)
-	}
-	return parts
-}
-
-// partsOn appends the nomination's part on a node, if it has one.
-func (n *Nomination) partsOn(id NodeID, parts []nominatedPart) []nominatedPart {
-	for i := range n.Parts {
-		if n.Parts[i].Node == id {
-			parts = append(parts, nominatedPart{n, i})
-		}
 	}
 	return parts
 }

@@ -183,11 +183,6 @@ func (s *sparing) causesOf(c *Evict) []*txCapsule {
 	return s.causes[Evict{For: c.For, ForGang: c.ForGang}]
 }
 
-// cause names the capsule or the gang that an eviction makes way for.
-func (c *Evict) cause() string {
-	return Nominee{c.For, c.ForGang}.String()
-}
-
 // units returns the victims in the order of the proposal. A gang that keeps no placement from before the proposal is
 // one unit; of any other gang each victim is a unit.
 func (s *sparing) units() (out []victims) {
@@ -417,26 +412,50 @@ func (t *tx) without(drop []int) error {
 	return nil
 }
 
-// outranked returns why the victim may not be evicted for the evictor that e names, by the priorities in the state;
-// empty: it may, also because the evictor is a broken gang that precedes the victim's.
-func (s *State) outranked(e *Evict, victim *Capsule) string {
-	why := s.limits.keeps(victim.Spec.Priority, s.evictor(e))
-	if why != "" && e.ForGang != "" && s.Precedes(e.ForGang, victim.Gang()) {
-		return ""
+// makeWay returns the commitments that end nominations of lower rank than the newest nomination of t, lowest first,
+// until that one keeps the limits; none if it already does. Nominations for which may is false are not ended.
+func (t *tx) makeWay(c *Nominate, may func(*Nomination) bool) (ends []Commitment, err error) {
+	if len(c.Parts) == 0 {
+		return nil, nil
 	}
-	return why
-}
-
-// evictor returns the priority of the capsule or gang that an eviction makes way for; math.MaxInt32 if that is not in
-// the state.
-func (s *State) evictor(e *Evict) int32 {
-	gang, priority := e.ForGang, int32(math.MaxInt32)
-	if c := s.Capsule(e.For); c != nil {
-		gang, priority = c.Gang(), c.Spec.Priority
+	made := t.nominations[len(t.nominations)-1]
+	if t.crowded(made) == "" && t.shortOf(made, func(*Nomination) bool { return false }) == nil {
+		return nil, nil
 	}
-	if g := s.Gang(gang); g != nil {
-		lowest, _ := g.Priorities()
-		priority = min(priority, lowest)
+	var lower []*Nomination
+	consider := func(o *Nomination) bool {
+		if t.current(o) == o && made.Outranks(o) && may(o) {
+			lower = append(lower, o)
+		}
+		return true
 	}
-	return priority
+	t.s.nominations.Ascend(consider)
+	for _, o := range t.nominations {
+		consider(o)
+	}
+	slices.SortFunc(lower, (*Nomination).compare)
+	for ; ; lower = lower[:len(lower)-1] {
+		over, short := t.crowded(made), t.shortOf(made, func(*Nomination) bool { return false })
+		if over == "" && short == nil {
+			return ends, nil
+		}
+		if len(lower) == 0 {
+			if over != "" {
+				return nil, t.refuse(Rejection{Node: over}, t.s.left.Nominations, "node %q is nominated for %d of higher rank", over, maxNominated)
+			}
+			return ends, t.judgeShare() // the ledger does not count nominations of lower rank
+		}
+		o := lower[len(lower)-1]
+		if short == nil && !o.claims(over) || over == "" && !o.shares(made) {
+			continue
+		}
+		end := Nominate{Capsule: o.Capsule, Gang: o.Gang}
+		if err := t.nominate(&end); err != nil {
+			return nil, err
+		}
+		if end.Since = o.Made; o.Made == t.rev {
+			end.Since = 0 // the plan has made it, and its revision is not known before the commit
+		}
+		ends = append(ends, end)
+	}
 }

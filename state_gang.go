@@ -1,7 +1,7 @@
 package orbit
 
-// The rules for broken gangs ([GangState.Broken]): one may evict another, and one may leave its nodes as a whole and
-// start anew.
+// This file has which of two broken gangs ([GangState.Broken]) comes first: one may evict the other, and one may leave its nodes
+// as a whole and start anew.
 
 // Precedes reports whether the broken gang a comes before the broken gang b: a has the higher priority (the lowest of its
 // roles with members left), or the priorities are equal and a was submitted first. Gang a may then evict b whole for the
@@ -30,29 +30,6 @@ func (s *State) submitted(id GangID) uint64 {
 	return first
 }
 
-// replaces reports whether a gang that was broken before the proposal and is not broken after it precedes another one,
-// by the state before.
-func (t *tx) replaces(gang, other GangID) bool {
-	g := t.gangs.find(gang)
-	return g != nil && g.now.wanting() < 0 && t.s.Precedes(gang, other)
-}
-
-// rebuilds reports whether the proposal takes a broken gang off its nodes as a whole, and leaves it without placed
-// members or with the minimum of every role.
-func (t *tx) rebuilds(g *txGang) bool {
-	if g.was == nil || !g.was.Broken() || g.now.Total() > 0 && g.now.wanting() >= 0 {
-		return false
-	}
-	left := 0
-	for i := range t.capsules.entries {
-		e := &t.capsules.entries[i]
-		if e.was != nil && e.was.Gang() == g.was.Gang.ID && e.was.Placed() && (!e.now.Placed() || e.now.PlacedAt != e.was.PlacedAt) {
-			left++
-		}
-	}
-	return left == g.was.Total()
-}
-
 // inBroken reports whether a capsule is a member of a broken gang.
 func (s *State) inBroken(c *Capsule) bool {
 	if c.Gang() == "" {
@@ -60,4 +37,12 @@ func (s *State) inBroken(c *Capsule) bool {
 	}
 	g := s.Gang(c.Gang())
 	return g != nil && g.Broken()
+}
+
+// gangOf returns the gang that a capsule is a member of, or nil.
+func (s *State) gangOf(c *Capsule) *GangState {
+	if c.Gang() == "" {
+		return nil
+	}
+	return s.Gang(c.Gang())
 }

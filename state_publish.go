@@ -325,14 +325,6 @@ func (s *State) forgetCapsule(slot uint32, c *Capsule) {
 	}
 }
 
-// gangOf returns the gang that a capsule is a member of, or nil.
-func (s *State) gangOf(c *Capsule) *GangState {
-	if c.Gang() == "" {
-		return nil
-	}
-	return s.Gang(c.Gang())
-}
-
 // countCapacity updates the summed capacity of all nodes for a changed node.
 func (s *State) countCapacity(e *txNode) {
 	if e.was != nil {
@@ -341,6 +333,43 @@ func (s *State) countCapacity(e *txNode) {
 	if !e.gone {
 		s.capacity.addNode(e.now.Node, 1)
 	}
+}
+
+// publishCompany writes the counts after the proposal to the state. It requires that nothing else of the proposal is
+// published yet, because counting reads the state before the proposal.
+func (s *State) publishCompany(t *tx) {
+	c := &t.company
+	if !t.countCompany() {
+		return
+	}
+	if c.owned {
+		s.company = c.companyTables
+	}
+	for _, m := range c.moved {
+		s.company.add(m.key, m.by)
+	}
+	s.company.lows = c.lows
+}
+
+// endRemains removes remains that have ended from the capsules' records in the state, also from records that the
+// proposal does not write otherwise, and reports whether there were any. It requires that the write-set has not been
+// published.
+func (s *State) endRemains(t *tx) (ended bool) {
+	for i := range t.nodes.entries {
+		e := &t.nodes.entries[i]
+		if e.was == nil || e.was.remains == nil || !e.stops {
+			continue
+		}
+		for _, r := range *e.was.remains {
+			if !e.gone && e.now.remains != nil && slices.Contains(*e.now.remains, r) {
+				continue
+			}
+			ended, s.left.Remains = true, s.rev
+			_, slot := s.findCapsule(r.Capsule)
+			s.capsules.Own(slot, s.owner).capsule.setRemains(nil)
+		}
+	}
+	return ended
 }
 
 // publishNominations takes ended nominations off their nodes, and puts new ones there.

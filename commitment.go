@@ -1,0 +1,486 @@
+package orbit
+
+import "time"
+
+// Commitment is one change of the world. The set is closed: [PutNode], [RemoveNode], [Submit], [Place], [Release],
+// [Evict], [Confirm], [Adopt], [Resize], [Hold], [Nominate], [Assign], [Mark], [PutBudget], [RemoveBudget], [Protect];
+// as values, not pointers.
+type Commitment interface{ commitment() }
+
+// PutNode lets a node join, or replaces the description of one that has joined: capacity, labels, devices, state.
+// Capacity may shrink below what is used; then nothing new is admitted. A node that is Lost stays Lost.
+type PutNode struct {
+	// Node is the description of the node.
+	Node Node `json:"node"`
+}
+
+func (PutNode) commitment() {}
+
+// RemoveNode lets a node leave. It is refused while capsules, [Remains] or holds are on the node, and while it is
+// nominated. For a dead node, put it as Lost, release its capsules in batches, then remove it. The engine of a nominee ends
+// its nomination on a node that is not ready; where that engine does not run, end it in the proposal that removes the
+// node (a [Nominate] without Parts).
+type RemoveNode struct {
+	// Node is the node to remove.
+	Node NodeID `json:"node"`
+}
+
+func (RemoveNode) commitment() {}
+
+// Submit adds pending capsules: either one for each of IDs, all of one Spec, or all members of a Gang. With neither it
+// adds none, which is no error. The id of a capsule that has been released for good may be used again at once, also in
+// the proposal that releases it. The new capsule takes over two things from the former one: what still runs of it
+// ([Remains]), so that db-0 does not run twice, and the ids of the proposals that have placed it, so that these are
+// still applied only once.
+type Submit struct {
+	// IDs are the ids of the new capsules; empty if Gang is set.
+	IDs []CapsuleID `json:"ids,omitempty"`
+	// Spec is the spec of each capsule of IDs; it may be nil if there are none.
+	Spec *Spec `json:"spec,omitempty"`
+	// Owner is the name of the engine to which the capsules are assigned; empty: they belong to the engine that claims
+	// them.
+	Owner string `json:"owner,omitempty"`
+	// Gang is the gang whose members are submitted; nil if IDs is set.
+	Gang *Gang `json:"gang,omitempty"`
+	// At is when the capsules began to wait, by the submitter's clock; 0: unknown. A ledger stores it and never reads
+	// it. Navigators and engines count from it how long the capsules have waited.
+	At Instant `json:"at,omitempty"`
+	// Labels are stored with each of the capsules, which share one copy. No rule of a ledger reads them.
+	Labels map[string]string `json:"labels,omitempty"`
+}
+
+func (Submit) commitment() {}
+
+// Place puts a pending capsule on a node and, if the capsule asks for devices, on these device instances
+// ([NodeState.PickDevices] chooses them).
+type Place struct {
+	// Capsule is the pending capsule to place.
+	Capsule CapsuleID `json:"capsule"`
+	// Node is the node to place it on.
+	Node NodeID `json:"node"`
+	// Devices are the device instances that the capsule gets there.
+	Devices DeviceSet `json:"devices,omitempty"`
+	// After makes the capsule wait until everything has stopped that has left the node and still runs there, also what
+	// leaves the node by this proposal. Without After the capsule waits only if it does not fit beside what still runs.
+	// See [Remains].
+	After bool `json:"after,omitempty"`
+	// Note is stored with the placement, for example "warm".
+	Note string `json:"note,omitempty"`
+	// At is when the capsule was placed, by the proposer's clock; an engine sets it where a plan leaves it 0. A ledger
+	// stores it and never reads it.
+	At Instant `json:"at,omitempty"`
+}
+
+func (Place) commitment() {}
+
+// Release ends a placement or a hold: exactly one of Capsule and Hold is set. A final release is for the owner of the
+// work, and is never refused. Without Final a placed capsule returns to pending. That is refused on a Ready node,
+// because it would be a way to make room for other work; use [Evict] to move a capsule. It is accepted:
+//
+//   - from a Lost node, as a loss;
+//   - from a Cordoned node, if budgets allow it and the gang of the capsule stays whole, at its minimums, or unplaced;
+//   - from any node for a whole gang that is broken, or one member of which is on a Cordoned node; budgets count too;
+//   - from any node for a capsule that waits to begin ([State.Waiting]): it has never run there, so no rule is judged;
+//   - with Stopped.
+type Release struct {
+	// Capsule is the capsule to release; empty if Hold is set.
+	Capsule CapsuleID `json:"capsule,omitempty"`
+	// From is the node that the capsule must be on; empty: any node.
+	From NodeID `json:"from,omitempty"`
+	// Final ends the capsule for good. Without Final it returns to pending.
+	Final bool `json:"final,omitempty"`
+	// Stopped says that the capsule does not run although it should, for example because its start has failed. It
+	// returns to pending from any node, as a loss. Only the agent of the node says so, in a proposal that contains only
+	// releases that are Stopped or Final, and placements of capsules that have stopped.
+	Stopped bool `json:"stopped,omitempty"`
+	// At is when the capsule failed, if Stopped is set, or when it was released to pending, by the proposer's clock; an
+	// engine sets it where a plan leaves it 0. A ledger stores it with the [Failures] of the capsule and never compares
+	// it with a clock. 0 for a final release and for a hold.
+	At Instant `json:"at,omitempty"`
+	// Hold is the hold to release; empty if Capsule is set.
+	Hold HoldID `json:"hold,omitempty"`
+}
+
+func (Release) commitment() {}
+
+// HoldID names a hold.
+type HoldID string
+
+// Hold reserves room on a node for a later placement. The room counts as used. The navigator that the hold is for
+// releases it in the proposal that uses the room. Every hold has an end. A ledger has no clock, so every engine
+// releases holds whose end has passed before it plans; where no engine runs, they stay. A ledger accepts a hold whose
+// end has passed already.
+type Hold struct {
+	// ID identifies the hold.
+	ID HoldID `json:"id"`
+	// Node is the node on which the hold is.
+	Node NodeID `json:"node"`
+	// Room is the amount of each resource that the hold takes.
+	Room Resources `json:"room"`
+	// Devices are the device instances on which the hold takes Milli.
+	Devices DeviceSet `json:"devices,omitempty"`
+	// Milli is how much the hold takes of each of Devices, in thousandths.
+	Milli int `json:"milli,omitempty"`
+	// For says what the hold is for; navigators read it, the ledger does not.
+	For string `json:"for,omitempty"`
+	// Ends is when engines release the hold.
+	Ends time.Time `json:"ends"`
+}
+
+func (Hold) commitment() {}
+
+// Assign changes the owner of a capsule. It is a compare-and-swap: the owner must be From now (empty: none).
+type Assign struct {
+	// Capsule is the capsule to assign.
+	Capsule CapsuleID `json:"capsule"`
+	// From is the owner that the capsule must have now; empty: none.
+	From string `json:"from,omitempty"`
+	// Owner is the new owner; empty: the engine that claims the capsule.
+	Owner string `json:"owner,omitempty"`
+}
+
+func (Assign) commitment() {}
+
+// Mark stores a small value under a key: a lease term, a node group, a failed mark. An empty value deletes the mark.
+type Mark struct {
+	// Key identifies the mark.
+	Key string `json:"key"`
+	// Value is the new value; empty: the mark is deleted.
+	Value string `json:"value,omitempty"`
+}
+
+func (Mark) commitment() {}
+
+// Adopt records that a capsule runs on a node already, no matter how it was started. Because this is a fact, the ledger
+// does not judge it by free capacity, requirements, nominations, budgets or the minimums of gangs, and the node may be
+// cordoned. Afterwards the node may give more than it has ([State.Overcommitted]); no new placement is admitted there
+// that does not fit. A restarted orchestrator proposes an Adopt for each capsule that its agents report.
+//
+// The id may be unknown. Then Spec is required, and a Submit in the same proposal gives the capsule an owner, labels or
+// a gang. Or the id may be that of a pending capsule. Adopt is refused for a placed capsule, and the refusal names its
+// node: stop the capsule that runs twice, or release that placement in the same proposal. It is also refused for a
+// capsule that has ended or still stops somewhere: stop the capsule, or submit the id again. On a node that Confirms,
+// the capsule counts as begun. A navigator's plan may not hold an Adopt.
+type Adopt struct {
+	// Capsule is the capsule that runs.
+	Capsule CapsuleID `json:"capsule"`
+	// Spec is the spec with which the capsule runs; it replaces the spec of a pending capsule. Nil: the spec of the
+	// pending capsule.
+	Spec *Spec `json:"spec,omitempty"`
+	// Node is the node on which it runs, which must not be Lost.
+	Node NodeID `json:"node"`
+	// Devices are the device instances that the capsule uses there, as many as its spec asks for. They may be unhealthy
+	// or taken.
+	Devices DeviceSet `json:"devices,omitempty"`
+	// Note is stored with the placement, like Place.Note.
+	Note string `json:"note,omitempty"`
+	// At is the instant at which the capsule was started, by the clock of the reporting process; 0: unknown.
+	At Instant `json:"at,omitempty"`
+}
+
+func (Adopt) commitment() {}
+
+// Resize gives a capsule another spec. The new spec differs in the Envelope only; for a pending capsule it may also
+// differ in Priority. A placed capsule grows in place if its node has the room beside other work, beside [Remains], and
+// beside the nominations that outrank the capsule; otherwise the refusal says how much is missing. A cordoned node is
+// no reason to refuse. A pending capsule loses its nomination and must be nominated again. Members of gangs can be
+// resized only while they are placed.
+//
+// A capsule gets room before it uses it, and returns room after it has stopped using it. To grow, the agent of the node
+// raises the limit after the Resize is committed; to shrink, it lowers the limit first, and Resize is proposed then
+// (Applied). A proposal with a Resize may do nothing else to that capsule. A navigator's plan may resize its own work,
+// but may not set Applied and not change priorities.
+type Resize struct {
+	// Capsule is the capsule to resize.
+	Capsule CapsuleID `json:"capsule"`
+	// Since is the revision at which the capsule was placed ([Capsule.PlacedAt]); 0: it is pending.
+	Since Revision `json:"since,omitempty"`
+	// Spec is the new spec.
+	Spec *Spec `json:"spec"`
+	// Applied says that the capsule already takes no more than Spec says. A capsule that has begun ([Capsule.Begun])
+	// shrinks only with Applied.
+	Applied bool `json:"applied,omitempty"`
+}
+
+func (Resize) commitment() {}
+
+// Confirm is the report of a node's agent about a capsule there: the capsule is about to run, serves, does not serve,
+// or has stopped. Exactly one of Begun, Ready, NotReady and Stopped must be set. A proposal with a Confirm may
+// otherwise hold only releases that are Final or Stopped, and placements of capsules that the same proposal reports as
+// stopped. A navigator's plan may not hold a Confirm.
+type Confirm struct {
+	// Capsule is the capsule that the agent reports about.
+	Capsule CapsuleID `json:"capsule"`
+	// Since is the revision at which the capsule was placed there ([Capsule.PlacedAt], [Remains.Since]).
+	Since Revision `json:"since"`
+	// Begun says that the capsule is about to run where it is placed. The agent proposes it before it starts the
+	// capsule, and starts the capsule only after the commit. The ledger refuses Begun while a capsule still runs that
+	// must stop first. That refusal is ErrInfeasible if View is set; the agent then tries again after a later revision.
+	// The ledger also refuses it, as a conflict, if the capsule has got another spec after View ([Resize]): the agent
+	// must start it with the new spec. The node must be one that Confirms and is not Lost.
+	Begun bool `json:"begun,omitempty"`
+	// Ready says that the capsule serves. From then on budgets count it as healthy ([Budget]). If Begun was not
+	// confirmed before, Ready implies it, and is refused where Begun would be. After another placement the capsule is
+	// not ready until Ready is confirmed again.
+	Ready bool `json:"ready,omitempty"`
+	// NotReady says that a capsule that was Ready runs but does not serve: its health check failed, or it restarts in
+	// place. Budgets count it as missing until the next Ready. NotReady is refused for a capsule that is not ready.
+	NotReady bool `json:"notReady,omitempty"`
+	// Stopped says that a capsule that was taken off its node no longer runs there: its [Remains] end. If the capsule
+	// is still placed but no longer runs, it has failed, and Stopped is refused: use [Release.Stopped] if it is to run
+	// again. If it is done, propose {Release Final, Confirm Stopped} together.
+	Stopped bool `json:"stopped,omitempty"`
+}
+
+func (Confirm) commitment() {}
+
+// Evict takes a capsule off its node, either to make way for other work or to move the capsule. If the capsule is a
+// member of a gang, the gang must keep the minimum of every role, or have no placed member left.
+//
+// With For or ForGang it is an eviction to make way. The evicted capsule, the victim, becomes pending again. The same
+// proposal must place the capsule or gang that is named, the newcomer. The newcomer must have a strictly higher
+// priority and need room that the victim takes. One broken gang may evict another one whole without a higher priority:
+// ForGang must name a gang that is broken before the proposal and not after it, and that precedes the victim
+// ([State.Precedes]). The ledger spares victims that need not leave: in the order of the
+// proposal, it puts back each victim that fits beside the capsules that are still on the node and the newcomers that
+// outrank it. A gang that is evicted whole is put back whole. A victim that has left on its own is skipped. The history
+// has only the evictions that remain ([State.Judge]). So no proposal is refused because there is more room than it
+// expected, and no capsule is evicted without need. A gang that is evicted whole counts with the priority of its
+// highest role; members of a gang evict with the priority of its lowest role.
+//
+// Without For and ForGang it is a move: the same proposal must place the capsule again. One of four conditions must
+// hold. The capsule is [Spec.Movable]. Or a [Budget] covered it before the proposal. Or its node takes no new work,
+// before the proposal and all through it, or has a NoExecute taint that the capsule does not tolerate for ever
+// ([Taint]). Or the capsule waits to begin ([State.Waiting]); budgets and protections are not judged then. If some
+// members of a gang are moved, the number of its placed members must stay the same. A broken gang needs no consent if
+// all of its placed members leave their nodes and no role is below its minimum afterwards.
+type Evict struct {
+	// Capsule is the capsule to take off its node.
+	Capsule CapsuleID `json:"capsule"`
+	// From is the node on which the capsule must be placed.
+	From NodeID `json:"from"`
+	// Since is the revision at which it must have been placed there ([Capsule.PlacedAt]).
+	Since Revision `json:"since"`
+	// For is the capsule for which the victim makes way; empty if ForGang is set, or for a move.
+	For CapsuleID `json:"for,omitempty"`
+	// ForGang is the gang for whose members the victim makes way; empty if For is set, or for a move.
+	ForGang GangID `json:"forGang,omitempty"`
+}
+
+func (Evict) commitment() {}
+
+// recalls reports whether the eviction of c is a recall of a loan: it makes way for the nominee from which c borrows.
+func (e *Evict) recalls(c *Capsule) bool {
+	return c.Borrows() != nil && *c.Borrows() == Nominee{e.For, e.ForGang}
+}
+
+// cause names the capsule or the gang that an eviction makes way for.
+func (e *Evict) cause() string {
+	return Nominee{e.For, e.ForGang}.String()
+}
+
+// Protect keeps a capsule on its node for a while: no [Evict], and no [Release] from a cordoned node, takes it off. It
+// does not protect a capsule that its owner releases for good, that stops, or whose node is lost. With For, the
+// protection begins with a placement that the same proposal makes. With Since, the protection ends. It also ends with
+// the placement.
+//
+// No rule of a ledger reads a clock, so engines end protections. Each engine counts For from the moment at which it
+// first sees the protection, and the first to finish proposes the end. An engine that restarts counts anew; where no
+// engine runs, protections stay. A plan may protect only work of its navigator, and may not end a protection
+// ([State.Offence]).
+type Protect struct {
+	// Capsule is the capsule to protect.
+	Capsule CapsuleID `json:"capsule"`
+	// For is the time after which engines end the protection, at most [Limits.Protect]; 0 if Since is set.
+	For time.Duration `json:"for,omitempty"`
+	// Since ends the protection of the placement that was made at this revision ([Capsule.PlacedAt]); 0 if For is set.
+	Since Revision `json:"since,omitempty"`
+}
+
+func (Protect) commitment() {}
+
+// Nominate claims room on nodes for a pending capsule or gang, its nominee. A nomination takes no room: the nodes' free
+// capacity stays as it is. It filters admission only: on a node with nominated room, a placement must leave free the
+// room of all nominations that outrank it. Two nominations that want the same nodes therefore never wait for each
+// other.
+//
+// A nomination may lend its room to short work that consents to leave ([Spec.Backfills]). On each node the claim
+// shrinks by the room that is borrowed from it there, so that loans change nothing for other work. When the nominee is
+// placed, it evicts its borrowers; budgets do not protect them.
+//
+// A nomination ends when its capsule, or the first member of its gang, is placed; when its capsule, or a member of its
+// gang, is released for good; and when a Nominate without Parts ends it. Engines end nominations whose Ends has passed,
+// nominations that they first saw [Limits.Nominate] ago, and nominations of their own work on a node that can no longer
+// serve it. A new Nominate for the same capsule or gang replaces the previous nomination.
+//
+// A ledger refuses a nomination of more than its nominee asks for. A capsule is nominated on one node, a gang on at most
+// as many nodes as it has members; on each node for no more than those of its capsules ask for that may be there, and
+// in all for no more than all of them. A ledger also refuses a nomination if it and all nominations that outrank it
+// would together exceed [Limits.NominatedShare]; the nomination that ranks first is exempt. [Draft.Nominate] ends
+// nominations of lower rank to make way. In a proposal that makes a nomination, such an end is skipped if the
+// nomination that its Since names has ended already.
+type Nominate struct {
+	// Capsule is the pending capsule that the room is for; empty if Gang is set.
+	Capsule CapsuleID `json:"capsule,omitempty"`
+	// Gang is the gang that the room is for, no member of which is placed; empty if Capsule is set.
+	Gang GangID `json:"gang,omitempty"`
+	// Since is the revision at which the nomination was made that this Nominate replaces or ends. 0: it may replace or
+	// end any nomination, and there need be none to replace.
+	Since Revision `json:"since,omitempty"`
+	// Aged is how far the nomination ranks above the priority of its capsule; at most Limits.NominationAging.
+	Aged int32 `json:"aged,omitempty"`
+	// Parts is the claimed room, at most one part for each node. Without Parts, Nominate ends the nomination.
+	Parts []NominatedRoom `json:"parts,omitempty"`
+	// Ends is when engines end the nomination, at the latest Limits.Nominate after they first saw it; zero if there are
+	// no Parts.
+	Ends time.Time `json:"ends,omitzero"`
+	// Lends is the longest running time of capsules that may borrow the room meanwhile ([Spec.Backfills]); they also
+	// need a lower priority. Set it to the time that the nominee is expected to wait, and to less in each renewal. 0:
+	// the room is not lent. Zero if there are no Parts.
+	Lends time.Duration `json:"lends,omitempty"`
+}
+
+func (Nominate) commitment() {}
+
+// nominee names the capsule or the gang for an error text.
+func (c *Nominate) nominee() string { return Nominee{c.Capsule, c.Gang}.String() }
+
+// NominatedRoom is the room that a nomination claims on one node.
+type NominatedRoom struct {
+	// Node is the node on which the room is.
+	Node NodeID `json:"node"`
+	// Room is the amount of each resource that is claimed.
+	Room Resources `json:"room"`
+	// Devices are the device instances of which Milli is claimed.
+	Devices DeviceSet `json:"devices,omitempty"`
+	// Milli is how much is claimed of each of Devices, in thousandths.
+	Milli int `json:"milli,omitempty"`
+}
+
+// misfit says why the claimed room on a node can serve none of the specs, whatever leaves the node; the text completes
+// "nodes ...". Empty: the room can serve one of them. Only the description of the node is judged, not its use.
+func (r *NominatedRoom) misfit(n *Node, specs []*Spec, names *dimensionNames) string {
+	if !n.Schedulable() {
+		return Misfit{kind: unschedulable}.text(nil, names)
+	}
+	for d, room := range r.Room {
+		if room > n.Capacity[d] {
+			return Misfit{kind: shortOfRoom, arg: d}.text(nil, names)
+		}
+	}
+	if r.Devices>>n.Devices.Count != 0 || r.Devices&n.Devices.Unhealthy != 0 {
+		return "lack the devices"
+	}
+	why := ""
+	for _, s := range specs {
+		state := NodeState{Node: n}
+		switch {
+		case !state.meets(s):
+			why = "do not meet its requirements"
+		case r.Devices != 0 && !s.Devices.Accepts(n.Devices.Model):
+			why = "have other devices"
+		default:
+			return ""
+		}
+	}
+	return why
+}
+
+// exceeds returns what a part claims beyond what the capsules of the roles ask for that may be on the node, and what
+// these ask for; empty: nothing.
+func (r *NominatedRoom) exceeds(n *Node, roles []Role, names *dimensionNames) (over, of string) {
+	var claims, asks amounts
+	claims.addPart(r)
+	for i := range roles {
+		if !(&NodeState{Node: n}).meets(roles[i].Spec) || roles[i].Spec.Devices.Count > 0 && !roles[i].Spec.Devices.Accepts(n.Devices.Model) {
+			continue
+		}
+		asks.addRole(&roles[i])
+		if more, _ := claims.beyond(&asks, names); more == "" {
+			return "", "" // most often after the first role
+		}
+	}
+	return claims.beyond(&asks, names)
+}
+
+// PutBudget makes a budget, or replaces the one with the same id. Wishes of the same proposal must keep both the old
+// and the new one.
+type PutBudget struct {
+	// Budget is the budget.
+	Budget Budget `json:"budget"`
+}
+
+func (PutBudget) commitment() {}
+
+// RemoveBudget ends a budget. Wishes of the same proposal must still keep it.
+type RemoveBudget struct {
+	// Budget is the budget to end.
+	Budget BudgetID `json:"budget"`
+}
+
+func (RemoveBudget) commitment() {}
+
+// leaves returns the capsule that a commitment takes off its node, empty if it takes none.
+func leaves(c Commitment) CapsuleID {
+	switch c := c.(type) {
+	case Release:
+		return c.Capsule
+	case Evict:
+		return c.Capsule
+	}
+	return ""
+}
+
+// Precondition is a bet on the state before the proposal. The set is closed: [NodeFreeOf],
+// [GangUnplaced], [NodeAt], [GroupIn], [MarkAt]; as values, not pointers.
+type Precondition interface{ precondition() }
+
+// NodeFreeOf bets that at least this much is still free on the node.
+type NodeFreeOf struct {
+	// Node is the node that the bet is about.
+	Node NodeID
+	// AtLeast is the amount of each resource that must be free.
+	AtLeast Resources
+}
+
+func (NodeFreeOf) precondition() {}
+
+// GangUnplaced bets that no member of the gang is placed.
+type GangUnplaced struct {
+	// Gang is the gang that the bet is about.
+	Gang GangID `json:"gang"`
+}
+
+func (GangUnplaced) precondition() {}
+
+// NodeAt is the strict, coarse bet: nothing at all has changed on the node since these counters were read. A counter
+// that is zero is not compared.
+type NodeAt struct {
+	// Node is the node that the bet is about.
+	Node NodeID `json:"node"`
+	// Usage and Specification are the counters that were read; zero: not compared.
+	Usage         Revision `json:"usage,omitempty"`
+	Specification Revision `json:"specification,omitempty"`
+}
+
+func (NodeAt) precondition() {}
+
+// GroupIn bets that a placed capsule of the group is in this domain of the level.
+type GroupIn struct {
+	// Group names the group, Level the label of nodes that divides them into domains, and Domain the value of that label.
+	Group  string `json:"group"`
+	Level  string `json:"level"`
+	Domain string `json:"domain"`
+}
+
+func (GroupIn) precondition() {}
+
+// MarkAt bets that the mark was last set at this revision; zero: that there is no such mark.
+type MarkAt struct {
+	// Key identifies the mark that the bet is about.
+	Key string `json:"key"`
+	// Revision is the revision at which the mark was set; zero: the mark does not exist.
+	Revision Revision `json:"revision,omitempty"`
+}
+
+func (MarkAt) precondition() {}

@@ -1,0 +1,248 @@
+package orbit
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/orbitsched/orbit/internal/rate"
+	"golang.org/x/sync/errgroup"
+)
+
+// Population runs several engines on one ledger, and reports work that none of them owns. It needs no coordinator:
+// claims divide the work, and the ledger settles the rest. Set the fields before Run.
+type Population struct {
+	// Engines are the engines that the population runs.
+	Engines []*Engine
+	// OnError is called for each pending capsule that none of the engines will place, once each time that it becomes
+	// pending. The error wraps an Unplaced, which names the capsule. Such a capsule is assigned to no engine and
+	// claimed by none, or it is assigned to an engine that is not in the list (which is correct if that engine runs in
+	// another process). OnError is also called when the ledger cannot be read. Nil: they are written to slog.Default(),
+	// at most 10 at once and one more every 10 s.
+	OnError func(error)
+
+	owners *claimTable
+	log    rate.Log
+}
+
+// Run runs all engines until ctx ends, and then returns nil. Before it starts any, it refuses engines with faults, with
+// the same name or on different ledgers, and engines whose claims overlap on the module and class of a pending capsule.
+// The error wraps ErrInvalid. If claims overlap on a pair that first occurs later, the first of these engines in the
+// list gets the work.
+func (p *Population) Run(ctx context.Context) error {
+	if err := p.check(ctx); err != nil {
+		return err
+	}
+	p.owners = &claimTable{engines: p.Engines}
+	for i, e := range p.Engines {
+		e.population.Store(&claimShare{p.owners, i})
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	for _, e := range p.Engines {
+		g.Go(func() error { return e.Run(ctx) })
+	}
+	g.Go(func() error { return p.watch(ctx) })
+	return g.Wait()
+}
+
+// check returns every fault that keeps the population from starting.
+func (p *Population) check(ctx context.Context) error {
+	var faults []error
+	names := map[string]bool{}
+	for i, e := range p.Engines {
+		if e == nil {
+			return invalidf("engine %d of the population is nil", i)
+		}
+		if e.running.Load() {
+			faults = append(faults, invalidf("engine %q runs already", e.Name))
+			continue
+		}
+		if e.init(); e.fault != nil {
+			faults = append(faults, e.fault)
+			continue
+		}
+		if !sameLedger(e.Ledger, p.Engines[0].Ledger) {
+			faults = append(faults, invalidf("engine %q works on another ledger than the first", e.Name))
+		}
+		if names[e.Name] {
+			faults = append(faults, invalidf("two engines are named %q; owners must be told apart", e.Name))
+		}
+		names[e.Name] = true
+	}
+	if len(p.Engines) == 0 {
+		faults = append(faults, invalidf("population without engines"))
+	}
+	if len(faults) > 0 {
+		return errors.Join(faults...)
+	}
+	return p.checkClaims(ctx)
+}
+
+// checkClaims returns an error for each pair of a pending capsule that more than one engine claims.
+func (p *Population) checkClaims(ctx context.Context) error {
+	state, err := p.Engines[0].Ledger.Snapshot(ctx)
+	switch {
+	case ctx.Err() != nil: // the population ends before it starts
+		return nil //nolint:nilerr // a context that ends early is how it ends
+	case err != nil:
+		return fmt.Errorf("orbit: population: %w", err)
+	}
+	pairs := map[claim]bool{}
+	for c := range state.Capsules() {
+		if c.Pending() && c.Owner() == "" {
+			pairs[claim{c.Spec.Module, c.Spec.Class}] = true
+		}
+	}
+	var faults []error
+	for pair := range pairs {
+		if owners := p.claimants(pair); len(owners) > 1 {
+			faults = append(faults, invalidf("module %q, class %v is claimed by engines %s; claims must not overlap: leave all but one out, or let each claim modules of its own",
+				pair.module, pair.class, strings.Join(owners, ", ")))
+		}
+	}
+	slices.SortFunc(faults, func(a, b error) int { return cmp.Compare(a.Error(), b.Error()) })
+	return errors.Join(faults...)
+}
+
+// claimants returns the quoted names of the engines that claim a pair.
+func (p *Population) claimants(pair claim) []string {
+	var names []string
+	for _, e := range p.Engines {
+		if e.ask(pair) {
+			names = append(names, fmt.Sprintf("%q", e.Name))
+		}
+	}
+	return names
+}
+
+// watch reports the pending capsules that no engine owns, each once for every time that it becomes pending.
+func (p *Population) watch(ctx context.Context) error {
+	ledger := p.Engines[0].Ledger
+	from := source{ledger: ledger, owns: p.unowned}
+	view, pace := View{}, pace{Backoff: Backoff{}.withDefaults(), rng: newRand()}
+	for ctx.Err() == nil {
+		if _, err := view.refresh(ctx, &from, time.Now()); err != nil {
+			if ctx.Err() == nil {
+				p.tell(ctx, fmt.Errorf("view: %w", err))
+			}
+			sleep(ctx, pace.next())
+			continue
+		}
+		pace.reset()
+		p.reportAll(ctx, &view)
+		if err := waitForWork(ctx, ledger, view.Revision()); err != nil {
+			sleep(ctx, pace.next())
+		}
+	}
+	return nil
+}
+
+// unowned reports whether none of the engines owns pending work with this owner and spec.
+func (p *Population) unowned(owner string, spec *Spec) bool {
+	if owner != "" {
+		return !slices.ContainsFunc(p.Engines, func(e *Engine) bool { return e.Name == owner })
+	}
+	return p.owners.find(claim{spec.Module, spec.Class}) < 0
+}
+
+// tell passes an error to OnError, or writes it to the log.
+func (p *Population) tell(ctx context.Context, err error) {
+	if p.OnError != nil {
+		p.OnError(fmt.Errorf("orbit: population: %w", err))
+		return
+	}
+	p.log.Error(ctx, "orbit: error of a population", err)
+}
+
+// reportAll reports each capsule in the view's queue, which has the work that no engine owns, and empties the
+// queue.
+func (p *Population) reportAll(ctx context.Context, view *View) {
+	most := view.state.PendingCount()
+	view.queue.turn(most, view.state, false)
+	for _, c := range view.queue.take(most) {
+		why := fmt.Errorf("no engine claims module %q, class %v; assign it to an engine, or let a navigator claim it", c.Spec.Module, c.Spec.Class)
+		if c.Owner() != "" {
+			why = fmt.Errorf("it is assigned to %q, which is none of this population's engines", c.Owner())
+		}
+		p.tell(ctx, Unplaced{c, why})
+	}
+	view.queue.batch = view.queue.batch[:0] // do not report them again
+}
+
+// claimTable tells which engine of a population owns the work that is assigned to none: the first engine that claims
+// its module and class. All engines share one table, so each pair is looked up once, whatever the number of engines.
+type claimTable struct {
+	engines []*Engine
+	// Guards the fields below. It is never held during a call of a navigator.
+	mu sync.RWMutex
+	// The position of the engine for each pair, -1 if none claims it; at most maxClaims pairs.
+	owner map[claim]int
+	// Counts the calls of forget, so that find does not store an answer from before one.
+	forgotten int
+}
+
+// find returns the position of the engine that owns a pair; -1: no engine claims it. It asks the engines in order, up
+// to the first that claims the pair. Each engine asks its navigator under its own guard and caches the answer.
+func (t *claimTable) find(key claim) int {
+	t.mu.RLock()
+	owner, known := t.owner[key]
+	forgotten := t.forgotten
+	t.mu.RUnlock()
+	if known {
+		return owner
+	}
+	owner = slices.IndexFunc(t.engines, func(e *Engine) bool { return e.ask(key) })
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.forgotten == forgotten {
+		if t.owner == nil || len(t.owner) >= maxClaims {
+			t.owner = map[claim]int{}
+		}
+		t.owner[key] = owner
+	}
+	return owner
+}
+
+// forget clears the table. Some answers were given while a navigator did not answer, and it answers again.
+func (t *claimTable) forget() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.owner = nil
+	t.forgotten++
+}
+
+// claimShare is the position of an engine in the claim table of its population.
+type claimShare struct {
+	table  *claimTable
+	number int
+}
+
+// sameLedger reports whether two ledgers are the same, or cannot be compared.
+func sameLedger(a, b Ledger) bool {
+	return !reflect.TypeOf(a).Comparable() || !reflect.TypeOf(b).Comparable() || a == b
+}
+
+// waitForWork waits for a change that may leave a capsule without an owner. It skips others, such as placements,
+// without a snapshot.
+func waitForWork(ctx context.Context, ledger Ledger, seen Revision) error {
+	for changes, err := range Follow(ctx, ledger, seen) {
+		if errors.Is(err, ErrCompacted) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		for i := range changes {
+			switch changes[i].Do.(type) {
+			case Submit, Assign, Release:
+				return nil
+			}
+		}
+	}
+	return ctx.Err()
+}

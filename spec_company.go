@@ -1,0 +1,154 @@
+package orbit
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+)
+
+// This file has the rules of company of a spec ([Apart], [Even], [Extra]): their form, and in which groups and domains they count.
+
+// companyFaults lists everything that is wrong with the rules of company in a spec; empty: they are valid.
+func (s *Spec) companyFaults() (out []string) {
+	if len(s.Apart) > maxRules || len(s.Even) > maxRules || len(s.PreferCompany) > maxRules {
+		return []string{fmt.Sprintf("%d rules Apart, %d rules Even and %d wishes for company; there can be %d of each", len(s.Apart), len(s.Even), len(s.PreferCompany), maxRules)}
+	}
+	out = append(out, extraFaults(s.Extras, 1)...)
+	for _, c := range s.PreferCompany {
+		if c.Group == "" || c.Level == "" || !(math.Abs(c.Weight) <= maxWeight) { // NaN is not
+			out = append(out, fmt.Sprintf("company of group %.100q by level %.100q with weight %v; it needs a group, a level, and a weight within ±%g", c.Group, c.Level, c.Weight, maxWeight))
+		}
+	}
+	for _, a := range s.Apart {
+		if a.Group == "" || a.Level == "" {
+			out = append(out, fmt.Sprintf("apart from group %.100q by level %.100q; it needs both", a.Group, a.Level))
+		}
+	}
+	for _, e := range s.Even {
+		if e.Level == "" || !s.IsIn(e.Group) {
+			out = append(out, fmt.Sprintf("even by level %.100q among group %.100q; it needs a level, and a group that the capsule is in", e.Level, e.Group))
+		}
+		if e.MaxSkew < 0 || e.MaxSkew > mostSkew || e.MinDomains < 0 || e.MinDomains > maxEvenDomains || len(e.Domains) > maxEvenDomains || slices.Contains(e.Domains, "") {
+			out = append(out, fmt.Sprintf("even among group %.100q with MaxSkew %d, MinDomains %d and %d domains; they must be from 0 to %d, %d and %d, and each domain have a name",
+				e.Group, e.MaxSkew, e.MinDomains, len(e.Domains), mostSkew, maxEvenDomains, maxEvenDomains))
+		}
+	}
+	return out
+}
+
+// ownCompany replaces the rules of company in a copied spec by clones, so that the copy shares no memory with the
+// caller's spec. The clones are in canonical form (sorted, with defaults filled in), so that equal specs have equal
+// rules.
+func (s *Spec) ownCompany() {
+	s.Apart = slices.Clone(s.Apart)
+	slices.SortFunc(s.Apart, func(a, b Apart) int { return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Level, b.Level)) })
+	s.Apart = slices.Clip(slices.Compact(s.Apart))
+	s.Even = cloned(s.Even)
+	for i := range s.Even {
+		s.Even[i].MaxSkew = cmp.Or(s.Even[i].MaxSkew, 1)
+		s.Even[i].Domains = sorted(s.Even[i].Domains)
+	}
+	slices.SortStableFunc(s.Even, func(a, b Even) int { return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Level, b.Level)) })
+	s.Extras = sortedExtras(s.Extras)
+	s.PreferCompany = cloned(s.PreferCompany)
+	slices.SortFunc(s.PreferCompany, func(a, b Company) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Level, b.Level), cmp.Compare(a.Weight, b.Weight))
+	})
+}
+
+// companyWords returns all names of groups, levels, domains and extras in the rules of company.
+func (s *Spec) companyWords() (out []string) {
+	for _, a := range s.Apart {
+		out = append(out, a.Group, a.Level)
+	}
+	for _, e := range s.Even {
+		out = append(append(out, e.Group, e.Level), e.Domains...)
+	}
+	for _, c := range s.PreferCompany {
+		out = append(out, c.Group, c.Level)
+	}
+	for _, x := range s.Extras {
+		out = append(out, x.Name)
+	}
+	return out
+}
+
+// hasCompany reports whether a rule of company can concern a capsule of this spec: either the spec has rules, or it is
+// in a group that the rules of other capsules may name.
+func (s *Spec) hasCompany() bool { return s.hasRules() || s.Group != "" || len(s.Groups) > 0 }
+
+// hasRules reports whether a spec has rules of company. The extras that it takes count as rules.
+func (s *Spec) hasRules() bool { return len(s.Apart) > 0 || len(s.Even) > 0 || len(s.Extras) > 0 }
+
+// sameRules reports whether two specs have the same rules of company, and Even for the same nodes.
+func (s *Spec) sameRules(o *Spec) bool {
+	return s == o || slices.Equal(s.Apart, o.Apart) && slices.Equal(s.Extras, o.Extras) && s.requirements() == o.requirements() && reflect.DeepEqual(s.Even, o.Even)
+}
+
+// scope returns the scope of a rule of the spec. If the rule lists its domains, the requirements do not matter.
+func (s *Spec) scope(e *Even) companyScope {
+	if len(e.Domains) > 0 || len(s.Require) == 0 {
+		return companyScope{level: e.Level}
+	}
+	return companyScope{e.Level, s.requirements()}
+}
+
+// scopeRequire returns the requirements that decide which domains are eligible for a rule Even of the spec; none if the
+// rule names its domains.
+func (s *Spec) scopeRequire(e *Even) []Predicate {
+	if len(e.Domains) > 0 {
+		return nil
+	}
+	return s.Require
+}
+
+// isOf reports whether capsules of the spec count under a kind for a rule: under membersPlaced if they are members of
+// the rule's group, otherwise (keepersPlaced) if they have the rule.
+func (s *Spec) isOf(rule Apart, kind companyKind) bool {
+	if kind == membersPlaced {
+		return s.IsIn(rule.Group)
+	}
+	return slices.Contains(s.Apart, rule)
+}
+
+// companyOf calls yield with each key under which a capsule of the spec counts on a node, and with the amount: 1, or
+// that of an extra. Kind is 0 for a capsule that is placed there, and stopping for one that has left and still runs
+// there.
+func (s *Spec) companyOf(n *Node, kind companyKind, ruled func(group string, yield func(level string)), yield func(companyKey, int)) {
+	for group := range s.MemberOf {
+		ruled(group, func(level string) {
+			if d := n.domain(level); d != "" {
+				yield(companyKey{group, level, kind + membersPlaced, d}, 1)
+			}
+		})
+	}
+	for _, a := range s.Apart {
+		if d := n.domain(a.Level); d != "" {
+			yield(companyKey{a.Group, a.Level, kind + keepersPlaced, d}, 1)
+		}
+	}
+	for i := range s.Extras {
+		yield(companyKey{extraGroup(s.Extras[i].Name), NodeKey, kind + membersPlaced, string(n.ID)}, int(s.Extras[i].Amount))
+	}
+}
+
+// spreadsItself reports whether the spread of the spec goes by the number of capsules of the same spec, not by a group.
+func (s *Spec) spreadsItself() bool { return s.Spread.Level != "" && s.Group == "" }
+
+// KeepsOff reports whether a rule [Apart] by this level, of either spec, forbids that a capsule of one and a capsule of
+// the other are in the same domain of the level.
+func (s *Spec) KeepsOff(other *Spec, level string) bool {
+	off := func(a Apart, from *Spec) bool { return a.Level == level && from.IsIn(a.Group) }
+	return slices.ContainsFunc(s.Apart, func(a Apart) bool { return off(a, other) }) || slices.ContainsFunc(other.Apart, func(a Apart) bool { return off(a, s) })
+}
+
+// keepsOff reports whether a rule Apart forbids that a capsule of this spec is on one node (at) while a newcomer is on
+// another node, or on the same (on).
+func (s *Spec) keepsOff(at *Node, newcomer *Spec, on *Node) bool {
+	return slices.ContainsFunc(slices.Concat(s.Apart, newcomer.Apart), func(a Apart) bool {
+		d := at.domain(a.Level)
+		return d != "" && d == on.domain(a.Level) && s.KeepsOff(newcomer, a.Level)
+	})
+}
