@@ -5,7 +5,24 @@ import "time"
 // Commitment is one change of the world. The set is closed: [PutNode], [RemoveNode], [Submit], [Place], [Release],
 // [Evict], [Confirm], [Adopt], [Resize], [Hold], [Nominate], [Assign], [Mark], [PutBudget], [RemoveBudget], [Protect];
 // as values, not pointers.
-type Commitment interface{ commitment() }
+type Commitment interface {
+	// check checks the form of the commitment, and returns the form in which it is kept; nil: as it is.
+	check(v *validator) Commitment
+	// execute does the commitment on a write-set, and returns the node that it touches, if any.
+	execute(t *tx) (NodeID, error)
+	// subject returns the capsule that the commitment is about; empty: none, or several.
+	subject() CapsuleID
+}
+
+// isCommitment reports whether c is one of orbit's commitments, as a value. A pointer is none, because its owner could
+// change it after the ledger has accepted it; nor is a type that embeds a commitment.
+func isCommitment(c Commitment) bool {
+	switch c.(type) {
+	case PutNode, RemoveNode, Submit, Place, Release, Evict, Confirm, Adopt, Resize, Hold, Nominate, Assign, Mark, PutBudget, RemoveBudget, Protect:
+		return true
+	}
+	return false
+}
 
 // PutNode lets a node join, or replaces the description of one that has joined: capacity, labels, devices, state.
 // Capacity may shrink below what is used; then nothing new is admitted. A node that is Lost stays Lost.
@@ -13,8 +30,6 @@ type PutNode struct {
 	// Node is the description of the node.
 	Node Node `json:"node"`
 }
-
-func (PutNode) commitment() {}
 
 // RemoveNode lets a node leave. It is refused while capsules, [Remains] or holds are on the node, and while it is
 // nominated. For a dead node, put it as Lost, release its capsules in batches, then remove it. The engine of a nominee ends
@@ -24,8 +39,6 @@ type RemoveNode struct {
 	// Node is the node to remove.
 	Node NodeID `json:"node"`
 }
-
-func (RemoveNode) commitment() {}
 
 // Submit adds pending capsules: either one for each of IDs, all of one Spec, or all members of a Gang. With neither it
 // adds none, which is no error. The id of a capsule that has been released for good may be used again at once, also in
@@ -49,8 +62,6 @@ type Submit struct {
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
-func (Submit) commitment() {}
-
 // Place puts a pending capsule on a node and, if the capsule asks for devices, on these device instances
 // ([NodeState.PickDevices] chooses them).
 type Place struct {
@@ -70,8 +81,6 @@ type Place struct {
 	// stores it and never reads it.
 	At Instant `json:"at,omitempty"`
 }
-
-func (Place) commitment() {}
 
 // Release ends a placement or a hold: exactly one of Capsule and Hold is set. A final release is for the owner of the
 // work, and is never refused. Without Final a placed capsule returns to pending. That is refused on a Ready node,
@@ -101,8 +110,6 @@ type Release struct {
 	Hold HoldID `json:"hold,omitempty"`
 }
 
-func (Release) commitment() {}
-
 // HoldID names a hold.
 type HoldID string
 
@@ -127,8 +134,6 @@ type Hold struct {
 	Ends time.Time `json:"ends"`
 }
 
-func (Hold) commitment() {}
-
 // Assign changes the owner of a capsule. It is a compare-and-swap: the owner must be From now (empty: none).
 type Assign struct {
 	// Capsule is the capsule to assign.
@@ -139,8 +144,6 @@ type Assign struct {
 	Owner string `json:"owner,omitempty"`
 }
 
-func (Assign) commitment() {}
-
 // Mark stores a small value under a key: a lease term, a node group, a failed mark. An empty value deletes the mark.
 type Mark struct {
 	// Key identifies the mark.
@@ -148,8 +151,6 @@ type Mark struct {
 	// Value is the new value; empty: the mark is deleted.
 	Value string `json:"value,omitempty"`
 }
-
-func (Mark) commitment() {}
 
 // Adopt records that a capsule runs on a node already, no matter how it was started. Because this is a fact, the ledger
 // does not judge it by free capacity, requirements, nominations, budgets or the minimums of gangs, and the node may be
@@ -178,8 +179,6 @@ type Adopt struct {
 	At Instant `json:"at,omitempty"`
 }
 
-func (Adopt) commitment() {}
-
 // Resize gives a capsule another spec. The new spec differs in the Envelope only; for a pending capsule it may also
 // differ in Priority. A placed capsule grows in place if its node has the room beside other work, beside [Remains], and
 // beside the nominations that outrank the capsule; otherwise the refusal says how much is missing. A cordoned node is
@@ -201,8 +200,6 @@ type Resize struct {
 	// shrinks only with Applied.
 	Applied bool `json:"applied,omitempty"`
 }
-
-func (Resize) commitment() {}
 
 // Confirm is the report of a node's agent about a capsule there: the capsule is about to run, serves, does not serve,
 // or has stopped. Exactly one of Begun, Ready, NotReady and Stopped must be set. A proposal with a Confirm may
@@ -231,8 +228,6 @@ type Confirm struct {
 	// again. If it is done, propose {Release Final, Confirm Stopped} together.
 	Stopped bool `json:"stopped,omitempty"`
 }
-
-func (Confirm) commitment() {}
 
 // Evict takes a capsule off its node, either to make way for other work or to move the capsule. If the capsule is a
 // member of a gang, the gang must keep the minimum of every role, or have no placed member left.
@@ -267,8 +262,6 @@ type Evict struct {
 	ForGang GangID `json:"forGang,omitempty"`
 }
 
-func (Evict) commitment() {}
-
 // recalls reports whether the eviction of c is a recall of a loan: it makes way for the nominee from which c borrows.
 func (e *Evict) recalls(c *Capsule) bool {
 	return c.Borrows() != nil && *c.Borrows() == Nominee{e.For, e.ForGang}
@@ -296,8 +289,6 @@ type Protect struct {
 	// Since ends the protection of the placement that was made at this revision ([Capsule.PlacedAt]); 0 if For is set.
 	Since Revision `json:"since,omitempty"`
 }
-
-func (Protect) commitment() {}
 
 // Nominate claims room on nodes for a pending capsule or gang, its nominee. A nomination takes no room: the nodes' free
 // capacity stays as it is. It filters admission only: on a node with nominated room, a placement must leave free the
@@ -339,8 +330,6 @@ type Nominate struct {
 	// the room is not lent. Zero if there are no Parts.
 	Lends time.Duration `json:"lends,omitempty"`
 }
-
-func (Nominate) commitment() {}
 
 // nominee names the capsule or the gang for an error text.
 func (c *Nominate) nominee() string { return Nominee{c.Capsule, c.Gang}.String() }
@@ -410,15 +399,11 @@ type PutBudget struct {
 	Budget Budget `json:"budget"`
 }
 
-func (PutBudget) commitment() {}
-
 // RemoveBudget ends a budget. Wishes of the same proposal must still keep it.
 type RemoveBudget struct {
 	// Budget is the budget to end.
 	Budget BudgetID `json:"budget"`
 }
-
-func (RemoveBudget) commitment() {}
 
 // leaves returns the capsule that a commitment takes off its node, empty if it takes none.
 func leaves(c Commitment) CapsuleID {

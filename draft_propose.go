@@ -279,7 +279,7 @@ func (d *Draft) restoreUse(c Commitment, use draftUse) {
 	}
 	switch c.(type) {
 	case Place, Evict, Resize, Release:
-		restore(d.capsules, subject(c), use)
+		restore(d.capsules, c.subject(), use)
 	}
 }
 

@@ -30,7 +30,7 @@ func (p *Proposal) check(l *Limits) error {
 			p.Do[i] = final
 		}
 	}
-	if v.resizes {
+	if v.resizes && len(v.faults) == 0 {
 		v.besideResize(p.Do)
 	}
 	if len(v.faults) > 0 {
@@ -172,118 +172,11 @@ func (v *validator) bet(bet Precondition) {
 
 // commitment checks one commitment and returns the form in which it is kept, nil if that is c itself.
 func (v *validator) commitment(c Commitment) Commitment {
-	switch c := c.(type) {
-	case Place:
-		v.ref("capsule id", string(c.Capsule))
-		v.ref("node id", string(c.Node))
-		if c.Note != "" {
-			v.text("note", c.Note, v.limits.ValueBytes)
-		}
-		v.carried("placement", c.At, nil)
-	case Release:
-		v.release(&c)
-	case Evict:
-		v.evict(&c)
-	case Confirm:
-		v.ref("capsule id", string(c.Capsule))
-		if btoi(c.Begun)+btoi(c.Ready)+btoi(c.NotReady)+btoi(c.Stopped) != 1 || c.Since == 0 {
-			v.fail("confirmation of capsule %q says Begun %v, Ready %v, NotReady %v, Stopped %v, since revision %d; it needs exactly one, and the revision of the placement",
-				c.Capsule, c.Begun, c.Ready, c.NotReady, c.Stopped, c.Since)
-		}
-	case Adopt:
-		return v.adopt(c)
-	case Resize:
-		return v.resize(c)
-	case Protect:
-		v.ref("capsule id", string(c.Capsule))
-		if (c.For == 0) == (c.Since == 0) || c.For < 0 || c.For > v.limits.longestProtection() {
-			v.fail("protection of capsule %q for %v, or ended since revision %d; it needs exactly one, and this ledger protects for %v at most",
-				c.Capsule, c.For, c.Since, v.limits.longestProtection())
-		}
-	case Submit:
-		return v.submit(c)
-	case PutNode:
-		v.putNode(&c.Node)
-	case RemoveNode:
-		v.ref("node id", string(c.Node))
-	case Hold:
-		return v.hold(c)
-	case Nominate:
-		return v.nominate(c)
-	case Assign:
-		v.ref("capsule id", string(c.Capsule))
-		v.text("owner", c.From, v.limits.IDBytes)
-		v.text("owner", c.Owner, v.limits.IDBytes)
-	case Mark:
-		v.id("mark key", c.Key)
-		v.text("mark value", c.Value, v.limits.ValueBytes)
-	case PutBudget:
-		v.id("budget id", string(c.Budget.ID))
-		v.text("group", c.Budget.Group, v.limits.IDBytes)
-		v.text("module", c.Budget.Module, v.limits.IDBytes)
-		v.failAll(c.Budget.faults())
-	case RemoveBudget:
-		v.ref("budget id", string(c.Budget))
-	default:
+	if !isCommitment(c) {
 		v.fail("%T is not a commitment; pass one of orbit's as a value, not a pointer", c)
-	}
-	return nil
-}
-
-// adopt checks the form of an adoption, and returns it with the shared copy of its spec.
-func (v *validator) adopt(c Adopt) Commitment {
-	v.id("capsule id", string(c.Capsule))
-	v.ref("node id", string(c.Node))
-	v.text("note", c.Note, v.limits.ValueBytes)
-	v.carried("adoption", c.At, nil)
-	if c.Spec != nil {
-		c.Spec = v.spec(c.Spec)
-	}
-	return c
-}
-
-// release checks that a release names exactly one capsule or hold, and that its flags go together.
-func (v *validator) release(c *Release) {
-	if (c.Capsule == "") == (c.Hold == "") {
-		v.fail("release names capsule %q and hold %q; it needs exactly one", c.Capsule, c.Hold)
-	}
-	if c.Hold != "" && (c.From != "" || c.Final || c.Stopped) {
-		v.fail("release of a hold takes neither From nor Final nor Stopped")
-	}
-	if c.Final && c.Stopped {
-		v.fail("release of capsule %q is final, which says all; it takes no Stopped", c.Capsule)
-	}
-	v.carried("release", c.At, nil)
-	if c.At != 0 && (c.Hold != "" || c.Final) {
-		v.fail("release of a hold, or for good, takes no At")
-	}
-	v.text("capsule id", string(c.Capsule), v.limits.IDBytes)
-	v.text("hold id", string(c.Hold), v.limits.IDBytes)
-	v.text("node id", string(c.From), v.limits.IDBytes)
-}
-
-// submit checks new capsules, and returns the Submit with the shared copy of their spec.
-func (v *validator) submit(c Submit) Commitment {
-	v.text("owner", c.Owner, v.limits.IDBytes)
-	v.carried("submission", c.At, c.Labels)
-	if c.Gang != nil {
-		if len(c.IDs) > 0 || c.Spec != nil {
-			v.fail("submit names a gang and also capsules; it needs exactly one of them")
-			return nil // no more faults: what the gang lacks may be in the fields that do not belong to it
-		}
-		v.gang(c.Gang)
 		return nil
 	}
-	v.capsuleIDs(c.IDs)
-	if c.Spec == nil && len(c.IDs) > 0 {
-		v.fail("submit of %d capsules needs a spec", len(c.IDs))
-		return nil
-	}
-	if c.Spec == nil {
-		c.Spec = &Spec{} // so that readers of the history need not check
-	}
-	c.Spec = v.spec(c.Spec)
-	return c
+	return c.check(v)
 }
 
 // capsuleIDs checks the ids of one Submit.
@@ -359,20 +252,6 @@ func (v *validator) spec(s *Spec) *Spec {
 	return v.shared
 }
 
-// putNode checks a node's description.
-func (v *validator) putNode(n *Node) {
-	v.id("node id", string(n.ID))
-	v.failAll(n.faults())
-	v.text("device model", n.Devices.Model, v.limits.IDBytes)
-	v.carried("node", 0, n.Labels)
-	for _, t := range n.Taints {
-		v.text("taint", t.String(), v.limits.SpecBytes)
-	}
-	for _, x := range n.Extras {
-		v.text("extra", x.Name, v.limits.IDBytes)
-	}
-}
-
 // carried checks the time and the labels that a commitment carries for readers; rules never read them.
 func (v *validator) carried(what string, at Instant, labels map[string]string) {
 	if at < 0 {
@@ -387,17 +266,6 @@ func (v *validator) carried(what string, at Instant, labels map[string]string) {
 	if size > v.limits.SpecBytes {
 		v.fail("labels have %d bytes; this ledger takes %d", size, v.limits.SpecBytes)
 	}
-}
-
-// hold checks a hold and brings its end into the one form that a dump can hold: UTC, without a monotonic
-// part.
-func (v *validator) hold(c Hold) Commitment {
-	v.id("hold id", string(c.ID))
-	v.id("node id", string(c.Node))
-	v.text("hold for", c.For, v.limits.IDBytes)
-	v.room("hold", &c.Room, c.Devices, c.Milli)
-	c.Ends = v.ends("hold", c.Ends)
-	return c
 }
 
 // room checks the resources and devices that a hold takes, or a nomination claims, on one node.

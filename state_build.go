@@ -95,7 +95,7 @@ func (b *stateBuilder) add(record func(v *validator) error) error {
 func (b *stateBuilder) Node(n Node, usage, specification Revision) error {
 	return b.add(func(v *validator) error {
 		n = *n.clone()
-		v.putNode(&n)
+		PutNode{n}.check(v)
 		if usage == 0 || specification == 0 {
 			v.fail("node %q: counters %d and %d; neither may be zero", n.ID, usage, specification)
 		}
@@ -358,7 +358,7 @@ func (b *stateBuilder) Protect(id CapsuleID, lasts time.Duration) error {
 // Hold adds a hold that last changed at a revision.
 func (b *stateBuilder) Hold(h Hold, changed Revision) error {
 	return b.add(func(v *validator) error {
-		own, _ := v.hold(h).(Hold)
+		own, _ := h.check(v).(Hold)
 		n := b.tx.nodes.find(h.Node)
 		if n == nil || b.tx.hold(h.ID).now != nil {
 			return fmt.Errorf("hold %q appears twice, or its node %q has not appeared", h.ID, h.Node)
@@ -390,7 +390,7 @@ func (b *stateBuilder) nomination(v *validator, n *Nomination, whose Nomination,
 	if !own.Lives() {
 		return &own, nil
 	}
-	as, _ := v.nominate(Nominate{Capsule: own.Capsule, Gang: own.Gang, Aged: 0, Parts: own.Parts, Ends: own.Ends, Lends: own.Lends}).(Nominate)
+	as, _ := Nominate{Capsule: own.Capsule, Gang: own.Gang, Parts: own.Parts, Ends: own.Ends, Lends: own.Lends}.check(v).(Nominate)
 	lowest, highest := int32(math.MaxInt32), int32(math.MinInt32)
 	for _, s := range specs {
 		lowest, highest = min(lowest, s.Priority), max(highest, s.Priority)

@@ -178,7 +178,7 @@ func (t *tx) run(s *State, rev Revision, p *Proposal) (done Revision, err error)
 // executeAll executes the commitments in order, until one is refused.
 func (t *tx) executeAll() error {
 	for t.at = range t.p.Do {
-		node, err := t.execute(t.p.Do[t.at])
+		node, err := t.p.Do[t.at].execute(t)
 		if err != nil {
 			return err
 		}

@@ -231,7 +231,7 @@ func (v *validator) besideResize(do []Commitment) {
 				}
 			}
 		default:
-			named[subject(c)]++
+			named[c.subject()]++
 		}
 	}
 	for i, c := range do {
@@ -240,38 +240,6 @@ func (v *validator) besideResize(do []Commitment) {
 			v.fail("capsule %q is resized, and named by another commitment; propose them apart", r.Capsule)
 		}
 	}
-}
-
-// subject returns the capsule that a commitment is about; empty if it is about none or about several.
-func subject(c Commitment) CapsuleID {
-	switch c := c.(type) {
-	case Place:
-		return c.Capsule
-	case Adopt:
-		return c.Capsule
-	case Resize:
-		return c.Capsule
-	case Confirm:
-		return c.Capsule
-	case Protect:
-		return c.Capsule
-	case Assign:
-		return c.Capsule
-	case Nominate:
-		return c.Capsule
-	}
-	return leaves(c)
-}
-
-// resize checks the form of a resize, and returns it with the shared copy of its spec.
-func (v *validator) resize(c Resize) Commitment {
-	v.ref("capsule id", string(c.Capsule))
-	if c.Spec == nil {
-		v.fail("resize of capsule %q needs a spec", c.Capsule)
-		return nil
-	}
-	c.Spec = v.spec(c.Spec)
-	return c
 }
 
 // addGrowth adds the growth of a resized capsule to the asks on its node; at is the position of the commitment.

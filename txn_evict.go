@@ -440,17 +440,3 @@ func (v *validator) besideStopped(do []Commitment) {
 		}
 	}
 }
-
-// evict checks an eviction.
-func (v *validator) evict(c *Evict) {
-	v.ref("capsule id", string(c.Capsule))
-	v.ref("node id", string(c.From))
-	v.text("capsule id", string(c.For), v.limits.IDBytes)
-	v.text("gang id", string(c.ForGang), v.limits.IDBytes)
-	if c.For != "" && c.ForGang != "" {
-		v.fail("eviction of capsule %q is for capsule %q and for gang %q; it is for one of them, or a move", c.Capsule, c.For, c.ForGang)
-	}
-	if c.Since == 0 {
-		v.fail("eviction of capsule %q does not say since when it is placed; take PlacedAt from its record", c.Capsule)
-	}
-}

@@ -7,51 +7,6 @@ import (
 	"time"
 )
 
-// execute performs one commitment on the write-set and returns the node that it touches, if any.
-func (t *tx) execute(c Commitment) (NodeID, error) {
-	switch c := c.(type) {
-	case Place:
-		return t.place(&c)
-	case Release:
-		if c.Hold != "" {
-			return t.endHold(c.Hold)
-		}
-		return t.release(&c)
-	case Evict:
-		return t.evict(&c)
-	case Confirm:
-		return t.confirm(&c)
-	case Adopt:
-		return t.adopt(&c)
-	case Resize:
-		return t.resize(&c)
-	case Protect:
-		return "", t.protect(&c)
-	case Submit:
-		if c.Gang != nil {
-			return "", t.submitGang(&c)
-		}
-		return "", t.submit(c.IDs, Capsule{Spec: c.Spec, common: t.share(common{owner: c.Owner, labels: c.Labels, time: c.At})})
-	case PutNode:
-		return c.Node.ID, t.putNode(&c.Node)
-	case RemoveNode:
-		return c.Node, t.removeNode(c.Node)
-	case Hold:
-		return c.Node, t.startHold(&c)
-	case Nominate:
-		return "", t.nominate(&c)
-	case Assign:
-		return "", t.assign(&c)
-	case Mark:
-		t.setMark(&c)
-	case PutBudget:
-		t.putBudget(&c.Budget)
-	case RemoveBudget:
-		return "", t.removeBudget(c.Budget)
-	}
-	return "", nil
-}
-
 // place puts a pending capsule on a node. Everything except room is checked at once. Room is judged when all
 // commitments are known, so that a release may come after the placement it makes way for. The record
 // remembers which proposal placed it: so a proposal that is sent twice is recognised without a side table.
