@@ -181,7 +181,7 @@ func begin(t tester, hosts int, withWatchdog bool) *world {
 	w := &world{tester: t, ctx: ctx, ledger: ledger, remote: &remote{gate: ledger}}
 	w.books = &books{starts: map[orbit.CapsuleID]int{}, done: map[orbit.CapsuleID]int{}}
 	w.startControl()
-	control := &agent.Client{URL: "http://control", HTTP: &http.Client{Transport: w.remote}}
+	control := &agent.Client{URLs: []string{"http://control"}, HTTP: &http.Client{Transport: w.remote}}
 	w.newHost = func(id orbit.NodeID) *host {
 		m := &machine{books: w.books, id: id, cpu: 4000, procs: map[agent.Instance]*process{}, stops: sec}
 		w.books.machines = append(w.books.machines, m)
