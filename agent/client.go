@@ -4,10 +4,11 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"net"
 	"net/http"
@@ -127,7 +128,8 @@ func (c *Client) choose(node orbit.NodeID) int {
 	if c.failed == nil {
 		c.failed = make([]uint64, n)
 	}
-	first := int(crc32.ChecksumIEEE([]byte(node)) % uint32(n)) //nolint:gosec // a slice is not that long
+	hash := sha256.Sum256([]byte(node)) // ids are often numbered, which shows in simpler hashes
+	first := int(binary.BigEndian.Uint32(hash[:]) % uint32(n))
 	best := first
 	for i := range n {
 		if at := (first + i) % n; c.failed[at] < c.failed[best] {
