@@ -100,12 +100,15 @@ func (p *processes) client(urls ...string) *agent.Client {
 // nodeOf returns a node whose first turn is at host, of the hosts a and b.
 func nodeOf(t *testing.T, host string) orbit.NodeID {
 	p := &processes{answers: map[string]func(*http.Request) (*http.Response, error){"a": answer(http.StatusOK, `{}`), "b": answer(http.StatusOK, `{}`)}}
-	for node := orbit.NodeID("n"); ; node += "0" {
+	for i := range 100 {
+		node := orbit.NodeID(fmt.Sprint("n", i))
 		require.NoError(t, p.client("http://a", "http://b").Report(t.Context(), orbit.Report{Node: node}))
 		if p.took() == host {
 			return node
 		}
 	}
+	require.Fail(t, "no node begins with the process", host)
+	return ""
 }
 
 // A client leaves a process that does not answer or cannot serve, and no other; it stays with the next one, and comes back when that
