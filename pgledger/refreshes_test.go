@@ -117,9 +117,9 @@ func TestRefreshesAfterAnOutage(t *testing.T) {
 	tokens := []string{token}
 	for range 3 {
 		for range 8 {
-			_, err = r[1].Left(t.Context(), tokens)
-			require.NoError(t, err)
 			_, err = r[0].Keep(t.Context(), tokens)
+			require.NoError(t, err)
+			_, err = r[1].Left(t.Context(), tokens)
 			require.NoError(t, err)
 			c.advance(lasts / 8)
 		}
