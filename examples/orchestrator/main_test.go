@@ -150,7 +150,7 @@ func TestKilled(t *testing.T) {
 	for i := range 6 {
 		time.Sleep(time.Duration(50+60*i) * time.Millisecond)
 		if i%2 == 0 {
-			require.NoError(t, s.KillControl())
+			require.NoError(t, s.KillControl(0))
 			require.NoError(t, s.Start(s.ctx))
 			continue
 		}
