@@ -25,9 +25,14 @@ type control struct {
 	local  *agent.Local
 	stop   func() // nil: it is not at work
 
-	mu    sync.Mutex
-	alive context.Context  // ends with the process
-	board *telemetry.Board // nil: it is not at work
+	mu   sync.Mutex
+	life *life // nil: it is not at work
+}
+
+// life is what other processes see of a process while it is at work.
+type life struct {
+	ctx   context.Context // ends with the process
+	board *telemetry.Board
 }
 
 func newControl(w *world, shared *refreshes) *control {
@@ -65,11 +70,11 @@ func (c *control) start() {
 	for _, run := range runs {
 		group.Go(func() { _ = run(ctx) })
 	}
-	c.announce(ctx, board)
+	c.announce(&life{ctx, board})
 	c.remote.set(agent.Handler(c.local))
 	c.stop = func() {
 		c.remote.set(nil)
-		c.announce(nil, nil)
+		c.announce(nil)
 		cancel()
 		group.Wait()
 		c.stop = nil
@@ -82,26 +87,26 @@ func (c *control) kill() {
 	}
 }
 
-func (c *control) announce(alive context.Context, board *telemetry.Board) {
+func (c *control) announce(l *life) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.alive, c.board = alive, board
+	c.life = l
 }
 
 // follow reads the board of another process for as long as this one is at work.
 func (c *control) follow(ctx context.Context, board *telemetry.Board, peer *control) error {
 	for send.Pause(ctx, sec) {
 		peer.mu.Lock()
-		alive, from := peer.alive, peer.board
+		from := peer.life
 		peer.mu.Unlock()
 		if from == nil {
 			continue
 		}
 		both, end := context.WithCancel(ctx)
-		stop := context.AfterFunc(alive, end)
+		stop := context.AfterFunc(from.ctx, end)
 		out, in := net.Pipe()
 		var feeding sync.WaitGroup
-		feeding.Go(func() { _ = from.Feed(both, gatedConn{out, both, peer.gate}) })
+		feeding.Go(func() { _ = from.board.Feed(both, gatedConn{out, both, peer.gate}) })
 		_ = board.Follow(both, gatedConn{in, both, c.gate})
 		end()
 		feeding.Wait()

@@ -156,7 +156,7 @@ func (c *Control) Run(ctx context.Context, listener net.Listener) error {
 		group.Go(func() error { return run(ctx) })
 	}
 	for _, url := range c.peers {
-		group.Go(func() error { return followPeer(ctx, c.local.Board, url) })
+		group.Go(func() error { return followPeer(ctx, http.DefaultClient, c.local.Board, url) })
 	}
 	server := &http.Server{Handler: c.Handler(), ReadHeaderTimeout: 10 * time.Second, BaseContext: func(net.Listener) context.Context { return ctx }}
 	group.Go(func() error {

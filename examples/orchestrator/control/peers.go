@@ -39,16 +39,16 @@ type stream struct {
 func (s stream) Write(p []byte) (int, error) {
 	n, err := s.ResponseWriter.Write(p)
 	if err == nil {
-		err = s.ResponseController.Flush()
+		err = s.Flush()
 	}
 	return n, err
 }
 
 // followPeer reads the board of a peer until ctx ends. If that fails, it tries again a second later. It tells of a peer that
 // cannot be reached once.
-func followPeer(ctx context.Context, board *telemetry.Board, url string) error {
+func followPeer(ctx context.Context, client *http.Client, board *telemetry.Board, url string) error {
 	for told := false; ctx.Err() == nil; {
-		reached, err := readBoard(ctx, board, strings.TrimSuffix(url, "/")+pathBoard)
+		reached, err := readBoard(ctx, client, board, strings.TrimSuffix(url, "/")+pathBoard)
 		if ctx.Err() == nil && (reached || !told) {
 			slog.Warn("read the board of a peer", "peer", url, "error", err)
 		}
@@ -62,7 +62,7 @@ func followPeer(ctx context.Context, board *telemetry.Board, url string) error {
 }
 
 // readBoard reads the board of a peer until the connection ends. It reports whether there was one.
-func readBoard(ctx context.Context, board *telemetry.Board, url string) (reached bool, err error) {
+func readBoard(ctx context.Context, client *http.Client, board *telemetry.Board, url string) (reached bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -71,7 +71,7 @@ func readBoard(ctx context.Context, board *telemetry.Board, url string) (reached
 	}
 	watch := time.AfterFunc(time.Minute, cancel) // Follow sets a shorter time
 	defer watch.Stop()
-	got, err := http.DefaultClient.Do(r)
+	got, err := client.Do(r)
 	if err != nil {
 		return false, err
 	}
