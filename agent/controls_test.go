@@ -1,11 +1,14 @@
 package agent_test
 
 import (
+	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/agent"
@@ -129,5 +132,53 @@ func TestSaidToTwoControls(t *testing.T) {
 				require.NotErrorIs(t, err, agent.ErrFenced)
 			}
 		}
+	})
+}
+
+// Two or three control processes are killed, suspended, started and resumed at random, at least one of them being at work at any time. No
+// node is taken for lost, what runs runs on, and what waits is placed.
+func TestOneControlIsEnough(t *testing.T) {
+	type blow struct {
+		what    string
+		control int
+		after   time.Duration
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		controls := rapid.IntRange(2, 3).Draw(t, "controls")
+		up := slices.Repeat([]bool{true}, controls)
+		var blows []blow
+		for range rapid.IntRange(1, 12).Draw(t, "blows") {
+			n := rapid.IntRange(0, controls-1).Draw(t, "control")
+			b := blow{control: n, after: time.Duration(rapid.IntRange(4, 20).Draw(t, "after")) * sec}
+			if b.what = "rise"; up[n] {
+				b.what = rapid.SampledFrom([]string{"kill", "pause"}).Draw(t, "what")
+			}
+			if up[n] = !up[n]; slices.Contains(up, true) {
+				blows = append(blows, b)
+			} else {
+				up[n] = true
+			}
+		}
+		rapid.SyncTest(t, func(t *rapid.T) {
+			w := beginShared(t, 4, true, controls)
+			w.commit(orbit.Submit{IDs: ids("a", 4), Spec: spec(orbit.LatencySensitive, 1, 0)})
+			w.pass(10 * sec)
+			w.unharmed(4)
+			for n, b := range blows {
+				switch b.what {
+				case "kill":
+					w.killControl(b.control)
+				case "pause":
+					w.controls[b.control].gate.pause(true)
+				default:
+					w.controls[b.control].gate.pause(false)
+					w.startControl(b.control)
+				}
+				w.commit(orbit.Submit{IDs: ids(fmt.Sprint("b", n, "-"), 1), Spec: spec(orbit.LatencySensitive, 1, 0)})
+				w.pass(b.after)
+			}
+			w.pass(15 * sec)
+			w.unharmed(4 + len(blows))
+		})
 	})
 }
