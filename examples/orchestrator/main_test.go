@@ -22,6 +22,7 @@ import (
 	"github.com/orbitsched/orbit/examples/orchestrator/control"
 	"github.com/orbitsched/orbit/examples/orchestrator/demo"
 	"github.com/orbitsched/orbit/internal/pgserver"
+	"github.com/orbitsched/orbit/telemetry"
 )
 
 // TestMain makes of the test's program the orchestrator, too, and a member of an etcd.
@@ -226,6 +227,7 @@ func twoControlProcesses(t *testing.T, flags []string) {
 	require.NoError(t, s.AwaitJob(s.ctx, "web", "serves", demo.Serving))
 	require.NoError(t, s.KillControl(1))
 	require.NoError(t, s.Start(s.ctx))
+	s.knows(1, "a", "b")
 	for began := time.Now(); time.Since(began) < 3*s.TTL; time.Sleep(100 * time.Millisecond) {
 		var nodes []control.Node
 		require.NoError(t, s.CallControl(s.ctx, 1, http.MethodGet, "/nodes", nil, &nodes))
@@ -241,6 +243,30 @@ func twoControlProcesses(t *testing.T, flags []string) {
 		require.Equal(t, "begin "+s.on(member), s.story(member))
 	}
 	s.undoubled()
+}
+
+// knows waits until the board of a control process has reports of nodes.
+func (s *site) knows(n int, nodes ...orbit.NodeID) {
+	ctx, cancel := context.WithTimeout(s.ctx, 30*time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL(n)+"/board", nil)
+	require.NoError(s, err)
+	got, err := http.DefaultClient.Do(r)
+	require.NoError(s, err)
+	var board telemetry.Board
+	done := make(chan error, 1)
+	go func() { done <- board.Follow(ctx, got.Body) }()
+	for _, node := range nodes {
+		for has := false; !has; _, has = board.Latest(node) {
+			_, version, err := board.Reports(ctx, 0)
+			require.NoError(s, err)
+			if _, has = board.Latest(node); !has {
+				require.NoError(s, board.Wait(ctx, version), "control process %d knows nothing of %s", n, node)
+			}
+		}
+	}
+	cancel()
+	require.NoError(s, <-done)
 }
 
 // A ledger in a folder has one control process, and a second one is refused; peers do not help.

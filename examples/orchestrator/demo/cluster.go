@@ -153,6 +153,9 @@ func (c *Cluster) Call(ctx context.Context, method, path string, request, answer
 	return c.CallControl(ctx, n, method, path, request, answer)
 }
 
+// URL returns the URL of a control process.
+func (c *Cluster) URL(n int) string { return c.urls[n] }
+
 // CallControl calls the API of a control process.
 func (c *Cluster) CallControl(ctx context.Context, n int, method, path string, request, answer any) error {
 	return c.call(ctx, c.urls[n], method, path, request, answer)
