@@ -382,7 +382,9 @@ func (h *Log) entriesOf(ctx context.Context, after head, kvs []*mvccpb.KeyValue)
 func (h *Log) Place(at logledger.Index) logledger.Place { return place(h.keys.entry(at)) }
 
 // place is where a key is.
-func place(key string) logledger.Place { return logledger.Place{Name: fmt.Sprintf("key %q", key), Offset: -1} }
+func place(key string) logledger.Place {
+	return logledger.Place{Name: fmt.Sprintf("key %q", key), Offset: -1}
+}
 
 // wrong returns an error of reading the entry at an index, with the place if the entry is damaged.
 func (h *Log) wrong(at logledger.Index, err error) error {

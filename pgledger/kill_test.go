@@ -21,7 +21,7 @@ import (
 	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/ledgertest"
 	"github.com/orbitsched/orbit/pgledger"
-	"github.com/orbitsched/orbit/pgledger/internal/server"
+	"github.com/orbitsched/orbit/pgledger/server"
 )
 
 // errAnswerLost is how a connection ends whose answer is lost.

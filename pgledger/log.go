@@ -62,7 +62,10 @@ var grantsSQL string
 func (h *Log) setUp(ctx context.Context) error {
 	var found int
 	err := h.row(ctx, h.sql.format, nil, &found)
-	if is(err, noTable, noSchema) && !h.options.Existing {
+	if is(err, noTable, noSchema) {
+		if h.options.Existing {
+			return ErrNoLog
+		}
 		if err = h.makeTables(ctx); err == nil {
 			err = h.row(ctx, h.sql.format, nil, &found)
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/orbitsched/orbit/logledger"
 	"github.com/orbitsched/orbit/logledger/logtest"
 	"github.com/orbitsched/orbit/pgledger"
-	"github.com/orbitsched/orbit/pgledger/internal/server"
+	"github.com/orbitsched/orbit/pgledger/server"
 )
 
 // shared is the server of all tests that neither stop it nor change it.
