@@ -37,7 +37,7 @@ const (
 func (s Stored) Make(t testing.TB, state *orbit.State) {
 	log := s.Open(t)
 	require.NoError(t, log.SaveCheckpoint(t.Context(), 0, func(w io.Writer) error { return logledger.WriteCheckpoint(w, state) }))
-	ledgers := []*logledger.Ledger{s.ledger(t, log), s.ledger(t, s.Open(t))}
+	ledgers := []*logledger.Ledger{s.ledger(t, s.Open(t)), s.ledger(t, s.Open(t))}
 	commit(t, ledgers)
 	require.NoError(t, ledgers[0].Checkpoint(t.Context()))
 	settled, writers := false, map[logledger.WriterID]bool{}
@@ -79,7 +79,7 @@ func (s Stored) Check(t testing.TB, want string) {
 	require.Greater(t, len(writers), 2, "two, and none of the checkpoint")
 	require.Positive(t, settled)
 	require.Greater(t, large, s.Large)
-	l := s.ledger(t, log)
+	l := s.ledger(t, s.Open(t)) // closes its handle
 	require.Eventually(t, func() bool {
 		_, err := l.Propose(t.Context(), orbit.Proposal{ID: orbit.NewProposalID(), Do: []orbit.Commitment{orbit.Mark{Key: "new", Value: "v"}}})
 		require.NoError(t, err)
