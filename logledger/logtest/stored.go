@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/logledger"
 )
@@ -36,30 +34,30 @@ const (
 // which some settle posts, and one is large; a small and a large post of ledgers that died before an entry settled them.
 func (s Stored) Make(t testing.TB, state *orbit.State) {
 	log := s.Open(t)
-	require.NoError(t, log.SaveCheckpoint(t.Context(), 0, func(w io.Writer) error { return logledger.WriteCheckpoint(w, state) }))
+	must(t, log.SaveCheckpoint(t.Context(), 0, func(w io.Writer) error { return logledger.WriteCheckpoint(w, state) }))
 	ledgers := []*logledger.Ledger{s.ledger(t, s.Open(t)), s.ledger(t, s.Open(t))}
-	commit(t, ledgers)
-	require.NoError(t, ledgers[0].Checkpoint(t.Context()))
+	must(t, commit(t.Context(), ledgers...))
+	must(t, ledgers[0].Checkpoint(t.Context()))
 	settled, writers := false, map[logledger.WriterID]bool{}
 	for !settled || len(writers) <= len(ledgers) { // the checkpoint has no writer
-		commit(t, ledgers)
+		must(t, commit(t.Context(), ledgers...))
 		_, err := logledger.Inspect(t.Context(), log, func(p logledger.Part) error {
 			writers[p.Entry.Writer] = true
 			settled = settled || len(p.Entry.Settled) > 0
 			return nil
 		})
-		require.NoError(t, err)
+		must(t, err)
 	}
 	_, err := ledgers[0].Propose(t.Context(), orbit.Proposal{ID: orbit.ProposalID{1}, Do: noise("a large entry", s.Large)})
-	require.NoError(t, err)
+	must(t, err)
 	posts := []logledger.Post{
 		s.dead(t, ledgers[0], []orbit.Commitment{orbit.Mark{Key: smallPost, Value: "v"}}), s.dead(t, ledgers[0], noise(largePost, s.Large)),
 	}
 	for _, l := range ledgers {
-		require.NoError(t, l.Close())
+		must(t, l.Close())
 	}
 	for _, post := range posts {
-		require.NoError(t, log.Post(t.Context(), post))
+		must(t, log.Post(t.Context(), post))
 	}
 }
 
@@ -73,29 +71,33 @@ func (s Stored) Check(t testing.TB, want string) {
 		large = max(large, len(p.Data))
 		return nil
 	})
-	require.NoError(t, err)
-	require.Equal(t, want, textOf(t, found.State))
-	require.Equal(t, 2, found.Posts)
-	require.Greater(t, len(writers), 2, "two, and none of the checkpoint")
-	require.Positive(t, settled)
-	require.Greater(t, large, s.Large)
+	must(t, err)
+	switch {
+	case textOf(t, found.State) != want:
+		t.Fatal("the state is not the one that was stored")
+	case found.Posts != 2, len(writers) <= 2, settled == 0, large <= s.Large: // the checkpoint has no writer
+		t.Fatalf("%d posts, %d writers, %d settled posts, an entry of %d bytes: make it anew", found.Posts, len(writers)-1, settled, large)
+	}
 	l := s.ledger(t, s.Open(t)) // closes its handle
-	require.Eventually(t, func() bool {
-		_, err := l.Propose(t.Context(), orbit.Proposal{ID: orbit.NewProposalID(), Do: []orbit.Commitment{orbit.Mark{Key: "new", Value: "v"}}})
-		require.NoError(t, err)
+	until := time.Now().Add(20 * time.Second)
+	for isSettled := false; !isSettled; {
+		if time.Now().After(until) {
+			t.Fatal("nobody settles the posts of the dead")
+		}
+		must(t, commit(t.Context(), l))
 		state, err := l.Snapshot(t.Context())
-		require.NoError(t, err)
+		must(t, err)
 		small, _ := state.Mark(smallPost)
 		large, _ := state.Mark(largePost + " 0")
-		return small != "" && large != ""
-	}, 10*time.Second, time.Millisecond)
-	require.NoError(t, l.Close())
+		isSettled = small != "" && large != ""
+	}
+	must(t, l.Close())
 }
 
 // ledger opens a ledger that makes no checkpoints by itself.
 func (s Stored) ledger(t testing.TB, log logledger.Log) *logledger.Ledger {
 	l, err := logledger.Open(t.Context(), log, logledger.Options{CheckpointEvery: 1 << 30, OnError: func(error) {}})
-	require.NoError(t, err)
+	must(t, err)
 	return l
 }
 
@@ -106,8 +108,7 @@ func (s Stored) dead(t testing.TB, living *logledger.Ledger, do []orbit.Commitme
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		for ctx.Err() == nil {
-			commit(t, []*logledger.Ledger{living})
+		for commit(ctx, living) == nil { // until the context ends
 		}
 	})
 	wg.Go(func() { _, _ = l.Propose(ctx, orbit.Proposal{ID: orbit.NewProposalID(), Do: do}) }) // it is not answered
@@ -139,16 +140,16 @@ func (d *dying) Post(_ context.Context, p logledger.Post) error {
 }
 
 // commit commits through each ledger at the same time.
-func commit(t testing.TB, ledgers []*logledger.Ledger) {
+func commit(ctx context.Context, ledgers ...*logledger.Ledger) error {
 	var wg sync.WaitGroup
 	errs := make([]error, len(ledgers))
 	for i, l := range ledgers {
 		wg.Go(func() {
-			_, errs[i] = l.Propose(t.Context(), orbit.Proposal{ID: orbit.NewProposalID(), Do: []orbit.Commitment{orbit.Mark{Key: fmt.Sprint("ledger ", i), Value: "v"}}})
+			_, errs[i] = l.Propose(ctx, orbit.Proposal{ID: orbit.NewProposalID(), Do: []orbit.Commitment{orbit.Mark{Key: fmt.Sprint("ledger ", i), Value: "v"}}})
 		})
 	}
 	wg.Wait()
-	require.NoError(t, errors.Join(errs...))
+	return errors.Join(errs...)
 }
 
 // noise returns marks with values that cannot be compressed to less than a number of bytes.
@@ -165,9 +166,17 @@ func noise(key string, size int) (do []orbit.Commitment) {
 	return do
 }
 
+// must ends the test after an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // textOf returns a state as text.
 func textOf(t testing.TB, s *orbit.State) string {
 	var out strings.Builder
-	require.NoError(t, s.Dump(&out))
+	must(t, s.Dump(&out))
 	return out.String()
 }
