@@ -61,6 +61,15 @@ func TestInspect(t *testing.T) {
 	require.ErrorIs(t, err, errBroken)
 	_, err = logledger.Inspect(t.Context(), (&logtest.Store{}).Open(logtest.Faults{}), nil)
 	require.ErrorIs(t, err, logledger.ErrNoCheckpoint)
+
+	log = original(t, 10)
+	state := snapshot(t, &orbit.MemoryLedger{})
+	_, err = logledger.Inspect(t.Context(), log, func(p logledger.Part) error { // a ledger makes a checkpoint meanwhile
+		require.NoError(t, log.SaveCheckpoint(t.Context(), 10, func(w io.Writer) error { return logledger.WriteCheckpoint(w, state) }))
+		return log.Trim(t.Context(), 9)
+	})
+	require.ErrorIs(t, err, logledger.ErrTrimmed)
+	require.NotErrorIs(t, err, logledger.ErrCorrupt)
 }
 
 // TestInspectDamage: damage is found wherever it is, and its place is named.
