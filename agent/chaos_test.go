@@ -31,12 +31,12 @@ var deeds = []string{
 
 // TestStorm lets everything happen at once: nodes are drained, cut off, lost and rebooted, agents suspended, killed and started, also on another
 // machine under the same id, answers lost,
-// the control process suspended, killed and started, work evicted, ended and submitted anew. At no time does a capsule run twice, or a node run more than it has. When the storm is over what
+// control processes, of which there are one to three, suspended, killed and started, work evicted, ended and submitted anew. At no time does a capsule run twice, or a node run more than it has. When the storm is over what
 // is placed runs, what runs is placed, and everything that ends gets done; once, if no node or agent was lost or cut off.
 func TestStorm(t *testing.T) {
 	scale.Long(t)
 	rapid.Check(t, func(t *rapid.T) {
-		hosts := rapid.IntRange(2, 4).Draw(t, "hosts")
+		hosts, controls := rapid.IntRange(2, 4).Draw(t, "hosts"), rapid.IntRange(1, 3).Draw(t, "controls")
 		var story []deed
 		for range rapid.IntRange(5, 60).Draw(t, "deeds") {
 			story = append(story, deed{
@@ -47,7 +47,7 @@ func TestStorm(t *testing.T) {
 			})
 		}
 		rapid.SyncTest(t, func(t *rapid.T) {
-			s := &storm{world: begin(t, hosts, true), ended: map[orbit.CapsuleID]bool{}}
+			s := &storm{world: beginShared(t, hosts, true, controls), ended: map[orbit.CapsuleID]bool{}}
 			twin := s.newHost("n0")
 			twin.name, twin.twin = "twin of n0", true
 			for _, d := range story {
@@ -116,11 +116,11 @@ func (s *storm) do(d deed) {
 	case "suspend":
 		h.suspendFor(time.Duration(d.n) * fence / 3)
 	case "kill control":
-		s.killControl()
+		s.killControl(d.n % len(s.controls))
 	case "start control":
-		s.startControl()
+		s.startControl(d.n % len(s.controls))
 	case "pause control", "resume control":
-		s.ledger.pause(d.what == "pause control")
+		s.controls[d.n%len(s.controls)].gate.pause(d.what == "pause control")
 	case "break":
 		leave := h.enter()
 		if h.broken == nil {
@@ -179,8 +179,10 @@ func (s *storm) calm() {
 			s.start(n)
 		}
 	}
-	s.ledger.pause(false)
-	s.startControl()
+	for n, c := range s.controls {
+		c.gate.pause(false)
+		s.startControl(n)
+	}
 	s.pass(40 * sec)
 	for n := range s.hosts {
 		s.drain(n, false)

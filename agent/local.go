@@ -81,13 +81,17 @@ func (l *Local) Report(ctx context.Context, report orbit.Report) error {
 // firstUnheard and lastUnheard are the first and the last pause of Report before it tries again.
 const firstUnheard, lastUnheard = 20 * time.Millisecond, 640 * time.Millisecond
 
-// Watch implements [Control] by [watch.Index.Node].
+// Watch implements [Control] by [watch.Index.Node]. If nothing has changed and the ledger can commit nothing
+// ([orbit.HealthOf]), the error is [orbit.ErrUnavailable], so that a [Client] with several URLs asks another process.
 func (l *Local) Watch(ctx context.Context, node orbit.NodeID, after orbit.Revision) (Work, error) {
 	if err := l.check(); err != nil {
 		return Work{}, err
 	}
 	if after != 0 { // a ledger to which nothing was ever committed has no change to wait for
 		if _, err := l.Index.Node(ctx, node, after); err != nil {
+			if sick := orbit.HealthOf(l.Ledger); sick != nil {
+				return Work{}, fmt.Errorf("agent: %w: the ledger can commit nothing: %w", orbit.ErrUnavailable, sick)
+			}
 			return Work{}, err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 
 	"github.com/orbitsched/orbit"
 )
@@ -76,6 +77,13 @@ func (g *gate) Wait(ctx context.Context, after orbit.Revision) (orbit.Revision, 
 	return rev, errors.Join(err, g.wait(ctx))
 }
 
+// network carries requests to hosts.
+type network map[string]*remote
+
+func (n network) RoundTrip(request *http.Request) (*http.Response, error) {
+	return n[request.URL.Host].RoundTrip(request)
+}
+
 // remote carries requests to the handler of the control process without a network. A request that comes while the process
 // is suspended is served when it goes on, though nobody waits for the answer any more.
 type remote struct {
@@ -83,6 +91,9 @@ type remote struct {
 	late sync.WaitGroup
 	mu   sync.Mutex
 	to   http.Handler // nil: nothing listens
+	// loses, if set, says whether the answer of the call is lost.
+	loses func() bool
+	calls atomic.Int64
 }
 
 func (r *remote) set(to http.Handler) {
@@ -97,6 +108,18 @@ func (r *remote) get() http.Handler {
 	return r.to
 }
 
+func (r *remote) loseBy(loses func() bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.loses = loses
+}
+
+func (r *remote) lost() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.loses != nil && r.loses()
+}
+
 var errRefused = errors.New("connection refused")
 
 func (r *remote) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -104,6 +127,7 @@ func (r *remote) RoundTrip(request *http.Request) (*http.Response, error) {
 	if to == nil {
 		return nil, errRefused
 	}
+	r.calls.Add(1)
 	answers := make(chan *http.Response, 1)
 	r.late.Go(func() {
 		served := ctx
@@ -121,6 +145,9 @@ func (r *remote) RoundTrip(request *http.Request) (*http.Response, error) {
 	})
 	select {
 	case answer := <-answers:
+		if r.lost() {
+			return nil, errors.New("connection lost")
+		}
 		return answer, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()

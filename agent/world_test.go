@@ -16,10 +16,6 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/agent"
-	"github.com/orbitsched/orbit/lease"
-	"github.com/orbitsched/orbit/nav"
-	"github.com/orbitsched/orbit/telemetry"
-	"github.com/orbitsched/orbit/watch"
 )
 
 const (
@@ -161,27 +157,44 @@ func (h *host) suspendFor(d time.Duration) {
 type world struct {
 	tester
 	ctx    context.Context
-	ledger *gate
-	local  *agent.Local
+	ledger *orbit.MemoryLedger
+	local  *agent.Local // of the first control process
 	books  *books
 	hosts  []*host
-	remote *remote
+	// Processes that share the ledger and the refreshes of leases. Each feeds its board to the others.
+	controls []*control
 	// Adds a host without an agent.
 	newHost func(orbit.NodeID) *host
-	// Ends the control process; nil: none is at work.
-	stop func()
 	// The drainer moves what is on these.
 	draining sync.Map
 }
 
-// begin makes a world of hosts with 4 cores each, and agents at work.
+// begin makes a world of hosts with 4 cores each, and agents at work, with one control process.
 func begin(t tester, hosts int, withWatchdog bool) *world {
+	return beginShared(t, hosts, withWatchdog, 1)
+}
+
+// beginShared makes a world with several control processes, each of which is an URL of all agents.
+func beginShared(t tester, hosts int, withWatchdog bool, controls int) *world {
 	ctx, end := context.WithCancel(t.Context())
-	ledger := &gate{MemoryLedger: &orbit.MemoryLedger{}}
-	w := &world{tester: t, ctx: ctx, ledger: ledger, remote: &remote{gate: ledger}}
+	w := &world{tester: t, ctx: ctx, ledger: &orbit.MemoryLedger{}}
 	w.books = &books{starts: map[orbit.CapsuleID]int{}, done: map[orbit.CapsuleID]int{}}
-	w.startControl()
-	control := &agent.Client{URL: "http://control", HTTP: &http.Client{Transport: w.remote}}
+	var shared *refreshes
+	if controls > 1 {
+		shared = &refreshes{until: map[string]time.Time{}}
+	}
+	var urls []string
+	network := network{}
+	for n := range controls {
+		c := newControl(w, shared)
+		w.controls = append(w.controls, c)
+		host := fmt.Sprint("control-", n)
+		urls, network[host] = append(urls, "http://"+host), c.remote
+	}
+	for n := range controls {
+		w.startControl(n)
+	}
+	control := &agent.Client{URLs: urls, HTTP: &http.Client{Transport: network}}
 	w.newHost = func(id orbit.NodeID) *host {
 		m := &machine{books: w.books, id: id, cpu: 4000, procs: map[agent.Instance]*process{}, stops: sec}
 		w.books.machines = append(w.books.machines, m)
@@ -197,53 +210,35 @@ func begin(t tester, hosts int, withWatchdog bool) *world {
 		w.start(i)
 	}
 	t.Cleanup(func() {
-		w.ledger.pause(false)
+		for _, c := range w.controls {
+			c.gate.pause(false)
+		}
 		for i := range w.hosts {
 			w.kill(i)
 		}
-		w.killControl()
+		for n := range w.controls {
+			w.killControl(n)
+		}
 		end()
-		w.remote.late.Wait()
+		for _, c := range w.controls {
+			c.remote.late.Wait()
+		}
 	})
 	w.pass(sec)
 	return w
 }
 
-// startControl begins a control process, unless one is at work. All that it has from its predecessor is the ledger.
-func (w *world) startControl() {
-	if w.stop != nil {
-		return
-	}
-	members := &lease.Members{Leases: &lease.Keeper{Ledger: w.ledger, TTL: ttl, Terms: -1}, Gone: gone}
-	w.local = &agent.Local{Ledger: w.ledger, Members: members, Board: &telemetry.Board{Leases: members.Leases},
-		Index: &watch.Index{Ledger: w.ledger, OnError: func(error) {}}}
-	engine := func(n orbit.Navigator, name string) *orbit.Engine {
-		return &orbit.Engine{Name: name, Ledger: w.ledger, Navigator: n, Telemetry: w.local.Board, ParkFor: sec, OnError: func(error) {}}
-	}
-	population := &orbit.Population{Engines: []*orbit.Engine{
-		engine(&nav.Preempting{Navigator: &nav.Services{}}, "services"), engine(&nav.Batch{}, "batch"), engine(&nav.Gang{}, "gangs"),
-	}}
-	drain := &nav.Drain{Ledger: w.ledger, Drains: func(n *orbit.Node) bool { _, ok := w.draining.Load(n.ID); return ok }}
-	ctx, cancel := context.WithCancel(w.ctx)
-	var group sync.WaitGroup
-	for _, run := range []func(context.Context) error{members.Run, w.local.Index.Run, population.Run, drain.Run} {
-		group.Go(func() { _ = run(ctx) })
-	}
-	w.remote.set(agent.Handler(w.local))
-	w.stop = func() {
-		w.remote.set(nil)
-		cancel()
-		group.Wait()
-		w.stop = nil
+// startControl begins a control process, unless it is at work.
+func (w *world) startControl(n int) {
+	c := w.controls[n]
+	c.start()
+	if n == 0 {
+		w.local = c.local
 	}
 }
 
-// killControl ends the control process, and with it everything that it has not committed.
-func (w *world) killControl() {
-	if w.stop != nil {
-		w.stop()
-	}
-}
+// killControl ends a control process, and with it everything that it has not committed.
+func (w *world) killControl(n int) { w.controls[n].kill() }
 
 // pass lets time go by, and what happens then come to rest.
 func (w *world) pass(d time.Duration) {
@@ -291,7 +286,7 @@ func (w *world) crash(n int) {
 }
 
 func (w *world) propose(do ...orbit.Commitment) error {
-	_, err := w.ledger.MemoryLedger.Propose(w.ctx, orbit.Proposal{Do: do})
+	_, err := w.ledger.Propose(w.ctx, orbit.Proposal{Do: do})
 	return err
 }
 
@@ -301,7 +296,7 @@ func (w *world) commit(do ...orbit.Commitment) {
 }
 
 func (w *world) state() *orbit.State {
-	s, err := w.ledger.MemoryLedger.Snapshot(w.ctx)
+	s, err := w.ledger.Snapshot(w.ctx)
 	require.NoError(w, err)
 	return s
 }

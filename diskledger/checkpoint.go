@@ -11,7 +11,7 @@ import (
 )
 
 // Checkpoint implements [logledger.Log].
-func (l *fileLog) Checkpoint(ctx context.Context) (logledger.Index, io.ReadCloser, error) {
+func (l *Log) Checkpoint(ctx context.Context) (logledger.Index, io.ReadCloser, error) {
 	l.mu.Lock()
 	number, at := l.checkpoint, l.at
 	l.mu.Unlock()
@@ -31,6 +31,8 @@ func (l *fileLog) Checkpoint(ctx context.Context) (logledger.Index, io.ReadClose
 // pieceReader reads a checkpoint, which is divided into records, as one stream.
 type pieceReader struct {
 	*scanner
+	// piece is where the record begins that was read last.
+	piece int64
 	// rest is the part of the last record that Read has not returned yet.
 	rest []byte
 	// err is the error that ended reading; nil: reading goes on.
@@ -43,6 +45,9 @@ func (r *pieceReader) Read(p []byte) (int, error) {
 		if r.rest, r.err = r.next(); errors.Is(r.err, errTorn) {
 			r.err = r.corrupt(r.end, errTorn.Error())
 		}
+		if r.err == nil {
+			r.piece = r.at
+		}
 	}
 	n := copy(p, r.rest)
 	if r.rest = r.rest[n:]; n > 0 || len(p) == 0 {
@@ -50,6 +55,9 @@ func (r *pieceReader) Read(p []byte) (int, error) {
 	}
 	return 0, r.err
 }
+
+// Place implements [logledger.PlacedReader].
+func (r *pieceReader) Place() logledger.Place { return logledger.Place{Name: r.path, Offset: r.piece} }
 
 // Close closes the file. Before that it reads the rest, so that no damage behind the state is missed.
 func (r *pieceReader) Close() error {
@@ -59,7 +67,7 @@ func (r *pieceReader) Close() error {
 
 // SaveCheckpoint implements [logledger.Log]. A checkpoint has the number of the log that is begun after it. The logs whose
 // entries it includes are removed, and older checkpoints.
-func (l *fileLog) SaveCheckpoint(ctx context.Context, at logledger.Index, write func(io.Writer) error) error {
+func (l *Log) SaveCheckpoint(ctx context.Context, at logledger.Index, write func(io.Writer) error) error {
 	l.saving.Lock()
 	defer l.saving.Unlock()
 	number, err := l.nextCheckpoint(ctx, at)
@@ -81,7 +89,7 @@ func (l *fileLog) SaveCheckpoint(ctx context.Context, at logledger.Index, write 
 }
 
 // nextCheckpoint returns the number of a checkpoint after an index, and makes the next Append begin a log with it.
-func (l *fileLog) nextCheckpoint(ctx context.Context, at logledger.Index) (uint64, error) {
+func (l *Log) nextCheckpoint(ctx context.Context, at logledger.Index) (uint64, error) {
 	l.writing.Lock()
 	defer l.writing.Unlock()
 	l.mu.Lock()
@@ -89,8 +97,8 @@ func (l *fileLog) nextCheckpoint(ctx context.Context, at logledger.Index) (uint6
 	switch {
 	case ctx.Err() != nil:
 		return 0, ctx.Err()
-	case errors.Is(l.err, logledger.ErrFailed):
-		return 0, l.err
+	case l.refusal() != nil:
+		return 0, l.refusal()
 	case l.checkpoint > 0 && at <= l.at:
 		return 0, logledger.ErrTaken
 	case at < l.oldest:
@@ -106,7 +114,7 @@ func (l *fileLog) nextCheckpoint(ctx context.Context, at logledger.Index) (uint6
 const pieceBytes = 1 << 18
 
 // writeCheckpoint writes a checkpoint under a temporary name, and then publishes it.
-func (l *fileLog) writeCheckpoint(h header, w *pieceWriter, write func(io.Writer) error) (err error) {
+func (l *Log) writeCheckpoint(h header, w *pieceWriter, write func(io.Writer) error) (err error) {
 	name := nameOf(h.Number, checkpointEnd)
 	if w.appender, err = l.create(name); err != nil {
 		return err
@@ -144,7 +152,7 @@ func (w *pieceWriter) Write(piece []byte) (int, error) {
 
 // forget makes a checkpoint that is on the disk the newest, and removes the files that it replaces. It requires writing and
 // reading.
-func (l *fileLog) forget(number uint64, at logledger.Index) error {
+func (l *Log) forget(number uint64, at logledger.Index) error {
 	l.dropReader()
 	l.mu.Lock()
 	l.checkpoint, l.at, l.oldest = number, at, 0
@@ -156,7 +164,7 @@ func (l *fileLog) forget(number uint64, at logledger.Index) error {
 }
 
 // clean removes the files before the newest checkpoint and the logs that are needed.
-func (l *fileLog) clean() error {
+func (l *Log) clean() error {
 	l.mu.Lock()
 	checkpoint, log := l.checkpoint, l.last+1
 	if len(l.segments) > 0 {

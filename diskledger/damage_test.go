@@ -136,15 +136,15 @@ func flips(b byte) []byte { return scale.Some(2, 1, 0xff, 0x80, b) }
 
 // damages opens a damaged folder. It returns the revision of its state, or that the damage was found.
 func damages(t testing.TB, fs vfs.FS, name string, at int64, states map[orbit.Revision]string, where string) (orbit.Revision, bool) {
-	var corrupt *diskledger.CorruptError
-	found, err := diskledger.Inspect(fs, "ledger", nil)
+	var corrupt *logledger.CorruptError
+	found, err := inspect(fs, "ledger", nil)
 	l, openErr := diskledger.Open("ledger", diskledger.Options{FS: fs})
 	if err != nil {
 		require.ErrorAs(t, err, &corrupt, where)
 		require.ErrorIs(t, err, logledger.ErrCorrupt)
 		require.ErrorAs(t, openErr, &corrupt, where)
-		require.Equal(t, name, path.Base(corrupt.File), where)
-		require.LessOrEqual(t, corrupt.Offset, at, where)
+		require.Equal(t, name, path.Base(corrupt.Place.Name), where)
+		require.LessOrEqual(t, corrupt.Place.Offset, at, where)
 		return 0, true
 	}
 	require.NoError(t, openErr, where)
@@ -160,7 +160,7 @@ func damages(t testing.TB, fs vfs.FS, name string, at int64, states map[orbit.Re
 // is also cut short there: then it lacks the record that closes it, and each state is one of those that there were.
 func TestDamagedBytesOfVersion1(t *testing.T) {
 	all := oldFiles(t)
-	whole, err := diskledger.Inspect(folderOf(t, all, "", nil), "ledger", nil)
+	whole, err := inspect(folderOf(t, all, "", nil), "ledger", nil)
 	require.NoError(t, err)
 	last, states := whole.State.Revision(), map[orbit.Revision]string{whole.State.Revision(): text(whole.State)}
 	found, cut := 0, 0
@@ -178,7 +178,7 @@ func TestDamagedBytesOfVersion1(t *testing.T) {
 			if name != "00000002.log" {
 				continue
 			}
-			short, err := diskledger.Inspect(folderOf(t, all, name, content[:at:at]), "ledger", nil)
+			short, err := inspect(folderOf(t, all, name, content[:at:at]), "ledger", nil)
 			if err != nil {
 				require.ErrorIs(t, err, logledger.ErrCorrupt, where)
 				continue
@@ -232,33 +232,69 @@ func TestWrongFiles(t *testing.T) {
 	longer := append(all["00000002.checkpoint"][:len(all["00000002.checkpoint"]):len(all["00000002.checkpoint"])], 7)
 	_, err := diskledger.Open("ledger", diskledger.Options{FS: folderOf(t, all, "00000002.checkpoint", longer)})
 	require.ErrorIs(t, err, logledger.ErrCorrupt)
-	_, err = diskledger.Inspect(vfs.NewMem(), "ledger", nil)
-	require.Error(t, err)
+	_, err = inspect(vfs.NewMem(), "ledger", nil)
+	require.ErrorIs(t, err, diskledger.ErrNoLog)
 	fs = vfs.NewMem()
 	require.NoError(t, fs.MkdirAll("ledger", 0o755))
-	_, err = diskledger.Inspect(fs, "ledger", nil)
-	require.ErrorIs(t, err, orbit.ErrInvalid)
+	_, err = inspect(fs, "ledger", nil)
+	require.ErrorIs(t, err, diskledger.ErrNoLog)
 }
 
-// Inspect shows each file and each group in order, and what was visited before damage.
+// Each entry has a place: its file, and where it begins there.
 func TestInspect(t *testing.T) {
 	fs, l, states := history(t)
 	closed(t, l)
+	all := files(t, fs)
 	var seen []string
-	visit := func(e diskledger.Entry) error {
-		seen = append(seen, fmt.Sprint(path.Base(e.File), " ", e.Checkpoint, " ", e.Index, " ", len(e.Changes)))
+	visit := func(p logledger.Part) error {
+		name := path.Base(p.Place.Name)
+		seen = append(seen, fmt.Sprint(name, " ", p.Index, " ", len(p.Entry.Changes)))
+		if p.State != nil {
+			require.Equal(t, int64(-1), p.Place.Offset)
+			return nil
+		}
+		salt := saltOf(t, all[name])
+		require.Equal(t, indexed('E', salt, uint64(p.Index), string(p.Data)), string(all[name][p.Place.Offset+7:][:17+len(p.Data)]))
 		return nil
 	}
-	found, err := diskledger.Inspect(fs, "ledger", visit)
+	found, err := inspect(fs, "ledger", visit)
 	require.NoError(t, err)
-	require.Equal(t, []string{"00000002.checkpoint true 2 0", "00000002.log false 2 0", "00000002.log false 3 1", "00000002.log false 4 2",
-		"00000003.log false 4 0", "00000003.log false 5 1", "00000003.log false 6 2", "00000003.log false 7 1"}, seen)
+	require.Equal(t, []string{"00000002.checkpoint 2 0", "00000002.log 3 1", "00000002.log 4 2", "00000003.log 5 1", "00000003.log 6 2", "00000003.log 7 1"}, seen)
 	require.Equal(t, int64(7), found.Changes)
-	require.Zero(t, found.Cut)
 	require.Equal(t, states[7], text(found.State))
+	require.Equal(t, all, files(t, fs))
 	enough := errors.New("enough")
-	_, err = diskledger.Inspect(fs, "ledger", func(diskledger.Entry) error { return enough })
+	_, err = inspect(fs, "ledger", func(logledger.Part) error { return enough })
 	require.ErrorIs(t, err, enough)
+}
+
+// A log that is only read changes no file, and refuses to write. An unfinished write is left where it is, and counted.
+func TestReadOnly(t *testing.T) {
+	fs, _, states := history(t)
+	all := files(t, fs.CrashClone(vfs.CrashCloneCfg{}))
+	all["00000003.log"] = append(all["00000003.log"], "torn"...)
+	all["00000009.log.tmp"] = []byte("unfinished")
+	torn := folderOf(t, all, "", nil)
+	log, err := diskledger.OpenLog("ledger", diskledger.LogOptions{FS: torn, ReadOnly: true})
+	require.NoError(t, err)
+	_, err = diskledger.OpenLog("ledger", diskledger.LogOptions{FS: torn, ReadOnly: true})
+	require.ErrorIs(t, err, diskledger.ErrLocked)
+	require.Equal(t, int64(4), log.Unfinished())
+	found, err := logledger.Inspect(ctx, log, nil)
+	require.NoError(t, err)
+	require.Equal(t, states[7], text(found.State))
+	_, err = log.Append(ctx, logledger.Append{Index: 8})
+	require.ErrorIs(t, err, logledger.ErrFailed)
+	require.ErrorIs(t, log.SaveCheckpoint(ctx, 7, func(io.Writer) error { return nil }), logledger.ErrFailed)
+	require.NoError(t, log.Close())
+	require.Equal(t, all, files(t, torn))
+	for name, o := range map[string]diskledger.LogOptions{"existing": {Existing: true}, "read only": {ReadOnly: true}} {
+		o.FS = vfs.NewMem()
+		_, err := diskledger.OpenLog("ledger", o)
+		require.ErrorIs(t, err, diskledger.ErrNoLog, name)
+		_, err = o.FS.Stat("ledger")
+		require.Error(t, err, name)
+	}
 }
 
 // In a log of many blocks damage is told from a torn tail too: wherever it is before the last group, also in its first and in its
@@ -351,15 +387,15 @@ func TestStaleBlocksOfVersion1(t *testing.T) {
 	all := oldFiles(t)
 	log := all["00000002.log"]
 	log = log[:len(log)-30] // without the record that closes it
-	whole, err := diskledger.Inspect(folderOf(t, all, "00000002.log", log), "ledger", nil)
+	whole, err := inspect(folderOf(t, all, "00000002.log", log), "ledger", nil)
 	require.NoError(t, err)
 	last := whole.State.Revision()
 	change := func(revision orbit.Revision) []byte {
 		return frames(t, fmt.Sprintf(`{"revision":%d,"do":{"mark":{"key":"c","value":"vvvvvv"}}}`, revision))
 	}
-	_, err = diskledger.Inspect(folderOf(t, all, "00000002.log", append(log[:len(log)-3:len(log)], change(3)...)), "ledger", nil)
+	_, err = inspect(folderOf(t, all, "00000002.log", append(log[:len(log)-3:len(log)], change(3)...)), "ledger", nil)
 	require.NoError(t, err)
-	_, err = diskledger.Inspect(folderOf(t, all, "00000002.log", append(log[:len(log)-3:len(log)], change(last+1)...)), "ledger", nil)
+	_, err = inspect(folderOf(t, all, "00000002.log", append(log[:len(log)-3:len(log)], change(last+1)...)), "ledger", nil)
 	require.ErrorIs(t, err, logledger.ErrCorrupt)
 }
 
@@ -404,7 +440,7 @@ func TestWrongRecords(t *testing.T) {
 		return fmt.Sprintf(`{"revision":%d,"seq":%d,"do":{"mark":{"key":"x","value":"v"}}}`, revision, seq)
 	}
 	sound := frames(t, header(4, previous), entry(5, change(5, 0)+"\n"+change(5, 1)), "", indexed('C', salt, 5, ""))
-	_, err = diskledger.Inspect(folderOf(t, all, "00000003.log", sound), "ledger", nil)
+	_, err = inspect(folderOf(t, all, "00000003.log", sound), "ledger", nil)
 	require.NoError(t, err)
 	wrongRecords(t, all, "00000003.log", map[string][]byte{
 		"another index":        frames(t, header(5, previous)),
@@ -431,8 +467,8 @@ func TestWrongRecords(t *testing.T) {
 // wrongRecords requires that each content of a file is found to be damaged.
 func wrongRecords(t *testing.T, all map[string][]byte, file string, contents map[string][]byte) {
 	for name, content := range contents {
-		var corrupt *diskledger.CorruptError
-		_, err := diskledger.Inspect(folderOf(t, all, file, content), "ledger", nil)
+		var corrupt *logledger.CorruptError
+		_, err := inspect(folderOf(t, all, file, content), "ledger", nil)
 		require.ErrorAs(t, err, &corrupt, name)
 		_, err = diskledger.Open("ledger", diskledger.Options{FS: folderOf(t, all, file, content)})
 		require.ErrorAs(t, err, &corrupt, name)
@@ -442,7 +478,7 @@ func wrongRecords(t *testing.T, all map[string][]byte, file string, contents map
 // The same with format version 1.
 func TestWrongRecordsOfVersion1(t *testing.T) {
 	all := oldFiles(t)
-	found, err := diskledger.Inspect(folderOf(t, all, "", nil), "ledger", nil)
+	found, err := inspect(folderOf(t, all, "", nil), "ledger", nil)
 	require.NoError(t, err)
 	last, previous := int(found.State.Revision()), len(all["00000002.log"])
 	header := func(revision, previous int) string {
@@ -454,7 +490,7 @@ func TestWrongRecordsOfVersion1(t *testing.T) {
 	closing := func(revision int) string { return fmt.Sprintf(`{"closed":%d}`, revision) }
 	all["00000003.log"] = nil
 	sound := frames(t, header(last, previous), change(last+1, 0)+"\n"+change(last+1, 1), closing(last+1))
-	found, err = diskledger.Inspect(folderOf(t, all, "00000003.log", sound), "ledger", nil)
+	found, err = inspect(folderOf(t, all, "00000003.log", sound), "ledger", nil)
 	require.NoError(t, err)
 	require.Equal(t, orbit.Revision(last+1), found.State.Revision())
 	wrongRecords(t, all, "00000003.log", map[string][]byte{

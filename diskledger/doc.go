@@ -30,7 +30,7 @@
 //
 // A crash can leave a part of an unfinished write at the end of the last log. Its proposals were never answered, so
 // Open cuts it off: the header of the next log says where the valid part ends. Any other wrong byte makes Open fail
-// with a [*CorruptError]. Open tells the two cases apart by the bytes that follow: if a later record follows, the
+// with a [*logledger.CorruptError]. Open tells the two cases apart by the bytes that follow: if a later record follows, the
 // damaged record was on the disk once. Each log has a random salt in its records, so that nothing else is taken for one.
 //
 // A write that fails because the disk is full is cut off in the same way: the ledger begins another log when there is room.

@@ -20,7 +20,12 @@ var (
 	// ErrSync means that the disk did not confirm a sync. It is then unknown which of the data the operating system has
 	// kept, so a sync is never repeated. It comes as a [*DiskError].
 	ErrSync = errors.New("the disk did not confirm a sync")
+	// ErrNoLog: there is no log in the folder, or no folder, and LogOptions.Existing or LogOptions.ReadOnly is set.
+	ErrNoLog = errors.New("diskledger: there is no log in this folder")
 )
+
+// errReadOnly is why a log refuses to write that was opened to be read.
+var errReadOnly = errors.New("diskledger: the log was opened with LogOptions.ReadOnly")
 
 // DiskError is an operation on a file that failed. It wraps the operating system's error. errors.Is also finds ErrFull,
 // ErrReadOnly or ErrSync in it if that was the cause.
@@ -54,38 +59,18 @@ func (e *DiskError) Is(target error) bool {
 	return false
 }
 
-// CorruptError says where a file is damaged. It is logledger.ErrCorrupt for errors.Is.
-type CorruptError struct {
-	// File is the path of the file.
-	File string
-	// Offset is where the damaged record begins, in bytes from the beginning of the file.
-	Offset int64
-	// Why says what is wrong there.
-	Why string
-	// cause is the error that says what is wrong, if there is one.
-	cause error
+// corrupt returns an error that says what is wrong in a file; a negative offset means all of it.
+func corrupt(path string, offset int64, why string) error {
+	return &logledger.CorruptError{Place: logledger.Place{Name: path, Offset: offset}, Err: errors.New(why)}
 }
 
-// Error names the place, what is wrong there, and what to do.
-func (e *CorruptError) Error() string {
-	return fmt.Sprintf("diskledger: damaged file: %s at byte %d: %s; restore the folder from a copy", e.File, e.Offset, e.Why)
-}
-
-// Unwrap returns logledger.ErrCorrupt and, if there is one, the error behind it.
-func (e *CorruptError) Unwrap() []error {
-	if e.cause == nil {
-		return []error{logledger.ErrCorrupt}
-	}
-	return []error{logledger.ErrCorrupt, e.cause}
-}
-
-// placed returns an error of reading a record with the place of the record: as a [*CorruptError], unless a newer version has
+// placed returns an error of reading a record with the place of the record: as a [*logledger.CorruptError], unless a newer version has
 // written it.
 func placed(file string, at int64, err error) error {
 	if errors.Is(err, logledger.ErrVersion) {
 		return fmt.Errorf("diskledger: %s at byte %d: %w", file, at, err)
 	}
-	return &CorruptError{File: file, Offset: at, Why: err.Error(), cause: err}
+	return &logledger.CorruptError{Place: logledger.Place{Name: file, Offset: at}, Err: err}
 }
 
 // diskError returns err as a [*DiskError]; nil for nil.

@@ -196,7 +196,7 @@ func TestFullDisk(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, orbit.Revision(3), rev)
 		for _, fs := range []vfs.FS{disk.CrashClone(vfs.CrashCloneCfg{}), disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 1))})} {
-			found, err := diskledger.Inspect(fs, "ledger", nil)
+			found, err := inspect(fs, "ledger", nil)
 			require.NoError(t, err)
 			require.Equal(t, rev, found.State.Revision())
 		}

@@ -332,7 +332,7 @@ func (s *scanner) first(rest []byte, begin int) []byte {
 
 // corrupt returns an error that names a place in the file.
 func (s *scanner) corrupt(at int64, why string) error {
-	return &CorruptError{File: s.path, Offset: at, Why: why}
+	return corrupt(s.path, at, why)
 }
 
 // close closes the file.

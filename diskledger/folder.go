@@ -40,7 +40,9 @@ func openFolder(fs vfs.FS, dir string, create bool) (*folder, error) {
 		if err := makeFolder(fs, dir); err != nil {
 			return nil, err
 		}
-	} else if _, err := fs.Stat(dir); err != nil {
+	} else if _, err := fs.Stat(dir); errors.Is(err, iofs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: %s", ErrNoLog, dir)
+	} else if err != nil {
 		return nil, diskError("open", dir, err)
 	}
 	if vfs.Root(fs) == vfs.Default {

@@ -1,6 +1,7 @@
 package diskledger
 
 import (
+	"context"
 	"errors"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -32,10 +33,21 @@ type Options struct {
 	OnError func(error)
 }
 
+// LogOptions are the settings of a [Log]. The zero value has the defaults of all fields.
+type LogOptions struct {
+	// FS is that of [Options].
+	FS vfs.FS
+	// Existing refuses to make a log, with [ErrNoLog].
+	Existing bool
+	// ReadOnly opens a log that is there, and changes nothing in the folder except its lock file. Writes to the log fail with
+	// logledger.ErrFailed.
+	ReadOnly bool
+}
+
 // Open opens the ledger in a folder. It makes the folder and an empty ledger if there is none. It reads the newest
 // checkpoint and the changes that were committed since. One Ledger at a time can have a folder open.
 //
-// The error is ErrLocked if another process has the folder open, a [*CorruptError] if a file is damaged or missing,
+// The error is ErrLocked if another process has the folder open, a [*logledger.CorruptError] if a file is damaged or missing,
 // logledger.ErrVersion if a newer version has written to it, logledger.ErrMismatch or orbit.ErrInvalid for options that do
 // not fit, and a [*DiskError] if the disk fails. If a killed process has left an unfinished write, Open cuts it off: the
 // proposals in that write were not answered.
@@ -45,35 +57,16 @@ type Options struct {
 // any other failure of the disk the error is logledger.ErrFailed, too: close the ledger, and open it again when the disk
 // works. Reads go on in both cases.
 func Open(dir string, o Options) (*Ledger, error) {
-	if o.FS == nil {
-		o.FS = vfs.Default
-	}
-	f, err := openFolder(o.FS, dir, true)
+	log, err := OpenLog(dir, LogOptions{FS: o.FS})
 	if err != nil {
 		return nil, err
 	}
-	log, err := openLog(f)
-	if err != nil {
-		return nil, errors.Join(err, f.unlock())
-	}
 	// Nothing is waited for, because no disk comes back by itself within seconds; and no other process can have committed
 	// anything that a snapshot would lack.
-	l, err := logledger.Open(background, log, logledger.Options{
+	l, err := logledger.Open(context.Background(), log, logledger.Options{
 		Bounds: o.Bounds, Dimensions: o.Dimensions, CheckpointEvery: o.CheckpointEvery, OnError: o.OnError, Patience: -1, Local: true})
 	if err != nil {
-		return nil, errors.Join(log.where(err), log.Close())
+		return nil, errors.Join(err, log.Close())
 	}
 	return l, nil
-}
-
-// where returns an error of opening a ledger with the place of the damage, if there is any.
-func (l *fileLog) where(err error) error {
-	var place *CorruptError
-	if !errors.Is(err, logledger.ErrCorrupt) || errors.As(err, &place) {
-		return err
-	}
-	if _, again := l.inspect(ignore); errors.As(again, &place) {
-		return again
-	}
-	return err
 }

@@ -7,17 +7,41 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/orbitsched/orbit"
-	"github.com/orbitsched/orbit/logledger"
+	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// openLog opens the log in a folder, and removes files that are not needed any more. What it finds is made durable first: a
-// process that was killed between a write and its sync has left a record, or a file's name, that a failure of the power would
-// take away again.
-func openLog(f *folder) (*fileLog, error) {
-	l, err := loadLog(f, true)
+// OpenLog opens the log in a folder, for tools: the ledger itself is opened by [Open]. It makes the folder if it is not there.
+// Until the log is closed it holds the folder's lock, so one Log or one [Ledger] at a time can have a folder open. Errors are
+// those of Open, and [ErrNoLog].
+func OpenLog(dir string, o LogOptions) (*Log, error) {
+	if o.FS == nil {
+		o.FS = vfs.Default
+	}
+	f, err := openFolder(o.FS, dir, !o.Existing && !o.ReadOnly)
 	if err != nil {
 		return nil, err
+	}
+	l, err := openLog(f, &o)
+	if err != nil {
+		return nil, errors.Join(err, f.unlock())
+	}
+	return l, nil
+}
+
+// openLog opens the log in a folder whose lock is held, and removes files that are not needed any more. What it finds is made
+// durable first: a process that was killed between a write and its sync has left a record, or a file's name, that a failure of
+// the power would take away again.
+func openLog(f *folder, o *LogOptions) (*Log, error) {
+	files, err := f.list()
+	if err != nil {
+		return nil, err
+	}
+	if (o.Existing || o.ReadOnly) && len(files.logs)+len(files.checkpoints) == 0 {
+		return nil, fmt.Errorf("%w: %s", ErrNoLog, f.dir)
+	}
+	l, err := loadLog(f, files, o.ReadOnly)
+	if err != nil || o.ReadOnly {
+		return l, err
 	}
 	if l.checkpoint == 0 {
 		// The folder's entry in its parent must be on the disk before anything is committed in the folder, also if the folder was
@@ -29,34 +53,30 @@ func openLog(f *folder) (*fileLog, error) {
 	return l, l.clean()
 }
 
-// loadLog reads which entries there are, and syncs what it has read if sync is set. It reads the headers of all logs that
-// are needed, and the whole of the last one, to find where that ends.
-func loadLog(f *folder, sync bool) (*fileLog, error) {
-	r := loading{fileLog: &fileLog{folder: f, changed: make(chan struct{})}, sync: sync}
+// loadLog reads which entries there are, and syncs what it has read unless the log is only read. It reads the headers of all
+// logs that are needed, and the whole of the last one, to find where that ends.
+func loadLog(f *folder, files listing, readOnly bool) (*Log, error) {
+	r := loading{Log: &Log{folder: f, readOnly: readOnly, changed: make(chan struct{})}}
 	defer r.close()
-	files, err := f.list()
-	if err == nil {
-		err = r.findCheckpoint(files)
-	}
+	err := r.findCheckpoint(files)
 	if err == nil {
 		err = r.findLogs(files)
 	}
 	if err == nil {
 		err = r.readLogs()
 	}
-	if err == nil && sync {
+	if err == nil && !readOnly {
 		err = f.sync()
 	}
 	if err != nil {
 		return nil, err
 	}
-	return r.fileLog, nil
+	return r.Log, nil
 }
 
 // loading is a log whose files are being found.
 type loading struct {
-	*fileLog
-	sync bool
+	*Log
 	// base is the header of the newest checkpoint.
 	base header
 	// logs are the logs that are needed, by number.
@@ -72,7 +92,7 @@ func (r *loading) close() {
 
 // missing returns the error for a file that is not there.
 func (r *loading) missing(number uint64, end string) error {
-	return &CorruptError{File: r.path(nameOf(number, end)), Why: "it is missing"}
+	return corrupt(r.path(nameOf(number, end)), -1, "it is missing")
 }
 
 // findCheckpoint reads the header of the newest checkpoint.
@@ -124,7 +144,7 @@ func (r *loading) findLogs(files listing) error {
 	switch {
 	case old && first.Number != r.checkpoint, !old && (first.Version == 1 || first.Index > r.at):
 		if r.checkpoint == 0 && first.Version == 1 {
-			return &CorruptError{File: r.logs[0].path, Why: "there is no checkpoint that it continues"}
+			return corrupt(r.logs[0].path, -1, "there is no checkpoint that it continues")
 		}
 		return r.missing(first.Number-1, logEnd)
 	case old && first.Revision != r.base.Revision:
@@ -187,105 +207,9 @@ func (r *loading) segmentOf(s *scanner, next *header) (segment, error) {
 	seg.last, seg.end = s.last, s.end
 	if next == nil {
 		r.cut = s.size - s.end
-		if r.sync {
+		if !r.readOnly {
 			return seg, diskError("sync", s.path, s.file.Sync())
 		}
 	}
 	return seg, nil
-}
-
-// inspect restores the newest state, entry by entry, so that an error names its place.
-func (l *fileLog) inspect(visit func(Entry) error) (found Found, err error) {
-	state, err := l.inspectCheckpoint(visit)
-	if err != nil {
-		return Found{}, err
-	}
-	judge := &orbit.MemoryLedger{Start: state}
-	found.Cut = l.cut
-	for _, seg := range l.segments {
-		n, err := l.inspectLog(seg, judge, visit)
-		if found.Changes += n; err != nil {
-			return Found{}, err
-		}
-	}
-	if found.State, err = judge.Snapshot(background); err != nil {
-		return Found{}, err
-	}
-	if err := found.State.Verify(); err != nil {
-		return Found{}, &CorruptError{File: l.dir, Why: err.Error(), cause: err}
-	}
-	return found, nil
-}
-
-// inspectCheckpoint restores the state in the newest checkpoint.
-func (l *fileLog) inspectCheckpoint(visit func(Entry) error) (*orbit.State, error) {
-	at, in, err := l.Checkpoint(background)
-	if errors.Is(err, logledger.ErrNoCheckpoint) {
-		return nil, fmt.Errorf("diskledger: %w: there is no ledger in %s", orbit.ErrInvalid, l.dir)
-	}
-	if err != nil {
-		return nil, err
-	}
-	r := in.(*pieceReader)
-	state, err := logledger.RestoreCheckpoint(r)
-	offset := r.at
-	if closeErr := r.Close(); err == nil {
-		err = closeErr
-	}
-	var corrupt *CorruptError
-	if errors.Is(err, logledger.ErrCorrupt) && !errors.As(err, &corrupt) || errors.Is(err, logledger.ErrVersion) {
-		err = placed(r.path, offset, err)
-	}
-	if err == nil && r.isOld() && state.Revision() != r.header.Revision {
-		err = r.corrupt(0, fmt.Sprintf("its state is at revision %d, its header says %d", state.Revision(), r.header.Revision))
-	}
-	if err != nil {
-		return nil, err
-	}
-	return state, visit(Entry{File: r.path, Checkpoint: true, Bytes: r.size, Index: at})
-}
-
-// inspectLog applies the entries of one log that are not in the checkpoint.
-func (l *fileLog) inspectLog(seg segment, judge *orbit.MemoryLedger, visit func(Entry) error) (changes int64, err error) {
-	s, err := l.openScanner(seg.number, logKind, logEnd)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, s.close()) }()
-	if err := visit(Entry{File: s.path, Bytes: s.size, Index: seg.after}); err != nil {
-		return 0, err
-	}
-	state, _ := judge.Snapshot(background) // cannot fail
-	rev := state.Revision()
-	for s.last = seg.after; ; {
-		data, err := s.entry(seg.end)
-		if errors.Is(err, io.EOF) {
-			if s.last != seg.last {
-				err = s.corrupt(s.end, fmt.Sprintf("it ends with entry %d; the next log says that it ends with entry %d", s.last, seg.last))
-			} else {
-				err = nil
-			}
-			return changes, err
-		}
-		if err != nil {
-			return changes, err
-		}
-		if s.last <= l.at {
-			continue
-		}
-		e, err := logledger.DecodeEntry(data)
-		if err == nil {
-			rev, err = e.Continue(rev)
-		}
-		if err == nil {
-			err = judge.Apply(e.Changes)
-		}
-		if err != nil {
-			return changes, placed(s.path, s.at, err)
-		}
-		changes += int64(len(e.Changes))
-		if err := visit(Entry{File: s.path, Offset: s.at, Index: s.last, Changes: e.Changes}); err != nil {
-			return changes, err
-		}
-	}
 }

@@ -10,21 +10,29 @@ import (
 	"github.com/orbitsched/orbit/logledger"
 )
 
-// fileLog is a [logledger.Log] in a folder whose lock is held, so it has one handle. A group of commits is one entry, which
-// is written with one write and one sync.
+// Log is a log in a folder whose lock it holds, so it has one handle. Its methods may be called from any goroutine. A group of
+// commits is one entry, which is written with one write and one sync.
 //
 // There are several log files, one after the other; [segment] describes one. A file is begun when there is an entry for it:
 // by the first Append, by the first one after a checkpoint, so that the files before can be removed, and by the first one
 // after a failed write. The header of a file says how many bytes of the file before are valid.
-type fileLog struct {
+type Log struct {
 	*folder
+	// readOnly refuses all writes.
+	readOnly bool
 	// changed never gets a value: no other process can append.
 	changed chan struct{}
 
-	// saving is held while a checkpoint is written, reading while files are read or removed; reader is a log that Read has
-	// read in part, nil: none.
+	// saving is held while a checkpoint is written, reading while files are read or removed. Reading also guards reader, a log
+	// that Read has read in part (nil: none), and shown.
 	saving, reading sync.Mutex
 	reader          *scanner
+	// shown says where the entries are that the latest Read has returned.
+	shown struct {
+		path    string
+		after   logledger.Index
+		offsets []int64
+	}
 
 	writing sync.Mutex // held while files change; guards what follows
 	// out is the file that is written, the last of the segments; nil: Append has to begin another one.
@@ -48,7 +56,7 @@ type fileLog struct {
 	cut int64
 }
 
-var _ logledger.Log = (*fileLog)(nil)
+var _ logledger.Placer = (*Log)(nil)
 
 // segment is one log file.
 type segment struct {
@@ -62,14 +70,14 @@ type segment struct {
 // Append implements [logledger.Log]. The entry is on the disk when it returns. After a write that has failed because the disk
 // is full, the file is given up at its last synced length, and the next Append begins another one. After any other error
 // nothing is written any more: after a failed sync, a second one can succeed although the data is lost.
-func (l *fileLog) Append(ctx context.Context, a logledger.Append) ([]logledger.Post, error) {
+func (l *Log) Append(ctx context.Context, a logledger.Append) ([]logledger.Post, error) {
 	l.writing.Lock()
 	defer l.writing.Unlock()
 	if err := ctx.Err(); err != nil {
 		return nil, unavailable(err)
 	}
-	if errors.Is(l.err, logledger.ErrFailed) {
-		return nil, l.err
+	if err := l.refusal(); err != nil {
+		return nil, err
 	}
 	if tail, _ := l.Tail(ctx); a.Index != tail+1 {
 		return nil, logledger.ErrTaken
@@ -78,8 +86,19 @@ func (l *fileLog) Append(ctx context.Context, a logledger.Append) ([]logledger.P
 	return nil, l.err
 }
 
+// refusal returns why nothing can be written; nil: it can. It requires writing.
+func (l *Log) refusal() error {
+	switch {
+	case errors.Is(l.err, logledger.ErrFailed):
+		return l.err
+	case l.readOnly:
+		return failed(errReadOnly)
+	}
+	return nil
+}
+
 // write writes an entry. It requires writing.
-func (l *fileLog) write(a logledger.Append) error {
+func (l *Log) write(a logledger.Append) error {
 	if l.out == nil || l.ended {
 		if err := l.begin(); isFullWrite(err) {
 			return unavailable(err)
@@ -106,7 +125,7 @@ func (l *fileLog) write(a logledger.Append) error {
 }
 
 // begin begins another log file. It requires writing.
-func (l *fileLog) begin() error {
+func (l *Log) begin() error {
 	l.mu.Lock()
 	h := header{Kind: logKind, Number: l.last + 1, Index: l.tail, Checkpoint: l.checkpoint}
 	if n := len(l.segments); n > 0 {
@@ -144,7 +163,7 @@ func (l *fileLog) begin() error {
 const pageBytes = 1 << 20
 
 // Read implements [logledger.Log].
-func (l *fileLog) Read(ctx context.Context, after logledger.Index) (page logledger.Page, err error) {
+func (l *Log) Read(ctx context.Context, after logledger.Index) (page logledger.Page, err error) {
 	l.reading.Lock()
 	defer l.reading.Unlock()
 	s, tail, err := l.find(ctx, after)
@@ -155,10 +174,11 @@ func (l *fileLog) Read(ctx context.Context, after logledger.Index) (page logledg
 	if err != nil {
 		return page, err
 	}
+	l.shown.path, l.shown.after, l.shown.offsets = in.path, after, nil
 	for size := 0; size < pageBytes; {
 		data, err := in.entry(s.end)
 		if err == nil {
-			page.Entries = append(page.Entries, data)
+			page.Entries, l.shown.offsets = append(page.Entries, data), append(l.shown.offsets, in.at)
 			size += len(data)
 			continue
 		}
@@ -175,8 +195,22 @@ func (l *fileLog) Read(ctx context.Context, after logledger.Index) (page logledg
 	return page, nil
 }
 
+// Place implements [logledger.Placer]. It names the file of the entry, and where in it the entry begins.
+func (l *Log) Place(at logledger.Index) logledger.Place {
+	l.reading.Lock()
+	defer l.reading.Unlock()
+	if n := at - l.shown.after - 1; at > l.shown.after && n < logledger.Index(len(l.shown.offsets)) {
+		return logledger.Place{Name: l.shown.path, Offset: l.shown.offsets[n]}
+	}
+	return logledger.Place{Name: fmt.Sprintf("entry %d in %s", at, l.dir), Offset: -1}
+}
+
+// Unfinished returns how many bytes of an unfinished write were found behind the newest entry when the log was opened. A process
+// that was killed has left them; nobody was told that they are committed.
+func (l *Log) Unfinished() int64 { return l.cut }
+
 // find returns the segment with the entry after an index, and the index of the newest entry.
-func (l *fileLog) find(ctx context.Context, after logledger.Index) (segment, logledger.Index, error) {
+func (l *Log) find(ctx context.Context, after logledger.Index) (segment, logledger.Index, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := ctx.Err(); err != nil || after >= l.tail {
@@ -191,7 +225,7 @@ func (l *fileLog) find(ctx context.Context, after logledger.Index) (segment, log
 }
 
 // scannerAt returns a scanner of a segment whose next entry is the one after an index. It requires reading.
-func (l *fileLog) scannerAt(s segment, after logledger.Index) (*scanner, error) {
+func (l *Log) scannerAt(s segment, after logledger.Index) (*scanner, error) {
 	if in := l.reader; in != nil && in.header.Number == s.number && in.last == after && in.end < s.end && in.size >= s.end {
 		return in, nil
 	}
@@ -214,7 +248,7 @@ func (l *fileLog) scannerAt(s segment, after logledger.Index) (*scanner, error) 
 }
 
 // dropReader closes the file that Read has open. It requires reading.
-func (l *fileLog) dropReader() {
+func (l *Log) dropReader() {
 	if l.reader != nil {
 		_ = l.reader.close() // it was only read
 		l.reader = nil
@@ -222,22 +256,22 @@ func (l *fileLog) dropReader() {
 }
 
 // Tail implements [logledger.Log].
-func (l *fileLog) Tail(ctx context.Context) (logledger.Index, error) {
+func (l *Log) Tail(ctx context.Context) (logledger.Index, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.tail, ctx.Err()
 }
 
 // Changed implements [logledger.Log].
-func (l *fileLog) Changed() <-chan struct{} { return l.changed }
+func (l *Log) Changed() <-chan struct{} { return l.changed }
 
 // Trim implements [logledger.Log]. It has nothing to do, because SaveCheckpoint removes what the checkpoint includes: there
 // is no other process that could be behind.
-func (l *fileLog) Trim(ctx context.Context, _ logledger.Index) error { return ctx.Err() }
+func (l *Log) Trim(ctx context.Context, _ logledger.Index) error { return ctx.Err() }
 
 // Close implements [logledger.Log]. It writes the closing record and unlocks the folder. It returns the error of the last
 // Append, too.
-func (l *fileLog) Close() error {
+func (l *Log) Close() error {
 	l.writing.Lock()
 	defer l.writing.Unlock()
 	if errors.Is(l.err, logledger.ErrClosed) {

@@ -33,7 +33,7 @@ func TestLogSuite(t *testing.T) {
 				},
 			}.Run(t, func(t *testing.T) logledger.Log {
 				fs, dir := fs(), t.TempDir()
-				return open(t, func() (logledger.Log, error) { return diskledger.OpenLog(fs, dir) })
+				return open(t, func() (logledger.Log, error) { return diskledger.OpenLog(dir, diskledger.LogOptions{FS: fs}) })
 			})
 		})
 	}
@@ -42,7 +42,7 @@ func TestLogSuite(t *testing.T) {
 // A checkpoint that is written while entries come removes only the logs all of whose entries it includes.
 func TestEntriesBesideACheckpoint(t *testing.T) {
 	fs := vfs.NewMem()
-	log, err := diskledger.OpenLog(fs, "ledger")
+	log, err := diskledger.OpenLog("ledger", diskledger.LogOptions{FS: fs})
 	require.NoError(t, err)
 	add := func(at logledger.Index) {
 		_, err := log.Append(ctx, logledger.Append{Index: at, Data: fmt.Append(nil, at)})
@@ -66,7 +66,7 @@ func TestEntriesBesideACheckpoint(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, [][]byte{[]byte("3"), []byte("4")}, append(page.Entries, rest(t, log, page)...))
 		require.NoError(t, log.Close())
-		log, err = diskledger.OpenLog(fs, "ledger")
+		log, err = diskledger.OpenLog("ledger", diskledger.LogOptions{FS: fs})
 		require.NoError(t, err)
 	}
 	save(4)
@@ -98,7 +98,7 @@ func TestEndsOfBlocks(t *testing.T) {
 	found := 0
 	for length := 32<<10 - 240; length < 32<<10-140; length++ {
 		fs := vfs.NewMem()
-		log, err := diskledger.OpenLog(fs, "ledger")
+		log, err := diskledger.OpenLog("ledger", diskledger.LogOptions{FS: fs})
 		require.NoError(t, err)
 		want := [][]byte{bytes.Repeat([]byte("x"), length), []byte("y"), []byte("z")}
 		var ends []int
@@ -108,14 +108,14 @@ func TestEndsOfBlocks(t *testing.T) {
 			ends = append(ends, len(files(t, fs)["00000001.log"]))
 		}
 		all := files(t, fs)
-		again, err := diskledger.OpenLog(folderOf(t, all, "", nil), "ledger")
+		again, err := diskledger.OpenLog("ledger", diskledger.LogOptions{FS: folderOf(t, all, "", nil)})
 		require.NoError(t, err)
 		page, err := again.Read(ctx, 0)
 		require.NoError(t, err)
 		require.Equal(t, want, page.Entries)
 		damaged := bytes.Clone(all["00000001.log"])
 		damaged[ends[1]-1] ^= 1
-		_, err = diskledger.OpenLog(folderOf(t, all, "00000001.log", damaged), "ledger")
+		_, err = diskledger.OpenLog("ledger", diskledger.LogOptions{FS: folderOf(t, all, "00000001.log", damaged)})
 		require.ErrorIs(t, err, logledger.ErrCorrupt, "an entry that ends at byte %d", ends[1])
 		if ends[1] > 32<<10-24 && ends[1] < 32<<10 {
 			found++

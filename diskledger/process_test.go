@@ -71,7 +71,7 @@ func TestKill(t *testing.T) {
 			told = append(told, lines.Text())
 		}
 		require.Error(t, cmd.Wait())
-		found, err := diskledger.Inspect(nil, dir, nil)
+		found, err := inspect(nil, dir, nil)
 		require.NoError(t, err)
 		for _, key := range told {
 			require.False(t, strings.HasPrefix(key, "error"), key)
@@ -95,7 +95,7 @@ func TestLocked(t *testing.T) {
 	require.NoError(t, err)
 	_, err = diskledger.Open(dir+"/../"+dir[strings.LastIndex(dir, "/")+1:], diskledger.Options{})
 	require.ErrorIs(t, err, diskledger.ErrLocked)
-	_, err = diskledger.Inspect(nil, dir, nil)
+	_, err = inspect(nil, dir, nil)
 	require.ErrorIs(t, err, diskledger.ErrLocked)
 	cmd, lines := start(t, dir)
 	require.True(t, lines.Scan())

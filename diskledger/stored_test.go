@@ -172,8 +172,8 @@ func TestStoredFiles(t *testing.T) {
 			_, err = vfs.Clone(vfs.Default, mem, filepath.Join("testdata", name), "ledger")
 			require.NoError(t, err)
 			kinds, set := map[string]bool{}, fields{}
-			found, err := diskledger.Inspect(mem, "ledger", func(e diskledger.Entry) error {
-				for _, c := range e.Changes {
+			found, err := inspect(mem, "ledger", func(e logledger.Part) error {
+				for _, c := range e.Entry.Changes {
 					kinds[strings.TrimPrefix(fmt.Sprintf("%T", c.Do), "orbit.")] = true
 					set.look(reflect.ValueOf(c))
 				}
@@ -205,7 +205,7 @@ func TestStoredFiles(t *testing.T) {
 // the folder is read as before.
 func TestOldFilesStay(t *testing.T) {
 	all := oldFiles(t)
-	want, err := diskledger.Inspect(folderOf(t, all, "", nil), "ledger", nil)
+	want, err := inspect(folderOf(t, all, "", nil), "ledger", nil)
 	require.NoError(t, err)
 	for at := 0; ; at++ {
 		mem := vfs.NewCrashableMem()
@@ -238,7 +238,7 @@ func TestOldFilesStay(t *testing.T) {
 			_ = l.Close()
 		}
 		for _, fs := range []vfs.FS{mem.CrashClone(vfs.CrashCloneCfg{}), mem} {
-			found, err := diskledger.Inspect(fs, "ledger", nil)
+			found, err := inspect(fs, "ledger", nil)
 			require.NoError(t, err, "operation %d", at)
 			require.GreaterOrEqual(t, found.State.Revision(), want.State.Revision()+acks, "operation %d", at)
 			again := open(t, fs, diskledger.Options{})
@@ -284,7 +284,7 @@ func TestOldFilesLeft(t *testing.T) {
 				}
 			}
 			fs := folderOf(t, all, "", nil)
-			found, err := diskledger.Inspect(fs, "ledger", nil)
+			found, err := inspect(fs, "ledger", nil)
 			require.NoError(t, err, "%v", slices.Sorted(maps.Keys(all)))
 			require.Equal(t, text(want), text(found.State))
 			closed(t, open(t, fs, diskledger.Options{}))

@@ -2,6 +2,7 @@ package diskledger_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/diskledger"
+	"github.com/orbitsched/orbit/logledger"
 )
 
 var ctx = context.Background()
@@ -124,6 +126,16 @@ func play(t require.TestingT, fs vfs.FS, o diskledger.Options, steps []step, don
 		tell()
 	}
 	return l
+}
+
+// inspect reads a folder that no process has open.
+func inspect(fs vfs.FS, dir string, visit func(logledger.Part) error) (logledger.Found, error) {
+	log, err := diskledger.OpenLog(dir, diskledger.LogOptions{FS: fs, ReadOnly: true})
+	if err != nil {
+		return logledger.Found{}, err
+	}
+	found, err := logledger.Inspect(ctx, log, visit)
+	return found, errors.Join(err, log.Close())
 }
 
 // closed closes a ledger.

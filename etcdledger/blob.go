@@ -88,6 +88,9 @@ func (r *blobReader) Read(to []byte) (int, error) {
 	return n, nil
 }
 
+// Place implements [logledger.PlacedReader]. It names the key of the part that was read last.
+func (r *blobReader) Place() logledger.Place { return place(part(r.name, max(r.next, 1)-1)) }
+
 // Close implements io.Closer.
 func (r *blobReader) Close() error { return nil }
 

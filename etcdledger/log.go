@@ -34,7 +34,10 @@ type Log struct {
 	known head
 }
 
-var _ logledger.Poster = (*Log)(nil)
+var (
+	_ logledger.Poster = (*Log)(nil)
+	_ logledger.Placer = (*Log)(nil)
+)
 
 // begin checks the layout, and makes the log if it is not there.
 func (h *Log) begin(ctx context.Context) error {
@@ -368,11 +371,27 @@ func (h *Log) entriesOf(ctx context.Context, after head, kvs []*mvccpb.KeyValue)
 			e.data, err = h.readBlob(ctx, h.entryBlob(at), e.parts)
 		}
 		if err != nil {
-			return nil, last, fmt.Errorf("entry %d: %w", at.index, err)
+			return nil, last, h.wrong(at.index, err)
 		}
 		list, after = append(list, e.data), at
 	}
 	return list, after, nil
+}
+
+// Place implements [logledger.Placer]. It names the key of the entry.
+func (h *Log) Place(at logledger.Index) logledger.Place { return place(h.keys.entry(at)) }
+
+// place is where a key is.
+func place(key string) logledger.Place {
+	return logledger.Place{Name: fmt.Sprintf("key %q", key), Offset: -1}
+}
+
+// wrong returns an error of reading the entry at an index, with the place if the entry is damaged.
+func (h *Log) wrong(at logledger.Index, err error) error {
+	if errors.Is(err, logledger.ErrCorrupt) {
+		return &logledger.CorruptError{Place: h.Place(at), Err: err}
+	}
+	return fmt.Errorf("entry %d: %w", at, err)
 }
 
 // adapt chooses how many entries the next page has, so that it is neither large nor short.

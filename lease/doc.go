@@ -58,7 +58,8 @@
 // A process that keeps leases in memory and starts meanwhile adds one TTL: it assumes of every term in the ledger that
 // the term was refreshed at the moment at which the process first read it. With shared Refreshes a start adds nothing.
 // There a process that is slow to pass on a refresh adds at most a quarter of TTL. The leases of etcd add five seconds
-// (they are rounded up to seconds, at least two, and their end is noticed late), and an election in etcd adds one TTL.
+// (they are rounded up to seconds, at least two, and their end is noticed late), and an election in etcd adds one TTL. Over
+// Postgres an outage of the server, and the death of the process to which a host has reported last, add a quarter of TTL.
 // While the ledger is unavailable no end is committed, but nothing can be placed either.
 //
 // # Clocks

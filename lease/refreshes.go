@@ -10,11 +10,11 @@ import (
 
 // This file shares refreshes with other processes.
 
-// Refreshes is a store of refreshes that all processes which keep the same leases share. It has a token for each term;
-// a token lives or has ended. A token that has ended must never live again, whichever process asks and whatever has
-// failed. etcdledger.Refreshes returns an implementation on etcd's own leases. All methods may be called from
-// any goroutine, with at most 4,096 tokens in a call. After an error nothing is known of any of the tokens; Keep may
-// have extended some.
+// Refreshes is a store of refreshes that all processes which keep the same leases share. It has a token for each
+// term; a token lives or has ended. A token that has ended must never live again, whichever process asks and
+// whatever has failed. etcdledger.Refreshes returns an implementation on etcd's own leases, and
+// pgledger.OpenRefreshes one on a table in Postgres. All methods may be called from any goroutine, with at most
+// 4,096 tokens in a call. After an error nothing is known of any of the tokens; Keep may have extended some.
 type Refreshes interface {
 	// Begin returns a new token, which is a word without spaces. The token lives for at least ttl from the call of
 	// Begin on.

@@ -58,7 +58,7 @@ func (l *Ledger) apply(data [][]byte) error {
 			rev, err = e.Continue(rev)
 		}
 		if err != nil {
-			return fmt.Errorf("entry %d: %w", l.w.index+Index(i)+1, err)
+			return placed(l.log, l.w.index+Index(i)+1, err)
 		}
 		entries[i] = e
 	}
@@ -79,7 +79,7 @@ func (l *Ledger) applyLocked(entries []Entry) error {
 	for i := range entries {
 		if err := l.judge.Apply(entries[i].Changes); err != nil {
 			l.judge.Reset(l.shown.Load().state)
-			return fmt.Errorf("entry %d: %w: %w", l.w.index+Index(i)+1, ErrCorrupt, err)
+			return placed(l.log, l.w.index+Index(i)+1, fmt.Errorf("%w: %w", ErrCorrupt, err))
 		}
 	}
 	state, _ := l.judge.Snapshot(context.Background()) // cannot fail
@@ -97,7 +97,7 @@ func (l *Ledger) applyLocked(entries []Entry) error {
 
 // jump goes on from the newest checkpoint, because entries that this ledger has not read were removed.
 func (l *Ledger) jump() error {
-	at, err := readCheckpoint(l.life, l.log)
+	at, _, err := readCheckpoint(l.life, l.log)
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,9 @@ package logledger
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"strings"
 )
 
 // Index is the position of an entry in a log. The first entry has index 1, and indices have no gaps.
@@ -55,6 +57,36 @@ type Poster interface {
 	Post(ctx context.Context, p Post) error
 }
 
+// Placer is a [Log] that can say where in its store an entry is. Errors of damage then name the place.
+type Placer interface {
+	Log
+	// Place returns where an entry is that the latest Read has returned: a file and a byte in it, a key, a row.
+	Place(at Index) Place
+}
+
+// PlacedReader is a checkpoint, as [Log.Checkpoint] returns it, that can say where in its store it is.
+type PlacedReader interface {
+	io.ReadCloser
+	// Place returns where the part is that was read last.
+	Place() Place
+}
+
+// Place is where in a store something is.
+type Place struct {
+	// Name names a file, a key or a row.
+	Name string
+	// Offset is a position in a file, in bytes from its beginning; negative: all of what Name names is meant.
+	Offset int64
+}
+
+// String returns the place as text.
+func (p Place) String() string {
+	if p.Offset < 0 {
+		return p.Name
+	}
+	return fmt.Sprintf("%s at byte %d", p.Name, p.Offset)
+}
+
 // Append is an entry to be written.
 type Append struct {
 	// Index is where the entry is to be.
@@ -103,10 +135,51 @@ var (
 	ErrFailed = errors.New("logledger: the log has failed; close the ledger, and open it again when the store is repaired")
 	// ErrVersion: an entry or a checkpoint needs a newer version of this package.
 	ErrVersion = errors.New("logledger: written by a newer version; use that one")
-	// ErrCorrupt: an entry or a checkpoint is damaged.
+	// ErrCorrupt: an entry or a checkpoint is damaged. If it is known where, it comes as a [*CorruptError].
 	ErrCorrupt = errors.New("logledger: damaged")
 	// ErrClosed: the ledger is closed.
 	ErrClosed = errors.New("logledger: the ledger is closed")
 	// ErrMismatch: the ledger was made with other limits or dimension names than the options ask for.
 	ErrMismatch = errors.New("logledger: made with other options")
+	// ErrNotEmpty: a log is not empty, so nothing can be copied to it.
+	ErrNotEmpty = errors.New("logledger: the log is not empty; copy to one that is")
+	// ErrUnfinished: a copy to the log was not finished.
+	ErrUnfinished = errors.New("logledger: a copy to this log was not finished; copy again, and redo it")
 )
+
+// CorruptError says where a log is damaged. It is [ErrCorrupt] for errors.Is.
+type CorruptError struct {
+	// Place is where the damaged file, record, key or row is.
+	Place Place
+	// Err says what is wrong there.
+	Err error
+}
+
+// Error names the place, what is wrong there, and what to do.
+func (e *CorruptError) Error() string {
+	return fmt.Sprintf("%v: %v: %s; restore the log from a copy", ErrCorrupt, e.Place, strings.TrimPrefix(e.Err.Error(), ErrCorrupt.Error()+": "))
+}
+
+// Unwrap returns ErrCorrupt and Err.
+func (e *CorruptError) Unwrap() []error { return []error{ErrCorrupt, e.Err} }
+
+// placed returns an error of reading an entry that names the entry's place.
+func placed(log Log, at Index, err error) error {
+	place := Place{Name: fmt.Sprintf("entry %d", at), Offset: -1}
+	if p, ok := log.(Placer); ok {
+		place = p.Place(at)
+	}
+	return located(place, err)
+}
+
+// located returns an error of reading what is at a place: as a [*CorruptError], if that is damaged.
+func located(place Place, err error) error {
+	var known *CorruptError
+	switch {
+	case errors.As(err, &known):
+		return err
+	case errors.Is(err, ErrCorrupt):
+		return &CorruptError{place, err}
+	}
+	return fmt.Errorf("%v: %w", place, err)
+}

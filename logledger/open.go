@@ -2,7 +2,6 @@ package logledger
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -71,7 +70,7 @@ func (o *Options) patiently(ctx context.Context, f func() error) error {
 
 // lasting reports whether trying again is of no use.
 func lasting(err error) bool {
-	for _, target := range []error{ErrClosed, ErrFailed, ErrVersion, ErrCorrupt, ErrMismatch, orbit.ErrInvalid} {
+	for _, target := range []error{ErrClosed, ErrFailed, ErrVersion, ErrCorrupt, ErrMismatch, ErrUnfinished, orbit.ErrInvalid} {
 		if errors.Is(err, target) {
 			return true
 		}
@@ -83,7 +82,7 @@ func lasting(err error) bool {
 func begin(ctx context.Context, log Log, o *Options) (at *position, err error) {
 	err = o.patiently(ctx, func() error {
 		for {
-			if at, err = readCheckpoint(ctx, log); !errors.Is(err, ErrNoCheckpoint) {
+			if at, _, err = readCheckpoint(ctx, log); !errors.Is(err, ErrNoCheckpoint) {
 				return err
 			}
 			empty, err := o.empty()
@@ -118,26 +117,47 @@ func (l *Ledger) readAll(ctx context.Context) error {
 // checkpointVersion is the version of the checkpoints that this package writes, and the highest that it reads.
 const checkpointVersion = 1
 
+// unfinished is the first byte, and the only one, of the checkpoint of a log to which something is being copied.
+const unfinished = 0
+
+// stored says how a checkpoint is stored.
+type stored struct {
+	place Place
+	bytes int64
+}
+
 // readCheckpoint restores the newest checkpoint. It tries again if a newer one replaces it meanwhile.
-func readCheckpoint(ctx context.Context, log Log) (*position, error) {
+func readCheckpoint(ctx context.Context, log Log) (*position, stored, error) {
 	for {
-		index, stored, err := log.Checkpoint(ctx)
+		index, r, err := log.Checkpoint(ctx)
 		if err != nil {
-			return nil, err
+			return nil, stored{}, err
 		}
-		state, err := RestoreCheckpoint(stored)
-		if err = errors.Join(err, stored.Close()); errors.Is(err, ErrTrimmed) && ctx.Err() == nil {
+		in := &stickyReader{r: r}
+		state, err := RestoreCheckpoint(in)
+		there := stored{placeOf(r, index), 0}
+		err = errors.Join(err, r.Close())
+		if there.bytes = in.n; errors.Is(err, ErrTrimmed) && ctx.Err() == nil {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("checkpoint %d: %w", index, err)
+			return nil, there, fmt.Errorf("checkpoint %d: %w", index, located(there.place, err))
 		}
-		return &position{index, state}, nil
+		return &position{index, state}, there, nil
 	}
 }
 
+// placeOf returns where a checkpoint is that is being read.
+func placeOf(r io.Reader, at Index) Place {
+	if p, ok := r.(PlacedReader); ok {
+		return p.Place()
+	}
+	return Place{Name: fmt.Sprintf("checkpoint %d", at), Offset: -1}
+}
+
 // RestoreCheckpoint reads the state in a checkpoint, as [Log.Checkpoint] returns it. The error is [ErrVersion] if a newer
-// version wrote it, [ErrCorrupt] if it is damaged, or that of reading.
+// version wrote it, [ErrUnfinished] if it belongs to a copy that was not finished, [ErrCorrupt] if it is damaged, or that of
+// reading.
 //
 // A checkpoint is a byte with its version, and a dump compressed by zstd. In diskledger's format 1 it is the dump itself.
 func RestoreCheckpoint(stored io.Reader) (*orbit.State, error) {
@@ -148,6 +168,9 @@ func RestoreCheckpoint(stored io.Reader) (*orbit.State, error) {
 		return nil, corruptUnless(in.err, err)
 	}
 	var dump io.Reader = b
+	if first[0] == unfinished {
+		return nil, ErrUnfinished
+	}
 	if first[0] != '{' {
 		if first[0] > checkpointVersion {
 			return nil, fmt.Errorf("%w: it needs version %d, this is version %d", ErrVersion, first[0], checkpointVersion)
@@ -167,15 +190,17 @@ func RestoreCheckpoint(stored io.Reader) (*orbit.State, error) {
 	return state, nil
 }
 
-// stickyReader keeps the error that ended reading, because a decompressor hides it.
+// stickyReader counts bytes, and keeps the error that ended reading, because a decompressor hides it.
 type stickyReader struct {
 	r   io.Reader
+	n   int64 // bytes that were read
 	err error
 }
 
 // Read implements io.Reader.
 func (s *stickyReader) Read(p []byte) (int, error) {
 	n, err := s.r.Read(p)
+	s.n += int64(n)
 	if err != nil && !errors.Is(err, io.EOF) {
 		s.err = err
 	}
@@ -192,15 +217,18 @@ func corruptUnless(store, err error) error {
 
 // saveCheckpoint stores a state as a checkpoint.
 func saveCheckpoint(ctx context.Context, log Log, at *position) error {
-	return log.SaveCheckpoint(ctx, at.index, func(w io.Writer) error {
-		if _, err := io.Copy(w, bytes.NewReader([]byte{checkpointVersion})); err != nil {
-			return err
-		}
-		z, err := zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
-		if err != nil {
-			return err
-		}
-		b := bufio.NewWriterSize(z, 1<<16)
-		return errors.Join(at.state.Dump(b), b.Flush(), z.Close())
-	})
+	return log.SaveCheckpoint(ctx, at.index, func(w io.Writer) error { return WriteCheckpoint(w, at.state) })
+}
+
+// WriteCheckpoint writes a state as a checkpoint, for [Log.SaveCheckpoint]. [RestoreCheckpoint] is its inverse.
+func WriteCheckpoint(w io.Writer, state *orbit.State) error {
+	if _, err := w.Write([]byte{checkpointVersion}); err != nil {
+		return err
+	}
+	z, err := zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		return err
+	}
+	b := bufio.NewWriterSize(z, 1<<16)
+	return errors.Join(state.Dump(b), b.Flush(), z.Close())
 }

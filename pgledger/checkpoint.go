@@ -86,6 +86,11 @@ func (p *parts) Read(to []byte) (int, error) {
 	return n, nil
 }
 
+// Place implements [logledger.PlacedReader]. It names the row of the part that was read last.
+func (p *parts) Place() logledger.Place {
+	return p.log.place("checkpoint", fmt.Sprintf("log = %d, at = %d, maker = %d, part = %d", p.log.id, p.of.at, p.of.maker, max(p.next, 1)-1))
+}
+
 // Close implements io.Closer.
 func (p *parts) Close() error { return nil }
 

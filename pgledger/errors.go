@@ -14,7 +14,7 @@ import (
 var (
 	// ErrSetup: the database, the schema or a table is missing, or the role is refused. Where SQL helps, the error's text has it.
 	ErrSetup = errors.New("pgledger: an administrator has to set it up")
-	// ErrNoLog: there is no log of this name, and LogOptions.Existing is set.
+	// ErrNoLog: there is no log of this name, or no such schema, and LogOptions.Existing is set.
 	ErrNoLog = errors.New("pgledger: there is no log of this name")
 )
 

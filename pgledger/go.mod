@@ -7,6 +7,7 @@ require (
 	github.com/orbitsched/orbit v0.0.0
 	github.com/orbitsched/orbit/logledger v0.0.0
 	github.com/stretchr/testify v1.12.1
+	pgregory.net/rapid v1.3.0
 )
 
 require (

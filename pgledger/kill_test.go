@@ -18,10 +18,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/pgserver"
 	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/ledgertest"
 	"github.com/orbitsched/orbit/pgledger"
-	"github.com/orbitsched/orbit/pgledger/internal/server"
 )
 
 // errAnswerLost is how a connection ends whose answer is lost.
@@ -63,7 +63,7 @@ func lossy(c *pgxpool.Config, lost *atomic.Int64, lose func(answer []byte) bool)
 // storm kills a server and its connections.
 type storm struct {
 	t     *testing.T
-	s     *server.Server
+	s     *pgserver.Server
 	rng   *rand.Rand
 	kills map[string]int
 }

@@ -30,7 +30,7 @@ type Ledger = logledger.Ledger
 // invalid options.
 func Open(ctx context.Context, url string, o Options) (*Ledger, error) {
 	o.OnError = alone(o.OnError)
-	log, err := openPatiently(ctx, url, &o)
+	log, err := openPatiently(ctx, url, &o, OpenLog)
 	if err != nil {
 		return nil, err
 	}
@@ -41,14 +41,14 @@ func Open(ctx context.Context, url string, o Options) (*Ledger, error) {
 	return l, nil
 }
 
-// openPatiently opens the log of a ledger, and tries for as long as Options.Patience says.
-func openPatiently(ctx context.Context, url string, o *Options) (*Log, error) {
+// openPatiently opens the log of a ledger by open, and tries for as long as Options.Patience says.
+func openPatiently(ctx context.Context, url string, o *Options, open func(context.Context, string, LogOptions) (*Log, error)) (*Log, error) {
 	patience := o.Patience
 	if patience == 0 {
 		patience = 10 * time.Second
 	}
 	for until := time.Now().Add(patience); ; {
-		log, err := OpenLog(ctx, url, LogOptions{Schema: o.Schema, Name: o.Name, Configure: o.Configure, Timeout: o.Timeout, OnError: o.OnError})
+		log, err := open(ctx, url, LogOptions{Schema: o.Schema, Name: o.Name, Configure: o.Configure, Timeout: o.Timeout, OnError: o.OnError})
 		if !errors.Is(err, orbit.ErrUnavailable) || errors.Is(err, ErrSetup) || time.Now().After(until) || ctx.Err() != nil {
 			return log, err
 		}
@@ -76,6 +76,16 @@ func alone(report func(error)) func(error) {
 // OpenLog opens the log of a ledger, for tools: the ledger itself is opened by [Open]. It makes the schema, its tables and the
 // log if they are not there. Errors are those of Open, and [ErrNoLog].
 func OpenLog(ctx context.Context, url string, o LogOptions) (*Log, error) {
+	h, err := handle(ctx, url, o)
+	if err != nil {
+		return nil, err
+	}
+	h.start()
+	return h, nil
+}
+
+// handle opens a log that does not listen for changes.
+func handle(ctx context.Context, url string, o LogOptions) (*Log, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
@@ -89,7 +99,6 @@ func OpenLog(ctx context.Context, url string, o LogOptions) (*Log, error) {
 		pool.Close()
 		return nil, fmt.Errorf("pgledger: open %q in schema %q: %w", o.Name, o.Schema, err)
 	}
-	h.start()
 	return h, nil
 }
 

@@ -37,7 +37,10 @@ type Log struct {
 	trimmed int64
 }
 
-var _ logledger.Poster = (*Log)(nil)
+var (
+	_ logledger.Poster = (*Log)(nil)
+	_ logledger.Placer = (*Log)(nil)
+)
 
 // version is the version of the tables that this package makes, and the only one that it knows.
 const version = 1
@@ -59,7 +62,10 @@ var grantsSQL string
 func (h *Log) setUp(ctx context.Context) error {
 	var found int
 	err := h.row(ctx, h.sql.format, nil, &found)
-	if is(err, noTable, noSchema) && !h.options.Existing {
+	if is(err, noTable, noSchema) {
+		if h.options.Existing {
+			return ErrNoLog
+		}
 		if err = h.makeTables(ctx); err == nil {
 			err = h.row(ctx, h.sql.format, nil, &found)
 		}
@@ -281,6 +287,16 @@ func (h *Log) judge(standby bool, newest, first *int64, after logledger.Index, b
 		return logledger.ErrTrimmed
 	}
 	return nil
+}
+
+// Place implements [logledger.Placer]. It names the row of the entry.
+func (h *Log) Place(at logledger.Index) logledger.Place {
+	return h.place("entry", fmt.Sprintf("log = %d, at = %d", h.id, at))
+}
+
+// place is where a row is.
+func (h *Log) place(table, key string) logledger.Place {
+	return logledger.Place{Name: fmt.Sprintf("table %s, row %s", pgx.Identifier{h.options.Schema, table}.Sanitize(), key), Offset: -1}
 }
 
 // Tail implements [logledger.Log].

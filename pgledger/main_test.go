@@ -13,18 +13,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/pgserver"
 	"github.com/orbitsched/orbit/ledgertest"
 	"github.com/orbitsched/orbit/logledger"
 	"github.com/orbitsched/orbit/logledger/logtest"
 	"github.com/orbitsched/orbit/pgledger"
-	"github.com/orbitsched/orbit/pgledger/internal/server"
 )
 
 // shared is the server of all tests that neither stop it nor change it.
 var shared struct {
 	once sync.Once
 	url  string
-	s    *server.Server
+	s    *pgserver.Server
 	err  error
 }
 
@@ -45,7 +45,7 @@ func sharedURL(t testing.TB) string {
 		if shared.url = os.Getenv("ORBIT_POSTGRES"); shared.url != "" {
 			return
 		}
-		if shared.s, shared.err = server.New("max_connections=400"); shared.err == nil {
+		if shared.s, shared.err = pgserver.New("max_connections=400"); shared.err == nil {
 			shared.url = shared.s.URL("postgres")
 		}
 	})
@@ -55,15 +55,15 @@ func sharedURL(t testing.TB) string {
 
 // missing skips a test if there is no Postgres, and fails it after any other error.
 func missing(t testing.TB, err error) {
-	if errors.Is(err, server.ErrMissing) && os.Getenv("ORBIT_REQUIRE_POSTGRES") == "" {
+	if errors.Is(err, pgserver.ErrMissing) && os.Getenv("ORBIT_REQUIRE_POSTGRES") == "" {
 		t.Skip(err, "or set ORBIT_POSTGRES")
 	}
 	require.NoError(t, err)
 }
 
 // ownServer starts a server for one test.
-func ownServer(t testing.TB, settings ...string) *server.Server {
-	s, err := server.New(settings...)
+func ownServer(t testing.TB, settings ...string) *pgserver.Server {
+	s, err := pgserver.New(settings...)
 	missing(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {

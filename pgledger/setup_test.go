@@ -81,9 +81,12 @@ func TestRoleThatReads(t *testing.T) {
 	_, err = reader.Append(t.Context(), logledger.Append{Index: 2, Data: []byte("entry")})
 	require.ErrorIs(t, err, orbit.ErrUnavailable)
 	require.ErrorContains(t, err, "permission denied")
-	o.Name = "another"
-	_, err = pgledger.OpenLog(t.Context(), url, o)
-	require.ErrorIs(t, err, pgledger.ErrNoLog)
+	another, elsewhere := o, o
+	another.Name, elsewhere.Schema = "another", "another"
+	for _, o := range []pgledger.LogOptions{another, elsewhere} {
+		_, err = pgledger.OpenLog(t.Context(), url, o)
+		require.ErrorIs(t, err, pgledger.ErrNoLog)
+	}
 }
 
 // TestOpenFails: Open says what is wrong, and at once if waiting is of no use.

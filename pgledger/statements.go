@@ -20,6 +20,8 @@ type statements struct {
 	format, find, make                               string
 	checkpoint, part, addPart, switchTo, removeParts string
 	bounds, trim                                     string
+	beginTerm, keepTerms, readTerms, endTerms        string
+	oldTerms                                         string
 }
 
 // postsAfter is how many entries may be added after a post until nobody looks for it any more: it is one that no version in
@@ -107,6 +109,33 @@ WITH switched AS (
 )
 SELECT ` + durable + ` FROM switched`
 
+// beginTermSQL makes a term, which lasts for $2 ns after each refresh. All statements that change terms wait for the disk: what
+// they answer must not be undone by a crash of the server.
+const beginTermSQL = `
+WITH made AS (INSERT INTO orbit.term (log, lasts) VALUES ($1, $2) RETURNING id, beats, lasts)
+SELECT id, beats, lasts, ` + durable + ` FROM made`
+
+// keepTermsSQL refreshes the terms $2, and returns those that live. Rows are locked in the order of their ids, so that two
+// processes do not wait for each other.
+const keepTermsSQL = `
+WITH locked AS MATERIALIZED (
+	SELECT id FROM orbit.term WHERE log = $1 AND id = ANY($2::bigint[]) ORDER BY id FOR UPDATE
+), kept AS (
+	UPDATE orbit.term t SET beats = beats + 1, kept = now() FROM locked l WHERE t.log = $1 AND t.id = l.id RETURNING t.id, t.beats, t.lasts
+)
+SELECT id, beats, lasts, ` + durable + ` FROM kept`
+
+// endTermsSQL ends each of the terms $2 whose count is still that in $3, and returns those that it has ended. A term that is
+// refreshed at the same time is not ended: the lock waits for the refresh, and then compares the new count.
+const endTermsSQL = `
+WITH locked AS MATERIALIZED (
+	SELECT t.id FROM orbit.term t JOIN unnest($2::bigint[], $3::bigint[]) s (id, beats) ON t.id = s.id AND t.beats = s.beats
+	WHERE t.log = $1 ORDER BY t.id FOR UPDATE OF t
+), ended AS (
+	DELETE FROM orbit.term t USING locked l WHERE t.log = $1 AND t.id = l.id RETURNING t.id
+)
+SELECT id, ` + durable + ` FROM ended`
+
 // newStatements returns the statements for a schema.
 func newStatements(schema string) *statements {
 	in := func(sql string) string { return inSchema(sql, schema) }
@@ -122,6 +151,11 @@ func newStatements(schema string) *statements {
 		switchTo:    in(switchSQL),
 		removeParts: in(`DELETE FROM orbit.checkpoint WHERE log = $1 AND at = $2 AND maker = $3`),
 		bounds:      in(`SELECT min(at), max(at) FROM orbit.entry WHERE log = $1 AND at >= $2`),
+		beginTerm:   in(beginTermSQL),
+		keepTerms:   in(keepTermsSQL),
+		readTerms:   in(`SELECT id, beats, lasts, ''::text FROM orbit.term WHERE log = $1 AND id = ANY($2::bigint[])`),
+		endTerms:    in(endTermsSQL),
+		oldTerms:    in(`DELETE FROM orbit.term WHERE log = $1 AND kept < now() - interval '7 days'`),
 		trim:        in(`DELETE FROM orbit.entry WHERE log = $1 AND at BETWEEN $2 AND $3`),
 	}
 }

@@ -37,3 +37,12 @@ CREATE TABLE IF NOT EXISTS orbit.checkpoint (
 	PRIMARY KEY (log, at, maker, part)
 );
 ALTER TABLE orbit.checkpoint ALTER COLUMN data SET STORAGE EXTERNAL;
+
+CREATE TABLE IF NOT EXISTS orbit.term (
+	log   integer     NOT NULL,
+	id    bigint      GENERATED ALWAYS AS IDENTITY,
+	lasts bigint      NOT NULL,               -- for how many nanoseconds it lives after a refresh
+	beats bigint      NOT NULL DEFAULT 0,     -- counts the refreshes
+	kept  timestamptz NOT NULL DEFAULT now(), -- when it was refreshed last; it only tells which rows nobody needs any more
+	PRIMARY KEY (log, id)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000);

@@ -163,7 +163,7 @@ func (s *station) agent(f *fleet, name string) *agent.Agent {
 	link := &counter{fleet: f}
 	s.links = append(s.links, link)
 	return &agent.Agent{
-		Control: &agent.Client{URL: "http://control/agent", HTTP: &http.Client{Transport: link}},
+		Control: &agent.Client{URLs: []string{"http://control/agent"}, HTTP: &http.Client{Transport: link}},
 		Runtime: &machine{floor: s.floor, node: name, knows: map[agent.Instance]agent.Phase{}},
 		Node:    orbit.Node{ID: orbit.NodeID(name), Capacity: orbit.Resources{orbit.CPU: 1000}},
 		Every:   500 * time.Millisecond, Poll: 100 * time.Millisecond, Stopping: time.Second,

@@ -15,6 +15,12 @@
 //	go run . -demo -ledger etcd:http://127.0.0.1:2379        # the same on an etcd that is empty
 //	go run . -demo -ledger postgres://orbit@127.0.0.1/orbit  # the same on a Postgres database
 //
+// With -pair it plays with two control processes, of which one is killed and the other one suspended. It starts an etcd for
+// that, unless it is given a ledger:
+//
+//	go run . -pair
+//	go run . -pair -ledger postgres://orbit@127.0.0.1/orbit
+//
 // How to read it: a line for each event, with the seconds since the start. In the last line, lost counts members of
 // jobs that do not run in the end or were never done; doubled counts processes that found another process of the same
 // member at work.
@@ -35,12 +41,15 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/agent"
+	"github.com/orbitsched/orbit/etcdledger/itest/cluster"
+	"github.com/orbitsched/orbit/etcdledger/itest/process"
 	"github.com/orbitsched/orbit/examples/orchestrator/control"
 	"github.com/orbitsched/orbit/examples/orchestrator/demo"
 	"github.com/orbitsched/orbit/examples/orchestrator/node"
 )
 
 func main() {
+	process.Main(map[string]process.Role{cluster.Role: cluster.Serve}) // the etcd of -pair is this program, too
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:])
 	stop()
@@ -50,7 +59,7 @@ func main() {
 	}
 }
 
-const usage = `usage: orchestrator control|agent [flags], or orchestrator -demo [flags of control]; -h after either lists its flags`
+const usage = `usage: orchestrator control|agent [flags], or orchestrator -demo|-pair [flags of control]; -h after either lists its flags`
 
 // run does what the arguments say.
 func run(ctx context.Context, args []string) error {
@@ -71,6 +80,8 @@ func run(ctx context.Context, args []string) error {
 		return nil
 	case "-demo", "--demo":
 		return demo.Play(ctx, os.Stdout, args[1:]...)
+	case "-pair", "--pair":
+		return demo.PlayPair(ctx, os.Stdout, args[1:]...)
 	}
 	return errors.New(usage)
 }
@@ -80,11 +91,12 @@ func runControl(ctx context.Context, args []string) (err error) {
 	flags := flag.NewFlagSet("control", flag.ContinueOnError)
 	ledger := flags.String("ledger", "", "where the ledger is: file:FOLDER, etcd:ENDPOINT,ENDPOINT or a URL postgres://...; required")
 	listen := flags.String("listen", "127.0.0.1:7070", "address of the API; it asks for no credentials")
+	peers := flags.String("peers", "", "URLs of the other control processes on the same ledger, separated by commas; its own may be among them")
 	ttl := flags.Duration("ttl", 15*time.Second, "how long after its last report a node gets work, and how long after that it is lost")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	c, err := control.Open(ctx, control.Config{Ledger: *ledger, TTL: *ttl})
+	c, err := control.Open(ctx, control.Config{Ledger: *ledger, Peers: list(*peers, ""), TTL: *ttl})
 	if err != nil {
 		return err
 	}
@@ -97,13 +109,23 @@ func runControl(ctx context.Context, args []string) (err error) {
 	return c.Run(ctx, listener)
 }
 
+// list returns the URLs in a text, in which commas separate them, each with a path behind it.
+func list(text, path string) (out []string) {
+	for url := range strings.SplitSeq(text, ",") {
+		if url = strings.TrimSuffix(strings.TrimSpace(url), "/"); url != "" {
+			out = append(out, url+path)
+		}
+	}
+	return out
+}
+
 // runAgent is the agent of a node. When the agent ends, its processes run on; another agent with the same folder takes
 // them over.
 func runAgent(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("agent", flag.ContinueOnError)
 	dir := flags.String("dir", "", "folder of the node; required")
 	id := flags.String("node", "", "id of the node; required")
-	url := flags.String("control", "http://127.0.0.1:7070", "URL of the control process")
+	urls := flags.String("control", "http://127.0.0.1:7070", "URLs of the control processes, separated by commas")
 	cpu := flags.Int64("cpu", 4000, "thousandths of a core that the node has")
 	memory := flags.Int64("memory", 8192, "MiB of memory that the node has")
 	labels := flags.String("labels", "", "labels of the node, as in zone=a,rack=a1")
@@ -129,8 +151,8 @@ func runAgent(ctx context.Context, args []string) error {
 	if err := processes.Open(); err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stderr, "agent: node %s reports to %s\n", *id, *url)
+	fmt.Fprintf(os.Stderr, "agent: node %s reports to %s\n", *id, *urls)
 	return (&agent.Agent{
-		Control: &agent.Client{URL: *url + "/agent"}, Runtime: processes, Machine: agent.ThisMachine() + " " + neturl.PathEscape(processes.Dir), Node: n, Every: *every, Stopping: *stopping, Poll: min(*every, time.Second) / 4,
+		Control: &agent.Client{URLs: list(*urls, "/agent")}, Runtime: processes, Machine: agent.ThisMachine() + " " + neturl.PathEscape(processes.Dir), Node: n, Every: *every, Stopping: *stopping, Poll: min(*every, time.Second) / 4,
 	}).Run(ctx)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -20,6 +21,8 @@ import (
 	"github.com/orbitsched/orbit/etcdledger/itest/process"
 	"github.com/orbitsched/orbit/examples/orchestrator/control"
 	"github.com/orbitsched/orbit/examples/orchestrator/demo"
+	"github.com/orbitsched/orbit/internal/pgserver"
+	"github.com/orbitsched/orbit/telemetry"
 )
 
 // TestMain makes of the test's program the orchestrator, too, and a member of an etcd.
@@ -47,9 +50,15 @@ type site struct {
 }
 
 func start(t *testing.T, flags []string, nodes ...string) *site {
+	return startAll(t, &demo.Cluster{Control: flags, TTL: 4 * time.Second}, nodes...)
+}
+
+// startAll starts a cluster in a temporary folder.
+func startAll(t *testing.T, c *demo.Cluster, nodes ...string) *site {
 	program, err := os.Executable()
 	require.NoError(t, err)
-	s := &site{t, &demo.Cluster{Dir: t.TempDir(), Program: program, Control: flags, TTL: 4 * time.Second}, t.Context()}
+	c.Dir, c.Program = t.TempDir(), program
+	s := &site{t, c, t.Context()}
 	t.Cleanup(s.Close)
 	require.NoError(t, s.StartAll(s.ctx, nodes...))
 	return s
@@ -150,7 +159,7 @@ func TestKilled(t *testing.T) {
 	for i := range 6 {
 		time.Sleep(time.Duration(50+60*i) * time.Millisecond)
 		if i%2 == 0 {
-			require.NoError(t, s.KillControl())
+			require.NoError(t, s.KillControl(0))
 			require.NoError(t, s.Start(s.ctx))
 			continue
 		}
@@ -166,6 +175,21 @@ func TestKilled(t *testing.T) {
 	}
 }
 
+// onPostgres starts a Postgres, and returns the flags of a control process whose ledger is there. Without Postgres on this machine the
+// test is skipped.
+func onPostgres(t *testing.T) []string {
+	s, err := pgserver.New()
+	if errors.Is(err, pgserver.ErrMissing) && os.Getenv("ORBIT_REQUIRE_POSTGRES") == "" {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return []string{"-ledger", s.URL("postgres")}
+}
+
+// stores are where several control processes can have their ledger.
+var stores = map[string]func(*testing.T) []string{"etcd": onEtcd, "postgres": onPostgres}
+
 // With the ledger in etcd the demonstration loses and doubles nothing either.
 func TestEtcd(t *testing.T) {
 	var out bytes.Buffer
@@ -174,28 +198,79 @@ func TestEtcd(t *testing.T) {
 	require.Equal(t, "orchestrator: jobs 5, restarts 2, lost 0, doubled 0", lines[len(lines)-1], out.String())
 }
 
-// On etcd a second control process ends no lease of nodes that report to the first, and takes orders, too.
+// One of two control processes is killed, and then the other one is suspended: nothing is lost, doubled, or begun again.
+func TestPair(t *testing.T) {
+	for name, store := range stores {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var out bytes.Buffer
+			require.NoError(t, demo.PlayPair(t.Context(), &out, store(t)...), "%s", &out)
+			require.Contains(t, out.String(), "orchestrator: control processes 2, jobs 5, members 28, begun again 0, lost 0, doubled 0\n")
+		})
+	}
+}
+
+// A control process to which no agent reports any more, because it has been away, ends no lease of nodes that report to the other one,
+// places work on them, and takes orders.
 func TestTwoControlProcesses(t *testing.T) {
-	flags := onEtcd(t)
-	s := start(t, flags, "a", "b")
-	second := &demo.Cluster{Dir: t.TempDir(), Program: s.Program, Control: flags, TTL: s.TTL}
-	t.Cleanup(second.Close)
-	require.NoError(t, second.Start(s.ctx))
+	for name, store := range stores {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			twoControlProcesses(t, store(t))
+		})
+	}
+}
+
+func twoControlProcesses(t *testing.T, flags []string) {
+	s := startAll(t, &demo.Cluster{Control: flags, Controls: 2, TTL: 4 * time.Second}, "a", "b")
 	require.NoError(t, s.Put(s.ctx, control.Job{Name: "web", Kind: control.Service, Count: 2, CPU: 500, Ready: true}))
 	require.NoError(t, s.AwaitJob(s.ctx, "web", "serves", demo.Serving))
+	require.NoError(t, s.KillControl(1))
+	require.NoError(t, s.Start(s.ctx))
+	s.knows(1, "a", "b")
 	for began := time.Now(); time.Since(began) < 3*s.TTL; time.Sleep(100 * time.Millisecond) {
 		var nodes []control.Node
-		require.NoError(t, second.Call(s.ctx, http.MethodGet, "/nodes", nil, &nodes))
+		require.NoError(t, s.CallControl(s.ctx, 1, http.MethodGet, "/nodes", nil, &nodes))
 		require.Len(t, nodes, 2)
 		for _, n := range nodes {
 			require.Equal(t, orbit.Ready, n.State, n.ID)
 		}
 	}
-	require.NoError(t, second.Call(s.ctx, http.MethodPost, "/jobs/web/scale?count=3", nil, nil))
+	require.NoError(t, s.CallControl(s.ctx, 1, http.MethodPost, "/jobs/web/scale?count=3", nil, nil))
 	require.NoError(t, s.AwaitJob(s.ctx, "web", "is scaled", func(s control.Status) bool { return s.Ready == 3 }))
 	for i := range 2 {
 		member := fmt.Sprint("web-", i)
 		require.Equal(t, "begin "+s.on(member), s.story(member))
 	}
 	s.undoubled()
+}
+
+// knows waits until the board of a control process has reports of nodes.
+func (s *site) knows(n int, nodes ...orbit.NodeID) {
+	ctx, cancel := context.WithTimeout(s.ctx, 30*time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL(n)+"/board", nil)
+	require.NoError(s, err)
+	got, err := http.DefaultClient.Do(r)
+	require.NoError(s, err)
+	var board telemetry.Board
+	done := make(chan error, 1)
+	go func() { done <- board.Follow(ctx, got.Body) }()
+	for _, node := range nodes {
+		for has := false; !has; _, has = board.Latest(node) {
+			_, version, err := board.Reports(ctx, 0)
+			require.NoError(s, err)
+			if _, has = board.Latest(node); !has {
+				require.NoError(s, board.Wait(ctx, version), "control process %d knows nothing of %s", n, node)
+			}
+		}
+	}
+	cancel()
+	require.NoError(s, <-done)
+}
+
+// A ledger in a folder has one control process, and a second one is refused; peers do not help.
+func TestPeersNeedASharedLedger(t *testing.T) {
+	_, err := control.Open(t.Context(), control.Config{Ledger: "file:" + t.TempDir(), Peers: []string{"http://127.0.0.1:1"}})
+	require.ErrorContains(t, err, "no peers")
 }

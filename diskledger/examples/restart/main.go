@@ -27,6 +27,7 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/diskledger"
+	"github.com/orbitsched/orbit/logledger"
 	"github.com/orbitsched/orbit/nav"
 )
 
@@ -153,8 +154,12 @@ func tell(dir string, capsules, kills int) error {
 		}
 		killings++
 	}
-	found, err := diskledger.Inspect(nil, dir, nil) // verifies the state, too
+	log, err := diskledger.OpenLog(dir, diskledger.LogOptions{ReadOnly: true})
 	if err != nil {
+		return err
+	}
+	found, err := logledger.Inspect(context.Background(), log, nil) // verifies the state, too
+	if err = errors.Join(err, log.Close()); err != nil {
 		return err
 	}
 	lost := 0

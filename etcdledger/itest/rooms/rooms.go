@@ -115,7 +115,7 @@ func (s *Site) URL() string {
 }
 
 // Control returns a client for the agents of nodes.
-func (s *Site) Control() agent.Control { return &agent.Client{URL: s.URL() + "/agent"} }
+func (s *Site) Control() agent.Control { return &agent.Client{URLs: []string{s.URL() + "/agent"}} }
 
 // Follow has the process follow the board of another one.
 func (s *Site) Follow(other *Site) error { return s.Tell(other.URL() + "/feed") }

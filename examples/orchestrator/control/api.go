@@ -20,6 +20,7 @@ import (
 func (c *Control) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/agent/", http.StripPrefix("/agent", agent.Handler(c.local)))
+	mux.Handle("GET "+pathBoard, serveBoard(c.local.Board))
 	mux.Handle("GET /metrics", promhttp.HandlerFor(c.metrics, promhttp.HandlerOpts{}))
 	for pattern, serve := range map[string]func(*http.Request) (any, error){
 		"GET /health":               c.getHealth,

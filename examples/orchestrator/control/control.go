@@ -44,6 +44,9 @@ type Config struct {
 	// Ledger says where the ledger is: "file:" and a folder, "etcd:" and the endpoints of an etcd, separated by commas, or
 	// the URL of a Postgres database, which begins with "postgres://".
 	Ledger string
+	// Peers are the URLs of the other control processes on the same ledger; its own may be among them. They need a ledger
+	// in etcd or Postgres.
+	Peers []string
 	// TTL is how long a node is given work after its last report. After the same time again the node is lost.
 	TTL time.Duration
 }
@@ -51,7 +54,8 @@ type Config struct {
 // Control is a control process.
 type Control struct {
 	ledger   orbit.Ledger
-	shared   lease.Refreshes // refreshes of leases that control processes share over etcd; nil: refreshes are in memory
+	shared   lease.Refreshes // refreshes of leases that control processes share; nil: refreshes are in memory
+	peers    []string
 	local    *agent.Local
 	engines  []*orbit.Engine
 	drain    *nav.Drain
@@ -62,7 +66,7 @@ type Control struct {
 
 // Open opens the ledger. Close ends it.
 func Open(ctx context.Context, config Config) (*Control, error) {
-	c := &Control{metrics: prometheus.NewRegistry()}
+	c := &Control{metrics: prometheus.NewRegistry(), peers: config.Peers}
 	if err := c.open(ctx, config); err != nil {
 		return nil, err
 	}
@@ -91,6 +95,9 @@ func (c *Control) open(ctx context.Context, config Config) error {
 	report := func(err error) { slog.Error("ledger", "error", err) }
 	switch kind, place, _ := strings.Cut(config.Ledger, ":"); kind {
 	case "file":
+		if len(config.Peers) > 0 {
+			return errors.New("a ledger in a folder has one control process, which has no peers")
+		}
 		ledger, err := diskledger.Open(filepath.Join(place, "ledger"), diskledger.Options{OnError: report})
 		if err != nil {
 			return err
@@ -100,12 +107,7 @@ func (c *Control) open(ctx context.Context, config Config) error {
 	case "etcd":
 		return c.openEtcd(ctx, strings.Split(place, ","), report)
 	case "postgres", "postgresql":
-		ledger, err := pgledger.Open(ctx, config.Ledger, pgledger.Options{OnError: report})
-		if err != nil {
-			return err
-		}
-		c.ledger, c.close = ledger, ledger.Close
-		return nil
+		return c.openPostgres(ctx, config.Ledger, report)
 	}
 	return fmt.Errorf("the ledger is %q; say file:FOLDER, etcd:ENDPOINTS or the URL of a Postgres database", config.Ledger)
 }
@@ -126,6 +128,22 @@ func (c *Control) openEtcd(ctx context.Context, endpoints []string, report func(
 	return nil
 }
 
+// openPostgres opens a ledger in Postgres. There, too, several control processes share the refreshes of leases.
+func (c *Control) openPostgres(ctx context.Context, url string, report func(error)) error {
+	options := pgledger.Options{OnError: report}
+	ledger, err := pgledger.Open(ctx, url, options)
+	if err != nil {
+		return err
+	}
+	shared, err := pgledger.OpenRefreshes(ctx, url, options)
+	if err != nil {
+		return errors.Join(err, ledger.Close())
+	}
+	c.ledger, c.shared = ledger, shared
+	c.close = func() error { return errors.Join(ledger.Close(), shared.Close()) }
+	return nil
+}
+
 // Close closes the ledger. Run must have returned.
 func (c *Control) Close() error { return c.close() }
 
@@ -136,6 +154,9 @@ func (c *Control) Run(ctx context.Context, listener net.Listener) error {
 		c.local.Members.Run, c.local.Index.Run, (&orbit.Population{Engines: c.engines}).Run, c.drain.Run, c.follow,
 	} {
 		group.Go(func() error { return run(ctx) })
+	}
+	for _, url := range c.peers {
+		group.Go(func() error { return followPeer(ctx, http.DefaultClient, c.local.Board, url) })
 	}
 	server := &http.Server{Handler: c.Handler(), ReadHeaderTimeout: 10 * time.Second, BaseContext: func(net.Listener) context.Context { return ctx }}
 	group.Go(func() error {

@@ -13,6 +13,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -20,22 +22,22 @@ import (
 	"github.com/orbitsched/orbit/examples/orchestrator/control"
 )
 
-// Cluster is a control process and agents on this machine, each a process of its own. One goroutine uses it.
+// Cluster is one or more control processes and agents on this machine, each a process of its own. One goroutine uses it.
 type Cluster struct {
 	// Dir has the folders of the control process and all agents.
 	Dir string
 	// Program is the path of the orchestrator's binary.
 	Program string
-	// Control are further arguments of the control process.
+	// Control are further arguments of the control processes.
 	Control []string
-	// TTL is the TTL of the control process; default 2 s, so that a demonstration is short.
+	// Controls is how many control processes there are; default 1. Several need a ledger in etcd or Postgres.
+	Controls int
+	// TTL is the TTL of the control processes; default 2 s, so that a demonstration is short.
 	TTL time.Duration
-	// URL is where the control process listens; set by Start.
-	URL string
 
-	address string
-	control *exec.Cmd
-	agents  map[string]*exec.Cmd
+	urls     []string
+	controls []*exec.Cmd // nil: it was killed
+	agents   map[string]*exec.Cmd
 }
 
 // stopping is how long everything on a node may take to stop.
@@ -43,27 +45,44 @@ const stopping = time.Second
 
 func (c *Cluster) ttl() time.Duration { return cmp.Or(c.TTL, 2*time.Second) }
 
-// Start starts the control process.
+// Start starts the control processes that are not at work.
 func (c *Cluster) Start(ctx context.Context) error {
-	if c.address == "" { // chooses a port that was free a moment ago
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
+	if c.agents == nil {
+		c.agents, c.controls = map[string]*exec.Cmd{}, make([]*exec.Cmd, cmp.Or(c.Controls, 1))
+		for range c.controls {
+			address, err := freeAddress()
+			if err != nil {
+				return err
+			}
+			c.urls = append(c.urls, "http://"+address)
+		}
+	}
+	for n, url := range c.urls {
+		if c.controls[n] != nil {
+			continue
+		}
+		args := []string{"control", "-ledger", "file:" + filepath.Join(c.Dir, "control"), "-listen", strings.TrimPrefix(url, "http://"), "-ttl", c.ttl().String()}
+		if len(c.urls) > 1 {
+			args = append(args, "-peers", strings.Join(c.urls, ","))
+		}
+		var err error
+		if c.controls[n], err = c.spawn(fmt.Sprint("control-", n), append(args, c.Control...)); err != nil {
 			return err
 		}
-		c.address, c.agents = l.Addr().String(), map[string]*exec.Cmd{}
-		c.URL = "http://" + c.address
-		if err := l.Close(); err != nil {
+		if err = c.Await(ctx, "the API", func() (bool, error) { return c.call(ctx, url, http.MethodGet, "/jobs", nil, nil) == nil, nil }); err != nil {
 			return err
 		}
 	}
-	args := append([]string{"control", "-ledger", "file:" + filepath.Join(c.Dir, "control"), "-listen", c.address, "-ttl", c.ttl().String()}, c.Control...)
-	var err error
-	if c.control, err = c.spawn("control", args); err != nil {
-		return err
+	return nil
+}
+
+// freeAddress returns an address on loopback whose port was free a moment ago.
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
 	}
-	return c.Await(ctx, "the API", func() (bool, error) {
-		return c.Call(ctx, http.MethodGet, "/jobs", nil, nil) == nil, nil
-	})
+	return l.Addr().String(), l.Close()
 }
 
 // Books returns the records that the processes of jobs write.
@@ -81,18 +100,24 @@ func (c *Cluster) spawn(name string, args []string) (*exec.Cmd, error) {
 	return cmd, cmd.Start()
 }
 
-// KillControl ends the control process by SIGKILL.
-func (c *Cluster) KillControl() error {
-	if err := c.control.Process.Kill(); err != nil {
+// KillControl ends a control process by SIGKILL.
+func (c *Cluster) KillControl(n int) error {
+	if err := c.controls[n].Process.Kill(); err != nil {
 		return err
 	}
-	_ = c.control.Wait() // it was killed
+	_ = c.controls[n].Wait() // it was killed
+	c.controls[n] = nil
 	return nil
+}
+
+// SignalControl sends a signal that does not end a control process.
+func (c *Cluster) SignalControl(n int, s syscall.Signal) error {
+	return c.controls[n].Process.Signal(s)
 }
 
 // Agent starts the agent of a node with two cores.
 func (c *Cluster) Agent(node, zone string) error {
-	cmd, err := c.spawn(node, []string{"agent", "-dir", filepath.Join(c.Dir, node), "-node", node, "-control", c.URL, "-cpu", "2000",
+	cmd, err := c.spawn(node, []string{"agent", "-dir", filepath.Join(c.Dir, node), "-node", node, "-control", strings.Join(c.urls, ","), "-cpu", "2000",
 		"-labels", "zone=" + zone, "-every", (c.ttl() / 5).String(), "-stopping", stopping.String()})
 	c.agents[node] = cmd
 	return err
@@ -114,14 +139,29 @@ func (c *Cluster) Close() {
 		_ = agent.Wait()
 		_ = os.Remove(filepath.Join(c.Dir, node, "until")) // so that supervisors stop their processes
 	}
-	if c.control != nil {
-		_ = c.KillControl()
+	for n, control := range c.controls {
+		if control != nil {
+			_ = c.KillControl(n)
+		}
 	}
 	time.Sleep(stopping)
 }
 
-// Call calls the API.
+// Call calls the API of the first control process that is at work.
 func (c *Cluster) Call(ctx context.Context, method, path string, request, answer any) error {
+	n := max(0, slices.IndexFunc(c.controls, func(control *exec.Cmd) bool { return control != nil }))
+	return c.CallControl(ctx, n, method, path, request, answer)
+}
+
+// URL returns the URL of a control process.
+func (c *Cluster) URL(n int) string { return c.urls[n] }
+
+// CallControl calls the API of a control process.
+func (c *Cluster) CallControl(ctx context.Context, n int, method, path string, request, answer any) error {
+	return c.call(ctx, c.urls[n], method, path, request, answer)
+}
+
+func (c *Cluster) call(ctx context.Context, url, method, path string, request, answer any) error {
 	var body io.Reader
 	if request != nil {
 		text, err := json.Marshal(request)
@@ -132,7 +172,7 @@ func (c *Cluster) Call(ctx context.Context, method, path string, request, answer
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, method, c.URL+path, body)
+	r, err := http.NewRequestWithContext(ctx, method, url+path, body)
 	if err != nil {
 		return err
 	}

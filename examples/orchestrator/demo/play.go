@@ -30,23 +30,26 @@ type play struct {
 
 // Play plays the whole demonstration and prints what happens. The flags are added to those of the control process.
 func Play(ctx context.Context, out io.Writer, flags ...string) error {
-	program, err := os.Executable()
-	if err != nil {
+	p := &play{Cluster: &Cluster{Control: flags}, ctx: ctx, out: out, start: time.Now()}
+	return p.perform(p.begin, p.restart, p.quota, p.rollout, p.drain, p.evict, p.replace, p.fence, p.end)
+}
+
+// perform plays some acts in a temporary folder.
+func (p *play) perform(acts ...func() error) (err error) {
+	if p.Program, err = os.Executable(); err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "orchestrator")
-	if err != nil {
+	if p.Dir, err = os.MkdirTemp("", "orchestrator"); err != nil {
 		return err
 	}
-	p := &play{Cluster: &Cluster{Dir: dir, Program: program, Control: flags}, ctx: ctx, out: out, start: time.Now()}
-	defer os.RemoveAll(dir) //nolint:errcheck // a temporary folder
+	defer os.RemoveAll(p.Dir) //nolint:errcheck // a temporary folder
 	defer p.Close()
-	for _, act := range []func() error{p.begin, p.restart, p.quota, p.rollout, p.drain, p.evict, p.replace, p.fence} {
+	for _, act := range acts {
 		if err := act(); err != nil {
 			return err
 		}
 	}
-	return p.end()
+	return nil
 }
 
 // say prints what has happened.
@@ -80,7 +83,7 @@ var web = control.Job{Name: "web", Kind: control.Service, Count: 4, CPU: 500, Pr
 
 // kill kills the control process in the middle of its work, and starts the next one.
 func (p *play) kill(while string) error {
-	if err := p.KillControl(); err != nil {
+	if err := p.KillControl(0); err != nil {
 		return err
 	}
 	p.say("SIGKILL for the control process while %s", while)
@@ -261,38 +264,48 @@ func (p *play) fence() error {
 	return nil
 }
 
-// end counts what the processes have written.
+// end counts what the processes have written, and prints the result.
 func (p *play) end() error {
-	all, err := p.Books().Read()
+	n, err := p.count()
 	if err != nil {
 		return err
 	}
-	begun, done, doubled := 0, map[string]int{}, 0
+	p.say("%d members of %d jobs were begun %d times by four agents", n.members, len(p.jobs), n.begun)
+	fmt.Fprintf(p.out, "orchestrator: jobs %d, restarts %d, lost %d, doubled %d\n", len(p.jobs), p.restarts, n.lost, n.doubled)
+	return nil
+}
+
+// counts are what the processes of all jobs have written.
+type counts struct{ members, begun, lost, doubled int }
+
+func (p *play) count() (n counts, err error) {
+	all, err := p.Books().Read()
+	if err != nil {
+		return n, err
+	}
+	done := map[string]int{}
 	for _, e := range all {
 		switch e.What {
 		case "begin":
-			begun++
+			n.begun++
 		case "done":
 			done[e.Member]++
 		case "doubled":
-			doubled++
+			n.doubled++
 		}
 	}
-	lost, members := 0, 0
 	for _, j := range p.jobs {
 		for i := range j.Count {
-			members++
+			n.members++
 			id := fmt.Sprintf("%s-%d", j.Name, i)
 			runs, err := p.Books().Runs(id)
 			if err != nil {
-				return err
+				return n, err
 			}
 			if j.Kind == control.Service && !runs || j.Kind != control.Service && done[id] == 0 {
-				lost++
+				n.lost++
 			}
 		}
 	}
-	p.say("%d members of %d jobs were begun %d times by four agents", members, len(p.jobs), begun)
-	fmt.Fprintf(p.out, "orchestrator: jobs %d, restarts %d, lost %d, doubled %d\n", len(p.jobs), p.restarts, lost, doubled)
-	return nil
+	return n, nil
 }

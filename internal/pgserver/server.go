@@ -1,5 +1,7 @@
-// Package server runs a Postgres server on a temporary folder, for tests.
-package server
+//go:build linux
+
+// Package pgserver runs a Postgres server on a temporary folder, for tests.
+package pgserver
 
 import (
 	"bufio"
@@ -22,7 +24,7 @@ import (
 )
 
 // ErrMissing says that there is no Postgres on this machine. Debian's package is postgresql.
-var ErrMissing = errors.New("server: found no initdb in PATH, /usr/lib/postgresql/*/bin or ORBIT_POSTGRES_BIN; install postgresql")
+var ErrMissing = errors.New("pgserver: found no initdb in PATH, /usr/lib/postgresql/*/bin or ORBIT_POSTGRES_BIN; install postgresql")
 
 // Server is a Postgres server. Its superuser is "postgres", without a password. Its methods must not overlap.
 type Server struct {
@@ -91,7 +93,7 @@ func (s *Server) init(command []string) error {
 	}
 	out, err := s.command(command[0], append(command[1:], s.Data())...).CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("server: %s: %w: %s", command[0], err, out)
+		return fmt.Errorf("pgserver: %s: %w: %s", command[0], err, out)
 	}
 	return s.Start()
 }
@@ -104,7 +106,7 @@ func (s *Server) own() error {
 	u, err := user.Lookup("postgres")
 	if err != nil {
 		if u, err = user.Lookup("nobody"); err != nil {
-			return fmt.Errorf("server: Postgres does not run as root: %w", err)
+			return fmt.Errorf("pgserver: Postgres does not run as root: %w", err)
 		}
 	}
 	uid, _ := strconv.ParseUint(u.Uid, 10, 32)
@@ -171,14 +173,14 @@ func (s *Server) Start() error {
 		_ = c.Wait() // how it ends is the business of who ends it
 	}()
 	if err := <-started; err != nil {
-		return fmt.Errorf("server: %w", err)
+		return fmt.Errorf("pgserver: %w", err)
 	}
 	s.main, s.ended = c.Process, ended
 	select {
 	case <-ready:
 		return nil
 	case <-ended:
-		return fmt.Errorf("server: it has ended by itself:\n%s", s.Log())
+		return fmt.Errorf("pgserver: it has ended by itself:\n%s", s.Log())
 	}
 }
 
