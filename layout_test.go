@@ -42,7 +42,7 @@ func offends(i sourceImport) string {
 	inside, isOurs := strings.CutPrefix(i.path, modulePath)
 	inside = strings.TrimPrefix(inside, "/")
 	external := strings.Contains(strings.SplitN(i.path, "/", 2)[0], ".") && !isOurs
-	program := strings.HasPrefix(i.room, "examples/")
+	program := strings.HasPrefix(i.room, "examples/") || i.room == "orbitlog"
 	switch {
 	case i.test || program || i.room == "etcdledger/itest" || strings.HasPrefix(i.room, "etcdledger/itest/"):
 		return ""
@@ -51,7 +51,7 @@ func offends(i sourceImport) string {
 			return "etcdledger depends on etcd's client, and the types of its protocol, alone"
 		}
 		return ""
-	case strings.HasPrefix(i.room, "diskledger/examples/"), strings.HasPrefix(i.room, "diskledger/cmd/"):
+	case strings.HasPrefix(i.room, "diskledger/examples/"):
 		return ""
 	case i.room == "diskledger" && external:
 		if i.path != "github.com/cockroachdb/pebble/v2/record" && i.path != "github.com/cockroachdb/pebble/v2/vfs" {
