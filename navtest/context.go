@@ -20,7 +20,7 @@ import (
 
 func checkContext(t *trial) {
 	all, watch := t.planUntil(-1, 1)
-	for times := 4; watch.errs+watch.dones == 0 && times <= 4; times *= 4 {
+	for times := 4; watch.errs+watch.dones == 0 && times <= 16; times *= 4 {
 		_, watch = t.planUntil(-1, times) // it may look in another goroutine, which has not run in the first plan
 	}
 	switch {
