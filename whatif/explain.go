@@ -23,7 +23,7 @@ type Explanation struct {
 	// and among these the groups with the most nodes. The counts add up to Nodes less Fits.
 	Why []Why
 	// Fixes are alternative changes; after each single one a capsule of the spec fits. Those that leave the request and
-	// the nodes as they are come first: something to wait for, then evictions. Changes of the request and uncordoned
+	// the nodes as they are come first: something to wait for, then evictions, then moves. Changes of the request and uncordoned
 	// nodes follow, the fewest changes first, and of equally many those that give up the smallest part of the request. A
 	// node to add comes last. Empty if Fits is not 0, or if no change helps.
 	Fixes []Fix
@@ -52,7 +52,7 @@ type found struct {
 // rules and the spec's co-location ([orbit.Near]), but no filters, reports or scores of a navigator. If no node takes
 // the capsule, it searches for changes that would help ([Fix]).
 //
-// The counts visit each node once. The search for fixes costs more if evictions may help. Errors are those of
+// The counts visit each node once. The search for fixes costs more if evictions or moves may help. Errors are those of
 // [orbit.Spec.Share].
 func Explain(ctx context.Context, state *orbit.State, spec *orbit.Spec) (*Explanation, error) {
 	a, err := newAsker(state, spec)
