@@ -19,6 +19,9 @@ type Explanation struct {
 	// TooLarge says that no node would take a capsule of the spec even if it were empty, and what the largest node has
 	// ([orbit.State.TooLarge]). Empty: a node would, or no node suits the spec.
 	TooLarge string
+	// Idle says which domains take no work and count for the rules Even of the spec all the same
+	// ([orbit.State.IdleDomains]). Empty: none do.
+	Idle string
 	// Why groups the other nodes by the full set of reasons against them. Groups with the fewest reasons come first,
 	// and among these the groups with the most nodes. The counts add up to Nodes less Fits.
 	Why []Why
@@ -131,7 +134,7 @@ func (a *asker) count() (*Explanation, []*found) {
 		e.Why = append(e.Why, Why{Reasons: a.list(&f.set), Nodes: f.count, Example: f.best.Node.ID})
 	}
 	if e.Fits == 0 {
-		e.TooLarge = a.state.TooLarge(a.spec)
+		e.TooLarge, e.Idle = a.state.TooLarge(a.spec), a.state.IdleDomains(a.spec)
 	}
 	return e, sets
 }
@@ -160,8 +163,10 @@ func (e *Explanation) String() string {
 		return "there are no nodes"
 	}
 	fmt.Fprintf(&b, "%d of %d nodes fit", e.Fits, e.Nodes)
-	if e.TooLarge != "" {
-		b.WriteString("; " + e.TooLarge)
+	for _, more := range []string{e.TooLarge, e.Idle} {
+		if more != "" {
+			b.WriteString("; " + more)
+		}
 	}
 	list(&b, e.Why, func(w Why) string {
 		texts := make([]string, len(w.Reasons))
