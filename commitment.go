@@ -134,7 +134,17 @@ type Hold struct {
 	Ends time.Time `json:"ends"`
 }
 
-// Assign changes the owner of a capsule. It is a compare-and-swap: the owner must be From now (empty: none).
+// A mark whose key begins with one of these prefixes pins a capsule, or all members of a gang, to the owner that is its
+// value: the id of the capsule or gang follows the prefix. See [Assign].
+const (
+	PinPrefix     = "pinned/"
+	PinGangPrefix = "pinned-gang/"
+)
+
+// Assign changes the owner of a capsule. It is a compare-and-swap: the owner must be From now (empty: none). While the
+// capsule, or the gang that it is a member of, is pinned to an owner ([PinPrefix]), Assign to another one is refused
+// unless the proposal bets on that mark ([MarkAt]), and so shows that the proposer knows of the pin. To take a capsule
+// from its owner and leave it without one is always allowed.
 type Assign struct {
 	// Capsule is the capsule to assign.
 	Capsule CapsuleID `json:"capsule"`

@@ -140,7 +140,7 @@ func (d *Draft) Diagnose(spec *Spec, refused map[Misfit]int, rest Misfit) *NoFit
 	d.shared = len(d.after)
 	state, unleased, after := d.view.state, d.view.unleased, d.after[:d.shared:d.shared]
 	rules := d.verdictsOn(spec).snapshot(d)
-	return &NoFit{near: near, ruled: rules != nil, count: &fitCount{state: state, spec: spec, names: d.names(), refused: refused, diagnose: func() map[Misfit]int {
+	return &NoFit{near: near, ruled: rules != nil, count: &fitCount{state: state, spec: spec, names: d.names(), rules: rules, refused: refused, diagnose: func() map[Misfit]int {
 		counts := countMisfits(state, unleased, after, spec, near, rules)
 		fitting := counts[Misfit{}]
 		delete(counts, Misfit{})

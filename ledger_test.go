@@ -1,6 +1,7 @@
 package orbit
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -1197,4 +1198,30 @@ func TestRankOfAFormerCapsule(t *testing.T) {
 	err := s.Check(Proposal{View: s.Revision(), Do: []Commitment{Release{Capsule: "x", Final: true}, submitOf(high, "x"), placeOn("x", "n")}})
 	require.ErrorIs(t, err, ErrInfeasible, "the other is nominated, and it is not")
 	require.NoError(t, s.Check(Proposal{View: s.Revision(), Do: []Commitment{placeOn("x", "n")}}))
+}
+
+// What Apply has taken although today's limits would refuse it is read back from a dump, or a folder of an older version
+// would not open any more after its next checkpoint.
+func TestRestoreJudgesNoLimits(t *testing.T) {
+	l := &MemoryLedger{}
+	commit(t, l, PutNode{machine("n", 10)}, Submit{IDs: []CapsuleID{"a", "b"}, Spec: wants(1)})
+	s, err := l.Snapshot(t.Context())
+	require.NoError(t, err)
+	var changes []Change
+	for i, do := range []Commitment{
+		Place{Capsule: "a", Node: "n"}, Protect{Capsule: "a", For: 1000 * time.Hour},
+		Nominate{Capsule: "b", Parts: []NominatedRoom{{Node: "n", Room: Resources{CPU: 1}}}, Aged: 1000, Ends: time.Unix(1, 0)},
+	} {
+		changes = append(changes, Change{Revision: s.Revision() + 1, Seq: i, Do: do})
+	}
+	s, err = s.Apply(changes)
+	require.NoError(t, err)
+	require.NoError(t, s.Verify())
+	var dump bytes.Buffer
+	require.NoError(t, s.Dump(&dump))
+	back := new(State)
+	require.NoError(t, back.Restore(&dump))
+	lasts := back.Protected("a")
+	require.Equal(t, 1000*time.Hour, lasts)
+	require.EqualValues(t, 1000, back.Capsule("b").Nomination().Rank)
 }

@@ -123,13 +123,16 @@ type fitCount struct {
 	state    *State
 	spec     *Spec
 	names    *dimensionNames
+	// The rules of company that concern the spec, with the counts of the plan; nil: there are none.
+	rules *verdicts
 	// What Draft.Diagnose was told about nodes that only the navigator refuses.
 	refused map[Misfit]int
-	// The result: how many nodes were evaluated, how many fail for each reason, why none would do if it were empty, and
-	// whether there is no node at all.
+	// The result: how many nodes were evaluated, how many fail for each reason, why none would do if it were empty, which
+	// domains take no work and count for rules Even, and whether there is no node at all.
 	nodes    int
 	reasons  map[string]int
 	tooLarge string
+	idle     string
 	none     bool
 }
 
@@ -176,8 +179,17 @@ func (e *NoFit) TooLarge() string {
 	return e.count.tooLarge
 }
 
-// Error reads like "0 of 1213 nodes fit: 801 lack a device with 600 milli free, 412 lack memory". It adds TooLarge, and
-// says if there are no nodes.
+// Idle says which domains take no work and count for the rules Even of the spec all the same, as [State.IdleDomains]
+// does; "" if none do, or if that is not known.
+func (e *NoFit) Idle() string {
+	if e.Nodes() == 0 {
+		return ""
+	}
+	return e.count.idle
+}
+
+// Error reads like "0 of 1213 nodes fit: 801 lack a device with 600 milli free, 412 lack memory". It adds TooLarge and
+// Idle, and says if there are no nodes.
 func (e *NoFit) Error() string {
 	text := fmt.Sprintf("0 of %d nodes fit", e.Nodes())
 	if e.Nodes() == 0 && e != nil && e.count != nil && e.count.none {
@@ -186,10 +198,8 @@ func (e *NoFit) Error() string {
 	if reasons := e.Texts(); len(reasons) > 0 {
 		text += ": " + strings.Join(reasons, ", ")
 	}
-	if large := e.TooLarge(); large != "" {
-		text += "; " + large
-	}
-	return text
+	parts := slices.DeleteFunc([]string{text, e.TooLarge(), e.Idle()}, func(part string) bool { return part == "" })
+	return strings.Join(parts, "; ")
 }
 
 // counted returns c after it has counted the nodes.
@@ -210,11 +220,12 @@ func (c *fitCount) readLater(newest func() *View) {
 	if c.diagnose == nil {
 		return
 	}
-	c.state, c.names = nil, nil
+	c.state, c.names, c.rules = nil, nil, nil
 	c.diagnose = func() map[Misfit]int {
 		draft := Draft{view: newest()}
-		c.state, c.names = draft.view.state, draft.names()
-		return draft.Diagnose(c.spec, c.refused, Misfit{Why: "fit by now, unless the navigator refuses them"}).count.diagnose()
+		now := draft.Diagnose(c.spec, c.refused, Misfit{Why: "fit by now, unless the navigator refuses them"}).count
+		c.state, c.names, c.rules = now.state, now.names, now.rules
+		return now.diagnose()
 	}
 }
 
@@ -228,6 +239,9 @@ func (c *fitCount) make() {
 	}
 	if c.state != nil {
 		c.tooLarge, c.none = c.state.TooLarge(c.spec), c.state.NodeCount() == 0
+		if c.rules != nil {
+			c.idle = c.state.idleBy(c.rules)
+		}
 	}
-	c.diagnose, c.state, c.spec, c.names, c.refused = nil, nil, nil, nil, nil
+	c.diagnose, c.state, c.spec, c.names, c.refused, c.rules = nil, nil, nil, nil, nil, nil
 }

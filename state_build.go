@@ -347,8 +347,8 @@ func (b *stateBuilder) Protect(id CapsuleID, lasts time.Duration) error {
 	return b.add(func(v *validator) error {
 		b.publishCapsules()
 		c, _ := b.state.findCapsule(id)
-		if c == nil || !c.Placed() || c.Spec.Backfills || b.state.Protected(id) != 0 || lasts <= 0 || lasts > v.limits.longestProtection() {
-			return fmt.Errorf("capsule %q is protected for %v: it is not placed, backfills, or that is not within %v", id, lasts, v.limits.longestProtection())
+		if c == nil || !c.Placed() || c.Spec.Backfills || b.state.Protected(id) != 0 || lasts <= 0 {
+			return fmt.Errorf("capsule %q is protected for %v: it is not placed, backfills, is protected already, or that is no duration", id, lasts)
 		}
 		b.state.protected.ReplaceOrInsert(protection{id, c.PlacedAt, lasts})
 		return nil
@@ -391,13 +391,13 @@ func (b *stateBuilder) nomination(v *validator, n *Nomination, whose Nomination,
 		return &own, nil
 	}
 	as, _ := Nominate{Capsule: own.Capsule, Gang: own.Gang, Parts: own.Parts, Ends: own.Ends, Lends: own.Lends}.check(v).(Nominate)
-	lowest, highest := int32(math.MaxInt32), int32(math.MinInt32)
+	lowest := int32(math.MaxInt32)
 	for _, s := range specs {
-		lowest, highest = min(lowest, s.Priority), max(highest, s.Priority)
+		lowest = min(lowest, s.Priority)
 	}
 	own.Ends, own.ceiling = as.Ends, v.limits.ceiling(lowest)
-	if own.Rank < lowest || int64(own.Rank)-int64(highest) > int64(v.limits.NominationAging) {
-		return nil, fmt.Errorf("nomination of %s ranks %d at priorities from %d to %d", own.nominee(), own.Rank, lowest, highest)
+	if own.Rank < lowest {
+		return nil, fmt.Errorf("nomination of %s ranks %d, below the lowest priority %d", own.nominee(), own.Rank, lowest)
 	}
 	for i := range own.Parts {
 		if b.tx.nodes.find(own.Parts[i].Node) == nil {

@@ -327,7 +327,8 @@ func (t *tx) endHold(id HoldID) (NodeID, error) {
 	return n.now.Node.ID, nil
 }
 
-// assign hands a capsule over to another owner. It is refused unless the present owner is the From of the commitment.
+// assign hands a capsule over to another owner. It is refused unless the present owner is the From of the commitment, and
+// if the capsule is pinned to a third one.
 func (t *tx) assign(c *Assign) error {
 	e, err := t.meant(c.Capsule)
 	if err != nil {
@@ -339,10 +340,35 @@ func (t *tx) assign(c *Assign) error {
 	if t.breaks(e.now.Owner() != c.From) {
 		return t.refuse(Rejection{Capsule: c.Capsule}, e.newest(), "capsule %q is owned by %s, not by %s", c.Capsule, who(e.now.Owner()), who(c.From))
 	}
+	if err := t.unpinned(e, c); err != nil {
+		return err
+	}
 	anew := *e.now.inCommon()
 	anew.owner = c.Owner
 	e.now.common, e.now.Changed, e.dirty = t.share(anew), t.rev, true
 	return nil
+}
+
+// unpinned refuses to assign a capsule past its pin, or past that of its gang, if the proposal has no bet on the pin.
+func (t *tx) unpinned(e *txCapsule, c *Assign) error {
+	if c.Owner == "" || t.replays {
+		return nil
+	}
+	key := PinPrefix + string(c.Capsule)
+	if gang := e.now.Gang(); gang != "" {
+		key = PinGangPrefix + string(gang)
+	}
+	pin := t.mark(key).now
+	if pin.value == "" || pin.value == c.Owner {
+		return nil
+	}
+	for _, bet := range t.p.If {
+		if at, ok := bet.(MarkAt); ok && at.Key == key {
+			return nil
+		}
+	}
+	return t.refuse(Rejection{Capsule: c.Capsule}, pin.changed, "capsule %q is pinned to %q by mark %q; to assign it to %q, change the mark, or bet on it with MarkAt",
+		c.Capsule, pin.value, key, c.Owner)
 }
 
 // meant returns the entry of the capsule that a commitment names. It refuses a capsule that was submitted after the

@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -53,7 +54,8 @@ func (e *Error) Error() string {
 	case errors.Is(e.Kind, ErrExpired):
 		return fmt.Sprintf("%v: %q, term %d: %s; acquire a new term", e.Kind, e.Term.Name, e.Term.Epoch, e.Reason)
 	case errors.Is(e.Kind, ErrUnheard):
-		return fmt.Sprintf("%v: %q, term %d; try again after the next Step", e.Kind, e.Term.Name, e.Term.Epoch)
+		why := cmp.Or(e.Reason, "it is newer than what this process has read of the ledger")
+		return fmt.Sprintf("%v: %q, term %d: %s; try again after the next Step", e.Kind, e.Term.Name, e.Term.Epoch, why)
 	case errors.Is(e.Kind, ErrTooMany):
 		return fmt.Sprintf("%v: %q; wait until %v, or allow more with Keeper.Terms", e.Kind, e.Term.Name, e.Until)
 	}

@@ -175,6 +175,7 @@ func TestARefreshDoesNotBringBackWhatHasEnded(t *testing.T) {
 		term := acquire(t, one, "a", "x")
 		time.Sleep(31 * time.Second)
 		require.ErrorIs(t, one.Refresh(term), lease.ErrUnheard, "it is known to live for 29 s")
+		require.ErrorContains(t, one.Refresh(term), "other processes do not know of a refresh yet")
 		require.ErrorIs(t, two.Refresh(term), lease.ErrUnheard, "it does not know the term")
 		_, err := two.Step(t.Context())
 		require.NoError(t, err)

@@ -173,6 +173,37 @@ func checkOwner(t *trial) {
 	}
 }
 
+// checkPins checks that the owner to whom a capsule or a gang is pinned is not changed by a proposal that does not know
+// of the pin.
+func checkPins(t *trial) {
+	for _, pinned := range []struct {
+		id  orbit.CapsuleID
+		key string
+	}{{"a", orbit.PinPrefix + "a"}, {"m", orbit.PinGangPrefix + "g"}} {
+		assign := func(from, to string) orbit.Assign { return orbit.Assign{Capsule: pinned.id, From: from, Owner: to} }
+		if pinned.id == "a" {
+			t.commits(submit(cpu(1), "a"))
+		} else {
+			t.commits(gang("g", 1, "m"))
+		}
+		t.commits(assign("", "one"))
+		view := t.view()
+		t.commits(mark(pinned.key, "one"))
+		t.loses(view, assign("one", "two"))
+		t.mistakes(assign("one", "two"))
+		t.commits(assign("one", "")) // to take it from everybody passes no pin
+		t.mistakes(assign("", "two"))
+		t.commits(assign("", "one"))
+		t.commits(mark(pinned.key, "two"), assign("one", "two")) // the pin of the same proposal
+		t.commits(mark(pinned.key, ""), assign("two", "three"))
+		at := t.commits(mark(pinned.key, "one"))
+		t.mistakes(assign("three", "four"))
+		aware := planned(t.view(), assign("three", "four"))
+		aware.If = []orbit.Precondition{orbit.MarkAt{Key: pinned.key, Revision: at}}
+		t.admits(aware)
+	}
+}
+
 // checkSubmit reads submitted capsules back in their order, and checks that equal specs are shared.
 func checkSubmit(t *trial) {
 	first, second := cpu(1), cpu(1)

@@ -35,6 +35,8 @@ var rules = []rule{
 		"they grow without end, or a late proposal meets a new capsule under an old name", checkTerminal),
 	harness.Define("owner", "(I4)", "Assign is a compare-and-swap of the owner",
 		"a capsule that two engines own is planned twice", checkOwner),
+	harness.Define("pins", "", "Assign to another owner than the one that a capsule or its gang is pinned to needs a bet on the pin",
+		"the user has chosen the scheduler, and a dispatcher that has not looked chooses another one", checkPins),
 
 	harness.Define("capacity", "9 (I1, I2)", "no node is over its capacity, one commit after another or within a proposal; holds count",
 		"this is what a ledger is for", checkCapacity),

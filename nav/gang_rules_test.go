@@ -335,31 +335,44 @@ func TestGangWaitsWhereTheOtherStops(t *testing.T) {
 	}
 }
 
-// Gangs that ask for the same room under other rules share no answer.
+// Gangs that ask for the same room under other rules share no answer, whichever of them is planned first. The two gangs of
+// a case differ in nothing but what the rule adds to the first of them, which therefore has no place.
 func TestGangsOfOtherRulesShareNoAnswer(t *testing.T) {
 	for name, rule := range map[string]func(*orbit.Spec){
-		"extra": func(s *orbit.Spec) { s.Extras = []orbit.Extra{{Name: "licence", Amount: 1}} },
-		"apart": func(s *orbit.Spec) { s.Apart = []orbit.Apart{{Group: "db", Level: orbit.NodeKey}} },
-		"even":  func(s *orbit.Spec) { s.Group, s.Even = "e", []orbit.Even{{Group: "e", Level: "zone"}} },
-		"group": func(s *orbit.Spec) { s.Group = "shy" },
+		"extra":      func(s *orbit.Spec) { s.Extras = []orbit.Extra{{Name: "licence", Amount: 1}} },
+		"apart":      func(s *orbit.Spec) { s.Apart = []orbit.Apart{{Group: "db", Level: orbit.NodeKey}} },
+		"even":       func(s *orbit.Spec) { s.Even = []orbit.Even{{Group: "a", Level: "zone"}} },
+		"group":      func(s *orbit.Spec) { s.Group = "shy" },
+		"groups":     func(s *orbit.Spec) { s.Groups = []string{"shy"} },
+		"near":       func(s *orbit.Spec) { s.Near = orbit.Near{Group: "absent", Level: "rack"} },
+		"require":    func(s *orbit.Spec) { s.Require = []orbit.Predicate{{Key: "gpu", Op: "Exists"}} },
+		"intolerant": func(s *orbit.Spec) { s.Tolerate = nil },
 	} {
-		t.Run(name, func(t *testing.T) {
-			l := &orbit.MemoryLedger{}
-			db := spec(0, 0)
-			db.Group, db.Apart = "db", []orbit.Apart{{Group: "shy", Level: orbit.NodeKey}}
-			commit(t, l, node("n", 8), orbit.Submit{IDs: []orbit.CapsuleID{"db"}, Spec: db}, orbit.Place{Capsule: "db", Node: "n"})
-			ruled := gangSpec(1)
-			rule(ruled)
-			for id, s := range map[string]*orbit.Spec{"a": ruled, "b": gangSpec(1)} {
-				commit(t, l, orbit.Submit{Gang: &orbit.Gang{ID: orbit.GangID(id), Roles: []orbit.Role{{Name: "r", Spec: s, Members: []orbit.CapsuleID{orbit.CapsuleID(id + "0"), orbit.CapsuleID(id + "1")}}}}})
-			}
-			round := (&orbit.Engine{Ledger: l, Navigator: &nav.Gang{}}).Pass(t.Context())
-			require.Equal(t, 2, placedOf(t, l, "b"))
-			require.Zero(t, placedOf(t, l, "a"))
-			for _, u := range round.Unplaced {
-				require.Equal(t, orbit.GangID("a"), u.Capsule.Gang())
-			}
-		})
+		for _, order := range [][]string{{"ruled", "plain"}, {"plain", "ruled"}} {
+			t.Run(fmt.Sprint(name, order), func(t *testing.T) {
+				l := &orbit.MemoryLedger{}
+				db := spec(0, 0)
+				db.Group, db.Apart, db.Tolerate = "db", []orbit.Apart{{Group: "shy", Level: orbit.NodeKey}}, []orbit.Toleration{{Op: "Exists"}}
+				n := node("n", 8)
+				n.Node.Taints = []orbit.Taint{{Key: "k", Effect: "NoSchedule"}}
+				commit(t, l, n, orbit.Submit{IDs: []orbit.CapsuleID{"db"}, Spec: db}, orbit.Place{Capsule: "db", Node: "n"})
+				for _, id := range order {
+					s := gangSpec(1)
+					s.Group, s.Tolerate = "a", db.Tolerate
+					if id == "ruled" {
+						rule(s)
+					}
+					commit(t, l, orbit.Submit{Gang: &orbit.Gang{ID: orbit.GangID(id), Roles: []orbit.Role{{Name: "r", Spec: s, Members: gangMembers(id, 2)}}}})
+				}
+				round := (&orbit.Engine{Ledger: l, Navigator: &nav.Gang{}}).Pass(t.Context())
+				require.Empty(t, round.Errors)
+				require.Equal(t, 2, placedOf(t, l, "plain"))
+				require.Zero(t, placedOf(t, l, "ruled"))
+				for _, u := range round.Unplaced {
+					require.Equal(t, orbit.GangID("ruled"), u.Capsule.Gang())
+				}
+			})
+		}
 	}
 }
 

@@ -77,6 +77,70 @@ func TestPatientTriesAllThatWait(t *testing.T) {
 	}
 }
 
+// Work that has failed as often as the hogs before it gets its turn among them: once a node suits it, it is nominated,
+// although the hogs are more than the tries of a plan and come first in each.
+func TestPatientTriesAgainInTurn(t *testing.T) {
+	for _, count := range []int{8, 9, 40} {
+		t.Run(fmt.Sprint(count), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := &orbit.MemoryLedger{}
+				commit(t, l, node("a", 4), node("b", 4))
+				for i := range 8 {
+					put(t, l, fmt.Sprint("t", i), string("ab"[i/4]), batchSpec(1))
+				}
+				for i := range count {
+					commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{orbit.CapsuleID(fmt.Sprint("hog", i))}, Spec: hog("suited by no node", i, 100, orbit.LatencySensitive)})
+				}
+				large := spec(4, 0)
+				large.Require = []orbit.Predicate{{Key: "ssd", Op: "Exists"}}
+				commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"large"}, Spec: large})
+				runEngine(t, &orbit.Engine{Name: "patient", Ledger: l, ParkFor: 1, Navigator: &nav.Patient{Navigator: &nav.Services{}, After: 1}})
+				time.Sleep(10 * time.Minute)
+				require.False(t, snapshot(t, l).Capsule("large").Nomination().Lives())
+				suits := node("a", 4)
+				suits.Node.Labels = map[string]string{"ssd": "yes"}
+				commit(t, l, suits)
+				time.Sleep(2 * time.Minute)
+				require.True(t, snapshot(t, l).Capsule("large").Nomination().Lives())
+			})
+		})
+	}
+}
+
+// Gangs that may evict nobody, and more of them than a plan searches for, do not keep out a gang behind them that has failed
+// as often and may evict now.
+func TestPreemptingTriesAgainInTurn(t *testing.T) {
+	for _, count := range []int{4, 5, 40} {
+		t.Run(fmt.Sprint(count), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := &orbit.MemoryLedger{}
+				commit(t, l, node("a", 4), node("b", 4))
+				put(t, l, "low0", "a", spec(4, 60))
+				put(t, l, "low1", "b", spec(4, 60))
+				gang := func(id string, s *orbit.Spec) {
+					commit(t, l, orbit.Submit{Gang: &orbit.Gang{ID: orbit.GangID(id), Roles: []orbit.Role{{Name: "w", Spec: s, Members: gangMembers(id, 2)}}}})
+				}
+				for i := range count {
+					gang(fmt.Sprint("hog", i), hog("suited by no node", i, 100, orbit.GangClass))
+				}
+				fits := spec(4, 50)
+				fits.Class = orbit.GangClass
+				gang("fits", fits)
+				runEngine(t, &orbit.Engine{Name: "gangs", Ledger: l, ParkFor: 1, Navigator: &nav.Preempting{Navigator: &nav.Gang{}}})
+				time.Sleep(10 * time.Minute)
+				require.Zero(t, placedOf(t, l, "fits"))
+				for _, id := range []string{"low0", "low1"} {
+					at := snapshot(t, l).Capsule(orbit.CapsuleID(id)).Node
+					commit(t, l, orbit.Release{Capsule: orbit.CapsuleID(id), Final: true})
+					put(t, l, "free of "+id, string(at), spec(4, 0))
+				}
+				time.Sleep(2 * time.Minute)
+				require.Equal(t, 2, placedOf(t, l, "fits"))
+			})
+		})
+	}
+}
+
 // Tries for work that asks for more than any node has cost no looks at nodes.
 func TestPatientLooksAtNoNodeForWhatIsTooLarge(t *testing.T) {
 	looks := func(hogs int) int64 {

@@ -13,12 +13,16 @@ import (
 // far, which must be sound. If that plan does not account for all the work, Plan also returns the context's error.
 //
 // How: no time is measured. The context counts the calls of Err and Done, and ends at a chosen call: before the first
-// one, after it, and after half as many calls as an undisturbed plan makes. The plan must then have fewer commitments
-// than the undisturbed plan, which is of more than a thousand capsules in dozens of classes. Only a Plan that never
-// returns is detected by time, after Suite.Patience.
+// one, after it, and after half as many calls as an undisturbed plan makes, or a quarter, and so on. The plan must then
+// have fewer commitments than the undisturbed plan, which is of more than a thousand capsules in dozens of classes. If the navigator calls Done
+// and makes few calls, it looks at the channel, or at a context of its own; then the context ends before the first call
+// only. A Plan that never returns is detected by time, after Suite.Patience.
 
 func checkContext(t *trial) {
-	all, watch := t.planUntil(-1)
+	all, watch := t.planUntil(-1, 1)
+	for times := 4; watch.errs+watch.dones == 0 && times <= 16; times *= 4 {
+		_, watch = t.planUntil(-1, times) // it may look in another goroutine, which has not run in the first plan
+	}
 	switch {
 	case watch.errs+watch.dones == 0:
 		t.Failf("Plan of %d capsules in %d classes never looks at its context", len(all.pending), contextClasses)
@@ -27,17 +31,48 @@ func checkContext(t *trial) {
 	case watch.dones == 0 && watch.errs == 1:
 		t.Failf("Plan of %d capsules in %d classes looks at its context once, and so cannot end in the middle", len(all.pending), contextClasses)
 	}
-	for _, after := range []int{0, 1, (watch.errs + watch.dones) / 2} {
-		if after > 0 && watch.errs+watch.dones < 2 {
-			continue // it waits on Done, so its looks at the context cannot be counted
-		}
-		t.Where = fmt.Sprintf("the context ends at look %d of %d: ", after, watch.errs+watch.dones)
-		part, _ := t.planUntil(after)
-		if n := part.commitments(); n >= all.commitments() {
-			t.Failf("the plan is whole nevertheless: it makes all of %d commitments", n)
-		}
-		t.soundInPart(part)
+	looks := watch.errs + watch.dones
+	if watch.dones > 0 && looks < contextClasses {
+		t.endsOnceTold(all)
+		return
 	}
+	t.endsAt(0, looks, all)
+	t.endsAt(1, looks, all)
+	for after := looks / 2; after > 1; after /= 2 { // whole plans may look on, for example if no node takes more
+		if t.partial(after, looks, all) {
+			return
+		}
+	}
+}
+
+// endsAt requires that a plan is partial if its context ends at that look.
+func (t *trial) endsAt(look, looks int, all *call) {
+	if !t.partial(look, looks, all) {
+		t.Failf("the plan is whole nevertheless: it makes all of %d commitments", all.commitments())
+	}
+}
+
+// partial reports whether a plan whose context ends at that look is smaller than the undisturbed one. It must be sound.
+func (t *trial) partial(look, looks int, all *call) bool {
+	t.Where = fmt.Sprintf("the context ends at look %d of %d: ", look, looks)
+	part, _ := t.planUntil(look, 1)
+	t.soundInPart(part)
+	return part.commitments() < all.commitments()
+}
+
+// endsOnceTold checks a navigator that waits on Done, or plans with a derived context: its looks cannot be counted, so
+// the context can end before the first one only. Such a navigator may hear of the end in another goroutine, which runs
+// when the Go runtime lets it. So the work is doubled as long as a plan is whole.
+func (t *trial) endsOnceTold(all *call) {
+	t.Where = "the context has ended before Plan: "
+	for times := 1; times <= 64; times *= 2 {
+		part, _ := t.planUntil(0, times)
+		t.soundInPart(part)
+		if part.commitments() < times*all.commitments() {
+			return
+		}
+	}
+	t.Failf("the plan is whole nevertheless, also if there is 64 times as much work")
 }
 
 // commitments returns the number of commitments of a plan.
@@ -64,16 +99,16 @@ func (t *trial) soundInPart(c *call) {
 // The number of specs, and of capsules of each spec.
 const contextClasses, contextEach = 40, 32
 
-// planUntil plans a lot of work that fits, with a context that ends after that many calls of its methods; negative:
-// never.
-func (t *trial) planUntil(looks int) (*call, *watched) {
+// planUntil plans a lot of work that fits, and times as much, with a context that ends after that many calls of its
+// methods; negative: never.
+func (t *trial) planUntil(looks, times int) (*call, *watched) {
 	w := t.world()
-	w.engine.MaxPlan = 2 * contextClasses * contextEach
-	w.racks(10)
+	w.engine.MaxPlan = 2 * contextClasses * contextEach * times
+	w.racks(10 * times)
 	for i := range contextClasses {
 		spec := small(t.mine[i%len(t.mine)])
 		spec.Envelope.Reservation[orbit.CPU] = int64(100 + i)
-		w.submit(spec, contextEach)
+		w.submit(spec, contextEach*times)
 	}
 	var watch *watched
 	w.ask = func(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {

@@ -9,7 +9,7 @@
 // Suite.Modules, or every rule fails.
 //
 // Each rule is a subtest of its name, so that go test -run TestPacker/capacity checks one alone. A [Suite] has what can
-// be set: the modules that the navigator claims, what it requires of nodes and specs, telemetry, seeds and bounds, and
+// be set: the modules that the navigator claims, what it requires of nodes and specs, its filter, telemetry, seeds and bounds, and
 // rules to skip. [Suite.Check] does the same without a test and returns the broken rules.
 //
 // # The rules

@@ -8,7 +8,7 @@ import (
 )
 
 // The rule: the reason for a capsule may be a *NoFit only if the capsule is in no gang and fits on no node, given what
-// the plan itself places and releases.
+// the plan itself places and releases, and leaving out the nodes that Suite.Filter refuses.
 
 func checkExhaustion(t *trial) {
 	t.scripts(nil, (*call).falseNoFit)
@@ -42,8 +42,9 @@ func (c *call) falseNoFit() error {
 			continue
 		}
 		for n := range end.Nodes() {
-			if n.Fits(u.Capsule.Spec) {
-				return c.fault("capsule %q is said to fit nowhere (%w), and fits on node %q, of which %v is free", u.Capsule.ID, u.Why, n.Node.ID, n.Free())
+			if n.Fits(u.Capsule.Spec) && !c.t.refuses(n, u.Capsule.Spec) {
+				return c.fault("capsule %q is said to fit nowhere (%w), and fits on node %q, of which %v is free%s",
+					u.Capsule.ID, u.Why, n.Node.ID, n.Free(), c.t.unknownFilter())
 			}
 		}
 	}

@@ -34,6 +34,12 @@ type Suite struct {
 	// Spec is called with every spec before the ledger sees it, to add what the navigator requires of work; nil: not
 	// called. It must keep the class and the module, remove nothing, and change equal specs in the same way.
 	Spec func(*orbit.Spec)
+	// Filter is the navigator's own filter, if it has one: it returns why the navigator refuses a node that the ledger
+	// would let it use, as a filter of the engines in package place does; "": it does not. Nil: the navigator refuses no
+	// node. No rule requires that work is placed on a node that Filter refuses, and worlds in which work has to fit get
+	// more nodes instead of those that it refuses while they are empty. Use Node if the filter requires a property that
+	// every node can be given.
+	Filter func(node *orbit.NodeState, report *orbit.Report, spec *orbit.Spec) string
 	// Telemetry is the telemetry that the views are joined with; nil: none.
 	Telemetry orbit.Telemetry
 	// Skip lists the rules that do not apply to this navigator, each with the reason, which the test output shows.

@@ -32,11 +32,16 @@ func large(id string, rack, block string) orbit.Node {
 	return n
 }
 
-// racks adds that many large nodes to each of the racks r0 to r2. Racks r0 and r1 are in block b0, r2 is in b1.
+// racks adds that many large nodes to each of the racks r0 to r2, not counting those that the navigator's filter refuses.
+// Racks r0 and r1 are in block b0, r2 is in b1.
 func (w *world) racks(each int) {
 	for rack := range 3 {
-		for i := range each {
-			w.put(large(fmt.Sprintf("node-r%d-%02d", rack, i), fmt.Sprint("r", rack), fmt.Sprint("b", rack/2)))
+		for i, use := 0, 0; use < each && i < 10*each; i++ {
+			n := large(fmt.Sprintf("node-r%d-%02d", rack, i), fmt.Sprint("r", rack), fmt.Sprint("b", rack/2))
+			w.put(n)
+			if !w.t.refuses(w.state().Node(n.ID), w.adapt(small(w.t.mine[0]))) {
+				use++
+			}
 		}
 	}
 }

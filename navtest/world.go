@@ -37,8 +37,21 @@ type world struct {
 	last *call
 }
 
+// refuses reports whether the navigator's own filter refuses a node for a spec, whatever the ledger says.
+func (t *trial) refuses(n *orbit.NodeState, spec *orbit.Spec) bool {
+	if t.suite.Filter == nil {
+		return false
+	}
+	var report orbit.Report
+	if t.suite.Telemetry != nil {
+		report, _ = t.suite.Telemetry.Latest(n.Node.ID)
+	}
+	return t.suite.Filter(n, &report, spec) != ""
+}
+
 // call is one call of Plan.
 type call struct {
+	t       *trial
 	state   *orbit.State
 	pending []*orbit.Capsule
 	plan    orbit.Plan
@@ -64,7 +77,7 @@ func (w *world) Claims(module string, class orbit.AppClass) bool {
 
 // Plan asks the navigator and keeps its answer.
 func (w *world) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
-	c := &call{state: view.State(), pending: slices.Clone(pending)}
+	c := &call{t: w.t, state: view.State(), pending: slices.Clone(pending)}
 	c.plan, c.err = w.ask(ctx, view, pending)
 	if w.during != nil {
 		c.trouble = w.during(c)
@@ -116,7 +129,15 @@ func (w *world) passUntilPlaced(why string, ids []orbit.CapsuleID, judge judge) 
 		return
 	}
 	id := w.firstPending(ids)
-	w.t.Failf("%s: capsule %q is pending after %d passes; %s", why, id, passes, w.said(id))
+	w.t.Failf("%s: capsule %q is pending after %d passes; %s%s", why, id, passes, w.said(id), w.t.unknownFilter())
+}
+
+// unknownFilter advises to tell the suite of a filter.
+func (t *trial) unknownFilter() string {
+	if t.suite.Filter != nil {
+		return ""
+	}
+	return " (if the navigator has a filter of its own, set Suite.Filter)"
 }
 
 // until does passes until a state is reached, at most that many, and reports whether it was reached.
@@ -139,15 +160,32 @@ func (w *world) passes(n int, judge judge) {
 	}
 }
 
-// firstPending returns the first of the capsules that is pending; "": none is.
+// firstPending returns the first of the capsules that is pending and not kept out by the navigator's filter; "": none is.
 func (w *world) firstPending(ids []orbit.CapsuleID) orbit.CapsuleID {
 	s := w.state()
 	for _, id := range ids {
-		if c := s.Capsule(id); c != nil && c.Pending() {
+		if c := s.Capsule(id); c != nil && c.Pending() && !w.filtered(s, c) {
 			return id
 		}
 	}
 	return ""
+}
+
+// filtered reports whether there are nodes that the ledger would let a single capsule use, and the navigator's filter
+// refuses all of them.
+func (w *world) filtered(s *orbit.State, c *orbit.Capsule) (refused bool) {
+	if w.t.suite.Filter == nil || c.Gang() != "" {
+		return false
+	}
+	for n := range s.Nodes() {
+		if n.Fits(c.Spec) {
+			if !w.t.refuses(n, c.Spec) {
+				return false
+			}
+			refused = true
+		}
+	}
+	return refused
 }
 
 // said returns what the last plan says about a capsule.

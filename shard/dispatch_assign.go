@@ -21,8 +21,9 @@ type order struct {
 	from  string
 	cause Cause
 	do    []orbit.Commitment
-	// bets says that the new scheduler's term has not ended and that the previous owners have not come back. That the
-	// previous owners are unchanged needs no bet, because Assign compares the owner itself.
+	// bets says that the new scheduler's term has not ended, that the previous owners have not come back, and that a pin to
+	// another scheduler is the known one. That the previous owners are unchanged needs no bet, because Assign compares the
+	// owner itself.
 	bets []orbit.Precondition
 }
 
@@ -80,6 +81,10 @@ func (d *Dispatcher) order(u unit, now time.Time, round *Round) (order, bool) {
 		return order{}, false
 	}
 	o := order{unit: u, to: to, from: first.Owner(), cause: cause, bets: d.roster.bets[to]}
+	key := u.pinnedMark().key(u.id)
+	if pinned, at := d.state.Mark(key); pinned != "" && pinned != d.roster.names[to] { // MovePinned: the ledger wants the bet
+		o.bets = append(slices.Clip(o.bets), orbit.MarkAt{Key: key, Revision: at})
+	}
 	for c := range u.members(d.state) {
 		if d.free(c) {
 			d.take(&o, c)

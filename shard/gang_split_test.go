@@ -20,10 +20,10 @@ func TestDividedGangIsPlaced(t *testing.T) {
 			s.live("s0", "s1")
 			members, u := ids("g/", 3), unit{"g", true}
 			s.do(node("n", 10), orbit.Submit{Gang: &orbit.Gang{ID: "g", Roles: []orbit.Role{{Name: "r", Spec: cpu(1), Members: members}}}})
+			s.do(orbit.Assign{Capsule: members[0], Owner: "s0"}, orbit.Assign{Capsule: members[1], Owner: "s1"}, orbit.Assign{Capsule: members[2], Owner: "s1"})
 			if pinned != "" {
 				s.do(orbit.Mark{Key: u.pinnedMark().key(u.id), Value: pinned})
 			}
-			s.do(orbit.Assign{Capsule: members[0], Owner: "s0"}, orbit.Assign{Capsule: members[1], Owner: "s1"}, orbit.Assign{Capsule: members[2], Owner: "s1"})
 			var engines []*orbit.Engine
 			for _, name := range []string{"s0", "s1"} {
 				sch := &Scheduler{Name: name, Navigator: &nav.Gang{}, Leases: s.leases}

@@ -188,6 +188,11 @@ func TestPinsDoNotContradict(t *testing.T) {
 	require.Equal(t, []string{"b", "b", "", ""}, []string{s.mark("pinned/free000"), s.mark("pinned-gang/g"), s.mark("pinned/m000"), s.mark("pinned/free001")})
 	_, err = Pin(t.Context(), s.ledger, "a", "m000")
 	require.ErrorIs(t, err, ErrContradiction)
+	for id, owner := range map[orbit.CapsuleID]string{"x000": "a", "m000": "b"} {
+		_, err = s.ledger.Propose(t.Context(), orbit.Proposal{Do: []orbit.Commitment{orbit.Assign{Capsule: id, From: owner, Owner: "c"}}})
+		require.ErrorIs(t, err, orbit.ErrConflict, "the ledger knows the pin of %s", id)
+		require.Equal(t, owner, s.owner(id))
+	}
 }
 
 // However many callers pin one capsule at once, and whatever the ledger answers, exactly one of them succeeds.

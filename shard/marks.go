@@ -19,9 +19,9 @@ const (
 	leavingMark    markKind = "leaving/"
 	leftMark       markKind = "left/"
 	failedMark     markKind = orbit.PlanPrefix + "capsule/failed/" // schedulers write it in their plans
-	pinnedMark     markKind = "pinned/"
+	pinnedMark     markKind = orbit.PinPrefix
 	failedGangMark markKind = orbit.PlanPrefix + "gang/failed/"
-	pinnedGangMark markKind = "pinned-gang/"
+	pinnedGangMark markKind = orbit.PinGangPrefix
 )
 
 // LeasePrefix is the Prefix that the [lease.Keeper] of the schedulers' leases must have.

@@ -19,11 +19,14 @@ type Explanation struct {
 	// TooLarge says that no node would take a capsule of the spec even if it were empty, and what the largest node has
 	// ([orbit.State.TooLarge]). Empty: a node would, or no node suits the spec.
 	TooLarge string
+	// Idle says which domains take no work and count for the rules Even of the spec all the same
+	// ([orbit.State.IdleDomains]). Empty: none do.
+	Idle string
 	// Why groups the other nodes by the full set of reasons against them. Groups with the fewest reasons come first,
 	// and among these the groups with the most nodes. The counts add up to Nodes less Fits.
 	Why []Why
 	// Fixes are alternative changes; after each single one a capsule of the spec fits. Those that leave the request and
-	// the nodes as they are come first: something to wait for, then evictions. Changes of the request and uncordoned
+	// the nodes as they are come first: something to wait for, then evictions, then moves. Changes of the request and uncordoned
 	// nodes follow, the fewest changes first, and of equally many those that give up the smallest part of the request. A
 	// node to add comes last. Empty if Fits is not 0, or if no change helps.
 	Fixes []Fix
@@ -52,7 +55,7 @@ type found struct {
 // rules and the spec's co-location ([orbit.Near]), but no filters, reports or scores of a navigator. If no node takes
 // the capsule, it searches for changes that would help ([Fix]).
 //
-// The counts visit each node once. The search for fixes costs more if evictions may help. Errors are those of
+// The counts visit each node once. The search for fixes costs more if evictions or moves may help. Errors are those of
 // [orbit.Spec.Share].
 func Explain(ctx context.Context, state *orbit.State, spec *orbit.Spec) (*Explanation, error) {
 	a, err := newAsker(state, spec)
@@ -131,7 +134,7 @@ func (a *asker) count() (*Explanation, []*found) {
 		e.Why = append(e.Why, Why{Reasons: a.list(&f.set), Nodes: f.count, Example: f.best.Node.ID})
 	}
 	if e.Fits == 0 {
-		e.TooLarge = a.state.TooLarge(a.spec)
+		e.TooLarge, e.Idle = a.state.TooLarge(a.spec), a.state.IdleDomains(a.spec)
 	}
 	return e, sets
 }
@@ -160,8 +163,10 @@ func (e *Explanation) String() string {
 		return "there are no nodes"
 	}
 	fmt.Fprintf(&b, "%d of %d nodes fit", e.Fits, e.Nodes)
-	if e.TooLarge != "" {
-		b.WriteString("; " + e.TooLarge)
+	for _, more := range []string{e.TooLarge, e.Idle} {
+		if more != "" {
+			b.WriteString("; " + more)
+		}
 	}
 	list(&b, e.Why, func(w Why) string {
 		texts := make([]string, len(w.Reasons))

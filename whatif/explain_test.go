@@ -44,6 +44,7 @@ func world(t *rapid.T) *orbit.State {
 		if spec.Near = (orbit.Near{}); rapid.Bool().Draw(t, "member") {
 			spec.Group = "db"
 		}
+		spec.Movable = rapid.Bool().Draw(t, "movable")
 		if try(orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: spec}) {
 			s, _ := l.Snapshot(context.Background())
 			if n := s.Node(nodeID(at.Draw(t, "at"))); n != nil {
@@ -166,7 +167,7 @@ func TestExplainCounts(t *testing.T) {
 
 // TestFixesAreSound: whatever is proposed as a fix commits, on the node that it names.
 func TestFixesAreSound(t *testing.T) {
-	for seen := range scale.Reach(t, "less", "less extras", "devices", "drop", "model", "alone", "uncordon", "await", "outlast", "evict", "add", "add elsewhere", "add in a new domain", "less, ruled") {
+	for seen := range scale.Reach(t, "less", "less extras", "devices", "drop", "model", "alone", "uncordon", "await", "outlast", "evict", "move", "add", "add elsewhere", "add in a new domain", "less, ruled") {
 		rapid.Check(t, func(t *rapid.T) {
 			for range worlds {
 				soundFixes(t, seen)
@@ -194,6 +195,10 @@ func soundFixes(t *rapid.T, seen map[string]int) {
 		for _, id := range f.Evict {
 			require.True(t, next.Capsule(id).Pending(), "%s evicts %s in vain", f.String(), id)
 		}
+		for _, m := range f.Move {
+			require.NotEqual(t, f.Node, m.To)
+			require.Equal(t, m.To, next.Capsule(m.Capsule).Node)
+		}
 		count(seen, &f)
 		if f.Less != (orbit.Resources{}) && slices.ContainsFunc(e.Why, func(w whatif.Why) bool { return slices.ContainsFunc(w.Reasons, ruled) }) {
 			seen["less, ruled"]++
@@ -209,7 +214,7 @@ func ruled(r whatif.Reason) bool { return r.Kind == whatif.Ruled }
 func count(seen map[string]int, f *whatif.Fix) {
 	for kind, is := range map[string]bool{
 		"less": f.Less != (orbit.Resources{}), "less extras": len(f.LessExtras) > 0, "devices": f.FewerDevices+f.LessMilli > 0, "drop": len(f.Drop) > 0, "model": f.AcceptModel != "",
-		"alone": f.Alone, "uncordon": f.Uncordon != "", "await": len(f.Await) > 0, "outlast": len(f.Outlast) > 0, "evict": len(f.Evict) > 0, "add": f.Add != nil,
+		"alone": f.Alone, "uncordon": f.Uncordon != "", "await": len(f.Await) > 0, "outlast": len(f.Outlast) > 0, "evict": len(f.Evict) > 0, "move": len(f.Move) > 0, "add": f.Add != nil,
 		"add elsewhere": len(f.In) > 0, "add in a new domain": slices.ContainsFunc(f.In, func(d whatif.InDomain) bool { return d.New }),
 	} {
 		if is {
@@ -228,7 +233,7 @@ func TestFixesAreMinimal(t *testing.T) {
 		for i := range e.Fixes {
 			f := &e.Fixes[i]
 			nothingLess(t, state, e.Spec, f)
-			if f.Add != nil || len(f.Await)+len(f.Outlast)+len(f.Evict) > 0 {
+			if f.Add != nil || len(f.Await)+len(f.Outlast)+len(f.Evict)+len(f.Move) > 0 {
 				continue
 			}
 			for _, part := range partsOf(e.Spec, f) {
@@ -438,4 +443,39 @@ func TestNodesThatNothingHelpsUseNoTries(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, e.Fixes, 1, "%v", e)
 	require.Len(t, e.Fixes[0].Drop, 5)
+}
+
+// TestMovesMakeRoom: a daemon has one node where it may run. That node is full of work of equal priority that may move to an
+// empty node, and the explanation says so, and that nothing makes such moves by itself.
+func TestMovesMakeRoom(t *testing.T) {
+	cpu := func(n int64) orbit.Envelope { return orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: n}} }
+	daemon := &orbit.Spec{Module: "daemon", Envelope: cpu(500), Require: []orbit.Predicate{{Key: orbit.NodeKey, Op: "In", Values: []string{"n0"}}}}
+	for _, movable := range []bool{true, false} {
+		l := &orbit.MemoryLedger{}
+		do := []orbit.Commitment{
+			orbit.PutNode{Node: orbit.Node{ID: "n0", Capacity: cpu(4000).Reservation}},
+			orbit.PutNode{Node: orbit.Node{ID: "n1", Capacity: cpu(4000).Reservation}},
+			orbit.PutNode{Node: orbit.Node{ID: "n2", Capacity: cpu(400).Reservation}},
+			orbit.Submit{IDs: []orbit.CapsuleID{"small"}, Spec: &orbit.Spec{Module: "web", Envelope: cpu(400), Movable: movable}},
+			orbit.Submit{IDs: []orbit.CapsuleID{"w0", "w1", "w2"}, Spec: &orbit.Spec{Module: "web", Envelope: cpu(1200), Movable: movable}},
+		}
+		for _, id := range []orbit.CapsuleID{"small", "w0", "w1", "w2"} {
+			do = append(do, orbit.Place{Capsule: id, Node: "n0"})
+		}
+		_, err := l.Propose(t.Context(), orbit.Proposal{Do: do})
+		require.NoError(t, err)
+		state, err := l.Snapshot(t.Context())
+		require.NoError(t, err)
+		e, err := whatif.Explain(t.Context(), state, daemon)
+		require.NoError(t, err)
+		at := slices.IndexFunc(e.Fixes, func(f whatif.Fix) bool { return len(f.Move) > 0 })
+		require.Equal(t, movable, at >= 0, "%v", e)
+		if movable {
+			require.Equal(t, []whatif.Move{{Capsule: "w0", To: "n1"}}, e.Fixes[at].Move)
+			require.Contains(t, e.String(), `move "w0" to node n1, which no navigator does by itself: then node n0 takes it`)
+			next, err := state.With(e.Fixes[at].Proposal("d"))
+			require.NoError(t, err)
+			require.Equal(t, []orbit.NodeID{"n0", "n1"}, []orbit.NodeID{next.Capsule("d").Node, next.Capsule("w0").Node})
+		}
+	}
 }

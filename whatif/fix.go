@@ -39,6 +39,9 @@ type Fix struct {
 	// Evict are the victims that must be evicted. The ledger allows it: they have a lower priority, and no disruption
 	// budget and no gang is broken.
 	Evict []orbit.CapsuleID
+	// Move are capsules that must move to other nodes. The ledger allows it, but no navigator moves work to make room for
+	// other work, so an operator or a program has to propose it.
+	Move []Move
 	// Add is an empty node that has to join; nil: none. It is a copy of the node Like, except for its id and the
 	// domains in In.
 	Add *orbit.Node
@@ -55,7 +58,15 @@ type Fix struct {
 	devices orbit.DeviceSet
 	before  []orbit.Commitment
 	evicts  []orbit.Evict
+	moves   []orbit.Commitment
 	names   func(d int) string
+}
+
+// Move is a capsule that must leave its node for another one.
+type Move struct {
+	// Capsule is the capsule, and To the node to which it moves.
+	Capsule orbit.CapsuleID
+	To      orbit.NodeID
 }
 
 // InDomain is a topology domain that a new node must be in.
@@ -77,7 +88,7 @@ func (f *Fix) Proposal(id orbit.CapsuleID) orbit.Proposal {
 		e.For = id
 		p.Do = append(p.Do, e)
 	}
-	p.Do = append(p.Do, orbit.Place{Capsule: id, Node: f.Node, Devices: f.devices})
+	p.Do = append(append(p.Do, f.moves...), orbit.Place{Capsule: id, Node: f.Node, Devices: f.devices})
 	return p
 }
 
@@ -125,6 +136,12 @@ func (f *Fix) String() string {
 		add("evict %q, which has a lower priority", f.Evict[0])
 	case n > 1:
 		add("evict %d capsules of lower priority, %q among them", n, f.Evict[n-1])
+	}
+	switch n := len(f.Move); {
+	case n == 1:
+		add("move %q to node %s, which no navigator does by itself", f.Move[0].Capsule, f.Move[0].To)
+	case n > 1:
+		add("move %d capsules to other nodes, %q to node %s among them, which no navigator does by itself", n, f.Move[0].Capsule, f.Move[0].To)
 	}
 	if f.Add != nil {
 		add("%s", f.addText())

@@ -99,12 +99,10 @@ func (t *liveTurn) owner(e *liveEngine) string {
 	return ""
 }
 
-// anyEngine returns one of the engines, nil if there is none.
+// anyEngine returns one of the engines, nil if shrinking has taken it away. It draws among all engines of the draft, so
+// that the event means the same in a world of fewer engines, or nothing.
 func (t *liveTurn) anyEngine() *liveEngine {
-	if len(t.Schedulers) == 0 {
-		return nil
-	}
-	return one(t.r, t.Schedulers...).live
+	return t.engine(one(t.r, t.draft.engines...).name)
 }
 
 // submit submits some capsules of one engine.

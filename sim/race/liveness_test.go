@@ -156,7 +156,7 @@ func TestLivenessStory(t *testing.T) {
 		Command: "go test ./mine -seed %d",
 	}
 	var s *race.Result
-	synctest.Test(t, func(*testing.T) { s = race.Scenario(l.Race).Hunt(6, 100) })
+	synctest.Test(t, func(*testing.T) { s = race.Scenario(l.Race).Hunt(2, 100) })
 	require.NotNil(t, s)
 	assert.Len(t, s.Config.Schedulers, 1)
 	assert.LessOrEqual(t, len(s.Config.Events), 4, "a node joins, work is submitted, the world rests")

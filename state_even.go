@@ -1,0 +1,92 @@
+package orbit
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// IdleDomains says which domains keep rules Even of the spec from admitting capsules elsewhere, although no node in them
+// takes a capsule of the spec, because all are cordoned or tainted: "rule Even of group web counts zone c, where no node
+// takes such work". To let the rule leave them out, name the others in Even.Domains, or add a requirement to the spec.
+// It returns "" if there are none. It looks at each node.
+func (s *State) IdleDomains(spec *Spec) string {
+	return s.idle(spec, func(e *Even, domains map[string]*evenDomain) {
+		for n, members := range s.GroupNodes(e.Group) {
+			if d := domains[n.Node.domain(e.Level)]; d != nil {
+				d.members += members
+			}
+		}
+	})
+}
+
+// idleBy is IdleDomains by the counts of a plan.
+func (s *State) idleBy(v *verdicts) string {
+	return s.idle(v.spec, func(e *Even, domains map[string]*evenDomain) {
+		for name, d := range domains {
+			d.members = v.in(companyDomain{e.Group, e.Level, name})[membersPlaced]
+		}
+	})
+}
+
+// idle is IdleDomains with the members that count fills in.
+func (s *State) idle(spec *Spec, count func(*Even, map[string]*evenDomain)) string {
+	var texts []string
+	for i := range spec.Even {
+		e := &spec.Even[i]
+		domains := s.evenDomains(spec, e)
+		count(e, domains)
+		if idle := e.idle(domains); len(idle) > 0 {
+			texts = append(texts, fmt.Sprintf("rule Even of group %s counts %s %s, where no node takes such work", quoteWord(e.Group), levelName(e.Level), joinWords(idle)))
+		}
+	}
+	return strings.Join(texts, ", ")
+}
+
+// evenDomain is a domain that is eligible for a rule Even: its members, and whether a node there takes the spec when it
+// has room.
+type evenDomain struct {
+	members int
+	takes   bool
+}
+
+// idle returns those of the eligible domains that take nothing and keep others closed, in order.
+func (e *Even) idle(domains map[string]*evenDomain) (idle []string) {
+	least, open := -1, -1 // the fewest members in any domain, and in one that takes the spec
+	for _, d := range domains {
+		if least < 0 || d.members < least {
+			least = d.members
+		}
+		if d.takes && (open < 0 || d.members < open) {
+			open = d.members
+		}
+	}
+	if len(domains) < e.MinDomains || open < 0 || open+1 <= least+max(e.MaxSkew, 1) {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(domains)) {
+		if d := domains[name]; !d.takes && d.members < open {
+			idle = append(idle, name)
+		}
+	}
+	return idle
+}
+
+// evenDomains returns the domains that are eligible for a rule Even of the spec, without their members.
+func (s *State) evenDomains(spec *Spec, e *Even) map[string]*evenDomain {
+	domains, scope, require := map[string]*evenDomain{}, spec.scope(e), spec.scopeRequire(e)
+	for n := range s.Nodes() {
+		name := n.Node.eligibleIn(scope, require)
+		if name == "" || len(e.Domains) > 0 && !slices.Contains(e.Domains, name) {
+			continue
+		}
+		d := domains[name]
+		if d == nil {
+			d = &evenDomain{}
+			domains[name] = d
+		}
+		d.takes = d.takes || n.Node.Schedulable() && n.meets(spec)
+	}
+	return domains
+}
