@@ -205,6 +205,7 @@ func propose(ctx context.Context, rng *rand.Rand, l orbit.Ledger, p orbit.Propos
 		case p.ID.IsZero() || rng.IntN(6) == 0 || ctx.Err() != nil:
 			return answer{Kind: audit.Unknown}, unsure
 		}
+		time.Sleep(time.Millisecond) // the store may be away
 	}
 }
 
@@ -257,7 +258,7 @@ func order(t *testing.T, history []porcupine.Operation) porcupine.CheckResult {
 	if result == porcupine.Ok {
 		return result
 	}
-	if file, err := os.CreateTemp("", "orbit-linear-*.html"); err == nil {
+	if file, err := os.CreateTemp(os.TempDir(), "orbit-linear-*.html"); err == nil {
 		_ = porcupine.Visualize(model(linearSlots), info, file)
 		t.Logf("what could not be put in order: %s", file.Name())
 		_ = file.Close()
