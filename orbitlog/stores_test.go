@@ -87,10 +87,7 @@ func inPostgres(t *testing.T) (log, database, schema string) {
 			postgres.url = postgres.s.URL("postgres")
 		}
 	})
-	if errors.Is(postgres.err, pgserver.ErrMissing) && os.Getenv("ORBIT_REQUIRE_POSTGRES") == "" {
-		t.Skip(postgres.err, "or set ORBIT_POSTGRES")
-	}
-	require.NoError(t, postgres.err)
+	pgserver.Require(t, postgres.err)
 	schema = fmt.Sprintf("orbitlog test %d/%d", os.Getpid(), serial.Add(1))
 	t.Cleanup(func() { sql(t, fmt.Sprintf(`DROP SCHEMA IF EXISTS %q CASCADE`, schema)) })
 	joint := "?"

@@ -119,7 +119,7 @@ func (k *storm) run(ctx context.Context) {
 // TestKills: four ledgers are one linearizable ledger while the server is stopped, killed and paused, connections are ended, and
 // answers are lost. Nothing that was answered is lost, nothing is committed twice, and the tables have what the ledgers show.
 func TestKills(t *testing.T) {
-	s := ownServer(t, "synchronous_commit=off", "wal_writer_delay=10s") // a commit that does not ask for the disk is lost in a crash
+	s := pgserver.ForTest(t, "synchronous_commit=off", "wal_writer_delay=10s") // a commit that does not ask for the disk is lost in a crash
 	k := &storm{t: t, s: s, rng: rand.New(rand.NewPCG(1, 0)), kills: map[string]int{}}
 	judged := 0
 	for seed := uint64(0); k.strikes() < scale.Of(15, 300) || judged == 0; seed++ {

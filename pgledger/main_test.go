@@ -2,7 +2,6 @@ package pgledger_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -49,29 +48,8 @@ func sharedURL(t testing.TB) string {
 			shared.url = shared.s.URL("postgres")
 		}
 	})
-	missing(t, shared.err)
+	pgserver.Require(t, shared.err)
 	return shared.url
-}
-
-// missing skips a test if there is no Postgres, and fails it after any other error.
-func missing(t testing.TB, err error) {
-	if errors.Is(err, pgserver.ErrMissing) && os.Getenv("ORBIT_REQUIRE_POSTGRES") == "" {
-		t.Skip(err, "or set ORBIT_POSTGRES")
-	}
-	require.NoError(t, err)
-}
-
-// ownServer starts a server for one test.
-func ownServer(t testing.TB, settings ...string) *pgserver.Server {
-	s, err := pgserver.New(settings...)
-	missing(t, err)
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Log("the server's last words:\n" + s.Log())
-		}
-		require.NoError(t, s.Close())
-	})
-	return s
 }
 
 // schemas counts the schemas of a run, so that each test has one of its own.

@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/pgserver"
 	"github.com/orbitsched/orbit/pgledger"
 )
 
@@ -224,7 +225,7 @@ func TestRefreshesAtOnce(t *testing.T) {
 // Refreshes need what SQL grants and nothing more, go on when their server does, and say so while it is away. Two ledgers in one schema
 // have nothing in common.
 func TestRefreshesOfARole(t *testing.T) {
-	s := ownServer(t)
+	s := pgserver.ForTest(t)
 	url := s.URL("postgres")
 	name, as := role(t, url)
 	o := pgledger.Options{Configure: as, Patience: -1}

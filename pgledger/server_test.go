@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/pgserver"
 	"github.com/orbitsched/orbit/pgledger"
 )
 
@@ -42,7 +43,7 @@ func certificate(t *testing.T) (cert, key []byte) {
 
 // TestTLS: the URL says whom to trust, and another server is refused.
 func TestTLS(t *testing.T) {
-	s := ownServer(t)
+	s := pgserver.ForTest(t)
 	cert, key := certificate(t)
 	require.NoError(t, s.Write("server.crt", cert))
 	require.NoError(t, s.Write("server.key", key))
@@ -74,7 +75,7 @@ func TestTLS(t *testing.T) {
 
 // TestBackAgain: a ledger goes on by itself when its server does, also when it was away for longer than the patience.
 func TestBackAgain(t *testing.T) {
-	s := ownServer(t)
+	s := pgserver.ForTest(t)
 	l := open(t, s.URL("postgres"), pgledger.Options{Patience: 100 * time.Millisecond, OnError: func(error) {}})
 	works(t, l)
 	require.NoError(t, s.Stop(syscall.SIGQUIT))
@@ -90,7 +91,7 @@ func TestBackAgain(t *testing.T) {
 
 // TestStandby: a standby is no place to read from, because it may be behind; the ledger finds the primary among several servers.
 func TestStandby(t *testing.T) {
-	s := ownServer(t)
+	s := pgserver.ForTest(t)
 	works(t, open(t, s.URL("postgres"), pgledger.Options{}))
 	standby, err := s.Standby()
 	require.NoError(t, err)

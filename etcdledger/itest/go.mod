@@ -9,6 +9,7 @@ require (
 	github.com/orbitsched/orbit/diskledger v0.0.0-00010101000000-000000000000
 	github.com/orbitsched/orbit/etcdledger v0.0.0-00010101000000-000000000000
 	github.com/orbitsched/orbit/logledger v0.0.0
+	github.com/orbitsched/orbit/pgledger v0.0.0
 	github.com/stretchr/testify v1.12.1
 	go.etcd.io/etcd/client/pkg/v3 v3.7.3
 	go.etcd.io/etcd/client/v3 v3.7.3
@@ -42,6 +43,10 @@ require (
 	github.com/grpc-ecosystem/go-grpc-middleware/providers/prometheus v1.1.0 // indirect
 	github.com/grpc-ecosystem/go-grpc-middleware/v2 v2.3.3 // indirect
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.29.0 // indirect
+	github.com/jackc/pgpassfile v1.0.0 // indirect
+	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
+	github.com/jackc/pgx/v5 v5.12.0 // indirect
+	github.com/jackc/puddle/v2 v2.2.3 // indirect
 	github.com/jonboulle/clockwork v0.5.0 // indirect
 	github.com/klauspost/compress v1.20.4 // indirect
 	github.com/kr/pretty v0.3.1 // indirect
@@ -94,3 +99,5 @@ replace github.com/orbitsched/orbit/etcdledger => ../
 replace github.com/orbitsched/orbit/logledger => ../../logledger
 
 replace github.com/orbitsched/orbit/diskledger => ../../diskledger
+
+replace github.com/orbitsched/orbit/pgledger => ../../pgledger

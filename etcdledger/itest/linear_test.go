@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -53,43 +54,60 @@ func slotNode(i, slots int) orbit.PutNode {
 // newWitnesses makes nodes, capsules and ledgers.
 func newWitnesses(t *testing.T, ledgers ...orbit.Ledger) *witnesses {
 	w := &witnesses{t: t, ledgers: ledgers, began: time.Now(), kinds: map[audit.Kind]int{}}
-	spec := &orbit.Spec{Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.Slots: 1}}}
-	var do []orbit.Commitment
-	for n := range linearNodes {
-		do = append(do, slotNode(n, linearSlots))
-		for i := range linearCapsules {
-			do = append(do, orbit.Submit{IDs: []orbit.CapsuleID{capsuleOf(n, i)}, Spec: spec})
-		}
-	}
-	_, err := ledgers[0].Propose(t.Context(), orbit.Proposal{Do: do})
+	_, err := ledgers[0].Propose(t.Context(), stage())
 	require.NoError(t, err)
 	return w
+}
+
+// stage returns the proposal that makes the nodes and the capsules.
+func stage() (p orbit.Proposal) {
+	spec := &orbit.Spec{Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.Slots: 1}}}
+	for n := range linearNodes {
+		p.Do = append(p.Do, slotNode(n, linearSlots))
+		for i := range linearCapsules {
+			p.Do = append(p.Do, orbit.Submit{IDs: []orbit.CapsuleID{capsuleOf(n, i)}, Spec: spec})
+		}
+	}
+	return p
 }
 
 // plan draws the deeds of one client.
 func plan(rng *rand.Rand, n int) (out []deed) {
 	for range n {
-		d := deed{Node: rng.IntN(linearNodes)}
-		one, two := uint16(1)<<rng.IntN(linearCapsules), uint16(1)<<rng.IntN(linearCapsules)
-		switch rng.IntN(10) {
-		case 0, 1, 2:
-			d.Place = one
-		case 3:
-			d.Place = one | two
-		case 4, 5:
-			d.Release = one
-		case 6:
-			d.Release = one | two
-		case 7:
-			d.Slots = 1 + rng.IntN(linearCapsules)
-		} // else it reads
-		out = append(out, d)
+		out = append(out, drawDeed(rng))
 	}
 	return out
 }
 
-// proposal returns the proposal of a deed. Half of the placements bet on free capacity.
-func (d deed) proposal(bet bool) orbit.Proposal {
+// drawDeed draws a deed.
+func drawDeed(rng *rand.Rand) deed {
+	d := deed{Node: rng.IntN(linearNodes)}
+	one, two := uint16(1)<<rng.IntN(linearCapsules), uint16(1)<<rng.IntN(linearCapsules)
+	switch rng.IntN(10) {
+	case 0, 1, 2:
+		d.Place = one
+	case 3:
+		d.Place = one | two
+	case 4, 5:
+		d.Release = one
+	case 6:
+		d.Release = one | two
+	case 7:
+		d.Slots = 1 + rng.IntN(linearCapsules)
+	case 8:
+		d.Mark, d.Free = 1+rng.IntN(1e6), 1+rng.IntN(2)
+	} // else it reads
+	if d.Place == one && rng.IntN(2) == 0 {
+		d.Free = 1
+	}
+	return d
+}
+
+// markKey returns the key of a node's mark.
+func markKey(node int) string { return fmt.Sprintf("mark-%d", node) }
+
+// proposal returns the proposal of a deed.
+func (d deed) proposal() orbit.Proposal {
 	p := orbit.Proposal{ID: orbit.NewProposalID()}
 	if d.Slots > 0 {
 		p.Do = append(p.Do, slotNode(d.Node, d.Slots))
@@ -105,8 +123,11 @@ func (d deed) proposal(bet bool) orbit.Proposal {
 			p.Do = append(p.Do, orbit.Place{Capsule: capsuleOf(d.Node, i), Node: node})
 		}
 	}
-	if bet && d.Place != 0 && d.Release == 0 {
-		p.If = append(p.If, orbit.NodeFreeOf{Node: node, AtLeast: orbit.Resources{orbit.Slots: 1}})
+	if d.Mark > 0 {
+		p.Do = append(p.Do, orbit.Mark{Key: markKey(d.Node), Value: strconv.Itoa(d.Mark)})
+	}
+	if d.Free > 0 {
+		p.If = append(p.If, orbit.NodeFreeOf{Node: node, AtLeast: orbit.Resources{orbit.Slots: int64(d.Free)}})
 	}
 	return p
 }
@@ -150,52 +171,66 @@ func hurry(ctx context.Context, rng *rand.Rand) (context.Context, context.Cancel
 
 // do does a deed.
 func (w *witnesses) do(ctx context.Context, rng *rand.Rand, d deed) answer {
-	if d.reads() {
-		ctx, cancel := hurry(ctx, rng)
-		defer cancel()
-		return w.read(ctx, w.ledgers[rng.IntN(len(w.ledgers))], d)
-	}
-	p, sent := d.proposal(rng.IntN(2) == 0), false
 	l := w.ledgers[rng.IntN(len(w.ledgers))]
-	nameless := rng.IntN(4) == 0 // without an id a repetition would not be recognized, so the deed is sent once
-	if nameless {
+	if d.reads() {
+		return readNode(ctx, rng, l, d)
+	}
+	p := d.proposal()
+	if rng.IntN(4) == 0 { // without an id a repetition would not be recognized, so the deed is sent once
 		p.ID = orbit.ProposalID{}
 	}
+	a, unsure := propose(ctx, rng, l, p)
+	if unsure {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.unsure++
+	}
+	return a
+}
+
+// propose proposes, some of the times in a hurry. If the outcome is unknown, it sends the proposal again through the same ledger
+// until it is known, or leaves it unknown. Unsure says that it was unknown at first.
+func propose(ctx context.Context, rng *rand.Rand, l orbit.Ledger, p orbit.Proposal) (a answer, unsure bool) {
 	for {
 		try, cancel := hurry(ctx, rng)
-		_, err := l.Propose(try, p)
+		rev, err := l.Propose(try, p)
 		cancel()
 		kind := audit.KindOf(err)
-		if kind == audit.Unknown && !sent {
-			w.mu.Lock()
-			w.unsure++
-			w.mu.Unlock()
-			sent = true
-		}
+		unsure = unsure || kind == audit.Unknown
 		switch {
-		case kind == audit.Unavailable && !sent:
-			return answer{Kind: kind} // nothing was sent
+		case kind == audit.Unavailable && !unsure:
+			return answer{Kind: kind}, false // nothing was sent
 		case kind != audit.Unknown && kind != audit.Unavailable:
-			return answer{Kind: kind}
-		case nameless || rng.IntN(6) == 0 || ctx.Err() != nil:
-			return answer{Kind: audit.Unknown}
+			return answer{Kind: kind, Revision: rev}, unsure
+		case p.ID.IsZero() || rng.IntN(6) == 0 || ctx.Err() != nil:
+			return answer{Kind: audit.Unknown}, unsure
 		}
+		time.Sleep(time.Millisecond) // the store may be away
 	}
 }
 
-// read reads a node.
-func (w *witnesses) read(ctx context.Context, from orbit.Ledger, d deed) answer {
+// readNode reads the node of a deed, some of the times in a hurry.
+func readNode(ctx context.Context, rng *rand.Rand, from orbit.Ledger, d deed) answer {
+	ctx, cancel := hurry(ctx, rng)
+	defer cancel()
 	state, err := from.Snapshot(ctx)
 	if err != nil {
 		return answer{Kind: audit.KindOf(err)}
 	}
-	seen := world{Slots: int(state.Node(slotNode(d.Node, 0).Node.ID).Node.Capacity[orbit.Slots])}
+	return answer{Kind: audit.Committed, Seen: d.world(state)}
+}
+
+// world returns what a state has of the node of a deed.
+func (d deed) world(state *orbit.State) world {
+	w := world{Slots: int(state.Node(slotNode(d.Node, 0).Node.ID).Node.Capacity[orbit.Slots])}
 	for i := range linearCapsules {
 		if state.Capsule(capsuleOf(d.Node, i)).Placed() {
-			seen.Placed |= 1 << i
+			w.Placed |= 1 << i
 		}
 	}
-	return answer{Kind: audit.Committed, Seen: seen}
+	value, _ := state.Mark(markKey(d.Node))
+	w.Mark, _ = strconv.Atoi(value) // 0: nobody has set it
+	return w
 }
 
 // run lets the clients do their deeds at the same time.
@@ -212,16 +247,23 @@ func (w *witnesses) run(ctx context.Context, clients, deeds int, seed uint64) {
 func (w *witnesses) check(want porcupine.CheckResult) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	result, info := porcupine.CheckOperationsVerbose(model(linearSlots), w.history, time.Minute)
+	result := order(w.t, w.history)
 	w.t.Logf("%d operations, answered %v; %d unknown at first, %d left at that: %v", len(w.history), w.kinds, w.unsure, w.left, result)
-	if result != want {
-		if file, err := os.CreateTemp("", "orbit-linear-*.html"); err == nil {
-			_ = porcupine.Visualize(model(linearSlots), info, file)
-			w.t.Logf("what could not be put in order: %s", file.Name())
-			_ = file.Close()
-		}
-	}
 	require.Equal(w.t, want, result)
+}
+
+// order asks whether a ledger that does one operation at a time could have given the answers of a history.
+func order(t *testing.T, history []porcupine.Operation) porcupine.CheckResult {
+	result, info := porcupine.CheckOperationsVerbose(model(linearSlots), history, time.Minute)
+	if result == porcupine.Ok {
+		return result
+	}
+	if file, err := os.CreateTemp(os.TempDir(), "orbit-linear-*.html"); err == nil {
+		_ = porcupine.Visualize(model(linearSlots), info, file)
+		t.Logf("what could not be put in order: %s", file.Name())
+		_ = file.Close()
+	}
+	return result
 }
 
 // trouble kills and restarts members, partitions them and breaks links until ctx ends, and returns how often.
@@ -293,7 +335,9 @@ func TestStaleReaderIsSeen(t *testing.T) {
 	w.client(t.Context(), 0, 1, 50)
 	w.check(porcupine.Ok)
 	call := int64(time.Since(w.began))
-	a := w.read(t.Context(), stale, deed{})
+	state, err := stale.Snapshot(t.Context())
+	require.NoError(t, err)
+	a := answer{Kind: audit.Committed, Seen: deed{}.world(state)}
 	w.note(porcupine.Operation{Input: deed{}, Call: call, Output: a, Return: int64(time.Since(w.began))}, deed{}, a)
 	w.check(porcupine.Illegal)
 }

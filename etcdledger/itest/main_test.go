@@ -18,7 +18,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	process.Main(map[string]process.Role{cluster.Role: cluster.Serve, crew.Role: crew.Serve, rooms.Role: rooms.Serve})
+	process.Main(map[string]process.Role{cluster.Role: cluster.Serve, crew.Role: crew.Serve, rooms.Role: rooms.Serve, clientRole: serveClient, racerRole: serveRacer})
 	os.Exit(m.Run())
 }
 

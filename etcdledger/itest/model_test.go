@@ -8,14 +8,16 @@ import (
 	"github.com/anishathalye/porcupine"
 	"github.com/stretchr/testify/require"
 
+	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/etcdledger/itest/audit"
 )
 
-// world is the model of one node: its slots, and which of its capsules are placed. Each capsule is only ever placed on
-// its own node, so nodes are independent of each other.
+// world is the model of one node: its slots, which of its capsules are placed, and the node's mark. Each capsule is only ever
+// placed on its own node, so nodes are independent of each other.
 type world struct {
 	Slots  int
 	Placed uint16
+	Mark   int
 }
 
 // deed is what a proposal asks of a node, all or nothing; the zero value reads the node.
@@ -23,13 +25,18 @@ type deed struct {
 	Node           int
 	Release, Place uint16
 	Slots          int // the new capacity; 0: unchanged
+	Mark           int // the new value of the mark; 0: unchanged
+	Free           int // how many slots must be free before; 0: a bet on that is not made
 }
 
-func (d deed) reads() bool { return d.Release|d.Place == 0 && d.Slots == 0 }
+func (d deed) reads() bool { return d.Release|d.Place == 0 && d.Slots == 0 && d.Mark == 0 }
 
 // holds reports whether a ledger must commit the deed.
 func (d deed) holds(w world) bool {
 	after := d.after(w)
+	if d.Free > 0 && w.Slots-bits.OnesCount16(w.Placed) < d.Free {
+		return false
+	}
 	return d.Release&^w.Placed == 0 && d.Place&w.Placed == 0 && (d.Place == 0 || bits.OnesCount16(after.Placed) <= after.Slots)
 }
 
@@ -38,13 +45,17 @@ func (d deed) after(w world) world {
 	if d.Slots > 0 {
 		w.Slots = d.Slots
 	}
+	if d.Mark > 0 {
+		w.Mark = d.Mark
+	}
 	return w
 }
 
-// answer is the result of a deed: what was read, or the kind of the outcome.
+// answer is the result of a deed: what was read, or the kind of the outcome and the revision of the commit.
 type answer struct {
-	Kind audit.Kind
-	Seen world
+	Kind     audit.Kind
+	Seen     world
+	Revision orbit.Revision
 }
 
 // model is the specification for the history of one node. A deed with an unknown outcome stays in the history until its
@@ -102,13 +113,16 @@ func TestModel(t *testing.T) {
 		{"a node that is not full does", false, []porcupine.Operation{at(0, place(1), committed), at(10, place(4), conflict)}},
 		{"oversubscribed", false, []porcupine.Operation{at(0, place(3), committed), at(10, place(4), committed)}},
 		{"placed twice", false, []porcupine.Operation{at(0, place(1), committed), at(10, place(1), committed)}},
-		{"a stale read", false, []porcupine.Operation{at(0, place(1), committed), at(10, deed{}, answer{Seen: world{2, 0}})}},
-		{"a read in time", true, []porcupine.Operation{at(0, place(1), committed), at(3, deed{}, answer{Seen: world{2, 0}})}},
+		{"a bet on a free slot", true, []porcupine.Operation{at(0, place(1), committed), at(10, deed{Mark: 7, Free: 2}, conflict), at(20, deed{Mark: 8, Free: 1}, committed)}},
+		{"a bet that was lost", false, []porcupine.Operation{at(0, place(1), committed), at(10, deed{Mark: 7, Free: 2}, committed)}},
+		{"a mark that nobody has set", false, []porcupine.Operation{at(0, deed{Mark: 7}, committed), at(10, deed{}, answer{Seen: world{Slots: 2, Mark: 8}})}},
+		{"a stale read", false, []porcupine.Operation{at(0, place(1), committed), at(10, deed{}, answer{Seen: world{Slots: 2}})}},
+		{"a read in time", true, []porcupine.Operation{at(0, place(1), committed), at(3, deed{}, answer{Seen: world{Slots: 2}})}},
 		{"unknown, and applied later", true, []porcupine.Operation{
-			forever(at(0, place(1), unknown)), at(10, deed{}, answer{Seen: world{2, 0}}), at(20, deed{}, answer{Seen: world{2, 1}}),
+			forever(at(0, place(1), unknown)), at(10, deed{}, answer{Seen: world{Slots: 2}}), at(20, deed{}, answer{Seen: world{Slots: 2, Placed: 1}}),
 		}},
 		{"unknown, and applied twice", false, []porcupine.Operation{
-			forever(at(0, place(1), unknown)), at(10, deed{}, answer{Seen: world{2, 1}}), at(20, deed{Release: 1}, committed), at(30, deed{}, answer{Seen: world{2, 1}}),
+			forever(at(0, place(1), unknown)), at(10, deed{}, answer{Seen: world{Slots: 2, Placed: 1}}), at(20, deed{Release: 1}, committed), at(30, deed{}, answer{Seen: world{Slots: 2, Placed: 1}}),
 		}},
 	} {
 		require.Equal(t, c.ok, porcupine.CheckOperations(model(2), c.history), c.what)

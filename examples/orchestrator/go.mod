@@ -54,7 +54,7 @@ require (
 	github.com/kr/text v0.2.0 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/orbitsched/orbit/logledger v0.0.0 // indirect
-	github.com/orbitsched/orbit/pgledger v0.0.0-00010101000000-000000000000
+	github.com/orbitsched/orbit/pgledger v0.0.0
 	github.com/pkg/errors v0.9.1 // indirect
 	github.com/prometheus/client_model v0.6.3 // indirect
 	github.com/prometheus/common v0.72.0 // indirect

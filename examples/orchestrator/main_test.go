@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -178,13 +177,7 @@ func TestKilled(t *testing.T) {
 // onPostgres starts a Postgres, and returns the flags of a control process whose ledger is there. Without Postgres on this machine the
 // test is skipped.
 func onPostgres(t *testing.T) []string {
-	s, err := pgserver.New()
-	if errors.Is(err, pgserver.ErrMissing) && os.Getenv("ORBIT_REQUIRE_POSTGRES") == "" {
-		t.Skip(err)
-	}
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	return []string{"-ledger", s.URL("postgres")}
+	return []string{"-ledger", pgserver.ForTest(t).URL("postgres")}
 }
 
 // stores are where several control processes can have their ledger.

@@ -32,6 +32,16 @@ func (a *Answers) Count(k Kind) int {
 	return a.kinds[k]
 }
 
+// Total returns how many answers there were.
+func (a *Answers) Total() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.all)
+}
+
+// CommittedAt returns the revision at which the history has a proposal; 0: it has none of this id.
+func (b *Book) CommittedAt(id orbit.ProposalID) orbit.Revision { return b.commits[id] }
+
 // Judge compares the answers with the history, and notes disagreements as faults of the book. An acknowledged commit
 // must be in the history once, at its revision; it is lost if it is missing. A rejected proposal must not be in it, nor
 // one that was answered as not sent, unless it had been sent before.

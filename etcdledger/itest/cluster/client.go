@@ -77,7 +77,7 @@ func (c *Cluster) leaderBy(ctx context.Context, client *clientv3.Client, endpoin
 		return -1
 	}
 	for i, m := range c.members {
-		if m.running() && uint64(m.name()) == status.Leader {
+		if m.running() != nil && uint64(m.name()) == status.Leader {
 			return i
 		}
 	}

@@ -123,6 +123,12 @@ func (c *Cluster) Kill(i int) error { return c.members[i].kill() }
 // majority of the members runs.
 func (c *Cluster) Restart(ctx context.Context, i int) error { return c.members[i].start(ctx) }
 
+// Pause stops a member that runs, with all its threads, until Resume is called.
+func (c *Cluster) Pause(i int) error { return c.members[i].running().Pause() }
+
+// Resume lets a member go on that was paused.
+func (c *Cluster) Resume(i int) error { return c.members[i].running().Resume() }
+
 // Cut stops all messages between a member and the others, both ways. Clients still reach it.
 func (c *Cluster) Cut(ctx context.Context, i int) error { return c.separate(ctx, "cut", i) }
 
@@ -261,9 +267,9 @@ func (m *member) kill() error {
 	return p.Kill()
 }
 
-// running reports whether the member has been started and not killed since.
-func (m *member) running() bool {
+// running returns the member's process; nil: it was killed.
+func (m *member) running() *process.Process {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.process != nil
+	return m.process
 }
