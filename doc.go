@@ -10,7 +10,7 @@
 // # Words
 //
 // A [Capsule] is what is placed: one [Envelope] of resources on one node. What it asks for is its [Spec],
-// shared by all capsules alike. A [Node] is a machine. A [Navigator] is a scheduler: it claims pending
+// shared by all capsules with an equal spec. A [Node] is a machine. A [Navigator] is a scheduler: it claims pending
 // capsules and plans where they go. An [Engine] runs one navigator; a [Population] runs several. A
 // [Proposal] holds commitments and the bets they rest on: commit me only if this still holds. The [Ledger] is
 // a compare-and-swap on the world: it commits all of a proposal or nothing, and enforces by itself that no
@@ -20,8 +20,8 @@
 // # First steps
 //
 // Make a [MemoryLedger], tell it of nodes ([PutNode]) and capsules ([Submit]), and run an [Engine] with a
-// navigator from package nav, or with one of your own, which nav.Func makes of a function. A [PlacementEngine]
-// does the choosing: one of package place, Indexed unless there is a reason for Exhaustive or Sampled.
+// navigator from package nav, or with one of your own: implement [Navigator], or wrap a function in nav.Func. A
+// [PlacementEngine] does the choosing: one of package place, Indexed unless there is a reason for Exhaustive or Sampled.
 //
 // # Safety
 //
@@ -30,7 +30,7 @@
 //
 // Whatever a navigator proposes, no node is oversubscribed. A capsule that runs on a ready node goes back to pending
 // only if it is evicted: to make way for a capsule of strictly higher priority, in the commit that places that capsule,
-// and only if the room is needed. On nodes with agents that confirm what begins and what has stopped ([Confirm]), no
+// and only if the room is needed ([Evict] and [Release] name the exceptions, such as gangs that are broken). On nodes with agents that confirm what begins and what has stopped ([Confirm]), no
 // capsule is started beside others with which it does not fit, and none runs twice, however long it takes to stop. Only
 // capsules that were found running ([Adopt]) may exceed the capacity of a node; then nothing more is admitted there.
 //

@@ -62,14 +62,14 @@ type validator struct {
 	resizes bool
 }
 
-// noLimits stands for the limits of a ledger when a history is replayed. Then hardly any commitment is judged
-// beside the others: those rules may be younger than the history.
+// noLimits stands for the limits of a ledger when a history is replayed. Then rules between commitments
+// of one proposal are skipped, except that of [Protect]: they may be younger than the history.
 var noLimits = Limits{
 	Commitments: math.MaxInt, Preconditions: math.MaxInt, Capsules: math.MaxInt, GangMembers: math.MaxInt, IDBytes: math.MaxInt,
 	SpecBytes: math.MaxInt, ValueBytes: math.MaxInt, NominationAging: math.MaxInt, Protect: math.MaxInt64,
 }
 
-// beside judges a commitment beside the others of its proposal.
+// beside checks a commitment against the others of its proposal.
 func (v *validator) beside(all []Commitment, c Commitment) {
 	if protect, is := c.(Protect); is && protect.For != 0 { // without a placement there would be nothing to protect
 		v.besidePlace(all, protect.Capsule)
@@ -92,7 +92,8 @@ func (v *validator) beside(all []Commitment, c Commitment) {
 // maxFaults is the number of faults that an error spells out.
 const maxFaults = 16
 
-// fail notes a fault of the commitment or bet being looked at, and names it with the first of its faults.
+// fail notes a fault of the commitment or bet being looked at. The first fault of each has its name in front, as in
+// "commitment 3: ...".
 func (v *validator) fail(format string, args ...any) {
 	if len(v.faults) == 0 {
 		v.first = v.at

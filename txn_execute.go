@@ -152,9 +152,9 @@ func (t *tx) release(c *Release) (NodeID, error) {
 	return from, nil
 }
 
-// end completes a release for good: the nominations of the capsule and its gang end, because the gang's asks for room
-// for the member, and the gang counts the member as done. The gang's nomination keeps its First, so its place among
-// equal ranks.
+// end completes a release for good: the gang counts the member as done, and the nominations of the capsule and of the gang
+// end, because that of the gang includes room for the member. First is kept, so that the next nomination of the gang keeps its
+// place among equal ranks.
 func (t *tx) end(e *txCapsule) {
 	t.nominates = t.nominates || e.now.Nomination() != nil
 	e.now.setNomination(nil)
@@ -270,8 +270,8 @@ func (t *tx) endsWhen(n *txNode, of *Nomination) string {
 		engine, of.Ends.Format(time.RFC3339), of.nominee())
 }
 
-// tampered refuses to replace a description that is not as it was put, because what the state counts by its labels is
-// no longer what they say.
+// tampered refuses to replace the description of a node that was changed in place: what the state counts by label no
+// longer matches the labels.
 func (t *tx) tampered(n *txNode) error {
 	if n.redescribed() || t.s.intact(n.now.Node) {
 		return nil
@@ -327,8 +327,8 @@ func (t *tx) endHold(id HoldID) (NodeID, error) {
 	return n.now.Node.ID, nil
 }
 
-// assign hands a capsule over to another owner. It is refused unless the present owner is the From of the commitment, and
-// if the capsule is pinned to a third one.
+// assign hands a capsule over to another owner. It is refused if the present owner is not c.From, or if a pin names an owner
+// other than c.Owner and the proposal does not bet on the pin. To take the owner away is always allowed.
 func (t *tx) assign(c *Assign) error {
 	e, err := t.meant(c.Capsule)
 	if err != nil {
@@ -407,7 +407,7 @@ func (c *txCapsule) newest() Revision {
 }
 
 // newestSpec returns an upper bound of the revision at which the capsule got its spec before this proposal. That is the
-// revision of its submission, which may read a little high if very many capsules were submitted at once; or, if the
+// revision of its submission, which may be a little too high if very many capsules were submitted at once; or, if the
 // spec was replaced since, the last change of the record.
 func (c *txCapsule) newestSpec() Revision {
 	if c.was != nil && c.was.Respecified {

@@ -26,7 +26,7 @@ type loop struct {
 	// clock counts the completed calls that may have changed the runtime's list, from 1 on. listed is the value of
 	// clock when the call for the newest list began; 0: there is no list yet.
 	clock, listed uint64
-	// look says that a list is wanted at once, looking that one is being made. lookAt is when the next list is due.
+	// look: make a list at once. looking: a call of List is under way. lookAt is when the next list is due.
 	look, looking bool
 	lookAt        time.Time
 	// saying says that a call of Confirm is under way.
@@ -55,15 +55,15 @@ func newLoop(ctx context.Context, a *Agent) *loop {
 	return l
 }
 
-// call runs f in a goroutine of its own, with a time limit, and then calls then in the goroutine of Run. A panic in f
+// call runs f in a goroutine of its own, with a time limit, and then calls finish in the goroutine of Run. A panic in f
 // becomes its error.
-func (l *loop) call(limit time.Duration, f func(context.Context) error, then func(now time.Time, err error)) {
+func (l *loop) call(limit time.Duration, f func(context.Context) error, finish func(now time.Time, err error)) {
 	l.flying++
 	go func() {
 		ctx, cancel := context.WithTimeout(l.ctx, limit)
 		defer cancel()
 		guard.Call(func() error { return f(ctx) }, func(err error) {
-			l.done <- func(now time.Time) { then(now, err) }
+			l.done <- func(now time.Time) { finish(now, err) }
 		})
 	}()
 }
@@ -82,7 +82,7 @@ func (l *loop) tell(what string, err error) {
 	}
 }
 
-// step begins all calls that are due. It returns the time of the next step, unless something happens before.
+// step begins all calls that are due. It returns when the next step is due if nothing happens before.
 func (l *loop) step(now time.Time) time.Time {
 	l.beat(now)
 	l.watchNode(now)
@@ -118,6 +118,7 @@ func (l *loop) watchNode(now time.Time) {
 		return
 	}
 	w.waiting = true
+	// least is below the revision of the work that is known after a join of a ledger that was restored (accepted).
 	work, after, began := Work{}, min(w.work.Revision, w.least), now
 	l.call(l.agent.every(), func(ctx context.Context) (err error) {
 		work, err = l.agent.Control.Watch(ctx, l.agent.Node.ID, after)

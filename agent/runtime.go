@@ -24,8 +24,8 @@ type Runtime interface {
 }
 
 // Watchdog is a [Runtime] that stops everything by itself at a set time, even if no agent is running. For example, each
-// instance has a supervisor that knows the time, or the machine has a watchdog that resets it. The Watchdog must keep
-// the time when the agent is replaced.
+// instance has a supervisor that knows the time, or the machine has a watchdog that resets it. The time that
+// was set stays in force when the agent is replaced.
 type Watchdog interface {
 	Runtime
 	// Extend sets the time at which everything begins to stop; each accepted report sets a later one. When the time
@@ -47,7 +47,7 @@ type Phase uint8
 
 // The phases of an instance.
 const (
-	// Running means that the instance runs and does not serve: not yet, or no longer.
+	// Running means that the instance runs but does not serve: it still starts, or it has stopped serving.
 	Running Phase = iota + 1
 	// Ready means that the instance runs and serves. For work that serves no clients, such as a batch job, Ready and
 	// Running are equally good.

@@ -23,7 +23,7 @@
 // a ledger is open. README.md describes the format; old.go reads version 1 of it.
 //
 // A checkpoint is written in the background. When it is on the disk, older checkpoints are removed, and the logs all of
-// whose entries it includes. Open reads the newest checkpoint and the entries after it. It writes nothing: the first Append
+// whose entries it includes. Open reads the newest checkpoint and the entries after it. It appends nothing: the first Append
 // begins a new log.
 //
 // # Damage, and a full disk

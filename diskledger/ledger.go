@@ -47,7 +47,7 @@ type LogOptions struct {
 // Open opens the ledger in a folder. It makes the folder and an empty ledger if there is none. It reads the newest
 // checkpoint and the changes that were committed since. One Ledger at a time can have a folder open.
 //
-// The error is ErrLocked if another process has the folder open, a [*logledger.CorruptError] if a file is damaged or missing,
+// The error is ErrLocked if the folder is open already, in this process or another, a [*logledger.CorruptError] if a file is damaged or missing,
 // logledger.ErrVersion if a newer version has written to it, logledger.ErrMismatch or orbit.ErrInvalid for options that do
 // not fit, and a [*DiskError] if the disk fails. If a killed process has left an unfinished write, Open cuts it off: the
 // proposals in that write were not answered.

@@ -29,8 +29,8 @@ func OpenLog(dir string, o LogOptions) (*Log, error) {
 }
 
 // openLog opens the log in a folder whose lock is held, and removes files that are not needed any more. What it finds is made
-// durable first: a process that was killed between a write and its sync has left a record, or a file's name, that a failure of
-// the power would take away again.
+// durable first: a process that was killed between a write and its sync may have left a record, or a file's name, that a power
+// failure would lose.
 func openLog(f *folder, o *LogOptions) (*Log, error) {
 	files, err := f.list()
 	if err != nil {
@@ -44,8 +44,8 @@ func openLog(f *folder, o *LogOptions) (*Log, error) {
 		return l, err
 	}
 	if l.checkpoint == 0 {
-		// The folder's entry in its parent must be on the disk before anything is committed in the folder, also if the folder was
-		// there: an earlier Open may have made it and been killed before its own sync.
+		// The folder's entry in its parent must be on the disk before anything is committed in the folder, even if the folder
+		// existed before this Open: an earlier Open may have made it and been killed before its own sync.
 		if err := (&folder{fs: f.fs, dir: f.fs.PathDir(f.dir)}).sync(); err != nil {
 			return nil, err
 		}
@@ -120,7 +120,7 @@ func (r *loading) findLogs(files listing) error {
 		if err != nil {
 			return err
 		}
-		if s.isOld() && r.base.Version > 1 { // a checkpoint of today includes all logs of version 1; their removal was interrupted
+		if s.isOld() && r.base.Version > 1 { // a checkpoint of version 2 includes all logs of version 1; their removal was interrupted
 			if err := s.close(); err != nil {
 				return err
 			}

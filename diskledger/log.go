@@ -10,8 +10,8 @@ import (
 	"github.com/orbitsched/orbit/logledger"
 )
 
-// Log is a log in a folder whose lock it holds, so it has one handle. Its methods may be called from any goroutine. A group of
-// commits is one entry, which is written with one write and one sync.
+// Log is a log in a folder. It holds the folder's lock, so only one Log is open at a time. Its methods may be called from any
+// goroutine. A group of commits is one entry, which is written with one write and one sync.
 //
 // There are several log files, one after the other; [segment] describes one. A file is begun when there is an entry for it:
 // by the first Append, by the first one after a checkpoint, so that the files before can be removed, and by the first one

@@ -142,7 +142,7 @@ var (
 	// ErrMismatch: the ledger was made with other limits or dimension names than the options ask for.
 	ErrMismatch = errors.New("logledger: made with other options")
 	// ErrNotEmpty: a log is not empty, so nothing can be copied to it.
-	ErrNotEmpty = errors.New("logledger: the log is not empty; copy to one that is")
+	ErrNotEmpty = errors.New("logledger: the target has a ledger already; name another target")
 	// ErrUnfinished: a copy to the log was not finished.
 	ErrUnfinished = errors.New("logledger: a copy to this log was not finished; copy again, and redo it")
 )

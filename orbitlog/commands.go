@@ -104,8 +104,8 @@ func (c *command) report(command string, s *store, found *logledger.Found) error
 	if file, ok := s.Log.(*diskledger.Log); ok {
 		unfinished = fmt.Sprintf("%d bytes of an unfinished write", file.Unfinished())
 	}
-	_, err := fmt.Fprintf(c.out, "revision %d, %d nodes, %d capsules\n%d entries with %d changes behind the checkpoint, which is after entry %d\n%s\n%s: ok\n",
-		found.State.Revision(), found.State.NodeCount(), found.State.CapsuleCount(), found.Entries, found.Changes, found.Checkpoint, unfinished, command)
+	_, err := fmt.Fprintf(c.out, "revision %d, %d nodes, %d capsules\nthe checkpoint has the first %d entries; %d more with %d changes come after it\n%s\n%s: ok\n",
+		found.State.Revision(), found.State.NodeCount(), found.State.CapsuleCount(), found.Checkpoint, found.Entries, found.Changes, unfinished, command)
 	return err
 }
 

@@ -80,10 +80,10 @@ func TestCommands(t *testing.T) {
 	require.NoError(t, open.Close())
 	before := ok(t, "state", log)
 	require.Contains(t, before, `{"mark":{"key":"k1","value":"v","changed":2}}`)
-	require.Equal(t, "revision 3, 0 nodes, 0 capsules\n2 entries with 2 changes behind the checkpoint, which is after entry 1\n"+
+	require.Equal(t, "revision 3, 0 nodes, 0 capsules\nthe checkpoint has the first 1 entries; 2 more with 2 changes come after it\n"+
 		"0 bytes of an unfinished write\nverify: ok\n", ok(t, "verify", log))
 	for range 2 {
-		require.Equal(t, "revision 3, 0 nodes, 0 capsules\n0 entries with 0 changes behind the checkpoint, which is after entry 3\n"+
+		require.Equal(t, "revision 3, 0 nodes, 0 capsules\nthe checkpoint has the first 3 entries; 0 more with 0 changes come after it\n"+
 			"0 bytes of an unfinished write\ncompact: ok\n", ok(t, "compact", log))
 	}
 	require.Equal(t, before, ok(t, "state", log))

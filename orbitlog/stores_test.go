@@ -179,10 +179,10 @@ func TestBesideALedger(t *testing.T) {
 			}
 		}
 		commit(5)
-		require.Contains(t, ok(t, "verify", log), "5 entries with 5 changes behind the checkpoint, which is after entry 0\n0 posts that no entry has settled\n")
-		require.Contains(t, ok(t, "compact", log), "0 entries with 0 changes behind the checkpoint, which is after entry 5\n")
+		require.Contains(t, ok(t, "verify", log), "the checkpoint has the first 0 entries; 5 more with 5 changes come after it\n0 posts that no entry has settled\n")
+		require.Contains(t, ok(t, "compact", log), "the checkpoint has the first 5 entries; 0 more with 0 changes come after it\n")
 		commit(5)
-		require.Contains(t, ok(t, "verify", log), "revision 10, 0 nodes, 0 capsules\n5 entries with 5 changes behind the checkpoint, which is after entry 5\n")
+		require.Contains(t, ok(t, "verify", log), "revision 10, 0 nodes, 0 capsules\nthe checkpoint has the first 5 entries; 5 more with 5 changes come after it\n")
 		require.NoError(t, l.Close())
 	}
 }

@@ -108,6 +108,11 @@ func connect(url string, configure func(*pgxpool.Config)) (*pgxpool.Pool, error)
 	if err != nil {
 		return nil, fmt.Errorf("pgledger: %w: %w", orbit.ErrInvalid, err)
 	}
+	for _, of := range []string{"schema", "name"} { // a server would refuse them as settings that it does not know
+		if _, there := config.ConnConfig.RuntimeParams[of]; there {
+			return nil, fmt.Errorf("pgledger: %w: the URL has the parameter %q, which only orbitlog reads; set it in the options", orbit.ErrInvalid, of)
+		}
+	}
 	if config.ConnConfig.ValidateConnect == nil { // target_session_attrs is any, or not set
 		config.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary
 	}

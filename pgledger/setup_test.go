@@ -101,6 +101,8 @@ func TestOpenFails(t *testing.T) {
 		want error
 	}{
 		"no url":         {"postgres://host:port", pgledger.Options{}, orbit.ErrInvalid},
+		"schema in URL":  {"postgres://h/d?schema=s", pgledger.Options{}, orbit.ErrInvalid},
+		"name in URL":    {"postgres://h/d?name=n", pgledger.Options{}, orbit.ErrInvalid},
 		"schema":         {url, pgledger.Options{Schema: "\xff"}, orbit.ErrInvalid},
 		"long schema":    {url, pgledger.Options{Schema: fmt.Sprintf("%064d", 0)}, orbit.ErrInvalid},
 		"name":           {url, pgledger.Options{Name: "a\x00"}, orbit.ErrInvalid},
