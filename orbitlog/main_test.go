@@ -200,7 +200,7 @@ func TestCopyRefused(t *testing.T) {
 	for _, dir := range []string{small(t), empty} {
 		before := content(t, dir)
 		for _, args := range [][]string{{"copy", from, "file:" + dir}, {"copy", "-redo", from, "file:" + dir}} {
-			require.Contains(t, fails(t, notDone, args...), "the log is not empty; copy to one that is")
+			require.Contains(t, fails(t, notDone, args...), "the target has a ledger already; name another target")
 		}
 		require.Equal(t, before, content(t, dir))
 	}
@@ -248,7 +248,7 @@ func redone(t *testing.T, from, to, want string) {
 	require.Contains(t, fails(t, unsound, "copy", from, to), "copy -redo FROM TO makes it whole")
 	ok(t, "copy", "-redo", from, to)
 	require.Equal(t, want, ok(t, "state", to))
-	require.Contains(t, fails(t, notDone, "copy", "-redo", from, to), "not empty")
+	require.Contains(t, fails(t, notDone, "copy", "-redo", from, to), "has a ledger already")
 }
 
 // Wrong arguments are refused with the usage.

@@ -121,7 +121,7 @@ func TestCopyBetweenStores(t *testing.T) {
 		require.Equal(t, want, ok(t, "state", to), to)
 		require.Equal(t, changes(ok(t, "print", first)), changes(ok(t, "print", to)))
 		for _, from := range chain[:i+1] {
-			require.Contains(t, fails(t, notDone, "copy", from, to), "not empty")
+			require.Contains(t, fails(t, notDone, "copy", from, to), "has a ledger already")
 		}
 	}
 	ctx := t.Context()
