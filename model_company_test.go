@@ -515,7 +515,7 @@ func (p *companyPlan) keep(next *State) *State {
 				return s.company.in(companyDomain{extraGroup(name), NodeKey, string(n.Node.ID)})[membersPlaced]
 			}
 			freed := int64(taken(p.sent) - taken(next))
-			if freed <= 0 {
+			if freed <= 0 || n.Node.State == Lost { // where nothing can be adopted, and nothing placed
 				continue
 			}
 			p.serial++
@@ -561,9 +561,10 @@ func (p *companyPlan) check(t *rapid.T) {
 		if now := state.company.rule(rule.group, rule.level); now.apart+now.even == 0 {
 			continue // the plan ends it
 		}
+		extra := rule.group == extraGroup("key") || rule.group == extraGroup("ip")
 		counts := func(c *companyTables) (out []companyCount) {
 			c.counts.Ascend(func(n companyCount) bool {
-				if n.group == rule.group && n.level == rule.level {
+				if n.group == rule.group && n.level == rule.level && !(extra && p.view.Node(NodeID(n.domain)).Node.State == Lost) { // what is kept there is not in the ledger
 					out = append(out, n)
 				}
 				return true
