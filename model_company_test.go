@@ -564,7 +564,7 @@ func (p *companyPlan) check(t *rapid.T) {
 		extra := rule.group == extraGroup("key") || rule.group == extraGroup("ip")
 		counts := func(c *companyTables) (out []companyCount) {
 			c.counts.Ascend(func(n companyCount) bool {
-				if n.group == rule.group && n.level == rule.level && !(extra && p.view.Node(NodeID(n.domain)).Node.State == Lost) { // what is kept there is not in the ledger
+				if n.group == rule.group && n.level == rule.level && (!extra || p.view.Node(NodeID(n.domain)).Node.State != Lost) { // what is kept there is not in the ledger
 					out = append(out, n)
 				}
 				return true
