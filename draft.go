@@ -20,7 +20,7 @@ import (
 //   - a node of the draft is the view's node after all steps since Sync; it takes nothing if its report is Expired;
 //   - room that a proposal releases serves the later steps of that proposal, because all of them commit together.
 //     After Propose the part of it that is left is unavailable until the next Sync, because another proposal may
-//     commit although this one does not;
+//     commit although this one does not. Extras are room too;
 //   - Rollback restores the nodes, the journal and the proposal in the making.
 //
 // The zero Draft is ready for Sync. It belongs to one navigator and is not safe for concurrent use. Do not copy or

@@ -48,6 +48,7 @@ func (d *Draft) Propose(more ...Precondition) Proposal {
 		}
 	}
 	p.If = d.betOnCompany(p.If, own)
+	d.keepExtras(own)
 	d.push(draftStep{log: len(d.log), open: from}, nil)
 	d.open = len(d.log)
 	d.forgetCompany(p.Do)
@@ -128,6 +129,44 @@ func (d *Draft) settleNode(bets []Precondition, was, now *NodeState) []Precondit
 	}
 	d.replace(now, kept)
 	return bets
+}
+
+// keepExtras makes what the steps of a proposal free of an extra beyond what they take there unavailable to the rest of
+// the plan, as settleNode does with other room.
+func (d *Draft) keepExtras(own []draftStep) {
+	var kept []companyMove
+	for i := range own {
+		for _, m := range own[i].moves {
+			for x := 0; m.by < 0 && x < len(m.spec.Extras); x++ {
+				name := m.spec.Extras[x].Name
+				if freed := extraFreed(own, kept, m.node, name); freed > 0 {
+					kept = append(kept, companyMove{&Spec{Extras: []Extra{{name, 1}}}, m.node, 0, freed})
+				}
+			}
+		}
+	}
+	for i := range kept {
+		n := d.nodes[d.view.state.Node(kept[i].node.ID).index]
+		d.countMove(&kept[i], 1)
+		d.push(draftStep{node: n, log: len(d.log), open: d.open, moves: kept[i : i+1]}, d.copies.New(*n))
+	}
+}
+
+// extraFreed returns how much less of an extra placed capsules take on a node after the steps of a proposal, and after
+// what of it is kept.
+func extraFreed(own []draftStep, kept []companyMove, n *Node, name string) (freed int) {
+	count := func(moves []companyMove) {
+		for _, m := range moves {
+			if m.node.ID == n.ID && m.kind != stopping {
+				freed -= m.by * int(amountOf(m.spec.Extras, name))
+			}
+		}
+	}
+	for i := range own {
+		count(own[i].moves)
+	}
+	count(kept)
+	return freed
 }
 
 // Checkpoint returns a position of the plan to which Rollback can return.

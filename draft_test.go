@@ -867,3 +867,38 @@ func TestDraftDelaysAllThatTakeAnExtra(t *testing.T) {
 	require.True(t, p.Do[0].(Place).After)
 	require.True(t, p.Do[1].(Place).After)
 }
+
+// What a proposal frees of an extra serves its own later steps and no other proposal, because that one may commit
+// although this one loses.
+func TestDraftLendsNoExtrasBetweenProposals(t *testing.T) {
+	for _, confirms := range []bool{false, true} {
+		l := &MemoryLedger{}
+		takes := func(priority int32, amount int64) *Spec {
+			return &Spec{Priority: priority, Extras: []Extra{{Name: "ip", Amount: amount}}}
+		}
+		commit(t, l, PutNode{Node{ID: "n", Confirms: confirms, Extras: []Extra{{Name: "ip", Amount: 4}}}})
+		commit(t, l, Submit{IDs: []CapsuleID{"old"}, Spec: takes(0, 3)}, Place{Capsule: "old", Node: "n"})
+		if confirms {
+			commit(t, l, Confirm{Capsule: "old", Since: snapshotOf(t, l).Capsule("old").PlacedAt, Begun: true})
+		}
+		commit(t, l, Submit{IDs: []CapsuleID{"urgent"}, Spec: takes(1000, 2)}, Submit{IDs: []CapsuleID{"one", "more"}, Spec: takes(0, 1)})
+		view, _ := viewOf(t, l, nil)
+		var d Draft
+		d.Sync(view)
+		n := view.State().Node("n")
+		start := d.Checkpoint()
+		require.NoError(t, d.Evict(Evict{Capsule: "old", For: "urgent"}))
+		require.NoError(t, d.Place(view.State().Capsule("urgent"), Choice{Node: n}))
+		urgent := d.Propose()
+		require.NoError(t, d.Place(view.State().Capsule("one"), Choice{Node: n}))
+		one := d.Propose()
+		require.ErrorIs(t, d.Place(view.State().Capsule("more"), Choice{Node: n}), ErrInfeasible)
+		commit(t, l, Release{Capsule: "urgent", Final: true})
+		_, err := l.Propose(t.Context(), urgent)
+		require.ErrorIs(t, err, ErrConflict)
+		_, err = l.Propose(t.Context(), one)
+		require.NoError(t, err)
+		d.Rollback(start)
+		require.EqualValues(t, 1, d.ExtraFree(n, "ip"))
+	}
+}

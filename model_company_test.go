@@ -373,10 +373,10 @@ func (d *duel) countCompany(r *Rejection) {
 }
 
 // TestDraftKeepsCompany: what a draft takes the ledger commits, if it commits the earlier proposals of the plan; what the draft refuses for a rule of
-// company the ledger refuses. The draft counts what the ledger counts, also after a rollback, and says of each node what Place says.
+// company the ledger refuses, if others take the extras that the earlier proposals free. The draft counts what the ledger counts, also after a rollback, and says of each node what Place says.
 func TestDraftKeepsCompany(t *testing.T) {
 	t.Parallel()
-	for total := range scale.Reach(t, "taken", "refused", "proposed", "rolled back", "moved") {
+	for total := range scale.Reach(t, "taken", "refused", "proposed", "rolled back", "moved", "kept") {
 		rapid.Check(t, func(t *rapid.T) {
 			d := newDuel(Limits{}, false)
 			d.company = true
@@ -500,11 +500,32 @@ func (p *companyPlan) propose(t *rapid.T) {
 	if err != nil {
 		t.Fatalf("%v is not committed: %v", do, err)
 	}
-	p.sent = next
+	p.sent = p.keep(next)
 	p.count["proposed"]++
 	if p.chanceOf(t, 2) {
 		p.mark.at, p.mark.log, p.mark.sent = p.draft.Checkpoint(), len(p.draft.log), p.sent
 	}
+}
+
+// keep returns the state in which other capsules have taken what the last proposal has freed of each extra.
+func (p *companyPlan) keep(next *State) *State {
+	for n := range next.Nodes() {
+		for _, name := range []string{"key", "ip"} {
+			taken := func(s *State) int {
+				return s.company.in(companyDomain{extraGroup(name), NodeKey, string(n.Node.ID)})[membersPlaced]
+			}
+			freed := int64(taken(p.sent) - taken(next))
+			if freed <= 0 || n.Node.State == Lost { // where nothing can be adopted, and nothing placed
+				continue
+			}
+			p.serial++
+			p.count["kept"]++
+			kept, err := next.With(Proposal{View: next.rev, Do: []Commitment{Adopt{Capsule: CapsuleID(fmt.Sprint("kept", p.serial)), Node: n.Node.ID, Spec: &Spec{Extras: []Extra{{name, freed}}}}}})
+			require.NoError(p.T, err)
+			next = kept
+		}
+	}
+	return next
 }
 
 func (p *companyPlan) chanceOf(t *rapid.T, n int) bool { p.T = t; return p.chance(n) }
@@ -540,9 +561,10 @@ func (p *companyPlan) check(t *rapid.T) {
 		if now := state.company.rule(rule.group, rule.level); now.apart+now.even == 0 {
 			continue // the plan ends it
 		}
+		extra := rule.group == extraGroup("key") || rule.group == extraGroup("ip")
 		counts := func(c *companyTables) (out []companyCount) {
 			c.counts.Ascend(func(n companyCount) bool {
-				if n.group == rule.group && n.level == rule.level {
+				if n.group == rule.group && n.level == rule.level && (!extra || p.view.Node(NodeID(n.domain)).Node.State != Lost) { // what is kept there is not in the ledger
 					out = append(out, n)
 				}
 				return true

@@ -64,8 +64,9 @@ func testGangChurn(t *rapid.T) {
 		for i := range got.Unplaced {
 			require.Equal(t, want.Unplaced[i].Capsule, got.Unplaced[i].Capsule)
 		}
+		holdsTogether(t, view, got)
 		if len(got.Proposals) > 1 { // one loses: what was reserved for it is free again
-			got.Proposals = got.Proposals[1:]
+			got.Proposals = lose(t, l, got.Proposals, 0)
 		}
 		return got, nil
 	})}
