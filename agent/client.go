@@ -57,12 +57,12 @@ func (c *Client) Join(ctx context.Context, node orbit.Node, holder string) (Leas
 
 // Leave implements [Control].
 func (c *Client) Leave(ctx context.Context, node orbit.NodeID, term orbit.Revision) error {
-	return c.call(ctx, node, pathLeave, leaveRequest{node, term}, nil)
+	return c.call(ctx, node, pathLeave, leaveRequest{node, term}, &struct{}{})
 }
 
 // Report implements [Control].
 func (c *Client) Report(ctx context.Context, report orbit.Report) error {
-	return c.call(ctx, report.Node, pathReport, report, nil)
+	return c.call(ctx, report.Node, pathReport, report, &struct{}{})
 }
 
 // Watch implements [Control]. It asks the Handler to answer within nine tenths of the time that ctx has left: a request
@@ -73,7 +73,13 @@ func (c *Client) Watch(ctx context.Context, node orbit.NodeID, after orbit.Revis
 		request.Wait = max(1, (time.Until(end) * 9 / 10).Milliseconds())
 	}
 	var work Work
-	return work, c.call(ctx, node, pathWatch, request, &work)
+	return work, c.with(ctx, node, func(url string) error {
+		err := c.send(ctx, url+pathWatch, request, &work)
+		if err == nil && work.Revision == 0 && !work.Absent { // it would have the agent stop all that runs
+			err = fmt.Errorf("agent: %w: the answer of %s is no Work", orbit.ErrUnknown, url)
+		}
+		return err
+	})
 }
 
 // Confirm implements [Control]. All outcomes wrap [orbit.ErrUnknown] if the answer was lost, and [orbit.ErrUnavailable] if there was no
@@ -161,7 +167,7 @@ func (c *Client) send(ctx context.Context, url string, request, answer any) erro
 	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
-		return fmt.Errorf("agent: %w: Client.URLs: %w", orbit.ErrInvalid, err)
+		return fmt.Errorf("agent: %w, nothing was sent: Client.URLs: %w", orbit.ErrUnavailable, err)
 	}
 	r.Header.Set("Content-Type", "application/json")
 	got, err := cmp.Or(c.HTTP, http.DefaultClient).Do(r)
@@ -175,16 +181,15 @@ func (c *Client) send(ctx context.Context, url string, request, answer any) erro
 	if err = errors.Join(err, got.Body.Close()); err != nil {
 		return fmt.Errorf("agent: %w: %w", orbit.ErrUnknown, err)
 	}
-	switch {
-	case got.StatusCode == http.StatusOK && answer == nil:
-		return nil
-	case got.StatusCode == http.StatusOK:
+	switch got.StatusCode {
+	case http.StatusOK:
 		err = json.Unmarshal(text, answer)
-	case got.StatusCode == http.StatusUnprocessableEntity:
+	case http.StatusUnprocessableEntity:
 		var f fault
-		if err = json.Unmarshal(text, &f); err == nil {
+		if err = json.Unmarshal(text, &f); err == nil && f.Text != "" {
 			return f.err()
 		}
+		err = cmp.Or(err, fmt.Errorf("it names no error: %.200s", text))
 	default:
 		err = fmt.Errorf("%s: %.200s", got.Status, text)
 	}

@@ -126,11 +126,12 @@ func TestClientLeavesWhatCannotServe(t *testing.T) {
 		"does not answer": {first: hang}, "connection lost": {first: lost}, "proxy": {first: answer(http.StatusBadGateway, "")}, "no JSON": {first: answer(http.StatusOK, "{")},
 		"ledger away": {first: refuse("unavailable")}, "outcome unknown": {first: refuse("unknown")}, "cannot vouch": {first: refuse("unheard")}, "ends": {first: refuse("canceled")},
 		"invalid": {refuse("invalid"), true}, "conflict": {refuse("conflict"), true}, "expired": {refuse("expired"), true}, "held": {refuse("held"), true},
-		"running": {refuse("running"), true}, "too many": {refuse("tooMany"), true}, "nothing new": {refuse("deadline"), true}, "well": {answer(http.StatusOK, `{}`), true},
+		"running": {refuse("running"), true}, "too many": {refuse("tooMany"), true}, "nothing new": {refuse("deadline"), true}, "well": {answer(http.StatusOK, `{"revision": 1}`), true},
+		"no work": {first: answer(http.StatusOK, `{"status": "ok"}`)}, "null": {first: answer(http.StatusOK, `null`)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				p := &processes{answers: map[string]func(*http.Request) (*http.Response, error){"a": test.first, "b": answer(http.StatusOK, `{}`)}}
+				p := &processes{answers: map[string]func(*http.Request) (*http.Response, error){"a": test.first, "b": answer(http.StatusOK, `{"revision": 1}`)}}
 				c, node := p.client("http://a/agent", "http://b/agent/"), nodeOf(t, "a")
 				for range 3 {
 					ctx, cancel := context.WithTimeout(t.Context(), sec)
@@ -143,7 +144,7 @@ func TestClientLeavesWhatCannotServe(t *testing.T) {
 				}
 				require.Equal(t, "a b b", p.took(), "one call, one process")
 				p.answers["b"] = lost
-				p.answers["a"] = answer(http.StatusOK, `{}`)
+				p.answers["a"] = answer(http.StatusOK, `{"revision": 1}`)
 				for range 3 {
 					_, _ = c.Watch(t.Context(), node, 1)
 				}
@@ -275,4 +276,40 @@ func TestWatchOfSickLedger(t *testing.T) {
 			require.NoError(t, <-done)
 		}
 	})
+}
+
+// What is no answer of a Handler is not taken for one, and the next call goes to another process: a page of a proxy is no accepted report.
+func TestClientRefusesGarbage(t *testing.T) {
+	redirect := func(r *http.Request) (*http.Response, error) {
+		if r.Method == http.MethodGet {
+			return answer(http.StatusOK, "<html>log in</html>")(r)
+		}
+		return &http.Response{StatusCode: http.StatusFound, Body: http.NoBody, Header: http.Header{"Location": {"http://a/login"}}}, nil
+	}
+	for name, first := range map[string]func(*http.Request) (*http.Response, error){
+		"page": answer(http.StatusOK, "<html>welcome</html>"), "nothing": answer(http.StatusOK, ""), "list": answer(http.StatusOK, "[]"), "redirect": redirect,
+		"fault of another kind": answer(http.StatusUnprocessableEntity, `{"message": "no such field"}`), "no fault": answer(http.StatusUnprocessableEntity, "null"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			for call, do := range map[string]func(*agent.Client, orbit.NodeID) error{
+				"report": func(c *agent.Client, node orbit.NodeID) error { return c.Report(t.Context(), orbit.Report{Node: node}) },
+				"leave":  func(c *agent.Client, node orbit.NodeID) error { return c.Leave(t.Context(), node, 1) },
+			} {
+				p := &processes{answers: map[string]func(*http.Request) (*http.Response, error){"a": first, "b": answer(http.StatusOK, `{}`)}}
+				c, node := p.client("http://a/agent", "http://b/agent"), nodeOf(t, "a")
+				require.ErrorIs(t, do(c, node), orbit.ErrUnknown, call)
+				require.NoError(t, do(c, node), call)
+			}
+		})
+	}
+}
+
+// A URL that cannot be read is said, and the other processes serve.
+func TestClientLeavesWrongURL(t *testing.T) {
+	p := &processes{answers: map[string]func(*http.Request) (*http.Response, error){"b": answer(http.StatusOK, `{}`)}}
+	for _, wrong := range []string{"http://[::1", "http://a b", "a b:7070"} {
+		c, node := p.client(wrong, "http://b"), nodeOf(t, "a")
+		require.Error(t, c.Report(t.Context(), orbit.Report{Node: node}), wrong)
+		require.NoError(t, c.Report(t.Context(), orbit.Report{Node: node}), wrong)
+	}
 }

@@ -124,7 +124,7 @@ func TestPostsAreReadAsWritten(t *testing.T) {
 		for i := range want {
 			list = append(list, &want[i])
 		}
-		data, err := encodePost(list)
+		data, err := encodePost(list, mostChanges)
 		require.NoError(t, err)
 		got, err := decodePost(data)
 		require.NoError(t, err)
@@ -158,7 +158,7 @@ func FuzzDecode(f *testing.F) {
 	data, err := encodeEntry(&e, 0)
 	require.NoError(f, err)
 	f.Add(data)
-	post, err := encodePost([]*orbit.Proposal{{Do: []orbit.Commitment{orbit.Submit{IDs: []orbit.CapsuleID{"a"}, Spec: specs[1]}}}})
+	post, err := encodePost([]*orbit.Proposal{{Do: []orbit.Commitment{orbit.Submit{IDs: []orbit.CapsuleID{"a"}, Spec: specs[1]}}}}, mostChanges)
 	require.NoError(f, err)
 	f.Add(post)
 	f.Add([]byte(`{"revision":7,"do":{"place":{"capsule":"web-1","node":"node-a"}},"node":"node-a"}` + "\n"))

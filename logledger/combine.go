@@ -114,18 +114,16 @@ func (l *Ledger) shouldPost() bool {
 func (c *combiner) overdue() bool { return len(c.posted) > 0 && !time.Now().Before(c.patient) }
 
 // post stores those proposals of the open group as a post that are in no post yet. It reports false if it posted none
-// because they change nothing, and no others wait.
+// because they change nothing or are no post, and no others wait.
 func (l *Ledger) post() bool {
 	p := &posted{id: PostID{l.self, l.w.postNumber + 1}}
-	data, err := l.openPost(p)
+	data := l.openPost(p)
 	if len(p.of) == 0 {
 		return len(l.w.posted) > 0
 	}
 	l.w.postNumber++
 	start := time.Now()
-	if err == nil {
-		err = l.poster.Post(l.life, Post{p.id, data})
-	}
+	err := l.poster.Post(l.life, Post{p.id, data})
 	l.w.took = max(l.w.took, time.Since(start))
 	if len(l.w.posted) == 0 {
 		l.w.patient = time.Now().Add(max(leastPatience, 4*l.w.took))
@@ -139,7 +137,7 @@ func (l *Ledger) post() bool {
 
 // openPost encodes the proposals of the open group that are in no post, or their first ones. A proposal without an id gets
 // one: should it be in the log by this ledger's own hand before the post arrives, the post has no effect.
-func (l *Ledger) openPost(p *posted) ([]byte, error) {
+func (l *Ledger) openPost(p *posted) []byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.due.Store(false)
@@ -147,7 +145,7 @@ func (l *Ledger) openPost(p *posted) ([]byte, error) {
 		l.rejudge(nil)
 	}
 	if !l.stale && len(l.open.changes) == 0 {
-		return nil, nil
+		return nil
 	}
 	l.stale = true // what arrives now is judged when the post is settled
 	var list []*orbit.Proposal
@@ -171,7 +169,14 @@ func (l *Ledger) openPost(p *posted) ([]byte, error) {
 			list, p.of = append(list, &r.proposals[i]), append(p.of, postedProposal{r, i})
 		}
 	}
-	return encodePost(list)
+	data, err := encodePost(list, l.mostChanges)
+	if err != nil { // nothing is posted: commit says why
+		for _, of := range p.of {
+			of.run.posted = false
+		}
+		p.of = nil
+	}
+	return data
 }
 
 // readPosts returns the posts of other ledgers that are not settled and that this version can read.

@@ -64,6 +64,13 @@ const compressFrom = 256
 // hostile entry cannot make a reader allocate more.
 const maxUncompressed = 1 << 30
 
+// mostChanges bounds the same when an entry or a post is written. It is lower, so that a store which takes no value over a
+// gigabyte takes the entry, too.
+const mostChanges = maxUncompressed / 2
+
+// errTooLarge is why a group of proposals is no entry and no post.
+var errTooLarge = fmt.Errorf("the changes of one entry have at most %d bytes; propose less at once", mostChanges)
+
 // The encoder and decoder of zstd; both may be used by several goroutines at once. They are made when the program starts,
 // because they have channels inside, and one that is first used in a bubble of testing/synctest could be used in no other.
 var (
@@ -253,15 +260,18 @@ func decodeLines(data []byte) (e Entry, err error) {
 	return e, nil
 }
 
-// encodePost returns the bytes of a post.
-func encodePost(proposals []*orbit.Proposal) ([]byte, error) {
+// encodePost returns the bytes of a post, of which the proposals have at most so many.
+func encodePost(proposals []*orbit.Proposal, most int) ([]byte, error) {
 	var e encoder
 	e.uint(uint64(len(proposals)))
 	for _, p := range proposals {
 		e.proposal(p)
 	}
-	if e.err != nil {
+	switch {
+	case e.err != nil:
 		return nil, e.err
+	case len(e.buf) > most:
+		return nil, errTooLarge
 	}
 	return pack([]byte{entryVersion}, e.buf), nil
 }

@@ -39,7 +39,7 @@ func Open(ctx context.Context, log Log, o Options) (*Ledger, error) {
 // newLedger returns a ledger that continues from a position, and does nothing yet.
 func newLedger(log Log, o Options, at *position) *Ledger {
 	l := &Ledger{
-		log: log, options: o, self: newWriterID(), judge: &orbit.MemoryLedger{Start: at.state}, open: &group{},
+		log: log, options: o, self: newWriterID(), mostChanges: mostChanges, judge: &orbit.MemoryLedger{Start: at.state}, open: &group{},
 		arrived: make(chan struct{}, 1), asked: make(chan struct{}, 1), wanted: make(chan chan error), closing: make(chan struct{}),
 	}
 	l.poster, _ = log.(Poster)

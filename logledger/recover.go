@@ -2,6 +2,7 @@ package logledger
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/orbitsched/orbit"
@@ -148,10 +149,19 @@ func (l *Ledger) failOpen(err error) {
 	l.w.orphan()
 }
 
-// give answers a group that can never be stored.
+// give answers a group that can never be stored. If others may still commit what this ledger has posted, no outcome is known,
+// all that waits gets an error, and an entry withdraws the posts.
 func (l *Ledger) give(a *attempt, err error) {
-	l.giveUp(a, err, false)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.trouble = nil
+	if len(l.w.posted)+len(l.w.orphans) > 0 {
+		l.failAll(a.group, unknown(err), err)
+		l.mu.Lock()
+		l.trouble = nil
+		l.mu.Unlock()
+		l.commit(true)
+		return
+	}
+	for _, r := range a.group.runs {
+		r.fail(fmt.Errorf("logledger: %w: %w", orbit.ErrInvalid, err))
+	}
+	l.putBack(&group{})
 }

@@ -16,6 +16,8 @@ type writer struct {
 	number uint64
 	// encoding has the changes of the open group that are encoded already, all made after the same revision; nil: none.
 	encoding *entryWriter
+	// most is how many runs the next entry may have, because more made one that was too large; 0: any number.
+	most int
 	// took is how long the last append took.
 	took time.Duration
 	// retry is when to do next what has failed; zero: nothing has.
@@ -153,7 +155,9 @@ func (l *Ledger) commit(probe bool) bool {
 	l.w.number++
 	a.entry.Writer, a.entry.Number, a.entry.Next = l.self, l.w.number, l.w.handOn(l.self, a.entry.Settled)
 	var err error
-	if a.data, err = l.encoded(a); err != nil {
+	if a.data, err = l.encoded(a); errors.Is(err, errTooLarge) && l.divide(a) {
+		return true
+	} else if err != nil {
 		l.give(a, err)
 		return true
 	}
@@ -177,6 +181,7 @@ func (l *Ledger) prepare() *attempt {
 	posts := l.w.readPosts(l.self)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	rest := l.takeMost()
 	if l.stale || len(posts) > 0 {
 		a.entry.Settled = l.rejudge(posts)
 	}
@@ -192,7 +197,7 @@ func (l *Ledger) prepare() *attempt {
 			a.settled = append(a.settled, p.PostID)
 		}
 	}
-	l.open, l.stale = &group{}, len(posts) > 0
+	l.open, l.stale = &group{runs: rest}, len(posts)+len(rest) > 0
 	a.state, _ = l.judge.Snapshot(context.Background()) // cannot fail
 	return a
 }
@@ -234,7 +239,39 @@ func (l *Ledger) encoded(a *attempt) ([]byte, error) {
 	w := l.w.encoding
 	l.w.encoding = nil
 	w.add(a.entry.Changes[w.n:])
+	if len(w.buf) > l.mostChanges {
+		return nil, errTooLarge
+	}
 	return w.entry(&a.entry)
+}
+
+// takeMost takes those runs out of the open group that are too many for the next entry, and returns them. It requires mu.
+func (l *Ledger) takeMost() (rest []*run) {
+	if n := l.w.most; n == 0 || len(l.open.runs) <= n {
+		l.w.most = 0
+		return nil
+	}
+	rest = slices.Clone(l.open.runs[l.w.most:])
+	l.open.runs = l.open.runs[:l.w.most:l.w.most]
+	l.stale = true
+	l.due.Store(true)
+	return rest
+}
+
+// divide puts a group back whose entry is too large, so that the next entry has less: no posts of others, which append them by
+// themselves then, or half of the runs. It reports false if the group has neither.
+func (l *Ledger) divide(a *attempt) bool {
+	forOthers := slices.ContainsFunc(a.entry.Settled, func(s Settlement) bool { return s.Post.Writer != l.self })
+	switch n := len(a.group.runs); {
+	case forOthers:
+		l.w.posts = nil
+	case n > 1:
+		l.w.most = n / 2
+	default:
+		return false
+	}
+	l.putBack(a.group)
+	return true
 }
 
 // committed shows the state after an entry that is in the log, and answers the proposals in it.
