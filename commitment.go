@@ -135,7 +135,8 @@ type Hold struct {
 }
 
 // A mark whose key begins with one of these prefixes pins a capsule, or all members of a gang, to the owner that is its
-// value: the id of the capsule or gang follows the prefix. See [Assign].
+// value: the id of the capsule or gang follows the prefix. See [Assign]. [Submit] is not judged by it. A pin outlives what it
+// is about until the mark is removed, so a capsule that is submitted again under the id has it, too.
 const (
 	PinPrefix     = "pinned/"
 	PinGangPrefix = "pinned-gang/"

@@ -367,7 +367,11 @@ func (t *tx) unpinned(e *txCapsule, c *Assign) error {
 			return nil
 		}
 	}
-	return t.refuse(Rejection{Capsule: c.Capsule}, pin.changed, "capsule %q is pinned to %q by mark %q; to assign it to %q, change the mark, or bet on it with MarkAt",
+	newest := pin.changed
+	if newest == t.rev { // the proposal has set the mark itself, so to plan again does not help
+		newest = 0
+	}
+	return t.refuse(Rejection{Capsule: c.Capsule}, newest, "capsule %q is pinned to %q by mark %q; to assign it to %q, change the mark, or bet on it with MarkAt",
 		c.Capsule, pin.value, key, c.Owner)
 }
 

@@ -197,6 +197,7 @@ func checkPins(t *trial) {
 		t.commits(mark(pinned.key, "two"), assign("one", "two")) // the pin of the same proposal
 		t.commits(mark(pinned.key, ""), assign("two", "three"))
 		at := t.commits(mark(pinned.key, "one"))
+		t.mistakes(mark(pinned.key, "five"), assign("three", "six")) // it contradicts itself
 		t.mistakes(assign("three", "four"))
 		aware := planned(t.view(), assign("three", "four"))
 		aware.If = []orbit.Precondition{orbit.MarkAt{Key: pinned.key, Revision: at}}

@@ -42,10 +42,10 @@ func parse(text string) (address, error) {
 		return address{kind: kind, dir: place}, nil
 	case kind == "etcd" && place != "":
 		return parseEtcd(place)
-	case kind == "postgres" || kind == "postgresql":
+	case (kind == "postgres" || kind == "postgresql") && strings.HasPrefix(place, "//"):
 		return parsePostgres(text)
 	}
-	return address{}, fmt.Errorf("no log is named %q", text)
+	return address{}, errors.New("a log is named file:DIR, etcd:URL[,URL...][/PREFIX] or postgres://...; one of these names is none") // it may have a password in it
 }
 
 // parseEtcd reads the endpoints of an etcd. What follows the last one, as the path of a URL, is the prefix.
@@ -57,6 +57,9 @@ func parseEtcd(text string) (address, error) {
 			scheme, rest = "", endpoint
 		}
 		host, path, _ := strings.Cut(rest, "/")
+		if strings.Contains(endpoint, "@") {
+			return address{}, errors.New("etcd: an endpoint has a user or a password in it; set ETCDCTL_USER and ETCDCTL_PASSWORD")
+		}
 		if path = strings.Trim(path, "/"); host == "" || path != "" && i < len(a.endpoints)-1 {
 			return address{}, fmt.Errorf("etcd:%s: each endpoint is a URL or HOST:PORT, and only the last one is followed by a prefix", text)
 		}
@@ -71,6 +74,9 @@ func parseEtcd(text string) (address, error) {
 // parsePostgres reads the URL of a database, and takes the names of schema and ledger out of it.
 func parsePostgres(text string) (address, error) {
 	base, query, _ := strings.Cut(text, "?")
+	if strings.Contains(query, "@") { // the question mark may be one of a password
+		return address{}, errors.New("the Postgres URL has an @ behind a question mark; write them as %40 and %3F where they are part of a name or a password")
+	}
 	values, err := url.ParseQuery(query)
 	if err != nil {
 		return address{}, errors.New("the query of the Postgres URL, after the question mark, cannot be read")

@@ -282,6 +282,16 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
+// What an address that cannot be read has in it is not printed, because it may be a password.
+func TestWrongAddresses(t *testing.T) {
+	for _, text := range []string{"postgres://me:se?secret@h/db", "postgresql:me:secret@h", "postgres//me:secret@h", "etcd:http://user:secret@host", "me:secret@h", "secret", "", "Etcd:secret"} {
+		_, err := parse(text)
+		require.Error(t, err, text)
+		require.NotContains(t, err.Error(), "secret")
+		require.NotContains(t, fails(t, misused, "verify", text), "secret")
+	}
+}
+
 // At each tick a line says what is being done.
 func TestProgress(t *testing.T) {
 	var out strings.Builder
