@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 )
@@ -18,7 +19,9 @@ func (p *Proposal) check(l *Limits) error {
 	if len(p.Do) == 0 {
 		return invalidf("proposal commits nothing; put at least one commitment into Do")
 	}
-	v := validator{limits: l}
+	v := validators.Get().(*validator)
+	defer func() { *v = validator{}; validators.Put(v) }()
+	v.limits = l
 	for i, bet := range p.If {
 		v.at, v.what = i, "bet"
 		v.bet(bet)
@@ -38,6 +41,9 @@ func (p *Proposal) check(l *Limits) error {
 	}
 	return nil
 }
+
+// validators keeps validators for the next proposal: commitments get them through an interface, so each would be on the heap.
+var validators = sync.Pool{New: func() any { return new(validator) }}
 
 // validator collects the faults of one proposal.
 type validator struct {
