@@ -88,7 +88,7 @@ type Place struct {
 //
 //   - from a Lost node, as a loss;
 //   - from a Cordoned node, if budgets allow it and the gang of the capsule stays whole, at its minimums, or unplaced;
-//   - from any node for a whole gang that is broken, or one member of which is on a Cordoned node; budgets count too;
+//   - from any node for a whole gang, if the gang is broken or a member is on a Cordoned node, and budgets allow it;
 //   - from any node for a capsule that waits to begin ([State.Waiting]): it has never run there, so no rule is judged;
 //   - with Stopped.
 type Release struct {
@@ -324,7 +324,7 @@ type Protect struct {
 type Nominate struct {
 	// Capsule is the pending capsule that the room is for; empty if Gang is set.
 	Capsule CapsuleID `json:"capsule,omitempty"`
-	// Gang is the gang that the room is for, no member of which is placed; empty if Capsule is set.
+	// Gang is the gang that the room is for; none of its members may be placed. Empty if Capsule is set.
 	Gang GangID `json:"gang,omitempty"`
 	// Since is the revision at which the nomination was made that this Nominate replaces or ends. 0: it may replace or
 	// end any nomination, and there need be none to replace.
@@ -351,14 +351,14 @@ type NominatedRoom struct {
 	Node NodeID `json:"node"`
 	// Room is the amount of each resource that is claimed.
 	Room Resources `json:"room"`
-	// Devices are the device instances of which Milli is claimed.
+	// Devices are the device instances on which Milli is claimed.
 	Devices DeviceSet `json:"devices,omitempty"`
 	// Milli is how much is claimed of each of Devices, in thousandths.
 	Milli int `json:"milli,omitempty"`
 }
 
-// misfit says why the claimed room on a node can serve none of the specs, whatever leaves the node; the text completes
-// "nodes ...". Empty: the room can serve one of them. Only the description of the node is judged, not its use.
+// misfit says why the claimed room can serve none of the specs even on an empty node, to complete "nodes ...". Empty: it can
+// serve one of them. Only the description of the node is judged, not its use.
 func (r *NominatedRoom) misfit(n *Node, specs []*Spec, names *dimensionNames) string {
 	if !n.Schedulable() {
 		return Misfit{kind: unschedulable}.text(nil, names)
@@ -471,7 +471,7 @@ type GroupIn struct {
 
 func (GroupIn) precondition() {}
 
-// MarkAt bets that the mark was last set at this revision; zero: that there is no such mark.
+// MarkAt bets that a mark was last set at a revision, or that it does not exist.
 type MarkAt struct {
 	// Key identifies the mark that the bet is about.
 	Key string `json:"key"`

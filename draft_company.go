@@ -87,6 +87,16 @@ func (d *Draft) disturbed(by *Spec, more bool) *Rejection {
 	return nil
 }
 
+// leaving returns the moves of a capsule that leaves node n. If it has begun to run there, it counts as stopping from
+// then on.
+func (c *Capsule) leaving(n *Node) []companyMove {
+	moves := []companyMove{{c.Spec, n, 0, -1}}
+	if c.Begun && n.State != Lost {
+		moves = append(moves, companyMove{c.Spec, n, stopping, 1})
+	}
+	return moves
+}
+
 // countMove counts a move with sign 1, and takes it back with sign -1. Cached verdicts on the groups concerned are
 // updated.
 func (d *Draft) countMove(m *companyMove, sign int) {
@@ -704,14 +714,4 @@ func (d *Draft) dropTallies() {
 	maps.DeleteFunc(d.tallies, func(_ string, of []*tally) bool {
 		return !slices.ContainsFunc(of, func(t *tally) bool { return t.syncs+1 >= d.syncs })
 	})
-}
-
-// leaving returns the moves of a capsule that leaves node n. If it has begun to run there, it counts as stopping from
-// then on.
-func (c *Capsule) leaving(n *Node) []companyMove {
-	moves := []companyMove{{c.Spec, n, 0, -1}}
-	if c.Begun && n.State != Lost {
-		moves = append(moves, companyMove{c.Spec, n, stopping, 1})
-	}
-	return moves
 }

@@ -203,36 +203,3 @@ func (s *State) makesWay(end *Nominate, all []Commitment) bool {
 		return n.Outranks(o) && (n.shares(o) || slices.ContainsFunc(n.Parts, func(part NominatedRoom) bool { return o.claims(part.Node) }))
 	})
 }
-
-// budgets recounts the healthy members of each group and module that has budgets. It also checks that each budget is
-// found by what it covers.
-func (v *verifier) budgets() {
-	healthy := map[memberSet]health{}
-	if v.s.covered.Len() > 0 {
-		for c := range v.s.Capsules() {
-			for of := range c.Spec.memberships {
-				if n := v.s.Node(c.Node); v.s.coverage(of) != nil && n != nil {
-					healthy[of] = healthy[of].plus(n.Node.health(c), 1)
-				}
-			}
-		}
-	}
-	budgets := 0
-	v.s.covered.Ascend(func(c *coverage) bool {
-		if c.healthy != healthy[c.of] || len(c.budgets) == 0 {
-			v.fail("%v counts %+v and %d budgets; there are %+v", c.of, c.healthy, len(c.budgets), healthy[c.of])
-		}
-		v.date(c.left, "the last to leave", c.of.String())
-		budgets += len(c.budgets)
-		for _, b := range c.budgets {
-			v.date(b.changed, "budget", string(b.ID))
-			if known, _ := v.s.budgets.Get(b); known != b || b.members() != c.of {
-				v.fail("%v counts budget %q, which is another one", c.of, b.ID)
-			}
-		}
-		return true
-	})
-	if budgets != v.s.budgets.Len() {
-		v.fail("%d budgets are found by what they cover; there are %d", budgets, v.s.budgets.Len())
-	}
-}

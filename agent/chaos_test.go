@@ -29,10 +29,11 @@ var deeds = []string{
 	"kill control", "start control", "start control", "pause control", "resume control", "resume control",
 }
 
-// TestStorm lets everything happen at once: nodes are drained, cut off, lost and rebooted, agents suspended, killed and started, also on another
-// machine under the same id, answers lost,
-// control processes, of which there are one to three, suspended, killed and started, work evicted, ended and submitted anew. At no time does a capsule run twice, or a node run more than it has. When the storm is over what
-// is placed runs, what runs is placed, and everything that ends gets done; once, if no node or agent was lost or cut off.
+// TestStorm lets everything happen at once. Nodes are drained, cut off, lost and rebooted. Agents are suspended, killed and
+// started, also on another machine under the same id. Answers are lost. One to three control processes are suspended, killed and
+// started. Work is evicted, ended and submitted anew. At no time does a capsule run twice, or a node run more than it has. When the
+// storm is over, what is placed runs, what runs is placed, and everything that ends gets done; once, if no node or agent was lost or
+// cut off.
 func TestStorm(t *testing.T) {
 	scale.Long(t)
 	rapid.Check(t, func(t *rapid.T) {

@@ -154,7 +154,7 @@ func TestClientLeavesWhatCannotServe(t *testing.T) {
 	}
 }
 
-// Statements of which one has an unknown outcome go to another process next time; refused ones do not.
+// After a statement with an unknown outcome the next statements go to another process; after a refusal they do not.
 func TestClientLeavesWhatCannotConfirm(t *testing.T) {
 	for kind, want := range map[string]string{"conflict": "b b", "unknown": "b a", "unavailable": "b a"} {
 		p := &processes{answers: map[string]func(*http.Request) (*http.Response, error){
@@ -205,7 +205,7 @@ func TestClientSpreads(t *testing.T) {
 	}
 }
 
-// An agent to which no process answers pauses between two tries, whatever it wants to say, and tries all processes.
+// If no process answers, an agent tries all of them, with a pause between two tries.
 func TestClientPauses(t *testing.T) {
 	for name, answers := range map[string]func(*http.Request) (*http.Response, error){
 		"lost": func(*http.Request) (*http.Response, error) { return nil, errors.New("connection refused") }, "unavailable": refuse("unavailable"), "unheard": refuse("unheard"),

@@ -17,8 +17,8 @@ import (
 // calls counts the requests that have come to a control process.
 func (w *world) calls(n int) int { return int(w.controls[n].remote.calls.Load()) }
 
-// unharmed requires that nobody has noticed anything: no node was cordoned or lost, no agent fenced, everything has run since it was
-// started first, and what is placed runs.
+// unharmed requires that no node was cordoned or lost, that no agent was fenced, that nothing was started twice, and that what is
+// placed runs.
 func (w *world) unharmed(capsules int) {
 	w.Helper()
 	w.atRest()

@@ -174,7 +174,7 @@ func begin(t tester, hosts int, withWatchdog bool) *world {
 	return beginShared(t, hosts, withWatchdog, 1)
 }
 
-// beginShared makes a world with several control processes, each of which is an URL of all agents.
+// beginShared makes a world with several control processes. All agents have the URLs of all of them.
 func beginShared(t tester, hosts int, withWatchdog bool, controls int) *world {
 	ctx, end := context.WithCancel(t.Context())
 	w := &world{tester: t, ctx: ctx, ledger: &orbit.MemoryLedger{}}

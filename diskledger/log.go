@@ -205,8 +205,8 @@ func (l *Log) Place(at logledger.Index) logledger.Place {
 	return logledger.Place{Name: fmt.Sprintf("entry %d in %s", at, l.dir), Offset: -1}
 }
 
-// Unfinished returns how many bytes of an unfinished write were found behind the newest entry when the log was opened. A process
-// that was killed has left them; nobody was told that they are committed.
+// Unfinished returns how many bytes of an unfinished write were found behind the newest entry when the log was opened. They are
+// from a process that was killed before it had answered.
 func (l *Log) Unfinished() int64 { return l.cut }
 
 // find returns the segment with the entry after an index, and the index of the newest entry.

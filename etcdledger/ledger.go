@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -24,7 +23,7 @@ type Ledger = logledger.Ledger
 // newer version has written to the ledger, [ErrOldFormat] if a much older one has made it, [logledger.ErrMismatch] if it was
 // made with other limits or dimensions, [logledger.ErrCorrupt] if something is damaged, and orbit.ErrInvalid for invalid options.
 func Open(ctx context.Context, client *clientv3.Client, o Options) (*Ledger, error) {
-	o.OnError = alone(o.OnError)
+	o.OnError = rate.Reporter(o.OnError, "orbit: error of a ledger in etcd")
 	log, err := openPatiently(ctx, client, &o)
 	if err != nil {
 		return nil, err
@@ -51,20 +50,6 @@ func openPatiently(ctx context.Context, client *clientv3.Client, o *Options) (*L
 		case <-time.After(pause):
 		case <-ctx.Done():
 		}
-	}
-}
-
-// alone returns a function that reports errors by report, one at a time; nil: to slog.Default().
-func alone(report func(error)) func(error) {
-	if report == nil {
-		var log rate.Log
-		return func(err error) { log.Error(context.Background(), "orbit: error of a ledger in etcd", err) }
-	}
-	var mu sync.Mutex
-	return func(err error) {
-		mu.Lock()
-		defer mu.Unlock()
-		report(err)
 	}
 }
 

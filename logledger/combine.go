@@ -114,7 +114,7 @@ func (l *Ledger) shouldPost() bool {
 func (c *combiner) overdue() bool { return len(c.posted) > 0 && !time.Now().Before(c.patient) }
 
 // post stores those proposals of the open group as a post that are in no post yet. It reports false if it posted none
-// because they change nothing or are no post, and no others wait.
+// because they change nothing, or are too large for a post, and no others wait.
 func (l *Ledger) post() bool {
 	p := &posted{id: PostID{l.self, l.w.postNumber + 1}}
 	data := l.openPost(p)
@@ -179,16 +179,21 @@ func (l *Ledger) openPost(p *posted) []byte {
 	return data
 }
 
-// readPosts returns the posts of other ledgers that are not settled and that this version can read.
+// readPosts returns the posts of other ledgers that are not settled. It forgets those that this version cannot read: they are
+// left to their writers, which append by themselves when nobody else does.
 func (c *combiner) readPosts(self WriterID) (list []judgedPost) {
+	var rest []Post
 	for _, p := range c.posts {
-		if p.Writer == self || c.gone.set[p.PostID] {
-			continue
-		}
-		if proposals, err := decodePost(p.Data); err == nil {
+		if p.Writer != self && !c.gone.set[p.PostID] {
+			proposals, err := decodePost(p.Data)
+			if err != nil {
+				continue
+			}
 			list = append(list, judgedPost{p.PostID, proposals})
 		}
+		rest = append(rest, p)
 	}
+	c.posts = rest
 	return list
 }
 

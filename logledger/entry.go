@@ -68,7 +68,7 @@ const maxUncompressed = 1 << 30
 // gigabyte takes the entry, too.
 const mostChanges = maxUncompressed / 2
 
-// errTooLarge is why a group of proposals is no entry and no post.
+// errTooLarge is why a group of proposals cannot be stored as one entry or one post.
 var errTooLarge = fmt.Errorf("the changes of one entry have at most %d bytes; propose less at once", mostChanges)
 
 // The encoder and decoder of zstd; both may be used by several goroutines at once. They are made when the program starts,

@@ -441,23 +441,43 @@ func TestLatePosts(t *testing.T) {
 		other := open(t, store.Open(logtest.Faults{}), logledger.Options{})
 		log := &lost{Handle: store.Open(logtest.Faults{})}
 		l := open(t, log, logledger.Options{OnError: func(error) {}})
-		propose := func(l *logledger.Ledger, p orbit.Proposal) error {
-			_, err := l.Propose(t.Context(), p)
-			return err
-		}
-		require.NoError(t, propose(other, mark("hot", "1"))) // so that l posts
+		require.NoError(t, propose(t, other, mark("hot", "1"))) // so that l posts
 		out := l.ProposeBatch(t.Context(), []orbit.Proposal{mark("a", "1"), {Do: []orbit.Commitment{orbit.RemoveNode{Node: "n"}}}})
 		require.NoError(t, out[0].Err)
 		require.ErrorIs(t, out[1].Err, orbit.ErrInfeasible)
 		require.Equal(t, int64(1), log.posts.Load())
 		time.Sleep(100 * ms)
-		require.NoError(t, propose(other, mark("a", "2")))
-		require.NoError(t, propose(other, orbit.Proposal{Do: []orbit.Commitment{orbit.PutNode{Node: orbit.Node{ID: "n"}}}}))
+		require.NoError(t, propose(t, other, mark("a", "2")))
+		require.NoError(t, propose(t, other, orbit.Proposal{Do: []orbit.Commitment{orbit.PutNode{Node: orbit.Node{ID: "n"}}}}))
 		require.NoError(t, log.Handle.Post(t.Context(), log.late[0])) // it comes now
-		require.NoError(t, propose(other, mark("b", "1")))
+		require.NoError(t, propose(t, other, mark("b", "1")))
 		time.Sleep(100 * ms)
 		s := snapshot(t, other)
 		require.Equal(t, "2", valueOf(s, "a"))
 		require.NotNil(t, s.Node("n"), "the refused proposal has been committed")
 	})
+}
+
+// TestPostThatCannotBeRead: a ledger whose turn it is leaves a post of a newer version, and a damaged one, to its writer, and goes on.
+func TestPostThatCannotBeRead(t *testing.T) {
+	for name, data := range map[string][]byte{"newer": {9, 9, 9}, "damaged": {1, 9}, "empty": {}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &logtest.Store{}
+				l := open(t, store.Open(logtest.Faults{}), logledger.Options{})
+				require.NoError(t, propose(t, l, mark("a", "1"))) // so that it is its turn
+				id := logledger.PostID{Writer: logledger.WriterID{1}, Number: 1}
+				require.NoError(t, store.Open(logtest.Faults{}).Post(t.Context(), logledger.Post{PostID: id, Data: data}))
+				time.Sleep(time.Second)
+				require.NoError(t, propose(t, l, mark("a", "2")))
+				require.Equal(t, "2", valueOf(snapshot(t, l), "a"))
+			})
+		})
+	}
+}
+
+// propose proposes once.
+func propose(t *testing.T, l *logledger.Ledger, p orbit.Proposal) error {
+	_, err := l.Propose(t.Context(), p)
+	return err
 }

@@ -37,10 +37,7 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	o.Patience = cmp.Or(o.Patience, 10*time.Second)
 	o.CheckpointEvery = cmp.Or(max(o.CheckpointEvery, 0), 1<<18)
-	if o.OnError == nil {
-		var log rate.Log
-		o.OnError = func(err error) { log.Error(context.Background(), "orbit: error of a ledger on a log", err) }
-	}
+	o.OnError = rate.Reporter(o.OnError, "orbit: error of a ledger on a log")
 	return o
 }
 

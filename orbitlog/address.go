@@ -50,6 +50,9 @@ func parse(text string) (address, error) {
 
 // parseEtcd reads the endpoints of an etcd. What follows the last one, as the path of a URL, is the prefix.
 func parseEtcd(text string) (address, error) {
+	if strings.Contains(text, "@") {
+		return address{}, errors.New("etcd: an endpoint has a user or a password in it; set ETCDCTL_USER and ETCDCTL_PASSWORD")
+	}
 	a := address{kind: "etcd", endpoints: strings.Split(text, ",")}
 	for i, endpoint := range a.endpoints {
 		scheme, rest, isURL := strings.Cut(endpoint, "://")
@@ -57,9 +60,6 @@ func parseEtcd(text string) (address, error) {
 			scheme, rest = "", endpoint
 		}
 		host, path, _ := strings.Cut(rest, "/")
-		if strings.Contains(endpoint, "@") {
-			return address{}, errors.New("etcd: an endpoint has a user or a password in it; set ETCDCTL_USER and ETCDCTL_PASSWORD")
-		}
 		if path = strings.Trim(path, "/"); host == "" || path != "" && i < len(a.endpoints)-1 {
 			return address{}, fmt.Errorf("etcd:%s: each endpoint is a URL or HOST:PORT, and only the last one is followed by a prefix", text)
 		}

@@ -284,7 +284,7 @@ func TestAddresses(t *testing.T) {
 
 // What an address that cannot be read has in it is not printed, because it may be a password.
 func TestWrongAddresses(t *testing.T) {
-	for _, text := range []string{"postgres://me:se?secret@h/db", "postgresql:me:secret@h", "postgres//me:secret@h", "etcd:http://user:secret@host", "me:secret@h", "secret", "", "Etcd:secret"} {
+	for _, text := range []string{"postgres://me:se?secret@h/db", "postgresql:me:secret@h", "postgres//me:secret@h", "etcd:http://user:secret@host", "etcd:/,http://user:secret@host", "me:secret@h", "secret", "", "Etcd:secret"} {
 		_, err := parse(text)
 		require.Error(t, err, text)
 		require.NotContains(t, err.Error(), "secret")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -29,7 +28,7 @@ type Ledger = logledger.Ledger
 // [logledger.ErrMismatch] if the ledger was made with other limits or dimensions, and orbit.ErrInvalid for an invalid URL and
 // invalid options.
 func Open(ctx context.Context, url string, o Options) (*Ledger, error) {
-	o.OnError = alone(o.OnError)
+	o.OnError = rate.Reporter(o.OnError, "orbit: error of a ledger in Postgres")
 	log, err := openPatiently(ctx, url, &o, OpenLog)
 	if err != nil {
 		return nil, err
@@ -56,20 +55,6 @@ func openPatiently(ctx context.Context, url string, o *Options, open func(contex
 		case <-time.After(pause):
 		case <-ctx.Done():
 		}
-	}
-}
-
-// alone returns a function that reports errors by report, one at a time; nil: to slog.Default().
-func alone(report func(error)) func(error) {
-	if report == nil {
-		var log rate.Log
-		return func(err error) { log.Error(context.Background(), "orbit: error of a ledger in Postgres", err) }
-	}
-	var mu sync.Mutex
-	return func(err error) {
-		mu.Lock()
-		defer mu.Unlock()
-		report(err)
 	}
 }
 

@@ -29,3 +29,18 @@ func (l *Log) Error(ctx context.Context, text string, err error, attrs ...slog.A
 	l.mu.Unlock()
 	slog.Default().LogAttrs(ctx, slog.LevelError, text, attrs...)
 }
+
+// Reporter returns a function that passes errors to report, one at a time, from any goroutine. If report is nil, it writes them
+// to slog.Default() as a Log does, with this text.
+func Reporter(report func(error), text string) func(error) {
+	if report == nil {
+		var log Log
+		return func(err error) { log.Error(context.Background(), text, err) }
+	}
+	var mu sync.Mutex
+	return func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		report(err)
+	}
+}
