@@ -20,19 +20,21 @@ import (
 
 func checkContext(t *trial) {
 	all, watch := t.planUntil(-1, 1)
-	for times := 4; watch.errs+watch.dones == 0 && times <= 16; times *= 4 {
+	errs, dones := watch.calls()
+	for times := 4; errs+dones == 0 && times <= 16; times *= 4 {
 		_, watch = t.planUntil(-1, times) // it may look in another goroutine, which has not run in the first plan
+		errs, dones = watch.calls()
 	}
+	looks := errs + dones
 	switch {
-	case watch.errs+watch.dones == 0:
+	case looks == 0:
 		t.Failf("Plan of %d capsules in %d classes never looks at its context", len(all.pending), contextClasses)
 	case all.commitments() == 0:
 		t.Failf("nothing is proposed for work that fits easily, though the context has not ended")
-	case watch.dones == 0 && watch.errs == 1:
+	case dones == 0 && errs == 1:
 		t.Failf("Plan of %d capsules in %d classes looks at its context once, and so cannot end in the middle", len(all.pending), contextClasses)
 	}
-	looks := watch.errs + watch.dones
-	if watch.dones > 0 && looks < contextClasses {
+	if dones > 0 && looks < contextClasses {
 		t.endsOnceTold(all)
 		return
 	}
@@ -153,6 +155,13 @@ func (w *watched) Err() error {
 func (w *watched) Done() <-chan struct{} {
 	w.count(&w.dones)
 	return w.Context.Done()
+}
+
+// calls returns how often Err and Done were called. A goroutine that Plan has started may still call them.
+func (w *watched) calls() (errs, dones int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.errs, w.dones
 }
 
 // count counts a call, and ends the context at the first call beyond the limit.

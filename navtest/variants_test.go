@@ -112,6 +112,10 @@ func TestWaysToLookAtAContext(t *testing.T) {
 				case <-ctx.Done():
 					over.Store(true)
 				case <-left:
+					for range 30 { // a goroutine that outlives Plan may still look at the context
+						time.Sleep(100 * time.Microsecond)
+						_ = ctx.Err()
+					}
 				}
 			}()
 			return func() error { return overError(&over) }, func() { close(left) }
