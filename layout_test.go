@@ -242,7 +242,7 @@ func TestNamesInArchitecture(t *testing.T) {
 				continue
 			}
 			name = name[strings.LastIndex(name, ".")+1:]
-			if !regexp.MustCompile(`(?m)^(func (\([^)]*\) )?|type |\t)` + name + `\b`).Match(text) {
+			if !regexp.MustCompile(`(?m)^(func (\([^)]*\) )?|type |var |\t)` + name + `\b`).Match(text) {
 				t.Errorf("docs/architecture.md says that %s declares %s, which it does not", m[1], name)
 			}
 		}
@@ -253,8 +253,8 @@ func TestNamesInArchitecture(t *testing.T) {
 var layers = [][]string{
 	{"doc.go", "resources.go", "limits.go", "predicate.go", "company.go", "spec.go", "spec_company.go", "capsule.go", "gang.go", "node.go", "node_taints.go", "node_stops.go", "node_nominated.go", "nomination.go", "budget.go", "commitment.go", "proposal.go", "proposal_json.go"},
 	{"state.go", "state_nominated.go", "state_gang.go", "state_company.go", "state_failures.go", "state_size.go", "state_even.go", "state_budget.go"},
-	{"txn.go", "txn_judge.go", "txn_execute.go", "txn_nominate.go", "txn_evict.go", "txn_spare.go", "txn_confirm.go", "txn_adopt.go", "txn_company.go", "proposal_check.go", "commitment_check.go", "commitment_execute.go", "state_publish.go"},
-	{"state_check.go", "state_verify.go", "state_dump.go", "state_build.go"},
+	{"txn.go", "txn_judge.go", "txn_spare.go", "proposal_check.go", "rules.go", "rule_node.go", "rule_place.go", "rule_capacity.go", "rule_devices.go", "rule_evict.go", "rule_protect.go", "rule_budget.go", "rule_stops.go", "rule_gang.go", "rule_company.go", "rule_near.go", "rule_nominate.go", "rule_resize.go", "rule_adopt.go", "rule_failures.go", "rule_hold.go", "rule_owner.go", "rule_mark.go", "state_publish.go", "state_verify.go"},
+	{"state_check.go", "state_dump.go", "state_build.go"},
 	{"ledger.go", "ledger_history.go", "ledger_store.go"},
 	{"view.go", "queue.go", "queue_aging.go", "queue_ends.go", "queue_park.go", "queue_nominated.go", "queue_delayed.go", "queue_reasons.go"},
 	{"draft.go", "draft_propose.go", "draft_policy.go", "draft_company.go", "draft_failures.go", "draft_choice.go", "score.go"},
@@ -311,8 +311,9 @@ func TestLayers(t *testing.T) {
 	}
 }
 
-// alsoServes are the prefixes of files that have methods of another family's types: the queue is a part of a view.
-var alsoServes = map[string]string{"queue": "view"}
+// alsoServes are the prefixes of files that have methods of other families' types: the queue is a part of a view, and a rule has
+// its part of each step of a commit: of the form of a commitment, of the write-set, of what is published and of what is verified.
+var alsoServes = map[string][]string{"queue": {"view"}, "rule": {"commitment", "proposal", "txn", "state"}}
 
 // mostOutside is how many methods may stand outside their type's family.
 const mostOutside = 20
@@ -351,7 +352,7 @@ func TestFamilies(t *testing.T) {
 		family, _, _ := strings.Cut(strings.TrimSuffix(name, ".go"), "_")
 		for _, m := range list {
 			of, _, _ := strings.Cut(m, ".")
-			if at := home[of]; at != family && at != alsoServes[family] {
+			if at := home[of]; at != family && !slices.Contains(alsoServes[family], at) {
 				outside = append(outside, m+" in "+name+", its type is in "+at+"*.go")
 			}
 		}
@@ -359,6 +360,27 @@ func TestFamilies(t *testing.T) {
 	slices.Sort(outside)
 	if len(outside) > mostOutside {
 		t.Errorf("%d methods stand outside their type's family, there may be %d:\n%s", len(outside), mostOutside, strings.Join(outside, "\n"))
+	}
+}
+
+// TestRuleFiles looks for the file of each rule, and for a rule or a commitment in each such file.
+func TestRuleFiles(t *testing.T) {
+	text, err := os.ReadFile("rules.go")
+	require.NoError(t, err)
+	found := map[string]bool{}
+	for _, m := range regexp.MustCompile(`\{name: "(\w+)"`).FindAllStringSubmatch(string(text), -1) {
+		require.FileExists(t, "rule_"+m[1]+".go")
+		found["rule_"+m[1]+".go"] = true
+	}
+	require.NotEmpty(t, found)
+	files, err := filepath.Glob("rule_*.go")
+	require.NoError(t, err)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		if !strings.HasSuffix(file, "_test.go") && !found[file] {
+			require.Regexp(t, `\) execute\(t \*tx\)`, string(text), "%s has neither a rule of rules.go nor a commitment", file)
+		}
 	}
 }
 

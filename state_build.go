@@ -506,5 +506,5 @@ func (b *stateBuilder) publish() {
 	for _, slot := range b.released {
 		b.state.enqueueReleased(slot)
 	}
-	b.state.dropReleased(true)
+	b.state.dropReleased()
 }

@@ -1,14 +1,13 @@
 package orbit
 
-import "slices"
-
 // publish writes the write-set of a judged proposal into the state. The caller must own the state for
 // writing, and the state must not have changed since the write-set was made. It cannot fail.
 func (s *State) publish(t *tx) {
 	s.rev, s.order, s.common = t.rev, max(s.order, t.order), t.common
-	s.publishCompany(t)
-	if s.covered.Len() > 0 { // first: it compares with the state before the proposal
-		t.healths(func(spec *Spec, before, after health, _ bool) { s.countHealthy(spec, before, after) })
+	for i := range rules {
+		if before := rules[i].before; before != nil {
+			before(s, t)
+		}
 	}
 	for i := range t.capsules.entries { // before the nodes, which may leave only once their lists are empty
 		e := &t.capsules.entries[i]
@@ -20,17 +19,15 @@ func (s *State) publish(t *tx) {
 			s.unlink(e.slot)
 		}
 	}
-	ended := s.endRemains(t)
 	for i := range t.nodes.entries {
 		if e := &t.nodes.entries[i]; e.dirty {
 			s.publishNode(e)
 		}
 	}
-	if t.nominates { // before the capsules: publishCapsule overwrites the records that e.was points to
-		s.publishNominations(t)
-	}
-	if t.shares() {
-		s.left.Nominations = s.rev
+	for i := range rules {
+		if amid := rules[i].amid; amid != nil {
+			amid(s, t)
+		}
 	}
 	for i := range t.gangs.entries {
 		if e := &t.gangs.entries[i]; e.now != e.was {
@@ -51,13 +48,15 @@ func (s *State) publish(t *tx) {
 	if t.finals {
 		s.queueReleased(t)
 	}
-	s.publishHolds(t)
-	s.publishMarks(t)
-	s.publishBudgets(t)
+	for i := range rules {
+		if after := rules[i].after; after != nil {
+			after(s, t)
+		}
+	}
 	if t.places == 0 {
 		s.recent.add(t.p.ID, t.rev, s.limits.ProposalIDs, s.owner)
 	}
-	s.dropReleased(ended)
+	s.dropReleased()
 }
 
 // publishNode writes a node's record, or frees its slot. The node's list of capsules is not part of the write-set:
@@ -92,7 +91,7 @@ func (s *State) publishNode(e *txNode) {
 }
 
 // publishCapsule writes a record and updates everything that is derived from it: the list of its node,
-// the counts of its groups, its protection, and the counts of pending work.
+// the counts of its groups, and the counts of pending work.
 func (s *State) publishCapsule(e *txCapsule) {
 	fresh := e.was == nil || e.anew
 	var r *capsuleRecord
@@ -105,10 +104,6 @@ func (s *State) publishCapsule(e *txCapsule) {
 	c := &r.capsule
 	wasPending, spec := !fresh && c.Pending(), c.Spec
 	moved := fresh || moves(c, &e.now)
-	s.publishProtection(e)
-	if e.failures != nil {
-		s.failed.ReplaceOrInsert(failureRecord{e.now.ID, e.failures})
-	}
 	*c = e.now
 	if moved && c.Placed() {
 		r.node = e.node
@@ -122,16 +117,6 @@ func (s *State) publishCapsule(e *txCapsule) {
 		if c.Pending() {
 			s.countWaiting(c.Spec, 1)
 		}
-	}
-}
-
-// publishProtection removes the protection of a placement that has ended, and adds that of a new placement.
-func (s *State) publishProtection(e *txCapsule) {
-	if s.protected.Len() > 0 && (e.unprotects || !e.now.Placed() || e.arrives) {
-		s.protected.Delete(protection{capsule: e.now.ID})
-	}
-	if e.protects > 0 && e.now.Placed() {
-		s.protected.ReplaceOrInsert(protection{e.now.ID, e.now.PlacedAt, e.protects})
 	}
 }
 
@@ -170,57 +155,6 @@ func (s *State) unlink(slot uint32) {
 	s.countGroup(c, -1)
 }
 
-// publishHolds writes holds that have begun and drops those that have ended.
-func (s *State) publishHolds(t *tx) {
-	for _, e := range t.holds.entries {
-		switch e.now {
-		case e.was:
-		case nil:
-			s.holds.Delete(e.was)
-			s.left.Holds = s.rev
-		default:
-			s.holds.ReplaceOrInsert(e.now)
-		}
-	}
-}
-
-// publishMarks writes marks; one with an empty value is deleted.
-func (s *State) publishMarks(t *tx) {
-	for _, e := range t.marks.entries {
-		switch {
-		case !e.dirty:
-		case e.now.value == "":
-			s.marks.Delete(e.now)
-			s.left.Marks = s.rev
-		default:
-			s.marks.ReplaceOrInsert(e.now)
-		}
-	}
-}
-
-// publishBudgets writes budgets that have been put, then drops those that have ended. In this order a group that has a
-// budget before and after the proposal is covered without a gap.
-func (s *State) publishBudgets(t *tx) {
-	modules := s.countModules(t.firstOfModules())
-	for i := range t.budgets.entries {
-		if e := &t.budgets.entries[i]; e.now != e.was && e.now != nil {
-			s.budgets.ReplaceOrInsert(e.now)
-			s.cover(e.now, e.left, modules)
-		}
-	}
-	for i := range t.budgets.entries {
-		e := &t.budgets.entries[i]
-		if e.was == nil || e.now != nil && e.now.members() == e.was.members() {
-			continue
-		}
-		s.left.Budgets = s.rev
-		s.uncover(e.was)
-		if e.now == nil {
-			s.budgets.Delete(e.was)
-		}
-	}
-}
-
 // queueReleased queues the capsules that the proposal has released for good, in the order of its commitments, so that
 // every replay of the history drops records in the same order.
 func (s *State) queueReleased(t *tx) {
@@ -250,11 +184,8 @@ func (s *State) enqueueReleased(slot uint32) {
 }
 
 // dropReleased drops the oldest released records beyond Limits.Terminal. It keeps records with remains, because an id
-// is not free while a capsule still runs under it. After remains have ended (ended), it visits the kept records again.
-func (s *State) dropReleased(ended bool) {
-	if ended {
-		s.late = 0
-	}
+// is not free while a capsule still runs under it. After remains have ended, it visits the kept records again.
+func (s *State) dropReleased() {
 	for s.releasedCount-s.late > s.limits.Terminal {
 		slot := s.oldest
 		if s.late > 0 {
@@ -322,116 +253,5 @@ func (s *State) forgetCapsule(slot uint32, c *Capsule) {
 		} else {
 			s.gangs.ReplaceOrInsert(&now)
 		}
-	}
-}
-
-// countCapacity updates the summed capacity of all nodes for a changed node.
-func (s *State) countCapacity(e *txNode) {
-	if e.was != nil {
-		s.capacity.addNode(e.was.Node, -1)
-	}
-	if !e.gone {
-		s.capacity.addNode(e.now.Node, 1)
-	}
-}
-
-// publishCompany writes the counts after the proposal to the state. It requires that nothing else of the proposal is
-// published yet, because counting reads the state before the proposal.
-func (s *State) publishCompany(t *tx) {
-	c := &t.company
-	if !t.countCompany() {
-		return
-	}
-	if c.owned {
-		s.company = c.companyTables
-	}
-	for _, m := range c.moved {
-		s.company.add(m.key, m.by)
-	}
-	s.company.lows = c.lows
-}
-
-// endRemains removes remains that have ended from the capsules' records in the state, also from records that the
-// proposal does not write otherwise, and reports whether there were any. It requires that the write-set has not been
-// published.
-func (s *State) endRemains(t *tx) (ended bool) {
-	for i := range t.nodes.entries {
-		e := &t.nodes.entries[i]
-		if e.was == nil || e.was.remains == nil || !e.stops {
-			continue
-		}
-		for _, r := range *e.was.remains {
-			if !e.gone && e.now.remains != nil && slices.Contains(*e.now.remains, r) {
-				continue
-			}
-			ended, s.left.Remains = true, s.rev
-			_, slot := s.findCapsule(r.Capsule)
-			s.capsules.Own(slot, s.owner).capsule.setRemains(nil)
-		}
-	}
-	return ended
-}
-
-// publishNominations takes ended nominations off their nodes, and puts new ones there.
-func (s *State) publishNominations(t *tx) {
-	for i := range t.capsules.entries {
-		e := &t.capsules.entries[i]
-		var was *Nomination
-		if e.was != nil {
-			was = e.was.Nomination()
-		}
-		s.renominate(was, e.now.Nomination())
-	}
-	for i := range t.gangs.entries {
-		e := &t.gangs.entries[i]
-		var was *Nomination
-		if e.was != nil {
-			was = e.was.Nomination
-		}
-		s.renominate(was, e.now.Nomination)
-	}
-}
-
-// renominate replaces one nomination by another in all tables of the state. Either may be nil or have ended.
-func (s *State) renominate(was, now *Nomination) {
-	if was == now {
-		return
-	}
-	if was.Lives() {
-		s.nominations.Delete(was)
-		s.lapses.Delete(was)
-		s.nominated.addRooms(was, -1)
-		for i := range was.Parts {
-			s.claim(was, i, false)
-		}
-	}
-	if now.Lives() {
-		now.sum = digestList(0, now.Parts)
-		s.nominations.ReplaceOrInsert(now)
-		s.lapses.ReplaceOrInsert(now)
-		s.nominated.addRooms(now, 1)
-		for i := range now.Parts {
-			s.claim(now, i, true)
-		}
-	}
-}
-
-// claim puts a part of a nomination on its node, or takes it off.
-func (s *State) claim(of *Nomination, at int, made bool) {
-	n := s.Node(of.Parts[at].Node)
-	if n == nil {
-		return // it has left, after the nomination ended
-	}
-	n = &s.nodes.Own(n.index, s.owner).node
-	var parts []nominatedPart
-	if n.nominated != nil {
-		parts = slices.DeleteFunc(slices.Clone(n.nominated.parts), func(p nominatedPart) bool { return p.of == of })
-	}
-	if made {
-		parts = append(parts, nominatedPart{of, at})
-		slices.SortFunc(parts, func(a, b nominatedPart) int { return a.of.compare(b.of) })
-	}
-	if n.nominated = nil; len(parts) > 0 {
-		n.nominated = &nominated{parts: parts}
 	}
 }

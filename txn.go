@@ -92,7 +92,7 @@ type txCapsule struct {
 	// commitment at position evictedBy. stays: it is a victim that is spared.
 	moves, evicted, stays bool
 	evictedBy             int
-	// wished: a wish (a voluntary disruption, see txn_evict.go) has taken the capsule off its node. arrives: this
+	// wished: a wish (a voluntary disruption, see rule_evict.go) has taken the capsule off its node. arrives: this
 	// proposal has placed it.
 	wished, arrives bool
 	// adopted: the capsule that arrives runs on the node already. after: it must begin after the remains on its node
@@ -103,6 +103,32 @@ type txCapsule struct {
 	grows    Resources
 	// The record of its failures with those of this proposal; nil: the proposal adds none.
 	failures *Failures
+}
+
+// newest returns the revision at which the capsule last changed before this proposal; 0 if it is fresh.
+func (c *txCapsule) newest() Revision {
+	if c.was == nil {
+		return 0
+	}
+	return c.was.Changed
+}
+
+// newestSpec returns an upper bound of the revision at which the capsule got its spec before this proposal. That is the
+// revision of its submission, which may be a little too high if very many capsules were submitted at once; or, if the
+// spec was replaced since, the last change of the record.
+func (c *txCapsule) newestSpec() Revision {
+	if c.was != nil && c.was.Respecified {
+		return c.was.Changed
+	}
+	return c.submittedAt()
+}
+
+// submittedAt returns the revision at which the capsule was submitted before this proposal; 0 if it is fresh.
+func (c *txCapsule) submittedAt() Revision {
+	if c.was == nil {
+		return 0
+	}
+	return c.was.SubmittedAt()
 }
 
 type txGang struct {
@@ -119,15 +145,16 @@ type txGang struct {
 	// This proposal evicts a member; it adopts a member that was found running.
 	evicts, adopts bool
 	// The error if a member on a ready node is released, or moved without consent, and the whole gang does not leave; nil:
-	// there is no such member. See settleWishes.
+	// there is no such member. See judgeWishes.
 	displaced error
 }
 
-type txHold struct{ was, now *holdRecord }
-
-type txMark struct {
-	was, now markRecord
-	dirty    bool
+// newest returns the revision at which the gang last changed before this proposal; 0 if it is fresh.
+func (g *txGang) newest() Revision {
+	if g.was == nil {
+		return 0
+	}
+	return g.was.Changed
 }
 
 // reset empties the tx for the next proposal, also after a proposal that was refused half way. It keeps memory for
@@ -172,7 +199,30 @@ func (t *tx) run(s *State, rev Revision, p *Proposal) (done Revision, err error)
 	if err := t.spare(); err != nil {
 		return 0, err
 	}
-	return 0, t.judgeTotals()
+	return 0, t.judgeSum()
+}
+
+// judgeSum judges the sum of all commitments by every rule. A history that is applied again is not judged: what was
+// committed is a fact.
+func (t *tx) judgeSum() error {
+	for i := range rules {
+		if settle := rules[i].settle; settle != nil {
+			settle(t)
+		}
+	}
+	if t.replays {
+		return nil
+	}
+	for i := range rules {
+		judge := rules[i].judge
+		if judge == nil {
+			continue
+		}
+		if err := judge(t); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // executeAll executes the commitments in order, until one is refused.
@@ -274,28 +324,6 @@ func (t *tx) gang(id GangID) *txGang {
 	return e
 }
 
-// hold returns the entry of a hold, with a nil record if there is none.
-func (t *tx) hold(id HoldID) *txHold {
-	if e := t.holds.find(id); e != nil {
-		return e
-	}
-	was, _ := t.s.holds.Get(&holdRecord{Hold: Hold{ID: id}})
-	e := t.holds.add(id)
-	e.was, e.now = was, was
-	return e
-}
-
-// mark returns the entry of a mark, with a zero record if there is none.
-func (t *tx) mark(key string) *txMark {
-	if e := t.marks.find(key); e != nil {
-		return e
-	}
-	was, _ := t.s.marks.Get(markRecord{key: key})
-	e := t.marks.add(key)
-	e.was, e.now = was, was
-	return e
-}
-
 // refuse completes a rejection. Newest is the revision of the latest change that the refusal rests on. If that is after
 // the proposal's view, the rejection is a conflict; else the proposer's mistake, ErrInfeasible.
 func (t *tx) refuse(r Rejection, newest Revision, format string, args ...any) error {
@@ -333,6 +361,14 @@ func (n *txNode) newest() Revision {
 	return max(n.was.Usage, n.was.Specification)
 }
 
+// newestSpec returns the revision at which the node's description last changed before this proposal; 0 if it is fresh.
+func (n *txNode) newestSpec() Revision {
+	if n.was == nil {
+		return 0
+	}
+	return n.was.Specification
+}
+
 // short fills in the first dimension in which want exceeds free.
 func (t *tx) short(r *Rejection, want *Resources, free Resources) {
 	for d := range want {
@@ -350,6 +386,44 @@ func (t *tx) appendChanges(list []Change) []Change {
 	}
 	return list
 }
+
+// meant returns the entry of the capsule that a commitment names. It refuses a capsule that was submitted after the
+// proposal's view, because the proposer can only have meant an earlier capsule with that id.
+func (t *tx) meant(id CapsuleID) (*txCapsule, error) {
+	e := t.capsule(id)
+	switch {
+	case e == nil:
+		return nil, t.noCapsule(id)
+	case t.p.View != 0 && !e.anew && e.submittedAt() > t.p.View:
+		return nil, t.refuse(Rejection{Capsule: id, Node: e.now.Node}, e.submittedAt(), "capsule %q was submitted after the view", id)
+	}
+	return e, nil
+}
+
+// invalid is the rejection of a commitment that is wrong in every state.
+func (t *tx) invalid(r Rejection, format string, args ...any) error {
+	err := t.refuse(r, 0, format, args...).(*Rejection) //nolint:errorlint // made here, and never wrapped
+	err.Kind, err.TakenAt = ErrInvalid, 0
+	return err
+}
+
+// noCapsule refuses a commitment that names a capsule of which there is no record.
+func (t *tx) noCapsule(id CapsuleID) error {
+	return t.refuse(Rejection{Capsule: id}, t.s.left.Capsules, "there is no capsule %q", id)
+}
+
+// refuseEnded returns the error of any commitment about a capsule that has been released for good.
+func (t *tx) refuseEnded(e *txCapsule) error {
+	return t.refuse(Rejection{Capsule: e.now.ID, advice: "submit it again if it is to run again"}, e.newest(),
+		"capsule %q has been released for good", e.now.ID)
+}
+
+// madeAt reports whether a placement or a nomination was made at the revision (since) that a commitment names. It is
+// false for the proposal's own revision. Nobody knows that revision before the commit, and in a ledger of several
+// processes a guess that is right on one state is wrong on the next.
+//
+// The histories of ledgers that did not yet know this rule have such guesses.
+func (t *tx) madeAt(made, since Revision) bool { return made == since && !t.breaks(since >= t.rev) }
 
 // overlay holds the entries of a write-set by key. find scans the list of keys while it is short, and uses a map once
 // it is long.
@@ -409,3 +483,6 @@ func (o *overlay[K, E]) reset() {
 	clear(o.entries)
 	o.keys, o.entries, o.at = o.keys[:0], o.entries[:0], nil
 }
+
+// anotherID is the advice if an id is taken: planning again on a newer view does not make it free.
+const anotherID = "choose another id"

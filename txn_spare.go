@@ -364,6 +364,78 @@ func (s *sparing) mustMakeWay(unit *victims, obstacles []obstacle) error {
 	return nil
 }
 
+// beside adds to the claims beside a victim the load of the capsules that still stop on its node (stoppingBeside), and
+// returns claimed.
+func (s *sparing) beside(n *sparedNode, victim *txCapsule, claimed *load) *load {
+	for _, r := range s.stoppingBeside(n, victim) {
+		for d, x := range r.Spec.Envelope.Reservation {
+			claimed.room[d] = min(claimed.room[d], math.MaxInt64-x) + x
+		}
+		for i := range claimed.devices {
+			claimed.devices[i] += int32(btoi(r.Devices.Has(i)) * r.Spec.Devices.Milli)
+		}
+	}
+	return claimed
+}
+
+// stoppingBeside returns the remains on a node if no capsule waits there for them to end ([NodeState.Free]); else nil.
+// The remains of the victim itself and of spared victims are left out, because these run on.
+func (s *sparing) stoppingBeside(n *sparedNode, victim *txCapsule) []*Remains {
+	if !n.n.now.stops() {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(*n.n.now.remains), func(r *Remains) bool {
+		e := s.t.capsules.find(r.Capsule)
+		return e != nil && e.was != nil && e.was.PlacedAt == r.Since && (e == victim || e.stays)
+	})
+}
+
+// keptOff returns the newcomers that outrank a victim's unit and could not stay where the proposal places them if the
+// victim stayed on its node: a rule Apart stands between them, or the node has too little of an extra for both.
+func (s *sparing) keptOff(e *txCapsule, unit *victims) (out []*txCapsule) {
+	if !e.was.Spec.hasCompany() {
+		return nil
+	}
+	at, short := s.t.describes(e.was.Node), s.shortWith(e, unit)
+	for _, n := range s.nodes {
+		for i := range n.newcomers {
+			c := &n.newcomers[i]
+			off := func(x string) bool { return n.n.now.Node == at && amountOf(c.of.now.Spec.Extras, x) > 0 }
+			if s.outranks(c, unit) && (e.was.Spec.keepsOff(at, c.of.now.Spec, n.n.now.Node) || slices.ContainsFunc(short, off)) {
+				out = append(out, c.of)
+			}
+		}
+	}
+	return out
+}
+
+// shortWith returns the extras of which the victim's node has too little if the victim stays beside the newcomers that
+// outrank its unit, the victims that stay already, and what still runs there.
+func (s *sparing) shortWith(e *txCapsule, unit *victims) (names []string) {
+	if len(e.was.Spec.Extras) == 0 || !s.t.countCompany() {
+		return nil
+	}
+	n := s.node(e.was.Node)
+	for _, x := range e.was.Spec.Extras {
+		free := amountOf(n.n.now.Node.Extras, x.Name) - int64(s.t.company.in(companyDomain{extraGroup(x.Name), NodeKey, string(e.was.Node)})[membersPlaced])
+		for i := range n.newcomers {
+			free += amountOf(n.newcomers[i].of.now.Spec.Extras, x.Name) * int64(btoi(!s.outranks(&n.newcomers[i], unit)))
+		}
+		for i := range s.t.capsules.entries {
+			if o := &s.t.capsules.entries[i]; o.stays && o.was.Node == e.was.Node {
+				free -= amountOf(o.was.Spec.Extras, x.Name)
+			}
+		}
+		for _, r := range s.stoppingBeside(n, e) {
+			free -= amountOf(r.Spec.Extras, x.Name)
+		}
+		if x.Amount > free {
+			names = append(names, x.Name)
+		}
+	}
+	return names
+}
+
 // blocks reports whether the obstacle keeps a newcomer out: it asks for room or devices that it would lack, or must be
 // apart.
 func (o *obstacle) blocks(e *txCapsule) bool {
@@ -381,8 +453,7 @@ func (o *obstacle) blocks(e *txCapsule) bool {
 	return e.now.Devices&o.devices != 0
 }
 
-// without executes the proposal again without the commitments at the sorted positions drop, all of them evictions. The
-// capsules, gangs and nodes of these evictions stay in the read set, so that a change of one is a conflict.
+// without executes the proposal again without the commitments at the sorted positions drop, all of them evictions.
 func (t *tx) without(drop []int) error {
 	s, rev, full := t.s, t.rev, t.p
 	t.reset()
@@ -396,66 +467,5 @@ func (t *tx) without(drop []int) error {
 	}
 	t.begin(s, rev, &reduced)
 	t.origin = origin
-	for _, bet := range full.If { // the bets hold; they are judged again only to fill the read set
-		_ = t.judge(bet)
-	}
-	if err := t.executeAll(); err != nil {
-		return err
-	}
-	for _, i := range drop {
-		c := full.Do[i].(Evict)
-		if e := t.capsule(c.Capsule); e != nil && e.now.Gang() != "" {
-			t.gang(e.now.Gang())
-		}
-		t.node(c.From)
-	}
-	return nil
-}
-
-// makeWay returns the commitments that end nominations of lower rank than the newest nomination of t, lowest first,
-// until that one keeps the limits; none if it already does. Nominations for which may is false are not ended.
-func (t *tx) makeWay(c *Nominate, may func(*Nomination) bool) (ends []Commitment, err error) {
-	if len(c.Parts) == 0 {
-		return nil, nil
-	}
-	made := t.nominations[len(t.nominations)-1]
-	if t.crowded(made) == "" && t.shortOf(made, func(*Nomination) bool { return false }) == nil {
-		return nil, nil
-	}
-	var lower []*Nomination
-	consider := func(o *Nomination) bool {
-		if t.current(o) == o && made.Outranks(o) && may(o) {
-			lower = append(lower, o)
-		}
-		return true
-	}
-	t.s.nominations.Ascend(consider)
-	for _, o := range t.nominations {
-		consider(o)
-	}
-	slices.SortFunc(lower, (*Nomination).compare)
-	for ; ; lower = lower[:len(lower)-1] {
-		over, short := t.crowded(made), t.shortOf(made, func(*Nomination) bool { return false })
-		if over == "" && short == nil {
-			return ends, nil
-		}
-		if len(lower) == 0 {
-			if over != "" {
-				return nil, t.refuse(Rejection{Node: over}, t.s.left.Nominations, "node %q is nominated for %d of higher rank", over, maxNominated)
-			}
-			return ends, t.judgeShare() // the ledger does not count nominations of lower rank
-		}
-		o := lower[len(lower)-1]
-		if short == nil && !o.claims(over) || over == "" && !o.shares(made) {
-			continue
-		}
-		end := Nominate{Capsule: o.Capsule, Gang: o.Gang}
-		if err := t.nominate(&end); err != nil {
-			return nil, err
-		}
-		if end.Since = o.Made; o.Made == t.rev {
-			end.Since = 0 // the plan has made it, and its revision is not known before the commit
-		}
-		ends = append(ends, end)
-	}
+	return t.executeAll()
 }

@@ -2,17 +2,22 @@ package orbit
 
 import (
 	"slices"
+
+	"github.com/google/btree"
 )
 
-// This file judges the placements of a proposal by the rules of company (Apart, Even, Extra). A rule is judged on the
-// counts after the whole proposal.
+// Apart keeps members of groups from the same domain, Even keeps the domains of a group about equally full, and an
+// Extra is counted by node. All are judged on the counts after the whole proposal.
 
 // txCounts adapts a tx to companyCounts, so that an arrival is judged on the counts after the proposal.
 type txCounts struct{ *tx }
 
 func (t txCounts) ruled(group string, yield func(string)) { t.company.ruled(group, yield) }
-func (t txCounts) in(d companyDomain) kindCounts          { return t.company.in(d) }
-func (t txCounts) before(k companyKey) int                { return t.company.before(t.tx, k) }
+
+func (t txCounts) in(d companyDomain) kindCounts { return t.company.in(d) }
+
+func (t txCounts) before(k companyKey) int { return t.company.before(t.tx, k) }
+
 func (t txCounts) fewest(e *Even, scope companyScope, named bool) lowest {
 	c := &t.company
 	if !named && len(e.Domains) == 0 {
@@ -29,9 +34,9 @@ func (t txCounts) fewest(e *Even, scope companyScope, named bool) lowest {
 	return low
 }
 
-// settleCompany judges all placements of the proposal by the rules of company. It judges them on the state after the
+// judgeCompany judges all placements of the proposal by the rules of company. It judges them on the state after the
 // proposal, so several placements are judged together. It does not judge adopted capsules.
-func (t *tx) settleCompany() error {
+func (t *tx) judgeCompany() error {
 	if !t.countCompany() {
 		return nil
 	}
@@ -81,153 +86,6 @@ func (t *tx) refuseCompany(e *txCapsule, fault *Rejection) error {
 		newest, r.advice = max(n.newest(), n.asks), "choose another node, or wait until others have left"
 	}
 	return t.refuse(r, newest, "capsule %q on node %q: %s", e.now.ID, e.now.Node, r.Reason)
-}
-
-// settleLows brings the cached minimums (lows) from the state before the proposal to the state after it, and drops
-// those that are no longer known. It requires that all moves are counted.
-func (c *txCompany) settleLows() {
-	own := false
-	for i, l := range c.lows {
-		next := l
-		for m := 0; m < len(c.moved) && next != nil; m++ {
-			next = next.after(&c.companyTables, c.moved[m].key, c.moved[m].by)
-		}
-		if next == l {
-			continue
-		}
-		if !own {
-			c.lows, own = slices.Clone(c.lows), true
-		}
-		c.lows[i] = next
-	}
-	if own {
-		c.lows = slices.DeleteFunc(c.lows, func(l *evenLow) bool { return l == nil })
-	}
-}
-
-// fewDomains is the number of eligible domains up to which a scan for the minimum is faster than keeping the minimum up
-// to date. Tests change it.
-var fewDomains = 8
-
-// remember caches the fewest members that a scan over many domains has found. It caches nothing if the scan stopped
-// early, because there are more than maxEvenDomains eligible domains.
-func (c *txCompany) remember(e *Even, scope companyScope, low lowest) {
-	if len(e.Domains) > 0 || low.domains <= fewDomains || low.domains > maxEvenDomains {
-		return
-	}
-	from := max(0, len(c.lows)-mostLows+1)
-	c.lows = append(slices.Clone(c.lows[from:]), &evenLow{e.Group, scope, low})
-}
-
-// keptOff returns the newcomers that outrank a victim's unit and could not stay where the proposal places them if the
-// victim stayed on its node: a rule Apart stands between them, or the node has too little of an extra for both.
-func (s *sparing) keptOff(e *txCapsule, unit *victims) (out []*txCapsule) {
-	if !e.was.Spec.hasCompany() {
-		return nil
-	}
-	at, short := s.t.describes(e.was.Node), s.shortWith(e, unit)
-	for _, n := range s.nodes {
-		for i := range n.newcomers {
-			c := &n.newcomers[i]
-			off := func(x string) bool { return n.n.now.Node == at && amountOf(c.of.now.Spec.Extras, x) > 0 }
-			if s.outranks(c, unit) && (e.was.Spec.keepsOff(at, c.of.now.Spec, n.n.now.Node) || slices.ContainsFunc(short, off)) {
-				out = append(out, c.of)
-			}
-		}
-	}
-	return out
-}
-
-// shortWith returns the extras of which the victim's node has too little if the victim stays beside the newcomers that
-// outrank its unit, the victims that stay already, and what still runs there.
-func (s *sparing) shortWith(e *txCapsule, unit *victims) (names []string) {
-	if len(e.was.Spec.Extras) == 0 || !s.t.countCompany() {
-		return nil
-	}
-	n := s.node(e.was.Node)
-	for _, x := range e.was.Spec.Extras {
-		free := amountOf(n.n.now.Node.Extras, x.Name) - int64(s.t.company.in(companyDomain{extraGroup(x.Name), NodeKey, string(e.was.Node)})[membersPlaced])
-		for i := range n.newcomers {
-			free += amountOf(n.newcomers[i].of.now.Spec.Extras, x.Name) * int64(btoi(!s.outranks(&n.newcomers[i], unit)))
-		}
-		for i := range s.t.capsules.entries {
-			if o := &s.t.capsules.entries[i]; o.stays && o.was.Node == e.was.Node {
-				free -= amountOf(o.was.Spec.Extras, x.Name)
-			}
-		}
-		for _, r := range s.stoppingBeside(n, e) {
-			free -= amountOf(r.Spec.Extras, x.Name)
-		}
-		if x.Amount > free {
-			names = append(names, x.Name)
-		}
-	}
-	return names
-}
-
-// From here on the file computes the counts of the rules of company as they are after a proposal.
-
-// txCompany has the counts of the rules of company after a proposal. A proposal with few moves keeps them as
-// differences to the tables of the state; others, and those that change rules or nodes, work on tables of their own,
-// copied on write.
-type txCompany struct {
-	// The tables of the state before the proposal or, if owned is true, the proposal's own tables with the counts after
-	// it. The field lows holds the minimums after the proposal in either case.
-	companyTables
-	owned bool
-	// The differences of the counts to those in the tables; few, because each lookup scans all of them.
-	moved []companyMoved
-	// known: countCompany has run. differs: its result, true if the proposal may change a count or a rule.
-	known, differs bool
-	// The counts before the proposal of keys that no rule counted before it.
-	surveyed map[companyKey]int
-}
-
-// companyMoved is the difference by which a proposal changes the count of a key.
-type companyMoved struct {
-	key companyKey
-	by  int
-}
-
-// mostMoved is the maximum number of keys whose counts a proposal changes without tables of its own. A placement
-// changes one or two for each rule about its groups. Tests change it.
-var mostMoved = 16
-
-// in returns the counts of a domain after the proposal.
-func (c *txCompany) in(d companyDomain) kindCounts {
-	counts := c.companyTables.in(d)
-	for i := range c.moved {
-		if m := &c.moved[i]; m.key.in() == d {
-			counts[m.key.kind] += m.by
-		}
-	}
-	return counts
-}
-
-// move changes the count of a key: in the list of differences or, once that is full, in tables of the proposal's own.
-func (c *txCompany) move(s *State, k companyKey, by int) {
-	i := slices.IndexFunc(c.moved, func(m companyMoved) bool { return m.key == k })
-	switch {
-	case c.owned:
-		c.add(k, by)
-	case i >= 0:
-		c.moved[i].by += by
-	case len(c.moved) < mostMoved:
-		c.moved = append(c.moved, companyMoved{k, by})
-	default:
-		c.own(s, false)
-		c.add(k, by)
-	}
-}
-
-// own gives the proposal tables that it may write to, copies of all tables of the state (all) or only of the counts,
-// and applies the differences collected so far to them.
-func (c *txCompany) own(s *State, all bool) {
-	c.owned, c.companyTables = true, s.ownCompany(all)
-	for _, m := range c.moved {
-		c.add(m.key, m.by)
-	}
-	c.moved = c.moved[:0]
 }
 
 // countCompany computes the counts of the rules of company after the proposal, once. It reports whether the proposal
@@ -286,11 +144,6 @@ func (t *tx) hasCompany() bool {
 	return false
 }
 
-// redescribed reports whether the proposal lets the node join or leave, or replaces its description.
-func (n *txNode) redescribed() bool {
-	return n.dirty && (n.was == nil || n.gone || n.was.Node != n.now.Node)
-}
-
 // rulesChange calls yield with each spec that has rules, and with the number of capsules and remains by which more have
 // it after the proposal than before; negative if fewer do. Consecutive changes of one spec in one direction are summed
 // up in one call, so yield may be called more than once for a spec.
@@ -336,21 +189,6 @@ func (t *tx) rulesChange(yield func(spec *Spec, by int)) {
 	if last != nil {
 		yield(last, sum)
 	}
-}
-
-// restsBefore and restsAfter return the remains on a node before and after the proposal.
-func (n *txNode) restsBefore() []*Remains {
-	if n.was == nil || n.was.remains == nil {
-		return nil
-	}
-	return *n.was.remains
-}
-
-func (n *txNode) restsAfter() []*Remains {
-	if n.gone || n.now.remains == nil {
-		return nil
-	}
-	return *n.now.remains
 }
 
 // beginRules counts the rules of a spec for more capsules. For each group and level that no rule has counted before, it
@@ -489,10 +327,204 @@ func (t *tx) countEligible() {
 	}
 }
 
+// settleLows brings the cached minimums (lows) from the state before the proposal to the state after it, and drops
+// those that are no longer known. It requires that all moves are counted.
+func (c *txCompany) settleLows() {
+	own := false
+	for i, l := range c.lows {
+		next := l
+		for m := 0; m < len(c.moved) && next != nil; m++ {
+			next = next.after(&c.companyTables, c.moved[m].key, c.moved[m].by)
+		}
+		if next == l {
+			continue
+		}
+		if !own {
+			c.lows, own = slices.Clone(c.lows), true
+		}
+		c.lows[i] = next
+	}
+	if own {
+		c.lows = slices.DeleteFunc(c.lows, func(l *evenLow) bool { return l == nil })
+	}
+}
+
+// remember caches the fewest members that a scan over many domains has found. It caches nothing if the scan stopped
+// early, because there are more than maxEvenDomains eligible domains.
+func (c *txCompany) remember(e *Even, scope companyScope, low lowest) {
+	if len(e.Domains) > 0 || low.domains <= fewDomains || low.domains > maxEvenDomains {
+		return
+	}
+	from := max(0, len(c.lows)-mostLows+1)
+	c.lows = append(slices.Clone(c.lows[from:]), &evenLow{e.Group, scope, low})
+}
+
+// txCompany has the counts of the rules of company after a proposal. A proposal with few moves keeps them as
+// differences to the tables of the state; others, and those that change rules or nodes, work on tables of their own,
+// copied on write.
+type txCompany struct {
+	// The tables of the state before the proposal or, if owned is true, the proposal's own tables with the counts after
+	// it. The field lows holds the minimums after the proposal in either case.
+	companyTables
+	owned bool
+	// The differences of the counts to those in the tables; few, because each lookup scans all of them.
+	moved []companyMoved
+	// known: countCompany has run. differs: its result, true if the proposal may change a count or a rule.
+	known, differs bool
+	// The counts before the proposal of keys that no rule counted before it.
+	surveyed map[companyKey]int
+}
+
+// in returns the counts of a domain after the proposal.
+func (c *txCompany) in(d companyDomain) kindCounts {
+	counts := c.companyTables.in(d)
+	for i := range c.moved {
+		if m := &c.moved[i]; m.key.in() == d {
+			counts[m.key.kind] += m.by
+		}
+	}
+	return counts
+}
+
+// move changes the count of a key: in the list of differences or, once that is full, in tables of the proposal's own.
+func (c *txCompany) move(s *State, k companyKey, by int) {
+	i := slices.IndexFunc(c.moved, func(m companyMoved) bool { return m.key == k })
+	switch {
+	case c.owned:
+		c.add(k, by)
+	case i >= 0:
+		c.moved[i].by += by
+	case len(c.moved) < mostMoved:
+		c.moved = append(c.moved, companyMoved{k, by})
+	default:
+		c.own(s, false)
+		c.add(k, by)
+	}
+}
+
+// own gives the proposal tables that it may write to, copies of all tables of the state (all) or only of the counts,
+// and applies the differences collected so far to them.
+func (c *txCompany) own(s *State, all bool) {
+	c.owned, c.companyTables = true, s.ownCompany(all)
+	for _, m := range c.moved {
+		c.add(m.key, m.by)
+	}
+	c.moved = c.moved[:0]
+}
+
 // before returns the count of a key before the proposal.
 func (c *txCompany) before(t *tx, k companyKey) int {
 	if n, ok := c.surveyed[k]; ok {
 		return n
 	}
 	return t.s.company.in(k.in())[k.kind]
+}
+
+// fewDomains is the number of eligible domains up to which a scan for the minimum is faster than keeping the minimum up
+// to date. Tests change it.
+var fewDomains = 8
+
+// companyMoved is the difference by which a proposal changes the count of a key.
+type companyMoved struct {
+	key companyKey
+	by  int
+}
+
+// mostMoved is the maximum number of keys whose counts a proposal changes without tables of its own. A placement
+// changes one or two for each rule about its groups. Tests change it.
+var mostMoved = 16
+
+// redescribed reports whether the proposal lets the node join or leave, or replaces its description.
+func (n *txNode) redescribed() bool {
+	return n.dirty && (n.was == nil || n.gone || n.was.Node != n.now.Node)
+}
+
+// restsBefore and restsAfter return the remains on a node before and after the proposal.
+func (n *txNode) restsBefore() []*Remains {
+	if n.was == nil || n.was.remains == nil {
+		return nil
+	}
+	return *n.was.remains
+}
+
+func (n *txNode) restsAfter() []*Remains {
+	if n.gone || n.now.remains == nil {
+		return nil
+	}
+	return *n.now.remains
+}
+
+// publishCompany writes the counts after the proposal to the state. It requires that nothing else of the proposal is
+// published yet, because counting reads the state before the proposal.
+func (s *State) publishCompany(t *tx) {
+	c := &t.company
+	if !t.countCompany() {
+		return
+	}
+	if c.owned {
+		s.company = c.companyTables
+	}
+	for _, m := range c.moved {
+		s.company.add(m.key, m.by)
+	}
+	s.company.lows = c.lows
+}
+
+// company compares the counts by which the rules of company are judged with a recount.
+func (v *verifier) company() {
+	want := newCompanyTables()
+	add := func(spec *Spec) { want.addRules(spec, 1) }
+	for c := range v.s.Capsules() {
+		if !c.released {
+			add(c.Spec)
+		}
+	}
+	for n := range v.s.Nodes() {
+		for r := range v.s.Remains(n.Node.ID) {
+			add(r.Spec)
+		}
+	}
+	ruled, count := want.ruled, want.add // made once, because each allocates
+	for slot, c := range v.s.capsuleSlots() {
+		if n := v.s.NodeByIndex(int(v.s.capsules.At(slot).node)); c.Placed() && n != nil {
+			c.Spec.companyOf(n.Node, 0, ruled, count)
+		}
+	}
+	for n := range v.s.Nodes() {
+		for r := range v.s.Remains(n.Node.ID) {
+			r.Spec.companyOf(n.Node, stopping, ruled, count)
+		}
+	}
+	want.scopes.Ascend(func(u scopeUse) bool {
+		v.s.surveyScope(u.companyScope, u.require, func(domain string) { want.addEligible(u.companyScope, domain, 1) })
+		return true
+	})
+	have := &v.s.company
+	if !sameTable(have.rules, want.rules, func(a, b groupRules) bool { return slices.Equal(a.byLevel, b.byLevel) }) ||
+		!sameTable(have.counts, want.counts, func(a, b companyCount) bool { return a == b }) {
+		v.fail("what rules Apart and Even count is not what there is")
+	}
+	if !sameTable(have.eligible, want.eligible, func(a, b eligibleNodes) bool { return a == b }) ||
+		!sameTable(have.scopes, want.scopes, func(a, b scopeUse) bool { return a.companyScope == b.companyScope && a.rules == b.rules }) {
+		v.fail("the domains that rules Even count as eligible are not those that there are")
+	}
+	for _, l := range have.lows {
+		if low := have.fewest(&Even{Group: l.group, Level: l.level}, l.companyScope, have.in); low.least != l.least || low.ties != l.ties || low.domains != l.domains {
+			v.fail("group %q by %q: %d of %d domains have the fewest members, %d; kept are %d of %d, %d", l.group, l.level, low.ties, low.domains, low.least, l.ties, l.domains, l.least)
+		}
+	}
+}
+
+// sameTable reports whether two tables have equal entries.
+func sameTable[T any](a, b *btree.BTreeG[T], same func(a, b T) bool) bool {
+	if a.Len() != b.Len() {
+		return false
+	}
+	equal := true
+	a.Ascend(func(x T) bool {
+		y, ok := b.Get(x)
+		equal = ok && same(x, y)
+		return equal
+	})
+	return equal
 }

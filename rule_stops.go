@@ -1,0 +1,264 @@
+package orbit
+
+import (
+	"fmt"
+	"slices"
+)
+
+// A capsule that was taken off its node may still run there (Remains): what takes its place waits until it has
+// stopped, and says so with Confirm.
+
+// check implements [Commitment].
+func (c Confirm) check(v *validator) Commitment {
+	v.ref("capsule id", string(c.Capsule))
+	if btoi(c.Begun)+btoi(c.Ready)+btoi(c.NotReady)+btoi(c.Stopped) != 1 || c.Since == 0 {
+		v.fail("confirmation of capsule %q says Begun %v, Ready %v, NotReady %v, Stopped %v, since revision %d; it needs exactly one, and the revision of the placement",
+			c.Capsule, c.Begun, c.Ready, c.NotReady, c.Stopped, c.Since)
+	}
+	return nil
+}
+
+// execute implements [Commitment].
+func (c Confirm) execute(t *tx) (NodeID, error) {
+	return t.confirm(&c)
+}
+
+func (c Confirm) subject() CapsuleID { return c.Capsule }
+
+// confirm executes a Confirm: the capsule has begun to run, is ready, is ready no more, or has stopped.
+func (t *tx) confirm(c *Confirm) (NodeID, error) {
+	e, err := t.meant(c.Capsule)
+	if err != nil {
+		return "", err
+	}
+	if c.Stopped {
+		return t.confirmStopped(c, e)
+	}
+	at := Rejection{Capsule: c.Capsule, Node: e.now.Node}
+	switch {
+	case !e.now.Placed() || !t.madeAt(e.now.PlacedAt, c.Since):
+		return "", t.refuse(at, e.newest(), "capsule %q has no placement made at revision %d", c.Capsule, c.Since)
+	case t.replays:
+	case c.NotReady && !e.now.Ready:
+		return "", t.refuse(at, e.newest(), "capsule %q was not ready on node %q", c.Capsule, e.now.Node)
+	case c.Begun && e.now.Begun || c.Ready && e.now.Ready:
+		return "", t.refuse(at, e.newest(), "capsule %q has already begun on node %q; ready: %v", c.Capsule, e.now.Node, e.now.Ready)
+	}
+	n := t.node(e.now.Node)
+	if t.breaks(!n.now.Node.Confirms || n.now.Node.State == Lost) {
+		return "", t.refuse(at, max(n.newestSpec(), e.newest()),
+			"nothing is confirmed of capsule %q on node %q: the node is lost, or does not confirm",
+			c.Capsule, e.now.Node)
+	}
+	if seen := t.p.View; !e.now.Begun && seen != 0 && e.was != nil && e.newestSpec() > seen { // the agent would start it with an old spec
+		at.advice = "start it with the spec that its record has now"
+		return "", t.refuse(at, e.newestSpec(), "capsule %q has got another spec since the view, with which it was about to begin", c.Capsule)
+	}
+	if r := t.waitsFor(e, n); r != nil { // never if it has begun
+		return "", t.refuse(at, max(r.Left, e.newest()),
+			"capsule %q may not begin on node %q yet: capsule %q, which left node %q at revision %d, has not stopped",
+			c.Capsule, e.now.Node, r.Capsule, r.Node, r.Left)
+	}
+	e.now.Begun, e.now.Ready, e.now.Waits, e.now.Changed, e.dirty = true, c.Ready, false, t.rev, true
+	return e.now.Node, nil
+}
+
+// confirmStopped ends the remains of a placement. Nothing else in the capsule's record changes.
+func (t *tx) confirmStopped(c *Confirm, e *txCapsule) (NodeID, error) {
+	r := e.now.Remains()
+	if r == nil || !t.madeAt(r.Since, c.Since) {
+		at := Rejection{Capsule: c.Capsule, Node: e.now.Node}
+		if e.now.Placed() && e.now.PlacedAt == c.Since {
+			at.advice = "release it with Stopped"
+		}
+		return "", t.refuse(at, max(e.newest(), t.s.left.Remains),
+			"nothing remains of capsule %q from a placement at revision %d: it was not taken off its node, or has stopped there",
+			c.Capsule, c.Since)
+	}
+	n := t.node(r.Node) // not nil: a node with remains cannot leave
+	kept := slices.DeleteFunc(slices.Clone(*n.now.remains), func(o *Remains) bool { return o == r })
+	t.setRemains(n, kept)
+	e.now.setRemains(nil)
+	return r.Node, nil
+}
+
+// waitsFor returns the first remains that have to end before a placed capsule begins on its node; nil: it may begin.
+func (t *tx) waitsFor(e *txCapsule, n *txNode) *Remains {
+	if r := e.now.Remains(); r != nil {
+		return r
+	}
+	if e.now.Waits && n.now.remains != nil {
+		if r := (*n.now.remains)[0]; r.Left <= e.now.PlacedAt {
+			return r
+		}
+	}
+	return nil
+}
+
+// settleWaits decides which of the capsules that the proposal places have to wait before they begin.
+func (t *tx) settleWaits() {
+	for i := range t.capsules.entries {
+		if e := &t.capsules.entries[i]; e.places() {
+			n := &t.nodes.find(e.now.Node).now
+			e.now.Waits = n.remains != nil && (e.after || !n.fitsBeside(&e.now))
+		}
+	}
+}
+
+// places reports whether the proposal places the capsule, and does not adopt it.
+func (c *txCapsule) places() bool { return c.arrives && !c.adopted && c.now.Placed() }
+
+// judgeWaits refuses a placement that would have to wait on a node that does not confirm, because there is no agent to
+// end that wait.
+func (t *tx) judgeWaits() error {
+	for i := range t.capsules.entries {
+		e := &t.capsules.entries[i]
+		if !e.places() || !e.now.Waits && e.now.Remains() == nil {
+			continue
+		}
+		n := t.nodes.find(e.now.Node)
+		if n.now.Node.Confirms {
+			continue
+		}
+		r := e.now.Remains()
+		if r == nil {
+			r = (*n.now.remains)[0]
+		}
+		newest, leaves := max(e.newest(), n.newest()), "leaves it by this proposal"
+		if r.Left <= t.s.rev {
+			newest, leaves = max(newest, r.Left), fmt.Sprintf("left it at revision %d", r.Left)
+		}
+		t.at = -1
+		return t.refuse(Rejection{Capsule: e.now.ID, Node: e.now.Node}, newest,
+			"capsule %q has to wait until capsule %q has stopped on node %q (it %s); node %q does not confirm, so nothing waits there",
+			e.now.ID, r.Capsule, r.Node, leaves, e.now.Node)
+	}
+	return nil
+}
+
+// remain clears Begun, Ready, Waits and Adopted in the record of a capsule that is taken off its node. If the capsule
+// had begun to run there, and the node is not lost, remain also puts remains on the node.
+func (t *tx) remain(e *txCapsule, n *txNode) {
+	if e.now.Begun && n.now.Node.State != Lost {
+		r := &Remains{Capsule: e.now.ID, Spec: e.now.Spec, Node: n.now.Node.ID, Devices: e.now.Devices, Since: e.now.PlacedAt, Left: t.rev, Adopted: e.now.Adopted}
+		e.now.setRemains(r)
+		t.setRemains(n, n.now.withRemains(r))
+	}
+	e.now.Begun, e.now.Ready, e.now.Waits, e.now.Adopted = false, false, false, false
+}
+
+// setRemains replaces the remains on a node.
+func (t *tx) setRemains(n *txNode, list []*Remains) {
+	n.now.remains, n.dirty, n.stops = nil, true, true
+	if len(list) > 0 {
+		n.now.remains = &list
+	}
+}
+
+// endAllRemains ends all remains on a node that is lost, because nothing runs there any more.
+func (t *tx) endAllRemains(n *txNode) {
+	if n.now.remains == nil {
+		return
+	}
+	for _, r := range *n.now.remains {
+		if e := t.capsules.find(r.Capsule); e != nil {
+			e.now.setRemains(nil)
+		}
+	}
+	t.setRemains(n, nil)
+}
+
+// forgetEnded removes the remains from the record of a capsule that joins the write-set, if an earlier step of the
+// proposal has ended them.
+func (t *tx) forgetEnded(e *txCapsule) {
+	if r := e.now.Remains(); r != nil {
+		if n := t.nodes.find(r.Node); n != nil && (n.now.remains == nil || !slices.Contains(*n.now.remains, r)) {
+			e.now.setRemains(nil)
+		}
+	}
+}
+
+// publishStopped removes remains that have ended from the capsules' records in the state, also from records that the
+// proposal does not write otherwise.
+func (s *State) publishStopped(t *tx) {
+	for i := range t.nodes.entries {
+		e := &t.nodes.entries[i]
+		if e.was == nil || e.was.remains == nil || !e.stops {
+			continue
+		}
+		for _, r := range *e.was.remains {
+			if !e.gone && e.now.remains != nil && slices.Contains(*e.now.remains, r) {
+				continue
+			}
+			s.left.Remains = s.rev
+			s.late = 0 // dropReleased visits the records again that it has kept for their remains
+			_, slot := s.findCapsule(r.Capsule)
+			s.capsules.Own(slot, s.owner).capsule.setRemains(nil)
+		}
+	}
+}
+
+// remains checks the remains of a capsule, and adds the capsule to the counts of the node on which it runs or stops.
+func (v *verifier) remains(c *Capsule) {
+	node, since, spec, adopted := c.Node, c.PlacedAt, c.Spec, c.Adopted
+	if r := c.Remains(); r != nil {
+		n := v.s.Node(r.Node)
+		if n == nil || n.Node.State == Lost || n.remains == nil || !slices.Contains(*n.remains, r) || r.Capsule != c.ID || r.Spec == nil {
+			v.fail("capsule %q has remains on node %q, but the node is not there, is lost, or does not list them", c.ID, r.Node)
+			return
+		}
+		if r.Spec != c.Spec && r.Left > c.SubmittedAt() && !c.Respecified {
+			v.fail("capsule %q left node %q at revision %d with another spec than it has", c.ID, r.Node, r.Left)
+		}
+		if r.Since == 0 || r.Since > r.Left || r.Left > v.s.rev || c.Placed() && c.PlacedAt < r.Left {
+			v.fail(
+				"capsule %q was placed at revision %d, left its node at %d and was placed again at %d: these cannot follow each other",
+				c.ID, r.Since, r.Left, c.PlacedAt)
+		}
+		v.nodes[n.index].remains++
+		node, since, spec, adopted = r.Node, r.Since, r.Spec, r.Adopted
+	}
+	if c.Begun && (!c.Placed() || c.Waits || c.Remains() != nil) || c.Waits && !c.Placed() || c.Ready && !c.Begun || c.Adopted && (!c.Placed() || c.Waits) {
+		v.fail("capsule %q on node %q: begun is %v, ready %v and waiting to begin %v; these exclude each other, or it is not placed",
+			c.ID, c.Node, c.Begun, c.Ready, c.Waits || c.Remains() != nil)
+	}
+	if !c.Begun && c.Remains() == nil {
+		return
+	}
+	if n := v.s.Node(node); n != nil {
+		r := &v.nodes[n.index]
+		for d, x := range spec.Envelope.Reservation {
+			r.runs[d] += uint64(x)
+			switch {
+			case x == 0:
+			case adopted:
+				r.startedAdopted[d] = max(r.startedAdopted[d], since)
+			default:
+				r.started[d] = max(r.started[d], since)
+			}
+		}
+	}
+}
+
+// besideStopped restricts a proposal that has a Confirm or a Stopped release. Beside these it may only release capsules
+// for good, and place again capsules that an earlier Stopped release has returned. Other commitments could use room or
+// facts that the agent reports.
+func (v *validator) besideStopped(do []Commitment) {
+	if v.stopped != nil {
+		return
+	}
+	v.stopped = map[CapsuleID]bool{}
+	for i, c := range do {
+		place, again := c.(Place)
+		r, ends := c.(Release)
+		if ends && r.Stopped {
+			v.stopped[r.Capsule] = true
+		}
+		_, confirms := c.(Confirm)
+		release := ends && r.Hold == "" && (r.Stopped || r.Final)
+		if !confirms && !release && (!again || !v.stopped[place.Capsule]) {
+			v.at = i
+			v.fail("a %T beside a Confirm or a Stopped release; propose them apart", c)
+		}
+	}
+}

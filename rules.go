@@ -1,0 +1,37 @@
+package orbit
+
+// rule is one rule of the referee. A proposal is committed in four steps: its bets are judged on the state before it
+// (txn_judge.go); its commitments are executed one by one on a write-set, where each commitment also judges what concerns it
+// alone; every rule judges the sum of all commitments; and the write-set is published. Each hook may be nil.
+type rule struct {
+	// name is the word for the rule in tests and documents. The rule's file is rule_NAME.go.
+	name string
+	// settle completes the write-set by what follows from the sum of all commitments. It also runs when a committed history is
+	// applied again, and refuses nothing.
+	settle func(*tx)
+	// judge refuses a proposal that breaks the rule. It does not run for a committed history.
+	judge func(*tx) error
+	// before, amid and after publish what the state counts for the rule. Before runs while the whole state is that before the
+	// proposal, amid when its nodes are written and its capsules are not, after when all records are written. They cannot fail.
+	before, amid, after func(*State, *tx)
+	// recount compares what the state counts for the rule with the records, for State.Verify.
+	recount func(*verifier)
+}
+
+// rules lists the rules in the order in which they judge. A proposal that breaks several is refused by the first.
+var rules = [...]rule{
+	{name: "capacity", judge: (*tx).judgeCapacity},
+	{name: "devices", judge: (*tx).judgeDevices},
+	{name: "evict", judge: (*tx).judgeMoves},
+	{name: "resize", judge: (*tx).judgeGrowth},
+	{name: "protect", judge: (*tx).judgeProtection, after: (*State).publishProtections, recount: (*verifier).protections},
+	{name: "company", judge: (*tx).judgeCompany, before: (*State).publishCompany, recount: (*verifier).company},
+	{name: "near", recount: (*verifier).compareNear},
+	{name: "budget", judge: (*tx).judgeBudgets, before: (*State).publishHealth, after: (*State).publishBudgets, recount: (*verifier).budgets},
+	{name: "stops", settle: (*tx).settleWaits, judge: (*tx).judgeWaits, before: (*State).publishStopped},
+	{name: "gang", judge: (*tx).judgeGangs, recount: (*verifier).compareGangs},
+	{name: "nominate", judge: (*tx).judgeNominations, amid: (*State).publishNominations, recount: (*verifier).nominations},
+	{name: "failures", after: (*State).publishFailures, recount: (*verifier).failures},
+	{name: "hold", after: (*State).publishHolds},
+	{name: "mark", after: (*State).publishMarks},
+}
