@@ -12,6 +12,8 @@ type Commitment interface {
 	execute(t *tx) (NodeID, error)
 	// subject returns the capsule that the commitment is about; empty: none, or several.
 	subject() CapsuleID
+	// effect returns what the commitment may change for what is planned elsewhere.
+	effect() effect
 }
 
 // isCommitment reports whether c is one of orbit's commitments, as a value. A pointer is none, because its owner could
@@ -414,17 +416,6 @@ type PutBudget struct {
 type RemoveBudget struct {
 	// Budget is the budget to end.
 	Budget BudgetID `json:"budget"`
-}
-
-// leaves returns the capsule that a commitment takes off its node, empty if it takes none.
-func leaves(c Commitment) CapsuleID {
-	switch c := c.(type) {
-	case Release:
-		return c.Capsule
-	case Evict:
-		return c.Capsule
-	}
-	return ""
 }
 
 // Precondition is a bet on the state before the proposal. The set is closed: [NodeFreeOf],

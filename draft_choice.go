@@ -63,7 +63,7 @@ func (d *Draft) Withdraw(id CapsuleID) bool {
 	}
 	for _, c := range d.log[d.steps[i].open:d.steps[last].log] {
 		_, resizes := c.(Resize)
-		if r, ok := c.(Release); ok && r.Hold != "" || leaves(c) != "" || resizes { // the capsule may be in the room that this freed
+		if r, ok := c.(Release); ok && r.Hold != "" || c.effect().leaves != "" || resizes { // the capsule may be in the room that this freed
 			return false
 		}
 	}

@@ -391,7 +391,7 @@ func (d *Draft) forgetCompany(do []Commitment) {
 		return
 	}
 	for _, c := range do {
-		if leaves(c) != "" {
+		if c.effect().leaves != "" {
 			d.forgetNear()
 			return
 		}
@@ -403,7 +403,7 @@ func (d *Draft) forgetCompany(do []Commitment) {
 func (d *Draft) leavers(group string) map[NodeID]int {
 	var left map[NodeID]int
 	for _, do := range d.log[:d.open] {
-		id := leaves(do)
+		id := do.effect().leaves
 		if id == "" {
 			continue
 		}

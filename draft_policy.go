@@ -112,7 +112,7 @@ func (d *Draft) missing(m *draftMissing) health {
 // takenOff returns how many healthy members the step at one log position costs; see missing.
 func (d *Draft) takenOff(at int) health {
 	s := d.view.state
-	left := s.Capsule(leaves(d.log[at]))
+	left := s.Capsule(d.log[at].effect().leaves)
 	before, after := s.health(left), health{}
 	if use := d.capsules[left.ID]; use.what == draftTaken {
 		if n := s.Node(d.log[use.at].(Place).Node); n.lender(left.Spec) == nil {
@@ -146,12 +146,12 @@ func (d *Draft) reopen(from int) {
 		return
 	}
 	for _, step := range slices.Backward(steps) {
-		if c := d.view.state.Capsule(leaves(step)); c != nil {
+		if c := d.view.state.Capsule(step.effect().leaves); c != nil {
 			d.uncountLeaver(c)
 		}
 	}
 	for i, step := range steps {
-		if c := d.view.state.Capsule(leaves(step)); c != nil {
+		if c := d.view.state.Capsule(step.effect().leaves); c != nil {
 			d.countLeaver(c, step, from+i)
 		}
 	}
@@ -255,19 +255,13 @@ func (d *Draft) nominationOf(id CapsuleID) *Nomination {
 // proposal makes it.
 func (d *Draft) changes(of *Nomination) bool {
 	for i, c := range d.log {
-		ends := CapsuleID("")
-		switch c := c.(type) {
-		case Nominate:
+		if c, ok := c.(Nominate); ok {
 			if c.Capsule == of.Capsule && c.Gang == of.Gang {
 				return true
 			}
-		case Place:
-			ends = c.Capsule
-		case Release:
-			if c.Final {
-				ends = c.Capsule
-			}
+			continue
 		}
+		ends := c.effect().nominee.Capsule
 		if ends == "" || i >= d.open {
 			continue // the ledger judges all asks of one proposal by the nominations before it
 		}

@@ -201,7 +201,7 @@ func (d *Draft) Rollback(to int) {
 		if d.open = was.open; was.log < len(d.log) {
 			d.forgetCompany(d.log[was.log:])
 			if len(d.missed) > 0 {
-				if c := d.view.state.Capsule(leaves(d.log[was.log])); c != nil {
+				if c := d.view.state.Capsule(d.log[was.log].effect().leaves); c != nil {
 					d.uncountLeaver(c)
 				}
 			}
@@ -307,18 +307,16 @@ func (d *Draft) forgetAfter(from int) {
 
 // restoreUse sets the use of the capsule or the hold of a commitment back to its value before that step.
 func (d *Draft) restoreUse(c Commitment, use draftUse) {
-	switch c := c.(type) {
-	case Hold:
-		restore(d.holds, c.ID, use)
-	case Release:
-		if c.Hold != "" {
-			restore(d.holds, c.Hold, use)
-			return
-		}
+	hold := HoldID("")
+	if h, ok := c.(Hold); ok {
+		hold = h.ID
+	} else if r, ok := c.(Release); ok {
+		hold = r.Hold
 	}
-	switch c.(type) {
-	case Place, Evict, Resize, Release:
-		restore(d.capsules, c.subject(), use)
+	if hold != "" {
+		restore(d.holds, hold, use)
+	} else if id := c.effect().changes(); id != "" {
+		restore(d.capsules, id, use)
 	}
 }
 

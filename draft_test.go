@@ -391,7 +391,7 @@ func (d *drafting) withdraw(t *rapid.T) {
 	releases := slices.ContainsFunc(do, func(c Commitment) bool {
 		_, ok := c.(Release)
 		_, resizes := c.(Resize)
-		return ok || resizes || leaves(c) != ""
+		return ok || resizes || c.effect().leaves != ""
 	})
 	if i := slices.IndexFunc(do, func(c Commitment) bool { return d.mayBorrow(t, c) }); i >= 0 {
 		require.False(t, d.draft.Withdraw(do[i].(Place).Capsule))

@@ -264,39 +264,3 @@ func (e *Engine) lawful(plan []Proposal, pending []*Capsule, round *Round) []Pro
 		return true
 	})
 }
-
-// given answers whether a capsule is one of those that the navigator was given. Looking a capsule up in a large state
-// causes several cache misses, while most plans name each given capsule once and many plans name them in the given
-// order. So given first compares with the next capsule in that order.
-type given struct {
-	// The capsules that come next in the given order, as long as the questions follow that order.
-	next []*Capsule
-	// The ids of the capsules that were left when a question first departed from the order; nil: none has.
-	ids map[CapsuleID]struct{}
-}
-
-// has reports whether a capsule is among the given ones. Ask once for each capsule: a second question about it may be
-// answered with false.
-func (g *given) has(id CapsuleID) bool {
-	if g.ids == nil {
-		if len(g.next) == 0 {
-			return false
-		}
-		if g.next[0].ID == id {
-			g.next = g.next[1:]
-			return true
-		}
-		g.ids = make(map[CapsuleID]struct{}, len(g.next))
-		for _, c := range g.next {
-			g.ids[c.ID] = struct{}{}
-		}
-	}
-	_, has := g.ids[id]
-	return has
-}
-
-// PlanPrefix begins the ids of all holds and the keys of all marks that plans may use, so no plan touches the other ones,
-// such as the terms of leases. All plans share these names: a navigator that keeps marks adds a word of its own, as in
-// "plan/anchor/". Marks about work are for the navigator of that work alone: a plan may set "plan/capsule/KIND/ID" only
-// if capsule ID is its navigator's, and "plan/gang/KIND/ID" only if a member of gang ID is, for any KIND without a slash.
-const PlanPrefix = "plan/"

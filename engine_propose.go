@@ -353,11 +353,8 @@ func (e *Engine) seat(need map[loser]int, plan []Proposal) {
 // takesRoomOn returns the node on which a placement or a hold takes room; empty: the commitment is neither. A capsule that
 // grows in a Resize is not considered.
 func takesRoomOn(do Commitment) NodeID {
-	switch do := do.(type) {
-	case Place:
-		return do.Node
-	case Hold:
-		return do.Node
+	if f := effectOf(do); f.takes {
+		return f.node
 	}
 	return ""
 }
@@ -438,14 +435,7 @@ func (e *Engine) committed(p *Proposal, at Revision, round *Round) {
 	}
 	round.fresh = true
 	for _, c := range p.Do {
-		moved := false
-		switch c := c.(type) {
-		case Place, Evict:
-			moved = true
-		case Release:
-			moved = c.Capsule != ""
-		}
-		if moved {
+		if f := effectOf(c); f.arrives != "" || f.leaves != "" {
 			round.progress = true
 			return
 		}
@@ -508,17 +498,14 @@ func (p *Proposal) complete(ids *idSource, view Revision, now Instant) {
 		p.View = view
 	}
 	for i, do := range p.Do {
-		switch do := do.(type) {
-		case Place:
-			if do.At == 0 {
-				do.At = now
-				p.Do[i] = do
-			}
-		case Release:
-			if do.At == 0 && do.Hold == "" && !do.Final {
-				do.At = now
-				p.Do[i] = do
-			}
+		s, ok := do.(interface {
+			stamped(now Instant) (Commitment, bool)
+		})
+		if !ok {
+			continue
+		}
+		if stamped, ok := s.stamped(now); ok {
+			p.Do[i] = stamped
 		}
 	}
 }

@@ -278,10 +278,10 @@ func (e *Engine) Wake(ctx context.Context, changes []Change) bool {
 				return true // the node may no longer serve the nomination
 			}
 		}
-		switch work, room := e.classifyChange(&changes[i]); {
-		case work:
+		switch f := effectOf(changes[i].Do); {
+		case e.brings(&changes[i], &f):
 			return true
-		case room:
+		case e.frees(&changes[i], &f):
 			woken, err := e.view.refresh(ctx, &e.from, time.Now())
 			if !woken && err == nil {
 				woken, err = e.outdate(ctx)
@@ -301,48 +301,37 @@ func (e *Engine) Wake(ctx context.Context, changes []Change) bool {
 	return false
 }
 
-// classifyChange reports, from a change alone, whether it brings work for this engine (work), and whether it may let a
-// parked or waiting class fit (room).
-func (e *Engine) classifyChange(c *Change) (work, room bool) {
-	p := &e.view.queue.parked
-	aside := len(p.spots) > 0 || len(p.waiting) > 0 && !e.from.made(c.ID)
-	switch do := c.Do.(type) {
-	case Submit:
-		if do.Gang == nil {
-			return e.owns(do.Owner, do.Spec), false
-		}
-		for i := range do.Gang.Roles {
-			if e.owns(do.Owner, do.Gang.Roles[i].Spec) {
-				return true, false
+// brings reports, from a change alone, whether it brings work for this engine.
+func (e *Engine) brings(c *Change, f *effect) bool {
+	if do, ok := c.Do.(Submit); ok {
+		for spec := range do.work {
+			if e.owns(do.Owner, spec) {
+				return true
 			}
 		}
-	case Assign:
-		c := e.view.state.Capsule(do.Capsule)
-		return c == nil || e.owns(do.Owner, c.Spec), false
-	case Release:
-		if do.Capsule != "" && !do.Final && e.minds(do.Capsule) {
-			return true, false
-		}
-		return false, aside
-	case Evict:
-		return e.minds(do.Capsule), aside
-	case Resize:
-		return do.Since == 0 && e.minds(do.Capsule), aside
-	case Confirm: // a capsule that has stopped may be placed on nodes without an agent
-		return do.Stopped && e.minds(do.Capsule), do.Stopped && aside || do.Ready && len(p.kept) > 0
-	case PutNode, PutBudget, RemoveBudget:
-		return false, aside
-	case Protect:
-		return false, aside && do.For == 0
-	case RemoveNode, Hold, Mark:
-		return false, len(p.rests) > 0
-	case Nominate:
-		return false, aside
-	case Place, Adopt: // either may have ended a nomination
-		place, _ := do.(Place)
-		return false, len(p.ties)+len(p.rests)+len(p.kept) > 0 || aside && e.view.state.nominations.Len() > 0 || p.placed[place.Node]
+		return false
 	}
-	return false, false
+	if do, ok := c.Do.(Assign); ok {
+		c := e.view.state.Capsule(do.Capsule)
+		return c == nil || e.owns(do.Owner, c.Spec)
+	}
+	waits := cmp.Or(f.waits, f.stops) // a capsule that has stopped may be placed on nodes without an agent
+	return waits != "" && e.minds(waits)
+}
+
+// frees reports, from a change alone, whether it may let a parked or waiting class fit.
+func (e *Engine) frees(c *Change, f *effect) bool {
+	p := &e.view.queue.parked
+	aside := len(p.spots) > 0 || len(p.waiting) > 0 && !e.from.made(c.ID)
+	switch {
+	case len(p.rests) > 0: // an answer rests on more than the nodes, perhaps on this
+		return true
+	case f.heals != "" && len(p.kept) > 0:
+		return true
+	case f.arrives != "": // it may have ended a nomination
+		return len(p.ties) > 0 || aside && e.view.state.nominations.Len() > 0 || p.placed[f.node]
+	}
+	return aside && (f.gives || f.victims)
 }
 
 // minds reports whether a capsule is, or may be, the engine's own. It may be if the view does not have it, because it

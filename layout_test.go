@@ -251,14 +251,14 @@ func TestNamesInArchitecture(t *testing.T) {
 
 // layers are the files of the root package, from the nouns up to what runs. A file knows those of its own layer and below.
 var layers = [][]string{
-	{"doc.go", "resources.go", "limits.go", "predicate.go", "company.go", "spec.go", "spec_company.go", "capsule.go", "gang.go", "node.go", "node_taints.go", "node_stops.go", "node_nominated.go", "nomination.go", "budget.go", "commitment.go", "proposal.go", "proposal_json.go"},
+	{"doc.go", "resources.go", "limits.go", "predicate.go", "company.go", "spec.go", "spec_company.go", "capsule.go", "gang.go", "node.go", "node_taints.go", "node_stops.go", "node_nominated.go", "nomination.go", "budget.go", "commitment.go", "commitment_effect.go", "proposal.go", "proposal_json.go"},
 	{"state.go", "state_nominated.go", "state_gang.go", "state_company.go", "state_failures.go", "state_size.go", "state_even.go", "state_budget.go"},
-	{"txn.go", "txn_judge.go", "txn_spare.go", "proposal_check.go", "rules.go", "rule_node.go", "rule_place.go", "rule_capacity.go", "rule_devices.go", "rule_evict.go", "rule_protect.go", "rule_budget.go", "rule_stops.go", "rule_gang.go", "rule_company.go", "rule_near.go", "rule_nominate.go", "rule_resize.go", "rule_adopt.go", "rule_failures.go", "rule_hold.go", "rule_owner.go", "rule_mark.go", "state_publish.go", "state_verify.go"},
+	{"txn.go", "txn_judge.go", "txn_spare.go", "proposal_check.go", "state_offence.go", "rules.go", "rule_node.go", "rule_place.go", "rule_capacity.go", "rule_devices.go", "rule_evict.go", "rule_protect.go", "rule_budget.go", "rule_stops.go", "rule_gang.go", "rule_company.go", "rule_near.go", "rule_nominate.go", "rule_resize.go", "rule_adopt.go", "rule_failures.go", "rule_hold.go", "rule_owner.go", "rule_mark.go", "state_publish.go", "state_verify.go"},
 	{"state_check.go", "state_dump.go", "state_build.go"},
 	{"ledger.go", "ledger_history.go", "ledger_store.go"},
 	{"view.go", "queue.go", "queue_aging.go", "queue_ends.go", "queue_park.go", "queue_nominated.go", "queue_delayed.go", "queue_reasons.go"},
 	{"draft.go", "draft_propose.go", "draft_policy.go", "draft_company.go", "draft_failures.go", "draft_choice.go", "score.go"},
-	{"navigator.go", "population.go", "engine.go", "engine_guard.go", "state_offence.go", "engine_propose.go", "engine_wait.go", "engine_waits.go", "engine_backlog.go"},
+	{"navigator.go", "population.go", "engine.go", "engine_guard.go", "engine_propose.go", "engine_wait.go", "engine_waits.go", "engine_backlog.go"},
 }
 
 // mostUpward is how many references may lead up.
@@ -360,6 +360,44 @@ func TestFamilies(t *testing.T) {
 	slices.Sort(outside)
 	if len(outside) > mostOutside {
 		t.Errorf("%d methods stand outside their type's family, there may be %d:\n%s", len(outside), mostOutside, strings.Join(outside, "\n"))
+	}
+}
+
+// mostSwitches is how many type switches over commitments there may be in the root package.
+const mostSwitches = 3
+
+// TestCommitmentSwitches keeps what a commitment does with the commitment: who switches over the kinds of commitments must be
+// found and changed for each new kind.
+func TestCommitmentSwitches(t *testing.T) {
+	kinds := []string{"PutNode", "RemoveNode", "Submit", "Place", "Release", "Evict", "Confirm", "Adopt", "Resize", "Hold", "Nominate", "Assign", "Mark", "PutBudget", "RemoveBudget", "Protect"}
+	names, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	var found []string
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		fset := token.NewFileSet()
+		file, err := parser.ParseFile(fset, name, nil, 0)
+		require.NoError(t, err)
+		ast.Inspect(file, func(n ast.Node) bool {
+			s, ok := n.(*ast.TypeSwitchStmt)
+			if !ok {
+				return true
+			}
+			for _, clause := range s.Body.List {
+				for _, of := range clause.(*ast.CaseClause).List {
+					if id, ok := of.(*ast.Ident); ok && slices.Contains(kinds, id.Name) {
+						found = append(found, fset.Position(s.Pos()).String())
+						return true
+					}
+				}
+			}
+			return true
+		})
+	}
+	if len(found) > mostSwitches {
+		t.Errorf("%d switches over commitments, there may be %d; give the commitments a method:\n%s", len(found), mostSwitches, strings.Join(found, "\n"))
 	}
 }
 

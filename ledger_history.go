@@ -232,18 +232,11 @@ func sameCommitment(a, b Commitment) bool {
 	return err != nil || again != nil || bytes.Equal(one, two)
 }
 
-// timeless returns a commitment without the time that it carries, which its proposer may have set anew.
+// timeless returns a commitment without the time that it carries, which its proposer may have set anew. Those that carry one
+// have a method dated.
 func timeless(c Commitment) Commitment {
-	switch c := c.(type) {
-	case Place:
-		c.At = 0
-		return c
-	case Submit:
-		c.At = 0
-		return c
-	case Adopt:
-		c.At = 0
-		return c
+	if d, ok := c.(interface{ dated(Instant) Commitment }); ok {
+		return d.dated(0)
 	}
 	return c
 }

@@ -238,8 +238,7 @@ func waitForWork(ctx context.Context, ledger Ledger, seen Revision) error {
 			return err
 		}
 		for i := range changes {
-			switch changes[i].Do.(type) {
-			case Submit, Assign, Release:
+			if _, submits := changes[i].Do.(Submit); submits || effectOf(changes[i].Do).waits != "" {
 				return nil
 			}
 		}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -102,34 +101,13 @@ func (c *cloner) commitments(changes []Change) []Commitment {
 	return slices.Clip(c.does)
 }
 
-// own replaces commitments that refer to memory of the caller by copies.
+// own replaces commitments that refer to memory of the caller by copies. Those have a method own.
 func (c *cloner) own(list []Commitment) {
 	for i := range list {
-		switch do := list[i].(type) {
-		case PutNode:
-			list[i] = PutNode{*do.Node.clone()}
-		case Submit:
-			list[i] = c.submit(do)
-		case Adopt:
-			do.Spec = c.spec(do.Spec)
-			list[i] = do
-		case Resize:
-			do.Spec = c.spec(do.Spec)
-			list[i] = do
-		case Nominate:
-			do.Parts = cloned(do.Parts)
-			list[i] = do
+		if do, ok := list[i].(interface{ own(*cloner) Commitment }); ok && isCommitment(list[i]) {
+			list[i] = do.own(c)
 		}
 	}
-}
-
-// submit copies the ids, the spec and the gang.
-func (c *cloner) submit(s Submit) Submit {
-	s.IDs, s.Spec, s.Labels = slices.Clone(s.IDs), c.spec(s.Spec), maps.Clone(s.Labels)
-	if s.Gang != nil {
-		s.Gang = c.gang(s.Gang)
-	}
-	return s
 }
 
 // gang copies a gang.
@@ -268,22 +246,4 @@ type Change struct {
 	Do Commitment
 	// Node is the node that the commitment changed, if any: for a Release the node that the capsule left.
 	Node NodeID
-}
-
-// nominee returns the capsule or the gang whose nomination a change may have made or ended; ok is false if it can have
-// done neither.
-func (c *Change) nominee() (capsule CapsuleID, gang GangID, ok bool) {
-	switch do := c.Do.(type) {
-	case Nominate:
-		return do.Capsule, do.Gang, true
-	case Place:
-		return do.Capsule, "", true
-	case Adopt:
-		return do.Capsule, "", true
-	case Resize:
-		return do.Capsule, "", true
-	case Release:
-		return do.Capsule, "", do.Final
-	}
-	return "", "", false
 }

@@ -75,23 +75,12 @@ var noLimits = Limits{
 	SpecBytes: math.MaxInt, ValueBytes: math.MaxInt, NominationAging: math.MaxInt, Protect: math.MaxInt64,
 }
 
-// beside checks a commitment against the others of its proposal.
+// beside checks a commitment against the others of its proposal, if the commitment has a method for that.
 func (v *validator) beside(all []Commitment, c Commitment) {
-	if protect, is := c.(Protect); is && protect.For != 0 { // without a placement there would be nothing to protect
-		v.besidePlace(all, protect.Capsule)
-	}
-	if v.limits == &noLimits {
-		return
-	}
-	switch c := c.(type) {
-	case Release:
-		if c.Stopped {
-			v.besideStopped(all)
-		}
-	case Confirm:
-		v.besideStopped(all)
-	case Resize:
-		v.resizes = true
+	if b, ok := c.(interface {
+		beside(v *validator, all []Commitment)
+	}); ok && isCommitment(c) {
+		b.beside(v, all)
 	}
 }
 

@@ -103,15 +103,11 @@ func newer(format string, args ...any) error {
 		advice: "read it with the version of orbit that wrote it, or a newer one"}
 }
 
-// inUTC returns the commitment with its times in UTC, so that equal times are written alike.
+// inUTC returns the commitment with its times in UTC, so that equal times are written alike. Those that have times have a
+// method inUTC.
 func inUTC(c Commitment) Commitment {
-	switch c := c.(type) {
-	case Hold:
-		c.Ends = c.Ends.UTC()
-		return c
-	case Nominate:
-		c.Ends = c.Ends.UTC()
-		return c
+	if timed, ok := c.(interface{ inUTC() Commitment }); ok && isCommitment(c) {
+		return timed.inUTC()
 	}
 	return c
 }

@@ -97,28 +97,18 @@ func (q *queue) absorb(c *Change, state *State, owns func(owner string, spec *Sp
 			}
 		}
 	}
-	switch do := c.Do.(type) {
-	case Submit: // a later assignment to another engine is a change of its own
-		if do.Gang == nil && owns(do.Owner, do.Spec) {
-			file(do.IDs...)
-		}
-		for i := 0; do.Gang != nil && i < len(do.Gang.Roles); i++ {
-			if role := &do.Gang.Roles[i]; owns(do.Owner, role.Spec) {
-				file(role.Members...)
+	if do, ok := c.Do.(Submit); ok { // a later assignment to another engine is a change of its own
+		for spec, ids := range do.work {
+			if owns(do.Owner, spec) {
+				file(ids...)
 			}
 		}
-	case Assign:
-		file(do.Capsule)
-	case Release:
-		if do.Capsule != "" && !do.Final {
-			file(do.Capsule)
-		}
-	case Evict:
-		file(do.Capsule)
-	case Resize: // a waiting capsule is in another class now
-		file(do.Capsule)
-	case Nominate:
+	}
+	if do, ok := c.Do.(Nominate); ok {
 		file(do.Capsule) // the nomination changes the record, so the old entry is void
+	}
+	if waits := effectOf(c.Do).waits; waits != "" {
+		file(waits)
 	}
 	woken = q.reconsider(c, false) || woken
 	q.roused = q.roused || woken

@@ -12,17 +12,14 @@ import (
 // counts from the instant of the view, and so does that of a nomination. A nomination whose Ends comes first is left to
 // lapsed.
 func (v *View) foresee(c *Change) {
-	switch do := c.Do.(type) {
-	case Hold:
-		v.ends.Push(roomEnd{do.Ends, Release{Hold: do.ID}})
-	case Protect:
-		if do.For > 0 {
-			v.ends.Push(roomEnd{v.now.Add(do.For), Protect{Capsule: do.Capsule, Since: c.Revision}})
-		}
-	case Nominate:
-		if at := v.now.Add(v.state.limits.LongestNomination()); len(do.Parts) > 0 && do.Ends.After(at) {
-			v.ends.Push(roomEnd{at, Nominate{Capsule: do.Capsule, Gang: do.Gang, Since: c.Revision}})
-		}
+	e, ok := c.Do.(interface {
+		ending(made Revision, now, latest time.Time) (roomEnd, bool)
+	})
+	if !ok || !isCommitment(c.Do) {
+		return
+	}
+	if end, ok := e.ending(c.Revision, v.now, v.now.Add(v.state.limits.LongestNomination())); ok {
+		v.ends.Push(end)
 	}
 }
 
@@ -31,15 +28,14 @@ func (v *View) foresee(c *Change) {
 func (v *View) findEnds(from *source) {
 	known, nominated := map[CapsuleID]roomEnd{}, map[*Nomination]roomEnd{}
 	for _, end := range slices.Concat(v.ends, v.ending) {
-		switch do := end.do.(type) {
-		case Protect:
-			if v.state.lives(end) {
-				known[do.Capsule] = end
-			}
-		case Nominate:
-			if v.state.lives(end) {
-				nominated[v.state.nominationOf(do.Capsule, do.Gang)] = end
-			}
+		if !v.state.lives(end) {
+			continue
+		}
+		if do, ok := end.do.(Protect); ok {
+			known[do.Capsule] = end
+		}
+		if do, ok := end.do.(Nominate); ok {
+			nominated[v.state.nominationOf(do.Capsule, do.Gang)] = end
 		}
 	}
 	if v.ends, v.ending = v.ends[:0], v.ending[:0]; !from.holds {

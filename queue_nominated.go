@@ -91,8 +91,8 @@ func (k *class) nominee() *Nomination {
 // the classes that fit where a nomination has ended, or where a new one lends its room, and reports whether there were
 // any. Old is the state before the change.
 func (v *View) touchNominated(c *Change, old *State) (woken bool) {
-	capsule, gang, ok := c.nominee()
-	if !ok {
+	nominee := effectOf(c.Do).nominee
+	if nominee == (Nominee{}) {
 		return false
 	}
 	if do, is := c.Do.(Nominate); is {
@@ -106,7 +106,8 @@ func (v *View) touchNominated(c *Change, old *State) (woken bool) {
 	if old.nominations.Len() == 0 { // there was none that could have ended
 		return woken
 	}
-	if was := old.Capsule(capsule); was != nil {
+	gang := nominee.Gang
+	if was := old.Capsule(nominee.Capsule); was != nil {
 		gang = cmp.Or(gang, was.Gang())
 		woken = v.touchClaims(was.Nomination()) || woken
 	}

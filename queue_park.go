@@ -1,6 +1,7 @@
 package orbit
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -298,56 +299,45 @@ func (q *queue) reconsider(c *Change, undone bool) (woken bool) {
 	if !q.parked.any() {
 		return false
 	}
-	node, takes := NodeID(""), false
-	switch do := c.Do.(type) {
-	case Release, Evict:
-		node, woken = c.Node, q.follow(leaves(do), c.Revision)
-	case Confirm:
-		if !do.Stopped {
-			return do.Ready && q.spare(do.Capsule)
+	f := effectOf(c.Do)
+	switch do, nominates := c.Do.(Nominate); {
+	case nominates && undone:
+		return q.bringBackNominated(do.Parts)
+	case nominates:
+		return q.bringBackNominees(do.Capsule, do.Gang)
+	case f.victims:
+		return q.unparkAll()
+	}
+	woken = q.reconsiderTies(c, &f)
+	node := cmp.Or(f.node, c.Node)
+	if own := q.state.Capsule(f.resizes); f.resizes != "" && own != nil {
+		node = own.Node
+	}
+	if f.arrives != "" && q.parked.placed[node] {
+		delete(q.parked.placed, node)
+		woken = q.offerEvicting(q.state.Node(node)) || woken
+	}
+	return (undone || f.gives) && q.offer(q.state.Node(node)) || woken
+}
+
+// reconsiderTies is reconsider for what classes depend on besides the free capacity of nodes.
+func (q *queue) reconsiderTies(c *Change, f *effect) (woken bool) {
+	for _, moved := range []CapsuleID{f.arrives, f.leaves, f.stops} {
+		woken = q.follow(moved, c.Revision) || woken
+	}
+	if own := q.state.Capsule(f.stops); f.stops != "" && own != nil && own.Pending() { // nodes without an agent take it now
+		if s := q.parked.spots[own.Spec]; s != nil {
+			q.unpark(s)
+			woken = true
 		}
-		node, woken = c.Node, q.follow(do.Capsule, c.Revision)
-		if own := q.state.Capsule(do.Capsule); own != nil && own.Pending() { // nodes without an agent take it now
-			if s := q.parked.spots[own.Spec]; s != nil {
-				q.unpark(s)
-				woken = true
-			}
-		}
-	case PutNode:
-		node = do.Node.ID
-		woken = q.untie(tie{nodes: true})
-		if n := q.state.Node(node); n != nil && n.Capsules > 0 {
+	}
+	if f.describes {
+		woken = q.untie(tie{nodes: true}) || woken
+		if n := q.state.Node(f.node); n != nil && n.Capsules > 0 {
 			woken = q.untie(tie{}) || woken
 		}
-	case Place:
-		node, takes, woken = do.Node, true, q.follow(do.Capsule, c.Revision)
-		woken = q.spare(do.Capsule) || woken
-		if q.parked.placed[node] {
-			delete(q.parked.placed, node)
-			woken = q.offerEvicting(q.state.Node(node)) || woken
-		}
-	case Hold:
-		node, takes = do.Node, true
-	case Resize: // a capsule that shrinks gives room back
-		if own := q.state.Capsule(do.Capsule); own != nil {
-			node = own.Node
-		}
-	case Adopt:
-		node, takes, woken = do.Node, true, q.follow(do.Capsule, c.Revision)
-		woken = q.spare(do.Capsule) || woken
-	case RemoveNode:
-		node, takes, woken = do.Node, true, q.untie(tie{nodes: true})
-	case PutBudget, RemoveBudget:
-		return q.unparkAll()
-	case Protect:
-		return do.For == 0 && q.unparkAll()
-	case Nominate:
-		if undone {
-			return q.bringBackNominated(do.Parts)
-		}
-		return q.bringBackNominees(do.Capsule, do.Gang)
 	}
-	return (undone || !takes) && q.offer(q.state.Node(node)) || woken
+	return f.heals != "" && q.spare(f.heals) || woken
 }
 
 // offer unparks the classes that fit on a node, which may be nil. It reports whether there were any.

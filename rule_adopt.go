@@ -26,6 +26,22 @@ func (c Adopt) execute(t *tx) (NodeID, error) {
 
 func (c Adopt) subject() CapsuleID { return c.Capsule }
 
+func (c Adopt) effect() effect {
+	return effect{arrives: c.Capsule, heals: c.Capsule, nominee: Nominee{Capsule: c.Capsule}, node: c.Node, takes: true}
+}
+
+// own implements [cloner.own].
+func (c Adopt) own(copies *cloner) Commitment {
+	c.Spec = copies.spec(c.Spec)
+	return c
+}
+
+// dated implements [timeless].
+func (c Adopt) dated(at Instant) Commitment {
+	c.At = at
+	return c
+}
+
 // adopt records that a capsule runs on a node. Room is not judged, nor any other rule that a proposer could only meet
 // by planning another node: the capsule runs there already.
 func (t *tx) adopt(c *Adopt) (NodeID, error) {

@@ -19,6 +19,10 @@ func (c PutBudget) execute(t *tx) (NodeID, error) {
 
 func (PutBudget) subject() CapsuleID { return "" }
 
+func (PutBudget) effect() effect {
+	return effect{victims: true}
+}
+
 // check implements [Commitment].
 func (c RemoveBudget) check(v *validator) Commitment {
 	v.ref("budget id", string(c.Budget))
@@ -31,6 +35,10 @@ func (c RemoveBudget) execute(t *tx) (NodeID, error) {
 }
 
 func (RemoveBudget) subject() CapsuleID { return "" }
+
+func (RemoveBudget) effect() effect {
+	return effect{victims: true}
+}
 
 type txBudget struct {
 	// Nil: there is none.

@@ -351,7 +351,7 @@ func TestBudgetsCountWhatIsReady(t *testing.T) {
 func recounted(d *Draft, of memberSet) (missing, leave health, wished []*budgetRecord) {
 	s := d.view.state
 	for at, step := range d.log {
-		left := s.Capsule(leaves(step))
+		left := s.Capsule(step.effect().leaves)
 		switch {
 		case left == nil || !left.Spec.isMember(of):
 		case at < d.open:

@@ -1,5 +1,10 @@
 package orbit
 
+import (
+	"fmt"
+	"iter"
+)
+
 // Who may be taken off a node: a capsule that moves is placed again by the same proposal, and a victim makes way for
 // work of higher priority.
 
@@ -24,6 +29,53 @@ func (c Evict) execute(t *tx) (NodeID, error) {
 }
 
 func (c Evict) subject() CapsuleID { return c.Capsule }
+
+func (c Evict) effect() effect {
+	return effect{leaves: c.Capsule, waits: c.Capsule, gives: true}
+}
+
+// offence implements [planCheck.offence].
+func (c Evict) offence(t *planCheck) (CapsuleID, string) {
+	if t.moved == nil {
+		t.moved = map[CapsuleID]bool{}
+	}
+	if t.moved[c.Capsule] = c.For == "" && c.ForGang == ""; t.moved[c.Capsule] {
+		return "", ""
+	}
+	for id := range c.newcomers(t.s) {
+		if why := t.foreign(id, "evicts others for"); why != "" {
+			return id, why
+		}
+	}
+	if victim := t.s.Capsule(c.Capsule); victim != nil {
+		if why := t.s.outranked(&c, victim); why != "" {
+			return c.Capsule, fmt.Sprintf("evicts capsule %q of priority %d for %s: %s", c.Capsule, victim.Spec.Priority, c.cause(), why)
+		}
+	}
+	return "", ""
+}
+
+// newcomers yields the capsules that an eviction makes way for: one capsule, or all members of a gang.
+func (c Evict) newcomers(s *State) iter.Seq[CapsuleID] {
+	return func(yield func(CapsuleID) bool) {
+		if c.For != "" && !yield(c.For) {
+			return
+		}
+		for member := range s.Members(c.ForGang) {
+			if !yield(member.ID) {
+				return
+			}
+		}
+	}
+}
+
+// wish reports whether c is a wish to take the capsule off its node.
+func (c Evict) wish(s *State, of *Capsule) bool {
+	if c.For == "" && c.ForGang == "" {
+		return s.misses(of)
+	}
+	return !c.recalls(of)
+}
 
 // evict executes an Evict. With For or ForGang the capsule makes way (evictFor); otherwise it is moved: the same
 // proposal places it again.

@@ -1,5 +1,7 @@
 package orbit
 
+import "time"
+
 // A hold takes room on a node without a capsule, until it ends.
 
 // check implements [Commitment]. The end of a hold is kept in the one form that a dump can hold: UTC, without a monotonic part.
@@ -18,6 +20,34 @@ func (c Hold) execute(t *tx) (NodeID, error) {
 }
 
 func (Hold) subject() CapsuleID { return "" }
+
+func (c Hold) effect() effect {
+	return effect{node: c.Node, takes: true}
+}
+
+// offence implements [planCheck.offence].
+func (c Hold) offence(*planCheck) (CapsuleID, string) {
+	return "", unplanned("makes hold", string(c.ID), "make and release only holds whose id")
+}
+
+// asks adds the ask of the hold to those on its node.
+func (c Hold) asks(t *tx, asked map[uint32]*nodeAsks, at int) {
+	if n := t.nodes.find(c.Node); n != nil && asked[n.now.index] != nil && at >= n.joined {
+		a := asked[n.now.index]
+		a.asks, a.at = append(a.asks, ask{room: &c.Room, devices: c.Devices, milli: c.Milli, hold: true}), at
+	}
+}
+
+// inUTC implements [inUTC].
+func (c Hold) inUTC() Commitment {
+	c.Ends = c.Ends.UTC()
+	return c
+}
+
+// ending returns when the hold ends.
+func (c Hold) ending(Revision, time.Time, time.Time) (end roomEnd, ok bool) {
+	return roomEnd{c.Ends, Release{Hold: c.ID}}, true
+}
 
 type txHold struct{ was, now *holdRecord }
 

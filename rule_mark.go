@@ -1,5 +1,10 @@
 package orbit
 
+import (
+	"fmt"
+	"strings"
+)
+
 // A mark is a small value under a key; with the bet MarkAt it is a compare-and-swap.
 
 // check implements [Commitment].
@@ -16,6 +21,36 @@ func (c Mark) execute(t *tx) (NodeID, error) {
 }
 
 func (Mark) subject() CapsuleID { return "" }
+
+func (Mark) effect() effect {
+	return effect{}
+}
+
+// offence implements [planCheck.offence]. A plan may set some marks, and delete none.
+func (c Mark) offence(t *planCheck) (id CapsuleID, why string) {
+	if why := unplanned("changes mark", c.Key, "change only marks whose key"); why != "" {
+		return "", why
+	}
+	if c.Value == "" { // a bet (MarkAt) of a view from before it was first set would hold again
+		return "", fmt.Sprintf("deletes mark %q; a plan may only set marks", c.Key)
+	}
+	about, name, _ := strings.Cut(c.Key[len(PlanPrefix):], "/")
+	switch _, name, _ := strings.Cut(name, "/"); about {
+	case "capsule":
+		if id = CapsuleID(name); t.s.Capsule(id) == nil {
+			return id, fmt.Sprintf("sets mark %q about a capsule that is not in its view", c.Key)
+		}
+		return id, t.foreign(id, "sets a mark about")
+	case "gang":
+		for member := range t.s.Members(GangID(name)) {
+			if t.owns(member.Owner(), member.Spec) {
+				return "", ""
+			}
+		}
+		return "", fmt.Sprintf("sets mark %q about a gang of which no member is its own", c.Key)
+	}
+	return "", ""
+}
 
 type txMark struct {
 	was, now markRecord

@@ -1,5 +1,7 @@
 package orbit
 
+import "fmt"
+
 // A node joins, is described anew, and leaves once nothing is left on it.
 
 // check implements [Commitment].
@@ -25,6 +27,18 @@ func (c PutNode) execute(t *tx) (NodeID, error) {
 
 func (PutNode) subject() CapsuleID { return "" }
 
+func (c PutNode) effect() effect {
+	return effect{node: c.Node.ID, gives: true, describes: true}
+}
+
+// offence implements [planCheck.offence].
+func (c PutNode) offence(*planCheck) (CapsuleID, string) {
+	return "", fmt.Sprintf("changes the constellation (%T)", c)
+}
+
+// own implements [cloner.own].
+func (c PutNode) own(*cloner) Commitment { return PutNode{*c.Node.clone()} }
+
 // check implements [Commitment].
 func (c RemoveNode) check(v *validator) Commitment {
 	v.ref("node id", string(c.Node))
@@ -37,6 +51,15 @@ func (c RemoveNode) execute(t *tx) (NodeID, error) {
 }
 
 func (RemoveNode) subject() CapsuleID { return "" }
+
+func (c RemoveNode) effect() effect {
+	return effect{node: c.Node, takes: true, describes: true}
+}
+
+// offence implements [planCheck.offence].
+func (c RemoveNode) offence(*planCheck) (CapsuleID, string) {
+	return "", fmt.Sprintf("changes the constellation (%T)", c)
+}
 
 // putNode lets a node join, or gives a member a new description. The node's use stays as it is, even if the new
 // capacity is lower. Every change sets the specification counter to the ledger-wide revision, so

@@ -53,6 +53,52 @@ func (c Nominate) execute(t *tx) (NodeID, error) {
 
 func (c Nominate) subject() CapsuleID { return c.Capsule }
 
+func (c Nominate) effect() effect {
+	return effect{nominee: Nominee{c.Capsule, c.Gang}, gives: true}
+}
+
+// offence implements [planCheck.offence]. A plan may end a nomination of other work only in a proposal that also makes a
+// nomination of higher rank, on one of the same nodes or of a resource that the ended one claims (makesWay).
+func (c Nominate) offence(t *planCheck) (id CapsuleID, why string) {
+	switch {
+	case len(c.Parts) == 0 && t.s.makesWay(&c, t.do):
+		return "", ""
+	case c.Gang == "":
+		return c.Capsule, t.foreign(c.Capsule, "nominates")
+	case t.s.Gang(c.Gang) == nil:
+		return "", fmt.Sprintf("nominates gang %q, which is not in its view", c.Gang)
+	}
+	for member := range t.s.Members(c.Gang) {
+		if why := t.foreign(member.ID, "nominates"); why != "" {
+			return member.ID, why
+		}
+	}
+	return "", ""
+}
+
+// own implements [cloner.own].
+func (c Nominate) own(*cloner) Commitment {
+	c.Parts = cloned(c.Parts)
+	return c
+}
+
+// inUTC implements [inUTC].
+func (c Nominate) inUTC() Commitment {
+	c.Ends = c.Ends.UTC()
+	return c
+}
+
+// ending returns when the ledger would have the nomination end, if its own end is later.
+func (c Nominate) ending(made Revision, _, latest time.Time) (end roomEnd, ok bool) {
+	return roomEnd{latest, Nominate{Capsule: c.Capsule, Gang: c.Gang, Since: made}}, len(c.Parts) > 0 && c.Ends.After(latest)
+}
+
+// lives reports whether the nomination that c ends still exists.
+func (c Nominate) lives(s *State, _ time.Time) bool {
+	n := s.nominationOf(c.Capsule, c.Gang)
+	return n.Lives() && n.Made == c.Since
+}
+
 // nominate makes, replaces or ends a nomination. An end that makes way for a nomination of the same proposal is skipped
 // if its target has ended already: nominations of small work come and go faster than a proposal is made.
 func (t *tx) nominate(c *Nominate) error {
@@ -238,6 +284,12 @@ func (t *tx) nominatedOn(n *txNode) (parts []nominatedPart) {
 	return parts
 }
 
+// asker is a commitment that asks for room on a node. Asks adds that to the asks on the node, if these are judged; at is the
+// position of the commitment.
+type asker interface {
+	asks(t *tx, asked map[uint32]*nodeAsks, at int)
+}
+
 // judgeNominations judges the asks of the proposal against nominated room, and the nominations that the proposal makes:
 // their number on each node and their share.
 func (t *tx) judgeNominations() error {
@@ -300,16 +352,8 @@ func (t *tx) asksOnNominated() map[uint32]*nodeAsks {
 		return nil
 	}
 	for i, c := range t.p.Do {
-		switch c := c.(type) {
-		case Place:
-			t.addPlace(asked, i, &c)
-		case Resize:
-			t.addGrowth(asked, i, t.capsules.find(c.Capsule))
-		case Hold:
-			if n := t.nodes.find(c.Node); n != nil && asked[n.now.index] != nil && i >= n.joined {
-				a := asked[n.now.index]
-				a.asks, a.at = append(a.asks, ask{room: &c.Room, devices: c.Devices, milli: c.Milli, hold: true}), i
-			}
+		if a, ok := c.(asker); ok {
+			a.asks(t, asked, i)
 		}
 	}
 	for i := range t.holds.entries {
@@ -326,8 +370,8 @@ func (t *tx) asksOnNominated() map[uint32]*nodeAsks {
 	return asked
 }
 
-// addPlace adds the ask of a placement. A nomination that the same proposal makes does not raise its rank.
-func (t *tx) addPlace(asked map[uint32]*nodeAsks, at int, c *Place) {
+// asks adds the ask of a placement. A nomination that the same proposal makes does not raise its rank.
+func (c Place) asks(t *tx, asked map[uint32]*nodeAsks, at int) {
 	n, e := t.nodes.find(c.Node), t.capsules.find(c.Capsule)
 	if n == nil || e == nil || asked[n.now.index] == nil || at < n.joined {
 		return

@@ -19,6 +19,15 @@ func (c Assign) execute(t *tx) (NodeID, error) {
 
 func (c Assign) subject() CapsuleID { return c.Capsule }
 
+func (c Assign) effect() effect {
+	return effect{waits: c.Capsule}
+}
+
+// offence implements [planCheck.offence].
+func (c Assign) offence(t *planCheck) (CapsuleID, string) {
+	return c.Capsule, t.foreign(c.Capsule, "assigns")
+}
+
 // assign hands a capsule over to another owner. It is refused if the present owner is not c.From, or if a pin names an owner
 // other than c.Owner and the proposal does not bet on the pin. To take the owner away is always allowed.
 func (t *tx) assign(c *Assign) error {

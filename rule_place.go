@@ -1,5 +1,12 @@
 package orbit
 
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
 // The way of a capsule: submitted, placed on a node that it fits by labels, taints and devices, released.
 
 // check implements [Commitment]. A Submit is kept with the shared copy of its spec, and so are the roles of a gang.
@@ -36,6 +43,43 @@ func (c Submit) execute(t *tx) (NodeID, error) {
 
 func (Submit) subject() CapsuleID { return "" }
 
+// work yields the capsules that are submitted, by their spec.
+func (c *Submit) work(yield func(*Spec, []CapsuleID) bool) {
+	if c.Gang == nil {
+		yield(c.Spec, c.IDs)
+		return
+	}
+	for i := range c.Gang.Roles {
+		if role := &c.Gang.Roles[i]; !yield(role.Spec, role.Members) {
+			return
+		}
+	}
+}
+
+func (Submit) effect() effect {
+	return effect{}
+}
+
+// offence implements [planCheck.offence].
+func (Submit) offence(*planCheck) (CapsuleID, string) {
+	return "", "submits work, which its owner does, not a plan"
+}
+
+// own implements [cloner.own].
+func (c Submit) own(copies *cloner) Commitment {
+	c.IDs, c.Spec, c.Labels = slices.Clone(c.IDs), copies.spec(c.Spec), maps.Clone(c.Labels)
+	if c.Gang != nil {
+		c.Gang = copies.gang(c.Gang)
+	}
+	return c
+}
+
+// dated implements [timeless].
+func (c Submit) dated(at Instant) Commitment {
+	c.At = at
+	return c
+}
+
 // check implements [Commitment].
 func (c Place) check(v *validator) Commitment {
 	v.ref("capsule id", string(c.Capsule))
@@ -53,6 +97,33 @@ func (c Place) execute(t *tx) (NodeID, error) {
 }
 
 func (c Place) subject() CapsuleID { return c.Capsule }
+
+func (c Place) effect() effect {
+	return effect{arrives: c.Capsule, heals: c.Capsule, nominee: Nominee{Capsule: c.Capsule}, node: c.Node, takes: true}
+}
+
+// offence implements [planCheck.offence].
+func (c Place) offence(t *planCheck) (CapsuleID, string) {
+	if t.moved[c.Capsule] {
+		return "", ""
+	}
+	return c.Capsule, t.foreign(c.Capsule, "places")
+}
+
+// dated implements [timeless].
+func (c Place) dated(at Instant) Commitment {
+	c.At = at
+	return c
+}
+
+// stamped returns the placement with the time at which an engine sends it; ok is false if it has one.
+func (c Place) stamped(now Instant) (_ Commitment, ok bool) {
+	if c.At != 0 {
+		return nil, false
+	}
+	c.At = now
+	return c, true
+}
 
 // check implements [Commitment]. A release names exactly one capsule or hold, and its flags go together.
 func (c Release) check(v *validator) Commitment {
@@ -84,6 +155,52 @@ func (c Release) execute(t *tx) (NodeID, error) {
 }
 
 func (c Release) subject() CapsuleID { return c.Capsule }
+
+func (c Release) effect() effect {
+	f := effect{leaves: c.Capsule, gives: true}
+	if c.Final {
+		f.nominee.Capsule = c.Capsule
+	} else {
+		f.waits = c.Capsule
+	}
+	return f
+}
+
+// offence implements [planCheck.offence].
+func (c Release) offence(t *planCheck) (CapsuleID, string) {
+	switch {
+	case c.Hold != "":
+		return "", unplanned("releases hold", string(c.Hold), "make and release only holds whose id")
+	case c.Stopped:
+		return c.Capsule, fmt.Sprintf("says that capsule %q has stopped, which the agent of its node would say", c.Capsule)
+	}
+	return c.Capsule, t.foreign(c.Capsule, "releases")
+}
+
+// stamped returns the release with the time at which an engine sends it; ok is false if it has one or takes none.
+func (c Release) stamped(now Instant) (_ Commitment, ok bool) {
+	if c.At != 0 || c.Hold != "" || c.Final {
+		return nil, false
+	}
+	c.At = now
+	return c, true
+}
+
+// lives reports whether the hold that c ends still exists, and ends then.
+func (c Release) lives(s *State, ends time.Time) bool {
+	h, ok := s.Hold(c.Hold)
+	return ok && h.Ends.Equal(ends)
+}
+
+// wish reports whether c is a wish to take the capsule off its node.
+func (c Release) wish(s *State, of *Capsule) bool { return !c.Final && s.misses(of) }
+
+// beside refuses what may not stand beside a Stopped release.
+func (c Release) beside(v *validator, all []Commitment) {
+	if c.Stopped && v.limits != &noLimits {
+		v.besideStopped(all)
+	}
+}
 
 // submit adds a pending record for each id, all alike. An id may be that of a capsule that has been released for good,
 // also by this proposal. The id of a capsule that has not ended is refused.

@@ -1,5 +1,10 @@
 package orbit
 
+import (
+	"fmt"
+	"time"
+)
+
 // A placement may be protected for a while: no voluntary disruption ends it before.
 
 // check implements [Commitment].
@@ -18,6 +23,36 @@ func (c Protect) execute(t *tx) (NodeID, error) {
 }
 
 func (c Protect) subject() CapsuleID { return c.Capsule }
+
+func (c Protect) effect() effect {
+	return effect{victims: c.For == 0}
+}
+
+// offence implements [planCheck.offence].
+func (c Protect) offence(t *planCheck) (CapsuleID, string) {
+	if c.For == 0 {
+		return c.Capsule, fmt.Sprintf("ends the protection of capsule %q, which engines do", c.Capsule)
+	}
+	return c.Capsule, t.foreign(c.Capsule, "protects")
+}
+
+// ending returns when the protection ends, counted from now.
+func (c Protect) ending(made Revision, now, _ time.Time) (end roomEnd, ok bool) {
+	return roomEnd{now.Add(c.For), Protect{Capsule: c.Capsule, Since: made}}, c.For > 0
+}
+
+// lives reports whether the protection that c ends still exists.
+func (c Protect) lives(s *State, _ time.Time) bool {
+	p, _ := s.protected.Get(protection{capsule: c.Capsule})
+	return p.since == c.Since
+}
+
+// beside refuses a protection without a placement: there would be nothing to protect.
+func (c Protect) beside(v *validator, all []Commitment) {
+	if c.For != 0 {
+		v.besidePlace(all, c.Capsule)
+	}
+}
 
 // protect notes that the placement of a capsule by this proposal is protected, or ends the protection of an older one.
 func (t *tx) protect(c *Protect) error {

@@ -1,5 +1,7 @@
 package orbit
 
+import "fmt"
+
 // A capsule gets another size in place, where it fits.
 
 // check implements [Commitment]. A resize is kept with the shared copy of its spec.
@@ -19,6 +21,34 @@ func (c Resize) execute(t *tx) (NodeID, error) {
 }
 
 func (c Resize) subject() CapsuleID { return c.Capsule }
+
+func (c Resize) effect() effect {
+	f := effect{resizes: c.Capsule, nominee: Nominee{Capsule: c.Capsule}, gives: true}
+	if c.Since == 0 {
+		f.waits = c.Capsule // it is in another class now
+	}
+	return f
+}
+
+// offence implements [planCheck.offence]. A plan may neither change the priority nor report that the new size has been
+// applied.
+func (c Resize) offence(t *planCheck) (CapsuleID, string) {
+	if own := t.s.Capsule(c.Capsule); c.Applied || own != nil && c.Spec != nil && own.Spec.Priority != c.Spec.Priority {
+		return c.Capsule, fmt.Sprintf("says that capsule %q takes less already, or changes its priority, which is not for a plan", c.Capsule)
+	}
+	return c.Capsule, t.foreign(c.Capsule, "resizes")
+}
+
+// beside asks for besideResize, once for all resizes of the proposal.
+func (c Resize) beside(v *validator, _ []Commitment) {
+	v.resizes = v.resizes || v.limits != &noLimits
+}
+
+// own implements [cloner.own].
+func (c Resize) own(copies *cloner) Commitment {
+	c.Spec = copies.spec(c.Spec)
+	return c
+}
 
 // resize replaces the spec of a capsule, placed or pending. Room is judged later, on the sum of all commitments
 // (judgeCapacity).
@@ -109,8 +139,9 @@ func (t *tx) judgeGrowth() error {
 	return nil
 }
 
-// addGrowth adds the growth of a resized capsule to the asks on its node; at is the position of the commitment.
-func (t *tx) addGrowth(asked map[uint32]*nodeAsks, at int, e *txCapsule) {
+// asks adds the growth of the capsule to the asks on its node.
+func (c Resize) asks(t *tx, asked map[uint32]*nodeAsks, at int) {
+	e := t.capsules.find(c.Capsule)
 	if e == nil || e.grows == (Resources{}) {
 		return
 	}
@@ -137,18 +168,13 @@ func (s *State) sizes(r Resize, view Revision) (Resize, error) {
 func (v *validator) besideResize(do []Commitment) {
 	named := map[CapsuleID]int{}
 	for _, c := range do {
-		switch c := c.(type) {
-		case Submit:
-			for _, id := range c.IDs {
-				named[id]++
-			}
-			for i := 0; c.Gang != nil && i < len(c.Gang.Roles); i++ {
-				for _, id := range c.Gang.Roles[i].Members {
+		named[c.subject()]++
+		if c, ok := c.(Submit); ok {
+			for _, ids := range c.work {
+				for _, id := range ids {
 					named[id]++
 				}
 			}
-		default:
-			named[c.subject()]++
 		}
 	}
 	for i, c := range do {

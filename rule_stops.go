@@ -25,6 +25,23 @@ func (c Confirm) execute(t *tx) (NodeID, error) {
 
 func (c Confirm) subject() CapsuleID { return c.Capsule }
 
+func (c Confirm) effect() effect {
+	switch {
+	case c.Stopped:
+		return effect{stops: c.Capsule, gives: true}
+	case c.Ready:
+		return effect{heals: c.Capsule}
+	}
+	return effect{}
+}
+
+// beside refuses what may not stand beside a Confirm.
+func (c Confirm) beside(v *validator, all []Commitment) {
+	if v.limits != &noLimits {
+		v.besideStopped(all)
+	}
+}
+
 // confirm executes a Confirm: the capsule has begun to run, is ready, is ready no more, or has stopped.
 func (t *tx) confirm(c *Confirm) (NodeID, error) {
 	e, err := t.meant(c.Capsule)

@@ -161,22 +161,23 @@ func (s *State) BudgetsOf(spec *Spec) iter.Seq[BudgetState] {
 // wishes reports whether a step is a wish to take c off its node, and the priority of the evictor. Nil: there is no
 // evictor, or it is not in the state.
 func (s *State) wishes(c *Capsule, do Commitment) (evictor *int32, is bool) {
-	switch do := do.(type) {
-	case Release:
-		return nil, !do.Final && s.health(c).placed > 0 && !c.waitsToBegin(s.Node(c.Node).Node)
-	case Evict:
-		if do.For == "" && do.ForGang == "" {
-			return nil, s.health(c).placed > 0 && !c.waitsToBegin(s.Node(c.Node).Node)
-		}
-		if do.recalls(c) {
-			return nil, false
-		}
-		if priority := s.evictor(&do); priority < math.MaxInt32 {
+	w, ok := do.(interface {
+		wish(s *State, of *Capsule) bool
+	})
+	if !ok || !w.wish(s, c) {
+		return nil, false
+	}
+	if do, ok := do.(Evict); ok && (do.For != "" || do.ForGang != "") {
+		if priority := s.evictor(&do); priority < math.MaxInt32 { // else the plan submits it, and its priority is not looked up
 			return &priority, true
 		}
-		return nil, true // the evictor is one that the plan submits; its priority is not looked up
 	}
-	return nil, false
+	return nil, true
+}
+
+// misses reports whether the members of a capsule's groups would miss it: it is healthy, and does not merely wait to begin.
+func (s *State) misses(c *Capsule) bool {
+	return s.health(c).placed > 0 && !c.waitsToBegin(s.Node(c.Node).Node)
 }
 
 // leaveOut returns a copy of the list without the budget that has this id.

@@ -19,18 +19,10 @@ func (a roomEnd) Before(b roomEnd) bool { return a.at.Before(b.at) }
 
 // lives reports whether what an end is for still exists, unchanged.
 func (s *State) lives(end roomEnd) bool {
-	switch do := end.do.(type) {
-	case Release:
-		h, ok := s.Hold(do.Hold)
-		return ok && h.Ends.Equal(end.at)
-	case Protect:
-		p, _ := s.protected.Get(protection{capsule: do.Capsule})
-		return p.since == do.Since
-	case Nominate:
-		n := s.nominationOf(do.Capsule, do.Gang)
-		return n.Lives() && n.Made == do.Since
-	}
-	return false
+	l, ok := end.do.(interface {
+		lives(s *State, ends time.Time) bool
+	})
+	return ok && l.lives(s, end.at)
 }
 
 // nominationOf returns the nomination of a capsule, or of a gang if gang is not empty; nil: there is none.

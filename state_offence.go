@@ -2,7 +2,6 @@ package orbit
 
 import (
 	"fmt"
-	"iter"
 	"strings"
 )
 
@@ -35,7 +34,7 @@ func (s *State) offence(p *Proposal, given *given, owns func(owner string, spec 
 	case p.View > s.rev: // the ledger would take it for aware of work that was submitted since, whose owner nobody has looked at
 		return s.offenceOf(-1, "", fmt.Sprintf("View %d is newer than the view, which is at %d", p.View, s.rev))
 	}
-	t := tribunal{s, owns, given, p.Do, nil}
+	t := planCheck{s, owns, given, p.Do, nil}
 	for i, do := range p.Do {
 		if id, why := t.offence(do); why != "" {
 			return s.offenceOf(i, id, why)
@@ -48,8 +47,8 @@ func (s *State) offenceOf(at int, id CapsuleID, why string) error {
 	return &Rejection{Kind: ErrInvalid, Do: at, Capsule: id, Reason: why, At: s.rev}
 }
 
-// tribunal judges the commitments of one proposal, in their order.
-type tribunal struct {
+// planCheck looks for what a plan may not do in the commitments of one proposal, in their order.
+type planCheck struct {
 	s     *State
 	owns  func(owner string, spec *Spec) bool
 	given *given
@@ -58,135 +57,20 @@ type tribunal struct {
 	moved map[CapsuleID]bool
 }
 
-// offence returns why the navigator may not make a commitment, and the capsule at fault; an empty why: it may.
-func (t *tribunal) offence(do Commitment) (id CapsuleID, why string) {
-	switch do := do.(type) {
-	case Place:
-		if t.moved[do.Capsule] {
-			return "", ""
-		}
-		return do.Capsule, t.foreign(do.Capsule, "places")
-	case Release:
-		switch {
-		case do.Hold != "":
-			return "", unplanned("releases hold", string(do.Hold), "make and release only holds whose id")
-		case do.Stopped:
-			return do.Capsule, fmt.Sprintf("says that capsule %q has stopped, which the agent of its node would say", do.Capsule)
-		}
-		return do.Capsule, t.foreign(do.Capsule, "releases")
-	case Evict:
-		if t.moved == nil {
-			t.moved = map[CapsuleID]bool{}
-		}
-		if t.moved[do.Capsule] = do.For == "" && do.ForGang == ""; t.moved[do.Capsule] {
-			return "", ""
-		}
-		for id := range t.newcomers(&do) {
-			if why := t.foreign(id, "evicts others for"); why != "" {
-				return id, why
-			}
-		}
-		if c := t.s.Capsule(do.Capsule); c != nil {
-			if why := t.s.outranked(&do, c); why != "" {
-				return do.Capsule, fmt.Sprintf("evicts capsule %q of priority %d for %s: %s", do.Capsule, c.Spec.Priority, do.cause(), why)
-			}
-		}
-		return "", ""
-	case Assign:
-		return do.Capsule, t.foreign(do.Capsule, "assigns")
-	case Protect:
-		if do.For == 0 {
-			return do.Capsule, fmt.Sprintf("ends the protection of capsule %q, which engines do", do.Capsule)
-		}
-		return do.Capsule, t.foreign(do.Capsule, "protects")
-	case Nominate:
-		return t.misnominated(&do)
-	case Resize:
-		return do.Capsule, t.oversized(&do)
-	case Hold:
-		return "", unplanned("makes hold", string(do.ID), "make and release only holds whose id")
-	case Mark:
-		return t.mismarked(&do)
-	case Submit:
-		return "", "submits work, which its owner does, not a plan"
-	case PutNode, RemoveNode:
-		return "", fmt.Sprintf("changes the constellation (%T)", do)
+// offence returns why the navigator may not make a commitment, and the capsule at fault; an empty why: it may. A commitment
+// without a method offence is not for a plan.
+func (t *planCheck) offence(do Commitment) (id CapsuleID, why string) {
+	if p, ok := do.(interface {
+		offence(*planCheck) (CapsuleID, string)
+	}); ok && isCommitment(do) {
+		return p.offence(t)
 	}
 	return "", fmt.Sprintf("holds a %T, which is not for a plan", do)
 }
 
-// mismarked returns why the navigator may not set or delete a mark; empty: it may.
-func (t *tribunal) mismarked(do *Mark) (id CapsuleID, why string) {
-	if why := unplanned("changes mark", do.Key, "change only marks whose key"); why != "" {
-		return "", why
-	}
-	if do.Value == "" { // a bet (MarkAt) of a view from before it was first set would hold again
-		return "", fmt.Sprintf("deletes mark %q; a plan may only set marks", do.Key)
-	}
-	about, name, _ := strings.Cut(do.Key[len(PlanPrefix):], "/")
-	switch _, name, _ := strings.Cut(name, "/"); about {
-	case "capsule":
-		if id = CapsuleID(name); t.s.Capsule(id) == nil {
-			return id, fmt.Sprintf("sets mark %q about a capsule that is not in its view", do.Key)
-		}
-		return id, t.foreign(id, "sets a mark about")
-	case "gang":
-		for c := range t.s.Members(GangID(name)) {
-			if t.owns(c.Owner(), c.Spec) {
-				return "", ""
-			}
-		}
-		return "", fmt.Sprintf("sets mark %q about a gang of which no member is its own", do.Key)
-	}
-	return "", ""
-}
-
-// newcomers yields the capsules that an eviction makes way for: one capsule, or all members of a gang.
-func (t *tribunal) newcomers(do *Evict) iter.Seq[CapsuleID] {
-	return func(yield func(CapsuleID) bool) {
-		if do.For != "" && !yield(do.For) {
-			return
-		}
-		for c := range t.s.Members(do.ForGang) {
-			if !yield(c.ID) {
-				return
-			}
-		}
-	}
-}
-
-// misnominated returns why the navigator may not make or end a nomination; empty: it may. It may end a nomination of
-// other work only in a proposal that also makes a nomination of higher rank, on one of the same nodes or of a resource
-// that the ended one claims (makesWay).
-func (t *tribunal) misnominated(do *Nominate) (id CapsuleID, why string) {
-	switch {
-	case len(do.Parts) == 0 && t.s.makesWay(do, t.do):
-		return "", ""
-	case do.Gang == "":
-		return do.Capsule, t.foreign(do.Capsule, "nominates")
-	case t.s.Gang(do.Gang) == nil:
-		return "", fmt.Sprintf("nominates gang %q, which is not in its view", do.Gang)
-	}
-	for c := range t.s.Members(do.Gang) {
-		if why := t.foreign(c.ID, "nominates"); why != "" {
-			return c.ID, why
-		}
-	}
-	return "", ""
-}
-
-// oversized returns why the navigator may not resize a capsule; empty: it may. It may neither change the priority nor
-// report that the new size has been applied.
-func (t *tribunal) oversized(do *Resize) string {
-	if c := t.s.Capsule(do.Capsule); do.Applied || c != nil && do.Spec != nil && c.Spec.Priority != do.Spec.Priority {
-		return fmt.Sprintf("says that capsule %q takes less already, or changes its priority, which is not for a plan", do.Capsule)
-	}
-	return t.foreign(do.Capsule, "resizes")
-}
-
 // foreign returns why the navigator may not do something to a capsule (does is the verb): the capsule is not its own.
 // Empty: the capsule is its own, or is not in the state.
-func (t *tribunal) foreign(id CapsuleID, does string) string {
+func (t *planCheck) foreign(id CapsuleID, does string) string {
 	if t.given.has(id) {
 		return ""
 	}
@@ -208,3 +92,39 @@ func unplanned(does, name, may string) string {
 	}
 	return fmt.Sprintf("%s %q; a plan may %s begins with %q", does, name, may, PlanPrefix)
 }
+
+// given answers whether a capsule is one of those that the navigator was given. Looking a capsule up in a large state
+// causes several cache misses, while most plans name each given capsule once and many plans name them in the given
+// order. So given first compares with the next capsule in that order.
+type given struct {
+	// The capsules that come next in the given order, as long as the questions follow that order.
+	next []*Capsule
+	// The ids of the capsules that were left when a question first departed from the order; nil: none has.
+	ids map[CapsuleID]struct{}
+}
+
+// has reports whether a capsule is among the given ones. Ask once for each capsule: a second question about it may be
+// answered with false.
+func (g *given) has(id CapsuleID) bool {
+	if g.ids == nil {
+		if len(g.next) == 0 {
+			return false
+		}
+		if g.next[0].ID == id {
+			g.next = g.next[1:]
+			return true
+		}
+		g.ids = make(map[CapsuleID]struct{}, len(g.next))
+		for _, c := range g.next {
+			g.ids[c.ID] = struct{}{}
+		}
+	}
+	_, has := g.ids[id]
+	return has
+}
+
+// PlanPrefix begins the ids of all holds and the keys of all marks that plans may use, so no plan touches the other ones,
+// such as the terms of leases. All plans share these names: a navigator that keeps marks adds a word of its own, as in
+// "plan/anchor/". Marks about work are for the navigator of that work alone: a plan may set "plan/capsule/KIND/ID" only
+// if capsule ID is its navigator's, and "plan/gang/KIND/ID" only if a member of gang ID is, for any KIND without a slash.
+const PlanPrefix = "plan/"
