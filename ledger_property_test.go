@@ -1061,11 +1061,9 @@ func textOfChains(s *State) string {
 // textOfIDs lists the recent proposal ids in their ring.
 func textOfIDs(s *State) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "recent next %d of %d:", s.recent.next, s.recent.size)
-	for i := range s.recent.size {
-		if c := s.recent.cell(i); !c.id.IsZero() {
-			fmt.Fprintf(&b, " %d:%s@%d(%d)", i, c.id, c.at, s.recent.find(c.id))
-		}
+	b.WriteString("recent:")
+	for id, at := range s.recent.All() {
+		fmt.Fprintf(&b, " %s@%d(%d)", id, at, s.recent.Find(id))
 	}
 	return b.String()
 }

@@ -244,7 +244,7 @@ func TestWindowOfIDs(t *testing.T) {
 		return rev
 	}
 	require.Equal(t, []Revision{1, 2, 1, 2, 3, 2, 4}, []Revision{mark(1), mark(2), mark(1), mark(2), mark(3), mark(2), mark(1)})
-	require.Equal(t, 2, l.live.recent.index.Len(), "what is forgotten takes no room")
+	require.Equal(t, 2, l.live.recent.Len(), "what is forgotten takes no room")
 }
 
 // TestIDsAreUsedAgain: when the record of a released capsule is dropped, the id of its gang is free for a gang of others.

@@ -3,11 +3,11 @@ package orbit
 import (
 	"cmp"
 	"fmt"
-	"math/big"
-	"math/bits"
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/orbitsched/orbit/internal/wide"
 )
 
 // Nomination is the nomination of a capsule or a gang, as one revision of the state holds it. Read it, never write it.
@@ -181,7 +181,7 @@ func (e *encroachment) judge(parts []nominatedPart, asks []ask, free, ended int6
 // instances, and the milli of each instance. Capsules may share an instance, so their milli are summed; those of parts
 // are not.
 type amounts struct {
-	room             [Dimensions]wide
+	room             [Dimensions]wide.Int
 	instances, milli int64
 }
 
@@ -189,7 +189,7 @@ type amounts struct {
 func (a *amounts) addRole(r *Role) {
 	n := len(r.Members)
 	for d, x := range r.Spec.Envelope.Reservation {
-		a.room[d] = a.room[d].add(wide{}.plus(x).times(n))
+		a.room[d] = a.room[d].Add(wide.Int{}.Plus(x).Times(n))
 	}
 	a.instances += int64(n) * int64(r.Spec.Devices.Count)
 	a.milli += int64(n) * int64(r.Spec.Devices.Milli)
@@ -198,7 +198,7 @@ func (a *amounts) addRole(r *Role) {
 // addPart adds what a part claims.
 func (a *amounts) addPart(r *NominatedRoom) {
 	for d, x := range r.Room {
-		a.room[d] = a.room[d].plus(x)
+		a.room[d] = a.room[d].Plus(x)
 	}
 	a.instances += int64(r.Devices.Len())
 	a.milli = max(a.milli, int64(r.Milli))
@@ -207,7 +207,7 @@ func (a *amounts) addPart(r *NominatedRoom) {
 // beyond returns the first amount that is above most, and that of most; empty: there is none.
 func (a *amounts) beyond(most *amounts, names *dimensionNames) (over, of string) {
 	for d := range a.room {
-		if a.room[d].exceeds(most.room[d]) {
+		if a.room[d].Exceeds(most.room[d]) {
 			return fmt.Sprintf("%v of %s", a.room[d], names.name(d)), most.room[d].String()
 		}
 	}
@@ -231,7 +231,7 @@ func (n *Nomination) shares(o *Nomination) bool {
 	a.addRooms(n, 1)
 	b.addRooms(o, 1)
 	for d := range a {
-		if a[d] != (wide{}) && b[d] != (wide{}) {
+		if a[d] != (wide.Int{}) && b[d] != (wide.Int{}) {
 			return true
 		}
 	}
@@ -321,48 +321,15 @@ type loan struct {
 
 var noLoad load
 
-// wide is a sum of quantities: 128 bits, because the capacity of all nodes may not fit in 64.
-type wide struct {
-	hi int64
-	lo uint64
-}
-
-// plus returns w + x; x may be negative.
-func (w wide) plus(x int64) wide {
-	lo, carry := bits.Add64(w.lo, uint64(x), 0)
-	return wide{w.hi + x>>63 + int64(carry), lo}
-}
-
-// add returns w + x. Neither may be negative.
-func (w wide) add(x wide) wide {
-	lo, carry := bits.Add64(w.lo, x.lo, 0)
-	return wide{w.hi + x.hi + int64(carry), lo}
-}
-
-// String returns the sum as a decimal number.
-func (w wide) String() string {
-	sum := new(big.Int).Lsh(big.NewInt(w.hi), 64)
-	return sum.Add(sum, new(big.Int).SetUint64(w.lo)).String()
-}
-
-// times returns w * n. Neither may be negative, and n must be small enough that the product fits in 128 bits.
-func (w wide) times(n int) wide {
-	hi, lo := bits.Mul64(w.lo, uint64(n))
-	return wide{w.hi*int64(n) + int64(hi), lo}
-}
-
-// exceeds reports whether w is more than o.
-func (w wide) exceeds(o wide) bool { return w.hi > o.hi || w.hi == o.hi && w.lo > o.lo }
-
 // totals are sums of each resource over many nodes. The last element is the sum of device instances in milli.
-type totals [Dimensions + 1]wide
+type totals [Dimensions + 1]wide.Int
 
 // addNode adds the capacity of a node; with sign -1 it subtracts the capacity.
 func (t *totals) addNode(n *Node, sign int64) {
 	for d, c := range n.Capacity {
-		t[d] = t[d].plus(sign * c)
+		t[d] = t[d].Plus(sign * c)
 	}
-	t[Dimensions] = t[Dimensions].plus(sign * int64(n.Devices.Count) * deviceMilli)
+	t[Dimensions] = t[Dimensions].Plus(sign * int64(n.Devices.Count) * deviceMilli)
 }
 
 // addRooms adds the claims of a nomination on all its nodes; with sign -1 it subtracts them.
@@ -370,9 +337,9 @@ func (t *totals) addRooms(n *Nomination, sign int64) {
 	for i := range n.Parts {
 		r := &n.Parts[i]
 		for d, c := range r.Room {
-			t[d] = t[d].plus(sign * c)
+			t[d] = t[d].Plus(sign * c)
 		}
-		t[Dimensions] = t[Dimensions].plus(sign * int64(r.Devices.Len()) * int64(r.Milli))
+		t[Dimensions] = t[Dimensions].Plus(sign * int64(r.Devices.Len()) * int64(r.Milli))
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/orbitsched/orbit/internal/wide"
 )
 
 // A nomination claims room for work that waits: nothing of lower rank takes it meanwhile, except as a loan.
@@ -489,8 +491,8 @@ func (t *tx) overShare(made *Nomination, others *totals) int {
 	mine.addRooms(made, 1)
 	capacity := t.capacity()
 	for d := range mine {
-		sum := others[d].add(mine[d])
-		if mine[d] != (wide{}) && others[d] != (wide{}) && sum.times(100).exceeds(capacity[d].times(t.s.limits.NominatedShare)) {
+		sum := others[d].Add(mine[d])
+		if mine[d] != (wide.Int{}) && others[d] != (wide.Int{}) && sum.Times(100).Exceeds(capacity[d].Times(t.s.limits.NominatedShare)) {
 			return d
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/google/btree"
 
 	"github.com/orbitsched/orbit/internal/cow"
+	"github.com/orbitsched/orbit/internal/recent"
 	"github.com/orbitsched/orbit/internal/table"
 )
 
@@ -49,9 +50,10 @@ type world struct {
 	// The number of pending capsules.
 	pending int
 	// The last submission number that was given to a capsule.
-	order  submission
-	left   departures
-	recent recentIDs
+	order submission
+	left  departures
+	// The newest ids of proposals that place nothing, which therefore no capsule's record remembers.
+	recent recent.IDs[ProposalID, Revision]
 
 	nodes    table.Table[nodeRecord, [2]nodeRecord]
 	capsules table.Table[capsuleRecord, [2]capsuleRecord]
@@ -419,63 +421,6 @@ func (s *State) GroupNodes(group string) iter.Seq2[*NodeState, int] {
 		s.groups.AscendGreaterOrEqual(groupCount{group: group}, func(g groupCount) bool {
 			return g.group == group && g.level == "" && yield(&s.nodes.At(g.node).node, g.count)
 		})
-	}
-}
-
-// recentIDs remembers the newest ids of proposals that place nothing, and that therefore no capsule's record remembers.
-// It is a ring with an index from id to position.
-type recentIDs struct {
-	ring  cow.Array[[16]recentID]
-	index cow.Index
-	// next is the position of the next id, size the number of positions in use.
-	next, size uint32
-}
-
-type recentID struct {
-	id ProposalID
-	at Revision
-}
-
-// cell returns the entry at a position of the ring.
-func (r *recentIDs) cell(slot uint32) *recentID { return &r.ring.At(slot / 16)[slot%16] }
-
-// find returns the revision at which a proposal was committed, 0 if its id is not remembered.
-func (r *recentIDs) find(id ProposalID) Revision {
-	if id.IsZero() {
-		return 0
-	}
-	probe := r.index.Probe(hashOf(string(id[:])))
-	for {
-		slot, ok := probe.Next()
-		if !ok {
-			return 0
-		}
-		if c := r.cell(slot); c.id == id {
-			return c.at
-		}
-	}
-}
-
-// add remembers an id. If the ring is full, the id replaces the oldest one.
-func (r *recentIDs) add(id ProposalID, at Revision, limit int, o cow.Owner) {
-	if id.IsZero() {
-		return
-	}
-	slot := r.next
-	cell := &r.ring.Own(slot/16, o)[slot%16]
-	if old := cell.id; !old.IsZero() {
-		r.index.Delete(hashOf(string(old[:])), slot, o)
-	}
-	*cell = recentID{id, at}
-	r.size = max(r.size, slot+1)
-	r.index.Insert(hashOf(string(id[:])), slot, o)
-	r.next = (slot + 1) % uint32(limit)
-}
-
-// each yields the remembered ids, oldest first.
-func (r *recentIDs) each(yield func(recentID)) {
-	for i := range r.size {
-		yield(*r.cell((r.next + i) % r.size))
 	}
 }
 

@@ -445,10 +445,10 @@ func (b *stateBuilder) Committed(id ProposalID, at Revision) error {
 		if id.IsZero() || at == 0 {
 			return fmt.Errorf("recent id %s at revision %d: neither may be zero", id, at)
 		}
-		if b.state.recent.find(id) != 0 {
+		if b.state.recent.Find(id) != 0 {
 			return fmt.Errorf("a second recent id %s", id)
 		}
-		b.state.recent.add(id, at, b.state.limits.ProposalIDs, b.state.owner)
+		b.state.recent.Add(id, at, b.state.limits.ProposalIDs, b.state.owner)
 		return nil
 	})
 }

@@ -134,7 +134,9 @@ func (s *State) Dump(w io.Writer) error {
 	s.budgets.Ascend(func(b *budgetRecord) bool {
 		return d.line(dumpLine{Budget: &dumpBudget{b.Budget, b.changed, s.coverage(b.members()).left}})
 	})
-	s.recent.each(func(r recentID) { d.line(dumpLine{Recent: &dumpID{r.id, r.at}}) })
+	for id, at := range s.recent.All() {
+		d.line(dumpLine{Recent: &dumpID{id, at}})
+	}
 	d.line(dumpLine{End: &d.lines})
 	return errors.Join(d.err, buffered.Flush())
 }

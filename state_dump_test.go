@@ -531,7 +531,9 @@ func rebuilt(s *State) (*State, error) {
 	}
 	s.holds.Ascend(func(h *holdRecord) bool { err = errors.Join(err, b.Hold(h.Hold, h.changed)); return true })
 	s.marks.Ascend(func(m markRecord) bool { err = errors.Join(err, b.Mark(m.key, m.value, m.changed)); return true })
-	s.recent.each(func(r recentID) { err = errors.Join(err, b.Committed(r.id, r.at)) })
+	for id, at := range s.recent.All() {
+		err = errors.Join(err, b.Committed(id, at))
+	}
 	if err != nil {
 		return nil, err
 	}

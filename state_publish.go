@@ -54,7 +54,7 @@ func (s *State) publish(t *tx) {
 		}
 	}
 	if t.places == 0 {
-		s.recent.add(t.p.ID, t.rev, s.limits.ProposalIDs, s.owner)
+		s.recent.Add(t.p.ID, t.rev, s.limits.ProposalIDs, s.owner)
 	}
 	s.dropReleased()
 }

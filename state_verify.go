@@ -206,7 +206,9 @@ func (v *verifier) dates() {
 	for g := range v.s.Gangs() {
 		v.date(g.Changed, "gang", string(g.Gang.ID))
 	}
-	v.s.recent.each(func(r recentID) { v.date(r.at, "proposal", r.id.String()) })
+	for id, at := range v.s.recent.All() {
+		v.date(at, "proposal", id.String())
+	}
 }
 
 // date checks one revision.

@@ -259,7 +259,7 @@ func (t *tx) committedBefore() Revision {
 	if t.places > 0 {
 		return 0
 	}
-	return t.s.recent.find(t.p.ID)
+	return t.s.recent.Find(t.p.ID)
 }
 
 // vacantNode returns a slot for a node that joins.

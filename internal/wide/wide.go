@@ -1,0 +1,40 @@
+// Package wide adds up quantities of 64 bits whose sum may not fit in 64 bits.
+package wide
+
+import (
+	"math/big"
+	"math/bits"
+)
+
+// Int is a sum of quantities, in 128 bits. The zero value is 0, and equal sums are equal by ==.
+type Int struct {
+	hi int64
+	lo uint64
+}
+
+// Plus returns w + x; x may be negative.
+func (w Int) Plus(x int64) Int {
+	lo, carry := bits.Add64(w.lo, uint64(x), 0)
+	return Int{w.hi + x>>63 + int64(carry), lo}
+}
+
+// Add returns w + x. Neither may be negative.
+func (w Int) Add(x Int) Int {
+	lo, carry := bits.Add64(w.lo, x.lo, 0)
+	return Int{w.hi + x.hi + int64(carry), lo}
+}
+
+// Times returns w * n. Neither may be negative, and n must be small enough that the product fits in 128 bits.
+func (w Int) Times(n int) Int {
+	hi, lo := bits.Mul64(w.lo, uint64(n))
+	return Int{w.hi*int64(n) + int64(hi), lo}
+}
+
+// Exceeds reports whether w is more than o.
+func (w Int) Exceeds(o Int) bool { return w.hi > o.hi || w.hi == o.hi && w.lo > o.lo }
+
+// String returns the sum as a decimal number.
+func (w Int) String() string {
+	sum := new(big.Int).Lsh(big.NewInt(w.hi), 64)
+	return sum.Add(sum, new(big.Int).SetUint64(w.lo)).String()
+}
