@@ -543,7 +543,7 @@ func (d *Draft) MembersBy(spec *Spec, group, level string) (members map[string]i
 	}
 	t := d.tallyOf(group, level)
 	if t.syncs != d.syncs {
-		t.follow(d)
+		t.sync(d)
 	}
 	if group != "" {
 		spec = nil
@@ -576,9 +576,9 @@ func (t *tally) of(spec *Spec) map[string]int {
 	return counts
 }
 
-// follow brings the tally up to date with the draft's view: it recounts the changed nodes, or all of them if too many
+// sync brings the tally up to date with the draft's view: it recounts the changed nodes, or all of them if too many
 // have changed.
-func (t *tally) follow(d *Draft) {
+func (t *tally) sync(d *Draft) {
 	t.syncs = d.syncs
 	changed, next, all := d.view.Changed(t.cursor)
 	t.cursor = next
@@ -611,7 +611,7 @@ func (t *tally) follow(d *Draft) {
 
 // recount replaces the contribution of a node by what the view shows now.
 func (t *tally) recount(s *State, i int32) {
-	was, now := t.nodes[i], t.look(s, i)
+	was, now := t.nodes[i], t.count(s, i)
 	for _, m := range was.of {
 		t.add(m.spec, was.domain, -m.count)
 	}
@@ -625,8 +625,8 @@ func (t *tally) recount(s *State, i int32) {
 	}
 }
 
-// look returns the contribution of a node as the view shows it.
-func (t *tally) look(s *State, i int32) (out tallied) {
+// count returns the contribution of a node as the view shows it.
+func (t *tally) count(s *State, i int32) (out tallied) {
 	n := s.NodeByIndex(int(i))
 	if n == nil {
 		return out

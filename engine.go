@@ -121,7 +121,7 @@ type Engine struct {
 	// The last view could not be built.
 	blind bool
 	// The channel on which the verdict of a Plan arrives that has overrun its deadline and still runs; nil: none does.
-	late <-chan verdict
+	late <-chan callResult
 	// Errors from outside a pass, which the next round reports.
 	carried []error
 	log     rate.Log
@@ -183,9 +183,9 @@ func (e *Engine) Run(ctx context.Context) error {
 			e.OnRound(round)
 		}
 		if ctx.Err() == nil {
-			e.tell(ctx, round.Errors)
+			e.report(ctx, round.Errors)
 		}
-		e.rest(ctx, round)
+		e.waitForChange(ctx, round)
 	}
 	return nil
 }
@@ -255,7 +255,7 @@ func (e *Engine) planAndPropose(ctx context.Context, round *Round) {
 	aside := e.park(pending, unfit, plan.Proposals)
 	e.noteLeftOut(pending, &plan, err != nil)
 	proposed, conflicts := round.Proposed, round.Conflicts
-	e.proposePlan(ctx, pending, e.lawful(plan.Proposals, pending, round), round)
+	e.proposePlan(ctx, pending, e.permitted(plan.Proposals, pending, round), round)
 	e.view.Passed(round.Proposed-proposed, round.Conflicts-conflicts)
 	round.Proposing = time.Since(start) - round.Planning
 	round.progress = round.progress || e.stillAside(aside)
@@ -397,8 +397,8 @@ func (e *Engine) parkFor() time.Duration { return cmp.Or(e.ParkFor, 30*time.Seco
 // planTimeout is the deadline of one call into the navigator.
 func (e *Engine) planTimeout() time.Duration { return cmp.Or(e.PlanTimeout, 10*time.Second) }
 
-// tell passes errors to OnError, or writes them to the log.
-func (e *Engine) tell(ctx context.Context, errs []error) {
+// report passes errors to OnError, or writes them to the log.
+func (e *Engine) report(ctx context.Context, errs []error) {
 	for _, err := range errs {
 		if e.OnError != nil {
 			e.OnError(err)

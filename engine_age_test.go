@@ -232,7 +232,7 @@ func TestAgedClassesGoByTheirEldest(t *testing.T) {
 	take := func(n int) []CapsuleID {
 		q.turn(n, s, false)
 		q.retry(time.Unix(2, 0), 2)
-		defer q.settle()
+		defer q.endTrials()
 		return slices.Clone(idsOf(q.take(n)))
 	}
 	// Ahead by age are, in this order, elder (1000), parkedToo (1100), parked (1200), between (6500 - 5000), alone (1700) and nominee (9000).

@@ -12,8 +12,8 @@ import (
 	"github.com/orbitsched/orbit/internal/guard"
 )
 
-// verdict is how a guarded call ended.
-type verdict struct {
+// callResult is how a guarded call ended.
+type callResult struct {
 	err     error
 	crashed bool // it panicked, exited or overran, so its results are dropped
 }
@@ -22,19 +22,19 @@ type verdict struct {
 // results count.
 const graceParts = 10
 
-// contain runs user code in a goroutine of its own, so that the caller survives a panic, runtime.Goexit, and a call
+// callGuarded runs user code in a goroutine of its own, so that the caller survives a panic, runtime.Goexit, and a call
 // that never returns. The Error method of the returned error is user code too, so it is called in the same goroutine.
-// If the call has not returned when the limit and the grace have passed, or when the outer context has ended, contain
+// If the call has not returned when the limit and the grace have passed, or when the outer context has ended, callGuarded
 // returns a verdict of its own, and the call's verdict arrives on the channel late. Else late is nil.
-func contain(outer context.Context, limit time.Duration, f func(context.Context) error) (v verdict, late <-chan verdict) {
+func callGuarded(outer context.Context, limit time.Duration, f func(context.Context) error) (v callResult, late <-chan callResult) {
 	ctx, cancel := context.WithTimeout(outer, limit)
-	done := make(chan verdict, 1)
+	done := make(chan callResult, 1)
 	go guard.CallDeep(func() error { return guard.Said(f(ctx)) }, func(err error) {
 		crashed := guard.Crashed(err)
 		if crashed {
 			err = fmt.Errorf("%w: %w", ErrNavigator, err)
 		}
-		done <- verdict{err, crashed}
+		done <- callResult{err, crashed}
 		cancel()
 	})
 	select {
@@ -54,9 +54,9 @@ func contain(outer context.Context, limit time.Duration, f func(context.Context)
 	case <-grace.C:
 	}
 	if err := outer.Err(); err != nil {
-		return verdict{fmt.Errorf("the engine stops and does not wait for the call: %w", err), true}, done
+		return callResult{fmt.Errorf("the engine stops and does not wait for the call: %w", err), true}, done
 	}
-	return verdict{fmt.Errorf("%w: the call has not returned after %v: %w", ErrNavigator, limit, ctx.Err()), true}, done
+	return callResult{fmt.Errorf("%w: the call has not returned after %v: %w", ErrNavigator, limit, ctx.Err()), true}, done
 }
 
 // plan calls the navigator's Plan. If Plan overruns its deadline, the engine goes on without it and drops its results
@@ -64,7 +64,7 @@ func contain(outer context.Context, limit time.Duration, f func(context.Context)
 // nowhere is found out by errors.As, which calls methods of the navigator's errors, so it runs under the same guard.
 func (e *Engine) plan(ctx context.Context, pending []*Capsule) (Plan, []misfitting, error) {
 	plans := make(chan planned, 1)
-	v, late := contain(ctx, e.planTimeout(), func(ctx context.Context) error {
+	v, late := callGuarded(ctx, e.planTimeout(), func(ctx context.Context) error {
 		plan, err := e.Navigator.Plan(ctx, &e.view, pending)
 		plans <- planned{plan, unfit(plan.Unplaced)}
 		return err
@@ -133,7 +133,7 @@ type claims struct {
 	answers map[claim]*answer
 	// The verdict of a call that has overrun its deadline; nil: none has. Until it arrives, the navigator is not asked,
 	// and pairs without an answer are not claimed.
-	late <-chan verdict
+	late <-chan callResult
 	// Errors that the next round reports.
 	faults []error
 }
@@ -187,7 +187,7 @@ func (e *Engine) answer(key claim, a *answer) {
 		return
 	}
 	said := make(chan bool, 1)
-	v, late := contain(context.Background(), claimTimeout, func(context.Context) error {
+	v, late := callGuarded(context.Background(), claimTimeout, func(context.Context) error {
 		said <- e.Navigator.Claims(key.module, key.class)
 		return nil
 	})
@@ -223,7 +223,7 @@ func (c *claims) busy() bool {
 }
 
 // fault records an error for the next round and, if late is not nil, the call that has overrun its deadline.
-func (c *claims) fault(err error, late <-chan verdict) {
+func (c *claims) fault(err error, late <-chan callResult) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.faults) < maxErrors {
@@ -243,11 +243,11 @@ func (c *claims) takeFaults() []error {
 	return faults
 }
 
-// lawful returns the proposals of a plan that may be sent. It leaves out each proposal that does what its navigator may
-// not do ([State.Offence]); the engine treats it as lost, and the round reports it. lawful returns copies, because the
+// permitted returns the proposals of a plan that may be sent. It leaves out each proposal that does what its navigator may
+// not do ([State.Offence]); the engine treats it as lost, and the round reports it. permitted returns copies, because the
 // navigator may still change its own proposals. Pending lists the capsules that the navigator was given: they are its
 // own, so they need not be looked up in the state.
-func (e *Engine) lawful(plan []Proposal, pending []*Capsule, round *Round) []Proposal {
+func (e *Engine) permitted(plan []Proposal, pending []*Capsule, round *Round) []Proposal {
 	plan = slices.Clone(plan)
 	new(cloner).proposals(plan)
 	at, given := -1, given{next: pending}

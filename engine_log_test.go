@@ -58,7 +58,7 @@ func TestConflictsAreNotLogged(t *testing.T) {
 	round := Round{}
 	e.init()
 	e.sort(&Proposal{}, Outcome{Err: &Rejection{Kind: ErrConflict}}, &round)
-	e.tell(t.Context(), round.Errors)
+	e.report(t.Context(), round.Errors)
 	require.Equal(t, 1, round.Conflicts)
 }
 

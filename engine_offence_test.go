@@ -278,7 +278,7 @@ func TestLawfulInAnyOrder(t *testing.T) {
 			}
 		}
 		var round Round
-		got := e.lawful(plan, pending, &round)
+		got := e.permitted(plan, pending, &round)
 		require.Len(t, got, len(want))
 		for i := range want {
 			require.True(t, slices.Equal(want[i].Do, got[i].Do))

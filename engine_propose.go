@@ -16,7 +16,7 @@ import (
 // that is left out for another reason, it arranges that free capacity wakes the engine. Specs that were not among the
 // planned capsules are ignored.
 func (e *Engine) park(planned []*Capsule, unfit []misfitting, plan []Proposal) (aside []*Spec) {
-	defer e.view.queue.settle()
+	defer e.view.queue.endTrials()
 	if len(unfit) == 0 {
 		return nil
 	}
@@ -286,7 +286,7 @@ func (e *Engine) withhold(rest, plan []Proposal, round *Round) []Proposal {
 			return false
 		})
 	}
-	e.seat(need, plan)
+	e.reserveNodes(need, plan)
 	if len(need) == 0 {
 		return rest
 	}
@@ -324,9 +324,9 @@ func (e *Engine) overtaken(p *Proposal, losers map[loser]int, found func(loser) 
 // bound takes about a tenth of the time in which nodes are chosen for a plan of 1,000 capsules.
 const seatTries = 20_000
 
-// seat reserves one node that the plan does not touch for each loser in need. It removes a class of losers from need once
+// reserveNodes reserves one node that the plan does not touch for each loser in need. It removes a class of losers from need once
 // every capsule of the class has a node. It gives up after seatTries comparisons.
-func (e *Engine) seat(need map[loser]int, plan []Proposal) {
+func (e *Engine) reserveNodes(need map[loser]int, plan []Proposal) {
 	touched := map[NodeID]bool{}
 	for i := range plan {
 		for _, do := range plan[i].Do {

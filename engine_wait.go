@@ -15,9 +15,9 @@ import (
 	"github.com/orbitsched/orbit/internal/guard"
 )
 
-// rest waits for the time that Pause returns, or until a change concerns this engine. It reads every other change
+// waitForChange waits for the time that Pause returns, or until a change concerns this engine. It reads every other change
 // without refreshing the view, and goes on waiting.
-func (e *Engine) rest(ctx context.Context, round Round) {
+func (e *Engine) waitForChange(ctx context.Context, round Round) {
 	backoff, due := e.Pause(round)
 	if backoff == 0 {
 		return
@@ -32,11 +32,11 @@ func (e *Engine) rest(ctx context.Context, round Round) {
 		return
 	}
 	defer e.nudges.interrupt(nil)
-	seen, sees, late := e.outlook()
+	seen, sees, late := e.viewSeen()
 	if late != nil { // the late Plan reads the view until it returns
 		select {
 		case <-late:
-			e.forgive()
+			e.clearLate()
 		case <-ctx.Done():
 		}
 		return
@@ -82,14 +82,14 @@ func (e *Engine) Pause(round Round) (backoff time.Duration, due time.Time) {
 }
 
 // outdate unparks the classes whose answers rest on a version that has changed ([NoFit.RestsOn]). It reports whether
-// there were any. It calls Version, which is user code, under the guard of contain.
+// there were any. It calls Version, which is user code, under the guard of callGuarded.
 func (e *Engine) outdate(ctx context.Context) (woken bool, err error) {
 	if len(e.view.queue.parked.rests) == 0 {
 		return false, nil
 	}
 	sources := slices.Collect(maps.Keys(e.view.queue.parked.rests))
 	versions := make(chan []uint64, 1)
-	v, late := contain(ctx, e.planTimeout(), func(context.Context) error {
+	v, late := callGuarded(ctx, e.planTimeout(), func(context.Context) error {
 		var out []uint64
 		for _, on := range sources {
 			out = append(out, on.Version(&e.view))
@@ -121,19 +121,19 @@ func (e *Engine) awaitReports(ctx context.Context, wake func()) {
 		e.listening = make(chan struct{}, mostListening)
 	}
 	go guard.Call(func() error {
-		if !e.listen(ctx) {
+		if !e.reserveListener(ctx) {
 			return nil
 		}
 		defer func() { <-e.listening }()
 		for {
-			version, waits := e.heard()
+			version, waits := e.telemetrySeen()
 			if !waits {
 				return nil
 			}
 			if err := waiter.Wait(ctx, version); err != nil || ctx.Err() != nil {
 				return err
 			}
-			woken, err := e.hear(ctx)
+			woken, err := e.readReports(ctx)
 			if woken {
 				wake()
 			}
@@ -149,10 +149,10 @@ func (e *Engine) awaitReports(ctx context.Context, wake func()) {
 	})
 }
 
-// listen waits until fewer than mostListening goroutines are in a call of Wait, and reserves the place of one of them. It
+// reserveListener waits until fewer than mostListening goroutines are in a call of Wait, and reserves the place of one of them. It
 // returns false if ctx ends before. On a busy machine a call may return a little after its context has ended, so a call
 // counts as hung only after hungAfter.
-func (e *Engine) listen(ctx context.Context) bool {
+func (e *Engine) reserveListener(ctx context.Context) bool {
 	hung := time.NewTimer(hungAfter)
 	defer hung.Stop()
 	for {
@@ -184,15 +184,15 @@ func (e *Engine) carry(err error) {
 	}
 }
 
-// heard returns the version of the telemetry that the view has, and whether any class is parked or waits for room.
-func (e *Engine) heard() (version uint64, waits bool) {
+// telemetrySeen returns the version of the telemetry that the view has, and whether any class is parked or waits for room.
+func (e *Engine) telemetrySeen() (version uint64, waits bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.view.version, e.view.queue.parked.any() && e.late == nil
 }
 
-// hear stores new reports in the view, and reports whether parked or waiting work may fit now.
-func (e *Engine) hear(ctx context.Context) (woken bool, err error) {
+// readReports stores new reports in the view, and reports whether parked or waiting work may fit now.
+func (e *Engine) readReports(ctx context.Context) (woken bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if ctx.Err() != nil || e.late != nil {
@@ -230,9 +230,9 @@ func (e *Engine) due() (at time.Time) {
 	return at
 }
 
-// outlook returns the revision of the view, whether there is a view that could be built, and the channel of the late
+// viewSeen returns the revision of the view, whether there is a view that could be built, and the channel of the late
 // Plan; nil: no Plan is late.
-func (e *Engine) outlook() (seen Revision, sees bool, late <-chan verdict) {
+func (e *Engine) viewSeen() (seen Revision, sees bool, late <-chan callResult) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.view.state == nil || e.blind {
@@ -241,8 +241,8 @@ func (e *Engine) outlook() (seen Revision, sees bool, late <-chan verdict) {
 	return e.view.Revision(), true, e.late
 }
 
-// forgive clears the record of a late Plan that has returned.
-func (e *Engine) forgive() {
+// clearLate clears the record of a late Plan that has returned.
+func (e *Engine) clearLate() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.late = nil
@@ -316,7 +316,7 @@ func (e *Engine) brings(c *Change, f *effect) bool {
 		return c == nil || e.owns(do.Owner, c.Spec)
 	}
 	waits := cmp.Or(f.waits, f.stops) // a capsule that has stopped may be placed on nodes without an agent
-	return waits != "" && e.minds(waits)
+	return waits != "" && e.mayOwn(waits)
 }
 
 // frees reports, from a change alone, whether it may let a parked or waiting class fit.
@@ -334,9 +334,9 @@ func (e *Engine) frees(c *Change, f *effect) bool {
 	return aside && (f.gives || f.victims)
 }
 
-// minds reports whether a capsule is, or may be, the engine's own. It may be if the view does not have it, because it
+// mayOwn reports whether a capsule is, or may be, the engine's own. It may be if the view does not have it, because it
 // was submitted after the view.
-func (e *Engine) minds(id CapsuleID) bool {
+func (e *Engine) mayOwn(id CapsuleID) bool {
 	c := e.view.state.Capsule(id)
 	return c == nil || e.mine(c)
 }

@@ -129,7 +129,7 @@ func (p *Population) watch(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if _, err := view.refresh(ctx, &from, time.Now()); err != nil {
 			if ctx.Err() == nil {
-				p.tell(ctx, fmt.Errorf("view: %w", err))
+				p.report(ctx, fmt.Errorf("view: %w", err))
 			}
 			sleep(ctx, pace.next())
 			continue
@@ -151,8 +151,8 @@ func (p *Population) unowned(owner string, spec *Spec) bool {
 	return p.owners.find(claim{spec.Module, spec.Class}) < 0
 }
 
-// tell passes an error to OnError, or writes it to the log.
-func (p *Population) tell(ctx context.Context, err error) {
+// report passes an error to OnError, or writes it to the log.
+func (p *Population) report(ctx context.Context, err error) {
 	if p.OnError != nil {
 		p.OnError(fmt.Errorf("orbit: population: %w", err))
 		return
@@ -170,7 +170,7 @@ func (p *Population) reportAll(ctx context.Context, view *View) {
 		if c.Owner() != "" {
 			why = fmt.Errorf("it is assigned to %q, which is none of this population's engines", c.Owner())
 		}
-		p.tell(ctx, Unplaced{c, why})
+		p.report(ctx, Unplaced{c, why})
 	}
 	view.queue.batch = view.queue.batch[:0] // do not report them again
 }

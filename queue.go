@@ -66,7 +66,7 @@ type class struct {
 	// is not in it.
 	valid, at int
 	// spot is where the class is parked; nil: it is not.
-	spot *spot
+	spot *parkedClass
 }
 
 // entry refers to a capsule as it was when it was filed: its slot in the state, Capsule.Changed and Capsule.Submitted.

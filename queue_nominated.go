@@ -129,27 +129,27 @@ type rest struct {
 
 // resting are the parked classes whose answers rest on the same versioned value.
 type resting struct {
-	spots map[*spot]bool
+	spots map[*parkedClass]bool
 	// The version at which all answers were given; if mixed is true, they were given at several versions.
 	at    uint64
 	mixed bool
 }
 
 // addRest files a parked class by what its answer rests on.
-func (p *parking) addRest(s *spot) {
+func (p *parking) addRest(s *parkedClass) {
 	if s.rest.on == nil {
 		return
 	}
 	r := p.rests[s.rest.on]
 	if r == nil {
-		r = &resting{spots: map[*spot]bool{}, at: s.rest.at}
+		r = &resting{spots: map[*parkedClass]bool{}, at: s.rest.at}
 		p.rests[s.rest.on] = r
 	}
 	r.mixed = r.mixed || r.at != s.rest.at
 	r.spots[s] = true
 }
 
-func (p *parking) removeRest(s *spot) {
+func (p *parking) removeRest(s *parkedClass) {
 	if r := p.rests[s.rest.on]; r != nil {
 		if delete(r.spots, s); len(r.spots) == 0 {
 			delete(p.rests, s.rest.on)
@@ -319,8 +319,8 @@ func (q *queue) retry(now time.Time, most int) {
 	})
 }
 
-// settle unparks the classes that were tried again and were not parked anew.
-func (q *queue) settle() {
+// endTrials unparks the classes that were tried again and were not parked anew.
+func (q *queue) endTrials() {
 	for _, k := range q.tried {
 		if k.spot != nil && k.spot.trial {
 			q.unpark(k.spot)
@@ -332,7 +332,7 @@ func (q *queue) settle() {
 
 // unparkAll unparks all classes, and those that wait for room without being parked. It reports whether there were any.
 func (q *queue) unparkAll() (woken bool) {
-	for _, spots := range []map[*Spec]*spot{q.parked.spots, q.parked.waiting} {
+	for _, spots := range []map[*Spec]*parkedClass{q.parked.spots, q.parked.waiting} {
 		for _, s := range spots {
 			q.unpark(s)
 			woken = true

@@ -25,15 +25,15 @@ import (
 // as those of members of gangs. They are not parked; they are there only so that free capacity for them wakes the
 // engine.
 type parking struct {
-	spots map[*Spec]*spot
+	spots map[*Spec]*parkedClass
 	// The classes that a plan has left out and that are not parked, and the number of those that still had work when the
 	// others were last dropped.
-	waiting map[*Spec]*spot
+	waiting map[*Spec]*parkedClass
 	working int
 	rests   map[versioned]*resting
-	shelves map[shelf]*least.Set[*spot]
-	ties    map[tie]map[*spot]bool
-	kept    map[*spot]bool
+	shelves map[shelf]*least.Set[*parkedClass]
+	ties    map[tie]map[*parkedClass]bool
+	kept    map[*parkedClass]bool
 	// The number of shelves for classes that may evict, and the highest ceiling of such a class so far.
 	evicting int
 	ceiling  int32
@@ -45,13 +45,13 @@ type parking struct {
 	// Where the engine keeps why classes are parked; nil: the queue is not an engine's.
 	reasons *reasonBook
 	// found is a buffer for the results of search.
-	found []*least.Item[*spot]
+	found []*least.Item[*parkedClass]
 	// looked counts the classes and boxes that searches have examined.
 	looked int
 }
 
-// spot is the record of a class that is parked, or that waits for room without being parked.
-type spot struct {
+// parkedClass is the record of a class that is parked, or that waits for room without being parked.
+type parkedClass struct {
 	class *class
 	// Why the class is parked, since when, and when it is tried again in any case.
 	why          error
@@ -86,14 +86,14 @@ type tie struct {
 // parkEnd is the time at which a class has been parked long enough.
 type parkEnd struct {
 	at   time.Time
-	spot *spot
+	spot *parkedClass
 }
 
 // Before orders ends, soonest first.
 func (a parkEnd) Before(b parkEnd) bool { return a.at.Before(b.at) }
 
 func newParking() parking {
-	return parking{spots: map[*Spec]*spot{}, waiting: map[*Spec]*spot{}, rests: map[versioned]*resting{}, shelves: map[shelf]*least.Set[*spot]{}, ties: map[tie]map[*spot]bool{}, kept: map[*spot]bool{}, ceiling: math.MinInt32, placed: map[NodeID]bool{}}
+	return parking{spots: map[*Spec]*parkedClass{}, waiting: map[*Spec]*parkedClass{}, rests: map[versioned]*resting{}, shelves: map[shelf]*least.Set[*parkedClass]{}, ties: map[tie]map[*parkedClass]bool{}, kept: map[*parkedClass]bool{}, ceiling: math.MinInt32, placed: map[NodeID]bool{}}
 }
 
 // misfitting is a spec of capsules that a plan leaves out, with what their reasons say together.
@@ -136,7 +136,7 @@ func (q *queue) park(m *misfitting, until time.Time) bool {
 		q.unpark(k.spot)
 		k = q.class(spec) // unpark has forgotten the class if it has no entries
 	}
-	s := &spot{class: k, why: m.why, began: began, until: until, near: m.near, ruled: m.ruled, rest: m.rest, evicts: m.evicts, ceiling: q.state.limits.ceiling(spec.Priority)}
+	s := &parkedClass{class: k, why: m.why, began: began, until: until, near: m.near, ruled: m.ruled, rest: m.rest, evicts: m.evicts, ceiling: q.state.limits.ceiling(spec.Priority)}
 	if m.kept {
 		s.covered = q.state.covered
 	}
@@ -155,7 +155,7 @@ func (q *queue) await(spec *Spec) {
 	if len(p.waiting) >= 2*p.working+compactFrom {
 		q.dropIdle()
 	}
-	p.add(&spot{class: &class{spec: spec}, waits: true, ruled: spec.hasRules()})
+	p.add(&parkedClass{class: &class{spec: spec}, waits: true, ruled: spec.hasRules()})
 }
 
 // dropIdle drops the waiting classes that have no work any more. Room for them may never come, so nothing else drops
@@ -178,7 +178,7 @@ func (q *queue) dropIdle() {
 }
 
 // unpark makes a class ready again or, if it only waits for room, removes its record.
-func (q *queue) unpark(s *spot) {
+func (q *queue) unpark(s *parkedClass) {
 	q.parked.remove(s)
 	if !s.waits {
 		s.class.spot = nil
@@ -187,14 +187,14 @@ func (q *queue) unpark(s *spot) {
 }
 
 // add files a spot under its shelves and ties and, if its class is parked, under its end.
-func (p *parking) add(s *spot) {
+func (p *parking) add(s *parkedClass) {
 	spec := s.class.spec
 	wants := wantVector(spec)
 	for _, at := range shelvesOf(spec, s.near) {
 		at.evicting = s.evicts
 		set := p.shelves[at]
 		if set == nil {
-			set = &least.Set[*spot]{}
+			set = &least.Set[*parkedClass]{}
 			p.shelves[at] = set
 			p.evicting += btoi(s.evicts)
 		}
@@ -205,7 +205,7 @@ func (p *parking) add(s *spot) {
 	}
 	for _, t := range s.ties() {
 		if p.ties[t] == nil {
-			p.ties[t] = map[*spot]bool{}
+			p.ties[t] = map[*parkedClass]bool{}
 		}
 		p.ties[t][s] = true
 	}
@@ -239,7 +239,7 @@ func (p *parking) expect(plan []Proposal) {
 }
 
 // remove takes a spot out of all indexes but ends, whose entry becomes void.
-func (p *parking) remove(s *spot) {
+func (p *parking) remove(s *parkedClass) {
 	if s.waits {
 		delete(p.waiting, s.class.spec)
 	} else {
@@ -323,7 +323,7 @@ func (q *queue) reconsider(c *Change, undone bool) (woken bool) {
 // reconsiderTies is reconsider for what classes depend on besides the free capacity of nodes.
 func (q *queue) reconsiderTies(c *Change, f *effect) (woken bool) {
 	for _, moved := range []CapsuleID{f.arrives, f.leaves, f.stops} {
-		woken = q.follow(moved, c.Revision) || woken
+		woken = q.unparkMoved(moved, c.Revision) || woken
 	}
 	if own := q.state.Capsule(f.stops); f.stops != "" && own != nil && own.Pending() { // nodes without an agent take it now
 		if s := q.parked.spots[own.Spec]; s != nil {
@@ -337,7 +337,7 @@ func (q *queue) reconsiderTies(c *Change, f *effect) (woken bool) {
 			woken = q.untie(tie{}) || woken
 		}
 	}
-	return f.heals != "" && q.spare(f.heals) || woken
+	return f.heals != "" && q.unparkSpared(f.heals) || woken
 }
 
 // offer unparks the classes that fit on a node, which may be nil. It reports whether there were any.
@@ -347,7 +347,7 @@ func (q *queue) offer(n *NodeState) (woken bool) {
 	}
 	has := offerVector(n)
 	q.parked.searchFor(n, &has, false)
-	woken = q.unparkFound(func(s *spot) *NodeState { return n })
+	woken = q.unparkFound(func(s *parkedClass) *NodeState { return n })
 	return q.offerEvicting(n) || woken
 }
 
@@ -361,7 +361,7 @@ func (q *queue) offerEvicting(n *NodeState) (woken bool) {
 	bare := q.state.evicted(n, ceiling)
 	has := offerVector(bare)
 	q.parked.searchFor(n, &has, true)
-	return q.unparkFound(func(s *spot) *NodeState {
+	return q.unparkFound(func(s *parkedClass) *NodeState {
 		if s.ceiling != ceiling {
 			ceiling, bare = s.ceiling, q.state.evicted(n, s.ceiling)
 		}
@@ -376,7 +376,7 @@ func (q *queue) offers(n *NodeState) bool {
 
 // unparkFound unparks those of the found classes that fit on a node. The node is the one that shown returns for the
 // class. It reports whether there were any.
-func (q *queue) unparkFound(shown func(*spot) *NodeState) (woken bool) {
+func (q *queue) unparkFound(shown func(*parkedClass) *NodeState) (woken bool) {
 	p := &q.parked
 	for _, item := range p.found {
 		s := item.Value
@@ -396,9 +396,9 @@ func (q *queue) unparkFound(shown func(*spot) *NodeState) (woken bool) {
 	return woken
 }
 
-// spare unparks the classes for which a budget has refused an eviction, if a budget of this capsule has more healthy
+// unparkSpared unparks the classes for which a budget has refused an eviction, if a budget of this capsule has more healthy
 // members than then, and enough for an eviction: also of a member that is not healthy. It reports whether there were any.
-func (q *queue) spare(id CapsuleID) (woken bool) {
+func (q *queue) unparkSpared(id CapsuleID) (woken bool) {
 	if len(q.parked.kept) == 0 {
 		return false
 	}
@@ -448,9 +448,9 @@ func (p *parking) search(at shelf, has *least.Vector) {
 	}
 }
 
-// follow unparks the classes that depend on where a capsule is, after a commitment about it at a revision. It reports
+// unparkMoved unparks the classes that depend on where a capsule is, after a commitment about it at a revision. It reports
 // whether there were any.
-func (q *queue) follow(id CapsuleID, at Revision) (woken bool) {
+func (q *queue) unparkMoved(id CapsuleID, at Revision) (woken bool) {
 	if id == "" || len(q.parked.ties) == 0 {
 		return false
 	}
@@ -480,7 +480,7 @@ func (q *queue) untie(t tie) (woken bool) {
 }
 
 // ties returns what a class depends on besides the free capacity of nodes. A tie may be listed twice.
-func (s *spot) ties() (ties []tie) {
+func (s *parkedClass) ties() (ties []tie) {
 	spec := s.class.spec
 	if spec.Near.Group != "" {
 		ties = append(ties, tie{}, tie{group: spec.Near.Group})
@@ -518,7 +518,7 @@ func (p *parking) due() (at time.Time, ok bool) {
 // shelved is the item of a class on one shelf.
 type shelved struct {
 	shelf shelf
-	item  *least.Item[*spot]
+	item  *least.Item[*parkedClass]
 }
 
 // shelf is a property that every node on which a class may fit has: a label, a label with its value, or a device model.

@@ -41,7 +41,7 @@ type reasonBook struct {
 	// Guards what follows.
 	mu sync.Mutex
 	// The classes that are parked. Of a spot, only what never changes is read without the lock of the engine.
-	parked map[*Spec]*spot
+	parked map[*Spec]*parkedClass
 	// The capsules that a plan has left out or that a proposal has not placed. An entry is void if its capsule has been
 	// placed or submitted again since.
 	left map[CapsuleID]leftOut
@@ -117,14 +117,14 @@ func (b *reasonBook) passed(trouble error) {
 }
 
 // park notes that a class is parked. A nil book notes nothing.
-func (b *reasonBook) park(s *spot) {
+func (b *reasonBook) park(s *parkedClass) {
 	if b == nil {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.parked == nil {
-		b.parked = map[*Spec]*spot{}
+		b.parked = map[*Spec]*parkedClass{}
 	}
 	b.parked[s.class.spec] = s
 }
@@ -157,7 +157,7 @@ func (b *reasonBook) copied() *reasonBook {
 }
 
 // find returns why a capsule waits; parked is where its class is parked, if it is.
-func (b *reasonBook) find(state *State, c *Capsule) (l leftOut, parked *spot) {
+func (b *reasonBook) find(state *State, c *Capsule) (l leftOut, parked *parkedClass) {
 	if s := b.parked[c.Spec]; s != nil {
 		return leftOut{kind: WaitParked, why: s.why, began: s.began}, s
 	}

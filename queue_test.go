@@ -163,7 +163,7 @@ func (d *queueDuel) take(t *rapid.T) {
 			d.park(t, c.Spec, slices.Contains(tried, c))
 		}
 	}
-	d.queue.settle()
+	d.queue.endTrials()
 }
 
 // retried returns the first capsules of classes that have been parked long enough, and forgets that such classes are parked

@@ -93,7 +93,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		return fmt.Errorf("agent: %w: Agent.Machine is %q; it must not contain a \"#\"", orbit.ErrInvalid, a.Machine)
 	}
 	if _, guarded := a.Runtime.(Watchdog); !guarded && !a.Unguarded {
-		a.tell(fmt.Errorf("agent: node %q: %w; make it a Watchdog, or set Agent.Unguarded", a.Node.ID, ErrUnguarded))
+		a.report(fmt.Errorf("agent: node %q: %w; make it a Watchdog, or set Agent.Unguarded", a.Node.ID, ErrUnguarded))
 	}
 	l := newLoop(ctx, a)
 	defer l.leave()
@@ -118,8 +118,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	return nil
 }
 
-// tell passes an error to OnError, or writes it to the log.
-func (a *Agent) tell(err error) {
+// report passes an error to OnError, or writes it to the log.
+func (a *Agent) report(err error) {
 	if a.OnError != nil {
 		a.OnError(err)
 		return

@@ -48,7 +48,7 @@ func (l *loop) beat(now time.Time) {
 	h := &l.heart
 	if !h.fenced && !h.fence.IsZero() && !now.Before(h.fence) {
 		h.fenced = true
-		l.tell(fmt.Sprintf("node %q", l.agent.Node.ID), ErrFenced)
+		l.reportError(fmt.Sprintf("node %q", l.agent.Node.ID), ErrFenced)
 	}
 	if w := &l.watch; w.work.Absent && w.work.Revision >= h.term { // another client has put the node as lost, or removed it
 		h.term = 0
@@ -90,9 +90,9 @@ func (l *loop) join(now time.Time) {
 		return err
 	}, func(now time.Time, err error) {
 		l.heart.calling, l.heart.at = false, now.Add(a.retry())
-		l.tell("extend the time of the watchdog", unguarded)
+		l.reportError("extend the time of the watchdog", unguarded)
 		if err != nil {
-			l.tell("join", err)
+			l.reportError("join", err)
 			return
 		}
 		if got.Term == 0 {
@@ -116,7 +116,7 @@ func (l *loop) awaitPredecessor(now, sent time.Time, got Lease) {
 		h.fence = end
 	}
 	if !h.patience.IsZero() && !now.Before(h.patience) {
-		l.tell("join", fmt.Errorf("%w: another agent of this machine (%s) reports for node %q; a node has one agent, and each machine needs a Machine of its own",
+		l.reportError("join", fmt.Errorf("%w: another agent of this machine (%s) reports for node %q; a node has one agent, and each machine needs a Machine of its own",
 			lease.ErrRunning, cmp.Or(l.agent.Machine, machine()), l.agent.Node.ID))
 		h.patience = time.Time{}
 	}
@@ -134,7 +134,7 @@ func (l *loop) leave() {
 	defer cancel()
 	err := guard.Run(func() error { return l.agent.Control.Leave(ctx, l.agent.Node.ID, l.heart.term) })
 	if err != nil && !errors.Is(err, lease.ErrExpired) {
-		l.agent.tell(fmt.Errorf("agent: leave: %w", err))
+		l.agent.report(fmt.Errorf("agent: leave: %w", err))
 	}
 }
 
@@ -155,7 +155,7 @@ func (l *loop) report(now time.Time) {
 		return err
 	}, func(now time.Time, err error) {
 		h.calling, h.at = false, now.Add(a.retry())
-		l.tell("extend the time of the watchdog", unguarded)
+		l.reportError("extend the time of the watchdog", unguarded)
 		switch {
 		case err == nil:
 			l.accepted(now, sent)
@@ -163,7 +163,7 @@ func (l *loop) report(now time.Time) {
 			h.term, h.at = 0, now
 		case errors.Is(err, lease.ErrUnheard) && !h.unheard: // that process has not read of the term yet; the next report will do
 		default:
-			l.tell("report", err)
+			l.reportError("report", err)
 		}
 		h.unheard = errors.Is(err, lease.ErrUnheard)
 	})

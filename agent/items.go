@@ -224,11 +224,11 @@ func (l *loop) settle(now time.Time, i *item, s Statement, o orbit.Outcome) {
 	case refused || errors.Is(o.Err, orbit.ErrInvalid):
 		i.refused, i.retry = max(1, l.watch.work.Revision), now.Add(l.agent.every())
 		if !refused {
-			l.tell("confirm", o.Err)
+			l.reportError("confirm", o.Err)
 		}
 	default: // the outcome is unknown, or the statement was not sent
 		i.refused, i.retry = 0, now.Add(l.agent.retry())
-		l.tell("confirm", o.Err)
+		l.reportError("confirm", o.Err)
 		return
 	}
 	if current {
@@ -287,7 +287,7 @@ func (l *loop) runtime(i *item, limit time.Duration, what string, f func(context
 		i.asOf, l.look = l.clock, true
 		if err != nil {
 			i.again = now.Add(l.agent.retry())
-			l.tell(what+" "+i.instance.String(), err)
+			l.reportError(what+" "+i.instance.String(), err)
 		}
 		if then != nil {
 			then(now, err)

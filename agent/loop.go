@@ -75,10 +75,10 @@ func (l *loop) drain() {
 	}
 }
 
-// tell reports an error, unless it is nil or the agent's context has ended.
-func (l *loop) tell(what string, err error) {
+// reportError reports an error, unless it is nil or the agent's context has ended.
+func (l *loop) reportError(what string, err error) {
 	if err != nil && l.ctx.Err() == nil {
-		l.agent.tell(fmt.Errorf("agent: %s: %w", what, err))
+		l.agent.report(fmt.Errorf("agent: %s: %w", what, err))
 	}
 }
 
@@ -136,7 +136,7 @@ func (l *loop) watchNode(now time.Time) {
 			w.at = began.Add(l.agent.retry())
 		default:
 			w.at = now.Add(l.agent.retry())
-			l.tell("watch", err)
+			l.reportError("watch", err)
 		}
 	})
 }
@@ -154,7 +154,7 @@ func (l *loop) list(now time.Time) {
 	}, func(now time.Time, err error) {
 		l.looking, l.lookAt = false, now.Add(l.agent.poll())
 		if err != nil {
-			l.tell("list what runs", err)
+			l.reportError("list what runs", err)
 			return
 		}
 		l.setList(now, began, list)

@@ -123,9 +123,9 @@ const (
 	defaultTerms  = 20
 )
 
-func (k *Keeper) ttl() time.Duration   { return cmp.Or(max(k.TTL, 0), defaultTTL) }
-func (k *Keeper) sweep() time.Duration { return cmp.Or(max(k.Sweep, 0), defaultSweep) }
-func (k *Keeper) prefix() string       { return cmp.Or(k.Prefix, defaultPrefix) }
+func (k *Keeper) ttl() time.Duration           { return cmp.Or(max(k.TTL, 0), defaultTTL) }
+func (k *Keeper) sweepInterval() time.Duration { return cmp.Or(max(k.Sweep, 0), defaultSweep) }
+func (k *Keeper) prefix() string               { return cmp.Or(k.Prefix, defaultPrefix) }
 func (k *Keeper) clock() time.Time {
 	if k.Now != nil {
 		return k.Now()
@@ -231,7 +231,7 @@ func (k *Keeper) Refresh(t Term) error {
 		return nil
 	}
 	le.yielded = false
-	k.hear(le, now)
+	k.noteRefresh(le, now)
 	if le.end.Sub(now) < k.ttl()-k.slack() {
 		select {
 		case k.wake <- struct{}{}:
@@ -327,7 +327,7 @@ func (k *Keeper) next(now time.Time, ready func(*lease) bool) (at time.Time) {
 		}
 	}
 	if i := slices.IndexFunc(k.over, ready); i >= 0 {
-		at = sooner(at, k.over[i].since.Add(k.sweep()))
+		at = sooner(at, k.over[i].since.Add(k.sweepInterval()))
 	}
 	if len(k.dead)+len(k.due) > 0 {
 		at = sooner(at, now)

@@ -142,7 +142,7 @@ func (k *Keeper) answered(some []asked, lives []time.Duration, err error, began 
 		switch {
 		case le.state != isLive || le.at != a.term:
 		case err != nil && kept:
-			k.hear(le, a.heard)
+			k.noteRefresh(le, a.heard)
 		case err != nil:
 			k.doubt(le)
 		case lives[i] <= 0:
@@ -156,8 +156,8 @@ func (k *Keeper) answered(some []asked, lives []time.Duration, err error, began 
 	}
 }
 
-// hear notes a refresh that was received at the time at. The next step passes it on. The caller must hold the lock.
-func (k *Keeper) hear(le *lease, at time.Time) {
+// noteRefresh notes a refresh that was received at the time at. The next step passes it on. The caller must hold the lock.
+func (k *Keeper) noteRefresh(le *lease, at time.Time) {
 	if le.heard.IsZero() {
 		k.heard = append(k.heard, le)
 	}

@@ -139,7 +139,7 @@ func (k *Keeper) sweeps(ready func(*lease) bool) []rowChange {
 	now := k.clock()
 	var out []rowChange
 	for _, le := range k.over {
-		if now.Before(le.since.Add(k.sweep())) || len(out) == maxSweeps {
+		if now.Before(le.since.Add(k.sweepInterval())) || len(out) == maxSweeps {
 			break
 		}
 		if ready(le) {

@@ -222,9 +222,9 @@ func (x *boxIndex) changedAt(slot int32) uint64 {
 	return x.changed[slot]
 }
 
-// follow notes the nodes that the plan has changed since the last call, and returns them, some perhaps twice. All:
+// noteChanged notes the nodes that the plan has changed since the last call, and returns them, some perhaps twice. All:
 // every node may have changed.
-func (x *boxIndex) follow() (touched []int32, all bool) {
+func (x *boxIndex) noteChanged() (touched []int32, all bool) {
 	touched, x.cursor, all = x.rater.draft.Changed(x.cursor)
 	if all {
 		return nil, true
@@ -238,14 +238,14 @@ func (x *boxIndex) follow() (touched []int32, all bool) {
 	return touched, false
 }
 
-// settle moves the changed nodes to their points in the tree.
-func (x *boxIndex) settle(c *specClass) {
+// moveNodes moves the changed nodes to their points in the tree.
+func (x *boxIndex) moveNodes(c *specClass) {
 	if len(x.moved.list) > 0 || x.nodes.plants {
 		if x.alone {
 			x.nodes.tree.Opened(x.opened)
 			x.opened = 0
 		}
-		x.nodes.settle(x.moved.list, x.rater.node, c.probe(&x.nodes))
+		x.nodes.moveTo(x.moved.list, x.rater.node, c.probe(&x.nodes))
 		x.moved.clear()
 		clear(x.changed)
 	}

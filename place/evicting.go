@@ -78,8 +78,8 @@ func (e *Exhaustive) BestEvicting(draft *orbit.Draft, c *orbit.Capsule) (Evictio
 	if err := unevictable(draft, c); err != nil {
 		return Eviction{}, err
 	}
-	e.rater.follow(draft, e.Score, e.Filter, e.Seed, e.MostParts)
-	e.rater.look(&e.FilterVersion)
+	e.rater.sync(draft, e.Score, e.Filter, e.Seed, e.MostParts)
+	e.rater.readVersion(&e.FilterVersion)
 	draft.Ask(c)
 	defer draft.Ask(nil)
 	return e.rater.scanEvicting(draft, c)
@@ -162,8 +162,8 @@ func (e *Indexed) BestEvicting(draft *orbit.Draft, c *orbit.Capsule) (Eviction, 
 		return Eviction{}, err
 	}
 	synced := draft != e.rater.draft || draft.Syncs() != e.rater.syncs
-	e.follow(draft)
-	if e.rater.look(&e.FilterVersion) {
+	e.sync(draft)
+	if e.rater.readVersion(&e.FilterVersion) {
 		e.forget()
 	}
 	draft.Ask(c)
@@ -173,7 +173,7 @@ func (e *Indexed) BestEvicting(draft *orbit.Draft, c *orbit.Capsule) (Eviction, 
 		e.stats.scanned++
 		return e.rater.scanEvicting(draft, c)
 	}
-	if e.evictions.follow(&e.rater); synced {
+	if e.evictions.sync(&e.rater); synced {
 		e.evictions.drop()
 	}
 	best := e.evictions.best(&e.rater, c)
@@ -206,9 +206,9 @@ type evictClass struct {
 // mostEvictBytes is about the most memory that kept searches take. A Sync that finds more drops half of them.
 const mostEvictBytes = 128 << 20
 
-// follow brings the index up to date with the draft. If the index had to list all nodes anew, it drops all searches.
-func (e *evictor) follow(r *rater) {
-	if e.index.follow(r) {
+// sync brings the index up to date with the draft. If the index had to list all nodes anew, it drops all searches.
+func (e *evictor) sync(r *rater) {
+	if e.index.sync(r) {
 		e.forget()
 	}
 }
@@ -232,7 +232,7 @@ func (e *evictor) search(r *rater, c *orbit.Capsule) *evictSearch {
 	}
 	e.clock++
 	s.used = e.clock
-	s.follow(e, r, c)
+	s.sync(e, r, c)
 	return s
 }
 

@@ -49,10 +49,10 @@ type evictStamp struct {
 	capsule        orbit.CapsuleID
 }
 
-// follow brings the search up to date with the index: it puts the nodes that have changed on the heap. It begins the
+// sync brings the search up to date with the index: it puts the nodes that have changed on the heap. It begins the
 // search anew if more than a quarter of the nodes have changed, if the class may go to other domains, or if outdated
 // candidates have filled the heap.
-func (q *evictSearch) follow(e *evictor, r *rater, c *orbit.Capsule) {
+func (q *evictSearch) sync(e *evictor, r *rater, c *orbit.Capsule) {
 	x := &e.index
 	changed, lost := x.journal.since(q.seen)
 	near := nearIn(r.draft, c.Spec)

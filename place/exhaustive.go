@@ -52,8 +52,8 @@ func (e *Exhaustive) Best(draft *orbit.Draft, spec *orbit.Spec) (orbit.Choice, e
 	if err := unready(draft, spec); err != nil {
 		return orbit.Choice{}, err
 	}
-	e.rater.follow(draft, e.Score, e.Filter, e.Seed, e.MostParts)
-	e.rater.look(&e.FilterVersion)
+	e.rater.sync(draft, e.Score, e.Filter, e.Seed, e.MostParts)
+	e.rater.readVersion(&e.FilterVersion)
 	e.rater.draw()
 	near := choiceIn(draft, spec)
 	return e.rater.scan(spec, &near)

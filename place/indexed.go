@@ -72,10 +72,10 @@ type Indexed struct {
 // indexedStats counts what was done since the last Sync. The index and the frontiers have further counts.
 type indexedStats struct{ asked, evicting, scanned, rated, ranked, tournaments int }
 
-// follow resets what a Sync of the draft outdates, if there was one since the last call.
-func (e *Indexed) follow(draft *orbit.Draft) {
+// sync resets what a Sync of the draft outdates, if there was one since the last call.
+func (e *Indexed) sync(draft *orbit.Draft) {
 	parts, from := e.rater.parts, e.rater.from
-	synced, other := e.rater.follow(draft, e.Score, e.Filter, e.Seed, e.MostParts)
+	synced, other := e.rater.sync(draft, e.Score, e.Filter, e.Seed, e.MostParts)
 	if !synced {
 		return
 	}
@@ -107,8 +107,8 @@ func (e *Indexed) Best(draft *orbit.Draft, spec *orbit.Spec) (orbit.Choice, erro
 	if err := unready(draft, spec); err != nil {
 		return orbit.Choice{}, err
 	}
-	e.follow(draft)
-	if e.rater.look(&e.FilterVersion) {
+	e.sync(draft)
+	if e.rater.readVersion(&e.FilterVersion) {
 		e.forget()
 	}
 	e.stats.asked++
@@ -221,7 +221,7 @@ func (e *Indexed) search(c *specClass) (best pick, ok bool) {
 // the spec has preferences about company that the bounds do not cover.
 func (e *Indexed) begin(c *specClass) bool {
 	x := &e.index
-	touched, all := x.follow()
+	touched, all := x.noteChanged()
 	if all {
 		x.reset()
 		x.update(c)
@@ -238,7 +238,7 @@ func (e *Indexed) begin(c *specClass) bool {
 		c.parted = true
 	}
 	e.frontier.class = nil
-	x.settle(c)
+	x.moveNodes(c)
 	if c.respond(&x.nodes); c.unbounded || !c.except(&x.nodes.labels) || !c.searches(&x.nodes.kinds) {
 		return false
 	}
@@ -258,7 +258,7 @@ func (e *Indexed) rank(c *specClass) pick {
 		c.tournament = &tournament{}
 	}
 	before := c.tournament.bytes()
-	rated, all := c.tournament.follow(c, &e.rater, &e.scratch)
+	rated, all := c.tournament.sync(c, &e.rater, &e.scratch)
 	e.stats.rated += rated
 	e.stats.ranked++
 	e.stats.tournaments += btoi(all)

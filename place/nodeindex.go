@@ -222,8 +222,8 @@ func (x *nodeIndex) says(slot int32, n *orbit.NodeState) bool {
 	return m.in == n || score.ExtentOf(m.in) == score.ExtentOf(n)
 }
 
-// settle puts nodes at the points of the tree that their states call for. The nodes must be registered.
-func (x *nodeIndex) settle(slots []int32, node func(slot int32) *orbit.NodeState, probe kd.Probe) {
+// moveTo puts nodes at the points of the tree that their states call for. The nodes must be registered.
+func (x *nodeIndex) moveTo(slots []int32, node func(slot int32) *orbit.NodeState, probe kd.Probe) {
 	if x.plants || len(slots) > x.live/2+64 { // moving a node costs about twice as much as building it in
 		x.plant(node, probe)
 		return

@@ -41,9 +41,9 @@ type drawer interface {
 	Draw(decision uint64) (drawn orbit.Score, draws bool)
 }
 
-// follow prepares the rater for the nodes of a draft. It reports whether this is the first call since a Sync, and
+// sync prepares the rater for the nodes of a draft. It reports whether this is the first call since a Sync, and
 // whether the draft is another one than that of the last call.
-func (r *rater) follow(draft *orbit.Draft, rates orbit.Score, filter Filter, seed uint64, mostParts int) (synced, other bool) {
+func (r *rater) sync(draft *orbit.Draft, rates orbit.Score, filter Filter, seed uint64, mostParts int) (synced, other bool) {
 	if draft == r.draft && draft.Syncs() == r.syncs {
 		return false, false
 	}
@@ -63,9 +63,9 @@ func (r *rater) follow(draft *orbit.Draft, rates orbit.Score, filter Filter, see
 	return true, other
 }
 
-// look asks for the version of the filter, before a choice. It reports whether the version has changed since the last
+// readVersion asks for the version of the filter, before a choice. It reports whether the version has changed since the last
 // choice.
-func (r *rater) look(version *FilterVersion) (changed bool) {
+func (r *rater) readVersion(version *FilterVersion) (changed bool) {
 	if r.filter == nil || *version == nil {
 		r.version = nil
 		return false

@@ -50,9 +50,9 @@ type Sampled struct {
 	rated     int
 }
 
-// follow brings the order up to the nodes of the draft. It does so once after each Sync, because a plan adds no nodes.
-func (e *Sampled) follow(draft *orbit.Draft) {
-	synced, other := e.rater.follow(draft, e.Score, e.Filter, e.Seed, e.MostParts)
+// sync brings the order up to the nodes of the draft. It does so once after each Sync, because a plan adds no nodes.
+func (e *Sampled) sync(draft *orbit.Draft) {
+	synced, other := e.rater.sync(draft, e.Score, e.Filter, e.Seed, e.MostParts)
 	if !synced {
 		return
 	}
@@ -104,21 +104,21 @@ func (e *Sampled) Best(draft *orbit.Draft, spec *orbit.Spec) (orbit.Choice, erro
 	if err := unready(draft, spec); err != nil {
 		return orbit.Choice{}, err
 	}
-	e.follow(draft)
-	e.rater.look(&e.FilterVersion)
+	e.sync(draft)
+	e.rater.readVersion(&e.FilterVersion)
 	near, draws := choiceIn(draft, spec), e.rater.draw()
 	e.best = e.best[:0]
 	e.seen.Clear(draft.Bound())
 	if !draws { // else earlier ratings mean nothing, and runners-up are no better than any other node
 		for _, slot := range e.runnersUp[spec] {
-			e.look(slot, spec, &near)
+			e.consider(slot, spec, &near)
 		}
 	}
 	enough := min(cmp.Or(max(e.Enough, 0), 32), len(e.order)) + len(e.best)
 	fit := len(e.best)
 	for i := 0; i < len(e.order) && fit < enough; i++ {
 		e.swap(i, i+e.rng.IntN(len(e.order)-i))
-		if e.look(e.order[i], spec, &near) {
+		if e.consider(e.order[i], spec, &near) {
 			fit++
 		}
 	}
@@ -129,9 +129,9 @@ func (e *Sampled) Best(draft *orbit.Draft, spec *orbit.Spec) (orbit.Choice, erro
 	return e.rater.choice(&e.best[0], spec)
 }
 
-// look rates a node, unless it has been rated for this choice, and files it among the best. It reports whether the node
+// consider rates a node, unless it has been rated for this choice, and files it among the best. It reports whether the node
 // is new, takes the spec and is no last resort.
-func (e *Sampled) look(slot int32, spec *orbit.Spec, near *near) bool {
+func (e *Sampled) consider(slot int32, spec *orbit.Spec, near *near) bool {
 	if !e.seen.Add(slot) {
 		return false
 	}

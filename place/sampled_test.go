@@ -175,7 +175,7 @@ func (s *sampling) rollback(t *rapid.T) {
 // check: those that can be drawn are those that are there.
 func (s *sampling) check(t *rapid.T) {
 	for _, e := range s.twins {
-		e.engine.follow(&e.Draft)
+		e.engine.sync(&e.Draft)
 	}
 	require.Len(t, s.twins[0].engine.order, s.view.State().NodeCount())
 	for _, slot := range s.twins[0].engine.order {

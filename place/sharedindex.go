@@ -132,7 +132,7 @@ func (s *sharedIndex) bring(state *orbit.State, c *specClass) {
 	s.opened = 0
 	v.nodes.review()
 	v.nodes.arrange()
-	v.nodes.settle(changed, func(slot int32) *orbit.NodeState { return state.NodeByIndex(int(slot)) }, s.probe(c, &v.nodes))
+	v.nodes.moveTo(changed, func(slot int32) *orbit.NodeState { return state.NodeByIndex(int(slot)) }, s.probe(c, &v.nodes))
 	s.add(v)
 }
 

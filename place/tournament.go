@@ -29,8 +29,8 @@ type tournament struct {
 // none stands for a missing node or district.
 const none = -1
 
-// follow brings the scores up to date. It returns how many it has computed, and whether it has computed all.
-func (k *tournament) follow(c *specClass, r *rater, scratch *slots.Set) (rated int, all bool) {
+// sync brings the scores up to date. It returns how many it has computed, and whether it has computed all.
+func (k *tournament) sync(c *specClass, r *rater, scratch *slots.Set) (rated int, all bool) {
 	touched, next, all := r.draft.Changed(k.cursor)
 	k.cursor = 0 // if a score panics, it stays so, and the next call rates all nodes
 	if all || r.draft.Bound() > len(k.values) || k.districts.sparse() {

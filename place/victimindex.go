@@ -101,8 +101,8 @@ const (
 	wholeDevice = 1000
 )
 
-// follow brings the index up to date with the draft. It reports whether it has listed all nodes anew.
-func (x *victimIndex) follow(r *rater) (anew bool) {
+// sync brings the index up to date with the draft. It reports whether it has listed all nodes anew.
+func (x *victimIndex) sync(r *rater) (anew bool) {
 	changed, next, all := r.draft.Changed(x.cursor)
 	x.cursor = next
 	if x.draft != r.draft || all {

@@ -34,7 +34,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 			continue
 		}
 		if round.Conflicts == 0 {
-			d.rest(ctx, round)
+			d.waitForChange(ctx, round)
 		}
 		send.Pause(ctx, d.gap()-time.Since(began))
 	}
@@ -63,9 +63,9 @@ func unreachable(errs []error) bool {
 // keeps the dispatcher from falling behind the ledger's history.
 const maxBehind = 4096
 
-// rest waits until a retry is due, or until a change concerns this dispatcher. Most changes do not (placements, its own
+// waitForChange waits until a retry is due, or until a change concerns this dispatcher. Most changes do not (placements, its own
 // assignments, other marks); it reads them without a step.
-func (d *Dispatcher) rest(ctx context.Context, round Round) {
+func (d *Dispatcher) waitForChange(ctx context.Context, round Round) {
 	if !round.Next.IsZero() {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, round.Next)

@@ -135,13 +135,13 @@ func (g *Groups) Run(ctx context.Context) error {
 		if g.Hook != nil && (r.active() || len(r.Errors) > 0 && ctx.Err() == nil) {
 			g.Hook(r)
 		}
-		g.rest(ctx, &r)
+		g.waitForChange(ctx, &r)
 	}
 	return nil
 }
 
-// rest waits for the next Step.
-func (g *Groups) rest(ctx context.Context, r *Regrouping) {
+// waitForChange waits for the next Step.
+func (g *Groups) waitForChange(ctx context.Context, r *Regrouping) {
 	send.Pause(ctx, g.every())
 	if r.Conflicts > 0 || slices.ContainsFunc(r.Errors, passing) {
 		return

@@ -28,8 +28,8 @@ type domains struct {
 	found map[domain]map[*orbit.Spec]*inTheWay
 }
 
-// follow drops all entries that a change of the draft has outdated.
-func (d *domains) follow(draft *orbit.Draft) {
+// sync drops all entries that a change of the draft has outdated.
+func (d *domains) sync(draft *orbit.Draft) {
 	if len(d.nodes) == 0 {
 		return
 	}

@@ -137,7 +137,7 @@ func (s *Search) Begin(draft *orbit.Draft, c *orbit.Capsule) {
 	if !s.own.Lives() {
 		s.own = nil
 	}
-	s.domains.follow(draft)
+	s.domains.sync(draft)
 }
 
 // Ceiling returns the lowest priority that is safe from eviction for this capsule: only capsules below it may be
