@@ -140,8 +140,8 @@ func pages(t *testing.T) (found []page) {
 // stranger runs commands with nothing of orbit but what is published.
 type stranger struct{ env []string }
 
-// publish writes every module into a proxy of files. All else comes from the machine's module cache, which is not written to: a
-// version that was never tagged must not get into it.
+// publish writes every module into a proxy of files. All else in it is linked from the machine's module cache, which is not written
+// to: a version that was never tagged must not get into it.
 func publish(t *testing.T, tags []released) stranger {
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("needs git, for the committed tree")
@@ -161,9 +161,23 @@ func publish(t *testing.T, tags []released) stranger {
 	for _, r := range tags {
 		write(t, checkout, proxy, r)
 	}
-	cache := strings.TrimSpace(tool(t, root, "go", "env", "GOMODCACHE"))
-	return stranger{append(os.Environ(), "GOPROXY=file://"+filepath.ToSlash(proxy)+",file://"+filepath.ToSlash(cache)+"/cache/download",
-		"GOMODCACHE="+t.TempDir(), "GOFLAGS=-modcacherw -trimpath", "GOSUMDB=off", "GOPRIVATE=", "GONOPROXY=none", "GOWORK=off", "GOTOOLCHAIN=local")}
+	cache := filepath.Join(strings.TrimSpace(tool(t, root, "go", "env", "GOMODCACHE")), "cache", "download")
+	link(t, cache, proxy)
+	link(t, filepath.Join(cache, "github.com"), filepath.Join(proxy, "github.com"))
+	return stranger{append(os.Environ(), "GOPROXY=file://"+filepath.ToSlash(proxy), "GOMODCACHE="+t.TempDir(), "GOSUMDB=off", "GOPRIVATE=",
+		"GONOPROXY=none", "GOWORK=off", "GOTOOLCHAIN=local", "GOFLAGS=-modcacherw -trimpath")} // -trimpath: one build cache for all runs
+}
+
+// link shows what is in one folder in another, but for names that are there.
+func link(t *testing.T, from, to string) {
+	entries, err := os.ReadDir(from)
+	require.NoError(t, err)
+	for _, e := range entries {
+		target := filepath.Join(to, e.Name())
+		if _, err := os.Stat(target); err != nil {
+			require.NoError(t, os.Symlink(filepath.Join(from, e.Name()), target))
+		}
+	}
 }
 
 // write adds a module to the proxy: its zip, its go.mod, and the list of its versions.
