@@ -165,7 +165,7 @@ func publish(t *testing.T, tags []released) stranger {
 	link(t, cache, proxy)
 	link(t, filepath.Join(cache, "github.com"), filepath.Join(proxy, "github.com"))
 	return stranger{append(os.Environ(), "GOPROXY=file://"+filepath.ToSlash(proxy), "GOMODCACHE="+t.TempDir(), "GOSUMDB=off", "GOPRIVATE=",
-		"GONOPROXY=none", "GOWORK=off", "GOTOOLCHAIN=local", "GOFLAGS=-modcacherw -trimpath")} // -trimpath: one build cache for all runs
+		"GONOPROXY=", "GOWORK=off", "GOTOOLCHAIN=local", "GOFLAGS=-modcacherw -trimpath")} // -trimpath: one build cache for all runs
 }
 
 // link shows what is in one folder in another, but for names that are there.
