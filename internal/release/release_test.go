@@ -184,7 +184,9 @@ func link(t *testing.T, from, to string) {
 func write(t *testing.T, checkout, proxy string, r released) {
 	dir := filepath.Join(proxy, filepath.FromSlash(r.path()), "@v")
 	require.NoError(t, os.MkdirAll(dir, 0o700))
-	put := func(name string, text []byte) { require.NoError(t, os.WriteFile(filepath.Join(dir, name), text, 0o600)) }
+	put := func(name string, text []byte) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
+	}
 	out, err := os.Create(filepath.Join(dir, r.version+".zip"))
 	require.NoError(t, err)
 	require.NoError(t, zip.CreateFromVCS(out, module.Version{Path: r.path(), Version: r.version}, checkout, "HEAD", r.dir))
