@@ -48,6 +48,7 @@ func order(t *testing.T) (all []released) {
 // TestVersions demands one version everywhere: in the tags of docs/releasing.md, in what each module requires of the others, and in
 // CHANGELOG.md. A module is tagged after all that it requires, because it could not be fetched before.
 func TestVersions(t *testing.T) {
+	needGit(t)
 	tags := order(t)
 	version := tags[0].version
 	at := map[string]int{}
@@ -80,6 +81,7 @@ func TestPublication(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles every module as an importer would")
 	}
+	needGit(t)
 	tags := order(t)
 	stranger := publish(t, tags)
 	for _, page := range pages(t) {
@@ -143,12 +145,6 @@ type stranger struct{ env []string }
 // publish writes every module into a proxy of files. All else in it is linked from the machine's module cache, which is not written
 // to: a version that was never tagged must not get into it.
 func publish(t *testing.T, tags []released) stranger {
-	if _, err := exec.LookPath("git"); err != nil {
-		t.Skip("needs git, for the committed tree")
-	}
-	if out, err := exec.Command("git", "-C", root, "rev-parse", "HEAD").CombinedOutput(); err != nil {
-		t.Skipf("needs a git checkout, for the committed tree: %s", out)
-	}
 	for _, r := range tags {
 		cmd := exec.Command("go", "mod", "download")
 		cmd.Dir, cmd.Env = filepath.Join(root, r.dir), append(os.Environ(), "GOWORK=off")
@@ -213,6 +209,13 @@ func fresh(t *testing.T) string {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module example.com/stranger\n\ngo 1.26.0\n"), 0o600))
 	return dir
+}
+
+// needGit skips a test outside a git checkout, such as in a module that was downloaded: only git knows which files are published.
+func needGit(t *testing.T) {
+	if out, err := exec.Command("git", "-C", root, "rev-parse", "HEAD").CombinedOutput(); err != nil {
+		t.Skipf("needs git and a checkout: %v %s", err, out)
+	}
 }
 
 // tool runs a command of this checkout and returns what it prints.
