@@ -176,7 +176,7 @@ func readImports(t *testing.T) []sourceImport {
 // testName finds tests and benchmarks in a text. With func the text declares it; with dots it means all that begin so.
 var testName = regexp.MustCompile(`(func )?\b((?:Test|Benchmark)[A-Z]\w*)(\.\.\.)?`)
 
-// TestNamesInDocs looks for every test and benchmark that README.md, docs and the rooms' READMEs name. Those that a page
+// TestNamesInDocs looks for every test and benchmark that README.md, docs and the READMEs and BENCHMARKS of rooms name. Those that a page
 // declares itself, as an example, need not exist, and docs/rfcs may speak of what is gone.
 func TestNamesInDocs(t *testing.T) {
 	if _, err := os.Stat("etcdledger/itest/go.mod"); err != nil {
@@ -190,7 +190,7 @@ func TestNamesInDocs(t *testing.T) {
 		if d.IsDir() && (d.Name() == "rfcs" || path != "." && strings.HasPrefix(d.Name(), ".")) {
 			return filepath.SkipDir
 		}
-		isPage := d.Name() == "README.md" || filepath.Dir(path) == "docs"
+		isPage := d.Name() == "README.md" || d.Name() == "BENCHMARKS.md" || filepath.Dir(path) == "docs"
 		if d.IsDir() || !isPage && !strings.HasSuffix(path, "_test.go") {
 			return nil
 		}

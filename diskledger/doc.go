@@ -20,7 +20,7 @@
 //
 // Entries are counted through all files. A checkpoint (00000007.checkpoint) has the whole state after an entry; its header
 // says after which. A log (00000007.log) has the entries after those of the log with the number before. LOCK is locked while
-// a ledger is open. README.md describes the format; old.go reads version 1 of it.
+// a ledger is open. FORMAT.md describes the format; old.go reads version 1 of it.
 //
 // A checkpoint is written in the background. When it is on the disk, older checkpoints are removed, and the logs all of
 // whose entries it includes. Open reads the newest checkpoint and the entries after it. It appends nothing: the first Append

@@ -4,12 +4,11 @@ go 1.26.0
 
 require (
 	github.com/cockroachdb/pebble/v2 v2.1.7
-	github.com/orbitsched/orbit v0.0.0
+	github.com/orbitsched/orbit v0.1.0
+	github.com/orbitsched/orbit/logledger v0.1.0
 	github.com/stretchr/testify v1.12.1
 	pgregory.net/rapid v1.3.0
 )
-
-require github.com/klauspost/compress v1.20.4 // indirect
 
 require (
 	github.com/beorn7/perks v1.0.1 // indirect
@@ -22,10 +21,10 @@ require (
 	github.com/gogo/protobuf v1.3.2 // indirect
 	github.com/golang/protobuf v1.5.3 // indirect
 	github.com/google/btree v1.1.3 // indirect
+	github.com/klauspost/compress v1.20.4 // indirect
 	github.com/kr/pretty v0.3.1 // indirect
 	github.com/kr/text v0.2.0 // indirect
 	github.com/matttproud/golang_protobuf_extensions v1.0.4 // indirect
-	github.com/orbitsched/orbit/logledger v0.0.0
 	github.com/pkg/errors v0.9.1 // indirect
 	github.com/prometheus/client_golang v1.16.0 // indirect
 	github.com/prometheus/client_model v0.3.0 // indirect
@@ -39,6 +38,7 @@ require (
 	google.golang.org/protobuf v1.33.0 // indirect
 )
 
-replace github.com/orbitsched/orbit => ../
-
-replace github.com/orbitsched/orbit/logledger => ../logledger
+replace (
+	github.com/orbitsched/orbit => ../
+	github.com/orbitsched/orbit/logledger => ../logledger
+)

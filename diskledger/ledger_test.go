@@ -26,6 +26,14 @@ func open(t testing.TB, fs vfs.FS, o diskledger.Options) *diskledger.Ledger {
 	return l
 }
 
+// TestNeverOversubscribed: many goroutines propose at once, and the history of their commits, which ledgertest adds up by itself, never
+// has more on a node than the node has.
+func TestNeverOversubscribed(t *testing.T) {
+	figures, err := ledgertest.Load{Operations: 1000}.Run(t.Context(), open(t, vfs.NewMem(), diskledger.Options{}))
+	require.NoError(t, err)
+	require.Positive(t, figures.Infeasible+figures.Conflicts, "nothing was refused, so nothing was tried")
+}
+
 // The ledger passes the suite for ledgers, on disk and in memory.
 func TestSuite(t *testing.T) {
 	t.Run("disk", func(t *testing.T) {

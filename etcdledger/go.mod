@@ -3,8 +3,8 @@ module github.com/orbitsched/orbit/etcdledger
 go 1.26.0
 
 require (
-	github.com/orbitsched/orbit v0.0.0
-	github.com/orbitsched/orbit/logledger v0.0.0
+	github.com/orbitsched/orbit v0.1.0
+	github.com/orbitsched/orbit/logledger v0.1.0
 	github.com/stretchr/testify v1.12.1
 	go.etcd.io/etcd/api/v3 v3.7.3
 	go.etcd.io/etcd/client/v3 v3.7.3

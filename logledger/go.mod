@@ -4,7 +4,7 @@ go 1.26.0
 
 require (
 	github.com/klauspost/compress v1.20.4
-	github.com/orbitsched/orbit v0.0.0
+	github.com/orbitsched/orbit v0.1.0
 	github.com/stretchr/testify v1.12.1
 	pgregory.net/rapid v1.3.0
 )

@@ -19,6 +19,16 @@ func open(t testing.TB, log logledger.Log, o logledger.Options) *logledger.Ledge
 	return l
 }
 
+// TestNeverOversubscribed: many goroutines propose at once through two ledgers on one log, and the history of their commits, which ledgertest adds up by itself, never has more
+// on a node than the node has.
+func TestNeverOversubscribed(t *testing.T) {
+	store := &logtest.Store{}
+	ledger, peer := open(t, store.Open(logtest.Faults{}), logledger.Options{}), open(t, store.Open(logtest.Faults{}), logledger.Options{})
+	figures, err := ledgertest.Load{Operations: 1000}.Run(t.Context(), ledger, peer)
+	require.NoError(t, err)
+	require.Positive(t, figures.Infeasible+figures.Conflicts, "nothing was refused, so nothing was tried")
+}
+
 // TestSuite: ledgers on one log are one ledger that keeps all promises.
 func TestSuite(t *testing.T) {
 	stores := map[orbit.Ledger]*logtest.Store{}

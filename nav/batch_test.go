@@ -127,7 +127,7 @@ func drawTask(t *rapid.T) *orbit.Spec {
 
 // With random nodes and work no node is ever planned past what it has, every proposal of a plan commits on an idle
 // ledger (SCENARIOS 18), each capsule is either placed or said to fit nowhere, and what is left over fits nowhere.
-func TestBatchNeverOversubscribes(t *testing.T) {
+func TestBatchNeverOversubscribed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := drawBatch(t, 8, 30)
 		pending := snapshot(t, l).PendingCount()

@@ -56,7 +56,7 @@ func TestServicesClaims(t *testing.T) {
 
 // It reserves as it goes: with random capacities and sizes no node is ever planned past what it has, every
 // proposal of a plan commits on an idle ledger (SCENARIOS 18), and what is left over fits nowhere.
-func TestServicesNeverOversubscribes(t *testing.T) {
+func TestServicesNeverOversubscribed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := &orbit.MemoryLedger{}
 		for i, cpu := range rapid.SliceOfN(rapid.Int64Range(0, 10), 1, 8).Draw(t, "capacities") {

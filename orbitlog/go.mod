@@ -13,12 +13,12 @@ replace (
 
 require (
 	github.com/jackc/pgx/v5 v5.12.0
-	github.com/orbitsched/orbit v0.0.0
-	github.com/orbitsched/orbit/diskledger v0.0.0-00010101000000-000000000000
-	github.com/orbitsched/orbit/etcdledger v0.0.0-00010101000000-000000000000
-	github.com/orbitsched/orbit/etcdledger/itest v0.0.0-00010101000000-000000000000
-	github.com/orbitsched/orbit/logledger v0.0.0
-	github.com/orbitsched/orbit/pgledger v0.0.0
+	github.com/orbitsched/orbit v0.1.0
+	github.com/orbitsched/orbit/diskledger v0.1.0
+	github.com/orbitsched/orbit/etcdledger v0.1.0
+	github.com/orbitsched/orbit/etcdledger/itest v0.1.0
+	github.com/orbitsched/orbit/logledger v0.1.0
+	github.com/orbitsched/orbit/pgledger v0.1.0
 	github.com/stretchr/testify v1.12.1
 	go.etcd.io/etcd/client/v3 v3.7.3
 	go.uber.org/zap v1.27.1

@@ -4,8 +4,8 @@ go 1.26.0
 
 require (
 	github.com/jackc/pgx/v5 v5.12.0
-	github.com/orbitsched/orbit v0.0.0
-	github.com/orbitsched/orbit/logledger v0.0.0
+	github.com/orbitsched/orbit v0.1.0
+	github.com/orbitsched/orbit/logledger v0.1.0
 	github.com/stretchr/testify v1.12.1
 	pgregory.net/rapid v1.3.0
 )

@@ -107,6 +107,16 @@ func TestLog(t *testing.T) {
 	})
 }
 
+// TestNeverOversubscribed: many goroutines propose at once through the ledgers of two processes, and the history of their commits, which ledgertest adds up by itself, never has more
+// on a node than the node has.
+func TestNeverOversubscribed(t *testing.T) {
+	url := sharedURL(t)
+	o := pgledger.Options{Schema: schema(t, url)}
+	figures, err := ledgertest.Load{Operations: 500}.Run(t.Context(), open(t, url, o), open(t, url, o))
+	require.NoError(t, err)
+	require.Positive(t, figures.Infeasible+figures.Conflicts, "nothing was refused, so nothing was tried")
+}
+
 // TestSuite: ledgers of two processes in one database are one ledger that keeps all promises.
 func TestSuite(t *testing.T) {
 	url := sharedURL(t)

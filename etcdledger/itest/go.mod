@@ -5,11 +5,11 @@ go 1.26.0
 require (
 	github.com/anishathalye/porcupine v1.3.1
 	github.com/cockroachdb/pebble/v2 v2.1.7
-	github.com/orbitsched/orbit v0.0.0
-	github.com/orbitsched/orbit/diskledger v0.0.0-00010101000000-000000000000
-	github.com/orbitsched/orbit/etcdledger v0.0.0-00010101000000-000000000000
-	github.com/orbitsched/orbit/logledger v0.0.0
-	github.com/orbitsched/orbit/pgledger v0.0.0
+	github.com/orbitsched/orbit v0.1.0
+	github.com/orbitsched/orbit/diskledger v0.1.0
+	github.com/orbitsched/orbit/etcdledger v0.1.0
+	github.com/orbitsched/orbit/logledger v0.1.0
+	github.com/orbitsched/orbit/pgledger v0.1.0
 	github.com/stretchr/testify v1.12.1
 	go.etcd.io/etcd/client/pkg/v3 v3.7.3
 	go.etcd.io/etcd/client/v3 v3.7.3

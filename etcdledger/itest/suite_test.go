@@ -42,6 +42,16 @@ func TestSuite(t *testing.T) {
 	}
 }
 
+// TestNeverOversubscribed: many goroutines propose at once through the ledgers of two clients, and the history of their commits, which
+// ledgertest adds up by itself, never has more on a node than the node has.
+func TestNeverOversubscribed(t *testing.T) {
+	t.Parallel()
+	c := start(t, cluster.Options{})
+	figures, err := ledgertest.Load{Operations: 500}.Run(t.Context(), open(t, connect(t, c), etcdledger.Options{}), open(t, connect(t, c), etcdledger.Options{}))
+	require.NoError(t, err)
+	require.Positive(t, figures.Infeasible+figures.Conflicts, "nothing was refused, so nothing was tried")
+}
+
 // A log in etcd keeps the rules for logs, with a client for each handle. With small requests, entries, posts and checkpoints
 // are in parts.
 func TestLog(t *testing.T) {

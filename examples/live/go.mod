@@ -5,8 +5,8 @@ go 1.26.0
 require (
 	github.com/chromedp/cdproto v0.159.0
 	github.com/chromedp/chromedp v0.23.0
-	github.com/orbitsched/orbit v0.0.0
-	github.com/orbitsched/orbit/promorbit v0.0.0
+	github.com/orbitsched/orbit v0.1.0
+	github.com/orbitsched/orbit/promorbit v0.1.0
 	github.com/prometheus/client_golang v1.25.0
 	github.com/prometheus/client_model v0.6.3
 	github.com/prometheus/common v0.72.0

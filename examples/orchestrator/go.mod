@@ -3,11 +3,12 @@ module github.com/orbitsched/orbit/examples/orchestrator
 go 1.26.0
 
 require (
-	github.com/orbitsched/orbit v0.0.0
-	github.com/orbitsched/orbit/diskledger v0.0.0-00010101000000-000000000000
-	github.com/orbitsched/orbit/etcdledger v0.0.0-00010101000000-000000000000
-	github.com/orbitsched/orbit/etcdledger/itest v0.0.0-00010101000000-000000000000
-	github.com/orbitsched/orbit/promorbit v0.0.0-00010101000000-000000000000
+	github.com/orbitsched/orbit v0.1.0
+	github.com/orbitsched/orbit/diskledger v0.1.0
+	github.com/orbitsched/orbit/etcdledger v0.1.0
+	github.com/orbitsched/orbit/etcdledger/itest v0.1.0
+	github.com/orbitsched/orbit/pgledger v0.1.0
+	github.com/orbitsched/orbit/promorbit v0.1.0
 	github.com/prometheus/client_golang v1.25.0
 	github.com/stretchr/testify v1.12.1
 	go.etcd.io/etcd/client/v3 v3.7.3
@@ -53,8 +54,7 @@ require (
 	github.com/kr/pretty v0.3.1 // indirect
 	github.com/kr/text v0.2.0 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
-	github.com/orbitsched/orbit/logledger v0.0.0 // indirect
-	github.com/orbitsched/orbit/pgledger v0.0.0
+	github.com/orbitsched/orbit/logledger v0.1.0 // indirect
 	github.com/pkg/errors v0.9.1 // indirect
 	github.com/prometheus/client_model v0.6.3 // indirect
 	github.com/prometheus/common v0.72.0 // indirect

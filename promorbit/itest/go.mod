@@ -3,8 +3,8 @@ module github.com/orbitsched/orbit/promorbit/itest
 go 1.26.7
 
 require (
-	github.com/orbitsched/orbit v0.0.0
-	github.com/orbitsched/orbit/promorbit v0.0.0
+	github.com/orbitsched/orbit v0.1.0
+	github.com/orbitsched/orbit/promorbit v0.1.0
 	github.com/prometheus/client_golang v1.25.0
 	github.com/prometheus/client_model v0.6.3
 	github.com/prometheus/common v0.72.1
