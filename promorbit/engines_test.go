@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,7 +22,8 @@ import (
 	"github.com/orbitsched/orbit/promorbit"
 )
 
-// runBusy lets three engines race for one small cluster until nothing is pending that fits, and returns the ledger.
+// runBusy lets three engines race for one small cluster until nothing is pending that fits and what does not fit is parked, and
+// returns the ledger.
 func runBusy(t testing.TB, engines *promorbit.Engines) *orbit.MemoryLedger {
 	l := &orbit.MemoryLedger{}
 	for i := range 20 {
@@ -30,7 +32,13 @@ func runBusy(t testing.TB, engines *promorbit.Engines) *orbit.MemoryLedger {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	population := &orbit.Population{}
-	rounds := func(r orbit.Round) { engines.Round(r) }
+	var parked atomic.Int64
+	rounds := func(r orbit.Round) {
+		engines.Round(r)
+		if r.Engine == "e1" {
+			parked.Store(int64(r.Parked))
+		}
+	}
 	for i := range 3 {
 		population.Engines = append(population.Engines, &orbit.Engine{Name: fmt.Sprint("e", i), Ledger: l, MaxPlan: 20, OnRound: rounds,
 			Navigator: &owner{&nav.Services{}, fmt.Sprint("m", i)}})
@@ -44,9 +52,8 @@ func runBusy(t testing.TB, engines *promorbit.Engines) *orbit.MemoryLedger {
 	go func() { done <- population.Run(ctx) }()
 	require.Eventually(t, func() bool {
 		s, err := l.Snapshot(ctx)
-		return err == nil && s.PendingCount() == 1
-	}, 20*time.Second, time.Millisecond)
-	time.Sleep(20 * time.Millisecond)
+		return err == nil && s.PendingCount() == 1 && parked.Load() == 1
+	}, time.Minute, time.Millisecond)
 	cancel()
 	require.NoError(t, <-done)
 	return l
