@@ -378,7 +378,7 @@ func TestClientsAreBounded(t *testing.T) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		return h.clients == 0
-	}, 10*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	follow(t, url, "").until("overview", func(map[string]any) bool { return true })
 }
 

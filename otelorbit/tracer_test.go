@@ -298,7 +298,7 @@ func TestGlobalProvider(t *testing.T) {
 	otel.SetTracerProvider(sdk.NewTracerProvider(sdk.WithSyncer(out)))
 	tracer, l := &otelorbit.Tracer{}, &orbit.MemoryLedger{}
 	population := &orbit.Population{}
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for i := range 3 {
 		module := fmt.Sprint("m", i)

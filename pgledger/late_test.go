@@ -48,7 +48,7 @@ func blocked(t *testing.T, url string) (pid int, removing pgx.Tx, ended chan err
 	}()
 	require.Eventually(t, func() bool {
 		return pool.QueryRow(t.Context(), `SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND position($1 in query) > 0`, o.Schema).Scan(&pid) == nil
-	}, 5*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	return pid, removing, ended
 }
 
@@ -90,7 +90,7 @@ func TestLostAnswer(t *testing.T) {
 	require.Eventually(t, func() bool {
 		tail, err := peer.Tail(t.Context())
 		return err == nil && tail == 2
-	}, 5*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err = log.Append(ctx, logledger.Append{Index: 3})

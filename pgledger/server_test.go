@@ -85,7 +85,7 @@ func TestBackAgain(t *testing.T) {
 	_, err = l.Snapshot(t.Context())
 	require.ErrorIs(t, err, orbit.ErrUnavailable)
 	require.NoError(t, s.Start())
-	require.Eventually(t, func() bool { return l.Health() == nil }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return l.Health() == nil }, time.Minute, 10*time.Millisecond)
 	works(t, l)
 }
 

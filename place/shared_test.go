@@ -371,17 +371,19 @@ func TestBranchesShareAnIndex(t *testing.T) {
 	}
 }
 
-// trap is a score with a bound that never returns when it is told so.
+// trap is a score with a bound that never returns when it is told so. It says when it is called then.
 type trap struct {
 	score.Spread
-	shut *bool
-	hold chan struct{}
+	shut   *bool
+	caught func()
+	hold   chan struct{}
 }
 
 func (s trap) Bound(spec *orbit.Spec, like *orbit.Node) func(least, most *score.Extent) (value, tie float64) {
 	bound := s.Spread.Bound(spec, like)
 	return func(least, most *score.Extent) (value, tie float64) {
 		if *s.shut {
+			s.caught()
 			<-s.hold
 		}
 		return bound(least, most)
@@ -401,8 +403,8 @@ func start(f func()) <-chan struct{} {
 // A bound of an importer that never returns holds up its own engine only, because it is never called under the lock.
 func TestABoundThatNeverReturns(t *testing.T) {
 	l, all := sharers(t, 100, 3, 1000)
-	shut, hold := false, make(chan struct{})
-	all[1].Score = trap{shut: &shut, hold: hold}
+	shut, hold, caught := false, make(chan struct{}), make(chan struct{})
+	all[1].Score = trap{shut: &shut, hold: hold, caught: sync.OnceFunc(func() { close(caught) })}
 	for _, s := range all {
 		s.sync(t, l)
 		s.place(t, l, 0, 4, false)
@@ -413,14 +415,14 @@ func TestABoundThatNeverReturns(t *testing.T) {
 	shut = true
 	all[1].sync(t, l) // it is the first to see all that
 	gone := start(func() { all[1].place(panicky{}, l, 100, 102, false) })
-	time.Sleep(10 * time.Millisecond)
+	<-caught
 	placed := start(func() {
 		all[2].sync(panicky{}, l)
 		all[2].place(panicky{}, l, 102, 110, true)
 	})
 	select {
 	case <-placed:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("another engine waits for it")
 	}
 	close(hold)

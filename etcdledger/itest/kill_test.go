@@ -179,7 +179,7 @@ func storm(t *testing.T, o cluster.Options, kills int, seed uint64) *chaos {
 	c, client := newChaos(t, o, seed)
 	c.startCrews(2)
 	c.rage(kills, c.load.run)
-	c.load.settle(t, 30*time.Second)
+	c.load.settle(t, time.Minute)
 	c.stopCrews()
 	book := c.load.check(t, client)
 	require.Positive(t, book.Places)

@@ -62,7 +62,7 @@ func connect(t testing.TB, c *cluster.Cluster, members ...int) *clientv3.Client 
 
 // open opens a ledger that is closed at the end of the test.
 func open(t testing.TB, client *clientv3.Client, o etcdledger.Options) *etcdledger.Ledger {
-	l, err := etcdledger.Open(within(t, 20*time.Second), client, o)
+	l, err := etcdledger.Open(within(t, time.Minute), client, o)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, l.Close()) })
 	return l

@@ -133,9 +133,9 @@ func TestKillAndRestartWithPreemption(t *testing.T) {
 	c.engines = preemptingEngines
 	p := newPressure(t, c.load)
 	c.startCrews(2)
-	c.load.settle(t, 30*time.Second)
+	c.load.settle(t, time.Minute)
 	c.rage(sample.Of(scale(t, 16), 160), p.run, p.drain)
-	c.load.settle(t, 60*time.Second)
+	c.load.settle(t, time.Minute)
 	c.stopCrews()
 	book := c.load.check(t, client)
 	require.Positive(t, book.Evictions)

@@ -240,7 +240,7 @@ func twoControlProcesses(t *testing.T, flags []string) {
 
 // knows waits until the board of a control process has reports of nodes.
 func (s *site) knows(n int, nodes ...orbit.NodeID) {
-	ctx, cancel := context.WithTimeout(s.ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(s.ctx, time.Minute)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL(n)+"/board", nil)
 	require.NoError(s, err)

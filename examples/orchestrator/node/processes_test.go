@@ -89,7 +89,7 @@ func (m *machine) phase(i agent.Instance) agent.Phase {
 
 func (m *machine) await(what string, holds func() bool) {
 	m.Helper()
-	require.Eventually(m, holds, 10*time.Second, 5*time.Millisecond, what)
+	require.Eventually(m, holds, time.Minute, 5*time.Millisecond, what)
 }
 
 func (m *machine) becomes(i agent.Instance, want agent.Phase) {
