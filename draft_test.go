@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/orbitsched/orbit/internal/scale"
 )
 
 // drafting is a draft at work on a small world, and what ledgers make of its proposals.
@@ -573,6 +575,7 @@ func (d *drafting) checkMembers(t *rapid.T, state *State) {
 // release. What it takes commits, whichever of its proposals are lost; what it refuses would not commit. Each
 // proposal bets on what it needs beyond what it releases itself. Rollback restores all of that.
 func TestDraftAgainstTheLedger(t *testing.T) {
+	scale.Sequential(t)
 	taken, refused, gangs := 0, 0, 0
 	check := func(t *rapid.T) {
 		d := newDrafting(t)

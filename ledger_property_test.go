@@ -819,6 +819,7 @@ func (d *duel) fork(t *rapid.T) {
 // SCENARIOS 3 (I4 I8), 4 (I12), 5 (I7), 6 (I2 I7), 8 (I8), 9 (I1), 10 (I1), 13 (I1), 14 (I1), 15 (I3),
 // 16 (I6), 18 (I10), 20 (I15), 21 (I10), 22 (I5), 23 (I8), 26 (I1).
 func TestLedgerAgainstModel(t *testing.T) {
+	scale.Sequential(t)
 	t.Parallel()
 	for total := range scale.Reach(t, "committed", "repeated", "conflict", "infeasible", "invalid") {
 		rapid.Check(t, func(t *rapid.T) {
@@ -836,6 +837,7 @@ func TestLedgerAgainstModel(t *testing.T) {
 // TestLedgerAgainstModelExtremes is the same with quantities around MaxInt64: no sum wraps (I14), and no other account
 // changes. SCENARIOS 11, 12.
 func TestLedgerAgainstModelExtremes(t *testing.T) {
+	scale.Sequential(t)
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		d := newDuel(Limits{NominatedShare: shares(t), Renewals: 1}, true)

@@ -150,6 +150,7 @@ func draftAdopt(s *scribe) (out []Commitment) {
 // TestLedgerAgainstModelAdopt: the ledger does what the model does where most of what happens is that something is found running or
 // changes its size; and at every revision the state is sound, whatever was found ([State.Verify]).
 func TestLedgerAgainstModelAdopt(t *testing.T) {
+	scale.Sequential(t)
 	t.Parallel()
 	for total := range scale.Reach(t, "adopted", "with another spec", "overcommitted") {
 		rapid.Check(t, func(t *rapid.T) {

@@ -106,6 +106,7 @@ func byCapsule(c Commitment) CapsuleID {
 // TestBrokenGangsAgainstModel is TestLedgerAgainstModel with two gangs that lose members, end them, replace each other
 // and start anew above all.
 func TestBrokenGangsAgainstModel(t *testing.T) {
+	scale.Sequential(t)
 	t.Parallel()
 	for total := range scale.Reach(t, "replaced", "rebuilt", "ended", "committed", "conflict", "infeasible", "by a budget", "refused for protection") {
 		rapid.Check(t, func(t *rapid.T) {

@@ -278,6 +278,7 @@ func (d *duel) serve(t *rapid.T) {
 
 // TestBudgetsAgainstModel is TestLedgerAgainstModel with few members, much room, and wishes and budgets above all.
 func TestBudgetsAgainstModel(t *testing.T) {
+	scale.Sequential(t)
 	t.Parallel()
 	for total := range scale.Reach(t, "by a budget", "ready", "not ready", "unready and free", "refused for protection") {
 		rapid.Check(t, func(t *rapid.T) {

@@ -321,6 +321,7 @@ func draftUnrule(s *scribe) (out []Commitment) {
 
 // TestCompanyAgainstModel is TestLedgerAgainstModel with rules of company in most specs.
 func TestCompanyAgainstModel(t *testing.T) {
+	scale.Sequential(t)
 	t.Parallel()
 	for total := range scale.Reach(t, "by a rule", "apart", "uneven", "unlabelled", "extras", "skewed", "even", "committed") {
 		rapid.Check(t, func(t *rapid.T) {
@@ -375,6 +376,7 @@ func (d *duel) countCompany(r *Rejection) {
 // TestDraftKeepsCompany: what a draft takes the ledger commits, if it commits the earlier proposals of the plan; what the draft refuses for a rule of
 // company the ledger refuses, if others take the extras that the earlier proposals free. The draft counts what the ledger counts, also after a rollback, and says of each node what Place says.
 func TestDraftKeepsCompany(t *testing.T) {
+	scale.Sequential(t)
 	t.Parallel()
 	for total := range scale.Reach(t, "taken", "refused", "proposed", "rolled back", "moved", "kept") {
 		rapid.Check(t, func(t *rapid.T) {

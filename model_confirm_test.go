@@ -264,6 +264,7 @@ func (d *duel) employ(t *rapid.T) {
 // TestLedgerAgainstModelAgents: the ledger does what the model does where most of what happens is that work begins, has to leave and stops; and
 // at every revision what runs fits ([State.Verify]). In half of the worlds records are dropped all the time.
 func TestLedgerAgainstModelAgents(t *testing.T) {
+	scale.Sequential(t)
 	t.Parallel()
 	for total := range scale.Reach(t, "begun", "ready", "not ready", "waits", "placed beside its remains", "ended with remains", "protected",
 		"failed three times in a row", "failed first after a long time", "failed on a node again", "has not begun") {

@@ -703,6 +703,7 @@ func (d *duel) vacate(t *rapid.T) {
 // TestBackfillAgainstModel is TestLedgerAgainstModel with nominations that lend, those who borrow from them, budgets, and evictions above
 // all.
 func TestBackfillAgainstModel(t *testing.T) {
+	scale.Sequential(t)
 	t.Parallel()
 	for total := range scale.Reach(t, "lent", "recalled", "committed", "conflict", "infeasible", "by a budget") {
 		rapid.Check(t, func(t *rapid.T) {

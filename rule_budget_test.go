@@ -448,6 +448,7 @@ func TestDraftMovesOneAfterTheOther(t *testing.T) {
 // Members that leave cost as much each in a large plan as in a small one: in proposals of their own or in one, of one group or in modules
 // of their own, and with a step that is undone beside each.
 func TestDraftJudgesBudgetsOfLargePlans(t *testing.T) {
+	scale.Sequential(t)
 	scale.Long(t)
 	leave := func(n, modules int, together bool) time.Duration {
 		c := court{t, &MemoryLedger{}}

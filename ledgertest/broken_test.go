@@ -13,9 +13,6 @@ import (
 	"github.com/orbitsched/orbit/ledgertest"
 )
 
-// Set by race_test.go.
-var raceDetector bool
-
 // broken are ledgers that break one rule each. The case that is named first must catch it, and say this; others
 // may.
 var broken = []struct{ breaks, caught, says string }{
@@ -158,7 +155,7 @@ func TestBrokenLedgersAreCaughtByName(t *testing.T) {
 	scale.Long(t)
 	tried := map[string]bool{}
 	for _, b := range broken {
-		if raceDetector && tried[b.caught] {
+		if scale.Race && tried[b.caught] {
 			continue // what is racy would be with one of them too
 		}
 		tried[b.caught] = true
@@ -195,7 +192,7 @@ func allBut(name string) map[string]string {
 // What is badly broken breaks many rules, and neither stops the suite nor ends the process.
 func TestBadlyBroken(t *testing.T) {
 	scale.Long(t)
-	if raceDetector {
+	if scale.Race {
 		t.Skip("it takes long, and looks at no data")
 	}
 	for breaks, least := range map[string]int{"never wakes a waiter": 3, "half-applies what it refuses": 20, "answers from a mirror that lags": 3, "gives no receipt": 30} {

@@ -148,6 +148,7 @@ func TestBatchBoundIsABound(t *testing.T) {
 
 // Where many nodes differ the bound adds some of them up, and gets larger by little.
 func TestBatchBoundOfManyKinds(t *testing.T) {
+	scale.Sequential(t)
 	scale.Long(t)
 	l := &orbit.MemoryLedger{}
 	for i := range 3000 {

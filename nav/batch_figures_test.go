@@ -116,6 +116,7 @@ func quarterMachines() []sim.Kind {
 //
 //	go test -run TestBatchMix -v ./nav
 func TestBatchMix(t *testing.T) {
+	scale.Sequential(t)
 	scale.Long(t)
 	for _, c := range []struct {
 		name  string
@@ -125,7 +126,7 @@ func TestBatchMix(t *testing.T) {
 		{"quarter machines", sim.Fleet{Seed: 1, Nodes: 1000, Kinds: quarterMachines()}},
 	} {
 		nodes := sim.Constellation(c.fleet)
-		for seed := uint64(1); seed <= uint64(scale.Of(2-raceSkips(1), 5)); seed++ {
+		for seed := uint64(1); seed <= uint64(scale.Of(2, 5)); seed++ {
 			f := compare(t, nodes, eightShapes(seed, nodes, 1.1))
 			t.Logf("%s, seed %d: %v", c.name, seed, f)
 			require.GreaterOrEqual(t, float64(f.batch), 0.97*float64(f.bound))
@@ -138,6 +139,7 @@ func TestBatchMix(t *testing.T) {
 //
 //	go test -run TestBatchOpenb -v ./nav
 func TestBatchOpenb(t *testing.T) {
+	scale.Sequential(t)
 	scale.Long(t)
 	nodes, pods := openbBatch(t)
 	f := compare(t, nodes, pods)

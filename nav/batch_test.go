@@ -359,6 +359,7 @@ func TestBatchSweepIsOnePass(t *testing.T) {
 // Levels share the room: whichever order was best for one, the next one plans with what that has left. And more time
 // never gives less: what was the best so far is kept until something is better.
 func TestBatchLevelsShareTheRoom(t *testing.T) {
+	scale.Sequential(t)
 	scale.Long(t)
 	for seed := uint64(1); seed <= 12; seed++ {
 		nodes := sim.Constellation(sim.Fleet{Seed: seed, Nodes: 20, Kinds: quarterMachines()})

@@ -379,6 +379,7 @@ func TestDrainProperty(t *testing.T) {
 
 // Of 50,000 nodes a pass looks at those that have changed, and at what is on the ones that are drained.
 func TestDrainLooksAtLittle(t *testing.T) {
+	scale.Sequential(t)
 	scale.Long(t)
 	l := &orbit.MemoryLedger{}
 	total := 50_000

@@ -234,6 +234,7 @@ func TestGangMissesWhatNoOrderReaches(t *testing.T) {
 // A gang that waits because of rules of company is placed in the first pass after something has opened a domain to it,
 // and not earlier.
 func TestGangKeepsRulesAsTheyChange(t *testing.T) {
+	scale.Sequential(t)
 	for total := range scale.Reach(t, "at once", "later", "never") {
 		rapid.Check(t, func(t *rapid.T) {
 			w, l := drawGangRules(t)

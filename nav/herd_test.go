@@ -243,7 +243,7 @@ func herdRunOf(t testing.TB, kind, most int, inTurn bool, rounds, each int) (r h
 // other parts of the nodes, they lose less than a sixth of that.
 func TestEnginesThatCollideSpreadOut(t *testing.T) {
 	scale.Long(t)
-	compares(t)
+	scale.Sequential(t)
 	for kind, k := range scale.Some(2, herdKinds...) {
 		for _, each := range scale.Some(1, 5, 1, 20) {
 			inTurn, without, with := herdRunOf(t, kind, 1, true, 40, each), herdRunOf(t, kind, 1, false, 40, each), herdRunOf(t, kind, 0, false, 40, each)

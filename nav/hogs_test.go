@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/nav"
 )
 
@@ -63,7 +64,7 @@ func TestPatientTriesAllThatWait(t *testing.T) {
 					runEngine(t, &orbit.Engine{Name: "patient", Ledger: l, ParkFor: c.after, Navigator: &nav.Patient{Navigator: &nav.Services{}, After: c.after}})
 					time.Sleep(2 * time.Minute)
 					nominated := 0
-					const seconds = 3600
+					seconds := scale.WithRace(360, 3600)
 					for range seconds {
 						time.Sleep(time.Second)
 						if snapshot(t, l).Capsule("large").Nomination().Lives() {
@@ -80,7 +81,7 @@ func TestPatientTriesAllThatWait(t *testing.T) {
 // Work that has failed as often as the hogs before it gets its turn among them: once a node suits it, it is nominated,
 // although the hogs are more than the tries of a plan and come first in each.
 func TestPatientTriesAgainInTurn(t *testing.T) {
-	for _, count := range []int{8, 9, 40} {
+	for _, count := range []int{8, 9, 40}[:scale.WithRace(2, 3)] {
 		t.Run(fmt.Sprint(count), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := &orbit.MemoryLedger{}
@@ -110,7 +111,7 @@ func TestPatientTriesAgainInTurn(t *testing.T) {
 // Gangs that may evict nobody, and more of them than a plan searches for, do not keep out a gang behind them that has failed
 // as often and may evict now.
 func TestPreemptingTriesAgainInTurn(t *testing.T) {
-	for _, count := range []int{4, 5, 40} {
+	for _, count := range []int{4, 5, 40}[:scale.WithRace(2, 3)] {
 		t.Run(fmt.Sprint(count), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := &orbit.MemoryLedger{}

@@ -123,7 +123,7 @@ func (u *openbUse) add(s *orbit.State, capacity int64, ticks int) {
 // ten minutes on average.
 func TestClaimsCostLittleOfTheOpenbTrace(t *testing.T) {
 	scale.Sweep(t)
-	compares(t)
+	scale.Sequential(t)
 	nodes, pods := openbBatch(t)
 	for _, lasts := range []time.Duration{0, 10 * time.Minute} {
 		for _, load := range []float64{1.3, 1} {

@@ -257,7 +257,7 @@ func patienceTrials() (out []*patienceTrial) {
 // Without a Patient large work of any priority starves; now and then two tasks that end at once let something of two cores in.
 func TestLargeWorkStarvesWithoutPatience(t *testing.T) {
 	scale.Long(t)
-	compares(t)
+	scale.Sequential(t)
 	starved, trials := 0, scale.Some(16, patienceTrials()...)
 	for _, p := range trials {
 		t.Run(p.name, func(t *testing.T) {

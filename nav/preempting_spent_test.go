@@ -13,6 +13,7 @@ import (
 // What Hourly counts takes no more memory and no more time of a plan the more are evicted: what is left of an hour's victims is a
 // count for each second, and none is forgotten before the hour is over.
 func TestPreemptingCountsAnHourInLittleRoom(t *testing.T) {
+	scale.Sequential(t)
 	scale.Long(t)
 	state, err := (&orbit.MemoryLedger{}).Snapshot(t.Context())
 	require.NoError(t, err)

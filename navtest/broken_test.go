@@ -14,12 +14,8 @@ import (
 	"github.com/orbitsched/orbit/navtest"
 )
 
-// Set by race_test.go: the race detector is at work, and few random worlds are enough. The full number is the default
-// of Suite.Worlds.
-var (
-	raceDetector bool
-	worlds       = scale.Of(8, 64)
-)
+// With the race detector few random worlds are enough. The full number is the default of Suite.Worlds.
+var worlds = scale.WithRace(4, scale.Of(8, 64))
 
 var services, gangs, both = plain{singles: true}, plain{gangs: true}, plain{singles: true, gangs: true}
 
@@ -123,7 +119,7 @@ func TestBrokenNavigatorsAreCaughtByName(t *testing.T) {
 	tried := map[string]bool{}
 	for _, b := range broken {
 		rule, _, _ := strings.Cut(b.caught, " ")
-		if tried[rule] && scale.Of(0, 1) == 0 || raceDetector && len(tried) >= 8 {
+		if tried[rule] && scale.Of(0, 1) == 0 || scale.Race && len(tried) >= 8 {
 			continue // all take ten seconds, and minutes with the race detector, which would find in one what is racy in another
 		}
 		tried[rule] = true

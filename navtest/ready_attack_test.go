@@ -27,7 +27,7 @@ func TestOddConfigurations(t *testing.T) {
 		"batch/spread":         func() orbit.Navigator { return &nav.Batch{Placement: &place.Indexed{Score: score.Spread{}}} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := navtest.Suite{Worlds: scale.Of(8, 64)}
+			s := navtest.Suite{Worlds: worlds}
 			s.Run(t, factory)
 		})
 	}

@@ -217,7 +217,7 @@ func (m *evictingMeter) report(b *testing.B) {
 // are nor on how many preemptions there have been: between two capsules of a class others have evicted and placed on many nodes.
 func TestEvictingInLongRuns(t *testing.T) {
 	scale.Sweep(t)
-	if raceDetector {
+	if scale.Race {
 		t.Skip("its counts are the same without the race detector, in a tenth of the time")
 	}
 	type cost struct{ opened, bounded float64 }

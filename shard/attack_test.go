@@ -110,7 +110,7 @@ func TestCallbacksOfWhichNothingIsLeft(t *testing.T) {
 // TestCostOfWhatFitsNowhere counts the commits of an hour in which a capsule fits nowhere.
 func TestCostOfWhatFitsNowhere(t *testing.T) {
 	scale.Long(t)
-	for _, mode := range []Mode{Strict, Soft, Shared}[raceSkips(2):] {
+	for _, mode := range []Mode{Strict, Soft, Shared}[scale.WithRace(2, 0):] {
 		t.Run(mode.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStage(t)

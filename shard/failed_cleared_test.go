@@ -18,7 +18,7 @@ import (
 // others come and go.
 func TestCostOfWhatNoRoomHelps(t *testing.T) {
 	scale.Long(t)
-	for _, mode := range []Mode{Strict, Shared}[raceSkips(1):] {
+	for _, mode := range []Mode{Strict, Shared}[scale.WithRace(1, 0):] {
 		t.Run(mode.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStage(t)

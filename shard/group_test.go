@@ -326,7 +326,7 @@ func TestGroupsMovesInAll(t *testing.T) {
 	scale.Long(t)
 	rng, moves, least := rand.New(rand.NewPCG(1, 2)), 0, 0
 	names := []string{"a", "b", "c", "d"}
-	for range scale.Of(1000, 3000) - raceSkips(500) {
+	for range scale.WithRace(500, scale.Of(1000, 3000)) {
 		ledger := &orbit.MemoryLedger{}
 		var do []orbit.Commitment
 		for i := range 6 {

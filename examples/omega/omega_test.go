@@ -15,6 +15,7 @@ import (
 
 // What the paper saw is seen here, on a small cell and for a short while.
 func TestTrends(t *testing.T) {
+	scale.Sequential(t)
 	scale.Long(t)
 	o := options{nodes: 50, hours: 1, seed: 1}
 	at := func(s setup) figures {
@@ -40,6 +41,7 @@ func TestTrends(t *testing.T) {
 
 // The same flags give the same tables.
 func TestRunTwice(t *testing.T) {
+	scale.Sequential(t)
 	scale.Long(t)
 	o := options{nodes: 10, hours: 0.1, seed: 3}
 	var first, again strings.Builder

@@ -15,7 +15,7 @@ import (
 func TestNobodyStarvesAtAnyPace(t *testing.T) {
 	scale.Long(t)
 	for _, pace := range []time.Duration{50 * time.Microsecond, 300 * time.Microsecond, time.Millisecond, 5 * time.Millisecond} {
-		for seed := range uint64(5) {
+		for seed := range uint64(scale.WithRace(1, 5)) {
 			synctest.Test(t, func(t *testing.T) {
 				for _, s := range stories {
 					w, placed, ended := open(s, true, seed), false, 0

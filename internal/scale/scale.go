@@ -78,3 +78,20 @@ func Sweep(t testing.TB) {
 		t.Skip("takes long; runs with -tags stress")
 	}
 }
+
+// Sequential marks a test that takes seconds and has one goroutine at work at a time. It is left out with the race
+// detector, which would find nothing in it.
+func Sequential(t testing.TB) {
+	t.Helper()
+	if Race {
+		t.Skip("one goroutine at a time; runs without the race detector")
+	}
+}
+
+// WithRace returns the size of a sample: n with the race detector, else full.
+func WithRace(n, full int) int {
+	if Race {
+		return n
+	}
+	return full
+}

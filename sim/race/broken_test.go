@@ -303,7 +303,7 @@ func TestRaceFindsWhatIsBroken(t *testing.T) {
 		{"blind", "navigator's mistake|loses to itself", contest(), navigators(func() orbit.Navigator { return blind{} }), 1, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if raceDetector && c.name != "check then act" && c.name != "lost wake-up" {
+			if scale.Race && c.name != "check then act" && c.name != "lost wake-up" {
 				t.Skip("what is broken is the same without the race detector, in a tenth of the time")
 			}
 			synctest.Test(t, func(t *testing.T) { // the race waits patiently for those who are not woken

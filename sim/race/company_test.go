@@ -19,7 +19,7 @@ import (
 // Where the seeds of the races for company begin, and how many the ordinary test tries.
 var (
 	companySeed  = flag.Uint64("company.seed", 1, "the first seed of the races for company")
-	companySeeds = flag.Int("company.seeds", 200, "how many races for company are run")
+	companySeeds = flag.Int("company.seeds", scale.WithRace(40, 200), "how many races for company are run")
 )
 
 // However work is placed and moved, and nodes come, go and change their racks: nothing is ever placed against a rule Apart or Even, its own or

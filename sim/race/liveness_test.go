@@ -43,10 +43,7 @@ func playWorlds(t *testing.T, first uint64, seeds int) {
 
 // Whatever happens and goes wrong, when all is quiet nothing that fits is left pending.
 func TestLiveness(t *testing.T) {
-	seeds := *liveSeeds
-	if raceDetector {
-		seeds = min(seeds, 60)
-	}
+	seeds := scale.WithRace(min(60, *liveSeeds), *liveSeeds)
 	if testing.Short() {
 		seeds = max(1, seeds/4)
 	}

@@ -219,9 +219,7 @@ func endsOn(s *orbit.State, on orbit.NodeID, own orbit.CapsuleID) (ends []orbit.
 // Each way to get nominations wrong is found within so many races as its case says, and the failure is made small.
 func TestPatienceFindsWhatIsBroken(t *testing.T) {
 	scale.Long(t)
-	if raceDetector {
-		t.Skip("what is broken is the same without the race detector, in a tenth of the time")
-	}
+	scale.Sequential(t)
 	for _, c := range scale.Some(2, []struct {
 		name   string
 		ledger *impatient
@@ -323,9 +321,7 @@ func eightOfEight(uint64) *race.Config {
 // What first claims must not do: none of it happens in any order of steps, and the ledger that does it is found.
 func TestPatienceOfFewSteps(t *testing.T) {
 	scale.Long(t)
-	if raceDetector {
-		t.Skip("what is broken is the same without the race detector, in a tenth of the time")
-	}
+	scale.Sequential(t)
 	for _, c := range scale.Some(1, []struct {
 		name   string
 		draw   race.Scenario

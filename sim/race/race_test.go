@@ -28,7 +28,7 @@ const ms = time.Millisecond
 // Where the seeds of the tests of safety and liveness begin, and how many they try.
 var (
 	raceSeed  = flag.Uint64("race.seed", 1, "the first seed of the races")
-	raceSeeds = flag.Int("race.seeds", 100, "how many seeds the races try")
+	raceSeeds = flag.Int("race.seeds", scale.WithRace(40, 100), "how many seeds the races try")
 )
 
 // seeds is how many seeds a race tries: a tenth of them with -short.
@@ -161,7 +161,7 @@ func TestRaceHappens(t *testing.T) {
 func TestRaceSameSeed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		seed := rapid.Uint64().Draw(t, "seed")
-		if raceDetector && seed%4 != 0 {
+		if scale.Race && seed%4 != 0 {
 			return
 		}
 		r := []*race.Config{contest(), gangs()}[rapid.IntRange(0, 1).Draw(t, "race")]

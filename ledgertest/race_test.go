@@ -1,5 +1,0 @@
-//go:build race
-
-package ledgertest_test
-
-func init() { raceDetector = true }

@@ -1,5 +1,0 @@
-//go:build race
-
-package nav_test
-
-func init() { raceDetector = true }

@@ -1,5 +1,0 @@
-//go:build race
-
-package place_test
-
-func init() { raceDetector = true }

@@ -1,4 +1,0 @@
-package race_test
-
-// raceDetector: everything takes ten times as long.
-var raceDetector bool
