@@ -402,6 +402,7 @@ func TestEvictingWhomARuleKeepsOff(t *testing.T) {
 // TestEvictingByRulesOpensFewNodes: where every node or every rack has somebody whom a rule keeps off, Indexed looks at the capsules of a node or two for each
 // preemption. How many bounds it computes depends on the number of nodes only for the first one of a class, and by rack for the first one of each view.
 func TestEvictingByRulesOpensFewNodes(t *testing.T) {
+	scale.Sequential(t)
 	scale.Long(t)
 	const perRack, urgent = 40, 100
 	for _, c := range []struct {

@@ -164,6 +164,7 @@ func (w *hardWorld) place(t testing.TB, e *place.Indexed, draft *orbit.Draft, pa
 
 // What a placement looks at, boxes and nodes, does not grow with the number of nodes once the engine knows the specs.
 func TestWhatAChoiceLooksAtDoesNotGrow(t *testing.T) {
+	scale.Sequential(t)
 	scale.Long(t)
 	for _, c := range hardCases {
 		t.Run(c.name, func(t *testing.T) {

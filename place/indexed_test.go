@@ -415,6 +415,7 @@ func (r *rivals) anotherView(t *rapid.T) {
 // the same node, value, tie, devices and proposal, and the same words when nothing fits. With -tags stress some two
 // million choices are compared, here and in the next test.
 func TestIndexedChoosesWhatExhaustiveChooses(t *testing.T) {
+	scale.Sequential(t)
 	const nominated, shared, own = "compared with the referee for one that is nominated", "choices from a shared index", "choices from an index of its own"
 	for total := range scale.Reach(t, nominated, shared, own) {
 		checkRivals(t, scale.Of(1, 1_500_000), false, func(r *rivals) {

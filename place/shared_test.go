@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/score"
 )
 
@@ -138,6 +139,7 @@ func TestFewVersionsAreKept(t *testing.T) {
 
 // Engines that share an index open no more boxes for a choice than a sole engine does, however they break ties.
 func TestSharedTreesStayAsGood(t *testing.T) {
+	scale.Sequential(t)
 	for name, w := range map[string]struct{ nodes, zones, rounds int }{
 		"more capsules than nodes": {4000, 6, 120}, // the tree has to be built anew in time
 		"nodes that are all alike": {4000, 1, 20},
@@ -189,6 +191,7 @@ func boxesPerChoice(t *testing.T, nodes, zones, rounds int, seeds ...uint64) flo
 
 // An engine more takes little memory, also while it has a plan in the making.
 func TestAnEngineMoreTakesLittleMemory(t *testing.T) {
+	scale.Sequential(t)
 	if testing.Short() {
 		t.Skip("takes a heap of 200 MiB")
 	}
