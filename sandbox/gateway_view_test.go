@@ -55,6 +55,7 @@ func TestGatewayAsksOncePerCache(t *testing.T) {
 
 // What is planned on a view is in memory until the next one, so a view is replaced after 65,536 creates, however new it is.
 func TestGatewayReplacesAViewThatIsFull(t *testing.T) {
+	scale.Sequential(t)
 	scale.Long(t)
 	f := newFleet(t)
 	f.host("h", 1<<20, 0, 0)

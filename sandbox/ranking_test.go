@@ -53,6 +53,7 @@ func warmEffort(t *testing.T, hosts int, spec func(serial int) *orbit.Spec) (ope
 // A choice opens as many boxes and judges as many nodes on 20,000 hosts as on 1,000, up to the depth of the tree,
 // whether many hosts have the template, one has it, or none.
 func TestWarmEffortIsFlat(t *testing.T) {
+	scale.Sequential(t)
 	scale.Long(t)
 	for name, spec := range map[string]func(int) *orbit.Spec{
 		"warm on many": func(k int) *orbit.Spec { return bootSpec(fmt.Sprint("template-", k%3)) },

@@ -318,6 +318,7 @@ func TestWarmForgetsAndCatchesUp(t *testing.T) {
 // What is kept of classes is bounded: with more of them than there is room for, those asked for longest ago are dropped,
 // and made anew when they are asked for again.
 func TestWarmForgetsClasses(t *testing.T) {
+	scale.Sequential(t)
 	scale.Long(t)
 	f := newFleet(t)
 	for i := range 3000 {

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/score"
 )
 
@@ -47,6 +48,7 @@ func TestBounds(t *testing.T) {
 
 // Where integers are no longer exact as floats, a node can be rated a little better than one with less taken.
 func TestBoundsBeyondExactFloats(t *testing.T) {
+	scale.Sequential(t)
 	s := spec(1, 0)
 	r := rand.New(rand.NewPCG(1, 2))
 	near := func(n int64) int64 { return n + r.Int64N(16) }

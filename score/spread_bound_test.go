@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/score"
 )
 
@@ -108,6 +109,7 @@ var crowding = rule(func(_, most *score.Extent) (value, tie float64) {
 // the very score, to the last bit, as long as integers are exact as floats. Boxes also have nodes in them that
 // do not fit, and the bound must hold all the same.
 func TestBoundsHold(t *testing.T) {
+	scale.Sequential(t)
 	preferred := orbit.Predicate{Key: "zone", Op: "In", Values: []string{"x"}}
 	rapid.Check(t, func(t *rapid.T) {
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "details"), 0))

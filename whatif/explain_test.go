@@ -167,6 +167,7 @@ func TestExplainCounts(t *testing.T) {
 
 // TestFixesAreSound: whatever is proposed as a fix commits, on the node that it names.
 func TestFixesAreSound(t *testing.T) {
+	scale.Sequential(t)
 	for seen := range scale.Reach(t, "less", "less extras", "devices", "drop", "model", "alone", "uncordon", "await", "outlast", "evict", "move", "add", "add elsewhere", "add in a new domain", "less, ruled") {
 		rapid.Check(t, func(t *rapid.T) {
 			for range worlds {

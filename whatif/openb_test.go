@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/nav"
 	"github.com/orbitsched/orbit/place"
 	"github.com/orbitsched/orbit/score"
@@ -18,6 +19,7 @@ import (
 
 // Every pod that the openb trace at 130% leaves unplaced is explained, with a fix that commits.
 func TestOpenbIsExplained(t *testing.T) {
+	scale.Sequential(t)
 	if testing.Short() {
 		t.Skip("a minute on a slow machine")
 	}

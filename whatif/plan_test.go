@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/nav"
 	"github.com/orbitsched/orbit/whatif"
 )
@@ -80,6 +81,7 @@ func question(t *rapid.T, state *orbit.State) (do []orbit.Commitment) {
 // TestWhatIsShownHappens: a trial leaves the state that it is asked of as it is, and on a ledger that nothing else has written to
 // every proposal of the report commits and leads to just the state that the report shows.
 func TestWhatIsShownHappens(t *testing.T) {
+	scale.Sequential(t)
 	placed, evicted := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		for range worlds {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/orbitsched/orbit/internal/scale"
 )
 
 // garden is a tree, and beside it what must be in it.
@@ -389,6 +391,7 @@ func TestForksCopyOneWay(t *testing.T) {
 // Points that cross one cut in the order of the other cuts do not turn the tree into a list. Its leaves stay shallow, and
 // a move touches few boxes; both grow only with the logarithm of the number of points.
 func TestMovesInOrderKeepLeavesShallow(t *testing.T) {
+	scale.Sequential(t)
 	probe := func(_ Kinds, least, _ *Vector) float64 { return float64(least[0]) }
 	for _, by := range []string{"coordinate", "rank", "hash"} {
 		for _, size := range []int{1_000, 10_000} {
