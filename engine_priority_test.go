@@ -253,3 +253,30 @@ func TestMembersOfBrokenGangsAreFirst(t *testing.T) {
 	commit(t, l, Place{Capsule: "b", Node: "n"}, Release{Capsule: "c", Final: true})
 	require.Equal(t, []CapsuleID{"high", "same-0", "same-1", "older"}, pass())
 }
+
+// Which proposals are withheld depends on the order in which others have lost, and on nothing else: each loser takes the first node
+// that nothing else takes, the first loser of those of one priority first.
+func TestWithheldInTheOrderOfLosers(t *testing.T) {
+	l := &MemoryLedger{}
+	picky, any, low := wants(1), wants(1), wants(1)
+	picky.Priority, any.Priority = 5, 5
+	picky.Require = []Predicate{{Key: "ssd", Op: "Exists"}}
+	for _, id := range []NodeID{"a", "b", "c"} {
+		n := machine(id, 10)
+		if id != "b" {
+			n.Labels = map[string]string{"ssd": "yes"}
+		}
+		commit(t, l, PutNode{n})
+	}
+	commit(t, l, Submit{IDs: []CapsuleID{"picky"}, Spec: picky}, Submit{IDs: []CapsuleID{"any"}, Spec: any}, Submit{IDs: []CapsuleID{"low"}, Spec: low})
+	for range 100 {
+		e := &Engine{Name: "e", Ledger: l}
+		require.NoError(t, e.view.Refresh(t.Context(), l, nil, time.Now()))
+		rest := []Proposal{{Do: []Commitment{Place{Capsule: "low", Node: "c"}}}}
+		one, other := e.loserOf(e.view.state.Capsule("picky")), e.loserOf(e.view.state.Capsule("any"))
+		e.losers = []loser{one, other}
+		require.Len(t, e.withhold(rest, rest, &Round{}), 1, "one takes a, the other one b")
+		e.losers = []loser{other, one}
+		require.Empty(t, e.withhold(rest, rest, &Round{}), "one takes a, and the other one cannot use b")
+	}
+}

@@ -270,29 +270,53 @@ type loser struct {
 
 func (e *Engine) loserOf(c *Capsule) loser { return loser{c.Spec, e.view.Aged(c)} }
 
+// losers are as many capsules of a class and a priority.
+type losers struct {
+	loser
+	count int
+}
+
+// lostSoFar counts the losers of the pass. Higher priorities come first, and of one priority those that lost first, so that
+// the same losers always have the same effect.
+func (e *Engine) lostSoFar() (out []losers) {
+	at := map[loser]int{}
+	for _, l := range e.losers {
+		i, known := at[l]
+		if !known {
+			i, at[l] = len(out), len(out)
+			out = append(out, losers{loser: l})
+		}
+		out[i].count++
+	}
+	slices.SortStableFunc(out, func(a, b losers) int { return cmp.Compare(b.priority, a.priority) })
+	return out
+}
+
 var errWithheld = errors.New("capsules of higher priority have lost their bet, and could use the room; all are planned again")
 
 // withhold gives up those of the remaining proposals of a plan that take room which losers of higher priority could
 // use, and returns the others. Losers for which a limited search finds room elsewhere do not count.
 func (e *Engine) withhold(rest, plan []Proposal, round *Round) []Proposal {
-	losers := map[loser]int{}
-	for _, l := range e.losers {
-		losers[l]++
-	}
-	need := map[loser]int{}
+	all := e.lostSoFar()
+	overtaken := make([]bool, len(all))
 	for i := range rest {
-		e.overtaken(&rest[i], losers, func(l loser) bool {
-			need[l] = losers[l]
+		e.overtaken(&rest[i], all, func(at int) bool {
+			overtaken[at] = true
 			return false
 		})
 	}
-	e.reserveNodes(need, plan)
-	if len(need) == 0 {
+	var need []losers
+	for at, is := range overtaken {
+		if is {
+			need = append(need, all[at])
+		}
+	}
+	if need = e.reserveNodes(need, plan); len(need) == 0 {
 		return rest
 	}
 	return slices.DeleteFunc(slices.Clone(rest), func(p Proposal) bool {
 		overtakes := false
-		e.overtaken(&p, need, func(loser) bool {
+		e.overtaken(&p, need, func(int) bool {
 			overtakes = true
 			return true
 		})
@@ -303,17 +327,17 @@ func (e *Engine) withhold(rest, plan []Proposal, round *Round) []Proposal {
 	})
 }
 
-// overtaken calls found with each loser that has a higher priority than the capsules which a proposal places, and that
-// fits on a node on which the proposal takes room. It stops when found returns true.
-func (e *Engine) overtaken(p *Proposal, losers map[loser]int, found func(loser) bool) {
+// overtaken calls found with the index of each of the losers that have a higher priority than the capsules which a proposal
+// places, and that fit on a node on which the proposal takes room. It stops when found returns true.
+func (e *Engine) overtaken(p *Proposal, all []losers, found func(at int) bool) {
 	priority, places := e.priorityOf(p)
 	for _, do := range p.Do {
 		n := e.view.state.Node(takesRoomOn(do))
 		if !places || n == nil {
 			continue
 		}
-		for l := range losers {
-			if l.priority > priority && n.Fits(l.spec) && found(l) {
+		for at, l := range all {
+			if l.priority > priority && n.Fits(l.spec) && found(at) {
 				return
 			}
 		}
@@ -324,9 +348,9 @@ func (e *Engine) overtaken(p *Proposal, losers map[loser]int, found func(loser) 
 // bound takes about a tenth of the time in which nodes are chosen for a plan of 1,000 capsules.
 const seatTries = 20_000
 
-// reserveNodes reserves one node that the plan does not touch for each loser in need. It removes a class of losers from need once
-// every capsule of the class has a node. It gives up after seatTries comparisons.
-func (e *Engine) reserveNodes(need map[loser]int, plan []Proposal) {
+// reserveNodes reserves one node that the plan does not touch for each loser in need, in their order, and returns those for
+// which there is none, and all of a class of which one has none. It gives up after seatTries comparisons.
+func (e *Engine) reserveNodes(need []losers, plan []Proposal) []losers {
 	touched := map[NodeID]bool{}
 	for i := range plan {
 		for _, do := range plan[i].Do {
@@ -336,18 +360,18 @@ func (e *Engine) reserveNodes(need map[loser]int, plan []Proposal) {
 	tries := 0
 	for n := range e.view.state.Nodes() {
 		if tries += len(need); len(need) == 0 || tries > seatTries {
-			return
+			break
 		}
-		for l := range need {
-			if !touched[n.Node.ID] && n.Fits(l.spec) {
-				touched[n.Node.ID] = true
-				if need[l]--; need[l] == 0 {
-					delete(need, l)
-				}
-				break
+		if touched[n.Node.ID] {
+			continue
+		}
+		if i := slices.IndexFunc(need, func(l losers) bool { return n.Fits(l.spec) }); i >= 0 {
+			if need[i].count--; need[i].count == 0 {
+				need = slices.Delete(need, i, i+1)
 			}
 		}
 	}
+	return need
 }
 
 // takesRoomOn returns the node on which a placement or a hold takes room; empty: the commitment is neither. A capsule that
