@@ -472,3 +472,17 @@ func TestSearchesThatDivergeAreTriedAgain(t *testing.T) {
 		require.Zero(t, place(200))
 	}
 }
+
+// Of labels that come with one node, and of which only one can divide the nodes, it is the same one each time.
+func TestLabelsThatComeTogetherAreNoticedInOrder(t *testing.T) {
+	node := &orbit.Node{Labels: map[string]string{"one": "v", "other": "v"}}
+	for range 100 {
+		k := nodeKinds{absent: map[string]bool{"one": true, "other": true}}
+		for i := range maxKeys - 1 {
+			k.keys = append(k.keys, fmt.Sprintf("key-%02d", i))
+		}
+		k.notice(node)
+		require.True(t, k.leavesOut("other"))
+		require.False(t, k.leavesOut("one"))
+	}
+}

@@ -157,15 +157,20 @@ func (k *nodeKinds) notice(n *orbit.Node) {
 	if len(k.absent) == 0 {
 		return
 	}
+	var came []string
 	for key := range n.Labels {
 		if k.absent[key] {
-			delete(k.absent, key)
-			k.stale = true
-			if at, _ := slices.BinarySearch(k.keys, key); len(k.keys) < maxKeys {
-				k.keys = slices.Insert(k.keys, at, key)
-			} else {
-				k.leaveOut(key, 0)
-			}
+			came = append(came, key)
+		}
+	}
+	slices.Sort(came) // the same keys are left out each time
+	for _, key := range came {
+		delete(k.absent, key)
+		k.stale = true
+		if at, _ := slices.BinarySearch(k.keys, key); len(k.keys) < maxKeys {
+			k.keys = slices.Insert(k.keys, at, key)
+		} else {
+			k.leaveOut(key, 0)
 		}
 	}
 }
@@ -306,8 +311,8 @@ func (x *nodeIndex) review() {
 		return
 	}
 	x.labels.reviewed = x.labels.version
-	for key, values := range x.kinds.leftOut {
-		if n := x.labels.count(key); n > 0 && n <= values/2 && len(x.kinds.keys) < maxKeys {
+	for _, key := range slices.Sorted(maps.Keys(x.kinds.leftOut)) {
+		if n := x.labels.count(key); n > 0 && n <= x.kinds.leftOut[key]/2 && len(x.kinds.keys) < maxKeys {
 			x.kinds.own(x.owner)
 			x.labels.own(x.owner)
 			delete(x.kinds.leftOut, key)
