@@ -7,30 +7,31 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/claim"
-	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/sim"
 )
 
 // Every caller is served, no slot is handed out twice, and reservations avoid the conflicts.
 func TestClaims(t *testing.T) {
-	scale.Long(t)
 	o, err := parse([]string{"-pools", "2", "-slots", "20", "-bursts", "3", "-requests", "50", "-lag", "100ms", "-every", "100ms"}, &bytes.Buffer{})
 	require.NoError(t, err)
-	var out bytes.Buffer
-	require.NoError(t, run(t.Context(), o, &out))
-	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	last := regexp.MustCompile(`^claimed (\d+) of (\d+), doubled (\d+), conflicts (\d+) with reservations, (\d+) without$`).FindStringSubmatch(lines[len(lines)-1])
-	require.NotNil(t, last, "%s", out.String())
-	require.Equal(t, []string{"450", "450", "0", "0"}, last[1:5])
-	without, err := strconv.Atoi(last[5])
-	require.NoError(t, err)
-	require.Positive(t, without)
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		require.NoError(t, run(t.Context(), o, &out))
+		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+		last := regexp.MustCompile(`^claimed (\d+) of (\d+), doubled (\d+), conflicts (\d+) with reservations, (\d+) without$`).FindStringSubmatch(lines[len(lines)-1])
+		require.NotNil(t, last, "%s", out.String())
+		require.Equal(t, []string{"450", "450", "0", "0"}, last[1:5])
+		without, err := strconv.Atoi(last[5])
+		require.NoError(t, err)
+		require.Positive(t, without)
+	})
 }
 
 // The history tells of slots that are handed out twice.
@@ -59,15 +60,16 @@ func TestDoubledIsCounted(t *testing.T) {
 
 // An interrupt ends it soon.
 func TestInterrupt(t *testing.T) {
-	scale.Long(t)
 	o, err := parse([]string{"-bursts", "1000", "-every", "1m"}, &bytes.Buffer{})
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	start := time.Now()
-	err = run(ctx, o, &bytes.Buffer{})
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.Less(t, time.Since(start), time.Minute)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		start := time.Now()
+		err := run(ctx, o, &bytes.Buffer{})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Less(t, time.Since(start), time.Minute)
+	})
 }
 
 func TestFlagsAreChecked(t *testing.T) {
