@@ -40,3 +40,15 @@ func TestOf(t *testing.T) {
 	t.Setenv("SCHEDULE_STRESS_SCALE", "much")
 	require.Panics(t, func() { Of(3, 100) })
 }
+
+// With the race detector a test of one goroutine is left out, and samples are smaller; without it all runs.
+func TestRace(t *testing.T) {
+	ran := false
+	t.Run("one goroutine", func(t *testing.T) {
+		Sequential(t)
+		ran = true
+	})
+	require.Equal(t, !Race, ran)
+	require.Equal(t, Race, WithRace(3, 7) == 3)
+	require.Equal(t, !Race, WithRace(3, 7) == 7)
+}
