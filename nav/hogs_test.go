@@ -130,10 +130,12 @@ func TestPreemptingTriesAgainInTurn(t *testing.T) {
 				runEngine(t, &orbit.Engine{Name: "gangs", Ledger: l, ParkFor: 1, Navigator: &nav.Preempting{Navigator: &nav.Gang{}}})
 				time.Sleep(10 * time.Minute)
 				require.Zero(t, placedOf(t, l, "fits"))
-				for _, id := range []string{"low0", "low1"} {
-					at := snapshot(t, l).Capsule(orbit.CapsuleID(id)).Node
-					commit(t, l, orbit.Release{Capsule: orbit.CapsuleID(id), Final: true})
-					put(t, l, "free of "+id, string(at), spec(4, 0))
+				for _, id := range []orbit.CapsuleID{"low0", "low1"} {
+					free := "free of " + id
+					commit(t, l, // at once: the engine must not see the node without either
+						orbit.Release{Capsule: id, Final: true},
+						orbit.Submit{IDs: []orbit.CapsuleID{free}, Spec: spec(4, 0)},
+						orbit.Place{Capsule: free, Node: snapshot(t, l).Capsule(id).Node})
 				}
 				time.Sleep(2 * time.Minute)
 				require.Equal(t, 2, placedOf(t, l, "fits"))
