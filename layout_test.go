@@ -16,6 +16,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/orbitsched/orbit/internal/scale"
 )
 
 const modulePath = "github.com/orbitsched/orbit"
@@ -179,6 +181,7 @@ var testName = regexp.MustCompile(`(func )?\b((?:Test|Benchmark)[A-Z]\w*)(\.\.\.
 // TestNamesInDocs looks for every test and benchmark that README.md, docs and the READMEs and BENCHMARKS of rooms name. Those that a page
 // declares itself, as an example, need not exist, and docs/rfcs may speak of what is gone.
 func TestNamesInDocs(t *testing.T) {
+	scale.Sequential(t)
 	if _, err := os.Stat("etcdledger/itest/go.mod"); err != nil {
 		t.Skip("the other modules are not here, and pages name their tests")
 	}

@@ -99,6 +99,7 @@ func allocated(call func()) float64 {
 
 // What a commit after a snapshot copies does not grow with what is placed.
 func TestCommitAfterSnapshotCopiesLittle(t *testing.T) {
+	scale.Sequential(t)
 	scale.Long(t)
 	const nodes = 1000
 	few, many := newStorageWorld(t, nodes), newStorageWorld(t, nodes)
@@ -161,6 +162,7 @@ func (w *storageWorld) burst(t testing.TB, n int) {
 
 // After a burst, the ledger needs no more memory than before it, and a look at all records costs no more.
 func TestBurstLeavesNothingBehind(t *testing.T) {
+	scale.Sequential(t)
 	scale.Long(t)
 	w := newStorageWorld(t, 10)
 	bounded := &orbit.MemoryLedger{Bounds: orbit.Limits{Terminal: 100, History: 500, ProposalIDs: 100}}
@@ -188,6 +190,7 @@ func TestBurstLeavesNothingBehind(t *testing.T) {
 
 // Times take no more memory where they are known, and labels only once for each submission.
 func TestCarriedTakesNoMemory(t *testing.T) {
+	scale.Sequential(t)
 	scale.Long(t)
 	each := func(at orbit.Instant, labels map[string]string) float64 {
 		w := newStorageWorld(t, 1000)

@@ -221,6 +221,7 @@ func rolesGang(t require.TestingT, l orbit.Ledger, id, zone string, memory int64
 // Gangs whose searches take all steps that they may, and find nothing in plan after plan, do not use up the steps of all
 // plans: a gang behind them that needs a search is placed soon, whether it is new or has failed before.
 func TestGangsShareTheSteps(t *testing.T) {
+	scale.Sequential(t)
 	for _, hogs := range []int{25, 49, 60, 150} {
 		for _, new := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%d, new %t", hogs, new), func(t *testing.T) {
@@ -237,7 +238,6 @@ func TestGangsShareTheSteps(t *testing.T) {
 					round := e.Pass(t.Context())
 					require.Empty(t, round.Errors)
 					require.LessOrEqual(t, noteOf(round.Notes, "search.steps"), int64(50*20))
-					//fmt.Println(hogs,new,passes,round.Notes)
 				}
 				for range 5 {
 					pass()
