@@ -10,6 +10,7 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/heap"
+	"github.com/orbitsched/orbit/internal/seats"
 )
 
 // Gang is the navigator for gangs: it places all waiting members of a gang in one topology domain, in one proposal, or
@@ -63,7 +64,7 @@ type Gang struct {
 	// Gang moves it as a whole or evicts other broken gangs for it; default 1 min. Negative: it does neither.
 	Repair time.Duration
 
-	index gangIndex
+	index seats.Index
 	waits map[orbit.GangID]*gangWait
 	// What waiting gangs ask for, by a text that describes it.
 	demands map[string]*gangDemand
@@ -95,7 +96,7 @@ func (g *Gang) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Caps
 	if err := ctx.Err(); err != nil {
 		return r.plan, err
 	}
-	g.index.sync(view)
+	g.index.Sync(view)
 	r.steps.begin(g.stepsEach())
 	gangs, orphans := pendingGangs(view, pending)
 	g.forget(r.state, len(gangs))
@@ -128,7 +129,7 @@ func (r *gangPass) planAll(gangs []*pendingGang) error {
 		here[m.id] = true
 	}
 	remembered := r.returning(here)
-	r.index.fresh = false
+	r.index.Fresh = false
 	all := heap.Heap[*pendingGang]{}
 	for _, m := range slices.Concat(gangs, remembered) {
 		all.Push(m)
@@ -170,7 +171,7 @@ func (r *gangPass) planGang(m *pendingGang) error {
 	r.settle(m, fit != nil || repaired)
 	switch {
 	case repaired:
-		r.reportRest(m, func(c *orbit.Capsule) bool { return r.index.draft.Uses(c.ID) }, why)
+		r.reportRest(m, func(c *orbit.Capsule) bool { return r.index.Draft.Uses(c.ID) }, why)
 	case fit != nil:
 		r.countPlaced(m, fit)
 	case r.ctx.Err() == nil:
@@ -207,11 +208,11 @@ func (r *gangPass) markOf(m *pendingGang) waitMark {
 
 // seat finds seats for a gang's members and proposes them, or returns why there are none. It tries nominated room
 // first. It makes no new search if an earlier diagnosis, of this gang or of another with the same demand, still holds.
-func (r *gangPass) seat(m *pendingGang) (*gangFit, error) {
+func (r *gangPass) seat(m *pendingGang) (*seats.Fit, error) {
 	w, levels := r.waiting(m), r.levels(m)
-	if r.index.ask(r.state, m.id) {
+	if r.index.Ask(r.state, m.id) {
 		fit, err := r.tryAtOnce(m, levels)
-		r.index.ask(r.state, "")
+		r.index.Ask(r.state, "")
 		if fit != nil || r.ctx.Err() != nil {
 			return fit, err
 		}
@@ -242,118 +243,118 @@ func (r *gangPass) nominated(m *pendingGang, why error) error {
 }
 
 // levels returns the domain tables of a gang's levels, in order.
-func (r *gangPass) levels(m *pendingGang) []*domainTable {
+func (r *gangPass) levels(m *pendingGang) []*seats.Table {
 	return r.tables(m.gang.Levels, m.gang.Loose)
 }
 
 // tables returns the domain tables of levels. It adds the table of all nodes if the levels are only preferred or there
 // are none.
-func (r *gangPass) tables(levels []string, loose bool) []*domainTable {
-	var out []*domainTable
+func (r *gangPass) tables(levels []string, loose bool) []*seats.Table {
+	var out []*seats.Table
 	for _, level := range levels {
-		out = append(out, r.index.table(level))
+		out = append(out, r.index.Table(level))
 	}
 	if len(out) == 0 || loose {
-		out = append(out, r.index.table())
+		out = append(out, r.index.Table())
 	}
 	return out
 }
 
 // tryAtOnce searches for seats for all members where they can begin at once and none has failed lately. If there are not
 // enough, it searches anywhere, but takes such nodes first.
-func (r *gangPass) tryAtOnce(m *pendingGang, levels []*domainTable) (*gangFit, error) {
-	if asks := m.asks(&r.index); r.index.hide(asks) {
-		steps := r.steps.budget.left
-		defer r.index.forgive()
+func (r *gangPass) tryAtOnce(m *pendingGang, levels []*seats.Table) (*seats.Fit, error) {
+	if asks := m.asks(&r.index); r.index.Hide(asks) {
+		steps := r.steps.budget.Left
+		defer r.index.Forgive()
 		fit, _ := r.try(m, levels)
-		if r.index.reveal(asks); fit != nil || r.ctx.Err() != nil {
+		if r.index.Reveal(asks); fit != nil || r.ctx.Err() != nil {
 			return fit, nil
 		}
-		r.steps.budget.left, r.steps.budget.spent = steps, false
+		r.steps.budget.Left, r.steps.budget.Spent = steps, false
 	}
 	return r.try(m, levels)
 }
 
 // try searches for seats and proposes them. If it finds none it leaves the draft as it was, and returns why.
-func (r *gangPass) try(m *pendingGang, levels []*domainTable) (*gangFit, error) {
+func (r *gangPass) try(m *pendingGang, levels []*seats.Table) (*seats.Fit, error) {
 	r.tries++
-	start := r.index.draft.Checkpoint()
-	p := &gangPacker{index: &r.index, asks: m.asks(&r.index), steps: &r.steps.budget, limit: min(r.limits.GangMembers, r.limits.Commitments)}
+	start := r.index.Draft.Checkpoint()
+	p := &seats.Packer{Index: &r.index, Asks: m.asks(&r.index), Steps: &r.steps.budget, Limit: min(r.limits.GangMembers, r.limits.Commitments)}
 	if !m.fresh() {
 		levels = r.homes(m)
 	}
-	fit := p.find(m, levels)
-	if fit != nil && r.index.place(fit.asks, fit.seating) != nil { // the counts were too high
+	fit := m.find(p, levels)
+	if fit != nil && r.index.Place(fit.Asks, fit.Seating) != nil { // the counts were too high
 		r.misjudged++
-		p.tries = true
-		if fit = p.find(m, levels); fit != nil && r.index.place(fit.asks, fit.seating) != nil {
+		p.Tries = true
+		if fit = m.find(p, levels); fit != nil && r.index.Place(fit.Asks, fit.Seating) != nil {
 			fit = nil
 		}
 	}
-	if fit != nil && r.index.strict && fit.total < m.total {
+	if fit != nil && r.index.Strict && fit.Total < m.total {
 		fit = nil
 	}
 	var why error
 	if fit != nil {
 		why = r.propose(m, fit)
-	} else if r.ctx.Err() == nil && !r.index.strict {
+	} else if r.ctx.Err() == nil && !r.index.Strict {
 		why = r.explain(p, m, levels)
 	}
 	if fit == nil || why != nil {
-		r.index.draft.Rollback(start)
+		r.index.Draft.Rollback(start)
 		return nil, why
 	}
 	return fit, nil
 }
 
-// find returns seats for a gang, or for the members that a running gang lacks; nil if there are none.
-func (p *gangPacker) find(m *pendingGang, levels []*domainTable) *gangFit {
+// find returns seats for the gang, or for the members that it lacks if it runs; nil if there are none.
+func (m *pendingGang) find(p *seats.Packer, levels []*seats.Table) *seats.Fit {
 	if m.fresh() {
-		return p.place(levels)
+		return p.Choose(levels)
 	}
-	return p.topUp(m, levels)
+	return p.TopUp(m.nodes(), levels)
 }
 
 // propose proposes the placements on the draft.
-func (r *gangPass) propose(m *pendingGang, fit *gangFit) error {
+func (r *gangPass) propose(m *pendingGang, fit *seats.Fit) error {
 	var bets []orbit.Precondition
 	if m.fresh() {
 		bets = append(bets, orbit.GangUnplaced{Gang: m.id})
 	}
-	p := r.index.draft.Propose(bets...)
+	p := r.index.Draft.Propose(bets...)
 	if n := len(p.If); n > r.limits.Preconditions {
-		return fmt.Errorf("gang %q: placing %d members takes %d bets; this ledger takes %d in one proposal", m.id, fit.total, n, r.limits.Preconditions)
+		return fmt.Errorf("gang %q: placing %d members takes %d bets; this ledger takes %d in one proposal", m.id, fit.Total, n, r.limits.Preconditions)
 	}
 	r.plan.Proposals = append(r.plan.Proposals, p)
 	return nil
 }
 
 // explain returns why a gang is not placed.
-func (r *gangPass) explain(p *gangPacker, m *pendingGang, levels []*domainTable) error {
-	if least := leastOf(p.asks); least > p.limit {
-		return fmt.Errorf("gang %q has to place %d members at once; this ledger takes %d in one proposal", m.id, least, p.limit)
+func (r *gangPass) explain(p *seats.Packer, m *pendingGang, levels []*seats.Table) error {
+	if least := seats.Least(p.Asks); least > p.Limit {
+		return fmt.Errorf("gang %q has to place %d members at once; this ledger takes %d in one proposal", m.id, least, p.Limit)
 	}
-	return p.diagnose(m, levels)
+	return m.diagnose(p, levels)
 }
 
 // countPlaced counts a gang that is placed, and reports its pending members that have no seat.
-func (r *gangPass) countPlaced(m *pendingGang, fit *gangFit) {
+func (r *gangPass) countPlaced(m *pendingGang, fit *seats.Fit) {
 	if m.fresh() {
 		r.placed++
 	} else {
 		r.toppedUp++
 	}
 	r.drop(m.id)
-	if fit.total == m.total {
+	if fit.Total == m.total {
 		return
 	}
 	seated := map[orbit.CapsuleID]bool{}
-	for a := range fit.asks {
-		for _, c := range fit.asks[a].members[:fit.placed[a]] {
+	for a := range fit.Asks {
+		for _, c := range fit.Asks[a].Members[:fit.Placed[a]] {
 			seated[c.ID] = true
 		}
 	}
-	why := fmt.Errorf("gang %q: %d of %d waiting members are placed, %s", m.id, fit.total, m.total, fit.noMore())
+	why := fmt.Errorf("gang %q: %d of %d waiting members are placed, %s", m.id, fit.Total, m.total, noMore(fit))
 	r.reportRest(m, func(c *orbit.Capsule) bool { return seated[c.ID] }, why)
 }
 
@@ -367,14 +368,14 @@ func (r *gangPass) reportRest(m *pendingGang, placed func(*orbit.Capsule) bool, 
 }
 
 // noMore returns why the other members have no seat.
-func (f *gangFit) noMore() string {
+func noMore(f *seats.Fit) string {
 	switch {
-	case f.trimmed:
+	case f.Trimmed:
 		return "this ledger takes no more in one proposal"
-	case f.level == "":
+	case f.Level == "":
 		return "no room was found for more"
 	}
-	return "no room was found for more in " + plain(f.level) + " " + plain(f.domain)
+	return "no room was found for more in " + plain(f.Level) + " " + plain(f.Domain)
 }
 
 // unplaced reports that no pending member of a gang is placed.

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/seats"
 )
 
 // How a Preempting serves broken gangs ([orbit.GangState.Broken]): it evicts others for the members that they lack, in
@@ -54,7 +55,7 @@ func (r *preemptPass) wanted(c *orbit.Capsule) (members []*orbit.Capsule, levels
 
 // mayBeIn reports whether the members that are served may be in a domain: any, or for a broken gang the one in which it
 // runs.
-func (r *preemptPass) mayBeIn(t *domainTable, d int) bool {
+func (r *preemptPass) mayBeIn(t *seats.Table, d int) bool {
 	return r.home == nil || r.home.domain(t, r.state) == int32(d)
 }
 

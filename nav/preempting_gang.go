@@ -103,10 +103,10 @@ func (r *preemptPass) nominateGang(of waiter, s *gangSeating) bool {
 
 // exceedsAll reports whether one of these members asks for more than any node has. Members of one spec follow each other.
 func (r *preemptPass) exceedsAll(members []*orbit.Capsule) bool {
-	r.rooms.begin(&r.draft, math.MaxInt)
-	r.rooms.follow()
+	r.rooms.Begin(&r.draft, math.MaxInt)
+	r.rooms.Follow()
 	for i, m := range members {
-		if (i == 0 || members[i-1].Spec != m.Spec) && r.rooms.exceedsAll(m.Spec) {
+		if (i == 0 || members[i-1].Spec != m.Spec) && r.rooms.ExceedsAll(m.Spec) {
 			return true
 		}
 	}
@@ -119,23 +119,23 @@ func (r *preemptPass) exceedsAll(members []*orbit.Capsule) bool {
 // many domains, in this order, as an earlier search has tried. It returns how many domains are tried by now, and
 // whether these are all; if not, ctx has ended. If only a budget rules out a domain, it records the refusal.
 func (r *preemptPass) bestDomain(ctx context.Context, n *orbit.Nomination, members []*orbit.Capsule, levels [][]string, skip int, refusal **orbit.Rejection) (best *gangSeating, tried int, all bool) {
-	r.rooms.begin(&r.draft, math.MaxInt)
-	r.rooms.follow()
+	r.rooms.Begin(&r.draft, math.MaxInt)
+	r.rooms.Follow()
 	if best = r.nominatedDomain(n, members, levels); best != nil {
 		return best, 0, true
 	}
 	for _, gentle := range []bool{true, false} {
 		r.search.Gentle = gentle
 		for _, level := range levels {
-			t := r.rooms.table(level...)
-			for d := range t.domains {
+			t := r.rooms.Table(level...)
+			for d := range t.Domains {
 				if tried++; tried <= skip || !r.mayBeIn(t, d) {
 					continue
 				}
 				if ctx.Err() != nil {
 					return best, tried - 1, false
 				}
-				s := r.tryGang(t.domains[d].name, t.domains[d].nodes, members)
+				s := r.tryGang(t.Domains[d].Name, t.Domains[d].Nodes, members)
 				if s == nil {
 					*refusal = victims.First(*refusal, r.search.Refusal)
 					continue
@@ -167,13 +167,13 @@ func (r *preemptPass) nominatedDomain(n *orbit.Nomination, members []*orbit.Caps
 	slices.Sort(nodes)
 	nodes = slices.Compact(nodes)
 	for _, level := range levels {
-		t := r.rooms.table(level...)
-		if len(nodes) == 0 || t.of[nodes[0]] < 0 || slices.ContainsFunc(nodes, func(at int32) bool { return t.of[at] != t.of[nodes[0]] }) {
+		t := r.rooms.Table(level...)
+		if len(nodes) == 0 || t.Of[nodes[0]] < 0 || slices.ContainsFunc(nodes, func(at int32) bool { return t.Of[at] != t.Of[nodes[0]] }) {
 			continue
 		}
 		for _, gentle := range []bool{true, false} {
 			r.search.Gentle = gentle
-			if s := r.tryGang(t.domains[t.of[nodes[0]]].name, nodes, members); s != nil {
+			if s := r.tryGang(t.Domains[t.Of[nodes[0]]].Name, nodes, members); s != nil {
 				return s
 			}
 		}

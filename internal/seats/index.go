@@ -1,4 +1,4 @@
-package nav
+package seats
 
 import (
 	"cmp"
@@ -10,40 +10,40 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// gangIndex is a gang navigator's draft, with the counts that make the search for seats fast. All counts follow
+// Index is a gang navigator's draft, with the counts that make the search for seats fast. All counts follow
 // [orbit.Draft.Changed], so a plan costs only what has changed:
 //
-//	draft ── follow ──► nodes, tables (domains of a level)
-//	      └─ memberShape.follow ──► counts of members, by node and by domain
-type gangIndex struct {
-	topology
-	draft orbit.Draft
+//	draft ── Follow ──► nodes, tables (domains of a level)
+//	      └─ Shape.Follow ──► counts of members, by node and by domain
+type Index struct {
+	Topology
+	Draft orbit.Draft
 	// The free capacity of each node, decoded once per change of the node, because every shape reads it.
-	free []freeCapacity
+	Free []Capacity
 	// The order in which nodes are filled, lowest rank first. The rank is the free fraction of the node, on average
 	// over what it has, from 0 to 1; idleRank for an idle node, lastRank for a last resort.
 	ranks  []float64
-	shapes map[string]*memberShape
-	keys   map[askedBy]string
+	Shapes map[string]*Shape
+	Keys   map[Request]string
 	// The shapes that this plan has used.
-	used []*memberShape
+	Used []*Shape
 	// True while the index reads changes that others have made, and not this plan.
-	fresh bool
+	Fresh bool
 	// Memory for a search among domains.
-	candidates []candidate
+	candidates []Candidate
 	// Number of the plan.
-	plan uint64
+	Plan uint64
 	// Rises with each change that could make a gang fit.
 	clock uint64
 	// The clock when a node last gained free capacity. Members of several shapes may then fit together, even if the
 	// count of no single shape has risen.
-	gained uint64
+	Gained uint64
 	// The clock when a node last changed in any way. Rules of company may then allow what they did not.
-	changed uint64
+	Changed uint64
 	// The nomination of the gang that is planned now; nil: it has none, or its nominated room is not used.
 	asker *orbit.Nomination
 	// Only nodes count on which members can begin at once; and the nodes on which none should start ([gangIndex.hide]).
-	strict bool
+	Strict bool
 	hidden map[int32]bool
 }
 
@@ -56,139 +56,139 @@ const (
 	mostKeys = 1 << 14
 )
 
-// sync begins a plan on the view. Before that, the index reads what the last plan has left on the draft, so that room
+// Sync begins a plan on the view. Before that, the index reads what the last plan has left on the draft, so that room
 // which the sync frees counts as gained.
-func (x *gangIndex) sync(view *orbit.View) {
-	x.fresh = false
-	if x.plan > 0 {
-		x.follow()
-		for _, s := range x.used {
-			s.follow(x)
+func (x *Index) Sync(view *orbit.View) {
+	x.Fresh = false
+	if x.Plan > 0 {
+		x.Follow()
+		for _, s := range x.Used {
+			s.Follow(x)
 		}
-		clear(x.used)
-		x.used = x.used[:0]
+		clear(x.Used)
+		x.Used = x.Used[:0]
 	}
-	x.draft.Sync(view)
-	if len(x.keys) > mostKeys || x.plan == 0 {
-		x.shapes, x.keys = map[string]*memberShape{}, map[askedBy]string{}
+	x.Draft.Sync(view)
+	if len(x.Keys) > mostKeys || x.Plan == 0 {
+		x.Shapes, x.Keys = map[string]*Shape{}, map[Request]string{}
 	}
 	x.evict()
-	if x.begin(&x.draft, math.MaxInt) {
-		for _, s := range x.shapes {
-			s.sums = nil
+	if x.Begin(&x.Draft, math.MaxInt) {
+		for _, s := range x.Shapes {
+			s.Sums = nil
 		}
 	}
-	x.plan++
-	x.fresh = true
-	x.follow()
+	x.Plan++
+	x.Fresh = true
+	x.Follow()
 }
 
 // evict keeps the memory of all shapes below shapeBytes: when it is above, the least recently used are dropped until
 // half remains.
-func (x *gangIndex) evict() {
-	each := 2*len(x.free) + 1<<10
-	if len(x.shapes)*each <= shapeBytes {
+func (x *Index) evict() {
+	each := 2*len(x.Free) + 1<<10
+	if len(x.Shapes)*each <= shapeBytes {
 		return
 	}
-	old := slices.SortedFunc(maps.Keys(x.shapes), func(a, b string) int {
-		return cmp.Or(cmp.Compare(x.shapes[a].plan, x.shapes[b].plan), cmp.Compare(a, b))
+	old := slices.SortedFunc(maps.Keys(x.Shapes), func(a, b string) int {
+		return cmp.Or(cmp.Compare(x.Shapes[a].plan, x.Shapes[b].plan), cmp.Compare(a, b))
 	})
 	for _, key := range old[:len(old)-shapeBytes/2/each] {
-		delete(x.shapes, key)
+		delete(x.Shapes, key)
 	}
 }
 
-// follow updates the free capacity and the rank of the nodes that have changed on the draft.
-func (x *gangIndex) follow() {
-	changed := x.topology.follow()
-	more := max(0, x.draft.Bound()-len(x.free))
-	x.free, x.ranks = append(x.free, make([]freeCapacity, more)...), append(x.ranks, make([]float64, more)...)
-	if x.fresh && len(changed) > 0 {
-		x.changed = x.tick()
+// Follow updates the free capacity and the rank of the nodes that have changed on the draft.
+func (x *Index) Follow() {
+	changed := x.Topology.Follow()
+	more := max(0, x.Draft.Bound()-len(x.Free))
+	x.Free, x.ranks = append(x.Free, make([]Capacity, more)...), append(x.ranks, make([]float64, more)...)
+	if x.Fresh && len(changed) > 0 {
+		x.Changed = x.tick()
 	}
 	for _, i := range changed {
-		was, now := &x.free[i], x.freeOn(i)
+		was, now := &x.Free[i], x.freeOn(i)
 		x.ranks[i] = x.rankOn(i)
-		if x.fresh && now.exceeds(was) {
-			x.gained = x.tick()
+		if x.Fresh && now.exceeds(was) {
+			x.Gained = x.tick()
 		}
 		*was = now
 	}
 }
 
 // freeOn returns the free capacity of a node that members may use.
-func (x *gangIndex) freeOn(i int32) (free freeCapacity) {
-	n := x.draft.Node(int(i))
+func (x *Index) freeOn(i int32) (free Capacity) {
+	n := x.Draft.Node(int(i))
 	if n == nil {
 		return free
 	}
-	free = freeCapacityOf(n)
+	free = CapacityOf(n)
 	for of := range n.Nominated { // without an asker all of them: members of several priorities share these counts
 		if x.asker == nil || of.Outranks(x.asker) {
-			free.leaveFree(n, of)
+			free.LeaveFree(n, of)
 		}
 	}
-	if x.strict && n.Node.Confirms { // else it is not free anyway
+	if x.Strict && n.Node.Confirms { // else it is not free anyway
 		for r := range n.Stopping {
-			free.take(r.Spec, r.Devices)
+			free.Take(r.Spec, r.Devices)
 		}
 	}
 	return free
 }
 
-// hide leaves out of the counts of these asks the nodes that are a last resort ([orbit.Draft.LastResort]) for a member,
+// Hide leaves out of the counts of these asks the nodes that are a last resort ([orbit.Draft.LastResort]) for a member,
 // and counts what still stops on the other nodes as used. It reports whether that makes a difference. After reveal all
 // nodes count again, but those come last; forgive ends that too.
-func (x *gangIndex) hide(asks []memberAsk) bool {
+func (x *Index) Hide(asks []Ask) bool {
 	var members []*orbit.Capsule
 	for i := range asks {
-		members = append(members, asks[i].members...)
+		members = append(members, asks[i].Members...)
 	}
-	x.draft.Avoid(members...)
+	x.Draft.Avoid(members...)
 	x.hidden = map[int32]bool{}
-	for i := range x.draft.Burdened() {
-		if n := x.draft.Node(i); n != nil {
-			x.hidden[int32(i)] = slices.ContainsFunc(asks, func(a memberAsk) bool { return x.draft.Avoids(n, a.spec) })
+	for i := range x.Draft.Burdened() {
+		if n := x.Draft.Node(i); n != nil {
+			x.hidden[int32(i)] = slices.ContainsFunc(asks, func(a Ask) bool { return x.Draft.Avoids(n, a.Spec) })
 		}
 	}
-	if x.strict = len(x.hidden) > 0; x.strict {
+	if x.Strict = len(x.hidden) > 0; x.Strict {
 		x.recount(asks)
 	}
-	return x.strict
+	return x.Strict
 }
 
-// reveal lets the hidden nodes count again.
-func (x *gangIndex) reveal(asks []memberAsk) {
-	x.strict = false
+// Reveal lets the hidden nodes count again.
+func (x *Index) Reveal(asks []Ask) {
+	x.Strict = false
 	x.recount(asks)
 }
 
-// forgive ends what hide has begun.
-func (x *gangIndex) forgive() {
+// Forgive ends what hide has begun.
+func (x *Index) Forgive() {
 	hidden := x.hidden
 	x.hidden = nil
-	x.draft.Avoid()
+	x.Draft.Avoid()
 	for i := range hidden {
 		x.ranks[i] = x.rankOn(i)
 	}
 }
 
 // recount counts anew how many members fit on the nodes that hide is about.
-func (x *gangIndex) recount(asks []memberAsk) {
+func (x *Index) recount(asks []Ask) {
 	for a := range asks {
-		asks[a].shape.follow(x)
+		asks[a].Shape.Follow(x)
 	}
 	for i := range x.hidden {
-		x.free[i], x.ranks[i] = x.freeOn(i), x.rankOn(i)
+		x.Free[i], x.ranks[i] = x.freeOn(i), x.rankOn(i)
 		for a := range asks {
-			asks[a].shape.count(x, i)
+			asks[a].Shape.count(x, i)
 		}
 	}
 }
 
-// ask makes the room that is nominated for a gang visible on the draft and in the index, if there is any, and reports
+// Ask makes the room that is nominated for a gang visible on the draft and in the index, if there is any, and reports
 // whether there is. An empty id hides it again.
-func (x *gangIndex) ask(state *orbit.State, id orbit.GangID) bool {
+func (x *Index) Ask(state *orbit.State, id orbit.GangID) bool {
 	var lowest *orbit.Capsule
 	x.asker = nil
 	if g := state.Gang(id); g != nil && g.Nomination.Lives() {
@@ -199,18 +199,18 @@ func (x *gangIndex) ask(state *orbit.State, id orbit.GangID) bool {
 			}
 		}
 	}
-	x.draft.Ask(lowest)
+	x.Draft.Ask(lowest)
 	return x.asker != nil
 }
 
 // rankOn returns the rank of the node with an index; 0 if there is none.
-func (x *gangIndex) rankOn(i int32) float64 {
-	n := x.draft.Node(int(i))
+func (x *Index) rankOn(i int32) float64 {
+	n := x.Draft.Node(int(i))
 	_, burdened := x.hidden[i]
 	switch {
 	case n == nil:
 		return 0
-	case burdened && !x.strict:
+	case burdened && !x.Strict:
 		return lastRank
 	}
 	return rankOf(n)
@@ -218,7 +218,7 @@ func (x *gangIndex) rankOn(i int32) float64 {
 
 // rankOf returns the rank of a node: nodes are filled in rising order.
 func rankOf(n *orbit.NodeState) float64 {
-	free, all := measureFree(n), measureFree(&orbit.NodeState{Node: n.Node})
+	free, all := MeasureFree(n), MeasureFree(&orbit.NodeState{Node: n.Node})
 	if n.Capsules == 0 && free == all {
 		return idleRank
 	}
@@ -233,80 +233,80 @@ func rankOf(n *orbit.NodeState) float64 {
 }
 
 // tick returns a number that is higher than all before.
-func (x *gangIndex) tick() uint64 {
+func (x *Index) tick() uint64 {
 	x.clock++
 	return x.clock
 }
 
 // id returns the id of a node.
-func (x *gangIndex) id(node int32) orbit.NodeID { return x.draft.Node(int(node)).Node.ID }
+func (x *Index) id(node int32) orbit.NodeID { return x.Draft.Node(int(node)).Node.ID }
 
-// place places members on their seats on the draft: in the order of the seats, or else ask by ask. If the draft refuses
+// Place places members on their seats on the draft: in the order of the seats, or else ask by ask. If the draft refuses
 // one, it takes them all back.
-func (x *gangIndex) place(asks []memberAsk, by *seating) error {
-	seats := by.seats
+func (x *Index) Place(asks []Ask, by *Seating) error {
+	seats := by.Seats
 	if !by.ordered {
 		seats = slices.Clone(seats)
-		slices.SortStableFunc(seats, func(a, b seat) int {
-			return cmp.Or(cmp.Compare(a.ask, b.ask), cmp.Compare(x.id(a.node), x.id(b.node)))
+		slices.SortStableFunc(seats, func(a, b Seat) int {
+			return cmp.Or(cmp.Compare(a.Ask, b.Ask), cmp.Compare(x.id(a.Node), x.id(b.Node)))
 		})
 	}
-	next, start := make([]int, len(asks)), x.draft.Checkpoint()
+	next, start := make([]int, len(asks)), x.Draft.Checkpoint()
 	for i := range seats {
 		s := &seats[i]
-		c := asks[s.ask].members[next[s.ask]]
-		next[s.ask]++
-		if err := x.draft.Place(c, orbit.Choice{Node: x.draft.Node(int(s.node)), Devices: s.devices}); err != nil {
-			x.draft.Rollback(start)
+		c := asks[s.Ask].Members[next[s.Ask]]
+		next[s.Ask]++
+		if err := x.Draft.Place(c, orbit.Choice{Node: x.Draft.Node(int(s.Node)), Devices: s.Devices}); err != nil {
+			x.Draft.Rollback(start)
 			return err
 		}
 	}
 	return nil
 }
 
-// askedBy is the key by which an index finds a shape.
-type askedBy struct {
-	spec *orbit.Spec
+// Request is the key by which an index finds a shape.
+type Request struct {
+	Spec *orbit.Spec
 	// Some members still have to stop on another node, so only nodes that confirm take them.
-	stops bool
+	Stops bool
 }
 
-// shape returns the shape of members, in step with the draft.
-func (x *gangIndex) shape(by askedBy) *memberShape {
-	spec := by.spec
-	key, known := x.keys[by]
+// ShapeOf returns the shape of members, in step with the draft.
+func (x *Index) ShapeOf(by Request) *Shape {
+	spec := by.Spec
+	key, known := x.Keys[by]
 	if !known {
 		key = fmt.Sprintf("%v %#v %#v %#v %#v %q %q %v %#v %v %t", spec.Envelope.Reservation, spec.Devices, spec.Require, spec.Tolerate, spec.Near,
-			spec.Group, spec.Groups, spec.Apart, spec.Even, spec.Extras, by.stops)
-		x.keys[by] = key
+			spec.Group, spec.Groups, spec.Apart, spec.Even, spec.Extras, by.Stops)
+		x.Keys[by] = key
 	}
-	s := x.shapes[key]
+	s := x.Shapes[key]
 	if s == nil {
-		s = &memberShape{askedBy: by}
-		x.shapes[key] = s
+		s = &Shape{Request: by}
+		x.Shapes[key] = s
 	}
-	if s.plan != x.plan {
-		s.plan, x.used = x.plan, append(x.used, s)
+	if s.plan != x.Plan {
+		s.plan, x.Used = x.Plan, append(x.Used, s)
 	}
-	s.follow(x)
+	s.Follow(x)
 	return s
 }
 
-// memberShape is what members ask of a node: specs that ask for the same share one, whatever their module or priority.
+// Shape is what members ask of a node: specs that ask for the same share one, whatever their module or priority.
 // It counts how many members of this shape alone would fit on each node, and sums the counts by domain.
 //
 // Invariant: after follow, counts[i] is how many members fit on node i of the draft, and every sum whose version is its
 // table's version is in step too. If the shape is ruled, it is how many fit at most.
-type memberShape struct {
-	askedBy
+type Shape struct {
+	Request
 	// Rules of company apply to the members: their own, those of others about their groups, or the extras that they take.
-	ruled  bool
-	counts []memberCount
-	sums   []*domainSums
+	Ruled  bool
+	Counts []MemberCount
+	Sums   []*domainSums
 	// Position in the draft's journal. The counts are made anew if the journal no longer reaches back to it.
 	cursor uint64
 	// The clock when a change by others last made the count of a node rise: a gang that did not fit may fit since then.
-	gained uint64
+	Gained uint64
 	// The domains in which the company runs that the spec asks for, and the draft's version of them.
 	company        map[string]bool
 	companyVersion uint64
@@ -316,7 +316,7 @@ type memberShape struct {
 
 // domainSums are a shape's counts by the domains of one table, as of a version of it.
 type domainSums struct {
-	table   *domainTable
+	table   *Table
 	version uint64
 	by      []int64
 }
@@ -324,40 +324,40 @@ type domainSums struct {
 // mostAlone caps the count of a node, for members that ask for nothing. No ledger takes a gang with more members.
 const mostAlone = 1 << 20
 
-// memberCount is how many members fit on a node, in two bytes: the largest number stands for mostAlone. It is exact
+// MemberCount is how many members fit on a node, in two bytes: the largest number stands for mostAlone. It is exact
 // below that. Above, it is too high, but seats are taken from the free capacity and not from it.
-type memberCount uint16
+type MemberCount uint16
 
-func newMemberCount(n int32) memberCount { return memberCount(min(n, math.MaxUint16)) }
+func newMemberCount(n int32) MemberCount { return MemberCount(min(n, math.MaxUint16)) }
 
-func (c memberCount) number() int32 {
+func (c MemberCount) number() int32 {
 	if c == math.MaxUint16 {
 		return mostAlone
 	}
 	return int32(c)
 }
 
-// follow brings the counts up to the draft.
-func (s *memberShape) follow(x *gangIndex) {
-	x.follow()
-	company, version := x.draft.NearDomains(s.spec)
+// Follow brings the counts up to the draft.
+func (s *Shape) Follow(x *Index) {
+	x.Follow()
+	company, version := x.Draft.NearDomains(s.Spec)
 	moved := version != s.companyVersion && !sameDomains(company, s.company)
 	s.company, s.companyVersion = company, version
-	if levels, _ := x.draft.RuleLevels(s.spec); (levels != nil) != s.ruled {
-		s.ruled, moved = !s.ruled, true
+	if levels, _ := x.Draft.RuleLevels(s.Spec); (levels != nil) != s.Ruled {
+		s.Ruled, moved = !s.Ruled, true
 	}
-	changed, next, all := x.draft.Changed(s.cursor)
+	changed, next, all := x.Draft.Changed(s.cursor)
 	s.cursor = next
-	if s.counts == nil || all || moved {
-		s.counts = make([]memberCount, len(x.free))
-		s.sums = nil
-		for i := range s.counts {
+	if s.Counts == nil || all || moved {
+		s.Counts = make([]MemberCount, len(x.Free))
+		s.Sums = nil
+		for i := range s.Counts {
 			s.count(x, int32(i))
 		}
-		s.gained = x.tick()
+		s.Gained = x.tick()
 		return
 	}
-	s.counts = append(s.counts, make([]memberCount, len(x.free)-len(s.counts))...)
+	s.Counts = append(s.Counts, make([]MemberCount, len(x.Free)-len(s.Counts))...)
 	for k, i := range changed {
 		if k == 0 || changed[k-1] != i {
 			s.count(x, i)
@@ -369,57 +369,57 @@ func (s *memberShape) follow(x *gangIndex) {
 func sameDomains(a, b map[string]bool) bool { return (a == nil) == (b == nil) && maps.Equal(a, b) }
 
 // count updates the count of one node, and the sums of its domains.
-func (s *memberShape) count(x *gangIndex, i int32) {
+func (s *Shape) count(x *Index, i int32) {
 	fits := int32(0)
-	if n := x.draft.Node(int(i)); n != nil && (!x.strict || !x.hidden[i]) {
-		if fits = x.free[i].capacity(s.spec); fits > 0 && (s.stops && !n.Node.Confirms || !s.takenBy(n, &x.draft)) {
+	if n := x.Draft.Node(int(i)); n != nil && (!x.Strict || !x.hidden[i]) {
+		if fits = x.Free[i].Fits(s.Spec); fits > 0 && (s.Stops && !n.Node.Confirms || !s.takenBy(n, &x.Draft)) {
 			fits = 0
 		}
-		if s.ruled {
-			fits = min(fits, s.most(n, &x.draft))
+		if s.Ruled {
+			fits = min(fits, s.most(n, &x.Draft))
 		}
 	}
 	now := newMemberCount(fits)
-	more := now.number() - s.counts[i].number()
+	more := now.number() - s.Counts[i].number()
 	if more == 0 {
 		return
 	}
-	s.counts[i] = now
-	for _, sums := range s.sums {
-		if t := sums.table; sums.version == t.version && t.of[i] >= 0 {
-			sums.by[t.of[i]] += int64(more)
+	s.Counts[i] = now
+	for _, sums := range s.Sums {
+		if t := sums.table; sums.version == t.Version && t.Of[i] >= 0 {
+			sums.by[t.Of[i]] += int64(more)
 		}
 	}
-	if more > 0 && x.fresh {
-		s.gained = x.tick()
+	if more > 0 && x.Fresh {
+		s.Gained = x.tick()
 	}
 }
 
 // takenBy reports whether a node takes a member. For members to which rules apply it ignores the rules: they may close
 // the node now, and open it once other members are placed.
-func (s *memberShape) takenBy(n *orbit.NodeState, draft *orbit.Draft) bool {
-	why := draft.Misfit(n, s.spec)
-	if why == (orbit.Misfit{}) || !s.ruled || why.Why == "" {
+func (s *Shape) takenBy(n *orbit.NodeState, draft *orbit.Draft) bool {
+	why := draft.Misfit(n, s.Spec)
+	if why == (orbit.Misfit{}) || !s.Ruled || why.Why == "" {
 		return why == (orbit.Misfit{})
 	}
-	return s.company == nil || s.company[n.Node.Labels[s.spec.Near.Level]]
+	return s.company == nil || s.company[n.Node.Labels[s.Spec.Near.Level]]
 }
 
 // most returns an upper bound, by the rules that count on single nodes, of how many members a node takes.
-func (s *memberShape) most(n *orbit.NodeState, draft *orbit.Draft) int32 {
-	most := mostOn(s.spec, n.Node)
+func (s *Shape) most(n *orbit.NodeState, draft *orbit.Draft) int32 {
+	most := MostOn(s.Spec, n.Node)
 	if n.Node.Confirms { // a member may wait for what stops there
 		return most
 	}
-	for _, x := range s.spec.Extras {
+	for _, x := range s.Spec.Extras {
 		most = int32(min(int64(most), max(0, draft.ExtraFree(n, x.Name))/x.Amount))
 	}
 	return most
 }
 
-// mostOn returns an upper bound, by the rules that count on single nodes, of how many capsules of a spec an empty node
+// MostOn returns an upper bound, by the rules that count on single nodes, of how many capsules of a spec an empty node
 // takes.
-func mostOn(spec *orbit.Spec, n *orbit.Node) int32 {
+func MostOn(spec *orbit.Spec, n *orbit.Node) int32 {
 	most := int64(mostAlone)
 	if slices.ContainsFunc(spec.Apart, func(a orbit.Apart) bool { return a.Level == orbit.NodeKey && spec.IsIn(a.Group) }) {
 		most = 1
@@ -438,21 +438,21 @@ func mostOn(spec *orbit.Spec, n *orbit.Node) int32 {
 
 // byDomain returns how many members fit in each domain of a table, node by node. The counts must be in step with the
 // draft; the slice is valid until the next follow.
-func (s *memberShape) byDomain(t *domainTable) []int64 {
-	i := slices.IndexFunc(s.sums, func(sums *domainSums) bool { return sums.table == t })
-	if i >= 0 && s.sums[i].version == t.version {
-		return s.sums[i].by
+func (s *Shape) byDomain(t *Table) []int64 {
+	i := slices.IndexFunc(s.Sums, func(sums *domainSums) bool { return sums.table == t })
+	if i >= 0 && s.Sums[i].version == t.Version {
+		return s.Sums[i].by
 	}
 	if i < 0 {
-		i = len(s.sums)
-		s.sums = append(s.sums, nil)
+		i = len(s.Sums)
+		s.Sums = append(s.Sums, nil)
 	}
-	sums := &domainSums{t, t.version, make([]int64, len(t.domains))}
-	for i, n := range s.counts {
-		if d := t.of[i]; d >= 0 {
+	sums := &domainSums{t, t.Version, make([]int64, len(t.Domains))}
+	for i, n := range s.Counts {
+		if d := t.Of[i]; d >= 0 {
 			sums.by[d] += int64(n.number())
 		}
 	}
-	s.sums[i] = sums
+	s.Sums[i] = sums
 	return sums.by
 }
