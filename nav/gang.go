@@ -279,18 +279,12 @@ func (r *gangPass) tryAtOnce(m *pendingGang, levels []*seats.Table) (*seats.Fit,
 func (r *gangPass) try(m *pendingGang, levels []*seats.Table) (*seats.Fit, error) {
 	r.tries++
 	start := r.index.Draft.Checkpoint()
-	p := &seats.Packer{Index: &r.index, Asks: m.asks(&r.index), Steps: &r.steps.budget, Limit: min(r.limits.GangMembers, r.limits.Commitments)}
+	p := &seats.Packer{Index: &r.index, Asks: m.asks(&r.index), Steps: &r.steps.budget, Limit: seats.MostMembers(r.limits)}
 	if !m.fresh() {
 		levels = r.homes(m)
 	}
-	fit := m.find(p, levels)
-	if fit != nil && r.index.Place(fit.Asks, fit.Seating) != nil { // the counts were too high
-		r.misjudged++
-		p.Tries = true
-		if fit = m.find(p, levels); fit != nil && r.index.Place(fit.Asks, fit.Seating) != nil {
-			fit = nil
-		}
-	}
+	fit, misjudged := p.Seat(func() *seats.Fit { return m.find(p, levels) })
+	r.misjudged += btoi(misjudged)
 	if fit != nil && r.index.Strict && fit.Total < m.total {
 		fit = nil
 	}
@@ -331,8 +325,8 @@ func (r *gangPass) propose(m *pendingGang, fit *seats.Fit) error {
 
 // explain returns why a gang is not placed.
 func (r *gangPass) explain(p *seats.Packer, m *pendingGang, levels []*seats.Table) error {
-	if least := seats.Least(p.Asks); least > p.Limit {
-		return fmt.Errorf("gang %q has to place %d members at once; this ledger takes %d in one proposal", m.id, least, p.Limit)
+	if err := p.TooMany(m.id); err != nil {
+		return err
 	}
 	return m.diagnose(p, levels)
 }

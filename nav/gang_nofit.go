@@ -167,36 +167,21 @@ func (m *pendingGang) bestOf(p *seats.Packer, t *seats.Table) (f DomainFit, exac
 	best, exact := p.Fullest(t, fewDomains, func(c *seats.Candidate) bool { return only < 0 || c.Number == only })
 	if best != nil {
 		f.Best, f.Fits = best.Domain, best.Total
-		f.Lacks = lacks(p, t.Domains[t.Number[best.Domain]].Nodes, best.Seating)
+		f.Lacks = lacks(p, t.Domains[t.Number[best.Domain]].Nodes, best)
 	}
 	return f, exact
 }
 
-// lacks counts the nodes of a domain by the reason why they do not take one more member beside a seating.
-func lacks(p *seats.Packer, nodes []int32, s *seats.Seating) map[string]int {
-	next := 0
-	for next < len(p.Asks) && s.Placed[next] == p.Asks[next].Want {
-		next++
-	}
-	if next == len(p.Asks) {
-		return nil
-	}
+// lacks counts the nodes of a domain by the reason why they do not take one more member beside those that have seats.
+func lacks(p *seats.Packer, nodes []int32, f *seats.Fit) map[string]int {
+	ask, next := f.Next()
 	d := &p.Index.Draft
 	start := d.Checkpoint()
 	defer d.Rollback(start)
-	if p.Index.Place(p.Asks, s) != nil {
+	if next == nil || p.Index.Place(p.Asks, f.Seating) != nil {
 		return nil
 	}
-	by, counts := p.Asks[next].Request, map[orbit.Misfit]int{}
-	for _, i := range nodes {
-		n := d.Node(int(i))
-		if why := d.Misfit(n, by.Spec); why != (orbit.Misfit{}) {
-			counts[why]++
-		} else if by.Stops && !n.Node.Confirms {
-			counts[orbit.Misfit{Why: "do not confirm, and members still stop elsewhere"}]++
-		}
-	}
-	return d.NoFit(by.Spec, counts).Reasons()
+	return p.Lacks(nodes, ask).Reasons()
 }
 
 // noFitOf returns a NoFit of nodes that are already counted by reason.

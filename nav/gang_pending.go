@@ -8,7 +8,6 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/seats"
-	"github.com/orbitsched/orbit/internal/victims"
 )
 
 // pendingGang is a gang with all its waiting members, whether they are in the plan's batch or not.
@@ -65,6 +64,7 @@ func loadGang(state *orbit.State, id orbit.GangID) *pendingGang {
 				m.add(role, c)
 			}
 		}
+		seats.StoppedFirst(m.waiting[role])
 	}
 	return m
 }
@@ -185,9 +185,7 @@ func pendingGangs(view *orbit.View, pending []*orbit.Capsule) (gangs []*pendingG
 	return gangs, orphans
 }
 
-// asks groups the waiting members by shape, in the order of roles. If one waiting member of a role still has to stop on
-// another node, all waiting members of the role go to nodes that confirm, because the packer does not decide which
-// member gets which seat.
+// asks groups the waiting members by shape, in the order of roles.
 func (m *pendingGang) asks(x *seats.Index) []seats.Ask {
 	for i := range m.asked {
 		m.asked[i].Shape.Follow(x)
@@ -199,34 +197,17 @@ func (m *pendingGang) asks(x *seats.Index) []seats.Ask {
 }
 
 func (m *pendingGang) asksAnew(x *seats.Index) []seats.Ask {
-	var out []seats.Ask
-	var rest [][]*orbit.Capsule
+	roles := make([]seats.Role, len(m.waiting))
 	for role, waiting := range m.waiting {
-		if len(waiting) == 0 {
-			continue
-		}
-		r := &m.gang.Roles[role]
-		by := seats.Request{Spec: r.Spec, Stops: slices.ContainsFunc(waiting, victims.Stops)}
-		shape := x.ShapeOf(by)
-		at := slices.IndexFunc(out, func(a seats.Ask) bool { return a.Shape == shape })
-		if at < 0 {
-			at = len(out)
-			out, rest = append(out, seats.Ask{Shape: shape, Request: by}), append(rest, nil)
-		}
-		least := 0
-		if m.fresh() {
-			least = m.state.Minimum(role)
-		}
-		a := &out[at]
-		a.Want += len(waiting)
-		a.Least += least
-		a.Members = append(a.Members, waiting[:least]...)
-		rest[at] = append(rest[at], waiting[least:]...)
+		roles[role] = seats.Role{Members: waiting, Needed: m.state.Lacks(role)}
 	}
-	for i := range out {
-		out[i].Members = append(out[i].Members, rest[i]...)
+	asks := x.Asks(roles)
+	for a := range asks {
+		if !m.fresh() {
+			asks[a].Least = 0
+		}
 	}
-	return out
+	return asks
 }
 
 // domain returns the domain of a table that all running members are in; -1 if there is none.

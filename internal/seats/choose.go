@@ -191,74 +191,126 @@ func (p *Packer) Choose(levels []*Table) *Fit {
 	return nil
 }
 
-// trim gives up seats, beginning with the last ask, until at most that many are left. It reports false if that would
-// take the gang below its minimum.
+// trim gives up seats, beginning with the last ask, until at most that many are left: those first that are not needed.
+// It reports false if that would take the gang below its minimum.
 func (f *Fit) trim(most int) bool {
 	f.Trimmed = f.Total >= most && most < Wanted(f.Asks)
-	for a := len(f.Asks) - 1; a >= 0 && f.Total > most; a-- {
-		spare := min(f.Placed[a]-f.Asks[a].Least, f.Total-most)
-		kept := f.Placed[a] - spare
-		n := 0
-		f.Seats = slices.DeleteFunc(f.Seats, func(s Seat) bool {
-			if s.Ask != a {
-				return false
-			}
-			n++
-			return n > kept
-		})
-		f.Placed[a] -= spare
-		f.Total -= spare
+	for _, keep := range []func(*Ask) int{func(a *Ask) int { return max(a.Needed, a.Least) }, func(a *Ask) int { return a.Least }} {
+		for a := len(f.Asks) - 1; a >= 0 && f.Total > most; a-- {
+			f.giveUp(a, min(f.Placed[a]-keep(&f.Asks[a]), f.Total-most))
+		}
 	}
 	return f.Total <= most
+}
+
+// giveUp takes the last n seats from the members of an ask.
+func (f *Fit) giveUp(a, n int) {
+	if n <= 0 {
+		return
+	}
+	kept, at := f.Placed[a]-n, 0
+	f.Seats = slices.DeleteFunc(f.Seats, func(s Seat) bool {
+		if s.Ask != a {
+			return false
+		}
+		at++
+		return at > kept
+	})
+	f.Placed[a] -= n
+	f.Total -= n
 }
 
 // How a running gang that has fallen short is topped up: where its running members are. Members go to the domain that
 // all running members share on the first listed level on which they share one. Members that do not fit there go to the
 // domain that they share on the next level, and so on. If the gang's levels are only preferred, the remaining members
-// may go to any node.
+// may go to any node. The members that a broken gang needs come before all others.
 
-// TopUp seats as many waiting members of a gang that runs on these nodes as fit, up to the limit; nil if none fits.
+// TopUp seats as many waiting members of a gang that runs on these nodes as fit, up to the limit, those first that it
+// needs; nil if none fits.
 func (p *Packer) TopUp(on []orbit.NodeID, levels []*Table) *Fit {
-	draft := &p.Index.Draft
-	start := draft.Checkpoint()
-	defer draft.Rollback(start)
-	all := &Fit{Seating: &Seating{Placed: make([]int, len(p.Asks)), ordered: p.ruled()}, Asks: p.Asks}
-	for _, t := range levels {
-		d := t.Shared(draft.View().State(), on)
-		if d < 0 || all.Total == Wanted(p.Asks) || p.Steps.Ctx.Err() != nil {
-			continue
-		}
-		draft.Rollback(start)
-		if p.Index.Place(p.Asks, all.Seating) != nil {
-			return nil
-		}
-		s, which := p.rest(all.Placed, t.Domains[d].Nodes)
-		if s.Total > 0 && all.Total == 0 {
-			all.Level, all.Domain = t.Level(), t.Domains[d].Name
-		}
-		for _, one := range s.Seats {
-			one.Ask = which[one.Ask]
-			all.Seats = append(all.Seats, one)
-			all.Placed[one.Ask]++
-			all.Total++
+	t := &topUp{Packer: p, start: p.Index.Draft.Checkpoint(), needed: slices.Clone(p.Asks)}
+	defer p.Index.Draft.Rollback(t.start)
+	for _, l := range levels {
+		if d := l.Shared(p.Index.Draft.View().State(), on); d >= 0 {
+			t.homes = append(t.homes, home{l, &l.Domains[d]})
 		}
 	}
-	if all.trim(p.Limit); all.Total == 0 || all.Total > p.Limit {
+	for a := range t.needed {
+		t.needed[a].Want = t.needed[a].Needed
+	}
+	t.begin()
+	t.addAll(t.needed)
+	for k := 0; k < len(t.homes) && t.all.Total < Wanted(t.needed); k++ { // one domain may take more at once
+		t.begin()
+		t.add(t.homes[k], t.needed, AllOf)
+	}
+	if t.all.Total < Wanted(t.needed) {
+		t.begin()
+	}
+	t.addAll(p.Asks)
+	if t.failed || !t.all.trim(p.Limit) || t.all.Total == 0 {
 		return nil
 	}
-	return all
+	return t.all
 }
 
-// rest seats as many members without a seat as fit on the nodes. The asks of its seats are positions in which, and
-// which has their positions in p.asks.
-func (p *Packer) rest(placed []int, nodes []int32) (s *Seating, which []int) {
-	rest := &Packer{Index: p.Index, Steps: p.Steps, Limit: p.Limit - sum(placed), Tries: p.Tries}
-	for a, ask := range p.Asks {
-		if ask.Want -= placed[a]; ask.Want > 0 {
-			ask.Least = 0
-			ask.Shape.Follow(p.Index)
+// topUp is one call of TopUp.
+type topUp struct {
+	*Packer
+	start int
+	// The domains that all running members share, in the order of the levels.
+	homes []home
+	// The asks for the members alone that the gang needs.
+	needed []Ask
+	all    *Fit
+	// The draft has refused seats that were found.
+	failed bool
+}
+
+// home is a domain of a table.
+type home struct {
+	*Table
+	*Domain
+}
+
+// begin gives up all seats.
+func (t *topUp) begin() {
+	t.all = &Fit{Seating: &Seating{Placed: make([]int, len(t.Asks)), ordered: t.ruled()}, Asks: t.Asks}
+}
+
+// addAll seats more members of the asks, in one domain after the other.
+func (t *topUp) addAll(asks []Ask) {
+	for k := 0; k < len(t.homes) && t.all.Total < Wanted(asks) && t.Steps.Ctx.Err() == nil; k++ {
+		t.add(t.homes[k], asks, NoneOf)
+	}
+}
+
+// add seats as many more members of the asks as fit in a domain, and of each ask at least a minimum.
+func (t *topUp) add(in home, asks []Ask, least func(*Ask) int) {
+	t.Index.Draft.Rollback(t.start)
+	if t.failed = t.failed || t.Index.Place(t.Asks, t.all.Seating) != nil; t.failed {
+		return
+	}
+	rest := &Packer{Index: t.Index, Steps: t.Steps, Limit: t.Limit - t.all.Total, Tries: t.Tries}
+	var which []int
+	for a, ask := range asks {
+		if ask.Want -= t.all.Placed[a]; ask.Want > 0 {
+			ask.Least, ask.Members = least(&ask), ask.Members[t.all.Placed[a]:]
+			ask.Shape.Follow(t.Index)
 			rest.Asks, which = append(rest.Asks, ask), append(which, a)
 		}
 	}
-	return rest.pack(nodes), which
+	s := rest.pack(in.Nodes)
+	if s == nil || s.Total == 0 {
+		return
+	}
+	if t.all.Total == 0 {
+		t.all.Level, t.all.Domain = in.Level(), in.Name
+	}
+	for _, seat := range s.Seats {
+		seat.Ask = which[seat.Ask]
+		t.all.Seats = append(t.all.Seats, seat)
+		t.all.Placed[seat.Ask]++
+		t.all.Total++
+	}
 }

@@ -24,17 +24,6 @@ type Packer struct {
 	Tries bool
 }
 
-// Ask is how many members of one shape a gang asks for, summed over all roles of that shape.
-type Ask struct {
-	Shape *Shape
-	Request
-	Want int
-	// The fewest members that must be placed.
-	Least int
-	// The waiting members in the order in which they get seats: the minimum of each role, then the other members.
-	Members []*orbit.Capsule
-}
-
 // Seat is the planned node of one member, with its devices.
 type Seat struct {
 	Ask     int
@@ -319,21 +308,5 @@ func (p *Packer) seatIn(s *Seating, bin *Bin, a, n int) int {
 	}
 	s.Placed[a] += n
 	s.Total += n
-	return n
-}
-
-// Least returns how many members must be placed at once.
-func Least(asks []Ask) (n int) {
-	for i := range asks {
-		n += asks[i].Least
-	}
-	return n
-}
-
-// Wanted returns how many members the asks are for.
-func Wanted(asks []Ask) (n int) {
-	for i := range asks {
-		n += asks[i].Want
-	}
 	return n
 }
