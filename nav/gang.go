@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"time"
 
@@ -33,8 +34,9 @@ import (
 //     that could help.
 //
 // A nominated gang may use the room that is nominated for it, and the room of nominations that it outranks. A gang
-// without a nomination uses no nominated room, whatever its priority. Gang itself nominates nothing, so small work that
-// comes and goes may keep a large gang waiting for ever, and also what a broken gang lacks: wrap the Gang in a [Patient].
+// without a nomination takes room of nominations that its members outrank only if it fits nowhere else. Gang itself
+// nominates nothing, so small work that comes and goes may keep a large gang waiting for ever, and also what a broken
+// gang lacks: wrap the Gang in a [Patient].
 //
 // Whether members of one shape fit a domain is decided exactly. Members of several shapes are seated greedily, and then
 // by a search that is exact while it has Search steps left. Members to which rules of company apply ([orbit.Apart],
@@ -86,6 +88,8 @@ type gangPass struct {
 	steps  gangSteps
 	// Gangs that this plan has taken from their demands; setBack returns them.
 	planned []plannedGang
+	// The lowest rank of a nomination; nil: it is not known yet.
+	lowest *int64
 	// For the notes.
 	placed, toppedUp, rebuilt, waitingFor int
 }
@@ -186,7 +190,7 @@ func (r *gangPass) planRemembered(m *pendingGang) (placed bool, err error) {
 		return false, r.ctx.Err()
 	}
 	r.allot(m)
-	fit, why := r.tryAtOnce(m, r.levels(m))
+	fit, why := r.tryHere(m, r.levels(m))
 	switch {
 	case fit != nil:
 		w, d := r.waits[m.id], r.waits[m.id].demand
@@ -203,7 +207,11 @@ func (r *gangPass) planRemembered(m *pendingGang) (placed bool, err error) {
 
 // markOf returns the current mark of a gang: the state on which a diagnosis of it depends.
 func (r *gangPass) markOf(m *pendingGang) waitMark {
-	return markOf(&r.index, m, m.asks(&r.index), r.levels(m))
+	w := markOf(&r.index, m, m.asks(&r.index), r.levels(m))
+	if r.outranks(m) { // the room of a nomination is counted as used, so it is no gain
+		w.nodes = r.index.Changed
+	}
+	return w
 }
 
 // seat finds seats for a gang's members and proposes them, or returns why there are none. It tries nominated room
@@ -223,7 +231,7 @@ func (r *gangPass) seat(m *pendingGang) (*seats.Fit, error) {
 		why = w.why
 	} else if why = r.demand(m).answer(r, m.id); why != nil {
 		r.failed(m, seen, why)
-	} else if fit, err := r.tryAtOnce(m, levels); fit != nil || r.ctx.Err() != nil {
+	} else if fit, err := r.tryHere(m, levels); fit != nil || r.ctx.Err() != nil {
 		return fit, err
 	} else if why = err; r.conclusive() {
 		r.failed(m, seen, why)
@@ -260,6 +268,33 @@ func (r *gangPass) tables(levels []string, loose bool) []*seats.Table {
 	return out
 }
 
+// tryHere searches for seats, also in room that is nominated for work that the gang outranks if there are none elsewhere.
+func (r *gangPass) tryHere(m *pendingGang, levels []*seats.Table) (*seats.Fit, error) {
+	fit, why := r.tryAtOnce(m, levels)
+	if fit != nil || r.ctx.Err() != nil || !r.outranks(m) {
+		return fit, why
+	}
+	asks := m.asks(&r.index)
+	m.mixed = !r.index.Outrank(asks)
+	fit, _ = r.tryAtOnce(m, levels)
+	m.mixed = false
+	r.index.Yield(asks)
+	return fit, why
+}
+
+// outranks reports whether room is nominated for work that a member of the gang outranks. A gang that is nominated uses
+// what its nomination outranks.
+func (r *gangPass) outranks(m *pendingGang) bool {
+	if r.lowest == nil {
+		lowest := int64(math.MaxInt64)
+		for of := range r.state.Nominations() {
+			lowest = min(lowest, int64(of.Rank))
+		}
+		r.lowest = &lowest
+	}
+	return int64(m.priority) > *r.lowest && !m.state.Nomination.Lives()
+}
+
 // tryAtOnce searches for seats for all members where they can begin at once and none has failed lately. If there are not
 // enough, it searches anywhere, but takes such nodes first.
 func (r *gangPass) tryAtOnce(m *pendingGang, levels []*seats.Table) (*seats.Fit, error) {
@@ -279,7 +314,7 @@ func (r *gangPass) tryAtOnce(m *pendingGang, levels []*seats.Table) (*seats.Fit,
 func (r *gangPass) try(m *pendingGang, levels []*seats.Table) (*seats.Fit, error) {
 	r.tries++
 	start := r.index.Draft.Checkpoint()
-	p := &seats.Packer{Index: &r.index, Asks: m.asks(&r.index), Steps: &r.steps.budget, Limit: seats.MostMembers(r.limits)}
+	p := &seats.Packer{Index: &r.index, Asks: m.asks(&r.index), Steps: &r.steps.budget, Limit: seats.MostMembers(r.limits), Tries: m.mixed}
 	if !m.fresh() {
 		levels = r.homes(m)
 	}

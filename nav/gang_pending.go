@@ -36,7 +36,9 @@ type pendingGang struct {
 	asked     []seats.Ask
 	// The plan has found out whether it may search for the gang (due), and the last search that has failed.
 	examined, due bool
-	last          *gangTry
+	// Counts of what is free are too high for some members, because they have several priorities.
+	mixed bool
+	last  *gangTry
 }
 
 const (

@@ -95,7 +95,7 @@ func (r *gangPass) failed(m *pendingGang, seen waitMark, why error) {
 	w.seen, w.why = seen, why
 	w.noteBroken(m.state, r.view.Now())
 	fit, ok := why.(*GangNoFit) //nolint:errorlint // made here, and never wrapped
-	if !ok || !m.fresh() {
+	if !ok || !m.fresh() || r.outranks(m) {
 		return
 	}
 	d := r.newDemand(m)
@@ -183,10 +183,10 @@ func (a waitingGang) Before(b waitingGang) bool {
 	return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(a.first, b.first), cmp.Compare(a.id, b.id)) < 0
 }
 
-// demand returns the demand that a gang shares with others; nil if none of them has one, or if the gang runs, because
-// then its diagnosis is its own.
+// demand returns the demand that a gang shares with others; nil if none of them has one, or if the gang runs or outranks
+// a nomination, because then its diagnosis is its own.
 func (r *gangPass) demand(m *pendingGang) *gangDemand {
-	if !m.fresh() || len(r.demands) == 0 {
+	if !m.fresh() || len(r.demands) == 0 || r.outranks(m) {
 		return nil
 	}
 	return r.demands[r.demandKey(m)]

@@ -3,6 +3,7 @@ package seats
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"maps"
 	"math"
 	"slices"
@@ -42,6 +43,9 @@ type Index struct {
 	Changed uint64
 	// The nomination of the gang that is planned now; nil: it has none, or its nominated room is not used.
 	asker *orbit.Nomination
+	// Members of this priority are planned now that may use the room of nominations that they outrank.
+	asking   bool
+	priority int32
 	// Only nodes count on which members can begin at once; and the nodes on which none should start ([gangIndex.hide]).
 	Strict bool
 	hidden map[int32]bool
@@ -123,8 +127,8 @@ func (x *Index) freeOn(i int32) (free Capacity) {
 		return free
 	}
 	free = CapacityOf(n)
-	for of := range n.Nominated { // without an asker all of them: members of several priorities share these counts
-		if x.asker == nil || of.Outranks(x.asker) {
+	for of := range n.Nominated {
+		if x.yields(of) {
 			free.LeaveFree(n, of)
 		}
 	}
@@ -134,6 +138,18 @@ func (x *Index) freeOn(i int32) (free Capacity) {
 		}
 	}
 	return free
+}
+
+// yields reports whether members leave the room of a nomination free: without an asker that of all, because members of
+// several priorities share the counts.
+func (x *Index) yields(to *orbit.Nomination) bool {
+	switch {
+	case x.asker != nil:
+		return to.Outranks(x.asker)
+	case x.asking:
+		return to.OutranksPriority(x.priority)
+	}
+	return true
 }
 
 // Hide leaves out of the counts of these asks the nodes that are a last resort ([orbit.Draft.LastResort]) for a member,
@@ -152,7 +168,7 @@ func (x *Index) Hide(asks []Ask) bool {
 		}
 	}
 	if x.Strict = len(x.hidden) > 0; x.Strict {
-		x.recount(asks)
+		x.recount(asks, maps.Keys(x.hidden))
 	}
 	return x.Strict
 }
@@ -160,7 +176,7 @@ func (x *Index) Hide(asks []Ask) bool {
 // Reveal lets the hidden nodes count again.
 func (x *Index) Reveal(asks []Ask) {
 	x.Strict = false
-	x.recount(asks)
+	x.recount(asks, maps.Keys(x.hidden))
 }
 
 // Forgive ends what hide has begun.
@@ -173,12 +189,12 @@ func (x *Index) Forgive() {
 	}
 }
 
-// recount counts anew how many members fit on the nodes that hide is about.
-func (x *Index) recount(asks []Ask) {
+// recount counts anew how many members fit on some nodes.
+func (x *Index) recount(asks []Ask, nodes iter.Seq[int32]) {
 	for a := range asks {
 		asks[a].Shape.Follow(x)
 	}
-	for i := range x.hidden {
+	for i := range nodes {
 		x.Free[i], x.ranks[i] = x.freeOn(i), x.rankOn(i)
 		for a := range asks {
 			asks[a].Shape.count(x, i)
@@ -201,6 +217,48 @@ func (x *Index) Ask(state *orbit.State, id orbit.GangID) bool {
 	}
 	x.Draft.Ask(lowest)
 	return x.asker != nil
+}
+
+// Outrank lets members of these asks count the room that is nominated for work that they outrank. They need not have a
+// nomination. It reports whether the counts are exact. They are too high for some members if the members have several
+// priorities. Yield ends it.
+func (x *Index) Outrank(asks []Ask) (exact bool) {
+	exact, x.asking, x.priority = true, true, math.MinInt32
+	for a := range asks {
+		for _, c := range asks[a].Members {
+			exact = exact && (x.priority == math.MinInt32 || c.Spec.Priority == x.priority)
+			if c.Spec.Priority > x.priority {
+				x.priority = c.Spec.Priority
+			}
+		}
+	}
+	for a := range asks { // the nodes judge nominated room by the priority of the spec that they are asked about
+		asks[a].Shape.Spec = slices.MaxFunc(asks[a].Members, func(a, b *orbit.Capsule) int {
+			return cmp.Compare(a.Spec.Priority, b.Spec.Priority)
+		}).Spec
+	}
+	x.recount(asks, x.nominated())
+	return exact
+}
+
+// Yield ends what Outrank has begun.
+func (x *Index) Yield(asks []Ask) {
+	x.asking = false
+	x.recount(asks, x.nominated())
+}
+
+// nominated yields the nodes on which room is nominated.
+func (x *Index) nominated() iter.Seq[int32] {
+	state := x.Draft.View().State()
+	return func(yield func(int32) bool) {
+		for of := range state.Nominations() {
+			for i := range of.Parts {
+				if n := state.Node(of.Parts[i].Node); n != nil && !yield(int32(n.Index())) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // rankOn returns the rank of the node with an index; 0 if there is none.

@@ -182,15 +182,15 @@ func (t *gangTrial) due() (n int) {
 // for each. It returns true as ended once next does, and otherwise takes the seat back. seated reports whether the bin
 // takes the member.
 func (t *gangTrial) seatOn(a, i int, next func() bool) (seated, ended bool) {
-	d, ask := &t.Index.Draft, &t.Asks[a]
+	d, member := &t.Index.Draft, t.Asks[a].Members[t.placed[a]]
 	n := d.Node(int(t.bins[i].Node))
-	waits := n.Node.Confirms && n.Fits(ask.Spec) // it may wait there for what stops, which the Misfit does not consider
-	if !t.step() || !waits && d.Misfit(n, ask.Spec) != (orbit.Misfit{}) {
+	waits := n.Node.Confirms && n.Fits(member.Spec) // it may wait there for what stops, which the Misfit does not consider
+	if !t.step() || !waits && d.Misfit(n, member.Spec) != (orbit.Misfit{}) {
 		return false, false
 	}
-	for _, set := range t.choices(n, &ask.Spec.Devices) {
+	for _, set := range t.choices(n, &member.Spec.Devices) {
 		start := d.Checkpoint()
-		if d.Place(ask.Members[t.placed[a]], orbit.Choice{Node: n, Devices: set}) != nil {
+		if d.Place(member, orbit.Choice{Node: n, Devices: set}) != nil {
 			continue
 		}
 		if sum(t.on[i]) == 0 {
