@@ -190,7 +190,7 @@ func (r *gangPass) planRemembered(m *pendingGang) (placed bool, err error) {
 		return false, r.ctx.Err()
 	}
 	r.allot(m)
-	fit, why := r.tryHere(m, r.levels(m))
+	fit, why := r.tryAll(m, r.levels(m))
 	switch {
 	case fit != nil:
 		w, d := r.waits[m.id], r.waits[m.id].demand
@@ -231,7 +231,7 @@ func (r *gangPass) seat(m *pendingGang) (*seats.Fit, error) {
 		why = w.why
 	} else if why = r.demand(m).answer(r, m.id); why != nil {
 		r.failed(m, seen, why)
-	} else if fit, err := r.tryHere(m, levels); fit != nil || r.ctx.Err() != nil {
+	} else if fit, err := r.tryAll(m, levels); fit != nil || r.ctx.Err() != nil {
 		return fit, err
 	} else if why = err; r.conclusive() {
 		r.failed(m, seen, why)
@@ -268,10 +268,16 @@ func (r *gangPass) tables(levels []string, loose bool) []*seats.Table {
 	return out
 }
 
-// tryHere searches for seats, also in room that is nominated for work that the gang outranks if there are none elsewhere.
-func (r *gangPass) tryHere(m *pendingGang, levels []*seats.Table) (*seats.Fit, error) {
+// tryAll searches for seats, also in room that is nominated for work that the gang outranks if there are none elsewhere. A
+// broken gang first looks for seats for all that it lacks.
+func (r *gangPass) tryAll(m *pendingGang, levels []*seats.Table) (*seats.Fit, error) {
+	if !r.outranks(m) {
+		return r.tryAtOnce(m, levels)
+	}
+	m.needsAll = m.state.Broken()
+	defer func() { m.needsAll = false }()
 	fit, why := r.tryAtOnce(m, levels)
-	if fit != nil || r.ctx.Err() != nil || !r.outranks(m) {
+	if fit != nil || r.ctx.Err() != nil {
 		return fit, why
 	}
 	asks := m.asks(&r.index)
@@ -279,7 +285,11 @@ func (r *gangPass) tryHere(m *pendingGang, levels []*seats.Table) (*seats.Fit, e
 	fit, _ = r.tryAtOnce(m, levels)
 	m.mixed = false
 	r.index.Yield(asks)
-	return fit, why
+	if fit != nil || r.ctx.Err() != nil || !m.needsAll {
+		return fit, why
+	}
+	m.needsAll = false
+	return r.tryAtOnce(m, levels)
 }
 
 // outranks reports whether room is nominated for work that a member of the gang outranks. A gang that is nominated uses
@@ -320,7 +330,7 @@ func (r *gangPass) try(m *pendingGang, levels []*seats.Table) (*seats.Fit, error
 	}
 	fit, misjudged := p.Seat(func() *seats.Fit { return m.find(p, levels) })
 	r.misjudged += btoi(misjudged)
-	if fit != nil && r.index.Strict && fit.Total < m.total {
+	if fit != nil && (r.index.Strict && fit.Total < m.total || m.needsAll && !fit.HasNeeded()) {
 		fit = nil
 	}
 	var why error

@@ -38,7 +38,9 @@ type pendingGang struct {
 	examined, due bool
 	// Counts of what is free are too high for some members, because they have several priorities.
 	mixed bool
-	last  *gangTry
+	// Seats count only if they are enough for all members that the gang lacks.
+	needsAll bool
+	last     *gangTry
 }
 
 const (

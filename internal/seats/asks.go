@@ -118,6 +118,21 @@ func (p *Packer) On(nodes []int32) *Fit {
 	return nil
 }
 
+// None returns a Fit without seats.
+func (p *Packer) None() *Fit {
+	return &Fit{Seating: &Seating{Placed: make([]int, len(p.Asks))}, Asks: p.Asks}
+}
+
+// HasNeeded reports whether all needed members have seats.
+func (f *Fit) HasNeeded() bool {
+	for a := range f.Asks {
+		if f.Placed[a] < f.Asks[a].Needed {
+			return false
+		}
+	}
+	return true
+}
+
 // Next returns the position of the first ask of which not all members have seats, and the first such member of it; nil:
 // all have.
 func (f *Fit) Next() (ask int, member *orbit.Capsule) {

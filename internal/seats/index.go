@@ -238,7 +238,10 @@ func (x *Index) Outrank(asks []Ask) (exact bool) {
 		}).Spec
 	}
 	x.recount(asks, x.nominated())
-	return exact
+	for range x.nominated() {
+		return exact
+	}
+	return true
 }
 
 // Yield ends what Outrank has begun.
