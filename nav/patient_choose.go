@@ -82,18 +82,11 @@ func wantedOf(state *orbit.State, of *orbit.Capsule, gang orbit.GangID) (members
 	if m.owner = of.Owner(); m.inspect() != nil {
 		return nil, nil
 	}
-	var asked []anchorRole
-	roles := make([]int, len(m.waiting))
-	for i := range roles {
-		roles[i] = i
-		asked = append(asked, anchorRole{m.gang.Roles[i].Spec, m.state.Minimum(i)})
+	groups := make([][]*orbit.Capsule, len(m.waiting))
+	for role, waiting := range m.waiting {
+		groups[role] = waiting[:m.state.Minimum(role)]
 	}
-	need := needOf(slices.Clone(asked))
-	slices.SortStableFunc(roles, func(a, b int) int { return cmp.Compare(need.part(asked[b].spec), need.part(asked[a].spec)) })
-	for _, role := range roles {
-		members = append(members, m.waiting[role][:m.state.Minimum(role)]...)
-	}
-	return members, levels
+	return seats.HardestFirst(groups), levels
 }
 
 // bestOf returns the seating in the domain of this level where the wait is shortest; nil if no domain takes all

@@ -202,15 +202,6 @@ func wanted(r *orbit.Role) int {
 	return len(r.Members)
 }
 
-// largerFirst orders specs by their requests, the largest first: by devices, and then dimension by dimension.
-func largerFirst(x, y *orbit.Spec) int {
-	order := cmp.Compare(y.Devices.Count*y.Devices.Milli, x.Devices.Count*x.Devices.Milli)
-	for d := range x.Envelope.Reservation {
-		order = cmp.Or(order, cmp.Compare(y.Envelope.Reservation[d], x.Envelope.Reservation[d]))
-	}
-	return order
-}
-
 // String prints the explanation for an operator.
 func (e *GangExplanation) String() string {
 	var b strings.Builder

@@ -20,7 +20,8 @@ import (
 // agreeWorld draws a small world with a gang of up to three roles. Its nodes are cordoned, tainted and lost, hold room,
 // are nominated for others, and have capsules of several priorities that run, or have left and still run. The members
 // have rules of company and take devices and extras. Some gangs run and have lost members, and some still stop elsewhere.
-func agreeWorld(t *rapid.T) *orbit.State {
+// At most that many other capsules run.
+func agreeWorld(t *rapid.T, others int) *orbit.State {
 	l := &orbit.MemoryLedger{Bounds: orbit.Limits{NominatedShare: 100}}
 	pick := func(n int, what string) bool { return rapid.IntRange(0, n).Draw(t, what) == 0 }
 	try := func(do ...orbit.Commitment) bool {
@@ -54,8 +55,8 @@ func agreeWorld(t *rapid.T) *orbit.State {
 	if pick(2, "ran") {
 		agreeRan(t, l)
 	}
-	for i := range rapid.IntRange(0, 4).Draw(t, "others") {
-		id, s := orbit.CapsuleID(fmt.Sprint("c", i)), wants(rapid.Int64Range(0, 2).Draw(t, "takes"), int32(rapid.IntRange(0, 3).Draw(t, "priority")))
+	for i := range rapid.IntRange(others/2, others).Draw(t, "others") {
+		id, s := orbit.CapsuleID(fmt.Sprint("c", i)), wants(rapid.Int64Range(0, max(2, int64(others)/2)).Draw(t, "takes"), int32(rapid.IntRange(0, 3).Draw(t, "priority")))
 		if agreeRules(t, s); pick(2, "with device") {
 			s.Devices = orbit.DeviceRequest{Count: 1, Milli: rapid.SampledFrom([]int{400, 1000}).Draw(t, "milli")}
 		}
@@ -283,7 +284,7 @@ func TestGangFitsWhereItIsPlaced(t *testing.T) {
 	for seen := range scale.Reach(t, "fits", "fits not", "broken", "several roles", "nominated", "rules") {
 		rapid.Check(t, func(t *rapid.T) {
 			for range worlds {
-				state := agreeWorld(t)
+				state := agreeWorld(t, 4)
 				g := state.Gang("g")
 				if g == nil || lacksNothing(g) {
 					continue
@@ -304,6 +305,47 @@ func TestGangFitsWhereItIsPlaced(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A fix by eviction is found exactly where a nav.Preempting evicts: if a gang fits nowhere, a nav.Preempting that wraps a
+// nav.Gang places what it lacks exactly if ExplainGang names victims. A broken gang is an exception, if the nav.Gang finds
+// seats for a part of what it lacks: those seats may be in the way of the rest.
+func TestGangEvictsWhereVictimsAreNamed(t *testing.T) {
+	for seen := range scale.Reach(t, "evicts", "evicts nobody", "several roles", "rules") {
+		rapid.Check(t, func(t *rapid.T) {
+			for range worlds {
+				state := agreeWorld(t, 8)
+				g := state.Gang("g")
+				if g == nil || lacksNothing(g) {
+					continue
+				}
+				e, err := whatif.ExplainGang(context.Background(), state, "g")
+				require.NoError(t, err)
+				if slices.ContainsFunc(e.Domains, func(d whatif.DomainFit) bool { return d.Why == nil }) {
+					continue
+				}
+				if g.Broken() && placesAny(t, state) {
+					continue
+				}
+				named := slices.ContainsFunc(e.Fixes, func(f whatif.GangFix) bool { return len(f.Evict) > 0 })
+				placed, left := completed(t, state, &nav.Preempting{Navigator: &nav.Gang{}})
+				require.Equal(t, placed, named, "%s\n%v", e, left)
+				seen[map[bool]string{true: "evicts", false: "evicts nobody"}[named]]++
+				seen["several roles"] += count01(named && len(g.Gang.Roles) > 1)
+				seen["rules"] += count01(named && slices.ContainsFunc(g.Gang.Roles, func(r orbit.Role) bool { return len(r.Spec.Apart)+len(r.Spec.Even) > 0 }))
+			}
+		})
+	}
+}
+
+// placesAny reports whether a nav.Gang places any member of the gang.
+func placesAny(t *rapid.T, state *orbit.State) bool {
+	_, left := completed(t, state, &nav.Gang{})
+	pending := 0
+	for c := range state.Members("g") {
+		pending += count01(c.Pending())
+	}
+	return len(left) < pending
 }
 
 func count01(is bool) int {

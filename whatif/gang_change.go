@@ -6,7 +6,7 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/seats"
-	"github.com/orbitsched/orbit/place"
+	"github.com/orbitsched/orbit/internal/victims"
 )
 
 // await searches for holds in a domain whose end makes the gang fit there: those that end soonest, and no more than
@@ -118,8 +118,8 @@ func (a *gangAsker) indexWith(do []orbit.Commitment) *seats.Index {
 	return index
 }
 
-// evict searches for victims of lower priority in a domain. It asks place.Indexed.BestEvicting for one member after the
-// other, and then leaves out the victims that are not needed. It does not search if there is a fix already.
+// evict searches for victims of lower priority in a domain, and leaves out those that are not needed. It does not search
+// if there is a fix already.
 func (a *gangAsker) evict(p *gangPlace, best *GangFix) *GangFix {
 	if best != nil {
 		return nil
@@ -147,24 +147,20 @@ func (a *gangAsker) evict(p *gangPlace, best *GangFix) *GangFix {
 	return f
 }
 
-// victims returns evictions that make room for all needed members in the domain; nil: there are none.
+// victims returns evictions that make room for all needed members in the domain, as a nav.Preempting finds them; nil:
+// there are none.
 func (a *gangAsker) victims(p *gangPlace) (out []orbit.Commitment) {
-	draft := &a.index.Draft
+	draft, members := &a.index.Draft, seats.HardestFirst(a.needs)
 	start := draft.Checkpoint()
 	defer draft.Rollback(start)
-	engine := &place.Indexed{Filter: func(n *orbit.NodeState, _ *orbit.Report, _ *orbit.Spec) string {
-		if p.has(n.Node) {
-			return ""
+	draft.Ask(members[0])
+	defer draft.Ask(nil)
+	for _, gentle := range []bool{true, false} {
+		e := &seats.Evicting{Draft: draft, Search: &victims.Search{Gentle: gentle}, Singly: a.gang.Total() > 0}
+		if a.ctx.Err() == nil && e.Seat(p.nodes, members) != nil {
+			break
 		}
-		return "are in another domain"
-	}}
-	for _, members := range a.needs {
-		for _, c := range members {
-			best, err := engine.BestEvicting(draft, c)
-			if err != nil || a.ctx.Err() != nil || best.On(draft, c) != nil {
-				return nil
-			}
-		}
+		draft.Rollback(start)
 	}
 	for _, do := range draft.Propose().Do {
 		if do, is := do.(orbit.Evict); is {

@@ -61,8 +61,7 @@ func (p *gangPlace) in(draft *orbit.Draft, others func(*orbit.Node) bool) (out [
 }
 
 // needsOf returns, for each role that is below its minimum, the pending members that bring it to the minimum. As is the
-// gang with the roles to use, which may have other specs and minimums than the state's gang. The roles with the largest
-// requests come first.
+// gang with the roles to use, which may have other specs and minimums than the state's gang.
 func needsOf(state *orbit.State, g *orbit.GangState, as *orbit.Gang) (needs [][]*orbit.Capsule) {
 	for i := range as.Roles {
 		role, count := &as.Roles[i], lacking(g, as, i)
@@ -82,7 +81,6 @@ func needsOf(state *orbit.State, g *orbit.GangState, as *orbit.Gang) (needs [][]
 			needs = append(needs, members)
 		}
 	}
-	slices.SortStableFunc(needs, func(x, y []*orbit.Capsule) int { return largerFirst(x[0].Spec, y[0].Spec) })
 	return needs
 }
 
