@@ -201,9 +201,10 @@ func (m *pendingGang) asks(x *seats.Index) []seats.Ask {
 }
 
 func (m *pendingGang) asksAnew(x *seats.Index) []seats.Ask {
-	roles := make([]seats.Role, len(m.waiting))
+	var few [8]seats.Role // most gangs have few roles
+	roles := few[:0]
 	for role, waiting := range m.waiting {
-		roles[role] = seats.Role{Members: waiting, Needed: m.state.Lacks(role)}
+		roles = append(roles, seats.Role{Members: waiting, Needed: m.state.Lacks(role)})
 	}
 	asks := x.Asks(roles)
 	for a := range asks {
