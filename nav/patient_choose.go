@@ -249,7 +249,7 @@ func (c *patientChoice) room(i int32) *waitingRoom {
 		if of.Capsule == own.Capsule && of.Gang == own.Gang {
 			w.own = true
 		} else if !c.nominated && of.Outranks(&c.rank) {
-			w.now.LeaveFree(n, of)
+			w.now.LeaveFree(n, of, nil)
 			w.later.Claim(part) // borrowers have given their room back by then
 		}
 	}

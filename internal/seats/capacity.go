@@ -46,9 +46,10 @@ func (r *Capacity) Leave(spec *orbit.Spec, set orbit.DeviceSet, later *Capacity)
 	}
 }
 
-// LeaveFree deducts what a nomination claims on the node, less what is borrowed from it there.
-func (r *Capacity) LeaveFree(n *orbit.NodeState, of *orbit.Nomination) {
-	room, devices := n.Claimed(of, nil)
+// LeaveFree deducts what a nomination claims on the node of capsules of a spec, less what is borrowed from it there; nil: of
+// all that borrow nothing.
+func (r *Capacity) LeaveFree(n *orbit.NodeState, of *orbit.Nomination, spec *orbit.Spec) {
+	room, devices := n.Claimed(of, spec)
 	for d, claimed := range room {
 		r.Resources[d] -= claimed
 	}
@@ -114,6 +115,14 @@ func (r *Capacity) exceeds(was *Capacity) bool {
 		}
 	}
 	return false
+}
+
+// With counts the device instances of which at least milli thousandths are free.
+func (r *Capacity) With(milli int) (n int) {
+	for _, free := range r.Devices {
+		n += btoi(int(free) >= milli)
+	}
+	return n
 }
 
 // Fits returns how many capsules of a spec fit, each resource taken alone. It divides instead of multiplying, so

@@ -129,7 +129,7 @@ func (x *Index) freeOn(i int32) (free Capacity) {
 	free = CapacityOf(n)
 	for of := range n.Nominated {
 		if x.yields(of) {
-			free.LeaveFree(n, of)
+			free.LeaveFree(n, of, nil)
 		}
 	}
 	if x.Strict && n.Node.Confirms { // else it is not free anyway
