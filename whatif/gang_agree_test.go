@@ -283,7 +283,7 @@ func severalEvens(gang *orbit.Gang) bool {
 func TestGangFitsWhereItIsPlaced(t *testing.T) {
 	for seen := range scale.Reach(t, "fits", "fits not", "broken", "several roles", "nominated", "rules") {
 		rapid.Check(t, func(t *rapid.T) {
-			for range worlds {
+			for range 4 * worlds {
 				state := agreeWorld(t, 4)
 				g := state.Gang("g")
 				if g == nil || lacksNothing(g) {
@@ -335,6 +335,20 @@ func TestGangEvictsWhereVictimsAreNamed(t *testing.T) {
 				seen["rules"] += count01(named && slices.ContainsFunc(g.Gang.Roles, func(r orbit.Role) bool { return len(r.Spec.Apart)+len(r.Spec.Even) > 0 }))
 			}
 		})
+	}
+}
+
+// Room that is nominated for work of lower priority is room for a gang, as it is for a nav.Gang.
+func TestGangFitsWhereItOutranksANomination(t *testing.T) {
+	for priority, fits := range map[int32]bool{5: true, 1: false} {
+		l := &orbit.MemoryLedger{Bounds: orbit.Limits{NominatedShare: 100}}
+		commit(t, l, orbit.PutNode{Node: orbit.Node{ID: "n0", Capacity: orbit.Resources{orbit.CPU: 4}, Labels: map[string]string{"rack": "r"}}},
+			orbit.Submit{IDs: []orbit.CapsuleID{"waits"}, Spec: wants(4, 1)},
+			orbit.Nominate{Capsule: "waits", Ends: time.Unix(9, 0), Parts: []orbit.NominatedRoom{{Node: "n0", Room: orbit.Resources{orbit.CPU: 4}}}})
+		gangOf(t, l, gangSpec(2, priority), 2, 0)
+		e, err := whatif.ExplainGang(t.Context(), snapshot(t, l), "g")
+		require.NoError(t, err)
+		require.Equal(t, fits, e.Domains[0].Why == nil, "priority %d: %s", priority, e)
 	}
 }
 
