@@ -247,7 +247,7 @@ func (d *Draft) Place(c *Capsule, to Choice) error {
 	if err := d.moved(&s, c.ID, companyMove{c.Spec, n.Node, 0, 1}); err != nil {
 		return err
 	}
-	if after {
+	if after || c.runsElsewhere() { // it need not wait for its own remains, but the others on the node do
 		s.delayed = d.delay(n, c.Spec)
 	}
 	d.use(c.ID, draftTaken)

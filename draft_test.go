@@ -905,3 +905,25 @@ func TestDraftLendsNoExtrasBetweenProposals(t *testing.T) {
 		require.EqualValues(t, 1, d.ExtraFree(n, "ip"))
 	}
 }
+
+// A capsule may take the place of its own remains, but an earlier placement beside it then has to wait for these.
+func TestDraftDelaysForTheRemainsOfALaterCapsule(t *testing.T) {
+	l := &MemoryLedger{}
+	s := &Spec{Extras: []Extra{{Name: "ip", Amount: 1}}}
+	commit(t, l, PutNode{Node{ID: "n", Confirms: true, Extras: []Extra{{Name: "ip", Amount: 2}}}}, Submit{IDs: []CapsuleID{"a", "b"}, Spec: s})
+	commit(t, l, Place{Capsule: "b", Node: "n"})
+	commit(t, l, Confirm{Capsule: "b", Since: snapshotOf(t, l).Capsule("b").PlacedAt, Begun: true})
+	commit(t, l, PutNode{Node{ID: "n", Confirms: true, Extras: []Extra{{Name: "ip", Amount: 2}}, State: Cordoned}})
+	commit(t, l, Release{Capsule: "b", From: "n"})
+	commit(t, l, PutNode{Node{ID: "n", Confirms: true, Extras: []Extra{{Name: "ip", Amount: 2}}}})
+	for _, order := range [][]CapsuleID{{"a", "b"}, {"b", "a"}} {
+		view, _ := viewOf(t, l, nil)
+		d := &Draft{}
+		d.Sync(view)
+		for _, id := range order {
+			n := d.Node(0)
+			require.NoError(t, d.Place(view.State().Capsule(id), Choice{Node: n}))
+		}
+		require.NoError(t, view.State().Check(d.Propose()), "%v", order)
+	}
+}

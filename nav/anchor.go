@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/seats"
 	"github.com/orbitsched/orbit/place"
 )
 
@@ -65,7 +66,7 @@ type Anchor struct {
 	Filter place.Filter
 
 	draft   orbit.Draft
-	domains topology
+	domains seats.Topology
 	// The specs of stand-ins, by the specs of the members that they stand in for.
 	alone map[*orbit.Spec]*orbit.Spec
 }

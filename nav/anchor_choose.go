@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/seats"
 )
 
 // anchorSeat is the planned node of one member of a group.
@@ -20,10 +21,10 @@ type anchorSeat struct {
 
 // anchorHome is a candidate domain for an anchor: nodes that are in the same domain at each of some levels.
 type anchorHome struct {
-	*domain
+	*seats.Domain
 	// By level of the need, the domain around this home; nil if there is none, or if the level is not among those
 	// considered now.
-	around []*domain
+	around []*seats.Domain
 	// Upper bounds on how many members find room if the group starts here, and on how many of them at home; and how
 	// much of the home's free capacity would be left, by anchorNeed.spare.
 	most, atHome int
@@ -69,7 +70,7 @@ func (p *anchorPass) choose(ctx context.Context, need *anchorNeed, firsts []*orb
 			if h.most <= len(best) {
 				break
 			}
-			nodes := p.rank(h.nodes, need)
+			nodes := p.rank(h.Nodes, need)
 			for _, first := range firsts {
 				if err := ctx.Err(); err != nil {
 					return best, err
@@ -89,34 +90,34 @@ func (p *anchorPass) choose(ctx context.Context, need *anchorNeed, firsts []*orb
 // homes returns the candidate domains of a group, best bound first. Members that want company at a level that is not
 // considered now are taken to find room everywhere.
 func (p *anchorPass) homes(need *anchorNeed, levels []string) (out []anchorHome) {
-	p.domains.follow()
-	together, tables := p.domains.table(levels...), make([]*domainTable, len(need.levels))
+	p.domains.Follow()
+	together, tables := p.domains.Table(levels...), make([]*seats.Table, len(need.levels))
 	for i, level := range need.levels {
 		if slices.Contains(levels, level) {
-			tables[i] = p.domains.table(level)
+			tables[i] = p.domains.Table(level)
 		}
 	}
-	around := make([]*domain, len(together.domains)*len(tables))
-	for d := range together.domains {
-		in := &together.domains[d]
-		if len(in.nodes) == 0 {
+	around := make([]*seats.Domain, len(together.Domains)*len(tables))
+	for d := range together.Domains {
+		in := &together.Domains[d]
+		if len(in.Nodes) == 0 {
 			continue
 		}
-		free := together.free(&p.draft, d)
-		h := anchorHome{domain: in, around: around[d*len(tables):][:len(tables)], atHome: need.atMost(free), spare: need.spare(free)}
+		free := together.Free(&p.draft, d)
+		h := anchorHome{Domain: in, around: around[d*len(tables):][:len(tables)], atHome: need.atMost(free), spare: need.spare(free)}
 		for i, l := range tables {
 			if l == nil {
 				h.most += need.parts[i].total
-			} else if at := l.of[in.nodes[0]]; at >= 0 {
-				h.most += need.parts[i].atMost(l.free(&p.draft, int(at)))
-				h.around[i] = &l.domains[at]
+			} else if at := l.Of[in.Nodes[0]]; at >= 0 {
+				h.most += need.parts[i].atMost(l.Free(&p.draft, int(at)))
+				h.around[i] = &l.Domains[at]
 			}
 		}
 		out = append(out, h)
 	}
 	slices.SortFunc(out, func(a, b anchorHome) int {
 		return cmp.Or(cmp.Compare(b.most, a.most), cmp.Compare(b.atHome, a.atHome), cmp.Compare(a.spare, b.spare),
-			cmp.Compare(a.name, b.name))
+			cmp.Compare(a.Name, b.Name))
 	})
 	return out
 }
@@ -141,7 +142,7 @@ func (p *anchorPass) pack(h *anchorHome, nodes []rankedNode, need *anchorNeed, f
 		var around []int32
 		for _, d := range h.around {
 			if d != nil {
-				around = append(around, d.nodes...)
+				around = append(around, d.Nodes...)
 			}
 		}
 		nodes = slices.Concat(nodes, p.rank(around, need))
@@ -158,7 +159,7 @@ func (h *anchorHome) nearest(need *anchorNeed) []*anchorNeed {
 	reach := map[*anchorNeed]int{}
 	for i, part := range need.parts {
 		if reach[part] = math.MaxInt; h.around[i] != nil {
-			reach[part] = len(h.around[i].nodes)
+			reach[part] = len(h.around[i].Nodes)
 		}
 	}
 	return slices.SortedStableFunc(slices.Values(need.parts), func(a, b *anchorNeed) int { return cmp.Compare(reach[a], reach[b]) })
@@ -190,7 +191,7 @@ func (p *anchorPass) rank(nodes []int32, need *anchorNeed) []rankedNode {
 	var out []rankedNode
 	for _, i := range nodes {
 		n := p.draft.Node(int(i))
-		if free := measureFree(n); need.atMost(&free) > 0 {
+		if free := seats.MeasureFree(n); need.atMost(&free) > 0 {
 			out = append(out, rankedNode{int(i), n.Node.ID, p.claimed(n) == unclaimed, need.spare(&free)})
 		}
 	}
@@ -274,9 +275,9 @@ type anchorNeed struct {
 	total int
 	// What all members take together; the dimensions in which that is not zero; and for each of those what single
 	// members take, least first.
-	sum   [allDims]float64
+	sum   [seats.AllDims]float64
 	dims  []int
-	least [allDims][]anchorPortion
+	least [seats.AllDims][]anchorPortion
 }
 
 // anchorPortion says that count members take want each, in one dimension.
@@ -305,7 +306,7 @@ func needOf(roles []anchorRole) *anchorNeed {
 	for _, r := range n.roles {
 		n.total += r.count
 		for d := range n.sum {
-			n.sum[d] += float64(wantOf(r.spec, d)) * float64(r.count)
+			n.sum[d] += float64(seats.WantOf(r.spec, d)) * float64(r.count)
 		}
 	}
 	for d := range n.sum {
@@ -316,7 +317,7 @@ func needOf(roles []anchorRole) *anchorNeed {
 	slices.SortStableFunc(n.roles, func(a, b anchorRole) int { return cmp.Compare(n.part(b.spec), n.part(a.spec)) })
 	for _, d := range n.dims {
 		for _, r := range n.roles {
-			n.least[d] = append(n.least[d], anchorPortion{wantOf(r.spec, d), r.count})
+			n.least[d] = append(n.least[d], anchorPortion{seats.WantOf(r.spec, d), r.count})
 		}
 		slices.SortStableFunc(n.least[d], func(a, b anchorPortion) int { return cmp.Compare(a.want, b.want) })
 	}
@@ -326,14 +327,14 @@ func needOf(roles []anchorRole) *anchorNeed {
 // part returns the share of the sum that one member takes, in the dimension where that share is largest.
 func (n *anchorNeed) part(spec *orbit.Spec) (part float64) {
 	for _, d := range n.dims {
-		part = max(part, float64(wantOf(spec, d))/n.sum[d])
+		part = max(part, float64(seats.WantOf(spec, d))/n.sum[d])
 	}
 	return part
 }
 
 // atMost returns an upper bound on how many members fit into the free capacity of a whole domain. It takes each
 // dimension alone, and counts the smallest members first.
-func (n *anchorNeed) atMost(free *quantities) int {
+func (n *anchorNeed) atMost(free *seats.Quantities) int {
 	most := n.total
 	for _, d := range n.dims {
 		fit, left := 0, free[d]
@@ -354,7 +355,7 @@ func (n *anchorNeed) atMost(free *quantities) int {
 
 // spare measures how loosely the members fit into a domain: its free capacity as a multiple of what they take. Less is
 // tighter.
-func (n *anchorNeed) spare(free *quantities) (spare float64) {
+func (n *anchorNeed) spare(free *seats.Quantities) (spare float64) {
 	for _, d := range n.dims {
 		spare += float64(free[d]) / n.sum[d]
 	}

@@ -17,7 +17,7 @@ import (
 // start places an anchor for every group that needs one and can have one now. For the members of the other groups it
 // records what they wait for. It returns the context's error if that ends it early.
 func (p *anchorPass) start(ctx context.Context, theirs *orbit.Plan) error {
-	p.domains.begin(&p.draft, p.state.Limits().IDBytes)
+	p.domains.Begin(&p.draft, p.state.Limits().IDBytes)
 	p.claims = make([]anchorClaim, p.draft.Bound())
 	m := p.merge(theirs)
 	defer m.keepFitting()

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/seats"
 )
 
 // freeTally has the sums of the free capacity of all nodes. To sync it with a view costs as much as the view has
@@ -12,8 +13,8 @@ type freeTally struct {
 	view   *orbit.View
 	cursor uint64
 	// seen has, by node index, the values with which the node was counted.
-	seen []quantities
-	sum  [allDims]float64
+	seen []seats.Quantities
+	sum  [seats.AllDims]float64
 }
 
 // sync brings the sums up to the view.
@@ -24,13 +25,13 @@ func (t *freeTally) sync(view *orbit.View) {
 	changed, next, all := view.Changed(t.cursor)
 	bound := view.State().NodeBound()
 	if t.cursor = next; all {
-		t.seen, t.sum = make([]quantities, bound), [allDims]float64{}
+		t.seen, t.sum = make([]seats.Quantities, bound), [seats.AllDims]float64{}
 		for i := range bound {
 			t.count(i)
 		}
 		return
 	}
-	t.seen = append(t.seen, make([]quantities, max(0, bound-len(t.seen)))...)
+	t.seen = append(t.seen, make([]seats.Quantities, max(0, bound-len(t.seen)))...)
 	for _, i := range changed {
 		t.count(int(i))
 	}
@@ -38,9 +39,9 @@ func (t *freeTally) sync(view *orbit.View) {
 
 // count replaces the values of a node in the sums.
 func (t *freeTally) count(i int) {
-	var now quantities
+	var now seats.Quantities
 	if n := t.view.State().NodeByIndex(i); n != nil && n.Node.Schedulable() {
-		now = measureFree(n)
+		now = seats.MeasureFree(n)
 	}
 	for d, v := range now {
 		t.sum[d] += float64(v) - float64(t.seen[i][d])
@@ -49,7 +50,7 @@ func (t *freeTally) count(i int) {
 }
 
 // demandVector has the requested part of the free capacity in each dimension.
-type demandVector [allDims]float64
+type demandVector [seats.AllDims]float64
 
 // demand returns which part of all free capacity the classes request. It is 0 in a dimension without free capacity,
 // because there the order of placing changes nothing.
@@ -59,7 +60,7 @@ func (t *freeTally) demand(classes []*batchClass) (out demandVector) {
 			continue
 		}
 		for _, c := range classes {
-			out[d] += float64(len(c.capsules)) * float64(wantOf(c.spec, d))
+			out[d] += float64(len(c.capsules)) * float64(seats.WantOf(c.spec, d))
 		}
 		out[d] /= t.sum[d]
 	}

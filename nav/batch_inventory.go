@@ -8,15 +8,16 @@ import (
 	"strconv"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/seats"
 )
 
 // The dimensions that the bound of [Batch] counts: those of [orbit.Resources], all devices together in milli, the
 // device instances of which one capsule can take more than a half (only one such capsule fits on an instance), and the
 // idle instances.
 const (
-	halfDim  = devicesDim + 1
-	idleDim  = devicesDim + 2
-	packDims = devicesDim + 3
+	halfDim  = seats.DevicesDim + 1
+	idleDim  = seats.DevicesDim + 2
+	packDims = seats.DevicesDim + 3
 )
 
 // packResources has an amount of each of these dimensions.
@@ -101,11 +102,11 @@ func newInventory(nodes iter.Seq[*orbit.NodeState], classes []*batchClass) *inve
 func packWant(spec *orbit.Spec) (want packResources) {
 	copy(want[:], spec.Envelope.Reservation[:])
 	if r := &spec.Devices; r.Count > 0 {
-		want[devicesDim] = int64(r.Count) * int64(r.Milli)
-		if r.Milli > wholeDevice/2 {
+		want[seats.DevicesDim] = int64(r.Count) * int64(r.Milli)
+		if r.Milli > seats.WholeDevice/2 {
 			want[halfDim] = int64(r.Count)
 		}
-		if r.Milli == wholeDevice {
+		if r.Milli == seats.WholeDevice {
 			want[idleDim] = int64(r.Count)
 		}
 	}
@@ -114,13 +115,13 @@ func packWant(spec *orbit.Spec) (want packResources) {
 
 // packFree returns the free resources of a node.
 func packFree(n *orbit.NodeState) (f freeNode) {
-	free := measureFree(n)
+	free := seats.MeasureFree(n)
 	copy(f.free[:], free[:])
 	for i := range n.Node.Devices.Count {
 		milli := n.DeviceFree(i)
 		f.devices[i] = int16(milli)
-		f.free[halfDim] += int64(milli / (wholeDevice/2 + 1))
-		f.free[idleDim] += int64(milli / wholeDevice)
+		f.free[halfDim] += int64(milli / (seats.WholeDevice/2 + 1))
+		f.free[idleDim] += int64(milli / seats.WholeDevice)
 	}
 	slices.SortFunc(f.devices[:], func(a, b int16) int { return int(b - a) })
 	return f
@@ -146,11 +147,11 @@ next:
 				f.free[d] = 0
 			}
 		}
-		if most[devicesDim] == 0 {
+		if most[seats.DevicesDim] == 0 {
 			f.devices = [orbit.MaxDevices]int16{}
 		}
 		for i, spec := range v.constraints {
-			suiting[i] = byte(btoi(suits(n.Node, spec)))
+			suiting[i] = byte(btoi(seats.Suits(n.Node, spec)))
 		}
 		f.suits = string(suiting)
 		at, found := known[f]

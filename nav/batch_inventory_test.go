@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/seats"
 )
 
 // The bound holds for whatever duals, and however nodes are put together: more than a greedy packing places it
@@ -105,7 +106,7 @@ func TestInventoryWithoutWhatIsTaken(t *testing.T) {
 	require.NoError(t, draft.Place(&orbit.Capsule{ID: "above", Spec: s}, orbit.Choice{Node: draft.Node(0), Devices: 0b10}))
 	m := newInventory(draft.Nodes(), []*batchClass{c})
 	require.Equal(t, 1, m.classes[0].count)
-	require.Equal(t, [packDims]float64{orbit.CPU: 6, devicesDim: 2400, halfDim: 2, idleDim: 0}, m.kinds[0].sum)
+	require.Equal(t, [packDims]float64{orbit.CPU: 6, seats.DevicesDim: 2400, halfDim: 2, idleDim: 0}, m.kinds[0].sum)
 }
 
 // Sums that follow the view are those of a fresh look.
@@ -116,11 +117,11 @@ func TestFreeTallyFollows(t *testing.T) {
 			fresh := freeTally{}
 			tally.sync(view)
 			fresh.sync(view)
-			var want [devicesDim + 1]float64
+			var want [seats.DevicesDim + 1]float64
 			for n := range view.State().Nodes() {
 				if n.Node.Schedulable() {
 					want[orbit.CPU] += float64(max(n.Node.Capacity[orbit.CPU], 0))
-					want[devicesDim] += wholeDevice * float64(n.Node.Devices.Count)
+					want[seats.DevicesDim] += seats.WholeDevice * float64(n.Node.Devices.Count)
 				}
 			}
 			require.Equal(t, want, fresh.sum)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/seats"
 )
 
 // batchClass is the pending capsules of one spec and risen priority: the nominated ones, then the others in their order
@@ -66,12 +67,12 @@ func divide(view *orbit.View, pending []*orbit.Capsule) (levels []batchLevel, me
 }
 
 // sort orders the classes by size. Classes of the same size keep their order in the batch.
-func (l batchLevel) sort(demand *demandVector, free *[allDims]float64) {
+func (l batchLevel) sort(demand *demandVector, free *[seats.AllDims]float64) {
 	for _, c := range l {
 		c.size, c.share = 0, len(c.capsules)
 		for d, v := range demand {
 			if v > 0 {
-				c.size += v * float64(wantOf(c.spec, d)) / free[d]
+				c.size += v * float64(seats.WantOf(c.spec, d)) / free[d]
 			}
 		}
 	}

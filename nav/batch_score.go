@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/seats"
 	"github.com/orbitsched/orbit/score"
 )
 
@@ -55,7 +56,7 @@ func (s *packScore) Score(node *orbit.NodeState, _ *orbit.Report, spec *orbit.Sp
 	r := rating{least: math.Inf(1)}
 	for _, d := range s.scarce {
 		free, capacity := freeOf(node, d), capacityIn(node, d)
-		r.add(wantOf(spec, d), free, free, capacity, capacity)
+		r.add(seats.WantOf(spec, d), free, free, capacity, capacity)
 	}
 	value = r.value(s)
 	if s.spares && spec.Devices.Count == 0 && node.Node.Devices.Count > 0 {
@@ -71,7 +72,7 @@ func (s *packScore) Bound(spec *orbit.Spec, _ *orbit.Node) func(least, most *sco
 	scarce, frozen := s.scarce, *s
 	wants := make([]int64, len(scarce))
 	for i, d := range scarce {
-		wants[i] = wantOf(spec, d)
+		wants[i] = seats.WantOf(spec, d)
 	}
 	return func(least, most *score.Extent) (value, tie float64) {
 		r := rating{least: math.Inf(1)}
@@ -122,7 +123,7 @@ func (r *rating) value(s *packScore) float64 {
 
 // freeOf returns the free amount of a dimension; it is negative if the capacity has shrunk below what is in use.
 func freeOf(n *orbit.NodeState, d int) int64 {
-	if d != devicesDim {
+	if d != seats.DevicesDim {
 		return n.Node.Capacity[d] - n.Used()[d]
 	}
 	free := 0
@@ -133,15 +134,15 @@ func freeOf(n *orbit.NodeState, d int) int64 {
 }
 
 func capacityIn(n *orbit.NodeState, d int) int64 {
-	if d == devicesDim {
-		return wholeDevice * int64(n.Node.Devices.Count)
+	if d == seats.DevicesDim {
+		return seats.WholeDevice * int64(n.Node.Devices.Count)
 	}
 	return n.Node.Capacity[d]
 }
 
 func extentOf(e *score.Extent, d int) (free, capacity int64) {
-	if d == devicesDim {
-		return e.DevicesFree(), wholeDevice * int64(e.Devices())
+	if d == seats.DevicesDim {
+		return e.DevicesFree(), seats.WholeDevice * int64(e.Devices())
 	}
 	return e.Free(d), e.Capacity(d)
 }

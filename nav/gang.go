@@ -5,11 +5,13 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"time"
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/heap"
+	"github.com/orbitsched/orbit/internal/seats"
 )
 
 // Gang is the navigator for gangs: it places all waiting members of a gang in one topology domain, in one proposal, or
@@ -32,8 +34,9 @@ import (
 //     that could help.
 //
 // A nominated gang may use the room that is nominated for it, and the room of nominations that it outranks. A gang
-// without a nomination uses no nominated room, whatever its priority. Gang itself nominates nothing, so small work that
-// comes and goes may keep a large gang waiting for ever, and also what a broken gang lacks: wrap the Gang in a [Patient].
+// without a nomination takes room of nominations that its members outrank only if it fits nowhere else. Gang itself
+// nominates nothing, so small work that comes and goes may keep a large gang waiting for ever, and also what a broken
+// gang lacks: wrap the Gang in a [Patient].
 //
 // Whether members of one shape fit a domain is decided exactly. Members of several shapes are seated greedily, and then
 // by a search that is exact while it has Search steps left. Members to which rules of company apply ([orbit.Apart],
@@ -63,7 +66,7 @@ type Gang struct {
 	// Gang moves it as a whole or evicts other broken gangs for it; default 1 min. Negative: it does neither.
 	Repair time.Duration
 
-	index gangIndex
+	index seats.Index
 	waits map[orbit.GangID]*gangWait
 	// What waiting gangs ask for, by a text that describes it.
 	demands map[string]*gangDemand
@@ -85,6 +88,8 @@ type gangPass struct {
 	steps  gangSteps
 	// Gangs that this plan has taken from their demands; setBack returns them.
 	planned []plannedGang
+	// The lowest rank of a nomination; nil: it is not known yet.
+	lowest *int64
 	// For the notes.
 	placed, toppedUp, rebuilt, waitingFor int
 }
@@ -95,7 +100,7 @@ func (g *Gang) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Caps
 	if err := ctx.Err(); err != nil {
 		return r.plan, err
 	}
-	g.index.sync(view)
+	g.index.Sync(view)
 	r.steps.begin(g.stepsEach())
 	gangs, orphans := pendingGangs(view, pending)
 	g.forget(r.state, len(gangs))
@@ -128,7 +133,7 @@ func (r *gangPass) planAll(gangs []*pendingGang) error {
 		here[m.id] = true
 	}
 	remembered := r.returning(here)
-	r.index.fresh = false
+	r.index.Fresh = false
 	all := heap.Heap[*pendingGang]{}
 	for _, m := range slices.Concat(gangs, remembered) {
 		all.Push(m)
@@ -170,7 +175,7 @@ func (r *gangPass) planGang(m *pendingGang) error {
 	r.settle(m, fit != nil || repaired)
 	switch {
 	case repaired:
-		r.reportRest(m, func(c *orbit.Capsule) bool { return r.index.draft.Uses(c.ID) }, why)
+		r.reportRest(m, func(c *orbit.Capsule) bool { return r.index.Draft.Uses(c.ID) }, why)
 	case fit != nil:
 		r.countPlaced(m, fit)
 	case r.ctx.Err() == nil:
@@ -185,7 +190,7 @@ func (r *gangPass) planRemembered(m *pendingGang) (placed bool, err error) {
 		return false, r.ctx.Err()
 	}
 	r.allot(m)
-	fit, why := r.tryAtOnce(m, r.levels(m))
+	fit, why := r.tryAll(m, r.levels(m))
 	switch {
 	case fit != nil:
 		w, d := r.waits[m.id], r.waits[m.id].demand
@@ -202,16 +207,20 @@ func (r *gangPass) planRemembered(m *pendingGang) (placed bool, err error) {
 
 // markOf returns the current mark of a gang: the state on which a diagnosis of it depends.
 func (r *gangPass) markOf(m *pendingGang) waitMark {
-	return markOf(&r.index, m, m.asks(&r.index), r.levels(m))
+	w := markOf(&r.index, m, m.asks(&r.index), r.levels(m))
+	if r.outranks(m) { // the room of a nomination is counted as used, so it is no gain
+		w.nodes = r.index.Changed
+	}
+	return w
 }
 
 // seat finds seats for a gang's members and proposes them, or returns why there are none. It tries nominated room
 // first. It makes no new search if an earlier diagnosis, of this gang or of another with the same demand, still holds.
-func (r *gangPass) seat(m *pendingGang) (*gangFit, error) {
+func (r *gangPass) seat(m *pendingGang) (*seats.Fit, error) {
 	w, levels := r.waiting(m), r.levels(m)
-	if r.index.ask(r.state, m.id) {
+	if r.index.Ask(r.state, m.id) {
 		fit, err := r.tryAtOnce(m, levels)
-		r.index.ask(r.state, "")
+		r.index.Ask(r.state, "")
 		if fit != nil || r.ctx.Err() != nil {
 			return fit, err
 		}
@@ -222,7 +231,7 @@ func (r *gangPass) seat(m *pendingGang) (*gangFit, error) {
 		why = w.why
 	} else if why = r.demand(m).answer(r, m.id); why != nil {
 		r.failed(m, seen, why)
-	} else if fit, err := r.tryAtOnce(m, levels); fit != nil || r.ctx.Err() != nil {
+	} else if fit, err := r.tryAll(m, levels); fit != nil || r.ctx.Err() != nil {
 		return fit, err
 	} else if why = err; r.conclusive() {
 		r.failed(m, seen, why)
@@ -242,118 +251,149 @@ func (r *gangPass) nominated(m *pendingGang, why error) error {
 }
 
 // levels returns the domain tables of a gang's levels, in order.
-func (r *gangPass) levels(m *pendingGang) []*domainTable {
+func (r *gangPass) levels(m *pendingGang) []*seats.Table {
 	return r.tables(m.gang.Levels, m.gang.Loose)
 }
 
 // tables returns the domain tables of levels. It adds the table of all nodes if the levels are only preferred or there
 // are none.
-func (r *gangPass) tables(levels []string, loose bool) []*domainTable {
-	var out []*domainTable
+func (r *gangPass) tables(levels []string, loose bool) []*seats.Table {
+	var out []*seats.Table
 	for _, level := range levels {
-		out = append(out, r.index.table(level))
+		out = append(out, r.index.Table(level))
 	}
 	if len(out) == 0 || loose {
-		out = append(out, r.index.table())
+		out = append(out, r.index.Table())
 	}
 	return out
 }
 
+// tryAll searches for seats, also in room that is nominated for work that the gang outranks if there are none elsewhere. A
+// broken gang first looks for seats for all that it lacks.
+func (r *gangPass) tryAll(m *pendingGang, levels []*seats.Table) (*seats.Fit, error) {
+	if !r.outranks(m) {
+		return r.tryAtOnce(m, levels)
+	}
+	m.needsAll = m.state.Broken()
+	defer func() { m.needsAll = false }()
+	fit, why := r.tryAtOnce(m, levels)
+	if fit != nil || r.ctx.Err() != nil {
+		return fit, why
+	}
+	asks := m.asks(&r.index)
+	m.mixed = !r.index.Outrank(asks)
+	fit, _ = r.tryAtOnce(m, levels)
+	m.mixed = false
+	r.index.Yield(asks)
+	if fit != nil || r.ctx.Err() != nil || !m.needsAll {
+		return fit, why
+	}
+	m.needsAll = false
+	return r.tryAtOnce(m, levels)
+}
+
+// outranks reports whether room is nominated for work that a member of the gang outranks. A gang that is nominated uses
+// what its nomination outranks.
+func (r *gangPass) outranks(m *pendingGang) bool {
+	if r.lowest == nil {
+		lowest := int64(math.MaxInt64)
+		for of := range r.state.Nominations() {
+			lowest = min(lowest, int64(of.Rank))
+		}
+		r.lowest = &lowest
+	}
+	return int64(m.priority) > *r.lowest && !m.state.Nomination.Lives()
+}
+
 // tryAtOnce searches for seats for all members where they can begin at once and none has failed lately. If there are not
 // enough, it searches anywhere, but takes such nodes first.
-func (r *gangPass) tryAtOnce(m *pendingGang, levels []*domainTable) (*gangFit, error) {
-	if asks := m.asks(&r.index); r.index.hide(asks) {
-		steps := r.steps.budget.left
-		defer r.index.forgive()
+func (r *gangPass) tryAtOnce(m *pendingGang, levels []*seats.Table) (*seats.Fit, error) {
+	if asks := m.asks(&r.index); r.index.Hide(asks) {
+		steps := r.steps.budget.Left
+		defer r.index.Forgive()
 		fit, _ := r.try(m, levels)
-		if r.index.reveal(asks); fit != nil || r.ctx.Err() != nil {
+		if r.index.Reveal(asks); fit != nil || r.ctx.Err() != nil {
 			return fit, nil
 		}
-		r.steps.budget.left, r.steps.budget.spent = steps, false
+		r.steps.budget.Left, r.steps.budget.Spent = steps, false
 	}
 	return r.try(m, levels)
 }
 
 // try searches for seats and proposes them. If it finds none it leaves the draft as it was, and returns why.
-func (r *gangPass) try(m *pendingGang, levels []*domainTable) (*gangFit, error) {
+func (r *gangPass) try(m *pendingGang, levels []*seats.Table) (*seats.Fit, error) {
 	r.tries++
-	start := r.index.draft.Checkpoint()
-	p := &gangPacker{index: &r.index, asks: m.asks(&r.index), steps: &r.steps.budget, limit: min(r.limits.GangMembers, r.limits.Commitments)}
+	start := r.index.Draft.Checkpoint()
+	p := &seats.Packer{Index: &r.index, Asks: m.asks(&r.index), Steps: &r.steps.budget, Limit: seats.MostMembers(r.limits), Tries: m.mixed}
 	if !m.fresh() {
 		levels = r.homes(m)
 	}
-	fit := p.find(m, levels)
-	if fit != nil && r.index.place(fit.asks, fit.seating) != nil { // the counts were too high
-		r.misjudged++
-		p.tries = true
-		if fit = p.find(m, levels); fit != nil && r.index.place(fit.asks, fit.seating) != nil {
-			fit = nil
-		}
-	}
-	if fit != nil && r.index.strict && fit.total < m.total {
+	fit, misjudged := p.Seat(func() *seats.Fit { return m.find(p, levels) })
+	r.misjudged += btoi(misjudged)
+	if fit != nil && (r.index.Strict && fit.Total < m.total || m.needsAll && !fit.HasNeeded()) {
 		fit = nil
 	}
 	var why error
 	if fit != nil {
 		why = r.propose(m, fit)
-	} else if r.ctx.Err() == nil && !r.index.strict {
+	} else if r.ctx.Err() == nil && !r.index.Strict {
 		why = r.explain(p, m, levels)
 	}
 	if fit == nil || why != nil {
-		r.index.draft.Rollback(start)
+		r.index.Draft.Rollback(start)
 		return nil, why
 	}
 	return fit, nil
 }
 
-// find returns seats for a gang, or for the members that a running gang lacks; nil if there are none.
-func (p *gangPacker) find(m *pendingGang, levels []*domainTable) *gangFit {
+// find returns seats for the gang, or for the members that it lacks if it runs; nil if there are none.
+func (m *pendingGang) find(p *seats.Packer, levels []*seats.Table) *seats.Fit {
 	if m.fresh() {
-		return p.place(levels)
+		return p.Choose(levels)
 	}
-	return p.topUp(m, levels)
+	return p.TopUp(m.nodes(), levels)
 }
 
 // propose proposes the placements on the draft.
-func (r *gangPass) propose(m *pendingGang, fit *gangFit) error {
+func (r *gangPass) propose(m *pendingGang, fit *seats.Fit) error {
 	var bets []orbit.Precondition
 	if m.fresh() {
 		bets = append(bets, orbit.GangUnplaced{Gang: m.id})
 	}
-	p := r.index.draft.Propose(bets...)
+	p := r.index.Draft.Propose(bets...)
 	if n := len(p.If); n > r.limits.Preconditions {
-		return fmt.Errorf("gang %q: placing %d members takes %d bets; this ledger takes %d in one proposal", m.id, fit.total, n, r.limits.Preconditions)
+		return fmt.Errorf("gang %q: placing %d members takes %d bets; this ledger takes %d in one proposal", m.id, fit.Total, n, r.limits.Preconditions)
 	}
 	r.plan.Proposals = append(r.plan.Proposals, p)
 	return nil
 }
 
 // explain returns why a gang is not placed.
-func (r *gangPass) explain(p *gangPacker, m *pendingGang, levels []*domainTable) error {
-	if least := leastOf(p.asks); least > p.limit {
-		return fmt.Errorf("gang %q has to place %d members at once; this ledger takes %d in one proposal", m.id, least, p.limit)
+func (r *gangPass) explain(p *seats.Packer, m *pendingGang, levels []*seats.Table) error {
+	if err := p.TooMany(m.id); err != nil {
+		return err
 	}
-	return p.diagnose(m, levels)
+	return m.diagnose(p, levels)
 }
 
 // countPlaced counts a gang that is placed, and reports its pending members that have no seat.
-func (r *gangPass) countPlaced(m *pendingGang, fit *gangFit) {
+func (r *gangPass) countPlaced(m *pendingGang, fit *seats.Fit) {
 	if m.fresh() {
 		r.placed++
 	} else {
 		r.toppedUp++
 	}
 	r.drop(m.id)
-	if fit.total == m.total {
+	if fit.Total == m.total {
 		return
 	}
 	seated := map[orbit.CapsuleID]bool{}
-	for a := range fit.asks {
-		for _, c := range fit.asks[a].members[:fit.placed[a]] {
+	for a := range fit.Asks {
+		for _, c := range fit.Asks[a].Members[:fit.Placed[a]] {
 			seated[c.ID] = true
 		}
 	}
-	why := fmt.Errorf("gang %q: %d of %d waiting members are placed, %s", m.id, fit.total, m.total, fit.noMore())
+	why := fmt.Errorf("gang %q: %d of %d waiting members are placed, %s", m.id, fit.Total, m.total, noMore(fit))
 	r.reportRest(m, func(c *orbit.Capsule) bool { return seated[c.ID] }, why)
 }
 
@@ -367,14 +407,14 @@ func (r *gangPass) reportRest(m *pendingGang, placed func(*orbit.Capsule) bool, 
 }
 
 // noMore returns why the other members have no seat.
-func (f *gangFit) noMore() string {
+func noMore(f *seats.Fit) string {
 	switch {
-	case f.trimmed:
+	case f.Trimmed:
 		return "this ledger takes no more in one proposal"
-	case f.level == "":
+	case f.Level == "":
 		return "no room was found for more"
 	}
-	return "no room was found for more in " + plain(f.level) + " " + plain(f.domain)
+	return "no room was found for more in " + plain(f.Level) + " " + plain(f.Domain)
 }
 
 // unplaced reports that no pending member of a gang is placed.

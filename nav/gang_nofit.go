@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/seats"
 )
 
 // GangNoFit says why a gang, or the members that a running gang lacks, cannot be placed: for each level, how far the
@@ -132,25 +133,25 @@ func plain(s string) string {
 const fewDomains = 4
 
 // diagnose finds the best domain of each level.
-func (p *gangPacker) diagnose(m *pendingGang, levels []*domainTable) *GangNoFit {
-	e := &GangNoFit{Gang: m.id, Waiting: m.total, Running: len(m.running), Least: leastOf(p.asks), Shortfall: m.state.Shortfall()}
-	free := p.withLeast(noneOf)
+func (m *pendingGang) diagnose(p *seats.Packer, levels []*seats.Table) *GangNoFit {
+	e := &GangNoFit{Gang: m.id, Waiting: m.total, Running: len(m.running), Least: seats.Least(p.Asks), Shortfall: m.state.Shortfall()}
+	free := p.WithLeast(seats.NoneOf)
 	for _, t := range levels {
-		fit, exact := free.bestOf(t, m)
+		fit, exact := m.bestOf(free, t)
 		e.Levels = append(e.Levels, fit)
 		e.Inexact = e.Inexact || !exact
 	}
-	e.Inexact = e.Inexact || p.steps.spent
-	e.TooLarge = p.tooLarge()
+	e.Inexact = e.Inexact || p.Steps.Spent
+	e.TooLarge = tooLarge(p)
 	return e
 }
 
 // tooLarge says why the members of the first ask for which that holds fit on no node even if all are empty.
-func (p *gangPacker) tooLarge() (why string) {
-	for a := range p.asks {
-		fits := slices.ContainsFunc(p.asks[a].shape.counts, func(n memberCount) bool { return n > 0 })
+func tooLarge(p *seats.Packer) (why string) {
+	for a := range p.Asks {
+		fits := slices.ContainsFunc(p.Asks[a].Shape.Counts, func(n seats.MemberCount) bool { return n > 0 })
 		if why == "" && !fits { // a look at all nodes is needed only if none takes a member now
-			why = p.index.draft.View().State().TooLarge(p.asks[a].spec)
+			why = p.Index.Draft.View().State().TooLarge(p.Asks[a].Spec)
 		}
 	}
 	return why
@@ -158,44 +159,29 @@ func (p *gangPacker) tooLarge() (why string) {
 
 // bestOf returns how far the best domain of a level gets; for a running gang, how far the domain gets in which it runs.
 // exact is false if more members may fit in a domain that was not tried.
-func (p *gangPacker) bestOf(t *domainTable, m *pendingGang) (f DomainFit, exact bool) {
-	f, only := DomainFit{Level: t.level(), Domains: t.live, Of: wanted(p.asks)}, int32(-1)
+func (m *pendingGang) bestOf(p *seats.Packer, t *seats.Table) (f DomainFit, exact bool) {
+	f, only := DomainFit{Level: t.Level(), Domains: t.Live, Of: seats.Wanted(p.Asks)}, int32(-1)
 	if !m.fresh() {
-		only = m.domain(t, p.index.draft.View().State())
+		only = m.domain(t, p.Index.Draft.View().State())
 	}
-	best, exact := p.fullest(t, fewDomains, func(c *candidate) bool { return only < 0 || c.number == only })
+	best, exact := p.Fullest(t, fewDomains, func(c *seats.Candidate) bool { return only < 0 || c.Number == only })
 	if best != nil {
-		f.Best, f.Fits = best.domain, best.total
-		f.Lacks = p.lacks(t.domains[t.number[best.domain]].nodes, best.seating)
+		f.Best, f.Fits = best.Domain, best.Total
+		f.Lacks = lacks(p, t.Domains[t.Number[best.Domain]].Nodes, best)
 	}
 	return f, exact
 }
 
-// lacks counts the nodes of a domain by the reason why they do not take one more member beside a seating.
-func (p *gangPacker) lacks(nodes []int32, s *seating) map[string]int {
-	next := 0
-	for next < len(p.asks) && s.placed[next] == p.asks[next].want {
-		next++
-	}
-	if next == len(p.asks) {
-		return nil
-	}
-	d := &p.index.draft
+// lacks counts the nodes of a domain by the reason why they do not take one more member beside those that have seats.
+func lacks(p *seats.Packer, nodes []int32, f *seats.Fit) map[string]int {
+	ask, next := f.Next()
+	d := &p.Index.Draft
 	start := d.Checkpoint()
 	defer d.Rollback(start)
-	if p.index.place(p.asks, s) != nil {
+	if next == nil || p.Index.Place(p.Asks, f.Seating) != nil {
 		return nil
 	}
-	by, counts := p.asks[next].askedBy, map[orbit.Misfit]int{}
-	for _, i := range nodes {
-		n := d.Node(int(i))
-		if why := d.Misfit(n, by.spec); why != (orbit.Misfit{}) {
-			counts[why]++
-		} else if by.stops && !n.Node.Confirms {
-			counts[orbit.Misfit{Why: "do not confirm, and members still stop elsewhere"}]++
-		}
-	}
-	return d.NoFit(by.spec, counts).Reasons()
+	return p.Lacks(nodes, ask).Reasons()
 }
 
 // noFitOf returns a NoFit of nodes that are already counted by reason.

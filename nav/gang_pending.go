@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
-	"github.com/orbitsched/orbit/internal/victims"
+	"github.com/orbitsched/orbit/internal/seats"
 )
 
 // pendingGang is a gang with all its waiting members, whether they are in the plan's batch or not.
@@ -33,10 +33,14 @@ type pendingGang struct {
 	fault error
 	// What it asks for, as a key of its demand, and by shape; empty until that is needed.
 	demandKey string
-	asked     []memberAsk
+	asked     []seats.Ask
 	// The plan has found out whether it may search for the gang (due), and the last search that has failed.
 	examined, due bool
-	last          *gangTry
+	// Counts of what is free are too high for some members, because they have several priorities.
+	mixed bool
+	// Seats count only if they are enough for all members that the gang lacks.
+	needsAll bool
+	last     *gangTry
 }
 
 const (
@@ -64,6 +68,7 @@ func loadGang(state *orbit.State, id orbit.GangID) *pendingGang {
 				m.add(role, c)
 			}
 		}
+		seats.StoppedFirst(m.waiting[role])
 	}
 	return m
 }
@@ -184,23 +189,10 @@ func pendingGangs(view *orbit.View, pending []*orbit.Capsule) (gangs []*pendingG
 	return gangs, orphans
 }
 
-// memberAsk is how many members of one shape a gang asks for, summed over all roles of that shape.
-type memberAsk struct {
-	shape *memberShape
-	askedBy
-	want int
-	// The fewest members that must be placed.
-	least int
-	// The waiting members in the order in which they get seats: the minimum of each role, then the other members.
-	members []*orbit.Capsule
-}
-
-// asks groups the waiting members by shape, in the order of roles. If one waiting member of a role still has to stop on
-// another node, all waiting members of the role go to nodes that confirm, because the packer does not decide which
-// member gets which seat.
-func (m *pendingGang) asks(x *gangIndex) []memberAsk {
+// asks groups the waiting members by shape, in the order of roles.
+func (m *pendingGang) asks(x *seats.Index) []seats.Ask {
 	for i := range m.asked {
-		m.asked[i].shape.follow(x)
+		m.asked[i].Shape.Follow(x)
 	}
 	if len(m.asked) == 0 {
 		m.asked = m.asksAnew(x)
@@ -208,49 +200,31 @@ func (m *pendingGang) asks(x *gangIndex) []memberAsk {
 	return m.asked
 }
 
-func (m *pendingGang) asksAnew(x *gangIndex) []memberAsk {
-	var out []memberAsk
-	var rest [][]*orbit.Capsule
+func (m *pendingGang) asksAnew(x *seats.Index) []seats.Ask {
+	var few [8]seats.Role // most gangs have few roles
+	roles := few[:0]
 	for role, waiting := range m.waiting {
-		if len(waiting) == 0 {
-			continue
-		}
-		r := &m.gang.Roles[role]
-		by := askedBy{r.Spec, slices.ContainsFunc(waiting, victims.Stops)}
-		shape := x.shape(by)
-		at := slices.IndexFunc(out, func(a memberAsk) bool { return a.shape == shape })
-		if at < 0 {
-			at = len(out)
-			out, rest = append(out, memberAsk{shape: shape, askedBy: by}), append(rest, nil)
-		}
-		least := 0
-		if m.fresh() {
-			least = m.state.Minimum(role)
-		}
-		a := &out[at]
-		a.want += len(waiting)
-		a.least += least
-		a.members = append(a.members, waiting[:least]...)
-		rest[at] = append(rest[at], waiting[least:]...)
+		roles = append(roles, seats.Role{Members: waiting, Needed: m.state.Lacks(role)})
 	}
-	for i := range out {
-		out[i].members = append(out[i].members, rest[i]...)
+	asks := x.Asks(roles)
+	for a := range asks {
+		if !m.fresh() {
+			asks[a].Least = 0
+		}
 	}
-	return out
+	return asks
 }
 
-// leastOf returns how many members must be placed at once.
-func leastOf(asks []memberAsk) (n int) {
-	for i := range asks {
-		n += asks[i].least
-	}
-	return n
+// domain returns the domain of a table that all running members are in; -1 if there is none.
+func (m *pendingGang) domain(t *seats.Table, state *orbit.State) int32 {
+	return t.Shared(state, m.nodes())
 }
 
-// wanted returns how many members the asks are for.
-func wanted(asks []memberAsk) (n int) {
-	for i := range asks {
-		n += asks[i].want
+// nodes returns the nodes of the running members.
+func (m *pendingGang) nodes() []orbit.NodeID {
+	nodes := make([]orbit.NodeID, len(m.running))
+	for i, c := range m.running {
+		nodes[i] = c.Node
 	}
-	return n
+	return nodes
 }

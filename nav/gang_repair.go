@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/seats"
 )
 
 // How a Gang repairs a broken gang ([orbit.GangState.Broken]) that could not be topped up for long: it moves the gang as
@@ -49,31 +50,31 @@ func (r *gangPass) repair(m *pendingGang) bool {
 // attempt takes steps on the draft, and proposes them if they lead to something that one proposal can hold. Otherwise it
 // takes them back.
 func (r *gangPass) attempt(steps func() bool) bool {
-	start, made := r.index.draft.Checkpoint(), len(r.plan.Proposals)
+	start, made := r.index.Draft.Checkpoint(), len(r.plan.Proposals)
 	if steps() {
-		p := r.index.draft.Propose()
+		p := r.index.Draft.Propose()
 		if len(p.Do) <= r.limits.Commitments && len(p.If) <= r.limits.Preconditions {
 			r.plan.Proposals = append(r.plan.Proposals, p)
 			return true
 		}
 	}
 	r.plan.Proposals = r.plan.Proposals[:made]
-	r.index.draft.Rollback(start)
+	r.index.Draft.Rollback(start)
 	return false
 }
 
 // rebuild takes all running members of a gang off their nodes, and seats all its members in one domain.
 func (r *gangPass) rebuild(m *pendingGang) bool {
 	for _, c := range m.running {
-		if c.Owner() != m.owner || r.index.draft.Evict(orbit.Evict{Capsule: c.ID}) != nil { // a budget or a protection keeps it
+		if c.Owner() != m.owner || r.index.Draft.Evict(orbit.Evict{Capsule: c.ID}) != nil { // a budget or a protection keeps it
 			return false
 		}
 	}
 	all := m.anew(r.state)
-	p := &gangPacker{index: &r.index, asks: all.asks(&r.index), steps: &r.steps.budget, limit: r.limits.GangMembers}
+	p := &seats.Packer{Index: &r.index, Asks: all.asks(&r.index), Steps: &r.steps.budget, Limit: r.limits.GangMembers}
 	for _, t := range r.levels(m) {
-		if fit := p.withLeast(allOf).tightest(t); fit != nil {
-			return r.index.place(fit.asks, fit.seating) == nil
+		if fit := p.WithLeast(seats.AllOf).Tightest(t); fit != nil {
+			return r.index.Place(fit.Asks, fit.Seating) == nil
 		}
 	}
 	return false
@@ -111,9 +112,9 @@ func (r *gangPass) replace(m *pendingGang) bool {
 		w.replaced, w.repaired = 0, r.state.Revision()
 	}
 	for _, other := range others[:min(len(others), mostReplaced)] {
-		start := r.index.draft.Checkpoint()
+		start := r.index.Draft.Checkpoint()
 		if !r.evictGang(other, m.id) {
-			r.index.draft.Rollback(start)
+			r.index.Draft.Rollback(start)
 		} else if r.fillLacks(m) {
 			return true
 		}
@@ -124,7 +125,7 @@ func (r *gangPass) replace(m *pendingGang) bool {
 // evictGang evicts all placed members of a gang for another one. It reports false if the draft refuses one.
 func (r *gangPass) evictGang(id, by orbit.GangID) bool {
 	for c := range r.state.Members(id) {
-		if c.Placed() && r.index.draft.Evict(orbit.Evict{Capsule: c.ID, ForGang: by}) != nil {
+		if c.Placed() && r.index.Draft.Evict(orbit.Evict{Capsule: c.ID, ForGang: by}) != nil {
 			return false
 		}
 	}
@@ -134,19 +135,19 @@ func (r *gangPass) evictGang(id, by orbit.GangID) bool {
 // fillLacks places on the draft what a broken gang lacks. It reports false, and places nothing, unless that is enough to
 // reach the minimum of each role.
 func (r *gangPass) fillLacks(m *pendingGang) bool {
-	start := r.index.draft.Checkpoint()
-	p := &gangPacker{index: &r.index, asks: m.asks(&r.index), steps: &r.steps.budget, limit: r.limits.GangMembers}
-	fit := p.topUp(m, r.homes(m))
-	if fit == nil || r.index.place(fit.asks, fit.seating) != nil {
+	start := r.index.Draft.Checkpoint()
+	p := &seats.Packer{Index: &r.index, Asks: m.asks(&r.index), Steps: &r.steps.budget, Limit: r.limits.GangMembers}
+	fit := p.TopUp(m.nodes(), r.homes(m))
+	if fit == nil || r.index.Place(fit.Asks, fit.Seating) != nil {
 		return false
 	}
 	for role, waiting := range m.waiting {
 		lacks := m.state.Lacks(role)
 		for _, c := range waiting {
-			lacks -= btoi(r.index.draft.Uses(c.ID))
+			lacks -= btoi(r.index.Draft.Uses(c.ID))
 		}
 		if lacks > 0 {
-			r.index.draft.Rollback(start)
+			r.index.Draft.Rollback(start)
 			return false
 		}
 	}
@@ -154,6 +155,6 @@ func (r *gangPass) fillLacks(m *pendingGang) bool {
 }
 
 // homes returns the tables in which the running members of a gang share a domain.
-func (r *gangPass) homes(m *pendingGang) []*domainTable {
-	return slices.DeleteFunc(slices.Clone(r.levels(m)), func(t *domainTable) bool { return m.domain(t, r.state) < 0 })
+func (r *gangPass) homes(m *pendingGang) []*seats.Table {
+	return slices.DeleteFunc(slices.Clone(r.levels(m)), func(t *seats.Table) bool { return m.domain(t, r.state) < 0 })
 }

@@ -1,6 +1,10 @@
 package nav
 
-import "math"
+import (
+	"math"
+
+	"github.com/orbitsched/orbit/internal/seats"
+)
 
 // How the gangs of a plan share its steps of search. Gangs for which earlier searches have found nothing would mostly
 // find nothing again. In a fixed order some of them could use up the steps of every plan, and no other gang would ever
@@ -18,7 +22,7 @@ type gangSteps struct {
 	// How many one gang may take, all gangs together, and how many are left.
 	each, most, left int
 	// What the gang that is planned now may take, and what it was given.
-	budget stepBudget
+	budget seats.Budget
 	given  int
 	// Which failed searches may be made again, and how many gangs that have not failed are still to be searched for.
 	again  map[*gangTry]bool
@@ -103,21 +107,21 @@ func (r *gangPass) allot(m *pendingGang) {
 		s.others = max(0, s.others-1)
 		s.given = min(s.each, s.left)
 	}
-	s.budget = stepBudget{ctx: r.ctx, left: s.given}
+	s.budget = seats.Budget{Ctx: r.ctx, Left: s.given}
 }
 
 // conclusive reports whether the search for the gang that is planned now would come to the same end in another plan: it
 // has not run out of steps, or had as many as a gang may take.
-func (r *gangPass) conclusive() bool { return !r.steps.budget.spent || r.steps.given == r.steps.each }
+func (r *gangPass) conclusive() bool { return !r.steps.budget.Spent || r.steps.given == r.steps.each }
 
 // settle takes the steps of a gang off those of the plan, and records a search that has found nothing.
 func (r *gangPass) settle(m *pendingGang, found bool) {
-	taken := r.steps.budget.taken
+	taken := r.steps.budget.Taken
 	r.steps.left -= taken
 	if found || taken == 0 || !r.conclusive() || r.ctx.Err() != nil {
 		return
 	}
 	if t := r.lastTry(m); t != nil {
-		t.plan, t.steps = r.index.plan, max(t.steps, taken)
+		t.plan, t.steps = r.index.Plan, max(t.steps, taken)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/heap"
+	"github.com/orbitsched/orbit/internal/seats"
 )
 
 // gangWait is the record of a gang that found no room. It tells whether another try can succeed.
@@ -46,24 +47,24 @@ type waitMark struct {
 const mostWaits = 1 << 16
 
 // markOf returns the current mark of a gang; if m is nil, the mark that all gangs with these asks and levels share.
-func markOf(x *gangIndex, m *pendingGang, asks []memberAsk, levels []*domainTable) waitMark {
+func markOf(x *seats.Index, m *pendingGang, asks []seats.Ask, levels []*seats.Table) waitMark {
 	w := waitMark{}
 	if m != nil {
 		w.changed, w.waiting = m.state.Changed, m.total
 	}
 	ruled := false
 	for i := range asks {
-		w.gained += asks[i].shape.gained
-		ruled = ruled || asks[i].shape.ruled
+		w.gained += asks[i].Shape.Gained
+		ruled = ruled || asks[i].Shape.Ruled
 	}
 	switch {
 	case ruled:
-		w.nodes = x.changed
+		w.nodes = x.Changed
 	case len(asks) > 1:
-		w.nodes = x.gained
+		w.nodes = x.Gained
 	}
 	for _, t := range levels {
-		w.moved += t.version
+		w.moved += t.Version
 	}
 	return w
 }
@@ -94,7 +95,7 @@ func (r *gangPass) failed(m *pendingGang, seen waitMark, why error) {
 	w.seen, w.why = seen, why
 	w.noteBroken(m.state, r.view.Now())
 	fit, ok := why.(*GangNoFit) //nolint:errorlint // made here, and never wrapped
-	if !ok || !m.fresh() {
+	if !ok || !m.fresh() || r.outranks(m) {
 		return
 	}
 	d := r.newDemand(m)
@@ -160,7 +161,7 @@ type gangDemand struct {
 	key string
 	// How many records of gangs have this demand.
 	records int
-	asks    []memberAsk
+	asks    []seats.Ask
 	levels  []string
 	loose   bool
 	seen    waitMark
@@ -182,10 +183,10 @@ func (a waitingGang) Before(b waitingGang) bool {
 	return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(a.first, b.first), cmp.Compare(a.id, b.id)) < 0
 }
 
-// demand returns the demand that a gang shares with others; nil if none of them has one, or if the gang runs, because
-// then its diagnosis is its own.
+// demand returns the demand that a gang shares with others; nil if none of them has one, or if the gang runs or outranks
+// a nomination, because then its diagnosis is its own.
 func (r *gangPass) demand(m *pendingGang) *gangDemand {
-	if !m.fresh() || len(r.demands) == 0 {
+	if !m.fresh() || len(r.demands) == 0 || r.outranks(m) {
 		return nil
 	}
 	return r.demands[r.demandKey(m)]
@@ -197,7 +198,7 @@ func (r *gangPass) demandKey(m *pendingGang) string {
 		asks := m.asks(&r.index)
 		text := fmt.Appendf(nil, "%t %q", m.gang.Loose, m.gang.Levels)
 		for i := range asks {
-			text = fmt.Appendf(text, " %d/%d of %s", asks[i].least, asks[i].want, r.index.keys[asks[i].askedBy])
+			text = fmt.Appendf(text, " %d/%d of %s", asks[i].Least, asks[i].Want, r.index.Keys[asks[i].Request])
 		}
 		m.demandKey = string(text)
 	}
@@ -216,7 +217,7 @@ func (r *gangPass) newDemand(m *pendingGang) *gangDemand {
 	asks := m.asks(&r.index)
 	d := &gangDemand{key: key, levels: m.gang.Levels, loose: m.gang.Loose}
 	for i := range asks {
-		d.asks = append(d.asks, memberAsk{shape: asks[i].shape, askedBy: asks[i].askedBy, want: asks[i].want, least: asks[i].least})
+		d.asks = append(d.asks, seats.Ask{Shape: asks[i].Shape, Request: asks[i].Request, Want: asks[i].Want, Least: asks[i].Least})
 	}
 	r.demands[key] = d
 	return d
@@ -225,7 +226,7 @@ func (r *gangPass) newDemand(m *pendingGang) *gangDemand {
 // mark returns the current mark of the demand.
 func (d *gangDemand) mark(r *gangPass) waitMark {
 	for i := range d.asks { // the index returns a new shape if it has dropped the old one
-		d.asks[i].shape = r.index.shape(d.asks[i].askedBy)
+		d.asks[i].Shape = r.index.ShapeOf(d.asks[i].Request)
 	}
 	return markOf(&r.index, nil, d.asks, r.tables(d.levels, d.loose))
 }
@@ -254,8 +255,8 @@ func (r *gangPass) returning(here map[orbit.GangID]bool) (out []*pendingGang) {
 }
 
 // counted reports whether the index has the counts of all shapes of the demand.
-func (d *gangDemand) counted(x *gangIndex) bool {
-	return !slices.ContainsFunc(d.asks, func(a memberAsk) bool { return x.shapes[x.keys[a.askedBy]] == nil })
+func (d *gangDemand) counted(x *seats.Index) bool {
+	return !slices.ContainsFunc(d.asks, func(a seats.Ask) bool { return x.Shapes[x.Keys[a.Request]] == nil })
 }
 
 // next returns the first gang of a demand that still waits, has not been planned in this pass, and has the same owner

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/seats"
 )
 
 // GroupDemand is what a waiting group asks of the domains of one level.
@@ -109,11 +110,11 @@ func lacking(state *orbit.State, key groupKey, level string, roles []anchorRole)
 				left[d] = append(left[d], role.count)
 			}
 		}
-		free := freeCapacityOf(n)
+		free := seats.CapacityOf(n)
 		for i := range held[n.Node.ID] {
-			free.give(&held[n.Node.ID][i], n.Node)
+			free.Give(&held[n.Node.ID][i], n.Node)
 		}
-		out[d].Fits += free.seat(n.Node, roles, left[d])
+		out[d].Fits += seatRoles(&free, n.Node, roles, left[d])
 	}
 	for d := range out {
 		out[d].add(roles, left[d])
@@ -145,16 +146,16 @@ func (k groupKey) runsIn(state *orbit.State, level string) map[string]bool {
 	return in
 }
 
-// seat takes room for as many members as fit, deducts them from what is left of each role, and returns how many they
+// seatRoles takes room for as many members as fit, deducts them from what is left of each role, and returns how many they
 // are.
-func (r *freeCapacity) seat(n *orbit.Node, roles []anchorRole, left []int) (seated int) {
+func seatRoles(r *seats.Capacity, n *orbit.Node, roles []anchorRole, left []int) (seated int) {
 	for i, role := range roles {
-		if !n.Schedulable() || !suits(n, role.spec) {
+		if !n.Schedulable() || !seats.Suits(n, role.spec) {
 			continue
 		}
-		count := min(left[i], int(r.capacity(role.spec)))
+		count := min(left[i], int(r.Fits(role.spec)))
 		for more := count - 1; more >= 0; more-- {
-			r.take(role.spec, r.pick(role.spec, more))
+			r.Take(role.spec, r.Pick(role.spec, more))
 		}
 		left[i] -= count
 		seated += count
@@ -166,7 +167,7 @@ func (r *freeCapacity) seat(n *orbit.Node, roles []anchorRole, left []int) (seat
 func (l *DomainLack) add(roles []anchorRole, left []int) {
 	for i := range roles {
 		for d, want := range roles[i].spec.Envelope.Reservation {
-			l.Lacks[d] = addFree(l.Lacks[d], times(want, left[i]))
+			l.Lacks[d] = seats.AddFree(l.Lacks[d], times(want, left[i]))
 		}
 		l.LacksDevices += int64(roles[i].spec.Devices.Count*roles[i].spec.Devices.Milli) * int64(left[i])
 	}

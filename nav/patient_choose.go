@@ -7,6 +7,7 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/heap"
+	"github.com/orbitsched/orbit/internal/seats"
 )
 
 // patientChoice searches for the nodes where a nominee finds room soonest.
@@ -51,7 +52,7 @@ func (r *patientPass) choose(ctx context.Context, n *nominee) *patientSeating {
 			continue
 		}
 		for _, level := range levels {
-			if best := c.bestOf(r.rooms.table(level...), gang, members); best != nil {
+			if best := c.bestOf(r.rooms.Table(level...), gang, members); best != nil {
 				return best
 			}
 		}
@@ -81,26 +82,19 @@ func wantedOf(state *orbit.State, of *orbit.Capsule, gang orbit.GangID) (members
 	if m.owner = of.Owner(); m.inspect() != nil {
 		return nil, nil
 	}
-	var asked []anchorRole
-	roles := make([]int, len(m.waiting))
-	for i := range roles {
-		roles[i] = i
-		asked = append(asked, anchorRole{m.gang.Roles[i].Spec, m.state.Minimum(i)})
+	groups := make([][]*orbit.Capsule, len(m.waiting))
+	for role, waiting := range m.waiting {
+		groups[role] = waiting[:m.state.Minimum(role)]
 	}
-	need := needOf(slices.Clone(asked))
-	slices.SortStableFunc(roles, func(a, b int) int { return cmp.Compare(need.part(asked[b].spec), need.part(asked[a].spec)) })
-	for _, role := range roles {
-		members = append(members, m.waiting[role][:m.state.Minimum(role)]...)
-	}
-	return members, levels
+	return seats.HardestFirst(groups), levels
 }
 
 // bestOf returns the seating in the domain of this level where the wait is shortest; nil if no domain takes all
 // members. If members of the gang run, only their domain will do.
-func (c *patientChoice) bestOf(t *domainTable, gang *pendingGang, members []*orbit.Capsule) (best *patientSeating) {
+func (c *patientChoice) bestOf(t *seats.Table, gang *pendingGang, members []*orbit.Capsule) (best *patientSeating) {
 	if !gang.fresh() {
 		if d := gang.domain(t, c.state); d >= 0 {
-			return c.fill(t.domains[d].nodes, members)
+			return c.fill(t.Domains[d].Nodes, members)
 		}
 		return nil
 	}
@@ -110,16 +104,16 @@ func (c *patientChoice) bestOf(t *domainTable, gang *pendingGang, members []*orb
 			best, first = s, name
 		}
 	}
-	for d := range t.domains {
-		better(c.fill(t.domains[d].nodes, members), t.domains[d].name)
+	for d := range t.Domains {
+		better(c.fill(t.Domains[d].Nodes, members), t.Domains[d].Name)
 	}
 	asks := asksOf(members)
 	if best != nil || len(asks) < 2 {
 		return best
 	}
-	steps := &stepBudget{ctx: c.ctx, left: patientSteps}
-	for d := range t.domains {
-		better(c.search(&gangPacker{asks: asks, steps: steps}, t.domains[d].nodes), t.domains[d].name)
+	steps := &seats.Budget{Ctx: c.ctx, Left: patientSteps}
+	for d := range t.Domains {
+		better(c.search(&seats.Packer{Asks: asks, Steps: steps}, t.Domains[d].Nodes), t.Domains[d].Name)
 	}
 	return best
 }
@@ -164,7 +158,7 @@ func (c *patientChoice) fill(nodes []int32, members []*orbit.Capsule) *patientSe
 		}
 		room := open.Pop()
 		s.seat(room, m)
-		if room.seated++; room.later.capacity(m.Spec) > 0 && room.seated < mostOn(m.Spec, room.Node) {
+		if room.seated++; room.later.Fits(m.Spec) > 0 && room.seated < seats.MostOn(m.Spec, room.Node) {
 			room.cost = room.wait(m.Spec)
 			open.Push(room)
 		}
@@ -173,40 +167,40 @@ func (c *patientChoice) fill(nodes []int32, members []*orbit.Capsule) *patientSe
 }
 
 // asksOf groups members by spec. Members of one spec must follow each other.
-func asksOf(members []*orbit.Capsule) (asks []memberAsk) {
+func asksOf(members []*orbit.Capsule) (asks []seats.Ask) {
 	for i, m := range members {
 		if i == 0 || members[i-1].Spec != m.Spec {
-			asks = append(asks, memberAsk{askedBy: askedBy{spec: m.Spec}})
+			asks = append(asks, seats.Ask{Request: seats.Request{Spec: m.Spec}})
 		}
 		a := &asks[len(asks)-1]
-		a.want, a.least, a.members = a.want+1, a.least+1, append(a.members, m)
+		a.Want, a.Least, a.Members = a.Want+1, a.Least+1, append(a.Members, m)
 	}
 	return asks
 }
 
 // search seats all members on the nodes if any way exists, whatever it costs; nil if none exists, or if the step budget
 // is used up before one is found.
-func (c *patientChoice) search(p *gangPacker, nodes []int32) *patientSeating {
+func (c *patientChoice) search(p *seats.Packer, nodes []int32) *patientSeating {
 	s := &patientSeating{rooms: c.roomsOf(nodes)}
-	bins := make([]packBin, len(nodes))
+	bins := make([]seats.Bin, len(nodes))
 	for i, room := range s.rooms {
-		bins[i] = packBin{node: int32(i), free: room.later, fits: make([]int32, len(p.asks))}
-		for a := range p.asks {
-			if c.takes(room, p.asks[a].spec) {
-				bins[i].fits[a] = min(room.later.capacity(p.asks[a].spec), mostOn(p.asks[a].spec, room.Node))
+		bins[i] = seats.Bin{Node: int32(i), Free: room.later, Fits: make([]int32, len(p.Asks))}
+		for a := range p.Asks {
+			if c.takes(room, p.Asks[a].Spec) {
+				bins[i].Fits[a] = min(room.later.Fits(p.Asks[a].Spec), seats.MostOn(p.Asks[a].Spec, room.Node))
 			}
 		}
 	}
-	found := p.search(bins)
+	found := p.Search(bins)
 	if found == nil {
 		return nil
 	}
-	next := make([]int, len(p.asks))
-	for _, seat := range found.seats {
-		room, m := s.rooms[seat.node], p.asks[seat.ask].members[next[seat.ask]]
-		next[seat.ask]++
+	next := make([]int, len(p.Asks))
+	for _, seat := range found.Seats {
+		room, m := s.rooms[seat.Node], p.Asks[seat.Ask].Members[next[seat.Ask]]
+		next[seat.Ask]++
 		room.cost = room.wait(m.Spec)
-		s.seatWith(room, m, seat.devices)
+		s.seatWith(room, m, seat.Devices)
 	}
 	return s
 }
@@ -248,15 +242,15 @@ func (c *patientChoice) room(i int32) *waitingRoom {
 	}
 	w := &waitingRoom{NodeState: n, now: is.now, later: is.later, gangs: is.gangs, known: is.known, clock: c.rooms.clock}
 	if c.services {
-		w.later = freeCapacityOf(&orbit.NodeState{Node: n.Node})
+		w.later = seats.CapacityOf(&orbit.NodeState{Node: n.Node})
 	}
 	w.part.Node = n.Node.ID
 	for of, part := range n.Nominated {
 		if of.Capsule == own.Capsule && of.Gang == own.Gang {
 			w.own = true
 		} else if !c.nominated && of.Outranks(&c.rank) {
-			w.now.leaveFree(n, of)
-			w.later.claim(part) // borrowers have given their room back by then
+			w.now.LeaveFree(n, of, nil)
+			w.later.Claim(part) // borrowers have given their room back by then
 		}
 	}
 	return w
@@ -265,7 +259,7 @@ func (c *patientChoice) room(i int32) *waitingRoom {
 // takes reports whether a member can be placed on a node once there is room: also when the node is empty, rules and
 // filters may exclude it.
 func (c *patientChoice) takes(w *waitingRoom, spec *orbit.Spec) bool {
-	return w.later.capacity(spec) > 0 && c.draft.Misfit(&orbit.NodeState{Node: w.Node}, spec) == (orbit.Misfit{}) && !c.filtered(w.NodeState, spec)
+	return w.later.Fits(spec) > 0 && c.draft.Misfit(&orbit.NodeState{Node: w.Node}, spec) == (orbit.Misfit{}) && !c.filtered(w.NodeState, spec)
 }
 
 // staysFor reports whether the nomination needs room that work holds which does not end by itself.
@@ -275,7 +269,7 @@ func (r *patientRooms) staysFor(s *patientSeating) bool {
 			return false
 		}
 		left := r.rooms[w.Index()].later
-		left.claim(&w.part)
-		return left.lacks(&w.part)
+		left.Claim(&w.part)
+		return left.Lacks(&w.part)
 	})
 }

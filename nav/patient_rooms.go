@@ -8,6 +8,7 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/internal/heap"
+	"github.com/orbitsched/orbit/internal/seats"
 )
 
 // patientRooms is what a Patient caches about the nodes of its draft, to find out where room is free soonest:
@@ -18,7 +19,7 @@ import (
 // Both levels follow [orbit.Draft.Changed], so another choice for the same spec costs only the nodes that have changed
 // since the last.
 type patientRooms struct {
-	topology
+	seats.Topology
 	rooms  []patientRoom
 	offers map[*orbit.Spec]*roomOffers
 	// How many looks at nodes the choices have cost so far.
@@ -30,7 +31,7 @@ type patientRooms struct {
 // patientRoom is what is known of one node, without regard to nominations.
 type patientRoom struct {
 	// What is free now, and what is free once all work has ended that ends by itself.
-	now, later freeCapacity
+	now, later seats.Capacity
 	// Members of gangs run there without a known end.
 	gangs bool
 	// The work with a known end, soonest first.
@@ -74,9 +75,9 @@ const offerBytes = 64 << 20
 
 // sync updates the rooms of all nodes that have changed on the draft.
 func (p *patientRooms) sync(draft *orbit.Draft) {
-	p.begin(draft, math.MaxInt)
+	p.Begin(draft, math.MaxInt)
 	p.clock = orbit.Instant(draft.View().Now().UnixNano())
-	changed := p.follow()
+	changed := p.Follow()
 	p.rooms = append(p.rooms, make([]patientRoom, max(0, draft.Bound()-len(p.rooms)))...)
 	for _, i := range changed {
 		n := draft.Node(int(i))
@@ -94,19 +95,19 @@ func (p *patientRooms) sync(draft *orbit.Draft) {
 // roomOf returns what is free on a node now, and once all work has ended that ends by itself: batch work, gangs, and
 // work with RunsAtMost. If a lender is given, its borrowers are taken to have left.
 func roomOf(state *orbit.State, n *orbit.NodeState, lender *orbit.Nominee) (r patientRoom) {
-	whole := freeCapacityOf(&orbit.NodeState{Node: n.Node})
-	r.now, r.later = freeCapacityOf(n), whole
+	whole := seats.CapacityOf(&orbit.NodeState{Node: n.Node})
+	r.now, r.later = seats.CapacityOf(n), whole
 	for running := range state.On(n.Node.ID) {
 		spec := running.Spec
 		switch end := running.PlaceTime + orbit.Instant(spec.RunsAtMost); {
 		case borrows(running, lender):
-			r.now.leave(spec, running.Devices, &whole)
+			r.now.Leave(spec, running.Devices, &whole)
 		case spec.RunsAtMost > 0 && running.PlaceTime > 0 && end > 0: // unless the sum has overflowed
 			r.known = append(r.known, knownEnd{end, spec, running.Devices})
 		case spec.Class == orbit.GangClass:
 			r.gangs = true
 		case spec.Class != orbit.Batch && spec.RunsAtMost == 0:
-			r.later.take(spec, running.Devices)
+			r.later.Take(spec, running.Devices)
 		}
 	}
 	slices.SortFunc(r.known, func(a, b knownEnd) int { return cmp.Compare(a.at, b.at) })
@@ -126,7 +127,7 @@ func (p *patientRooms) offersFor(spec *orbit.Spec, plan uint64) *roomOffers {
 		p.evict()
 	}
 	o.used = plan
-	changed, next, all := p.draft.Changed(o.cursor)
+	changed, next, all := p.Draft.Changed(o.cursor)
 	if o.cursor = next; all || len(o.heap) > 2*len(p.rooms)+64 {
 		o.heap = o.heap[:0]
 		for i := range p.rooms {
@@ -144,8 +145,8 @@ func (p *patientRooms) offersFor(spec *orbit.Spec, plan uint64) *roomOffers {
 
 // offer adds a node to the offers for a spec, if a capsule of the spec could be placed there once there is room.
 func (p *patientRooms) offer(o *roomOffers, spec *orbit.Spec, i int32) {
-	n := p.draft.Node(int(i))
-	if n == nil || !n.Node.Schedulable() || !suits(n.Node, spec) || p.rooms[i].later.capacity(spec) == 0 {
+	n := p.Draft.Node(int(i))
+	if n == nil || !n.Node.Schedulable() || !seats.Suits(n.Node, spec) || p.rooms[i].later.Fits(spec) == 0 {
 		return
 	}
 	p.looked++

@@ -68,11 +68,11 @@ func shareIsUsedUp(err error) bool {
 func (r *patientPass) exceedsAll(n *nominee) bool {
 	r.rooms.sync(&r.draft)
 	if n.gang == "" {
-		return r.rooms.exceedsAll(n.of.Spec)
+		return r.rooms.ExceedsAll(n.of.Spec)
 	}
 	waits := func(id orbit.CapsuleID) bool { return waiter{capsule: id}.waits(r.state) }
 	return slices.ContainsFunc(r.state.Gang(n.gang).Gang.Roles, func(role orbit.Role) bool {
-		return r.rooms.exceedsAll(role.Spec) && slices.ContainsFunc(role.Members, waits)
+		return r.rooms.ExceedsAll(role.Spec) && slices.ContainsFunc(role.Members, waits)
 	})
 }
 

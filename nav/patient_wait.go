@@ -6,6 +6,7 @@ import (
 	"sort"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/seats"
 )
 
 // How long a nominee waits for room on one node: by the ends of running work that are known, or by an estimate.
@@ -33,7 +34,7 @@ type waitingRoom struct {
 	*orbit.NodeState
 	// What is free now, and what is free once the work that is counted on has ended. Both are less by what is nominated
 	// for work that outranks the nominee, and by what the nominee's members seated here take.
-	now, later freeCapacity
+	now, later seats.Capacity
 	// The part of the nomination on this node, and how many milli of each device instance it claims.
 	part  orbit.NominatedRoom
 	milli [orbit.MaxDevices]int
@@ -69,11 +70,11 @@ func (w *waitingRoom) wait(spec *orbit.Spec) patientCost {
 
 // soonest returns when there is room for one more member, and what is free by then. If the time is not known it returns
 // unknownEnd and later. Work that should have ended already is expected to need as long again as it is late.
-func (w *waitingRoom) soonest(spec *orbit.Spec) (at orbit.Instant, by freeCapacity) {
+func (w *waitingRoom) soonest(spec *orbit.Spec) (at orbit.Instant, by seats.Capacity) {
 	by = w.now
 	future := sort.Search(len(w.known), func(i int) bool { return w.known[i].at > w.clock })
 	for late := future - 1; ; {
-		if by.capacity(spec) > 0 {
+		if by.Fits(spec) > 0 {
 			return at, by
 		}
 		end := knownEnd{at: unknownEnd}
@@ -88,7 +89,7 @@ func (w *waitingRoom) soonest(spec *orbit.Spec) (at orbit.Instant, by freeCapaci
 			return unknownEnd, w.later
 		}
 		at = end.at
-		by.leave(end.spec, end.devices, &w.later)
+		by.Leave(end.spec, end.devices, &w.later)
 	}
 }
 
@@ -97,7 +98,7 @@ func (w *waitingRoom) soonest(spec *orbit.Spec) (at orbit.Instant, by freeCapaci
 // that many capsules hold, and less of it lies idle until the last has ended. Members of gangs mostly run long, so
 // nodes on which some run come after all nodes without. Of nodes that are otherwise equal, the node where less has to
 // be freed is better. The more is nominated for others, the higher the estimate.
-func (w *waitingRoom) ends(spec *orbit.Spec, by *freeCapacity) float64 {
+func (w *waitingRoom) ends(spec *orbit.Spec, by *seats.Capacity) float64 {
 	ends, sum := 0.0, 0.0
 	add := func(short, used, capacity int64) {
 		if short > 0 {
@@ -107,22 +108,22 @@ func (w *waitingRoom) ends(spec *orbit.Spec, by *freeCapacity) float64 {
 	}
 	for d, want := range spec.Envelope.Reservation {
 		if want > 0 {
-			add(want-max(0, w.now.resources[d]), w.Used()[d], w.Node.Capacity[d])
+			add(want-max(0, w.now.Resources[d]), w.Used()[d], w.Node.Capacity[d])
 		}
 	}
 	if spec.Devices.Count == 0 {
 		return w.rating(ends, sum)
 	}
 	set, short, used := w.pick(&spec.Devices, by), 0, 0
-	for i, free := range w.now.devices {
+	for i, free := range w.now.Devices {
 		if i < w.Node.Devices.Count {
-			used += wholeDevice - w.DeviceFree(i)
+			used += seats.WholeDevice - w.DeviceFree(i)
 		}
 		if set.Has(i) {
 			short += max(0, spec.Devices.Milli-max(0, int(free)))
 		}
 	}
-	add(int64(short), int64(used), wholeDevice)
+	add(int64(short), int64(used), seats.WholeDevice)
 	return w.rating(ends, sum)
 }
 
@@ -141,26 +142,26 @@ func (w *waitingRoom) rating(ends, sum float64) float64 {
 
 // pick chooses device instances: of those with enough free by then, the ones where the least has to be freed. The
 // caller ensures that there are enough.
-func (w *waitingRoom) pick(q *orbit.DeviceRequest, by *freeCapacity) orbit.DeviceSet {
+func (w *waitingRoom) pick(q *orbit.DeviceRequest, by *seats.Capacity) orbit.DeviceSet {
 	if q.Count == 0 {
 		return 0
 	}
 	open := *by
-	for i, free := range w.now.devices {
-		if short := q.Milli - max(0, int(free)); int(open.devices[i]) < q.Milli {
-			open.devices[i] = 0
+	for i, free := range w.now.Devices {
+		if short := q.Milli - max(0, int(free)); int(open.Devices[i]) < q.Milli {
+			open.Devices[i] = 0
 		} else {
-			open.devices[i] = int32(q.Milli + max(0, short))
+			open.Devices[i] = int32(q.Milli + max(0, short))
 		}
 	}
-	return open.instances(q, func(a, b int32) bool { return a < b })
+	return open.Instances(q, func(a, b int32) bool { return a < b })
 }
 
 // seat takes room for a member, both now and later, and adds it to the nomination's part. The caller ensures that there
 // will be enough.
 func (w *waitingRoom) seat(spec *orbit.Spec, set orbit.DeviceSet) {
-	w.now.take(spec, set)
-	w.later.take(spec, set)
+	w.now.Take(spec, set)
+	w.later.Take(spec, set)
 	w.part.Room, _ = w.part.Room.Add(spec.Envelope.Reservation) // it is within capacity, so it does not overflow
 	w.part.Devices |= set
 	for i := range w.milli {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/seats"
 	"github.com/orbitsched/orbit/internal/victims"
 	"github.com/orbitsched/orbit/place"
 )
@@ -76,7 +77,7 @@ type Preempting struct {
 	draft  orbit.Draft
 	engine *place.Indexed
 	search victims.Search
-	rooms  topology
+	rooms  seats.Topology
 	waits  map[waiter]*preemptWait
 	// Plans so far.
 	plans uint64

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/seats"
 )
 
 // How a Preempting serves broken gangs ([orbit.GangState.Broken]): it evicts others for the members that they lack, in
@@ -41,10 +42,12 @@ func (r *preemptPass) wanted(c *orbit.Capsule) (members []*orbit.Capsule, levels
 		return nil, nil
 	}
 	r.home = m
+	groups := make([][]*orbit.Capsule, len(m.waiting))
 	for role, waiting := range m.waiting {
 		waiting = slices.DeleteFunc(slices.Clone(waiting), func(c *orbit.Capsule) bool { return r.draft.Uses(c.ID) })
-		members = append(members, waiting[:min(len(waiting), m.state.Lacks(role))]...)
+		groups[role] = waiting[:min(len(waiting), m.state.Lacks(role))]
 	}
+	members = seats.HardestFirst(groups)
 	if w := r.waiterOf(c); len(members) > 1 && (r.wait(w).lost > 0 || r.withheld[w] || members[0].Nomination().Lives()) {
 		members, r.search.Lower = members[:1], true
 	}
@@ -54,14 +57,14 @@ func (r *preemptPass) wanted(c *orbit.Capsule) (members []*orbit.Capsule, levels
 
 // mayBeIn reports whether the members that are served may be in a domain: any, or for a broken gang the one in which it
 // runs.
-func (r *preemptPass) mayBeIn(t *domainTable, d int) bool {
+func (r *preemptPass) mayBeIn(t *seats.Table, d int) bool {
 	return r.home == nil || r.home.domain(t, r.state) == int32(d)
 }
 
 // nominateMember nominates room for a member that a broken gang lacks, as for a capsule: a gang that runs is not
 // nominated. It reports false if the member is nominated there already, or the draft refuses.
-func (r *preemptPass) nominateMember(w waiter, room memberRoom) bool {
-	if isNominated(room.of.Nomination(), room.NominatedRoom) || !r.nominate(waiter{capsule: room.of.ID}, []orbit.NominatedRoom{room.NominatedRoom}) {
+func (r *preemptPass) nominateMember(w waiter, room seats.MemberRoom) bool {
+	if isNominated(room.Of.Nomination(), room.NominatedRoom) || !r.nominate(waiter{capsule: room.Of.ID}, []orbit.NominatedRoom{room.NominatedRoom}) {
 		return false
 	}
 	r.wait(w).lost = 0
@@ -71,14 +74,8 @@ func (r *preemptPass) nominateMember(w waiter, room memberRoom) bool {
 
 // mustSeat reports whether a seating that needs no victims has to be proposed nevertheless, because it uses room that is
 // nominated for a member: a [Gang] uses only room that is nominated for a gang.
-func (r *preemptPass) mustSeat(s *gangSeating) bool {
-	return r.home != nil && slices.ContainsFunc(s.rooms, func(room memberRoom) bool { return room.of.Nomination().Lives() })
-}
-
-// memberRoom is the room that one member takes.
-type memberRoom struct {
-	of *orbit.Capsule
-	orbit.NominatedRoom
+func (r *preemptPass) mustSeat(s *seats.Eviction) bool {
+	return r.home != nil && slices.ContainsFunc(s.Rooms, func(room seats.MemberRoom) bool { return room.Of.Nomination().Lives() })
 }
 
 // urgentFirst orders work that was left out: highest priority first, then members of broken gangs.

@@ -1,7 +1,6 @@
 package nav
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,28 +8,9 @@ import (
 	"slices"
 
 	"github.com/orbitsched/orbit"
-	"github.com/orbitsched/orbit/internal/heap"
+	"github.com/orbitsched/orbit/internal/seats"
 	"github.com/orbitsched/orbit/internal/victims"
 )
-
-// gangSeating is a choice for a whole gang: a domain, the victims that leave it, and the room that the members take.
-// Its Key sums up the victims, so that domains are compared as single nodes are.
-type gangSeating struct {
-	victims.Key
-	// The domain and its nodes.
-	name  string
-	nodes []int32
-	// The victims.
-	leave []*orbit.Capsule
-	// The room that the members take, node by node, for a nomination; and member by member.
-	parts []orbit.NominatedRoom
-	rooms []memberRoom
-}
-
-// before reports whether s is better than o: by its victims, and among equals by the name of the domain.
-func (s *gangSeating) before(o *gangSeating) bool {
-	return cmp.Or(s.Compare(&o.Key), cmp.Compare(s.name, o.name)) < 0
-}
 
 // serveGang places a waiting gang with its minimum of members, or the members that a broken gang lacks, and returns nil,
 // or the reason why it cannot.
@@ -65,17 +45,17 @@ func (r *preemptPass) serveGang(ctx context.Context, c *orbit.Capsule) error {
 	}
 	w.failed = 0
 	withheld := r.withheld[waiter{gang: c.Gang()}]
-	if len(best.leave) == 0 && !withheld && !r.mustSeat(best) {
+	if len(best.Leave) == 0 && !withheld && !r.mustSeat(best) {
 		return limited{"there is room for it without evicting"}
 	}
-	if why := r.exceeds(best.leave, best.Priority()); why != nil {
+	if why := r.exceeds(best.Leave, best.Priority()); why != nil {
 		return why
 	}
 	if (withheld || w.lost > 0) && r.nominateGang(of, best) {
 		return errNominated
 	}
 	start, limits := r.draft.Checkpoint(), r.state.Limits()
-	if r.seatGang(best.nodes, members) == nil {
+	if r.evicting().Seat(best.Nodes, members) == nil {
 		r.draft.Rollback(start)
 		return errNobody
 	}
@@ -88,25 +68,25 @@ func (r *preemptPass) serveGang(ctx context.Context, c *orbit.Capsule) error {
 		r.draft.Rollback(start)
 		return errors.New("its victims and members are more commitments or preconditions than the ledger accepts in one proposal")
 	}
-	r.propose(of, made, best.leave)
+	r.propose(of, made, best.Leave)
 	return nil
 }
 
 // nominateGang nominates the room of a seating, unless the gang is nominated there already. It reports false if it has
 // nominated nothing.
-func (r *preemptPass) nominateGang(of waiter, s *gangSeating) bool {
+func (r *preemptPass) nominateGang(of waiter, s *seats.Eviction) bool {
 	if r.home != nil {
-		return r.nominateMember(of, s.rooms[0])
+		return r.nominateMember(of, s.Rooms[0])
 	}
-	return !isNominated(r.state.Gang(of.gang).Nomination, s.parts...) && r.nominate(of, s.parts)
+	return !isNominated(r.state.Gang(of.gang).Nomination, s.Parts...) && r.nominate(of, s.Parts)
 }
 
 // exceedsAll reports whether one of these members asks for more than any node has. Members of one spec follow each other.
 func (r *preemptPass) exceedsAll(members []*orbit.Capsule) bool {
-	r.rooms.begin(&r.draft, math.MaxInt)
-	r.rooms.follow()
+	r.rooms.Begin(&r.draft, math.MaxInt)
+	r.rooms.Follow()
 	for i, m := range members {
-		if (i == 0 || members[i-1].Spec != m.Spec) && r.rooms.exceedsAll(m.Spec) {
+		if (i == 0 || members[i-1].Spec != m.Spec) && r.rooms.ExceedsAll(m.Spec) {
 			return true
 		}
 	}
@@ -118,29 +98,29 @@ func (r *preemptPass) exceedsAll(members []*orbit.Capsule) bool {
 // without evicting any gang whole, and allows that in a second search only if the first has found nothing. It skips as
 // many domains, in this order, as an earlier search has tried. It returns how many domains are tried by now, and
 // whether these are all; if not, ctx has ended. If only a budget rules out a domain, it records the refusal.
-func (r *preemptPass) bestDomain(ctx context.Context, n *orbit.Nomination, members []*orbit.Capsule, levels [][]string, skip int, refusal **orbit.Rejection) (best *gangSeating, tried int, all bool) {
-	r.rooms.begin(&r.draft, math.MaxInt)
-	r.rooms.follow()
+func (r *preemptPass) bestDomain(ctx context.Context, n *orbit.Nomination, members []*orbit.Capsule, levels [][]string, skip int, refusal **orbit.Rejection) (best *seats.Eviction, tried int, all bool) {
+	r.rooms.Begin(&r.draft, math.MaxInt)
+	r.rooms.Follow()
 	if best = r.nominatedDomain(n, members, levels); best != nil {
 		return best, 0, true
 	}
 	for _, gentle := range []bool{true, false} {
 		r.search.Gentle = gentle
 		for _, level := range levels {
-			t := r.rooms.table(level...)
-			for d := range t.domains {
+			t := r.rooms.Table(level...)
+			for d := range t.Domains {
 				if tried++; tried <= skip || !r.mayBeIn(t, d) {
 					continue
 				}
 				if ctx.Err() != nil {
 					return best, tried - 1, false
 				}
-				s := r.tryGang(t.domains[d].name, t.domains[d].nodes, members)
+				s := r.evicting().Try(t.Domains[d].Name, t.Domains[d].Nodes, members)
 				if s == nil {
 					*refusal = victims.First(*refusal, r.search.Refusal)
 					continue
 				}
-				if best == nil || s.before(best) {
+				if best == nil || s.Before(best) {
 					best = s
 				}
 			}
@@ -154,7 +134,7 @@ func (r *preemptPass) bestDomain(ctx context.Context, n *orbit.Nomination, membe
 
 // nominatedDomain returns the nodes on which room is nominated for the gang, if they are in one domain and all members
 // find room there; else nil.
-func (r *preemptPass) nominatedDomain(n *orbit.Nomination, members []*orbit.Capsule, levels [][]string) *gangSeating {
+func (r *preemptPass) nominatedDomain(n *orbit.Nomination, members []*orbit.Capsule, levels [][]string) *seats.Eviction {
 	if !n.Lives() {
 		return nil
 	}
@@ -167,13 +147,13 @@ func (r *preemptPass) nominatedDomain(n *orbit.Nomination, members []*orbit.Caps
 	slices.Sort(nodes)
 	nodes = slices.Compact(nodes)
 	for _, level := range levels {
-		t := r.rooms.table(level...)
-		if len(nodes) == 0 || t.of[nodes[0]] < 0 || slices.ContainsFunc(nodes, func(at int32) bool { return t.of[at] != t.of[nodes[0]] }) {
+		t := r.rooms.Table(level...)
+		if len(nodes) == 0 || t.Of[nodes[0]] < 0 || slices.ContainsFunc(nodes, func(at int32) bool { return t.Of[at] != t.Of[nodes[0]] }) {
 			continue
 		}
 		for _, gentle := range []bool{true, false} {
 			r.search.Gentle = gentle
-			if s := r.tryGang(t.domains[t.of[nodes[0]]].name, nodes, members); s != nil {
+			if s := r.evicting().Try(t.Domains[t.Of[nodes[0]]].Name, nodes, members); s != nil {
 				return s
 			}
 		}
@@ -181,124 +161,9 @@ func (r *preemptPass) nominatedDomain(n *orbit.Nomination, members []*orbit.Caps
 	return nil
 }
 
-// tryGang does what seatGang does on the nodes of a domain, and then rolls the draft back.
-func (r *preemptPass) tryGang(name string, nodes []int32, members []*orbit.Capsule) *gangSeating {
-	start := r.draft.Checkpoint()
-	defer r.draft.Rollback(start)
-	s := r.seatGang(nodes, members)
-	if s != nil {
-		s.name, s.nodes = name, nodes
-	}
-	return s
-}
-
-// seatGang places all members on these nodes of the draft, one after the other, each on the node where its victims are
-// best, and evicts the victims. It returns nil if a member finds no place; the caller then rolls the draft back.
-func (r *preemptPass) seatGang(nodes []int32, members []*orbit.Capsule) *gangSeating {
-	s := &gangSeating{Key: victims.None}
-	var open heap.Heap[gangSeat]
-	parts := map[orbit.NodeID]int{}
-	elsewhere := false // the last member's victims have made other nodes better
-	for i, m := range members {
-		if r.home != nil { // each member may have a nomination of its own
-			r.draft.Ask(m)
-		}
-		r.search.Begin(&r.draft, m)
-		if levels, _ := r.draft.RuleLevels(m.Spec); i == 0 || members[i-1].Spec != m.Spec || elsewhere || levels != nil { // by rules a member may open nodes to the next
-			open = open[:0]
-			for _, at := range nodes {
-				r.offer(&open, at, m)
-			}
-		}
-		var f victims.Found
-		for f.Node == nil && len(open) > 0 {
-			seat := open.Pop()
-			now, ok := r.search.On(r.draft.Node(int(seat.at))) // again, since an evicted gang changes several nodes
-			switch {
-			case !ok || !r.search.Settle(&now):
-			case seat.Compare(&now.Key) < 0 && len(open) > 0 && !(gangSeat{now, seat.at}).Before(open[0]):
-				open.Push(gangSeat{now, seat.at})
-			default:
-				f = now
-				elsewhere = slices.ContainsFunc(f.Victims, func(v *orbit.Capsule) bool { return v.Node != f.Node.Node.ID })
-				if !r.take(s, &f, m, parts) {
-					return nil
-				}
-				r.offer(&open, seat.at, m)
-			}
-		}
-		if f.Node == nil {
-			return nil
-		}
-	}
-	return s
-}
-
-// gangSeat is a node that may take a member, and the victims there.
-type gangSeat struct {
-	victims.Found
-	at int32
-}
-
-// Before puts the seat with the better victims first.
-func (s gangSeat) Before(o gangSeat) bool { return s.Found.Before(&o.Found) }
-
-// offer adds a node to the open seats, if a member fits there once its victims have left.
-func (r *preemptPass) offer(open *heap.Heap[gangSeat], at int32, m *orbit.Capsule) {
-	n := r.draft.Node(int(at))
-	if n == nil || r.filtered(n, m.Spec) {
-		return
-	}
-	if f, ok := r.search.On(n); ok {
-		open.Push(gangSeat{f, at})
-	}
-}
-
-// take evicts the victims on the draft, places a member in their stead, and enters both into the seating. It reports
-// false if the draft refuses a step.
-func (r *preemptPass) take(s *gangSeating, f *victims.Found, m *orbit.Capsule, parts map[orbit.NodeID]int) bool {
-	for _, v := range f.Victims {
-		if r.draft.Evict(r.search.Evict(v)) != nil {
-			return false
-		}
-	}
-	if r.draft.Place(m, orbit.Choice{Node: f.Node, Devices: f.Devices}) != nil {
-		return false
-	}
-	s.add(f)
-	id := f.Node.Node.ID
-	at, known := parts[id]
-	if !known {
-		at = len(s.parts)
-		parts[id] = at
-		s.parts = append(s.parts, orbit.NominatedRoom{Node: id})
-	}
-	room := orbit.NominatedRoom{Node: id, Room: m.Spec.Envelope.Reservation, Devices: f.Devices}
-	if f.Devices != 0 {
-		room.Milli = m.Spec.Devices.Milli
-	}
-	s.rooms = append(s.rooms, memberRoom{m, room})
-	part := &s.parts[at]
-	part.Room, _ = part.Room.Add(m.Spec.Envelope.Reservation) // no overflow: the members fit on the node together
-	if part.Devices |= f.Devices; f.Devices != 0 {
-		part.Milli = max(part.Milli, m.Spec.Devices.Milli)
-	}
-	return true
-}
-
-// add adds the victims of one member.
-func (s *gangSeating) add(f *victims.Found) {
-	s.leave = append(s.leave, f.Victims...)
-	s.Last = s.Last || f.Last
-	s.Refused += f.Refused
-	s.Sum += f.Sum
-	s.Count += f.Count
-	switch {
-	case f.Highest > s.Highest:
-		s.Highest, s.Start = f.Highest, f.Start
-	case f.Highest == s.Highest:
-		s.Start = min(s.Start, f.Start)
-	}
+// evicting returns the search for seats that victims leave.
+func (r *preemptPass) evicting() *seats.Evicting {
+	return &seats.Evicting{Draft: &r.draft, Search: &r.search, Excluded: r.filtered, Singly: r.home != nil}
 }
 
 // quantity returns a number with its noun, as in "3 victims".

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/seats"
 )
 
 // Plans share their tries among work that always fails, while new work comes. No plan makes more tries than it may, new
@@ -81,7 +82,7 @@ func TestCostsAreShared(t *testing.T) {
 func TestWhatExceedsAllNodes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l, v, draft := &orbit.MemoryLedger{}, &orbit.View{}, &orbit.Draft{}
-		var x topology
+		var x seats.Topology
 		amount := rapid.Int64Range(0, 5)
 		for range 20 {
 			id := orbit.NodeID(rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "node"))
@@ -99,8 +100,8 @@ func TestWhatExceedsAllNodes(t *testing.T) {
 			}
 			require.NoError(t, v.Refresh(t.Context(), l, nil, time.Unix(1, 0)))
 			draft.Sync(v)
-			x.begin(draft, 100)
-			x.follow()
+			x.Begin(draft, 100)
+			x.Follow()
 			s := &orbit.Spec{Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: amount.Draw(t, "wants cpu"), orbit.Memory: amount.Draw(t, "wants memory")}}}
 			s.Devices.Count = rapid.IntRange(0, 3).Draw(t, "wants devices")
 			var cpu, memory int64
@@ -109,7 +110,7 @@ func TestWhatExceedsAllNodes(t *testing.T) {
 				cpu, memory, devices = max(cpu, n.Node.Capacity[orbit.CPU]), max(memory, n.Node.Capacity[orbit.Memory]), max(devices, n.Node.Devices.Count)
 			}
 			want := &s.Envelope.Reservation
-			require.Equal(t, want[orbit.CPU] > cpu || want[orbit.Memory] > memory || s.Devices.Count > devices, x.exceedsAll(s))
+			require.Equal(t, want[orbit.CPU] > cpu || want[orbit.Memory] > memory || s.Devices.Count > devices, x.ExceedsAll(s))
 		}
 	})
 }

@@ -143,15 +143,15 @@ func (a *asker) count() (*Explanation, []*found) {
 // the devices.
 func (a *asker) lack(r *room) (sum float64) {
 	for d, want := range a.spec.Envelope.Reservation {
-		if want > 0 && want > r.free[d] {
-			sum += float64(want-r.free[d]) / float64(want)
+		if want > 0 && want > r.Resources[d] {
+			sum += float64(want-r.Resources[d]) / float64(want)
 		}
 	}
 	for _, x := range a.spec.Extras {
 		sum += float64(max(0, x.Amount-a.extraFree(r, x.Name))) / float64(x.Amount)
 	}
 	if ask := &a.spec.Devices; ask.Count > 0 {
-		sum += float64(max(0, ask.Count-r.instances(ask.Milli))) / float64(ask.Count)
+		sum += float64(max(0, ask.Count-r.With(ask.Milli))) / float64(ask.Count)
 	}
 	return sum
 }

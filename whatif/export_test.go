@@ -22,18 +22,11 @@ func (e *GangExplanation) Seatings() int { return e.seatings }
 
 // SeatsGang reports whether the planner that fixes are tried with seats a gang as things are.
 func SeatsGang(state *orbit.State, id orbit.GangID) bool {
-	e, err := ExplainGang(context.Background(), state, id)
+	index, err := indexOf(context.Background(), state)
 	if err != nil {
 		return false
 	}
-	draft, err := draftAt(context.Background(), state)
-	if err != nil {
-		return false
-	}
-	a := &gangAsker{ctx: context.Background(), state: state, gang: state.Gang(id), draft: draft, left: 1 << 20}
-	needs, ok := needsOf(state, a.gang, a.gang.Gang)
-	return ok && slices.ContainsFunc(e.Domains, func(d DomainFit) bool {
-		p := gangPlace{level: d.Level, domain: d.Domain}
-		return a.seat(draft, p.in(draft, nil), needs, nil) != nil
-	})
+	a := &gangAsker{ctx: context.Background(), state: state, gang: state.Gang(id), index: index, left: 1 << 20}
+	a.needs = needsOf(state, a.gang, a.gang.Gang)
+	return slices.ContainsFunc(a.domains(), func(p gangPlace) bool { return a.seat(index, p.nodes, a.needs, nil) != nil })
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/seats"
 )
 
 // The bounds of the search for a node to add: mostLooked is the number of pairs of a kind of node and a list of
@@ -82,16 +83,10 @@ func (a *asker) newNode() orbit.NodeID {
 }
 
 // emptied returns the room of an empty, ready copy of a node that joins under an id.
-func emptied(like *orbit.NodeState, id orbit.NodeID) (r room) {
+func emptied(like *orbit.NodeState, id orbit.NodeID) room {
 	node := *like.Node
 	node.ID, node.State = id, orbit.Ready
-	r.node, r.free = &node, node.Capacity
-	for i := range node.Devices.Count {
-		if !node.Devices.Unhealthy.Has(i) {
-			r.devices[i] = 1000
-		}
-	}
-	return r
+	return room{node: &node, Capacity: seats.CapacityOf(&orbit.NodeState{Node: &node})}
 }
 
 // findKinds lists the nodes that would have enough free capacity if they were empty, the smallest first.
@@ -152,7 +147,7 @@ func (f *adder) addIn(k *kind, in []InDomain) *Fix {
 	if f.reasons(&r) != (reasonSet{}) {
 		return nil
 	}
-	fix.devices, fix.before = r.pick(&f.spec.Devices), []orbit.Commitment{orbit.PutNode{Node: *r.node}}
+	fix.devices, fix.before = r.pick(f.spec), []orbit.Commitment{orbit.PutNode{Node: *r.node}}
 	if f.tries--; !f.verify(fix) {
 		return nil
 	}

@@ -166,8 +166,8 @@ func (a *asker) change(of *found) *Fix {
 		}
 	}
 	for d := range spec.Envelope.Reservation {
-		if want := spec.Envelope.Reservation[d]; want > 0 && want > r.free[d] {
-			f.Less[d] = want - max(0, r.free[d])
+		if want := spec.Envelope.Reservation[d]; want > 0 && want > r.Resources[d] {
+			f.Less[d] = want - max(0, r.Resources[d])
 			spec.Envelope.Reservation[d] -= f.Less[d]
 		}
 	}
@@ -181,7 +181,7 @@ func (a *asker) change(of *found) *Fix {
 			spec.Extras = append(spec.Extras, x)
 		}
 	}
-	if of.set.has(int(Model)) || r.instances(spec.Devices.Milli) < spec.Devices.Count {
+	if of.set.has(int(Model)) || r.With(spec.Devices.Milli) < spec.Devices.Count {
 		f.relax(&spec.Devices, &r)
 	}
 	if of.set.has(int(Company)) {
@@ -195,7 +195,7 @@ func (a *asker) change(of *found) *Fix {
 	if of.set.has(int(Lost)) || of.set.has(int(Tainted)) || of.set.has(int(Ruled)) { // taints and rules are deliberate, so no fix overrides them
 		return nil
 	}
-	f.Spec, f.devices = spec.Clone(), r.pick(&spec.Devices)
+	f.Spec, f.devices = spec.Clone(), r.pick(&spec)
 	return f
 }
 
@@ -206,16 +206,16 @@ func (f *Fix) relax(ask *orbit.DeviceRequest, r *room) {
 		f.AcceptModel = r.node.Devices.Model
 		ask.Models = append(slices.Clone(ask.Models), f.AcceptModel)
 	}
-	if n := r.instances(ask.Milli); n > 0 {
+	if n := r.With(ask.Milli); n > 0 {
 		f.FewerDevices = max(0, ask.Count-n)
 		ask.Count -= f.FewerDevices
 		return
 	}
 	most := 0
 	for i := range r.node.Devices.Count {
-		most = max(most, r.devices[i])
+		most = max(most, int(r.Devices[i]))
 	}
-	if n := r.instances(most); most > 0 {
+	if n := r.With(most); most > 0 {
 		f.LessMilli, f.FewerDevices = ask.Milli-most, max(0, ask.Count-n)
 		ask.Milli, ask.Count = most, ask.Count-f.FewerDevices
 		return
@@ -224,14 +224,12 @@ func (f *Fix) relax(ask *orbit.DeviceRequest, r *room) {
 	*ask = orbit.DeviceRequest{}
 }
 
-// pick chooses device instances with enough free capacity, by index.
-func (r *room) pick(ask *orbit.DeviceRequest) (set orbit.DeviceSet) {
-	for i := range r.node.Devices.Count {
-		if set.Len() < ask.Count && r.devices[i] >= ask.Milli {
-			set |= 1 << i
-		}
+// pick chooses device instances for a capsule of the spec; none if there are too few.
+func (r *room) pick(spec *orbit.Spec) orbit.DeviceSet {
+	if r.With(spec.Devices.Milli) < spec.Devices.Count {
+		return 0
 	}
-	return set
+	return r.Pick(spec, 0)
 }
 
 // awaitHolds returns a fix that waits for the end of holds on one node: the node on which the capsule fits soonest, and
@@ -248,14 +246,7 @@ func (a *asker) awaitHolds() (best *Fix) {
 		free := func(ended []orbit.Hold) *room {
 			r := roomOf(n)
 			for _, h := range ended {
-				for d, x := range h.Room {
-					r.free[d] += x
-				}
-				for i := range n.Node.Devices.Count {
-					if h.Devices.Has(i) {
-						r.devices[i] += h.Milli
-					}
-				}
+				r.Give(&h, n.Node)
 			}
 			if a.of(n, &r) != (reasonSet{}) {
 				return nil
@@ -266,7 +257,7 @@ func (a *asker) awaitHolds() (best *Fix) {
 		if len(ended) == 0 {
 			continue
 		}
-		f := &Fix{Node: id, Await: ended, Until: ended[len(ended)-1].Ends, devices: free(ended).pick(&a.spec.Devices)}
+		f := &Fix{Node: id, Await: ended, Until: ended[len(ended)-1].Ends, devices: free(ended).pick(a.spec)}
 		for _, h := range ended {
 			f.before = append(f.before, orbit.Release{Hold: h.ID})
 		}
@@ -311,7 +302,7 @@ func (a *asker) outlast(sets []*found) *Fix {
 	}
 	slices.SortStableFunc(made, func(x, y *orbit.Nomination) int { return x.Ends.Compare(y.Ends) })
 	r := roomOf(n)
-	f := &Fix{Node: n.Node.ID, devices: r.pick(&a.spec.Devices)}
+	f := &Fix{Node: n.Node.ID, devices: r.pick(a.spec)}
 	f.Outlast = minimal(made, func(ended []*orbit.Nomination) bool {
 		f.before = f.before[:0]
 		for _, of := range ended {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/seats"
 	"github.com/orbitsched/orbit/place"
 )
 
@@ -73,9 +74,9 @@ func (m *mover) off(n *orbit.NodeState, order int) *Fix {
 	})
 	on = slices.DeleteFunc(on, func(c *orbit.Capsule) bool { return m.share(c) == 0 })
 	without := func(leaving []*orbit.Capsule) *room {
-		r := roomOf(n)
+		r, whole := roomOf(n), seats.CapacityOf(&orbit.NodeState{Node: n.Node})
 		for _, c := range leaving {
-			r.give(c)
+			r.Leave(c.Spec, c.Devices, &whole)
 		}
 		return &r
 	}
@@ -85,7 +86,7 @@ func (m *mover) off(n *orbit.NodeState, order int) *Fix {
 	if len(leaving) == 0 {
 		return nil
 	}
-	f := &Fix{Node: n.Node.ID, devices: without(leaving).pick(&m.spec.Devices)}
+	f := &Fix{Node: n.Node.ID, devices: without(leaving).pick(m.spec)}
 	start := m.draft.Checkpoint()
 	defer m.draft.Rollback(start)
 	if !m.plan(f, n, leaving) {
@@ -105,18 +106,6 @@ func (a *asker) share(c *orbit.Capsule) (part float64) {
 		part = max(part, float64(c.Devices.Len()*c.Spec.Devices.Milli)/float64(ask.Count*ask.Milli))
 	}
 	return part
-}
-
-// give adds what a capsule takes of the node.
-func (r *room) give(c *orbit.Capsule) {
-	for d, x := range c.Spec.Envelope.Reservation {
-		r.free[d] += x
-	}
-	for i := range r.node.Devices.Count {
-		if c.Devices.Has(i) {
-			r.devices[i] += c.Spec.Devices.Milli
-		}
-	}
 }
 
 // plan plans the moves of a fix, and reports false if not all of these capsules can be moved.

@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/seats"
 	"github.com/orbitsched/orbit/place"
-	"github.com/orbitsched/orbit/score"
 )
 
 // GangExplanation says how many members of a gang fit together in each domain. It is read-only.
@@ -50,16 +50,16 @@ type DomainFit struct {
 }
 
 // ExplainGang determines how many of the members that a gang needs at once fit together in each domain of its levels,
-// in this state. It places the largest members first, each on the fullest node that takes it. So if members of several
-// roles compete for the same nodes, more members may fit than it says. For a gang that runs below its minimum it
-// considers only the domains in which the gang runs. The cost is a search for a node for each member in each domain.
+// in this state. It searches for their seats as nav.Gang does, so a gang fits exactly where a nav.Gang places what it
+// needs: that is exact, with the exceptions that nav.Gang names. For a gang that runs below its minimum it considers only
+// the domains in which the gang runs. The cost is a search for seats in each domain.
 //
 // If the gang fits nowhere, ExplainGang searches for changes that would help ([GangFix]): in the eight domains in which
 // the most members fit, for one change at a time, and at most one fix of each kind. If a member of the gang runs or has
 // ended, no fix changes the gang's request, because then the whole gang would have to be submitted anew. Fixes are
 // minimal for gangs of one role without rules Apart, Even or Near and without parts of devices. For other gangs the
-// planner is not exact, and a smaller change may help too. The cost is bounded: ExplainGang tries at most 256
-// placements of the whole gang for each kind of change.
+// order in which changes are tried matters, and a smaller change may help too. The cost is bounded: ExplainGang tries at
+// most 256 placements of the whole gang for each kind of change.
 func ExplainGang(ctx context.Context, state *orbit.State, id orbit.GangID) (*GangExplanation, error) {
 	if state == nil {
 		return nil, errors.New("whatif: state is nil; pass the snapshot of a ledger")
@@ -69,54 +69,111 @@ func ExplainGang(ctx context.Context, state *orbit.State, id orbit.GangID) (*Gan
 		return nil, fmt.Errorf("whatif: there is no gang %q in the state; submit it, or ask about one that is there", id)
 	}
 	e := &GangExplanation{Gang: g.Gang, Broken: g.Shortfall()}
-	var roles []int
 	for i := range g.Gang.Roles {
-		roles = append(roles, i)
 		e.Wants += g.Lacks(i)
 	}
-	slices.SortStableFunc(roles, func(x, y int) int { return largerFirst(g.Gang.Roles[x].Spec, g.Gang.Roles[y].Spec) })
-	draft, err := draftAt(ctx, state)
+	index, err := indexOf(ctx, state)
 	if err != nil {
 		return nil, err
 	}
-	engine := &place.Indexed{Score: score.MostAllocated{}}
-	fit := func(level, domain string) error {
-		start := draft.Checkpoint()
-		defer draft.Rollback(start)
-		d := DomainFit{Level: level, Domain: domain}
-		for _, role := range roles {
-			if err := d.fill(ctx, draft, engine, &g.Gang.Roles[role], g.Lacks(role)); err != nil {
-				return err
-			}
-			if d.Why != nil {
-				break
-			}
-		}
-		e.Domains = append(e.Domains, d)
-		return nil
-	}
-	for _, level := range g.Gang.Levels {
-		for _, domain := range domainsOf(state, g, level) {
-			if err := fit(level, domain); err != nil {
-				return nil, err
-			}
-		}
-	}
-	if len(g.Gang.Levels) == 0 || g.Gang.Loose {
-		if err := fit("", ""); err != nil {
+	a := &gangAsker{ctx: ctx, state: state, gang: g, index: index}
+	a.needs = needsOf(state, g, g.Gang)
+	for _, p := range a.domains() {
+		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
+		e.Domains = append(e.Domains, a.fit(&p, e.Wants))
 	}
 	if err := e.countSpecs(state, g); err != nil {
 		return nil, err
 	}
 	slices.SortStableFunc(e.Domains, func(x, y DomainFit) int { return cmp.Compare(y.Fits, x.Fits) })
 	if !slices.ContainsFunc(e.Domains, func(d DomainFit) bool { return d.Why == nil }) {
-		a := &gangAsker{ctx: ctx, state: state, gang: g, draft: draft}
 		e.Fixes = a.fixes(e.Domains)
 		e.seatings = a.seatings
 	}
 	return e, ctx.Err()
+}
+
+// domains returns the domains that the gang can use, by level and name. If members of the gang run, only those are left
+// in which they run.
+func (a *gangAsker) domains() (out []gangPlace) {
+	var on []orbit.NodeID
+	for c := range a.state.Members(a.gang.Gang.ID) {
+		if c.Placed() {
+			on = append(on, c.Node)
+		}
+	}
+	for _, level := range a.gang.Gang.Levels {
+		t := a.index.Table(level)
+		only, from := t.Shared(a.state, on), len(out)
+		for i := range t.Domains {
+			if d := &t.Domains[i]; len(d.Nodes) > 0 && (len(on) == 0 || int32(i) == only) {
+				out = append(out, gangPlace{level: level, domain: d.Name, nodes: d.Nodes})
+			}
+		}
+		slices.SortFunc(out[from:], func(a, b gangPlace) int { return strings.Compare(a.domain, b.domain) })
+	}
+	if len(a.gang.Gang.Levels) == 0 || a.gang.Gang.Loose {
+		p := gangPlace{}
+		p.nodes = p.in(&a.index.Draft, nil)
+		out = append(out, p)
+	}
+	return out
+}
+
+// fit returns how many of the needed members fit in a domain, and why the next one does not.
+func (a *gangAsker) fit(in *gangPlace, wants int) (d DomainFit) {
+	d.Level, d.Domain = in.level, in.domain
+	draft := &a.index.Draft
+	start := draft.Checkpoint()
+	defer draft.Rollback(start)
+	p, done := a.packer(a.index, a.needs)
+	defer done()
+	if d.Why = p.TooMany(a.gang.Gang.ID); d.Why != nil && a.gang.Total() == 0 {
+		d.Lacks = a.gang.Gang.Roles[0].Name
+		return d
+	}
+	d.Why = nil
+	p = p.WithLeast(seats.NoneOf)
+	f, _ := p.Seat(func() *seats.Fit { return p.On(in.nodes) })
+	if f == nil {
+		f = p.None()
+	}
+	if d.Fits = f.Total; d.Fits < wants {
+		ask, next := f.Next()
+		d.Lacks, d.Why = a.roleOf(next), a.misses(in, p, ask, next)
+	}
+	return d
+}
+
+// misses returns why a domain does not take one more member of an ask, as the draft is.
+func (a *gangAsker) misses(in *gangPlace, p *seats.Packer, ask int, next *orbit.Capsule) error {
+	if next == nil {
+		return errors.New("too few members wait")
+	}
+	spec := *next.Spec
+	if in.level != "" {
+		spec.Require = append(slices.Clone(spec.Require), orbit.Predicate{Key: in.level, Op: "In", Values: []string{in.domain}})
+	}
+	if shared, err := spec.Share(); err == nil {
+		a.index.Draft.Ask(next) // it lets the draft use capacity that is nominated for the gang
+		defer a.index.Draft.Ask(nil)
+		if _, err := (&place.Indexed{}).Best(&a.index.Draft, shared); err != nil {
+			return err
+		}
+	}
+	return p.Lacks(in.nodes, ask)
+}
+
+// roleOf returns the name of a member's role; "" for nil.
+func (a *gangAsker) roleOf(c *orbit.Capsule) string {
+	for _, r := range a.gang.Gang.Roles {
+		if c != nil && slices.Contains(r.Members, c.ID) {
+			return r.Name
+		}
+	}
+	return ""
 }
 
 // countSpecs counts the nodes for each spec of the gang. The gang's own nomination is no reason against its members.
@@ -137,73 +194,12 @@ func (e *GangExplanation) countSpecs(state *orbit.State, g *orbit.GangState) err
 	return nil
 }
 
-// fill places count members of a role in the domain, and notes how many fit and why the next one does not.
-func (d *DomainFit) fill(ctx context.Context, draft *orbit.Draft, engine *place.Indexed, role *orbit.Role, count int) error {
-	spec := *role.Spec
-	if d.Level != "" {
-		spec.Require = append(slices.Clone(spec.Require), orbit.Predicate{Key: d.Level, Op: "In", Values: []string{d.Domain}})
-	}
-	shared, err := spec.Share()
-	if err != nil {
-		return err
-	}
-	for _, id := range role.Members {
-		if c := draft.View().State().Capsule(id); c != nil && c.Pending() { // Ask lets the draft use capacity that is nominated for the gang
-			draft.Ask(c)
-			defer draft.Ask(nil)
-			break
-		}
-	}
-	for range count {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		choice, err := engine.Best(draft, shared)
-		if err != nil {
-			d.Lacks, d.Why = role.Name, err
-			return nil // the reason is part of the answer, and not an error of ExplainGang
-		}
-		if err := draft.Reserve(shared, choice); err != nil {
-			return err
-		}
-		d.Fits++
-	}
-	return nil
-}
-
 // wanted returns how many members of a role must be placed when the gang starts: its minimum, by default all.
 func wanted(r *orbit.Role) int {
 	if r.Min > 0 {
 		return r.Min
 	}
 	return len(r.Members)
-}
-
-// largerFirst orders specs by their requests, the largest first: by devices, and then dimension by dimension.
-func largerFirst(x, y *orbit.Spec) int {
-	order := cmp.Compare(y.Devices.Count*y.Devices.Milli, x.Devices.Count*x.Devices.Milli)
-	for d := range x.Envelope.Reservation {
-		order = cmp.Or(order, cmp.Compare(y.Envelope.Reservation[d], x.Envelope.Reservation[d]))
-	}
-	return order
-}
-
-// domainsOf returns the domains of a level that a gang can use, sorted. It leaves out values that are longer than a
-// proposal may name. If members of the gang run, only the domain in which they run is left.
-func domainsOf(state *orbit.State, g *orbit.GangState, level string) []string {
-	seen, longest := map[string]bool{}, state.Limits().IDBytes
-	for n := range state.Nodes() {
-		if domain := n.Node.Labels[level]; domain != "" && len(domain) <= longest {
-			seen[domain] = true
-		}
-	}
-	for c := range state.Members(g.Gang.ID) {
-		if c.Placed() {
-			here := state.Node(c.Node).Node.Labels[level]
-			maps.DeleteFunc(seen, func(domain string, _ bool) bool { return domain != here })
-		}
-	}
-	return slices.Sorted(maps.Keys(seen))
 }
 
 // String prints the explanation for an operator.

@@ -27,8 +27,8 @@ func (a *gangAsker) add(p *gangPlace, best *GangFix) *GangFix {
 				join = append(join, orbit.PutNode{Node: *r.node})
 			}
 		}
-		draft := a.draftWith(join)
-		if draft == nil {
+		index := a.indexWith(join)
+		if index == nil {
 			continue
 		}
 		f := &GangFix{Like: like.Node.ID}
@@ -36,11 +36,11 @@ func (a *gangAsker) add(p *gangPlace, best *GangFix) *GangFix {
 			return a.around(p, f, func(q *gangPlace) []orbit.Commitment {
 				nodes := slices.Clone(q.nodes)
 				for _, do := range join[:n] {
-					if node := draft.View().State().Node(do.(orbit.PutNode).Node.ID); q.has(node.Node) {
-						nodes = append(nodes, node.Index())
+					if node := index.Draft.View().State().Node(do.(orbit.PutNode).Node.ID); q.has(node.Node) {
+						nodes = append(nodes, int32(node.Index()))
 					}
 				}
-				return a.seat(draft, nodes, a.needs, nil)
+				return a.seat(index, nodes, a.needs, nil)
 			})
 		}
 		if !serves(most) {

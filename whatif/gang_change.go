@@ -5,7 +5,8 @@ import (
 	"slices"
 
 	"github.com/orbitsched/orbit"
-	"github.com/orbitsched/orbit/place"
+	"github.com/orbitsched/orbit/internal/seats"
+	"github.com/orbitsched/orbit/internal/victims"
 )
 
 // await searches for holds in a domain whose end makes the gang fit there: those that end soonest, and no more than
@@ -21,9 +22,9 @@ func (a *gangAsker) await(p *gangPlace, best *GangFix) *GangFix {
 	f := &GangFix{}
 	serves := func(ended []orbit.Hold) bool {
 		return a.around(p, f, func(q *gangPlace) []orbit.Commitment {
-			return a.seat(a.draft, q.nodes, a.needs, func() (err error) {
+			return a.seat(a.index, q.nodes, a.needs, func(draft *orbit.Draft) (err error) {
 				for i := 0; i < len(ended) && err == nil; i++ {
-					err = a.draft.Release(orbit.Release{Hold: ended[i].ID})
+					err = draft.Release(orbit.Release{Hold: ended[i].ID})
 				}
 				return err
 			})
@@ -47,20 +48,20 @@ func (a *gangAsker) await(p *gangPlace, best *GangFix) *GangFix {
 func (a *gangAsker) uncordon(p *gangPlace, best *GangFix) *GangFix {
 	var closed []orbit.Commitment
 	for _, at := range p.nodes {
-		if n := a.state.NodeByIndex(at); n.Node.State == orbit.Cordoned && len(closed) < mostGangNodes {
+		if n := a.state.NodeByIndex(int(at)); n.Node.State == orbit.Cordoned && len(closed) < mostGangNodes {
 			node := *n.Node
 			node.State = orbit.Ready
 			closed = append(closed, orbit.PutNode{Node: node})
 		}
 	}
-	draft := a.draftWith(closed)
-	if draft == nil {
+	index := a.indexWith(closed)
+	if index == nil {
 		return nil
 	}
 	takes := map[orbit.NodeID]int{}
 	for _, do := range closed {
 		node := do.(orbit.PutNode).Node
-		takes[node.ID] = a.takes(draft, draft.View().State().Node(node.ID).Index())
+		takes[node.ID] = a.takes(index, int32(index.Draft.View().State().Node(node.ID).Index()))
 	}
 	id := func(do orbit.Commitment) orbit.NodeID { return do.(orbit.PutNode).Node.ID }
 	closed = slices.DeleteFunc(closed, func(do orbit.Commitment) bool { return takes[id(do)] == 0 })
@@ -77,7 +78,7 @@ func (a *gangAsker) uncordon(p *gangPlace, best *GangFix) *GangFix {
 			open[id(do)] = true
 		}
 		return a.around(p, f, func(q *gangPlace) []orbit.Commitment {
-			return a.seat(draft, q.in(draft, func(n *orbit.Node) bool { return !open[n.ID] && a.state.Node(n.ID).Node.State == orbit.Cordoned }), a.needs, nil)
+			return a.seat(index, q.in(&index.Draft, func(n *orbit.Node) bool { return !open[n.ID] && a.state.Node(n.ID).Node.State == orbit.Cordoned }), a.needs, nil)
 		})
 	}
 	if f.before = fewest(closed, serves); len(f.before) == 0 || !serves(f.before) {
@@ -90,18 +91,19 @@ func (a *gangAsker) uncordon(p *gangPlace, best *GangFix) *GangFix {
 }
 
 // takes returns how many of the needed members fit on one node.
-func (a *gangAsker) takes(draft *orbit.Draft, at int) (n int) {
+func (a *gangAsker) takes(index *seats.Index, at int32) int {
 	a.seatings++
-	start := draft.Checkpoint()
-	defer draft.Rollback(start)
-	for _, members := range a.needs {
-		n += fill(draft, []int{at}, members)
+	p, done := a.packer(index, a.needs)
+	defer done()
+	p = p.WithLeast(seats.NoneOf)
+	if f := p.On([]int32{at}); f != nil {
+		return f.Total
 	}
-	return n
+	return 0
 }
 
-// draftWith returns a draft of the state after some commitments; nil: there are none, or they are refused.
-func (a *gangAsker) draftWith(do []orbit.Commitment) *orbit.Draft {
+// indexWith returns an index of the state after some commitments; nil: there are none, or they are refused.
+func (a *gangAsker) indexWith(do []orbit.Commitment) *seats.Index {
 	if len(do) == 0 {
 		return nil
 	}
@@ -109,15 +111,15 @@ func (a *gangAsker) draftWith(do []orbit.Commitment) *orbit.Draft {
 	if err != nil {
 		return nil
 	}
-	draft, err := draftAt(a.ctx, next)
+	index, err := indexOf(a.ctx, next)
 	if err != nil {
 		return nil
 	}
-	return draft
+	return index
 }
 
-// evict searches for victims of lower priority in a domain. It asks place.Indexed.BestEvicting for one member after the
-// other, and then leaves out the victims that are not needed. It does not search if there is a fix already.
+// evict searches for victims of lower priority in a domain, and leaves out those that are not needed. It does not search
+// if there is a fix already.
 func (a *gangAsker) evict(p *gangPlace, best *GangFix) *GangFix {
 	if best != nil {
 		return nil
@@ -131,9 +133,9 @@ func (a *gangAsker) evict(p *gangPlace, best *GangFix) *GangFix {
 			f.giveWay = f.giveWay || a.state.Precedes(a.gang.Gang.ID, v.Gang())
 		}
 		return a.around(p, f, func(q *gangPlace) []orbit.Commitment {
-			return a.seat(a.draft, q.nodes, a.needs, func() (err error) {
+			return a.seat(a.index, q.nodes, a.needs, func(draft *orbit.Draft) (err error) {
 				for i := 0; i < len(leave) && err == nil; i++ {
-					err = a.draft.Evict(leave[i].(orbit.Evict))
+					err = draft.Evict(leave[i].(orbit.Evict))
 				}
 				return err
 			})
@@ -145,25 +147,22 @@ func (a *gangAsker) evict(p *gangPlace, best *GangFix) *GangFix {
 	return f
 }
 
-// victims returns evictions that make room for all needed members in the domain; nil: there are none.
+// victims returns evictions that make room for all needed members in the domain, as a nav.Preempting finds them; nil:
+// there are none.
 func (a *gangAsker) victims(p *gangPlace) (out []orbit.Commitment) {
-	start := a.draft.Checkpoint()
-	defer a.draft.Rollback(start)
-	engine := &place.Indexed{Filter: func(n *orbit.NodeState, _ *orbit.Report, _ *orbit.Spec) string {
-		if p.has(n.Node) {
-			return ""
+	draft, members := &a.index.Draft, seats.HardestFirst(a.needs)
+	start := draft.Checkpoint()
+	defer draft.Rollback(start)
+	draft.Ask(members[0])
+	defer draft.Ask(nil)
+	for _, gentle := range []bool{true, false} {
+		e := &seats.Evicting{Draft: draft, Search: &victims.Search{Gentle: gentle}, Singly: a.gang.Total() > 0}
+		if a.ctx.Err() == nil && e.Seat(p.nodes, members) != nil {
+			break
 		}
-		return "are in another domain"
-	}}
-	for _, members := range a.needs {
-		for _, c := range members {
-			best, err := engine.BestEvicting(a.draft, c)
-			if err != nil || a.ctx.Err() != nil || best.On(a.draft, c) != nil {
-				return nil
-			}
-		}
+		draft.Rollback(start)
 	}
-	for _, do := range a.draft.Propose().Do {
+	for _, do := range draft.Propose().Do {
 		if do, is := do.(orbit.Evict); is {
 			out = append(out, do)
 		}

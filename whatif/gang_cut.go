@@ -97,11 +97,11 @@ func (c gangCut) by(p *gangPlace, amount int64) *GangFix {
 		return nil
 	}
 	role.Spec = shared
-	needs, ok := needsOf(c.state, c.gang, gang)
-	if !ok {
+	needs := needsOf(c.state, c.gang, gang)
+	if !c.enough(gang, needs) {
 		return nil
 	}
-	if f.places = c.seat(c.draft, p.nodes, needs, nil); f.places == nil {
+	if f.places = c.seat(c.index, p.nodes, needs, nil); f.places == nil {
 		return nil
 	}
 	var like *orbit.Capsule

@@ -7,6 +7,7 @@ import (
 	"sort"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/seats"
 )
 
 // The bounds of the search for the fixes of a gang. A seating is one attempt to place all needed members on the nodes
@@ -22,17 +23,12 @@ const (
 	mostSeatingsInAll = (5+mostCuts)*(mostSeatings+1) + mostGangDomains*(1+mostGangNodes)
 )
 
-// gangAsker searches for changes that make a gang fit.
-//
-// Its planner is greedy: it seats one role after the other, the largest requests first, and fills one node after the
-// other, the fullest first. For one role this is exact, except with rules Apart, Even or Near and with parts of
-// devices. With several roles it may fail although the gang fits. So fixes are minimal only as far as this planner can
-// tell.
+// gangAsker searches for seats for a gang, and for changes that make it fit.
 type gangAsker struct {
 	ctx   context.Context
 	state *orbit.State
 	gang  *orbit.GangState
-	draft *orbit.Draft
+	index *seats.Index
 	// needs are the members that have to be placed, by role.
 	needs [][]*orbit.Capsule
 	// places are the domains to search; those in which the most members fit come first.
@@ -49,33 +45,29 @@ type gangPlace struct {
 	// fresh says that the domain is new, so no node is in it.
 	fresh bool
 	// nodes are the indices of the domain's nodes.
-	nodes []int
+	nodes []int32
 }
 
 func (p *gangPlace) has(n *orbit.Node) bool { return p.level == "" || n.Labels[p.level] == p.domain }
 
 // in returns the indices of a draft's nodes that are in the domain, except those for which others returns true.
-func (p *gangPlace) in(draft *orbit.Draft, others func(*orbit.Node) bool) (out []int) {
+func (p *gangPlace) in(draft *orbit.Draft, others func(*orbit.Node) bool) (out []int32) {
 	for n := range draft.Nodes() {
 		if p.has(n.Node) && (others == nil || !others(n.Node)) {
-			out = append(out, n.Index())
+			out = append(out, int32(n.Index()))
 		}
 	}
 	return out
 }
 
 // needsOf returns, for each role that is below its minimum, the pending members that bring it to the minimum. As is the
-// gang with the roles to use, which may have other specs and minimums than the state's gang. The roles with the largest
-// requests come first. It reports false if a role has too few pending members.
-func needsOf(state *orbit.State, g *orbit.GangState, as *orbit.Gang) (needs [][]*orbit.Capsule, ok bool) {
+// gang with the roles to use, which may have other specs and minimums than the state's gang.
+func needsOf(state *orbit.State, g *orbit.GangState, as *orbit.Gang) (needs [][]*orbit.Capsule) {
 	for i := range as.Roles {
 		role, count := &as.Roles[i], lacking(g, as, i)
-		if count == 0 {
-			continue
-		}
 		var members []*orbit.Capsule
 		for _, id := range role.Members {
-			if c := state.Capsule(id); len(members) < count && c != nil && c.Gang() == as.ID && c.Pending() {
+			if c := state.Capsule(id); c != nil && c.Gang() == as.ID && c.Pending() {
 				if role.Spec != g.Gang.Roles[i].Spec {
 					changed := *c
 					changed.Spec = role.Spec
@@ -84,13 +76,12 @@ func needsOf(state *orbit.State, g *orbit.GangState, as *orbit.Gang) (needs [][]
 				members = append(members, c)
 			}
 		}
-		if len(members) < count {
-			return nil, false
+		seats.StoppedFirst(members)
+		if members = members[:min(count, len(members))]; len(members) > 0 {
+			needs = append(needs, members)
 		}
-		needs = append(needs, members)
 	}
-	slices.SortStableFunc(needs, func(x, y []*orbit.Capsule) int { return largerFirst(x[0].Spec, y[0].Spec) })
-	return needs, true
+	return needs
 }
 
 // lacking returns by how many placed members a role is below its minimum. As is the gang with the roles to use.
@@ -100,20 +91,26 @@ func lacking(g *orbit.GangState, as *orbit.Gang, role int) int {
 	return used.Lacks(role)
 }
 
-// fixes returns the fixes in these domains; those that leave the request as it is come first. It returns none if the
-// planner finds that the gang fits after all.
+// enough reports whether the needed members are as many as the gang lacks, and any at all.
+func (a *gangAsker) enough(as *orbit.Gang, needs [][]*orbit.Capsule) bool {
+	want, have := 0, 0
+	for i := range as.Roles {
+		want += lacking(a.gang, as, i)
+	}
+	for _, members := range needs {
+		have += len(members)
+	}
+	return have > 0 && have == want
+}
+
+// fixes returns the fixes in these domains; those that leave the request as it is come first.
 func (a *gangAsker) fixes(domains []DomainFit) (out []GangFix) {
-	var ok bool
-	if a.needs, ok = needsOf(a.state, a.gang, a.gang.Gang); !ok || len(a.needs) == 0 {
+	if !a.enough(a.gang.Gang, a.needs) {
 		return nil
 	}
 	for _, d := range domains[:min(len(domains), mostGangDomains)] {
 		p := gangPlace{level: d.Level, domain: d.Domain}
-		p.nodes = p.in(a.draft, nil)
-		a.left = 1
-		if a.seat(a.draft, p.nodes, a.needs, nil) != nil {
-			return nil
-		}
+		p.nodes = p.in(&a.index.Draft, nil)
 		a.places = append(a.places, p)
 	}
 	search := func(find func(p *gangPlace, best *GangFix) *GangFix) {
@@ -148,7 +145,7 @@ func (a *gangAsker) fixes(domains []DomainFit) (out []GangFix) {
 func (a *gangAsker) around(p *gangPlace, f *GangFix, try func(q *gangPlace) []orbit.Commitment) bool {
 	for i := range a.places {
 		q := &a.places[(i+slices.IndexFunc(a.places, func(q gangPlace) bool { return q.level == p.level && q.domain == p.domain }))%len(a.places)]
-		if i > 0 && (q.level == p.level || !slices.ContainsFunc(p.nodes, func(at int) bool { return q.has(a.state.NodeByIndex(at).Node) })) {
+		if i > 0 && (q.level == p.level || !slices.ContainsFunc(p.nodes, func(at int32) bool { return q.has(a.state.NodeByIndex(int(at)).Node) })) {
 			continue
 		}
 		if f.places = try(q); f.places != nil {
@@ -176,22 +173,43 @@ func (a *gangAsker) verify(f *GangFix, p *gangPlace) bool {
 	return next != nil && !slices.ContainsFunc(f.Evict, func(id orbit.CapsuleID) bool { return !next.Capsule(id).Pending() })
 }
 
-// seat applies steps (nil: none) to a draft and then places all needed members on these nodes. It returns the
-// placements and restores the draft. Nil: the members do not fit, or no seatings are left.
-func (a *gangAsker) seat(draft *orbit.Draft, nodes []int, needs [][]*orbit.Capsule, steps func() error) (out []orbit.Commitment) {
+// gangSteps is how many steps of search one search for seats may take, as many as in one plan of a nav.Gang.
+const gangSteps = 20_000
+
+// packer returns a packer for all needed members, in an index. It lets the members use room that is nominated for their
+// gang, or for work that they outrank, until done is called.
+func (a *gangAsker) packer(index *seats.Index, needs [][]*orbit.Capsule) (p *seats.Packer, done func()) {
+	p = &seats.Packer{Index: index, Steps: &seats.Budget{Ctx: a.ctx, Left: gangSteps}, Limit: seats.MostMembers(a.state.Limits())}
+	roles := make([]seats.Role, len(needs))
+	for i, members := range needs {
+		roles[i] = seats.Role{Members: members, Needed: len(members)}
+	}
+	if index.Ask(a.state, a.gang.Gang.ID) {
+		p.Asks = index.Asks(roles)
+		return p, func() { index.Ask(a.state, "") }
+	}
+	p.Asks = index.Asks(roles)
+	p.Tries = !index.Outrank(p.Asks)
+	return p, func() { index.Yield(p.Asks) }
+}
+
+// seat applies steps (nil: none) to the draft of an index and then places all needed members on these nodes. It returns
+// the placements and restores the draft. Nil: the members do not fit, or no seatings are left.
+func (a *gangAsker) seat(index *seats.Index, nodes []int32, needs [][]*orbit.Capsule, steps func(*orbit.Draft) error) (out []orbit.Commitment) {
 	if a.left--; a.left < 0 || a.ctx.Err() != nil {
 		return nil
 	}
 	a.seatings++
+	draft := &index.Draft
 	start := draft.Checkpoint()
 	defer draft.Rollback(start)
-	if steps != nil && steps() != nil {
+	if steps != nil && steps(draft) != nil {
 		return nil
 	}
-	for _, members := range needs {
-		if fill(draft, nodes, members) < len(members) {
-			return nil
-		}
+	p, done := a.packer(index, needs)
+	defer done()
+	if f, _ := p.Seat(func() *seats.Fit { return p.On(nodes) }); f == nil {
+		return nil
 	}
 	for _, do := range draft.Propose().Do {
 		if do, is := do.(orbit.Place); is {
@@ -200,50 +218,6 @@ func (a *gangAsker) seat(draft *orbit.Draft, nodes []int, needs [][]*orbit.Capsu
 		}
 	}
 	return out
-}
-
-// fill places as many members of one role on these nodes as fit, on the fullest node first. It goes over the nodes
-// again as long as that places more, because a placement can open a node for the rules Even and Near.
-func fill(draft *orbit.Draft, nodes []int, members []*orbit.Capsule) (placed int) {
-	spec := members[0].Spec
-	draft.Ask(members[0])
-	defer draft.Ask(nil)
-	type seat struct {
-		at   int
-		free float64
-	}
-	var seats []seat
-	for _, at := range nodes {
-		n := draft.Node(at)
-		if draft.Misfit(n, spec) != (orbit.Misfit{}) && len(spec.Apart)+len(spec.Even) == 0 && spec.Near == (orbit.Near{}) {
-			continue
-		}
-		s := seat{at: at}
-		for d, want := range spec.Envelope.Reservation {
-			if want > 0 {
-				s.free += float64(n.Free()[d]) / float64(want)
-			}
-		}
-		seats = append(seats, s)
-	}
-	slices.SortStableFunc(seats, func(x, y seat) int { return cmp.Compare(x.free, y.free) })
-	for before := -1; before < placed && placed < len(members); {
-		before = placed
-		for _, s := range seats {
-			for ; placed < len(members) && sit(draft, draft.Node(s.at), members[placed]); placed++ {
-			}
-		}
-	}
-	return placed
-}
-
-// sit places a capsule on a node, and reports false if the node does not take it.
-func sit(draft *orbit.Draft, n *orbit.NodeState, c *orbit.Capsule) bool {
-	if draft.Misfit(n, c.Spec) != (orbit.Misfit{}) {
-		return false
-	}
-	devices, ok := n.PickDevices(c.Spec)
-	return ok && draft.Place(c, orbit.Choice{Node: n, Devices: devices}) == nil
 }
 
 // fewest returns the shortest prefix of a list that serves, without the entries that can be left out of it; nil: the

@@ -173,11 +173,12 @@ func TestExplainGangThatIsNominated(t *testing.T) {
 	require.Positive(t, e.Specs[0].Fits, "what is nominated for the gang is in nobody's way")
 }
 
-// Nodes without a name for their domain are in none: one is to be added in a new domain.
+// Nodes without a name for their domain are in none: one is to be added in a new domain. A long name is one: no proposal
+// that places a gang has to hold it.
 func TestExplainGangWithoutDomains(t *testing.T) {
 	l := &orbit.MemoryLedger{}
-	for i, rack := range []string{"", strings.Repeat("x", 300)} {
-		commit(t, l, orbit.PutNode{Node: orbit.Node{ID: nodeID(i), Capacity: orbit.Resources{orbit.CPU: 9}, Labels: map[string]string{"rack": rack}}})
+	for i, labels := range []map[string]string{{"rack": ""}, nil} {
+		commit(t, l, orbit.PutNode{Node: orbit.Node{ID: nodeID(i), Capacity: orbit.Resources{orbit.CPU: 9}, Labels: labels}})
 	}
 	gangOf(t, l, gangSpec(3, 0), 2, 0)
 	e := gangFixes(t, snapshot(t, l))
@@ -185,6 +186,11 @@ func TestExplainGangWithoutDomains(t *testing.T) {
 	require.Len(t, e.Fixes, 1)
 	require.Equal(t, "add a node like n0 in a new rack", e.Fixes[0].String())
 	require.True(t, e.Fixes[0].New)
+
+	commit(t, l, orbit.PutNode{Node: orbit.Node{ID: "n2", Capacity: orbit.Resources{orbit.CPU: 9}, Labels: map[string]string{"rack": strings.Repeat("x", 300)}}})
+	e = gangFixes(t, snapshot(t, l))
+	require.Len(t, e.Domains, 1)
+	require.NoError(t, e.Domains[0].Why)
 }
 
 // The fixes of a large gang on many nodes cost a bounded number of seatings, also where a hundred things have to change, and all are needed.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/seats"
 	"github.com/orbitsched/orbit/place"
 	"github.com/orbitsched/orbit/score"
 )
@@ -119,13 +120,30 @@ func draftOf(ctx context.Context, state *orbit.State, spec *orbit.Spec) (*orbit.
 
 // draftAt returns a draft of a state.
 func draftAt(ctx context.Context, state *orbit.State) (*orbit.Draft, error) {
-	view := &orbit.View{}
-	if err := view.Refresh(ctx, &orbit.MemoryLedger{Start: state}, nil, time.Now()); err != nil {
+	view, err := viewOf(ctx, state)
+	if err != nil {
 		return nil, err
 	}
 	draft := &orbit.Draft{}
 	draft.Sync(view)
 	return draft, nil
+}
+
+// indexOf returns an index of a state, to search for the seats of gangs.
+func indexOf(ctx context.Context, state *orbit.State) (*seats.Index, error) {
+	view, err := viewOf(ctx, state)
+	if err != nil {
+		return nil, err
+	}
+	index := &seats.Index{}
+	index.Sync(view)
+	return index, nil
+}
+
+// viewOf returns a view of a state.
+func viewOf(ctx context.Context, state *orbit.State) (*orbit.View, error) {
+	view := &orbit.View{}
+	return view, view.Refresh(ctx, &orbit.MemoryLedger{Start: state}, nil, time.Now())
 }
 
 // shareOf returns the shared copy of a spec, or an error if the state or the spec is nil or the spec is invalid.

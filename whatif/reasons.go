@@ -5,6 +5,7 @@ import (
 	"math/bits"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/seats"
 )
 
 // ReasonKind is a rule that keeps a capsule off a node.
@@ -107,20 +108,12 @@ type asker struct {
 // room is the free capacity of a node, as it is or as it would be after a change.
 type room struct {
 	node *orbit.Node
-	free orbit.Resources
-	// devices is the free part of each device instance, in thousandths.
-	devices [orbit.MaxDevices]int
+	seats.Capacity
 	// of is the node in the state; nil: a new node, which is empty.
 	of *orbit.NodeState
 }
 
-func roomOf(n *orbit.NodeState) (r room) {
-	r.node, r.free, r.of = n.Node, n.Free(), n
-	for i := range n.Node.Devices.Count {
-		r.devices[i] = n.DeviceFree(i)
-	}
-	return r
-}
+func roomOf(n *orbit.NodeState) room { return room{n.Node, seats.CapacityOf(n), n} }
 
 // reasons returns the reasons against a node, except Nominated and Ruled, which apply only to nodes of the state.
 func (a *asker) reasons(r *room) (set reasonSet) {
@@ -139,14 +132,14 @@ func (a *asker) reasons(r *room) (set reasonSet) {
 		}
 	}
 	for d, want := range a.spec.Envelope.Reservation {
-		if want > 0 && want > r.free[d] {
+		if want > 0 && want > r.Resources[d] {
 			set.add(firstResource + d)
 		}
 	}
 	if ask := &a.spec.Devices; ask.Count > 0 {
 		if r.node.Devices.Count == 0 || !ask.Accepts(r.node.Devices.Model) {
 			set.add(int(Model))
-		} else if r.instances(ask.Milli) < ask.Count {
+		} else if r.With(ask.Milli) < ask.Count {
 			set.add(int(Devices))
 		}
 	}
@@ -182,16 +175,6 @@ func closesOf(state *orbit.State, spec *orbit.Spec) func(*orbit.NodeState) strin
 	return state.Closes(&plain)
 }
 
-// instances counts the device instances of which at least milli thousandths are free.
-func (r *room) instances(milli int) (n int) {
-	for i := range r.node.Devices.Count {
-		if r.devices[i] >= milli {
-			n++
-		}
-	}
-	return n
-}
-
 // of returns all reasons against a node of the state, whose free capacity is r.
 func (a *asker) of(n *orbit.NodeState, r *room) reasonSet {
 	set := a.reasons(r)
@@ -212,12 +195,12 @@ func (a *asker) nominated(n *orbit.NodeState, r *room) bool {
 		return false
 	}
 	for d, want := range a.spec.Envelope.Reservation {
-		if want > 0 && want <= r.free[d] && want > open.free[d] {
+		if want > 0 && want <= r.Resources[d] && want > open.Resources[d] {
 			return true
 		}
 	}
 	ask := &a.spec.Devices
-	return ask.Count > 0 && ask.Accepts(n.Node.Devices.Model) && r.instances(ask.Milli) >= ask.Count && open.instances(ask.Milli) < ask.Count
+	return ask.Count > 0 && ask.Accepts(n.Node.Devices.Model) && r.With(ask.Milli) >= ask.Count && open.With(ask.Milli) < ask.Count
 }
 
 // open returns the free capacity of a node that is not nominated for work that outranks the spec. Claimed says that
@@ -230,13 +213,7 @@ func (a *asker) open(n *orbit.NodeState, r *room) (open room, claimed bool) {
 		if !claimed {
 			open, claimed = *r, true
 		}
-		claim, devices := n.Claimed(of, a.spec)
-		for d, x := range claim {
-			open.free[d] -= x
-		}
-		for i := range n.Node.Devices.Count {
-			open.devices[i] -= devices[i]
-		}
+		open.LeaveFree(n, of, a.spec)
 	}
 	if !claimed {
 		return *r, false

@@ -1,4 +1,4 @@
-package nav
+package seats
 
 import (
 	"encoding/binary"
@@ -22,7 +22,7 @@ import (
 // seated, one is tried; of those that take the last ask, if that has rules Even, only the first. The trial finds a
 // seating with the most members while its steps last. When they run out, it returns the best seating that it knows.
 type gangTrial struct {
-	*gangPacker
+	*Packer
 	// The bins in the order in which they are filled, those of one class next to each other.
 	bins []trialBin
 	// By ask: how many members fit, alone, on the bins from each position on.
@@ -31,7 +31,7 @@ type gangTrial struct {
 	order []int
 	even  int
 	// The seats on the draft, in the order of placement.
-	seats []seat
+	seats []Seat
 	// How many members of each ask are seated: in all, and by bin; and the bins on which some are, the last one last.
 	placed []int
 	on     [][]int
@@ -40,7 +40,7 @@ type gangTrial struct {
 	goal int
 	// Tries that cost no step: enough for one way through all bins.
 	grace int
-	best  *seating
+	best  *Seating
 	// The states of the draft from which asks with rules Even were seated already, up to nodes of one class.
 	seen map[string]bool
 }
@@ -48,42 +48,42 @@ type gangTrial struct {
 // trialBin is a node while members are seated by trying, and its class: the position, in the order in which nodes are
 // filled, of the first node that is like it.
 type trialBin struct {
-	packBin
+	Bin
 	class int
 }
 
 // ruled reports whether members are seated by trying on the draft.
-func (p *gangPacker) ruled() bool {
-	return p.tries || slices.ContainsFunc(p.asks, func(a memberAsk) bool { return a.shape.ruled })
+func (p *Packer) ruled() bool {
+	return p.Tries || slices.ContainsFunc(p.Asks, func(a Ask) bool { return a.Shape.Ruled })
 }
 
 // try does what pack does, by trying on the draft, which is unchanged afterwards.
-func (p *gangPacker) try(nodes []int32) *seating {
+func (p *Packer) try(nodes []int32) *Seating {
 	bins := p.classified(p.bins(nodes))
 	t := &gangTrial{
-		gangPacker: p, bins: bins, ahead: aheadOf(bins, len(p.asks)), on: make([][]int, len(bins)), placed: make([]int, len(p.asks)),
-		goal: min(p.limit, wanted(p.asks)), grace: 16 * (len(bins) + wanted(p.asks)), seen: map[string]bool{},
+		Packer: p, bins: bins, ahead: aheadOf(bins, len(p.Asks)), on: make([][]int, len(bins)), placed: make([]int, len(p.Asks)),
+		goal: min(p.Limit, Wanted(p.Asks)), grace: 16 * (len(bins) + Wanted(p.Asks)), seen: map[string]bool{},
 	}
 	for i := range t.on {
-		t.on[i] = make([]int, len(p.asks))
+		t.on[i] = make([]int, len(p.Asks))
 	}
-	for a := range p.asks {
+	for a := range p.Asks {
 		t.order = append(t.order, a)
-		t.even += btoi(len(p.asks[a].spec.Even) == 0)
+		t.even += btoi(len(p.Asks[a].Spec.Even) == 0)
 	}
 	slices.SortStableFunc(t.order, func(a, b int) int {
-		return btoi(len(p.asks[a].spec.Even) > 0) - btoi(len(p.asks[b].spec.Even) > 0)
+		return btoi(len(p.Asks[a].Spec.Even) > 0) - btoi(len(p.Asks[b].Spec.Even) > 0)
 	})
-	start := p.index.draft.Checkpoint()
+	start := p.Index.Draft.Checkpoint()
 	t.seat(0, 0)
-	p.index.draft.Rollback(start)
+	p.Index.Draft.Rollback(start)
 	return t.best
 }
 
 // seat seats the asks from position k of the order on, and the first of them on the bins from a position on. It reports
 // whether the trial has ended: all members have seats, or no steps are left.
 func (t *gangTrial) seat(k, from int) (ended bool) {
-	if t.keep(); len(t.seats) == t.goal || t.steps.spent {
+	if t.keep(); len(t.seats) == t.goal || t.Steps.Spent {
 		return true
 	}
 	if k == len(t.order) || !t.hopeful(k, from) {
@@ -93,15 +93,15 @@ func (t *gangTrial) seat(k, from int) (ended bool) {
 		return t.seatEven()
 	}
 	a := t.order[k]
-	if t.placed[a] < t.asks[a].want && t.each(a, from, func(i int) bool { return t.seat(k, i) }) {
+	if t.placed[a] < t.Asks[a].Want && t.each(a, from, func(i int) bool { return t.seat(k, i) }) {
 		return true
 	}
-	return t.placed[a] >= t.asks[a].least && t.seat(k+1, 0)
+	return t.placed[a] >= t.Asks[a].Least && t.seat(k+1, 0)
 }
 
 // seatEven seats the asks with rules Even, in any order.
 func (t *gangTrial) seatEven() (ended bool) {
-	if t.keep(); len(t.seats) == t.goal || t.steps.spent {
+	if t.keep(); len(t.seats) == t.goal || t.Steps.Spent {
 		return true
 	}
 	key := t.key()
@@ -110,7 +110,7 @@ func (t *gangTrial) seatEven() (ended bool) {
 	}
 	t.seen[key] = true
 	for _, a := range t.order[t.even:] {
-		if t.placed[a] < t.asks[a].want && t.each(a, 0, func(int) bool { return t.seatEven() }) {
+		if t.placed[a] < t.Asks[a].Want && t.each(a, 0, func(int) bool { return t.seatEven() }) {
 			return true
 		}
 	}
@@ -119,8 +119,8 @@ func (t *gangTrial) seatEven() (ended bool) {
 
 // keep keeps the seats as the best seating, if they are.
 func (t *gangTrial) keep() {
-	if now := (&seating{placed: t.placed, total: len(t.seats)}); t.enough(now) != nil && (t.best == nil || now.total > t.best.total) {
-		t.best = &seating{seats: slices.Clone(t.seats), placed: slices.Clone(t.placed), total: now.total, ordered: true}
+	if now := (&Seating{Placed: t.placed, Total: len(t.seats)}); t.enough(now) != nil && (t.best == nil || now.Total > t.best.Total) {
+		t.best = &Seating{Seats: slices.Clone(t.seats), Placed: slices.Clone(t.placed), Total: now.Total, ordered: true}
 	}
 }
 
@@ -133,25 +133,25 @@ func (t *gangTrial) hopeful(k, from int) bool {
 		if at == 0 && from > 0 {
 			more = t.ahead[a][from] - int64(t.on[from][a])
 		}
-		if int64(t.placed[a])+more < int64(t.asks[a].least) {
+		if int64(t.placed[a])+more < int64(t.Asks[a].Least) {
 			return false
 		}
-		most += int(min(more, int64(t.asks[a].want-t.placed[a])))
+		most += int(min(more, int64(t.Asks[a].Want-t.placed[a])))
 	}
-	return t.best == nil || most > t.best.total
+	return t.best == nil || most > t.best.Total
 }
 
 // each seats one more member of an ask on one bin after the other, from a position on, and calls next for each. It
 // returns true once next does, and otherwise takes the seat back.
 func (t *gangTrial) each(a, from int, next func(i int) bool) bool {
-	if t.placed[a] >= t.asks[a].least && len(t.seats)+t.due() >= t.goal {
+	if t.placed[a] >= t.Asks[a].Least && len(t.seats)+t.due() >= t.goal {
 		return false // the seats are needed for the minimums
 	}
 	last := t.even == len(t.order)-1 && a == t.order[t.even]
 	tried, alike := map[int]bool{}, map[string]bool{}
 	for i := from; i < len(t.bins); i++ {
 		class, empty := t.bins[i].class, sum(t.on[i]) == 0
-		if t.bins[i].fits[a] <= int32(t.on[i][a]) || tried[class] && (empty || last) {
+		if t.bins[i].Fits[a] <= int32(t.on[i][a]) || tried[class] && (empty || last) {
 			continue
 		}
 		if empty {
@@ -162,7 +162,7 @@ func (t *gangTrial) each(a, from int, next func(i int) bool) bool {
 			alike[key] = true
 		}
 		seated, ended := t.seatOn(a, i, func() bool { return next(i) })
-		if ended || t.steps.spent {
+		if ended || t.Steps.Spent {
 			return true
 		}
 		tried[class] = tried[class] || seated && last
@@ -172,8 +172,8 @@ func (t *gangTrial) each(a, from int, next func(i int) bool) bool {
 
 // due returns how many seats the minimums still need.
 func (t *gangTrial) due() (n int) {
-	for a := range t.asks {
-		n += max(0, t.asks[a].least-t.placed[a])
+	for a := range t.Asks {
+		n += max(0, t.Asks[a].Least-t.placed[a])
 	}
 	return n
 }
@@ -182,15 +182,15 @@ func (t *gangTrial) due() (n int) {
 // for each. It returns true as ended once next does, and otherwise takes the seat back. seated reports whether the bin
 // takes the member.
 func (t *gangTrial) seatOn(a, i int, next func() bool) (seated, ended bool) {
-	d, ask := &t.index.draft, &t.asks[a]
-	n := d.Node(int(t.bins[i].node))
-	waits := n.Node.Confirms && n.Fits(ask.spec) // it may wait there for what stops, which the Misfit does not consider
-	if !t.step() || !waits && d.Misfit(n, ask.spec) != (orbit.Misfit{}) {
+	d, member := &t.Index.Draft, t.Asks[a].Members[t.placed[a]]
+	n := d.Node(int(t.bins[i].Node))
+	waits := n.Node.Confirms && n.Fits(member.Spec) // it may wait there for what stops, which the Misfit does not consider
+	if !t.step() || !waits && d.Misfit(n, member.Spec) != (orbit.Misfit{}) {
 		return false, false
 	}
-	for _, set := range t.choices(n, &ask.spec.Devices) {
+	for _, set := range t.choices(n, &member.Spec.Devices) {
 		start := d.Checkpoint()
-		if d.Place(ask.members[t.placed[a]], orbit.Choice{Node: n, Devices: set}) != nil {
+		if d.Place(member, orbit.Choice{Node: n, Devices: set}) != nil {
 			continue
 		}
 		if sum(t.on[i]) == 0 {
@@ -198,7 +198,7 @@ func (t *gangTrial) seatOn(a, i int, next func() bool) (seated, ended bool) {
 		}
 		t.on[i][a]++
 		t.placed[a]++
-		t.seats = append(t.seats, seat{a, t.bins[i].node, set})
+		t.seats = append(t.seats, Seat{a, t.bins[i].Node, set})
 		if seated = true; next() {
 			return true, true
 		}
@@ -218,12 +218,12 @@ func (t *gangTrial) seatOn(a, i int, next func() bool) (seated, ended bool) {
 // step takes a step, unless one of the free ones is left.
 func (t *gangTrial) step() bool {
 	if t.grace > 0 {
-		if t.grace--; t.grace%1024 == 0 && t.steps.ctx.Err() != nil {
-			t.steps.spent = true
+		if t.grace--; t.grace%1024 == 0 && t.Steps.Ctx.Err() != nil {
+			t.Steps.Spent = true
 		}
-		return !t.steps.spent
+		return !t.Steps.Spent
 	}
-	return t.steps.step()
+	return t.Steps.step()
 }
 
 // choices returns the sets of device instances for a request on a node, the tightest first. Of sets that leave the same
@@ -232,15 +232,15 @@ func (t *gangTrial) choices(n *orbit.NodeState, q *orbit.DeviceRequest) (out []o
 	if q.Count == 0 {
 		return []orbit.DeviceSet{0}
 	}
-	free, seen, all := freeCapacityOf(n), map[deviceRest]bool{}, isNominatedFor(n)
+	free, seen, all := CapacityOf(n), map[deviceRest]bool{}, isNominatedFor(n)
 	if free.serves(q) == 0 {
 		return nil
 	}
-	tight := free.instances(q, func(a, b int32) bool { return a < b })
+	tight := free.Instances(q, func(a, b int32) bool { return a < b })
 	for _, set := range append([]orbit.DeviceSet{tight}, free.choices(q)...) {
 		after := free
 		after.shift(set, -q.Milli)
-		rest := deviceRest(after.devices)
+		rest := deviceRest(after.Devices)
 		slices.Sort(rest[:])
 		if all || !seen[rest] {
 			seen[rest] = true
@@ -281,8 +281,8 @@ func (t *gangTrial) keyOf(i int) string {
 	key := binary.LittleEndian.AppendUint32(nil, uint32(t.bins[i].class))
 	for a, n := range t.on[i] {
 		key = binary.LittleEndian.AppendUint32(key, uint32(n))
-		if n > 0 && t.asks[a].spec.Devices.Count > 0 {
-			rest := deviceRest(freeCapacityOf(t.index.draft.Node(int(t.bins[i].node))).devices)
+		if n > 0 && t.Asks[a].Spec.Devices.Count > 0 {
+			rest := deviceRest(CapacityOf(t.Index.Draft.Node(int(t.bins[i].Node))).Devices)
 			slices.Sort(rest[:])
 			key, _ = binary.Append(key, binary.LittleEndian, rest)
 		}
@@ -292,12 +292,12 @@ func (t *gangTrial) keyOf(i int) string {
 
 // classified gives the same class to bins that differ in nothing that decides which members they take, and sorts them so
 // that a class is in one place.
-func (p *gangPacker) classified(bins []packBin) []trialBin {
+func (p *Packer) classified(bins []Bin) []trialBin {
 	levels, single := p.levels()
 	known, out := map[string]int{}, make([]trialBin, len(bins))
 	for i := range bins {
 		out[i] = trialBin{bins[i], i}
-		n := p.index.draft.Node(int(bins[i].node))
+		n := p.Index.Draft.Node(int(bins[i].Node))
 		if single || isNominatedFor(n) || stopsOn(n) { // a member may wait there, and only there, for what stops
 			continue
 		}
@@ -314,10 +314,10 @@ func (p *gangPacker) classified(bins []packBin) []trialBin {
 
 // levels returns the levels at which rules may close a domain of several nodes to members. single reports that each node
 // is a class of its own, because a rule Even counts the members on each node.
-func (p *gangPacker) levels() (levels []string, single bool) {
-	for a := range p.asks {
-		spec := p.asks[a].spec
-		of, _ := p.index.draft.RuleLevels(spec)
+func (p *Packer) levels() (levels []string, single bool) {
+	for a := range p.Asks {
+		spec := p.Asks[a].Spec
+		of, _ := p.Index.Draft.RuleLevels(spec)
 		levels = append(levels, of...)
 		single = single || slices.ContainsFunc(spec.Even, func(e orbit.Even) bool { return e.Level == orbit.NodeKey })
 	}
@@ -327,17 +327,17 @@ func (p *gangPacker) levels() (levels []string, single bool) {
 }
 
 // describe returns what decides which members a node takes.
-func (p *gangPacker) describe(n *orbit.NodeState, bin *packBin, levels []string) string {
-	d := &p.index.draft
+func (p *Packer) describe(n *orbit.NodeState, bin *Bin, levels []string) string {
+	d := &p.Index.Draft
 	key, _ := binary.Append(nil, binary.LittleEndian, struct {
 		Rank      float64
 		Resources orbit.Resources
 		Devices   [orbit.MaxDevices]int32
 		Confirms  bool
-	}{bin.rank, bin.free.resources, bin.free.devices, n.Node.Confirms})
-	for a := range p.asks {
-		spec := p.asks[a].spec
-		key = binary.LittleEndian.AppendUint32(key, uint32(bin.fits[a]))
+	}{bin.rank, bin.Free.Resources, bin.Free.Devices, n.Node.Confirms})
+	for a := range p.Asks {
+		spec := p.Asks[a].Spec
+		key = binary.LittleEndian.AppendUint32(key, uint32(bin.Fits[a]))
 		key = append(key, byte(btoi(d.Misfit(n, spec) == (orbit.Misfit{}))))
 		for _, x := range spec.Extras {
 			key = binary.LittleEndian.AppendUint64(key, uint64(d.ExtraFree(n, x.Name)))
@@ -356,7 +356,7 @@ func aheadOf(bins []trialBin, asks int) [][]int64 {
 	for a := range out {
 		out[a] = make([]int64, len(bins)+1)
 		for i := len(bins) - 1; i >= 0; i-- {
-			out[a][i] = out[a][i+1] + int64(bins[i].fits[a])
+			out[a][i] = out[a][i+1] + int64(bins[i].Fits[a])
 		}
 	}
 	return out

@@ -1,4 +1,4 @@
-package nav
+package seats
 
 import (
 	"cmp"
@@ -7,52 +7,52 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// gangPacker finds seats for members on the nodes of one domain, and keeps the domain useful for other work: nodes in
+// Packer finds seats for members on the nodes of one domain, and keeps the domain useful for other work: nodes in
 // use are filled first, the fullest of them foremost, and as few idle nodes as possible.
 //
 // Members of one shape fit exactly if the counts of the nodes add up. With several shapes, the packer first checks that
 // the domain has enough free capacity at all. Then it seats the members greedily, shape after shape, in a few orders.
 // Then a search decides ([packSearch]). For members to which rules of company apply the counts are upper bounds, and a
 // trial on the draft decides ([gangTrial]).
-type gangPacker struct {
-	index *gangIndex
-	asks  []memberAsk
-	steps *stepBudget
+type Packer struct {
+	Index *Index
+	Asks  []Ask
+	Steps *Budget
 	// The most members that may get a seat.
-	limit int
+	Limit int
 	// Seat members by trying, although no rules of company apply to them (ruled).
-	tries bool
+	Tries bool
 }
 
-// seat is the planned node of one member, with its devices.
-type seat struct {
-	ask     int
-	node    int32
-	devices orbit.DeviceSet
+// Seat is the planned node of one member, with its devices.
+type Seat struct {
+	Ask     int
+	Node    int32
+	Devices orbit.DeviceSet
 }
 
-// seating is the result of a packer: seats, and how many members of each ask have one.
-type seating struct {
-	seats  []seat
-	placed []int
-	total  int
+// Seating is the result of a packer: seats, and how many members of each ask have one.
+type Seating struct {
+	Seats  []Seat
+	Placed []int
+	Total  int
 	// The members must be placed in the order of the seats, because rules Even may not allow another one.
 	ordered bool
 }
 
-// packBin is one node while seats are tried.
-type packBin struct {
-	node int32
+// Bin is one node while seats are tried.
+type Bin struct {
+	Node int32
 	id   orbit.NodeID
 	idle bool
 	rank float64
-	free freeCapacity
+	Free Capacity
 	// How many members of each ask fit alone on the bin before any is seated; 0 also if the ask excludes the node.
-	fits []int32
+	Fits []int32
 }
 
 // order compares bins in the order in which they are filled.
-func (a *packBin) order(b *packBin) int {
+func (a *Bin) order(b *Bin) int {
 	if a.rank != b.rank {
 		return cmp.Compare(a.rank, b.rank)
 	}
@@ -65,9 +65,9 @@ const fewNodes = 256
 
 // pack seats as many members as fit, and at least the minimum of each ask; nil if the minimum does not fit. Unless the
 // search runs out of steps, no seating has more members.
-func (p *gangPacker) pack(nodes []int32) *seating {
-	if len(p.asks) == 0 {
-		return &seating{}
+func (p *Packer) pack(nodes []int32) *Seating {
+	if len(p.Asks) == 0 {
+		return &Seating{}
 	}
 	if p.ruled() {
 		return p.try(nodes)
@@ -77,23 +77,23 @@ func (p *gangPacker) pack(nodes []int32) *seating {
 		first = p.shortlist(nodes)
 	}
 	bins := p.bins(first)
-	if len(p.asks) == 1 {
+	if len(p.Asks) == 1 {
 		return p.enough(p.greedy(bins, []int{0}))
 	}
 	if len(first) == len(nodes) && !p.enoughFree(bins) {
 		return nil
 	}
 	if len(first) < len(nodes) {
-		if s := p.tryOrders(bins); s != nil && s.total == wanted(p.asks) {
+		if s := p.tryOrders(bins); s != nil && s.Total == Wanted(p.Asks) {
 			return s
 		}
 		bins = p.bins(nodes)
 	}
 	best := p.enough(p.tryOrders(bins))
-	if best != nil && best.total == wanted(p.asks) {
+	if best != nil && best.Total == Wanted(p.Asks) {
 		return best
 	}
-	if s := p.search(bins); s != nil && (best == nil || s.total > best.total) {
+	if s := p.Search(bins); s != nil && (best == nil || s.Total > best.Total) {
 		best = s
 	}
 	return best
@@ -101,15 +101,15 @@ func (p *gangPacker) pack(nodes []int32) *seating {
 
 // enoughFree reports whether the bins together have the capacity for the minimum of all asks; if not, no seating
 // exists.
-func (p *gangPacker) enoughFree(bins []packBin) bool {
-	var want, free [allDims]float64
+func (p *Packer) enoughFree(bins []Bin) bool {
+	var want, free [AllDims]float64
 	for d := range want {
-		for i := range p.asks {
-			want[d] += float64(p.asks[i].least) * float64(wantOf(p.asks[i].spec, d))
+		for i := range p.Asks {
+			want[d] += float64(p.Asks[i].Least) * float64(WantOf(p.Asks[i].Spec, d))
 		}
 	}
 	for i := range bins {
-		for d, v := range measureFree(p.index.draft.Node(int(bins[i].node))) {
+		for d, v := range MeasureFree(p.Index.Draft.Node(int(bins[i].Node))) {
 			free[d] += float64(v)
 		}
 	}
@@ -122,9 +122,9 @@ func (p *gangPacker) enoughFree(bins []packBin) bool {
 }
 
 // enough returns the seating if it has the minimum of each ask, else nil.
-func (p *gangPacker) enough(s *seating) *seating {
-	for i := range p.asks {
-		if s == nil || s.placed[i] < p.asks[i].least {
+func (p *Packer) enough(s *Seating) *Seating {
+	for i := range p.Asks {
+		if s == nil || s.Placed[i] < p.Asks[i].Least {
 			return nil
 		}
 	}
@@ -132,33 +132,33 @@ func (p *gangPacker) enough(s *seating) *seating {
 }
 
 // bins returns the nodes that can take a member of at least one shape, in the order in which they are filled.
-func (p *gangPacker) bins(nodes []int32) []packBin {
-	bins := make([]packBin, 0, len(nodes))
-	counts := make([]int32, len(nodes)*len(p.asks))
+func (p *Packer) bins(nodes []int32) []Bin {
+	bins := make([]Bin, 0, len(nodes))
+	counts := make([]int32, len(nodes)*len(p.Asks))
 	for _, i := range nodes {
-		bin := packBin{node: i, idle: p.index.ranks[i] == idleRank, rank: p.index.ranks[i]}
-		bin.fits = counts[:len(p.asks):len(p.asks)]
+		bin := Bin{Node: i, idle: p.Index.ranks[i] == idleRank, rank: p.Index.ranks[i]}
+		bin.Fits = counts[:len(p.Asks):len(p.Asks)]
 		fits := false
-		for a := range p.asks {
-			bin.fits[a] = p.asks[a].shape.counts[i].number()
-			fits = fits || bin.fits[a] > 0
+		for a := range p.Asks {
+			bin.Fits[a] = p.Asks[a].Shape.Counts[i].number()
+			fits = fits || bin.Fits[a] > 0
 		}
 		if fits {
-			bin.id, bin.free = p.index.id(i), p.index.free[i]
-			counts = counts[len(p.asks):]
+			bin.id, bin.Free = p.Index.id(i), p.Index.Free[i]
+			counts = counts[len(p.Asks):]
 			bins = append(bins, bin)
 		}
 	}
-	slices.SortFunc(bins, func(a, b packBin) int { return a.order(&b) })
+	slices.SortFunc(bins, func(a, b Bin) int { return a.order(&b) })
 	return bins
 }
 
 // shortlist returns the nodes that come first for each ask: twice as many as could be needed, since each takes at least
 // one member.
-func (p *gangPacker) shortlist(nodes []int32) []int32 {
+func (p *Packer) shortlist(nodes []int32) []int32 {
 	var out []int32
-	for a := range p.asks {
-		out = append(out, p.index.foremost(nodes, p.asks[a].shape.counts, 2*p.asks[a].want+16)...)
+	for a := range p.Asks {
+		out = append(out, p.Index.foremost(nodes, p.Asks[a].Shape.Counts, 2*p.Asks[a].Want+16)...)
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
@@ -166,7 +166,7 @@ func (p *gangPacker) shortlist(nodes []int32) []int32 {
 
 // foremost returns the first n nodes by rank among those that take a member. Among equal ranks it goes by index, which
 // is cheaper to compare than an id, and is the same for all engines that read the state.
-func (x *gangIndex) foremost(nodes []int32, counts []memberCount, n int) []int32 {
+func (x *Index) foremost(nodes []int32, counts []MemberCount, n int) []int32 {
 	order := func(i, j int32) int {
 		if x.ranks[i] != x.ranks[j] {
 			return cmp.Compare(x.ranks[i], x.ranks[j])
@@ -191,13 +191,13 @@ func (x *gangIndex) foremost(nodes []int32, counts []memberCount, n int) []int32
 
 // tryOrders seats the members greedily in a few orders of shapes. It returns the first seating with all members, else
 // the one with the most members and the minimum of each ask; nil if no order reaches the minimum.
-func (p *gangPacker) tryOrders(bins []packBin) (best *seating) {
+func (p *Packer) tryOrders(bins []Bin) (best *Seating) {
 	for _, order := range p.orders(bins) {
 		s := p.greedy(bins, order)
-		if s.total == wanted(p.asks) {
+		if s.Total == Wanted(p.Asks) {
 			return s
 		}
-		if s = p.enough(s); s != nil && (best == nil || s.total > best.total) {
+		if s = p.enough(s); s != nil && (best == nil || s.Total > best.Total) {
 			best = s
 		}
 	}
@@ -206,15 +206,15 @@ func (p *gangPacker) tryOrders(bins []packBin) (best *seating) {
 
 // orders returns the orders of asks to try: first the ask with the least room for its members, first the ask with the
 // largest members, as listed, and the reverse.
-func (p *gangPacker) orders(bins []packBin) [][]int {
-	listed := make([]int, len(p.asks))
-	rooms := make([]float64, len(p.asks))
-	sizes := make([]float64, len(p.asks))
-	for a := range p.asks {
+func (p *Packer) orders(bins []Bin) [][]int {
+	listed := make([]int, len(p.Asks))
+	rooms := make([]float64, len(p.Asks))
+	sizes := make([]float64, len(p.Asks))
+	for a := range p.Asks {
 		listed[a] = a
 		for i := range bins {
-			rooms[a] += float64(bins[i].fits[a]) / float64(p.asks[a].want)
-			sizes[a] = max(sizes[a], float64(bins[i].fits[a]))
+			rooms[a] += float64(bins[i].Fits[a]) / float64(p.Asks[a].Want)
+			sizes[a] = max(sizes[a], float64(bins[i].Fits[a]))
 		}
 	}
 	by := func(key []float64) []int {
@@ -229,22 +229,22 @@ func (p *gangPacker) orders(bins []packBin) [][]int {
 
 // greedy seats the minimum of each ask in the given order, but all members of the last ask, and then the other members.
 // The bins are not changed. It needs at least one ask; for a single ask it is exact.
-func (p *gangPacker) greedy(bins []packBin, order []int) *seating {
-	s := &seating{placed: make([]int, len(p.asks))}
+func (p *Packer) greedy(bins []Bin, order []int) *Seating {
+	s := &Seating{Placed: make([]int, len(p.Asks))}
 	trial := slices.Clone(bins)
 	for _, a := range order[:len(order)-1] {
-		p.fill(s, trial, a, p.asks[a].least)
+		p.fill(s, trial, a, p.Asks[a].Least)
 	}
 	last := order[len(order)-1] // in one go, so that the choice of devices takes the later members on a node into account
-	p.fill(s, trial, last, p.asks[last].want)
+	p.fill(s, trial, last, p.Asks[last].Want)
 	for _, a := range order[:len(order)-1] {
-		p.fill(s, trial, a, p.asks[a].want-s.placed[a])
+		p.fill(s, trial, a, p.Asks[a].Want-s.Placed[a])
 	}
 	return s
 }
 
 // fill seats n members of an ask, on nodes in use in their order, and then on idle nodes in the order of idleOrder.
-func (p *gangPacker) fill(s *seating, bins []packBin, a, n int) {
+func (p *Packer) fill(s *Seating, bins []Bin, a, n int) {
 	for i := range bins {
 		if n == 0 {
 			return
@@ -261,7 +261,7 @@ func (p *gangPacker) fill(s *seating, bins []packBin, a, n int) {
 
 // idleOrder returns the idle bins to fill with n members of an ask: the bins that take the most, one after another, and
 // as the last one the tightest bin that takes all remaining members. Among alike bins the first wins.
-func (p *gangPacker) idleOrder(bins []packBin, a, n int) (order []int) {
+func (p *Packer) idleOrder(bins []Bin, a, n int) (order []int) {
 	if n == 0 {
 		return nil
 	}
@@ -290,23 +290,23 @@ func (p *gangPacker) idleOrder(bins []packBin, a, n int) (order []int) {
 }
 
 // fitsNow returns how many members of an ask fit in a bin now.
-func (p *gangPacker) fitsNow(bin *packBin, a int) int {
-	if bin.fits[a] == 0 {
+func (p *Packer) fitsNow(bin *Bin, a int) int {
+	if bin.Fits[a] == 0 {
 		return 0
 	}
-	return int(bin.free.capacity(p.asks[a].spec))
+	return int(bin.Free.Fits(p.Asks[a].Spec))
 }
 
 // seatIn seats up to n members of an ask in a bin and returns how many.
-func (p *gangPacker) seatIn(s *seating, bin *packBin, a, n int) int {
+func (p *Packer) seatIn(s *Seating, bin *Bin, a, n int) int {
 	n = min(n, p.fitsNow(bin, a))
-	spec := p.asks[a].spec
+	spec := p.Asks[a].Spec
 	for more := n - 1; more >= 0; more-- {
-		set := bin.free.pick(spec, more)
-		bin.free.take(spec, set)
-		s.seats = append(s.seats, seat{a, bin.node, set})
+		set := bin.Free.Pick(spec, more)
+		bin.Free.Take(spec, set)
+		s.Seats = append(s.Seats, Seat{a, bin.Node, set})
 	}
-	s.placed[a] += n
-	s.total += n
+	s.Placed[a] += n
+	s.Total += n
 	return n
 }

@@ -1,4 +1,4 @@
-package nav
+package seats
 
 import (
 	"fmt"
@@ -7,12 +7,12 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// topology knows the domain of each node of a draft, for every level that was asked for. To follow the draft costs as
+// Topology knows the domain of each node of a draft, for every level that was asked for. To follow the draft costs as
 // much as it has changed.
-type topology struct {
-	draft  *orbit.Draft
+type Topology struct {
+	Draft  *orbit.Draft
 	cursor uint64
-	tables map[string]*domainTable
+	tables map[string]*Table
 	// By node index: the node record that the tables were last updated with.
 	filed []*orbit.Node
 	// How often nodes have joined or left domains.
@@ -29,13 +29,13 @@ type topology struct {
 // are asked for.
 const maxTables = 32
 
-// begin starts a plan on a draft, on which domain names may have that many bytes. It drops all tables if there are too
+// Begin starts a plan on a draft, on which domain names may have that many bytes. It drops all tables if there are too
 // many, and those of which most domains have no nodes any more. It reports whether it has dropped any.
-func (t *topology) begin(draft *orbit.Draft, longest int) (forgotten bool) {
+func (t *Topology) Begin(draft *orbit.Draft, longest int) (forgotten bool) {
 	if t.tables == nil || len(t.tables) > maxTables || longest != t.longest {
-		t.tables, forgotten = map[string]*domainTable{}, true
+		t.tables, forgotten = map[string]*Table{}, true
 	}
-	t.draft, t.longest = draft, longest
+	t.Draft, t.longest = draft, longest
 	for key, table := range t.tables {
 		if table.sparse() {
 			delete(t.tables, key)
@@ -45,12 +45,12 @@ func (t *topology) begin(draft *orbit.Draft, longest int) (forgotten bool) {
 	return forgotten
 }
 
-// follow updates the tables for the nodes that have changed on the draft since the last call, and returns their
+// Follow updates the tables for the nodes that have changed on the draft since the last call, and returns their
 // indices. An index may occur twice.
-func (t *topology) follow() []int32 {
-	changed, next, all := t.draft.Changed(t.cursor)
+func (t *Topology) Follow() []int32 {
+	changed, next, all := t.Draft.Changed(t.cursor)
 	t.cursor = next
-	if more := t.draft.Bound() - len(t.filed); more > 0 {
+	if more := t.Draft.Bound() - len(t.filed); more > 0 {
 		t.filed = append(t.filed, make([]*orbit.Node, more)...)
 		for _, table := range t.tables { // in any order
 			table.grow(len(t.filed))
@@ -64,7 +64,7 @@ func (t *topology) follow() []int32 {
 	}
 	for _, i := range changed {
 		var node *orbit.Node
-		if n := t.draft.Node(int(i)); n != nil {
+		if n := t.Draft.Node(int(i)); n != nil {
 			node = n.Node
 		}
 		moved := t.filed[i] != node
@@ -100,9 +100,9 @@ func (s *nodeSize) widen(n *orbit.Node) {
 	s.devices = max(s.devices, n.Devices.Count)
 }
 
-// exceedsAll reports whether a spec asks for more of a dimension, or for more devices, than any node has. Then it fits
+// ExceedsAll reports whether a spec asks for more of a dimension, or for more devices, than any node has. Then it fits
 // on no node, even if all were empty and suited it.
-func (t *topology) exceedsAll(spec *orbit.Spec) bool {
+func (t *Topology) ExceedsAll(spec *orbit.Spec) bool {
 	if t.shrunk {
 		t.most, t.shrunk = nodeSize{}, false
 		for _, n := range t.filed {
@@ -118,25 +118,25 @@ func (t *topology) exceedsAll(spec *orbit.Spec) bool {
 }
 
 // file moves a node to its current domain in a table.
-func (t *topology) file(table *domainTable, i int32) {
+func (t *Topology) file(table *Table, i int32) {
 	name, in := "", t.filed[i] != nil
 	if in {
 		name, in = domainName(t.filed[i], table.levels, t.longest)
 	}
 	if table.put(i, name, in) {
 		t.moves++
-		table.version = t.moves
+		table.Version = t.moves
 		table.forgetFree(i)
 	}
 }
 
-// table returns the domains of a level. For several levels, a domain has the nodes that are in the same domain at each
+// Table returns the domains of a level. For several levels, a domain has the nodes that are in the same domain at each
 // of them. Without a level, all nodes are one domain. A new table costs a look at all nodes.
-func (t *topology) table(levels ...string) *domainTable {
+func (t *Topology) Table(levels ...string) *Table {
 	key := fmt.Sprintf("%q", levels)
 	table := t.tables[key]
 	if table == nil {
-		table = &domainTable{levels: levels}
+		table = &Table{levels: levels}
 		t.tables[key] = table
 		for i := range t.filed {
 			t.file(table, int32(i))
@@ -164,33 +164,33 @@ func domainName(n *orbit.Node, levels []string, longest int) (name string, in bo
 	return fmt.Sprintf("%q", names), in
 }
 
-// domainTable maps each node to its domain, and each domain to its nodes. Domains are numbered as they appear; a domain
+// Table maps each node to its domain, and each domain to its nodes. Domains are numbered as they appear; a domain
 // that has lost its last node keeps its number.
 //
 // Invariant: node i is in domains[of[i]].nodes at position at[i]; or of[i] is -1 and the node is in none.
-type domainTable struct {
+type Table struct {
 	levels  []string
-	of      []int32
+	Of      []int32
 	at      []int32
-	domains []domain
-	number  map[string]int32
+	Domains []Domain
+	Number  map[string]int32
 	// Domains that have nodes.
-	live int
+	Live int
 	// The topology's moves when a node last joined or left a domain of this table.
-	version uint64
+	Version uint64
 }
 
-// domain is a value of a level's label and the nodes that carry it, in no order.
-type domain struct {
-	name  string
-	nodes []int32
+// Domain is a value of a level's label and the nodes that carry it, in no order.
+type Domain struct {
+	Name  string
+	Nodes []int32
 	// The sum of what is free on the schedulable nodes, valid while known is set.
-	free  quantities
+	free  Quantities
 	known bool
 }
 
-// level returns the first level of the table; "" if all nodes are one domain.
-func (t *domainTable) level() string {
+// Level returns the first level of the table; "" if all nodes are one domain.
+func (t *Table) Level() string {
 	if len(t.levels) == 0 {
 		return ""
 	}
@@ -198,10 +198,10 @@ func (t *domainTable) level() string {
 }
 
 // put moves a node to the domain of this name, or to none if in is false. It reports whether that is a change.
-func (t *domainTable) put(i int32, name string, in bool) (moved bool) {
+func (t *Table) put(i int32, name string, in bool) (moved bool) {
 	t.grow(int(i) + 1)
-	was := t.of[i]
-	if was >= 0 && in && t.domains[was].name == name || was < 0 && !in {
+	was := t.Of[i]
+	if was >= 0 && in && t.Domains[was].Name == name || was < 0 && !in {
 		return false
 	}
 	if was >= 0 {
@@ -214,77 +214,77 @@ func (t *domainTable) put(i int32, name string, in bool) (moved bool) {
 }
 
 // grow extends the table to a number of node indices.
-func (t *domainTable) grow(nodes int) {
-	for len(t.of) < nodes {
-		t.of, t.at = append(t.of, -1), append(t.at, 0)
+func (t *Table) grow(nodes int) {
+	for len(t.Of) < nodes {
+		t.Of, t.at = append(t.Of, -1), append(t.at, 0)
 	}
 }
 
 // join adds a node to a domain, and creates the domain if it is new.
-func (t *domainTable) join(i int32, name string) {
-	d, known := t.number[name]
+func (t *Table) join(i int32, name string) {
+	d, known := t.Number[name]
 	if !known {
-		if t.number == nil {
-			t.number = map[string]int32{}
+		if t.Number == nil {
+			t.Number = map[string]int32{}
 		}
-		d = int32(len(t.domains))
-		t.number[name] = d
-		t.domains = append(t.domains, domain{name: name})
+		d = int32(len(t.Domains))
+		t.Number[name] = d
+		t.Domains = append(t.Domains, Domain{Name: name})
 	}
-	nodes := &t.domains[d].nodes
+	nodes := &t.Domains[d].Nodes
 	if len(*nodes) == 0 {
-		t.live++
+		t.Live++
 	}
-	t.of[i], t.at[i] = d, int32(len(*nodes))
+	t.Of[i], t.at[i] = d, int32(len(*nodes))
 	*nodes = append(*nodes, i)
 }
 
 // leave takes a node out of its domain.
-func (t *domainTable) leave(i int32) {
-	in := &t.domains[t.of[i]]
-	last := in.nodes[len(in.nodes)-1]
-	in.nodes[t.at[i]], t.at[last] = last, t.at[i]
-	in.nodes = in.nodes[:len(in.nodes)-1]
-	if t.of[i] = -1; len(in.nodes) == 0 {
-		t.live--
+func (t *Table) leave(i int32) {
+	in := &t.Domains[t.Of[i]]
+	last := in.Nodes[len(in.Nodes)-1]
+	in.Nodes[t.at[i]], t.at[last] = last, t.at[i]
+	in.Nodes = in.Nodes[:len(in.Nodes)-1]
+	if t.Of[i] = -1; len(in.Nodes) == 0 {
+		t.Live--
 	}
 }
 
 // sparse reports whether most of the domains that the table knows have no nodes any more.
-func (t *domainTable) sparse() bool { return len(t.domains) > 2*t.live+64 }
+func (t *Table) sparse() bool { return len(t.Domains) > 2*t.Live+64 }
 
 // forgetFree invalidates the sum of what is free in a node's domain.
-func (t *domainTable) forgetFree(i int32) {
-	if t.of[i] >= 0 {
-		t.domains[t.of[i]].known = false
+func (t *Table) forgetFree(i int32) {
+	if t.Of[i] >= 0 {
+		t.Domains[t.Of[i]].known = false
 	}
 }
 
-// free returns the sum of what is free in a domain. It is valid until the next change of the draft.
-func (t *domainTable) free(draft *orbit.Draft, d int) *quantities {
-	in := &t.domains[d]
+// Free returns the sum of what is free in a domain. It is valid until the next change of the draft.
+func (t *Table) Free(draft *orbit.Draft, d int) *Quantities {
+	in := &t.Domains[d]
 	if in.known {
 		return &in.free
 	}
-	in.free, in.known = quantities{}, true
-	for _, i := range in.nodes {
+	in.free, in.known = Quantities{}, true
+	for _, i := range in.Nodes {
 		if n := draft.Node(int(i)); n.Node.Schedulable() {
-			for k, free := range measureFree(n) {
-				in.free[k] = addFree(in.free[k], free)
+			for k, free := range MeasureFree(n) {
+				in.free[k] = AddFree(in.free[k], free)
 			}
 		}
 	}
 	return &in.free
 }
 
-// shared returns the domain that all nodes with these ids are in; -1 if there is none.
-func (t *domainTable) shared(state *orbit.State, ids []orbit.NodeID) int32 {
+// Shared returns the domain that all nodes with these ids are in; -1 if there is none.
+func (t *Table) Shared(state *orbit.State, ids []orbit.NodeID) int32 {
 	if len(ids) == 0 || slices.ContainsFunc(ids, func(id orbit.NodeID) bool { return state.Node(id) == nil }) {
 		return -1
 	}
-	d := t.of[state.Node(ids[0]).Index()]
+	d := t.Of[state.Node(ids[0]).Index()]
 	for _, id := range ids {
-		if t.of[state.Node(id).Index()] != d {
+		if t.Of[state.Node(id).Index()] != d {
 			return -1
 		}
 	}

@@ -1,4 +1,4 @@
-package nav
+package seats
 
 import (
 	"context"
@@ -15,28 +15,28 @@ import (
 // A step combines one partial with one way of the next node, or tries one choice on a node. The search is exact while
 // the steps last; when they run out it returns the best seating that it knows.
 type packSearch struct {
-	*gangPacker
-	bins []packBin
+	*Packer
+	bins []Bin
 	// By node: how many members of each ask, taken alone, fit on this node and all later ones.
 	ahead [][]int64
 }
 
-// stepBudget is how many steps of search are left to a gang.
-type stepBudget struct {
-	ctx         context.Context
-	left, taken int
+// Budget is how many steps of search are left to a gang.
+type Budget struct {
+	Ctx         context.Context
+	Left, Taken int
 	// The steps ran out, so the answer may not be exact.
-	spent bool
+	Spent bool
 }
 
 // step takes one step. It reports false when there is none left, or the context has ended.
-func (s *stepBudget) step() bool {
-	if s.left > 0 && (s.taken%1024 != 0 || s.ctx.Err() == nil) {
-		s.left--
-		s.taken++
+func (s *Budget) step() bool {
+	if s.Left > 0 && (s.Taken%1024 != 0 || s.Ctx.Err() == nil) {
+		s.Left--
+		s.Taken++
 		return true
 	}
-	s.left, s.spent = 0, true
+	s.Left, s.Spent = 0, true
 	return false
 }
 
@@ -52,27 +52,27 @@ type partial struct {
 // remains.
 type nodeWay struct {
 	placed []int
-	seats  []seat
-	free   freeCapacity
+	seats  []Seat
+	free   Capacity
 }
 
-// search returns the seating with the most members and the minimum of each ask; nil if there is none, or if the steps
+// Search returns the seating with the most members and the minimum of each ask; nil if there is none, or if the steps
 // run out before one is found.
-func (p *gangPacker) search(bins []packBin) *seating {
-	s := &packSearch{gangPacker: p, bins: bins, ahead: make([][]int64, len(bins)+1)}
-	s.ahead[len(bins)] = make([]int64, len(p.asks))
+func (p *Packer) Search(bins []Bin) *Seating {
+	s := &packSearch{Packer: p, bins: bins, ahead: make([][]int64, len(bins)+1)}
+	s.ahead[len(bins)] = make([]int64, len(p.Asks))
 	for i := len(bins) - 1; i >= 0; i-- {
 		s.ahead[i] = slices.Clone(s.ahead[i+1])
-		for a, n := range bins[i].fits {
+		for a, n := range bins[i].Fits {
 			s.ahead[i][a] += int64(n)
 		}
 	}
-	frontier := []*partial{{placed: make([]int, len(s.asks))}}
+	frontier := []*partial{{placed: make([]int, len(s.Asks))}}
 	for i := range s.bins {
 		var next []*partial
 		for _, way := range s.ways(&s.bins[i]) {
 			for _, so := range frontier {
-				if !s.steps.step() {
+				if !s.Steps.step() {
 					return s.best(append(frontier, next...))
 				}
 				if longer := s.extend(so, i, way); longer != nil {
@@ -83,7 +83,7 @@ func (p *gangPacker) search(bins []packBin) *seating {
 		if frontier = next; len(frontier) == 0 {
 			return nil
 		}
-		if len(frontier) == 1 && sum(frontier[0].placed) == wanted(s.asks) {
+		if len(frontier) == 1 && sum(frontier[0].placed) == Wanted(s.Asks) {
 			break
 		}
 	}
@@ -93,10 +93,10 @@ func (p *gangPacker) search(bins []packBin) *seating {
 // extend adds a way of node i to a partial, up to the number that is wanted; nil if the minimum can then no longer be
 // reached.
 func (s *packSearch) extend(p *partial, i int, way *nodeWay) *partial {
-	q := &partial{placed: make([]int, len(s.asks)), way: way, before: p}
-	for a := range s.asks {
-		q.placed[a] = min(s.asks[a].want, p.placed[a]+way.placed[a])
-		if int64(s.asks[a].least-q.placed[a]) > s.ahead[i+1][a] {
+	q := &partial{placed: make([]int, len(s.Asks)), way: way, before: p}
+	for a := range s.Asks {
+		q.placed[a] = min(s.Asks[a].Want, p.placed[a]+way.placed[a])
+		if int64(s.Asks[a].Least-q.placed[a]) > s.ahead[i+1][a] {
 			return nil
 		}
 	}
@@ -132,23 +132,23 @@ func sum(numbers []int) (total int) {
 
 // best turns the partial with the most members into a seating. Seats of a way beyond the number that is wanted are left
 // out.
-func (s *packSearch) best(frontier []*partial) *seating {
+func (s *packSearch) best(frontier []*partial) *Seating {
 	var best *partial
 	for _, p := range frontier {
-		if (best == nil || sum(p.placed) > sum(best.placed)) && s.enough(&seating{placed: p.placed}) != nil {
+		if (best == nil || sum(p.placed) > sum(best.placed)) && s.enough(&Seating{Placed: p.placed}) != nil {
 			best = p
 		}
 	}
 	if best == nil {
 		return nil
 	}
-	found := &seating{placed: best.placed, total: sum(best.placed)}
+	found := &Seating{Placed: best.placed, Total: sum(best.placed)}
 	for p := best; p.way != nil; p = p.before {
-		taken := make([]int, len(s.asks))
+		taken := make([]int, len(s.Asks))
 		for _, seat := range p.way.seats {
-			if a := seat.ask; taken[a] < s.asks[a].want-p.before.placed[a] {
+			if a := seat.Ask; taken[a] < s.Asks[a].Want-p.before.placed[a] {
 				taken[a]++
-				found.seats = append(found.seats, seat)
+				found.Seats = append(found.Seats, seat)
 			}
 		}
 	}
@@ -156,8 +156,8 @@ func (s *packSearch) best(frontier []*partial) *seating {
 }
 
 // ways returns the ways to seat members on a node that no other way dominates; at least one, which may be to seat none.
-func (s *packSearch) ways(bin *packBin) (out []*nodeWay) {
-	none := nodeWay{placed: make([]int, len(s.asks)), free: bin.free}
+func (s *packSearch) ways(bin *Bin) (out []*nodeWay) {
+	none := nodeWay{placed: make([]int, len(s.Asks)), free: bin.Free}
 	s.grow(bin, 0, none, &out)
 	if len(out) == 0 {
 		out = append(out, &none)
@@ -167,23 +167,23 @@ func (s *packSearch) ways(bin *packBin) (out []*nodeWay) {
 
 // grow extends a way by all numbers of members of the asks from a on, most members first, and collects the results that
 // no other dominates.
-func (s *packSearch) grow(bin *packBin, a int, way nodeWay, out *[]*nodeWay) {
-	if a == len(s.asks) {
+func (s *packSearch) grow(bin *Bin, a int, way nodeWay, out *[]*nodeWay) {
+	if a == len(s.Asks) {
 		*out = keepBest(*out, &way, func(w *nodeWay) []int { return w.placed })
 		return
 	}
 	most := 0
-	if bin.fits[a] > 0 {
-		most = min(s.asks[a].want, int(bin.fits[a]), int(way.free.capacity(s.asks[a].spec)))
+	if bin.Fits[a] > 0 {
+		most = min(s.Asks[a].Want, int(bin.Fits[a]), int(way.free.Fits(s.Asks[a].Spec)))
 	}
 	last, contested := true, false // whether a is the last ask that fits here, and whether a later one wants devices too
-	for later := a + 1; later < len(s.asks); later++ {
-		if bin.fits[later] > 0 {
+	for later := a + 1; later < len(s.Asks); later++ {
+		if bin.Fits[later] > 0 {
 			last = false
-			contested = contested || s.asks[later].spec.Devices.Count > 0
+			contested = contested || s.Asks[later].Spec.Devices.Count > 0
 		}
 	}
-	spec := s.asks[a].spec
+	spec := s.Asks[a].Spec
 	grown := [][]nodeWay{{way}} // by number of members
 	if contested && spec.Devices.Count > 0 {
 		for n := 1; n <= most; n++ {
@@ -198,7 +198,7 @@ func (s *packSearch) grow(bin *packBin, a int, way nodeWay, out *[]*nodeWay) {
 			ways[0] = way.with(bin, a, spec, n)
 		}
 		for _, w := range ways {
-			if !s.steps.step() {
+			if !s.Steps.step() {
 				return
 			}
 			s.grow(bin, a+1, w, out)
@@ -210,13 +210,13 @@ func (s *packSearch) grow(bin *packBin, a int, way nodeWay, out *[]*nodeWay) {
 }
 
 // with returns the way with n more members of an ask.
-func (w *nodeWay) with(bin *packBin, a int, spec *orbit.Spec, n int) nodeWay {
+func (w *nodeWay) with(bin *Bin, a int, spec *orbit.Spec, n int) nodeWay {
 	after := nodeWay{slices.Clone(w.placed), slices.Clip(w.seats), w.free}
 	after.placed[a] += n
 	for more := n - 1; more >= 0; more-- {
-		set := after.free.pick(spec, more)
-		after.free.take(spec, set)
-		after.seats = append(after.seats, seat{a, bin.node, set})
+		set := after.free.Pick(spec, more)
+		after.free.Take(spec, set)
+		after.seats = append(after.seats, Seat{a, bin.Node, set})
 	}
 	return after
 }
@@ -226,17 +226,17 @@ type deviceRest [orbit.MaxDevices]int32
 
 // oneMore adds a member of an ask to each way, under each choice of device instances. Of choices that leave the same
 // deviceRest it keeps one.
-func (s *packSearch) oneMore(ways []nodeWay, bin *packBin, a int) (out []nodeWay) {
-	spec, seen := s.asks[a].spec, map[deviceRest]bool{}
+func (s *packSearch) oneMore(ways []nodeWay, bin *Bin, a int) (out []nodeWay) {
+	spec, seen := s.Asks[a].Spec, map[deviceRest]bool{}
 	for _, w := range ways {
 		for _, set := range w.free.choices(&spec.Devices) {
-			if !s.steps.step() {
+			if !s.Steps.step() {
 				return out
 			}
-			after := nodeWay{slices.Clone(w.placed), append(slices.Clip(w.seats), seat{a, bin.node, set}), w.free}
+			after := nodeWay{slices.Clone(w.placed), append(slices.Clip(w.seats), Seat{a, bin.Node, set}), w.free}
 			after.placed[a]++
-			after.free.take(spec, set)
-			rest := deviceRest(after.free.devices)
+			after.free.Take(spec, set)
+			rest := deviceRest(after.free.Devices)
 			slices.Sort(rest[:])
 			if !seen[rest] {
 				seen[rest] = true
@@ -248,7 +248,7 @@ func (s *packSearch) oneMore(ways []nodeWay, bin *packBin, a int) (out []nodeWay
 }
 
 // choices returns all sets of device instances that serve a request.
-func (r *freeCapacity) choices(q *orbit.DeviceRequest) (out []orbit.DeviceSet) {
+func (r *Capacity) choices(q *orbit.DeviceRequest) (out []orbit.DeviceSet) {
 	for set := uint32(1)<<q.Count - 1; set < 1<<orbit.MaxDevices; {
 		if r.covers(orbit.DeviceSet(set), q.Milli) {
 			out = append(out, orbit.DeviceSet(set))
@@ -258,4 +258,12 @@ func (r *freeCapacity) choices(q *orbit.DeviceRequest) (out []orbit.DeviceSet) {
 		set = high | (set^high)/low>>2
 	}
 	return out
+}
+
+// btoi returns 1 for true and 0 for false.
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }

@@ -1,0 +1,159 @@
+package seats
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/victims"
+)
+
+// Ask is how many members of one shape a gang asks for, summed over all roles of that shape.
+type Ask struct {
+	Shape *Shape
+	Request
+	Want int
+	// How many of the members come before all others: the minimum of a gang that starts, or what a broken gang lacks.
+	Needed int
+	// The fewest members that must be placed.
+	Least int
+	// The waiting members in the order in which they get seats: the needed ones of each role, then the others.
+	Members []*orbit.Capsule
+}
+
+// Role has the waiting members of one role of a gang, in the order in which they get seats, and how many of them are
+// needed.
+type Role struct {
+	Members []*orbit.Capsule
+	Needed  int
+}
+
+// StoppedFirst puts those members first that do not have to stop on another node. They can go wherever the others can,
+// so if any choice of members finds seats, the first ones do.
+func StoppedFirst(members []*orbit.Capsule) {
+	slices.SortStableFunc(members, func(a, b *orbit.Capsule) int { return btoi(victims.Stops(a)) - btoi(victims.Stops(b)) })
+}
+
+// Asks groups the members of some roles by shape, in the order of the roles. Members that still have to stop on another
+// node are of another shape than the others, because only nodes that confirm take them. The minimum of each ask is what
+// is needed.
+func (x *Index) Asks(roles []Role) []Ask {
+	var out []Ask
+	var rest [][]*orbit.Capsule
+	for _, r := range roles {
+		stopped := slices.IndexFunc(r.Members, victims.Stops)
+		if stopped < 0 {
+			stopped = len(r.Members)
+		}
+		for _, part := range [][]*orbit.Capsule{r.Members[:stopped], r.Members[stopped:]} {
+			if len(part) == 0 {
+				continue
+			}
+			by := Request{Spec: part[0].Spec, Stops: victims.Stops(part[0])}
+			shape := x.ShapeOf(by)
+			at := slices.IndexFunc(out, func(a Ask) bool { return a.Shape == shape })
+			if at < 0 {
+				at = len(out)
+				out, rest = append(out, Ask{Shape: shape, Request: by}), append(rest, nil)
+			}
+			a, needed := &out[at], min(r.Needed, len(part))
+			a.Want, a.Needed, a.Least = a.Want+len(part), a.Needed+needed, a.Least+needed
+			a.Members, rest[at] = append(a.Members, part[:needed]...), append(rest[at], part[needed:]...)
+			r.Needed -= needed
+		}
+	}
+	for i := range out {
+		out[i].Members = append(out[i].Members, rest[i]...)
+	}
+	return out
+}
+
+// Least returns how many members must be placed at once.
+func Least(asks []Ask) (n int) {
+	for i := range asks {
+		n += asks[i].Least
+	}
+	return n
+}
+
+// Wanted returns how many members the asks are for.
+func Wanted(asks []Ask) (n int) {
+	for i := range asks {
+		n += asks[i].Want
+	}
+	return n
+}
+
+// MostMembers returns how many members one proposal can place by the limits of a ledger.
+func MostMembers(l orbit.Limits) int { return min(l.GangMembers, l.Commitments) }
+
+// TooMany returns why no proposal can hold the members that a gang has to place at once; nil: one can.
+func (p *Packer) TooMany(id orbit.GangID) error {
+	if least := Least(p.Asks); least > p.Limit {
+		return fmt.Errorf("gang %q has to place %d members at once; this ledger takes %d in one proposal", id, least, p.Limit)
+	}
+	return nil
+}
+
+// Seat finds seats with find and places the members there on the draft. If the draft refuses a seat, the counts of free
+// capacity were too high, so it finds seats again by trying. It returns nil, and leaves the draft as it was, if there
+// are none. Misjudged reports whether the draft has refused seats.
+func (p *Packer) Seat(find func() *Fit) (fit *Fit, misjudged bool) {
+	fit = find()
+	if fit == nil || p.Index.Place(fit.Asks, fit.Seating) == nil {
+		return fit, false
+	}
+	p.Tries = true
+	if fit = find(); fit != nil && p.Index.Place(fit.Asks, fit.Seating) != nil {
+		fit = nil
+	}
+	return fit, true
+}
+
+// On finds seats on some nodes, for at least the minimum of each ask; nil: the minimum does not fit.
+func (p *Packer) On(nodes []int32) *Fit {
+	if s := p.pack(nodes); s != nil {
+		return &Fit{Seating: s, Asks: p.Asks}
+	}
+	return nil
+}
+
+// None returns a Fit without seats.
+func (p *Packer) None() *Fit {
+	return &Fit{Seating: &Seating{Placed: make([]int, len(p.Asks))}, Asks: p.Asks}
+}
+
+// HasNeeded reports whether all needed members have seats.
+func (f *Fit) HasNeeded() bool {
+	for a := range f.Asks {
+		if f.Placed[a] < f.Asks[a].Needed {
+			return false
+		}
+	}
+	return true
+}
+
+// Next returns the position of the first ask of which not all members have seats, and the first such member of it; nil:
+// all have.
+func (f *Fit) Next() (ask int, member *orbit.Capsule) {
+	for a := range f.Asks {
+		if n := f.Placed[a]; n < f.Asks[a].Want {
+			return a, f.Asks[a].Members[n]
+		}
+	}
+	return 0, nil
+}
+
+// Lacks counts some nodes by the reason why they do not take one more member of an ask, as the draft is now.
+func (p *Packer) Lacks(nodes []int32, ask int) *orbit.NoFit {
+	d, by, counts := &p.Index.Draft, p.Asks[ask].Request, map[orbit.Misfit]int{}
+	for _, i := range nodes {
+		n := d.Node(int(i))
+		if why := d.Misfit(n, by.Spec); why != (orbit.Misfit{}) {
+			counts[why]++
+		} else if by.Stops && !n.Node.Confirms {
+			counts[orbit.Misfit{Why: "do not confirm, and members still stop elsewhere"}]++
+		}
+	}
+	return d.NoFit(by.Spec, counts)
+}
