@@ -100,6 +100,8 @@ type Engine struct {
 	unsettled []Proposal
 	tries     int
 	settling  bool
+	// Tells, while a plan is sent, mistakes from proposals that rest on missing ones.
+	rehearsal rehearsal
 	// The classes whose proposals have lost their bets in this pass.
 	losers []loser
 	// How many parked classes a pass tries again.

@@ -146,6 +146,8 @@ func (e *Engine) resendUnknown(ctx context.Context, round *Round) bool {
 // takes room which that capsule could use is not sent. Its capsules are planned again together with the loser. The
 // exception: enough nodes that the plan does not touch have room for the losers by the rules of the ledger.
 func (e *Engine) proposePlan(ctx context.Context, pending []*Capsule, plan []Proposal, round *Round) {
+	e.rehearse(plan, round.View)
+	defer func() { e.rehearsal = rehearsal{} }()
 	ranked := e.view.Aged(pending[0]) != e.view.Aged(pending[len(pending)-1]) // the batch is sorted; else all have the same priority
 	evicting := slices.ContainsFunc(plan, func(p Proposal) bool { return p.evicts() })
 	for rest := plan; len(rest) > 0; {
@@ -239,6 +241,7 @@ func (e *Engine) withoutUnsettled(plan []Proposal, round *Round) []Proposal {
 
 // giveUp counts the capsules of a proposal that is not sent as left out, so that they are planned again.
 func (e *Engine) giveUp(p *Proposal, why error, round *Round) {
+	e.rehearsal.missing = true
 	for _, do := range p.Do {
 		if place, ok := do.(Place); ok {
 			round.Unplaced = append(round.Unplaced, Unplaced{Capsule: e.view.state.Capsule(place.Capsule), Why: why})
@@ -367,10 +370,7 @@ func (e *Engine) propose(ctx context.Context, batch []Proposal, round *Round) {
 	if len(batch) == 0 {
 		return
 	}
-	now := instantOf(time.Now())
-	for i := range batch {
-		batch[i].complete(&e.ids, round.View, now)
-	}
+	e.complete(batch, round.View)
 	round.Proposed += len(batch)
 	if b, ok := e.Ledger.(Batcher); ok {
 		outcomes := b.ProposeBatch(ctx, batch)
@@ -391,6 +391,7 @@ func (e *Engine) propose(ctx context.Context, batch []Proposal, round *Round) {
 
 // sort counts the outcome of a proposal in the round and updates the engine for it.
 func (e *Engine) sort(p *Proposal, o Outcome, round *Round) {
+	o = e.rehearsal.judged(p, o)
 	if e.OnRound != nil {
 		round.Settled = append(round.Settled, Settled{*p, o})
 	}
@@ -496,6 +497,14 @@ func (s *idSource) next() (id ProposalID) {
 func NewProposalID() (id ProposalID) {
 	_, _ = rand.Read(id[:]) // never fails
 	return id
+}
+
+// complete completes proposals that are about to be sent.
+func (e *Engine) complete(batch []Proposal, view Revision) {
+	now := instantOf(time.Now())
+	for i := range batch {
+		batch[i].complete(&e.ids, view, now)
+	}
 }
 
 // complete sets the fields that a plan may leave zero, and the id, unless the engine has set it before and sends the
