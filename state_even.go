@@ -32,6 +32,9 @@ func (s *State) idleBy(v *verdicts) string {
 
 // idle is IdleDomains with the members that count fills in.
 func (s *State) idle(spec *Spec, count func(*Even, map[string]*evenDomain)) string {
+	if spec == nil {
+		return ""
+	}
 	var texts []string
 	for i := range spec.Even {
 		e := &spec.Even[i]

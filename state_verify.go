@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/google/btree"
+	"github.com/orbitsched/orbit/internal/table"
 )
 
 // Verify recounts everything and returns all discrepancies as one joined error, at most a hundred; nil: the state is
@@ -578,7 +578,7 @@ func (v *verifier) protections() {
 }
 
 // sameTable reports whether two tables have equal entries.
-func sameTable[T any](a, b *btree.BTreeG[T], same func(a, b T) bool) bool {
+func sameTable[T any](a, b table.Sorted[T], same func(a, b T) bool) bool {
 	if a.Len() != b.Len() {
 		return false
 	}
