@@ -257,8 +257,11 @@ func (e *Engine) planAndPropose(ctx context.Context, round *Round) {
 	aside := e.park(pending, unfit, plan.Proposals)
 	e.noteLeftOut(pending, &plan, err != nil)
 	proposed, conflicts := round.Proposed, round.Conflicts
-	e.proposePlan(ctx, pending, e.lawful(plan.Proposals, pending, round), round)
-	e.view.Passed(round.Proposed-proposed, round.Conflicts-conflicts)
+	lawful := e.lawful(plan.Proposals, pending, round)
+	e.rehearse(lawful, round.View)
+	e.proposePlan(ctx, pending, lawful, round)
+	e.view.Passed(round.Proposed-proposed, round.Conflicts-conflicts-e.rehearsal.excused)
+	e.rehearsal = rehearsal{}
 	round.Proposing = time.Since(start) - round.Planning
 	round.progress = round.progress || e.stillAside(aside)
 	if e.beaten++; round.Conflicts == 0 || round.progress {

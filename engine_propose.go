@@ -146,8 +146,6 @@ func (e *Engine) resendUnknown(ctx context.Context, round *Round) bool {
 // takes room which that capsule could use is not sent. Its capsules are planned again together with the loser. The
 // exception: enough nodes that the plan does not touch have room for the losers by the rules of the ledger.
 func (e *Engine) proposePlan(ctx context.Context, pending []*Capsule, plan []Proposal, round *Round) {
-	e.rehearse(plan, round.View)
-	defer func() { e.rehearsal = rehearsal{} }()
 	ranked := e.view.Aged(pending[0]) != e.view.Aged(pending[len(pending)-1]) // the batch is sorted; else all have the same priority
 	evicting := slices.ContainsFunc(plan, func(p Proposal) bool { return p.evicts() })
 	for rest := plan; len(rest) > 0; {
@@ -241,7 +239,6 @@ func (e *Engine) withoutUnsettled(plan []Proposal, round *Round) []Proposal {
 
 // giveUp counts the capsules of a proposal that is not sent as left out, so that they are planned again.
 func (e *Engine) giveUp(p *Proposal, why error, round *Round) {
-	e.rehearsal.missing = true
 	for _, do := range p.Do {
 		if place, ok := do.(Place); ok {
 			round.Unplaced = append(round.Unplaced, Unplaced{Capsule: e.view.state.Capsule(place.Capsule), Why: why})

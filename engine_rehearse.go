@@ -8,8 +8,10 @@ import "errors"
 type rehearsal struct {
 	// The proposals of the plan, with their ids; nil: what is sent belongs to no plan.
 	plan []Proposal
-	// A proposal of the plan was not committed, as far as the engine knows.
+	// A proposal of the plan was not committed, as far as the engine knows, and that is not its navigator's mistake.
 	missing bool
+	// How many proposals are conflicts only because an earlier one is missing. They have not lost to other engines.
+	excused int
 	// The view with the first proposals of the plan, as far as they are taken, and how many these are.
 	state *State
 	first int
@@ -36,8 +38,9 @@ func (r *rehearsal) judged(p *Proposal, o Outcome) Outcome {
 		conflict.Kind = ErrConflict
 		conflict.Reason += "; that is so without an earlier proposal of the plan, which was not committed, or perhaps not"
 		o.Err = &conflict
+		r.excused++
 	}
-	r.missing = r.missing || o.Err != nil
+	r.missing = r.missing || o.Err != nil && !errors.Is(o.Err, ErrInfeasible) && !errors.Is(o.Err, ErrInvalid)
 	return o
 }
 

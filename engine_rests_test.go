@@ -84,6 +84,8 @@ func TestRefusedForWantOfAnEarlierProposal(t *testing.T) {
 				require.ErrorIs(t, receipt, ErrConflict)
 				assert.ErrorContains(t, receipt, "an earlier proposal of the plan")
 				assert.Len(t, round.Errors, round.Unknown+round.Failed)
+				parts, _ := e.view.Ring()
+				assert.Equal(t, 1+btoi(name == "conflict"), parts, "it has not lost to another engine")
 				for range 4 { // the navigator of later passes is greedy, and moves nothing
 					e.Pass(t.Context())
 				}
@@ -97,7 +99,7 @@ func TestRefusedForWantOfAnEarlierProposal(t *testing.T) {
 func TestMistakeAfterAnUnknownOutcomeIsCounted(t *testing.T) {
 	r := twoStepPlans()["by rule Even"]
 	r.plan = func(*State) [2][]Commitment {
-		return [2][]Commitment{{Place{Capsule: "b", Node: "m"}}, {Place{Capsule: "a", Node: "n"}}}
+		return [2][]Commitment{{Place{Capsule: "b", Node: "m"}}, {Place{Capsule: "c", Node: "gone"}}}
 	}
 	calls := 0
 	_, e := r.build(t, func(l Ledger, p Proposal) (Revision, error) {
@@ -107,5 +109,5 @@ func TestMistakeAfterAnUnknownOutcomeIsCounted(t *testing.T) {
 		return l.Propose(t.Context(), p)
 	})
 	round := e.Pass(t.Context())
-	assert.Equal(t, [2]int{1, 0}, [2]int{round.Infeasible + round.Invalid, round.Conflicts})
+	assert.Equal(t, [2]int{1, 0}, [2]int{round.Infeasible, round.Conflicts})
 }
