@@ -301,6 +301,7 @@ func (d *Draft) keepsCompany(c *Capsule, n *NodeState) (after bool, err error) {
 		}
 	}
 	r.Kind, r.Do, r.Capsule, r.At, r.advice = ErrInfeasible, len(d.log)-d.open, c.ID, d.view.Revision(), ""
+	r.Reason = d.view.state.evenReason(r, c.Spec, len(d.log)-d.open+1)
 	return false, r
 }
 

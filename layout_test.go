@@ -252,7 +252,7 @@ func TestNamesInArchitecture(t *testing.T) {
 // layers are the files of the root package, from the nouns up to what runs. A file knows those of its own layer and below.
 var layers = [][]string{
 	{"doc.go", "resources.go", "limits.go", "predicate.go", "company.go", "spec.go", "spec_company.go", "capsule.go", "gang.go", "node.go", "node_taints.go", "node_stops.go", "node_nominated.go", "nomination.go", "budget.go", "commitment.go", "proposal.go", "proposal_json.go"},
-	{"state.go", "state_nominated.go", "state_gang.go", "state_company.go", "state_failures.go", "state_size.go", "state_even.go", "state_budget.go"},
+	{"state.go", "state_nominated.go", "state_gang.go", "state_company.go", "state_failures.go", "state_size.go", "state_even.go", "state_movable.go", "state_budget.go"},
 	{"txn.go", "txn_judge.go", "txn_execute.go", "txn_nominate.go", "txn_evict.go", "txn_spare.go", "txn_confirm.go", "txn_adopt.go", "txn_company.go", "proposal_check.go", "commitment_check.go", "commitment_execute.go", "state_publish.go"},
 	{"state_check.go", "state_verify.go", "state_dump.go", "state_build.go"},
 	{"ledger.go", "ledger_history.go", "ledger_store.go"},

@@ -80,7 +80,8 @@ func (t *tx) refuseCompany(e *txCapsule, fault *Rejection) error {
 		n := t.nodes.find(e.now.Node)
 		newest, r.advice = max(n.newest(), n.asks), "choose another node, or wait until others have left"
 	}
-	return t.refuse(r, newest, "capsule %q on node %q: %s", e.now.ID, e.now.Node, r.Reason)
+	reason := t.s.evenReason(&r, e.now.Spec, t.places)
+	return t.refuse(r, newest, "capsule %q on node %q: %s", e.now.ID, e.now.Node, reason)
 }
 
 // settleLows brings the cached minimums (lows) from the state before the proposal to the state after it, and drops

@@ -30,6 +30,9 @@ type GangNoFit struct {
 	// TooLarge says that a waiting member would fit on no node even if all were empty, and what the largest node has
 	// ([orbit.State.TooLarge]); "" if each would.
 	TooLarge string
+	// Idle says which domains take no work and keep rules Even from admitting the members elsewhere
+	// ([orbit.State.IdleDomains]); "" if none do.
+	Idle string
 	// NominatedUntil is when the gang's nomination ends unless it is renewed; zero if the gang has none.
 	NominatedUntil time.Time
 	// Inexact reports that the search was cut short: more members may fit than the entries of Levels say.
@@ -74,8 +77,10 @@ func (e *GangNoFit) Error() string {
 	if len(e.Levels) == 0 {
 		b.WriteString("those that run share no domain of its levels")
 	}
-	if e.TooLarge != "" {
-		b.WriteString("; " + e.TooLarge)
+	for _, more := range []string{e.TooLarge, e.Idle} {
+		if more != "" {
+			b.WriteString("; " + more)
+		}
 	}
 	if e.Running == 0 && e.Least < e.Waiting {
 		fmt.Fprintf(&b, "; it needs at least %d", e.Least)
@@ -141,8 +146,20 @@ func (p *gangPacker) diagnose(m *pendingGang, levels []*domainTable) *GangNoFit 
 		e.Inexact = e.Inexact || !exact
 	}
 	e.Inexact = e.Inexact || p.steps.spent
-	e.TooLarge = p.tooLarge()
+	e.TooLarge, e.Idle = p.tooLarge(), p.idle()
 	return e
+}
+
+// idle says which domains keep rules Even of the asks from admitting the fewest members that the gang may start with.
+func (p *gangPacker) idle() string {
+	var texts []string
+	for a := range p.asks {
+		text := p.index.draft.View().State().IdleDomains(p.asks[a].spec, max(p.asks[a].least, 1))
+		if text != "" && !slices.Contains(texts, text) {
+			texts = append(texts, text)
+		}
+	}
+	return strings.Join(texts, ", ")
 }
 
 // tooLarge says why the members of the first ask for which that holds fit on no node even if all are empty.
