@@ -261,7 +261,8 @@ func (a *arrival) evenFault(at companyCounts, e *Even) *Rejection {
 	case low.domains < e.MinDomains:
 		why = fmt.Sprintf("there are %d domains of the %d that there have to be, so 0 is the fewest", low.domains, e.MinDomains)
 	default:
-		why = fmt.Sprintf("%q has the fewest, %d", at.fewest(e, a.spec.scope(e), true).domain, low.least)
+		r.level, r.fewest = e.Level, at.fewest(e, a.spec.scope(e), true).domain
+		why = fmt.Sprintf("%q has the fewest, %d", r.fewest, low.least)
 	}
 	r.Reason = fmt.Sprintf("%s %q would have %d of group %q; %s, and at most %d more are allowed", levelName(e.Level), k.domain, there, e.Group, why, max(e.MaxSkew, 1))
 	return r

@@ -140,8 +140,10 @@ func (d *Draft) Diagnose(spec *Spec, refused map[Misfit]int, rest Misfit) *NoFit
 	d.shared = len(d.after)
 	state, unleased, after := d.view.state, d.view.unleased, d.after[:d.shared:d.shared]
 	rules := d.verdictsOn(spec).snapshot(d)
-	return &NoFit{near: near, ruled: rules != nil, count: &fitCount{state: state, spec: spec, names: d.names(), rules: rules, refused: refused, diagnose: func() map[Misfit]int {
-		counts := countMisfits(state, unleased, after, spec, near, rules)
+	count := &fitCount{state: state, spec: spec, names: d.names(), rules: rules, refused: refused}
+	count.diagnose = func() map[Misfit]int {
+		counts, movable := countMisfits(state, unleased, after, spec, near, rules)
+		count.movable = movable
 		fitting := counts[Misfit{}]
 		delete(counts, Misfit{})
 		for _, m := range slices.SortedFunc(maps.Keys(refused), func(a, b Misfit) int { return strings.Compare(a.Why, b.Why) }) {
@@ -153,7 +155,8 @@ func (d *Draft) Diagnose(spec *Spec, refused map[Misfit]int, rest Misfit) *NoFit
 			counts[rest] += fitting
 		}
 		return counts
-	}}}
+	}
+	return &NoFit{near: near, ruled: rules != nil, count: count}
 }
 
 // names returns the names of the resource dimensions in the ledger.
@@ -200,25 +203,30 @@ func (s *draftStep) withdraws() bool {
 	return s.node != nil && s.spec == nil && s.use.what == draftTaken
 }
 
-// countMisfits counts the nodes of a state by why they cannot take the spec. Unleased has the nodes whose report is
+// countMisfits counts the nodes of a state by why they cannot take the spec, and those that only movable work keeps from
+// taking it. Unleased has the nodes whose report is
 // Expired. After lists the nodes that a plan has changed, as it leaves them, newest last.
-func countMisfits(state *State, unleased nodeSet, after []*NodeState, spec *Spec, near *nearby, rules *verdicts) map[Misfit]int {
+func countMisfits(state *State, unleased nodeSet, after []*NodeState, spec *Spec, near *nearby, rules *verdicts) (counts map[Misfit]int, movable int) {
 	planned := map[uint32]*NodeState{}
 	for _, n := range after {
 		if n != nil {
 			planned[n.index] = n
 		}
 	}
-	counts := map[Misfit]int{}
+	counts = map[Misfit]int{}
 	for n := range state.Nodes() {
 		if unleased.has(n.index) && n.Node.Schedulable() {
 			counts[Misfit{kind: leaseOver}]++
 			continue
 		}
+		seen := n
 		if now := planned[n.index]; now != nil {
 			n = now
 		}
 		m := n.misfit(spec)
+		if m.isShortage() && near.misfit(n) == (Misfit{}) && rules.misfit(n) == (Misfit{}) {
+			movable += btoi(state.FitsByMoves(seen, spec))
+		}
 		if m == (Misfit{}) {
 			m = near.misfit(n)
 		}
@@ -227,5 +235,5 @@ func countMisfits(state *State, unleased nodeSet, after []*NodeState, spec *Spec
 		}
 		counts[m]++
 	}
-	return counts
+	return counts, movable
 }

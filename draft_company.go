@@ -67,7 +67,7 @@ func (d *Draft) moved(s *draftStep, c CapsuleID, moves ...companyMove) error {
 // placed (more) or taken off its node. Only their rules Even about groups of that spec can be affected. Placements of
 // the same spec are skipped if more is set: the new placement has been judged by the same rules.
 func (d *Draft) disturbed(by *Spec, more bool) *Rejection {
-	if d.rules.rules == nil || d.rules.rules.Len() == 0 {
+	if !d.rules.rules.Made() || d.rules.rules.Len() == 0 {
 		return nil
 	}
 	for i := len(d.steps) - 1; i >= 0 && d.steps[i].open == d.open && d.steps[i].log >= d.open; i-- {
@@ -101,7 +101,7 @@ func (c *Capsule) leaving(n *Node) []companyMove {
 // updated.
 func (d *Draft) countMove(m *companyMove, sign int) {
 	c := &d.rules
-	if c.rules == nil {
+	if !c.rules.Made() {
 		c.companyTables = d.view.state.company
 	}
 	if _, known := c.verdicts[m.spec]; !known && m.spec.hasRules() {
@@ -209,7 +209,7 @@ func (d *Draft) verdictsOn(spec *Spec) *verdicts {
 	if v, known := c.verdicts[spec]; known && spec.Shared() {
 		return v
 	}
-	if c.rules == nil {
+	if !c.rules.Made() {
 		c.companyTables = d.view.state.company
 	}
 	if spec.hasRules() {
@@ -301,6 +301,7 @@ func (d *Draft) keepsCompany(c *Capsule, n *NodeState) (after bool, err error) {
 		}
 	}
 	r.Kind, r.Do, r.Capsule, r.At, r.advice = ErrInfeasible, len(d.log)-d.open, c.ID, d.view.Revision(), ""
+	r.Reason = d.view.state.evenReason(r, c.Spec, len(d.log)-d.open+1)
 	return false, r
 }
 

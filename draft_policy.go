@@ -33,8 +33,7 @@ func (d *Draft) Evict(e Evict) error {
 			return d.refuse(e.Capsule, nil, "capsule %q of priority %d does not make way for %s: %s", e.Capsule, c.Spec.Priority, e.cause(), why)
 		}
 		return d.leave(c, draftEvicted, e)
-	case !c.Spec.Movable && d.view.state.Node(c.Node).Node.keeps(c.Spec) && !d.view.state.isCovered(c.Spec) &&
-		!c.waitsToBegin(d.view.state.Node(c.Node).Node) && !d.view.state.inBroken(c):
+	case !d.view.state.mayMove(c, d.view.state.Node(c.Node)):
 		return d.refuse(e.Capsule, nil, "capsule %q is not movable and does not wait to begin, and node %q is ready", e.Capsule, c.Node)
 	}
 	return d.leave(c, draftReleased, e)

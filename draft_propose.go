@@ -247,7 +247,7 @@ func (d *Draft) ExtraFree(n *NodeState, name string) int64 {
 	switch {
 	case d.view == nil:
 		return 0
-	case d.rules.rules == nil || d.rules.rule(extraGroup(name), NodeKey).apart == 0: // the draft does not count it
+	case !d.rules.rules.Made() || d.rules.rule(extraGroup(name), NodeKey).apart == 0: // the draft does not count it
 		return d.view.state.ExtraFree(n, name)
 	}
 	return d.rules.extraFree(n.Node, name)

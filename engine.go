@@ -100,6 +100,8 @@ type Engine struct {
 	unsettled []Proposal
 	tries     int
 	settling  bool
+	// Tells, while a plan is sent, mistakes from proposals that rest on missing ones.
+	rehearsal rehearsal
 	// The classes whose proposals have lost their bets in this pass.
 	losers []loser
 	// How many parked classes a pass tries again.
@@ -255,8 +257,11 @@ func (e *Engine) planAndPropose(ctx context.Context, round *Round) {
 	aside := e.park(pending, unfit, plan.Proposals)
 	e.noteLeftOut(pending, &plan, err != nil)
 	proposed, conflicts := round.Proposed, round.Conflicts
-	e.proposePlan(ctx, pending, e.permitted(plan.Proposals, pending, round), round)
-	e.view.Passed(round.Proposed-proposed, round.Conflicts-conflicts)
+	permitted := e.permitted(plan.Proposals, pending, round)
+	e.rehearse(permitted, round.View)
+	e.proposePlan(ctx, pending, permitted, round)
+	e.view.Passed(round.Proposed-proposed, round.Conflicts-conflicts-e.rehearsal.excused)
+	e.rehearsal = rehearsal{}
 	round.Proposing = time.Since(start) - round.Planning
 	round.progress = round.progress || e.stillAside(aside)
 	if e.beaten++; round.Conflicts == 0 || round.progress {

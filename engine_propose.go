@@ -388,10 +388,7 @@ func (e *Engine) propose(ctx context.Context, batch []Proposal, round *Round) {
 	if len(batch) == 0 {
 		return
 	}
-	now := instantOf(time.Now())
-	for i := range batch {
-		batch[i].complete(&e.ids, round.View, now)
-	}
+	e.complete(batch, round.View)
 	round.Proposed += len(batch)
 	if b, ok := e.Ledger.(Batcher); ok {
 		outcomes := b.ProposeBatch(ctx, batch)
@@ -412,6 +409,7 @@ func (e *Engine) propose(ctx context.Context, batch []Proposal, round *Round) {
 
 // sort counts the outcome of a proposal in the round and updates the engine for it.
 func (e *Engine) sort(p *Proposal, o Outcome, round *Round) {
+	o = e.rehearsal.judged(p, o)
 	if e.OnRound != nil {
 		round.Settled = append(round.Settled, Settled{*p, o})
 	}
@@ -510,6 +508,14 @@ func (s *idSource) next() (id ProposalID) {
 func NewProposalID() (id ProposalID) {
 	_, _ = rand.Read(id[:]) // never fails
 	return id
+}
+
+// complete completes proposals that are about to be sent.
+func (e *Engine) complete(batch []Proposal, view Revision) {
+	now := instantOf(time.Now())
+	for i := range batch {
+		batch[i].complete(&e.ids, view, now)
+	}
 }
 
 // complete sets the fields that a plan may leave zero, and the id, unless the engine has set it before and sends the

@@ -439,6 +439,9 @@ func (m Misfit) text(spec *Spec, names *dimensionNames) string {
 
 type misfitKind uint8
 
+// isShortage reports whether the node lacks nothing but what capsules take of it, free capacity or devices.
+func (m Misfit) isShortage() bool { return m.kind == shortOfRoom || m.kind == shortOfDevices }
+
 const (
 	fitting misfitKind = iota
 	unschedulable

@@ -198,6 +198,9 @@ type Rejection struct {
 
 	// The advice in the error text; empty: the general advice for the kind.
 	advice string
+	// Until the reason is complete: the level of the rule Even that refuses an arrival, and the domain with the fewest
+	// members; empty: there is none.
+	level, fewest string
 }
 
 // Error says what failed, by how much, and what to do.

@@ -58,7 +58,10 @@ func (v *View) Aging() Aging {
 // its spec, and at most the highest of its band. A navigator that sorts capsules by priority must sort by Aged:
 // otherwise it loses the order in which the engine hands them over.
 func (v *View) Aged(c *Capsule) int32 {
-	if v.queue.aging == nil {
+	switch {
+	case c == nil || c.Spec == nil:
+		return 0
+	case v.queue.aging == nil:
 		return c.Spec.Priority
 	}
 	return v.queue.aging.Aged(c.Spec.Priority, v.queue.since(c), int64(v.queue.now))

@@ -6,10 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/btree"
-
 	"github.com/orbitsched/orbit/internal/heap"
 	"github.com/orbitsched/orbit/internal/least"
+	"github.com/orbitsched/orbit/internal/table"
 )
 
 // parking holds the classes that fit nowhere. It is indexed so that a change finds the classes that it may help without
@@ -70,7 +69,7 @@ type parkedClass struct {
 	// an eviction; nil: none has.
 	evicts  bool
 	ceiling int32
-	covered *btree.BTreeG[*coverage]
+	covered table.Sorted[*coverage]
 }
 
 // tie is what a class depends on besides the free capacity of nodes: where the members of a group are, where its parent
@@ -216,7 +215,7 @@ func (p *parking) add(s *parkedClass) {
 	p.spots[spec] = s
 	p.reasons.park(s)
 	p.addRest(s)
-	if s.covered != nil {
+	if s.covered.Made() {
 		p.kept[s] = true
 	}
 	if p.ends.Push(parkEnd{s.until, s}); len(p.ends) > 2*len(p.spots)+64 {

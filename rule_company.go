@@ -3,7 +3,7 @@ package orbit
 import (
 	"slices"
 
-	"github.com/google/btree"
+	"github.com/orbitsched/orbit/internal/table"
 )
 
 // Apart keeps members of groups from the same domain, Even keeps the domains of a group about equally full, and an
@@ -85,7 +85,8 @@ func (t *tx) refuseCompany(e *txCapsule, fault *Rejection) error {
 		n := t.nodes.find(e.now.Node)
 		newest, r.advice = max(n.newest(), n.asks), "choose another node, or wait until others have left"
 	}
-	return t.refuse(r, newest, "capsule %q on node %q: %s", e.now.ID, e.now.Node, r.Reason)
+	reason := t.s.evenReason(&r, e.now.Spec, t.places)
+	return t.refuse(r, newest, "capsule %q on node %q: %s", e.now.ID, e.now.Node, reason)
 }
 
 // countCompany computes the counts of the rules of company after the proposal, once. It reports whether the proposal
@@ -516,7 +517,7 @@ func (v *verifier) company() {
 }
 
 // sameTable reports whether two tables have equal entries.
-func sameTable[T any](a, b *btree.BTreeG[T], same func(a, b T) bool) bool {
+func sameTable[T any](a, b table.Sorted[T], same func(a, b T) bool) bool {
 	if a.Len() != b.Len() {
 		return false
 	}

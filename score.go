@@ -134,6 +134,8 @@ type fitCount struct {
 	tooLarge string
 	idle     string
 	none     bool
+	// How many of the nodes would have enough room without the capsules there that may be moved.
+	movable int
 }
 
 // Texts returns each reason with its count, the most frequent first: "801 lack memory", and for one node "1 lacks
@@ -188,8 +190,27 @@ func (e *NoFit) Idle() string {
 	return e.count.idle
 }
 
-// Error reads like "0 of 1213 nodes fit: 801 lack a device with 600 milli free, 412 lack memory". It adds TooLarge and
-// Idle, and says if there are no nodes.
+// Movable returns on how many nodes the spec lacks only free capacity or devices, and would have enough without the
+// capsules there that may be moved ([State.FitsByMoves]); 0 if that is not known. It says nothing about whether other nodes
+// take these: whatif.Explain searches for moves that the ledger takes.
+func (e *NoFit) Movable() int {
+	if e.Nodes() == 0 {
+		return 0
+	}
+	return e.count.movable
+}
+
+// movableText says the same in words; "" if there is no such node.
+func (e *NoFit) movableText() string {
+	n := e.Movable()
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("on %d of them movable work takes what is lacking", n)
+}
+
+// Error reads like "0 of 1213 nodes fit: 801 lack a device with 600 milli free, 412 lack memory". It adds TooLarge,
+// Idle and Movable, and says if there are no nodes.
 func (e *NoFit) Error() string {
 	text := fmt.Sprintf("0 of %d nodes fit", e.Nodes())
 	if e.Nodes() == 0 && e != nil && e.count != nil && e.count.none {
@@ -198,7 +219,7 @@ func (e *NoFit) Error() string {
 	if reasons := e.Texts(); len(reasons) > 0 {
 		text += ": " + strings.Join(reasons, ", ")
 	}
-	parts := slices.DeleteFunc([]string{text, e.TooLarge(), e.Idle()}, func(part string) bool { return part == "" })
+	parts := slices.DeleteFunc([]string{text, e.TooLarge(), e.Idle(), e.movableText()}, func(part string) bool { return part == "" })
 	return strings.Join(parts, "; ")
 }
 
@@ -225,7 +246,9 @@ func (c *fitCount) readLater(newest func() *View) {
 		draft := Draft{view: newest()}
 		now := draft.Diagnose(c.spec, c.refused, Misfit{Why: "fit by now, unless the navigator refuses them"}).count
 		c.state, c.names, c.rules = now.state, now.names, now.rules
-		return now.diagnose()
+		counts := now.diagnose()
+		c.movable = now.movable
+		return counts
 	}
 }
 

@@ -12,8 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/btree"
-
 	"github.com/orbitsched/orbit/internal/cow"
 	"github.com/orbitsched/orbit/internal/recent"
 	"github.com/orbitsched/orbit/internal/table"
@@ -28,6 +26,8 @@ import (
 //	ids       node id, capsule id ─► slot
 //	ordered   nodes by id · gangs · holds · marks · (group, level, domain, node) ─► how many placed
 //	          (group, spec) ─► how many wait · budgets · group or module with a budget ─► how many are healthy
+//
+// The zero value is an empty state, with default limits.
 //
 // To commit, a proposal runs on a write-set over the state (tx): 1. judge the bets, 2. execute the
 // commitments in order, 3. judge the totals: does every touched node still fit, is every gang whole; then, and only
@@ -65,23 +65,23 @@ type world struct {
 	late   int
 	latest uint32
 
-	members *btree.BTreeG[nodeKey]
-	gangs   *btree.BTreeG[*GangState]
-	holds   *btree.BTreeG[*holdRecord]
-	marks   *btree.BTreeG[markRecord]
-	groups  *btree.BTreeG[groupCount]
-	waiting *btree.BTreeG[groupWaiting]
-	budgets *btree.BTreeG[*budgetRecord]
+	members table.Sorted[nodeKey]
+	gangs   table.Sorted[*GangState]
+	holds   table.Sorted[*holdRecord]
+	marks   table.Sorted[markRecord]
+	groups  table.Sorted[groupCount]
+	waiting table.Sorted[groupWaiting]
+	budgets table.Sorted[*budgetRecord]
 	// Placements that are protected.
-	protected *btree.BTreeG[protection]
+	protected table.Sorted[protection]
 	// The capsules that have failed, or have not begun and were released for that.
-	failed *btree.BTreeG[failureRecord]
+	failed table.Sorted[failureRecord]
 	// The groups and modules that have budgets.
-	covered *btree.BTreeG[*coverage]
+	covered table.Sorted[*coverage]
 	// The counts by which the rules Apart and Even are judged.
 	company companyTables
 	// The living nominations, ordered by rank and by Ends.
-	nominations, lapses *btree.BTreeG[*Nomination]
+	nominations, lapses table.Sorted[*Nomination]
 	// The sum of all nominated room, and the summed capacity of all nodes.
 	nominated, capacity totals
 
@@ -175,27 +175,30 @@ func newState(limits Limits, names [Dimensions]string) *State {
 		limits: limits.withDefaults(),
 		names:  names,
 		oldest: noSlot, newest: noSlot,
-		members:   btree.NewG(degree, func(a, b nodeKey) bool { return a.id < b.id }),
-		gangs:     btree.NewG(degree, func(a, b *GangState) bool { return a.Gang.ID < b.Gang.ID }),
-		holds:     btree.NewG(degree, func(a, b *holdRecord) bool { return a.ID < b.ID }),
-		marks:     btree.NewG(degree, func(a, b markRecord) bool { return a.key < b.key }),
-		groups:    btree.NewG(degree, groupCount.less),
-		waiting:   btree.NewG(degree, groupWaiting.less),
-		protected: btree.NewG(degree, func(a, b protection) bool { return a.capsule < b.capsule }),
-		failed:    btree.NewG(degree, func(a, b failureRecord) bool { return a.capsule < b.capsule }),
-		budgets:   btree.NewG(degree, func(a, b *budgetRecord) bool { return a.ID < b.ID }),
-		covered:   btree.NewG(degree, func(a, b *coverage) bool { return a.of.less(b.of) }),
+		members:   table.NewSorted(degree, func(a, b nodeKey) bool { return a.id < b.id }),
+		gangs:     table.NewSorted(degree, func(a, b *GangState) bool { return a.Gang.ID < b.Gang.ID }),
+		holds:     table.NewSorted(degree, func(a, b *holdRecord) bool { return a.ID < b.ID }),
+		marks:     table.NewSorted(degree, func(a, b markRecord) bool { return a.key < b.key }),
+		groups:    table.NewSorted(degree, groupCount.less),
+		waiting:   table.NewSorted(degree, groupWaiting.less),
+		protected: table.NewSorted(degree, func(a, b protection) bool { return a.capsule < b.capsule }),
+		failed:    table.NewSorted(degree, func(a, b failureRecord) bool { return a.capsule < b.capsule }),
+		budgets:   table.NewSorted(degree, func(a, b *budgetRecord) bool { return a.ID < b.ID }),
+		covered:   table.NewSorted(degree, func(a, b *coverage) bool { return a.of.less(b.of) }),
 		company:   newCompanyTables(),
 		shared:    &sync.Map{},
 
-		nominations: btree.NewG(degree, (*Nomination).Outranks),
-		lapses:      btree.NewG(degree, (*Nomination).endsBefore),
+		nominations: table.NewSorted(degree, (*Nomination).Outranks),
+		lapses:      table.NewSorted(degree, (*Nomination).endsBefore),
 	}}
 }
 
 // copy returns a state that shares everything with s, its owner included. Only one of the two may go on writing under
 // that owner: the caller gives the other a new one.
 func (s *State) copy() *State {
+	if !s.members.Made() {
+		return s.made()
+	}
 	s.fork.Lock()
 	defer s.fork.Unlock()
 	c := &State{world: s.world}
@@ -209,6 +212,14 @@ func (s *State) copy() *State {
 	c.nominations, c.lapses = s.nominations.Clone(), s.lapses.Clone()
 	c.company = s.company.clone()
 	return c
+}
+
+// made returns s or, if s is the zero value, an empty state in its place, which has limits and can be written to.
+func (s *State) made() *State {
+	if s.members.Made() {
+		return s
+	}
+	return newState(Limits{}, [Dimensions]string{})
 }
 
 // freeze returns an immutable copy of a state that is being written. The writer goes on under a new owner.
@@ -229,7 +240,7 @@ func (s *State) thaw() *State {
 func (s *State) Revision() Revision { return s.rev }
 
 // Limits returns the limits of the ledger.
-func (s *State) Limits() Limits { return s.limits }
+func (s *State) Limits() Limits { return s.made().limits }
 
 // DimensionName returns what the ledger's importer calls the dimension.
 func (s *State) DimensionName(d int) string { return s.names.name(d) }
@@ -658,8 +669,11 @@ func (s *State) countWaitingIn(group string, spec *Spec, by int) {
 // Apply makes from them. If there is no value yet, Shared calls build and keeps its result. Engines share an index of
 // the nodes in this way, for example. The value must be safe for concurrent use, and must not rely on the order of the
 // states that it is shown, because two states may continue the same state differently. It lives as long as one of the
-// states.
+// states. The zero State keeps no values.
 func (s *State) Shared(key any, build func() any) any {
+	if s.shared == nil {
+		return build()
+	}
 	if kept, ok := s.shared.Load(key); ok {
 		return kept
 	}

@@ -147,6 +147,9 @@ func (s *State) Budgets() iter.Seq[BudgetState] {
 // BudgetsOf yields the budgets that cover capsules of the spec.
 func (s *State) BudgetsOf(spec *Spec) iter.Seq[BudgetState] {
 	return func(yield func(BudgetState) bool) {
+		if spec == nil {
+			return
+		}
 		for of := range spec.memberships {
 			c := s.coverage(of)
 			for i := 0; c != nil && i < len(c.budgets); i++ {

@@ -147,7 +147,7 @@ func (s *State) Check(p Proposal) error {
 // that are spared ([Evict]). The history holds that proposal, and [State.Apply] takes it as it is. The error is that of
 // Check.
 func (s *State) Judge(p Proposal) (Proposal, error) {
-	p = p.Clone()
+	s, p = s.made(), p.Clone()
 	if err := p.check(&s.limits); err != nil {
 		return Proposal{}, err
 	}
@@ -163,7 +163,7 @@ func (s *State) Judge(p Proposal) (Proposal, error) {
 // alone. The result is in no ledger's history; a [MemoryLedger] that has it as its Start goes on from there. The error
 // is that of Check.
 func (s *State) With(p Proposal) (*State, error) {
-	p = p.Clone()
+	s, p = s.made(), p.Clone()
 	if err := p.check(&s.limits); err != nil {
 		return nil, err
 	}

@@ -6,19 +6,19 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/google/btree"
+	"github.com/orbitsched/orbit/internal/table"
 )
 
 // companyTables are the counts that a state keeps for the rules of company. A group is counted by a level only while a
 // rule about both exists: a capsule that is not released for good, or remains, have the rule. So groups without rules
 // cost nothing.
 type companyTables struct {
-	rules  *btree.BTreeG[groupRules]
-	counts *btree.BTreeG[companyCount]
+	rules  table.Sorted[groupRules]
+	counts table.Sorted[companyCount]
 	// The scopes of the rules Even, and for each scope and domain the number of nodes, not Lost, that make the domain
 	// eligible.
-	scopes   *btree.BTreeG[scopeUse]
-	eligible *btree.BTreeG[eligibleNodes]
+	scopes   table.Sorted[scopeUse]
+	eligible table.Sorted[eligibleNodes]
 	// The minimums of the rules Even that were judged last, so that not every arrival scans all domains. States share
 	// the list: it is replaced, never written to.
 	lows []*evenLow
@@ -112,10 +112,10 @@ const companyDegree = 8
 
 func newCompanyTables() companyTables {
 	return companyTables{
-		rules:    btree.NewG(companyDegree, func(a, b groupRules) bool { return a.group < b.group }),
-		counts:   btree.NewG(companyDegree, func(a, b companyCount) bool { return a.less(b.companyDomain) }),
-		scopes:   btree.NewG(companyDegree, func(a, b scopeUse) bool { return a.less(b.companyScope) }),
-		eligible: btree.NewG(companyDegree, eligibleNodes.less),
+		rules:    table.NewSorted(companyDegree, func(a, b groupRules) bool { return a.group < b.group }),
+		counts:   table.NewSorted(companyDegree, func(a, b companyCount) bool { return a.less(b.companyDomain) }),
+		scopes:   table.NewSorted(companyDegree, func(a, b scopeUse) bool { return a.less(b.companyScope) }),
+		eligible: table.NewSorted(companyDegree, eligibleNodes.less),
 	}
 }
 
@@ -497,7 +497,7 @@ func (c *companyTables) verdictsOn(spec *Spec, at companyCounts) *verdicts {
 // completes "nodes ..."; empty: the node is open. Closes returns nil if no rule concerns the spec. Only one goroutine
 // at a time may call the function.
 func (s *State) Closes(spec *Spec) func(n *NodeState) string {
-	if !spec.hasCompany() {
+	if spec == nil || !spec.hasCompany() {
 		return nil
 	}
 	tables := s.company
@@ -607,6 +607,9 @@ func (s *State) Overcommitted() iter.Seq[*NodeState] {
 // there take, less what capsules take that have left the node and still run there. It is negative where more is taken
 // than the node has.
 func (s *State) ExtraFree(n *NodeState, name string) int64 {
+	if n == nil || n.Node == nil {
+		return 0
+	}
 	return s.company.extraFree(n.Node, name)
 }
 

@@ -117,6 +117,7 @@ type dumpID struct {
 // Dump writes the whole state: a versioned header and then one line of JSON for each record. The order depends only on
 // the content, so equal states have equal dumps. [State.Restore] reads a dump.
 func (s *State) Dump(w io.Writer) error {
+	s = s.made()
 	buffered := bufio.NewWriterSize(w, 1<<16)
 	d := dumper{out: json.NewEncoder(buffered), specs: map[*Spec]int{}}
 	d.line(dumpLine{Header: &dumpHeader{dumpVersion, s.rev, uint64(s.order), s.limits, s.names, s.left}})
@@ -223,7 +224,7 @@ func (d *dumper) capsule(s *State, c *Capsule) {
 // A ledger that starts from the state ([MemoryLedger.Start]) continues above its revision. Restore the newest dump: all
 // that was committed after the dump is lost, and the ledger will use the revisions of those commits again.
 func (s *State) Restore(r io.Reader) error {
-	if s.members != nil {
+	if s.members.Made() {
 		return invalidf("restore: the state at revision %d is in use; restore into a new one", s.rev)
 	}
 	in := bufio.NewScanner(r)

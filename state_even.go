@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// IdleDomains says which domains keep rules Even of the spec from admitting capsules elsewhere, although no node in them
-// takes a capsule of the spec, because all are cordoned or tainted: "rule Even of group web counts zone c, where no node
-// takes such work". To let the rule leave them out, name the others in Even.Domains, or add a requirement to the spec.
-// It returns "" if there are none. It looks at each node.
-func (s *State) IdleDomains(spec *Spec) string {
-	return s.idle(spec, func(e *Even, domains map[string]*evenDomain) {
+// IdleDomains says which domains keep rules Even of the spec from admitting so many more capsules of it together
+// elsewhere, although no node in them takes a capsule of the spec, because all are cordoned or tainted: "rule Even of
+// group web counts zone c, where no node takes such work". To let the rule leave them out, name the others in
+// Even.Domains, or add a requirement to the spec. It returns "" if there are none. It looks at each node.
+func (s *State) IdleDomains(spec *Spec, more int) string {
+	return s.idle(spec, more, func(e *Even, domains map[string]*evenDomain) {
 		for n, members := range s.GroupNodes(e.Group) {
 			if d := domains[n.Node.domain(e.Level)]; d != nil {
 				d.members += members
@@ -23,7 +23,7 @@ func (s *State) IdleDomains(spec *Spec) string {
 
 // idleBy is IdleDomains by the counts of a plan.
 func (s *State) idleBy(v *verdicts) string {
-	return s.idle(v.spec, func(e *Even, domains map[string]*evenDomain) {
+	return s.idle(v.spec, 1, func(e *Even, domains map[string]*evenDomain) {
 		for name, d := range domains {
 			d.members = v.in(companyDomain{e.Group, e.Level, name})[membersPlaced]
 		}
@@ -31,13 +31,16 @@ func (s *State) idleBy(v *verdicts) string {
 }
 
 // idle is IdleDomains with the members that count fills in.
-func (s *State) idle(spec *Spec, count func(*Even, map[string]*evenDomain)) string {
+func (s *State) idle(spec *Spec, more int, count func(*Even, map[string]*evenDomain)) string {
+	if spec == nil {
+		return ""
+	}
 	var texts []string
 	for i := range spec.Even {
 		e := &spec.Even[i]
 		domains := s.evenDomains(spec, e)
 		count(e, domains)
-		if idle := e.idle(domains); len(idle) > 0 {
+		if idle := e.idle(domains, more); len(idle) > 0 {
 			texts = append(texts, fmt.Sprintf("rule Even of group %s counts %s %s, where no node takes such work", quoteWord(e.Group), levelName(e.Level), joinWords(idle)))
 		}
 	}
@@ -51,26 +54,46 @@ type evenDomain struct {
 	takes   bool
 }
 
-// idle returns those of the eligible domains that take nothing and keep others closed, in order.
-func (e *Even) idle(domains map[string]*evenDomain) (idle []string) {
-	least, open := -1, -1 // the fewest members in any domain, and in one that takes the spec
-	for _, d := range domains {
-		if least < 0 || d.members < least {
-			least = d.members
-		}
-		if d.takes && (open < 0 || d.members < open) {
-			open = d.members
-		}
-	}
-	if len(domains) < e.MinDomains || open < 0 || open+1 <= least+max(e.MaxSkew, 1) {
+// idle returns those of the eligible domains, in order, that take nothing and have so few members that the others may not
+// have so many more together.
+func (e *Even) idle(domains map[string]*evenDomain, more int) (idle []string) {
+	if len(domains) < e.MinDomains {
 		return nil
 	}
 	for _, name := range slices.Sorted(maps.Keys(domains)) {
-		if d := domains[name]; !d.takes && d.members < open {
-			idle = append(idle, name)
+		if d := domains[name]; !d.takes {
+			open, left := 0, 0
+			for _, other := range domains {
+				if other.takes {
+					open++
+					left += max(0, d.members+max(e.MaxSkew, 1)-other.members)
+				}
+			}
+			if open > 0 && left < more {
+				idle = append(idle, name)
+			}
 		}
 	}
 	return idle
+}
+
+// evenReason returns the reason of a refusal by a rule of company. If no node of the domain that has the fewest members
+// for a rule Even takes the spec, it adds IdleDomains. That is rare, and else it stops at the first node that does.
+func (s *State) evenReason(r *Rejection, spec *Spec, more int) string {
+	level, fewest := r.level, r.fewest
+	r.level, r.fewest = "", ""
+	if fewest == "" {
+		return r.Reason
+	}
+	for n := range s.Nodes() {
+		if n.Node.domain(level) == fewest && n.Node.Schedulable() && n.meets(spec) {
+			return r.Reason
+		}
+	}
+	if idle := s.IdleDomains(spec, more); idle != "" {
+		return r.Reason + "; " + idle
+	}
+	return r.Reason
 }
 
 // evenDomains returns the domains that are eligible for a rule Even of the spec, without their members.

@@ -51,7 +51,17 @@ func TestEvenNamesTheDomainsThatTakeNothing(t *testing.T) {
 			if c.want != "" {
 				require.Contains(t, nofit.Error(), "; "+c.want)
 			}
-			require.Equal(t, c.want, view.State().IdleDomains(spec))
+			require.Equal(t, c.want, view.State().IdleDomains(spec, 1))
+			commit(t, l, Submit{IDs: []CapsuleID{"next"}, Spec: spec})
+			_, err := l.Propose(t.Context(), Proposal{Do: []Commitment{Place{Capsule: "next", Node: "a"}}})
+			require.NoError(t, view.Refresh(context.Background(), l, nil, time.Unix(0, 0)))
+			draft.Sync(view)
+			if c.want != "" { // the receipts name the domains, too, those of the ledger and those of the draft
+				require.ErrorContains(t, err, "; "+c.want)
+				require.ErrorContains(t, draft.Place(view.State().Capsule("next"), Choice{Node: view.State().Node("a")}), "; "+c.want)
+			} else if err != nil {
+				require.NotContains(t, err.Error(), "no node takes")
+			}
 		})
 	}
 }

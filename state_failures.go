@@ -6,8 +6,6 @@ import (
 	"iter"
 	"slices"
 	"time"
-
-	"github.com/google/btree"
 )
 
 // What failed where: the starts of capsules that failed, by capsule and by node; and the placements that wait.
@@ -220,7 +218,7 @@ func (s *State) Starts(now time.Time) iter.Seq2[*NodeState, NodeStarts] {
 }
 
 // starts counts the starts by node index, given all records with a failure within the last five minutes.
-func (s *State) starts(now Instant, records func(btree.ItemIteratorG[failureRecord])) map[uint32]*NodeStarts {
+func (s *State) starts(now Instant, records func(func(failureRecord) bool)) map[uint32]*NodeStarts {
 	out, first := map[uint32]*NodeStarts{}, map[uint32]Revision{}
 	records(func(r failureRecord) bool {
 		for i := range r.of.Nodes {

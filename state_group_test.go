@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/google/btree"
+	"github.com/orbitsched/orbit/internal/table"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
@@ -130,7 +130,7 @@ func TestGroupInLooksAtFew(t *testing.T) {
 	world := func(nodes int) func(level string) int {
 		l := &MemoryLedger{}
 		l.init()
-		l.live.groups = btree.NewG(degree, func(a, b groupCount) bool { compared++; return a.less(b) })
+		l.live.groups = table.NewSorted(degree, func(a, b groupCount) bool { compared++; return a.less(b) })
 		for i := range nodes {
 			n, id := NodeID(strconv.Itoa(i)), CapsuleID(strconv.Itoa(i))
 			labels := map[string]string{"zone": strconv.Itoa(3 * i / nodes)}

@@ -11,6 +11,9 @@ import (
 // whose taints the spec tolerates and whose device model it accepts, whether they are schedulable or not. It returns ""
 // if one of them is large enough, and if there is no such node. It looks at each node.
 func (s *State) TooLarge(spec *Spec) string {
+	if spec == nil {
+		return ""
+	}
 	asks := s.sizesAsked(spec)
 	suited := 0
 	for n := range s.Nodes() {

@@ -217,5 +217,3 @@ func (v *verifier) date(at Revision, kind, name string) {
 		v.fail("%s %q changed at %d: before the first revision or in the future", kind, name, at)
 	}
 }
-
-// From here on the file recounts what a state counts of groups and of the rules of company.

@@ -1,12 +1,11 @@
 package orbit
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"slices"
 	"time"
-
-	"github.com/google/btree"
 
 	"github.com/orbitsched/orbit/internal/herd"
 )
@@ -111,7 +110,7 @@ var noReport Report
 // Report returns the last report of a node. It returns the zero report if there is no telemetry, and a stale one if the
 // node has reported nothing. The report must not be written to.
 func (v *View) Report(n *NodeState) *Report {
-	if int(n.index) >= len(v.reports) {
+	if n == nil || int(n.index) >= len(v.reports) {
 		return &noReport
 	}
 	return &v.reports[n.index].Report
@@ -242,7 +241,7 @@ func (v *View) countFailing() {
 	if v.failing = nil; len(v.failed) == 0 {
 		return
 	}
-	v.failing = v.state.starts(v.queue.now, func(yield btree.ItemIteratorG[failureRecord]) {
+	v.failing = v.state.starts(v.queue.now, func(yield func(failureRecord) bool) {
 		for id := range v.failed {
 			f := v.state.failuresOf(id)
 			if f == nil || !slices.ContainsFunc(f.Nodes, func(at NodeFailure) bool { return v.queue.now < at.At+Instant(mostAvoided) }) {
@@ -459,21 +458,28 @@ func (v *View) Ring() (parts int, from uint64) { return v.spread.Ring() }
 func (v *View) Passed(proposed, lost int) { v.spread.Passed(proposed, lost) }
 
 // Diff is the difference between two states of one ledger. Each of its methods compares anew, and may be called from
-// any goroutine. A record that was changed and changed back may be yielded or not.
+// any goroutine. A record that was changed and changed back may be yielded or not. The zero value is no difference.
 type Diff struct{ was, now *State }
+
+// noState is an empty state.
+var noState State
+
+// states returns the two states, an empty one for nil.
+func (d Diff) states() (was, now *State) { return cmp.Or(d.was, &noState), cmp.Or(d.now, &noState) }
 
 // Nodes yields the nodes that differ: in their description, in what is used of them, or in the capsules that have left
 // them and still run there. It yields each as it was and as it is; nil: the node was not, or is no longer, a member.
 func (d Diff) Nodes() iter.Seq2[*NodeState, *NodeState] {
+	old, now := d.states()
 	return func(yield func(*NodeState, *NodeState) bool) {
-		d.now.nodes.Diff(&d.was.nodes, func(_ uint32, was, now *nodeRecord) bool {
-			if n := &now.node; n.Node != nil {
-				before := d.was.Node(n.Node.ID)
+		now.nodes.Diff(&old.nodes, func(_ uint32, was, is *nodeRecord) bool {
+			if n := &is.node; n.Node != nil {
+				before := old.Node(n.Node.ID)
 				if (before == nil || !n.same(before)) && !yield(before, n) {
 					return false
 				}
 			}
-			return was.node.Node == nil || d.now.Node(was.node.Node.ID) != nil || yield(&was.node, nil)
+			return was.node.Node == nil || now.Node(was.node.Node.ID) != nil || yield(&was.node, nil)
 		})
 	}
 }
@@ -482,9 +488,10 @@ func (d Diff) Nodes() iter.Seq2[*NodeState, *NodeState] {
 // one of them has a node. Two states that have come from a third by different changes ([State.Apply]) may have one node
 // under two indices; both are yielded then.
 func (d Diff) NodeIndices() iter.Seq[int] {
+	old, now := d.states()
 	return func(yield func(int) bool) {
-		d.now.nodes.Diff(&d.was.nodes, func(slot uint32, was, now *nodeRecord) bool {
-			return was.node == now.node || yield(int(slot))
+		now.nodes.Diff(&old.nodes, func(slot uint32, was, is *nodeRecord) bool {
+			return was.node == is.node || yield(int(slot))
 		})
 	}
 }
@@ -492,21 +499,22 @@ func (d Diff) NodeIndices() iter.Seq[int] {
 // Capsules yields the capsules that differ, each as it was and as it is; nil: there was, or is, no record of the
 // capsule.
 func (d Diff) Capsules() iter.Seq2[*Capsule, *Capsule] {
+	old, now := d.states()
 	return func(yield func(*Capsule, *Capsule) bool) {
-		d.now.capsules.Diff(&d.was.capsules, func(_ uint32, was, now *capsuleRecord) bool {
-			if c := &now.capsule; c.ID != "" {
-				before := d.was.Capsule(c.ID)
+		now.capsules.Diff(&old.capsules, func(_ uint32, was, is *capsuleRecord) bool {
+			if c := &is.capsule; c.ID != "" {
+				before := old.Capsule(c.ID)
 				same := before != nil && before.Changed == c.Changed && before.Submitted == c.Submitted && c.Remains().same(before.Remains())
 				if !same && !yield(before, c) {
 					return false
 				}
 			}
-			return was.capsule.ID == "" || d.now.Capsule(was.capsule.ID) != nil || yield(&was.capsule, nil)
+			return was.capsule.ID == "" || now.Capsule(was.capsule.ID) != nil || yield(&was.capsule, nil)
 		})
 	}
 }
 
 // Diff returns the difference of s from another state of the same ledger. That state may be older or newer, and may
-// come from another process. If the two states share structure, as the states that one ledger returns do, a comparison
-// costs as much as was written in between.
+// come from another process; nil stands for an empty one. If the two states share structure, as the states that one
+// ledger returns do, a comparison costs as much as was written in between.
 func (s *State) Diff(from *State) Diff { return Diff{from, s} }

@@ -31,6 +31,9 @@ type GangNoFit struct {
 	// TooLarge says that a waiting member would fit on no node even if all were empty, and what the largest node has
 	// ([orbit.State.TooLarge]); "" if each would.
 	TooLarge string
+	// Idle says which domains take no work and keep rules Even from admitting the members elsewhere
+	// ([orbit.State.IdleDomains]); "" if none do.
+	Idle string
 	// NominatedUntil is when the gang's nomination ends unless it is renewed; zero if the gang has none.
 	NominatedUntil time.Time
 	// Inexact reports that the search was cut short: more members may fit than the entries of Levels say.
@@ -75,8 +78,10 @@ func (e *GangNoFit) Error() string {
 	if len(e.Levels) == 0 {
 		b.WriteString("those that run share no domain of its levels")
 	}
-	if e.TooLarge != "" {
-		b.WriteString("; " + e.TooLarge)
+	for _, more := range []string{e.TooLarge, e.Idle} {
+		if more != "" {
+			b.WriteString("; " + more)
+		}
 	}
 	if e.Running == 0 && e.Least < e.Waiting {
 		fmt.Fprintf(&b, "; it needs at least %d", e.Least)
@@ -142,8 +147,20 @@ func (m *pendingGang) diagnose(p *seats.Packer, levels []*seats.Table) *GangNoFi
 		e.Inexact = e.Inexact || !exact
 	}
 	e.Inexact = e.Inexact || p.Steps.Spent
-	e.TooLarge = tooLarge(p)
+	e.TooLarge, e.Idle = tooLarge(p), idle(p)
 	return e
+}
+
+// idle says which domains keep rules Even of the asks from admitting the fewest members that the gang may start with.
+func idle(p *seats.Packer) string {
+	var texts []string
+	for a := range p.Asks {
+		text := p.Index.Draft.View().State().IdleDomains(p.Asks[a].Spec, max(p.Asks[a].Least, 1))
+		if text != "" && !slices.Contains(texts, text) {
+			texts = append(texts, text)
+		}
+	}
+	return strings.Join(texts, ", ")
 }
 
 // tooLarge says why the members of the first ask for which that holds fit on no node even if all are empty.

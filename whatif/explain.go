@@ -134,7 +134,7 @@ func (a *asker) count() (*Explanation, []*found) {
 		e.Why = append(e.Why, Why{Reasons: a.list(&f.set), Nodes: f.count, Example: f.best.Node.ID})
 	}
 	if e.Fits == 0 {
-		e.TooLarge, e.Idle = a.state.TooLarge(a.spec), a.state.IdleDomains(a.spec)
+		e.TooLarge, e.Idle = a.state.TooLarge(a.spec), a.state.IdleDomains(a.spec, 1)
 	}
 	return e, sets
 }

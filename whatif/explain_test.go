@@ -480,3 +480,29 @@ func TestMovesMakeRoom(t *testing.T) {
 		}
 	}
 }
+
+// Explain and the reasons of engines judge alike where moves may help: if Explain finds a fix by moves, the count is not 0,
+// and the node that Explain empties is one of those counted, although one of the same reasons lacks less.
+func TestExplainMovesWhereNoFitCountsMovable(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	node := func(id orbit.NodeID, cpu int64) orbit.Commitment {
+		return orbit.PutNode{Node: orbit.Node{ID: id, Capacity: orbit.Resources{orbit.CPU: cpu}}}
+	}
+	spec := func(cpu int64, movable bool) *orbit.Spec {
+		return &orbit.Spec{Movable: movable, Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: cpu}}}
+	}
+	do := []orbit.Commitment{node("fixed", 10), node("movable", 10), node("small", 4),
+		orbit.Submit{IDs: []orbit.CapsuleID{"f"}, Spec: spec(7, false)}, orbit.Place{Capsule: "f", Node: "fixed"},
+		orbit.Submit{IDs: []orbit.CapsuleID{"m1", "m2"}, Spec: spec(4, true)}, orbit.Place{Capsule: "m1", Node: "movable"}, orbit.Place{Capsule: "m2", Node: "movable"}}
+	_, err := l.Propose(t.Context(), orbit.Proposal{Do: do})
+	require.NoError(t, err)
+	s, err := l.Snapshot(t.Context())
+	require.NoError(t, err)
+	e, err := whatif.Explain(t.Context(), s, spec(5, false))
+	require.NoError(t, err)
+	require.Contains(t, e.String(), `to node small, which no navigator does by itself: then node movable takes it`)
+	view, draft := &orbit.View{}, &orbit.Draft{}
+	require.NoError(t, view.Refresh(t.Context(), l, nil, time.Unix(0, 0)))
+	draft.Sync(view)
+	require.Equal(t, 1, draft.Diagnose(spec(5, false), nil, orbit.Misfit{}).Movable())
+}

@@ -27,7 +27,7 @@ func (a *asker) fixes(sets []*found) (out []Fix) {
 	try(a.awaitHolds())
 	try(a.outlast(sets))
 	try(a.evict())
-	try(a.move(sets))
+	try(a.move())
 	out = append(out, a.changes(sets)...)
 	try(a.add())
 	return out

@@ -17,18 +17,20 @@ const (
 	mostMoved   = 8
 )
 
-// move returns a fix that moves capsules off one node, which lacks nothing but free capacity; nil: there is none. The
-// nodes that lack the least come first.
-func (a *asker) move(sets []*found) *Fix {
-	var nodes []*orbit.NodeState
-	for _, of := range sets {
-		if of.set.isShortage() {
-			nodes = append(nodes, of.best)
+// move returns a fix that moves capsules off one node, which would have enough without its movable capsules; nil: there is
+// none. The nodes that lack the least come first.
+func (a *asker) move() *Fix {
+	nodes, lack := []*orbit.NodeState(nil), map[*orbit.NodeState]float64{}
+	for n := range a.state.Nodes() {
+		if a.state.FitsByMoves(n, a.spec) {
+			r := roomOf(n)
+			nodes, lack[n] = append(nodes, n), a.lack(&r)
 		}
 	}
 	if len(nodes) == 0 {
 		return nil
 	}
+	slices.SortStableFunc(nodes, func(x, y *orbit.NodeState) int { return cmp.Compare(lack[x], lack[y]) })
 	id := a.probe()
 	submitted, err := a.state.With(orbit.Proposal{Do: []orbit.Commitment{orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: a.spec}}})
 	if err != nil {
@@ -57,22 +59,12 @@ type mover struct {
 	probe *orbit.Capsule
 }
 
-// isShortage reports whether all reasons are amounts that capsules on the node take.
-func (s *reasonSet) isShortage() bool {
-	only := true
-	s.all(func(i int) bool {
-		only = i == int(Devices) || i >= firstResource && i < firstExtra
-		return only
-	})
-	return only
-}
-
 // off returns a fix that moves the fewest capsules off a node, in this order of their size; nil: there is none.
 func (m *mover) off(n *orbit.NodeState, order int) *Fix {
 	on := slices.SortedFunc(m.state.On(n.Node.ID), func(x, y *orbit.Capsule) int {
 		return cmp.Or(order*cmp.Compare(m.share(x), m.share(y)), cmp.Compare(x.ID, y.ID))
 	})
-	on = slices.DeleteFunc(on, func(c *orbit.Capsule) bool { return m.share(c) == 0 })
+	on = slices.DeleteFunc(on, func(c *orbit.Capsule) bool { return m.share(c) == 0 || !m.state.Movable(c) })
 	without := func(leaving []*orbit.Capsule) *room {
 		r, whole := roomOf(n), seats.CapacityOf(&orbit.NodeState{Node: n.Node})
 		for _, c := range leaving {

@@ -94,7 +94,7 @@ func TestGangFixesInWords(t *testing.T) {
 	gangOf(t, l, spec, 3, 0)
 	require.Equal(t, `gang "g" needs 3 members placed at once
   rack r0: 2 fit, then none of role "worker": 0 of 6 nodes fit: 3 do not meet rack in (r0), 2 lack cpu, 1 is unschedulable
-  rack r1: 1 fit, then none of role "worker": 0 of 6 nodes fit: 3 lack cpu, 2 do not meet rack in (r1), 1 is unschedulable
+  rack r1: 1 fit, then none of role "worker": 0 of 6 nodes fit: 3 lack cpu, 2 do not meet rack in (r1), 1 is unschedulable; on 2 of them movable work takes what is lacking
 one member of role "worker": 3 of 6 nodes fit
          2: lacks cpu, as r1-n1
          1: is cordoned, as r0-n2

@@ -178,7 +178,7 @@ func liveFilter(_ *orbit.NodeState, r *orbit.Report, _ *orbit.Spec) string {
 // heard checks the errors of an engine's round, and notes its reasons for the capsules that it did not place.
 func (w *livePlay) heard(r *orbit.Round) {
 	for _, err := range r.Errors {
-		if errors.Is(err, orbit.ErrInfeasible) && w.resting > 0 && r.View >= w.resting {
+		if errors.Is(err, orbit.ErrInfeasible) {
 			w.fail("infeasible", "engine %s: %v", r.Engine, err)
 		}
 		if errors.Is(err, orbit.ErrInvalid) { // a plan that no state makes right
