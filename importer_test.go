@@ -16,25 +16,26 @@ import (
 // compiled once.
 //
 //	example   the README's import example
-//	packer    the same with the README's navigator of one's own
-//	gangs     the README's navigator of gangs, with a test that calls navtest
+//	packer    the same with the navigator of single capsules of docs/navigator.md
+//	gangs     the navigator of gangs there, with a test that calls navtest
 //	alone     imports the root package and nothing else
 func importers(t *testing.T) map[string]string {
-	blocks := goBlocks(t, "README.md")
-	require.Len(t, blocks, 3, "the README has an import example and two navigators")
-	program, gangs := blocks[0], gangsImports+blocks[2]
+	programs, navigators := goBlocks(t, "README.md"), goBlocks(t, "docs/navigator.md")
+	require.Len(t, programs, 1, "the README has an import example")
+	require.Len(t, navigators, 2, "docs/navigator.md has a navigator of single capsules and one of gangs")
+	program, gangs := programs[0], gangsImports+navigators[1]
 	require.Contains(t, program, "&nav.Services{}")
 	packs := strings.ReplaceAll(program, "&nav.Services{}", "&Packer{}")
 	packs = strings.ReplaceAll(packs, "\t\"github.com/orbitsched/orbit/nav\"\n", "")
 	return map[string]string{
 		"example/main.go": program,
-		"packer/main.go":  packs, "packer/packer.go": packerImports + blocks[1],
+		"packer/main.go":  packs, "packer/packer.go": packerImports + navigators[0],
 		"gangs/main.go": gangsProgram, "gangs/gangs.go": gangs, "gangs/gangs_test.go": gangsSuite,
 		"alone/main.go": aloneProgram,
 	}
 }
 
-// TestImporters builds and runs what the README prints, as an importer would.
+// TestImporters builds and runs what the README and docs/navigator.md print, as an importer would.
 func TestImporters(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds an importer's module")
@@ -56,11 +57,11 @@ func TestImporters(t *testing.T) {
 	t.Run("links", func(t *testing.T) { importerLinks(t, dir) })
 }
 
-// readmeGangs looks at the README's navigator of gangs: a gang that fits is placed whole, and of one that does not fit
+// readmeGangs looks at the navigator of gangs of docs/navigator.md: a gang that fits is placed whole, and of one that does not fit
 // nothing is placed, not even in the second pass, when the engine hands over what it has not put aside. A member that is
 // released comes back. And the navigator keeps the rules that navtest checks, except those about levels and minimums.
 func readmeGangs(t *testing.T, dir, out string) {
-	_, body, _ := strings.Cut(goBlocks(t, "README.md")[2], ") Plan(")
+	_, body, _ := strings.Cut(goBlocks(t, "docs/navigator.md")[1], ") Plan(")
 	body, _, _ = strings.Cut(body, "\n}\n")
 	require.LessOrEqual(t, strings.Count(body, "\n"), 15, "lines of Plan")
 	require.Equal(t, "1 proposed, 1 committed\n0 proposed, 0 committed\n1 proposed, 1 committed\n3 placed\n", out)
