@@ -19,12 +19,11 @@ import (
 
 const cores = 1_000 // in milli-cores
 
-// team is one scheduler: a ready navigator for one module, run by an engine of its own.
+// team is one scheduler: a navigator that plans one module by a ready one, run by an engine of its own.
 type team struct {
-	nav.Services
-	orbit.Ledger
-	module string
-	engine orbit.Engine
+	module   string
+	services nav.Services
+	engine   orbit.Engine
 	// together counts the navigators that plan in this round. Each waits for the others, so that no view shows a commit
 	// of another navigator of the same round.
 	together *sync.WaitGroup
@@ -39,7 +38,7 @@ func (t *team) Claims(module string, _ orbit.AppClass) bool { return module == t
 
 // Plan is called by the engine with a view and the pending capsules.
 func (t *team) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
-	plan, err := t.Services.Plan(ctx, view, pending)
+	plan, err := t.services.Plan(ctx, view, pending)
 	for _, p := range plan.Proposals {
 		place := p.Do[0].(orbit.Place)
 		t.planned = append(t.planned, fmt.Sprintf("%s on %s", place.Capsule, place.Node))
@@ -50,17 +49,18 @@ func (t *team) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Caps
 	return plan, err
 }
 
-// Propose passes a proposal on to the ledger, and keeps the answer for printing.
-func (t *team) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, error) {
-	rev, err := t.Ledger.Propose(ctx, p)
-	place := p.Do[0].(orbit.Place)
-	said := fmt.Sprintf("%s on %s: committed", place.Capsule, place.Node)
-	if err != nil {
-		t.lost++
-		said = fmt.Sprintf("%s on %s: lost\n             receipt: %v", place.Capsule, place.Node, err)
+// note keeps how the proposals of a round ended, for printing. An engine that runs by itself (Run) calls it after each round; Pass returns
+// the round.
+func (t *team) note(round orbit.Round) {
+	for _, s := range round.Settled {
+		place := s.Proposal.Do[0].(orbit.Place)
+		said := fmt.Sprintf("%s on %s: committed", place.Capsule, place.Node)
+		if s.Outcome.Err != nil {
+			t.lost++
+			said = fmt.Sprintf("%s on %s: lost\n             receipt: %v", place.Capsule, place.Node, s.Outcome.Err)
+		}
+		t.outcomes = append(t.outcomes, said)
 	}
-	t.outcomes = append(t.outcomes, said)
-	return rev, err
 }
 
 func main() {
@@ -85,8 +85,8 @@ func main() {
 			submit.IDs = append(submit.IDs, orbit.CapsuleID(fmt.Sprintf("%s-%d", module, i)))
 		}
 		setup.Do = append(setup.Do, submit)
-		t := &team{module: module, Ledger: ledger, promised: map[orbit.NodeID]int64{}}
-		t.engine = orbit.Engine{Name: module, Ledger: t, Navigator: t}
+		t := &team{module: module, promised: map[orbit.NodeID]int64{}}
+		t.engine = orbit.Engine{Name: module, Ledger: ledger, Navigator: t, OnRound: t.note}
 		teams = append(teams, t)
 	}
 	slices.SortFunc(teams, func(a, b *team) int { return strings.Compare(a.module, b.module) })
@@ -126,7 +126,7 @@ func race(ctx context.Context, round int, ledger orbit.Ledger, teams []*team) {
 	for _, t := range teams {
 		t.together, t.planned, t.outcomes = &together, nil, nil
 		if waiting[t.module] {
-			done.Go(func() { t.engine.Pass(ctx) })
+			done.Go(func() { t.note(t.engine.Pass(ctx)) })
 		}
 	}
 	done.Wait()
