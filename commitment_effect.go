@@ -2,9 +2,9 @@ package orbit
 
 import "cmp"
 
-// effect is what a commitment may change for what is planned elsewhere. Queues, engines and drafts decide by it what they look
-// at again, so that they need not know the kinds of commitments. It is read off the commitment alone, so it may say that
-// something changes which does not. An empty field says that the commitment changes nothing of that kind.
+// effect lists what a commitment may change. Queues, engines and drafts read it to decide what to look at again, so
+// that they need no case for each type of commitment. It is computed from the commitment alone, without the state. So
+// it may list a change that does not happen. An empty field says that the commitment changes nothing of that kind.
 type effect struct {
 	// The capsules that come to a node (arrives) and that are taken off theirs (leaves).
 	arrives, leaves CapsuleID
@@ -18,15 +18,18 @@ type effect struct {
 	resizes CapsuleID
 	// The capsule or gang whose nomination may begin or end.
 	nominee Nominee
-	// The node whose free room or description changes, if the commitment names it. Of others only the [Change] names it.
+	// The node of a commitment that places or adopts a capsule, makes a hold, or puts or removes a node. For all others
+	// it is empty: their node is in [Change.Node] once they are committed.
 	node NodeID
-	// The commitment takes room on the node and gives none back; it may give some back; it changes which nodes there are or
-	// their labels; it may allow more evictions.
-	takes, gives, describes, victims bool
+	// takes: the commitment takes room on its node and gives none back. gives: it may give room back.
+	takes, gives bool
+	// describes: it puts or removes a node, so labels may change. victims: it changes a budget or ends a protection, so
+	// more victims may be evicted.
+	describes, victims bool
 }
 
-// effectOf returns the effect of what may not be a commitment, such as a nil in a plan or in the history of a foreign ledger: that
-// has none.
+// effectOf returns c.effect(), or the empty effect if c is not a commitment of this package. Plans, and histories of
+// ledgers of others, may hold such values, for example nil, on which c.effect() would panic.
 func effectOf(c Commitment) effect {
 	if !isCommitment(c) {
 		return effect{}

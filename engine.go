@@ -258,7 +258,7 @@ func (e *Engine) planAndPropose(ctx context.Context, round *Round) {
 	e.noteLeftOut(pending, &plan, err != nil)
 	proposed, conflicts := round.Proposed, round.Conflicts
 	permitted := e.permitted(plan.Proposals, pending, round)
-	e.rehearse(permitted, round.View)
+	e.beginRehearsal(permitted, round.View)
 	e.proposePlan(ctx, pending, permitted, round)
 	e.view.Passed(round.Proposed-proposed, round.Conflicts-conflicts-e.rehearsal.excused)
 	e.rehearsal = rehearsal{}

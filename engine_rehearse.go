@@ -2,9 +2,11 @@ package orbit
 
 import "errors"
 
-// rehearsal decides whether a refused proposal is its navigator's mistake. A draft lets a proposal rest on earlier ones of
-// its plan: on room that they free, for example, or on members that a rule Even counts. If one of these was not committed,
-// or perhaps not, the ledger may say that the later proposal never held in its view. It did, after the earlier ones.
+// rehearsal decides whether the navigator is to blame for a proposal that the ledger calls infeasible. A proposal of a
+// plan may rest on earlier ones of the plan, for example on room that they free. If an earlier one was not committed,
+// the ledger judges the later one without it, and may call it infeasible although the plan was right. So a rehearsal
+// tries the proposal on the view with the earlier proposals applied. If it holds there, the engine counts it as a
+// conflict.
 type rehearsal struct {
 	// The proposals of the plan, with their ids; nil: what is sent belongs to no plan.
 	plan []Proposal
@@ -12,7 +14,7 @@ type rehearsal struct {
 	missing bool
 	// How many proposals are conflicts only because an earlier one is missing. They have not lost to other engines.
 	excused int
-	// The view with the first proposals of the plan, as far as they are taken, and how many these are.
+	// The view after the proposals plan[:first], without those of them that are refused there.
 	state *State
 	first int
 }
@@ -36,7 +38,7 @@ func (r *rehearsal) judged(p *Proposal, o Outcome) Outcome {
 	if r.missing && errors.Is(o.Err, ErrInfeasible) && errors.As(o.Err, &refused) && r.holds(p.ID) {
 		conflict := *refused
 		conflict.Kind = ErrConflict
-		conflict.Reason += "; that is so without an earlier proposal of the plan, which was not committed, or perhaps not"
+		conflict.Reason += "; it would hold after an earlier proposal of the plan that was not committed, or whose outcome is unknown"
 		o.Err = &conflict
 		r.excused++
 	}
@@ -44,8 +46,9 @@ func (r *rehearsal) judged(p *Proposal, o Outcome) Outcome {
 	return o
 }
 
-// rehearse begins a rehearsal of a plan that is about to be sent. It completes the proposals.
-func (e *Engine) rehearse(plan []Proposal, view Revision) {
+// beginRehearsal prepares e.rehearsal for a plan that is about to be sent. It first completes the proposals with their ids,
+// views and times, because the rehearsal finds a proposal by its id.
+func (e *Engine) beginRehearsal(plan []Proposal, view Revision) {
 	e.complete(plan, view)
 	e.rehearsal = rehearsal{plan: plan, state: e.view.state}
 }

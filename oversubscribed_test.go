@@ -21,7 +21,9 @@ import (
 //
 //	go test -run NeverOversubscribed ./...
 //
-// runs this file and the tests of the same name in other packages: every navigator by itself, and every ledger that lasts under load.
+// in the root runs this file and the tests in nav whose names end alike: Batch by itself and Services by itself. The
+// modules logledger, diskledger, pgledger and etcdledger/itest have a TestNeverOversubscribed of their own, in which
+// many goroutines propose at once. They are not part of ./... of the root, so run the same command in their folders.
 
 // gpuShare is what a capsule of this file takes of a device, in thousandths: two do not fit on one.
 const gpuShare = 600
@@ -45,7 +47,7 @@ func TestNeverOversubscribed(t *testing.T) {
 			var schedulers sync.WaitGroup
 			var outcomes [4]map[string]int
 			for i := range outcomes {
-				plan := steps.Draw(t, "plan") // before the race: its outcome may depend on goroutines, but what is tried may not
+				plan := steps.Draw(t, "plan") // drawn here and not in the goroutine, so that the same seed always draws the same steps
 				outcomes[i] = map[string]int{}
 				schedulers.Go(func() { outcomes[i] = propose(ledger, plan) })
 			}
@@ -63,7 +65,9 @@ func TestNeverOversubscribed(t *testing.T) {
 // size is how many nodes and how many single capsules a cluster has.
 type size struct{ nodes, capsules int }
 
-// drawCluster makes nodes of 1 to 8 cores with up to two devices, capsules of up to 4 cores, of which some want a device, and a gang.
+// drawCluster puts 1 to 3 nodes into the ledger, with 1 to 8 milli-cores and up to two devices each. It submits 4 to 12
+// capsules that ask for up to 4 milli-cores, and some of them for part of a device; and a gang of two members that ask
+// for as much.
 func drawCluster(t *rapid.T, ledger orbit.Ledger) (s size) {
 	s = size{rapid.IntRange(1, 3).Draw(t, "nodes"), rapid.IntRange(4, 12).Draw(t, "capsules")}
 	var do []orbit.Commitment

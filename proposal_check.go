@@ -60,7 +60,7 @@ type validator struct {
 	// The first new id, and once there are more all of them.
 	new  CapsuleID
 	seen map[CapsuleID]bool
-	// The capsules that Stopped releases name; nil until there is one (besideStopped).
+	// The capsules that Stopped releases name; nil until there is one (besideReport).
 	stopped map[CapsuleID]bool
 	// The capsules that the proposal places and has not protected yet; nil until besidePlace fills it.
 	placed map[CapsuleID]bool

@@ -1,6 +1,8 @@
 package orbit
 
-// A budget keeps so many members of a group or module healthy: no voluntary disruption leaves fewer.
+// A budget says how many members of a group or module have to be healthy. The ledger refuses a voluntary disruption (a
+// wish, see [Budget]) that leaves fewer, unless it is for work of priority [Budget.Above] or higher, or the budget says
+// [Budget.FreeUnready] and the capsule that leaves is not healthy.
 
 // check implements [Commitment].
 func (c PutBudget) check(v *validator) Commitment {
@@ -40,10 +42,13 @@ func (RemoveBudget) effect() effect {
 	return effect{victims: true}
 }
 
+// txBudget is the entry of one budget in the write-set.
 type txBudget struct {
-	// Nil: there is none.
+	// The record before the proposal, and the record after it; nil: there is no such budget.
 	was, now *budgetRecord
-	// The revision from which departures of members are recorded, if no other budget covers them: that of this budget.
+	// What coverage.left becomes if the group or module had no budget before: the revision of this proposal, because
+	// the state has not recorded until now when members stopped being healthy. For a restored state, the revision of
+	// its dump.
 	left Revision
 }
 
@@ -97,7 +102,7 @@ func (t *tx) judgeBudgets() error {
 					continue
 				}
 				if _, known := healthy[of]; !known {
-					healthy[of] = t.healthyAfter(of)
+					healthy[of] = t.healthyThroughout(of)
 				}
 				if left := b.counts(healthy[of]); left < b.needed() {
 					return t.refuseWish(e, b, left)
@@ -108,10 +113,11 @@ func (t *tx) judgeBudgets() error {
 	return nil
 }
 
-// refuseWish refuses a proposal whose wish would break a budget. The refusal is a conflict only if, since the view, a
-// member has stopped being healthy, the budget has changed, or the capsule has: it may have waited to begin, and so have
-// been free to leave. If no budget covered the members before, departures were not recorded, and the current revision
-// stands in.
+// refuseWish refuses a proposal whose wish would break a budget. The refusal is a conflict if, after the proposal's
+// view, the wish may have become forbidden: a member has stopped being healthy; the budget was put or replaced; or the
+// capsule has changed, which may have waited to begin in the view and was then free to leave. If no budget covered the
+// members before the proposal, the state does not know when one stopped being healthy. Then any commit after the view
+// makes the refusal a conflict.
 func (t *tx) refuseWish(e *txCapsule, b *budgetRecord, healthy int) error {
 	newest := t.s.rev
 	if c := t.s.coverage(b.members()); c != nil {
@@ -131,7 +137,8 @@ func (t *tx) refuseWish(e *txCapsule, b *budgetRecord, healthy int) error {
 	return t.refuse(r, newest, "%s", b.refusal(healthy))
 }
 
-// budgetsOf yields the budgets of a group or a module: those before the proposal, and those that it makes or changes.
+// budgetsOf yields the budgets of a group or a module: those before the proposal, even if it replaces or removes them,
+// and those that it makes or replaces. So a proposal cannot weaken a budget for the benefit of its own wishes.
 func (t *tx) budgetsOf(of memberSet) func(func(*budgetRecord) bool) {
 	return func(yield func(*budgetRecord) bool) {
 		if c := t.s.coverage(of); c != nil {
@@ -149,23 +156,24 @@ func (t *tx) budgetsOf(of memberSet) func(func(*budgetRecord) bool) {
 	}
 }
 
-// healthyAfter counts the members that are healthy both before and after the proposal. A member that the proposal
+// healthyThroughout counts the members that are healthy both before and after the proposal. A member that the proposal
 // itself has placed does not count.
-func (t *tx) healthyAfter(of memberSet) health {
+func (t *tx) healthyThroughout(of memberSet) health {
 	sum := t.s.healthy(of)
-	t.healths(func(spec *Spec, before, after health, arrives bool) {
+	t.eachHealth(func(spec *Spec, before, after health, arrives bool) {
 		if spec.isMember(of) {
-			stays := btoi(!arrives) // min: a proposal that ends Confirms of a node does not make members ready
+			stays := btoi(!arrives)
+			// The minimum, because a proposal that sets Confirms of a node to false does not make members there ready.
 			sum = sum.plus(before, -1).plus(health{min(before.placed, after.placed), min(before.ready, after.ready)}, stays)
 		}
 	})
 	return sum
 }
 
-// healths visits all capsules whose health may change by the proposal, with their health before and after it, and
-// whether the proposal has placed them. These are the capsules of the write-set, and those on nodes that become lost or
-// change Confirms.
-func (t *tx) healths(visit func(spec *Spec, before, after health, arrives bool)) {
+// eachHealth calls visit for each capsule whose health the proposal may change, with its health before and after, and with
+// whether the proposal has placed it. These are the capsules of the write-set, and those on nodes that the proposal
+// makes Lost, makes Ready or Cordoned after they were Lost, or whose Confirms it changes.
+func (t *tx) eachHealth(visit func(spec *Spec, before, after health, arrives bool)) {
 	for i := range t.capsules.entries {
 		e := &t.capsules.entries[i]
 		before, after := t.health(e)
@@ -222,7 +230,7 @@ func (t *tx) firstOfModules() map[string]*health {
 // publishHealth counts the members that the proposal makes healthy or unhealthy, for the budgets that there are already.
 func (s *State) publishHealth(t *tx) {
 	if s.covered.Len() > 0 {
-		t.healths(func(spec *Spec, before, after health, _ bool) { s.countHealthy(spec, before, after) })
+		t.eachHealth(func(spec *Spec, before, after health, _ bool) { s.countHealthy(spec, before, after) })
 	}
 }
 
@@ -272,7 +280,7 @@ func (v *verifier) budgets() {
 		for _, b := range c.budgets {
 			v.date(b.changed, "budget", string(b.ID))
 			if known, _ := v.s.budgets.Get(b); known != b || b.members() != c.of {
-				v.fail("%v counts budget %q, which is another one", c.of, b.ID)
+				v.fail("%v lists budget %q, but the table of budgets has another record of it, or it covers something else", c.of, b.ID)
 			}
 		}
 		return true

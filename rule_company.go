@@ -6,8 +6,9 @@ import (
 	"github.com/orbitsched/orbit/internal/table"
 )
 
-// Apart keeps members of groups from the same domain, Even keeps the domains of a group about equally full, and an
-// Extra is counted by node. All are judged on the counts after the whole proposal.
+// A rule Apart keeps a capsule and the members of a group out of each other's domains. A rule Even lets no domain have
+// many more members of a group than another. An Extra is an amount of a named resource, of which the capsules on a node
+// take no more than the node has. All three are judged on the counts after the whole proposal.
 
 // txCounts adapts a tx to companyCounts, so that an arrival is judged on the counts after the proposal.
 type txCounts struct{ *tx }
@@ -60,7 +61,7 @@ func (t *tx) awaits(e *txCapsule) (out []*Remains) {
 		out = append(out, e.now.Remains())
 	}
 	if e.now.Waits {
-		for _, r := range t.nodes.find(e.now.Node).restsAfter() {
+		for _, r := range t.nodes.find(e.now.Node).remainsAfter() {
 			if r != e.now.Remains() {
 				out = append(out, r)
 			}
@@ -99,7 +100,7 @@ func (t *tx) countCompany() bool {
 		return c.differs
 	}
 	c.known, c.companyTables = true, t.s.company
-	if !t.hasCompany() {
+	if !t.changesCompany() {
 		return false
 	}
 	all := false
@@ -127,8 +128,8 @@ func (t *tx) countCompany() bool {
 	return true
 }
 
-// hasCompany reports whether the proposal may change a count, or a rule of company.
-func (t *tx) hasCompany() bool {
+// changesCompany reports whether the proposal may change a count, or a rule of company.
+func (t *tx) changesCompany() bool {
 	rules := t.s.company.rules.Len() > 0
 	for i := range t.capsules.entries {
 		e := &t.capsules.entries[i]
@@ -138,7 +139,7 @@ func (t *tx) hasCompany() bool {
 	}
 	for i := range t.nodes.entries {
 		e := &t.nodes.entries[i]
-		if rules && (e.stops || e.redescribed()) || e.stops && slices.ContainsFunc(e.restsAfter(), func(r *Remains) bool { return r.Spec.hasRules() }) {
+		if rules && (e.stops || e.redescribed()) || e.stops && slices.ContainsFunc(e.remainsAfter(), func(r *Remains) bool { return r.Spec.hasRules() }) {
 			return true
 		}
 	}
@@ -175,7 +176,7 @@ func (t *tx) rulesChange(yield func(spec *Spec, by int)) {
 	}
 	for i := range t.nodes.entries {
 		e := &t.nodes.entries[i]
-		was, now := e.restsBefore(), e.restsAfter()
+		was, now := e.remainsBefore(), e.remainsAfter()
 		for _, r := range was {
 			if !slices.Contains(now, r) {
 				note(r.Spec, -1)
@@ -252,10 +253,10 @@ func (t *tx) companyChange(ruled func(string, func(string)), add func(companyKey
 		if !e.stops && !e.redescribed() {
 			continue
 		}
-		for _, r := range e.restsBefore() {
+		for _, r := range e.remainsBefore() {
 			count(r.Spec, e.was.Node, stopping, -1)
 		}
-		for _, r := range e.restsAfter() {
+		for _, r := range e.remainsAfter() {
 			count(r.Spec, e.now.Node, stopping, 1)
 		}
 		if e.was == nil || e.gone || !e.redescribed() {
@@ -350,8 +351,9 @@ func (c *txCompany) settleLows() {
 	}
 }
 
-// remember caches the fewest members that a scan over many domains has found. It caches nothing if the scan stopped
-// early, because there are more than maxEvenDomains eligible domains.
+// remember caches the result of a scan for the eligible domain with the fewest members. It does not if the rule names
+// its domains, because the cache is for all eligible domains; if there are at most fewDomains, because a new scan is
+// cheap; or if there are more than maxEvenDomains, because the scan stopped early. A full cache drops its oldest entry.
 func (c *txCompany) remember(e *Even, scope companyScope, low lowest) {
 	if len(e.Domains) > 0 || low.domains <= fewDomains || low.domains > maxEvenDomains {
 		return
@@ -440,15 +442,15 @@ func (n *txNode) redescribed() bool {
 	return n.dirty && (n.was == nil || n.gone || n.was.Node != n.now.Node)
 }
 
-// restsBefore and restsAfter return the remains on a node before and after the proposal.
-func (n *txNode) restsBefore() []*Remains {
+// remainsBefore and restsAfter return the remains on a node before and after the proposal.
+func (n *txNode) remainsBefore() []*Remains {
 	if n.was == nil || n.was.remains == nil {
 		return nil
 	}
 	return *n.was.remains
 }
 
-func (n *txNode) restsAfter() []*Remains {
+func (n *txNode) remainsAfter() []*Remains {
 	if n.gone || n.now.remains == nil {
 		return nil
 	}
@@ -503,7 +505,7 @@ func (v *verifier) company() {
 	have := &v.s.company
 	if !sameTable(have.rules, want.rules, func(a, b groupRules) bool { return slices.Equal(a.byLevel, b.byLevel) }) ||
 		!sameTable(have.counts, want.counts, func(a, b companyCount) bool { return a == b }) {
-		v.fail("what rules Apart and Even count is not what there is")
+		v.fail("what rules Apart and Even count, or what is counted of extras, differs from the recount")
 	}
 	if !sameTable(have.eligible, want.eligible, func(a, b eligibleNodes) bool { return a == b }) ||
 		!sameTable(have.scopes, want.scopes, func(a, b scopeUse) bool { return a.companyScope == b.companyScope && a.rules == b.rules }) {
@@ -511,7 +513,7 @@ func (v *verifier) company() {
 	}
 	for _, l := range have.lows {
 		if low := have.fewest(&Even{Group: l.group, Level: l.level}, l.companyScope, have.in); low.least != l.least || low.ties != l.ties || low.domains != l.domains {
-			v.fail("group %q by %q: %d of %d domains have the fewest members, %d; kept are %d of %d, %d", l.group, l.level, low.ties, low.domains, low.least, l.ties, l.domains, l.least)
+			v.fail("group %q by %q: a scan finds that %d of %d domains have the fewest members, %d; the cache says %d of %d, with %d", l.group, l.level, low.ties, low.domains, low.least, l.ties, l.domains, l.least)
 		}
 	}
 }

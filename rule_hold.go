@@ -27,7 +27,7 @@ func (c Hold) effect() effect {
 
 // offence implements [planCheck.offence].
 func (c Hold) offence(*planCheck) (CapsuleID, string) {
-	return "", unplanned("makes hold", string(c.ID), "make and release only holds whose id")
+	return "", notForPlans("makes hold", string(c.ID), "make and release only holds whose id")
 }
 
 // asks adds the ask of the hold to those on its node.

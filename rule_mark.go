@@ -28,7 +28,7 @@ func (Mark) effect() effect {
 
 // offence implements [planCheck.offence]. A plan may set some marks, and delete none.
 func (c Mark) offence(t *planCheck) (id CapsuleID, why string) {
-	if why := unplanned("changes mark", c.Key, "change only marks whose key"); why != "" {
+	if why := notForPlans("changes mark", c.Key, "change only marks whose key"); why != "" {
 		return "", why
 	}
 	if c.Value == "" { // a bet (MarkAt) of a view from before it was first set would hold again

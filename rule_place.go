@@ -170,7 +170,7 @@ func (c Release) effect() effect {
 func (c Release) offence(t *planCheck) (CapsuleID, string) {
 	switch {
 	case c.Hold != "":
-		return "", unplanned("releases hold", string(c.Hold), "make and release only holds whose id")
+		return "", notForPlans("releases hold", string(c.Hold), "make and release only holds whose id")
 	case c.Stopped:
 		return c.Capsule, fmt.Sprintf("says that capsule %q has stopped, which the agent of its node would say", c.Capsule)
 	}
@@ -198,7 +198,7 @@ func (c Release) wish(s *State, of *Capsule) bool { return !c.Final && s.misses(
 // beside refuses what may not stand beside a Stopped release.
 func (c Release) beside(v *validator, all []Commitment) {
 	if c.Stopped && v.limits != &noLimits {
-		v.besideStopped(all)
+		v.besideReport(all)
 	}
 }
 

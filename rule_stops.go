@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// A capsule that was taken off its node may still run there (Remains): what takes its place waits until it has
-// stopped, and says so with Confirm.
+// A capsule that was taken off its node may still run there. Until it has stopped, the node keeps a record of it
+// ([Remains]), and a capsule that was placed there since and does not fit beside it may not begin. The agent of the
+// node reports with a [Confirm] that a capsule begins, is ready, or has stopped.
 
 // check implements [Commitment].
 func (c Confirm) check(v *validator) Commitment {
@@ -38,7 +39,7 @@ func (c Confirm) effect() effect {
 // beside refuses what may not stand beside a Confirm.
 func (c Confirm) beside(v *validator, all []Commitment) {
 	if v.limits != &noLimits {
-		v.besideStopped(all)
+		v.besideReport(all)
 	}
 }
 
@@ -69,7 +70,7 @@ func (t *tx) confirm(c *Confirm) (NodeID, error) {
 	}
 	if seen := t.p.View; !e.now.Begun && seen != 0 && e.was != nil && e.newestSpec() > seen { // the agent would start it with an old spec
 		at.advice = "start it with the spec that its record has now"
-		return "", t.refuse(at, e.newestSpec(), "capsule %q has got another spec since the view, with which it was about to begin", c.Capsule)
+		return "", t.refuse(at, e.newestSpec(), "capsule %q has got another spec after the view, and its agent was about to start it with the old one", c.Capsule)
 	}
 	if r := t.waitsFor(e, n); r != nil { // never if it has begun
 		return "", t.refuse(at, max(r.Left, e.newest()),
@@ -257,10 +258,11 @@ func (v *verifier) remains(c *Capsule) {
 	}
 }
 
-// besideStopped restricts a proposal that has a Confirm or a Stopped release. Beside these it may only release capsules
-// for good, and place again capsules that an earlier Stopped release has returned. Other commitments could use room or
-// facts that the agent reports.
-func (v *validator) besideStopped(do []Commitment) {
+// besideReport refuses a proposal that has a Confirm or a Stopped release, and also a commitment that may not stand
+// beside them. Allowed are Confirms, releases of capsules that are Stopped or Final, and a Place of a capsule that an
+// earlier Stopped release of the proposal names. Any other commitment could already use room that the report frees, or
+// rest on what it says.
+func (v *validator) besideReport(do []Commitment) {
 	if v.stopped != nil {
 		return
 	}

@@ -1,8 +1,10 @@
 package orbit
 
-// rule is one rule of the referee. A proposal is committed in four steps: its bets are judged on the state before it
-// (txn_judge.go); its commitments are executed one by one on a write-set, where each commitment also judges what concerns it
-// alone; every rule judges the sum of all commitments; and the write-set is published. Each hook may be nil.
+// rule is one rule of the referee. A proposal is committed in five steps: its bets are judged on the state before it
+// (txn_judge.go); its commitments are executed one by one on a write-set, where each commitment also judges what
+// concerns it alone; victims that need not leave their nodes are put back (txn_spare.go); every rule judges the sum of
+// all commitments; and the write-set is published (state_publish.go). A rule has only the hooks that it needs; others
+// are nil.
 type rule struct {
 	// name is the word for the rule in tests and documents. The rule's file is rule_NAME.go.
 	name string
@@ -11,8 +13,9 @@ type rule struct {
 	settle func(*tx)
 	// judge refuses a proposal that breaks the rule. It does not run for a committed history.
 	judge func(*tx) error
-	// before, amid and after publish what the state counts for the rule. Before runs while the whole state is that before the
-	// proposal, amid when its nodes are written and its capsules are not, after when all records are written. They cannot fail.
+	// before, amid and after write what the state keeps for the rule: counts for most rules, the records themselves for
+	// holds, marks and budgets. The hook before runs when no node, gang or capsule of the proposal is written yet, amid
+	// when its nodes are written but not its gangs and capsules, and after when all three are. They cannot fail.
 	before, amid, after func(*State, *tx)
 	// recount compares what the state counts for the rule with the records, for State.Verify.
 	recount func(*verifier)

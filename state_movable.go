@@ -1,14 +1,18 @@
 package orbit
 
-// mayMove reports whether a capsule that is placed on a node may be moved to another one: its spec or a budget consents,
-// it has not begun, the node does not keep it, or its gang is broken.
+// mayMove reports whether one of the reasons to move a placed capsule off its node n holds: its spec is Movable, a
+// budget covers it, it waits to begin, n is not Ready or has a taint that expels it, or its gang is broken. It does not
+// look at protections. A member of a broken gang may move for that reason alone only if the whole gang leaves, which
+// the ledger judges (judgeWishes).
 func (s *State) mayMove(c *Capsule, n *NodeState) bool {
 	return c.Spec.Movable || !n.Node.keeps(c.Spec) || s.isCovered(c.Spec) || c.waitsToBegin(n.Node) || s.inBroken(c)
 }
 
-// Movable reports whether a capsule is placed and may be moved to another node now: its spec ([Spec.Movable]) or a budget
-// consents, or it has not begun, and it is not protected. Whether another node takes it is another question, and a budget
-// may refuse a move for the number of its members that are missing.
+// Movable reports whether a capsule is placed, is not protected ([Protect]), and may be moved to another node now. For
+// that, one of these must hold: its spec says [Spec.Movable]; a [Budget] covers it; it waits to begin
+// ([State.Waiting]); its node is not Ready, or has a NoExecute taint that it does not tolerate for ever; or it is a
+// member of a broken gang. Movable does not look for a node that would take the capsule. A budget may still refuse the
+// move because too few members are healthy. A member of a broken gang with no other reason moves only with all of it.
 func (s *State) Movable(c *Capsule) bool {
 	if c == nil || !c.Placed() {
 		return false

@@ -12,27 +12,32 @@ import (
 // of the view on which the plan was made. Owns reports whether capsules with this owner and spec are the navigator's
 // own: assigned to its engine, or assigned to no engine and claimed by the navigator.
 //
-// A plan may place, release, nominate and assign only work of its navigator. It may take other work off a node only by
+// A plan may place, release, resize, protect, nominate and assign only work of its navigator. A resize may not change
+// the priority or set [Resize.Applied], and a plan may not end a protection. It may take other work off a node only by
 // [Evict]: to make way for its own work that outranks the victim, or to place the victim again in the same proposal.
-// The ledger judges both. It may end a nomination of other work only in a proposal that also makes a nomination of
-// higher rank, on one of the same nodes or of a resource that the ended one claims.
+// Offence judges the rank, by the priorities in the state; only the ledger judges whether the victim is placed again. A
+// plan may end a nomination of other work only in a proposal that also makes a nomination of higher rank, on one of the
+// same nodes or of a resource that the ended one claims.
 //
 // A plan says where work goes. It may not submit work, because with a high enough priority it could then evict anything:
 // who may submit is a matter of access to the ledger. It may not say that a capsule has stopped, and may not change
 // nodes, budgets and other records that are not work. It may make and release holds, and set marks, only under names
-// that begin with [PlanPrefix], and may not delete a mark. It leaves the ids of its proposals to the engine, and their
-// View is not newer than the state. Offence leaves to the ledger to judge capsules that are not in the state.
+// that begin with [PlanPrefix], and may not delete a mark. It may not set the id of a proposal, which the engine does,
+// nor a View that is newer than the state. A commitment about a capsule that is not in the state is no offence, because
+// the ledger judges it; but a mark about a capsule or gang that is not in the state, and a nomination of such a gang,
+// is an offence.
 func (s *State) Offence(p Proposal, owns func(owner string, spec *Spec) bool) error {
 	return s.offence(&p, &given{}, owns)
 }
 
-// offence is Offence for a navigator that was given some capsules, which are its own without a look at the state.
+// offence is Offence for an engine. The given capsules are known to be the navigator's own, because the engine took
+// them from the navigator's pending work, so offence need not look them up in the state.
 func (s *State) offence(p *Proposal, given *given, owns func(owner string, spec *Spec) bool) error {
 	switch {
 	case !p.ID.IsZero(): // it might be the id that another engine's next proposal has
 		return s.offenceOf(-1, "", "sets the id of the proposal, which its engine sets")
-	case p.View > s.rev: // the ledger would take it for aware of work that was submitted since, whose owner nobody has looked at
-		return s.offenceOf(-1, "", fmt.Sprintf("View %d is newer than the view, which is at %d", p.View, s.rev))
+	case p.View > s.rev: // else the ledger would accept commitments about work that was submitted after s, whose owner is not checked here
+		return s.offenceOf(-1, "", fmt.Sprintf("sets View to %d, which is newer than the view, at revision %d", p.View, s.rev))
 	}
 	t := planCheck{s, owns, given, p.Do, nil}
 	for i, do := range p.Do {
@@ -84,9 +89,10 @@ func (t *planCheck) foreign(id CapsuleID, does string) string {
 	return fmt.Sprintf("%s capsule %q of module %q and class %v, which it does not claim", does, id, c.Spec.Module, c.Spec.Class)
 }
 
-// unplanned returns why a plan may not do something to a hold or a mark: its name does not begin with PlanPrefix. Empty:
-// it may. May names the holds or marks that a plan may use.
-func unplanned(does, name, may string) string {
+// notForPlans returns why a plan may not do something to the hold or the mark of this name: the name does not begin with
+// PlanPrefix. Empty: it may. Does begins the text, such as "makes hold"; may completes its second half, such as "make
+// and release only holds whose id".
+func notForPlans(does, name, may string) string {
 	if strings.HasPrefix(name, PlanPrefix) {
 		return ""
 	}

@@ -284,7 +284,7 @@ func (r *gangPass) tryAll(m *pendingGang, levels []*seats.Table) (*seats.Fit, er
 	m.mixed = !r.index.Outrank(asks)
 	fit, _ = r.tryAtOnce(m, levels)
 	m.mixed = false
-	r.index.Yield(asks)
+	r.index.EndOutrank(asks)
 	if fit != nil || r.ctx.Err() != nil || !m.needsAll {
 		return fit, why
 	}
@@ -310,7 +310,7 @@ func (r *gangPass) outranks(m *pendingGang) bool {
 func (r *gangPass) tryAtOnce(m *pendingGang, levels []*seats.Table) (*seats.Fit, error) {
 	if asks := m.asks(&r.index); r.index.Hide(asks) {
 		steps := r.steps.budget.Left
-		defer r.index.Forgive()
+		defer r.index.EndHide()
 		fit, _ := r.try(m, levels)
 		if r.index.Reveal(asks); fit != nil || r.ctx.Err() != nil {
 			return fit, nil

@@ -190,7 +190,7 @@ func (a *gangAsker) packer(index *seats.Index, needs [][]*orbit.Capsule) (p *sea
 	}
 	p.Asks = index.Asks(roles)
 	p.Tries = !index.Outrank(p.Asks)
-	return p, func() { index.Yield(p.Asks) }
+	return p, func() { index.EndOutrank(p.Asks) }
 }
 
 // seat applies steps (nil: none) to the draft of an index and then places all needed members on these nodes. It returns

@@ -11,8 +11,8 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// Index is a gang navigator's draft, with the counts that make the search for seats fast. All counts follow
-// [orbit.Draft.Changed], so a plan costs only what has changed:
+// Index is the draft of a gang navigator or of whatif, with the counts that make the search for seats fast. All counts
+// follow [orbit.Draft.Changed], so a plan costs only what has changed:
 //
 //	draft ── Follow ──► nodes, tables (domains of a level)
 //	      └─ Shape.Follow ──► counts of members, by node and by domain
@@ -46,8 +46,9 @@ type Index struct {
 	// Members of this priority are planned now that may use the room of nominations that they outrank.
 	asking   bool
 	priority int32
-	// Only nodes count on which members can begin at once; and the nodes on which none should start ([gangIndex.hide]).
+	// Strict is true from Hide to Reveal: only nodes count on which members can begin at once.
 	Strict bool
+	// The burdened nodes, from Hide to EndHide ([Index.Hide]). True: no member should start there.
 	hidden map[int32]bool
 }
 
@@ -76,7 +77,7 @@ func (x *Index) Sync(view *orbit.View) {
 	if len(x.Keys) > mostKeys || x.Plan == 0 {
 		x.Shapes, x.Keys = map[string]*Shape{}, map[Request]string{}
 	}
-	x.evict()
+	x.forgetShapes()
 	if x.Begin(&x.Draft, math.MaxInt) {
 		for _, s := range x.Shapes {
 			s.Sums = nil
@@ -87,9 +88,9 @@ func (x *Index) Sync(view *orbit.View) {
 	x.Follow()
 }
 
-// evict keeps the memory of all shapes below shapeBytes: when it is above, the least recently used are dropped until
+// forgetShapes keeps the memory of all shapes below shapeBytes: when it is above, the least recently used are dropped until
 // half remains.
-func (x *Index) evict() {
+func (x *Index) forgetShapes() {
 	each := 2*len(x.Free) + 1<<10
 	if len(x.Shapes)*each <= shapeBytes {
 		return
@@ -140,8 +141,9 @@ func (x *Index) freeOn(i int32) (free Capacity) {
 	return free
 }
 
-// yields reports whether members leave the room of a nomination free: without an asker that of all, because members of
-// several priorities share the counts.
+// yields reports whether members leave the room of a nomination free. After Ask for a nominated gang, they do if the
+// nomination outranks that of the gang; between Outrank and EndOutrank, if it outranks their priority; at all other
+// times always, because the counts are shared by members of several priorities.
 func (x *Index) yields(to *orbit.Nomination) bool {
 	switch {
 	case x.asker != nil:
@@ -152,9 +154,10 @@ func (x *Index) yields(to *orbit.Nomination) bool {
 	return true
 }
 
-// Hide leaves out of the counts of these asks the nodes that are a last resort ([orbit.Draft.LastResort]) for a member,
-// and counts what still stops on the other nodes as used. It reports whether that makes a difference. After reveal all
-// nodes count again, but those come last; forgive ends that too.
+// Hide prepares a search for seats on which all members of these asks can begin at once. Until Reveal, the counts of
+// the asks leave out each node that capsules of an ask should avoid ([orbit.Draft.Avoids]), and the room of capsules
+// that still stop on a node counts as used. From Reveal to EndHide all nodes count, but burdened ones
+// ([orbit.Draft.Burdened]) are filled last. If no node is burdened, Hide returns false, and the counts are as before.
 func (x *Index) Hide(asks []Ask) bool {
 	var members []*orbit.Capsule
 	for i := range asks {
@@ -179,8 +182,8 @@ func (x *Index) Reveal(asks []Ask) {
 	x.recount(asks, maps.Keys(x.hidden))
 }
 
-// Forgive ends what hide has begun.
-func (x *Index) Forgive() {
+// EndHide ends what Hide has begun: all nodes get their usual ranks again. Call it after Reveal.
+func (x *Index) EndHide() {
 	hidden := x.hidden
 	x.hidden = nil
 	x.Draft.Avoid()
@@ -244,8 +247,8 @@ func (x *Index) Outrank(asks []Ask) (exact bool) {
 	return true
 }
 
-// Yield ends what Outrank has begun.
-func (x *Index) Yield(asks []Ask) {
+// EndOutrank ends what Outrank has begun.
+func (x *Index) EndOutrank(asks []Ask) {
 	x.asking = false
 	x.recount(asks, x.nominated())
 }
@@ -356,7 +359,7 @@ func (x *Index) ShapeOf(by Request) *Shape {
 // Shape is what members ask of a node: specs that ask for the same share one, whatever their module or priority.
 // It counts how many members of this shape alone would fit on each node, and sums the counts by domain.
 //
-// Invariant: after follow, counts[i] is how many members fit on node i of the draft, and every sum whose version is its
+// Invariant: after Follow, Counts[i] is how many members fit on node i of the draft, and every sum whose version is its
 // table's version is in step too. If the shape is ruled, it is how many fit at most.
 type Shape struct {
 	Request
@@ -498,7 +501,7 @@ func MostOn(spec *orbit.Spec, n *orbit.Node) int32 {
 }
 
 // byDomain returns how many members fit in each domain of a table, node by node. The counts must be in step with the
-// draft; the slice is valid until the next follow.
+// draft; the slice is valid until the next Follow.
 func (s *Shape) byDomain(t *Table) []int64 {
 	i := slices.IndexFunc(s.Sums, func(sums *domainSums) bool { return sums.table == t })
 	if i >= 0 && s.Sums[i].version == t.Version {
