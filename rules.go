@@ -38,3 +38,23 @@ var rules = [...]rule{
 	{name: "hold", after: (*State).publishHolds},
 	{name: "mark", after: (*State).publishMarks},
 }
+
+// The hooks of each kind, in the order of the list: a commit calls them without a look at rules that lack them.
+var (
+	settles  = hooksOf(func(r *rule) func(*tx) { return r.settle })
+	judges   = hooksOf(func(r *rule) func(*tx) error { return r.judge })
+	befores  = hooksOf(func(r *rule) func(*State, *tx) { return r.before })
+	amids    = hooksOf(func(r *rule) func(*State, *tx) { return r.amid })
+	afters   = hooksOf(func(r *rule) func(*State, *tx) { return r.after })
+	recounts = hooksOf(func(r *rule) func(*verifier) { return r.recount })
+)
+
+// hooksOf returns the hooks of one kind that are not nil. The hook of a rule is what of returns.
+func hooksOf[F func(*tx) | func(*tx) error | func(*State, *tx) | func(*verifier)](of func(*rule) F) (hooks []F) {
+	for i := range rules {
+		if hook := of(&rules[i]); hook != nil {
+			hooks = append(hooks, hook)
+		}
+	}
+	return hooks
+}

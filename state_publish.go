@@ -4,10 +4,8 @@ package orbit
 // writing, and the state must not have changed since the write-set was made. It cannot fail.
 func (s *State) publish(t *tx) {
 	s.rev, s.order, s.common = t.rev, max(s.order, t.order), t.common
-	for i := range rules {
-		if before := rules[i].before; before != nil {
-			before(s, t)
-		}
+	for _, before := range befores {
+		before(s, t)
 	}
 	for i := range t.capsules.entries { // before the nodes, which may leave only once their lists are empty
 		e := &t.capsules.entries[i]
@@ -24,10 +22,8 @@ func (s *State) publish(t *tx) {
 			s.publishNode(e)
 		}
 	}
-	for i := range rules {
-		if amid := rules[i].amid; amid != nil {
-			amid(s, t)
-		}
+	for _, amid := range amids {
+		amid(s, t)
 	}
 	for i := range t.gangs.entries {
 		if e := &t.gangs.entries[i]; e.now != e.was {
@@ -48,10 +44,8 @@ func (s *State) publish(t *tx) {
 	if t.finals {
 		s.queueReleased(t)
 	}
-	for i := range rules {
-		if after := rules[i].after; after != nil {
-			after(s, t)
-		}
+	for _, after := range afters {
+		after(s, t)
 	}
 	if t.places == 0 {
 		s.recent.Add(t.p.ID, t.rev, s.limits.ProposalIDs, s.owner)

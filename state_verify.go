@@ -17,10 +17,8 @@ func (s *State) Verify() error {
 	v.capsules()
 	v.holds()
 	v.compareNodes()
-	for i := range rules {
-		if recount := rules[i].recount; recount != nil {
-			recount(&v)
-		}
+	for _, recount := range recounts {
+		recount(&v)
 	}
 	v.dates()
 	return errors.Join(v.faults...)

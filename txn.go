@@ -205,19 +205,13 @@ func (t *tx) run(s *State, rev Revision, p *Proposal) (done Revision, err error)
 // judgeSum judges the sum of all commitments by every rule. A history that is applied again is not judged: what was
 // committed is a fact.
 func (t *tx) judgeSum() error {
-	for i := range rules {
-		if settle := rules[i].settle; settle != nil {
-			settle(t)
-		}
+	for _, settle := range settles {
+		settle(t)
 	}
 	if t.replays {
 		return nil
 	}
-	for i := range rules {
-		judge := rules[i].judge
-		if judge == nil {
-			continue
-		}
+	for _, judge := range judges {
 		if err := judge(t); err != nil {
 			return err
 		}
