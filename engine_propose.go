@@ -348,8 +348,8 @@ func (e *Engine) overtaken(p *Proposal, all []losers, found func(at int) bool) {
 // bound takes about a tenth of the time in which nodes are chosen for a plan of 1,000 capsules.
 const seatTries = 20_000
 
-// reserveNodes reserves one node that the plan does not touch for each loser in need, in their order, and returns those for
-// which there is none, and all of a class of which one has none. It gives up after seatTries comparisons.
+// reserveNodes looks for one node that the plan does not touch for each loser in need, in their order. It returns the entries
+// of need for which it has not found enough nodes. It stops after seatTries comparisons.
 func (e *Engine) reserveNodes(need []losers, plan []Proposal) []losers {
 	touched := map[NodeID]bool{}
 	for i := range plan {

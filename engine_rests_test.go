@@ -95,7 +95,8 @@ func TestRefusedForWantOfAnEarlierProposal(t *testing.T) {
 	}
 }
 
-// The exact judge: what the ledger refuses also after all earlier proposals is a mistake, whatever became of these.
+// A proposal that does not hold even after all earlier proposals of its plan is a mistake, also if the outcome of one of them is
+// unknown.
 func TestMistakeAfterAnUnknownOutcomeIsCounted(t *testing.T) {
 	r := twoStepPlans()["by rule Even"]
 	r.plan = func(*State) [2][]Commitment {

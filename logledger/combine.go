@@ -179,8 +179,8 @@ func (l *Ledger) openPost(p *posted) []byte {
 	return data
 }
 
-// readPosts returns the posts of other ledgers that are not settled. It forgets those that this version cannot read: they are
-// left to their writers, which append by themselves when nobody else does.
+// readPosts returns the posts of other ledgers that are not settled. It leaves out posts that this version cannot read. Their
+// writers append such proposals themselves after a while.
 func (c *combiner) readPosts(self WriterID) (list []judgedPost) {
 	var rest []Post
 	for _, p := range c.posts {

@@ -164,7 +164,7 @@ func publish(t *testing.T, tags []released) stranger {
 		"GONOPROXY=", "GOWORK=off", "GOTOOLCHAIN=local", "GOFLAGS=-modcacherw -trimpath")} // -trimpath: one build cache for all runs
 }
 
-// link shows what is in one folder in another, but for names that are there.
+// link makes a symbolic link in one folder to each entry of another, unless the folder has an entry of that name.
 func link(t *testing.T, from, to string) {
 	entries, err := os.ReadDir(from)
 	require.NoError(t, err)

@@ -133,8 +133,7 @@ func (f *Fit) HasNeeded() bool {
 	return true
 }
 
-// Next returns the position of the first ask of which not all members have seats, and the first such member of it; nil:
-// all have.
+// Next returns the first member without a seat, and the position of its ask; nil: all members have seats.
 func (f *Fit) Next() (ask int, member *orbit.Capsule) {
 	for a := range f.Asks {
 		if n := f.Placed[a]; n < f.Asks[a].Want {

@@ -117,7 +117,7 @@ func (r *Capacity) exceeds(was *Capacity) bool {
 	return false
 }
 
-// With counts the device instances of which at least milli thousandths are free.
+// With returns how many device instances have at least milli thousandths free.
 func (r *Capacity) With(milli int) (n int) {
 	for _, free := range r.Devices {
 		n += btoi(int(free) >= milli)
@@ -188,8 +188,8 @@ func (r *Capacity) Pick(spec *orbit.Spec, more int) orbit.DeviceSet {
 	return r.Instances(q, func(a, b int32) bool { return a > b })
 }
 
-// Instances returns the first Count instances with enough free, in an order by what is free; the lowest index among
-// equals. The caller ensures that there are enough.
+// Instances returns Count instances that have enough free. Before orders them by what they have free; among equals the lowest
+// index comes first. It requires that there are so many.
 func (r *Capacity) Instances(q *orbit.DeviceRequest, before func(a, b int32) bool) (set orbit.DeviceSet) {
 	for range q.Count {
 		best := -1

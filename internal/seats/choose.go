@@ -167,9 +167,9 @@ func (p *Packer) Fullest(t *Table, tries int, accept func(*Candidate) bool) (bes
 // anyDomain accepts all candidates.
 func anyDomain(*Candidate) bool { return true }
 
-// Choose finds seats for a gang of which nothing is placed: for all of it on the first level where a domain takes it;
-// else, if fewer will do, for as many members as the best domain takes on the first level where a domain takes the
-// minimum.
+// Choose finds seats for a gang that has no placed member. It takes the first level on which a domain takes the whole gang.
+// If there is none, and the gang may start with fewer members, it takes the first level on which a domain takes the
+// minimum, and there the domain that takes the most.
 func (p *Packer) Choose(levels []*Table) *Fit {
 	if Wanted(p.Asks) <= p.Limit {
 		whole := p.WithLeast(AllOf)

@@ -47,8 +47,8 @@ func (s *Eviction) Before(o *Eviction) bool {
 	return cmp.Or(s.Compare(&o.Key), cmp.Compare(s.name, o.name)) < 0
 }
 
-// HardestFirst returns the members of some groups, those first of which each takes the largest part of what all members
-// take, in the dimension where that part is largest. The members of a group have one spec.
+// HardestFirst returns the members of some groups, the hardest to seat first. A member is the harder, the larger its share is
+// of what all members take together, in the dimension in which its share is largest. The members of a group have one spec.
 func HardestFirst(groups [][]*orbit.Capsule) (members []*orbit.Capsule) {
 	groups = slices.DeleteFunc(slices.Clone(groups), func(g []*orbit.Capsule) bool { return len(g) == 0 })
 	var sum [AllDims]float64

@@ -356,7 +356,7 @@ func (x *Index) ShapeOf(by Request) *Shape {
 	return s
 }
 
-// Shape is what members ask of a node: specs that ask for the same share one, whatever their module or priority.
+// Shape is what members ask of a node. Specs that ask for the same have one shape, also if modules or priorities differ.
 // It counts how many members of this shape alone would fit on each node, and sums the counts by domain.
 //
 // Invariant: after Follow, Counts[i] is how many members fit on node i of the draft, and every sum whose version is its

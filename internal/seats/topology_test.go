@@ -10,7 +10,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// A table says of every node what a map says, whatever moves.
+// A table of domains agrees with a plain map about every node, while nodes join, leave and change their labels.
 func TestDomainTable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var table Table
