@@ -332,7 +332,8 @@ func (q *queue) reconsiderTies(c *Change, f *effect) (woken bool) {
 	}
 	if f.describes {
 		woken = q.untie(tie{nodes: true}) || woken
-		if n := q.state.Node(f.node); n != nil && n.Capsules > 0 {
+		// A removal of a node that has capsules, which can only be undone, has moved none of them.
+		if n := q.state.Node(f.node); f.gives && n != nil && n.Capsules > 0 {
 			woken = q.untie(tie{}) || woken
 		}
 	}

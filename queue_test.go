@@ -299,6 +299,21 @@ func TestQueueAgainstModel(t *testing.T) {
 	})
 }
 
+// An undone removal of a node on which capsules run has moved nobody's company, so what wants company stays parked.
+func TestUndoneRemovalMovesNoCompany(t *testing.T) {
+	l := &MemoryLedger{}
+	waits := wants(1)
+	waits.Near = Near{Group: "g", Level: "zone"}
+	commit(t, l, PutNode{machine("n", 1)}, Submit{IDs: []CapsuleID{"runs"}, Spec: wants(1)}, Submit{IDs: []CapsuleID{"waits"}, Spec: waits})
+	commit(t, l, Place{Capsule: "runs", Node: "n"})
+	var q queue
+	s := snapshotOf(t, l)
+	q.clear(s)
+	require.True(t, q.park(&misfitting{spec: s.Capsule("waits").Spec}, time.Unix(1, 0)))
+	require.False(t, q.reconsider(&Change{Do: RemoveNode{"n"}}, true))
+	require.True(t, q.reconsider(&Change{Do: PutNode{machine("n", 1)}}, true), "a description that was planned with may have moved it")
+}
+
 // What is given back keeps its place in the line: before what was submitted after it.
 func TestGivenBackKeepsItsPlace(t *testing.T) {
 	l, nav := &MemoryLedger{}, &greedy{}
