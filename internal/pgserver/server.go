@@ -46,17 +46,19 @@ func New(settings ...string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newServer(bin, settings, "initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "-N", "-D")
+	return newServer(bin, settings, func(s *Server) error {
+		return s.run(s.command("initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "-N", "-D", s.Data()))
+	})
 }
 
-// newServer makes a server by a command, whose last argument will be the folder for the data, and starts it.
-func newServer(bin string, settings []string, command ...string) (*Server, error) {
+// newServer makes a server whose folder with the data is made by fill, and starts it.
+func newServer(bin string, settings []string, fill func(*Server) error) (*Server, error) {
 	dir, err := os.MkdirTemp("", "orbit-pg")
 	if err != nil {
 		return nil, err
 	}
 	s := &Server{bin: bin, dir: dir, settings: settings}
-	if err := s.init(command); err != nil {
+	if err := s.init(fill); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
@@ -78,8 +80,8 @@ func find() (string, error) {
 	return filepath.Dir(slices.MaxFunc(found, func(a, b string) int { return len(a) - len(b) + strings.Compare(a, b) })), nil
 }
 
-// init makes the folder with the data by a command and starts the server.
-func (s *Server) init(command []string) error {
+// init makes the folder with the data and starts the server.
+func (s *Server) init(fill func(*Server) error) error {
 	if err := s.own(); err != nil {
 		return err
 	}
@@ -91,11 +93,18 @@ func (s *Server) init(command []string) error {
 	if err := l.Close(); err != nil {
 		return err
 	}
-	out, err := s.command(command[0], append(command[1:], s.Data())...).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("pgserver: %s: %w: %s", command[0], err, out)
+	if err := fill(s); err != nil {
+		return err
 	}
 	return s.Start()
+}
+
+// run runs a command to its end.
+func (s *Server) run(c *exec.Cmd) error {
+	if out, err := c.CombinedOutput(); err != nil {
+		return fmt.Errorf("pgserver: %s: %w: %s", c.Path, err, out)
+	}
+	return nil
 }
 
 // own gives the folder to a user who is not root, because Postgres does not run as root.
@@ -144,9 +153,19 @@ func (s *Server) Write(name string, data []byte) error {
 	return err
 }
 
-// Standby makes a standby of the server and starts it, with the same settings. Close it.
+// Standby makes a standby of the server and starts it, with the same settings. Close it. The server is down while its data
+// are copied: pg_basebackup, which needs no such pause, is not among the programs that every package brings.
 func (s *Server) Standby() (*Server, error) {
-	return newServer(s.bin, s.settings, "pg_basebackup", "-d", s.URL("postgres"), "-R", "-X", "stream", "-c", "fast", "-D")
+	return newServer(s.bin, s.settings, func(standby *Server) error {
+		if err := s.Stop(syscall.SIGINT); err != nil {
+			return err
+		}
+		if err := s.run(exec.Command("cp", "-a", s.Data(), standby.Data())); err != nil {
+			return err
+		}
+		standby.settings = append(slices.Clip(s.settings), "primary_conninfo="+s.URL("postgres"))
+		return errors.Join(standby.Write("standby.signal", nil), s.Start())
+	})
 }
 
 // Start starts the server, and waits until it takes connections.
