@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -24,7 +23,10 @@ type Ledger = logledger.Ledger
 // made with other limits or dimensions, [logledger.ErrCorrupt] if something is damaged, and orbit.ErrInvalid for invalid options.
 func Open(ctx context.Context, client *clientv3.Client, o Options) (*Ledger, error) {
 	o.OnError = rate.Reporter(o.OnError, "orbit: error of a ledger in etcd")
-	log, err := openPatiently(ctx, client, &o)
+	log, err := logledger.Patiently(ctx, o.Patience, func() (log *Log, final bool, err error) {
+		log, err = OpenLog(ctx, client, o.log())
+		return log, is(err, denied), err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -33,24 +35,6 @@ func Open(ctx context.Context, client *clientv3.Client, o Options) (*Ledger, err
 		return nil, errors.Join(err, log.Close())
 	}
 	return l, nil
-}
-
-// openPatiently opens the log of a ledger, and tries for as long as Options.Patience says.
-func openPatiently(ctx context.Context, client *clientv3.Client, o *Options) (*Log, error) {
-	patience := o.Patience
-	if patience == 0 {
-		patience = 10 * time.Second
-	}
-	for until := time.Now().Add(patience); ; {
-		log, err := OpenLog(ctx, client, o.log())
-		if !errors.Is(err, orbit.ErrUnavailable) || is(err, denied) || time.Now().After(until) || ctx.Err() != nil {
-			return log, err
-		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-		}
-	}
 }
 
 // OpenLog opens the log of a ledger, for tools: the ledger itself is opened by [Open]. It makes the log if there is none.

@@ -50,6 +50,20 @@ func newLedger(log Log, o Options, at *position) *Ledger {
 	return l
 }
 
+// Patiently opens the log of a store by open, and tries again while the error is orbit.ErrUnavailable and not said to be final,
+// for as long as patience says, which is read as [Options.Patience] is.
+func Patiently[L any](ctx context.Context, patience time.Duration, open func() (log L, final bool, err error)) (log L, err error) {
+	o := Options{Patience: patience}.withDefaults()
+	final := false
+	_ = o.patiently(ctx, func() error {
+		if log, final, err = open(); final || !errors.Is(err, orbit.ErrUnavailable) {
+			return nil // try no more
+		}
+		return err
+	})
+	return log, err
+}
+
 // patiently calls f until it succeeds, or fails with an error that will not pass, or the patience is over.
 func (o *Options) patiently(ctx context.Context, f func() error) error {
 	until := time.Now().Add(o.Patience)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -42,20 +41,10 @@ func Open(ctx context.Context, url string, o Options) (*Ledger, error) {
 
 // openPatiently opens the log of a ledger by open, and tries for as long as Options.Patience says.
 func openPatiently(ctx context.Context, url string, o *Options, open func(context.Context, string, LogOptions) (*Log, error)) (*Log, error) {
-	patience := o.Patience
-	if patience == 0 {
-		patience = 10 * time.Second
-	}
-	for until := time.Now().Add(patience); ; {
-		log, err := open(ctx, url, LogOptions{Schema: o.Schema, Name: o.Name, Configure: o.Configure, Timeout: o.Timeout, OnError: o.OnError})
-		if !errors.Is(err, orbit.ErrUnavailable) || errors.Is(err, ErrSetup) || time.Now().After(until) || ctx.Err() != nil {
-			return log, err
-		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-		}
-	}
+	return logledger.Patiently(ctx, o.Patience, func() (log *Log, final bool, err error) {
+		log, err = open(ctx, url, LogOptions{Schema: o.Schema, Name: o.Name, Configure: o.Configure, Timeout: o.Timeout, OnError: o.OnError})
+		return log, errors.Is(err, ErrSetup), err
+	})
 }
 
 // OpenLog opens the log of a ledger, for tools: the ledger itself is opened by [Open]. It makes the schema, its tables and the
