@@ -41,15 +41,16 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/agent"
+	"github.com/orbitsched/orbit/agent/process"
 	"github.com/orbitsched/orbit/etcdledger/itest/cluster"
-	"github.com/orbitsched/orbit/etcdledger/itest/process"
+	copies "github.com/orbitsched/orbit/etcdledger/itest/process"
 	"github.com/orbitsched/orbit/examples/orchestrator/control"
 	"github.com/orbitsched/orbit/examples/orchestrator/demo"
-	"github.com/orbitsched/orbit/examples/orchestrator/node"
 )
 
 func main() {
-	process.Main(map[string]process.Role{cluster.Role: cluster.Serve}) // the etcd of -pair is this program, too
+	process.Init()                                                   // the supervisors of members are this program, too
+	copies.Main(map[string]copies.Role{cluster.Role: cluster.Serve}) // and the etcd of -pair
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:])
 	stop()
@@ -71,8 +72,6 @@ func run(ctx context.Context, args []string) error {
 		return runControl(ctx, args[1:])
 	case "agent":
 		return runAgent(ctx, args[1:])
-	case "supervise": // called by the agent
-		return node.Supervise(args[1:])
 	case "work": // called by the demo's jobs
 		return demo.Work(ctx, args[1:])
 	case "-h", "-help", "--help":
@@ -137,17 +136,13 @@ func runAgent(ctx context.Context, args []string) error {
 	if *dir == "" || *id == "" {
 		return errors.New("agent needs -dir and -node")
 	}
-	program, err := os.Executable()
-	if err != nil {
-		return err
-	}
 	n := orbit.Node{ID: orbit.NodeID(*id), Capacity: orbit.Resources{orbit.CPU: *cpu, orbit.Memory: *memory << 20}, Labels: map[string]string{}}
 	for label := range strings.SplitSeq(*labels, ",") {
 		if key, value, ok := strings.Cut(label, "="); ok {
 			n.Labels[key] = value
 		}
 	}
-	processes := &node.Processes{Dir: *dir, Node: *id, Supervisor: []string{program, "supervise"}, Grace: *stopping / 2}
+	processes := &process.Runtime{Dir: *dir, Node: n.ID, Grace: *stopping / 2}
 	if err := processes.Open(); err != nil {
 		return err
 	}

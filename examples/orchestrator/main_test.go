@@ -16,8 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/agent/process"
 	"github.com/orbitsched/orbit/etcdledger/itest/cluster"
-	"github.com/orbitsched/orbit/etcdledger/itest/process"
+	copies "github.com/orbitsched/orbit/etcdledger/itest/process"
 	"github.com/orbitsched/orbit/examples/orchestrator/control"
 	"github.com/orbitsched/orbit/examples/orchestrator/demo"
 	"github.com/orbitsched/orbit/internal/pgserver"
@@ -26,7 +27,8 @@ import (
 
 // TestMain makes of the test's program the orchestrator, too, and a member of an etcd.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && slices.Contains([]string{"control", "agent", "supervise", "work"}, os.Args[1]) {
+	process.Init()
+	if len(os.Args) > 1 && slices.Contains([]string{"control", "agent", "work"}, os.Args[1]) {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		err := run(ctx, os.Args[1:])
 		stop()
@@ -37,7 +39,7 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	_ = os.Setenv("GORACE", "atexit_sleep_ms=0") // or each process takes a second to end
-	process.Main(map[string]process.Role{cluster.Role: cluster.Serve})
+	copies.Main(map[string]copies.Role{cluster.Role: cluster.Serve})
 	os.Exit(m.Run())
 }
 

@@ -8,7 +8,7 @@ import (
 	"strconv"
 
 	"github.com/orbitsched/orbit"
-	"github.com/orbitsched/orbit/examples/orchestrator/node"
+	"github.com/orbitsched/orbit/agent/process"
 )
 
 // Kind is the kind of a job.
@@ -111,16 +111,16 @@ const (
 func (j *Job) labels() map[string]string {
 	run, _ := json.Marshal(j.Run) // strings can be written
 	l := map[string]string{
-		labelJob: j.Name, labelGeneration: strconv.Itoa(j.Generation), node.LabelRun: string(run),
+		labelJob: j.Name, labelGeneration: strconv.Itoa(j.Generation), process.LabelRun: string(run),
 	}
 	if j.Team != "" {
 		l[labelTeam] = j.Team
 	}
 	if j.Kind == Service {
-		l[node.LabelKeep] = "yes"
+		l[process.LabelKeep] = "yes"
 	}
 	if j.Ready {
-		l[node.LabelReady] = "file"
+		l[process.LabelReady] = "file"
 	}
 	return l
 }

@@ -1,4 +1,6 @@
-package node
+//go:build unix
+
+package process
 
 import (
 	"encoding/json"
@@ -18,7 +20,7 @@ import (
 // This file defines the files by which an agent and its supervisors communicate, in the folder of the node:
 //
 //	until                      when everything has to stop: the run of the machine, and nanoseconds since its boot
-//	run/web-0@17/task.json     what is to run, written before the supervisor is started
+//	run/web-0@17/command.json  what is to run, written before the supervisor is started
 //	run/web-0@17/lock          locked as long as the supervisor, or a process that it has started, lives
 //	run/web-0@17/stop          made by the agent: stop it
 //	run/web-0@17/ready         made by the process, if it says itself when it serves
@@ -34,8 +36,8 @@ type exit struct {
 }
 
 // folderOf returns the folder of an instance.
-func (p *Processes) folderOf(i agent.Instance) string {
-	return filepath.Join(p.Dir, "run", fmt.Sprintf("%s@%d", url.PathEscape(string(i.Capsule)), i.Since))
+func (r *Runtime) folderOf(i agent.Instance) string {
+	return filepath.Join(r.Dir, "run", fmt.Sprintf("%s@%d", url.PathEscape(string(i.Capsule)), i.Since))
 }
 
 // instanceOf returns the instance to which a folder belongs.

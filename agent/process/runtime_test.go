@@ -1,8 +1,11 @@
-package node_test
+//go:build unix
+
+package process_test
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -17,31 +20,24 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/agent"
-	"github.com/orbitsched/orbit/examples/orchestrator/node"
+	"github.com/orbitsched/orbit/agent/process"
 )
 
 // TestMain makes of the test's program the supervisor, too.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == "supervise" {
-		if err := node.Supervise(os.Args[2:]); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-		}
-		return
-	}
 	_ = os.Setenv("GORACE", "atexit_sleep_ms=0") // or each process takes a second to end
+	process.Init()
 	os.Exit(m.Run())
 }
 
 // machine is a runtime of real processes.
 type machine struct {
 	*testing.T
-	*node.Processes
+	*process.Runtime
 }
 
 func open(t *testing.T) *machine {
-	program, err := os.Executable()
-	require.NoError(t, err)
-	m := &machine{t, &node.Processes{Dir: t.TempDir(), Node: "n", Supervisor: []string{program, "supervise"}, Grace: 300 * time.Millisecond}}
+	m := &machine{t, &process.Runtime{Dir: t.TempDir(), Node: "n", Grace: 300 * time.Millisecond}}
 	require.NoError(t, m.Open())
 	m.extend(time.Minute)
 	t.Cleanup(func() {
@@ -68,7 +64,7 @@ func (m *machine) extend(d time.Duration) {
 func (m *machine) start(id, script string, labels ...string) agent.Instance {
 	run, err := json.Marshal([]string{"sh", "-c", script})
 	require.NoError(m, err)
-	task := agent.Task{Instance: agent.Instance{Capsule: orbit.CapsuleID(id), Since: 7}, Labels: map[string]string{node.LabelRun: string(run)}}
+	task := agent.Task{Instance: agent.Instance{Capsule: orbit.CapsuleID(id), Since: 7}, Labels: map[string]string{process.LabelRun: string(run)}}
 	for _, label := range labels {
 		task.Labels[label] = "yes"
 	}
@@ -116,8 +112,8 @@ func TestPhases(t *testing.T) {
 	m := open(t)
 	m.becomes(m.start("done", "exit 0"), agent.Done)
 	m.becomes(m.start("failed", "exit 3"), agent.Failed)
-	m.becomes(m.start("service", "exit 0", node.LabelKeep), agent.Failed)
-	says := m.start("says", `while [ ! -e go ]; do sleep 0.01; done; touch "$ORBIT_READY"; sleep 100`, node.LabelReady)
+	m.becomes(m.start("service", "exit 0", process.LabelKeep), agent.Failed)
+	says := m.start("says", `while [ ! -e go ]; do sleep 0.01; done; touch "$ORBIT_READY"; sleep 100`, process.LabelReady)
 	m.becomes(says, agent.Running)
 	require.NoError(t, os.WriteFile(filepath.Join(m.Dir, "run", says.String(), "go"), nil, 0o600))
 	m.becomes(says, agent.Ready)
@@ -182,9 +178,44 @@ func TestSupervisorKilled(t *testing.T) {
 	require.False(t, m.alive(i, "self"))
 }
 
-// A node has one agent at a time.
+// A node has one agent at a time. The next one takes over what runs.
 func TestOneAgent(t *testing.T) {
 	m := open(t)
-	second := &node.Processes{Dir: m.Dir}
+	i := m.start("web", `sleep 100`)
+	m.becomes(i, agent.Ready)
+	second := &process.Runtime{Dir: m.Dir}
 	require.ErrorContains(t, second.Open(), "another agent")
+	require.NoError(t, m.Close())
+	require.NoError(t, second.Open())
+	m.Runtime = second
+	require.Equal(t, agent.Ready, m.phase(i))
+	require.NoError(t, m.Stop(t.Context(), i))
+	require.Equal(t, agent.Failed, m.phase(i))
+}
+
+// An importer may say in words of its own what process a capsule is.
+func TestCommand(t *testing.T) {
+	m := open(t)
+	dir := t.TempDir()
+	m.Command = func(task agent.Task) (process.Command, error) {
+		if task.Note == "" {
+			return process.Command{}, errors.New("no note says what to run")
+		}
+		return process.Command{Args: []string{"sh", "-c", task.Note}, Env: []string{"COLOR=blue"}, Dir: dir}, nil
+	}
+	paints := agent.Instance{Capsule: "paints", Since: 3}
+	require.NoError(t, m.Start(t.Context(), agent.Task{Instance: paints, Gang: "g", Note: `echo $COLOR $ORBIT_GANG > painted`}))
+	m.becomes(paints, agent.Done)
+	text, err := os.ReadFile(filepath.Join(dir, "painted"))
+	require.NoError(t, err)
+	require.Equal(t, "blue g\n", string(text))
+	lost := agent.Instance{Capsule: "lost", Since: 4}
+	require.NoError(t, m.Start(t.Context(), agent.Task{Instance: lost}))
+	require.Equal(t, agent.Failed, m.phase(lost))
+	require.Equal(t, "process: no note says what to run", m.file(lost, "log"))
+}
+
+// What is missing is said before anything is started.
+func TestNoFolder(t *testing.T) {
+	require.ErrorContains(t, (&process.Runtime{}).Open(), "needs Dir")
 }
