@@ -24,9 +24,9 @@ func importers(t *testing.T) map[string]string {
 	require.Len(t, programs, 1, "the README has an import example")
 	require.Len(t, navigators, 2, "docs/navigator.md has a navigator of single capsules and one of gangs")
 	program, gangs := programs[0], gangsImports+navigators[1]
-	require.Contains(t, program, "&nav.Services{}")
-	packs := strings.ReplaceAll(program, "&nav.Services{}", "&Packer{}")
-	packs = strings.ReplaceAll(packs, "\t\"github.com/orbitsched/orbit/nav\"\n", "")
+	loop := "\tfor _, engine := range population.Engines {\n"
+	require.Contains(t, program, loop)
+	packs := strings.ReplaceAll(program, loop, "\tpopulation.Engines[0].Navigator = &Packer{}\n"+loop)
 	return map[string]string{
 		"example/main.go": program,
 		"packer/main.go":  packs, "packer/packer.go": packerImports + navigators[0],

@@ -1,29 +1,3 @@
-// Package nav has navigators that are ready to run. Each claims one class of work and places it well. Run those that
-// you need side by side, each in an [orbit.Engine] of its own, on one ledger.
-//
-//	Services  latency-sensitive and best-effort capsules: spread, one at a time, the best node for each
-//	Batch     batch capsules: packed, as many as possible, with a bound that says how many more there could be
-//	Gang      gangs: all members in one rack, block or zone, or none of them
-//	Anchor    wraps a navigator: starts co-location groups, whose members wait for each other
-//	Patient   wraps a navigator: nominates freed room for work that has waited long
-//	Preempting wraps a navigator: evicts work of lower priority for work that fits nowhere
-//
-// Anchor, Patient and Preempting wrap any navigator, also one of your own. [Drain] is no navigator, though it plans
-// like one: it empties cordoned nodes, beside the engines. Sandboxes that start from warm slots have a package of their
-// own, package sandbox.
-//
-// The zero values of Services, Batch and Gang work; Anchor, Patient and Preempting need their Navigator, and Drain its
-// Ledger. A navigator belongs to one engine. Each navigator explains why it did not place a capsule: with counts of
-// nodes ([orbit.NoFit]), by level of topology ([GangNoFit]), or with the groups that wait for each other ([Deadlock]).
-// These reasons are in Round.Unplaced, and measurements are in Round.Notes: [orbit.Engine.Pass] returns the round, and
-// Engine.OnRound is called with it.
-//
-// Claims must not overlap. An Anchor claims what the navigator in it claims, so run &Anchor{Navigator: &Services{}}
-// instead of a Services, not beside one: a Population with both refuses to run. If you need both, submit each capsule
-// with the name of its engine (Submit.Owner).
-//
-// Priorities order the work of one navigator. Between navigators, the first to commit gets the room. A sweep that fills
-// the nodes leaves none to a gang or a large service of any priority, unless a Patient nominates it.
 package nav
 
 import (

@@ -1,0 +1,35 @@
+package nav
+
+import "github.com/orbitsched/orbit"
+
+// Default returns a population that schedules every class of work on a ledger. Its engines have the names that
+// [orbit.Submit].Owner may say:
+//
+//	services  latency-sensitive and best-effort capsules: Patient around Anchor around Services
+//	batch     batch capsules: Patient around Batch
+//	gangs     gangs: Patient around Gang
+//
+// Because all are patient, nothing waits for ever beside smaller work that keeps coming. No work is evicted, unless it has
+// borrowed nominated room. Each function in wrap is called with the navigator of each engine and returns the one that
+// the engine gets instead; the first wraps innermost. To evict work of lower priority for what fits nowhere:
+//
+//	population := nav.Default(ledger, nav.Evicting)
+//
+// The fields of the engines and of the population may be changed before Run.
+func Default(ledger orbit.Ledger, wrap ...func(orbit.Navigator) orbit.Navigator) *orbit.Population {
+	engine := func(name string, n orbit.Navigator) *orbit.Engine {
+		n = &Patient{Navigator: n}
+		for _, w := range wrap {
+			n = w(n)
+		}
+		return &orbit.Engine{Name: name, Ledger: ledger, Navigator: n}
+	}
+	return &orbit.Population{Engines: []*orbit.Engine{
+		engine("services", &Anchor{Navigator: &Services{}}),
+		engine("batch", &Batch{}),
+		engine("gangs", &Gang{}),
+	}}
+}
+
+// Evicting wraps a navigator with a [Preempting] that has no limits. It is for [Default].
+func Evicting(n orbit.Navigator) orbit.Navigator { return &Preempting{Navigator: n} }

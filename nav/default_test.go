@@ -1,0 +1,107 @@
+package nav_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/nav"
+)
+
+// inDefault runs a default population in a bubble while f acts, and returns the last state.
+func inDefault(t *testing.T, f func(l *orbit.MemoryLedger), wrap ...func(orbit.Navigator) orbit.Navigator) (last *orbit.State) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &orbit.MemoryLedger{}
+		population := nav.Default(l, wrap...)
+		population.OnError = func(err error) { t.Error(err) }
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- population.Run(ctx) }()
+		f(l)
+		synctest.Wait()
+		cancel()
+		require.NoError(t, <-done)
+		var err error
+		last, err = l.Snapshot(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, last.Verify())
+	})
+	return last
+}
+
+func takes(n int64) orbit.Envelope {
+	return orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: n * 1000}}
+}
+
+func putOnRack(id orbit.NodeID, n int64) orbit.PutNode {
+	return orbit.PutNode{Node: orbit.Node{ID: id, Capacity: orbit.Resources{orbit.CPU: n * 1000}, Labels: map[string]string{"rack": string(id[:1])}}}
+}
+
+// Every class of work is placed, groups whose members wait for each other and gangs included.
+func TestDefaultPlacesEveryClass(t *testing.T) {
+	s := inDefault(t, func(l *orbit.MemoryLedger) {
+		commit(t, l, putOnRack("a1", 4), putOnRack("a2", 4), putOnRack("b1", 4), putOnRack("b2", 4))
+		commit(t, l,
+			orbit.Submit{IDs: []orbit.CapsuleID{"web"}, Spec: &orbit.Spec{Envelope: takes(1)}},
+			orbit.Submit{IDs: []orbit.CapsuleID{"spare"}, Spec: &orbit.Spec{Class: orbit.BestEffort, Envelope: takes(1)}},
+			orbit.Submit{IDs: []orbit.CapsuleID{"cache-0", "cache-1"}, Spec: &orbit.Spec{Envelope: takes(2), Group: "cache", Near: orbit.Near{Group: "cache", Level: "rack"}}},
+			orbit.Submit{IDs: []orbit.CapsuleID{"sum"}, Spec: &orbit.Spec{Class: orbit.Batch, Envelope: takes(1)}},
+			orbit.Submit{Gang: &orbit.Gang{ID: "train", Roles: []orbit.Role{{Name: "worker", Members: []orbit.CapsuleID{"w-0", "w-1"},
+				Spec: &orbit.Spec{Class: orbit.GangClass, Envelope: takes(3)}}}}})
+		time.Sleep(time.Minute)
+	})
+	require.Empty(t, s.Pending())
+	rack := func(id orbit.CapsuleID) string { return s.Node(s.Capsule(id).Node).Node.Labels["rack"] }
+	require.Equal(t, rack("cache-0"), rack("cache-1"))
+}
+
+// A large service is placed although small batch work takes each bit of room as soon as it is free.
+func TestDefaultIsPatient(t *testing.T) {
+	s := inDefault(t, func(l *orbit.MemoryLedger) {
+		commit(t, l, putOnRack("a1", 4))
+		serial := 0
+		ids := func() []orbit.CapsuleID {
+			serial++
+			return []orbit.CapsuleID{orbit.CapsuleID(fmt.Sprint("small-", serial))}
+		}
+		small := &orbit.Spec{Class: orbit.Batch, Envelope: takes(1)}
+		for range 8 {
+			commit(t, l, orbit.Submit{IDs: ids(), Spec: small})
+		}
+		time.Sleep(time.Second)
+		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"large"}, Spec: &orbit.Spec{Priority: 1000, Envelope: takes(3)}})
+		for range 100 { // one ends and another comes, each second
+			time.Sleep(time.Second)
+			state, err := l.Snapshot(t.Context())
+			require.NoError(t, err)
+			for c := range state.On("a1") {
+				if c.ID != "large" {
+					commit(t, l, orbit.Release{Capsule: c.ID, Final: true}, orbit.Submit{IDs: ids(), Spec: small})
+					break
+				}
+			}
+		}
+	})
+	require.True(t, s.Capsule("large").Placed())
+}
+
+// With Evicting, urgent work takes the place of other work; without, nothing is evicted.
+func TestDefaultEvictsIfAsked(t *testing.T) {
+	world := func(l *orbit.MemoryLedger) {
+		commit(t, l, putOnRack("a1", 4), orbit.Submit{IDs: []orbit.CapsuleID{"sum"}, Spec: &orbit.Spec{Class: orbit.Batch, Envelope: takes(4)}})
+		time.Sleep(time.Second)
+		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"web"}, Spec: &orbit.Spec{Priority: 9, Envelope: takes(1)}})
+		time.Sleep(5 * time.Minute)
+	}
+	s := inDefault(t, world, nav.Evicting)
+	require.True(t, s.Capsule("web").Placed())
+	require.True(t, s.Capsule("sum").Pending())
+	s = inDefault(t, world)
+	require.True(t, s.Capsule("web").Pending())
+	require.True(t, s.Capsule("sum").Placed())
+}
