@@ -3,9 +3,10 @@
 //
 //	go run ./examples/claims
 //
-// How to read it: one row for each way. Conflicts are claims of a slot that was already taken; each costs a caller a
-// round trip. With reservations there are none. No slot may be given to two callers at a time (doubled); the store's
-// history is checked for that.
+// How to read it: one row for each way. Conflicts are claims of a slot that was already taken; each costs the store a
+// round trip. With reservations there are none. Without, callers wait about as long, because while claims fail the pool
+// believes that it is short and boots new slots: it pays in round trips and in slots. No slot may be given to two callers
+// at a time (doubled); the store's history is checked for that.
 package main
 
 import (
@@ -59,7 +60,8 @@ func parse(args []string, w io.Writer) (o options, err error) {
 func run(ctx context.Context, o options, out io.Writer) error {
 	fmt.Fprint(out, `Bursts of callers each want a free slot, at once. What is listed as free was free a moment ago: callers who all take the
 first one listed lose all but one, ask again, and lose again. A pool that serves them in order and remembers what it has
-given out sends each to a slot of his own.
+given out sends each to a slot of his own. One that remembers nothing asks the store again and again, and boots new
+slots, because it seems to have none.
 
 `)
 	fmt.Fprintf(out, "%d pools of %d slots; %d bursts of %d requests, one every %v; a slot is used for about %v, then it is idle again\n",

@@ -37,6 +37,7 @@ type result struct {
 	took                       time.Duration // from the first request to the last answer
 	waited                     []time.Duration
 	conflicts                  int
+	booted                     int // slots that the pools have added
 }
 
 // patience is how long a caller waits for a slot, boot how long a new slot takes until it is idle.
@@ -109,6 +110,9 @@ func (s *show) open(ctx context.Context, running *sync.WaitGroup) error {
 			return nil
 		}
 		defer p.NotifyIdle()
+		s.mu.Lock()
+		s.result.booted += n
+		s.mu.Unlock()
 		return site.grow(ctx, n)
 	}
 	s.sites, s.pools = append(s.sites, site), append(s.pools, p)

@@ -8,11 +8,11 @@ import (
 
 // printTable prints a line for each way, what the columns mean, and the sum.
 func printTable(out io.Writer, results []*result) {
-	fmt.Fprintf(out, "%-28s %12s %9s %9s %9s %10s %8s\n", "slots from", "claimed", "claims/s", "p50", "p99", "conflicts", "doubled")
+	fmt.Fprintf(out, "%-28s %12s %9s %9s %9s %10s %10s %8s\n", "slots from", "claimed", "claims/s", "p50", "p99", "conflicts", "new slots", "doubled")
 	var claimed, requests, doubled, with, without int
 	for _, r := range results {
-		fmt.Fprintf(out, "%-28s %5d of %3d %9.0f %9s %9s %10d %8d\n", r.name, r.claimed, r.requests,
-			float64(r.claimed)/max(r.took, 1).Seconds(), r.percentile(50), r.percentile(99), r.conflicts, r.doubled)
+		fmt.Fprintf(out, "%-28s %5d of %3d %9.0f %9s %9s %10d %10d %8d\n", r.name, r.claimed, r.requests,
+			float64(r.claimed)/max(r.took, 1).Seconds(), r.percentile(50), r.percentile(99), r.conflicts, r.booted, r.doubled)
 		claimed, requests, doubled = claimed+r.claimed, requests+r.requests, doubled+r.doubled
 		if r.reserved {
 			with += r.conflicts
@@ -24,6 +24,7 @@ func printTable(out io.Writer, results []*result) {
 claims/s   from the first request to the last answer; bursts have pauses between them
 p50, p99   how long a caller waited for a slot, shortages included
 conflicts  claims that lost: a stale listing showed a slot that was taken, and each cost a round trip
+new slots  slots that the pools have booted because they were short; each costs money, and makes the wait shorter
 doubled    slots given to one caller while another had them, counted in the history of the store
 
 `)
