@@ -69,7 +69,8 @@ type Spec struct {
 	Require []Predicate `json:"require,omitempty"`
 	// Tolerate lists tolerations: taints of a node that match one of them do not keep the capsule off the node.
 	Tolerate []Toleration `json:"tolerate,omitempty"`
-	// Prefer lists preferences. A node that matches scores better; a node that does not remains possible.
+	// Prefer lists preferences. A node that matches scores better; a node that does not remains possible. One with the Op
+	// "AnyOf" has alternatives, each of which is a conjunction.
 	Prefer []Preference `json:"prefer,omitempty"`
 	// Spread names the failure domains over which placement engines spread the capsule. It comes before the score:
 	// among the nodes that fit, an engine takes one whose domain by Level has the fewest placed members of Group. Without
@@ -156,9 +157,12 @@ func (s *Spec) faults() []string {
 	if s.Backfills && s.RunsAtMost == 0 {
 		out = append(out, "backfills without saying how long it runs at most")
 	}
-	n := len(s.Prefer)
+	n := 0
 	for i := range s.Require {
 		n += s.Require[i].count()
+	}
+	for i := range s.Prefer {
+		n += s.Prefer[i].count()
 	}
 	if n > maxPredicates {
 		out = append(out, fmt.Sprintf("%d requirements and preferences; there can be %d", n, maxPredicates))
@@ -169,9 +173,6 @@ func (s *Spec) faults() []string {
 	}
 	for _, p := range s.Prefer {
 		out = append(out, p.faults()...)
-		if p.Op == "AnyOf" {
-			out = append(out, fmt.Sprintf("preference %s: AnyOf is for requirements; prefer each term for itself", p.Predicate))
-		}
 		if !(math.Abs(p.Weight) <= maxWeight) { // NaN is not
 			out = append(out, fmt.Sprintf("preference %s: weight is %v; it must be within ±%g", p.Predicate, p.Weight, maxWeight))
 		}

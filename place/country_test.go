@@ -176,7 +176,7 @@ func (w *country) invent(t *rapid.T) *orbit.Spec {
 		s.Tolerate = append(s.Tolerate, rapid.SampledFrom([]orbit.Toleration{{Op: "Exists"}, {Key: "t0"}, {Key: "t1", Op: "Exists", Effect: "NoSchedule"}, {Op: "Exists", Effect: "PreferNoSchedule"}}).Draw(t, "toleration"))
 	}
 	for often(4, "prefers") {
-		p := orbit.Preference{Predicate: rapid.SampledFrom(predicates).Draw(t, "preference"), Weight: rapid.SampledFrom([]float64{1, 2.5, 5, -3, 0.1, -1e9}).Draw(t, "weight")}
+		p := orbit.Preference{Predicate: rapid.SampledFrom(slices.Concat(predicates, alternatives)).Draw(t, "preference"), Weight: rapid.SampledFrom([]float64{1, 2.5, 5, -3, 0.1, -1e9}).Draw(t, "weight")}
 		s.Prefer = append(s.Prefer, p)
 	}
 	if often(3, "spreads") {
