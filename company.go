@@ -21,10 +21,15 @@ import (
 type Apart struct {
 	// Group is the group whose members are kept away.
 	Group string `json:"group"`
-	// Level is the label key of the domains; [NodeKey]: each node is a domain. A node without the label takes no
-	// capsule with this rule.
+	// Level is the label key of the domains; [NodeKey]: each node is a domain. A node without the label is in no domain,
+	// so the rule forbids nothing there, as in Kubernetes.
 	Level string `json:"level"`
+	// Labelled makes the rule strict: a node without the label takes no capsule that has the rule.
+	Labelled bool `json:"labelled,omitempty"`
 }
+
+// alike reports whether two rules keep members of the same group away by the same level.
+func (a Apart) alike(b Apart) bool { return a.Group == b.Group && a.Level == b.Level }
 
 // Even spreads the members of a group over the domains of a level. A capsule with this rule may be placed in a domain
 // only if the domain then has at most MaxSkew members more than the eligible domain with the fewest, counted after the
@@ -174,7 +179,7 @@ func (a *arrival) fault(at companyCounts) (r *Rejection) {
 	for group := range a.spec.MemberOf { // rules Apart of the capsules that are already in the domain
 		at.ruled(group, func(level string) {
 			if r == nil && (a.only == "" || a.only == level) {
-				r = a.apartFault(at, Apart{group, level}, keepersPlaced)
+				r = a.apartFault(at, Apart{Group: group, Level: level}, keepersPlaced)
 			}
 		})
 	}
@@ -197,7 +202,7 @@ func (a *arrival) fault(at companyCounts) (r *Rejection) {
 func (a *arrival) apartFault(at companyCounts, rule Apart, kind companyKind) *Rejection {
 	domain, own := a.node.domain(rule.Level), kind == membersPlaced
 	switch {
-	case domain == "" && own:
+	case domain == "" && own && rule.Labelled:
 		return a.unlabelled(rule.Group, rule.Level)
 	case domain == "":
 		return nil

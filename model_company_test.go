@@ -64,7 +64,7 @@ func (r *modelRound) crowded() (out []*refusal) {
 	for _, id := range r.arrivals() {
 		c := r.now.capsules[id]
 		n := r.now.nodes[c.node]
-		bad := slices.ContainsFunc(c.spec.Apart, func(a Apart) bool { return n.domain(a.Level) == "" })
+		bad := slices.ContainsFunc(c.spec.Apart, func(a Apart) bool { return a.Labelled && n.domain(a.Level) == "" })
 		for other, k := range r.now.capsules {
 			bad = bad || other != id && k.node != "" && clash(c.spec, n, k.spec, r.now.nodes[k.node])
 			if rest := k.remains; rest != nil && other != id && (!c.waits || rest.node != c.node) {
@@ -274,7 +274,7 @@ func (s *scribe) company(spec *Spec) {
 		}
 	}
 	for s.chance(3) {
-		spec.Apart = append(spec.Apart, Apart{pickOne(s, modelGroups), pickOne(s, levels)})
+		spec.Apart = append(spec.Apart, Apart{Group: pickOne(s, modelGroups), Level: pickOne(s, levels), Labelled: s.chance(3)})
 	}
 	for _, group := range modelGroupsOf(spec) {
 		if s.chance(3) {
@@ -584,7 +584,7 @@ func (p *companyPlan) check(t *rapid.T) {
 func TestRecipesOfCompany(t *testing.T) {
 	apart := cpuSpec(4)
 	apart.Group, apart.Movable = "db", true
-	apart.Apart = []Apart{{"db", NodeKey}}
+	apart.Apart = []Apart{{Group: "db", Level: NodeKey}}
 	n := cpuNode("n", 8)
 	n.Node.Confirms = true
 	c := newCourt(t, n, submitOf(apart, "old"), placeOn("old", "n"))

@@ -288,6 +288,7 @@ func (s *Spec) appendKey(b []byte) []byte {
 	number(int64(len(s.Apart)))
 	for _, a := range s.Apart {
 		texts([]string{a.Group, a.Level})
+		number(int64(btoi(a.Labelled)))
 	}
 	number(int64(len(s.Even)))
 	for _, e := range s.Even {

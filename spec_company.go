@@ -43,8 +43,10 @@ func (s *Spec) companyFaults() (out []string) {
 // rules.
 func (s *Spec) ownCompany() {
 	s.Apart = slices.Clone(s.Apart)
-	slices.SortFunc(s.Apart, func(a, b Apart) int { return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Level, b.Level)) })
-	s.Apart = slices.Clip(slices.Compact(s.Apart))
+	slices.SortFunc(s.Apart, func(a, b Apart) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Level, b.Level), btoi(b.Labelled)-btoi(a.Labelled))
+	})
+	s.Apart = slices.Clip(slices.CompactFunc(s.Apart, Apart.alike)) // of two alike the strict one stays
 	s.Even = cloned(s.Even)
 	for i := range s.Even {
 		s.Even[i].MaxSkew = cmp.Or(s.Even[i].MaxSkew, 1)
@@ -110,7 +112,7 @@ func (s *Spec) isOf(rule Apart, kind companyKind) bool {
 	if kind == membersPlaced {
 		return s.IsIn(rule.Group)
 	}
-	return slices.Contains(s.Apart, rule)
+	return slices.ContainsFunc(s.Apart, rule.alike)
 }
 
 // companyOf calls yield with each key under which a capsule of the spec counts on a node, and with the amount: 1, or

@@ -196,7 +196,7 @@ func (w *country) invent(t *rapid.T) *orbit.Spec {
 	}
 	levels := rapid.SampledFrom([]string{"zone", "rack", "host", orbit.NodeKey, orbit.NodeKey})
 	if often(3, "keeps apart") {
-		s.Apart = append(s.Apart, orbit.Apart{Group: rapid.SampledFrom([]string{"g", "h"}).Draw(t, "from"), Level: levels.Draw(t, "level")})
+		s.Apart = append(s.Apart, orbit.Apart{Group: rapid.SampledFrom([]string{"g", "h"}).Draw(t, "from"), Level: levels.Draw(t, "level"), Labelled: often(5, "asks for the label")})
 	}
 	if s.Group != "" && often(6, "is even") {
 		e := orbit.Even{Group: s.Group, Level: levels.Draw(t, "level"), MaxSkew: rapid.IntRange(1, 3).Draw(t, "skew"), MinDomains: rapid.IntRange(0, 3).Draw(t, "domains")}

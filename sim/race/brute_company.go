@@ -39,7 +39,7 @@ func domainOf(n *orbit.Node, level string) string {
 // keepsApart reports whether the newcomer keeps its own rules Apart, and those of the tenants.
 func keepsApart(tenants []tenant, newcomer tenant) bool {
 	for _, rule := range newcomer.spec.Apart {
-		if domainOf(newcomer.on, rule.Level) == "" {
+		if rule.Labelled && domainOf(newcomer.on, rule.Level) == "" {
 			return false
 		}
 	}

@@ -79,7 +79,7 @@ func (p *company) drawJob() {
 		spec.Groups = []string{one(p.Rand, companyGroups...)}
 	}
 	for lucky(p.Rand, 25) {
-		spec.Apart = append(spec.Apart, orbit.Apart{Group: one(p.Rand, append(companyGroups, spec.Group)...), Level: one(p.Rand, companyLevels...)})
+		spec.Apart = append(spec.Apart, orbit.Apart{Group: one(p.Rand, append(companyGroups, spec.Group)...), Level: one(p.Rand, companyLevels...), Labelled: lucky(p.Rand, 50)})
 	}
 	for lucky(p.Rand, 40) {
 		e := orbit.Even{Group: spec.Group, Level: one(p.Rand, companyLevels...), MaxSkew: one(p.Rand, 0, 0, 1, 2), MinDomains: one(p.Rand, 0, 0, 0, 2, 3)}

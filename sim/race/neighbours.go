@@ -119,7 +119,7 @@ func (c neighbour) keeps(other neighbour) string {
 // judgeApart checks a placed capsule against all others, by its rules and by theirs.
 func (a *audit) judgeApart(all []neighbour, self neighbour, rev orbit.Revision) {
 	for _, rule := range self.spec.Apart {
-		if self.on.domainOf(rule.Level) == "" {
+		if rule.Labelled && self.on.domainOf(rule.Level) == "" {
 			a.fail("not apart", "%s is placed on %s at revision %d, which has no label %q, by which it has to be apart from group %q", self.id, self.on.ID, rev, rule.Level, rule.Group)
 		}
 	}
