@@ -116,8 +116,8 @@ type Spec struct {
 	// appendKey.
 	self *Spec
 	key  string
-	// The text form of Require, if the spec has rules Even.
-	require string
+	// The text forms of Require and Tolerate, if the spec has rules Even.
+	require, tolerate string
 }
 
 // Company is a preference about the members of a group, in addition to the score. Each placed member of Group in a
@@ -246,7 +246,7 @@ func (s *Spec) interned() *Spec {
 	}
 	s.self, s.key = s, string(text)
 	if len(s.Even) > 0 {
-		s.require = s.requirements()
+		s.require, s.tolerate = s.requirements(), s.tolerations()
 	}
 	p := weak.Make(s)
 	classes.byKey[s.key] = p
@@ -276,11 +276,7 @@ func (s *Spec) appendKey(b []byte) []byte {
 		b = s.Prefer[i].appendKey(b)
 		number(int64(math.Float64bits(s.Prefer[i].Weight)))
 	}
-	number(int64(len(s.Tolerate)))
-	for _, o := range s.Tolerate {
-		texts([]string{o.Key, o.Op, o.Value, o.Effect})
-		number(int64(o.For))
-	}
+	b = s.appendTolerations(b)
 	texts(s.Spread.Names)
 	texts(s.Start.Volumes)
 	texts(s.Groups)
@@ -296,6 +292,7 @@ func (s *Spec) appendKey(b []byte) []byte {
 		texts(e.Domains)
 		number(int64(e.MaxSkew))
 		number(int64(e.MinDomains))
+		number(int64(btoi(e.HonorTaints) + 2*btoi(e.IgnoreRequire)))
 	}
 	number(int64(len(s.PreferCompany)))
 	for _, c := range s.PreferCompany {
@@ -374,7 +371,7 @@ func (s *Spec) Shared() bool { return s.self == s }
 // refers to that, so that it can be asked whether it is torn.
 func (s *Spec) clone() *Spec {
 	c := *s
-	if c.key, c.require = "", ""; s.Shared() {
+	if c.key, c.require, c.tolerate = "", "", ""; s.Shared() {
 		c.self = nil
 	}
 	c.Devices.Models = sorted(s.Devices.Models)
@@ -524,4 +521,22 @@ func (s *Spec) requirements() string {
 		b = s.Require[i].appendKey(b)
 	}
 	return string(b)
+}
+
+// tolerations returns Tolerate as text, which is never empty; equal tolerations have equal texts.
+func (s *Spec) tolerations() string {
+	if s.tolerate != "" {
+		return s.tolerate
+	}
+	return string(s.appendTolerations(nil))
+}
+
+// appendTolerations appends an encoding of Tolerate.
+func (s *Spec) appendTolerations(b []byte) []byte {
+	b = binary.AppendVarint(b, int64(len(s.Tolerate)))
+	for _, o := range s.Tolerate {
+		b = appendTexts(b, o.Key, o.Op, o.Value, o.Effect)
+		b = binary.AppendVarint(b, int64(o.For))
+	}
+	return b
 }

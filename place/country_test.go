@@ -198,8 +198,9 @@ func (w *country) invent(t *rapid.T) *orbit.Spec {
 	if often(3, "keeps apart") {
 		s.Apart = append(s.Apart, orbit.Apart{Group: rapid.SampledFrom([]string{"g", "h"}).Draw(t, "from"), Level: levels.Draw(t, "level"), Labelled: often(5, "asks for the label")})
 	}
-	if s.Group != "" && often(6, "is even") {
-		e := orbit.Even{Group: s.Group, Level: levels.Draw(t, "level"), MaxSkew: rapid.IntRange(1, 3).Draw(t, "skew"), MinDomains: rapid.IntRange(0, 3).Draw(t, "domains")}
+	if often(6, "is even") {
+		e := orbit.Even{Group: cmp.Or(s.Group, "h"), Level: levels.Draw(t, "level"), MaxSkew: rapid.IntRange(1, 3).Draw(t, "skew"), MinDomains: rapid.IntRange(0, 3).Draw(t, "domains"),
+			HonorTaints: often(3, "honors taints"), IgnoreRequire: often(3, "ignores requirements")}
 		if often(3, "names domains") {
 			e.Domains = rapid.SampledFrom([][]string{{"x", "y"}, {"r1", "r2", "r3"}}).Draw(t, "names")
 		}

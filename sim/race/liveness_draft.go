@@ -160,7 +160,7 @@ func (d *liveDraft) drawRules(r *rand.Rand) {
 				s.Apart = []orbit.Apart{{Group: one(r, s.Module, s.Module, "gangs"), Level: one(r, levels...), Labelled: lucky(r, 50)}}
 			}
 			if s.IsIn("gangs") && lucky(r, 40) {
-				s.Even = []orbit.Even{{Group: "gangs", Level: level, MaxSkew: r.IntN(3), MinDomains: one(r, 0, 0, 0, 2)}}
+				s.Even = []orbit.Even{{Group: "gangs", Level: level, MaxSkew: r.IntN(3), MinDomains: one(r, 0, 0, 0, 2), HonorTaints: lucky(r, 50), IgnoreRequire: lucky(r, 50)}}
 			}
 		}
 	}
