@@ -123,7 +123,7 @@ func described(t *testing.T) court {
 			{Op: "AnyOf", Terms: [][]Predicate{{{Key: "zone", Op: "In", Values: []string{"z1"}}}, {{Key: "disk", Op: "Exists"}}}}},
 		Prefer:   []Preference{{Predicate: Predicate{Key: "zone", Op: "In", Values: []string{"z1"}}, Weight: 1}},
 		Tolerate: []Toleration{{Key: "t", Op: "Exists"}}, Spread: Domains{Level: "zone", Names: []string{"z1", "z2"}},
-		Group: "g", Groups: []string{"h", "i"}, Apart: []Apart{{"g", "zone"}}, Even: []Even{{Group: "h", Level: "zone", Domains: []string{"z1", "z2"}}},
+		Group: "g", Groups: []string{"h", "i"}, Apart: []Apart{{Group: "g", Level: "zone"}}, Even: []Even{{Group: "h", Level: "zone", Domains: []string{"z1", "z2"}}},
 		PreferCompany: []Company{{Group: "x", Level: "zone", Weight: 1}}, Extras: []Extra{{"licence", 1}, {"port", 1}},
 		Start: Start{Volumes: []string{"v1", "v2"}},
 	}
@@ -241,7 +241,7 @@ func TestAppendsDoNotMeet(t *testing.T) {
 		"built node": built.Node(more.ID).Node, "built gang": built.Gang("g").Gang,
 		"node in the history": &[]Node{changes[0].Do.(PutNode).Node}[0], "gang in the history": changes[2].Do.(Submit).Gang,
 		"odd spec": func() *Spec {
-			shared, err := (&Spec{Devices: DeviceRequest{Models: []string{"a", "a", "b"}, Count: 1, Milli: 1}, Groups: []string{"x", "y", "y"}, Apart: []Apart{{"x", "l"}, {"x", "l"}, {"y", "l"}},
+			shared, err := (&Spec{Devices: DeviceRequest{Models: []string{"a", "a", "b"}, Count: 1, Milli: 1}, Groups: []string{"x", "y", "y"}, Apart: []Apart{{Group: "x", Level: "l"}, {Group: "x", Level: "l"}, {Group: "y", Level: "l"}},
 				Require: []Predicate{{Key: "k", Op: "In", Values: []string{"v", "v", "w"}}}}).Share()
 			require.NoError(t, err)
 			return shared

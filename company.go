@@ -21,20 +21,26 @@ import (
 type Apart struct {
 	// Group is the group whose members are kept away.
 	Group string `json:"group"`
-	// Level is the label key of the domains; [NodeKey]: each node is a domain. A node without the label takes no
-	// capsule with this rule.
+	// Level is the label key of the domains; [NodeKey]: each node is a domain. A node without the label is in no domain,
+	// so the rule forbids nothing there, as in Kubernetes.
 	Level string `json:"level"`
+	// Labelled makes the rule strict: a node without the label takes no capsule that has the rule.
+	Labelled bool `json:"labelled,omitempty"`
 }
+
+// alike reports whether two rules keep members of the same group away by the same level.
+func (a Apart) alike(b Apart) bool { return a.Group == b.Group && a.Level == b.Level }
 
 // Even spreads the members of a group over the domains of a level. A capsule with this rule may be placed in a domain
 // only if the domain then has at most MaxSkew members more than the eligible domain with the fewest, counted after the
 // whole proposal. Capsules that have left their node do not count.
 //
 // The ledger enforces the rule on placements only. Departures and lost nodes can leave a group uneven; [State.Skewed]
-// reports such groups, and moves repair them. A move is never refused for a domain that has no more members after the
-// proposal than before it, even while the group is still uneven.
+// reports such groups, and moves repair them. A move of a member is never refused for a domain that has no more members
+// after the proposal than before it, even while the group is still uneven.
 type Even struct {
-	// Group is the group whose members are counted; it must be one of the groups of the capsule itself.
+	// Group is the group whose members are counted. The capsule itself counts if it is a member; if it is not, it goes
+	// only where the members are within MaxSkew already.
 	Group string `json:"group"`
 	// Level is the label key of the domains; [NodeKey]: each node is a domain. A node without the label takes no
 	// capsule with this rule.
@@ -49,6 +55,13 @@ type Even struct {
 	// the others from growing. Empty: a domain is eligible if it has a node that is not Lost and meets Require;
 	// cordoned and tainted nodes count too.
 	Domains []string `json:"domains,omitempty"`
+	// HonorTaints leaves out nodes that are cordoned, or that have a taint which forbids the placement and which the
+	// capsule does not tolerate: they make no domain eligible, not even one of Domains. It is nodeTaintsPolicy: Honor of
+	// Kubernetes, where Ignore is the default, as here.
+	HonorTaints bool `json:"honorTaints,omitempty"`
+	// IgnoreRequire lets a node that does not meet Require make its domain eligible, too. It is nodeAffinityPolicy:
+	// Ignore of Kubernetes, where Honor is the default, as here.
+	IgnoreRequire bool `json:"ignoreRequire,omitempty"`
 }
 
 // Skew reports how unevenly a group with a rule [Even] is spread.
@@ -115,12 +128,25 @@ func (a companyDomain) less(b companyDomain) bool {
 	return a.domain < b.domain
 }
 
-// companyScope determines which domains are eligible for a rule Even: the level, and the text of the spec's
-// requirements. Rules with the same scope share the eligible domains.
-type companyScope struct{ level, require string }
+// companyScope determines which domains are eligible for a rule Even: the level, and what a node must meet, as a text of
+// the spec's requirements and, for HonorTaints, of its tolerations. Rules with the same scope share the eligible domains.
+type companyScope struct{ level, require, tolerate string }
 
 func (s companyScope) less(o companyScope) bool {
-	return cmp.Or(cmp.Compare(s.level, o.level), cmp.Compare(s.require, o.require)) < 0
+	return cmp.Or(cmp.Compare(s.level, o.level), cmp.Compare(s.require, o.require), cmp.Compare(s.tolerate, o.tolerate)) < 0
+}
+
+// eligibility is what a node must meet to make its domain eligible for a rule Even, apart from not being Lost.
+type eligibility struct {
+	require []Predicate
+	// The rule has HonorTaints: the node must be Ready, and the tolerations must cover its taints that forbid placements.
+	honors   bool
+	tolerate []Toleration
+}
+
+// by reports whether a node that is not Lost makes its domain eligible.
+func (y eligibility) by(n *Node) bool {
+	return n.meetsAll(y.require) && (!y.honors || n.Schedulable() && n.Admits(&Spec{Tolerate: y.tolerate}))
 }
 
 // companyCounts gives the counts by which the rules of company are judged: those after the proposal or the plan.
@@ -174,7 +200,7 @@ func (a *arrival) fault(at companyCounts) (r *Rejection) {
 	for group := range a.spec.MemberOf { // rules Apart of the capsules that are already in the domain
 		at.ruled(group, func(level string) {
 			if r == nil && (a.only == "" || a.only == level) {
-				r = a.apartFault(at, Apart{group, level}, keepersPlaced)
+				r = a.apartFault(at, Apart{Group: group, Level: level}, keepersPlaced)
 			}
 		})
 	}
@@ -197,7 +223,7 @@ func (a *arrival) fault(at companyCounts) (r *Rejection) {
 func (a *arrival) apartFault(at companyCounts, rule Apart, kind companyKind) *Rejection {
 	domain, own := a.node.domain(rule.Level), kind == membersPlaced
 	switch {
-	case domain == "" && own:
+	case domain == "" && own && rule.Labelled:
 		return a.unlabelled(rule.Group, rule.Level)
 	case domain == "":
 		return nil
@@ -236,13 +262,14 @@ func (a *arrival) evenFault(at companyCounts, e *Even) *Rejection {
 		return &Rejection{Node: a.node.ID, Group: e.Group, Domain: k.domain, advice: "are in no " + levelName(e.Level) + " that its rule Even names",
 			Reason: fmt.Sprintf("%s %q is none of the domains among which group %q is to be even", levelName(e.Level), k.domain, e.Group)}
 	}
-	there := a.in(k.in(), at)[membersPlaced] + btoi(!a.counted)
+	self := a.spec.IsIn(e.Group)
+	there := a.in(k.in(), at)[membersPlaced] + btoi(self && !a.counted)
 	low := at.fewest(e, a.spec.scope(e), false)
 	if low.domains < e.MinDomains {
 		low.least = 0
 	}
 	most := low.least + max(e.MaxSkew, 1)
-	if there <= most && low.domains <= maxEvenDomains || there <= at.before(k) {
+	if there <= most && low.domains <= maxEvenDomains || self && there <= at.before(k) {
 		return nil
 	}
 	r := &Rejection{Node: a.node.ID, Group: e.Group, Domain: k.domain, Want: int64(there), Free: int64(most)}
@@ -264,7 +291,11 @@ func (a *arrival) evenFault(at companyCounts, e *Even) *Rejection {
 		r.level, r.fewest = e.Level, at.fewest(e, a.spec.scope(e), true).domain
 		why = fmt.Sprintf("%q has the fewest, %d", r.fewest, low.least)
 	}
-	r.Reason = fmt.Sprintf("%s %q would have %d of group %q; %s, and at most %d more are allowed", levelName(e.Level), k.domain, there, e.Group, why, max(e.MaxSkew, 1))
+	has := "would have"
+	if !self {
+		has = "has"
+	}
+	r.Reason = fmt.Sprintf("%s %q %s %d of group %q; %s, and at most %d more are allowed", levelName(e.Level), k.domain, has, there, e.Group, why, max(e.MaxSkew, 1))
 	return r
 }
 

@@ -231,6 +231,9 @@ func (d *Draft) verdictsOn(spec *Spec) *verdicts {
 		for _, a := range spec.Apart {
 			groups[a.Group] = true
 		}
+		for i := range spec.Even {
+			groups[spec.Even[i].Group] = true
+		}
 		for group := range groups {
 			c.about[group] = append(c.about[group], v)
 		}

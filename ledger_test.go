@@ -367,7 +367,7 @@ func TestChangesNameNodes(t *testing.T) {
 func TestApplyJudgesNothing(t *testing.T) {
 	gang := Submit{Gang: &Gang{ID: "g", Roles: []Role{{Name: "r", Spec: cpuSpec(1), Members: []CapsuleID{"g1", "g2"}}}}}
 	apart := cpuSpec(1)
-	apart.Group, apart.Apart = "g", []Apart{{"g", "rack"}}
+	apart.Group, apart.Apart = "g", []Apart{{Group: "g", Level: "rack"}}
 	lost, cordoned, tainted := cpuNode("n", 3), cpuNode("n", 3), cpuNode("n", 3)
 	lost.Node.State, cordoned.Node.State = Lost, Cordoned
 	tainted.Node.Taints = []Taint{{Key: "k", Effect: "NoSchedule"}}

@@ -64,7 +64,7 @@ func (r *modelRound) crowded() (out []*refusal) {
 	for _, id := range r.arrivals() {
 		c := r.now.capsules[id]
 		n := r.now.nodes[c.node]
-		bad := slices.ContainsFunc(c.spec.Apart, func(a Apart) bool { return n.domain(a.Level) == "" })
+		bad := slices.ContainsFunc(c.spec.Apart, func(a Apart) bool { return a.Labelled && n.domain(a.Level) == "" })
 		for other, k := range r.now.capsules {
 			bad = bad || other != id && k.node != "" && clash(c.spec, n, k.spec, r.now.nodes[k.node])
 			if rest := k.remains; rest != nil && other != id && (!c.waits || rest.node != c.node) {
@@ -141,9 +141,12 @@ func (r *modelRound) shortWith(e Evict, newcomer *Spec, over func(CapsuleID) boo
 func (m *model) eligible(s *Spec, e Even) map[string]bool {
 	out := map[string]bool{}
 	for _, n := range m.nodes {
-		meets := !slices.ContainsFunc(s.Require, func(p Predicate) bool { return !p.On(&n.Node) })
+		meets := e.IgnoreRequire || !slices.ContainsFunc(s.Require, func(p Predicate) bool { return !p.On(&n.Node) })
 		if len(e.Domains) > 0 {
 			meets = slices.Contains(e.Domains, n.domain(e.Level))
+		}
+		if e.HonorTaints {
+			meets = meets && n.State == Ready && !modelKeptOff(n.Node, s, "NoSchedule", "NoExecute")
 		}
 		if meets && n.State != Lost && n.domain(e.Level) != "" {
 			out[n.domain(e.Level)] = true
@@ -173,7 +176,7 @@ func (r *modelRound) uneven() (out []*refusal) {
 			d := r.now.nodes[c.node].domain(e.Level)
 			count := r.now.members(e.Group, e.Level, d)
 			if d == "" || len(e.Domains) > 0 && !slices.Contains(e.Domains, d) ||
-				count > r.now.least(c.spec, e)+max(1, e.MaxSkew) && count > r.was.members(e.Group, e.Level, d) {
+				count > r.now.least(c.spec, e)+max(1, e.MaxSkew) && (count > r.was.members(e.Group, e.Level, d) || !slices.Contains(modelGroupsOf(c.spec), e.Group)) {
 				out = append(out, lostTo(r.was.rev))
 			}
 		}
@@ -193,6 +196,16 @@ func (r *modelRound) keptOff(e Evict, over func(CapsuleID) bool, back map[Capsul
 	return out
 }
 
+// modelOwnEvens are the rules Even of a spec about groups that it is in.
+func modelOwnEvens(s *Spec) []Even {
+	return slices.DeleteFunc(slices.Clone(s.Even), func(e Even) bool { return !slices.Contains(modelGroupsOf(s), e.Group) })
+}
+
+// ruleText writes a rule Even.
+func ruleText(e Even) string {
+	return fmt.Sprint(e.Group+e.Level, max(1, e.MaxSkew), e.MinDomains, sorted(e.Domains), e.HonorTaints, e.IgnoreRequire)
+}
+
 // skewed says which domains have too many, in no order.
 func (m *model) skewed() (out []string) {
 	seen := map[string]bool{}
@@ -200,10 +213,10 @@ func (m *model) skewed() (out []string) {
 		if c.node == "" {
 			continue
 		}
-		for _, e := range c.spec.Even {
+		for _, e := range modelOwnEvens(c.spec) {
 			for _, n := range m.nodes {
 				d := n.domain(e.Level)
-				text := fmt.Sprintf("%s %v %q %d %d", string(c.spec.clone().appendKey(nil)), e.Group+e.Level+fmt.Sprint(max(1, e.MaxSkew), e.MinDomains, sorted(e.Domains)), d, m.members(e.Group, e.Level, d), m.least(c.spec, e))
+				text := fmt.Sprintf("%s %v %q %d %d", string(c.spec.clone().appendKey(nil)), ruleText(e), d, m.members(e.Group, e.Level, d), m.least(c.spec, e))
 				if d != "" && m.members(e.Group, e.Level, d) > m.least(c.spec, e)+max(1, e.MaxSkew) && !seen[text] {
 					seen[text] = true
 					out = append(out, text)
@@ -218,7 +231,7 @@ func (m *model) skewed() (out []string) {
 // evens says how many members the fullest domain and the one with the fewest have by each rule of something placed, sorted.
 func (m *model) evens() (out []string) {
 	for _, c := range m.capsules {
-		for _, e := range c.spec.Even {
+		for _, e := range modelOwnEvens(c.spec) {
 			if c.node == "" {
 				continue
 			}
@@ -228,7 +241,7 @@ func (m *model) evens() (out []string) {
 					most = max(most, m.members(e.Group, e.Level, d))
 				}
 			}
-			rule := e.Group + e.Level + fmt.Sprint(max(1, e.MaxSkew), e.MinDomains, sorted(e.Domains))
+			rule := ruleText(e)
 			out = append(out, fmt.Sprintf("%s %s %d %d", string(c.spec.clone().appendKey(nil)), rule, most, m.least(c.spec, e)))
 		}
 	}
@@ -240,7 +253,7 @@ func (m *model) evens() (out []string) {
 func (d *duel) skew(t *rapid.T) {
 	var rules []string
 	for s := range d.snapshot().Evens() {
-		rules = append(rules, fmt.Sprintf("%s %s %d %d", s.Spec.key, s.Even.Group+s.Even.Level+fmt.Sprint(s.Even.MaxSkew, s.Even.MinDomains, sorted(s.Even.Domains)), s.Members, s.Fewest))
+		rules = append(rules, fmt.Sprintf("%s %s %d %d", s.Spec.key, ruleText(s.Even), s.Members, s.Fewest))
 	}
 	slices.Sort(rules)
 	if want := d.model.evens(); !slices.Equal(rules, want) {
@@ -249,7 +262,7 @@ func (d *duel) skew(t *rapid.T) {
 	d.count["even"] += len(rules)
 	var have []string
 	for s := range d.snapshot().Skewed() {
-		have = append(have, fmt.Sprintf("%s %v %q %d %d", s.Spec.key, s.Even.Group+s.Even.Level+fmt.Sprint(s.Even.MaxSkew, s.Even.MinDomains, sorted(s.Even.Domains)), s.Domain, s.Members, s.Fewest))
+		have = append(have, fmt.Sprintf("%s %v %q %d %d", s.Spec.key, ruleText(s.Even), s.Domain, s.Members, s.Fewest))
 	}
 	slices.Sort(have)
 	want := d.model.skewed()
@@ -274,13 +287,17 @@ func (s *scribe) company(spec *Spec) {
 		}
 	}
 	for s.chance(3) {
-		spec.Apart = append(spec.Apart, Apart{pickOne(s, modelGroups), pickOne(s, levels)})
+		spec.Apart = append(spec.Apart, Apart{Group: pickOne(s, modelGroups), Level: pickOne(s, levels), Labelled: s.chance(3)})
 	}
-	for _, group := range modelGroupsOf(spec) {
+	groups := modelGroupsOf(spec)
+	if s.chance(4) {
+		groups = append(groups, pickOne(s, modelGroups))
+	}
+	for _, group := range groups {
 		if s.chance(3) {
 			continue
 		}
-		e := Even{Group: group, Level: pickOne(s, levels), MaxSkew: pickOne(s, []int{0, 1, 2}), MinDomains: pickOne(s, []int{0, 0, 2, 3})}
+		e := Even{Group: group, Level: pickOne(s, levels), MaxSkew: pickOne(s, []int{0, 1, 2}), MinDomains: pickOne(s, []int{0, 0, 2, 3}), HonorTaints: s.chance(3), IgnoreRequire: s.chance(3)}
 		if s.chance(3) {
 			e.Domains = pickOne(s, [][]string{{"r0"}, {"r0", "r1"}, {"r1", "r2"}, {"n0", "n2"}})
 		}
@@ -584,7 +601,7 @@ func (p *companyPlan) check(t *rapid.T) {
 func TestRecipesOfCompany(t *testing.T) {
 	apart := cpuSpec(4)
 	apart.Group, apart.Movable = "db", true
-	apart.Apart = []Apart{{"db", NodeKey}}
+	apart.Apart = []Apart{{Group: "db", Level: NodeKey}}
 	n := cpuNode("n", 8)
 	n.Node.Confirms = true
 	c := newCourt(t, n, submitOf(apart, "old"), placeOn("old", "n"))

@@ -146,13 +146,13 @@ func (n *Node) domain(level string) string {
 	return n.Labels[level]
 }
 
-// eligibleIn returns the domain that the node makes eligible for a scope; empty: none, because the node is Lost, misses
-// a requirement or has no label for the level.
-func (n *Node) eligibleIn(scope companyScope, require []Predicate) string {
-	if n.State == Lost || !n.meetsAll(require) {
+// eligibleIn returns the domain of a level that the node makes eligible; empty: none, because the node is Lost, does not
+// meet what it must, or has no label for the level.
+func (n *Node) eligibleIn(level string, must eligibility) string {
+	if n.State == Lost || !must.by(n) {
 		return ""
 	}
-	return n.domain(scope.level)
+	return n.domain(level)
 }
 
 // lowers reports whether the description now offers less of some resource or fewer devices than n does. Nil: the node

@@ -1,9 +1,11 @@
 package orbit
 
 import (
+	"encoding/json"
 	"flag"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -48,9 +50,35 @@ func TestPredicateOnNodes(t *testing.T) {
 		require.NoError(t, err, text)
 		require.Equal(t, want, p.On(n), text)
 	}
-	for _, spec := range []*Spec{{Spread: Domains{Level: NodeKey}}, {Near: Near{Group: "g", Level: NodeKey}},
-		{Prefer: []Preference{{Predicate: Predicate{Op: "AnyOf", Terms: [][]Predicate{{{Key: "k", Op: "Exists"}}}}, Weight: 1}}}} {
+	for _, spec := range []*Spec{{Spread: Domains{Level: NodeKey}}, {Near: Near{Group: "g", Level: NodeKey}}} {
 		_, err := spec.Share()
+		require.ErrorIs(t, err, ErrInvalid)
+	}
+}
+
+// TestPreferenceWithAlternatives: a preference may be an AnyOf, each term of which is a conjunction. It is well formed as a
+// requirement is, and counts its conditions.
+func TestPreferenceWithAlternatives(t *testing.T) {
+	prefers := func(terms ...[]Predicate) *Spec {
+		return &Spec{Prefer: []Preference{{Predicate: Predicate{Op: "AnyOf", Terms: terms}, Weight: 1}}}
+	}
+	k, j := Predicate{Key: "k", Op: "In", Values: []string{"2", "1", "2"}}, Predicate{Key: "j", Op: "Exists"}
+	shared, err := prefers([]Predicate{k, j}, []Predicate{{Key: NodeKey, Op: "In", Values: []string{"n"}}}).Share()
+	require.NoError(t, err)
+	for id, labels := range map[NodeID]map[string]string{"a": {"k": "1", "j": ""}, "n": nil} {
+		require.True(t, shared.Prefer[0].On(&Node{ID: id, Labels: labels}))
+	}
+	require.False(t, shared.Prefer[0].On(&Node{ID: "a", Labels: map[string]string{"k": "1"}}))
+	require.Equal(t, []string{"1", "2"}, shared.Prefer[0].Terms[0][0].Values)
+	text, err := json.Marshal(shared)
+	require.NoError(t, err)
+	var read Spec
+	require.NoError(t, json.Unmarshal(text, &read))
+	again, err := read.Share()
+	require.NoError(t, err)
+	require.Same(t, shared, again)
+	for _, bad := range []*Spec{prefers(), prefers([]Predicate{}), prefers([]Predicate{{Op: "AnyOf", Terms: [][]Predicate{{j}}}}), prefers(slices.Repeat([]Predicate{j}, maxPredicates))} {
+		_, err := bad.Share()
 		require.ErrorIs(t, err, ErrInvalid)
 	}
 }

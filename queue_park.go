@@ -498,6 +498,9 @@ func (s *parkedClass) ties() (ties []tie) {
 	for _, a := range spec.Apart {
 		ties = append(ties, tie{group: a.Group})
 	}
+	for i := range spec.Even {
+		ties = append(ties, tie{group: spec.Even[i].Group})
+	}
 	return ties
 }
 

@@ -313,10 +313,10 @@ func (t *tx) countEligible() {
 		c.scopes.Ascend(func(u scopeUse) bool {
 			var was, now string
 			if e.was != nil {
-				was = e.was.Node.eligibleIn(u.companyScope, u.require)
+				was = e.was.Node.eligibleIn(u.level, u.must)
 			}
 			if !e.gone {
-				now = e.now.Node.eligibleIn(u.companyScope, u.require)
+				now = e.now.Node.eligibleIn(u.level, u.must)
 			}
 			if was != now && was != "" {
 				c.addEligible(u.companyScope, was, -1)
@@ -499,7 +499,7 @@ func (v *verifier) company() {
 		}
 	}
 	want.scopes.Ascend(func(u scopeUse) bool {
-		v.s.surveyScope(u.companyScope, u.require, func(domain string) { want.addEligible(u.companyScope, domain, 1) })
+		v.s.surveyScope(u.companyScope, u.must, func(domain string) { want.addEligible(u.companyScope, domain, 1) })
 		return true
 	})
 	have := &v.s.company

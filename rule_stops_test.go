@@ -163,7 +163,7 @@ func TestRemainsHaveRulesOfTheirOwn(t *testing.T) {
 			n.Node.Confirms = true
 			web, lone := cpuSpec(1), cpuSpec(1)
 			web.Group = "web"
-			lone.Apart = []Apart{{"web", NodeKey}}
+			lone.Apart = []Apart{{Group: "web", Level: NodeKey}}
 			c := newCourt(t, append([]Commitment{n, submitOf(web, "w", "v")}, before...)...)
 			again := []Commitment{Adopt{Capsule: "x", Spec: lone, Node: "n"}, Release{Capsule: "x", Final: true}, submitOf(cpuSpec(1), "x")}
 			since := c.commits(again...)

@@ -69,7 +69,8 @@ type Spec struct {
 	Require []Predicate `json:"require,omitempty"`
 	// Tolerate lists tolerations: taints of a node that match one of them do not keep the capsule off the node.
 	Tolerate []Toleration `json:"tolerate,omitempty"`
-	// Prefer lists preferences. A node that matches scores better; a node that does not remains possible.
+	// Prefer lists preferences. A node that matches scores better; a node that does not remains possible. One with the Op
+	// "AnyOf" has alternatives, each of which is a conjunction.
 	Prefer []Preference `json:"prefer,omitempty"`
 	// Spread names the failure domains over which placement engines spread the capsule. It comes before the score:
 	// among the nodes that fit, an engine takes one whose domain by Level has the fewest placed members of Group. Without
@@ -115,8 +116,8 @@ type Spec struct {
 	// appendKey.
 	self *Spec
 	key  string
-	// The text form of Require, if the spec has rules Even.
-	require string
+	// The text forms of Require and Tolerate, if the spec has rules Even.
+	require, tolerate string
 }
 
 // Company is a preference about the members of a group, in addition to the score. Each placed member of Group in a
@@ -156,9 +157,12 @@ func (s *Spec) faults() []string {
 	if s.Backfills && s.RunsAtMost == 0 {
 		out = append(out, "backfills without saying how long it runs at most")
 	}
-	n := len(s.Prefer)
+	n := 0
 	for i := range s.Require {
 		n += s.Require[i].count()
+	}
+	for i := range s.Prefer {
+		n += s.Prefer[i].count()
 	}
 	if n > maxPredicates {
 		out = append(out, fmt.Sprintf("%d requirements and preferences; there can be %d", n, maxPredicates))
@@ -169,9 +173,6 @@ func (s *Spec) faults() []string {
 	}
 	for _, p := range s.Prefer {
 		out = append(out, p.faults()...)
-		if p.Op == "AnyOf" {
-			out = append(out, fmt.Sprintf("preference %s: AnyOf is for requirements; prefer each term for itself", p.Predicate))
-		}
 		if !(math.Abs(p.Weight) <= maxWeight) { // NaN is not
 			out = append(out, fmt.Sprintf("preference %s: weight is %v; it must be within ±%g", p.Predicate, p.Weight, maxWeight))
 		}
@@ -245,7 +246,7 @@ func (s *Spec) interned() *Spec {
 	}
 	s.self, s.key = s, string(text)
 	if len(s.Even) > 0 {
-		s.require = s.requirements()
+		s.require, s.tolerate = s.requirements(), s.tolerations()
 	}
 	p := weak.Make(s)
 	classes.byKey[s.key] = p
@@ -275,11 +276,7 @@ func (s *Spec) appendKey(b []byte) []byte {
 		b = s.Prefer[i].appendKey(b)
 		number(int64(math.Float64bits(s.Prefer[i].Weight)))
 	}
-	number(int64(len(s.Tolerate)))
-	for _, o := range s.Tolerate {
-		texts([]string{o.Key, o.Op, o.Value, o.Effect})
-		number(int64(o.For))
-	}
+	b = s.appendTolerations(b)
 	texts(s.Spread.Names)
 	texts(s.Start.Volumes)
 	texts(s.Groups)
@@ -287,6 +284,7 @@ func (s *Spec) appendKey(b []byte) []byte {
 	number(int64(len(s.Apart)))
 	for _, a := range s.Apart {
 		texts([]string{a.Group, a.Level})
+		number(int64(btoi(a.Labelled)))
 	}
 	number(int64(len(s.Even)))
 	for _, e := range s.Even {
@@ -294,6 +292,7 @@ func (s *Spec) appendKey(b []byte) []byte {
 		texts(e.Domains)
 		number(int64(e.MaxSkew))
 		number(int64(e.MinDomains))
+		number(int64(btoi(e.HonorTaints) + 2*btoi(e.IgnoreRequire)))
 	}
 	number(int64(len(s.PreferCompany)))
 	for _, c := range s.PreferCompany {
@@ -372,7 +371,7 @@ func (s *Spec) Shared() bool { return s.self == s }
 // refers to that, so that it can be asked whether it is torn.
 func (s *Spec) clone() *Spec {
 	c := *s
-	if c.key, c.require = "", ""; s.Shared() {
+	if c.key, c.require, c.tolerate = "", "", ""; s.Shared() {
 		c.self = nil
 	}
 	c.Devices.Models = sorted(s.Devices.Models)
@@ -522,4 +521,22 @@ func (s *Spec) requirements() string {
 		b = s.Require[i].appendKey(b)
 	}
 	return string(b)
+}
+
+// tolerations returns Tolerate as text, which is never empty; equal tolerations have equal texts.
+func (s *Spec) tolerations() string {
+	if s.tolerate != "" {
+		return s.tolerate
+	}
+	return string(s.appendTolerations(nil))
+}
+
+// appendTolerations appends an encoding of Tolerate.
+func (s *Spec) appendTolerations(b []byte) []byte {
+	b = binary.AppendVarint(b, int64(len(s.Tolerate)))
+	for _, o := range s.Tolerate {
+		b = appendTexts(b, o.Key, o.Op, o.Value, o.Effect)
+		b = binary.AppendVarint(b, int64(o.For))
+	}
+	return b
 }

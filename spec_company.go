@@ -27,8 +27,8 @@ func (s *Spec) companyFaults() (out []string) {
 		}
 	}
 	for _, e := range s.Even {
-		if e.Level == "" || !s.IsIn(e.Group) {
-			out = append(out, fmt.Sprintf("even by level %.100q among group %.100q; it needs a level, and a group that the capsule is in", e.Level, e.Group))
+		if e.Level == "" || e.Group == "" {
+			out = append(out, fmt.Sprintf("even by level %.100q among group %.100q; it needs both", e.Level, e.Group))
 		}
 		if e.MaxSkew < 0 || e.MaxSkew > mostSkew || e.MinDomains < 0 || e.MinDomains > maxEvenDomains || len(e.Domains) > maxEvenDomains || slices.Contains(e.Domains, "") {
 			out = append(out, fmt.Sprintf("even among group %.100q with MaxSkew %d, MinDomains %d and %d domains; they must be from 0 to %d, %d and %d, and each domain have a name",
@@ -43,8 +43,10 @@ func (s *Spec) companyFaults() (out []string) {
 // rules.
 func (s *Spec) ownCompany() {
 	s.Apart = slices.Clone(s.Apart)
-	slices.SortFunc(s.Apart, func(a, b Apart) int { return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Level, b.Level)) })
-	s.Apart = slices.Clip(slices.Compact(s.Apart))
+	slices.SortFunc(s.Apart, func(a, b Apart) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Level, b.Level), btoi(b.Labelled)-btoi(a.Labelled))
+	})
+	s.Apart = slices.Clip(slices.CompactFunc(s.Apart, Apart.alike)) // of two alike the strict one stays
 	s.Even = cloned(s.Even)
 	for i := range s.Even {
 		s.Even[i].MaxSkew = cmp.Or(s.Even[i].MaxSkew, 1)
@@ -84,24 +86,37 @@ func (s *Spec) hasRules() bool { return len(s.Apart) > 0 || len(s.Even) > 0 || l
 
 // sameRules reports whether two specs have the same rules of company, and Even for the same nodes.
 func (s *Spec) sameRules(o *Spec) bool {
-	return s == o || slices.Equal(s.Apart, o.Apart) && slices.Equal(s.Extras, o.Extras) && s.requirements() == o.requirements() && reflect.DeepEqual(s.Even, o.Even)
+	return s == o || slices.Equal(s.Apart, o.Apart) && slices.Equal(s.Extras, o.Extras) && reflect.DeepEqual(s.Even, o.Even) &&
+		!slices.ContainsFunc(s.Even, func(e Even) bool { return s.scope(&e) != o.scope(&e) })
 }
 
-// scope returns the scope of a rule of the spec. If the rule lists its domains, the requirements do not matter.
+// scope returns the scope of a rule of the spec.
 func (s *Spec) scope(e *Even) companyScope {
-	if len(e.Domains) > 0 || len(s.Require) == 0 {
-		return companyScope{level: e.Level}
+	scope := companyScope{level: e.Level}
+	if s.selects(e) {
+		scope.require = s.requirements()
 	}
-	return companyScope{e.Level, s.requirements()}
+	if e.HonorTaints {
+		scope.tolerate = s.tolerations()
+	}
+	return scope
 }
 
-// scopeRequire returns the requirements that decide which domains are eligible for a rule Even of the spec; none if the
-// rule names its domains.
-func (s *Spec) scopeRequire(e *Even) []Predicate {
-	if len(e.Domains) > 0 {
-		return nil
+// eligibility returns what a node must meet to make its domain eligible for a rule of the spec.
+func (s *Spec) eligibility(e *Even) (must eligibility) {
+	if s.selects(e) {
+		must.require = s.Require
 	}
-	return s.Require
+	if e.HonorTaints {
+		must.honors, must.tolerate = true, s.Tolerate
+	}
+	return must
+}
+
+// selects reports whether the requirements of the spec decide which domains are eligible for its rule Even. They do not
+// if the rule names its domains or ignores them.
+func (s *Spec) selects(e *Even) bool {
+	return len(s.Require) > 0 && len(e.Domains) == 0 && !e.IgnoreRequire
 }
 
 // isOf reports whether capsules of the spec count under a kind for a rule: under membersPlaced if they are members of
@@ -110,7 +125,7 @@ func (s *Spec) isOf(rule Apart, kind companyKind) bool {
 	if kind == membersPlaced {
 		return s.IsIn(rule.Group)
 	}
-	return slices.Contains(s.Apart, rule)
+	return slices.ContainsFunc(s.Apart, rule.alike)
 }
 
 // companyOf calls yield with each key under which a capsule of the spec counts on a node, and with the amount: 1, or

@@ -84,12 +84,11 @@ type companyCount struct {
 	of kindCounts
 }
 
-// scopeUse counts the capsules and remains that have a rule Even with this scope, and has the requirements of the
-// scope.
+// scopeUse counts the capsules and remains that have a rule Even with this scope, and has what a node must meet.
 type scopeUse struct {
 	companyScope
-	require []Predicate
-	rules   int
+	must  eligibility
+	rules int
 }
 
 // eligibleNodes counts the nodes that make one domain eligible for a scope.
@@ -251,19 +250,19 @@ func (c *companyTables) begin(s *State, spec *Spec, more int, surveyed func(k co
 		begin(e.Group, e.Level)
 		scope := spec.scope(e)
 		if u, _ := c.scopes.Get(scopeUse{companyScope: scope}); u.rules == 0 {
-			s.surveyScope(scope, spec.scopeRequire(e), func(domain string) { c.addEligible(scope, domain, 1) })
+			s.surveyScope(scope, spec.eligibility(e), func(domain string) { c.addEligible(scope, domain, 1) })
 		}
-		c.addRules(&Spec{Require: spec.Require, Even: spec.Even[i : i+1]}, more)
+		c.addEven(spec, e, more)
 	}
 	c.addRules(&Spec{Extras: spec.Extras}, more) // no survey: whatever takes an extra counts as a rule about it
 }
 
 // surveyScope calls yield with the domain of each node that makes a domain eligible for a scope which no rule had
 // before.
-func (s *State) surveyScope(scope companyScope, require []Predicate, yield func(domain string)) {
+func (s *State) surveyScope(scope companyScope, must eligibility, yield func(domain string)) {
 	for i := range s.NodeBound() {
 		if n := s.NodeByIndex(i); n != nil {
-			if d := n.Node.eligibleIn(scope, require); d != "" {
+			if d := n.Node.eligibleIn(scope.level, must); d != "" {
 				yield(d)
 			}
 		}
@@ -314,40 +313,46 @@ func (c *companyTables) fewest(e *Even, scope companyScope, in func(companyDomai
 // addRules changes the number of capsules and remains that have the rules of the spec. It neither surveys a group for
 // its first rule nor drops the counts after its last: begin and endRules do.
 func (c *companyTables) addRules(spec *Spec, by int) {
-	change := func(group, level string, apart, even int) {
-		g, _ := c.rules.Get(groupRules{group: group})
-		g.group, g.byLevel = group, slices.Clone(g.byLevel)
-		i, ok := g.find(level)
-		if !ok {
-			g.byLevel = slices.Insert(g.byLevel, i, companyRule{group: group, level: level})
-		}
-		r := &g.byLevel[i]
-		r.apart, r.even = r.apart+apart, r.even+even
-		if r.apart == 0 && r.even == 0 {
-			g.byLevel = slices.Delete(g.byLevel, i, i+1)
-		}
-		if len(g.byLevel) == 0 {
-			c.rules.Delete(g)
-			return
-		}
-		c.rules.ReplaceOrInsert(g)
-	}
 	for _, a := range spec.Apart {
-		change(a.Group, a.Level, by, 0)
+		c.addRule(a.Group, a.Level, by, 0)
 	}
 	for i := range spec.Extras {
-		change(extraGroup(spec.Extras[i].Name), NodeKey, by, 0)
+		c.addRule(extraGroup(spec.Extras[i].Name), NodeKey, by, 0)
 	}
 	for i := range spec.Even {
-		e := &spec.Even[i]
-		change(e.Group, e.Level, 0, by)
-		u, _ := c.scopes.Get(scopeUse{companyScope: spec.scope(e)})
-		u.companyScope, u.require = spec.scope(e), spec.scopeRequire(e)
-		if u.rules += by; u.rules == 0 {
-			c.scopes.Delete(u)
-		} else {
-			c.scopes.ReplaceOrInsert(u)
-		}
+		c.addEven(spec, &spec.Even[i], by)
+	}
+}
+
+// addRule changes the number of capsules and remains that have a rule about a group by a level.
+func (c *companyTables) addRule(group, level string, apart, even int) {
+	g, _ := c.rules.Get(groupRules{group: group})
+	g.group, g.byLevel = group, slices.Clone(g.byLevel)
+	i, ok := g.find(level)
+	if !ok {
+		g.byLevel = slices.Insert(g.byLevel, i, companyRule{group: group, level: level})
+	}
+	r := &g.byLevel[i]
+	r.apart, r.even = r.apart+apart, r.even+even
+	if r.apart == 0 && r.even == 0 {
+		g.byLevel = slices.Delete(g.byLevel, i, i+1)
+	}
+	if len(g.byLevel) == 0 {
+		c.rules.Delete(g)
+		return
+	}
+	c.rules.ReplaceOrInsert(g)
+}
+
+// addEven changes the number of capsules and remains that have a rule Even of a spec.
+func (c *companyTables) addEven(spec *Spec, e *Even, by int) {
+	c.addRule(e.Group, e.Level, 0, by)
+	u, _ := c.scopes.Get(scopeUse{companyScope: spec.scope(e)})
+	u.companyScope, u.must = spec.scope(e), spec.eligibility(e)
+	if u.rules += by; u.rules == 0 {
+		c.scopes.Delete(u)
+	} else {
+		c.scopes.ReplaceOrInsert(u)
 	}
 }
 
@@ -512,7 +517,7 @@ func (s *State) Closes(spec *Spec) func(n *NodeState) string {
 	return func(n *NodeState) string { return v.misfit(n).Why }
 }
 
-// Skewed yields each domain in which there are more members than a rule Even of a placed capsule allows. Departures,
+// Skewed yields each domain in which there are more members than a rule Even of a placed member allows. Departures,
 // lost nodes, new domains and [Adopt] can leave a group so uneven. To repair it, move a member from such a domain to a
 // domain with the fewest; the number of moves is least if the next member always comes from the domain that is furthest
 // above its fewest. While there are fewer eligible domains than MinDomains, no move repairs it. Skewed reads the
@@ -530,7 +535,7 @@ func (s *State) Skewed() iter.Seq[Skew] {
 	})
 }
 
-// Evens yields each rule Even of a placed capsule, whether it is kept or broken, with the domain that has the most
+// Evens yields each rule Even of a placed member of its group, whether it is kept or broken, with the domain that has the most
 // members. Domain is empty and Members 0 if no member is in a domain. If Members is more than Fewest + MaxSkew, Skewed
 // yields that domain too. Evens costs as much as Skewed.
 func (s *State) Evens() iter.Seq[Skew] {
@@ -546,12 +551,15 @@ func (s *State) Evens() iter.Seq[Skew] {
 	})
 }
 
-// uneven calls look with each rule Even of a placed capsule and the fewest members of its eligible domains, until look
+// uneven calls look with each rule Even of a placed member of its group and the fewest members of its eligible domains, until look
 // returns false.
 func (s *State) uneven(look func(spec *Spec, e Even, least int, yield func(Skew) bool) bool) iter.Seq[Skew] {
 	return func(yield func(Skew) bool) {
 		for _, spec := range s.evenSpecs() {
 			for _, e := range spec.Even {
+				if !spec.IsIn(e.Group) {
+					continue
+				}
 				low := s.company.fewest(&e, spec.scope(&e), s.company.in)
 				if low.domains < e.MinDomains {
 					low.least = 0
@@ -564,8 +572,8 @@ func (s *State) uneven(look func(spec *Spec, e Even, least int, yield func(Skew)
 	}
 }
 
-// evenSpecs returns the specs with rules Even of which a capsule is placed, ordered by key. It finds them on the nodes
-// of the groups with such rules, because a capsule with a rule Even is a member of the group that the rule is about.
+// evenSpecs returns the specs of placed capsules that have rules Even about groups of their own, ordered by key, and
+// perhaps some with other rules Even. It finds them on the nodes of the groups with such rules.
 func (s *State) evenSpecs() (specs []*Spec) {
 	seen, known := map[NodeID]bool{}, map[*Spec]bool{}
 	s.company.rules.Ascend(func(g groupRules) bool {

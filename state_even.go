@@ -9,8 +9,9 @@ import (
 
 // IdleDomains says which domains keep rules Even of the spec from admitting so many more capsules of it together
 // elsewhere, although no node in them takes a capsule of the spec, because all are cordoned or tainted: "rule Even of
-// group web counts zone c, where no node takes such work". To let the rule leave them out, name the others in
-// Even.Domains, or add a requirement to the spec. It returns "" if there are none. It looks at each node.
+// group web counts zone c, where no node takes such work; with HonorTaints it leaves out what is cordoned or tainted".
+// Another way to let the rule leave them out is to name the other domains in Even.Domains. It returns "" if there are
+// none. It looks at each node.
 func (s *State) IdleDomains(spec *Spec, more int) string {
 	return s.idle(spec, more, func(e *Even, domains map[string]*evenDomain) {
 		for n, members := range s.GroupNodes(e.Group) {
@@ -41,17 +42,21 @@ func (s *State) idle(spec *Spec, more int, count func(*Even, map[string]*evenDom
 		domains := s.evenDomains(spec, e)
 		count(e, domains)
 		if idle := e.idle(domains, more); len(idle) > 0 {
-			texts = append(texts, fmt.Sprintf("rule Even of group %s counts %s %s, where no node takes such work", quoteWord(e.Group), levelName(e.Level), joinWords(idle)))
+			text := fmt.Sprintf("rule Even of group %s counts %s %s, where no node takes such work", quoteWord(e.Group), levelName(e.Level), joinWords(idle))
+			if !e.HonorTaints && slices.ContainsFunc(idle, func(domain string) bool { return !domains[domain].open }) {
+				text += "; with HonorTaints it leaves out what is cordoned or tainted"
+			}
+			texts = append(texts, text)
 		}
 	}
 	return strings.Join(texts, ", ")
 }
 
-// evenDomain is a domain that is eligible for a rule Even: its members, and whether a node there takes the spec when it
-// has room.
+// evenDomain is a domain that is eligible for a rule Even: its members, whether a node there is Ready and has no taint
+// that keeps the spec off (open), and whether one takes the spec when it has room.
 type evenDomain struct {
-	members int
-	takes   bool
+	members     int
+	open, takes bool
 }
 
 // idle returns those of the eligible domains, in order, that take nothing and have so few members that the others may not
@@ -98,9 +103,9 @@ func (s *State) evenReason(r *Rejection, spec *Spec, more int) string {
 
 // evenDomains returns the domains that are eligible for a rule Even of the spec, without their members.
 func (s *State) evenDomains(spec *Spec, e *Even) map[string]*evenDomain {
-	domains, scope, require := map[string]*evenDomain{}, spec.scope(e), spec.scopeRequire(e)
+	domains, must := map[string]*evenDomain{}, spec.eligibility(e)
 	for n := range s.Nodes() {
-		name := n.Node.eligibleIn(scope, require)
+		name := n.Node.eligibleIn(e.Level, must)
 		if name == "" || len(e.Domains) > 0 && !slices.Contains(e.Domains, name) {
 			continue
 		}
@@ -109,6 +114,7 @@ func (s *State) evenDomains(spec *Spec, e *Even) map[string]*evenDomain {
 			d = &evenDomain{}
 			domains[name] = d
 		}
+		d.open = d.open || n.Node.Schedulable() && n.Node.Admits(spec)
 		d.takes = d.takes || n.Node.Schedulable() && n.meets(spec)
 	}
 	return domains

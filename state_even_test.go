@@ -19,9 +19,10 @@ func TestEvenNamesTheDomainsThatTakeNothing(t *testing.T) {
 		in   map[NodeID]int  // members; each node is in the zone of its name
 		want string
 	}{
-		{"a cordoned zone", Even{}, map[NodeID]Node{"c": cordoned}, map[NodeID]int{"a": 1, "b": 1}, "rule Even of group web counts zone c, where no node takes such work"},
-		{"two zones", Even{}, map[NodeID]Node{"b": cordoned, "c": tainted}, map[NodeID]int{"a": 2, "b": 1, "c": 1}, "rule Even of group web counts zone b, c, where no node takes such work"},
-		{"a cordoned zone with as many", Even{}, map[NodeID]Node{"b": cordoned, "c": cordoned}, map[NodeID]int{"a": 2, "b": 1, "c": 2}, "rule Even of group web counts zone b, where no node takes such work"},
+		{"a cordoned zone", Even{}, map[NodeID]Node{"c": cordoned}, map[NodeID]int{"a": 1, "b": 1}, "rule Even of group web counts zone c, where no node takes such work; with HonorTaints it leaves out what is cordoned or tainted"},
+		{"two zones", Even{}, map[NodeID]Node{"b": cordoned, "c": tainted}, map[NodeID]int{"a": 2, "b": 1, "c": 1}, "rule Even of group web counts zone b, c, where no node takes such work; with HonorTaints it leaves out what is cordoned or tainted"},
+		{"a cordoned zone with as many", Even{}, map[NodeID]Node{"b": cordoned, "c": cordoned}, map[NodeID]int{"a": 2, "b": 1, "c": 2}, "rule Even of group web counts zone b, where no node takes such work; with HonorTaints it leaves out what is cordoned or tainted"},
+		{"a cordoned zone that the rule leaves out", Even{HonorTaints: true}, map[NodeID]Node{"c": cordoned}, map[NodeID]int{"a": 2, "b": 1}, ""},
 		{"none is cordoned", Even{}, nil, map[NodeID]int{"a": 1, "b": 1}, ""},
 		{"one that takes work has as few", Even{}, map[NodeID]Node{"b": cordoned}, map[NodeID]int{"a": 1}, ""},
 		{"a lost zone does not count", Even{}, map[NodeID]Node{"c": lost}, map[NodeID]int{"a": 2, "b": 1}, ""},

@@ -128,10 +128,30 @@ var apartLines = []line{
 		t.mistakes(place("y", "n"))
 		t.commits(place("w", "n"), place("y", "m"))
 	}},
-	{"a node without the label takes nobody with the rule, and anybody else", func(t *trial) {
-		t.commits(in("a", "r", "n"), in("a", "", "m"), submit(away("db", "web", "rack"), "x"), submit(grouped("web"), "y"))
+	{"a node without the label is no domain: the rule holds there for nobody", func(t *trial) {
+		t.commits(in("a", "r", "n"), in("a", "", "m"), submit(away("g", "g", "rack"), "x", "y", "z"), place("x", "n"))
+		t.mistakes(place("y", "n"))
+		t.commits(place("y", "m"))
+		t.commits(place("z", "m"))
+	}},
+	{"a rule that asks for the label keeps those who have it off a node without, and nobody else", func(t *trial) {
+		strict := away("db", "web", "rack")
+		strict.Apart[0].Labelled = true
+		t.commits(in("a", "r", "n"), in("a", "", "m"), submit(strict, "x"), submit(grouped("web"), "y"), submit(away("db", "web", "rack"), "z"))
 		t.mistakes(place("x", "m"))
 		t.commits(place("x", "n"), place("y", "m"))
+		t.mistakes(place("z", "n"), place("y", "n"))
+		t.commits(place("z", "m"))
+	}},
+	{"of two rules by one level the strict one holds", func(t *trial) {
+		twice := away("db", "web", "rack")
+		twice.Apart = append(twice.Apart, orbit.Apart{Group: "web", Level: "rack", Labelled: true})
+		t.commits(in("a", "r", "n"), in("a", "", "m"), submit(twice, "x"), submit(grouped("web"), "y"))
+		t.mistakes(place("x", "m"))
+		t.commits(place("x", "n"))
+		t.mistakes(place("y", "n"))
+		t.commits(cancel("x"))
+		t.commits(place("y", "n"))
 	}},
 	{"who waits keeps nobody away, and who has been released neither", func(t *trial) {
 		t.commits(in("a", "r", "n"), submit(away("g", "g", "rack"), "x", "y", "z"), place("x", "n"))

@@ -138,12 +138,31 @@ var kubernetesLines = []line{
 		t.commits(in("", "r", "bare"), submit(grouped("g"), "o", "p"), place("o", "bare"), place("p", "bare"))
 		t.commits(submit(level(), "x", "y"), place("x", "na"), place("y", "nb"))
 	}},
-	{"self match: a rule is about a group that the capsule is in, so it always counts itself", func(t *trial) {
+	{"self match: who is not in the group goes where it is even already, and changes nothing", func(t *trial) {
+		other := movable(grouped("other"))
+		other.Even = []orbit.Even{{Group: "g", Level: "zone"}}
+		t.zones("a", "b")
+		t.commits(submit(other, "o", "p", "q"), submit(grouped("g"), "x", "y", "z"), place("x", "na"))
+		t.commits(place("o", "na"), place("p", "na")) // one more than the fewest is allowed, and they count as none
+		t.commits(place("y", "na"))
+		t.mistakes(place("q", "na"))
+		t.mistakes(t.move("p", "na")...)
+		t.skewed() // nobody with the rule is in the group
+		t.commits(place("q", "nb"))
+		t.commits(place("z", "nb"))
+		t.commits(t.move("q", "na")...)
+	}},
+	{"self match: of members and others in one proposal only the members count", func(t *trial) {
 		other := grouped("other")
 		other.Even = []orbit.Even{{Group: "g", Level: "zone"}}
-		t.invalid(submit(other, "x"))
+		t.zones("a", "b")
+		t.commits(submit(other, "o"), submit(grouped("g"), "x", "y"))
+		t.mistakes(place("o", "na"), place("x", "na"), place("y", "na"))
+		t.commits(place("o", "na"), place("x", "na"), place("y", "nb"))
+	}},
+	{"self match: each group of a capsule is its own", func(t *trial) {
 		member := grouped("other")
-		member.Groups, member.Even = []string{"g"}, other.Even
+		member.Groups, member.Even = []string{"g"}, []orbit.Even{{Group: "g", Level: "zone"}}
 		t.zones("a", "b")
 		t.commits(submit(member, "x", "y"), place("x", "na"))
 		t.mistakes(place("y", "na"))
@@ -203,6 +222,60 @@ var kubernetesLines = []line{
 			t.mistakes(place("y", "nc"))
 			t.clear()
 		}
+	}},
+	{"nodeTaintsPolicy Honor: domains of cordoned and of tainted nodes do not count, and follow the nodes", func(t *trial) {
+		honors := level(func(e *orbit.Even) { e.HonorTaints = true })
+		tolerant := level(func(e *orbit.Even) { e.HonorTaints = true })
+		tolerant.Tolerate = []orbit.Toleration{{Key: "k", Op: "Exists"}}
+		for _, shut := range []func(n *orbit.Node){
+			func(n *orbit.Node) { n.State = orbit.Cordoned },
+			func(n *orbit.Node) { n.Taints = []orbit.Taint{{Key: "k", Effect: "NoExecute"}} },
+		} {
+			t.zones("a", "b", "c")
+			t.spread(honors, "a", "b")
+			t.commits(submit(honors, "x", "y", "z"), submit(tolerant, "w"), submit(level(), "v"))
+			t.mistakes(place("x", "na"))
+			n := in("c", "rc", "nc")
+			shut(&n.Node)
+			t.commits(n)
+			t.mistakes(place("v", "na")) // its rule counts the zone
+			if len(n.Node.Taints) > 0 {
+				t.mistakes(place("w", "na")) // it may go there
+			}
+			t.commits(place("x", "na"))
+			t.commits(in("c", "rc", "nc2")) // another node there
+			t.mistakes(place("y", "nb"))
+			t.mistakes(orbit.RemoveNode{Node: "nc"}, place("y", "nb"))
+			t.commits(orbit.RemoveNode{Node: "nc2"}, place("y", "nb"))
+			t.zones("c")
+			t.mistakes(place("z", "na"))
+			t.commits(place("z", "nc"))
+			t.clear()
+		}
+	}},
+	{"nodeTaintsPolicy Honor: a taint that only prefers others matters not, and declared domains follow the nodes, too", func(t *trial) {
+		honors := level(among("a", "b", "c"), func(e *orbit.Even) { e.HonorTaints = true })
+		t.zones("a", "b")
+		n := in("c", "rc", "nc")
+		n.Node.Taints = []orbit.Taint{{Key: "k", Effect: "PreferNoSchedule"}}
+		t.commits(n)
+		t.spread(honors, "a", "b")
+		t.commits(submit(honors, "x", "y"))
+		t.mistakes(place("x", "na"))
+		t.commits(cordoned(n))
+		t.commits(place("x", "na"))
+		t.commits(place("y", "nb"))
+		t.skewed()
+	}},
+	{"nodeAffinityPolicy Ignore: domains count whatever Require says", func(t *trial) {
+		ignores := level(func(e *orbit.Even) { e.IgnoreRequire = true })
+		ignores.Require = []orbit.Predicate{{Key: "rack", Op: "In", Values: []string{"ra", "rb"}}}
+		t.zones("a", "b", "c")
+		t.spread(ignores, "a", "b")
+		t.commits(submit(ignores, "y"))
+		t.mistakes(place("y", "na"))
+		t.commits(submit(grouped("g"), "o"), place("o", "nc"))
+		t.commits(place("y", "na"))
 	}},
 	{"nodeTaintsPolicy Honor: what is not declared is not waited for, and takes nobody", func(t *trial) {
 		t.zones("a", "b")

@@ -85,13 +85,22 @@ func canonicalSpec(s *orbit.Spec) *orbit.Spec {
 	}
 	c := *s
 	c.Devices.Models, c.Spread.Names, c.Start.Volumes = set(s.Devices.Models), set(s.Spread.Names), set(s.Start.Volumes)
+	canonical := func(p *orbit.Predicate) {
+		p.Values, p.Terms = set(p.Values), slices.Clone(p.Terms)
+		for i := range p.Terms {
+			p.Terms[i] = slices.Clone(p.Terms[i])
+			for k := range p.Terms[i] {
+				p.Terms[i][k].Values = set(p.Terms[i][k].Values)
+			}
+		}
+	}
 	c.Require = append([]orbit.Predicate{}, s.Require...)
 	for i := range c.Require {
-		c.Require[i].Values = set(c.Require[i].Values)
+		canonical(&c.Require[i])
 	}
 	c.Prefer = append([]orbit.Preference{}, s.Prefer...)
 	for i := range c.Prefer {
-		c.Prefer[i].Values = set(c.Prefer[i].Values)
+		canonical(&c.Prefer[i].Predicate)
 	}
 	return &c
 }

@@ -12,7 +12,7 @@ import (
 // A gang that a rule Even lets nowhere, because it counts a zone where no node takes work, says which zone: also if one
 // member alone would still be admitted.
 func TestGangNoFitNamesIdleDomains(t *testing.T) {
-	for members, want := range map[int]string{2: "", 3: "rule Even of group g counts zone c, where no node takes such work"} {
+	for members, want := range map[int]string{2: "", 3: "rule Even of group g counts zone c, where no node takes such work; with HonorTaints it leaves out what is cordoned or tainted"} {
 		l := &orbit.MemoryLedger{}
 		for _, zone := range []string{"a", "b", "c"} {
 			n := orbit.Node{ID: orbit.NodeID(zone), Labels: map[string]string{"zone": zone}, Capacity: orbit.Resources{orbit.CPU: 9}}

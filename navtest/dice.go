@@ -83,6 +83,9 @@ func (d dice) spec(p pair) *orbit.Spec {
 	}
 	if d.chance(30) {
 		s.Prefer = append(s.Prefer, orbit.Preference{Predicate: d.predicate(), Weight: float64(d.IntN(21) - 10)})
+		if d.chance(25) {
+			s.Prefer[0].Predicate = orbit.Predicate{Op: "AnyOf", Terms: [][]orbit.Predicate{{d.predicate(), d.predicate()}, {d.predicate()}}}
+		}
 	}
 	if d.chance(20) {
 		s.Spread = orbit.Domains{Level: "rack", Names: []string{"r0", "r2"}}
@@ -103,7 +106,7 @@ func (d dice) spec(p pair) *orbit.Spec {
 
 // predicate draws a condition on labels. All operators occur.
 func (d dice) predicate() orbit.Predicate {
-	if d.chance(15) { // a preference takes no AnyOf
+	if d.chance(15) {
 		return orbit.Predicate{Key: orbit.NodeKey, Op: pick(d, "In", "NotIn"), Values: []string{"n0", "n1", "n2"}}
 	}
 	return pick(d,

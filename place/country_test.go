@@ -176,7 +176,7 @@ func (w *country) invent(t *rapid.T) *orbit.Spec {
 		s.Tolerate = append(s.Tolerate, rapid.SampledFrom([]orbit.Toleration{{Op: "Exists"}, {Key: "t0"}, {Key: "t1", Op: "Exists", Effect: "NoSchedule"}, {Op: "Exists", Effect: "PreferNoSchedule"}}).Draw(t, "toleration"))
 	}
 	for often(4, "prefers") {
-		p := orbit.Preference{Predicate: rapid.SampledFrom(predicates).Draw(t, "preference"), Weight: rapid.SampledFrom([]float64{1, 2.5, 5, -3, 0.1, -1e9}).Draw(t, "weight")}
+		p := orbit.Preference{Predicate: rapid.SampledFrom(slices.Concat(predicates, alternatives)).Draw(t, "preference"), Weight: rapid.SampledFrom([]float64{1, 2.5, 5, -3, 0.1, -1e9}).Draw(t, "weight")}
 		s.Prefer = append(s.Prefer, p)
 	}
 	if often(3, "spreads") {
@@ -196,10 +196,11 @@ func (w *country) invent(t *rapid.T) *orbit.Spec {
 	}
 	levels := rapid.SampledFrom([]string{"zone", "rack", "host", orbit.NodeKey, orbit.NodeKey})
 	if often(3, "keeps apart") {
-		s.Apart = append(s.Apart, orbit.Apart{Group: rapid.SampledFrom([]string{"g", "h"}).Draw(t, "from"), Level: levels.Draw(t, "level")})
+		s.Apart = append(s.Apart, orbit.Apart{Group: rapid.SampledFrom([]string{"g", "h"}).Draw(t, "from"), Level: levels.Draw(t, "level"), Labelled: often(5, "asks for the label")})
 	}
-	if s.Group != "" && often(6, "is even") {
-		e := orbit.Even{Group: s.Group, Level: levels.Draw(t, "level"), MaxSkew: rapid.IntRange(1, 3).Draw(t, "skew"), MinDomains: rapid.IntRange(0, 3).Draw(t, "domains")}
+	if often(6, "is even") {
+		e := orbit.Even{Group: cmp.Or(s.Group, "h"), Level: levels.Draw(t, "level"), MaxSkew: rapid.IntRange(1, 3).Draw(t, "skew"), MinDomains: rapid.IntRange(0, 3).Draw(t, "domains"),
+			HonorTaints: often(3, "honors taints"), IgnoreRequire: often(3, "ignores requirements")}
 		if often(3, "names domains") {
 			e.Domains = rapid.SampledFrom([][]string{{"x", "y"}, {"r1", "r2", "r3"}}).Draw(t, "names")
 		}

@@ -20,6 +20,14 @@ func away(cpu int64, priority int32, level string) *orbit.Spec {
 	return s
 }
 
+// strict makes the rules of a spec ask for the label.
+func strict(s *orbit.Spec) *orbit.Spec {
+	for i := range s.Apart {
+		s.Apart[i].Labelled = true
+	}
+	return s
+}
+
 // web is a spec of the group "web".
 func web(cpu int64, priority int32) *orbit.Spec {
 	s := wants(cpu)
@@ -288,10 +296,15 @@ func TestEvictingWhomARuleKeepsOff(t *testing.T) {
 			run(t, l, "y", "o", web(1, 4))
 			commit(t, l, orbit.PutBudget{Budget: orbit.Budget{ID: "b", Group: "web", Expected: 3, Missing: 1}})
 		}, away(1, 5, "rack"), "o", []orbit.CapsuleID{"y"}},
-		{"a node without the label takes nobody with the rule", func(t *testing.T, l orbit.Ledger) {
+		{"a node without the label takes nobody whose rule asks for it", func(t *testing.T, l orbit.Ledger) {
 			commit(t, l, orbit.PutNode{Node: machine("n", 10)})
 			run(t, l, "w", "n", web(1, 0))
-		}, away(1, 5, "rack"), "", nil},
+		}, strict(away(1, 5, "rack")), "", nil},
+		{"on a node without the label the rule does not hold, and a victim makes room alone", func(t *testing.T, l orbit.Ledger) {
+			commit(t, l, orbit.PutNode{Node: machine("n", 10)})
+			run(t, l, "w", "n", web(9, 0))
+			run(t, l, "x", "n", web(1, 0))
+		}, away(9, 5, "rack"), "n", []orbit.CapsuleID{"w"}},
 		{"a member of a gang elsewhere, beyond its minimum", func(t *testing.T, l orbit.Ledger) {
 			commit(t, l, inRack("n", "r", 10, false), inRack("m", "r", 10, false), inRack("o", "s", 3, false))
 			commit(t, l, gang("g", 1, web(1, 0), map[orbit.CapsuleID]orbit.NodeID{"m1": "n", "m2": "o"})...)

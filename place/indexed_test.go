@@ -762,6 +762,9 @@ func TestIndexedLeavesLabelsOut(t *testing.T) {
 		"prefer": func(s *orbit.Spec) {
 			s.Prefer = []orbit.Preference{{Predicate: predicates("host in (140)")[0], Weight: 3}}
 		},
+		"prefer one of two terms": func(s *orbit.Spec) {
+			s.Prefer = []orbit.Preference{{Predicate: predicates("(host in (140) && !gone) || (host in (9) && gone)")[0], Weight: 3}}
+		},
 		"spread": func(s *orbit.Spec) { s.Spread = orbit.Domains{Level: "host", Names: []string{"150", "151"}} },
 		"near":   func(s *orbit.Spec) { s.Near = orbit.Near{Group: "g", Level: "host"} },
 	}

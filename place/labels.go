@@ -1,6 +1,7 @@
 package place
 
 import (
+	"iter"
 	"maps"
 	"slices"
 
@@ -262,8 +263,7 @@ func (l *listing) differing(out []int32, p *orbit.Predicate, limit int) []int32 
 // listed label; these nodes differ from it in a preference of the spec, or are in a domain across which the spec is
 // spread. It reports false if there are too many.
 func (x *labelIndex) exceptions(out []int32, spec *orbit.Spec) (_ []int32, few bool) {
-	for i := range spec.Prefer {
-		p := &spec.Prefer[i].Predicate
+	for p := range preferred(spec) {
 		l := x.byKey[p.Key]
 		switch {
 		case l == nil:
@@ -293,11 +293,30 @@ func (x *labelIndex) excepts(n *orbit.Node, spec *orbit.Spec) bool {
 	if len(x.byKey) == 0 {
 		return false
 	}
-	for i := range spec.Prefer {
-		p := &spec.Prefer[i].Predicate
+	for p := range preferred(spec) {
 		if x.byKey[p.Key] != nil && p.On(n) != p.Matches(nil) {
 			return true
 		}
 	}
 	return x.byKey[spec.Spread.Level] != nil && spec.SpreadsAcross(n)
+}
+
+// preferred yields each condition in the preferences of a spec that reads one label: a preference, or the predicates in the
+// terms of an AnyOf. Nodes that agree in all of them agree in the preferences.
+func preferred(spec *orbit.Spec) iter.Seq[*orbit.Predicate] {
+	return func(yield func(*orbit.Predicate) bool) {
+		for i := range spec.Prefer {
+			p := &spec.Prefer[i].Predicate
+			if p.Op != "AnyOf" && !yield(p) {
+				return
+			}
+			for _, term := range p.Terms {
+				for k := range term {
+					if !yield(&term[k]) {
+						return
+					}
+				}
+			}
+		}
+	}
 }

@@ -66,8 +66,10 @@ func labelKeys(spec *orbit.Spec, each func(key string) bool) bool {
 		}
 	}
 	for i := range spec.Prefer {
-		if !each(spec.Prefer[i].Key) {
-			return false
+		for key := range spec.Prefer[i].Keys {
+			if !each(key) {
+				return false
+			}
 		}
 	}
 	for i := range spec.Apart {

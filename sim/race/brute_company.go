@@ -39,7 +39,7 @@ func domainOf(n *orbit.Node, level string) string {
 // keepsApart reports whether the newcomer keeps its own rules Apart, and those of the tenants.
 func keepsApart(tenants []tenant, newcomer tenant) bool {
 	for _, rule := range newcomer.spec.Apart {
-		if domainOf(newcomer.on, rule.Level) == "" {
+		if rule.Labelled && domainOf(newcomer.on, rule.Level) == "" {
 			return false
 		}
 	}
@@ -65,7 +65,8 @@ func keepEven(rooms []room, tenants, newcomers []tenant) bool {
 			domain := domainOf(t.on, e.Level)
 			count := membersIn(after, &e, domain)
 			refused := domain == "" || len(e.Domains) > 0 && !slices.Contains(e.Domains, domain)
-			return refused || count > membersIn(tenants, &e, domain) && count > fewest(rooms, after, t.spec, &e)+max(1, e.MaxSkew)
+			rises := !t.spec.IsIn(e.Group) || count > membersIn(tenants, &e, domain)
+			return refused || rises && count > fewest(rooms, after, t.spec, &e)+max(1, e.MaxSkew)
 		})
 	})
 }
@@ -86,9 +87,12 @@ func fewest(rooms []room, tenants []tenant, spec *orbit.Spec, e *orbit.Even) int
 	for i := range rooms {
 		n := rooms[i].Node
 		domain := domainOf(n, e.Level)
-		meets := !slices.ContainsFunc(spec.Require, func(p orbit.Predicate) bool { return !p.On(n) })
+		meets := e.IgnoreRequire || !slices.ContainsFunc(spec.Require, func(p orbit.Predicate) bool { return !p.On(n) })
 		if len(e.Domains) > 0 {
 			meets = slices.Contains(e.Domains, domain)
+		}
+		if e.HonorTaints {
+			meets = meets && n.State == orbit.Ready && n.Admits(spec)
 		}
 		if n.State != orbit.Lost && domain != "" && meets {
 			counts[domain] = membersIn(tenants, e, domain)

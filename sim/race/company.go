@@ -79,10 +79,13 @@ func (p *company) drawJob() {
 		spec.Groups = []string{one(p.Rand, companyGroups...)}
 	}
 	for lucky(p.Rand, 25) {
-		spec.Apart = append(spec.Apart, orbit.Apart{Group: one(p.Rand, append(companyGroups, spec.Group)...), Level: one(p.Rand, companyLevels...)})
+		spec.Apart = append(spec.Apart, orbit.Apart{Group: one(p.Rand, append(companyGroups, spec.Group)...), Level: one(p.Rand, companyLevels...), Labelled: lucky(p.Rand, 50)})
 	}
 	for lucky(p.Rand, 40) {
-		e := orbit.Even{Group: spec.Group, Level: one(p.Rand, companyLevels...), MaxSkew: one(p.Rand, 0, 0, 1, 2), MinDomains: one(p.Rand, 0, 0, 0, 2, 3)}
+		e := orbit.Even{Group: spec.Group, Level: one(p.Rand, companyLevels...), MaxSkew: one(p.Rand, 0, 0, 1, 2), MinDomains: one(p.Rand, 0, 0, 0, 2, 3), HonorTaints: lucky(p.Rand, 30), IgnoreRequire: lucky(p.Rand, 30)}
+		if lucky(p.Rand, 15) {
+			e.Group = one(p.Rand, companyGroups...)
+		}
 		if lucky(p.Rand, 25) && e.Level == "zone" {
 			e.Domains = one(p.Rand, []string{"z0", "z1"}, []string{"z0", "z1", "z2"}, []string{"z2"})
 		}

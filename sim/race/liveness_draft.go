@@ -157,10 +157,10 @@ func (d *liveDraft) drawRules(r *rand.Rand) {
 				s.Extras = []orbit.Extra{{Name: "ip", Amount: 1 + r.Int64N(2)}}
 			}
 			if lucky(r, 25) {
-				s.Apart = []orbit.Apart{{Group: one(r, s.Module, s.Module, "gangs"), Level: one(r, levels...)}}
+				s.Apart = []orbit.Apart{{Group: one(r, s.Module, s.Module, "gangs"), Level: one(r, levels...), Labelled: lucky(r, 50)}}
 			}
 			if s.IsIn("gangs") && lucky(r, 40) {
-				s.Even = []orbit.Even{{Group: "gangs", Level: level, MaxSkew: r.IntN(3), MinDomains: one(r, 0, 0, 0, 2)}}
+				s.Even = []orbit.Even{{Group: "gangs", Level: level, MaxSkew: r.IntN(3), MinDomains: one(r, 0, 0, 0, 2), HonorTaints: lucky(r, 50), IgnoreRequire: lucky(r, 50)}}
 			}
 		}
 	}

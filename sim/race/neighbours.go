@@ -119,7 +119,7 @@ func (c neighbour) keeps(other neighbour) string {
 // judgeApart checks a placed capsule against all others, by its rules and by theirs.
 func (a *audit) judgeApart(all []neighbour, self neighbour, rev orbit.Revision) {
 	for _, rule := range self.spec.Apart {
-		if self.on.domainOf(rule.Level) == "" {
+		if rule.Labelled && self.on.domainOf(rule.Level) == "" {
 			a.fail("not apart", "%s is placed on %s at revision %d, which has no label %q, by which it has to be apart from group %q", self.id, self.on.ID, rev, rule.Level, rule.Group)
 		}
 	}
@@ -208,9 +208,12 @@ func (a *audit) judgeEven(all []neighbour, self neighbour, e *orbit.Even, before
 	}
 	domains := map[string]bool{}
 	for _, n := range a.nodes {
-		meets := !slices.ContainsFunc(self.spec.Require, func(p orbit.Predicate) bool { return !p.On(&n.Node) })
+		meets := e.IgnoreRequire || !slices.ContainsFunc(self.spec.Require, func(p orbit.Predicate) bool { return !p.On(&n.Node) })
 		if len(e.Domains) > 0 {
 			meets = slices.Contains(e.Domains, n.domainOf(e.Level))
+		}
+		if e.HonorTaints {
+			meets = meets && n.State == orbit.Ready && n.Admits(self.spec)
 		}
 		if meets && n.State != orbit.Lost && n.domainOf(e.Level) != "" {
 			domains[n.domainOf(e.Level)] = true
@@ -223,7 +226,7 @@ func (a *audit) judgeEven(all []neighbour, self neighbour, e *orbit.Even, before
 			least = min(least, members(all, e, domain))
 		}
 	}
-	if count := members(all, e, d); count > before && count > least+max(1, e.MaxSkew) {
+	if count := members(all, e, d); (count > before || !self.spec.IsIn(e.Group)) && count > least+max(1, e.MaxSkew) {
 		a.fail("not even", "%s is placed on %s at revision %d, where %s %q has %d of group %q then, and had %d; of %d domains the fewest has %d, and %d more are allowed",
 			self.id, self.on.ID, rev, e.Level, d, count, e.Group, before, len(domains), least, max(1, e.MaxSkew))
 	}
