@@ -157,6 +157,9 @@ func (d *duel) settleGangs(t *rapid.T) {
 		}
 		if s.chance(4) {
 			g.Min = len(at)
+			for i := range g.Roles {
+				g.Roles[i].Min = 1
+			}
 		}
 		d.send(t, Proposal{Do: append([]Commitment{Submit{Gang: g}}, at...)})
 		nodes = nodes[2:]

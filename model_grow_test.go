@@ -55,10 +55,12 @@ func (r *modelRound) join(c Submit) *refusal {
 	joins := 0
 	for _, role := range c.Gang.Roles {
 		joins += len(role.Members)
-		at := slices.IndexFunc(g.Roles, func(own Role) bool { return own.Name == role.Name })
+		at := roleLike(g.Roles, role)
 		switch {
 		case at >= len(old.Roles): // of this submission
-		case at >= 0 && (shape(g.Roles[at].Spec) != shape(role.Spec) || role.Min != 0 && role.Min != g.Roles[at].Min):
+		case at < 0 && slices.ContainsFunc(old.Roles, func(own Role) bool { return own.Name == role.Name }):
+			return newest
+		case at >= 0 && role.Min != 0 && role.Min != g.Roles[at].Min:
 			return newest
 		case at < 0 && role.Min > len(role.Members):
 			return newest
@@ -73,7 +75,7 @@ func (r *modelRound) join(c Submit) *refusal {
 	}
 	r.now.gangs[id] = modelGang{&g, r.now.rev}
 	for _, role := range c.Gang.Roles {
-		at := slices.IndexFunc(g.Roles, func(own Role) bool { return own.Name == role.Name })
+		at := roleLike(g.Roles, role)
 		like := modelCapsule{spec: role.Spec, owner: c.Owner, since: c.At, labels: c.Labels, gang: id, role: at}
 		if no := r.submitAll(c, role.Members, like); no != nil {
 			return no
@@ -92,6 +94,15 @@ func (r *modelRound) join(c Submit) *refusal {
 		r.lessUrgent(id)
 	}
 	return nil
+}
+
+// roleLike finds the role of the same name and spec.
+func roleLike(in []Role, role Role) int {
+	shared := func(s *Spec) *Spec {
+		s, _ = s.Share()
+		return s
+	}
+	return slices.IndexFunc(in, func(own Role) bool { return own.Name == role.Name && shared(own.Spec) == shared(role.Spec) })
 }
 
 // lessUrgent ends what is nominated for a gang or its members: now it evicts at a lower priority.
@@ -117,18 +128,22 @@ func rolesOf(g *Gang) string {
 
 // badLabelsOf knows the faults in labels of single capsules that the generator makes.
 func badLabelsOf(c Submit) bool {
-	submitted := slices.Clone(c.IDs)
-	if c.Gang != nil {
-		for _, r := range c.Gang.Roles {
-			submitted = append(submitted, r.Members...)
-		}
-	}
 	for id, labels := range c.LabelsOf {
-		if _, nameless := labels[""]; nameless || !slices.Contains(submitted, id) {
+		if _, nameless := labels[""]; nameless || !slices.Contains(append(membersIn(c), c.IDs...), id) {
 			return true
 		}
 	}
 	return false
+}
+
+// membersIn are all members of a gang in a submission.
+func membersIn(c Submit) (out []CapsuleID) {
+	if c.Gang != nil {
+		for _, r := range c.Gang.Roles {
+			out = append(out, r.Members...)
+		}
+	}
+	return out
 }
 
 // draftJoin adds members to a gang that the view shows, or now and then to none: to roles of it, or to a new one. Some
@@ -222,6 +237,7 @@ func TestGrowingGangsAgainstModel(t *testing.T) {
 	for total := range scale.Reach(t, "joined", "joined again", "new role", "joined a running gang", "by the minimum of a gang", "committed", "conflict", "infeasible") {
 		rapid.Check(t, func(t *rapid.T) {
 			d := newDuel(Limits{GangMembers: rapid.IntRange(4, 8).Draw(t, "most"), Terminal: rapid.IntRange(1, 3).Draw(t, "kept")}, false)
+			d.settleGangs(t)
 			d.drafts = []draft{
 				draftJoin, draftJoin, draftJoin, draftJoin, draftJoin, draftLose, draftLose, draftGang, draftGang, draftGang, draftPlace,
 				draftFounded, draftFounded, draftReplace, draftRebuild, draftEvict, draftNominate, draftConfirm, draftMove, draftChange, draftRelease, draftSubmit,

@@ -966,7 +966,7 @@ func (m *model) badCommitment(c Commitment, seen map[CapsuleID]bool) bool {
 		if _, nameless := c.Labels[""]; nameless || c.At < 0 {
 			return true
 		}
-		if badLabelsOf(c) || c.Join && c.Gang == nil {
+		if badLabelsOf(c) || c.Join && c.Gang == nil || c.Gang != nil && len(membersIn(c)) > m.limits.GangMembers {
 			return true
 		}
 		if c.Gang == nil {
