@@ -57,11 +57,19 @@ type Submit struct {
 	Owner string `json:"owner,omitempty"`
 	// Gang is the gang whose members are submitted; nil if IDs is set.
 	Gang *Gang `json:"gang,omitempty"`
+	// Join adds the members of Gang to the gang with its id, which must exist and have members that are not done. They wait
+	// as members: for the gang to start, or to be placed beside those that run. A role joins the role of the same name and
+	// spec, or else is a new role of the gang. Levels, Loose and the minimums of Gang, and of roles that are there already,
+	// are those of the gang, or zero. Without Join no gang with the id may exist, but see [Gang.ID].
+	Join bool `json:"join,omitempty"`
 	// At is when the capsules began to wait, by the submitter's clock; 0: unknown. A ledger stores it and never reads
 	// it. Navigators and engines count from it how long the capsules have waited.
 	At Instant `json:"at,omitempty"`
 	// Labels are stored with each of the capsules, which share one copy. No rule of a ledger reads them.
 	Labels map[string]string `json:"labels,omitempty"`
+	// LabelsOf are further labels of single capsules, by id, for example what another system calls each of them. Where a
+	// key is in Labels too, the value here counts.
+	LabelsOf map[CapsuleID]map[string]string `json:"labelsOf,omitempty"`
 }
 
 // Place puts a pending capsule on a node and, if the capsule asks for devices, on these device instances

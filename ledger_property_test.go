@@ -157,6 +157,12 @@ func (s *scribe) gang() *Gang {
 		g.Roles = append(g.Roles, Role{Name: fmt.Sprint(len(g.Roles)), Spec: spec, Members: ids[:n], Min: min})
 		ids = ids[n:]
 	}
+	if members := 0; s.chance(3) {
+		for _, r := range g.Roles {
+			members += len(r.Members)
+		}
+		g.Min = rapid.IntRange(1, members).Draw(s.T, "least")
+	}
 	return g
 }
 
@@ -228,7 +234,7 @@ var drafts = []draft{
 		return []Commitment{Submit{Gang: s.gang(), Owner: pickOne(s, modelOwners), At: s.instant(), Labels: s.labels()}}
 	},
 	draftPlace, draftPlace, draftPlace, draftPlace, draftPlace,
-	draftGang, draftGang, draftGang,
+	draftGang, draftGang, draftGang, draftJoin,
 	draftProtect, draftProtect, draftAdopt, draftAdopt, draftResize, draftResize,
 	draftConfirm, draftConfirm, draftConfirm, draftConfirm, draftConfirm, draftConfirm,
 	draftRelease, draftRelease, draftRelease, draftMove, draftMove, draftDrain, draftEvict, draftEvict, draftEvict, draftEvict,
@@ -653,6 +659,7 @@ func (d *duel) receipt(t *rapid.T, p Proposal, rev Revision, err error) {
 	d.count[r.Kind.Error()]++
 	d.count["refused for protection"] += btoi(r.Protected > 0)
 	d.count["by a budget"] += btoi(r.Want > 0 && r.Budget != "")
+	d.count["by the minimum of a gang"] += btoi(strings.Contains(r.Reason, ": it would have"))
 	d.countCompany(r)
 	if r.Kind == ErrInvalid { //nolint:errorlint // the sentinel itself
 		return

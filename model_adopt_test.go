@@ -34,7 +34,7 @@ func (r *modelRound) adopt(a Adopt) *refusal {
 		if a.Spec == nil {
 			return lostTo(r.was.left.Capsules)
 		}
-		if no := r.submitAll([]CapsuleID{a.Capsule}, modelCapsule{spec: a.Spec}); no != nil {
+		if no := r.submitAll(Submit{}, []CapsuleID{a.Capsule}, modelCapsule{spec: a.Spec}); no != nil {
 			return no
 		}
 	}

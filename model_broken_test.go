@@ -132,7 +132,7 @@ func (d *duel) settleGangs(t *rapid.T) {
 	d.drafts = []draft{
 		draftLose, draftLose, draftGang, draftGang, draftGang, draftPlace, draftPlace,
 		draftReplace, draftReplace, draftReplace, draftReplace, draftReplace, draftReplace,
-		draftRebuild, draftRebuild, draftRebuild, draftRebuild,
+		draftRebuild, draftRebuild, draftRebuild, draftRebuild, draftJoin,
 		draftEvict, draftProtect, draftBudget, draftNominate, draftConfirm, draftMove, draftChange,
 	}
 	s := &scribe{T: t, view: d.snapshot()}
@@ -154,6 +154,12 @@ func (d *duel) settleGangs(t *rapid.T) {
 				at = append(at, Place{Capsule: ids[j], Node: nodes[(i+j)%2]})
 			}
 			ids = ids[n:]
+		}
+		if s.chance(4) {
+			g.Min = len(at)
+			for i := range g.Roles {
+				g.Roles[i].Min = 1
+			}
 		}
 		d.send(t, Proposal{Do: append([]Commitment{Submit{Gang: g}}, at...)})
 		nodes = nodes[2:]

@@ -119,10 +119,9 @@ func (r *modelRound) unkind() (out []*refusal) {
 		if was == nil {
 			continue
 		}
-		short, fewer, any := false, false, false
+		short, fewer, any := r.now.lacking(id, r.now.placed(id)), false, false
 		for i, placed := range r.now.placed(id) {
-			short = short || placed < r.now.minimums(id)[i]
-			fewer = fewer || placed < was[i]
+			fewer = fewer || i < len(was) && placed < was[i]
 			any = any || placed > 0
 		}
 		if short && fewer && any {
@@ -312,14 +311,11 @@ func (r *modelRound) putBack(unit []int, back map[CapsuleID]bool) (spared []int,
 		for _, at := range spared {
 			again[r.now.capsules[r.p.Do[at].(Evict).Capsule].role]++
 		}
-		for i, least := range r.now.minimums(gang) {
-			if again[i] < least {
-				for _, at := range unit {
-					delete(back, r.p.Do[at].(Evict).Capsule)
-				}
-				spared = nil
-				break
+		if r.now.lacking(gang, again) {
+			for _, at := range unit {
+				delete(back, r.p.Do[at].(Evict).Capsule)
 			}
+			spared = nil
 		}
 	}
 	for _, at := range unit { // all that it makes way for must ask for what it is in the way of
@@ -341,11 +337,8 @@ func (r *modelRound) putBack(unit []int, back map[CapsuleID]bool) (spared []int,
 
 // broken reports whether a gang has members placed, and too few of some role.
 func (m *model) broken(id GangID) bool {
-	placed, short := m.placed(id), false
-	for i, least := range m.minimums(id) {
-		short = short || placed[i] < least
-	}
-	return short && sumOf(placed) > 0
+	placed := m.placed(id)
+	return sumOf(placed) > 0 && m.lacking(id, placed)
 }
 
 // precedes reports whether one broken gang may be placed instead of another one.

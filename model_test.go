@@ -26,6 +26,7 @@ type model struct {
 	leftOf map[string]Revision
 	// Wishes that passed because what they touched was not healthy, placements that borrowed, and evictions for the lender.
 	freed, lent, recalled, replaced, rebuilt int
+	grew                                     modelGrowth
 	// Those that live, and what is kept of others.
 	nominated map[modelNominee]modelNomination
 	left      departures // when something of a kind last went away
@@ -182,6 +183,16 @@ func (m *model) minimums(id GangID) []int {
 	return out
 }
 
+// lacking reports whether some role would lack members, or the gang as a whole, if so many of each role were placed.
+func (m *model) lacking(id GangID, placed []int) bool {
+	for i, least := range m.minimums(id) {
+		if placed[i] < least {
+			return true
+		}
+	}
+	return sumOf(placed) < min(m.gangs[id].Min, sumOf(m.undone(id)))
+}
+
 // priorities are those of the roles with members left; of all roles if there are none.
 func (m *model) priorities(id GangID) (out []int32) {
 	left := m.undone(id)
@@ -226,7 +237,7 @@ func (m *model) rule(p Proposal, reduced bool) ruling {
 		}
 	}
 	r := &modelRound{was: m, now: m.clone(), p: p, asked: map[NodeID]*modelAsk{}, marks: map[string]bool{},
-		wishes: newModelWishes(), arrived: map[CapsuleID]bool{}, adopts: map[GangID]bool{}, grows: map[CapsuleID]Resources{}, anew: map[CapsuleID]bool{}, asks: map[NodeID][]modelAsker{}, endedOn: map[NodeID]map[HoldID]Hold{}, claimed: map[NodeID]bool{}}
+		wishes: newModelWishes(), arrived: map[CapsuleID]bool{}, adopts: map[GangID]bool{}, grows: map[CapsuleID]Resources{}, anew: map[CapsuleID]bool{}, asks: map[NodeID][]modelAsker{}, endedOn: map[NodeID]map[HoldID]Hold{}, claimed: map[NodeID]bool{}, begun: map[GangID]bool{}}
 	r.now.rev++
 	for i, c := range p.Do {
 		r.wishes.at = i
@@ -369,6 +380,7 @@ type modelRound struct {
 	protects map[CapsuleID]time.Duration
 	adopts   map[GangID]bool // of which members were found running
 	grows    map[CapsuleID]Resources
+	begun    map[GangID]bool // submitted by the proposal, all of it
 }
 
 // modelAsk is what the proposal newly puts on a node.
@@ -471,7 +483,10 @@ func (n modelNode) newest() Revision { return max(n.usage, n.spec) }
 
 func (r *modelRound) submit(c Submit) *refusal {
 	if c.Gang == nil {
-		return r.submitAll(c.IDs, modelCapsule{spec: c.Spec, owner: c.Owner, since: c.At, labels: c.Labels})
+		return r.submitAll(c, c.IDs, modelCapsule{spec: c.Spec, owner: c.Owner, since: c.At, labels: c.Labels})
+	}
+	if c.Join {
+		return r.join(c)
 	}
 	if old, ok := r.now.gangs[c.Gang.ID]; ok {
 		var all []CapsuleID
@@ -494,16 +509,24 @@ func (r *modelRound) submit(c Submit) *refusal {
 	r.now.gangs[c.Gang.ID] = modelGang{c.Gang, r.now.rev}
 	for i, role := range c.Gang.Roles {
 		like := modelCapsule{spec: role.Spec, owner: c.Owner, since: c.At, labels: c.Labels, gang: c.Gang.ID, role: i}
-		if no := r.submitAll(role.Members, like); no != nil {
+		if no := r.submitAll(c, role.Members, like); no != nil {
 			return no
 		}
 	}
+	r.begun[c.Gang.ID] = true
 	return nil
 }
 
-func (r *modelRound) submitAll(ids []CapsuleID, like modelCapsule) *refusal {
+func (r *modelRound) submitAll(c Submit, ids []CapsuleID, like modelCapsule) *refusal {
 	for _, id := range ids {
 		like := like
+		if own := c.LabelsOf[id]; len(own) > 0 {
+			like.labels = maps.Clone(c.Labels)
+			if like.labels == nil {
+				like.labels = map[string]string{}
+			}
+			maps.Copy(like.labels, own)
+		}
 		if old, ok := r.now.capsules[id]; ok {
 			if !old.released {
 				return lostTo(r.was.capsules[id].changed)
@@ -766,11 +789,8 @@ func (r *modelRound) unsettled() (out []*refusal) {
 		if sumOf(placed) == 0 || r.adopts[id] || sumOf(r.was.placed(id)) > 0 && !r.emptied[id] {
 			continue
 		}
-		for i, least := range r.now.minimums(id) {
-			if placed[i] < least {
-				out = append(out, lostTo(r.was.gangs[id].changed))
-				break
-			}
+		if r.now.lacking(id, placed) {
+			out = append(out, lostTo(r.was.gangs[id].changed))
 		}
 	}
 	return slices.Concat(out, r.overstepped(), r.unkind(), r.overspent(), r.impatient(), r.crowded(), r.uneven(), r.insolent(), r.bloated())
@@ -946,6 +966,9 @@ func (m *model) badCommitment(c Commitment, seen map[CapsuleID]bool) bool {
 		if _, nameless := c.Labels[""]; nameless || c.At < 0 {
 			return true
 		}
+		if badLabelsOf(c) || c.Join && c.Gang == nil || c.Gang != nil && len(membersIn(c)) > m.limits.GangMembers {
+			return true
+		}
 		if c.Gang == nil {
 			return badSpec(c.Spec) || submittedTwice(c.IDs, seen)
 		}
@@ -997,7 +1020,7 @@ func (m *model) describe() []string {
 		for i, role := range m.gangs[id].Roles {
 			left[i] = len(role.Members) - left[i]
 		}
-		out = append(out, fmt.Sprintf("gang %s placed %v done %v changed %d", id, m.placed(id), left, m.gangs[id].changed))
+		out = append(out, fmt.Sprintf("gang %s at least %d: %s placed %v done %v changed %d broken %v", id, m.gangs[id].Min, rolesOf(m.gangs[id].Gang), m.placed(id), left, m.gangs[id].changed, m.broken(id)))
 	}
 	for _, id := range slices.Sorted(maps.Keys(m.holds)) {
 		h := m.holds[id]
@@ -1072,7 +1095,7 @@ func worldOf(s *State) []string {
 			c.ID, shape(c.Spec), c.Owner(), c.Gang(), c.Node, c.Devices, c.Note(), c.Labels(), c.SubmitTime(), c.PlaceTime, c.Submitted, c.Changed, c.PlacedAt, c.PlacedBy, c.Released(), c.Begun, c.Ready, c.Waits, c.Adopted, c.Respecified, s.Protected(c.ID), borrowsOf(c), c.Remains(), s.Failures(c.ID)))
 	}
 	for g := range s.Gangs() {
-		out = append(out, fmt.Sprintf("gang %s placed %v done %v changed %d", g.Gang.ID, g.Placed, g.Done, g.Changed))
+		out = append(out, fmt.Sprintf("gang %s at least %d: %s placed %v done %v changed %d broken %v", g.Gang.ID, g.Gang.Min, rolesOf(g.Gang), g.Placed, g.Done, g.Changed, g.Broken()))
 	}
 	for h := range s.Holds() {
 		out = append(out, fmt.Sprintf("hold %s on %s %d %b %d ends %v", h.ID, h.Node, [Dimensions]int64(h.Room), h.Devices, h.Milli, h.Ends))

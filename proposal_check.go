@@ -2,7 +2,9 @@ package orbit
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -202,10 +204,28 @@ func (v *validator) once(id CapsuleID) {
 	v.seen[id] = true
 }
 
-// gang checks a gang and replaces the specs of its roles by their shared copies.
+// labelsOf checks the labels of single capsules of a Submit, each with those that it shares with the others.
+func (v *validator) labelsOf(c *Submit) {
+	if len(c.LabelsOf) == 0 {
+		return
+	}
+	unknown := maps.Clone(c.LabelsOf)
+	for _, ids := range c.work {
+		for _, id := range ids {
+			if delete(unknown, id); len(c.LabelsOf[id]) > 0 {
+				v.carried("submission", 0, c.labelsOf(id))
+			}
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(unknown)) {
+		v.fail("labels of capsule %q, which is not submitted here", id)
+	}
+}
+
+// gang checks the form of a gang and replaces the specs of its roles by their shared copies.
 func (v *validator) gang(g *Gang) {
 	v.id("gang id", string(g.ID))
-	v.failAll(g.faults(v.limits.GangMembers))
+	v.failAll(g.faults())
 	for _, level := range g.Levels {
 		v.id("level", level)
 	}

@@ -49,7 +49,7 @@ func (t *tx) adopt(c *Adopt) (NodeID, error) {
 		if c.Spec == nil {
 			return "", t.refuse(Rejection{Capsule: c.Capsule, Node: c.Node, advice: "say with which Spec it runs"}, t.s.left.Capsules, "there is no capsule %q", c.Capsule)
 		}
-		if err := t.submit([]CapsuleID{c.Capsule}, Capsule{Spec: c.Spec}); err != nil {
+		if err := t.submit(&Submit{}, []CapsuleID{c.Capsule}, Capsule{Spec: c.Spec}); err != nil {
 			return "", err
 		}
 	}

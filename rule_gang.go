@@ -1,8 +1,12 @@
 package orbit
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+)
 
-// A gang starts with the minimum of every role at once, and a voluntary disruption leaves it that minimum or nothing.
+// A gang starts with the minimum of every role, and its own, at once, and a voluntary disruption leaves it these or
+// nothing. Members may join it as long as some are not done.
 
 // judgeGangs judges every gang of which the proposal places, takes or changes members.
 func (t *tx) judgeGangs() error {
@@ -23,18 +27,17 @@ func (t *tx) judgeGang(g *txGang) error {
 	if g.now.Total() == 0 || g.adopts || g.was != nil && g.was.Total() > 0 && !g.restarts {
 		return nil
 	}
-	i := g.now.wanting()
-	if i < 0 {
+	if !g.now.wanting() {
 		return nil
 	}
 	t.at = -1 // all together
-	role := &g.now.Gang.Roles[i]
-	return t.refuse(Rejection{}, g.newest(), "gang %q: role %q would have %d members placed, at least %d must be at first",
-		g.now.Gang.ID, role.Name, g.now.Placed[i], g.now.Minimum(i))
+	whose, placed, least := g.now.below()
+	return t.refuse(Rejection{}, g.newest(), "gang %q: %s would have %d members placed, at least %d must be at first",
+		g.now.Gang.ID, whose, placed, least)
 }
 
 // judgeWishes judges a gang from which wishes take members. Afterwards each role must have as many members placed as
-// before, or every role its minimum, or no member of the gang may be placed.
+// before, or every role and the gang their minimums, or no member of the gang may be placed.
 func (t *tx) judgeWishes(g *txGang) error {
 	if !g.wished || g.was == nil {
 		return nil
@@ -42,30 +45,30 @@ func (t *tx) judgeWishes(g *txGang) error {
 	if g.displaced != nil && (!g.drains || !g.restarts) && !t.rebuilds(g) {
 		return g.displaced
 	}
-	i := g.now.wanting()
-	if g.now.Total() == 0 || i < 0 {
+	if g.now.Total() == 0 || !g.now.wanting() {
 		return nil
 	}
-	for r, placed := range g.now.Placed {
-		if placed < g.was.Placed[r] {
-			role, newest := &g.now.Gang.Roles[i], g.newest()
+	for r, before := range g.was.Placed {
+		if g.now.Placed[r] < before {
+			newest := g.newest()
 			for k := range t.capsules.entries { // a member may have begun since the view, and have been free to leave before
 				if e := &t.capsules.entries[k]; e.wished && e.was != nil && e.was.Gang() == g.now.Gang.ID {
 					newest = max(newest, e.newest())
 				}
 			}
 			t.at = -1
-			return t.refuse(Rejection{}, newest, "gang %q: role %q would have %d members placed; a wish leaves at least %d, or none of the gang",
-				g.now.Gang.ID, role.Name, g.now.Placed[i], g.now.Minimum(i))
+			whose, placed, least := g.now.below()
+			return t.refuse(Rejection{}, newest, "gang %q: %s would have %d members placed; a wish leaves at least %d, or none of the gang",
+				g.now.Gang.ID, whose, placed, least)
 		}
 	}
 	return nil
 }
 
 // rebuilds reports whether the proposal takes a broken gang off its nodes as a whole, and leaves it without placed
-// members or with the minimum of every role.
+// members or with every minimum.
 func (t *tx) rebuilds(g *txGang) bool {
-	if g.was == nil || !g.was.Broken() || g.now.Total() > 0 && g.now.wanting() >= 0 {
+	if g.was == nil || !g.was.Broken() || g.now.Total() > 0 && g.now.wanting() {
 		return false
 	}
 	left := 0
@@ -82,7 +85,7 @@ func (t *tx) rebuilds(g *txGang) bool {
 // by the state before.
 func (t *tx) replaces(gang, other GangID) bool {
 	g := t.gangs.find(gang)
-	return g != nil && g.now.wanting() < 0 && t.s.Precedes(gang, other)
+	return g != nil && !g.now.wanting() && t.s.Precedes(gang, other)
 }
 
 // submitGang adds a gang and all its members. The gang's record lives as long as the record of any member. While it
@@ -93,7 +96,7 @@ func (t *tx) submitGang(c *Submit) error {
 		g = t.gangs.add(c.Gang.ID)
 	} else {
 		if id, newest := t.outlives(g.now.Gang, c.Gang); id != "" {
-			return t.refuse(Rejection{Capsule: id, advice: anotherID + ", or release its members for good and name them all again"}, max(g.newest(), newest),
+			return t.refuse(Rejection{Capsule: id, advice: anotherID + ", set Join to add members, or release its members for good and name them all again"}, max(g.newest(), newest),
 				"there is a gang %q already, with capsule %q", c.Gang.ID, id)
 		}
 		t.nominates = t.nominates || g.now.Nomination != nil
@@ -101,14 +104,138 @@ func (t *tx) submitGang(c *Submit) error {
 	}
 	g.now = newGangState(c.Gang, t.rev)
 	for i := range c.Gang.Roles {
-		r := &c.Gang.Roles[i]
-		g.now.records += len(r.Members)
-		like := Capsule{Spec: r.Spec, common: t.share(common{c.Owner, c.Gang.ID, c.Labels, c.At, uint16(i)})}
-		if err := t.submit(r.Members, like); err != nil {
+		if err := t.submitMembers(c, g.now, i, &c.Gang.Roles[i]); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// submitMembers adds the members of a role of a Submit to the role of the gang with this index.
+func (t *tx) submitMembers(c *Submit, to *GangState, index int, r *Role) error {
+	to.records += len(r.Members)
+	return t.submit(c, r.Members, Capsule{Spec: r.Spec, common: t.share(common{c.Owner, c.Gang.ID, c.Labels, c.At, uint16(index)})})
+}
+
+// joinGang adds members to a gang that has members left.
+func (t *tx) joinGang(c *Submit) error {
+	g := t.gang(c.Gang.ID)
+	if g == nil {
+		return t.refuse(Rejection{advice: "submit it without Join"}, t.s.left.Gangs, "there is no gang %q to join", c.Gang.ID)
+	}
+	if err := t.mayJoin(g, c.Gang); err != nil {
+		return err
+	}
+	now, before := t.ownGang(g), g.now.Gang.lowest()
+	t.forgetDone(now, c.Gang)
+	for i := range c.Gang.Roles {
+		r := &c.Gang.Roles[i]
+		at := now.Gang.role(r)
+		if at < 0 {
+			at = len(now.Gang.Roles)
+			now.Gang.Roles = append(now.Gang.Roles, Role{Name: r.Name, Spec: r.Spec, Min: r.Min})
+			now.Placed, now.Done = append(now.Placed, 0), append(now.Done, 0)
+		}
+		role := &now.Gang.Roles[at]
+		role.Members = append(role.Members, r.Members...)
+		if err := t.submitMembers(c, now, at, r); err != nil {
+			return err
+		}
+	}
+	if now.Changed = t.rev; now.Gang.lowest() < before {
+		t.endGangNominations(now)
+	}
+	return nil
+}
+
+// mayJoin checks that a gang is the one that the proposer means, has members left, and takes the members and roles of
+// another description of it.
+func (t *tx) mayJoin(g *txGang, by *Gang) error {
+	refuse := func(newest Revision, advice, why string, args ...any) error {
+		return t.refuse(Rejection{advice: advice}, newest, "gang %q %s", by.ID, fmt.Sprintf(why, args...))
+	}
+	if began := t.began(g); t.breaks(t.p.View != 0 && began > t.p.View) {
+		return refuse(began, "", "was submitted after the view")
+	}
+	if t.breaks(g.now.ended()) {
+		return refuse(g.newest(), "submit it anew, without Join", "has no members that are not done")
+	}
+	if why := g.now.Gang.differs(by); t.breaks(why != "") {
+		return refuse(g.newest(), "leave out what the gang has already", "has %s", why)
+	}
+	members, roles := 0, len(g.now.Gang.Roles)
+	for i := range g.now.Gang.Roles {
+		members += g.now.Left(i)
+	}
+	for i := range by.Roles {
+		r := &by.Roles[i]
+		members += len(r.Members)
+		if g.now.Gang.role(r) >= 0 {
+			continue
+		}
+		if roles++; t.breaks(r.Min > len(r.Members)) {
+			return refuse(g.newest(), "", "has no role %q yet, and its minimum is %d of %d members", r.Name, r.Min, len(r.Members))
+		}
+	}
+	if most := t.s.limits.GangMembers; t.breaks(members > most) || roles > maxRoles {
+		return refuse(g.newest(), "release some for good", "would have %d members that are not done, and %d roles; this ledger takes %d and %d", members, roles, most, maxRoles)
+	}
+	return nil
+}
+
+// began returns the revision at which the oldest member of a gang was submitted of which there is a record; 0: this
+// proposal has submitted the gang.
+func (t *tx) began(g *txGang) Revision {
+	if g.was == nil || g.anew {
+		return 0
+	}
+	began := t.s.rev
+	for c := range t.s.Members(g.was.Gang.ID) {
+		began = min(began, c.SubmittedAt())
+	}
+	return began
+}
+
+// forgetDone takes those members off the lists of a gang that are done and of which it has no record, and those that
+// another description of it names again. So the lists stay short however often members are replaced.
+func (t *tx) forgetDone(now *GangState, by *Gang) {
+	again := map[CapsuleID]bool{}
+	for i := range by.Roles {
+		for _, id := range by.Roles[i].Members {
+			again[id] = true
+		}
+	}
+	own := *now.Gang
+	own.Roles = slices.Clone(own.Roles)
+	for i := range own.Roles {
+		r := &own.Roles[i]
+		members := make([]CapsuleID, 0, len(r.Members)+len(again))
+		now.Done[i] = 0
+		for _, id := range r.Members {
+			if e := t.capsule(id); e != nil && e.now.Gang() == own.ID && !(again[id] && e.now.released) {
+				members = append(members, id)
+				now.Done[i] += btoi(e.now.released)
+			}
+		}
+		r.Members = members
+	}
+	now.Gang = &own
+}
+
+// endGangNominations ends the nominations of a gang and of its members: what may borrow from them depends on the lowest
+// priority of the gang, which has fallen.
+func (t *tx) endGangNominations(now *GangState) {
+	if now.Nomination.Lives() {
+		now.Nomination, t.nominates = now.Nomination.ended(), true
+	}
+	for i := range now.Gang.Roles {
+		for _, id := range now.Gang.Roles[i].Members {
+			if e := t.capsule(id); e.now.Nomination().Lives() {
+				e.now.setNomination(e.now.Nomination().ended())
+				e.now.Changed, e.dirty, t.nominates = t.rev, true, true
+			}
+		}
+	}
 }
 
 // outlives returns a member of g that prevents the other gang from using g's id, and the revision at which the member

@@ -13,13 +13,17 @@ import (
 func (c Submit) check(v *validator) Commitment {
 	v.text("owner", c.Owner, v.limits.IDBytes)
 	v.carried("submission", c.At, c.Labels)
-	if c.Gang != nil {
-		if len(c.IDs) > 0 || c.Spec != nil {
-			v.fail("submit names a gang and also capsules; it needs exactly one of them")
-			return nil // no more faults: what the gang lacks may be in the fields that do not belong to it
-		}
+	if c.Gang != nil && (len(c.IDs) > 0 || c.Spec != nil) {
+		v.fail("submit names a gang and also capsules; it needs exactly one of them")
+		return nil // no more faults: what the gang lacks may be in the fields that do not belong to it
+	}
+	if v.labelsOf(&c); c.Gang != nil {
 		v.gang(c.Gang)
+		v.failAll(c.Gang.shortages(c.Join, v.limits.GangMembers))
 		return nil
+	}
+	if c.Join {
+		v.fail("submit joins no gang: Join is for the members of Gang")
 	}
 	v.capsuleIDs(c.IDs)
 	if c.Spec == nil && len(c.IDs) > 0 {
@@ -35,10 +39,13 @@ func (c Submit) check(v *validator) Commitment {
 
 // execute implements [Commitment].
 func (c Submit) execute(t *tx) (NodeID, error) {
-	if c.Gang != nil {
+	switch {
+	case c.Join:
+		return "", t.joinGang(&c)
+	case c.Gang != nil:
 		return "", t.submitGang(&c)
 	}
-	return "", t.submit(c.IDs, Capsule{Spec: c.Spec, common: t.share(common{owner: c.Owner, labels: c.Labels, time: c.At})})
+	return "", t.submit(&c, c.IDs, Capsule{Spec: c.Spec, common: t.share(common{owner: c.Owner, labels: c.Labels, time: c.At})})
 }
 
 func (Submit) subject() CapsuleID { return "" }
@@ -56,6 +63,17 @@ func (c *Submit) work(yield func(*Spec, []CapsuleID) bool) {
 	}
 }
 
+// labelsOf returns the labels of one of the capsules that has labels of its own.
+func (c *Submit) labelsOf(id CapsuleID) map[string]string {
+	all := maps.Clone(c.LabelsOf[id])
+	for key, value := range c.Labels {
+		if _, own := all[key]; !own {
+			all[key] = value
+		}
+	}
+	return all
+}
+
 func (Submit) effect() effect {
 	return effect{}
 }
@@ -68,6 +86,11 @@ func (Submit) offence(*planCheck) (CapsuleID, string) {
 // own implements [cloner.own].
 func (c Submit) own(copies *cloner) Commitment {
 	c.IDs, c.Spec, c.Labels = slices.Clone(c.IDs), copies.spec(c.Spec), maps.Clone(c.Labels)
+	if c.LabelsOf = maps.Clone(c.LabelsOf); c.LabelsOf != nil {
+		for id, labels := range c.LabelsOf {
+			c.LabelsOf[id] = maps.Clone(labels)
+		}
+	}
 	if c.Gang != nil {
 		c.Gang = copies.gang(c.Gang)
 	}
@@ -202,9 +225,9 @@ func (c Release) beside(v *validator, all []Commitment) {
 	}
 }
 
-// submit adds a pending record for each id, all alike. An id may be that of a capsule that has been released for good,
-// also by this proposal. The id of a capsule that has not ended is refused.
-func (t *tx) submit(ids []CapsuleID, like Capsule) error {
+// submit adds a pending record for each of some ids of a Submit, all alike but for labels of their own. An id may be that
+// of a capsule that has been released for good, also by this proposal. The id of a capsule that has not ended is refused.
+func (t *tx) submit(c *Submit, ids []CapsuleID, like Capsule) error {
 	for _, id := range ids {
 		e := t.capsule(id)
 		switch {
@@ -225,6 +248,11 @@ func (t *tx) submit(ids []CapsuleID, like Capsule) error {
 		}
 		t.order = max(t.order, t.s.order).next(t.rev) // now, not in publish: a reused id has an entry that may stand before earlier submissions
 		e.now.ID, e.now.Submitted, e.now.Changed, e.dirty = id, uint64(t.order), t.rev, true
+		if len(c.LabelsOf[id]) > 0 {
+			own := *like.inCommon()
+			own.labels = c.labelsOf(id)
+			e.now.common = &own
+		}
 		e.slot = t.vacantCapsule()
 	}
 	return nil

@@ -54,6 +54,7 @@ type dumpGang struct {
 	ID         GangID      `json:"id"`
 	Levels     []string    `json:"levels,omitempty"`
 	Loose      bool        `json:"loose,omitempty"`
+	Min        int         `json:"min,omitempty"`
 	Roles      []dumpRole  `json:"roles"`
 	Changed    Revision    `json:"changed"`
 	Nomination *Nomination `json:"nomination,omitempty"`
@@ -190,7 +191,7 @@ func (d *dumper) spec(s *Spec) int {
 
 // gang writes a gang after the specs of its roles.
 func (d *dumper) gang(g *GangState) {
-	out := &dumpGang{ID: g.Gang.ID, Levels: g.Gang.Levels, Loose: g.Gang.Loose, Changed: g.Changed, Nomination: g.Nomination}
+	out := &dumpGang{ID: g.Gang.ID, Levels: g.Gang.Levels, Loose: g.Gang.Loose, Min: g.Gang.Min, Changed: g.Changed, Nomination: g.Nomination}
 	for i := range g.Gang.Roles {
 		r := &g.Gang.Roles[i]
 		out.Roles = append(out.Roles, dumpRole{r.Name, d.spec(r.Spec), r.Members, r.Min})
@@ -356,7 +357,7 @@ func (d *dumpReader) numbered(i int) (*Spec, error) {
 
 // gang adds a gang. The specs of its roles must have appeared on earlier lines.
 func (d *dumpReader) gang(g *dumpGang) error {
-	gang := &Gang{ID: g.ID, Levels: g.Levels, Loose: g.Loose}
+	gang := &Gang{ID: g.ID, Levels: g.Levels, Loose: g.Loose, Min: g.Min}
 	for _, r := range g.Roles {
 		spec, err := d.numbered(r.Spec)
 		if err != nil {

@@ -241,7 +241,7 @@ func (s *sparing) mayMakeWay(unit *victims) error {
 
 // putBack puts the victims of a unit back on their nodes as far as they fit. It returns the positions of the needless
 // evictions, and the obstacles that the other victims are. If not all members of a gang fit, those that fit are put
-// back only if every role then has its minimum.
+// back only if the gang and every role then have their minimums.
 func (s *sparing) putBack(unit *victims) (spared []int, obstacles []obstacle) {
 	for _, at := range unit.at {
 		if o := s.stay(at, unit); o.node == "" {
@@ -253,18 +253,17 @@ func (s *sparing) putBack(unit *victims) (spared []int, obstacles []obstacle) {
 	if unit.gang == nil || len(obstacles) == 0 {
 		return spared, obstacles
 	}
-	again := slices.Clone(unit.gang.now.Placed)
+	again := *unit.gang.now
+	again.Placed = slices.Clone(again.Placed)
 	for _, at := range spared {
-		again[s.victim(at).now.inCommon().role]++
+		again.Placed[s.victim(at).now.inCommon().role]++
 	}
-	for i := range again {
-		if again[i] < unit.gang.now.Minimum(i) {
-			for _, at := range spared {
-				e := s.victim(at)
-				s.node(e.was.Node).put(e, -1)
-			}
-			return nil, obstacles
+	if again.wanting() {
+		for _, at := range spared {
+			e := s.victim(at)
+			s.node(e.was.Node).put(e, -1)
 		}
+		return nil, obstacles
 	}
 	return spared, obstacles
 }

@@ -216,6 +216,12 @@ func (h *handle) spoilSubmit(c orbit.Submit) orbit.Commitment {
 		for i := range c.Gang.Roles {
 			c.Gang.Roles[i].Min = 1
 		}
+	case h.breaks == "forgets the minimum of gangs" && c.Gang != nil:
+		c.Gang.Min = 0
+	case h.breaks == "lets the first join" && c.Join:
+		c.Gang.Roles[0].Members = c.Gang.Roles[0].Members[:1]
+	case h.breaks == "forgets whose labels":
+		c.LabelsOf = nil
 	case c.Spec == nil:
 	case h.breaks == "lends to all":
 		c.Spec.Backfills, c.Spec.RunsAtMost = true, max(1, c.Spec.RunsAtMost)

@@ -69,6 +69,9 @@ var broken = []struct{ breaks, caught, says string }{
 	{"lets half a gang in", "gang", "must be refused"},
 	{"brings back what has ended", "gang-done", ""},
 	{"lets half a gang in", "gang-rebuild", ""},
+	{"forgets the minimum of gangs", "gang-minimum", "must be refused"},
+	{"lets the first join", "gang-grows", ""},
+	{"forgets whose labels", "carried", "it must be"},
 	{"lets half a gang in", "gang-replaces", ""},
 	{"tears gangs", "race-gangs", ""},
 

@@ -239,14 +239,17 @@ func checkCarried(t *trial) {
 	first, crew := submit(cpu(1), "a", "b"), gang("g", 0, "m1", "m2")
 	first.At, first.Labels = 2e18, labels
 	crew.At, crew.Labels = 1, map[string]string{"team": "b"}
+	own := map[string]string{"uid": "7", "team": "c"}
+	first.LabelsOf = map[orbit.CapsuleID]map[string]string{"b": {"uid": "6"}}
+	crew.LabelsOf = map[orbit.CapsuleID]map[string]string{"m2": own}
 	t.commits(node("n", 9), first, crew, submit(cpu(1), "plain"))
 	a, m := place("a", "n"), place("m1", "n")
 	a.At, m.At = 1e18, 7
 	t.commits(a, m, place("m2", "n"), place("plain", "n"))
 	t.carries("a", 2e18, 1e18, labels)
-	t.carries("b", 2e18, 0, labels)
+	t.carries("b", 2e18, 0, map[string]string{"team": "a", "cost centre": "", "uid": "6"})
 	t.carries("m1", 1, 7, crew.Labels)
-	t.carries("m2", 1, 0, crew.Labels)
+	t.carries("m2", 1, 0, own)
 	t.carries("plain", 0, 0, nil)
 	t.commits(stopped("a"))
 	t.carries("a", 2e18, 1e18, labels) // of the last placement, as PlacedAt is

@@ -137,7 +137,7 @@ func (e *encoder) commitment(c orbit.Commitment) {
 			return
 		}
 	case orbit.Submit:
-		if c.Gang == nil && c.Labels == nil && c.Spec != nil {
+		if c.Gang == nil && c.Labels == nil && c.LabelsOf == nil && c.Spec != nil {
 			e.submit(&c)
 			return
 		}

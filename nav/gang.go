@@ -324,13 +324,13 @@ func (r *gangPass) tryAtOnce(m *pendingGang, levels []*seats.Table) (*seats.Fit,
 func (r *gangPass) try(m *pendingGang, levels []*seats.Table) (*seats.Fit, error) {
 	r.tries++
 	start := r.index.Draft.Checkpoint()
-	p := &seats.Packer{Index: &r.index, Asks: m.asks(&r.index), Steps: &r.steps.budget, Limit: seats.MostMembers(r.limits), Tries: m.mixed}
+	p := &seats.Packer{Index: &r.index, Asks: m.asks(&r.index), LeastInAll: m.least(), Steps: &r.steps.budget, Limit: seats.MostMembers(r.limits), Tries: m.mixed}
 	if !m.fresh() {
 		levels = r.homes(m)
 	}
 	fit, misjudged := p.Seat(func() *seats.Fit { return m.find(p, levels) })
 	r.misjudged += btoi(misjudged)
-	if fit != nil && (r.index.Strict && fit.Total < m.total || m.needsAll && !fit.HasNeeded()) {
+	if fit != nil && (r.index.Strict && fit.Total < m.total || m.needsAll && !fit.Has(m.state.LacksInAll())) {
 		fit = nil
 	}
 	var why error

@@ -66,7 +66,19 @@ func drawWorld(t *rapid.T) gangWorld {
 		w.later = append(w.later, n)
 	}
 	w.gang = drawGang(t, devices)
+	drawLeast(t, w.gang)
 	return w
+}
+
+// drawLeast gives every third gang a minimum of its own.
+func drawLeast(t *rapid.T, g *orbit.Gang) {
+	members := 0
+	for _, r := range g.Roles {
+		members += len(r.Members)
+	}
+	if rapid.IntRange(0, 2).Draw(t, "has a minimum") == 0 {
+		g.Min = rapid.IntRange(1, members).Draw(t, "least of all")
+	}
 }
 
 // drawTightWorld draws a constellation that several roles together just about fill, so that it takes a search to tell
@@ -100,6 +112,7 @@ func drawTightWorld(t *rapid.T) gangWorld {
 		}
 		w.gang.Roles = append(w.gang.Roles, role)
 	}
+	drawLeast(t, w.gang)
 	return w
 }
 
@@ -312,6 +325,9 @@ func bruteChoose(s *orbit.State, g *orbit.Gang) (choice bruteChoice) {
 			for _, domain := range domains {
 				nodes := bruteNodes(s, level, domain)
 				n := bruteMost(nodes, g.Roles, minimums, total)
+				if n < g.Min {
+					continue
+				}
 				slack := bruteSlack(nodes, g.Roles)
 				if n > choice.total || n > 0 && n == choice.total && slack < choice.slack {
 					choice = bruteChoice{level, domain, n, slack}

@@ -24,7 +24,8 @@ type GangNoFit struct {
 	Waiting, Running int
 	// Least is the smallest number of members that may be placed now.
 	Least int
-	// Shortfall is how many members each role lacks, by its name, if the gang is broken; nil: it is not.
+	// Shortfall is how many members each role lacks, by its name, and under "*" how many of whichever roles, if the gang is
+	// broken; nil: it is not.
 	Shortfall map[string]int
 	// Levels has one entry for each level that was tried.
 	Levels []DomainFit
@@ -61,7 +62,7 @@ func (e *GangNoFit) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "gang %q: ", e.Gang)
 	for i, role := range slices.Sorted(maps.Keys(e.Shortfall)) {
-		fmt.Fprintf(&b, "%s %d of role %q", []string{"runs below its minimum, lacks", ","}[min(i, 1)], e.Shortfall[role], role)
+		fmt.Fprintf(&b, "%s %s", []string{"runs below its minimum, lacks", ","}[min(i, 1)], seats.Lacking(e.Shortfall[role], role))
 	}
 	if len(e.Shortfall) > 0 {
 		b.WriteString(": ")
@@ -139,7 +140,7 @@ const fewDomains = 4
 
 // diagnose finds the best domain of each level.
 func (m *pendingGang) diagnose(p *seats.Packer, levels []*seats.Table) *GangNoFit {
-	e := &GangNoFit{Gang: m.id, Waiting: m.total, Running: len(m.running), Least: seats.Least(p.Asks), Shortfall: m.state.Shortfall()}
+	e := &GangNoFit{Gang: m.id, Waiting: m.total, Running: len(m.running), Least: p.Least(), Shortfall: m.state.Shortfall()}
 	free := p.WithLeast(seats.NoneOf)
 	for _, t := range levels {
 		fit, exact := m.bestOf(free, t)

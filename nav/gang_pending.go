@@ -189,6 +189,15 @@ func pendingGangs(view *orbit.View, pending []*orbit.Capsule) (gangs []*pendingG
 	return gangs, orphans
 }
 
+// least returns the fewest members that must be placed in all, beside those of each role; 0 for a gang that runs, which
+// may be topped up member by member.
+func (m *pendingGang) least() int {
+	if m.fresh() {
+		return m.state.LacksInAll()
+	}
+	return 0
+}
+
 // asks groups the waiting members by shape, in the order of roles.
 func (m *pendingGang) asks(x *seats.Index) []seats.Ask {
 	for i := range m.asked {

@@ -133,7 +133,7 @@ func (r *gangPass) evictGang(id, by orbit.GangID) bool {
 }
 
 // fillLacks places on the draft what a broken gang lacks. It reports false, and places nothing, unless that is enough to
-// reach the minimum of each role.
+// reach its minimums.
 func (r *gangPass) fillLacks(m *pendingGang) bool {
 	start := r.index.Draft.Checkpoint()
 	p := &seats.Packer{Index: &r.index, Asks: m.asks(&r.index), Steps: &r.steps.budget, Limit: r.limits.GangMembers}
@@ -141,15 +141,16 @@ func (r *gangPass) fillLacks(m *pendingGang) bool {
 	if fit == nil || r.index.Place(fit.Asks, fit.Seating) != nil {
 		return false
 	}
+	after := *m.state
+	after.Placed = slices.Clone(after.Placed)
 	for role, waiting := range m.waiting {
-		lacks := m.state.Lacks(role)
 		for _, c := range waiting {
-			lacks -= btoi(r.index.Draft.Uses(c.ID))
+			after.Placed[role] += btoi(r.index.Draft.Uses(c.ID))
 		}
-		if lacks > 0 {
-			r.index.Draft.Rollback(start)
-			return false
-		}
+	}
+	if after.LacksInAll() > 0 {
+		r.index.Draft.Rollback(start)
+		return false
 	}
 	return true
 }

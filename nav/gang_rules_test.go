@@ -90,6 +90,7 @@ func drawGangRules(t *rapid.T) (w gangRules, l orbit.Ledger) {
 		r.Min = rapid.IntRange(0, len(r.Members)).Draw(t, "min")
 		w.gang.Roles = append(w.gang.Roles, r)
 	}
+	drawLeast(t, w.gang)
 	commit(t, l, orbit.Submit{Gang: w.gang})
 	w.state = snapshot(t, l)
 	return w, l

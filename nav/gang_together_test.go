@@ -77,6 +77,7 @@ func drawGangsTogether(t *rapid.T) orbit.Ledger {
 			role.Min = draw(len(role.Members), "min")
 			g.Roles = append(g.Roles, role)
 		}
+		drawLeast(t, g)
 		commit(t, l, orbit.Submit{Gang: g})
 	}
 	return l

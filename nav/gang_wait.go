@@ -196,7 +196,7 @@ func (r *gangPass) demand(m *pendingGang) *gangDemand {
 func (r *gangPass) demandKey(m *pendingGang) string {
 	if m.demandKey == "" {
 		asks := m.asks(&r.index)
-		text := fmt.Appendf(nil, "%t %q", m.gang.Loose, m.gang.Levels)
+		text := fmt.Appendf(nil, "%t %q %d", m.gang.Loose, m.gang.Levels, m.least())
 		for i := range asks {
 			text = fmt.Appendf(text, " %d/%d of %s", asks[i].Least, asks[i].Want, r.index.Keys[asks[i].Request])
 		}

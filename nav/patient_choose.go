@@ -82,11 +82,8 @@ func wantedOf(state *orbit.State, of *orbit.Capsule, gang orbit.GangID) (members
 	if m.owner = of.Owner(); m.inspect() != nil {
 		return nil, nil
 	}
-	groups := make([][]*orbit.Capsule, len(m.waiting))
-	for role, waiting := range m.waiting {
-		groups[role] = waiting[:m.state.Minimum(role)]
-	}
-	return seats.HardestFirst(groups), levels
+	needs := seats.NeedsOf(m.state, m.waiting)
+	return needs.Members(), levels
 }
 
 // bestOf returns the seating in the domain of this level where the wait is shortest; nil if no domain takes all

@@ -42,12 +42,12 @@ func (r *preemptPass) wanted(c *orbit.Capsule) (members []*orbit.Capsule, levels
 		return nil, nil
 	}
 	r.home = m
-	groups := make([][]*orbit.Capsule, len(m.waiting))
+	unused := make([][]*orbit.Capsule, len(m.waiting))
 	for role, waiting := range m.waiting {
-		waiting = slices.DeleteFunc(slices.Clone(waiting), func(c *orbit.Capsule) bool { return r.draft.Uses(c.ID) })
-		groups[role] = waiting[:min(len(waiting), m.state.Lacks(role))]
+		unused[role] = slices.DeleteFunc(slices.Clone(waiting), func(c *orbit.Capsule) bool { return r.draft.Uses(c.ID) })
 	}
-	members = seats.HardestFirst(groups)
+	needs := seats.NeedsOf(m.state, unused)
+	members = needs.Members()
 	if w := r.waiterOf(c); len(members) > 1 && (r.wait(w).lost > 0 || r.withheld[w] || members[0].Nomination().Lives()) {
 		members, r.search.Lower = members[:1], true
 	}

@@ -130,5 +130,10 @@ func (d dice) gang(p pair) *orbit.Gang {
 		}
 		g.Roles = append(g.Roles, role)
 	}
+	if d.chance(20) {
+		for i := range g.Roles {
+			g.Min += 1 + d.IntN(len(g.Roles[i].Members))
+		}
+	}
 	return g
 }

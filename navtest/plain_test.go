@@ -352,7 +352,7 @@ func (p *plain) members(g *orbit.GangState, rooms []*room, whole bool) (do []orb
 	for i, r := range rooms {
 		before[i] = *r
 	}
-	enough := true
+	enough, all := true, g.Total()
 	for i, role := range g.Gang.Roles {
 		placed := g.Placed[i]
 		for _, id := range role.Members {
@@ -361,7 +361,7 @@ func (p *plain) members(g *orbit.GangState, rooms []*room, whole bool) (do []orb
 				continue
 			}
 			if place, err := p.place(c, rooms); err == nil {
-				placed++
+				placed, all = placed+1, all+1
 				do = append(do, place)
 			} else if whole {
 				enough = false
@@ -373,7 +373,7 @@ func (p *plain) members(g *orbit.GangState, rooms []*room, whole bool) (do []orb
 		}
 		enough = enough && (g.Total() > 0 || placed >= least || p.breaks == "begins below the minimum")
 	}
-	if enough {
+	if enough && (g.Total() > 0 || all >= g.Gang.Min || p.breaks == "begins below the minimum") {
 		return do
 	}
 	for i, r := range rooms {

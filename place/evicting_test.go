@@ -164,6 +164,9 @@ func (w *fullWorld) arrive() {
 		g.Roles = append(g.Roles, role)
 		spec = w.spec(int32(w.IntN(4)))
 	}
+	if w.IntN(3) == 0 {
+		g.Min = 1 + w.IntN(len(do))
+	}
 	_, _ = w.ledger.Propose(context.Background(), orbit.Proposal{Do: append([]orbit.Commitment{orbit.Submit{Gang: &g}}, do...)})
 }
 

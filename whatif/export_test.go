@@ -28,5 +28,5 @@ func SeatsGang(state *orbit.State, id orbit.GangID) bool {
 	}
 	a := &gangAsker{ctx: context.Background(), state: state, gang: state.Gang(id), index: index, left: 1 << 20}
 	a.needs = needsOf(state, a.gang, a.gang.Gang)
-	return slices.ContainsFunc(a.domains(), func(p gangPlace) bool { return a.seat(index, p.nodes, a.needs, nil) != nil })
+	return slices.ContainsFunc(a.domains(), func(p gangPlace) bool { return a.seat(index, p.nodes, &a.needs, nil) != nil })
 }

@@ -68,10 +68,7 @@ func ExplainGang(ctx context.Context, state *orbit.State, id orbit.GangID) (*Gan
 	if g == nil {
 		return nil, fmt.Errorf("whatif: there is no gang %q in the state; submit it, or ask about one that is there", id)
 	}
-	e := &GangExplanation{Gang: g.Gang, Broken: g.Shortfall()}
-	for i := range g.Gang.Roles {
-		e.Wants += g.Lacks(i)
-	}
+	e := &GangExplanation{Gang: g.Gang, Broken: g.Shortfall(), Wants: g.LacksInAll()}
 	index, err := indexOf(ctx, state)
 	if err != nil {
 		return nil, err
@@ -128,20 +125,26 @@ func (a *gangAsker) fit(in *gangPlace, wants int) (d DomainFit) {
 	draft := &a.index.Draft
 	start := draft.Checkpoint()
 	defer draft.Rollback(start)
-	p, done := a.packer(a.index, a.needs)
+	p, done := a.packer(a.index, &a.needs)
 	defer done()
 	if d.Why = p.TooMany(a.gang.Gang.ID); d.Why != nil && a.gang.Total() == 0 {
 		d.Lacks = a.gang.Gang.Roles[0].Name
 		return d
 	}
 	d.Why = nil
+	if a.needs.Rest() > 0 { // the most members need not be those that the roles need
+		if f, _ := p.Seat(func() *seats.Fit { return p.Just(in.nodes) }); f != nil {
+			d.Fits = wants
+			return d
+		}
+	}
 	p = p.WithLeast(seats.NoneOf)
 	f, _ := p.Seat(func() *seats.Fit { return p.On(in.nodes) })
 	if f == nil {
 		f = p.None()
 	}
-	if d.Fits = f.Total; d.Fits < wants {
-		ask, next := f.Next()
+	if d.Fits = max(0, wants-a.needs.Missing(f)); d.Fits < wants {
+		ask, next := f.Needy()
 		d.Lacks, d.Why = a.roleOf(next), a.misses(in, p, ask, next)
 	}
 	return d
@@ -210,7 +213,7 @@ func (e *GangExplanation) String() string {
 	} else {
 		var lacks []string
 		for _, role := range slices.Sorted(maps.Keys(e.Broken)) {
-			lacks = append(lacks, fmt.Sprintf("%d of role %q", e.Broken[role], role))
+			lacks = append(lacks, seats.Lacking(e.Broken[role], role))
 		}
 		fmt.Fprintf(&b, "gang %q runs below its minimum: it lacks %s", e.Gang.ID, strings.Join(lacks, ", "))
 	}

@@ -12,11 +12,8 @@ import (
 // add searches for the fewest nodes that have to join a domain so that the gang fits. The nodes are copies of one
 // existing node, of the smallest kind that serves. The result has fewer nodes than best; nil: there is none.
 func (a *gangAsker) add(p *gangPlace, best *GangFix) *GangFix {
-	most := 0
-	for _, members := range a.needs {
-		most += len(members)
-	}
-	if most = min(most, mostGangNodes); best != nil {
+	most := min(a.needs.InAll, mostGangNodes)
+	if best != nil {
 		most = min(most, len(best.Add)-1)
 	}
 	for _, like := range a.kinds(p) {
@@ -40,7 +37,7 @@ func (a *gangAsker) add(p *gangPlace, best *GangFix) *GangFix {
 						nodes = append(nodes, int32(node.Index()))
 					}
 				}
-				return a.seat(index, nodes, a.needs, nil)
+				return a.seat(index, nodes, &a.needs, nil)
 			})
 		}
 		if !serves(most) {
@@ -67,8 +64,11 @@ func (a *gangAsker) kinds(p *gangPlace) (out []*orbit.NodeState) {
 	size := map[orbit.NodeID]float64{}
 	known := map[string]bool{}
 	var askers []*asker
-	for _, members := range a.needs {
-		askers = append(askers, &asker{state: a.state, spec: members[0].Spec, near: nearDomains(a.state, members[0].Spec.Near)})
+	for _, role := range a.needs.Roles {
+		if len(role.Members) > 0 {
+			spec := role.Members[0].Spec
+			askers = append(askers, &asker{state: a.state, spec: spec, near: nearDomains(a.state, spec.Near)})
+		}
 	}
 	for _, here := range []bool{true, false} { // the domain's own nodes first, so that they represent their kind
 		for n := range a.state.Nodes() {

@@ -55,6 +55,9 @@ func agreeWorld(t *rapid.T, others int) *orbit.State {
 	if pick(2, "ran") {
 		agreeRan(t, l)
 	}
+	if pick(3, "grew") {
+		agreeGrown(t, l)
+	}
 	for i := range rapid.IntRange(others/2, others).Draw(t, "others") {
 		id, s := orbit.CapsuleID(fmt.Sprint("c", i)), wants(rapid.Int64Range(0, max(2, int64(others)/2)).Draw(t, "takes"), int32(rapid.IntRange(0, 3).Draw(t, "priority")))
 		if agreeRules(t, s); pick(2, "with device") {
@@ -132,7 +135,22 @@ func agreeGang(t *rapid.T) *orbit.Gang {
 		role.Min = rapid.IntRange(0, len(role.Members)).Draw(t, "least")
 		gang.Roles = append(gang.Roles, role)
 	}
+	leastOfAll(t, gang)
 	return gang
+}
+
+// agreeGrown lets up to two members join the gang, of a role that there is, and now and then of a new one.
+func agreeGrown(t *rapid.T, l *orbit.MemoryLedger) {
+	gang := snapshot(t, l).Gang("g").Gang
+	r := rapid.SampledFrom(gang.Roles).Draw(t, "role")
+	more := orbit.Role{Name: r.Name, Spec: r.Spec}
+	if rapid.IntRange(0, 3).Draw(t, "new role") == 0 {
+		more = orbit.Role{Name: "new", Spec: gangSpec(rapid.Int64Range(0, 3).Draw(t, "wants"), 2)}
+	}
+	for k := range rapid.IntRange(1, 2).Draw(t, "joins") {
+		more.Members = append(more.Members, orbit.CapsuleID(fmt.Sprint("j", k)))
+	}
+	_, _ = l.Propose(t.Context(), orbit.Proposal{Do: []orbit.Commitment{orbit.Submit{Gang: &orbit.Gang{ID: "g", Roles: []orbit.Role{more}}, Join: true}}}) // unless all others are done
 }
 
 // agreeRan places the gang, begins members on nodes that confirm, and takes some or all members off their nodes again.
@@ -192,13 +210,22 @@ func completed(t *rapid.T, state *orbit.State, navigator orbit.Navigator) (bool,
 	return lacksNothing(snapshot(t, l).Gang("g")), plan.Unplaced
 }
 
+func sumOfLacks(g *orbit.GangState) (n int) {
+	for i := range g.Gang.Roles {
+		n += g.Lacks(i)
+	}
+	return n
+}
+
 func lacksNothing(g *orbit.GangState) bool {
+	placed, left := 0, 0
 	for i := range g.Gang.Roles {
 		if g.Lacks(i) > 0 {
 			return false
 		}
+		placed, left = placed+g.Placed[i], left+g.Left(i)
 	}
-	return true
+	return placed >= min(g.Gang.Min, left)
 }
 
 // gangCouldFit reports whether the ledger accepts some placement of what the gang lacks, in one domain. It tries all.
@@ -232,12 +259,22 @@ func gangCouldFit(state *orbit.State, g *orbit.GangState) bool {
 func couldFitOn(state *orbit.State, g *orbit.GangState, nodes []*orbit.NodeState) bool {
 	var do []orbit.Commitment
 	var role func(i, member, left int) bool
+	from := func(i int) bool { // at least what the role lacks, and more if the gang does
+		for n := g.Lacks(i); n <= len(g.Gang.Roles[i].Members); n++ {
+			if role(i, 0, n) {
+				return true
+			}
+		}
+		return false
+	}
 	role = func(i, member, left int) bool {
 		switch {
+		case len(do)+left > g.LacksInAll():
+			return false
 		case left == 0 && i+1 == len(g.Gang.Roles):
-			return state.Check(orbit.Proposal{Do: do}) == nil
+			return len(do) == g.LacksInAll() && state.Check(orbit.Proposal{Do: do}) == nil
 		case left == 0:
-			return role(i+1, 0, g.Lacks(i+1))
+			return from(i + 1)
 		case member == len(g.Gang.Roles[i].Members):
 			return false
 		}
@@ -263,7 +300,7 @@ func couldFitOn(state *orbit.State, g *orbit.GangState, nodes []*orbit.NodeState
 		}
 		return role(i, member+1, left)
 	}
-	return role(0, 0, g.Lacks(0))
+	return from(0)
 }
 
 // severalEvens reports whether members have rules Even about several groups or by several levels. Of these the search
@@ -281,7 +318,7 @@ func severalEvens(gang *orbit.Gang) bool {
 // What is explained is what happens: ExplainGang says of a domain that the gang fits there exactly if a nav.Gang places
 // what the gang lacks, and both say so exactly if the ledger accepts some placement.
 func TestGangFitsWhereItIsPlaced(t *testing.T) {
-	for seen := range scale.Reach(t, "fits", "fits not", "broken", "several roles", "nominated", "rules") {
+	for seen := range scale.Reach(t, "fits", "fits not", "broken", "several roles", "nominated", "rules", "least of all", "grown") {
 		rapid.Check(t, func(t *rapid.T) {
 			for range 4 * worlds {
 				state := agreeWorld(t, 4)
@@ -300,6 +337,8 @@ func TestGangFitsWhereItIsPlaced(t *testing.T) {
 				seen[map[bool]string{true: "fits", false: "fits not"}[fits]]++
 				seen["broken"] += count01(g.Broken())
 				seen["several roles"] += count01(len(g.Gang.Roles) > 1)
+				seen["least of all"] += count01(g.LacksInAll() > sumOfLacks(g))
+				seen["grown"] += count01(state.Capsule("j0") != nil)
 				seen["nominated"] += count01(g.Nomination != nil)
 				seen["rules"] += count01(slices.ContainsFunc(g.Gang.Roles, func(r orbit.Role) bool { return len(r.Spec.Apart)+len(r.Spec.Even) > 0 }))
 			}

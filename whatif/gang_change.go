@@ -22,7 +22,7 @@ func (a *gangAsker) await(p *gangPlace, best *GangFix) *GangFix {
 	f := &GangFix{}
 	serves := func(ended []orbit.Hold) bool {
 		return a.around(p, f, func(q *gangPlace) []orbit.Commitment {
-			return a.seat(a.index, q.nodes, a.needs, func(draft *orbit.Draft) (err error) {
+			return a.seat(a.index, q.nodes, &a.needs, func(draft *orbit.Draft) (err error) {
 				for i := 0; i < len(ended) && err == nil; i++ {
 					err = draft.Release(orbit.Release{Hold: ended[i].ID})
 				}
@@ -78,7 +78,7 @@ func (a *gangAsker) uncordon(p *gangPlace, best *GangFix) *GangFix {
 			open[id(do)] = true
 		}
 		return a.around(p, f, func(q *gangPlace) []orbit.Commitment {
-			return a.seat(index, q.in(&index.Draft, func(n *orbit.Node) bool { return !open[n.ID] && a.state.Node(n.ID).Node.State == orbit.Cordoned }), a.needs, nil)
+			return a.seat(index, q.in(&index.Draft, func(n *orbit.Node) bool { return !open[n.ID] && a.state.Node(n.ID).Node.State == orbit.Cordoned }), &a.needs, nil)
 		})
 	}
 	if f.before = fewest(closed, serves); len(f.before) == 0 || !serves(f.before) {
@@ -93,7 +93,7 @@ func (a *gangAsker) uncordon(p *gangPlace, best *GangFix) *GangFix {
 // takes returns how many of the needed members fit on one node.
 func (a *gangAsker) takes(index *seats.Index, at int32) int {
 	a.seatings++
-	p, done := a.packer(index, a.needs)
+	p, done := a.packer(index, &a.needs)
 	defer done()
 	p = p.WithLeast(seats.NoneOf)
 	if f := p.On([]int32{at}); f != nil {
@@ -133,7 +133,7 @@ func (a *gangAsker) evict(p *gangPlace, best *GangFix) *GangFix {
 			f.giveWay = f.giveWay || a.state.Precedes(a.gang.Gang.ID, v.Gang())
 		}
 		return a.around(p, f, func(q *gangPlace) []orbit.Commitment {
-			return a.seat(a.index, q.nodes, a.needs, func(draft *orbit.Draft) (err error) {
+			return a.seat(a.index, q.nodes, &a.needs, func(draft *orbit.Draft) (err error) {
 				for i := 0; i < len(leave) && err == nil; i++ {
 					err = draft.Evict(leave[i].(orbit.Evict))
 				}
@@ -150,7 +150,7 @@ func (a *gangAsker) evict(p *gangPlace, best *GangFix) *GangFix {
 // victims returns evictions that make room for all needed members in the domain, as a nav.Preempting finds them; nil:
 // there are none.
 func (a *gangAsker) victims(p *gangPlace) (out []orbit.Commitment) {
-	draft, members := &a.index.Draft, seats.HardestFirst(a.needs)
+	draft, members := &a.index.Draft, a.needs.Members()
 	start := draft.Checkpoint()
 	defer draft.Rollback(start)
 	draft.Ask(members[0])

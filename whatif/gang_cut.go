@@ -63,6 +63,12 @@ func (a *gangAsker) cuts() (out []gangCut) {
 			f.FewerMembers, r.Min = int(by), wanted(r)-int(by)
 		})
 	}
+	if gang.Min > 0 {
+		out = append(out, gangCut{a, 0, int64(gang.Min) - 1, func(f *GangFix, _ *orbit.Role, by int64) {
+			f.FewerMembers, f.Role = int(by), ""
+			f.Gang.Min -= int(by)
+		}, func(f *GangFix) int64 { return int64(f.FewerMembers) }})
+	}
 	return out[:min(len(out), mostCuts)]
 }
 
@@ -98,19 +104,23 @@ func (c gangCut) by(p *gangPlace, amount int64) *GangFix {
 	}
 	role.Spec = shared
 	needs := needsOf(c.state, c.gang, gang)
-	if !c.enough(gang, needs) {
+	if !needs.Enough(used(c.gang, gang)) {
 		return nil
 	}
-	if f.places = c.seat(c.index, p.nodes, needs, nil); f.places == nil {
+	if f.places = c.seat(c.index, p.nodes, &needs, nil); f.places == nil {
 		return nil
 	}
-	var like *orbit.Capsule
+	again := orbit.Submit{Gang: gang, LabelsOf: map[orbit.CapsuleID]map[string]string{}}
 	for i := range gang.Roles {
 		for _, id := range gang.Roles[i].Members {
-			like = c.state.Capsule(id)
+			like := c.state.Capsule(id)
+			again.Owner, again.At = like.Owner(), like.SubmitTime()
+			if labels := like.Labels(); len(labels) > 0 {
+				again.LabelsOf[id] = labels
+			}
 			f.before = append(f.before, orbit.Release{Capsule: id, Final: true})
 		}
 	}
-	f.before = append(f.before, orbit.Submit{Gang: gang, Owner: like.Owner(), At: like.SubmitTime(), Labels: like.Labels()})
+	f.before = append(f.before, again)
 	return f
 }

@@ -29,8 +29,8 @@ type gangAsker struct {
 	state *orbit.State
 	gang  *orbit.GangState
 	index *seats.Index
-	// needs are the members that have to be placed, by role.
-	needs [][]*orbit.Capsule
+	// needs are the members that have to be placed.
+	needs seats.Needs
 	// places are the domains to search; those in which the most members fit come first.
 	places []gangPlace
 	// left is the number of seatings left for the current kind of change.
@@ -60,11 +60,12 @@ func (p *gangPlace) in(draft *orbit.Draft, others func(*orbit.Node) bool) (out [
 	return out
 }
 
-// needsOf returns, for each role that is below its minimum, the pending members that bring it to the minimum. As is the
-// gang with the roles to use, which may have other specs and minimums than the state's gang.
-func needsOf(state *orbit.State, g *orbit.GangState, as *orbit.Gang) (needs [][]*orbit.Capsule) {
+// needsOf returns the pending members that bring a gang to its minimums. As is the gang with the roles to use, which may
+// have other specs and minimums than the state's gang.
+func needsOf(state *orbit.State, g *orbit.GangState, as *orbit.Gang) seats.Needs {
+	waiting := make([][]*orbit.Capsule, len(as.Roles))
 	for i := range as.Roles {
-		role, count := &as.Roles[i], lacking(g, as, i)
+		role := &as.Roles[i]
 		var members []*orbit.Capsule
 		for _, id := range role.Members {
 			if c := state.Capsule(id); c != nil && c.Gang() == as.ID && c.Pending() {
@@ -77,35 +78,21 @@ func needsOf(state *orbit.State, g *orbit.GangState, as *orbit.Gang) (needs [][]
 			}
 		}
 		seats.StoppedFirst(members)
-		if members = members[:min(count, len(members))]; len(members) > 0 {
-			needs = append(needs, members)
-		}
+		waiting[i] = members
 	}
-	return needs
+	return seats.NeedsOf(used(g, as), waiting)
 }
 
-// lacking returns by how many placed members a role is below its minimum. As is the gang with the roles to use.
-func lacking(g *orbit.GangState, as *orbit.Gang, role int) int {
+// used returns the state of a gang with the roles of another description of it.
+func used(g *orbit.GangState, as *orbit.Gang) *orbit.GangState {
 	used := *g
 	used.Gang = as
-	return used.Lacks(role)
-}
-
-// enough reports whether the needed members are as many as the gang lacks, and any at all.
-func (a *gangAsker) enough(as *orbit.Gang, needs [][]*orbit.Capsule) bool {
-	want, have := 0, 0
-	for i := range as.Roles {
-		want += lacking(a.gang, as, i)
-	}
-	for _, members := range needs {
-		have += len(members)
-	}
-	return have > 0 && have == want
+	return &used
 }
 
 // fixes returns the fixes in these domains; those that leave the request as it is come first.
 func (a *gangAsker) fixes(domains []DomainFit) (out []GangFix) {
-	if !a.enough(a.gang.Gang, a.needs) {
+	if !a.needs.Enough(a.gang) {
 		return nil
 	}
 	for _, d := range domains[:min(len(domains), mostGangDomains)] {
@@ -178,24 +165,23 @@ const gangSteps = 20_000
 
 // packer returns a packer for all needed members, in an index. It lets the members use room that is nominated for their
 // gang, or for work that they outrank, until done is called.
-func (a *gangAsker) packer(index *seats.Index, needs [][]*orbit.Capsule) (p *seats.Packer, done func()) {
+func (a *gangAsker) packer(index *seats.Index, needs *seats.Needs) (p *seats.Packer, done func()) {
 	p = &seats.Packer{Index: index, Steps: &seats.Budget{Ctx: a.ctx, Left: gangSteps}, Limit: seats.MostMembers(a.state.Limits())}
-	roles := make([]seats.Role, len(needs))
-	for i, members := range needs {
-		roles[i] = seats.Role{Members: members, Needed: len(members)}
+	if needs.Rest() > 0 {
+		p.LeastInAll = needs.InAll
 	}
 	if index.Ask(a.state, a.gang.Gang.ID) {
-		p.Asks = index.Asks(roles)
+		p.Asks = index.Asks(needs.Roles)
 		return p, func() { index.Ask(a.state, "") }
 	}
-	p.Asks = index.Asks(roles)
+	p.Asks = index.Asks(needs.Roles)
 	p.Tries = !index.Outrank(p.Asks)
 	return p, func() { index.EndOutrank(p.Asks) }
 }
 
 // seat applies steps (nil: none) to the draft of an index and then places all needed members on these nodes. It returns
 // the placements and restores the draft. Nil: the members do not fit, or no seatings are left.
-func (a *gangAsker) seat(index *seats.Index, nodes []int32, needs [][]*orbit.Capsule, steps func(*orbit.Draft) error) (out []orbit.Commitment) {
+func (a *gangAsker) seat(index *seats.Index, nodes []int32, needs *seats.Needs, steps func(*orbit.Draft) error) (out []orbit.Commitment) {
 	if a.left--; a.left < 0 || a.ctx.Err() != nil {
 		return nil
 	}
@@ -208,7 +194,7 @@ func (a *gangAsker) seat(index *seats.Index, nodes []int32, needs [][]*orbit.Cap
 	}
 	p, done := a.packer(index, needs)
 	defer done()
-	if f, _ := p.Seat(func() *seats.Fit { return p.On(nodes) }); f == nil {
+	if f, _ := p.Seat(func() *seats.Fit { return p.Just(nodes) }); f == nil {
 		return nil
 	}
 	for _, do := range draft.Propose().Do {

@@ -25,8 +25,8 @@ type GangFix struct {
 	FewerDevices int
 	// Drop has the requirement that must be removed from the spec of Role; empty: none.
 	Drop []orbit.Predicate
-	// FewerMembers is by how much the minimum of Role must be lower. The gang then starts without these members, which
-	// may follow later.
+	// FewerMembers is by how much the minimum of Role must be lower, or that of the gang if Role is empty. The gang then
+	// starts without these members, which may follow later.
 	FewerMembers int
 	// Uncordon are cordoned nodes that must become schedulable.
 	Uncordon []orbit.NodeID
@@ -99,6 +99,8 @@ func (f *GangFix) String() string {
 		text = fmt.Sprintf("ask for %d fewer devices in %s", f.FewerDevices, role)
 	case len(f.Drop) > 0:
 		text = fmt.Sprintf("drop the requirement %s of %s", f.Drop[0], role)
+	case f.FewerMembers > 0 && f.Role == "":
+		text = fmt.Sprintf("begin with %d fewer members in all", f.FewerMembers)
 	case f.FewerMembers > 0:
 		text = fmt.Sprintf("begin with %d fewer members of %s", f.FewerMembers, role)
 	}

@@ -71,6 +71,7 @@ func soundGangFix(t require.TestingT, state *orbit.State, f *whatif.GangFix) {
 		}
 		require.GreaterOrEqual(t, g.Placed[i], least, "%s", f.String())
 	}
+	require.GreaterOrEqual(t, g.Total(), g.Gang.Min, "%s", f.String())
 	for c := range next.Members("g") {
 		if c.Placed() && f.Level != "" {
 			require.Equal(t, f.Domain, next.Node(c.Node).Node.Labels[f.Level], "%s", f.String())
@@ -266,8 +267,20 @@ func gangWorld(t *rapid.T) *orbit.State {
 		role.Min = rapid.IntRange(0, len(role.Members)).Draw(t, "least")
 		gang.Roles = append(gang.Roles, role)
 	}
+	leastOfAll(t, gang)
 	commit(t, l, orbit.Submit{Gang: gang})
 	return snapshot(t, l)
+}
+
+// leastOfAll gives every third gang a minimum of its own.
+func leastOfAll(t *rapid.T, g *orbit.Gang) {
+	members := 0
+	for _, r := range g.Roles {
+		members += len(r.Members)
+	}
+	if rapid.IntRange(0, 2).Draw(t, "has a minimum") == 0 {
+		g.Min = rapid.IntRange(1, members).Draw(t, "least of all")
+	}
 }
 
 func countGang(seen map[string]int, f *whatif.GangFix) {

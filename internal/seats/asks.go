@@ -68,12 +68,12 @@ func (x *Index) Asks(roles []Role) []Ask {
 	return out
 }
 
-// Least returns how many members must be placed at once.
-func Least(asks []Ask) (n int) {
-	for i := range asks {
-		n += asks[i].Least
+// Least returns how many members must be placed at once: the minimum of each ask, and of all.
+func (p *Packer) Least() (n int) {
+	for i := range p.Asks {
+		n += p.Asks[i].Least
 	}
-	return n
+	return max(n, p.LeastInAll)
 }
 
 // Wanted returns how many members the asks are for.
@@ -89,7 +89,7 @@ func MostMembers(l orbit.Limits) int { return min(l.GangMembers, l.Commitments) 
 
 // TooMany returns why no proposal can hold the members that a gang has to place at once; nil: one can.
 func (p *Packer) TooMany(id orbit.GangID) error {
-	if least := Least(p.Asks); least > p.Limit {
+	if least := p.Least(); least > p.Limit {
 		return fmt.Errorf("gang %q has to place %d members at once; this ledger takes %d in one proposal", id, least, p.Limit)
 	}
 	return nil
@@ -110,7 +110,7 @@ func (p *Packer) Seat(find func() *Fit) (fit *Fit, misjudged bool) {
 	return fit, true
 }
 
-// On finds seats on some nodes, for at least the minimum of each ask; nil: the minimum does not fit.
+// On finds seats on some nodes, for at least the minimums; nil: they do not fit.
 func (p *Packer) On(nodes []int32) *Fit {
 	if s := p.pack(nodes); s != nil {
 		return &Fit{Seating: s, Asks: p.Asks}
@@ -118,19 +118,28 @@ func (p *Packer) On(nodes []int32) *Fit {
 	return nil
 }
 
+// Just finds seats on some nodes for no more members than the minimums; nil: they do not fit.
+func (p *Packer) Just(nodes []int32) *Fit {
+	f := p.On(nodes)
+	if f != nil && !f.trim(p.Least()) {
+		return nil
+	}
+	return f
+}
+
 // None returns a Fit without seats.
 func (p *Packer) None() *Fit {
 	return &Fit{Seating: &Seating{Placed: make([]int, len(p.Asks))}, Asks: p.Asks}
 }
 
-// HasNeeded reports whether all needed members have seats.
-func (f *Fit) HasNeeded() bool {
+// Has reports whether all needed members have seats: those of each ask, and so many in all.
+func (f *Fit) Has(inAll int) bool {
 	for a := range f.Asks {
 		if f.Placed[a] < f.Asks[a].Needed {
 			return false
 		}
 	}
-	return true
+	return f.Total >= inAll
 }
 
 // Next returns the first member without a seat, and the position of its ask; nil: all members have seats.

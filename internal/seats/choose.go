@@ -36,7 +36,7 @@ type Candidate struct {
 // Slack counts whole members and not milli-cores. So room in pieces too small for any member, or short of another
 // resource, does not make a domain look empty.
 
-// candidates returns the domains of a level in which the minimum of each ask, taken alone, has room.
+// candidates returns the domains of a level in which the minimum of each ask, taken alone, has room, and that of all.
 func (p *Packer) candidates(t *Table) []Candidate {
 	out := p.Index.candidates[:0] // reused: only one search at a time reads it
 	sums := make([][]int64, len(p.Asks))
@@ -56,6 +56,9 @@ next:
 			}
 			c.upper += min(n, int64(p.Asks[a].Want))
 			c.slack += float64(n) / float64(p.Asks[a].Want)
+		}
+		if c.upper < int64(p.LeastInAll) {
+			continue
 		}
 		out = append(out, c)
 	}
@@ -102,10 +105,10 @@ func inOrder(list []Candidate, order func(a, b *Candidate) int) iter.Seq[*Candid
 	}
 }
 
-// WithLeast returns a packer for the same members with another minimum for each ask.
+// WithLeast returns a packer for the same members with another minimum for each ask, and none for all.
 func (p *Packer) WithLeast(least func(*Ask) int) *Packer {
 	q := *p
-	q.Asks = slices.Clone(p.Asks)
+	q.Asks, q.LeastInAll = slices.Clone(p.Asks), 0
 	for a := range q.Asks {
 		q.Asks[a].Least = least(&q.Asks[a])
 	}
@@ -180,7 +183,7 @@ func (p *Packer) Choose(levels []*Table) *Fit {
 			}
 		}
 	}
-	if Least(p.Asks) == Wanted(p.Asks) {
+	if least := p.Least(); least == Wanted(p.Asks) || least > p.Limit {
 		return nil
 	}
 	for _, t := range levels {

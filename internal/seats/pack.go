@@ -17,7 +17,9 @@ import (
 type Packer struct {
 	Index *Index
 	Asks  []Ask
-	Steps *Budget
+	// The fewest members that must be placed in all, beside the minimum of each ask.
+	LeastInAll int
+	Steps      *Budget
 	// The most members that may get a seat.
 	Limit int
 	// Seat members by trying, although no rules of company apply to them (ruled).
@@ -63,7 +65,7 @@ func (a *Bin) order(b *Bin) int {
 // come first for each ask are tried first; an idle node that is then chosen may not be the tightest fit of the domain.
 const fewNodes = 256
 
-// pack seats as many members as fit, and at least the minimum of each ask; nil if the minimum does not fit. Unless the
+// pack seats as many members as fit, and at least the minimums; nil if these do not fit. Unless the
 // search runs out of steps, no seating has more members.
 func (p *Packer) pack(nodes []int32) *Seating {
 	if len(p.Asks) == 0 {
@@ -121,12 +123,15 @@ func (p *Packer) enoughFree(bins []Bin) bool {
 	return true
 }
 
-// enough returns the seating if it has the minimum of each ask, else nil.
+// enough returns the seating if it has the minimum of each ask and of all, else nil.
 func (p *Packer) enough(s *Seating) *Seating {
 	for i := range p.Asks {
 		if s == nil || s.Placed[i] < p.Asks[i].Least {
 			return nil
 		}
+	}
+	if s.Total < p.LeastInAll {
+		return nil
 	}
 	return s
 }

@@ -135,7 +135,7 @@ func sum(numbers []int) (total int) {
 func (s *packSearch) best(frontier []*partial) *Seating {
 	var best *partial
 	for _, p := range frontier {
-		if (best == nil || sum(p.placed) > sum(best.placed)) && s.enough(&Seating{Placed: p.placed}) != nil {
+		if (best == nil || sum(p.placed) > sum(best.placed)) && s.enough(&Seating{Placed: p.placed, Total: sum(p.placed)}) != nil {
 			best = p
 		}
 	}

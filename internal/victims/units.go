@@ -26,8 +26,9 @@ type unit struct {
 // gangHere is a gang with members on the node that is searched.
 type gangHere struct {
 	state *orbit.GangState
-	// How many members of each role may leave without breaking the role's minimum.
+	// How many members of each role may leave without breaking the role's minimum, and how many in all.
 	surplus []int
+	spare   int
 	// The members on the node that may leave, and the members on other nodes that have to leave.
 	here, away []*orbit.Capsule
 	// All placed members, on any node; nil: the gang may not be evicted whole.
@@ -46,7 +47,7 @@ func (s *Search) gang(id orbit.GangID) *gangHere {
 	g := gangHere{state: s.state.Gang(id)}
 	_, g.highest = g.state.Priorities()
 	g.surplus = make([]int, len(g.state.Gang.Roles))
-	whole := true
+	whole, left := true, 0
 	for i := range g.state.Gang.Roles {
 		for _, member := range g.state.Gang.Roles[i].Members {
 			c := s.state.Capsule(member)
@@ -61,13 +62,17 @@ func (s *Search) gang(id orbit.GangID) *gangHere {
 			}
 			g.all = append(g.all, c)
 		}
+		g.spare += g.surplus[i]
+		left += g.state.Left(i)
 		g.surplus[i] -= g.state.Minimum(i)
 	}
+	g.spare -= min(g.state.Gang.Min, left)
 	if !whole || g.highest >= s.ceiling && (s.Lower || !s.state.Precedes(s.of.Gang(), id)) {
 		g.all = nil
 	}
-	if slices.Min(g.surplus) < 0 { // a gang that is below a minimum already can only be evicted whole
+	if slices.Min(g.surplus) < 0 || g.spare < 0 { // a gang that is below a minimum already can only be evicted whole
 		clear(g.surplus)
+		g.spare = 0
 	}
 	s.gangs = append(s.gangs, g)
 	return &s.gangs[len(s.gangs)-1]
@@ -98,6 +103,13 @@ func (s *Search) withoutGang() {
 // first, and then the newest ones on the node. It reports false if the gang cannot do without all members that have to
 // leave.
 func (s *Search) beyond(g *gangHere) (ok bool) {
+	free := g.spare // what may leave beside the members that have to
+	for _, c := range slices.Concat(g.here, g.away) {
+		free -= btoi(s.forced[c.ID])
+	}
+	if free < 0 {
+		return false
+	}
 	for i := range g.state.Gang.Roles {
 		here := slices.DeleteFunc(slices.Concat(g.here, g.away), func(c *orbit.Capsule) bool {
 			return !slices.Contains(g.state.Gang.Roles[i].Members, c.ID)
@@ -109,6 +121,12 @@ func (s *Search) beyond(g *gangHere) (ok bool) {
 			return false
 		}
 		for _, v := range here[:min(len(here), g.surplus[i])] {
+			if !s.forced[v.ID] {
+				if free == 0 {
+					break
+				}
+				free--
+			}
 			s.units = append(s.units, unit{priority: v.Spec.Priority, start: Start(v), capsule: v, away: s.elsewhere(v)})
 		}
 	}
@@ -206,7 +224,7 @@ func (u *unit) here() []*orbit.Capsule {
 }
 
 // stay puts back the capsules of a unit that fit and do not have to leave, and returns those that leave. If that leaves
-// a role of a gang with fewer members than its minimum, all placed members of the gang leave, and whole is true.
+// a gang or a role of it with fewer members than its minimum, all placed members of the gang leave, and whole is true.
 func (s *Search) stay(u *unit, r *room) (leave []*orbit.Capsule, whole bool) {
 	var back []*orbit.Capsule
 	for _, v := range u.here() {
@@ -226,19 +244,18 @@ func (s *Search) stay(u *unit, r *room) (leave []*orbit.Capsule, whole bool) {
 	if leave = append(leave, u.gang.away...); len(leave) == 0 {
 		return nil, false
 	}
-	// Some members leave: check that each role keeps its minimum without them.
-	for i := range u.gang.state.Gang.Roles {
-		role := &u.gang.state.Gang.Roles[i]
-		remain := u.gang.state.Placed[i]
+	remain := *u.gang.state // without those that leave
+	remain.Placed = slices.Clone(remain.Placed)
+	for i := range remain.Gang.Roles {
 		for _, v := range leave {
-			remain -= btoi(slices.Contains(role.Members, v.ID))
-		}
-		if remain < u.gang.state.Minimum(i) {
-			for _, v := range back {
-				r.take(v, -1)
-			}
-			return u.gang.all, true
+			remain.Placed[i] -= btoi(slices.Contains(remain.Gang.Roles[i].Members, v.ID))
 		}
 	}
-	return leave, false
+	if remain.LacksInAll() == 0 {
+		return leave, false
+	}
+	for _, v := range back {
+		r.take(v, -1)
+	}
+	return u.gang.all, true
 }

@@ -307,6 +307,18 @@ func (a *audit) whole(g *auditGang, rev orbit.Revision) {
 			a.fail("torn gang", "gang %s begins at revision %d with %d of role %q, of which there must be %d", g.ID, rev, g.placed[i], role.Name, g.least(i))
 		}
 	}
+	if g.few() {
+		a.fail("torn gang", "gang %s begins at revision %d with %v members of its roles, of which there must be %d", g.ID, rev, g.placed, g.Min)
+	}
+}
+
+// few reports whether fewer members are placed than the minimum of the gang, and than are left.
+func (g *auditGang) few() bool {
+	placed, left := 0, 0
+	for i, n := range g.placed {
+		placed, left = placed+n, left+g.left(i)
+	}
+	return placed < min(g.Min, left)
 }
 
 // left returns how many members of a role have not ended.

@@ -2,6 +2,7 @@ package race
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/orbitsched/orbit"
 )
@@ -62,11 +63,34 @@ func (a *audit) submit(do *orbit.Submit) {
 	if do.Gang == nil {
 		return
 	}
+	if do.Join {
+		a.join(do.Gang)
+		return
+	}
 	g := &auditGang{do.Gang, make([]int, len(do.Gang.Roles)), make([]int, len(do.Gang.Roles)), len(a.gangs)}
 	a.gangs[do.Gang.ID] = g
 	for i, role := range do.Gang.Roles {
 		for _, id := range role.Members {
 			a.capsules[id] = &auditCapsule{id: id, line: id, spec: role.Spec, gang: g, role: i}
+			a.pending++
+		}
+	}
+}
+
+// join enters members that join a gang. Members that have ended stay on its lists.
+func (a *audit) join(by *orbit.Gang) {
+	g := a.gangs[by.ID]
+	g.Gang = g.Gang.Clone()
+	for _, r := range by.Roles {
+		i := slices.IndexFunc(g.Roles, func(own orbit.Role) bool { return own.Name == r.Name && own.Spec == r.Spec })
+		if i < 0 {
+			i = len(g.Roles)
+			g.Roles = append(g.Roles, orbit.Role{Name: r.Name, Spec: r.Spec, Min: r.Min})
+			g.placed, g.done = append(g.placed, 0), append(g.done, 0)
+		}
+		g.Roles[i].Members = append(g.Roles[i].Members, r.Members...)
+		for _, id := range r.Members {
+			a.capsules[id] = &auditCapsule{id: id, line: id, spec: r.Spec, gang: g, role: i}
 			a.pending++
 		}
 	}

@@ -150,14 +150,14 @@ func (a *audit) needless(l *leaver) bool {
 	return true
 }
 
-// short reports whether a role has fewer than its minimum.
+// short reports whether a role or the gang has fewer than its minimum.
 func (g *auditGang) short() bool {
 	for i := range g.Roles {
 		if g.placed[i] < g.least(i) {
 			return true
 		}
 	}
-	return false
+	return g.few()
 }
 
 // way is an eviction to make way: the line of tasks to which the victim belongs, and the capsule or gang for which it

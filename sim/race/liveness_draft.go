@@ -306,7 +306,7 @@ func (d *liveDraft) drawEvents(r *rand.Rand) {
 // list has it. In half of the times when gangs take part, it has more of theirs.
 func (d *liveDraft) drawKinds(r *rand.Rand) (kinds []string) {
 	if slices.ContainsFunc(d.engines, func(e liveEngine) bool { return e.kind == "gang" }) && lucky(r, 50) {
-		kinds = append(kinds, "gang", "gang", "gang", "finish", "finish", "short", "short", "short", "again")
+		kinds = append(kinds, "gang", "gang", "gang", "finish", "finish", "short", "short", "short", "again", "grow", "grow", "replace", "replace")
 		kinds = slices.Repeat(kinds, one(r, 1, 2, 4))
 	}
 	for _, k := range liveKinds {

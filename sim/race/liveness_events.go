@@ -36,6 +36,8 @@ var liveKinds = []struct {
 	{"finish", 3, (*liveTurn).finish},
 	{"short", 2, (*liveTurn).short},
 	{"again", 1, (*liveTurn).again},
+	{"grow", 2, (*liveTurn).grow},
+	{"replace", 2, (*liveTurn).replace},
 	{"fork", 2, (*liveTurn).fork},
 	{"end", 4, (*liveTurn).end},
 	{"abandon", 2, (*liveTurn).abandon},
@@ -200,6 +202,9 @@ func (t *liveTurn) gang() [][]orbit.Commitment {
 			role.Min = 1 + t.r.IntN(len(role.Members))
 		}
 		g.Roles = append(g.Roles, role)
+		if lucky(t.r, 30) {
+			g.Min += 1 + t.r.IntN(len(role.Members))
+		}
 	}
 	return once(orbit.Submit{Gang: g, Owner: t.owner(e)})
 }

@@ -2,6 +2,7 @@ package race
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/orbitsched/orbit"
@@ -63,6 +64,11 @@ func (t *liveTurn) again() [][]orbit.Commitment {
 	slices.SortFunc(ended, func(a, b *orbit.GangState) int { return cmp.Compare(a.Gang.ID, b.Gang.ID) })
 	if e := t.engine("gang"); e != nil && len(ended) > 0 {
 		g := one(t.r, ended...).Gang.Clone()
+		g.Min = 0
+		g.Roles = slices.DeleteFunc(g.Roles, func(r orbit.Role) bool { return len(r.Members) == 0 }) // its members are forgotten
+		for i := range g.Roles {
+			g.Roles[i].Min = min(g.Roles[i].Min, len(g.Roles[i].Members))
+		}
 		if lucky(t.r, 50) {
 			role := &g.Roles[t.r.IntN(len(g.Roles))]
 			role.Members = append(role.Members, t.ids("more", 1)...)
@@ -70,4 +76,65 @@ func (t *liveTurn) again() [][]orbit.Commitment {
 		return once(orbit.Submit{Gang: g, Owner: t.owner(e)})
 	}
 	return nil
+}
+
+// grow lets members join a gang, whether it runs or waits: of a role of it, or of a new one.
+func (t *liveTurn) grow() [][]orbit.Commitment {
+	e, g := t.engine("gang"), t.anyGang()
+	if e == nil || g == nil {
+		return nil
+	}
+	own := one(t.r, g.Gang.Roles...)
+	role := orbit.Role{Name: own.Name, Spec: own.Spec, Members: t.ids("grown", 1+t.r.IntN(2))}
+	if spec := one(t.r, e.specs...); lucky(t.r, 25) && spec.Class == own.Spec.Class {
+		role.Name, role.Spec = fmt.Sprint("new", t.id), spec
+	}
+	return t.joins(g, role)
+}
+
+// replace lets a member of a gang end, and another one join in its place, at times under its id.
+func (t *liveTurn) replace() [][]orbit.Commitment {
+	g := t.anyGang()
+	if g == nil {
+		return nil
+	}
+	var left []*orbit.Capsule
+	for c := range t.state.Members(g.Gang.ID) {
+		if !c.Released() {
+			left = append(left, c)
+		}
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	out := one(t.r, left...)
+	own := g.Gang.Roles[slices.IndexFunc(g.Gang.Roles, func(r orbit.Role) bool { return slices.Contains(r.Members, out.ID) })]
+	role := orbit.Role{Name: own.Name, Spec: own.Spec, Members: t.ids("new", 1)}
+	if lucky(t.r, 40) {
+		role.Members = []orbit.CapsuleID{out.ID}
+	}
+	do := t.joins(g, role)
+	do[0] = append([]orbit.Commitment{orbit.Release{Capsule: out.ID, Final: true}}, do[0]...)
+	if lucky(t.r, 30) && len(left) > 1 && role.Members[0] != out.ID { // the controller is late
+		return [][]orbit.Commitment{do[0][:1], do[0][1:]}
+	}
+	return do
+}
+
+// joins returns the submission by which a role joins a gang, with the owner of the other members.
+func (t *liveTurn) joins(g *orbit.GangState, role orbit.Role) [][]orbit.Commitment {
+	owner := ""
+	for c := range t.state.Members(g.Gang.ID) {
+		owner = c.Owner()
+	}
+	return once(orbit.Submit{Gang: &orbit.Gang{ID: g.Gang.ID, Roles: []orbit.Role{role}}, Join: true, Owner: owner})
+}
+
+// anyGang returns one of the gangs, nil if there is none.
+func (t *liveTurn) anyGang() *orbit.GangState {
+	gangs := slices.Collect(t.state.Gangs())
+	if len(gangs) == 0 {
+		return nil
+	}
+	return one(t.r, gangs...)
 }

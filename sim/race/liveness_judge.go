@@ -2,6 +2,7 @@ package race
 
 import (
 	"cmp"
+	"iter"
 	"math"
 	"slices"
 	"time"
@@ -211,7 +212,7 @@ func (b *liveBooks) starts(e *liveEngine, c *orbit.Capsule, r *room) bool {
 func (b *liveBooks) judgeGang(g *orbit.GangState) {
 	var waiting []*orbit.Capsule
 	var running []*room
-	var least []*orbit.Spec
+	var least, others []*orbit.Spec
 	for k := range g.Gang.Roles {
 		role := &g.Gang.Roles[k]
 		left := 0 // members that are not done
@@ -226,16 +227,20 @@ func (b *liveBooks) judgeGang(g *orbit.GangState) {
 				left++
 			}
 		}
-		least = append(least, slices.Repeat([]*orbit.Spec{role.Spec}, min(cmp.Or(role.Min, left), left))...)
+		needed := min(cmp.Or(role.Min, left), left)
+		least = append(least, slices.Repeat([]*orbit.Spec{role.Spec}, needed)...)
+		others = append(others, slices.Repeat([]*orbit.Spec{role.Spec}, left-needed)...)
 	}
 	if len(waiting) == 0 || b.owner(waiting[0]) == nil || b.owner(waiting[0]).kind != "gang" {
 		return
 	}
 	defer b.leave(g.Nomination, math.MinInt32)() // a gang without a nomination leaves all nominated room alone
 	if len(running) == 0 {
-		if domain, where := seatGang(g.Gang, b.rooms, b.tenants, least); where != nil {
-			b.fail("left", "gang %s is pending, and %d members, which are enough to start, fit in %q on %v; the engine last said: %v",
-				g.Gang.ID, len(least), domain, where, b.why[waiting[0].ID])
+		for members := range enough(least, others, min(g.Gang.Min, len(waiting))) {
+			if domain, where := seatGang(g.Gang, b.rooms, b.tenants, members); where != nil {
+				b.fail("left", "gang %s is pending, and %d members, which are enough to start, fit in %q on %v; the engine last said: %v",
+					g.Gang.ID, len(members), domain, where, b.why[waiting[0].ID])
+			}
 		}
 		return
 	}
@@ -245,6 +250,27 @@ func (b *liveBooks) judgeGang(g *orbit.GangState) {
 			if r := &b.rooms[i]; r.takes(c.Spec) && b.joins(g.Gang, running, r) && b.keeps(tenant{c.Spec, r.Node}) {
 				b.fail("left", "member %s (%s) of gang %s, which runs, is pending and fits on %v; the engine last said: %v",
 					c.ID, wishes(c.Spec), g.Gang.ID, r, b.why[c.ID])
+			}
+		}
+	}
+}
+
+// enough yields the ways to have at least so many members: those that are needed, and as many of the others as it takes.
+// The others are grouped by spec.
+func enough(needed, others []*orbit.Spec, least int) iter.Seq[[]*orbit.Spec] {
+	return func(yield func([]*orbit.Spec) bool) {
+		if len(needed) >= least {
+			yield(needed)
+			return
+		}
+		for i := range others {
+			if i > 0 && others[i] == others[i-1] { // as good as the one before
+				continue
+			}
+			for members := range enough(append(slices.Clip(needed), others[i]), others[i+1:], least) {
+				if !yield(members) {
+					return
+				}
 			}
 		}
 	}

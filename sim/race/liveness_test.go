@@ -153,7 +153,7 @@ func TestLivenessStory(t *testing.T) {
 		Command: "go test ./mine -seed %d",
 	}
 	var s *race.Result
-	synctest.Test(t, func(*testing.T) { s = race.Scenario(l.Race).Hunt(2, 100) })
+	synctest.Test(t, func(*testing.T) { s = race.Scenario(l.Race).Hunt(5, 100) })
 	require.NotNil(t, s)
 	assert.Len(t, s.Config.Schedulers, 1)
 	assert.LessOrEqual(t, len(s.Config.Events), 4, "a node joins, work is submitted, the world rests")
@@ -216,6 +216,9 @@ func TestLivenessHappens(t *testing.T) {
 		require.NoError(t, err)
 		for _, c := range changes {
 			seen[fmt.Sprintf("%T", c.Do)]++
+			if do, ok := c.Do.(orbit.Submit); ok && do.Join {
+				seen["joined gang"]++
+			}
 			if e, ok := c.Do.(orbit.Evict); ok && e.For != "" {
 				seen["evicted for a capsule"]++
 			}
@@ -232,7 +235,7 @@ func TestLivenessHappens(t *testing.T) {
 		"orbit.Confirm", "orbit.PutBudget", "evicted for a capsule",
 		"pending", "class LatencySensitive", "class BestEffort", "class Batch", "class Gang", "anchor", "warm", "cold", "follower", "fork", "crossing fork",
 		"with devices", "that requires labels", "near rack", "near row", "near zone", "gang that runs short",
-		"gang that runs and has finished members", "broken gang", "failed twice in a row", "gang with extras", "gang with Apart", "gang with Even",
+		"gang that runs and has finished members", "broken gang", "failed twice in a row", "gang with extras", "gang with Apart", "gang with Even", "joined gang", "gang with a minimum of its own",
 	} {
 		assert.NotZero(t, seen[what], what)
 	}
@@ -249,6 +252,7 @@ func lookAtGang(g *orbit.GangState, seen map[string]int) {
 	if g.Total() == 0 {
 		return
 	}
+	seen["gang with a minimum of its own"] += g.Gang.Min
 	for i := range g.Gang.Roles {
 		spec := g.Gang.Roles[i].Spec
 		seen["gang that runs and has finished members"] += g.Done[i]

@@ -6,6 +6,24 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
+// least returns members of a gang with which it may start: the first of each role, and then others.
+func (t *liveTurn) least(g *orbit.GangState) (comes []*orbit.Capsule) {
+	var others []*orbit.Capsule
+	for i := range g.Gang.Roles {
+		n := g.Minimum(i)
+		for _, id := range g.Gang.Roles[i].Members {
+			switch c := t.state.Capsule(id); {
+			case c == nil || c.Gang() != g.Gang.ID || c.Released():
+			case n > 0:
+				comes, n = append(comes, c), n-1
+			default:
+				others = append(others, c)
+			}
+		}
+	}
+	return append(comes, others[:min(len(others), max(0, g.Gang.Min-len(comes)))]...)
+}
+
 // displace lets a third party place a capsule, or a gang at its minimum. The proposal evicts all capsules of lower
 // priority on the chosen nodes, whether they have to leave or not.
 func (t *liveTurn) displace() [][]orbit.Commitment {
@@ -17,15 +35,7 @@ func (t *liveTurn) displace() [][]orbit.Commitment {
 	}
 	evict, comes := orbit.Evict{For: c.ID}, []*orbit.Capsule{c}
 	if g := t.state.Gang(c.Gang()); g != nil {
-		evict, comes = orbit.Evict{ForGang: c.Gang()}, nil
-		for i := range g.Gang.Roles {
-			n := g.Minimum(i)
-			for _, id := range g.Gang.Roles[i].Members {
-				if c := t.state.Capsule(id); n > 0 && c != nil && !c.Released() {
-					comes, n = append(comes, c), n-1
-				}
-			}
-		}
+		evict, comes = orbit.Evict{ForGang: c.Gang()}, t.least(g)
 	}
 	var do, places []orbit.Commitment
 	taken := map[orbit.NodeID]bool{}

@@ -72,7 +72,7 @@ func say(do orbit.Commitment) string {
 		if do.Gang == nil {
 			return fmt.Sprintf("submit %v for %q: %s", do.IDs, do.Owner, wishes(do.Spec))
 		}
-		parts := []string{fmt.Sprintf("submit gang %s for %q, levels %v, loose %v", do.Gang.ID, do.Owner, do.Gang.Levels, do.Gang.Loose)}
+		parts := []string{fmt.Sprintf("submit gang %s for %q, levels %v, loose %v, joins %v, at least %d", do.Gang.ID, do.Owner, do.Gang.Levels, do.Gang.Loose, do.Join, do.Gang.Min)}
 		for i := range do.Gang.Roles {
 			r := &do.Gang.Roles[i]
 			parts = append(parts, fmt.Sprintf("%v, at least %d: %s", r.Members, r.Min, wishes(r.Spec)))
