@@ -27,7 +27,9 @@ func isCommitment(c Commitment) bool {
 }
 
 // PutNode lets a node join, or replaces the description of one that has joined: capacity, labels, devices, state.
-// Capacity may shrink below what is used; then nothing new is admitted. A node that is Lost stays Lost.
+// Capacity may shrink below what is used; then nothing new is admitted. A node that is Lost stays Lost. A description that
+// the node has already changes nothing: the commit leaves it out. If nothing else is left, a proposal without an id makes
+// no revision; one with an id makes a revision with an empty [Submit], so that the id is remembered.
 type PutNode struct {
 	// Node is the description of the node.
 	Node Node `json:"node"`

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"math/bits"
+	"reflect"
 	"slices"
 	"strings"
 )
@@ -100,6 +101,13 @@ func (n *Node) clone() *Node {
 	c := *n
 	c.Labels, c.Taints, c.Extras = maps.Clone(n.Labels), cloned(n.Taints), sortedExtras(n.Extras)
 	return &c
+}
+
+// equals reports whether two descriptions say the same. Both are in the form in which ledgers keep them.
+func (n *Node) equals(o *Node) bool {
+	a, b := *n, *o
+	a.Labels, a.Taints, a.Extras, b.Labels, b.Taints, b.Extras = nil, nil, nil, nil, nil, nil
+	return reflect.DeepEqual(a, b) && maps.Equal(n.Labels, o.Labels) && slices.Equal(n.Taints, o.Taints) && slices.Equal(n.Extras, o.Extras)
 }
 
 // digest returns a hash of all that a plain copy of n shares with n.

@@ -46,6 +46,8 @@ type tx struct {
 	// The positions in Do of evictions that make way: those that are executed, and those that are passed over because
 	// the victim has left.
 	evictions, passed []int
+	// The positions in Do of descriptions that equal those that the nodes have.
+	equal []int
 	// The original position in Do of each commitment, if spared victims have shifted the positions; nil: they are
 	// unchanged.
 	origin []int
@@ -169,7 +171,7 @@ func (t *tx) reset() {
 	t.budgets.reset()
 	t.touched = t.touched[:0]
 	t.finals, t.replays, t.company = false, false, txCompany{moved: t.company.moved[:0]}
-	t.evictions, t.passed, t.origin = t.evictions[:0], t.passed[:0], nil
+	t.evictions, t.passed, t.equal, t.origin = t.evictions[:0], t.passed[:0], t.equal[:0], nil
 	t.nominations, t.beside, t.nominates, t.lowers = nil, nil, false, false
 }
 
@@ -181,7 +183,8 @@ func (t *tx) begin(s *State, rev Revision, p *Proposal) (done Revision) {
 }
 
 // run judges and executes the proposal on s, and stamps changes with rev. Done is that of begin: if it is not 0,
-// nothing has been executed. The requirements are those of begin.
+// nothing has been executed. If the proposal is found to change nothing, t.p is empty afterwards, and nothing is to be
+// published. The requirements are those of begin.
 func (t *tx) run(s *State, rev Revision, p *Proposal) (done Revision, err error) {
 	if done = t.begin(s, rev, p); done != 0 {
 		return done, nil
