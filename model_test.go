@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -235,13 +236,19 @@ func (m *model) rule(p Proposal, reduced bool) ruling {
 		}
 	}
 	r.lend()
-	if !reduced && len(r.wishes.victims)+len(r.wishes.passed) > 0 {
+	if !reduced && len(r.wishes.victims)+len(r.wishes.passed)+len(r.equal) > 0 {
 		needless, no := r.needless()
 		if no != nil {
 			return refusedAs(no.kind(p.View))
 		}
-		if len(needless) > 0 {
-			p.Do = without(p.Do, needless)
+		if needless = append(needless, r.equal...); len(needless) > 0 {
+			switch p.Do = without(p.Do, needless); {
+			case len(p.Do) > 0:
+			case p.ID.IsZero():
+				return ruling{next: m.clone()}
+			default:
+				p.Do = []Commitment{Submit{Spec: &Spec{}}} // so that the id is known
+			}
 			return m.rule(p, true)
 		}
 	}
@@ -369,6 +376,7 @@ type modelRound struct {
 	protects map[CapsuleID]time.Duration
 	adopts   map[GangID]bool // of which members were found running
 	grows    map[CapsuleID]Resources
+	equal    []int // descriptions that nodes have already
 }
 
 // modelAsk is what the proposal newly puts on a node.
@@ -427,6 +435,10 @@ func (r *modelRound) putNode(n Node) *refusal {
 	known, ok := r.now.nodes[n.ID]
 	if ok && known.State == Lost && n.State != Lost {
 		return lostTo(r.was.nodes[n.ID].spec)
+	}
+	if ok && reflect.DeepEqual(known.Node.Clone(), n.Clone()) {
+		r.equal = append(r.equal, r.wishes.at)
+		return nil
 	}
 	if n.State == Ready {
 		r.wishes.readied[n.ID] = true
