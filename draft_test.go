@@ -798,7 +798,7 @@ func TestDiagnosisCountsWhenRead(t *testing.T) {
 	require.NotNil(t, why.count.diagnose, "nothing is counted yet")
 	d.Rollback(mark)
 	require.NoError(t, d.Place(v.State().Capsule("x0002"), Choice{Node: v.State().Node("c")}))
-	commit(t, l, RemoveNode{"b"})
+	commit(t, l, RemoveNode{Node: "b"})
 	d.Sync(v)
 	var both sync.WaitGroup
 	for range 2 {

@@ -199,10 +199,13 @@ func (h *history) repeats(p *Proposal, at Revision) bool {
 		for len(rest) > 0 && mayBeSkipped(rest[0]) && !sameCommitment(rest[0], c.Do) {
 			rest = rest[1:]
 		}
-		if len(rest) == 0 && sameCommitment(nothing, c.Do) {
-			break // all were skipped
+		if len(rest) == 0 {
+			return sameCommitment(nothing, c.Do) // all were skipped
 		}
-		if len(rest) == 0 || !sameCommitment(rest[0], c.Do) {
+		if gone, is := rest[0].(RemoveNode); is && gone.Gone && c.Do != Commitment(gone) {
+			continue // one of those that have emptied the node
+		}
+		if !sameCommitment(rest[0], c.Do) {
 			return false
 		}
 		rest = rest[1:]

@@ -391,6 +391,9 @@ func (r *modelRound) execute(c Commitment) *refusal {
 	case PutNode:
 		return r.putNode(c.Node)
 	case RemoveNode:
+		if c.Gone {
+			return r.vanish(c.Node)
+		}
 		return r.removeNode(c.Node)
 	case Submit:
 		return r.submit(c)
@@ -477,6 +480,41 @@ func (r *modelRound) removeNode(id NodeID) *refusal {
 	delete(r.now.nodes, id)
 	r.shared = true
 	return nil
+}
+
+// vanish removes a node that has gone with all that is on it.
+func (r *modelRound) vanish(id NodeID) *refusal {
+	n, ok := r.now.nodes[id]
+	view := r.p.View
+	defer func() { r.p.View = view }()
+	r.p.View = 0 // also what the proposer does not know of is lost
+	if capsules, _ := r.now.on(id); ok && n.State != Lost && capsules+len(r.now.remainsOn(id)) > 0 {
+		n := n.Node.Clone()
+		n.State = Lost
+		if no := r.putNode(n); no != nil {
+			return no
+		}
+	}
+	for _, c := range slices.Sorted(maps.Keys(r.now.capsules)) {
+		if ok && r.now.capsules[c].node == id {
+			if no := r.release(Release{Capsule: c, From: id}); no != nil {
+				return no
+			}
+		}
+	}
+	for _, h := range slices.Sorted(maps.Keys(r.now.holds)) {
+		if ok && r.now.holds[h].Node == id {
+			if no := r.endHold(h); no != nil {
+				return no
+			}
+		}
+	}
+	for who := range r.now.claims(id) {
+		if no := r.nominate(Nominate{Capsule: who.capsule, Gang: who.gang}); no != nil {
+			return no
+		}
+	}
+	return r.removeNode(id)
 }
 
 func (n modelNode) newest() Revision { return max(n.usage, n.spec) }

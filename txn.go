@@ -48,9 +48,11 @@ type tx struct {
 	evictions, passed []int
 	// The positions in Do of descriptions that equal those that the nodes have.
 	equal []int
-	// The original position in Do of each commitment, if spared victims have shifted the positions; nil: they are
+	// The original position in Do of each commitment, if others were left out (spare) or added (vacate); nil: they are
 	// unchanged.
 	origin []int
+	// The commitments before this position, as far as they are not executed yet, were added by vacate.
+	vacated int
 
 	// What the last submission, of this proposal or of one before it, gave to its capsules.
 	common *common
@@ -172,6 +174,7 @@ func (t *tx) reset() {
 	t.touched = t.touched[:0]
 	t.finals, t.replays, t.company = false, false, txCompany{moved: t.company.moved[:0]}
 	t.evictions, t.passed, t.equal, t.origin = t.evictions[:0], t.passed[:0], t.equal[:0], nil
+	t.vacated = 0
 	t.nominations, t.beside, t.nominates, t.lowers = nil, nil, false, false
 }
 
@@ -224,7 +227,8 @@ func (t *tx) judgeSum() error {
 
 // executeAll executes the commitments in order, until one is refused.
 func (t *tx) executeAll() error {
-	for t.at = range t.p.Do {
+	for t.at = 0; t.at < len(t.p.Do); t.at++ {
+		t.vacate()
 		node, err := t.p.Do[t.at].execute(t)
 		if err != nil {
 			return err
@@ -391,7 +395,7 @@ func (t *tx) meant(id CapsuleID) (*txCapsule, error) {
 	switch {
 	case e == nil:
 		return nil, t.noCapsule(id)
-	case t.p.View != 0 && !e.anew && e.submittedAt() > t.p.View:
+	case t.p.View != 0 && t.at >= t.vacated && !e.anew && e.submittedAt() > t.p.View:
 		return nil, t.refuse(Rejection{Capsule: id, Node: e.now.Node}, e.submittedAt(), "capsule %q was submitted after the view", id)
 	}
 	return e, nil

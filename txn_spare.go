@@ -457,13 +457,16 @@ func (o *obstacle) blocks(e *txCapsule) bool {
 // without executes the proposal again without the commitments at the sorted positions drop. If none is left, an empty
 // [Submit] stands for them in the proposal, so that its id is remembered; without an id, it is left empty.
 func (t *tx) without(drop []int) error {
-	s, rev, full := t.s, t.rev, t.p
+	s, rev, full, first := t.s, t.rev, t.p, t.origin
 	t.reset()
 	reduced := full
 	reduced.Do = make([]Commitment, 0, len(full.Do)-len(drop))
 	var origin []int
 	for i, c := range full.Do {
 		if _, dropped := slices.BinarySearch(drop, i); !dropped {
+			if first != nil {
+				i = first[i]
+			}
 			reduced.Do, origin = append(reduced.Do, c), append(origin, i)
 		}
 	}
