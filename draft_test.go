@@ -95,7 +95,7 @@ func newDrafting(t *rapid.T) *drafting {
 func (d *drafting) spec(t *rapid.T) *Spec {
 	s := wants(rapid.Int64Range(0, 3).Draw(t, "cpu"))
 	s.Priority = rapid.Int32Range(0, 1).Draw(t, "priority")
-	s.Movable = rapid.Bool().Draw(t, "movable")
+	s.Movable, s.Ends = rapid.Bool().Draw(t, "movable"), rapid.IntRange(0, 2).Draw(t, "ends") == 0
 	s.RunsAtMost, s.Backfills = 1, rapid.Bool().Draw(t, "backfills")
 	s.Envelope.Reservation[Memory] = rapid.Int64Range(0, 1).Draw(t, "memory")
 	if rapid.IntRange(0, 2).Draw(t, "device") == 0 {

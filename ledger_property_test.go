@@ -97,7 +97,7 @@ func (s *scribe) faults(count int) (set DeviceSet) {
 func (s *scribe) spec() *Spec {
 	spec := &Spec{Module: "m", Priority: rapid.Int32Range(0, 2).Draw(s.T, "priority")}
 	spec.Envelope.Reservation = s.room(3)
-	spec.Movable = s.chance(2)
+	spec.Movable, spec.Ends = s.chance(2), s.chance(3)
 	spec.RunsAtMost = time.Duration(btoi(s.chance(2)) * 60)
 	spec.Backfills = spec.RunsAtMost > 0 && s.chance(3)
 	if s.chance(3) {

@@ -27,6 +27,8 @@ type model struct {
 	leftOf map[string]Revision
 	// Wishes that passed because what they touched was not healthy, placements that borrowed, and evictions for the lender.
 	freed, lent, recalled, replaced, rebuilt int
+	// Capsules that have ended because they were taken off their nodes.
+	killed int
 	// Those that live, and what is kept of others.
 	nominated map[modelNominee]modelNomination
 	left      departures // when something of a kind last went away
@@ -376,7 +378,20 @@ type modelRound struct {
 	protects map[CapsuleID]time.Duration
 	adopts   map[GangID]bool // of which members were found running
 	grows    map[CapsuleID]Resources
-	equal    []int // descriptions that nodes have already
+	equal    []int              // descriptions that nodes have already
+	ends     map[CapsuleID]bool // taken off their nodes, and over by that
+}
+
+// mayEnd notes that a capsule is over because it is taken off its node, if it is.
+func (r *modelRound) mayEnd(id CapsuleID, c modelCapsule) {
+	if !c.spec.Ends || !c.begun && r.now.nodes[c.node].Confirms {
+		return
+	}
+	if r.ends == nil {
+		r.ends = map[CapsuleID]bool{}
+	}
+	r.ends[id] = true
+	r.now.released = append(slices.Clip(r.now.released), id) // its place among those that end; finish leaves out what has not ended
 }
 
 // modelAsk is what the proposal newly puts on a node.
@@ -565,6 +580,7 @@ func (r *modelRound) submitAll(ids []CapsuleID, like modelCapsule) *refusal {
 			like.earlier, like.remains = old.earlier, old.remains
 			r.anew[id] = true
 			delete(r.arrived, id)
+			delete(r.ends, id)
 			delete(r.wishes.placed, id)
 			delete(r.protects, id)
 			if r.was.capsules[id].released {
@@ -601,7 +617,7 @@ func (r *modelRound) place(p Place) *refusal {
 	if c.released || c.node != "" {
 		return lostTo(r.was.capsules[p.Capsule].changed)
 	}
-	if r.wishes.evicted[p.Capsule] {
+	if r.wishes.evicted[p.Capsule] || r.ends[p.Capsule] {
 		return lostTo(0)
 	}
 	specified := r.was.specAt(p.Capsule)
@@ -724,6 +740,9 @@ func (r *modelRound) release(p Release) *refusal {
 		if no := r.mayReturn(p.Capsule, c); no != nil {
 			return no
 		}
+		if !r.arrived[p.Capsule] {
+			r.mayEnd(p.Capsule, c)
+		}
 	}
 	if c.node != "" {
 		r.now.touchNode(c.node)
@@ -844,6 +863,16 @@ func (m *model) over(n modelNode, ask *modelAsk) bool {
 // finish keeps the books: departures, recent ids, the window of released records.
 func (r *modelRound) finish() {
 	m := r.now
+	for id := range r.ends {
+		if c := m.capsules[id]; !c.released {
+			c.released = true
+			m.capsules[id] = c
+			m.touchGang(c.gang)
+			m.unnominate(modelNominee{capsule: id}, false)
+			m.unnominate(modelNominee{gang: c.gang}, true)
+			m.killed++
+		}
+	}
 	for id, lasts := range r.protects {
 		if c := m.capsules[id]; c.node != "" {
 			c.protected = lasts

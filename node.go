@@ -146,6 +146,9 @@ func (n *Node) health(c *Capsule) health {
 	return health{alive, alive * btoi(c.Ready || !n.Confirms)}
 }
 
+// ends reports whether a capsule that is placed on the node has ended when it is taken off ([Spec.Ends]).
+func (n *Node) ends(c *Capsule) bool { return c.Spec.Ends && (c.Begun || !n.Confirms) }
+
 // domain returns the domain of a node on a level; empty: the node has no label for the level.
 func (n *Node) domain(level string) string {
 	if level == NodeKey {

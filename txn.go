@@ -99,6 +99,9 @@ type txCapsule struct {
 	// wished: a wish (a voluntary disruption, see rule_evict.go) has taken the capsule off its node. arrives: this
 	// proposal has placed it.
 	wished, arrives bool
+	// ends: the capsule ends because it was taken off its node ([Spec.Ends]); until the proposal has been judged, it counts
+	// as a capsule that is pending again.
+	ends bool
 	// adopted: the capsule that arrives runs on the node already. after: it must begin after the remains on its node
 	// have ended (Place.After). unprotects: its protection ends.
 	adopted, after, unprotects bool
@@ -107,6 +110,14 @@ type txCapsule struct {
 	grows    Resources
 	// The record of its failures with those of this proposal; nil: the proposal adds none.
 	failures *Failures
+}
+
+// alive returns the spec that the record has after the proposal, nil if it has been released for good or ends.
+func (c *txCapsule) alive() *Spec {
+	if c.ends {
+		return nil
+	}
+	return c.now.alive()
 }
 
 // newest returns the revision at which the capsule last changed before this proposal; 0 if it is fresh.
@@ -205,7 +216,11 @@ func (t *tx) run(s *State, rev Revision, p *Proposal) (done Revision, err error)
 	if err := t.spare(); err != nil {
 		return 0, err
 	}
-	return 0, t.judgeSum()
+	if err := t.judgeSum(); err != nil {
+		return 0, err
+	}
+	t.endEnding()
+	return 0, nil
 }
 
 // judgeSum judges the sum of all commitments by every rule. A history that is applied again is not judged: what was
