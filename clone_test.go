@@ -302,8 +302,8 @@ func TestPlainCopiesAreRefused(t *testing.T) {
 	t.Run("node that leaves", func(t *testing.T) {
 		c := newCourt(t, PutNode{Node{ID: "n", Labels: map[string]string{"zone": "z1"}}})
 		c.now().Node("n").Node.Labels["zone"] = "z9"
-		require.ErrorContains(t, c.refuses(ErrInvalid, Proposal{Do: []Commitment{RemoveNode{"n"}}}), says)
-		require.ErrorContains(t, c.refuses(ErrInvalid, Proposal{Do: []Commitment{RemoveNode{"n"}, cpuNode("n", 1)}}), says)
+		require.ErrorContains(t, c.refuses(ErrInvalid, Proposal{Do: []Commitment{RemoveNode{Node: "n"}}}), says)
+		require.ErrorContains(t, c.refuses(ErrInvalid, Proposal{Do: []Commitment{RemoveNode{Node: "n"}, cpuNode("n", 1)}}), says)
 	})
 	t.Run("spec", func(t *testing.T) {
 		c := described(t)

@@ -27,19 +27,26 @@ func isCommitment(c Commitment) bool {
 }
 
 // PutNode lets a node join, or replaces the description of one that has joined: capacity, labels, devices, state.
-// Capacity may shrink below what is used; then nothing new is admitted. A node that is Lost stays Lost.
+// Capacity may shrink below what is used; then nothing new is admitted. A node that is Lost stays Lost. A description that
+// the node has already changes nothing: the commit leaves it out. If nothing else is left, a proposal without an id makes
+// no revision; one with an id makes a revision with an empty [Submit], so that the id is remembered.
 type PutNode struct {
 	// Node is the description of the node.
 	Node Node `json:"node"`
 }
 
-// RemoveNode lets a node leave. It is refused while capsules, [Remains] or holds are on the node, and while it is
-// nominated. For a dead node, put it as Lost, release its capsules in batches, then remove it. The engine of a nominee ends
-// its nomination on a node that is not ready; where that engine does not run, end it in the proposal that removes the
-// node (a [Nominate] without Parts).
+// RemoveNode lets a node leave. Without Gone it is refused while capsules, [Remains] or holds are on the node, and while it
+// is nominated. The engine of a nominee ends its nomination on a node that is not ready; where that engine does not run,
+// end it in the proposal that removes the node (a [Nominate] without Parts).
 type RemoveNode struct {
 	// Node is the node to remove.
 	Node NodeID `json:"node"`
+	// Gone says that the machine has gone with all that was on it. The ledger puts the node as Lost and releases its
+	// capsules: they are lost, so neither budgets nor protections nor the minimums of gangs are judged, and each is pending
+	// again or has ended ([Spec.Ends]). It ends the remains and the holds there, and the nominations of room there. The
+	// history has all of that as commitments of their own, before the RemoveNode. A node with very many capsules makes a
+	// large commit; to divide it, put the node as Lost and release the capsules in batches first.
+	Gone bool `json:"gone,omitempty"`
 }
 
 // Submit adds pending capsules: either one for each of IDs, all of one Spec, or all members of a Gang. With neither it

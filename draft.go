@@ -325,7 +325,7 @@ func (d *Draft) Release(r Release) error {
 		return d.refuse(r.Capsule, nil, "capsule %q is on node %q, which is ready, and does not wait to begin; use Evict to move it", r.Capsule, c.Node)
 	}
 	act := draftReleased
-	if r.Final {
+	if r.Final || d.view.state.Node(c.Node).Node.ends(c) {
 		act = draftEnded
 	}
 	return d.leave(c, act, r)

@@ -95,7 +95,7 @@ func newDrafting(t *rapid.T) *drafting {
 func (d *drafting) spec(t *rapid.T) *Spec {
 	s := wants(rapid.Int64Range(0, 3).Draw(t, "cpu"))
 	s.Priority = rapid.Int32Range(0, 1).Draw(t, "priority")
-	s.Movable = rapid.Bool().Draw(t, "movable")
+	s.Movable, s.Ends = rapid.Bool().Draw(t, "movable"), rapid.IntRange(0, 2).Draw(t, "ends") == 0
 	s.RunsAtMost, s.Backfills = 1, rapid.Bool().Draw(t, "backfills")
 	s.Envelope.Reservation[Memory] = rapid.Int64Range(0, 1).Draw(t, "memory")
 	if rapid.IntRange(0, 2).Draw(t, "device") == 0 {
@@ -798,7 +798,7 @@ func TestDiagnosisCountsWhenRead(t *testing.T) {
 	require.NotNil(t, why.count.diagnose, "nothing is counted yet")
 	d.Rollback(mark)
 	require.NoError(t, d.Place(v.State().Capsule("x0002"), Choice{Node: v.State().Node("c")}))
-	commit(t, l, RemoveNode{"b"})
+	commit(t, l, RemoveNode{Node: "b"})
 	d.Sync(v)
 	var both sync.WaitGroup
 	for range 2 {

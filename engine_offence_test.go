@@ -124,7 +124,7 @@ func TestOffences(t *testing.T) {
 		"finds something": {doing(Adopt{Capsule: "mine", Node: "full"}), "holds a orbit.Adopt, which is not for a plan"},
 		"changes a node":  {doing(cpuNode("full", 9)), "changes the constellation (orbit.PutNode)"},
 		"puts a budget":   {doing(PutBudget{Budget{ID: "b", Group: "g"}}), "holds a orbit.PutBudget, which is not for a plan"},
-		"removes a node":  {doing(RemoveNode{"drained"}), "changes the constellation (orbit.RemoveNode)"},
+		"removes a node":  {doing(RemoveNode{Node: "drained"}), "changes the constellation (orbit.RemoveNode)"},
 		"submits work":    {doing(Submit{IDs: []CapsuleID{"new"}, Spec: &Spec{Module: "ours", Priority: math.MaxInt32}, Owner: "me"}), "submits work"},
 		"nominates a gang that is not in its view": {doing(Nominate{Gang: "unknown", Ends: time.Unix(1<<33, 0), Parts: claimOf("").Parts}),
 			`nominates gang "unknown", which is not in its view`},

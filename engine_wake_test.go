@@ -360,7 +360,7 @@ func TestOthersCommitsDoNotWake(t *testing.T) {
 			{PutNode{machine("n", 200)}},
 			{Hold{ID: "h", Node: "n", Room: Resources{1}, Ends: time.Now().Add(time.Hour)}},
 			{Release{Hold: "h"}},
-			{RemoveNode{"m"}},
+			{RemoveNode{Node: "m"}},
 			{Mark{Key: "k", Value: "v"}},
 		} {
 			commit(t, l, do...)
@@ -420,7 +420,7 @@ var rooms = map[string]struct {
 	"node new":              {[]Commitment{PutNode{machine("new", 100).inZone("a")}}, "new"},
 	"node relabelled":       {[]Commitment{PutNode{machine("elsewhere", 100).inZone("a")}}, "elsewhere"},
 	"node schedulable":      {[]Commitment{PutNode{machine("drained", 100).inZone("a")}}, "drained"},
-	"node again":            {[]Commitment{RemoveNode{"small"}, PutNode{machine("small", 100).inZone("a")}}, "small"},
+	"node again":            {[]Commitment{RemoveNode{Node: "small"}, PutNode{machine("small", 100).inZone("a")}}, "small"},
 	"moved":                 {[]Commitment{Evict{Capsule: "old", From: "full", Since: 2}, PutNode{machine("b", 100)}, Place{Capsule: "old", Node: "b"}}, "full"},
 	"after what is no room": {[]Commitment{Mark{Key: "k", Value: "v"}, Release{Capsule: "old", Final: true}}, "full"},
 }
@@ -458,7 +458,7 @@ func TestParkedClassesStayForWhatIsNoRoom(t *testing.T) {
 			{Place{Capsule: "theirs", Node: "elsewhere"}},
 			{Release{Capsule: "theirs", Final: true}},
 			{Hold{ID: "i", Node: "elsewhere", Room: Resources{CPU: 1}, Ends: time.Now().Add(time.Hour)}, Release{Hold: "i"}},
-			{RemoveNode{"drained"}},
+			{RemoveNode{Node: "drained"}},
 			{Mark{Key: "k", Value: "v"}},
 			{Submit{IDs: []CapsuleID{"big two"}, Spec: snapshotOf(t, l).Capsule("big").Spec}}, // the same class
 		} {
@@ -710,7 +710,7 @@ func TestRoomOfWhatIsNotDoneBringsParkedClassesBack(t *testing.T) {
 		by      time.Duration
 	}{
 		"hold refused":           {Hold{ID: "h", Node: "n", Room: Resources{CPU: 100}, Ends: time.Unix(1<<33, 0)}, ErrConflict, 10 * ms},
-		"removal not sent":       {RemoveNode{"n"}, nil, 10 * ms},
+		"removal not sent":       {RemoveNode{Node: "n"}, nil, 10 * ms},
 		"cordon not sent":        {PutNode{Node{ID: "n", State: Cordoned}}, nil, 10 * ms},
 		"placement given up":     {Place{Capsule: "first", Node: "n"}, ErrUnknown, 5 * time.Second},
 		"never known and a hold": {Hold{ID: "h", Node: "n", Room: Resources{CPU: 100}, Ends: time.Unix(1<<33, 0)}, ErrUnknown, 5 * time.Second},
@@ -868,7 +868,7 @@ func (u *unrest) do(l Ledger, tel *board) {
 	case 10:
 		do = []Commitment{Release{Hold: HoldID(id)}}
 	case 11:
-		do = []Commitment{RemoveNode{node}}
+		do = []Commitment{RemoveNode{Node: node}}
 	case 12:
 		tel.say(Report{Node: node, At: time.Now(), FreeSlots: btoi(u.flag)}, time.Now())
 		return

@@ -22,7 +22,8 @@ import (
 //     healthy members as each [Budget] asks for.
 type Ledger interface {
 	// Propose is a compare-and-swap on the world. It returns the revision of the commit; for a proposal that was
-	// committed before, the revision of that commit. Errors: a *Rejection that is ErrConflict, ErrInfeasible or
+	// committed before, the revision of that commit; for one without an id that changes nothing ([PutNode]), the newest
+	// revision. Errors: a *Rejection that is ErrConflict, ErrInfeasible or
 	// ErrInvalid; ErrUnknown, after which the same proposal may be sent again; ErrUnavailable.
 	Propose(ctx context.Context, p Proposal) (Revision, error)
 	// Snapshot returns the whole state at one revision, which is not older than any commit that completed before the
@@ -245,6 +246,9 @@ func (l *MemoryLedger) commit(p *Proposal, made *[]Change) (Revision, error) {
 				"give each proposal an id of its own", p.ID, done)}
 		}
 		return done, nil
+	}
+	if len(l.tx.p.Do) == 0 { // nothing changes, and there is no id to remember
+		return l.live.rev, nil
 	}
 	l.live.publish(&l.tx)
 	l.history.append(rev, &l.tx)

@@ -184,7 +184,7 @@ func (h *history) idAt(rev Revision) ProposalID {
 
 // repeats reports whether a proposal has the commitments that were committed under its id at a revision. It also reports
 // true if the history no longer has that revision. Left out of the comparison are times that the ledger only carries,
-// and commitments that a ledger may skip: evictions, and ends of nominations.
+// and commitments that a ledger may skip: evictions, ends of nominations, and descriptions of nodes.
 func (h *history) repeats(p *Proposal, at Revision) bool {
 	news, err := h.after(at - 1)
 	if err != nil {
@@ -199,7 +199,13 @@ func (h *history) repeats(p *Proposal, at Revision) bool {
 		for len(rest) > 0 && mayBeSkipped(rest[0]) && !sameCommitment(rest[0], c.Do) {
 			rest = rest[1:]
 		}
-		if len(rest) == 0 || !sameCommitment(rest[0], c.Do) {
+		if len(rest) == 0 {
+			return sameCommitment(nothing, c.Do) // all were skipped
+		}
+		if gone, is := rest[0].(RemoveNode); is && gone.Gone && c.Do != Commitment(gone) {
+			continue // one of those that have emptied the node
+		}
+		if !sameCommitment(rest[0], c.Do) {
 			return false
 		}
 		rest = rest[1:]
@@ -213,8 +219,11 @@ func mayBeSkipped(c Commitment) bool {
 	if ok {
 		return len(end.Parts) == 0
 	}
-	_, ok = c.(Evict)
-	return ok
+	switch c.(type) {
+	case Evict, PutNode:
+		return true
+	}
+	return false
 }
 
 // sameCommitment reports whether two commitments, in the form in which ledgers keep them, ask for the same.

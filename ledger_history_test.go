@@ -12,7 +12,7 @@ import (
 var everyCommitment = map[string]Commitment{
 	"putNode": PutNode{Node{ID: "n", Capacity: Resources{CPU: 1}, Labels: map[string]string{"a": "b"},
 		Devices: Devices{Model: "A", Count: 2, Unhealthy: 1}, State: Cordoned}},
-	"removeNode": RemoveNode{"n"},
+	"removeNode": RemoveNode{Node: "n"},
 	"submit":     Submit{IDs: []CapsuleID{"x", "y"}, Spec: &Spec{Module: "m", Group: "g", Near: Near{"g", "rack"}}, Owner: "o", At: 7, Labels: map[string]string{"a": "b"}},
 	"gang":       Submit{Gang: &Gang{ID: "g", Roles: []Role{{Name: "r", Spec: &Spec{}, Members: []CapsuleID{"x"}, Min: 1}}, Levels: []string{"rack"}}},
 	"place":      Place{Capsule: "x", Node: "n", Devices: 3, Note: "warm", At: 9},

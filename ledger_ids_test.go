@@ -17,7 +17,7 @@ func TestIDsOfOtherProposals(t *testing.T) {
 	gang := gangOf("gang", 0, "x", "y")
 	for name, o := range map[string]struct{ first, second Proposal }{
 		"another mark":    {id(Mark{Key: "k", Value: "1"}), id(Mark{Key: "k", Value: "2"})},
-		"another kind":    {id(Mark{Key: "k", Value: "1"}), id(RemoveNode{"n"})},
+		"another kind":    {id(Mark{Key: "k", Value: "1"}), id(RemoveNode{Node: "n"})},
 		"less":            {id(Mark{Key: "k", Value: "1"}, Mark{Key: "l", Value: "1"}), id(Mark{Key: "k", Value: "1"})},
 		"the rest":        {id(Mark{Key: "k", Value: "1"}, Mark{Key: "l", Value: "1"}), id(Mark{Key: "l", Value: "1"})},
 		"more":            {id(Mark{Key: "k", Value: "1"}), id(Mark{Key: "k", Value: "1"}, Mark{Key: "l", Value: "1"})},

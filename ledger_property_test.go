@@ -97,7 +97,7 @@ func (s *scribe) faults(count int) (set DeviceSet) {
 func (s *scribe) spec() *Spec {
 	spec := &Spec{Module: "m", Priority: rapid.Int32Range(0, 2).Draw(s.T, "priority")}
 	spec.Envelope.Reservation = s.room(3)
-	spec.Movable = s.chance(2)
+	spec.Movable, spec.Ends = s.chance(2), s.chance(3)
 	spec.RunsAtMost = time.Duration(btoi(s.chance(2)) * 60)
 	spec.Backfills = spec.RunsAtMost > 0 && s.chance(3)
 	if s.chance(3) {
@@ -228,7 +228,7 @@ type draft func(s *scribe) []Commitment
 var drafts = []draft{
 	func(s *scribe) []Commitment { return []Commitment{PutNode{s.node(pickOne(s, modelNodes))}} },
 	draftChange, draftChange,
-	func(s *scribe) []Commitment { return []Commitment{RemoveNode{pickOne(s, modelNodes)}} },
+	func(s *scribe) []Commitment { return []Commitment{RemoveNode{Node: pickOne(s, modelNodes)}} },
 	draftSubmit, draftSubmit,
 	func(s *scribe) []Commitment {
 		return []Commitment{Submit{Gang: s.gang(), Owner: pickOne(s, modelOwners), At: s.instant(), Labels: s.labels()}}
@@ -358,13 +358,16 @@ func draftConfirm(s *scribe) (out []Commitment) {
 // draftEmpty takes everything off a node and removes it, in one proposal.
 func draftEmpty(s *scribe) (out []Commitment) {
 	id := pickOne(s, modelNodes)
+	if s.chance(3) {
+		return []Commitment{RemoveNode{Node: id, Gone: true}}
+	}
 	for c := range s.view.On(id) {
 		out = append(out, Release{Capsule: c.ID})
 	}
 	if s.chance(4) {
-		return append(out, RemoveNode{id})
+		return append(out, RemoveNode{Node: id})
 	}
-	return append(append([]Commitment{PutNode{Node{ID: id, State: Lost}}}, out...), RemoveNode{id})
+	return append(append([]Commitment{PutNode{Node{ID: id, State: Lost}}}, out...), RemoveNode{Node: id})
 }
 
 // draftMove takes a capsule off its node and places it again.

@@ -51,7 +51,7 @@ func TestScenario5NodeReturns(t *testing.T) {
 	old := c.now()
 	n := old.Node("n")
 	_, marked := old.Mark("m")
-	c.commits(RemoveNode{"n"}, Mark{Key: "m"})
+	c.commits(RemoveNode{Node: "n"}, Mark{Key: "m"})
 	r := c.refuses(ErrConflict, Proposal{View: old.Revision(), If: []Precondition{NodeAt{"n", n.Usage, 0}}, Do: []Commitment{Mark{Key: "x"}}})
 	require.Equal(t, c.now().Revision(), r.TakenAt)
 	c.refuses(ErrConflict, Proposal{View: old.Revision(), If: []Precondition{MarkAt{"m", marked}}, Do: []Commitment{Mark{Key: "x"}}})
@@ -66,7 +66,7 @@ func TestScenario5NodeReturns(t *testing.T) {
 func TestScenario5SameProposal(t *testing.T) {
 	c := newCourt(t, cpuNode("n", 5), submitOf(cpuSpec(1), "a"), placeOn("a", "n"))
 	n := c.now().Node("n")
-	c.commits(lostNode("n"), Release{Capsule: "a"}, RemoveNode{"n"}, cpuNode("n", 1), placeOn("a", "n"))
+	c.commits(lostNode("n"), Release{Capsule: "a"}, RemoveNode{Node: "n"}, cpuNode("n", 1), placeOn("a", "n"))
 	now := c.now().Node("n")
 	require.Equal(t, Resources{CPU: 1}, now.Used())
 	require.Greater(t, now.Usage, n.Usage)
@@ -78,10 +78,10 @@ func TestScenario5SameProposal(t *testing.T) {
 func TestScenario6NodeIsEmptied(t *testing.T) {
 	c := newCourt(t, cpuNode("n", 5), cpuNode("m", 5), submitOf(cpuSpec(1), "a", "b", "late"), placeOn("a", "n"), placeOn("b", "n"), holdOf("h", "n", 1))
 	view := c.now().Revision()
-	r := c.mistakes(RemoveNode{"n"})
+	r := c.mistakes(RemoveNode{Node: "n"})
 	require.ErrorContains(t, r, "2 capsules and 1 holds")
-	c.mistakes(lostNode("n"), Release{Capsule: "a"}, Release{Capsule: "b"}, RemoveNode{"n"})
-	c.commits(lostNode("n"), Release{Capsule: "a"}, Release{Capsule: "b", Final: true}, Release{Hold: "h"}, RemoveNode{"n"})
+	c.mistakes(lostNode("n"), Release{Capsule: "a"}, Release{Capsule: "b"}, RemoveNode{Node: "n"})
+	c.commits(lostNode("n"), Release{Capsule: "a"}, Release{Capsule: "b", Final: true}, Release{Hold: "h"}, RemoveNode{Node: "n"})
 	require.Nil(t, c.now().Node("n"))
 	c.refuses(ErrConflict, Proposal{View: view, Do: []Commitment{placeOn("late", "n")}})
 	c.commits(cpuNode("n", 5))
@@ -94,7 +94,7 @@ func TestScenario6NodeIsEmptied(t *testing.T) {
 func TestScenario6MovedAndRemoved(t *testing.T) {
 	c := newCourt(t, cpuNode("n", 5), cpuNode("m", 5), submitOf(cpuSpec(1), "a", "b"), placeOn("a", "n"), placeOn("b", "n"))
 	c.commits(drainedNode("n", 5))
-	c.commits(evictionOf(c.now(), "a"), placeOn("a", "m"), Release{Capsule: "b"}, placeOn("b", "m"), RemoveNode{"n"}, cpuNode("o", 1))
+	c.commits(evictionOf(c.now(), "a"), placeOn("a", "m"), Release{Capsule: "b"}, placeOn("b", "m"), RemoveNode{Node: "n"}, cpuNode("o", 1))
 	require.Equal(t, 2, c.now().Node("m").Capsules)
 }
 
@@ -104,7 +104,7 @@ func TestScenario8And23OldStatesStand(t *testing.T) {
 	s := c.now()
 	before := textOf(s)
 	for c1 := range s.On("n") {
-		c.commits(lostNode("n"), Release{Capsule: c1.ID}, RemoveNode{"n"}, placeOn(c1.ID, "m"))
+		c.commits(lostNode("n"), Release{Capsule: c1.ID}, RemoveNode{Node: "n"}, placeOn(c1.ID, "m"))
 	}
 	c.commits(cpuNode("k", 1), cpuNode("l", 1), Release{Capsule: "b", Final: true}, Mark{Key: "m", Value: "v"})
 	require.Empty(t, diffLines(textOf(s), before))
@@ -210,7 +210,7 @@ func TestScenario12HostileInput(t *testing.T) {
 	// A name that only refers is not read as text; it names nothing.
 	c.mistakes(placeOn("b", "\xff"))
 	c.mistakes(placeOn("\xff", "n"))
-	c.mistakes(RemoveNode{"\xff"})
+	c.mistakes(RemoveNode{Node: "\xff"})
 	c.commits(placeOn("b", "n"))
 }
 
@@ -332,10 +332,10 @@ func TestScenario16FailureAtOperationK(t *testing.T) {
 	c := newCourt(t, cpuNode("n", 9), cpuNode("old", 1), submitOf(cpuSpec(1), "a", "b"), placeOn("a", "n"), holdOf("h", "n", 1), Mark{Key: "m", Value: "v"})
 	whole := []Commitment{
 		cpuNode("new", 3), submitOf(cpuSpec(1), "c"), placeOn("c", "new"), Release{Capsule: "a", Final: true}, placeOn("b", "new"), Release{Hold: "h"},
-		holdOf("h", "new", 1), Assign{Capsule: "b", Owner: "o"}, Mark{Key: "m"}, gangOf("g", 0, "x"), placeOn("x", "n"), RemoveNode{"old"}, Release{Capsule: "c"},
+		holdOf("h", "new", 1), Assign{Capsule: "b", Owner: "o"}, Mark{Key: "m"}, gangOf("g", 0, "x"), placeOn("x", "n"), RemoveNode{Node: "old"}, Release{Capsule: "c"},
 	}
 	for k := range len(whole) + 1 {
-		for _, wrong := range []Commitment{placeOn("absent", "n"), RemoveNode{"n"}, Release{Hold: "none"}, Assign{Capsule: "b", From: "not me"}} {
+		for _, wrong := range []Commitment{placeOn("absent", "n"), RemoveNode{Node: "n"}, Release{Hold: "none"}, Assign{Capsule: "b", From: "not me"}} {
 			do := append(append(append([]Commitment{}, whole[:k]...), wrong), whole[k:]...)
 			if _, empty := wrong.(RemoveNode); empty && k > 5 && k <= 10 {
 				continue // n is empty by then
@@ -499,7 +499,7 @@ func TestTwiceInOneProposal(t *testing.T) {
 		"gang":              {gangOf("g", 0, "x"), gangOf("g", 0, "y")},
 		"gang just placed":  {placeOn("o", "n"), gangOf("old", 0, "y")},
 		"place":             {placeOn("a", "n"), placeOn("a", "n")},
-		"remove":            {RemoveNode{"n"}, RemoveNode{"n"}},
+		"remove":            {RemoveNode{Node: "n"}, RemoveNode{Node: "n"}},
 		"release":           {placeOn("a", "n"), Release{Capsule: "a"}, Release{Capsule: "a"}},
 	} {
 		t.Run(name, func(t *testing.T) {

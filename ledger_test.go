@@ -352,7 +352,7 @@ func TestChangesAreBounded(t *testing.T) {
 func TestChangesNameNodes(t *testing.T) {
 	c := newCourt(t, cpuNode("n", 5), submitOf(cpuSpec(1), "a"))
 	after := c.commits(placeOn("a", "n"), holdOf("h", "n", 1), Mark{Key: "m", Value: "v"}, Release{Capsule: "a"}, Release{Hold: "h"},
-		Release{Capsule: "a", Final: true}, RemoveNode{"n"}) - 1
+		Release{Capsule: "a", Final: true}, RemoveNode{Node: "n"}) - 1
 	changes, err := c.Changes(bg, after)
 	require.NoError(t, err)
 	var nodes []NodeID
@@ -475,7 +475,7 @@ func TestApplyRefusesGaps(t *testing.T) {
 // show in what replay rebuilds.
 func TestReplayHandsOutTheSameSlots(t *testing.T) {
 	c := newCourt(t, cpuNode("a", 1), cpuNode("b", 1), cpuNode("c", 1))
-	_, err := c.Propose(bg, Proposal{If: []Precondition{NodeFreeOf{Node: "c"}, NodeFreeOf{Node: "b"}}, Do: []Commitment{RemoveNode{"a"}, RemoveNode{"b"}, RemoveNode{"c"}}})
+	_, err := c.Propose(bg, Proposal{If: []Precondition{NodeFreeOf{Node: "c"}, NodeFreeOf{Node: "b"}}, Do: []Commitment{RemoveNode{Node: "a"}, RemoveNode{Node: "b"}, RemoveNode{Node: "c"}}})
 	require.NoError(t, err)
 	c.commits(cpuNode("x", 1))
 	changes, err := c.Changes(bg, 0)
@@ -505,7 +505,7 @@ func TestWait(t *testing.T) {
 			}()
 		}
 		synctest.Wait()
-		c.refuses(ErrInfeasible, Proposal{View: 9, Do: []Commitment{RemoveNode{"gone"}}})
+		c.refuses(ErrInfeasible, Proposal{View: 9, Do: []Commitment{RemoveNode{Node: "gone"}}})
 		synctest.Wait()
 		require.Empty(t, woken, "a rejection wakes no waiter")
 		c.commits(Mark{Key: "m", Value: "v"})
@@ -806,7 +806,7 @@ func TestStart(t *testing.T) {
 	changes, err := next.Changes(bg, from.Revision())
 	require.NoError(t, err)
 	require.Nil(t, changes)
-	next.commits(RemoveNode{"n"})
+	next.commits(RemoveNode{Node: "n"})
 	next.commits(cpuNode("n", 5))
 	require.Greater(t, next.now().Node("n").Usage, from.Node("n").Usage)
 	require.Empty(t, diffStates(c.now(), from))
@@ -852,9 +852,9 @@ func TestSnapshotIsShared(t *testing.T) {
 	c := newCourt(t, cpuNode("n", 5))
 	s := c.now()
 	require.Same(t, s, c.now())
-	c.mistakes(RemoveNode{"x"})
+	c.mistakes(RemoveNode{Node: "x"})
 	require.Same(t, s, c.now())
-	c.commits(RemoveNode{"n"})
+	c.commits(RemoveNode{Node: "n"})
 	require.NotSame(t, s, c.now())
 	require.NotNil(t, s.Node("n"))
 }

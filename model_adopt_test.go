@@ -45,7 +45,7 @@ func (r *modelRound) adopt(a Adopt) *refusal {
 	switch {
 	case c.released:
 		return lostTo(changed)
-	case r.wishes.evicted[a.Capsule]:
+	case r.wishes.evicted[a.Capsule] || r.ends[a.Capsule]:
 		return lostTo(0)
 	case c.node != "":
 		return lostTo(changed)

@@ -78,6 +78,9 @@ func (r *modelRound) evict(e Evict) *refusal {
 	was, now := r.was.nodes[e.From].Node, r.now.nodes[e.From].Node
 	expelled := modelExpels(was, c.spec) && modelExpels(now, c.spec)
 	waits := r.waitsToBegin(c)
+	if c.spec.Ends && !c.spec.Movable && (c.begun || !now.Confirms) {
+		return lostTo(max(r.was.nodes[e.From].spec, r.was.capsules[e.Capsule].changed))
+	}
 	if !waits && !c.spec.Movable && !r.drains(e.From) && !expelled && !r.was.covered(c.spec) {
 		no := lostTo(max(r.was.nodes[e.From].spec, r.was.capsules[e.Capsule].changed, r.was.left.Budgets, r.was.gangs[c.gang].changed))
 		if c.gang == "" || !r.was.broken(c.gang) {
@@ -171,6 +174,7 @@ func (r *modelRound) evictFor(e Evict, c modelCapsule) {
 	}
 	r.now.touchNode(c.node)
 	r.now.touchGang(c.gang)
+	r.mayEnd(e.Capsule, c)
 	recalled := c.borrows == modelNominee{e.ForGang, e.For}
 	r.leave(e.Capsule, &c)
 	c.node, c.devices, c.note, c.changed = "", 0, "", r.now.rev

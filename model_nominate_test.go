@@ -73,7 +73,7 @@ func (r *modelRound) nominate(c Nominate) *refusal {
 		return lostTo(0)
 	case no != nil:
 		return no
-	case r.wishes.evicted[c.Capsule]:
+	case r.wishes.evicted[c.Capsule] || r.ends[c.Capsule]:
 		return lostTo(newest)
 	}
 	if c.Gang != "" && len(c.Parts) > 0 && sumOf(r.now.undone(c.Gang)) == 0 {

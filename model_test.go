@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -27,6 +28,8 @@ type model struct {
 	// Wishes that passed because what they touched was not healthy, placements that borrowed, and evictions for the lender.
 	freed, lent, recalled, replaced, rebuilt int
 	grew                                     modelGrowth
+	// Capsules that have ended because they were taken off their nodes.
+	killed int
 	// Those that live, and what is kept of others.
 	nominated map[modelNominee]modelNomination
 	left      departures // when something of a kind last went away
@@ -246,13 +249,19 @@ func (m *model) rule(p Proposal, reduced bool) ruling {
 		}
 	}
 	r.lend()
-	if !reduced && len(r.wishes.victims)+len(r.wishes.passed) > 0 {
+	if !reduced && len(r.wishes.victims)+len(r.wishes.passed)+len(r.equal) > 0 {
 		needless, no := r.needless()
 		if no != nil {
 			return refusedAs(no.kind(p.View))
 		}
-		if len(needless) > 0 {
-			p.Do = without(p.Do, needless)
+		if needless = append(needless, r.equal...); len(needless) > 0 {
+			switch p.Do = without(p.Do, needless); {
+			case len(p.Do) > 0:
+			case p.ID.IsZero():
+				return ruling{next: m.clone()}
+			default:
+				p.Do = []Commitment{Submit{Spec: &Spec{}}} // so that the id is known
+			}
 			return m.rule(p, true)
 		}
 	}
@@ -380,7 +389,21 @@ type modelRound struct {
 	protects map[CapsuleID]time.Duration
 	adopts   map[GangID]bool // of which members were found running
 	grows    map[CapsuleID]Resources
-	begun    map[GangID]bool // submitted by the proposal, all of it
+	begun    map[GangID]bool    // submitted by the proposal, all of it
+	equal    []int              // descriptions that nodes have already
+	ends     map[CapsuleID]bool // taken off their nodes, and over by that
+}
+
+// mayEnd notes that a capsule is over because it is taken off its node, if it is.
+func (r *modelRound) mayEnd(id CapsuleID, c modelCapsule) {
+	if !c.spec.Ends || !c.begun && r.now.nodes[c.node].Confirms {
+		return
+	}
+	if r.ends == nil {
+		r.ends = map[CapsuleID]bool{}
+	}
+	r.ends[id] = true
+	r.now.released = append(slices.Clip(r.now.released), id) // its place among those that end; finish leaves out what has not ended
 }
 
 // modelAsk is what the proposal newly puts on a node.
@@ -395,6 +418,9 @@ func (r *modelRound) execute(c Commitment) *refusal {
 	case PutNode:
 		return r.putNode(c.Node)
 	case RemoveNode:
+		if c.Gone {
+			return r.vanish(c.Node)
+		}
 		return r.removeNode(c.Node)
 	case Submit:
 		return r.submit(c)
@@ -440,6 +466,10 @@ func (r *modelRound) putNode(n Node) *refusal {
 	if ok && known.State == Lost && n.State != Lost {
 		return lostTo(r.was.nodes[n.ID].spec)
 	}
+	if ok && reflect.DeepEqual(known.Node.Clone(), n.Clone()) {
+		r.equal = append(r.equal, r.wishes.at)
+		return nil
+	}
 	if n.State == Ready {
 		r.wishes.readied[n.ID] = true
 	}
@@ -477,6 +507,41 @@ func (r *modelRound) removeNode(id NodeID) *refusal {
 	delete(r.now.nodes, id)
 	r.shared = true
 	return nil
+}
+
+// vanish removes a node that has gone with all that is on it.
+func (r *modelRound) vanish(id NodeID) *refusal {
+	n, ok := r.now.nodes[id]
+	view := r.p.View
+	defer func() { r.p.View = view }()
+	r.p.View = 0 // also what the proposer does not know of is lost
+	if capsules, _ := r.now.on(id); ok && n.State != Lost && capsules+len(r.now.remainsOn(id)) > 0 {
+		n := n.Node.Clone()
+		n.State = Lost
+		if no := r.putNode(n); no != nil {
+			return no
+		}
+	}
+	for _, c := range slices.Sorted(maps.Keys(r.now.capsules)) {
+		if ok && r.now.capsules[c].node == id {
+			if no := r.release(Release{Capsule: c, From: id}); no != nil {
+				return no
+			}
+		}
+	}
+	for _, h := range slices.Sorted(maps.Keys(r.now.holds)) {
+		if ok && r.now.holds[h].Node == id {
+			if no := r.endHold(h); no != nil {
+				return no
+			}
+		}
+	}
+	for who := range r.now.claims(id) {
+		if no := r.nominate(Nominate{Capsule: who.capsule, Gang: who.gang}); no != nil {
+			return no
+		}
+	}
+	return r.removeNode(id)
 }
 
 func (n modelNode) newest() Revision { return max(n.usage, n.spec) }
@@ -538,6 +603,7 @@ func (r *modelRound) submitAll(c Submit, ids []CapsuleID, like modelCapsule) *re
 			like.earlier, like.remains = old.earlier, old.remains
 			r.anew[id] = true
 			delete(r.arrived, id)
+			delete(r.ends, id)
 			delete(r.wishes.placed, id)
 			delete(r.protects, id)
 			if r.was.capsules[id].released {
@@ -574,7 +640,7 @@ func (r *modelRound) place(p Place) *refusal {
 	if c.released || c.node != "" {
 		return lostTo(r.was.capsules[p.Capsule].changed)
 	}
-	if r.wishes.evicted[p.Capsule] {
+	if r.wishes.evicted[p.Capsule] || r.ends[p.Capsule] {
 		return lostTo(0)
 	}
 	specified := r.was.specAt(p.Capsule)
@@ -697,6 +763,9 @@ func (r *modelRound) release(p Release) *refusal {
 		if no := r.mayReturn(p.Capsule, c); no != nil {
 			return no
 		}
+		if !r.arrived[p.Capsule] {
+			r.mayEnd(p.Capsule, c)
+		}
 	}
 	if c.node != "" {
 		r.now.touchNode(c.node)
@@ -814,6 +883,16 @@ func (m *model) over(n modelNode, ask *modelAsk) bool {
 // finish keeps the books: departures, recent ids, the window of released records.
 func (r *modelRound) finish() {
 	m := r.now
+	for id := range r.ends {
+		if c := m.capsules[id]; !c.released {
+			c.released = true
+			m.capsules[id] = c
+			m.touchGang(c.gang)
+			m.unnominate(modelNominee{capsule: id}, false)
+			m.unnominate(modelNominee{gang: c.gang}, true)
+			m.killed++
+		}
+	}
 	for id, lasts := range r.protects {
 		if c := m.capsules[id]; c.node != "" {
 			c.protected = lasts

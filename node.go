@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"math/bits"
+	"reflect"
 	"slices"
 	"strings"
 )
@@ -102,6 +103,13 @@ func (n *Node) clone() *Node {
 	return &c
 }
 
+// equals reports whether two descriptions say the same. Both are in the form in which ledgers keep them.
+func (n *Node) equals(o *Node) bool {
+	a, b := *n, *o
+	a.Labels, a.Taints, a.Extras, b.Labels, b.Taints, b.Extras = nil, nil, nil, nil, nil, nil
+	return reflect.DeepEqual(a, b) && maps.Equal(n.Labels, o.Labels) && slices.Equal(n.Taints, o.Taints) && slices.Equal(n.Extras, o.Extras)
+}
+
 // digest returns a hash of all that a plain copy of n shares with n.
 func (n *Node) digest() (sum uint64) {
 	for key, value := range n.Labels {
@@ -137,6 +145,9 @@ func (n *Node) health(c *Capsule) health {
 	alive := btoi(n.State != Lost && c.Borrows() == nil)
 	return health{alive, alive * btoi(c.Ready || !n.Confirms)}
 }
+
+// ends reports whether a capsule that is placed on the node has ended when it is taken off ([Spec.Ends]).
+func (n *Node) ends(c *Capsule) bool { return c.Spec.Ends && (c.Begun || !n.Confirms) }
 
 // domain returns the domain of a node on a level; empty: the node has no label for the level.
 func (n *Node) domain(level string) string {

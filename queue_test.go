@@ -219,7 +219,7 @@ func (d *queueDuel) tick(t *rapid.T) {
 func (d *queueDuel) undone(t *rapid.T) {
 	d.follow(t)
 	id, k := d.nodeID(t), d.capsule(t, func(*Capsule) bool { return true })
-	do := []Commitment{Hold{Node: id}, PutNode{Node{ID: id}}, RemoveNode{id}, Release{Hold: "h"}, Mark{Key: "k"}}
+	do := []Commitment{Hold{Node: id}, PutNode{Node{ID: id}}, RemoveNode{Node: id}, Release{Hold: "h"}, Mark{Key: "k"}}
 	if k != nil {
 		do = append(do, Place{Capsule: k.ID, Node: id}, Release{Capsule: k.ID, Stopped: true})
 	}
@@ -310,7 +310,7 @@ func TestUndoneRemovalMovesNoCompany(t *testing.T) {
 	s := snapshotOf(t, l)
 	q.clear(s)
 	require.True(t, q.park(&misfitting{spec: s.Capsule("waits").Spec}, time.Unix(1, 0)))
-	require.False(t, q.reconsider(&Change{Do: RemoveNode{"n"}}, true))
+	require.False(t, q.reconsider(&Change{Do: RemoveNode{Node: "n"}}, true))
 	require.True(t, q.reconsider(&Change{Do: PutNode{machine("n", 1)}}, true), "a description that was planned with may have moved it")
 }
 

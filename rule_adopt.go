@@ -91,8 +91,8 @@ func (t *tx) mayAdopt(c *Adopt, e *txCapsule) error {
 	case e.now.released:
 		at.advice = "stop it; if it is to run on, submit its id again in the same proposal"
 		return t.refuse(at, e.newest(), "capsule %q has been released for good", c.Capsule)
-	case e.evicted:
-		return t.refuse(at, 0, "capsule %q is evicted by this proposal", c.Capsule)
+	case e.evicted || e.ends:
+		return t.refuse(at, 0, "capsule %q is evicted or ends by this proposal", c.Capsule)
 	case e.now.Placed():
 		at.advice = "it is known there; adopt what is not"
 		if e.now.Node != c.Node {

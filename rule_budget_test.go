@@ -561,7 +561,7 @@ func TestNodesLeaveWithAWish(t *testing.T) {
 	drained := cpuNode("n", 8).Node
 	drained.State = Cordoned
 	c.commits(PutNode{drained})
-	_, err := c.Propose(bg, Proposal{View: c.now().Revision(), Do: []Commitment{Release{Capsule: "a"}, RemoveNode{"n"}}})
+	_, err := c.Propose(bg, Proposal{View: c.now().Revision(), Do: []Commitment{Release{Capsule: "a"}, RemoveNode{Node: "n"}}})
 	var r *Rejection
 	require.ErrorAs(t, err, &r)
 	require.Equal(t, BudgetID("all"), r.Budget)

@@ -169,7 +169,7 @@ func (t *tx) rulesChange(yield func(spec *Spec, by int)) {
 		if !e.dirty {
 			continue
 		}
-		if was, now := e.was.alive(), e.now.alive(); was != now && (was == nil || now == nil || !was.sameRules(now)) {
+		if was, now := e.was.alive(), e.alive(); was != now && (was == nil || now == nil || !was.sameRules(now)) {
 			note(was, -1)
 			note(now, 1)
 		}

@@ -93,6 +93,10 @@ func (t *tx) evict(c *Evict) (NodeID, error) {
 	}
 	n := t.node(c.From)
 	waits := t.waitsToBegin(e, n)
+	if t.breaks(n.now.Node.ends(&e.now) && !e.now.Spec.Movable) {
+		at.advice = "submit it as Movable, or release it for good and submit another one"
+		return "", t.refuse(at, max(n.newestSpec(), e.newest()), "capsule %q ends when it is taken off its node, and is not movable", c.Capsule)
+	}
 	if t.breaks(!waits && !e.now.Spec.Movable) && !n.drains() && !n.expels(e.now.Spec) && !t.s.isCovered(e.now.Spec) {
 		at.advice = "submit it as Movable, put a budget on its group, or cordon the node first"
 		g, newest := t.gang(e.now.Gang()), max(n.newestSpec(), e.newest(), t.s.left.Budgets)
@@ -134,11 +138,22 @@ func (t *tx) evictFor(c *Evict, e *txCapsule) (NodeID, error) {
 		g := t.gang(e.now.Gang())
 		g.wished, g.evicts = true, true
 	}
-	e.wished = !c.recalls(&e.now)
+	e.wished, e.ends = !c.recalls(&e.now), t.node(e.now.Node).now.Node.ends(&e.now)
 	t.leave(e)
 	e.now.Changed, e.dirty, e.evicted, e.evictedBy = t.rev, true, true, t.at
 	t.evictions = append(t.evictions, t.at)
 	return c.From, nil
+}
+
+// endEnding ends the capsules that end because the proposal has taken them off their nodes. It comes after the judgement:
+// otherwise a gang would need fewer members because of the very eviction that is judged.
+func (t *tx) endEnding() {
+	for i := range t.capsules.entries {
+		if e := &t.capsules.entries[i]; e.ends && !e.now.released {
+			e.now.released, t.finals = true, true
+			t.end(e)
+		}
+	}
 }
 
 // judgeMoves judges that each capsule that was taken off its node by a move is placed again.

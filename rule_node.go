@@ -1,6 +1,9 @@
 package orbit
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // A node joins, is described anew, and leaves once nothing is left on it.
 
@@ -61,7 +64,8 @@ func (c RemoveNode) offence(*planCheck) (CapsuleID, string) {
 	return "", fmt.Sprintf("changes the constellation (%T)", c)
 }
 
-// putNode lets a node join, or gives a member a new description. The node's use stays as it is, even if the new
+// putNode lets a node join, or gives a member a new description. A description that equals the present one is left out
+// of the proposal (spare). The node's use stays as it is, even if the new
 // capacity is lower. Every change sets the specification counter to the ledger-wide revision, so
 // that a node that has left and joins again never repeats a value.
 func (t *tx) putNode(node *Node) error {
@@ -83,6 +87,10 @@ func (t *tx) putNode(node *Node) error {
 		}
 		if err := t.tampered(e); err != nil {
 			return err
+		}
+		if t.breaks(e.now.Node.equals(node)) { // else a history of a ledger without this rule would give other counters
+			t.equal = append(t.equal, t.at)
+			return nil
 		}
 		t.lowers = t.lowers || e.now.Node.lowers(node)
 	}
@@ -119,6 +127,92 @@ func (t *tx) removeNode(id NodeID) error {
 	}
 	n.gone, n.dirty, t.lowers = true, true, true
 	return nil
+}
+
+// vacate inserts what empties a node before the commitment that is executed next, if that says that the node has gone.
+// A history that is applied again has these commitments already.
+func (t *tx) vacate() {
+	c, ok := t.p.Do[t.at].(RemoveNode)
+	if !ok || !c.Gone || t.replays {
+		return
+	}
+	n := t.node(c.Node)
+	if n == nil {
+		return
+	}
+	list := t.leftOn(n)
+	if len(list) == 0 {
+		return
+	}
+	if t.origin == nil {
+		for i := range t.p.Do {
+			t.origin = append(t.origin, i)
+		}
+	}
+	t.p.Do = slices.Insert(slices.Clone(t.p.Do), t.at, list...)
+	t.origin = slices.Insert(t.origin, t.at, slices.Repeat([]int{t.origin[t.at]}, len(list))...)
+	t.vacated = t.at + len(list)
+}
+
+// leftOn returns the commitments that end everything on a node that has gone, in an order that does not depend on how the
+// state keeps it.
+func (t *tx) leftOn(n *txNode) (do []Commitment) {
+	id := n.now.Node.ID
+	if n.now.Node.State != Lost && (n.now.Capsules > 0 || n.now.remains != nil) {
+		lost := n.now.Node.clone()
+		lost.State = Lost
+		do = append(do, PutNode{*lost})
+	}
+	for _, c := range t.placedOn(id) {
+		do = append(do, Release{Capsule: c, From: id})
+	}
+	for _, h := range t.heldOn(n) {
+		do = append(do, Release{Hold: h})
+	}
+	ended := map[*Nomination]bool{}
+	for _, p := range t.nominatedOn(n) {
+		if !ended[p.of] {
+			ended[p.of] = true
+			do = append(do, Nominate{Capsule: p.of.Capsule, Gang: p.of.Gang})
+		}
+	}
+	return do
+}
+
+// placedOn returns the capsules that are placed on a node after the commitments executed so far, in the order of their
+// ids.
+func (t *tx) placedOn(id NodeID) (ids []CapsuleID) {
+	for c := range t.s.On(id) {
+		if t.capsules.find(c.ID) == nil {
+			ids = append(ids, c.ID)
+		}
+	}
+	for i := range t.capsules.entries {
+		if e := &t.capsules.entries[i]; e.now.Node == id {
+			ids = append(ids, e.now.ID)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// heldOn returns the holds on a node after the commitments executed so far, in the order of their ids.
+func (t *tx) heldOn(n *txNode) (ids []HoldID) {
+	if n.now.holds == 0 {
+		return nil
+	}
+	for h := range t.s.Holds() {
+		if h.Node == n.now.Node.ID && t.holds.find(h.ID) == nil {
+			ids = append(ids, h.ID)
+		}
+	}
+	for i := range t.holds.entries {
+		if e := &t.holds.entries[i]; e.now != nil && e.now.Node == n.now.Node.ID {
+			ids = append(ids, e.now.ID)
+		}
+	}
+	slices.Sort(ids)
+	return ids
 }
 
 // tampered refuses to replace the description of a node that was changed in place: what the state counts by label no

@@ -114,7 +114,7 @@ func (t *tx) nominate(c *Nominate) error {
 	if err != nil {
 		return err
 	}
-	if !e.now.Pending() || e.evicted {
+	if !e.now.Pending() || e.evicted || e.ends {
 		return t.refuse(Rejection{Capsule: c.Capsule}, e.newest(), "capsule %q is not pending", c.Capsule)
 	}
 	evicts := e.now.Spec.Priority

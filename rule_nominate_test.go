@@ -276,9 +276,9 @@ func TestNominationBounds(t *testing.T) {
 	c.commits(Nominate{Capsule: "a"}, nominationOf("a", partOn("m", 10)))
 	r = c.mistakes(nominationOf("b", partOn("m", 1)))
 	require.Contains(t, r.Reason, "10 percent of cpu")
-	c.mistakes(RemoveNode{"m"})
+	c.mistakes(RemoveNode{Node: "m"})
 	c.mistakes(PutNode{Node{ID: "m", Capacity: Resources{CPU: 100}, State: Cordoned}}, nominationOf("a", partOn("m", 1)))
-	c.commits(Nominate{Capsule: "a"}, RemoveNode{"m"})
+	c.commits(Nominate{Capsule: "a"}, RemoveNode{Node: "m"})
 	c.refuses(ErrInvalid, Proposal{Do: []Commitment{Nominate{Capsule: "a", Aged: 11, Parts: []NominatedRoom{partOn("n", 1)}, Ends: time.Unix(1, 0)}}})
 
 	w := widely(t, cpuNode("n", 100), submitOf(cpuSpec(1), "1", "2", "3", "4", "5", "6", "7", "8", "9"))
@@ -375,13 +375,13 @@ func TestRollbackForgetsWhoAsked(t *testing.T) {
 func TestWhatKeepsANode(t *testing.T) {
 	gang := &Gang{ID: "g", Roles: []Role{{Name: "r", Spec: cpuSpec(1), Members: []CapsuleID{"m"}}}}
 	c := widely(t, cpuNode("n", 4), cpuNode("m", 4), submitOf(cpuSpec(1), "a", "b"), Submit{Gang: gang})
-	leave := RemoveNode{"n"}
+	leave := RemoveNode{Node: "n"}
 	made := c.commits(nominationOf("a", partOn("n", 1)))
 	c.commits(Nominate{Gang: "g", Ends: time.Unix(1e9, 0), Parts: []NominatedRoom{partOn("m", 1)}})
 	r := c.mistakes(leave)
 	require.ErrorContains(t, r, fmt.Sprintf(`node "n" is nominated for capsule a since revision %d; nothing it rests on has changed since its view; cordon the node; then the engine of capsule a ends the nomination, `, made))
 	require.ErrorContains(t, r, "or any engine does after 2001-09-09T01:46:40Z; or end it before the node leaves, by a Nominate of capsule a without Parts")
-	require.ErrorContains(t, c.mistakes(RemoveNode{"m"}), "then the engine of gang g ends")
+	require.ErrorContains(t, c.mistakes(RemoveNode{Node: "m"}), "then the engine of gang g ends")
 	conflict := c.refuses(ErrConflict, Proposal{Do: []Commitment{leave}})
 	require.ErrorContains(t, conflict, "cordon the node", "planning again helps nobody")
 	cordoned := c.now().Node("n").Node.Clone()

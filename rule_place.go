@@ -244,7 +244,7 @@ func (t *tx) submit(c *Submit, ids []CapsuleID, like Capsule) error {
 			former.remember(t.s.limits.PlacementIDs)
 			e.anew, e.former, e.now = e.was != nil, e.slot, like
 			e.now.setRare(uncommon{remains: former.Remains(), earlier: former.rare().earlier})
-			e.arrives, e.adopted, e.after, e.protects, e.failures = false, false, false, 0, nil
+			e.arrives, e.adopted, e.after, e.ends, e.protects, e.failures = false, false, false, false, 0, nil
 		}
 		t.order = max(t.order, t.s.order).next(t.rev) // now, not in publish: a reused id has an entry that may stand before earlier submissions
 		e.now.ID, e.now.Submitted, e.now.Changed, e.dirty = id, uint64(t.order), t.rev, true
@@ -304,8 +304,8 @@ func (t *tx) mayPlace(c *Place, e *txCapsule, n *txNode) error {
 	switch {
 	case e.now.released:
 		return t.refuseEnded(e)
-	case e.evicted:
-		return t.refusePlace(c, 0, "capsule %q is evicted by this proposal", c.Capsule)
+	case e.evicted || e.ends:
+		return t.refusePlace(c, 0, "capsule %q is evicted or ends by this proposal", c.Capsule)
 	case e.now.Placed():
 		return t.refusePlace(c, e.newest(), "capsule %q is placed on node %q", c.Capsule, e.now.Node)
 	case node.State == Lost || t.breaks(!node.Schedulable()):
@@ -367,6 +367,7 @@ func (t *tx) release(c *Release) (NodeID, error) {
 		if err := t.mayReturn(e, c.At); err != nil {
 			return "", err
 		}
+		e.ends = !e.arrives && t.node(from).now.Node.ends(&e.now)
 	}
 	e.now.Begun = e.now.Begun && !c.Stopped
 	if e.now.Placed() {

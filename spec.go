@@ -100,6 +100,12 @@ type Spec struct {
 	// Movable permits moves: a proposal may take the capsule off its node if it places the capsule on another node
 	// ([Evict]).
 	Movable bool `json:"movable,omitempty"`
+	// Ends says that a capsule ends when it is taken off the node on which it runs, as a pod does: it does not return to
+	// pending, and nothing is evicted for it. That holds for an [Evict] to make way, for a [Release] from a node that is
+	// Cordoned or Lost, and for a node that has gone ([RemoveNode]). It does not hold for a capsule that its node's agent has
+	// not let begin yet ([Capsule.Begun]): nothing has run, so it is pending again; and neither for Release.Stopped. A move
+	// is no end, but needs Movable; no other consent suffices. Who controls the capsule submits another one in its place.
+	Ends bool `json:"ends,omitempty"`
 	// RunsAtMost is the longest time that the capsule runs once it is placed, as far as it is known; 0: unknown.
 	// Nothing ends the capsule when that time is over. Navigators use it to predict when capacity becomes free. The
 	// ledger only compares it with the time for which nominations lend their room.
@@ -304,7 +310,7 @@ func (s *Spec) appendKey(b []byte) []byte {
 		texts([]string{x.Name})
 		number(x.Amount)
 	}
-	number(int64(btoi(s.Start.CrossHost) + 2*btoi(s.Movable) + 4*btoi(s.Backfills)))
+	number(int64(btoi(s.Start.CrossHost) + 2*btoi(s.Movable) + 4*btoi(s.Backfills) + 8*btoi(s.Ends)))
 	return b
 }
 

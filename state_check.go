@@ -144,7 +144,7 @@ func (s *State) Check(p Proposal) error {
 }
 
 // Judge returns the proposal that is committed if p is proposed at this very state: p without the evictions of victims
-// that are spared ([Evict]). The history holds that proposal, and [State.Apply] takes it as it is. The error is that of
+// that are spared ([Evict]), and without descriptions that nodes have already ([PutNode]). The history holds that proposal, and [State.Apply] takes it as it is. The error is that of
 // Check.
 func (s *State) Judge(p Proposal) (Proposal, error) {
 	s, p = s.made(), p.Clone()
@@ -159,7 +159,7 @@ func (s *State) Judge(p Proposal) (Proposal, error) {
 }
 
 // With returns the state that a commit of p at this very state would leave, one revision later, or s itself if p has
-// been committed before. The two states share all records that p does not touch, so the cost depends on the size of p
+// been committed before or changes nothing. The two states share all records that p does not touch, so the cost depends on the size of p
 // alone. The result is in no ledger's history; a [MemoryLedger] that has it as its Start goes on from there. The error
 // is that of Check.
 func (s *State) With(p Proposal) (*State, error) {
@@ -172,7 +172,7 @@ func (s *State) With(p Proposal) (*State, error) {
 	switch done, err := t.run(next, s.rev+1, &p); {
 	case err != nil:
 		return nil, err
-	case done != 0:
+	case done != 0 || len(t.p.Do) == 0:
 		return s, nil
 	}
 	next.publish(&t)

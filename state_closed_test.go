@@ -53,7 +53,7 @@ func TestClosedProperty(t *testing.T) {
 		for range rapid.IntRange(1, 8).Draw(t, "rounds") {
 			for range rapid.IntRange(0, 10).Draw(t, "changes") {
 				w.try(PutNode{w.node(t, id())})
-				w.try(RemoveNode{id()})
+				w.try(RemoveNode{Node: id()})
 				w.serial++
 				c := CapsuleID(fmt.Sprint("k", w.serial))
 				w.try(Submit{IDs: []CapsuleID{c}, Spec: chaosSpecs[0]}, Place{Capsule: c, Node: id()})

@@ -124,7 +124,7 @@ var probes = func() (out []Proposal) {
 			for _, id := range []CapsuleID{"k1", "k2", "k3", "k4", "g1-0", "g2-1"} {
 				out = append(out, Proposal{View: view, Do: []Commitment{Place{Capsule: id, Node: node}}})
 			}
-			out = append(out, Proposal{View: view, Do: []Commitment{RemoveNode{node}}},
+			out = append(out, Proposal{View: view, Do: []Commitment{RemoveNode{Node: node}}},
 				Proposal{View: view, Do: []Commitment{Mark{Key: "k"}}, If: []Precondition{GroupIn{Group: "g", Level: "zone", Domain: "x"}}},
 				Proposal{View: view, Do: []Commitment{Mark{Key: "k"}}, If: []Precondition{MarkAt{Key: "lease/a", Revision: 3}}},
 				Proposal{View: view, Do: []Commitment{Release{Hold: "h"}}})

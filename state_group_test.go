@@ -96,7 +96,7 @@ func TestGroupsByDomain(t *testing.T) {
 				require.NoError(t, state.Verify())
 			},
 			"put":    func(t *rapid.T) { _ = w.propose([]Commitment{PutNode{Node{ID: w.node(), Labels: w.labels()}}}) },
-			"remove": func(t *rapid.T) { _ = w.propose([]Commitment{RemoveNode{w.node()}}) },
+			"remove": func(t *rapid.T) { _ = w.propose([]Commitment{RemoveNode{Node: w.node()}}) },
 			"place": func(t *rapid.T) {
 				id, do := w.capsule(rapid.SampledFrom([]string{"", "g", "g", "h"}).Draw(t, "of"))
 				_ = w.propose(append(do, Place{Capsule: id, Node: w.node()}))
@@ -112,7 +112,7 @@ func TestGroupsByDomain(t *testing.T) {
 					id := rapid.SampledFrom(ids).Draw(t, "capsule")
 					state, _ := w.l.Snapshot(t.Context())
 					on := state.Capsule(id).Node
-					_ = w.propose([]Commitment{Release{Capsule: id, Stopped: true}, RemoveNode{on}, PutNode{Node{ID: on, Labels: w.labels()}}, Place{Capsule: id, Node: on}})
+					_ = w.propose([]Commitment{Release{Capsule: id, Stopped: true}, RemoveNode{Node: on}, PutNode{Node{ID: on, Labels: w.labels()}}, Place{Capsule: id, Node: on}})
 				}
 			},
 			"release": func(t *rapid.T) {

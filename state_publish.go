@@ -149,15 +149,15 @@ func (s *State) unlink(slot uint32) {
 	s.countGroup(c, -1)
 }
 
-// queueReleased queues the capsules that the proposal has released for good, in the order of its commitments, so that
-// every replay of the history drops records in the same order.
+// queueReleased queues the capsules that the proposal has released for good, or that end, in the order of its
+// commitments, so that every replay of the history drops records in the same order.
 func (s *State) queueReleased(t *tx) {
 	for _, c := range t.p.Do {
-		r, ok := c.(Release)
-		if !ok || !r.Final {
+		id := c.effect().leaves
+		if id == "" {
 			continue
 		}
-		if e := t.capsules.find(r.Capsule); e.now.released && !e.queued { // it may have been submitted again
+		if e := t.capsules.find(id); e.now.released && !e.queued { // it may have been submitted again
 			s.enqueueReleased(e.slot)
 			e.queued = true
 		}

@@ -46,9 +46,13 @@ type tx struct {
 	// The positions in Do of evictions that make way: those that are executed, and those that are passed over because
 	// the victim has left.
 	evictions, passed []int
-	// The original position in Do of each commitment, if spared victims have shifted the positions; nil: they are
+	// The positions in Do of descriptions that equal those that the nodes have.
+	equal []int
+	// The original position in Do of each commitment, if others were left out (spare) or added (vacate); nil: they are
 	// unchanged.
 	origin []int
+	// The commitments before this position, as far as they are not executed yet, were added by vacate.
+	vacated int
 
 	// What the last submission, of this proposal or of one before it, gave to its capsules.
 	common *common
@@ -95,6 +99,9 @@ type txCapsule struct {
 	// wished: a wish (a voluntary disruption, see rule_evict.go) has taken the capsule off its node. arrives: this
 	// proposal has placed it.
 	wished, arrives bool
+	// ends: the capsule ends because it was taken off its node ([Spec.Ends]); until the proposal has been judged, it counts
+	// as a capsule that is pending again.
+	ends bool
 	// adopted: the capsule that arrives runs on the node already. after: it must begin after the remains on its node
 	// have ended (Place.After). unprotects: its protection ends.
 	adopted, after, unprotects bool
@@ -103,6 +110,14 @@ type txCapsule struct {
 	grows    Resources
 	// The record of its failures with those of this proposal; nil: the proposal adds none.
 	failures *Failures
+}
+
+// alive returns the spec that the record has after the proposal, nil if it has been released for good or ends.
+func (c *txCapsule) alive() *Spec {
+	if c.ends {
+		return nil
+	}
+	return c.now.alive()
 }
 
 // newest returns the revision at which the capsule last changed before this proposal; 0 if it is fresh.
@@ -169,7 +184,8 @@ func (t *tx) reset() {
 	t.budgets.reset()
 	t.touched = t.touched[:0]
 	t.finals, t.replays, t.company = false, false, txCompany{moved: t.company.moved[:0]}
-	t.evictions, t.passed, t.origin = t.evictions[:0], t.passed[:0], nil
+	t.evictions, t.passed, t.equal, t.origin = t.evictions[:0], t.passed[:0], t.equal[:0], nil
+	t.vacated = 0
 	t.nominations, t.beside, t.nominates, t.lowers = nil, nil, false, false
 }
 
@@ -181,7 +197,8 @@ func (t *tx) begin(s *State, rev Revision, p *Proposal) (done Revision) {
 }
 
 // run judges and executes the proposal on s, and stamps changes with rev. Done is that of begin: if it is not 0,
-// nothing has been executed. The requirements are those of begin.
+// nothing has been executed. If the proposal is found to change nothing, t.p is empty afterwards, and nothing is to be
+// published. The requirements are those of begin.
 func (t *tx) run(s *State, rev Revision, p *Proposal) (done Revision, err error) {
 	if done = t.begin(s, rev, p); done != 0 {
 		return done, nil
@@ -199,7 +216,11 @@ func (t *tx) run(s *State, rev Revision, p *Proposal) (done Revision, err error)
 	if err := t.spare(); err != nil {
 		return 0, err
 	}
-	return 0, t.judgeSum()
+	if err := t.judgeSum(); err != nil {
+		return 0, err
+	}
+	t.endEnding()
+	return 0, nil
 }
 
 // judgeSum judges the sum of all commitments by every rule. A history that is applied again is not judged: what was
@@ -221,7 +242,8 @@ func (t *tx) judgeSum() error {
 
 // executeAll executes the commitments in order, until one is refused.
 func (t *tx) executeAll() error {
-	for t.at = range t.p.Do {
+	for t.at = 0; t.at < len(t.p.Do); t.at++ {
+		t.vacate()
 		node, err := t.p.Do[t.at].execute(t)
 		if err != nil {
 			return err
@@ -388,7 +410,7 @@ func (t *tx) meant(id CapsuleID) (*txCapsule, error) {
 	switch {
 	case e == nil:
 		return nil, t.noCapsule(id)
-	case t.p.View != 0 && !e.anew && e.submittedAt() > t.p.View:
+	case t.p.View != 0 && t.at >= t.vacated && !e.anew && e.submittedAt() > t.p.View:
 		return nil, t.refuse(Rejection{Capsule: id, Node: e.now.Node}, e.submittedAt(), "capsule %q was submitted after the view", id)
 	}
 	return e, nil

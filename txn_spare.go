@@ -65,20 +65,21 @@ type obstacle struct {
 	apart []*txCapsule
 }
 
-// spare judges the evictions of a proposal and removes the needless ones. In the order of the proposal it puts each
+// spare judges the evictions of a proposal and removes the needless ones, and with them the descriptions of nodes that
+// are as they were. In the order of the proposal it puts each
 // victim back on its node if the victim fits there beside the capsules that are left, the newcomers that outrank it,
 // and the nominations that outrank the work that it makes way for. Then it executes the proposal again without the
 // needless evictions. One pass over the victims is enough: a victim that is put back only takes room, so a victim that
 // did not fit before does not fit later. All commitments must have been executed.
 func (t *tx) spare() error {
-	if len(t.evictions)+len(t.passed) == 0 {
+	if len(t.evictions)+len(t.passed)+len(t.equal) == 0 {
 		return nil
 	}
 	s := sparing{t: t, nodes: map[NodeID]*sparedNode{}, causes: map[Evict][]*txCapsule{}}
 	if err := s.prepare(); err != nil || t.replays {
 		return err
 	}
-	drop := slices.Clone(t.passed)
+	drop := slices.Concat(t.passed, t.equal)
 	for _, unit := range s.units() {
 		if err := s.mayMakeWay(&unit); err != nil {
 			return err
@@ -452,19 +453,29 @@ func (o *obstacle) blocks(e *txCapsule) bool {
 	return e.now.Devices&o.devices != 0
 }
 
-// without executes the proposal again without the commitments at the sorted positions drop, all of them evictions.
+// without executes the proposal again without the commitments at the sorted positions drop. If none is left, an empty
+// [Submit] stands for them in the proposal, so that its id is remembered; without an id, it is left empty.
 func (t *tx) without(drop []int) error {
-	s, rev, full := t.s, t.rev, t.p
+	s, rev, full, first := t.s, t.rev, t.p, t.origin
 	t.reset()
 	reduced := full
 	reduced.Do = make([]Commitment, 0, len(full.Do)-len(drop))
 	var origin []int
 	for i, c := range full.Do {
 		if _, dropped := slices.BinarySearch(drop, i); !dropped {
+			if first != nil {
+				i = first[i]
+			}
 			reduced.Do, origin = append(reduced.Do, c), append(origin, i)
 		}
+	}
+	if len(reduced.Do) == 0 && !full.ID.IsZero() {
+		reduced.Do, origin = append(reduced.Do, nothing), append(origin, 0)
 	}
 	t.begin(s, rev, &reduced)
 	t.origin = origin
 	return t.executeAll()
 }
+
+// nothing is a commitment that changes nothing, in the form in which ledgers keep it.
+var nothing = Submit{Spec: (&Spec{}).clone().interned()}

@@ -190,7 +190,7 @@ func (c *chaos) put(t *rapid.T) { c.try(PutNode{c.node(t, c.nodeID(t))}) }
 // empty makes a node leave, with all that is on it; it may be back at once.
 func (c *chaos) empty(t *rapid.T) {
 	id := c.nodeID(t)
-	do := append(c.emptying(id), RemoveNode{id})
+	do := append(c.emptying(id), RemoveNode{Node: id})
 	if rapid.Bool().Draw(t, "back at once") {
 		do = append(do, PutNode{c.node(t, id)})
 	}
@@ -215,7 +215,7 @@ func (c *chaos) emptying(id NodeID) (do []Commitment) {
 func (c *chaos) shuffle(t *rapid.T) {
 	ids := rapid.Permutation([]NodeID{"a", "b", "c", "d", "e"}).Draw(t, "order")
 	for _, id := range ids[:rapid.IntRange(1, 3).Draw(t, "leave")] {
-		c.try(append(c.emptying(id), RemoveNode{id})...)
+		c.try(append(c.emptying(id), RemoveNode{Node: id})...)
 	}
 	for _, id := range ids[:rapid.IntRange(0, 3).Draw(t, "return")] {
 		c.try(PutNode{c.node(t, id)})
@@ -411,8 +411,8 @@ func TestNodeThatReturnsIntoAnotherSlot(t *testing.T) {
 	require.NoError(t, err)
 	slot := v.state.Node("b").Index()
 	_, cursor, _ := v.Changed(0)
-	commit(t, l, RemoveNode{"a"})
-	commit(t, l, RemoveNode{"b"})
+	commit(t, l, RemoveNode{Node: "a"})
+	commit(t, l, RemoveNode{Node: "b"})
 	commit(t, l, PutNode{machine("b", 1)})
 	_, err = v.refresh(t.Context(), &from, time.Now())
 	require.NoError(t, err)
@@ -440,7 +440,7 @@ func TestStalenessOfANodeInAnothersSlot(t *testing.T) {
 	commit(t, l, PutNode{machine("new", 1)})
 	refresh(at(6))
 	slot := v.state.Node("new").Index()
-	commit(t, l, RemoveNode{"new"})
+	commit(t, l, RemoveNode{Node: "new"})
 	commit(t, l, PutNode{machine("old", 1)})
 	refresh(at(7))
 	require.Equal(t, slot, v.state.Node("old").Index())
