@@ -35,8 +35,9 @@ import (
 //     work behind them is planned.
 //   - A class that fits nowhere is planned again when a change could help it, when the version of a filter that refused
 //     it changes, after [Engine.Nudge], and after ParkFor in any case.
-//   - Against other engines, and for room that is freed little by little, waiting work needs a nomination, which
-//     nav.Patient makes.
+//   - Against the other engines of a [Population] that is Strict, work of higher priority is planned first, too.
+//   - Against engines of other processes, and for room that is freed little by little, waiting work needs a nomination,
+//     which nav.Patient makes.
 type Engine struct {
 	// Name is the owner name by which capsules are assigned to this engine, and its rounds carry it. Engines whose
 	// proposals collide choose different nodes first, by a hash of their names ([View.Part]), so give each engine a

@@ -24,7 +24,7 @@ func (e *Engine) takeBatch(start time.Time, most int) []*Capsule {
 		open = max(open, int64(c.Spec.Priority))
 	}
 	e.lostAt = noPriority
-	share.took(e.view.Revision(), open, waits, start)
+	share.took(e.view.Revision(), len(pending) > 0, open, waits, start)
 	return pending
 }
 

@@ -80,8 +80,8 @@ func newPrecedence(engines []*Engine, now time.Time) *precedence {
 	return p
 }
 
-// strictShare is the position of an engine in the table of its population. A nil share is that of an engine that waits for
-// no other.
+// strictShare is the position of an engine in the table of its population. The share of an engine that waits for no other
+// is nil.
 type strictShare struct {
 	table  *precedence
 	number int
@@ -89,9 +89,6 @@ type strictShare struct {
 
 // bar returns the highest priority that has to wait, for an engine whose view has reached a revision.
 func (s *strictShare) bar(view Revision, now time.Time) int64 {
-	if s == nil {
-		return noPriority
-	}
 	s.table.mu.Lock()
 	defer s.table.mu.Unlock()
 	return s.table.bar(s.number, view, now)
@@ -146,11 +143,8 @@ func (p *precedence) gaveUp(i, k int) time.Time {
 }
 
 // took says what a pass of the engine plans, before it is planned: the highest priority that is open, and the highest
-// that has to wait; noPriority: none.
-func (s *strictShare) took(view Revision, open, waits int64, now time.Time) {
-	if s == nil {
-		return
-	}
+// that has to wait; noPriority: none. Planning is false if it plans nothing.
+func (s *strictShare) took(view Revision, planning bool, open, waits int64, now time.Time) {
 	s.table.mu.Lock()
 	defer s.table.mu.Unlock()
 	seat := &s.table.seats[s.number]
@@ -165,7 +159,7 @@ func (s *strictShare) took(view Revision, open, waits int64, now time.Time) {
 			seat.wait.target = view
 		}
 	}
-	s.table.say(s.number, announcement{seen: view, open: open, planning: true, passes: seat.said.passes, at: now})
+	s.table.say(s.number, announcement{seen: view, open: open, planning: planning, passes: seat.said.passes, at: now})
 	s.table.wake(s.number, now) // the bar may have fallen since it was asked for
 }
 
@@ -180,9 +174,6 @@ func (p *precedence) passes() []uint64 {
 
 // passed says that a pass has ended, and what is left open.
 func (s *strictShare) passed(view Revision, open int64, now time.Time) {
-	if s == nil {
-		return
-	}
 	s.table.mu.Lock()
 	defer s.table.mu.Unlock()
 	passes := s.table.seats[s.number].said.passes + 1
