@@ -117,11 +117,12 @@ type Release struct {
 	Final bool `json:"final,omitempty"`
 	// Stopped says that the capsule does not run although it should, for example because its start has failed. It
 	// returns to pending from any node, as a loss. Only the agent of the node says so, in a proposal that contains only
-	// releases that are Stopped or Final, and placements of capsules that have stopped.
+	// releases that are Stopped or Final, and placements of capsules that have stopped. With Final it has failed and is
+	// not tried again; the ledger sets Final itself when the capsule has failed [Spec].Attempts times.
 	Stopped bool `json:"stopped,omitempty"`
 	// At is when the capsule failed, if Stopped is set, or when it was released to pending, by the proposer's clock; an
 	// engine sets it where a plan leaves it 0. A ledger stores it with the [Failures] of the capsule and never compares
-	// it with a clock. 0 for a final release and for a hold.
+	// it with a clock. 0 for a hold, and for a final release without Stopped.
 	At Instant `json:"at,omitempty"`
 	// Hold is the hold to release; empty if Capsule is set.
 	Hold HoldID `json:"hold,omitempty"`

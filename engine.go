@@ -35,8 +35,9 @@ import (
 //     work behind them is planned.
 //   - A class that fits nowhere is planned again when a change could help it, when the version of a filter that refused
 //     it changes, after [Engine.Nudge], and after ParkFor in any case.
-//   - Against other engines, and for room that is freed little by little, waiting work needs a nomination, which
-//     nav.Patient makes.
+//   - Against the other engines of a [Population] that is Strict, work of higher priority is planned first, too.
+//   - Against engines of other processes, and for room that is freed little by little, waiting work needs a nomination,
+//     which nav.Patient makes.
 type Engine struct {
 	// Name is the owner name by which capsules are assigned to this engine, and its rounds carry it. Engines whose
 	// proposals collide choose different nodes first, by a hash of their names ([View.Part]), so give each engine a
@@ -102,8 +103,11 @@ type Engine struct {
 	settling  bool
 	// Tells, while a plan is sent, mistakes from proposals that rest on missing ones.
 	rehearsal rehearsal
-	// The classes whose proposals have lost their bets in this pass.
+	// The classes whose proposals have lost their bets in this pass, and the highest priority of all that have.
 	losers []loser
+	lostAt int64
+	// The last pass tried no parked classes again, because work had to wait for that of other engines.
+	barred bool
 	// How many parked classes a pass tries again.
 	share retryShare
 	waits waitingPlacements
@@ -226,6 +230,7 @@ func (e *Engine) Pass(ctx context.Context) Round {
 	} else if round.trouble == nil {
 		round.trouble = errResend
 	}
+	e.endPass()
 	round.Parked = len(e.view.queue.parked.spots)
 	if e.OnRound != nil {
 		round.State = e.view.state
@@ -239,8 +244,7 @@ func (e *Engine) planAndPropose(ctx context.Context, round *Round) {
 	queue := &e.view.queue
 	queue.turn(most, e.view.state, e.stuck)
 	queue.recall()
-	e.retry(start, most)
-	pending := queue.take(most)
+	pending := e.takeBatch(start, most)
 	e.stuck = false
 	round.Viewing += time.Since(start)
 	if round.Pending = len(pending); round.Pending == 0 {
@@ -352,6 +356,8 @@ type nudges struct {
 	// Guards what follows.
 	mu   sync.Mutex
 	some bool
+	// Work of this engine need not wait for that of another any longer, so the next pass begins at once.
+	roused bool
 	// Ends the current wait of Run; nil: Run does not wait.
 	wake func()
 }
@@ -364,21 +370,30 @@ func (n *nudges) add() {
 	}
 }
 
+// rouse begins the next pass at once, without a nudge.
+func (n *nudges) rouse() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.roused = true; n.wake != nil {
+		n.wake()
+	}
+}
+
 // take reports whether there were nudges, and clears them.
 func (n *nudges) take() (some bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	some, n.some = n.some, false
+	some, n.some, n.roused = n.some, false, false
 	return some
 }
 
 // interrupt sets the function that ends the current wait; nil: there is no wait any more. It reports false if there is
-// a nudge already, so that the wait need not begin.
+// a nudge or a rouse already, so that the wait need not begin.
 func (n *nudges) interrupt(wake func()) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.wake = wake
-	return !n.some
+	return !n.some && !n.roused
 }
 
 // mine reports whether a pending capsule is this engine's.

@@ -427,6 +427,7 @@ func (e *Engine) sort(p *Proposal, o Outcome, round *Round) {
 			if place, ok := do.(Place); ok {
 				if c := e.view.state.Capsule(place.Capsule); c != nil {
 					e.losers = append(e.losers, e.loserOf(c))
+					e.lostAt = max(e.lostAt, int64(c.Spec.Priority))
 				}
 			}
 		}

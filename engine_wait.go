@@ -54,6 +54,8 @@ func (e *Engine) waitForChange(ctx context.Context, round Round) {
 			<-ctx.Done()
 		case e.Wake(ctx, changes):
 			return
+		case len(changes) > 0:
+			e.strict().looked(changes[len(changes)-1].Revision, time.Now())
 		}
 	}
 }
@@ -221,7 +223,11 @@ func (e *Engine) due() (at time.Time) {
 	if q := &e.view.queue; len(q.delayed) > 0 && (at.IsZero() || q.delayed[0].at.Time().Before(at)) {
 		at = q.delayed[0].at.Time()
 	}
-	if e.parkFor() < e.pace.Initial || len(e.unsettled) > 0 { // a pass for each class that is due would leave no pause
+	wait := e.strict().due()
+	if !wait.IsZero() && (at.IsZero() || wait.Before(at)) {
+		at = wait
+	}
+	if e.parkFor() < e.pace.Initial || len(e.unsettled) > 0 || e.barred { // a pass for each class that is due would leave no pause
 		return at
 	}
 	if end, ok := e.view.queue.parked.due(); ok && (at.IsZero() || end.Before(at)) {

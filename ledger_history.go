@@ -226,9 +226,15 @@ func mayBeSkipped(c Commitment) bool {
 	return false
 }
 
-// sameCommitment reports whether two commitments, in the form in which ledgers keep them, ask for the same.
+// sameCommitment reports whether a commitment that is proposed asks for the same as one that was committed, both in the
+// form in which ledgers keep them.
 func sameCommitment(a, b Commitment) bool {
 	a, b = timeless(a), timeless(b)
+	if asked, ok := a.(Release); ok && asked.Stopped {
+		done, _ := b.(Release)
+		asked.Final = asked.Final || done.Final // the ledger may have made it final (endExhausted)
+		a = asked
+	}
 	if reflect.TypeOf(a) != reflect.TypeOf(b) {
 		return false
 	}

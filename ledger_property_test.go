@@ -100,6 +100,7 @@ func (s *scribe) spec() *Spec {
 	spec.Movable, spec.Ends = s.chance(2), s.chance(3)
 	spec.RunsAtMost = time.Duration(btoi(s.chance(2)) * 60)
 	spec.Backfills = spec.RunsAtMost > 0 && s.chance(3)
+	spec.Attempts = pickOne(s, []int{0, 0, 1, 2, 3})
 	if s.chance(3) {
 		spec.Devices = DeviceRequest{Count: 1 + btoi(s.chance(3)), Milli: pickOne(s, []int{1, 500, 600, 1000})}
 		if s.chance(3) {
@@ -310,8 +311,8 @@ func draftGang(s *scribe) (out []Commitment) {
 func draftRelease(s *scribe) []Commitment {
 	c := s.some((*Capsule).Placed)
 	r := Release{Capsule: c.ID, Final: s.chance(3)}
-	r.Stopped = !r.Final && s.chance(2)
-	if !r.Final && s.chance(2) || s.chance(30) {
+	r.Stopped = s.chance(2 + 4*btoi(r.Final))
+	if (!r.Final || r.Stopped) && s.chance(2) || s.chance(30) {
 		r.At = s.minute()
 	}
 	if s.chance(3) {

@@ -149,9 +149,6 @@ func mixesStopped(do []Commitment) bool {
 		case Confirm:
 			agent = true
 		case Release:
-			if c.Stopped && c.Final {
-				return true
-			}
 			if c.Stopped {
 				agent, stopped[c.Capsule] = true, true
 			}

@@ -750,12 +750,15 @@ func (r *modelRound) release(p Release) *refusal {
 		return r.unseen(p.Capsule)
 	case r.wishes.evicted[p.Capsule] && !c.released:
 		return lostTo(0)
-	case c.released, p.From != "" && p.From != c.node, c.node == "" && !p.Final:
+	case c.released, p.From != "" && p.From != c.node, c.node == "" && (!p.Final || p.Stopped):
 		return lostTo(r.was.capsules[p.Capsule].changed)
 	}
 	switch {
 	case p.Stopped:
 		c.fails(p.At, r.now.rev, true)
+		if most := c.spec.Attempts; most > 0 && c.countFailures().Attempts >= most {
+			p.Final = true
+		}
 	case p.Final:
 	case r.waitsToBegin(c):
 		c.fails(p.At, r.now.rev, false)
@@ -1018,7 +1021,7 @@ func (m *model) badCommitment(c Commitment, seen map[CapsuleID]bool) bool {
 	case Place:
 		return c.Capsule == "" || c.Node == "" || c.At < 0
 	case Release:
-		return c.At < 0 || c.At != 0 && (c.Final || c.Hold != "")
+		return c.At < 0 || c.At != 0 && (c.Final && !c.Stopped || c.Hold != "")
 	case Resize:
 		return c.Capsule == "" || c.Spec == nil || badSpec(c.Spec)
 	case Adopt:

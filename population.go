@@ -20,6 +20,14 @@ import (
 type Population struct {
 	// Engines are the engines that the population runs.
 	Engines []*Engine
+	// Strict orders the work of all engines by priority: while an engine has work of higher priority that it has not planned
+	// yet, the others plan no work of lower priority. Work that its plan has left out can use nothing now, and holds nobody
+	// back. So lower priority waits for as long as a pass of the other engine takes; for up to 8 passes while that loses bets, or has
+	// more work than one pass takes. An engine that is hung or blocked holds the others back for two of its PlanTimeouts, once.
+	// Work that a plan had been asked for before the other work came is not held back. Engines of other processes are not
+	// known here: against them work of higher priority needs a nomination, which nav.Patient makes. False: the first
+	// engine to commit wins, whatever the priority.
+	Strict bool
 	// OnError is called for each pending capsule that none of the engines will place, once each time that it becomes
 	// pending. The error wraps an Unplaced, which names the capsule. Such a capsule is assigned to no engine and
 	// claimed by none, or it is assigned to an engine that is not in the list (which is correct if that engine runs in
@@ -40,15 +48,24 @@ func (p *Population) Run(ctx context.Context) error {
 		return err
 	}
 	p.owners = &claimTable{engines: p.Engines}
+	order := newPrecedence(p.Engines, time.Now())
 	for i, e := range p.Engines {
-		e.population.Store(&claimShare{p.owners, i})
+		share := &claimShare{table: p.owners, number: i}
+		if p.Strict {
+			share.strict = &strictShare{order, i}
+		}
+		e.population.Store(share)
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	for _, e := range p.Engines {
 		g.Go(func() error { return e.Run(ctx) })
 	}
 	g.Go(func() error { return p.watch(ctx) })
-	return g.Wait()
+	err := g.Wait()
+	for i, e := range p.Engines { // a later Pass waits for none of the others, which have stopped
+		e.population.Store(&claimShare{table: p.owners, number: i})
+	}
+	return err
 }
 
 // check returns every fault that keeps the population from starting.
@@ -221,6 +238,8 @@ func (t *claimTable) forget() {
 type claimShare struct {
 	table  *claimTable
 	number int
+	// The engine's share in the order of a strict population; nil: it is not strict.
+	strict *strictShare
 }
 
 // sameLedger reports whether two ledgers are the same, or cannot be compared.

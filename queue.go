@@ -45,6 +45,8 @@ type queue struct {
 	out    []*Capsule
 	// The entries of capsules whose last starts have failed, until they may be planned again.
 	delayed heap.Heap[delayedEntry]
+	// Work of at most this priority stays in the queue, because it waits for that of other engines; nil: none does.
+	bar *int64
 	// The rule by which work rises while it waits (nil: it does not), and the instant at which the view was made.
 	aging *aging.Book
 	now   Instant
@@ -252,7 +254,7 @@ func (q *queue) take(n int) []*Capsule {
 
 // fill takes capsules from the ready classes, and inserts each trial where its priority puts it.
 func (q *queue) fill(n int) {
-	for len(q.out)+len(q.trials) < n && len(q.ready) > 0 {
+	for len(q.out)+len(q.trials) < n && len(q.ready) > 0 && (q.bar == nil || q.highest() > *q.bar) {
 		k := q.ready[0].class
 		for len(q.trials) > 0 && q.triesFirst() {
 			q.takeTrial()
@@ -270,6 +272,14 @@ func (q *queue) fill(n int) {
 	for len(q.trials) > 0 {
 		q.takeTrial()
 	}
+}
+
+// highest returns the priority of the first class that is ready; noPriority: none is.
+func (q *queue) highest() int64 {
+	if len(q.ready) == 0 {
+		return noPriority
+	}
+	return int64(q.ready[0].class.spec.Priority)
 }
 
 // next removes and returns the first valid entry of a class; ok is false if there is none.

@@ -1,5 +1,7 @@
 package orbit
 
+import "slices"
+
 // Failed starts are counted by capsule and node.
 
 // countFailure adds a failure of a placed capsule on its node to the capsule's record. Attempt is false if the capsule
@@ -12,6 +14,17 @@ func (t *tx) countFailure(e *txCapsule, at Instant, attempt bool) {
 		e.failures = &Failures{}
 	}
 	e.failures = e.failures.plus(NodeFailure{Node: e.now.Node, At: at, Revision: t.rev}, e.now.PlaceTime, attempt)
+}
+
+// endExhausted makes the release final if the capsule has failed as often as its spec permits. The history has the final
+// release, so every reader of it sees the end, and a replay ends the capsule whatever the spec says by then.
+func (t *tx) endExhausted(e *txCapsule, c *Release) {
+	if most := e.now.Spec.Attempts; c.Final || t.replays || most == 0 || e.failures.Attempts < most {
+		return
+	}
+	c.Final = true
+	t.p.Do = slices.Clone(t.p.Do) // the proposer may have kept the list
+	t.p.Do[t.at] = *c
 }
 
 // publishFailures writes the records of failures to which the proposal has added.

@@ -156,12 +156,9 @@ func (c Release) check(v *validator) Commitment {
 	if c.Hold != "" && (c.From != "" || c.Final || c.Stopped) {
 		v.fail("release of a hold takes neither From nor Final nor Stopped")
 	}
-	if c.Final && c.Stopped {
-		v.fail("release of capsule %q is final, which says all; it takes no Stopped", c.Capsule)
-	}
 	v.carried("release", c.At, nil)
-	if c.At != 0 && (c.Hold != "" || c.Final) {
-		v.fail("release of a hold, or for good, takes no At")
+	if c.At != 0 && (c.Hold != "" || c.Final && !c.Stopped) {
+		v.fail("release of a hold, or for good without Stopped, takes no At")
 	}
 	v.text("capsule id", string(c.Capsule), v.limits.IDBytes)
 	v.text("hold id", string(c.Hold), v.limits.IDBytes)
@@ -202,7 +199,7 @@ func (c Release) offence(t *planCheck) (CapsuleID, string) {
 
 // stamped returns the release with the time at which an engine sends it; ok is false if it has one or takes none.
 func (c Release) stamped(now Instant) (_ Commitment, ok bool) {
-	if c.At != 0 || c.Hold != "" || c.Final {
+	if c.At != 0 || c.Hold != "" || c.Final && !c.Stopped {
 		return nil, false
 	}
 	c.At = now
@@ -356,13 +353,14 @@ func (t *tx) release(c *Release) (NodeID, error) {
 		return "", t.refuse(at, 0, "capsule %q is evicted by this proposal", c.Capsule)
 	case c.From != "" && c.From != e.now.Node:
 		return "", t.refuse(at, e.newest(), "capsule %q is on node %q, not on %q", c.Capsule, e.now.Node, c.From)
-	case !e.now.Placed() && !c.Final:
+	case !e.now.Placed() && (!c.Final || c.Stopped):
 		return "", t.refuse(at, e.newest(), "capsule %q is not placed", c.Capsule)
 	}
 	from := e.now.Node
 	switch {
 	case c.Stopped:
 		t.countFailure(e, c.At, true)
+		t.endExhausted(e, c)
 	case !c.Final:
 		if err := t.mayReturn(e, c.At); err != nil {
 			return "", err

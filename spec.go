@@ -115,6 +115,10 @@ type Spec struct {
 	// budgets say: while it borrows ([Capsule.Borrows]), budgets count it as missing. Backfills needs a RunsAtMost.
 	// Members of gangs cannot backfill, and a capsule that backfills cannot be protected.
 	Backfills bool `json:"backfills,omitempty"`
+	// Attempts is how many times the capsule may fail ([Release.Stopped]) before it has ended; 0: it is tried for ever. A
+	// ledger commits the failure that reaches the number as a final release, so the capsule is not placed again. It
+	// counts as [Failures.Attempts] does: since the submission, however long the capsule has run in between.
+	Attempts int `json:"attempts,omitempty"`
 	// Start names what the capsule starts from, for navigators that read it; ledgers have no rule for it.
 	Start Start `json:"start,omitzero"`
 
@@ -159,6 +163,9 @@ func (s *Spec) faults() []string {
 	}
 	if s.RunsAtMost < 0 {
 		out = append(out, fmt.Sprintf("runs at most %v; it must not be negative, and 0 says that it is unknown", s.RunsAtMost))
+	}
+	if s.Attempts < 0 {
+		out = append(out, fmt.Sprintf("%d attempts; it must not be negative, and 0 says that there is no limit", s.Attempts))
 	}
 	if s.Backfills && s.RunsAtMost == 0 {
 		out = append(out, "backfills without saying how long it runs at most")
@@ -311,6 +318,7 @@ func (s *Spec) appendKey(b []byte) []byte {
 		number(x.Amount)
 	}
 	number(int64(btoi(s.Start.CrossHost) + 2*btoi(s.Movable) + 4*btoi(s.Backfills) + 8*btoi(s.Ends)))
+	number(int64(s.Attempts))
 	return b
 }
 

@@ -14,7 +14,8 @@ import (
 // of the node says that the capsule does not run although it should. Planners read the record. No rule of a ledger
 // does. The zero value is the record of a capsule that has not failed. Read it, never write it.
 type Failures struct {
-	// Attempts counts the failures since the capsule was submitted.
+	// Attempts counts the failures since the capsule was submitted. If a capsule that has been released for good has failed
+	// [Spec].Attempts times, it has ended for that.
 	Attempts int `json:"attempts,omitempty"`
 	// InARow counts the latest of them, up to and including the first one after the capsule had been placed for at least
 	// 10 minutes. Engines wait longer before they place the capsule again, the larger it is.

@@ -284,7 +284,7 @@ func (v *View) advance(state *State, news span, from *source) (woken bool) {
 		if _, ok := c.Do.(Place); ok && !placesMatter {
 			continue
 		}
-		if release, ok := c.Do.(Release); ok && !release.Final {
+		if release, ok := c.Do.(Release); ok && (release.Stopped || !release.Final) {
 			v.noteFailed(release.Capsule)
 		}
 		v.queue.own = from.made != nil && from.made(c.ID)

@@ -27,6 +27,8 @@ type explanation struct {
 	Fixes    []fix           `json:"fixes,omitempty"`
 	// Failures says how often starts of the capsule have failed, and where; empty: none has.
 	Failures string `json:"failures,omitempty"`
+	// Failing lists nodes that fit and on which most starts have failed lately.
+	Failing []string `json:"failing,omitempty"`
 	// Text is the whole explanation as readable text.
 	Text string `json:"text"`
 }
@@ -84,6 +86,14 @@ func (h *Handler) serveExplain(w http.ResponseWriter, r *http.Request) {
 
 func (x *explanation) explainCapsule(ctx context.Context, state *orbit.State, c *orbit.Capsule) error {
 	x.Failures = failuresOf(state, c)
+	if c.Released() {
+		x.Text = fmt.Sprintf("capsule %q has ended", c.ID)
+		if most := c.Spec.Attempts; most > 0 && state.Failures(c.ID).Attempts >= most {
+			x.Text += fmt.Sprintf(": all of its %d attempts have failed", most)
+		}
+		x.addFailures()
+		return nil
+	}
 	if c.Placed() {
 		x.Text = fmt.Sprintf("capsule %q is placed on node %q since revision %d", c.ID, c.Node, c.PlacedAt)
 		for blocked, r := range state.Waiting() {
@@ -98,7 +108,7 @@ func (x *explanation) explainCapsule(ctx context.Context, state *orbit.State, c 
 	if err != nil {
 		return err
 	}
-	x.Nodes, x.Fits, x.Text = e.Nodes, e.Fits, e.String()
+	x.Nodes, x.Fits, x.Failing, x.Text = e.Nodes, e.Fits, e.Failing, e.String()
 	for i := range e.Why {
 		out := why{Nodes: e.Why[i].Nodes, Example: e.Why[i].Example}
 		for _, reason := range e.Why[i].Reasons {

@@ -186,6 +186,27 @@ func TestWhatWaitsToBegin(t *testing.T) {
 	require.Contains(t, body["text"], `it has failed 2 times, 2 times in a row, so engines wait longer and longer before they place it again; last`)
 }
 
+// TestNodesOnWhichStartsFail: the API and an explanation list them, and an explanation says of what has ended whether its attempts are used up.
+func TestNodesOnWhichStartsFail(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	h := &Handler{Ledger: l, Every: time.Nanosecond}
+	now, spec := orbit.Instant(time.Now().UnixNano()), asking(100)
+	spec.Attempts = 1
+	commit(t, l, nodeIn("bad", "z", "r", 4000), nodeIn("good", "z", "r", 4000), orbit.Submit{IDs: []orbit.CapsuleID{"runs", "a", "b"}, Spec: asking(100)}, orbit.Submit{IDs: []orbit.CapsuleID{"c"}, Spec: spec})
+	for _, id := range []orbit.CapsuleID{"a", "b", "c"} {
+		commit(t, l, orbit.Place{Capsule: id, Node: "bad"})
+		commit(t, l, orbit.Release{Capsule: id, Stopped: true, At: now})
+	}
+	commit(t, l, orbit.Place{Capsule: "runs", Node: "bad"})
+	_, body, _ := get(t, h, "api/state")
+	require.Equal(t, []any{map[string]any{"node": "bad", "failed": 3.0, "of": 4.0}}, body["queue"].(map[string]any)["failing"])
+	_, body, _ = get(t, h, "api/explain?capsule=a")
+	require.Equal(t, []any{`node "bad": 3 of 4 starts failed`}, body["failing"])
+	require.Contains(t, body["text"], "2 of 2 nodes fit\nused only if nothing else fits\n  * node \"bad\": 3 of 4 starts failed")
+	_, body, _ = get(t, h, "api/explain?capsule=c")
+	require.Contains(t, body["text"], `capsule "c" has ended: all of its 1 attempts have failed`)
+}
+
 // TestExplainsGangs explains a gang of which some members fit.
 func TestExplainsGangs(t *testing.T) {
 	l, h, _ := scene(t)

@@ -3,6 +3,7 @@ package inspect
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/orbitsched/orbit"
 )
@@ -20,6 +21,29 @@ type queue struct {
 	Blocked []blocked `json:"blocked"`
 	// MoreBlocked counts the blocked capsules that are not listed.
 	MoreBlocked int `json:"moreBlocked,omitempty"`
+	// Failing are the nodes on which most starts have failed within the last five minutes.
+	Failing []failing `json:"failing"`
+}
+
+// failing is a node on which most starts have failed lately: so many of so many.
+type failing struct {
+	Node   orbit.NodeID `json:"node"`
+	Failed int          `json:"failed"`
+	Of     int          `json:"of"`
+}
+
+// listFailing lists the nodes on which most starts have failed lately, those with the most failures first.
+func listFailing(state *orbit.State) []failing {
+	list := []failing{}
+	for n, starts := range state.Starts(time.Now()) {
+		if 2*starts.Failed > starts.Of {
+			list = append(list, failing{n.Node.ID, starts.Failed, starts.Of})
+		}
+	}
+	slices.SortFunc(list, func(a, b failing) int {
+		return cmp.Or(cmp.Compare(b.Failed, a.Failed), cmp.Compare(a.Node, b.Node))
+	})
+	return list[:min(len(list), mostRows)]
 }
 
 // blocked is a placed capsule that may not begin until another has stopped, which may be the capsule itself on a former
@@ -148,6 +172,7 @@ func (h *Handler) makeQueue(state *orbit.State) *queue {
 		q.Rows = append(q.Rows, r.describe(state))
 	}
 	q.Blocked, q.MoreBlocked = listBlocked(state)
+	q.Failing = listFailing(state)
 	return q
 }
 

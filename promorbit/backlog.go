@@ -214,7 +214,7 @@ func (b *backlog) age(class int, now time.Time) time.Duration {
 }
 
 // kinds are the values that kindOf returns.
-var kinds = [...]string{"put_node", "remove_node", "submit", "place", "release_hold", "end", "release", "move", "evict", "confirm", "hold", "nominate",
+var kinds = [...]string{"put_node", "remove_node", "submit", "place", "release_hold", "fail", "end", "release", "move", "evict", "confirm", "hold", "nominate",
 	"assign", "mark", "put_budget", "remove_budget", "protect", "adopt", "resize"}
 
 // kindOf returns the name of the kind of a commitment.
@@ -232,6 +232,8 @@ func kindOf(do orbit.Commitment) string {
 		switch {
 		case do.Hold != "":
 			return "release_hold"
+		case do.Stopped:
+			return "fail"
 		case do.Final:
 			return "end"
 		}

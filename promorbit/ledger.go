@@ -53,7 +53,7 @@ var (
 	descWaits         = desc("waiting_capsules", "Pending capsules by the engine for which they wait, and by the reason in a word.", "engine", "kind")
 	descScrape        = desc("ledger_scrape_seconds", "How long this scrape took to read and count the ledger's state.")
 	descRevision      = desc("ledger_revision", "The ledger's revision at this scrape. Revisions rise with every commit and may have gaps.")
-	descChanges       = desc("ledger_changes_total", "Changes that were committed since the first scrape, by kind. An eviction to make way is evict, one to move is move, a release for good is end.", "kind")
+	descChanges       = desc("ledger_changes_total", "Changes that were committed since the first scrape, by kind. An eviction to make way is evict, one to move is move, a release for good is end, and a start that failed is fail, also if it was the last attempt.", "kind")
 	descGaps          = desc("ledger_history_gaps_total", "How often the ledger's history did not reach back to the scrape before, so that changes between the two are not in orbit_ledger_changes_total. Scrape more often, or set a larger Limits.History.")
 	descNodes         = desc("nodes", "Nodes by state.", "state")
 	descPlaced        = desc("placed_capsules", "Capsules that are placed.")
@@ -61,6 +61,8 @@ var (
 	descOldest        = desc("oldest_pending_seconds", "How long the capsule of a class has waited that has waited longest, from Submit.At on, or else from the first scrape that has seen it pending; 0 if none waits.", "class")
 	descWaiting       = desc("placed_waiting_capsules", "Placed capsules that may not begin yet, because capsules that have left have not stopped.")
 	descStuck         = desc("oldest_placed_waiting_seconds", "How long ago the one of these was placed that has waited longest, by Place.At; 0 if none waits. If it rises above Engine.WaitToBegin, something does not stop, and no other node is free.")
+	descFailing       = desc("failing_nodes", "Nodes on which most starts of the last five minutes have failed. Planners use them only if no other node fits.")
+	descFailed        = desc("recent_failed_starts", "Capsules of which a start has failed within the last five minutes, counted once for each node on which it has.")
 	descAsked         = desc("resource_pending", "What pending capsules ask for together."+unit, "resource")
 	descGroups        = desc("pending_groups", "Groups with members that wait for a place.")
 	descGroup         = desc("group_pending_capsules", "Members of a group that wait for a place.", "group")
@@ -82,6 +84,7 @@ var (
 func (l *Ledger) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descReadable, descHealthyLedger, descWaits, descScrape, descRevision, descChanges, descGaps, descNodes, descPlaced, descPending, descOldest, descWaiting, descStuck,
+		descFailing, descFailed,
 		descAsked, descGroups, descGroup, descBroken, descLacking,
 		descCapacity, descUsed, descFree, descStranded, descHolds, descNominees, descClaimed, descSpare, descHealthy, descExpected,
 		descEvenSkew, descEvenExcess,
@@ -106,6 +109,7 @@ func (l *Ledger) Collect(ch chan<- prometheus.Metric) {
 	gauge(ch, descRevision, float64(state.Revision()))
 	l.backlog.collect(ch, start)
 	collectWaiting(ch, state, start)
+	collectFailing(ch, state, start)
 	l.collectGroups(ch)
 	collectGangs(ch, state)
 	l.collectBudgets(ch, state)
@@ -188,6 +192,18 @@ func collectWaiting(ch chan<- prometheus.Metric, state *orbit.State, now time.Ti
 	}
 	gauge(ch, descWaiting, float64(count))
 	gauge(ch, descStuck, now.Sub(oldest).Seconds())
+}
+
+// collectFailing sends on how many nodes most starts have failed lately, and how many starts have.
+func collectFailing(ch chan<- prometheus.Metric, state *orbit.State, now time.Time) {
+	nodes, failed := 0, 0
+	for _, starts := range state.Starts(now) {
+		if failed += starts.Failed; 2*starts.Failed > starts.Of {
+			nodes++
+		}
+	}
+	gauge(ch, descFailing, float64(nodes))
+	gauge(ch, descFailed, float64(failed))
 }
 
 // collectGroups sends the number of pending members of each group.

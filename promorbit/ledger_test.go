@@ -87,6 +87,7 @@ func (b *books) expect(t testing.TB, l *orbit.MemoryLedger) map[string]float64 {
 	b.pending(s, out)
 	nodes(s, out)
 	waits(s, out)
+	failing(s, out)
 	gangs(s, out)
 	for range s.Holds() {
 		out["orbit_holds"]++
@@ -193,6 +194,29 @@ func waits(s *orbit.State, out map[string]float64) {
 	}
 }
 
+// failing counts the starts that have failed within five minutes, and the nodes on which most have.
+func failing(s *orbit.State, out map[string]float64) {
+	for n := range s.Nodes() {
+		failed, first := 0, s.Revision()
+		for c := range s.Capsules() {
+			for _, f := range s.Failures(c.ID).Nodes {
+				if f.Node == n.Node.ID && f.At != 0 && time.Since(f.At.Time()) < 5*time.Minute && time.Until(f.At.Time()) <= 5*time.Minute {
+					failed, first = failed+1, min(first, f.Revision)
+				}
+			}
+		}
+		good := 0
+		for c := range s.On(n.Node.ID) {
+			if c.PlacedAt > first && (c.Begun || !n.Node.Confirms) {
+				good++
+			}
+		}
+		if out["orbit_recent_failed_starts"] += float64(failed); failed > good {
+			out["orbit_failing_nodes"]++
+		}
+	}
+}
+
 // follow counts the changes since the scrape before.
 func (b *books) follow(t testing.TB, l *orbit.MemoryLedger, s *orbit.State) {
 	if !b.scraped {
@@ -210,7 +234,9 @@ func (b *books) follow(t testing.TB, l *orbit.MemoryLedger, s *orbit.State) {
 					kind = "move"
 				}
 			case orbit.Release:
-				if do.Final {
+				if do.Stopped {
+					kind = "fail"
+				} else if do.Final {
 					kind = "end"
 				} else if do.Hold != "" {
 					kind = "release_hold"
@@ -393,7 +419,7 @@ func TestLedgerAddsUpInRaces(t *testing.T) {
 	if !testing.Short() {
 		for _, series := range []string{"holds", "nominations", `resource_nominated{resource="cpu"}`, `nodes{state="cordoned"}`, "pending_groups",
 			`resource_stranded{resource="cpu"}`, `ledger_changes_total{kind="evict"}`, `ledger_changes_total{kind="move"}`, `ledger_changes_total{kind="confirm"}`,
-			`ledger_changes_total{kind="release"}`, `even_skew_capsules{group="g1",level="zone"}`, `even_excess_capsules{group="g1",level="zone"}`, `pending_capsules{class="Gang"}`, "placed_waiting_capsules", "oldest_placed_waiting_seconds", `oldest_pending_seconds{class="Batch"}`} {
+			`ledger_changes_total{kind="release"}`, `even_skew_capsules{group="g1",level="zone"}`, `even_excess_capsules{group="g1",level="zone"}`, `pending_capsules{class="Gang"}`, "placed_waiting_capsules", "recent_failed_starts", "failing_nodes", "oldest_placed_waiting_seconds", `oldest_pending_seconds{class="Batch"}`} {
 			assert.Positive(t, shown["orbit_"+series], "no world shows %s at work", series)
 		}
 	}
@@ -403,7 +429,7 @@ func TestLedgerAddsUpInRaces(t *testing.T) {
 func TestLedgerChanges(t *testing.T) {
 	l := &orbit.MemoryLedger{}
 	metrics := &promorbit.Ledger{Ledger: l}
-	assert.Len(t, keysWith(scrape(t, metrics), "orbit_ledger_changes_total"), 19, "counters begin at 0")
+	assert.Len(t, keysWith(scrape(t, metrics), "orbit_ledger_changes_total"), 20, "counters begin at 0")
 	ends := time.Now().Add(time.Hour)
 	revision := func(id orbit.CapsuleID) orbit.Revision {
 		s, err := l.Snapshot(ctx)
@@ -427,10 +453,10 @@ func TestLedgerChanges(t *testing.T) {
 	commit(t, l, orbit.Resize{Capsule: "found", Since: revision("found"), Spec: wants(10)}, orbit.Resize{Capsule: "a", Spec: wants(7)})
 	got := scrape(t, metrics)
 	for kind, want := range map[string]float64{"put_node": 3, "remove_node": 1, "submit": 2, "place": 3, "protect": 2, "evict": 1, "move": 1, "nominate": 1,
-		"hold": 1, "assign": 1, "mark": 1, "release_hold": 1, "end": 1, "release": 1, "put_budget": 1, "remove_budget": 1, "adopt": 1, "resize": 2, "other": 0} {
+		"hold": 1, "assign": 1, "mark": 1, "release_hold": 1, "end": 1, "fail": 1, "release": 0, "put_budget": 1, "remove_budget": 1, "adopt": 1, "resize": 2, "other": 0} {
 		assert.Equal(t, want, got[fmt.Sprintf("orbit_ledger_changes_total{kind=%q}", kind)], kind)
 	}
-	assert.Len(t, keysWith(got, "orbit_ledger_changes_total"), 19)
+	assert.Len(t, keysWith(got, "orbit_ledger_changes_total"), 20)
 }
 
 // Where the history does not reach back to the scrape before, all is counted anew, and the gap is told.

@@ -33,9 +33,14 @@ func (c *create) start(ctx context.Context) error {
 	return nil
 }
 
+var errOnlyAttempt = errors.New("the spec of the capsule permits one attempt")
+
 // retry moves the capsule to the next best node and has it started there. It is planned on a view that shows the capsule
 // where this create has placed it (see plan), so that the move is refused if another create has the id by then.
 func (c *create) retry(ctx context.Context, failed *StartError) error {
+	if c.made.Spec.Attempts == 1 {
+		return errOnlyAttempt
+	}
 	c.exclude(failed.Node)
 	if err := c.commit(ctx); err != nil {
 		return err

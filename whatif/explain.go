@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/orbitsched/orbit"
 )
@@ -25,6 +27,10 @@ type Explanation struct {
 	// Why groups the other nodes by the full set of reasons against them. Groups with the fewest reasons come first,
 	// and among these the groups with the most nodes. The counts add up to Nodes less Fits.
 	Why []Why
+	// Failing lists the nodes that fit and on which most starts have failed within the five minutes before the call, those
+	// with the most failures first, at most 8: `node "x": 14 of 15 starts failed`. Planners use such a node only if no
+	// other fits ([orbit.State.Starts]).
+	Failing []string
 	// Fixes are alternative changes; after each single one a capsule of the spec fits. Those that leave the request and
 	// the nodes as they are come first: something to wait for, then evictions, then moves. Changes of the request and uncordoned
 	// nodes follow, the fewest changes first, and of equally many those that give up the smallest part of the request. A
@@ -108,12 +114,15 @@ func (a *asker) count() (*Explanation, []*found) {
 	e := &Explanation{Spec: a.spec}
 	bySet := map[reasonSet]*found{}
 	var sets []*found
+	var failing failingNodes
+	starts := startsOf(a.state)
 	for n := range a.state.Nodes() {
 		e.Nodes++
 		r := roomOf(n)
 		set := a.of(n, &r)
 		if set == (reasonSet{}) {
 			e.Fits++
+			failing.add(n, starts)
 			continue
 		}
 		f := bySet[set]
@@ -136,7 +145,42 @@ func (a *asker) count() (*Explanation, []*found) {
 	if e.Fits == 0 {
 		e.TooLarge, e.Idle = a.state.TooLarge(a.spec), a.state.IdleDomains(a.spec, 1)
 	}
+	e.Failing = failing.texts()
 	return e, sets
+}
+
+// failingNodes are nodes on which most starts have failed lately.
+type failingNodes []failingNode
+
+type failingNode struct {
+	id     orbit.NodeID
+	starts orbit.NodeStarts
+}
+
+// mostFailing is how many failing nodes an explanation lists.
+const mostFailing = 8
+
+// startsOf returns the starts on the nodes on which some have failed lately.
+func startsOf(state *orbit.State) map[*orbit.NodeState]orbit.NodeStarts {
+	return maps.Collect(state.Starts(time.Now()))
+}
+
+// add adds the node if most starts there have failed.
+func (f *failingNodes) add(n *orbit.NodeState, of map[*orbit.NodeState]orbit.NodeStarts) {
+	if starts, failed := of[n]; failed && 2*starts.Failed > starts.Of {
+		*f = append(*f, failingNode{n.Node.ID, starts})
+	}
+}
+
+// texts returns the nodes with the most failures as texts.
+func (f failingNodes) texts() (out []string) {
+	slices.SortFunc(f, func(a, b failingNode) int {
+		return cmp.Or(cmp.Compare(b.starts.Failed, a.starts.Failed), cmp.Compare(a.id, b.id))
+	})
+	for _, n := range f[:min(len(f), mostFailing)] {
+		out = append(out, fmt.Sprintf("node %q: %d of %d starts failed", n.id, n.starts.Failed, n.starts.Of))
+	}
+	return out
 }
 
 // lack returns how much a node lacks of the request: the sum of the missing fractions of each dimension, each extra and
@@ -175,6 +219,10 @@ func (e *Explanation) String() string {
 		}
 		return fmt.Sprintf("%6d: %s, as %s", w.Nodes, strings.Join(texts, "; "), w.Example)
 	})
+	if len(e.Failing) > 0 {
+		b.WriteString("\nused only if nothing else fits")
+		list(&b, e.Failing, func(text string) string { return "* " + text })
+	}
 	if len(e.Fixes) > 0 {
 		b.WriteString("\nit would fit if you")
 		list(&b, e.Fixes, func(f Fix) string { return "* " + f.String() })

@@ -144,7 +144,11 @@ func (w *World) release(ctx context.Context, r orbit.Release) {
 	}
 	switch {
 	case r.Final:
-		w.do(ctx, orbit.Release{Capsule: c.ID, Final: true})
+		end := orbit.Release{Capsule: c.ID, Final: true}
+		if c.Placed() {
+			end.Stopped, end.At = r.Stopped, r.At
+		}
+		w.do(ctx, end)
 		delete(w.open, c.ID)
 	case !c.Placed():
 	case r.Stopped:

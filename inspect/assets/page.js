@@ -256,6 +256,14 @@ function showQueue(q) {
   if (focused) document.querySelector(`[data-explain="${CSS.escape(focused)}"]`)?.focus();
   byId("queue-more").textContent = q.pending === 0 ? "nothing waits" : q.more ? `and ${count(q.more)} more kinds of work` : "";
   showBlocked(q.blocked, q.moreBlocked);
+  showFailing(q.failing);
+}
+
+// showFailing lists the nodes on which most starts have failed lately.
+function showFailing(list) {
+  if (!list.length) return byId("failing").replaceChildren();
+  const rows = list.map((n) => make("tr", {}, make("td", {}, make("button", { type: "button", onclick: () => showNode(n.node) }, n.node)), make("td", {}, `${count(n.failed)} of ${count(n.of)} starts failed`)));
+  byId("failing").replaceChildren(make("h3", {}, "Nodes on which starts fail"), make("table", {}, make("tbody", {}, ...rows)));
 }
 
 // showBlocked lists what is placed and may not begin, because something that has left has not stopped.
