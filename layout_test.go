@@ -96,10 +96,10 @@ func offends(i sourceImport) string {
 		return ""
 	case inside == "place" && slices.Contains([]string{"nav", "sandbox", "shard", "whatif"}, i.room):
 		return ""
-	case inside == "watch" && i.room == "agent":
+	case inside == "watch" && i.room == "agent", inside == "agent" && i.room == "agent/process":
 		return ""
 	case isOurs && i.room != "sim" && i.room != "sim/race" && inside != "" && !slices.Contains([]string{"score", "telemetry", "lease"}, inside) && !strings.HasPrefix(inside, "internal/"):
-		return "rooms import orbit, score, lease and telemetry, those of navigators place too, agent watch too, and never each other"
+		return "rooms import orbit, score, lease and telemetry, those of navigators place too, agent watch too, runtimes of it agent, and never each other"
 	}
 	return ""
 }

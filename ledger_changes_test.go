@@ -122,7 +122,7 @@ func TestNodesThatChangesName(t *testing.T) {
 	changed, _, _ := view.Changed(cursor)
 	require.Equal(t, []int32{int32(view.state.Node("a").Index())}, slices.Compact(changed))
 	_, cursor, _ = view.Changed(0)
-	commit(t, l, PutNode{machine("b", 1)})
+	commit(t, l, PutNode{machine("b", 2)})
 	commit(t, other, Mark{Key: "k", Value: "v"})
 	_, err = view.refresh(t.Context(), &from, time.Now())
 	require.NoError(t, err)

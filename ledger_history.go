@@ -215,15 +215,8 @@ func (h *history) repeats(p *Proposal, at Revision) bool {
 
 // mayBeSkipped reports whether a commit may leave out the commitment.
 func mayBeSkipped(c Commitment) bool {
-	end, ok := c.(Nominate)
-	if ok {
-		return len(end.Parts) == 0
-	}
-	switch c.(type) {
-	case Evict, PutNode:
-		return true
-	}
-	return false
+	s, ok := c.(interface{ skippable() bool })
+	return ok && s.skippable()
 }
 
 // sameCommitment reports whether a commitment that is proposed asks for the same as one that was committed, both in the

@@ -23,6 +23,9 @@ func (c Evict) check(v *validator) Commitment {
 	return nil
 }
 
+// skippable implements [mayBeSkipped]: a victim that has left, or is spared, is skipped.
+func (c Evict) skippable() bool { return true }
+
 // execute implements [Commitment].
 func (c Evict) execute(t *tx) (NodeID, error) {
 	return t.evict(&c)

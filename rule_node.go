@@ -55,6 +55,9 @@ func (c RemoveNode) execute(t *tx) (NodeID, error) {
 
 func (RemoveNode) subject() CapsuleID { return "" }
 
+// skippable implements [mayBeSkipped]: a description that the node has already is skipped.
+func (c PutNode) skippable() bool { return true }
+
 func (c RemoveNode) effect() effect {
 	return effect{node: c.Node, takes: true, describes: true}
 }

@@ -55,6 +55,9 @@ func (c Nominate) execute(t *tx) (NodeID, error) {
 
 func (c Nominate) subject() CapsuleID { return c.Capsule }
 
+// skippable implements [mayBeSkipped]: the end of a nomination that has ended is skipped.
+func (c Nominate) skippable() bool { return len(c.Parts) == 0 }
+
 func (c Nominate) effect() effect {
 	return effect{nominee: Nominee{c.Capsule, c.Gang}, gives: true}
 }
