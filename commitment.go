@@ -106,7 +106,8 @@ type Place struct {
 //   - from a Lost node, as a loss;
 //   - from a Cordoned node, if budgets allow it and the gang of the capsule stays whole, at its minimums, or unplaced;
 //   - from any node for a whole gang, if the gang is broken or a member is on a Cordoned node, and budgets allow it;
-//   - from any node for a capsule that waits to begin ([State.Waiting]): it has never run there, so no rule is judged;
+//   - from any node for a capsule that waits to begin ([State.Waiting]), or may not because others have overfilled the node
+//     ([Confirm]): it has never run there, so no rule is judged;
 //   - with Stopped.
 type Release struct {
 	// Capsule is the capsule to release; empty if Hold is set.
@@ -244,6 +245,12 @@ type Confirm struct {
 	// must stop first. That refusal is ErrInfeasible if View is set; the agent then tries again after a later revision.
 	// The ledger also refuses it, as a conflict, if the capsule has got another spec after View ([Resize]): the agent
 	// must start it with the new spec. The node must be one that Confirms and is not Lost.
+	//
+	// Begun is also refused if the node has too little, of something that the capsule takes, for what runs there, what still
+	// stops there, what was placed there before the capsule, and the capsule. That comes about where others put work on the
+	// node ([Adopt]), or where it has less than before. So who came last does not begin; the refusal says what is short, in
+	// Rejection.Dimension, Want and Free. Then either wait until the node has room, or give the placement back with a
+	// [Release] without Final: that is no failure, but planners avoid the node for that capsule for a while.
 	Begun bool `json:"begun,omitempty"`
 	// Ready says that the capsule serves. From then on budgets count it as healthy ([Budget]). If Begun was not
 	// confirmed before, Ready implies it, and is refused where Begun would be. After another placement the capsule is

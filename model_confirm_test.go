@@ -118,9 +118,58 @@ func (r *modelRound) confirm(c Confirm) *refusal {
 			return lostTo(max(left, changed))
 		}
 	}
+	if !k.begun && r.overfull(c.Capsule) {
+		return lostTo(max(r.was.nodes[k.node].newest(), changed))
+	}
 	k.begun, k.ready, k.waits, k.changed = true, c.Ready, false, r.now.rev
 	r.now.capsules[c.Capsule] = k
 	return nil
+}
+
+// overfull reports whether a node has too little for a capsule there beside what runs, what stops, and what came before it.
+func (r *modelRound) overfull(id CapsuleID) bool {
+	own := r.now.capsules[id]
+	if own.begun || own.adopted {
+		return false
+	}
+	n, devices, extras := r.now.nodes[own.node], map[int]int{}, map[string]uint64{}
+	var room [Dimensions]uint64
+	add := func(spec *Spec, set DeviceSet) {
+		for d, x := range spec.Envelope.Reservation {
+			room[d] = min(room[d]+uint64(x), 1<<63-1)
+		}
+		for i := range MaxDevices {
+			devices[i] += btoi(set.Has(i)) * spec.Devices.Milli
+		}
+	}
+	for _, c := range r.now.capsules {
+		if c.node == own.node && (c.begun || c.adopted || c.placedAt < own.placedAt || c.placedAt == own.placedAt && c.submitted <= own.submitted) {
+			add(c.spec, c.devices)
+			for _, x := range c.spec.Extras {
+				extras[x.Name] = min(extras[x.Name]+uint64(x.Amount), 1<<63-1)
+			}
+		}
+	}
+	for _, other := range r.now.remainsOn(own.node) {
+		left := r.now.capsules[other].remains
+		add(left.spec, left.devices)
+	}
+	for d, x := range own.spec.Envelope.Reservation {
+		if x > 0 && room[d] > uint64(n.Capacity[d]) {
+			return true
+		}
+	}
+	for i := range MaxDevices {
+		if own.devices.Has(i) && devices[i] > 1000 {
+			return true
+		}
+	}
+	for _, x := range own.spec.Extras {
+		if x.Amount > 0 && extras[x.Name] > uint64(amountOf(n.Extras, x.Name)) {
+			return true
+		}
+	}
+	return false
 }
 
 // impatient decides who has to wait, and refuses that where nobody waits.

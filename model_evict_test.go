@@ -77,7 +77,7 @@ func (r *modelRound) evict(e Evict) *refusal {
 	}
 	was, now := r.was.nodes[e.From].Node, r.now.nodes[e.From].Node
 	expelled := modelExpels(was, c.spec) && modelExpels(now, c.spec)
-	waits := r.waitsToBegin(c)
+	waits := r.waitsToBegin(e.Capsule, c)
 	if c.spec.Ends && !c.spec.Movable && (c.begun || !now.Confirms) {
 		return lostTo(max(r.was.nodes[e.From].spec, r.was.capsules[e.Capsule].changed))
 	}

@@ -71,9 +71,9 @@ func (c *modelCapsule) timesBefore(i int) int {
 }
 
 // waitsToBegin reports whether a placement of before the proposal waits to begin, on a node that confirmed before it and still does.
-func (r *modelRound) waitsToBegin(c modelCapsule) bool {
+func (r *modelRound) waitsToBegin(id CapsuleID, c modelCapsule) bool {
 	n := r.now.nodes[c.node]
-	return c.node != "" && c.placedAt < r.now.rev && !c.begun && (c.waits || c.remains != nil) && n.Confirms && n.State != Lost && r.was.nodes[c.node].Confirms
+	return c.node != "" && c.placedAt < r.now.rev && !c.begun && (c.waits || c.remains != nil || r.overfull(id)) && n.Confirms && n.State != Lost && r.was.nodes[c.node].Confirms
 }
 
 // minute draws a time at which something failed: some are more than ten minutes apart, and some are not said.

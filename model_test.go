@@ -760,7 +760,7 @@ func (r *modelRound) release(p Release) *refusal {
 			p.Final = true
 		}
 	case p.Final:
-	case r.waitsToBegin(c):
+	case r.waitsToBegin(p.Capsule, c):
 		c.fails(p.At, r.now.rev, false)
 	default:
 		if no := r.mayReturn(p.Capsule, c); no != nil {

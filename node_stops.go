@@ -53,6 +53,24 @@ func (n *NodeState) Waits(spec *Spec, devices DeviceSet) bool {
 	return !taken.fitsBeside(&Capsule{Spec: spec, Devices: devices})
 }
 
+// mayBeOver reports whether the node may give more than it has of something that a placed capsule takes there, beside
+// what has left it and still runs. It is false where a look at what is on the node would be in vain.
+func (n *NodeState) mayBeOver(c *Capsule) bool {
+	for d, want := range c.Spec.Envelope.Reservation {
+		if want > 0 && n.used[d] > n.Node.Capacity[d] {
+			return true
+		}
+	}
+	if c.Devices != 0 {
+		for i, used := range n.deviceUse() {
+			if c.Devices.Has(i) && used > deviceMilli {
+				return true
+			}
+		}
+	}
+	return len(c.Spec.Extras) > 0 || n.remains != nil && !n.fitsBeside(c)
+}
+
 // devicesBeside returns the instances that have at least this much free beside the capsules that have left the node and
 // still run there.
 func (n *NodeState) devicesBeside(milli int) (set DeviceSet) {

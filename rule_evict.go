@@ -213,10 +213,14 @@ func (t *tx) refuseReturn(id CapsuleID, n *txNode, newest Revision) error {
 		"capsule %q is on node %q, which is %s", id, n.now.Node.ID, state)
 }
 
-// waitsToBegin reports whether a placement from before the proposal waits to begin, and its node confirms what begins
-// all through the proposal. Such a capsule has never run there, so nothing is disrupted if it leaves.
+// waitsToBegin reports whether a placement from before the proposal waits to begin, or may not begin because its node is
+// overfull, and its node confirms what begins all through the proposal. Such a capsule has never run there, so nothing is
+// disrupted if it leaves.
 func (t *tx) waitsToBegin(e *txCapsule, n *txNode) bool {
-	return e.now.PlacedAt < t.rev && e.now.waitsToBegin(n.now.Node) && n.was != nil && n.was.Node.Confirms
+	if e.now.PlacedAt >= t.rev || n.was == nil || !n.was.Node.Confirms || !n.now.Node.Confirms || n.now.Node.State == Lost {
+		return false
+	}
+	return e.now.waitsToBegin(n.now.Node) || t.overfull(e, n) != nil
 }
 
 // priority returns the priority at which a capsule evicts others: its own, or for a member of a gang the lowest of the

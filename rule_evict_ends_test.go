@@ -116,7 +116,7 @@ func TestReleasedEnds(t *testing.T) {
 	e.commits(Release{Capsule: "a"})
 	e.is("ended", "a")
 	e.refuses("ends by this proposal", PutNode{Node{ID: "n", State: Lost}}, Release{Capsule: "b"}, Place{Capsule: "b", Node: "m"})
-	e.commits(PutNode{Node{ID: "n", State: Lost}}, Release{Capsule: "b"})
+	e.commits(PutNode{Node{ID: "n", State: Lost, Confirms: true}}, Release{Capsule: "b"})
 	e.is("ended", "b")
 	e.commits(RemoveNode{Node: "n", Gone: true})
 	e.is("ended", "c")

@@ -166,7 +166,12 @@ func (t *tx) leftOn(n *txNode) (do []Commitment) {
 		lost.State = Lost
 		do = append(do, PutNode{*lost})
 	}
-	for _, c := range t.placedOn(id) {
+	var placed []CapsuleID
+	for c := range t.eachOn(id) {
+		placed = append(placed, c.ID)
+	}
+	slices.Sort(placed)
+	for _, c := range placed {
 		do = append(do, Release{Capsule: c, From: id})
 	}
 	for _, h := range t.heldOn(n) {
@@ -180,23 +185,6 @@ func (t *tx) leftOn(n *txNode) (do []Commitment) {
 		}
 	}
 	return do
-}
-
-// placedOn returns the capsules that are placed on a node after the commitments executed so far, in the order of their
-// ids.
-func (t *tx) placedOn(id NodeID) (ids []CapsuleID) {
-	for c := range t.s.On(id) {
-		if t.capsules.find(c.ID) == nil {
-			ids = append(ids, c.ID)
-		}
-	}
-	for i := range t.capsules.entries {
-		if e := &t.capsules.entries[i]; e.now.Node == id {
-			ids = append(ids, e.now.ID)
-		}
-	}
-	slices.Sort(ids)
-	return ids
 }
 
 // heldOn returns the holds on a node after the commitments executed so far, in the order of their ids.

@@ -1,7 +1,10 @@
 package orbit
 
 import (
+	"cmp"
 	"fmt"
+	"iter"
+	"math"
 	"slices"
 )
 
@@ -77,8 +80,91 @@ func (t *tx) confirm(c *Confirm) (NodeID, error) {
 			"capsule %q may not begin on node %q yet: capsule %q, which left node %q at revision %d, has not stopped",
 			c.Capsule, e.now.Node, r.Capsule, r.Node, r.Left)
 	}
+	if over := t.overfull(e, n); over != nil && !t.replays { // never if it has begun
+		over.Capsule, over.Node, over.advice = c.Capsule, e.now.Node, "release it: it is pending again, and may be placed elsewhere"
+		return "", t.refuse(*over, max(n.newest(), e.newest()), "capsule %q may not begin on node %q: without the placements that came later, the node has too little room for it beside what others run there",
+			c.Capsule, e.now.Node)
+	}
 	e.now.Begun, e.now.Ready, e.now.Waits, e.now.Changed, e.dirty = true, c.Ready, false, t.rev, true
 	return e.now.Node, nil
+}
+
+// overfull returns of what a node has too little for a placed capsule to begin there; nil: it may begin. It counts what
+// runs there, what still stops there, and what was placed before the capsule and has not begun. Ledgers admit no more than
+// a node has, so there is too little only if a capsule was adopted, or the node now has less. Holds do not count,
+// because they do not run.
+func (t *tx) overfull(e *txCapsule, n *txNode) *Rejection {
+	if e.now.Begun || e.now.Adopted || !n.now.mayBeOver(&e.now) {
+		return nil
+	}
+	ahead := runLoad{extras: map[string]int64{}}
+	for c := range t.eachOn(e.now.Node) {
+		later := cmp.Or(cmp.Compare(c.PlacedAt, e.now.PlacedAt), cmp.Compare(c.Submitted, e.now.Submitted)) > 0
+		if !later || c.Begun || c.Adopted {
+			ahead.add(c.Spec, c.Devices)
+			for _, x := range c.Spec.Extras { // what stops may still be waited for
+				ahead.extras[x.Name] = min(ahead.extras[x.Name], math.MaxInt64-x.Amount) + x.Amount
+			}
+		}
+	}
+	for r := range n.now.Stopping {
+		ahead.add(r.Spec, r.Devices)
+	}
+	return ahead.exceeds(n.now.Node, &e.now, &t.s.names)
+}
+
+// eachOn yields the capsules that are placed on a node after the commitments executed so far, in no particular order.
+func (t *tx) eachOn(id NodeID) iter.Seq[*Capsule] {
+	return func(yield func(*Capsule) bool) {
+		for c := range t.s.On(id) {
+			if t.capsules.find(c.ID) == nil && !yield(c) {
+				return
+			}
+		}
+		for i := range t.capsules.entries {
+			if e := &t.capsules.entries[i]; e.now.Node == id && !yield(&e.now) {
+				return
+			}
+		}
+	}
+}
+
+// runLoad is what capsules take of a node. Sums that would overflow are as large as can be.
+type runLoad struct {
+	load
+	extras map[string]int64
+}
+
+// add adds the resources and devices of a capsule.
+func (l *runLoad) add(spec *Spec, set DeviceSet) {
+	for d, x := range spec.Envelope.Reservation {
+		l.room[d] = min(l.room[d], math.MaxInt64-x) + x
+	}
+	l.devices.add(set, int32(spec.Devices.Milli))
+}
+
+// exceeds returns the first of the things that a capsule takes, and that are part of the load, of which the node has less
+// than the load; nil: it has enough.
+func (l *runLoad) exceeds(n *Node, c *Capsule, names *dimensionNames) *Rejection {
+	short := func(what string, want, sum, room int64) *Rejection {
+		return &Rejection{Dimension: what, Want: want, Free: max(0, want-(sum-room))}
+	}
+	for d, want := range c.Spec.Envelope.Reservation {
+		if want > 0 && l.room[d] > n.Capacity[d] {
+			return short(names.name(d), want, l.room[d], n.Capacity[d])
+		}
+	}
+	for i, used := range l.devices {
+		if c.Devices.Has(i) && used > deviceMilli {
+			return short(fmt.Sprintf("device %d", i), int64(c.Spec.Devices.Milli), int64(used), deviceMilli)
+		}
+	}
+	for _, x := range c.Spec.Extras {
+		if room := amountOf(n.Extras, x.Name); x.Amount > 0 && l.extras[x.Name] > room {
+			return short(x.Name, x.Amount, l.extras[x.Name], room)
+		}
+	}
+	return nil
 }
 
 // confirmStopped ends the remains of a placement. Nothing else in the capsule's record changes.

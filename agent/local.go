@@ -130,9 +130,23 @@ func (l *Local) Confirm(ctx context.Context, node orbit.NodeID, term orbit.Revis
 		}
 	}
 	for i, o := range send.All(ctx, l.Ledger, batch) {
-		out[at[i]] = o
+		if out[at[i]] = o; said[at[i]].Fact == Begun {
+			l.giveBack(ctx, &batch[i], o.Err)
+		}
 	}
 	return out
+}
+
+// giveBack releases a placement to pending that may not begin because others have overfilled the node. If the release
+// fails, the agent says Begun again, and then the release is tried again.
+func (l *Local) giveBack(ctx context.Context, begun *orbit.Proposal, why error) {
+	r := (*orbit.Rejection)(nil)
+	if !errors.As(why, &r) || r.Dimension == "" || r.Node == "" {
+		return
+	}
+	_, _ = l.Ledger.Propose(ctx, orbit.Proposal{ID: orbit.NewProposalID(), View: r.At, If: begun.If, Do: []orbit.Commitment{
+		orbit.Release{Capsule: r.Capsule, From: r.Node, At: orbit.Instant(time.Now().UnixNano())},
+	}})
 }
 
 // commitments returns the commitments of a statement by the agent of a node, or why the statement is refused.

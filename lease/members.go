@@ -138,14 +138,11 @@ func (m *Members) joining(wanted orbit.Node, holder string) rider {
 		}
 		switch {
 		case known.Node.State == orbit.Lost:
-			do = append(leftovers(state, known), orbit.RemoveNode{Node: node.ID}, orbit.PutNode{Node: node})
-			if len(do) >= m.Leases.Ledger.Limits().Commitments {
-				err = fmt.Errorf("lease %q: %w: the node was lost, and more is on it than one commit can release; try again later", wanted.ID, orbit.ErrUnavailable)
-			}
+			do = append(do, orbit.RemoveNode{Node: node.ID, Gone: true}, orbit.PutNode{Node: node})
 		case !sameNode(known.Node, &node):
 			do = append(do, orbit.PutNode{Node: node})
 		}
-		return do, []orbit.Precondition{asIs(known)}, err
+		return do, []orbit.Precondition{asIs(known)}, nil
 	}
 }
 
@@ -172,23 +169,6 @@ func merged(joins, known *orbit.Node) orbit.Node {
 		node.Devices.Unhealthy |= known.Devices.Unhealthy & (1<<n - 1)
 	}
 	return node
-}
-
-// leftovers returns the releases of all capsules and holds that are left on a lost node, and the ends of its nominations.
-func leftovers(state *orbit.State, n *orbit.NodeState) (do []orbit.Commitment) {
-	for c := range state.On(n.Node.ID) {
-		do = append(do, orbit.Release{Capsule: c.ID, From: n.Node.ID})
-	}
-	do = append(do, withdrawals(n)...)
-	if n.Holds() == 0 {
-		return do
-	}
-	for h := range state.Holds() {
-		if h.Node == n.Node.ID {
-			do = append(do, orbit.Release{Hold: h.ID})
-		}
-	}
-	return do
 }
 
 // withdrawals returns the ends of the nominations on a node that leaves. Otherwise one whose engine does not run would keep

@@ -121,7 +121,7 @@ func (p *drainPass) take(c *orbit.Capsule, node int) error {
 		return nil
 	}
 	p.draft.Rollback(start)
-	if p.MayWait == nil || !p.MayWait(c) || p.state.Node(c.Node).Node.Schedulable() { // no rule allows a release from a tainted node
+	if !p.mayWait(c) || p.state.Node(c.Node).Node.Schedulable() { // no rule allows a release from a tainted node
 		return why
 	}
 	if p.thinned[c.Gang()] { // the state still shows the member that leaves, so it cannot tell whether a second one may leave
@@ -140,6 +140,12 @@ func (p *drainPass) take(c *orbit.Capsule, node int) error {
 		p.thinned[c.Gang()] = true
 	}
 	return err
+}
+
+// mayWait reports whether a capsule may be released to pending. What ends when it leaves its node ([orbit.Spec.Ends]) would
+// not be pending: to end it is for its controller.
+func (p *drainPass) mayWait(c *orbit.Capsule) bool {
+	return p.MayWait != nil && !c.Spec.Ends && p.MayWait(c)
 }
 
 // propose makes a proposal of the draft's steps since the last one, and adds it to the batch. If the state refuses it,
@@ -233,7 +239,7 @@ func (p *drainPass) releaseGang(c *orbit.Capsule, node int) error {
 			if p.round.Looked++; !m.Placed() {
 				continue
 			}
-			if !p.MayWait(m) {
+			if !p.mayWait(m) {
 				return fmt.Errorf("gang %q would run below a minimum, and its member %q may not wait", c.Gang(), m.ID)
 			}
 			if err := p.draft.Release(orbit.Release{Capsule: m.ID, From: m.Node}); err != nil {

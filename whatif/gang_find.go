@@ -157,7 +157,7 @@ func (a *gangAsker) commits(f *GangFix, p *gangPlace) *orbit.State {
 // verify reports whether the fix's proposal commits and the ledger spares none of its victims.
 func (a *gangAsker) verify(f *GangFix, p *gangPlace) bool {
 	next := a.commits(f, p)
-	return next != nil && !slices.ContainsFunc(f.Evict, func(id orbit.CapsuleID) bool { return !next.Capsule(id).Pending() })
+	return next != nil && !slices.ContainsFunc(f.Evict, func(id orbit.CapsuleID) bool { return next.Capsule(id).Placed() })
 }
 
 // gangSteps is how many steps of search one search for seats may take, as many as in one plan of a nav.Gang.

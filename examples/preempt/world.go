@@ -153,13 +153,8 @@ func (w *world) happens(round int) {
 // reclaim declares a spot node lost, which returns all capsules on it to pending, and puts an empty node in its place.
 func (w *world) reclaim(id orbit.NodeID) {
 	n := w.state().Node(id).Node.Clone()
-	n.State = orbit.Lost
-	do := []orbit.Commitment{orbit.PutNode{Node: n}}
-	for c := range w.state().On(id) {
-		do = append(do, orbit.Release{Capsule: c.ID})
-	}
 	n.State = orbit.Ready
-	w.propose(append(do, orbit.RemoveNode{Node: id}, orbit.PutNode{Node: n})...)
+	w.propose(orbit.RemoveNode{Node: id, Gone: true}, orbit.PutNode{Node: n})
 	delete(w.reclaimed, id)
 }
 
