@@ -273,11 +273,16 @@ func (v *validator) carried(what string, at Instant, labels map[string]string) {
 	if at < 0 {
 		v.fail("%s at %d ns before 1970", what, -at)
 	}
-	size := 0
+	var few [16]string // so that few labels cost no allocation
+	keys, size := few[:0], 0
 	for key, value := range labels {
-		v.id("label key", key)
-		v.text("label value", value, v.limits.SpecBytes)
+		keys = append(keys, key)
 		size += len(key) + len(value)
+	}
+	slices.Sort(keys) // the same proposal always has the same error
+	for _, key := range keys {
+		v.id("label key", key)
+		v.text("label value", labels[key], v.limits.SpecBytes)
 	}
 	if size > v.limits.SpecBytes {
 		v.fail("labels have %d bytes; this ledger takes %d", size, v.limits.SpecBytes)

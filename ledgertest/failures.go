@@ -75,7 +75,36 @@ func checkFailures(t *trial) {
 	if c := t.now().Capsule("b"); !c.Pending() || c.Remains() != nil {
 		t.Failf("capsule %q has stopped; it must be pending, and nothing may remain of it", "b")
 	}
+	t.endsByAttempts()
 	t.follows(start, t.peer)
+}
+
+// endsByAttempts has a capsule fail as often as its spec permits: it has ended, the history says so, and the proposal is
+// known when it is sent again. What is said to have failed for good has ended, too.
+func (t *trial) endsByAttempts() {
+	limited := cpu(1)
+	limited.Attempts = 2
+	t.commits(submit(limited, "last", "hopeless"), placeAt("last", "n2", 40), placeAt("hopeless", "n2", 40))
+	t.commits(failed("last", 41), placeAt("last", "n3", 42))
+	if c := t.now().Capsule("last"); !c.Placed() {
+		t.Failf("capsule %q has failed once of twice; it must be placed again", "last")
+	}
+	before := t.now().Revision()
+	t.commits(failed("last", 43))
+	t.failures("last", 2, 2, "n3 1 at 43", "n2 1 at 41")
+	want := failed("last", 43)
+	want.Final = true
+	changes, err := t.ledger.Changes(t.ctx, before)
+	if err != nil || len(changes) != 1 || changes[0].Do != orbit.Commitment(want) || !t.now().Capsule("last").Released() {
+		t.Failf("capsule %q has failed twice of twice: %v, %v; it must have ended by %v", "last", changes, err, want)
+	}
+	want = failed("hopeless", 44)
+	want.Final = true
+	t.commits(want)
+	t.failures("hopeless", 1, 1, "n2 1 at 44")
+	if c := t.now().Capsule("hopeless"); !c.Released() {
+		t.Failf("capsule %q has failed for good; it must have ended", "hopeless")
+	}
 }
 
 // waiting requires which capsules wait to begin, each for which one.
