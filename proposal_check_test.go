@@ -14,7 +14,7 @@ func TestFaultsOfLabelsAreInOrder(t *testing.T) {
 	for i := range 8 {
 		labels[fmt.Sprintf("%d%s", i, strings.Repeat("k", 300))] = "v\xff" + fmt.Sprint(i)
 	}
-	c := newCourt(t)
+	c := newCourt(t, cpuNode("n", 1))
 	first := c.refuses(ErrInvalid, Proposal{Do: []Commitment{Submit{IDs: []CapsuleID{"a"}, Spec: cpuSpec(1), Labels: labels}}}).Error()
 	for range 20 {
 		again := c.refuses(ErrInvalid, Proposal{Do: []Commitment{Submit{IDs: []CapsuleID{"a"}, Spec: cpuSpec(1), Labels: labels}}}).Error()
