@@ -2,11 +2,11 @@ package orbit
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -167,27 +167,38 @@ func TestReplacedMembersAreForgotten(t *testing.T) {
 	require.Equal(t, 1, snapshotOf(t, l).Gang("g").Left(0))
 }
 
-// What is lent on behalf of a gang must be due to it at each of its priorities: a role of lower priority ends what is
-// nominated for the gang, and for its members.
-func TestLowerRoleEndsNominations(t *testing.T) {
-	l := &MemoryLedger{Bounds: Limits{NominatedShare: 100}}
+// What is lent on behalf of a gang must be due to it at each of its priorities, so none joins that is lower than all
+// others.
+func TestLowerRoleIsRefused(t *testing.T) {
+	l := &MemoryLedger{}
 	high := *member
 	high.Priority = 5
-	g := &Gang{ID: "g", Roles: []Role{{Name: "w", Spec: &high, Members: []CapsuleID{"a", "b"}, Min: 1}}}
-	commit(t, l, PutNode{machine("n", 4)}, Submit{Gang: g}, Nominate{Gang: "g", Parts: []NominatedRoom{{Node: "n", Room: Resources{CPU: 1}}}, Ends: time.Unix(1e9, 0), Lends: time.Hour},
-		Nominate{Capsule: "b", Parts: []NominatedRoom{{Node: "n", Room: Resources{CPU: 1}}}, Ends: time.Unix(1e9, 0), Lends: time.Hour})
-	join := func(name string, priority int32, id CapsuleID) {
-		spec := *member
-		spec.Priority = priority
-		commit(t, l, Submit{Join: true, Gang: &Gang{ID: "g", Roles: []Role{{Name: name, Spec: &spec, Members: []CapsuleID{id}}}}})
-		require.NoError(t, snapshotOf(t, l).Verify())
-	}
-	join("boss", 7, "c")
-	require.True(t, snapshotOf(t, l).Gang("g").Nomination.Lives())
-	require.True(t, snapshotOf(t, l).Capsule("b").Nomination().Lives())
-	join("helper", 2, "d")
-	require.False(t, snapshotOf(t, l).Gang("g").Nomination.Lives())
-	require.False(t, snapshotOf(t, l).Capsule("b").Nomination().Lives())
+	commit(t, l, Submit{Gang: &Gang{ID: "g", Roles: []Role{{Name: "w", Spec: &high, Members: []CapsuleID{"a", "b"}}}}})
+	_, err := l.Propose(t.Context(), Proposal{View: 1, Do: []Commitment{Submit{Join: true, Gang: &Gang{ID: "g", Roles: []Role{{Name: "helper", Spec: member, Members: []CapsuleID{"c"}}}}}}})
+	require.ErrorIs(t, err, ErrInfeasible)
+	require.ErrorContains(t, err, `gang "g" has no role below priority 5, and role "helper" has 0`)
+}
+
+// claimsNothing is a navigator of an engine that plans only what is assigned to it.
+type claimsNothing struct{ planFunc }
+
+func (claimsNothing) Claims(string, AppClass) bool { return false }
+
+// Who joins belongs to the engine that the others are assigned to, which learns of it.
+func TestJoiningMembersAreAssigned(t *testing.T) {
+	l := &MemoryLedger{}
+	commit(t, l, PutNode{machine("n", 9)}, Submit{Gang: crewOf(0, "a"), Owner: "e"})
+	plans := [][]*Capsule{}
+	e := &Engine{Name: "e", Ledger: l, Navigator: claimsNothing{planFunc(func(_ context.Context, _ *View, pending []*Capsule) (Plan, error) {
+		plans = append(plans, pending)
+		return Plan{}, nil
+	})}}
+	e.Pass(t.Context())
+	commit(t, l, Submit{Join: true, Gang: crewOf(0, "b")})
+	require.Equal(t, "e", snapshotOf(t, l).Capsule("b").Owner())
+	e.Pass(t.Context())
+	last := plans[len(plans)-1]
+	require.Contains(t, last, snapshotOf(t, l).Capsule("b"))
 }
 
 // A minimum of the gang says with whichever members: only the sum counts.

@@ -80,7 +80,6 @@ func (a *audit) submit(do *orbit.Submit) {
 // join enters members that join a gang. Members that have ended stay on its lists.
 func (a *audit) join(by *orbit.Gang) {
 	g := a.gangs[by.ID]
-	before := lowestOf(g.Gang)
 	g.Gang = g.Gang.Clone()
 	for _, r := range by.Roles {
 		i := slices.IndexFunc(g.Roles, func(own orbit.Role) bool { return own.Name == r.Name && own.Spec == r.Spec })
@@ -95,19 +94,6 @@ func (a *audit) join(by *orbit.Gang) {
 			a.pending++
 		}
 	}
-	if lowestOf(g.Gang) < before {
-		a.endParts(nominee{gang: by.ID})
-		for _, m := range a.capsules {
-			if m.gang == g {
-				a.endParts(nominee{capsule: m.id})
-			}
-		}
-	}
-}
-
-// lowestOf returns the lowest priority of the roles of a gang.
-func lowestOf(g *orbit.Gang) int32 {
-	return slices.MinFunc(g.Roles, func(a, b orbit.Role) int { return cmp.Compare(a.Spec.Priority, b.Spec.Priority) }).Spec.Priority
 }
 
 // place enters a placement.
