@@ -66,8 +66,9 @@ type Submit struct {
 	Gang *Gang `json:"gang,omitempty"`
 	// Join adds the members of Gang to the gang with its id, which must exist and have members that are not done. They wait
 	// as members: for the gang to start, or to be placed beside those that run. A role joins the role of the same name and
-	// spec, or else is a new role of the gang. Levels, Loose and the minimums of Gang, and of roles that are there already,
-	// are those of the gang, or zero. Without Join no gang with the id may exist, but see [Gang.ID].
+	// spec, or else is a new role of the gang, of no lower priority than all others. Levels, Loose and the minimums of Gang, and of roles that are there already,
+	// are those of the gang, or zero. Without an Owner they get that of the first member that is not done. Without Join no
+	// gang with the id may exist, but see [Gang.ID].
 	Join bool `json:"join,omitempty"`
 	// At is when the capsules began to wait, by the submitter's clock; 0: unknown. A ledger stores it and never reads
 	// it. Navigators and engines count from it how long the capsules have waited.

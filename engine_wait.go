@@ -311,7 +311,7 @@ func (e *Engine) Wake(ctx context.Context, changes []Change) bool {
 func (e *Engine) brings(c *Change, f *effect) bool {
 	if do, ok := c.Do.(Submit); ok {
 		for spec := range do.work {
-			if e.owns(do.Owner, spec) {
+			if do.Join || e.owns(do.Owner, spec) {
 				return true
 			}
 		}

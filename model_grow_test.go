@@ -62,7 +62,7 @@ func (r *modelRound) join(c Submit) *refusal {
 			return newest
 		case at >= 0 && role.Min != 0 && role.Min != g.Roles[at].Min:
 			return newest
-		case at < 0 && role.Min > len(role.Members):
+		case at < 0 && (role.Min > len(role.Members) || role.Spec.Priority < lowest):
 			return newest
 		case at < 0:
 			at = len(g.Roles)
@@ -72,6 +72,9 @@ func (r *modelRound) join(c Submit) *refusal {
 	}
 	if sumOf(r.now.undone(id))+joins > r.now.limits.GangMembers {
 		return newest
+	}
+	if owners := r.now.ownersOf(old.Gang); c.Owner == "" && len(owners) > 0 {
+		c.Owner = owners[0]
 	}
 	r.now.gangs[id] = modelGang{&g, r.now.rev}
 	for _, role := range c.Gang.Roles {
@@ -90,10 +93,19 @@ func (r *modelRound) join(c Submit) *refusal {
 			break
 		}
 	}
-	if r.evicts(modelNominee{gang: id}) < lowest {
-		r.lessUrgent(id)
-	}
 	return nil
+}
+
+// ownersOf are the owners of the members of a gang that have not ended.
+func (m *model) ownersOf(g *Gang) (out []string) {
+	for _, role := range g.Roles {
+		for _, id := range role.Members {
+			if k, known := m.capsules[id]; known && k.gang == g.ID && !k.released {
+				out = append(out, k.owner)
+			}
+		}
+	}
+	return out
 }
 
 // roleLike finds the role of the same name and spec.
@@ -103,18 +115,6 @@ func roleLike(in []Role, role Role) int {
 		return s
 	}
 	return slices.IndexFunc(in, func(own Role) bool { return own.Name == role.Name && shared(own.Spec) == shared(role.Spec) })
-}
-
-// lessUrgent ends what is nominated for a gang or its members: now it evicts at a lower priority.
-func (r *modelRound) lessUrgent(id GangID) {
-	r.now.unnominate(modelNominee{gang: id}, true)
-	for member, k := range r.now.capsules {
-		if who := (modelNominee{capsule: member}); k.gang == id && len(r.now.nominated[who].parts) > 0 {
-			r.now.unnominate(who, true)
-			k.changed = r.now.rev
-			r.now.capsules[member] = k
-		}
-	}
 }
 
 // rolesOf writes the roles of a gang with their members.

@@ -101,7 +101,7 @@ func (q *queue) absorb(c *Change, state *State, owns func(owner string, spec *Sp
 	}
 	if do, ok := c.Do.(Submit); ok { // a later assignment to another engine is a change of its own
 		for spec, ids := range do.work {
-			if owns(do.Owner, spec) {
+			if do.Join || owns(do.Owner, spec) { // who joins may get the owner of the others
 				file(ids...)
 			}
 		}

@@ -1,6 +1,7 @@
 package orbit
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -126,7 +127,8 @@ func (t *tx) joinGang(c *Submit) error {
 	if err := t.mayJoin(g, c.Gang); err != nil {
 		return err
 	}
-	now, before := t.ownGang(g), g.now.Gang.lowest()
+	now, as := t.ownGang(g), *c
+	as.Owner = cmp.Or(c.Owner, t.ownerOf(g.now.Gang))
 	t.forgetDone(now, c.Gang)
 	for i := range c.Gang.Roles {
 		r := &c.Gang.Roles[i]
@@ -138,14 +140,24 @@ func (t *tx) joinGang(c *Submit) error {
 		}
 		role := &now.Gang.Roles[at]
 		role.Members = append(role.Members, r.Members...)
-		if err := t.submitMembers(c, now, at, r); err != nil {
+		if err := t.submitMembers(&as, now, at, r); err != nil {
 			return err
 		}
 	}
-	if now.Changed = t.rev; now.Gang.lowest() < before {
-		t.endGangNominations(now)
-	}
+	now.Changed = t.rev
 	return nil
+}
+
+// ownerOf returns the owner of the first member of a gang that is not done.
+func (t *tx) ownerOf(g *Gang) string {
+	for i := range g.Roles {
+		for _, id := range g.Roles[i].Members {
+			if e := t.capsule(id); e != nil && e.now.Gang() == g.ID && !e.now.released {
+				return e.now.Owner()
+			}
+		}
+	}
+	return ""
 }
 
 // mayJoin checks that a gang is the one that the proposer means, has members left, and takes the members and roles of
@@ -175,6 +187,9 @@ func (t *tx) mayJoin(g *txGang, by *Gang) error {
 		}
 		if roles++; t.breaks(r.Min > len(r.Members)) {
 			return refuse(g.newest(), "", "has no role %q yet, and its minimum is %d of %d members", r.Name, r.Min, len(r.Members))
+		}
+		if lowest := g.now.Gang.lowest(); t.breaks(r.Spec.Priority < lowest) { // what borrows from its nomination must be due to it
+			return refuse(g.newest(), "give the role at least that priority", "has no role below priority %d, and role %q has %d", lowest, r.Name, r.Spec.Priority)
 		}
 	}
 	if most := t.s.limits.GangMembers; t.breaks(members > most) || roles > maxRoles {
@@ -220,22 +235,6 @@ func (t *tx) forgetDone(now *GangState, by *Gang) {
 		r.Members = members
 	}
 	now.Gang = &own
-}
-
-// endGangNominations ends the nominations of a gang and of its members: what may borrow from them depends on the lowest
-// priority of the gang, which has fallen.
-func (t *tx) endGangNominations(now *GangState) {
-	if now.Nomination.Lives() {
-		now.Nomination, t.nominates = now.Nomination.ended(), true
-	}
-	for i := range now.Gang.Roles {
-		for _, id := range now.Gang.Roles[i].Members {
-			if e := t.capsule(id); e.now.Nomination().Lives() {
-				e.now.setNomination(e.now.Nomination().ended())
-				e.now.Changed, e.dirty, t.nominates = t.rev, true, true
-			}
-		}
-	}
 }
 
 // outlives returns a member of g that prevents the other gang from using g's id, and the revision at which the member

@@ -50,6 +50,7 @@ func (t *trial) checkJoinRefused(id orbit.GangID, role *orbit.Role) {
 		func(g *orbit.Gang) { g.Roles[0].Min = 3 },
 		func(g *orbit.Gang) { g.Roles[0].Spec = cpu(7) },
 		func(g *orbit.Gang) { g.Roles[0].Name, g.Roles[0].Min = "guard", 2 },
+		func(g *orbit.Gang) { g.Roles[0].Name, g.Roles[0].Spec = "guard", ranked(-1, 1) },
 		func(g *orbit.Gang) { g.Roles[0].Members = []orbit.CapsuleID{"x"} },
 	} {
 		other := joining(id, role.Name, role.Spec, "another")

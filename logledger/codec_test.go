@@ -38,6 +38,13 @@ var commitments = rapid.Custom(func(t *rapid.T) orbit.Commitment {
 		for i := range rapid.IntRange(0, 4).Draw(t, "ids") {
 			s.IDs = append(s.IDs, orbit.CapsuleID(fmt.Sprint(text("id"), i)))
 		}
+		if len(s.IDs) > 0 && rapid.IntRange(0, 3).Draw(t, "labels of each") == 0 {
+			s.LabelsOf = map[orbit.CapsuleID]map[string]string{s.IDs[0]: {"uid": text("uid")}}
+		}
+		if len(s.IDs) > 0 && rapid.IntRange(0, 3).Draw(t, "joins") == 0 {
+			s.Gang, s.Join = &orbit.Gang{ID: orbit.GangID(text("gang")), Min: 2, Roles: []orbit.Role{{Name: text("role"), Spec: s.Spec, Members: s.IDs}}}, true
+			s.IDs, s.Spec = nil, nil
+		}
 		return s
 	case 4:
 		return orbit.Confirm{Capsule: orbit.CapsuleID(text("capsule")), Since: orbit.Revision(revs.Draw(t, "since")), Begun: rapid.Bool().Draw(t, "begun"),

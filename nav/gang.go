@@ -27,7 +27,7 @@ import (
 //     if they hold what it lacks. Others are not evicted: wrap the Gang in a [Preempting].
 //  2. A gang that is not placed goes to the first of its levels on which a domain takes all of it, and there to the
 //     tightest such domain. If there is none and fewer members will do, it goes to the first level on which a domain
-//     takes its minimum, and there to the domain that takes the most. Nodes without the level's label, or with an
+//     takes its minimums, and there to the domain that takes the most. Nodes without the level's label, or with an
 //     empty one, are in no domain. If there are no levels, or after all levels that are only preferred, all nodes
 //     together are the domain.
 //  3. A gang that fits nowhere is diagnosed by a [*GangNoFit], and is not tried again until a node has gained room

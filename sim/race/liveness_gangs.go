@@ -121,13 +121,9 @@ func (t *liveTurn) replace() [][]orbit.Commitment {
 	return do
 }
 
-// joins returns the submission by which a role joins a gang, with the owner of the other members.
+// joins returns the submission by which a role joins a gang.
 func (t *liveTurn) joins(g *orbit.GangState, role orbit.Role) [][]orbit.Commitment {
-	owner := ""
-	for c := range t.state.Members(g.Gang.ID) {
-		owner = c.Owner()
-	}
-	return once(orbit.Submit{Gang: &orbit.Gang{ID: g.Gang.ID, Roles: []orbit.Role{role}}, Join: true, Owner: owner})
+	return once(orbit.Submit{Gang: &orbit.Gang{ID: g.Gang.ID, Roles: []orbit.Role{role}}, Join: true})
 }
 
 // anyGang returns one of the gangs, nil if there is none.

@@ -283,6 +283,7 @@ func (b *liveBooks) judgeRepair(g *orbit.GangState, waiting []*orbit.Capsule) {
 		return
 	}
 	rooms, tenants := slices.Clone(b.rooms), slices.Clone(b.tenants)
+	silent := slices.ContainsFunc(rooms, func(r room) bool { return !r.Confirms }) // takes no member that has to stop elsewhere first
 	var all []*orbit.Spec
 	for c := range b.state.Members(g.Gang.ID) {
 		for range b.state.BudgetsOf(c.Spec) {
@@ -291,11 +292,14 @@ func (b *liveBooks) judgeRepair(g *orbit.GangState, waiting []*orbit.Capsule) {
 		if c.Released() {
 			continue
 		}
+		if silent && (c.Begun || c.Remains() != nil) {
+			return
+		}
 		if all = append(all, c.Spec); !c.Placed() {
 			continue
 		}
 		at := slices.IndexFunc(rooms, func(r room) bool { return r.ID == c.Node })
-		if len(c.Spec.Extras) > 0 || c.Begun && !rooms[at].Confirms || b.state.Protected(c.ID) > 0 {
+		if len(c.Spec.Extras) > 0 || b.state.Protected(c.ID) > 0 {
 			return
 		}
 		rooms[at].milli = slices.Clone(rooms[at].milli)
