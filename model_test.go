@@ -466,7 +466,7 @@ func (r *modelRound) putNode(n Node) *refusal {
 	if ok && known.State == Lost && n.State != Lost {
 		return lostTo(r.was.nodes[n.ID].spec)
 	}
-	if ok && reflect.DeepEqual(known.Node.Clone(), n.Clone()) {
+	if ok && reflect.DeepEqual(known.Clone(), n.Clone()) {
 		r.equal = append(r.equal, r.wishes.at)
 		return nil
 	}
@@ -516,7 +516,7 @@ func (r *modelRound) vanish(id NodeID) *refusal {
 	defer func() { r.p.View = view }()
 	r.p.View = 0 // also what the proposer does not know of is lost
 	if capsules, _ := r.now.on(id); ok && n.State != Lost && capsules+len(r.now.remainsOn(id)) > 0 {
-		n := n.Node.Clone()
+		n := n.Clone()
 		n.State = Lost
 		if no := r.putNode(n); no != nil {
 			return no

@@ -181,7 +181,8 @@ func withdrawals(n *orbit.NodeState) (do []orbit.Commitment) {
 }
 
 // cordonedBy reports whether the node was last put by the commit that ended the lease. After a later PutNode of another
-// client, Members leaves the node alone.
+// client, Members leaves the node alone. A PutNode that only cordons it a second time changes nothing, so nobody can know of
+// it.
 func cordonedBy(n *orbit.NodeState, le *lease) bool {
 	return le.state == isOver && !n.Node.Schedulable() && n.Specification == le.at
 }

@@ -113,7 +113,10 @@ func TestJoinKeepsWhatOthersWant(t *testing.T) {
 	}{
 		{name: "cordoned by Members"},
 		{name: "drained before", edit: func(s *site) { s.put(func(n *orbit.Node) { n.State = orbit.Cordoned }) }, unschedulable: true},
-		{name: "drained after", late: func(s *site) { s.put(func(n *orbit.Node) { n.State = orbit.Cordoned }) }, unschedulable: true},
+		{name: "drained after", late: func(s *site) {
+			s.put(func(n *orbit.Node) { n.Taints = append(n.Taints, orbit.Taint{Key: "drain", Effect: "NoExecute"}) })
+		}, unschedulable: true},
+		{name: "cordoned a second time", late: func(s *site) { s.put(func(n *orbit.Node) { n.State = orbit.Cordoned }) }}, // it is already, so that nothing was said
 		{name: "opened after", late: func(s *site) { s.put(func(n *orbit.Node) { n.State = orbit.Ready }) }},
 		{name: "removed after", late: func(s *site) { s.commit(orbit.RemoveNode{Node: "n"}) }},
 	} {
