@@ -173,3 +173,18 @@ func TestGatewayFailuresAreShared(t *testing.T) {
 		}
 	})
 }
+
+// TestGatewayOfOneAttempt: a create whose spec permits one attempt is not tried on a second host, and nothing is left of it.
+func TestGatewayOfOneAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, g, b := badFleet(t, false)
+		spec := bootSpec(code).Clone()
+		spec.Attempts = 1
+		_, err := g.Create(context.Background(), "once", spec)
+		var failed *sandbox.StartError
+		require.ErrorAs(t, err, &failed)
+		require.ErrorContains(t, failed.RetryErr, "one attempt")
+		require.Equal(t, []int{1, 0, 0}, []int{b.count("bad"), b.count("good-1"), b.count("good-2")})
+		require.False(t, snapshot(t, f.ledger).Capsule("once").Placed())
+	})
+}
