@@ -266,7 +266,7 @@ func (d *duel) skew(t *rapid.T) {
 		rules = append(rules, fmt.Sprintf("%s %s %d %d", s.Spec.key, ruleText(s.Even), s.Members, s.Fewest))
 	}
 	slices.Sort(rules)
-	if want := d.model.evens(); !slices.Equal(rules, want) {
+	if want := d.model.evens(); !slices.Equal(slices.Compact(rules), want) { // a spec may have a rule twice
 		t.Fatalf("rules: %q, not %q", rules, want)
 	}
 	d.count["even"] += len(rules)
