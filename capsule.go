@@ -40,9 +40,10 @@ type Capsule struct {
 	// before the placement (Left not above PlacedAt) have stopped. Waits stays true afterwards; to find out whether the
 	// capsule may begin, propose [Confirm].
 	Waits bool
-	// Adopted reports that the placement was made by an [Adopt], which does not ask for free capacity.
+	// Adopted reports that the placement was made by an [Adopt], or grew by a [Respec] that was Applied: neither asks for
+	// free capacity.
 	Adopted bool
-	// Respecified reports that Spec is not the spec with which the capsule was submitted.
+	// Respecified reports that Spec has replaced the spec with which the capsule was submitted.
 	Respecified bool
 
 	released bool
@@ -259,15 +260,6 @@ func (c *Capsule) waitsToBegin(n *Node) bool {
 	return c.Placed() && !c.Begun && n.Confirms && n.State != Lost && (c.Waits || c.Remains() != nil)
 }
 
-// grown returns the ask of a placed capsule that is resized to another spec: only the growth in each dimension.
-func (c *Capsule) grown(to *Spec) ask {
-	more := Resources{}
-	for d, x := range to.Envelope.Reservation {
-		more[d] = max(0, x-c.Spec.Envelope.Reservation[d])
-	}
-	return ask{room: &more, priority: to.Priority, lender: c.Borrows()}
-}
-
 // alive returns the spec of a record that has not been released for good, else nil.
 func (c *Capsule) alive() *Spec {
 	if c == nil || c.released {
@@ -288,7 +280,7 @@ func (c *Capsule) datable() error {
 		return fmt.Errorf("capsule %q on node %q borrows from %s: it does not backfill, or that cannot be", c.ID, c.Node, c.Borrows())
 	case c.Node == "" && (c.Devices != 0 || c.Note() != "" || c.Begun || c.Waits):
 		return fmt.Errorf("capsule %q is on no node, and has devices %016b, note %q there; begun: %v, waits: %v", c.ID, c.Devices, c.Note(), c.Begun, c.Waits)
-	case c.Adopted && (c.Node == "" || c.Waits):
+	case c.Adopted && (c.Node == "" || c.Waits && !c.Respecified):
 		return fmt.Errorf("capsule %q was adopted, and is on no node or waits to begin", c.ID)
 	case c.Begun && (c.Waits || c.Remains() != nil) || c.Ready && !c.Begun:
 		return fmt.Errorf("capsule %q: begun is %v, ready is %v, and it waits to begin is %v; these exclude each other", c.ID, c.Begun, c.Ready, c.Waits || c.Remains() != nil)
@@ -337,7 +329,7 @@ type Remains struct {
 	Since Revision `json:"since"`
 	// Left is the revision at which it was taken off.
 	Left Revision `json:"left"`
-	// Adopted reports that the placement was an [Adopt].
+	// Adopted is the [Capsule.Adopted] that the capsule had there.
 	Adopted bool `json:"adopted,omitempty"`
 }
 

@@ -312,7 +312,7 @@ func TestPlainCopiesAreRefused(t *testing.T) {
 		defer func() { spec.Extras[0].Amount = 1 }()
 		larger := spec
 		larger.Envelope.Reservation[CPU]++
-		for _, do := range []Commitment{submitOf(&spec, "x"), Resize{Capsule: "a", Spec: &larger}, Adopt{Capsule: "x", Node: "n", Spec: &spec},
+		for _, do := range []Commitment{submitOf(&spec, "x"), Respec{Capsule: "a", Spec: &larger}, Adopt{Capsule: "x", Node: "n", Spec: &spec},
 			Submit{Gang: &Gang{ID: "x", Roles: []Role{{Spec: &spec, Members: []CapsuleID{"x"}}}}}} {
 			r := c.refuses(ErrInvalid, Proposal{Do: []Commitment{do}})
 			require.ErrorContains(t, r, says)

@@ -3,7 +3,7 @@ package orbit
 import "time"
 
 // Commitment is one change of the world. The set is closed: [PutNode], [RemoveNode], [Submit], [Place], [Release],
-// [Evict], [Confirm], [Adopt], [Resize], [Hold], [Nominate], [Assign], [Mark], [PutBudget], [RemoveBudget], [Protect];
+// [Evict], [Confirm], [Adopt], [Respec], [Hold], [Nominate], [Assign], [Mark], [PutBudget], [RemoveBudget], [Protect];
 // as values, not pointers.
 type Commitment interface {
 	// check checks the form of the commitment, and returns the form in which it is kept; nil: as it is.
@@ -20,7 +20,7 @@ type Commitment interface {
 // change it after the ledger has accepted it; nor is a type that embeds a commitment.
 func isCommitment(c Commitment) bool {
 	switch c.(type) {
-	case PutNode, RemoveNode, Submit, Place, Release, Evict, Confirm, Adopt, Resize, Hold, Nominate, Assign, Mark, PutBudget, RemoveBudget, Protect:
+	case PutNode, RemoveNode, Submit, Place, Release, Evict, Confirm, Adopt, Respec, Hold, Nominate, Assign, Mark, PutBudget, RemoveBudget, Protect:
 		return true
 	}
 	return false
@@ -210,25 +210,33 @@ type Adopt struct {
 	At Instant `json:"at,omitempty"`
 }
 
-// Resize gives a capsule another spec. The new spec differs in the Envelope only; for a pending capsule it may also
-// differ in Priority. A placed capsule grows in place if its node has the room beside other work, beside [Remains], and
-// beside the nominations that outrank the capsule; otherwise the refusal says how much is missing. A cordoned node is
-// no reason to refuse. A pending capsule loses its nomination and must be nominated again. Members of gangs can be
-// resized only while they are placed.
+// Respec gives a capsule another spec. A pending capsule may get any spec, also as a member of a gang that waits; a
+// navigator then plans that member by its own spec, while the gang keeps the priority of its roles. The capsule keeps
+// its place in the order of submission, and its age. Its nomination ends, and that of its gang.
+//
+// A placed capsule may get any spec, too, but keeps the number and the share of its devices. What it takes of the node,
+// its Envelope and Extras, is judged at once: it grows in place if its node has that beside other work, beside
+// [Remains], and beside the nominations that outrank it. Otherwise the refusal says how much is missing. The same
+// proposal may evict capsules that it outranks, with its id in [Evict].For, if they leave no Remains. A cordoned node is
+// no reason to refuse. The rest takes effect at once, too, but nothing judges it: what the capsule requires of nodes and
+// of company is judged when it is placed the next time; others that come later are judged by its new groups and by its
+// new rules Apart; budgets count it in its new groups. [State.Skewed] shows where a rule Even does not hold any more. A
+// capsule that borrows nominated room, or is protected, cannot change whether it Backfills.
 //
 // A capsule gets room before it uses it, and returns room after it has stopped using it. To grow, the agent of the node
-// raises the limit after the Resize is committed; to shrink, it lowers the limit first, and Resize is proposed then
-// (Applied). A proposal with a Resize may do nothing else to that capsule. A navigator's plan may resize its own work,
-// but may not set Applied and not change priorities.
-type Resize struct {
-	// Capsule is the capsule to resize.
+// raises the limit after the Respec is committed; to shrink, it lowers the limit first, and Respec is proposed then
+// (Applied). A proposal with a Respec may do nothing else to that capsule. A navigator's plan may change the Envelope of
+// its own work, but nothing else of a spec, and may not set Applied.
+type Respec struct {
+	// Capsule is the capsule that gets another spec.
 	Capsule CapsuleID `json:"capsule"`
 	// Since is the revision at which the capsule was placed ([Capsule.PlacedAt]); 0: it is pending.
 	Since Revision `json:"since,omitempty"`
 	// Spec is the new spec.
 	Spec *Spec `json:"spec"`
-	// Applied says that the capsule already takes no more than Spec says. A capsule that has begun ([Capsule.Begun])
-	// shrinks only with Applied.
+	// Applied says that the placed capsule takes what Spec says already, because its agent or another party has changed
+	// it. That is a fact, so what it takes more is not judged, and the node may then give more than it has
+	// ([State.Overcommitted]). A capsule that has begun ([Capsule.Begun]) shrinks only with Applied.
 	Applied bool `json:"applied,omitempty"`
 }
 
@@ -244,7 +252,7 @@ type Confirm struct {
 	// Begun says that the capsule is about to run where it is placed. The agent proposes it before it starts the
 	// capsule, and starts the capsule only after the commit. The ledger refuses Begun while a capsule still runs that
 	// must stop first. That refusal is ErrInfeasible if View is set; the agent then tries again after a later revision.
-	// The ledger also refuses it, as a conflict, if the capsule has got another spec after View ([Resize]): the agent
+	// The ledger also refuses it, as a conflict, if the capsule has got another spec after View ([Respec]): the agent
 	// must start it with the new spec. The node must be one that Confirms and is not Lost.
 	//
 	// Begun is also refused if the node has too little, of something that the capsule takes, for what runs there, what still
@@ -270,8 +278,8 @@ type Confirm struct {
 // member of a gang, the gang must keep the minimum of every role, or have no placed member left.
 //
 // With For or ForGang it is an eviction to make way. The evicted capsule, the victim, becomes pending again. The same
-// proposal must place the capsule or gang that is named, the newcomer. The newcomer must have a strictly higher
-// priority and need room that the victim takes. One broken gang may evict another one whole without a higher priority:
+// proposal must place the capsule or gang that is named, the newcomer; or let the capsule grow where it is ([Respec]).
+// The newcomer must have a strictly higher priority and need room that the victim takes. One broken gang may evict another one whole without a higher priority:
 // ForGang must name a gang that is broken before the proposal and not after it, and that precedes the victim
 // ([State.Precedes]). The ledger spares victims that need not leave: in the order of the
 // proposal, it puts back each victim that fits beside the capsules that are still on the node and the newcomers that
@@ -293,7 +301,7 @@ type Evict struct {
 	From NodeID `json:"from"`
 	// Since is the revision at which it must have been placed there ([Capsule.PlacedAt]).
 	Since Revision `json:"since"`
-	// For is the capsule for which the victim makes way; empty if ForGang is set, or for a move.
+	// For is the capsule for which the victim makes way, newly placed or growing; empty if ForGang is set, or for a move.
 	For CapsuleID `json:"for,omitempty"`
 	// ForGang is the gang for whose members the victim makes way; empty if For is set, or for a move.
 	ForGang GangID `json:"forGang,omitempty"`

@@ -14,8 +14,8 @@ type effect struct {
 	stops CapsuleID
 	// The capsule that may count as a healthy member of its groups.
 	heals CapsuleID
-	// The capsule that gets another size.
-	resizes CapsuleID
+	// The capsule that gets another spec.
+	respecs CapsuleID
 	// The capsule or gang whose nomination may begin or end.
 	nominee Nominee
 	// The node of a commitment that places or adopts a capsule, makes a hold, or puts or removes a node. For all others
@@ -26,6 +26,8 @@ type effect struct {
 	// describes: it puts or removes a node, so labels may change. victims: it changes a budget or ends a protection, so
 	// more victims may be evicted.
 	describes, victims bool
+	// regroups: a placed capsule may get into other groups, or get other rules of company.
+	regroups bool
 }
 
 // effectOf returns c.effect(), or the empty effect if c is not a commitment of this package. Plans, and histories of
@@ -37,5 +39,5 @@ func effectOf(c Commitment) effect {
 	return c.effect()
 }
 
-// changes returns the capsule that comes to a node, leaves its node, or gets another size; empty: there is none.
-func (f effect) changes() CapsuleID { return cmp.Or(f.arrives, f.leaves, f.resizes) }
+// changes returns the capsule that comes to a node, leaves its node, or gets another spec; empty: there is none.
+func (f effect) changes() CapsuleID { return cmp.Or(f.arrives, f.leaves, f.respecs) }

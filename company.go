@@ -337,8 +337,8 @@ type lowest struct {
 // against a newcomer that waits for it to stop. The ledger does not refuse an [Adopt], nor a node whose amount falls
 // below what its capsules take: both report facts ([State.Overcommitted]).
 //
-// Use Resources instead for what most capsules need. Scores, holds, nominations and bets do not consider extras, a
-// Resize cannot change them, and no planner evicts for them.
+// Use Resources instead for what most capsules need. Scores, holds, nominations and bets do not consider extras, no plan
+// changes those of a placed capsule, and no planner evicts for them.
 type Extra struct {
 	// Name identifies the resource.
 	Name string `json:"name"`

@@ -105,7 +105,7 @@ const (
 	draftReleased           // back to pending, or the hold has ended
 	draftEnded              // for good
 	draftEvicted            // for another
-	draftResized
+	draftRespecified
 )
 
 // Sync brings the draft up to date with the view and forgets the plan. Its cost is proportional to the number of
@@ -176,7 +176,7 @@ func (d *Draft) Node(i int) *NodeState {
 	return d.nodes[i]
 }
 
-// Uses reports whether the plan has placed, resized, released or evicted a capsule: a later step that takes it off its
+// Uses reports whether the plan has placed, respecified, released or evicted a capsule: a later step that takes it off its
 // node is refused.
 func (d *Draft) Uses(id CapsuleID) bool { return d.capsules[id].what != draftUntouched }
 
@@ -362,7 +362,7 @@ func (d *Draft) Add(c Commitment) error {
 		d.step(draftStep{}, nil, c)
 		return nil
 	}
-	return d.refuse("", nil, "Add takes no %T; Place, Hold, Release, Evict, Resize, Protect and Nominate are methods of the draft, and other commitments are not for plans", c)
+	return d.refuse("", nil, "Add takes no %T; Place, Hold, Release, Evict, Respec, Protect and Nominate are methods of the draft, and other commitments are not for plans", c)
 }
 
 // step notes a step with its commitment. Now is the node as the step leaves it; nil: the step changes no node.
@@ -412,5 +412,5 @@ func (d *Draft) refuse(c CapsuleID, n *NodeState, format string, args ...any) er
 
 // String completes "capsule is ...".
 func (a draftAct) String() string {
-	return [...]string{"untouched", "placed", "released", "released for good", "evicted", "resized"}[a]
+	return [...]string{"untouched", "placed", "released", "released for good", "evicted", "given another spec"}[a]
 }

@@ -47,7 +47,7 @@ func (d *Draft) shownTo(n *NodeState, asker *Nomination) *NodeState {
 // Withdraw gives back the room of a capsule that an earlier proposal of the plan places, because that proposal was
 // refused, or the capsule has been released since. It is for a caller that goes on with a plan while its proposals are
 // answered. It returns false and changes nothing in three cases: no earlier proposal places the capsule; that proposal
-// also releases or resizes something, or may have borrowed the room; or the proposal in the making has steps.
+// also releases something or changes a size, or may have borrowed the room; or the proposal in the making has steps.
 func (d *Draft) Withdraw(id CapsuleID) bool {
 	use := d.capsules[id]
 	if use.what != draftTaken || d.open < len(d.log) {
@@ -62,8 +62,8 @@ func (d *Draft) Withdraw(id CapsuleID) bool {
 		last++
 	}
 	for _, c := range d.log[d.steps[i].open:d.steps[last].log] {
-		_, resizes := c.(Resize)
-		if r, ok := c.(Release); ok && r.Hold != "" || c.effect().leaves != "" || resizes { // the capsule may be in the room that this freed
+		_, respecs := c.(Respec)
+		if r, ok := c.(Release); ok && r.Hold != "" || c.effect().leaves != "" || respecs { // the capsule may be in the room that this freed
 			return false
 		}
 	}

@@ -287,9 +287,9 @@ func (d *Draft) yields(id CapsuleID, n *NodeState, own *ask) error {
 			if c.Node == n.Node.ID {
 				asks = append(asks, ask{room: &c.Room, devices: c.Devices, milli: c.Milli, hold: true})
 			}
-		case Resize:
+		case Respec:
 			if k := d.view.state.Capsule(c.Capsule); k.Node == n.Node.ID {
-				asks = append(asks, k.grown(c.Spec))
+				asks = append(asks, k.grown(c.Spec).growth(k))
 			}
 		case Release:
 			if h, ok := d.view.state.Hold(c.Hold); ok && h.Node == n.Node.ID {

@@ -55,9 +55,9 @@ func (d *Draft) Propose(more ...Precondition) Proposal {
 	return p
 }
 
-// Resize gives a placed capsule of the view another size, as a commitment of the next proposal. It fills in Since if
-// that is 0. Errors are those of Place.
-func (d *Draft) Resize(r Resize) error {
+// Respec gives a placed capsule of the view another envelope, as a commitment of the next proposal. It fills in Since if
+// that is 0. A plan can change nothing else of a spec, and cannot set Applied. Errors are those of Place.
+func (d *Draft) Respec(r Respec) error {
 	if d.view == nil {
 		return d.refuse(r.Capsule, nil, "the draft is empty; call Sync first")
 	}
@@ -70,8 +70,11 @@ func (d *Draft) Resize(r Resize) error {
 	if err != nil {
 		return err
 	}
+	if r.Applied || !c.Spec.resizes(r.Spec) {
+		return d.refuse(r.Capsule, nil, "the plan changes more of capsule %q than its envelope, or says that this is applied already", r.Capsule)
+	}
 	n := d.nodes[d.view.state.Node(c.Node).index]
-	now, own := d.copies.New(*n), c.grown(r.Spec)
+	now, own := d.copies.New(*n), c.grown(r.Spec).growth(c)
 	now.used = n.used.minus(c.Spec.Envelope.Reservation).plus(r.Spec.Envelope.Reservation)
 	now.reborrow(c, r.Spec)
 	if _, stops := now.lacksBeside(own.room); !n.hasRoom(own.room) || stops != nil {
@@ -86,7 +89,7 @@ func (d *Draft) Resize(r Resize) error {
 	if c.Spec.spreadsItself() { // each size is a spec with a spread of its own; no other count changes
 		_ = d.moved(&s, c.ID, companyMove{c.Spec, n.Node, 0, -1}, companyMove{r.Spec, n.Node, 0, 1})
 	}
-	d.use(c.ID, draftResized)
+	d.use(c.ID, draftRespecified)
 	d.step(s, now, r)
 	return nil
 }

@@ -293,7 +293,7 @@ func (d *drafting) release(t *rapid.T) {
 		r = Release{Hold: HoldID(fmt.Sprint("h", rapid.IntRange(0, 2).Draw(t, "id")))}
 	}
 	switch was := d.draft.capsules[r.Capsule].what; {
-	case was == draftTaken, was == draftReleased, was == draftResized: // undone with Rollback, or as good as done
+	case was == draftTaken, was == draftReleased, was == draftRespecified: // undone with Rollback, or as good as done
 		require.Error(t, d.draft.Release(r))
 		return
 	case r.Hold != "" && d.draft.holds[r.Hold].what != draftUntouched:
@@ -326,11 +326,11 @@ func (d *drafting) move(t *rapid.T) {
 	d.took(t, err, n.Node.ID, evict, Place{Capsule: c.ID, Node: n.Node.ID, Devices: set, At: Instant(d.view.Now().UnixNano())})
 }
 
-// resize lets a placed capsule grow or shrink.
-func (d *drafting) resize(t *rapid.T) {
+// respec lets a placed capsule grow or shrink.
+func (d *drafting) respec(t *rapid.T) {
 	c := d.view.State().Capsule(CapsuleID(fmt.Sprint("c", rapid.IntRange(0, 8).Draw(t, "id"))))
 	if c == nil || !c.Placed() || d.draft.capsules[c.ID].what != draftUntouched {
-		require.Error(t, d.draft.Resize(Resize{Capsule: cmp.Or(c, &Capsule{}).ID, Spec: wants(1)}))
+		require.Error(t, d.draft.Respec(Respec{Capsule: cmp.Or(c, &Capsule{}).ID, Spec: wants(1)}))
 		return
 	}
 	spec := *c.Spec
@@ -338,8 +338,11 @@ func (d *drafting) resize(t *rapid.T) {
 	spec.Envelope.Reservation[Memory] = rapid.Int64Range(0, 2).Draw(t, "memory")
 	shared, err := spec.Share()
 	require.NoError(t, err)
-	r := Resize{Capsule: c.ID, Since: c.PlacedAt, Spec: shared}
-	d.took(t, d.draft.Resize(r), c.Node, r)
+	r := Respec{Capsule: c.ID, Since: c.PlacedAt, Spec: shared}
+	other := *shared
+	other.Priority++
+	require.Error(t, d.draft.Respec(Respec{Capsule: c.ID, Spec: &other}), "a plan changes the envelope alone")
+	d.took(t, d.draft.Respec(r), c.Node, r)
 }
 
 // propose sends what is in the making. Each proposal commits, whichever of those before it have been lost.
@@ -380,7 +383,7 @@ func (d *drafting) mayBorrow(t *rapid.T, c Commitment) bool {
 	return n.nominated != nil && snapshotOf(t, d.ledger).Capsule(place.Capsule).Spec.Backfills
 }
 
-// withdraw takes back what a proposal places that has come to nothing, unless it releases or resizes something, or may have borrowed room.
+// withdraw takes back what a proposal places that has come to nothing, unless it releases something or changes a size, or may have borrowed room.
 func (d *drafting) withdraw(t *rapid.T) {
 	if len(d.sent) == 0 {
 		return
@@ -392,8 +395,8 @@ func (d *drafting) withdraw(t *rapid.T) {
 	}
 	releases := slices.ContainsFunc(do, func(c Commitment) bool {
 		_, ok := c.(Release)
-		_, resizes := c.(Resize)
-		return ok || resizes || c.effect().leaves != ""
+		_, respecs := c.(Respec)
+		return ok || respecs || c.effect().leaves != ""
 	})
 	if i := slices.IndexFunc(do, func(c Commitment) bool { return d.mayBorrow(t, c) }); i >= 0 {
 		require.False(t, d.draft.Withdraw(do[i].(Place).Capsule))
@@ -580,7 +583,7 @@ func TestDraftAgainstTheLedger(t *testing.T) {
 	check := func(t *rapid.T) {
 		d := newDrafting(t)
 		t.Repeat(map[string]func(*rapid.T){
-			"place": d.place, "place more": d.place, "place gang": d.placeGang, "place gang more": d.placeGang, "hold": d.hold, "nominate": d.nominate, "release": d.release, "release more": d.release, "move": d.move, "resize": d.resize,
+			"place": d.place, "place more": d.place, "place gang": d.placeGang, "place gang more": d.placeGang, "hold": d.hold, "nominate": d.nominate, "release": d.release, "release more": d.release, "move": d.move, "respec": d.respec,
 			"try": d.try, "propose": d.propose, "withdraw": d.withdraw, "checkpoint": d.checkpoint, "rollback": d.rollback,
 			"": d.check,
 		})

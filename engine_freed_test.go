@@ -86,14 +86,14 @@ var freed = map[string]struct {
 		},
 		free: func(w *freedWorld) { w.commit(orbit.Release{Capsule: "old", Final: true}) },
 	},
-	"resize": {
+	"respec": {
 		before: func(w *freedWorld) {
 			w.commit(roomOf("n", nil), orbit.Submit{IDs: []orbit.CapsuleID{"old"}, Spec: coresOf(orbit.Batch, 4), Owner: "them"}, orbit.Place{Capsule: "old", Node: "n"})
 		},
 		free: func(w *freedWorld) {
 			s, err := w.ledger.Snapshot(w.Context())
 			require.NoError(w, err)
-			w.commit(orbit.Resize{Capsule: "old", Since: s.Capsule("old").PlacedAt, Spec: coresOf(orbit.Batch, 0)})
+			w.commit(orbit.Respec{Capsule: "old", Since: s.Capsule("old").PlacedAt, Spec: coresOf(orbit.Batch, 0)})
 		},
 	},
 	"release of a hold": {

@@ -110,17 +110,22 @@ func TestOffences(t *testing.T) {
 		"ends a nomination that outranks its own": {doing(Nominate{Capsule: "nominated"}, claimOf("mine")), `nominates capsule "nominated"`},
 		"ends a nomination for one of other resources": {doing(Nominate{Capsule: "nominated"}, Nominate{Capsule: "my urgent", Ends: time.Unix(1<<33, 0),
 			Parts: []NominatedRoom{{Node: "full", Room: Resources{Memory: 1}}}}), `nominates capsule "nominated"`},
-		"resizes the work of others": {func(s *State) []Commitment {
-			return []Commitment{Resize{Capsule: "high", Since: s.Capsule("high").PlacedAt, Spec: s.Capsule("high").Spec}}
-		}, `resizes capsule "high"`},
+		"respecifies the work of others": {func(s *State) []Commitment {
+			return []Commitment{Respec{Capsule: "high", Since: s.Capsule("high").PlacedAt, Spec: s.Capsule("high").Spec}}
+		}, `changes the spec of capsule "high"`},
 		"says that its own has shrunk": {func(s *State) []Commitment {
-			return []Commitment{Resize{Capsule: "running", Since: s.Capsule("running").PlacedAt, Spec: wants(0), Applied: true}}
-		}, `says that capsule "running" takes less already`},
+			return []Commitment{Respec{Capsule: "running", Since: s.Capsule("running").PlacedAt, Spec: wants(0), Applied: true}}
+		}, `says that another spec of capsule "running" is applied already`},
 		"raises its own": {func(s *State) []Commitment {
 			spec := *s.Capsule("mine").Spec
 			spec.Priority++
-			return []Commitment{Resize{Capsule: "mine", Spec: &spec}}
-		}, `changes its priority, which is not for a plan`},
+			return []Commitment{Respec{Capsule: "mine", Spec: &spec}}
+		}, `changes more of the spec than the envelope, which is not for a plan`},
+		"leaves the group of a budget": {func(s *State) []Commitment {
+			spec := *s.Capsule("running").Spec
+			spec.Groups = append(slices.Clone(spec.Groups), "elsewhere")
+			return []Commitment{Respec{Capsule: "running", Since: s.Capsule("running").PlacedAt, Spec: &spec}}
+		}, `changes more of the spec than the envelope, which is not for a plan`},
 		"finds something": {doing(Adopt{Capsule: "mine", Node: "full"}), "holds a orbit.Adopt, which is not for a plan"},
 		"changes a node":  {doing(cpuNode("full", 9)), "changes the constellation (orbit.PutNode)"},
 		"puts a budget":   {doing(PutBudget{Budget{ID: "b", Group: "g"}}), "holds a orbit.PutBudget, which is not for a plan"},

@@ -375,7 +375,7 @@ func (e *Engine) reserveNodes(need []losers, plan []Proposal) []losers {
 }
 
 // takesRoomOn returns the node on which a placement or a hold takes room; empty: the commitment is neither. A capsule that
-// grows in a Resize is not considered.
+// grows by a Respec is not considered.
 func takesRoomOn(do Commitment) NodeID {
 	if f := effectOf(do); f.takes {
 		return f.node

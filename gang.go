@@ -144,7 +144,8 @@ func (g *Gang) shortages(joins bool, limit int) []string {
 type Role struct {
 	// Name identifies the role within its gang.
 	Name string `json:"name"`
-	// Spec is the spec of each member of the role.
+	// Spec is the spec with which the members of the role are submitted. A member may get another one ([Respec]); it is
+	// then planned by its own. The priority of the gang remains that of its roles.
 	Spec *Spec `json:"spec"`
 	// Members are the ids of the role's capsules.
 	Members []CapsuleID `json:"members"`
@@ -171,6 +172,8 @@ type GangState struct {
 
 	// The number of members that still have a record.
 	records int
+	// Some member may have another spec than its role says ([Respec], [Adopt]).
+	varies bool
 	// The digest of Gang. Only Verify compares it.
 	sum uint64
 }

@@ -21,7 +21,7 @@ var everyCommitment = map[string]Commitment{
 	"hold":       Hold{ID: "h", Node: "n", Room: Resources{CPU: 1}, Devices: 1, Milli: 5, For: "f", Ends: time.Unix(9, 7).UTC()},
 	"ready":      Confirm{Capsule: "x", Since: 3, Ready: true},
 	"notReady":   Confirm{Capsule: "x", Since: 3, NotReady: true},
-	"resize":     Resize{Capsule: "x", Since: 3, Spec: &Spec{Module: "m"}, Applied: true},
+	"respec":     Respec{Capsule: "x", Since: 3, Spec: &Spec{Module: "m"}, Applied: true},
 	"adopt":      Adopt{Capsule: "x", Spec: &Spec{Module: "m"}, Node: "n", Devices: 3, Note: "found", At: 9},
 	"protect":    Protect{Capsule: "x", For: time.Second},
 	"unprotect":  Protect{Capsule: "x", Since: 3},

@@ -236,7 +236,7 @@ var drafts = []draft{
 	},
 	draftPlace, draftPlace, draftPlace, draftPlace, draftPlace,
 	draftGang, draftGang, draftGang, draftJoin,
-	draftProtect, draftProtect, draftAdopt, draftAdopt, draftResize, draftResize,
+	draftProtect, draftProtect, draftAdopt, draftAdopt, draftRespec, draftRespec,
 	draftConfirm, draftConfirm, draftConfirm, draftConfirm, draftConfirm, draftConfirm,
 	draftRelease, draftRelease, draftRelease, draftMove, draftMove, draftDrain, draftEvict, draftEvict, draftEvict, draftEvict,
 	func(s *scribe) []Commitment { return []Commitment{s.hold()} },
@@ -506,7 +506,7 @@ func (s *scribe) spoil(p *Proposal) {
 	bad := &Spec{Prefer: []Preference{{Predicate{Key: "k", Op: "Exists"}, math.NaN()}}}
 	p.Do = append(p.Do, pickOne(s, []Commitment{
 		nil, &Place{Capsule: "c0", Node: "n0"}, Confirm{Capsule: "c0", Since: 1}, Confirm{Capsule: "c0", Begun: true}, Confirm{Capsule: "c0", Since: 1, Begun: true, Stopped: true},
-		Adopt{Capsule: "c0"}, Resize{Capsule: "c0"}, Resize{Spec: &Spec{}}, Resize{Capsule: "c0", Spec: bad}, Adopt{Node: "n0"}, Adopt{Capsule: "c0", Node: "n0", Spec: bad}, Protect{Capsule: "c0"}, Protect{Capsule: "c0", For: -1}, Protect{Capsule: "c0", For: time.Hour}, Protect{Capsule: "c0", For: 1, Since: 1},
+		Adopt{Capsule: "c0"}, Respec{Capsule: "c0"}, Respec{Spec: &Spec{}}, Respec{Capsule: "c0", Spec: bad}, Adopt{Node: "n0"}, Adopt{Capsule: "c0", Node: "n0", Spec: bad}, Protect{Capsule: "c0"}, Protect{Capsule: "c0", For: -1}, Protect{Capsule: "c0", For: time.Hour}, Protect{Capsule: "c0", For: 1, Since: 1},
 		Confirm{Capsule: "c0", Since: 1, Ready: true, NotReady: true}, Confirm{Capsule: "c0", NotReady: true}, Place{Node: "n0"}, PutNode{}, PutNode{Node{ID: "n0", Taints: []Taint{{Key: "a", Effect: "Never"}}}}, Submit{IDs: []CapsuleID{"c0"}, Spec: &Spec{Tolerate: []Toleration{{Op: "Equal"}}}}, Submit{IDs: []CapsuleID{"c0"}, Spec: &Spec{Tolerate: []Toleration{{Op: "Exists", For: 1}}}},
 		PutNode{Node{ID: "n0", Capacity: Resources{-1}}}, Submit{IDs: []CapsuleID{"c0"}, Spec: bad},
 		PutBudget{}, PutBudget{Budget{ID: "b0", Group: "db", Expected: -1}}, RemoveBudget{},

@@ -152,7 +152,7 @@ func draftAdopt(s *scribe) (out []Commitment) {
 func TestLedgerAgainstModelAdopt(t *testing.T) {
 	scale.Sequential(t)
 	t.Parallel()
-	for total := range scale.Reach(t, "adopted", "with another spec", "overcommitted") {
+	for total := range scale.Reach(t, "adopted", "with another spec", "overcommitted", "regrouped", "evicted for a growth") {
 		rapid.Check(t, func(t *rapid.T) {
 			d := newDuel(Limits{NominatedShare: shares(t)}, rapid.Bool().Draw(t, "wild"))
 			d.employ(t)
@@ -162,17 +162,19 @@ func TestLedgerAgainstModelAdopt(t *testing.T) {
 			for k, n := range d.count {
 				total[k] += n
 			}
+			total["regrouped"] += d.model.regrouped
+			total["evicted for a growth"] += d.model.outgrown
 		})
 	}
 }
 
 // adoptDrafts are what is found, and what happens to it.
 var adoptDrafts = []draft{
-	draftAdopt, draftAdopt, draftAdopt, draftResize, draftResize, draftResize, draftResize, draftSubmit, draftPlace, draftPlace, draftConfirm, draftRelease, draftMove, draftEvict, draftChange,
+	draftAdopt, draftAdopt, draftAdopt, draftRespec, draftRespec, draftRespec, draftRespec, draftOutgrow, draftOutgrow, draftSubmit, draftPlace, draftPlace, draftConfirm, draftRelease, draftMove, draftEvict, draftChange,
 }
 
-// resize gives a capsule another spec.
-func (r *modelRound) resize(z Resize) *refusal {
+// respec gives a capsule another spec.
+func (r *modelRound) respec(z Respec) *refusal {
 	c, ok := r.now.capsules[z.Capsule]
 	if !ok {
 		return lostTo(r.was.left.Capsules)
@@ -181,44 +183,88 @@ func (r *modelRound) resize(z Resize) *refusal {
 		return no
 	}
 	changed, specified := r.was.capsules[z.Capsule].changed, r.was.specAt(z.Capsule)
-	same, shrinks := *c.spec, false
-	same.Envelope = z.Spec.Envelope
-	if c.node == "" {
-		same.Priority = z.Spec.Priority
-	}
-	grow := Resources{}
-	for d, x := range z.Spec.Envelope.Reservation {
-		grow[d] = max(0, x-c.spec.Envelope.Reservation[d])
-		shrinks = shrinks || x < c.spec.Envelope.Reservation[d]
-	}
+	grow, shrinks := *c.growth(z.Spec), c.spec.shrinks(z.Spec)
 	switch {
-	case c.released, (z.Since == 0) != (c.node == ""), z.Since != 0 && z.Since != c.placedAt, c.node == "" && c.gang != "":
+	case c.released, (z.Since == 0) != (c.node == ""), z.Since != 0 && z.Since != c.placedAt, z.Spec.Backfills && c.gang != "":
 		return lostTo(changed)
-	case !sameSpec(&same, z.Spec):
+	case c.node == "":
+	case z.Spec.Devices.Count != c.spec.Devices.Count || z.Spec.Devices.Milli != c.spec.Devices.Milli:
 		return lostTo(specified)
-	case c.begun && shrinks && !z.Applied:
+	case c.borrows != modelNominee{} && !z.Spec.Backfills, z.Spec.Backfills && c.protected > 0, c.begun && shrinks && !z.Applied:
 		return lostTo(changed)
-	case c.node != "" && r.now.nodes[c.node].State == Lost:
+	case r.now.nodes[c.node].State == Lost:
 		return lostTo(r.was.nodes[c.node].spec)
 	}
+	was := c.spec
 	c.spec, c.respecified, c.changed = z.Spec, true, r.now.rev
 	if c.node == "" {
-		if who := (modelNominee{capsule: z.Capsule}); len(r.now.nominated[who].parts) > 0 {
-			r.now.unnominate(who, true)
+		r.now.unnominate(modelNominee{capsule: z.Capsule}, true)
+		if c.gang != "" {
+			r.now.unnominate(modelNominee{gang: c.gang}, true)
+			r.now.touchGang(c.gang)
 		}
 		r.now.capsules[z.Capsule] = c
 		return nil
 	}
-	if no := r.take(c.node, grow, 0, specified); no != nil {
+	if no := r.take(c.node, grow.Envelope.Reservation, 0, specified); no != nil {
 		return no
 	}
+	r.now.respecified++
+	r.now.regrouped += btoi(!slices.Equal(modelGroupsOf(was), modelGroupsOf(z.Spec)))
+	c.adopted = c.adopted || z.Applied && c.grows(&grow)
+	r.now.capsules[z.Capsule] = c
+	if z.Applied {
+		for d, x := range grow.Envelope.Reservation { // a fact asks for nothing
+			r.asked[c.node].room[d] -= uint64(x)
+		}
+		return nil
+	}
 	a := r.asker(z.Capsule, z.Spec, c.gang, 0)
-	a.room, a.milli, a.ranked = grow, 0, modelNomination{}
+	a.room, a.milli, a.ranked = grow.Envelope.Reservation, 0, modelNomination{}
 	a.newest = changed
 	r.ask(c.node, a)
-	r.now.capsules[z.Capsule] = c
-	r.grows[z.Capsule] = grow
+	if c.grows(&grow) {
+		r.grows[z.Capsule] = grow
+	}
 	return nil
+}
+
+// growth is what a capsule takes more with another spec.
+func (c *modelCapsule) growth(to *Spec) *Spec {
+	out := &Spec{}
+	for d, x := range to.Envelope.Reservation {
+		out.Envelope.Reservation[d] = max(0, x-c.spec.Envelope.Reservation[d])
+	}
+	for _, name := range []string{"ip", "key"} {
+		if more := modelAmount(to.Extras, name) - modelAmount(c.spec.Extras, name); more > 0 {
+			out.Extras = append(out.Extras, Extra{name, more})
+		}
+	}
+	return out
+}
+
+// grows reports whether there is something in a growth.
+func (c *modelCapsule) grows(by *Spec) bool {
+	return len(by.Extras) > 0 || by.Envelope.Reservation != Resources{}
+}
+
+// shrinks reports whether another spec takes less of something.
+func (s *Spec) shrinks(to *Spec) bool {
+	back := (&modelCapsule{spec: to}).growth(s)
+	return len(back.Extras) > 0 || back.Envelope.Reservation != Resources{}
+}
+
+// glutted refuses what takes more of an extra than there is beside all that is there, and still runs there.
+func (r *modelRound) glutted() (out []*refusal) {
+	for id, grow := range r.grows {
+		c := r.now.capsules[id]
+		for _, x := range grow.Extras {
+			if r.now.taken(c.node, x.Name, func(CapsuleID, bool) bool { return true }) > modelAmount(r.now.nodes[c.node].Extras, x.Name) {
+				out = append(out, lostTo(max(r.was.nodes[c.node].newest(), r.asked[c.node].spec)))
+			}
+		}
+	}
+	return out
 }
 
 // bloated refuses what grows and does not fit beside what still stops.
@@ -226,7 +272,7 @@ func (r *modelRound) bloated() (out []*refusal) {
 	for id, grow := range r.grows {
 		c := r.now.capsules[id]
 		used, _ := r.now.used(c.node)
-		for d, want := range grow {
+		for d, want := range grow.Envelope.Reservation {
 			sum, stops := new(big.Int).SetUint64(used[d]), false
 			for _, other := range r.now.remainsOn(c.node) {
 				x := r.now.capsules[other].remains.spec.Envelope.Reservation[d]
@@ -241,14 +287,14 @@ func (r *modelRound) bloated() (out []*refusal) {
 	return out
 }
 
-// resizesElse reports whether a proposal names a capsule that it resizes a second time.
-func resizesElse(do []Commitment) bool {
-	named, resized := map[CapsuleID]int{}, map[CapsuleID]bool{}
+// respecsElse reports whether a proposal names a capsule a second time that gets another spec.
+func respecsElse(do []Commitment) bool {
+	named, respecified := map[CapsuleID]int{}, map[CapsuleID]bool{}
 	for _, c := range do {
 		switch c := c.(type) {
-		case Resize:
+		case Respec:
 			named[c.Capsule]++
-			resized[c.Capsule] = true
+			respecified[c.Capsule] = true
 		case Submit:
 			for _, id := range c.IDs {
 				named[id]++
@@ -278,7 +324,7 @@ func resizesElse(do []Commitment) bool {
 			named[c.Capsule]++
 		}
 	}
-	for id := range resized {
+	for id := range respecified {
 		if named[id] > 1 {
 			return true
 		}
@@ -286,13 +332,13 @@ func resizesElse(do []Commitment) bool {
 	return false
 }
 
-// draftResize lets a capsule grow or shrink, or gives another priority to one that waits.
-func draftResize(s *scribe) []Commitment {
-	c := s.some(func(c *Capsule) bool { return c.Placed() || c.Pending() && s.chance(3) })
+// draftRespec gives a capsule another spec: another size most often, or other groups, rules, rank or extras.
+func draftRespec(s *scribe) []Commitment {
+	c := s.some(func(c *Capsule) bool { return c.Placed() || c.Pending() && s.chance(2) })
 	if c.Spec == nil {
 		return draftSubmit(s)
 	}
-	spec := *c.Spec
+	spec := *c.Spec.Clone()
 	for _, d := range []int{CPU, Memory, Dimensions - 1} {
 		if now := spec.Envelope.Reservation[d]; s.chance(2) {
 			spec.Envelope.Reservation[d] = max(0, now+pickOne(s, []int64{-2, -1, 1, 1, 1, 2}))
@@ -301,17 +347,58 @@ func draftResize(s *scribe) []Commitment {
 			}
 		}
 	}
-	if c.Pending() && s.chance(2) {
+	other := s.spec()
+	if s.chance(2) {
 		spec.Priority = rapid.Int32Range(0, 2).Draw(s.T, "priority")
 	}
-	if s.chance(12) {
-		spec.Module = "other"
+	if s.chance(3) {
+		spec.Group, spec.Groups, spec.Even, spec.Apart, spec.Near = other.Group, other.Groups, other.Even, other.Apart, other.Near
 	}
-	z := Resize{Capsule: c.ID, Spec: &spec, Applied: s.chance(2)}
+	if s.chance(4) {
+		spec.Module, spec.Movable, spec.Require, spec.Tolerate = other.Module, other.Movable, other.Require, other.Tolerate
+	}
+	if s.chance(4) {
+		spec.Extras = other.Extras
+	}
+	if s.chance(6) {
+		spec.Backfills, spec.RunsAtMost = other.Backfills, other.RunsAtMost
+	}
+	if s.chance(12) || c.Pending() && s.chance(3) {
+		spec = *other
+	}
+	z := Respec{Capsule: c.ID, Spec: &spec, Applied: s.chance(2)}
 	if c.Placed() != s.chance(12) {
 		z.Since = c.PlacedAt
 	}
-	return []Commitment{z}
+	out := []Commitment{z}
+	for v := range s.view.On(c.Node) { // one that is in its way
+		if v.ID != c.ID && c.Placed() && s.chance(4) {
+			out = append(out, Evict{Capsule: v.ID, From: v.Node, Since: v.PlacedAt, For: c.ID})
+		}
+	}
+	return out
+}
+
+// draftOutgrow lets what is placed grow beyond what is free, and evicts others on the node for it.
+func draftOutgrow(s *scribe) []Commitment {
+	c := s.some(func(c *Capsule) bool {
+		n := s.view.Node(c.Node)
+		return n != nil && n.Capsules > 1
+	})
+	if c.Spec == nil {
+		return draftPlace(s)
+	}
+	n, spec := s.view.Node(c.Node), c.Spec.Clone()
+	d := pickOne(s, []int{CPU, Memory})
+	spec.Envelope.Reservation[d] += max(0, n.Free()[d]) + 1
+	spec.Priority = rapid.Int32Range(1, 3).Draw(s.T, "priority")
+	out := []Commitment{Respec{Capsule: c.ID, Since: c.PlacedAt, Spec: spec}}
+	for v := range s.view.On(c.Node) {
+		if v.ID != c.ID && v.Spec.Priority < spec.Priority && !v.Begun {
+			out = append(out, Evict{Capsule: v.ID, From: v.Node, Since: v.PlacedAt, For: c.ID})
+		}
+	}
+	return out
 }
 
 // modelMeets knows the requirements that the generator makes.

@@ -169,7 +169,7 @@ func (r *modelRound) dateBudgets() {
 		}
 		for id, c := range r.was.capsules {
 			for _, b := range []Budget{{}, {IgnoreReady: true}} {
-				if slices.Contains(modelMemberships(c.spec), of) && r.was.isHealthy(id, b) && (!r.now.isHealthy(id, b) || r.anew[id] || r.arrived[id] && r.now.capsules[id].adopted && !sameSpec(c.spec, r.now.capsules[id].spec)) {
+				if slices.Contains(modelMemberships(c.spec), of) && r.was.isHealthy(id, b) && (!r.now.isHealthy(id, b) || r.anew[id] || !slices.Contains(modelMemberships(r.now.capsules[id].spec), of)) {
 					r.now.leftOf[of] = r.now.rev
 				}
 			}

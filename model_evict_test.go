@@ -194,11 +194,11 @@ func (r *modelRound) evictFor(e Evict, c modelCapsule) {
 	}
 }
 
-// newcomers are the capsules that the proposal places, with the priorities at which they evict.
+// newcomers are the capsules that the proposal places, and those that grow, with the priorities at which they evict.
 func (r *modelRound) newcomers() map[CapsuleID]int32 {
 	out := map[CapsuleID]int32{}
 	for id, c := range r.now.capsules {
-		if c.node == "" || c.placedAt != r.now.rev || c.adopted {
+		if _, grows := r.grows[id]; c.node == "" || !grows && (c.placedAt != r.now.rev || c.adopted) {
 			continue
 		}
 		out[id] = c.spec.Priority
@@ -212,7 +212,7 @@ func (r *modelRound) newcomers() map[CapsuleID]int32 {
 // causes are the newcomers that an eviction makes way for.
 func (r *modelRound) causes(e Evict) (out []CapsuleID) {
 	for id := range r.newcomers() {
-		if id == e.For || e.ForGang != "" && r.now.capsules[id].gang == e.ForGang {
+		if _, grows := r.grows[id]; id == e.For || !grows && e.ForGang != "" && r.now.capsules[id].gang == e.ForGang {
 			out = append(out, id)
 		}
 	}
@@ -235,6 +235,11 @@ func (r *modelRound) needless() (drop []int, no *refusal) {
 			return nil, no
 		}
 		drop = append(drop, spared...)
+	}
+	for _, at := range w.victims {
+		if _, grows := r.grows[r.p.Do[at].(Evict).For]; grows && len(drop) == 0 {
+			r.now.outgrown++
+		}
 	}
 	return drop, nil
 }
@@ -284,7 +289,8 @@ func (r *modelRound) putBack(unit []int, back map[CapsuleID]bool) (spared []int,
 		r.now.replaced += btoi(cause <= priority || truce)
 	}
 	over := func(id CapsuleID) bool {
-		return newcomers[id] > priority || whole && r.replaces(r.now.capsules[id].gang, gang)
+		_, grows := r.grows[id]
+		return newcomers[id] > priority || whole && !grows && r.replaces(r.now.capsules[id].gang, gang)
 	}
 	blocked, apart := map[NodeID]map[int]bool{}, map[CapsuleID]bool{}
 	for _, at := range unit {
@@ -323,7 +329,7 @@ func (r *modelRound) putBack(unit []int, back map[CapsuleID]bool) (spared []int,
 		e := r.p.Do[at].(Evict)
 		if !slices.ContainsFunc(r.causes(e), func(id CapsuleID) bool {
 			c := r.now.capsules[id]
-			for q, want := range quantities(c.spec.Envelope.Reservation, c.devices, c.spec.Devices.Milli) {
+			for q, want := range r.comes(id) {
 				if want > 0 && blocked[c.node][q] {
 					return true
 				}
@@ -382,7 +388,8 @@ func (r *modelRound) rebuilt(id GangID) bool {
 func (r *modelRound) goneWhole(gang GangID) bool {
 	newcomers := r.newcomers()
 	for id, c := range r.now.capsules {
-		if _, new := newcomers[id]; !new && c.gang == gang && c.node != "" {
+		_, grows := r.grows[id]
+		if _, comes := newcomers[id]; (!comes || grows) && c.gang == gang && c.node != "" {
 			return false
 		}
 	}
@@ -408,8 +415,13 @@ func (r *modelRound) inTheWay(e Evict, over func(CapsuleID) bool, back map[Capsu
 				add(was.spec.Envelope.Reservation, was.devices, was.spec.Devices.Milli)
 			case c.node == e.From && !comes:
 				add(c.spec.Envelope.Reservation, c.devices, c.spec.Devices.Milli)
-			case c.node == e.From && over(id):
-				asked = add(c.spec.Envelope.Reservation, c.devices, c.spec.Devices.Milli) > 0 || asked
+			case c.node == e.From:
+				x := r.comes(id)[q]
+				sum.Add(sum, big.NewInt(quantities(c.spec.Envelope.Reservation, c.devices, c.spec.Devices.Milli)[q]-x)) // what one that grows has already
+				if over(id) {
+					sum.Add(sum, big.NewInt(x))
+					asked = asked || x > 0
+				}
 			}
 		}
 		for id, h := range r.now.holds {
@@ -442,16 +454,21 @@ func (r *modelRound) claimedAbove(e Evict, q int, over func(CapsuleID) bool, bac
 	for id, c := range r.now.capsules {
 		if _, comes := newcomers[id]; back[id] || id == e.Capsule {
 			on[id] = r.was.capsules[id]
-		} else if !comes || over(id) {
+		} else if _, grows := r.grows[id]; !comes || over(id) {
 			on[id] = c
+		} else if grows {
+			on[id] = r.was.capsules[id]
 		}
 	}
 	for _, id := range r.causes(e) {
 		c := r.now.capsules[id]
-		if c.node != e.From || quantities(c.spec.Envelope.Reservation, c.devices, c.spec.Devices.Milli)[q] == 0 {
+		if c.node != e.From || r.comes(id)[q] == 0 {
 			continue
 		}
 		own, sum := r.asker(id, c.spec, c.gang, c.devices), new(big.Int)
+		if _, grows := r.grows[id]; grows {
+			own.ranked = modelNomination{}
+		}
 		for who, part := range r.now.claims(e.From) {
 			if r.now.nominated[who].outranks(who, own) {
 				sum.Add(sum, big.NewInt(stillClaimed(who, part, q, on)))
@@ -462,6 +479,15 @@ func (r *modelRound) claimedAbove(e Evict, q int, over func(CapsuleID) bool, bac
 		}
 	}
 	return most
+}
+
+// comes is what a newcomer asks for: all that it takes, or what it takes more.
+func (r *modelRound) comes(id CapsuleID) [Dimensions + MaxDevices]int64 {
+	c := r.now.capsules[id]
+	if grow, grows := r.grows[id]; grows {
+		return quantities(grow.Envelope.Reservation, 0, 0)
+	}
+	return quantities(c.spec.Envelope.Reservation, c.devices, c.spec.Devices.Milli)
 }
 
 // without leaves commitments out.

@@ -94,9 +94,7 @@ func (r *modelRound) nominate(c Nominate) *refusal {
 		if no := r.asksFor(c, newest, specs); no != nil {
 			return no
 		}
-		now = modelNomination{first: r.now.rev, made: r.now.rev, parts: c.Parts, ends: c.Ends, lends: c.Lends, evicts: r.evicts(who), rank: int64(c.Aged) + int64(slices.MinFunc(specs, func(a, b *Spec) int {
-			return cmp.Compare(a.Priority, b.Priority)
-		}).Priority)}
+		now = modelNomination{first: r.now.rev, made: r.now.rev, parts: c.Parts, ends: c.Ends, lends: c.Lends, evicts: r.evicts(who), rank: int64(c.Aged) + int64(r.rankOf(who))}
 		if known && before.renewals < r.now.limits.Renewals {
 			now.first, now.renewals = before.first, before.renewals+1
 		}
@@ -116,18 +114,9 @@ func (r *modelRound) nominate(c Nominate) *refusal {
 }
 
 // asksFor judges that a nomination claims on each node no more than the capsules ask for that may be there, in all no more
-// than all of them, and on no more nodes than there are capsules. Specs has one spec for each role of a gang.
+// than all of them, and on no more nodes than there are capsules. Specs has one spec for each member of a gang that is not done.
 func (r *modelRound) asksFor(c Nominate, newest Revision, specs []*Spec) *refusal {
-	capsules := specs // one for each capsule
-	if g, ok := r.now.gangs[c.Gang]; ok && c.Gang != "" {
-		capsules = nil
-		left := r.now.undone(c.Gang)
-		for i, role := range g.Roles {
-			for range left[i] {
-				capsules = append(capsules, role.Spec)
-			}
-		}
-	}
+	capsules := specs // one for each capsule: nominee has those of a gang's members, if some are not done
 	if len(c.Parts) > len(capsules) {
 		return lostTo(newest)
 	}
@@ -217,7 +206,29 @@ func (r *modelRound) nominee(who modelNominee) (Revision, []*Spec, *refusal) {
 			specs = append(specs, role.Spec)
 		}
 	}
+	if own := r.now.ownSpecs(who.gang); len(own) > 0 {
+		specs = own
+	}
 	return newest, specs, nil
+}
+
+// ownSpecs are the specs of the members of a gang that are not done.
+func (m *model) ownSpecs(gang GangID) (out []*Spec) {
+	for _, c := range m.capsules {
+		if c.gang == gang && !c.released {
+			out = append(out, c.spec)
+		}
+	}
+	return out
+}
+
+// rankOf is the priority from which the rank of a nomination comes: that of the capsule, or the lowest of the gang's roles
+// that have members left.
+func (r *modelRound) rankOf(who modelNominee) int32 {
+	if who.capsule != "" {
+		return r.now.capsules[who.capsule].spec.Priority
+	}
+	return slices.Min(r.now.priorities(who.gang))
 }
 
 // evicts is the lowest priority at which a capsule or a gang ever evicts.
@@ -711,7 +722,7 @@ func TestBackfillAgainstModel(t *testing.T) {
 			d.drafts = []draft{
 				draftLend, draftLend, draftLend, draftLend, draftNominate, draftBorrow, draftBorrow, draftBorrow, draftBorrow, draftBorrow,
 				draftRecall, draftRecall, draftRecall, draftRecall, draftRecall, draftRecall, draftRecall, draftEvict, draftEvict, draftBudget, draftBudget, draftBudget, draftMove, draftMove, draftPlace, draftPlace, draftPlace,
-				draftSubmit, draftGang, draftRelease, draftRelease, draftProtect, draftServe, draftChange, draftConfirm, draftAdopt, draftResize, draftResize,
+				draftSubmit, draftGang, draftRelease, draftRelease, draftProtect, draftServe, draftChange, draftConfirm, draftAdopt, draftRespec, draftRespec,
 				func(s *scribe) []Commitment { return []Commitment{Submit{Gang: s.gang()}} },
 			}
 			d.vacate(t)

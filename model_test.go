@@ -26,8 +26,8 @@ type model struct {
 	// When something that has budgets came to have one, or lost a healthy member since.
 	leftOf map[string]Revision
 	// Wishes that passed because what they touched was not healthy, placements that borrowed, and evictions for the lender.
-	freed, lent, recalled, replaced, rebuilt int
-	grew                                     modelGrowth
+	freed, lent, recalled, replaced, rebuilt, respecified, regrouped, outgrown int
+	grew                                                                       modelGrowth
 	// Capsules that have ended because they were taken off their nodes.
 	killed int
 	// Those that live, and what is kept of others.
@@ -240,7 +240,7 @@ func (m *model) rule(p Proposal, reduced bool) ruling {
 		}
 	}
 	r := &modelRound{was: m, now: m.clone(), p: p, asked: map[NodeID]*modelAsk{}, marks: map[string]bool{},
-		wishes: newModelWishes(), arrived: map[CapsuleID]bool{}, adopts: map[GangID]bool{}, grows: map[CapsuleID]Resources{}, anew: map[CapsuleID]bool{}, asks: map[NodeID][]modelAsker{}, endedOn: map[NodeID]map[HoldID]Hold{}, claimed: map[NodeID]bool{}, begun: map[GangID]bool{}}
+		wishes: newModelWishes(), arrived: map[CapsuleID]bool{}, adopts: map[GangID]bool{}, grows: map[CapsuleID]Spec{}, anew: map[CapsuleID]bool{}, asks: map[NodeID][]modelAsker{}, endedOn: map[NodeID]map[HoldID]Hold{}, claimed: map[NodeID]bool{}, begun: map[GangID]bool{}}
 	r.now.rev++
 	for i, c := range p.Do {
 		r.wishes.at = i
@@ -388,7 +388,7 @@ type modelRound struct {
 	anew     map[CapsuleID]bool // submitted by the proposal, under the id of one that has ended
 	protects map[CapsuleID]time.Duration
 	adopts   map[GangID]bool // of which members were found running
-	grows    map[CapsuleID]Resources
+	grows    map[CapsuleID]Spec
 	begun    map[GangID]bool    // submitted by the proposal, all of it
 	equal    []int              // descriptions that nodes have already
 	ends     map[CapsuleID]bool // taken off their nodes, and over by that
@@ -437,8 +437,8 @@ func (r *modelRound) execute(c Commitment) *refusal {
 		return r.confirm(c)
 	case Adopt:
 		return r.adopt(c)
-	case Resize:
-		return r.resize(c)
+	case Respec:
+		return r.respec(c)
 	case Protect:
 		return r.protect(c)
 	case Hold:
@@ -865,7 +865,7 @@ func (r *modelRound) unsettled() (out []*refusal) {
 			out = append(out, lostTo(r.was.gangs[id].changed))
 		}
 	}
-	return slices.Concat(out, r.overstepped(), r.unkind(), r.overspent(), r.impatient(), r.crowded(), r.uneven(), r.insolent(), r.bloated())
+	return slices.Concat(out, r.overstepped(), r.unkind(), r.overspent(), r.impatient(), r.crowded(), r.uneven(), r.insolent(), r.bloated(), r.glutted())
 }
 
 func (m *model) over(n modelNode, ask *modelAsk) bool {
@@ -910,7 +910,7 @@ func (r *modelRound) finish() {
 		}
 	}
 	for id, c := range r.was.capsules {
-		if c.node != "" && len(modelGroupsOf(c.spec)) > 0 && (m.capsules[id].node != c.node || r.anew[id] || r.arrived[id] && m.capsules[id].adopted && !sameSpec(c.spec, m.capsules[id].spec)) {
+		if c.node != "" && len(modelGroupsOf(c.spec)) > 0 && (m.capsules[id].node != c.node || r.anew[id] || regroups(c.spec, m.capsules[id].spec)) {
 			m.left.Groups = m.rev
 		}
 	}
@@ -999,7 +999,7 @@ func (m *model) malformed(p Proposal) bool {
 			return true
 		}
 	}
-	if mixesStopped(p.Do) || protectsElse(p.Do) || resizesElse(p.Do) {
+	if mixesStopped(p.Do) || protectsElse(p.Do) || respecsElse(p.Do) {
 		return true
 	}
 	for _, bet := range p.If {
@@ -1022,7 +1022,7 @@ func (m *model) badCommitment(c Commitment, seen map[CapsuleID]bool) bool {
 		return c.Capsule == "" || c.Node == "" || c.At < 0
 	case Release:
 		return c.At < 0 || c.At != 0 && (c.Final && !c.Stopped || c.Hold != "")
-	case Resize:
+	case Respec:
 		return c.Capsule == "" || c.Spec == nil || badSpec(c.Spec)
 	case Adopt:
 		return c.Capsule == "" || c.Node == "" || c.At < 0 || c.Spec != nil && badSpec(c.Spec)
@@ -1116,6 +1116,12 @@ func (m *model) describe() []string {
 }
 
 // modelGroupsOf lists the groups of a spec, each once.
+// regroups reports whether a capsule counts otherwise among groups with another spec.
+func regroups(a, b *Spec) bool {
+	a, b = a.clone(), b.clone()
+	return a.Group != b.Group || !slices.Equal(a.Groups, b.Groups) || a.Near != b.Near
+}
+
 func modelGroupsOf(s *Spec) (out []string) {
 	for _, group := range append([]string{s.Group}, s.Groups...) {
 		if group != "" && !slices.Contains(out, group) {

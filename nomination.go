@@ -111,7 +111,7 @@ func (m *nominated) outranks(p nominatedPart, priority int32) bool {
 	return p.of.OutranksPriority(priority) && (m.asker == nil || p.of.Outranks(m.asker))
 }
 
-// ask is the room and the devices that one commitment (Place, Resize or Hold) asks for on a node.
+// ask is the room and the devices that one commitment (Place, Respec or Hold) asks for on a node.
 type ask struct {
 	room    *Resources
 	devices DeviceSet

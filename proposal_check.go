@@ -35,8 +35,8 @@ func (p *Proposal) check(l *Limits) error {
 			p.Do[i] = final
 		}
 	}
-	if v.resizes && len(v.faults) == 0 {
-		v.besideResize(p.Do)
+	if v.respecs && len(v.faults) == 0 {
+		v.besideRespec(p.Do)
 	}
 	if len(v.faults) > 0 {
 		return &Rejection{Kind: ErrInvalid, Do: v.first, Reason: strings.Join(v.faults, "; ")}
@@ -66,8 +66,8 @@ type validator struct {
 	stopped map[CapsuleID]bool
 	// The capsules that the proposal places and has not protected yet; nil until besidePlace fills it.
 	placed map[CapsuleID]bool
-	// A commitment is a Resize, so the capsules that are named twice are looked at.
-	resizes bool
+	// A commitment is a Respec, so the capsules that are named twice are looked at.
+	respecs bool
 }
 
 // noLimits stands for the limits of a ledger when a history is replayed. Then rules between commitments

@@ -2,6 +2,7 @@ package orbit
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,8 +16,10 @@ import (
 type kinds map[string]reflect.Type
 
 var (
-	commitmentKinds = kindsOf(PutNode{}, RemoveNode{}, Submit{}, Place{}, Release{}, Evict{}, Confirm{}, Adopt{}, Resize{},
+	commitmentKinds = kindsOf(PutNode{}, RemoveNode{}, Submit{}, Place{}, Release{}, Evict{}, Confirm{}, Adopt{}, Respec{},
 		Hold{}, Nominate{}, Assign{}, Mark{}, PutBudget{}, RemoveBudget{}, Protect{})
+	// oldKinds are former names of kinds, which stored data may have.
+	oldKinds = map[string]string{"resize": "respec"}
 	betKinds = kindsOf(NodeFreeOf{}, GangUnplaced{}, NodeAt{}, GroupIn{}, MarkAt{})
 )
 
@@ -59,7 +62,7 @@ func (k kinds) read(text []byte) (any, error) {
 		return nil, invalidf("commitment: %d kinds are set, there must be one", len(fields))
 	}
 	for name, text := range fields {
-		t, known := k[name]
+		t, known := k[cmp.Or(oldKinds[name], name)]
 		if string(text) == "null" {
 			return nil, invalidf("commitment: %q is null", name)
 		}

@@ -40,6 +40,8 @@ type queue struct {
 	// The change that is being applied is the engine's own. It unparks classes, but does not wake those that wait for
 	// room without being parked.
 	own bool
+	// The state before the changes that the view is reading; nil: it reads none.
+	former *State
 	// roused: a change has brought work, or room for parked work, since roused was last set to false.
 	roused bool
 	out    []*Capsule

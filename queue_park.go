@@ -273,8 +273,8 @@ func (p *parking) remove(s *parkedClass) {
 //
 // A parked class fits on no node. That can change in five ways:
 //
-//   - A node offers more. A Release gives room back, also the release of a hold that has ended; so does a Resize that
-//     shrinks a capsule. A capsule that had left and has stopped gives back its extras, and its room on a node without
+//   - A node offers more. A Release gives room back, also the release of a hold that has ended; so does a Respec that
+//     shrinks a capsule, or lets it be evicted by more work. A capsule that had left and has stopped gives back its extras, and its room on a node without
 //     an agent; and it closes no domain any more. A PutNode joins a node, adds capacity, changes labels or ends a cordon.
 //     A Place, Hold, PutNode or RemoveNode that is undone leaves the node as it was. A report says something new
 //     (View.refreshTelemetry). The classes that fit on the node are unparked, except those that need company which is
@@ -283,8 +283,8 @@ func (p *parking) remove(s *parkedClass) {
 //     plan has placed these, which it could not evict at once.
 //   - The company that a class wants has moved. A member of its group is placed or released, or its placement is
 //     undone: while no member of a group runs, some navigators start the group anywhere. A PutNode may move the members
-//     on a node to another domain. The classes that want to be near the group are unparked; for a PutNode those that
-//     want to be near any group.
+//     on a node to another domain; a Respec may move a capsule to other groups. The classes that want to be near the group are unparked; for a PutNode those
+//     that want to be near any group.
 //   - The parent of a class has moved, or is released for good. The classes that fork that capsule are unparked.
 //   - A capsule or gang is nominated, and ranks higher than before. Its classes are unparked. A nomination has ended:
 //     see View.touchNominated.
@@ -309,7 +309,7 @@ func (q *queue) reconsider(c *Change, undone bool) (woken bool) {
 	}
 	woken = q.reconsiderTies(c, &f)
 	node := cmp.Or(f.node, c.Node)
-	if own := q.state.Capsule(f.resizes); f.resizes != "" && own != nil {
+	if own := q.state.Capsule(f.respecs); f.respecs != "" && own != nil {
 		node = own.Node
 	}
 	if f.arrives != "" && q.parked.placed[node] {
@@ -329,6 +329,9 @@ func (q *queue) reconsiderTies(c *Change, f *effect) (woken bool) {
 			q.unpark(s)
 			woken = true
 		}
+	}
+	if f.regroups {
+		woken = q.unparkRegrouped(f.respecs) || woken
 	}
 	if f.describes {
 		woken = q.untie(tie{nodes: true}) || woken
@@ -461,13 +464,47 @@ func (q *queue) unparkMoved(id CapsuleID, at Revision) (woken bool) {
 		// group.
 		return q.untie(tie{}) || woken
 	}
-	for group := range c.Spec.MemberOf {
+	woken = q.untieCompany(c.Spec) || woken
+	if was := q.before(id); was != nil && was != c.Spec { // it has left with the spec that it had then
+		woken = q.untieCompany(was) || woken
+	}
+	return woken
+}
+
+// untieCompany unparks the classes that depend on where a capsule of the spec is. It reports whether there were any.
+func (q *queue) untieCompany(spec *Spec) (woken bool) {
+	for group := range spec.MemberOf {
 		woken = q.untie(tie{group: group}) || woken
 	}
-	for _, a := range c.Spec.Apart { // the capsule may have kept members of the group away
+	for _, a := range spec.Apart { // the capsule may have kept members of the group away
 		woken = q.untie(tie{group: a.Group}) || woken
 	}
 	return woken
+}
+
+// unparkRegrouped unparks the classes that depend on the groups and rules that a placed capsule has got or lost with
+// another spec: also those for which a budget has refused an eviction, because it may cover the capsule no more. It
+// reports whether there were any.
+func (q *queue) unparkRegrouped(id CapsuleID) (woken bool) {
+	was, c := q.before(id), q.state.Capsule(id)
+	if was == nil || c == nil || was == c.Spec || was.groupsAs(c.Spec) && was.sameRules(c.Spec) && was.Module == c.Spec.Module {
+		return false
+	}
+	woken = q.untieCompany(c.Spec)
+	woken = q.untieCompany(was) || woken
+	for s := range q.parked.kept {
+		q.unpark(s)
+		woken = true
+	}
+	return woken
+}
+
+// before returns the spec that a capsule had before the changes that the view is reading; nil: none, or it reads none.
+func (q *queue) before(id CapsuleID) *Spec {
+	if q.former == nil {
+		return nil
+	}
+	return q.former.Capsule(id).alive()
 }
 
 // untie unparks the classes with a tie. It reports whether there were any.

@@ -78,7 +78,9 @@ func (t *tx) adopt(c *Adopt) (NodeID, error) {
 	e.dirty, e.arrives, e.adopted, e.after = true, true, true, false
 	t.enter(e, c.Note)
 	if e.now.Gang() != "" {
-		t.gang(e.now.Gang()).adopts = true
+		g := t.gang(e.now.Gang())
+		g.adopts = true
+		g.now.varies = g.now.varies || e.now.Respecified // t.enter has made the record the proposal's own
 	}
 	return n.now.Node.ID, nil
 }

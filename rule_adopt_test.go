@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The counterexamples that have shaped Adopt and Resize, each by its name.
+// The counterexamples that have shaped Adopt and Respec, each by its name.
 
 // An orchestrator restarts with nothing but what its agents report: what is recorded is what runs, and an engine places only where room is left.
 func TestRestartAdoptsWhatAgentsReport(t *testing.T) {
@@ -75,14 +75,14 @@ func TestGrowthBesideWhatStops(t *testing.T) {
 	s := snapshotOf(t, l)
 	commit(t, l, Confirm{Capsule: "r", Since: s.Capsule("r").PlacedAt, Begun: true}, Confirm{Capsule: "g", Since: s.Capsule("g").PlacedAt, Begun: true})
 	commit(t, l, Release{Capsule: "r", Final: true})
-	grow := Resize{Capsule: "g", Since: s.Capsule("g").PlacedAt, Spec: wants(4)}
+	grow := Respec{Capsule: "g", Since: s.Capsule("g").PlacedAt, Spec: wants(4)}
 	err := snapshotOf(t, l).Check(Proposal{Do: []Commitment{grow}})
 	require.ErrorContains(t, err, `capsule "g" cannot grow on node "n" while capsule "r", which has left it, has not stopped: wants 2 of cpu, 0 free`)
 	commit(t, l, Confirm{Capsule: "r", Since: s.Capsule("r").PlacedAt, Stopped: true})
 	commit(t, l, grow)
-	err = snapshotOf(t, l).Check(Proposal{Do: []Commitment{Resize{Capsule: "g", Since: s.Capsule("g").PlacedAt, Spec: wants(1)}}})
+	err = snapshotOf(t, l).Check(Proposal{Do: []Commitment{Respec{Capsule: "g", Since: s.Capsule("g").PlacedAt, Spec: wants(1)}}})
 	require.ErrorContains(t, err, "let its agent lower what it takes first, and say Applied then")
-	require.NoError(t, snapshotOf(t, l).Check(Proposal{Do: []Commitment{Resize{Capsule: "g", Since: s.Capsule("g").PlacedAt, Spec: wants(1), Applied: true}}}))
+	require.NoError(t, snapshotOf(t, l).Check(Proposal{Do: []Commitment{Respec{Capsule: "g", Since: s.Capsule("g").PlacedAt, Spec: wants(1), Applied: true}}}))
 }
 
 // A growing capsule asks as any placement does: not for what is nominated for work that outranks it.
@@ -92,19 +92,19 @@ func TestGrowthLeavesNominatedRoom(t *testing.T) {
 	urgent.Priority = 5
 	commit(t, l, cpuNode("n", 4), Submit{IDs: []CapsuleID{"a"}, Spec: wants(2)}, Submit{IDs: []CapsuleID{"urgent"}, Spec: urgent}, Place{Capsule: "a", Node: "n"},
 		Nominate{Capsule: "urgent", Parts: []NominatedRoom{{Node: "n", Room: Resources{CPU: 2}}}, Ends: time.Unix(9000, 0)})
-	grow := Resize{Capsule: "a", Since: snapshotOf(t, l).Capsule("a").PlacedAt, Spec: wants(3)}
+	grow := Respec{Capsule: "a", Since: snapshotOf(t, l).Capsule("a").PlacedAt, Spec: wants(3)}
 	require.ErrorContains(t, snapshotOf(t, l).Check(Proposal{Do: []Commitment{grow}}), `node "n" is nominated for capsule urgent`)
 	view, _ := viewOf(t, l, nil)
 	var d Draft
 	d.Sync(view)
-	require.ErrorContains(t, d.Resize(grow), `node "n" is nominated for capsule urgent`)
+	require.ErrorContains(t, d.Respec(grow), `node "n" is nominated for capsule urgent`)
 	commit(t, l, Nominate{Capsule: "urgent"})
 	commit(t, l, grow)
 }
 
 // What waits behind others is raised, and is planned first, in the place in line that it had; what is too large for every node is made smaller
 // and placed at once, although its class was parked.
-func TestWhatWaitsIsResized(t *testing.T) {
+func TestWhatWaitsIsRespecified(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &MemoryLedger{}
 		commit(t, l, cpuNode("n", 1), Submit{IDs: []CapsuleID{"huge"}, Spec: wants(9)})
@@ -113,13 +113,13 @@ func TestWhatWaitsIsResized(t *testing.T) {
 		}
 		raised := *wants(1)
 		raised.Priority = 1
-		commit(t, l, Resize{Capsule: "small2", Spec: &raised})
+		commit(t, l, Respec{Capsule: "small2", Spec: &raised})
 		e := &Engine{Ledger: l, Navigator: &greedy{}}
 		e.Pass(t.Context())
 		require.Equal(t, NodeID("n"), where(t, l, "small2"))
 		commit(t, l, cpuNode("m", 3))
 		e.Pass(t.Context())
-		commit(t, l, Resize{Capsule: "huge", Spec: wants(1)})
+		commit(t, l, Respec{Capsule: "huge", Spec: wants(1)})
 		e.Pass(t.Context())
 		require.Equal(t, NodeID("m"), where(t, l, "huge"))
 		require.Zero(t, snapshotOf(t, l).PendingCount())

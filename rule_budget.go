@@ -177,11 +177,18 @@ func (t *tx) eachHealth(visit func(spec *Spec, before, after health, arrives boo
 	for i := range t.capsules.entries {
 		e := &t.capsules.entries[i]
 		before, after := t.health(e)
-		if e.anew || e.adopted && e.was != nil && e.was.Spec != e.now.Spec {
+		switch {
+		case e.anew:
 			visit(e.was.Spec, before, health{}, false)
-			before = health{}
+			visit(e.now.Spec, health{}, after, e.arrives)
+		case e.was != nil && e.was.Spec != e.now.Spec:
+			leaves, joins := e.was.Spec.membersBeyond(e.now.Spec), e.now.Spec.membersBeyond(e.was.Spec)
+			visit(leaves, before, health{}, false)
+			visit(joins, health{}, after, e.arrives)
+			visit(e.now.Spec.membersBeyond(joins), before, after, e.arrives)
+		default:
+			visit(e.now.Spec, before, after, e.arrives)
 		}
-		visit(e.now.Spec, before, after, e.arrives)
 	}
 	for i := range t.nodes.entries {
 		e := &t.nodes.entries[i]

@@ -95,6 +95,15 @@ func (v *verifier) compareCapacity(n *NodeState, r *recount) {
 	}
 }
 
+// claimedAt returns the revision at which a placed capsule got what it takes: that of its placement, or an upper bound if
+// it may have grown by a fact ([Respec.Applied]) since.
+func (c *Capsule) claimedAt() Revision {
+	if c.Adopted && c.Respecified {
+		return c.Changed
+	}
+	return c.PlacedAt
+}
+
 // claim adds what a placement or a hold takes, and the revision at which it was admitted, or adopted.
 func (r *recount) claim(room Resources, set DeviceSet, milli int, at Revision, adopted bool) {
 	newest, claimed := &r.newest, &r.claimed

@@ -35,20 +35,38 @@ func (t txCounts) fewest(e *Even, scope companyScope, named bool) lowest {
 	return low
 }
 
-// judgeCompany judges all placements of the proposal by the rules of company. It judges them on the state after the
-// proposal, so several placements are judged together. It does not judge adopted capsules.
+// judgeCompany judges all placements of the proposal by the rules of company, and the extras of capsules that grow. It
+// judges them on the state after the proposal, so several placements are judged together. It judges neither adopted
+// capsules nor those that get into other groups where they are ([Respec]).
 func (t *tx) judgeCompany() error {
 	if !t.countCompany() {
 		return nil
 	}
 	for i := range t.capsules.entries {
 		e := &t.capsules.entries[i]
+		if e.grows != nil {
+			if r := t.growthFault(e); r != nil {
+				return t.refuseCompany(e, r)
+			}
+		}
 		if !e.dirty || !e.arrives || e.adopted || !e.now.Placed() || !e.now.Spec.hasCompany() {
 			continue
 		}
 		a := arrival{spec: e.now.Spec, node: t.nodeAfter(e), counted: true, awaits: t.awaits(e), nodeOf: t.describes}
 		if r := a.fault(txCounts{t}); r != nil {
 			return t.refuseCompany(e, r)
+		}
+	}
+	return nil
+}
+
+// growthFault judges the extras of which a placed capsule takes more. They are in use at once, so it waits for no remains.
+func (t *tx) growthFault(e *txCapsule) *Rejection {
+	a := arrival{spec: e.now.Spec, node: t.nodeAfter(e), counted: true, nodeOf: t.describes}
+	for _, x := range e.grows.Extras {
+		x.Amount = amountOf(e.now.Spec.Extras, x.Name)
+		if r := a.extraFault(txCounts{t}, &x); r != nil {
+			return r
 		}
 	}
 	return nil
@@ -76,8 +94,9 @@ func (t *tx) awaits(e *txCapsule) (out []*Remains) {
 // that asks for room on it, has changed.
 func (t *tx) refuseCompany(e *txCapsule, fault *Rejection) error {
 	t.at = slices.IndexFunc(t.p.Do, func(c Commitment) bool {
-		place, ok := c.(Place)
-		return ok && place.Capsule == e.now.ID
+		_, places := c.(Place)
+		_, respecs := c.(Respec)
+		return (places || respecs) && c.subject() == e.now.ID
 	})
 	r := *fault
 	newest := t.s.rev

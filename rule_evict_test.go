@@ -171,16 +171,48 @@ func TestTruce(t *testing.T) {
 	}
 }
 
-// TestAGrowthEvictsNobody: an eviction for a capsule that is only resized is refused, and the error says what to do.
-func TestAGrowthEvictsNobody(t *testing.T) {
-	low := cpuSpec(4)
+// TestAGrowthEvicts: work that grows on a full node beside work of lower priority evicts it, in either order of the
+// commitments; more than it needs is spared, and nothing makes way for a growth that another party has applied.
+func TestAGrowthEvicts(t *testing.T) {
+	low := cpuSpec(2)
 	high := *cpuSpec(4)
 	high.Priority = 1
-	c := newCourt(t, cpuNode("n", 8), submitOf(low, "low"), submitOf(&high, "high"), placeOn("low", "n"), placeOn("high", "n"))
+	c := newCourt(t, cpuNode("n", 8), submitOf(low, "low", "low2"), submitOf(&high, "high"), placeOn("low", "n"), placeOn("low2", "n"), placeOn("high", "n"))
 	larger := high
-	larger.Envelope.Reservation[CPU] = 8
+	larger.Envelope.Reservation[CPU] = 6
 	since := func(id CapsuleID) Revision { return c.now().Capsule(id).PlacedAt }
-	_, err := c.Propose(t.Context(), Proposal{Do: []Commitment{
-		Evict{Capsule: "low", From: "n", Since: since("low"), For: "high"}, Resize{Capsule: "high", Since: since("high"), Spec: &larger}}})
-	require.ErrorContains(t, err, "a Resize evicts nobody")
+	grow := Respec{Capsule: "high", Since: since("high"), Spec: &larger}
+	out := func(id CapsuleID) Evict { return Evict{Capsule: id, From: "n", Since: since(id), For: "high"} }
+	require.ErrorContains(t, c.now().Check(Proposal{Do: []Commitment{grow}}), "wants 2 of cpu, 0 free")
+	require.NoError(t, c.now().Check(Proposal{Do: []Commitment{grow, out("low")}}))
+	factual := grow
+	factual.Applied = true
+	require.ErrorContains(t, c.now().Check(Proposal{Do: []Commitment{out("low"), factual}}), "which the proposal neither places nor lets grow")
+	peer := larger
+	peer.Priority = 0
+	require.ErrorContains(t, c.now().Check(Proposal{Do: []Commitment{out("low"), Respec{Capsule: "high", Since: since("high"), Spec: &peer}}}), "does not make way")
+	reduced, err := c.now().Judge(Proposal{Do: []Commitment{out("low"), out("low2"), grow}})
+	require.NoError(t, err)
+	require.Len(t, reduced.Do, 2)
+	require.Equal(t, out("low2"), reduced.Do[0])
+	placed := since("high")
+	c.commits(out("low"), out("low2"), grow)
+	require.Equal(t, NodeID("n"), c.now().Capsule("low").Node)
+	require.True(t, c.now().Capsule("low2").Pending())
+	require.Equal(t, placed, since("high"), "it stays where it is")
+}
+
+// TestAGrowthIsNotBeside: what a victim that has begun still takes is not there for a growth, which would use it at once.
+func TestAGrowthIsNotBeside(t *testing.T) {
+	low := cpuSpec(2)
+	high := *cpuSpec(2)
+	high.Priority = 1
+	c := newCourt(t, PutNode{Node{ID: "n", Capacity: Resources{CPU: 4}, Confirms: true}}, submitOf(low, "low"), submitOf(&high, "high"), placeOn("low", "n"), placeOn("high", "n"))
+	since := func(id CapsuleID) Revision { return c.now().Capsule(id).PlacedAt }
+	larger := high
+	larger.Envelope.Reservation[CPU] = 3
+	do := []Commitment{Evict{Capsule: "low", From: "n", Since: since("low"), For: "high"}, Respec{Capsule: "high", Since: since("high"), Spec: &larger}}
+	require.NoError(t, c.now().Check(Proposal{Do: do}))
+	c.commits(Confirm{Capsule: "low", Since: since("low"), Begun: true})
+	require.ErrorContains(t, c.now().Check(Proposal{Do: do}), `cannot grow on node "n" while capsule "low", which has left it, has not stopped`)
 }

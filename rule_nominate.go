@@ -157,13 +157,30 @@ func (t *tx) nominateGang(c *Nominate) error {
 			roles = append(roles, role)
 		}
 	}
-	n, err := t.nomination(c, g.now.Nomination, g.newest(), roles, g.now.Gang.lowest())
+	n, err := t.nomination(c, g.now.Nomination, g.newest(), t.ownSpecs(g, roles), g.now.Gang.lowest())
 	if err != nil {
 		return err
 	}
 	own := t.ownGang(g)
 	own.Nomination, own.Changed = n, t.rev
 	return nil
+}
+
+// ownSpecs returns roles as they are or, if members of the gang may have got specs of their own, a role for each member
+// that is not done, with the spec of that member.
+func (t *tx) ownSpecs(g *txGang, roles []Role) []Role {
+	if !g.now.varies || len(roles) == 0 {
+		return roles
+	}
+	var own []Role
+	for _, role := range g.now.Gang.Roles {
+		for i, id := range role.Members {
+			if e := t.capsule(id); e != nil && !e.now.released && e.now.Gang() == g.now.Gang.ID {
+				own = append(own, Role{Spec: e.now.Spec, Members: role.Members[i : i+1]})
+			}
+		}
+	}
+	return own
 }
 
 // nomination returns the record that replaces the nomination before, which may be nil. Roles are the nominee's capsules
@@ -188,6 +205,9 @@ func (t *tx) nomination(c *Nominate, before *Nomination, newest Revision, roles 
 	for i := range roles {
 		specs[i] = roles[i].Spec
 		priority = min(priority, specs[i].Priority)
+	}
+	if c.Gang != "" { // a gang ranks by its roles, whatever other specs its members have
+		priority, _ = t.gang(c.Gang).now.Priorities()
 	}
 	for i := range c.Parts {
 		if err := t.mayNominate(c, &c.Parts[i], specs); err != nil {

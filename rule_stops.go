@@ -304,7 +304,7 @@ func (s *State) publishStopped(t *tx) {
 
 // remains checks the remains of a capsule, and adds the capsule to the counts of the node on which it runs or stops.
 func (v *verifier) remains(c *Capsule) {
-	node, since, spec, adopted := c.Node, c.PlacedAt, c.Spec, c.Adopted
+	node, since, spec, adopted := c.Node, c.claimedAt(), c.Spec, c.Adopted
 	if r := c.Remains(); r != nil {
 		n := v.s.Node(r.Node)
 		if n == nil || n.Node.State == Lost || n.remains == nil || !slices.Contains(*n.remains, r) || r.Capsule != c.ID || r.Spec == nil {
@@ -320,9 +320,11 @@ func (v *verifier) remains(c *Capsule) {
 				c.ID, r.Since, r.Left, c.PlacedAt)
 		}
 		v.nodes[n.index].remains++
-		node, since, spec, adopted = r.Node, r.Since, r.Spec, r.Adopted
+		if node, since, spec, adopted = r.Node, r.Since, r.Spec, r.Adopted; adopted {
+			since = r.Left // it may have grown until then
+		}
 	}
-	if c.Begun && (!c.Placed() || c.Waits || c.Remains() != nil) || c.Waits && !c.Placed() || c.Ready && !c.Begun || c.Adopted && (!c.Placed() || c.Waits) {
+	if c.Begun && (!c.Placed() || c.Waits || c.Remains() != nil) || c.Waits && !c.Placed() || c.Ready && !c.Begun || c.Adopted && (!c.Placed() || c.Waits && !c.Respecified) {
 		v.fail("capsule %q on node %q: begun is %v, ready %v and waiting to begin %v; these exclude each other, or it is not placed",
 			c.ID, c.Node, c.Begun, c.Ready, c.Waits || c.Remains() != nil)
 	}

@@ -26,7 +26,7 @@ var rules = [...]rule{
 	{name: "capacity", judge: (*tx).judgeCapacity},
 	{name: "devices", judge: (*tx).judgeDevices},
 	{name: "evict", judge: (*tx).judgeMoves},
-	{name: "resize", judge: (*tx).judgeGrowth},
+	{name: "respec", judge: (*tx).judgeGrowth},
 	{name: "protect", judge: (*tx).judgeProtection, after: (*State).publishProtections, recount: (*verifier).protections},
 	{name: "company", judge: (*tx).judgeCompany, before: (*State).publishCompany, recount: (*verifier).company},
 	{name: "near", recount: (*verifier).compareNear},

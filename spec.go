@@ -447,6 +447,21 @@ func (s *Spec) memberships(yield func(memberSet) bool) {
 	}
 }
 
+// membersBeyond returns a spec that is a member of what s is a member of and o is not, and has nothing else.
+func (s *Spec) membersBeyond(o *Spec) *Spec {
+	out := &Spec{}
+	for of := range s.memberships {
+		switch {
+		case o.isMember(of):
+		case of.module:
+			out.Module = of.name
+		default:
+			out.Groups = append(out.Groups, of.name)
+		}
+	}
+	return out
+}
+
 // isMember reports whether capsules of the spec are members.
 func (s *Spec) isMember(of memberSet) bool {
 	if of.module {
@@ -476,22 +491,6 @@ func (s *Spec) SpreadsAcross(n *Node) bool {
 // nil.
 func (s *Spec) ask(devices DeviceSet, nominated *Nomination) ask {
 	return ask{room: &s.Envelope.Reservation, devices: devices, milli: s.Devices.Milli, priority: s.Priority, nomination: nominated, of: s}
-}
-
-// resizes returns the reason why a spec cannot replace s, in words that follow "capsule ..."; empty: it can.
-func (s *Spec) resizes(to *Spec, waits bool) string {
-	like := *s
-	like.Envelope = to.Envelope
-	if waits {
-		like.Priority = to.Priority
-	}
-	switch {
-	case string(like.appendKey(nil)) == to.key:
-		return ""
-	case waits:
-		return "can change only its envelope and its priority while it waits"
-	}
-	return "can change only its envelope while it is placed"
 }
 
 // Tolerates reports whether a toleration of the spec covers a taint.

@@ -77,6 +77,11 @@ func (s *Spec) companyWords() (out []string) {
 	return out
 }
 
+// groupsAs reports whether two specs are in the same groups and want to be near the same.
+func (s *Spec) groupsAs(o *Spec) bool {
+	return s == o || s.Group == o.Group && slices.Equal(s.Groups, o.Groups) && s.Near == o.Near
+}
+
 // hasCompany reports whether a rule of company can concern a capsule of this spec: either the spec has rules, or it is
 // in a group that the rules of other capsules may name.
 func (s *Spec) hasCompany() bool { return s.hasRules() || s.Group != "" || len(s.Groups) > 0 }

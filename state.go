@@ -628,8 +628,8 @@ func (s *State) Nominations() iter.Seq[*Nomination] {
 	return func(yield func(*Nomination) bool) { s.nominations.Ascend(yield) }
 }
 
-// specsOf returns the specs of a nominee: that of the capsule, or those of the gang's roles. Nil: there is no such
-// record.
+// specsOf returns the specs of a nominee: that of the capsule, or those of the gang's roles and of the members that have
+// another. Nil: there is no such record.
 func (s *State) specsOf(capsule CapsuleID, gang GangID) (specs []*Spec) {
 	if c := s.Capsule(capsule); c != nil {
 		return []*Spec{c.Spec}
@@ -637,6 +637,14 @@ func (s *State) specsOf(capsule CapsuleID, gang GangID) (specs []*Spec) {
 	if g := s.Gang(gang); g != nil {
 		for i := range g.Gang.Roles {
 			specs = append(specs, g.Gang.Roles[i].Spec)
+		}
+		for c := range s.Members(gang) {
+			if !g.varies {
+				break
+			}
+			if !slices.Contains(specs, c.Spec) {
+				specs = append(specs, c.Spec)
+			}
 		}
 	}
 	return specs

@@ -294,6 +294,7 @@ func (b *stateBuilder) countPlace(c *Capsule) (slot uint32, err error) {
 			return 0, fmt.Errorf("capsule %q: gang %q does not list it in role %d", c.ID, c.Gang(), c.inCommon().role)
 		}
 		g.now.records++
+		g.now.varies = g.now.varies || c.Respecified
 		g.now.Placed[c.inCommon().role] += btoi(c.Placed())
 		g.now.Done[c.inCommon().role] -= btoi(!c.released)
 	}

@@ -12,8 +12,8 @@ import (
 // of the view on which the plan was made. Owns reports whether capsules with this owner and spec are the navigator's
 // own: assigned to its engine, or assigned to no engine and claimed by the navigator.
 //
-// A plan may place, release, resize, protect, nominate and assign only work of its navigator. A resize may not change
-// the priority or set [Resize.Applied], and a plan may not end a protection. It may take other work off a node only by
+// A plan may place, release, respecify, protect, nominate and assign only work of its navigator. A [Respec] may change
+// only the envelope and may not be Applied, and a plan may not end a protection. It may take other work off a node only by
 // [Evict]: to make way for its own work that outranks the victim, or to place the victim again in the same proposal.
 // Offence judges the rank, by the priorities in the state; only the ledger judges whether the victim is placed again. A
 // plan may end a nomination of other work only in a proposal that also makes a nomination of higher rank, on one of the

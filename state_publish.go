@@ -115,10 +115,10 @@ func (s *State) publishCapsule(e *txCapsule) {
 }
 
 // moves reports whether a capsule must be unlinked from its node and groups, and linked anew: its node has changed, or
-// it was adopted on the same node with another spec, which may be in other groups. Nodes are compared by id, because a
-// node that leaves and joins again in one proposal keeps its slot.
+// its spec, which may be in other groups. Nodes are compared by id, because a node that leaves and joins again in one
+// proposal keeps its slot.
 func moves(from, to *Capsule) bool {
-	return from.Node != to.Node || to.Adopted && from.PlacedAt != to.PlacedAt && from.Spec != to.Spec
+	return from.Node != to.Node || to.Placed() && !from.Spec.groupsAs(to.Spec)
 }
 
 // link adds a placed capsule to its node's list and to its group.

@@ -133,7 +133,7 @@ func (v *verifier) placement(slot uint32, c *Capsule) {
 	}
 	r.capsules++
 	r.loans.borrow(c, 1)
-	r.claim(c.Spec.Envelope.Reservation, c.Devices, c.Spec.Devices.Milli, c.PlacedAt, c.Adopted)
+	r.claim(c.Spec.Envelope.Reservation, c.Devices, c.Spec.Devices.Milli, c.claimedAt(), c.Adopted)
 	for group := range c.Spec.MemberOf {
 		v.groups[groupCount{group: group, node: at.node}]++
 	}

@@ -105,9 +105,9 @@ type txCapsule struct {
 	// adopted: the capsule that arrives runs on the node already. after: it must begin after the remains on its node
 	// have ended (Place.After). unprotects: its protection ends.
 	adopted, after, unprotects bool
-	// For how long its new placement is protected, and by how much it grows on its node.
+	// For how long its new placement is protected, and by what it grows on its node (grown); nil: by nothing.
 	protects time.Duration
-	grows    Resources
+	grows    *Spec
 	// The record of its failures with those of this proposal; nil: the proposal adds none.
 	failures *Failures
 }

@@ -13,11 +13,11 @@ import (
 type sparing struct {
 	t     *tx
 	nodes map[NodeID]*sparedNode
-	// The capsules that the proposal places, by the For or ForGang of evictions that make way for them.
+	// The capsules that the proposal places or lets grow, by the For or ForGang of evictions that make way for them.
 	causes map[Evict][]*txCapsule
 }
 
-// sparedNode is a node with victims, or with capsules that the proposal places there (newcomers).
+// sparedNode is a node with victims, or with capsules that the proposal places there or lets grow (newcomers).
 type sparedNode struct {
 	n *txNode
 	// The newcomers, highest priority first; sums[k] is the load of the first k of them together.
@@ -40,9 +40,13 @@ func (n *sparedNode) put(e *txCapsule, sign int32) {
 	n.books.borrow(e.was, sign)
 }
 
+// newcomer is a capsule that the proposal places, or lets grow where it is, with what it asks for: its spec, or its growth
+// alone.
 type newcomer struct {
 	of       *txCapsule
 	priority int32
+	spec     *Spec
+	devices  DeviceSet
 }
 
 // victims is a unit of eviction that is judged together: one capsule, or a gang that is evicted whole.
@@ -100,18 +104,21 @@ func (t *tx) spare() error {
 }
 
 // prepare collects the newcomers and the new holds by node, and checks that the proposal places the capsule or gang of
-// each eviction.
+// each eviction, or lets the capsule grow.
 func (s *sparing) prepare() error {
 	for i := range s.t.capsules.entries {
 		e := &s.t.capsules.entries[i]
-		if !e.dirty || !e.now.Placed() || e.now.PlacedAt != s.t.rev || e.adopted {
+		if !e.dirty || !e.now.Placed() || e.adopted || e.now.PlacedAt != s.t.rev && e.grows == nil {
 			continue
 		}
-		n := s.node(e.now.Node)
-		n.newcomers = append(n.newcomers, newcomer{e, s.t.priority(e)})
-		n.new.add(e.now.Spec, e.now.Devices, 1)
+		n, c := s.node(e.now.Node), newcomer{e, s.t.priority(e), e.now.Spec, e.now.Devices}
+		if e.grows != nil {
+			c.spec, c.devices = e.grows, 0
+		}
+		n.newcomers = append(n.newcomers, c)
+		n.new.add(c.spec, c.devices, 1)
 		s.causes[Evict{For: e.now.ID}] = append(s.causes[Evict{For: e.now.ID}], e)
-		if e.now.Gang() != "" {
+		if e.now.Gang() != "" && e.grows == nil {
 			s.causes[Evict{ForGang: e.now.Gang()}] = append(s.causes[Evict{ForGang: e.now.Gang()}], e)
 		}
 	}
@@ -129,12 +136,8 @@ func (s *sparing) prepare() error {
 		c := s.t.p.Do[at].(Evict)
 		if len(s.causesOf(&c)) == 0 {
 			s.t.at = at
-			r := Rejection{Capsule: c.Capsule, Node: c.From}
-			if slices.ContainsFunc(s.t.p.Do, func(do Commitment) bool { grow, is := do.(Resize); return is && grow.Capsule == c.For }) {
-				r.advice = "a Resize evicts nobody: let it wait for room, or release the capsule and submit it with its new size"
-			}
-			return s.t.refuse(r, 0,
-				"capsule %q is evicted for %s, which the proposal does not place", c.Capsule, c.cause())
+			return s.t.refuse(Rejection{Capsule: c.Capsule, Node: c.From}, 0,
+				"capsule %q is evicted for %s, which the proposal neither places nor lets grow", c.Capsule, c.cause())
 		}
 	}
 	return nil
@@ -146,7 +149,7 @@ func (n *sparedNode) order(compare func(a, b *newcomer) int) {
 	n.sums = append(n.sums[:0], load{})
 	for _, c := range n.newcomers {
 		sum := n.sums[len(n.sums)-1]
-		sum.add(c.of.now.Spec, c.of.now.Devices, 1)
+		sum.add(c.spec, c.devices, 1)
 		n.sums = append(n.sums, sum)
 	}
 }
@@ -154,7 +157,7 @@ func (n *sparedNode) order(compare func(a, b *newcomer) int) {
 // outranks reports whether a unit that stays must leave room for a newcomer: one of higher priority, or a member of a
 // gang that replaces the unit.
 func (s *sparing) outranks(c *newcomer, unit *victims) bool {
-	return c.priority > unit.priority || unit.broken && c.of.now.Gang() != "" && s.t.replaces(c.of.now.Gang(), unit.gang.was.Gang.ID)
+	return c.priority > unit.priority || unit.broken && c.of.grows == nil && c.of.now.Gang() != "" && s.t.replaces(c.of.now.Gang(), unit.gang.was.Gang.ID)
 }
 
 // outranking puts the newcomers on a node first that outrank a unit, and returns how many these are.
@@ -179,7 +182,7 @@ func (s *sparing) node(id NodeID) *sparedNode {
 	return n
 }
 
-// causesOf returns the capsules that the proposal places and for which an eviction makes way.
+// causesOf returns the capsules that the proposal places or lets grow and for which an eviction makes way.
 func (s *sparing) causesOf(c *Evict) []*txCapsule {
 	return s.causes[Evict{For: c.For, ForGang: c.ForGang}]
 }
@@ -190,7 +193,7 @@ func (s *sparing) units() (out []victims) {
 	placed := map[*txGang]int{}
 	for _, n := range s.nodes {
 		for _, c := range n.newcomers {
-			if g := s.t.gangs.find(c.of.now.Gang()); g != nil {
+			if g := s.t.gangs.find(c.of.now.Gang()); g != nil && c.of.grows == nil {
 				placed[g]++
 			}
 		}
@@ -313,7 +316,10 @@ func (s *sparing) claimed(at int, n *sparedNode, k int) *load {
 	}
 	books := n.books
 	for i := range n.newcomers[k:] {
-		books.borrow(&n.newcomers[k+i].of.now, -1)
+		e := n.newcomers[k+i].of
+		if books.borrow(&e.now, -1); e.grows != nil {
+			books.borrow(e.was, 1)
+		}
 	}
 	books.borrow(s.victim(at).was, 1)
 	c := s.t.p.Do[at].(Evict)
@@ -323,6 +329,9 @@ func (s *sparing) claimed(at int, n *sparedNode, k int) *load {
 		}
 		var beside load
 		own := s.t.askOf(cause, cause.now.Devices)
+		if cause.grows != nil {
+			own = cause.grows.growth(&cause.now)
+		}
 		for _, p := range n.claims {
 			if !own.yieldsTo(p.of) {
 				continue
@@ -400,8 +409,8 @@ func (s *sparing) keptOff(e *txCapsule, unit *victims) (out []*txCapsule) {
 	for _, n := range s.nodes {
 		for i := range n.newcomers {
 			c := &n.newcomers[i]
-			off := func(x string) bool { return n.n.now.Node == at && amountOf(c.of.now.Spec.Extras, x) > 0 }
-			if s.outranks(c, unit) && (e.was.Spec.keepsOff(at, c.of.now.Spec, n.n.now.Node) || slices.ContainsFunc(short, off)) {
+			off := func(x string) bool { return n.n.now.Node == at && amountOf(c.spec.Extras, x) > 0 }
+			if s.outranks(c, unit) && (e.was.Spec.keepsOff(at, c.spec, n.n.now.Node) || slices.ContainsFunc(short, off)) {
 				out = append(out, c.of)
 			}
 		}
@@ -419,7 +428,7 @@ func (s *sparing) shortWith(e *txCapsule, unit *victims) (names []string) {
 	for _, x := range e.was.Spec.Extras {
 		free := amountOf(n.n.now.Node.Extras, x.Name) - int64(s.t.company.in(companyDomain{extraGroup(x.Name), NodeKey, string(e.was.Node)})[membersPlaced])
 		for i := range n.newcomers {
-			free += amountOf(n.newcomers[i].of.now.Spec.Extras, x.Name) * int64(btoi(!s.outranks(&n.newcomers[i], unit)))
+			free += amountOf(n.newcomers[i].spec.Extras, x.Name) * int64(btoi(!s.outranks(&n.newcomers[i], unit)))
 		}
 		for i := range s.t.capsules.entries {
 			if o := &s.t.capsules.entries[i]; o.stays && o.was.Node == e.was.Node {
@@ -445,12 +454,20 @@ func (o *obstacle) blocks(e *txCapsule) bool {
 	if e.now.Node != o.node {
 		return false
 	}
-	for d, x := range e.now.Spec.Envelope.Reservation {
-		if x > 0 && o.room[d] {
+	if e.grows != nil {
+		return asksIn(&e.grows.Envelope.Reservation, &o.room)
+	}
+	return asksIn(&e.now.Spec.Envelope.Reservation, &o.room) || e.now.Devices&o.devices != 0
+}
+
+// asksIn reports whether a newcomer asks for a dimension that it would lack.
+func asksIn(room *Resources, lacks *[Dimensions]bool) bool {
+	for d, x := range room {
+		if x > 0 && lacks[d] {
 			return true
 		}
 	}
-	return e.now.Devices&o.devices != 0
+	return false
 }
 
 // without executes the proposal again without the commitments at the sorted positions drop. If none is left, an empty

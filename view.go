@@ -272,8 +272,8 @@ func (v *View) advance(state *State, news span, from *source) (woken bool) {
 	v.state = state
 	v.followNodes(old, from)
 	placesMatter := len(v.queue.parked.spots)+len(v.queue.parked.waiting) > 0 || old.nominations.Len() > 0
-	v.queue.state = state
-	defer func() { v.queue.own = false }()
+	v.queue.state, v.queue.former = state, old
+	defer func() { v.queue.own, v.queue.former = false, nil }()
 	for c := range news.all {
 		if news.parts == nil { // not a MemoryLedger: it may show a node otherwise than its record, and names such nodes in its changes
 			if n := state.Node(c.Node); n != nil {

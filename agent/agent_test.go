@@ -694,7 +694,7 @@ func TestMadeSmallerBeforeItBegins(t *testing.T) {
 			w.pass(250 * ms)
 			c := w.state().Capsule(a)
 			require.True(t, c.Placed() && !c.Begun)
-			w.commit(orbit.Resize{Capsule: a, Since: c.PlacedAt, Spec: spec(orbit.LatencySensitive, 1, 0)})
+			w.commit(orbit.Respec{Capsule: a, Since: c.PlacedAt, Spec: spec(orbit.LatencySensitive, 1, 0)})
 			w.commit(orbit.Submit{IDs: []orbit.CapsuleID{b}, Spec: spec(orbit.LatencySensitive, 3, 0)})
 			w.pass(10 * sec)
 			w.atRest()

@@ -92,7 +92,7 @@ func everything(t *testing.T, l *diskledger.Ledger, n int) {
 	larger := *low
 	larger.Envelope = cpu(20)
 	propose(orbit.Adopt{Capsule: capsule("found"), Spec: low, Node: node("c")})
-	propose(orbit.Resize{Capsule: capsule("low"), Spec: &larger})
+	propose(orbit.Respec{Capsule: capsule("low"), Spec: &larger})
 	details(int32(2*n+1), propose, state, func(s string) string { return fmt.Sprint(s, n) })
 }
 
@@ -139,7 +139,7 @@ func details(aged int32, propose func(...orbit.Commitment), state func() *orbit.
 	confirm("ends", orbit.Confirm{Stopped: true})
 	smaller := *fussy
 	smaller.Envelope = size(1)
-	propose(orbit.Resize{Capsule: capsule("serves"), Since: since("serves"), Spec: &smaller, Applied: true})
+	propose(orbit.Respec{Capsule: capsule("serves"), Since: since("serves"), Spec: &smaller, Applied: true})
 	propose(orbit.Adopt{Capsule: capsule("ghost"), Spec: fussy, Node: node("d"), Devices: 2, Note: "found", At: 7})
 	propose(orbit.Release{Capsule: capsule("ghost"), Final: true})
 	propose(orbit.Hold{ID: orbit.HoldID(name("gpu")), Node: node("d"), Room: orbit.Resources{orbit.CPU: 1}, Devices: 4, Milli: 500, For: "x", Ends: time.Unix(2000, 7)})
@@ -183,7 +183,7 @@ func TestStoredFiles(t *testing.T) {
 			require.Equal(t, counted.Replace(string(want)), text(found.State))
 			wanted := []string{"PutNode", "RemoveNode", "Submit", "Place", "Release", "Hold", "Assign", "Mark", "Nominate", "Evict", "Confirm", "PutBudget", "RemoveBudget"}
 			if i == len(stored)-1 {
-				wanted = append(wanted, "Adopt", "Resize", "Protect")
+				wanted = append(wanted, "Adopt", "Respec", "Protect")
 				set.lookAt(found.State)
 				require.Empty(t, set.unset(), "no stored file has these fields: set them in details, and store another folder with -store")
 			}

@@ -219,8 +219,8 @@ func (f *fleet) any(s *orbit.State, is func(*orbit.Capsule) bool) *orbit.Capsule
 	return out[f.rng.IntN(len(out))]
 }
 
-// navigate places a pending capsule, for which it evicts less urgent ones if need be. At times it moves or resizes a
-// placed capsule instead.
+// navigate places a pending capsule, for which it evicts less urgent ones if need be. At times it moves a capsule, or
+// changes the spec of one, instead.
 func (f *fleet) navigate(step int) error {
 	s, err := f.ledger.Snapshot(f.ctx)
 	if err != nil {
@@ -231,11 +231,8 @@ func (f *fleet) navigate(step int) error {
 		_, err := f.says(s, moved(c), place(c.ID, id))
 		return err
 	}
-	if c := f.any(s, (*orbit.Capsule).Placed); c != nil && step%5 == 3 {
-		spec := *c.Spec
-		spec.Envelope.Reservation[orbit.CPU] = 1 + f.rng.Int64N(machineRoom)
-		_, err := f.says(s, orbit.Resize{Capsule: c.ID, Since: c.PlacedAt, Spec: &spec})
-		return err
+	if step%5 == 3 {
+		return f.respec(s)
 	}
 	c := f.any(s, (*orbit.Capsule).Pending)
 	if c == nil || s.Node(id) == nil {
@@ -250,6 +247,41 @@ func (f *fleet) navigate(step int) error {
 		}
 	}
 	_, err = f.says(s, append(do, orbit.Place{Capsule: c.ID, Node: id, After: f.rng.IntN(8) == 0})...)
+	return err
+}
+
+// respec gives a capsule, placed or pending, another spec: another size, and now and then other groups or another
+// priority. What is placed evicts what it outranks, if it has not begun, to grow in its room.
+func (f *fleet) respec(s *orbit.State) error {
+	c := f.any(s, func(c *orbit.Capsule) bool { return c.Placed() || c.Pending() && f.rng.IntN(3) == 0 })
+	if c == nil {
+		return nil
+	}
+	spec := c.Spec.Clone()
+	spec.Envelope.Reservation[orbit.CPU] = 1 + f.rng.Int64N(machineRoom)
+	if f.rng.IntN(3) == 0 {
+		spec.Group = []string{"red", "blue"}[f.rng.IntN(2)]
+	}
+	if f.rng.IntN(3) == 0 {
+		spec.Priority = f.rng.Int32N(3)
+	}
+	r := orbit.Respec{Capsule: c.ID, Spec: spec}
+	if !c.Placed() {
+		spec.Require = nil
+		if f.rng.IntN(2) == 0 {
+			spec.Require = []orbit.Predicate{{Key: "disk", Op: "DoesNotExist"}}
+		}
+		_, err := f.says(s, r)
+		return err
+	}
+	r.Since = c.PlacedAt
+	var do []orbit.Commitment
+	for v := range s.On(c.Node) {
+		if v.ID != c.ID && v.Spec.Priority < spec.Priority && !v.Begun {
+			do = append(do, orbit.Evict{Capsule: v.ID, From: c.Node, Since: v.PlacedAt, For: c.ID})
+		}
+	}
+	_, err := f.says(s, append(do, r)...)
 	return err
 }
 

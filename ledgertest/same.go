@@ -58,6 +58,9 @@ func canonicalText(c orbit.Commitment) string {
 			v.Node.Labels = nil
 		}
 		c = v
+	case orbit.Respec:
+		v.Spec = canonicalSpec(v.Spec)
+		c = v
 	case orbit.Submit:
 		v.Spec = canonicalSpec(v.Spec)
 		if v.Gang != nil {

@@ -111,8 +111,10 @@ func (m *pendingGang) delay(view *orbit.View) {
 func (m *pendingGang) age(view *orbit.View) {
 	m.aged = m.priority
 	for _, waiting := range m.waiting {
-		if len(waiting) > 0 { // the others of a role were submitted with it
-			m.aged = max(m.aged, view.Aged(waiting[0]))
+		for i, c := range waiting { // the others of a role were submitted with the first, with its spec
+			if i == 0 || c.Spec != waiting[0].Spec {
+				m.aged = max(m.aged, view.Aged(c))
+			}
 		}
 	}
 }

@@ -29,6 +29,8 @@ type country struct {
 	taste  taste
 	serial int
 	specs  []*orbit.Spec
+	// How many placed capsules have got another spec.
+	respecified int
 }
 
 type taste struct {
@@ -439,6 +441,26 @@ func (w *country) nominate(t *rapid.T) {
 	}
 }
 
+// respec gives placed capsules other sizes, groups and rules where they are, or records that these have changed.
+func (w *country) respec(t *rapid.T) {
+	applied := rapid.Bool().Draw(t, "applied")
+	for _, n := range w.some(few(t)) {
+		for k := range snapshotOf(t, w.ledger).On(n.Node.ID) {
+			to, like := k.Spec.Clone(), w.specs[w.rng.IntN(len(w.specs))]
+			if w.rng.IntN(2) == 0 {
+				to.Envelope = like.Envelope
+			}
+			if w.rng.IntN(2) == 0 {
+				to.Group, to.Groups, to.Apart, to.Even, to.Near, to.Extras = like.Group, like.Groups, like.Apart, like.Even, like.Near, like.Extras
+			}
+			to.Priority = like.Priority
+			if w.try(orbit.Respec{Capsule: k.ID, Since: k.PlacedAt, Spec: to, Applied: applied}) {
+				w.respecified++
+			}
+		}
+	}
+}
+
 // report is what nodes say of themselves, and time that passes: those that stay silent go stale.
 func (w *country) report(t *rapid.T) {
 	for _, n := range w.some(few(t)) {
@@ -451,7 +473,7 @@ func (w *country) actions() map[string]func(*rapid.T) {
 	return map[string]func(*rapid.T){
 		"change": w.change, "join": w.join, "leave": w.leave, "release": w.release, "compete": w.compete, "work": w.work, "stop": w.stop,
 		"wait": w.wait, "nominate": w.nominate, "nominate more": w.nominate,
-		"report": w.report, "spec": w.spec,
+		"report": w.report, "spec": w.spec, "respec": w.respec,
 	}
 }
 

@@ -416,9 +416,10 @@ func (r *rivals) anotherView(t *rapid.T) {
 // million choices are compared, here and in the next test.
 func TestIndexedChoosesWhatExhaustiveChooses(t *testing.T) {
 	scale.Sequential(t)
-	const nominated, shared, own = "compared with the referee for one that is nominated", "choices from a shared index", "choices from an index of its own"
-	for total := range scale.Reach(t, nominated, shared, own) {
+	const nominated, shared, own, respecified = "compared with the referee for one that is nominated", "choices from a shared index", "choices from an index of its own", "placed with another spec"
+	for total := range scale.Reach(t, nominated, shared, own, respecified) {
 		checkRivals(t, scale.Of(1, 1_500_000), false, func(r *rivals) {
+			total[respecified] += r.respecified
 			total[nominated] += r.asked
 			if r.engines[1].engine.(*Indexed).index.alone {
 				total[own] += r.choices

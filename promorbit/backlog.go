@@ -133,7 +133,7 @@ func (b *backlog) take(state *orbit.State, do orbit.Commitment, now orbit.Instan
 		b.look(state, do.Capsule, now)
 	case orbit.Adopt:
 		b.look(state, do.Capsule, now)
-	case orbit.Resize:
+	case orbit.Respec:
 		b.look(state, do.Capsule, now)
 	case orbit.Release:
 		b.look(state, do.Capsule, now)
@@ -215,7 +215,7 @@ func (b *backlog) age(class int, now time.Time) time.Duration {
 
 // kinds are the values that kindOf returns.
 var kinds = [...]string{"put_node", "remove_node", "submit", "place", "release_hold", "fail", "end", "release", "move", "evict", "confirm", "hold", "nominate",
-	"assign", "mark", "put_budget", "remove_budget", "protect", "adopt", "resize"}
+	"assign", "mark", "put_budget", "remove_budget", "protect", "adopt", "respec"}
 
 // kindOf returns the name of the kind of a commitment.
 func kindOf(do orbit.Commitment) string {
@@ -261,8 +261,8 @@ func kindOf(do orbit.Commitment) string {
 		return "protect"
 	case orbit.Adopt:
 		return "adopt"
-	case orbit.Resize:
-		return "resize"
+	case orbit.Respec:
+		return "respec"
 	}
 	return other
 }

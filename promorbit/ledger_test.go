@@ -450,10 +450,10 @@ func TestLedgerChanges(t *testing.T) {
 	commit(t, l, orbit.PutBudget{Budget: orbit.Budget{ID: "x", Module: "m"}})
 	commit(t, l, orbit.RemoveBudget{Budget: "x"})
 	commit(t, l, orbit.Adopt{Capsule: "found", Spec: wants(20), Node: "n"})
-	commit(t, l, orbit.Resize{Capsule: "found", Since: revision("found"), Spec: wants(10)}, orbit.Resize{Capsule: "a", Spec: wants(7)})
+	commit(t, l, orbit.Respec{Capsule: "found", Since: revision("found"), Spec: wants(10)}, orbit.Respec{Capsule: "a", Spec: wants(7)})
 	got := scrape(t, metrics)
 	for kind, want := range map[string]float64{"put_node": 3, "remove_node": 1, "submit": 2, "place": 3, "protect": 2, "evict": 1, "move": 1, "nominate": 1,
-		"hold": 1, "assign": 1, "mark": 1, "release_hold": 1, "end": 1, "fail": 1, "release": 0, "put_budget": 1, "remove_budget": 1, "adopt": 1, "resize": 2, "other": 0} {
+		"hold": 1, "assign": 1, "mark": 1, "release_hold": 1, "end": 1, "fail": 1, "release": 0, "put_budget": 1, "remove_budget": 1, "adopt": 1, "respec": 2, "other": 0} {
 		assert.Equal(t, want, got[fmt.Sprintf("orbit_ledger_changes_total{kind=%q}", kind)], kind)
 	}
 	assert.Len(t, keysWith(got, "orbit_ledger_changes_total"), 20)

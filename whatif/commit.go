@@ -77,7 +77,7 @@ func translate(p *orbit.Proposal, given map[orbit.Revision]orbit.Revision) {
 		case orbit.Confirm:
 			swap(&do.Since)
 			p.Do[i] = do
-		case orbit.Resize:
+		case orbit.Respec:
 			swap(&do.Since)
 			p.Do[i] = do
 		}

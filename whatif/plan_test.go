@@ -191,7 +191,7 @@ func TestTrialOfAPriorityAndOfANode(t *testing.T) {
 	r, err := whatif.Plan(t.Context(), state, schedulers())
 	require.NoError(t, err)
 	require.Empty(t, r.Placed)
-	r, err = whatif.Plan(t.Context(), state, schedulers(), orbit.Resize{Capsule: "waits", Spec: wants(4, 9)})
+	r, err = whatif.Plan(t.Context(), state, schedulers(), orbit.Respec{Capsule: "waits", Spec: wants(4, 9)})
 	require.NoError(t, err)
 	require.Equal(t, []whatif.Placement{{Capsule: "waits", To: "r0-n0"}}, r.Placed)
 	require.Equal(t, orbit.CapsuleID("low"), r.Displaced[0].Capsule)

@@ -52,7 +52,7 @@ func (w *World) feed(ctx context.Context, changes []orbit.Change, after *orbit.S
 				do.From = c.Owner()
 				w.do(ctx, do)
 			}
-		case orbit.Resize:
+		case orbit.Respec:
 			if c := w.state(ctx).Capsule(do.Capsule); c != nil {
 				do.Since = 0
 				if c.Placed() {

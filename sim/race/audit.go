@@ -80,10 +80,11 @@ type auditCapsule struct {
 	node     orbit.NodeID
 	devices  orbit.DeviceSet
 	placedAt orbit.Revision
-	borrows  nominee // from whose nomination it borrows room on node
-	seen     bool    // it has been placed at least once
-	begun    bool    // its agent has reported that it runs
-	ready    bool    // its agent has reported that it is ready
+	borrows  nominee         // from whose nomination it borrows room on node
+	grew     orbit.Resources // by how much its last spec is larger than the one before
+	seen     bool            // it has been placed at least once
+	begun    bool            // its agent has reported that it runs
+	ready    bool            // its agent has reported that it is ready
 	ended    bool
 }
 
@@ -261,12 +262,19 @@ func (a *audit) room(c *orbit.Change) {
 		if m := a.capsules[do.Capsule]; m != nil {
 			want, set = m.spec.Envelope.Reservation, do.Devices
 		}
+	case orbit.Respec:
+		if m := a.capsules[do.Capsule]; m != nil && !do.Applied && m.node != "" {
+			want = m.grew
+		}
 	case orbit.Hold:
 		want, set = do.Room, do.Devices
 	default:
 		return
 	}
 	n := a.nodes[c.Node]
+	if n == nil && want == (orbit.Resources{}) && set == 0 {
+		return // what waits has got another spec
+	}
 	if n == nil {
 		a.fail("placed nowhere", "%s at revision %d names no node that there is: %q", describeChanges([]orbit.Change{*c}), c.Revision, c.Node)
 		return

@@ -37,6 +37,8 @@ func (a *audit) apply(p *asked, c *orbit.Change) {
 		if m := a.capsules[do.Capsule]; m != nil && a.jobOf[m.id] != nil && a.jobOf[m.id].Replaced && (do.For != "" || do.ForGang != "") {
 			a.world.replaces(a.jobOf[m.id], m)
 		}
+	case orbit.Respec:
+		a.respec(p, &do, c.Revision)
 	case orbit.Confirm:
 		a.confirm(&do, c.Revision)
 	case orbit.PutBudget:
@@ -94,6 +96,28 @@ func (a *audit) join(by *orbit.Gang) {
 			a.pending++
 		}
 	}
+}
+
+// respec enters another spec of a capsule.
+func (a *audit) respec(p *asked, do *orbit.Respec, rev orbit.Revision) {
+	m := a.capsules[do.Capsule]
+	if m == nil || m.ended || (do.Since == 0) != (m.node == "") || m.node != "" && do.Since != m.placedAt {
+		a.fail("respecified out of turn", "%s gets another spec at revision %d, and is not as the proposal says", do.Capsule, rev)
+		return
+	}
+	was := m.spec
+	m.spec, m.grew = do.Spec, orbit.Resources{}
+	n := a.nodes[m.node]
+	if n == nil {
+		a.endNomination(m)
+		return
+	}
+	for d, x := range do.Spec.Envelope.Reservation {
+		m.grew[d] = max(0, x-was.Envelope.Reservation[d])
+	}
+	n.take(was.Envelope.Reservation, 0, 0, -1)
+	n.take(do.Spec.Envelope.Reservation, 0, 0, 1)
+	n.changed(p)
 }
 
 // place enters a placement.

@@ -58,6 +58,7 @@ var liveKinds = []struct {
 	{"evacuate", 2, (*liveTurn).evacuate},
 	{"uncordon", 2, (*liveTurn).uncordon},
 	{"resize", 2, (*liveTurn).resize},
+	{"respec", 2, (*liveTurn).respec},
 	{"move", 2, (*liveTurn).move},
 	{"sour", 2, (*liveTurn).sours},
 	{"sicken", 1, (*liveTurn).sicken},

@@ -186,7 +186,7 @@ func TestLivenessWithin(t *testing.T) {
 	wrap := func(_ string, n orbit.Navigator) orbit.Navigator { return &spoilt{n, plan()} }
 	short, long := &race.Liveness{Wrap: wrap}, &race.Liveness{Wrap: wrap, Within: 2 * time.Minute}
 	found := 0
-	for seed := uint64(1); seed <= 12; seed++ {
+	for seed := uint64(1); seed <= 36; seed++ {
 		if playWorld(t, short, seed).Rule() == "left" {
 			found++
 			assert.NoError(t, playWorld(t, long, seed).Err, "seed %d", seed)

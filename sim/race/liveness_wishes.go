@@ -60,6 +60,29 @@ func (t *liveTurn) displace() [][]orbit.Commitment {
 	return once(append(do, places...)...)
 }
 
+// respec gives a capsule, placed or pending, the spec of another one of its module: another size, rank, requirements or
+// groups. What is placed gets a smaller size by its agent, which has applied it already. Members of gangs keep the specs
+// of their roles.
+func (t *liveTurn) respec() [][]orbit.Commitment {
+	alone := func(c *orbit.Capsule) bool { return !c.Released() && c.Gang() == "" }
+	c := t.capsule(alone)
+	if c == nil {
+		return nil
+	}
+	like := t.capsule(func(o *orbit.Capsule) bool {
+		same := o.Spec.Module == c.Spec.Module && o.Spec.Class == c.Spec.Class && o.Owner() == c.Owner()
+		return alone(o) && same && o.Spec != c.Spec && (c.Pending() || o.Spec.Devices.Count == c.Spec.Devices.Count)
+	})
+	if like == nil {
+		return nil
+	}
+	do := orbit.Respec{Capsule: c.ID, Spec: like.Spec}
+	if c.Placed() {
+		do.Since, do.Applied = c.PlacedAt, like.Spec.Envelope.Reservation.Within(c.Spec.Envelope.Reservation)
+	}
+	return once(do)
+}
+
 // budget puts a budget on a group or a module, or removes one.
 func (t *liveTurn) budget() [][]orbit.Commitment {
 	id := orbit.BudgetID(fmt.Sprint("b", t.r.IntN(3)))
