@@ -160,7 +160,8 @@ func (d *dice) roll(t *testing.T, choices, each int) {
 	asked := spec(1, 0)
 	d.commit(t, orbit.Submit{IDs: []orbit.CapsuleID{"first"}, Spec: asked})
 	for d.placed < choices {
-		d.commit(t, d.node(d.random.IntN(diceNodes), d.random.IntN(3) == 0))
+		// The mark makes a new revision, also if the node's description is as it was: plans on one view choose alike.
+		d.commit(t, d.node(d.random.IntN(diceNodes), d.random.IntN(3) == 0), orbit.Mark{Key: "roll", Value: fmt.Sprint(d.placed, d.random.Uint64())})
 		require.NoError(t, d.view.Refresh(t.Context(), &d.ledger, nil, time.Time{}))
 		d.draft.Sync(&d.view)
 		interned, open := d.view.State().Capsule("first").Spec, d.expect(each)
