@@ -114,6 +114,16 @@ type companyDomain struct{ group, level, domain string }
 // kindCounts holds the number of capsules of each kind in one domain.
 type kindCounts [companyKinds]int
 
+// anyDomain begins the name of a pseudo-level by which all nodes that are in a domain of a level are in one domain,
+// inSome. No real level begins with it, because it is not valid UTF-8.
+const (
+	anyDomain = 0xff
+	inSome    = "*"
+)
+
+// anyDomainOf returns the pseudo-level by which the members in all domains of a level are counted together.
+func anyDomainOf(level string) string { return string([]byte{anyDomain}) + level }
+
 // in returns the domain that the key counts in.
 func (k *companyKey) in() companyDomain { return companyDomain{k.group, k.level, k.domain} }
 
@@ -209,6 +219,11 @@ func (a *arrival) fault(at companyCounts) (r *Rejection) {
 			r = a.evenFault(at, e)
 		}
 	}
+	for near, planned := range a.spec.nears { // that of Spec.Near planners look up by themselves, see Draft.NearDomains
+		if r == nil && (a.only == "" || a.only == near.Level && !planned) {
+			r = a.nearFault(at, near)
+		}
+	}
 	for i := range a.spec.Extras {
 		if r == nil && (a.only == "" || a.only == NodeKey) {
 			r = a.extraFault(at, &a.spec.Extras[i])
@@ -297,6 +312,20 @@ func (a *arrival) evenFault(at companyCounts, e *Even) *Rejection {
 	}
 	r.Reason = fmt.Sprintf("%s %q %s %d of group %q; %s, and at most %d more are allowed", levelName(e.Level), k.domain, has, there, e.Group, why, max(e.MaxSkew, 1))
 	return r
+}
+
+// nearFault judges one rule Near of the newcomer.
+func (a *arrival) nearFault(at companyCounts, rule Near) *Rejection {
+	here, anywhere := rule.in(a.node)
+	if here.domain == "" {
+		return a.unlabelled(rule.Group, rule.Level)
+	}
+	self := a.spec.IsIn(rule.Group)
+	if a.in(here, at)[membersPlaced] > btoi(self && a.counted) || self && at.in(anywhere)[membersPlaced] <= btoi(a.counted) {
+		return nil
+	}
+	return &Rejection{Node: a.node.ID, Group: rule.Group, Domain: here.domain, advice: "are in no " + levelName(rule.Level) + " of group " + quoteWord(rule.Group),
+		Reason: a.reason("%s %q has no member of group %q, near which it has to be", levelName(rule.Level), here.domain, rule.Group)}
 }
 
 // reason formats the reason of a rejection. With brief it is empty, because formatting takes long and the caller does

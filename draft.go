@@ -203,12 +203,12 @@ func (d *Draft) Changed(cursor uint64) (indices []int32, next uint64, all bool) 
 // which of the ledger's rules the placement would break, ErrInvalid that no ledger takes the spec. The draft is
 // unchanged then.
 //
-// The rules [Apart] and [Even] are judged on the nodes as all steps of the plan leave them. A proposal may therefore
+// The rules [Apart], [Even] and [Near] are judged on the nodes as all steps of the plan leave them. A proposal may therefore
 // rest on earlier proposals of the plan; if the ledger refuses these, it is a conflict. If the capsule keeps a rule
 // only when it starts after capsules that have left the node have stopped, the commitment gets Place.After.
 //
-// Company that the capsule asks for ([Near]) is no rule of the ledger: Propose adds a bet on it where the view
-// shows a member of the group in the node's domain, and none where it does not.
+// Propose adds a bet on the company that the capsule asks for (Spec.Near) where the view shows a member of the group in
+// the node's domain, and none where it does not.
 func (d *Draft) Place(c *Capsule, to Choice) error {
 	if c == nil || c.Spec == nil {
 		return invalidf("draft: Place needs a capsule with a spec")

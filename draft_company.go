@@ -64,22 +64,31 @@ func (d *Draft) moved(s *draftStep, c CapsuleID, moves ...companyMove) error {
 }
 
 // disturbed judges the earlier placements of the proposal in the making again, after a capsule of the spec by has been
-// placed (more) or taken off its node. Only their rules Even about groups of that spec can be affected. Placements of
-// the same spec are skipped if more is set: the new placement has been judged by the same rules.
+// placed (more) or taken off its node. Only their rules Even and Near about groups of that spec can be affected.
+// Placements of the same spec keep their rules Even if more is set: the new placement has been judged by the same rules.
 func (d *Draft) disturbed(by *Spec, more bool) *Rejection {
 	if !d.rules.rules.Made() || d.rules.rules.Len() == 0 {
 		return nil
 	}
 	for i := len(d.steps) - 1; i >= 0 && d.steps[i].open == d.open && d.steps[i].log >= d.open; i-- {
 		s := &d.steps[i]
-		if s.spec == nil || more && s.spec == by {
+		if s.spec == nil {
 			continue
 		}
+		a := arrival{spec: s.spec, node: s.node.Node, counted: true}
 		for e := range s.spec.Even {
-			if !by.IsIn(s.spec.Even[e].Group) {
+			if !by.IsIn(s.spec.Even[e].Group) || more && s.spec == by {
 				continue
 			}
-			if r := (&arrival{spec: s.spec, node: s.node.Node, counted: true}).evenFault(draftCounts{d}, &s.spec.Even[e]); r != nil {
+			if r := a.evenFault(draftCounts{d}, &s.spec.Even[e]); r != nil {
+				return r
+			}
+		}
+		for near := range s.spec.AllNear {
+			if !by.IsIn(near.Group) {
+				continue
+			}
+			if r := a.nearFault(draftCounts{d}, near); r != nil {
 				return r
 			}
 		}
@@ -114,7 +123,7 @@ func (d *Draft) countMove(m *companyMove, sign int) {
 	m.spec.companyOf(m.node, m.kind, c.ruled, func(k companyKey, n int) {
 		d.ownRules()
 		c.add(k, sign*m.by*n)
-		if k.level != NodeKey || c.rule(k.group, k.level).even > 0 {
+		if r := c.rule(k.group, k.level); k.level != NodeKey || r.even+r.near > 0 {
 			c.version++
 			for _, v := range c.about[k.group] {
 				v.update(k, sign*m.by)
@@ -138,7 +147,9 @@ func (d *Draft) beginRules(spec *Spec) {
 		r := c.rule(group, level)
 		return even && r.even > 0 || !even && r.apart > 0
 	}
-	knows := !slices.ContainsFunc(spec.Apart, func(a Apart) bool { return !known(a.Group, a.Level, false) })
+	near := true
+	spec.nearCounts(func(group, level string) { near = near && c.rule(group, level).near > 0 })
+	knows := near && !slices.ContainsFunc(spec.Apart, func(a Apart) bool { return !known(a.Group, a.Level, false) })
 	knows = knows && !slices.ContainsFunc(spec.Extras, func(x Extra) bool { return !known(extraGroup(x.Name), NodeKey, false) })
 	for i := range spec.Even {
 		e := &spec.Even[i]
@@ -160,7 +171,7 @@ func (d *Draft) beginRules(spec *Spec) {
 	was := companyTables{rules: c.rules.Clone()}
 	counted := func(group, level string) bool {
 		r := was.rule(group, level)
-		return r.apart+r.even > 0
+		return !r.ended()
 	}
 	c.begin(d.view.state, spec, 1, func(companyKey, int) {})
 	fresh := func(group string, yield func(level string)) {
@@ -234,6 +245,9 @@ func (d *Draft) verdictsOn(spec *Spec) *verdicts {
 		for i := range spec.Even {
 			groups[spec.Even[i].Group] = true
 		}
+		for near := range spec.AllNear {
+			groups[near.Group] = true
+		}
 		for group := range groups {
 			c.about[group] = append(c.about[group], v)
 		}
@@ -262,7 +276,7 @@ func (d *Draft) RuleLevels(spec *Spec) (levels []string, version uint64) {
 func (d *Draft) Opened(spec *Spec, level string) uint64 {
 	v := d.verdictsOn(spec)
 	switch {
-	case v == nil || level == NodeKey && len(spec.Even) == 0:
+	case v == nil || level == NodeKey && !v.wide:
 		return 0
 	case v.opened == nil: // a spec that no ledger hands out
 		return d.rules.version
@@ -290,16 +304,19 @@ func counted(moves []companyMove, k companyKey, ruled func(string, func(string))
 // after the capsules that have left n have stopped (Place.After).
 func (d *Draft) keepsCompany(c *Capsule, n *NodeState) (after bool, err error) {
 	v := d.verdictsOn(c.Spec)
-	if v == nil {
+	if v == nil && c.Spec.Near.Group == "" {
 		return false, nil
 	}
-	a := arrival{spec: c.Spec, node: n.Node, nodeOf: d.describes, awaits: c.stops()}
-	r := a.fault(v)
+	a, at := arrival{spec: c.Spec, node: n.Node, nodeOf: d.describes, awaits: c.stops()}, companyCounts(v)
+	if v == nil {
+		at = draftCounts{d}
+	}
+	r := a.fault(at)
 	if r == nil {
 		return false, nil
 	}
 	if n.Node.Confirms {
-		if a.awaits = d.stopping(c, n); a.fault(v) == nil {
+		if a.awaits = d.stopping(c, n); a.fault(at) == nil {
 			return true, nil
 		}
 	}
@@ -330,8 +347,8 @@ func (d *Draft) stopping(c *Capsule, n *NodeState) []*Remains {
 	return out
 }
 
-// Next: the company that capsules ask for (Near), which is a bet and no rule of the ledger; and the capsules that would
-// have to leave a node before the rules of company open it.
+// Next: the company that capsules ask for (Spec.Near), on which a draft also bets, so that a lost bet names the group; and
+// the capsules that would have to leave a node before the rules of company open it.
 
 // betOnCompany appends a GroupIn bet for each domain in which the steps place a capsule near the group that its spec
 // names.
@@ -339,10 +356,13 @@ func (d *Draft) betOnCompany(bets []Precondition, steps []draftStep) []Precondit
 	from := len(bets)
 	for i := range steps {
 		spec := steps[i].spec
-		if spec == nil || spec.Near.Group == "" {
+		if spec == nil {
 			continue
 		}
 		near := d.nearby(spec)
+		if near == nil {
+			continue
+		}
 		domain := steps[i].node.Node.Labels[spec.Near.Level]
 		if !near.domains[domain] {
 			continue
@@ -357,18 +377,18 @@ func (d *Draft) betOnCompany(bets []Precondition, steps []draftStep) []Precondit
 
 // NearDomains returns the domains of spec.Near.Level that hold a placed member of the group spec.Near.Group. Members
 // that earlier proposals of the plan take off their nodes do not count. Nil means that the spec does not ask to be near
-// a group. The map must not be written to. The version changes whenever the domains may have changed.
+// a group by a label. [Draft.Opens] answers for Spec.Nears, and for a Near by node. The map must not be written to. The version changes whenever the domains may have changed.
 func (d *Draft) NearDomains(spec *Spec) (domains map[string]bool, version uint64) {
-	if spec.Near.Group == "" || d.view == nil {
-		return nil, 0
+	if p := d.nearby(spec); p != nil {
+		return p.domains, d.company
 	}
-	return d.nearby(spec).domains, d.company
+	return nil, 0
 }
 
 // nearby returns the domains of NearDomains from the draft's cache, which it fills. Nil if the spec does not ask to be
 // near a group.
 func (d *Draft) nearby(spec *Spec) *nearby {
-	if spec.Near.Group == "" || d.view == nil {
+	if spec.Near.Group == "" || spec.Near.Level == NodeKey || d.view == nil {
 		return nil
 	}
 	if p := d.near[spec.Near]; p != nil {
@@ -459,6 +479,11 @@ func (d *Draft) ClosedBy(n *NodeState, spec *Spec) (levels []string, ok bool) {
 		}
 		if n.Node.domain(level) == "" {
 			return nil, false
+		}
+		for near, planned := range spec.nears {
+			if !planned && near.Level == level && (&arrival{spec: spec, node: n.Node, brief: true}).nearFault(v, near) != nil {
+				return nil, false
+			}
 		}
 		for i := range spec.Even {
 			if e := &spec.Even[i]; e.Level == level && (&arrival{spec: spec, node: n.Node, brief: true}).evenFault(v, e) != nil {

@@ -123,7 +123,7 @@ func (s *scribe) spec() *Spec {
 		spec.Groups = pickOne(s, [][]string{{"db"}, {"web"}, {"web", "db"}, {"db", "db"}})
 	}
 	if s.chance(4) {
-		spec.Near = Near{Group: pickOne(s, modelGroups), Level: "rack"}
+		spec.Near = Near{Group: pickOne(s, modelGroups), Level: pickOne(s, []string{"rack", "rack", NodeKey})}
 	}
 	if s.chance(4) {
 		spec.Start = Start{Template: "py", Volumes: []string{"w", "v", "w"}, Parent: pickOne(s, modelCapsules), CrossHost: s.chance(2)}

@@ -190,6 +190,34 @@ func (r *modelRound) uneven() (out []*refusal) {
 	return out
 }
 
+// modelNearsOf are the rules Near of a spec, sorted and each once.
+func modelNearsOf(s *Spec) []Near {
+	all := slices.DeleteFunc(append([]Near{s.Near}, s.Nears...), func(r Near) bool { return r.Group == "" })
+	slices.SortFunc(all, func(a, b Near) int { return strings.Compare(a.Group+"/"+a.Level, b.Group+"/"+b.Level) })
+	return slices.Compact(all)
+}
+
+// lonely refuses arrivals by their rules Near.
+func (r *modelRound) lonely() (out []*refusal) {
+	for _, id := range r.arrivals() {
+		c := r.now.capsules[id]
+		for _, rule := range modelNearsOf(c.spec) {
+			here, others, d := 0, 0, r.now.nodes[c.node].domain(rule.Level)
+			for other, k := range r.now.capsules {
+				if other != id && k.node != "" && slices.Contains(modelGroupsOf(k.spec), rule.Group) {
+					at := r.now.nodes[k.node].domain(rule.Level)
+					here += btoi(at == d)
+					others += btoi(at != "")
+				}
+			}
+			if d == "" || here == 0 && (others > 0 || !slices.Contains(modelGroupsOf(c.spec), rule.Group)) {
+				out = append(out, lostTo(r.was.rev))
+			}
+		}
+	}
+	return out
+}
+
 // keptOff are the newcomers that outrank a victim and may not be where they are if it stays.
 func (r *modelRound) keptOff(e Evict, over func(CapsuleID) bool, back map[CapsuleID]bool) (out []CapsuleID) {
 	victim := r.was.capsules[e.Capsule].spec
@@ -303,6 +331,9 @@ func (s *scribe) company(spec *Spec) {
 	if s.chance(4) {
 		groups = append(groups, pickOne(s, modelGroups))
 	}
+	for s.chance(4) {
+		spec.Nears = append(spec.Nears, Near{pickOne(s, modelGroups), pickOne(s, levels)})
+	}
 	for _, group := range groups {
 		if s.chance(3) {
 			continue
@@ -350,7 +381,7 @@ func draftUnrule(s *scribe) (out []Commitment) {
 func TestCompanyAgainstModel(t *testing.T) {
 	scale.Sequential(t)
 	t.Parallel()
-	for total := range scale.Reach(t, "by a rule", "apart", "uneven", "unlabelled", "extras", "skewed", "even", "committed") {
+	for total := range scale.Reach(t, "by a rule", "apart", "uneven", "unlabelled", "extras", "lonely", "skewed", "even", "committed") {
 		rapid.Check(t, func(t *rapid.T) {
 			d := newDuel(Limits{}, false)
 			d.company = true
@@ -395,6 +426,7 @@ func ruled(r *Rejection) bool { return r.Group != "" || r.Dimension == "key" || 
 func (d *duel) countCompany(r *Rejection) {
 	d.count["by a rule"] += btoi(r.Group != "")
 	d.count["apart"] += btoi(r.Group != "" && r.Domain != "" && r.Free == 0 && r.Want > 0)
+	d.count["lonely"] += btoi(r.Group != "" && r.Domain != "" && r.Want == 0)
 	d.count["uneven"] += btoi(r.Group != "" && r.Free > 0)
 	d.count["extras"] += btoi(ruled(r) && r.Group == "")
 	d.count["unlabelled"] += btoi(r.Group != "" && r.Domain == "")
@@ -479,7 +511,7 @@ func (p *companyPlan) place(t *rapid.T) {
 		return
 	}
 	p.count["refused"]++
-	if misfit == (Misfit{}) && !strings.Contains(err.Error(), "an earlier step") {
+	if planned := c.Spec.Near.Group != "" && c.Spec.Near.Level != NodeKey; !planned && misfit == (Misfit{}) && !strings.Contains(err.Error(), "an earlier step") {
 		t.Fatalf("Misfit says nothing of what Place refuses: %v", err)
 	}
 	for _, after := range []bool{false, n.Node.Confirms} {

@@ -865,7 +865,7 @@ func (r *modelRound) unsettled() (out []*refusal) {
 			out = append(out, lostTo(r.was.gangs[id].changed))
 		}
 	}
-	return slices.Concat(out, r.overstepped(), r.unkind(), r.overspent(), r.impatient(), r.crowded(), r.uneven(), r.insolent(), r.bloated(), r.glutted())
+	return slices.Concat(out, r.overstepped(), r.unkind(), r.overspent(), r.impatient(), r.crowded(), r.uneven(), r.lonely(), r.insolent(), r.bloated(), r.glutted())
 }
 
 func (m *model) over(n modelNode, ask *modelAsk) bool {
@@ -1133,7 +1133,7 @@ func modelGroupsOf(s *Spec) (out []string) {
 }
 
 func shape(s *Spec) string {
-	return fmt.Sprintf("%s/%d/%d×%d/%v/%s/%d", s.Module, [Dimensions]int64(s.Envelope.Reservation), s.Devices.Count, s.Devices.Milli, modelGroupsOf(s), s.Near.Group, len(s.Require))
+	return fmt.Sprintf("%s/%d/%d×%d/%v/%s/%d", s.Module, [Dimensions]int64(s.Envelope.Reservation), s.Devices.Count, s.Devices.Milli, modelGroupsOf(s), modelNearsOf(s), len(s.Require))
 }
 
 func (m *model) pending() []string {
@@ -1159,7 +1159,7 @@ func (m *model) groups() []string {
 			}
 		}
 		for _, group := range modelGroups {
-			if c.node == "" && !c.released && (slices.Contains(modelGroupsOf(c.spec), group) || c.spec.Near.Group == group) {
+			if c.node == "" && !c.released && (slices.Contains(modelGroupsOf(c.spec), group) || slices.ContainsFunc(modelNearsOf(c.spec), func(r Near) bool { return r.Group == group })) {
 				count[fmt.Sprintf("group %s waits, %s", group, shape(c.spec))]++
 			}
 		}

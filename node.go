@@ -154,6 +154,9 @@ func (n *Node) domain(level string) string {
 	if level == NodeKey {
 		return string(n.ID)
 	}
+	if len(level) > 0 && level[0] == anyDomain && n.domain(level[1:]) != "" {
+		return inSome
+	}
 	return n.Labels[level]
 }
 

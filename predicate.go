@@ -50,12 +50,26 @@ type Domains struct {
 	Names []string `json:"names,omitempty"`
 }
 
-// Near requires placement in a domain of the label Level in which a member of Group runs.
+// Near is an affinity rule: the capsule is placed only in a domain of Level in which a member of Group is placed, other
+// than the capsule itself, counted after the whole proposal. The first member of a group has nobody to be near: while no
+// other member is in any domain of the level, a capsule that is itself a member may be placed in each of them.
+//
+// The ledger enforces the rule on placements only: it refuses neither an [Adopt] nor the departure of the last member.
 type Near struct {
-	// Group is a co-location group: a member of it must run in the domain.
+	// Group is a co-location group: a member of it must be placed in the domain.
 	Group string `json:"group,omitempty"`
-	// Level is the label key of the domain.
+	// Level is the label key of the domain; [NodeKey]: the node itself. A node without the label takes no capsule with
+	// this rule.
 	Level string `json:"level,omitempty"`
+}
+
+// in returns the domain in which members are counted for the rule on a node, and the one in which members in any domain
+// of the level are counted; both empty: the node is in no domain.
+func (r Near) in(n *Node) (here, anywhere companyDomain) {
+	if d := n.domain(r.Level); d != "" {
+		return companyDomain{r.Group, r.Level, d}, companyDomain{r.Group, anyDomainOf(r.Level), inSome}
+	}
+	return here, anywhere
 }
 
 // Matches reports whether a node of unknown id with these labels satisfies p. A malformed predicate matches nothing.

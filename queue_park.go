@@ -522,6 +522,9 @@ func (s *parkedClass) ties() (ties []tie) {
 	if spec.Near.Group != "" {
 		ties = append(ties, tie{}, tie{group: spec.Near.Group})
 	}
+	for _, near := range spec.Nears {
+		ties = append(ties, tie{}, tie{group: near.Group})
+	}
 	if spec.Start.Parent != "" {
 		ties = append(ties, tie{parent: spec.Start.Parent})
 	}

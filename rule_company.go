@@ -7,8 +7,9 @@ import (
 )
 
 // A rule Apart keeps a capsule and the members of a group out of each other's domains. A rule Even lets no domain have
-// many more members of a group than another. An Extra is an amount of a named resource, of which the capsules on a node
-// take no more than the node has. All three are judged on the counts after the whole proposal.
+// many more members of a group than another. A rule Near
+// lets a capsule only where a member of a group is. An Extra is an amount of a named resource, of which the capsules on a node
+// take no more than the node has. All are judged on the counts after the whole proposal.
 
 // txCounts adapts a tx to companyCounts, so that an arrival is judged on the counts after the proposal.
 type txCounts struct{ *tx }
@@ -101,6 +102,9 @@ func (t *tx) refuseCompany(e *txCapsule, fault *Rejection) error {
 	r := *fault
 	newest := t.s.rev
 	r.Capsule, r.advice = e.now.ID, "choose another domain, or wait until others have left"
+	if r.Want == 0 {
+		r.advice = "choose another domain"
+	}
 	if r.Dimension != "" {
 		n := t.nodes.find(e.now.Node)
 		newest, r.advice = max(n.newest(), n.asks), "choose another node, or wait until others have left"
@@ -229,13 +233,14 @@ func (t *tx) endRules(spec *Spec, fewer int) {
 	c := &t.company
 	c.addRules(spec, -fewer)
 	end := func(group, level string) {
-		if r := c.rule(group, level); r.apart+r.even == 0 {
+		if r := c.rule(group, level); r.ended() {
 			c.forget(group, level)
 		}
 	}
 	for _, a := range spec.Apart {
 		end(a.Group, a.Level)
 	}
+	spec.nearCounts(end)
 	for i := range spec.Even {
 		e := &spec.Even[i]
 		end(e.Group, e.Level)

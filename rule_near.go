@@ -1,6 +1,7 @@
 package orbit
 
-// Groups are counted by node and domain, placed and waiting, for Near and for the bet GroupIn.
+// Groups are counted by node and domain, placed and waiting, for planners and for the bet GroupIn. The rule itself is
+// judged with the rules of company, by the same counts (company.go nearFault).
 
 // countWaiting counts a pending capsule in every group that its spec names.
 func (v *verifier) countWaiting(c *Capsule) {
@@ -10,8 +11,8 @@ func (v *verifier) countWaiting(c *Capsule) {
 	for group := range c.Spec.MemberOf {
 		v.waiting[groupWaiting{group: group, spec: c.Spec}]++
 	}
-	if near := c.Spec.Near.Group; near != "" && !c.Spec.IsIn(near) {
-		v.waiting[groupWaiting{group: near, spec: c.Spec}]++
+	for group := range c.Spec.nearOthers {
+		v.waiting[groupWaiting{group: group, spec: c.Spec}]++
 	}
 }
 

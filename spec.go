@@ -84,9 +84,14 @@ type Spec struct {
 	// stores the group that Near names as Group, if the capsule is a member of it. It stores the other groups here,
 	// sorted and without repetition.
 	Groups []string `json:"groups,omitempty"`
-	// Near is the co-location that the capsule requires. Navigators assert it with a GroupIn bet; ledgers have no rule
-	// for it.
+	// Near is the co-location that the capsule requires; the zero value requires none. Navigators start no group by it:
+	// nav.Anchor does, in a domain that takes all members.
 	Near Near `json:"near"`
+	// Nears are further co-locations, which must all hold; at most 15. A navigator places the first member of a group
+	// that is near its own group by one of these anywhere. If Near is the zero value, a ledger stores one of them as
+	// Near: one by a label, and if possible one that names a group of the capsule. It stores the others here, sorted and
+	// without repetition.
+	Nears []Near `json:"nears,omitempty"`
 	// Apart lists anti-affinity rules: no member of the group may be placed in the capsule's domain. At most 16 rules.
 	Apart []Apart `json:"apart,omitempty"`
 	// Even lists rules that spread a group evenly over domains, within a maximum skew. At most 16 rules.
@@ -193,11 +198,11 @@ func (s *Spec) faults() []string {
 	if len(s.Spread.Names) > 0 && s.Spread.Level == "" {
 		out = append(out, "spread names domains but no level")
 	}
-	if s.Spread.Level == NodeKey || s.Near.Level == NodeKey {
+	if s.Spread.Level == NodeKey {
 		out = append(out, fmt.Sprintf("%s is no label, so nodes have no domains by it; give them a label with their host name", NodeKey))
 	}
-	if (s.Near.Group == "") != (s.Near.Level == "") {
-		out = append(out, "near needs both a group and a level")
+	if len(s.Nears) > maxGroups || (s.Near.Group == "") != (s.Near.Level == "") || slices.ContainsFunc(s.Nears, func(r Near) bool { return r.Group == "" || r.Level == "" }) {
+		out = append(out, fmt.Sprintf("near needs both a group and a level, and there can be %d further ones", maxGroups))
 	}
 	if len(s.Groups) > maxGroups || slices.Contains(s.Groups, "") {
 		out = append(out, fmt.Sprintf("%d further groups %.100q; there can be %d, each with a name", len(s.Groups), s.Groups, maxGroups))
@@ -307,6 +312,10 @@ func (s *Spec) appendKey(b []byte) []byte {
 		number(int64(e.MinDomains))
 		number(int64(btoi(e.HonorTaints) + 2*btoi(e.IgnoreRequire)))
 	}
+	number(int64(len(s.Nears)))
+	for _, r := range s.Nears {
+		texts([]string{r.Group, r.Level})
+	}
 	number(int64(len(s.PreferCompany)))
 	for _, c := range s.PreferCompany {
 		texts([]string{c.Group, c.Level})
@@ -391,8 +400,11 @@ func (s *Spec) clone() *Spec {
 	c.Devices.Models = sorted(s.Devices.Models)
 	c.Spread.Names = sorted(s.Spread.Names)
 	c.Start.Volumes = sorted(s.Start.Volumes)
+	if len(s.Nears) > 0 {
+		c.Near, c.Nears = s.nearFirst()
+	}
 	if len(s.Groups) > 0 {
-		c.Group, c.Groups = s.homeFirst()
+		c.Group, c.Groups = c.homeFirst()
 	}
 	c.Tolerate = cloned(s.Tolerate)
 	c.ownCompany()

@@ -68,6 +68,9 @@ func (s *Spec) companyWords() (out []string) {
 	for _, e := range s.Even {
 		out = append(append(out, e.Group, e.Level), e.Domains...)
 	}
+	for _, r := range s.Nears {
+		out = append(out, r.Group, r.Level)
+	}
 	for _, c := range s.PreferCompany {
 		out = append(out, c.Group, c.Level)
 	}
@@ -87,11 +90,82 @@ func (s *Spec) groupsAs(o *Spec) bool {
 func (s *Spec) hasCompany() bool { return s.hasRules() || s.Group != "" || len(s.Groups) > 0 }
 
 // hasRules reports whether a spec has rules of company. The extras that it takes count as rules.
-func (s *Spec) hasRules() bool { return len(s.Apart) > 0 || len(s.Even) > 0 || len(s.Extras) > 0 }
+func (s *Spec) hasRules() bool {
+	return len(s.Apart) > 0 || len(s.Even) > 0 || len(s.Extras) > 0 || s.Near.Group != "" || len(s.Nears) > 0
+}
+
+// AllNear yields the co-locations that capsules of the spec require: Near and Nears.
+func (s *Spec) AllNear(yield func(Near) bool) {
+	for near := range s.nears {
+		if !yield(near) {
+			return
+		}
+	}
+}
+
+// nears yields the co-locations of the spec, and whether planners look up the domains of one by themselves: those of
+// Near, if it is by a label ([Draft.NearDomains]).
+func (s *Spec) nears(yield func(near Near, planned bool) bool) {
+	if s.Near.Group != "" && !yield(s.Near, s.Near.Level != NodeKey) {
+		return
+	}
+	for _, near := range s.Nears {
+		if !yield(near, false) {
+			return
+		}
+	}
+}
+
+// nearOthers yields, once, each group near which capsules of the spec have to be without being members.
+func (s *Spec) nearOthers(yield func(group string) bool) {
+	var known [maxGroups + 1]string
+	n := 0
+	for near := range s.AllNear {
+		if s.IsIn(near.Group) || slices.Contains(known[:n], near.Group) {
+			continue
+		}
+		known[n] = near.Group
+		if n++; !yield(near.Group) {
+			return
+		}
+	}
+}
+
+// nearCounts yields each group and level by which members are counted for the co-locations of the spec.
+func (s *Spec) nearCounts(yield func(group, level string)) {
+	for near := range s.AllNear {
+		yield(near.Group, near.Level)
+		if s.IsIn(near.Group) { // it may be the first member
+			yield(near.Group, anyDomainOf(near.Level))
+		}
+	}
+}
+
+// sameNears reports whether two specs have the same co-locations, and for them the same counts.
+func (s *Spec) sameNears(o *Spec) bool {
+	return s.Near == o.Near && slices.Equal(s.Nears, o.Nears) &&
+		!slices.ContainsFunc(append([]Near{s.Near}, s.Nears...), func(r Near) bool { return s.IsIn(r.Group) != o.IsIn(r.Group) })
+}
+
+// nearFirst chooses the co-location that is stored as Near: Near itself, or if that is the zero value, one of Nears. It
+// returns the others sorted.
+func (s *Spec) nearFirst() (first Near, others []Near) {
+	others = cloned(s.Nears)
+	slices.SortFunc(others, func(a, b Near) int { return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Level, b.Level)) })
+	if first = s.Near; first.Group == "" {
+		worth := func(r Near) int { return btoi(r.Level != NodeKey) * (1 + btoi(s.IsIn(r.Group))) }
+		first = slices.MaxFunc(others, func(a, b Near) int { return cmp.Compare(worth(a), worth(b)) })
+	}
+	others = slices.DeleteFunc(slices.Compact(others), func(r Near) bool { return r == first })
+	if len(others) == 0 {
+		return first, nil
+	}
+	return first, slices.Clip(others)
+}
 
 // sameRules reports whether two specs have the same rules of company, and Even for the same nodes.
 func (s *Spec) sameRules(o *Spec) bool {
-	return s == o || slices.Equal(s.Apart, o.Apart) && slices.Equal(s.Extras, o.Extras) && reflect.DeepEqual(s.Even, o.Even) &&
+	return s == o || slices.Equal(s.Apart, o.Apart) && slices.Equal(s.Extras, o.Extras) && s.sameNears(o) && reflect.DeepEqual(s.Even, o.Even) &&
 		!slices.ContainsFunc(s.Even, func(e Even) bool { return s.scope(&e) != o.scope(&e) })
 }
 

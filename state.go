@@ -614,7 +614,7 @@ func (a groupWaiting) less(b groupWaiting) bool {
 
 // GroupPending yields the specs of pending capsules that concern the group, with the number of pending capsules of
 // each. These are the group's members ([Spec.MemberOf]), members of gangs included, and capsules that ask to be near
-// the group (Near.Group). The order depends on the specs alone.
+// the group ([Spec.AllNear]). The order depends on the specs alone.
 func (s *State) GroupPending(group string) iter.Seq2[*Spec, int] {
 	return func(yield func(*Spec, int) bool) {
 		s.waiting.AscendGreaterOrEqual(groupWaiting{group: group}, func(w groupWaiting) bool {
@@ -655,8 +655,8 @@ func (s *State) countWaiting(spec *Spec, by int) {
 	for group := range spec.MemberOf {
 		s.countWaitingIn(group, spec, by)
 	}
-	if near := spec.Near.Group; near != "" && !spec.IsIn(near) {
-		s.countWaitingIn(near, spec, by)
+	for group := range spec.nearOthers {
+		s.countWaitingIn(group, spec, by)
 	}
 }
 

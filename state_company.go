@@ -5,6 +5,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/orbitsched/orbit/internal/table"
 )
@@ -60,12 +61,15 @@ func (l *evenLow) after(c *companyTables, k companyKey, by int) *evenLow {
 	return &next
 }
 
-// companyRule counts the capsules and remains that have a rule about a group by a level: a rule Apart (or an extra),
-// and a rule Even.
+// companyRule counts the capsules and remains that have a rule about a group by a level: a rule Apart (or an extra), a
+// rule Even, and a rule Near.
 type companyRule struct {
-	group, level string
-	apart, even  int
+	group, level      string
+	apart, even, near int
 }
+
+// ended reports whether nothing has the rule any more.
+func (r *companyRule) ended() bool { return r.apart == 0 && r.even == 0 && r.near == 0 }
 
 // groupRules are the rules about a group, ordered by level. The slice is replaced, never written to.
 type groupRules struct {
@@ -234,17 +238,21 @@ func (s *State) survey(group, level string, yield func(k companyKey, count int))
 // before. It calls surveyed with each count that a survey finds.
 func (c *companyTables) begin(s *State, spec *Spec, more int, surveyed func(k companyKey, count int)) {
 	begin := func(group, level string) {
-		if r := c.rule(group, level); r.apart+r.even == 0 {
+		if r := c.rule(group, level); r.ended() {
 			s.survey(group, level, func(k companyKey, count int) {
 				c.add(k, count)
 				surveyed(k, count)
 			})
 		}
 	}
-	for i, a := range spec.Apart {
+	for _, a := range spec.Apart {
 		begin(a.Group, a.Level)
-		c.addRules(&Spec{Apart: spec.Apart[i : i+1]}, more)
+		c.addRule(companyRule{group: a.Group, level: a.Level, apart: more})
 	}
+	spec.nearCounts(func(group, level string) {
+		begin(group, level)
+		c.addRule(companyRule{group: group, level: level, near: more})
+	})
 	for i := range spec.Even {
 		e := &spec.Even[i]
 		begin(e.Group, e.Level)
@@ -314,27 +322,28 @@ func (c *companyTables) fewest(e *Even, scope companyScope, in func(companyDomai
 // its first rule nor drops the counts after its last: begin and endRules do.
 func (c *companyTables) addRules(spec *Spec, by int) {
 	for _, a := range spec.Apart {
-		c.addRule(a.Group, a.Level, by, 0)
+		c.addRule(companyRule{group: a.Group, level: a.Level, apart: by})
 	}
 	for i := range spec.Extras {
-		c.addRule(extraGroup(spec.Extras[i].Name), NodeKey, by, 0)
+		c.addRule(companyRule{group: extraGroup(spec.Extras[i].Name), level: NodeKey, apart: by})
 	}
+	spec.nearCounts(func(group, level string) { c.addRule(companyRule{group: group, level: level, near: by}) })
 	for i := range spec.Even {
 		c.addEven(spec, &spec.Even[i], by)
 	}
 }
 
-// addRule changes the number of capsules and remains that have a rule about a group by a level.
-func (c *companyTables) addRule(group, level string, apart, even int) {
-	g, _ := c.rules.Get(groupRules{group: group})
-	g.group, g.byLevel = group, slices.Clone(g.byLevel)
-	i, ok := g.find(level)
+// addRule adds to the numbers of capsules and remains that have a rule about a group by a level.
+func (c *companyTables) addRule(more companyRule) {
+	g, _ := c.rules.Get(groupRules{group: more.group})
+	g.group, g.byLevel = more.group, slices.Clone(g.byLevel)
+	i, ok := g.find(more.level)
 	if !ok {
-		g.byLevel = slices.Insert(g.byLevel, i, companyRule{group: group, level: level})
+		g.byLevel = slices.Insert(g.byLevel, i, companyRule{group: more.group, level: more.level})
 	}
 	r := &g.byLevel[i]
-	r.apart, r.even = r.apart+apart, r.even+even
-	if r.apart == 0 && r.even == 0 {
+	r.apart, r.even, r.near = r.apart+more.apart, r.even+more.even, r.near+more.near
+	if r.ended() {
 		g.byLevel = slices.Delete(g.byLevel, i, i+1)
 	}
 	if len(g.byLevel) == 0 {
@@ -346,7 +355,7 @@ func (c *companyTables) addRule(group, level string, apart, even int) {
 
 // addEven changes the number of capsules and remains that have a rule Even of a spec.
 func (c *companyTables) addEven(spec *Spec, e *Even, by int) {
-	c.addRule(e.Group, e.Level, 0, by)
+	c.addRule(companyRule{group: e.Group, level: e.Level, even: by})
 	u, _ := c.scopes.Get(scopeUse{companyScope: spec.scope(e)})
 	u.companyScope, u.must = spec.scope(e), spec.eligibility(e)
 	if u.rules += by; u.rules == 0 {
@@ -371,7 +380,8 @@ func (c tableCounts) fewest(e *Even, scope companyScope, _ bool) lowest {
 type verdicts struct {
 	spec   *Spec
 	levels []string
-	// A level has domains other than single nodes, or a rule Even compares the node with others.
+	// A level has domains other than single nodes, or a rule compares the node with others: a rule Even, or a rule Near of
+	// which the spec may be the first member.
 	wide bool
 	at   companyCounts
 	// known: why a domain (level and name) is closed; empty: it is open. lowest: for each rule Even the domain with the
@@ -436,7 +446,7 @@ func (v *verdicts) misfit(n *NodeState) Misfit {
 // update drops the cached answers that a change of the count of key k outdates. By is 1 or -1.
 func (v *verdicts) update(k companyKey, by int) {
 	delete(v.known, [2]string{k.level, k.domain})
-	opens := by < 0
+	opens := by < 0 || v.nears(k)
 	for i := range v.spec.Even {
 		e := &v.spec.Even[i]
 		l, known := v.lowest[e]
@@ -455,8 +465,27 @@ func (v *verdicts) update(k companyKey, by int) {
 		opens = true
 	}
 	if opens {
-		v.opened[k.level]++
+		v.opened[strings.TrimPrefix(k.level, anyDomainOf(""))]++
 	}
+}
+
+// nears reports whether a change of a count of members concerns a rule Near of the spec. If it decides whether there is a
+// first member in any domain of the level, all domains of the level are outdated.
+func (v *verdicts) nears(k companyKey) (concerned bool) {
+	if k.kind != membersPlaced {
+		return false
+	}
+	for near, planned := range v.spec.nears {
+		if planned || near.Group != k.group {
+			continue
+		}
+		if k.level == anyDomainOf(near.Level) {
+			clear(v.known)
+			return true
+		}
+		concerned = concerned || k.level == near.Level
+	}
+	return concerned
 }
 
 // snapshot returns a copy of the verdicts that later steps of the draft do not change, for a NoFit that is read later.
@@ -485,6 +514,11 @@ func (c *companyTables) verdictsOn(spec *Spec, at companyCounts) *verdicts {
 	levels[NodeKey] = levels[NodeKey] || len(spec.Extras) > 0
 	for i := range spec.Even {
 		levels[spec.Even[i].Level], v.wide = true, true
+	}
+	for near, planned := range spec.nears {
+		if !planned {
+			levels[near.Level], v.wide = true, true
+		}
 	}
 	for level, matters := range levels {
 		if matters {

@@ -128,7 +128,7 @@ func (s *State) link(slot uint32, c *capsuleRecord) {
 	n.members.Own(c.link/membersChunk, s.owner)[c.link%membersChunk] = slot
 	n.listed++
 	s.countGroup(c, 1)
-	if near := c.capsule.Spec.Near; near.Group != "" { // proposals bet on this group at this level: keep its counts by domain
+	if near := c.capsule.Spec.Near; near.Group != "" && near.Level != NodeKey { // proposals bet on this group at this level: keep its counts by domain
 		s.divide(near.Group, near.Level)
 	}
 }

@@ -158,7 +158,7 @@ func (p *anchorPass) route(c *orbit.Capsule) {
 	p.handed[c.Spec] = true
 	near := c.Spec.Near.Group
 	switch {
-	case c.Gang() != "" || near == "":
+	case c.Gang() != "" || near == "" || c.Spec.Near.Level == orbit.NodeKey:
 		p.rest = append(p.rest, c)
 	case near == c.Spec.Group:
 		p.routeMember(c)
@@ -258,7 +258,7 @@ func anchorRuns(state *orbit.State, group string) bool {
 // waitsHere reports whether capsules of the spec wait for this group's anchor: members that must be near their own
 // group and are in no gang.
 func (g *anchorGroup) waitsHere(spec *orbit.Spec) bool {
-	return spec.Group == g.name && spec.Near.Group == g.name && spec.Class != orbit.GangClass
+	return spec.Group == g.name && spec.Near.Group == g.name && spec.Near.Level != orbit.NodeKey && spec.Class != orbit.GangClass
 }
 
 // anchorDomainOf returns a node's domain of a level, or "" if the node is in none: it has no such label, or one that is

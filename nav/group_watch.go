@@ -108,7 +108,7 @@ func (t *groupTouch) touch(c *orbit.Capsule) {
 
 // nearItsOwn reports whether capsules of the spec wait for a member of their own group.
 func nearItsOwn(spec *orbit.Spec) bool {
-	return spec.Group != "" && spec.Near.Group == spec.Group && spec.Class != orbit.GangClass
+	return spec.Group != "" && spec.Near.Group == spec.Group && spec.Near.Level != orbit.NodeKey && spec.Class != orbit.GangClass
 }
 
 // change counts a placement, and adds the group that the change concerns.

@@ -191,6 +191,9 @@ func (w *country) invent(t *rapid.T) *orbit.Spec {
 	if often(3, "wants company") {
 		s.Near = rapid.SampledFrom([]orbit.Near{{Group: "g", Level: "zone"}, {Group: "g", Level: "rack"}, {Group: "h", Level: "rack"}, {Group: "none", Level: "zone"}, {Group: "h", Level: "host"}}).Draw(t, "near")
 	}
+	for often(2, "wants more company") {
+		s.Nears = append(s.Nears, orbit.Near{Group: rapid.SampledFrom([]string{"g", "h", "none"}).Draw(t, "near, too"), Level: rapid.SampledFrom([]string{"zone", "rack", "host", orbit.NodeKey}).Draw(t, "by")})
+	}
 	for _, name := range []string{"key", "ip"} {
 		if often(1, "takes extras") {
 			s.Extras = append(s.Extras, orbit.Extra{Name: name, Amount: rapid.Int64Range(1, 2).Draw(t, "amount")})

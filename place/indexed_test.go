@@ -251,6 +251,9 @@ func (r *rivals) nominee(t *rapid.T) {
 			if err == nil && !rules.opens(n.Node) && r.stopsOn(n) {
 				continue // the ledger lets it wait until others have stopped; a choice counts these (Draft.Opens)
 			}
+			if !rules.reaches(n.Node) {
+				continue // the ledger takes the first member of a group anywhere; a choice starts no group
+			}
 			require.Equal(t, err == nil && !r.view.Report(n).Expired, ok && n.Fits(c.Spec) && rules.opens(n.Node) && !stops, "%v", err)
 			r.asked += btoi(c.Nomination().Lives())
 		}

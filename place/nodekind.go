@@ -87,7 +87,12 @@ func labelKeys(spec *orbit.Spec, each func(key string) bool) bool {
 			return false
 		}
 	}
-	return each(spec.Spread.Level) && each(spec.Near.Level)
+	for near := range spec.AllNear {
+		if near.Level != orbit.NodeKey && !each(near.Level) {
+			return false
+		}
+	}
+	return each(spec.Spread.Level)
 }
 
 // knows reports whether every label key that a spec names is in one of the three sets of keys.

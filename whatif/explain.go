@@ -97,7 +97,7 @@ func newAsker(state *orbit.State, spec *orbit.Spec) (*asker, error) {
 // [orbit.Draft.NearDomains] for a draft without a plan, but making a draft would visit each node and each capsule
 // first.
 func nearDomains(state *orbit.State, near orbit.Near) map[string]bool {
-	if near.Group == "" {
+	if near.Group == "" || near.Level == orbit.NodeKey { // the rules of company answer
 		return nil
 	}
 	domains, limit := map[string]bool{}, state.Limits().IDBytes

@@ -340,7 +340,7 @@ func (x *Index) ShapeOf(by Request) *Shape {
 	spec := by.Spec
 	key, known := x.Keys[by]
 	if !known {
-		key = fmt.Sprintf("%v %#v %#v %#v %#v %q %q %v %#v %v %t", spec.Envelope.Reservation, spec.Devices, spec.Require, spec.Tolerate, spec.Near,
+		key = fmt.Sprintf("%v %#v %#v %#v %#v %#v %q %q %v %#v %v %t", spec.Envelope.Reservation, spec.Devices, spec.Require, spec.Tolerate, spec.Near, spec.Nears,
 			spec.Group, spec.Groups, spec.Apart, spec.Even, spec.Extras, by.Stops)
 		x.Keys[by] = key
 	}

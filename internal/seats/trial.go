@@ -69,10 +69,10 @@ func (p *Packer) try(nodes []int32) *Seating {
 	}
 	for a := range p.Asks {
 		t.order = append(t.order, a)
-		t.even += btoi(len(p.Asks[a].Spec.Even) == 0)
+		t.even += btoi(!leans(p.Asks[a].Spec))
 	}
 	slices.SortStableFunc(t.order, func(a, b int) int {
-		return btoi(len(p.Asks[a].Spec.Even) > 0) - btoi(len(p.Asks[b].Spec.Even) > 0)
+		return btoi(leans(p.Asks[a].Spec)) - btoi(leans(p.Asks[b].Spec))
 	})
 	start := p.Index.Draft.Checkpoint()
 	t.seat(0, 0)
@@ -99,7 +99,12 @@ func (t *gangTrial) seat(k, from int) (ended bool) {
 	return t.placed[a] >= t.Asks[a].Least && t.seat(k+1, 0)
 }
 
-// seatEven seats the asks with rules Even, in any order.
+// leans reports whether a rule of the spec may be kept only once others of the gang are seated.
+func leans(spec *orbit.Spec) bool {
+	return len(spec.Even)+len(spec.Nears) > 0 || spec.Near.Level == orbit.NodeKey
+}
+
+// seatEven seats the asks with rules that lean on others, in any order.
 func (t *gangTrial) seatEven() (ended bool) {
 	if t.keep(); len(t.seats) == t.goal || t.Steps.Spent {
 		return true

@@ -230,7 +230,17 @@ func (s *Search) mayLeave(v *orbit.Capsule) (may, later bool) {
 		return false, true
 	}
 	return !s.kept[v.ID] && (v.Gang() == "" || v.Gang() != s.of.Gang()) && !s.draft.Uses(v.ID) &&
-		(s.spec.Near.Group == "" || v.Spec.Group != s.spec.Near.Group), false
+		!s.company(v), false
+}
+
+// company reports whether a capsule is in a group that the spec of the search has to be near.
+func (s *Search) company(v *orbit.Capsule) bool {
+	for near := range s.spec.AllNear {
+		if v.Spec.IsIn(near.Group) {
+			return true
+		}
+	}
+	return false
 }
 
 // replaces reports whether a capsule is a member of a broken gang that the gang of the search precedes, and so may evict

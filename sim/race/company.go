@@ -91,6 +91,9 @@ func (p *company) drawJob() {
 		}
 		spec.Even = append(spec.Even, e)
 	}
+	for lucky(p.Rand, 15) {
+		spec.Nears = append(spec.Nears, orbit.Near{Group: one(p.Rand, append(companyGroups, spec.Group, spec.Group)...), Level: one(p.Rand, companyLevels...)})
+	}
 	if lucky(p.Rand, 20) {
 		spec.Require = []orbit.Predicate{{Key: "zone", Op: "In", Values: one(p.Rand, []string{"z0", "z1"}, []string{"z1", "z2"})}}
 	}

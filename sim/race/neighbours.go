@@ -26,7 +26,7 @@ func (n *auditNode) domainOf(level string) string {
 
 // ruled reports whether a job of the race has rules of company.
 func (c *course) ruled() bool {
-	return slices.ContainsFunc(c.Jobs, func(j Job) bool { return len(j.Spec.Apart)+len(j.Spec.Even)+len(j.Spec.Extras) > 0 })
+	return slices.ContainsFunc(c.Jobs, func(j Job) bool { return len(j.Spec.Apart)+len(j.Spec.Even)+len(j.Spec.Nears)+len(j.Spec.Extras) > 0 })
 }
 
 // neighbours returns all placed capsules; nil if no job has rules of company.
@@ -91,6 +91,7 @@ func (a *audit) judgeCompany(changes []orbit.Change, rises []rise, rev orbit.Rev
 		}
 		self := neighbour{m.id, m.spec, a.nodes[m.node]}
 		a.judgeApart(all, self, rev)
+		a.judgeNear(all, self, rev)
 		a.judgeRemains(self, m, &do, rev)
 		a.judgeExtras(all, self, m, &do, rev)
 		for i := range m.spec.Even {
@@ -132,6 +133,25 @@ func (a *audit) judgeApart(all []neighbour, self neighbour, rev orbit.Revision) 
 		}
 		if level := other.keeps(self); level != "" {
 			a.fail("not apart", "%s is placed on %s at revision %d, and %s on %s has to be apart from it by %s", self.id, self.on.ID, rev, other.id, other.on.ID, level)
+		}
+	}
+}
+
+// judgeNear checks that each group that a placed capsule has to be near has another member in its domain, or, if the
+// capsule is the first member, none in any domain.
+func (a *audit) judgeNear(all []neighbour, self neighbour, rev orbit.Revision) {
+	for near := range self.spec.AllNear {
+		d, here, anywhere := self.on.domainOf(near.Level), 0, 0
+		for _, other := range all {
+			if at := other.on.domainOf(near.Level); other.id != self.id && at != "" && other.spec.IsIn(near.Group) {
+				anywhere++
+				if at == d {
+					here++
+				}
+			}
+		}
+		if d == "" || here == 0 && (anywhere > 0 || !self.spec.IsIn(near.Group)) {
+			a.fail("not near", "%s is placed on %s at revision %d, in %s %q, where no other member of group %q is, and %d are elsewhere", self.id, self.on.ID, rev, near.Level, d, near.Group, anywhere)
 		}
 	}
 }

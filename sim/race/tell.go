@@ -102,8 +102,8 @@ func wishes(s *orbit.Spec) string {
 	if len(s.Apart)+len(s.Even)+len(s.Extras) > 0 {
 		parts = append(parts, fmt.Sprintf("apart %v, even %v, extras %v", s.Apart, s.Even, s.Extras))
 	}
-	if s.Near.Group != "" {
-		parts = append(parts, fmt.Sprintf("near %s by %s", s.Near.Group, s.Near.Level))
+	for near := range s.AllNear {
+		parts = append(parts, fmt.Sprintf("near %s by %s", near.Group, near.Level))
 	}
 	if s.Start.Template != "" || s.Start.Parent != "" || len(s.Start.Volumes) > 0 {
 		parts = append(parts, fmt.Sprintf("start %+v", s.Start))
