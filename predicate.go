@@ -63,6 +63,9 @@ type Near struct {
 	Level string `json:"level,omitempty"`
 }
 
+// lacks reports whether the rule lacks a group or a level.
+func (r Near) lacks() bool { return r.Group == "" || r.Level == "" }
+
 // in returns the domain in which members are counted for the rule on a node, and the one in which members in any domain
 // of the level are counted; both empty: the node is in no domain.
 func (r Near) in(n *Node) (here, anywhere companyDomain) {

@@ -201,7 +201,7 @@ func (s *Spec) faults() []string {
 	if s.Spread.Level == NodeKey {
 		out = append(out, fmt.Sprintf("%s is no label, so nodes have no domains by it; give them a label with their host name", NodeKey))
 	}
-	if len(s.Nears) > maxGroups || (s.Near.Group == "") != (s.Near.Level == "") || slices.ContainsFunc(s.Nears, func(r Near) bool { return r.Group == "" || r.Level == "" }) {
+	if len(s.Nears) > maxGroups || s.Near != (Near{}) && s.Near.lacks() || slices.ContainsFunc(s.Nears, Near.lacks) {
 		out = append(out, fmt.Sprintf("near needs both a group and a level, and there can be %d further ones", maxGroups))
 	}
 	if len(s.Groups) > maxGroups || slices.Contains(s.Groups, "") {

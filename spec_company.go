@@ -151,6 +151,9 @@ func (s *Spec) sameNears(o *Spec) bool {
 // returns the others sorted.
 func (s *Spec) nearFirst() (first Near, others []Near) {
 	others = cloned(s.Nears)
+	if slices.ContainsFunc(others, Near.lacks) { // faults names it
+		return s.Near, others
+	}
 	slices.SortFunc(others, func(a, b Near) int { return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Level, b.Level)) })
 	if first = s.Near; first.Group == "" {
 		worth := func(r Near) int { return btoi(r.Level != NodeKey) * (1 + btoi(s.IsIn(r.Group))) }

@@ -231,6 +231,8 @@ func (h *handle) spoilSubmit(c orbit.Submit) orbit.Commitment {
 		c.Spec.Require = nil
 	case h.breaks == "forgets who is apart":
 		c.Spec.Apart = nil
+	case h.breaks == "forgets who is near":
+		c.Spec.Near, c.Spec.Nears = orbit.Near{}, nil
 	case h.breaks == "forgets who is even":
 		c.Spec.Even = nil
 	case h.breaks == "forgets wishes":

@@ -60,6 +60,7 @@ var broken = []struct{ breaks, caught, says string }{
 	{"ignores requirements", "requirements", "must be refused"},
 	{"ignores drains", "requirements", "must be refused"},
 	{"forgets who is apart", "apart", "must be refused"},
+	{"forgets who is near", "near", "must be refused"},
 	{"forgets who is even", "even", "must be refused"},
 	{"forgets who is even", "company-receipts", "must be refused"},
 	{"forgets who is apart", "company-facts", "must be refused"},

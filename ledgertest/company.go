@@ -219,6 +219,93 @@ var apartLines = []line{
 
 func checkApart(t *trial) { t.all(apartLines) }
 
+// near returns a spec of a member of a group that has to be near groups by levels: group, level, group, level, ...
+func near(group string, of ...string) *orbit.Spec {
+	spec := movable(grouped(group))
+	for i := 0; i < len(of); i += 2 {
+		spec.Nears = append(spec.Nears, orbit.Near{Group: of[i], Level: of[i+1]})
+	}
+	return spec
+}
+
+// nearLines are the statements about Near.
+var nearLines = []line{
+	{"only where a member is, and a node without the label is nowhere", func(t *trial) {
+		t.commits(in("a", "r1", "n"), in("a", "r2", "m"), in("a", "", "o"), submit(near("web", "db", "rack"), "x", "y"), submit(grouped("db"), "d", "e"))
+		t.mistakes(place("x", "n"))
+		t.commits(place("d", "n"), place("e", "o"))
+		t.mistakes(place("x", "m"))
+		t.mistakes(place("x", "o"))
+		t.commits(place("x", "n"))
+		t.commits(cancel("d")) // x stays
+		t.isOn("x", "n")
+		t.mistakes(place("y", "n"))
+	}},
+	{"of a single node, if the level is the node", func(t *trial) {
+		t.commits(in("a", "r", "n"), in("a", "r", "m"), submit(near("web", "db", orbit.NodeKey), "x"), submit(grouped("db"), "d"), place("d", "n"))
+		t.mistakes(place("x", "m"))
+		t.commits(place("x", "n"))
+	}},
+	{"the same by Near", func(t *trial) {
+		one := grouped("web")
+		one.Near = orbit.Near{Group: "db", Level: "rack"}
+		t.commits(in("a", "r1", "n"), in("a", "r2", "m"), submit(one, "x"), submit(grouped("db"), "d"), place("d", "n"))
+		t.mistakes(place("x", "m"))
+		t.commits(place("x", "n"))
+	}},
+	{"several must all hold", func(t *trial) {
+		t.commits(in("a", "r1", "n"), in("a", "r2", "m"), in("b", "r3", "o"), submit(near("web", "db", "rack", "cache", "zone"), "x"), submit(grouped("db"), "d"), submit(grouped("cache"), "c"))
+		t.commits(place("d", "o"), place("c", "n"))
+		t.mistakes(place("x", "o"))
+		t.mistakes(place("x", "n"))
+		t.commits(submit(grouped("db"), "d2"), place("d2", "m"))
+		t.commits(place("x", "m"))
+	}},
+	{"the first member of its own group goes anywhere, and the others follow, also once it has left alone", func(t *trial) {
+		t.commits(in("a", "r1", "n"), in("a", "r1", "n2"), in("a", "r2", "m"), submit(near("g", "g", "rack"), "x", "y", "z"))
+		t.commits(place("x", "n"))
+		t.mistakes(place("y", "m"))
+		t.commits(t.move("x", "m")...) // nobody else is anywhere
+		t.mistakes(place("y", "n"))
+		t.commits(place("y", "m"))
+		t.mistakes(t.move("x", "n")...)
+		t.commits(cancel("x"), cancel("y"))
+		t.commits(place("z", "n2"))
+	}},
+	{"a member on a node without the label is nowhere: the first of the others goes anywhere", func(t *trial) {
+		t.commits(in("a", "r1", "n"), in("a", "", "o"), submit(grouped("g"), "a"), place("a", "o"), submit(near("g", "g", "rack"), "x"), place("x", "n"))
+	}},
+	{"those of one proposal are company for each other, and leave nobody alone", func(t *trial) {
+		t.commits(in("a", "r1", "n"), in("a", "r1", "m"), in("a", "r2", "o"), submit(near("g", "g", "rack"), "x", "y"), submit(near("web", "db", "rack"), "w"), submit(near("db", "web", "rack"), "d"))
+		t.mistakes(place("x", "n"), place("y", "o"))
+		t.mistakes(place("w", "n"), place("d", "o"))
+		t.commits(place("x", "n"), place("y", "m"), place("w", "n"), place("d", "m"))
+		t.mistakes(append(t.move("w", "o"), cancel("x"))...)
+	}},
+	{"what has left and still runs is no company", func(t *trial) {
+		t.commits(off("a", "r", "n"), submit(grouped("db"), "d"), submit(near("web", "db", "rack"), "x"), place("d", "n"))
+		t.commits(t.begins("d"))
+		t.commits(cancel("d"))
+		t.remain("n", "d")
+		t.mistakes(place("x", "n"))
+		t.mistakes(placeAfter("x", "n"))
+	}},
+	{"it is judged by the labels after the proposal", func(t *trial) {
+		t.commits(in("a", "r1", "n"), in("a", "r2", "m"), submit(grouped("db"), "d"), submit(near("web", "db", "rack"), "x"), place("d", "n"))
+		t.mistakes(in("a", "r3", "n"), in("a", "r1", "m"), place("x", "m"))
+		t.commits(in("a", "r2", "n"), place("x", "m"))
+	}},
+	{"a group and a level are needed", func(t *trial) {
+		for _, bad := range []orbit.Near{{}, {Group: "g"}, {Level: "rack"}} {
+			spec := grouped("g")
+			spec.Nears = []orbit.Near{bad}
+			t.invalid(submit(spec, "bad"))
+		}
+	}},
+}
+
+func checkNear(t *trial) { t.all(nearLines) }
+
 // checkCompanyReceipts checks the receipts of rejections, and whether these are conflicts or infeasible.
 func checkCompanyReceipts(t *trial) {
 	t.zones("a", "b", "c")

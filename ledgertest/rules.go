@@ -154,6 +154,8 @@ var rules = []rule{
 		"a node is reserved by a label that most specs know nothing of", checkTaints),
 	harness.Define("apart", "(I1)", "who is apart from a group and who is in it keep each other out of a domain, whoever came first, also while they still stop, line by line",
 		"k/k 138546, 61856: two binds 3 ms apart put two of a set on one node; fdb-operator 2451: the view of who runs where is only eventually right", checkApart),
+	harness.Define("near", "(I1)", "who has to be near a group is placed only where a member is, of each of several groups, and the first of its own group anywhere, line by line",
+		"two halves of a group are started by two navigators in two racks", checkNear),
 	harness.Define("extras", "(I1)", "of each extra a node gives no more than it has, also beside what still stops there, and names what it lacks, line by line",
 		"two binds at once take the last licence of a node", checkExtras),
 	harness.Define("even", "(I1)", "what comes leaves its domain with at most MaxSkew more than the fewest, as the proposal leaves the state; departures are not judged, line by line",
