@@ -123,7 +123,8 @@ func described(t *testing.T) court {
 			{Op: "AnyOf", Terms: [][]Predicate{{{Key: "zone", Op: "In", Values: []string{"z1"}}}, {{Key: "disk", Op: "Exists"}}}}},
 		Prefer:   []Preference{{Predicate: Predicate{Key: "zone", Op: "In", Values: []string{"z1"}}, Weight: 1}},
 		Tolerate: []Toleration{{Key: "t", Op: "Exists"}}, Spread: Domains{Level: "zone", Names: []string{"z1", "z2"}},
-		Group: "g", Groups: []string{"h", "i"}, Apart: []Apart{{Group: "g", Level: "zone"}}, Even: []Even{{Group: "h", Level: "zone", Domains: []string{"z1", "z2"}}},
+		Group: "g", Groups: []string{"h", "i"}, Apart: []Apart{{Group: "g", Level: "zone", Labelled: true}}, Even: []Even{{Group: "h", Level: "zone", Domains: []string{"z1", "z2"}, HonorTaints: true, IgnoreRequire: true}},
+		Near: Near{Group: "h", Level: "zone"}, Nears: []Near{{Group: "h", Level: NodeKey}, {Group: "i", Level: "zone"}},
 		PreferCompany: []Company{{Group: "x", Level: "zone", Weight: 1}}, Extras: []Extra{{"licence", 1}, {"port", 1}},
 		Start: Start{Volumes: []string{"v1", "v2"}},
 	}

@@ -109,8 +109,9 @@ func details(aged int32, propose func(...orbit.Commitment), state func() *orbit.
 		Require:  []orbit.Predicate{zone, {Op: "AnyOf", Terms: [][]orbit.Predicate{{{Key: "rack", Op: "Exists"}}}}},
 		Tolerate: []orbit.Toleration{{Key: "reserved", Op: "Equal", Value: "gpu", Effect: "NoExecute", For: time.Hour}},
 		Prefer:   []orbit.Preference{{Predicate: zone, Weight: 0.5}}, Spread: orbit.Domains{Level: "rack", Names: []string{"r1"}},
-		Group: "f", Near: orbit.Near{Group: "f", Level: "zone"},
-		Apart: []orbit.Apart{{Group: "elsewhere", Level: orbit.NodeKey}}, Even: []orbit.Even{{Group: "f", Level: "zone", MaxSkew: 9, MinDomains: 1, Domains: []string{"z1"}}},
+		Group: "f", Near: orbit.Near{Group: "f", Level: "zone"}, Nears: []orbit.Near{{Group: "f", Level: "rack"}},
+		Apart: []orbit.Apart{{Group: "elsewhere", Level: orbit.NodeKey, Labelled: true}}, Even: []orbit.Even{{Group: "f", Level: "zone", MaxSkew: 9, MinDomains: 1, Domains: []string{"z1"},
+			HonorTaints: true, IgnoreRequire: true}},
 		PreferCompany: []orbit.Company{{Group: "elsewhere", Level: "rack", Weight: -0.5}},
 		Extras:        []orbit.Extra{{Name: "key", Amount: 2}, {Name: "ip", Amount: 1}},
 		Start:         orbit.Start{Template: "t", Volumes: []string{"v"}, Parent: "p", CrossHost: true}}
