@@ -815,8 +815,11 @@ func placeable(s *State, n *NodeState, report *Report, spec *Spec) bool {
 		return !spec.Start.CrossHost && parent.Node == n.Node.ID || spec.Start.CrossHost && parent.Placed() && parent.Node != n.Node.ID
 	}
 	near := spec.Near
-	if near.Group == "" || !runs(s, near.Group) {
+	switch {
+	case near.Group == "":
 		return true
+	case !runs(s, near.Group): // its own members may start it
+		return spec.IsIn(near.Group) && n.Node.Labels[near.Level] != ""
 	}
 	for m := range s.GroupNodes(near.Group) {
 		if domain := n.Node.Labels[near.Level]; domain != "" && m.Node.Labels[near.Level] == domain {
