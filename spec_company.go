@@ -82,7 +82,7 @@ func (s *Spec) companyWords() (out []string) {
 
 // groupsAs reports whether two specs are in the same groups and want to be near the same.
 func (s *Spec) groupsAs(o *Spec) bool {
-	return s == o || s.Group == o.Group && slices.Equal(s.Groups, o.Groups) && s.Near == o.Near
+	return s == o || s.Group == o.Group && slices.Equal(s.Groups, o.Groups) && s.Near == o.Near && slices.Equal(s.Nears, o.Nears)
 }
 
 // hasCompany reports whether a rule of company can concern a capsule of this spec: either the spec has rules, or it is
