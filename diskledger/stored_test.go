@@ -26,7 +26,7 @@ import (
 
 // stored names the folders of testdata, each of which has a ledger and a dump of it. The last one has every kind of commitment and every
 // field of today; the first was written before some of the fields were there.
-var stored = []string{"v1", "v1-2", "v1-3", "v2"}
+var stored = []string{"v1", "v1-2", "v1-3", "v2", "v2-2"}
 
 // counted adds to the oldest dump the failures that today's ledger counts when it reads the log. The version that wrote the dump did not count
 // failures.
@@ -157,6 +157,16 @@ func details(aged int32, propose func(...orbit.Commitment), state func() *orbit.
 	propose(orbit.Nominate{Gang: gang, Aged: aged, Since: state().Gang(gang).Nomination.Made, Parts: parts, Ends: time.Unix(3000, 5), Lends: time.Hour})
 	propose(orbit.Submit{IDs: []orbit.CapsuleID{capsule("borrows")}, Spec: &orbit.Spec{Envelope: size(2), RunsAtMost: time.Hour, Backfills: true, Tolerate: fussy.Tolerate}},
 		orbit.Place{Capsule: capsule("borrows"), Node: node("d")})
+	grows := orbit.Gang{ID: orbit.GangID(name("grows")), Min: 1, Roles: []orbit.Role{{Name: "w", Spec: role.Spec, Members: []orbit.CapsuleID{capsule("g0")}}}}
+	propose(orbit.Submit{Gang: &grows, LabelsOf: map[orbit.CapsuleID]map[string]string{capsule("g0"): {"uid": "7"}}})
+	joins := grows
+	joins.Roles = []orbit.Role{{Name: "w", Spec: role.Spec, Members: []orbit.CapsuleID{capsule("g1")}}}
+	propose(orbit.Submit{Gang: &joins, Join: true})
+	propose(orbit.PutNode{Node: orbit.Node{ID: node("vanishes"), Capacity: orbit.Resources{orbit.CPU: 10}}},
+		orbit.Submit{IDs: []orbit.CapsuleID{capsule("pod")}, Spec: &orbit.Spec{Envelope: size(2), Attempts: 3, Ends: true}},
+		orbit.Submit{IDs: []orbit.CapsuleID{capsule("pod2")}, Spec: &orbit.Spec{Envelope: size(2), Attempts: 3, Ends: true}})
+	propose(orbit.Place{Capsule: capsule("pod"), Node: node("vanishes")})
+	propose(orbit.RemoveNode{Node: node("vanishes"), Gone: true})
 }
 
 // Stored files are read as they were meant: the state is the one that was dumped then. So is the dump, which restores to the same state.
