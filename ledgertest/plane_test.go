@@ -140,8 +140,11 @@ func (h *handle) commit(p orbit.Proposal, shared orbit.Revision) (orbit.Revision
 		h.advance(h.state.Revision()) // the loser plans again on what it has lost to
 		return 0, h.receipt(err)
 	}
-	if len(reduced.Do) < len(p.Do) && h.breaks != "spares nobody" {
+	if (len(reduced.Do) >= len(p.Do) || h.breaks != "spares nobody") && h.breaks != "keeps what it was given" {
 		p = reduced
+	}
+	if len(p.Do) == 0 { // it changes nothing
+		return h.state.Revision(), nil
 	}
 	rev := h.state.Revision() + 3
 	if shared != 0 && shared == h.state.Revision() {

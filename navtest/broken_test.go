@@ -53,9 +53,9 @@ var broken = []struct {
 	{"ignores devices", services, "devices capacity odd-worlds liveness", "devices, the placement names 0"},
 	{"ignores models", services, "devices capacity", "has devices of model"},
 	{"ignores health", services, "devices capacity liveness", "not all there and healthy"},
-	{"forgets company", services, "company", "which is in"},
-	{"begins groups anywhere", services, "company", "which is in"},
-	{"begins groups of others", services, "company", "of which nothing is running"},
+	{"forgets company", services, "company capacity", "which is in"},
+	{"begins groups anywhere", services, "company capacity", "which is in"},
+	{"begins groups of others", services, "company capacity", "of which nothing is running"},
 
 	{"keeps its first view", services, "freshness *", ""},
 	{"keeps its first nodes", services, "freshness *", "which is not a member"},

@@ -19,7 +19,7 @@ var rules = []rule{
 		"a capsule gets the device instances that it asks for, healthy ones with so much free",
 		"devices are no dimension: four halves on four devices are not two whole ones", checkDevices),
 	harness.Define("company", "", "a capsule that wants to be near a group is placed in a domain where the group is running",
-		"company is a bet, not a rule of the ledger: a group that a navigator tears apart stays apart", checkCompany),
+		"the ledger refuses the placement, pass after pass; and a group of which nothing runs starts where all of it fits, which no ledger knows", checkCompany),
 	harness.Define("freshness", "7, 8 (kubernetes #62921, #75617; I8)", "a plan rests on the view that it is given, not on an earlier one",
 		"an index that misses a change plans for a cluster that is no more, and the ledger refuses it for ever", checkFreshness),
 	harness.Define("priority", "", "of work that is alike the lower priority is not placed while the higher waits",

@@ -145,7 +145,7 @@ func evens(s *orbit.State, out map[string]float64) {
 	}
 	for c := range s.Capsules() {
 		for _, e := range c.Spec.Even {
-			if !c.Placed() {
+			if !c.Placed() || !c.Spec.IsIn(e.Group) { // of other groups a rule says only where the capsule may come
 				continue
 			}
 			counts, eligible := map[string]int{}, map[string]int{}
