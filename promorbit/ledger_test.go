@@ -419,7 +419,7 @@ func TestLedgerAddsUpInRaces(t *testing.T) {
 	if !testing.Short() {
 		for _, series := range []string{"holds", "nominations", `resource_nominated{resource="cpu"}`, `nodes{state="cordoned"}`, "pending_groups",
 			`resource_stranded{resource="cpu"}`, `ledger_changes_total{kind="evict"}`, `ledger_changes_total{kind="move"}`, `ledger_changes_total{kind="confirm"}`,
-			`ledger_changes_total{kind="release"}`, `even_skew_capsules{group="g1",level="zone"}`, `even_excess_capsules{group="g1",level="zone"}`, `pending_capsules{class="Gang"}`, "placed_waiting_capsules", "recent_failed_starts", "failing_nodes", "oldest_placed_waiting_seconds", `oldest_pending_seconds{class="Batch"}`} {
+			`ledger_changes_total{kind="fail"}`, `even_skew_capsules{group="g1",level="zone"}`, `even_excess_capsules{group="g1",level="zone"}`, `pending_capsules{class="Gang"}`, "placed_waiting_capsules", "recent_failed_starts", "failing_nodes", "oldest_placed_waiting_seconds", `oldest_pending_seconds{class="Batch"}`} {
 			assert.Positive(t, shown["orbit_"+series], "no world shows %s at work", series)
 		}
 	}
@@ -451,9 +451,12 @@ func TestLedgerChanges(t *testing.T) {
 	commit(t, l, orbit.RemoveBudget{Budget: "x"})
 	commit(t, l, orbit.Adopt{Capsule: "found", Spec: wants(20), Node: "n"})
 	commit(t, l, orbit.Respec{Capsule: "found", Since: revision("found"), Spec: wants(10)}, orbit.Respec{Capsule: "a", Spec: wants(7)})
+	lost := node("n", 10)
+	lost.State = orbit.Lost
+	commit(t, l, orbit.PutNode{Node: lost}, orbit.Release{Capsule: "found"})
 	got := scrape(t, metrics)
-	for kind, want := range map[string]float64{"put_node": 3, "remove_node": 1, "submit": 2, "place": 3, "protect": 2, "evict": 1, "move": 1, "nominate": 1,
-		"hold": 1, "assign": 1, "mark": 1, "release_hold": 1, "end": 1, "fail": 1, "release": 0, "put_budget": 1, "remove_budget": 1, "adopt": 1, "respec": 2, "other": 0} {
+	for kind, want := range map[string]float64{"put_node": 4, "remove_node": 1, "submit": 2, "place": 3, "protect": 2, "evict": 1, "move": 1, "nominate": 1,
+		"hold": 1, "assign": 1, "mark": 1, "release_hold": 1, "end": 1, "fail": 1, "release": 1, "put_budget": 1, "remove_budget": 1, "adopt": 1, "respec": 2, "other": 0} {
 		assert.Equal(t, want, got[fmt.Sprintf("orbit_ledger_changes_total{kind=%q}", kind)], kind)
 	}
 	assert.Len(t, keysWith(got, "orbit_ledger_changes_total"), 20)

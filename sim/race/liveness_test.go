@@ -200,7 +200,7 @@ func TestLivenessWithin(t *testing.T) {
 func TestLivenessHappens(t *testing.T) {
 	scale.Long(t)
 	seen := map[string]int{}
-	for seed := uint64(1); seed <= 300; seed++ {
+	for seed := uint64(1); seed <= 600; seed++ {
 		ledger := &orbit.MemoryLedger{}
 		looks := func(view *orbit.View, pending []*orbit.Capsule) ([]*orbit.Capsule, orbit.Plan) {
 			for g := range view.State().Gangs() {
