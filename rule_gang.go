@@ -227,7 +227,7 @@ func (t *tx) forgetDone(now *GangState, by *Gang) {
 		members := make([]CapsuleID, 0, len(r.Members)+len(again))
 		now.Done[i] = 0
 		for _, id := range r.Members {
-			if e := t.capsule(id); e != nil && e.now.Gang() == own.ID && !(again[id] && e.now.released) {
+			if e := t.capsule(id); e != nil && e.now.Gang() == own.ID && (!again[id] || !e.now.released) {
 				members = append(members, id)
 				now.Done[i] += btoi(e.now.released)
 			}

@@ -82,7 +82,7 @@ func (a *audit) submit(do *orbit.Submit) {
 // join enters members that join a gang. Members that have ended stay on its lists.
 func (a *audit) join(by *orbit.Gang) {
 	g := a.gangs[by.ID]
-	g.Gang = g.Gang.Clone()
+	g.Gang = g.Clone()
 	for _, r := range by.Roles {
 		i := slices.IndexFunc(g.Roles, func(own orbit.Role) bool { return own.Name == r.Name && own.Spec == r.Spec })
 		if i < 0 {
