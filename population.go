@@ -22,8 +22,8 @@ type Population struct {
 	Engines []*Engine
 	// Strict orders the work of all engines by priority: while an engine has work of higher priority that it has not planned
 	// yet, the others plan no work of lower priority. Work that its plan has left out can use nothing now, and holds nobody
-	// back. So lower priority waits for as long as a pass of the other engine takes; for up to 8 passes while that loses bets, or has
-	// more work than one pass takes. An engine that is hung or blocked holds the others back for two of its PlanTimeouts, once.
+	// back. So lower priority waits for as long as a pass of the other engine takes; for up to 8 passes while that loses bets, has
+	// more work than one pass takes, or gets new work of higher priority all the time. An engine that is hung or blocked holds the others back for two of its PlanTimeouts, once.
 	// Work that a plan had been asked for before the other work came is not held back. Engines of other processes are not
 	// known here: against them work of higher priority needs a nomination, which nav.Patient makes. False: the first
 	// engine to commit wins, whatever the priority.

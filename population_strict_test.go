@@ -310,8 +310,8 @@ func TestStrictIsBounded(t *testing.T) {
 	}
 }
 
-// TestStrictOrderUnderLoad: while passes are under way and lose bets, nothing that fits is left waiting. What overtakes work that has had more
-// than one pass of its engine is only logged: after eight passes that may be.
+// TestStrictOrderUnderLoad: while passes are under way and lose bets, nothing that fits is left waiting. What overtakes higher work is only
+// logged: work that has waited for eight passes of another engine may overtake what that engine has got since.
 func TestStrictOrderUnderLoad(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := drawStrictWorld(rt, []time.Duration{0, time.Millisecond, 7 * time.Millisecond, 40 * time.Millisecond})
