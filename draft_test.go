@@ -293,7 +293,7 @@ func (d *drafting) release(t *rapid.T) {
 		r = Release{Hold: HoldID(fmt.Sprint("h", rapid.IntRange(0, 2).Draw(t, "id")))}
 	}
 	switch was := d.draft.capsules[r.Capsule].what; {
-	case was == draftTaken, was == draftReleased, was == draftRespecified: // undone with Rollback, or as good as done
+	case was == draftTaken, was == draftReleased, was == draftRespecified, was == draftEnded && d.view.State().Capsule(r.Capsule).Spec.Ends: // undone with Rollback, or as good as done
 		require.Error(t, d.draft.Release(r))
 		return
 	case r.Hold != "" && d.draft.holds[r.Hold].what != draftUntouched:
@@ -322,6 +322,10 @@ func (d *drafting) move(t *rapid.T) {
 	}
 	if err != nil {
 		d.draft.Rollback(start)
+	}
+	if err != nil && strings.Contains(err.Error(), "an earlier step would break a rule") {
+		d.refused++ // it leaves alone what wants to be near it, if only until it comes back
+		return
 	}
 	d.took(t, err, n.Node.ID, evict, Place{Capsule: c.ID, Node: n.Node.ID, Devices: set, At: Instant(d.view.Now().UnixNano())})
 }
@@ -363,14 +367,24 @@ func (d *drafting) propose(t *rapid.T) {
 		d.withhold(before.Node(n.Node.ID), n)
 	}
 	d.open, d.sent = nil, append(d.sent, p)
-	alone := &MemoryLedger{Start: d.view.State()}
+	alone, missing := &MemoryLedger{Start: d.view.State()}, false
 	for i, p := range d.sent {
-		if d.void[i] || rapid.Bool().Draw(t, "lost") {
+		if d.void[i] || rapid.Bool().Draw(t, "lost") || missing && d.placesNear(t, p) { // whose company may be of another proposal
+			missing = true
 			continue
 		}
 		_, err := alone.Propose(t.Context(), p)
 		require.NoError(t, err, "a proposal rests on another one")
 	}
+}
+
+// placesNear reports whether a proposal places a capsule that wants to be near a group.
+func (d *drafting) placesNear(t *rapid.T, p Proposal) bool {
+	s := snapshotOf(t, d.ledger)
+	return slices.ContainsFunc(p.Do, func(c Commitment) bool {
+		do, ok := c.(Place)
+		return ok && s.Capsule(do.Capsule).Spec.Near.Group != ""
+	})
 }
 
 // mayBorrow reports whether a commitment places what may have borrowed the room.

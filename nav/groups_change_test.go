@@ -129,9 +129,8 @@ func TestGroupsChangeUnderEightEngines(t *testing.T) {
 		if i < 150 {
 			commit(t, c, orbit.Submit{IDs: []orbit.CapsuleID{orbit.CapsuleID(fmt.Sprint("c", i))}, Spec: c.spec(i % 8)})
 		}
-		more := 0
-		more, running = c.change()
-		respecs += more
+		more, now := c.change()
+		respecs, running = respecs+more, now
 	}
 	stop()
 	require.NoError(t, <-done)
