@@ -171,13 +171,18 @@ func (w *strictWorld) run(t *testing.T, strict bool, patience int) (overtaken, l
 		for i := range w.engines {
 			g := &greedy{claims: only(fmt.Sprint("m", i))}
 			e := &Engine{Name: fmt.Sprint("e", i), Ledger: overtakingOf{overtaking: l, module: fmt.Sprint("m", i)}, Navigator: g, MaxPlan: w.most[i]}
+			var mu sync.Mutex // a plan that the engine did not wait for is under way when the round ends
 			var view Revision
 			var asked []CapsuleID
 			g.before = func(v *View, pending []*Capsule) {
 				time.Sleep(w.plans[i])
+				mu.Lock()
+				defer mu.Unlock()
 				view, asked = v.Revision(), idsOf(pending)
 			}
 			e.OnRound = func(Round) {
+				mu.Lock()
+				defer mu.Unlock()
 				l.passed(view, asked)
 				asked = nil
 			}
