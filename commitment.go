@@ -240,6 +240,11 @@ type Respec struct {
 	Applied bool `json:"applied,omitempty"`
 }
 
+// Resize is the former name of [Respec], under which programs that were written before it still compile.
+//
+// Deprecated: write Respec.
+type Resize = Respec
+
 // Confirm is the report of a node's agent about a capsule there: the capsule is about to run, serves, does not serve,
 // or has stopped. Exactly one of Begun, Ready, NotReady and Stopped must be set. A proposal with a Confirm may
 // otherwise hold only releases that are Final or Stopped, and placements of capsules that the same proposal reports as
