@@ -113,7 +113,7 @@ func looksPastWhatStops(s *orbit.State, p orbit.Proposal) (commit, _, _ []orbit.
 	return other.Do, p.Do, nil
 }
 
-// Each way to forget a rule of company is found within 300 races, and the failure is made small. "judges on the view" is
+// Each way to forget a rule of company is found within 3,000 races, and the failure is made small. "judges on the view" is
 // the bug of kubernetes/kubernetes#138546: two binds, each of which was right on the view of its scheduler.
 func TestCompanyFindsWhatIsBroken(t *testing.T) {
 	scale.Long(t)
@@ -141,7 +141,7 @@ func TestCompanyFindsWhatIsBroken(t *testing.T) {
 				return r
 			}
 			if c.rule != "" {
-				finds(t, 300, c.rule, found)
+				finds(t, 3000, c.rule, found)
 				return
 			}
 			synctest.Test(t, func(t *testing.T) {
