@@ -28,12 +28,22 @@ func (q *queue) delay(slot uint32, c *Capsule) bool {
 	return at > q.now
 }
 
-// admitDelayed files the delayed capsules whose time has come. It reports whether that is new work.
+// admitDelayed files the delayed capsules whose time has come. It reports whether that is new work. The class of a nominee
+// may have been parked meanwhile by capsules that may not use the nominated room: it is unparked.
 func (q *queue) admitDelayed() (woken bool) {
 	for len(q.delayed) > 0 && q.delayed[0].at <= q.now {
 		e := q.delayed.Pop()
-		if c := q.valid(e.entry); c != nil {
-			woken = q.file(e.entry, c) || woken
+		c := q.valid(e.entry)
+		if c == nil {
+			continue
+		}
+		woken = q.file(e.entry, c) || woken
+		n := c.Nomination()
+		if !n.Lives() { // perhaps its gang is nominated
+			n = q.state.nominationOf(c.ID, c.Gang())
+		}
+		if n.Lives() {
+			woken = q.bringBackNominees(n.Capsule, n.Gang) || woken
 		}
 	}
 	q.roused = q.roused || woken

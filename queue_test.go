@@ -314,6 +314,29 @@ func TestUndoneRemovalMovesNoCompany(t *testing.T) {
 	require.True(t, q.reconsider(&Change{Do: PutNode{machine("n", 1)}}, true), "a description that was planned with may have moved it")
 }
 
+// A nominee that waits because its starts have failed comes back although its class was parked meanwhile, by a capsule that
+// may not use the nominated room.
+func TestDelayedNomineeComesBack(t *testing.T) {
+	l := &MemoryLedger{}
+	commit(t, l, PutNode{machine("n", 1)}, Submit{IDs: []CapsuleID{"other", "nominee"}, Spec: wants(1)})
+	for range 2 {
+		commit(t, l, Place{Capsule: "nominee", Node: "n"})
+		commit(t, l, Release{Capsule: "nominee", Stopped: true, At: 1})
+	}
+	commit(t, l, Nominate{Capsule: "nominee", Parts: []NominatedRoom{partOn("n", 1)}, Ends: time.Unix(2000, 0)})
+	q, s := queue{now: 1}, snapshotOf(t, l)
+	q.clear(s)
+	for _, id := range []CapsuleID{"other", "nominee"} {
+		c, slot := s.findCapsule(id)
+		q.push(slot, c)
+	}
+	require.Equal(t, []CapsuleID{"other"}, idsOf(q.take(2)))
+	require.True(t, q.park(&misfitting{spec: s.Capsule("other").Spec}, time.Unix(9000, 0)))
+	q.now = instantOf(time.Unix(60, 0))
+	require.True(t, q.admitDelayed())
+	require.Equal(t, []CapsuleID{"nominee"}, idsOf(q.take(1)))
+}
+
 // What is given back keeps its place in the line: before what was submitted after it.
 func TestGivenBackKeepsItsPlace(t *testing.T) {
 	l, nav := &MemoryLedger{}, &greedy{}
