@@ -350,9 +350,10 @@ type Protect struct {
 // placed, it evicts its borrowers; budgets do not protect them.
 //
 // A nomination ends when its capsule, or the first member of its gang, is placed; when its capsule, or a member of its
-// gang, is released for good; and when a Nominate without Parts ends it. Engines end nominations whose Ends has passed,
-// nominations that they first saw [Limits.Nominate] ago, and nominations of their own work on a node that can no longer
-// serve it. A new Nominate for the same capsule or gang replaces the previous nomination.
+// gang, is released for good or gets another spec while it waits; when members join its gang; and when a Nominate
+// without Parts ends it. Engines end nominations whose Ends has passed, nominations that they first saw
+// [Limits.Nominate] ago, and nominations of their own work on a node that can no longer serve it. A new Nominate for
+// the same capsule or gang replaces the previous nomination.
 //
 // A ledger refuses a nomination of more than its nominee asks for. A capsule is nominated on one node, a gang on at most
 // as many nodes as it has members; on each node for no more than those of its capsules ask for that may be there, and

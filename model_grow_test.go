@@ -77,6 +77,7 @@ func (r *modelRound) join(c Submit) *refusal {
 		c.Owner = owners[0]
 	}
 	r.now.gangs[id] = modelGang{&g, r.now.rev}
+	r.now.unnominate(modelNominee{gang: id}, true)
 	for _, role := range c.Gang.Roles {
 		at := roleLike(g.Roles, role)
 		like := modelCapsule{spec: role.Spec, owner: c.Owner, since: c.At, labels: c.Labels, gang: id, role: at}

@@ -144,7 +144,9 @@ func (t *tx) joinGang(c *Submit) error {
 			return err
 		}
 	}
-	now.Changed = t.rev
+	if now.Changed = t.rev; now.Nomination.Lives() { // it was made for fewer members
+		now.Nomination, t.nominates = now.Nomination.ended(), true
+	}
 	return nil
 }
 

@@ -227,3 +227,23 @@ func TestMinimumOfAGang(t *testing.T) {
 		require.ErrorContains(t, err, "minimum of the gang is")
 	}
 }
+
+// Members that join a gang end its nomination, which was made for fewer. The gang keeps its place among nominees.
+func TestJoinEndsTheNomination(t *testing.T) {
+	member := cpuSpec(1)
+	member.Class = GangClass
+	gang := func(ids ...CapsuleID) *Gang {
+		return &Gang{ID: "g", Roles: []Role{{Name: "r", Spec: member, Members: ids}}}
+	}
+	c := newCourt(t, cpuNode("n", 9), Submit{Gang: gang("a", "b")})
+	c.commits(Nominate{Gang: "g", Parts: []NominatedRoom{{Node: "n", Room: Resources{CPU: 2}}}, Ends: time.Unix(1, 0)})
+	was := *c.now().Gang("g").Nomination
+	require.True(t, was.Lives())
+	join := Submit{Gang: gang("c"), Join: true}
+	c.commits(join)
+	now := c.now().Gang("g").Nomination
+	require.False(t, now.Lives())
+	require.Equal(t, was.First, now.First)
+	require.Equal(t, Nominee{Gang: "g"}, effectOf(join).nominee, "queues look again at what the nomination held back")
+	require.Zero(t, effectOf(Submit{Join: true}), "a plan may hold anything")
+}

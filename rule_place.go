@@ -74,7 +74,10 @@ func (c *Submit) labelsOf(id CapsuleID) map[string]string {
 	return all
 }
 
-func (Submit) effect() effect {
+func (c Submit) effect() effect {
+	if c.Join && c.Gang != nil { // the gang's nomination ends
+		return effect{nominee: Nominee{Gang: c.Gang.ID}}
+	}
 	return effect{}
 }
 

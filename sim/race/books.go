@@ -83,6 +83,7 @@ func (a *audit) submit(do *orbit.Submit) {
 func (a *audit) join(by *orbit.Gang) {
 	g := a.gangs[by.ID]
 	g.Gang = g.Clone()
+	a.endParts(nominee{gang: by.ID})
 	for _, r := range by.Roles {
 		i := slices.IndexFunc(g.Roles, func(own orbit.Role) bool { return own.Name == r.Name && own.Spec == r.Spec })
 		if i < 0 {
