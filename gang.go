@@ -25,8 +25,8 @@ type Gang struct {
 	Levels []string `json:"levels,omitempty"`
 	// Loose makes the levels a preference instead of a requirement.
 	Loose bool `json:"loose,omitempty"`
-	// Min is the minimum number of members, of whichever roles, in the first placement, beside the minimums of the roles;
-	// 0: no more than these. As for a role, once fewer members are left, these are the minimum.
+	// Min is the minimum number of members of all roles together in the first placement. The minimums of the roles hold
+	// too. 0: only these hold. As for a role, once fewer members are left, these are the minimum.
 	Min int `json:"min,omitempty"`
 }
 
@@ -205,7 +205,7 @@ func (g *GangState) Minimum(role int) int {
 func (g *GangState) Lacks(role int) int { return max(0, g.Minimum(role)-g.Placed[role]) }
 
 // LacksInAll returns how many members must be placed to reach the minimum of every role and that of the gang
-// ([Gang.Min]); 0: none. It is more than the sum of Lacks if the gang lacks members of whichever roles besides.
+// ([Gang.Min]); 0: none. It is more than the sum of Lacks if the gang lacks further members, of any role.
 func (g *GangState) LacksInAll() int {
 	lacks, left, placed := 0, 0, 0
 	for i := range g.Gang.Roles {
@@ -232,7 +232,7 @@ func (g *GangState) Short() bool {
 func (g *GangState) Broken() bool { return g.Total() > 0 && g.wanting() }
 
 // Shortfall returns how many members each role of a broken gang lacks, by the name of the role, and under "*" how many
-// members of whichever roles the gang lacks besides ([Gang.Min]); nil: the gang is not broken. The sum is
+// further members, of any role, the gang lacks ([Gang.Min]); nil: the gang is not broken. The sum is
 // [GangState.LacksInAll].
 func (g *GangState) Shortfall() map[string]int {
 	if !g.Broken() {

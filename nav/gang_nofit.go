@@ -24,7 +24,7 @@ type GangNoFit struct {
 	Waiting, Running int
 	// Least is the smallest number of members that may be placed now.
 	Least int
-	// Shortfall is how many members each role lacks, by its name, and under "*" how many of whichever roles, if the gang is
+	// Shortfall is how many members each role lacks, by its name, and under "*" how many further ones of any role, if the gang is
 	// broken; nil: it is not.
 	Shortfall map[string]int
 	// Levels has one entry for each level that was tried.

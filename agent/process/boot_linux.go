@@ -15,8 +15,8 @@ var bootID = sync.OnceValues(func() (string, error) {
 	return strings.TrimSpace(string(id)), err
 })
 
-// sinceBoot returns the time since the machine booted, in steps of 10 ms, and the id of that boot. The clock is the same in
-// all processes, it goes on while the machine is suspended, and nobody can set it.
+// sinceBoot returns the time since the machine booted, in steps of 10 ms, and the id of that boot. All processes
+// read the same clock. It runs while the machine is suspended, and cannot be set.
 func sinceBoot() (now time.Duration, boot string, err error) {
 	if boot, err = bootID(); err != nil {
 		return 0, "", err

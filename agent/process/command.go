@@ -18,8 +18,8 @@ type Command struct {
 	Env []string `json:"env,omitempty"`
 	// Dir is the folder in which the process runs; empty: a folder of the instance, which is removed with it.
 	Dir string `json:"dir,omitempty"`
-	// Keeps says that the process should never end: if it ends it has failed, whatever its exit code. False: a process
-	// that ends with exit code 0 is done.
+	// Keeps says that the process should never end. If it ends, it has failed, even with exit code 0. If Keeps is false, a
+	// process that ends with exit code 0 is done.
 	Keeps bool `json:"keeps,omitempty"`
 	// SaysReady says that the process serves once it has made the file that ORBIT_READY names. False: it serves as soon
 	// as it runs.
