@@ -9,22 +9,15 @@ type BudgetID string
 
 // Budget bounds how many members of a group or a module may be missing at once through wishes. A wish is a commitment
 // that takes a member off its node though it could stay: an [Evict] to make way, an Evict to move it, or a [Release]
-// back to pending from a cordoned node. A member is healthy if it is placed on a node that is not Lost, is ready there,
-// does not use room that is lent to it ([Capsule.Borrows]), and was not placed by the very proposal that is judged. To
-// evict it for the lender of that room is no wish. On a node that confirms ([Node.Confirms]) a member is ready while
-// its agent says so ([Confirm]); on any other node it is ready as soon as it is placed. A proposal with a wish is
-// refused if it leaves fewer than Expected minus Missing members healthy, also if the member that the wish touches is
-// not healthy itself (but see FreeUnready).
+// back to pending from a cordoned node. A proposal with a wish is refused if it leaves fewer than Expected minus Missing
+// members healthy: placed on a node that is not Lost, and ready there. On a node that confirms ([Node.Confirms]) a member
+// is ready while its agent says so ([Confirm]), so a member that was moved is missing until it serves; on any other node it
+// is ready as soon as it is placed, so the bound holds for each commit by itself.
 //
 // A budget never refuses the loss of a node or the release of a member for good, but these members are missing too, and
 // so are members that wait. To make a group smaller, release members for good and put the budget with a smaller
-// Expected in the same proposal. If Expected is too large, wishes are refused that need not be; nothing else happens.
-//
-// A member that a budget covers may be moved, as if it were [Spec.Movable].
-//
-// Where nodes confirm, no more members than Missing are ever missing at once through wishes: a member that was moved is
-// missing until it is ready. Where nodes do not, or with IgnoreReady, the bound holds for each commit by itself: a
-// member that one commit has moved is healthy for the next one, whether it serves or not.
+// Expected in the same proposal. A member that a budget covers may be moved, as if it were [Spec.Movable].
+// docs/commitments.md has all conditions.
 type Budget struct {
 	// ID identifies the budget.
 	ID BudgetID `json:"id"`

@@ -210,23 +210,16 @@ type Adopt struct {
 	At Instant `json:"at,omitempty"`
 }
 
-// Respec gives a capsule another spec. A pending capsule may get any spec, also as a member of a gang that waits; a
-// navigator then plans that member by its own spec, while the gang keeps the priority of its roles. The capsule keeps
-// its place in the order of submission, and its age. Its nomination ends, and that of its gang.
-//
-// A placed capsule may get any spec, too, but keeps the number and the share of its devices. What it takes of the node,
-// its Envelope and Extras, is judged at once: it grows in place if its node has that beside other work, beside
-// [Remains], and beside the nominations that outrank it. Otherwise the refusal says how much is missing. The same
-// proposal may evict capsules that it outranks, with its id in [Evict].For, if they leave no Remains. A cordoned node is
-// no reason to refuse. The rest takes effect at once, too, but nothing judges it: what the capsule requires of nodes and
-// of company is judged when it is placed the next time; others that come later are judged by its new groups and by its
-// new rules Apart; budgets count it in its new groups. [State.Skewed] shows where a rule Even does not hold any more. A
-// capsule that borrows nominated room, or is protected, cannot change whether it Backfills.
+// Respec gives a capsule another spec. A pending capsule may get any spec; it keeps its place in the order of submission and
+// its age, and its nomination ends. A placed capsule may get any spec, too, but keeps the number and the share of its
+// devices. What it takes of the node, its Envelope and Extras, is judged at once: it grows in place if its node has that
+// beside all else. Otherwise the refusal says how much is missing. The same proposal may evict capsules that it outranks,
+// with its id in [Evict].For. What it requires of nodes and of company is judged when it is placed the next time.
 //
 // A capsule gets room before it uses it, and returns room after it has stopped using it. To grow, the agent of the node
 // raises the limit after the Respec is committed; to shrink, it lowers the limit first, and Respec is proposed then
 // (Applied). A proposal with a Respec may do nothing else to that capsule. A navigator's plan may change the Envelope of
-// its own work, but nothing else of a spec, and may not set Applied.
+// its own work, and nothing else of a spec. docs/commitments.md has all conditions.
 type Respec struct {
 	// Capsule is the capsule that gets another spec.
 	Capsule CapsuleID `json:"capsule"`
@@ -279,26 +272,19 @@ type Confirm struct {
 	Stopped bool `json:"stopped,omitempty"`
 }
 
-// Evict takes a capsule off its node, either to make way for other work or to move the capsule. If the capsule is a
-// member of a gang, the gang must keep the minimum of every role, or have no placed member left.
+// Evict takes a capsule off its node, either to make way for other work or to move the capsule.
 //
 // With For or ForGang it is an eviction to make way. The evicted capsule, the victim, becomes pending again. The same
-// proposal must place the capsule or gang that is named, the newcomer; or let the capsule grow where it is ([Respec]).
-// The newcomer must have a strictly higher priority and need room that the victim takes. One broken gang may evict another one whole without a higher priority:
-// ForGang must name a gang that is broken before the proposal and not after it, and that precedes the victim
-// ([State.Precedes]). The ledger spares victims that need not leave: in the order of the
-// proposal, it puts back each victim that fits beside the capsules that are still on the node and the newcomers that
-// outrank it. A gang that is evicted whole is put back whole. A victim that has left on its own is skipped. The history
-// has only the evictions that remain ([State.Judge]). So no proposal is refused because there is more room than it
-// expected, and no capsule is evicted without need. A gang that is evicted whole counts with the priority of its
-// highest role; members of a gang evict with the priority of its lowest role.
+// proposal must place the capsule or gang that is named, or let the capsule grow where it is ([Respec]). That newcomer must
+// have a strictly higher priority and need room that the victim takes; broken gangs are an exception. The ledger puts back
+// each victim that need not leave, so no capsule is evicted without need.
 //
-// Without For and ForGang it is a move: the same proposal must place the capsule again. One of four conditions must
-// hold. The capsule is [Spec.Movable]. Or a [Budget] covered it before the proposal. Or its node takes no new work,
-// before the proposal and all through it, or has a NoExecute taint that the capsule does not tolerate for ever
-// ([Taint]). Or the capsule waits to begin ([State.Waiting]); budgets and protections are not judged then. If some
-// members of a gang are moved, the number of its placed members must stay the same. A broken gang needs no consent if
-// all of its placed members leave their nodes and no role is below its minimum afterwards.
+// Without For and ForGang it is a move: the same proposal must place the capsule again. The capsule must be [Spec.Movable],
+// or covered by a [Budget], or on a node that takes no new work or has a NoExecute taint that it does not tolerate for
+// ever, or wait to begin ([State.Waiting]).
+//
+// Budgets hold for both. A gang must keep the minimum of every role, or have no placed member left. docs/commitments.md has
+// all conditions.
 type Evict struct {
 	// Capsule is the capsule to take off its node.
 	Capsule CapsuleID `json:"capsule"`
@@ -343,24 +329,12 @@ type Protect struct {
 // Nominate claims room on nodes for a pending capsule or gang, its nominee. A nomination takes no room: the nodes' free
 // capacity stays as it is. It filters admission only: on a node with nominated room, a placement must leave free the
 // room of all nominations that outrank it. Two nominations that want the same nodes therefore never wait for each
-// other.
+// other. A nomination may lend its room to short work that consents to leave ([Spec.Backfills]).
 //
-// A nomination may lend its room to short work that consents to leave ([Spec.Backfills]). On each node the claim
-// shrinks by the room that is borrowed from it there, so that loans change nothing for other work. When the nominee is
-// placed, it evicts its borrowers; budgets do not protect them.
-//
-// A nomination ends when its capsule, or the first member of its gang, is placed; when its capsule, or a member of its
-// gang, is released for good or gets another spec while it waits; when members join its gang; and when a Nominate
-// without Parts ends it. Engines end nominations whose Ends has passed, nominations that they first saw
-// [Limits.Nominate] ago, and nominations of their own work on a node that can no longer serve it. A new Nominate for
-// the same capsule or gang replaces the previous nomination.
-//
-// A ledger refuses a nomination of more than its nominee asks for. A capsule is nominated on one node, a gang on at most
-// as many nodes as it has members; on each node for no more than those of its capsules ask for that may be there, and
-// in all for no more than all of them. A ledger also refuses a nomination if it and all nominations that outrank it
-// would together exceed [Limits.NominatedShare]; the nomination that ranks first is exempt. [Draft.Nominate] ends
-// nominations of lower rank to make way. In a proposal that makes a nomination, such an end is skipped if the
-// nomination that its Since names has ended already.
+// A nomination ends when its nominee is placed, released for good, changed or joined by members; when a Nominate without
+// Parts ends it; and when its time is over, which engines see. A new Nominate for the same capsule or gang replaces it. A
+// ledger refuses a nomination of more than its nominee asks for, and one that would exceed [Limits.NominatedShare].
+// docs/commitments.md has all conditions.
 type Nominate struct {
 	// Capsule is the pending capsule that the room is for; empty if Gang is set.
 	Capsule CapsuleID `json:"capsule,omitempty"`

@@ -40,6 +40,22 @@
 // only the marks and holds that are meant for plans ([PlanPrefix]), and cannot use the proposal ids of another engine.
 // It is up to the importer who else may reach the ledger, and what else runs in the process.
 //
+// # Waiting work
+//
+// What an [Engine] guarantees to work that waits:
+//
+//   - A change that frees room on a node where a waiting capsule, or a member of a waiting gang, then fits begins a
+//     pass at once, whatever the backoff.
+//   - Every pass plans in order of priority. Among equals nominees come first, then what was submitted first.
+//   - Work of lower priority of this engine does not take room that waiting work could use by the rules of the ledger,
+//     even when bets are lost. There is one exception: when eight full batches in a row have lost all their bets, the
+//     work behind them is planned.
+//   - A class that fits nowhere is planned again when a change could help it, when the version of a filter that refused
+//     it changes, after [Engine.Nudge], and after ParkFor in any case.
+//   - Against the other engines of a [Population] that is Strict, work of higher priority is planned first, too.
+//   - Against engines of other processes, and for room that is freed little by little, waiting work needs a nomination
+//     ([Nominate]), which nav.Patient makes.
+//
 // # Concurrency
 //
 // A ledger's methods may be called from any goroutine. A [State] is immutable. A [View], a

@@ -8,20 +8,15 @@ import (
 	"github.com/orbitsched/orbit/internal/slots"
 )
 
-// Draft is a plan in the making: the nodes of a view, less the room that the plan has given away.
+// Draft is a plan in the making: the nodes of a view, less the room that the plan has given away. A navigator syncs its
+// draft at the start of each Plan, gives room away step by step (Place, Hold, Release), and calls Propose when the steps
+// since the last call make a proposal. The steps check the ledger's own rules, so a draft never oversubscribes a node by
+// itself. A node of the draft is the view's node after all steps since Sync; it takes nothing if its report is Expired.
+// Rollback restores the nodes, the journal (Changed) and the proposal in the making.
 //
-//	view ── Changed ──► nodes ── Place, Hold, Release ──► nodes as the plan leaves them
-//	                      └── journal ──► Changed, for indexes that follow the plan
-//
-// A navigator syncs its draft at the start of each Plan, gives room away step by step, and calls Propose when the
-// steps since the last call make a proposal. The steps check the ledger's own rules (capacity, devices,
-// requirements, at most one placement of a capsule), so a draft never oversubscribes a node by itself. Invariants:
-//
-//   - a node of the draft is the view's node after all steps since Sync; it takes nothing if its report is Expired;
-//   - room that a proposal releases serves the later steps of that proposal, because all of them commit together.
-//     After Propose the part of it that is left is unavailable until the next Sync, because another proposal may
-//     commit although this one does not. Extras are room too;
-//   - Rollback restores the nodes, the journal and the proposal in the making.
+// Room that a proposal releases, extras too, serves the later steps of that proposal, because all of them commit together.
+// After Propose what is left of it is unavailable until the next Sync, because another proposal may commit although this
+// one does not.
 //
 // The zero Draft is ready for Sync. It belongs to one navigator and is not safe for concurrent use. Do not copy or
 // overwrite it, because placement engines know a draft by its address. A node that a draft returns is read-only. It is

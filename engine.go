@@ -20,24 +20,10 @@ import (
 // Engine runs a navigator: view, plan, propose, and again. It is a struct literal; Ledger and Navigator must be set,
 // everything else has a default. Set the fields before first use.
 //
-// The guarantees of an engine: at most one Plan runs at a time. A view is at least as new as every rejection and every
-// commit of the engine's own. A conflict is silent, and its capsule is planned again in the next pass; every other
-// error is counted and reported. A navigator that panics, exits its goroutine, overruns its deadline or returns
-// nonsense loses its own pass and nothing else.
-//
-// Its guarantees to waiting work:
-//
-//   - A change that frees room on a node where a waiting capsule, or a member of a waiting gang, then fits begins a
-//     pass at once, whatever the backoff.
-//   - Every pass plans in order of priority. Among equals nominees come first, then what was submitted first.
-//   - Work of lower priority of this engine does not take room that waiting work could use by the rules of the ledger,
-//     even when bets are lost. There is one exception: when eight full batches in a row have lost all their bets, the
-//     work behind them is planned.
-//   - A class that fits nowhere is planned again when a change could help it, when the version of a filter that refused
-//     it changes, after [Engine.Nudge], and after ParkFor in any case.
-//   - Against the other engines of a [Population] that is Strict, work of higher priority is planned first, too.
-//   - Against engines of other processes, and for room that is freed little by little, waiting work needs a nomination,
-//     which nav.Patient makes.
+// At most one Plan runs at a time. A view is at least as new as every rejection and every commit of the engine's own. A
+// conflict is silent, and its capsule is planned again in the next pass; every other error is counted and reported. A
+// navigator that panics, exits its goroutine, overruns its deadline or returns nonsense loses its own pass and nothing
+// else. What waiting work may rely on is in the package's documentation, under Waiting work.
 type Engine struct {
 	// Name is the owner name by which capsules are assigned to this engine, and its rounds carry it. Engines whose
 	// proposals collide choose different nodes first, by a hash of their names ([View.Part]), so give each engine a

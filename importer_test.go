@@ -18,6 +18,7 @@ import (
 //	example   the README's import example
 //	packer    the same with the navigator of single capsules of docs/navigator.md
 //	gangs     the navigator of gangs there, with a test that calls navtest
+//	core      the blocks of docs/core.md, in order
 //	alone     imports the root package and nothing else
 func importers(t *testing.T) map[string]string {
 	programs, navigators := goBlocks(t, "README.md"), goBlocks(t, "docs/navigator.md")
@@ -31,11 +32,12 @@ func importers(t *testing.T) map[string]string {
 		"example/main.go": program,
 		"packer/main.go":  packs, "packer/packer.go": packerImports + navigators[0],
 		"gangs/main.go": gangsProgram, "gangs/gangs.go": gangs, "gangs/gangs_test.go": gangsSuite,
+		"core/main.go":  strings.Join(goBlocks(t, "docs/core.md"), "\n"),
 		"alone/main.go": aloneProgram,
 	}
 }
 
-// TestImporters builds and runs what the README and docs/navigator.md print, as an importer would.
+// TestImporters builds and runs what the README, docs/navigator.md and docs/core.md print, as an importer would.
 func TestImporters(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds an importer's module")
@@ -54,6 +56,7 @@ func TestImporters(t *testing.T) {
 		require.Contains(t, out, "web-1 on node-a\nweb-2 on node-a\nweb-3 on node-a\n", "the packer packs")
 	})
 	t.Run("gangs", func(t *testing.T) { readmeGangs(t, dir, run("gangs")) })
+	t.Run("core", func(t *testing.T) { require.Equal(t, printed(goBlocks(t, "docs/core.md")), run("core")) })
 	t.Run("links", func(t *testing.T) { importerLinks(t, dir) })
 }
 
@@ -197,6 +200,27 @@ func goBlocks(t *testing.T, path string) []string {
 		blocks = append(blocks, block)
 	}
 	return blocks
+}
+
+// printed returns what a page says that its functions print: the comment after "Output:" at the end of each.
+func printed(blocks []string) (out string) {
+	for _, block := range blocks {
+		_, lines, _ := strings.Cut(block, "\t// Output:\n")
+		for line := range strings.Lines(lines) {
+			if text, comment := strings.CutPrefix(line, "\t// "); comment {
+				out += text
+			}
+		}
+	}
+	return out
+}
+
+// TestCore keeps docs/core.md short: it is the one page that a first orchestrator needs.
+func TestCore(t *testing.T) {
+	text, err := os.ReadFile("docs/core.md")
+	require.NoError(t, err)
+	require.LessOrEqual(t, strings.Count(string(text), "\n"), 200)
+	require.NotEmpty(t, printed(goBlocks(t, "docs/core.md")))
 }
 
 // without returns a list without one word, if it is there.

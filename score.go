@@ -27,22 +27,14 @@ type Score interface {
 	Score(node *NodeState, report *Report, spec *Spec) (value, tie float64)
 }
 
-// PlacementEngine is the building block with which a navigator chooses nodes. The body of a simple Plan:
-//
-//	draft.Sync(view)
-//	for _, c := range pending {
-//		if err := draft.PlaceBest(engine, c); err != nil {
-//			plan.Unplaced = append(plan.Unplaced, Unplaced{c, err})
-//			continue
-//		}
-//		plan.Proposals = append(plan.Proposals, draft.Propose())
-//	}
+// PlacementEngine is the building block with which a navigator chooses nodes; [Draft.PlaceBest] calls it and places.
 //
 // Hard requirements filter, soft forces score, lower is better. Equal values go by tie, and then by a hash of the node
 // with the engine's seed, so that navigators with different seeds do not herd onto one node; with seed 0 they go by
 // node id. Where the view has parts ([View.Part]), a node in a lower part comes before all nodes in higher ones. Before
-// all this, a node that is no last resort ([Draft.LastResort]) comes before all that are. A
-// placement engine belongs to one navigator and is not safe for concurrent use. It may keep an index of the nodes of
+// all this, a node that is no last resort ([Draft.LastResort]) comes before all that are.
+//
+// A placement engine belongs to one navigator and is not safe for concurrent use. It may keep an index of the nodes of
 // the draft that it was last used with, so use each engine with one draft.
 type PlacementEngine interface {
 	// Best returns the best node of the draft for one capsule of the spec, as the plan leaves the nodes. The error is a

@@ -12,12 +12,10 @@ import (
 //go:embed README.md
 var readme string
 
-// width is the number of columns of a printed line.
-const width = 110
-
 func main() { list(os.Stdout, readme) }
 
-// list prints the rows of the first table of a page: the name, what follows in columns of its own, and the time.
+// list prints the rows of the first table of a page, each on one line: the name, the time, and what the program shows. What is not
+// run by its name has its command on a line of its own.
 func list(out io.Writer, page string) {
 	fmt.Fprintln(out, "go run ./examples/NAME plays one of these stories; -h lists its flags.")
 	for line := range strings.Lines(page) {
@@ -25,15 +23,11 @@ func list(out io.Writer, page string) {
 		if len(cells) != 3 || !strings.HasPrefix(cells[0], "| `") {
 			continue
 		}
-		fmt.Fprintf(out, "\n%s (%s)\n", strings.Trim(cells[0], "| `"), strings.TrimRight(cells[2], " |"))
-		text := ""
-		for _, word := range strings.Fields(strings.ReplaceAll(cells[1], "`", "")) {
-			if text != "" && len(text)+1+len(word) > width-4 {
-				fmt.Fprintf(out, "    %s\n", text)
-				text = ""
-			}
-			text = strings.TrimSpace(text + " " + word)
+		name, shows, takes := strings.Trim(cells[0], "| `"), strings.ReplaceAll(cells[1], "`", ""), strings.TrimRight(cells[2], " |")
+		if strings.Contains(name, " ") {
+			fmt.Fprintln(out, name)
+			name = ""
 		}
-		fmt.Fprintf(out, "    %s\n", text)
+		fmt.Fprintf(out, "%-14s %-14s %s\n", name, takes, shows)
 	}
 }

@@ -1,16 +1,18 @@
-// Claims: several pools hand out slots to bursts of requests, three times: from stores whose listings lag behind, first
-// with reservations and then without, and from ledgers.
+// Claims: pools hand out slots to bursts of callers. What is listed as free was free a moment ago: callers who all take the
+// first slot listed lose all but one, ask again, and lose again. A pool that serves them in order and remembers what it has
+// given out sends each caller to another slot. One that remembers nothing claims slots that are taken, believes that it is
+// short, and boots new ones: callers wait about as long, and the store pays in round trips and in slots.
 //
 //	go run ./examples/claims
 //
-// How to read it: one row for each way. Conflicts are claims of a slot that was already taken; each costs the store a
-// round trip. With reservations there are none. Without, callers wait about as long, because while claims fail the pool
-// believes that it is short and boots new slots: it pays in round trips and in slots. No slot may be given to two callers
-// at a time (doubled); the store's history is checked for that.
+// How to read it: one row for each of three ways: from stores whose listings lag behind, with reservations and without, and
+// from ledgers. Conflicts are claims of a slot that was already taken; each costs the store a round trip. With reservations
+// there are none. No slot may be given to two callers at a time (doubled); the store's history is checked for that.
 package main
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +20,9 @@ import (
 
 	"github.com/orbitsched/orbit/internal/program"
 )
+
+//go:embed main.go
+var source string // the program prints its first paragraph first
 
 // options are what the flags set.
 type options struct {
@@ -58,12 +63,7 @@ func parse(args []string, w io.Writer) (o options, err error) {
 
 // run plays the three ways one after another and prints the table.
 func run(ctx context.Context, o options, out io.Writer) error {
-	fmt.Fprint(out, `Bursts of callers each want a free slot, at once. What is listed as free was free a moment ago: callers who all take the
-first one listed lose all but one, ask again, and lose again. A pool that serves them in order and remembers what it has
-given out sends each to a slot of his own. One that remembers nothing asks the store again and again, and boots new
-slots, because it seems to have none.
-
-`)
+	fmt.Fprintln(out, program.Opening(source))
 	fmt.Fprintf(out, "%d pools of %d slots; %d bursts of %d requests, one every %v; a slot is used for about %v, then it is idle again\n",
 		o.pools, o.slots, o.bursts, o.requests, o.every, o.use)
 	fmt.Fprintf(out, "a store answers a claim after %v, and its listings lag %v behind; a ledger's do not\n\n", o.latency, o.lag)

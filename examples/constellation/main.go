@@ -1,16 +1,19 @@
-// Constellation schedules a whole constellation from scratch, through the real loop and ledger, and reports the cost of
-// a placement: as time, as a multiple of the floor (the cost of merely recording the same placement), and beside the
-// cost of one choice of a scheduler that rates every machine. Machines and work are generated from a seed.
+// Constellation: thousands of machines and capsules, scheduled from scratch through the real loop and ledger. The best
+// machine for a capsule is one of all, and each placement changes which is best for the next. A scheduler that rates every
+// machine every time is right, and too late; several at once that ask no referee oversubscribe machines. This one chooses
+// what the slow one would choose. What does a placement cost beside merely recording it, which is the floor?
 //
 //	go run ./examples/constellation
 //	go run ./examples/constellation -nodes 50000 -capsules 1000000 -classes 1000 -rounds 1
 //
 // How to read it: the table shows the wall-clock time of each stage of the loop. The lines below it compare processor
-// time over all rounds, to which other programs on the machine do not add. The last line sums up.
+// time over all rounds, to which other programs on the machine do not add: a placement beside the floor, and beside one
+// choice of a scheduler that rates every machine. Machines and work are generated from a seed. The last line sums up.
 package main
 
 import (
 	"context"
+	_ "embed"
 	"fmt"
 	"io"
 	"os"
@@ -23,6 +26,9 @@ import (
 	"github.com/orbitsched/orbit/place"
 	"github.com/orbitsched/orbit/score"
 )
+
+//go:embed main.go
+var source string // the program prints its first paragraph first
 
 // engines are the placement engines by name. Each navigator has an engine of its own with a seed of its own. All of
 // them rate nodes by the default score.

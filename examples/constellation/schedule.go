@@ -5,17 +5,17 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/orbitsched/orbit/internal/program"
 )
 
 // schedule places the whole constellation several times and prints the report. One round is not enough, because the
 // measured time of work that takes a tenth of a second varies by half. An interrupt ends the rounds; the report then
 // covers the finished ones.
 func schedule(ctx context.Context, o options, out, status io.Writer) error {
-	fmt.Fprintf(out, `A whole constellation from scratch: %d capsules of %d kinds on %d machines (seed %d).
-The best machine for a capsule is one of all, and each placement changes which is best for the next. A scheduler that
-rates every machine every time is right, and too late; several at once that do not ask a referee oversubscribe machines.
-
-All of it is placed anew in %d or more rounds, until they have taken %v of processor time together.
+	fmt.Fprintln(out, program.Opening(source))
+	fmt.Fprintf(out, `%d capsules of %d kinds on %d machines (seed %d). All of it is placed anew in %d or more rounds,
+until they have taken %v of processor time together.
 
 `, o.capsules, o.classes, o.nodes, o.seed, o.rounds, o.enough)
 	r, last := report{options: o}, time.Now()

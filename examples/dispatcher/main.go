@@ -1,9 +1,12 @@
-// Dispatcher: one population of capsules is placed by several schedulers, in the three modes of package shard. In
-// strict mode each scheduler has its own nodes, in shared mode all schedulers use all nodes, and in soft mode each
-// begins with its own nodes. A dispatcher assigns the capsules, in waves that fill the constellation. Half way through
-// one scheduler is killed.
+// Dispatcher: one population of capsules, given out to several schedulers. Schedulers with nodes of their own never collide,
+// but the nodes of one may be full while those of another are empty. Schedulers that share all nodes pack better, and take
+// the same room at once. And one of them dies half way: its capsules must get another scheduler, and what it still sends must
+// not count, or capsules are lost or placed twice. The three modes of package shard, side by side.
 //
 //	go run ./examples/dispatcher
+//
+// In strict mode each scheduler has its own nodes, in shared mode all schedulers use all nodes, and in soft mode each begins
+// with its own nodes. A dispatcher assigns the capsules, in waves that fill the constellation.
 //
 // How to read it: one row for each mode and number of schedulers, with the figures at the end of its run. Strict has no
 // conflicts, shared has many, soft has few. All modes place every capsule, even if a scheduler dies. -v shows each
@@ -12,6 +15,7 @@ package main
 
 import (
 	"context"
+	_ "embed"
 	"fmt"
 	"io"
 	"strconv"
@@ -20,6 +24,9 @@ import (
 	"github.com/orbitsched/orbit/internal/program"
 	"github.com/orbitsched/orbit/shard"
 )
+
+//go:embed main.go
+var source string // the program prints its first paragraph first
 
 // options are what the flags set.
 type options struct {
@@ -72,10 +79,8 @@ func (o *options) check(list string) error {
 // run plays every mode with every number of schedulers, each on a ledger of its own.
 func run(ctx context.Context, o options, out io.Writer) error {
 	w := makeWorld(o)
+	fmt.Fprintln(out, program.Opening(source))
 	fmt.Fprintf(out, `%d capsules for %d nodes, in waves that ask for %s of the cpu, given out to several schedulers (%s, seed %d).
-Schedulers of their own nodes never collide, but one's nodes can be full while another's are empty; schedulers of all nodes
-pack better, and take the same room at once. If one dies, what it was given must get another, and what it still sends must
-not count. Without leases and a ledger that is lost capsules, or capsules placed twice.
 
 strict  each scheduler sees its own nodes only
 soft    each takes its own nodes first, and any other if a capsule does not fit there

@@ -1,5 +1,7 @@
-// Live is a constellation in trouble to look at: 240 nodes in three zones, six engines that work on one ledger, a page
-// that shows everything as it happens, and Prometheus metrics beside it.
+// Live: a constellation in trouble to look at. 240 nodes in three zones, six engines that work on one ledger, and a minute in
+// which all goes wrong: schedulers race, a full cluster gets urgent work, a zone fails, a rack is drained. When work waits
+// then, who can say what it waits for? A page shows everything as it happens, why each capsule waits and what would help;
+// Prometheus metrics are beside it.
 //
 //	cd examples/live && go run .              then open http://localhost:8080/
 //	cd examples/live && go run . -for 60s     ends by itself
@@ -17,6 +19,7 @@ package main
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"flag"
 	"fmt"
@@ -25,7 +28,12 @@ import (
 	"os"
 	"os/signal"
 	"time"
+
+	"github.com/orbitsched/orbit/internal/program"
 )
+
+//go:embed main.go
+var source string // the program prints its first paragraph first
 
 func main() {
 	listen := flag.String("listen", "localhost:8080", "address of the page and of /metrics")
@@ -61,6 +69,7 @@ func run(ctx context.Context, listen string, minute time.Duration) error {
 	server.RegisterOnShutdown(func() { _ = c.page.Close() }) // always nil
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(to) }()
+	fmt.Println(program.Opening(source))
 	fmt.Printf("page     http://%s/\nmetrics  http://%s/metrics\n\n", to.Addr(), to.Addr())
 	c.live(ctx)
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)

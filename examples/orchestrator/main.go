@@ -1,5 +1,7 @@
-// Orchestrator is a small but real orchestrator built on orbit: a control process with an HTTP API, and on each node an
-// agent that runs processes. docs/orchestrator.md leads through it.
+// Orchestrator: a small but real orchestrator around orbit, a control process with an HTTP API and an agent on each node that
+// runs processes. Deciding where work runs is half of it. The other half: a process must not run twice when its node is cut
+// off and comes back, when control is killed in the middle of a rollout, or when an agent is replaced; and nothing may be
+// lost. The processes of the jobs count that themselves. docs/orchestrator.md leads through the program.
 //
 //	cd examples/orchestrator
 //	go run . control -ledger file:/tmp/control
@@ -28,6 +30,7 @@ package main
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"flag"
 	"fmt"
@@ -46,7 +49,11 @@ import (
 	copies "github.com/orbitsched/orbit/etcdledger/itest/process"
 	"github.com/orbitsched/orbit/examples/orchestrator/control"
 	"github.com/orbitsched/orbit/examples/orchestrator/demo"
+	"github.com/orbitsched/orbit/internal/program"
 )
+
+//go:embed main.go
+var source string // the demonstrations print its first paragraph first
 
 func main() {
 	process.Init()                                                   // the supervisors of members are this program, too
@@ -78,8 +85,10 @@ func run(ctx context.Context, args []string) error {
 		fmt.Println(usage)
 		return nil
 	case "-demo", "--demo":
+		fmt.Println(program.Opening(source))
 		return demo.Play(ctx, os.Stdout, args[1:]...)
 	case "-pair", "--pair":
+		fmt.Println(program.Opening(source))
 		return demo.PlayPair(ctx, os.Stdout, args[1:]...)
 	}
 	return errors.New(usage)

@@ -1,16 +1,19 @@
-// Patience: large work waits among small work that never ends. Three nodes of four cores are full of one-core tasks of
-// priority 0; each time a task ends, the next one takes its core at once. Work that needs more than one core at a time
-// finds no room, whatever its priority, until room is nominated for it.
+// Patience: large work waits beside small work that never ends. Three nodes of four cores are full of one-core tasks; each
+// time one ends, the next one takes its core at once. So work of four cores, or a gang, finds no room for ever, whatever its
+// priority: priority decides who plans first, and room appears one core at a time. Evicting would lose what the tasks have
+// done. nav.Patient nominates room on one node: the other schedulers leave what becomes free there to the work that waits.
 //
-// Each story is told twice with the same tasks: with the plain navigators, and with the same navigators in a
-// nav.Patient. A line says how many tasks ended before the large work was placed, and how many tasks overtook it
-// although they were submitted later. The last line counts the stories in which the large work was never placed. A seed
-// decides the events. Only the measured times, and so the moment when work has waited long enough, differ a little from
-// run to run.
+//	go run ./examples/patience
+//
+// How to read it: each story is told twice with the same tasks, with the plain navigators and with the same navigators in a
+// nav.Patient. A line says how many tasks ended before the large work was placed, and how many tasks overtook it although
+// they were submitted later. The last line counts the stories in which the large work was never placed. A seed decides the
+// events. Only the measured times, and so the moment when work has waited long enough, differ a little from run to run.
 package main
 
 import (
 	"context"
+	_ "embed"
 	"flag"
 	"fmt"
 	"log"
@@ -19,8 +22,12 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/program"
 	"github.com/orbitsched/orbit/nav"
 )
+
+//go:embed main.go
+var source string // the program prints its first paragraph first
 
 const cores = 1_000 // in milli-cores
 
@@ -62,6 +69,7 @@ func main() {
 		flag.Usage()
 		os.Exit(2)
 	}
+	fmt.Println(program.Opening(source))
 	fmt.Println("3 nodes of 4 cores are full of one-core tasks of priority 0. One ends after the other, and others come.")
 	starved := map[bool]int{}
 	for _, s := range stories {

@@ -1,5 +1,12 @@
-// Preempt shows evictions, drains and lost nodes on a full cluster, all at the same time. 500 nodes run five groups of services,
-// of priority 5, and tasks of priority 0. Each group has a budget that says how many of its services may be missing.
+// Preempt: urgent work comes to a cluster that is full. Others must make way, but not too many, never twice for the same
+// work, and never so many of one service that it breaks. Meanwhile an operator drains racks to reboot them, and a cloud takes
+// back spot nodes, so capsules leave for three reasons at once, and none of those who take them knows of the others. Here
+// each eviction is one proposal with the placement that it is for, and the ledger keeps the budgets of all services.
+//
+//	go run ./examples/preempt
+//
+// 500 nodes run five groups of services, of priority 5, and tasks of priority 0. Each group has a budget that says how many
+// of its services may be missing.
 //
 //   - Urgent work of priority 10 is submitted. Two preempting navigators, which know nothing of each other, evict others for it.
 //   - A third preempting navigator places services that have lost their node.
@@ -13,10 +20,16 @@
 package main
 
 import (
+	_ "embed"
 	"flag"
 	"fmt"
 	"os"
+
+	"github.com/orbitsched/orbit/internal/program"
 )
+
+//go:embed main.go
+var source string // the program prints its first paragraph first
 
 func main() {
 	nodes := flag.Int("nodes", 500, "number of nodes, each with 8 cores; at least 100")
@@ -26,6 +39,7 @@ func main() {
 		flag.Usage()
 		os.Exit(2)
 	}
+	fmt.Println(program.Opening(source))
 	w := open(*nodes, *seed)
 	fmt.Printf("%d nodes of 8 cores, all cores in use: by %d services in %d groups, and %d tasks.\n", *nodes, w.services, len(w.groups), w.tasks)
 	for round := range *rounds {

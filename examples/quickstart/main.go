@@ -1,6 +1,12 @@
-// Quickstart: three schedulers plan at the same moment on the same view of a small cluster. Each plan is right by
-// itself, but together they promise more than there is. The ledger decides, node by node, which proposal wins, and says
-// why the others lose.
+// Quickstart: three schedulers plan at the same moment for one small cluster. Each plan is right by itself; together they
+// promise more than there is. A lock would let one scheduler think at a time, and the quick would wait for the slow. Here
+// all think at once: the ledger decides, node by node, which proposal wins, tells the others why they lost, and those plan
+// again.
+//
+//	go run ./examples/quickstart
+//
+// How to read it: each round lists what the schedulers plan, and then what the ledger answers. Below the first round is
+// what would have happened without a ledger. The last line sums up.
 package main
 
 import (
@@ -18,6 +24,10 @@ import (
 )
 
 const cores = 1_000 // in milli-cores
+
+const opening = `Three schedulers plan at the same moment for one small cluster. Each plan is right by itself; together they promise more than
+there is. A lock would let one think at a time, and the quick would wait for the slow. Here all think at once: the ledger
+decides, node by node, which proposal wins, tells the others why they lost, and those plan again.`
 
 // team is one scheduler: a navigator that plans one module by a ready one, run by an engine of its own.
 type team struct {
@@ -72,7 +82,8 @@ func main() {
 		os.Exit(2)
 	}
 	ctx, ledger := context.Background(), &orbit.MemoryLedger{}
-	fmt.Println("Four nodes of 12 cores. Three schedulers (web, search, ads) want 5 cores for each of 8 capsules, so two fit a node.")
+	fmt.Println(opening)
+	fmt.Println("\nFour nodes of 12 cores. Three schedulers (web, search, ads) want 5 cores for each of 8 capsules, so two fit a node.")
 	fmt.Println("Receipts count cpu in milli-cores: 5000 is 5 cores.")
 	var setup orbit.Proposal
 	for _, id := range []orbit.NodeID{"node-a", "node-b", "node-c", "node-d"} {

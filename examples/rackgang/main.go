@@ -1,5 +1,7 @@
-// Rackgang: same-rack groups beside services and batch work, started in three ways. With affinity alone every group
-// waits for ever for its own first member. An anchor starts the group, or the group is placed as a gang.
+// Rackgang: groups of capsules that want to share a rack, started in three ways. "Where another member runs" has no answer
+// for the first member, so with affinity alone every group waits for ever. And a group that is begun in a rack without room
+// for the rest is stuck half way, while services and batch work take the same room. An anchor starts a group, or a gang
+// navigator places it whole, and the ledger settles who was first.
 //
 //	go run ./examples/rackgang
 //
@@ -10,12 +12,16 @@ package main
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
 
 	"github.com/orbitsched/orbit/internal/program"
 )
+
+//go:embed main.go
+var source string // the program prints its first paragraph first
 
 // options are what the flags set.
 type options struct {
@@ -52,11 +58,8 @@ func parse(args []string, w io.Writer) (o options, err error) {
 // run starts the groups in each of the three ways, each on a ledger of its own, and then runs the race.
 func run(ctx context.Context, o options, out io.Writer) error {
 	w := makeWorld(o)
-	fmt.Fprintf(out, `Groups of capsules want to share a rack. "Where another member runs" has no answer for the first, and a group that is begun
-in a rack without room for the rest is stuck. A scheduler that goes capsule by capsule leaves them all waiting; and those
-that reserve room for groups, beside others that take it, need a referee that settles who was first.
-
-The same work is started in three ways, each on a ledger of its own. Bound means placed.
+	fmt.Fprintln(out, program.Opening(source))
+	fmt.Fprintf(out, `The same work is started in three ways, each on a ledger of its own. Bound means placed.
   affinity  capsule by capsule, a member of a group only in a rack where another member runs
   anchors   the same, but one member of each group, its anchor, is placed first, and the rest follow into its rack
   gang      all members of a group at once, in one rack, or none

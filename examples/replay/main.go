@@ -1,10 +1,14 @@
-// Replay runs the openb experiment ("Beware of Fragmentation", USENIX ATC 2023) through the loop and the ledger:
-// capsules arrive in a random order until they ask for 130% of the devices there are. No capsule departs, and a capsule
-// that does not fit is dropped. Without files the program generates a cluster of the same shape.
+// Replay: a published experiment on fragmentation of GPUs ("Beware of Fragmentation", USENIX ATC 2023), through the loop and
+// the ledger. Capsules ask for whole devices and for parts of them, and a device of which a part is taken is of no use to
+// work that needs it whole. A scheduler that takes the first fit leaves pieces everywhere: in the end devices are free and no
+// capsule fits. How many are allocated is decided by the score, which is all that differs here.
 //
 //	go run ./examples/replay
 //	go run ./examples/replay -nodes openb_node_list_gpu_node.csv -pods openb_pod_list_default.csv \
 //	    -policy fgd,bestfit,dotprod,random -seeds 10 -inflate 1.3
+//
+// Capsules arrive in a random order until they ask for 130% of the devices there are. No capsule departs, and a capsule
+// that does not fit is dropped. Without files the program generates a cluster of the same shape.
 //
 // How to read it: each column is a policy, and each row shows how many devices the policy has allocated when the given
 // share of the devices has been requested. The last lines show the final counts. A policy with a higher count has left
@@ -13,6 +17,7 @@ package main
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
@@ -30,6 +35,9 @@ import (
 	"github.com/orbitsched/orbit/score"
 	"github.com/orbitsched/orbit/sim"
 )
+
+//go:embed main.go
+var source string // the program prints its first paragraph first
 
 // firstSeed is the seed of the published experiment.
 const firstSeed = 42
@@ -101,11 +109,8 @@ func replay(ctx context.Context, o options, out io.Writer) error {
 	if o.nodes == "" {
 		kind = "No trace was given, so the cluster and its work are made up, of the shape of the openb trace (-nodes and -pods read its files).\nMade-up cluster"
 	}
-	fmt.Fprintf(out, `Capsules ask for whole devices and for parts of them, and a device of which a part is taken is of no use to who needs it
-whole. A scheduler that places each where there is room leaves pieces everywhere; at the end devices are free and no
-capsule fits. How many are allocated is decided by the score, which is all that differs here.
-
-%s: %d nodes, %.0f devices; %d capsules, inflated to %.0f%% of the devices; seeds %d to %d; %s engine
+	fmt.Fprintln(out, program.Opening(source))
+	fmt.Fprintf(out, `%s: %d nodes, %.0f devices; %d capsules, inflated to %.0f%% of the devices; seeds %d to %d; %s engine
 
 `,
 		kind, len(nodes), float64(capacity)/1000, len(pods), 100*o.inflate, firstSeed, firstSeed+o.seeds-1, o.engine)

@@ -1,10 +1,13 @@
-// Spread shows hard rules between capsules. 2,000 nodes stand in 40 racks of three zones and run replica sets. Each set
-// has rules: no two replicas on one node, none in a rack with a certain other set, about as many in each zone. A
-// scheduler alone cannot keep such rules: while it decides, others place replicas too, and each decision is right only
-// by itself. Here eight navigators, which know nothing of each other, place the replicas of every set at the same time,
-// and the ledger refuses placements that would break a rule.
+// Spread: hard rules between capsules. Replicas of one service must not fail together: no two on one node, about as many in
+// each zone, none beside a certain other service. A scheduler alone cannot keep such rules: its decision is right for what it
+// has seen, and meanwhile others place replicas, too. Here eight navigators, which know nothing of each other, place all sets
+// at the same time; zones fail, come back and open; and the ledger refuses each placement that would break a rule.
 //
-//   - A zone fails while they work. What ran there waits, and is placed anew in the other zones as far as the rules admit.
+//	go run ./examples/spread
+//
+// 2,000 nodes stand in 40 racks of three zones and run replica sets.
+//
+//   - A zone fails while the navigators work. What ran there waits, and is placed anew in the other zones as far as the rules admit.
 //   - The zone comes back, empty. Now the sets are uneven. State.Skewed says where, and a loop repairs it by moves.
 //   - A fourth zone opens with one small node. A set which is to be even over all zones that there are stops growing; sets that
 //     declare their zones do not.
@@ -18,9 +21,13 @@
 package main
 
 import (
+	_ "embed"
 	"flag"
 	"os"
 )
+
+//go:embed main.go
+var source string // the program prints its first paragraph first
 
 func main() {
 	nodes := flag.Int("nodes", 2000, "number of nodes in the first three zones, each with 8 cores; at least 400. With twice as many the recount takes up to eight times as long")

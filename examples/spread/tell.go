@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/program"
 )
 
 // moment is the cluster at one point of the story.
@@ -28,10 +29,8 @@ type row struct {
 
 // play goes through the story.
 func (w *world) play() {
-	w.say("Replicas of one service must not fail together, so users write rules: no two on one node, about as many in each zone. A scheduler")
-	w.say("alone cannot keep them: what it decides is right for what it has seen, and meanwhile others place replicas too. Here the ledger keeps them.")
-	w.say("It judges each placement on the state on which it is committed, and refuses what would break a rule.")
-	w.say("\n%d nodes in %d racks of zones a, b and c. Replica sets, and their rules:", w.perRack*racks, racks)
+	w.say("%s", program.Opening(source))
+	w.say("%d nodes in %d racks of zones a, b and c. Replica sets, and their rules:", w.perRack*racks, racks)
 	for _, s := range w.sets {
 		w.say("  %-7s %s", s.name, s.rules)
 	}

@@ -29,7 +29,7 @@ func parse(args []string, w io.Writer) (o options, err error) {
 	f.DurationVar(&o.cache, "cache", 30*time.Second, "how long the gateway's view of the fleet serves, before it is divided by -speed")
 	f.IntVar(&o.speed, "speed", 50, "how many times faster than a real fleet everything goes but the decisions")
 	f.Uint64Var(&o.seed, "seed", 1, "decides what creators ask for; who comes first is up to the machine")
-	f.BoolVar(&o.verbose, "v", false, "also what each part of the platform has counted")
+	f.BoolVar(&o.verbose, "v", false, "also every kind of refusal in full, the hosts, and what each part of the platform has counted")
 	err = program.Parse(f, args, o.check)
 	return o, err
 }

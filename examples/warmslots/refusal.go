@@ -29,8 +29,12 @@ func refusal(err error) error {
 func (p *platform) noteRefusal(kind, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.refusals[kind]++; p.refusals[kind] == 1 {
+	switch p.refusals[kind]++; {
+	case p.refusals[kind] > 1:
+	case p.options.verbose:
 		p.log.tell("refused, the first for %q: %v%s", kind, err, aside(err))
+	default:
+		p.log.tell("a create is refused: %v; its creator asks again", kind)
 	}
 }
 

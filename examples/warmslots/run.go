@@ -9,15 +9,12 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/program"
 )
 
 // run starts the fleet, plays the phases and prints the accounts.
 func run(ctx context.Context, o options, out io.Writer) error {
-	fmt.Fprint(out, `A sandbox starts in 10 ms from a warm slot and in 90 ms without, so the host should be chosen by what it has warm now; but
-all that is known is what hosts said at their last heartbeat, and many creators read the same. They would all go to the
-same host, and to the one that lies or has died. Here heartbeats advise, and the ledger alone decides who has which slot.
-
-`)
+	fmt.Fprintln(out, program.Opening(source))
 	fmt.Fprintf(out, "%d hosts with %d slots, %d warm of each template; %d creators, %d creates; seed %d\n",
 		o.hosts, o.slots, o.warm, o.creators, o.creates, o.seed)
 	fmt.Fprintf(out, "a heartbeat every %v, a lease of %v, a view for %v, all divided by %d; the times of decisions are real\n\n",
@@ -85,8 +82,9 @@ func (p *platform) account(ctx context.Context, out io.Writer) error {
 	}
 	faults := errors.Join(p.addUp(ctx, state, total, history), state.Verify())
 	printPhases(out, p.phases, byPhase)
-	printHosts(out, p.fleet, state)
 	if p.options.verbose {
+		printDecisions(out, p.phases, byPhase)
+		printHosts(out, p.fleet, state)
 		p.printCounts(out, total, history)
 	}
 	if faults == nil {

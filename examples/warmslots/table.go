@@ -11,13 +11,22 @@ import (
 
 // printPhases prints the results of the creates by phase.
 func printPhases(out io.Writer, all []*phase, tallies map[*phase]*tally) {
-	fmt.Fprintln(out, "by phase; p50 and p99 are of the decision, in which waiting for the machine counts")
-	fmt.Fprintf(out, "%-8s %8s %10s %7s %7s %7s %8s %8s %10s %10s\n", "phase", "created", "creates/s", "warm", "cold", "share", "retried", "refused", "p50", "p99")
+	fmt.Fprintf(out, "%-8s %8s %10s %6s\n", "phase", "created", "creates/s", "warm")
 	for _, ph := range all {
 		t := tallies[ph]
-		fmt.Fprintf(out, "%-8s %8d %10.0f %7d %7d %6.1f%% %8d %8d %10v %10v\n",
-			ph.name, t.created, float64(t.created)/max(ph.ended.Sub(ph.began).Seconds(), 1e-9),
-			t.warm, t.created-t.warm, percent(t.warm, t.created), t.retried, t.refused,
+		fmt.Fprintf(out, "%-8s %8d %10.0f %5.0f%%\n", ph.name, t.created,
+			float64(t.created)/max(ph.ended.Sub(ph.began).Seconds(), 1e-9), percent(t.warm, t.created))
+	}
+	fmt.Fprintln(out)
+}
+
+// printDecisions prints more of the results by phase.
+func printDecisions(out io.Writer, all []*phase, tallies map[*phase]*tally) {
+	fmt.Fprintln(out, "p50 and p99 are of the decision, in which waiting for the machine counts")
+	fmt.Fprintf(out, "%-8s %7s %7s %8s %8s %10s %10s\n", "phase", "warm", "cold", "retried", "refused", "p50", "p99")
+	for _, ph := range all {
+		t := tallies[ph]
+		fmt.Fprintf(out, "%-8s %7d %7d %8d %8d %10v %10v\n", ph.name, t.warm, t.created-t.warm, t.retried, t.refused,
 			quantile(t.decisions, 0.50), quantile(t.decisions, 0.99))
 	}
 	fmt.Fprintln(out)

@@ -76,7 +76,7 @@ func TestVersions(t *testing.T) {
 }
 
 // TestPublication publishes the committed tree in a proxy of files, as the tags of docs/releasing.md would, and does what each README
-// says, in a fresh module outside the repository: its `go get`, then its program.
+// and page of docs says, in a fresh module outside the repository: its `go get`, then its program.
 func TestPublication(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles every module as an importer would")
@@ -85,7 +85,7 @@ func TestPublication(t *testing.T) {
 	tags := order(t)
 	stranger := publish(t, tags)
 	for _, page := range pages(t) {
-		t.Run(filepath.Base(filepath.Dir(page.path)), func(t *testing.T) { stranger.follow(t, page) })
+		t.Run(page.path, func(t *testing.T) { stranger.follow(t, page) })
 	}
 	t.Run("every module by itself", func(t *testing.T) {
 		for _, r := range tags {
@@ -102,6 +102,7 @@ func TestPublication(t *testing.T) {
 // quick are the programs that end by themselves and need no server, each with what it prints last.
 var quick = map[string]string{
 	"README.md":            "web-3 on node-a\n",
+	"docs/core.md":         "a: 0 left\n",
 	"diskledger/README.md": "web-1 on node-a\n",
 }
 
@@ -116,24 +117,27 @@ func (s stranger) follow(t *testing.T, p page) {
 	}
 }
 
-// page is a README that tells strangers what to fetch.
+// page is a README or a page of docs that tells strangers what to fetch.
 type page struct{ path, get, program string }
 
 var getLine = regexp.MustCompile(`(?m)^    (go get .*)$`)
 
-// pages returns every README with a `go get`; the first fenced program on it is the one that a stranger tries.
+// pages returns every page with a `go get`. The fenced Go blocks of each, in order, are one program.
 func pages(t *testing.T) (found []page) {
-	for _, name := range strings.Fields(tool(t, root, "git", "ls-files", "README.md", "*/README.md")) {
+	for _, name := range strings.Fields(tool(t, root, "git", "ls-files", "README.md", "*/README.md", "docs/*.md")) {
 		text, err := os.ReadFile(filepath.Join(root, name))
 		require.NoError(t, err)
 		get := getLine.FindStringSubmatch(string(text))
 		if get == nil {
 			continue
 		}
-		_, rest, has := strings.Cut(string(text), "```go\npackage main")
-		require.True(t, has, "%s says what to fetch, and has no program", name)
-		program, _, _ := strings.Cut(rest, "```")
-		found = append(found, page{name, get[1], "package main" + program})
+		program := ""
+		for _, block := range strings.Split(string(text), "```go\n")[1:] {
+			code, _, _ := strings.Cut(block, "```")
+			program += code + "\n"
+		}
+		require.Contains(t, program, "package main", "%s says what to fetch, and has no program", name)
+		found = append(found, page{name, get[1], program})
 	}
 	require.NotEmpty(t, found)
 	return found

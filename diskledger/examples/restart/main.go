@@ -1,11 +1,11 @@
-// Restart shows that a ledger in a folder survives its process. A child process runs two engines that place capsules on
-// 50 nodes, and is killed with SIGKILL at random times, again and again, each time in the middle of its work. The next
-// child opens the same folder and continues. The child reports every placement to the parent after the ledger has
-// committed it.
+// Restart: a ledger in a folder survives its process. A child process runs two engines that place capsules on 50 nodes, and is
+// killed with SIGKILL at random times, again and again, each time in the middle of its work: a write may be half done, and an
+// answer on its way. What the child was told is committed must be there for the next one, and nothing may be placed twice.
+// The next child opens the same folder and continues. The parent counts.
 //
 //	cd diskledger && go run ./examples/restart
 //
-// The output has a line for each life of the child. Found is the number of placements in the ledger when the child
+// The child reports every placement to the parent after the ledger has committed it. The output has a line for each life of the child. Found is the number of placements in the ledger when the child
 // opened it, placed is the number of placements that the child has reported. In the end the parent opens the folder
 // itself and compares: lost are placements that were reported and that the ledger does not have on the reported node;
 // doubled are capsules that were reported on two nodes.
@@ -14,6 +14,7 @@ package main
 import (
 	"bufio"
 	"context"
+	_ "embed"
 	"errors"
 	"flag"
 	"fmt"
@@ -27,9 +28,13 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/diskledger"
+	"github.com/orbitsched/orbit/internal/program"
 	"github.com/orbitsched/orbit/logledger"
 	"github.com/orbitsched/orbit/nav"
 )
+
+//go:embed main.go
+var source string // the program prints its first paragraph first
 
 func main() {
 	dir := flag.String("dir", "", "folder of the ledger; default: a temporary one, which is removed")
@@ -45,6 +50,7 @@ func main() {
 	case *life != "":
 		err = live(*dir, *capsules)
 	default:
+		fmt.Println(program.Opening(source))
 		err = tell(*dir, *capsules, *kills)
 	}
 	if err != nil {

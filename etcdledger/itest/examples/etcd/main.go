@@ -1,13 +1,17 @@
-// Etcd lets two processes of navigators place capsules on one ledger in etcd. Half way one of the processes is killed, and
-// another one is started in its place. Without -endpoint the program starts an etcd of its own.
+// Etcd: two processes of navigators place capsules on one ledger in etcd, and one of them is killed in the middle of it. What it
+// had sent may be committed or not, and it can no longer be asked; the process that follows it must lose nothing and place
+// nothing twice. Each proposal carries an id and a bet, so etcd's own history can tell in the end whether that was so.
 //
 //	cd etcdledger/itest && go run ./examples/etcd
+//
+// Without -endpoint the program starts an etcd of its own.
 //
 // How to read it: first what happens, second by second; then a row for each process. The lines below the table prove that
 // nothing was placed twice or lost: they are counted from every version in etcd's own history.
 package main
 
 import (
+	_ "embed"
 	"errors"
 	"io"
 	"strings"
@@ -17,6 +21,9 @@ import (
 	"github.com/orbitsched/orbit/etcdledger/itest/process"
 	"github.com/orbitsched/orbit/internal/program"
 )
+
+//go:embed main.go
+var source string // the program prints its first paragraph first
 
 // options are what the flags set.
 type options struct {

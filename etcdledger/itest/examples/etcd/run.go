@@ -11,6 +11,7 @@ import (
 	"github.com/orbitsched/orbit/etcdledger"
 	"github.com/orbitsched/orbit/etcdledger/itest/audit"
 	"github.com/orbitsched/orbit/etcdledger/itest/crew"
+	"github.com/orbitsched/orbit/internal/program"
 )
 
 // teams are the processes, by the name of their engine.
@@ -33,11 +34,7 @@ type show struct {
 // run places all capsules, kills processes meanwhile, and prints what came of it.
 func run(ctx context.Context, o options, out io.Writer) (err error) {
 	s := &show{options: o, out: out, began: time.Now()}
-	fmt.Fprint(out, `Two processes place capsules on the same machines, over one etcd, and one of them is killed in the middle of it. What it had
-sent may be committed or not, and it can no longer be asked; its successor must lose nothing and place nothing twice.
-Each proposal carries an id and a bet, so etcd's own history can tell in the end whether that was so.
-
-`)
+	fmt.Fprintln(out, program.Opening(source))
 	if s.site, err = openSite(ctx, o); err != nil {
 		return err
 	}

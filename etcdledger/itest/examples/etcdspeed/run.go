@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/orbitsched/orbit/internal/program"
 )
 
 // row is a line of the table, measured once for each run.
@@ -63,10 +65,7 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.end()) }()
-	fmt.Fprint(out, `A ledger that survives its processes asks a disk for every commit. Placements one after another wait for it each; many in
-flight, or in one batch, share the wait. What that gains, beside what etcd itself can do, is measured here.
-
-`)
+	fmt.Fprintln(out, program.Opening(source))
 	fmt.Fprintf(out, "etcd with %d members on loopback, with fsync; %d placements on %d nodes in each measurement, by two processes a quarter of that; medians of %d runs\n\n",
 		o.members, o.batch, o.nodes, o.runs)
 	table := rows()

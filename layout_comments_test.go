@@ -1,0 +1,57 @@
+package orbit_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// typeComment is the most lines that the comment of an exported type of the root may have. What is longer belongs to the package's
+// documentation or to a page in docs.
+const typeComment = 15
+
+// TestTypeComments keeps the comments of the root's types short.
+func TestTypeComments(t *testing.T) {
+	lines := typeCommentLines(t, ".")
+	require.Contains(t, lines, "Engine")
+	for name, n := range lines {
+		require.LessOrEqual(t, n, typeComment, "lines of the comment of %s", name)
+	}
+}
+
+// typeCommentLines returns how many lines the comment of each exported type of a package has.
+func typeCommentLines(t *testing.T, dir string) map[string]int {
+	files := token.NewFileSet()
+	found := map[string]int{}
+	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	require.NoError(t, err)
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(files, name, nil, parser.ParseComments|parser.SkipObjectResolution)
+		require.NoError(t, err)
+		for _, d := range file.Decls {
+			group, _ := d.(*ast.GenDecl)
+			if group == nil || group.Tok != token.TYPE {
+				continue
+			}
+			for _, spec := range group.Specs {
+				s := spec.(*ast.TypeSpec)
+				doc := s.Doc
+				if doc == nil && len(group.Specs) == 1 {
+					doc = group.Doc
+				}
+				if doc != nil && s.Name.IsExported() {
+					found[s.Name.Name] = files.Position(doc.End()).Line - files.Position(doc.Pos()).Line + 1
+				}
+			}
+		}
+	}
+	return found
+}
