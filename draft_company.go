@@ -499,6 +499,9 @@ func (d *Draft) ClosedBy(n *NodeState, spec *Spec) (levels []string, ok bool) {
 // the plan leaves the nodes. The others must be placed in the view, and the plan must not have moved them. Others that
 // have begun to run count until they have stopped. If n confirms, c waits there for those on n itself.
 func (d *Draft) OpensWithout(c *Capsule, n *NodeState, others []*Capsule) bool {
+	if n.Node == nil {
+		return false
+	}
 	a := arrival{spec: c.Spec, node: n.Node, nodeOf: d.describes, awaits: c.stops()}
 	if n.Node.Confirms {
 		a.awaits = d.stopping(c, n)

@@ -1,6 +1,7 @@
 package orbit
 
 import (
+	"cmp"
 	"fmt"
 	"hash/maphash"
 	"math"
@@ -189,27 +190,51 @@ func (g *GangState) Total() int {
 
 // Left returns how many members of a role are not done. A role without members left counts no more: it has no minimum,
 // and its priority is not one of the gang's.
-func (g *GangState) Left(role int) int { return len(g.Gang.Roles[role].Members) - g.Done[role] }
+func (g *GangState) Left(role int) int {
+	if uint(role) >= uint(len(g.roles())) {
+		return 0
+	}
+	return len(g.Gang.Roles[role].Members) - numberAt(g.Done, role)
+}
+
+// roles returns the roles; none of a zero GangState.
+func (g *GangState) roles() []Role {
+	if g.Gang == nil {
+		return nil
+	}
+	return g.Gang.Roles
+}
+
+// numberAt returns an element of a list, 0 if the list has none there.
+func numberAt(list []int, at int) int {
+	if uint(at) >= uint(len(list)) {
+		return 0
+	}
+	return list[at]
+}
 
 // Minimum returns the fewest members of a role that must be placed when the gang starts: [Role.Min], or all members
 // that are left if these are fewer.
 func (g *GangState) Minimum(role int) int {
 	left := g.Left(role)
-	if least := g.Gang.Roles[role].Min; least > 0 {
-		return min(least, left)
+	if left == 0 {
+		return 0
 	}
-	return left
+	return min(cmp.Or(max(0, g.Gang.Roles[role].Min), left), left)
 }
 
 // Lacks returns how many members of a role must be placed to reach its minimum; 0: none.
-func (g *GangState) Lacks(role int) int { return max(0, g.Minimum(role)-g.Placed[role]) }
+func (g *GangState) Lacks(role int) int { return max(0, g.Minimum(role)-numberAt(g.Placed, role)) }
 
 // LacksInAll returns how many members must be placed to reach the minimum of every role and that of the gang
 // ([Gang.Min]); 0: none. It is more than the sum of Lacks if the gang lacks further members, of any role.
 func (g *GangState) LacksInAll() int {
 	lacks, left, placed := 0, 0, 0
-	for i := range g.Gang.Roles {
-		lacks, left, placed = lacks+g.Lacks(i), left+g.Left(i), placed+g.Placed[i]
+	for i := range g.roles() {
+		lacks, left, placed = lacks+g.Lacks(i), left+g.Left(i), placed+numberAt(g.Placed, i)
+	}
+	if g.Gang == nil {
+		return 0
 	}
 	return max(lacks, min(g.Gang.Min, left)-placed)
 }
@@ -219,8 +244,8 @@ func (g *GangState) Short() bool {
 	if g.Total() == 0 {
 		return false
 	}
-	for i := range g.Gang.Roles {
-		if g.Placed[i] < g.Left(i) {
+	for i := range g.roles() {
+		if numberAt(g.Placed, i) < g.Left(i) {
 			return true
 		}
 	}
@@ -239,7 +264,7 @@ func (g *GangState) Shortfall() map[string]int {
 		return nil
 	}
 	lacks, besides := map[string]int{}, g.LacksInAll()
-	for i := range g.Gang.Roles {
+	for i := range g.roles() {
 		if n := g.Lacks(i); n > 0 {
 			lacks[g.Gang.Roles[i].Name] += n
 			besides -= n
@@ -258,7 +283,7 @@ func (g *GangState) wanting() bool { return g.LacksInAll() > 0 }
 // role that is below its minimum comes before the gang as a whole. It requires a gang that is wanting.
 func (g *GangState) below() (whose string, placed, least int) {
 	left := 0
-	for i := range g.Gang.Roles {
+	for i := range g.roles() {
 		if left += g.Left(i); g.Lacks(i) > 0 {
 			return fmt.Sprintf("role %q", g.Gang.Roles[i].Name), g.Placed[i], g.Minimum(i)
 		}
@@ -269,9 +294,12 @@ func (g *GangState) below() (whose string, placed, least int) {
 // Priorities returns the lowest and the highest priority of the roles that have members left; of all roles if none has.
 // A gang is placed at the lowest, and evicts others at the lowest. A gang that is evicted whole counts with the highest.
 func (g *GangState) Priorities() (lowest, highest int32) {
+	if len(g.roles()) == 0 {
+		return 0, 0
+	}
 	ended := g.ended()
 	lowest, highest = math.MaxInt32, math.MinInt32
-	for i := range g.Gang.Roles {
+	for i := range g.roles() {
 		if priority := g.Gang.Roles[i].Spec.Priority; ended || g.Left(i) > 0 {
 			lowest, highest = min(lowest, priority), max(highest, priority)
 		}
@@ -281,7 +309,7 @@ func (g *GangState) Priorities() (lowest, highest int32) {
 
 // ended reports whether all members are done.
 func (g *GangState) ended() bool {
-	for i := range g.Gang.Roles {
+	for i := range g.roles() {
 		if g.Left(i) > 0 {
 			return false
 		}

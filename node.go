@@ -232,6 +232,9 @@ func (n *NodeState) Holds() int { return int(n.holds) }
 // does not confirm ([Node.Confirms]) the remains of capsules that have left it ([Remains]) are deducted too, because no
 // placement waits there until they end.
 func (n *NodeState) Free() Resources {
+	if n.Node == nil {
+		return Resources{}
+	}
 	free := n.Node.Capacity.minus(n.used)
 	if n.stops() {
 		for _, r := range *n.remains {
@@ -250,7 +253,7 @@ func (n *NodeState) stops() bool { return n.remains != nil && !n.Node.Confirms }
 // DeviceFree returns the free part of device instance i, in milli: 0 if there is no such instance or it
 // is unhealthy.
 func (n *NodeState) DeviceFree(i int) int {
-	if i < 0 || i >= n.Node.Devices.Count || n.Node.Devices.Unhealthy.Has(i) {
+	if n.Node == nil || i < 0 || i >= n.Node.Devices.Count || n.Node.Devices.Unhealthy.Has(i) {
 		return 0
 	}
 	free := deviceMilli
@@ -274,7 +277,7 @@ func (n *NodeState) Index() int { return int(n.index) }
 // has room and devices beside the nominations that outrank the capsule. The capsule counts as not nominated, unless
 // [Draft.Ask] has set its nomination.
 func (n *NodeState) Fits(spec *Spec) bool {
-	return n.Node.Schedulable() && n.hasFree(&spec.Envelope.Reservation) &&
+	return n.Node != nil && n.Node.Schedulable() && n.hasFree(&spec.Envelope.Reservation) &&
 		n.hasDevices(&spec.Devices) && n.meets(spec) && (n.nominated == nil || n.leavesRoom(spec))
 }
 
@@ -315,6 +318,9 @@ func (n *NodeState) hasDevices(r *DeviceRequest) bool {
 // devicesWith returns the instances that have at least this much free.
 func (n *NodeState) devicesWith(milli int) DeviceSet {
 	var set DeviceSet
+	if n.Node == nil {
+		return set
+	}
 	for i := range n.Node.Devices.Count {
 		if n.DeviceFree(i) >= milli {
 			set |= 1 << i
@@ -342,7 +348,7 @@ func (n *NodeState) PickDevices(spec *Spec) (DeviceSet, bool) {
 	if r.Count == 0 {
 		return 0, true
 	}
-	if !r.Accepts(n.Node.Devices.Model) {
+	if n.Node == nil || !r.Accepts(n.Node.Devices.Model) {
 		return 0, false
 	}
 	open, picked := n.DevicesFor(spec), DeviceSet(0)
@@ -471,7 +477,7 @@ const (
 // misfit returns the first reason that holds, or the zero value if the node fits. Reasons that stay true longest come
 // first: labels seldom change, while free memory changes with every placement.
 func (n *NodeState) misfit(spec *Spec) Misfit {
-	if !n.Node.Schedulable() {
+	if n.Node == nil || !n.Node.Schedulable() {
 		return Misfit{kind: unschedulable}
 	}
 	for i := range spec.Require {

@@ -18,11 +18,20 @@ var ended = func() context.Context {
 	return ctx
 }()
 
+// pointers says which pointers callAll passes.
+type pointers int
+
+const (
+	nils    pointers = iota // nil
+	zeros                   // to zero values
+	records                 // to zero values, and to records that describe something
+)
+
 // argument returns an argument of a type for callAll: as it is given, if it is given; a context, a ledger and the like
-// that do nothing; a function that goes on; else a zero value, of a pointer nil or, if filled is true, a new one.
-func argument(of reflect.Type, filled bool) reflect.Value {
+// that do nothing; a function that goes on; else a zero value.
+func argument(of reflect.Type, p pointers) reflect.Value {
 	given := []any{ended, new(bytes.Buffer), &MemoryLedger{}}
-	if filled {
+	if p == records {
 		given = append(given, &NodeState{Node: &Node{}}, &Capsule{Spec: &Spec{}}, &GangState{Gang: &Gang{}})
 	}
 	for _, v := range given {
@@ -42,7 +51,7 @@ func argument(of reflect.Type, filled bool) reflect.Value {
 			}
 			return out
 		})
-	case of.Kind() == reflect.Pointer && filled:
+	case of.Kind() == reflect.Pointer && p != nils:
 		return reflect.New(of.Elem())
 	}
 	return reflect.Zero(of)
@@ -50,15 +59,15 @@ func argument(of reflect.Type, filled bool) reflect.Value {
 
 // call calls a function, and the functions that it returns, iterators for example. It returns the texts of what they
 // return, and an error if one panics.
-func call(f reflect.Value, filled bool) (said []string, err error) {
+func call(f reflect.Value, p pointers) (said []string, err error) {
 	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("%v", p)
+		if why := recover(); why != nil {
+			err = fmt.Errorf("%v", why)
 		}
 	}()
 	args := make([]reflect.Value, f.Type().NumIn())
 	for i := range args {
-		args[i] = argument(f.Type().In(i), filled)
+		args[i] = argument(f.Type().In(i), p)
 	}
 	do := f.Call
 	if f.Type().IsVariadic() {
@@ -69,7 +78,7 @@ func call(f reflect.Value, filled bool) (said []string, err error) {
 		case out.Kind() != reflect.Func:
 			said = append(said, fmt.Sprintf("%+v", out.Interface()))
 		case !out.IsNil():
-			more, err := call(out, filled)
+			more, err := call(out, p)
 			if said = append(said, more...); err != nil {
 				return said, err
 			}
@@ -79,12 +88,12 @@ func call(f reflect.Value, filled bool) (said []string, err error) {
 }
 
 // callAll calls every exported method of a value, and returns what each said.
-func callAll(t *testing.T, of any, filled bool) map[string][]string {
+func callAll(t *testing.T, of any, p pointers) map[string][]string {
 	v, said := reflect.ValueOf(of), map[string][]string{}
 	for i := range v.NumMethod() {
 		var err error
 		name := v.Type().Method(i).Name
-		said[name], err = call(v.Method(i), filled)
+		said[name], err = call(v.Method(i), p)
 		assert.NoError(t, err, name)
 	}
 	return said
@@ -92,8 +101,8 @@ func callAll(t *testing.T, of any, filled bool) map[string][]string {
 
 // The zero State answers every question as an empty one does, whether there are arguments or none.
 func TestZeroStateIsEmpty(t *testing.T) {
-	for _, filled := range []bool{false, true} {
-		zero, empty := callAll(t, new(State), filled), callAll(t, newState(Limits{}, [Dimensions]string{}), filled)
+	for _, p := range []pointers{nils, zeros, records} {
+		zero, empty := callAll(t, new(State), p), callAll(t, newState(Limits{}, [Dimensions]string{}), p)
 		require.NotEmpty(t, zero)
 		for name := range empty {
 			switch name {
@@ -137,18 +146,40 @@ func TestDiffFromNoState(t *testing.T) {
 	}
 }
 
-// No method of a zero value panics. Of the records that a state hands out this holds as soon as they describe something.
+// No method of a zero value panics, nor of a record of a state without what it describes, nor if a pointer to such a
+// value is passed.
 func TestZeroValuesDoNotPanic(t *testing.T) {
 	one := &Gang{Roles: []Role{{Members: []CapsuleID{"c"}, Spec: &Spec{}}}}
 	for _, v := range []any{
 		new(View), new(Draft), new(Round), new(Plan), new(Unplaced), new(NoFit), new(Misfit), new(Rejection), new(Settled), new(Outcome),
-		new(Node), &NodeState{Node: &Node{}}, &Capsule{Spec: &Spec{}}, new(Capsule), new(Gang), &GangState{Gang: one, Placed: []int{0}, Done: []int{0}},
+		new(Node), &NodeState{Node: &Node{}}, &Capsule{Spec: &Spec{}}, new(Capsule), new(Gang), new(NodeState), new(GangState), &GangState{Gang: one}, &GangState{Gang: one, Placed: []int{0}, Done: []int{0}},
 		new(Role), new(Spec), new(Hold), new(Nomination), new(Budget), new(Proposal), new(Change), new(Resources), new(Limits), new(DeviceSet),
 		new(Instant), new(Predicate), new(Taint), new(Toleration), new(Backlog), new(ProposalID), new(Report), new(Diff),
 		new(Engine), new(Population), new(MemoryLedger), new(Backoff), new(Aging), new(AppClass), new(Condition), new(Skew), new(Company),
 		new(Preference), new(Near), new(BacklogRow), new(BudgetState), new(NodeStarts), new(Nominee), new(Envelope), new(Devices), new(DeviceRequest),
-		&Remains{Spec: &Spec{}}, new(Failures),
+		&Remains{Spec: &Spec{}}, new(Failures), new(NominatedRoom), new(NodeFailure), new(Even), new(Apart), new(Extra), new(Start), new(Domains),
 	} {
-		t.Run(reflect.TypeOf(v).Elem().Name(), func(t *testing.T) { callAll(t, v, true) })
+		t.Run(reflect.TypeOf(v).Elem().Name(), func(t *testing.T) {
+			callAll(t, v, records)
+			callAll(t, v, zeros)
+		})
 	}
+}
+
+// A record of a state that describes nothing answers every question with zero.
+func TestZeroRecordsAnswerZero(t *testing.T) {
+	wants := &Spec{Envelope: Envelope{Reservation: Resources{CPU: 1}}, Devices: DeviceRequest{Count: 1, Milli: 1}}
+	var n NodeState
+	assert.False(t, n.Fits(&Spec{}))
+	assert.Zero(t, n.Free())
+	assert.Zero(t, n.DevicesFor(wants))
+	_, ok := n.PickDevices(wants)
+	assert.False(t, ok)
+	assert.NotZero(t, new(Draft).Misfit(&n, &Spec{}), "nothing fits on a node that is none")
+	var g GangState
+	lowest, highest := g.Priorities()
+	for _, n := range []int{g.Total(), g.Left(3), g.Minimum(0), g.Lacks(-1), g.LacksInAll(), int(lowest), int(highest)} {
+		assert.Zero(t, n)
+	}
+	assert.False(t, g.Broken() || g.Short())
 }

@@ -432,6 +432,54 @@ func TestAFailingNodeBesideTwoGoodOnes(t *testing.T) {
 	})
 }
 
+// Another party lets a capsule grow before the agent of its node has begun what was placed beside it, so that the node is
+// overfull. The placements that came first run;
+// the one that came last is given back, and runs elsewhere as soon as there is room: once, whether answers are lost or not.
+func TestGivenBack(t *testing.T) {
+	for name, test := range map[string]struct {
+		loses int  // of so many answers to n0 about one is lost
+		full  bool // there is no room elsewhere at first
+	}{
+		"at once":            {},
+		"when there is room": {full: true},
+		"lost answers":       {loses: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w := begin(t, 2, true)
+				if test.full {
+					w.put(1, orbit.Cordoned)
+				}
+				n0 := w.hosts[0]
+				put := func(id orbit.CapsuleID, cores int64) {
+					w.commit(orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: spec(orbit.LatencySensitive, cores, 0)}, orbit.Place{Capsule: id, Node: "n0"})
+				}
+				put("x", 1)
+				w.pass(2 * sec)
+				n0.link.set(func(l *link) { l.cut = true })
+				put("c0", 1)
+				put("c1", 2)
+				w.commit(orbit.Respec{Capsule: "x", Since: w.state().Capsule("x").PlacedAt, Spec: spec(orbit.LatencySensitive, 3, 0), Applied: true})
+				n0.link.set(func(l *link) { l.cut, l.loses = false, test.loses })
+				if w.pass(5 * sec); test.full {
+					require.Equal(t, []orbit.CapsuleID{"c0", "x"}, n0.running())
+					require.True(t, w.state().Capsule("c1").Pending())
+					w.put(1, orbit.Ready)
+				}
+				w.pass(15 * sec)
+				n0.link.set(func(l *link) { l.loses = 0 })
+				w.pass(5 * sec)
+				require.Equal(t, []int{0, 1, 0}, []int{w.at("c0"), w.at("c1"), w.at("x")})
+				_, starts, done := w.books.read()
+				require.Equal(t, map[orbit.CapsuleID]int{"c0": 1, "c1": 1, "x": 1}, starts)
+				require.Empty(t, done)
+				require.Zero(t, w.state().Failures("c1").Attempts, "it has not failed")
+				w.atRest()
+			})
+		})
+	}
+}
+
 // The ledger says when a capsule failed, not when it was placed.
 func TestTheTimeOfAFailure(t *testing.T) {
 	bubble(t, func(t *testing.T) {
