@@ -159,7 +159,7 @@ func (x *explanation) explainGang(ctx context.Context, state *orbit.State) error
 	if err != nil {
 		return err
 	}
-	x.Text = e.String()
+	x.Failing, x.Text = e.Failing, e.String()
 	for i := range e.Fixes {
 		x.Fixes = append(x.Fixes, fix{Text: e.Fixes[i].String()})
 	}

@@ -203,6 +203,9 @@ func TestNodesOnWhichStartsFail(t *testing.T) {
 	_, body, _ = get(t, h, "api/explain?capsule=a")
 	require.Equal(t, []any{`node "bad": 3 of 4 starts failed`}, body["failing"])
 	require.Contains(t, body["text"], "2 of 2 nodes fit\nused only if nothing else fits\n  * node \"bad\": 3 of 4 starts failed")
+	commit(t, l, orbit.Submit{Gang: &orbit.Gang{ID: "g", Roles: []orbit.Role{{Name: "r", Spec: asking(100), Members: []orbit.CapsuleID{"g0"}}}}})
+	_, body, _ = get(t, h, "api/explain?gang=g")
+	require.Equal(t, []any{`node "bad": 3 of 4 starts failed`}, body["failing"])
 	_, body, _ = get(t, h, "api/explain?capsule=c")
 	require.Contains(t, body["text"], `capsule "c" has ended: all of its 1 attempts have failed`)
 }

@@ -44,7 +44,8 @@ import (
 // it has steps, with one exception: if members have rules Even about several groups or levels, it may miss seats that the
 // ledger would accept.
 //
-// A member that has got another spec than its role says ([orbit.Respec]) is seated by its own.
+// A member that has got another spec than its role says ([orbit.Respec]) is seated by its own. If a role needs only some of
+// its members, those that ask for least are taken for its minimum, and seats for others may be missed.
 //
 // Gang ignores the scores and preferences of specs. A gang is diagnosed, and never split, if its members do not all
 // have one owner, or if no proposal can hold it by the limits of the ledger.

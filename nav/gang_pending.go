@@ -68,7 +68,7 @@ func loadGang(state *orbit.State, id orbit.GangID) *pendingGang {
 				m.add(role, c)
 			}
 		}
-		seats.StoppedFirst(m.waiting[role])
+		seats.EasiestFirst(m.waiting[role])
 	}
 	return m
 }

@@ -134,6 +134,11 @@ func (t *groupTouch) change(change *orbit.Change) {
 		t.touch(t.state.Capsule(do.Capsule))
 	case orbit.Adopt:
 		t.touch(t.state.Capsule(do.Capsule))
+	case orbit.Respec: // it may leave one group and join another
+		if t.watch.state != nil {
+			t.touch(t.watch.state.Capsule(do.Capsule))
+		}
+		t.touch(t.state.Capsule(do.Capsule))
 	case orbit.Release:
 		if do.Capsule != "" {
 			t.touch(t.state.Capsule(do.Capsule))
@@ -210,20 +215,15 @@ func (k groupKey) roles(state *orbit.State) (out []anchorRole) {
 		}
 		return out
 	}
-	g := state.Gang(k.gang)
-	if g == nil {
-		return nil
-	}
-	for i := range g.Gang.Roles {
-		role := anchorRole{spec: g.Gang.Roles[i].Spec}
-		for _, id := range g.Gang.Roles[i].Members {
-			if c := state.Capsule(id); c != nil && c.Gang() == k.gang && c.Pending() {
-				role.count++
-			}
+	for c := range state.Members(k.gang) {
+		if !c.Pending() {
+			continue
 		}
-		if role.count > 0 {
-			out = append(out, role)
+		at := slices.IndexFunc(out, func(r anchorRole) bool { return r.spec == c.Spec })
+		if at < 0 {
+			at, out = len(out), append(out, anchorRole{spec: c.Spec})
 		}
+		out[at].count++
 	}
 	return out
 }

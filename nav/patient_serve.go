@@ -70,10 +70,12 @@ func (r *patientPass) exceedsAll(n *nominee) bool {
 	if n.gang == "" {
 		return r.rooms.ExceedsAll(n.of.Spec)
 	}
-	waits := func(id orbit.CapsuleID) bool { return waiter{capsule: id}.waits(r.state) }
-	return slices.ContainsFunc(r.state.Gang(n.gang).Gang.Roles, func(role orbit.Role) bool {
-		return r.rooms.ExceedsAll(role.Spec) && slices.ContainsFunc(role.Members, waits)
-	})
+	for c := range r.state.Members(n.gang) {
+		if c.Pending() && r.rooms.ExceedsAll(c.Spec) {
+			return true
+		}
+	}
+	return false
 }
 
 // lasts returns how long a nomination lasts: For, but no longer than engines let it.

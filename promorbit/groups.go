@@ -117,6 +117,8 @@ func (g *Groups) refresh(ctx context.Context) {
 			}
 		case orbit.Adopt:
 			g.note(do.Spec)
+		case orbit.Respec:
+			g.note(do.Spec)
 		}
 	}
 	g.state = state

@@ -50,6 +50,15 @@ func TestGroupsSkew(t *testing.T) {
 	}
 	_, ok = skew()
 	assert.False(t, ok, "the group has ended")
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"4"}, Spec: wants(1)}, orbit.Place{Capsule: "4", Node: "a"})
+	skew()
+	own := *spec
+	own.Group = "h"
+	s, err := l.Snapshot(t.Context())
+	require.NoError(t, err)
+	commit(t, l, orbit.Respec{Capsule: "4", Since: s.Capsule("4").PlacedAt, Spec: &own})
+	_, ok = scrape(t, metrics)[`orbit_group_skew_capsules{group="h",level="zone"}`]
+	assert.True(t, ok, "a capsule has joined a group that is to be spread")
 }
 
 // Groups beyond Names are shown together, by the most skewed of them.

@@ -145,7 +145,7 @@ func (a *asker) count() (*Explanation, []*found) {
 	if e.Fits == 0 {
 		e.TooLarge, e.Idle = a.state.TooLarge(a.spec), a.state.IdleDomains(a.spec, 1)
 	}
-	e.Failing = failing.texts()
+	a.failing, e.Failing = failing, failing.texts()
 	return e, sets
 }
 
@@ -169,6 +169,14 @@ func startsOf(state *orbit.State) map[*orbit.NodeState]orbit.NodeStarts {
 func (f *failingNodes) add(n *orbit.NodeState, of map[*orbit.NodeState]orbit.NodeStarts) {
 	if starts, failed := of[n]; failed && 2*starts.Failed > starts.Of {
 		*f = append(*f, failingNode{n.Node.ID, starts})
+	}
+}
+
+// listFailing prints failing nodes as a list.
+func listFailing(b *strings.Builder, texts []string) {
+	if len(texts) > 0 {
+		b.WriteString("\nused only if nothing else fits")
+		list(b, texts, func(text string) string { return "* " + text })
 	}
 }
 
@@ -219,10 +227,7 @@ func (e *Explanation) String() string {
 		}
 		return fmt.Sprintf("%6d: %s, as %s", w.Nodes, strings.Join(texts, "; "), w.Example)
 	})
-	if len(e.Failing) > 0 {
-		b.WriteString("\nused only if nothing else fits")
-		list(&b, e.Failing, func(text string) string { return "* " + text })
-	}
+	listFailing(&b, e.Failing)
 	if len(e.Fixes) > 0 {
 		b.WriteString("\nit would fit if you")
 		list(&b, e.Fixes, func(f Fix) string { return "* " + f.String() })

@@ -27,13 +27,17 @@ type GangExplanation struct {
 	// Domains are the topology domains of the gang's levels; those in which the most members fit come first. For a gang
 	// without levels, or one that is Loose, all nodes together are one more domain, without a level.
 	Domains []DomainFit
-	// Specs have, for each spec of the roles with members left, the nodes on which one more member fits, and the
+	// Specs have, for each spec of the members that are not done, the nodes on which one more member fits, and the
 	// reasons against the others, as [Count] returns them.
 	Specs []*Explanation
+	// Failing lists, as [Explanation].Failing does, the nodes on which a member fits and most starts have failed lately.
+	Failing []string
 	// Fixes are alternative changes; after each single one the gang fits. Those that leave the gang's request as it is
 	// come first. Empty if the gang fits now, or if no change helps.
 	Fixes []GangFix
 
+	// Whose specs the Specs are, for the text.
+	whose    []string
 	seatings int
 }
 
@@ -179,22 +183,35 @@ func (a *gangAsker) roleOf(c *orbit.Capsule) string {
 	return ""
 }
 
-// countSpecs counts the nodes for each spec of the gang. The gang's own nomination is no reason against its members.
+// countSpecs counts the nodes for each spec of the gang's members. The gang's own nomination is no reason against them.
 func (e *GangExplanation) countSpecs(state *orbit.State, g *orbit.GangState) error {
-	for i := range g.Gang.Roles {
-		spec := g.Gang.Roles[i].Spec
-		if g.Left(i) == 0 || slices.ContainsFunc(e.Specs, func(known *Explanation) bool { return known.Spec == spec }) {
+	failing := map[orbit.NodeID]failingNode{}
+	for c := range state.Members(g.Gang.ID) {
+		if c.Released() || slices.ContainsFunc(e.Specs, func(known *Explanation) bool { return known.Spec == c.Spec }) {
 			continue
 		}
-		a, err := newAsker(state, spec)
+		a, err := newAsker(state, c.Spec)
 		if err != nil {
 			return err
 		}
 		a.own = g.Nomination
 		counts, _ := a.count()
-		e.Specs = append(e.Specs, counts)
+		for _, n := range a.failing {
+			failing[n.id] = n
+		}
+		e.Specs, e.whose = append(e.Specs, counts), append(e.whose, whose(g.Gang, c))
 	}
+	e.Failing = failingNodes(slices.Collect(maps.Values(failing))).texts()
 	return nil
+}
+
+// whose says in words whose spec that of a member is: that of its role, or its own.
+func whose(g *orbit.Gang, c *orbit.Capsule) string {
+	role := g.Roles[slices.IndexFunc(g.Roles, func(r orbit.Role) bool { return slices.Contains(r.Members, c.ID) })]
+	if role.Spec == c.Spec {
+		return fmt.Sprintf("one member of role %q", role.Name)
+	}
+	return fmt.Sprintf("capsule %q of role %q", c.ID, role.Name)
 }
 
 // wanted returns how many members of a role must be placed when the gang starts: its minimum, by default all.
@@ -227,18 +244,15 @@ func (e *GangExplanation) String() string {
 		}
 		return fmt.Sprintf("%s: %d fit, then none of role %q: %v", where, d.Fits, d.Lacks, d.Why)
 	})
-	for _, counts := range e.Specs {
-		fmt.Fprintf(&b, "\none member of role %q: %s", e.roleOf(counts.Spec), strings.ReplaceAll(counts.String(), "\n", "\n  "))
+	for i, counts := range e.Specs {
+		alone := *counts
+		alone.Failing = nil // they are listed once for all
+		fmt.Fprintf(&b, "\n%s: %s", e.whose[i], strings.ReplaceAll(alone.String(), "\n", "\n  "))
 	}
+	listFailing(&b, e.Failing)
 	if len(e.Fixes) > 0 {
 		b.WriteString("\nit would fit if you")
 		list(&b, e.Fixes, func(f GangFix) string { return "* " + f.String() })
 	}
 	return b.String()
-}
-
-// roleOf returns the name of the first role that has the spec.
-func (e *GangExplanation) roleOf(spec *orbit.Spec) string {
-	i := slices.IndexFunc(e.Gang.Roles, func(r orbit.Role) bool { return r.Spec == spec })
-	return e.Gang.Roles[i].Name
 }

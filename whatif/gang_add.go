@@ -65,9 +65,10 @@ func (a *gangAsker) kinds(p *gangPlace) (out []*orbit.NodeState) {
 	known := map[string]bool{}
 	var askers []*asker
 	for _, role := range a.needs.Roles {
-		if len(role.Members) > 0 {
-			spec := role.Members[0].Spec
-			askers = append(askers, &asker{state: a.state, spec: spec, near: nearDomains(a.state, spec.Near)})
+		for i, c := range role.Members {
+			if i == 0 || role.Members[i-1].Spec != c.Spec { // those of one spec mostly follow each other
+				askers = append(askers, &asker{state: a.state, spec: c.Spec, near: nearDomains(a.state, c.Spec.Near)})
+			}
 		}
 	}
 	for _, here := range []bool{true, false} { // the domain's own nodes first, so that they represent their kind

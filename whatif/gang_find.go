@@ -77,7 +77,7 @@ func needsOf(state *orbit.State, g *orbit.GangState, as *orbit.Gang) seats.Needs
 				members = append(members, c)
 			}
 		}
-		seats.StoppedFirst(members)
+		seats.EasiestFirst(members)
 		waiting[i] = members
 	}
 	return seats.NeedsOf(used(g, as), waiting)

@@ -103,6 +103,8 @@ type asker struct {
 	// own is the nomination of the gang that is explained, which does not count as a reason against its members; nil:
 	// none.
 	own *orbit.Nomination
+	// failing are the failing nodes that count has found.
+	failing failingNodes
 }
 
 // room is the free capacity of a node, as it is or as it would be after a change.

@@ -1,6 +1,7 @@
 package seats
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -28,38 +29,55 @@ type Role struct {
 	Needed  int
 }
 
-// StoppedFirst puts those members first that do not have to stop on another node. They can go wherever the others can,
-// so if any choice of members finds seats, the first ones do.
-func StoppedFirst(members []*orbit.Capsule) {
-	slices.SortStableFunc(members, func(a, b *orbit.Capsule) int { return btoi(victims.Stops(a)) - btoi(victims.Stops(b)) })
+// EasiestFirst orders the waiting members of a role so that the first ones are those of which the role needs some: members
+// that do not have to stop on another node, and of these those that ask for least, if some have specs of their own
+// ([orbit.Respec]). If one member can go wherever another can, it comes first, so if any choice of such members finds
+// seats, the first ones do.
+func EasiestFirst(members []*orbit.Capsule) {
+	var most [AllDims]int64
+	for _, c := range members {
+		for d := range most {
+			most[d] = max(most[d], WantOf(c.Spec, d))
+		}
+	}
+	size := func(s *orbit.Spec) (size float64) {
+		for d, all := range most {
+			size += float64(WantOf(s, d)) / float64(max(all, 1))
+		}
+		return size
+	}
+	slices.SortStableFunc(members, func(a, b *orbit.Capsule) int {
+		if x, y := a.Spec, b.Spec; x != y && victims.Stops(a) == victims.Stops(b) {
+			return cmp.Or(cmp.Compare(size(x), size(y)), len(x.Extras)-len(y.Extras), len(x.Require)-len(y.Require))
+		}
+		return btoi(victims.Stops(a)) - btoi(victims.Stops(b))
+	})
 }
 
 // Asks groups the members of some roles by shape, in the order of the roles. Members that still have to stop on another
-// node are of another shape than the others, because only nodes that confirm take them. The minimum of each ask is what
-// is needed.
+// node are of another shape than the others, because only nodes that confirm take them, and so are members with other
+// specs. The minimum of each ask is what is needed.
 func (x *Index) Asks(roles []Role) []Ask {
 	var out []Ask
 	var rest [][]*orbit.Capsule
 	for _, r := range roles {
-		stopped := slices.IndexFunc(r.Members, victims.Stops)
-		if stopped < 0 {
-			stopped = len(r.Members)
-		}
-		for _, part := range [][]*orbit.Capsule{r.Members[:stopped], r.Members[stopped:]} {
-			if len(part) == 0 {
-				continue
+		for len(r.Members) > 0 {
+			by := requestOf(r.Members[0])
+			n := slices.IndexFunc(r.Members, func(c *orbit.Capsule) bool { return requestOf(c) != by })
+			if n < 0 {
+				n = len(r.Members)
 			}
-			by := Request{Spec: part[0].Spec, Stops: victims.Stops(part[0])}
+			part := r.Members[:n]
 			shape := x.ShapeOf(by)
 			at := slices.IndexFunc(out, func(a Ask) bool { return a.Shape == shape })
 			if at < 0 {
 				at = len(out)
 				out, rest = append(out, Ask{Shape: shape, Request: by}), append(rest, nil)
 			}
-			a, needed := &out[at], min(r.Needed, len(part))
-			a.Want, a.Needed, a.Least = a.Want+len(part), a.Needed+needed, a.Least+needed
+			a, needed := &out[at], min(r.Needed, n)
+			a.Want, a.Needed, a.Least = a.Want+n, a.Needed+needed, a.Least+needed
 			a.Members, rest[at] = append(a.Members, part[:needed]...), append(rest[at], part[needed:]...)
-			r.Needed -= needed
+			r.Members, r.Needed = r.Members[n:], r.Needed-needed
 		}
 	}
 	for i := range out {
@@ -67,6 +85,9 @@ func (x *Index) Asks(roles []Role) []Ask {
 	}
 	return out
 }
+
+// requestOf returns the request of a member, which decides its shape.
+func requestOf(c *orbit.Capsule) Request { return Request{Spec: c.Spec, Stops: victims.Stops(c)} }
 
 // Least returns how many members must be placed at once: the minimum of each ask, and of all.
 func (p *Packer) Least() (n int) {

@@ -226,21 +226,41 @@ func (f *Fit) giveUp(a, n int) {
 // How a running gang that has fallen short is topped up: where its running members are. Members go to the domain that
 // all running members share on the first listed level on which they share one. Members that do not fit there go to the
 // domain that they share on the next level, and so on. If the gang's levels are only preferred, the remaining members
-// may go to any node. The members that a broken gang needs come before all others.
+// may go to any node. The members that a broken gang needs come before all others. The gang stays in one domain: if the
+// domain of one level is not a part of that of a later one, members go to nodes that are in both, or to the first alone.
 
 // TopUp seats as many waiting members of a gang that runs on these nodes as fit, up to the limit, those first that it
 // needs; nil if none fits.
-func (p *Packer) TopUp(on []orbit.NodeID, levels []*Table) *Fit {
+func (p *Packer) TopUp(on []orbit.NodeID, levels []*Table) (best *Fit) {
 	t := &topUp{Packer: p, start: p.Index.Draft.Checkpoint(), needed: slices.Clone(p.Asks)}
 	defer p.Index.Draft.Rollback(t.start)
+	var homes []home
 	for _, l := range levels {
 		if d := l.Shared(p.Index.Draft.View().State(), on); d >= 0 {
-			t.homes = append(t.homes, home{l, &l.Domains[d]})
+			homes = append(homes, home{l, d, l.Domains[d].Nodes})
 		}
 	}
 	for a := range t.needed {
 		t.needed[a].Want = t.needed[a].Needed
 	}
+	for last := range homes {
+		if last+1 < len(homes) && homes[last].isIn(homes[last+1:]) {
+			continue // with the later domain at least as many members find seats, and this one is filled first
+		}
+		t.homes = nil
+		for _, h := range homes[:last+1] {
+			t.homes = append(t.homes, h.within(homes[last]))
+		}
+		if fit := t.seat(); fit != nil && (best == nil || fit.betterThan(best)) {
+			best = fit
+		}
+	}
+	return best
+}
+
+// seat seats the members in the homes.
+func (t *topUp) seat() *Fit {
+	t.failed = false
 	t.begin()
 	t.addAll(t.needed)
 	for k := 0; k < len(t.homes) && t.all.Total < Wanted(t.needed); k++ { // one domain may take more at once
@@ -250,18 +270,29 @@ func (p *Packer) TopUp(on []orbit.NodeID, levels []*Table) *Fit {
 	if t.all.Total < Wanted(t.needed) {
 		t.begin()
 	}
-	t.addAll(p.Asks)
-	if t.failed || !t.all.trim(p.Limit) || t.all.Total == 0 {
+	t.addAll(t.Asks)
+	if t.failed || !t.all.trim(t.Limit) || t.all.Total == 0 {
 		return nil
 	}
 	return t.all
+}
+
+// betterThan reports whether a fit seats more of the members that are needed, or as many of them and more in all.
+func (f *Fit) betterThan(o *Fit) bool {
+	needed := func(f *Fit) (n int) {
+		for a := range f.Asks {
+			n += min(f.Placed[a], f.Asks[a].Needed)
+		}
+		return n
+	}
+	return cmp.Or(cmp.Compare(needed(f), needed(o)), cmp.Compare(f.Total, o.Total)) > 0
 }
 
 // topUp is one call of TopUp.
 type topUp struct {
 	*Packer
 	start int
-	// The domains that all running members share, in the order of the levels.
+	// The domains that all running members share, in the order of the levels, each as far as it is in the last one.
 	homes []home
 	// The asks for the members alone that the gang needs.
 	needed []Ask
@@ -270,10 +301,25 @@ type topUp struct {
 	failed bool
 }
 
-// home is a domain of a table.
+// home is a domain of a table, or the part of its nodes on which members may go.
 type home struct {
 	*Table
-	*Domain
+	number int32
+	nodes  []int32
+}
+
+// isIn reports whether all nodes of the home are in one of the others.
+func (h home) isIn(others []home) bool {
+	return slices.ContainsFunc(others, func(o home) bool { return len(h.within(o).nodes) == len(h.nodes) })
+}
+
+// within returns the part of the home that is in another one.
+func (h home) within(o home) home {
+	outside := func(i int32) bool { return o.Of[i] != o.number }
+	if slices.ContainsFunc(h.nodes, outside) {
+		h.nodes = slices.DeleteFunc(slices.Clone(h.nodes), outside)
+	}
+	return h
 }
 
 // begin gives up all seats.
@@ -303,12 +349,12 @@ func (t *topUp) add(in home, asks []Ask, least func(*Ask) int) {
 			rest.Asks, which = append(rest.Asks, ask), append(which, a)
 		}
 	}
-	s := rest.pack(in.Nodes)
+	s := rest.pack(in.nodes)
 	if s == nil || s.Total == 0 {
 		return
 	}
 	if t.all.Total == 0 {
-		t.all.Level, t.all.Domain = in.Level(), in.Name
+		t.all.Level, t.all.Domain = in.Level(), in.Domains[in.number].Name
 	}
 	for _, seat := range s.Seats {
 		seat.Ask = which[seat.Ask]

@@ -47,14 +47,19 @@ func (s *Eviction) Before(o *Eviction) bool {
 	return cmp.Or(s.Compare(&o.Key), cmp.Compare(s.name, o.name)) < 0
 }
 
-// HardestFirst returns the members of some groups, the hardest to seat first. A member is the harder, the larger its share is
-// of what all members take together, in the dimension in which its share is largest. The members of a group have one spec.
-func HardestFirst(groups [][]*orbit.Capsule) (members []*orbit.Capsule) {
-	groups = slices.DeleteFunc(slices.Clone(groups), func(g []*orbit.Capsule) bool { return len(g) == 0 })
+// HardestFirst returns the members grouped by spec, the hardest to seat first. A member is the harder, the larger its share
+// is of what all members take together, in the dimension in which its share is largest.
+func HardestFirst(members []*orbit.Capsule) []*orbit.Capsule {
+	var groups [][]*orbit.Capsule
 	var sum [AllDims]float64
-	for _, g := range groups {
+	for _, c := range members {
+		at := slices.IndexFunc(groups, func(g []*orbit.Capsule) bool { return g[0].Spec == c.Spec })
+		if at < 0 {
+			at, groups = len(groups), append(groups, nil)
+		}
+		groups[at] = append(groups[at], c)
 		for d := range sum {
-			sum[d] += float64(WantOf(g[0].Spec, d)) * float64(len(g))
+			sum[d] += float64(WantOf(c.Spec, d))
 		}
 	}
 	part := func(g []*orbit.Capsule) (part float64) {

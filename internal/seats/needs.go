@@ -45,15 +45,12 @@ func (n *Needs) Rest() int {
 // Members returns as many members as the gang needs in all, the hardest to seat first: those that the roles need, and of
 // the others those that are easiest to seat.
 func (n *Needs) Members() []*orbit.Capsule {
-	groups, others := make([][]*orbit.Capsule, len(n.Roles)), make([][]*orbit.Capsule, len(n.Roles))
-	for i, r := range n.Roles {
-		groups[i], others[i] = r.Members[:r.Needed], r.Members[r.Needed:]
+	var needed, others []*orbit.Capsule
+	for _, r := range n.Roles {
+		needed, others = append(needed, r.Members[:r.Needed]...), append(others, r.Members[r.Needed:]...)
 	}
-	rest := HardestFirst(others)
-	for _, c := range rest[max(0, len(rest)-n.Rest()):] {
-		groups = append(groups, []*orbit.Capsule{c})
-	}
-	return HardestFirst(groups)
+	others = HardestFirst(others)
+	return HardestFirst(append(needed, others[max(0, len(others)-n.Rest()):]...))
 }
 
 // Enough reports whether as many members wait as the gang needs, and it needs any.
