@@ -21,7 +21,7 @@ import (
 type Search struct {
 	// Draft must be synced. A search leaves it unchanged.
 	Draft *orbit.Draft
-	// Engine chooses the nodes of capsules that fit on one as it is. Required.
+	// Engine chooses the nodes of capsules that fit on one as it is; it excludes the nodes that Excluded does. Required.
 	Engine orbit.PlacementEngine
 	// Excluded reports whether capsules of a spec may not be placed on a node; nil: they may be on all.
 	Excluded func(*orbit.NodeState, *orbit.Spec) bool
@@ -108,8 +108,8 @@ func (s *Seat) on(draft *orbit.Draft, note string) error {
 	return draft.Place(s.Of, orbit.Choice{Node: draft.Node(s.Node), Devices: s.Devices, Note: note})
 }
 
-// before reports whether f is better than o: fewer moves, and among as many the least work.
-func (f *Found) before(o *Found) bool {
+// Before reports whether f is better than o: fewer moves, and among as many the least work. Anything is better than nil.
+func (f *Found) Before(o *Found) bool {
 	return o == nil || cmp.Or(cmp.Compare(len(f.Moved), len(o.Moved)), cmp.Compare(f.Work, o.Work)) < 0
 }
 
@@ -160,14 +160,14 @@ func (s *Search) begin() {
 func (s *Search) hopeful(h *homeless) bool {
 	for i := range s.nodes(h) {
 		n := s.Draft.Node(i)
-		if !s.may(h, i, n) {
+		if !s.describes(h, i, n) {
 			continue
 		}
 		free, whole := seats.CapacityOf(n), seats.CapacityOf(&orbit.NodeState{Node: n.Node})
 		for _, c := range s.movable(n) {
 			free.Leave(c.Spec, c.Devices, &whole)
 		}
-		if free.Fits(h.Spec) > 0 {
+		if free.Fits(h.Spec) > 0 && s.may(h, i, n) {
 			return true
 		}
 	}
@@ -193,13 +193,14 @@ func (s *Search) nodes(h *homeless) func(func(int) bool) {
 	}
 }
 
-// may reports whether a capsule may go to a node as far as its description says: it is another one than before, takes work, and
-// meets the requirements.
+// may reports whether a capsule may go to a node that has enough for it, as far as rules of company allow.
 func (s *Search) may(h *homeless, i int, n *orbit.NodeState) bool {
+	return s.describes(h, i, n) && (s.Excluded == nil || !s.Excluded(n, h.Spec))
+}
+
+// describes reports whether a node is another one than the capsule was on, takes work, and meets the requirements.
+func (s *Search) describes(h *homeless, i int, n *orbit.NodeState) bool {
 	if n == nil || i == h.left || !n.Node.Schedulable() || !n.Node.Admits(h.Spec) {
-		return false
-	}
-	if s.Excluded != nil && s.Excluded(n, h.Spec) {
 		return false
 	}
 	for k := range h.Spec.Require {
@@ -312,7 +313,7 @@ func (s *Search) greedy(queue []homeless) (ok bool) {
 
 // placeBest places a capsule where it fits as it is.
 func (s *Search) placeBest(h *homeless) bool {
-	if s.ask(h); h.within != nil || s.Excluded != nil && h.left < 0 {
+	if s.ask(h); h.within != nil {
 		for i := range s.nodes(h) {
 			n := s.Draft.Node(i)
 			if s.steps--; !s.may(h, i, n) || !n.Fits(h.Spec) {
@@ -340,7 +341,7 @@ func (s *Search) placeBest(h *homeless) bool {
 // record keeps what is on the draft as the best way, if the ledger takes it. It reports whether the ledger does.
 func (s *Search) record() bool {
 	f := &Found{Moved: slices.Clone(s.moved), Seats: slices.Clone(s.seats), Work: s.work, note: s.Note}
-	if !f.before(s.best) {
+	if !f.Before(s.best) {
 		return true
 	}
 	s.steps -= 32

@@ -168,7 +168,7 @@ func TestRoomIsExactOnSmallWorlds(t *testing.T) {
 			seen[count]++
 			return
 		}
-		require.True(t, f == nil, "found what brute force does not find")
+		require.Nil(t, f, "found what brute force does not find")
 		seen[-1]++
 	})
 	t.Log("worlds by moves, -1: no set of 3 makes room:", seen)
