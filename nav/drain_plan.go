@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/moves"
 	"github.com/orbitsched/orbit/internal/send"
 )
 
@@ -167,8 +168,8 @@ func (p *drainPass) move(c *orbit.Capsule) error {
 	if err := p.draft.Evict(orbit.Evict{Capsule: c.ID}); err != nil {
 		return err
 	}
-	spec, err := p.near(c)
-	if err != nil {
+	spec, looked, err := moves.SpecOf(p.state, c)
+	if p.round.Looked += looked; err != nil {
 		return err
 	}
 	if why := p.full[spec]; why != nil {
@@ -191,40 +192,6 @@ func (e noting) Best(draft *orbit.Draft, spec *orbit.Spec) (orbit.Choice, error)
 	choice, err := e.PlacementEngine.Best(draft, spec)
 	choice.Note = "drained"
 	return choice, err
-}
-
-// near returns the spec with which a moved capsule is placed. It has no tolerations that last only for some time. If
-// the capsule is a member of a gang with required levels, and all other placed members are in one domain of a level, it
-// also requires the narrowest such domain.
-func (p *drainPass) near(c *orbit.Capsule) (*orbit.Spec, error) {
-	spec := *c.Spec
-	g, forAWhile := p.state.Gang(c.Gang()), func(o orbit.Toleration) bool { return o.For > 0 }
-	if spec.Tolerate = slices.DeleteFunc(slices.Clone(spec.Tolerate), forAWhile); g == nil || g.Gang.Loose {
-		return p.share(c, &spec)
-	}
-	for _, level := range g.Gang.Levels {
-		domains := map[string]bool{}
-		for m := range p.state.Members(c.Gang()) {
-			if p.round.Looked++; m.Placed() && m.ID != c.ID {
-				domains[p.state.Node(m.Node).Node.Labels[level]] = true
-			}
-		}
-		for name := range domains {
-			if len(domains) == 1 && name != "" {
-				spec.Require = append(slices.Clone(spec.Require), orbit.Predicate{Key: level, Op: "In", Values: []string{name}})
-				return spec.Share()
-			}
-		}
-	}
-	return p.share(c, &spec)
-}
-
-// share returns the capsule's own spec if the given one has as many tolerations, else the given one, shared.
-func (p *drainPass) share(c *orbit.Capsule, spec *orbit.Spec) (*orbit.Spec, error) {
-	if len(spec.Tolerate) == len(c.Spec.Tolerate) {
-		return c.Spec, nil
-	}
-	return spec.Share()
 }
 
 // releaseGang plans to release all placed members of a gang if MayWait allows it for each. A pass tries that once for

@@ -8,17 +8,19 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/moves"
 	"github.com/orbitsched/orbit/internal/seats"
 	"github.com/orbitsched/orbit/internal/victims"
 	"github.com/orbitsched/orbit/place"
 )
 
-// Preempting wraps a navigator and evicts capsules of lower priority when work of that navigator finds no free room. It
-// takes the work that the wrapped navigator leaves out, chooses the node with the best victims
-// ([place.Indexed.BestEvicting] says which these are), and proposes their evictions and the placement together. Because
-// both are one proposal, no capsule is evicted for work that is not placed. A capsule that stands in the way by a rule
-// [orbit.Apart] is a victim too, also on other nodes of the rack. Victims return to pending. Preempting claims what the
-// wrapped navigator claims: give the engine one of the two, not both.
+// Preempting wraps a navigator and makes room when work of that navigator finds none. It takes the work that the wrapped
+// navigator leaves out, and first moves others to nodes that take them. If no moves make room, it evicts capsules of lower
+// priority: it chooses the node with the best victims ([place.Indexed.BestEvicting] says which these are), and proposes
+// their evictions and the placement together. Because both are one proposal, no capsule is moved or evicted for work that
+// is not placed. A capsule that stands in the way by a rule [orbit.Apart] is a victim too, also on other nodes of the
+// rack. Victims return to pending. Preempting claims what the wrapped navigator claims: give the engine one of the two,
+// not both.
 //
 //	engine.Navigator = &nav.Preempting{Navigator: &nav.Services{}}
 //
@@ -26,6 +28,13 @@ import (
 //	                                  └─ left out ─┬─ for less than After, or of a class in Never ─► waits
 //	                                               ├─ {Evict victims, Place}
 //	                                               └─ its last proposal was lost ─► {Nominate} now, {Evict, Place} from the next plan
+//
+// Whatever is [orbit.State.Movable] may be moved, also what has an equal or a higher priority: it runs on, elsewhere. The
+// moves, the new places and the placement are one proposal, so a move may need another one: a chain, a swap or a cycle.
+// Preempting takes the fewest moves that make room, and of as many those of the least work. Up to three it finds whenever
+// there are any, in clusters where the search for them ends; more only if all that leave one node fit elsewhere at once.
+// Budgets and protections hold. A parked class is planned again when its own nodes gain room, or after ParkFor; so moves
+// that become possible elsewhere may be made that much later.
 //
 // A gang with no member placed is placed with its minimum of members, in one domain. Preempting takes the first of the
 // gang's levels that has a domain with enough room and victims. In each domain every member goes to the node where its
@@ -49,22 +58,25 @@ import (
 // evicts only if the work still waits once After has passed: on the nominated node, if victims there make enough room.
 //
 // The plan's notes begin with "preempted" (how many capsules and gangs are placed where victims make way), "victims"
-// (how many capsules make way) and "nominatedToPreempt" (how many nominations Preempting proposes). The notes of the
+// (how many capsules make way), "movedForRoom" (how many capsules move) and "nominatedToPreempt" (how many nominations
+// Preempting proposes). The notes of the
 // wrapped navigator and of the search for victims follow. A Preempting belongs to one engine and is not safe for
 // concurrent use.
 type Preempting struct {
 	// Navigator is the wrapped navigator; others may be evicted for its work. Required.
 	Navigator orbit.Navigator
-	// After is how long a capsule or a gang must have been left out before others are evicted for it; zero: they are
-	// evicted in the first plan that leaves it out. A class that is parked is planned again only after Engine.ParkFor,
+	// After is how long a capsule or a gang must have been left out before others are moved or evicted for it; zero: they
+	// are in the first plan that leaves it out. A class that is parked is planned again only after Engine.ParkFor,
 	// so an After that is shorter than ParkFor takes effect late.
 	After time.Duration
-	// Victims is how many capsules one plan may evict at most; 0: there is no limit.
+	// Moves is how many capsules one plan may move at most; 0: there is no limit; negative: none.
+	Moves int
+	// Victims is how many capsules one plan may evict at most; 0: there is no limit; negative: none.
 	Victims int
 	// Hourly is how many capsules may be evicted within an hour at most, as a share of all capsules that are placed:
 	// 0.01 is one in a hundred. Victims of other engines do not count. 0: there is no limit.
 	Hourly float64
-	// Never lists the classes of work for which nothing is evicted.
+	// Never lists the classes of work for which nothing is moved or evicted.
 	Never []orbit.AppClass
 	// Filter excludes nodes, as the filter of a placement engine does; nil: no node is excluded. If the wrapped
 	// navigator's placement engine has a filter, set the same one here, or work is placed on nodes that the other
@@ -77,6 +89,7 @@ type Preempting struct {
 	draft  orbit.Draft
 	engine *place.Indexed
 	search victims.Search
+	moves  moves.Search
 	rooms  seats.Topology
 	waits  map[waiter]*preemptWait
 	// Plans so far.
@@ -164,11 +177,14 @@ type preemptPass struct {
 	state *orbit.State
 	now   time.Time
 	plan  orbit.Plan
-	// How many more victims the plan may have, and which limit says so.
-	left    int
-	leftWhy string
+	// How many more victims the plan may have, and which limit says so; and how many more capsules it may move.
+	left      int
+	leftWhy   string
+	movesLeft int
 	// Specs that no evictions can make fit, and why.
 	full map[*orbit.Spec]error
+	// Specs that no moves can make fit.
+	unmovable map[*orbit.Spec]bool
 	// For capsules that were left out: nil if this pass places them, or a reason that replaces the wrapped navigator's.
 	said map[orbit.CapsuleID]error
 	// Capsules and gangs that the wrapped navigator does not plan in this pass, because room is nominated for them
@@ -184,7 +200,7 @@ type preemptPass struct {
 	again     map[orbit.GangID]bool
 	gangsLeft int
 	// Counts for the notes.
-	preempted, victims, nominated int
+	preempted, victims, nominated, moved int
 }
 
 // Plan lets the wrapped navigator plan, and then evicts capsules for the work that it has left out. Its error is the
@@ -194,7 +210,7 @@ func (p *Preempting) Plan(ctx context.Context, view *orbit.View, pending []*orbi
 		return plan, errNoPreempting
 	}
 	r := &preemptPass{Preempting: p, view: view, state: view.State(), now: view.Now(),
-		full: map[*orbit.Spec]error{}, said: map[orbit.CapsuleID]error{}, gangs: map[orbit.GangID]error{}}
+		full: map[*orbit.Spec]error{}, unmovable: map[*orbit.Spec]bool{}, said: map[orbit.CapsuleID]error{}, gangs: map[orbit.GangID]error{}}
 	p.plans++
 	r.countLost()
 	pending, withheld := r.withhold(pending)
@@ -203,7 +219,8 @@ func (p *Preempting) Plan(ctx context.Context, view *orbit.View, pending []*orbi
 	if waiting := r.leftOut(); len(waiting) > 0 && ctx.Err() == nil {
 		r.serve(ctx, waiting)
 	}
-	notes := []slog.Attr{slog.Int("preempted", r.preempted), slog.Int("victims", r.victims), slog.Int("nominatedToPreempt", r.nominated)}
+	notes := []slog.Attr{slog.Int("preempted", r.preempted), slog.Int("victims", r.victims),
+		slog.Int("movedForRoom", r.moved), slog.Int("nominatedToPreempt", r.nominated)}
 	r.plan.Notes = append(notes, r.plan.Notes...)
 	if r.engine != nil && r.tried > 0 {
 		r.plan.Notes = append(r.plan.Notes, slog.Any("preempting", slog.GroupValue(r.engine.Notes()...)))

@@ -29,6 +29,10 @@ func (r *preemptPass) serveGang(ctx context.Context, c *orbit.Capsule) error {
 		return limited{"no victims were sought for it in this plan: other gangs are tried first"}
 	}
 	r.tried, r.gangsLeft = r.tried+1, r.gangsLeft-btoi(w.failed == 0)
+	if w.tried == 0 && r.moveForGang(ctx, c, members, levels) { // else a search for victims goes on that was cut off
+		w.failed = 0
+		return nil
+	}
 	r.draft.Ask(c)
 	r.draft.Avoid(members...)
 	defer r.draft.Ask(nil)

@@ -1,6 +1,7 @@
 package nav
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,10 +13,10 @@ import (
 	"github.com/orbitsched/orbit/place"
 )
 
-// How a Preempting serves the work that the wrapped navigator has left out: it chooses victims, keeps to its limits,
-// and evicts or nominates.
+// How a Preempting serves the work that the wrapped navigator has left out: it moves others, or chooses victims, keeps to
+// its limits, and evicts or nominates.
 
-// serve places waiting work in the room of victims. It works on a draft that first repeats the plan's proposals.
+// serve places waiting work in the room of others that move, or of victims. It works on a draft that first repeats the plan's proposals.
 func (r *preemptPass) serve(ctx context.Context, waiting []orbit.Unplaced) {
 	if r.engine == nil {
 		r.engine = &place.Indexed{Filter: r.Filter, FilterVersion: r.FilterVersion}
@@ -48,8 +49,8 @@ func (r *preemptPass) serve(ctx context.Context, waiting []orbit.Unplaced) {
 		if u.Capsule != nil && r.said[u.Capsule.ID] != nil {
 			u.Why = r.said[u.Capsule.ID]
 		}
-		// Victims may leave more room than was needed, so no class may be parked: the text stays, the *NoFit goes.
-		if r.victims > 0 && u.Why != nil {
+		// Others may leave more room than was needed, so no class may be parked: the text stays, the *NoFit goes.
+		if r.victims+r.moved > 0 && u.Why != nil {
 			u.Why = unparked{u.Why}
 		}
 	}
@@ -75,12 +76,12 @@ func (r *preemptPass) shareGangTries(waiting []orbit.Unplaced) {
 	}
 }
 
-// limit computes how many victims the plan may have, by Victims and by Hourly.
+// limit computes how many capsules the plan may move, and how many victims it may have, by Victims and by Hourly.
 func (r *preemptPass) limit() {
 	const all = 1 << 30
-	r.left, r.leftWhy = all, ""
-	if r.Victims > 0 {
-		r.left, r.leftWhy = r.Victims, fmt.Sprintf("a plan may evict %d", r.Victims)
+	r.movesLeft, r.left, r.leftWhy = cmp.Or(r.Moves, all), all, ""
+	if r.Victims != 0 {
+		r.left, r.leftWhy = max(0, r.Victims), fmt.Sprintf("a plan may evict %d", max(0, r.Victims))
 	}
 	if r.Hourly <= 0 {
 		return
@@ -108,6 +109,9 @@ func (r *preemptPass) serveOne(ctx context.Context, u orbit.Unplaced) error {
 			r.gangs[c.Gang()] = why
 		}
 		return because(u.Why, why)
+	}
+	if r.moveFor(c) {
+		return nil
 	}
 	if why, full := r.full[c.Spec]; full && !c.Nomination().Lives() && !victims.Stops(c) {
 		return because(u.Why, why)

@@ -88,7 +88,7 @@ func TestFixesUnderRules(t *testing.T) {
 			"add a node in a new rack and in zone b: one like a1"},
 		{"who makes way is in a zone that is open", even(orbit.Even{Level: "zone"}), []orbit.Commitment{at("a1", "a", 9), at("b1", "b", 2), orbit.Submit{IDs: []orbit.CapsuleID{"low"}, Spec: wants(1, 0)},
 			orbit.Place{Capsule: "low", Node: "b1"}}, [][]orbit.Commitment{member("a", "a1", 1)},
-			`evict "low", which has a lower priority: then node b1 takes it; move "low" to node a1, which no navigator does by itself: then node b1 takes it; ask for 1 less of cpu: then node b1 takes it; add a node like b1`},
+			`evict "low", which has a lower priority: then node b1 takes it; move "low" to node a1: then node b1 takes it; ask for 1 less of cpu: then node b1 takes it; add a node like b1`},
 		{"the hold that ends first is in a closed zone", even(orbit.Even{Level: "zone"}), []orbit.Commitment{at("a1", "a", 3), at("b1", "b", 2), held("first", "a1", 2, 1), held("then", "b1", 1, 2)}, [][]orbit.Commitment{member("a", "a1", 1)},
 			`wait for hold "then" until 1970-01-01T00:00:02Z: then node b1 takes it; ask for 1 less of cpu: then node b1 takes it; add a node like b1`},
 		{"a smaller change would help but for the rule", ssd, []orbit.Commitment{at("a1", "a", 9), at("b1", "b", 1), disk(at("b2", "b", 0))}, [][]orbit.Commitment{member("a", "a1", 1)},

@@ -39,8 +39,8 @@ type Fix struct {
 	// Evict are the victims that must be evicted. The ledger allows it: they have a lower priority, and no disruption
 	// budget and no gang is broken.
 	Evict []orbit.CapsuleID
-	// Move are capsules that must move to other nodes. The ledger allows it, but no navigator moves work to make room for
-	// other work, so an operator or a program has to propose it.
+	// Move are capsules that must move to other nodes, the fewest that make room. The ledger allows it, and nav.Preempting
+	// does it by itself. No capsule goes through a third node: the moves may be a chain, a swap or a cycle.
 	Move []Move
 	// Add is an empty node that has to join; nil: none. It is a copy of the node Like, except for its id and the
 	// domains in In.
@@ -139,9 +139,9 @@ func (f *Fix) String() string {
 	}
 	switch n := len(f.Move); {
 	case n == 1:
-		add("move %q to node %s, which no navigator does by itself", f.Move[0].Capsule, f.Move[0].To)
+		add("move %q to node %s", f.Move[0].Capsule, f.Move[0].To)
 	case n > 1:
-		add("move %d capsules to other nodes, %q to node %s among them, which no navigator does by itself", n, f.Move[0].Capsule, f.Move[0].To)
+		add("move %d capsules to other nodes, %q to node %s among them", n, f.Move[0].Capsule, f.Move[0].To)
 	}
 	if f.Add != nil {
 		add("%s", f.addText())

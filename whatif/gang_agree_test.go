@@ -390,7 +390,7 @@ func TestGangFitsWhereItIsPlaced(t *testing.T) {
 	}
 }
 
-// A fix by eviction is found exactly where a nav.Preempting evicts: if a gang fits nowhere, a nav.Preempting that wraps a
+// A fix by eviction is found exactly where a nav.Preempting without moves evicts: if a gang fits nowhere, a nav.Preempting that wraps a
 // nav.Gang places what it lacks exactly if ExplainGang names victims. A broken gang is an exception, if the nav.Gang finds
 // seats for a part of what it lacks: those seats may be in the way of the rest.
 func TestGangEvictsWhereVictimsAreNamed(t *testing.T) {
@@ -411,7 +411,7 @@ func TestGangEvictsWhereVictimsAreNamed(t *testing.T) {
 					continue
 				}
 				named := slices.ContainsFunc(e.Fixes, func(f whatif.GangFix) bool { return len(f.Evict) > 0 })
-				placed, left := completed(t, state, &nav.Preempting{Navigator: &nav.Gang{}})
+				placed, left := completed(t, state, &nav.Preempting{Navigator: &nav.Gang{}, Moves: -1})
 				require.Equal(t, placed, named, "%s\n%v", e, left)
 				seen[map[bool]string{true: "evicts", false: "evicts nobody"}[named]]++
 				seen["several roles"] += count01(named && len(g.Gang.Roles) > 1)

@@ -8,7 +8,8 @@ import (
 )
 
 // Packer finds seats for members on the nodes of one domain, and keeps the domain useful for other work: nodes in
-// use are filled first, the fullest of them foremost, and as few idle nodes as possible.
+// use are filled first, the fullest of them foremost, and as few idle nodes as possible. Members without devices go to
+// nodes with devices only when they fit on no other.
 //
 // Members of one shape fit exactly if the counts of the nodes add up. With several shapes, the packer first checks that
 // the domain has enough free capacity at all. Then it seats the members greedily, shape after shape, in a few orders.
@@ -48,7 +49,9 @@ type Bin struct {
 	id   orbit.NodeID
 	idle bool
 	rank float64
-	Free Capacity
+	// The node has devices.
+	devices bool
+	Free    Capacity
 	// How many members of each ask fit alone on the bin before any is seated; 0 also if the ask excludes the node.
 	Fits []int32
 }
@@ -141,7 +144,7 @@ func (p *Packer) bins(nodes []int32) []Bin {
 	bins := make([]Bin, 0, len(nodes))
 	counts := make([]int32, len(nodes)*len(p.Asks))
 	for _, i := range nodes {
-		bin := Bin{Node: i, idle: p.Index.ranks[i] == idleRank, rank: p.Index.ranks[i]}
+		bin := Bin{Node: i, idle: p.Index.ranks[i] == idleRank, rank: p.Index.ranks[i], devices: p.Index.hasDevices(i)}
 		bin.Fits = counts[:len(p.Asks):len(p.Asks)]
 		fits := false
 		for a := range p.Asks {
@@ -154,7 +157,13 @@ func (p *Packer) bins(nodes []int32) []Bin {
 			bins = append(bins, bin)
 		}
 	}
-	slices.SortFunc(bins, func(a, b Bin) int { return a.order(&b) })
+	plain := !slices.ContainsFunc(p.Asks, func(a Ask) bool { return a.Spec.Devices.Count > 0 })
+	slices.SortFunc(bins, func(a, b Bin) int {
+		if plain && a.devices != b.devices {
+			return btoi(a.devices) - btoi(b.devices)
+		}
+		return a.order(&b)
+	})
 	return bins
 }
 
@@ -163,16 +172,21 @@ func (p *Packer) bins(nodes []int32) []Bin {
 func (p *Packer) shortlist(nodes []int32) []int32 {
 	var out []int32
 	for a := range p.Asks {
-		out = append(out, p.Index.foremost(nodes, p.Asks[a].Shape.Counts, 2*p.Asks[a].Want+16)...)
+		out = append(out, p.Index.foremost(nodes, &p.Asks[a], 2*p.Asks[a].Want+16)...)
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
 }
 
-// foremost returns the first n nodes by rank among those that take a member. Among equal ranks it goes by index, which
-// is cheaper to compare than an id, and is the same for all engines that read the state.
-func (x *Index) foremost(nodes []int32, counts []MemberCount, n int) []int32 {
+// foremost returns the first n nodes by rank among those that take a member of the ask; those with devices last if the
+// ask has none. Among equal ranks it goes by index, which is cheaper to compare than an id, and is the same for all
+// engines that read the state.
+func (x *Index) foremost(nodes []int32, a *Ask, n int) []int32 {
+	counts, plain := a.Shape.Counts, a.Spec.Devices.Count == 0
 	order := func(i, j int32) int {
+		if plain && x.hasDevices(i) != x.hasDevices(j) {
+			return btoi(x.hasDevices(i)) - btoi(x.hasDevices(j))
+		}
 		if x.ranks[i] != x.ranks[j] {
 			return cmp.Compare(x.ranks[i], x.ranks[j])
 		}
@@ -192,6 +206,11 @@ func (x *Index) foremost(nodes []int32, counts []MemberCount, n int) []int32 {
 	}
 	slices.SortFunc(kept, order)
 	return kept[:min(n, len(kept))]
+}
+
+func (x *Index) hasDevices(i int32) bool {
+	n := x.Draft.Node(int(i))
+	return n != nil && n.Node.Devices.Count > 0
 }
 
 // tryOrders seats the members greedily in a few orders of shapes. It returns the first seating with all members, else
@@ -248,32 +267,42 @@ func (p *Packer) greedy(bins []Bin, order []int) *Seating {
 	return s
 }
 
-// fill seats n members of an ask, on nodes in use in their order, and then on idle nodes in the order of idleOrder.
+// fill seats n members of an ask: if it has no devices, first on nodes without devices.
 func (p *Packer) fill(s *Seating, bins []Bin, a, n int) {
-	for i := range bins {
-		if n == 0 {
-			return
-		}
-		if !bins[i].idle {
-			n -= p.seatIn(s, &bins[i], a, n)
-		}
+	if p.Asks[a].Spec.Devices.Count == 0 {
+		n -= p.fillAmong(s, bins, a, n, func(bin *Bin) bool { return !bin.devices })
 	}
-	for _, i := range p.idleOrder(bins, a, n) {
-		n -= p.seatIn(s, &bins[i], a, n)
-		bins[i].idle = false
-	}
+	p.fillAmong(s, bins, a, n, func(*Bin) bool { return true })
 }
 
-// idleOrder returns the idle bins to fill with n members of an ask: the bins that take the most, one after another, and
-// as the last one the tightest bin that takes all remaining members. Among alike bins the first wins.
-func (p *Packer) idleOrder(bins []Bin, a, n int) (order []int) {
+// fillAmong seats up to n members of an ask on some of the bins, and returns how many: on nodes in use in their order,
+// and then on idle nodes in the order of idleOrder.
+func (p *Packer) fillAmong(s *Seating, bins []Bin, a, n int, among func(*Bin) bool) (seated int) {
+	for i := range bins {
+		if seated == n {
+			return seated
+		}
+		if !bins[i].idle && among(&bins[i]) {
+			seated += p.seatIn(s, &bins[i], a, n-seated)
+		}
+	}
+	for _, i := range p.idleOrder(bins, a, n-seated, among) {
+		seated += p.seatIn(s, &bins[i], a, n-seated)
+		bins[i].idle = false
+	}
+	return seated
+}
+
+// idleOrder returns which of the idle bins to fill with n members of an ask: those that take the most, one after
+// another, and as the last one the tightest that takes all remaining members. Among alike bins the first wins.
+func (p *Packer) idleOrder(bins []Bin, a, n int, among func(*Bin) bool) (order []int) {
 	if n == 0 {
 		return nil
 	}
 	type idleBin struct{ at, fits int }
 	var idle []idleBin
 	for i := range bins {
-		if !bins[i].idle {
+		if !bins[i].idle || !among(&bins[i]) {
 			continue
 		}
 		if fits := p.fitsNow(&bins[i], a); fits > 0 {

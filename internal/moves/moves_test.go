@@ -1,0 +1,175 @@
+package moves_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/moves"
+	"github.com/orbitsched/orbit/place"
+)
+
+// small is a world of few nodes on which moves are searched by brute force.
+type small struct {
+	state *orbit.State
+	view  *orbit.View
+	draft *orbit.Draft
+}
+
+func open(t require.TestingT, l orbit.Ledger) *small {
+	view := &orbit.View{}
+	require.NoError(t, view.Refresh(context.Background(), l, nil, time.Unix(1000, 0)))
+	w := &small{state: view.State(), view: view, draft: &orbit.Draft{}}
+	w.draft.Sync(view)
+	return w
+}
+
+func sized(cpu int64, devices int) *orbit.Spec {
+	return &orbit.Spec{
+		Module: "m", Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: cpu}},
+		Devices: orbit.DeviceRequest{Count: devices, Milli: 1000 * min(devices, 1)},
+	}
+}
+
+// drawSpec draws a spec of one group, which a rule may keep apart from another one on each node.
+func drawSpec(t *rapid.T, label string) *orbit.Spec {
+	s := sized(int64(rapid.IntRange(1, 4).Draw(t, label+" cpu")), rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(t, label+" devices"))
+	s.Movable = rapid.IntRange(0, 5).Draw(t, label+" movable") > 0
+	s.Groups = []string{rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, label+" group")}
+	if rapid.IntRange(0, 3).Draw(t, label+" apart") == 0 {
+		s.Apart = []orbit.Apart{{Group: rapid.SampledFrom([]string{"a", "b"}).Draw(t, label+" from"), Level: orbit.NodeKey}}
+	}
+	if rapid.IntRange(0, 5).Draw(t, label+" bound") == 0 {
+		s.Require = []orbit.Predicate{{Key: orbit.NodeKey, Op: "In", Values: []string{"n0"}}}
+	}
+	return s
+}
+
+// drawWorld draws nodes, capsules on them, perhaps a budget, and the newcomer "new".
+func drawWorld(t *rapid.T) *small {
+	l, nodes := &orbit.MemoryLedger{}, rapid.IntRange(1, 4).Draw(t, "nodes")
+	do := func(all ...orbit.Commitment) error {
+		_, err := l.Propose(context.Background(), orbit.Proposal{Do: all})
+		return err
+	}
+	for i := range nodes {
+		n := orbit.Node{ID: orbit.NodeID(fmt.Sprint("n", i)), Capacity: orbit.Resources{orbit.CPU: int64(rapid.IntRange(3, 6).Draw(t, "capacity"))}}
+		if count := rapid.SampledFrom([]int{0, 0, 2, 3}).Draw(t, "devices"); count > 0 {
+			n.Devices = orbit.Devices{Model: "g", Count: count}
+		}
+		require.NoError(t, do(orbit.PutNode{Node: n}))
+	}
+	for i := range rapid.IntRange(3, 9).Draw(t, "capsules") {
+		id, to := orbit.CapsuleID(fmt.Sprint("c", i)), orbit.NodeID(fmt.Sprint("n", rapid.IntRange(0, nodes-1).Draw(t, "to")))
+		require.NoError(t, do(orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: drawSpec(t, string(id))}))
+		w := open(t, l)
+		n, c := w.state.Node(to), w.state.Capsule(id)
+		devices, ok := n.PickDevices(c.Spec)
+		if !ok || do(orbit.Place{Capsule: id, Node: to, Devices: devices}) != nil { // or on any node; a rule may refuse all
+			_ = w.draft.PlaceBest(&place.Exhaustive{}, c)
+			_ = do(w.draft.Propose().Do...)
+		}
+	}
+	if rapid.Bool().Draw(t, "budgeted") {
+		b := orbit.Budget{ID: "b", Group: "a", Expected: rapid.IntRange(1, 4).Draw(t, "expected"), Missing: rapid.IntRange(0, 2).Draw(t, "missing")}
+		require.NoError(t, do(orbit.PutBudget{Budget: b}))
+	}
+	newcomer := drawSpec(t, "new")
+	newcomer.Envelope.Reservation[orbit.CPU] = int64(rapid.IntRange(2, 6).Draw(t, "asks"))
+	require.NoError(t, do(orbit.Submit{IDs: []orbit.CapsuleID{"new"}, Spec: newcomer}))
+	return open(t, l)
+}
+
+// brute tries every set of so many moves, with every node for each, and returns the least work; ok: there is a set.
+func (w *small) brute(count int) (work float64, ok bool) {
+	var all []*orbit.Capsule
+	for c := range w.state.Capsules() {
+		if c.Placed() {
+			all = append(all, c)
+		}
+	}
+	newcomer := w.state.Capsule("new")
+	var choose func(from int, set []*orbit.Capsule, sum float64)
+	choose = func(from int, set []*orbit.Capsule, sum float64) {
+		if len(set) == count {
+			if (!ok || sum < work) && w.seats(set, append([]*orbit.Capsule{newcomer}, set...), nil) {
+				work, ok = sum, true
+			}
+			return
+		}
+		for i := from; i < len(all); i++ {
+			choose(i+1, append(set[:len(set):len(set)], all[i]), sum+moves.Size(all[i], w.state.Node(all[i].Node).Node))
+		}
+	}
+	choose(0, nil, 0)
+	return work, ok
+}
+
+// seats tries every node for each capsule.
+func (w *small) seats(moved, open []*orbit.Capsule, to []orbit.NodeID) bool {
+	if len(open) > 0 {
+		for n := range w.state.Nodes() {
+			if n.Node.ID != open[0].Node && w.seats(moved, open[1:], append(to[:len(to):len(to)], n.Node.ID)) {
+				return true
+			}
+		}
+		return false
+	}
+	taken := map[orbit.NodeID]orbit.DeviceSet{} // whole devices: it does not matter which
+	for c := range w.state.Capsules() {
+		if c.Placed() {
+			taken[c.Node] |= c.Devices
+		}
+	}
+	p := orbit.Proposal{View: w.state.Revision()}
+	for _, c := range moved {
+		taken[c.Node] &^= c.Devices
+		p.Do = append(p.Do, orbit.Evict{Capsule: c.ID, From: c.Node, Since: c.PlacedAt})
+	}
+	for i, c := range append([]*orbit.Capsule{w.state.Capsule("new")}, moved...) {
+		var set orbit.DeviceSet
+		for d := 0; d < w.state.Node(to[i]).Node.Devices.Count && set.Len() < c.Spec.Devices.Count; d++ {
+			if !taken[to[i]].Has(d) {
+				set |= 1 << d
+			}
+		}
+		taken[to[i]] |= set
+		p.Do = append(p.Do, orbit.Place{Capsule: c.ID, Node: to[i], Devices: set})
+	}
+	return w.state.Check(p) == nil
+}
+
+// Where any set of at most 3 moves makes room, one is found, with the fewest moves and among these the least work. The ledger
+// takes it, and the search leaves the draft as it was.
+func TestRoomIsExactOnSmallWorlds(t *testing.T) {
+	seen := map[int]int{}
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWorld(t)
+		s := moves.Search{Draft: w.draft, Engine: &place.Exhaustive{}, Most: 3, Steps: 1 << 24}
+		start := w.draft.Checkpoint()
+		f := s.Room([]*orbit.Capsule{w.state.Capsule("new")}, nil)
+		require.Equal(t, start, w.draft.Checkpoint())
+		for count := range 4 {
+			work, ok := w.brute(count)
+			if !ok {
+				require.False(t, f != nil && len(f.Moved) <= count, "%d moves were found, brute force finds none", count)
+				continue
+			}
+			require.NotNil(t, f, "brute force finds %d moves", count)
+			require.Len(t, f.Moved, count, "brute force finds %d moves", count)
+			require.InDelta(t, work, f.Work, 1e-9)
+			require.NoError(t, f.On(w.draft))
+			require.NoError(t, w.state.Check(w.draft.Propose()))
+			seen[count]++
+			return
+		}
+		require.Nil(t, f, "found what brute force does not find")
+		seen[-1]++
+	})
+	t.Log("worlds by moves, -1: no set of 3 makes room:", seen)
+}
