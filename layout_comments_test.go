@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -22,6 +23,25 @@ func TestTypeComments(t *testing.T) {
 	for name, n := range lines {
 		require.LessOrEqual(t, n, typeComment, "lines of the comment of %s", name)
 	}
+}
+
+// TestPageLengths keeps the pages short that a newcomer reads first.
+func TestPageLengths(t *testing.T) {
+	pages, err := filepath.Glob("*/README.md")
+	require.NoError(t, err)
+	require.NotEmpty(t, pages)
+	for page, most := range map[string]int{"README.md": 130, "docs/core.md": 200} {
+		require.LessOrEqual(t, pageLines(t, page), most, "lines of %s", page)
+	}
+	for _, page := range pages {
+		require.LessOrEqual(t, pageLines(t, page), 100, "lines of %s", page)
+	}
+}
+
+func pageLines(t *testing.T, page string) int {
+	text, err := os.ReadFile(page)
+	require.NoError(t, err)
+	return strings.Count(string(text), "\n")
 }
 
 // typeCommentLines returns how many lines the comment of each exported type of a package has.

@@ -11,7 +11,12 @@ import (
 
 // Errors of logs in etcd, to be tested with errors.Is.
 var (
-	// ErrOldFormat: a release that stored a key for each capsule has made what is below the prefix. No later release reads it.
+	// ErrOldFormat: a release that stored a key for each capsule has made what is below the prefix. No later release reads it. To
+	// carry the ledger over, stop all processes, write [orbit.State.Dump] of a snapshot with that release, and store it below a new
+	// prefix:
+	//
+	//	log, err := etcdledger.OpenLog(ctx, client, etcdledger.LogOptions{Prefix: "orbit-new/"})
+	//	err = log.SaveCheckpoint(ctx, 0, func(w io.Writer) error { _, err := io.Copy(w, dump); return err })
 	ErrOldFormat = errors.New("etcdledger: an earlier release has stored the ledger below this prefix as records. " +
 		"To carry it over, write the State.Dump of it with that release, and store it with Log.SaveCheckpoint at index 0 below a new prefix")
 	// ErrNoLog: there is no log below the prefix, and LogOptions.Existing is set.
