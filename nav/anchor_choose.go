@@ -127,17 +127,20 @@ func (p *anchorPass) homes(need *anchorNeed, levels []string) (out []anchorHome)
 // their order, then the nodes around it; on each node the members with the largest part of the need come first. It
 // returns nil if the anchor has no seat. The draft stays as it is.
 func (p *anchorPass) pack(h *anchorHome, nodes []rankedNode, need *anchorNeed, first *orbit.Spec) []anchorSeat {
-	lead := slices.IndexFunc(nodes, func(n rankedNode) bool { return n.fresh && p.takesAnchor(p.draft.Node(n.at), first) })
-	if lead < 0 {
-		return nil
-	}
-	start, own := p.draft.Checkpoint(), nodes[lead:lead+1]
+	start := p.draft.Checkpoint()
 	defer func() { p.draft.Rollback(start) }()
-	f := filling{pass: p, home: p.draft.Node(own[0].at).Node, left: map[*orbit.Spec]int{}}
+	f := filling{pass: p, left: map[*orbit.Spec]int{}}
 	for _, r := range need.roles {
 		f.left[r.spec] = r.count
 	}
-	f.seat(own[0].at, first)
+	lead := slices.IndexFunc(nodes, func(n rankedNode) bool { // the rules of company may forbid a node that fits
+		return n.fresh && p.takesAnchor(p.draft.Node(n.at), first) && f.seat(n.at, first)
+	})
+	if lead < 0 {
+		return nil
+	}
+	own := nodes[lead : lead+1]
+	f.home = p.draft.Node(own[0].at).Node
 	if len(need.levels) > 1 && h.most > h.atHome { // the nodes around the home too, some of which are in it
 		var around []int32
 		for _, d := range h.around {

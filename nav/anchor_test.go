@@ -134,3 +134,30 @@ func TestAnchorStartsOneOfSeveralGroups(t *testing.T) {
 		require.Contains(t, racks, rack)
 	}
 }
+
+// A member that has to be near another group, too, starts its group only where that rule permits it: not in a tighter
+// rack, in which a member that another engine places would find room. Where no node permits it, nothing starts.
+func TestAnchorNearOtherGroups(t *testing.T) {
+	for _, there := range []bool{true, false} {
+		t.Run(fmt.Sprint("the other group runs: ", there), func(t *testing.T) {
+			l := &orbit.MemoryLedger{}
+			commit(t, l, rackNode("tight", "r0", 5), rackNode("wide", "r1", 8), rackNode("store", "r1", 1))
+			if there {
+				store := spec(1, 0)
+				store.Group = "store"
+				commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"store"}, Spec: store}, orbit.Place{Capsule: "store", Node: "store"})
+			}
+			web := near("web", 2)
+			web.Nears = []orbit.Near{{Group: "store", Level: "rack"}}
+			submit(t, l, "web", 2, web)
+			commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"other"}, Spec: near("web", 1), Owner: "another engine"})
+			settle(t, &orbit.Engine{Ledger: l, Navigator: &nav.Anchor{Navigator: &nav.Services{}}})
+			want := map[string]int{}
+			if there {
+				want["r1"] = 2
+			}
+			racks, _, _ := racksOf(snapshot(t, l), "web")
+			assert.Equal(t, want, racks)
+		})
+	}
+}

@@ -85,6 +85,7 @@ type auditCapsule struct {
 	seen     bool            // it has been placed at least once
 	begun    bool            // its agent has reported that it runs
 	ready    bool            // its agent has reported that it is ready
+	ends     bool            // it ends with the commit that has taken it off its node, unless the commit places it again
 	ended    bool
 }
 
@@ -235,6 +236,7 @@ func (a *audit) commit(changes []orbit.Change) {
 	a.judgeAsks(asks, first.Revision)
 	a.judgeWishes(leavers, budgets, first.Revision)
 	a.judgeCompany(changes, rises, first.Revision)
+	a.endEnding()
 	for g, anew := range begun {
 		if anew {
 			a.whole(g, first.Revision)

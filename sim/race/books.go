@@ -39,6 +39,8 @@ func (a *audit) apply(p *asked, c *orbit.Change) {
 		}
 	case orbit.Respec:
 		a.respec(p, &do, c.Revision)
+	case orbit.Adopt:
+		a.adopt(p, &do, c.Revision)
 	case orbit.Confirm:
 		a.confirm(&do, c.Revision)
 	case orbit.PutBudget:
@@ -135,21 +137,7 @@ func (a *audit) place(p *asked, do *orbit.Place, rev orbit.Revision) {
 	if a.err != nil {
 		return
 	}
-	m.node, m.devices, m.placedAt = do.Node, do.Devices, rev
-	a.pending--
-	if m.gang != nil {
-		m.gang.placed[m.role]++
-	}
-	n.take(m.spec.Envelope.Reservation, do.Devices, int64(m.spec.Devices.Milli), 1)
-	n.changed(p)
-	for _, id := range m.nominees() {
-		delete(a.nominations, id)
-	}
-	a.placed(m, p.by)
-	a.world.begins(m, rev)
-	if a.play != nil {
-		a.play.starts(m)
-	}
+	a.settle(p, m, n, do.Devices, rev)
 }
 
 // placed updates the job of a placed capsule, and schedules the end of the task.
@@ -192,6 +180,8 @@ func (a *audit) release(p *asked, do *orbit.Release, rev orbit.Revision) {
 	}
 	if do.Stopped {
 		m.begun = false
+	} else if n := a.nodes[m.node]; n != nil {
+		m.ends = m.spec.Ends && !do.Final && (m.begun || !n.Confirms)
 	}
 	a.remain(m)
 	if n := a.nodes[m.node]; n != nil {
@@ -207,15 +197,65 @@ func (a *audit) release(p *asked, do *orbit.Release, rev orbit.Revision) {
 	case !do.Final:
 		a.pending++
 	}
-	m.node, m.ended = "", do.Final
-	if m.ended {
-		if m.gang != nil {
-			m.gang.done[m.role]++
+	if m.node = ""; do.Final {
+		a.end(m)
+	}
+}
+
+// end enters the end of a capsule that is on no node.
+func (a *audit) end(m *auditCapsule) {
+	if m.ended = true; m.gang != nil {
+		m.gang.done[m.role]++
+	}
+	a.endNomination(m)
+	if t := a.jobOf[m.id]; t != nil && t.Again {
+		a.world.again(t)
+	}
+}
+
+// endEnding ends the capsules that a commit has taken off their nodes and that end by that.
+func (a *audit) endEnding() {
+	for _, m := range a.capsules {
+		if m.ends && m.node == "" && !m.ended {
+			a.pending--
+			a.end(m)
 		}
-		a.endNomination(m)
-		if t := a.jobOf[m.id]; t != nil && t.Again {
-			a.world.again(t)
-		}
+		m.ends = false
+	}
+}
+
+// adopt enters a capsule that runs on a node without a placement. What the node has is not judged.
+func (a *audit) adopt(p *asked, do *orbit.Adopt, rev orbit.Revision) {
+	m, n := a.capsules[do.Capsule], a.nodes[do.Node]
+	if m == nil {
+		m = &auditCapsule{id: do.Capsule, line: do.Capsule}
+		a.capsules[m.id] = m
+		a.pending++
+	}
+	if m.node != "" || m.ended || n == nil || n.State == orbit.Lost {
+		a.fail("adopted out of turn", "%s is adopted on %s at revision %d; by the history it is %+v", do.Capsule, do.Node, rev, m)
+		return
+	}
+	m.spec, m.begun = cmp.Or(do.Spec, m.spec), n.Confirms
+	a.settle(p, m, n, do.Devices, rev)
+}
+
+// settle enters that a capsule is on a node from a revision on.
+func (a *audit) settle(p *asked, m *auditCapsule, n *auditNode, devices orbit.DeviceSet, rev orbit.Revision) {
+	m.node, m.devices, m.placedAt = n.ID, devices, rev
+	a.pending--
+	if m.gang != nil {
+		m.gang.placed[m.role]++
+	}
+	n.take(m.spec.Envelope.Reservation, devices, int64(m.spec.Devices.Milli), 1)
+	n.changed(p)
+	for _, id := range m.nominees() {
+		delete(a.nominations, id)
+	}
+	a.placed(m, p.by)
+	a.world.begins(m, rev)
+	if a.play != nil {
+		a.play.starts(m)
 	}
 }
 

@@ -202,7 +202,7 @@ func (s *seating) seat(rest []*orbit.Spec, from int, so []orbit.NodeID) []orbit.
 		return nil
 	}
 	if len(rest) == 0 {
-		if s.even() {
+		if s.even() && keepNear(s.before, s.seated) {
 			return so
 		}
 		return nil

@@ -71,6 +71,47 @@ func keepEven(rooms []room, tenants, newcomers []tenant) bool {
 	})
 }
 
+// keepNear reports whether navigators may place newcomers together, as far as their co-locations are concerned. No
+// navigator starts a group by Spec.Near, if that is by a label: a member must be placed before. All other co-locations
+// are judged as ledgers do.
+func keepNear(placed, newcomers []tenant) bool {
+	after := slices.Concat(placed, newcomers)
+	for _, t := range newcomers {
+		for near := range t.spec.AllNear {
+			planned := near == t.spec.Near && near.Level != orbit.NodeKey
+			member := func(o tenant) bool {
+				return o.spec.IsIn(near.Group) && domainOf(o.on, near.Level) == domainOf(t.on, near.Level)
+			}
+			if !keepsNear(near, after, t) || planned && !slices.ContainsFunc(placed, member) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// keepsNear reports whether a tenant, which is among all that are placed, has another member of the group in its domain,
+// or is the first one in any domain.
+func keepsNear(near orbit.Near, placed []tenant, of tenant) bool {
+	domain, here, anywhere := domainOf(of.on, near.Level), 0, 0
+	for _, t := range placed {
+		if at := domainOf(t.on, near.Level); at != "" && t.spec.IsIn(near.Group) {
+			anywhere++
+			here += btoi(at == domain)
+		}
+	}
+	self := btoi(of.spec.IsIn(near.Group))
+	return domain != "" && (here > self || self == 1 && anywhere == 1)
+}
+
+// btoi returns 1 for true.
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
 // membersIn counts the members of the group of a rule in a domain.
 func membersIn(tenants []tenant, e *orbit.Even, domain string) (n int) {
 	for _, t := range tenants {

@@ -15,7 +15,7 @@ import (
 // undone returns the commitments of a proposal without the evictions to make way that are not in the history. The
 // ledger may leave such an eviction out, if the newcomer fits beside the victim.
 func undone(do []orbit.Commitment, changes []orbit.Change) (kept []orbit.Commitment) {
-	for _, c := range do {
+	for _, c := range expand(do, changes) {
 		e, evicts := c.(orbit.Evict)
 		if evicts && (e.For != "" || e.ForGang != "") && (len(kept) == len(changes) || changes[len(kept)].Do != c) {
 			continue
@@ -40,13 +40,14 @@ func (l *leaver) makesWay() bool { return l.For != "" || l.ForGang != "" }
 // wishesOf returns the capsules that a commit takes off their nodes by choice, and the budgets that it must keep. It is
 // called before the commit is entered.
 func (a *audit) wishesOf(changes []orbit.Change) (leavers []leaver, budgets []orbit.Budget) {
+	givesBack := a.asked[changes[0].ID].by == a.world.actor // else the world releases what has stopped, or what is on a lost node
 	for i := range changes {
 		var e orbit.Evict
 		switch do := changes[i].Do.(type) {
 		case orbit.Evict:
 			e = do
 		case orbit.Release:
-			if do.Final || do.Stopped || do.Hold != "" {
+			if do.Final || do.Stopped || do.Hold != "" || givesBack {
 				continue
 			}
 			e.Capsule = do.Capsule
@@ -289,14 +290,19 @@ func (a *audit) beside(n *auditNode, begins *auditCapsule, rev orbit.Revision) {
 }
 
 // begins lets the agent of a node report that a capsule placed there has begun, as soon as the ledger allows it, and
-// later that it is ready.
+// later that it is ready. If others have overfilled the node, the agent gives the placement back.
 func (w *world) begins(m *auditCapsule, since orbit.Revision) {
 	if n := w.audit.nodes[m.node]; n == nil || !n.Confirms {
 		return
 	}
 	begun := func() bool { return m.node == "" || m.placedAt != since || m.begun }
 	w.agent(w.Starts, func(ctx context.Context) bool {
-		return begun() || w.confirms(ctx, orbit.Confirm{Capsule: m.id, Since: since, Begun: true})
+		if begun() {
+			return true
+		}
+		err := w.propose(ctx, &orbit.Proposal{ID: w.nextID(), Do: []orbit.Commitment{orbit.Confirm{Capsule: m.id, Since: since, Begun: true}}})
+		w.giveBack(ctx, err)
+		return err == nil
 	})
 	w.agent(2*w.Starts, func(ctx context.Context) bool {
 		return begun() && (!m.begun || m.ready || m.placedAt != since) || w.confirms(ctx, orbit.Confirm{Capsule: m.id, Since: since, Ready: true})

@@ -119,6 +119,7 @@ func drawLive(seed uint64) liveDraft {
 	if r := rand.New(rand.NewPCG(seed, 0x510e)); d.faults != (Faults{}) {
 		d.faults.Slow = one(r, 0, 0, 0.1, 0.3)
 	}
+	d.drawFacts(rand.New(rand.NewPCG(seed, 0xfac7)))
 	return d
 }
 

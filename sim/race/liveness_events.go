@@ -22,13 +22,16 @@ type liveTurn struct {
 	serial int
 }
 
-// liveKinds are the kinds of events, with their relative frequencies. The function do returns the proposals of an
-// event: each list of commitments is one proposal.
-var liveKinds = []struct {
+// liveKind is a kind of events, with its relative frequency. The function do returns the proposals of an event: each list
+// of commitments is one proposal.
+type liveKind struct {
 	name   string
 	weight int
 	do     func(t *liveTurn) [][]orbit.Commitment
-}{
+}
+
+// liveKinds are the kinds of events; liveFacts has further ones.
+var liveKinds = []liveKind{
 	{"submit", 4, (*liveTurn).submit},
 	{"group", 3, (*liveTurn).group},
 	{"hogs", 1, (*liveTurn).hogs},
@@ -71,7 +74,7 @@ var liveKinds = []struct {
 func (w *livePlay) happen(ctx context.Context, e *Event) {
 	state := w.snapshot()
 	t := &liveTurn{livePlay: w, r: rand.New(rand.NewPCG(w.draft.seed, uint64(e.id))), state: state, id: e.id, nodes: slices.Collect(state.Nodes())}
-	for _, k := range liveKinds {
+	for _, k := range slices.Concat(liveKinds, liveFacts) {
 		if k.name != e.kind {
 			continue
 		}

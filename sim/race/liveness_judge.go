@@ -112,8 +112,12 @@ func (b *liveBooks) mayEvict(v, c *orbit.Capsule, on *orbit.Node) bool {
 	for range b.state.BudgetsOf(v.Spec) {
 		return false
 	}
-	return v.Spec.Priority < c.Spec.Priority && v.Gang() == "" && b.state.Protected(v.ID) == 0 && (!v.Begun || on.Confirms) && v.Borrows() == nil &&
-		(c.Spec.Near.Group == "" || !v.Spec.IsIn(c.Spec.Near.Group))
+	for near := range c.Spec.AllNear {
+		if v.Spec.IsIn(near.Group) {
+			return false
+		}
+	}
+	return v.Spec.Priority < c.Spec.Priority && v.Gang() == "" && b.state.Protected(v.ID) == 0 && (!v.Begun || on.Confirms) && v.Borrows() == nil
 }
 
 // leave subtracts from the rooms what is nominated for work that outranks a pending capsule or gang. It returns a
@@ -140,7 +144,12 @@ func (b *liveBooks) leave(own *orbit.Nomination, priority int32) func() {
 // company reports whether a node is near the capsule's Near group, by the rule that its navigator documents.
 func (b *liveBooks) company(e *liveEngine, c *orbit.Capsule, r *room) bool {
 	near := c.Spec.Near
-	if near.Group == "" {
+	for rule := range c.Spec.AllNear {
+		if (rule != near || near.Level == orbit.NodeKey) && !keepsNear(rule, append(slices.Clip(b.tenants), tenant{c.Spec, r.Node}), tenant{c.Spec, r.Node}) {
+			return false
+		}
+	}
+	if near.Group == "" || near.Level == orbit.NodeKey {
 		return true
 	}
 	domain := r.Labels[near.Level]
@@ -163,14 +172,24 @@ func (b *liveBooks) company(e *liveEngine, c *orbit.Capsule, r *room) bool {
 	return !r.claimed || e.selfMatch && b.onlyItself(near.Group)
 }
 
-// onlyItself reports whether every pending capsule that is a member of a group or wants to be near it is both.
+// onlyItself reports whether every pending capsule that is a member of a group or wants to be near it is both, and wants
+// to be near no other.
 func (b *liveBooks) onlyItself(group string) bool {
 	for c := range b.state.Capsules() {
-		if c.Pending() && (c.Spec.IsIn(group) || c.Spec.Near.Group == group) && (!c.Spec.IsIn(group) || c.Spec.Near.Group != group) {
+		waits, others := waitsFor(c.Spec, group)
+		if c.Pending() && (c.Spec.IsIn(group) != waits || waits && others) {
 			return false
 		}
 	}
 	return true
+}
+
+// waitsFor reports whether a capsule of the spec has to be near a group, and whether near others.
+func waitsFor(spec *orbit.Spec, group string) (waits, others bool) {
+	for near := range spec.AllNear {
+		waits, others = waits || near.Group == group, others || near.Group != group
+	}
+	return waits, others
 }
 
 // allowed reports whether the navigator of an engine may place a capsule on a node on which it fits.
@@ -212,10 +231,12 @@ func (b *liveBooks) starts(e *liveEngine, c *orbit.Capsule, r *room) bool {
 func (b *liveBooks) judgeGang(g *orbit.GangState) {
 	var waiting []*orbit.Capsule
 	var running []*room
+	ambiguous := false // the minimum of a role can be reached in several ways, because its members have other specs by now
 	var least, others []*orbit.Spec
 	for k := range g.Gang.Roles {
 		role := &g.Gang.Roles[k]
-		left := 0 // members that are not done
+		var specs []*orbit.Spec // of the members that wait
+		left := 0               // members that are not done
 		for _, id := range role.Members {
 			switch c := b.state.Capsule(id); {
 			case c == nil || c.Gang() != g.Gang.ID:
@@ -223,19 +244,26 @@ func (b *liveBooks) judgeGang(g *orbit.GangState) {
 				running = append(running, b.room(c.Node))
 				left++
 			case c.Pending():
-				waiting = append(waiting, c)
+				waiting, specs = append(waiting, c), append(specs, c.Spec)
 				left++
 			}
 		}
 		needed := min(cmp.Or(role.Min, left), left)
-		least = append(least, slices.Repeat([]*orbit.Spec{role.Spec}, needed)...)
-		others = append(others, slices.Repeat([]*orbit.Spec{role.Spec}, left-needed)...)
+		if len(specs) == left { // else the gang runs
+			order := slices.Clone(specs)
+			slices.SortStableFunc(specs, func(a, b *orbit.Spec) int { return cmp.Compare(slices.Index(order, a), slices.Index(order, b)) })
+			ambiguous = ambiguous || needed < left && len(slices.Compact(slices.Clone(specs))) > 1
+			least, others = append(least, specs[:needed]...), append(others, specs[needed:]...)
+		}
 	}
 	if len(waiting) == 0 || b.owner(waiting[0]) == nil || b.owner(waiting[0]).kind != "gang" {
 		return
 	}
 	defer b.leave(g.Nomination, math.MinInt32)() // a gang without a nomination leaves all nominated room alone
 	if len(running) == 0 {
+		if ambiguous {
+			return
+		}
 		for members := range enough(least, others, min(g.Gang.Min, len(waiting))) {
 			if domain, where := seatGang(g.Gang, b.rooms, b.tenants, members); where != nil {
 				b.fail("left", "gang %s is pending, and %d members, which are enough to start, fit in %q on %v; the engine last said: %v",
@@ -323,7 +351,7 @@ func (b *liveBooks) room(id orbit.NodeID) *room {
 
 // keeps reports whether a newcomer keeps all rules of company.
 func (b *liveBooks) keeps(newcomer tenant) bool {
-	return keepsApart(b.tenants, newcomer) && keepEven(b.rooms, b.tenants, []tenant{newcomer})
+	return keepsApart(b.tenants, newcomer) && keepEven(b.rooms, b.tenants, []tenant{newcomer}) && keepNear(b.tenants, []tenant{newcomer})
 }
 
 // joins reports whether a member on a node would be in a domain of the gang with all running members.
