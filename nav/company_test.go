@@ -242,3 +242,17 @@ func TestOneOfEachName(t *testing.T) {
 	require.Equal(t, 4, placed["plain"])
 	require.NotZero(t, s.PendingCount(), "eight ask for each port of six nodes")
 }
+
+// What a plan places opens nodes to a class for which it had none before.
+func TestServicesFollowWhatTheirPlanPlaces(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	near, db := spec(1, 0), spec(1, 0)
+	near.Nears, db.Group = []orbit.Near{{Group: "db", Level: orbit.NodeKey}}, "db"
+	commit(t, l, node("n", 9))
+	submit(t, l, "before", 1, near)
+	submit(t, l, "db", 1, db)
+	submit(t, l, "after", 1, near)
+	e := orbit.Engine{Ledger: l, Navigator: &nav.Services{}}
+	require.Equal(t, 2, e.Pass(t.Context()).Committed)
+	require.True(t, snapshot(t, l).Capsule("after-0").Placed())
+}

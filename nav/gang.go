@@ -329,7 +329,7 @@ func (r *gangPass) try(m *pendingGang, levels []*seats.Table) (*seats.Fit, error
 	start := r.index.Draft.Checkpoint()
 	p := &seats.Packer{Index: &r.index, Asks: m.asks(&r.index), LeastInAll: m.least(), Steps: &r.steps.budget, Limit: seats.MostMembers(r.limits), Tries: m.mixed}
 	if !m.fresh() {
-		levels = r.homes(m)
+		levels, p.NeededInAll = r.homes(m), m.state.LacksInAll()
 	}
 	fit, misjudged := p.Seat(func() *seats.Fit { return m.find(p, levels) })
 	r.misjudged += btoi(misjudged)

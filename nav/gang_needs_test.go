@@ -107,3 +107,27 @@ func TestPreemptingSeatsInTheOtherOrder(t *testing.T) {
 	require.Equal(t, orbit.NodeID("big"), snapshot(t, l).Capsule("w").Node)
 	require.Equal(t, orbit.NodeID("small"), snapshot(t, l).Capsule("t").Node)
 }
+
+// What a role of a broken gang needs leaves the seats to the members without which the gang as a whole stays below its
+// minimum.
+func TestGangToppedUpToTheMinimumOfAll(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	on := func(id, disk string, cpu int64) orbit.PutNode {
+		n := node(id, cpu)
+		n.Node.Labels = map[string]string{"disk": disk}
+		return n
+	}
+	picky := gangSpec(1)
+	picky.Require = []orbit.Predicate{{Key: "disk", Op: "In", Values: []string{"ssd"}}}
+	commit(t, l, on("ssd", "ssd", 4), orbit.Submit{Gang: &orbit.Gang{ID: "g", Min: 4, Roles: []orbit.Role{
+		{Name: "plain", Spec: gangSpec(1), Members: []orbit.CapsuleID{"p0", "p1"}}, {Name: "picky", Spec: picky, Members: []orbit.CapsuleID{"s0", "s1"}, Min: 1}}}})
+	e := orbit.Engine{Ledger: l, Navigator: &nav.Gang{}}
+	e.Pass(t.Context())
+	for _, id := range []orbit.CapsuleID{"p1", "s1"} {
+		commit(t, l, orbit.Release{Capsule: id, From: "ssd", Stopped: true})
+	}
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"other"}, Spec: spec(1, 0)}, orbit.Place{Capsule: "other", Node: "ssd"}, on("hdd", "hdd", 1))
+	require.Equal(t, map[string]int{"plain": 1, "*": 1}, snapshot(t, l).Gang("g").Shortfall())
+	e.Pass(t.Context())
+	require.False(t, snapshot(t, l).Gang("g").Broken())
+}

@@ -136,7 +136,7 @@ func (r *gangPass) evictGang(id, by orbit.GangID) bool {
 // reach its minimums.
 func (r *gangPass) fillLacks(m *pendingGang) bool {
 	start := r.index.Draft.Checkpoint()
-	p := &seats.Packer{Index: &r.index, Asks: m.asks(&r.index), Steps: &r.steps.budget, Limit: r.limits.GangMembers}
+	p := &seats.Packer{Index: &r.index, Asks: m.asks(&r.index), NeededInAll: m.state.LacksInAll(), Steps: &r.steps.budget, Limit: r.limits.GangMembers}
 	fit := p.TopUp(m.nodes(), r.homes(m))
 	if fit == nil || r.index.Place(fit.Asks, fit.Seating) != nil {
 		return false

@@ -42,7 +42,8 @@ func (s *Services) Claims(_ string, class orbit.AppClass) bool {
 type noter interface{ Notes() []slog.Attr }
 
 // Plan finds the best node for each capsule. Within one plan room only shrinks, so a class that did not fit is not
-// tried again. Its notes are those of the placement engine, if it has any.
+// tried again, unless the plan's placements may have opened nodes to it by the rules of company. Its notes are those of
+// the placement engine, if it has any.
 func (s *Services) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 	if s.Placement == nil {
 		s.Placement = &place.Indexed{}
@@ -74,7 +75,7 @@ func (s *Services) plan(ctx context.Context, pending []*orbit.Capsule) (orbit.Pl
 // greedy places capsule by capsule. If ctx ends it returns the plan so far, and the context's error.
 func (s *Services) greedy(ctx context.Context, pending []*orbit.Capsule) (orbit.Plan, error) {
 	plan := orbit.Plan{Proposals: make([]orbit.Proposal, 0, len(pending))}
-	full := map[*orbit.Spec]error{}
+	full := map[*orbit.Spec]noRoom{}
 	for _, c := range pending {
 		if c.Gang() != "" {
 			plan.Unplaced = append(plan.Unplaced, leftToItsGang(c))
@@ -83,18 +84,39 @@ func (s *Services) greedy(ctx context.Context, pending []*orbit.Capsule) (orbit.
 		if err := ctx.Err(); err != nil {
 			return plan, err
 		}
-		why := full[c.Spec]
+		why := full[c.Spec].still(&s.draft, c.Spec)
 		if why == nil || c.Nomination().Lives() { // room may be nominated for this capsule alone
 			why = s.draft.PlaceBest(s.Placement, c)
 			if why == nil {
 				plan.Proposals = append(plan.Proposals, s.draft.Propose())
 				continue
 			}
-			full[c.Spec] = why
+			full[c.Spec] = noRoomFor(&s.draft, c.Spec, why)
 		}
 		plan.Unplaced = append(plan.Unplaced, orbit.Unplaced{Capsule: c, Why: why})
 	}
 	return plan, nil
+}
+
+// noRoom is why a class has found no node within a plan, and the draft's version of the rules of company then.
+type noRoom struct {
+	why   error
+	rules uint64
+}
+
+func noRoomFor(draft *orbit.Draft, spec *orbit.Spec, why error) noRoom {
+	_, rules := draft.RuleLevels(spec)
+	return noRoom{why, rules}
+}
+
+// still returns why there is no node, or nil if what the plan has placed since may have opened one by the rules.
+func (n noRoom) still(draft *orbit.Draft, spec *orbit.Spec) error {
+	if n.why != nil {
+		if _, rules := draft.RuleLevels(spec); rules != n.rules {
+			return nil
+		}
+	}
+	return n.why
 }
 
 // leftToItsGang returns why a member of a gang is not placed by itself.

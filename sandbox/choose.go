@@ -20,7 +20,8 @@ type ask struct {
 	leases *lease.Keeper
 	// When the choice is made; only read if loads.failing is set.
 	now time.Time
-	// A spec with only the company that the capsule asks for; nil: it asks for none.
+	// The spec without its request, so that only rules of company and lasting reasons exclude nodes; nil: no rule of company
+	// concerns it.
 	company *orbit.Spec
 }
 
@@ -38,9 +39,7 @@ type choice struct {
 // For all other capsules it searches the rankings for the best node that fits.
 func (b *loads) best(a *ask) (choice, error) {
 	start := &a.spec.Start
-	if a.spec.Near.Group != "" {
-		a.company = &orbit.Spec{Near: a.spec.Near}
-	}
+	a.company = b.company(a.spec)
 	if parent := b.state.Capsule(start.Parent); start.Parent != "" && !a.orphaned(parent) {
 		if parent == nil || !parent.Placed() {
 			return choice{}, noParent(a.spec)
@@ -56,6 +55,27 @@ func (b *loads) best(a *ask) (choice, error) {
 		return b.choice(a, i), nil
 	}
 	return choice{}, b.refusal(a)
+}
+
+// company returns the spec for ask.company.
+func (b *loads) company(spec *orbit.Spec) *orbit.Spec {
+	if rules, _ := b.draft.RuleLevels(spec); rules == nil && spec.Near.Group == "" {
+		return nil
+	}
+	if known := b.companies[spec]; known != nil {
+		return known
+	}
+	plain := spec.Clone()
+	plain.Envelope, plain.Devices, plain.Extras = orbit.Envelope{}, orbit.DeviceRequest{}, nil
+	company, err := plain.Share()
+	if err != nil { // unexpected: the spec itself is valid
+		return nil
+	}
+	if b.companies == nil || len(b.companies) >= mostRefusals {
+		b.companies = map[*orbit.Spec]*orbit.Spec{}
+	}
+	b.companies[spec] = company
+	return company
 }
 
 // orphaned reports whether a fork can no longer be forked: it ran before, and its parent is gone for good. Its memory

@@ -49,6 +49,8 @@ type loads struct {
 	failing failing
 	// The last refusals, by class.
 	refusals map[class]refusal
+	// By spec, what [loads.company] has returned.
+	companies map[*orbit.Spec]*orbit.Spec
 }
 
 // nodeKind is the reason why a node takes no capsule of a template that no report names.

@@ -117,10 +117,12 @@ func (w *Warm) reviewClaims(state *orbit.State) (unclaimed int) {
 }
 
 // warmWant is the key by which a plan caches reasons: capsules with the same spec that all were, or all were not,
-// placed before.
+// placed before. Rules is the draft's version of the rules of company, 0 if none concerns the spec, because what the plan
+// places may open nodes by these.
 type warmWant struct {
 	spec  *orbit.Spec
 	again bool
+	rules uint64
 }
 
 // warmPlan is the state of one call of Plan.
@@ -128,7 +130,7 @@ type warmPlan struct {
 	*Warm
 	plan   orbit.Plan
 	leases *lease.Keeper
-	// The reasons for classes that fit nowhere; they hold for the whole plan, because within it room only shrinks.
+	// The reasons for classes that fit nowhere; within a plan they hold while the rules do, because room only shrinks.
 	why                   map[warmWant]error
 	warm, cold, unclaimed int
 	refused               map[error]int // by kind
@@ -141,7 +143,8 @@ func (p *warmPlan) add(c *orbit.Capsule) {
 			"capsule %q is a member of gang %q, which is placed whole: by a navigator of gangs, for specs of the class Gang", c.ID, c.Gang())})
 		return
 	}
-	want := warmWant{c.Spec, c.PlacedAt > 0}
+	_, rules := p.loads.draft.RuleLevels(c.Spec)
+	want := warmWant{c.Spec, c.PlacedAt > 0, rules}
 	why := p.why[want]
 	if why == nil || c.Nomination().Lives() { // room may be nominated for this capsule alone
 		p.loads.draft.Ask(c)

@@ -37,6 +37,14 @@ type scan struct {
 	state  *orbit.State
 	now    orbit.Instant
 	nodes  []*scanNode
+	// What the plan has placed so far.
+	placed []scanPlaced
+}
+
+// scanPlaced is a capsule that the plan has placed.
+type scanPlaced struct {
+	spec *orbit.Spec
+	on   *orbit.Node
 }
 
 func newScan(w *sandbox.Warm, view *orbit.View) *scan {
@@ -108,8 +116,10 @@ func (s *scan) judge(n *scanNode, spec *orbit.Spec, only, not orbit.NodeID) int 
 	if spec.Devices.Count > 0 && node.Devices.Count == 0 {
 		return never
 	}
-	if near := spec.Near; near.Group != "" && !s.company(near, node) {
-		return never
+	for near := range spec.AllNear {
+		if !s.company(spec, near, node) {
+			return never
+		}
 	}
 	if n.report.At.IsZero() {
 		return stale
@@ -139,14 +149,28 @@ func (s *scan) judge(n *scanNode, spec *orbit.Spec, only, not orbit.NodeID) int 
 	return fits
 }
 
-// company reports whether a member of the group is in the node's domain.
-func (s *scan) company(near orbit.Near, node *orbit.Node) bool {
+// company reports whether a member of the group is in the node's domain. By a Near with a label only members count that
+// the view shows; by any other co-location also those that the plan has placed, and the first member goes anywhere.
+func (s *scan) company(spec *orbit.Spec, near orbit.Near, node *orbit.Node) bool {
+	domain := func(n *orbit.Node) string {
+		if near.Level == orbit.NodeKey {
+			return string(n.ID)
+		}
+		return n.Labels[near.Level]
+	}
+	here, anywhere, planned := false, false, near == spec.Near && near.Level != orbit.NodeKey
+	count := func(n *orbit.Node) {
+		here, anywhere = here || domain(n) == domain(node), anywhere || domain(n) != ""
+	}
 	for n := range s.state.GroupNodes(near.Group) {
-		if domain := n.Node.Labels[near.Level]; domain != "" && domain == node.Labels[near.Level] {
-			return true
+		count(n.Node)
+	}
+	for _, p := range s.placed {
+		if !planned && p.spec.IsIn(near.Group) {
+			count(p.on)
 		}
 	}
-	return false
+	return domain(node) != "" && (here || !planned && !anywhere && spec.IsIn(near.Group))
 }
 
 // rank orders equal nodes.
@@ -233,6 +257,7 @@ func (s *scan) before(c *orbit.Capsule, a, b *scanNode) bool {
 func (s *scan) place(c *orbit.Capsule, n *scanNode) orbit.Place {
 	p := orbit.Place{Capsule: c.ID, Node: n.state.Node.ID, Note: sandbox.ColdNote, At: s.now}
 	p.Devices, _ = n.pick(c.Spec.Devices)
+	s.placed = append(s.placed, scanPlaced{c.Spec, n.state.Node})
 	for i := range n.devices {
 		if p.Devices.Has(i) {
 			n.devices[i] -= c.Spec.Devices.Milli
@@ -372,7 +397,7 @@ func (w *warmWorld) submit() {
 	s := &orbit.Spec{Module: "sandbox", Start: orbit.Start{Template: rapid.SampledFrom(append(warmTemplates, "", "rare", "unknown")).Draw(t, "template")}}
 	s.Envelope.Reservation[orbit.Slots] = rapid.SampledFrom([]int64{0, 1, 1, 2}).Draw(t, "slots")
 	s.Envelope.Reservation[orbit.CPU] = rapid.SampledFrom([]int64{0, 1}).Draw(t, "cpu")
-	switch rapid.IntRange(0, 8).Draw(t, "kind") {
+	switch rapid.IntRange(0, 10).Draw(t, "kind") {
 	case 0:
 		s.Start.Volumes = rapid.SliceOfNDistinct(rapid.SampledFrom(warmVolumes), 1, 2, rapid.ID).Draw(t, "volumes")
 	case 1, 2:
@@ -386,6 +411,9 @@ func (w *warmWorld) submit() {
 		s.Group = "g"
 	case 6:
 		s.Near = orbit.Near{Group: "g", Level: "zone"}
+	case 7, 8:
+		s.Nears = []orbit.Near{{Group: "g", Level: "zone"}, {Group: "g", Level: orbit.NodeKey}, {Group: "h", Level: "zone"}}[rapid.IntRange(0, 2).Draw(t, "near"):]
+		s.Group = rapid.SampledFrom([]string{"", "g", "h"}).Draw(t, "group")
 	}
 	var ids []orbit.CapsuleID
 	for range rapid.IntRange(1, 6).Draw(t, "copies") {
@@ -436,13 +464,15 @@ func (w *warmWorld) plan() {
 	plan, err := w.warm.Plan(context.Background(), &w.view, pending)
 	require.NoError(t, err)
 	reference.check(t, pending, plan)
-	alone := &orbit.MemoryLedger{Start: w.view.State()}
+	alone, lost := &orbit.MemoryLedger{Start: w.view.State()}, false
 	for i := range plan.Proposals {
 		_, err := alone.Propose(context.Background(), plan.Proposals[i])
 		require.NoError(t, err, "all of a plan can be committed on an idle ledger")
 		if rapid.IntRange(0, 3).Draw(t, "lost") > 0 {
 			_, err := w.ledger.Propose(context.Background(), plan.Proposals[i])
-			require.NoError(t, err)
+			require.True(t, err == nil || lost, "%v", err) // it may rest on one that is lost
+		} else {
+			lost = true
 		}
 	}
 	if leases := w.board.Leases; leases != nil {

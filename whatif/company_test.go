@@ -190,7 +190,13 @@ func bruteAdd(t *rapid.T, state *orbit.State, spec *orbit.Spec) (best *added) {
 	view, draft := &orbit.View{}, &orbit.Draft{}
 	require.NoError(t, view.Refresh(context.Background(), &orbit.MemoryLedger{Start: state}, nil, time.Now()))
 	draft.Sync(view)
-	levels, _ := draft.RuleLevels(spec)
+	ruled, _ := draft.RuleLevels(spec)
+	levels := slices.Clone(ruled)
+	for near := range spec.AllNear {
+		levels = append(levels, near.Level)
+	}
+	slices.Sort(levels)
+	levels = slices.Compact(levels)
 	for n := range state.Nodes() {
 		places := []orbit.Node{*n.Node}
 		for _, level := range levels {
@@ -251,7 +257,7 @@ func takesCopy(state *orbit.State, spec *orbit.Spec, n orbit.Node) bool {
 	}
 	devices, _ := joined.Node(n.ID).PickDevices(spec)
 	p := orbit.Proposal{Do: []orbit.Commitment{orbit.Place{Capsule: "new", Node: n.ID, Devices: devices}}}
-	if spec.Near.Group != "" && !slices.ContainsFunc(slices.Collect(state.Nodes()), func(m *orbit.NodeState) bool {
+	if spec.Near.Group != "" && spec.Near.Level != orbit.NodeKey && !slices.ContainsFunc(slices.Collect(state.Nodes()), func(m *orbit.NodeState) bool {
 		members := 0
 		for at, count := range state.GroupNodes(spec.Near.Group) {
 			if at.Node.ID == m.Node.ID {

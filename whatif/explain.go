@@ -58,7 +58,7 @@ type found struct {
 }
 
 // Explain says of each node why a capsule of the spec fits or does not fit there in this state. It applies the ledger's
-// rules and the spec's co-location ([orbit.Near]), but no filters, reports or scores of a navigator. If no node takes
+// rules and the spec's co-locations ([orbit.Near]), but no filters, reports or scores of a navigator. If no node takes
 // the capsule, it searches for changes that would help ([Fix]).
 //
 // The counts visit each node once. The search for fixes costs more if evictions or moves may help. Errors are those of
@@ -90,23 +90,7 @@ func newAsker(state *orbit.State, spec *orbit.Spec) (*asker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &asker{state: state, spec: spec, near: nearDomains(state, spec.Near), closes: closesOf(state, spec)}, nil
-}
-
-// nearDomains returns the domains in which members of the near group run. The result is that of
-// [orbit.Draft.NearDomains] for a draft without a plan, but making a draft would visit each node and each capsule
-// first.
-func nearDomains(state *orbit.State, near orbit.Near) map[string]bool {
-	if near.Group == "" || near.Level == orbit.NodeKey { // the rules of company answer
-		return nil
-	}
-	domains, limit := map[string]bool{}, state.Limits().IDBytes
-	for n, members := range state.GroupNodes(near.Group) {
-		if domain := n.Node.Labels[near.Level]; domain != "" && len(domain) <= limit && members > 0 {
-			domains[domain] = true
-		}
-	}
-	return domains
+	return askerOf(state, spec), nil
 }
 
 // count visits each node and groups the nodes by their reasons.

@@ -41,7 +41,7 @@ func world(t *rapid.T) *orbit.State {
 	at := rapid.IntRange(0, nodes-1)
 	for i := range rapid.IntRange(0, 8).Draw(t, "capsules") {
 		id, spec := orbit.CapsuleID(fmt.Sprint("c", i)), drawSpec(t)
-		if spec.Near = (orbit.Near{}); rapid.Bool().Draw(t, "member") {
+		if spec.Near, spec.Nears = (orbit.Near{}), nil; rapid.Bool().Draw(t, "member") {
 			spec.Group = "db"
 		}
 		spec.Movable = rapid.Bool().Draw(t, "movable")
@@ -112,6 +112,13 @@ func drawSpec(t *rapid.T) *orbit.Spec {
 	if rapid.IntRange(0, 4).Draw(t, "near") == 0 {
 		s.Near = orbit.Near{Group: "db", Level: "rack"}
 	}
+	for rapid.IntRange(0, 5).Draw(t, "near too") == 0 && len(s.Nears) < 3 {
+		near := orbit.Near{Group: "db", Level: rapid.SampledFrom([]string{"zone", "rack", orbit.NodeKey}).Draw(t, "level")}
+		if rapid.IntRange(0, 3).Draw(t, "of none") == 0 {
+			near.Group = "absent"
+		}
+		s.Nears = append(s.Nears, near)
+	}
 	if rapid.IntRange(0, 2).Draw(t, "rules") == 0 {
 		drawRules(t, s)
 	}
@@ -168,7 +175,7 @@ func TestExplainCounts(t *testing.T) {
 // TestFixesAreSound: whatever is proposed as a fix commits, on the node that it names.
 func TestFixesAreSound(t *testing.T) {
 	scale.Sequential(t)
-	for seen := range scale.Reach(t, "less", "less extras", "devices", "drop", "model", "alone", "uncordon", "await", "outlast", "evict", "move", "add", "add elsewhere", "add in a new domain", "less, ruled") {
+	for seen := range scale.Reach(t, "less", "less extras", "devices", "drop", "model", "not near", "uncordon", "await", "outlast", "evict", "move", "add", "add elsewhere", "add in a new domain", "less, ruled") {
 		rapid.Check(t, func(t *rapid.T) {
 			for range worlds {
 				soundFixes(t, seen)
@@ -215,7 +222,7 @@ func ruled(r whatif.Reason) bool { return r.Kind == whatif.Ruled }
 func count(seen map[string]int, f *whatif.Fix) {
 	for kind, is := range map[string]bool{
 		"less": f.Less != (orbit.Resources{}), "less extras": len(f.LessExtras) > 0, "devices": f.FewerDevices+f.LessMilli > 0, "drop": len(f.Drop) > 0, "model": f.AcceptModel != "",
-		"alone": f.Alone, "uncordon": f.Uncordon != "", "await": len(f.Await) > 0, "outlast": len(f.Outlast) > 0, "evict": len(f.Evict) > 0, "move": len(f.Move) > 0, "add": f.Add != nil,
+		"not near": len(f.NotNear) > 0, "uncordon": f.Uncordon != "", "await": len(f.Await) > 0, "outlast": len(f.Outlast) > 0, "evict": len(f.Evict) > 0, "move": len(f.Move) > 0, "add": f.Add != nil,
 		"add elsewhere": len(f.In) > 0, "add in a new domain": slices.ContainsFunc(f.In, func(d whatif.InDomain) bool { return d.New }),
 	} {
 		if is {
@@ -333,8 +340,8 @@ func changes(f *whatif.Fix) (n int) {
 		}
 	}
 	n += len(f.Drop)
-	n += len(f.LessExtras)
-	for _, is := range []bool{f.FewerDevices+f.LessMilli > 0 || f.AcceptModel != "", f.Alone, f.Uncordon != ""} {
+	n += len(f.LessExtras) + len(f.NotNear)
+	for _, is := range []bool{f.FewerDevices+f.LessMilli > 0 || f.AcceptModel != "", f.Uncordon != ""} {
 		if is {
 			n++
 		}
@@ -364,8 +371,19 @@ func partsOf(of *orbit.Spec, f *whatif.Fix) (out []part) {
 	if f.FewerDevices+f.LessMilli > 0 || f.AcceptModel != "" {
 		with(func(s *orbit.Spec) { s.Devices = of.Devices })
 	}
-	if f.Alone {
-		with(func(s *orbit.Spec) { s.Near = of.Near })
+	for _, near := range f.NotNear {
+		with(func(s *orbit.Spec) {
+			s.Near, s.Nears = orbit.Near{}, nil
+			for kept := range of.AllNear {
+				switch {
+				case kept != near && slices.Contains(f.NotNear, kept):
+				case kept == of.Near:
+					s.Near = kept
+				default:
+					s.Nears = append(s.Nears, kept)
+				}
+			}
+		})
 	}
 	if f.Uncordon != "" {
 		out = append(out, part{f.Spec, ""})

@@ -26,8 +26,8 @@ type Fix struct {
 	Drop []orbit.Predicate
 	// AcceptModel is a further device model that the spec must accept; empty: none.
 	AcceptModel string
-	// Alone says that Near must be removed from the spec.
-	Alone bool
+	// NotNear are co-locations that must be removed from the spec's Near and Nears.
+	NotNear []orbit.Near
 	// Uncordon is a cordoned node that must become schedulable; empty: none.
 	Uncordon orbit.NodeID
 	// Await are holds that have to end first, soonest first.
@@ -119,8 +119,8 @@ func (f *Fix) String() string {
 	if f.AcceptModel != "" {
 		add("accept device model %q", f.AcceptModel)
 	}
-	if f.Alone {
-		add("do not ask to be near a group")
+	for _, near := range f.NotNear {
+		add("do not ask to be near group %q", near.Group)
 	}
 	if f.Uncordon != "" {
 		add("uncordon node %s", f.Uncordon)
@@ -205,8 +205,10 @@ func (f *Fix) parts(of *orbit.Spec) (out []lesser) {
 	if f.FewerDevices+f.LessMilli > 0 || f.AcceptModel != "" {
 		without(func(p *lesser) { p.spec.Devices = of.Devices })
 	}
-	if f.Alone {
-		without(func(p *lesser) { p.spec.Near = of.Near })
+	for _, near := range f.NotNear {
+		without(func(p *lesser) {
+			drop(slices.DeleteFunc(slices.Clone(f.NotNear), func(r orbit.Near) bool { return r == near }), of, &p.spec)
+		})
 	}
 	if f.Uncordon != "" {
 		without(func(p *lesser) { p.uncordon = "" })

@@ -22,8 +22,7 @@ const (
 // adder searches for a node to add.
 type adder struct {
 	*asker
-	// levels are the topology levels of the rules Apart and Even that concern the spec, except the level of single
-	// nodes.
+	// levels are the topology levels of the rules of company that concern the spec, except the level of single nodes.
 	levels []level
 	kinds  []kind
 	// id is the id of the new node.
@@ -32,7 +31,7 @@ type adder struct {
 	looks, tries int
 }
 
-// level is a topology level of rules Apart and Even. The domains in closed are closed to the spec by a rule. The
+// level is a topology level of rules of company. The domains in closed are closed to the spec by a rule. The
 // domains in others are open, and the new node can be put in one of them.
 type level struct {
 	key    string
@@ -54,7 +53,7 @@ type kind struct {
 // possible, and in a new domain only if no known one serves. Nil: there is no such fix.
 func (a *asker) add() *Fix {
 	f := &adder{asker: a, id: a.newNode(), looks: mostLooked, tries: mostTried}
-	if a.closes != nil {
+	if a.closes != nil || len(a.nears) > 0 {
 		f.levels = a.ruleLevels()
 	}
 	f.findKinds()
@@ -98,7 +97,9 @@ func (f *adder) findKinds() {
 			for i := range f.spec.Require {
 				set.set(firstRequirement+i, false)
 			}
-			set.set(int(Company), false)
+			for i := range f.nears {
+				set.set(firstCompany+i, set.has(firstCompany+i) && f.nears[i].Level == orbit.NodeKey)
+			}
 		}
 		if set != (reasonSet{}) {
 			continue
@@ -154,15 +155,20 @@ func (f *adder) addIn(k *kind, in []InDomain) *Fix {
 	return fix
 }
 
-// ruleLevels returns the topology levels of the rules Apart and Even that concern the spec. It leaves out the level of
+// ruleLevels returns the topology levels of the rules of company that concern the spec. It leaves out the level of
 // single nodes, because a new node is a new domain there.
 func (a *asker) ruleLevels() (out []level) {
 	draft, _, err := draftOf(context.Background(), a.state, a.spec)
 	if err != nil {
 		return nil
 	}
-	keys, _ := draft.RuleLevels(a.spec)
-	keys = slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return key == orbit.NodeKey })
+	ruled, _ := draft.RuleLevels(a.spec)
+	keys := slices.Clone(ruled)
+	for near := range a.spec.AllNear {
+		keys = append(keys, near.Level)
+	}
+	slices.Sort(keys)
+	keys = slices.DeleteFunc(slices.Compact(keys), func(key string) bool { return key == orbit.NodeKey })
 	for _, key := range keys[:min(len(keys), mostLevels)] {
 		l := level{key: key, closed: map[string]bool{}}
 		// counts has the known domains, and whether a node that the rules count is in the domain. Whether a domain
@@ -182,7 +188,7 @@ func (a *asker) ruleLevels() (out []level) {
 			if domain == "" {
 				n.Labels = nil
 			}
-			return draft.Opens(a.spec, key, n)
+			return (!slices.Contains(ruled, key) || draft.Opens(a.spec, key, n)) && a.isNear(key, domain)
 		}
 		for _, domain := range slices.Sorted(maps.Keys(counts)) {
 			if l.closed[domain] = counts[domain] && !opens(domain); !l.closed[domain] && domain != "" && a.serves(key, domain) {
@@ -230,12 +236,13 @@ func (a *asker) named(key string) iter.Seq[string] {
 	}
 }
 
-// serves reports whether a node in this domain meets Near and those requirements of the spec that depend on no other
-// label.
+// isNear reports whether a node in this domain meets the co-locations by this level.
+func (a *asker) isNear(key, domain string) bool {
+	return !slices.ContainsFunc(a.nears, func(c colocation) bool { return c.Level == key && !c.in(domain) })
+}
+
+// serves reports whether a node in this domain meets those requirements of the spec that depend on no other label.
 func (a *asker) serves(key, domain string) bool {
-	if a.near != nil && a.spec.Near.Level == key && !a.near[domain] {
-		return false
-	}
 	for _, p := range a.spec.Require {
 		only := true
 		p.Keys(func(k string) bool { only = k == key; return only })

@@ -78,10 +78,10 @@ func (f *Fix) size(of *orbit.Spec) (s fixSize) {
 	}
 	add(int64(f.FewerDevices), int64(of.Devices.Count))
 	add(int64(f.LessMilli), int64(of.Devices.Milli))
-	for range f.Drop {
+	for range len(f.Drop) + len(f.NotNear) {
 		add(1, 1)
 	}
-	for _, is := range []bool{f.AcceptModel != "", f.Alone, f.Uncordon != ""} {
+	for _, is := range []bool{f.AcceptModel != "", f.Uncordon != ""} {
 		if is {
 			add(1, 1)
 		}
@@ -110,11 +110,8 @@ func (a *asker) isMinimal(f *Fix) bool {
 		if err != nil { // unexpected: the original spec and the changed one are valid, so a spec between them should be too
 			return false
 		}
-		part := asker{state: a.state, spec: spec, near: a.near, closes: closesOf(a.state, spec)}
-		if spec.Near == (orbit.Near{}) {
-			part.near = nil
-		}
-		if part.fitsSomewhere(p.uncordon) {
+		part := asker{state: a.state, members: a.members, closes: closesOf(a.state, spec)}
+		if part.ask(spec); part.fitsSomewhere(p.uncordon) {
 			return false
 		}
 	}
@@ -184,9 +181,12 @@ func (a *asker) change(of *found) *Fix {
 	if of.set.has(int(Model)) || r.With(spec.Devices.Milli) < spec.Devices.Count {
 		f.relax(&spec.Devices, &r)
 	}
-	if of.set.has(int(Company)) {
-		f.Alone, spec.Near = true, orbit.Near{}
+	for i := range a.nears {
+		if of.set.has(firstCompany + i) {
+			f.NotNear = append(f.NotNear, a.nears[i].Near)
+		}
 	}
+	drop(f.NotNear, a.spec, &spec)
 	if of.set.has(int(Cordoned)) {
 		node := *of.best.Node
 		node.State = orbit.Ready

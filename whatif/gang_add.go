@@ -67,7 +67,9 @@ func (a *gangAsker) kinds(p *gangPlace) (out []*orbit.NodeState) {
 	for _, role := range a.needs.Roles {
 		for i, c := range role.Members {
 			if i == 0 || role.Members[i-1].Spec != c.Spec { // those of one spec mostly follow each other
-				askers = append(askers, &asker{state: a.state, spec: c.Spec, near: nearDomains(a.state, c.Spec.Near)})
+				alone := askerOf(a.state, c.Spec)
+				alone.nears = slices.DeleteFunc(alone.nears, func(near colocation) bool { return near.Near != c.Spec.Near }) // others of the gang may be company
+				askers = append(askers, alone)
 			}
 		}
 	}

@@ -21,7 +21,7 @@ const (
 	Model
 	// Devices means that too few device instances have enough free capacity.
 	Devices
-	// Company means that no member of the group in the spec's Near runs in the node's domain.
+	// Company means that no member of a group near which the spec has to be ([orbit.Near]) runs in the node's domain.
 	Company
 	// Nominated means that the node has enough free capacity, but it is nominated for work that outranks the capsule.
 	Nominated
@@ -42,8 +42,8 @@ const (
 type Reason struct {
 	// Kind is the kind of the reason.
 	Kind ReasonKind
-	// Arg is the dimension of a Resource, the index in Spec.Extras of an Extra, or the index in Spec.Require of a
-	// Requirement; 0 for all other kinds.
+	// Arg is the dimension of a Resource, the index in Spec.Extras of an Extra, the index in Spec.Require of a Requirement,
+	// or the position in [orbit.Spec.AllNear] of a Company; 0 for all other kinds.
 	Arg int
 	// Text completes "the node ...", as in "lacks memory".
 	Text string
@@ -52,14 +52,15 @@ type Reason struct {
 // String returns Text.
 func (r Reason) String() string { return r.Text }
 
-// reasonSet is a set of reasons, with one bit for each kind below Resource, each dimension, each extra and each
-// requirement.
-type reasonSet [5]uint64
+// reasonSet is a set of reasons, with one bit for each kind below Resource, each co-location, each dimension, each extra
+// and each requirement.
+type reasonSet [6]uint64
 
 const (
-	firstResource    = int(Resource)
+	firstCompany     = int(Resource)
+	firstResource    = firstCompany + 16 // a spec has at most 16 co-locations
 	firstExtra       = firstResource + orbit.Dimensions
-	firstRequirement = firstExtra + 16 // a spec has at most 16 extras
+	firstRequirement = firstExtra + 16 // and at most 16 extras
 )
 
 func (s *reasonSet) add(i int)      { s[i/64] |= 1 << (i % 64) }
@@ -96,7 +97,10 @@ func (s *reasonSet) all(yield func(int) bool) {
 type asker struct {
 	state *orbit.State
 	spec  *orbit.Spec
-	near  map[string]bool
+	// nears are the co-locations that the spec requires, in the order of AllNear; and members has, for those that were
+	// looked up, the domains in which members of the group run.
+	nears   []colocation
+	members map[orbit.Near]map[string]bool
 	// closes returns why a rule Apart or Even closes a node to the spec, "" if none does; nil: no rule concerns the
 	// spec.
 	closes func(*orbit.NodeState) string
@@ -145,8 +149,10 @@ func (a *asker) reasons(r *room) (set reasonSet) {
 			set.add(int(Devices))
 		}
 	}
-	if a.near != nil && !a.near[r.node.Labels[a.spec.Near.Level]] {
-		set.add(int(Company))
+	for i := range a.nears {
+		if !a.nears[i].takes(r.node) {
+			set.add(firstCompany + i)
+		}
 	}
 	for i, x := range a.spec.Extras {
 		if x.Amount > a.extraFree(r, x.Name) {
@@ -170,10 +176,10 @@ func (a *asker) extraFree(r *room, name string) int64 {
 }
 
 // closesOf returns a function that says why rules Apart and Even close a node to a spec. It is [orbit.State.Closes] for
-// the spec without its extras, because missing extras are a reason of their own here.
+// the spec without its extras and co-locations, because these are reasons of their own here.
 func closesOf(state *orbit.State, spec *orbit.Spec) func(*orbit.NodeState) string {
 	plain := *spec
-	plain.Extras = nil
+	plain.Extras, plain.Near, plain.Nears = nil, orbit.Near{}, nil
 	return state.Closes(&plain)
 }
 
@@ -237,6 +243,9 @@ func (a *asker) list(set *reasonSet) (out []Reason) {
 		case i >= firstResource:
 			r.Kind, r.Arg = Resource, i-firstResource
 			r.Text = "lacks " + a.state.DimensionName(r.Arg)
+		case i >= firstCompany:
+			r.Kind, r.Arg = Company, i-firstCompany
+			r.Text = a.nears[r.Arg].String()
 		default:
 			r.Text = a.text(r.Kind)
 		}
@@ -262,8 +271,6 @@ func (a *asker) text(kind ReasonKind) string {
 		return fmt.Sprintf("has no device of model %q", a.spec.Devices.Models)
 	case Devices:
 		return fmt.Sprintf("lacks %d devices with %d milli free", a.spec.Devices.Count, a.spec.Devices.Milli)
-	case Company:
-		return fmt.Sprintf("is in no %s of group %q", a.spec.Near.Level, a.spec.Near.Group)
 	}
 	return "is nominated for work that outranks it"
 }

@@ -270,11 +270,27 @@ func (t *topUp) seat() *Fit {
 	if t.all.Total < Wanted(t.needed) {
 		t.begin()
 	}
-	t.addAll(t.Asks)
+	needed := t.all.Total == Wanted(t.needed)
+	if t.addAll(t.Asks); needed && t.all.Total < t.NeededInAll {
+		t.seatAtOnce()
+	}
 	if t.failed || !t.all.trim(t.Limit) || t.all.Total == 0 {
 		return nil
 	}
 	return t.all
+}
+
+// seatAtOnce seats as many members as the gang needs in all in one of the homes, if that takes them, and then further ones.
+// The seats of those that the roles need may have been in the way of the others.
+func (t *topUp) seatAtOnce() {
+	short := t.all
+	for k := 0; k < len(t.homes) && t.all.Total < t.NeededInAll; k++ {
+		t.begin()
+		t.add(t.homes[k], t.Asks, func(a *Ask) int { return a.Needed })
+	}
+	if t.addAll(t.Asks); t.all.Total < t.NeededInAll {
+		t.all = short
+	}
 }
 
 // betterThan reports whether a fit seats more of the members that are needed, or as many of them and more in all.

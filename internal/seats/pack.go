@@ -20,7 +20,9 @@ type Packer struct {
 	Asks  []Ask
 	// The fewest members that must be placed in all, beside the minimum of each ask.
 	LeastInAll int
-	Steps      *Budget
+	// How many members a gang that runs lacks in all. TopUp seats so many if they find seats, but fewer will do.
+	NeededInAll int
+	Steps       *Budget
 	// The most members that may get a seat.
 	Limit int
 	// Seat members by trying, although no rules of company apply to them (ruled).
