@@ -338,7 +338,8 @@ func (s *Search) placeBest(h *homeless) bool {
 	return true
 }
 
-// record keeps what is on the draft as the best way, if the ledger takes it. It reports whether the ledger does.
+// record keeps what is on the draft as the best way, if the ledger takes it and no rule Even is broken by it. It reports
+// whether that is so.
 func (s *Search) record() bool {
 	f := &Found{Moved: slices.Clone(s.moved), Seats: slices.Clone(s.seats), Work: s.work, note: s.Note}
 	if !f.Before(s.best) {
@@ -347,13 +348,30 @@ func (s *Search) record() bool {
 	s.steps -= 32
 	start := s.Draft.Checkpoint()
 	p := s.Draft.Propose()
-	err := s.Draft.View().State().Check(p)
+	ok := s.allows(s.Draft.View().State(), p)
 	s.Draft.Rollback(start)
-	if err != nil {
-		return false
+	if ok {
+		s.best = f
 	}
-	s.best = f
-	return true
+	return ok
+}
+
+// allows reports whether the ledger takes a proposal and no group becomes more uneven by it: the ledger judges only
+// arrivals that carry a rule Even, and these moves may make others break it.
+func (s *Search) allows(state *orbit.State, p orbit.Proposal) bool {
+	if !slices.ContainsFunc(s.moved, func(c *orbit.Capsule) bool { return c.Spec.Group != "" || len(c.Spec.Groups) > 0 }) {
+		return state.Check(p) == nil
+	}
+	next, err := state.With(p)
+	return err == nil && unevenness(next) <= unevenness(state)
+}
+
+// unevenness returns how many members are too many in domains by rules Even.
+func unevenness(state *orbit.State) (excess int) {
+	for skew := range state.Skewed() {
+		excess += skew.Members - skew.Fewest - skew.Even.MaxSkew
+	}
+	return excess
 }
 
 // options returns the nodes that take a capsule, each with the smallest sets of capsules that have to leave first, at
