@@ -29,7 +29,8 @@ type Search struct {
 	Stays func(*orbit.Capsule) bool
 	// Most is how many capsules may move at most.
 	Most int
-	// Steps bounds the work of one search: about so many nodes and sets of capsules are looked at. 0: 200,000.
+	// Steps bounds the work of one search: about so many nodes, capsules and sets of capsules are looked at, and for sets of more than
+	// three moves as many again. 0: 200,000.
 	Steps int
 	// Note is kept with each placement of a capsule that moves.
 	Note string
@@ -134,7 +135,7 @@ func (s *Search) Room(newcomers []*orbit.Capsule, within []int32) *Found {
 	for i, c := range newcomers {
 		queue[i] = homeless{c, -1, within}
 	}
-	if s.Most < 1 || len(queue) == 0 || !s.hopeful(&queue[0]) {
+	if len(queue) == 0 || !s.hopeful(&queue[0]) {
 		return nil
 	}
 	for left := range min(s.Most, fewMoves) + 1 {
@@ -144,7 +145,7 @@ func (s *Search) Room(newcomers []*orbit.Capsule, within []int32) *Found {
 		}
 	}
 	if s.Most > fewMoves {
-		s.steps = max(s.steps, s.budget()/4)
+		s.steps = s.budget()
 		s.wide(queue)
 	}
 	return s.best
@@ -213,10 +214,8 @@ func (s *Search) describes(h *homeless, i int, n *orbit.NodeState) bool {
 
 // movable returns the capsules of a node that may move, the smallest first.
 func (s *Search) movable(n *orbit.NodeState) (out []*orbit.Capsule) {
-	state := s.Draft.View().State()
-	for c := range state.On(n.Node.ID) {
-		s.steps--
-		if state.Movable(c) && !s.Draft.Uses(c.ID) && (s.Stays == nil || !s.Stays(c)) {
+	for c := range s.Draft.View().State().On(n.Node.ID) {
+		if s.steps--; s.mayMove(c) {
 			out = append(out, c)
 		}
 	}
@@ -224,6 +223,11 @@ func (s *Search) movable(n *orbit.NodeState) (out []*orbit.Capsule) {
 		return cmp.Or(cmp.Compare(Size(a, n.Node), Size(b, n.Node)), cmp.Compare(a.ID, b.ID))
 	})
 	return out
+}
+
+// mayMove reports whether a capsule consents, the plan has not used it yet, and the caller lets it move.
+func (s *Search) mayMove(c *orbit.Capsule) bool {
+	return s.Draft.View().State().Movable(c) && !s.Draft.Uses(c.ID) && (s.Stays == nil || !s.Stays(c))
 }
 
 // option is a node for a capsule, the capsules that leave it for that, and the sum of their sizes.
