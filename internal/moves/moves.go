@@ -29,7 +29,8 @@ type Search struct {
 	Stays func(*orbit.Capsule) bool
 	// Most is how many capsules may move at most.
 	Most int
-	// Steps bounds the work of one search: about so many nodes and sets of capsules are looked at. 0: 200,000.
+	// Steps bounds the work of one search: about so many nodes, capsules and sets of capsules are looked at, and for sets of more than
+	// three moves as many again. 0: 200,000.
 	Steps int
 	// Note is kept with each placement of a capsule that moves.
 	Note string
@@ -134,7 +135,7 @@ func (s *Search) Room(newcomers []*orbit.Capsule, within []int32) *Found {
 	for i, c := range newcomers {
 		queue[i] = homeless{c, -1, within}
 	}
-	if s.Most < 1 || len(queue) == 0 || !s.hopeful(&queue[0]) {
+	if len(queue) == 0 || !s.hopeful(&queue[0]) {
 		return nil
 	}
 	for left := range min(s.Most, fewMoves) + 1 {
@@ -144,7 +145,7 @@ func (s *Search) Room(newcomers []*orbit.Capsule, within []int32) *Found {
 		}
 	}
 	if s.Most > fewMoves {
-		s.steps = max(s.steps, s.budget()/4)
+		s.steps = s.budget()
 		s.wide(queue)
 	}
 	return s.best
@@ -213,10 +214,8 @@ func (s *Search) describes(h *homeless, i int, n *orbit.NodeState) bool {
 
 // movable returns the capsules of a node that may move, the smallest first.
 func (s *Search) movable(n *orbit.NodeState) (out []*orbit.Capsule) {
-	state := s.Draft.View().State()
-	for c := range state.On(n.Node.ID) {
-		s.steps--
-		if state.Movable(c) && !s.Draft.Uses(c.ID) && (s.Stays == nil || !s.Stays(c)) {
+	for c := range s.Draft.View().State().On(n.Node.ID) {
+		if s.steps--; s.mayMove(c) {
 			out = append(out, c)
 		}
 	}
@@ -224,6 +223,11 @@ func (s *Search) movable(n *orbit.NodeState) (out []*orbit.Capsule) {
 		return cmp.Or(cmp.Compare(Size(a, n.Node), Size(b, n.Node)), cmp.Compare(a.ID, b.ID))
 	})
 	return out
+}
+
+// mayMove reports whether a capsule consents, the plan has not used it yet, and the caller lets it move.
+func (s *Search) mayMove(c *orbit.Capsule) bool {
+	return s.Draft.View().State().Movable(c) && !s.Draft.Uses(c.ID) && (s.Stays == nil || !s.Stays(c))
 }
 
 // option is a node for a capsule, the capsules that leave it for that, and the sum of their sizes.
@@ -338,7 +342,8 @@ func (s *Search) placeBest(h *homeless) bool {
 	return true
 }
 
-// record keeps what is on the draft as the best way, if the ledger takes it. It reports whether the ledger does.
+// record keeps what is on the draft as the best way, if the ledger takes it and no rule Even is broken by it. It reports
+// whether that is so.
 func (s *Search) record() bool {
 	f := &Found{Moved: slices.Clone(s.moved), Seats: slices.Clone(s.seats), Work: s.work, note: s.Note}
 	if !f.Before(s.best) {
@@ -347,13 +352,30 @@ func (s *Search) record() bool {
 	s.steps -= 32
 	start := s.Draft.Checkpoint()
 	p := s.Draft.Propose()
-	err := s.Draft.View().State().Check(p)
+	ok := s.allows(s.Draft.View().State(), p)
 	s.Draft.Rollback(start)
-	if err != nil {
-		return false
+	if ok {
+		s.best = f
 	}
-	s.best = f
-	return true
+	return ok
+}
+
+// allows reports whether the ledger takes a proposal and no group becomes more uneven by it: the ledger judges only
+// arrivals that carry a rule Even, and these moves may make others break it.
+func (s *Search) allows(state *orbit.State, p orbit.Proposal) bool {
+	if !slices.ContainsFunc(s.moved, func(c *orbit.Capsule) bool { return c.Spec.Group != "" || len(c.Spec.Groups) > 0 }) {
+		return state.Check(p) == nil
+	}
+	next, err := state.With(p)
+	return err == nil && unevenness(next) <= unevenness(state)
+}
+
+// unevenness returns how many members are too many in domains by rules Even.
+func unevenness(state *orbit.State) (excess int) {
+	for skew := range state.Skewed() {
+		excess += skew.Members - skew.Fewest - skew.Even.MaxSkew
+	}
+	return excess
 }
 
 // options returns the nodes that take a capsule, each with the smallest sets of capsules that have to leave first, at

@@ -1,0 +1,38 @@
+package moves
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/orbitsched/orbit"
+)
+
+// Away returns a set of moves that takes all these capsules off their nodes, with up to two more moves if no other way is
+// found: a chain or a swap. Nil: none was found. Unlike Room it does not look at other sets, and counts these capsules
+// in Work although there is no choice.
+func (s *Search) Away(leaving ...*orbit.Capsule) *Found {
+	s.begin()
+	start := s.Draft.Checkpoint()
+	defer s.Draft.Rollback(start)
+	state := s.Draft.View().State()
+	var queue []homeless
+	for _, c := range leaving {
+		spec, _, err := SpecOf(state, c)
+		if err != nil || !s.mayMove(c) || s.Draft.Evict(orbit.Evict{Capsule: c.ID}) != nil {
+			return nil
+		}
+		own, n := *c, state.Node(c.Node)
+		own.Spec = spec
+		queue = append(queue, homeless{&own, n.Index(), nil})
+		s.moved, s.work = append(s.moved, c), s.work+Size(c, n.Node)
+	}
+	slices.SortStableFunc(queue, func(a, b homeless) int { return cmp.Compare(size(state, &b), size(state, &a)) })
+	for left := range min(max(0, s.Most-len(leaving)), fewMoves-1) + 1 {
+		if s.settle(queue, left); s.best != nil {
+			return s.best
+		}
+	}
+	return nil
+}
+
+func size(state *orbit.State, h *homeless) float64 { return Size(h.Capsule, state.Node(h.Node).Node) }

@@ -1,0 +1,339 @@
+package nav_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/nav"
+	"github.com/orbitsched/orbit/place"
+	"github.com/orbitsched/orbit/score"
+)
+
+// gpus returns a movable spec that asks for whole devices.
+func gpus(count int) *orbit.Spec {
+	s := spec(1, 0)
+	s.Devices, s.Movable = orbit.DeviceRequest{Count: count, Milli: 1000}, true
+	return s
+}
+
+func gpuNode(id string) orbit.PutNode {
+	n := node(id, 32)
+	n.Node.Devices = orbit.Devices{Model: "g", Count: 8}
+	return n
+}
+
+// putDevices submits and places capsules that take these devices of a node.
+func putDevices(t require.TestingT, l orbit.Ledger, id orbit.CapsuleID, on string, first, count int) {
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: gpus(count)},
+		orbit.Place{Capsule: id, Node: orbit.NodeID(on), Devices: orbit.DeviceSet(1<<count-1) << first})
+}
+
+// fitting counts how many more capsules of a spec fit on a state.
+func fitting(t require.TestingT, l orbit.Ledger, of *orbit.Spec) (count int) {
+	of, err := of.Share()
+	require.NoError(t, err)
+	var draft orbit.Draft
+	draft.Sync(viewOf(t, l))
+	engine := &place.Exhaustive{Score: score.BestFit{}}
+	for {
+		choice, err := engine.Best(&draft, of)
+		if err != nil {
+			return count
+		}
+		require.NoError(t, draft.Reserve(of, choice))
+		count++
+	}
+}
+
+func defrag(l orbit.Ledger, goal nav.DefragGoal) *nav.Defrag {
+	return &nav.Defrag{Ledger: l, Goal: goal}
+}
+
+// untilStill passes until nothing moves any more, and returns what has moved.
+func untilStill(t *testing.T, d *nav.Defrag) (moved []orbit.CapsuleID) {
+	for range 20 {
+		round := d.Pass(t.Context())
+		require.Empty(t, round.Errors)
+		require.Zero(t, round.Conflicts)
+		if len(round.Moved) == 0 {
+			return moved
+		}
+		moved = append(moved, round.Moved...)
+	}
+	require.Fail(t, "it does not stop")
+	return nil
+}
+
+// Crumbs on four nodes of 8 devices: two capsules of 2 devices move, and two gangs of 8 fit where none did; then it stops.
+func TestDefragMakesRoomForAShape(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	for i := range 4 {
+		id := fmt.Sprint("n", i)
+		commit(t, l, gpuNode(id))
+		putDevices(t, l, orbit.CapsuleID("c"+id), id, 2*i, 2)
+	}
+	require.Zero(t, fitting(t, l, gpus(8)))
+	moved := untilStill(t, defrag(l, nav.RoomFor{Spec: gpus(8)}))
+	require.Len(t, moved, 3, "three nodes are emptied onto the fourth")
+	require.Equal(t, 3, fitting(t, l, gpus(8)))
+}
+
+// Count bounds the rooms, MinGain the disruption for each, and Moves that of a pass.
+func TestDefragKeepsToItsLimits(t *testing.T) {
+	crumbs := func(devices int) *orbit.MemoryLedger {
+		l := &orbit.MemoryLedger{}
+		for i := range 4 {
+			id := fmt.Sprint("n", i)
+			commit(t, l, gpuNode(id))
+			putDevices(t, l, orbit.CapsuleID("c"+id), id, 0, devices)
+		}
+		return l
+	}
+	l := crumbs(2)
+	require.Len(t, untilStill(t, defrag(l, nav.RoomFor{Spec: gpus(8), Count: 2})), 2)
+	l = crumbs(4)
+	d := defrag(l, nav.RoomFor{Spec: gpus(8)})
+	d.MinGain = 2.5 // a room of 8 for a move of 4 is worth 2
+	round := d.Pass(t.Context())
+	require.Empty(t, round.Moved)
+	require.Positive(t, round.TooDear)
+	d.MinGain = 1.5
+	d.Moves = 1
+	round = d.Pass(t.Context())
+	require.Len(t, round.Moved, 1)
+	require.True(t, round.Spent)
+	require.Len(t, untilStill(t, d), 1)
+	require.Equal(t, 2, fitting(t, l, gpus(8)))
+}
+
+// Members of one gang have room together, in one rack.
+func TestDefragMakesRoomInARack(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	for i := range 4 {
+		id := fmt.Sprint("n", i)
+		n := gpuNode(id)
+		n.Node.Labels = map[string]string{"rack": fmt.Sprint("r", i/2)}
+		commit(t, l, n)
+		putDevices(t, l, orbit.CapsuleID("c"+id), id, 0, 2)
+	}
+	untilStill(t, defrag(l, nav.RoomFor{Spec: gpus(8), Members: 2, Level: "rack"}))
+	s, used := snapshot(t, l), map[string]int{}
+	for c := range s.Capsules() {
+		used[s.Node(c.Node).Node.Labels["rack"]]++
+	}
+	require.Len(t, used, 1, "one rack is free")
+}
+
+// Nodes are emptied onto others in use, named, and cordoned by the same commit; one that does not fit elsewhere stays.
+func TestDefragEmptiesNodes(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	for i, takes := range []int64{1, 2, 5, 7} {
+		s, id := spec(takes, 0), orbit.NodeID(fmt.Sprint("n", i))
+		s.Movable = true
+		commit(t, l, node(string(id), 8), orbit.Submit{IDs: []orbit.CapsuleID{"c" + orbit.CapsuleID(id)}, Spec: s}, orbit.Place{Capsule: "c" + orbit.CapsuleID(id), Node: id})
+	}
+	d := defrag(l, nav.EmptyNodes{Cordon: true})
+	round := d.Pass(t.Context())
+	require.Empty(t, round.Errors)
+	require.Equal(t, []orbit.NodeID{"n0", "n1"}, round.Emptied)
+	for _, id := range round.Emptied {
+		n := snapshot(t, l).Node(id)
+		require.Zero(t, n.Capsules)
+		require.Equal(t, orbit.Cordoned, n.Node.State)
+	}
+	require.Empty(t, untilStill(t, d))
+}
+
+// A group that is uneven because a zone was lost or joined is spread again, by a swap where the other zone is full.
+func TestDefragSpreadsAgain(t *testing.T) {
+	for _, full := range []bool{false, true} {
+		l := &orbit.MemoryLedger{}
+		zoned := func(id, zone string) orbit.PutNode {
+			n := node(id, 4)
+			n.Node.Labels = map[string]string{"zone": zone}
+			return n
+		}
+		member := spec(1, 0)
+		member.Groups, member.Movable = []string{"g"}, true
+		member.Even = []orbit.Even{{Group: "g", Level: "zone", MaxSkew: 1}}
+		commit(t, l, zoned("a", "a"))
+		for i := range 4 {
+			id := orbit.CapsuleID(fmt.Sprint("m", i))
+			commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: member}, orbit.Place{Capsule: id, Node: "a"})
+		}
+		commit(t, l, zoned("a2", "a"), zoned("b", "b")) // to move within the zone would not help
+		other := spec(1, 0)
+		other.Movable = true
+		for i := range 4 * btoi(full) {
+			id := orbit.CapsuleID(fmt.Sprint("o", i))
+			commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: other}, orbit.Place{Capsule: id, Node: "b"})
+		}
+		d := defrag(l, nav.EvenSpread{})
+		moved := untilStill(t, d)
+		for skew := range snapshot(t, l).Skewed() {
+			require.Fail(t, "still uneven", "%+v", skew)
+		}
+		require.Len(t, moved, 2+2*btoi(full), "of a swap both move")
+	}
+}
+
+// Work without devices leaves nodes with devices while it fits on others.
+func TestDefragTakesWorkOffDevices(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	commit(t, l, gpuNode("g"), node("n", 2))
+	s := spec(1, 0)
+	s.Movable = true
+	for i := range 3 {
+		id := orbit.CapsuleID(fmt.Sprint("c", i))
+		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: s}, orbit.Place{Capsule: id, Node: "g"})
+	}
+	require.Len(t, untilStill(t, defrag(l, nav.OffDevices{})), 2)
+	require.Equal(t, 1, snapshot(t, l).Node("g").Capsules)
+}
+
+// Bad settings are refused with a reason, and change nothing.
+func TestDefragRefusesBadSettings(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	for _, d := range []*nav.Defrag{
+		{}, {Ledger: l}, {Ledger: l, Goal: nav.RoomFor{}}, {Ledger: l, Goal: nav.RoomFor{Spec: gpus(8), Count: -1}},
+		{Ledger: l, Goal: nav.EvenSpread{}, Every: -1}, {Ledger: l, Goal: nav.EvenSpread{}, MinGain: -1},
+		{Ledger: l, Goal: nav.RoomFor{Spec: &orbit.Spec{Devices: orbit.DeviceRequest{Count: -1}}}},
+	} {
+		require.ErrorIs(t, d.Run(t.Context()), orbit.ErrInvalid)
+		require.NotEmpty(t, d.Pass(t.Context()).Errors)
+	}
+}
+
+// defragGoals are the goals that run together in a churning cluster.
+func defragGoals() map[string]nav.DefragGoal {
+	return map[string]nav.DefragGoal{
+		"room": nav.RoomFor{Spec: gpus(8)}, "empty": nav.EmptyNodes{}, "spread": nav.EvenSpread{}, "devices": nav.OffDevices{},
+	}
+}
+
+// churn submits and ends work at random for a time, on a cluster of 12 nodes with devices and 6 without. A budget covers a
+// part of the work.
+func churn(t *testing.T, l orbit.Ledger, lasts time.Duration) {
+	r, n, alive := rand.New(rand.NewPCG(1, 2)), 0, []orbit.CapsuleID(nil)
+	for end := time.Now().Add(lasts); time.Now().Before(end); time.Sleep(5 * time.Minute) {
+		for len(alive) < 60 {
+			s := gpus([]int{1, 1, 2, 4}[r.IntN(4)])
+			if r.IntN(4) == 0 {
+				s = spec(4, 0)
+				s.Groups = []string{"web"}
+				s.Even = []orbit.Even{{Group: "web", Level: "rack", MaxSkew: 2}}
+			}
+			s.Movable = r.IntN(4) > 0
+			id := orbit.CapsuleID(fmt.Sprint("c", n))
+			n++
+			commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: s, At: orbit.Instant(time.Now().UnixNano())})
+			alive = append(alive, id)
+		}
+		for range 3 {
+			at := r.IntN(len(alive))
+			commit(t, l, orbit.Release{Capsule: alive[at], Final: true})
+			alive[at] = alive[len(alive)-1]
+			alive = alive[:len(alive)-1]
+		}
+	}
+}
+
+// 24 virtual hours of churn with a Defrag for each goal: nothing moves twice within MinStay, no move is undone while others
+// have touched neither of its nodes, no budget is ever broken, and what moves a day is told. Once the churn is over, it
+// stops: in another day nothing moves.
+func TestDefragUnderChurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &orbit.MemoryLedger{}
+		for i := range 18 {
+			n := node(fmt.Sprintf("n%02d", i), 32)
+			if i%3 > 0 {
+				n = gpuNode(fmt.Sprintf("n%02d", i))
+			}
+			n.Node.Labels = map[string]string{"rack": fmt.Sprint("r", i%3)}
+			commit(t, l, n)
+		}
+		commit(t, l, orbit.PutBudget{Budget: orbit.Budget{ID: "web", Group: "web", Expected: 10, Missing: 2}})
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		for _, goal := range defragGoals() {
+			go func() { _ = defrag(l, goal).Run(ctx) }()
+		}
+		engine := &orbit.Engine{Name: "e", Ledger: l, Navigator: nav.Func((&nav.Services{}).Plan)}
+		go func() { _ = engine.Run(ctx) }()
+		churn(t, l, 24*time.Hour)
+		time.Sleep(3 * time.Hour) // what was placed last may move after MinStay
+		quiet := snapshot(t, l).Revision()
+		moves := judgeDefrag(t, l, 0)
+		time.Sleep(24 * time.Hour)
+		later, _ := movesIn(t, l, quiet)
+		assert.Zero(t, later, "moves in a day without churn")
+		t.Logf("%d moves in 24 hours, %.2f per capsule and day at 60 capsules", moves, float64(moves)/60)
+		require.Positive(t, moves)
+		stop()
+		synctest.Wait()
+	})
+}
+
+// judgeDefrag replays the history and judges its moves: see TestDefragUnderChurn. It returns their number.
+func judgeDefrag(t *testing.T, l orbit.Ledger, after orbit.Revision) (count int) {
+	type move struct {
+		from, to orbit.NodeID
+		at       time.Time
+		rev      orbit.Revision
+	}
+	changes, err := l.Changes(t.Context(), after)
+	require.NoError(t, err)
+	from, last, touched, placed := map[orbit.CapsuleID]orbit.NodeID{}, map[orbit.CapsuleID]move{}, map[orbit.NodeID]orbit.Revision{}, map[orbit.CapsuleID]time.Time{}
+	for _, c := range changes {
+		switch do := c.Do.(type) {
+		case orbit.Evict:
+			require.Empty(t, do.For)
+			from[do.Capsule] = do.From
+		case orbit.Release:
+			touched[c.Node] = c.Revision
+		case orbit.Place:
+			was, moved := from[do.Capsule]
+			if delete(from, do.Capsule); !moved {
+				touched[do.Node] = c.Revision
+			} else {
+				count++
+				now := move{was, do.Node, do.At.Time(), c.Revision}
+				assert.GreaterOrEqual(t, now.at.Sub(placed[do.Capsule]), time.Hour, "%s moves within MinStay", do.Capsule)
+				if before, again := last[do.Capsule]; again && before.from == do.Node {
+					assert.Greater(t, max(touched[before.from], touched[before.to]), before.rev, "%s moves back without a cause", do.Capsule)
+				}
+				last[do.Capsule] = now
+			}
+			placed[do.Capsule] = do.At.Time()
+		}
+	}
+	return count
+}
+
+// On a packed cluster nothing moves, whatever the goal, for ever: not in 24 hours either.
+func TestDefragMovesNothingOnAPackedCluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &orbit.MemoryLedger{}
+		for i := range 6 {
+			id := fmt.Sprint("n", i)
+			commit(t, l, gpuNode(id))
+			for k := range 4 {
+				putDevices(t, l, orbit.CapsuleID(fmt.Sprint("c", i, k)), id, 2*k, 2-btoi(i == 5 && k == 3)) // one device is free
+			}
+		}
+		for _, goal := range defragGoals() {
+			go func() { _ = defrag(l, goal).Run(t.Context()) }()
+		}
+		before := snapshot(t, l).Revision()
+		time.Sleep(24 * time.Hour)
+		require.Equal(t, before, snapshot(t, l).Revision())
+	})
+}
