@@ -72,6 +72,8 @@ type world struct {
 	groups  table.Sorted[groupCount]
 	waiting table.Sorted[groupWaiting]
 	budgets table.Sorted[*budgetRecord]
+	// The queues, and what is used of them.
+	queues table.Sorted[*queueRecord]
 	// Placements that are protected.
 	protected table.Sorted[protection]
 	// The capsules that have failed, or have not begun and were released for that.
@@ -185,6 +187,7 @@ func newState(limits Limits, names [Dimensions]string) *State {
 		failed:    table.NewSorted(degree, func(a, b failureRecord) bool { return a.capsule < b.capsule }),
 		budgets:   table.NewSorted(degree, func(a, b *budgetRecord) bool { return a.ID < b.ID }),
 		covered:   table.NewSorted(degree, func(a, b *coverage) bool { return a.of.less(b.of) }),
+		queues:    table.NewSorted(degree, func(a, b *queueRecord) bool { return a.id < b.id }),
 		company:   newCompanyTables(),
 		shared:    &sync.Map{},
 
@@ -209,6 +212,7 @@ func (s *State) copy() *State {
 	c.groups = s.groups.Clone()
 	c.waiting = s.waiting.Clone()
 	c.budgets, c.covered, c.protected, c.failed = s.budgets.Clone(), s.covered.Clone(), s.protected.Clone(), s.failed.Clone()
+	c.queues = s.queues.Clone()
 	c.nominations, c.lapses = s.nominations.Clone(), s.lapses.Clone()
 	c.company = s.company.clone()
 	return c
