@@ -3,6 +3,7 @@ package orbit
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"maps"
 	"math"
 	"math/bits"
@@ -48,7 +49,7 @@ type QueueID string
 // takes back what was borrowed, whatever the priorities are. Let a and b be the queues just below the lowest common
 // ancestor of the two, on the side of the newcomer and on that of the victim. (The capsules that name the ancestor itself
 // count as a queue below it that has its Nominal.) Before the proposal, b must use more than its subtree of a resource that the newcomer
-// asks for. After it, the share of a ([State.Share]) must be less than that of b would be if this victim, or this gang that is evicted whole, had stayed.
+// asks for. After it, the share of a ([State.Share]) must not be above that of b, and if both are equal, that of b must have fallen.
 // Capsules of two trees never evict each other. If only one of the two names a queue, the priorities count.
 type Queue struct {
 	// ID identifies the queue.
@@ -257,6 +258,27 @@ func (c *charge) addSpec(s *Spec, model string, n int64) {
 	}
 }
 
+// addCharge adds all amounts of another charge, with the sign -1 it subtracts them.
+func (c *charge) addCharge(o *charge, sign int) {
+	for r := range o.each {
+		x := o.of(r)
+		if sign < 0 {
+			x = wide.Int{}.Minus(x)
+		}
+		c.add(r, x)
+	}
+}
+
+// rises reports whether an amount is more than in was.
+func (c *charge) rises(was *charge) bool {
+	for r := range c.each {
+		if c.of(r).Exceeds(was.of(r)) {
+			return true
+		}
+	}
+	return false
+}
+
 // each yields the resources with an amount other than 0.
 func (c *charge) each(yield func(resource) bool) {
 	for d := range c.room {
@@ -297,10 +319,12 @@ type queueRecord struct {
 	id QueueID
 	// Nil: there is no such queue.
 	quota *quota
-	// What the capsules use that name the queue itself, and used as in [Queue].
-	own, used charge
+	// What is used as in [Queue], and the part of it that children use: the rest is used by capsules that name the queue itself.
+	used, below charge
 	// How many capsules name the queue that have not been released for good, and how many of these are pending.
 	living, waiting int
+	// The last revision at which more of a resource was used than before, or the quota changed.
+	tight Revision
 }
 
 // quota is the part of a queueRecord that only PutQueue and RemoveQueue change, of this queue or of others in its tree.
@@ -324,6 +348,14 @@ func (q *queueRecord) parent(in queueSource) *queueRecord {
 		return nil
 	}
 	return in.queue(q.quota.Parent)
+}
+
+// level returns how many queues are on the path to the root: 1 for a root.
+func (q *queueRecord) level(in queueSource) (n int) {
+	for ; q != nil && n <= maxQueueLevels; q = q.parent(in) {
+		n++
+	}
+	return n
 }
 
 // root returns the root of the queue's tree.
@@ -363,6 +395,9 @@ func amountIn(list map[string]int64, r resource) (amount int64, named bool) {
 func (q *queueRecord) bubbles(r resource) wide.Int {
 	return q.used.of(r).Minus(q.local(r)).Above0()
 }
+
+// own returns how much of a resource the capsules use that name the queue itself.
+func (q *queueRecord) own(r resource) wide.Int { return q.used.of(r).Minus(q.below.of(r)) }
 
 // available returns what the queue has left of a resource; it may be negative. See [Queue].
 func (q *queueRecord) available(in queueSource, r resource) wide.Int {
@@ -444,7 +479,7 @@ func (q *QueueState) Used() map[string]int64 {
 
 // Own returns what the capsules use that name the queue itself.
 func (q *QueueState) Own() map[string]int64 {
-	return q.amounts(func(r resource) wide.Int { return q.of.own.of(r) })
+	return q.amounts(func(r resource) wide.Int { return q.of.own(r) })
 }
 
 // Subtree returns what the queue has, with what its children lend.
@@ -519,4 +554,88 @@ func (q *Queue) faults() (out []string) {
 // lists yields the amounts of the queue, each with the name of its field.
 func (q *Queue) lists(yield func(what string, list map[string]int64) bool) {
 	_ = yield("Nominal", q.Nominal) && yield("Borrow", q.Borrow) && yield("Lend", q.Lend)
+}
+
+// limitedBy returns the queue on the path to the root where an amount is used up: the first that may borrow no more, or
+// the root.
+func (q *queueRecord) limitedBy(in queueSource, r resource) *queueRecord {
+	for {
+		parent := q.parent(in)
+		if parent == nil {
+			return q
+		}
+		if borrow, bound := amountIn(q.quota.Borrow, r); bound {
+			local := q.local(r)
+			if !q.quota.subtree.of(r).Minus(local).Minus(q.used.of(r).Minus(local).Above0()).Plus(borrow).Exceeds(parent.available(in, r)) {
+				return q
+			}
+		}
+		q = parent
+	}
+}
+
+// maxBorrowers is how many borrowers a receipt names.
+const maxBorrowers = 8
+
+// borrowers returns the queues in the tree of the queue that borrow of a resource, those with the highest share first.
+func (q *queueRecord) borrowers(in queueSource, all iter.Seq[*queueRecord], r resource) (ids []QueueID) {
+	root, found := q.root(in), []*queueRecord(nil)
+	for o := range all {
+		if o.quota.Parent != "" && o.borrowed(r) != (wide.Int{}) && o.root(in) == root {
+			found = append(found, o)
+		}
+	}
+	slices.SortStableFunc(found, func(a, b *queueRecord) int { return b.share(in).Compare(a.share(in)) })
+	for _, o := range found[:min(len(found), maxBorrowers)] {
+		ids = append(ids, o.id)
+	}
+	return ids
+}
+
+// lack is an amount of a resource that a queue lacks.
+type lack struct {
+	// The queue, and the one on its path to the root where the amount is used up.
+	queue, level QueueID
+	of           resource
+	missing      int64
+	borrowers    []QueueID
+}
+
+// text says what is missing, as in: queue "a" lacks 3 cores at queue "all"; "b" and "c" borrow.
+func (l *lack) text(names *dimensionNames) string {
+	text := fmt.Sprintf("queue %q lacks %s", l.queue, l.of.quantity(l.missing, names))
+	if l.level != l.queue {
+		text += fmt.Sprintf(" at queue %q", l.level)
+	}
+	if len(l.borrowers) == 0 {
+		return text
+	}
+	quoted := make([]string, len(l.borrowers))
+	for i, id := range l.borrowers {
+		quoted[i] = fmt.Sprintf("%q", id)
+	}
+	return text + "; borrowed by " + strings.Join(quoted, ", ")
+}
+
+// equals reports whether two records count the same.
+func (q *queueRecord) equals(o *queueRecord) bool {
+	if q.living != o.living || q.waiting != o.waiting || !q.used.equals(&o.used) || !q.below.equals(&o.below) || (q.quota == nil) != (o.quota == nil) {
+		return false
+	}
+	return q.quota == nil || q.quota.children == o.quota.children && q.quota.subtree.equals(&o.quota.subtree) && q.quota.naming.equals(&o.quota.naming)
+}
+
+// equals reports whether all amounts are equal.
+func (c *charge) equals(o *charge) bool { return c.room == o.room && slices.Equal(c.named, o.named) }
+
+// counts says what a record counts, for State.Verify.
+func (q *queueRecord) counts() string {
+	if q == nil {
+		return "nothing"
+	}
+	text := fmt.Sprintf("%d living, %d waiting, uses %v of it below %v", q.living, q.waiting, q.used, q.below)
+	if q.quota != nil {
+		text += fmt.Sprintf(", %d children, subtree %v, naming %v", q.quota.children, q.quota.subtree, q.quota.naming)
+	}
+	return text
 }

@@ -134,6 +134,8 @@ type departures struct {
 	Gangs    Revision `json:"gangs"`
 	// The last revision at which a budget ended, or came to cover another group or module.
 	Budgets Revision `json:"budgets"`
+	// The last revision at which a queue ended.
+	Queues Revision `json:"queues,omitempty"`
 	// The last revision that made Limits.NominatedShare harder to keep: by a new nomination, or by less capacity.
 	Nominations Revision `json:"nominations"`
 	// The last revision at which remains ended.

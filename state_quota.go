@@ -50,3 +50,18 @@ func (s *State) Share(id QueueID) Share {
 func (q *queueRecord) standing(in queueSource) QueueState {
 	return QueueState{q.quota.Queue, q.quota.changed, q.living, q.waiting, q, in}
 }
+
+// queuesByLevel yields the queues, each after its parent: the roots first, then those below them, each level ordered by id.
+func (s *State) queuesByLevel(yield func(*queueRecord) bool) {
+	for level, found := 1, true; found && level <= maxQueueLevels; level++ {
+		found = false
+		for q := range s.queues.Ascend {
+			if q.quota == nil || q.level(s) != level {
+				continue
+			}
+			if found = true; !yield(q) {
+				return
+			}
+		}
+	}
+}
