@@ -3,7 +3,8 @@ package orbit
 import "time"
 
 // Commitment is one change of the world. The set is closed: [PutNode], [RemoveNode], [Submit], [Place], [Release],
-// [Evict], [Confirm], [Adopt], [Respec], [Hold], [Nominate], [Assign], [Mark], [PutBudget], [RemoveBudget], [Protect];
+// [Evict], [Confirm], [Adopt], [Respec], [Hold], [Nominate], [Assign], [Mark], [PutBudget], [RemoveBudget], [Protect],
+// [PutQueue], [RemoveQueue];
 // as values, not pointers.
 type Commitment interface {
 	// check checks the form of the commitment, and returns the form in which it is kept; nil: as it is.
@@ -20,7 +21,7 @@ type Commitment interface {
 // change it after the ledger has accepted it; nor is a type that embeds a commitment.
 func isCommitment(c Commitment) bool {
 	switch c.(type) {
-	case PutNode, RemoveNode, Submit, Place, Release, Evict, Confirm, Adopt, Respec, Hold, Nominate, Assign, Mark, PutBudget, RemoveBudget, Protect:
+	case PutNode, RemoveNode, Submit, Place, Release, Evict, Confirm, Adopt, Respec, Hold, Nominate, Assign, Mark, PutBudget, RemoveBudget, Protect, PutQueue, RemoveQueue:
 		return true
 	}
 	return false
@@ -428,6 +429,20 @@ type PutBudget struct {
 type RemoveBudget struct {
 	// Budget is the budget to end.
 	Budget BudgetID `json:"budget"`
+}
+
+// PutQueue makes a queue, or replaces the one with the same id. Its parent must exist after the proposal. A cycle, more than 8
+// levels, and a tree in which an amount adds up to more than 64 bits can hold are [ErrInvalid].
+type PutQueue struct {
+	// Queue is the queue.
+	Queue Queue `json:"queue"`
+}
+
+// RemoveQueue ends a queue. It is refused while, after the proposal, the queue is the parent of another, or a capsule names it
+// that has not been released for good.
+type RemoveQueue struct {
+	// Queue is the queue to end.
+	Queue QueueID `json:"queue"`
 }
 
 // Precondition is a bet on the state before the proposal. The set is closed: [NodeFreeOf],

@@ -254,13 +254,13 @@ func TestNamesInArchitecture(t *testing.T) {
 
 // layers are the files of the root package, from the nouns up to what runs. A file knows those of its own layer and below.
 var layers = [][]string{
-	{"doc.go", "resources.go", "limits.go", "predicate.go", "company.go", "spec.go", "spec_company.go", "capsule.go", "gang.go", "node.go", "node_taints.go", "node_stops.go", "node_nominated.go", "nomination.go", "budget.go", "commitment.go", "commitment_effect.go", "proposal.go", "proposal_json.go"},
-	{"state.go", "state_nominated.go", "state_gang.go", "state_company.go", "state_failures.go", "state_size.go", "state_even.go", "state_movable.go", "state_budget.go"},
-	{"txn.go", "txn_judge.go", "txn_spare.go", "proposal_check.go", "state_offence.go", "rules.go", "rule_node.go", "rule_place.go", "rule_capacity.go", "rule_devices.go", "rule_evict.go", "rule_protect.go", "rule_budget.go", "rule_stops.go", "rule_gang.go", "rule_company.go", "rule_near.go", "rule_nominate.go", "rule_respec.go", "rule_adopt.go", "rule_failures.go", "rule_hold.go", "rule_owner.go", "rule_mark.go", "state_publish.go", "state_verify.go"},
+	{"doc.go", "resources.go", "limits.go", "predicate.go", "company.go", "spec.go", "spec_company.go", "capsule.go", "gang.go", "node.go", "node_taints.go", "node_stops.go", "node_nominated.go", "nomination.go", "budget.go", "quota.go", "commitment.go", "commitment_effect.go", "proposal.go", "proposal_json.go"},
+	{"state.go", "state_nominated.go", "state_gang.go", "state_company.go", "state_failures.go", "state_size.go", "state_even.go", "state_movable.go", "state_budget.go", "state_quota.go"},
+	{"txn.go", "txn_judge.go", "txn_spare.go", "proposal_check.go", "state_offence.go", "rules.go", "rule_node.go", "rule_place.go", "rule_capacity.go", "rule_devices.go", "rule_evict.go", "rule_protect.go", "rule_budget.go", "rule_stops.go", "rule_gang.go", "rule_company.go", "rule_near.go", "rule_nominate.go", "rule_respec.go", "rule_adopt.go", "rule_failures.go", "rule_hold.go", "rule_owner.go", "rule_mark.go", "rule_quota.go", "state_publish.go", "state_verify.go"},
 	{"state_check.go", "state_dump.go", "state_build.go"},
 	{"ledger.go", "ledger_history.go", "ledger_store.go"},
 	{"view.go", "queue.go", "queue_aging.go", "queue_ends.go", "queue_park.go", "queue_nominated.go", "queue_delayed.go", "queue_reasons.go"},
-	{"draft.go", "draft_propose.go", "draft_policy.go", "draft_company.go", "draft_failures.go", "draft_choice.go", "score.go"},
+	{"draft.go", "draft_propose.go", "draft_policy.go", "draft_company.go", "draft_failures.go", "draft_quota.go", "draft_choice.go", "score.go"},
 	{"navigator.go", "population.go", "population_strict.go", "engine.go", "engine_strict.go", "engine_guard.go", "engine_rehearse.go", "engine_propose.go", "engine_wait.go", "engine_waits.go", "engine_backlog.go"},
 }
 
@@ -372,7 +372,7 @@ const mostSwitches = 3
 // TestCommitmentSwitches keeps what a commitment does with the commitment: who switches over the kinds of commitments must be
 // found and changed for each new kind.
 func TestCommitmentSwitches(t *testing.T) {
-	kinds := []string{"PutNode", "RemoveNode", "Submit", "Place", "Release", "Evict", "Confirm", "Adopt", "Respec", "Hold", "Nominate", "Assign", "Mark", "PutBudget", "RemoveBudget", "Protect"}
+	kinds := []string{"PutNode", "RemoveNode", "Submit", "Place", "Release", "Evict", "Confirm", "Adopt", "Respec", "Hold", "Nominate", "Assign", "Mark", "PutBudget", "RemoveBudget", "Protect", "PutQueue", "RemoveQueue"}
 	names, err := filepath.Glob("*.go")
 	require.NoError(t, err)
 	var found []string

@@ -173,6 +173,11 @@ type Rejection struct {
 	Node NodeID
 	// Budget is the budget that would be broken: it asks for Want healthy members, and Free would be left.
 	Budget BudgetID
+	// Queue is the queue that has too little quota for Capsule, or that Capsule is not evicted from; and Level is the queue on its path
+	// to the root where the amount is used up: Queue itself, or one above it. Borrowers are queues that borrow of it, those with
+	// the highest share first, at most 8. Dimension then is the name of the resource: the importer's for a dimension, or as in [Queue].
+	Queue, Level QueueID
+	Borrowers    []QueueID
 	// Protected is how long engines let the protection of Capsule last ([Protect]), if the protection is the reason;
 	// else 0.
 	Protected time.Duration

@@ -248,7 +248,7 @@ func (v *validator) spec(s *Spec) *Spec {
 	if n := s.size(); n > v.limits.SpecBytes {
 		v.fail("spec has %d bytes of text; this ledger takes %d", n, v.limits.SpecBytes)
 	}
-	for _, name := range []string{s.Module, s.Group, s.Near.Group, s.Near.Level, s.Spread.Level, s.Start.Template, string(s.Start.Parent)} {
+	for _, name := range []string{s.Module, s.Group, s.Near.Group, s.Near.Level, s.Spread.Level, s.Start.Template, string(s.Start.Parent), string(s.Queue)} {
 		v.text("name in spec", name, v.limits.IDBytes)
 	}
 	for _, group := range s.Groups {

@@ -17,7 +17,7 @@ type kinds map[string]reflect.Type
 
 var (
 	commitmentKinds = kindsOf(PutNode{}, RemoveNode{}, Submit{}, Place{}, Release{}, Evict{}, Confirm{}, Adopt{}, Respec{},
-		Hold{}, Nominate{}, Assign{}, Mark{}, PutBudget{}, RemoveBudget{}, Protect{})
+		Hold{}, Nominate{}, Assign{}, Mark{}, PutBudget{}, RemoveBudget{}, Protect{}, PutQueue{}, RemoveQueue{})
 	// oldKinds are former names of kinds, which stored data may have.
 	oldKinds = map[string]string{"resize": "respec"}
 	betKinds = kindsOf(NodeFreeOf{}, GangUnplaced{}, NodeAt{}, GroupIn{}, MarkAt{})

@@ -35,6 +35,7 @@ var rules = [...]rule{
 	{name: "gang", judge: (*tx).judgeGangs, recount: (*verifier).compareGangs},
 	{name: "nominate", judge: (*tx).judgeNominations, amid: (*State).publishNominations, recount: (*verifier).nominations},
 	{name: "failures", after: (*State).publishFailures, recount: (*verifier).failures},
+	{name: "quota", settle: (*tx).chargeQueues, judge: (*tx).judgeQueues, before: (*State).publishQueues, recount: (*verifier).queues},
 	{name: "hold", after: (*State).publishHolds},
 	{name: "mark", after: (*State).publishMarks},
 }

@@ -13,7 +13,7 @@ func TestEveryRecountBites(t *testing.T) {
 	spec.Group = "g"
 	spec.Apart = []Apart{{Group: "g", Level: NodeKey}}
 	c := newCourt(t, cpuNode("n", 10), submitOf(spec, "a", "b"), submitOf(cpuSpec(1), "waits"), gangOf("gang", 0, "m"),
-		PutBudget{Budget{ID: "budget", Group: "g"}})
+		PutBudget{Budget{ID: "budget", Group: "g"}}, cpuQueue("queue", "", 1))
 	c.commits(placeOn("a", "n"), Protect{Capsule: "a", For: time.Minute})
 	c.commits(Nominate{Capsule: "waits", Parts: []NominatedRoom{{Node: "n", Room: Resources{CPU: 1}}}, Ends: time.Unix(1e9, 0)})
 	broken := map[string]struct {
@@ -28,6 +28,11 @@ func TestEveryRecountBites(t *testing.T) {
 		"near":     {func(s *State) { s.countWaiting(s.Capsule("b").Spec, 1) }, `group "g" counts 2 pending`},
 		"gang":     {func(s *State) { g := *s.Gang("gang"); g.Placed = []int{1}; s.gangs.ReplaceOrInsert(&g) }, `gang "gang"`},
 		"nominate": {func(s *State) { s.nominated.addRooms(s.Capsule("waits").Nomination(), 1) }, "nominations of"},
+		"quota": {func(s *State) {
+			q := *s.queue("queue")
+			q.living++
+			s.queues.ReplaceOrInsert(&q)
+		}, `queue "queue" counts`},
 		"failures": {func(s *State) { s.failed.ReplaceOrInsert(failureRecord{"nobody", &Failures{}}) }, `capsule "nobody"`},
 		"budget": {func(s *State) {
 			of := *s.coverage(memberSet{name: "g"})

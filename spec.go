@@ -124,6 +124,10 @@ type Spec struct {
 	// ledger commits the failure that reaches the number as a final release, so the capsule is not placed again. It
 	// counts as [Failures.Attempts] does: since the submission, however long the capsule has run in between.
 	Attempts int `json:"attempts,omitempty"`
+	// Queue is the queue that the capsule is charged to while it is placed ([Queue]); empty: it is counted in none. A [Submit] or
+	// [Respec] that names a queue that does not exist is refused. An [Adopt] is not: the capsule is counted as soon as
+	// the queue exists.
+	Queue QueueID `json:"queue,omitempty"`
 	// Start names what the capsule starts from, for navigators that read it; ledgers have no rule for it.
 	Start Start `json:"start,omitzero"`
 
@@ -234,7 +238,7 @@ func (s *Spec) words() []string {
 // size returns the number of bytes of text in s, for [Limits.SpecBytes].
 func (s *Spec) size() int {
 	n := len(s.Module) + len(s.Group) + len(s.Near.Group) + len(s.Near.Level) + len(s.Spread.Level) +
-		len(s.Start.Template) + len(s.Start.Parent)
+		len(s.Start.Template) + len(s.Start.Parent) + len(s.Queue)
 	for _, w := range s.words() {
 		n += len(w) + 1
 	}
@@ -328,6 +332,7 @@ func (s *Spec) appendKey(b []byte) []byte {
 	}
 	number(int64(btoi(s.Start.CrossHost) + 2*btoi(s.Movable) + 4*btoi(s.Backfills) + 8*btoi(s.Ends)))
 	number(int64(s.Attempts))
+	texts([]string{string(s.Queue)})
 	return b
 }
 

@@ -72,6 +72,8 @@ type world struct {
 	groups  table.Sorted[groupCount]
 	waiting table.Sorted[groupWaiting]
 	budgets table.Sorted[*budgetRecord]
+	// The queues, and what is used of them.
+	queues table.Sorted[*queueRecord]
 	// Placements that are protected.
 	protected table.Sorted[protection]
 	// The capsules that have failed, or have not begun and were released for that.
@@ -132,6 +134,8 @@ type departures struct {
 	Gangs    Revision `json:"gangs"`
 	// The last revision at which a budget ended, or came to cover another group or module.
 	Budgets Revision `json:"budgets"`
+	// The last revision at which a queue ended.
+	Queues Revision `json:"queues,omitempty"`
 	// The last revision that made Limits.NominatedShare harder to keep: by a new nomination, or by less capacity.
 	Nominations Revision `json:"nominations"`
 	// The last revision at which remains ended.
@@ -185,6 +189,7 @@ func newState(limits Limits, names [Dimensions]string) *State {
 		failed:    table.NewSorted(degree, func(a, b failureRecord) bool { return a.capsule < b.capsule }),
 		budgets:   table.NewSorted(degree, func(a, b *budgetRecord) bool { return a.ID < b.ID }),
 		covered:   table.NewSorted(degree, func(a, b *coverage) bool { return a.of.less(b.of) }),
+		queues:    table.NewSorted(degree, func(a, b *queueRecord) bool { return a.id < b.id }),
 		company:   newCompanyTables(),
 		shared:    &sync.Map{},
 
@@ -209,6 +214,7 @@ func (s *State) copy() *State {
 	c.groups = s.groups.Clone()
 	c.waiting = s.waiting.Clone()
 	c.budgets, c.covered, c.protected, c.failed = s.budgets.Clone(), s.covered.Clone(), s.protected.Clone(), s.failed.Clone()
+	c.queues = s.queues.Clone()
 	c.nominations, c.lapses = s.nominations.Clone(), s.lapses.Clone()
 	c.company = s.company.clone()
 	return c

@@ -68,7 +68,7 @@ func (b *stateBuilder) start() error {
 	}
 	b.state = newState(b.Limits, b.Dimensions)
 	b.state.rev = b.Revision
-	b.state.left = departures{b.Revision, b.Revision, b.Revision, b.Revision, b.Revision, b.Revision, b.Revision, b.Revision, b.Revision}
+	b.state.left = departures{b.Revision, b.Revision, b.Revision, b.Revision, b.Revision, b.Revision, b.Revision, b.Revision, b.Revision, b.Revision}
 	b.orders, b.members = map[uint64]uint64{}, map[membership]int{}
 	b.tx.s, b.tx.rev = b.state, b.Revision
 	return nil
@@ -418,6 +418,29 @@ func (b *stateBuilder) Budget(budget Budget, changed Revision) error {
 			return fmt.Errorf("a second budget %q", budget.ID)
 		}
 		e.now, e.left = &budgetRecord{budget, changed}, b.Revision
+		return nil
+	})
+}
+
+// Queue adds a queue that was put at a revision, after its parent. Tight is the last revision at which it became harder to place in
+// it. Capsules that name it may be added before and after it.
+func (b *stateBuilder) Queue(queue Queue, changed, tight Revision) error {
+	return b.add(func(v *validator) error {
+		v.commitment(PutQueue{queue})
+		if len(v.faults) > 0 {
+			return nil
+		}
+		if b.state.queue(queue.ID) != nil {
+			return fmt.Errorf("a second queue %q", queue.ID)
+		}
+		b.publishCapsules()
+		t := tx{s: b.state, rev: b.tx.rev, places: 1, charged: true}
+		if err := t.putQueue(&queue); err != nil {
+			return err
+		}
+		e := t.queueEntry(queue.ID)
+		e.now.quota.changed, e.now.tight = changed, tight
+		b.state.publish(&t)
 		return nil
 	})
 }

@@ -31,6 +31,7 @@ type dumpLine struct {
 	Hold    *dumpHold    `json:"hold,omitempty"`
 	Mark    *dumpMark    `json:"mark,omitempty"`
 	Budget  *dumpBudget  `json:"budget,omitempty"`
+	Queue   *dumpQueue   `json:"queue,omitempty"`
 	Recent  *dumpID      `json:"recent,omitempty"`
 	End     *int         `json:"end,omitempty"`
 }
@@ -110,6 +111,12 @@ type dumpMark struct {
 	Changed Revision `json:"changed"`
 }
 
+type dumpQueue struct {
+	Queue
+	Changed Revision `json:"changed"`
+	Tight   Revision `json:"tight"`
+}
+
 type dumpID struct {
 	ID ProposalID `json:"id"`
 	At Revision   `json:"at"`
@@ -136,6 +143,9 @@ func (s *State) Dump(w io.Writer) error {
 	s.budgets.Ascend(func(b *budgetRecord) bool {
 		return d.line(dumpLine{Budget: &dumpBudget{b.Budget, b.changed, s.coverage(b.members()).left}})
 	})
+	for q := range s.queuesByLevel {
+		d.line(dumpLine{Queue: &dumpQueue{q.quota.Queue, q.quota.changed, q.tight}})
+	}
 	for id, at := range s.recent.All() {
 		d.line(dumpLine{Recent: &dumpID{id, at}})
 	}
@@ -330,6 +340,8 @@ func (d *dumpReader) record(l *dumpLine) error {
 		err := d.build.Budget(l.Budget.Budget, l.Budget.Changed)
 		d.build.tx.budget(l.Budget.ID).left = l.Budget.Left
 		return err
+	case l.Queue != nil:
+		return d.build.Queue(l.Queue.Queue, l.Queue.Changed, l.Queue.Tight)
 	case l.Mark != nil:
 		return d.build.Mark(l.Mark.Key, l.Mark.Value, l.Mark.Changed)
 	}
@@ -459,7 +471,7 @@ func decodeStrictly(text []byte) (l dumpLine, err error) {
 func (l *dumpLine) records() (n int) {
 	for _, set := range []bool{
 		l.Header != nil, l.Node != nil, l.Spec != nil, l.Gang != nil, l.Capsule != nil,
-		l.Hold != nil, l.Mark != nil, l.Budget != nil, l.Recent != nil, l.End != nil,
+		l.Hold != nil, l.Mark != nil, l.Budget != nil, l.Queue != nil, l.Recent != nil, l.End != nil,
 	} {
 		n += btoi(set)
 	}

@@ -195,7 +195,7 @@ func (v *verifier) dates() {
 	})
 	for kind, at := range map[string]Revision{
 		"node": v.s.left.Nodes, "capsule": v.s.left.Capsules, "hold": v.s.left.Holds,
-		"mark": v.s.left.Marks, "group": v.s.left.Groups, "gang": v.s.left.Gangs, "nomination": v.s.left.Nominations, "budget": v.s.left.Budgets, "remains": v.s.left.Remains,
+		"mark": v.s.left.Marks, "group": v.s.left.Groups, "gang": v.s.left.Gangs, "nomination": v.s.left.Nominations, "budget": v.s.left.Budgets, "queue": v.s.left.Queues, "remains": v.s.left.Remains,
 	} {
 		if at != 0 { // 0: nothing of this kind has left yet
 			v.date(at, "the last to leave", kind)

@@ -30,6 +30,7 @@ type tx struct {
 	holds    overlay[HoldID, txHold]
 	marks    overlay[string, txMark]
 	budgets  overlay[BudgetID, txBudget]
+	queues   overlay[QueueID, txQueue]
 	company  txCompany
 	// The node of each executed commitment, empty if it concerns none.
 	touched []NodeID
@@ -41,6 +42,8 @@ type tx struct {
 	nominates, lowers bool
 	// The proposal releases a capsule for good.
 	finals bool
+	// The queues are up to date for all that the proposal does with capsules (chargeQueues).
+	charged bool
 	// The proposal has been committed before and is applied again, by a mirror for example: no victim is spared.
 	replays bool
 	// The positions in Do of evictions that make way: those that are executed, and those that are passed over because
@@ -182,8 +185,9 @@ func (t *tx) reset() {
 	t.holds.reset()
 	t.marks.reset()
 	t.budgets.reset()
+	t.queues.reset()
 	t.touched = t.touched[:0]
-	t.finals, t.replays, t.company = false, false, txCompany{moved: t.company.moved[:0]}
+	t.finals, t.replays, t.charged, t.company = false, false, false, txCompany{moved: t.company.moved[:0]}
 	t.evictions, t.passed, t.equal, t.origin = t.evictions[:0], t.passed[:0], t.equal[:0], nil
 	t.vacated = 0
 	t.nominations, t.beside, t.nominates, t.lowers = nil, nil, false, false

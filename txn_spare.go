@@ -15,6 +15,8 @@ type sparing struct {
 	nodes map[NodeID]*sparedNode
 	// The capsules that the proposal places or lets grow, by the For or ForGang of evictions that make way for them.
 	causes map[Evict][]*txCapsule
+	// The queues as the proposal and the victims that stay leave them; nil until a victim names one.
+	quotas *tx
 }
 
 // sparedNode is a node with victims, or with capsules that the proposal places there or lets grow (newcomers).
@@ -25,7 +27,7 @@ type sparedNode struct {
 	sums      []load
 	// The load of all newcomers and new holds, and the load of the victims that are put back.
 	new, back load
-	// The newcomers are in the order that a broken gang has asked for (outranking), and not in that of their priorities.
+	// The newcomers are in an order that their priorities alone do not give (outranking).
 	reordered bool
 	// The nominations that claim room on the node; and a copy of the node whose loans count the victims that are put
 	// back.
@@ -65,7 +67,7 @@ type obstacle struct {
 	node    NodeID
 	room    [Dimensions]bool
 	devices DeviceSet
-	// The newcomers that a rule of company keeps apart from the victim if it stays on its node.
+	// The newcomers that a rule of company, or a quota, keeps out if the victim stays on its node.
 	apart []*txCapsule
 }
 
@@ -155,15 +157,21 @@ func (n *sparedNode) order(compare func(a, b *newcomer) int) {
 }
 
 // outranks reports whether a unit that stays must leave room for a newcomer: one of higher priority, or a member of a
-// gang that replaces the unit.
+// gang that replaces the unit. Between two queues, it must leave room for those that it is evicted for.
 func (s *sparing) outranks(c *newcomer, unit *victims) bool {
+	if victim := s.victim(unit.at[0]); s.t.reclaims(c.of, victim) {
+		return slices.ContainsFunc(unit.at, func(at int) bool {
+			do, _ := s.t.p.Do[at].(Evict)
+			return slices.Contains(s.causesOf(&do), c.of)
+		})
+	}
 	return c.priority > unit.priority || unit.broken && c.of.grows == nil && c.of.now.Gang() != "" && s.t.replaces(c.of.now.Gang(), unit.gang.was.Gang.ID)
 }
 
 // outranking puts the newcomers on a node first that outrank a unit, and returns how many these are.
 func (s *sparing) outranking(n *sparedNode, unit *victims) int {
-	if unit.broken || n.reordered {
-		n.reordered = unit.broken
+	if queued := s.victim(unit.at[0]).was.Spec.Queue != ""; unit.broken || queued || n.reordered {
+		n.reordered = unit.broken || queued
 		n.order(func(a, b *newcomer) int {
 			return cmp.Or(btoi(s.outranks(b, unit))-btoi(s.outranks(a, unit)), cmp.Compare(b.priority, a.priority))
 		})
@@ -226,7 +234,12 @@ func (s *sparing) mayMakeWay(unit *victims) error {
 		c := s.t.p.Do[at].(Evict)
 		priority := int32(math.MaxInt32)
 		for _, e := range s.causesOf(&c) {
-			priority = min(priority, s.t.priority(e))
+			if !s.t.reclaims(e, s.victim(at)) { // else judgeReclaims judges
+				priority = min(priority, s.t.priority(e))
+			}
+		}
+		if priority == math.MaxInt32 && s.t.reclaims(s.causesOf(&c)[0], s.victim(at)) {
+			continue
 		}
 		why, newest := s.t.s.limits.keeps(unit.priority, priority), Revision(0)
 		if g := s.t.gangs.find(s.victim(at).now.Gang()); g != nil && c.ForGang != "" && why != "" { // the view may have shown both gangs as broken
@@ -266,6 +279,7 @@ func (s *sparing) putBack(unit *victims) (spared []int, obstacles []obstacle) {
 		for _, at := range spared {
 			e := s.victim(at)
 			s.node(e.was.Node).put(e, -1)
+			s.keep(e, -1)
 		}
 		return nil, obstacles
 	}
@@ -297,11 +311,12 @@ func (s *sparing) stay(at int, unit *victims) (o obstacle) {
 			o.node, o.devices = n.n.now.Node.ID, o.devices|1<<i
 		}
 	}
-	if o.apart = s.keptOff(e, unit); len(o.apart) > 0 {
+	if o.apart = append(s.keptOff(e, unit), s.overQuota(e, unit)...); len(o.apart) > 0 {
 		o.node = n.n.now.Node.ID
 	}
 	if o.node == "" {
 		n.put(e, 1)
+		s.keep(e, 1)
 	}
 	return o
 }

@@ -1,0 +1,753 @@
+package orbit
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/orbitsched/orbit/internal/wide"
+)
+
+// Queues bound what the capsules that name them may use, and say which of them may be evicted for one another ([Queue]).
+
+// check implements [Commitment].
+func (c PutQueue) check(v *validator) Commitment {
+	v.id("queue id", string(c.Queue.ID))
+	v.text("queue id of the parent", string(c.Queue.Parent), v.limits.IDBytes)
+	for _, list := range c.Queue.lists {
+		for name := range list {
+			v.text("name of a resource", name, v.limits.SpecBytes)
+		}
+	}
+	v.failAll(c.Queue.faults())
+	return nil
+}
+
+// execute implements [Commitment].
+func (c PutQueue) execute(t *tx) (NodeID, error) {
+	return "", t.putQueue(&c.Queue)
+}
+
+func (PutQueue) subject() CapsuleID { return "" }
+
+func (PutQueue) effect() effect { return effect{} }
+
+// own implements [cloner.own].
+func (c PutQueue) own(*cloner) Commitment {
+	q := &c.Queue
+	q.Nominal, q.Borrow, q.Lend = maps.Clone(q.Nominal), maps.Clone(q.Borrow), maps.Clone(q.Lend)
+	return c
+}
+
+// check implements [Commitment].
+func (c RemoveQueue) check(v *validator) Commitment {
+	v.ref("queue id", string(c.Queue))
+	return nil
+}
+
+// execute implements [Commitment].
+func (c RemoveQueue) execute(t *tx) (NodeID, error) {
+	return "", t.removeQueue(c.Queue)
+}
+
+func (RemoveQueue) subject() CapsuleID { return "" }
+
+func (RemoveQueue) effect() effect { return effect{} }
+
+// txQueue is the entry of one queue in the write-set.
+type txQueue struct {
+	// The record before the proposal; nil: there is none.
+	was *queueRecord
+	now queueRecord
+	// The proposal puts or removes the queue.
+	put bool
+}
+
+// queueEntry returns the entry of a queue, with an empty record if there is none. The pointer holds until the next entry is added.
+func (t *tx) queueEntry(id QueueID) *txQueue {
+	if e := t.queues.find(id); e != nil {
+		return e
+	}
+	e := t.queues.add(id)
+	if e.was = t.s.queueNamed(id); e.was != nil {
+		e.now = *e.was
+	}
+	e.now.id = id
+	return e
+}
+
+// queue implements [queueSource]: it returns the record of a queue as the proposal leaves it.
+func (t *tx) queue(id QueueID) *queueRecord {
+	if e := t.queues.find(id); e != nil {
+		if e.now.quota == nil {
+			return nil
+		}
+		return &e.now
+	}
+	return t.s.queue(id)
+}
+
+// putQueue makes or replaces a queue. What it lends and what of its use counts above is taken from its former parent and given
+// to the new one.
+func (t *tx) putQueue(c *Queue) error {
+	if err := t.mayPutQueue(c); err != nil {
+		return err
+	}
+	next := &quota{Queue: *c, changed: t.rev}
+	t.alterQueue(c.ID, func(q *queueRecord) {
+		if was := q.quota; was != nil {
+			next.children = was.children
+			next.subtree, next.naming = was.subtree, was.naming
+			next.addNominal(&was.Queue, -1)
+		}
+		next.addNominal(c, 1)
+		q.quota = nil
+	})
+	t.alterQueue(c.ID, func(q *queueRecord) { q.quota = next })
+	t.queueEntry(c.ID).put = true
+	for q := t.queue(c.ID); q != nil; q = q.parent(t) {
+		for r := range q.quota.subtree.each {
+			if q.quota.subtree.of(r).Exceeds(wide.Int{}.Plus(math.MaxInt64)) {
+				return t.invalid(Rejection{Queue: q.id}, "queue %q: %v adds up to more than 64 bits can hold", q.id, r)
+			}
+		}
+	}
+	return nil
+}
+
+// addNominal adds the Nominal of a queue to a subtree; with sign -1 it subtracts it.
+func (q *quota) addNominal(of *Queue, sign int64) {
+	for name, x := range of.Nominal {
+		r, _ := resourceOf(name)
+		q.subtree.add(r, wide.Int{}.Plus(sign*x))
+		q.naming.add(r, wide.Int{}.Plus(sign))
+	}
+}
+
+// mayPutQueue checks that the queue has a parent if it names one, and that its tree has no cycle and not too many levels.
+func (t *tx) mayPutQueue(c *Queue) error {
+	if c.Parent == "" {
+		return nil
+	}
+	parent, levels := t.queue(c.Parent), 1
+	if parent == nil {
+		return t.refuse(Rejection{Queue: c.Parent, advice: "put the parent first"}, t.s.left.Queues, "queue %q: there is no queue %q to be its parent", c.ID, c.Parent)
+	}
+	for q := parent; q != nil; q = q.parent(t) {
+		if levels++; q.id == c.ID {
+			return t.invalid(Rejection{Queue: c.ID}, "queue %q: its parent %q is below it", c.ID, c.Parent)
+		}
+	}
+	if q := t.queue(c.ID); q != nil && q.quota.children > 0 {
+		levels += t.levelsBelow(c.ID)
+	}
+	if levels > maxQueueLevels {
+		return t.invalid(Rejection{Queue: c.ID}, "queue %q: its tree would have %d levels; it can have %d", c.ID, levels, maxQueueLevels)
+	}
+	return nil
+}
+
+// levelsBelow returns how many levels there are below a queue. It visits all queues.
+func (t *tx) levelsBelow(id QueueID) (most int) {
+	depth := func(q *queueRecord) {
+		for below := 0; q != nil; q, below = q.parent(t), below+1 {
+			if q.id == id {
+				most = max(most, below)
+			}
+		}
+	}
+	t.s.queues.Ascend(func(q *queueRecord) bool {
+		depth(t.queue(q.id))
+		return true
+	})
+	for i := range t.queues.entries {
+		depth(t.queue(t.queues.keys[i]))
+	}
+	return most
+}
+
+// removeQueue ends a queue. judgeQueues refuses it if a capsule names the queue.
+func (t *tx) removeQueue(id QueueID) error {
+	q := t.queue(id)
+	if q == nil {
+		return t.refuse(Rejection{Queue: id}, t.s.left.Queues, "there is no queue %q", id)
+	}
+	if t.breaks(q.quota.children > 0) {
+		return t.refuse(Rejection{Queue: id, advice: "remove them, or give them another parent, first"}, t.newestQuota(q), "queue %q is the parent of %d others", id, q.quota.children)
+	}
+	t.alterQueue(id, func(q *queueRecord) { q.quota = nil })
+	t.queueEntry(id).put = true
+	return nil
+}
+
+// alterQueue changes the quota of a queue, and the records above it by what that means for them.
+func (t *tx) alterQueue(id QueueID, change func(*queueRecord)) {
+	e := t.queueEntry(id)
+	before, parent := e.now.gives(), e.now.above()
+	change(&e.now)
+	after := e.now.gives()
+	parent = cmp.Or(parent, e.now.above())
+	if parent == "" {
+		return
+	}
+	t.alterQueue(parent, func(q *queueRecord) {
+		next := *q.quota
+		next.children += after.children - before.children
+		next.subtree.addCharge(&after.subtree, 1)
+		next.subtree.addCharge(&before.subtree, -1)
+		next.naming.addCharge(&after.naming, 1)
+		next.naming.addCharge(&before.naming, -1)
+		q.quota = &next
+		for _, sum := range []*charge{&q.used, &q.below} {
+			sum.addCharge(&after.used, 1)
+			sum.addCharge(&before.used, -1)
+		}
+	})
+}
+
+// above returns the id of the queue's parent; empty: it has none.
+func (q *queueRecord) above() QueueID {
+	if q.quota == nil {
+		return ""
+	}
+	return q.quota.Parent
+}
+
+// queueGives is what a queue means for its parent: what it lends, which resources are named, and how much of its use counts there.
+type queueGives struct {
+	subtree, naming, used charge
+	children              int
+}
+
+// gives returns what the queue means for its parent; nothing if there is no such queue.
+func (q *queueRecord) gives() (g queueGives) {
+	if q.quota == nil {
+		return g
+	}
+	g.children, g.naming = 1, q.quota.naming
+	for r := range q.quota.subtree.each {
+		g.subtree.add(r, q.quota.subtree.of(r).Minus(q.local(r)))
+	}
+	for r := range q.used.each {
+		g.used.add(r, q.bubbles(r))
+	}
+	return g
+}
+
+// charged is what a capsule counts for in its queue; zero if it names none, or has been released for good.
+type charged struct {
+	queue QueueID
+	spec  *Spec
+	// The model of its devices; empty if it has none.
+	model           string
+	placed, waiting bool
+}
+
+// chargedAs returns what a record counts for if it is on the node. Alive is false if it ends by the proposal.
+func chargedAs(c *Capsule, n *Node, alive bool) charged {
+	if c == nil || c.Spec.Queue == "" || c.released || !alive {
+		return charged{}
+	}
+	out := charged{queue: c.Spec.Queue, spec: c.Spec, placed: c.Placed(), waiting: c.Pending()}
+	if out.placed && c.Spec.Devices.Count > 0 {
+		out.model = n.Devices.Model
+	}
+	return out
+}
+
+// amount returns how much of a resource a capsule takes.
+func (c *charged) amount(of resource) int64 {
+	if c.placed {
+		for r, x := range c.spec.charges(c.model) {
+			if r == of {
+				return x
+			}
+		}
+	}
+	return 0
+}
+
+// asks yields the resources of which a capsule takes more of its queue after the proposal than before, and how much it takes then.
+func (c *charged) asks(before *charged) func(func(resource, int64) bool) {
+	return func(yield func(resource, int64) bool) {
+		if !c.placed {
+			return
+		}
+		for r, x := range c.spec.charges(c.model) {
+			if was := before.amount(r); (c.queue != before.queue || x > was) && !yield(r, x) {
+				return
+			}
+		}
+	}
+}
+
+// chargedBy returns what a capsule of the write-set counts for before the proposal and after it.
+func (t *tx) chargedBy(e *txCapsule) (before, after charged) {
+	if (e.was == nil || e.was.Spec.Queue == "") && e.now.Spec.Queue == "" {
+		return before, after
+	}
+	var from, to *Node
+	if e.was != nil && e.was.Placed() {
+		from = t.s.Node(e.was.Node).Node
+	}
+	if e.now.Placed() {
+		to = t.describes(e.now.Node)
+	}
+	return chargedAs(e.was, from, true), chargedAs(&e.now, to, !e.ends)
+}
+
+// chargeQueues brings the queues up to date for all that the proposal does with capsules, once.
+func (t *tx) chargeQueues() {
+	if t.charged {
+		return
+	}
+	t.charged = true
+	for i := range t.capsules.entries {
+		if before, after := t.chargedBy(&t.capsules.entries[i]); before != after {
+			t.charge(&before, -1)
+			t.charge(&after, 1)
+		}
+	}
+	t.chargeModels()
+	for i := range t.queues.entries {
+		e := &t.queues.entries[i]
+		if e.was == nil || e.was.quota != e.now.quota || e.now.used.rises(&e.was.used) {
+			e.now.tight = t.rev
+		}
+	}
+}
+
+// chargeModels counts the capsules on nodes that get devices of another model, except those of the write-set.
+func (t *tx) chargeModels() {
+	if t.s.queues.Len() == 0 {
+		return
+	}
+	for i := range t.nodes.entries {
+		n := &t.nodes.entries[i]
+		if n.was == nil || n.gone || n.was.Node.Devices.Model == n.now.Node.Devices.Model {
+			continue
+		}
+		for c := range t.s.On(n.now.Node.ID) {
+			if t.capsules.find(c.ID) == nil {
+				before, after := chargedAs(c, n.was.Node, true), chargedAs(c, n.now.Node, true)
+				t.charge(&before, -1)
+				t.charge(&after, 1)
+			}
+		}
+	}
+}
+
+// charge adds what a capsule counts for to its queue and to those above; with the sign -1 it subtracts it.
+func (t *tx) charge(c *charged, sign int) {
+	if c.queue == "" {
+		return
+	}
+	e := t.queueEntry(c.queue)
+	e.now.living, e.now.waiting = e.now.living+sign, e.now.waiting+sign*btoi(c.waiting)
+	if !c.placed {
+		return
+	}
+	for r, x := range c.spec.charges(c.model) {
+		for id, more := c.queue, (wide.Int{}.Plus(int64(sign) * x)); id != "" && more != (wide.Int{}); {
+			id, more = t.queueEntry(id).now.use(r, more, id != c.queue)
+		}
+	}
+}
+
+// use adds an amount of a resource, which may be negative, to what is used. It returns the parent, and what that uses more by it. Below
+// says that a child uses it.
+func (q *queueRecord) use(r resource, more wide.Int, below bool) (QueueID, wide.Int) {
+	if below {
+		q.below.add(r, more)
+	}
+	if q.quota == nil {
+		q.used.add(r, more)
+		return "", more
+	}
+	before := q.bubbles(r)
+	q.used.add(r, more)
+	return q.quota.Parent, q.bubbles(r).Minus(before)
+}
+
+// judgeQueues judges that each queue that a capsule newly names exists, that no queue ends that one names, that arrivals
+// and growth are within the quotas, and that evictions between queues take back what is borrowed.
+func (t *tx) judgeQueues() error {
+	if len(t.queues.keys) == 0 {
+		return nil
+	}
+	t.at = -1
+	for i := range t.queues.entries {
+		if e := &t.queues.entries[i]; e.put && e.now.quota == nil && e.now.living > 0 {
+			return t.refuse(Rejection{Queue: e.now.id, advice: "release them for good, or let them name another queue"}, t.s.rev, "queue %q is named by %d capsules that have not been released for good", e.now.id, e.now.living)
+		}
+	}
+	for i := range t.capsules.entries {
+		e := &t.capsules.entries[i]
+		before, after := t.chargedBy(e)
+		if after.queue == "" || e.adopted {
+			continue
+		}
+		switch q := t.queue(after.queue); {
+		case q != nil:
+			if err := t.judgeQuota(e, &before, &after, q); err != nil {
+				return err
+			}
+		case e.was == nil || e.anew || e.was.Spec != e.now.Spec:
+			return t.refuse(Rejection{Capsule: e.now.ID, Queue: after.queue, advice: "put the queue first"}, t.s.left.Queues, "capsule %q names queue %q, which does not exist", e.now.ID, after.queue)
+		}
+	}
+	return t.judgeReclaims()
+}
+
+// judgeQuota judges that what a capsule asks for is available on the path from its queue to the root. What another party has let it
+// grow by already is a fact.
+func (t *tx) judgeQuota(e *txCapsule, before, after *charged, q *queueRecord) error {
+	if before.placed && before.queue == after.queue && before.spec != after.spec && t.applied(e.now.ID) {
+		return nil
+	}
+	for r, x := range after.asks(before) {
+		if !q.root(t).divides(r) {
+			continue
+		}
+		for level := q; level != nil; level = level.parent(t) {
+			var was wide.Int
+			if e := t.queues.find(level.id); e != nil && e.was != nil {
+				was = e.was.used.of(r)
+			}
+			if free := level.available(t, r); free.Negative() && level.used.of(r).Exceeds(was) {
+				return t.refuseQuota(e, q, level, r, x)
+			}
+		}
+	}
+	return nil
+}
+
+// applied reports whether the proposal says that another spec of a capsule is applied already.
+func (t *tx) applied(id CapsuleID) bool {
+	return slices.ContainsFunc(t.p.Do, func(c Commitment) bool {
+		r, ok := c.(Respec)
+		return ok && r.Capsule == id && r.Applied
+	})
+}
+
+// refuseQuota refuses a proposal by which a queue on the path from a capsule's queue has too little of a resource. The capsule asks for
+// so much of it.
+func (t *tx) refuseQuota(e *txCapsule, q, level *queueRecord, r resource, want int64) error {
+	free := level.available(t, r)
+	l := lack{queue: q.id, level: level.limitedBy(t, r).id, of: r, missing: wide.Int{}.Minus(free).Int64(), borrowers: q.borrowers(t, t.allQueues, r)}
+	at := Rejection{Capsule: e.now.ID, Node: e.now.Node, Queue: l.queue, Level: l.level, Borrowers: l.borrowers, Want: want, Free: free.Plus(want).Int64()}
+	if at.Dimension = r.name; r.name == "" {
+		at.Dimension = t.s.names.name(r.d)
+	}
+	at.advice = "wait until the queue uses less, reclaim what others borrow, or raise its quota"
+	return t.refuse(at, max(t.newestQuota(q), e.newestSpec()), "%s", l.text(&t.s.names))
+}
+
+// allQueues yields the queues as the proposal leaves them.
+func (t *tx) allQueues(yield func(*queueRecord) bool) {
+	going := true
+	t.s.queues.Ascend(func(q *queueRecord) bool {
+		if q := t.queue(q.id); q != nil {
+			going = yield(q)
+		}
+		return going
+	})
+	for i := 0; going && i < len(t.queues.entries); i++ {
+		if e := &t.queues.entries[i]; e.was == nil && e.now.quota != nil {
+			going = yield(&e.now)
+		}
+	}
+}
+
+// newestQuota returns the last revision before the proposal at which something became harder to place in a queue.
+func (t *tx) newestQuota(q *queueRecord) (newest Revision) {
+	for ; q != nil; q = q.parent(t) {
+		if was := t.s.queueNamed(q.id); was != nil {
+			newest = max(newest, was.tight)
+		}
+	}
+	return newest
+}
+
+// judgeReclaims judges the evictions between queues.
+func (t *tx) judgeReclaims() error {
+	for i := range t.capsules.entries {
+		e := &t.capsules.entries[i]
+		if !e.evicted || e.was.Spec.Queue == "" {
+			continue
+		}
+		c, _ := t.p.Do[e.evictedBy].(Evict)
+		if c.recalls(e.was) { // it has consented when it borrowed
+			continue
+		}
+		for cause := range t.newcomersFor(&c) {
+			if !t.reclaims(cause, e) {
+				continue
+			}
+			if err := t.judgeReclaim(cause, e); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// newcomersFor yields the capsules that the proposal places or lets grow and for which an eviction makes way.
+func (t *tx) newcomersFor(c *Evict) func(func(*txCapsule) bool) {
+	return func(yield func(*txCapsule) bool) {
+		for i := range t.capsules.entries {
+			e := &t.capsules.entries[i]
+			if e.now.ID != c.For && (c.ForGang == "" || e.now.Gang() != c.ForGang || e.grows != nil) || !e.now.Placed() || !e.arrives && e.grows == nil || e.adopted {
+				continue
+			}
+			if !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+// reclaims reports whether an eviction of the victim for the newcomer is judged by their queues, which differ, and not by
+// their priorities.
+func (t *tx) reclaims(newcomer, victim *txCapsule) bool {
+	a, b := newcomer.now.Spec.Queue, victim.was.Spec.Queue
+	return a != b && t.queue(a) != nil && t.queue(b) != nil
+}
+
+// contender is a queue just below a common ancestor; or the capsules that name the ancestor itself, which count as such a queue.
+type contender struct {
+	ancestor *queueRecord
+	// Nil: the capsules of the ancestor.
+	queue *queueRecord
+}
+
+// contenders returns the two queues just below the lowest common ancestor of two queues, and whether there is one.
+func contenders(in queueSource, a, b *queueRecord) (x, y contender, ok bool) {
+	for up := a; up != nil; up = up.parent(in) {
+		y.queue = nil
+		for other := b; other != nil; other = other.parent(in) {
+			if other.id == up.id {
+				x.ancestor, y.ancestor = up, up
+				return x, y, true
+			}
+			y.queue = other
+		}
+		x.queue = up
+	}
+	return x, y, false
+}
+
+// used returns what the contender uses.
+func (c contender) used() *charge {
+	if c.queue != nil {
+		return &c.queue.used
+	}
+	own := c.ancestor.used
+	own.addCharge(&c.ancestor.below, -1)
+	return &own
+}
+
+// share returns the share of the contender.
+func (c contender) share(in queueSource) Share {
+	if c.queue != nil {
+		return c.queue.share(in)
+	}
+	nominal := c.nominal()
+	return shareIn(in, c.ancestor, c.used(), &nominal, 1)
+}
+
+// nominal returns what the contender may use without borrowing.
+func (c contender) nominal() charge {
+	if c.queue != nil {
+		return c.queue.quota.subtree
+	}
+	var q quota
+	q.addNominal(&c.ancestor.quota.Queue, 1)
+	return q.subtree
+}
+
+// before returns the contender as it was before the proposal; ok is false if it did not exist.
+func (t *tx) before(c contender) (was contender, ok bool) {
+	if was.ancestor = t.s.queue(c.ancestor.id); c.queue != nil {
+		was.queue = t.s.queue(c.queue.id)
+	}
+	return was, was.ancestor != nil && (c.queue == nil) == (was.queue == nil)
+}
+
+// judgeReclaim judges an eviction between two queues.
+func (t *tx) judgeReclaim(newcomer, victim *txCapsule) error {
+	a, b := t.queue(newcomer.now.Spec.Queue), t.queue(victim.was.Spec.Queue)
+	t.at = victim.evictedBy
+	refuse := func(format string, args ...any) error {
+		at := Rejection{Capsule: victim.now.ID, Node: victim.was.Node, Queue: b.id, advice: "reclaim only what other queues borrow, from those with the higher share"}
+		return t.refuse(at, max(t.newestQuota(a), t.newestQuota(b), victim.newest()), "capsule %q of queue %q does not make way for capsule %q of queue %q: %s",
+			victim.now.ID, b.id, newcomer.now.ID, a.id, fmt.Sprintf(format, args...))
+	}
+	x, y, ok := contenders(t, a, b)
+	if !ok {
+		return refuse("they are in different trees")
+	}
+	was, ok := t.before(y)
+	if !ok || !t.borrowsFrom(was, newcomer) {
+		return refuse("%s borrowed nothing that it asks for", y)
+	}
+	if mine, theirs, before := x.share(t), y.share(t), was.share(t.s); mine.Compare(theirs) > 0 || mine == theirs && theirs.Compare(before) >= 0 {
+		return refuse("the share of %s would be %v, that of %s %v after %v", x, mine, y, theirs, before)
+	}
+	return nil
+}
+
+// String names the contender.
+func (c contender) String() string {
+	if c.queue != nil {
+		return fmt.Sprintf("queue %q", c.queue.id)
+	}
+	return fmt.Sprintf("the own work of queue %q", c.ancestor.id)
+}
+
+// borrowsFrom reports whether a contender borrowed something before the proposal that a newcomer asks for.
+func (t *tx) borrowsFrom(was contender, newcomer *txCapsule) bool {
+	before, after := t.chargedBy(newcomer)
+	used, nominal, root := was.used(), was.nominal(), was.ancestor.root(t.s)
+	for r := range after.asks(&before) {
+		if root.divides(r) && used.of(r).Exceeds(nominal.of(r)) {
+			return true
+		}
+	}
+	return false
+}
+
+// publishQueues writes the queues that the proposal changes.
+func (s *State) publishQueues(t *tx) {
+	t.chargeQueues()
+	for i := range t.queues.entries {
+		e := &t.queues.entries[i]
+		if e.now.quota == nil && e.now.living == 0 {
+			s.queues.Delete(&queueRecord{id: e.now.id})
+		} else {
+			now := e.now
+			s.queues.ReplaceOrInsert(&now)
+		}
+		if e.put && e.now.quota == nil && e.was != nil && e.was.quota != nil {
+			s.left.Queues = s.rev
+		}
+	}
+}
+
+// queues recounts what the queues use.
+func (v *verifier) queues() {
+	again := newState(v.s.limits, v.s.names)
+	t := tx{s: again, rev: v.s.rev}
+	for q := range v.s.queuesByLevel {
+		if err := t.putQueue(&q.quota.Queue); err != nil {
+			v.fail("queue %q: %v", q.id, err)
+		}
+	}
+	for c := range v.s.Capsules() {
+		var at *Node
+		if n := v.s.Node(c.Node); n != nil {
+			at = n.Node
+		}
+		if c.Placed() && at == nil {
+			continue // another fault
+		}
+		of := chargedAs(c, at, true)
+		t.charge(&of, 1)
+	}
+	found := 0
+	for i := range t.queues.entries {
+		e := &t.queues.entries[i]
+		if e.now.quota == nil && e.now.living == 0 {
+			continue
+		}
+		found++
+		q := v.s.queueNamed(e.now.id)
+		if q == nil || !q.equals(&e.now) {
+			v.fail("queue %q counts %s; there are %s", e.now.id, q.counts(), e.now.counts())
+		}
+	}
+	if found != v.s.queues.Len() {
+		v.fail("%d records of queues; there are %d", v.s.queues.Len(), found)
+	}
+	v.s.queues.Ascend(func(q *queueRecord) bool {
+		if v.date(q.tight, "queue", string(q.id)); q.quota != nil {
+			v.date(q.quota.changed, "queue", string(q.id))
+		}
+		return true
+	})
+}
+
+// overQuota returns the newcomers that outrank a victim's unit and for which too little quota is left if the victim stays beside them
+// and the victims that stay already.
+func (s *sparing) overQuota(e *txCapsule, unit *victims) (out []*txCapsule) {
+	if s.t.queue(e.was.Spec.Queue) == nil {
+		return nil
+	}
+	if s.quotas == nil {
+		s.quotas = s.t.quotasAfter()
+	}
+	var outrank []*txCapsule
+	for _, n := range s.nodes {
+		for i := range n.newcomers {
+			if c := n.newcomers[i].of; s.outranks(&n.newcomers[i], unit) {
+				outrank = append(outrank, c)
+			} else if before, after := s.t.chargedBy(c); before != after {
+				s.quotas.charge(&after, -1)
+				defer s.quotas.charge(&after, 1)
+			}
+		}
+	}
+	for _, c := range outrank {
+		if s.crowds(e, c) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// quotasAfter returns a write-set of the queues alone, as the proposal leaves them.
+func (t *tx) quotasAfter() *tx {
+	books := &tx{s: t.s, rev: t.rev}
+	for i := range t.queues.entries { // what PutQueue has changed
+		books.queueEntry(t.queues.keys[i]).now = t.queues.entries[i].now
+	}
+	for i := range t.capsules.entries {
+		if before, after := t.chargedBy(&t.capsules.entries[i]); before != after {
+			books.charge(&before, -1)
+			books.charge(&after, 1)
+		}
+	}
+	return books
+}
+
+// keep counts a victim that stays; with the sign -1 it leaves after all.
+func (s *sparing) keep(e *txCapsule, sign int) {
+	if s.quotas != nil {
+		before, _ := s.t.chargedBy(e)
+		s.quotas.charge(&before, sign)
+	}
+}
+
+// crowds reports whether a queue on the path of a newcomer has too little of something that the newcomer asks for if a victim stays, and
+// more of it if the victim leaves.
+func (s *sparing) crowds(victim, newcomer *txCapsule) bool {
+	q := s.quotas.queue(newcomer.now.Spec.Queue)
+	before, after := s.t.chargedBy(newcomer)
+	for r := range after.asks(&before) {
+		if q == nil || !q.root(s.quotas).divides(r) {
+			continue
+		}
+		for level := q; level != nil; level = level.parent(s.quotas) {
+			without := s.quotas.queue(level.id).available(s.quotas, r)
+			s.keep(victim, 1)
+			with := s.quotas.queue(level.id).available(s.quotas, r)
+			s.keep(victim, -1)
+			if with.Negative() && without.Exceeds(with) {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,67 @@
+package orbit
+
+import "iter"
+
+// queue returns the record of a queue, nil if there is no such queue.
+func (s *State) queue(id QueueID) *queueRecord {
+	if q := s.queueNamed(id); q != nil && q.quota != nil {
+		return q
+	}
+	return nil
+}
+
+// queueNamed returns what the state keeps under the id of a queue, also if there is no such queue; nil: nothing.
+func (s *State) queueNamed(id QueueID) *queueRecord {
+	if id == "" || s.queues.Len() == 0 {
+		return nil
+	}
+	q, _ := s.queues.Get(&queueRecord{id: id})
+	return q
+}
+
+// Queue returns the state of the queue with this id, and whether there is one.
+func (s *State) Queue(id QueueID) (QueueState, bool) {
+	q := s.queue(id)
+	if q == nil {
+		return QueueState{}, false
+	}
+	return q.standing(s), true
+}
+
+// Queues yields all queues, ordered by id.
+func (s *State) Queues() iter.Seq[QueueState] {
+	return func(yield func(QueueState) bool) {
+		s.queues.Ascend(func(q *queueRecord) bool { return q.quota == nil || yield(q.standing(s)) })
+	}
+}
+
+// Share returns the share of a queue. It is the most, over all resources, of what the queue borrows divided by what its
+// siblings and it may use at most in all, and by its weight: 0 if it borrows nothing, if it is the root of a tree, or if there is no
+// such queue. A lower share comes first when queues compete.
+func (s *State) Share(id QueueID) Share {
+	q := s.queue(id)
+	if q == nil {
+		return Share{}
+	}
+	return q.share(s)
+}
+
+// standing returns the state of a queue that is found in a source.
+func (q *queueRecord) standing(in queueSource) QueueState {
+	return QueueState{q.quota.Queue, q.quota.changed, q.living, q.waiting, q, in}
+}
+
+// queuesByLevel yields the queues, each after its parent: the roots first, then those below them, each level ordered by id.
+func (s *State) queuesByLevel(yield func(*queueRecord) bool) {
+	for level, found := 1, true; found && level <= maxQueueLevels; level++ {
+		found = false
+		for q := range s.queues.Ascend {
+			if q.quota == nil || q.level(s) != level {
+				continue
+			}
+			if found = true; !yield(q) {
+				return
+			}
+		}
+	}
+}
