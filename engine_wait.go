@@ -337,7 +337,7 @@ func (e *Engine) frees(c *Change, f *effect) bool {
 	case f.arrives != "": // it may have ended a nomination
 		return len(p.ties) > 0 || aside && e.view.state.nominations.Len() > 0 || p.placed[f.node]
 	}
-	return aside && (f.gives || f.victims)
+	return aside && (f.gives || f.victims || f.describes) // a domain that leaves counts no more for rules Even
 }
 
 // mayOwn reports whether a capsule is, or may be, the engine's own. It may be if the view does not have it, because it

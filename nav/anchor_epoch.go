@@ -79,12 +79,17 @@ func clip(s string, limit int) string {
 // The self-match rule: a group for which only its own members wait may start with any member anywhere.
 
 // matchesItself reports whether SelfMatch is set and applies to a group of which nothing runs: all pending capsules
-// that name the group are members that wait for it. If so, it reserves the group's epoch mark for this plan.
+// that name the group are members that wait for it, and for no other group. If so, it reserves the group's epoch mark for this plan.
 func (p *anchorPass) matchesItself(g *anchorGroup) bool {
 	if !p.SelfMatch || p.epoch.taken(g) != "" {
 		return false
 	}
 	for spec := range p.state.GroupPending(g.name) {
+		for near := range spec.AllNear {
+			if near.Group != g.name {
+				return false
+			}
+		}
 		if !g.waitsHere(spec) {
 			return false
 		}
@@ -96,19 +101,21 @@ func (p *anchorPass) matchesItself(g *anchorGroup) bool {
 // maxAlone is how many specs of first members are remembered.
 const maxAlone = 256
 
-// standIn returns a copy of a first member for the wrapped navigator to plan. Its spec asks to be in some domain of the
-// level, so that others can follow, and near no group. Equal specs keep one pointer from pass to pass.
+// standIn returns a copy of a first member for the wrapped navigator to plan. Its spec asks to be in some domain of each
+// of its levels, so that others can follow, and near no group. Equal specs keep one pointer from pass to pass.
 func (p *anchorPass) standIn(c *orbit.Capsule) *orbit.Capsule {
 	spec := p.alone[c.Spec]
 	if spec == nil {
 		if p.alone == nil || len(p.alone) >= maxAlone {
 			p.alone = map[*orbit.Spec]*orbit.Spec{}
 		}
-		own, level := *c.Spec, c.Spec.Near.Level
-		own.Near = orbit.Near{}
-		own.Require = append([]orbit.Predicate{
-			{Key: level, Op: "Exists"}, {Key: level, Op: "NotIn", Values: []string{""}},
-		}, c.Spec.Require...)
+		own := *c.Spec
+		own.Near, own.Nears, own.Require = orbit.Near{}, nil, slices.Clone(c.Spec.Require) // all of them are near its own group
+		for near := range c.Spec.AllNear {
+			if near.Level != orbit.NodeKey {
+				own.Require = append(own.Require, orbit.Predicate{Key: near.Level, Op: "Exists"}, orbit.Predicate{Key: near.Level, Op: "NotIn", Values: []string{""}})
+			}
+		}
 		spec = &own
 		if shared, err := own.Share(); err == nil { // a placement index caches nothing for a spec that is not shared
 			spec = shared

@@ -161,3 +161,28 @@ func TestAnchorNearOtherGroups(t *testing.T) {
 		})
 	}
 }
+
+// A group whose members wait for it by several levels starts by self-match, and with an anchor if a member waits for
+// another group, too.
+func TestSelfMatchBySeveralLevels(t *testing.T) {
+	for _, other := range []bool{false, true} {
+		t.Run(fmt.Sprint("a member waits for another group: ", other), func(t *testing.T) {
+			l := &orbit.MemoryLedger{}
+			n := rackNode("n", "r0", 8)
+			n.Node.Labels["row"] = "row0"
+			commit(t, l, n, rackNode("no row", "r1", 4))
+			web := near("web", 2)
+			web.Nears = []orbit.Near{{Group: "web", Level: "row"}}
+			submit(t, l, "web", 2, web)
+			if other {
+				also := web.Clone()
+				also.Nears = append(also.Nears, orbit.Near{Group: "store", Level: "rack"})
+				submit(t, l, "also", 1, also)
+			}
+			settle(t, &orbit.Engine{Ledger: l, Navigator: &nav.Anchor{Navigator: &nav.Services{}, SelfMatch: true}})
+			racks, _, anchors := racksOf(snapshot(t, l), "web")
+			assert.Equal(t, map[string]int{"r0": 2}, racks)
+			assert.Equal(t, other, anchors == 1)
+		})
+	}
+}

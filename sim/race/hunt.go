@@ -147,7 +147,7 @@ func (s *shrinker) world() {
 	})
 	for i := range s.best.Config.Jobs {
 		for _, n := range []int{1, s.best.Config.Jobs[i].Tasks / 2, s.best.Config.Jobs[i].Tasks - 1} {
-			if i < len(s.best.Config.Jobs) && n >= max(1, s.best.Config.Jobs[i].Min) && n < s.best.Config.Jobs[i].Tasks {
+			if i < len(s.best.Config.Jobs) && n >= max(1, s.best.Config.Jobs[i].Min)+s.best.Config.Jobs[i].Joins && n < s.best.Config.Jobs[i].Tasks {
 				r := s.best.Config
 				r.Jobs = slices.Clone(r.Jobs)
 				r.Jobs[i].Tasks, r.Jobs[i].On = n, r.Jobs[i].On[:min(n, len(r.Jobs[i].On))]

@@ -214,30 +214,69 @@ func TestLivenessHappens(t *testing.T) {
 		require.NoError(t, err)
 		changes, err := ledger.Changes(t.Context(), 0)
 		require.NoError(t, err)
+		evicted := map[orbit.CapsuleID]bool{} // whose last change is an eviction
 		for _, c := range changes {
 			seen[fmt.Sprintf("%T", c.Do)]++
-			if do, ok := c.Do.(orbit.Submit); ok && do.Join {
-				seen["joined gang"]++
+			evicted[subject(c.Do)] = false
+			if e, ok := c.Do.(orbit.Evict); ok {
+				evicted[e.Capsule] = e.For != "" || e.ForGang != ""
 			}
-			if e, ok := c.Do.(orbit.Evict); ok && e.For != "" {
-				seen["evicted for a capsule"]++
-			}
+			lookAtChange(&c, seen)
 		}
 		for c := range state.Capsules() {
 			look(c, seen)
 			if state.Failures(c.ID).InARow > 1 {
 				seen["failed twice in a row"]++
 			}
+			if c.Released() && evicted[c.ID] {
+				seen["ended by an eviction"]++
+			}
 		}
 	}
 	for _, what := range []string{
 		"orbit.PutNode", "orbit.RemoveNode", "orbit.Submit", "orbit.Place", "orbit.Release", "orbit.Hold", "orbit.Assign", "orbit.Mark",
-		"orbit.Confirm", "orbit.PutBudget", "evicted for a capsule",
+		"orbit.Confirm", "orbit.PutBudget", "orbit.Adopt", "evicted for a capsule", "node that has gone", "placed, with another spec", "pending, with another spec",
+		"larger by a fact", "given back", "ended by an eviction", "ended by a failure", "near orbit/node",
 		"pending", "class LatencySensitive", "class BestEffort", "class Batch", "class Gang", "anchor", "warm", "cold", "follower", "fork", "crossing fork",
 		"with devices", "that requires labels", "near rack", "near row", "near zone", "gang that runs short",
 		"gang that runs and has finished members", "broken gang", "failed twice in a row", "gang with extras", "gang with Apart", "gang with Even", "joined gang", "gang with a minimum of its own",
 	} {
 		assert.NotZero(t, seen[what], what)
+	}
+}
+
+// subject returns the capsule that a commitment places or releases.
+func subject(do orbit.Commitment) orbit.CapsuleID {
+	switch do := do.(type) {
+	case orbit.Place:
+		return do.Capsule
+	case orbit.Release:
+		return do.Capsule
+	}
+	return ""
+}
+
+// lookAtChange notes what a change is an example of.
+func lookAtChange(c *orbit.Change, seen map[string]int) {
+	is := func(what string, yes bool) {
+		if yes {
+			seen[what]++
+		}
+	}
+	switch do := c.Do.(type) {
+	case orbit.Submit:
+		is("joined gang", do.Join)
+	case orbit.Evict:
+		is("evicted for a capsule", do.For != "")
+	case orbit.RemoveNode:
+		is("node that has gone", do.Gone)
+	case orbit.Respec:
+		is("placed, with another spec", do.Since != 0)
+		is("pending, with another spec", do.Since == 0)
+		is("larger by a fact", do.Applied)
+	case orbit.Release:
+		is("ended by a failure", do.Stopped && do.Final)
+		is("given back", !do.Stopped && !do.Final && do.From != "" && do.At != 0)
 	}
 }
 
@@ -272,8 +311,10 @@ func look(c *orbit.Capsule, seen map[string]int) {
 	}
 	seen["class "+c.Spec.Class.String()]++
 	seen[c.Note()]++
+	for near := range c.Spec.AllNear {
+		seen["near "+near.Level]++
+	}
 	if c.Spec.Near.Group != "" {
-		seen["near "+c.Spec.Near.Level]++
 		if c.Note() != nav.AnchorNote {
 			seen["follower"]++
 		}

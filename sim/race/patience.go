@@ -105,6 +105,7 @@ func (p *patience) drawLarge() {
 			if lucky(p.Rand, 30) {
 				j.Min = 1 + p.IntN(j.Tasks)
 			}
+			p.drawJoins(&j)
 		}
 		p.job(kind, j, cores, one[int32](p.Rand, 0, 0, 1, 1, 2))
 	}
@@ -115,6 +116,15 @@ func (p *patience) drawLarge() {
 		if !p.Jobs[i].Again {
 			p.Jobs[i].Within = time.Duration(len(p.Jobs)) * each
 		}
+	}
+}
+
+// drawJoins lets some tasks of a gang join it later, in a third of the gangs. It has random numbers of its own, so that
+// each seed has kept the rest of its world.
+func (p *patience) drawJoins(j *Job) {
+	r := rand.New(rand.NewPCG(uint64(len(p.Jobs)), uint64(j.At)^0x101))
+	if few := j.Tasks - max(1, j.Min); few > 0 && lucky(r, 33) {
+		j.Joins, j.Later = 1+r.IntN(few), time.Duration(r.IntN(80))*time.Millisecond
 	}
 }
 

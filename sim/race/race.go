@@ -153,6 +153,11 @@ type Job struct {
 	Min int
 	// Levels are the topology levels of the gang, narrowest first; empty: none.
 	Levels []string
+	// Joins is how many of the gang's tasks are not submitted with it, but join it one after the other ([orbit.Submit]
+	// Join), each Later after the one before. At least Min tasks, and one, must be submitted with the gang.
+	Joins int
+	// Later is the virtual time between two tasks that join, and before the first.
+	Later time.Duration
 }
 
 // Event is a change of the world at a time.
@@ -248,6 +253,9 @@ func (r *Config) faults() error {
 		}
 		if len(j.On) > j.Tasks || len(j.On) > 0 && j.Gang || j.Replaced && (j.Gang || j.Again) {
 			faults = append(faults, fmt.Sprintf("job %d has %d tasks and %d nodes to place them on; at most one each, for a gang none; and what is Replaced is no gang and does not come Again", i+1, j.Tasks, len(j.On)))
+		}
+		if j.Joins != 0 && (!j.Gang || j.Joins < 0 || j.Tasks-j.Joins < max(1, j.Min) || j.Later < 0) {
+			faults = append(faults, fmt.Sprintf("job %d has %d tasks, of which %d join a gang later; a gang needs at least one at first, and its Min", i+1, j.Tasks, j.Joins))
 		}
 		if j.Spec == nil || j.Tasks < 1 || min(j.At, j.Lasts) < 0 {
 			faults = append(faults, fmt.Sprintf("job %d needs a Spec and at least one task, and times that are not negative", i+1))

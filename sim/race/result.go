@@ -164,6 +164,9 @@ func (j *Job) String() string {
 	if j.Gang {
 		text += fmt.Sprintf(", a gang, at least %d, levels %v", cmp.Or(j.Min, j.Tasks), j.Levels)
 	}
+	if j.Joins > 0 {
+		text += fmt.Sprintf(", %d of them join later, each after %v", j.Joins, j.Later)
+	}
 	return text
 }
 

@@ -149,7 +149,8 @@ func (w *world) submit(ctx context.Context, t *task) {
 	do := orbit.Submit{IDs: ids, Spec: t.Spec, Owner: t.Owner}
 	if t.Gang {
 		do = orbit.Submit{Owner: t.Owner, Gang: &orbit.Gang{ID: t.gang(), Levels: t.Levels,
-			Roles: []orbit.Role{{Name: "task", Spec: t.Spec, Members: ids, Min: t.Min}}}}
+			Roles: []orbit.Role{{Name: "task", Spec: t.Spec, Members: ids[:t.Tasks-t.Joins], Min: t.Min}}}}
+		w.joins(t, ids[t.Tasks-t.Joins:])
 	}
 	w.note(w.actor, "submits job %d: %d tasks", t.number, t.Tasks)
 	t.submitted = true
@@ -160,6 +161,25 @@ func (w *world) submit(ctx context.Context, t *task) {
 	if err := w.propose(ctx, &p); err != nil {
 		w.fail("submit", "job %d: %v", t.number, err)
 	}
+}
+
+// joins lets tasks join their gang, one after the other, until it has ended.
+func (w *world) joins(t *task, ids []orbit.CapsuleID) {
+	if len(ids) == 0 {
+		return
+	}
+	w.left++
+	w.later(w.now+t.Later, func(ctx context.Context) {
+		w.left--
+		if now := w.audit.gangs[t.gang()]; now == nil || now.left(0) == 0 {
+			return
+		}
+		g := &orbit.Gang{ID: t.gang(), Roles: []orbit.Role{{Name: "task", Spec: t.Spec, Members: ids[:1]}}}
+		if err := w.propose(ctx, &orbit.Proposal{ID: w.nextID(), Do: []orbit.Commitment{orbit.Submit{Gang: g, Join: true}}}); err != nil {
+			w.fail("submit", "job %d: %v", t.number, err)
+		}
+		w.joins(t, ids[1:])
+	})
 }
 
 // again submits a new task of a job with Again, in place of one that has ended.
@@ -187,7 +207,7 @@ func (w *world) ends(id orbit.CapsuleID, t *task, placed orbit.Revision) {
 		p := &orbit.Proposal{ID: w.nextID(), Do: []orbit.Commitment{orbit.Release{Capsule: id, Final: true}}}
 		if w.audit.capsules[id].last() { // the gang's last placed member: its pending ones can no longer be placed alone
 			for k := range t.Tasks {
-				if m := w.audit.capsules[t.capsule(k)]; m.node == "" && !m.ended {
+				if m := w.audit.capsules[t.capsule(k)]; m != nil && m.node == "" && !m.ended {
 					p.Do = append(p.Do, orbit.Release{Capsule: m.id, Final: true})
 				}
 			}
