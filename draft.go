@@ -202,8 +202,8 @@ func (d *Draft) Changed(cursor uint64) (indices []int32, next uint64, all bool) 
 // rest on earlier proposals of the plan; if the ledger refuses these, it is a conflict. If the capsule keeps a rule
 // only when it starts after capsules that have left the node have stopped, the commitment gets Place.After.
 //
-// Propose adds a bet on the company that the capsule asks for (Spec.Near) where the view shows a member of the group in
-// the node's domain, and none where it does not.
+// Near its own group (Spec.Near), Propose adds a bet on the company where the view shows a member of the group in the
+// node's domain, and none where it does not.
 func (d *Draft) Place(c *Capsule, to Choice) error {
 	if c == nil || c.Spec == nil {
 		return invalidf("draft: Place needs a capsule with a spec")

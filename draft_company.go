@@ -347,16 +347,17 @@ func (d *Draft) stopping(c *Capsule, n *NodeState) []*Remains {
 	return out
 }
 
-// Next: the company that capsules ask for (Spec.Near), on which a draft also bets, so that a lost bet names the group; and
-// the capsules that would have to leave a node before the rules of company open it.
+// Next: the company that capsules ask for (Spec.Near); and the capsules that would have to leave a node before the rules of
+// company open it.
 
-// betOnCompany appends a GroupIn bet for each domain in which the steps place a capsule near the group that its spec
-// names.
+// betOnCompany appends a GroupIn bet for each domain in which the steps place a capsule near its own group. The ledger's
+// rule Near does not refuse it there if all members have left since the view, because it would be the first one; but
+// where a group starts is for its navigator to choose. Near another group, the rule is enough.
 func (d *Draft) betOnCompany(bets []Precondition, steps []draftStep) []Precondition {
 	from := len(bets)
 	for i := range steps {
 		spec := steps[i].spec
-		if spec == nil {
+		if spec == nil || !spec.IsIn(spec.Near.Group) {
 			continue
 		}
 		near := d.nearby(spec)

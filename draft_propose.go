@@ -12,7 +12,7 @@ import (
 //
 //   - [NodeFreeOf] for each node on which the proposal takes more than it releases itself; not if a given [NodeAt] with a
 //     Usage bets already that nothing has come to the node or left it;
-//   - [GroupIn] for each domain in which a placed capsule finds the group that it asks to be near.
+//   - [GroupIn] for each domain in which a placed capsule finds the group that it is a member of and asks to be near.
 //
 // Without steps the proposal is empty, and no ledger takes it.
 func (d *Draft) Propose(more ...Precondition) Proposal {

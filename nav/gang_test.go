@@ -233,7 +233,7 @@ func TestGangFaults(t *testing.T) {
 	}
 }
 
-// A member with company goes where the company is, and bets on it.
+// A member with company goes where the company is. If that has left meanwhile, the ledger refuses the plan as a conflict.
 func TestGangStaysNear(t *testing.T) {
 	l := &orbit.MemoryLedger{}
 	rackOf(t, l, "r", 2, 4)
@@ -248,7 +248,10 @@ func TestGangStaysNear(t *testing.T) {
 	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"db"}, Spec: db}, orbit.Place{Capsule: "db", Node: "s-1"})
 	plan := planOf(t, l, &nav.Gang{})
 	require.Len(t, plan.Proposals, 1)
-	assert.Contains(t, plan.Proposals[0].If, orbit.Precondition(orbit.GroupIn{Group: "db", Level: "rack", Domain: "s"}))
+	left := &orbit.MemoryLedger{Start: snapshot(t, l)}
+	commit(t, left, orbit.Release{Capsule: "db", Final: true})
+	_, err := left.Propose(t.Context(), plan.Proposals[0])
+	require.ErrorIs(t, err, orbit.ErrConflict)
 	e.Pass(t.Context())
 	assert.Equal(t, orbit.NodeID("s-0"), snapshot(t, l).Capsule("0").Node, "where nothing has changed but that company came near")
 	assert.Equal(t, orbit.NodeID("s-1"), snapshot(t, l).Capsule("1").Node)

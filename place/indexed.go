@@ -142,10 +142,11 @@ func (e *Indexed) choose(c *specClass) (best pick, ok bool) {
 	return e.search(c)
 }
 
-// amongFew rates the nodes that carry a label which the spec requires; false: the spec requires no label by which nodes
-// are listed, or too many nodes carry it.
+// amongFew rates the nodes that carry a label which the spec requires, or the nodes of the members near which it has to
+// be; false: the spec requires no label by which nodes are listed and no member's node, or there are too many such nodes.
 func (e *Indexed) amongFew(c *specClass) (best pick, ok bool) {
-	if e.candidates, ok = e.index.nodes.labels.candidates(e.candidates, c.spec, &c.near); !ok {
+	e.candidates, ok = e.index.nodes.labels.candidates(e.candidates, c.spec, &c.near)
+	if e.candidates, ok = e.besideMembers(c.spec, ok); !ok {
 		return best, false
 	}
 	for _, i := range e.candidates {
@@ -156,6 +157,31 @@ func (e *Indexed) amongFew(c *specClass) (best pick, ok bool) {
 		}
 	}
 	return best, true
+}
+
+// besideMembers returns the nodes of the members near which, by node, capsules of the spec have to be, if these are fewer
+// than the candidates. Known says whether the candidates are known; it returns the same of its result.
+func (e *Indexed) besideMembers(spec *orbit.Spec, known bool) ([]int32, bool) {
+	draft, most := e.rater.draft, e.index.nodes.labels.few()
+	if known {
+		most = len(e.candidates) - 1
+	}
+	for near := range spec.AllNear {
+		if near.Level != orbit.NodeKey {
+			continue
+		}
+		members, _ := draft.MembersBy(spec, near.Group, orbit.NodeKey)
+		if len(members) > most || len(members) == 0 && spec.IsIn(near.Group) { // the first member goes anywhere
+			continue
+		}
+		known, most, e.candidates = true, len(members)-1, e.candidates[:0]
+		for id := range members {
+			if n := draft.View().State().Node(orbit.NodeID(id)); n != nil {
+				e.candidates = append(e.candidates, int32(n.Index()))
+			}
+		}
+	}
+	return e.candidates, known
 }
 
 // class returns what has been computed for a spec, up to date with the draft. It ends the search of the class if

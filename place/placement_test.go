@@ -408,8 +408,8 @@ func TestScoreThatIsNoNumber(t *testing.T) {
 	}
 }
 
-// A capsule that wants company goes where a member of the group is, and bets on it: if the member has left
-// meanwhile, that is a conflict.
+// A capsule that wants company goes where a member of the group is: if the member has left meanwhile, that is a conflict.
+// A member of the group itself bets on that, because by the rule it could start the group there.
 func TestNearBetsOnCompany(t *testing.T) {
 	l, member := &orbit.MemoryLedger{}, wants(1)
 	member.Group = "g"
@@ -421,11 +421,22 @@ func TestNearBetsOnCompany(t *testing.T) {
 	choice, err := e.best(besides())
 	require.NoError(t, err)
 	require.Equal(t, orbit.NodeID("b"), choice.Node.Node.ID)
-	p := e.take(v.State().Capsule("x"), choice)
-	require.Contains(t, p.If, orbit.GroupIn{Group: "g", Level: "rack", Domain: "2"})
-	commit(t, l, orbit.Release{Capsule: "m", Stopped: true})
-	_, err = l.Propose(t.Context(), p)
-	require.ErrorIs(t, err, orbit.ErrConflict)
+	p, bet := e.take(v.State().Capsule("x"), choice), orbit.GroupIn{Group: "g", Level: "rack", Domain: "2"}
+	require.NotContains(t, p.If, bet)
+	own := besides()
+	own.Group = "g"
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"own"}, Spec: own})
+	v, _ = viewOf(t, l, nil)
+	e.Sync(v)
+	choice, err = e.best(own)
+	require.NoError(t, err)
+	q := e.take(v.State().Capsule("own"), choice)
+	require.Contains(t, q.If, bet)
+	commit(t, l, orbit.Release{Capsule: "m", Final: true})
+	for _, p := range []orbit.Proposal{p, q} {
+		_, err = l.Propose(t.Context(), p)
+		require.ErrorIs(t, err, orbit.ErrConflict)
+	}
 	full := besides()
 	full.Envelope.Reservation[orbit.CPU] = 10
 	e.take(v.State().Capsule("y"), choice)
