@@ -19,38 +19,15 @@ type QueueID string
 // Queue is a share of the cluster that capsules are charged to ([Spec.Queue]). Queues form trees: a queue may borrow what
 // the other queues of its tree do not use, and lends what it does not use itself.
 //
-// Nominal, Borrow and Lend are amounts by the name of the resource. A dimension has the name "cpu" (in milli-cores),
-// "memory", "disk", "slots", or "dim4" to "dim7", whatever its importer calls it; the devices of a model have the name
-// "device/" and the model, and their amount is in thousandths of an instance; an extra ([Node.Extras]) has the name
-// "extra/" and its name. A tree divides the resources that the Nominal of at least one of its queues names, also with the
-// amount 0. Of these, a queue that does not name one has 0. All other resources are not limited there.
-//
-// The use of a queue is the envelopes of the placed capsules that name it: adopted ones too, but no remains, holds or
-// nominations. A capsule counts for the model of the devices that it got, whatever its spec would have taken. With
-// subtree, local and used of each queue
-//
-//	subtree = Nominal + the sum of (subtree - local) of its children
-//	local   = what it does not lend: max(0, subtree - Lend), or 0 if Lend does not name the resource
-//	used    = what its own capsules use + the sum of max(0, used - local) of its children
-//
-// a queue has available, of each resource,
-//
-//	at a root: subtree - used
-//	elsewhere: max(0, local - used) + min(available of its parent, (subtree - local) - max(0, used - local) + Borrow)
-//
-// or only the available of its parent in place of the minimum if Borrow does not name the resource. It is negative if more is
-// used than there is, for example after a quota was made smaller.
+// Nominal, Borrow and Lend are amounts by the name of the resource: "cpu" (in milli-cores), "memory", "disk", "slots", or "dim4"
+// to "dim7"; "device/" and a model, in thousandths of an instance; "extra/" and the name of an extra ([Node.Extras]). A tree
+// divides the resources that the Nominal of at least one of its queues names, also with the amount 0. Of these, a queue that
+// does not name one has 0. All other resources are not limited there.
 //
 // A ledger refuses a proposal that places capsules, lets them grow or moves them to another queue ([Respec]) if afterwards a
-// queue on the path from theirs to the root has a negative available of a resource that they ask for, and uses more
-// of it than before. It does not judge an [Adopt], and a smaller quota evicts nothing.
-//
-// Where both capsules name a queue, an [Evict] to make way is judged by the priorities only if both name the same. Else it
-// takes back what was borrowed, whatever the priorities are. Let a and b be the queues just below the lowest common
-// ancestor of the two, on the side of the newcomer and on that of the victim. (The capsules that name the ancestor itself
-// count as a queue below it that has its Nominal.) Before the proposal, b must use more than its subtree of a resource that the newcomer
-// asks for. After it, the share of a ([State.Share]) must not be above that of b, and if both are equal, that of b must have fallen.
-// Capsules of two trees never evict each other. If only one of the two names a queue, the priorities count.
+// queue on the path from theirs to the root has used more than it may, of a resource that they ask for, and more than before.
+// It does not judge an [Adopt], and a smaller quota evicts nothing. Between queues an [Evict] to make way takes back what was
+// borrowed, whatever the priorities are. docs/commitments.md has the formulas.
 type Queue struct {
 	// ID identifies the queue.
 	ID QueueID `json:"id"`
