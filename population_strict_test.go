@@ -315,6 +315,38 @@ func TestStrictIsBounded(t *testing.T) {
 	}
 }
 
+// TestStrictShareUnderSteadyLoad: beside an engine whose every pass leaves higher work open, lower work gets one pass
+// for nine of the other's. Where each pass takes all higher work that there is, it waits for one pass at most.
+func TestStrictShareUnderSteadyLoad(t *testing.T) {
+	for name, c := range map[string]struct {
+		left   int64
+		passes int
+	}{"each pass leaves work open": {100, 100}, "each pass takes all": {noPriority, 900}} {
+		t.Run(name, func(t *testing.T) {
+			now := time.Now()
+			table := newPrecedence([]*Engine{{}, {}}, now)
+			high, low := &strictShare{table, 0}, &strictShare{table, 1}
+			ask := func(view Revision) (planned int) {
+				if low.bar(view, now) >= 1 {
+					low.took(view, false, noPriority, 1, now)
+					return 0
+				}
+				low.took(view, true, 1, noPriority, now)
+				low.passed(view, noPriority, now)
+				return 1
+			}
+			planned := 0
+			for i := range Revision(900) { // a new piece of higher work comes before each pass
+				high.took(i, true, 100, noPriority, now)
+				planned += ask(i)
+				high.passed(i, c.left, now)
+				planned += ask(i)
+			}
+			require.Equal(t, c.passes, planned)
+		})
+	}
+}
+
 // TestStrictOrderUnderLoad: while passes are under way and lose bets, nothing that fits is left waiting. What overtakes higher work is only
 // logged: work that has waited for eight passes of another engine may overtake what that engine has got since.
 func TestStrictOrderUnderLoad(t *testing.T) {
