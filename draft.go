@@ -60,6 +60,8 @@ type Draft struct {
 	asking     *Nomination
 	asked      slots.Set
 	askedNodes []int32
+	// The queues as the plan leaves them; nil until a step changes one, or is about a capsule that names one.
+	queues *tx
 	// The nodes on which starts have failed lately, as the view counts them; and those on which starts of the capsules
 	// that are planned now have failed, in order.
 	failing map[uint32]*NodeStarts
@@ -81,6 +83,8 @@ type draftStep struct {
 	moves []companyMove
 	// The log positions of earlier placements of the same proposal that got Place.After because of this step.
 	delayed []int
+	// What the step changes in the queues; nil: nothing.
+	charge *stepCharge
 	// The length of the log before the step, and the log position at which the proposal in the making began.
 	log, open int
 }
@@ -116,6 +120,7 @@ func (d *Draft) Sync(view *View) {
 		}
 	}
 	d.Rollback(0)
+	d.queues = nil
 	if view != nil && view.state == nil {
 		view = nil
 	}
@@ -238,8 +243,12 @@ func (d *Draft) Place(c *Capsule, to Choice) error {
 			return err
 		}
 	}
-	s := draftStep{node: n, use: use, spec: c.Spec}
+	s := draftStep{node: n, use: use, spec: c.Spec, charge: d.arrivalCharge(c.Spec, n.Node)}
+	if err := d.arrives(c, n, s.charge); err != nil {
+		return err
+	}
 	if err := d.moved(&s, c.ID, companyMove{c.Spec, n.Node, 0, 1}); err != nil {
+		d.chargeStep(s.charge, true)
 		return err
 	}
 	if after || c.runsElsewhere() { // it need not wait for its own remains, but the others on the node do

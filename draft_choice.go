@@ -16,7 +16,12 @@ func (d *Draft) PlaceBest(engine PlacementEngine, c *Capsule) error {
 		return invalidf("draft: PlaceBest needs an engine, and a capsule with a spec")
 	}
 	d.Ask(c)
-	choice, err := engine.Best(d, c.Spec)
+	spec, err := d.withinQuota(c.Spec)
+	if err != nil {
+		d.Ask(nil)
+		return err
+	}
+	choice, err := engine.Best(d, spec)
 	if err == nil && c.runsElsewhere() && !choice.Node.Node.Confirms {
 		choice = d.confirming(c, choice)
 	}
@@ -75,6 +80,10 @@ func (d *Draft) Withdraw(id CapsuleID) bool {
 	left.gives(spec.Envelope.Reservation, d.log[use.at].(Place).Devices, spec.Devices.Milli)
 	left.Capsules--
 	s := draftStep{node: n, use: use, log: len(d.log), open: d.open}
+	if was := d.steps[i].charge; was != nil {
+		s.charge = &stepCharge{was.after, was.before}
+		d.chargeStep(s.charge, false)
+	}
 	_ = d.moved(&s, id, companyMove{spec, n.Node, 0, -1}) // cannot fail: the proposal in the making has no steps
 	d.push(s, left)
 	delete(d.capsules, id)

@@ -180,20 +180,23 @@ func (d *Draft) leave(c *Capsule, act draftAct, do Commitment) error {
 			return err
 		}
 	}
+	charge := d.leavingCharge(c, act)
 	if use := d.capsules[c.ID]; !c.Placed() {
 		d.use(c.ID, act)
-		d.step(draftStep{use: use}, nil, do)
+		d.chargeStep(charge, false)
+		d.step(draftStep{use: use, charge: charge}, nil, do)
 		return nil
 	}
 	n := d.nodes[d.view.state.Node(c.Node).index]
 	left := d.copies.New(*n)
 	left.loses(c, d.view.state.rev+1)
-	s := draftStep{node: n, use: d.capsules[c.ID]}
+	s := draftStep{node: n, use: d.capsules[c.ID], charge: charge}
 	if err := d.moved(&s, c.ID, c.leaving(n.Node)...); err != nil {
 		d.uncountLeaver(c)
 		return err
 	}
 	d.use(c.ID, act)
+	d.chargeStep(charge, false)
 	d.step(s, left, do)
 	return nil
 }

@@ -49,6 +49,7 @@ func (d *Draft) Propose(more ...Precondition) Proposal {
 	}
 	p.If = d.betOnCompany(p.If, own)
 	d.keepExtras(own)
+	d.keepQuota(own)
 	d.push(draftStep{log: len(d.log), open: from}, nil)
 	d.open = len(d.log)
 	d.forgetCompany(p.Do)
@@ -85,7 +86,10 @@ func (d *Draft) Respec(r Respec) error {
 			return err
 		}
 	}
-	s := draftStep{node: n, use: use}
+	s := draftStep{node: n, use: use, charge: d.growthCharge(c, r.Spec)}
+	if err := d.keepsQuota(c, n, s.charge); err != nil {
+		return err
+	}
 	if c.Spec.spreadsItself() { // each size is a spec with a spread of its own; no other count changes
 		_ = d.moved(&s, c.ID, companyMove{c.Spec, n.Node, 0, -1}, companyMove{r.Spec, n.Node, 0, 1})
 	}
@@ -187,6 +191,7 @@ func (d *Draft) Rollback(to int) {
 		for i := range was.moves {
 			d.countMove(&was.moves[i], -1)
 		}
+		d.chargeStep(was.charge, true)
 		for _, at := range was.delayed {
 			d.setAfter(at, false)
 		}
@@ -383,8 +388,12 @@ func (d *Draft) Reserve(spec *Spec, to Choice) error {
 			return err
 		}
 	}
-	s := draftStep{node: n, log: len(d.log), open: d.open}
+	s := draftStep{node: n, log: len(d.log), open: d.open, charge: d.arrivalCharge(spec, n.Node)}
+	if err := d.keepsQuota(&Capsule{Spec: spec}, n, s.charge); err != nil {
+		return err
+	}
 	if err := d.moved(&s, "", companyMove{spec, n.Node, 0, 1}); err != nil {
+		d.chargeStep(s.charge, true)
 		return err
 	}
 	d.push(s, taken)

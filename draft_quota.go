@@ -1,10 +1,267 @@
 package orbit
 
+import (
+	"slices"
+	"strings"
+)
+
+// This file has what a plan uses of queues, and what it may use.
+
+// stepCharge is what a step of a plan changes in the queues: what a capsule counts for before and after it.
+type stepCharge struct{ before, after charged }
+
 // Queue returns the state of the queue with this id as the plan leaves it so far, and whether there is one. The state is
-// that of this moment: later placements of the plan do not change it.
+// that of this moment: later steps of the plan do not change it.
 func (d *Draft) Queue(id QueueID) (QueueState, bool) {
 	if d.view == nil {
 		return QueueState{}, false
 	}
-	return d.view.State().Queue(id)
+	if d.queues == nil || len(d.queues.queues.keys) == 0 {
+		return d.view.state.Queue(id)
+	}
+	books := &tx{s: d.view.state}
+	for i := range d.queues.queues.entries {
+		books.queueEntry(d.queues.queues.keys[i]).now = d.queues.queues.entries[i].now
+	}
+	q := books.queue(id)
+	if q == nil {
+		return QueueState{}, false
+	}
+	return q.standing(books), true
+}
+
+// books returns the queues as the plan leaves them.
+func (d *Draft) books() *tx {
+	if d.queues == nil {
+		d.queues = &tx{s: d.view.state}
+	}
+	return d.queues
+}
+
+// chargeStep counts what a step changes in the queues; undo takes it back. A nil charge changes nothing.
+func (d *Draft) chargeStep(c *stepCharge, undo bool) {
+	if c == nil {
+		return
+	}
+	sign := 1 - 2*btoi(undo)
+	d.books().charge(&c.before, -sign)
+	d.books().charge(&c.after, sign)
+}
+
+// arrivalCharge returns what the placement of a capsule of the spec on a node changes in the queues; nil: nothing.
+func (d *Draft) arrivalCharge(spec *Spec, n *Node) *stepCharge {
+	if spec.Queue == "" {
+		return nil
+	}
+	return &stepCharge{charged{queue: spec.Queue, spec: spec, waiting: true}, charged{queue: spec.Queue, spec: spec, model: spec.modelOn(n), placed: true}}
+}
+
+// growthCharge returns what another spec of a placed capsule of the view changes in the queues; nil: nothing.
+func (d *Draft) growthCharge(c *Capsule, to *Spec) *stepCharge {
+	if c.Spec.Queue == "" {
+		return nil
+	}
+	n := d.view.state.Node(c.Node).Node
+	grown := *c
+	grown.Spec = to
+	return &stepCharge{chargedAs(c, n, true), chargedAs(&grown, n, true)}
+}
+
+// leavingCharge returns what it changes in the queues that a capsule of the view is taken off its node, or ends; nil: nothing.
+func (d *Draft) leavingCharge(c *Capsule, act draftAct) *stepCharge {
+	if c.Spec.Queue == "" {
+		return nil
+	}
+	var n *Node
+	if c.Placed() {
+		n = d.view.state.Node(c.Node).Node
+	}
+	out := &stepCharge{before: chargedAs(c, n, true)}
+	if act != draftEnded {
+		out.after = charged{queue: c.Spec.Queue, spec: c.Spec, waiting: true}
+	}
+	return out
+}
+
+// keepsQuota judges whether the quotas allow a step of a capsule, as the ledger would. If so, it counts the step.
+func (d *Draft) keepsQuota(c *Capsule, n *NodeState, step *stepCharge) error {
+	if step == nil {
+		return nil
+	}
+	d.chargeStep(step, false)
+	l, want, free := d.lacks(step)
+	if l == nil {
+		return nil
+	}
+	d.chargeStep(step, true)
+	err := d.refuse(c.ID, n, "%s", l.text(d.names()))
+	r, _ := err.(*Rejection) //nolint:errorlint // made here, and never wrapped
+	l.fill(r, d.names())
+	r.Want, r.Free = want, free
+	return r
+}
+
+// lacks returns what is lacking for a step that is counted already, how much the step asks for of it, and how much of that there is;
+// nil: nothing is lacking.
+func (d *Draft) lacks(step *stepCharge) (l *lack, want, free int64) {
+	books := d.books()
+	q := books.queue(step.after.queue)
+	for r, x := range step.after.asks(&step.before) {
+		if q == nil || !q.root(books).divides(r) {
+			continue
+		}
+		for level := q; level != nil; level = level.parent(books) {
+			if left := level.available(books, r); left.Negative() && d.rises(level.id, r, step) {
+				return books.lackOf(q, level, r), x, left.Plus(x).Int64()
+			}
+		}
+	}
+	return nil, 0, 0
+}
+
+// rises reports whether the proposal in the making lets a queue use more of a resource, with a step that is counted but not noted yet.
+func (d *Draft) rises(id QueueID, r resource, step *stepCharge) bool {
+	used, own := d.books().queue(id).used.of(r), append(d.ownCharges(), step)
+	for _, c := range own {
+		d.chargeStep(c, true)
+	}
+	was := d.books().queue(id).used.of(r)
+	for _, c := range own {
+		d.chargeStep(c, false)
+	}
+	return used.Exceeds(was)
+}
+
+// ownCharges returns the charges of the steps of the proposal in the making.
+func (d *Draft) ownCharges() (out []*stepCharge) {
+	for i := len(d.steps) - 1; i >= 0 && d.steps[i].log >= d.open && d.steps[i].open == d.open; i-- {
+		if c := d.steps[i].charge; c != nil {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// reclaimsFairly judges the evictions of the proposal in the making that make way for a capsule which the plan has just charged and
+// that names another queue than the victim.
+func (d *Draft) reclaimsFairly(c *Capsule, n *NodeState) error {
+	for _, do := range d.log[d.open:] {
+		e, ok := do.(Evict)
+		if !ok || e.For != c.ID && (e.ForGang == "" || e.ForGang != c.Gang()) {
+			continue
+		}
+		victim := d.view.state.Capsule(e.Capsule)
+		books := d.books()
+		a, b := books.queue(c.Spec.Queue), books.queue(victim.Spec.Queue)
+		if a == nil || b == nil || a == b || e.recalls(victim) {
+			continue
+		}
+		after := charged{queue: c.Spec.Queue, spec: c.Spec, model: c.Spec.modelOn(n.Node), placed: true}
+		if why := books.reclaimFault(a, b, &charged{}, &after); why != "" {
+			return d.refuse(victim.ID, n, "%s", reclaimText(victim.ID, b.id, c.ID, a.id, why))
+		}
+	}
+	return nil
+}
+
+// arrives judges by the queues a step that places a capsule. If they allow it, the step is counted.
+func (d *Draft) arrives(c *Capsule, n *NodeState, step *stepCharge) error {
+	if step == nil {
+		return nil
+	}
+	if err := d.keepsQuota(c, n, step); err != nil {
+		return err
+	}
+	err := d.reclaimsFairly(c, n)
+	if err != nil {
+		d.chargeStep(step, true)
+	}
+	return err
+}
+
+// keepQuota makes what a proposal frees of quota beyond what it takes unavailable to the rest of the plan, as settleNode does with
+// room: other proposals may commit without it.
+func (d *Draft) keepQuota(own []draftStep) {
+	if d.queues == nil {
+		return
+	}
+	type key struct {
+		queue QueueID
+		model string
+	}
+	freed := map[key]*charge{}
+	add := func(c *charged, sign int64) {
+		if c.placed {
+			k := key{c.queue, c.model}
+			if freed[k] == nil {
+				freed[k] = &charge{}
+			}
+			freed[k].addSpec(c.spec, c.model, sign)
+		}
+	}
+	for i := range own {
+		if c := own[i].charge; c != nil {
+			add(&c.before, 1)
+			add(&c.after, -1)
+		}
+	}
+	for k, sum := range freed {
+		spec := &Spec{Queue: k.queue}
+		for r := range sum.each {
+			x := sum.of(r).Int64()
+			switch {
+			case x <= 0:
+			case r.name == "":
+				spec.Envelope.Reservation[r.d] = x
+			case strings.HasPrefix(r.name, devicePrefix):
+				spec.Devices = DeviceRequest{Count: 1, Milli: int(x)}
+			default:
+				spec.Extras = append(spec.Extras, Extra{strings.TrimPrefix(r.name, extraPrefix), x})
+			}
+		}
+		c := &stepCharge{after: charged{queue: k.queue, spec: spec, model: k.model, placed: true}}
+		d.chargeStep(c, false)
+		d.push(draftStep{log: len(d.log), open: d.open, charge: c}, nil)
+	}
+}
+
+// withinQuota returns the spec as an engine may choose a node for it: with only those of its device models for which there is quota. The
+// error is a *NoFit if there is quota for none.
+func (d *Draft) withinQuota(spec *Spec) (*Spec, error) {
+	if spec.Queue == "" || d.view == nil || d.books().queue(spec.Queue) == nil {
+		return spec, nil
+	}
+	if spec.Devices.Count == 0 || len(spec.Devices.Models) == 0 { // Place judges the model of the node that the engine chooses
+		if l := d.quotaFor(spec, ""); l != nil {
+			return nil, &NoFit{lack: l, names: d.names()}
+		}
+		return spec, nil
+	}
+	models := spec.Devices.Models
+	var first *lack
+	left := slices.DeleteFunc(slices.Clone(models), func(m string) bool {
+		l := d.quotaFor(spec, m)
+		if first == nil {
+			first = l
+		}
+		return l != nil
+	})
+	switch len(left) {
+	case 0:
+		return nil, &NoFit{lack: first, names: d.names()}
+	case len(models):
+		return spec, nil
+	}
+	narrow := spec.Clone()
+	narrow.Devices.Models = left
+	return narrow.Share()
+}
+
+// quotaFor returns what is lacking in the queues for a capsule of the spec with devices of a model; nil: nothing is.
+func (d *Draft) quotaFor(spec *Spec, model string) *lack {
+	step := &stepCharge{charged{queue: spec.Queue, spec: spec, waiting: true}, charged{queue: spec.Queue, spec: spec, model: model, placed: true}}
+	d.chargeStep(step, false)
+	l, _, _ := d.lacks(step)
+	d.chargeStep(step, true)
+	return l
 }

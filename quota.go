@@ -55,7 +55,7 @@ type QueueState struct {
 	// Changed is the revision at which it was put.
 	Changed Revision
 	// Living is how many capsules name the queue itself that have not been released for good; Waiting is how many of
-	// them are pending. In a draft, both are those of its state.
+	// them are pending.
 	Living, Waiting int
 
 	of *queueRecord
@@ -266,26 +266,6 @@ func (c *charge) each(yield func(resource) bool) {
 	for i := range c.named {
 		if !yield(resource{name: c.named[i].name}) {
 			return
-		}
-	}
-}
-
-// charges yields the resources that a capsule of the spec takes with devices of a model, and how much of each; with no model,
-// without its devices.
-func (s *Spec) charges(model string) func(func(resource, int64) bool) {
-	return func(yield func(resource, int64) bool) {
-		for d, x := range s.Envelope.Reservation {
-			if x > 0 && !yield(resource{d: d}, x) {
-				return
-			}
-		}
-		if s.Devices.Count > 0 && model != "" && !yield(resource{name: devicePrefix + model}, int64(s.Devices.Count)*int64(s.Devices.Milli)) {
-			return
-		}
-		for _, x := range s.Extras {
-			if !yield(resource{name: extraPrefix + x.Name}, x.Amount) {
-				return
-			}
 		}
 	}
 }
@@ -578,6 +558,15 @@ type lack struct {
 	borrowers    []QueueID
 }
 
+// fill writes what is missing into a receipt.
+func (l *lack) fill(r *Rejection, names *dimensionNames) {
+	r.Queue, r.Level, r.Borrowers = l.queue, l.level, l.borrowers
+	r.advice = "wait until the queue uses less, reclaim what others borrow, or raise its quota"
+	if r.Dimension = l.of.name; r.Dimension == "" {
+		r.Dimension = names.name(l.of.d)
+	}
+}
+
 // text says what is missing, as in: queue "a" lacks 3 cores at queue "all"; "b" and "c" borrow.
 func (l *lack) text(names *dimensionNames) string {
 	text := fmt.Sprintf("queue %q lacks %s", l.queue, l.of.quantity(l.missing, names))
@@ -615,4 +604,62 @@ func (q *queueRecord) counts() string {
 		text += fmt.Sprintf(", %d children, subtree %v, naming %v", q.quota.children, q.quota.subtree, q.quota.naming)
 	}
 	return text
+}
+
+// above returns the id of the queue's parent; empty: it has none.
+func (q *queueRecord) above() QueueID {
+	if q.quota == nil {
+		return ""
+	}
+	return q.quota.Parent
+}
+
+// queueGives is what a queue means for its parent: what it lends, which resources are named, and how much of its use counts there.
+type queueGives struct {
+	subtree, naming, used charge
+	children              int
+}
+
+// gives returns what the queue means for its parent; nothing if there is no such queue.
+func (q *queueRecord) gives() (g queueGives) {
+	if q.quota == nil {
+		return g
+	}
+	g.children, g.naming = 1, q.quota.naming
+	for r := range q.quota.subtree.each {
+		g.subtree.add(r, q.quota.subtree.of(r).Minus(q.local(r)))
+	}
+	for r := range q.used.each {
+		g.used.add(r, q.bubbles(r))
+	}
+	return g
+}
+
+// use adds an amount of a resource, which may be negative, to what is used. It returns the parent, and what that uses more by it. Below
+// says that a child uses it.
+func (q *queueRecord) use(r resource, more wide.Int, below bool) (QueueID, wide.Int) {
+	if below {
+		q.below.add(r, more)
+	}
+	if q.quota == nil {
+		q.used.add(r, more)
+		return "", more
+	}
+	before := q.bubbles(r)
+	q.used.add(r, more)
+	return q.quota.Parent, q.bubbles(r).Minus(before)
+}
+
+// addNominal adds the Nominal of a queue to a subtree; with sign -1 it subtracts it.
+func (q *quota) addNominal(of *Queue, sign int64) {
+	for name, x := range of.Nominal {
+		r, _ := resourceOf(name)
+		q.subtree.add(r, wide.Int{}.Plus(sign*x))
+		q.naming.add(r, wide.Int{}.Plus(sign))
+	}
+}
+
+// standing returns the state of a queue that is found in a source.
+func (q *queueRecord) standing(in queueSource) QueueState {
+	return QueueState{q.quota.Queue, q.quota.changed, q.living, q.waiting, q, in}
 }

@@ -117,15 +117,6 @@ func (t *tx) putQueue(c *Queue) error {
 	return nil
 }
 
-// addNominal adds the Nominal of a queue to a subtree; with sign -1 it subtracts it.
-func (q *quota) addNominal(of *Queue, sign int64) {
-	for name, x := range of.Nominal {
-		r, _ := resourceOf(name)
-		q.subtree.add(r, wide.Int{}.Plus(sign*x))
-		q.naming.add(r, wide.Int{}.Plus(sign))
-	}
-}
-
 // mayPutQueue checks that the queue has a parent if it names one, and that its tree has no cycle and not too many levels.
 func (t *tx) mayPutQueue(c *Queue) error {
 	if c.Parent == "" {
@@ -205,35 +196,6 @@ func (t *tx) alterQueue(id QueueID, change func(*queueRecord)) {
 			sum.addCharge(&before.used, -1)
 		}
 	})
-}
-
-// above returns the id of the queue's parent; empty: it has none.
-func (q *queueRecord) above() QueueID {
-	if q.quota == nil {
-		return ""
-	}
-	return q.quota.Parent
-}
-
-// queueGives is what a queue means for its parent: what it lends, which resources are named, and how much of its use counts there.
-type queueGives struct {
-	subtree, naming, used charge
-	children              int
-}
-
-// gives returns what the queue means for its parent; nothing if there is no such queue.
-func (q *queueRecord) gives() (g queueGives) {
-	if q.quota == nil {
-		return g
-	}
-	g.children, g.naming = 1, q.quota.naming
-	for r := range q.quota.subtree.each {
-		g.subtree.add(r, q.quota.subtree.of(r).Minus(q.local(r)))
-	}
-	for r := range q.used.each {
-		g.used.add(r, q.bubbles(r))
-	}
-	return g
 }
 
 // charged is what a capsule counts for in its queue; zero if it names none, or has been released for good.
@@ -356,21 +318,6 @@ func (t *tx) charge(c *charged, sign int) {
 	}
 }
 
-// use adds an amount of a resource, which may be negative, to what is used. It returns the parent, and what that uses more by it. Below
-// says that a child uses it.
-func (q *queueRecord) use(r resource, more wide.Int, below bool) (QueueID, wide.Int) {
-	if below {
-		q.below.add(r, more)
-	}
-	if q.quota == nil {
-		q.used.add(r, more)
-		return "", more
-	}
-	before := q.bubbles(r)
-	q.used.add(r, more)
-	return q.quota.Parent, q.bubbles(r).Minus(before)
-}
-
 // judgeQueues judges that each queue that a capsule newly names exists, that no queue ends that one names, that arrivals
 // and growth are within the quotas, and that evictions between queues take back what is borrowed.
 func (t *tx) judgeQueues() error {
@@ -435,14 +382,16 @@ func (t *tx) applied(id CapsuleID) bool {
 // refuseQuota refuses a proposal by which a queue on the path from a capsule's queue has too little of a resource. The capsule asks for
 // so much of it.
 func (t *tx) refuseQuota(e *txCapsule, q, level *queueRecord, r resource, want int64) error {
-	free := level.available(t, r)
-	l := lack{queue: q.id, level: level.limitedBy(t, r).id, of: r, missing: wide.Int{}.Minus(free).Int64(), borrowers: q.borrowers(t, t.allQueues, r)}
-	at := Rejection{Capsule: e.now.ID, Node: e.now.Node, Queue: l.queue, Level: l.level, Borrowers: l.borrowers, Want: want, Free: free.Plus(want).Int64()}
-	if at.Dimension = r.name; r.name == "" {
-		at.Dimension = t.s.names.name(r.d)
-	}
-	at.advice = "wait until the queue uses less, reclaim what others borrow, or raise its quota"
+	l := t.lackOf(q, level, r)
+	at := Rejection{Capsule: e.now.ID, Node: e.now.Node, Want: want, Free: level.available(t, r).Plus(want).Int64()}
+	l.fill(&at, &t.s.names)
 	return t.refuse(at, max(t.newestQuota(q), e.newestSpec()), "%s", l.text(&t.s.names))
+}
+
+// lackOf returns what a queue lacks of a resource because a queue on its path to the root has too little.
+func (t *tx) lackOf(q, level *queueRecord, r resource) *lack {
+	missing := wide.Int{}.Minus(level.available(t, r)).Int64()
+	return &lack{queue: q.id, level: level.limitedBy(t, r).id, of: r, missing: missing, borrowers: q.borrowers(t, t.allQueues, r)}
 }
 
 // allQueues yields the queues as the proposal leaves them.
@@ -579,24 +528,36 @@ func (t *tx) before(c contender) (was contender, ok bool) {
 // judgeReclaim judges an eviction between two queues.
 func (t *tx) judgeReclaim(newcomer, victim *txCapsule) error {
 	a, b := t.queue(newcomer.now.Spec.Queue), t.queue(victim.was.Spec.Queue)
-	t.at = victim.evictedBy
-	refuse := func(format string, args ...any) error {
-		at := Rejection{Capsule: victim.now.ID, Node: victim.was.Node, Queue: b.id, advice: "reclaim only what other queues borrow, from those with the higher share"}
-		return t.refuse(at, max(t.newestQuota(a), t.newestQuota(b), victim.newest()), "capsule %q of queue %q does not make way for capsule %q of queue %q: %s",
-			victim.now.ID, b.id, newcomer.now.ID, a.id, fmt.Sprintf(format, args...))
+	before, after := t.chargedBy(newcomer)
+	why := t.reclaimFault(a, b, &before, &after)
+	if why == "" {
+		return nil
 	}
+	t.at = victim.evictedBy
+	at := Rejection{Capsule: victim.now.ID, Node: victim.was.Node, Queue: b.id, advice: "reclaim only what other queues borrow, from those with the higher share"}
+	return t.refuse(at, max(t.newestQuota(a), t.newestQuota(b), victim.newest()), "%s", reclaimText(victim.now.ID, b.id, newcomer.now.ID, a.id, why))
+}
+
+// reclaimText says why a capsule of queue b does not make way for one of queue a.
+func reclaimText(victim CapsuleID, b QueueID, newcomer CapsuleID, a QueueID, why string) string {
+	return fmt.Sprintf("capsule %q of queue %q does not make way for capsule %q of queue %q: %s", victim, b, newcomer, a, why)
+}
+
+// reclaimFault returns why no capsule of queue b makes way for a capsule of queue a that counts for so much before and after the proposal;
+// empty: it may.
+func (t *tx) reclaimFault(a, b *queueRecord, before, after *charged) string {
 	x, y, ok := contenders(t, a, b)
 	if !ok {
-		return refuse("they are in different trees")
+		return "they are in different trees"
 	}
 	was, ok := t.before(y)
-	if !ok || !t.borrowsFrom(was, newcomer) {
-		return refuse("%s borrowed nothing that it asks for", y)
+	if !ok || !t.borrowsFrom(was, before, after) {
+		return fmt.Sprintf("%s borrowed nothing that it asks for", y)
 	}
-	if mine, theirs, before := x.share(t), y.share(t), was.share(t.s); mine.Compare(theirs) > 0 || mine == theirs && theirs.Compare(before) >= 0 {
-		return refuse("the share of %s would be %v, that of %s %v after %v", x, mine, y, theirs, before)
+	if mine, theirs, former := x.share(t), y.share(t), was.share(t.s); mine.Compare(theirs) > 0 || mine == theirs && theirs.Compare(former) >= 0 {
+		return fmt.Sprintf("the share of %s would be %v, that of %s %v after %v", x, mine, y, theirs, former)
 	}
-	return nil
+	return ""
 }
 
 // String names the contender.
@@ -608,10 +569,9 @@ func (c contender) String() string {
 }
 
 // borrowsFrom reports whether a contender borrowed something before the proposal that a newcomer asks for.
-func (t *tx) borrowsFrom(was contender, newcomer *txCapsule) bool {
-	before, after := t.chargedBy(newcomer)
+func (t *tx) borrowsFrom(was contender, before, after *charged) bool {
 	used, nominal, root := was.used(), was.nominal(), was.ancestor.root(t.s)
-	for r := range after.asks(&before) {
+	for r := range after.asks(before) {
 		if root.divides(r) && used.of(r).Exceeds(nominal.of(r)) {
 			return true
 		}

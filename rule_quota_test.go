@@ -235,21 +235,17 @@ func TestReclaimByWeight(t *testing.T) {
 	c.mistakes(makesWay(c.now(), "l2", "h5")...)
 }
 
-// TestReclaimIsNotALoop: a world in which shares that need only fall below what they were (and not stay in order) lead round in a circle.
+// TestReclaimIsNotALoop: were it enough that the share of the newcomer ends below what that of the victim was, a, b and free room
+// would lead round in a circle: the big one evicts two small ones, one of these evicts the big one, and the other takes the room that is left.
 func TestReclaimIsNotALoop(t *testing.T) {
-	c := newCourt(t, cpuNode("one", 1), cpuNode("n", 4), cpuQueue("all", "", 3), cpuQueue("a", "all", 2), cpuQueue("b", "all", 0),
-		submitOf(queued("a", 1), "a1"), submitOf(queued("a", 3), "a3"), submitOf(queued("b", 1), "b1"), submitOf(queued("b", 2), "b2"))
-	c.commits(placeOn("a1", "n"), placeOn("a3", "n"))
-	c.commits(makesWay(c.now(), "a3", "b1")...)
-	c.commits(placeOn("b2", "n"))
-	require.Equal(t, "3/5", c.now().Share("b").String())
-	again := []Commitment{evictionOf(c.now(), "b1"), evictionOf(c.now(), "b2"), placeOn("a3", "n")}
-	for i := range 2 {
-		e := again[i].(Evict)
-		e.For = "a3"
-		again[i] = e
-	}
-	require.Contains(t, c.mistakes(again...).Reason, "the share of queue") // 2/5 is less than 3/5, and more than the 0 that would be left
+	c := newCourt(t, cpuNode("n", 20), cpuQueue("all", "", 20), cpuQueue("a", "all", 0), cpuQueue("b", "all", 0),
+		submitOf(queued("a", 16), "big"), submitOf(queued("b", 10), "small", "other"))
+	c.commits(placeOn("small", "n"), placeOn("other", "n"))
+	s := c.now()
+	do := []Commitment{makesWay(s, "small", "big")[0], makesWay(s, "other", "big")[0], placeOn("big", "n")}
+	require.Contains(t, c.mistakes(do...).Reason, `the share of queue "a" would be 4/5, that of queue "b" 0 after 1`)
+	c.commits(Release{Capsule: "small", Final: true}, Release{Capsule: "other", Final: true}, placeOn("big", "n"), submitOf(queued("b", 10), "again"))
+	c.mistakes(makesWay(c.now(), "big", "again")...)
 }
 
 // TestReclaimMultiTie: two queues with the same share of one resource take nothing of another from each other.

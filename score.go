@@ -67,6 +67,9 @@ type NoFit struct {
 	near *nearby
 	// Rules of company may have closed domains to the spec.
 	ruled bool
+	// What the queue of the spec lacks, so that no node was asked; nil: nothing. Names are those of the dimensions.
+	lack  *lack
+	names *dimensionNames
 	// What the answer rests on besides the nodes.
 	rest rest
 	// The answer holds even if capsules of lower priority are evicted; and a budget has refused such an eviction.
@@ -128,6 +131,17 @@ type fitCount struct {
 	none     bool
 	// How many of the nodes would have enough room without the capsules there that may be moved.
 	movable int
+}
+
+// Quota returns the receipt with which a ledger would refuse the capsule because its queue lacks quota: Queue, Level, Dimension and
+// Borrowers are set, and Want is how much is missing. Nil: the answer is about nodes.
+func (e *NoFit) Quota() *Rejection {
+	if e == nil || e.lack == nil {
+		return nil
+	}
+	r := &Rejection{Kind: ErrInfeasible, Reason: e.lack.text(e.names), Want: e.lack.missing}
+	e.lack.fill(r, e.names)
+	return r
 }
 
 // Texts returns each reason with its count, the most frequent first: "801 lack memory", and for one node "1 lacks
@@ -204,6 +218,9 @@ func (e *NoFit) movableText() string {
 // Error reads like "0 of 1213 nodes fit: 801 lack a device with 600 milli free, 412 lack memory". It adds TooLarge,
 // Idle and Movable, and says if there are no nodes.
 func (e *NoFit) Error() string {
+	if e != nil && e.lack != nil {
+		return e.lack.text(e.names)
+	}
 	text := fmt.Sprintf("0 of %d nodes fit", e.Nodes())
 	if e.Nodes() == 0 && e != nil && e.count != nil && e.count.none {
 		text = "there are no nodes"

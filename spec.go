@@ -570,3 +570,31 @@ func (s *Spec) appendTolerations(b []byte) []byte {
 	}
 	return b
 }
+
+// modelOn returns the model of the devices that a capsule of the spec gets on a node; empty: it asks for none.
+func (s *Spec) modelOn(n *Node) string {
+	if s.Devices.Count == 0 {
+		return ""
+	}
+	return n.Devices.Model
+}
+
+// charges yields the resources that a capsule of the spec takes with devices of a model, and how much of each; with no model,
+// without its devices.
+func (s *Spec) charges(model string) func(func(resource, int64) bool) {
+	return func(yield func(resource, int64) bool) {
+		for d, x := range s.Envelope.Reservation {
+			if x > 0 && !yield(resource{d: d}, x) {
+				return
+			}
+		}
+		if s.Devices.Count > 0 && model != "" && !yield(resource{name: devicePrefix + model}, int64(s.Devices.Count)*int64(s.Devices.Milli)) {
+			return
+		}
+		for _, x := range s.Extras {
+			if !yield(resource{name: extraPrefix + x.Name}, x.Amount) {
+				return
+			}
+		}
+	}
+}

@@ -763,6 +763,9 @@ func (s *State) evicted(n *NodeState, ceiling int32) *NodeState {
 // outranked returns why the victim may not be evicted for the evictor that e names, by the priorities in the state;
 // empty: it may, also because the evictor is a broken gang that precedes the victim's.
 func (s *State) outranked(e *Evict, victim *Capsule) string {
+	if s.reclaims(e, victim) {
+		return ""
+	}
 	why := s.limits.keeps(victim.Spec.Priority, s.evictor(e))
 	if why != "" && e.ForGang != "" && s.Precedes(e.ForGang, victim.Gang()) {
 		return ""

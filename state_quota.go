@@ -46,11 +46,6 @@ func (s *State) Share(id QueueID) Share {
 	return q.share(s)
 }
 
-// standing returns the state of a queue that is found in a source.
-func (q *queueRecord) standing(in queueSource) QueueState {
-	return QueueState{q.quota.Queue, q.quota.changed, q.living, q.waiting, q, in}
-}
-
 // queuesByLevel yields the queues, each after its parent: the roots first, then those below them, each level ordered by id.
 func (s *State) queuesByLevel(yield func(*queueRecord) bool) {
 	for level, found := 1, true; found && level <= maxQueueLevels; level++ {
@@ -64,4 +59,22 @@ func (s *State) queuesByLevel(yield func(*queueRecord) bool) {
 			}
 		}
 	}
+}
+
+// reclaims reports whether an eviction is judged by the queues of the two sides, which differ, and not by their priorities: as far as
+// the state shows the newcomer.
+func (s *State) reclaims(e *Evict, victim *Capsule) bool {
+	if s.queue(victim.Spec.Queue) == nil {
+		return false
+	}
+	differs := func(c *Capsule) bool { return c.Spec.Queue != victim.Spec.Queue && s.queue(c.Spec.Queue) != nil }
+	if c := s.Capsule(e.For); c != nil {
+		return differs(c)
+	}
+	for c := range s.Members(e.ForGang) {
+		if !differs(c) {
+			return false
+		}
+	}
+	return e.ForGang != "" && s.Gang(e.ForGang) != nil
 }

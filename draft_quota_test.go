@@ -1,0 +1,153 @@
+package orbit
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// drawQueues is a ledger with a tree of queues on two nodes, with work in them, placed and pending, and perhaps more used than there is.
+func drawQueues(t *rapid.T) court {
+	c := court{nil, &MemoryLedger{}}
+	commit(t, c, cpuNode("n", 40), cpuNode("m", 40))
+	ids := []QueueID{"all", "a", "b", "c"}
+	for i, id := range ids {
+		q := Queue{ID: id, Nominal: map[string]int64{"cpu": rapid.Int64Range(0, 8).Draw(t, "nominal")}, Weight: rapid.Int64Range(0, 2).Draw(t, "weight")}
+		if i > 0 {
+			q.Parent = rapid.SampledFrom(ids[:i]).Draw(t, "parent")
+		}
+		if rapid.Bool().Draw(t, "bound") {
+			q.Borrow = map[string]int64{"cpu": rapid.Int64Range(0, 4).Draw(t, "borrow")}
+		}
+		if rapid.Bool().Draw(t, "keeps") {
+			q.Lend = map[string]int64{"cpu": rapid.Int64Range(0, 4).Draw(t, "lend")}
+		}
+		commit(t, c, PutQueue{q})
+	}
+	for i := range 10 {
+		spec := queued(rapid.SampledFrom(append(ids, "")).Draw(t, "queue"), rapid.Int64Range(0, 6).Draw(t, "size"))
+		spec.Priority, spec.Movable = rapid.Int32Range(0, 1).Draw(t, "priority"), true
+		id := CapsuleID(fmt.Sprint("c", i))
+		switch rapid.IntRange(0, 3).Draw(t, "how") {
+		case 0:
+			commit(t, c, Adopt{Capsule: id, Node: "n", Spec: spec})
+		case 1:
+			commit(t, c, submitOf(spec, id))
+			_, _ = c.Propose(bg, Proposal{Do: []Commitment{placeOn(id, "m")}})
+		default:
+			commit(t, c, submitOf(spec, id))
+		}
+	}
+	return c
+}
+
+// TestDraftKeepsQuotas: what a draft takes is refused by no quota, and what it refuses because of one the ledger refuses with the same words.
+func TestDraftKeepsQuotas(t *testing.T) {
+	taken, refused := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		c := drawQueues(t)
+		s := snapshotOf(t, c)
+		require.NoError(t, s.Verify())
+		v, _ := viewOf(t, c, nil)
+		var d Draft
+		d.Sync(v)
+		var do []Commitment
+		for range rapid.IntRange(1, 8).Draw(t, "steps") {
+			from := d.Checkpoint()
+			id := CapsuleID(fmt.Sprint("c", rapid.IntRange(0, 9).Draw(t, "who")))
+			known := s.Capsule(id)
+			var step []Commitment
+			var err error
+			switch rapid.IntRange(0, 4).Draw(t, "step") {
+			case 0:
+				step = []Commitment{Release{Capsule: id, Final: true}}
+				err = d.Release(Release{Capsule: id, Final: true})
+			case 1:
+				grown := known.Spec.Clone()
+				grown.Envelope.Reservation[CPU] = rapid.Int64Range(0, 6).Draw(t, "resized")
+				step = []Commitment{Respec{Capsule: id, Since: known.PlacedAt, Spec: grown}}
+				err = d.Respec(Respec{Capsule: id, Spec: grown})
+			case 2:
+				if d.Checkpoint() > 0 && rapid.Bool().Draw(t, "back") { // what was undone leaves no trace
+					d.Rollback(from - 1)
+					do = do[:len(d.log)]
+				}
+				continue
+			default:
+				step = []Commitment{placeOn(id, "n")}
+				err = d.Place(known, Choice{Node: s.Node("n")})
+			}
+			var r *Rejection
+			if errors.As(err, &r) && r.Queue != "" {
+				refused++
+				var theirs *Rejection
+				require.ErrorAs(t, s.Check(Proposal{View: s.Revision(), Do: append(append([]Commitment{}, do...), step...)}), &theirs, "a draft refuses with: %v", err)
+				require.Equal(t, []any{r.Queue, r.Level, r.Borrowers, r.Reason}, []any{theirs.Queue, theirs.Level, theirs.Borrowers, theirs.Reason})
+				continue
+			}
+			if err == nil {
+				do, taken = append(do, step...), taken+1
+			}
+		}
+		for _, id := range []QueueID{"all", "a", "b", "c"} {
+			require.NoError(t, checkStanding(s, &d, do, id))
+		}
+		if p := d.Propose(); len(p.Do) > 0 {
+			require.NoError(t, s.Check(p))
+		}
+	})
+	if !testing.Short() {
+		require.Positive(t, taken)
+		require.Positive(t, refused)
+	}
+}
+
+// checkStanding compares a queue as the draft shows it with what it is once the steps are committed.
+func checkStanding(s *State, d *Draft, do []Commitment, id QueueID) error {
+	var p tx
+	if len(do) == 0 {
+		return nil
+	}
+	proposal := Proposal{View: s.Revision(), Do: do}.Clone()
+	if err := proposal.check(&s.limits); err != nil {
+		return err
+	}
+	if _, err := p.run(s, s.rev+1, &proposal); err != nil {
+		return err
+	}
+	next := s.thaw()
+	next.publish(&p)
+	want, _ := next.Queue(id)
+	if got, _ := d.Queue(id); got.Used()["cpu"] != want.Used()["cpu"] || got.Share() != want.Share() || got.Available()["cpu"] != want.Available()["cpu"] {
+		return fmt.Errorf("queue %q: the draft uses %v, the ledger %v", id, got.Used(), want.Used())
+	}
+	return next.Verify()
+}
+
+// TestDraftReclaims: a draft judges evictions between queues as the ledger does, and what an earlier proposal frees serves no later one.
+func TestDraftReclaims(t *testing.T) {
+	c := newCourt(t, cpuNode("n", 10), cpuNode("m", 10), cpuQueue("all", "", 0), cpuQueue("a", "all", 4), cpuQueue("b", "all", 6),
+		submitOf(queued("b", 5), "b1", "b2"), submitOf(queued("a", 4), "a1", "a2"), submitOf(queued("a", 1), "a3"))
+	c.commits(placeOn("b1", "n"), placeOn("b2", "n"))
+	v, _ := viewOf(t, c, nil)
+	var d Draft
+	d.Sync(v)
+	s := c.now()
+	var r *Rejection
+	require.ErrorAs(t, d.Place(s.Capsule("a3"), Choice{Node: s.Node("m")}), &r)
+	require.Equal(t, `queue "a" lacks 0.001 cores at queue "all"; borrowed by "b"`, r.Reason)
+	require.NoError(t, d.Evict(Evict{Capsule: "b1", For: "a1"}))
+	require.NoError(t, d.Place(s.Capsule("a1"), Choice{Node: s.Node("n")}))
+	q, _ := d.Queue("all")
+	require.Equal(t, int64(9), q.Used()["cpu"])
+	p := d.Propose()
+	require.ErrorAs(t, d.Place(s.Capsule("a3"), Choice{Node: s.Node("m")}), &r, "the proposal may be refused")
+	require.NoError(t, d.Evict(Evict{Capsule: "b2", For: "a3"}))
+	require.ErrorAs(t, d.Place(s.Capsule("a3"), Choice{Node: s.Node("n")}), &r)
+	require.Contains(t, r.Reason, "does not make way")
+	_, err := c.Propose(bg, p)
+	require.NoError(t, err)
+}
