@@ -41,6 +41,8 @@ type scribe struct {
 	drafts []draft
 	// Most specs have rules of company.
 	social bool
+	// Most specs name a queue.
+	queues bool
 }
 
 func pickOne[E any](s *scribe, from []E) E { return rapid.SampledFrom(from).Draw(s.T, "pick") }
@@ -130,6 +132,9 @@ func (s *scribe) spec() *Spec {
 	}
 	if s.social && !s.chance(3) || s.chance(12) {
 		s.company(spec)
+	}
+	if s.queues && !s.chance(6) {
+		spec.Queue = pickOne(s, modelQueues)
 	}
 	return spec
 }
@@ -528,14 +533,14 @@ type duel struct {
 	model  *model
 	wild   bool
 	drafts []draft
-	// Most specs have rules of company.
-	company bool
-	views   [8]*State // of eight navigators, each as old as it happens to be
-	kept    []keptState
-	sent    []Proposal
-	ids     uint64
-	text    []string // of the live state
-	count   map[string]int
+	// Most specs have rules of company; most specs name a queue.
+	company, queues bool
+	views           [8]*State // of eight navigators, each as old as it happens to be
+	kept            []keptState
+	sent            []Proposal
+	ids             uint64
+	text            []string // of the live state
+	count           map[string]int
 }
 
 // keptState is a snapshot and everything that was in it when it was taken.
@@ -563,7 +568,7 @@ func (d *duel) snapshot() *State {
 
 func (d *duel) propose(t *rapid.T, refresh int) {
 	nav := rapid.IntRange(0, len(d.views)-1).Draw(t, "navigator")
-	s := &scribe{T: t, wild: d.wild, drafts: d.drafts, social: d.company}
+	s := &scribe{T: t, wild: d.wild, drafts: d.drafts, social: d.company, queues: d.queues}
 	if s.chance(refresh) {
 		d.views[nav] = d.snapshot()
 	}
@@ -619,6 +624,7 @@ func (d *duel) compare(t *rapid.T, p Proposal, want ruling, rev Revision, err er
 		d.model = want.next
 		d.count["committed"]++
 		d.countAgents()
+		d.countQueues()
 	case want.done != 0:
 		require.NoError(t, err)
 		require.Equal(t, want.done, rev, "a repeated proposal has the same revision")
@@ -726,7 +732,7 @@ func (d *duel) actions() map[string]func(*rapid.T) {
 // settle lets some nodes join and some capsules and a gang be submitted before the duel, so that it does not
 // spend itself on an empty world.
 func (d *duel) settle(t *rapid.T) {
-	s := &scribe{T: t, view: d.snapshot(), wild: d.wild}
+	s := &scribe{T: t, view: d.snapshot(), wild: d.wild, queues: d.queues}
 	for _, id := range modelNodes[:rapid.IntRange(0, len(modelNodes)).Draw(t, "nodes")] {
 		d.send(t, Proposal{Do: []Commitment{PutNode{s.node(id)}}})
 	}
@@ -752,12 +758,12 @@ func (d *duel) restore(t *rapid.T) {
 	require.NoError(t, err)
 	require.NoError(t, back.Dump(&again))
 	require.Equal(t, text, again.String(), "restore(dump) dumps otherwise")
-	f := &duel{ledger: &MemoryLedger{Start: back}, model: d.model, wild: d.wild, count: map[string]int{}}
+	f := &duel{ledger: &MemoryLedger{Start: back}, model: d.model, wild: d.wild, queues: d.queues, count: map[string]int{}}
 	f.views[0] = f.snapshot()
 	f.text = textOf(f.ledger.live)
 	f.invariants(t)
 	for range 2 {
-		s := &scribe{T: t, view: f.snapshot(), wild: d.wild}
+		s := &scribe{T: t, view: f.snapshot(), wild: d.wild, queues: d.queues}
 		f.send(t, s.proposal())
 		f.invariants(t)
 	}
@@ -780,7 +786,7 @@ func (d *duel) repeat(t *rapid.T, sent []Proposal) {
 
 // batch: each proposal of a batch has the outcome that it would have had alone, in their order.
 func (d *duel) batch(t *rapid.T) {
-	s := &scribe{T: t, view: d.snapshot(), wild: d.wild}
+	s := &scribe{T: t, view: d.snapshot(), wild: d.wild, queues: d.queues}
 	var batch []Proposal
 	for range rapid.IntRange(1, 3).Draw(t, "batch") {
 		batch = append(batch, s.proposal())
@@ -806,14 +812,14 @@ func (d *duel) fork(t *rapid.T) {
 	before := textOf(from)
 	var forks [2]*duel
 	for i := range forks {
-		f := &duel{ledger: &MemoryLedger{Start: from}, model: d.model, wild: d.wild, count: map[string]int{}}
+		f := &duel{ledger: &MemoryLedger{Start: from}, model: d.model, wild: d.wild, queues: d.queues, count: map[string]int{}}
 		f.views[0] = f.snapshot()
 		f.text = before
 		forks[i] = f
 	}
 	for range 2 {
 		for _, f := range forks {
-			s := &scribe{T: t, view: f.snapshot(), wild: d.wild}
+			s := &scribe{T: t, view: f.snapshot(), wild: d.wild, queues: d.queues}
 			f.send(t, s.proposal())
 			f.invariants(t)
 		}
@@ -882,7 +888,7 @@ func TestChangedCounters(t *testing.T) {
 	for count := range scale.Reach(t, "committed", "description", "use", "unchanged", "a hold ends") {
 		rapid.Check(t, func(t *rapid.T) {
 			d := anyWorld(t, rapid.Bool().Draw(t, "tiny"), rapid.Bool().Draw(t, "wild"))
-			s := &scribe{T: t, view: d.snapshot(), wild: d.wild, drafts: d.drafts, social: d.company}
+			s := &scribe{T: t, view: d.snapshot(), wild: d.wild, drafts: d.drafts, social: d.company, queues: d.queues}
 			for range rapid.IntRange(1, 30).Draw(t, "proposals") {
 				p := s.proposal()
 				id := modelHolds[0]
@@ -1008,7 +1014,13 @@ func textOf(s *State) []string {
 		out = append(out, fmt.Sprintf("waiting %v", w))
 		return true
 	})
-	return out
+	s.queues.Ascend(func(q *queueRecord) bool {
+		r := *q
+		r.quota = nil
+		out = append(out, fmt.Sprintf("queue record %+v quota %+v", r, q.quota))
+		return true
+	})
+	return append(out, queuesOf(s)...)
 }
 
 func textOfNode(s *State, slot uint32) string {

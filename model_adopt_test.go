@@ -184,6 +184,10 @@ func (r *modelRound) respec(z Respec) *refusal {
 	}
 	changed, specified := r.was.capsules[z.Capsule].changed, r.was.specAt(z.Capsule)
 	grow, shrinks := *c.growth(z.Spec), c.spec.shrinks(z.Spec)
+	if no := r.nameless(z.Spec); no != nil {
+		return no
+	}
+	r.facts[z.Capsule] = z.Applied
 	switch {
 	case c.released, (z.Since == 0) != (c.node == ""), z.Since != 0 && z.Since != c.placedAt, z.Spec.Backfills && c.gang != "":
 		return lostTo(changed)

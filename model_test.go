@@ -23,6 +23,7 @@ type model struct {
 	holds    map[HoldID]modelHold
 	marks    map[string]modelMark
 	budgets  map[BudgetID]modelBudget
+	queues   map[QueueID]modelQueue
 	// When something that has budgets came to have one, or lost a healthy member since.
 	leftOf map[string]Revision
 	// Wishes that passed because what they touched was not healthy, placements that borrowed, and evictions for the lender.
@@ -97,6 +98,7 @@ func newModel(l Limits) *model {
 		limits: l.withDefaults(), nodes: map[NodeID]modelNode{}, capsules: map[CapsuleID]modelCapsule{},
 		gangs: map[GangID]modelGang{}, holds: map[HoldID]modelHold{}, marks: map[string]modelMark{},
 		nominated: map[modelNominee]modelNomination{}, budgets: map[BudgetID]modelBudget{}, leftOf: map[string]Revision{},
+		queues: map[QueueID]modelQueue{},
 	}
 }
 
@@ -106,6 +108,7 @@ func (m *model) clone() *model {
 	c.holds, c.marks = maps.Clone(m.holds), maps.Clone(m.marks)
 	c.nominated = maps.Clone(m.nominated)
 	c.budgets, c.leftOf = maps.Clone(m.budgets), maps.Clone(m.leftOf)
+	c.queues = maps.Clone(m.queues)
 	c.recent, c.released = slices.Clone(m.recent), slices.Clone(m.released)
 	return &c
 }
@@ -236,23 +239,26 @@ func (m *model) rule(p Proposal, reduced bool) ruling {
 	}
 	for _, bet := range p.If {
 		if no := m.lost(bet); no != nil {
-			return refusedAs(no.kind(p.View))
+			return m.refusedFor(p.View, no)
 		}
 	}
 	r := &modelRound{was: m, now: m.clone(), p: p, asked: map[NodeID]*modelAsk{}, marks: map[string]bool{},
-		wishes: newModelWishes(), arrived: map[CapsuleID]bool{}, adopts: map[GangID]bool{}, grows: map[CapsuleID]Spec{}, anew: map[CapsuleID]bool{}, asks: map[NodeID][]modelAsker{}, endedOn: map[NodeID]map[HoldID]Hold{}, claimed: map[NodeID]bool{}, begun: map[GangID]bool{}}
+		wishes: newModelWishes(), arrived: map[CapsuleID]bool{}, adopts: map[GangID]bool{}, grows: map[CapsuleID]Spec{}, facts: map[CapsuleID]bool{}, anew: map[CapsuleID]bool{}, asks: map[NodeID][]modelAsker{}, endedOn: map[NodeID]map[HoldID]Hold{}, claimed: map[NodeID]bool{}, begun: map[GangID]bool{}}
 	r.now.rev++
 	for i, c := range p.Do {
 		r.wishes.at = i
 		if no := r.execute(c); no != nil {
-			return refusedAs(no.kind(p.View))
+			return m.refusedFor(p.View, no)
 		}
+	}
+	if r.quotas && r.misshapen() {
+		return refusedAs(ErrInvalid)
 	}
 	r.lend()
 	if !reduced && len(r.wishes.victims)+len(r.wishes.passed)+len(r.equal) > 0 {
 		needless, no := r.needless()
 		if no != nil {
-			return refusedAs(no.kind(p.View))
+			return m.refusedFor(p.View, no)
 		}
 		if needless = append(needless, r.equal...); len(needless) > 0 {
 			switch p.Do = without(p.Do, needless); {
@@ -266,11 +272,7 @@ func (m *model) rule(p Proposal, reduced bool) ruling {
 		}
 	}
 	if nos := r.unsettled(); len(nos) > 0 {
-		var v ruling
-		for _, no := range nos { // which of several is reported is the ledger's choice
-			v.kinds = append(v.kinds, no.kind(p.View))
-		}
-		return v
+		return m.refusedFor(p.View, nos...) // which of several is reported is the ledger's choice
 	}
 	r.finish()
 	return ruling{next: r.now}
@@ -287,6 +289,21 @@ func (r *refusal) kind(view Revision) error {
 		return ErrConflict
 	}
 	return ErrInfeasible
+}
+
+// refusedFor is a ruling that refuses for one of these reasons.
+func (m *model) refusedFor(view Revision, nos ...*refusal) (v ruling) {
+	for _, no := range nos {
+		switch {
+		case no != anyKind:
+			v.kinds = append(v.kinds, no.kind(view))
+		case view == m.rev:
+			v.kinds = append(v.kinds, ErrInfeasible)
+		default:
+			v.kinds = append(v.kinds, ErrInfeasible, ErrConflict)
+		}
+	}
+	return v
 }
 
 // seen finds the proposal's id in the records that it placed or, if it places nothing, among recent ids.
@@ -392,6 +409,8 @@ type modelRound struct {
 	begun    map[GangID]bool    // submitted by the proposal, all of it
 	equal    []int              // descriptions that nodes have already
 	ends     map[CapsuleID]bool // taken off their nodes, and over by that
+	quotas   bool               // it puts or ends queues
+	facts    map[CapsuleID]bool // their new specs are facts
 }
 
 // mayEnd notes that a capsule is over because it is taken off its node, if it is.
@@ -457,6 +476,10 @@ func (r *modelRound) execute(c Commitment) *refusal {
 		return r.putBudget(c.Budget)
 	case RemoveBudget:
 		return r.removeBudget(c.Budget)
+	case PutQueue:
+		return r.putQueue(c.Queue)
+	case RemoveQueue:
+		return r.removeQueue(c.Queue)
 	}
 	return nil
 }
@@ -583,6 +606,10 @@ func (r *modelRound) submit(c Submit) *refusal {
 }
 
 func (r *modelRound) submitAll(c Submit, ids []CapsuleID, like modelCapsule) *refusal {
+	adopts := c.Spec == nil && c.Gang == nil
+	if no := r.nameless(like.spec); no != nil && !adopts {
+		return no
+	}
 	for _, id := range ids {
 		like := like
 		if own := c.LabelsOf[id]; len(own) > 0 {
@@ -865,7 +892,7 @@ func (r *modelRound) unsettled() (out []*refusal) {
 			out = append(out, lostTo(r.was.gangs[id].changed))
 		}
 	}
-	return slices.Concat(out, r.overstepped(), r.unkind(), r.overspent(), r.impatient(), r.crowded(), r.uneven(), r.lonely(), r.insolent(), r.bloated(), r.glutted())
+	return slices.Concat(out, r.overstepped(), r.unkind(), r.overspent(), r.impatient(), r.crowded(), r.uneven(), r.lonely(), r.insolent(), r.bloated(), r.glutted(), r.orphaned(), r.overdrawn())
 }
 
 func (m *model) over(n modelNode, ask *modelAsk) bool {
@@ -1040,6 +1067,10 @@ func (m *model) badCommitment(c Commitment, seen map[CapsuleID]bool) bool {
 		return badBudget(c.Budget)
 	case RemoveBudget:
 		return c.Budget == ""
+	case PutQueue:
+		return badQueue(c.Queue)
+	case RemoveQueue:
+		return c.Queue == ""
 	case Nominate:
 		return len(c.Parts) == 0 && c.Lends != 0
 	case Hold:
@@ -1112,7 +1143,7 @@ func (m *model) describe() []string {
 		out = append(out, fmt.Sprintf("mark %s=%s at %d", key, m.marks[key].value, m.marks[key].at))
 	}
 	out = append(out, "pending "+strings.Join(m.pending(), " "), fmt.Sprintf("left %v", m.left), fmt.Sprintf("overcommitted %v", m.overcommitted()))
-	return slices.Concat(out, m.groups(), m.describeNominations(), m.describeBudgets())
+	return slices.Concat(out, m.groups(), m.describeNominations(), m.describeBudgets(), m.describeQueues())
 }
 
 // modelGroupsOf lists the groups of a spec, each once.
@@ -1201,7 +1232,7 @@ func worldOf(s *State) []string {
 		over = append(over, n.Node.ID)
 	}
 	out = append(out, "pending "+strings.Join(pending, " "), fmt.Sprintf("left %v", s.left), fmt.Sprintf("overcommitted %v", over))
-	return slices.Concat(out, groupsOf(s), nominationsOf(s), budgetsIn(s))
+	return slices.Concat(out, groupsOf(s), nominationsOf(s), budgetsIn(s), queuesOf(s))
 }
 
 func groupsOf(s *State) []string {

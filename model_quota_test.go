@@ -1,0 +1,564 @@
+package orbit
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"math/big"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/orbitsched/orbit/internal/scale"
+)
+
+// What the model says of queues: everything is worked out anew with rational numbers from the list of queues and the list of
+// capsules, whenever it is asked for.
+
+// modelQueue is a queue, and when it was put.
+type modelQueue struct {
+	Queue
+	changed Revision
+}
+
+// amountOfQueue returns an amount that a queue names.
+func amountOfQueue(list map[string]int64, resource string) (*big.Rat, bool) {
+	x, named := list[resource]
+	return new(big.Rat).SetInt64(x), named
+}
+
+// above0 is x, or 0 if it is less.
+func above0(x *big.Rat) *big.Rat {
+	if x.Sign() < 0 {
+		return new(big.Rat)
+	}
+	return x
+}
+
+func less(x, y *big.Rat) *big.Rat { return new(big.Rat).Sub(x, y) }
+
+func plus(x, y *big.Rat) *big.Rat { return new(big.Rat).Add(x, y) }
+
+func leastOf(x, y *big.Rat) *big.Rat {
+	if x.Cmp(y) < 0 {
+		return x
+	}
+	return y
+}
+
+// modelDimensions are the names of the dimensions in quotas.
+var modelDimensions = [Dimensions]string{"cpu", "memory", "disk", "slots", "dim4", "dim5", "dim6", "dim7"}
+
+// takes is how much a spec takes of each resource of which queues have amounts, with devices of a model.
+func takes(s *Spec, model string) map[string]int64 {
+	out := map[string]int64{}
+	for d, name := range modelDimensions {
+		out[name] = s.Envelope.Reservation[d]
+	}
+	if model != "" {
+		out["device/"+model] = int64(s.Devices.Count * s.Devices.Milli)
+	}
+	for _, x := range s.Extras {
+		out["extra/"+x.Name] += x.Amount
+	}
+	maps.DeleteFunc(out, func(_ string, x int64) bool { return x == 0 })
+	return out
+}
+
+// takesNow is what a placed capsule takes.
+func (m *model) takesNow(c modelCapsule) map[string]int64 {
+	return takes(c.spec, m.nodes[c.node].Devices.Model)
+}
+
+// ownUse is what the capsules use that name a queue.
+func (m *model) ownUse(id QueueID, resource string) *big.Rat {
+	sum := new(big.Rat)
+	for _, c := range m.capsules {
+		if c.node != "" && c.spec.Queue == id {
+			sum = plus(sum, new(big.Rat).SetInt64(m.takesNow(c)[resource]))
+		}
+	}
+	return sum
+}
+
+// childrenOf are the queues below one.
+func (m *model) childrenOf(id QueueID) (out []QueueID) {
+	for child, q := range m.queues {
+		if q.Parent == id {
+			out = append(out, child)
+		}
+	}
+	return out
+}
+
+// path lists a queue and those above it, the root last; nothing if there is no such queue.
+func (m *model) path(id QueueID) (out []QueueID) {
+	for len(out) <= len(m.queues) {
+		q, ok := m.queues[id]
+		if !ok {
+			break
+		}
+		out = append(out, id)
+		id = q.Parent
+	}
+	return out
+}
+
+// divided are the resources that a queue's tree divides.
+func (m *model) divided(id QueueID) []string {
+	names, path := map[string]bool{}, m.path(id)
+	for other, q := range m.queues {
+		if p := m.path(other); p[len(p)-1] == path[len(path)-1] {
+			for name := range q.Nominal {
+				names[name] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+func (m *model) subtree(id QueueID, r string) *big.Rat {
+	sum, _ := amountOfQueue(m.queues[id].Nominal, r)
+	for _, child := range m.childrenOf(id) {
+		sum = plus(sum, less(m.subtree(child, r), m.local(child, r)))
+	}
+	return sum
+}
+
+func (m *model) local(id QueueID, r string) *big.Rat {
+	lend, limited := amountOfQueue(m.queues[id].Lend, r)
+	if !limited {
+		return new(big.Rat)
+	}
+	return above0(less(m.subtree(id, r), lend))
+}
+
+func (m *model) usedOf(id QueueID, r string) *big.Rat {
+	sum := m.ownUse(id, r)
+	for _, child := range m.childrenOf(id) {
+		sum = plus(sum, above0(less(m.usedOf(child, r), m.local(child, r))))
+	}
+	return sum
+}
+
+func (m *model) availableOf(id QueueID, r string) *big.Rat {
+	q, used := m.queues[id], m.usedOf(id, r)
+	if q.Parent == "" {
+		return less(m.subtree(id, r), used)
+	}
+	local, above := m.local(id, r), m.availableOf(q.Parent, r)
+	if borrow, limited := amountOfQueue(q.Borrow, r); limited {
+		above = leastOf(above, plus(less(less(m.subtree(id, r), local), above0(less(used, local))), borrow))
+	}
+	return plus(above0(less(local, used)), above)
+}
+
+// mostOf is what a queue and all below it may use if nobody else uses anything.
+func (m *model) mostOf(id QueueID, r string) *big.Rat {
+	q := m.queues[id]
+	if q.Parent == "" {
+		return m.subtree(id, r)
+	}
+	most := plus(m.local(id, r), m.mostOf(q.Parent, r))
+	if borrow, limited := amountOfQueue(q.Borrow, r); limited {
+		most = leastOf(most, plus(m.subtree(id, r), borrow))
+	}
+	return most
+}
+
+func (m *model) borrowedOf(id QueueID, r string) *big.Rat {
+	return above0(less(m.usedOf(id, r), m.subtree(id, r)))
+}
+
+// modelShare is a share; nil: it is infinite.
+type modelShare struct{ *big.Rat }
+
+func (s modelShare) String() string {
+	if s.Rat == nil {
+		return "infinite"
+	}
+	return s.RatString()
+}
+
+func (s modelShare) cmp(o modelShare) int {
+	if s.Rat == nil || o.Rat == nil {
+		return btoi(s.Rat == nil) - btoi(o.Rat == nil)
+	}
+	return s.Rat.Cmp(o.Rat)
+}
+
+// shareOfSide is the share of a queue below another one that uses so much more than its quota.
+func (m *model) shareOfSide(parent QueueID, weight int64, over func(r string) *big.Rat) modelShare {
+	share := modelShare{new(big.Rat)}
+	for _, r := range m.divided(parent) {
+		x := over(r)
+		if x.Sign() <= 0 {
+			continue
+		}
+		if x.Cmp(new(big.Rat).SetUint64(math.MaxUint64)) > 0 {
+			x = new(big.Rat).SetUint64(math.MaxUint64)
+		}
+		most := m.mostOf(parent, r)
+		if most.Sign() == 0 {
+			return modelShare{}
+		}
+		of := modelShare{x.Quo(x, most.Mul(most, new(big.Rat).SetInt64(max(1, weight))))}
+		if of.cmp(share) > 0 {
+			share = of
+		}
+	}
+	return share
+}
+
+func (m *model) shareOf(id QueueID) modelShare {
+	q := m.queues[id]
+	if q.Parent == "" {
+		return modelShare{new(big.Rat)}
+	}
+	return m.shareOfSide(q.Parent, q.Weight, func(r string) *big.Rat { return m.borrowedOf(id, r) })
+}
+
+// describeQueues lists the queues in the words of queuesOf.
+func (m *model) describeQueues() (out []string) {
+	for _, id := range slices.Sorted(maps.Keys(m.queues)) {
+		q := m.queues[id]
+		living, waiting := 0, 0
+		for _, c := range m.capsules {
+			living += btoi(c.spec.Queue == id && !c.released)
+			waiting += btoi(c.spec.Queue == id && !c.released && c.node == "")
+		}
+		out = append(out, fmt.Sprintf("queue %+v put at %d, %d living, %d waiting, share %s", q.Queue, q.changed, living, waiting, m.shareOf(id)))
+		for _, r := range m.divided(id) {
+			out = append(out, fmt.Sprintf("queue %s has of %s: subtree %s local %s used %s own %s available %s borrowed %s most %s", id, r, inWord(m.subtree(id, r)), inWord(m.local(id, r)), inWord(m.usedOf(id, r)),
+				inWord(m.ownUse(id, r)), inWord(m.availableOf(id, r)), inWord(m.borrowedOf(id, r)), inWord(m.mostOf(id, r))))
+		}
+	}
+	return out
+}
+
+// inWord is a whole number in 64 bits, or the nearest that fits.
+func inWord(x *big.Rat) string {
+	if !x.IsInt() {
+		return "broken: " + x.String()
+	}
+	n := x.Num()
+	switch {
+	case n.IsInt64():
+		return n.String()
+	case n.Sign() < 0:
+		return fmt.Sprint(math.MinInt64)
+	}
+	return fmt.Sprint(math.MaxInt64)
+}
+
+// queuesOf lists the queues of a state through its public methods.
+func queuesOf(s *State) (out []string) {
+	for q := range s.Queues() {
+		share := s.Share(q.Queue.ID).String()
+		if share != q.Share().String() {
+			share += " or " + q.Share().String()
+		}
+		out = append(out, fmt.Sprintf("queue %+v put at %d, %d living, %d waiting, share %s", q.Queue, q.Changed, q.Living, q.Waiting, share))
+		subtree, local, used, own, available, borrowed, most := q.Subtree(), q.Local(), q.Used(), q.Own(), q.Available(), q.Borrowed(), q.Most()
+		for _, r := range slices.Sorted(maps.Keys(subtree)) {
+			out = append(out, fmt.Sprintf("queue %s has of %s: subtree %d local %d used %d own %d available %d borrowed %d most %d", q.Queue.ID, r, subtree[r], local[r], used[r], own[r], available[r], borrowed[r], most[r]))
+		}
+	}
+	return out
+}
+
+// ---- the commitments ----
+
+func badQueue(q Queue) bool {
+	for _, list := range []map[string]int64{q.Nominal, q.Borrow, q.Lend} {
+		for name, x := range list {
+			if x < 0 || name == "device/" || name == "cores" {
+				return true
+			}
+		}
+	}
+	return q.ID == "" || q.ID == q.Parent || q.Weight < 0 || q.Weight > 1<<20
+}
+
+// putQueue puts a queue.
+func (r *modelRound) putQueue(q Queue) *refusal {
+	r.quotas = true
+	r.now.queues[q.ID] = modelQueue{q, r.now.rev}
+	return nil
+}
+
+// removeQueue ends a queue.
+func (r *modelRound) removeQueue(id QueueID) *refusal {
+	if _, ok := r.now.queues[id]; !ok {
+		return anyKind
+	}
+	r.quotas = true
+	delete(r.now.queues, id)
+	return nil
+}
+
+// anyKind is a refusal of which the model does not say whether it is a conflict: it is infeasible if the view is not older than
+// the state.
+var anyKind = &refusal{math.MaxUint64}
+
+// misshapen reports whether the queues as the proposal leaves them form no trees: a cycle, more than 8 levels, or sums beyond 64 bits.
+func (r *modelRound) misshapen() bool {
+	m := r.now
+	for id := range m.queues {
+		path := m.path(id)
+		if len(path) > 8 || m.queues[path[len(path)-1]].Parent != "" && m.queues[m.queues[path[len(path)-1]].Parent].ID != "" {
+			return true
+		}
+	}
+	for id := range m.queues {
+		sums := map[string]*big.Rat{}
+		for other, q := range m.queues {
+			if path := m.path(other); path[len(path)-1] == id {
+				for name, x := range q.Nominal {
+					sums[name] = plus(new(big.Rat).SetInt64(x), cmpOr(sums[name]))
+				}
+			}
+		}
+		for _, x := range sums {
+			if x.Cmp(new(big.Rat).SetInt64(math.MaxInt64)) > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func cmpOr(x *big.Rat) *big.Rat {
+	if x == nil {
+		return new(big.Rat)
+	}
+	return x
+}
+
+// orphaned judges what queues leave behind: parents and capsules name queues that there are.
+func (r *modelRound) orphaned() (out []*refusal) {
+	for _, q := range r.now.queues {
+		if _, ok := r.now.queues[q.Parent]; q.Parent != "" && !ok {
+			out = append(out, anyKind)
+		}
+	}
+	for _, c := range r.now.capsules {
+		_, ended := r.was.queues[c.spec.Queue]
+		if _, ok := r.now.queues[c.spec.Queue]; ended && !ok && !c.released {
+			out = append(out, anyKind)
+		}
+	}
+	return out
+}
+
+// nameless judges what submissions and specs name.
+func (r *modelRound) nameless(s *Spec) *refusal {
+	if _, ok := r.now.queues[s.Queue]; s.Queue != "" && !ok {
+		return anyKind
+	}
+	return nil
+}
+
+// overdrawn refuses what a queue has no quota for: judged on the sum of the proposal, for what comes, grows, or moves to
+// another queue.
+func (r *modelRound) overdrawn() (out []*refusal) {
+	for id, c := range r.now.capsules {
+		if c.node == "" {
+			continue
+		}
+		asks := map[string]int64{}
+		_, grows := r.grows[id]
+		was := r.was.capsules[id]
+		switch {
+		case c.placedAt == r.now.rev && !c.adopted:
+			asks = r.now.takesNow(c)
+		case c.placedAt == r.now.rev: // found
+		case r.facts[id]:
+		case was.spec.Queue != c.spec.Queue:
+			asks = r.now.takesNow(c)
+		case grows:
+			grow := r.grows[id]
+			asks = takes(&grow, "")
+		}
+		for _, q := range r.now.path(c.spec.Queue) {
+			for name := range asks {
+				if !slices.Contains(r.now.divided(q), name) {
+					continue
+				}
+				before := new(big.Rat)
+				if _, ok := r.was.queues[q]; ok {
+					before = r.was.usedOf(q, name)
+				}
+				if r.now.availableOf(q, name).Sign() < 0 && r.now.usedOf(q, name).Cmp(before) > 0 {
+					out = append(out, anyKind)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// ---- random queues ----
+
+var modelQueues = []QueueID{"q0", "q1", "q2", "q3", "q4"}
+
+// amounts are of the resources that the specs ask for; with most, none is above it.
+func (s *scribe) amounts(chance int, most int64) map[string]int64 {
+	out := map[string]int64{}
+	for _, name := range []string{"cpu", "memory", "dim7", "device/A100", "device/T4", "extra/ip"} {
+		if !s.chance(chance) {
+			continue
+		}
+		if out[name] = rapid.Int64Range(0, most).Draw(s.T, "amount"); name[0] == 'd' && name[3] != '7' {
+			out[name] *= 500
+		}
+		if s.wild && s.chance(8) {
+			out[name] = pickOne(s, []int64{math.MaxInt64, math.MaxInt64 / 2, math.MaxInt64 / 3})
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
+}
+
+// draftQueue puts or ends a queue.
+func draftQueue(s *scribe) []Commitment {
+	id := pickOne(s, modelQueues)
+	if s.chance(8) {
+		return []Commitment{RemoveQueue{id}}
+	}
+	q := Queue{ID: id, Nominal: s.amounts(2, 5), Weight: pickOne(s, []int64{0, 1, 2, 3})}
+	if s.chance(2) {
+		q.Borrow = s.amounts(2, 4)
+	}
+	if s.chance(2) {
+		q.Lend = s.amounts(2, 4)
+	}
+	var parents []QueueID
+	for o := range s.view.Queues() {
+		if o.Queue.ID < id || s.chance(12) {
+			parents = append(parents, o.Queue.ID)
+		}
+	}
+	if len(parents) > 0 && !s.chance(4) {
+		q.Parent = pickOne(s, parents)
+	} else if s.chance(12) {
+		q.Parent = pickOne(s, modelQueues)
+	}
+	return []Commitment{PutQueue{q}}
+}
+
+// draftRequeue moves a capsule to another queue, or resizes it there.
+func draftRequeue(s *scribe) []Commitment {
+	c := s.some(func(c *Capsule) bool { return c.Placed() || c.Pending() })
+	if c.Spec == nil {
+		return draftSubmit(s)
+	}
+	spec := *c.Spec.Clone()
+	if spec.Queue = pickOne(s, modelQueues); s.chance(4) {
+		spec.Queue = ""
+	}
+	if s.chance(3) {
+		spec.Envelope.Reservation[CPU] = max(0, spec.Envelope.Reservation[CPU]+pickOne(s, []int64{-1, 1, 2}))
+	}
+	return []Commitment{Respec{Capsule: c.ID, Since: c.PlacedAt, Spec: &spec, Applied: s.chance(6)}}
+}
+
+// draftReclaim places a capsule, and evicts capsules of any queue for it, wherever these are.
+func draftReclaim(s *scribe) []Commitment {
+	c := s.some((*Capsule).Pending)
+	if c.Spec == nil {
+		return draftSubmit(s)
+	}
+	put := s.put(c.ID, c.Spec)
+	var out []Commitment
+	for v := range s.view.Capsules() {
+		if v.Placed() && !s.chance(1+btoi(v.Node != put.Node && v.Spec.Queue == "")) == s.chance(2) && (v.Gang() == "" || v.Gang() != c.Gang()) {
+			out = append(out, Evict{Capsule: v.ID, From: v.Node, Since: v.PlacedAt, For: c.ID})
+		}
+	}
+	return append(out, put)
+}
+
+// draftExchange gives the room of one capsule to another that waits.
+func draftExchange(s *scribe) []Commitment {
+	c := s.some((*Capsule).Placed)
+	return append([]Commitment{Release{Capsule: c.ID, Final: s.chance(2), Stopped: true}}, draftPlace(s)...)
+}
+
+// quotaDrafts are of what queues decide about, and of what changes them.
+var quotaDrafts = []draft{
+	draftQueue, draftQueue, draftQueue, draftSubmit, draftSubmit, draftSubmit, draftPlace, draftPlace, draftPlace, draftPlace, draftGang, draftGang, draftAdopt, draftAdopt,
+	draftRequeue, draftRequeue, draftRequeue, draftOutgrow, draftRelease, draftExchange, draftExchange, draftReclaim, draftReclaim, draftReclaim, draftEvict, draftMove, draftChange, draftConfirm,
+}
+
+// draftTree puts some queues at once.
+func draftTree(s *scribe) (out []Commitment) {
+	for i, id := range modelQueues {
+		q := Queue{ID: id, Nominal: s.amounts(2, 6), Weight: pickOne(s, []int64{0, 1, 2, 3})}
+		if q.Borrow = s.amounts(4, 4); s.chance(2) {
+			q.Borrow = nil
+		}
+		if q.Lend = s.amounts(4, 4); s.chance(2) {
+			q.Lend = nil
+		}
+		if i > 0 && !s.chance(4) {
+			q.Parent = pickOne(s, modelQueues[:i])
+		}
+		out = append(out, PutQueue{q})
+	}
+	return out
+}
+
+// lineUp is settle for worlds with queues.
+func (d *duel) lineUp(t *rapid.T) {
+	d.queues = true
+	s := &scribe{T: t, view: d.snapshot(), wild: d.wild, queues: true}
+	d.send(t, Proposal{Do: draftTree(s)})
+	d.settle(t)
+}
+
+// TestLedgerAgainstModelQuota: the ledger does what the model does where most specs name a queue: it commits and refuses the
+// same, and all amounts of all queues are what the model works out anew; whatever is put, ended, placed, evicted, found, moved or resized.
+func TestLedgerAgainstModelQuota(t *testing.T) {
+	scale.Sequential(t)
+	t.Parallel()
+	for total := range scale.Reach(t, "committed", "repeated", "conflict", "infeasible", "invalid", "in queues", "borrows", "above the quota", "reclaimed") {
+		rapid.Check(t, func(t *rapid.T) {
+			d := newDuel(Limits{NominatedShare: shares(t)}, false)
+			d.drafts = quotaDrafts
+			d.lineUp(t)
+			t.Repeat(d.actions())
+			d.lookBack(t)
+			for k, n := range d.count {
+				total[k] += n
+			}
+		})
+	}
+}
+
+// TestLedgerAgainstModelQuotaExtremes is the same with quantities around MaxInt64.
+func TestLedgerAgainstModelQuotaExtremes(t *testing.T) {
+	scale.Sequential(t)
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		d := newDuel(Limits{NominatedShare: shares(t)}, true)
+		d.drafts = quotaDrafts
+		d.lineUp(t)
+		t.Repeat(d.actions())
+		d.lookBack(t)
+	})
+}
+
+// countQueues counts what happens in queues.
+func (d *duel) countQueues() {
+	for id := range d.model.queues {
+		for _, r := range d.model.divided(id) {
+			d.count["in queues"] += btoi(d.model.ownUse(id, r).Sign() > 0)
+			d.count["borrows"] += btoi(d.model.queues[id].Parent != "" && d.model.borrowedOf(id, r).Sign() > 0)
+			d.count["above the quota"] += btoi(d.model.availableOf(id, r).Sign() < 0)
+		}
+	}
+}
