@@ -50,8 +50,8 @@ func remembers(memory int64) func(*Spec) {
 	return func(s *Spec) { s.Envelope.Reservation[Memory] = memory }
 }
 
-// runs adopts a capsule that is charged to a queue: nothing judges that.
-func runs(id CapsuleID, on NodeID, s *Spec) Adopt { return Adopt{Capsule: id, Node: on, Spec: s} }
+// foundOn adopts a capsule that is charged to a queue: nothing judges that.
+func foundOn(id CapsuleID, on NodeID, s *Spec) Adopt { return Adopt{Capsule: id, Node: on, Spec: s} }
 
 func bigNode(id NodeID) PutNode {
 	return PutNode{Node{ID: id, Capacity: Resources{CPU: 1000, Memory: 1000}, Extras: []Extra{{"ip", 1000}}}}
@@ -201,7 +201,7 @@ func TestQuotaArithmetic(t *testing.T) {
 			t.Parallel()
 			l := newCourt(t, append(putAll(c.queues...), bigNode("n"))...)
 			for q, cpu := range c.uses {
-				l.commits(runs(CapsuleID(q), "n", inQueue(q, cpu)))
+				l.commits(foundOn(CapsuleID(q), "n", inQueue(q, cpu)))
 			}
 			for id, want := range c.want {
 				q, ok := l.now().Queue(id)
@@ -233,7 +233,7 @@ func TestShares(t *testing.T) {
 	} {
 		t.Run(c.why, func(t *testing.T) {
 			t.Parallel()
-			l := newCourt(t, append(putAll(c.queues...), bigNode("n"), runs("c", "n", c.spec))...)
+			l := newCourt(t, append(putAll(c.queues...), bigNode("n"), foundOn("c", "n", c.spec))...)
 			require.Equal(t, c.want, l.now().Share("a").String())
 		})
 	}
@@ -244,7 +244,7 @@ func TestSharesTie(t *testing.T) {
 	t.Parallel()
 	const third = 3_000_000_000_000_000_003 // times 3 it would not fit in 64 bits
 	l := newCourt(t, append(putAll(queueOf("root", "", 2*third), queueOf("a", "root", 0, weighs(2)), queueOf("b", "root", 0), queueOf("c", "root", 0)),
-		PutNode{Node{ID: "n", Capacity: Resources{CPU: 9e18}}}, runs("a", "n", inQueue("a", 2_000_000_000_000_000_000)), runs("b", "n", inQueue("b", 1_000_000_000_000_000_000)), runs("c", "n", inQueue("c", 1_000_000_000_000_000_001)))...)
+		PutNode{Node{ID: "n", Capacity: Resources{CPU: 9e18}}}, foundOn("a", "n", inQueue("a", 2_000_000_000_000_000_000)), foundOn("b", "n", inQueue("b", 1_000_000_000_000_000_000)), foundOn("c", "n", inQueue("c", 1_000_000_000_000_000_001)))...)
 	a, b, c := l.now().Share("a"), l.now().Share("b"), l.now().Share("c")
 	require.Equal(t, a, b, "twice as much with twice the weight")
 	require.Zero(t, a.Compare(b))
