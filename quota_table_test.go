@@ -71,8 +71,8 @@ var threeLevels = []Queue{
 	queueOf("x", "team", 4, lends(2)), queueOf("y", "team", 1),
 }
 
-// TestQuotaArithmetic: what queues have and use, in one, two and three levels.
-func TestQuotaArithmetic(t *testing.T) {
+// TestQuotaAmounts: what queues have and use, in one, two and three levels.
+func TestQuotaAmounts(t *testing.T) {
 	t.Parallel()
 	two := []Queue{queueOf("root", "", 0), queueOf("a", "root", 6), queueOf("b", "root", 4)}
 	for _, c := range []struct {
