@@ -214,7 +214,7 @@ func TestQuotaAdmission(t *testing.T) {
 			return []ruleStep{
 				grants("more than the quota waits", submitOf(inQueue("root", 5), "c", "d", "e")),
 				grants("a hold", hold),
-				grants("a nomination", Nominate{Capsule: "d", Parts: []NominatedRoom{{Node: "n", Room: Resources{CPU: 5}}}}),
+				grants("a nomination", Nominate{Capsule: "d", Parts: []NominatedRoom{{Node: "n", Room: Resources{CPU: 5}}}, Ends: hold.Ends}),
 				grants("all of it is there", placeOn("c", "n")),
 			}
 		}},
