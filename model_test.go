@@ -967,6 +967,11 @@ func (r *modelRound) finish() {
 			m.left.Gangs = m.rev
 		}
 	}
+	for id := range r.was.queues {
+		if _, ok := m.queues[id]; !ok {
+			m.left.Queues = m.rev
+		}
+	}
 	r.dateBudgets()
 	r.rememberID()
 	m.dropReleased()
