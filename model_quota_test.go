@@ -178,7 +178,10 @@ func (s modelShare) String() string {
 	if s.Rat == nil {
 		return "infinite"
 	}
-	return s.RatString()
+	if s.Sign() == 0 {
+		return "0"
+	}
+	return s.Rat.String()
 }
 
 func (s modelShare) cmp(o modelShare) int {
@@ -430,6 +433,20 @@ func (r *modelRound) unjust() (out []*refusal) {
 	return out
 }
 
+// leavesWith are a victim, and the rest of its gang if that goes whole.
+func (r *modelRound) leavesWith(victim CapsuleID) (out []CapsuleID) {
+	gang := r.was.capsules[victim].gang
+	if gang == "" || !r.goneWhole(gang) {
+		return []CapsuleID{victim}
+	}
+	for _, at := range r.wishes.victims {
+		if id := r.p.Do[at].(Evict).Capsule; r.was.capsules[id].gang == gang {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
 func (r *modelRound) just(newcomer, victim CapsuleID) bool {
 	b := r.was.capsules[victim].spec.Queue
 	x, y, ok := r.now.sidesOf(r.now.capsules[newcomer].spec.Queue, b)
@@ -450,11 +467,18 @@ func (r *modelRound) just(newcomer, victim CapsuleID) bool {
 	if !borrowed(func(name string) *big.Rat { return r.was.overOf(y, name) }) {
 		return false
 	}
-	for _, q := range r.now.path(b) { // a queue that borrows nothing is never a victim, whatever is above it
+	with := r.now.clone() // a queue that borrows nothing is never a victim, whatever is above it
+	for _, id := range r.leavesWith(victim) {
+		with.capsules[id] = r.was.capsules[id]
+	}
+	if y.queue == "" && !borrowed(func(name string) *big.Rat { return with.overOf(y, name) }) {
+		return false
+	}
+	for _, q := range r.now.path(b) {
 		if q == y.ancestor {
 			break
 		}
-		if _, was := r.was.queues[q]; !was || !borrowed(func(name string) *big.Rat { return r.was.borrowedOf(q, name) }) {
+		if !borrowed(func(name string) *big.Rat { return with.borrowedOf(q, name) }) {
 			return false
 		}
 	}

@@ -50,6 +50,8 @@ type QueueID string
 // ancestor of the two, on the side of the newcomer and on that of the victim. (The capsules that name the ancestor itself
 // count as a queue below it that has its Nominal.) Before the proposal, b must use more than its subtree of a resource that the newcomer
 // asks for. After it, the share of a ([State.Share]) must not be above that of b, and if both are equal, that of b must have fallen.
+// And if this victim, or this gang that is evicted whole, had stayed, then b would still borrow something that the newcomer asks for, and
+// so would each queue from that of the victim up to b: a queue is never brought below what is its own by more than its last victim.
 // Capsules of two trees never evict each other. If only one of the two names a queue, the priorities count.
 type Queue struct {
 	// ID identifies the queue.

@@ -157,7 +157,8 @@ func (w *endsWorld) next(s endsState) (out []endsState) {
 }
 
 // may reports whether a capsule of a kind may be placed on a node if all goes that does not stay: it fits in the node and the quota,
-// each victim is in its way, and each queue of a victim borrowed before and has no lower share afterwards, or the same and less than before.
+// each victim is in its way, each queue of a victim borrowed before, and would if this victim stayed, and has no lower share afterwards, or
+// the same and less than before.
 func (w *endsWorld) may(s, stays endsState, kind, at int) bool {
 	size := w.size(kind)
 	before, _ := w.used(s)
@@ -174,6 +175,8 @@ func (w *endsWorld) may(s, stays endsState, kind, at int) bool {
 			b := w.queue(k)
 			borrowed := size[0] > 0 && before[b][0] > w.nominal[b][0] || size[1] > 0 && before[b][1] > w.nominal[b][1]
 			theirs := w.share(b, after[b])
+			stayed := after[b].plus(1, w.size(k))
+			borrowed = borrowed && (size[0] > 0 && stayed[0] > w.nominal[b][0] || size[1] > 0 && stayed[1] > w.nominal[b][1])
 			if order := mine.compare(theirs); b == w.queue(kind) || !borrowed || order > 0 || order == 0 && theirs.compare(w.share(b, before[b])) >= 0 {
 				return false
 			}
