@@ -347,6 +347,9 @@ func (r *modelRound) asksOf(id CapsuleID) map[string]int64 {
 	if c.node == "" || r.found[id] || r.facts[id] {
 		return nil
 	}
+	if c.placedAt != r.now.rev && sameSpec(was.spec, c.spec) {
+		return nil
+	}
 	asks := r.now.takesNow(c)
 	if was.node != "" && was.spec.Queue == c.spec.Queue {
 		before := r.was.takesNow(was)
@@ -458,7 +461,7 @@ func (r *modelRound) just(newcomer, victim CapsuleID) bool {
 	}
 	borrowed := func(of func(name string) *big.Rat) bool {
 		for name := range r.asksOf(newcomer) {
-			if slices.Contains(r.was.divided(y.ancestor), name) && of(name).Sign() > 0 {
+			if (slices.Contains(r.was.divided(y.ancestor), name) || slices.Contains(r.now.divided(y.ancestor), name)) && of(name).Sign() > 0 {
 				return true
 			}
 		}

@@ -66,13 +66,10 @@ func (q *quotaRace) engine(r *rand.Rand, rounds int) {
 			q.try(s.rev, submitOf(spec, q.capsule(r)))
 		case c.Pending():
 			var do []Commitment
-			for v := range s.Capsules() {
-				if v.Placed() && r.IntN(4) == 0 {
+			for v := range s.On(node) {
+				if v.Spec.Queue != c.Spec.Queue && r.IntN(3) == 0 {
 					do = append(do, Evict{Capsule: v.ID, From: v.Node, Since: v.PlacedAt, For: c.ID})
 				}
-			}
-			if r.IntN(2) == 0 {
-				do = nil
 			}
 			q.try(s.rev, append(do, placeOn(c.ID, node))...)
 		case r.IntN(3) > 0:
@@ -104,11 +101,11 @@ func (q *quotaRace) keeper(r *rand.Rand, rounds int) {
 func (q *quotaRace) drainer(r *rand.Rand, rounds int) {
 	for range rounds {
 		id := NodeID(fmt.Sprint("n", r.IntN(3)))
-		q.try(0, drainedNode(id, 30))
+		q.try(0, drainedNode(id, 8))
 		for c := range q.now().On(id) {
 			q.try(0, Release{Capsule: c.ID})
 		}
-		q.try(0, cpuNode(id, 30))
+		q.try(0, cpuNode(id, 8))
 	}
 }
 
@@ -132,12 +129,12 @@ func TestQuotaUnderRace(t *testing.T) {
 		world = append(world, PutQueue{queue})
 	}
 	for i := range 3 {
-		world = append(world, cpuNode(NodeID(fmt.Sprint("n", i)), 30))
+		world = append(world, cpuNode(NodeID(fmt.Sprint("n", i)), 8))
 	}
 	_, err := q.Propose(bg, Proposal{Do: world})
 	require.NoError(t, err)
 	first := q.now()
-	rounds := scale.Of(60, 2000)
+	rounds := scale.Of(200, 4000)
 	var all sync.WaitGroup
 	for i := range uint64(8) {
 		all.Go(func() { q.engine(rand.New(rand.NewPCG(i, 1)), rounds) })

@@ -349,9 +349,9 @@ func (t *tx) judgeQueues() error {
 }
 
 // judgeQuota judges that what a capsule asks for is available on the path from its queue to the root. What another party has let it
-// grow by already is a fact, and so is the queue that another party has moved it to.
+// grow by already is a fact, and so is the queue that another party has moved it to, and that its node has devices of another model.
 func (t *tx) judgeQuota(e *txCapsule, before, after *charged, q *queueRecord) error {
-	if before.placed && before.spec != after.spec && t.applied(e.now.ID) {
+	if !e.arrives && (e.was == nil || e.was.Spec == e.now.Spec || t.applied(e.now.ID)) {
 		return nil
 	}
 	for r, x := range after.asks(before) {
