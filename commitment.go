@@ -431,14 +431,14 @@ type RemoveBudget struct {
 	Budget BudgetID `json:"budget"`
 }
 
-// PutQueue makes a queue, or replaces the one with the same id. Its parent must exist after the proposal. A cycle, more than 8
+// PutQueue makes a queue, or replaces the one with the same id. Its parent must exist, or be put earlier in the proposal. A cycle, more than 8
 // levels, and a tree in which an amount adds up to more than 64 bits can hold are [ErrInvalid].
 type PutQueue struct {
 	// Queue is the queue.
 	Queue Queue `json:"queue"`
 }
 
-// RemoveQueue ends a queue. It is refused while, after the proposal, the queue is the parent of another, or a capsule names it
+// RemoveQueue ends a queue. It is refused while the queue is the parent of another, and if after the proposal a capsule names it
 // that has not been released for good.
 type RemoveQueue struct {
 	// Queue is the queue to end.

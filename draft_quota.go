@@ -157,11 +157,33 @@ func (d *Draft) reclaimsFairly(c *Capsule, n *NodeState) error {
 			continue
 		}
 		after := charged{queue: c.Spec.Queue, spec: c.Spec, model: c.Spec.modelOn(n.Node), placed: true}
-		if why := books.reclaimFault(a, b, &charged{}, &after); why != "" {
-			return d.refuse(victim.ID, n, "%s", reclaimText(victim.ID, b.id, c.ID, a.id, why))
+		of := reclaim{a: a.id, b: b.id, after: after, victims: d.leavesWith(victim)}
+		if why := books.reclaimFault(&of); why != "" {
+			return d.refuse(victim.ID, n, "%s", reclaimText(victim.ID, of.b, c.ID, of.a, why))
 		}
 	}
 	return nil
+}
+
+// leavesWith returns what the proposal in the making takes off its node with a victim: the victim, or all of its gang if that
+// goes whole.
+func (d *Draft) leavesWith(victim *Capsule) []charged {
+	state, gang := d.view.state, []charged(nil)
+	for i, do := range d.log {
+		e, ok := do.(Evict)
+		if !ok || victim.Gang() == "" {
+			continue
+		}
+		if c := state.Capsule(e.Capsule); c.Gang() == victim.Gang() {
+			if gang = append(gang, charged{}); i >= d.open {
+				gang[len(gang)-1] = chargedAs(c, state.Node(c.Node).Node, true)
+			}
+		}
+	}
+	if g := state.Gang(victim.Gang()); g != nil && len(gang) >= g.Total() {
+		return gang
+	}
+	return []charged{chargedAs(victim, state.Node(victim.Node).Node, true)}
 }
 
 // arrives judges by the queues a step that places a capsule. If they allow it, the step is counted.

@@ -621,6 +621,7 @@ func (d *duel) compare(t *rapid.T, p Proposal, want ruling, rev Revision, err er
 			confirm, _ := c.(Confirm)
 			d.count["not ready"] += btoi(confirm.NotReady)
 		}
+		d.count["reclaimed"] += want.next.reclaimed - d.model.reclaimed
 		d.model = want.next
 		d.count["committed"]++
 		d.countAgents()

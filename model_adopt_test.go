@@ -83,7 +83,7 @@ func (r *modelRound) adopt(a Adopt) *refusal {
 	r.now.unnominate(modelNominee{capsule: a.Capsule}, false)
 	r.now.unnominate(modelNominee{gang: c.gang}, false)
 	c.remember(r.now.limits.PlacementIDs)
-	r.arrived[a.Capsule], r.adopts[c.gang] = true, true
+	r.arrived[a.Capsule], r.adopts[c.gang], r.found[a.Capsule] = true, true, true
 	c.respecified = c.respecified || !sameSpec(spec, c.spec)
 	c.spec, c.node, c.devices, c.note, c.at = spec, a.Node, a.Devices, a.Note, a.At
 	c.changed, c.placedAt, c.placedBy = r.now.rev, r.now.rev, r.p.ID
@@ -184,10 +184,7 @@ func (r *modelRound) respec(z Respec) *refusal {
 	}
 	changed, specified := r.was.capsules[z.Capsule].changed, r.was.specAt(z.Capsule)
 	grow, shrinks := *c.growth(z.Spec), c.spec.shrinks(z.Spec)
-	if no := r.nameless(z.Spec); no != nil {
-		return no
-	}
-	r.facts[z.Capsule] = z.Applied
+	r.facts[z.Capsule], r.respecs[z.Capsule] = z.Applied && c.node != "", r.respecs[z.Capsule] || !sameSpec(z.Spec, c.spec)
 	switch {
 	case c.released, (z.Since == 0) != (c.node == ""), z.Since != 0 && z.Since != c.placedAt, z.Spec.Backfills && c.gang != "":
 		return lostTo(changed)

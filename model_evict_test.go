@@ -274,9 +274,14 @@ func (r *modelRound) putBack(unit []int, back map[CapsuleID]bool) (spared []int,
 		priority = max(priority, slices.Max(r.now.priorities(gang)))
 	}
 	for _, at := range unit {
-		cause := int32(math.MaxInt32)
+		cause, between := int32(math.MaxInt32), true
 		for _, id := range r.causes(r.p.Do[at].(Evict)) {
-			cause = min(cause, newcomers[id])
+			if !r.reclaims(id, r.p.Do[at].(Evict).Capsule) {
+				cause, between = min(cause, newcomers[id]), false
+			}
+		}
+		if between { // unjust says whether it may
+			continue
 		}
 		truce := r.now.limits.TruceFrom <= priority && cause <= r.now.limits.TruceTo
 		replaces, newest := false, Revision(0)
@@ -290,12 +295,15 @@ func (r *modelRound) putBack(unit []int, back map[CapsuleID]bool) (spared []int,
 	}
 	over := func(id CapsuleID) bool {
 		_, grows := r.grows[id]
+		if r.reclaims(id, first) {
+			return slices.ContainsFunc(unit, func(at int) bool { return slices.Contains(r.causes(r.p.Do[at].(Evict)), id) })
+		}
 		return newcomers[id] > priority || whole && !grows && r.replaces(r.now.capsules[id].gang, gang)
 	}
 	blocked, apart := map[NodeID]map[int]bool{}, map[CapsuleID]bool{}
 	for _, at := range unit {
 		e := r.p.Do[at].(Evict)
-		off := r.keptOff(e, over, back)
+		off := append(r.keptOff(e, over, back), r.withoutQuota(e, over, back)...)
 		for _, id := range off {
 			apart[id] = true
 		}

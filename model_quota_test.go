@@ -178,7 +178,10 @@ func (s modelShare) String() string {
 	if s.Rat == nil {
 		return "infinite"
 	}
-	return s.RatString()
+	if s.Sign() == 0 {
+		return "0"
+	}
+	return s.Rat.String()
 }
 
 func (s modelShare) cmp(o modelShare) int {
@@ -281,47 +284,43 @@ func badQueue(q Queue) bool {
 	return q.ID == "" || q.ID == q.Parent || q.Weight < 0 || q.Weight > 1<<20
 }
 
-// putQueue puts a queue.
+// putQueue puts a queue, below one that there is.
 func (r *modelRound) putQueue(q Queue) *refusal {
-	r.quotas = true
+	if _, ok := r.now.queues[q.Parent]; q.Parent != "" && !ok {
+		return anyKind
+	}
 	r.now.queues[q.ID] = modelQueue{q, r.now.rev}
+	delete(r.dropped, q.ID)
+	if r.now.misshapen() {
+		return badKind
+	}
 	return nil
 }
 
-// removeQueue ends a queue.
+// removeQueue ends a queue that is nobody's parent.
 func (r *modelRound) removeQueue(id QueueID) *refusal {
-	if _, ok := r.now.queues[id]; !ok {
+	if _, ok := r.now.queues[id]; !ok || len(r.now.childrenOf(id)) > 0 {
 		return anyKind
 	}
-	r.quotas = true
+	r.dropped[id] = true
 	delete(r.now.queues, id)
 	return nil
 }
 
 // anyKind is a refusal of which the model does not say whether it is a conflict: it is infeasible if the view is not older than
-// the state.
-var anyKind = &refusal{math.MaxUint64}
+// the state. The form of what badKind refuses is wrong.
+var anyKind, badKind = &refusal{math.MaxUint64}, &refusal{math.MaxUint64}
 
-// misshapen reports whether the queues as the proposal leaves them form no trees: a cycle, more than 8 levels, or sums beyond 64 bits.
-func (r *modelRound) misshapen() bool {
-	m := r.now
+// misshapen reports whether the queues form no trees: a cycle, more than 8 levels, or sums beyond 63 bits.
+func (m *model) misshapen() bool {
 	for id := range m.queues {
-		path := m.path(id)
-		if len(path) > 8 || m.queues[path[len(path)-1]].Parent != "" && m.queues[m.queues[path[len(path)-1]].Parent].ID != "" {
+		if path := m.path(id); len(path) > 8 || m.queues[path[len(path)-1]].Parent != "" {
 			return true
 		}
 	}
 	for id := range m.queues {
-		sums := map[string]*big.Rat{}
-		for other, q := range m.queues {
-			if path := m.path(other); path[len(path)-1] == id {
-				for name, x := range q.Nominal {
-					sums[name] = plus(new(big.Rat).SetInt64(x), cmpOr(sums[name]))
-				}
-			}
-		}
-		for _, x := range sums {
-			if x.Cmp(new(big.Rat).SetInt64(math.MaxInt64)) > 0 {
+		for _, name := range m.divided(id) {
+			if m.subtree(id, name).Cmp(new(big.Rat).SetInt64(math.MaxInt64)) > 0 {
 				return true
 			}
 		}
@@ -329,71 +328,201 @@ func (r *modelRound) misshapen() bool {
 	return false
 }
 
-func cmpOr(x *big.Rat) *big.Rat {
-	if x == nil {
-		return new(big.Rat)
-	}
-	return x
-}
-
-// orphaned judges what queues leave behind: parents and capsules name queues that there are.
+// orphaned judges that capsules name queues that there are.
 func (r *modelRound) orphaned() (out []*refusal) {
-	for _, q := range r.now.queues {
-		if _, ok := r.now.queues[q.Parent]; q.Parent != "" && !ok {
-			out = append(out, anyKind)
+	for id, c := range r.now.capsules {
+		if _, ok := r.now.queues[c.spec.Queue]; ok || c.spec.Queue == "" || c.released || r.ends[id] {
+			continue
 		}
-	}
-	for _, c := range r.now.capsules {
-		_, ended := r.was.queues[c.spec.Queue]
-		if _, ok := r.now.queues[c.spec.Queue]; ended && !ok && !c.released {
+		if r.dropped[c.spec.Queue] || r.respecs[id] && !r.found[id] {
 			out = append(out, anyKind)
 		}
 	}
 	return out
 }
 
-// nameless judges what submissions and specs name.
-func (r *modelRound) nameless(s *Spec) *refusal {
-	if _, ok := r.now.queues[s.Queue]; s.Queue != "" && !ok {
-		return anyKind
+// asksOf is what a capsule takes of its queue that it did not take before, as far as that is judged.
+func (r *modelRound) asksOf(id CapsuleID) map[string]int64 {
+	c, was := r.now.capsules[id], r.was.capsules[id]
+	if c.node == "" || r.found[id] || r.facts[id] {
+		return nil
 	}
-	return nil
+	if c.placedAt != r.now.rev && sameSpec(was.spec, c.spec) {
+		return nil
+	}
+	asks := r.now.takesNow(c)
+	if was.node != "" && was.spec.Queue == c.spec.Queue {
+		before := r.was.takesNow(was)
+		maps.DeleteFunc(asks, func(name string, x int64) bool { return x <= before[name] })
+	}
+	return asks
 }
 
 // overdrawn refuses what a queue has no quota for: judged on the sum of the proposal, for what comes, grows, or moves to
 // another queue.
 func (r *modelRound) overdrawn() (out []*refusal) {
 	for id, c := range r.now.capsules {
-		if c.node == "" {
-			continue
-		}
-		asks := map[string]int64{}
-		_, grows := r.grows[id]
-		was := r.was.capsules[id]
-		switch {
-		case c.placedAt == r.now.rev && !c.adopted:
-			asks = r.now.takesNow(c)
-		case c.placedAt == r.now.rev: // found
-		case r.facts[id]:
-		case was.spec.Queue != c.spec.Queue:
-			asks = r.now.takesNow(c)
-		case grows:
-			grow := r.grows[id]
-			asks = takes(&grow, "")
-		}
 		for _, q := range r.now.path(c.spec.Queue) {
-			for name := range asks {
-				if !slices.Contains(r.now.divided(q), name) {
-					continue
-				}
-				before := new(big.Rat)
-				if _, ok := r.was.queues[q]; ok {
-					before = r.was.usedOf(q, name)
-				}
-				if r.now.availableOf(q, name).Sign() < 0 && r.now.usedOf(q, name).Cmp(before) > 0 {
+			for name := range r.asksOf(id) {
+				if slices.Contains(r.now.divided(q), name) && r.now.availableOf(q, name).Sign() < 0 && r.now.usedOf(q, name).Cmp(r.was.usedOf(q, name)) > 0 {
 					out = append(out, anyKind)
 				}
 			}
+		}
+	}
+	return out
+}
+
+// reclaims reports whether an eviction is judged by the queues of the two, which differ.
+func (r *modelRound) reclaims(newcomer, victim CapsuleID) bool {
+	a, b := r.now.capsules[newcomer].spec.Queue, r.was.capsules[victim].spec.Queue
+	_, first := r.now.queues[a]
+	_, second := r.now.queues[b]
+	return a != b && first && second
+}
+
+// modelSide is a queue just below a common ancestor, or the capsules that name the ancestor.
+type modelSide struct{ ancestor, queue QueueID }
+
+// sidesOf are those of two queues.
+func (m *model) sidesOf(a, b QueueID) (x, y modelSide, ok bool) {
+	mine, other := m.path(a), m.path(b)
+	for i, id := range mine {
+		if j := slices.Index(other, id); j >= 0 {
+			x.ancestor, y.ancestor = id, id
+			if i > 0 {
+				x.queue = mine[i-1]
+			}
+			if j > 0 {
+				y.queue = other[j-1]
+			}
+			return x, y, true
+		}
+	}
+	return x, y, false
+}
+
+// overOf is what a side uses more than it has.
+func (m *model) overOf(s modelSide, name string) *big.Rat {
+	if s.queue != "" {
+		return m.borrowedOf(s.queue, name)
+	}
+	nominal, _ := amountOfQueue(m.queues[s.ancestor].Nominal, name)
+	return above0(less(m.ownUse(s.ancestor, name), nominal))
+}
+
+func (m *model) shareOfA(s modelSide) modelShare {
+	if s.queue != "" {
+		return m.shareOf(s.queue)
+	}
+	return m.shareOfSide(s.ancestor, 1, func(name string) *big.Rat { return m.overOf(s, name) })
+}
+
+// unjust refuses evictions between queues that take back nothing that was borrowed, or leave the newcomer with more than its share.
+func (r *modelRound) unjust() (out []*refusal) {
+	for _, at := range r.wishes.victims {
+		e := r.p.Do[at].(Evict)
+		if r.was.capsules[e.Capsule].borrows == (modelNominee{e.ForGang, e.For}) {
+			continue
+		}
+		for _, id := range r.causes(e) {
+			if r.reclaims(id, e.Capsule) && !r.just(id, e.Capsule) {
+				out = append(out, anyKind)
+			} else if r.reclaims(id, e.Capsule) {
+				r.now.reclaimed++
+			}
+		}
+	}
+	return out
+}
+
+// leavesWith are a victim, and the rest of its gang if that goes whole.
+func (r *modelRound) leavesWith(victim CapsuleID) (out []CapsuleID) {
+	gang := r.was.capsules[victim].gang
+	if gang == "" || !r.goneWhole(gang) {
+		return []CapsuleID{victim}
+	}
+	for _, at := range r.wishes.victims {
+		if id := r.p.Do[at].(Evict).Capsule; r.was.capsules[id].gang == gang {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+func (r *modelRound) just(newcomer, victim CapsuleID) bool {
+	b := r.was.capsules[victim].spec.Queue
+	x, y, ok := r.now.sidesOf(r.now.capsules[newcomer].spec.Queue, b)
+	if _, was := r.was.queues[y.ancestor]; !ok || !was {
+		return false
+	}
+	if _, was := r.was.queues[y.queue]; y.queue != "" && !was {
+		return false
+	}
+	borrowed := func(of func(name string) *big.Rat) bool {
+		for name := range r.asksOf(newcomer) {
+			if (slices.Contains(r.was.divided(y.ancestor), name) || slices.Contains(r.now.divided(y.ancestor), name)) && of(name).Sign() > 0 {
+				return true
+			}
+		}
+		return false
+	}
+	if !borrowed(func(name string) *big.Rat { return r.was.overOf(y, name) }) {
+		return false
+	}
+	with := r.now.clone() // a queue that borrows nothing is never a victim, whatever is above it
+	for _, id := range r.leavesWith(victim) {
+		with.capsules[id] = r.was.capsules[id]
+	}
+	if y.queue == "" && !borrowed(func(name string) *big.Rat { return with.overOf(y, name) }) {
+		return false
+	}
+	for _, q := range r.now.path(b) {
+		if q == y.ancestor {
+			break
+		}
+		if !borrowed(func(name string) *big.Rat { return with.borrowedOf(q, name) }) {
+			return false
+		}
+	}
+	mine, theirs, before := r.now.shareOfA(x), r.now.shareOfA(y), r.was.shareOfA(y)
+	return mine.cmp(theirs) < 0 || mine.cmp(theirs) == 0 && theirs.cmp(before) < 0
+}
+
+// withoutQuota are the newcomers above a victim that have no quota if it stays, beside the victims that stay already.
+func (r *modelRound) withoutQuota(e Evict, over func(CapsuleID) bool, back map[CapsuleID]bool) (out []CapsuleID) {
+	if _, ok := r.now.queues[r.was.capsules[e.Capsule].spec.Queue]; !ok {
+		return nil
+	}
+	world := func(stays bool) *model {
+		m, newcomers := r.now.clone(), r.newcomers()
+		for id := range r.now.capsules {
+			_, comes := newcomers[id]
+			_, grows := r.grows[id]
+			switch {
+			case back[id], grows && !over(id), stays && id == e.Capsule:
+				m.capsules[id] = r.was.capsules[id]
+			case comes && !over(id):
+				c := m.capsules[id]
+				c.node = ""
+				m.capsules[id] = c
+			}
+		}
+		return m
+	}
+	with, without := world(true), world(false)
+	for id := range r.newcomers() {
+		if !over(id) {
+			continue
+		}
+		short := false
+		for _, q := range with.path(r.now.capsules[id].spec.Queue) {
+			for name := range r.asksOf(id) {
+				short = short || slices.Contains(with.divided(q), name) && with.availableOf(q, name).Sign() < 0 && without.availableOf(q, name).Cmp(with.availableOf(q, name)) > 0
+			}
+		}
+		if short {
+			out = append(out, id)
 		}
 	}
 	return out

@@ -29,6 +29,8 @@ type model struct {
 	// Wishes that passed because what they touched was not healthy, placements that borrowed, and evictions for the lender.
 	freed, lent, recalled, replaced, rebuilt, respecified, regrouped, outgrown int
 	grew                                                                       modelGrowth
+	// Evictions between queues.
+	reclaimed int
 	// Capsules that have ended because they were taken off their nodes.
 	killed int
 	// Those that live, and what is kept of others.
@@ -243,7 +245,7 @@ func (m *model) rule(p Proposal, reduced bool) ruling {
 		}
 	}
 	r := &modelRound{was: m, now: m.clone(), p: p, asked: map[NodeID]*modelAsk{}, marks: map[string]bool{},
-		wishes: newModelWishes(), arrived: map[CapsuleID]bool{}, adopts: map[GangID]bool{}, grows: map[CapsuleID]Spec{}, facts: map[CapsuleID]bool{}, anew: map[CapsuleID]bool{}, asks: map[NodeID][]modelAsker{}, endedOn: map[NodeID]map[HoldID]Hold{}, claimed: map[NodeID]bool{}, begun: map[GangID]bool{}}
+		wishes: newModelWishes(), arrived: map[CapsuleID]bool{}, adopts: map[GangID]bool{}, grows: map[CapsuleID]Spec{}, facts: map[CapsuleID]bool{}, respecs: map[CapsuleID]bool{}, found: map[CapsuleID]bool{}, dropped: map[QueueID]bool{}, anew: map[CapsuleID]bool{}, asks: map[NodeID][]modelAsker{}, endedOn: map[NodeID]map[HoldID]Hold{}, claimed: map[NodeID]bool{}, begun: map[GangID]bool{}}
 	r.now.rev++
 	for i, c := range p.Do {
 		r.wishes.at = i
@@ -295,6 +297,8 @@ func (r *refusal) kind(view Revision) error {
 func (m *model) refusedFor(view Revision, nos ...*refusal) (v ruling) {
 	for _, no := range nos {
 		switch {
+		case no == badKind:
+			v.kinds = append(v.kinds, ErrInvalid)
 		case no != anyKind:
 			v.kinds = append(v.kinds, no.kind(view))
 		case view == m.rev:
@@ -409,8 +413,10 @@ type modelRound struct {
 	begun    map[GangID]bool    // submitted by the proposal, all of it
 	equal    []int              // descriptions that nodes have already
 	ends     map[CapsuleID]bool // taken off their nodes, and over by that
-	quotas   bool               // it puts or ends queues
+	dropped  map[QueueID]bool   // queues that it ends
 	facts    map[CapsuleID]bool // their new specs are facts
+	respecs  map[CapsuleID]bool // they have other specs
+	found    map[CapsuleID]bool // they were found running
 }
 
 // mayEnd notes that a capsule is over because it is taken off its node, if it is.
@@ -638,6 +644,7 @@ func (r *modelRound) submitAll(c Submit, ids []CapsuleID, like modelCapsule) *re
 			}
 		}
 		r.now.order = max(r.now.order+1, uint64(r.now.rev)<<20)
+		r.respecs[id] = true
 		like.submitted, like.specified, like.changed = r.now.order, r.now.rev, r.now.rev
 		r.now.capsules[id] = like
 	}
@@ -892,7 +899,7 @@ func (r *modelRound) unsettled() (out []*refusal) {
 			out = append(out, lostTo(r.was.gangs[id].changed))
 		}
 	}
-	return slices.Concat(out, r.overstepped(), r.unkind(), r.overspent(), r.impatient(), r.crowded(), r.uneven(), r.lonely(), r.insolent(), r.bloated(), r.glutted(), r.orphaned(), r.overdrawn())
+	return slices.Concat(out, r.overstepped(), r.unkind(), r.overspent(), r.impatient(), r.crowded(), r.uneven(), r.lonely(), r.insolent(), r.bloated(), r.glutted(), r.orphaned(), r.overdrawn(), r.unjust())
 }
 
 func (m *model) over(n modelNode, ask *modelAsk) bool {
@@ -965,6 +972,11 @@ func (r *modelRound) finish() {
 			delete(m.gangs, gang)
 			delete(m.nominated, modelNominee{gang: gang})
 			m.left.Gangs = m.rev
+		}
+	}
+	for id := range r.was.queues {
+		if _, ok := m.queues[id]; !ok {
+			m.left.Queues = m.rev
 		}
 	}
 	r.dateBudgets()

@@ -349,9 +349,9 @@ func (t *tx) judgeQueues() error {
 }
 
 // judgeQuota judges that what a capsule asks for is available on the path from its queue to the root. What another party has let it
-// grow by already is a fact.
+// grow by already is a fact, and so is the queue that another party has moved it to, and that its node has devices of another model.
 func (t *tx) judgeQuota(e *txCapsule, before, after *charged, q *queueRecord) error {
-	if before.placed && before.queue == after.queue && before.spec != after.spec && t.applied(e.now.ID) {
+	if !e.arrives && (e.was == nil || e.was.Spec == e.now.Spec || t.applied(e.now.ID)) {
 		return nil
 	}
 	for r, x := range after.asks(before) {
@@ -528,8 +528,10 @@ func (t *tx) before(c contender) (was contender, ok bool) {
 // judgeReclaim judges an eviction between two queues.
 func (t *tx) judgeReclaim(newcomer, victim *txCapsule) error {
 	a, b := t.queue(newcomer.now.Spec.Queue), t.queue(victim.was.Spec.Queue)
-	before, after := t.chargedBy(newcomer)
-	why := t.reclaimFault(a, b, &before, &after)
+	of := reclaim{a: a.id, b: b.id, victims: t.leavesWith(victim)}
+	of.before, of.after = t.chargedBy(newcomer)
+	why := t.reclaimFault(&of)
+	a, b = t.queue(of.a), t.queue(of.b)
 	if why == "" {
 		return nil
 	}
@@ -543,19 +545,66 @@ func reclaimText(victim CapsuleID, b QueueID, newcomer CapsuleID, a QueueID, why
 	return fmt.Sprintf("capsule %q of queue %q does not make way for capsule %q of queue %q: %s", victim, b, newcomer, a, why)
 }
 
-// reclaimFault returns why no capsule of queue b makes way for a capsule of queue a that counts for so much before and after the proposal;
-// empty: it may.
-func (t *tx) reclaimFault(a, b *queueRecord, before, after *charged) string {
-	x, y, ok := contenders(t, a, b)
+// leavesWith returns what is taken off its node with a victim: the victim, or all of its gang if that goes whole.
+func (t *tx) leavesWith(victim *txCapsule) (out []charged) {
+	g, arrived := t.gangs.find(victim.was.Gang()), 0
+	for i := range t.capsules.entries {
+		if e := &t.capsules.entries[i]; g != nil && e.arrives && e.now.Placed() && e.now.Gang() == victim.was.Gang() {
+			arrived++
+		}
+	}
+	for i := range t.capsules.entries {
+		e := &t.capsules.entries[i]
+		if e == victim || e.evicted && g != nil && e.was.Gang() == victim.was.Gang() && g.now.Total() <= arrived {
+			before, _ := t.chargedBy(e)
+			out = append(out, before)
+		}
+	}
+	return out
+}
+
+// reclaim is an eviction of a capsule of queue b, or of a whole gang, for a newcomer of queue a.
+type reclaim struct {
+	a, b QueueID
+	// What the newcomer counts for before and after the proposal, and what the victims counted for.
+	before, after charged
+	victims       []charged
+}
+
+// reclaimFault returns why no capsule of queue b makes way for a capsule of queue a; empty: it may. It may move the records of queues.
+func (t *tx) reclaimFault(of *reclaim) string {
+	x, y, ok := contenders(t, t.queue(of.a), t.queue(of.b))
 	if !ok {
 		return "they are in different trees"
 	}
 	was, ok := t.before(y)
-	if !ok || !t.borrowsFrom(was, before, after) {
+	if !ok || !was.borrows(t.s, of) {
 		return fmt.Sprintf("%s borrowed nothing that it asks for", y)
 	}
 	if mine, theirs, former := x.share(t), y.share(t), was.share(t.s); mine.Compare(theirs) > 0 || mine == theirs && theirs.Compare(former) >= 0 {
 		return fmt.Sprintf("the share of %s would be %v, that of %s %v after %v", x, mine, y, theirs, former)
+	}
+	if id := t.keepsOwn(of); id != "" {
+		return fmt.Sprintf("queue %q would borrow nothing that it asks for if it stayed", id)
+	}
+	return ""
+}
+
+// keepsOwn returns a queue, from that of the victims up to the one that contends, that would borrow nothing that the newcomer
+// asks for if the victims had stayed; empty: there is none.
+func (t *tx) keepsOwn(of *reclaim) QueueID {
+	for i := range of.victims {
+		t.charge(&of.victims[i], 1)
+		defer t.charge(&of.victims[i], -1)
+	}
+	_, y, _ := contenders(t, t.queue(of.a), t.queue(of.b))
+	if y.queue == nil && !y.borrows(t, of) {
+		return y.ancestor.id
+	}
+	for q := t.queue(of.b); q.id != y.ancestor.id; q = q.parent(t) {
+		if !(contender{y.ancestor, q}).borrows(t, of) {
+			return q.id
+		}
 	}
 	return ""
 }
@@ -568,10 +617,10 @@ func (c contender) String() string {
 	return fmt.Sprintf("the own work of queue %q", c.ancestor.id)
 }
 
-// borrowsFrom reports whether a contender borrowed something before the proposal that a newcomer asks for.
-func (t *tx) borrowsFrom(was contender, before, after *charged) bool {
-	used, nominal, root := was.used(), was.nominal(), was.ancestor.root(t.s)
-	for r := range after.asks(before) {
+// borrows reports whether the contender borrows something that the newcomer asks for.
+func (c contender) borrows(in queueSource, of *reclaim) bool {
+	used, nominal, root := c.used(), c.nominal(), c.ancestor.root(in)
+	for r := range of.after.asks(&of.before) {
 		if root.divides(r) && used.of(r).Exceeds(nominal.of(r)) {
 			return true
 		}
@@ -656,6 +705,10 @@ func (s *sparing) overQuota(e *txCapsule, unit *victims) (out []*txCapsule) {
 			} else if before, after := s.t.chargedBy(c); before != after {
 				s.quotas.charge(&after, -1)
 				defer s.quotas.charge(&after, 1)
+				if c.grows != nil { // it keeps what it has
+					s.quotas.charge(&before, 1)
+					defer s.quotas.charge(&before, -1)
+				}
 			}
 		}
 	}

@@ -301,12 +301,13 @@ func TestQueuesComeAndGo(t *testing.T) {
 				grants("the id may be used again", PutQueue{queueOf("root", "", 1)}),
 			}
 		}},
-		{"a parent must be there after the proposal", func(l court) []ruleStep {
+		{"a parent must be there, or be put earlier in the proposal", func(l court) []ruleStep {
 			return []ruleStep{
 				refuses("none", PutQueue{queueOf("q", "root", 1)}),
-				grants("in any order", PutQueue{queueOf("q", "root", 1)}, PutQueue{queueOf("root", "", 1)}),
-				refuses("it goes", RemoveQueue{"root"}),
-				grants("both go", RemoveQueue{"root"}, RemoveQueue{"q"}),
+				refuses("it comes later", PutQueue{queueOf("q", "root", 1)}, PutQueue{queueOf("root", "", 1)}),
+				grants("it comes first", PutQueue{queueOf("root", "", 1)}, PutQueue{queueOf("q", "root", 1)}),
+				refuses("it goes first", RemoveQueue{"root"}, RemoveQueue{"q"}),
+				grants("both go", RemoveQueue{"q"}, RemoveQueue{"root"}),
 			}
 		}},
 		{"at most 8 levels", func(l court) []ruleStep {
@@ -323,8 +324,8 @@ func TestQueuesComeAndGo(t *testing.T) {
 			return []ruleStep{
 				invalid("its own parent", PutQueue{Queue{ID: "q1", Parent: "q1"}}),
 				invalid("its grandchild", PutQueue{Queue{ID: "q1", Parent: "q3"}}),
-				invalid("new ones", PutQueue{Queue{ID: "q8", Parent: "q9"}}, PutQueue{Queue{ID: "q9", Parent: "q8"}}),
-				grants("the tree is turned round", PutQueue{Queue{ID: "q1", Parent: "q2"}}, PutQueue{Queue{ID: "q2", Parent: "q3"}}, PutQueue{Queue{ID: "q3"}}),
+				invalid("new ones", PutQueue{Queue{ID: "q8"}}, PutQueue{Queue{ID: "q9", Parent: "q8"}}, PutQueue{Queue{ID: "q8", Parent: "q9"}}),
+				grants("the tree is turned round", PutQueue{Queue{ID: "q3"}}, PutQueue{Queue{ID: "q2", Parent: "q3"}}, PutQueue{Queue{ID: "q1", Parent: "q2"}}),
 			}
 		}},
 		{"amounts that cannot be", func(l court) []ruleStep {
