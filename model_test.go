@@ -253,9 +253,6 @@ func (m *model) rule(p Proposal, reduced bool) ruling {
 			return m.refusedFor(p.View, no)
 		}
 	}
-	if r.quotas && r.misshapen() {
-		return refusedAs(ErrInvalid)
-	}
 	r.lend()
 	if !reduced && len(r.wishes.victims)+len(r.wishes.passed)+len(r.equal) > 0 {
 		needless, no := r.needless()
@@ -612,10 +609,6 @@ func (r *modelRound) submit(c Submit) *refusal {
 }
 
 func (r *modelRound) submitAll(c Submit, ids []CapsuleID, like modelCapsule) *refusal {
-	adopts := c.Spec == nil && c.Gang == nil
-	if no := r.nameless(like.spec); no != nil && !adopts {
-		return no
-	}
 	for _, id := range ids {
 		like := like
 		if own := c.LabelsOf[id]; len(own) > 0 {

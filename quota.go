@@ -25,17 +25,9 @@ type QueueID string
 // does not name one has 0. All other resources are not limited there.
 //
 // A ledger refuses a proposal that places capsules, lets them grow or moves them to another queue ([Respec]) if afterwards a
-// queue on the path from theirs to the root has a negative available of a resource that they ask for, and uses more
-// of it than before. It does not judge an [Adopt], and a smaller quota evicts nothing.
-//
-// Where both capsules name a queue, an [Evict] to make way is judged by the priorities only if both name the same. Else it
-// takes back what was borrowed, whatever the priorities are. Let a and b be the queues just below the lowest common
-// ancestor of the two, on the side of the newcomer and on that of the victim. (The capsules that name the ancestor itself
-// count as a queue below it that has its Nominal.) Before the proposal, b must use more than its subtree of a resource that the newcomer
-// asks for. After it, the share of a ([State.Share]) must not be above that of b, and if both are equal, that of b must have fallen.
-// And if this victim, or this gang that is evicted whole, had stayed, then b would still borrow something that the newcomer asks for, and
-// so would each queue from that of the victim up to b: a queue is never brought below what is its own by more than its last victim.
-// Capsules of two trees never evict each other. If only one of the two names a queue, the priorities count.
+// queue on the path from theirs to the root has used more than it may, of a resource that they ask for, and more than before.
+// It does not judge an [Adopt], and a smaller quota evicts nothing. Between queues an [Evict] to make way takes back what was
+// borrowed, whatever the priorities are. docs/commitments.md has the formulas.
 type Queue struct {
 	// ID identifies the queue.
 	ID QueueID `json:"id"`
