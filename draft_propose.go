@@ -57,7 +57,9 @@ func (d *Draft) Propose(more ...Precondition) Proposal {
 }
 
 // Respec gives a placed capsule of the view another envelope, as a commitment of the next proposal. It fills in Since if
-// that is 0. A plan can change nothing else of a spec, and cannot set Applied. Errors are those of Place.
+// that is 0. A plan can change nothing else of a spec, and cannot set Applied. For a growth that lacks room, the plan
+// first evicts others from the node, with For naming the capsule ([Draft.Evict]); on a node that confirms, only capsules
+// that have not begun can make way, because a growth cannot wait until the others have stopped. Errors are those of Place.
 func (d *Draft) Respec(r Respec) error {
 	if d.view == nil {
 		return d.refuse(r.Capsule, nil, "the draft is empty; call Sync first")
@@ -78,8 +80,11 @@ func (d *Draft) Respec(r Respec) error {
 	now, own := d.copies.New(*n), c.grown(r.Spec).growth(c)
 	now.used = n.used.minus(c.Spec.Envelope.Reservation).plus(r.Spec.Envelope.Reservation)
 	now.reborrow(c, r.Spec)
-	if _, stops := now.lacksBeside(own.room); !n.hasRoom(own.room) || stops != nil {
-		return d.refuse(c.ID, n, "capsule %q cannot grow on node %q by %v; %v is free, less what still stops there", c.ID, c.Node, *own.room, n.Free())
+	switch _, stops := now.lacksBeside(own.room); {
+	case !n.hasRoom(own.room):
+		return d.refuse(c.ID, n, "capsule %q cannot grow on node %q by %v; %v is free", c.ID, c.Node, *own.room, n.Free())
+	case stops != nil:
+		return d.refuse(c.ID, n, "capsule %q cannot grow on node %q while capsule %q, which leaves it, has not stopped: a growth is used at once and cannot wait", c.ID, c.Node, stops.Capsule)
 	}
 	if n.nominated != nil && *own.room != (Resources{}) {
 		if err := d.yields(c.ID, now, &own); err != nil {
