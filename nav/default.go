@@ -9,7 +9,7 @@ import "github.com/orbitsched/orbit"
 //	batch     batch capsules: Patient around Batch
 //	gangs     gangs: Patient around Gang
 //
-// Because all are patient, nothing waits for ever beside smaller work that keeps coming. No work is evicted, unless it has
+// Because all are patient, nothing waits for ever beside smaller work that keeps coming. No work is moved or evicted, unless it has
 // borrowed nominated room. Each function in wrap is called with the navigator of each engine and returns the one that
 // the engine gets instead; the first wraps innermost. To evict work of lower priority for what fits nowhere:
 //
@@ -31,5 +31,5 @@ func Default(ledger orbit.Ledger, wrap ...func(orbit.Navigator) orbit.Navigator)
 	}}
 }
 
-// Evicting wraps a navigator with a [Preempting] that has no limits. It is for [Default].
+// Evicting wraps a navigator with a [Preempting] that has no limits, and so moves work that is movable, too. It is for [Default].
 func Evicting(n orbit.Navigator) orbit.Navigator { return &Preempting{Navigator: n} }
