@@ -3,6 +3,7 @@ package moves_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -19,6 +20,9 @@ type small struct {
 	state *orbit.State
 	view  *orbit.View
 	draft *orbit.Draft
+	// The newcomers, and the nodes that they may go to.
+	newcomers []*orbit.Capsule
+	within    map[orbit.NodeID]bool
 }
 
 func open(t require.TestingT, l orbit.Ledger) *small {
@@ -81,8 +85,30 @@ func drawWorld(t *rapid.T) *small {
 	}
 	newcomer := drawSpec(t, "new")
 	newcomer.Envelope.Reservation[orbit.CPU] = int64(rapid.IntRange(2, 6).Draw(t, "asks"))
-	require.NoError(t, do(orbit.Submit{IDs: []orbit.CapsuleID{"new"}, Spec: newcomer}))
-	return open(t, l)
+	ids := []orbit.CapsuleID{"new", "next"}[:rapid.SampledFrom([]int{1, 1, 2}).Draw(t, "newcomers")]
+	require.NoError(t, do(orbit.Submit{IDs: ids, Spec: newcomer}))
+	w := open(t, l)
+	for _, id := range ids {
+		w.newcomers = append(w.newcomers, w.state.Capsule(id))
+	}
+	w.within = map[orbit.NodeID]bool{}
+	for i := range rapid.IntRange(1, nodes).Draw(t, "within") {
+		w.within[orbit.NodeID(fmt.Sprint("n", i))] = true
+	}
+	return w
+}
+
+// domain returns the indices of the nodes that newcomers may go to; nil: all.
+func (w *small) domain() (in []int32) {
+	if len(w.within) == w.state.NodeCount() {
+		return nil
+	}
+	for n := range w.state.Nodes() {
+		if w.within[n.Node.ID] {
+			in = append(in, int32(n.Index()))
+		}
+	}
+	return in
 }
 
 // brute tries every set of so many moves, with every node for each, and returns the least work; ok: there is a set.
@@ -93,11 +119,10 @@ func (w *small) brute(count int) (work float64, ok bool) {
 			all = append(all, c)
 		}
 	}
-	newcomer := w.state.Capsule("new")
 	var choose func(from int, set []*orbit.Capsule, sum float64)
 	choose = func(from int, set []*orbit.Capsule, sum float64) {
 		if len(set) == count {
-			if (!ok || sum < work) && w.seats(set, append([]*orbit.Capsule{newcomer}, set...), nil) {
+			if (!ok || sum < work) && w.seats(set, append(slices.Clone(w.newcomers), set...), nil) {
 				work, ok = sum, true
 			}
 			return
@@ -114,6 +139,9 @@ func (w *small) brute(count int) (work float64, ok bool) {
 func (w *small) seats(moved, open []*orbit.Capsule, to []orbit.NodeID) bool {
 	if len(open) > 0 {
 		for n := range w.state.Nodes() {
+			if open[0].Pending() && !w.within[n.Node.ID] {
+				continue
+			}
 			if n.Node.ID != open[0].Node && w.seats(moved, open[1:], append(to[:len(to):len(to)], n.Node.ID)) {
 				return true
 			}
@@ -131,7 +159,7 @@ func (w *small) seats(moved, open []*orbit.Capsule, to []orbit.NodeID) bool {
 		taken[c.Node] &^= c.Devices
 		p.Do = append(p.Do, orbit.Evict{Capsule: c.ID, From: c.Node, Since: c.PlacedAt})
 	}
-	for i, c := range append([]*orbit.Capsule{w.state.Capsule("new")}, moved...) {
+	for i, c := range append(slices.Clone(w.newcomers), moved...) {
 		var set orbit.DeviceSet
 		for d := 0; d < w.state.Node(to[i]).Node.Devices.Count && set.Len() < c.Spec.Devices.Count; d++ {
 			if !taken[to[i]].Has(d) {
@@ -144,7 +172,7 @@ func (w *small) seats(moved, open []*orbit.Capsule, to []orbit.NodeID) bool {
 	return w.state.Check(p) == nil
 }
 
-// Where any set of at most 3 moves makes room, one is found, with the fewest moves and among these the least work. The ledger
+// Where any set of at most 3 moves makes room, for a capsule or for a gang in a domain, one is found, with the fewest moves and among these the least work. The ledger
 // takes it, and the search leaves the draft as it was.
 func TestRoomIsExactOnSmallWorlds(t *testing.T) {
 	seen := map[int]int{}
@@ -152,7 +180,7 @@ func TestRoomIsExactOnSmallWorlds(t *testing.T) {
 		w := drawWorld(t)
 		s := moves.Search{Draft: w.draft, Engine: &place.Exhaustive{}, Most: 3, Steps: 1 << 24}
 		start := w.draft.Checkpoint()
-		f := s.Room([]*orbit.Capsule{w.state.Capsule("new")}, nil)
+		f := s.Room(w.newcomers, w.domain())
 		require.Equal(t, start, w.draft.Checkpoint())
 		for count := range 4 {
 			work, ok := w.brute(count)
