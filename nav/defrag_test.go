@@ -132,6 +132,21 @@ func TestDefragMakesRoomInARack(t *testing.T) {
 	require.Len(t, used, 1, "one rack is free")
 }
 
+// Room that is there already is no place for what moves: to make one room by taking another is no gain.
+func TestDefragKeepsTheRoomThatIsThere(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	for i, devices := range []int{2, 0, 8} {
+		id := fmt.Sprint("n", i)
+		n := gpuNode(id)
+		n.Node.Labels = map[string]string{"rack": fmt.Sprint("r", (i+1)/2)}
+		commit(t, l, n)
+		if devices > 0 {
+			putDevices(t, l, orbit.CapsuleID("c"+id), id, 0, devices)
+		}
+	}
+	require.Empty(t, untilStill(t, defrag(l, nav.RoomFor{Spec: gpus(8), Level: "rack"})))
+}
+
 // Nodes are emptied onto others in use, named, and cordoned by the same commit; one that does not fit elsewhere stays.
 func TestDefragEmptiesNodes(t *testing.T) {
 	l := &orbit.MemoryLedger{}

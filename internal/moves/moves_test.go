@@ -201,3 +201,19 @@ func TestRoomIsExactOnSmallWorlds(t *testing.T) {
 	})
 	t.Log("worlds by moves, -1: no set of 3 makes room:", seen)
 }
+
+// What has to leave a node and fits on no other does not move at all.
+func TestAwayIsAway(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	spec := sized(2, 0)
+	spec.Movable = true
+	_, err := l.Propose(t.Context(), orbit.Proposal{Do: []orbit.Commitment{
+		orbit.PutNode{Node: orbit.Node{ID: "n0", Capacity: orbit.Resources{orbit.CPU: 4}}},
+		orbit.PutNode{Node: orbit.Node{ID: "n1", Capacity: orbit.Resources{orbit.CPU: 1}}},
+		orbit.Submit{IDs: []orbit.CapsuleID{"c"}, Spec: spec}, orbit.Place{Capsule: "c", Node: "n0"},
+	}})
+	require.NoError(t, err)
+	w := open(t, l)
+	s := moves.Search{Draft: w.draft, Engine: &place.Exhaustive{}, Most: 3}
+	require.Nil(t, s.Away(w.state.Capsule("c")))
+}
