@@ -165,7 +165,7 @@ func TestQueuesPark(t *testing.T) {
 	for i := range trees {
 		id := QueueID(fmt.Sprint("q", i))
 		commit(t, l, cpuQueue(id, "", 1), submitOf(queued(id, 1), CapsuleID(fmt.Sprint("first", i))), placeOn(CapsuleID(fmt.Sprint("first", i)), "n"),
-			Submit{IDs: names(fmt.Sprint(id, "-"), each), Spec: queued(id, 1)})
+			Submit{IDs: append(names(fmt.Sprint(id, "-"), each), CapsuleID(id)), Spec: queued(id, 1)})
 	}
 	v, _ := viewOf(t, l, nil)
 	var d Draft
@@ -176,11 +176,11 @@ func TestQueuesPark(t *testing.T) {
 		q.push(slot, c)
 	}
 	for i := range trees {
-		_, err := d.withinQuota(v.state.Capsule(CapsuleID(fmt.Sprintf("q%d-0", i))).Spec)
+		_, err := d.withinQuota(v.state.Capsule(CapsuleID(fmt.Sprint("q", i))).Spec)
 		var nofit *NoFit
 		require.ErrorAs(t, err, &nofit)
 		require.Equal(t, QueueID(fmt.Sprint("q", i)), nofit.Quota().Level)
-		require.True(t, q.park(&misfitting{spec: v.state.Capsule(CapsuleID(fmt.Sprintf("q%d-0", i))).Spec, nowhere: true, quota: true}, time.Unix(1<<40, 0)))
+		require.True(t, q.park(&misfitting{spec: v.state.Capsule(CapsuleID(fmt.Sprint("q", i))).Spec, nowhere: true, quota: true}, time.Unix(1<<40, 0)))
 	}
 	refresh := func(do ...Commitment) (woken bool) {
 		commit(t, l, do...)
