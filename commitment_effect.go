@@ -26,6 +26,8 @@ type effect struct {
 	// describes: it puts or removes a node, so labels may change. victims: it changes a budget or ends a protection, so
 	// more victims may be evicted.
 	describes, victims bool
+	// quotas: it puts or removes a queue.
+	quotas bool
 	// regroups: a placed capsule may get into other groups, or get other rules of company.
 	regroups bool
 }

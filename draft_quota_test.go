@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -85,6 +86,10 @@ func TestDraftKeepsQuotas(t *testing.T) {
 				refused++
 				var theirs *Rejection
 				require.ErrorAs(t, s.Check(Proposal{View: s.Revision(), Do: append(append([]Commitment{}, do...), step...)}), &theirs, "a draft refuses with: %v", err)
+				require.NotEmpty(t, theirs.Queue)
+				if theirs.Capsule != r.Capsule { // an earlier arrival has too little by the sum, too, and the ledger names the first
+					continue
+				}
 				require.Equal(t, []any{r.Queue, r.Level, r.Borrowers, r.Reason}, []any{theirs.Queue, theirs.Level, theirs.Borrowers, theirs.Reason})
 				continue
 			}
@@ -150,4 +155,50 @@ func TestDraftReclaims(t *testing.T) {
 	require.Contains(t, r.Reason, "does not make way")
 	_, err := c.Propose(bg, p)
 	require.NoError(t, err)
+}
+
+// TestQueuesPark: what lacks quota is parked, costs nothing while other trees change, and comes back when its own tree has enough.
+func TestQueuesPark(t *testing.T) {
+	l := &MemoryLedger{}
+	commit(t, l, cpuNode("n", 1_000_000))
+	const trees, each = 100, 10
+	for i := range trees {
+		id := QueueID(fmt.Sprint("q", i))
+		commit(t, l, cpuQueue(id, "", 1), submitOf(queued(id, 1), CapsuleID(fmt.Sprint("first", i))), placeOn(CapsuleID(fmt.Sprint("first", i)), "n"),
+			Submit{IDs: append(names(fmt.Sprint(id, "-"), each), CapsuleID(id)), Spec: queued(id, 1)})
+	}
+	v, _ := viewOf(t, l, nil)
+	var d Draft
+	d.Sync(v)
+	q := &queue{}
+	q.clear(v.state)
+	for slot, c := range v.state.capsuleSlots() {
+		q.push(slot, c)
+	}
+	for i := range trees {
+		_, err := d.withinQuota(v.state.Capsule(CapsuleID(fmt.Sprint("q", i))).Spec)
+		var nofit *NoFit
+		require.ErrorAs(t, err, &nofit)
+		require.Equal(t, QueueID(fmt.Sprint("q", i)), nofit.Quota().Level)
+		require.True(t, q.park(&misfitting{spec: v.state.Capsule(CapsuleID(fmt.Sprint("q", i))).Spec, nowhere: true, quota: true}, time.Unix(1<<40, 0)))
+	}
+	refresh := func(do ...Commitment) (woken bool) {
+		commit(t, l, do...)
+		was := v.state
+		v.state = snapshotOf(t, l)
+		q.state, q.former = v.state, was
+		for i := range do {
+			woken = q.reconsider(&Change{Revision: v.state.rev, Do: do[i], Node: "n"}, false) || woken
+		}
+		return woken
+	}
+	require.False(t, refresh(submitOf(cpuSpec(1), "x"), placeOn("x", "n")))
+	require.False(t, refresh(Release{Capsule: "x", Final: true}))
+	require.Zero(t, q.parked.weighed)
+	require.True(t, refresh(Release{Capsule: "first7", Final: true}))
+	require.Equal(t, 1, q.parked.weighed)
+	require.Len(t, q.parked.spots, trees-1)
+	require.True(t, refresh(cpuQueue("q8", "", 2)))
+	require.Len(t, q.parked.spots, trees-2)
+	require.Equal(t, trees, q.parked.weighed)
 }

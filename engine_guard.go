@@ -106,6 +106,7 @@ func unfit(unplaced []Unplaced) (specs []misfitting) {
 		m, was := &specs[i], specs[i].nowhere
 		m.why = cmp.Or(m.why, u.Why)
 		m.nowhere, m.ruled = true, m.ruled || nofit != nil && nofit.ruled
+		m.quota, m.room = m.quota || nofit != nil && nofit.lack != nil, m.room || nofit == nil || nofit.lack == nil
 		m.evicts, m.kept = m.evicts || nofit != nil && nofit.evicts, m.kept || nofit != nil && nofit.kept
 		switch {
 		case nofit == nil:

@@ -45,8 +45,9 @@ type parking struct {
 	reasons *reasonBook
 	// found is a buffer for the results of search.
 	found []*least.Item[*parkedClass]
-	// looked counts the classes and boxes that searches have examined.
-	looked int
+	// looked counts the classes and boxes that searches have examined, and weighed the classes of which it was asked whether their
+	// queues have enough quota now.
+	looked, weighed int
 }
 
 // parkedClass is the record of a class that is parked, or that waits for room without being parked.
@@ -62,6 +63,10 @@ type parkedClass struct {
 	trial, waits bool
 	// Rules of company may have closed domains to the class.
 	ruled bool
+	// The root of the tree of queues in which the class lacks quota; empty: it lacks none. nodeless: it lacks nothing else, so no
+	// node may help.
+	tree     QueueID
+	nodeless bool
 	// What the answer that it fits nowhere rests on besides the nodes, if anything.
 	rest rest
 	// evicts: the class fits nowhere even if capsules of a priority below ceiling are evicted, so it is tried again when
@@ -80,6 +85,8 @@ type tie struct {
 	parent CapsuleID
 	// The class depends on the set of nodes: their labels, and which of them are lost.
 	nodes bool
+	// The class depends on what is left in the tree of queues with this root.
+	tree QueueID
 }
 
 // parkEnd is the time at which a class has been parked long enough.
@@ -111,6 +118,8 @@ type misfitting struct {
 	rest  rest // what the NoFit rests on besides the nodes
 	// A NoFit holds even if capsules of lower priority are evicted; and a budget has refused such an eviction.
 	evicts, kept bool
+	// A NoFit says that the queue of the spec lacks quota; and one says that the nodes do not take it.
+	quota, room bool
 }
 
 // park parks a class until a change could help it or the time until has passed. It reports whether the class was not
@@ -136,6 +145,9 @@ func (q *queue) park(m *misfitting, until time.Time) bool {
 		k = q.class(spec) // unpark has forgotten the class if it has no entries
 	}
 	s := &parkedClass{class: k, why: m.why, began: began, until: until, near: m.near, ruled: m.ruled, rest: m.rest, evicts: m.evicts, ceiling: q.state.limits.ceiling(spec.Priority)}
+	if own := q.state.queue(spec.Queue); m.quota && own != nil {
+		s.tree, s.nodeless = own.root(q.state).id, !m.room
+	}
 	if m.kept {
 		s.covered = q.state.covered
 	}
@@ -190,6 +202,9 @@ func (p *parking) add(s *parkedClass) {
 	spec := s.class.spec
 	wants := wantVector(spec)
 	for _, at := range shelvesOf(spec, s.near) {
+		if s.nodeless {
+			break
+		}
 		at.evicting = s.evicts
 		set := p.shelves[at]
 		if set == nil {
@@ -262,7 +277,7 @@ func (p *parking) remove(s *parkedClass) {
 	if len(p.spots) == 0 && len(p.waiting) == 0 { // maps do not shrink
 		was := *p
 		*p = newParking()
-		p.reasons, p.found, p.looked = was.reasons, was.found, was.looked
+		p.reasons, p.found, p.looked, p.weighed = was.reasons, was.found, was.looked, was.weighed
 	}
 }
 
@@ -271,7 +286,7 @@ func (p *parking) remove(s *parkedClass) {
 // commitments of its own proposals that were refused or given up: the same plan judged the classes that it parked as if
 // those were committed.
 //
-// A parked class fits on no node. That can change in five ways:
+// A parked class fits on no node, or its queue lacks quota. That can change in six ways:
 //
 //   - A node offers more. A Release gives room back, also the release of a hold that has ended; so does a Respec that
 //     shrinks a capsule, or lets it be evicted by more work. A capsule that had left and has stopped gives back its extras, and its room on a node without
@@ -281,16 +296,23 @@ func (p *parking) remove(s *parkedClass) {
 //     not in the node's domain. A class whose answer holds even with evictions is unparked if it would fit without the
 //     capsules of lower priority on the node: one of higher priority may have made way for these, or the engine's own
 //     plan has placed these, which it could not evict at once.
+//
 //   - The company that a class wants has moved. A member of its group is placed or released, or its placement is
 //     undone: while no member of a group runs, some navigators start the group anywhere. A PutNode may move the members
 //     on a node to another domain; a Respec may move a capsule to other groups. The classes that want to be near the group are unparked; for a PutNode those
 //     that want to be near any group.
+//
 //   - The parent of a class has moved, or is released for good. The classes that fork that capsule are unparked.
+//
 //   - A capsule or gang is nominated, and ranks higher than before. Its classes are unparked. A nomination has ended:
 //     see View.touchNominated.
+//
 //   - A budget is put or removed, or a protection ends, so more victims may be evicted. All classes are unparked. If
 //     a budget has enough healthy members, and more than when an eviction was refused because of a budget, the classes
 //     for which it was refused are unparked.
+//
+//   - A capsule leaves its node, shrinks or gets into another queue, a placement is undone, or a queue is put or removed: the classes
+//     that lacked quota in that tree, and have enough now, are unparked ([queue.reconsiderQueues]).
 //
 // Submit, Assign and Mark change none of these (for marks there is [Engine.Nudge]). A class is parked only for a
 // *NoFit.
@@ -307,7 +329,8 @@ func (q *queue) reconsider(c *Change, undone bool) (woken bool) {
 	case f.victims:
 		return q.unparkAll()
 	}
-	woken = q.reconsiderTies(c, &f)
+	woken = q.reconsiderQueues(&f, undone)
+	woken = q.reconsiderTies(c, &f) || woken
 	node := cmp.Or(f.node, c.Node)
 	if own := q.state.Capsule(f.respecs); f.respecs != "" && own != nil {
 		node = own.Node
@@ -317,6 +340,68 @@ func (q *queue) reconsider(c *Change, undone bool) (woken bool) {
 		woken = q.offerEvicting(q.state.Node(node)) || woken
 	}
 	return (undone || f.gives) && q.offer(q.state.Node(node)) || woken
+}
+
+// reconsiderQueues is reconsider for the classes that lack quota. Those are unparked that have enough of it now, in the trees of queues
+// where a commitment may have freed some; after a change of the queues themselves, in all trees.
+func (q *queue) reconsiderQueues(f *effect, undone bool) (woken bool) {
+	if len(q.parked.ties) == 0 {
+		return false
+	}
+	var trees []QueueID
+	for _, id := range []CapsuleID{f.leaves, f.respecs, f.arrives} {
+		if id == "" || id == f.arrives && !undone {
+			continue
+		}
+		c := q.state.Capsule(id)
+		for _, spec := range []*Spec{q.before(id), specOf(c)} {
+			if spec == nil {
+				f.quotas = f.quotas || c == nil // the record is gone, and with it the name of the queue
+			} else if own := q.state.queue(spec.Queue); own != nil {
+				trees = append(trees, own.root(q.state).id)
+			}
+		}
+	}
+	if f.quotas || f.describes {
+		return q.unparkQueued("")
+	}
+	for _, tree := range slices.Compact(trees) {
+		woken = q.unparkQueued(tree) || woken
+	}
+	return woken
+}
+
+// specOf returns the spec of a capsule, nil if there is no capsule.
+func specOf(c *Capsule) *Spec {
+	if c == nil {
+		return nil
+	}
+	return c.Spec
+}
+
+// unparkQueued unparks the classes that lacked quota in a tree and have enough now; with an empty tree, those of all trees, also those
+// whose tree is another one now. It reports whether there were any.
+func (q *queue) unparkQueued(tree QueueID) (woken bool) {
+	visit := func(all map[*parkedClass]bool) {
+		for s := range all {
+			q.parked.weighed++
+			own := q.state.queue(s.class.spec.Queue)
+			if own == nil || own.root(q.state).id != s.tree || q.state.hasQuota(s.class.spec) {
+				q.unpark(s)
+				woken = true
+			}
+		}
+	}
+	if tree != "" {
+		visit(q.parked.ties[tie{tree: tree}])
+		return woken
+	}
+	for t, all := range q.parked.ties {
+		if t.tree != "" {
+			visit(all)
+		}
+	}
+	return woken
 }
 
 // reconsiderTies is reconsider for what classes depend on besides the free capacity of nodes.
@@ -519,6 +604,9 @@ func (q *queue) untie(t tie) (woken bool) {
 // ties returns what a class depends on besides the free capacity of nodes. A tie may be listed twice.
 func (s *parkedClass) ties() (ties []tie) {
 	spec := s.class.spec
+	if s.tree != "" {
+		ties = append(ties, tie{tree: s.tree})
+	}
 	if spec.Near.Group != "" {
 		ties = append(ties, tie{}, tie{group: spec.Near.Group})
 	}

@@ -32,7 +32,7 @@ func (c PutQueue) execute(t *tx) (NodeID, error) {
 
 func (PutQueue) subject() CapsuleID { return "" }
 
-func (PutQueue) effect() effect { return effect{} }
+func (PutQueue) effect() effect { return effect{quotas: true} }
 
 // own implements [cloner.own].
 func (c PutQueue) own(*cloner) Commitment {
@@ -54,7 +54,7 @@ func (c RemoveQueue) execute(t *tx) (NodeID, error) {
 
 func (RemoveQueue) subject() CapsuleID { return "" }
 
-func (RemoveQueue) effect() effect { return effect{} }
+func (RemoveQueue) effect() effect { return effect{quotas: true} }
 
 // txQueue is the entry of one queue in the write-set.
 type txQueue struct {

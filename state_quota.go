@@ -1,6 +1,11 @@
 package orbit
 
-import "iter"
+import (
+	"iter"
+	"slices"
+
+	"github.com/orbitsched/orbit/internal/wide"
+)
 
 // queue returns the record of a queue, nil if there is no such queue.
 func (s *State) queue(id QueueID) *queueRecord {
@@ -77,4 +82,24 @@ func (s *State) reclaims(e *Evict, victim *Capsule) bool {
 		}
 	}
 	return e.ForGang != "" && s.Gang(e.ForGang) != nil
+}
+
+// hasQuota reports whether the queue of a spec has enough available for one more capsule of it, with devices of a model that it accepts.
+func (s *State) hasQuota(spec *Spec) bool {
+	q := s.queue(spec.Queue)
+	if q == nil {
+		return true
+	}
+	root, models := q.root(s), spec.Devices.Models
+	if len(models) == 0 {
+		models = []string{""}
+	}
+	return slices.ContainsFunc(models, func(model string) bool {
+		for r, x := range spec.charges(model) {
+			if root.divides(r) && (wide.Int{}).Plus(x).Exceeds(q.available(s, r)) {
+				return false
+			}
+		}
+		return true
+	})
 }
