@@ -1,14 +1,14 @@
 // Fairshare plays a day of four queues that share 128 GPUs, in virtual time. A tree of two levels divides them:
 //
 //	company
-//	├─ product            ads has 32 GPUs, and lends at most 24 of them; maps has 24
+//	├─ product            ads has 32 GPUs, and lends at most 16 of them; maps has 24
 //	└─ science            vision has 64 GPUs, and twice the weight of research, which has 8 and always more work
 //
-// Without borrowing, 56 GPUs of product would idle through the night, and with a scheduler that lends without taking back, the
+// Without borrowing, the 56 GPUs of product would idle through the night, and with a scheduler that lends without taking back, the
 // teams of product would wait for research in the morning. Here research borrows whatever is idle. When a team has work
 // again, research gives back what it has borrowed, at once and no more than that: its newest tasks are evicted, and wait. At 02:00
-// vision starts a gang of 64 GPUs, all or none. Research work is charged to product's quota at that time, and science's,
-// so the victims have to be right at two levels.
+// vision starts a gang of 64 GPUs, all or none. By then research has borrowed at two levels of the tree, from vision and from
+// product, and the gang may take back only what is vision's.
 //
 // The picture has one column for 20 minutes, and one letter for 8 GPUs: of ads, maps, vision and research. A capital is
 // in use within the queue's own quota, a small letter is borrowed, and a dot is idle. The last three lines count, at every

@@ -110,14 +110,14 @@ func (w *world) submit(ctx context.Context, i int) error {
 	}
 	var do []orbit.Commitment
 	for _, q := range leaves {
-		spec := &orbit.Spec{Class: orbit.Batch, Queue: q.id, Devices: orbit.DeviceRequest{Count: 1, Milli: 1000}}
+		spec := &orbit.Spec{Class: orbit.Batch, Queue: q.id, Envelope: takes(1)}
 		for n := live[q.id]; n < wants(q, hour(i)); n++ {
 			w.made++
 			do = append(do, orbit.Submit{IDs: []orbit.CapsuleID{orbit.CapsuleID(fmt.Sprintf("%s-%d", q.id, w.made))}, Spec: spec})
 		}
 	}
 	if at(i, 2) {
-		role := orbit.Role{Name: "worker", Spec: &orbit.Spec{Class: orbit.GangClass, Queue: vision.id, Devices: orbit.DeviceRequest{Count: perNode, Milli: 1000}}}
+		role := orbit.Role{Name: "worker", Spec: &orbit.Spec{Class: orbit.GangClass, Queue: vision.id, Envelope: takes(perNode)}}
 		for k := range 8 {
 			role.Members = append(role.Members, orbit.CapsuleID(fmt.Sprint("train-", k)))
 		}
@@ -141,7 +141,7 @@ func (w *world) step(ctx context.Context, i int, now time.Duration) error {
 		if c.Released() {
 			continue
 		}
-		want[c.Spec.Queue] += float64(c.Spec.Devices.Count)
+		want[c.Spec.Queue] += float64(c.Spec.Envelope.Reservation[gpu])
 		if _, runs := w.ends[c.ID]; c.Placed() && c.Gang() == "" && !runs {
 			w.ends[c.ID] = now + time.Duration(4+w.random.IntN(5))*tick
 		}

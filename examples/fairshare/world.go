@@ -14,14 +14,14 @@ import (
 const (
 	nodes   = 16
 	perNode = 8 // GPUs
-	model   = "A100"
+	gpu     = 4 // the dimension of GPUs
 	// tick is the step of virtual time.
 	tick = 10 * time.Minute
 )
 
 // The tree.
 var (
-	ads      = &queue{id: "ads", letter: 'A', nominal: 32, lends: 24, weight: 1}
+	ads      = &queue{id: "ads", letter: 'A', nominal: 32, lends: 16, weight: 1}
 	maps     = &queue{id: "maps", letter: 'M', nominal: 24, lends: -1, weight: 1}
 	vision   = &queue{id: "vision", letter: 'V', nominal: 64, lends: -1, weight: 2}
 	research = &queue{id: "research", letter: 'R', nominal: 8, lends: -1, weight: 1}
@@ -33,10 +33,10 @@ var (
 
 // put puts a queue and those below it.
 func put(q *queue, parent orbit.QueueID) (do []orbit.Commitment) {
-	resource := "device/" + model
-	out := orbit.Queue{ID: q.id, Parent: parent, Nominal: map[string]int64{resource: 1000 * q.nominal}, Weight: q.weight}
+	const resource = "dim4" // as queues name it, whatever the ledger calls it
+	out := orbit.Queue{ID: q.id, Parent: parent, Nominal: map[string]int64{resource: q.nominal}, Weight: q.weight}
 	if q.lends >= 0 {
-		out.Lend = map[string]int64{resource: 1000 * q.lends}
+		out.Lend = map[string]int64{resource: q.lends}
 	}
 	do = append(do, orbit.PutQueue{Queue: out})
 	for _, c := range q.children {
@@ -98,7 +98,7 @@ func (l *watched) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision
 
 // open makes the cluster and the tree.
 func open(ctx context.Context, seed uint64) (*world, error) {
-	w := &world{ledger: &orbit.MemoryLedger{}, random: rand.New(rand.NewPCG(seed, 0)), ends: map[orbit.CapsuleID]time.Duration{}, evicted: map[orbit.CapsuleID]int{}}
+	w := &world{ledger: &orbit.MemoryLedger{Dimensions: [orbit.Dimensions]string{gpu: "gpu"}}, random: rand.New(rand.NewPCG(seed, 0)), ends: map[orbit.CapsuleID]time.Duration{}, evicted: map[orbit.CapsuleID]int{}}
 	seen := &watched{w.ledger, w.judge}
 	for _, n := range []orbit.Navigator{&nav.Gang{}, &nav.Batch{}} {
 		w.engines = append(w.engines, &orbit.Engine{
@@ -107,17 +107,20 @@ func open(ctx context.Context, seed uint64) (*world, error) {
 	}
 	do := put(company, "")
 	for i := range nodes {
-		do = append(do, orbit.PutNode{Node: orbit.Node{ID: orbit.NodeID(fmt.Sprint("node-", i)), Devices: orbit.Devices{Model: model, Count: perNode}}})
+		do = append(do, orbit.PutNode{Node: orbit.Node{ID: orbit.NodeID(fmt.Sprint("node-", i)), Capacity: orbit.Resources{gpu: perNode}}})
 	}
 	return w, w.propose(ctx, do...)
 }
+
+// takes is an envelope of so many GPUs.
+func takes(n int64) orbit.Envelope { return orbit.Envelope{Reservation: orbit.Resources{gpu: n}} }
 
 // gpus sums up the GPUs of placed capsules by queue.
 func gpus(state *orbit.State) amounts {
 	used := amounts{}
 	for c := range state.Capsules() {
 		if c.Placed() {
-			used[c.Spec.Queue] += float64(c.Spec.Devices.Count)
+			used[c.Spec.Queue] += float64(c.Spec.Envelope.Reservation[gpu])
 		}
 	}
 	return used
@@ -144,10 +147,8 @@ func (w *world) settle(ctx context.Context) (*orbit.State, error) {
 		committed := 0
 		for _, e := range w.engines {
 			round := e.Pass(ctx)
-			for _, err := range round.Errors {
-				if !errors.Is(err, orbit.ErrInfeasible) { // TODO
-					return nil, err
-				}
+			if len(round.Errors) > 0 {
+				return nil, errors.Join(round.Errors...)
 			}
 			committed += round.Committed
 		}
