@@ -11,8 +11,8 @@ import (
 // mostRows is how many entries each list of a frame has at most.
 const mostRows = 60
 
-// queue describes the capsules that wait to be placed, and those that are placed and wait to begin.
-type queue struct {
+// backlog describes the capsules that wait to be placed, and those that are placed and wait to begin.
+type backlog struct {
 	Pending int            `json:"pending"`
 	Classes map[string]int `json:"classes"`
 	Rows    []waiting      `json:"rows"`
@@ -80,13 +80,14 @@ func listBlocked(state *orbit.State) ([]blocked, int) {
 	return list, more
 }
 
-// waiting is a row of the queue. It describes the waiting capsules with one spec and owner, or those of one gang.
+// waiting is a row of the backlog. It describes the waiting capsules with one spec and owner, or those of one gang.
 type waiting struct {
 	// Capsule is the capsule of the row that was submitted first.
 	Capsule  orbit.CapsuleID `json:"capsule"`
 	Gang     orbit.GangID    `json:"gang,omitempty"`
 	Module   string          `json:"module,omitempty"`
 	Class    string          `json:"class"`
+	Queue    orbit.QueueID   `json:"queue,omitempty"`
 	Priority int32           `json:"priority"`
 	Owner    string          `json:"owner,omitempty"`
 	Count    int             `json:"count"`
@@ -126,7 +127,7 @@ func asks(state *orbit.State, spec *orbit.Spec) []amount {
 	return out
 }
 
-// alike identifies a row of the queue: waiting capsules with equal values are in the same row.
+// alike identifies a row of the backlog: waiting capsules with equal values are in the same row.
 type alike struct {
 	gang  orbit.GangID
 	spec  *orbit.Spec
@@ -140,7 +141,7 @@ func alikeOf(c *orbit.Capsule) alike {
 	return alike{spec: c.Spec, owner: c.Owner()}
 }
 
-// row is one row of the queue.
+// row is one row of the backlog.
 type row struct {
 	first     *orbit.Capsule
 	count     int
@@ -149,10 +150,10 @@ type row struct {
 	wait orbit.BacklogRow
 }
 
-// makeQueue groups the waiting capsules into rows and lists the rows of the highest priority, and among those the
+// makeWaiting groups the waiting capsules into rows and lists the rows of the highest priority, and among those the
 // oldest, first.
-func (h *Handler) makeQueue(state *orbit.State) *queue {
-	q := &queue{Pending: state.PendingCount(), Classes: map[string]int{}, Rows: []waiting{}}
+func (h *Handler) makeWaiting(state *orbit.State) *backlog {
+	q := &backlog{Pending: state.PendingCount(), Classes: map[string]int{}, Rows: []waiting{}}
 	byKey := map[alike]*row{}
 	var rows []*row
 	for _, b := range orbit.Backlog(state, h.log.known()...) {
@@ -181,7 +182,7 @@ func (h *Handler) makeQueue(state *orbit.State) *queue {
 func (r *row) describe(state *orbit.State) waiting {
 	c := r.first
 	w := waiting{
-		Capsule: c.ID, Gang: c.Gang(), Module: c.Spec.Module, Class: c.Spec.Class.String(), Priority: c.Spec.Priority, Owner: c.Owner(),
+		Capsule: c.ID, Gang: c.Gang(), Module: c.Spec.Module, Class: c.Spec.Class.String(), Queue: c.Spec.Queue, Priority: c.Spec.Priority, Owner: c.Owner(),
 		Count: r.count, Asks: asks(state, c.Spec), Since: millis(c.SubmitTime()), Nominated: r.nominated, Kind: r.wait.Kind, Why: textOf(r.wait.Why),
 	}
 	if e := r.wait.Engine; e != nil {
