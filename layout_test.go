@@ -259,7 +259,7 @@ var layers = [][]string{
 	{"txn.go", "txn_judge.go", "txn_spare.go", "proposal_check.go", "state_offence.go", "rules.go", "rule_node.go", "rule_place.go", "rule_capacity.go", "rule_devices.go", "rule_evict.go", "rule_protect.go", "rule_budget.go", "rule_stops.go", "rule_gang.go", "rule_company.go", "rule_near.go", "rule_nominate.go", "rule_respec.go", "rule_adopt.go", "rule_failures.go", "rule_hold.go", "rule_owner.go", "rule_mark.go", "rule_quota.go", "state_publish.go", "state_verify.go"},
 	{"state_check.go", "state_dump.go", "state_build.go"},
 	{"ledger.go", "ledger_history.go", "ledger_store.go"},
-	{"view.go", "queue.go", "queue_aging.go", "queue_ends.go", "queue_park.go", "queue_nominated.go", "queue_delayed.go", "queue_reasons.go"},
+	{"view.go", "queue.go", "queue_aging.go", "queue_shares.go", "queue_ends.go", "queue_park.go", "queue_nominated.go", "queue_delayed.go", "queue_reasons.go"},
 	{"draft.go", "draft_propose.go", "draft_policy.go", "draft_company.go", "draft_failures.go", "draft_quota.go", "draft_choice.go", "score.go"},
 	{"navigator.go", "population.go", "population_strict.go", "engine.go", "engine_strict.go", "engine_guard.go", "engine_rehearse.go", "engine_propose.go", "engine_wait.go", "engine_waits.go", "engine_backlog.go"},
 }

@@ -49,6 +49,9 @@ type queue struct {
 	delayed heap.Heap[delayedEntry]
 	// Work of at most this priority stays in the queue, because it waits for that of other engines; nil: none does.
 	bar *int64
+	// How many classes name a queue of the ledger, and the queue of the capsule that heads has taken last.
+	named    int
+	lastHead QueueID
 	// The rule by which work rises while it waits (nil: it does not), and the instant at which the view was made.
 	aging *aging.Book
 	now   Instant
@@ -147,6 +150,7 @@ func (q *queue) class(spec *Spec) *class {
 	if k == nil {
 		k = &class{spec: spec, at: -1}
 		q.classes[spec] = k
+		q.named += btoi(spec.Queue != "")
 	}
 	return k
 }
@@ -248,9 +252,11 @@ func (q *queue) turn(n int, state *State, stuck bool) {
 func (q *queue) take(n int) []*Capsule {
 	clear(q.out)
 	q.out = q.out[:0]
-	for q.fill(n); len(q.out) == 0 && len(q.held)+len(q.heldNominees) > 0; q.fill(n) {
+	heads := q.heads(n)
+	for q.fill(n - len(heads)); len(q.out)+len(heads) == 0 && len(q.held)+len(q.heldNominees) > 0; q.fill(n) {
 		q.giveHeldBack(n)
 	}
+	q.merge(heads)
 	return q.out
 }
 
@@ -334,8 +340,9 @@ func (q *queue) fix(k *class) {
 			q.ready.put(turn)
 		}
 	}
-	if k.empty() && k.spot == nil {
+	if k.empty() && k.spot == nil && q.classes[k.spec] == k {
 		delete(q.classes, k.spec)
+		q.named -= btoi(k.spec.Queue != "")
 	}
 }
 

@@ -89,6 +89,8 @@ type View struct {
 	failing map[uint32]*NodeStarts
 	// The nodes that capsules have left which still run there, by index.
 	stopping map[uint32]bool
+	// The turns that a navigator has set for the one that it wraps; nil: it has set none.
+	turns map[CapsuleID]int32
 }
 
 // State returns the ledger's state that the view shows; nil before the first refresh.
@@ -156,7 +158,7 @@ func (v *View) refresh(ctx context.Context, from *source, now time.Time) (woken 
 	if err != nil {
 		return false, err
 	}
-	v.now, v.queue.now, v.unleasedKept = now, instantOf(now), true
+	v.now, v.queue.now, v.unleasedKept, v.turns = now, instantOf(now), true, nil
 	switch {
 	case whole:
 		woken = v.rebuild(state, from)

@@ -25,7 +25,7 @@ func (p *anchorPass) start(ctx context.Context, theirs *orbit.Plan) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		m.reserveAbove(int64(p.view.Aged(g.waiting[0])))
+		m.reserveAbove(int64(p.view.Turn(g.waiting[0])))
 		if why := p.obstacle(g, m); why != nil {
 			p.noteAllUnplaced(g.waiting, why)
 			continue
@@ -256,7 +256,7 @@ func (p *anchorPass) merge(theirs *orbit.Plan) *anchorMerge {
 	for i := range theirs.Proposals {
 		m.priority[i] = math.MinInt32
 		for c := range p.places(&theirs.Proposals[i]) {
-			m.priority[i] = max(m.priority[i], int64(p.view.Aged(c)))
+			m.priority[i] = max(m.priority[i], int64(p.view.Turn(c)))
 			for group := range c.Spec.MemberOf {
 				m.placed[group] = cmp.Or(m.placed[group], c.ID)
 			}

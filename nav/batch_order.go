@@ -40,7 +40,7 @@ func divide(view *orbit.View, pending []*orbit.Capsule) (levels []batchLevel, me
 			members = append(members, c)
 			continue
 		}
-		of := key{c.Spec, view.Aged(c)}
+		of := key{c.Spec, view.Turn(c)}
 		k := classes[of]
 		if k == nil {
 			k = &batchClass{spec: c.Spec, priority: of.priority}

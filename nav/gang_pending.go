@@ -113,7 +113,7 @@ func (m *pendingGang) age(view *orbit.View) {
 	for _, waiting := range m.waiting {
 		for i, c := range waiting { // the others of a role were submitted with the first, with its spec
 			if i == 0 || c.Spec != waiting[0].Spec {
-				m.aged = max(m.aged, view.Aged(c))
+				m.aged = max(m.aged, view.Turn(c))
 			}
 		}
 	}
