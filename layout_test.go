@@ -260,7 +260,7 @@ var layers = [][]string{
 	{"state_check.go", "state_dump.go", "state_build.go"},
 	{"ledger.go", "ledger_history.go", "ledger_store.go"},
 	{"view.go", "queue.go", "queue_aging.go", "queue_shares.go", "queue_ends.go", "queue_park.go", "queue_nominated.go", "queue_delayed.go", "queue_reasons.go"},
-	{"draft.go", "draft_propose.go", "draft_policy.go", "draft_company.go", "draft_failures.go", "draft_quota.go", "draft_choice.go", "score.go"},
+	{"draft.go", "draft_propose.go", "draft_policy.go", "draft_company.go", "draft_failures.go", "draft_quota.go", "quotas.go", "draft_choice.go", "score.go"},
 	{"navigator.go", "population.go", "population_strict.go", "engine.go", "engine_strict.go", "engine_guard.go", "engine_rehearse.go", "engine_propose.go", "engine_wait.go", "engine_waits.go", "engine_backlog.go"},
 }
 

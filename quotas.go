@@ -1,0 +1,73 @@
+package orbit
+
+import "github.com/orbitsched/orbit/internal/wide"
+
+// Quotas is what the queues of a state use if some capsules are placed or have left: a navigator tries with it what the ledger would
+// accept, and who would borrow how much. It counts in the way of the ledger, and exactly. Call Begin first. It is not safe for concurrent use.
+type Quotas struct{ books tx }
+
+// Begin forgets all that was charged, and counts from what the state shows.
+func (q *Quotas) Begin(s *State) {
+	q.books.queues.reset()
+	q.books.s = s
+}
+
+// Queue returns the state of a queue, and whether there is one. It is good until the next Charge.
+func (q *Quotas) Queue(id QueueID) (QueueState, bool) {
+	of := q.books.queue(id)
+	if of == nil {
+		return QueueState{}, false
+	}
+	return of.standing(&q.books), true
+}
+
+// Charge counts n more capsules of the spec as placed, with devices of the model; fewer, if n is negative. Without a model their
+// devices are not counted. A spec that names no queue changes nothing.
+func (q *Quotas) Charge(spec *Spec, model string, n int) {
+	q.books.charge(&charged{queue: spec.Queue, spec: spec, model: model, placed: true}, n)
+}
+
+// Takes reports whether the ledger would accept by its quotas that n more capsules of the spec are placed, with devices of the model.
+func (q *Quotas) Takes(spec *Spec, model string, n int) bool {
+	of := q.books.queue(spec.Queue)
+	if of == nil {
+		return true
+	}
+	root := of.root(&q.books)
+	for r, x := range spec.charges(model) {
+		// What is available at the queue falls by what it takes, and is no more than what its tree leaves it.
+		if root.divides(r) && (wide.Int{}.Plus(x)).Times(n).Exceeds(of.available(&q.books, r)) {
+			return false
+		}
+	}
+	return true
+}
+
+// Meet returns the lowest queue that is above two others, or one of them; false: they are in different trees, or there is no
+// such queue.
+func (q *Quotas) Meet(a, b QueueID) (QueueID, bool) {
+	first, second := q.books.queue(a), q.books.queue(b)
+	if first == nil || second == nil {
+		return "", false
+	}
+	x, _, ok := contenders(&q.books, first, second)
+	if !ok {
+		return "", false
+	}
+	return x.ancestor.id, true
+}
+
+// Below returns the share of the queue just below an ancestor, on the path from there to a queue, and whether it uses more than its
+// subtree of a resource that a capsule of the spec would take with devices of the model. If the queue is the ancestor itself, it returns both for the
+// capsules that name the ancestor. It requires that there are both queues.
+func (q *Quotas) Below(ancestor, queue QueueID, spec *Spec, model string) (share Share, borrows bool) {
+	at := contender{ancestor: q.books.queue(ancestor)}
+	for up := q.books.queue(queue); up.id != ancestor; up = up.parent(&q.books) {
+		at.queue = up
+	}
+	used, nominal, root := at.used(), at.nominal(), at.ancestor.root(&q.books)
+	for r := range spec.charges(model) {
+		borrows = borrows || root.divides(r) && used.of(r).Exceeds(nominal.of(r))
+	}
+	return at.share(&q.books), borrows
+}
