@@ -12,6 +12,35 @@ func (q *Quotas) Begin(s *State) {
 	q.books.s = s
 }
 
+// Follow forgets all that was charged, and counts what a draft shows: its view, and what its plan does.
+func (q *Quotas) Follow(d *Draft) {
+	s := d.view.state
+	q.Begin(s)
+	for _, do := range d.log {
+		if c := s.Capsule(do.effect().leaves); c != nil && c.Placed() {
+			q.chargeOn(c.Spec, s.Node(c.Node), -1)
+		}
+		switch do := do.(type) {
+		case Place:
+			if c := s.Capsule(do.Capsule); c != nil {
+				q.chargeOn(c.Spec, s.Node(do.Node), 1)
+			}
+		case Respec:
+			if c := s.Capsule(do.Capsule); c != nil && c.Placed() {
+				q.chargeOn(c.Spec, s.Node(c.Node), -1)
+				q.chargeOn(do.Spec, s.Node(c.Node), 1)
+			}
+		}
+	}
+}
+
+// chargeOn counts a capsule of a spec on a node; with the sign -1 it has left.
+func (q *Quotas) chargeOn(spec *Spec, on *NodeState, sign int) {
+	if on != nil {
+		q.Charge(spec, on.Node.Devices.Model, sign)
+	}
+}
+
 // Queue returns the state of a queue, and whether there is one. It is good until the next Charge.
 func (q *Quotas) Queue(id QueueID) (QueueState, bool) {
 	of := q.books.queue(id)
@@ -28,19 +57,41 @@ func (q *Quotas) Charge(spec *Spec, model string, n int) {
 }
 
 // Takes reports whether the ledger would accept by its quotas that n more capsules of the spec are placed, with devices of the model.
-func (q *Quotas) Takes(spec *Spec, model string, n int) bool {
-	of := q.books.queue(spec.Queue)
-	if of == nil {
-		return true
+func (q *Quotas) Takes(spec *Spec, model string, n int) (takes bool) {
+	takes = true
+	for range q.lacks(spec, model, n) {
+		takes = false
 	}
-	root := of.root(&q.books)
-	for r, x := range spec.charges(model) {
-		// What is available at the queue falls by what it takes, and is no more than what its tree leaves it.
-		if root.divides(r) && (wide.Int{}.Plus(x)).Times(n).Exceeds(of.available(&q.books, r)) {
-			return false
+	return takes
+}
+
+// Short returns what of each resource is missing for n more capsules of the spec, with devices of the model; nothing if Takes reports
+// true.
+func (q *Quotas) Short(spec *Spec, model string, n int) map[string]int64 {
+	out := map[string]int64{}
+	for r, x := range q.lacks(spec, model, n) {
+		out[r.String()] = x.Int64()
+	}
+	return out
+}
+
+// lacks yields the resources of which too little is available for n more capsules, and how much too little.
+func (q *Quotas) lacks(spec *Spec, model string, n int) func(func(resource, wide.Int) bool) {
+	return func(yield func(resource, wide.Int) bool) {
+		of := q.books.queue(spec.Queue)
+		if of == nil {
+			return
+		}
+		root := of.root(&q.books)
+		for r, x := range spec.charges(model) {
+			// What is available at the queue falls by what it takes, and is no more than what its tree leaves it.
+			if want := (wide.Int{}.Plus(x)).Times(n); root.divides(r) {
+				if free := of.available(&q.books, r); want.Exceeds(free) && !yield(r, want.Minus(free)) {
+					return
+				}
+			}
 		}
 	}
-	return true
 }
 
 // Meet returns the lowest queue that is above two others, or one of them; false: they are in different trees, or there is no

@@ -78,8 +78,8 @@ func (r *preemptPass) mustSeat(s *seats.Eviction) bool {
 	return r.home != nil && slices.ContainsFunc(s.Rooms, func(room seats.MemberRoom) bool { return room.Of.Nomination().Lives() })
 }
 
-// urgentFirst orders work that was left out: highest priority first, then members of broken gangs.
+// urgentFirst orders work that was left out: the highest turn first ([orbit.View.Turn]), then members of broken gangs.
 func (r *preemptPass) urgentFirst(a, b orbit.Unplaced) int {
-	return cmp.Or(cmp.Compare(b.Capsule.Spec.Priority, a.Capsule.Spec.Priority),
+	return cmp.Or(cmp.Compare(r.view.Turn(b.Capsule), r.view.Turn(a.Capsule)),
 		btoi(r.isBroken(b.Capsule.Gang()))-btoi(r.isBroken(a.Capsule.Gang())))
 }

@@ -72,6 +72,11 @@ func (e *Eviction) On(draft *orbit.Draft, c *orbit.Capsule) error {
 // confirms that it has stopped: the new capsule waits for that. So a rule over racks evicts no capsule that has begun
 // on another node where agents confirm. A node that a rule [orbit.Even] closes is no candidate, whoever leaves.
 //
+// For a capsule that names a queue, capsules of other queues of its tree are victims by the rules of [orbit.Queue], whatever their
+// priority: only those of queues that borrow, and only as far as the share of their queue does not fall below that of the
+// capsule's own. They leave before capsules that leave because of their priority: first those of the queue with the highest share, there
+// the lowest priority, and then the newest. Where the quotas do not admit the capsule, victims may be on any nodes.
+//
 // The score chooses the devices, but not the node. The error is a [*orbit.NoFit]. If a budget has kept a capsule on its
 // node that would have been a victim, the error also wraps the [*orbit.Rejection] that names budget and capsule.
 func (e *Exhaustive) BestEvicting(draft *orbit.Draft, c *orbit.Capsule) (Eviction, error) {
@@ -97,6 +102,9 @@ func unevictable(draft *orbit.Draft, c *orbit.Capsule) error {
 func (r *rater) scanEvicting(draft *orbit.Draft, c *orbit.Capsule) (Eviction, error) {
 	s := r.search(draft, c)
 	var best victims.Found
+	if s.Hopeless() {
+		return r.eviction(&best, c.Spec)
+	}
 	for n := range draft.Nodes() {
 		f, ok := r.victimsOn(s, n, c.Spec)
 		// Settle is the expensive step, and may make the find worse: so it is called only for a find that is better
@@ -169,7 +177,7 @@ func (e *Indexed) BestEvicting(draft *orbit.Draft, c *orbit.Capsule) (Eviction, 
 	draft.Ask(c)
 	defer draft.Ask(nil)
 	e.stats.evicting++
-	if !c.Spec.Shared() || draft.Bound() <= scanBelow {
+	if !c.Spec.Shared() || draft.Bound() <= scanBelow || victims.Reclaims(draft.View().State(), c) {
 		e.stats.scanned++
 		return e.rater.scanEvicting(draft, c)
 	}

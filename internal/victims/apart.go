@@ -111,7 +111,7 @@ func (s *Search) addInTheWay(w *inTheWay, on orbit.NodeID, level string) {
 	for v := range s.state.On(on) {
 		if v.Spec.KeepsOff(s.spec, level) && !s.draft.Uses(v.ID) {
 			w.who = append(w.who, v)
-			w.add(v, v.Spec.Priority)
+			w.add(v, s.rankOf(v), v.Spec.Priority)
 		}
 	}
 }

@@ -12,6 +12,8 @@ import (
 
 // unit is a set of capsules that leave or stay together: one capsule, or a whole gang.
 type unit struct {
+	// The rank of the victim's queue, see Key.Highest; 0 if the capsule of the search names none.
+	rank     int64
 	priority int32
 	// Whether the unit is one capsule on another node than the one that is searched. The field stands here so that it
 	// does not make the unit larger: units are sorted.
@@ -67,7 +69,7 @@ func (s *Search) gang(id orbit.GangID) *gangHere {
 		g.surplus[i] -= g.state.Minimum(i)
 	}
 	g.spare -= min(g.state.Gang.Min, left)
-	if !whole || g.highest >= s.ceiling && (s.Lower || !s.state.Precedes(s.of.Gang(), id)) {
+	if !whole || !s.mayEnd(&g) {
 		g.all = nil
 	}
 	if slices.Min(g.surplus) < 0 || g.spare < 0 { // a gang that is below a minimum already can only be evicted whole
@@ -76,6 +78,23 @@ func (s *Search) gang(id orbit.GangID) *gangHere {
 	}
 	s.gangs = append(s.gangs, g)
 	return &s.gangs[len(s.gangs)-1]
+}
+
+// mayEnd reports whether a gang may be evicted whole, by the priorities or by the queues of its members.
+func (s *Search) mayEnd(g *gangHere) bool {
+	if s.queues.on {
+		byPriority := false
+		for _, m := range g.all {
+			c := s.claimOn(m)
+			if byPriority = byPriority || c == nil; c != nil && !c.may {
+				return false
+			}
+		}
+		if !byPriority {
+			return true
+		}
+	}
+	return g.highest < s.ceiling || !s.Lower && s.state.Precedes(s.of.Gang(), g.state.Gang.ID)
 }
 
 // single makes a unit of each capsule that may leave alone. Of a gang these are the members beyond the minimums of its
@@ -95,7 +114,7 @@ func (s *Search) single() (ok bool) {
 func (s *Search) withoutGang() {
 	s.units = s.units[:0]
 	for _, v := range s.found {
-		s.units = append(s.units, unit{priority: v.Spec.Priority, start: Start(v), capsule: v, away: s.elsewhere(v)})
+		s.units = append(s.units, unit{rank: s.rankOf(v), priority: v.Spec.Priority, start: Start(v), capsule: v, away: s.elsewhere(v)})
 	}
 }
 
@@ -127,7 +146,7 @@ func (s *Search) beyond(g *gangHere) (ok bool) {
 				}
 				free--
 			}
-			s.units = append(s.units, unit{priority: v.Spec.Priority, start: Start(v), capsule: v, away: s.elsewhere(v)})
+			s.units = append(s.units, unit{rank: s.rankOf(v), priority: v.Spec.Priority, start: Start(v), capsule: v, away: s.elsewhere(v)})
 		}
 	}
 	return true
@@ -146,7 +165,7 @@ func (s *Search) wholeGangs() (there bool) {
 			continue
 		}
 		there = true
-		u := unit{priority: g.highest, start: math.MaxInt64, gang: g, capsule: g.all[0]}
+		u := unit{rank: s.rankOf(g.all[0]), priority: g.highest, start: math.MaxInt64, gang: g, capsule: g.all[0]}
 		for _, m := range g.all {
 			u.start = min(u.start, Start(m))
 		}
@@ -156,9 +175,12 @@ func (s *Search) wholeGangs() (there bool) {
 	return there
 }
 
-// compare puts the more important unit first: the higher priority, then a gang before a capsule, a larger gang before a
+// compare puts the more important unit first: the one whose queue borrows less, then the higher priority, then a gang before a capsule, a larger gang before a
 // smaller one, and the one that started earlier.
 func (u *unit) compare(o *unit) int {
+	if u.rank != o.rank {
+		return cmp.Compare(o.rank, u.rank)
+	}
 	if u.priority != o.priority {
 		return cmp.Compare(o.priority, u.priority)
 	}
@@ -203,9 +225,9 @@ func (s *Search) tryUnits(r room, f *Found) bool {
 		for _, v := range leave {
 			f.Victims = append(f.Victims, v)
 			if whole {
-				f.add(v, u.priority)
+				f.add(v, u.rank, u.priority)
 			} else {
-				f.add(v, v.Spec.Priority)
+				f.add(v, u.rank, v.Spec.Priority)
 			}
 		}
 	}

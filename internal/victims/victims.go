@@ -56,6 +56,7 @@ type Search struct {
 	// The capsules in the way on the node that is searched, and those in larger domains.
 	here    inTheWay
 	domains domains
+	queues  reclaim
 }
 
 // Key says how good the victims on a node are: the lowest key is the best.
@@ -66,7 +67,9 @@ type Key struct {
 	// victims instead.
 	Refused int
 	// Highest is the highest priority of a victim; math.MinInt64 if there is no victim. The members of a gang that is
-	// evicted whole all count with the priority of its highest role.
+	// evicted whole all count with the priority of its highest role. If the capsule names a queue, the rank of the victim's
+	// queue counts before its priority: the queues that borrow most come first, and victims that leave because of
+	// their priority last.
 	Highest int64
 	// Sum is the sum of the victims' priorities, each counted from the lowest one that an int32 holds.
 	Sum int64
@@ -95,7 +98,15 @@ func (k *Key) Compare(o *Key) int {
 }
 
 // Priority returns the highest priority of a victim, math.MinInt32 if there is no victim.
-func (k *Key) Priority() int32 { return int32(max(k.Highest, math.MinInt32)) }
+func (k *Key) Priority() int32 {
+	if k.Highest == math.MinInt64 {
+		return math.MinInt32
+	}
+	return int32(k.Highest) // without the rank
+}
+
+// highest returns what a victim of this rank and priority counts for Key.Highest.
+func highest(rank int64, priority int32) int64 { return rank<<33 + int64(priority) }
 
 // None is the key of a node that has room for the capsule as it is.
 var None = Key{Highest: math.MinInt64, Start: math.MaxInt64}
@@ -138,6 +149,7 @@ func (s *Search) Begin(draft *orbit.Draft, c *orbit.Capsule) {
 		s.own = nil
 	}
 	s.domains.sync(draft)
+	s.beginReclaim()
 }
 
 // Ceiling returns the lowest priority that is safe from eviction for this capsule: only capsules below it may be
@@ -169,7 +181,8 @@ func (s *Search) Evict(victim *orbit.Capsule) orbit.Evict {
 // On finds the victims on a node; false: no evictions make the node take the capsule. On does not ask the draft whether
 // the victims may be evicted; Settle does.
 func (s *Search) On(n *orbit.NodeState) (f Found, ok bool) {
-	clear(s.kept)
+	s.forgive()
+	s.onModel(n)
 	return s.on(n)
 }
 
@@ -186,6 +199,9 @@ func (s *Search) on(n *orbit.NodeState) (f Found, ok bool) {
 		if s.Gentle || !s.wholeGangs() || !s.tryUnits(r, &f) {
 			return f, false
 		}
+	}
+	if len(f.Victims) == 0 && !s.addQuota(&f) {
+		return f, false
 	}
 	f.Node, f.Last, f.Refused = n, s.draft.Avoids(n, s.spec), len(s.kept)
 	return f, true
@@ -223,7 +239,7 @@ func (s *Search) gather(n *orbit.NodeState) (volatile bool) {
 // mayLeave reports whether a capsule may be a victim, as far as that is known without asking the draft. If it may not,
 // later says that it may once its protection has ended, which is no change of a node.
 func (s *Search) mayLeave(v *orbit.Capsule) (may, later bool) {
-	if v.Spec.Priority >= s.ceiling && !s.replaces(v) {
+	if c := s.claimOn(v); c != nil && !c.may || c == nil && v.Spec.Priority >= s.ceiling && !s.replaces(v) {
 		return false, false
 	}
 	if s.state.Protected(v.ID) > 0 {
@@ -249,11 +265,11 @@ func (s *Search) replaces(v *orbit.Capsule) bool {
 	return !s.Lower && v.Gang() != "" && s.of.Gang() != "" && s.state.Precedes(s.of.Gang(), v.Gang())
 }
 
-// add counts one more victim, with this priority for Highest.
-func (k *Key) add(v *orbit.Capsule, priority int32) {
+// add counts one more victim, with this rank and priority for Highest.
+func (k *Key) add(v *orbit.Capsule, rank int64, priority int32) {
 	k.Sum += Weight(v.Spec.Priority)
 	k.Count++
-	switch at := int64(priority); {
+	switch at := highest(rank, priority); {
 	case at > k.Highest:
 		k.Highest, k.Start = at, Start(v)
 	case at == k.Highest:
@@ -261,14 +277,22 @@ func (k *Key) add(v *orbit.Capsule, priority int32) {
 	}
 }
 
-// Settle asks the draft whether it lets the victims go, which a budget may forbid. If the draft refuses to evict one,
-// Settle searches for other victims, enters them into f, and asks again. It reports false if no victims are left that
+// Settle asks the draft whether it lets the victims go, which a budget may forbid, and adds victims where the capsule lacks
+// quota. If the draft refuses to evict one, or the shares that all together would leave forbid it, Settle searches for other
+// victims, enters them into f, and asks again. It reports false if no victims are left that
 // make enough room. The draft is unchanged afterwards.
 func (s *Search) Settle(f *Found) (ok bool) {
-	clear(s.kept)
+	s.forgive()
+	s.onModel(f.Node)
 	for {
+		if len(f.Victims) > 0 && !s.addQuota(f) {
+			return false
+		}
 		start := s.draft.Checkpoint()
-		refused := s.evict(f.Victims)
+		refused := s.unjust(f.Victims)
+		if refused == nil {
+			refused = s.evict(f.Victims)
+		}
 		if refused == nil {
 			n := s.draft.Node(f.Node.Index())
 			if ok = n.Fits(s.spec); ok {
@@ -281,7 +305,7 @@ func (s *Search) Settle(f *Found) (ok bool) {
 		if s.kept == nil {
 			s.kept = map[orbit.CapsuleID]bool{}
 		}
-		s.kept[refused.ID] = true
+		s.kept[refused.ID], s.queues.looked = true, false
 		next, ok := s.on(f.Node)
 		if !ok {
 			return false
