@@ -58,7 +58,7 @@ import (
 // lending costs the nominee at most three commits, unless it takes more evictions than one proposal may have: then the
 // borrowers have to end by themselves.
 //
-// A plan that leaves nothing out for long looks at each capsule once. The first nomination of a spec looks at each
+// Work whose queue has too little quota ([orbit.Queue]) is not nominated. A plan that leaves nothing out for long looks at each capsule once. The first nomination of a spec looks at each
 // node, and later ones only at nodes that have changed; each nomination of a gang looks at each node. A plan makes at
 // most one nomination, and tries or renews at most eight. Work for which no nomination could be made takes at most four
 // of these tries while other work waits, and is tried again in the order of its last tries. Work that asks for more
@@ -187,6 +187,7 @@ type patientPass struct {
 	// The plan's pending capsules; nil once recalls has gone through them and set recall.
 	handed []*orbit.Capsule
 	recall bool
+	quotas orbit.Quotas
 	// For the notes.
 	nominated, served, recalled int
 }
@@ -212,6 +213,7 @@ func (p *Patient) Plan(ctx context.Context, view *orbit.View, pending []*orbit.C
 	if len(rest) > 0 {
 		r.plan, err = p.Navigator.Plan(ctx, view, rest)
 	}
+	r.quotas.Begin(r.state)
 	r.plan.Unplaced = append(r.plan.Unplaced, withheld...)
 	for i := range r.plan.Proposals {
 		for _, do := range r.plan.Proposals[i].Do {
@@ -376,7 +378,7 @@ func (r *patientPass) leftOut(pending []*orbit.Capsule) (waiting []*nominee) {
 			n.lapses = min(n.lapses+1, mostLapses)
 		}
 		late := r.now.Sub(n.since) - max(0, after)
-		if due := after >= 0 && late >= 0 || r.loses(n.patientWait); !n.lives && (!due || r.now.Before(n.again)) {
+		if due := after >= 0 && late >= 0 || r.loses(n.patientWait); !n.lives && (!due || r.now.Before(n.again) || !r.hasQuota(n)) {
 			continue
 		}
 		r.age(n, late, after)
@@ -386,6 +388,25 @@ func (r *patientPass) leftOut(pending []*orbit.Capsule) (waiting []*nominee) {
 		return cmp.Or(cmp.Compare(b.turn, a.turn), btoi(isBroken(r.state, b.of.Gang()))-btoi(isBroken(r.state, a.of.Gang())), a.since.Compare(b.since))
 	})
 	return waiting
+}
+
+// hasQuota reports whether the quotas of its queue admit the work. Room is not nominated for work that could not be placed there.
+func (r *patientPass) hasQuota(n *nominee) bool {
+	members, _ := wantedOf(r.state, n.of, n.gang)
+	admitted := 0
+	for admitted < len(members) {
+		a := askOf(members[admitted].Spec, 1)
+		if !r.quotas.Takes(a.spec, a.model, a.n) {
+			break
+		}
+		r.quotas.Charge(a.spec, a.model, a.n)
+		admitted++
+	}
+	for _, m := range members[:admitted] {
+		a := askOf(m.Spec, 1)
+		r.quotas.Charge(a.spec, a.model, -a.n)
+	}
+	return admitted == len(members)
 }
 
 // age sets how the nomination ranks and when it is served, for work that is late by this much. A gang has the lowest

@@ -121,7 +121,9 @@ func (r *preemptPass) serveOne(ctx context.Context, u orbit.Unplaced) error {
 	if err != nil {
 		var kept *orbit.Rejection
 		_ = errors.As(err, &kept)
-		r.full[c.Spec] = keptBy(errNobody, kept)
+		if r.full[c.Spec] = keptBy(errNobody, kept); r.reclaimsLater(c) {
+			r.full[c.Spec] = errReclaims
+		}
 		return because(u.Why, r.full[c.Spec])
 	}
 	withheld := r.withheld[waiter{capsule: c.ID}]
@@ -140,6 +142,24 @@ func (r *preemptPass) serveOne(ctx context.Context, u orbit.Unplaced) error {
 	}
 	r.propose(r.waiterOf(c), r.draft.Propose(), e.Victims)
 	return nil
+}
+
+// reclaimsLater reports whether the plan places capsules of a queue that borrows, which may have to leave for the capsule in the
+// next plan.
+func (r *preemptPass) reclaimsLater(c *orbit.Capsule) (later bool) {
+	if c.Spec.Queue == "" {
+		return false
+	}
+	r.search.Begin(&r.draft, c)
+	for i := range r.plan.Proposals {
+		for _, do := range r.plan.Proposals[i].Do {
+			if place, ok := do.(orbit.Place); ok && !later {
+				v := r.state.Capsule(place.Capsule)
+				later = v != nil && v.Spec.Queue != "" && r.search.MayReclaim(v.Spec.Queue)
+			}
+		}
+	}
+	return later
 }
 
 // choose returns the node on which room is nominated for the capsule, if victims there make enough room, or else the

@@ -86,29 +86,50 @@ func (s *Search) onModel(n *orbit.NodeState) {
 // weigh finds out from which queues capsules may leave for a capsule that gets devices of a model.
 func (r *reclaim) weigh(s *Search, model string) {
 	r.model, r.claims, r.looked = model, map[orbit.QueueID]*claim{}, false
-	borrow := map[orbit.QueueID]bool{}
+	ids := make([]orbit.QueueID, 0, len(r.placed))
 	for id := range r.placed {
-		in, ok := r.quotas.Meet(s.spec.Queue, id)
-		if id == s.spec.Queue || !ok {
-			continue
-		}
-		c := &claim{in: in}
-		c.before, borrow[id] = r.quotas.Below(in, id, s.spec, model)
-		r.claims[id] = c
+		ids = append(ids, id)
 	}
-	s.chargeNewcomers(1)
+	r.addClaims(s, ids...)
 	var shares []orbit.Share
-	for id, c := range r.claims {
-		c.mine, _ = r.quotas.Below(c.in, s.spec.Queue, s.spec, model)
-		c.may = borrow[id] && c.mine.Compare(c.before) < 0
+	for _, c := range r.claims {
 		shares = append(shares, c.before)
 	}
-	s.chargeNewcomers(-1)
 	slices.SortFunc(shares, func(a, b orbit.Share) int { return b.Compare(a) })
 	shares = slices.Compact(shares)
 	for _, c := range r.claims {
 		c.rank = int64(slices.Index(shares, c.before))
 	}
+}
+
+// addClaims finds out what may be taken back from queues; those of other trees are left out.
+func (r *reclaim) addClaims(s *Search, ids ...orbit.QueueID) {
+	var of []orbit.QueueID
+	for _, id := range ids {
+		in, ok := r.quotas.Meet(s.spec.Queue, id)
+		if id == s.spec.Queue || !ok {
+			continue
+		}
+		c := &claim{in: in}
+		c.before, c.may = r.quotas.Below(in, id, s.spec, r.model)
+		r.claims[id], of = c, append(of, id)
+	}
+	s.chargeNewcomers(1)
+	for _, id := range of {
+		c := r.claims[id]
+		c.mine, _ = r.quotas.Below(c.in, s.spec.Queue, s.spec, r.model)
+		c.may = c.may && c.mine.Compare(c.before) < 0
+	}
+	s.chargeNewcomers(-1)
+}
+
+// MayReclaim reports whether capsules of a queue may leave for the capsule of the search because the queue borrows.
+func (s *Search) MayReclaim(queue orbit.QueueID) bool {
+	if s.queues.on && s.queues.claims[queue] == nil {
+		s.queues.addClaims(s, queue)
+	}
+	c := s.queues.claims[queue]
+	return s.queues.on && c != nil && c.may
 }
 
 // chargeNewcomers counts the capsule as placed, and with it all that its gang needs beside what the plan has placed
