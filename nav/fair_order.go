@@ -115,12 +115,25 @@ func (t *fairTree) run() (out []*orbit.Capsule) {
 // seedAll begins the tournament in a queue and all below it.
 func (t *fairTree) seedAll(q *fairQueue) {
 	if t.late {
-		q.own, q.later = q.later, nil
+		q.own, q.later = together(q.later), nil
 	}
 	for _, b := range q.below {
 		t.seedAll(b)
 	}
 	t.seed(q)
+}
+
+// together puts capsules of one spec that follow each other together: what the quotas do not admit is ordered by the first of them.
+func together(later []*fairWork) (out []*fairWork) {
+	for _, w := range later {
+		last := len(out) - 1
+		if last >= 0 && !w.whole && !out[last].whole && out[last].asks[0].spec == w.asks[0].spec {
+			out[last].capsules = append(out[last].capsules, w.capsules...)
+		} else {
+			out = append(out, w)
+		}
+	}
+	return out
 }
 
 // seed finds what goes first in a queue, among its own work and the first of the queues below.

@@ -263,12 +263,16 @@ func (t *dumbTree) order() (ids []string) {
 		first := w.waiting[0]
 		w.waiting = w.waiting[1:]
 		if !t.late && w.available() < first.n {
-			later[w] = append(later[w], first)
+			if n := len(later[w]); n > 0 && later[w][n-1].n == first.n && later[w][n-1].priority == first.priority {
+				later[w][n-1].id += " " + first.id
+			} else {
+				later[w] = append(later[w], first)
+			}
 			continue
 		}
 		w.own += first.n
 		t.root().count()
-		ids = append(ids, first.id)
+		ids = append(ids, strings.Fields(first.id)...)
 	}
 	if t.late {
 		return ids
