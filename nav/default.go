@@ -15,6 +15,10 @@ import "github.com/orbitsched/orbit"
 //
 //	population := nav.Default(ledger, nav.Evicting)
 //
+// To let queues share fairly, and take back what others have borrowed of them:
+//
+//	population := nav.Default(ledger, nav.Evicting, nav.Fairly)
+//
 // The fields of the engines and of the population may be changed before Run.
 func Default(ledger orbit.Ledger, wrap ...func(orbit.Navigator) orbit.Navigator) *orbit.Population {
 	engine := func(name string, n orbit.Navigator) *orbit.Engine {

@@ -7,12 +7,13 @@
 //	Anchor    wraps a navigator: starts co-location groups, whose members wait for each other
 //	Patient   wraps a navigator: nominates freed room for work that has waited long
 //	Preempting wraps a navigator: moves others, or evicts work of lower priority, for work that fits nowhere
+//	Fair      wraps a navigator: orders the work of queues so that they share fairly
 //
-// Anchor, Patient and Preempting wrap any navigator, also one of your own. [Drain] and [Defrag] are no navigators,
+// Anchor, Patient, Preempting and Fair wrap any navigator, also one of your own. [Drain] and [Defrag] are no navigators,
 // though they plan like one: beside the engines, they empty cordoned nodes, and gather free room in one place. Sandboxes that start from warm slots have a package of their
 // own, package sandbox.
 //
-// The zero values of Services, Batch and Gang work; Anchor, Patient and Preempting need their Navigator, Drain its
+// The zero values of Services, Batch and Gang work; Anchor, Patient, Preempting and Fair need their Navigator, Drain its
 // Ledger, and Defrag its Ledger and a Goal. A navigator belongs to one engine. Each navigator explains why it did not place a capsule: with counts of
 // nodes ([orbit.NoFit]), by level of topology ([GangNoFit]), or with the groups that wait for each other ([Deadlock]).
 // These reasons are in Round.Unplaced, and measurements are in Round.Notes: [orbit.Engine.Pass] returns the round, and

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -117,17 +119,23 @@ func TestFairReclaimsForAGang(t *testing.T) {
 	}
 }
 
-// TestFairComesToRest lets engines run in worlds of queues whose work reclaims: preemptions stop, no plan is refused by its
-// own view, what was evicted and waits again evicts nobody, and a queue gets what it has of its own in the second pass at the latest.
+// TestFairComesToRest lets engines run in worlds of queues, of up to three levels, whose work reclaims: preemptions stop, no plan is refused by its
+// own view, what was evicted and waits again evicts nobody of the queue that it made way for, and a queue gets what it has of its own.
 func TestFairComesToRest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := &orbit.MemoryLedger{}
-		commit(t, l, queueOf("root", "", 0, 0))
-		ids, own, sum := []orbit.QueueID{"a", "b", "c", "d"}[:rapid.IntRange(2, 4).Draw(t, "queues")], map[orbit.QueueID]int64{}, int64(0)
-		for _, id := range ids {
+		ids, own, sum := []orbit.QueueID{"root"}, map[orbit.QueueID]int64{}, rapid.Int64Range(0, 2).Draw(t, "of the root")
+		commit(t, l, queueOf("root", "", sum, 0))
+		var middle []orbit.QueueID
+		for i := range rapid.IntRange(2, 5).Draw(t, "queues") {
+			id, parent := orbit.QueueID(fmt.Sprint("q", i)), rapid.SampledFrom(append([]orbit.QueueID{"root"}, middle...)).Draw(t, "parent")
+			if parent == "root" && i < 3 && rapid.Bool().Draw(t, "has children") {
+				middle = append(middle, id)
+			}
 			own[id] = rapid.Int64Range(0, 6).Draw(t, "own")
 			sum += own[id]
-			commit(t, l, queueOf(id, "root", own[id], rapid.Int64Range(1, 3).Draw(t, "weight")))
+			ids = append(ids, id)
+			commit(t, l, queueOf(id, parent, own[id], rapid.Int64Range(1, 3).Draw(t, "weight")))
 		}
 		commit(t, l, orbit.PutNode{Node: orbit.Node{ID: "n", Capacity: orbit.Resources{orbit.CPU: 1000 * (sum + rapid.Int64Range(0, 2).Draw(t, "more"))}}})
 		e := reclaiming(l)
@@ -136,14 +144,149 @@ func TestFairComesToRest(t *testing.T) {
 				s := inQueue(rapid.SampledFrom(ids).Draw(t, "queue"), rapid.Int64Range(1, 3).Draw(t, "cores"), rapid.Int32Range(0, 2).Draw(t, "priority"))
 				commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{orbit.CapsuleID(fmt.Sprintf("w%d-%d", wave, i))}, Spec: s})
 			}
+			before := revision(t, l)
 			passes(t, e, 12)
 			s, err := l.Snapshot(context.Background())
 			require.NoError(t, err)
+			noRevenge(t, l, s, before)
 			for c := range s.Capsules() {
 				q, _ := s.Queue(c.Spec.Queue)
-				require.False(t, c.Pending() && q.Used()["cpu"]+c.Spec.Envelope.Reservation[orbit.CPU] <= 1000*own[q.Queue.ID],
+				require.False(t, c.Pending() && own[q.Queue.ID] > 0 && !slices.Contains(middle, q.Queue.ID) && q.Used()["cpu"]+c.Spec.Envelope.Reservation[orbit.CPU] <= 1000*own[q.Queue.ID],
 					"capsule %s waits, and its queue %s uses %d of its own %d", c.ID, q.Queue.ID, q.Used()["cpu"], own[q.Queue.ID])
 			}
 		}
 	})
+}
+
+// noRevenge checks that no capsule that was evicted evicts work of the queue for which it was, unless that is its own.
+func noRevenge(t require.TestingT, l orbit.Ledger, s *orbit.State, after orbit.Revision) {
+	type pair struct {
+		victim orbit.CapsuleID
+		queue  orbit.QueueID
+	}
+	evicted := map[pair]bool{}
+	changes, err := l.Changes(context.Background(), after)
+	require.NoError(t, err)
+	for _, c := range changes {
+		if e, ok := c.Do.(orbit.Evict); ok {
+			of, by := s.Capsule(e.Capsule).Spec.Queue, s.Capsule(e.For).Spec.Queue
+			require.False(t, of != by && evicted[pair{e.For, of}], "%s, which was evicted for queue %s, evicts %s of it", e.For, of, e.Capsule)
+			evicted[pair{e.Capsule, by}] = true
+		}
+	}
+}
+
+func revision(t require.TestingT, l orbit.Ledger) orbit.Revision {
+	s, err := l.Snapshot(context.Background())
+	require.NoError(t, err)
+	return s.Revision()
+}
+
+// TestFairInDefault checks that the population with all options gives a queue what is its own, and evicts for it.
+func TestFairInDefault(t *testing.T) {
+	s := inDefault(t, func(l *orbit.MemoryLedger) {
+		commit(t, l, putOnRack("a1", 4), queueOf("root", "", 0, 0), queueOf("a", "root", 2, 0), queueOf("b", "root", 2, 0))
+		for _, id := range []orbit.CapsuleID{"b1", "b2"} {
+			commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: inQueue("b", 2, 9)}, orbit.Place{Capsule: id, Node: "a1"})
+		}
+		batch := inQueue("a", 1, 0)
+		batch.Class = orbit.Batch
+		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"a1"}, Spec: inQueue("a", 1, 0)}, orbit.Submit{IDs: []orbit.CapsuleID{"a2"}, Spec: batch})
+		time.Sleep(time.Minute)
+	}, nav.Evicting, nav.Fairly)
+	require.True(t, s.Capsule("a1").Placed() && s.Capsule("a2").Placed() && s.Capsule("b1").Placed() && s.Capsule("b2").Pending())
+}
+
+// TestPatientNominatesWithinQuota checks that no room is nominated for work that its queue has no quota for.
+func TestPatientNominatesWithinQuota(t *testing.T) {
+	for _, own := range []int64{4, 8} {
+		l := &orbit.MemoryLedger{}
+		commit(t, l, queueOf("a", "", own, 0), orbit.PutNode{Node: orbit.Node{ID: "n", Capacity: orbit.Resources{orbit.CPU: 4000}}})
+		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"r"}, Spec: inQueue("a", 3, 0)}, orbit.Place{Capsule: "r", Node: "n"})
+		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"w"}, Spec: inQueue("a", 4, 0), At: ago(time.Hour)})
+		e := &orbit.Engine{Name: "patient", Ledger: l, Navigator: &nav.Patient{Navigator: &nav.Services{}, After: time.Second}}
+		require.Empty(t, e.Pass(context.Background()).Errors)
+		s, err := l.Snapshot(context.Background())
+		require.NoError(t, err)
+		require.Equal(t, own == 8, s.Capsule("w").Nomination().Lives())
+	}
+}
+
+// TestFairSharesScarceRoom checks that where nodes, not quotas, are short, work takes the room in the order of the tournament, with each
+// navigator, also against priority.
+func TestFairSharesScarceRoom(t *testing.T) {
+	for name, n := range map[string]orbit.Navigator{"services": &nav.Services{}, "batch": &nav.Batch{}} {
+		l := &orbit.MemoryLedger{}
+		commit(t, l, queueOf("root", "", 8, 0), queueOf("a", "root", 1, 0), queueOf("b", "root", 1, 0),
+			orbit.PutNode{Node: orbit.Node{ID: "n", Capacity: orbit.Resources{orbit.CPU: 4000}}})
+		for i := range 4 {
+			for q, priority := range map[orbit.QueueID]int32{"a": 9, "b": 0} {
+				s := inQueue(q, 1, priority)
+				if s.Class = orbit.LatencySensitive; name == "batch" {
+					s.Class = orbit.Batch
+				}
+				commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{orbit.CapsuleID(fmt.Sprint(q, i))}, Spec: s})
+			}
+		}
+		passes(t, &orbit.Engine{Name: "fair", Ledger: l, Navigator: &nav.Fair{Navigator: n}}, 4)
+		require.Equal(t, "a0 a1 b0 b1", where(t, l, ""), name)
+	}
+}
+
+// TestFairRemembersUsage checks that with a half-life the queue goes first that has used less lately, and that this is forgotten by
+// halves.
+func TestFairRemembersUsage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &orbit.MemoryLedger{}
+		commit(t, l, queueOf("root", "", 100, 0), queueOf("a", "root", 0, 0), queueOf("b", "root", 0, 0),
+			orbit.PutNode{Node: orbit.Node{ID: "n", Capacity: orbit.Resources{orbit.CPU: 100_000}}})
+		f := &nav.Fair{HalfLife: time.Hour}
+		run := func(id orbit.CapsuleID, q orbit.QueueID, cores int64, lasts time.Duration) {
+			commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: inQueue(q, cores, 0)}, orbit.Place{Capsule: id, Node: "n"})
+			fairOrder(t, l, f) // sees it
+			time.Sleep(lasts)
+			commit(t, l, orbit.Release{Capsule: id, Final: true})
+			fairOrder(t, l, f)
+		}
+		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"a-waits"}, Spec: inQueue("a", 1, 0)}, orbit.Submit{IDs: []orbit.CapsuleID{"b-waits"}, Spec: inQueue("b", 1, 0)})
+		require.Equal(t, []string{"a-waits", "b-waits"}, fairOrder(t, l, f))
+		run("a-1", "a", 8, time.Hour) // a: 4 on average
+		require.Equal(t, []string{"b-waits", "a-waits"}, fairOrder(t, l, f))
+		run("b-1", "b", 6, time.Hour) // b: 3, a: 2
+		require.Equal(t, []string{"a-waits", "b-waits"}, fairOrder(t, l, f))
+		time.Sleep(100 * time.Hour) // both: 0, so the order of submission decides again
+		require.Equal(t, []string{"a-waits", "b-waits"}, fairOrder(t, l, f))
+		run("a-2", "a", 1, time.Minute)
+		require.Equal(t, []string{"b-waits", "a-waits"}, fairOrder(t, l, f))
+	})
+}
+
+// TestFairNeedsItsFields checks the errors of a Fair that cannot plan.
+func TestFairNeedsItsFields(t *testing.T) {
+	_, err := (&nav.Fair{}).Plan(t.Context(), &orbit.View{}, nil)
+	require.ErrorContains(t, err, "Navigator is nil")
+	require.False(t, (&nav.Fair{}).Claims("m", orbit.Batch))
+	_, err = (&nav.Fair{Navigator: &nav.Batch{}, HalfLife: -1}).Plan(t.Context(), &orbit.View{}, nil)
+	require.ErrorContains(t, err, "HalfLife is negative")
+}
+
+// TestFairHearsEveryQueue checks that with a backlog larger than a pass, the first pass has work of each queue, in the engine's order, however low its
+// priority.
+func TestFairHearsEveryQueue(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	commit(t, l, queueOf("a", "", 100, 0), queueOf("b", "", 100, 0), queueOf("c", "", 100, 0))
+	submit(t, l, "a", 50, inQueue("a", 1, 9))
+	submit(t, l, "none", 5, cores(1000, 5))
+	submit(t, l, "b", 1, inQueue("b", 1, 1))
+	submit(t, l, "c", 10, inQueue("c", 1, 0))
+	e := &orbit.Engine{Name: "fair", Ledger: l, MaxPlan: 10}
+	var seen []string
+	e.Navigator = nav.Func(func(_ context.Context, _ *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
+		for _, c := range pending {
+			seen = append(seen, string(c.ID))
+		}
+		return orbit.Plan{}, nil
+	})
+	e.Pass(context.Background())
+	require.Equal(t, "a-0 a-1 a-2 a-3 a-4 a-5 a-6 b-0 c-0 c-1", strings.Join(seen, " "))
 }

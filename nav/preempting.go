@@ -45,6 +45,10 @@ import (
 // that was submitted first evicts the other whole ([orbit.State.Precedes]). Nothing is evicted for members beyond the
 // minimums of a gang that runs.
 //
+// For work that names a queue ([orbit.Spec].Queue), capsules of other queues of its tree are evicted by the rules of [orbit.Queue],
+// whatever their priority: only where their queue borrows. Where the quotas do not admit the work although nodes have room,
+// capsules are evicted that take the quota, on any nodes. See [place.Indexed.BestEvicting] for the order.
+//
 // A proposal is lost if other commits took room on the node after the view was made. The next plan then chooses a node
 // again, but first nominates the room there ([orbit.Nominate]). It does so even if room on other nodes is already
 // nominated for the work, when that is no longer enough because the capsules there may not be evicted. After four lost
