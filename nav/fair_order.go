@@ -58,7 +58,7 @@ type fairAsk struct {
 func (r *fairPass) work(c *orbit.Capsule, q *fairQueue, at int) *fairWork {
 	w := &fairWork{queue: q, capsules: []*orbit.Capsule{c}, at: at, priority: r.view.Aged(c)}
 	if waiterOf(r.state, c).gang == "" {
-		w.asks = []fairAsk{askOf(c.Spec, 1)}
+		w.asks = []fairAsk{askOf(c.Spec)}
 		return w
 	}
 	w.whole = true
@@ -83,13 +83,13 @@ func addAsk(asks []fairAsk, spec *orbit.Spec) []fairAsk {
 			return asks
 		}
 	}
-	return append(asks, askOf(spec, 1))
+	return append(asks, askOf(spec))
 }
 
-// askOf returns n capsules of a spec. If the spec takes several models, the devices are not counted: it is not known yet
+// askOf returns a capsule of a spec. If the spec takes several models, the devices are not counted: it is not known yet
 // which it gets.
-func askOf(spec *orbit.Spec, n int) fairAsk {
-	a := fairAsk{spec: spec, n: n}
+func askOf(spec *orbit.Spec) fairAsk {
+	a := fairAsk{spec: spec, n: 1}
 	if len(spec.Devices.Models) == 1 {
 		a.model = spec.Devices.Models[0]
 	}

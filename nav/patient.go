@@ -395,7 +395,7 @@ func (r *patientPass) hasQuota(n *nominee) bool {
 	members, _ := wantedOf(r.state, n.of, n.gang)
 	admitted := 0
 	for admitted < len(members) {
-		a := askOf(members[admitted].Spec, 1)
+		a := askOf(members[admitted].Spec)
 		if !r.quotas.Takes(a.spec, a.model, a.n) {
 			break
 		}
@@ -403,7 +403,7 @@ func (r *patientPass) hasQuota(n *nominee) bool {
 		admitted++
 	}
 	for _, m := range members[:admitted] {
-		a := askOf(m.Spec, 1)
+		a := askOf(m.Spec)
 		r.quotas.Charge(a.spec, a.model, -a.n)
 	}
 	return admitted == len(members)

@@ -72,6 +72,10 @@ func (r *preemptPass) serveGang(ctx context.Context, c *orbit.Capsule) error {
 		r.draft.Rollback(start)
 		return errors.New("its victims and members are more commitments or preconditions than the ledger accepts in one proposal")
 	}
+	if err := r.judge(c, made); err != nil {
+		r.draft.Rollback(start)
+		return limited{reasonOf(err)}
+	}
 	r.propose(of, made, best.Leave)
 	return nil
 }

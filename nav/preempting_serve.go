@@ -137,11 +137,27 @@ func (r *preemptPass) serveOne(ctx context.Context, u orbit.Unplaced) error {
 		r.nominate(r.waiterOf(c), []orbit.NominatedRoom{room}) {
 		return because(u.Why, errNominated)
 	}
+	start := r.draft.Checkpoint()
 	if err := e.On(&r.draft, c); err != nil {
 		return because(u.Why, limited{reasonOf(err)})
 	}
-	r.propose(r.waiterOf(c), r.draft.Propose(), e.Victims)
+	made := r.draft.Propose()
+	if err := r.judge(c, made); err != nil {
+		r.draft.Rollback(start)
+		return because(u.Why, limited{reasonOf(err)})
+	}
+	r.propose(r.waiterOf(c), made, e.Victims)
 	return nil
+}
+
+// judge returns why the ledger would refuse a proposal for work of a queue; nil: it would not, or the work names none. What it
+// spares of the victims of the plan's earlier proposals changes shares, so it may refuse what the draft permits.
+func (r *preemptPass) judge(c *orbit.Capsule, made orbit.Proposal) error {
+	if c.Spec.Queue == "" {
+		return nil
+	}
+	_, err := r.state.Judge(made)
+	return err
 }
 
 // reclaimsLater reports whether the plan places capsules of a queue that borrows, which may have to leave for the capsule in the

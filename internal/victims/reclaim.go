@@ -246,7 +246,11 @@ func (s *Search) addQuota(f *Found) bool {
 		return true
 	}
 	if len(f.Victims) > 0 {
-		return s.findQuota(f)
+		found := s.findQuota(f)
+		if found {
+			s.putBack(f)
+		}
+		return found
 	}
 	if !r.looked { // the same for all nodes with room
 		r.looked, r.quota = true, Found{Key: None}
@@ -299,6 +303,49 @@ func (s *Search) findQuota(f *Found) (ok bool) {
 		}
 	}
 	return true
+}
+
+// putBack takes single capsules out of a find that need not leave any more, because others that leave for quota make room, too: the ledger would
+// spare them.
+func (s *Search) putBack(f *Found) {
+	r, last, refused := s.roomOf(f.Node, f), f.Last, f.Refused
+	for _, v := range f.Victims {
+		s.uncharge(v, 1)
+		if v.Node == f.Node.Node.ID {
+			r.take(v, -1)
+		}
+	}
+	var leave []*orbit.Capsule
+	for _, v := range f.Victims {
+		here := v.Node == f.Node.Node.ID
+		s.uncharge(v, -1)
+		if here {
+			r.take(v, 1)
+		}
+		if v.Gang() == "" && !s.mustLeave(v) && r.fits(s.spec) && s.within() {
+			continue
+		}
+		s.uncharge(v, 1)
+		if here {
+			r.take(v, -1)
+		}
+		leave = append(leave, v)
+	}
+	for _, v := range leave {
+		s.uncharge(v, -1)
+	}
+	if len(leave) == len(f.Victims) {
+		return
+	}
+	f.Key, f.Victims = None, leave
+	f.Last, f.Refused = last, refused
+	for _, v := range leave {
+		priority := v.Spec.Priority
+		if g := s.state.Gang(v.Gang()); g != nil {
+			_, priority = g.Priorities()
+		}
+		f.add(v, s.rankOf(v), priority)
+	}
 }
 
 // unchargeAll counts all capsules of a unit as gone; with the sign -1 they are back.
