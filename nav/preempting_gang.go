@@ -1,6 +1,7 @@
 package nav
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,7 +53,7 @@ func (r *preemptPass) serveGang(ctx context.Context, c *orbit.Capsule) error {
 	if len(best.Leave) == 0 && !withheld && !r.mustSeat(best) {
 		return limited{"there is room for it without evicting"}
 	}
-	if why := r.exceeds(best.Leave, best.Priority()); why != nil {
+	if why := cmp.Or(r.exceeds(best.Leave, best.Priority()), r.defers(c, best.Leave)); why != nil {
 		return why
 	}
 	if (withheld || w.lost > 0) && r.nominateGang(of, best) {

@@ -130,7 +130,7 @@ func (r *preemptPass) serveOne(ctx context.Context, u orbit.Unplaced) error {
 	if len(e.Victims) == 0 && !withheld { // free room would do, but the wrapped navigator has chosen not to use it
 		return u.Why
 	}
-	if why := r.exceeds(e.Victims, e.Highest); why != nil {
+	if why := cmp.Or(r.exceeds(e.Victims, e.Highest), r.defers(c, e.Victims)); why != nil {
 		return because(u.Why, why)
 	}
 	if room := roomFor(c, &e); (withheld || r.wait(r.waiterOf(c)).lost > 0) && !isNominated(c.Nomination(), room) &&
@@ -209,6 +209,16 @@ func (r *preemptPass) exceeds(leave []*orbit.Capsule, highest int32) error {
 		return nil
 	}
 	return limited{fmt.Sprintf("would need %s of priority %d or less; %s", quantity(len(leave), "victim"), highest, r.leftWhy)}
+}
+
+// defers returns an error if work of a queue has to wait for the next plan, because this one evicts others already and victims of
+// several queues would leave for it. What the earlier proposals leave free is not known to the draft, so the ledger may
+// spare victims of one queue, by which those of another would leave unjustly.
+func (r *preemptPass) defers(c *orbit.Capsule, leave []*orbit.Capsule) error {
+	if c.Spec.Queue == "" || r.victims == 0 || !slices.ContainsFunc(leave, func(v *orbit.Capsule) bool { return v.Spec.Queue != leave[0].Spec.Queue }) {
+		return nil
+	}
+	return errDeferred
 }
 
 // nominate adds a proposal that nominates room to the plan. It reports false if the draft refuses it, as the ledger

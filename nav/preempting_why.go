@@ -18,6 +18,7 @@ var (
 	errNobody    = errors.New("it would not fit on any node if all of lower priority left that may")
 	errNoDomain  = limited{"no domain would take it if all of lower priority left that may"}
 	errReclaims  = limited{"this plan places work of a queue that borrows from its queue; the next plan takes back what that borrows"}
+	errDeferred  = limited{"victims of several queues would leave for it, and others are evicted in this plan; the next plan decides"}
 	errCutOff    = limited{"the search for victims was cut off by the end of the plan's time; the next plan goes on with it"}
 	errNominated = limited{"proposals for it were lost to others; room is nominated for it first"}
 )
