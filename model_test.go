@@ -638,6 +638,7 @@ func (r *modelRound) submitAll(c Submit, ids []CapsuleID, like modelCapsule) *re
 		}
 		r.now.order = max(r.now.order+1, uint64(r.now.rev)<<20)
 		r.respecs[id] = true
+		delete(r.found, id)
 		like.submitted, like.specified, like.changed = r.now.order, r.now.rev, r.now.rev
 		r.now.capsules[id] = like
 	}
@@ -682,6 +683,7 @@ func (r *modelRound) place(p Place) *refusal {
 	r.now.unnominate(modelNominee{gang: c.gang}, false)
 	c.remember(r.now.limits.PlacementIDs)
 	r.arrived[p.Capsule] = true
+	delete(r.found, p.Capsule)
 	c.node, c.devices, c.note, c.at = p.Node, p.Devices, p.Note, p.At
 	c.changed, c.placedAt, c.placedBy = r.now.rev, r.now.rev, r.p.ID
 	r.now.capsules[p.Capsule] = c

@@ -2,6 +2,7 @@ package orbit
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -66,6 +67,9 @@ func TestReclaims(t *testing.T) {
 		{"three levels: the team borrows, and x does", threeLevels, 12, many("x", "x", "n", 6, 4, 2), inQueue("other", 6), []CapsuleID{"x0"}, []CapsuleID{"x0"}},
 		{"three levels: the team borrows, but y does not, so nothing of y's goes", threeLevels, 12, append(many("x", "x", "n", 11), many("y", "y", "n", 1)...), inQueue("other", 1), []CapsuleID{"y0"}, nil},
 		{"three levels: it takes back from x beside y", threeLevels, 12, append(many("x", "x", "n", 10, 1), many("y", "y", "n", 1)...), inQueue("other", 1), []CapsuleID{"x1"}, []CapsuleID{"x1"}},
+		{"three levels: teams are compared, 1 with 1, and not the queues in them, 5 with 2",
+			[]Queue{queueOf("root", "", 8), queueOf("s", "root", 4), queueOf("u", "root", 4), queueOf("x", "s", 0), queueOf("y", "u", 0), queueOf("z", "u", 0)}, 10,
+			slices.Concat(many("x", "x", "n", 4), many("y", "y", "n", 1, 1, 1), many("z", "z", "n", 3)), inQueue("x", 1), []CapsuleID{"y0"}, []CapsuleID{"y0"}},
 		{"three levels: the team's own work beyond its 3 makes way for x", threeLevels, 10, many("t", "team", "n", 4, 6), inQueue("x", 4), []CapsuleID{"t0"}, []CapsuleID{"t0"}},
 		{"three levels: within its 3 it does not", threeLevels, 3, many("t", "team", "n", 3), inQueue("x", 3), []CapsuleID{"t0"}, nil},
 	} {
@@ -121,6 +125,15 @@ func TestReclaimsOfGangs(t *testing.T) {
 		l.commits(first, second, placeOn("new", "n"))
 		require.True(t, l.now().Capsule("g1").Pending())
 	})
+	t.Run("a gang that borrows 1 of its 4 goes whole, and less than that does not go", func(t *testing.T) {
+		t.Parallel()
+		l, g := world(t)
+		l.commits(PutQueue{queueOf("b", "root", 3)}, Submit{Gang: g}, placeOn("g0", "n"), placeOn("g1", "m"))
+		l.commits(submitOf(inQueue("a", 2), "new"))
+		first, second := evictionOf(l.now(), "g0"), evictionOf(l.now(), "g1")
+		first.For, second.For = "new", "new"
+		l.commits(first, second, placeOn("new", "n"))
+	})
 	t.Run("a gang takes back at once, all or nothing", func(t *testing.T) {
 		t.Parallel()
 		l, g := world(t)
@@ -148,6 +161,19 @@ func TestReclaimsOfGangs(t *testing.T) {
 		l.commits(ends("g2"))
 		l.commits(e, placeOn("g0", "n"), placeOn("g1", "m"))
 	})
+}
+
+// TestReclaimsBesideAGrowth: what grows in the same proposal keeps what it has when a victim is looked at: 5 + 3 + 3 is too much.
+func TestReclaimsBesideAGrowth(t *testing.T) {
+	t.Parallel()
+	l := newCourt(t, append(putAll(queueOf("root", "", 7), queueOf("a", "root", 3), queueOf("b", "root", 0), queueOf("c", "root", 0)), bigNode("n"))...)
+	l.commits(arrives("c0", "n", inQueue("c", 5))...)
+	l.commits(arrives("b0", "n", inQueue("b", 3))...)
+	l.commits(submitOf(inQueue("a", 3), "new"))
+	e := evictionOf(l.now(), "b0")
+	e.For = "new"
+	l.commits(e, placeOn("new", "n"), respecs(l, "c0", inQueue("c", 6)))
+	require.True(t, l.now().Capsule("b0").Pending())
 }
 
 // TestReclaimsDoNotSwap: in one proposal two queues may not each evict the other's capsule, or it would be legal to do so again for ever.

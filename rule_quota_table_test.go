@@ -253,6 +253,16 @@ func TestQuotaAdmission(t *testing.T) {
 	}
 }
 
+// TestQuotaOfANodeWithOtherDevices: capsules count for the model that their node has now, and nothing judges that.
+func TestQuotaOfANodeWithOtherDevices(t *testing.T) {
+	t.Parallel()
+	l := newCourt(t, PutQueue{queueOf("q", "", 9, has("device/A100", 1000), has("device/T4", 0))}, modelNodeOf("n", "A100", 2))
+	l.commits(submitOf(inQueue("q", 1, devicesOf(1, 1000)), "c"), Place{Capsule: "c", Node: "n", Devices: 1})
+	l.commits(modelNodeOf("n", "T4", 2))
+	q, _ := l.now().Queue("q")
+	require.Equal(t, map[string]int64{"cpu": 1, "device/A100": 0, "device/T4": 1000}, q.Used())
+}
+
 // TestQueuesComeAndGo: what names a queue, and when there may be one.
 func TestQueuesComeAndGo(t *testing.T) {
 	t.Parallel()
