@@ -82,7 +82,7 @@ func (f *frames) make(h *Handler, state *orbit.State) {
 		next.sections = append(next.sections, section{name, body, f.version})
 	}
 	add("overview", h.makeOverview(state))
-	add("queue", h.makeQueue(state))
+	add("waiting", h.makeWaiting(state))
 	add("rules", makeRules(state))
 	add("engines", h.log.engines())
 	f.last = next

@@ -74,7 +74,7 @@ func TestAPI(t *testing.T) {
 	require.Equal(t, "z0", zone["name"])
 	require.Len(t, zone["cells"], 3)
 	require.Len(t, zone["cells"].([]any)[0].(map[string]any)["members"], 1, "few nodes are shown one by one")
-	waiting := body["queue"].(map[string]any)["rows"].([]any)
+	waiting := body["waiting"].(map[string]any)["rows"].([]any)
 	require.Len(t, waiting, 1)
 	require.Equal(t, "large", waiting[0].(map[string]any)["capsule"])
 	engines := body["engines"].([]any)
@@ -152,7 +152,7 @@ func TestWhatWaitsToBegin(t *testing.T) {
 		h.init()
 		h.frames.due = time.Time{}
 		_, body, _ := get(t, h, "api/state")
-		return body["queue"].(map[string]any)["blocked"]
+		return body["waiting"].(map[string]any)["blocked"]
 	}
 	for _, id := range []string{"a", "b"} {
 		n := nodeIn(id, "z", "r", 4000)
@@ -199,7 +199,7 @@ func TestNodesOnWhichStartsFail(t *testing.T) {
 	}
 	commit(t, l, orbit.Place{Capsule: "runs", Node: "bad"})
 	_, body, _ := get(t, h, "api/state")
-	require.Equal(t, []any{map[string]any{"node": "bad", "failed": 3.0, "of": 4.0}}, body["queue"].(map[string]any)["failing"])
+	require.Equal(t, []any{map[string]any{"node": "bad", "failed": 3.0, "of": 4.0}}, body["waiting"].(map[string]any)["failing"])
 	_, body, _ = get(t, h, "api/explain?capsule=a")
 	require.Equal(t, []any{`node "bad": 3 of 4 starts failed`}, body["failing"])
 	require.Contains(t, body["text"], "2 of 2 nodes fit\nused only if nothing else fits\n  * node \"bad\": 3 of 4 starts failed")
@@ -220,7 +220,7 @@ func TestExplainsGangs(t *testing.T) {
 	require.NotEmpty(t, body["fixes"])
 	require.Contains(t, body["text"], body["fixes"].([]any)[0].(map[string]any)["text"])
 	_, body, _ = get(t, h, "api/state")
-	rows := body["queue"].(map[string]any)["rows"].([]any)
+	rows := body["waiting"].(map[string]any)["rows"].([]any)
 	require.Len(t, rows, 3, "a gang is one row")
 }
 
@@ -465,7 +465,7 @@ func TestFramesAreSharedAndBounded(t *testing.T) {
 	require.NoError(t, err)
 	require.NotSame(t, first, next)
 	for i, part := range next.sections {
-		changed := part.name == "overview" || part.name == "queue"
+		changed := part.name == "overview" || part.name == "waiting"
 		require.Equal(t, changed, part.version != first.sections[i].version, part.name)
 	}
 }
@@ -520,7 +520,7 @@ func TestErrorsOfImportersMayPanic(t *testing.T) {
 	h.Round(round)
 	_, body, _ := get(t, h, "api/state")
 	require.Contains(t, fmt.Sprint(body["rounds"]), "cannot be read")
-	require.Contains(t, fmt.Sprint(body["queue"]), "cannot be read")
+	require.Contains(t, fmt.Sprint(body["waiting"]), "cannot be read")
 }
 
 // TestOverviewAddsUp: however nodes are labelled, zones and cells count each node and capsule once, and the nodes of every cell are those

@@ -243,8 +243,8 @@ byId("lost-only").addEventListener("change", (event) => byId("feed").classList.t
 
 // --- what waits, rules, engines ---
 
-function showQueue(q) {
-  const body = byId("queue").tBodies[0];
+function showWaiting(q) {
+  const body = byId("waiting-rows").tBodies[0];
   const focused = document.activeElement && document.activeElement.dataset.explain;
   body.replaceChildren(...q.rows.map((w) => {
     const name = w.gang ? `gang ${w.gang}` : w.capsule;
@@ -254,7 +254,7 @@ function showQueue(q) {
     return make("tr", {}, first, make("td", {}, String(w.priority)), make("td", {}, asks(w.asks), w.why ? make("small", {}, w.why) : ""), make("td", { "data-since": w.since || 0 }, since(w.since)), make("td", { className: "number" }, make("button", { type: "button", "data-explain": key, onclick: () => explain(key, name) }, "explain")));
   }));
   if (focused) document.querySelector(`[data-explain="${CSS.escape(focused)}"]`)?.focus();
-  byId("queue-more").textContent = q.pending === 0 ? "nothing waits" : q.more ? `and ${count(q.more)} more kinds of work` : "";
+  byId("waiting-more").textContent = q.pending === 0 ? "nothing waits" : q.more ? `and ${count(q.more)} more kinds of work` : "";
   showBlocked(q.blocked, q.moreBlocked);
   showFailing(q.failing);
 }
@@ -359,7 +359,7 @@ function status(state, text) {
   el.lastElementChild.textContent = text;
 }
 
-const shows = { overview: showOverview, queue: showQueue, rules: showRules, engines: showEngines, rounds: showRounds };
+const shows = { overview: showOverview, waiting: showWaiting, rules: showRules, engines: showEngines, rounds: showRounds };
 let latest = {};
 
 // Frames that come while the page is hidden, or faster than it is drawn, replace each other; rounds do not.

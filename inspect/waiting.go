@@ -11,8 +11,8 @@ import (
 // mostRows is how many entries each list of a frame has at most.
 const mostRows = 60
 
-// queue describes the capsules that wait to be placed, and those that are placed and wait to begin.
-type queue struct {
+// backlog describes the capsules that wait to be placed, and those that are placed and wait to begin.
+type backlog struct {
 	Pending int            `json:"pending"`
 	Classes map[string]int `json:"classes"`
 	Rows    []waiting      `json:"rows"`
@@ -80,7 +80,7 @@ func listBlocked(state *orbit.State) ([]blocked, int) {
 	return list, more
 }
 
-// waiting is a row of the queue. It describes the waiting capsules with one spec and owner, or those of one gang.
+// waiting is a row of the backlog. It describes the waiting capsules with one spec and owner, or those of one gang.
 type waiting struct {
 	// Capsule is the capsule of the row that was submitted first.
 	Capsule  orbit.CapsuleID `json:"capsule"`
@@ -126,7 +126,7 @@ func asks(state *orbit.State, spec *orbit.Spec) []amount {
 	return out
 }
 
-// alike identifies a row of the queue: waiting capsules with equal values are in the same row.
+// alike identifies a row of the backlog: waiting capsules with equal values are in the same row.
 type alike struct {
 	gang  orbit.GangID
 	spec  *orbit.Spec
@@ -140,7 +140,7 @@ func alikeOf(c *orbit.Capsule) alike {
 	return alike{spec: c.Spec, owner: c.Owner()}
 }
 
-// row is one row of the queue.
+// row is one row of the backlog.
 type row struct {
 	first     *orbit.Capsule
 	count     int
@@ -149,10 +149,10 @@ type row struct {
 	wait orbit.BacklogRow
 }
 
-// makeQueue groups the waiting capsules into rows and lists the rows of the highest priority, and among those the
+// makeWaiting groups the waiting capsules into rows and lists the rows of the highest priority, and among those the
 // oldest, first.
-func (h *Handler) makeQueue(state *orbit.State) *queue {
-	q := &queue{Pending: state.PendingCount(), Classes: map[string]int{}, Rows: []waiting{}}
+func (h *Handler) makeWaiting(state *orbit.State) *backlog {
+	q := &backlog{Pending: state.PendingCount(), Classes: map[string]int{}, Rows: []waiting{}}
 	byKey := map[alike]*row{}
 	var rows []*row
 	for _, b := range orbit.Backlog(state, h.log.known()...) {
