@@ -84,6 +84,7 @@ func (f *frames) make(h *Handler, state *orbit.State) {
 	add("overview", h.makeOverview(state))
 	add("waiting", h.makeWaiting(state))
 	add("rules", makeRules(state))
+	add("queues", makeQueues(state))
 	add("engines", h.log.engines())
 	f.last = next
 }

@@ -87,6 +87,7 @@ type waiting struct {
 	Gang     orbit.GangID    `json:"gang,omitempty"`
 	Module   string          `json:"module,omitempty"`
 	Class    string          `json:"class"`
+	Queue    orbit.QueueID   `json:"queue,omitempty"`
 	Priority int32           `json:"priority"`
 	Owner    string          `json:"owner,omitempty"`
 	Count    int             `json:"count"`
@@ -181,7 +182,7 @@ func (h *Handler) makeWaiting(state *orbit.State) *backlog {
 func (r *row) describe(state *orbit.State) waiting {
 	c := r.first
 	w := waiting{
-		Capsule: c.ID, Gang: c.Gang(), Module: c.Spec.Module, Class: c.Spec.Class.String(), Priority: c.Spec.Priority, Owner: c.Owner(),
+		Capsule: c.ID, Gang: c.Gang(), Module: c.Spec.Module, Class: c.Spec.Class.String(), Queue: c.Spec.Queue, Priority: c.Spec.Priority, Owner: c.Owner(),
 		Count: r.count, Asks: asks(state, c.Spec), Since: millis(c.SubmitTime()), Nominated: r.nominated, Kind: r.wait.Kind, Why: textOf(r.wait.Why),
 	}
 	if e := r.wait.Engine; e != nil {

@@ -243,13 +243,17 @@ byId("lost-only").addEventListener("change", (event) => byId("feed").classList.t
 
 // --- what waits, rules, engines ---
 
+// The rows of what waits, as they came last.
+let waiting = [];
+
 function showWaiting(q) {
+  waiting = q.rows;
   const body = byId("waiting-rows").tBodies[0];
   const focused = document.activeElement && document.activeElement.dataset.explain;
   body.replaceChildren(...q.rows.map((w) => {
     const name = w.gang ? `gang ${w.gang}` : w.capsule;
     const key = w.gang ? "gang=" + encodeURIComponent(w.gang) : "capsule=" + encodeURIComponent(w.capsule);
-    const kind = [w.module, w.class, w.owner && "for " + w.owner].filter(Boolean).join(", ");
+    const kind = [w.module, w.class, w.queue && "queue " + w.queue, w.owner && "for " + w.owner].filter(Boolean).join(", ");
     const first = make("td", {}, name, w.count > 1 ? ` and ${count(w.count - 1)} more` : "", w.nominated ? " " : "", w.nominated ? make("span", { className: "mark" }, "nominated") : "", make("small", {}, kind));
     return make("tr", {}, first, make("td", {}, String(w.priority)), make("td", {}, asks(w.asks), w.why ? make("small", {}, w.why) : ""), make("td", { "data-since": w.since || 0 }, since(w.since)), make("td", { className: "number" }, make("button", { type: "button", "data-explain": key, onclick: () => explain(key, name) }, "explain")));
   }));
@@ -291,6 +295,97 @@ function showRules(r) {
 
 function showEngines(list) {
   byId("engine-rows").tBodies[0].replaceChildren(...list.map((e) => make("tr", { "data-engine": e.name }, make("td", {}, e.name), ...[e.passes, e.placed, e.committed, e.conflicts, e.evicted].map((n) => make("td", {}, count(n))), make("td", {}, `${(e.last.planning / 1000).toFixed(1)} ms`))));
+}
+
+// --- queues ---
+
+let forest = null;
+// The resource that the bars show, by its id.
+let divided = "";
+
+function showQueues(f) {
+  forest = f;
+  byId("queues").hidden = !f.rows.length;
+  if (!f.resources.some((r) => r.id === divided)) divided = f.resources.length ? f.resources[0].id : "";
+  keep(byId("divided"), f.resources, (r) => r.id, (r) => make("button", { type: "button", role: "radio", onclick: () => divide(r.id) }, r.name), (el, r) => {
+    el.setAttribute("aria-checked", r.id === divided);
+    el.tabIndex = r.id === divided ? 0 : -1;
+  });
+  const scales = scaleOf(f.rows);
+  keep(byId("trees"), f.rows, (q) => q.id, newQueue, (el, q) => updateQueue(el, q, scales.get(q.id)));
+  byId("queues-more").textContent = f.more ? `and ${count(f.more)} more queues, in which less work waits` : "";
+}
+
+function divide(id) {
+  divided = id;
+  showQueues(forest);
+  byId("divided").querySelector("[aria-checked=true]").focus();
+}
+
+// scaleOf returns for each queue what the whole width of a bar is in its tree. A queue comes after the one above it.
+function scaleOf(rows) {
+  const scales = new Map();
+  for (const q of rows) {
+    const tree = q.parent ? scales.get(q.parent) : { most: 0 };
+    const at = q.quotas[divided];
+    if (at) tree.most = Math.max(tree.most, at.has, at.used);
+    scales.set(q.id, tree);
+  }
+  return scales;
+}
+
+function newQueue(q) {
+  const bar = make("div", { className: "shares", role: "img" }, ...["own", "lent", "idle", "borrowed"].map((part) => make("i", { "data-part": part })));
+  return make("div", { className: "queue", "data-queue": q.id }, make("button", { type: "button", onclick: () => openQueue(q.id) }, q.id), bar, make("p"));
+}
+
+function updateQueue(el, q, scale) {
+  const [name, bar, text] = el.children, at = q.quotas[divided];
+  el.style.setProperty("--depth", q.depth || 0);
+  const said = at ? tellQuota(at, unitOf(divided)) : ["not divided here"];
+  if (at && at.available < 0) said.push(amount(-at.available, unitOf(divided)) + " over the quota");
+  el.classList.toggle("over", !!at && at.available < 0);
+  if (q.share !== "0") said.push("share " + shareOf(q));
+  if (q.waiting) said.push(count(q.waiting) + (q.waiting === 1 ? " waits" : " wait"));
+  text.textContent = said.join(", ");
+  name.title = q.weight > 1 ? `weight ${count(q.weight)}` : "";
+  bar.hidden = !at;
+  bar.setAttribute("aria-label", said.join(", "));
+  const own = at ? at.used - (at.borrowed || 0) : 0, lent = (at && at.lent) || 0;
+  const parts = { own, lent, idle: at ? Math.max(0, at.has - own - lent) : 0, borrowed: (at && at.borrowed) || 0 };
+  for (const part of bar.children) {
+    const share = scale.most ? parts[part.dataset.part] / scale.most : 0;
+    part.style.width = 100 * share + "%";
+    part.dataset.amount = parts[part.dataset.part];
+  }
+}
+
+const unitOf = (id) => (forest.resources.find((r) => r.id === id) || {}).unit;
+const shareOf = (q) => (q.permille === undefined ? q.share : (q.permille / 10).toLocaleString("en", { maximumFractionDigits: 1 }) + "%");
+
+// tellQuota says in words what a bar shows.
+function tellQuota(at, unit) {
+  const said = [`uses ${amount(at.used, unit)} of ${amount(at.has, unit)}`];
+  if (at.borrowed) said.push("borrows " + amount(at.borrowed, unit));
+  if (at.lent) said.push("lends " + amount(at.lent, unit));
+  return said;
+}
+
+// openQueue shows all resources of a queue, and what waits in it.
+function openQueue(id) {
+  const q = forest.rows.find((r) => r.id === id);
+  if (!q) return;
+  asked++;
+  byId("detail-title").textContent = "queue " + id;
+  const rows = forest.resources.filter((r) => q.quotas[r.id]).map((r) => {
+    const at = q.quotas[r.id], show = (x) => amount(x || 0, r.unit);
+    return make("tr", {}, make("td", {}, r.name), ...[at.used, at.nominal, at.has, at.borrowed, at.lent, at.available, at.most].map((x) => make("td", {}, show(x))));
+  });
+  const heads = ["", "used", "nominal", "with lent", "borrowed", "lent", "available", "at most"].map((t) => make("th", {}, t));
+  const where = [q.parent ? "below " + q.parent : "the root of a tree", `weight ${count(q.weight)}`, `share ${q.share}`, `${count(q.living)} capsules, ${count(q.waiting)} of them wait`];
+  const waits = waiting.filter((w) => w.queue === id).map((w) => make("tr", {}, make("td", {}, w.gang ? "gang " + w.gang : w.capsule, w.count > 1 ? ` and ${count(w.count - 1)} more` : ""), make("td", {}, asks(w.asks), make("small", {}, w.why))));
+  byId("detail-body").replaceChildren(make("p", {}, where.join(", ")), make("div", { className: "wide" }, make("table", {}, make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...rows))), ...(waits.length ? [make("h3", {}, "What waits"), make("table", {}, make("tbody", {}, ...waits))] : []));
+  if (!detail.open) detail.showModal();
 }
 
 // --- details ---
@@ -359,7 +454,7 @@ function status(state, text) {
   el.lastElementChild.textContent = text;
 }
 
-const shows = { overview: showOverview, waiting: showWaiting, rules: showRules, engines: showEngines, rounds: showRounds };
+const shows = { overview: showOverview, waiting: showWaiting, rules: showRules, queues: showQueues, engines: showEngines, rounds: showRounds };
 let latest = {};
 
 // Frames that come while the page is hidden, or faster than it is drawn, replace each other; rounds do not.
