@@ -6,10 +6,10 @@
 //	http.Handle("/debug/orbit/", page)
 //
 // The page shows the nodes by zone and rack and how full they are; the passes of the engines and the outcome of their
-// proposals, with the reason why a proposal was refused; the capsules that wait, to be placed or to begin; and budgets,
-// holds and nominations. On
-// request it explains why a capsule waits ([whatif.Explain]) and lists what is on a node. The page reads everything
-// from a JSON API that README.md describes.
+// proposals, with the reason why a proposal was refused; the capsules that wait, to be placed or to begin; the trees of
+// queues, with what each uses, lends and borrows; and budgets, holds and nominations. On request it explains why a
+// capsule waits ([whatif.Explain]) and lists what is on a node. The page reads everything from a JSON API that README.md
+// describes.
 //
 //	Ledger ── Snapshot, while a client looks ─► frame ─┬─► JSON
 //	Engines ── Round ─► the latest rounds ─────────────┴─► server-sent events ─► page

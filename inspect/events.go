@@ -21,11 +21,10 @@ const (
 	mostAtOnce = 50
 )
 
-// serveEvents streams changes as server-sent events. The events "overview", "waiting", "rules", "queues" and
-// "engines" carry the
-// whole section when it has changed. The event "rounds" carries the rounds since the previous such event, and "trouble"
-// says that the ledger cannot be read. The id of a "rounds" event names the last round in it, and a client that
-// reconnects sends this id to continue after that round.
+// serveEvents streams changes as server-sent events. The events "overview", "waiting", "rules", "queues" and "engines"
+// carry the whole section when it has changed. The event "rounds" carries the rounds since the previous such event, and
+// "trouble" says that the ledger cannot be read. The id of a "rounds" event names the last round in it, and a client
+// that reconnects sends this id to continue after that round.
 func (h *Handler) serveEvents(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet {
 		return

@@ -215,7 +215,7 @@ func (b *backlog) age(class int, now time.Time) time.Duration {
 
 // kinds are the values that kindOf returns.
 var kinds = [...]string{"put_node", "remove_node", "submit", "place", "release_hold", "fail", "end", "release", "move", "evict", "confirm", "hold", "nominate",
-	"assign", "mark", "put_budget", "remove_budget", "protect", "adopt", "respec"}
+	"assign", "mark", "put_budget", "remove_budget", "protect", "put_queue", "remove_queue", "adopt", "respec"}
 
 // kindOf returns the name of the kind of a commitment.
 func kindOf(do orbit.Commitment) string {
@@ -259,6 +259,10 @@ func kindOf(do orbit.Commitment) string {
 		return "remove_budget"
 	case orbit.Protect:
 		return "protect"
+	case orbit.PutQueue:
+		return "put_queue"
+	case orbit.RemoveQueue:
+		return "remove_queue"
 	case orbit.Adopt:
 		return "adopt"
 	case orbit.Respec:

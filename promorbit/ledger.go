@@ -24,10 +24,10 @@ type Ledger struct {
 	// Timeout is how long a scrape waits for the ledger; default 5 s.
 	Timeout time.Duration
 	// Names is the largest number of series with names of their own; default 100. It applies to budgets, to groups with
-	// pending members, and to groups with an Even rule at a level, each by itself. The others are summed up under
-	// "other". A budget or a group keeps its series as long as it exists, so that series do not come and go. A series
-	// that becomes free is given to the budget that can spare the fewest members, to the group with the most pending
-	// members, or to the group that exceeds its Even rule the most.
+	// pending members, to groups with an Even rule at a level, and to queues, each by itself. The others are summed up
+	// under "other". A budget, a group or a queue keeps its series as long as it exists, so that series do not come and
+	// go. A series that becomes free is given to the budget that can spare the fewest members, to the group with the most
+	// pending members, to the group that exceeds its Even rule the most, or to the queue in which the most capsules wait.
 	Names int
 	// Typical is the demand of a typical capsule. Free capacity on nodes on which it does not fit is stranded
 	// (orbit_resource_stranded). Default: the mean of all placements and holds.
@@ -38,6 +38,7 @@ type Ledger struct {
 	budgets presentNames
 	groups  presentNames
 	evens   presentNames
+	queues  presentNames
 }
 
 // desc describes a metric of this package.
@@ -88,6 +89,7 @@ func (l *Ledger) Describe(ch chan<- *prometheus.Desc) {
 		descAsked, descGroups, descGroup, descBroken, descLacking,
 		descCapacity, descUsed, descFree, descStranded, descHolds, descNominees, descClaimed, descSpare, descHealthy, descExpected,
 		descEvenSkew, descEvenExcess,
+		descQueueUsed, descQueueNominal, descQueueBorrowed, descQueueAvailable, descQueueShare, descQueueWaiting,
 	} {
 		ch <- d
 	}
@@ -114,6 +116,7 @@ func (l *Ledger) Collect(ch chan<- prometheus.Metric) {
 	collectGangs(ch, state)
 	l.collectBudgets(ch, state)
 	l.collectEvens(ch, state)
+	l.collectQueues(ch, state)
 	l.collectNodes(ch, state)
 	gauge(ch, descScrape, time.Since(start).Seconds())
 }
@@ -123,7 +126,7 @@ func (l *Ledger) read() (*orbit.State, error) {
 	if l.Ledger == nil {
 		return nil, orbit.ErrUnavailable
 	}
-	l.budgets.most, l.groups.most, l.evens.most = l.Names, l.Names, l.Names
+	l.budgets.most, l.groups.most, l.evens.most, l.queues.most = l.Names, l.Names, l.Names, l.Names
 	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(l.Timeout, 5*time.Second))
 	defer cancel()
 	return l.backlog.follow(ctx, l.Ledger)
