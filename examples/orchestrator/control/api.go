@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -34,8 +35,10 @@ func (c *Control) Handler() http.Handler {
 		"GET /nodes":                c.getNodes,
 		"POST /nodes/{id}/drain":    c.drainNode,
 		"DELETE /nodes/{id}/drain":  c.undrainNode,
-		"PUT /quotas/{team}":        c.putQuota,
-		"GET /quotas/{team}":        c.getQuota,
+		"GET /queues":               c.getQueues,
+		"GET /queues/{name}":        c.getQueue,
+		"PUT /queues/{name}":        c.putQueue,
+		"DELETE /queues/{name}":     c.deleteQueue,
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			answer, err := serve(r)
@@ -126,7 +129,7 @@ func (c *Control) edit(ctx context.Context, name string, f func(*Job) (*Job, err
 		}
 		next, err := f(job)
 		if err == nil {
-			err = next.check()
+			err = cmp.Or(next.check(), w.unqueued(next))
 		}
 		if err != nil {
 			return nil, nil, err
@@ -252,17 +255,33 @@ func (c *Control) setDrain(r *http.Request, mark string, to orbit.Condition) (an
 	})
 }
 
-func (c *Control) putQuota(r *http.Request) (any, error) {
-	var q Quota
+// putQueue makes a queue or changes it.
+func (c *Control) putQueue(r *http.Request) (any, error) {
+	var q orbit.Queue
 	if err := body(r, &q); err != nil {
 		return nil, err
 	}
-	team := r.PathValue("team")
-	if !goodName.MatchString(team) || q.CPU < 0 || q.MemoryMB < 0 {
-		return nil, fmt.Errorf("quota of team %.70q: %w: a name like a job's, and nothing negative", team, orbit.ErrInvalid)
+	q.ID = orbit.QueueID(r.PathValue("name"))
+	if !goodName.MatchString(string(q.ID)) {
+		return nil, fmt.Errorf("queue %.70q: %w: its name must be like a job's", q.ID, orbit.ErrInvalid)
 	}
-	text, _ := json.Marshal(q) // numbers can be written
 	return q, c.change(r.Context(), func(*world) ([]orbit.Commitment, []orbit.Precondition, error) {
-		return []orbit.Commitment{orbit.Mark{Key: keyQuota + team, Value: string(text)}}, nil, nil
+		return []orbit.Commitment{orbit.PutQueue{Queue: q}}, nil, nil
+	})
+}
+
+// deleteQueue ends a queue. The ledger refuses that as long as members of jobs, or queues below, name it.
+func (c *Control) deleteQueue(r *http.Request) (any, error) {
+	id := orbit.QueueID(r.PathValue("name"))
+	return map[string]orbit.QueueID{"deleted": id}, c.change(r.Context(), func(w *world) ([]orbit.Commitment, []orbit.Precondition, error) {
+		if _, has := w.state.Queue(id); !has {
+			return nil, nil, fmt.Errorf("queue %q: %w", id, errNotFound)
+		}
+		for _, j := range w.jobs {
+			if j.Queue == string(id) {
+				return nil, nil, fmt.Errorf("queue %q: %w: job %q names it", id, orbit.ErrInfeasible, j.Name)
+			}
+		}
+		return []orbit.Commitment{orbit.RemoveQueue{Queue: id}}, nil, nil
 	})
 }

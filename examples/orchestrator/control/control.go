@@ -1,13 +1,13 @@
 // Package control is the control process of a small orchestrator: a ledger, the engines that place on it, the leases of its nodes, a
 // drainer, a loop that brings the ledger in line with the jobs, and an HTTP API.
 //
-//	HTTP API ── job/, drain/, quota/: marks ──► Ledger ◄── engines: Place, Evict
+//	HTTP API ── job/, drain/: marks; queues ──► Ledger ◄── engines: Place, Evict
 //	                                            │   ▲ ▲
 //	                        Wait, Snapshot ─────┘   │ └── agents: Confirm
 //	plan: what the jobs want less what is there ────┘
 //
 // The control process keeps everything in the ledger. Before the API answers a request, the request is committed as a
-// mark. The loop (plan) then proposes what is missing, from the state alone. So the process may be killed between any
+// mark, or as a queue. The loop (plan) then proposes what is missing, from the state alone. So the process may be killed between any
 // two commits, and the next one continues.
 package control
 

@@ -41,8 +41,8 @@ type Job struct {
 	MemoryMB int64 `json:"memoryMB,omitempty"`
 	// Priority decides which work makes way: a service and a gang evict work of lower priority.
 	Priority int32 `json:"priority,omitempty"`
-	// Team is the team whose quota the members count against; empty: no quota counts them.
-	Team string `json:"team,omitempty"`
+	// Queue is the queue that the members are charged to; empty: none. It must exist.
+	Queue string `json:"queue,omitempty"`
 	// Missing is how many members of a service may be missing through a rollout, a drain or an eviction; default 1.
 	Missing int `json:"missing,omitempty"`
 	// Ready says that a member serves once it has made the file that ORBIT_READY names; false: it serves as soon as it
@@ -75,7 +75,7 @@ func (j *Job) check() error {
 	note(j.CPU <= 0 || j.CPU > 1<<20, "cpu must be at least 1, in thousandths of a core")
 	note(j.MemoryMB < 0 || j.MemoryMB > 1<<30, "memoryMB must not be negative")
 	note(j.Missing < 0, "missing must not be negative")
-	note(j.Team != "" && !goodName.MatchString(j.Team), "team must be like a name")
+	note(j.Queue != "" && !goodName.MatchString(j.Queue), "queue must be like a name")
 	note(j.Level != "" && j.Kind != Gang, "level is for gangs")
 	if len(wrong) > 0 {
 		return fmt.Errorf("job %.70q: %w: %w", j.Name, orbit.ErrInvalid, errors.Join(wrong...))
@@ -86,16 +86,12 @@ func (j *Job) check() error {
 // missing is how many members of a service may be missing.
 func (j *Job) missing() int { return max(j.Missing, 1) }
 
-// takes returns the resources that a member takes.
-func (j *Job) takes() orbit.Resources {
-	return orbit.Resources{orbit.CPU: j.CPU, orbit.Memory: j.MemoryMB << 20}
-}
-
 // spec returns the ledger's spec of a member.
 func (j *Job) spec() *orbit.Spec {
 	class := map[Kind]orbit.AppClass{Service: orbit.LatencySensitive, Batch: orbit.Batch, Gang: orbit.GangClass}[j.Kind]
 	return &orbit.Spec{
-		Module: j.Name, Class: class, Priority: j.Priority, Envelope: orbit.Envelope{Reservation: j.takes()},
+		Module: j.Name, Class: class, Priority: j.Priority, Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: j.CPU, orbit.Memory: j.MemoryMB << 20}},
+		Queue:   orbit.QueueID(j.Queue),
 		Movable: j.Kind != Service, // a service has a budget, which permits moves
 	}
 }
@@ -103,7 +99,6 @@ func (j *Job) spec() *orbit.Spec {
 // Labels of capsules.
 const (
 	labelJob        = "job"
-	labelTeam       = "team"
 	labelGeneration = "generation"
 )
 
@@ -112,9 +107,6 @@ func (j *Job) labels() map[string]string {
 	run, _ := json.Marshal(j.Run) // strings can be written
 	l := map[string]string{
 		labelJob: j.Name, labelGeneration: strconv.Itoa(j.Generation), process.LabelRun: string(run),
-	}
-	if j.Team != "" {
-		l[labelTeam] = j.Team
 	}
 	if j.Kind == Service {
 		l[process.LabelKeep] = "yes"
@@ -151,25 +143,4 @@ func (j *Job) same(o *Job) bool {
 const (
 	keyJob   = "job/"
 	keyDrain = "drain/"
-	keyQuota = "quota/"
-	keyTurn  = "turn/"
 )
-
-// Quota is how much all members of a team's jobs may take together. It is a mark of the ledger.
-type Quota struct {
-	// CPU is in thousandths of a core; 0: no bound.
-	CPU int64 `json:"cpu,omitempty"`
-	// MemoryMB is in MiB; 0: no bound.
-	MemoryMB int64 `json:"memoryMB,omitempty"`
-}
-
-// allows returns why a team may not use that many resources; nil: it may.
-func (q *Quota) allows(team string, used orbit.Resources) error {
-	if q.CPU > 0 && used[orbit.CPU] > q.CPU {
-		return fmt.Errorf("team %q has a quota of %d of cpu and would use %d", team, q.CPU, used[orbit.CPU])
-	}
-	if mb := (used[orbit.Memory] + 1<<20 - 1) >> 20; q.MemoryMB > 0 && mb > q.MemoryMB {
-		return fmt.Errorf("team %q has a quota of %d MiB and would use %d", team, q.MemoryMB, mb)
-	}
-	return nil
-}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,8 +21,6 @@ type world struct {
 	at map[string]orbit.Revision
 	// Marks that cannot be read as a job.
 	broken map[string]error
-	quotas map[string]*Quota
-	used   map[string]orbit.Resources // by team
 	// Live members of each job, by index.
 	members map[string]map[int]*orbit.Capsule
 }
@@ -32,7 +29,7 @@ type world struct {
 func read(state *orbit.State) *world {
 	w := &world{
 		state: state, jobs: map[string]*Job{}, at: map[string]orbit.Revision{}, broken: map[string]error{},
-		quotas: map[string]*Quota{}, used: map[string]orbit.Resources{}, members: map[string]map[int]*orbit.Capsule{},
+		members: map[string]map[int]*orbit.Capsule{},
 	}
 	for key, value := range state.Marks(keyJob) {
 		name, job := key[len(keyJob):], &Job{}
@@ -42,12 +39,6 @@ func read(state *orbit.State) *world {
 			continue
 		}
 		w.jobs[name] = job
-	}
-	for key, value := range state.Marks(keyQuota) {
-		q := &Quota{}
-		if json.Unmarshal([]byte(value), q) == nil {
-			w.quotas[key[len(keyQuota):]] = q
-		}
 	}
 	for c := range state.Capsules() {
 		name := c.Label(labelJob)
@@ -59,47 +50,21 @@ func read(state *orbit.State) *world {
 			w.members[name] = map[int]*orbit.Capsule{}
 		}
 		w.members[name][index] = c
-		w.use(c.Label(labelTeam), c.Spec.Envelope.Reservation)
 	}
 	return w
 }
 
-// use adds to the resources that a team uses.
-func (w *world) use(team string, r orbit.Resources) {
-	w.used[team] = plus(w.used[team], r)
-}
-
-// mostUsed is more than any cluster has. One MiB more does not overflow.
-const mostUsed = math.MaxInt64 - 1<<20
-
-// plus returns the sum of two amounts of resources. A sum that would exceed mostUsed, or overflow, is mostUsed.
-func plus(a, b orbit.Resources) orbit.Resources {
-	for d := range a {
-		a[d] = min(a[d], mostUsed-b[d]) + b[d]
+// unqueued returns why members of a job cannot be submitted: the queue that it names does not exist; nil: they can.
+func (w *world) unqueued(j *Job) error {
+	if _, has := w.state.Queue(orbit.QueueID(j.Queue)); j.Queue != "" && !has {
+		return fmt.Errorf("job %q: %w: queue %q does not exist", j.Name, orbit.ErrInfeasible, j.Queue)
 	}
-	return a
-}
-
-// admit charges n members of a job to its team's quota, less freed resources, or returns why the quota does not allow
-// that.
-func (w *world) admit(j *Job, n int, freed orbit.Resources) error {
-	q := w.quotas[j.Team]
-	used, _ := w.used[j.Team].Sub(freed)
-	for range n {
-		used = plus(used, j.takes())
-	}
-	if q != nil && j.Team != "" {
-		if err := q.allows(j.Team, used); err != nil {
-			return err
-		}
-	}
-	w.used[j.Team] = used
 	return nil
 }
 
 // plan returns the proposals that bring the ledger in line with the jobs; none if it is in line. Each proposal bets on
-// the mark of its job. A proposal that submits members also bets on the team's turn, so that two control processes
-// together never exceed a quota.
+// the mark of its job. Quotas are none of its business: the ledger places no member for which its queue has no room, and
+// the member waits.
 func (w *world) plan(now time.Time) (out []orbit.Proposal) {
 	out = append(out, w.nodes()...)
 	for _, name := range slices.Sorted(maps.Keys(w.members)) {
@@ -107,15 +72,13 @@ func (w *world) plan(now time.Time) (out []orbit.Proposal) {
 			out = append(out, w.end(name))
 		}
 	}
-	// High priority first, so that it has the quota first.
-	names := slices.SortedFunc(maps.Keys(w.jobs), func(a, b string) int {
-		return cmp.Or(cmp.Compare(w.jobs[b].Priority, w.jobs[a].Priority), cmp.Compare(a, b))
-	})
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(w.jobs)) {
 		d := &draft{world: w, job: w.jobs[name], members: w.members[name], now: orbit.Instant(now.UnixNano())}
-		if d.job.Kind == Service {
+		switch {
+		case w.unqueued(d.job) != nil: // it was removed after the job was put; explain says so
+		case d.job.Kind == Service:
 			d.service()
-		} else {
+		default:
 			d.once()
 		}
 		if len(d.do) > 0 {
@@ -157,24 +120,15 @@ type draft struct {
 	members map[int]*orbit.Capsule
 	now     orbit.Instant
 	do      []orbit.Commitment
-	submits bool
 }
 
 func (d *draft) proposal() orbit.Proposal {
-	p := orbit.Proposal{ID: orbit.NewProposalID(), View: d.state.Revision(), Do: d.do,
+	return orbit.Proposal{ID: orbit.NewProposalID(), View: d.state.Revision(), Do: d.do,
 		If: []orbit.Precondition{orbit.MarkAt{Key: keyJob + d.job.Name, Revision: d.at[d.job.Name]}}}
-	if d.submits && d.quotas[d.job.Team] != nil {
-		key := keyTurn + d.job.Team
-		_, at := d.state.Mark(key)
-		p.If = append(p.If, orbit.MarkAt{Key: key, Revision: at})
-		p.Do = append(p.Do, orbit.Mark{Key: key, Value: d.job.Name})
-	}
-	return p
 }
 
 // submit submits a member of a service or a batch.
 func (d *draft) submit(i int) {
-	d.submits = true
 	d.do = append(d.do, orbit.Submit{IDs: []orbit.CapsuleID{d.job.member(i)}, Spec: d.job.spec(), Labels: d.job.labels(), At: d.now})
 }
 
@@ -195,9 +149,7 @@ func (d *draft) service() {
 		c := d.members[i]
 		if c == nil {
 			absent++
-			if d.admit(j, 1, orbit.Resources{}) == nil {
-				d.submit(i)
-			}
+			d.submit(i)
 			continue
 		}
 		if !c.Ready {
@@ -217,10 +169,8 @@ func (d *draft) service() {
 			}
 			absent++
 		}
-		if d.admit(j, 1, c.Spec.Envelope.Reservation) == nil {
-			d.release(c)
-			d.submit(i) // under the same id, so the new member begins when the former one has stopped
-		}
+		d.release(c)
+		d.submit(i) // under the same id, so the new member begins when the former one has stopped
 	}
 }
 
@@ -241,20 +191,17 @@ func (d *draft) shrink() {
 	}
 }
 
-// once submits the members of a batch or a gang that were never submitted, each once, as far as the quota allows.
+// once submits the members of a batch or a gang that were never submitted, each once.
 func (d *draft) once() {
 	next := *d.job
 	switch {
 	case next.Kind == Gang && next.Submitted == 0:
-		if d.admit(&next, next.Count, orbit.Resources{}) == nil {
-			d.submits, next.Submitted = true, next.Count
-			d.do = append(d.do, orbit.Submit{Gang: next.gang(d.at[next.Name]), Labels: next.labels(), At: d.now})
-		}
+		next.Submitted = next.Count
+		d.do = append(d.do, orbit.Submit{Gang: next.gang(d.at[next.Name]), Labels: next.labels(), At: d.now})
 	case next.Kind == Batch:
 		d.shrink()
-		for next.Submitted < next.Count && d.admit(&next, 1, orbit.Resources{}) == nil {
+		for ; next.Submitted < next.Count; next.Submitted++ {
 			d.submit(next.Submitted)
-			next.Submitted++
 		}
 	}
 	if next.Submitted != d.job.Submitted {

@@ -2,10 +2,7 @@ package control
 
 import (
 	"context"
-	"fmt"
-	"slices"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -19,6 +16,8 @@ type desk struct {
 	c *Control
 	// What was submitted of each batch and gang, by id.
 	submitted map[orbit.CapsuleID]int
+	// What the members of all queues took at the last look.
+	used int64
 }
 
 func (d *desk) state() *orbit.State {
@@ -46,14 +45,23 @@ func (d *desk) align() {
 	require.Fail(d, "the plan does not come to rest")
 }
 
-// run places what waits, if place, and has the agent say that it serves.
+// try commits what the ledger may refuse.
+func (d *desk) try(do ...orbit.Commitment) {
+	d.Helper()
+	_, err := d.c.ledger.Propose(context.Background(), orbit.Proposal{Do: do})
+	if err != nil {
+		require.ErrorIs(d, err, orbit.ErrInfeasible)
+	}
+}
+
+// run places what waits, if place and as far as the quota allows, and has the agent say that it serves.
 func (d *desk) run(place bool) {
 	for c := range d.state().Capsules() {
 		switch {
 		case c.Remains() != nil:
 			d.commit(orbit.Confirm{Capsule: c.ID, Since: c.Remains().Since, Stopped: true})
 		case c.Pending() && place && c.Gang() == "":
-			d.commit(orbit.Place{Capsule: c.ID, Node: "n"})
+			d.try(orbit.Place{Capsule: c.ID, Node: "n"})
 		case c.Placed() && !c.Ready:
 			d.commit(orbit.Confirm{Capsule: c.ID, Since: c.PlacedAt, Ready: true})
 		}
@@ -66,7 +74,7 @@ func (d *desk) run(place bool) {
 			}
 		}
 		if len(do) > 0 {
-			d.commit(do...)
+			d.try(do...)
 		}
 	}
 }
@@ -75,15 +83,23 @@ func (d *desk) run(place bool) {
 func (d *desk) check() {
 	w := read(d.state())
 	require.Empty(d, w.broken)
-	for team, q := range w.quotas {
-		if q.CPU != lowered {
-			require.NoError(d, q.allows(team, w.used[team]))
+	used, quota := int64(0), int64(0)
+	for c := range w.state.Capsules() {
+		if c.Placed() && c.Spec.Queue != "" {
+			used += c.Spec.Envelope.Reservation[orbit.CPU]
 		}
 	}
+	for q := range w.state.Queues() {
+		quota += q.Queue.Nominal["cpu"]
+	}
+	require.LessOrEqual(d, used, max(quota, d.used), "a smaller quota ends nothing, and lets nothing begin")
+	d.used = used
 }
 
-// lowered is a quota that came when more was used: it keeps more away, and ends nothing.
-const lowered = 1
+// putQueue makes one of the two queues, which lend to each other, or changes its quota.
+func (d *desk) putQueue(id orbit.QueueID, cpu int64) {
+	d.commit(orbit.PutQueue{Queue: orbit.Queue{ID: id, Parent: "lab", Nominal: map[string]int64{"cpu": cpu}}})
+}
 
 // put changes a job as the API does.
 func (d *desk) put(j Job) {
@@ -94,7 +110,7 @@ func (d *desk) put(j Job) {
 		}
 		j.Generation, j.Submitted = 1, 0
 		if old != nil {
-			j.Kind, j.Team = old.Kind, old.Team
+			j.Kind, j.Queue = old.Kind, old.Queue
 			j.Generation, j.Submitted = old.Generation, old.Submitted
 			if j.Kind == Service {
 				j.Generation++
@@ -114,8 +130,11 @@ func (d *desk) put(j Job) {
 func TestPlan(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ledger := &orbit.MemoryLedger{}
-		d := &desk{t, &Control{ledger: ledger}, map[orbit.CapsuleID]int{}}
+		d := &desk{t, &Control{ledger: ledger}, map[orbit.CapsuleID]int{}, 0}
 		d.commit(orbit.PutNode{Node: orbit.Node{ID: "n", Confirms: true, Capacity: orbit.Resources{orbit.CPU: 1 << 40, orbit.Memory: 1 << 50}}})
+		d.commit(orbit.PutQueue{Queue: orbit.Queue{ID: "lab"}})
+		d.putQueue("red", 500)
+		d.putQueue("blue", 500)
 		t.Repeat(map[string]func(*rapid.T){
 			"": func(*rapid.T) { d.check() },
 			"put": func(t *rapid.T) {
@@ -123,7 +142,7 @@ func TestPlan(t *testing.T) {
 				d.put(Job{
 					Name: string(kind) + rapid.SampledFrom([]string{"a", "b"}).Draw(t, "name"), Kind: kind, Count: rapid.IntRange(1, 5).Draw(t, "count"),
 					Run: []string{"x"}, CPU: int64(rapid.IntRange(1, 3).Draw(t, "cpu") * 100), Priority: int32(rapid.IntRange(0, 2).Draw(t, "priority")),
-					Team: rapid.SampledFrom([]string{"", "red", "blue"}).Draw(t, "team"), Missing: rapid.IntRange(0, 2).Draw(t, "missing"),
+					Queue: rapid.SampledFrom([]string{"", "red", "blue"}).Draw(t, "queue"), Missing: rapid.IntRange(0, 2).Draw(t, "missing"),
 				})
 			},
 			"delete": func(t *rapid.T) {
@@ -137,12 +156,8 @@ func TestPlan(t *testing.T) {
 				clear(d.submitted) // those of a new job by that name are others
 			},
 			"quota": func(t *rapid.T) {
-				team := rapid.SampledFrom([]string{"red", "blue"}).Draw(t, "team")
-				q := &Quota{CPU: int64(rapid.IntRange(1, 10).Draw(t, "cpu") * 100)}
-				if w := read(d.state()); q.allows(team, w.used[team]) != nil {
-					q.CPU = lowered
-				}
-				d.commit(orbit.Mark{Key: keyQuota + team, Value: fmt.Sprintf(`{"cpu": %d}`, q.CPU)})
+				id := rapid.SampledFrom([]orbit.QueueID{"red", "blue"}).Draw(t, "queue")
+				d.putQueue(id, int64(rapid.IntRange(0, 10).Draw(t, "cpu")*100))
 			},
 			"align": func(*rapid.T) { d.alignAndLook() },
 			"run":   func(t *rapid.T) { d.run(rapid.Bool().Draw(t, "place")) },
@@ -155,9 +170,7 @@ func TestPlan(t *testing.T) {
 				}
 			},
 		})
-		for team := range read(d.state()).quotas {
-			d.commit(orbit.Mark{Key: keyQuota + team})
-		}
+		d.putQueue("red", 1<<40)
 		for range 40 {
 			d.align()
 			d.run(true)
@@ -212,47 +225,6 @@ func (d *desk) alignAndLook() {
 			}
 		}
 		require.GreaterOrEqual(d, serving, min(wanted, j.Count-j.missing()), "%s serves less than it may", name)
-	}
-}
-
-// Two control processes plan on the same state: what the second one plans is a conflict, so that the quota holds.
-func TestTurns(t *testing.T) {
-	ctx, ledger := context.Background(), &orbit.MemoryLedger{}
-	for _, name := range []string{"one", "two"} {
-		j := Job{Name: name, Kind: Batch, Count: 3, Run: []string{"x"}, CPU: 100, Team: "lab", Generation: 1}
-		_, err := ledger.Propose(ctx, orbit.Proposal{Do: []orbit.Commitment{j.mark(), orbit.Mark{Key: keyQuota + "lab", Value: `{"cpu": 300}`}}})
-		require.NoError(t, err)
-	}
-	state, err := ledger.Snapshot(ctx)
-	require.NoError(t, err)
-	w := read(state)
-	delete(w.jobs, "one") // as a process that is about to do the other
-	for _, p := range w.plan(time.Now()) {
-		_, err := ledger.Propose(ctx, p)
-		require.NoError(t, err)
-	}
-	w = read(state)
-	delete(w.jobs, "two")
-	for _, p := range w.plan(time.Now()) {
-		_, err := ledger.Propose(ctx, p)
-		require.ErrorIs(t, err, orbit.ErrConflict)
-	}
-	after, err := ledger.Snapshot(ctx)
-	require.NoError(t, err)
-	require.Len(t, slices.Collect(after.Capsules()), 3)
-}
-
-// Amounts whose sum overflows are above every quota.
-func TestQuotaOfHugeJobs(t *testing.T) {
-	huge, small := &Job{Team: "lab", CPU: 1, MemoryMB: 1 << 30}, &Job{Team: "lab", CPU: 1, MemoryMB: 1}
-	w := &world{used: map[string]orbit.Resources{}, quotas: map[string]*Quota{"lab": {MemoryMB: 1024}}}
-	require.NoError(t, w.admit(small, 1, orbit.Resources{}))
-	for _, n := range []int{1, 1 << 13, 10_000} {
-		require.ErrorContains(t, w.admit(huge, n, orbit.Resources{}), "has a quota of 1024 MiB")
-	}
-	for range 10_000 { // was there before the quota
-		w.use("lab", huge.takes())
-		require.Error(t, w.admit(small, 1, orbit.Resources{}))
 	}
 }
 

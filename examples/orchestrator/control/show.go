@@ -138,47 +138,70 @@ func (c *Control) getNodes(r *http.Request) (any, error) {
 	return all, nil
 }
 
-func (c *Control) getQuota(r *http.Request) (any, error) {
+// Queue is a queue and what it uses. Amounts are in the ledger's units: thousandths of a core, bytes.
+type Queue struct {
+	orbit.Queue
+	// Used is what the members use that are charged to the queue, and queues below it beyond what they have. Available is
+	// what the queue may still use, and Borrowed is what it uses beyond what it has itself.
+	Used      map[string]int64 `json:"used"`
+	Available map[string]int64 `json:"available"`
+	Borrowed  map[string]int64 `json:"borrowed"`
+	// Share is how much of what it could borrow it does borrow, as a fraction.
+	Share string `json:"share"`
+	// Waiting counts the members charged to the queue itself that wait for a node.
+	Waiting int `json:"waiting"`
+}
+
+func show(q orbit.QueueState) Queue {
+	return Queue{q.Queue, q.Used(), q.Available(), q.Borrowed(), q.Share().String(), q.Waiting}
+}
+
+func (c *Control) getQueues(r *http.Request) (any, error) {
 	w, err := c.now(r)
 	if err != nil {
 		return nil, err
 	}
-	team := r.PathValue("team")
-	used := w.used[team]
-	return map[string]any{"quota": w.quotas[team], "used": Quota{used[orbit.CPU], used[orbit.Memory] >> 20}}, nil
+	all := []Queue{}
+	for q := range w.state.Queues() {
+		all = append(all, show(q))
+	}
+	return all, nil
+}
+
+func (c *Control) getQueue(r *http.Request) (any, error) {
+	w, err := c.now(r)
+	if err != nil {
+		return nil, err
+	}
+	id := orbit.QueueID(r.PathValue("name"))
+	if q, has := w.state.Queue(id); has {
+		return show(q), nil
+	}
+	return nil, fmt.Errorf("queue %q: %w", id, errNotFound)
 }
 
 // Explained says why members of a job do not run.
 type Explained struct {
-	// Waiting counts members that have no node. Unsubmitted counts members that the quota keeps from being submitted.
-	Waiting     int `json:"waiting"`
-	Unsubmitted int `json:"unsubmitted"`
-	// Quota is why no more members are submitted; empty: the quota is not in the way.
-	Quota string `json:"quota,omitempty"`
-	// Why counts the nodes by what is in the way there, for a gang together with the members that must be placed with it,
-	// and says what would help; nil: no member waits for a node.
+	// Waiting counts members that have no node.
+	Waiting int `json:"waiting"`
+	// Why says what the queue lacks, counts the nodes by what is in the way there, for a gang together with the members
+	// that must be placed with it, and says what would help; nil: no member waits.
 	Why []string `json:"why,omitempty"`
 	// Stopping names members that wait until a former member has stopped, and the node where that one runs.
 	Stopping map[orbit.CapsuleID]orbit.NodeID `json:"stopping,omitempty"`
 }
 
-// explainJob says why a job does not run: its quota is used up, no node takes a member, or a former member has to stop
-// first.
+// explainJob says why a job does not run: its queue has no room for a member, no node takes one, or a former member has
+// to stop first.
 func (c *Control) explainJob(r *http.Request) (any, error) {
 	w, j, err := c.find(r)
 	if err != nil {
 		return nil, err
 	}
 	s, e := w.status(j), Explained{Stopping: map[orbit.CapsuleID]orbit.NodeID{}}
-	e.Waiting, e.Unsubmitted = s.Pending, j.Count-s.Pending-s.Placed-s.Done
-	if e.Unsubmitted > 0 {
-		n := 1
-		if j.Kind == Gang {
-			n = j.Count
-		}
-		if err := w.admit(j, n, orbit.Resources{}); err != nil {
-			e.Quota = err.Error()
-		}
+	e.Waiting = j.Count - s.Placed - s.Done
+	if err := w.unqueued(j); err != nil {
+		e.Why = []string{err.Error()}
 	}
 	for _, capsule := range w.members[j.Name] {
 		if capsule.Remains() != nil {

@@ -113,22 +113,23 @@ func (p *play) restart() error {
 	return err
 }
 
-// quota gives a team room for two members at a time.
+// quota gives a queue room for two members at a time.
 func (p *play) quota() error {
-	if err := p.Call(p.ctx, http.MethodPut, "/quotas/lab", control.Quota{CPU: 500}, nil); err != nil {
+	lab := orbit.Queue{Nominal: map[string]int64{"cpu": 500}}
+	if err := p.Call(p.ctx, http.MethodPut, "/queues/lab", lab, nil); err != nil {
 		return err
 	}
-	if err := p.put(control.Job{Name: "lab", Kind: control.Batch, Count: 6, CPU: 250, Team: "lab"}, "-for", "700ms"); err != nil {
+	if err := p.put(control.Job{Name: "lab", Kind: control.Batch, Count: 6, CPU: 250, Queue: "lab"}, "-for", "700ms"); err != nil {
 		return err
 	}
 	var why control.Explained
 	if err := p.Await(p.ctx, "the quota", func() (bool, error) {
 		err := p.Call(p.ctx, http.MethodGet, "/jobs/lab/explain", nil, &why)
-		return why.Unsubmitted == 4, err
+		return why.Waiting == 4 && len(why.Why) > 0, err
 	}); err != nil {
 		return err
 	}
-	p.say("lab: %d members wait, because %s", why.Unsubmitted, why.Quota)
+	p.say("lab: %d members wait: %s", why.Waiting, why.Why[0])
 	return nil
 }
 
