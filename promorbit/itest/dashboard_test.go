@@ -100,7 +100,9 @@ func newWorld(t *testing.T) *world {
 			}), name}})
 	}
 	w.commit(orbit.PutNode{Node: orbit.Node{ID: "full", Capacity: orbit.Resources{orbit.CPU: 5, orbit.Memory: 5}}},
-		orbit.PutBudget{Budget: orbit.Budget{ID: "b", Group: "g", Expected: 3}})
+		orbit.PutBudget{Budget: orbit.Budget{ID: "b", Group: "g", Expected: 3}},
+		orbit.PutQueue{Queue: orbit.Queue{ID: "lab", Nominal: map[string]int64{"memory": 4}}},
+		orbit.PutQueue{Queue: orbit.Queue{ID: "team", Parent: "lab", Nominal: map[string]int64{"memory": 2}}})
 	w.scrape() // from here on groups are followed
 	return w
 }
@@ -139,11 +141,15 @@ func (w *world) step() {
 		orbit.Place{Capsule: id("even"), Node: orbit.NodeID(id("n"))},
 		orbit.Submit{IDs: []orbit.CapsuleID{id("ruled")}, Spec: &orbit.Spec{Group: "ruled", Even: []orbit.Even{{Group: "ruled", Level: "zone"}}}, At: now},
 		orbit.Place{Capsule: id("ruled"), Node: orbit.NodeID(id("n"))},
+		orbit.Submit{IDs: []orbit.CapsuleID{id("q")}, Spec: &orbit.Spec{Queue: "team", Envelope: asks(0)}, At: now},
 		orbit.Submit{IDs: []orbit.CapsuleID{id("f")}, Spec: &orbit.Spec{Module: "fast", Envelope: asks(3)}, At: now},
 		orbit.Submit{IDs: []orbit.CapsuleID{id("s")}, Spec: &orbit.Spec{Module: "slow", Group: "g", Envelope: asks(3)}, At: now},
 		orbit.Submit{IDs: []orbit.CapsuleID{id("end")}, Spec: &orbit.Spec{Envelope: asks(1)}, At: now},
 		orbit.Nominate{Capsule: id("s"), Parts: []orbit.NominatedRoom{{Node: "full", Room: orbit.Resources{orbit.CPU: 1}}}, Ends: time.Now().Add(time.Hour)})
 	w.commit(orbit.Release{Capsule: id("end"), Final: true})
+	if w.n <= 6 { // as many as the quota of all has room for
+		w.commit(orbit.Place{Capsule: id("q"), Node: orbit.NodeID(id("n"))})
+	}
 	w.before = func() { w.pass(0) }
 	w.pass(1)
 	w.before = nil
