@@ -32,6 +32,13 @@ var zones = []string{"a", "b", "c"}
 // failing is the zone that fails in each round of trouble.
 const failing = "b"
 
+// queues divide the cores that tasks may use. Percent is how much of the tasks each of them has.
+var queues = []struct {
+	id            orbit.QueueID
+	cores, weight int64
+	percent       int
+}{{"reports", 1300, 1, 20}, {"builds", 1300, 2, 30}, {"research", 400, 1, 50}}
+
 // cluster is the constellation, the engines that work on it, and the page and metrics that show them.
 type cluster struct {
 	ledger  *orbit.MemoryLedger
@@ -82,7 +89,7 @@ func open(ctx context.Context, minute time.Duration) (*cluster, error) {
 	add("shops-east", packed())
 	add("shops-west", packed())
 	add("urgent", &nav.Preempting{Navigator: packed()})
-	add("tasks", &nav.Batch{})
+	add("tasks", &nav.Fair{Navigator: &nav.Batch{}})
 	add("gangs", &nav.Patient{Navigator: &nav.Gang{}})
 	c.drain = &nav.Drain{Ledger: c.ledger, MayWait: func(w *orbit.Capsule) bool { return w.Spec.Priority < 5 }}
 	return c, c.fill(ctx)
@@ -93,6 +100,10 @@ func (c *cluster) fill(ctx context.Context) error {
 	var do []orbit.Commitment
 	for _, zone := range zones {
 		do = append(do, c.joinZone(zone)...)
+	}
+	do = append(do, orbit.PutQueue{Queue: orbit.Queue{ID: "tasks"}})
+	for _, q := range queues {
+		do = append(do, orbit.PutQueue{Queue: orbit.Queue{ID: q.id, Parent: "tasks", Nominal: map[string]int64{"cpu": q.cores * 1000}, Weight: q.weight}})
 	}
 	for _, shop := range []string{"shop", "search", "mail"} {
 		spec := &orbit.Spec{Module: shop, Class: orbit.LatencySensitive, Priority: 5, Group: shop, Spread: orbit.Domains{Level: "zone"}, Envelope: asks(2, 6)}

@@ -9,7 +9,8 @@
 // A round of trouble takes a minute, and comes again and again:
 //
 //	 0 s  two engines place shops at the same time, know nothing of each other, and lose bets
-//	15 s  more batch work comes than fits; urgent work takes the room of tasks of lower priority
+//	15 s  more batch work comes than fits, research borrows the quota that reports do not use, and waits for more; urgent
+//	      work takes the room of tasks of lower priority
 //	30 s  zone b fails, and with it a third of the nodes; it comes back 12 s later, empty, and breaks the rule that mail is even over zones
 //	45 s  a rack is drained, as fast as the budgets of the shops allow, and taken back
 //

@@ -94,25 +94,37 @@ func (c *cluster) churnTasks(ctx context.Context, full bool) error {
 	if err != nil {
 		return err
 	}
-	ends := max(12, len(c.tasks)/40, len(c.tasks)-most)
-	var do []orbit.Commitment
-	for len(c.tasks) > 0 && len(do) < ends {
-		task := s.Capsule(c.tasks[0])
-		if task == nil || task.Released() {
-			c.tasks = c.tasks[1:]
-			continue
-		}
-		if task.Pending() && len(c.tasks) <= most {
-			break // the oldest task is not placed yet
-		}
-		c.tasks = c.tasks[1:]
-		do = append(do, orbit.Release{Capsule: task.ID, From: task.Node, Final: true})
-	}
+	do := c.endTasks(s, max(12, len(c.tasks)/40, len(c.tasks)-most), len(c.tasks) <= most)
 	if n := min(more, most-len(c.tasks)); n > 0 {
-		spec := &orbit.Spec{Module: "tasks", Class: orbit.Batch, Envelope: asks(1+int64(c.made%2), 2)}
-		do = append(do, c.submit(&c.tasks, "task", n, spec, ""))
+		for i, q := range queues {
+			spec := &orbit.Spec{Module: "tasks", Class: orbit.Batch, Queue: q.id, Envelope: asks(1+int64(c.made%2), 2)}
+			if i == 0 && full { // reports have less to do then, and lend what they do not use
+				continue
+			}
+			do = append(do, c.submit(&c.tasks, string(q.id), max(1, n*q.percent/100), spec, ""))
+		}
 	}
 	return c.commit(ctx, do...)
+}
+
+// endTasks returns releases of the oldest n tasks. If spare, tasks that wait do not end.
+func (c *cluster) endTasks(s *orbit.State, n int, spare bool) (do []orbit.Commitment) {
+	var kept []orbit.CapsuleID
+	for i, id := range c.tasks {
+		if len(do) == n {
+			kept = append(kept, c.tasks[i:]...)
+			break
+		}
+		switch task := s.Capsule(id); {
+		case task == nil || task.Released():
+		case task.Pending() && spare:
+			kept = append(kept, id)
+		default:
+			do = append(do, orbit.Release{Capsule: id, From: task.Node, Final: true})
+		}
+	}
+	c.tasks = kept
+	return do
 }
 
 // urge submits urgent work, which ends as tasks do.
