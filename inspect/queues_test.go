@@ -24,8 +24,7 @@ func charge(id string, queue orbit.QueueID, cpu int64) []orbit.Commitment {
 // to what it could.
 func TestQueues(t *testing.T) {
 	l := &orbit.MemoryLedger{}
-	h := &Handler{Ledger: l}
-	_, body, _ := get(t, h, "api/state")
+	_, body, _ := get(t, &Handler{Ledger: l}, "api/state")
 	require.Equal(t, map[string]any{"resources": []any{}, "rows": []any{}}, body["queues"])
 	commit(t, l, nodeIn("n", "z", "r", 1000),
 		orbit.PutQueue{Queue: orbit.Queue{ID: "lab", Nominal: cores(10)}},
@@ -37,7 +36,7 @@ func TestQueues(t *testing.T) {
 	waits := asking(50)
 	waits.Queue = "lends"
 	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"w"}, Spec: waits})
-	_, body, _ = get(t, h, "api/state")
+	_, body, _ = get(t, &Handler{Ledger: l}, "api/state")
 	got := body["queues"].(map[string]any)
 	require.Equal(t, []any{
 		map[string]any{"id": "device/A100", "name": "A100", "unit": "milli"}, map[string]any{"id": "cpu", "name": "cpu", "unit": "milli"},
@@ -52,7 +51,7 @@ func TestQueues(t *testing.T) {
 	require.Equal(t, []string{
 		"alone <nil> 0 0 <nil>",
 		"lab <nil> 0 0 map[available:10 has:60 most:60 nominal:10 used:50]",
-		"keeps 1 0 0 map[available:20 has:20 lent:3.3333333333333335 most:75 nominal:20 used:0]",
+		"keeps 1 0 0 map[available:25 has:20 lent:3.3333333333333335 most:75 nominal:20 used:0]",
 		"lends 1 0 1 map[available:10 has:25 lent:10 most:60 nominal:25 used:10]",
 		"night 1 1/6 0 map[available:10 borrowed:20 has:20 most:60 nominal:20 used:40]",
 	}, rows)
@@ -91,7 +90,7 @@ func TestLentIsBorrowed(t *testing.T) {
 				_, err = l.Propose(t.Context(), orbit.Proposal{Do: []orbit.Commitment{orbit.Submit{IDs: []orbit.CapsuleID{c}, Spec: spec}, orbit.Place{Capsule: c, Node: "n"}}})
 			}
 			if err != nil {
-				require.ErrorIs(t, err, orbit.ErrInfeasible)
+				require.ErrorIs(t, err, orbit.ErrConflict, "the quota is used up")
 			}
 		}
 		state, err := l.Snapshot(t.Context())

@@ -429,7 +429,7 @@ func TestLedgerAddsUpInRaces(t *testing.T) {
 func TestLedgerChanges(t *testing.T) {
 	l := &orbit.MemoryLedger{}
 	metrics := &promorbit.Ledger{Ledger: l}
-	assert.Len(t, keysWith(scrape(t, metrics), "orbit_ledger_changes_total"), 20, "counters begin at 0")
+	assert.Len(t, keysWith(scrape(t, metrics), "orbit_ledger_changes_total"), 22, "counters begin at 0")
 	ends := time.Now().Add(time.Hour)
 	revision := func(id orbit.CapsuleID) orbit.Revision {
 		s, err := l.Snapshot(ctx)
@@ -448,7 +448,8 @@ func TestLedgerChanges(t *testing.T) {
 	commit(t, l, orbit.Release{Hold: "h"}, orbit.Release{Capsule: "b", Final: true})
 	commit(t, l, orbit.Release{Capsule: "u", Stopped: true})
 	commit(t, l, orbit.PutBudget{Budget: orbit.Budget{ID: "x", Module: "m"}})
-	commit(t, l, orbit.RemoveBudget{Budget: "x"})
+	commit(t, l, orbit.RemoveBudget{Budget: "x"}, orbit.PutQueue{Queue: orbit.Queue{ID: "q"}})
+	commit(t, l, orbit.RemoveQueue{Queue: "q"})
 	commit(t, l, orbit.Adopt{Capsule: "found", Spec: wants(20), Node: "n"})
 	commit(t, l, orbit.Respec{Capsule: "found", Since: revision("found"), Spec: wants(10)}, orbit.Respec{Capsule: "a", Spec: wants(7)})
 	lost := node("n", 10)
@@ -456,10 +457,10 @@ func TestLedgerChanges(t *testing.T) {
 	commit(t, l, orbit.PutNode{Node: lost}, orbit.Release{Capsule: "found"})
 	got := scrape(t, metrics)
 	for kind, want := range map[string]float64{"put_node": 4, "remove_node": 1, "submit": 2, "place": 3, "protect": 2, "evict": 1, "move": 1, "nominate": 1,
-		"hold": 1, "assign": 1, "mark": 1, "release_hold": 1, "end": 1, "fail": 1, "release": 1, "put_budget": 1, "remove_budget": 1, "adopt": 1, "respec": 2, "other": 0} {
+		"hold": 1, "assign": 1, "mark": 1, "release_hold": 1, "end": 1, "fail": 1, "release": 1, "put_budget": 1, "remove_budget": 1, "put_queue": 1, "remove_queue": 1, "adopt": 1, "respec": 2, "other": 0} {
 		assert.Equal(t, want, got[fmt.Sprintf("orbit_ledger_changes_total{kind=%q}", kind)], kind)
 	}
-	assert.Len(t, keysWith(got, "orbit_ledger_changes_total"), 20)
+	assert.Len(t, keysWith(got, "orbit_ledger_changes_total"), 22)
 }
 
 // Where the history does not reach back to the scrape before, all is counted anew, and the gap is told.

@@ -28,7 +28,7 @@ func TestLedgerQueues(t *testing.T) {
 		orbit.PutQueue{Queue: orbit.Queue{ID: "blue", Parent: "lab", Nominal: amounts(30, 4000)}})
 	spec := wants(4)
 	spec.Queue, spec.Devices = "red", orbit.DeviceRequest{Count: 2, Milli: 1000}
-	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"a", "b", "c", "d"}, Spec: spec}, orbit.Place{Capsule: "a", Node: "n"}, orbit.Place{Capsule: "b", Node: "n"})
+	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"a", "b", "c", "d"}, Spec: spec}, orbit.Place{Capsule: "a", Node: "n", Devices: 0b0011}, orbit.Place{Capsule: "b", Node: "n", Devices: 0b1100})
 	metrics := &promorbit.Ledger{Ledger: l}
 	got := scrape(t, metrics)
 	for series, want := range map[string]float64{

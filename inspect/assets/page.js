@@ -381,7 +381,7 @@ function openQueue(id) {
     const at = q.quotas[r.id], show = (x) => amount(x || 0, r.unit);
     return make("tr", {}, make("td", {}, r.name), ...[at.used, at.nominal, at.has, at.borrowed, at.lent, at.available, at.most].map((x) => make("td", {}, show(x))));
   });
-  const heads = ["", "used", "nominal", "with lent", "borrowed", "lent", "available", "at most"].map((t) => make("th", {}, t));
+  const heads = ["", "used", "nominal", "quota in all", "borrowed", "lent", "available", "at most"].map((t) => make("th", {}, t));
   const where = [q.parent ? "below " + q.parent : "the root of a tree", `weight ${count(q.weight)}`, `share ${q.share}`, `${count(q.living)} capsules, ${count(q.waiting)} of them wait`];
   const waits = waiting.filter((w) => w.queue === id).map((w) => make("tr", {}, make("td", {}, w.gang ? "gang " + w.gang : w.capsule, w.count > 1 ? ` and ${count(w.count - 1)} more` : ""), make("td", {}, asks(w.asks), make("small", {}, w.why))));
   byId("detail-body").replaceChildren(make("p", {}, where.join(", ")), make("div", { className: "wide" }, make("table", {}, make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...rows))), ...(waits.length ? [make("h3", {}, "What waits"), make("table", {}, make("tbody", {}, ...waits))] : []));

@@ -50,7 +50,7 @@ func (d *desk) try(do ...orbit.Commitment) {
 	d.Helper()
 	_, err := d.c.ledger.Propose(context.Background(), orbit.Proposal{Do: do})
 	if err != nil {
-		require.ErrorIs(d, err, orbit.ErrInfeasible)
+		require.ErrorIs(d, err, orbit.ErrConflict, "the quota is used up")
 	}
 }
 
