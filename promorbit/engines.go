@@ -64,7 +64,7 @@ func (m *Engines) init() {
 		m.passes = m.counter("engine_passes_total", "Passes that were not idle.", "engine")
 		m.proposals = m.counter("engine_proposals_total", "Proposals that were sent, by outcome, and those that were not sent because they do what is not for their navigator (invalid).", "engine", "outcome")
 		m.placements = m.counter("engine_placements_total", "Capsules that were placed by proposals of the engine.", "engine")
-		m.bets = m.counter("engine_conflicts_by_bet_total", "Proposals that lost to another commit, by the bet that was lost, or the rule that was broken: capacity, budget, protection, capsule, node.", "engine", "bet")
+		m.bets = m.counter("engine_conflicts_by_bet_total", "Proposals that lost to another commit, by the bet that was lost, or the rule that was broken: capacity, quota, budget, protection, capsule, node.", "engine", "bet")
 		m.rivals = m.counter("engine_conflicts_by_rival_total", "Proposals that lost to another commit, by the engine that made that one; elsewhere: it was none of these engines; unknown: the ledger does not say.", "engine", "rival")
 		m.failures = m.counter("engine_errors_total", "Errors of passes that are not the outcome of a proposal: of the navigator, of the view.", "engine")
 		m.pending = m.gauge("engine_pending_capsules", "Capsules that the last pass gave to the navigator.", "engine")
@@ -259,6 +259,8 @@ func betOf(lost *orbit.Rejection) string {
 		return "budget"
 	case lost.Protected != 0:
 		return "protection"
+	case lost.Queue != "":
+		return "quota"
 	case lost.Dimension != "":
 		return "capacity"
 	case lost.Capsule != "":

@@ -186,6 +186,7 @@ func TestEnginesBets(t *testing.T) {
 		"MarkAt":       &orbit.Rejection{Kind: orbit.ErrConflict, Bet: orbit.MarkAt{}, Node: "n"},
 		"budget":       &orbit.Rejection{Kind: orbit.ErrConflict, Budget: "b", Capsule: "c"},
 		"protection":   &orbit.Rejection{Kind: orbit.ErrConflict, Protected: time.Second, Capsule: "c"},
+		"quota":        &orbit.Rejection{Kind: orbit.ErrConflict, Queue: "q", Dimension: "cpu", Capsule: "c"},
 		"capacity":     &orbit.Rejection{Kind: orbit.ErrConflict, Dimension: "cpu", Node: "n", Capsule: "c"},
 		"capsule":      &orbit.Rejection{Kind: orbit.ErrConflict, Capsule: "c", Node: "n"},
 		"node":         &orbit.Rejection{Kind: orbit.ErrConflict, Node: "n"},
