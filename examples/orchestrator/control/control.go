@@ -78,7 +78,7 @@ func Open(ctx context.Context, config Config) (*Control, error) {
 	rounds := &promorbit.Engines{}
 	engine := func(name string, n orbit.Navigator) {
 		c.engines = append(c.engines, &orbit.Engine{
-			Name: name, Ledger: c.ledger, Navigator: n, Telemetry: c.local.Board, ParkFor: 2 * time.Second, OnRound: rounds.Round,
+			Name: name, Ledger: c.ledger, Navigator: &nav.Fair{Navigator: n}, Telemetry: c.local.Board, ParkFor: 2 * time.Second, OnRound: rounds.Round,
 		})
 	}
 	engine("services", &nav.Preempting{Navigator: &nav.Services{}})

@@ -229,5 +229,31 @@ func (w *world) why(ctx context.Context, c *orbit.Capsule) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return strings.Split(strings.TrimSpace(text.String()), "\n"), nil
+	return append(w.lacks(c), strings.Split(strings.TrimSpace(text.String()), "\n")...), nil
+}
+
+// lacks says what the queue of a capsule has too little of for it, or for all members of its gang that wait.
+func (w *world) lacks(c *orbit.Capsule) (lines []string) {
+	q, has := w.state.Queue(c.Spec.Queue)
+	if !has {
+		return nil
+	}
+	members := int64(1)
+	if g := c.Gang(); g != "" {
+		members = 0
+		for m := range w.state.Members(g) {
+			if m.Pending() {
+				members++
+			}
+		}
+	}
+	left := q.Available()
+	for d, name := range map[int]string{orbit.CPU: "cpu", orbit.Memory: "memory"} {
+		wants := members * c.Spec.Envelope.Reservation[d]
+		if free, bound := left[name]; bound && wants > max(0, free) {
+			lines = append(lines, fmt.Sprintf("queue %q has %d of %s left, and %d are asked for", q.Queue.ID, max(0, free), name, wants))
+		}
+	}
+	slices.Sort(lines)
+	return lines
 }
