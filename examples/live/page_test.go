@@ -115,7 +115,7 @@ func do(ctx context.Context, t *testing.T, steps ...chromedp.Action[chromedp.Voi
 	require.NoError(t, chromedp.Do(ctx, steps...))
 }
 
-// TestPage drives the page in a browser: nodes are drawn, a race and its receipt are seen, what waits is explained, a node opens by
+// TestPage drives the page in a browser: nodes are drawn, a race and its receipt are seen, what waits is explained, queues lend and borrow, a node opens by
 // keyboard, a broken rule is listed, the page goes on when the process is started anew, it fits a phone, and the console has nothing to say.
 func TestPage(t *testing.T) {
 	ctx, said := browser(t)
@@ -128,6 +128,17 @@ func TestPage(t *testing.T) {
 	eventually(ctx, t, `[...document.querySelectorAll("#feed li[data-outcome=conflict]")].some(li => li.textContent.includes("came first at revision"))`)
 	eventually(ctx, t, `document.querySelectorAll("#engine-rows tbody tr").length >= 5`)
 	eventually(ctx, t, `document.querySelectorAll("#rules-body tr").length >= 3`)
+
+	// Research borrows what reports lend, the bars of a tree have one scale, and a queue opens.
+	eventually(ctx, t, `document.querySelectorAll("#trees .queue").length === 4`)
+	eventually(ctx, t, `+document.querySelector('[data-queue=research] [data-part=borrowed]').dataset.amount > 0 && +document.querySelector('[data-queue=reports] [data-part=lent]').dataset.amount > 0`)
+	eventually(ctx, t, `(() => {
+		const scale = [...document.querySelectorAll("#trees .shares i")].filter(i => +i.dataset.amount > 200000).map(i => i.getBoundingClientRect().width / i.dataset.amount);
+		return scale.length > 3 && Math.max(...scale) < 1.01 * Math.min(...scale);
+	})()`)
+	do(ctx, t, chromedp.Click(chromedp.CSS(`[data-queue=research] button`)))
+	eventually(ctx, t, `document.querySelector("#detail").open && document.querySelector("#detail-body").textContent.includes("below tasks, weight 1, share ")`)
+	do(ctx, t, chromedp.KeyEvent(kb.Escape))
 
 	// What waits is explained, and there is a way to help.
 	do(ctx, t, chromedp.Click(chromedp.CSS(`[data-explain="capsule=huge"]`)), chromedp.WaitVisible(chromedp.CSS(`#detail [data-explained]`)))
