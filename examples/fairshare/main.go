@@ -1,11 +1,17 @@
-// Fairshare plays a day of four queues that share 128 GPUs, in virtual time. A tree of two levels divides them:
+// Fairshare: teams lend their GPUs and get them back. Without borrowing, 56 GPUs idle through the night. A scheduler that
+// lends and does not take back makes the teams wait in the morning, and one that takes back by priorities may evict for
+// ever, or more than was borrowed. Here the ledger judges each eviction by the shares of the queues, and nav.Fair plans
+// who is next: a day of four queues and 128 GPUs in virtual time.
+//
+//	go run ./examples/fairshare
+//
+// A tree of two levels divides the GPUs:
 //
 //	company
 //	├─ product            ads has 32 GPUs, and lends at most 16 of them; maps has 24
 //	└─ science            vision has 64 GPUs, and twice the weight of research, which has 8 and always more work
 //
-// Without borrowing, the 56 GPUs of product would idle through the night, and with a scheduler that lends without taking back, the
-// teams of product would wait for research in the morning. Here research borrows whatever is idle. When a team has work
+// Research borrows whatever is idle. When a team has work
 // again, research gives back what it has borrowed, at once and no more than that: its newest tasks are evicted, and wait. At 02:00
 // vision starts a gang of 64 GPUs, all or none. By then research has borrowed at two levels of the tree, from vision and from
 // product, and the gang may take back only what is vision's.
@@ -19,10 +25,16 @@ package main
 
 import (
 	"context"
+	_ "embed"
 	"flag"
 	"fmt"
 	"os"
+
+	"github.com/orbitsched/orbit/internal/program"
 )
+
+//go:embed main.go
+var source string
 
 func main() {
 	seed := flag.Uint64("seed", 1, "seed of the times that tasks take")
@@ -31,6 +43,7 @@ func main() {
 		flag.Usage()
 		os.Exit(2)
 	}
+	fmt.Println(program.Opening(source))
 	w, err := open(context.Background(), *seed)
 	if err == nil {
 		w.verbose = *verbose

@@ -30,7 +30,7 @@ func TestDay(t *testing.T) {
 		for i := range w.samples {
 			evicted += w.samples[i].evicted
 		}
-		require.Equal(t, evicted, len(w.evicted), "each victim once")
+		require.Len(t, w.evicted, evicted, "each victim once")
 		require.Greater(t, evicted, 100)
 	}
 }
