@@ -188,7 +188,7 @@ func (s modelShare) cmp(o modelShare) int {
 	if s.Rat == nil || o.Rat == nil {
 		return btoi(s.Rat == nil) - btoi(o.Rat == nil)
 	}
-	return s.Rat.Cmp(o.Rat)
+	return s.Cmp(o.Rat)
 }
 
 // shareOfSide is the share of a queue below another one that uses so much more than its quota.

@@ -122,3 +122,25 @@ func (q *Quotas) Below(ancestor, queue QueueID, spec *Spec, model string) (share
 	}
 	return at.share(&q.books), borrows
 }
+
+// Borrows reports whether each queue on the path from a queue up to the one just below its ancestor uses more than its subtree of a
+// resource that a capsule of the spec would take with devices of the model: only from such queues a capsule may be evicted for one of
+// another queue, and only if that holds as if the victim had stayed. If the queue is the ancestor itself, the answer is about the
+// capsules that name the ancestor. It requires that there are both queues.
+func (q *Quotas) Borrows(ancestor, queue QueueID, spec *Spec, model string) bool {
+	if queue == ancestor {
+		_, borrows := q.Below(ancestor, queue, spec, model)
+		return borrows
+	}
+	root := q.books.queue(ancestor).root(&q.books)
+	for up := q.books.queue(queue); up.id != ancestor; up = up.parent(&q.books) {
+		borrows := false
+		for r := range spec.charges(model) {
+			borrows = borrows || root.divides(r) && up.borrowed(r) != (wide.Int{})
+		}
+		if !borrows {
+			return false
+		}
+	}
+	return true
+}

@@ -347,7 +347,7 @@ func TestQueuesDump(t *testing.T) {
 	err := new(State).Restore(bytes.NewReader(bytes.Join(lines, []byte("\n"))))
 	require.ErrorIs(t, err, ErrInvalid)
 	var r *Rejection
-	require.True(t, errors.As(err, &r))
+	require.ErrorAs(t, err, &r)
 	require.Contains(t, r.Reason, "to be its parent")
 }
 

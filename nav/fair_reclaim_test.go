@@ -78,6 +78,13 @@ func TestFairReclaims(t *testing.T) {
 			[]string{"other 4 x0", "- 4 x1"}, []string{"a 4 w0"}, "x0 x1"},
 		{"a big one is evicted where small ones do not help", 8, three,
 			[]string{"b 7 x0", "c 1 x1"}, []string{"a 4 w0"}, "w0 x1"},
+		{"a queue keeps what is its own, and others that borrow give the rest", 7,
+			[]orbit.Commitment{queueOf("root", "", 0, 0), queueOf("a", "root", 5, 0), queueOf("b", "root", 1, 0), queueOf("c", "root", 0, 0), queueOf("d", "c", 1, 0)},
+			[]string{"root 1 x0", "root 1 x1", "b 1 x2", "b 2 x3", "c 2 x4"}, []string{"a 3 w0"}, "w0 x0 x2 x4"},
+		{"one may leave only after another has", 2, []orbit.Commitment{queueOf("root", "", 0, 0), queueOf("team", "root", 0, 0), queueOf("a", "team", 2, 0)},
+			[]string{"root 1 x0", "team 1 x1"}, []string{"a 2 w0"}, "w0"},
+		{"what leaves on the own side lowers the share", 3, []orbit.Commitment{queueOf("root", "", 0, 0), queueOf("team", "root", 0, 0), queueOf("a", "team", 3, 0)},
+			[]string{"root 1 x0", "team 1 x1", "a 1 x2"}, []string{"a 2 w0"}, "w0 x2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := &orbit.MemoryLedger{}

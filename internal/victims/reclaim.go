@@ -118,9 +118,19 @@ func (r *reclaim) addClaims(s *Search, ids ...orbit.QueueID) {
 	for _, id := range of {
 		c := r.claims[id]
 		c.mine, _ = r.quotas.Below(c.in, s.spec.Queue, s.spec, r.model)
-		c.may = c.may && c.mine.Compare(c.before) < 0
+		c.may = c.may && (c.mine.Compare(c.before) < 0 || s.mayLower(c.in))
 	}
 	s.chargeNewcomers(-1)
+}
+
+// mayLower reports whether capsules may leave that count for the share of the capsule's own side below an ancestor: those of its own queue
+// because of their priority, those of the queues between because they borrow.
+func (s *Search) mayLower(ancestor orbit.QueueID) bool {
+	own := s.spec.Queue
+	if of, _ := s.queues.quotas.Queue(own); own != ancestor && of.Queue.Parent != ancestor {
+		return true
+	}
+	return slices.ContainsFunc(s.queues.placed[own], func(v *orbit.Capsule) bool { return v.Spec.Priority < s.ceiling })
 }
 
 // MayReclaim reports whether capsules of a queue may leave for the capsule of the search because the queue borrows.
@@ -215,7 +225,7 @@ func (s *Search) unjust(leave []*orbit.Capsule) (who *orbit.Capsule) {
 	}
 	s.chargeNewcomers(1)
 	for _, v := range leave {
-		if c := s.claimOn(v); c != nil && who == nil && !s.just(v, c) {
+		if c := s.claimOn(v); c != nil && who == nil && !s.just(s.leavesWith(v, leave), c) {
 			who = v
 		}
 	}
@@ -226,11 +236,38 @@ func (s *Search) unjust(leave []*orbit.Capsule) (who *orbit.Capsule) {
 	return who
 }
 
-// just reports whether a victim may be gone as the queues are now counted, with the newcomers.
-func (s *Search) just(v *orbit.Capsule, c *claim) bool {
-	mine, _ := s.queues.quotas.Below(c.in, s.spec.Queue, s.spec, s.queues.model)
-	theirs, _ := s.queues.quotas.Below(c.in, v.Spec.Queue, s.spec, s.queues.model)
-	return c.may && (mine.Compare(theirs) < 0 || mine == theirs && theirs.Compare(c.before) < 0)
+// leavesWith returns the victim, or all of its gang if they leave whole.
+func (s *Search) leavesWith(v *orbit.Capsule, leave []*orbit.Capsule) (unit []*orbit.Capsule) {
+	if g := s.state.Gang(v.Gang()); g != nil {
+		for _, m := range leave {
+			if m.Gang() == v.Gang() {
+				unit = append(unit, m)
+			}
+		}
+		if len(unit) >= g.Total() {
+			return unit
+		}
+	}
+	return []*orbit.Capsule{v}
+}
+
+// just reports whether victims of one queue, a capsule or a whole gang, may be gone as the queues are now counted, with the newcomers: by the
+// shares, and because their queue would still borrow if they had stayed.
+func (s *Search) just(unit []*orbit.Capsule, c *claim) bool {
+	r, of := &s.queues, unit[0].Spec.Queue
+	mine, _ := r.quotas.Below(c.in, s.spec.Queue, s.spec, r.model)
+	theirs, _ := r.quotas.Below(c.in, of, s.spec, r.model)
+	if !c.may || mine.Compare(theirs) > 0 || mine == theirs && theirs.Compare(c.before) >= 0 {
+		return false
+	}
+	for _, v := range unit {
+		s.uncharge(v, -1)
+	}
+	borrows := r.quotas.Borrows(c.in, of, s.spec, r.model)
+	for _, v := range unit {
+		s.uncharge(v, 1)
+	}
+	return borrows
 }
 
 // within reports whether the quotas admit the capsule as they are counted now.
@@ -275,17 +312,7 @@ func (s *Search) findQuota(f *Found) (ok bool) {
 	if s.within() {
 		return true
 	}
-	by := s.candidates(f)
-	var leave []*unit
-	for !s.within() {
-		u := s.nextUnit(by)
-		if u == nil {
-			break
-		}
-		if s.helps(u) {
-			leave = append(leave, u)
-		}
-	}
+	leave := s.untilWithin(s.candidates(f))
 	if ok = s.within(); !ok {
 		for _, u := range leave {
 			s.unchargeAll(u, -1)
@@ -303,6 +330,26 @@ func (s *Search) findQuota(f *Found) (ok bool) {
 		}
 	}
 	return true
+}
+
+// untilWithin counts units as gone, one after the other, until the quotas admit the capsule of the search or no other unit helps, and
+// returns them. A unit whose leaving would not be just may be so after others have left, so it is tried again then.
+func (s *Search) untilWithin(by map[orbit.QueueID][]*unit) (leave []*unit) {
+	again, helped := map[orbit.QueueID][]*unit{}, false
+	for !s.within() {
+		u := s.nextUnit(by)
+		switch {
+		case u == nil && !helped:
+			return leave
+		case u == nil:
+			by, again, helped = again, map[orbit.QueueID][]*unit{}, false
+		case s.helps(u):
+			leave, helped = append(leave, u), true
+		default:
+			again[u.capsule.Spec.Queue] = append(again[u.capsule.Spec.Queue], u)
+		}
+	}
+	return leave
 }
 
 // putBack takes single capsules out of a find that need not leave any more, because others that leave for quota make room, too: the ledger would
@@ -439,7 +486,7 @@ func (s *Search) helps(u *unit) bool {
 	just := true
 	if c := s.claimOn(u.capsule); c != nil {
 		s.chargeNewcomers(1)
-		just = s.just(u.capsule, c)
+		just = s.just(u.members(), c)
 		s.chargeNewcomers(-1)
 	}
 	if now := s.short(); just {
