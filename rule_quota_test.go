@@ -2,7 +2,6 @@ package orbit
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"math"
 	"math/big"
