@@ -611,6 +611,27 @@ func draftReclaim(s *scribe) []Commitment {
 	return append(out, put)
 }
 
+// draftTakeBack evicts one capsule of another queue and places a capsule there that waits, as the quotas permit it; if none may leave, it is
+// draftReclaim.
+func draftTakeBack(s *scribe) []Commitment {
+	var just [][]Commitment
+	for c := range s.view.Capsules() {
+		for v := range s.view.Capsules() {
+			if !c.Pending() || !v.Placed() || c.Gang() != "" || c.Spec.Queue == v.Spec.Queue || c.Spec.Queue == "" || v.Spec.Queue == "" {
+				continue
+			}
+			do := []Commitment{Evict{Capsule: v.ID, From: v.Node, Since: v.PlacedAt, For: c.ID}, Place{Capsule: c.ID, Node: v.Node}}
+			if reduced, err := s.view.Judge(Proposal{Do: do}); err == nil && len(reduced.Do) == len(do) {
+				just = append(just, do)
+			}
+		}
+	}
+	if len(just) == 0 {
+		return draftReclaim(s)
+	}
+	return pickOne(s, just)
+}
+
 // draftExchange gives the room of one capsule to another that waits.
 func draftExchange(s *scribe) []Commitment {
 	c := s.some((*Capsule).Placed)
@@ -620,7 +641,7 @@ func draftExchange(s *scribe) []Commitment {
 // quotaDrafts are of what queues decide about, and of what changes them.
 var quotaDrafts = []draft{
 	draftQueue, draftQueue, draftQueue, draftSubmit, draftSubmit, draftSubmit, draftPlace, draftPlace, draftPlace, draftPlace, draftGang, draftGang, draftAdopt, draftAdopt,
-	draftRequeue, draftRequeue, draftRequeue, draftOutgrow, draftRelease, draftExchange, draftExchange, draftReclaim, draftReclaim, draftReclaim, draftEvict, draftMove, draftChange, draftConfirm,
+	draftRequeue, draftRequeue, draftRequeue, draftOutgrow, draftRelease, draftExchange, draftExchange, draftReclaim, draftTakeBack, draftTakeBack, draftEvict, draftMove, draftChange, draftConfirm,
 }
 
 // draftTree puts some queues at once.
@@ -647,6 +668,25 @@ func (d *duel) lineUp(t *rapid.T) {
 	s := &scribe{T: t, view: d.snapshot(), wild: d.wild, queues: true}
 	d.send(t, Proposal{Do: draftTree(s)})
 	d.settle(t)
+	if s.view = d.snapshot(); s.chance(2) {
+		d.lend(t, s)
+	}
+}
+
+// lend fills a node with the work of one queue, which borrows there what a sibling has, and lets work of the sibling wait.
+func (d *duel) lend(t *rapid.T, s *scribe) {
+	do := []Commitment{PutQueue{Queue{ID: "q0"}}, PutNode{Node{ID: "n3", Capacity: Resources{CPU: 3}}}}
+	for _, id := range modelQueues[1:3] {
+		do = append(do, PutQueue{Queue{ID: id, Parent: "q0", Nominal: map[string]int64{"cpu": 3}}})
+	}
+	spec := func(q QueueID) *Spec { return &Spec{Queue: q, Envelope: Envelope{Reservation: Resources{CPU: 1}}} }
+	do = append(do, Submit{IDs: []CapsuleID{"c0", "c1", "c2"}, Spec: spec("q1")}, Submit{IDs: []CapsuleID{"c3"}, Spec: spec("q2")})
+	d.send(t, Proposal{Do: do})
+	for _, id := range []CapsuleID{"c0", "c1", "c2"} {
+		d.send(t, Proposal{Do: []Commitment{Place{Capsule: id, Node: "n3"}}})
+	}
+	d.send(t, Proposal{Do: []Commitment{PutQueue{Queue{ID: "q1", Parent: "q0", Nominal: map[string]int64{"cpu": rapid.Int64Range(0, 3).Draw(t, "own")}}}}})
+	d.send(t, Proposal{Do: []Commitment{Evict{Capsule: "c0", From: "n3", Since: d.snapshot().Capsule("c0").PlacedAt, For: "c3"}, Place{Capsule: "c3", Node: "n3"}}})
 }
 
 // TestLedgerAgainstModelQuota: the ledger does what the model does where most specs name a queue: it commits and refuses the

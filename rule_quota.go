@@ -359,9 +359,11 @@ func (t *tx) judgeQuota(e *txCapsule, before, after *charged, q *queueRecord) er
 			continue
 		}
 		for level := q; level != nil; level = level.parent(t) {
-			var was wide.Int
+			was := level.used.of(r)
 			if e := t.queues.find(level.id); e != nil && e.was != nil {
 				was = e.was.used.of(r)
+			} else if e != nil {
+				was = wide.Int{}
 			}
 			if free := level.available(t, r); free.Negative() && level.used.of(r).Exceeds(was) {
 				return t.refuseQuota(e, q, level, r, x)

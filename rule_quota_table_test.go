@@ -190,6 +190,13 @@ func TestQuotaAdmission(t *testing.T) {
 				refuses("who asks for memory too may not", arrives("e", "n", inQueue("root", 0, remembers(1)))...),
 			}
 		}},
+		{"what a queue does not lend is there for it although its parent is overdrawn", []Queue{queueOf("root", "", 0), queueOf("a", "root", 3, lends(1))}, func(court) []ruleStep {
+			return []ruleStep{
+				grants("2 of the 1 that is lent are found", foundOn("c", "n", inQueue("root", 2))),
+				refuses("a has 3 less the 1 that is overdrawn", arrives("d", "n", inQueue("a", 2))...),
+				grants("1 is left, and the root's use does not rise", arrives("d", "n", inQueue("a", 1))...),
+			}
+		}},
 		{"devices count by the model that is got", []Queue{queueOf("root", "", 100, has("device/A100", 1500))}, func(court) []ruleStep {
 			either := devicesOf(1, 1000, "A100", "T4")
 			return []ruleStep{
