@@ -40,13 +40,13 @@ func ExampleHandler() {
 	defer answer.Body.Close()
 	var all struct {
 		Overview struct{ Placed, Pending int }
-		Queue    struct{ Rows []struct{ Why string } }
+		Waiting  struct{ Rows []struct{ Why string } }
 	}
 	if err := json.NewDecoder(answer.Body).Decode(&all); err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println("placed", all.Overview.Placed, "waiting", all.Overview.Pending)
-	fmt.Println(all.Queue.Rows[0].Why)
+	fmt.Println(all.Waiting.Rows[0].Why)
 	// Output:
 	// placed 1 waiting 1
 	// 0 of 1 nodes fit: 1 lacks cpu

@@ -33,6 +33,8 @@ func say(do orbit.Commitment) string {
 		return fmt.Sprintf("release %s%s", do.Capsule, do.Hold)
 	case orbit.Respec:
 		return fmt.Sprintf("%s gets another spec, applied: %v: %s", do.Capsule, do.Applied, wishes(do.Spec))
+	case orbit.Adopt:
+		return fmt.Sprintf("%s is found on %s: %s", do.Capsule, do.Node, wishes(do.Spec))
 	case orbit.Evict:
 		if do.For == "" && do.ForGang == "" {
 			return fmt.Sprintf("evict %s from %s", do.Capsule, do.From)
