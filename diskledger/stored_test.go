@@ -26,7 +26,7 @@ import (
 
 // stored names the folders of testdata, each of which has a ledger and a dump of it. The last one has every kind of commitment and every
 // field of today; the first was written before some of the fields were there.
-var stored = []string{"v1", "v1-2", "v1-3", "v2", "v2-2"}
+var stored = []string{"v1", "v1-2", "v1-3", "v2", "v2-2", "v2-3"}
 
 // counted adds to the oldest dump the failures that today's ledger counts when it reads the log. The version that wrote the dump did not count
 // failures.
@@ -162,6 +162,15 @@ func details(aged int32, propose func(...orbit.Commitment), state func() *orbit.
 	joins := grows
 	joins.Roles = []orbit.Role{{Name: "w", Spec: role.Spec, Members: []orbit.CapsuleID{capsule("g1")}}}
 	propose(orbit.Submit{Gang: &joins, Join: true})
+	queue := func(s string) orbit.QueueID { return orbit.QueueID(name(s)) }
+	propose(orbit.PutQueue{Queue: orbit.Queue{ID: queue("company"), Nominal: map[string]int64{"cpu": 4, "device/gpu": 1500, "extra/ip": 2}}},
+		orbit.PutQueue{Queue: orbit.Queue{ID: queue("team"), Parent: queue("company"), Nominal: map[string]int64{"cpu": 2}, Borrow: map[string]int64{"cpu": 3},
+			Lend: map[string]int64{"cpu": 1}, Weight: 2}},
+		orbit.PutQueue{Queue: orbit.Queue{ID: queue("closed")}})
+	propose(orbit.RemoveQueue{Queue: queue("closed")})
+	propose(orbit.PutNode{Node: orbit.Node{ID: node("shared"), Capacity: orbit.Resources{orbit.CPU: 10}}},
+		orbit.Submit{IDs: []orbit.CapsuleID{capsule("charged"), capsule("queued")}, Spec: &orbit.Spec{Queue: queue("team"), Envelope: size(3)}},
+		orbit.Place{Capsule: capsule("charged"), Node: node("shared")})
 	propose(orbit.PutNode{Node: orbit.Node{ID: node("vanishes"), Capacity: orbit.Resources{orbit.CPU: 10}}},
 		orbit.Submit{IDs: []orbit.CapsuleID{capsule("pod")}, Spec: &orbit.Spec{Envelope: size(2), Attempts: 3, Ends: true}},
 		orbit.Submit{IDs: []orbit.CapsuleID{capsule("pod2")}, Spec: &orbit.Spec{Envelope: size(2), Attempts: 3, Ends: true}})
@@ -194,7 +203,7 @@ func TestStoredFiles(t *testing.T) {
 			require.Equal(t, counted.Replace(string(want)), text(found.State))
 			wanted := []string{"PutNode", "RemoveNode", "Submit", "Place", "Release", "Hold", "Assign", "Mark", "Nominate", "Evict", "Confirm", "PutBudget", "RemoveBudget"}
 			if i == len(stored)-1 {
-				wanted = append(wanted, "Adopt", "Respec", "Protect")
+				wanted = append(wanted, "Adopt", "Respec", "Protect", "PutQueue", "RemoveQueue")
 				set.lookAt(found.State)
 				require.Empty(t, set.unset(), "no stored file has these fields: set them in details, and store another folder with -store")
 			}
