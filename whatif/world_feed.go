@@ -45,7 +45,7 @@ func (w *World) feed(ctx context.Context, changes []orbit.Change, after *orbit.S
 			w.putNode(ctx, do.Node)
 		case orbit.RemoveNode:
 			w.removeNode(ctx, do.Node)
-		case orbit.Submit, orbit.Mark, orbit.PutBudget, orbit.RemoveBudget, orbit.Adopt:
+		case orbit.Submit, orbit.Mark, orbit.PutBudget, orbit.RemoveBudget, orbit.PutQueue, orbit.RemoveQueue, orbit.Adopt:
 			w.do(ctx, do)
 		case orbit.Assign:
 			if c := w.state(ctx).Capsule(do.Capsule); c != nil {
