@@ -75,6 +75,22 @@ func (q *Quotas) Short(spec *Spec, model string, n int) map[string]int64 {
 	return out
 }
 
+// Why says of each resource of which Short returns some how much is missing for n more capsules of the spec, at which queue of the
+// tree, and which queues borrow it.
+func (q *Quotas) Why(spec *Spec, model string, n int) (out []string) {
+	var short []resource
+	for r := range q.lacks(spec, model, n) {
+		short = append(short, r)
+	}
+	q.Charge(spec, model, n)
+	defer q.Charge(spec, model, -n)
+	of := q.books.queue(spec.Queue)
+	for _, r := range short {
+		out = append(out, q.books.lackOf(of, of, r).text(&q.books.s.names))
+	}
+	return out
+}
+
 // lacks yields the resources of which too little is available for n more capsules, and how much too little.
 func (q *Quotas) lacks(spec *Spec, model string, n int) func(func(resource, wide.Int) bool) {
 	return func(yield func(resource, wide.Int) bool) {

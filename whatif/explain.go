@@ -24,6 +24,10 @@ type Explanation struct {
 	// Idle says which domains take no work and count for the rules Even of the spec all the same
 	// ([orbit.State.IdleDomains]). Empty: none do.
 	Idle string
+	// Lacks says which quota the queue of the spec has too little of for one more capsule, at which queue of the tree, and which
+	// queues borrow it: then no node takes the capsule, although Fits counts the nodes that have room. Of devices only quota of a model
+	// is known that the spec names alone. Empty: the quotas admit it, or the spec names no queue that there is.
+	Lacks []string
 	// Why groups the other nodes by the full set of reasons against them. Groups with the fewest reasons come first,
 	// and among these the groups with the most nodes. The counts add up to Nodes less Fits.
 	Why []Why
@@ -130,7 +134,22 @@ func (a *asker) count() (*Explanation, []*found) {
 		e.TooLarge, e.Idle = a.state.TooLarge(a.spec), a.state.IdleDomains(a.spec, 1)
 	}
 	a.failing, e.Failing = failing, failing.texts()
+	e.Lacks = lacking(a.state, a.spec, 1)
 	return e, sets
+}
+
+// lacking says which quota is missing for n more capsules of a spec.
+func lacking(state *orbit.State, spec *orbit.Spec, n int) []string {
+	if _, there := state.Queue(spec.Queue); !there {
+		return nil
+	}
+	model := ""
+	if len(spec.Devices.Models) == 1 {
+		model = spec.Devices.Models[0]
+	}
+	var quotas orbit.Quotas
+	quotas.Begin(state)
+	return quotas.Why(spec, model, n)
 }
 
 // failingNodes are nodes on which most starts have failed lately.
@@ -199,7 +218,7 @@ func (e *Explanation) String() string {
 		return "there are no nodes"
 	}
 	fmt.Fprintf(&b, "%d of %d nodes fit", e.Fits, e.Nodes)
-	for _, more := range []string{e.TooLarge, e.Idle} {
+	for _, more := range append([]string{e.TooLarge, e.Idle}, e.Lacks...) {
 		if more != "" {
 			b.WriteString("; " + more)
 		}

@@ -229,22 +229,23 @@ func (w *world) why(ctx context.Context, c *orbit.Capsule) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(w.lacks(c), strings.Split(strings.TrimSpace(text.String()), "\n")...), nil
+	lines := strings.Split(strings.TrimSpace(text.String()), "\n")
+	if c.Gang() != "" {
+		lines = append(w.lacks(c), lines...)
+	}
+	return lines, nil
 }
 
-// lacks says what the queue of a capsule has too little of for it, or for all members of its gang that wait.
+// lacks says what the queue of a gang's member has too little of for all members that wait.
 func (w *world) lacks(c *orbit.Capsule) (lines []string) {
 	q, has := w.state.Queue(c.Spec.Queue)
 	if !has {
 		return nil
 	}
-	members := int64(1)
-	if g := c.Gang(); g != "" {
-		members = 0
-		for m := range w.state.Members(g) {
-			if m.Pending() {
-				members++
-			}
+	members := int64(0)
+	for m := range w.state.Members(c.Gang()) {
+		if m.Pending() {
+			members++
 		}
 	}
 	left := q.Available()
