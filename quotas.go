@@ -17,18 +17,17 @@ func (q *Quotas) Follow(d *Draft) {
 	s := d.view.state
 	q.Begin(s)
 	for _, do := range d.log {
-		if c := s.Capsule(do.effect().leaves); c != nil && c.Placed() {
+		does := do.effect()
+		if c := s.Capsule(does.leaves); c != nil && c.Placed() {
 			q.chargeOn(c.Spec, s.Node(c.Node), -1)
 		}
-		switch do := do.(type) {
-		case Place:
-			if c := s.Capsule(do.Capsule); c != nil {
-				q.chargeOn(c.Spec, s.Node(do.Node), 1)
-			}
-		case Respec:
-			if c := s.Capsule(do.Capsule); c != nil && c.Placed() {
+		if c := s.Capsule(does.arrives); c != nil {
+			q.chargeOn(c.Spec, s.Node(does.node), 1)
+		}
+		if r, ok := do.(Respec); ok {
+			if c := s.Capsule(r.Capsule); c != nil && c.Placed() {
 				q.chargeOn(c.Spec, s.Node(c.Node), -1)
-				q.chargeOn(do.Spec, s.Node(c.Node), 1)
+				q.chargeOn(r.Spec, s.Node(c.Node), 1)
 			}
 		}
 	}
