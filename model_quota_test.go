@@ -686,7 +686,9 @@ func (d *duel) lend(t *rapid.T, s *scribe) {
 		d.send(t, Proposal{Do: []Commitment{Place{Capsule: id, Node: "n3"}}})
 	}
 	d.send(t, Proposal{Do: []Commitment{PutQueue{Queue{ID: "q1", Parent: "q0", Nominal: map[string]int64{"cpu": rapid.Int64Range(0, 3).Draw(t, "own")}}}}})
-	d.send(t, Proposal{Do: []Commitment{Evict{Capsule: "c0", From: "n3", Since: d.snapshot().Capsule("c0").PlacedAt, For: "c3"}, Place{Capsule: "c3", Node: "n3"}}})
+	if c := d.snapshot().Capsule("c0"); c != nil {
+		d.send(t, Proposal{Do: []Commitment{Evict{Capsule: "c0", From: "n3", Since: c.PlacedAt, For: "c3"}, Place{Capsule: "c3", Node: "n3"}}})
+	}
 }
 
 // TestLedgerAgainstModelQuota: the ledger does what the model does where most specs name a queue: it commits and refuses the

@@ -26,7 +26,7 @@ import (
 //
 // Within one queue, the engine's order decides. Work that names a queue with others below it competes with them as a
 // queue of its own, which has the Nominal of the queue and the weight 1. The winner is counted as placed, and the next
-// tournament begins. Work that the quotas do not admit then comes after all that they do, in the order of another
+// tournament begins. Work that the quotas do not admit competes no more, nor do others of its spec; it comes after all that they do, in the order of another
 // tournament; there, capsules of one spec that follow each other in their queue count as one. A gang of which no member is placed counts whole: with all members that wait, or with its minimums if the quotas admit no more.
 //
 // Different trees, and work without a queue, do not compete by shares. A tree keeps the turns that its work has in the

@@ -154,6 +154,9 @@ type dumbWork struct {
 	at       int
 }
 
+// like reports whether both ask for the same with the same priority, so that their specs are equal.
+func (w dumbWork) like(o dumbWork) bool { return w.n == o.n && w.priority == o.priority }
+
 func (q *dumbQueue) measure() int64 { // returns what the queue lends
 	q.subtree = q.nominal
 	for _, c := range q.children {
@@ -263,23 +266,28 @@ func (t *dumbTree) order() (ids []string) {
 		first := w.waiting[0]
 		w.waiting = w.waiting[1:]
 		if !t.late && w.available() < first.n {
-			if n := len(later[w]); n > 0 && later[w][n-1].n == first.n && later[w][n-1].priority == first.priority {
-				later[w][n-1].id += " " + first.id
-			} else {
-				later[w] = append(later[w], first)
-			}
-			continue
+			later[w] = append(later[w], first)
+		} else {
+			w.own += first.n
+			t.root().count()
+			ids = append(ids, strings.Fields(first.id)...)
 		}
-		w.own += first.n
-		t.root().count()
-		ids = append(ids, strings.Fields(first.id)...)
+		for len(w.waiting) > 0 && slices.ContainsFunc(later[w], w.waiting[0].like) { // competes no more
+			later[w], w.waiting = append(later[w], w.waiting[0]), w.waiting[1:]
+		}
 	}
 	if t.late {
 		return ids
 	}
 	t.late = true
 	for q, work := range later {
-		q.waiting = work
+		for _, w := range work {
+			if last := len(q.waiting) - 1; last >= 0 && q.waiting[last].like(w) {
+				q.waiting[last].id += " " + w.id
+			} else {
+				q.waiting = append(q.waiting, w)
+			}
+		}
 	}
 	return append(ids, t.order()...)
 }
