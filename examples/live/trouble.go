@@ -86,15 +86,15 @@ func (c *cluster) churnShops(ctx context.Context) error {
 
 // churnTasks ends tasks and submits others: as many as keep half of the cluster busy, or more than fit.
 func (c *cluster) churnTasks(ctx context.Context, full bool) error {
-	most, more := 800, 60
-	if full {
-		most, more = 3000, 300
+	most, more, ends := 800, 60, max(12, len(c.tasks)/40)
+	if full { // fewer end, so that little becomes free for urgent work
+		most, more, ends = 3000, 300, 12
 	}
 	s, err := c.ledger.Snapshot(ctx)
 	if err != nil {
 		return err
 	}
-	do := c.endTasks(s, max(12, len(c.tasks)/40, len(c.tasks)-most), len(c.tasks) <= most)
+	do := c.endTasks(s, max(ends, len(c.tasks)-most), len(c.tasks) <= most)
 	if n := min(more, most-len(c.tasks)); n > 0 {
 		for i, q := range queues {
 			spec := &orbit.Spec{Module: "tasks", Class: orbit.Batch, Queue: q.id, Envelope: asks(1+int64(c.made%2), 2)}
