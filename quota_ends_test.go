@@ -272,8 +272,8 @@ func TestReclaimsEndOnOneLevel(t *testing.T) {
 	}
 	rooms := [][]pair{{{3, 3}}, {{3, 3}, {2, 2}}, {{2, 2}, {2, 2}, {2, 2}}, {{4, 2}, {2, 1}}, {{3, 2}, {3, 2}}, {{3, 3}, {2, 2}, {2, 2}}, {{3, 3}, {3, 3}, {3, 3}}}
 	worlds, states, steps := 0, 0, 0
-	for _, nominal := range nominals[:scale.Of(7, len(nominals))] {
-		for _, nodes := range rooms[:scale.Of(5, len(rooms))] {
+	for _, nominal := range nominals[:min(scale.Of(5, 14), len(nominals))] { // a stress run at half its size sees 7 and 5 of them
+		for _, nodes := range rooms[:min(scale.Of(3, 10), len(rooms))] {
 			for _, weights := range [][]int{{1, 1, 1, 1}, {1, 2, 3, 1}, {3, 2, 1, 2}} {
 				for _, sizes := range [][]pair{one, two} {
 					for _, slack := range []int{0, 1, 9} {
@@ -390,7 +390,7 @@ func TestReclaimsEndAtRandom(t *testing.T) {
 		t.Run(fmt.Sprint(levels, " levels"), func(t *testing.T) {
 			t.Parallel()
 			steps, reclaims, walks := 0, 0, 0
-			for seed := uint64(0); reclaims < scale.Of(300, 1_000_000); seed++ {
+			for seed := uint64(0); steps < scale.Of(1_400, 100_000); seed++ { // ORBIT_STRESS_SCALE=10: a million
 				w := newWalk(t, rand.New(rand.NewPCG(seed, uint64(levels))), levels)
 				walks++
 				been := map[string]int{w.where(): 0}
