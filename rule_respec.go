@@ -161,7 +161,7 @@ func (t *tx) mayRespecThere(c *Respec, e *txCapsule) error {
 func (t *tx) judgeGrowth() error {
 	for i := range t.capsules.entries {
 		e := &t.capsules.entries[i]
-		if e.grows == nil {
+		if e.grows == nil || !e.now.Placed() { // it grows, and its node has gone
 			continue
 		}
 		n, room := t.nodes.find(e.now.Node), &e.grows.Envelope.Reservation
@@ -181,7 +181,7 @@ func (t *tx) judgeGrowth() error {
 // asks adds the growth of the capsule to the asks on its node.
 func (c Respec) asks(t *tx, asked map[uint32]*nodeAsks, at int) {
 	e := t.capsules.find(c.Capsule)
-	if e == nil || e.grows == nil {
+	if e == nil || e.grows == nil || !e.now.Placed() {
 		return
 	}
 	if a := asked[t.nodes.find(e.now.Node).now.index]; a != nil {

@@ -43,3 +43,21 @@ func TestRespecIsRestored(t *testing.T) {
 	}
 	require.ErrorContains(t, again.Check(Proposal{Do: []Commitment{Nominate{Gang: "g", Parts: []NominatedRoom{{Node: "m", Room: Resources{CPU: 7}}}, Ends: time.Unix(1<<33, 0)}}}), "asks for")
 }
+
+// TestGrowthOnANodeThatGoes: a capsule may grow, and its node go, in one proposal: it waits with its new size.
+func TestGrowthOnANodeThatGoes(t *testing.T) {
+	l, spec := &MemoryLedger{}, &Spec{Envelope: Envelope{Reservation: Resources{CPU: 1}}}
+	larger := *spec
+	larger.Envelope.Reservation[CPU] = 2
+	_, err := l.Propose(bg, Proposal{Do: []Commitment{PutNode{Node{ID: "n", Capacity: Resources{CPU: 2}}},
+		Submit{IDs: []CapsuleID{"c"}, Spec: spec}, Place{Capsule: "c", Node: "n"}}})
+	require.NoError(t, err)
+	s, err := l.Snapshot(bg)
+	require.NoError(t, err)
+	_, err = l.Propose(bg, Proposal{Do: []Commitment{Respec{Capsule: "c", Since: s.Capsule("c").PlacedAt, Spec: &larger}, RemoveNode{Node: "n", Gone: true}}})
+	require.NoError(t, err)
+	s, err = l.Snapshot(bg)
+	require.NoError(t, err)
+	require.NoError(t, s.Verify())
+	require.True(t, s.Capsule("c").Pending() && s.Capsule("c").Spec.Envelope == larger.Envelope)
+}
