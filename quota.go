@@ -282,6 +282,8 @@ type queueRecord struct {
 	living, waiting int
 	// The last revision at which more of a resource was used than before, or the quota changed.
 	tight Revision
+	// The last revision at which less of a resource was used than before; 0: never.
+	eased Revision
 }
 
 // quota is the part of a queueRecord that only PutQueue and RemoveQueue change, of this queue or of others in its tree.

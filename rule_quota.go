@@ -278,6 +278,9 @@ func (t *tx) chargeQueues() {
 		if e.was == nil || e.was.quota != e.now.quota || e.now.used.rises(&e.was.used) {
 			e.now.tight = t.rev
 		}
+		if e.was != nil && e.was.used.rises(&e.now.used) {
+			e.now.eased = t.rev
+		}
 	}
 }
 
@@ -359,18 +362,23 @@ func (t *tx) judgeQuota(e *txCapsule, before, after *charged, q *queueRecord) er
 			continue
 		}
 		for level := q; level != nil; level = level.parent(t) {
-			was := level.used.of(r)
-			if e := t.queues.find(level.id); e != nil && e.was != nil {
-				was = e.was.used.of(r)
-			} else if e != nil {
-				was = wide.Int{}
-			}
-			if free := level.available(t, r); free.Negative() && level.used.of(r).Exceeds(was) {
+			if level.available(t, r).Negative() && level.used.of(r).Exceeds(t.usedBefore(level).of(r)) {
 				return t.refuseQuota(e, q, level, r, x)
 			}
 		}
 	}
 	return nil
+}
+
+// usedBefore returns what a queue used before the proposal.
+func (t *tx) usedBefore(q *queueRecord) *charge {
+	switch e := t.queues.find(q.id); {
+	case e == nil:
+		return &q.used
+	case e.was != nil:
+		return &e.was.used
+	}
+	return &charge{}
 }
 
 // applied reports whether the proposal says that another spec of a capsule is applied already.
@@ -417,6 +425,16 @@ func (t *tx) newestQuota(q *queueRecord) (newest Revision) {
 	for ; q != nil; q = q.parent(t) {
 		if was := t.s.queueNamed(q.id); was != nil {
 			newest = max(newest, was.tight)
+		}
+	}
+	return newest
+}
+
+// newestShare returns the last revision before the proposal at which the share of a queue, or of one above it, may have changed.
+func (t *tx) newestShare(q *queueRecord) (newest Revision) {
+	for ; q != nil; q = q.parent(t) {
+		if was := t.s.queueNamed(q.id); was != nil {
+			newest = max(newest, was.tight, was.eased)
 		}
 	}
 	return newest
@@ -539,7 +557,7 @@ func (t *tx) judgeReclaim(newcomer, victim *txCapsule) error {
 	}
 	t.at = victim.evictedBy
 	at := Rejection{Capsule: victim.now.ID, Node: victim.was.Node, Queue: b.id, advice: "reclaim only what other queues borrow, from those with the higher share"}
-	return t.refuse(at, max(t.newestQuota(a), t.newestQuota(b), victim.newest()), "%s", reclaimText(victim.now.ID, b.id, newcomer.now.ID, a.id, why))
+	return t.refuse(at, max(t.newestShare(a), t.newestShare(b), victim.newest()), "%s", reclaimText(victim.now.ID, b.id, newcomer.now.ID, a.id, why))
 }
 
 // reclaimText says why a capsule of queue b does not make way for one of queue a.
@@ -683,6 +701,9 @@ func (v *verifier) queues() {
 		v.fail("%d records of queues; there are %d", v.s.queues.Len(), found)
 	}
 	v.s.queues.Ascend(func(q *queueRecord) bool {
+		if q.eased > 0 {
+			v.date(q.eased, "queue", string(q.id))
+		}
 		if v.date(q.tight, "queue", string(q.id)); q.quota != nil {
 			v.date(q.quota.changed, "queue", string(q.id))
 		}

@@ -206,3 +206,29 @@ func TestPriorityInAQueueMayRunRound(t *testing.T) {
 	}
 	require.True(t, l.now().Capsule("a1").Placed(), "as in the beginning")
 }
+
+// TestReclaimsThatRace: two reclaims are planned on one view and the first takes all that is borrowed. The second has lost a race, so it is told to
+// plan again, and not that it was wrong.
+func TestReclaimsThatRace(t *testing.T) {
+	t.Parallel()
+	l := newCourt(t, PutQueue{queueOf("root", "", 0)}, PutQueue{queueOf("a", "root", 2)}, PutQueue{queueOf("b", "root", 1)}, PutQueue{queueOf("c", "root", 1)},
+		PutNode{Node{ID: "n", Capacity: Resources{CPU: 3}}})
+	for _, id := range []CapsuleID{"x", "y", "z"} {
+		l.commits(arrives(id, "n", inQueue("b", 1))...)
+	}
+	l.commits(submitOf(inQueue("a", 2), "a1"), submitOf(inQueue("c", 1), "c1"), submitOf(inQueue("b", 1), "b1"))
+	view := l.now()
+	takes := func(newcomer CapsuleID, victims ...CapsuleID) (p Proposal) {
+		for _, v := range victims {
+			p.Do = append(p.Do, Evict{Capsule: v, From: "n", Since: view.Capsule(v).PlacedAt, For: newcomer})
+		}
+		p.Do, p.View = append(p.Do, placeOn(newcomer, "n")), view.Revision()
+		return p
+	}
+	second := takes("c1", "z")
+	require.NoError(t, view.Check(second), "it holds in its view")
+	l.commits(takes("a1", "x", "y").Do...)
+	require.ErrorIs(t, l.now().Check(second), ErrConflict)
+	second.View = l.now().Revision()
+	require.ErrorIs(t, l.now().Check(second), ErrInfeasible, "planned on what there is now, it is wrong")
+}

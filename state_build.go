@@ -422,9 +422,9 @@ func (b *stateBuilder) Budget(budget Budget, changed Revision) error {
 	})
 }
 
-// Queue adds a queue that was put at a revision, after its parent. Tight is the last revision at which it became harder to place in
-// it. Capsules that name it may be added before and after it.
-func (b *stateBuilder) Queue(queue Queue, changed, tight Revision) error {
+// Queue adds a queue, after its parent. Capsules that name it may be added before and after it.
+func (b *stateBuilder) Queue(d *dumpQueue) error {
+	queue := d.Queue
 	return b.add(func(v *validator) error {
 		v.commitment(PutQueue{queue})
 		if len(v.faults) > 0 {
@@ -439,7 +439,7 @@ func (b *stateBuilder) Queue(queue Queue, changed, tight Revision) error {
 			return err
 		}
 		e := t.queueEntry(queue.ID)
-		e.now.quota.changed, e.now.tight = changed, tight
+		e.now.quota.changed, e.now.tight, e.now.eased = d.Changed, d.Tight, d.Eased
 		b.state.publish(&t)
 		return nil
 	})

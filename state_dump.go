@@ -115,6 +115,7 @@ type dumpQueue struct {
 	Queue
 	Changed Revision `json:"changed"`
 	Tight   Revision `json:"tight"`
+	Eased   Revision `json:"eased,omitempty"`
 }
 
 type dumpID struct {
@@ -144,7 +145,7 @@ func (s *State) Dump(w io.Writer) error {
 		return d.line(dumpLine{Budget: &dumpBudget{b.Budget, b.changed, s.coverage(b.members()).left}})
 	})
 	for q := range s.queuesByLevel {
-		d.line(dumpLine{Queue: &dumpQueue{q.quota.Queue, q.quota.changed, q.tight}})
+		d.line(dumpLine{Queue: &dumpQueue{q.quota.Queue, q.quota.changed, q.tight, q.eased}})
 	}
 	for id, at := range s.recent.All() {
 		d.line(dumpLine{Recent: &dumpID{id, at}})
@@ -341,7 +342,7 @@ func (d *dumpReader) record(l *dumpLine) error {
 		d.build.tx.budget(l.Budget.ID).left = l.Budget.Left
 		return err
 	case l.Queue != nil:
-		return d.build.Queue(l.Queue.Queue, l.Queue.Changed, l.Queue.Tight)
+		return d.build.Queue(l.Queue)
 	case l.Mark != nil:
 		return d.build.Mark(l.Mark.Key, l.Mark.Value, l.Mark.Changed)
 	}
