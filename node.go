@@ -252,7 +252,14 @@ func (n *NodeState) stops() bool { return n.remains != nil && !n.Node.Confirms }
 
 // DeviceFree returns the free part of device instance i, in milli: 0 if there is no such instance or it
 // is unhealthy.
-func (n *NodeState) DeviceFree(i int) int {
+func (n *NodeState) DeviceFree(i int) int { return max(0, n.deviceLeft(i)) }
+
+// DeviceOver returns how much more of device instance i is given away than it has, in milli. That is 0 unless capsules were adopted
+// there ([Adopt]): so much has to leave before any of the instance is free.
+func (n *NodeState) DeviceOver(i int) int { return max(0, -n.deviceLeft(i)) }
+
+// deviceLeft returns what an instance has less what is given away: 0 if there is no such instance or it is unhealthy.
+func (n *NodeState) deviceLeft(i int) int {
 	if n.Node == nil || i < 0 || i >= n.Node.Devices.Count || n.Node.Devices.Unhealthy.Has(i) {
 		return 0
 	}
@@ -265,7 +272,7 @@ func (n *NodeState) DeviceFree(i int) int {
 			free -= btoi(r.Devices.Has(i)) * r.Spec.Devices.Milli
 		}
 	}
-	return max(0, free)
+	return free
 }
 
 // Index is a number of the node for tables that are indexed by node: from 0 up to, but not including,

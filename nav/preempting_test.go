@@ -439,3 +439,27 @@ func TestPreemptingGetsThroughSmallWork(t *testing.T) {
 		require.LessOrEqual(t, total, each)
 	})
 }
+
+// TestPreemptingOnAnOverfullDevice: four shares of a device are given away that has room for three, because one was adopted. A fifth takes the
+// place of two: with one victim less, the device is as full as it may be.
+func TestPreemptingOnAnOverfullDevice(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	share := func(priority int32) *orbit.Spec {
+		return &orbit.Spec{Priority: priority, Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: 1}}, Devices: orbit.DeviceRequest{Count: 1, Milli: 300}}
+	}
+	commit(t, l, orbit.PutNode{Node: orbit.Node{ID: "n", Capacity: orbit.Resources{orbit.CPU: 9}, Devices: orbit.Devices{Model: "A", Count: 1}}},
+		orbit.Submit{IDs: []orbit.CapsuleID{"a", "b", "c"}, Spec: share(0)}, orbit.Submit{IDs: []orbit.CapsuleID{"urgent"}, Spec: share(2)})
+	for _, id := range []orbit.CapsuleID{"a", "b", "c"} {
+		commit(t, l, orbit.Place{Capsule: id, Node: "n", Devices: 1})
+	}
+	commit(t, l, orbit.Adopt{Capsule: "found", Spec: share(0), Node: "n", Devices: 1})
+	s, err := l.Snapshot(context.Background())
+	require.NoError(t, err)
+	require.Equal(t, 200, s.Node("n").DeviceOver(0))
+	e := &orbit.Engine{Name: "services", Ledger: l, Navigator: &nav.Preempting{Navigator: &nav.Services{}}}
+	require.Empty(t, e.Pass(context.Background()).Errors)
+	s, err = l.Snapshot(context.Background())
+	require.NoError(t, err)
+	require.True(t, s.Capsule("urgent").Placed())
+	require.Equal(t, 3, s.Node("n").Capsules)
+}

@@ -17,7 +17,7 @@ func (s *Search) roomOf(n *orbit.NodeState, f *Found) (r room) {
 	r.free = n.Free()
 	if s.spec.Devices.Count > 0 {
 		for i := range n.Node.Devices.Count {
-			r.devices[i] = int32(n.DeviceFree(i))
+			r.devices[i] = int32(n.DeviceFree(i) - n.DeviceOver(i))
 		}
 		r.healthy = orbit.DeviceSet(1<<n.Node.Devices.Count-1) &^ n.Node.Devices.Unhealthy
 	}
