@@ -128,6 +128,8 @@ type patientWait struct {
 	failed uint64
 	// Where the nomination that was made last puts each capsule.
 	seats []patientSeat
+	// The gang as it was then: the seats are not enough for members that have joined since.
+	seated *orbit.Gang
 	// The expected wait when the nomination was made (cost), and whether it counts on work that does not end by itself
 	// (stays). A nomination with stays is renewed only if fewer capsules have to end than cost says, and otherwise ends
 	// at lapse. The next one is made after a pause, which doubles with lapses, the number of such nominations that have
@@ -368,6 +370,7 @@ func (r *patientPass) leftOut(pending []*orbit.Capsule) (waiting []*nominee) {
 			continue
 		}
 		seen[w] = true
+		r.checkSeats(w, r.wait(w))
 		n := &nominee{waiter: w, patientWait: r.wait(w), of: c, standing: r.standing(c), priority: c.Spec.Priority}
 		if n.since.IsZero() {
 			n.since = r.waitsSince(c)

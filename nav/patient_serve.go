@@ -106,6 +106,7 @@ func (r *patientPass) nominate(ctx context.Context, n *nominee) (bool, error) {
 	if err := r.draft.Nominate(do); err != nil {
 		return false, err
 	}
+	n.seated = r.gang(n.waiter)
 	n.seats, n.cost, n.stays, n.lapse, n.again, n.tried, n.failed = s.seats, s.cost, stays, do.Ends, r.now, false, 0
 	r.nominated++
 	r.plan.Proposals = append(r.plan.Proposals, r.draft.Propose())
@@ -165,8 +166,24 @@ func (r *patientPass) seat(n *nominee) bool {
 	return true
 }
 
+// checkSeats forgets the seats of a gang that has changed since: members may have joined it.
+func (r *patientPass) checkSeats(of waiter, w *patientWait) {
+	if w.seated != r.gang(of) {
+		w.seats, w.seated = nil, nil
+	}
+}
+
+// gang returns the description of the gang that waits; nil: a capsule waits.
+func (r *patientPass) gang(of waiter) *orbit.Gang {
+	if g := r.state.Gang(of.gang); g != nil {
+		return g.Gang
+	}
+	return nil
+}
+
 // take places all capsules of a nominee on the draft, each in its nominated room, or none of them.
 func (r *patientPass) take(of waiter, w *patientWait) bool {
+	r.checkSeats(of, w)
 	start := r.draft.Checkpoint()
 	for _, s := range w.seats {
 		if c := r.state.Capsule(s.capsule); c == nil || !r.seatOne(of, c, s.node) {

@@ -775,3 +775,49 @@ func TestPatientHandsBackWhatItCannotNominate(t *testing.T) {
 		assert.True(t, snapshot(t, l).Capsule("large").Placed(), "template %q", template)
 	}
 }
+
+// joined is a ledger in which a member joins a gang just before the gang is nominated for the first time.
+type joined struct {
+	*orbit.MemoryLedger
+	join func()
+}
+
+func (l *joined) ProposeBatch(ctx context.Context, batch []orbit.Proposal) []orbit.Outcome {
+	for _, p := range batch {
+		if _, nominates := p.Do[0].(orbit.Nominate); nominates && l.join != nil {
+			l.join()
+			l.join = nil
+		}
+	}
+	return l.MemoryLedger.ProposeBatch(ctx, batch)
+}
+
+func (l *joined) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, error) {
+	out := l.ProposeBatch(ctx, []orbit.Proposal{p})
+	return out[0].Revision, out[0].Err
+}
+
+// TestPatientNominatesAnewForWhoJoins: a member joins a gang while room is nominated for the others. The nomination is too small then: it is made
+// anew for all, and what it was made for is not placed alone.
+func TestPatientNominatesAnewForWhoJoins(t *testing.T) {
+	l := &joined{MemoryLedger: &orbit.MemoryLedger{Bounds: orbit.Limits{NominatedShare: 100}}}
+	cores := func(n int64) orbit.Envelope { return orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: n}} }
+	gang := func(member orbit.CapsuleID) *orbit.Gang {
+		return &orbit.Gang{ID: "g", Roles: []orbit.Role{{Name: "w", Spec: &orbit.Spec{Class: orbit.GangClass, Envelope: cores(4)}, Members: []orbit.CapsuleID{member}}}}
+	}
+	l.join = func() { commit(t, l, orbit.Submit{Gang: gang("g2"), Join: true}) }
+	commit(t, l, orbit.Submit{Gang: gang("g1"), At: ago(time.Hour)}, orbit.Submit{IDs: []orbit.CapsuleID{"x", "y"}, Spec: &orbit.Spec{Envelope: cores(1)}})
+	for x, n := range map[orbit.CapsuleID]orbit.NodeID{"x": "a", "y": "b"} {
+		commit(t, l, orbit.PutNode{Node: orbit.Node{ID: n, Capacity: orbit.Resources{orbit.CPU: 4}}}, orbit.Place{Capsule: x, Node: n})
+	}
+	e := &orbit.Engine{Name: "gang", Ledger: l, Navigator: &nav.Patient{Navigator: &nav.Gang{}, After: time.Nanosecond}}
+	for _, ends := range []orbit.CapsuleID{"", "x", "y"} {
+		if ends != "" {
+			commit(t, l, orbit.Release{Capsule: ends, Final: true})
+		}
+		for range 2 {
+			require.Empty(t, e.Pass(context.Background()).Errors)
+		}
+		require.Equal(t, ends == "y", snapshot(t, l).Capsule("g1").Placed() && snapshot(t, l).Capsule("g2").Placed())
+	}
+}

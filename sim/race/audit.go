@@ -82,6 +82,7 @@ type auditCapsule struct {
 	placedAt orbit.Revision
 	borrows  nominee         // from whose nomination it borrows room on node
 	grew     orbit.Resources // by how much its last spec is larger than the one before
+	factAt   orbit.Revision  // the placement in which another party has let it grow: nobody judges whether that fits
 	seen     bool            // it has been placed at least once
 	begun    bool            // its agent has reported that it runs
 	ready    bool            // its agent has reported that it is ready

@@ -118,6 +118,9 @@ func (a *audit) respec(p *asked, do *orbit.Respec, rev orbit.Revision) {
 	for d, x := range do.Spec.Envelope.Reservation {
 		m.grew[d] = max(0, x-was.Envelope.Reservation[d])
 	}
+	if do.Applied && m.grew != (orbit.Resources{}) {
+		m.factAt = m.placedAt
+	}
 	n.take(was.Envelope.Reservation, 0, 0, -1)
 	n.take(do.Spec.Envelope.Reservation, 0, 0, 1)
 	n.changed(p)

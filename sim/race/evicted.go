@@ -266,8 +266,11 @@ func (a *audit) confirm(do *orbit.Confirm, rev orbit.Revision) {
 }
 
 // beside checks that everything that runs on a node fits into the greatest capacity that the node ever had. Only the
-// dimensions and devices for which the beginning capsule asks count.
+// dimensions and devices for which the beginning capsule asks count. What another party has let grow beyond that is a fact, and begins.
 func (a *audit) beside(n *auditNode, begins *auditCapsule, rev orbit.Revision) {
+	if begins.factAt == begins.placedAt {
+		return
+	}
 	var runs auditNode
 	for _, m := range a.capsules {
 		if m.node == n.ID && m.begun {
