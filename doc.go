@@ -45,7 +45,7 @@
 // What an [Engine] guarantees to work that waits:
 //
 //   - A change that frees room on a node where a waiting capsule, or a member of a waiting gang, then fits begins a
-//     pass at once, whatever the backoff.
+//     pass at once: they do not wait for the backoff.
 //   - Every pass plans in order of priority. Among equals nominees come first, then what was submitted first.
 //   - Work of lower priority of this engine does not take room that waiting work could use by the rules of the ledger,
 //     even when bets are lost. There is one exception: when eight full batches in a row have lost all their bets, the

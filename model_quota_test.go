@@ -470,7 +470,7 @@ func (r *modelRound) just(newcomer, victim CapsuleID) bool {
 	if !borrowed(func(name string) *big.Rat { return r.was.overOf(y, name) }) {
 		return false
 	}
-	with := r.now.clone() // a queue that borrows nothing is never a victim, whatever is above it
+	with := r.now.clone() // a queue that borrows nothing is never a victim, also below a queue that borrows
 	for _, id := range r.leavesWith(victim) {
 		with.capsules[id] = r.was.capsules[id]
 	}
@@ -692,7 +692,7 @@ func (d *duel) lend(t *rapid.T, s *scribe) {
 }
 
 // TestLedgerAgainstModelQuota: the ledger does what the model does where most specs name a queue: it commits and refuses the
-// same, and all amounts of all queues are what the model works out anew; whatever is put, ended, placed, evicted, found, moved or resized.
+// same, and all amounts of all queues are what the model works out anew, while queues and capsules are put, ended, placed, evicted, found, moved and resized.
 func TestLedgerAgainstModelQuota(t *testing.T) {
 	scale.Sequential(t)
 	t.Parallel()

@@ -27,7 +27,7 @@ type QueueID string
 // A ledger refuses a proposal that places capsules, lets them grow or moves them to another queue ([Respec]) if afterwards a
 // queue on the path from theirs to the root has used more than it may, of a resource that they ask for, and more than before.
 // It does not judge an [Adopt], and a smaller quota evicts nothing. Between queues an [Evict] to make way takes back what was
-// borrowed, whatever the priorities are. docs/commitments.md has the formulas.
+// borrowed, at any priorities. docs/commitments.md has the formulas.
 type Queue struct {
 	// ID identifies the queue.
 	ID QueueID `json:"id"`

@@ -437,7 +437,7 @@ func TestAFailingNodeBesideTwoGoodOnes(t *testing.T) {
 // the one that came last is given back, and runs elsewhere as soon as there is room: once, whether answers are lost or not.
 func TestGivenBack(t *testing.T) {
 	for name, test := range map[string]struct {
-		loses int  // of so many answers to n0 about one is lost
+		loses int  // one in this many answers to n0 is lost
 		full  bool // there is no room elsewhere at first
 	}{
 		"at once":            {},

@@ -147,7 +147,7 @@ func (f *forest) lend(id orbit.QueueID) {
 	}
 }
 
-// choose returns at most so many queues to list, with all queues above them.
+// choose returns the queues to list, at most n, with all queues above them.
 func (f *forest) choose(most int) map[orbit.QueueID]bool {
 	kept := map[orbit.QueueID]bool{}
 	ids := slices.SortedFunc(maps.Keys(f.of), func(a, b orbit.QueueID) int {

@@ -335,7 +335,7 @@ func judgeDefrag(t *testing.T, l orbit.Ledger, after orbit.Revision) (count int)
 	return count
 }
 
-// On a packed cluster nothing moves, whatever the goal, for ever: not in 24 hours either.
+// On a packed cluster nothing moves for any goal, not in 24 hours.
 func TestDefragMovesNothingOnAPackedCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &orbit.MemoryLedger{}

@@ -21,8 +21,8 @@ func reclaiming(l orbit.Ledger) *orbit.Engine {
 	return &orbit.Engine{Name: "fair", Ledger: l, Navigator: &nav.Fair{Navigator: &nav.Preempting{Navigator: &nav.Services{}}}}
 }
 
-// passes runs passes until nothing is committed any more, and requires that there are no more than so many, and that no plan is
-// refused by its own view.
+// passes runs passes until nothing is committed any more, and requires that the given number is enough, and that no
+// plan is refused by its own view.
 func passes(t require.TestingT, e *orbit.Engine, most int) {
 	for range most {
 		round := e.Pass(context.Background())

@@ -29,7 +29,7 @@ import (
 //	                                               ├─ {Evict victims, Place}
 //	                                               └─ its last proposal was lost ─► {Nominate} now, {Evict, Place} from the next plan
 //
-// Whatever is [orbit.State.Movable] may be moved, also what has an equal or a higher priority: it runs on, elsewhere. The
+// All that is [orbit.State.Movable] may be moved, also what has an equal or a higher priority: it runs on, elsewhere. The
 // moves, the new places and the placement are one proposal, so a move may need another one: a chain, a swap or a cycle.
 // Preempting takes the fewest moves that make room, and of as many those of the least work. Up to three it finds whenever
 // there are any, in clusters where the search for them ends; more only if all that leave one node fit elsewhere at once.

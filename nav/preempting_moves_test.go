@@ -51,7 +51,7 @@ func movesIn(t require.TestingT, l orbit.Ledger, after orbit.Revision) (moved, e
 	return moved, evicted
 }
 
-// A daemon whose node is full of movable work is placed, whatever its priority: one capsule of each full node moves to the
+// A daemon whose node is full of movable work is placed at any priority: one capsule of each full node moves to the
 // empty one, and none is evicted.
 func TestPreemptingMovesForADaemon(t *testing.T) {
 	for _, priority := range []int32{0, 10} {

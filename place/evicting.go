@@ -72,7 +72,7 @@ func (e *Eviction) On(draft *orbit.Draft, c *orbit.Capsule) error {
 // confirms that it has stopped: the new capsule waits for that. So a rule over racks evicts no capsule that has begun
 // on another node where agents confirm. A node that a rule [orbit.Even] closes is no candidate, whoever leaves.
 //
-// For a capsule that names a queue, capsules of other queues of its tree are victims by the rules of [orbit.Queue], whatever their
+// For a capsule that names a queue, capsules of other queues of its tree are victims by the rules of [orbit.Queue], at any
 // priority: only those of queues that borrow, and only as far as the share of their queue does not fall below that of the
 // capsule's own. They leave before capsules that leave because of their priority: first those of the queue with the highest share, there
 // the lowest priority, and then the newest. Where the quotas do not admit the capsule, victims may be on any nodes.

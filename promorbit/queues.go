@@ -90,7 +90,7 @@ func (s *queueSeries) collect(ch chan<- prometheus.Metric, queue string, state *
 	}
 }
 
-// queueDimensions are the names that queues give to dimensions, whatever the importer calls them.
+// queueDimensions are the names that queues give to dimensions; importers may show other names for them.
 var queueDimensions = [orbit.Dimensions]string{"cpu", "memory", "disk", "slots", "dim4", "dim5", "dim6", "dim7"}
 
 // queueResource returns the value of the label resource for the name of a resource in a queue: dimensions have the names that

@@ -54,7 +54,7 @@ func TestLedgerQueues(t *testing.T) {
 	assert.NotContains(t, got, `orbit_queue_used{queue="red",resource="cores"}`, "nothing is divided any more")
 }
 
-// Queues without series of their own add up to what all capsules of all queues use, whatever the tree.
+// Queues without series of their own add up to what all capsules of all queues use, in all trees.
 func TestLedgerQueuesAddUp(outer *testing.T) {
 	rapid.Check(outer, func(t *rapid.T) {
 		l := &orbit.MemoryLedger{}

@@ -11,7 +11,7 @@
 //	├─ product            ads has 32 GPUs, and lends at most 16 of them; maps has 24
 //	└─ science            vision has 64 GPUs, and twice the weight of research, which has 8 and always more work
 //
-// Research borrows whatever is idle. When a team has work
+// Research borrows all that is idle. When a team has work
 // again, research gives back what it has borrowed, at once and no more than that: its newest tasks are evicted, and wait. At 02:00
 // vision starts a gang of 64 GPUs, all or none. By then research has borrowed at two levels of the tree, from vision and from
 // product, and the gang may take back only what is vision's.

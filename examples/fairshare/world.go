@@ -33,7 +33,7 @@ var (
 
 // put puts a queue and those below it.
 func put(q *queue, parent orbit.QueueID) (do []orbit.Commitment) {
-	const resource = "dim4" // as queues name it, whatever the ledger calls it
+	const resource = "dim4" // as queues name it; a ledger may show another name
 	out := orbit.Queue{ID: q.id, Parent: parent, Nominal: map[string]int64{resource: q.nominal}, Weight: q.weight}
 	if q.lends >= 0 {
 		out.Lend = map[string]int64{resource: q.lends}

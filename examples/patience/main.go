@@ -1,5 +1,5 @@
 // Patience: large work waits beside small work that never ends. Three nodes of four cores are full of one-core tasks; each
-// time one ends, the next one takes its core at once. So work of four cores, or a gang, finds no room for ever, whatever its
+// time one ends, the next one takes its core at once. So work of four cores, or a gang, finds no room for ever, even at the highest
 // priority: priority decides who plans first, and room appears one core at a time. Evicting would lose what the tasks have
 // done. nav.Patient nominates room on one node: the other schedulers leave what becomes free there to the work that waits.
 //

@@ -8,7 +8,7 @@ import (
 	"github.com/orbitsched/orbit"
 )
 
-// This file finds victims for a capsule that names a queue. Those of other queues leave only if their queue borrows, whatever their
+// This file finds victims for a capsule that names a queue. Those of other queues leave only if their queue borrows, at any
 // priority, and only as far as the rules of [orbit.Queue] let them. Beside room on a node, the capsule may need quota: then
 // capsules leave that take it, on any nodes.
 
@@ -187,7 +187,7 @@ func (s *Search) rankOf(v *orbit.Capsule) int64 {
 	return 0
 }
 
-// Hopeless reports whether no capsule may leave for the one of the search, on whichever node.
+// Hopeless reports whether no capsule may leave for the one of the search, on any node.
 func (s *Search) Hopeless() bool {
 	r := &s.queues
 	if !r.on || s.of.Gang() != "" {
