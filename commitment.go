@@ -317,7 +317,7 @@ func (e *Evict) cause() string {
 // No rule of a ledger reads a clock, so engines end protections. Each engine counts For from the moment at which it
 // first sees the protection, and the first to finish proposes the end. An engine that restarts counts anew; where no
 // engine runs, protections stay. A plan may protect only work of its navigator, and may not end a protection
-// ([State.Offence]).
+// ([State.JudgePlan]).
 type Protect struct {
 	// Capsule is the capsule to protect.
 	Capsule CapsuleID `json:"capsule"`

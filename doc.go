@@ -36,7 +36,7 @@
 //
 // Any proposal may submit work at any priority, release a capsule for good, cordon or remove a node, and change a mark:
 // the ledger does not ask who proposes. An [Engine] does: it sends no proposal of a plan that does one of these to
-// something that is not its navigator's ([State.Offence]). A plan places the work that there is. It submits none, uses
+// something that is not its navigator's ([State.JudgePlan]). A plan places the work that there is. It submits none, uses
 // only the marks and holds that are meant for plans ([PlanPrefix]), and cannot use the proposal ids of another engine.
 // It is up to the importer who else may reach the ledger, and what else runs in the process.
 //

@@ -55,7 +55,7 @@ type Draft struct {
 	commitments slab.Of[Commitment]
 	bets        slab.Of[Precondition]
 	moves       slab.Of[companyMove]
-	// For Ask: the nomination whose room the nodes show as free, and the nodes that show it, or have shown it since
+	// For LookAs: the nomination whose room the nodes show as free, and the nodes that show it, or have shown it since
 	// Sync.
 	asking     *Nomination
 	asked      slots.Set

@@ -15,10 +15,10 @@ func (d *Draft) PlaceBest(engine PlacementEngine, c *Capsule) error {
 	if engine == nil || c == nil || c.Spec == nil {
 		return invalidf("draft: PlaceBest needs an engine, and a capsule with a spec")
 	}
-	d.Ask(c)
+	d.LookAs(c)
 	spec, err := d.withinQuota(c.Spec)
 	if err != nil {
-		d.Ask(nil)
+		d.LookAs(nil)
 		return err
 	}
 	choice, err := engine.Best(d, spec)
@@ -28,7 +28,7 @@ func (d *Draft) PlaceBest(engine PlacementEngine, c *Capsule) error {
 	if err == nil {
 		err = d.Place(c, choice)
 	}
-	d.Ask(nil)
+	d.LookAs(nil)
 	return err
 }
 

@@ -257,7 +257,7 @@ func (d *Draft) verdictsOn(spec *Spec) *verdicts {
 
 // RuleLevels returns the topology levels at which rules of company may close a domain to capsules of the spec: the
 // levels of its own rules [Apart] and [Even], and of other specs' rules about its groups. Nil: there are none. For each
-// level [Draft.Opens] says which domains are open. The version changes whenever a domain may have been opened or
+// level [Draft.DomainOpen] says which domains are open. The version changes whenever a domain may have been opened or
 // closed, except for domains of a single node whose rules do not depend on other nodes: these open and close only by
 // steps that change the node itself.
 func (d *Draft) RuleLevels(spec *Spec) (levels []string, version uint64) {
@@ -271,9 +271,9 @@ func (d *Draft) RuleLevels(spec *Spec) (levels []string, version uint64) {
 	return v.levels, d.rules.version + 2
 }
 
-// Opened returns a number that changes whenever a closed domain of the level may have been opened to capsules of the
+// DomainVersion returns a number that changes whenever a closed domain of the level may have been opened to capsules of the
 // spec, by a Sync or by the plan. The level must be one that RuleLevels returns.
-func (d *Draft) Opened(spec *Spec, level string) uint64 {
+func (d *Draft) DomainVersion(spec *Spec, level string) uint64 {
 	v := d.verdictsOn(spec)
 	switch {
 	case v == nil || level == NodeKey && !v.wide:
@@ -284,10 +284,10 @@ func (d *Draft) Opened(spec *Spec, level string) uint64 {
 	return v.opened[level] + d.rules.epoch
 }
 
-// Opens reports whether the rules of company at one level leave the domain of node n open to capsules of the spec, as
+// DomainOpen reports whether the rules of company at one level leave the domain of node n open to capsules of the spec, as
 // the plan leaves the nodes. It may be false for a capsule that Place accepts: one that is closed out only by remains,
 // its own or those of others, and has to wait until these have stopped.
-func (d *Draft) Opens(spec *Spec, level string, n *Node) bool {
+func (d *Draft) DomainOpen(spec *Spec, level string, n *Node) bool {
 	v := d.verdictsOn(spec)
 	return v == nil || v.why(level, n) == ""
 }
@@ -378,7 +378,7 @@ func (d *Draft) betOnCompany(bets []Precondition, steps []draftStep) []Precondit
 
 // NearDomains returns the domains of spec.Near.Level that hold a placed member of the group spec.Near.Group. Members
 // that earlier proposals of the plan take off their nodes do not count. Nil means that the spec does not ask to be near
-// a group by a label. [Draft.Opens] answers for Spec.Nears, and for a Near by node. The map must not be written to. The version changes whenever the domains may have changed.
+// a group by a label. [Draft.DomainOpen] answers for Spec.Nears, and for a Near by node. The map must not be written to. The version changes whenever the domains may have changed.
 func (d *Draft) NearDomains(spec *Spec) (domains map[string]bool, version uint64) {
 	if p := d.nearby(spec); p != nil {
 		return p.domains, d.company
@@ -496,10 +496,10 @@ func (d *Draft) ClosedBy(n *NodeState, spec *Spec) (levels []string, ok bool) {
 	return levels, true
 }
 
-// OpensWithout reports whether the rules of company let capsule c onto node n once the others have left their nodes, as
+// DomainOpenWithout reports whether the rules of company let capsule c onto node n once the others have left their nodes, as
 // the plan leaves the nodes. The others must be placed in the view, and the plan must not have moved them. Others that
 // have begun to run count until they have stopped. If n confirms, c waits there for those on n itself.
-func (d *Draft) OpensWithout(c *Capsule, n *NodeState, others []*Capsule) bool {
+func (d *Draft) DomainOpenWithout(c *Capsule, n *NodeState, others []*Capsule) bool {
 	if n.Node == nil {
 		return false
 	}

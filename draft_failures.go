@@ -9,7 +9,7 @@ import (
 // Nodes that a draft keeps for last: starts have failed there lately, or a capsule would have to wait there.
 
 // Avoid makes the nodes on which starts of these capsules have failed lately the last resort for all specs, until the
-// next Avoid, Ask, Propose or Sync; see [Draft.LastResort]. Ask does so for its one capsule. A navigator that plans
+// next Avoid, LookAs, Propose or Sync; see [Draft.LastResort]. LookAs does so for its one capsule. A navigator that plans
 // several capsules together, such as a gang, calls Avoid with all of them.
 func (d *Draft) Avoid(capsules ...*Capsule) {
 	if d.view == nil || len(d.avoided) == 0 && d.view.state.failed.Len() == 0 {
@@ -69,7 +69,7 @@ func (d *Draft) syncFailures() {
 }
 
 // Avoids reports whether capsules of the spec should rather not start on a node: starts of the capsule that the draft was
-// last asked for ([Draft.Ask], [Draft.Avoid]) have failed there lately, or most starts there have, and these were of
+// last asked for ([Draft.LookAs], [Draft.Avoid]) have failed there lately, or most starts there have, and these were of
 // several specs or of several capsules of this one ([State.Starts]). How long is lately: after the first failure of a
 // capsule on a node 10 s, after each further one twice as long, up to 5 minutes.
 func (d *Draft) Avoids(n *NodeState, spec *Spec) bool {
@@ -122,7 +122,7 @@ func (d *Draft) restart(placed []*Capsule, within func(*Node) bool) (do []Commit
 		do = append(do, release)
 	}
 	for _, c := range placed {
-		d.Ask(c)
+		d.LookAs(c)
 		placedAgain := false
 		for n := range d.Nodes() {
 			if n.Node.ID == c.Node || !within(n.Node) || d.Misfit(n, c.Spec) != (Misfit{}) || d.LastResort(n, c.Spec) {

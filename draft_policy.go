@@ -201,13 +201,13 @@ func (d *Draft) leave(c *Capsule, act draftAct, do Commitment) error {
 	return nil
 }
 
-// Ask makes the draft show its nodes from the point of view of one capsule, until the next Ask, Propose or Sync. If the
+// LookAs makes the draft show its nodes from the point of view of one capsule, until the next LookAs, Propose or Sync. If the
 // capsule or its gang is nominated, the nodes show as free the room of its own nomination and of all nominations that
 // it outranks. For nil, and for a capsule without a nomination, the room of every nomination that outranks a capsule's
 // priority is taken. Nodes on which starts of the capsule have failed lately are the last resort ([Draft.Avoid]).
-// PlaceBest calls Ask by itself. Callers of [PlacementEngine.Best] or [NodeState.Fits] that plan for a capsule that may
-// be nominated, or has failed, call Ask first. Place and Hold judge by rank in any case.
-func (d *Draft) Ask(c *Capsule) {
+// PlaceBest calls LookAs by itself. Callers of [PlacementEngine.Best] or [NodeState.Fits] that plan for a capsule that may
+// be nominated, or has failed, call LookAs first. Place and Hold judge by rank in any case.
+func (d *Draft) LookAs(c *Capsule) {
 	d.Avoid(c)
 	d.asking = nil
 	for _, i := range d.askedNodes {

@@ -20,7 +20,7 @@ func (d *Draft) Propose(more ...Precondition) Proposal {
 	if len(d.log) == from {
 		return Proposal{If: more}
 	}
-	d.Ask(nil)
+	d.LookAs(nil)
 	p := Proposal{View: d.view.Revision(), Do: d.commitments.Slice(len(d.log) - from)}
 	copy(p.Do, d.log[from:])
 	if len(more) > 0 {
@@ -299,7 +299,7 @@ func (d *Draft) countLeaver(c *Capsule, do Commitment, at int) {
 }
 
 // restored returns a node to which the plan is rolled back, shown to no asker if it was shown to another one than the
-// current (Ask).
+// current (LookAs).
 func (d *Draft) restored(n *NodeState) *NodeState {
 	if n.nominated == nil || n.nominated.asker == nil || n.nominated.asker == d.asking {
 		return n

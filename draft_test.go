@@ -230,12 +230,12 @@ func (d *drafting) placeGang(t *rapid.T) {
 	for member := range s.Members(g.Gang.ID) {
 		n := d.node(t, s)
 		touched = touched || d.draft.capsules[member.ID].what != draftUntouched || d.withheld[n.Node.ID] != nil && *d.withheld[n.Node.ID] != (withheld{})
-		d.draft.Ask(member)
+		d.draft.LookAs(member)
 		set, _ := d.draft.Node(n.Index()).PickDevices(member.Spec)
 		if err := d.draft.Place(member, Choice{Node: n, Devices: set}); err != nil && refused == nil {
 			refused = err
 		}
-		d.draft.Ask(nil)
+		d.draft.LookAs(nil)
 		p.Do = append(p.Do, Place{Capsule: member.ID, Node: n.Node.ID, Devices: set, At: Instant(d.view.Now().UnixNano())})
 	}
 	judged := snapshotOf(t, d.ledger).Check(p)

@@ -250,7 +250,7 @@ func (e *Engine) planAndPropose(ctx context.Context, round *Round) {
 	permitted := e.permitted(plan.Proposals, pending, round)
 	e.beginRehearsal(permitted, round.View)
 	e.proposePlan(ctx, pending, permitted, round)
-	e.view.Passed(round.Proposed-proposed, round.Conflicts-conflicts-e.rehearsal.excused)
+	e.view.NoteOutcomes(round.Proposed-proposed, round.Conflicts-conflicts-e.rehearsal.excused)
 	e.rehearsal = rehearsal{}
 	round.Proposing = time.Since(start) - round.Planning
 	round.progress = round.progress || e.stillAside(aside)

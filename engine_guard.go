@@ -245,7 +245,7 @@ func (c *claims) takeFaults() []error {
 }
 
 // permitted returns the proposals of a plan that may be sent. It leaves out each proposal that does what its navigator may
-// not do ([State.Offence]); the engine treats it as lost, and the round reports it. permitted returns copies, because the
+// not do ([State.JudgePlan]); the engine treats it as lost, and the round reports it. permitted returns copies, because the
 // navigator may still change its own proposals. Pending lists the capsules that the navigator was given: they are its
 // own, so they need not be looked up in the state.
 func (e *Engine) permitted(plan []Proposal, pending []*Capsule, round *Round) []Proposal {

@@ -26,7 +26,7 @@ func TestViewIsDividedWhileProposalsLose(t *testing.T) {
 	parts, first := 0, map[NodeID]bool{}
 	engine := func(name string) *Engine {
 		return &Engine{Name: name, Ledger: bent, Navigator: &greedy{before: func(v *View, _ []*Capsule) {
-			parts, _ = v.Ring()
+			parts, _ = v.Parts()
 			clear(first)
 			for n := range v.State().Nodes() {
 				require.Less(t, v.Part(n), parts)

@@ -278,7 +278,7 @@ func TestLawfulInAnyOrder(t *testing.T) {
 		var plan, want []Proposal
 		for range rapid.IntRange(0, 9).Draw(t, "proposals") {
 			p := Proposal{Do: rapid.SliceOfN(do, 0, 2).Draw(t, "do")}
-			if plan = append(plan, p); state.Offence(p, e.owns) == nil {
+			if plan = append(plan, p); state.JudgePlan(p, e.owns) == nil {
 				want = append(want, p)
 			}
 		}

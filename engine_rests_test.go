@@ -84,7 +84,7 @@ func TestRefusedForWantOfAnEarlierProposal(t *testing.T) {
 				require.ErrorIs(t, receipt, ErrConflict)
 				assert.ErrorContains(t, receipt, "an earlier proposal of the plan")
 				assert.Len(t, round.Errors, round.Unknown+round.Failed)
-				parts, _ := e.view.Ring()
+				parts, _ := e.view.Parts()
 				assert.Equal(t, 1+btoi(name == "conflict"), parts, "it has not lost to another engine")
 				for range 4 { // the navigator of later passes is greedy, and moves nothing
 					e.Pass(t.Context())

@@ -83,7 +83,7 @@ func (e *Engine) Pause(round Round) (backoff time.Duration, due time.Time) {
 	return e.pace.next(), e.due()
 }
 
-// outdate unparks the classes whose answers rest on a version that has changed ([NoFit.RestsOn]). It reports whether
+// outdate unparks the classes whose answers rest on a version that has changed ([NoFit.DependsOn]). It reports whether
 // there were any. It calls Version, which is user code, under the guard of callGuarded.
 func (e *Engine) outdate(ctx context.Context) (woken bool, err error) {
 	if len(e.view.queue.parked.rests) == 0 {

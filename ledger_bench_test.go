@@ -51,14 +51,22 @@ func newBenchWorld(b *testing.B, nodes int) *benchWorld {
 }
 
 // reset starts over with nothing placed.
-func (w *benchWorld) reset(b *testing.B) {
+func (w *benchWorld) reset(b *testing.B) { w.resetIn(b, "") }
+
+// resetIn is reset for capsules that all name a queue, which is at the third level of a tree.
+func (w *benchWorld) resetIn(b *testing.B, queue orbit.QueueID) {
 	w.ledger = &orbit.MemoryLedger{}
 	put := make([]orbit.Commitment, len(w.nodes))
 	for i, id := range w.nodes {
 		put[i] = orbit.PutNode{Node: orbit.Node{ID: id, Capacity: benchCapacity}}
 	}
-	spec := &orbit.Spec{Envelope: orbit.Envelope{Reservation: benchWant}}
+	spec := &orbit.Spec{Queue: queue, Envelope: orbit.Envelope{Reservation: benchWant}}
 	batch := slices.Collect(slices.Chunk(put, 1000))
+	if queue != "" {
+		has := map[string]int64{"cpu": 1 << 40, "memory": 1 << 50}
+		batch = append(batch, []orbit.Commitment{orbit.PutQueue{Queue: orbit.Queue{ID: "company", Nominal: has}},
+			orbit.PutQueue{Queue: orbit.Queue{ID: "team", Parent: "company"}}, orbit.PutQueue{Queue: orbit.Queue{ID: queue, Parent: "team", Weight: 2}}})
+	}
 	for ids := range slices.Chunk(w.capsules, 1000) {
 		batch = append(batch, []orbit.Commitment{orbit.Submit{IDs: ids, Spec: spec}})
 	}
@@ -94,6 +102,33 @@ func BenchmarkPropose(b *testing.B) {
 			})
 		}
 	}
+}
+
+// BenchmarkProposeInQueue places capsules that name a queue at the third level of a tree, which borrows all that it uses, and in turns the same
+// capsules without a queue on another ledger. It reports how many times the time of the latter the former takes.
+func BenchmarkProposeInQueue(b *testing.B) {
+	const slice = 2_000
+	plain, queued := newBenchWorld(b, 10_000), newBenchWorld(b, 10_000)
+	queued.resetIn(b, "queue")
+	var took [2]time.Duration
+	for i := 0; i < b.N; i += slice {
+		from := i % len(plain.proposals)
+		if i > 0 && from == 0 {
+			plain.reset(b)
+			queued.resetIn(b, "queue")
+		}
+		for k, w := range []*benchWorld{plain, queued} {
+			began := cputime.Process()
+			for _, p := range w.proposals[from : from+slice] {
+				if _, err := w.ledger.Propose(context.Background(), p); err != nil {
+					b.Fatal(err)
+				}
+			}
+			took[k] += cputime.Process() - began
+		}
+	}
+	b.ReportMetric(float64(took[1])/float64(took[0]), "xplain")
+	b.ReportMetric(0, "ns/op")
 }
 
 // floorSlice is how many proposals go by from one measurement of the floor to the next.

@@ -45,11 +45,11 @@ type Limits struct {
 	// Nominate is the longest time for which engines let a nomination claim its room, counted from when they first see
 	// it, however late its end is ([Nominate.Ends]); 0: 1 hour. LongestNomination returns it.
 	Nominate time.Duration `json:"nominate,omitempty"`
-	// TruceFrom and TruceTo bound a range of priorities, both ends included. A capsule with a priority in the range is
+	// NeverEvictFrom and NeverEvictTo bound a range of priorities, both ends included. A capsule with a priority in the range is
 	// never evicted for another capsule with a priority in the range, unless its gang is broken and gives way to another
 	// broken gang ([State.Precedes]). They are equal by default, and then forbid nothing.
-	TruceFrom int32 `json:"truceFrom,omitempty"`
-	TruceTo   int32 `json:"truceTo,omitempty"`
+	NeverEvictFrom int32 `json:"truceFrom,omitempty"`
+	NeverEvictTo   int32 `json:"truceTo,omitempty"`
 }
 
 // withDefaults returns a copy in which every field has its effective value.
@@ -70,7 +70,7 @@ func (l Limits) withDefaults() Limits {
 	l.Renewals = limit(l.Renewals, 8)
 	l.Protect = min(max(l.Protect, 0), maxProtect) // 0 stays, as in the records of ledgers that are older than it
 	l.Nominate = min(max(l.Nominate, 0), maxProtect)
-	l.TruceTo = max(l.TruceFrom, l.TruceTo)
+	l.NeverEvictTo = max(l.NeverEvictFrom, l.NeverEvictTo)
 	return l
 }
 
@@ -79,17 +79,17 @@ func (l *Limits) keeps(victim, priority int32) string {
 	switch {
 	case priority <= victim:
 		return fmt.Sprintf("priority %d is not higher than %d", priority, victim)
-	case l.TruceFrom <= victim && priority <= l.TruceTo:
-		return fmt.Sprintf("from priority %d to %d no capsule is evicted for another", l.TruceFrom, l.TruceTo)
+	case l.NeverEvictFrom <= victim && priority <= l.NeverEvictTo:
+		return fmt.Sprintf("from priority %d to %d no capsule is evicted for another", l.NeverEvictFrom, l.NeverEvictTo)
 	}
 	return ""
 }
 
-// ceiling returns the lowest priority that is safe from eviction for work of the given priority. The truce (TruceFrom,
-// TruceTo) lowers it.
+// ceiling returns the lowest priority that is safe from eviction for work of the given priority. The truce (NeverEvictFrom,
+// NeverEvictTo) lowers it.
 func (l *Limits) ceiling(priority int32) int32 {
-	if priority <= l.TruceTo {
-		return min(priority, l.TruceFrom)
+	if priority <= l.NeverEvictTo {
+		return min(priority, l.NeverEvictFrom)
 	}
 	return priority
 }

@@ -110,7 +110,7 @@ func TestBrokenGangsAgainstModel(t *testing.T) {
 	t.Parallel()
 	for total := range scale.Reach(t, "replaced", "rebuilt", "ended", "committed", "conflict", "infeasible", "by a budget", "refused for protection") {
 		rapid.Check(t, func(t *rapid.T) {
-			d := newDuel(Limits{TruceFrom: rapid.Int32Range(1, 3).Draw(t, "truce from"), TruceTo: rapid.Int32Range(0, 2).Draw(t, "truce to")}, false)
+			d := newDuel(Limits{NeverEvictFrom: rapid.Int32Range(1, 3).Draw(t, "truce from"), NeverEvictTo: rapid.Int32Range(0, 2).Draw(t, "truce to")}, false)
 			d.settleGangs(t)
 			t.Repeat(d.actions())
 			d.lookBack(t)

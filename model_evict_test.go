@@ -283,7 +283,7 @@ func (r *modelRound) putBack(unit []int, back map[CapsuleID]bool) (spared []int,
 		if between { // unjust says whether it may
 			continue
 		}
-		truce := r.now.limits.TruceFrom <= priority && cause <= r.now.limits.TruceTo
+		truce := r.now.limits.NeverEvictFrom <= priority && cause <= r.now.limits.NeverEvictTo
 		replaces, newest := false, Revision(0)
 		if e := r.p.Do[at].(Evict); e.ForGang != "" && gang != "" {
 			replaces, newest = whole && r.replaces(e.ForGang, gang), max(r.was.gangs[e.ForGang].changed, r.was.gangs[gang].changed)

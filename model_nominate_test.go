@@ -253,7 +253,7 @@ func (r *modelRound) lend() {
 		}
 		for who := range r.now.claims(c.node) {
 			n := r.now.nominated[who]
-			truce := r.now.limits.TruceFrom <= c.spec.Priority && n.evicts <= r.now.limits.TruceTo
+			truce := r.now.limits.NeverEvictFrom <= c.spec.Priority && n.evicts <= r.now.limits.NeverEvictTo
 			if n.made == r.now.rev || n.lends < c.spec.RunsAtMost || n.evicts <= c.spec.Priority || truce {
 				continue
 			}
@@ -718,7 +718,7 @@ func TestBackfillAgainstModel(t *testing.T) {
 	t.Parallel()
 	for total := range scale.Reach(t, "lent", "recalled", "committed", "conflict", "infeasible", "by a budget") {
 		rapid.Check(t, func(t *rapid.T) {
-			d := newDuel(Limits{TruceFrom: rapid.Int32Range(0, 2).Draw(t, "truce from"), TruceTo: rapid.Int32Range(0, 1).Draw(t, "truce to")}, false)
+			d := newDuel(Limits{NeverEvictFrom: rapid.Int32Range(0, 2).Draw(t, "truce from"), NeverEvictTo: rapid.Int32Range(0, 1).Draw(t, "truce to")}, false)
 			d.drafts = []draft{
 				draftLend, draftLend, draftLend, draftLend, draftNominate, draftBorrow, draftBorrow, draftBorrow, draftBorrow, draftBorrow,
 				draftRecall, draftRecall, draftRecall, draftRecall, draftRecall, draftRecall, draftRecall, draftEvict, draftEvict, draftBudget, draftBudget, draftBudget, draftMove, draftMove, draftPlace, draftPlace, draftPlace,

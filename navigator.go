@@ -27,7 +27,7 @@ type Navigator interface {
 type Plan struct {
 	// Proposals are sent in this order. The engine sets their ID, so leave it zero: a proposal with an id is not sent.
 	// Their View, and At of their placements and releases, may be left zero; then the engine sets them too. What else a
-	// plan may not do, [State.Offence] says.
+	// plan may not do, [State.JudgePlan] says.
 	Proposals []Proposal
 	// Unplaced lists the capsules that the plan does not place, with reasons.
 	Unplaced []Unplaced
@@ -99,7 +99,7 @@ type Round struct {
 	// is wrong.
 	Infeasible int
 	// Invalid counts the proposals that were malformed, and those that were not sent because they do what their
-	// navigator may not do ([State.Offence]).
+	// navigator may not do ([State.JudgePlan]).
 	Invalid int
 	// Unknown counts the proposals without a known outcome; they are sent again in the next pass.
 	Unknown int

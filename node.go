@@ -282,7 +282,7 @@ func (n *NodeState) Index() int { return int(n.index) }
 
 // Fits reports whether the node could take one capsule of this spec now: it is schedulable, meets the requirements, and
 // has room and devices beside the nominations that outrank the capsule. The capsule counts as not nominated, unless
-// [Draft.Ask] has set its nomination.
+// [Draft.LookAs] has set its nomination.
 func (n *NodeState) Fits(spec *Spec) bool {
 	return n.Node != nil && n.Node.Schedulable() && n.hasFree(&spec.Envelope.Reservation) &&
 		n.hasDevices(&spec.Devices) && n.meets(spec) && (n.nominated == nil || n.leavesRoom(spec))

@@ -70,7 +70,7 @@ const maxNominated = 8
 // nominated holds the nominations that claim room on a node. Nodes share it, so it is never written to: copy it first.
 type nominated struct {
 	parts []nominatedPart
-	// In a draft: the nomination of the capsule that is planned now ([Draft.Ask]); nil: the capsule is not nominated.
+	// In a draft: the nomination of the capsule that is planned now ([Draft.LookAs]); nil: the capsule is not nominated.
 	asker *Nomination
 	// In a draft: room of holds that the proposal has ended. Placements of the same proposal may take it despite
 	// nominations.

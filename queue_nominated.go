@@ -117,7 +117,7 @@ func (v *View) touchNominated(c *Change, old *State) (woken bool) {
 	return woken
 }
 
-// versioned is what an answer rests on besides the nodes, as it is given to NoFit.RestsOn.
+// versioned is what an answer rests on besides the nodes, as it is given to NoFit.DependsOn.
 type versioned interface{ Version(view *View) uint64 }
 
 // rest is what an answer rests on, and the version at which the answer was given. The zero rest: it rests on nothing

@@ -16,7 +16,7 @@ import (
 //
 //	shelves ─► by a label or a device model that a node must have, and there by the least free amounts that a class needs
 //	ties    ─► by the group or the parent that a class wants to be near
-//	rests   ─► by what else the answer that it fits nowhere depends on, see NoFit.RestsOn
+//	rests   ─► by what else the answer that it fits nowhere depends on, see NoFit.DependsOn
 //	kept    ─► the classes for which evictions were refused because of a budget
 //	ends    ─► by when they are tried again in any case
 //

@@ -403,8 +403,8 @@ func TestParkedClassThatMayEvict(t *testing.T) {
 		{"of its own priority", 5, nil, Limits{}, false},
 		{"of higher priority", 6, nil, Limits{}, false},
 		{"protected", 4, []Commitment{Protect{Capsule: "stays", For: time.Minute}}, Limits{}, false},
-		{"within the truce", 4, nil, Limits{TruceFrom: 3, TruceTo: 5}, false},
-		{"below the truce", 2, nil, Limits{TruceFrom: 3, TruceTo: 5}, true},
+		{"within the truce", 4, nil, Limits{NeverEvictFrom: 3, NeverEvictTo: 5}, false},
+		{"below the truce", 2, nil, Limits{NeverEvictFrom: 3, NeverEvictTo: 5}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := &MemoryLedger{Bounds: c.limits}

@@ -151,7 +151,7 @@ func orderOf(all, left []Commitment) (out string) {
 // TestTruce: within a band of priorities nobody is evicted for another, at its borders and across them somebody is.
 func TestTruce(t *testing.T) {
 	for _, band := range [][2]int32{{10, 20}, {0, 0}} {
-		c := court{t, &MemoryLedger{Bounds: Limits{TruceFrom: band[0], TruceTo: band[1]}}}
+		c := court{t, &MemoryLedger{Bounds: Limits{NeverEvictFrom: band[0], NeverEvictTo: band[1]}}}
 		c.commits(cpuNode("n", 1))
 		for i, pair := range [][2]int32{{9, 10}, {10, 11}, {10, 20}, {15, 20}, {20, 21}, {10, 21}, {9, 20}, {30, 31}} {
 			low, high := cpuSpec(1), cpuSpec(1)

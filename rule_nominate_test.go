@@ -360,14 +360,14 @@ func TestRollbackForgetsWhoAsked(t *testing.T) {
 	view, _ := viewOf(t, c, nil)
 	s, d := view.State(), &Draft{}
 	d.Sync(view)
-	d.Ask(s.Capsule("large"))
+	d.LookAs(s.Capsule("large"))
 	asked := d.Checkpoint()
 	require.True(t, d.Node(0).Fits(s.Capsule("large").Spec))
-	d.Ask(nil)
+	d.LookAs(nil)
 	require.False(t, d.Node(0).Fits(s.Capsule("small").Spec))
 	d.Rollback(asked)
 	require.False(t, d.Node(0).Fits(s.Capsule("small").Spec))
-	d.Ask(s.Capsule("large"))
+	d.LookAs(s.Capsule("large"))
 	require.True(t, d.Node(0).Fits(s.Capsule("large").Spec))
 }
 

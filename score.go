@@ -89,13 +89,13 @@ func (e *NoFit) DespiteEvictions(byBudget bool) *NoFit {
 	return &out
 }
 
-// RestsOn returns the same answer, and records that it rests on the argument by, besides the nodes, their reports and
+// DependsOn returns the same answer, and records that it rests on the argument by, besides the nodes, their reports and
 // the spec: the answer may change as soon as by.Version returns another value than version. It replaces what an earlier
 // call has recorded. A class that is parked by this NoFit is then planned again. Engines call Version with their view
 // before each pass, and when a change of the ledger may concern a class that they have parked; never while they plan.
-// If the version rises at another time, [Engine.Nudge] makes the engine look. Placement engines call RestsOn for
+// If the version rises at another time, [Engine.Nudge] makes the engine look. Placement engines call DependsOn for
 // filters that have a version.
-func (e *NoFit) RestsOn(by interface{ Version(view *View) uint64 }, version uint64) *NoFit {
+func (e *NoFit) DependsOn(by interface{ Version(view *View) uint64 }, version uint64) *NoFit {
 	if e == nil || by == nil {
 		return e
 	}

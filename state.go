@@ -679,12 +679,12 @@ func (s *State) countWaitingIn(group string, spec *Spec, by int) {
 	s.waiting.ReplaceOrInsert(w)
 }
 
-// Shared returns the value under a key that all states of one ledger in this process share, including the states that
-// Apply makes from them. If there is no value yet, Shared calls build and keeps its result. Engines share an index of
+// Cached returns the value under a key that all states of one ledger in this process share, including the states that
+// Apply makes from them. If there is no value yet, Cached calls build and keeps its result. Engines share an index of
 // the nodes in this way, for example. The value must be safe for concurrent use, and must not rely on the order of the
 // states that it is shown, because two states may continue the same state differently. It lives as long as one of the
 // states. The zero State keeps no values.
-func (s *State) Shared(key any, build func() any) any {
+func (s *State) Cached(key any, build func() any) any {
 	if s.shared == nil {
 		return build()
 	}

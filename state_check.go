@@ -64,15 +64,15 @@ func (s *State) replay(t *tx, c *cloner, changes []Change) error {
 	return nil
 }
 
-// Closed returns a copy of s in which the nodes that are closed to a scheduler are unschedulable. Everything else is as
+// Restricted returns a copy of s in which the nodes that are closed to a scheduler are unschedulable. Everything else is as
 // in s, including the revision, the counters, the used capacity and the marks, so a bet on the copy is a bet on s. A
 // [Ledger] that shows a scheduler only a part of the cluster returns such a copy from Snapshot.
 //
-// Before is the result of Closed for an older state of the same ledger. Changed holds the indices ([NodeState.Index])
-// of the nodes that have joined, changed or left since then, or for which the answer of closed has changed. Closed
+// Before is the result of Restricted for an older state of the same ledger. Changed holds the indices ([NodeState.Index])
+// of the nodes that have joined, changed or left since then, or for which the answer of closed has changed. Restricted
 // looks only at these nodes and at nodes whose nominations differ from before; if before is nil, it looks at all nodes.
 // The result is in no history: call [State.Apply] on s, not on the result.
-func (s *State) Closed(before *State, changed []int32, closed func(*NodeState) bool) *State {
+func (s *State) Restricted(before *State, changed []int32, closed func(*NodeState) bool) *State {
 	c := s.copy()
 	c.owner = cow.NewOwner()
 	if before != nil {

@@ -47,7 +47,7 @@ func TestClosedProperty(t *testing.T) {
 			return flips[n.Node.ID] != (len(n.Node.ID)%2 == int(n.Node.ID[len(n.Node.ID)-1])%2)
 		}
 		state := snapshotOf(t, w.ledger)
-		shown := state.Closed(nil, nil, closed)
+		shown := state.Restricted(nil, nil, closed)
 		type kept struct{ state, shown *State }
 		var before []kept
 		for range rapid.IntRange(1, 8).Draw(t, "rounds") {
@@ -66,7 +66,7 @@ func TestClosedProperty(t *testing.T) {
 			next := snapshotOf(t, w.ledger)
 			changes, err := w.ledger.Changes(context.Background(), state.rev)
 			if err != nil {
-				shown, state = next.Closed(nil, nil, closed), next
+				shown, state = next.Restricted(nil, nil, closed), next
 				continue
 			}
 			var touched []int32
@@ -91,7 +91,7 @@ func TestClosedProperty(t *testing.T) {
 				}
 			}
 			old := shown
-			shown, state = next.Closed(shown, touched, closed), next
+			shown, state = next.Restricted(shown, touched, closed), next
 			sameClosed(t, state, shown, closed)
 			for n := range shown.Nodes() {
 				if o := old.Node(n.Node.ID); o != nil && o.Specification == n.Specification && o.Node.Schedulable() == n.Node.Schedulable() {
@@ -113,7 +113,7 @@ func TestClosedRefuses(t *testing.T) {
 	commit(t, ledger, PutNode{Node{ID: "n", Capacity: Resources{1}}}, PutNode{Node{ID: "o", Capacity: Resources{1}}},
 		Submit{IDs: []CapsuleID{"x"}, Spec: &Spec{Module: "m"}})
 	state := snapshotOf(t, ledger)
-	shown := state.Closed(nil, nil, func(n *NodeState) bool { return n.Node.ID == "n" })
+	shown := state.Restricted(nil, nil, func(n *NodeState) bool { return n.Node.ID == "n" })
 	assert.ErrorIs(t, shown.Check(Proposal{View: shown.Revision(), Do: []Commitment{Place{Capsule: "x", Node: "n"}}}), ErrInfeasible)
 	assert.NoError(t, shown.Check(Proposal{Do: []Commitment{Place{Capsule: "x", Node: "o"}}}))
 	assert.NoError(t, state.Check(Proposal{Do: []Commitment{Place{Capsule: "x", Node: "n"}}}))
@@ -134,12 +134,12 @@ func TestClosedFreeSlots(t *testing.T) {
 	commit(t, ledger, RemoveNode{Node: "a"})
 	commit(t, ledger, RemoveNode{Node: "b"})
 	open := func(*NodeState) bool { return false }
-	before := snapshotOf(t, ledger).Closed(nil, nil, open)
+	before := snapshotOf(t, ledger).Restricted(nil, nil, open)
 	commit(t, ledger, node("passing"))
 	commit(t, ledger, node("stays"))
 	commit(t, ledger, RemoveNode{Node: "passing"})
 	state := snapshotOf(t, ledger)
-	shown := state.Closed(before, []int32{int32(state.Node("stays").Index())}, open)
+	shown := state.Restricted(before, []int32{int32(state.Node("stays").Index())}, open)
 	fork := &MemoryLedger{Start: shown}
 	commit(t, fork, node("c"), node("d"))
 	after := snapshotOf(t, fork)

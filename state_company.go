@@ -532,10 +532,10 @@ func (c *companyTables) verdictsOn(spec *Spec, at companyCounts) *verdicts {
 	return v
 }
 
-// Closes returns a function that tells why the rules of company close a node to capsules of the spec. The text
-// completes "nodes ..."; empty: the node is open. Closes returns nil if no rule concerns the spec. Only one goroutine
+// CompanyMisfit returns a function that tells why the rules of company close a node to capsules of the spec. The text
+// completes "nodes ..."; empty: the node is open. CompanyMisfit returns nil if no rule concerns the spec. Only one goroutine
 // at a time may call the function.
-func (s *State) Closes(spec *Spec) func(n *NodeState) string {
+func (s *State) CompanyMisfit(spec *Spec) func(n *NodeState) string {
 	if spec == nil || !spec.hasCompany() {
 		return nil
 	}

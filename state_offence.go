@@ -7,7 +7,7 @@ import (
 
 // This file says what a plan may not do.
 
-// Offence returns the first act in a proposal of a plan that the plan's navigator may not do, as a *Rejection that
+// JudgePlan returns the first act in a proposal of a plan that the plan's navigator may not do, as a *Rejection that
 // wraps [ErrInvalid]; nil: there is none. An [Engine] does not send a proposal with an offence. The state must be that
 // of the view on which the plan was made. Owns reports whether capsules with this owner and spec are the navigator's
 // own: assigned to its engine, or assigned to no engine and claimed by the navigator.
@@ -15,7 +15,7 @@ import (
 // A plan may place, release, respecify, protect, nominate and assign only work of its navigator. A [Respec] may change
 // only the envelope and may not be Applied, and a plan may not end a protection. It may take other work off a node only by
 // [Evict]: to make way for its own work that outranks the victim, or to place the victim again in the same proposal.
-// Offence judges the rank, by the priorities in the state; only the ledger judges whether the victim is placed again. A
+// JudgePlan judges the rank, by the priorities in the state; only the ledger judges whether the victim is placed again. A
 // plan may end a nomination of other work only in a proposal that also makes a nomination of higher rank, on one of the
 // same nodes or of a resource that the ended one claims.
 //
@@ -26,11 +26,11 @@ import (
 // nor a View that is newer than the state. A commitment about a capsule that is not in the state is no offence, because
 // the ledger judges it; but a mark about a capsule or gang that is not in the state, and a nomination of such a gang,
 // is an offence.
-func (s *State) Offence(p Proposal, owns func(owner string, spec *Spec) bool) error {
+func (s *State) JudgePlan(p Proposal, owns func(owner string, spec *Spec) bool) error {
 	return s.offence(&p, &given{}, owns)
 }
 
-// offence is Offence for an engine. The given capsules are known to be the navigator's own, because the engine took
+// offence is JudgePlan for an engine. The given capsules are known to be the navigator's own, because the engine took
 // them from the navigator's pending work, so offence need not look them up in the state.
 func (s *State) offence(p *Proposal, given *given, owns func(owner string, spec *Spec) bool) error {
 	switch {

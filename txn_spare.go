@@ -228,7 +228,7 @@ func (s *sparing) units() (out []victims) {
 }
 
 // mayMakeWay checks that the work that victims make way for replaces their gang, or that it outranks them and the truce
-// (Limits.TruceFrom) does not protect them.
+// (Limits.NeverEvictFrom) does not protect them.
 func (s *sparing) mayMakeWay(unit *victims) error {
 	for _, at := range unit.at {
 		c := s.t.p.Do[at].(Evict)

@@ -451,13 +451,13 @@ func (v *View) Part(n *NodeState) int {
 	return herd.Part(parts, from, herd.Hash(string(n.Node.ID)))
 }
 
-// Ring returns the number of parts and the hash at which part 0 begins, for a placement engine that keeps an index.
-func (v *View) Ring() (parts int, from uint64) { return v.spread.Ring() }
+// Parts returns the number of parts and the hash at which part 0 begins, for a placement engine that keeps an index.
+func (v *View) Parts() (parts int, from uint64) { return v.spread.Ring() }
 
-// Passed tells the view how many proposals that were planned on it were sent, and how many of these lost to others.
+// NoteOutcomes tells the view how many proposals that were planned on it were sent, and how many of these lost to others.
 // From this the view decides on the number of parts ([View.Part]). It is for a caller that plans without an [Engine],
 // which calls it after each of its plans.
-func (v *View) Passed(proposed, lost int) { v.spread.Passed(proposed, lost) }
+func (v *View) NoteOutcomes(proposed, lost int) { v.spread.Passed(proposed, lost) }
 
 // Diff is the difference between two states of one ledger. Each of its methods compares anew, and may be called from
 // any goroutine. A record that was changed and changed back may be yielded or not. The zero value is no difference.

@@ -106,7 +106,7 @@ func TestZeroStateIsEmpty(t *testing.T) {
 		require.NotEmpty(t, zero)
 		for name := range empty {
 			switch name {
-			case "Apply", "CatchUp", "With", "Diff", "Closed": // what they return has states in it, whose texts are addresses
+			case "Apply", "CatchUp", "With", "Diff", "Restricted": // what they return has states in it, whose texts are addresses
 			case "Restore": // restores into a zero State only
 			default:
 				assert.Equal(t, empty[name], zero[name], name)

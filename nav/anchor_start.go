@@ -131,12 +131,12 @@ func (p *anchorPass) chooseNominee(ctx context.Context, need *anchorNeed, g *anc
 	slices.SortFunc(nominees, func(a, b *orbit.Capsule) int {
 		return btoi(b.Nomination().Outranks(a.Nomination())) - btoi(a.Nomination().Outranks(b.Nomination()))
 	})
-	defer p.draft.Ask(nil)
+	defer p.draft.LookAs(nil)
 	for _, c := range nominees {
 		if first && !c.Nomination().OutranksPriority(highest) {
 			break
 		}
-		p.draft.Ask(c)
+		p.draft.LookAs(c)
 		if seats, err = p.choose(ctx, need, []*orbit.Spec{c.Spec}); seats != nil || err != nil {
 			return seats, c, err
 		}

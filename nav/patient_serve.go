@@ -197,7 +197,7 @@ func (r *patientPass) take(of waiter, w *patientWait) bool {
 // seatOne places a capsule on a node of the draft. It evicts borrowers, in the order of recallable, until the capsule
 // fits. The ledger spares the borrowers for which there is room after all.
 func (r *patientPass) seatOne(of waiter, c *orbit.Capsule, at orbit.NodeID) bool {
-	r.draft.Ask(c)
+	r.draft.LookAs(c)
 	state := r.state.Node(at)
 	if state == nil || r.filtered(r.draft.Node(state.Index()), c.Spec) {
 		return false

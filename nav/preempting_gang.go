@@ -34,9 +34,9 @@ func (r *preemptPass) serveGang(ctx context.Context, c *orbit.Capsule) error {
 		w.failed = 0
 		return nil
 	}
-	r.draft.Ask(c)
+	r.draft.LookAs(c)
 	r.draft.Avoid(members...)
-	defer r.draft.Ask(nil)
+	defer r.draft.LookAs(nil)
 	defer func() { r.search.Gentle = false }()
 	var refusal *orbit.Rejection
 	best, tried, all := r.bestDomain(ctx, r.state.Gang(c.Gang()).Nomination, members, levels, w.tried, &refusal)

@@ -182,8 +182,8 @@ func (r *preemptPass) reclaimsLater(c *orbit.Capsule) (later bool) {
 // node whose victims are best.
 func (r *preemptPass) choose(c *orbit.Capsule) (place.Eviction, error) {
 	if c.Nomination().Lives() {
-		r.draft.Ask(c)
-		defer r.draft.Ask(nil)
+		r.draft.LookAs(c)
+		defer r.draft.LookAs(nil)
 		r.search.Begin(&r.draft, c)
 		for i := range c.Nomination().Parts {
 			at := r.state.Node(c.Nomination().Parts[i].Node)

@@ -46,7 +46,7 @@ func (t *trial) amongOthers() {
 	}
 }
 
-// trespass returns an error if the plan touches the work of others, as an engine would find it ([orbit.State.Offence]),
+// trespass returns an error if the plan touches the work of others, as an engine would find it ([orbit.State.JudgePlan]),
 // or places a capsule twice. It goes through the proposals in order, because one proposal may place what an earlier one
 // has released.
 func (t *trial) trespass(c *call) error {
@@ -55,7 +55,7 @@ func (t *trial) trespass(c *call) error {
 	}
 	placed := map[orbit.CapsuleID]bool{}
 	for i, p := range c.plan.Proposals {
-		if err := c.state.Offence(p, owns); err != nil {
+		if err := c.state.JudgePlan(p, owns); err != nil {
 			return c.fault("proposal %d %w", i, err)
 		}
 		for _, do := range p.Do {

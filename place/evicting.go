@@ -85,8 +85,8 @@ func (e *Exhaustive) BestEvicting(draft *orbit.Draft, c *orbit.Capsule) (Evictio
 	}
 	e.rater.sync(draft, e.Score, e.Filter, e.Seed, e.MostParts)
 	e.rater.readVersion(&e.FilterVersion)
-	draft.Ask(c)
-	defer draft.Ask(nil)
+	draft.LookAs(c)
+	defer draft.LookAs(nil)
 	return e.rater.scanEvicting(draft, c)
 }
 
@@ -174,8 +174,8 @@ func (e *Indexed) BestEvicting(draft *orbit.Draft, c *orbit.Capsule) (Eviction, 
 	if e.rater.readVersion(&e.FilterVersion) {
 		e.forget()
 	}
-	draft.Ask(c)
-	defer draft.Ask(nil)
+	draft.LookAs(c)
+	defer draft.LookAs(nil)
 	e.stats.evicting++
 	if !c.Spec.Shared() || draft.Bound() <= scanBelow || victims.Reclaims(draft.View().State(), c) {
 		e.stats.scanned++

@@ -209,7 +209,7 @@ func (e *Indexed) class(spec *orbit.Spec) *specClass {
 		// A search drops nodes that a rule closes. If their domain opens again, begin notices that by the set of open
 		// kinds. Where that set does not show it, opened is another number, and the search begins anew.
 		if !slices.Contains(c.closing, level) || len(e.index.nodes.kinds.like) > kd.Apart && !c.divided() {
-			opened += e.rater.draft.Opened(spec, level)
+			opened += e.rater.draft.DomainVersion(spec, level)
 		}
 	}
 	if near.version != c.near.version {

@@ -101,7 +101,7 @@ func (r *rivals) collide(t *rapid.T) {
 func collide(t *rapid.T, v *orbit.View) {
 	lost := rapid.SampledFrom([]int{0, 1, 1}).Draw(t, "lost")
 	for range rapid.SampledFrom([]int{1, 4, 16}).Draw(t, "passes") {
-		v.Passed(1, lost)
+		v.NoteOutcomes(1, lost)
 	}
 }
 
@@ -240,7 +240,7 @@ func (r *rivals) nominee(t *rapid.T) {
 	}
 	fresh := r.view.State() != nil && r.view.Revision() == snapshotOf(t, r.ledger).Revision() && len(r.plan) == 0 && r.engines[0].View() == r.view
 	for _, e := range r.engines {
-		e.Ask(c)
+		e.LookAs(c)
 	}
 	if fresh && c.Gang() == "" {
 		for n := range r.engines[0].Nodes() {
@@ -249,7 +249,7 @@ func (r *rivals) nominee(t *rapid.T) {
 			rules := nearIn(&r.engines[0].Draft, c.Spec)
 			stops := c.Remains() != nil && !n.Node.Confirms
 			if err == nil && !rules.opens(n.Node) && r.stopsOn(n) {
-				continue // the ledger lets it wait until others have stopped; a choice counts these (Draft.Opens)
+				continue // the ledger lets it wait until others have stopped; a choice counts these (Draft.DomainOpen)
 			}
 			if !rules.reaches(n.Node) {
 				continue // the ledger takes the first member of a group anywhere; a choice starts no group
@@ -261,7 +261,7 @@ func (r *rivals) nominee(t *rapid.T) {
 	choices, ok := r.ask(t, c.Spec)
 	if ok && (c.Gang() != "" || r.rng.IntN(2) == 0) || !ok {
 		for _, e := range r.engines {
-			e.Ask(nil)
+			e.LookAs(nil)
 		}
 		r.ask(t, c.Spec)
 		return
@@ -273,7 +273,7 @@ func (r *rivals) nominee(t *rapid.T) {
 	}
 	if want != "<nil>" { // placed by this plan already, or since its view
 		for _, e := range r.engines {
-			e.Ask(nil)
+			e.LookAs(nil)
 		}
 		return
 	}
@@ -477,7 +477,7 @@ func TestIndexedWhenHashesAreEqual(t *testing.T) {
 	for _, by := range scores(&tally{}) {
 		t.Run(by.name, func(t *testing.T) {
 			v, specs := manySpecs(t, 6)
-			v.Passed(1, 1)
+			v.NoteOutcomes(1, 1)
 			all, e := draftFor(&Exhaustive{Score: by.score, Seed: 1}), draftFor(&Indexed{Score: by.score, Seed: 1})
 			all.Sync(v)
 			e.Sync(v)

@@ -50,7 +50,7 @@ func (r *rivals) again(t *rapid.T) {
 	}
 	c := rapid.SampledFrom(all).Draw(t, "failed")
 	for _, e := range r.engines {
-		e.Ask(c)
+		e.LookAs(c)
 	}
 	choices, ok := r.ask(t, c.Spec)
 	if ok && rapid.Bool().Draw(t, "is placed") && !r.engines[0].Uses(c.ID) {
@@ -66,7 +66,7 @@ func (r *rivals) again(t *rapid.T) {
 		return
 	}
 	for _, e := range r.engines {
-		e.Ask(nil)
+		e.LookAs(nil)
 	}
 }
 
@@ -107,7 +107,7 @@ func TestAskPassesOverWhereACapsuleHasFailed(t *testing.T) {
 			refresh()
 			e := draftFor(test.engine)
 			node := func(c *orbit.Capsule) orbit.NodeID {
-				e.Ask(c)
+				e.LookAs(c)
 				choice, err := e.best(v.State().Capsule("failed").Spec)
 				require.NoError(t, err)
 				return choice.Node.Node.ID

@@ -39,12 +39,12 @@ func TestTheFirstPartWithRoomComesFirst(t *testing.T) {
 	spec := v.State().Capsule("c0000").Spec
 	for _, passes := range []struct{ lose, win, parts int }{{0, 0, 1}, {1, 0, 2}, {9, 0, 8}, {0, 100, 1}} {
 		for range passes.lose {
-			v.Passed(10, 5)
+			v.NoteOutcomes(10, 5)
 		}
 		for range passes.win {
-			v.Passed(10, 0)
+			v.NoteOutcomes(10, 0)
 		}
-		parts, _ := v.Ring()
+		parts, _ := v.Parts()
 		require.Equal(t, passes.parts, parts)
 		for _, engine := range []orbit.PlacementEngine{
 			&Exhaustive{Score: score.BestFit{}}, &Indexed{Score: score.BestFit{}}, &Sampled{Score: score.BestFit{}, Enough: 300},
@@ -95,7 +95,7 @@ func TestPartsCostLittleToSearch(t *testing.T) {
 			specs[i] = v.State().Capsule(orbit.CapsuleID(fmt.Sprint("c", i))).Spec
 		}
 		for range 9 {
-			v.Passed(1, lost)
+			v.NoteOutcomes(1, lost)
 		}
 		e := draftFor(&Indexed{Score: score.BestFit{}})
 		e.Sync(v)
@@ -136,7 +136,7 @@ func TestPartsCostRankByTheirNumberAlone(t *testing.T) {
 		commit(t, l, append(do, orbit.Submit{IDs: names("c", 1), Spec: wants(900)})...)
 		v, _ := viewOf(t, l, nil)
 		for range 9 {
-			v.Passed(1, 1)
+			v.NoteOutcomes(1, 1)
 		}
 		e := draftFor(&Indexed{Score: score.BestFit{CPUMax: 50_000}})
 		e.Sync(v)

@@ -56,7 +56,7 @@ func (r *rater) sync(draft *orbit.Draft, rates orbit.Score, filter Filter, seed 
 	}
 	r.draft, r.syncs, r.score, r.filter, r.seed, r.unspread = draft, draft.Syncs(), rates, filter, seed, 0
 	r.lots, _ = rates.(drawer)
-	r.parts, r.from = draft.View().Ring()
+	r.parts, r.from = draft.View().Parts()
 	if mostParts > 0 {
 		r.parts = min(r.parts, mostParts)
 	}
@@ -226,7 +226,7 @@ func (r *rater) why(spec *orbit.Spec) *orbit.NoFit {
 	}
 	nofit := r.draft.Diagnose(spec, refused, orbit.Misfit{Why: "have a score that is no number"})
 	if len(refused) > 0 && r.version != nil {
-		nofit = nofit.RestsOn(r.version, r.at)
+		nofit = nofit.DependsOn(r.version, r.at)
 	}
 	return nofit
 }
@@ -293,7 +293,7 @@ func (p *near) reaches(n *orbit.Node) bool { return p.domains == nil || p.domain
 // opens reports whether no rule closes a domain of the node.
 func (p *near) opens(n *orbit.Node) bool {
 	for _, level := range p.rules {
-		if !p.draft.Opens(p.spec, level, n) {
+		if !p.draft.DomainOpen(p.spec, level, n) {
 			return false
 		}
 	}

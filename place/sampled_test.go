@@ -155,11 +155,11 @@ func (s *sampling) nominee(t *rapid.T) {
 	}
 	drafts := []*orbit.Draft{&s.all.Draft, &s.twins[0].Draft, &s.twins[1].Draft}
 	for _, d := range drafts {
-		d.Ask(c)
+		d.LookAs(c)
 	}
 	s.ask(t, c.Spec)
 	for _, d := range drafts {
-		d.Ask(nil)
+		d.LookAs(nil)
 	}
 	s.ask(t, c.Spec)
 }

@@ -66,7 +66,7 @@ type sharedKey struct{ byHash bool }
 // sharedBy returns the shared index of the ledger of a state.
 func sharedBy(s *orbit.State, byHash bool) *sharedIndex {
 	key := sharedKey{byHash}
-	return s.Shared(key, func() any { return &sharedIndex{byHash: byHash} }).(*sharedIndex)
+	return s.Cached(key, func() any { return &sharedIndex{byHash: byHash} }).(*sharedIndex)
 }
 
 // admit reports whether an engine is to have an index of its own. The first engine is, until another one asks.

@@ -23,7 +23,7 @@ type specClass struct {
 	wants   []wanted
 	devices bool
 	// Where the spec may be placed: the domains of the group that it must be near, and the rules that close domains to
-	// it. Opened is another number whenever a domain may have been opened in a way that the set of open kinds does not
+	// it. DomainVersion is another number whenever a domain may have been opened in a way that the set of open kinds does not
 	// show: because the kinds do not divide the nodes by the level of the rule, or because kinds share bits of the set.
 	near   near
 	opened uint64
@@ -222,7 +222,7 @@ func (k *nodeKinds) where(met func(like *orbit.Node) bool) (kinds kd.Kinds) {
 
 // opens reports whether the rules by the levels in closing leave the domains of a node open.
 func (c *specClass) opens(like *orbit.Node) bool {
-	return !slices.ContainsFunc(c.closing, func(level string) bool { return !c.near.draft.Opens(c.spec, level, like) })
+	return !slices.ContainsFunc(c.closing, func(level string) bool { return !c.near.draft.DomainOpen(c.spec, level, like) })
 }
 
 // suits reports whether nodes of a kind can take the spec. It considers neither the labels that the kinds leave out nor

@@ -147,7 +147,7 @@ func (p *warmPlan) add(c *orbit.Capsule) {
 	want := warmWant{c.Spec, c.PlacedAt > 0, rules}
 	why := p.why[want]
 	if why == nil || c.Nomination().Lives() { // room may be nominated for this capsule alone
-		p.loads.draft.Ask(c)
+		p.loads.draft.LookAs(c)
 		choice, err := p.loads.best(&ask{spec: c.Spec, again: want.again, leases: p.leases})
 		if err == nil {
 			err = p.place(c, &choice)
@@ -155,7 +155,7 @@ func (p *warmPlan) add(c *orbit.Capsule) {
 		if err == nil {
 			return
 		}
-		p.loads.draft.Ask(nil)
+		p.loads.draft.LookAs(nil)
 		why, p.why[want] = err, err
 	}
 	var e *WarmNoFit

@@ -56,7 +56,7 @@ type pinned struct {
 
 func (p pinned) Snapshot(context.Context) (*orbit.State, error) { return p.state, nil }
 
-// One revision may be seen in several ways: with nodes closed or not (State.Closed). Each view is told of what it shows.
+// One revision may be seen in several ways: with nodes closed or not (State.Restricted). Each view is told of what it shows.
 func TestWarmRefusalIsOfItsView(t *testing.T) {
 	f := newFleet(t)
 	f.host("a", 0, 0, 0)
@@ -69,7 +69,7 @@ func TestWarmRefusalIsOfItsView(t *testing.T) {
 		{"have no free slot": 2, "are unschedulable": 1},
 		{"are unschedulable": 2, "have no free slot": 1}}
 	for i, closed := range []string{"", "a", "ab"} {
-		state := open.Closed(nil, nil, func(n *orbit.NodeState) bool { return strings.Contains(closed, string(n.Node.ID)) })
+		state := open.Restricted(nil, nil, func(n *orbit.NodeState) bool { return strings.Contains(closed, string(n.Node.ID)) })
 		require.NoError(t, views[i].Refresh(context.Background(), pinned{f.ledger, state}, f.board, time.Now()))
 	}
 	for range 2 {

@@ -164,7 +164,7 @@ func TestClosedIsACopy(t *testing.T) {
 	}
 	state := s.state()
 	closed := func(n *orbit.NodeState) bool { return strings.HasSuffix(string(n.Node.ID), "1") }
-	shown := state.Closed(nil, nil, closed)
+	shown := state.Restricted(nil, nil, closed)
 	was, wasShown := dump(state), dump(shown)
 	done := make(chan struct{})
 	go func() {
@@ -186,7 +186,7 @@ func TestClosedIsACopy(t *testing.T) {
 		for n := range now.Nodes() {
 			touched = append(touched, int32(n.Index()))
 		}
-		last = now.Closed(last, touched, closed)
+		last = now.Restricted(last, touched, closed)
 		require.NoError(t, last.Verify())
 	}
 	<-done

@@ -29,10 +29,10 @@ func (v *filteredView) follow(ctx context.Context, from *orbit.View, others []in
 	}
 	var fixed pinned
 	if all || v.view == nil {
-		v.view, fixed.state = &orbit.View{}, state.Closed(nil, nil, closed)
+		v.view, fixed.state = &orbit.View{}, state.Restricted(nil, nil, closed)
 	} else {
 		touched := unique(append(slices.Clone(changed), others...))
-		fixed.state = state.Closed(v.state, touched, closed)
+		fixed.state = state.Restricted(v.state, touched, closed)
 	}
 	v.state = fixed.state
 	return v.view, v.view.Refresh(ctx, fixed, telemetry, from.Now())

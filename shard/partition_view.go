@@ -63,7 +63,7 @@ func (s *partitionView) rebuild(state *orbit.State) {
 			s.learn(state, orbit.NodeID(id))
 		}
 	}
-	s.state, s.shown = state, state.Closed(nil, nil, s.closed)
+	s.state, s.shown = state, state.Restricted(nil, nil, s.closed)
 	s.open, s.nodes = 0, 0
 	for n := range s.shown.Nodes() {
 		s.open += count(n)
@@ -95,7 +95,7 @@ func (s *partitionView) advance(state *orbit.State, changes []orbit.Change) {
 	s.described = unique(s.described)
 	s.touched = unique(append(s.touched, s.described...))
 	was, wasShown := s.state, s.shown
-	s.state, s.shown = state, state.Closed(s.shown, s.touched, s.closed)
+	s.state, s.shown = state, state.Restricted(s.shown, s.touched, s.closed)
 	for _, i := range s.described {
 		s.open += count(s.shown.NodeByIndex(int(i))) - count(wasShown.NodeByIndex(int(i)))
 		s.nodes += count(s.state.NodeByIndex(int(i))) - count(was.NodeByIndex(int(i)))

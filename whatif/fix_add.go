@@ -188,7 +188,7 @@ func (a *asker) ruleLevels() (out []level) {
 			if domain == "" {
 				n.Labels = nil
 			}
-			return (!slices.Contains(ruled, key) || draft.Opens(a.spec, key, n)) && a.isNear(key, domain)
+			return (!slices.Contains(ruled, key) || draft.DomainOpen(a.spec, key, n)) && a.isNear(key, domain)
 		}
 		for _, domain := range slices.Sorted(maps.Keys(counts)) {
 			if l.closed[domain] = counts[domain] && !opens(domain); !l.closed[domain] && domain != "" && a.serves(key, domain) {

@@ -164,8 +164,8 @@ func (a *gangAsker) misses(in *gangPlace, p *seats.Packer, ask int, next *orbit.
 		spec.Require = append(slices.Clone(spec.Require), orbit.Predicate{Key: in.level, Op: "In", Values: []string{in.domain}})
 	}
 	if shared, err := spec.Share(); err == nil {
-		a.index.Draft.Ask(next) // it lets the draft use capacity that is nominated for the gang
-		defer a.index.Draft.Ask(nil)
+		a.index.Draft.LookAs(next) // it lets the draft use capacity that is nominated for the gang
+		defer a.index.Draft.LookAs(nil)
 		if _, err := (&place.Indexed{}).Best(&a.index.Draft, shared); err != nil {
 			return err
 		}

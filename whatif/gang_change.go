@@ -153,8 +153,8 @@ func (a *gangAsker) victims(p *gangPlace) (out []orbit.Commitment) {
 	draft, members := &a.index.Draft, a.needs.Members()
 	start := draft.Checkpoint()
 	defer draft.Rollback(start)
-	draft.Ask(members[0])
-	defer draft.Ask(nil)
+	draft.LookAs(members[0])
+	defer draft.LookAs(nil)
 	for _, gentle := range []bool{true, false} {
 		e := &seats.Evicting{Draft: draft, Search: &victims.Search{Gentle: gentle}, Singly: a.gang.Total() > 0}
 		if a.ctx.Err() == nil && e.Seat(p.nodes, members) != nil {

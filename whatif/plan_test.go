@@ -298,7 +298,7 @@ func TestHowMany(t *testing.T) {
 
 // only closes all nodes but one.
 func only(t require.TestingT, s *orbit.State, id orbit.NodeID) *orbit.State {
-	return s.Closed(nil, nil, func(n *orbit.NodeState) bool { return n.Node.ID != id })
+	return s.Restricted(nil, nil, func(n *orbit.NodeState) bool { return n.Node.ID != id })
 }
 
 // The domains of a gang are told with how much of it fits in each.

@@ -175,12 +175,12 @@ func (a *asker) extraFree(r *room, name string) int64 {
 	return 0
 }
 
-// closesOf returns a function that says why rules Apart and Even close a node to a spec. It is [orbit.State.Closes] for
+// closesOf returns a function that says why rules Apart and Even close a node to a spec. It is [orbit.State.CompanyMisfit] for
 // the spec without its extras and co-locations, because these are reasons of their own here.
 func closesOf(state *orbit.State, spec *orbit.Spec) func(*orbit.NodeState) string {
 	plain := *spec
 	plain.Extras, plain.Near, plain.Nears = nil, orbit.Near{}, nil
-	return state.Closes(&plain)
+	return state.CompanyMisfit(&plain)
 }
 
 // of returns all reasons against a node of the state, whose free capacity is r.

@@ -293,9 +293,9 @@ func (s *Search) untake(o *option) {
 // ask makes the draft show its nodes from the point of view of a newcomer; nominations are not for capsules that move.
 func (s *Search) ask(h *homeless) {
 	if h.left < 0 {
-		s.Draft.Ask(h.Capsule)
+		s.Draft.LookAs(h.Capsule)
 	} else {
-		s.Draft.Ask(nil)
+		s.Draft.LookAs(nil)
 	}
 }
 

@@ -107,7 +107,7 @@ func (e *Evicting) seat(nodes []int32, members []*orbit.Capsule) *Eviction {
 	elsewhere := false // the last member's victims have made other nodes better
 	for i, m := range members {
 		if e.Singly {
-			e.Draft.Ask(m)
+			e.Draft.LookAs(m)
 		}
 		e.Search.Begin(e.Draft, m)
 		if levels, _ := e.Draft.RuleLevels(m.Spec); i == 0 || members[i-1].Spec != m.Spec || elsewhere || levels != nil { // by rules a member may open nodes to the next

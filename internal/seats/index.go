@@ -218,7 +218,7 @@ func (x *Index) Ask(state *orbit.State, id orbit.GangID) bool {
 			}
 		}
 	}
-	x.Draft.Ask(lowest)
+	x.Draft.LookAs(lowest)
 	return x.asker != nil
 }
 

@@ -190,7 +190,7 @@ func (s *Search) force(n *orbit.NodeState, levels []string, f *Found) (ok bool) 
 			s.away = append(s.away, v)
 		}
 	}
-	return len(leave) > 0 && s.draft.OpensWithout(s.of, n, leave)
+	return len(leave) > 0 && s.draft.DomainOpenWithout(s.of, n, leave)
 }
 
 // mustLeave reports whether a capsule has to leave because of a rule.

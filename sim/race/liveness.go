@@ -30,7 +30,7 @@ import (
 //     ("restless"),
 //   - a plan panicked without a drawn fault ("panic"),
 //   - a plan made at rest was refused as infeasible, which is its navigator's mistake ("infeasible"),
-//   - a plan held what is malformed or not for a plan ([orbit.State.Offence]) ("invalid"),
+//   - a plan held what is malformed or not for a plan ([orbit.State.JudgePlan]) ("invalid"),
 //   - the board of reports refuses a report that it must accept ("report").
 //
 // Run the worlds in a testing/synctest bubble, because the engines wait by package time.
