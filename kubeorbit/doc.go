@@ -1,0 +1,2 @@
+// Package kubeorbit runs orbit as a scheduler of Kubernetes.
+package kubeorbit
