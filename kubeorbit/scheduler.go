@@ -1,0 +1,132 @@
+package kubeorbit
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/nav"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
+)
+
+// Scheduler places the pods of a cluster that name it in spec.schedulerName. It is a struct literal; set the fields
+// before Run.
+//
+// The API server is the truth. Run makes a ledger of its own, fills it with what the API server says, and keeps it so:
+// each object is compared with its record whenever either changes, and all of them from time to time. The engines plan
+// and commit on the ledger; what they have placed is bound, and what they have evicted is deleted. If a process ends,
+// another one starts from the API server, and nothing is lost but decisions that were not bound yet.
+//
+//	API server ─► mirror ─► ledger ◄─ engines
+//	     ▲                    │
+//	     └─ binds, deletions, conditions
+type Scheduler struct {
+	// Client is the client of the API server. Required. Its limit of requests bounds how fast pods are bound.
+	Client kubernetes.Interface
+	// Name is the spec.schedulerName of the pods that the scheduler places; default "orbit".
+	Name string
+	// Population returns the engines that plan on the ledger. Nil: nav.Default with nav.Evicting, which place services, and
+	// gangs, patiently, and evict pods of lower priority. Classes are those that [SpecOf] says: BestEffort for pods that
+	// never preempt, GangClass for members of gangs, LatencySensitive for all others.
+	Population func(ledger orbit.Ledger) *orbit.Population
+	// Binders is how many pods are bound at once; default 64.
+	Binders int
+	// Tries is how many times a bind is tried at one node before the pod is placed anew; default 4.
+	Tries int
+	// Compare is the time between two comparisons of all objects with their records; default 5 minutes.
+	Compare time.Duration
+	// OnStart is called in Run when the ledger is filled, before the engines start: for example to serve the live page or
+	// metrics on them. Nil: not called.
+	OnStart func(ledger *orbit.MemoryLedger, population *orbit.Population)
+	// Events takes the events about pods; nil: they are written to the API server.
+	Events events.EventRecorder
+	// Logger takes what the scheduler has to say; nil: slog.Default().
+	Logger *slog.Logger
+}
+
+// Run schedules until the context ends, and then returns its error, or until it fails. Of several replicas only one may
+// run at a time: elect a leader first. Run may be called again; it then begins with a new ledger.
+func (s *Scheduler) Run(ctx context.Context) error {
+	if s.Client == nil {
+		return errors.New("kubeorbit: a Scheduler needs a Client")
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r := s.newRun()
+	if s.Events == nil {
+		broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: s.Client.EventsV1()})
+		if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
+			return fmt.Errorf("kubeorbit: events: %w", err)
+		}
+		defer broadcaster.Shutdown()
+		r.events = broadcaster.NewRecorder(scheme.Scheme, r.name)
+	}
+	group, running := errgroup.WithContext(ctx)
+	defer r.mirror.stop()
+	if err := r.mirror.start(running); err != nil {
+		return err
+	}
+	from, err := r.mirror.load(running)
+	if err != nil {
+		return err
+	}
+	if s.OnStart != nil {
+		s.OnStart(r.ledger, r.population)
+	}
+	group.Go(func() error { return r.mirror.follow(running) })
+	group.Go(func() error { return r.act(running, from) })
+	group.Go(func() error { return r.report(running) })
+	group.Go(func() error { return r.population.Run(running) })
+	return group.Wait()
+}
+
+// run is one Run of a Scheduler: its fields with their defaults, and what the parts share.
+type run struct {
+	*Scheduler
+	name       string
+	ledger     *orbit.MemoryLedger
+	population *orbit.Population
+	events     events.EventRecorder
+	log        *slog.Logger
+	mirror     *mirror
+	binder     binder
+}
+
+// newRun returns a run with an empty ledger.
+func (s *Scheduler) newRun() *run {
+	r := &run{
+		Scheduler: s, name: cmp.Or(s.Name, "orbit"), events: s.Events, log: cmp.Or(s.Logger, slog.Default()),
+		ledger: &orbit.MemoryLedger{
+			Bounds:     orbit.Limits{IDBytes: longestID},
+			Dimensions: [orbit.Dimensions]string{orbit.CPU: "cpu", orbit.Memory: "memory", orbit.Disk: "ephemeral-storage", orbit.Slots: "pods"},
+		},
+	}
+	if s.Population != nil {
+		r.population = s.Population(r.ledger)
+	} else {
+		r.population = nav.Default(r.ledger, nav.Evicting)
+	}
+	r.mirror = newMirror(r)
+	r.binder = newBinder(r)
+	return r
+}
+
+// longestID is the most bytes of an id: a namespace of 63, a name of 253, a UID, and what is between them. Label keys have
+// up to 317.
+const longestID = 512
+
+// now returns the present as an instant of the ledger.
+func now() orbit.Instant { return orbit.Instant(time.Now().UnixNano()) }
+
+// propose proposes commitments that were decided on a state.
+func (r *run) propose(ctx context.Context, state *orbit.State, do ...orbit.Commitment) error {
+	_, err := r.ledger.Propose(ctx, orbit.Proposal{View: state.Revision(), Do: do})
+	return err
+}

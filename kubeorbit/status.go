@@ -1,0 +1,146 @@
+package kubeorbit
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/orbitsched/orbit"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// reasons says why pods are not submitted, by capsule.
+type reasons struct {
+	mu sync.Mutex
+	of map[orbit.CapsuleID]error
+}
+
+// say keeps why a pod is not submitted; nil: it is.
+func (r *reasons) say(id orbit.CapsuleID, why error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if why == nil {
+		delete(r.of, id)
+		return
+	}
+	if r.of == nil {
+		r.of = map[orbit.CapsuleID]error{}
+	}
+	r.of[id] = why
+}
+
+// all returns a copy.
+func (r *reasons) all() map[orbit.CapsuleID]error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.of)
+}
+
+// How often reasons are written: every look at what waits, at most so many pods, and a pod again after a while only if its
+// reason has changed.
+const (
+	lookEvery  = time.Second
+	mostWrites = 200
+	sayAgain   = 10 * time.Second
+)
+
+// said is what was written on a pod last.
+type said struct {
+	text string
+	at   time.Time
+}
+
+// report writes on each pod that waits why it does, until the context ends: in the condition PodScheduled, which
+// autoscalers read, and in an event.
+func (r *run) report(ctx context.Context) error {
+	last := map[orbit.CapsuleID]said{}
+	for sleep(ctx, lookEvery) {
+		state, err := r.ledger.Snapshot(ctx)
+		if err != nil {
+			return err
+		}
+		now := map[orbit.CapsuleID]said{}
+		writes := 0
+		say := func(id orbit.CapsuleID, why error) {
+			was, known := last[id]
+			now[id] = was
+			if text := why.Error(); text != was.text && writes < mostWrites && (!known || time.Since(was.at) >= sayAgain) {
+				writes++
+				now[id] = said{text, time.Now()}
+				r.refuse(ctx, id, text)
+			}
+		}
+		for id, why := range r.mirror.leaves.all() {
+			say(id, why)
+		}
+		for _, row := range orbit.Backlog(state, r.population.Engines...) {
+			if row.Kind == orbit.WaitUnplanned { // it has not been tried yet
+				continue
+			}
+			for _, c := range row.Capsules {
+				say(c.ID, row.Why)
+			}
+		}
+		last = now
+	}
+	return context.Cause(ctx)
+}
+
+// refuse writes on a pod that it is not scheduled, and why, unless it says so already.
+func (r *run) refuse(ctx context.Context, id orbit.CapsuleID, text string) {
+	p := r.pod(id)
+	if p == nil || phaseOf(p, r.name) != waiting {
+		return
+	}
+	for i := range p.Status.Conditions {
+		if c := &p.Status.Conditions[i]; c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Message == text {
+			return
+		}
+	}
+	err := r.patch(ctx, p, "", corev1.PodCondition{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: text, ObservedGeneration: p.Generation,
+	})
+	if err != nil {
+		if ctx.Err() == nil && !apierrors.IsNotFound(err) {
+			r.log.Warn("kubeorbit: why a pod waits is not written", "pod", id, "error", err)
+		}
+		return
+	}
+	r.events.Eventf(p, nil, corev1.EventTypeWarning, "FailedScheduling", "Scheduling", "%s", text)
+}
+
+// nominate writes on a pod on which node it is placed, while others have to stop there first.
+func (r *run) nominate(ctx context.Context, id orbit.CapsuleID, node orbit.NodeID) {
+	p := r.pod(id)
+	if p == nil || p.Status.NominatedNodeName == string(node) {
+		return
+	}
+	if err := r.patch(ctx, p, string(node)); err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) {
+		r.log.Warn("kubeorbit: the node of a pod that waits there is not written", "pod", id, "error", err)
+	}
+}
+
+// patch writes the nominated node of a pod, and conditions that replace those of the same type.
+func (r *run) patch(ctx context.Context, p *corev1.Pod, nominated string, conditions ...corev1.PodCondition) error {
+	for i := range conditions {
+		conditions[i].LastTransitionTime = metav1.Now()
+	}
+	status := map[string]any{}
+	if len(conditions) > 0 {
+		status["conditions"] = conditions
+	}
+	if nominated != p.Status.NominatedNodeName {
+		status["nominatedNodeName"] = nominated
+	}
+	text, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": p.UID}, "status": status})
+	if err != nil {
+		return err
+	}
+	_, err = r.Client.CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.StrategicMergePatchType, text, metav1.PatchOptions{}, "status")
+	return err
+}
