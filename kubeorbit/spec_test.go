@@ -37,7 +37,9 @@ func placed(node, labels string) string {
 	return fmt.Sprintf("{metadata: {labels: {%s}}, spec: {nodeName: %s}}", labels, node)
 }
 
-func asks(text string) string { return spec("containers: [{name: c, resources: {requests: {" + text + "}}}]") }
+func asks(text string) string {
+	return spec("containers: [{name: c, resources: {requests: {" + text + "}}}]")
+}
 
 const (
 	zonal     = "topologyKey: zone"
