@@ -116,8 +116,7 @@ func idOf(p *corev1.Pod) orbit.CapsuleID {
 }
 
 // ledger returns a ledger with the nodes, and the pods that have one of them.
-func (w *world) ledger(t testing.TB) *orbit.MemoryLedger {
-	t.Helper()
+func (w *world) ledger(t require.TestingT) *orbit.MemoryLedger {
 	l := &orbit.MemoryLedger{Bounds: orbit.Limits{IDBytes: 512}}
 	for _, n := range w.nodes {
 		node, err := NodeOf(n)
@@ -133,8 +132,7 @@ func (w *world) ledger(t testing.TB) *orbit.MemoryLedger {
 	return l
 }
 
-func commit(t testing.TB, l orbit.Ledger, do ...orbit.Commitment) {
-	t.Helper()
+func commit(t require.TestingT, l orbit.Ledger, do ...orbit.Commitment) {
 	_, err := l.Propose(context.Background(), orbit.Proposal{Do: do})
 	require.NoError(t, err)
 }
