@@ -4,11 +4,13 @@ go 1.26.0
 
 require (
 	github.com/orbitsched/orbit v0.1.0
+	github.com/stretchr/testify v1.12.1
 	golang.org/x/sync v0.24.0
 	k8s.io/api v0.36.3
 	k8s.io/apimachinery v0.36.3
 	k8s.io/client-go v0.36.3
 	k8s.io/component-helpers v0.36.3
+	pgregory.net/rapid v1.3.0
 )
 
 require (

@@ -64,6 +64,7 @@ type builder struct {
 //     exclude.
 //   - Of a group that is required by several levels, the first pod may be placed where one level has no member, though a
 //     member is on a node without the label of that level.
+//   - A spread constraint by a key with more than 1,024 domains places nothing.
 //   - The limits of attachable volumes are left out, and so are the features that nodes declare.
 //   - Preferred terms count from the side of the new pod only, and images that a node has do not count.
 //
@@ -231,7 +232,6 @@ func (b *builder) near(terms []corev1.PodAffinityTerm) {
 	all, err := termSelections(b.pod, terms)
 	if err != nil {
 		b.unsayable(field, "%v", err)
-		b.nowhere()
 		return
 	}
 	for i := range terms {
