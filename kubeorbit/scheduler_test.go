@@ -1,0 +1,59 @@
+package kubeorbit
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// nodes returns nodes n-0, n-1 and so on in three zones.
+func zoned(n int) (out []string) {
+	for i := range n {
+		out = append(out, fmt.Sprintf("n-%d zone=z%d", i, i%3))
+	}
+	return out
+}
+
+const spreadWeb = `
+metadata: {name: web, labels: {app: web}}
+spec:
+  topologySpreadConstraints:
+  - {maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {app: web}}}
+`
+
+func TestPodsAreBound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, zoned(6)...)
+		c.add(named(podFrom(t, spreadWeb), 30)...)
+		c.run()
+		c.until("all pods are bound", func() bool { return c.bound("web") == 30 })
+		c.pass(5 * time.Second)
+		c.check()
+		c.add(named(podFrom(t, "metadata: {name: late}"), 10)...)
+		c.until("the later pods are bound", func() bool { return c.bound("late") == 10 })
+		c.pass(5 * time.Second)
+		c.check()
+		c.kill()
+	})
+}
+
+func TestForeignPodsAreLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "a")
+		other := podFrom(t, "metadata: {name: other}\nspec: {schedulerName: default-scheduler}")
+		gated := podFrom(t, "metadata: {name: gated}\nspec: {schedulingGates: [{name: later}]}")
+		c.add(other, gated)
+		c.run()
+		c.pass(10 * time.Second)
+		require.Equal(t, map[string]string{"other": "", "gated": ""}, c.on(""))
+		ungated := c.pod("gated")
+		ungated.Spec.SchedulingGates = nil
+		require.NoError(t, c.Tracker().Update(corev1.SchemeGroupVersion.WithResource("pods"), ungated, "default"))
+		c.until("the pod without gates is bound", func() bool { return c.bound("gated") == 1 })
+		c.kill()
+	})
+}
