@@ -279,14 +279,30 @@ func (c *cluster) whyNot() (out string) {
 // check judges the cluster at rest: by Recount, and by comparing the ledger with the API server.
 func (c *cluster) check() {
 	c.t.Helper()
+	require.Empty(c.t, c.faults())
+	c.same()
+}
+
+// faults recounts the cluster.
+func (c *cluster) faults() []fit.Fault {
 	var nodes []*corev1.Node
 	list, err := c.CoreV1().Nodes().List(c.t.Context(), metav1.ListOptions{})
 	require.NoError(c.t, err)
 	for i := range list.Items {
 		nodes = append(nodes, &list.Items[i])
 	}
-	require.Empty(c.t, fit.Recount(c.pods(), nodes, c.budgets()))
-	c.same()
+	return fit.Recount(c.pods(), nodes, c.budgets())
+}
+
+// refuseBindsTo is a reactor that refuses all binds to a node.
+func refuseBindsTo(node string) ktesting.ReactionFunc {
+	return func(action ktesting.Action) (bool, runtime.Object, error) {
+		binding, ok := action.(ktesting.CreateAction).GetObject().(*corev1.Binding)
+		if !ok || binding.Target.Name != node {
+			return false, nil, nil
+		}
+		return true, nil, apierrors.NewInternalError(fmt.Errorf("node %s binds nothing", node))
+	}
 }
 
 func (c *cluster) budgets() (out []*policyv1.PodDisruptionBudget) {
@@ -309,7 +325,7 @@ func (c *cluster) same() {
 		return fmt.Sprintf("on %q, stopping %v, ready %v", node, stopping, ready)
 	}
 	for _, p := range c.pods() {
-		if over(p) || p.Spec.NodeName == "" && p.Spec.SchedulerName != "orbit" {
+		if over(p) || p.Spec.NodeName == "" && (p.Spec.SchedulerName != "orbit" || saysWhy(p, "that are placed together")) {
 			continue
 		}
 		stopping := p.DeletionTimestamp != nil
@@ -327,6 +343,13 @@ func (c *cluster) same() {
 	for _, nodes := range c.binds {
 		require.Len(c.t, nodes, 1, "a pod was bound more than once")
 	}
+}
+
+// saysWhy reports whether a pod says that it is not scheduled, with this text.
+func saysWhy(p *corev1.Pod, text string) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(k corev1.PodCondition) bool {
+		return k.Type == corev1.PodScheduled && k.Status == corev1.ConditionFalse && strings.Contains(k.Message, text)
+	})
 }
 
 // troubled is the client of a scheduler, whose requests about pods can fail, take time or lose their answers.

@@ -46,7 +46,7 @@ func (r *reasons) all() map[orbit.CapsuleID]error {
 const (
 	lookEvery  = time.Second
 	mostWrites = 200
-	sayAgain   = 10 * time.Second
+	sayAgain   = 30 * time.Second
 )
 
 // said is what was written on a pod last.

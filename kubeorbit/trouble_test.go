@@ -1,0 +1,460 @@
+package kubeorbit
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+var pods = corev1.SchemeGroupVersion.WithResource("pods")
+
+// big takes all of a node; small takes a quarter.
+const (
+	big   = "metadata: {name: big}\nspec: {priority: 10, containers: [{name: m, resources: {requests: {cpu: '4'}}}]}"
+	small = "metadata: {name: small, labels: {app: small}}\nspec: {containers: [{name: m, resources: {requests: {cpu: '1'}}}]}"
+)
+
+// set changes what a scheduler's requests meet.
+func (c *cluster) set(trouble func(verb, pod string, after bool) error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.trouble = trouble
+}
+
+// update changes an object of the default namespace as another client does.
+func (c *cluster) update(name string, change func(*corev1.Pod)) {
+	p := c.pod(name).DeepCopy()
+	change(p)
+	require.NoError(c.t, c.Tracker().Update(pods, p, p.Namespace))
+	synctest.Wait()
+}
+
+// delete deletes a pod as its controller does.
+func (c *cluster) delete(name string) {
+	require.NoError(c.t, c.CoreV1().Pods("default").Delete(c.t.Context(), name, metav1.DeleteOptions{}))
+}
+
+func TestTrouble(t *testing.T) {
+	refused := errors.New("refused")
+	for name, trouble := range map[string]func(verb, pod string, after bool) error{
+		"every other bind fails": func() func(verb, pod string, after bool) error {
+			n := 0
+			return func(verb, _ string, after bool) error {
+				if verb == "bind" && !after {
+					if n++; n%2 == 0 {
+						return refused
+					}
+				}
+				return nil
+			}
+		}(),
+		"answers to binds are lost": func(verb, _ string, after bool) error {
+			if verb == "bind" && after {
+				return refused
+			}
+			return nil
+		},
+		"binds of some pods never reach the server in their first minute": func() func(verb, pod string, after bool) error {
+			began := time.Time{}
+			return func(verb, pod string, after bool) error {
+				if began.IsZero() {
+					began = time.Now()
+				}
+				if verb == "bind" && !after && strings.HasSuffix(pod, "7") && time.Since(began) < time.Minute {
+					return refused
+				}
+				return nil
+			}
+		}(),
+		"requests are slow": func(verb, pod string, after bool) error {
+			time.Sleep(time.Duration(len(pod)*37%5) * 700 * time.Millisecond)
+			return nil
+		},
+		"the server is away from time to time": func(verb, _ string, after bool) error {
+			if time.Now().Second()%20 < 10 {
+				return refused
+			}
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, zoned(6)...)
+				var mu = make(chan struct{}, 1)
+				c.set(func(verb, pod string, after bool) error {
+					mu <- struct{}{}
+					defer func() { <-mu }()
+					return trouble(verb, pod, after)
+				})
+				c.add(named(podFrom(t, spreadWeb), 20)...)
+				c.run()
+				c.pass(time.Second)
+				c.delete("web-3")
+				c.delete("web-4")
+				c.until("the name is free", func() bool { return c.pod("web-3") == nil })
+				c.add(named(podFrom(t, spreadWeb), 4)[3])
+				c.until("all pods are bound", func() bool { return c.bound("web") == 19 })
+				c.pass(30 * time.Second)
+				c.same()
+				c.kill()
+			})
+		})
+	}
+}
+
+// A pod that is made again under its name is another pod, also while the former one is being bound or stops.
+func TestMadeAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "a", "b")
+		c.add(podFrom(t, big))
+		c.set(func(verb, _ string, after bool) error {
+			if verb == "bind" && after {
+				time.Sleep(3 * time.Second)
+			}
+			return nil
+		})
+		c.run()
+		c.pass(500 * time.Millisecond)
+		zero := int64(0)
+		require.NoError(t, c.CoreV1().Pods("default").Delete(t.Context(), "big", metav1.DeleteOptions{GracePeriodSeconds: &zero}))
+		c.add(podFrom(t, big))
+		c.until("the new pod is bound", func() bool { return c.bound("big") == 1 })
+		c.pass(10 * time.Second)
+		c.check()
+		c.kill()
+	})
+}
+
+func TestRestartsBindNothingTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, zoned(9)...)
+		c.set(func(string, string, bool) error { time.Sleep(30 * time.Millisecond); return nil })
+		c.add(named(podFrom(t, spreadWeb), 60)...)
+		for range 6 {
+			c.run()
+			c.pass(500 * time.Millisecond)
+			c.kill()
+		}
+		require.Positive(t, c.bound("web"))
+		c.run()
+		c.until("all pods are bound", func() bool { return c.bound("web") == 60 })
+		c.pass(10 * time.Second)
+		c.check()
+		c.kill()
+	})
+}
+
+func TestPreemptsWithinBudgets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "a", "b", "c")
+		c.add(named(podFrom(t, small), 12)...)
+		c.run()
+		c.until("the small pods are bound", func() bool { return c.bound("small") == 12 })
+		c.pass(5 * time.Second)
+		_, err := c.PolicyV1().PodDisruptionBudgets("default").Create(t.Context(), &policyv1.PodDisruptionBudget{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "small"},
+			Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: ptr(intstr.FromInt32(8)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "small"}}},
+			Status:     policyv1.PodDisruptionBudgetStatus{ExpectedPods: 12, DesiredHealthy: 8, CurrentHealthy: 12, DisruptionsAllowed: 4},
+		}, metav1.CreateOptions{})
+		require.NoError(t, err)
+		c.pass(time.Second)
+		c.add(named(podFrom(t, big), 2)...)
+		c.until("one urgent pod is bound", func() bool { return c.bound("big") == 1 })
+		c.pass(3 * time.Minute)
+		require.Equal(t, 1, c.bound("big"), "the budget lets four go, so one node becomes free")
+		require.Len(t, c.evicts, 4)
+		waits := c.pod(slices.Collect(unbound(c.on("big")))[0])
+		require.Contains(t, waits.Status.Conditions[0].Message, "budget", "the pod says what it waits for: %v", waits.Status.Conditions)
+		c.check()
+		c.kill()
+	})
+}
+
+// unbound yields the pods that have no node.
+func unbound(on map[string]string) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for name, node := range on {
+			if node == "" && !yield(name) {
+				return
+			}
+		}
+	}
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// While victims stop, nothing is bound in their place, and the pod says on which node it waits.
+func TestWaitsForVictims(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "a")
+		c.stops = 20 * time.Second
+		c.add(named(podFrom(t, small), 4)...)
+		c.run()
+		c.until("the small pods are bound", func() bool { return c.bound("small") == 4 })
+		c.pass(5 * time.Second)
+		c.add(podFrom(t, big))
+		c.until("the small pods are deleted", func() bool { return c.bound("small") == 0 })
+		c.pass(2 * time.Second)
+		require.Equal(t, "", c.on("big")["big"])
+		require.Equal(t, "a", c.pod("big").Status.NominatedNodeName)
+		condition := c.pod("small-0").Status.Conditions
+		require.True(t, slices.ContainsFunc(condition, func(k corev1.PodCondition) bool {
+			return k.Type == corev1.DisruptionTarget && k.Reason == corev1.PodReasonPreemptionByScheduler
+		}), "%v", condition)
+		c.until("the urgent pod is bound", func() bool { return c.bound("big") == 1 })
+		c.pass(5 * time.Second)
+		c.check()
+		c.kill()
+	})
+}
+
+const gangPod = `
+metadata: {name: gang, labels: {kubeorbit.dev/gang: train}, annotations: {kubeorbit.dev/gang-min: "4"}}
+spec: {containers: [{name: m, resources: {requests: {cpu: '2'}}}]}
+`
+
+func TestGangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "a")
+		all := named(podFrom(t, gangPod), 5)
+		c.add(all[:3]...)
+		c.run()
+		c.pass(5 * time.Second)
+		require.Zero(t, c.bound("gang"))
+		require.Contains(t, c.whyNot(), "3 of the 4 pods")
+		c.add(all[3])
+		c.pass(10 * time.Second)
+		require.Zero(t, c.bound("gang"), "there is room for two")
+		c.addNode("b")
+		c.until("the gang is bound", func() bool { return c.bound("gang") == 4 })
+		c.pass(5 * time.Second)
+		c.check()
+		c.addNode("c")
+		c.add(all[4])
+		c.until("the fifth member joins", func() bool { return c.bound("gang") == 5 })
+		c.pass(5 * time.Second)
+		c.check()
+		c.kill()
+		c.delete("gang-1")
+		c.pass(5 * time.Second)
+		c.run()
+		c.add(all[1])
+		c.until("a member is replaced after a restart", func() bool { return c.bound("gang") == 5 })
+		c.pass(5 * time.Second)
+		c.check()
+		for i := range all { // it ends, and is made again
+			c.delete(fmt.Sprintf("gang-%d", i))
+		}
+		c.pass(5 * time.Second)
+		require.Empty(t, c.on("gang"))
+		c.add(all...)
+		c.until("the gang runs again", func() bool { return c.bound("gang") == 5 })
+		c.pass(5 * time.Second)
+		c.check()
+		c.kill()
+	})
+}
+
+// Another scheduler binds pods at the same nodes. What it binds counts at once, and no node gets more than it has by this one.
+func TestBesideAnotherScheduler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "a", "b", "c")
+		c.run()
+		other := podFrom(t, strings.Replace(small, "name: small", "name: other", 1))
+		other.Spec.SchedulerName = "default-scheduler"
+		c.add(named(other, 6)...)
+		for i := range 6 {
+			c.add(named(podFrom(t, small), 6)[i])
+			c.update(fmt.Sprintf("other-%d", i), func(p *corev1.Pod) {
+				p.Spec.NodeName = string("abc"[i%3])
+				setCondition(p, corev1.PodScheduled, corev1.ConditionTrue)
+			})
+			c.pass(300 * time.Millisecond)
+		}
+		c.until("all pods are bound", func() bool { return c.bound("") == 12 })
+		c.pass(5 * time.Second)
+		c.check()
+		c.add(podFrom(t, small))
+		c.pass(10 * time.Second)
+		require.Equal(t, 12, c.bound(""), "all nodes are full")
+		c.kill()
+	})
+}
+
+// A selector that comes after the pods that it selects, and labels that change, change the groups of placed pods.
+func TestLabelsChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "a", "b")
+		c.add(podFrom(t, "metadata: {name: one, labels: {app: one}}"))
+		c.run()
+		c.until("the pod is bound", func() bool { return c.bound("one") == 1 })
+		c.pass(5 * time.Second)
+		at := c.on("one")["one"]
+		hates := func(name, app string) *corev1.Pod {
+			return podFrom(t, fmt.Sprintf("metadata: {name: %s}\nspec: {affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {app: %s}}}]}}}", name, app))
+		}
+		c.add(hates("hater", "one"))
+		c.until("the pod apart is bound", func() bool { return c.bound("hater") == 1 })
+		require.NotEqual(t, at, c.on("hater")["hater"])
+		c.update("one", func(p *corev1.Pod) { p.Labels["app"] = "two" })
+		c.pass(time.Second)
+		c.add(named(hates("second", "two"), 3)...)
+		c.until("the others are bound", func() bool { return c.bound("second") == 3 })
+		for name, node := range c.on("second") {
+			require.NotEqual(t, at, node, name)
+		}
+		c.pass(5 * time.Second)
+		c.check()
+		c.kill()
+	})
+}
+
+func TestNodesVanish(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "a", "b")
+		c.add(named(podFrom(t, small), 8)...)
+		c.run()
+		c.until("all pods are bound", func() bool { return c.bound("small") == 8 })
+		c.pass(5 * time.Second)
+		require.NoError(t, c.CoreV1().Nodes().Delete(t.Context(), "b", metav1.DeleteOptions{}))
+		c.pass(time.Second)
+		for name, node := range c.on("small") { // as the garbage collector of pods does
+			if node == "b" {
+				require.NoError(t, c.Tracker().Delete(pods, "default", name))
+			}
+		}
+		c.add(named(podFrom(t, strings.Replace(small, "name: small", "name: next", 1)), 4)...)
+		c.pass(5 * time.Second)
+		require.Zero(t, c.bound("next"))
+		c.addNode("b")
+		c.until("the node takes pods again", func() bool { return c.bound("next") == 4 })
+		c.pass(5 * time.Second)
+		c.check()
+		c.kill()
+	})
+}
+
+// A pod that cannot be placed, or not by this scheduler, says why in its condition.
+func TestSaysWhy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "a")
+		c.add(podFrom(t, "metadata: {name: large}\nspec: {containers: [{name: m, resources: {requests: {cpu: '64'}}}]}"),
+			podFrom(t, "metadata: {name: claims}\nspec: {resourceClaims: [{name: gpu, resourceClaimName: gpu}]}"),
+			podFrom(t, "metadata: {name: volume}\nspec: {volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]}"))
+		c.run()
+		c.pass(20 * time.Second)
+		for name, text := range map[string]string{"large": "cpu", "claims": "spec.resourceClaims", "volume": `there is no claim "data"`} {
+			k := c.pod(name).Status.Conditions
+			require.Len(t, k, 1, name)
+			require.Equal(t, corev1.PodScheduled, k[0].Type)
+			require.Equal(t, corev1.ConditionFalse, k[0].Status)
+			require.Equal(t, corev1.PodReasonUnschedulable, k[0].Reason)
+			require.Contains(t, k[0].Message, text)
+		}
+		_, err := c.CoreV1().PersistentVolumes().Create(t.Context(), &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "v"}, Spec: corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{Namespace: "default", Name: "data"}}}, metav1.CreateOptions{})
+		require.NoError(t, err)
+		_, err = c.CoreV1().PersistentVolumeClaims("default").Create(t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data", Namespace: "default"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "v"}}, metav1.CreateOptions{})
+		require.NoError(t, err)
+		c.until("the pod with the claim is bound", func() bool { return c.bound("volume") == 1 })
+		c.kill()
+	})
+}
+
+// A node that binds nothing keeps no pod for long.
+func TestNodeThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "a", "b", "c")
+		c.PrependReactor("create", "pods", refuseBindsTo("b"))
+		c.add(named(podFrom(t, small), 8)...)
+		c.run()
+		c.until("all pods are bound elsewhere", func() bool { return c.bound("small") == 8 })
+		c.pass(10 * time.Second)
+		c.check()
+		c.kill()
+	})
+}
+
+// Deployments roll, nodes come and go, labels change and the scheduler restarts, all at random; at rest everything is right.
+func TestRollingCluster(t *testing.T) {
+	rolling(t, 12*time.Minute, 2)
+}
+
+func rolling(t *testing.T, lasts time.Duration, seeds uint64) {
+	for seed := range seeds {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				random := rand.New(rand.NewPCG(seed, 1))
+				c := newCluster(t, zoned(8)...)
+				c.run()
+				made, nodes := 0, 8
+				kinds := []string{spreadWeb, small, big, gangPod}
+				for began := time.Now(); time.Since(began) < lasts; {
+					switch roll := random.IntN(20); {
+					case roll < 8:
+						p := podFrom(t, kinds[random.IntN(len(kinds))])
+						n := 1 + random.IntN(4)
+						if made++; p.Labels[GangLabel] != "" {
+							p.Labels[GangLabel] = fmt.Sprint("g", made)
+							n = 4
+						}
+						p.Name = fmt.Sprintf("%s-%d", p.Name, made)
+						c.add(named(p, n)...)
+					case roll < 15:
+						for all := c.pods(); len(all) > 30; {
+							i := random.IntN(len(all))
+							c.delete(all[i].Name)
+							all = slices.Delete(all, i, i+1)
+						}
+					case roll < 16:
+						c.addNode(fmt.Sprintf("n-%d zone=z%d", nodes, nodes%3))
+						nodes++
+					case roll < 17:
+						list, err := c.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+						require.NoError(t, err)
+						if len(list.Items) > 5 {
+							gone := list.Items[random.IntN(len(list.Items))].Name
+							require.NoError(t, c.CoreV1().Nodes().Delete(t.Context(), gone, metav1.DeleteOptions{}))
+							c.pass(time.Second)
+							for _, p := range c.pods() {
+								if p.Spec.NodeName == gone {
+									require.NoError(t, c.Tracker().Delete(pods, "default", p.Name))
+								}
+							}
+						}
+					case roll < 18:
+						c.kill()
+						c.pass(time.Second)
+						c.run()
+					default:
+						if all := c.pods(); len(all) > 0 {
+							c.update(all[random.IntN(len(all))].Name, func(p *corev1.Pod) {
+								if p.Labels == nil {
+									p.Labels = map[string]string{}
+								}
+								p.Labels["app"] = []string{"web", "small", "x"}[random.IntN(3)]
+							})
+						}
+					}
+					c.pass(time.Duration(random.IntN(8000)) * time.Millisecond)
+				}
+				c.pass(time.Minute)
+				c.same()
+				for _, f := range c.faults() {
+					require.NotContains(t, []string{"over", "gang", "node", "taint", "port"}, string(f.Kind), f.String())
+				}
+				c.kill()
+			})
+		})
+	}
+}
