@@ -36,7 +36,9 @@ func TestRecountAgrees(t *testing.T) {
 		}
 		state := rest(t, l)
 		order := slices.Clone(w.pods[:first])
-		slices.SortFunc(order, func(a, b *corev1.Pod) int { return cmp.Compare(state.Capsule(idOf(a)).PlacedAt, state.Capsule(idOf(b)).PlacedAt) })
+		slices.SortFunc(order, func(a, b *corev1.Pod) int {
+			return cmp.Compare(state.Capsule(idOf(a)).PlacedAt, state.Capsule(idOf(b)).PlacedAt)
+		})
 		for _, p := range order {
 			if node := state.Capsule(idOf(p)).Node; node != "" {
 				if w.differs(p) {

@@ -142,8 +142,12 @@ func (m *mirror) describe(p *corev1.Pod, w *want) error {
 	if err != nil {
 		return errors.Join(why, err)
 	}
-	if w.spec = shared; p.Spec.SchedulerName != m.name {
+	w.spec = shared
+	switch {
+	case p.Spec.SchedulerName != m.name:
 		w.owner = foreign
+	case m.EngineOf != nil:
+		w.owner = m.EngineOf(p, m.namespaceLabels(p.Namespace))
 	}
 	return why
 }

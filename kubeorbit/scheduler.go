@@ -11,6 +11,8 @@ import (
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/nav"
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
@@ -32,10 +34,12 @@ type Scheduler struct {
 	Client kubernetes.Interface
 	// Name is the spec.schedulerName of the pods that the scheduler places; default "orbit".
 	Name string
-	// Population returns the engines that plan on the ledger. Nil: nav.Default with nav.Evicting, which place services, and
-	// gangs, patiently, and evict pods of lower priority. Classes are those that [SpecOf] says: BestEffort for pods that
-	// never preempt, GangClass for members of gangs, LatencySensitive for all others.
+	// Population returns the engines that plan on the ledger; nil: [Population]. Classes are those that [SpecOf] says:
+	// BestEffort for pods that never preempt, GangClass for members of gangs, LatencySensitive for all others.
 	Population func(ledger orbit.Ledger) *orbit.Population
+	// EngineOf returns the name of the engine to which a pod is assigned, given the labels of its namespace; empty: the
+	// engine that claims its class. It is called each time that a pod is submitted. Nil: every pod is claimed.
+	EngineOf func(pod *corev1.Pod, namespace labels.Set) string
 	// Binders is how many pods are bound at once; default 64.
 	Binders int
 	// Tries is how many times a bind is tried at one node before the pod is placed anew; default 4.
@@ -87,6 +91,20 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
+// Population returns the engines of a Scheduler that has none of its own. They are those of nav.Default, which are patient:
+// nothing waits for ever beside smaller pods that keep coming. They evict pods of lower priority for what fits nowhere,
+// but for pods with preemptionPolicy Never. Population.Strict is set, because a cluster has one order of priorities.
+func Population(ledger orbit.Ledger) *orbit.Population {
+	population := nav.Default(ledger, evicting)
+	population.Strict = true
+	return population
+}
+
+// evicting wraps a navigator so that it evicts, but for pods that never preempt.
+func evicting(n orbit.Navigator) orbit.Navigator {
+	return &nav.Preempting{Navigator: n, Never: []orbit.AppClass{orbit.BestEffort}}
+}
+
 // run is one Run of a Scheduler: its fields with their defaults, and what the parts share.
 type run struct {
 	*Scheduler
@@ -111,7 +129,7 @@ func (s *Scheduler) newRun() *run {
 	if s.Population != nil {
 		r.population = s.Population(r.ledger)
 	} else {
-		r.population = nav.Default(r.ledger, nav.Evicting)
+		r.population = Population(r.ledger)
 	}
 	r.mirror = newMirror(r)
 	r.binder = newBinder(r)

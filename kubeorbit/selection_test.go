@@ -53,7 +53,9 @@ func TestSelectionNames(t *testing.T) {
 
 // TestSelections has a pod with a constraint of each kind.
 func TestSelections(t *testing.T) {
-	term := func(app string) string { return "{topologyKey: zone, labelSelector: {matchLabels: {app: " + app + "}}}" }
+	term := func(app string) string {
+		return "{topologyKey: zone, labelSelector: {matchLabels: {app: " + app + "}}}"
+	}
 	weighted := func(app string) string { return "[{weight: 1, podAffinityTerm: " + term(app) + "}]" }
 	pod := podFrom(t, "{metadata: {name: p, labels: {rev: two}}, spec: {affinity: {podAffinity: {"+required+"["+term("a")+"], "+preferred+weighted("b")+"}, podAntiAffinity: {"+
 		required+"["+term("c")+", "+term("c")+"], "+preferred+weighted("d")+"}}, "+

@@ -1,0 +1,168 @@
+// Command kubeorbit schedules the pods of a Kubernetes cluster that name it in spec.schedulerName.
+//
+//	go run ./cmd/kubeorbit -kubeconfig ~/.kube/config
+//
+// In a cluster, without -kubeconfig, it uses the account of its pod; see config/.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/inspect"
+	"github.com/orbitsched/orbit/kubeorbit"
+	"github.com/orbitsched/orbit/promorbit"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+// options are the flags.
+type options struct {
+	kubeconfig, configuration, listen, lease, namespace string
+	elect                                               bool
+	qps                                                 float64
+}
+
+func main() {
+	o := options{}
+	flag.StringVar(&o.kubeconfig, "kubeconfig", "", "file with the address and the credentials of the API server; empty: the account of this pod")
+	flag.StringVar(&o.configuration, "config", "", "file with further engines (kubeorbit.Configuration); empty: none")
+	flag.StringVar(&o.listen, "listen", "127.0.0.1:10290", "address of /metrics, /healthz and the live page /orbit/; empty: none")
+	flag.BoolVar(&o.elect, "leader-elect", false, "wait until no other replica schedules")
+	flag.StringVar(&o.lease, "lease", "kubeorbit", "name of the lease by which replicas elect a leader")
+	flag.StringVar(&o.namespace, "namespace", "kube-system", "namespace of the lease")
+	flag.Float64Var(&o.qps, "qps", 1000, "requests a second to the API server at most")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, &o); err != nil && !errors.Is(err, context.Canceled) {
+		fmt.Fprintln(os.Stderr, "kubeorbit:", err)
+		os.Exit(1)
+	}
+}
+
+// run schedules until the context ends.
+func run(ctx context.Context, o *options) error {
+	s := &kubeorbit.Scheduler{}
+	if o.configuration != "" {
+		text, err := os.ReadFile(o.configuration)
+		if err != nil {
+			return err
+		}
+		c, err := kubeorbit.ReadConfiguration(text)
+		if err != nil {
+			return err
+		}
+		if err := c.Configure(s); err != nil {
+			return err
+		}
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
+	if err != nil {
+		return fmt.Errorf("the API server: %w; give -kubeconfig", err)
+	}
+	config.QPS, config.Burst, config.UserAgent = float32(o.qps), int(o.qps), "kubeorbit"
+	if s.Client, err = kubernetes.NewForConfig(config); err != nil {
+		return err
+	}
+	pages := &pages{}
+	s.OnStart = pages.start
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if o.listen != "" {
+		listener, err := net.Listen("tcp", o.listen)
+		if err != nil {
+			return err
+		}
+		slog.Info("kubeorbit: serving", "page", "http://"+listener.Addr().String()+"/orbit/")
+		server := &http.Server{Handler: pages, ReadHeaderTimeout: 10 * time.Second}
+		defer func() { _ = server.Close() }()
+		go func() { cancel(server.Serve(listener)) }()
+	}
+	if !o.elect {
+		err := s.Run(ctx)
+		return errors.Join(err, context.Cause(ctx))
+	}
+	return elected(ctx, o, s)
+}
+
+// elected schedules once this replica leads, until it does not any more. The process then ends, and starts anew as a follower.
+func elected(ctx context.Context, o *options, s *kubeorbit.Scheduler) error {
+	host, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	lock := &resourcelock.LeaseLock{
+		LeaseMeta:  metav1.ObjectMeta{Namespace: o.namespace, Name: o.lease},
+		Client:     s.Client.CoordinationV1(),
+		LockConfig: resourcelock.ResourceLockConfig{Identity: fmt.Sprintf("%s_%d", host, os.Getpid())},
+	}
+	failed := errors.New("the lease was lost")
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: lock, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second, ReleaseOnCancel: true,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(ctx context.Context) { cancel(s.Run(ctx)) },
+			OnStoppedLeading: func() { cancel(failed) },
+			OnNewLeader:      func(id string) { slog.Info("kubeorbit: the leader", "is", id) },
+		},
+	})
+	if err != nil {
+		return err
+	}
+	elector.Run(ctx)
+	return context.Cause(ctx)
+}
+
+// pages serves metrics, health and the live page. Before the scheduler has started, a replica that waits is healthy, and has
+// neither metrics nor a page.
+type pages struct{ mux atomic.Pointer[http.ServeMux] }
+
+// start serves what a scheduler does.
+func (p *pages) start(ledger *orbit.MemoryLedger, population *orbit.Population) {
+	page, metrics, registry := &inspect.Handler{Ledger: ledger, Zone: corev1.LabelTopologyZone}, &promorbit.Engines{}, prometheus.NewRegistry()
+	registry.MustRegister(metrics, &promorbit.Ledger{Ledger: ledger})
+	for _, e := range population.Engines {
+		e.OnRound = func(r orbit.Round) {
+			page.Round(r)
+			metrics.Round(r)
+		}
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/orbit/", page)
+	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("/healthz", healthy)
+	p.mux.Store(mux)
+}
+
+func healthy(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }
+
+// ServeHTTP implements [http.Handler].
+func (p *pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch mux := p.mux.Load(); {
+	case mux != nil:
+		mux.ServeHTTP(w, r)
+	case r.URL.Path == "/healthz":
+		healthy(w, r)
+	default:
+		http.Error(w, "another replica schedules", http.StatusServiceUnavailable)
+	}
+}

@@ -1,0 +1,143 @@
+package kubeorbit
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/nav"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/yaml"
+)
+
+// ConfigurationVersion is the apiVersion of a [Configuration].
+const ConfigurationVersion = "kubeorbit.dev/v1alpha1"
+
+// Configuration is a file that says which engines there are beside those of [Population], and which pods they place:
+//
+//	apiVersion: kubeorbit.dev/v1alpha1
+//	kind: Configuration
+//	engines:
+//	- name: nightly
+//	  plans: batch
+//	  pods: {matchLabels: {tier: nightly}}
+//	  neverPreempts: true
+type Configuration struct {
+	// APIVersion is ConfigurationVersion.
+	APIVersion string `json:"apiVersion"`
+	// Kind is "Configuration".
+	Kind string `json:"kind"`
+	// SchedulerName is the [Scheduler].Name; empty: "orbit".
+	SchedulerName string `json:"schedulerName,omitempty"`
+	// Engines are further engines. A pod belongs to the first that selects it; to those of Population if none does.
+	Engines []EngineConfiguration `json:"engines,omitempty"`
+}
+
+// EngineConfiguration is an engine, and which pods it places.
+type EngineConfiguration struct {
+	// Name is the name of the engine. The names services, batch, gangs and kubernetes are taken.
+	Name string `json:"name"`
+	// Plans says how the engine plans, by the name of the engine in nav.Default that does so: services spreads and places
+	// fast, batch packs for throughput, gangs places gangs.
+	Plans string `json:"plans"`
+	// Pods selects the pods by their labels; without it the engine takes all pods of Namespaces.
+	Pods *metav1.LabelSelector `json:"pods,omitempty"`
+	// Namespaces selects namespaces by their labels; without it the engine takes pods of all.
+	Namespaces *metav1.LabelSelector `json:"namespaces,omitempty"`
+	// NeverPreempts says that nothing is evicted for the pods of the engine.
+	NeverPreempts bool `json:"neverPreempts,omitempty"`
+}
+
+// ReadConfiguration reads a configuration from YAML or JSON. Unknown fields are errors.
+func ReadConfiguration(text []byte) (*Configuration, error) {
+	c := &Configuration{}
+	if err := yaml.UnmarshalStrict(text, c); err != nil {
+		return nil, fmt.Errorf("kubeorbit: configuration: %w", err)
+	}
+	if c.APIVersion != ConfigurationVersion || c.Kind != "Configuration" {
+		return nil, fmt.Errorf("kubeorbit: configuration: apiVersion %q, kind %q: want %s, Configuration", c.APIVersion, c.Kind, ConfigurationVersion)
+	}
+	return c, c.Configure(&Scheduler{})
+}
+
+// taken are the names that no further engine can have.
+var taken = []string{"services", "batch", "gangs", foreign}
+
+// rule says which pods an engine places.
+type rule struct {
+	engine           string
+	pods, namespaces labels.Selector
+}
+
+// selects reports whether the engine places a pod.
+func (r *rule) selects(pod *corev1.Pod, namespace labels.Set) bool {
+	return r.pods.Matches(labels.Set(pod.Labels)) && r.namespaces.Matches(namespace)
+}
+
+// Configure sets the Name, the Population and the EngineOf of a scheduler.
+func (c *Configuration) Configure(s *Scheduler) error {
+	var rules []rule
+	names := slices.Clone(taken)
+	for i := range c.Engines {
+		e := &c.Engines[i]
+		switch {
+		case e.Name == "" || slices.Contains(names, e.Name):
+			return fmt.Errorf("kubeorbit: configuration: engine %d: the name %q is empty or taken", i, e.Name)
+		case !slices.Contains(taken[:3], e.Plans):
+			return fmt.Errorf("kubeorbit: configuration: engine %q: plans %q: want one of %v", e.Name, e.Plans, taken[:3])
+		}
+		names = append(names, e.Name)
+		r := rule{engine: e.Name}
+		for _, from := range []struct {
+			selector *metav1.LabelSelector
+			to       *labels.Selector
+		}{{e.Pods, &r.pods}, {e.Namespaces, &r.namespaces}} {
+			if *from.to = labels.Everything(); from.selector == nil {
+				continue
+			}
+			selector, err := metav1.LabelSelectorAsSelector(from.selector)
+			if err != nil {
+				return fmt.Errorf("kubeorbit: configuration: engine %q: %w", e.Name, err)
+			}
+			*from.to = selector
+		}
+		rules = append(rules, r)
+	}
+	s.Name, s.Population = c.SchedulerName, c.population
+	s.EngineOf = func(pod *corev1.Pod, namespace labels.Set) string {
+		for i := range rules {
+			if rules[i].selects(pod, namespace) {
+				return rules[i].engine
+			}
+		}
+		return ""
+	}
+	return nil
+}
+
+// assigned is a navigator that claims nothing: its engine plans only the pods that are assigned to it.
+type assigned struct{ orbit.Navigator }
+
+// Claims implements [orbit.Navigator].
+func (assigned) Claims(string, orbit.AppClass) bool { return false }
+
+// population returns the engines of Population and the further ones.
+func (c *Configuration) population(ledger orbit.Ledger) *orbit.Population {
+	all := Population(ledger)
+	for i := range c.Engines {
+		e := &c.Engines[i]
+		for _, made := range Population(ledger).Engines { // navigators of its own
+			if made.Name != e.Plans {
+				continue
+			}
+			if p, ok := made.Navigator.(*nav.Preempting); ok && e.NeverPreempts {
+				made.Navigator = p.Navigator
+			}
+			made.Name, made.Navigator = e.Name, assigned{made.Navigator}
+			all.Engines = append(all.Engines, made)
+		}
+	}
+	return all
+}

@@ -1,0 +1,127 @@
+package kubeorbit
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/util/yaml"
+)
+
+const configured = `
+apiVersion: kubeorbit.dev/v1alpha1
+kind: Configuration
+engines:
+- {name: nightly, plans: batch, pods: {matchLabels: {tier: nightly}}, neverPreempts: true}
+- {name: rest, plans: services, namespaces: {matchLabels: {kubernetes.io/metadata.name: default}}}
+`
+
+func TestConfiguration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		file, err := ReadConfiguration([]byte(configured))
+		require.NoError(t, err)
+		c := newCluster(t, "a")
+		c.schedule = &Scheduler{}
+		require.NoError(t, file.Configure(c.schedule))
+		nightly := podFrom(t, "metadata: {name: nightly, labels: {tier: nightly}}\nspec: {priority: 10, containers: [{name: m, resources: {requests: {cpu: '4'}}}]}")
+		c.add(named(podFrom(t, small), 4)...)
+		c.run()
+		c.until("the small pods are bound", func() bool { return c.bound("small") == 4 })
+		c.add(nightly)
+		c.pass(60e9)
+		require.Zero(t, c.bound("nightly"), "its engine preempts nobody")
+		state, err := c.ledger.Snapshot(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, "nightly", state.Capsule(capsuleOf(c.pod("nightly"))).Owner())
+		require.Equal(t, "rest", state.Capsule(capsuleOf(c.pod("small-0"))).Owner())
+		c.add(podFrom(t, big))
+		c.until("another engine preempts", func() bool { return c.bound("big") == 1 })
+		c.kill()
+	})
+}
+
+// A pod whose policy is never to preempt waits, whatever its priority.
+func TestNeverPreempts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "a")
+		c.add(named(podFrom(t, small), 4)...)
+		c.run()
+		c.until("the small pods are bound", func() bool { return c.bound("small") == 4 })
+		c.add(podFrom(t, strings.Replace(big, "priority: 10", "priority: 10, preemptionPolicy: Never", 1)))
+		c.pass(120e9)
+		require.Empty(t, c.evicts)
+		c.kill()
+	})
+}
+
+func TestConfigurationsThatAreRefused(t *testing.T) {
+	for text, why := range map[string]string{
+		"apiVersion: v1\nkind: Configuration":                                      "apiVersion",
+		strings.Replace(configured, "neverPreempts", "neverPreempt", 1):            "neverPreempt",
+		strings.Replace(configured, "name: rest", "name: gangs", 1):                "taken",
+		strings.Replace(configured, "plans: batch", "plans: all", 1):               "plans",
+		strings.Replace(configured, "{tier: nightly}", "{tier: 'not a value'}", 1): "nightly",
+	} {
+		_, err := ReadConfiguration([]byte(text))
+		require.ErrorContains(t, err, why)
+	}
+}
+
+// The role of config/base allows every request that the scheduler makes, and no other verb.
+func TestRoleAllowsWhatIsDone(t *testing.T) {
+	allowed := map[string]bool{}
+	text, err := os.ReadFile(filepath.Join("config", "base", "account.yaml"))
+	require.NoError(t, err)
+	for _, part := range strings.Split(string(text), "\n---\n") {
+		var role struct {
+			Kind  string
+			Rules []struct{ APIGroups, Resources, Verbs []string }
+		}
+		require.NoError(t, yaml.Unmarshal([]byte(part), &role))
+		for _, r := range role.Rules {
+			if role.Kind != "ClusterRole" {
+				continue
+			}
+			for _, resource := range r.Resources {
+				for _, verb := range r.Verbs {
+					allowed[verb+" "+r.APIGroups[0]+"/"+resource] = false
+				}
+			}
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "a")
+		c.add(named(podFrom(t, small), 4)...)
+		failed := false
+		c.set(func(verb, pod string, after bool) error {
+			if verb == "bind" && pod == "small-2" && !failed {
+				failed = true
+				return os.ErrDeadlineExceeded
+			}
+			return nil
+		})
+		c.ClearActions()
+		c.run()
+		c.until("the small pods are bound", func() bool { return c.bound("small") == 4 })
+		c.pass(5e9)
+		c.add(podFrom(t, big))
+		c.until("the urgent pod is bound", func() bool { return c.bound("big") == 1 })
+		for _, a := range c.Actions() {
+			resource := a.GetResource().Resource
+			if a.GetSubresource() != "" {
+				resource += "/" + a.GetSubresource()
+			}
+			key := a.GetVerb() + " " + a.GetResource().Group + "/" + resource
+			if a.GetVerb() == "create" && resource == "pods" || a.GetVerb() == "get" && resource == "resource" { // the test, and discovery
+				continue
+			}
+			_, ok := allowed[key]
+			require.True(t, ok, "the role does not allow: %s", key)
+			allowed[key] = true
+		}
+		c.kill()
+	})
+}
