@@ -44,7 +44,7 @@ func offends(i sourceImport) string {
 	inside, isOurs := strings.CutPrefix(i.path, modulePath)
 	inside = strings.TrimPrefix(inside, "/")
 	external := strings.Contains(strings.SplitN(i.path, "/", 2)[0], ".") && !isOurs
-	program := strings.HasPrefix(i.room, "examples/") || i.room == "orbitlog"
+	program := strings.HasPrefix(i.room, "examples/") || strings.HasPrefix(i.room, "kubeorbit/cmd/") || i.room == "orbitlog"
 	switch {
 	case i.test || program || i.room == "etcdledger/itest" || strings.HasPrefix(i.room, "etcdledger/itest/"):
 		return ""
@@ -71,6 +71,20 @@ func offends(i sourceImport) string {
 		}
 		return ""
 	case (i.room == "logledger/logtest" || i.room == "diskledger" || i.room == "etcdledger" || i.room == "pgledger") && (inside == "logledger" || inside == "logledger/logtest"):
+		return ""
+	case i.room == "kubeorbit" && external:
+		if !strings.HasPrefix(i.path, "k8s.io/") && !strings.HasPrefix(i.path, "sigs.k8s.io/yaml") && !strings.HasPrefix(i.path, "golang.org/x/sync/") || strings.HasPrefix(i.path, "k8s.io/kubernetes/") {
+			return "kubeorbit depends on Kubernetes' client libraries alone, not on Kubernetes"
+		}
+		return ""
+	case i.room == "kubeorbit/fit" && isOurs:
+		return "the judge of clusters shares nothing with what it judges"
+	case i.room == "kubeorbit/fit" && external:
+		if !strings.HasPrefix(i.path, "k8s.io/api") && !strings.HasPrefix(i.path, "k8s.io/component-helpers/") {
+			return "the judge of clusters depends on Kubernetes' types and helpers alone"
+		}
+		return ""
+	case i.room == "kubeorbit" && inside == "nav": // for its Population
 		return ""
 	case i.room == "promorbit" && external:
 		if i.path != "github.com/prometheus/client_golang/prometheus" {
@@ -132,6 +146,9 @@ func TestImportRuleBites(t *testing.T) {
 		{room: "diskledger", path: "github.com/cockroachdb/pebble/v2"},
 		{room: "diskledger", path: modulePath + "/nav"},
 		{room: "diskledger", path: modulePath + "/etcdledger"},
+		{room: "kubeorbit", path: "k8s.io/kubernetes/pkg/scheduler"},
+		{room: "kubeorbit", path: modulePath + "/sandbox"},
+		{room: "kubeorbit/fit", path: modulePath},
 		{room: "promorbit", path: "github.com/prometheus/prometheus/promql/parser"},
 		{room: "promorbit", path: modulePath + "/sandbox"},
 		{room: "otelorbit", path: "go.opentelemetry.io/otel/sdk/trace"},

@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // binder binds pods to the nodes on which the engines have placed them, and deletes those that they have evicted.
@@ -135,6 +134,8 @@ func (b *binder) begin(ctx context.Context, id orbit.CapsuleID) {
 		case err == nil:
 			b.bind(ctx, c)
 			return
+		case errors.Is(err, errBound):
+			return
 		case errors.Is(err, orbit.ErrConflict):
 		case rejection != nil && rejection.Dimension != "":
 			err := b.propose(ctx, state, orbit.Release{Capsule: id, From: c.Node, At: now()})
@@ -148,12 +149,15 @@ func (b *binder) begin(ctx context.Context, id orbit.CapsuleID) {
 	}
 }
 
+// errBound says that a capsule is being bound already.
+var errBound = errors.New("it is being bound")
+
 // claim says that a capsule begins, and then that its bind is under way.
 func (b *binder) claim(ctx context.Context, state *orbit.State, c *orbit.Capsule) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.binding[c.ID] != nil {
-		return nil
+		return errBound
 	}
 	err := b.propose(ctx, state, orbit.Confirm{Capsule: c.ID, Since: c.PlacedAt, Begun: true})
 	if err == nil {
@@ -308,7 +312,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // pod returns the pod of a capsule as it was last seen; nil: it is gone.
 func (r *run) pod(id orbit.CapsuleID) *corev1.Pod {
 	p := get[corev1.Pod](r.mirror.pods, podOf(id))
-	if p == nil || p.UID != types.UID(uidOf(id)) {
+	if p == nil || p.UID != uidOf(id) {
 		return nil
 	}
 	return p

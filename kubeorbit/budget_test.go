@@ -71,7 +71,7 @@ func TestBudgets(t *testing.T) {
 				return
 			}
 			var refused *orbit.Rejection
-			require.True(t, errors.As(err, &refused), "%v", err)
+			require.ErrorAs(t, err, &refused)
 			assert.Equal(t, "default/b", string(refused.Budget))
 		})
 	}

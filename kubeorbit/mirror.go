@@ -239,7 +239,8 @@ func get[T any](store cache.Store, name types.NamespacedName) *T {
 	if err != nil || !found {
 		return nil
 	}
-	return o.(any).(*T)
+	t, _ := o.(*T)
+	return t
 }
 
 // namespaceLabels returns the labels of a namespace.

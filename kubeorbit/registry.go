@@ -83,9 +83,6 @@ func (r *registry) groups(pod *corev1.Pod) (names []string) {
 	return names
 }
 
-// selectsNamespaces reports whether a selection depends on the labels of namespaces.
-func (r *registry) selectsNamespaces() bool { return len(r.byNamespace[""]) > 0 }
-
 // use replaces the selections that a user names by others. It returns those that nobody had named before, or names any
 // more: the pods that these select are members of another set of groups now.
 func (r *registry) use(were map[string]Selection, are []Selection) (now map[string]Selection, changed []Selection) {

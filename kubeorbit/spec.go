@@ -1,6 +1,7 @@
 package kubeorbit
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -133,7 +134,7 @@ func (b *builder) resources() {
 	})
 	delete(requests, corev1.ResourcePods)
 	main, extras, err := amounts("spec.containers.resources", requests)
-	if lacks, ok := err.(*Unsayable); ok {
+	if lacks := (*Unsayable)(nil); errors.As(err, &lacks) {
 		b.unsayable(lacks.Field, "%s", lacks.Why)
 	}
 	main[orbit.Slots] = 1

@@ -206,7 +206,7 @@ func TestWaitsForVictims(t *testing.T) {
 		c.add(podFrom(t, big))
 		c.until("the small pods are deleted", func() bool { return c.bound("small") == 0 })
 		c.pass(2 * time.Second)
-		require.Equal(t, "", c.on("big")["big"])
+		require.Empty(t, c.on("big")["big"])
 		require.Equal(t, "a", c.pod("big").Status.NominatedNodeName)
 		condition := c.pod("small-0").Status.Conditions
 		require.True(t, slices.ContainsFunc(condition, func(k corev1.PodCondition) bool {

@@ -51,8 +51,8 @@ func main() {
 	flag.Float64Var(&o.qps, "qps", 1000, "requests a second to the API server at most")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, &o); err != nil && !errors.Is(err, context.Canceled) {
+	err := run(ctx, &o)
+	if stop(); err != nil && !errors.Is(err, context.Canceled) {
 		fmt.Fprintln(os.Stderr, "kubeorbit:", err)
 		os.Exit(1)
 	}
