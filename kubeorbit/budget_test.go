@@ -2,7 +2,6 @@ package kubeorbit
 
 import (
 	"context"
-	"errors"
 	"testing"
 
 	"github.com/orbitsched/orbit"
