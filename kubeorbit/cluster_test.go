@@ -112,7 +112,7 @@ func (c *cluster) bindsPod(action ktesting.Action) (bool, runtime.Object, error)
 		return true, nil, apierrors.NewConflict(gvr.GroupResource(), p.Name, fmt.Errorf("%s", why))
 	}
 	switch {
-	case p.UID != binding.UID:
+	case binding.UID != "" && p.UID != binding.UID:
 		return conflict("the UID in the precondition is not that of the pod")
 	case p.DeletionTimestamp != nil:
 		return conflict("the pod is being deleted")

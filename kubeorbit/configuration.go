@@ -33,6 +33,8 @@ type Configuration struct {
 	SchedulerName string `json:"schedulerName,omitempty"`
 	// Engines are further engines. A pod belongs to the first that selects it; to those of Population if none does.
 	Engines []EngineConfiguration `json:"engines,omitempty"`
+	// Queues are the queues that pods may name, each after its parent.
+	Queues []QueueConfiguration `json:"queues,omitempty"`
 }
 
 // EngineConfiguration is an engine, and which pods it places.
@@ -76,7 +78,7 @@ func (r *rule) selects(pod *corev1.Pod, namespace labels.Set) bool {
 	return r.pods.Matches(labels.Set(pod.Labels)) && r.namespaces.Matches(namespace)
 }
 
-// Configure sets the Name, the Population and the EngineOf of a scheduler.
+// Configure sets the Name, the Queues, the Population and the EngineOf of a scheduler.
 func (c *Configuration) Configure(s *Scheduler) error {
 	var rules []rule
 	names := slices.Clone(taken)
@@ -105,6 +107,14 @@ func (c *Configuration) Configure(s *Scheduler) error {
 		}
 		rules = append(rules, r)
 	}
+	s.Queues = nil
+	for i := range c.Queues {
+		q, err := c.Queues[i].queue()
+		if err != nil {
+			return fmt.Errorf("kubeorbit: configuration: queue %q: %w", c.Queues[i].Name, err)
+		}
+		s.Queues = append(s.Queues, q)
+	}
 	s.Name, s.Population = c.SchedulerName, c.population
 	s.EngineOf = func(pod *corev1.Pod, namespace labels.Set) string {
 		for i := range rules {
@@ -125,15 +135,20 @@ func (assigned) Claims(string, orbit.AppClass) bool { return false }
 
 // population returns the engines of Population and the further ones.
 func (c *Configuration) population(ledger orbit.Ledger) *orbit.Population {
-	all := Population(ledger)
+	var wrap []func(orbit.Navigator) orbit.Navigator
+	if len(c.Queues) > 0 {
+		wrap = append(wrap, nav.Fairly)
+	}
+	all := population(ledger, wrap...)
 	for i := range c.Engines {
 		e := &c.Engines[i]
-		for _, made := range Population(ledger).Engines { // navigators of its own
+		evicts := evicting
+		if e.NeverPreempts {
+			evicts = func(n orbit.Navigator) orbit.Navigator { return n }
+		}
+		for _, made := range nav.Default(ledger, append([]func(orbit.Navigator) orbit.Navigator{evicts}, wrap...)...).Engines { // navigators of its own
 			if made.Name != e.Plans {
 				continue
-			}
-			if p, ok := made.Navigator.(*nav.Preempting); ok && e.NeverPreempts {
-				made.Navigator = p.Navigator
 			}
 			made.Name, made.Navigator = e.Name, assigned{made.Navigator}
 			all.Engines = append(all.Engines, made)

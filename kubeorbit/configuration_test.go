@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
@@ -39,6 +40,44 @@ func TestConfiguration(t *testing.T) {
 		require.Equal(t, "rest", state.Capsule(capsuleOf(c.pod("small-0"))).Owner())
 		c.add(podFrom(t, big))
 		c.until("another engine preempts", func() bool { return c.bound("big") == 1 })
+		c.kill()
+	})
+}
+
+// Two teams share a node. One borrows all of it, and gives back what the other is entitled to.
+func TestQueues(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		file, err := ReadConfiguration([]byte(`
+apiVersion: kubeorbit.dev/v1alpha1
+kind: Configuration
+queues:
+- {name: company, nominal: {cpu: 0}}
+- {name: red, parent: company, nominal: {cpu: 2}}
+- {name: blue, parent: company, nominal: {cpu: 2}}
+`))
+		require.NoError(t, err)
+		c := newCluster(t, "a")
+		c.addNode("b")
+		c.schedule = &Scheduler{}
+		require.NoError(t, file.Configure(c.schedule))
+		of := func(team string, label string) *corev1.Pod {
+			p := podFrom(t, strings.Replace(small, "name: small", "name: "+team, 1))
+			p.Labels[label] = team
+			return p
+		}
+		c.add(named(of("red", QueueLabel), 6)...)
+		c.run()
+		c.until("red borrows what blue leaves", func() bool { return c.bound("red") == 4 })
+		c.pass(20e9)
+		require.Equal(t, 4, c.bound("red"), "there are eight cores, and a quota of four")
+		c.add(named(of("blue", KueueLabel), 3)...)
+		c.until("blue takes back its own", func() bool { return c.bound("blue") == 2 && c.bound("red") == 2 })
+		c.pass(60e9)
+		require.Len(t, c.evicts, 2)
+		c.check()
+		c.add(of("green", QueueLabel))
+		c.pass(5e9)
+		require.True(t, saysWhy(c.pod("green"), `there is no queue "green"`))
 		c.kill()
 	})
 }

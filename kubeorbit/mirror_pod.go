@@ -138,6 +138,9 @@ func (m *mirror) describe(p *corev1.Pod, w *want) error {
 	if name, _, _, known := m.gangOf(p); known && name.Name == "" && spec.Class == orbit.GangClass { // a group without a minimum
 		spec.Class = orbit.LatencySensitive
 	}
+	if e := m.charge(p, spec); e != nil && why == nil {
+		why = e
+	}
 	shared, err := spec.Share()
 	if err != nil {
 		return errors.Join(why, err)

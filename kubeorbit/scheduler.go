@@ -40,6 +40,9 @@ type Scheduler struct {
 	// EngineOf returns the name of the engine to which a pod is assigned, given the labels of its namespace; empty: the
 	// engine that claims its class. It is called each time that a pod is submitted. Nil: every pod is claimed.
 	EngineOf func(pod *corev1.Pod, namespace labels.Set) string
+	// Queues are the queues that pods may name ([QueueLabel]), each after its parent: quotas that lend and borrow, kept by
+	// the ledger. Without Population, work is then planned by fair shares (nav.Fair).
+	Queues []orbit.Queue
 	// Binders is how many pods are bound at once; default 64.
 	Binders int
 	// Tries is how many times a bind is tried at one node before the pod is placed anew; default 4.
@@ -77,6 +80,9 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	if err := r.mirror.start(running); err != nil {
 		return err
 	}
+	if err := r.putQueues(running); err != nil {
+		return err
+	}
 	from, err := r.mirror.load(running)
 	if err != nil {
 		return err
@@ -94,10 +100,13 @@ func (s *Scheduler) Run(ctx context.Context) error {
 // Population returns the engines of a Scheduler that has none of its own. They are those of nav.Default, which are patient:
 // nothing waits for ever beside smaller pods that keep coming. They evict pods of lower priority for what fits nowhere,
 // but for pods with preemptionPolicy Never. Population.Strict is set, because a cluster has one order of priorities.
-func Population(ledger orbit.Ledger) *orbit.Population {
-	population := nav.Default(ledger, evicting)
-	population.Strict = true
-	return population
+func Population(ledger orbit.Ledger) *orbit.Population { return population(ledger) }
+
+// population is Population with further wraps.
+func population(ledger orbit.Ledger, wrap ...func(orbit.Navigator) orbit.Navigator) *orbit.Population {
+	p := nav.Default(ledger, append([]func(orbit.Navigator) orbit.Navigator{evicting}, wrap...)...)
+	p.Strict = true
+	return p
 }
 
 // evicting wraps a navigator so that it evicts, but for pods that never preempt.
@@ -126,10 +135,13 @@ func (s *Scheduler) newRun() *run {
 			Dimensions: [orbit.Dimensions]string{orbit.CPU: "cpu", orbit.Memory: "memory", orbit.Disk: "ephemeral-storage", orbit.Slots: "pods"},
 		},
 	}
-	if s.Population != nil {
+	switch {
+	case s.Population != nil:
 		r.population = s.Population(r.ledger)
-	} else {
-		r.population = Population(r.ledger)
+	case len(s.Queues) > 0:
+		r.population = population(r.ledger, nav.Fairly)
+	default:
+		r.population = population(r.ledger)
 	}
 	r.mirror = newMirror(r)
 	r.binder = newBinder(r)

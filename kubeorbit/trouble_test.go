@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/orbitsched/orbit/kubeorbit/fit"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -451,10 +452,59 @@ func rolling(t *testing.T, lasts time.Duration, seeds uint64) {
 				c.pass(time.Minute)
 				c.same()
 				for _, f := range c.faults() {
-					require.NotContains(t, []string{"over", "gang", "node", "taint", "port"}, string(f.Kind), f.String())
+					members := 0 // that have not been deleted
+					for _, p := range c.pods() {
+						members += int(btoi(p.Namespace+"/"+p.Labels[GangLabel] == f.Subject))
+					}
+					if f.Kind != fit.Gang || members >= 4 {
+						require.NotContains(t, []fit.Kind{fit.Over, fit.Gang, fit.Node, fit.Taint, fit.Port}, f.Kind, f.String())
+					}
 				}
 				c.kill()
 			})
 		})
 	}
+}
+
+// A pod that is evicted while its bind is under way is deleted once it is bound, and not counted as gone before.
+func TestEvictsWhatIsBeingBound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "a")
+		c.set(func(verb, pod string, after bool) error {
+			if verb == "bind" && !after && strings.HasPrefix(pod, "small") {
+				time.Sleep(5 * time.Second)
+			}
+			return nil
+		})
+		c.add(named(podFrom(t, small), 4)...)
+		c.run()
+		c.pass(time.Second)
+		c.add(podFrom(t, big))
+		for range 60 {
+			c.pass(500 * time.Millisecond)
+			require.Empty(t, c.faults())
+		}
+		require.Equal(t, 1, c.bound("big"))
+		require.ElementsMatch(t, []string{"small-0", "small-1", "small-2", "small-3"}, c.evicts)
+		c.check()
+		c.kill()
+	})
+}
+
+// A pod that is bound to a node which is not known yet counts as soon as the node is.
+func TestPodsBeforeTheirNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "a +cpu=1")
+		c.run()
+		early := podFrom(t, big)
+		early.Spec.SchedulerName, early.Spec.NodeName = "default-scheduler", "b"
+		c.add(early)
+		c.pass(time.Second)
+		c.addNode("b")
+		c.add(named(podFrom(t, small), 4)...)
+		c.pass(20 * time.Second)
+		require.Equal(t, 1, c.bound("small"))
+		c.check()
+		c.kill()
+	})
 }
