@@ -388,10 +388,11 @@ func TestNodeThatFails(t *testing.T) {
 
 // Deployments roll, nodes come and go, labels change and the scheduler restarts, all at random; at rest everything is right.
 func TestRollingCluster(t *testing.T) {
-	rolling(t, 12*time.Minute, 2)
+	rolling(t, 12*time.Minute, 2, func(time.Duration) {})
 }
 
-func rolling(t *testing.T, lasts time.Duration, seeds uint64) {
+// rolling runs random clusters. Each is told every hour how much time has passed.
+func rolling(t *testing.T, lasts time.Duration, seeds uint64, hourly func(elapsed time.Duration)) {
 	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -400,7 +401,13 @@ func rolling(t *testing.T, lasts time.Duration, seeds uint64) {
 				c.run()
 				made, nodes := 0, 8
 				kinds := []string{spreadWeb, small, big, gangPod}
+				hours := time.Duration(0)
 				for began := time.Now(); time.Since(began) < lasts; {
+					if passed := time.Since(began); passed > (hours+1)*time.Hour {
+						hours++
+						c.ClearActions() // the fake keeps them all
+						hourly(passed)
+					}
 					switch roll := random.IntN(20); {
 					case roll < 8:
 						p := podFrom(t, kinds[random.IntN(len(kinds))])
