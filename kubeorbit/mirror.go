@@ -120,10 +120,11 @@ func (m *mirror) start(ctx context.Context) error {
 	m.budgets = f.Policy().V1().PodDisruptionBudgets().Informer().GetStore()
 	m.claims, m.volumes = core.PersistentVolumeClaims().Informer().GetStore(), core.PersistentVolumes().Informer().GetStore()
 	m.spaces = core.Namespaces().Informer().GetStore()
-	watched := []struct {
+	type watched struct {
 		informer cache.SharedIndexInformer
 		changed  func(name types.NamespacedName, was, is any)
-	}{
+	}
+	all := []watched{
 		{pods, func(name types.NamespacedName, _, _ any) { m.queue.Add(key{ofPod, name}) }},
 		{core.Nodes().Informer(), func(name types.NamespacedName, _, _ any) { m.queue.Add(key{ofNode, name}) }},
 		{f.Policy().V1().PodDisruptionBudgets().Informer(), func(name types.NamespacedName, _, _ any) { m.queue.Add(key{ofBudget, name}) }},
@@ -134,15 +135,12 @@ func (m *mirror) start(ctx context.Context) error {
 	if served, e := m.servesGroups(); served {
 		informer := f.Scheduling().V1alpha2().PodGroups().Informer()
 		m.groups = informer.GetStore()
-		watched = append(watched, struct {
-			informer cache.SharedIndexInformer
-			changed  func(name types.NamespacedName, was, is any)
-		}{informer, func(name types.NamespacedName, _, _ any) { m.addAll(name.Namespace) }})
+		all = append(all, watched{informer, func(name types.NamespacedName, _, _ any) { m.addAll(name.Namespace) }})
 	} else {
 		err = errors.Join(err, e)
 	}
 	var synced []cache.InformerSynced
-	for _, w := range watched {
+	for _, w := range all {
 		handler, e := w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(o any) { w.changed(nameOf(o), nil, o) },
 			UpdateFunc: func(was, is any) { w.changed(nameOf(is), was, is) },
