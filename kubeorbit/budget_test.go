@@ -22,6 +22,7 @@ func TestBudgets(t *testing.T) {
 		{"no pod may be missing", "{" + ofWeb + "}, status: {expectedPods: 3, desiredHealthy: 3}}", false, false},
 		{"one pod may be missing", "{" + ofWeb + "}, status: {expectedPods: 3, desiredHealthy: 2}}", false, true},
 		{"more are desired than there are", "{" + ofWeb + "}, status: {expectedPods: 3, desiredHealthy: 5}}", false, false},
+		{"more are desired than are expected", "{" + ofWeb + "}, status: {expectedPods: 2, desiredHealthy: 3}}", false, false},
 		{"more are expected than there are", "{" + ofWeb + "}, status: {expectedPods: 5, desiredHealthy: 3}}", false, false},
 		{"other pods", "{spec: {selector: {matchLabels: {app: db}}}, status: {expectedPods: 3, desiredHealthy: 3}}", false, true},
 		{"no selector covers nothing", "{spec: {}, status: {expectedPods: 3, desiredHealthy: 3}}", false, true},

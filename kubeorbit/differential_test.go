@@ -105,9 +105,20 @@ func (w *world) faults(p *corev1.Pod) []fit.Fault {
 }
 
 // differs reports whether the pod is one of those that SpecOf says otherwise: a pod that its spread counts is on a node
-// that it excludes, or one near which it has to be is on a node without the label of a level.
+// that it excludes, a domain counts by nodeAffinityPolicy Ignore although its node has no label of another constraint, or
+// one near which it has to be is on a node without the label of a level.
 func (w *world) differs(p *corev1.Pod) bool {
 	required, _ := affinityOf(p)
+	for _, c := range p.Spec.TopologySpreadConstraints {
+		for _, other := range p.Spec.TopologySpreadConstraints {
+			if c.TopologyKey != other.TopologyKey && c.NodeAffinityPolicy != nil && *c.NodeAffinityPolicy == corev1.NodeInclusionPolicyIgnore && slices.ContainsFunc(w.nodes, func(n *corev1.Node) bool {
+				_, ok := n.Labels[other.TopologyKey]
+				return !ok
+			}) {
+				return true
+			}
+		}
+	}
 	for _, q := range w.pods {
 		if q.Spec.NodeName == "" || q == p {
 			continue

@@ -62,7 +62,7 @@ type builder struct {
 // In some cases the spec says something else than kube-scheduler does:
 //
 //   - Topology spread counts the pods on all nodes of a domain, also on nodes that the pod's node affinity or tolerations
-//     exclude.
+//     exclude. With nodeAffinityPolicy Ignore, a domain counts even if its nodes have no label of another constraint.
 //   - Of a group that is required by several levels, the first pod may be placed where one level has no member, though a
 //     member is on a node without the label of that level.
 //   - A spread constraint by a key with more than 1,024 domains places nothing.
