@@ -3,7 +3,6 @@ package kubeorbit
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -62,7 +61,8 @@ func TestRecountAgrees(t *testing.T) {
 				if err == nil {
 					assert.Empty(t, faults, "the ledger takes %s on %s", p.Name, n.Name)
 				} else {
-					require.True(t, errors.Is(err, orbit.ErrInfeasible) || errors.Is(err, orbit.ErrConflict), "%v", err)
+					var refused *orbit.Rejection
+					require.ErrorAs(t, err, &refused)
 					assert.NotEmpty(t, faults, "the ledger refuses %s on %s: %v", p.Name, n.Name, err)
 				}
 			}

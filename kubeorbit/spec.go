@@ -1,7 +1,6 @@
 package kubeorbit
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -133,8 +132,8 @@ func (b *builder) resources() {
 		UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true,
 	})
 	delete(requests, corev1.ResourcePods)
-	main, extras, err := amounts("spec.containers.resources", requests)
-	if lacks := (*Unsayable)(nil); errors.As(err, &lacks) {
+	main, extras, lacks := amounts("spec.containers.resources", requests)
+	if lacks != nil {
 		b.unsayable(lacks.Field, "%s", lacks.Why)
 	}
 	main[orbit.Slots] = 1
