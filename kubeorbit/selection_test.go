@@ -51,6 +51,15 @@ func TestSelectionNames(t *testing.T) {
 	}
 }
 
+// TestNamespaceSelectorFirst has an affinity of which one term depends on the labels of namespaces: whoever looks at the
+// selection sees that without looking at And.
+func TestNamespaceSelectorFirst(t *testing.T) {
+	all := Selections(podFrom(t, spec(near(zonal+", "+ofDB, zonal+", namespaceSelector: {matchLabels: {team: x}}, "+ofWeb))))
+	require.Len(t, all, 1)
+	assert.NotNil(t, all[0].NamespaceSelector)
+	assert.Len(t, all[0].And, 1)
+}
+
 // TestSelections has a pod with a constraint of each kind.
 func TestSelections(t *testing.T) {
 	term := func(app string) string {

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // fitRow is a pod that is named p, the nodes, the pods that are there already, and the nodes that take the pod.
@@ -365,6 +366,17 @@ func TestSixteenGroups(t *testing.T) {
 	require.ErrorAs(t, err, &lacks)
 	assert.Equal(t, "metadata.labels", lacks.Field)
 	assert.Contains(t, lacks.Why, "17 groups")
+}
+
+// TestLongestNames has names, labels and topology keys of the greatest length that Kubernetes admits.
+func TestLongestNames(t *testing.T) {
+	name, label := strings.Repeat("n", 253), strings.Repeat("l", 63)
+	key := name + "/" + label
+	pod := podFrom(t, fmt.Sprintf(`{metadata: {name: %s, namespace: %s, labels: {%s: %s}, ownerReferences: [{apiVersion: v1, kind: ReplicationController, name: %s, uid: u, controller: true}]},
+		spec: {nodeSelector: {%s: %s}, %s}}`, name, label, key, label, name, key, label, apart("topologyKey: "+key+", labelSelector: {matchLabels: {"+key+": "+label+"}}")))
+	pod.UID = types.UID(strings.Repeat("u", 36))
+	w := &world{pods: []*corev1.Pod{pod}, nodes: []*corev1.Node{nodeFrom(t, name+" "+key+"="+label), nodeFrom(t, "b")}}
+	assert.Equal(t, []string{name}, w.fits(t, pod))
 }
 
 // TestSpecFields has the fields of which the form is what others read.

@@ -50,11 +50,22 @@ func (t *termSelector) selects(p *corev1.Pod) bool {
 	return inNamespace && t.pods.Matches(labels.Set(p.Labels))
 }
 
-// together reports whether two nodes are in one domain.
-func together(a, b *corev1.Node, key string) bool {
-	x, okX := a.Labels[key]
-	y, okY := b.Labels[key]
-	return okX && okY && x == y
+// around returns the placed pods that are in one domain with a pod, itself included; none if its node has no label for it.
+func (w *world) around(p *corev1.Pod, key string) []*corev1.Pod {
+	domain, ok := w.nodeOf(p).Labels[key]
+	if !ok {
+		return nil
+	}
+	if w.domains[key] == nil {
+		pods := map[string][]*corev1.Pod{}
+		for _, q := range w.placed {
+			if d, ok := w.nodeOf(q).Labels[key]; ok {
+				pods[d] = append(pods[d], q)
+			}
+		}
+		w.domains[key] = pods
+	}
+	return w.domains[key][domain]
 }
 
 // apart finds pods in a domain with one that excludes them.
@@ -66,8 +77,8 @@ func (w *world) apart() {
 		terms := p.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 		for i := range terms {
 			t := w.read(p, &terms[i])
-			for _, q := range w.placed {
-				if p != q && together(w.nodeOf(p), w.nodeOf(q), t.key) && t.selects(q) {
+			for _, q := range w.around(p, t.key) {
+				if p != q && t.selects(q) {
 					w.fail(Apart, name(p), "%s is in the same %s as well, on node %q", name(q), t.key, q.Spec.NodeName)
 				}
 			}
@@ -99,9 +110,7 @@ func (w *world) first(p *corev1.Pod, terms []corev1.PodAffinityTerm) bool {
 // lonely returns the first level by which a placed pod has no neighbour; empty: it has all that it requires.
 func (w *world) lonely(p *corev1.Pod, terms []corev1.PodAffinityTerm) string {
 	for i := range terms {
-		if !slices.ContainsFunc(w.placed, func(q *corev1.Pod) bool {
-			return p != q && together(w.nodeOf(p), w.nodeOf(q), terms[i].TopologyKey) && w.selectsAll(p, terms, q)
-		}) {
+		if !slices.ContainsFunc(w.around(p, terms[i].TopologyKey), func(q *corev1.Pod) bool { return p != q && w.selectsAll(p, terms, q) }) {
 			return terms[i].TopologyKey
 		}
 	}

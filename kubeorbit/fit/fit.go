@@ -71,7 +71,10 @@ func (f Fault) String() string { return fmt.Sprintf("%s: %s: %s", f.Kind, f.Subj
 // Of a namespace it knows no labels but its name (kubernetes.io/metadata.name), by which namespace selectors are judged.
 // It does not judge volumes and resource claims.
 func Recount(pods []*corev1.Pod, nodes []*corev1.Node, budgets []*policyv1.PodDisruptionBudget) []Fault {
-	w := &world{nodes: map[string]*corev1.Node{}, on: map[string][]*corev1.Pod{}, selectors: map[*corev1.PodAffinityTerm]*termSelector{}}
+	w := &world{
+		nodes: map[string]*corev1.Node{}, on: map[string][]*corev1.Pod{}, domains: map[string]map[string][]*corev1.Pod{},
+		selectors: map[*corev1.PodAffinityTerm]*termSelector{},
+	}
 	for _, n := range nodes {
 		w.nodes[n.Name] = n
 	}
@@ -103,10 +106,11 @@ func Recount(pods []*corev1.Pod, nodes []*corev1.Node, budgets []*policyv1.PodDi
 // world is a cluster that is judged.
 type world struct {
 	nodes map[string]*corev1.Node
-	// The pods that take room, all and by node.
-	placed []*corev1.Pod
-	on     map[string][]*corev1.Pod
-	faults []Fault
+	// The pods that take room: all, by node, and by domain of the levels that have been asked for.
+	placed  []*corev1.Pod
+	on      map[string][]*corev1.Pod
+	domains map[string]map[string][]*corev1.Pod
+	faults  []Fault
 	// The selectors of terms that have been read.
 	selectors map[*corev1.PodAffinityTerm]*termSelector
 }
