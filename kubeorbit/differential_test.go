@@ -111,10 +111,9 @@ func (w *world) differs(p *corev1.Pod) bool {
 	required, _ := affinityOf(p)
 	for _, c := range p.Spec.TopologySpreadConstraints {
 		for _, other := range p.Spec.TopologySpreadConstraints {
-			if c.TopologyKey != other.TopologyKey && c.NodeAffinityPolicy != nil && *c.NodeAffinityPolicy == corev1.NodeInclusionPolicyIgnore && slices.ContainsFunc(w.nodes, func(n *corev1.Node) bool {
-				_, ok := n.Labels[other.TopologyKey]
-				return !ok
-			}) {
+			ignores := c.NodeAffinityPolicy != nil && *c.NodeAffinityPolicy == corev1.NodeInclusionPolicyIgnore
+			lacks := func(n *corev1.Node) bool { _, ok := n.Labels[other.TopologyKey]; return !ok }
+			if ignores && c.TopologyKey != other.TopologyKey && slices.ContainsFunc(w.nodes, lacks) {
 				return true
 			}
 		}
@@ -202,7 +201,10 @@ func drawPod(t *rapid.T, name string) *corev1.Pod {
 		corev1.ResourceCPU: resource.MustParse(one(t, "cpu", "0", "100m", "300m", "1")), "example.com/gpu": resource.MustParse(one(t, "gpu", "0", "0", "1")),
 	}}}
 	if sometimes(t, 3, "has port") {
-		c.Ports = []corev1.ContainerPort{{HostPort: one[int32](t, "port", 80, 81), HostIP: one(t, "ip", "", "0.0.0.0", "10.0.0.1"), Protocol: one(t, "protocol", "", corev1.ProtocolTCP, corev1.ProtocolUDP)}}
+		c.Ports = []corev1.ContainerPort{{
+			HostPort: one[int32](t, "port", 80, 81), HostIP: one(t, "ip", "", "0.0.0.0", "10.0.0.1"),
+			Protocol: one(t, "protocol", "", corev1.ProtocolTCP, corev1.ProtocolUDP),
+		}}
 	}
 	p.Spec.Containers = []corev1.Container{c}
 	p.Spec.Affinity = &corev1.Affinity{}
@@ -240,7 +242,8 @@ func drawNodes(t *rapid.T, p *corev1.Pod) {
 				))
 			}
 			if sometimes(t, 3, "names nodes") {
-				term.MatchFields = []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: one(t, "operator", corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn), Values: []string{"n0"}}}
+				operator := one(t, "operator", corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn)
+				term.MatchFields = []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: operator, Values: []string{"n0"}}}
 			}
 			required.NodeSelectorTerms = append(required.NodeSelectorTerms, term)
 		}
@@ -283,7 +286,9 @@ func drawTerms(t *rapid.T) (all []corev1.PodAffinityTerm) {
 }
 
 func drawSpread(t *rapid.T) corev1.TopologySpreadConstraint {
-	c := corev1.TopologySpreadConstraint{TopologyKey: drawKey(t), LabelSelector: drawSelector(t), MaxSkew: one[int32](t, "skew", 1, 1, 2), WhenUnsatisfiable: corev1.DoNotSchedule}
+	c := corev1.TopologySpreadConstraint{
+		TopologyKey: drawKey(t), LabelSelector: drawSelector(t), MaxSkew: one[int32](t, "skew", 1, 1, 2), WhenUnsatisfiable: corev1.DoNotSchedule,
+	}
 	c.MinDomains = one(t, "domains", nil, nil, new(int32(1)), new(int32(2)), new(int32(3)))
 	c.NodeAffinityPolicy = one(t, "affinity policy", nil, nil, new(corev1.NodeInclusionPolicyHonor), new(corev1.NodeInclusionPolicyIgnore))
 	c.NodeTaintsPolicy = one(t, "taints policy", nil, nil, new(corev1.NodeInclusionPolicyHonor), new(corev1.NodeInclusionPolicyIgnore))

@@ -189,7 +189,8 @@ func (w *world) skew(p *corev1.Pod, c *corev1.TopologySpreadConstraint, count *s
 	}
 	if n := count.pods[domain]; n-count.fewest > int(c.MaxSkew) && !count.reported[domain] {
 		count.reported[domain] = true
-		w.fail(Skew, name(p), "%s %q has %d of its kind, and another has %d; maxSkew is %d", c.TopologyKey, domain, n, count.fewest, c.MaxSkew)
+		w.fail(Skew, name(p), "%s %q has %d of its kind, and another has %d; maxSkew is %d",
+			c.TopologyKey, domain, n, count.fewest, c.MaxSkew)
 	}
 }
 

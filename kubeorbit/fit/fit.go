@@ -175,7 +175,9 @@ var cordon = corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.Tai
 
 // unschedulable reports whether the node is cordoned, by its spec or by the taint that follows from it.
 func unschedulable(n *corev1.Node) bool {
-	return n.Spec.Unschedulable || slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeUnschedulable && forbids(&t) })
+	return n.Spec.Unschedulable || slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
+		return t.Key == corev1.TaintNodeUnschedulable && forbids(&t)
+	})
 }
 
 // forbids reports whether a taint forbids placements.

@@ -104,7 +104,8 @@ func TestFaults(t *testing.T) {
 		{"a taint", func(c *cluster) { c.Nodes[1].Spec.Taints[0].Key = "other" }, "taint: n1/web-b", "other=v:NoSchedule"},
 		{"a toleration of another value", func(c *cluster) { c.pod("web-b").Spec.Tolerations[0].Operator = "" }, "taint: n1/web-b", "k=v:NoSchedule"},
 		{"a toleration of another effect", func(c *cluster) { c.pod("web-b").Spec.Tolerations[0].Effect = "NoExecute" }, "taint: n1/web-b", "k=v:NoSchedule"},
-		{"a node that is unschedulable", func(c *cluster) { c.Nodes[0].Spec.Unschedulable = true }, "cordon: n1/first, cordon: n1/near-a, cordon: n1/web-a, cordon: n2/elsewhere", "unschedulable"},
+		{"a node that is unschedulable", func(c *cluster) { c.Nodes[0].Spec.Unschedulable = true },
+			"cordon: n1/first, cordon: n1/near-a, cordon: n1/web-a, cordon: n2/elsewhere", "unschedulable"},
 		{"a host port", func(c *cluster) { c.pod("near-a").Spec.Containers[0].Ports[0].Protocol = "TCP" }, "port: n1/near-a", "has TCP 0.0.0.0:80"},
 		{"a host port on one address", func(c *cluster) {
 			c.pod("near-a").Spec.Containers[0].Ports[0].Protocol, c.pod("near-a").Spec.Containers[0].Ports[0].HostIP = "", "10.0.0.1"
