@@ -257,9 +257,10 @@ func included(p *corev1.Pod, n *corev1.Node, c *corev1.TopologySpreadConstraint,
 	return true
 }
 
-// gangs finds gangs of which some members are placed, but too few. Members that have ended were placed.
+// gangs finds gangs of which some members are placed, but too few. Members that have ended were placed. A pod that
+// terminates without a node will not wait any more.
 func (w *world) gangs(pods []*corev1.Pod) {
-	type gang struct{ placed, ended, least int }
+	type gang struct{ placed, ended, waiting, least int }
 	all := map[string]*gang{}
 	for _, p := range pods {
 		if p.Labels[gangLabel] == "" {
@@ -274,6 +275,8 @@ func (w *world) gangs(pods []*corev1.Pod) {
 			all[id].ended++
 		case p.Spec.NodeName != "":
 			all[id].placed++
+		case p.DeletionTimestamp == nil:
+			all[id].waiting++
 		}
 		for _, text := range []string{p.Annotations[gangMin], p.Labels[gangMin]} {
 			if least, err := strconv.Atoi(text); err == nil {
@@ -282,9 +285,14 @@ func (w *world) gangs(pods []*corev1.Pod) {
 		}
 	}
 	for id, g := range all {
-		if g.placed > 0 && g.placed+g.ended < g.least {
-			w.fail(Gang, id, "%d members are placed, and %d have ended; the least is %d", g.placed, g.ended, g.least)
+		if g.placed == 0 || g.placed+g.ended >= g.least {
+			continue
 		}
+		kind := Gang
+		if g.waiting == 0 {
+			kind = Short
+		}
+		w.fail(kind, id, "%d members are placed, %d have ended and %d wait; the least is %d", g.placed, g.ended, g.waiting, g.least)
 	}
 }
 

@@ -39,8 +39,11 @@ const (
 	Near Kind = "near"
 	// Skew: a domain has more pods of a spread constraint that says DoNotSchedule than maxSkew allows; at rest.
 	Skew Kind = "skew"
-	// Gang: some members of a gang are placed, but fewer than its minimum; at rest.
+	// Gang: some members of a gang are placed, but fewer than its minimum, and others wait; at rest.
 	Gang Kind = "gang"
+	// Short: as Gang, but none waits. So members were deleted after the start, which is no fault of a scheduler, or the
+	// gang was started before there were enough of them.
+	Short Kind = "short"
 	// Budget: fewer pods of a disruption budget are healthy than its status desires; at rest.
 	Budget Kind = "budget"
 )

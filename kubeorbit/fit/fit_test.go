@@ -1,6 +1,7 @@
 package fit
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -132,7 +133,10 @@ func TestFaults(t *testing.T) {
 			c.pod("near-a").Labels["app"], c.pod("web-a").Spec.Affinity = "web", nil
 			c.pod("web-a").Spec.TopologySpreadConstraints[0].MinDomains = new(int32(3))
 		}, "skew: n1/web-a", "another has 0"},
-		{"a gang in part", func(c *cluster) { c.pod("near-a").Spec.NodeName = "" }, "gang: n1/g", "1 members are placed, and 0 have ended; the least is 2"},
+		{"a gang in part", func(c *cluster) { c.pod("near-a").Spec.NodeName = "" }, "gang: n1/g", "1 members are placed, 0 have ended and 1 wait; the least is 2"},
+		{"a gang of which a member was deleted", func(c *cluster) {
+			c.Pods = slices.DeleteFunc(c.Pods, func(p *corev1.Pod) bool { return p.Name == "near-a" })
+		}, "short: n1/g", "1 members are placed, 0 have ended and 0 wait; the least is 2"},
 		{"a budget of which a pod terminates", func(c *cluster) { c.pod("web-a").DeletionTimestamp = new(metav1.Now()) }, "budget: n1/web", "0 pods"},
 		{"a pod that terminates takes room", func(c *cluster) {
 			delete(c.Nodes[0].Status.Allocatable, "nvidia.com/gpu")
