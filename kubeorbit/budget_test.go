@@ -15,6 +15,7 @@ import (
 // ready where unready is set, and it is the one that is evicted.
 func TestBudgets(t *testing.T) {
 	ofWeb := "spec: {selector: {matchLabels: {app: web}}"
+	always := ofWeb + ", unhealthyPodEvictionPolicy: AlwaysAllow"
 	for _, row := range []struct {
 		name, budget string
 		unready, may bool
@@ -22,17 +23,18 @@ func TestBudgets(t *testing.T) {
 		{"no pod may be missing", "{" + ofWeb + "}, status: {expectedPods: 3, desiredHealthy: 3}}", false, false},
 		{"one pod may be missing", "{" + ofWeb + "}, status: {expectedPods: 3, desiredHealthy: 2}}", false, true},
 		{"more are desired than there are", "{" + ofWeb + "}, status: {expectedPods: 3, desiredHealthy: 5}}", false, false},
+		{"more are desired than are expected", "{" + ofWeb + "}, status: {expectedPods: 2, desiredHealthy: 3}}", false, false},
 		{"more are expected than there are", "{" + ofWeb + "}, status: {expectedPods: 5, desiredHealthy: 3}}", false, false},
 		{"other pods", "{spec: {selector: {matchLabels: {app: db}}}, status: {expectedPods: 3, desiredHealthy: 3}}", false, true},
 		{"no selector covers nothing", "{spec: {}, status: {expectedPods: 3, desiredHealthy: 3}}", false, true},
 		{"an empty selector covers all", "{spec: {selector: {}}, status: {expectedPods: 3, desiredHealthy: 3}}", false, false},
 		{"another namespace", "{metadata: {namespace: other}, " + ofWeb + "}, status: {expectedPods: 3, desiredHealthy: 3}}", false, true},
-		{"a spec that the controller has not seen", "{metadata: {generation: 2}, " + ofWeb + "}, status: {observedGeneration: 1, expectedPods: 3, desiredHealthy: 0}}", false, false},
-		{"a spec that the controller has seen", "{metadata: {generation: 2}, " + ofWeb + "}, status: {observedGeneration: 2, expectedPods: 3, desiredHealthy: 0}}", false, true},
+		{"a spec that the controller has not seen", "{metadata: {generation: 2}, " + ofWeb + "}, status: {observedGeneration: 1, expectedPods: 3}}", false, false},
+		{"a spec that the controller has seen", "{metadata: {generation: 2}, " + ofWeb + "}, status: {observedGeneration: 2, expectedPods: 3}}", false, true},
 		{"an unready pod while enough are healthy", "{" + ofWeb + "}, status: {expectedPods: 3, desiredHealthy: 2}}", true, true},
 		{"an unready pod while too few are healthy", "{" + ofWeb + "}, status: {expectedPods: 3, desiredHealthy: 3}}", true, false},
-		{"an unready pod, always allowed", "{" + ofWeb + ", unhealthyPodEvictionPolicy: AlwaysAllow}, status: {expectedPods: 3, desiredHealthy: 3}}", true, true},
-		{"a ready pod, always allowed if unready", "{" + ofWeb + ", unhealthyPodEvictionPolicy: AlwaysAllow}, status: {expectedPods: 3, desiredHealthy: 3}}", false, false},
+		{"an unready pod, always allowed", "{" + always + "}, status: {expectedPods: 3, desiredHealthy: 3}}", true, true},
+		{"a ready pod, always allowed if unready", "{" + always + "}, status: {expectedPods: 3, desiredHealthy: 3}}", false, false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			b := read[policyv1.PodDisruptionBudget](t, row.budget)

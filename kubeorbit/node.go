@@ -37,9 +37,9 @@ func NodeOf(n *corev1.Node) (orbit.Node, error) {
 	for key, value := range n.Labels {
 		out.Labels[key] = labelValue(value)
 	}
-	var err error
-	if out.Capacity, out.Extras, err = amounts("status.allocatable", n.Status.Allocatable); err != nil {
-		return orbit.Node{}, err
+	var lacks *Unsayable
+	if out.Capacity, out.Extras, lacks = amounts("status.allocatable", n.Status.Allocatable); lacks != nil {
+		return orbit.Node{}, lacks
 	}
 	for _, t := range n.Spec.Taints {
 		out.Taints = append(out.Taints, orbit.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
@@ -65,7 +65,7 @@ const (
 
 // amounts divides a list of resources into the dimensions of orbit and the extras; those that are zero are left out.
 // The extras are returned, as many as there can be, also with an error.
-func amounts(field string, list corev1.ResourceList) (main orbit.Resources, extras []orbit.Extra, err error) {
+func amounts(field string, list corev1.ResourceList) (main orbit.Resources, extras []orbit.Extra, lacks *Unsayable) {
 	for name, quantity := range list {
 		switch name {
 		case corev1.ResourceCPU:
@@ -85,15 +85,15 @@ func amounts(field string, list corev1.ResourceList) (main orbit.Resources, extr
 	slices.SortFunc(extras, func(a, b orbit.Extra) int { return strings.Compare(a.Name, b.Name) })
 	for i := range extras {
 		if extras[i].Amount > mostExtra {
-			err = &Unsayable{field, fmt.Sprintf("%d of %s, and there can be %d", extras[i].Amount, extras[i].Name, int64(mostExtra))}
+			lacks = &Unsayable{field, fmt.Sprintf("%d of %s, and there can be %d", extras[i].Amount, extras[i].Name, int64(mostExtra))}
 			extras[i].Amount = mostExtra
 		}
 	}
 	if len(extras) > mostRules {
-		err = &Unsayable{field, fmt.Sprintf("there are %d resources besides those that each node has, and there can be %d", len(extras), mostRules)}
+		lacks = &Unsayable{field, fmt.Sprintf("there are %d resources besides those that each node has, and there can be %d", len(extras), mostRules)}
 		extras = extras[:mostRules]
 	}
-	return main, extras, err
+	return main, extras, lacks
 }
 
 // extraAmount returns an amount of an extended resource, or the number of hugepages: in bytes, those of a large machine

@@ -1,6 +1,7 @@
 package kubeorbit
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -175,7 +176,8 @@ func antiAffinityOf(pod *corev1.Pod) ([]corev1.PodAffinityTerm, []corev1.Weighte
 	return a.RequiredDuringSchedulingIgnoredDuringExecution, a.PreferredDuringSchedulingIgnoredDuringExecution
 }
 
-// termSelections returns what all the required terms of an affinity select together.
+// termSelections returns what all the required terms of an affinity select together. A selection that depends on the labels
+// of namespaces comes first.
 func termSelections(pod *corev1.Pod, terms []corev1.PodAffinityTerm) (Selection, error) {
 	var all []Selection
 	for i := range terms {
@@ -185,7 +187,9 @@ func termSelections(pod *corev1.Pod, terms []corev1.PodAffinityTerm) (Selection,
 		}
 		all = append(all, s)
 	}
-	slices.SortFunc(all, func(a, b Selection) int { return strings.Compare(a.String(), b.String()) })
+	slices.SortFunc(all, func(a, b Selection) int {
+		return cmp.Or(int(btoi(a.NamespaceSelector == nil))-int(btoi(b.NamespaceSelector == nil)), strings.Compare(a.String(), b.String()))
+	})
 	all = slices.CompactFunc(all, func(a, b Selection) bool { return a.String() == b.String() })
 	first := all[0]
 	first.And = all[1:len(all):len(all)]

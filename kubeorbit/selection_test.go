@@ -51,16 +51,27 @@ func TestSelectionNames(t *testing.T) {
 	}
 }
 
+// TestNamespaceSelectorFirst has an affinity of which one term depends on the labels of namespaces: whoever looks at the
+// selection sees that without looking at And.
+func TestNamespaceSelectorFirst(t *testing.T) {
+	all := Selections(podFrom(t, spec(near(zonal+", "+ofDB, zonal+", namespaceSelector: {matchLabels: {team: x}}, "+ofWeb))))
+	require.Len(t, all, 1)
+	assert.NotNil(t, all[0].NamespaceSelector)
+	assert.Len(t, all[0].And, 1)
+}
+
 // TestSelections has a pod with a constraint of each kind.
 func TestSelections(t *testing.T) {
 	term := func(app string) string {
 		return "{topologyKey: zone, labelSelector: {matchLabels: {app: " + app + "}}}"
 	}
 	weighted := func(app string) string { return "[{weight: 1, podAffinityTerm: " + term(app) + "}]" }
-	pod := podFrom(t, "{metadata: {name: p, labels: {rev: two}}, spec: {affinity: {podAffinity: {"+required+"["+term("a")+"], "+preferred+weighted("b")+"}, podAntiAffinity: {"+
-		required+"["+term("c")+", "+term("c")+"], "+preferred+weighted("d")+"}}, "+
-		spread(evenly+", "+zonal+", matchLabelKeys: [rev], labelSelector: {matchLabels: {app: e}}", "maxSkew: 1, whenUnsatisfiable: ScheduleAnyway, topologyKey: zone, labelSelector: {matchLabels: {app: f}}",
-			evenly+", "+zonal, evenly+", "+zonal+", labelSelector: {}")+"}}")
+	affinity := "podAffinity: {" + required + "[" + term("a") + "], " + preferred + weighted("b") + "}"
+	anti := "podAntiAffinity: {" + required + "[" + term("c") + ", " + term("c") + "], " + preferred + weighted("d") + "}"
+	spreads := spread(evenly+", "+zonal+", matchLabelKeys: [rev], labelSelector: {matchLabels: {app: e}}",
+		"maxSkew: 1, whenUnsatisfiable: ScheduleAnyway, topologyKey: zone, labelSelector: {matchLabels: {app: f}}",
+		evenly+", "+zonal, evenly+", "+zonal+", labelSelector: {}")
+	pod := podFrom(t, "{metadata: {name: p, labels: {rev: two}}, spec: {affinity: {"+affinity+", "+anti+"}, "+spreads+"}}")
 	var names []string
 	for _, s := range Selections(pod) {
 		names = append(names, s.String())
@@ -75,8 +86,8 @@ func TestLongNames(t *testing.T) {
 		for range 40 {
 			values = append(values, strings.Repeat("x", 20)+string(rune('a'+len(values)%26))+strings.Repeat("y", len(values)))
 		}
-		pod := podFrom(t, spec(apart(zonal+", labelSelector: {matchExpressions: [{key: k, operator: In, values: ["+strings.Join(append(values, last), ", ")+"]}]}")))
-		return Selections(pod)[0].String()
+		in := "labelSelector: {matchExpressions: [{key: k, operator: In, values: [" + strings.Join(append(values, last), ", ") + "]}]}"
+		return Selections(podFrom(t, spec(apart(zonal+", "+in))))[0].String()
 	}
 	assert.LessOrEqual(t, len(long("z1")), 253)
 	assert.Contains(t, long("z1"), "default: k in (xxx")

@@ -1,7 +1,6 @@
 package kubeorbit
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -62,9 +61,11 @@ type builder struct {
 // In some cases the spec says something else than kube-scheduler does:
 //
 //   - Topology spread counts the pods on all nodes of a domain, also on nodes that the pod's node affinity or tolerations
-//     exclude.
+//     exclude. With nodeAffinityPolicy Ignore, a domain counts even if its nodes have no label of another constraint.
 //   - Of a group that is required by several levels, the first pod may be placed where one level has no member, though a
 //     member is on a node without the label of that level.
+//   - A node that is unschedulable has its taint at once, also for nodeTaintsPolicy Honor.
+//   - A pod that says its operating system is kept off nodes that say another, where the kubelet would refuse it.
 //   - A spread constraint by a key with more than 1,024 domains places nothing.
 //   - The limits of attachable volumes are left out, and so are the features that nodes declare.
 //   - Preferred terms count from the side of the new pod only, and images that a node has do not count.
@@ -133,8 +134,8 @@ func (b *builder) resources() {
 		UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true,
 	})
 	delete(requests, corev1.ResourcePods)
-	main, extras, err := amounts("spec.containers.resources", requests)
-	if lacks := (*Unsayable)(nil); errors.As(err, &lacks) {
+	main, extras, lacks := amounts("spec.containers.resources", requests)
+	if lacks != nil {
 		b.unsayable(lacks.Field, "%s", lacks.Why)
 	}
 	main[orbit.Slots] = 1
@@ -353,7 +354,7 @@ func (b *builder) join() {
 	slices.Sort(groups)
 	groups = slices.Compact(groups)
 	if len(groups) > mostGroups {
-		b.unsayable("metadata.labels", "the pod is in %d groups, by the selectors of pods and disruption budgets and by its ports and claims; it can be in %d",
+		b.unsayable("metadata.labels", "the pod is in %d groups, by selectors of pods and disruption budgets, ports and claims; it can be in %d",
 			len(groups), mostGroups)
 		groups = groups[:mostGroups]
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // fitRow is a pod that is named p, the nodes, the pods that are there already, and the nodes that take the pod.
@@ -75,7 +76,8 @@ var zones = []string{"a1 zone=a", "a2 zone=a", "b1 zone=b", "none"}
 
 var resourceRows = []fitRow{
 	{name: "requests that fit", pod: asks("cpu: 4, memory: 8Gi"), nodes: []string{"a", "b +cpu=3", "c +memory=7Gi"}, want: "a"},
-	{name: "a request in fractions of a milli-core is rounded up", pod: asks("cpu: 1000100u"), nodes: []string{"a +cpu=1", "b +cpu=1001m"}, want: "b"},
+	{name: "a request in fractions of a milli-core is rounded up",
+		pod: asks("cpu: 1000100u"), nodes: []string{"a +cpu=1", "b +cpu=1001m"}, want: "b"},
 	{name: "what others take is not free", pod: asks("cpu: 3950m"), nodes: []string{"a", "b"}, with: []string{placed("a", "app: x")}, want: "b"},
 	{name: "ephemeral storage", pod: asks("ephemeral-storage: 1Gi"), nodes: []string{"a", "b +ephemeral-storage=1Gi"}, want: "b"},
 	{name: "number of pods", pod: spec(""), nodes: []string{"a +pods=1", "b +pods=0", "c +pods=1"}, with: []string{placed("a", "app: x")}, want: "c"},
@@ -85,51 +87,65 @@ var resourceRows = []fitRow{
 		with: []string{`{spec: {nodeName: a, containers: [{name: c, resources: {requests: {nvidia.com/gpu: 1}}}]}}`}, want: "b"},
 	{name: "hugepages of more bytes than an extra can be", pod: asks("hugepages-1Gi: 600Gi"),
 		nodes: []string{"a +hugepages-1Gi=599Gi", "b +hugepages-1Gi=600Gi", "c +hugepages-2Mi=900Gi"}, want: "b"},
-	{name: "an init container is the minimum", pod: spec("initContainers: [{name: i, resources: {requests: {cpu: 3}}}], containers: [{name: c, resources: {requests: {cpu: 1}}}]"),
+	{name: "an init container is the minimum",
+		pod:   spec("initContainers: [{name: i, resources: {requests: {cpu: 3}}}], containers: [{name: c, resources: {requests: {cpu: 1}}}]"),
 		nodes: []string{"a +cpu=3", "b +cpu=2"}, want: "a"},
 	{name: "a sidecar is added",
 		pod:   spec("initContainers: [{name: i, restartPolicy: Always, resources: {requests: {cpu: 3}}}], containers: [{name: c, resources: {requests: {cpu: 1}}}]"),
 		nodes: []string{"a +cpu=4", "b +cpu=3"}, want: "a"},
-	{name: "overhead is added", pod: spec("overhead: {cpu: 1}, containers: [{name: c, resources: {requests: {cpu: 3}}}]"), nodes: []string{"a +cpu=4", "b +cpu=3"}, want: "a"},
+	{name: "overhead is added",
+		pod: spec("overhead: {cpu: 1}, containers: [{name: c, resources: {requests: {cpu: 3}}}]"), nodes: []string{"a +cpu=4", "b +cpu=3"},
+		want: "a"},
 	{name: "requests of the pod", pod: spec("resources: {requests: {cpu: 3}}, containers: [{name: c, resources: {requests: {cpu: 1}}}]"),
 		nodes: []string{"a +cpu=3", "b +cpu=2"}, want: "a"},
-	{name: "a pod that is resized takes the larger amount until it is done", pod: asks("cpu: 3"), nodes: []string{"a", "b"}, want: "b", with: []string{`
+	{name: "a pod that is resized takes the larger amount until it is done",
+		pod: asks("cpu: 3"), nodes: []string{"a", "b"}, want: "b", with: []string{`
 {spec: {nodeName: a, containers: [{name: c, resources: {requests: {cpu: 1}}}]},
  status: {containerStatuses: [{name: c, image: "", imageID: "", ready: true, restartCount: 0, allocatedResources: {cpu: 2}, resources: {requests: {cpu: 2}}}]}}`}},
 }
 
 var nodeRows = []fitRow{
-	{name: "nodeSelector", pod: spec("nodeSelector: {disk: ssd, zone: a}"), nodes: []string{"a zone=a", "b zone=a disk=ssd", "c zone=b disk=ssd"}, want: "b"},
+	{name: "nodeSelector",
+		pod: spec("nodeSelector: {disk: ssd, zone: a}"), nodes: []string{"a zone=a", "b zone=a disk=ssd", "c zone=b disk=ssd"}, want: "b"},
 	{name: "nodeSelector with an empty value", pod: spec(`nodeSelector: {role: ""}`), nodes: []string{"a role=", "b role=x", "c"}, want: "a"},
 	{name: "terms are alternatives, expressions a conjunction",
 		pod: spec(nodeAffinity(`{matchExpressions: [{key: zone, operator: In, values: [a, b]}, {key: disk, operator: Exists}]},
 			{matchExpressions: [{key: zone, operator: In, values: [c]}]}`)),
 		nodes: []string{"a zone=a", "b zone=b disk=", "c zone=c", "d zone=d disk=ssd"}, want: "b c"},
-	{name: "NotIn and DoesNotExist", pod: spec(nodeAffinity("{matchExpressions: [{key: zone, operator: NotIn, values: [a]}, {key: disk, operator: DoesNotExist}]}")),
+	{name: "NotIn and DoesNotExist",
+		pod:   spec(nodeAffinity("{matchExpressions: [{key: zone, operator: NotIn, values: [a]}, {key: disk, operator: DoesNotExist}]}")),
 		nodes: []string{"a zone=a", "b zone=b", "c", "d disk=ssd"}, want: "b c"},
 	{name: "NotIn with an empty value", pod: spec(nodeAffinity(`{matchExpressions: [{key: zone, operator: NotIn, values: [""]}]}`)),
 		nodes: []string{"a zone=", "b zone=b", "c"}, want: "b c"},
-	{name: "Gt and Lt", pod: spec(nodeAffinity(`{matchExpressions: [{key: gen, operator: Gt, values: ["5"]}, {key: gen, operator: Lt, values: ["9"]}]}`)),
+	{name: "Gt and Lt",
+		pod:   spec(nodeAffinity(`{matchExpressions: [{key: gen, operator: Gt, values: ["5"]}, {key: gen, operator: Lt, values: ["9"]}]}`)),
 		nodes: []string{"a gen=5", "b gen=6", "c gen=9", "d gen=six", "e"}, want: "b"},
-	{name: "an operand that is no number", pod: spec(nodeAffinity("{matchExpressions: [{key: gen, operator: Gt, values: [x]}]}, {matchExpressions: [{key: zone, operator: Exists}]}")),
+	{name: "an operand that is no number",
+		pod:   spec(nodeAffinity("{matchExpressions: [{key: gen, operator: Gt, values: [x]}]}, {matchExpressions: [{key: zone, operator: Exists}]}")),
 		nodes: []string{"a gen=5", "b zone=z"}, want: "b"},
-	{name: "an operand that is no label", pod: spec(nodeAffinity(`{matchExpressions: [{key: gen, operator: NotIn, values: ["a b"]}]}`)), nodes: []string{"a gen=5", "b"}},
-	{name: "matchFields", pod: spec(nodeAffinity("{matchFields: [{key: metadata.name, operator: In, values: [b]}]}")), nodes: []string{"a", "b"}, want: "b"},
+	{name: "an operand that is no label",
+		pod: spec(nodeAffinity(`{matchExpressions: [{key: gen, operator: NotIn, values: ["a b"]}]}`)), nodes: []string{"a gen=5", "b"}},
+	{name: "matchFields",
+		pod: spec(nodeAffinity("{matchFields: [{key: metadata.name, operator: In, values: [b]}]}")), nodes: []string{"a", "b"}, want: "b"},
 	{name: "matchFields and matchExpressions",
 		pod:   spec(nodeAffinity("{matchFields: [{key: metadata.name, operator: NotIn, values: [b]}], matchExpressions: [{key: zone, operator: Exists}]}")),
 		nodes: []string{"a zone=a", "b zone=b", "c"}, want: "a"},
-	{name: "an empty term matches nothing", pod: spec(nodeAffinity("{}, {matchExpressions: [{key: zone, operator: Exists}]}")), nodes: []string{"a zone=a", "b"}, want: "a"},
+	{name: "an empty term matches nothing",
+		pod: spec(nodeAffinity("{}, {matchExpressions: [{key: zone, operator: Exists}]}")), nodes: []string{"a zone=a", "b"}, want: "a"},
 	{name: "only empty terms match nothing", pod: spec(nodeAffinity("{}, {}")), nodes: []string{"a", "b"}},
-	{name: "nodeSelector and affinity must both match", pod: spec("nodeSelector: {disk: ssd}, " + nodeAffinity("{matchExpressions: [{key: zone, operator: Exists}]}")),
+	{name: "nodeSelector and affinity must both match",
+		pod:   spec("nodeSelector: {disk: ssd}, " + nodeAffinity("{matchExpressions: [{key: zone, operator: Exists}]}")),
 		nodes: []string{"a zone=a", "b disk=ssd", "c zone=a disk=ssd"}, want: "c"},
 	{name: "taints", pod: spec(""), nodes: []string{"a !k=v:NoSchedule", "b !k=v:NoExecute", "c !k=v:PreferNoSchedule", "d"}, want: "c d"},
 	{name: "tolerations", pod: spec("tolerations: [{key: k, value: v, effect: NoSchedule}, {key: e, operator: Exists}]"),
 		nodes: []string{"a !k=v:NoSchedule", "b !k=w:NoSchedule", "c !k=v:NoExecute", "d !e=x:NoExecute !k=v:NoSchedule"}, want: "a d"},
-	{name: "all taints are tolerated", pod: spec("tolerations: [{operator: Exists}]"), nodes: []string{"a !k=v:NoSchedule", "b !k=v:NoExecute cordoned"}, want: "a b"},
+	{name: "all taints are tolerated",
+		pod: spec("tolerations: [{operator: Exists}]"), nodes: []string{"a !k=v:NoSchedule", "b !k=v:NoExecute cordoned"}, want: "a b"},
 	{name: "a taint that is tolerated for some time", pod: spec("tolerations: [{key: k, operator: Exists, effect: NoExecute, tolerationSeconds: 0}]"),
 		nodes: []string{"a !k=v:NoExecute"}, want: "a"},
 	{name: "unschedulable", pod: spec(""), nodes: []string{"a cordoned", "b"}, want: "b"},
-	{name: "unschedulable, as pods of daemon sets tolerate it", pod: spec("tolerations: [{key: node.kubernetes.io/unschedulable, operator: Exists, effect: NoSchedule}]"),
+	{name: "unschedulable, as pods of daemon sets tolerate it",
+		pod:   spec("tolerations: [{key: node.kubernetes.io/unschedulable, operator: Exists, effect: NoSchedule}]"),
 		nodes: []string{"a cordoned", "b cordoned !node.kubernetes.io/unschedulable=:NoSchedule"}, want: "a b"},
 	{name: "os", pod: spec("os: {name: linux}"), nodes: []string{"a kubernetes.io/os=linux", "b kubernetes.io/os=windows", "c"}, want: "a c",
 		otherwise: "the kubelet refuses the pod, not kube-scheduler"},
@@ -143,81 +159,110 @@ var apartRows = []fitRow{
 		with: []string{placed("a1", "app: web")}, want: "a2 b1 none"},
 	{name: "the host name is a label", pod: web(apart("topologyKey: kubernetes.io/hostname, " + ofWeb)),
 		nodes: []string{"a kubernetes.io/hostname=h", "b kubernetes.io/hostname=h", "c"}, with: []string{placed("a", "app: web")}, want: "c"},
-	{name: "a domain with an empty name", pod: web(apart(zonal + ", " + ofWeb)), nodes: []string{"a zone=", "b zone=", "c"}, with: []string{placed("a", "app: web")}, want: "c"},
+	{name: "a domain with an empty name",
+		pod: web(apart(zonal + ", " + ofWeb)), nodes: []string{"a zone=", "b zone=", "c"}, with: []string{placed("a", "app: web")}, want: "c"},
 	{name: "no selector selects nothing", pod: web(apart(zonal)), nodes: zones, with: []string{placed("a1", "app: web")}, want: "a1 a2 b1 none"},
-	{name: "an empty selector selects all", pod: web(apart(zonal + ", labelSelector: {}")), nodes: zones, with: []string{placed("a1", "")}, want: "b1 none"},
+	{name: "an empty selector selects all",
+		pod: web(apart(zonal + ", labelSelector: {}")), nodes: zones, with: []string{placed("a1", "")}, want: "b1 none"},
 	{name: "another namespace does not count", pod: spec(apart(zonal + ", " + ofWeb)), nodes: zones,
 		with: []string{"{metadata: {namespace: other, labels: {app: web}}, spec: {nodeName: a1}}"}, want: "a1 a2 b1 none"},
 	{name: "namespaces", pod: spec(apart(zonal + ", namespaces: [other], " + ofWeb)), nodes: zones,
 		with: []string{"{metadata: {namespace: other, labels: {app: web}}, spec: {nodeName: a1}}", placed("b1", "app: web")}, want: "b1 none"},
 	{name: "an empty namespaceSelector selects all", pod: spec(apart(zonal + ", namespaceSelector: {}, " + ofWeb)), nodes: zones,
 		with: []string{"{metadata: {namespace: other, labels: {app: web}}, spec: {nodeName: a1}}"}, want: "b1 none"},
-	{name: "namespaceSelector", pod: spec(apart(zonal + ", namespaces: [third], namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: other}}, " + ofWeb)),
+	{name: "namespaceSelector",
+		pod:   spec(apart(zonal + ", namespaces: [third], namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: other}}, " + ofWeb)),
 		nodes: []string{"a zone=a", "b zone=b", "c zone=c"},
 		with: []string{"{metadata: {namespace: other, labels: {app: web}}, spec: {nodeName: a}}",
 			"{metadata: {namespace: third, labels: {app: web}}, spec: {nodeName: b}}", placed("c", "app: web")}, want: "c"},
 	{name: "a host port", pod: spec(hostPort("hostPort: 80")), nodes: []string{"a", "b", "c", "d"}, want: "c d", with: []string{
 		"{spec: {nodeName: a, " + hostPort("hostPort: 80") + "}}", "{spec: {nodeName: b, " + hostPort("hostPort: 80, hostIP: 10.0.0.1") + "}}",
 		"{spec: {nodeName: c, " + hostPort("hostPort: 80, protocol: UDP") + "}}", "{spec: {nodeName: d, " + hostPort("hostPort: 81") + "}}"}},
-	{name: "a host port on one address", pod: spec(hostPort("hostPort: 80, hostIP: 10.0.0.1")), nodes: []string{"a", "b", "c"}, want: "c", with: []string{
-		"{spec: {nodeName: a, " + hostPort("hostPort: 80, hostIP: 0.0.0.0") + "}}", "{spec: {nodeName: b, " + hostPort("hostPort: 80, hostIP: 10.0.0.1") + "}}",
-		"{spec: {nodeName: c, " + hostPort("hostPort: 80, hostIP: 10.0.0.2") + "}}"}},
-	{name: "a host port of a sidecar", pod: spec("initContainers: [{name: s, restartPolicy: Always, ports: [{containerPort: 1, hostPort: 80}]}], containers: [{name: c}]"),
+	{name: "a host port on one address",
+		pod: spec(hostPort("hostPort: 80, hostIP: 10.0.0.1")), nodes: []string{"a", "b", "c"}, want: "c", with: []string{
+			"{spec: {nodeName: a, " + hostPort("hostPort: 80, hostIP: 0.0.0.0") + "}}", "{spec: {nodeName: b, " + hostPort("hostPort: 80, hostIP: 10.0.0.1") + "}}",
+			"{spec: {nodeName: c, " + hostPort("hostPort: 80, hostIP: 10.0.0.2") + "}}"}},
+	{name: "a host port of a sidecar",
+		pod:   spec("initContainers: [{name: s, restartPolicy: Always, ports: [{containerPort: 1, hostPort: 80}]}], containers: [{name: c}]"),
 		nodes: []string{"a", "b"}, with: []string{"{spec: {nodeName: a, " + hostPort("hostPort: 80") + "}}"}, want: "b"},
-	{name: "a host port of an init container is free again", pod: spec("initContainers: [{name: s, ports: [{containerPort: 1, hostPort: 80}]}], containers: [{name: c}]"),
+	{name: "a host port of an init container is free again",
+		pod:   spec("initContainers: [{name: s, ports: [{containerPort: 1, hostPort: 80}]}], containers: [{name: c}]"),
 		nodes: []string{"a"}, with: []string{"{spec: {nodeName: a, " + hostPort("hostPort: 80") + "}}"}, want: "a"},
-	{name: "one port on two addresses", pod: spec("containers: [{name: c, ports: [{containerPort: 1, hostPort: 80, hostIP: 10.0.0.1}, {containerPort: 1, hostPort: 80, hostIP: 10.0.0.2}]}]"),
+	{name: "one port on two addresses",
+		pod:   spec("containers: [{name: c, ports: [{containerPort: 1, hostPort: 80, hostIP: 10.0.0.1}, {containerPort: 1, hostPort: 80, hostIP: 10.0.0.2}]}]"),
 		nodes: []string{"a", "b"}, with: []string{"{spec: {nodeName: a, " + hostPort("hostPort: 80, hostIP: 10.0.0.2") + "}}"}, want: "b"},
 }
 
 var nearRows = []fitRow{
 	{name: "affinity", pod: spec(near(zonal + ", " + ofDB)), nodes: zones, with: []string{placed("a1", "app: db")}, want: "a1 a2"},
-	{name: "affinity by host", pod: spec(near("topologyKey: kubernetes.io/hostname, " + ofDB)), nodes: zones, with: []string{placed("a1", "app: db")}, want: "a1"},
+	{name: "affinity by host",
+		pod: spec(near("topologyKey: kubernetes.io/hostname, " + ofDB)), nodes: zones, with: []string{placed("a1", "app: db")}, want: "a1"},
 	{name: "affinity to what is not there", pod: spec(near(zonal + ", " + ofDB)), nodes: zones},
 	{name: "the first of its kind needs the label only", pod: web(near(zonal + ", " + ofWeb)), nodes: zones, want: "a1 a2 b1"},
-	{name: "the second of its kind follows the first", pod: web(near(zonal + ", " + ofWeb)), nodes: zones, with: []string{placed("b1", "app: web")}, want: "b1"},
-	{name: "two levels", pod: spec(near(zonal+", "+ofDB, "topologyKey: rack, "+ofDB)), nodes: []string{"a zone=a rack=1", "b zone=a rack=2", "c zone=b rack=1", "d zone=a"},
-		with: []string{placed("a", "app: db")}, want: "a"},
+	{name: "the second of its kind follows the first",
+		pod: web(near(zonal + ", " + ofWeb)), nodes: zones, with: []string{placed("b1", "app: web")}, want: "b1"},
+	{name: "two levels",
+		pod:   spec(near(zonal+", "+ofDB, "topologyKey: rack, "+ofDB)),
+		nodes: []string{"a zone=a rack=1", "b zone=a rack=2", "c zone=b rack=1", "d zone=a"},
+		with:  []string{placed("a", "app: db")}, want: "a"},
 	{name: "two terms want pods that both select", pod: spec(near(zonal+", "+ofDB, zonal+", labelSelector: {matchLabels: {tier: x}}")), nodes: zones,
 		with: []string{placed("a1", "app: db"), placed("a1", "tier: x"), placed("b1", "app: db, tier: x")}, want: "b1"},
-	{name: "the first of a kind that two terms select", pod: "{metadata: {name: p, labels: {app: db, tier: x}}, spec: {" + near(zonal+", "+ofDB, "topologyKey: rack, labelSelector: {matchLabels: {tier: x}}") + "}}",
+	{name: "the first of a kind that two terms select",
+		pod:   "{metadata: {name: p, labels: {app: db, tier: x}}, spec: {" + near(zonal+", "+ofDB, "topologyKey: rack, labelSelector: {matchLabels: {tier: x}}") + "}}",
 		nodes: []string{"a zone=a rack=1", "b zone=b", "c rack=1"}, want: "a"},
-	{name: "who is not in both selections is not the first", pod: "{metadata: {name: p, labels: {app: db}}, spec: {" + near(zonal+", "+ofDB, "topologyKey: rack, labelSelector: {matchLabels: {tier: x}}") + "}}",
+	{name: "who is not in both selections is not the first",
+		pod:   "{metadata: {name: p, labels: {app: db}}, spec: {" + near(zonal+", "+ofDB, "topologyKey: rack, labelSelector: {matchLabels: {tier: x}}") + "}}",
 		nodes: []string{"a zone=a rack=1"}},
 	{name: "affinity across namespaces", pod: spec(near(zonal + ", namespaceSelector: {}, " + ofDB)), nodes: zones,
 		with: []string{"{metadata: {namespace: other, labels: {app: db}}, spec: {nodeName: b1}}"}, want: "b1"},
-	{name: "the first where a member has no label of one level", pod: "{metadata: {name: p, labels: {app: db}}, spec: {" + near(zonal+", "+ofDB, "topologyKey: rack, "+ofDB) + "}}",
+	{name: "the first where a member has no label of one level",
+		pod:   "{metadata: {name: p, labels: {app: db}}, spec: {" + near(zonal+", "+ofDB, "topologyKey: rack, "+ofDB) + "}}",
 		nodes: []string{"a zone=a", "b zone=a rack=1", "c zone=b rack=1"}, with: []string{placed("a", "app: db")}, want: "b",
 		otherwise: "a member is on a node without the label, so Kubernetes does not take the pod for the first"},
 }
 
 var spreadRows = []fitRow{
 	{name: "maxSkew", pod: web(spread(evenly + ", " + zonal + ", " + ofWeb)), nodes: zones, with: []string{placed("a1", "app: web")}, want: "b1"},
-	{name: "maxSkew of 2", pod: web(spread("maxSkew: 2, whenUnsatisfiable: DoNotSchedule, " + zonal + ", " + ofWeb)), nodes: zones, with: []string{placed("a1", "app: web")}, want: "a1 a2 b1"},
+	{name: "maxSkew of 2",
+		pod: web(spread("maxSkew: 2, whenUnsatisfiable: DoNotSchedule, " + zonal + ", " + ofWeb)), nodes: zones,
+		with: []string{placed("a1", "app: web")}, want: "a1 a2 b1"},
 	{name: "a pod that its selector does not select", pod: spec(spread(evenly + ", " + zonal + ", " + ofWeb)), nodes: zones,
 		with: []string{placed("a1", "app: web"), placed("a2", "app: web")}, want: "b1"},
 	{name: "a pod that its selector does not select, within maxSkew", pod: spec(spread(evenly + ", " + zonal + ", " + ofWeb)), nodes: zones,
 		with: []string{placed("a1", "app: web")}, want: "a1 a2 b1"},
 	{name: "minDomains", pod: web(spread(evenly + ", minDomains: 3, " + zonal + ", " + ofWeb)), nodes: zones,
 		with: []string{placed("a1", "app: web"), placed("b1", "app: web")}},
-	{name: "no selector counts nothing", pod: web(spread(evenly + ", " + zonal)), nodes: zones, with: []string{placed("a1", "app: web")}, want: "a1 a2 b1"},
-	{name: "an empty selector counts nothing", pod: web(spread(evenly + ", " + zonal + ", labelSelector: {}")), nodes: zones, with: []string{placed("a1", "app: web")}, want: "a1 a2 b1"},
+	{name: "no selector counts nothing",
+		pod: web(spread(evenly + ", " + zonal)), nodes: zones, with: []string{placed("a1", "app: web")}, want: "a1 a2 b1"},
+	{name: "an empty selector counts nothing",
+		pod: web(spread(evenly + ", " + zonal + ", labelSelector: {}")), nodes: zones, with: []string{placed("a1", "app: web")}, want: "a1 a2 b1"},
 	{name: "another namespace does not count", pod: web(spread(evenly + ", " + zonal + ", " + ofWeb)), nodes: zones,
 		with: []string{"{metadata: {namespace: other, labels: {app: web}}, spec: {nodeName: a1}}"}, want: "a1 a2 b1"},
-	{name: "matchLabelKeys", pod: "{metadata: {name: p, labels: {app: web, rev: two}}, spec: {" + spread(evenly+", matchLabelKeys: [rev, none], "+zonal+", "+ofWeb) + "}}", nodes: zones,
-		with: []string{placed("a1", "app: web, rev: one"), placed("b1", "app: web, rev: two")}, want: "a1 a2"},
+	{name: "matchLabelKeys",
+		pod:   "{metadata: {name: p, labels: {app: web, rev: two}}, spec: {" + spread(evenly+", matchLabelKeys: [rev, none], "+zonal+", "+ofWeb) + "}}",
+		nodes: zones,
+		with:  []string{placed("a1", "app: web, rev: one"), placed("b1", "app: web, rev: two")}, want: "a1 a2"},
 	{name: "nodes that the pod excludes make no domain", pod: web("nodeSelector: {disk: ssd}, " + spread(evenly+", "+zonal+", "+ofWeb)),
 		nodes: []string{"a zone=a disk=ssd", "b zone=b"}, with: []string{placed("a", "app: web")}, want: "a"},
 	{name: "nodeAffinityPolicy Ignore", pod: web("nodeSelector: {disk: ssd}, " + spread(evenly+", nodeAffinityPolicy: Ignore, "+zonal+", "+ofWeb)),
 		nodes: []string{"a zone=a disk=ssd", "b zone=b"}, with: []string{placed("a", "app: web")}},
-	{name: "nodes with taints make domains", pod: web(spread(evenly + ", " + zonal + ", " + ofWeb)), nodes: []string{"a zone=a", "b zone=b !k=v:NoSchedule"}, with: []string{placed("a", "app: web")}},
+	{name: "nodes with taints make domains",
+		pod: web(spread(evenly + ", " + zonal + ", " + ofWeb)), nodes: []string{"a zone=a", "b zone=b !k=v:NoSchedule"},
+		with: []string{placed("a", "app: web")}},
 	{name: "nodeTaintsPolicy Honor", pod: web(spread(evenly + ", nodeTaintsPolicy: Honor, " + zonal + ", " + ofWeb)),
 		nodes: []string{"a zone=a", "b zone=b !k=v:NoSchedule", "c zone=c cordoned"}, with: []string{placed("a", "app: web")}, want: "a"},
 	{name: "two constraints", pod: web(spread(evenly+", "+zonal+", "+ofWeb, evenly+", topologyKey: kubernetes.io/hostname, "+ofWeb)),
 		nodes: []string{"a1 zone=a", "a2 zone=a", "b1 zone=b", "b2 zone=b"}, with: []string{placed("a1", "app: web"), placed("b1", "app: web")}, want: "a2 b2"},
-	{name: "a node without the other label makes no domain", pod: web(spread(evenly+", "+zonal+", "+ofWeb, "maxSkew: 5, whenUnsatisfiable: DoNotSchedule, topologyKey: rack, "+ofWeb)),
+	{name: "a node without the other label makes no domain",
+		pod:   web(spread(evenly+", "+zonal+", "+ofWeb, "maxSkew: 5, whenUnsatisfiable: DoNotSchedule, topologyKey: rack, "+ofWeb)),
 		nodes: []string{"a zone=a rack=1", "b zone=b"}, with: []string{placed("a", "app: web")}, want: "a"},
-	{name: "a domain with an empty name", pod: web(spread(evenly + ", " + zonal + ", " + ofWeb)), nodes: []string{"a zone=", "b zone=b"}, with: []string{placed("b", "app: web")}, want: "a"},
+	{name: "a node without the other label makes a domain by the policy Ignore",
+		pod:   web(spread(evenly+", nodeAffinityPolicy: Ignore, "+zonal+", "+ofWeb, "maxSkew: 5, whenUnsatisfiable: DoNotSchedule, topologyKey: rack, "+ofWeb)),
+		nodes: []string{"a zone=a rack=1", "b zone=b"}, with: []string{placed("a", "app: web")},
+		otherwise: "in Kubernetes the policy is about node affinity only"},
+	{name: "a domain with an empty name",
+		pod: web(spread(evenly + ", " + zonal + ", " + ofWeb)), nodes: []string{"a zone=", "b zone=b"}, with: []string{placed("b", "app: web")},
+		want: "a"},
 	{name: "ScheduleAnyway forbids nothing", pod: web(spread("maxSkew: 1, whenUnsatisfiable: ScheduleAnyway, " + zonal + ", " + ofWeb)), nodes: zones,
 		with: []string{placed("a1", "app: web")}, want: "a1 a2 b1 none"},
 	{name: "a member on a node that the pod excludes", pod: web("nodeSelector: {disk: ssd}, " + spread(evenly+", "+zonal+", "+ofWeb)),
@@ -275,16 +320,21 @@ func TestPrefers(t *testing.T) {
 		{name: "an empty node is better", pod: spec(""), nodes: []string{"a", "b"}, with: crowd("a"), want: "b"},
 		{name: "a preferred node", pod: spec(nodes(ssd)), nodes: []string{"a", "b disk=ssd"}, want: "b"},
 		{name: "a preference of one point outweighs load", pod: spec(nodes(ssd)), nodes: []string{"a", "b disk=ssd"}, with: crowd("b"), want: "b"},
-		{name: "among preferred nodes an empty one is better", pod: spec(nodes(ssd)), nodes: []string{"a disk=ssd", "b disk=ssd", "c"}, with: crowd("a"), want: "b"},
-		{name: "the heavier preference wins", pod: spec(nodes(ssd + ", {weight: 2, preference: {matchFields: [{key: metadata.name, operator: In, values: [c]}]}}")),
+		{name: "among preferred nodes an empty one is better",
+			pod: spec(nodes(ssd)), nodes: []string{"a disk=ssd", "b disk=ssd", "c"}, with: crowd("a"), want: "b"},
+		{name: "the heavier preference wins",
+			pod:   spec(nodes(ssd + ", {weight: 2, preference: {matchFields: [{key: metadata.name, operator: In, values: [c]}]}}")),
 			nodes: []string{"a", "b disk=ssd", "c"}, want: "c"},
 		{name: "the expressions of a preference are a conjunction",
 			pod:   spec(nodes("{weight: 1, preference: {matchExpressions: [{key: zone, operator: Exists}, {key: disk, operator: Exists}]}}")),
 			nodes: []string{"a zone=a", "b disk=ssd", "c zone=a disk=ssd"}, want: "c"},
-		{name: "an empty preference is none", pod: spec(nodes("{weight: 100, preference: {}}, " + ssd)), nodes: []string{"a", "b disk=ssd"}, want: "b"},
-		{name: "preferred affinity", pod: spec("affinity: {podAffinity: {" + preferred + "[{weight: 1, podAffinityTerm: {" + zonal + ", " + ofDB + "}}]}}"), nodes: zones,
+		{name: "an empty preference is none",
+			pod: spec(nodes("{weight: 100, preference: {}}, " + ssd)), nodes: []string{"a", "b disk=ssd"}, want: "b"},
+		{name: "preferred affinity",
+			pod: spec("affinity: {podAffinity: {" + preferred + "[{weight: 1, podAffinityTerm: {" + zonal + ", " + ofDB + "}}]}}"), nodes: zones,
 			with: append(crowd("b1"), placed("b1", "app: db")), want: "b1"},
-		{name: "preferred anti-affinity", pod: spec("affinity: {podAntiAffinity: {" + preferred + "[{weight: 1, podAffinityTerm: {" + zonal + ", " + ofDB + "}}]}}"),
+		{name: "preferred anti-affinity",
+			pod:   spec("affinity: {podAntiAffinity: {" + preferred + "[{weight: 1, podAffinityTerm: {" + zonal + ", " + ofDB + "}}]}}"),
 			nodes: []string{"a zone=a", "b zone=b", "c zone=b"}, with: append(crowd("a"), placed("b", "app: db")), want: "a"},
 		{name: "ScheduleAnyway", pod: web(spread(anyway + zonal + ", " + ofWeb)), nodes: []string{"a zone=a", "b zone=b", "c zone=b"},
 			with: append(crowd("a"), placed("b", "app: web")), want: "a"},
@@ -316,7 +366,7 @@ func TestUnsayable(t *testing.T) {
 		{"17 rules of anti-affinity", spec("affinity: {podAntiAffinity: {" + required + "[" + many(17, term) + "]}}"), "spec.affinity.podAntiAffinity"},
 		{"17 levels of affinity", spec("affinity: {podAffinity: {" + required + "[" + many(17, "{topologyKey: k%d, labelSelector: {}}") + "]}}"), "spec.affinity.podAffinity"},
 		{"17 preferred terms", spec("affinity: {podAffinity: {" + preferred + "[" + many(17, weighted) + "]}}"), "spec.affinity"},
-		{"17 constraints", spec("topologySpreadConstraints: [" + many(17, "{maxSkew: 1, whenUnsatisfiable: DoNotSchedule, topologyKey: k%d, "+ofWeb+"}") + "]"), "spec.topologySpreadConstraints"},
+		{"17 constraints", spec("topologySpreadConstraints: [" + many(17, "{"+evenly+", topologyKey: k%d, "+ofWeb+"}") + "]"), "spec.topologySpreadConstraints"},
 		{"more domains than are counted", spec(spread(evenly + ", minDomains: 1025, " + zonal + ", " + ofWeb)), "spec.topologySpreadConstraints.minDomains"},
 		{"17 groups", spec("containers: [{name: c, ports: [" + many(17, "{containerPort: 1, hostPort: 8%d}") + "]}]"), "metadata.labels"},
 		{"65 tolerations", spec("tolerations: [" + many(65, "{key: k%d, operator: Exists}") + "]"), "spec.tolerations"},
@@ -351,8 +401,8 @@ func TestSixteenGroups(t *testing.T) {
 	pod := podFrom(t, web(""))
 	w := &world{pods: []*corev1.Pod{pod}, nodes: []*corev1.Node{nodeFrom(t, "a zone=a")}}
 	for i := range 16 {
-		other := podFrom(t, fmt.Sprintf("{metadata: {name: other-%d}, spec: {%s}}", i, apart(fmt.Sprintf("topologyKey: zone, labelSelector: {matchExpressions: [{key: app, operator: NotIn, values: [x%d]}]}", i))))
-		w.pods = append(w.pods, other)
+		rule := apart(fmt.Sprintf("topologyKey: zone, labelSelector: {matchExpressions: [{key: app, operator: NotIn, values: [x%d]}]}", i))
+		w.pods = append(w.pods, podFrom(t, fmt.Sprintf("{metadata: {name: other-%d}, spec: {%s}}", i, rule)))
 	}
 	assert.Equal(t, []string{"a"}, w.fits(t, pod))
 	w.pods = append(w.pods, podFrom(t, spec(apart(zonal+", "+ofWeb))))
@@ -361,6 +411,31 @@ func TestSixteenGroups(t *testing.T) {
 	require.ErrorAs(t, err, &lacks)
 	assert.Equal(t, "metadata.labels", lacks.Field)
 	assert.Contains(t, lacks.Why, "17 groups")
+}
+
+// TestManyDomains has a constraint by host name on as many nodes as a rule counts, and on one more: there it places nothing.
+func TestManyDomains(t *testing.T) {
+	pod := podFrom(t, web(spread(evenly+", topologyKey: kubernetes.io/hostname, "+ofWeb)))
+	w := &world{pods: []*corev1.Pod{pod}}
+	for i := range mostDomains {
+		w.nodes = append(w.nodes, nodeFrom(t, fmt.Sprintf("n%d", i)))
+	}
+	assert.NotEmpty(t, w.chosen(t, pod))
+	w.nodes = append(w.nodes, nodeFrom(t, "more"))
+	assert.Empty(t, w.chosen(t, pod))
+}
+
+// TestLongestNames has names, labels and topology keys of the greatest length that Kubernetes admits.
+func TestLongestNames(t *testing.T) {
+	name, label := strings.Repeat("n", 253), strings.Repeat("l", 63)
+	key := name + "/" + label
+	owner := "{apiVersion: v1, kind: ReplicationController, name: " + name + ", uid: u, controller: true}"
+	rule := apart("topologyKey: " + key + ", labelSelector: {matchLabels: {" + key + ": " + label + "}}")
+	pod := podFrom(t, fmt.Sprintf("{metadata: {name: %s, namespace: %s, labels: {%s: %s}, ownerReferences: [%s]}, spec: {nodeSelector: {%s: %s}, %s}}",
+		name, label, key, label, owner, key, label, rule))
+	pod.UID = types.UID(strings.Repeat("u", 36))
+	w := &world{pods: []*corev1.Pod{pod}, nodes: []*corev1.Node{nodeFrom(t, name+" "+key+"="+label), nodeFrom(t, "b")}}
+	assert.Equal(t, []string{name}, w.fits(t, pod))
 }
 
 // TestSpecFields has the fields of which the form is what others read.
@@ -383,8 +458,8 @@ func TestSpecFields(t *testing.T) {
 	assert.EqualValues(t, -7, of(spec("priority: -7")).Priority)
 	assert.Equal(t, 90*time.Second, of(spec("activeDeadlineSeconds: 90")).RunsAtMost)
 	assert.Zero(t, of(spec("activeDeadlineSeconds: 9223372036854775807")).RunsAtMost, "longer than a duration is unknown")
-	owner := "{metadata: {name: p, ownerReferences: [{apiVersion: v1, kind: X, name: x, uid: x}, {apiVersion: apps/v1, kind: ReplicaSet, name: web-1, uid: y, controller: true}]}}"
-	assert.Equal(t, "ReplicaSet/default/web-1", of(owner).Module)
+	owners := "{apiVersion: v1, kind: X, name: x, uid: x}, {apiVersion: apps/v1, kind: ReplicaSet, name: web-1, uid: y, controller: true}"
+	assert.Equal(t, "ReplicaSet/default/web-1", of("{metadata: {name: p, ownerReferences: ["+owners+"]}}").Module)
 
 	seconds := func(n int64) time.Duration {
 		return of(spec(fmt.Sprintf("tolerations: [{key: k, operator: Exists, effect: NoExecute, tolerationSeconds: %d}]", n))).Tolerate[0].For

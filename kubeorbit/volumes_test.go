@@ -25,7 +25,8 @@ func (w *world) claimed(t *testing.T, claim, volume string) *world {
 // TestVolumes has bound volumes and the nodes that reach them.
 func TestVolumes(t *testing.T) {
 	const claim = "{metadata: {name: data, namespace: default}}"
-	inZone := "{spec: {nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: zone, operator: In, values: [a]}]}, {matchExpressions: [{key: disk, operator: Exists}]}]}}}}"
+	inZone := `{spec: {nodeAffinity: {required: {nodeSelectorTerms: [
+		{matchExpressions: [{key: zone, operator: In, values: [a]}]}, {matchExpressions: [{key: disk, operator: Exists}]}]}}}}`
 	zone := "topology.kubernetes.io/zone"
 	for _, row := range []struct {
 		name, volume string

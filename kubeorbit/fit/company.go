@@ -50,11 +50,22 @@ func (t *termSelector) selects(p *corev1.Pod) bool {
 	return inNamespace && t.pods.Matches(labels.Set(p.Labels))
 }
 
-// together reports whether two nodes are in one domain.
-func together(a, b *corev1.Node, key string) bool {
-	x, okX := a.Labels[key]
-	y, okY := b.Labels[key]
-	return okX && okY && x == y
+// around returns the placed pods that are in one domain with a pod, itself included; none if its node has no label for it.
+func (w *world) around(p *corev1.Pod, key string) []*corev1.Pod {
+	domain, ok := w.nodeOf(p).Labels[key]
+	if !ok {
+		return nil
+	}
+	if w.domains[key] == nil {
+		pods := map[string][]*corev1.Pod{}
+		for _, q := range w.placed {
+			if d, ok := w.nodeOf(q).Labels[key]; ok {
+				pods[d] = append(pods[d], q)
+			}
+		}
+		w.domains[key] = pods
+	}
+	return w.domains[key][domain]
 }
 
 // apart finds pods in a domain with one that excludes them.
@@ -66,8 +77,8 @@ func (w *world) apart() {
 		terms := p.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 		for i := range terms {
 			t := w.read(p, &terms[i])
-			for _, q := range w.placed {
-				if p != q && together(w.nodeOf(p), w.nodeOf(q), t.key) && t.selects(q) {
+			for _, q := range w.around(p, t.key) {
+				if p != q && t.selects(q) {
 					w.fail(Apart, name(p), "%s is in the same %s as well, on node %q", name(q), t.key, q.Spec.NodeName)
 				}
 			}
@@ -99,9 +110,7 @@ func (w *world) first(p *corev1.Pod, terms []corev1.PodAffinityTerm) bool {
 // lonely returns the first level by which a placed pod has no neighbour; empty: it has all that it requires.
 func (w *world) lonely(p *corev1.Pod, terms []corev1.PodAffinityTerm) string {
 	for i := range terms {
-		if !slices.ContainsFunc(w.placed, func(q *corev1.Pod) bool {
-			return p != q && together(w.nodeOf(p), w.nodeOf(q), terms[i].TopologyKey) && w.selectsAll(p, terms, q)
-		}) {
+		if !slices.ContainsFunc(w.around(p, terms[i].TopologyKey), func(q *corev1.Pod) bool { return p != q && w.selectsAll(p, terms, q) }) {
 			return terms[i].TopologyKey
 		}
 	}
@@ -180,7 +189,8 @@ func (w *world) skew(p *corev1.Pod, c *corev1.TopologySpreadConstraint, count *s
 	}
 	if n := count.pods[domain]; n-count.fewest > int(c.MaxSkew) && !count.reported[domain] {
 		count.reported[domain] = true
-		w.fail(Skew, name(p), "%s %q has %d of its kind, and another has %d; maxSkew is %d", c.TopologyKey, domain, n, count.fewest, c.MaxSkew)
+		w.fail(Skew, name(p), "%s %q has %d of its kind, and another has %d; maxSkew is %d",
+			c.TopologyKey, domain, n, count.fewest, c.MaxSkew)
 	}
 }
 
@@ -247,9 +257,10 @@ func included(p *corev1.Pod, n *corev1.Node, c *corev1.TopologySpreadConstraint,
 	return true
 }
 
-// gangs finds gangs of which some members are placed, but too few. Members that have ended were placed.
+// gangs finds gangs of which some members are placed, but too few. Members that have ended were placed. A pod that
+// terminates without a node will not wait any more.
 func (w *world) gangs(pods []*corev1.Pod) {
-	type gang struct{ placed, ended, least int }
+	type gang struct{ placed, ended, waiting, least int }
 	all := map[string]*gang{}
 	for _, p := range pods {
 		if p.Labels[gangLabel] == "" {
@@ -264,6 +275,8 @@ func (w *world) gangs(pods []*corev1.Pod) {
 			all[id].ended++
 		case p.Spec.NodeName != "":
 			all[id].placed++
+		case p.DeletionTimestamp == nil:
+			all[id].waiting++
 		}
 		for _, text := range []string{p.Annotations[gangMin], p.Labels[gangMin]} {
 			if least, err := strconv.Atoi(text); err == nil {
@@ -272,9 +285,14 @@ func (w *world) gangs(pods []*corev1.Pod) {
 		}
 	}
 	for id, g := range all {
-		if g.placed > 0 && g.placed+g.ended < g.least {
-			w.fail(Gang, id, "%d members are placed, and %d have ended; the least is %d", g.placed, g.ended, g.least)
+		if g.placed == 0 || g.placed+g.ended >= g.least {
+			continue
 		}
+		kind := Gang
+		if g.waiting == 0 {
+			kind = Short
+		}
+		w.fail(kind, id, "%d members are placed, %d have ended and %d wait; the least is %d", g.placed, g.ended, g.waiting, g.least)
 	}
 }
 

@@ -39,8 +39,11 @@ const (
 	Near Kind = "near"
 	// Skew: a domain has more pods of a spread constraint that says DoNotSchedule than maxSkew allows; at rest.
 	Skew Kind = "skew"
-	// Gang: some members of a gang are placed, but fewer than its minimum; at rest.
+	// Gang: some members of a gang are placed, but fewer than its minimum, and others wait; at rest.
 	Gang Kind = "gang"
+	// Short: as Gang, but none waits. So members were deleted after the start, which is no fault of a scheduler, or the
+	// gang was started before there were enough of them.
+	Short Kind = "short"
 	// Budget: fewer pods of a disruption budget are healthy than its status desires; at rest.
 	Budget Kind = "budget"
 )
@@ -71,7 +74,10 @@ func (f Fault) String() string { return fmt.Sprintf("%s: %s: %s", f.Kind, f.Subj
 // Of a namespace it knows no labels but its name (kubernetes.io/metadata.name), by which namespace selectors are judged.
 // It does not judge volumes and resource claims.
 func Recount(pods []*corev1.Pod, nodes []*corev1.Node, budgets []*policyv1.PodDisruptionBudget) []Fault {
-	w := &world{nodes: map[string]*corev1.Node{}, on: map[string][]*corev1.Pod{}, selectors: map[*corev1.PodAffinityTerm]*termSelector{}}
+	w := &world{
+		nodes: map[string]*corev1.Node{}, on: map[string][]*corev1.Pod{}, domains: map[string]map[string][]*corev1.Pod{},
+		selectors: map[*corev1.PodAffinityTerm]*termSelector{},
+	}
 	for _, n := range nodes {
 		w.nodes[n.Name] = n
 	}
@@ -103,10 +109,11 @@ func Recount(pods []*corev1.Pod, nodes []*corev1.Node, budgets []*policyv1.PodDi
 // world is a cluster that is judged.
 type world struct {
 	nodes map[string]*corev1.Node
-	// The pods that take room, all and by node.
-	placed []*corev1.Pod
-	on     map[string][]*corev1.Pod
-	faults []Fault
+	// The pods that take room: all, by node, and by domain of the levels that have been asked for.
+	placed  []*corev1.Pod
+	on      map[string][]*corev1.Pod
+	domains map[string]map[string][]*corev1.Pod
+	faults  []Fault
 	// The selectors of terms that have been read.
 	selectors map[*corev1.PodAffinityTerm]*termSelector
 }
@@ -171,7 +178,9 @@ var cordon = corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.Tai
 
 // unschedulable reports whether the node is cordoned, by its spec or by the taint that follows from it.
 func unschedulable(n *corev1.Node) bool {
-	return n.Spec.Unschedulable || slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeUnschedulable && forbids(&t) })
+	return n.Spec.Unschedulable || slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
+		return t.Key == corev1.TaintNodeUnschedulable && forbids(&t)
+	})
 }
 
 // forbids reports whether a taint forbids placements.

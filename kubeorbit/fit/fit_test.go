@@ -1,6 +1,7 @@
 package fit
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -8,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
@@ -104,7 +106,11 @@ func TestFaults(t *testing.T) {
 		{"a taint", func(c *cluster) { c.Nodes[1].Spec.Taints[0].Key = "other" }, "taint: n1/web-b", "other=v:NoSchedule"},
 		{"a toleration of another value", func(c *cluster) { c.pod("web-b").Spec.Tolerations[0].Operator = "" }, "taint: n1/web-b", "k=v:NoSchedule"},
 		{"a toleration of another effect", func(c *cluster) { c.pod("web-b").Spec.Tolerations[0].Effect = "NoExecute" }, "taint: n1/web-b", "k=v:NoSchedule"},
-		{"a node that is unschedulable", func(c *cluster) { c.Nodes[0].Spec.Unschedulable = true }, "cordon: n1/first, cordon: n1/near-a, cordon: n1/web-a, cordon: n2/elsewhere", "unschedulable"},
+		{"a node that is unschedulable", func(c *cluster) { c.Nodes[0].Spec.Unschedulable = true },
+			"cordon: n1/first, cordon: n1/near-a, cordon: n1/web-a, cordon: n2/elsewhere", "unschedulable"},
+		{"the taint of a node that is unschedulable", func(c *cluster) {
+			c.Nodes[0].Spec.Taints = []corev1.Taint{{Key: "node.kubernetes.io/unschedulable", Effect: "NoSchedule"}}
+		}, "cordon: n1/first, cordon: n1/near-a, cordon: n1/web-a, cordon: n2/elsewhere", "unschedulable"},
 		{"a host port", func(c *cluster) { c.pod("near-a").Spec.Containers[0].Ports[0].Protocol = "TCP" }, "port: n1/near-a", "has TCP 0.0.0.0:80"},
 		{"a host port on one address", func(c *cluster) {
 			c.pod("near-a").Spec.Containers[0].Ports[0].Protocol, c.pod("near-a").Spec.Containers[0].Ports[0].HostIP = "", "10.0.0.1"
@@ -127,7 +133,15 @@ func TestFaults(t *testing.T) {
 			c.pod("near-a").Labels["app"], c.pod("web-a").Spec.Affinity = "web", nil
 			c.pod("web-a").Spec.TopologySpreadConstraints[0].MinDomains = new(int32(3))
 		}, "skew: n1/web-a", "another has 0"},
-		{"a gang in part", func(c *cluster) { c.pod("near-a").Spec.NodeName = "" }, "gang: n1/g", "1 members are placed, and 0 have ended; the least is 2"},
+		{"a gang in part", func(c *cluster) { c.pod("near-a").Spec.NodeName = "" }, "gang: n1/g", "1 members are placed, 0 have ended and 1 wait; the least is 2"},
+		{"a gang of which a member was deleted", func(c *cluster) {
+			c.Pods = slices.DeleteFunc(c.Pods, func(p *corev1.Pod) bool { return p.Name == "near-a" })
+		}, "short: n1/g", "1 members are placed, 0 have ended and 0 wait; the least is 2"},
+		{"a budget of which a pod terminates", func(c *cluster) { c.pod("web-a").DeletionTimestamp = new(metav1.Now()) }, "budget: n1/web", "0 pods"},
+		{"a pod that terminates takes room", func(c *cluster) {
+			delete(c.Nodes[0].Status.Allocatable, "nvidia.com/gpu")
+			c.pod("web-a").DeletionTimestamp, c.Budgets = new(metav1.Now()), nil
+		}, "over: a", "1 of nvidia.com/gpu"},
 		{"a budget", func(c *cluster) { c.pod("web-a").Status.Conditions = nil }, "budget: n1/web", "0 pods are healthy, and 1 are desired"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -162,7 +176,11 @@ func TestNoFaults(t *testing.T) {
 			c.pod("web-a").Spec.TopologySpreadConstraints[0].WhenUnsatisfiable = "ScheduleAnyway"
 		},
 		"a first pod that others of its kind have left": func(c *cluster) { c.pod("first").Spec.NodeName = "a" },
-		"a host port of a pod that has ended":           func(c *cluster) { c.pod("done").Spec.Containers[0].Ports = c.pod("web-a").Spec.Containers[0].Ports },
+		"skew by a pod that terminates": func(c *cluster) {
+			c.pod("near-a").Labels["app"], c.pod("near-a").DeletionTimestamp = "web", new(metav1.Now())
+			c.pod("web-a").Spec.Affinity, c.pod("web-b").Labels["app"] = nil, "x"
+		},
+		"a host port of a pod that has ended": func(c *cluster) { c.pod("done").Spec.Containers[0].Ports = c.pod("web-a").Spec.Containers[0].Ports },
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := read(t, right)
