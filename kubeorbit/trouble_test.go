@@ -459,13 +459,7 @@ func rolling(t *testing.T, lasts time.Duration, seeds uint64, hourly func(elapse
 				c.pass(time.Minute)
 				c.same()
 				for _, f := range c.faults() {
-					members := 0 // that have not been deleted
-					for _, p := range c.pods() {
-						members += int(btoi(p.Namespace+"/"+p.Labels[GangLabel] == f.Subject))
-					}
-					if f.Kind != fit.Gang || members >= 4 {
-						require.NotContains(t, []fit.Kind{fit.Over, fit.Gang, fit.Node, fit.Taint, fit.Port}, f.Kind, f.String())
-					}
+					require.NotContains(t, []fit.Kind{fit.Over, fit.Gang, fit.Node, fit.Taint, fit.Port}, f.Kind, f.String())
 				}
 				c.kill()
 			})
