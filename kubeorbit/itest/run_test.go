@@ -1,0 +1,166 @@
+//go:build kube
+
+package itest
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+)
+
+var (
+	nodesFlag = flag.Int("nodes", 200, "nodes of the cluster")
+	podsFlag  = flag.Int("pods", 2_000, "pods of each scenario, at most")
+	onlyFlag  = flag.String("scheduler", "", "the only scheduler to run; empty: all")
+)
+
+// row is what a run of a scenario has shown.
+type row struct {
+	nodes, pods int
+	scenario    string
+	scheduler   string
+	wall, cpu   time.Duration // from the start of the scheduler, less what it takes to start with nothing to do
+	unplaced    int
+	faults      []string
+}
+
+func table(rows []row) string {
+	var text strings.Builder
+	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "nodes\tpods\tscenario\tscheduler\tpods/s\tms CPU a pod\tunplaced\tfaults\t")
+	for _, r := range rows {
+		placed := float64(max(1, r.pods-r.unplaced))
+		fmt.Fprintf(w, "%d\t%d\t%s\t%s\t%.0f\t%.2f\t%d\t%d\t\n", r.nodes, r.pods, r.scenario, r.scheduler,
+			placed/r.wall.Seconds(), 1_000*r.cpu.Seconds()/placed, r.unplaced, len(r.faults))
+	}
+	w.Flush()
+	return text.String()
+}
+
+// TestScenarios lets each scheduler bind the pods of each scenario, which wait when it starts. All are bound, and no rule is broken.
+func TestScenarios(t *testing.T) {
+	c := newCluster(t, *nodesFlag)
+	var rows []row
+	for _, s := range scenarios {
+		for _, who := range contenders {
+			if !s.runs(who) {
+				continue
+			}
+			t.Run(s.name+"/"+who.name, func(t *testing.T) {
+				r := c.run(t, s, who, *podsFlag)
+				rows = append(rows, r)
+				assert.Zero(t, r.unplaced, "pods that are not bound")
+				assert.Empty(t, r.faults)
+			})
+		}
+	}
+	fmt.Fprint(os.Stdout, table(rows))
+}
+
+func (c *cluster) run(t *testing.T, s scenario, who contender, n int) row {
+	namespace, empty := c.namespace(s.name)
+	defer empty()
+	if s.prepare != nil {
+		s.prepare(c, namespace, n)
+	}
+	idleWall, idleCPU := c.idle(t, who)
+	pods := s.pods(c, namespace, n)
+	c.createFor(who, pods)
+
+	scheduler := startChild(t, who, c.kubeconfig)
+	bound := c.awaitBound(application(pods[0]), len(pods), limit(len(pods)), scheduler)
+	wall := time.Since(scheduler.began)
+	r := row{nodes: c.nodes, pods: len(pods), scenario: s.name, scheduler: who.name, unplaced: len(pods) - bound}
+	r.cpu, r.wall = scheduler.kill()-idleCPU, wall-idleWall
+	r.faults = c.faults()
+	return r
+}
+
+// createFor makes pods of a scheduler.
+func (c *cluster) createFor(who contender, pods []*corev1.Pod) {
+	for _, p := range pods {
+		p.Spec.SchedulerName = who.pods
+	}
+	c.create(pods)
+}
+
+// idle returns how long a scheduler takes to start and bind one pod.
+func (c *cluster) idle(t *testing.T, who contender) (wall, cpu time.Duration) {
+	namespace, empty := c.namespace("idle")
+	defer empty()
+	pods := podsOf(namespace, "idle", 1, func(_ int, p *corev1.Pod) { request(p, 0) })
+	c.createFor(who, pods)
+	scheduler := startChild(t, who, c.kubeconfig)
+	require.Equal(t, 1, c.awaitBound(application(pods[0]), 1, time.Minute, scheduler), "%s binds nothing", who.name)
+	return time.Since(scheduler.began), scheduler.kill()
+}
+
+// limit is how long the tests wait for so many pods.
+func limit(pods int) time.Duration { return 30*time.Second + time.Duration(pods)*20*time.Millisecond }
+
+// runs reports whether a scheduler can do the scenario, and is to be run.
+func (s scenario) runs(who contender) bool {
+	return (s.only == "" || s.only == who.name) && (*onlyFlag == "" || *onlyFlag == who.name)
+}
+
+// faults returns the rules that are broken in the API server.
+func (c *cluster) faults() (faults []string) {
+	return nil
+}
+
+// TestKilled kills each scheduler in the middle of its work and starts it again. All pods are bound, and no rule is broken.
+func TestKilled(t *testing.T) {
+	c := newCluster(t, *nodesFlag)
+	for _, s := range scenarios {
+		for _, who := range contenders {
+			if !s.runs(who) {
+				continue
+			}
+			t.Run(s.name+"/"+who.name, func(t *testing.T) {
+				namespace, empty := c.namespace(s.name)
+				defer empty()
+				if s.prepare != nil {
+					s.prepare(c, namespace, *podsFlag)
+				}
+				pods := s.pods(c, namespace, *podsFlag)
+				c.createFor(who, pods)
+				for _, part := range []int{len(pods) / 4, len(pods) / 2} {
+					first := startChild(t, who, c.kubeconfig)
+					killedAt := c.awaitBound(application(pods[0]), part, limit(part), first)
+					first.kill()
+					t.Logf("killed after %d of %d pods", killedAt, len(pods))
+				}
+				last := startChild(t, who, c.kubeconfig)
+				assert.Equal(t, len(pods), c.awaitBound(application(pods[0]), len(pods), limit(len(pods)), last), "bound pods")
+				assert.Empty(t, c.faults())
+			})
+		}
+	}
+}
+
+// TestBeside lets all schedulers bind pods at once on the same nodes, which the pods of all together fill to four fifths.
+func TestBeside(t *testing.T) {
+	c := newCluster(t, *nodesFlag)
+	namespace, empty := c.namespace("beside")
+	defer empty()
+	each := c.nodes * nodeCores * 4 / 5 / len(contenders)
+	for _, who := range contenders {
+		c.createFor(who, podsOf(namespace, who.name, each, func(_ int, p *corev1.Pod) { request(p, 1_000) }))
+	}
+	var all []*child
+	for _, who := range contenders {
+		all = append(all, startChild(t, who, c.kubeconfig))
+	}
+	for _, who := range contenders {
+		assert.Equal(t, each, c.awaitBound(namespace+"/"+who.name, each, limit(each*len(all)), all...), who.name)
+	}
+	t.Logf("faults: %v", c.faults())
+}
