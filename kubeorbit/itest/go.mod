@@ -3,14 +3,18 @@ module github.com/orbitsched/orbit/kubeorbit/itest
 go 1.26.0
 
 require (
+	github.com/orbitsched/orbit v0.1.0
+	github.com/orbitsched/orbit/kubeorbit v0.1.0
 	github.com/spf13/pflag v1.0.9
 	github.com/stretchr/testify v1.12.1
 	go.etcd.io/etcd/server/v3 v3.6.8
 	k8s.io/api v0.36.3
 	k8s.io/apimachinery v0.36.3
 	k8s.io/client-go v0.36.3
+	k8s.io/kube-scheduler v0.36.3
 	k8s.io/kubernetes v1.36.3
 	pgregory.net/rapid v1.3.0
+	sigs.k8s.io/yaml v1.6.0
 )
 
 require (
@@ -136,7 +140,6 @@ require (
 	k8s.io/kube-controller-manager v0.0.0 // indirect
 	k8s.io/kube-openapi v0.0.0-20260317180543-43fb72c5454a // indirect
 	k8s.io/kube-proxy v0.0.0 // indirect
-	k8s.io/kube-scheduler v0.36.3 // indirect
 	k8s.io/kubectl v0.0.0 // indirect
 	k8s.io/kubelet v0.36.3 // indirect
 	k8s.io/metrics v0.36.3 // indirect
@@ -148,7 +151,6 @@ require (
 	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730 // indirect
 	sigs.k8s.io/randfill v1.0.0 // indirect
 	sigs.k8s.io/structured-merge-diff/v6 v6.3.3 // indirect
-	sigs.k8s.io/yaml v1.6.0 // indirect
 )
 
 replace (
@@ -187,4 +189,7 @@ replace (
 	k8s.io/streaming => k8s.io/streaming v0.36.3
 )
 
-replace github.com/orbitsched/orbit => ../../
+replace (
+	github.com/orbitsched/orbit => ../../
+	github.com/orbitsched/orbit/kubeorbit => ../
+)

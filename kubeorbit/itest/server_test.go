@@ -74,7 +74,7 @@ func startServer(dir string) (*rest.Config, error) {
 
 func startEtcd(dir string) (string, error) {
 	config := embed.NewConfig()
-	config.Dir, config.LogLevel, config.UnsafeNoFsync = dir, "error", true
+	config.Dir, config.LogLevel, config.UnsafeNoFsync, config.EnableGRPCGateway = dir, "error", true, false
 	local := []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
 	config.ListenClientUrls, config.ListenPeerUrls, config.AdvertisePeerUrls = local, local, local
 	config.InitialCluster = config.InitialClusterFromName(config.Name)

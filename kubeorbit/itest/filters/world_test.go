@@ -1,6 +1,6 @@
 //go:build kube
 
-package itest
+package filters
 
 import (
 	"fmt"
@@ -44,8 +44,8 @@ func drawNode(t *rapid.T, name string) *corev1.Node {
 	if !rarely(t, 8, "no hostname") {
 		n.Labels[corev1.LabelHostname] = name
 	}
-	optional(t, n.Labels, corev1.LabelTopologyZone, "z1", "z2", "z3")
-	optional(t, n.Labels, "disk", "ssd", "hdd")
+	optional(t, n.Labels, corev1.LabelTopologyZone, "z1", "z2", "z3", "")
+	optional(t, n.Labels, "disk", "ssd", "hdd", "")
 	optional(t, n.Labels, "size", "1", "2", "10", "big")
 	n.Spec.Unschedulable = rarely(t, 8, "unschedulable")
 	for range max(0, rapid.IntRange(-2, 2).Draw(t, "taints")) {
