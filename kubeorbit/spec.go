@@ -63,6 +63,8 @@ type builder struct {
 //
 //   - Topology spread counts the pods on all nodes of a domain, also on nodes that the pod's node affinity or tolerations
 //     exclude.
+//   - With nodeAffinityPolicy Ignore, a spread constraint also counts the domains of nodes that lack the label of another
+//     spread constraint of the pod.
 //   - Of a group that is required by several levels, the first pod may be placed where one level has no member, though a
 //     member is on a node without the label of that level.
 //   - A spread constraint by a key with more than 1,024 domains places nothing.

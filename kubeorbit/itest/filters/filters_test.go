@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +20,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
+	helper "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
@@ -82,6 +86,11 @@ func newKubeFilters(t *testing.T) *kubeFilters {
 	return k
 }
 
+// refusal is what a plugin of kube-scheduler says against a node.
+type refusal struct{ plugin, why string }
+
+func (r *refusal) Error() string { return r.plugin + ": " + r.why }
+
 // refusals returns for each node why the pod does not fit there; nil: it does.
 func (k *kubeFilters) refusals(ctx context.Context, w *world) (map[string]error, error) {
 	k.snapshot = cache.NewSnapshot(w.placed, w.nodes)
@@ -92,11 +101,11 @@ func (k *kubeFilters) refusals(ctx context.Context, w *world) (map[string]error,
 	}
 	for _, n := range w.nodes {
 		if !status.IsSuccess() {
-			refused[n.Name] = errors.New(status.Message())
+			refused[n.Name] = &refusal{status.Plugin(), status.Message()}
 			continue
 		}
 		if !only.AllNodes() && !only.NodeNames.Has(n.Name) {
-			refused[n.Name] = errors.New("not among the nodes of PreFilter")
+			refused[n.Name] = &refusal{names.NodeAffinity, "not among the nodes of PreFilter"}
 			continue
 		}
 		info, err := k.snapshot.NodeInfos().Get(n.Name)
@@ -108,7 +117,7 @@ func (k *kubeFilters) refusals(ctx context.Context, w *world) (map[string]error,
 			return nil, one.AsError()
 		}
 		if refused[n.Name] = nil; !one.IsSuccess() {
-			refused[n.Name] = fmt.Errorf("%s: %s", one.Plugin(), one.Message())
+			refused[n.Name] = &refusal{one.Plugin(), one.Message()}
 		}
 	}
 	return refused, nil
@@ -127,7 +136,9 @@ func (s selections) Groups(pod *corev1.Pod) (groups []string) {
 	return slices.Compact(groups)
 }
 
-func (selections) Claim(string, string) (*corev1.PersistentVolumeClaim, *corev1.PersistentVolume) { return nil, nil }
+func (selections) Claim(string, string) (*corev1.PersistentVolumeClaim, *corev1.PersistentVolume) {
+	return nil, nil
+}
 
 // orbitRefusals returns for each node why a ledger refuses to place the pod there; nil: it does not.
 func orbitRefusals(ctx context.Context, w *world) (map[string]error, error) {
@@ -171,39 +182,155 @@ func orbitRefusals(ctx context.Context, w *world) (map[string]error, error) {
 }
 
 // TestFitsAsKubeScheduler compares on random clusters the nodes on which a pod fits by kube-scheduler's filters with those on which
-// the ledger accepts it. They differ only in the ways that stricter lists.
+// the ledger accepts it. They differ only in the ways that kubeorbit.SpecOf states.
 func TestFitsAsKubeScheduler(t *testing.T) {
-	k := newKubeFilters(t)
-	var fits, not, strict, unsayable int
+	k, seen := newKubeFilters(t), map[string]int{}
 	rapid.Check(t, func(t *rapid.T) {
 		ctx, w := context.Background(), drawWorld(t)
 		kube, err := k.refusals(ctx, w)
 		require.NoError(t, err)
 		ours, err := orbitRefusals(ctx, w)
 		if cannot := (*kubeorbit.Unsayable)(nil); errors.As(err, &cannot) {
-			unsayable++
+			seen["cannot be said: "+cannot.Field]++
 			return
 		}
 		require.NoError(t, err, "%s", w)
 		for _, n := range w.nodes {
-			switch theirs, our := kube[n.Name], ours[n.Name]; {
+			theirs, our := kube[n.Name], ours[n.Name]
+			if refused := (*refusal)(nil); errors.As(theirs, &refused) {
+				seen["refused by "+refused.plugin]++
+			}
+			switch {
 			case theirs == nil && our == nil:
-				fits++
+				seen["fits"]++
 			case theirs != nil && our != nil:
-				not++
-			case theirs == nil && w.stricter(our):
-				strict++
 			default:
-				t.Fatalf("node %s: kube-scheduler: %v; orbit: %v\n%s", n.Name, theirs, our, w)
+				stated := w.stated(theirs, our)
+				if stated == "" {
+					t.Fatalf("node %s: kube-scheduler: %v; orbit: %v\n%s", n.Name, theirs, our, w)
+				}
+				seen["stated: "+stated]++
 			}
 		}
 	})
-	t.Logf("%d nodes fit by both, %d by neither, %d only by kube-scheduler as stated; %d worlds cannot be said", fits, not, strict, unsayable)
-	require.Greater(t, min(fits, not), 100, "the worlds are too easy or too hard to tell anything")
+	for _, what := range slices.Sorted(maps.Keys(seen)) {
+		t.Logf("%7d %s", seen[what], what)
+	}
+	for _, name := range append([]string{"fits"}, refusedBy...) {
+		require.GreaterOrEqual(t, seen[name], 10, "%s: the worlds are too easy or too hard to tell anything", name)
+	}
 }
 
-// stricter reports whether a refusal is one of those that kubeorbit states to be stricter than kube-scheduler.
-func (w *world) stricter(refusal error) bool { return false }
+// refusedBy are the plugins that have to refuse some nodes, for the test to mean something.
+var refusedBy = []string{
+	"refused by " + names.NodeUnschedulable, "refused by " + names.TaintToleration, "refused by " + names.NodeAffinity, "refused by " + names.NodePorts,
+	"refused by " + names.NodeResourcesFit, "refused by " + names.PodTopologySpread, "refused by " + names.InterPodAffinity,
+}
+
+// stated returns which of the differences that kubeorbit.SpecOf states explains that only one of the two refuses; empty: none.
+func (w *world) stated(theirs, our error) string {
+	var refused *refusal
+	var rejected *orbit.Rejection
+	plugin, group := "", ""
+	if errors.As(theirs, &refused) {
+		plugin = refused.plugin
+	}
+	if errors.As(our, &rejected) {
+		group = rejected.Group
+	}
+	switch {
+	case (plugin == names.PodTopologySpread || group != "") && w.countsExcluded():
+		return "spread counts pods on nodes that are excluded"
+	case (plugin == names.PodTopologySpread || group != "") && w.cordonsUntainted():
+		return "a cordoned node has its taint at once"
+	case group != "" && w.ignoresAffinityBesideKeys():
+		return "nodeAffinityPolicy Ignore counts domains of nodes without the key of another constraint"
+	case plugin == names.InterPodAffinity && our == nil && w.startsBesideUnlabelled():
+		return "the first pod of a group ignores members on nodes without a label"
+	}
+	return ""
+}
+
+// hard returns the spread constraints that the filters judge.
+func (w *world) hard() []corev1.TopologySpreadConstraint {
+	return slices.DeleteFunc(slices.Clone(w.pod.Spec.TopologySpreadConstraints), func(c corev1.TopologySpreadConstraint) bool {
+		return c.WhenUnsatisfiable != corev1.DoNotSchedule
+	})
+}
+
+// lacksKey reports whether the node lacks the label of one of the constraints.
+func lacksKey(n *corev1.Node, constraints []corev1.TopologySpreadConstraint) bool {
+	return slices.ContainsFunc(constraints, func(c corev1.TopologySpreadConstraint) bool {
+		_, has := n.Labels[c.TopologyKey]
+		return !has
+	})
+}
+
+// ignoresAffinityBesideKeys reports whether a constraint has the policy Ignore, and a node lacks the label of another constraint.
+func (w *world) ignoresAffinityBesideKeys() bool {
+	ignores := func(c corev1.TopologySpreadConstraint) bool {
+		return c.NodeAffinityPolicy != nil && *c.NodeAffinityPolicy == corev1.NodeInclusionPolicyIgnore
+	}
+	return slices.ContainsFunc(w.hard(), ignores) && slices.ContainsFunc(w.nodes, func(n *corev1.Node) bool { return lacksKey(n, w.hard()) })
+}
+
+// countsExcluded reports whether a placed pod that a spread constraint of the pod selects is on a node that the constraint leaves out.
+func (w *world) countsExcluded() bool {
+	constraints := w.hard()
+	leavesOut := func(c *corev1.TopologySpreadConstraint, n *corev1.Node) bool {
+		if lacksKey(n, constraints) {
+			return true
+		}
+		if c.NodeAffinityPolicy == nil || *c.NodeAffinityPolicy == corev1.NodeInclusionPolicyHonor {
+			if match, _ := nodeaffinity.GetRequiredNodeAffinity(w.pod).Match(n); !match {
+				return true
+			}
+		}
+		return c.NodeTaintsPolicy != nil && *c.NodeTaintsPolicy == corev1.NodeInclusionPolicyHonor && slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
+			return t.Effect != corev1.TaintEffectPreferNoSchedule && !helper.TolerationsTolerateTaint(klog.Background(), w.pod.Spec.Tolerations, &t, false)
+		})
+	}
+	for i := range constraints {
+		c := &constraints[i]
+		selector, err := metav1.LabelSelectorAsSelector(c.LabelSelector)
+		if err == nil && slices.ContainsFunc(w.placed, func(p *corev1.Pod) bool {
+			return p.Namespace == w.pod.Namespace && selector.Matches(labels.Set(p.Labels)) && leavesOut(c, w.node(p.Spec.NodeName))
+		}) {
+			return true
+		}
+	}
+	return false
+}
+
+// cordonsUntainted reports whether a node is cordoned and has no taint for it yet, and a spread constraint leaves out tainted nodes.
+func (w *world) cordonsUntainted() bool {
+	honors := func(c corev1.TopologySpreadConstraint) bool {
+		return c.NodeTaintsPolicy != nil && *c.NodeTaintsPolicy == corev1.NodeInclusionPolicyHonor
+	}
+	return slices.ContainsFunc(w.pod.Spec.TopologySpreadConstraints, honors) && slices.ContainsFunc(w.nodes, func(n *corev1.Node) bool {
+		return n.Spec.Unschedulable && !slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeUnschedulable })
+	})
+}
+
+// startsBesideUnlabelled reports whether the pod requires the company of a group by several labels, and a placed pod is on a node that
+// lacks one of them.
+func (w *world) startsBesideUnlabelled() bool {
+	a := w.pod.Spec.Affinity
+	if a == nil || a.PodAffinity == nil {
+		return false
+	}
+	terms := a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	return len(terms) > 1 && slices.ContainsFunc(terms, func(term corev1.PodAffinityTerm) bool {
+		return slices.ContainsFunc(w.placed, func(p *corev1.Pod) bool {
+			_, has := w.node(p.Spec.NodeName).Labels[term.TopologyKey]
+			return !has
+		})
+	})
+}
+
+func (w *world) node(name string) *corev1.Node {
+	return w.nodes[slices.IndexFunc(w.nodes, func(n *corev1.Node) bool { return n.Name == name })]
+}
 
 // String returns what counts of the world, in a line for each object.
 func (w *world) String() string {

@@ -24,7 +24,7 @@ func drawWorld(t *rapid.T) *world {
 	for i := range rapid.IntRange(1, 5).Draw(t, "nodes") {
 		w.nodes = append(w.nodes, drawNode(t, fmt.Sprint("n", i)))
 	}
-	for i := range rapid.IntRange(0, 5).Draw(t, "placed") {
+	for i := range rapid.IntRange(0, 8).Draw(t, "placed") {
 		p := drawPod(t, fmt.Sprint("placed-", i))
 		p.Spec.NodeName = rapid.SampledFrom(w.nodes).Draw(t, "on").Name
 		p.Status.Phase = corev1.PodRunning
@@ -34,21 +34,28 @@ func drawWorld(t *rapid.T) *world {
 	return w
 }
 
-// rarely draws true once in n times.
-func rarely(t *rapid.T, n int, label string) bool {
-	return rapid.IntRange(0, n-1).Draw(t, label) == n-1
+// rarely draws true once in 2^halvings times.
+func rarely(t *rapid.T, halvings int, label string) bool {
+	for range halvings {
+		if !rapid.Bool().Draw(t, label) {
+			return false
+		}
+	}
+	return true
 }
 
 func drawNode(t *rapid.T, name string) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}}}
-	if !rarely(t, 8, "no hostname") {
+	if !rarely(t, 3, "no hostname") {
 		n.Labels[corev1.LabelHostname] = name
 	}
 	optional(t, n.Labels, corev1.LabelTopologyZone, "z1", "z2", "z3", "")
 	optional(t, n.Labels, "disk", "ssd", "hdd", "")
 	optional(t, n.Labels, "size", "1", "2", "10", "big")
-	n.Spec.Unschedulable = rarely(t, 8, "unschedulable")
-	for range max(0, rapid.IntRange(-2, 2).Draw(t, "taints")) {
+	if n.Spec.Unschedulable = rarely(t, 4, "unschedulable"); n.Spec.Unschedulable && rapid.Bool().Draw(t, "its taint") {
+		n.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}}
+	}
+	for rarely(t, 3, "taint") {
 		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{
 			Key:    rapid.SampledFrom([]string{"dedicated", "spot", corev1.TaintNodeUnschedulable}).Draw(t, "taint"),
 			Value:  rapid.SampledFrom([]string{"", "x", "y"}).Draw(t, "taint value"),
@@ -56,13 +63,13 @@ func drawNode(t *rapid.T, name string) *corev1.Node {
 		})
 	}
 	n.Status.Allocatable = corev1.ResourceList{
-		corev1.ResourceCPU: *quantity(t, "cpu", 1_000, 2_000, 4_000), corev1.ResourceMemory: resource.MustParse(rapid.SampledFrom([]string{"1Gi", "4Gi"}).Draw(t, "memory")),
-		corev1.ResourcePods: *resource.NewQuantity(rapid.Int64Range(1, 6).Draw(t, "pods"), resource.DecimalSI), corev1.ResourceEphemeralStorage: resource.MustParse("10Gi"),
+		corev1.ResourceCPU: *quantity(t, "cpu", 2_000, 4_000), corev1.ResourceMemory: resource.MustParse(rapid.SampledFrom([]string{"2Gi", "8Gi"}).Draw(t, "memory")),
+		corev1.ResourcePods: *resource.NewQuantity(rapid.Int64Range(2, 8).Draw(t, "pods"), resource.DecimalSI), corev1.ResourceEphemeralStorage: resource.MustParse("10Gi"),
 	}
 	if rapid.Bool().Draw(t, "gpus") {
 		n.Status.Allocatable["example.com/gpu"] = *resource.NewQuantity(rapid.Int64Range(0, 2).Draw(t, "gpu"), resource.DecimalSI)
 	}
-	if rarely(t, 4, "hugepages") {
+	if rarely(t, 2, "hugepages") {
 		n.Status.Allocatable["hugepages-2Mi"] = resource.MustParse("4Mi")
 	}
 	n.Status.Capacity = n.Status.Allocatable
@@ -87,10 +94,10 @@ func drawPod(t *rapid.T, name string) *corev1.Pod {
 	optional(t, p.Labels, "app", "web", "db")
 	optional(t, p.Labels, "tier", "1", "2")
 	p.Spec.Containers = []corev1.Container{drawContainer(t, "main")}
-	if rarely(t, 4, "second container") {
+	if rarely(t, 2, "second container") {
 		p.Spec.Containers = append(p.Spec.Containers, drawContainer(t, "second"))
 	}
-	if rarely(t, 4, "init container") {
+	if rarely(t, 2, "init container") {
 		init := drawContainer(t, "init")
 		if rapid.Bool().Draw(t, "sidecar") {
 			always := corev1.ContainerRestartPolicyAlways
@@ -98,17 +105,17 @@ func drawPod(t *rapid.T, name string) *corev1.Pod {
 		}
 		p.Spec.InitContainers = []corev1.Container{init}
 	}
-	if rarely(t, 8, "overhead") {
+	if rarely(t, 3, "overhead") {
 		p.Spec.Overhead = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")}
 	}
-	if rarely(t, 6, "node selector") {
+	if rarely(t, 2, "node selector") {
 		p.Spec.NodeSelector = map[string]string{"disk": rapid.SampledFrom([]string{"ssd", "hdd"}).Draw(t, "disk")}
 	}
-	for range rapid.IntRange(0, 2).Draw(t, "tolerations") {
+	for rarely(t, 1, "toleration") {
 		p.Spec.Tolerations = append(p.Spec.Tolerations, drawToleration(t))
 	}
 	drawAffinity(t, p)
-	for range max(0, rapid.IntRange(-2, 2).Draw(t, "spread constraints")) {
+	for rarely(t, 1, "spread constraint") {
 		p.Spec.TopologySpreadConstraints = appendConstraint(p.Spec.TopologySpreadConstraints, drawConstraint(t))
 	}
 	return p
@@ -123,17 +130,17 @@ func drawContainer(t *rapid.T, name string) corev1.Container {
 	if rapid.Bool().Draw(t, "requests memory") {
 		requests[corev1.ResourceMemory] = resource.MustParse(rapid.SampledFrom([]string{"64Mi", "512Mi", "1Gi"}).Draw(t, "memory"))
 	}
-	if rarely(t, 6, "requests a gpu") {
+	if rarely(t, 3, "requests a gpu") {
 		requests["example.com/gpu"] = *resource.NewQuantity(rapid.Int64Range(0, 2).Draw(t, "gpu"), resource.DecimalSI)
 	}
-	if rarely(t, 8, "requests hugepages") {
+	if rarely(t, 4, "requests hugepages") {
 		requests["hugepages-2Mi"] = resource.MustParse("2Mi")
 	}
-	if rarely(t, 6, "requests storage") {
+	if rarely(t, 2, "requests storage") {
 		requests[corev1.ResourceEphemeralStorage] = resource.MustParse(rapid.SampledFrom([]string{"1Gi", "8Gi"}).Draw(t, "storage"))
 	}
 	c.Resources.Requests = requests
-	if name == "main" && rarely(t, 5, "host port") {
+	if name == "main" && rarely(t, 2, "host port") {
 		c.Ports = []corev1.ContainerPort{{
 			ContainerPort: 80, HostPort: rapid.SampledFrom([]int32{80, 81}).Draw(t, "port"),
 			Protocol: rapid.SampledFrom([]corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP}).Draw(t, "protocol"),
@@ -160,7 +167,7 @@ func drawToleration(t *rapid.T) corev1.Toleration {
 
 func drawAffinity(t *rapid.T, p *corev1.Pod) {
 	a := &corev1.Affinity{}
-	if rarely(t, 4, "node affinity") {
+	if rarely(t, 2, "node affinity") {
 		required := &corev1.NodeSelector{}
 		for range rapid.IntRange(1, 2).Draw(t, "node terms") {
 			required.NodeSelectorTerms = append(required.NodeSelectorTerms, drawNodeTerm(t))
@@ -191,7 +198,7 @@ func drawNodeTerm(t *rapid.T) (term corev1.NodeSelectorTerm) {
 		}
 		term.MatchExpressions = append(term.MatchExpressions, r)
 	}
-	if rarely(t, 4, "fields") {
+	if rarely(t, 2, "fields") {
 		term.MatchFields = []corev1.NodeSelectorRequirement{{
 			Key:      metav1.ObjectNameField,
 			Operator: rapid.SampledFrom([]corev1.NodeSelectorOperator{corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn}).Draw(t, "field operator"),
@@ -202,15 +209,15 @@ func drawNodeTerm(t *rapid.T) (term corev1.NodeSelectorTerm) {
 }
 
 func drawPodTerms(t *rapid.T, label string) (terms []corev1.PodAffinityTerm) {
-	for range max(0, rapid.IntRange(-2, 2).Draw(t, label)) {
+	for rarely(t, 2, label) {
 		term := corev1.PodAffinityTerm{
 			TopologyKey:   rapid.SampledFrom([]string{corev1.LabelTopologyZone, corev1.LabelHostname}).Draw(t, "topology"),
 			LabelSelector: drawSelector(t),
 		}
-		if rarely(t, 3, "namespaces") {
+		if rarely(t, 2, "namespaces") {
 			term.Namespaces = rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b"}), 1, 2, rapid.ID).Draw(t, "of")
 		}
-		if rarely(t, 4, "namespace selector") {
+		if rarely(t, 2, "namespace selector") {
 			term.NamespaceSelector = &metav1.LabelSelector{}
 			optional(t, setOf(term.NamespaceSelector), "team", "x", "y")
 		}
@@ -226,12 +233,12 @@ func setOf(s *metav1.LabelSelector) map[string]string {
 
 // drawSelector draws a selector of pods: nil selects none, one without requirements selects all.
 func drawSelector(t *rapid.T) *metav1.LabelSelector {
-	if rarely(t, 12, "nil selector") {
+	if rarely(t, 4, "nil selector") {
 		return nil
 	}
 	s := &metav1.LabelSelector{}
 	optional(t, setOf(s), "app", "web", "db")
-	if rarely(t, 3, "expression") {
+	if rarely(t, 2, "expression") {
 		r := metav1.LabelSelectorRequirement{Key: rapid.SampledFrom([]string{"app", "tier"}).Draw(t, "key")}
 		r.Operator = rapid.SampledFrom([]metav1.LabelSelectorOperator{metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn, metav1.LabelSelectorOpExists,
 			metav1.LabelSelectorOpDoesNotExist}).Draw(t, "operator")
@@ -250,14 +257,17 @@ func drawConstraint(t *rapid.T) corev1.TopologySpreadConstraint {
 		WhenUnsatisfiable: rapid.SampledFrom([]corev1.UnsatisfiableConstraintAction{corev1.DoNotSchedule, corev1.DoNotSchedule, corev1.ScheduleAnyway}).Draw(t, "when"),
 		LabelSelector:     drawSelector(t),
 	}
-	if c.WhenUnsatisfiable == corev1.DoNotSchedule && rarely(t, 4, "minimum") {
+	if c.WhenUnsatisfiable == corev1.DoNotSchedule && rarely(t, 2, "minimum") {
 		c.MinDomains = new(rapid.Int32Range(1, 4).Draw(t, "domains"))
 	}
+	if s := c.LabelSelector; s != nil && len(s.MatchExpressions) == 0 && rarely(t, 2, "match label keys") {
+		c.MatchLabelKeys = []string{"tier"}
+	}
 	policies := []corev1.NodeInclusionPolicy{corev1.NodeInclusionPolicyHonor, corev1.NodeInclusionPolicyIgnore}
-	if rarely(t, 4, "affinity policy") {
+	if rarely(t, 2, "affinity policy") {
 		c.NodeAffinityPolicy = new(rapid.SampledFrom(policies).Draw(t, "policy"))
 	}
-	if rarely(t, 4, "taints policy") {
+	if rarely(t, 2, "taints policy") {
 		c.NodeTaintsPolicy = new(rapid.SampledFrom(policies).Draw(t, "policy"))
 	}
 	return c
