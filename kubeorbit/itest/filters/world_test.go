@@ -4,6 +4,7 @@ package filters
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -31,7 +32,28 @@ func drawWorld(t *rapid.T) *world {
 		w.placed = append(w.placed, p)
 	}
 	w.pod = drawPod(t, "pod")
+	if rapid.Bool().Draw(t, "only spread") {
+		w.onlySpread(t)
+	}
 	return w
+}
+
+// onlySpread leaves only what the spread of the pod depends on, because most worlds have no room for the pod before its spread counts.
+func (w *world) onlySpread(t *rapid.T) {
+	for _, p := range append(slices.Clone(w.placed), w.pod) {
+		p.Namespace, p.Labels["app"] = "a", "web"
+		p.Spec.Containers, p.Spec.InitContainers, p.Spec.Overhead = p.Spec.Containers[:1], nil, nil
+		p.Spec.Containers[0].Resources.Requests, p.Spec.Containers[0].Ports = nil, nil
+		if a := p.Spec.Affinity; a != nil {
+			a.PodAffinity, a.PodAntiAffinity = nil, nil
+		}
+	}
+	w.pod.Spec.TopologySpreadConstraints = nil
+	for first := true; first || rapid.Bool().Draw(t, "another"); first = false {
+		c := drawConstraint(t)
+		c.WhenUnsatisfiable = corev1.DoNotSchedule
+		w.pod.Spec.TopologySpreadConstraints = appendConstraint(w.pod.Spec.TopologySpreadConstraints, c)
+	}
 }
 
 // rarely draws true once in 2^halvings times.
@@ -55,7 +77,7 @@ func drawNode(t *rapid.T, name string) *corev1.Node {
 	if n.Spec.Unschedulable = rarely(t, 4, "unschedulable"); n.Spec.Unschedulable && rapid.Bool().Draw(t, "its taint") {
 		n.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}}
 	}
-	for rarely(t, 3, "taint") {
+	for rarely(t, 2, "taint") {
 		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{
 			Key:    rapid.SampledFrom([]string{"dedicated", "spot", corev1.TaintNodeUnschedulable}).Draw(t, "taint"),
 			Value:  rapid.SampledFrom([]string{"", "x", "y"}).Draw(t, "taint value"),
@@ -140,7 +162,7 @@ func drawContainer(t *rapid.T, name string) corev1.Container {
 		requests[corev1.ResourceEphemeralStorage] = resource.MustParse(rapid.SampledFrom([]string{"1Gi", "8Gi"}).Draw(t, "storage"))
 	}
 	c.Resources.Requests = requests
-	if name == "main" && rarely(t, 2, "host port") {
+	if name != "second" && rarely(t, 2, "host port") {
 		c.Ports = []corev1.ContainerPort{{
 			ContainerPort: 80, HostPort: rapid.SampledFrom([]int32{80, 81}).Draw(t, "port"),
 			Protocol: rapid.SampledFrom([]corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP}).Draw(t, "protocol"),
@@ -264,10 +286,10 @@ func drawConstraint(t *rapid.T) corev1.TopologySpreadConstraint {
 		c.MatchLabelKeys = []string{"tier"}
 	}
 	policies := []corev1.NodeInclusionPolicy{corev1.NodeInclusionPolicyHonor, corev1.NodeInclusionPolicyIgnore}
-	if rarely(t, 2, "affinity policy") {
+	if rapid.Bool().Draw(t, "affinity policy") {
 		c.NodeAffinityPolicy = new(rapid.SampledFrom(policies).Draw(t, "policy"))
 	}
-	if rarely(t, 2, "taints policy") {
+	if rapid.Bool().Draw(t, "taints policy") {
 		c.NodeTaintsPolicy = new(rapid.SampledFrom(policies).Draw(t, "policy"))
 	}
 	return c
