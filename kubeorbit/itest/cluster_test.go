@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/orbitsched/orbit/kubeorbit/fit"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -202,14 +202,22 @@ func (c *cluster) create(pods []*corev1.Pod) {
 	})
 }
 
-// contents returns all nodes, pods and budgets of the API server.
-func (c *cluster) contents() (nodes []corev1.Node, pods []corev1.Pod, budgets []policyv1.PodDisruptionBudget) {
+// faults returns the rules that are broken in the API server.
+func (c *cluster) faults() []fit.Fault {
 	ctx, all := context.Background(), metav1.ListOptions{}
-	n, err := c.client.CoreV1().Nodes().List(ctx, all)
+	nodes, err := c.client.CoreV1().Nodes().List(ctx, all)
 	require.NoError(c.t, err)
-	p, err := c.client.CoreV1().Pods("").List(ctx, all)
+	pods, err := c.client.CoreV1().Pods("").List(ctx, all)
 	require.NoError(c.t, err)
-	b, err := c.client.PolicyV1().PodDisruptionBudgets("").List(ctx, all)
+	budgets, err := c.client.PolicyV1().PodDisruptionBudgets("").List(ctx, all)
 	require.NoError(c.t, err)
-	return n.Items, p.Items, b.Items
+	return fit.Recount(pointers(pods.Items), pointers(nodes.Items), pointers(budgets.Items))
+}
+
+func pointers[T any](list []T) []*T {
+	all := make([]*T, len(list))
+	for i := range list {
+		all[i] = &list[i]
+	}
+	return all
 }

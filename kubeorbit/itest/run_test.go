@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/orbitsched/orbit/kubeorbit/fit"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -29,7 +30,7 @@ type row struct {
 	scheduler   string
 	wall, cpu   time.Duration // from the start of the scheduler, less what it takes to start with nothing to do
 	unplaced    int
-	faults      []string
+	faults      []fit.Fault
 }
 
 func table(rows []row) string {
@@ -109,11 +110,6 @@ func limit(pods int) time.Duration { return 30*time.Second + time.Duration(pods)
 // runs reports whether a scheduler can do the scenario, and is to be run.
 func (s scenario) runs(who contender) bool {
 	return (s.only == "" || s.only == who.name) && (*onlyFlag == "" || *onlyFlag == who.name)
-}
-
-// faults returns the rules that are broken in the API server.
-func (c *cluster) faults() (faults []string) {
-	return nil
 }
 
 // TestKilled kills each scheduler in the middle of its work and starts it again. All pods are bound, and no rule is broken.

@@ -5,7 +5,9 @@ package itest
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,9 +17,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/orbitsched/orbit/kubeorbit"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/grpclog"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
 	kubescheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 )
 
@@ -57,9 +62,19 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, name, "has ended:", err)
 		os.Exit(1)
 	}
+	quiet()
 	code := m.Run()
 	os.RemoveAll(server.dir)
 	os.Exit(code)
+}
+
+// quiet leaves out what the API server logs, which is a lot.
+func quiet() {
+	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
+	klog.InitFlags(flags)
+	_ = flags.Parse([]string{"-logtostderr=false", "-stderrthreshold=FATAL"})
+	klog.SetOutput(io.Discard)
+	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard))
 }
 
 // runKubeScheduler runs kube-scheduler as it is by default, but without leader election, without a port, and with a client that is
@@ -86,8 +101,11 @@ func runOrbit(ctx context.Context, kubeconfig string) error {
 	}
 	config.QPS, config.Burst = 5_000, 5_000
 	config.AcceptContentTypes, config.ContentType = "application/vnd.kubernetes.protobuf,application/json", "application/vnd.kubernetes.protobuf"
-	_, err = kubernetes.NewForConfig(config)
-	return errors.Join(err, errors.New("to do"))
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	return (&kubeorbit.Scheduler{Client: client}).Run(ctx)
 }
 
 // child is a process that runs a scheduler.
