@@ -34,6 +34,11 @@ const zones = 5
 const (
 	nodeCores = 32
 	nodePods  = 110
+
+	// The first nodes are in a pool of their own, which is filled before pods of high priority come.
+	fullNodes = 200
+	poolLabel = "pool"
+	fullPool  = "full"
 )
 
 // cluster is a set of nodes in the API server, with kubelets and the disruption controller, which keeps the status of budgets.
@@ -74,6 +79,9 @@ func node(i int) *corev1.Node {
 		corev1.ResourcePods: *resource.NewQuantity(nodePods, resource.DecimalSI),
 	}
 	labels := map[string]string{corev1.LabelHostname: name, corev1.LabelTopologyZone: fmt.Sprintf("zone-%d", i%zones)}
+	if i < fullNodes {
+		labels[poolLabel] = fullPool
+	}
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
 		Status: corev1.NodeStatus{

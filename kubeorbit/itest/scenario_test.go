@@ -18,8 +18,8 @@ import (
 // scenario is a set of pods that all have room, so a scheduler has to bind all of them.
 type scenario struct {
 	name string
-	// only is the contender that can do it; empty: all.
-	only string
+	// gangs says that only schedulers that know gangs can do it.
+	gangs bool
 	// pods returns n pods, or as many as the scenario has on the cluster.
 	pods func(c *cluster, namespace string, n int) []*corev1.Pod
 	// prepare makes what is there before the pods; it may be nil.
@@ -54,14 +54,14 @@ var scenarios = []scenario{
 			}}}
 		})
 	}},
-	{name: "gangs", only: "orbit", prepare: makePodGroups, pods: func(c *cluster, namespace string, n int) []*corev1.Pod {
+	{name: "gangs", gangs: true, prepare: makePodGroups, pods: func(c *cluster, namespace string, n int) []*corev1.Pod {
 		return podsOf(namespace, "gang", n/gangSize*gangSize, func(i int, p *corev1.Pod) {
 			p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: new(gangName(i / gangSize))}
 		})
 	}},
 	{name: "preemption", prepare: fill, pods: func(c *cluster, namespace string, n int) []*corev1.Pod {
-		return podsOf(namespace, "urgent", min(n, 2*c.nodes), func(_ int, p *corev1.Pod) {
-			p.Spec.PriorityClassName = "high"
+		return podsOf(namespace, "urgent", min(n, 2*c.full()), func(_ int, p *corev1.Pod) {
+			p.Spec.PriorityClassName, p.Spec.NodeSelector = "high", map[string]string{poolLabel: fullPool}
 			request(p, largeCores*1_000)
 		})
 	}},
@@ -109,10 +109,13 @@ func makePodGroups(c *cluster, namespace string, n int) {
 // largeCores is the size of the pods that fill the nodes, and of those that preempt them.
 const largeCores = 4
 
-// fill fills all nodes with running pods of low priority. A budget guards every second one; the others are free to be preempted.
+// full is how many nodes are in the pool that is filled.
+func (c *cluster) full() int { return min(c.nodes, fullNodes) }
+
+// fill fills the nodes of a pool with running pods of low priority. A budget guards every second one; the others are free to be preempted.
 func fill(c *cluster, namespace string, _ int) {
 	const perNode = nodeCores / largeCores
-	pods := podsOf(namespace, "low", c.nodes*perNode, func(i int, p *corev1.Pod) {
+	pods := podsOf(namespace, "low", c.full()*perNode, func(i int, p *corev1.Pod) {
 		p.Labels["guarded"] = fmt.Sprint(i%2 == 0)
 		p.Spec.NodeName = node(i / perNode).Name
 		request(p, largeCores*1_000)

@@ -34,14 +34,20 @@ const (
 
 // contender is a scheduler that the scenarios run under.
 type contender struct {
-	name string // in the table, and for the child process
-	pods string // schedulerName of its pods
-	run  func(ctx context.Context, kubeconfig string) error
+	name  string // in the table, and for the child process
+	pods  string // schedulerName of its pods
+	gangs bool   // whether it knows gangs
+	run   func(ctx context.Context, kubeconfig string) error
 }
 
 var contenders = []contender{
-	{"kube-scheduler", "default-scheduler", runKubeScheduler},
-	{"orbit", "orbit", runOrbit},
+	{"kube-scheduler", "default-scheduler", false, func(ctx context.Context, kubeconfig string) error {
+		return runKubeScheduler(ctx, kubeconfig)
+	}},
+	{"kube-scheduler, gangs", "default-scheduler", true, func(ctx context.Context, kubeconfig string) error {
+		return runKubeScheduler(ctx, kubeconfig, "--feature-gates=GenericWorkload=true,GangScheduling=true")
+	}},
+	{"orbit", "orbit", true, runOrbit},
 }
 
 func contenderNamed(name string) (contender, error) {
@@ -79,7 +85,7 @@ func quiet() {
 
 // runKubeScheduler runs kube-scheduler as it is by default, but without leader election, without a port, and with a client that is
 // not slowed down.
-func runKubeScheduler(ctx context.Context, kubeconfig string) error {
+func runKubeScheduler(ctx context.Context, kubeconfig string, flags ...string) error {
 	config := filepath.Join(filepath.Dir(kubeconfig), "kube-scheduler.yaml")
 	if err := os.WriteFile(config, fmt.Appendf(nil, `
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -90,7 +96,7 @@ leaderElection: {leaderElect: false}
 		return err
 	}
 	command := kubescheduler.NewSchedulerCommand()
-	command.SetArgs([]string{"--config=" + config, "--secure-port=0"})
+	command.SetArgs(append(flags, "--config="+config, "--secure-port=0"))
 	return command.ExecuteContext(ctx)
 }
 
