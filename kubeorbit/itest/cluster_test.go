@@ -143,20 +143,31 @@ func application(p *corev1.Pod) string { return p.Namespace + "/" + p.Labels["ap
 
 // awaitBound returns when so many pods of an application are bound, or time is over. It returns how many are. It ends the test if the
 // scheduler ends.
-func (c *cluster) awaitBound(application string, want int, within time.Duration, of ...*child) int {
+func (c *cluster) awaitBound(application string, want int, within time.Duration, of ...*child) (bound int) {
+	c.await(within, func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		bound = c.bound[application]
+		return bound >= want
+	}, of...)
+	return bound
+}
+
+// await returns when done says so, or time is over. It asks whenever a pod is bound or has gone.
+func (c *cluster) await(within time.Duration, done func() bool, of ...*child) {
 	end, look := time.After(within), time.NewTicker(time.Second)
 	defer look.Stop()
 	for {
 		c.mu.Lock()
-		bound, changed := c.bound[application], c.changed
+		changed := c.changed
 		c.mu.Unlock()
-		if bound >= want {
-			return bound
+		if done() {
+			return
 		}
 		select {
 		case <-changed:
 		case <-end:
-			return bound
+			return
 		case <-look.C:
 			for _, p := range of {
 				require.NoError(c.t, p.alive())

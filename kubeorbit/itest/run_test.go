@@ -3,9 +3,12 @@
 package itest
 
 import (
+	"context"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"text/tabwriter"
@@ -15,6 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 var (
@@ -160,4 +164,73 @@ func TestBeside(t *testing.T) {
 		assert.Equal(t, each, c.awaitBound(namespace+"/"+who.name, each, limit(each*len(all)), all...), who.name)
 	}
 	t.Logf("faults: %v", c.faults())
+}
+
+// TestGangsWhenRoomIsShort submits half as many gangs again as there is room for. The nodes are filled, and each gang is bound whole or
+// not at all; so they are again after some gangs have gone.
+func TestGangsWhenRoomIsShort(t *testing.T) {
+	c := newCluster(t, 20)
+	for _, who := range contenders {
+		if !who.gangs || (*onlyFlag != "" && *onlyFlag != who.name) {
+			continue
+		}
+		t.Run(who.name, func(t *testing.T) {
+			namespace, empty := c.namespace("short")
+			defer empty()
+			const perNode = nodeCores / largeCores
+			room := c.nodes * perNode
+			makePodGroups(c, namespace, room*3/2)
+			pods := podsOf(namespace, "gang", room*3/2, func(i int, p *corev1.Pod) {
+				p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: new(gangName(i / gangSize))}
+				request(p, largeCores*1_000)
+			})
+			c.createFor(who, pods)
+			scheduler := startChild(t, who, c.kubeconfig)
+			assert.Equal(t, room, c.awaitBound(application(pods[0]), room, limit(room), scheduler), "bound pods")
+			whole := c.wholeGangs(t, namespace)
+			c.each(len(pods), func(ctx context.Context, i int) error {
+				if !slices.Contains(whole[:len(whole)/4], *pods[i].Spec.SchedulingGroup.PodGroupName) {
+					return nil
+				}
+				return c.client.CoreV1().Pods(namespace).Delete(ctx, pods[i].Name, *metav1.NewDeleteOptions(0))
+			})
+			members := map[string]int{} // as the API server has them, because the informer may not have seen yet that the gangs have gone
+			c.await(limit(room), func() bool {
+				members = c.boundMembers(t, namespace)
+				return sum(members) == room
+			}, scheduler)
+			assert.Equal(t, room, sum(members), "bound pods after some gangs have gone")
+			c.wholeGangs(t, namespace)
+			assert.Empty(t, c.faults())
+		})
+	}
+}
+
+// wholeGangs returns the gangs that are bound, of which no member may be missing.
+func (c *cluster) wholeGangs(t *testing.T, namespace string) []string {
+	members := c.boundMembers(t, namespace)
+	for name, bound := range members {
+		assert.Equal(t, gangSize, bound, "members of %s that are bound", name)
+	}
+	return slices.Sorted(maps.Keys(members))
+}
+
+// boundMembers returns how many members of each gang are bound, without those that have none.
+func (c *cluster) boundMembers(t *testing.T, namespace string) map[string]int {
+	pods, err := c.client.CoreV1().Pods(namespace).List(context.Background(), metav1.ListOptions{})
+	require.NoError(t, err)
+	bound := map[string]int{}
+	for i := range pods.Items {
+		if p := &pods.Items[i]; p.Spec.NodeName != "" && p.Spec.SchedulingGroup != nil {
+			bound[*p.Spec.SchedulingGroup.PodGroupName]++
+		}
+	}
+	return bound
+}
+
+func sum(of map[string]int) (all int) {
+	for _, n := range of {
+		all += n
+	}
+	return all
 }
