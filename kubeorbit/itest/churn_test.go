@@ -105,7 +105,7 @@ func (r *churn) add(n int) {
 			port := int32(8_000 + r.made)
 			p.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: port, HostPort: port}}
 		case 4:
-			p.Spec.NodeSelector = map[string]string{corev1.LabelTopologyZone: fmt.Sprintf("zone-%d", r.made%zones)}
+			p.Spec.NodeSelector = map[string]string{corev1.LabelTopologyZone: zoneOf[r.random.IntN(len(zoneOf))]}
 		}
 	})
 	r.createFor(r.who, pods)

@@ -28,7 +28,9 @@ import (
 	"k8s.io/kubernetes/pkg/controller/disruption"
 )
 
-const zones = 5
+// zoneOf is the zone of a node. The zones have sizes that differ, so that pods that are spread over the nodes are not spread over the
+// zones, too: half of all nodes are in the first zone, a fifth in the second, and a tenth in each other one.
+var zoneOf = [...]string{"a", "a", "a", "a", "a", "b", "b", "c", "d", "e"}
 
 // The nodes of a cluster all have the same size.
 const (
@@ -78,7 +80,7 @@ func node(i int) *corev1.Node {
 		corev1.ResourceCPU: *resource.NewQuantity(nodeCores, resource.DecimalSI), corev1.ResourceMemory: resource.MustParse("128Gi"),
 		corev1.ResourcePods: *resource.NewQuantity(nodePods, resource.DecimalSI),
 	}
-	labels := map[string]string{corev1.LabelHostname: name, corev1.LabelTopologyZone: fmt.Sprintf("zone-%d", i%zones)}
+	labels := map[string]string{corev1.LabelHostname: name, corev1.LabelTopologyZone: zoneOf[i%len(zoneOf)]}
 	if i < fullNodes {
 		labels[poolLabel] = fullPool
 	}

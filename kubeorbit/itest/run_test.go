@@ -109,7 +109,7 @@ func (c *cluster) idle(t *testing.T, who contender) (wall, cpu time.Duration) {
 }
 
 // limit is how long the tests wait for so many pods.
-func limit(pods int) time.Duration { return 30*time.Second + time.Duration(pods)*20*time.Millisecond }
+func limit(pods int) time.Duration { return time.Minute + time.Duration(pods)*100*time.Millisecond }
 
 // runs reports whether a scheduler is to run the scenario. kube-scheduler with gangs, which are an alpha feature, runs only those.
 func (s scenario) runs(who contender) bool {

@@ -48,7 +48,7 @@ var scenarios = []scenario{
 	}},
 	{name: "affinity", pods: func(c *cluster, namespace string, n int) []*corev1.Pod {
 		return podsOf(namespace, "near", n, func(i int, p *corev1.Pod) {
-			p.Labels["set"] = fmt.Sprint("set-", i/20)
+			p.Labels["set"] = fmt.Sprint("set-", i/4)
 			p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
 				{TopologyKey: corev1.LabelTopologyZone, LabelSelector: same(p, "set")},
 			}}}
