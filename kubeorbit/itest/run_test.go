@@ -85,6 +85,9 @@ func (c *cluster) run(t *testing.T, s scenario, who contender, n int) row {
 	wall := time.Since(scheduler.began)
 	r := row{nodes: c.nodes, pods: len(pods), scenario: s.name, scheduler: who.name, unplaced: len(pods) - bound}
 	r.cpu, r.wall = scheduler.kill()-idleCPU, wall-idleWall
+	if r.unplaced > 0 {
+		c.explain(t, namespace)
+	}
 	r.faults = c.faults()
 	return r
 }
@@ -233,4 +236,13 @@ func sum(of map[string]int) (all int) {
 		all += n
 	}
 	return all
+}
+
+// explain logs what the scheduler says about some of the pods that are not bound.
+func (c *cluster) explain(t *testing.T, namespace string) {
+	pods, err := c.client.CoreV1().Pods(namespace).List(context.Background(), metav1.ListOptions{FieldSelector: "spec.nodeName="})
+	require.NoError(t, err)
+	for i := range min(3, len(pods.Items)) {
+		t.Logf("%s: %v", pods.Items[i].Name, pods.Items[i].Status.Conditions)
+	}
 }

@@ -142,26 +142,20 @@ func serve(listener net.Listener, dir, etcd string) error {
 	return app.Run(context.Background(), complete)
 }
 
+// awaitReady returns when the API server is ready. It makes a client for each try, because the server writes its certificate meanwhile.
 func awaitReady(config *rest.Config, served <-chan error) error {
-	client, end := kubernetes.Interface(nil), time.Now().Add(time.Minute)
-	for ; ; time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
+		client, err := kubernetes.NewForConfig(config)
+		if err == nil {
+			_, err = client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(context.Background())
+		}
+		if err == nil {
+			return nil
+		}
 		select {
 		case err := <-served:
 			return fmt.Errorf("kube-apiserver ended: %w", err)
 		default:
-		}
-		var err error
-		if client == nil { // the certificate is written while the server starts
-			if c, made := kubernetes.NewForConfig(config); made == nil {
-				client = c
-			} else {
-				err = made
-			}
-		}
-		if client != nil {
-			if _, err = client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(context.Background()); err == nil {
-				return nil
-			}
 		}
 		if time.Now().After(end) {
 			return fmt.Errorf("kube-apiserver is not ready: %w", err)
