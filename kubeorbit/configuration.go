@@ -144,7 +144,7 @@ func (c *Configuration) population(ledger orbit.Ledger) *orbit.Population {
 		e := &c.Engines[i]
 		evicts := evicting
 		if e.NeverPreempts {
-			evicts = func(n orbit.Navigator) orbit.Navigator { return n }
+			evicts = starting
 		}
 		for _, made := range nav.Default(ledger, append([]func(orbit.Navigator) orbit.Navigator{evicts}, wrap...)...).Engines { // navigators of its own
 			if made.Name != e.Plans {

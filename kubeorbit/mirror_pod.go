@@ -104,7 +104,10 @@ func (m *mirror) comparePod(ctx context.Context, k key) error {
 	if p == nil {
 		return nil
 	}
-	w := &want{id: capsuleOf(p), phase: phaseOf(p, m.name), node: orbit.NodeID(p.Spec.NodeName), ready: ready(p), at: orbit.Instant(p.CreationTimestamp.UnixNano())}
+	w := &want{id: capsuleOf(p), phase: phaseOf(p, m.name), node: orbit.NodeID(p.Spec.NodeName), ready: ready(p)}
+	if made := p.CreationTimestamp.Time; !made.IsZero() {
+		w.at = orbit.Instant(made.UnixNano())
+	}
 	m.leaves.say(w.id, nil)
 	if w.phase != gone {
 		if why := m.describe(p, w); why != nil && w.phase == waiting {

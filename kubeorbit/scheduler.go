@@ -111,7 +111,18 @@ func population(ledger orbit.Ledger, wrap ...func(orbit.Navigator) orbit.Navigat
 
 // evicting wraps a navigator so that it evicts, but for pods that never preempt.
 func evicting(n orbit.Navigator) orbit.Navigator {
-	return &nav.Preempting{Navigator: n, Never: []orbit.AppClass{orbit.BestEffort}}
+	return &nav.Preempting{Navigator: starting(n), Never: []orbit.AppClass{orbit.BestEffort}}
+}
+
+// starting lets the first pod of a group with affinity to itself go anywhere, as Kubernetes does: to no node of its own, and
+// without room for those that follow.
+func starting(n orbit.Navigator) orbit.Navigator {
+	if patient, ok := n.(*nav.Patient); ok {
+		if anchor, ok := patient.Navigator.(*nav.Anchor); ok {
+			anchor.SelfMatch = true
+		}
+	}
+	return n
 }
 
 // run is one Run of a Scheduler: its fields with their defaults, and what the parts share.

@@ -45,6 +45,22 @@ func TestPodsAreBound(t *testing.T) {
 	})
 }
 
+// Sets of pods that stay together share nodes, as many as fit.
+func TestManySetsStayTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, zoned(6)...)
+		for i := range 40 {
+			p := podFrom(t, fmt.Sprintf("metadata: {name: set-%d, labels: {set: s%d}}\nspec: {affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: zone, labelSelector: {matchLabels: {set: s%d}}}]}}}", i, i, i))
+			c.add(named(p, 4)...)
+		}
+		c.run()
+		c.until("all sets are bound", func() bool { return c.bound("set") == 160 })
+		c.pass(5 * time.Second)
+		c.check()
+		c.kill()
+	})
+}
+
 func TestForeignPodsAreLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "a")
