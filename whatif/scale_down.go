@@ -296,17 +296,19 @@ func (s *shrinking) together(set []*orbit.NodeState, left *int) (out []leaves, e
 		goes[n.Node.ID] = true
 		leaving = slices.AppendSeq(leaving, s.full.On(n.Node.ID))
 	}
-	l, err := newLab(s.ctx, s.full, &s.work)
+	if len(leaving) == 0 {
+		return s.apart(&moves.Found{}, set)
+	}
+	// Each node is a proposal of its own, and the budgets judge each by itself.
+	free, err := withoutBudgets(s.full)
+	if err != nil {
+		return nil, err
+	}
+	l, err := newLab(s.ctx, free, &s.work)
 	if err != nil {
 		return nil, err
 	}
 	*left -= s.full.NodeCount()
-	if len(leaving) == 0 {
-		for _, n := range set {
-			out = append(out, leaves{node: n, p: s.goes(l, n)})
-		}
-		return out, nil
-	}
 	excluded := func(n *orbit.NodeState, _ *orbit.Spec) bool { return goes[n.Node.ID] }
 	engine := &place.Exhaustive{Score: score.BestFit{}, Filter: func(n *orbit.NodeState, _ *orbit.Report, spec *orbit.Spec) string {
 		if excluded(n, spec) {
@@ -323,7 +325,21 @@ func (s *shrinking) together(set []*orbit.NodeState, left *int) (out []leaves, e
 	if f == nil {
 		return nil, nil
 	}
-	return s.apart(l, f, set)
+	return s.apart(f, set)
+}
+
+// withoutBudgets returns a state in which the budgets forbid nothing. Who consents to moves does not change.
+func withoutBudgets(state *orbit.State) (*orbit.State, error) {
+	p := orbit.Proposal{View: state.Revision()}
+	for b := range state.Budgets() {
+		free := b.Budget
+		free.Missing, free.MissingPercent = free.Expected, 0
+		p.Do = append(p.Do, orbit.PutBudget{Budget: free})
+	}
+	if len(p.Do) == 0 {
+		return state, nil
+	}
+	return state.With(p)
 }
 
 // partOf returns a function that says to which of the nodes that go the move of a capsule belongs. The moves of others belong
@@ -373,7 +389,11 @@ func (s *shrinking) allows(all []orbit.Proposal) bool {
 }
 
 // apart makes the proposals of nodes that go, each on the state after the one before.
-func (s *shrinking) apart(l *lab, f *moves.Found, set []*orbit.NodeState) (out []leaves, err error) {
+func (s *shrinking) apart(f *moves.Found, set []*orbit.NodeState) (out []leaves, err error) {
+	l, err := newLab(s.ctx, s.full, &s.work)
+	if err != nil {
+		return nil, err
+	}
 	partOf := s.partOf(set)
 	for i, n := range set {
 		part := moves.Found{}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -63,9 +64,28 @@ func drawScale(t *rapid.T, nodes, placed, waiting int) *smallScale {
 	for i := range placed {
 		id, spec := orbit.CapsuleID(fmt.Sprint("c", i)), scaleSpec(t, fmt.Sprint("c", i))
 		to := nodeID(rapid.IntRange(0, nodes-1).Draw(t, string(id)+" on"))
-		require.NoError(t, do(orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: spec}))
 		n := snapshot(t, w.ledger).Node(to)
-		if devices, ok := n.PickDevices(spec); !ok || do(orbit.Place{Capsule: id, Node: to, Devices: devices}) != nil {
+		devices, ok := n.PickDevices(spec)
+		place := []orbit.Commitment{orbit.Place{Capsule: id, Node: to, Devices: devices}}
+		if rapid.IntRange(0, 3).Draw(t, "runs in a gang") == 0 {
+			b, other := id+"b", rapid.IntRange(0, nodes-1).Draw(t, "its other member on")
+			if snapshot(t, w.ledger).Node(nodeID(other)).Node.Labels["zone"] != n.Node.Labels["zone"] {
+				continue
+			}
+			spec.Class, spec.Devices, devices, ok = orbit.GangClass, orbit.DeviceRequest{}, 0, true
+			require.NoError(t, do(orbit.Submit{Gang: &orbit.Gang{ID: orbit.GangID("g" + id), Levels: rapid.SampledFrom([][]string{nil, {"zone"}}).Draw(t, "levels"),
+				Roles: []orbit.Role{{Name: "r", Members: []orbit.CapsuleID{id, b}, Spec: spec, Min: rapid.IntRange(1, 2).Draw(t, "min")}}}}))
+			place = []orbit.Commitment{orbit.Place{Capsule: id, Node: to}, orbit.Place{Capsule: b, Node: nodeID(other)}}
+			if do(place...) != nil {
+				require.NoError(t, do(orbit.Release{Capsule: id, Final: true}, orbit.Release{Capsule: b, Final: true}))
+			}
+			continue
+		}
+		require.NoError(t, do(orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: spec}))
+		if rapid.IntRange(0, 7).Draw(t, "protected") == 0 {
+			place = append(place, orbit.Protect{Capsule: id, For: time.Minute})
+		}
+		if !ok || do(place...) != nil {
 			require.NoError(t, do(orbit.Release{Capsule: id, Final: true}))
 		}
 	}
@@ -181,12 +201,26 @@ func inDomains(state *orbit.State, capsules []*orbit.Capsule, to []orbit.Node) b
 			continue
 		}
 		domain := to[i].Labels[g.Gang.Levels[0]]
-		if was, ok := in[c.Gang()]; domain == "" || ok && was != domain {
+		if c.Placed() && !joins(state, c, domain) {
+			return false
+		}
+		if was, ok := in[c.Gang()]; !c.Placed() && ok && was != domain {
 			return false
 		}
 		in[c.Gang()] = domain
 	}
 	return true
+}
+
+// joins reports whether a domain is that of the other placed members of a gang, if they are all in one.
+func joins(state *orbit.State, c *orbit.Capsule, domain string) bool {
+	others := map[string]bool{}
+	for m := range state.Members(c.Gang()) {
+		if m.Placed() && m.ID != c.ID {
+			others[state.Node(m.Node).Node.Labels["zone"]] = true
+		}
+	}
+	return len(others) != 1 || others[domain]
 }
 
 // Where brute force finds nodes with which all that waits has a place, ScaleUp finds nodes of the same price, and the
@@ -254,4 +288,130 @@ func bruteUp(state *orbit.State, up *whatif.ScaleUp) (least float64, found bool)
 	}
 	choose(0, nil, 0)
 	return least, found
+}
+
+// Where brute force finds nodes that can go, ScaleDown finds nodes that save as much, and more only by moves of others. All
+// its proposals commit, and leave the nodes empty and cordoned.
+func TestScaleDownSavesMostOnSmallWorlds(t *testing.T) {
+	seen := map[string]int{}
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawScale(t, rapid.IntRange(2, 4).Draw(t, "nodes"), rapid.IntRange(0, 6).Draw(t, "placed"), 0)
+		prices := map[orbit.NodeID]float64{}
+		for n := range w.state.Nodes() {
+			prices[n.Node.ID] = float64(rapid.IntRange(1, 5).Draw(t, "price"))
+		}
+		keeps := nodeID(rapid.IntRange(0, 4).Draw(t, "keeps"))
+		down := &whatif.ScaleDown{Of: func(n *orbit.Node) bool { return n.ID != keeps }, Price: func(n *orbit.Node) float64 { return prices[n.ID] },
+			Moves: rapid.SampledFrom([]int{-1, 1, 3, 9}).Draw(t, "moves")}
+		answer, err := down.Plan(t.Context(), w.state)
+		require.NoError(t, err)
+		require.NoError(t, answer.After.Verify())
+		require.LessOrEqual(t, len(answer.Moved), max(down.Moves, 0))
+		require.GreaterOrEqual(t, answer.Bound, answer.Price)
+		goes, sum := map[orbit.NodeID]bool{}, 0.0
+		for _, n := range answer.Nodes {
+			sum += prices[n.ID]
+			goes[n.ID] = true
+			require.NotEqual(t, keeps, n.ID)
+			require.Zero(t, answer.After.Node(n.ID).Capsules)
+			require.Equal(t, orbit.Cordoned, answer.After.Node(n.ID).Node.State)
+		}
+		require.Equal(t, sum, answer.Price)
+		others := 0
+		for _, m := range answer.Moved {
+			if require.False(t, goes[m.To]); !goes[m.From] {
+				others++
+			}
+		}
+		most := bruteDown(w.state, down)
+		require.GreaterOrEqual(t, answer.Price, most, "%v", answer)
+		if others == 0 {
+			require.Equal(t, most, answer.Price, "more than brute force: %v", answer)
+		}
+		seen[fmt.Sprint("nodes ", len(answer.Nodes), ", moves ", len(answer.Moved), ", of others ", others)]++
+		done, err := answer.Commit(t.Context(), w.ledger)
+		require.NoError(t, err)
+		require.Equal(t, len(answer.Nodes), done, "one proposal for each node")
+	})
+	t.Log(seen)
+}
+
+// bruteDown tries all sets of nodes, in each order, and all nodes for their capsules, and returns the most that is saved.
+func bruteDown(state *orbit.State, down *whatif.ScaleDown) (most float64) {
+	var all []*orbit.NodeState
+	for n := range state.Nodes() {
+		all = append(all, n)
+	}
+	for bits := range 1 << len(all) {
+		var set []*orbit.NodeState
+		sum, size, may := 0.0, 0, true
+		for i, n := range all {
+			if bits&(1<<i) != 0 {
+				set, sum, size, may = append(set, n), sum+down.Price(n.Node), size+n.Capsules, may && down.Of(n.Node)
+			}
+		}
+		if may && sum > most && size <= max(0, down.Moves) && goSomehow(state, set, set) {
+			most = sum
+		}
+	}
+	return most
+}
+
+// goSomehow reports whether these nodes can go one after the other, in some order, if what is on them goes to none of a set.
+func goSomehow(state *orbit.State, left, set []*orbit.NodeState) bool {
+	if len(left) == 0 {
+		return true
+	}
+	for i, n := range left {
+		rest := append(left[:i:i], left[i+1:]...)
+		var capsules []*orbit.Capsule
+		for c := range state.On(n.Node.ID) {
+			capsules = append(capsules, c)
+		}
+		var assign func(to []orbit.Node) bool
+		assign = func(to []orbit.Node) bool {
+			if len(to) == len(capsules) {
+				next, ok := goTo(state, n, capsules, to)
+				return ok && inDomains(state, capsules, to) && goSomehow(next, rest, set)
+			}
+			for other := range state.Nodes() {
+				goes := false
+				for _, o := range set {
+					goes = goes || o.Node.ID == other.Node.ID
+				}
+				if !goes && mayEverTake(other.Node, capsules[len(to)].Spec) && assign(append(to[:len(to):len(to)], *other.Node)) {
+					return true
+				}
+			}
+			return false
+		}
+		if assign(nil) {
+			return true
+		}
+	}
+	return false
+}
+
+// goTo moves all capsules of a node and cordons it, as one proposal.
+func goTo(state *orbit.State, n *orbit.NodeState, capsules []*orbit.Capsule, to []orbit.Node) (*orbit.State, bool) {
+	cordoned := n.Node.Clone()
+	cordoned.State = orbit.Cordoned
+	p := orbit.Proposal{View: state.Revision()}
+	taken := map[orbit.NodeID]orbit.DeviceSet{}
+	for c := range state.Capsules() {
+		if c.Placed() {
+			taken[c.Node] |= c.Devices
+		}
+	}
+	for _, c := range capsules {
+		p.Do = append(p.Do, orbit.Evict{Capsule: c.ID, From: c.Node, Since: c.PlacedAt})
+	}
+	for i, c := range capsules {
+		set := devicesFor(&to[i], taken[to[i].ID], c.Spec.Devices.Count)
+		taken[to[i].ID] |= set
+		p.Do = append(p.Do, orbit.Place{Capsule: c.ID, Node: to[i].ID, Devices: set})
+	}
+	p.Do = append(p.Do, orbit.PutNode{Node: cordoned})
+	next, err := state.With(p)
+	return next, err == nil
 }
