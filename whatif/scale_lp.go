@@ -92,86 +92,234 @@ func aloneOn(n *orbit.NodeState, d *demand) int {
 	return fits
 }
 
-// solve returns the values of the capsules of each demand, fillings with how many nodes have each, and a bound: no nodes
-// that hold the demand cost less. It leaves out demands that fit on no kind.
-func (c *cutting) solve(ctx context.Context) (values []float64, by []filling, nodes []float64, bound float64) {
-	values = make([]float64, len(c.demands))
-	gains, unit := make([]float64, len(c.demands)), 0.0
+// stock is a class of nodes that are there, and what is free on each, or more.
+type stock struct {
+	free  seats.Quantities
+	alone []int
+	nodes int
+	// What all that fits on one may be worth at most, in the unit of the program.
+	most float64
+}
+
+// mostStocks is the largest number of classes of nodes that are there.
+const mostStocks = 96
+
+// stocks divides nodes that are there into classes, by what is free. A node counts as if it had what the one of its class
+// has that has most, so a bound by classes is a bound for the nodes.
+func (c *cutting) stocks(rooms []*orbit.NodeState) (out []stock) {
+	var all []stock
+	for _, n := range rooms {
+		if alone, some := c.aloneThere(n); some {
+			all = append(all, stock{free: seats.MeasureFree(n), alone: alone, nodes: 1})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b stock) int { return slices.Compare(a.alone, b.alone) })
+	for chunk := range slices.Chunk(all, max(1, (len(all)+mostStocks-1)/mostStocks)) {
+		whole := stock{alone: slices.Clone(chunk[0].alone), nodes: len(chunk)}
+		for i := range chunk {
+			for d := range whole.free {
+				whole.free[d] = max(whole.free[d], chunk[i].free[d])
+			}
+			for d := range whole.alone {
+				whole.alone[d] = max(whole.alone[d], chunk[i].alone[d])
+			}
+		}
+		out = append(out, whole)
+	}
+	return out
+}
+
+// aloneThere returns how many capsules of each demand fit on a node that is there, without others, and whether any does.
+func (c *cutting) aloneThere(n *orbit.NodeState) (alone []int, some bool) {
+	alone = make([]int, len(c.demands))
+	free := seats.CapacityOf(n)
 	for i := range c.demands {
+		d := &c.demands[i]
+		if d.count == 0 || !seats.Suits(n.Node, d.spec) {
+			continue
+		}
+		if alone[i] = min(d.count, int(free.Fits(d.spec))); d.spec.KeepsOff(d.spec, orbit.NodeKey) {
+			alone[i] = min(1, alone[i])
+		}
+		some = some || alone[i] > 0
+	}
+	return alone, some
+}
+
+// program is the linear program while it grows. Its variables are the values of the demands and, for each class of nodes
+// that are there, by how much less than the most that may be what is on one of them is worth.
+type program struct {
+	c     *cutting
+	there []stock
+	unit  float64
+	gains []float64
+	rows  []programRow
+}
+
+// programRow says that what a filling is worth is no more than the limit. Kind is that of the node, or below 0 the class.
+type programRow struct {
+	filling
+	coefficients []float64
+	dual         float64
+}
+
+// limit returns what a node of a kind, or of a class, may be worth.
+func (p *program) limit(kind int) float64 {
+	if kind < 0 {
+		return p.there[-1-kind].most
+	}
+	return p.c.kinds[kind].Price / p.unit
+}
+
+// add adds a row, if there is none for this filling.
+func (p *program) add(f filling) bool {
+	if slices.ContainsFunc(p.rows, func(r programRow) bool { return r.kind == f.kind && slices.Equal(r.count, f.count) }) {
+		return false
+	}
+	row, limit := make([]float64, len(p.gains)), p.limit(f.kind)
+	for i, n := range f.count {
+		row[i] = float64(n) / limit
+	}
+	if f.kind < 0 {
+		row[len(p.c.demands)-1-f.kind] = 1 / limit
+	}
+	p.rows = append(p.rows, programRow{filling: f, coefficients: row})
+	return true
+}
+
+// begin writes the program with a row for each demand on each kind, and one for each class.
+func (c *cutting) begin(there []stock) *program {
+	p := &program{c: c, there: slices.Clone(there)}
+	highest := make([]float64, len(c.demands)) // what a capsule may be worth at most
+	for k := range c.kinds {
+		p.unit = max(p.unit, c.kinds[k].Price)
+	}
+	p.gains = make([]float64, len(c.demands)+len(there))
+	for i := range c.demands {
+		highest[i] = math.Inf(1)
 		for k := range c.kinds {
-			if most := c.alone[k][i]; most > 0 {
+			if c.alone[k][i] > 0 {
+				p.gains[i] = float64(c.demands[i].count)
+				highest[i] = min(highest[i], p.limit(k)/float64(c.alone[k][i]))
+			}
+		}
+		if p.gains[i] == 0 { // it fits on no kind
+			highest[i] = 0
+		}
+	}
+	for k := range c.kinds {
+		for i, most := range c.alone[k] {
+			if most > 0 {
 				one := filling{k, make([]int, len(c.demands))}
 				one.count[i] = most
-				by = append(by, one)
-				gains[i] = float64(c.demands[i].count)
-				unit = max(unit, c.kinds[k].Price)
+				p.add(one)
 			}
 		}
 	}
-	var rows [][]float64
+	for i := range p.there {
+		s := &p.there[i]
+		own := *c
+		own.alone = [][]int{s.alone}
+		_, _, s.most = own.fill(0, s.free, highest, nil, knapSteps)
+		s.most = max(s.most, 1e-3)
+		p.gains[len(c.demands)+i] = float64(s.nodes)
+		p.add(filling{-1 - i, make([]int, len(c.demands))})
+	}
+	return p
+}
+
+// solve returns the values of the capsules of each demand, fillings of nodes that join with how many nodes have each, and a
+// bound: no nodes that join and hold the demand, together with those that are there, cost less. It leaves out demands that
+// fit on no kind.
+func (c *cutting) solve(ctx context.Context, there []stock) (values []float64, by []filling, nodes []float64, bound float64) {
+	p := c.begin(there)
+	values = make([]float64, len(c.demands))
 	for range mostRounds {
-		for i := len(rows); i < len(by); i++ {
-			row := make([]float64, len(c.demands))
-			for j, n := range by[i].count {
-				row[j] = float64(n) * unit / c.kinds[by[i].kind].Price
-			}
-			rows = append(rows, row)
-		}
-		if len(rows) == 0 || ctx.Err() != nil {
+		if len(p.rows) == 0 || ctx.Err() != nil {
 			return values, nil, nil, bound
 		}
-		now, duals, optimal := lp.Maximize(ctx, gains, rows, mostPivots)
-		values, nodes = now, slices.Clone(duals)
-		for i := range nodes { // from the value of one unit on the right to a number of nodes
-			nodes[i] *= unit / c.kinds[by[i].kind].Price
+		rows := make([][]float64, len(p.rows))
+		for i := range p.rows {
+			rows[i] = p.rows[i].coefficients
 		}
-		worst, sum := 1.0, 0.0
-		before := len(by)
-		for k := range c.kinds {
-			best, value, most := c.fill(k, c.free[k], values, nil, knapSteps)
-			price := c.kinds[k].Price / unit
-			worst = max(worst, most/price)
-			if value > price*(1+1e-6) && !slices.ContainsFunc(by, func(f filling) bool { return f.kind == k && slices.Equal(f.count, best.count) }) {
-				by = append(by, best)
-			}
+		x, duals, optimal := lp.Maximize(ctx, p.gains, rows, mostPivots)
+		for i := range p.rows {
+			p.rows[i].dual = duals[i]
 		}
-		for i, v := range values {
-			sum += gains[i] * v * unit
+		now, total, broken := p.judge(x)
+		if total >= bound {
+			bound, values = total, now
 		}
-		if bound = max(bound, sum/worst); len(by) == before || !optimal {
+		if !optimal || !p.grow(broken) {
 			break
 		}
 	}
-	for i := range values {
-		values[i] *= unit
+	for i := range p.rows {
+		if r := &p.rows[i]; r.kind >= 0 && r.dual > 0 {
+			by, nodes = append(by, r.filling), append(nodes, r.dual/p.limit(r.kind))
+		}
 	}
-	return values, by[:len(nodes)], nodes, bound
+	return values, by, nodes, bound
+}
+
+// judge finds for each kind and class the filling that is worth most by a solution. It returns values that no node that joins
+// exceeds, the bound that these give, and the fillings that are worth more than the solution says.
+func (p *program) judge(x []float64) (values []float64, bound float64, broken []filling) {
+	c, worst := p.c, 1.0
+	values = slices.Clone(x[:len(c.demands)])
+	for k := range c.kinds {
+		f, value, most := c.fill(k, c.free[k], values, nil, knapSteps)
+		worst = max(worst, most/p.limit(k))
+		if value > p.limit(k)*(1+1e-6) {
+			broken = append(broken, f)
+		}
+	}
+	for i := range values {
+		bound += p.gains[i] * values[i] / worst
+	}
+	for i := range p.there {
+		s, own := &p.there[i], *c
+		own.alone = [][]int{s.alone}
+		f, value, most := own.fill(0, s.free, values, nil, knapSteps)
+		bound -= float64(s.nodes) * most / worst
+		if f.kind = -1 - i; value > s.most-x[len(c.demands)+i]+s.most*1e-6 {
+			broken = append(broken, f)
+		}
+	}
+	for i := range values {
+		values[i] *= p.unit / worst
+	}
+	return values, bound * p.unit, broken
+}
+
+// grow adds rows, and drops what the solution does not need once there are many. It reports whether there is a new row.
+func (p *program) grow(broken []filling) (grows bool) {
+	if len(p.rows) > 8*len(p.gains) {
+		p.rows = slices.DeleteFunc(p.rows, func(r programRow) bool { return r.dual == 0 })
+	}
+	for _, f := range broken {
+		grows = p.add(f) || grows
+	}
+	return grows
 }
 
 // fill returns the most valuable filling of a node with so much free, its value, and a bound on the value of any. At most
 // has how many capsules of each demand there are; nil: as many as the demands say.
 func (c *cutting) fill(kind int, free seats.Quantities, values []float64, atMost []int, steps int) (best filling, value, most float64) {
 	s := knapsack{c: c, values: values, free: free, steps: steps, count: make([]int, len(c.demands)), best: make([]int, len(c.demands))}
-	for d, f := range free {
-		if f > 0 {
-			s.weights[d] = 1 / float64(f)
-		}
-	}
 	for i := range c.demands {
 		fits := c.alone[kind][i]
 		if atMost != nil {
 			fits = min(fits, atMost[i])
 		}
-		if fits == 0 || !(values[i] > 0) {
-			continue
+		if fits > 0 && values[i] > 0 {
+			s.items = append(s.items, knapItem{demand: i, most: fits})
 		}
-		w := 0.0
-		for d := range free {
-			w += float64(seats.WantOf(c.demands[i].spec, d)) * s.weights[d]
-		}
-		s.items = append(s.items, knapItem{i, fits, w, values[i] / max(w, 1e-12)})
 	}
-	slices.SortStableFunc(s.items, func(a, b knapItem) int { return cmp.Compare(b.density, a.density) })
+	if len(s.items) == 0 {
+		return filling{kind, s.best}, 0, 0
+	}
+	s.weigh()
 	most = s.bound(0, 0)
 	s.search(0, 0)
 	*c.work += steps - s.steps
@@ -179,6 +327,39 @@ func (c *cutting) fill(kind int, free seats.Quantities, values []float64, atMost
 		most = s.value
 	}
 	return filling{kind, s.best}, s.value, most
+}
+
+// weigh gives each item a weight: the sum of what it takes of each dimension, by the dual of the dimension in the linear
+// program in which parts of items may be taken. By these weights, the bound is that of the program.
+func (s *knapsack) weigh() {
+	gains, rows := make([]float64, len(s.items)), [][]float64(nil)
+	for i, it := range s.items {
+		gains[i] = float64(it.most) * s.values[it.demand] // the variable is the part of the items that is taken
+		row := make([]float64, len(s.items))
+		row[i] = 1
+		rows = append(rows, row)
+	}
+	for d, f := range s.free {
+		row := make([]float64, len(s.items))
+		for i, it := range s.items {
+			row[i] = float64(it.most) * float64(seats.WantOf(s.c.demands[it.demand].spec, d)) / max(float64(f), 1e-3)
+		}
+		rows = append(rows, row)
+	}
+	_, duals, _ := lp.Maximize(context.Background(), gains, rows, mostPivots)
+	for d, f := range s.free {
+		if f > 0 {
+			s.weights[d] = duals[len(s.items)+d] / float64(f)
+		}
+	}
+	for i := range s.items {
+		it := &s.items[i]
+		for d := range s.free {
+			it.weight += float64(seats.WantOf(s.c.demands[it.demand].spec, d)) * s.weights[d]
+		}
+		it.density = s.values[it.demand] / max(it.weight, 1e-12)
+	}
+	slices.SortStableFunc(s.items, func(a, b knapItem) int { return cmp.Compare(b.density, a.density) })
 }
 
 // knapsack searches for the most valuable filling.
@@ -341,4 +522,40 @@ func pooled(ctx context.Context, lacks seats.Quantities, kinds []NodeKind) float
 		return 0
 	}
 	return sum
+}
+
+// bound returns a bound by values that no node that joins exceeds: the value of the demand, less the most that each node that
+// is there may take of it.
+func (c *cutting) bound(values []float64, rooms []*orbit.NodeState) (sum float64) {
+	for i := range c.demands {
+		sum += values[i] * float64(c.demands[i].count)
+	}
+	own := *c
+	for _, n := range rooms {
+		alone, some := c.aloneThere(n)
+		if own.alone = [][]int{alone}; some {
+			_, _, most := own.fill(0, seats.MeasureFree(n), values, nil, knapSteps/4)
+			sum -= most
+		}
+	}
+	return sum
+}
+
+// fillThere returns the most valuable filling of a node that is there with what is left of the demands; nil: nothing fits.
+func (c *cutting) fillThere(n *orbit.NodeState, values []float64, left []demand) []int {
+	alone, some := c.aloneThere(n)
+	if !some {
+		return nil
+	}
+	own, worth := *c, slices.Clone(values)
+	own.alone = [][]int{alone}
+	for i := range alone {
+		alone[i] = min(alone[i], left[i].count)
+		worth[i] += 1e-9 // what saves nothing has to be somewhere, too
+	}
+	f, value, _ := own.fill(0, seats.MeasureFree(n), worth, nil, knapSteps)
+	if value == 0 {
+		return nil
+	}
+	return f.count
 }

@@ -180,7 +180,7 @@ func (g *growth) guess() (*grown, error) {
 	}
 	best := &grown{done: done}
 	if slices.Contains(done, false) && len(g.Kinds) > 0 {
-		if l, err = g.program(l, best); err != nil {
+		if l, err = g.program(best); err != nil {
 			return nil, err
 		}
 		if l, err = g.oneByOne(l, best, g.hardest(best.done)); err != nil {
@@ -270,9 +270,20 @@ func (g *growth) joinAll(to *grown, counts []int) {
 	}
 }
 
-// program adds the nodes that a linear program finds for the units without a place, and puts the capsules where it says,
-// as far as the rules allow. It returns the lab with these nodes.
-func (g *growth) program(l *lab, to *grown) (*lab, error) {
+// program adds the nodes that a linear program finds, and puts the capsules where it says, as far as the rules allow. Gangs
+// that fit as it is come first. It returns the lab with these nodes.
+func (g *growth) program(to *grown) (*lab, error) {
+	l, err := g.lab(nil)
+	if err != nil {
+		return nil, err
+	}
+	to.done = make([]bool, len(g.units))
+	for _, i := range g.hardest(to.done) {
+		to.done[i] = len(g.units[i].members) > 1 && l.place(g.units[i])
+	}
+	if err := l.settle(); err != nil {
+		return nil, err
+	}
 	demands, index := []demand(nil), map[*orbit.Spec]int{}
 	members := map[int][]*orbit.Capsule{} // of each unit, with the specs of the domain that it goes to
 	rest := g.hardest(to.done)
@@ -287,21 +298,14 @@ func (g *growth) program(l *lab, to *grown) (*lab, error) {
 			demands[k].count++
 		}
 	}
-	cut := newCutting(demands, g.Kinds, &g.work)
-	values, by, nodes, bound := cut.solve(g.ctx)
-	g.bound = g.boundBy(cut, values, bound)
-	fillings := cut.round(values, by, nodes)
+	best := g.cut(l.view.State(), demands)
 	counts := make([]int, len(g.Kinds))
-	slices.SortStableFunc(fillings, func(a, b filling) int { return cmp.Compare(a.kind, b.kind) })
-	for _, f := range fillings {
+	for _, f := range best.joining {
 		counts[f.kind]++
 	}
 	g.joinAll(to, counts)
-	state, err := l.ledger.Snapshot(g.ctx)
+	state, err := joined(l.view.State(), to.nodes)
 	if err != nil {
-		return nil, err
-	}
-	if state, err = joined(state, to.nodes); err != nil {
 		return nil, err
 	}
 	next, err := newLab(g.ctx, state, &g.work)
@@ -310,11 +314,15 @@ func (g *growth) program(l *lab, to *grown) (*lab, error) {
 	}
 	next.carryOn(l)
 	room := make([][]orbit.NodeID, len(demands)) // the places that the program has for each demand
-	for i, f := range fillings {
+	for i, f := range slices.Concat(best.there, best.joining) {
+		id := orbit.NodeID("")
+		if i < len(best.there) {
+			id = best.nodes[i].Node.ID
+		} else {
+			id = to.nodes[i-len(best.there)].ID
+		}
 		for d, n := range f.count {
-			for range n {
-				room[d] = append(room[d], to.nodes[i].ID)
-			}
+			room[d] = append(room[d], slices.Repeat([]orbit.NodeID{id}, n)...)
 		}
 	}
 	for _, i := range rest {
@@ -471,81 +479,6 @@ func (of *grown) dropStill(base *orbit.State) {
 	})
 }
 
-// boundBy returns the bound of the program less what the free nodes may take of its demand; if capsules may move, only sums
-// count.
-func (g *growth) boundBy(cut *cutting, values []float64, bound float64) float64 {
-	lacks := seats.Quantities{}
-	for _, u := range g.units {
-		for _, c := range u.members {
-			for d := range lacks {
-				lacks[d] += seats.WantOf(c.Spec, d)
-			}
-		}
-	}
-	moves := false
-	for n := range g.state.Nodes() {
-		if n.Node.Schedulable() {
-			for d, free := range seats.MeasureFree(n) {
-				lacks[d] -= free
-			}
-		}
-		for c := range g.state.On(n.Node.ID) {
-			moves = moves || mostMoves(g.Moves) > 0 && g.state.Movable(c) && (g.Stays == nil || !g.Stays(c))
-		}
-	}
-	sums := pooled(g.ctx, lacks, g.Kinds)
-	if moves {
-		return sums
-	}
-	waits := map[*orbit.Spec]int{}
-	for _, u := range g.units {
-		for _, c := range u.members {
-			waits[c.Spec]++
-		}
-	}
-	total := 0.0
-	for i := range cut.demands {
-		total += values[i] * float64(max(cut.demands[i].count, waits[cut.demands[i].spec]))
-	}
-	scale := 1.0
-	if full := valueOf(cut, values); full > 0 {
-		scale = bound / full // the values may be too high by this
-	}
-	for n := range g.state.Nodes() {
-		if n.Node.Schedulable() && total > 0 {
-			total -= cut.most(n, values)
-		}
-	}
-	return max(sums, total*scale)
-}
-
-func valueOf(cut *cutting, values []float64) (sum float64) {
-	for i := range cut.demands {
-		sum += values[i] * float64(cut.demands[i].count)
-	}
-	return sum
-}
-
-// most returns a bound on the value of what a node that is there may take.
-func (c *cutting) most(n *orbit.NodeState, values []float64) float64 {
-	alone := make([]int, len(c.demands))
-	free := seats.CapacityOf(n)
-	some := false
-	for i := range c.demands {
-		if seats.Suits(n.Node, c.demands[i].spec) {
-			alone[i] = min(c.demands[i].count, int(free.Fits(c.demands[i].spec)))
-			some = some || alone[i] > 0
-		}
-	}
-	if !some {
-		return 0
-	}
-	own := *c
-	own.alone = [][]int{alone}
-	_, _, most := own.fill(0, seats.MeasureFree(n), values, nil, 300)
-	return most
-}
-
 // better searches for cheaper nodes: exactly if few capsules wait, else with one node less or a cheaper one.
 func (g *growth) better(than *grown) (*grown, error) {
 	waits := 0
@@ -606,101 +539,6 @@ func (g *growth) try(counts []int) (*grown, error) {
 		return nil, err
 	}
 	return out, out.read(g.state, l)
-}
-
-// exchange looks for nodes of the kinds that join which could go again at once, by moves. Such a node could have been
-// saved: if it is new, it does not join; if it was there, what goes to a new node of its kind goes there instead. Nil:
-// there is none.
-func (g *growth) exchange(of *grown) (*grown, error) {
-	proposals, err := g.proposals(of)
-	if err != nil || len(of.nodes) == 0 || g.Moves < 0 {
-		return nil, err
-	}
-	state := g.state
-	for _, p := range proposals {
-		if state, err = state.With(p); err != nil {
-			return nil, err
-		}
-	}
-	alike := func(n *orbit.Node) int {
-		return slices.IndexFunc(of.nodes, func(o orbit.Node) bool { return likes(n, &o) })
-	}
-	down := &ScaleDown{Of: func(n *orbit.Node) bool { return alike(n) >= 0 }, Moves: g.Moves, Stays: func(c *orbit.Capsule) bool {
-		was := g.state.Capsule(c.ID)
-		return was.Placed() && g.Stays != nil && g.Stays(was)
-	}}
-	answer, err := down.Plan(g.ctx, state)
-	if err != nil || len(answer.Nodes) == 0 {
-		return nil, err
-	}
-	g.work += answer.work
-	return g.without(of, answer)
-}
-
-// likes reports whether two nodes are alike except for their ids.
-func likes(a, b *orbit.Node) bool {
-	return a.Capacity == b.Capacity && a.Devices == b.Devices && a.Confirms == b.Confirms && sameLabels(a.Labels, b.Labels) &&
-		slices.Equal(a.Taints, b.Taints) && slices.Equal(a.Extras, b.Extras)
-}
-
-func sameLabels(a, b map[string]string) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for k, v := range a {
-		if w, ok := b[k]; !ok || v != w {
-			return false
-		}
-	}
-	return true
-}
-
-// without returns a plan without the nodes that an answer takes away again; nil: the ledger does not take it.
-func (g *growth) without(of *grown, answer *Scaling) (*grown, error) {
-	out := &grown{kinds: slices.Clone(of.kinds), nodes: slices.Clone(of.nodes), done: of.done, at: map[orbit.CapsuleID]seatOn{}}
-	for id, at := range of.at {
-		out.at[id] = at
-	}
-	out.order = slices.Clone(of.order)
-	for _, m := range answer.Moved {
-		c := answer.After.Capsule(m.Capsule)
-		out.at[m.Capsule] = seatOn{c.Node, c.Devices}
-		out.order = append(slices.DeleteFunc(out.order, func(id orbit.CapsuleID) bool { return id == m.Capsule }), m.Capsule)
-	}
-	for _, gone := range answer.Nodes {
-		i := slices.IndexFunc(out.nodes, func(n orbit.Node) bool { return n.ID == gone.ID })
-		if i < 0 {
-			was := g.state.Node(gone.ID).Node
-			if i = slices.IndexFunc(out.nodes, func(n orbit.Node) bool { return likes(&n, was) }); i < 0 {
-				continue
-			}
-			for id, at := range out.at {
-				if at.node == out.nodes[i].ID {
-					out.at[id] = seatOn{gone.ID, at.devices}
-				}
-			}
-		}
-		out.kinds, out.nodes = slices.Delete(out.kinds, i, i+1), slices.Delete(out.nodes, i, i+1)
-	}
-	for _, k := range out.kinds {
-		out.price += g.Kinds[k].Price
-	}
-	out.dropStill(g.state)
-	moved := 0
-	for _, id := range out.order {
-		moved += btoi(g.state.Capsule(id).Placed())
-	}
-	if len(out.nodes) == len(of.nodes) || moved > mostMoves(g.Moves) {
-		return nil, nil
-	}
-	proposals, err := g.proposals(out)
-	if err != nil {
-		return nil, g.ctx.Err()
-	}
-	if _, err = reported(g.ctx, g.state, proposals); err != nil { // the way to there may break a rule that the end does not
-		return nil, g.ctx.Err()
-	}
-	return out, nil
 }
 
 func btoi(b bool) int {
