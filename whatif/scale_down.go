@@ -24,9 +24,16 @@ type shrinking struct {
 	// The state with a place for all that waits, as far as there is one.
 	full *orbit.State
 	// The nodes that may go.
-	may  map[orbit.NodeID]bool
-	all  []*orbit.NodeState
-	work int
+	may map[orbit.NodeID]bool
+	all []*orbit.NodeState
+	// What is saved at most, and what one unit of each dimension, and one move, is worth then.
+	bound  float64
+	free   seats.Quantities
+	scarce [seats.AllDims + 1]float64
+	// The class of each node in the linear program, and how many of the class go; nil: there are too many classes.
+	class map[*orbit.NodeState]int
+	quota []int
+	work  int
 }
 
 // leaves is a node that goes, and who moves for that.
@@ -56,6 +63,7 @@ func (w *ScaleDown) Plan(ctx context.Context, state *orbit.State) (*Scaling, err
 	if err := s.candidates(); err != nil {
 		return nil, err
 	}
+	s.solve()
 	best, err := s.oneByOne()
 	if err != nil {
 		return nil, err
@@ -123,64 +131,131 @@ func isClaimed(n *orbit.NodeState) bool {
 	return false
 }
 
-// oneByOne empties nodes one after the other, those first that save most for the work that moves. First it counts on all
-// empty nodes to go. Then it keeps an empty node where one that saves more can go for it.
+// emptying is the plan by which nodes become empty one after the other.
+type emptying struct {
+	*shrinking
+	*lab
+	// The nodes that are to go and have not been found to stay: nothing goes there.
+	going map[orbit.NodeID]bool
+	// The empty nodes that may go and stay nevertheless.
+	kept    map[orbit.NodeID]bool
+	version uint64
+	out     []leaves
+}
+
+// shuns reports whether capsules that move do not go to a node, because it goes itself.
+func (e *emptying) shuns(n *orbit.NodeState, _ *orbit.Spec) bool {
+	id := n.Node.ID
+	return e.going[id] || n.Capsules+n.Holds() == 0 && e.may[id] && !e.kept[id]
+}
+
+// reopened notes that nodes take capsules again that did not before, or the other way round.
+func (e *emptying) reopened() {
+	e.version++
+	clear(e.stuck)
+}
+
+// oneByOne empties nodes one after the other: first those that sums say can go, so that nothing moves to one of them, then
+// the others, also by moves of what is in the way. It counts on all empty nodes to go, and last keeps an empty node where one
+// that saves more can go for it.
 func (s *shrinking) oneByOne() ([]leaves, error) {
 	l, err := newLab(s.ctx, s.full, &s.work)
 	if err != nil {
 		return nil, err
 	}
 	l.stays, l.moves, l.steps = s.Stays, mostMoves(s.Moves), mostLabSteps
-	kept, version := map[orbit.NodeID]bool{}, uint64(0)
-	shuns := func(n *orbit.NodeState, _ *orbit.Spec) bool {
-		return n.Capsules+n.Holds() == 0 && s.may[n.Node.ID] && !kept[n.Node.ID]
-	}
+	e := &emptying{shrinking: s, lab: l, kept: map[orbit.NodeID]bool{}}
+	// What stays is filled best if no resource runs out first.
+	l.engine.Score = score.WeightedSum{{Weight: 1, Score: score.MostAllocated{}}, {Weight: 10, Score: score.Balance{}}}
 	l.engine.Filter = func(n *orbit.NodeState, _ *orbit.Report, spec *orbit.Spec) string {
-		if shuns(n, spec) {
+		if e.shuns(n, spec) {
 			return "may go"
 		}
 		return ""
 	}
-	l.engine.FilterVersion = func(*orbit.View) uint64 { return version }
-	var out []leaves
-	var rest []*orbit.NodeState
-	for _, n := range s.inOrder() {
-		if n.Capsules == 0 {
-			out = append(out, leaves{node: n, p: s.goes(l, n)})
-		} else if gone, err := s.empty(l, shuns, n, 0); err != nil {
+	l.engine.FilterVersion = func(*orbit.View) uint64 { return e.version }
+	first, rest := s.planned(s.inOrder())
+	e.going = map[orbit.NodeID]bool{}
+	for _, n := range first {
+		e.going[n.Node.ID] = true
+	}
+	for _, n := range first {
+		if gone, err := e.empty(n, 0); err != nil {
 			return nil, err
-		} else if gone != nil {
-			out = append(out, *gone)
-		} else {
+		} else if !gone {
+			delete(e.going, n.Node.ID)
+			e.reopened()
 			rest = append(rest, n)
 		}
 	}
+	for _, more := range []int{0, 2} {
+		stays := rest[:0:0]
+		for _, n := range rest {
+			if gone, err := e.empty(n, more); err != nil {
+				return nil, err
+			} else if !gone {
+				stays = append(stays, n)
+			}
+		}
+		rest = stays
+	}
 	for _, n := range rest {
-		if gone, err := s.empty(l, shuns, n, 2); err != nil {
+		if err := e.instead(n); err != nil {
 			return nil, err
-		} else if gone != nil {
-			out = append(out, *gone)
-			continue
-		}
-		i := s.cheapestEmpty(out, n)
-		if i < 0 || l.steps <= 0 {
-			continue
-		}
-		id := out[i].node.Node.ID
-		kept[id] = true
-		version++
-		gone, err := s.empty(l, shuns, n, 0)
-		switch {
-		case err != nil:
-			return nil, err
-		case gone != nil:
-			out[i] = *gone
-		default:
-			delete(kept, id)
-			version++
 		}
 	}
-	return out, nil
+	return e.out, nil
+}
+
+// planned divides nodes into those that can go as far as sums tell, and the others.
+func (s *shrinking) planned(order []*orbit.NodeState) (first, rest []*orbit.NodeState) {
+	left, moves := s.free, mostMoves(s.Moves)
+	quota := slices.Clone(s.quota)
+	for _, n := range order {
+		class := -1
+		if i, ok := s.class[n]; ok {
+			class = i
+		}
+		if class >= 0 && quota[class] <= 0 {
+			rest = append(rest, n)
+			continue
+		}
+		has := seats.MeasureFree(&orbit.NodeState{Node: n.Node})
+		if n.Capsules > moves || slices.ContainsFunc(seq(len(has)), func(d int) bool { return has[d] > left[d] }) {
+			rest = append(rest, n)
+			continue
+		}
+		for d := range has {
+			left[d] -= has[d]
+		}
+		if moves -= n.Capsules; class >= 0 {
+			quota[class]--
+		}
+		first = append(first, n)
+	}
+	return first, rest
+}
+
+// instead lets a node go for an empty one that saves less and stays.
+func (e *emptying) instead(n *orbit.NodeState) error {
+	i := e.cheapestEmpty(e.out, n)
+	if i < 0 || e.steps <= 0 {
+		return nil
+	}
+	id := e.out[i].node.Node.ID
+	e.kept[id] = true
+	delete(e.going, id)
+	e.reopened()
+	e.steps -= e.view.State().NodeCount() // the filter has changed
+	gone, err := e.empty(n, 0)
+	if gone {
+		e.out[i] = e.out[len(e.out)-1]
+		e.out = e.out[:len(e.out)-1]
+		return nil
+	}
+	delete(e.kept, id)
+	e.reopened()
+	return err
 }
 
 // cheapestEmpty returns the empty node that goes and saves least, if that is less than another node would save; -1: none.
@@ -194,50 +269,75 @@ func (s *shrinking) cheapestEmpty(gone []leaves, n *orbit.NodeState) int {
 	return best
 }
 
-// inOrder returns the nodes that may go: first those that save most for the work that moves.
+// inOrder returns the nodes that may go: first those that save most for what they take away of what is scarce, by the
+// linear program of bound, and among equal ones those of which the least work moves.
 func (s *shrinking) inOrder() []*orbit.NodeState {
-	work := map[*orbit.NodeState]float64{}
+	work, worth := map[*orbit.NodeState]float64{}, map[*orbit.NodeState]float64{}
 	for _, n := range s.all {
 		for c := range s.state.On(n.Node.ID) {
 			work[n] += moves.Size(c, n.Node)
 		}
+		weight := s.scarce[seats.AllDims] * float64(n.Capsules)
+		for d, has := range seats.MeasureFree(&orbit.NodeState{Node: n.Node}) {
+			weight += s.scarce[d] * float64(has)
+		}
+		worth[n] = s.price(n.Node) / max(weight, 1e-9)
 	}
 	out := slices.Clone(s.all)
 	slices.SortStableFunc(out, func(a, b *orbit.NodeState) int {
-		return cmp.Compare(work[a]*s.price(b.Node), work[b]*s.price(a.Node))
+		return cmp.Or(cmp.Compare(worth[b], worth[a]), cmp.Compare(work[a]*s.price(b.Node), work[b]*s.price(a.Node)))
 	})
 	return out
 }
 
-// empty moves all capsules of a node elsewhere, with so many more moves at most; nil: it finds no way.
-func (s *shrinking) empty(l *lab, shuns func(*orbit.NodeState, *orbit.Spec) bool, n *orbit.NodeState, more int) (*leaves, error) {
-	if err := s.ctx.Err(); err != nil || n.Capsules > l.moves || more > 0 && l.steps <= 0 {
-		return nil, err
+// empty moves all capsules of a node elsewhere, with so many more moves at most. It reports false if it finds no way.
+func (e *emptying) empty(n *orbit.NodeState, more int) (bool, error) {
+	if err := e.shrinking.ctx.Err(); err != nil || n.Capsules > e.moves || more > 0 && e.steps <= 0 {
+		return false, err
+	}
+	if n.Capsules == 0 {
+		if e.draft.Node(n.Index()).Capsules > 0 { // others go here
+			return false, nil
+		}
+		e.out = append(e.out, leaves{node: n, p: e.goes(e.lab, n)})
+		return true, nil
 	}
 	var leaving []*orbit.Capsule
-	for c := range s.full.On(n.Node.ID) {
+	for c := range e.full.On(n.Node.ID) {
 		leaving = append(leaving, c)
-		if l.draft.Uses(c.ID) { // it has come here, or is part of another's way
-			return nil, nil
+		if e.draft.Uses(c.ID) || more == 0 && e.isFull(c.Spec) { // part of another's way, or no node takes it
+			return false, nil
 		}
 	}
-	if l.view.State().Node(n.Node.ID).Capsules != l.draft.Node(l.view.State().Node(n.Node.ID).Index()).Capsules {
-		return nil, nil // others go here
+	if e.draft.Node(n.Index()).Capsules != n.Capsules {
+		return false, nil
 	}
-	search := l.search(2_000)
-	if search.Excluded, search.Most = shuns, min(l.moves, len(leaving)+more); more > 0 {
-		search.Steps = min(l.steps, 20_000)
+	search := e.search(2_000)
+	if search.Excluded, search.Most = e.shuns, min(e.moves, len(leaving)+more); more > 0 {
+		search.Steps = min(e.steps, 20_000)
 	}
 	f := search.Away(leaving...)
-	s.work += search.Taken()
+	e.shrinking.work += search.Taken()
 	if more > 0 {
-		l.steps -= search.Taken()
+		e.steps -= search.Taken()
 	}
-	if f == nil || f.On(&l.draft) != nil {
-		return nil, nil
+	if f == nil || f.On(&e.draft) != nil {
+		return false, nil
 	}
-	l.moves -= len(f.Moved)
-	return &leaves{n, f, s.goes(l, n)}, nil
+	e.moves -= len(f.Moved)
+	e.out = append(e.out, leaves{n, f, e.goes(e.lab, n)})
+	return true, nil
+}
+
+// isFull reports whether no node has room for a spec. It remembers that, because the room only shrinks while nodes go.
+func (l *lab) isFull(spec *orbit.Spec) bool {
+	if l.stuck[spec] {
+		return true
+	}
+	*l.work++
+	_, err := l.engine.Best(&l.draft, spec)
+	l.stuck[spec] = err != nil
+	return err != nil
 }
 
 // goes makes the open proposal of a draft that by which a node goes: it is cordoned, and nothing may have come to it.
@@ -425,55 +525,70 @@ func (s *shrinking) apart(f *moves.Found, set []*orbit.NodeState) (out []leaves,
 	return out, nil
 }
 
-// bound returns what no nodes save more than by linear programming: what all nodes of those that go have in all is no more
-// than what is free.
-func (s *shrinking) bound() float64 {
+// mostClasses is the largest number of classes of nodes for a linear program.
+const mostClasses = 150
+
+// solve finds what no nodes save more than, by linear programming: all that the nodes have that go is no more than what is free
+// on all nodes, and no more capsules move than may. It keeps what one unit of each is worth.
+func (s *shrinking) solve() {
 	type class struct {
 		price float64
 		size  seats.Quantities
+		moves int
 	}
-	var free seats.Quantities
 	for n := range s.full.Nodes() {
 		if n.Node.Schedulable() {
 			for d, f := range seats.MeasureFree(n) {
-				free[d] = seats.AddFree(free[d], f)
+				s.free[d] = seats.AddFree(s.free[d], f)
 			}
 		}
 	}
+	free := s.free
+	of := map[*orbit.NodeState]int{}
 	index, count, classes := map[class]int{}, []float64(nil), []class(nil)
 	for _, n := range s.all {
-		c := class{s.price(n.Node), seats.MeasureFree(&orbit.NodeState{Node: n.Node})}
+		c := class{s.price(n.Node), seats.MeasureFree(&orbit.NodeState{Node: n.Node}), n.Capsules}
 		i, ok := index[c]
 		if !ok {
 			i = len(classes)
 			index[c], classes, count = i, append(classes, c), append(count, 0)
 		}
 		count[i]++
+		s.bound += c.price
+		of[n] = i
 	}
-	gains, rows, sum := make([]float64, len(classes)), [][]float64(nil), 0.0
+	if len(classes) > mostClasses {
+		for d, f := range free {
+			s.scarce[d] = 1 / max(float64(f), 1)
+		}
+		return
+	}
+	gains, rows := make([]float64, len(classes)), make([][]float64, seats.AllDims+1)
 	for i, c := range classes {
 		gains[i] = c.price * count[i] // the variable is the part of the class that goes
+		for d, f := range free {
+			rows[d] = append(rows[d], count[i]*float64(c.size[d])/max(float64(f), 1e-3))
+		}
+		rows[seats.AllDims] = append(rows[seats.AllDims], count[i]*float64(c.moves)/max(float64(mostMoves(s.Moves)), 1e-3))
+	}
+	for i := range classes {
 		row := make([]float64, len(classes))
 		row[i] = 1
 		rows = append(rows, row)
-		sum += gains[i]
+	}
+	x, duals, optimal := lp.Maximize(s.ctx, gains, rows, mostPivots)
+	if !optimal {
+		return
+	}
+	s.bound, s.class = 0, of
+	for i := range x {
+		s.bound += x[i] * gains[i]
+		s.quota = append(s.quota, int(math.Round(x[i]*count[i])))
 	}
 	for d, f := range free {
-		row := make([]float64, len(classes))
-		for i, c := range classes {
-			row[i] = count[i] * float64(c.size[d]) / max(float64(f), 1e-3)
-		}
-		rows = append(rows, row)
+		s.scarce[d] = duals[d] / max(float64(f), 1e-3)
 	}
-	x, _, optimal := lp.Maximize(s.ctx, gains, rows, mostPivots)
-	if !optimal {
-		return sum
-	}
-	sum = 0
-	for i := range x {
-		sum += x[i] * gains[i]
-	}
-	return sum
+	s.scarce[seats.AllDims] = duals[seats.AllDims] / max(float64(mostMoves(s.Moves)), 1e-3)
 }
 
 var errPlacesNothing = errors.New("ScaleDown only keeps the room that it has")
@@ -501,6 +616,6 @@ func (s *shrinking) answer(all []leaves) (*Scaling, error) {
 	for i := range out.Unplaced {
 		out.Unplaced[i].Why = errPlacesNothing
 	}
-	out.Bound = max(out.Price, s.bound())
+	out.Bound = max(out.Price, s.bound)
 	return out, nil
 }

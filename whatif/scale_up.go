@@ -18,7 +18,7 @@ import (
 func clock() time.Time { return time.Now() }
 
 // mostLabSteps bounds the search for moves in one lab.
-const mostLabSteps = 300_000
+const mostLabSteps = 120_000
 
 // growth is one search for the nodes that have to join.
 type growth struct {
@@ -40,6 +40,8 @@ type grown struct {
 	// The capsules that get a place or another one, in this order.
 	order []orbit.CapsuleID
 	at    map[orbit.CapsuleID]seatOn
+	// What makes it true, once it has been asked for.
+	sent []orbit.Proposal
 }
 
 // seatOn is where a capsule is.
@@ -550,8 +552,8 @@ func btoi(b bool) int {
 
 // proposals returns what makes the plan true: the nodes join, capsules leave, and capsules are placed.
 func (g *growth) proposals(of *grown) (out []orbit.Proposal, err error) {
-	if len(of.nodes)+len(of.order) == 0 {
-		return nil, nil
+	if len(of.nodes)+len(of.order) == 0 || of.sent != nil {
+		return of.sent, nil
 	}
 	l, err := g.lab(of.nodes)
 	if err != nil {
@@ -575,15 +577,21 @@ func (g *growth) proposals(of *grown) (out []orbit.Proposal, err error) {
 		}
 		first, open = nil, len(leave)
 	}
+	var parts []orbit.Proposal
+	part := func() { parts = append(parts, l.draft.Propose()) }
 	cut := func() {
-		out = append(out, g.onBase(l.draft.Propose(), first))
-		first, open = nil, 0
+		part()
+		out = append(out, g.onBase(parts, first))
+		parts, first, open = nil, nil, 0
 	}
 	for i, id := range of.order {
 		c := l.view.State().Capsule(id)
-		together := i > 0 && c.Gang() != "" && l.view.State().Capsule(of.order[i-1]).Gang() == c.Gang()
-		if !together && open > 0 && open+len(of.order[i:]) > most && open+gangSize(g.state, c) > most {
-			cut()
+		if together := i > 0 && c.Gang() != "" && l.view.State().Capsule(of.order[i-1]).Gang() == c.Gang(); !together {
+			if open > 0 && open+len(of.order[i:]) > most && open+gangSize(g.state, c) > most {
+				cut()
+			} else if len(leave) == 0 && open%mostInPart == mostInPart-1 {
+				part() // the cost of a step grows with the number of steps of its proposal; what leaves makes room only in its own
+			}
 		}
 		n := l.view.State().Node(of.at[id].node)
 		l.draft.Ask(c)
@@ -593,8 +601,12 @@ func (g *growth) proposals(of *grown) (out []orbit.Proposal, err error) {
 		open++
 	}
 	cut()
+	of.sent = out
 	return out, nil
 }
+
+// mostInPart is about how many placements are planned as one part of a proposal.
+const mostInPart = 128
 
 func gangSize(state *orbit.State, c *orbit.Capsule) (n int) {
 	for range state.Members(c.Gang()) {
@@ -603,15 +615,30 @@ func gangSize(state *orbit.State, c *orbit.Capsule) (n int) {
 	return max(1, n)
 }
 
-// onBase makes a proposal that was planned with the new nodes one for the state without: they join first, and nothing is
-// bet on them.
-func (g *growth) onBase(p orbit.Proposal, first []orbit.Commitment) orbit.Proposal {
-	p.ID, p.View = orbit.NewProposalID(), g.state.Revision()
-	p.Do = slices.Concat(first, p.Do)
-	p.If = slices.DeleteFunc(slices.Clone(p.If), func(bet orbit.Precondition) bool {
-		free, ok := bet.(orbit.NodeFreeOf)
-		return ok && g.state.Node(free.Node) == nil
-	})
+// onBase makes the parts of a proposal that was planned with the new nodes one for the state without: they join first, and
+// nothing is bet on them.
+func (g *growth) onBase(parts []orbit.Proposal, first []orbit.Commitment) orbit.Proposal {
+	p := orbit.Proposal{ID: orbit.NewProposalID(), View: g.state.Revision(), Do: first}
+	at := map[orbit.NodeID]int{}
+	for i := range parts {
+		p.Do = append(p.Do, parts[i].Do...)
+		for _, bet := range parts[i].If {
+			free, ok := bet.(orbit.NodeFreeOf)
+			switch k, seen := at[free.Node]; {
+			case !ok:
+				p.If = append(p.If, bet)
+			case seen:
+				sum := p.If[k].(orbit.NodeFreeOf)
+				for d := range sum.AtLeast {
+					sum.AtLeast[d] += free.AtLeast[d]
+				}
+				p.If[k] = sum
+			case g.state.Node(free.Node) != nil:
+				at[free.Node] = len(p.If)
+				p.If = append(p.If, free)
+			}
+		}
+	}
 	return p
 }
 
