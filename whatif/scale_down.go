@@ -372,7 +372,7 @@ func (s *shrinking) exact(than []leaves) ([]leaves, error) {
 				set.of, set.sum, set.size = append(set.of, n), set.sum+s.price(n.Node), set.size+n.Capsules
 			}
 		}
-		if set.size <= mostMoves(s.Moves) && set.sum > saves(than) {
+		if set.size <= mostMoves(s.Moves) && set.sum > saves(than) && s.enough(set.of) {
 			sets = append(sets, set)
 		}
 	}
@@ -387,6 +387,17 @@ func (s *shrinking) exact(than []leaves) ([]leaves, error) {
 		}
 	}
 	return than, nil
+}
+
+// enough reports whether, by sums, the other nodes have room for what is on these.
+func (s *shrinking) enough(set []*orbit.NodeState) bool {
+	left := s.free
+	for _, n := range set {
+		for d, has := range seats.MeasureFree(&orbit.NodeState{Node: n.Node}) {
+			left[d] -= has
+		}
+	}
+	return slices.Min(left[:]) >= 0
 }
 
 // together lets all these nodes go, each by its proposal, one after the other; nil: it finds no way.

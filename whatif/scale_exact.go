@@ -14,8 +14,8 @@ import (
 const (
 	exactCapsules = 6
 	exactNodes    = 8
-	exactSteps    = 1_000_000
-	exactStepsOne = 100_000
+	exactSteps    = 400_000
+	exactStepsOne = 40_000
 )
 
 // vector is how many nodes of each kind join.
