@@ -82,7 +82,20 @@ func (s *shrinking) seatWaiting() error {
 	if err != nil {
 		return err
 	}
-	for _, u := range unitsOf(s.state, nil, nil) {
+	shuns, version := true, uint64(0) // first where no node may go
+	l.engine.Filter = func(n *orbit.NodeState, _ *orbit.Report, _ *orbit.Spec) string {
+		if shuns && (s.Of == nil || s.Of(n.Node)) {
+			return "may go"
+		}
+		return ""
+	}
+	l.engine.FilterVersion = func(*orbit.View) uint64 { return version }
+	units := unitsOf(s.state, nil, nil)
+	if s.Of != nil {
+		units = slices.DeleteFunc(units, l.place)
+	}
+	shuns, version = false, 1
+	for _, u := range units {
 		l.place(u)
 	}
 	if err := l.settle(); err != nil {
