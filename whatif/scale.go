@@ -95,11 +95,11 @@ func (s *Scaling) Counts() map[string]int {
 // String returns the answer in a few lines, for an operator.
 func (s *Scaling) String() string {
 	var b strings.Builder
-	verb := "go"
+	verb, saves := "go", "save"
 	if len(s.Nodes) > 0 && s.Nodes[0].Kind != "" {
-		verb = "join"
+		verb, saves = "join", "cost"
 	}
-	fmt.Fprintf(&b, "%d nodes %s, price %.6g, bound %.6g", len(s.Nodes), verb, s.Price, s.Bound)
+	fmt.Fprintf(&b, "%s: %d nodes that %s %.6g, bound %.6g", verb, len(s.Nodes), saves, s.Price, s.Bound)
 	list(&b, s.Nodes, func(n ScaledNode) string { return fmt.Sprintf("%s: %.6g", n.ID, n.Price) })
 	b.WriteString("\n" + s.Report.String())
 	return b.String()

@@ -531,7 +531,7 @@ func (s *shrinking) apart(f *moves.Found, set []*orbit.NodeState) (out []leaves,
 				part.Seats = append(part.Seats, f.Seats[k])
 			}
 		}
-		if err := part.On(&l.draft); err != nil {
+		if part.On(&l.draft) != nil {
 			return nil, nil
 		}
 		gone := leaves{node: n, p: s.goes(l, n)}
@@ -539,8 +539,12 @@ func (s *shrinking) apart(f *moves.Found, set []*orbit.NodeState) (out []leaves,
 			gone.found = &part
 		}
 		out = append(out, gone)
-		if _, err := l.ledger.Propose(s.ctx, gone.p); err != nil {
-			return nil, s.ctx.Err()
+		switch _, err := l.ledger.Propose(s.ctx, gone.p); {
+		case err == nil:
+		case s.ctx.Err() != nil:
+			return nil, err
+		default: // the way to there breaks a rule
+			return nil, nil //nolint:nilerr // no way is found
 		}
 		if err := l.sync(); err != nil {
 			return nil, err

@@ -119,6 +119,12 @@ func TestScaleUpIsNearTheBound(t *testing.T) {
 			require.Empty(t, answer.Unplaced)
 			require.LessOrEqual(t, answer.Price, answer.Bound*1.05)
 			require.LessOrEqual(t, answer.Work(), mostWork)
+			bets := map[orbit.NodeID]bool{}
+			for _, bet := range answer.Proposals()[0].If {
+				free := bet.(orbit.NodeFreeOf)
+				require.False(t, bets[free.Node], "one bet for all that goes to %s", free.Node)
+				bets[free.Node] = true
+			}
 			done, err := answer.Commit(t.Context(), l)
 			require.NoError(t, err)
 			require.Equal(t, 1, done)

@@ -72,7 +72,7 @@ func drawScale(t *rapid.T, nodes, placed, waiting int) *smallScale {
 			if snapshot(t, w.ledger).Node(nodeID(other)).Node.Labels["zone"] != n.Node.Labels["zone"] {
 				continue
 			}
-			spec.Class, spec.Devices, devices, ok = orbit.GangClass, orbit.DeviceRequest{}, 0, true
+			spec.Class, spec.Devices = orbit.GangClass, orbit.DeviceRequest{}
 			require.NoError(t, do(orbit.Submit{Gang: &orbit.Gang{ID: orbit.GangID("g" + id), Levels: rapid.SampledFrom([][]string{nil, {"zone"}}).Draw(t, "levels"),
 				Roles: []orbit.Role{{Name: "r", Members: []orbit.CapsuleID{id, b}, Spec: spec, Min: rapid.IntRange(1, 2).Draw(t, "min")}}}}))
 			place = []orbit.Commitment{orbit.Place{Capsule: id, Node: to}, orbit.Place{Capsule: b, Node: nodeID(other)}}

@@ -243,7 +243,7 @@ func compareDone(a, b []bool) int {
 }
 
 // join adds a node of a kind.
-func (g *growth) join(to *grown, kind int) orbit.Node {
+func (g *growth) join(to *grown, kind int) {
 	taken := map[orbit.NodeID]bool{}
 	for i := range to.nodes {
 		if to.kinds[i] == kind {
@@ -252,7 +252,6 @@ func (g *growth) join(to *grown, kind int) orbit.Node {
 	}
 	n := g.Kinds[kind].numbered(g.state, taken)
 	to.kinds, to.nodes, to.price = append(to.kinds, kind), append(to.nodes, n), to.price+g.Kinds[kind].Price
-	return n
 }
 
 // joinAll adds so many nodes of each kind.
@@ -317,7 +316,7 @@ func (g *growth) program(to *grown) (*lab, error) {
 	next.carryOn(l)
 	room := make([][]orbit.NodeID, len(demands)) // the places that the program has for each demand
 	for i, f := range slices.Concat(best.there, best.joining) {
-		id := orbit.NodeID("")
+		var id orbit.NodeID
 		if i < len(best.there) {
 			id = best.nodes[i].Node.ID
 		} else {
