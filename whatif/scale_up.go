@@ -57,8 +57,9 @@ type seatOn struct {
 // While at most 6 capsules wait, the answer is exact, up to a bound on the search: no nodes that cost less would do, with
 // up to three moves. That has the exceptions of a search for moves: it does not move what is only in the way of a rule
 // Apart over larger domains than nodes, and of parts of devices tries one choice. With more capsules the nodes are those of
-// a linear program, rounded, and Bound tells how far from the least price the answer may be. Bound considers what is free
-// and what the nodes take together, but no rules of company except those that keep capsules off one node.
+// a linear program, rounded, and Bound tells how far from the least price the answer may be. Bound considers what fits on
+// each node, but no rules of company except those that keep capsules off one node; if placed capsules may move, only what is
+// free in all.
 //
 // The answer is one proposal, if the limits of the ledger allow that: the nodes join, capsules move, and what waits is
 // placed, at once. It bets on the room that it uses on nodes that are there. The error is that of the context, or wraps
