@@ -363,7 +363,7 @@ func (l *lab) placeOn(c *orbit.Capsule, id orbit.NodeID) bool {
 	if known == nil {
 		return false
 	}
-	l.draft.Ask(c)
+	l.draft.LookAs(c)
 	n := l.draft.Node(known.Index())
 	devices, ok := n.PickDevices(c.Spec)
 	return ok && n.Fits(c.Spec) && l.draft.Place(c, orbit.Choice{Node: n, Devices: devices}) == nil
@@ -594,7 +594,7 @@ func (g *growth) proposals(of *grown) (out []orbit.Proposal, err error) {
 			}
 		}
 		n := l.view.State().Node(of.at[id].node)
-		l.draft.Ask(c)
+		l.draft.LookAs(c)
 		if err := l.draft.Place(c, orbit.Choice{Node: l.draft.Node(n.Index()), Devices: of.at[id].devices, Note: "scaled"}); err != nil {
 			return nil, err
 		}
