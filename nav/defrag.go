@@ -70,6 +70,8 @@ type DefragRound struct {
 	// nodes, members or capsules, as the goal counts.
 	Moved []orbit.CapsuleID
 	Steps int
+	// Gain and Work are the gain of these sets of moves and their disruption, in nodes, as [Defrag].MinGain compares them.
+	Gain, Work float64
 	// Emptied are the nodes that [EmptyNodes] has emptied.
 	Emptied []orbit.NodeID
 	// TooDear counts the steps that were possible, but not worth their disruption by MinGain; Spent says that Moves did
@@ -175,6 +177,8 @@ type defragPass struct {
 // defragStep is what one proposal does.
 type defragStep struct {
 	moved   []*orbit.Capsule
+	gain    float64
+	work    float64
 	emptied orbit.NodeID
 }
 
@@ -234,7 +238,7 @@ func (p *defragPass) propose(f *moves.Found, step defragStep, probes []orbit.Cap
 		n := p.state.Node(step.emptied)
 		made.If = append(made.If, orbit.NodeAt{Node: n.Node.ID, Usage: n.Usage, Specification: n.Specification})
 	}
-	step.moved = f.Moved
+	step.moved, step.work = f.Moved, f.Work
 	p.batch, p.steps = append(p.batch, made), append(p.steps, step)
 	p.left -= len(f.Moved)
 }
@@ -248,6 +252,7 @@ func (p *defragPass) away(s *moves.Search, gain float64, step defragStep, more [
 	if f == nil || !p.worth(f, gain) || f.On(&p.draft) != nil {
 		return false
 	}
+	step.gain = gain
 	p.propose(f, step, nil, more...)
 	return true
 }
@@ -258,6 +263,8 @@ func (p *defragPass) send(ctx context.Context) {
 		switch {
 		case o.Err == nil:
 			p.round.Steps++
+			p.round.Gain += p.steps[i].gain
+			p.round.Work += p.steps[i].work
 			for _, c := range p.steps[i].moved {
 				p.round.Moved = append(p.round.Moved, c.ID)
 			}

@@ -95,7 +95,7 @@ func (p *defragPass) roomIn(s *moves.Search, probes []*orbit.Capsule, domain []i
 		p.draft.Propose() // takes the room from what follows
 		return true
 	}
-	p.propose(f, defragStep{}, ids)
+	p.propose(f, defragStep{gain: gain}, ids)
 	return true
 }
 

@@ -9,6 +9,8 @@
 //   - [Plan] tries commitments, such as a submission, or a node that is cordoned, joins or is lost. [Trial] does so with
 //     engines as they run for real.
 //   - [Trial.Without] says for each rack or zone whether its capsules would fit elsewhere if it were lost.
+//   - [ScaleUp] says which nodes have to join so that all that waits has a place, at the least price; [ScaleDown] says which
+//     can go, and what has to move for that.
 //   - [HowMany] says how many more capsules of a spec fit.
 //   - [Explain] says why a spec does not fit, and which changes would make it fit; [ExplainGang] does so for a gang.
 //   - [Shadow] and [World] run engines beside the real ones and commit nothing to the real ledger. A Shadow plans each

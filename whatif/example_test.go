@@ -73,3 +73,52 @@ func ExampleExplain() {
 	//   * ask for 1000 less of cpu: then node node-a takes it
 	//   * add a node like node-a
 }
+
+// Which nodes have to join for what waits, and which can go when some of it has ended? The first answer is one commit; then
+// start the machine. The second is one commit for each node; then remove it.
+func ExampleScaleUp() {
+	ctx, ledger := context.Background(), two()
+	state := func(do ...orbit.Commitment) *orbit.State {
+		if _, err := ledger.Propose(ctx, orbit.Proposal{Do: do}); err != nil {
+			log.Fatal(err)
+		}
+		state, err := ledger.Snapshot(ctx)
+		if err != nil {
+			log.Fatal(err)
+		}
+		return state
+	}
+	movable := cpu(2000)
+	movable.Movable = true
+	up := &whatif.ScaleUp{Kinds: []whatif.NodeKind{
+		{Name: "small", Price: 1, Node: orbit.Node{Capacity: orbit.Resources{orbit.CPU: 2000}}},
+		{Name: "large", Price: 2.5, Node: orbit.Node{Capacity: orbit.Resources{orbit.CPU: 8000}}},
+	}}
+	answer, err := up.Plan(ctx, state(orbit.Submit{IDs: []orbit.CapsuleID{"x", "y", "z"}, Spec: movable}))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(answer)
+	if _, err := answer.Commit(ctx, ledger); err != nil {
+		log.Fatal(err)
+	}
+
+	down := &whatif.ScaleDown{Price: func(n *orbit.Node) float64 { return float64(n.Capacity[orbit.CPU]) / 4000 }}
+	answer, err = down.Plan(ctx, state(orbit.Release{Capsule: "web-a", Final: true}, orbit.Release{Capsule: "z", Final: true}))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(answer)
+	// Output:
+	// join: 1 nodes that cost 2.5, bound 2.5
+	//   large-1: 2.5
+	// at revision 3: 3 placed, 0 moved, 0 displaced, 0 ended, 0 left unplaced; 1 proposals, 0 conflicts, 0 rounds
+	//   + x on large-1
+	//   + y on large-1
+	//   + z on large-1
+	// go: 1 nodes that save 2, bound 2.25
+	//   large-1: 2
+	// at revision 5: 0 placed, 2 moved, 0 displaced, 0 ended, 0 left unplaced; 1 proposals, 0 conflicts, 0 rounds
+	//   ~ x from large-1 to node-a
+	//   ~ y from large-1 to node-a
+}

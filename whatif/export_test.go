@@ -30,3 +30,6 @@ func SeatsGang(state *orbit.State, id orbit.GangID) bool {
 	a.needs = needsOf(state, a.gang, a.gang.Gang)
 	return slices.ContainsFunc(a.domains(), func(p gangPlace) bool { return a.seat(index, p.nodes, &a.needs, nil) != nil })
 }
+
+// Work returns how much an answer has cost, in steps of searches and placements.
+func (s *Scaling) Work() int { return s.work }

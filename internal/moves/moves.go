@@ -34,6 +34,9 @@ type Search struct {
 	Steps int
 	// Note is kept with each placement of a capsule that moves.
 	Note string
+	// Allows reports whether a set of moves is allowed, given as one proposal; nil: it is if the ledger takes the proposal and
+	// no group becomes more uneven by it. Set it where the moves are to be made by several proposals.
+	Allows func(orbit.Proposal) bool
 
 	steps int
 	best  *Found
@@ -152,6 +155,9 @@ func (s *Search) Room(newcomers []*orbit.Capsule, within []int32) *Found {
 }
 
 func (s *Search) budget() int { return cmp.Or(s.Steps, 200_000) }
+
+// Taken returns how many steps the last search took, in its last part if it had two.
+func (s *Search) Taken() int { return s.budget() - s.steps }
 
 func (s *Search) begin() {
 	s.best, s.seats, s.moved, s.work, s.steps = nil, nil, nil, 0, s.budget()
@@ -352,7 +358,11 @@ func (s *Search) record() bool {
 	s.steps -= 32
 	start := s.Draft.Checkpoint()
 	p := s.Draft.Propose()
-	ok := s.allows(s.Draft.View().State(), p)
+	allows := s.Allows
+	if allows == nil {
+		allows = s.allows
+	}
+	ok := allows(p)
 	s.Draft.Rollback(start)
 	if ok {
 		s.best = f
@@ -362,16 +372,17 @@ func (s *Search) record() bool {
 
 // allows reports whether the ledger takes a proposal and no group becomes more uneven by it: the ledger judges only
 // arrivals that carry a rule Even, and these moves may make others break it.
-func (s *Search) allows(state *orbit.State, p orbit.Proposal) bool {
+func (s *Search) allows(p orbit.Proposal) bool {
+	state := s.Draft.View().State()
 	if !slices.ContainsFunc(s.moved, func(c *orbit.Capsule) bool { return c.Spec.Group != "" || len(c.Spec.Groups) > 0 }) {
 		return state.Check(p) == nil
 	}
 	next, err := state.With(p)
-	return err == nil && unevenness(next) <= unevenness(state)
+	return err == nil && Unevenness(next) <= Unevenness(state)
 }
 
-// unevenness returns how many members are too many in domains by rules Even.
-func unevenness(state *orbit.State) (excess int) {
+// Unevenness returns how many members are too many in domains by rules Even.
+func Unevenness(state *orbit.State) (excess int) {
 	for skew := range state.Skewed() {
 		excess += skew.Members - skew.Fewest - skew.Even.MaxSkew
 	}
