@@ -36,10 +36,10 @@ type Capsule struct {
 	// Ready reports that the agent of Node has confirmed Ready, and not NotReady since ([Confirm]). On a node without a
 	// confirming agent Ready stays false, and budgets count the capsule as ready nevertheless.
 	Ready bool
-	// PlacedToWait reports that the capsule was placed to wait: it begins only after all [Remains] on Node that had left
-	// before the placement (Left not above PlacedAt) have stopped. PlacedToWait stays true afterwards; to find out whether the
+	// Waits reports that the capsule was placed to wait: it begins only after all [Remains] on Node that had left
+	// before the placement (Left not above PlacedAt) have stopped. Waits stays true afterwards; to find out whether the
 	// capsule may begin, propose [Confirm].
-	PlacedToWait bool
+	Waits bool
 	// Adopted reports that the placement was made by an [Adopt], or grew by a [Respec] that was Applied: neither asks for
 	// free capacity.
 	Adopted bool
@@ -257,7 +257,7 @@ func (c *Capsule) runsElsewhere() bool { return c.Remains() != nil || c.Begun }
 
 // waitsToBegin reports whether a placed capsule has been waiting to begin since it was placed: it has never run there.
 func (c *Capsule) waitsToBegin(n *Node) bool {
-	return c.Placed() && !c.Begun && n.Confirms && n.State != Lost && (c.PlacedToWait || c.Remains() != nil)
+	return c.Placed() && !c.Begun && n.Confirms && n.State != Lost && (c.Waits || c.Remains() != nil)
 }
 
 // alive returns the spec of a record that has not been released for good, else nil.
@@ -278,12 +278,12 @@ func (c *Capsule) datable() error {
 		return fmt.Errorf("capsule %q is nominated and does not wait", c.ID)
 	case c.Borrows() != nil && (c.Node == "" || !c.Spec.Backfills || c.Gang() != "" || (c.Borrows().Capsule == "") == (c.Borrows().Gang == "")):
 		return fmt.Errorf("capsule %q on node %q borrows from %s: it does not backfill, or that cannot be", c.ID, c.Node, c.Borrows())
-	case c.Node == "" && (c.Devices != 0 || c.Note() != "" || c.Begun || c.PlacedToWait):
-		return fmt.Errorf("capsule %q is on no node, and has devices %016b, note %q there; begun: %v, waits: %v", c.ID, c.Devices, c.Note(), c.Begun, c.PlacedToWait)
-	case c.Adopted && (c.Node == "" || c.PlacedToWait && !c.Respecified):
+	case c.Node == "" && (c.Devices != 0 || c.Note() != "" || c.Begun || c.Waits):
+		return fmt.Errorf("capsule %q is on no node, and has devices %016b, note %q there; begun: %v, waits: %v", c.ID, c.Devices, c.Note(), c.Begun, c.Waits)
+	case c.Adopted && (c.Node == "" || c.Waits && !c.Respecified):
 		return fmt.Errorf("capsule %q was adopted, and is on no node or waits to begin", c.ID)
-	case c.Begun && (c.PlacedToWait || c.Remains() != nil) || c.Ready && !c.Begun:
-		return fmt.Errorf("capsule %q: begun is %v, ready is %v, and it waits to begin is %v; these exclude each other", c.ID, c.Begun, c.Ready, c.PlacedToWait || c.Remains() != nil)
+	case c.Begun && (c.Waits || c.Remains() != nil) || c.Ready && !c.Begun:
+		return fmt.Errorf("capsule %q: begun is %v, ready is %v, and it waits to begin is %v; these exclude each other", c.ID, c.Begun, c.Ready, c.Waits || c.Remains() != nil)
 	}
 	return nil
 }

@@ -1056,7 +1056,7 @@ func textOfCapsule(s *State, slot uint32) string {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "capsule slot %d: %s spec %p owner %q gang %q.%d node %q %b %q labels %v since %d at %d submitted %d changed %d placed %d by %s released %v begun %v ready %v waits %v adopted %v respecified %v protected %v borrows %v remains %s failures %v",
-		slot, c.ID, c.Spec, c.Owner(), c.Gang(), c.inCommon().role, c.Node, c.Devices, c.Note(), c.Labels(), c.SubmitTime(), c.PlaceTime, c.Submitted, c.Changed, c.PlacedAt, c.PlacedBy, c.released, c.Begun, c.Ready, c.PlacedToWait, c.Adopted, c.Respecified, s.Protected(c.ID), borrowsOf(c), c.Remains(), s.Failures(c.ID))
+		slot, c.ID, c.Spec, c.Owner(), c.Gang(), c.inCommon().role, c.Node, c.Devices, c.Note(), c.Labels(), c.SubmitTime(), c.PlaceTime, c.Submitted, c.Changed, c.PlacedAt, c.PlacedBy, c.released, c.Begun, c.Ready, c.Waits, c.Adopted, c.Respecified, s.Protected(c.ID), borrowsOf(c), c.Remains(), s.Failures(c.ID))
 	if c.Placed() {
 		fmt.Fprintf(&b, " at %d.%d", r.node, r.link)
 	}

@@ -667,5 +667,5 @@ func TestRecipesOfCompany(t *testing.T) {
 	require.NoError(t, d.Place(&Capsule{ID: "new", Spec: apart}, Choice{Node: view.State().Node("n")}))
 	next, err := s.With(d.Propose())
 	require.NoError(t, err)
-	require.True(t, next.Capsule("new").PlacedToWait)
+	require.True(t, next.Capsule("new").Waits)
 }

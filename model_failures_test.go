@@ -83,7 +83,7 @@ func (s *scribe) minute() Instant {
 
 // draftFailing has a capsule fail, and perhaps places it again at once; or moves or releases one that waits to begin.
 func draftFailing(s *scribe) []Commitment {
-	if c := s.some(func(c *Capsule) bool { return c.Placed() && (c.PlacedToWait || c.Remains() != nil) }); c.Placed() && s.chance(2) {
+	if c := s.some(func(c *Capsule) bool { return c.Placed() && (c.Waits || c.Remains() != nil) }); c.Placed() && s.chance(2) {
 		if s.chance(2) {
 			return []Commitment{Evict{Capsule: c.ID, From: c.Node, Since: c.PlacedAt}, s.put(c.ID, c.Spec)}
 		}

@@ -1218,7 +1218,7 @@ func worldOf(s *State) []string {
 	}
 	for _, c := range slices.SortedFunc(s.Capsules(), func(a, b *Capsule) int { return cmp.Compare(a.ID, b.ID) }) {
 		out = append(out, fmt.Sprintf("capsule %s %s owner %q gang %q on %q %b %q labels %v since %d at %d submitted %d changed %d placed %d by %s released %v begun %v ready %v waits %v adopted %v respecified %v protected %v borrows %v remains %s failures %v",
-			c.ID, shape(c.Spec), c.Owner(), c.Gang(), c.Node, c.Devices, c.Note(), c.Labels(), c.SubmitTime(), c.PlaceTime, c.Submitted, c.Changed, c.PlacedAt, c.PlacedBy, c.Released(), c.Begun, c.Ready, c.PlacedToWait, c.Adopted, c.Respecified, s.Protected(c.ID), borrowsOf(c), c.Remains(), s.Failures(c.ID)))
+			c.ID, shape(c.Spec), c.Owner(), c.Gang(), c.Node, c.Devices, c.Note(), c.Labels(), c.SubmitTime(), c.PlaceTime, c.Submitted, c.Changed, c.PlacedAt, c.PlacedBy, c.Released(), c.Begun, c.Ready, c.Waits, c.Adopted, c.Respecified, s.Protected(c.ID), borrowsOf(c), c.Remains(), s.Failures(c.ID)))
 	}
 	for g := range s.Gangs() {
 		out = append(out, fmt.Sprintf("gang %s at least %d: %s placed %v done %v changed %d broken %v", g.Gang.ID, g.Gang.Min, rolesOf(g.Gang), g.Placed, g.Done, g.Changed, g.Broken()))

@@ -79,7 +79,7 @@ func (t *tx) awaits(e *txCapsule) (out []*Remains) {
 	if e.now.Remains() != nil {
 		out = append(out, e.now.Remains())
 	}
-	if e.now.PlacedToWait {
+	if e.now.Waits {
 		for _, r := range t.nodes.find(e.now.Node).remainsAfter() {
 			if r != e.now.Remains() {
 				out = append(out, r)

@@ -83,7 +83,7 @@ func TestEvictedEnds(t *testing.T) {
 	e.commits(e.off("a", "x"), e.off("b", "x"), Place{Capsule: "x", Node: "n"}) // of the two, one is needed
 	e.is("placed", "a", "c", "x")
 	e.is("ended", "b")
-	if r := e.now().Capsule("b").Remains(); r == nil || !e.now().Capsule("x").PlacedToWait {
+	if r := e.now().Capsule("b").Remains(); r == nil || !e.now().Capsule("x").Waits {
 		t.Errorf("the victim has begun: it leaves %v, and %v", r, e.now().Capsule("x"))
 	}
 	e.commits(e.off("c", "y"), Place{Capsule: "y", Node: "n"})

@@ -85,7 +85,7 @@ func (t *tx) confirm(c *Confirm) (NodeID, error) {
 		return "", t.refuse(*over, max(n.newest(), e.newest()), "capsule %q may not begin on node %q: without the placements that came later, the node has too little room for it beside what others run there",
 			c.Capsule, e.now.Node)
 	}
-	e.now.Begun, e.now.Ready, e.now.PlacedToWait, e.now.Changed, e.dirty = true, c.Ready, false, t.rev, true
+	e.now.Begun, e.now.Ready, e.now.Waits, e.now.Changed, e.dirty = true, c.Ready, false, t.rev, true
 	return e.now.Node, nil
 }
 
@@ -191,7 +191,7 @@ func (t *tx) waitsFor(e *txCapsule, n *txNode) *Remains {
 	if r := e.now.Remains(); r != nil {
 		return r
 	}
-	if e.now.PlacedToWait && n.now.remains != nil {
+	if e.now.Waits && n.now.remains != nil {
 		if r := (*n.now.remains)[0]; r.Left <= e.now.PlacedAt {
 			return r
 		}
@@ -204,7 +204,7 @@ func (t *tx) settleWaits() {
 	for i := range t.capsules.entries {
 		if e := &t.capsules.entries[i]; e.places() {
 			n := &t.nodes.find(e.now.Node).now
-			e.now.PlacedToWait = n.remains != nil && (e.after || !n.fitsBeside(&e.now))
+			e.now.Waits = n.remains != nil && (e.after || !n.fitsBeside(&e.now))
 		}
 	}
 }
@@ -217,7 +217,7 @@ func (c *txCapsule) places() bool { return c.arrives && !c.adopted && c.now.Plac
 func (t *tx) judgeWaits() error {
 	for i := range t.capsules.entries {
 		e := &t.capsules.entries[i]
-		if !e.places() || !e.now.PlacedToWait && e.now.Remains() == nil {
+		if !e.places() || !e.now.Waits && e.now.Remains() == nil {
 			continue
 		}
 		n := t.nodes.find(e.now.Node)
@@ -248,7 +248,7 @@ func (t *tx) remain(e *txCapsule, n *txNode) {
 		e.now.setRemains(r)
 		t.setRemains(n, n.now.withRemains(r))
 	}
-	e.now.Begun, e.now.Ready, e.now.PlacedToWait, e.now.Adopted = false, false, false, false
+	e.now.Begun, e.now.Ready, e.now.Waits, e.now.Adopted = false, false, false, false
 }
 
 // setRemains replaces the remains on a node.
@@ -324,9 +324,9 @@ func (v *verifier) remains(c *Capsule) {
 			since = r.Left // it may have grown until then
 		}
 	}
-	if c.Begun && (!c.Placed() || c.PlacedToWait || c.Remains() != nil) || c.PlacedToWait && !c.Placed() || c.Ready && !c.Begun || c.Adopted && (!c.Placed() || c.PlacedToWait && !c.Respecified) {
+	if c.Begun && (!c.Placed() || c.Waits || c.Remains() != nil) || c.Waits && !c.Placed() || c.Ready && !c.Begun || c.Adopted && (!c.Placed() || c.Waits && !c.Respecified) {
 		v.fail("capsule %q on node %q: begun is %v, ready %v and waiting to begin %v; these exclude each other, or it is not placed",
-			c.ID, c.Node, c.Begun, c.Ready, c.PlacedToWait || c.Remains() != nil)
+			c.ID, c.Node, c.Begun, c.Ready, c.Waits || c.Remains() != nil)
 	}
 	if !c.Begun && c.Remains() == nil {
 		return

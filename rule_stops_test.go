@@ -87,7 +87,7 @@ func TestRemainsInADump(t *testing.T) {
 	l := confirmed(t, Limits{})
 	commit(t, l, Submit{IDs: []CapsuleID{"p"}, Spec: cpuSpec(4)}, Release{Capsule: "db-0", Final: true}, Place{Capsule: "p", Node: "n1"})
 	s := snapshotOf(t, l)
-	require.True(t, s.Capsule("p").PlacedToWait)
+	require.True(t, s.Capsule("p").Waits)
 	require.Equal(t, []Remains{{Capsule: "db-0", Spec: s.Capsule("db-0").Spec, Node: "n1", Since: 4, Left: 6}}, remainsOf(s, "n1"))
 	text := dumpOf(t, s)
 	for _, c := range [][2]string{

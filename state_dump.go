@@ -215,7 +215,7 @@ func (d *dumper) capsule(s *State, c *Capsule) {
 	out := &dumpCapsule{
 		ID: c.ID, Spec: d.spec(c.Spec), Owner: c.Owner(), Gang: c.Gang(), Role: c.inCommon().role, Node: c.Node,
 		Devices: c.Devices, Note: c.Note(), Submitted: c.Submitted, Changed: c.Changed, PlacedAt: c.PlacedAt, PlacedBy: c.PlacedBy, Released: c.released, Nomination: c.Nomination(),
-		Begun: c.Begun, Ready: c.Ready, Waits: c.PlacedToWait, Adopted: c.Adopted, Respecified: c.Respecified, Remains: c.Remains(), Labels: c.inCommon().labels, SubmitTime: c.SubmitTime(), PlaceTime: c.PlaceTime, Protected: s.Protected(c.ID), Borrows: c.Borrows(), Failures: s.failuresOf(c.ID),
+		Begun: c.Begun, Ready: c.Ready, Waits: c.Waits, Adopted: c.Adopted, Respecified: c.Respecified, Remains: c.Remains(), Labels: c.inCommon().labels, SubmitTime: c.SubmitTime(), PlaceTime: c.PlaceTime, Protected: s.Protected(c.ID), Borrows: c.Borrows(), Failures: s.failuresOf(c.ID),
 	}
 	for p := c.rare().earlier; p != nil; p = p.before {
 		out.Earlier = append(out.Earlier, dumpID{p.id, p.at})
@@ -390,7 +390,7 @@ func (d *dumpReader) capsule(c *dumpCapsule) error {
 	now := storedCapsule{
 		Capsule: Capsule{
 			ID: c.ID, Spec: spec, Node: c.Node, Devices: c.Devices, Submitted: c.Submitted, Changed: c.Changed, PlacedAt: c.PlacedAt, PlacedBy: c.PlacedBy,
-			PlaceTime: c.PlaceTime, Begun: c.Begun, Ready: c.Ready, PlacedToWait: c.Waits, Adopted: c.Adopted, Respecified: c.Respecified,
+			PlaceTime: c.PlaceTime, Begun: c.Begun, Ready: c.Ready, Waits: c.Waits, Adopted: c.Adopted, Respecified: c.Respecified,
 		},
 		Owner: c.Owner, Gang: c.Gang, Labels: c.Labels, SubmitTime: c.SubmitTime,
 		Note: c.Note, Remains: c.Remains, Nomination: c.Nomination, Borrows: c.Borrows, Released: c.Released, Failures: c.Failures,

@@ -105,7 +105,7 @@ func describeNode(state *orbit.State, n *orbit.NodeState) nodeDetail {
 			d.More = n.Capsules - mostCapsules
 			break
 		}
-		d.Capsules = append(d.Capsules, occupant{c.ID, c.Spec.Module, c.Spec.Class.String(), c.Spec.Priority, c.Gang(), asks(state, c.Spec), c.PlacedAt, c.PlacedToWait})
+		d.Capsules = append(d.Capsules, occupant{c.ID, c.Spec.Module, c.Spec.Class.String(), c.Spec.Priority, c.Gang(), asks(state, c.Spec), c.PlacedAt, c.Waits})
 	}
 	for left := range state.Remains(n.Node.ID) {
 		if len(d.Leaving) == mostRows {

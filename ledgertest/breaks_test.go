@@ -188,7 +188,7 @@ func (h *handle) spoil(do orbit.Commitment) orbit.Commitment {
 		if h.breaks == "forgets when it was" {
 			c.At = 0
 		}
-		if n := h.state.Capsule(c.Capsule); h.breaks == "takes what is given up for stopped" && n != nil && n.PlacedToWait && !n.Begun {
+		if n := h.state.Capsule(c.Capsule); h.breaks == "takes what is given up for stopped" && n != nil && n.Waits && !n.Begun {
 			c.Stopped = !c.Final
 		}
 		if h.breaks == "brings back what has ended" {

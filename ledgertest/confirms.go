@@ -43,8 +43,8 @@ func (t *trial) stops(id orbit.CapsuleID) orbit.Confirm {
 
 // waits requires that a capsule waits to begin, or does not.
 func (t *trial) waits(id orbit.CapsuleID, want bool) {
-	if c := t.capsule(id); c.PlacedToWait != want {
-		t.Failf("capsule %q waits to begin on node %q: %v; it must be %v", id, c.Node, c.PlacedToWait, want)
+	if c := t.capsule(id); c.Waits != want {
+		t.Failf("capsule %q waits to begin on node %q: %v; it must be %v", id, c.Node, c.Waits, want)
 	}
 }
 

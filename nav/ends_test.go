@@ -79,7 +79,7 @@ func TestDeletedPod(t *testing.T) {
 	for _, id := range []orbit.CapsuleID{"e1", "e2"} { // one in each zone: the one that stops is not counted
 		c := now().Capsule(id)
 		require.True(t, c.Placed(), id)
-		require.Equal(t, c.Node == "a", c.PlacedToWait, id)
+		require.Equal(t, c.Node == "a", c.Waits, id)
 	}
 	apart := spec(0)
 	apart.Apart = []orbit.Apart{{Group: "g", Level: orbit.NodeKey}}

@@ -293,7 +293,7 @@ func TestAVictimThatNeverStops(t *testing.T) {
 				go func() { _ = e.Run(ctx) }()
 				time.Sleep(time.Hour)
 				at := snapshot(t, l).Capsule("high")
-				require.True(t, at.PlacedToWait, "nothing else is free")
+				require.True(t, at.Waits, "nothing else is free")
 				other := orbit.CapsuleID("low-b")
 				if at.Node == "b" {
 					other = "low-a"
@@ -325,7 +325,7 @@ func TestGangsThatWaitForWhatNeverStops(t *testing.T) {
 			time.Sleep(time.Second)
 			on := map[orbit.NodeID]*orbit.Capsule{}
 			for c := range snapshot(t, l).Members("g") {
-				require.True(t, c.PlacedToWait)
+				require.True(t, c.Waits)
 				on[c.Node] = c
 			}
 			if begun {

@@ -185,7 +185,7 @@ func waits(s *orbit.State, out map[string]float64) {
 		}
 		waits := c.Remains() != nil
 		for r := range s.Remains(c.Node) {
-			waits = waits || c.PlacedToWait && r.Left <= c.PlacedAt
+			waits = waits || c.Waits && r.Left <= c.PlacedAt
 		}
 		if waits {
 			out["orbit_placed_waiting_capsules"]++

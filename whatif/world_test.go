@@ -146,7 +146,7 @@ func TestWorldDoesNotConfirm(t *testing.T) {
 	w := worldOf(l, func() orbit.Navigator { return &packer{} })
 	step(t, w)
 	require.True(t, w.State().Capsule("c001").Placed())
-	require.False(t, w.State().Capsule("c001").PlacedToWait)
+	require.False(t, w.State().Capsule("c001").Waits)
 	require.False(t, w.State().Node("n").Node.Confirms)
 	commit(t, l, submit(2, 3, wants(4, 0)))
 	commit(t, l, orbit.Release{Capsule: "c001", Final: true})
