@@ -167,19 +167,20 @@ func (b *binder) claim(ctx context.Context, state *orbit.State, c *orbit.Capsule
 	return err
 }
 
-// bound notes that the bind of a capsule has ended.
-func (b *binder) bound(id orbit.CapsuleID) {
+// bound notes that the bind of a capsule has ended. If it has failed, the capsule may have been placed anew already.
+func (b *binder) bound(ctx context.Context, id orbit.CapsuleID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	close(b.binding[id])
 	delete(b.binding, id)
+	b.do(func() { b.begin(ctx, id) })
 }
 
 // bind binds a pod. A bind that fails is tried again; whether it has failed, the pod itself says. After Tries the capsule is
 // pending again, as a failure of the node. The API server binds a pod once only, so a bind that comes late harms nothing:
 // the mirror finds out where the pod is.
 func (b *binder) bind(ctx context.Context, c *orbit.Capsule) {
-	defer b.bound(c.ID)
+	defer b.bound(ctx, c.ID)
 	name := podOf(c.ID)
 	pods := b.Client.CoreV1().Pods(name.Namespace)
 	binding := &corev1.Binding{

@@ -2,16 +2,18 @@ package kubeorbit
 
 import (
 	"testing"
+	"testing/synctest"
 
 	"github.com/orbitsched/orbit"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
 )
 
 // still is a mirror whose objects the test puts, so that it sees only their last form.
 func still(t *testing.T, nodes ...string) *mirror {
-	m := (&Scheduler{}).newRun().mirror
+	m := (&Scheduler{Events: &events.FakeRecorder{}}).newRun().mirror
 	t.Cleanup(m.stop)
 	stores := func() cache.Store { return cache.NewStore(cache.MetaNamespaceKeyFunc) }
 	m.pods = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
@@ -76,4 +78,43 @@ func TestComparesEverything(t *testing.T) {
 	require.False(t, has)
 	p.Spec.SchedulerName = "orbit"
 	require.NotContains(t, m.alive(t), stray)
+}
+
+// A pod is placed anew before the bind of its former placement has ended: it is bound afterwards.
+func TestPlacedAnewWhileItIsBound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "a")
+		c.add(podFrom(t, small))
+		m := still(t, "a")
+		m.Client = c
+		p := c.pod("small")
+		require.NoError(t, m.pods.Add(p))
+		require.NoError(t, m.compare(t.Context(), podKey(p)))
+		m.binder.binding[capsuleOf(p)] = make(chan struct{})
+		_, err := m.ledger.Propose(t.Context(), orbit.Proposal{Do: []orbit.Commitment{orbit.Place{Capsule: capsuleOf(p), Node: "a"}}})
+		require.NoError(t, err)
+		m.binder.begin(t.Context(), capsuleOf(p))
+		require.Empty(t, c.on("small")["small"])
+		m.binder.bound(t.Context(), capsuleOf(p))
+		m.binder.tasks.Wait()
+		require.Equal(t, "a", c.on("small")["small"])
+	})
+}
+
+// Another scheduler fills the node before a placed pod begins there: the placement is given back, and the pod waits again.
+func TestGivesBackWhereOthersHaveFilledTheNode(t *testing.T) {
+	m := still(t, "a")
+	ours, theirs := podFrom(t, big), podFrom(t, small)
+	ours.Spec.SchedulerName, theirs.Spec.NodeName = "orbit", "a"
+	require.NoError(t, m.pods.Add(ours))
+	require.NoError(t, m.compare(t.Context(), podKey(ours)))
+	id := capsuleOf(ours)
+	_, err := m.ledger.Propose(t.Context(), orbit.Proposal{Do: []orbit.Commitment{orbit.Place{Capsule: id, Node: "a"}}})
+	require.NoError(t, err)
+	require.NoError(t, m.pods.Add(theirs))
+	require.NoError(t, m.compare(t.Context(), podKey(theirs)))
+	m.binder.begin(t.Context(), id)
+	state, err := m.ledger.Snapshot(t.Context())
+	require.NoError(t, err)
+	require.True(t, state.Capsule(id).Pending())
 }
