@@ -95,6 +95,14 @@ func (b *binder) do(task func()) {
 	})
 }
 
+// idle lets another task have the slot of this one while it waits. Otherwise requests that are refused for long would hold all
+// slots, and nothing else would be bound.
+func (b *binder) idle(wait func() bool) bool {
+	<-b.slots
+	defer func() { b.slots <- struct{}{} }()
+	return wait()
+}
+
 // wake tries again what waits on a node.
 func (b *binder) wake(ctx context.Context, node orbit.NodeID) {
 	b.mu.Lock()
@@ -176,7 +184,7 @@ func (b *binder) bound(ctx context.Context, id orbit.CapsuleID) {
 	b.do(func() { b.begin(ctx, id) })
 }
 
-// bind binds a pod. A bind that fails is tried again; whether it has failed, the pod itself says. After Tries the capsule is
+// bind binds a pod. A failed bind is tried again. Whether it really failed is read from the pod. After Tries the capsule is
 // pending again, as a failure of the node. The API server binds a pod once only, so a bind that comes late harms nothing:
 // the mirror finds out where the pod is.
 func (b *binder) bind(ctx context.Context, c *orbit.Capsule) {
@@ -187,7 +195,8 @@ func (b *binder) bind(ctx context.Context, c *orbit.Capsule) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name, UID: uidOf(c.ID)},
 		Target:     corev1.ObjectReference{Kind: "Node", Name: string(c.Node)},
 	}
-	for try := 1; ; {
+	delay := 250 * time.Millisecond
+	for try := 1; ; delay = min(2*delay, 15*time.Second) {
 		err := pods.Bind(ctx, binding, metav1.CreateOptions{})
 		if err == nil {
 			b.event(c.ID, corev1.EventTypeNormal, "Scheduled", "Binding", "placed on node %s", c.Node)
@@ -209,7 +218,7 @@ func (b *binder) bind(ctx context.Context, c *orbit.Capsule) {
 		default:
 			try++
 		}
-		if !sleep(ctx, time.Duration(try)*250*time.Millisecond) {
+		if !b.idle(func() bool { return sleep(ctx, delay) }) {
 			return
 		}
 	}
@@ -241,9 +250,15 @@ func (b *binder) evict(ctx context.Context, id orbit.CapsuleID, cause string) {
 	underWay := b.binding[id]
 	b.mu.Unlock()
 	if underWay != nil {
-		select {
-		case <-underWay:
-		case <-ctx.Done():
+		over := b.idle(func() bool {
+			select {
+			case <-underWay:
+				return true
+			case <-ctx.Done():
+				return false
+			}
+		})
+		if !over {
 			return
 		}
 	}
@@ -276,7 +291,7 @@ func (b *binder) evict(ctx context.Context, id orbit.CapsuleID, cause string) {
 		if ctx.Err() == nil {
 			b.log.Warn("kubeorbit: an evicted pod is not deleted yet", "pod", id, "error", err)
 		}
-		if !sleep(ctx, wait) {
+		if !b.idle(func() bool { return sleep(ctx, wait) }) {
 			return
 		}
 	}

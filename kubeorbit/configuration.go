@@ -1,6 +1,7 @@
 package kubeorbit
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
@@ -41,8 +42,8 @@ type Configuration struct {
 type EngineConfiguration struct {
 	// Name is the name of the engine. The names services, batch, gangs and kubernetes are taken.
 	Name string `json:"name"`
-	// Plans says how the engine plans, by the name of the engine in nav.Default that does so: services spreads and places
-	// fast, batch packs for throughput, gangs places gangs.
+	// Plans names the engine of nav.Default whose way of planning this one has: services spreads and places fast, batch packs
+	// for throughput, gangs places gangs. An engine of gangs takes pods of gangs only, and the others take no such pods.
 	Plans string `json:"plans"`
 	// Pods selects the pods by their labels; without it the engine takes all pods of Namespaces.
 	Pods *metav1.LabelSelector `json:"pods,omitempty"`
@@ -70,6 +71,7 @@ var taken = []string{"services", "batch", "gangs", foreign}
 // rule says which pods an engine places.
 type rule struct {
 	engine           string
+	gangs            bool
 	pods, namespaces labels.Selector
 }
 
@@ -91,7 +93,7 @@ func (c *Configuration) Configure(s *Scheduler) error {
 			return fmt.Errorf("kubeorbit: configuration: engine %q: plans %q: want one of %v", e.Name, e.Plans, taken[:3])
 		}
 		names = append(names, e.Name)
-		r := rule{engine: e.Name}
+		r := rule{engine: e.Name, gangs: e.Plans == "gangs"}
 		for _, from := range []struct {
 			selector *metav1.LabelSelector
 			to       *labels.Selector
@@ -115,10 +117,13 @@ func (c *Configuration) Configure(s *Scheduler) error {
 		}
 		s.Queues = append(s.Queues, q)
 	}
+	if err := (&run{Scheduler: s, ledger: &orbit.MemoryLedger{}}).putQueues(context.Background()); err != nil {
+		return err
+	}
 	s.Name, s.Population = c.SchedulerName, c.population
 	s.EngineOf = func(pod *corev1.Pod, namespace labels.Set) string {
 		for i := range rules {
-			if rules[i].selects(pod, namespace) {
+			if rules[i].gangs == (gangName(pod) != "") && rules[i].selects(pod, namespace) {
 				return rules[i].engine
 			}
 		}

@@ -5,98 +5,156 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/orbitsched/orbit"
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 )
 
-// GangMinAnnotation is the annotation that says how many pods of a gang ([GangLabel]) are placed together at least. All
-// pods of a gang should say the same; the largest number counts. Without it a gang starts with the pods that are there
-// when the first of them is seen, so set it.
+// GangMinAnnotation is the annotation for the least number of pods of a gang ([GangLabel]) that start together. The largest
+// number among the pods counts. A pod with the label and without the annotation is not placed.
 const GangMinAnnotation = "kubeorbit.dev/gang-min"
 
-// GangLevelAnnotation is the annotation that names the label of nodes in one domain of which a gang is placed, for example
-// a rack.
+// GangLevelAnnotation names a node label, for example of racks. All pods of the gang go to nodes with one value of it.
 const GangLevelAnnotation = "kubeorbit.dev/gang-level"
 
 // gang is what the mirror knows of a set of pods that are placed together.
 type gang struct {
-	// The gang's id in the ledger. It ends in the UID of a pod, so that a gang that is made again under its name has another.
-	id orbit.GangID
-	// How many are placed together at least.
-	least int
-	level string
+	// The name in the cluster, and the gang's id in the ledger. The id names the UID of a pod, so that a gang that is made again
+	// under its name has another.
+	name types.NamespacedName
+	id   orbit.GangID
 	// The members that have not ended, by capsule.
 	members map[orbit.CapsuleID]*want
 }
 
-// gangOf returns the name of the gang of a pod, of how many pods it is at least, and the level in one domain of which it is
-// placed. Pod groups are in the name space of the API server, labelled gangs in another one. Known is false for a pod group
-// that does not exist yet.
-func (m *mirror) gangOf(p *corev1.Pod) (name types.NamespacedName, least int, level string, known bool) {
-	if g := p.Spec.SchedulingGroup; g != nil && g.PodGroupName != nil {
-		name = types.NamespacedName{Namespace: p.Namespace, Name: "podgroup:" + *g.PodGroupName}
-		if m.groups == nil {
-			return name, 0, "", false
+// least returns how many members start together at least: the most that a member says.
+func (g *gang) least() (n int) {
+	for _, w := range g.members {
+		n = max(n, w.gangLeast)
+	}
+	return n
+}
+
+// level returns the label whose value all nodes of the gang share; empty: none. The oldest member that names one decides.
+func (g *gang) level() string {
+	for _, w := range g.sorted() {
+		if w.gangLevel != "" {
+			return w.gangLevel
 		}
-		group := get[schedulingv1alpha2.PodGroup](m.groups, types.NamespacedName{Namespace: p.Namespace, Name: *g.PodGroupName})
+	}
+	return ""
+}
+
+// sorted returns the members, the oldest first.
+func (g *gang) sorted() []*want {
+	return slices.SortedFunc(maps.Values(g.members), func(a, b *want) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.id, b.id)) })
+}
+
+// gangName returns the name of the gang of a pod; empty: it is in none. A pod group has another name than a label.
+func gangName(p *corev1.Pod) string {
+	if g := p.Spec.SchedulingGroup; g != nil && g.PodGroupName != nil {
+		return "podgroup:" + *g.PodGroupName
+	}
+	return p.Labels[GangLabel]
+}
+
+// gangOf returns the name of a pod's gang, its minimum, and the label whose value all its nodes share. The name is empty if the
+// pod is in none, or in a group without a minimum. The error says why the gang cannot be placed yet.
+func (m *mirror) gangOf(p *corev1.Pod) (name types.NamespacedName, least int, level string, err error) {
+	none := types.NamespacedName{}
+	name = types.NamespacedName{Namespace: p.Namespace, Name: gangName(p)}
+	if name.Name == "" {
+		return none, 0, "", nil
+	}
+	if g := p.Spec.SchedulingGroup; g != nil && g.PodGroupName != nil {
+		var group *schedulingv1alpha2.PodGroup
+		if m.groups != nil {
+			group = get[schedulingv1alpha2.PodGroup](m.groups, types.NamespacedName{Namespace: p.Namespace, Name: *g.PodGroupName})
+		}
 		switch {
 		case group == nil:
-			return name, 0, "", false
+			return none, 0, "", fmt.Errorf("pod group %q does not exist, or the API server has no pod groups", *g.PodGroupName)
 		case group.Spec.SchedulingPolicy.Gang == nil:
-			return types.NamespacedName{}, 0, "", true
+			return none, 0, "", nil
 		}
 		if c := group.Spec.SchedulingConstraints; c != nil && len(c.Topology) > 0 {
 			level = c.Topology[0].Key
 		}
-		return name, int(group.Spec.SchedulingPolicy.Gang.MinCount), level, true
+		return name, int(group.Spec.SchedulingPolicy.Gang.MinCount), level, nil
 	}
-	label := p.Labels[GangLabel]
-	if label == "" {
-		return types.NamespacedName{}, 0, "", true
+	least, err = strconv.Atoi(p.Annotations[GangMinAnnotation])
+	if err != nil || least < 1 {
+		return none, 0, "", fmt.Errorf("the annotation %s of a gang's pod is %q; it must be the number of pods that start together", GangMinAnnotation, p.Annotations[GangMinAnnotation])
 	}
-	least, _ = strconv.Atoi(p.Annotations[GangMinAnnotation])
-	return types.NamespacedName{Namespace: p.Namespace, Name: label}, least, p.Annotations[GangLevelAnnotation], true
+	return name, least, p.Annotations[GangLevelAnnotation], nil
 }
 
 // join counts a pod among the members of its gang. The error says why it cannot be submitted yet.
-func (m *mirror) join(p *corev1.Pod, r *record, w *want) error {
-	name, least, level, known := m.gangOf(p)
-	if !known {
-		return fmt.Errorf("pod group %q does not exist, or the API server has no pod groups", *p.Spec.SchedulingGroup.PodGroupName)
+func (m *mirror) join(state *orbit.State, p *corev1.Pod, r *record, w *want) error {
+	name, least, level, err := m.gangOf(p)
+	if r.gang != name || w.phase == stopping {
+		m.quit(r)
 	}
-	if name.Name == "" {
-		return nil
+	if err != nil || name.Name == "" || w.phase == stopping {
+		return err
 	}
 	g := m.gangs[name]
 	if g == nil {
-		g = &gang{members: map[orbit.CapsuleID]*want{}}
+		g = &gang{name: name, members: map[orbit.CapsuleID]*want{}}
 		m.gangs[name] = g
 	}
-	g.least, g.level = max(g.least, least, 1), cmp.Or(g.level, level)
-	if r.gang = name; w.phase == stopping {
-		delete(g.members, w.id)
-		return nil
-	}
-	g.members[w.id], w.gang = w, g
+	w.gang, w.gangLeast, w.gangLevel = g, least, level
+	g.members[w.id], r.gang = w, name
 	if g.id == "" {
 		g.id = orbit.GangID(name.String() + "/" + string(p.UID))
 	}
-	running := 0
+	there := len(g.members)
 	for _, o := range g.members {
-		running += int(btoi(o.phase == bound))
+		if c := state.Capsule(o.id); o.phase == bound || c != nil && c.Placed() && c.Begun {
+			return nil // it runs
+		}
 	}
-	if running == 0 && len(g.members) < g.least {
-		return fmt.Errorf("gang %s has %d of the %d pods that are placed together", name.Name, len(g.members), g.least)
+	if there < g.least() {
+		if there += m.succeeded(p); there < g.least() {
+			return fmt.Errorf("gang %s has %d of the %d pods that are placed together", strings.TrimPrefix(name.Name, "podgroup:"), there, g.least())
+		}
 	}
 	for id := range g.members { // those that have waited for this one
-		m.leaves.say(id, nil)
+		m.leaves.say(podOf(id), nil)
 	}
 	return nil
+}
+
+// succeeded counts the pods of a pod's gang that are done.
+func (m *mirror) succeeded(p *corev1.Pod) (n int) {
+	all, _ := m.pods.ByIndex(cache.NamespaceIndex, p.Namespace)
+	for _, o := range all {
+		if other, ok := o.(*corev1.Pod); ok && other.Status.Phase == corev1.PodSucceeded && gangName(other) == gangName(p) {
+			n++
+		}
+	}
+	return n
+}
+
+// quit takes the capsule of a record out of its gang. The other members are compared again: they may be too few now.
+func (m *mirror) quit(r *record) {
+	g := m.gangs[r.gang]
+	if r.gang = (types.NamespacedName{}); g == nil {
+		return
+	}
+	if delete(g.members, r.id); len(g.members) == 0 {
+		delete(m.gangs, g.name)
+	}
+	for id := range g.members {
+		m.queue.Add(key{ofPod, podOf(id)})
+	}
 }
 
 func btoi(b bool) uint8 {
@@ -112,21 +170,21 @@ func (g *gang) submit(state *orbit.State, w *want) (do []orbit.Commitment) {
 	join := g.lives(state)
 	if !join {
 		members = members[:0]
-		for _, o := range g.members {
-			if c := state.Capsule(o.id); c == nil || c.Released() && c.Remains() == nil {
+		for _, o := range g.sorted() {
+			known := o.phase != bound || state.Node(o.node) != nil
+			if c := state.Capsule(o.id); known && (c == nil || c.Released() && c.Remains() == nil) {
 				members = append(members, o)
 			}
 		}
-		slices.SortFunc(members, func(a, b *want) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.id, b.id)) })
 		if old := state.Gang(g.id); old != nil { // all its members have ended
-			g.id = orbit.GangID(string(g.id[:len(g.id)-len(uidOf(orbit.CapsuleID(g.id)))]) + string(uidOf(w.id)))
+			g.id = orbit.GangID(fmt.Sprintf("%s/%s/%d", g.name, uidOf(w.id), state.Revision()))
 		}
 	}
 	submit := orbit.Submit{Join: join, Owner: w.owner, At: w.at, Gang: &orbit.Gang{ID: g.id}}
 	if !join {
-		submit.Gang.Min = min(g.least, len(members))
-		if g.level != "" {
-			submit.Gang.Levels = []string{g.level}
+		submit.Gang.Min = min(g.least(), len(members))
+		if level := g.level(); level != "" {
+			submit.Gang.Levels = []string{level}
 		}
 	}
 	for _, o := range members {

@@ -41,8 +41,8 @@ type key struct {
 }
 
 // mirror keeps the ledger as the API server says. It is level-triggered: for a key it compares the newest object with the
-// record, and proposes what is missing. One goroutine does so for all keys, in the order in which they changed; only the
-// queue, and what a lock guards, is shared with others.
+// record, and proposes what is missing. One goroutine handles all keys in the order of their changes. It shares with
+// others only the queue and the fields behind a lock.
 type mirror struct {
 	*run
 	factory informers.SharedInformerFactory
@@ -264,12 +264,12 @@ func (m *mirror) Claim(namespace, name string) (*corev1.PersistentVolumeClaim, *
 // load fills the empty ledger: the nodes, then the selections of all objects, so that each pod gets its groups at once,
 // then what runs, and last what waits. It returns the revision after which the engines begin.
 func (m *mirror) load(ctx context.Context) (orbit.Revision, error) {
-	var keys, waiting []key
+	var known, running, waiting []key
 	for _, o := range m.nodes.List() {
-		keys = append(keys, key{ofNode, nameOf(o)})
+		known = append(known, key{ofNode, nameOf(o)})
 	}
 	for _, o := range m.budgets.List() {
-		keys = append(keys, key{ofBudget, nameOf(o)})
+		known = append(known, key{ofBudget, nameOf(o)})
 	}
 	for _, o := range m.pods.List() {
 		p := o.(*corev1.Pod)
@@ -277,15 +277,26 @@ func (m *mirror) load(ctx context.Context) (orbit.Revision, error) {
 		if p.Spec.NodeName == "" {
 			waiting = append(waiting, podKey(p))
 		} else {
-			keys = append(keys, podKey(p))
+			running = append(running, podKey(p))
 		}
 	}
-	for _, k := range append(keys, waiting...) {
-		if err := m.compare(ctx, k); err != nil {
-			if ctx.Err() != nil {
-				return 0, context.Cause(ctx)
+	for _, keys := range [][]key{known, running, waiting} {
+		state, err := m.ledger.Snapshot(ctx)
+		if err != nil {
+			return 0, err
+		}
+		for _, k := range keys { // gangs are counted before the first of their pods is adopted
+			if k.kind == ofPod {
+				m.wanted(state, k, get[corev1.Pod](m.pods, k.name))
 			}
-			m.retry(k, err)
+		}
+		for _, k := range keys {
+			if err := m.compare(ctx, k); err != nil {
+				if ctx.Err() != nil {
+					return 0, context.Cause(ctx)
+				}
+				m.retry(k, err)
+			}
 		}
 	}
 	state, err := m.ledger.Snapshot(ctx)
@@ -383,8 +394,13 @@ func (m *mirror) compareNode(ctx context.Context, k key) error {
 		return m.propose(ctx, state, orbit.RemoveNode{Node: id, Gone: true})
 	}
 	node, err := NodeOf(n)
-	if err != nil {
-		return fmt.Errorf("node %s: %w", k.name.Name, err)
+	if err != nil { // what it says now is not known, so it takes no pods
+		m.log.Error("kubeorbit: a node takes no pods", "node", k.name.Name, "error", err)
+		if was == nil || was.Node.State == orbit.Cordoned {
+			return nil
+		}
+		node = was.Node.Clone()
+		node.State = orbit.Cordoned
 	}
 	if err := m.propose(ctx, state, orbit.PutNode{Node: node}); err != nil {
 		return err
@@ -418,9 +434,9 @@ func (m *mirror) compareBudget(ctx context.Context, k key) error {
 	return m.propose(ctx, state, orbit.PutBudget{Budget: budget})
 }
 
-// register counts the selections that an object names, which is a pod or a disruption budget; nil: it names none any
-// more. If that changes of which groups pods are members, they are compared again.
-func (m *mirror) register(k key, o runtime.Object) {
+// register counts the selections that a pod or a disruption budget names. A nil object names none. Other pods whose groups
+// change by this are queued, and then the result is true.
+func (m *mirror) register(k key, o runtime.Object) (others bool) {
 	var are []Selection
 	switch o := o.(type) {
 	case *corev1.Pod:
@@ -437,7 +453,7 @@ func (m *mirror) register(k key, o runtime.Object) {
 	r := m.known[k]
 	if r == nil {
 		if len(are) == 0 {
-			return
+			return false
 		}
 		r = &record{}
 		m.known[k] = r
@@ -453,13 +469,15 @@ func (m *mirror) register(k key, o runtime.Object) {
 		for _, ns := range namespaces {
 			pods, _ := m.pods.ByIndex(cache.NamespaceIndex, ns)
 			for _, o := range pods {
-				if p := o.(*corev1.Pod); s.Selects(p, m.namespaceLabels) {
+				if p := o.(*corev1.Pod); podKey(p) != k && s.Selects(p, m.namespaceLabels) {
 					m.queue.Add(podKey(p))
+					others = true
 				}
 			}
 		}
 	}
 	m.forget(k)
+	return others
 }
 
 // forget drops a record that says nothing.

@@ -86,67 +86,94 @@ type want struct {
 	owner string
 	// When the pod was made.
 	at orbit.Instant
-	// The gang that the capsule is submitted in; nil: none.
-	gang *gang
+	// The gang that the capsule is submitted in; nil: none. And what the pod says of it.
+	gang      *gang
+	gangLeast int
+	gangLevel string
 }
 
 // comparePod makes the record of a pod as the pod is now.
 func (m *mirror) comparePod(ctx context.Context, k key) error {
 	p := get[corev1.Pod](m.pods, k.name)
-	r := m.known[k]
-	if r != nil && r.id != "" && (p == nil || capsuleOf(p) != r.id) {
+	if r := m.known[k]; r != nil && r.id != "" && (p == nil || capsuleOf(p) != r.id) {
 		if err := m.settle(ctx, &want{id: r.id}); err != nil {
 			return err
 		}
 		m.leave(k, r)
 	}
-	m.register(k, p)
+	others := m.register(k, p)
 	if p == nil {
+		m.leaves.say(k.name, nil)
 		return nil
 	}
-	w := &want{id: capsuleOf(p), phase: phaseOf(p, m.name), node: orbit.NodeID(p.Spec.NodeName), ready: ready(p)}
+	if others && phaseOf(p, m.name) == waiting { // what it is apart from has to be counted first
+		m.queue.Add(k)
+		return nil
+	}
+	state, err := m.ledger.Snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	w, why := m.wanted(state, k, p)
+	if w.phase == waiting && why != nil {
+		m.leaves.say(k.name, why)
+		if c := state.Capsule(w.id); c != nil && c.Placed() && c.Begun {
+			return nil // it is being bound; the outcome has it compared again
+		}
+		return m.settle(ctx, &want{id: w.id})
+	}
+	err = m.settle(ctx, w)
+	if w.phase == waiting && !errors.Is(err, orbit.ErrConflict) {
+		m.leaves.say(k.name, err)
+	} else {
+		m.leaves.say(k.name, nil)
+	}
+	return err
+}
+
+// wanted returns what the record of a pod should say, and counts the pod in its gang. The error says why this scheduler does not
+// place the pod now; what is wanted still holds if it runs already.
+func (m *mirror) wanted(state *orbit.State, k key, p *corev1.Pod) (w *want, why error) {
+	w = &want{id: capsuleOf(p), phase: phaseOf(p, m.name), node: orbit.NodeID(p.Spec.NodeName), ready: ready(p)}
 	if made := p.CreationTimestamp.Time; !made.IsZero() {
 		w.at = orbit.Instant(made.UnixNano())
 	}
-	m.leaves.say(w.id, nil)
-	if w.phase != gone {
-		if why := m.describe(p, w); why != nil && w.phase == waiting {
-			m.leaves.say(w.id, why)
-			w.phase = gone
-		}
-	}
-	r = m.known[k]
+	r := m.known[k]
 	if w.phase == gone {
 		if r != nil {
 			m.leave(k, r)
 		}
-		return m.settle(ctx, w)
+		return w, nil
 	}
 	if r == nil {
 		r = &record{}
 		m.known[k] = r
 	}
 	r.id = w.id
-	if why := m.join(p, r, w); why != nil {
-		m.leaves.say(w.id, why)
-		return m.settle(ctx, &want{id: w.id})
+	if why = m.describe(p, w); why != nil && w.phase == waiting {
+		m.quit(r)
+		return w, why
 	}
-	return m.settle(ctx, w)
+	return w, m.join(state, p, r, w)
 }
 
 // describe fills in what a pod asks for. The error says why this scheduler does not place it; the spec is then what the
 // pod takes if it runs.
 func (m *mirror) describe(p *corev1.Pod, w *want) error {
 	spec, why := SpecOf(p, m)
-	if name, _, _, known := m.gangOf(p); known && name.Name == "" && spec.Class == orbit.GangClass { // a group without a minimum
-		spec.Class = orbit.LatencySensitive
+	if name, _, _, err := m.gangOf(p); err == nil && name.Name == "" && spec.Class == orbit.GangClass { // a group without a minimum
+		spec.Class = alone(p)
 	}
 	if e := m.charge(p, spec); e != nil && why == nil {
 		why = e
 	}
 	shared, err := spec.Share()
-	if err != nil {
-		return errors.Join(why, err)
+	if err != nil { // what it takes counts if it runs, whatever else it says
+		why = errors.Join(why, err)
+		least := &orbit.Spec{Envelope: spec.Envelope, Extras: spec.Extras, Class: spec.Class, Priority: spec.Priority, Ends: true}
+		if shared, err = least.Share(); err != nil {
+			return errors.Join(why, err)
+		}
 	}
 	w.spec = shared
 	switch {
@@ -158,18 +185,10 @@ func (m *mirror) describe(p *corev1.Pod, w *want) error {
 	return why
 }
 
-// leave forgets the capsule of a record, because it has ended.
+// leave takes the capsule out of the record and out of its gang, because the capsule has ended.
 func (m *mirror) leave(k key, r *record) {
-	if g := m.gangs[r.gang]; g != nil {
-		if delete(g.members, r.id); len(g.members) == 0 {
-			delete(m.gangs, r.gang)
-		}
-		for id := range g.members { // they may be too few now
-			m.queue.Add(key{ofPod, podOf(id)})
-		}
-	}
-	m.leaves.say(r.id, nil)
-	r.id, r.gang = "", types.NamespacedName{}
+	m.quit(r)
+	r.id = ""
 	m.forget(k)
 }
 
@@ -218,7 +237,9 @@ func (w *want) next(state *orbit.State) []orbit.Commitment {
 			return []orbit.Commitment{stopped(c)}
 		}
 		return []orbit.Commitment{orbit.Adopt{Capsule: w.id, Spec: w.spec, Node: w.node, At: w.at}}
-	case c.Node != w.node || !c.Begun: // bound elsewhere, or by another party before this one
+	case !c.Begun: // another party was first
+		return []orbit.Commitment{orbit.Release{Capsule: w.id, Final: true}}
+	case c.Node != w.node:
 		return []orbit.Commitment{orbit.Release{Capsule: w.id, From: c.Node, Stopped: true, At: now()}}
 	case w.phase == stopping:
 		return []orbit.Commitment{orbit.Release{Capsule: w.id, From: w.node, Final: true}}

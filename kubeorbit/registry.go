@@ -83,8 +83,8 @@ func (r *registry) groups(pod *corev1.Pod) (names []string) {
 	return names
 }
 
-// use replaces the selections that a user names by others. It returns those that nobody had named before, or names any
-// more: the pods that these select are members of another set of groups now.
+// use replaces the selections that a user names by others. It returns the selections that have got their first user or lost
+// their last. The groups of the pods that they select have changed.
 func (r *registry) use(were map[string]Selection, are []Selection) (now map[string]Selection, changed []Selection) {
 	now = map[string]Selection{}
 	for _, s := range are {

@@ -76,7 +76,10 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		r.events = broadcaster.NewRecorder(scheme.Scheme, r.name)
 	}
 	group, running := errgroup.WithContext(ctx)
-	defer r.mirror.stop()
+	defer func() { // the informers end with the context
+		cancel()
+		r.mirror.stop()
+	}()
 	if err := r.mirror.start(running); err != nil {
 		return err
 	}
@@ -114,8 +117,8 @@ func evicting(n orbit.Navigator) orbit.Navigator {
 	return &nav.Preempting{Navigator: starting(n), Never: []orbit.AppClass{orbit.BestEffort}}
 }
 
-// starting lets the first pod of a group with affinity to itself go anywhere, as Kubernetes does: to no node of its own, and
-// without room for those that follow.
+// starting lets the first pod of a group with affinity to itself go to any node, as Kubernetes does. It reserves no room for the
+// pods that follow.
 func starting(n orbit.Navigator) orbit.Navigator {
 	if patient, ok := n.(*nav.Patient); ok {
 		if anchor, ok := patient.Navigator.(*nav.Anchor); ok {

@@ -118,10 +118,15 @@ func moduleOf(pod *corev1.Pod) string {
 // classOf returns the class of the pod. A pod that never preempts has a class of its own, so that an engine can be told
 // not to preempt for it.
 func classOf(pod *corev1.Pod) orbit.AppClass {
-	switch policy := pod.Spec.PreemptionPolicy; {
-	case pod.Spec.SchedulingGroup != nil || pod.Labels[GangLabel] != "":
+	if gangName(pod) != "" {
 		return orbit.GangClass
-	case policy != nil && *policy == corev1.PreemptNever:
+	}
+	return alone(pod)
+}
+
+// alone returns the class of a pod that is in no gang.
+func alone(pod *corev1.Pod) orbit.AppClass {
+	if policy := pod.Spec.PreemptionPolicy; policy != nil && *policy == corev1.PreemptNever {
 		return orbit.BestEffort
 	}
 	return orbit.LatencySensitive
@@ -356,7 +361,9 @@ func (b *builder) join() {
 	if len(groups) > mostGroups {
 		b.unsayable("metadata.labels", "the pod is in %d groups, by selectors of pods and disruption budgets, ports and claims; it can be in %d",
 			len(groups), mostGroups)
-		groups = groups[:mostGroups]
+		if groups = groups[:mostGroups]; b.pod.Spec.NodeName != "" { // a budget may be among the others, so nothing evicts it
+			b.spec.Priority = math.MaxInt32
+		}
 	}
 	if len(groups) > 0 {
 		b.spec.Group, b.spec.Groups = groups[0], groups[1:]

@@ -14,35 +14,34 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// reasons says why pods are not submitted, by capsule.
+// reasons says why pods are not submitted, by their names.
 type reasons struct {
 	mu sync.Mutex
-	of map[orbit.CapsuleID]error
+	of map[types.NamespacedName]error
 }
 
 // say keeps why a pod is not submitted; nil: it is.
-func (r *reasons) say(id orbit.CapsuleID, why error) {
+func (r *reasons) say(pod types.NamespacedName, why error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if why == nil {
-		delete(r.of, id)
+		delete(r.of, pod)
 		return
 	}
 	if r.of == nil {
-		r.of = map[orbit.CapsuleID]error{}
+		r.of = map[types.NamespacedName]error{}
 	}
-	r.of[id] = why
+	r.of[pod] = why
 }
 
 // all returns a copy.
-func (r *reasons) all() map[orbit.CapsuleID]error {
+func (r *reasons) all() map[types.NamespacedName]error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return maps.Clone(r.of)
 }
 
-// How often reasons are written: every look at what waits, at most so many pods, and a pod again after a while only if its
-// reason has changed.
+// Limits: one look at what waits per lookEvery, mostWrites pods per look, and a changed reason of one pod once per sayAgain.
 const (
 	lookEvery  = time.Second
 	mostWrites = 200
@@ -68,15 +67,19 @@ func (r *run) report(ctx context.Context) error {
 		writes := 0
 		say := func(id orbit.CapsuleID, why error) {
 			was, known := last[id]
-			now[id] = was
+			if known {
+				now[id] = was
+			}
 			if text := why.Error(); text != was.text && writes < mostWrites && (!known || time.Since(was.at) >= sayAgain) {
-				writes++
-				now[id] = said{text, time.Now()}
-				r.refuse(ctx, id, text)
+				if writes++; r.refuse(ctx, id, text) {
+					now[id] = said{text, time.Now()}
+				}
 			}
 		}
-		for id, why := range r.mirror.leaves.all() {
-			say(id, why)
+		for name, why := range r.mirror.leaves.all() {
+			if p := get[corev1.Pod](r.mirror.pods, name); p != nil {
+				say(capsuleOf(p), why)
+			}
 		}
 		for _, row := range orbit.Backlog(state, r.population.Engines...) {
 			if row.Kind == orbit.WaitUnplanned { // it has not been tried yet
@@ -91,15 +94,16 @@ func (r *run) report(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// refuse writes on a pod that it is not scheduled, and why, unless it says so already.
-func (r *run) refuse(ctx context.Context, id orbit.CapsuleID, text string) {
+// refuse writes on a pod that it is not scheduled, and why, unless it says so already. It reports whether the pod says so now,
+// or need not.
+func (r *run) refuse(ctx context.Context, id orbit.CapsuleID, text string) bool {
 	p := r.pod(id)
 	if p == nil || phaseOf(p, r.name) != waiting {
-		return
+		return true
 	}
 	for i := range p.Status.Conditions {
-		if c := &p.Status.Conditions[i]; c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Message == text {
-			return
+		if c := &p.Status.Conditions[i]; c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Message == text && p.Status.NominatedNodeName == "" {
+			return true
 		}
 	}
 	err := r.patch(ctx, p, "", corev1.PodCondition{
@@ -109,9 +113,10 @@ func (r *run) refuse(ctx context.Context, id orbit.CapsuleID, text string) {
 		if ctx.Err() == nil && !apierrors.IsNotFound(err) {
 			r.log.Warn("kubeorbit: why a pod waits is not written", "pod", id, "error", err)
 		}
-		return
+		return false
 	}
 	r.events.Eventf(p, nil, corev1.EventTypeWarning, "FailedScheduling", "Scheduling", "%s", text)
+	return true
 }
 
 // nominate writes on a pod on which node it is placed, while others have to stop there first.

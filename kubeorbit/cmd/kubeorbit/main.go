@@ -118,7 +118,7 @@ func elected(ctx context.Context, o *options, s *kubeorbit.Scheduler) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: lock, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second, ReleaseOnCancel: true,
+		Lock: lock, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second, // not released at the end: a bind may be under way
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(ctx context.Context) { cancel(s.Run(ctx)) },
 			OnStoppedLeading: func() { cancel(failed) },
@@ -163,6 +163,6 @@ func (p *pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == "/healthz":
 		healthy(w, r)
 	default:
-		http.Error(w, "another replica schedules", http.StatusServiceUnavailable)
+		http.Error(w, "this replica reads the cluster, or another one schedules", http.StatusServiceUnavailable)
 	}
 }
