@@ -262,7 +262,7 @@ func churn(t *testing.T, l orbit.Ledger, lasts time.Duration) {
 }
 
 // 24 virtual hours of churn with a Defrag for each goal: nothing moves twice within MinStay, no move is undone while others
-// have touched neither of its nodes, no budget is ever broken, and what moves a day is told. Once the churn is over, it
+// have touched neither of its nodes nor, for a capsule with a rule Even, its group; no budget is ever broken, and what moves a day is told. Once the churn is over, it
 // stops: in another day nothing moves.
 func TestDefragUnderChurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -309,23 +309,36 @@ func judgeDefrag(t *testing.T, l orbit.Ledger, after orbit.Revision) (count int)
 	changes, err := l.Changes(t.Context(), after)
 	require.NoError(t, err)
 	from, last, touched, placed := map[orbit.CapsuleID]orbit.NodeID{}, map[orbit.CapsuleID]move{}, map[orbit.NodeID]orbit.Revision{}, map[orbit.CapsuleID]time.Time{}
+	web, webs := map[orbit.CapsuleID]bool{}, orbit.Revision(0) // the members of the group with a rule Even, and when one last came or went
 	for _, c := range changes {
 		switch do := c.Do.(type) {
 		case orbit.Evict:
 			require.Empty(t, do.For)
 			from[do.Capsule] = do.From
+		case orbit.Submit:
+			for _, id := range do.IDs {
+				web[id] = do.Spec.IsIn("web")
+			}
 		case orbit.Release:
-			touched[c.Node] = c.Revision
+			if touched[c.Node] = c.Revision; web[do.Capsule] {
+				webs = c.Revision
+			}
 		case orbit.Place:
 			was, moved := from[do.Capsule]
 			if delete(from, do.Capsule); !moved {
-				touched[do.Node] = c.Revision
+				if touched[do.Node] = c.Revision; web[do.Capsule] {
+					webs = c.Revision
+				}
 			} else {
 				count++
 				now := move{was, do.Node, do.At.Time(), c.Revision}
 				assert.GreaterOrEqual(t, now.at.Sub(placed[do.Capsule]), time.Hour, "%s moves within MinStay", do.Capsule)
 				if before, again := last[do.Capsule]; again && before.from == do.Node {
-					assert.Greater(t, max(touched[before.from], touched[before.to]), before.rev, "%s moves back without a cause", do.Capsule)
+					cause := max(touched[before.from], touched[before.to])
+					if web[do.Capsule] { // the rule compares its racks with all others
+						cause = max(cause, webs)
+					}
+					assert.Greater(t, cause, before.rev, "%s moves back without a cause; a member of web: %v", do.Capsule, web[do.Capsule])
 				}
 				last[do.Capsule] = now
 			}
