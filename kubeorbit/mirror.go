@@ -287,7 +287,7 @@ func (m *mirror) load(ctx context.Context) (orbit.Revision, error) {
 		}
 		for _, k := range keys { // gangs are counted before the first of their pods is adopted
 			if k.kind == ofPod {
-				m.wanted(state, k, get[corev1.Pod](m.pods, k.name))
+				_, _ = m.wanted(state, k, get[corev1.Pod](m.pods, k.name))
 			}
 		}
 		for _, k := range keys {
