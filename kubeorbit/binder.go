@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/send"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -218,7 +219,7 @@ func (b *binder) bind(ctx context.Context, c *orbit.Capsule) {
 		default:
 			try++
 		}
-		if !b.idle(func() bool { return sleep(ctx, delay) }) {
+		if !b.idle(func() bool { return send.Pause(ctx, delay) }) {
 			return
 		}
 	}
@@ -291,7 +292,7 @@ func (b *binder) evict(ctx context.Context, id orbit.CapsuleID, cause string) {
 		if ctx.Err() == nil {
 			b.log.Warn("kubeorbit: an evicted pod is not deleted yet", "pod", id, "error", err)
 		}
-		if !b.idle(func() bool { return sleep(ctx, wait) }) {
+		if !b.idle(func() bool { return send.Pause(ctx, wait) }) {
 			return
 		}
 	}
@@ -311,18 +312,6 @@ func (b *binder) remove(ctx context.Context, p *corev1.Pod, cause string) error 
 		return nil
 	}
 	return err
-}
-
-// sleep waits, and reports false if the context has ended.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // pod returns the pod of a capsule as it was last seen; nil: it is gone.

@@ -85,6 +85,19 @@ func (c *cluster) add(pods ...*corev1.Pod) {
 	}
 }
 
+// claimed makes a volume that is bound to the claim "data".
+func (c *cluster) claimed() {
+	ctx := c.t.Context()
+	_, err := c.CoreV1().PersistentVolumes().Create(ctx, &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: "v"}, Spec: corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{Namespace: "default", Name: "data"}},
+	}, metav1.CreateOptions{})
+	require.NoError(c.t, err)
+	_, err = c.CoreV1().PersistentVolumeClaims("default").Create(ctx, &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: "data", Namespace: "default"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "v"},
+	}, metav1.CreateOptions{})
+	require.NoError(c.t, err)
+}
+
 // named makes copies of a pod, each with a name of its own.
 func named(p *corev1.Pod, n int) (out []*corev1.Pod) {
 	for i := range n {

@@ -331,8 +331,7 @@ func TestGangMinimumOfAReplacedMember(t *testing.T) {
 func TestUnsayableWhileItIsBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "a")
-		_, _ = c.CoreV1().PersistentVolumes().Create(t.Context(), &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "v"}, Spec: corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{Namespace: "default", Name: "data"}}}, metav1.CreateOptions{})
-		_, _ = c.CoreV1().PersistentVolumeClaims("default").Create(t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data", Namespace: "default"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "v"}}, metav1.CreateOptions{})
+		c.claimed()
 		c.set(func(verb, pod string, after bool) error {
 			if verb == "bind" && !after && strings.HasPrefix(pod, "big") {
 				time.Sleep(5 * time.Second)

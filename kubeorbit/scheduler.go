@@ -43,6 +43,9 @@ type Scheduler struct {
 	// Queues are the queues that pods may name ([QueueLabel]), each after its parent: quotas that lend and borrow, kept by
 	// the ledger. Without Population, work is then planned by fair shares (nav.Fair).
 	Queues []orbit.Queue
+	// Limits are the limits of the ledger; zero fields have its defaults. History and Terminal are what it keeps of the past, and so
+	// bound its memory in a cluster that does not grow. IDBytes is always 512.
+	Limits orbit.Limits
 	// Binders is how many pods are bound at once; default 64.
 	Binders int
 	// Tries is how many times a bind is tried at one node before the pod is placed anew; default 4.
@@ -145,10 +148,11 @@ func (s *Scheduler) newRun() *run {
 	r := &run{
 		Scheduler: s, name: cmp.Or(s.Name, "orbit"), events: s.Events, log: cmp.Or(s.Logger, slog.Default()),
 		ledger: &orbit.MemoryLedger{
-			Bounds:     orbit.Limits{IDBytes: longestID},
+			Bounds:     s.Limits,
 			Dimensions: [orbit.Dimensions]string{orbit.CPU: "cpu", orbit.Memory: "memory", orbit.Disk: "ephemeral-storage", orbit.Slots: "pods"},
 		},
 	}
+	r.ledger.Bounds.IDBytes = longestID
 	switch {
 	case s.Population != nil:
 		r.population = s.Population(r.ledger)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/send"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -58,7 +59,7 @@ type said struct {
 // autoscalers read, and in an event.
 func (r *run) report(ctx context.Context) error {
 	last := map[orbit.CapsuleID]said{}
-	for sleep(ctx, lookEvery) {
+	for send.Pause(ctx, lookEvery) {
 		state, err := r.ledger.Snapshot(ctx)
 		if err != nil {
 			return err

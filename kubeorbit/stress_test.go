@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Twelve hours of a rolling cluster: at rest nothing is wrong, and what is kept in memory does not grow.
+// Twelve hours of a rolling cluster: at rest nothing is wrong. Beside the past, which the ledger's limits bound, nothing that is
+// kept in memory grows.
 func TestStressTwelveHours(t *testing.T) {
 	heap := func() uint64 {
 		runtime.GC()

@@ -10,11 +10,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/kubeorbit/fit"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
@@ -363,10 +365,7 @@ func TestSaysWhy(t *testing.T) {
 			require.Equal(t, corev1.PodReasonUnschedulable, k[0].Reason)
 			require.Contains(t, k[0].Message, text)
 		}
-		_, err := c.CoreV1().PersistentVolumes().Create(t.Context(), &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "v"}, Spec: corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{Namespace: "default", Name: "data"}}}, metav1.CreateOptions{})
-		require.NoError(t, err)
-		_, err = c.CoreV1().PersistentVolumeClaims("default").Create(t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data", Namespace: "default"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "v"}}, metav1.CreateOptions{})
-		require.NoError(t, err)
+		c.claimed()
 		c.until("the pod with the claim is bound", func() bool { return c.bound("volume") == 1 })
 		c.kill()
 	})
@@ -398,6 +397,7 @@ func rolling(t *testing.T, lasts time.Duration, seeds uint64, hourly func(elapse
 			synctest.Test(t, func(t *testing.T) {
 				random := rand.New(rand.NewPCG(seed, 1))
 				c := newCluster(t, zoned(8)...)
+				c.schedule = &Scheduler{Binders: 8, Limits: orbit.Limits{History: 2_000, Terminal: 100}}
 				c.run()
 				made, nodes := 0, 8
 				kinds := []string{spreadWeb, small, big, gangPod}
@@ -406,6 +406,9 @@ func rolling(t *testing.T, lasts time.Duration, seeds uint64, hourly func(elapse
 					if passed := time.Since(began); passed > (hours+1)*time.Hour {
 						hours++
 						c.ClearActions() // the fake keeps them all
+						c.mu.Lock()
+						c.binds, c.evicts = map[types.UID][]string{}, nil
+						c.mu.Unlock()
 						hourly(passed)
 					}
 					switch roll := random.IntN(20); {
