@@ -1015,8 +1015,8 @@ func textOf(s *State) []string {
 		out = append(out, fmt.Sprintf("waiting %v", w))
 		return true
 	})
-	s.queues.Ascend(func(q *queueRecord) bool {
-		r := *q
+	s.queues.Ascend(func(q queueAt) bool {
+		r := *q.queueRecord
 		r.quota = nil
 		out = append(out, fmt.Sprintf("queue record %+v quota %+v", r, q.quota))
 		return true

@@ -286,6 +286,12 @@ type queueRecord struct {
 	eased Revision
 }
 
+// queueAt is a record by its id. A search needs no record of its own for the key.
+type queueAt struct {
+	id QueueID
+	*queueRecord
+}
+
 // quota is the part of a queueRecord that only PutQueue and RemoveQueue change, of this queue or of others in its tree.
 type quota struct {
 	Queue

@@ -149,7 +149,7 @@ func (t *tx) levelsBelow(id QueueID) (most int) {
 			}
 		}
 	}
-	t.s.queues.Ascend(func(q *queueRecord) bool {
+	t.s.queues.Ascend(func(q queueAt) bool {
 		depth(t.queue(q.id))
 		return true
 	})
@@ -407,7 +407,7 @@ func (t *tx) lackOf(q, level *queueRecord, r resource) *lack {
 // allQueues yields the queues as the proposal leaves them.
 func (t *tx) allQueues(yield func(*queueRecord) bool) {
 	going := true
-	t.s.queues.Ascend(func(q *queueRecord) bool {
+	t.s.queues.Ascend(func(q queueAt) bool {
 		if q := t.queue(q.id); q != nil {
 			going = yield(q)
 		}
@@ -654,10 +654,10 @@ func (s *State) publishQueues(t *tx) {
 	for i := range t.queues.entries {
 		e := &t.queues.entries[i]
 		if e.now.quota == nil && e.now.living == 0 {
-			s.queues.Delete(&queueRecord{id: e.now.id})
+			s.queues.Delete(queueAt{id: e.now.id})
 		} else {
 			now := e.now
-			s.queues.ReplaceOrInsert(&now)
+			s.queues.ReplaceOrInsert(queueAt{now.id, &now})
 		}
 		if e.put && e.now.quota == nil && e.was != nil && e.was.quota != nil {
 			s.left.Queues = s.rev
@@ -700,7 +700,7 @@ func (v *verifier) queues() {
 	if found != v.s.queues.Len() {
 		v.fail("%d records of queues; there are %d", v.s.queues.Len(), found)
 	}
-	v.s.queues.Ascend(func(q *queueRecord) bool {
+	v.s.queues.Ascend(func(q queueAt) bool {
 		if q.eased > 0 {
 			v.date(q.eased, "queue", string(q.id))
 		}

@@ -31,7 +31,7 @@ func TestEveryRecountBites(t *testing.T) {
 		"quota": {func(s *State) {
 			q := *s.queue("queue")
 			q.living++
-			s.queues.ReplaceOrInsert(&q)
+			s.queues.ReplaceOrInsert(queueAt{q.id, &q})
 		}, `queue "queue" counts`},
 		"failures": {func(s *State) { s.failed.ReplaceOrInsert(failureRecord{"nobody", &Failures{}}) }, `capsule "nobody"`},
 		"budget": {func(s *State) {

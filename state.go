@@ -73,7 +73,7 @@ type world struct {
 	waiting table.Sorted[groupWaiting]
 	budgets table.Sorted[*budgetRecord]
 	// The queues, and what is used of them.
-	queues table.Sorted[*queueRecord]
+	queues table.Sorted[queueAt]
 	// Placements that are protected.
 	protected table.Sorted[protection]
 	// The capsules that have failed, or have not begun and were released for that.
@@ -189,7 +189,7 @@ func newState(limits Limits, names [Dimensions]string) *State {
 		failed:    table.NewSorted(degree, func(a, b failureRecord) bool { return a.capsule < b.capsule }),
 		budgets:   table.NewSorted(degree, func(a, b *budgetRecord) bool { return a.ID < b.ID }),
 		covered:   table.NewSorted(degree, func(a, b *coverage) bool { return a.of.less(b.of) }),
-		queues:    table.NewSorted(degree, func(a, b *queueRecord) bool { return a.id < b.id }),
+		queues:    table.NewSorted(degree, func(a, b queueAt) bool { return a.id < b.id }),
 		company:   newCompanyTables(),
 		shared:    &sync.Map{},
 

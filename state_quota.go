@@ -20,8 +20,8 @@ func (s *State) queueNamed(id QueueID) *queueRecord {
 	if id == "" || s.queues.Len() == 0 {
 		return nil
 	}
-	q, _ := s.queues.Get(&queueRecord{id: id})
-	return q
+	q, _ := s.queues.Get(queueAt{id: id})
+	return q.queueRecord
 }
 
 // Queue returns the state of the queue with this id, and whether there is one.
@@ -36,7 +36,7 @@ func (s *State) Queue(id QueueID) (QueueState, bool) {
 // Queues yields all queues, ordered by id.
 func (s *State) Queues() iter.Seq[QueueState] {
 	return func(yield func(QueueState) bool) {
-		s.queues.Ascend(func(q *queueRecord) bool { return q.quota == nil || yield(q.standing(s)) })
+		s.queues.Ascend(func(q queueAt) bool { return q.quota == nil || yield(q.standing(s)) })
 	}
 }
 
@@ -59,7 +59,7 @@ func (s *State) queuesByLevel(yield func(*queueRecord) bool) {
 			if q.quota == nil || q.level(s) != level {
 				continue
 			}
-			if found = true; !yield(q) {
+			if found = true; !yield(q.queueRecord) {
 				return
 			}
 		}

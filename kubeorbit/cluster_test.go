@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -40,6 +42,9 @@ type cluster struct {
 	// How long kubelets take to start and to stop a pod.
 	starts, stops time.Duration
 
+	// How many watches were begun.
+	watches atomic.Int64
+
 	mu sync.Mutex
 	// The nodes of pods that were bound, in order; and the pods that were deleted by a scheduler.
 	binds  map[types.UID][]string
@@ -56,6 +61,10 @@ func newCluster(t testing.TB, nodes ...string) *cluster {
 	c := &cluster{Clientset: fake.NewClientset(), t: t, starts: time.Second, stops: 2 * time.Second, binds: map[types.UID][]string{}}
 	c.PrependReactor("create", "pods", c.bindsPod)
 	c.PrependReactor("delete", "pods", c.deletesPod)
+	c.PrependWatchReactor("*", func(ktesting.Action) (bool, watch.Interface, error) {
+		c.watches.Add(1)
+		return false, nil, nil
+	})
 	for _, n := range nodes {
 		c.addNode(n)
 	}

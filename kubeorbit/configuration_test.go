@@ -82,7 +82,7 @@ queues:
 	})
 }
 
-// A pod whose policy is never to preempt waits, whatever its priority.
+// A pod with preemptionPolicy Never waits and evicts nobody, whatever its priority.
 func TestNeverPreempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "a")

@@ -68,7 +68,7 @@ func TestReasonIsWrittenAgain(t *testing.T) {
 	})
 }
 
-// Pods that nobody has selected before are counted before what is apart from them is placed.
+// A new pod is apart from pods that no selector has named before: these are counted before it is placed.
 func TestApartFromPodsThatNobodyHasSelectedBefore(t *testing.T) {
 	one := podFrom(t, "metadata: {name: one, labels: {app: one}}\nspec: {containers: [{name: m, resources: {requests: {cpu: '1m'}}}]}")
 	one.Spec.SchedulerName, one.Spec.NodeName = "default-scheduler", "a"

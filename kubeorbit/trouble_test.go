@@ -387,11 +387,11 @@ func TestNodeThatFails(t *testing.T) {
 
 // Deployments roll, nodes come and go, labels change and the scheduler restarts, all at random; at rest everything is right.
 func TestRollingCluster(t *testing.T) {
-	rolling(t, 12*time.Minute, 2, func(time.Duration) {})
+	rolling(t, 12*time.Minute, 2, func(*testing.T, *cluster, time.Duration) {})
 }
 
 // rolling runs random clusters. Each is told every hour how much time has passed.
-func rolling(t *testing.T, lasts time.Duration, seeds uint64, hourly func(elapsed time.Duration)) {
+func rolling(t *testing.T, lasts time.Duration, seeds uint64, hourly func(t *testing.T, c *cluster, elapsed time.Duration)) {
 	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -409,7 +409,7 @@ func rolling(t *testing.T, lasts time.Duration, seeds uint64, hourly func(elapse
 						c.mu.Lock()
 						c.binds, c.evicts = map[types.UID][]string{}, nil
 						c.mu.Unlock()
-						hourly(passed)
+						hourly(t, c, passed)
 					}
 					switch roll := random.IntN(20); {
 					case roll < 8:

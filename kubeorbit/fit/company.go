@@ -257,8 +257,8 @@ func included(p *corev1.Pod, n *corev1.Node, c *corev1.TopologySpreadConstraint,
 	return true
 }
 
-// gangs finds gangs of which some members are placed, but too few. Members that have ended were placed. A pod that
-// terminates without a node will not wait any more.
+// gangs finds the gangs that have fewer members placed than their minimum, but not none. A member that has ended counts as placed.
+// A pod that terminates without a node does not count as waiting.
 func (w *world) gangs(pods []*corev1.Pod) {
 	type gang struct{ placed, ended, waiting, least int }
 	all := map[string]*gang{}
@@ -296,7 +296,7 @@ func (w *world) gangs(pods []*corev1.Pod) {
 	}
 }
 
-// budgets finds budgets of which too few pods are healthy.
+// budgets finds the budgets that have fewer healthy pods than they demand.
 func (w *world) budgets(pods []*corev1.Pod, budgets []*policyv1.PodDisruptionBudget) {
 	for _, b := range budgets {
 		selector, healthy := selectorOf(b.Spec.Selector), int32(0)

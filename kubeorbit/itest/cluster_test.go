@@ -143,8 +143,8 @@ func (c *cluster) count(was, now *corev1.Pod) {
 // application names the pods that are counted together.
 func application(p *corev1.Pod) string { return p.Namespace + "/" + p.Labels["app"] }
 
-// awaitBound returns when so many pods of an application are bound, or time is over. It returns how many are. It ends the test if the
-// scheduler ends.
+// awaitBound waits until want pods of an application are bound, but no longer than within. It returns the number of bound pods, and
+// ends the test if the scheduler ends.
 func (c *cluster) awaitBound(application string, want int, within time.Duration, of ...*child) (bound int) {
 	c.await(within, func() bool {
 		c.mu.Lock()
@@ -200,7 +200,7 @@ func (c *cluster) priorityClass(name string, value int32) {
 	}
 }
 
-// namespace makes a namespace, of which all pods and budgets are removed by the function that it returns.
+// namespace makes a namespace. The function that it returns removes all pods and budgets there.
 func (c *cluster) namespace(prefix string) (name string, empty func()) {
 	made, err := c.client.CoreV1().Namespaces().Create(context.Background(),
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: prefix + "-"}}, metav1.CreateOptions{})

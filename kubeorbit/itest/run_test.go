@@ -111,7 +111,7 @@ func (c *cluster) idle(t *testing.T, who contender) (wall, cpu time.Duration) {
 	return time.Since(scheduler.began), scheduler.kill()
 }
 
-// limit is how long the tests wait for so many pods.
+// limit returns how long the tests wait until a number of pods is bound.
 func limit(pods int) time.Duration { return time.Minute + time.Duration(pods)*100*time.Millisecond }
 
 // runs reports whether a scheduler is to run the scenario. kube-scheduler with gangs, which are an alpha feature, runs only those.
@@ -209,7 +209,7 @@ func TestGangsWhenRoomIsShort(t *testing.T) {
 	}
 }
 
-// wholeGangs returns the gangs that are bound, of which no member may be missing.
+// wholeGangs returns the gangs that are bound. It fails the test for each bound gang that lacks a member.
 func (c *cluster) wholeGangs(t *testing.T, namespace string) []string {
 	members := c.boundMembers(t, namespace)
 	for name, bound := range members {
