@@ -286,8 +286,8 @@ func (m *mirror) load(ctx context.Context) (orbit.Revision, error) {
 			return 0, err
 		}
 		for _, k := range keys { // gangs are counted before the first of their pods is adopted
-			if k.kind == ofPod {
-				_, _ = m.wanted(state, k, get[corev1.Pod](m.pods, k.name))
+			if p := get[corev1.Pod](m.pods, k.name); k.kind == ofPod && p != nil {
+				_, _ = m.wanted(state, k, p)
 			}
 		}
 		for _, k := range keys {

@@ -118,3 +118,21 @@ func TestGivesBackWhereOthersHaveFilledTheNode(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, state.Capsule(id).Pending())
 }
+
+// vanishing is a store whose pods are gone when they are looked up after they were listed.
+type vanishing struct{ cache.Indexer }
+
+func (vanishing) GetByKey(string) (any, bool, error) { return nil, false, nil }
+
+func TestPodsThatVanishWhileAllAreRead(t *testing.T) {
+	m := still(t, "a")
+	waits, runs := podFrom(t, small), podFrom(t, big)
+	waits.Spec.SchedulerName, runs.Spec.NodeName = "orbit", "a"
+	require.NoError(t, m.pods.Add(waits))
+	require.NoError(t, m.pods.Add(runs))
+	m.pods = vanishing{m.pods}
+	_, err := m.load(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, m.alive(t))
+	require.Empty(t, m.known)
+}

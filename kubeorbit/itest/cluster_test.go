@@ -150,7 +150,7 @@ func (c *cluster) awaitBound(application string, want int, within time.Duration,
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		bound = c.bound[application]
-		return bound >= want
+		return bound == want // pods that are being deleted count until they have gone
 	}, of...)
 	return bound
 }
