@@ -17,14 +17,21 @@ import (
 	"github.com/orbitsched/orbit/etcdledger/itest/cluster"
 )
 
-// put adds a node and returns the revision.
+// put adds a node and returns the revision. It sends the proposal again while its outcome is unknown or the ledger is unavailable:
+// on a loaded machine an election may take longer than the patience of the ledger.
 func put(t *testing.T, l orbit.Ledger, name string) orbit.Revision {
 	t.Helper()
-	rev, err := l.Propose(within(t, time.Minute), orbit.Proposal{ID: orbit.NewProposalID(), Do: []orbit.Commitment{
+	ctx := within(t, time.Minute)
+	p := orbit.Proposal{ID: orbit.NewProposalID(), Do: []orbit.Commitment{
 		orbit.PutNode{Node: orbit.Node{ID: orbit.NodeID(name), Capacity: orbit.Resources{orbit.Slots: 1}}},
-	}})
-	require.NoError(t, err)
-	return rev
+	}}
+	for {
+		rev, err := l.Propose(ctx, p)
+		if k := audit.KindOf(err); k != audit.Unknown && k != audit.Unavailable || ctx.Err() != nil {
+			require.NoError(t, err)
+			return rev
+		}
+	}
 }
 
 // A member that is cut off from the others, leader or follower, answers readers with an error and not with an old
