@@ -78,8 +78,8 @@ type Skew struct {
 	Fewest int
 }
 
-// maxRules is the most rules of one kind that a spec can have, maxEvenDomains the most eligible domains of a level, and
-// mostSkew the largest MaxSkew.
+// maxRules is the most rules of one kind that a spec can have, maxEvenDomains the most domains that a rule Even can list,
+// and mostSkew the largest MaxSkew and MinDomains.
 const (
 	maxRules       = 16
 	maxEvenDomains = 1024
@@ -284,7 +284,7 @@ func (a *arrival) evenFault(at companyCounts, e *Even) *Rejection {
 		low.least = 0
 	}
 	most := low.least + max(e.MaxSkew, 1)
-	if there <= most && low.domains <= maxEvenDomains || self && there <= at.before(k) {
+	if there <= most || self && there <= at.before(k) {
 		return nil
 	}
 	r := &Rejection{Node: a.node.ID, Group: e.Group, Domain: k.domain, Want: int64(there), Free: int64(most)}
@@ -294,10 +294,6 @@ func (a *arrival) evenFault(at companyCounts, e *Even) *Rejection {
 	}
 	var why string
 	switch {
-	case low.domains > maxEvenDomains:
-		r.Want, r.Free = 0, 0
-		r.Reason = fmt.Sprintf("there are more than %d domains by %s among which group %q would have to be even", maxEvenDomains, levelName(e.Level), e.Group)
-		return r
 	case low.domains == 0:
 		why = "no domain is eligible"
 	case low.domains < e.MinDomains:
@@ -352,8 +348,8 @@ func levelName(level string) string {
 }
 
 // lowest describes the fewest members in an eligible domain: domain is a domain with that number, least is the number,
-// ties is how many eligible domains have it, and domains is how many are eligible, counted up to maxEvenDomains+1. If
-// no domain is eligible, domain is empty and domains is 0.
+// ties is how many eligible domains have it, and domains is how many are eligible. If no domain is eligible, domain is
+// empty and domains is 0.
 type lowest struct {
 	domain               string
 	least, ties, domains int

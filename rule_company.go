@@ -376,10 +376,10 @@ func (c *txCompany) settleLows() {
 }
 
 // remember caches the result of a scan for the eligible domain with the fewest members. It does not if the rule names
-// its domains, because the cache is for all eligible domains; if there are at most fewDomains, because a new scan is
-// cheap; or if there are more than maxEvenDomains, because the scan stopped early. A full cache drops its oldest entry.
+// its domains, because the cache is for all eligible domains; or if there are at most fewDomains, because a new scan is
+// cheap. A full cache drops its oldest entry.
 func (c *txCompany) remember(e *Even, scope companyScope, low lowest) {
-	if len(e.Domains) > 0 || low.domains <= fewDomains || low.domains > maxEvenDomains {
+	if len(e.Domains) > 0 || low.domains <= fewDomains {
 		return
 	}
 	from := max(0, len(c.lows)-mostLows+1)

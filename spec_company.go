@@ -30,9 +30,9 @@ func (s *Spec) companyFaults() (out []string) {
 		if e.Level == "" || e.Group == "" {
 			out = append(out, fmt.Sprintf("even by level %.100q among group %.100q; it needs both", e.Level, e.Group))
 		}
-		if e.MaxSkew < 0 || e.MaxSkew > mostSkew || e.MinDomains < 0 || e.MinDomains > maxEvenDomains || len(e.Domains) > maxEvenDomains || slices.Contains(e.Domains, "") {
+		if e.MaxSkew < 0 || e.MaxSkew > mostSkew || e.MinDomains < 0 || e.MinDomains > mostSkew || len(e.Domains) > maxEvenDomains || slices.Contains(e.Domains, "") {
 			out = append(out, fmt.Sprintf("even among group %.100q with MaxSkew %d, MinDomains %d and %d domains; they must be from 0 to %d, %d and %d, and each domain have a name",
-				e.Group, e.MaxSkew, e.MinDomains, len(e.Domains), mostSkew, maxEvenDomains, maxEvenDomains))
+				e.Group, e.MaxSkew, e.MinDomains, len(e.Domains), mostSkew, mostSkew, maxEvenDomains))
 		}
 	}
 	return out

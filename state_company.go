@@ -288,8 +288,7 @@ func (c *companyTables) addEligible(scope companyScope, domain string, by int) {
 	c.eligible.ReplaceOrInsert(e)
 }
 
-// fewest scans for the eligible domain with the fewest placed members, by the counts that in returns. Unless the rule
-// names its domains, the scan stops after maxEvenDomains+1 of them.
+// fewest scans for the eligible domain with the fewest placed members, by the counts that in returns.
 func (c *companyTables) fewest(e *Even, scope companyScope, in func(companyDomain) kindCounts) (low lowest) {
 	look := func(domain string) {
 		switch n := in(companyDomain{e.Group, e.Level, domain})[membersPlaced]; {
@@ -313,7 +312,7 @@ func (c *companyTables) fewest(e *Even, scope companyScope, in func(companyDomai
 			return false
 		}
 		look(n.domain)
-		return low.domains <= maxEvenDomains
+		return true
 	})
 	return low
 }

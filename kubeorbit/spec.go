@@ -66,7 +66,6 @@ type builder struct {
 //     member is on a node without the label of that level.
 //   - A node that is unschedulable has its taint at once, also for nodeTaintsPolicy Honor.
 //   - A pod that says its operating system is kept off nodes that say another, where the kubelet would refuse it.
-//   - A spread constraint by a key with more than 1,024 domains places nothing.
 //   - The limits of attachable volumes are left out, and so are the features that nodes declare.
 //   - Preferred terms count from the side of the new pod only, and images that a node has do not count.
 //
@@ -326,9 +325,9 @@ func (b *builder) spread() {
 func (b *builder) even(group, level string, c *corev1.TopologySpreadConstraint) {
 	e := orbit.Even{Group: group, Level: level, MaxSkew: int(c.MaxSkew)}
 	if c.MinDomains != nil {
-		if e.MinDomains = int(*c.MinDomains); e.MinDomains > mostDomains {
-			b.unsayable("spec.topologySpreadConstraints.minDomains", "it is %d, and it can be %d", e.MinDomains, mostDomains)
-			e.MinDomains = mostDomains
+		if e.MinDomains = int(*c.MinDomains); e.MinDomains > mostSkew {
+			b.unsayable("spec.topologySpreadConstraints.minDomains", "it is %d, and it can be %d", e.MinDomains, mostSkew)
+			e.MinDomains = mostSkew
 		}
 	}
 	e.IgnoreRequire = c.NodeAffinityPolicy != nil && *c.NodeAffinityPolicy == corev1.NodeInclusionPolicyIgnore
@@ -339,11 +338,8 @@ func (b *builder) even(group, level string, c *corev1.TopologySpreadConstraint) 
 	b.spec.Even = append(b.spec.Even, e)
 }
 
-// The most domains that a rule Even can expect, and its largest skew.
-const (
-	mostDomains = 1024
-	mostSkew    = 1 << 24
-)
+// mostSkew is the largest skew of a rule Even, and the most domains that it can expect.
+const mostSkew = 1 << 24
 
 // level returns the level of orbit for a topology key, which is the key.
 func (b *builder) level(field, key string) string {

@@ -367,7 +367,7 @@ func TestUnsayable(t *testing.T) {
 		{"17 levels of affinity", spec("affinity: {podAffinity: {" + required + "[" + many(17, "{topologyKey: k%d, labelSelector: {}}") + "]}}"), "spec.affinity.podAffinity"},
 		{"17 preferred terms", spec("affinity: {podAffinity: {" + preferred + "[" + many(17, weighted) + "]}}"), "spec.affinity"},
 		{"17 constraints", spec("topologySpreadConstraints: [" + many(17, "{"+evenly+", topologyKey: k%d, "+ofWeb+"}") + "]"), "spec.topologySpreadConstraints"},
-		{"more domains than are counted", spec(spread(evenly + ", minDomains: 1025, " + zonal + ", " + ofWeb)), "spec.topologySpreadConstraints.minDomains"},
+		{"more domains than are counted", spec(spread(evenly + ", minDomains: 16777217, " + zonal + ", " + ofWeb)), "spec.topologySpreadConstraints.minDomains"},
 		{"17 groups", spec("containers: [{name: c, ports: [" + many(17, "{containerPort: 1, hostPort: 8%d}") + "]}]"), "metadata.labels"},
 		{"65 tolerations", spec("tolerations: [" + many(65, "{key: k%d, operator: Exists}") + "]"), "spec.tolerations"},
 		{"a toleration that compares", spec(`tolerations: [{key: k, operator: Gt, value: "5"}]`), "spec.tolerations.operator"},
@@ -413,16 +413,20 @@ func TestSixteenGroups(t *testing.T) {
 	assert.Contains(t, lacks.Why, "17 groups")
 }
 
-// TestManyDomains has a constraint by host name on as many nodes as a rule counts, and on one more: there it places nothing.
+// TestManyDomains has a constraint by host name in a cluster of thousands of nodes, of which one has no pod yet.
 func TestManyDomains(t *testing.T) {
 	pod := podFrom(t, web(spread(evenly+", topologyKey: kubernetes.io/hostname, "+ofWeb)))
 	w := &world{pods: []*corev1.Pod{pod}}
-	for i := range mostDomains {
-		w.nodes = append(w.nodes, nodeFrom(t, fmt.Sprintf("n%d", i)))
+	for i := range 2000 {
+		name := fmt.Sprintf("n%d", i)
+		w.nodes = append(w.nodes, nodeFrom(t, name))
+		if i != 1234 {
+			other := podFrom(t, placed(name, "app: web"))
+			other.Name = name
+			w.pods = append(w.pods, other)
+		}
 	}
-	assert.NotEmpty(t, w.chosen(t, pod))
-	w.nodes = append(w.nodes, nodeFrom(t, "more"))
-	assert.Empty(t, w.chosen(t, pod))
+	assert.Equal(t, "n1234", w.chosen(t, pod))
 }
 
 // TestLongestNames has names, labels and topology keys of the greatest length that Kubernetes admits.

@@ -27,7 +27,7 @@ func BenchmarkCompany(b *testing.B) {
 		commit(b, l, append(do, orbit.Submit{IDs: []orbit.CapsuleID{"standing"}, Spec: standing}, orbit.Place{Capsule: "standing", Node: "n00000"})...)
 		e := &orbit.Engine{Name: "e", Ledger: l, MaxPlan: 1000, Navigator: &nav.Services{}}
 		sets := 0
-		for _, kind := range []string{"plain", "grouped", "even over zones", "even over racks", "apart by node", "apart by rack", "extra", "host", "spread over zones", "spread over racks", "itself over zones", "five more by zone", "five less by zone", "five more by rack"} {
+		for _, kind := range []string{"plain", "grouped", "even over zones", "even over racks", "even over hosts", "even over nodes", "apart by node", "apart by rack", "extra", "host", "spread over zones", "spread over racks", "itself over zones", "five more by zone", "five less by zone", "five more by rack"} {
 			b.Run(fmt.Sprintf("nodes=%d/%s", nodes, kind), func(b *testing.B) {
 				replicas := 500
 				if kind == "apart by rack" {
@@ -46,6 +46,10 @@ func BenchmarkCompany(b *testing.B) {
 						s.Group, s.Even = group, []orbit.Even{{Group: group, Level: "zone"}}
 					case "even over racks":
 						s.Group, s.Even = group, []orbit.Even{{Group: group, Level: "rack"}}
+					case "even over hosts":
+						s.Group, s.Even = group, []orbit.Even{{Group: group, Level: "host"}}
+					case "even over nodes":
+						s.Group, s.Even = group, []orbit.Even{{Group: group, Level: orbit.NodeKey}}
 					case "apart by node":
 						s.Group, s.Apart = group, []orbit.Apart{{Group: group, Level: orbit.NodeKey}}
 					case "spread over zones":

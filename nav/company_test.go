@@ -113,6 +113,40 @@ func TestEnginesKeepCompany(t *testing.T) {
 	require.Positive(t, waiting)
 }
 
+// A rule Even over single nodes has as many domains as there are nodes. Each node gets its share, one that is added later first.
+func TestEvenOverThousandsOfNodes(t *testing.T) {
+	const nodes = 2500
+	l := &orbit.MemoryLedger{}
+	var do []orbit.Commitment
+	for i := range nodes {
+		do = append(do, node(fmt.Sprint("n", i), 4))
+	}
+	commit(t, l, do...)
+	s := spec(1, 0)
+	s.Group, s.Even = "set", []orbit.Even{{Group: "set", Level: orbit.NodeKey}}
+	e := orbit.Engine{Ledger: l, Navigator: &nav.Services{}, MaxPlan: nodes}
+	members := func() (byCount map[int]int) {
+		byCount = map[int]int{}
+		for n := range snapshot(t, l).Nodes() {
+			byCount[n.Capsules]++
+		}
+		return byCount
+	}
+	submit(t, l, "first", nodes, s)
+	require.Equal(t, nodes, e.Pass(t.Context()).Committed)
+	require.Equal(t, map[int]int{1: nodes}, members())
+
+	commit(t, l, node("new", 4))
+	submit(t, l, "second", 2, s)
+	require.Equal(t, 2, e.Pass(t.Context()).Committed)
+	require.Equal(t, map[int]int{1: nodes, 2: 1}, members(), "the new node is first")
+	submit(t, l, "third", nodes+1, s)
+	for e.Pass(t.Context()).Committed > 0 {
+	}
+	require.Equal(t, map[int]int{2: nodes, 3: 1}, members())
+	require.Empty(t, brokenRules(snapshot(t, l)))
+}
+
 // TestUnplacedByRulesSaysSo: what waits because of rules of company says so, with counts.
 func TestUnplacedByRulesSaysSo(t *testing.T) {
 	l := &orbit.MemoryLedger{}

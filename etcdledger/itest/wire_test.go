@@ -138,13 +138,14 @@ func (w *wire) hold() {
 	}
 }
 
-// abandon ends the connections that are held up for the process, but not for the store.
+// abandon ends the connections that are held up for the process, but not for the store. It only ends what goes to the process:
+// what the process has sent before may still be on its way to ask.
 func (w *wire) abandon() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for p := range w.pipes {
 		if p.gate != nil {
-			_ = p.near.Close()
+			_ = p.near.(*net.TCPConn).CloseWrite()
 		}
 	}
 }
