@@ -27,8 +27,9 @@ func labelValue(value string) string {
 	return value
 }
 
-// NodeOf returns the node as orbit sees it. Its capacity is what is allocatable; resources other than CPU, memory,
-// ephemeral storage and pods are extras, hugepages in pages. A node that is unschedulable has the taint that says so, if
+// NodeOf returns the node as orbit sees it. Its capacity is what is allocatable. Accelerators (nvidia.com/gpu, amd.com/gpu,
+// google.com/tpu and aws.amazon.com/neuron) are the dimensions from 4 to 7, in this order; resources other than these, CPU,
+// memory, ephemeral storage and pods are extras, hugepages in pages. Engines evict and nominate for dimensions only. A node that is unschedulable has the taint that says so, if
 // the node controller has not added it yet, because some pods tolerate it. The error is an *Unsayable.
 //
 // Labels with an empty value have the value "-", as in specs ([SpecOf]).
@@ -54,6 +55,12 @@ func NodeOf(n *corev1.Node) (orbit.Node, error) {
 	return out, nil
 }
 
+// dimensions names what orbit counts in each dimension of [orbit.Resources].
+var dimensions = [orbit.Dimensions]string{
+	orbit.CPU: string(corev1.ResourceCPU), orbit.Memory: string(corev1.ResourceMemory), orbit.Disk: string(corev1.ResourceEphemeralStorage),
+	orbit.Slots: string(corev1.ResourcePods), 4: "nvidia.com/gpu", "amd.com/gpu", "google.com/tpu", "aws.amazon.com/neuron",
+}
+
 // The limits of orbit: rules and extras of one kind, groups of a spec, taints or tolerations, and the largest amount of
 // an extra.
 const (
@@ -67,15 +74,12 @@ const (
 // The extras are returned, as many as there can be, also with an error.
 func amounts(field string, list corev1.ResourceList) (main orbit.Resources, extras []orbit.Extra, lacks *Unsayable) {
 	for name, quantity := range list {
-		switch name {
-		case corev1.ResourceCPU:
-			main[orbit.CPU] = max(0, quantity.MilliValue())
-		case corev1.ResourceMemory:
-			main[orbit.Memory] = max(0, quantity.Value())
-		case corev1.ResourceEphemeralStorage:
-			main[orbit.Disk] = max(0, quantity.Value())
-		case corev1.ResourcePods:
-			main[orbit.Slots] = max(0, quantity.Value())
+		d := slices.Index(dimensions[:], string(name))
+		switch {
+		case d == orbit.CPU:
+			main[d] = max(0, quantity.MilliValue())
+		case d >= 0:
+			main[d] = max(0, quantity.Value())
 		default:
 			if amount := extraAmount(name, quantity); amount > 0 {
 				extras = append(extras, orbit.Extra{Name: string(name), Amount: amount})

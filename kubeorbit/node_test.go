@@ -18,8 +18,8 @@ func TestNodeOf(t *testing.T) {
 	assert.Equal(t, orbit.NodeID("a"), n.ID)
 	assert.True(t, n.Confirms)
 	assert.Equal(t, orbit.Ready, n.State, "a cordon is a taint, which some pods tolerate")
-	assert.Equal(t, orbit.Resources{orbit.CPU: 3920, orbit.Memory: 8 << 30, orbit.Disk: 1024, orbit.Slots: 110}, n.Capacity)
-	assert.Equal(t, []orbit.Extra{{Name: "hugepages-2Mi", Amount: 512}, {Name: "nvidia.com/gpu", Amount: 8}}, n.Extras)
+	assert.Equal(t, orbit.Resources{orbit.CPU: 3920, orbit.Memory: 8 << 30, orbit.Disk: 1024, orbit.Slots: 110, 4: 8}, n.Capacity)
+	assert.Equal(t, []orbit.Extra{{Name: "hugepages-2Mi", Amount: 512}}, n.Extras)
 	assert.Equal(t, []orbit.Taint{{Key: "k", Value: "v", Effect: "NoExecute"}, {Key: "node.kubernetes.io/unschedulable", Effect: "NoSchedule"}}, n.Taints)
 	assert.Equal(t, map[string]string{"zone": "z", "role": "-", "kubernetes.io/hostname": "a", ClusterLabel: "all"}, n.Labels)
 

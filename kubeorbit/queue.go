@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/orbitsched/orbit"
 	corev1 "k8s.io/api/core/v1"
@@ -67,6 +68,9 @@ type QueueConfiguration struct {
 	Weight int64 `json:"weight,omitempty"`
 }
 
+// quotaNames are the names of the dimensions in an [orbit.Queue].
+var quotaNames = [orbit.Dimensions]string{"cpu", "memory", "disk", "slots", "dim4", "dim5", "dim6", "dim7"}
+
 // queue returns the queue in orbit's words.
 func (c *QueueConfiguration) queue() (q orbit.Queue, err error) {
 	q = orbit.Queue{ID: orbit.QueueID(c.Name), Parent: orbit.QueueID(c.Parent), Weight: c.Weight}
@@ -82,16 +86,9 @@ func (c *QueueConfiguration) queue() (q orbit.Queue, err error) {
 			if *part.to == nil {
 				*part.to = map[string]int64{}
 			}
-			switch name { // also the amount 0, because it divides the resource
-			case corev1.ResourceCPU:
-				(*part.to)["cpu"] = main[orbit.CPU]
-			case corev1.ResourceMemory:
-				(*part.to)["memory"] = main[orbit.Memory]
-			case corev1.ResourceEphemeralStorage:
-				(*part.to)["disk"] = main[orbit.Disk]
-			case corev1.ResourcePods:
-				(*part.to)["slots"] = main[orbit.Slots]
-			default:
+			if d := slices.Index(dimensions[:], string(name)); d >= 0 {
+				(*part.to)[quotaNames[d]] = main[d]
+			} else { // also the amount 0, because it divides the resource
 				(*part.to)["extra/"+string(name)] = 0
 			}
 		}

@@ -149,7 +149,7 @@ func (s *Scheduler) newRun() *run {
 		Scheduler: s, name: cmp.Or(s.Name, "orbit"), events: s.Events, log: cmp.Or(s.Logger, slog.Default()),
 		ledger: &orbit.MemoryLedger{
 			Bounds:     s.Limits,
-			Dimensions: [orbit.Dimensions]string{orbit.CPU: "cpu", orbit.Memory: "memory", orbit.Disk: "ephemeral-storage", orbit.Slots: "pods"},
+			Dimensions: dimensions,
 		},
 	}
 	r.ledger.Bounds.IDBytes = longestID

@@ -184,6 +184,30 @@ func TestPreemptsWithinBudgets(t *testing.T) {
 	})
 }
 
+// For GPUs pods of lower priority are evicted, too, and what has waited for many GPUs is nominated those that become free.
+func TestPreemptsForGPUs(t *testing.T) {
+	const asks = "spec: {priority: %d, containers: [{name: m, resources: {requests: {nvidia.com/gpu: %d}, limits: {nvidia.com/gpu: %[2]d}}}]}"
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "a +nvidia.com/gpu=8", "b")
+		one := podFrom(t, "metadata: {name: one}\n"+fmt.Sprintf(asks, 0, 1))
+		c.add(named(one, 8)...)
+		c.run()
+		c.until("the pods with one GPU are bound", func() bool { return c.bound("one") == 8 })
+		c.pass(5 * time.Second)
+		c.add(podFrom(t, "metadata: {name: urgent}\n"+fmt.Sprintf(asks, 100, 2)))
+		c.until("the urgent pod is bound", func() bool { return c.bound("urgent") == 1 })
+		require.Len(t, c.evicts, 2)
+		c.add(podFrom(t, "metadata: {name: all}\n"+fmt.Sprintf(asks, 100, 7)))
+		c.pass(time.Minute)
+		all := c.pod("all")
+		require.Zero(t, c.bound("all"), "the urgent pod has its priority")
+		require.Contains(t, all.Status.Conditions[0].Message, "nvidia.com/gpu")
+		require.Len(t, c.evicts, 2, "nothing is evicted in vain")
+		c.check()
+		c.kill()
+	})
+}
+
 // unbound yields the pods that have no node.
 func unbound(on map[string]string) func(func(string) bool) {
 	return func(yield func(string) bool) {
