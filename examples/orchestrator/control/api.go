@@ -14,6 +14,7 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/agent"
+	"github.com/orbitsched/orbit/rollout"
 )
 
 // Handler serves the API and the agents of nodes. It asks for no credentials, so let it listen only where every caller
@@ -224,7 +225,7 @@ func (c *Control) deleteJob(r *http.Request) (any, error) {
 			return nil, nil, fmt.Errorf("job %q: %w", name, errNotFound)
 		}
 		do = append(do, orbit.Mark{Key: keyJob + name})
-		id := orbit.BudgetID("job/" + name)
+		id := (&rollout.Service{Name: name}).BudgetID()
 		if _, has := w.state.Budget(id); has {
 			do = append(do, orbit.RemoveBudget{Budget: id})
 		}

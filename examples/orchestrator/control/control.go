@@ -207,14 +207,14 @@ func (c *Control) align(ctx context.Context, state *orbit.State) error {
 	}
 	c.draining.Store(&draining)
 	w := read(state)
-	for name, err := range w.broken {
-		slog.Error("job cannot be read", "job", name, "error", err)
-	}
 	var failed []error
 	for _, p := range w.plan(time.Now()) {
 		if _, err := c.ledger.Propose(ctx, p); err != nil && !errors.Is(err, orbit.ErrConflict) {
 			failed = append(failed, fmt.Errorf("%T: %w", p.Do[0], err))
 		}
+	}
+	for name, err := range w.broken {
+		slog.Error("job cannot be kept", "job", name, "error", err)
 	}
 	return errors.Join(failed...)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/agent/process"
+	"github.com/orbitsched/orbit/rollout"
 )
 
 // Kind is the kind of a job.
@@ -43,8 +44,11 @@ type Job struct {
 	Priority int32 `json:"priority,omitempty"`
 	// Queue is the queue that the members are charged to; empty: none. It must exist.
 	Queue string `json:"queue,omitempty"`
-	// Missing is how many members of a service may be missing through a rollout, a drain or an eviction; default 1.
+	// Missing is how many members of a service may be missing through a rollout, a drain or an eviction; default 1, and 0
+	// with a Surge.
 	Missing int `json:"missing,omitempty"`
+	// Surge is how many members more than Count a service may have during a rollout.
+	Surge int `json:"surge,omitempty"`
 	// Ready says that a member serves once it has made the file that ORBIT_READY names; false: it serves as soon as it
 	// runs.
 	Ready bool `json:"ready,omitempty"`
@@ -74,7 +78,8 @@ func (j *Job) check() error {
 	note(len(j.Run) == 0, "run must name a program")
 	note(j.CPU <= 0 || j.CPU > 1<<20, "cpu must be at least 1, in thousandths of a core")
 	note(j.MemoryMB < 0 || j.MemoryMB > 1<<30, "memoryMB must not be negative")
-	note(j.Missing < 0, "missing must not be negative")
+	note(j.Missing < 0 || j.Missing > 10_000, "missing must be 0 to 10000")
+	note(j.Surge < 0 || j.Surge > 10_000, "surge must be 0 to 10000")
 	note(j.Queue != "" && !goodName.MatchString(j.Queue), "queue must be like a name")
 	note(j.Level != "" && j.Kind != Gang, "level is for gangs")
 	if len(wrong) > 0 {
@@ -82,9 +87,6 @@ func (j *Job) check() error {
 	}
 	return nil
 }
-
-// missing is how many members of a service may be missing.
-func (j *Job) missing() int { return max(j.Missing, 1) }
 
 // spec returns the ledger's spec of a member.
 func (j *Job) spec() *orbit.Spec {
@@ -98,15 +100,14 @@ func (j *Job) spec() *orbit.Spec {
 
 // Labels of capsules.
 const (
-	labelJob        = "job"
-	labelGeneration = "generation"
+	labelJob = "job"
 )
 
 // labels returns the labels of a member: the facts that the agent and a later control process need.
 func (j *Job) labels() map[string]string {
 	run, _ := json.Marshal(j.Run) // strings can be written
 	l := map[string]string{
-		labelJob: j.Name, labelGeneration: strconv.Itoa(j.Generation), process.LabelRun: string(run),
+		labelJob: j.Name, process.LabelRun: string(run),
 	}
 	if j.Kind == Service {
 		l[process.LabelKeep] = "yes"
@@ -120,11 +121,11 @@ func (j *Job) labels() map[string]string {
 // member is the id of member i.
 func (j *Job) member(i int) orbit.CapsuleID { return orbit.CapsuleID(fmt.Sprintf("%s-%d", j.Name, i)) }
 
-// budget returns the budget that keeps enough members of a service running.
-func (j *Job) budget() orbit.Budget {
-	return orbit.Budget{
-		ID: orbit.BudgetID("job/" + j.Name), Module: j.Name, Expected: j.Count, Missing: min(j.missing(), j.Count),
-		FreeUnready: true, // a member that crashes again and again does not keep its node
+// service returns what a service wants, which package rollout keeps.
+func (j *Job) service() *rollout.Service {
+	return &rollout.Service{
+		Name: j.Name, Count: j.Count, Spec: j.spec(), Version: strconv.Itoa(j.Generation), Labels: j.labels(),
+		Missing: j.Missing, Surge: j.Surge,
 	}
 }
 
@@ -132,7 +133,7 @@ func (j *Job) budget() orbit.Budget {
 func (j *Job) same(o *Job) bool {
 	a, b := *j, *o
 	for _, v := range []*Job{&a, &b} {
-		v.Count, v.Missing, v.Generation, v.Submitted, v.Run = 0, 0, 0, 0, nil
+		v.Count, v.Missing, v.Surge, v.Generation, v.Submitted, v.Run = 0, 0, 0, 0, 0, nil
 	}
 	x, _ := json.Marshal([]any{a, j.Run})
 	y, _ := json.Marshal([]any{b, o.Run})

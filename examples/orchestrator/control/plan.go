@@ -77,7 +77,7 @@ func (w *world) plan(now time.Time) (out []orbit.Proposal) {
 		switch {
 		case w.unqueued(d.job) != nil: // it was removed after the job was put; explain says so
 		case d.job.Kind == Service:
-			d.service()
+			d.service(now)
 		default:
 			d.once()
 		}
@@ -137,49 +137,11 @@ func (d *draft) release(c *orbit.Capsule) {
 }
 
 // service plans a service: Count members, all of the newest generation.
-func (d *draft) service() {
-	j := d.job
-	if b, ok := d.state.Budget(j.budget().ID); !ok || b.Budget != j.budget() {
-		d.do = append(d.do, orbit.PutBudget{Budget: j.budget()})
+func (d *draft) service(now time.Time) {
+	do, err := d.job.service().Step(d.state, now)
+	if d.do = do; err != nil {
+		d.broken[d.job.Name] = err
 	}
-	d.shrink()
-	absent := 0
-	var old []int
-	for i := range j.Count {
-		c := d.members[i]
-		if c == nil {
-			absent++
-			d.submit(i)
-			continue
-		}
-		if !c.Ready {
-			absent++
-		}
-		if c.Label(labelGeneration) != strconv.Itoa(j.Generation) {
-			old = append(old, i)
-		}
-	}
-	// Members that do not serve come first: replacing them costs nothing.
-	slices.SortStableFunc(old, func(a, b int) int { return cmp.Compare(rank(d.members[a]), rank(d.members[b])) })
-	for _, i := range old {
-		c := d.members[i]
-		if c.Ready {
-			if absent >= j.missing() {
-				break
-			}
-			absent++
-		}
-		d.release(c)
-		d.submit(i) // under the same id, so the new member begins when the former one has stopped
-	}
-}
-
-// rank is 0 for a member that does not serve.
-func rank(c *orbit.Capsule) int {
-	if c.Ready {
-		return 1
-	}
-	return 0
 }
 
 // shrink releases the members beyond Count.

@@ -142,14 +142,14 @@ func TestPlan(t *testing.T) {
 				d.put(Job{
 					Name: string(kind) + rapid.SampledFrom([]string{"a", "b"}).Draw(t, "name"), Kind: kind, Count: rapid.IntRange(1, 5).Draw(t, "count"),
 					Run: []string{"x"}, CPU: int64(rapid.IntRange(1, 3).Draw(t, "cpu") * 100), Priority: int32(rapid.IntRange(0, 2).Draw(t, "priority")),
-					Queue: rapid.SampledFrom([]string{"", "red", "blue"}).Draw(t, "queue"), Missing: rapid.IntRange(0, 2).Draw(t, "missing"),
+					Queue: rapid.SampledFrom([]string{"", "red", "blue"}).Draw(t, "queue"), Missing: rapid.IntRange(0, 2).Draw(t, "missing"), Surge: rapid.IntRange(0, 1).Draw(t, "surge"),
 				})
 			},
 			"delete": func(t *rapid.T) {
 				name := rapid.SampledFrom([]string{"servicea", "batcha", "ganga"}).Draw(t, "name")
 				do := []orbit.Commitment{orbit.Mark{Key: keyJob + name}}
-				if _, has := d.state().Budget(orbit.BudgetID("job/" + name)); has {
-					do = append(do, orbit.RemoveBudget{Budget: orbit.BudgetID("job/" + name)})
+				if _, has := d.state().Budget(orbit.BudgetID("rollout/" + name)); has {
+					do = append(do, orbit.RemoveBudget{Budget: orbit.BudgetID("rollout/" + name)})
 				}
 				d.commit(do...)
 				d.align()
@@ -215,16 +215,19 @@ func (d *desk) alignAndLook() {
 			continue
 		}
 		wanted := 0
-		for i := range j.Count {
-			c := members[i]
-			if c != nil && c.Ready {
+		for _, c := range members {
+			if c.Ready {
 				wanted++
 				if now := d.state().Capsule(c.ID); now.Ready && now.PlacedAt == c.PlacedAt {
 					serving++
 				}
 			}
 		}
-		require.GreaterOrEqual(d, serving, min(wanted, j.Count-j.missing()), "%s serves less than it may", name)
+		missing := j.Missing
+		if j.Surge == 0 {
+			missing = max(missing, 1)
+		}
+		require.GreaterOrEqual(d, serving, min(wanted, j.Count-missing), "%s serves less than it may", name)
 	}
 }
 

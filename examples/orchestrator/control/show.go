@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/rollout"
 	"github.com/orbitsched/orbit/whatif"
 )
 
@@ -21,7 +22,7 @@ type Status struct {
 	Pending int `json:"pending"`
 	Placed  int `json:"placed"`
 	Ready   int `json:"serving"`
-	// Newest counts live members of the newest generation.
+	// Newest counts live members of a service that are of the newest generation.
 	Newest int `json:"newest"`
 	// Done counts members of a batch or a gang that have ended.
 	Done int `json:"done"`
@@ -37,7 +38,7 @@ func (w *world) status(j *Job) Status {
 		if j.Kind != Service {
 			s.Done--
 		}
-		if c.Label(labelGeneration) == strconv.Itoa(j.Generation) {
+		if c.Label(rollout.VersionLabel) == strconv.Itoa(j.Generation) {
 			s.Newest++
 		}
 		switch {
