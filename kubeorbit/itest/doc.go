@@ -9,4 +9,8 @@
 // The size of the scenarios is set by -nodes and -pods:
 //
 //	./itest.test -test.v -test.run TestScenarios -nodes 2000 -pods 10000
+//
+// To have a cluster to try a scheduler on, until it is interrupted:
+//
+//	./itest.test -test.v -test.timeout 0 -test.run TestServe -nodes 20 -serve /tmp/kubeconfig
 package itest
