@@ -158,6 +158,31 @@ func TestPage(t *testing.T) {
 	eventually(ctx, t, `document.querySelectorAll('#zones .cell[data-state="lost"]').length >= 80`)
 	do(ctx, t, chromedp.Click(chromedp.CSS(`#lost-only`)))
 	eventually(ctx, t, `[...document.querySelectorAll("#feed li")].every(li => li.offsetParent === null || li.dataset.refused !== undefined)`)
+	// The counts of nodes add up, and the text of the search, the engine and the pause choose what is shown.
+	eventually(ctx, t, `(() => {
+		const total = Object.fromEntries([...document.querySelectorAll("#totals div")].map(d => [d.children[0].textContent, +d.children[1].textContent.replaceAll(",", "")]));
+		return total.nodes === 240 && total.lost >= 80 && total.ready + (total.cordoned || 0) + total.lost === total.nodes;
+	})()`)
+	eventually(ctx, t, `(() => { const s = document.querySelector("#search"); s.value = "huge"; s.dispatchEvent(new Event("input")); return true; })()`)
+	eventually(ctx, t, `(() => {
+		const rows = [...document.querySelectorAll("#waiting-rows tbody tr")].filter(tr => !tr.hidden);
+		return rows.length === 1 && rows[0].textContent.startsWith("huge");
+	})()`)
+	eventually(ctx, t, `(() => { const s = document.querySelector("#search"); s.value = ""; s.dispatchEvent(new Event("input")); return true; })()`)
+	eventually(ctx, t, `[...document.querySelectorAll("#waiting-rows tbody tr td:nth-child(3)")].every(td => td.querySelector("small").textContent !== "")`)
+	eventually(ctx, t, `(() => { const e = document.querySelector("#engine"); e.value = e.options[1].value; e.dispatchEvent(new Event("change")); return true; })()`)
+	eventually(ctx, t, `[...document.querySelectorAll("#feed > li")].every(li => li.hidden || li.dataset.engine === document.querySelector("#engine").value)`)
+	eventually(ctx, t, `(() => { const e = document.querySelector("#engine"); e.value = ""; e.dispatchEvent(new Event("change")); return true; })()`)
+	do(ctx, t, chromedp.Click(chromedp.CSS(`#pause`)))
+	revision, err := chromedp.Run(ctx, chromedp.Evaluate[string](`document.querySelector("[data-total=revision]").textContent`))
+	require.NoError(t, err)
+	before, err := s.c.page.Ledger.Snapshot(ctx)
+	require.NoError(t, err)
+	_, err = s.c.page.Ledger.Wait(ctx, before.Revision())
+	require.NoError(t, err)
+	eventually(ctx, t, `document.querySelector("[data-total=revision]").textContent === "`+revision+`"`)
+	do(ctx, t, chromedp.Click(chromedp.CSS(`#pause`)))
+	eventually(ctx, t, `document.querySelector("[data-total=revision]").textContent !== "`+revision+`"`)
 	do(ctx, t, chromedp.EmulateViewport(1280, 1000))
 	wide := shot(ctx, t)
 	do(ctx, t, chromedp.Click(chromedp.CSS(`#lost-only`)))

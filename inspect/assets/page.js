@@ -30,6 +30,12 @@ function amount(value, unit) {
   return round(value) + " " + names[i];
 }
 
+// ofDimension shows an amount of the resource with this name.
+function ofDimension(value, name) {
+  const d = overview && (overview.dimensions || []).find((d) => d.name === name);
+  return d ? amount(value, d.unit) : count(value);
+}
+
 const asks = (list) => (list || []).map((a) => `${amount(a.amount, a.unit)} ${a.name}`).join(", ");
 
 function since(millis) {
@@ -57,13 +63,16 @@ function showOverview(o) {
   if (dimension >= dims.length) dimension = 0;
   showTotals(o, dims);
   showDimensions(dims);
+  remember(o.pending);
   const zones = byId("zones");
   keep(zones, o.zones || [], (z) => "z" + z.name, newZone, updateZone);
   if (!(o.zones || []).length) zones.replaceChildren(make("p", { className: "empty" }, "no node has joined yet"));
 }
 
 function showTotals(o, dims) {
-  const rows = [["nodes", count(o.nodes.ready)]];
+  const all = (o.nodes.ready || 0) + (o.nodes.cordoned || 0) + (o.nodes.lost || 0);
+  const rows = [["nodes", count(all)]];
+  if (all !== o.nodes.ready) rows.push(["ready", count(o.nodes.ready || 0)]);
   if (o.nodes.cordoned) rows.push(["cordoned", count(o.nodes.cordoned)]);
   if (o.nodes.lost) rows.push(["lost", count(o.nodes.lost)]);
   rows.push(["placed", count(o.placed)], ["waiting", count(o.pending)]);
@@ -73,6 +82,21 @@ function showTotals(o, dims) {
   trouble.hidden = !o.trouble;
   trouble.textContent = o.trouble ? `The ledger can commit nothing: ${o.trouble}` : "";
   byId("totals").replaceChildren(...rows.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", { "data-total": name }, value))));
+}
+
+// How much has waited: pairs of a time and a number, for the last ten minutes.
+let history = [];
+const remembered = 10 * 60e3;
+
+// remember adds to the time line of what waits, and draws it.
+function remember(pending) {
+  const now = Date.now();
+  history = history.filter(([at]) => at > now - remembered).slice(-1200);
+  history.push([now, pending]);
+  const most = Math.max(1, ...history.map(([, n]) => n)), span = Math.max(60e3, now - history[0][0]);
+  const points = history.map(([at, n]) => `${(240 - (240 * (now - at)) / span).toFixed(1)},${(30 - (28 * n) / most).toFixed(1)}`);
+  byId("timeline").firstElementChild.setAttribute("points", points.join(" "));
+  byId("timeline").setAttribute("aria-label", `${count(pending)} wait; at most ${count(most)} in the last ${Math.round(span / 60e3)} min`);
 }
 
 function showDimensions(dims) {
@@ -205,39 +229,66 @@ function showRounds(event) {
   boot = event.boot;
   if (event.missed) feed.prepend(make("li", { className: "pass" }, `${count(event.missed)} passes are not shown`));
   for (const round of event.rounds) {
-    for (const receipt of [...(round.receipts || [])].reverse()) feed.prepend(receiptItem(round, receipt));
-    for (const error of round.errors || []) feed.prepend(make("li", { "data-outcome": "failed", "data-refused": "" }, make("b", {}, round.engine), " " + error));
+    showReceipts(feed, round);
+    for (const error of round.errors || []) feed.prepend(make("li", { "data-outcome": "failed", "data-refused": "", "data-engine": round.engine }, make("b", {}, round.engine), " " + error));
     if (round.pending || round.proposed) feed.prepend(passItem(round));
   }
   let refused = 0, others = 0;
   for (const li of [...feed.children]) {
     if (li.dataset.refused !== undefined ? ++refused > mostRefused : ++others > mostOthers) li.remove();
   }
+  select();
+}
+
+// The most refused proposals of one pass that have rows of their own.
+const mostOfAPass = 3;
+
+// showReceipts adds the proposals of a pass. Where many are refused, they are one row that opens.
+function showReceipts(feed, round) {
+  const receipts = [...(round.receipts || [])].reverse();
+  const refused = receipts.filter((r) => r.outcome !== "committed");
+  const folded = refused.length > mostOfAPass;
+  for (const r of receipts) if (!folded || r.outcome === "committed") feed.prepend(receiptItem(round, r));
+  if (!folded) return;
+  const kinds = Object.entries(Object.groupBy(refused, (r) => words[r.outcome] || r.outcome)).map(([word, list]) => `${count(list.length)} ${word}`);
+  const items = refused.map((r) => receiptItem(round, r));
+  feed.prepend(make("li", { "data-outcome": refused[0].outcome, "data-refused": "", "data-engine": round.engine }, make("details", {}, make("summary", {}, make("b", {}, round.engine), " " + kinds.join(", ")), make("ol", {}, ...items))));
 }
 
 function passItem(r) {
   let text = `${r.engine}: ${count(r.pending)} waiting, ${count(r.committed)} of ${count(r.proposed)} committed`;
-  if (r.conflicts) text += `, ${count(r.conflicts)} lost`;
+  if (r.conflicts) text += `, ${count(r.conflicts)} in conflict`;
   if (r.unplaced) text += `, ${count(r.unplaced)} without a place`;
   if (r.more > 0) text += `, ${count(r.more)} not listed`;
-  return make("li", { className: "pass" }, `${text}; planned in ${(r.planning / 1000).toFixed(1)} ms at revision ${count(r.view)}`);
+  return make("li", { className: "pass", "data-engine": r.engine }, `${text}; planned in ${(r.planning / 1000).toFixed(1)} ms at revision ${count(r.view)}`);
 }
 
-const words = { committed: "committed", conflict: "lost", infeasible: "does not fit", invalid: "is invalid", unknown: "outcome unknown", failed: "failed" };
+const words = { committed: "committed", conflict: "in conflict", infeasible: "does not fit", invalid: "is invalid", unknown: "outcome unknown", failed: "failed" };
 
 function receiptItem(round, r) {
   const steps = r.steps.map((s) => [s.does, s.capsule || s.gang, s.node && (s.does === "evict" || s.does === "release" ? "from " : "on ") + s.node, s.for && "for " + s.for].filter(Boolean).join(" "));
   if (r.more) steps.push(`and ${count(r.more)} more`);
-  const li = make("li", { "data-outcome": r.outcome }, make("b", {}, `${round.engine} ${words[r.outcome] || r.outcome}`), r.revision ? ` at revision ${count(r.revision)}` : "", make("small", {}, steps.join("; ")));
+  const li = make("li", { "data-outcome": r.outcome, "data-engine": round.engine }, make("b", {}, `${round.engine} ${words[r.outcome] || r.outcome}`), r.revision ? ` at revision ${count(r.revision)}` : "", make("small", {}, steps.join("; ")));
   if (r.outcome === "committed") return li;
   li.dataset.refused = "";
   let why = r.reason || "";
-  if (r.dimension) why += `: wants ${count(r.want || 0)} of ${r.dimension}, ${count(r.free || 0)} free`;
+  if (r.dimension) why += `: wants ${ofDimension(r.want || 0, r.dimension)} ${r.dimension}, ${ofDimension(r.free || 0, r.dimension)} free`;
   if (r.bet) why = `bet ${r.bet}: ${why}`;
   if (r.rival) why += `; ${r.rival} came first at revision ${count(r.takenAt)}`;
   li.append(make("small", {}, why));
   return li;
 }
+
+// select hides the rows that do not contain the text of the search, and those of other engines.
+function select() {
+  const text = byId("search").value.trim().toLowerCase(), engine = byId("engine").value;
+  const shown = (el) => !text || el.textContent.toLowerCase().includes(text);
+  for (const li of byId("feed").children) li.hidden = !shown(li) || (engine !== "" && li.dataset.engine !== engine);
+  for (const tr of document.querySelectorAll("#waiting tbody tr, #rules-body tr")) tr.hidden = !shown(tr);
+  for (const tr of byId("engine-rows").tBodies[0].rows) tr.hidden = engine !== "" && tr.dataset.engine !== engine;
+}
+byId("search").addEventListener("input", select);
+byId("engine").addEventListener("change", select);
 
 byId("lost-only").addEventListener("change", (event) => byId("feed").classList.toggle("refused", event.target.checked));
 
@@ -255,12 +306,13 @@ function showWaiting(q) {
     const key = w.gang ? "gang=" + encodeURIComponent(w.gang) : "capsule=" + encodeURIComponent(w.capsule);
     const kind = [w.module, w.class, w.queue && "queue " + w.queue, w.owner && "for " + w.owner].filter(Boolean).join(", ");
     const first = make("td", {}, name, w.count > 1 ? ` and ${count(w.count - 1)} more` : "", w.nominated ? " " : "", w.nominated ? make("span", { className: "mark" }, "nominated") : "", make("small", {}, kind));
-    return make("tr", {}, first, make("td", {}, String(w.priority)), make("td", {}, asks(w.asks), w.why ? make("small", {}, w.why) : ""), make("td", { "data-since": w.since || 0 }, since(w.since)), make("td", { className: "number" }, make("button", { type: "button", "data-explain": key, onclick: () => explain(key, name) }, "explain")));
+    return make("tr", {}, first, make("td", {}, String(w.priority)), make("td", {}, asks(w.asks), make("small", {}, w.why || (w.owner ? `engine ${w.owner} has not planned it yet` : "no engine has planned it yet"))), make("td", { "data-since": w.since || 0 }, since(w.since)), make("td", { className: "number" }, make("button", { type: "button", "data-explain": key, onclick: () => explain(key, name) }, "explain")));
   }));
   if (focused) document.querySelector(`[data-explain="${CSS.escape(focused)}"]`)?.focus();
   byId("waiting-more").textContent = q.pending === 0 ? "nothing waits" : q.more ? `and ${count(q.more)} more kinds of work` : "";
   showBlocked(q.blocked, q.moreBlocked);
   showFailing(q.failing);
+  select();
 }
 
 // showFailing lists the nodes on which most starts have failed lately.
@@ -294,6 +346,8 @@ function showRules(r) {
 }
 
 function showEngines(list) {
+  const chosen = byId("engine");
+  keep(chosen, [{ name: "" }, ...list], (e) => "e" + e.name, (e) => make("option", { value: e.name }, e.name || "all engines"), () => {});
   byId("engine-rows").tBodies[0].replaceChildren(...list.map((e) => make("tr", { "data-engine": e.name }, make("td", {}, e.name), ...[e.passes, e.placed, e.committed, e.conflicts, e.evicted].map((n) => make("td", {}, count(n))), make("td", {}, `${(e.last.planning / 1000).toFixed(1)} ms`))));
 }
 
@@ -457,8 +511,23 @@ function status(state, text) {
 const shows = { overview: showOverview, waiting: showWaiting, rules: showRules, queues: showQueues, engines: showEngines, rounds: showRounds };
 let latest = {};
 
+// While the page is paused, frames replace each other and are drawn at the end; rounds are kept, as many as there may be rows.
+let paused = false;
+let missedWhilePaused = [];
+byId("pause").addEventListener("click", () => {
+  paused = !paused;
+  byId("pause").setAttribute("aria-pressed", paused);
+  byId("pause").textContent = paused ? "go on" : "pause";
+  if (paused) return;
+  const rounds = missedWhilePaused;
+  missedWhilePaused = [];
+  rounds.forEach(showRounds);
+  draw();
+});
+
 // Frames that come while the page is hidden, or faster than it is drawn, replace each other; rounds do not.
 function draw() {
+  if (paused) return;
   const due = latest;
   latest = {};
   for (const [name, value] of Object.entries(due)) shows[name](value);
@@ -467,7 +536,7 @@ function draw() {
 function later(name, value) {
   const idle = Object.keys(latest).length === 0;
   latest[name] = value;
-  if (idle) (document.hidden ? setTimeout : requestAnimationFrame)(draw);
+  if (idle && !paused) (document.hidden ? setTimeout : requestAnimationFrame)(draw);
 }
 
 let wait = 500;
@@ -484,7 +553,8 @@ function follow(last) {
     events.addEventListener(name, (event) => {
       const value = JSON.parse(event.data);
       if (event.lastEventId) id = event.lastEventId;
-      if (name === "rounds") showRounds(value);
+      if (name === "rounds" && paused) missedWhilePaused = [...missedWhilePaused, value].slice(-mostOthers);
+      else if (name === "rounds") showRounds(value);
       else later(name, value);
       status("live", restarts ? `live, restarted ${restarts === 1 ? "once" : count(restarts) + " times"}` : "live");
     });
