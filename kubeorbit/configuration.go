@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/nav"
@@ -16,7 +17,8 @@ import (
 // ConfigurationVersion is the apiVersion of a [Configuration].
 const ConfigurationVersion = "kubeorbit.dev/v1alpha1"
 
-// Configuration is a file that says which engines there are beside those of [Population], and which pods they place:
+// Configuration is a file that says which queues there are, which engines there are beside those of [Population], and which
+// pods they place:
 //
 //	apiVersion: kubeorbit.dev/v1alpha1
 //	kind: Configuration
@@ -25,6 +27,12 @@ const ConfigurationVersion = "kubeorbit.dev/v1alpha1"
 //	  plans: batch
 //	  pods: {matchLabels: {tier: nightly}}
 //	  neverPreempts: true
+//	queues: # a pod names its queue in the label kubeorbit.dev/queue
+//	- name: all
+//	- name: research
+//	  parent: all
+//	  nominal: {cpu: 10, nvidia.com/gpu: 8} # what is not named here or in another queue of the tree is not limited
+//	  borrow: {cpu: 4}
 type Configuration struct {
 	// APIVersion is ConfigurationVersion.
 	APIVersion string `json:"apiVersion"`
@@ -88,7 +96,7 @@ func (c *Configuration) Configure(s *Scheduler) error {
 		e := &c.Engines[i]
 		switch {
 		case e.Name == "" || slices.Contains(names, e.Name):
-			return fmt.Errorf("kubeorbit: configuration: engine %d: the name %q is empty or taken", i, e.Name)
+			return fmt.Errorf("kubeorbit: configuration: engine %d: the name %q is empty, or another engine has it (%s are there already)", i+1, e.Name, strings.Join(taken, ", "))
 		case !slices.Contains(taken[:3], e.Plans):
 			return fmt.Errorf("kubeorbit: configuration: engine %q: plans %q: want one of %v", e.Name, e.Plans, taken[:3])
 		}

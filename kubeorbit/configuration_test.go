@@ -100,7 +100,7 @@ func TestConfigurationsThatAreRefused(t *testing.T) {
 	for text, why := range map[string]string{
 		"apiVersion: v1\nkind: Configuration":                                      "apiVersion",
 		strings.Replace(configured, "neverPreempts", "neverPreempt", 1):            "neverPreempt",
-		strings.Replace(configured, "name: rest", "name: gangs", 1):                "taken",
+		strings.Replace(configured, "name: rest", "name: gangs", 1):                "another engine has it",
 		strings.Replace(configured, "plans: batch", "plans: all", 1):               "plans",
 		strings.Replace(configured, "{tier: nightly}", "{tier: 'not a value'}", 1): "nightly",
 	} {

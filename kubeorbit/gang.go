@@ -91,7 +91,7 @@ func (m *mirror) gangOf(p *corev1.Pod) (name types.NamespacedName, least int, le
 	}
 	least, err = strconv.Atoi(p.Annotations[GangMinAnnotation])
 	if err != nil || least < 1 {
-		return none, 0, "", fmt.Errorf("the annotation %s of a gang's pod is %q; it must be the number of pods that start together", GangMinAnnotation, p.Annotations[GangMinAnnotation])
+		return none, 0, "", fmt.Errorf("the annotation %s of a pod with the label %s is missing or no number (%q); it says how many pods of the gang start together", GangMinAnnotation, GangLabel, p.Annotations[GangMinAnnotation])
 	}
 	return name, least, p.Annotations[GangLevelAnnotation], nil
 }

@@ -93,6 +93,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	r.log.Info("kubeorbit: the cluster is read", "nodes", len(r.mirror.nodes.List()), "pods", len(r.mirror.pods.List()), "queues", len(s.Queues), "engines", len(r.population.Engines))
 	if s.OnStart != nil {
 		s.OnStart(r.ledger, r.population)
 	}

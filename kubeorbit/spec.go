@@ -80,7 +80,7 @@ func SpecOf(pod *corev1.Pod, in Cluster) (*orbit.Spec, error) {
 		b.spec.RunsAtMost = time.Duration(*seconds) * time.Second
 	}
 	if len(pod.Spec.ResourceClaims) > 0 {
-		b.unsayable("spec.resourceClaims", "several pods may share the devices of a claim, and orbit gives each device to one")
+		b.unsayable("spec.resourceClaims", "dynamic resource allocation is not supported")
 	}
 	b.resources()
 	b.nodes()

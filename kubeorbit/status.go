@@ -53,6 +53,7 @@ const (
 type said struct {
 	text string
 	at   time.Time
+	left bool // the mirror has left the pod out of the ledger
 }
 
 // report writes on each pod that waits why it does, until the context ends: in the condition PodScheduled, which
@@ -66,20 +67,21 @@ func (r *run) report(ctx context.Context) error {
 		}
 		now := map[orbit.CapsuleID]said{}
 		writes := 0
-		say := func(id orbit.CapsuleID, why error) {
+		// Why the mirror has left a pod out is out of date as soon as the pod is in the ledger.
+		say := func(id orbit.CapsuleID, why error, left bool) {
 			was, known := last[id]
 			if known {
 				now[id] = was
 			}
-			if text := why.Error(); text != was.text && writes < mostWrites && (!known || time.Since(was.at) >= sayAgain) {
+			if text := why.Error(); text != was.text && writes < mostWrites && (!known || was.left && !left || time.Since(was.at) >= sayAgain) {
 				if writes++; r.refuse(ctx, id, text) {
-					now[id] = said{text, time.Now()}
+					now[id] = said{text, time.Now(), left}
 				}
 			}
 		}
 		for name, why := range r.mirror.leaves.all() {
 			if p := get[corev1.Pod](r.mirror.pods, name); p != nil {
-				say(capsuleOf(p), why)
+				say(capsuleOf(p), why, true)
 			}
 		}
 		for _, row := range orbit.Backlog(state, r.population.Engines...) {
@@ -87,7 +89,7 @@ func (r *run) report(ctx context.Context) error {
 				continue
 			}
 			for _, c := range row.Capsules {
-				say(c.ID, row.Why)
+				say(c.ID, row.Why, false)
 			}
 		}
 		last = now

@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -43,7 +44,7 @@ type options struct {
 func main() {
 	o := options{}
 	flag.StringVar(&o.kubeconfig, "kubeconfig", "", "file with the address and the credentials of the API server; empty: the account of this pod")
-	flag.StringVar(&o.configuration, "config", "", "file with further engines (kubeorbit.Configuration); empty: none")
+	flag.StringVar(&o.configuration, "config", "", "file with queues, further engines and the scheduler's name (kubeorbit.Configuration); empty: none")
 	flag.StringVar(&o.listen, "listen", "127.0.0.1:10290", "address of /metrics, /healthz and the live page /orbit/; empty: none")
 	flag.BoolVar(&o.elect, "leader-elect", false, "wait until no other replica schedules")
 	flag.StringVar(&o.lease, "lease", "kubeorbit", "name of the lease by which replicas elect a leader")
@@ -53,7 +54,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, &o)
 	if stop(); err != nil && !errors.Is(err, context.Canceled) {
-		fmt.Fprintln(os.Stderr, "kubeorbit:", err)
+		fmt.Fprintln(os.Stderr, "kubeorbit:", strings.TrimPrefix(err.Error(), "kubeorbit: "))
 		os.Exit(1)
 	}
 }
@@ -68,7 +69,7 @@ func run(ctx context.Context, o *options) error {
 		}
 		c, err := kubeorbit.ReadConfiguration(text)
 		if err != nil {
-			return err
+			return fmt.Errorf("%s: %w", o.configuration, err)
 		}
 		if err := c.Configure(s); err != nil {
 			return err
