@@ -59,6 +59,8 @@ func deedOf(do orbit.Commitment) deed {
 		return d
 	case orbit.Protect:
 		return deed{Does: "protect", Capsule: do.Capsule}
+	case orbit.Respec:
+		return deed{Does: "respec", Capsule: do.Capsule}
 	}
 	return deed{Does: strings.ToLower(strings.TrimPrefix(fmt.Sprintf("%T", do), "orbit."))}
 }

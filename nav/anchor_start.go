@@ -261,6 +261,11 @@ func (p *anchorPass) merge(theirs *orbit.Plan) *anchorMerge {
 				m.placed[group] = cmp.Or(m.placed[group], c.ID)
 			}
 		}
+		for _, do := range theirs.Proposals[i].Do {
+			if grows, ok := do.(orbit.Respec); ok {
+				m.priority[i] = max(m.priority[i], int64(p.view.Turn(p.state.Capsule(grows.Capsule))))
+			}
+		}
 	}
 	return m
 }
@@ -338,8 +343,8 @@ func (p *anchorPass) reserve(proposal *orbit.Proposal) error {
 	return nil
 }
 
-// reserve repeats the releases, evictions, placements, holds and nominations of another navigator's proposal on a
-// draft, in full or not at all. A release that the draft refuses frees no room and is skipped: the ledger decides
+// reserve repeats the releases, evictions, placements, growths, holds and nominations of another navigator's proposal on
+// a draft, in full or not at all. A release that the draft refuses frees no room and is skipped: the ledger decides
 // whether the proposal may make it. Commitments that take no room are skipped too.
 func reserve(draft *orbit.Draft, proposal *orbit.Proposal) error {
 	start, state := draft.Checkpoint(), draft.View().State()
@@ -358,6 +363,8 @@ func reserve(draft *orbit.Draft, proposal *orbit.Proposal) error {
 			if c := state.Capsule(do.Capsule); c != nil {
 				err = draft.Place(c, orbit.Choice{Node: state.Node(do.Node), Devices: do.Devices})
 			}
+		case orbit.Respec:
+			err = draft.Respec(do)
 		case orbit.Hold:
 			err = draft.Hold(do)
 		case orbit.Nominate:

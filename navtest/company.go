@@ -1,6 +1,7 @@
 package navtest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -11,7 +12,8 @@ import (
 
 // The rule: a capsule that wants to be near a group is placed in a domain where a member of the group runs. If no
 // member runs, only a member of the group itself may be placed, as the anchor, and all members that one proposal places
-// are in one domain.
+// are in one domain. That is so for Spec.Near by a label. Further co-locations, and those by node, are judged as a ledger
+// does, by what a proposal leaves.
 
 // nearLevel is the level at which the capsules of this file want company.
 const nearLevel = "rack"
@@ -74,7 +76,7 @@ func (c *call) company() error {
 	for i, p := range c.plan.Proposals {
 		s, err := l.Snapshot(ctx)
 		if err == nil {
-			err = apart(s, p)
+			err = cmp.Or(apart(s, p), further(s, p))
 		}
 		if err != nil {
 			return c.fault("proposal %d: %w", i, err)
@@ -96,7 +98,7 @@ func apart(s *orbit.State, p orbit.Proposal) error {
 		}
 		spec := s.Capsule(place.Capsule).Spec
 		near, domain := spec.Near, s.Node(place.Node).Node.Labels[spec.Near.Level]
-		if near.Group == "" {
+		if near.Group == "" || near.Level == orbit.NodeKey { // which planners leave to the ledger's rule
 			continue
 		}
 		running := domains(s, near)
@@ -114,6 +116,65 @@ func apart(s *orbit.State, p orbit.Proposal) error {
 		}
 	}
 	return nil
+}
+
+// further returns an error for a placement of a proposal that breaks a co-location of its spec as a ledger judges it:
+// after the proposal, another member of the group has to be in its domain, unless it is itself the first member anywhere.
+func further(s *orbit.State, p orbit.Proposal) error {
+	on := map[*orbit.Capsule]*orbit.Node{} // as the proposal leaves them
+	for c := range s.Capsules() {
+		if c.Placed() {
+			on[c] = s.Node(c.Node).Node
+		}
+	}
+	for _, do := range p.Do {
+		switch do := do.(type) {
+		case orbit.Evict:
+			delete(on, s.Capsule(do.Capsule))
+		case orbit.Release:
+			delete(on, s.Capsule(do.Capsule))
+		case orbit.Place:
+			if c, n := s.Capsule(do.Capsule), s.Node(do.Node); c != nil && n != nil {
+				on[c] = n.Node
+			}
+		}
+	}
+	for _, do := range p.Do {
+		place, ok := do.(orbit.Place)
+		c := s.Capsule(place.Capsule)
+		if !ok || c == nil || on[c] == nil {
+			continue
+		}
+		for near := range c.Spec.AllNear {
+			if here, elsewhere := others(on, c, near); domainOf(on[c], near.Level) == "" || here == 0 && (elsewhere > 0 || !c.Spec.IsIn(near.Group)) {
+				return fmt.Errorf("capsule %q is placed on node %q; it wants to be near group %q by %s, of which %d others are there and %d elsewhere",
+					c.ID, place.Node, near.Group, near.Level, here, elsewhere)
+			}
+		}
+	}
+	return nil
+}
+
+// others counts the other members of a group that are in the domain of a capsule, and those in other domains.
+func others(on map[*orbit.Capsule]*orbit.Node, c *orbit.Capsule, near orbit.Near) (here, elsewhere int) {
+	for o, n := range on {
+		switch domain := domainOf(n, near.Level); {
+		case o == c || !o.Spec.IsIn(near.Group) || domain == "":
+		case domain == domainOf(on[c], near.Level):
+			here++
+		default:
+			elsewhere++
+		}
+	}
+	return here, elsewhere
+}
+
+// domainOf returns the domain of a node by a level; empty: it is in none.
+func domainOf(n *orbit.Node, level string) string {
+	if level == orbit.NodeKey {
+		return string(n.ID)
+	}
+	return n.Labels[level]
 }
 
 // domains returns the domains in which members of the group run.

@@ -30,6 +30,14 @@ func checkExhaustion(t *trial) {
 	}
 }
 
+// wantsCompany reports whether a capsule of the spec has to be near a group, so that not every node with room does.
+func wantsCompany(spec *orbit.Spec) bool {
+	for range spec.AllNear {
+		return true
+	}
+	return false
+}
+
 // falseNoFit returns an error for a capsule that has a *NoFit and would fit on a node.
 func (c *call) falseNoFit() error {
 	end, err := c.replay()
@@ -38,7 +46,7 @@ func (c *call) falseNoFit() error {
 	}
 	for _, u := range c.plan.Unplaced {
 		var nofit *orbit.NoFit
-		if u.Capsule == nil || u.Capsule.Gang() != "" || u.Capsule.Spec.Near.Group != "" || !errors.As(u.Why, &nofit) {
+		if u.Capsule == nil || u.Capsule.Gang() != "" || wantsCompany(u.Capsule.Spec) || !errors.As(u.Why, &nofit) {
 			continue
 		}
 		for n := range end.Nodes() {

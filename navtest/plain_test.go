@@ -185,7 +185,7 @@ func (p *plain) place(c *orbit.Capsule, rooms []*room) (orbit.Place, error) {
 			continue
 		}
 		set, fits := p.fits(r, c.Spec)
-		if !fits {
+		if !fits || !p.befriended(r, c.Spec) {
 			continue
 		}
 		if p.breaks != "does not reserve" {
@@ -199,6 +199,35 @@ func (p *plain) place(c *orbit.Capsule, rooms []*room) (orbit.Place, error) {
 		return orbit.Place{Capsule: c.ID, Node: r.node.ID, Devices: set}, nil
 	}
 	return orbit.Place{}, errNoRoom
+}
+
+// befriended reports whether members of all groups run in the domain of a node that a spec has to be near further.
+func (p *plain) befriended(r *room, spec *orbit.Spec) bool {
+	for _, near := range spec.Nears {
+		domain := func(n *orbit.Node) string {
+			if near.Level == orbit.NodeKey {
+				return string(n.ID)
+			}
+			return n.Labels[near.Level]
+		}
+		there := domain(r.node) != "" && slices.ContainsFunc(p.rooms, func(o *room) bool {
+			return p.hosts(o, near.Group) && domain(o.node) == domain(r.node)
+		})
+		if !there && p.breaks != "forgets company" {
+			return false
+		}
+	}
+	return true
+}
+
+// hosts reports whether a member of a group runs on a node.
+func (p *plain) hosts(r *room, group string) bool {
+	for n := range p.state.GroupNodes(group) {
+		if n.Node.ID == r.node.ID {
+			return true
+		}
+	}
+	return false
 }
 
 // company returns the domains of a group.

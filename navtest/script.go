@@ -19,6 +19,9 @@ func (t *trial) scripts(prepare func(*world), judge judge) {
 		w := t.world()
 		wishes := dice{harness.Rand(t.suite.Seed, t.rule+" with wishes, "+t.Where, 0)} // dice apart, so that wishes do not change the rest of the story
 		wished := wishes.chance(50)
+		if facts := (dice{harness.Rand(t.suite.Seed, t.rule+" with facts, "+t.Where, 0)}); facts.chance(50) {
+			w.facts = &facts
+		}
 		w.engine.MaxPlan = pick(d, 0, 0, 5)
 		if prepare != nil {
 			prepare(w)
@@ -40,6 +43,9 @@ func (t *trial) scripts(prepare func(*world), judge judge) {
 			for n := wishes.IntN(4); wished && n > 0; n-- {
 				w.wish(wishes)
 			}
+			for n := 3; w.facts != nil && n > 0; n-- {
+				w.fact(*w.facts)
+			}
 		}
 	})
 }
@@ -48,10 +54,16 @@ func (t *trial) scripts(prepare func(*world), judge judge) {
 func (w *world) arrive(d dice) {
 	p := pick(d, w.t.mine...)
 	if p.class == orbit.GangClass {
-		w.submitGang("", d.gang(p))
+		g := d.gang(p)
+		for i := range g.Roles {
+			w.befriend(g.Roles[i].Spec)
+		}
+		w.submitGang("", g)
 		return
 	}
-	w.submitTo(pick(d, "", "", me), d.spec(p), 1+d.IntN(8))
+	owner, spec, n := pick(d, "", "", me), d.spec(p), 1+d.IntN(8)
+	w.befriend(spec)
+	w.submitTo(owner, spec, n)
 }
 
 // crowd takes free capacity for other engines: by capsules, and by holds that end long after the test.

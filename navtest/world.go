@@ -32,6 +32,8 @@ type world struct {
 	// during, if set, is called after Plan and before the engine proposes. It must not end the trial either.
 	during func(*call) error
 	made   int // how many capsules and gangs have been made
+	// facts draws what other parties do; nil: they do nothing.
+	facts *dice
 
 	mu   sync.Mutex // guards last, which a Plan that has exceeded its deadline may still write
 	last *call

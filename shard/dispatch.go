@@ -25,8 +25,8 @@ import (
 // members of a gang to one scheduler, so they never belong to two living ones. An assignment bets on the scheduler's
 // lease, so no scheduler is assigned anything after the end of its lease has been committed. Everything that a
 // dispatcher has to know is in the ledger: it may be stopped and started, and several may run at once, each seeing the
-// others' assignments. Only two things are kept in memory: when to try failed capsules again, and what has been
-// reported.
+// others' assignments. Only three things are kept in memory: when to try failed capsules again, what has been
+// reported, and since when a capsule has its present spec.
 //
 // The dispatcher reads the whole state when it starts, and again only if it fell so far behind that the ledger's
 // history does not reach back ([orbit.ErrCompacted]). Otherwise it follows the changes. Set the fields before first
@@ -77,6 +77,7 @@ type Dispatcher struct {
 	loads   loads
 	failing failingUnits
 	cleared cleared
+	altered altered
 	// recent are nodes that may take more capsules than before, oldest first.
 	recent []change
 	// todo are the units to decide on in this step, again those to review in the next one.

@@ -14,8 +14,17 @@ type news struct {
 	changed  []change
 	// marked are the units whose failed or pinned mark was set.
 	marked []unit
+	// altered are the capsules with another spec, and the gangs with another member.
+	altered []alteration
 	// leases says that a scheduler's lease has changed.
 	leases bool
+}
+
+// alteration is a capsule that has got another spec, or a gang that has got another member.
+type alteration struct {
+	capsule orbit.CapsuleID
+	gang    orbit.GangID
+	at      orbit.Revision
 }
 
 // follow brings the dispatcher up to the ledger's current state, and adds the units to decide on to todo.
@@ -50,6 +59,9 @@ func (d *Dispatcher) read(changes []orbit.Change) *news {
 			for i := 0; do.Gang != nil && i < len(do.Gang.Roles); i++ {
 				n.capsules.add(do.Gang.Roles[i].Members...)
 			}
+			if do.Join {
+				n.altered = append(n.altered, alteration{gang: do.Gang.ID, at: c.Revision})
+			}
 		case orbit.Assign:
 			n.capsules.add(do.Capsule)
 		case orbit.Place:
@@ -64,6 +76,9 @@ func (d *Dispatcher) read(changes []orbit.Change) *news {
 		case orbit.Evict:
 			n.capsules.add(do.Capsule)
 			n.change(c.Node, c.Revision, false)
+		case orbit.Respec:
+			n.altered = append(n.altered, alteration{capsule: do.Capsule, at: c.Revision})
+			n.change(c.Node, c.Revision, false) // it may take less there
 		case orbit.PutNode:
 			n.change(c.Node, c.Revision, false)
 		case orbit.Mark:
@@ -103,10 +118,28 @@ func (d *Dispatcher) advance(n *news, state *orbit.State, round *Round) {
 		d.refreshMembership()
 	}
 	fresh := d.learn(n.marked, round)
+	d.retryAltered(append(d.unitsOf(n.altered), n.marked...))
 	d.help(merge(n.changed), before)
 	d.overtaken(fresh)
 	d.remember(n.changed)
 	d.reviewTouched(n, before)
+}
+
+// unitsOf notes which units are altered, and returns them.
+func (d *Dispatcher) unitsOf(list []alteration) (units []unit) {
+	for _, a := range list {
+		u := unit{string(a.gang), true}
+		if a.capsule != "" {
+			c := d.state.Capsule(a.capsule)
+			if c == nil { // its record has been dropped since
+				continue
+			}
+			u = unitOf(c)
+		}
+		d.alter(u, a.at)
+		units = append(units, u)
+	}
+	return units
 }
 
 // reviewTouched reviews the units that the changes have touched, each gang once.
@@ -167,9 +200,13 @@ func (d *Dispatcher) rebuild(state *orbit.State, round *Round) {
 	d.loads = newLoads()
 	d.failing = newFailingUnits()
 	d.recent, d.todo, d.marks = nil, queue[unit]{}, markWrites{}
+	d.altered = altered{}
 	pending := state.Pending()
 	for _, c := range pending {
 		d.loads.update(nil, c, state)
+		if c.Respecified { // it is not known since when: what has failed it is tried again once
+			d.alter(unitOf(c), c.Changed)
+		}
 	}
 	d.roster = readRoster(state, d.Leases, d.Schedulers)
 	d.loads.register(&d.roster)
@@ -183,6 +220,7 @@ func (d *Dispatcher) rebuild(state *orbit.State, round *Round) {
 		}
 	}
 	d.learn(marked, round)
+	d.retryAltered(marked)
 	d.help(d.everyNode(), nil)
 	for _, u := range append(marked, d.retry.all()...) {
 		d.review(u)
@@ -264,6 +302,7 @@ func (d *Dispatcher) review(u unit) {
 	if !pending {
 		d.retry.forget(u)
 		delete(d.cleared, u)
+		delete(d.altered, u)
 		d.tidy(u, pending, gone)
 		return
 	}

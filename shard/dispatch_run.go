@@ -109,7 +109,7 @@ func (d *Dispatcher) concerned(ctx context.Context, changes []orbit.Change) bool
 func (d *Dispatcher) glance(c orbit.Commitment) bool {
 	switch c := c.(type) {
 	case orbit.Submit:
-		return !d.roster.lives(c.Owner)
+		return !d.roster.lives(c.Owner) || c.Join && len(d.failing.units) > 0
 	case orbit.Assign:
 		return !d.roster.lives(c.Owner)
 	case orbit.Release:
@@ -117,9 +117,10 @@ func (d *Dispatcher) glance(c orbit.Commitment) bool {
 	case orbit.Evict:
 		return len(d.failing.units) > 0 || d.glanceRelease(orbit.Release{Capsule: c.Capsule})
 	case orbit.Place:
-		known := d.state.Capsule(c.Capsule)
-		return len(d.failing.units)+len(d.retry.waits) > 0 && (known == nil || d.waits(unitOf(known)))
-	case orbit.PutNode:
+		return d.glanceArrival(c.Capsule)
+	case orbit.Adopt:
+		return d.glanceArrival(c.Capsule)
+	case orbit.PutNode, orbit.Respec:
 		return len(d.failing.units) > 0
 	case orbit.Mark:
 		n := news{}
@@ -127,6 +128,12 @@ func (d *Dispatcher) glance(c orbit.Commitment) bool {
 		return n.leases || len(n.marked) > 0 || len(n.changed) > 0 && len(d.failing.units) > 0
 	}
 	return false
+}
+
+// glanceArrival reports whether a capsule that is on a node now may have been in a unit that waits.
+func (d *Dispatcher) glanceArrival(id orbit.CapsuleID) bool {
+	known := d.state.Capsule(id)
+	return len(d.failing.units)+len(d.retry.waits) > 0 && (known == nil || d.waits(unitOf(known)))
 }
 
 // glanceRelease reports whether a released capsule has to be assigned again, or has a mark that it no longer needs.

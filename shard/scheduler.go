@@ -135,6 +135,7 @@ func (s *Scheduler) Plan(ctx context.Context, view *orbit.View, pending []*orbit
 		return orbit.Plan{}, err
 	}
 	pending, divided := s.leaveDivided(view.State(), pending)
+	pending = s.leaveFailing(view, pending, &divided)
 	plan, err := s.Navigator.Plan(ctx, view, pending)
 	back := append(s.giveBack(view, &plan), divided.Proposals...)
 	plan.Unplaced = append(plan.Unplaced, divided.Unplaced...)

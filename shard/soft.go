@@ -75,22 +75,45 @@ func (s *soft) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Caps
 	if err != nil {
 		return orbit.Plan{}, fmt.Errorf("shard: view of the own group: %w", err)
 	}
-	if waiting, others := divide(pending, s.behind); len(waiting) > 0 && len(others) > 0 && s.turn() {
+	if waiting, others := divideUnits(pending, s.unitsBehind(pending)); len(waiting) > 0 && len(others) > 0 && s.turn() {
 		return s.farAlone(ctx, view, waiting, others)
 	}
-	plan, err := s.near.Plan(ctx, home, slices.Clone(pending))
-	if err != nil || len(plan.Unplaced) == 0 {
+	failing, others := divideUnits(pending, failed(view.State(), pending)) // the former look for another node anywhere
+	plan, err := s.planNear(ctx, home, others)
+	if err != nil || len(plan.Unplaced)+len(failing) == 0 {
 		s.behind = nil
 		return plan, err
 	}
 	planned := targets(plan.Proposals)
-	left, rest := s.splitUnplaced(view.State(), &plan, pending)
-	far, err := s.planFar(ctx, view, rest, planned)
+	left, rest := s.splitUnplaced(view.State(), &plan, others)
+	failing, late := withoutBegun(view.State(), &plan, failing)
+	left = append(left, late...)
+	far, err := s.planFar(ctx, view, inOrder(pending, rest, failing), planned)
 	s.noteBehind(view.State(), far.Unplaced, planned)
-	withoutRepeats(view.State(), &far, plan.Proposals)
+	withoutRepeats(view.State(), &far, plan.Proposals, left)
 	plan.Proposals, plan.Unplaced = slices.Concat(plan.Proposals, far.Proposals), slices.Concat(left, far.Unplaced)
 	plan.Notes = slices.Concat(plan.Notes, far.Notes)
 	return plan, err
+}
+
+// unitsBehind returns the units of which a capsule is behind: a gang that has got further members meanwhile is planned as
+// a whole.
+func (s *soft) unitsBehind(pending []*orbit.Capsule) map[unit]bool {
+	units := map[unit]bool{}
+	for _, c := range pending {
+		if s.behind[c.ID] {
+			units[unitOf(c)] = true
+		}
+	}
+	return units
+}
+
+// planNear calls near on the scheduler's own nodes.
+func (s *soft) planNear(ctx context.Context, home *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
+	if len(pending) == 0 {
+		return orbit.Plan{}, nil
+	}
+	return s.near.Plan(ctx, home, slices.Clone(pending))
 }
 
 // turn reports whether far goes first in this pass.

@@ -17,9 +17,15 @@ import (
 // this pass: far does not see the placed ones yet, and would start the gang again elsewhere.
 func (s *soft) splitUnplaced(state *orbit.State, plan *orbit.Plan, pending []*orbit.Capsule) (left []orbit.Unplaced, rest []*orbit.Capsule) {
 	gangs, groups := begun(state, plan.Proposals)
+	late := map[unit]bool{} // a gang of which one member has to stay unplaced stays as a whole
+	for _, u := range plan.Unplaced {
+		if gangs[u.Capsule.Gang()] || groups[u.Capsule.Spec.Near.Group] {
+			late[unitOf(u.Capsule)] = true
+		}
+	}
 	unplaced := make(map[orbit.CapsuleID]bool, len(plan.Unplaced))
 	for _, u := range plan.Unplaced {
-		if !gangs[u.Capsule.Gang()] && !groups[u.Capsule.Spec.Near.Group] {
+		if !late[unitOf(u.Capsule)] {
 			unplaced[u.Capsule.ID] = true
 			continue
 		}
@@ -30,6 +36,36 @@ func (s *soft) splitUnplaced(state *orbit.State, plan *orbit.Plan, pending []*or
 	}
 	rest, _ = divide(pending, unplaced)
 	return left, rest
+}
+
+// withoutBegun leaves out the capsules that a plan places, although they were not handed over, and those of gangs and
+// groups of which it places members: these stay unplaced in this pass.
+func withoutBegun(state *orbit.State, plan *orbit.Plan, capsules []*orbit.Capsule) (rest []*orbit.Capsule, left []orbit.Unplaced) {
+	if len(capsules) == 0 {
+		return nil, nil
+	}
+	said := map[orbit.CapsuleID]bool{}
+	for c := range placed(state, plan.Proposals) {
+		said[c.ID] = true
+	}
+	for _, u := range plan.Unplaced {
+		said[u.Capsule.ID] = true
+	}
+	gangs, groups := begun(state, plan.Proposals)
+	late := map[unit]bool{}
+	for _, c := range capsules {
+		late[unitOf(c)] = late[unitOf(c)] || gangs[c.Gang()] || groups[c.Spec.Near.Group]
+	}
+	for _, c := range capsules {
+		switch {
+		case said[c.ID]:
+		case late[unitOf(c)]:
+			left = append(left, orbit.Unplaced{Capsule: c, Why: errBehind})
+		default:
+			rest = append(rest, c)
+		}
+	}
+	return rest, left
 }
 
 // begun returns the gangs and the co-location groups of the capsules that proposals place.
@@ -87,14 +123,19 @@ func released(proposals []orbit.Proposal) map[orbit.HoldID]bool {
 }
 
 // withoutRepeats removes from a plan the proposals that repeat a proposal of the first navigator: they release a hold
-// that the first navigator releases too, or place a capsule that it places too. A navigator that remembers gangs may do
-// so.
-func withoutRepeats(state *orbit.State, plan *orbit.Plan, first []orbit.Proposal) {
+// that the first navigator releases too, or place a capsule that it places too, or another member of a gang of which it
+// places members, or a capsule that has to stay unplaced in this pass (left). A navigator that remembers gangs may do so.
+func withoutRepeats(state *orbit.State, plan *orbit.Plan, first []orbit.Proposal, left []orbit.Unplaced) {
 	spent, done := released(first), map[*orbit.Capsule]bool{}
 	for c := range placed(state, first) {
 		done[c] = true
 	}
-	if len(spent)+len(done) == 0 {
+	gangs, _ := begun(state, first)
+	stays := map[orbit.CapsuleID]bool{}
+	for _, u := range left {
+		stays[u.Capsule.ID] = true
+	}
+	if len(spent)+len(done)+len(stays) == 0 {
 		return
 	}
 	kept := make([]orbit.Proposal, 0, len(plan.Proposals))
@@ -104,7 +145,8 @@ func withoutRepeats(state *orbit.State, plan *orbit.Plan, first []orbit.Proposal
 			case orbit.Release:
 				return spent[do.Hold]
 			case orbit.Place:
-				return done[state.Capsule(do.Capsule)]
+				c := state.Capsule(do.Capsule)
+				return done[c] || c != nil && (gangs[c.Gang()] || stays[c.ID])
 			}
 			return false
 		})
@@ -113,7 +155,7 @@ func withoutRepeats(state *orbit.State, plan *orbit.Plan, first []orbit.Proposal
 			continue
 		}
 		for c := range placed(state, []orbit.Proposal{p}) {
-			if !done[c] {
+			if !done[c] && !stays[c.ID] {
 				plan.Unplaced = append(plan.Unplaced, orbit.Unplaced{Capsule: c, Why: errBehind})
 			}
 		}

@@ -211,7 +211,7 @@ func (a *audit) commit(changes []orbit.Change) {
 	a.known, p.committed = first.Revision, first.Revision
 	asks, asked := a.asksOf(changes), undone(p.Do, changes)
 	leavers, budgets := a.wishesOf(changes)
-	rises := a.risesOf(changes)
+	before := a.neighbours()
 	begun := map[*auditGang]bool{} // gangs that this commit begins; false: the commit only moves members of a running gang
 	for i, c := range changes {
 		switch do := c.Do.(type) {
@@ -236,7 +236,7 @@ func (a *audit) commit(changes []orbit.Change) {
 	}
 	a.judgeAsks(asks, first.Revision)
 	a.judgeWishes(leavers, budgets, first.Revision)
-	a.judgeCompany(changes, rises, first.Revision)
+	a.judgeCompany(changes, before, first.Revision)
 	a.endEnding()
 	for g, anew := range begun {
 		if anew {

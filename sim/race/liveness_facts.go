@@ -109,7 +109,10 @@ func (t *liveTurn) alter() [][]orbit.Commitment {
 		return nil
 	}
 	spec := c.Spec.Clone()
-	do := orbit.Respec{Capsule: c.ID, Spec: spec, Since: c.PlacedAt}
+	do := orbit.Respec{Capsule: c.ID, Spec: spec}
+	if c.Placed() {
+		do.Since = c.PlacedAt
+	}
 	switch t.r.IntN(6) {
 	case 0, 1:
 		if group := one(t.r, "g0", "g1", "g2", "all", "gangs"); !spec.IsIn(group) {

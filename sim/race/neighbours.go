@@ -24,18 +24,25 @@ func (n *auditNode) domainOf(level string) string {
 	return n.Labels[level]
 }
 
-// ruled reports whether a job of the race has rules of company.
+// ruled reports whether work of the race may have rules of company: a job has some, or events of [Liveness] submit the
+// work.
 func (c *course) ruled() bool {
-	return slices.ContainsFunc(c.Jobs, func(j Job) bool { return len(j.Spec.Apart)+len(j.Spec.Even)+len(j.Spec.Nears)+len(j.Spec.Extras) > 0 })
+	return c.live != nil || slices.ContainsFunc(c.Jobs, func(j Job) bool { return len(j.Spec.Apart)+len(j.Spec.Even)+len(j.Spec.Nears)+len(j.Spec.Extras) > 0 })
 }
 
-// neighbours returns all placed capsules; nil if no job has rules of company.
+// neighbours returns all placed capsules, each with a copy of its node, which later changes leave as it is; nil if no
+// work has rules of company.
 func (a *audit) neighbours() (out []neighbour) {
 	if !a.ruled() {
 		return nil
 	}
+	nodes := make(map[orbit.NodeID]*auditNode, len(a.nodes))
+	for id, n := range a.nodes {
+		was := *n
+		nodes[id] = &was
+	}
 	for _, m := range a.capsules {
-		if n := a.nodes[m.node]; n != nil {
+		if n := nodes[m.node]; n != nil {
 			out = append(out, neighbour{m.id, m.spec, n})
 		}
 	}
@@ -52,33 +59,9 @@ func members(all []neighbour, e *orbit.Even, domain string) (sum int) {
 	return sum
 }
 
-// rise is a placement of a capsule with an even rule, and how many members the domain had before the commit.
-type rise struct {
-	capsule orbit.CapsuleID
-	rule    *orbit.Even
-	before  int
-}
-
-// risesOf returns the placements of capsules with even rules. It is called before the changes are entered.
-func (a *audit) risesOf(changes []orbit.Change) (out []rise) {
-	all := a.neighbours()
-	for _, c := range changes {
-		do, places := c.Do.(orbit.Place)
-		m, n := a.capsules[do.Capsule], a.nodes[do.Node]
-		if !places || m == nil || n == nil || !a.ruled() { // for a new capsule or node there is no count before, and judgeCompany takes 0
-			continue
-		}
-		for i := range m.spec.Even {
-			e := &m.spec.Even[i]
-			out = append(out, rise{do.Capsule, e, members(all, e, n.domainOf(e.Level))})
-		}
-	}
-	return out
-}
-
 // judgeCompany checks that the capsules that a commit has placed keep the rules of company, both their own and those of
-// others. It is called after the changes are entered.
-func (a *audit) judgeCompany(changes []orbit.Change, rises []rise, rev orbit.Revision) {
+// others. It is called after the changes are entered; before has the neighbours before them.
+func (a *audit) judgeCompany(changes []orbit.Change, before []neighbour, rev orbit.Revision) {
 	all := a.neighbours()
 	if len(all) == 0 {
 		return
@@ -95,13 +78,8 @@ func (a *audit) judgeCompany(changes []orbit.Change, rises []rise, rev orbit.Rev
 		a.judgeRemains(self, m, &do, rev)
 		a.judgeExtras(all, self, m, &do, rev)
 		for i := range m.spec.Even {
-			e, before := &m.spec.Even[i], 0
-			for _, r := range rises {
-				if r.capsule == m.id && r.rule == e {
-					before = r.before
-				}
-			}
-			a.judgeEven(all, self, e, before, rev)
+			e := &m.spec.Even[i]
+			a.judgeEven(all, self, e, members(before, e, self.on.domainOf(e.Level)), rev)
 		}
 	}
 }
@@ -176,7 +154,7 @@ func (a *audit) judgeExtras(all []neighbour, self neighbour, m *auditCapsule, do
 	for _, x := range self.spec.Extras {
 		taken := int64(0)
 		for _, other := range all {
-			if other.on == self.on {
+			if other.on.ID == self.on.ID {
 				taken += amountOf(other.spec.Extras, x.Name)
 			}
 		}
