@@ -108,6 +108,7 @@ func unfit(unplaced []Unplaced) (specs []misfitting) {
 		m.nowhere, m.ruled = true, m.ruled || nofit != nil && nofit.ruled
 		m.quota, m.room = m.quota || nofit != nil && nofit.lack != nil, m.room || nofit == nil || nofit.lack == nil
 		m.evicts, m.kept = m.evicts || nofit != nil && nofit.evicts, m.kept || nofit != nil && nofit.kept
+		m.moves = m.moves || nofit != nil && nofit.moves
 		switch {
 		case nofit == nil:
 			m.near = nil

@@ -241,3 +241,49 @@ func TestParkingShrinks(t *testing.T) {
 		assert.Empty(t, e.view.queue.classes)
 	})
 }
+
+// A class for which others could move is tried again when any node gains room: at once if that is seldom, and else after waits that
+// double, so that room which comes all the time causes no more than a few searches. A class without that answer is not tried.
+func TestRoomElsewhereTriesAgainWhatMovesMayHelp(t *testing.T) {
+	for _, moves := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			l, nav := &MemoryLedger{}, &greedy{}
+			nav.after = func(plan *Plan) {
+				var nofit *NoFit
+				if len(plan.Unplaced) > 0 && moves && errors.As(plan.Unplaced[0].Why, &nofit) {
+					plan.Unplaced[0].Why = nofit.DespiteMoves()
+				}
+			}
+			commit(t, l, PutNode{machine("n", 1)}, Submit{IDs: names("c", 3), Spec: wants(9)})
+			const long = 1000 * time.Hour
+			r := newRig(t, l, &Engine{Navigator: nav, ParkFor: long, Backoff: Backoff{Max: long}})
+			r.run()
+			at, room := time.Hour, int64(0)
+			r.until(at)
+			tries := func(times int, pause time.Duration) int {
+				nav.asked = nil
+				for range times {
+					room = 3 - max(1, room)
+					commit(t, l, PutNode{machine("m", room)})
+					at += pause
+					r.until(at)
+				}
+				return len(nav.asked)
+			}
+			if !moves {
+				require.Zero(t, tries(10, time.Hour))
+				return
+			}
+			require.Equal(t, 10, tries(10, time.Hour))
+			often := tries(10_000, time.Millisecond)
+			require.InDelta(t, 10, often, 2)
+			for _, asked := range nav.asked {
+				require.Len(t, asked, 1, "a trial is of one capsule")
+			}
+			require.Zero(t, tries(1, time.Millisecond))
+			at += 24 * time.Hour
+			r.until(at)
+			require.Equal(t, 3, tries(3, time.Hour))
+		})
+	}
+}

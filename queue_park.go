@@ -18,6 +18,7 @@ import (
 //	ties    ─► by the group or the parent that a class wants to be near
 //	rests   ─► by what else the answer that it fits nowhere depends on, see NoFit.DependsOn
 //	kept    ─► the classes for which evictions were refused because of a budget
+//	moving  ─► the classes for which others might move as soon as any node has gained room
 //	ends    ─► by when they are tried again in any case
 //
 // Shelves and ties also have the classes that a plan has left out for another reason than that they fit nowhere, such
@@ -33,6 +34,7 @@ type parking struct {
 	shelves map[shelf]*least.Set[*parkedClass]
 	ties    map[tie]map[*parkedClass]bool
 	kept    map[*parkedClass]bool
+	moving  []*parkedClass // some may be void, as entries of ends are
 	// The number of shelves for classes that may evict, and the highest ceiling of such a class so far.
 	evicting int
 	ceiling  int32
@@ -75,7 +77,20 @@ type parkedClass struct {
 	evicts  bool
 	ceiling int32
 	covered table.Sorted[*coverage]
+	// moves: others might move for the class as soon as any node has gained room. hurried: one has, so the class is tried again
+	// before its end. hurries is how many such trials in a row were in vain, and parked is when the last one was.
+	moves, hurried bool
+	hurries        int
+	parked         time.Time
 }
+
+// firstHurry is how long a class waits at least between two trials because nodes elsewhere have gained room. The wait doubles
+// while these are in vain, because each is a search among all nodes.
+// If room comes so seldom that the class has waited calmWaits times as long, the next wait is the first one again.
+const (
+	firstHurry = 10 * time.Millisecond
+	calmWaits  = 16
+)
 
 // tie is what a class depends on besides the free capacity of nodes: where the members of a group are, where its parent
 // is, or the set of nodes. The classes that depend on any group also have the zero tie, for changes of which the group
@@ -118,6 +133,8 @@ type misfitting struct {
 	rest  rest // what the NoFit rests on besides the nodes
 	// A NoFit holds even if capsules of lower priority are evicted; and a budget has refused such an eviction.
 	evicts, kept bool
+	// A NoFit says that others might move for the spec as soon as any node gains room.
+	moves bool
 	// A NoFit says that the queue of the spec lacks quota; and one says that the nodes do not take it.
 	quota, room bool
 }
@@ -134,17 +151,20 @@ func (q *queue) park(m *misfitting, until time.Time) bool {
 	if s := q.parked.waiting[spec]; s != nil {
 		q.parked.remove(s)
 	}
-	k, began := q.class(spec), q.now.Time()
+	k, began, hurries := q.class(spec), q.now.Time(), 0
 	fresh := k.spot == nil
 	if !fresh {
 		if !k.spot.trial {
 			return false
 		}
-		began = k.spot.began
+		if began = k.spot.began; k.spot.hurried {
+			hurries = k.spot.hurries + 1
+		}
 		q.unpark(k.spot)
 		k = q.class(spec) // unpark has forgotten the class if it has no entries
 	}
 	s := &parkedClass{class: k, why: m.why, began: began, until: until, near: m.near, ruled: m.ruled, rest: m.rest, evicts: m.evicts, ceiling: q.state.limits.ceiling(spec.Priority)}
+	s.moves, s.hurries, s.parked = m.moves, hurries, q.now.Time()
 	if own := q.state.queue(spec.Queue); m.quota && own != nil {
 		s.tree, s.nodeless = own.root(q.state).id, !m.room
 	}
@@ -233,6 +253,12 @@ func (p *parking) add(s *parkedClass) {
 	if s.covered.Made() {
 		p.kept[s] = true
 	}
+	if s.moves {
+		if len(p.moving) > 2*len(p.spots)+64 {
+			p.moving = slices.DeleteFunc(p.moving, func(s *parkedClass) bool { return s.class.spot != s })
+		}
+		p.moving = append(p.moving, s)
+	}
 	if p.ends.Push(parkEnd{s.until, s}); len(p.ends) > 2*len(p.spots)+64 {
 		p.ends = nil
 		for _, s := range p.spots {
@@ -286,7 +312,7 @@ func (p *parking) remove(s *parkedClass) {
 // commitments of its own proposals that were refused or given up: the same plan judged the classes that it parked as if
 // those were committed.
 //
-// A parked class fits on no node, or its queue lacks quota. That can change in six ways:
+// A parked class fits on no node, or its queue lacks quota. That can change in seven ways:
 //
 //   - A node offers more. A Release gives room back, also the release of a hold that has ended; so does a Respec that
 //     shrinks a capsule, or lets it be evicted by more work. A capsule that had left and has stopped gives back its extras, and its room on a node without
@@ -314,6 +340,9 @@ func (p *parking) remove(s *parkedClass) {
 //   - A capsule leaves its node, shrinks or gets into another queue, a placement is undone, or a queue is put or removed: the classes
 //     that lacked quota in that tree, and have enough now, are unparked ([queue.reconsiderQueues]).
 //
+//   - A node offers more, but not to the class, and others that may move were in the way of the class. Perhaps they go to that
+//     node: the class is tried again soon ([queue.hurry]).
+//
 // Submit, Assign and Mark change none of these (for marks there is [Engine.Nudge]). A class is parked only for a
 // *NoFit.
 func (q *queue) reconsider(c *Change, undone bool) (woken bool) {
@@ -339,7 +368,36 @@ func (q *queue) reconsider(c *Change, undone bool) (woken bool) {
 		delete(q.parked.placed, node)
 		woken = q.offerEvicting(q.state.Node(node)) || woken
 	}
-	return (undone || f.gives) && q.offer(q.state.Node(node)) || woken
+	if !undone && !f.gives {
+		return woken
+	}
+	n := q.state.Node(node)
+	woken = q.offer(n) || woken
+	return q.hurry(n) || woken
+}
+
+// hurry makes those classes due soon for which others might move, because a node has gained room; it may be nil. It reports
+// whether there were any. The engine has to pass then even if none is due yet, because what it waits for has changed.
+func (q *queue) hurry(n *NodeState) (woken bool) {
+	if n == nil || !n.Node.Schedulable() {
+		return false
+	}
+	for _, s := range q.parked.moving {
+		if s.class.spot != s {
+			continue
+		}
+		s.hurried, woken = true, true
+		wait := firstHurry << min(s.hurries, 32)
+		if q.now.Time().Sub(s.parked) >= calmWaits*wait {
+			s.hurries = 0
+		}
+		if soon := s.parked.Add(wait); soon.Before(s.until) {
+			q.parked.ends.Push(parkEnd{soon, s})
+		}
+	}
+	clear(q.parked.moving)
+	q.parked.moving = q.parked.moving[:0]
+	return woken
 }
 
 // reconsiderQueues is reconsider for the classes that lack quota. Those are unparked that have enough of it now, in the trees of queues

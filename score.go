@@ -74,6 +74,20 @@ type NoFit struct {
 	rest rest
 	// The answer holds even if capsules of lower priority are evicted; and a budget has refused such an eviction.
 	evicts, kept bool
+	// No moves of other capsules make room, although some may move.
+	moves bool
+}
+
+// DespiteMoves returns the same answer, and records that no moves of other capsules make room for the spec, although
+// capsules that are in its way may move. They may as soon as any node gains room, also one that does not take the spec. A
+// class that is parked by this NoFit is then tried again: at once, and if that was in vain, after waits that double.
+func (e *NoFit) DespiteMoves() *NoFit {
+	if e == nil {
+		return nil
+	}
+	out := *e
+	out.moves = true
+	return &out
 }
 
 // DespiteEvictions returns the same answer, and records that no node takes the spec even if capsules of lower priority

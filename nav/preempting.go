@@ -33,8 +33,8 @@ import (
 // moves, the new places and the placement are one proposal, so a move may need another one: a chain, a swap or a cycle.
 // Preempting takes the fewest moves that make room, and of as many those of the least work. Up to three it finds whenever
 // there are any, in clusters where the search for them ends; more only if all that leave one node fit elsewhere at once.
-// Budgets and protections hold. A parked class is planned again when its own nodes gain room, or after ParkFor; so moves
-// that become possible elsewhere may be made that much later.
+// Budgets and protections hold. A class for which no moves make room is tried again when any node gains room: at once, and
+// after waits that double while the search is in vain.
 //
 // A gang with no member placed is placed with its minimum of members, in one domain. Preempting takes the first of the
 // gang's levels that has a domain with enough room and victims. In each domain every member goes to the node where its
@@ -189,6 +189,8 @@ type preemptPass struct {
 	full map[*orbit.Spec]error
 	// Specs that no moves can make fit.
 	unmovable map[*orbit.Spec]bool
+	// Specs that moves could make fit if other nodes had more room.
+	hoping map[*orbit.Spec]bool
 	// For capsules that were left out: nil if this pass places them, or a reason that replaces the wrapped navigator's.
 	said map[orbit.CapsuleID]error
 	// Capsules and gangs that the wrapped navigator does not plan in this pass, because room is nominated for them
@@ -214,7 +216,7 @@ func (p *Preempting) Plan(ctx context.Context, view *orbit.View, pending []*orbi
 		return plan, errNoPreempting
 	}
 	r := &preemptPass{Preempting: p, view: view, state: view.State(), now: view.Now(),
-		full: map[*orbit.Spec]error{}, unmovable: map[*orbit.Spec]bool{}, said: map[orbit.CapsuleID]error{}, gangs: map[orbit.GangID]error{}}
+		full: map[*orbit.Spec]error{}, unmovable: map[*orbit.Spec]bool{}, hoping: map[*orbit.Spec]bool{}, said: map[orbit.CapsuleID]error{}, gangs: map[orbit.GangID]error{}}
 	p.plans++
 	r.countLost()
 	pending, withheld := r.withhold(pending)

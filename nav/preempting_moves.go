@@ -40,6 +40,9 @@ func (r *preemptPass) moveFor(c *orbit.Capsule) bool {
 	}
 	m.Steps = 0
 	f := m.Room([]*orbit.Capsule{c}, nil)
+	if f == nil && m.Hopeful() {
+		r.hoping[c.Spec] = true
+	}
 	if f == nil && !c.Nomination().Lives() && !victims.Stops(c) {
 		r.unmovable[c.Spec] = true // within a plan free room only shrinks, and no more capsules become movable
 	}

@@ -49,6 +49,9 @@ func (r *preemptPass) serve(ctx context.Context, waiting []orbit.Unplaced) {
 		if u.Capsule != nil && r.said[u.Capsule.ID] != nil {
 			u.Why = r.said[u.Capsule.ID]
 		}
+		if u.Capsule != nil && r.hoping[u.Capsule.Spec] {
+			u.Why = despiteMoves(u.Why)
+		}
 		// Others may leave more room than was needed, so no class may be parked: the text stays, the *NoFit goes.
 		if r.victims+r.moved > 0 && u.Why != nil {
 			u.Why = unparked{u.Why}

@@ -55,6 +55,23 @@ func because(why, more error) error {
 	return &besides{why, more, why}
 }
 
+// despiteMoves returns the same reason. The engine tries a class that it parks for it again when any node gains room.
+func despiteMoves(why error) error {
+	var nofit *orbit.NoFit
+	if !errors.As(why, &nofit) {
+		return why
+	}
+	return &hopes{why, nofit.DespiteMoves()}
+}
+
+// hopes is a reason, and the answer for which the engine parks the class instead of the one in the reason.
+type hopes struct {
+	error
+	parks *orbit.NoFit
+}
+
+func (e *hopes) Unwrap() []error { return []error{e.parks, e.error} }
+
 // keptBy adds to a reason that a budget has kept a victim on its node, unless the refusal is nil.
 func keptBy(why error, refusal *orbit.Rejection) error {
 	if refusal == nil {

@@ -143,3 +143,38 @@ func TestPreemptingEvictsWhatItsLastPlanHasPlaced(t *testing.T) {
 		woken(t, l, &nav.Preempting{Navigator: &nav.Services{}}, spec(3, 5), func() { commit(t, l, orbit.Release{Capsule: "high", Final: true}) })
 	})
 }
+
+// A daemon whose node is full of work that may move, but fits nowhere else, is placed as soon as another node gains room that the
+// daemon itself may not use. Node "z" has room from the beginning, for neither.
+func TestPreemptingIsWokenByRoomForOthers(t *testing.T) {
+	for name, change := range map[string]func(l orbit.Ledger){
+		"a release":    func(l orbit.Ledger) { commit(t, l, orbit.Release{Capsule: "b-0", Final: true}) },
+		"a new node":   func(l orbit.Ledger) { commit(t, l, node("c", 4)) },
+		"a chain":      func(l orbit.Ledger) { commit(t, l, orbit.Release{Capsule: "b-1", Final: true}) },
+		"after others": func(l orbit.Ledger) { room(t, l, 40); commit(t, l, orbit.Release{Capsule: "b-0", Final: true}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := &orbit.MemoryLedger{}
+				commit(t, l, node("a", 4), node("b", 8), node("z", 1))
+				for _, c := range []struct {
+					id, on string
+					cpu    int64
+				}{{"a-0", "a", 4}, {"b-0", "b", 4}, {"b-1", "b", 4}} {
+					s := spec(c.cpu, 0)
+					s.Movable = c.id == "a-0"
+					commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{orbit.CapsuleID(c.id)}, Spec: s}, orbit.Place{Capsule: orbit.CapsuleID(c.id), Node: orbit.NodeID(c.on)})
+				}
+				woken(t, l, &nav.Preempting{Navigator: &nav.Services{}}, daemonOn("a", 0), func() { change(l) })
+			})
+		})
+	}
+}
+
+// room gives a little room again and again, each time in vain for work of 4.
+func room(t *testing.T, l orbit.Ledger, times int) {
+	for i := range times {
+		commit(t, l, node("z", int64(1+i%2)))
+		time.Sleep(time.Hour)
+	}
+}

@@ -35,6 +35,7 @@ type options struct {
 	seed        uint64
 	moves       int
 	free        float64
+	seeds       int
 }
 
 func main() { program.Main("defrag", parse, run) }
@@ -47,12 +48,13 @@ func parse(args []string, w io.Writer) (o options, err error) {
 	f.Uint64Var(&o.seed, "seed", 42, "seed of what comes and goes")
 	f.IntVar(&o.moves, "moves", 100, "moves of one pass at most")
 	f.Float64Var(&o.free, "free", 0.15, "part of the capsules that end last, so that crumbs are free")
+	f.IntVar(&o.seeds, "seeds", 0, "compare with a greedy of one move at a time, and with random moves, on so many seeds, and print a table")
 	err = program.Parse(f, args, func() error {
 		if (o.nodes == "") != (o.pods == "") {
 			return errors.New("-nodes and -pods go together")
 		}
-		if o.moves < 1 || !(o.free >= 0 && o.free < 1) {
-			return errors.New("-moves must be at least 1, and -free from 0 to below 1")
+		if o.moves < 1 || o.seeds < 0 || !(o.free >= 0 && o.free < 1) {
+			return errors.New("-moves must be at least 1, -seeds not negative, and -free from 0 to below 1")
 		}
 		return nil
 	})
@@ -73,6 +75,9 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(out, "%s\n%d nodes with %d GPUs\n\n", program.Opening(source), len(nodes), sim.DeviceCapacity(nodes)/1000)
+	if o.seeds > 0 {
+		return compare(ctx, o, out)
+	}
 	w := &world{ledger: &orbit.MemoryLedger{}, seed: o.seed}
 	if err := w.fill(ctx, nodes, pods, o.free); err != nil {
 		return err

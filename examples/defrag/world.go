@@ -9,9 +9,6 @@ import (
 	"slices"
 
 	"github.com/orbitsched/orbit"
-	"github.com/orbitsched/orbit/nav"
-	"github.com/orbitsched/orbit/place"
-	"github.com/orbitsched/orbit/score"
 	"github.com/orbitsched/orbit/sim"
 )
 
@@ -38,10 +35,7 @@ func (w *world) fill(ctx context.Context, nodes []orbit.Node, pods []sim.Capsule
 			return err
 		}
 	}
-	w.engine = &orbit.Engine{
-		Name: "services", Ledger: w.ledger, MaxPlan: 1 << 20, ParkFor: 1,
-		Navigator: &nav.Services{Placement: &place.Indexed{Score: score.BestFit{}}, InOrder: true},
-	}
+	w.engine = packer(w.ledger)
 	r := rand.New(rand.NewPCG(w.seed, 0))
 	arrivals, err := sim.Inflate(pods, sim.DeviceCapacity(nodes), 1.0+0.25*waves, w.seed)
 	if err != nil {
@@ -142,16 +136,13 @@ func (w *world) tell(ctx context.Context, out io.Writer, when string) (fit int, 
 	if err != nil {
 		return 0, err
 	}
-	free, all, room := 0, 0, 0
+	free, all, room := 0, 0, rooms(state)
 	for n := range state.Nodes() {
 		for i := range n.Node.Devices.Count {
 			all++
 			if n.DeviceFree(i) == 1000 {
 				free++
 			}
-		}
-		if n.Fits(gang) { // no node takes two
-			room++
 		}
 	}
 	fmt.Fprintf(out, "%s: %d of %d GPUs are free as a whole, %.1f%%; gangs of 8 that fit: %d\n%s\n", when, free, all, 100*float64(free)/float64(all), room, picture(state))

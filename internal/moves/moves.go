@@ -43,6 +43,7 @@ type Search struct {
 	seats []Seat
 	moved []*orbit.Capsule
 	work  float64
+	hoped bool
 }
 
 // Seat is a capsule, the spec by which it is placed, and where.
@@ -138,7 +139,7 @@ func (s *Search) Room(newcomers []*orbit.Capsule, within []int32) *Found {
 	for i, c := range newcomers {
 		queue[i] = homeless{c, -1, within}
 	}
-	if len(queue) == 0 || !s.hopeful(&queue[0]) {
+	if s.hoped = len(queue) > 0 && s.hopeful(&queue[0]); !s.hoped {
 		return nil
 	}
 	for left := range min(s.Most, fewMoves) + 1 {
@@ -153,6 +154,9 @@ func (s *Search) Room(newcomers []*orbit.Capsule, within []int32) *Found {
 	}
 	return s.best
 }
+
+// Hopeful reports whether some node would have enough for the first newcomer of the last Room without all that may move.
+func (s *Search) Hopeful() bool { return s.hoped }
 
 func (s *Search) budget() int { return cmp.Or(s.Steps, 200_000) }
 

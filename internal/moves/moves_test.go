@@ -217,3 +217,36 @@ func TestAwayIsAway(t *testing.T) {
 	s := moves.Search{Draft: w.draft, Engine: &place.Exhaustive{}, Most: 3}
 	require.Nil(t, s.Away(w.state.Capsule("c")))
 }
+
+// More than three moves are found also behind many nodes from which fewer would have to leave that fit nowhere else.
+func TestRoomPastNodesThatKeepTheirs(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	do := func(all ...orbit.Commitment) {
+		_, err := l.Propose(t.Context(), orbit.Proposal{Do: all})
+		require.NoError(t, err)
+	}
+	full := func(node orbit.NodeID, count int, capacity int64, label map[string]string, spec *orbit.Spec) {
+		do(orbit.PutNode{Node: orbit.Node{ID: node, Capacity: orbit.Resources{orbit.CPU: capacity}, Labels: label}})
+		for i := range count {
+			id := orbit.CapsuleID(fmt.Sprint(node, "-", i))
+			do(orbit.Submit{IDs: []orbit.CapsuleID{id}, Spec: spec}, orbit.Place{Capsule: id, Node: node})
+		}
+	}
+	bound, free := sized(5, 0), sized(4, 0)
+	bound.Movable, free.Movable = true, true
+	bound.Require = []orbit.Predicate{{Key: "disk", Op: "In", Values: []string{"fast"}}}
+	for i := range 100 {
+		full(orbit.NodeID(fmt.Sprint("full", i)), 4, 20, map[string]string{"disk": "fast"}, bound)
+	}
+	full("last", 5, 20, nil, free)
+	for i := range 5 {
+		full(orbit.NodeID(fmt.Sprint("small", i)), 0, 4, nil, free)
+	}
+	do(orbit.Submit{IDs: []orbit.CapsuleID{"new"}, Spec: sized(20, 0)})
+	w := open(t, l)
+	s := moves.Search{Draft: w.draft, Engine: &place.Exhaustive{}, Most: 16}
+	f := s.Room([]*orbit.Capsule{w.state.Capsule("new")}, nil)
+	require.NotNil(t, f)
+	require.Len(t, f.Moved, 5)
+	require.NoError(t, f.On(w.draft))
+}

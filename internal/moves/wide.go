@@ -45,12 +45,30 @@ func (s *Search) vacate(h *homeless) bool {
 	slices.SortStableFunc(out, func(a, b option) int {
 		return cmp.Or(cmp.Compare(len(a.leave), len(b.leave)), cmp.Compare(a.work, b.work))
 	})
-	for i := range out[:min(len(out), mostVacated)] {
-		if s.steps > 0 && s.vacateFor(h, &out[i]) {
+	fits := map[*orbit.Spec]bool{} // each option begins with the same draft, so a spec that fits on no node now need not be tried again
+	for i, tried := 0, 0; i < len(out) && tried < mostVacated && s.steps > 0; i++ {
+		if slices.ContainsFunc(out[i].leave, func(c *orbit.Capsule) bool { return !s.fitsNow(c, fits) }) {
+			continue
+		}
+		tried++
+		if s.vacateFor(h, &out[i]) {
 			return true
 		}
 	}
 	return false
+}
+
+// fitsNow reports whether the spec of a capsule fits on a node as it is, which it remembers.
+func (s *Search) fitsNow(c *orbit.Capsule, known map[*orbit.Spec]bool) bool {
+	fits, seen := known[c.Spec]
+	if !seen {
+		s.steps -= 8
+		s.Draft.LookAs(nil)
+		_, err := s.Engine.Best(s.Draft, c.Spec)
+		fits = err == nil
+		known[c.Spec] = fits
+	}
+	return fits
 }
 
 // vacateFor carries out one option, and reports false, and leaves the draft as it was, if not all that leave fit elsewhere.
