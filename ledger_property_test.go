@@ -1017,7 +1017,7 @@ func textOf(s *State) []string {
 	})
 	s.queues.Ascend(func(q queueAt) bool {
 		r := *q.queueRecord
-		r.quota = nil
+		r.quota, r.owner = nil, 0
 		out = append(out, fmt.Sprintf("queue record %+v quota %+v", r, q.quota))
 		return true
 	})

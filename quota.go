@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/orbitsched/orbit/internal/cow"
 	"github.com/orbitsched/orbit/internal/wide"
 )
 
@@ -248,12 +249,12 @@ func (c *charge) addCharge(o *charge, sign int) {
 
 // rises reports whether an amount is more than in was.
 func (c *charge) rises(was *charge) bool {
-	for r := range c.each {
-		if c.of(r).Exceeds(was.of(r)) {
+	for d := range c.room {
+		if c.room[d].Exceeds(was.room[d]) {
 			return true
 		}
 	}
-	return false
+	return slices.ContainsFunc(c.named, func(n namedAmount) bool { return n.amount.Exceeds(was.of(resource{name: n.name})) })
 }
 
 // each yields the resources with an amount other than 0.
@@ -270,10 +271,12 @@ func (c *charge) each(yield func(resource) bool) {
 	}
 }
 
-// queueRecord is what a state keeps of a queue. States share it, so it is replaced and never written to. There is also a record
-// for an id that living capsules name although there is no queue: adopted ones may.
+// queueRecord is what a state keeps of a queue. The state that made it since its last snapshot writes to it in place; every other
+// replaces it. There is also a record for an id that living capsules name although there is no queue: adopted ones may.
 type queueRecord struct {
 	id QueueID
+	// Who may write to the record.
+	owner cow.Owner
 	// Nil: there is no such queue.
 	quota *quota
 	// What is used as in [Queue], and the part of it that children use: the rest is used by capsules that name the queue itself.
@@ -366,15 +369,18 @@ func (q *queueRecord) own(r resource) wide.Int { return q.used.of(r).Minus(q.bel
 
 // available returns what the queue has left of a resource; it may be negative. See [Queue].
 func (q *queueRecord) available(in queueSource, r resource) wide.Int {
-	subtree, used := q.quota.subtree.of(r), q.used.of(r)
 	parent := q.parent(in)
 	if parent == nil {
-		return subtree.Minus(used)
+		return q.quota.subtree.of(r).Minus(q.used.of(r))
 	}
-	local := q.local(r)
-	above := parent.available(in, r)
+	return q.availableBelow(parent.available(in, r), r)
+}
+
+// availableBelow returns what the queue has left of a resource if its parent has left so much.
+func (q *queueRecord) availableBelow(above wide.Int, r resource) wide.Int {
+	used, local := q.used.of(r), q.local(r)
 	if borrow, bound := amountIn(q.quota.Borrow, r); bound {
-		if most := subtree.Minus(local).Minus(used.Minus(local).Above0()).Plus(borrow); above.Exceeds(most) {
+		if most := q.quota.subtree.of(r).Minus(local).Minus(used.Minus(local).Above0()).Plus(borrow); above.Exceeds(most) {
 			above = most
 		}
 	}

@@ -238,11 +238,16 @@ func (c *charged) asks(before *charged) func(func(resource, int64) bool) {
 			return
 		}
 		for r, x := range c.spec.charges(c.model) {
-			if was := before.amount(r); (c.queue != before.queue || x > was) && !yield(r, x) {
+			if c.exceeds(before, r, x) && !yield(r, x) {
 				return
 			}
 		}
 	}
+}
+
+// exceeds reports whether a capsule takes more of its queue if it takes so much of a resource after the proposal.
+func (c *charged) exceeds(before *charged, r resource, x int64) bool {
+	return c.queue != before.queue || x > before.amount(r)
 }
 
 // chargedBy returns what a capsule of the write-set counts for before the proposal and after it.
@@ -341,7 +346,7 @@ func (t *tx) judgeQueues() error {
 		}
 		switch q := t.queue(after.queue); {
 		case q != nil:
-			if err := t.judgeQuota(e, &before, &after, q); err != nil {
+			if err := t.judgeQuota(e, before, after, q); err != nil {
 				return err
 			}
 		case e.was == nil || e.anew || e.was.Spec != e.now.Spec:
@@ -353,18 +358,36 @@ func (t *tx) judgeQueues() error {
 
 // judgeQuota judges that what a capsule asks for is available on the path from its queue to the root. What another party has let it
 // grow by already is a fact, and so is the queue that another party has moved it to, and that its node has devices of another model.
-func (t *tx) judgeQuota(e *txCapsule, before, after *charged, q *queueRecord) error {
-	if !e.arrives && (e.was == nil || e.was.Spec == e.now.Spec || t.applied(e.now.ID)) {
+//
+// This runs for each placement in a queue, so it allocates nothing.
+func (t *tx) judgeQuota(e *txCapsule, before, after charged, q *queueRecord) error {
+	if !after.placed || !e.arrives && (e.was == nil || e.was.Spec == e.now.Spec || t.applied(e.now.ID)) {
 		return nil
 	}
-	for r, x := range after.asks(before) {
-		if !q.root(t).divides(r) {
+	var path [maxQueueLevels]*queueRecord
+	n := 0
+	for level := q; level != nil; level = level.parent(t) {
+		path[n], n = level, n+1
+	}
+	for r, x := range after.spec.charges(after.model) {
+		if !path[n-1].divides(r) || !after.exceeds(&before, r, x) {
 			continue
 		}
-		for level := q; level != nil; level = level.parent(t) {
-			if level.available(t, r).Negative() && level.used.of(r).Exceeds(t.usedBefore(level).of(r)) {
-				return t.refuseQuota(e, q, level, r, x)
+		var lowest *queueRecord
+		left := wide.Int{}
+		for i := n - 1; i >= 0; i-- {
+			level := path[i]
+			if i == n-1 {
+				left = level.quota.subtree.of(r).Minus(level.used.of(r))
+			} else {
+				left = level.availableBelow(left, r)
 			}
+			if left.Negative() && level.used.of(r).Exceeds(t.usedBefore(level).of(r)) {
+				lowest = level
+			}
+		}
+		if lowest != nil {
+			return t.refuseQuota(e, q, lowest, r, x)
 		}
 	}
 	return nil
@@ -653,14 +676,18 @@ func (s *State) publishQueues(t *tx) {
 	t.chargeQueues()
 	for i := range t.queues.entries {
 		e := &t.queues.entries[i]
-		if e.now.quota == nil && e.now.living == 0 {
-			s.queues.Delete(queueAt{id: e.now.id})
-		} else {
-			now := e.now
-			s.queues.ReplaceOrInsert(queueAt{now.id, &now})
-		}
 		if e.put && e.now.quota == nil && e.was != nil && e.was.quota != nil {
 			s.left.Queues = s.rev
+		}
+		switch {
+		case e.now.quota == nil && e.now.living == 0:
+			s.queues.Delete(queueAt{id: e.now.id})
+		case e.was != nil && e.was.owner == s.owner: // no snapshot has the record
+			*e.was = e.now
+		default:
+			now := e.now
+			now.owner = s.owner
+			s.queues.ReplaceOrInsert(queueAt{now.id, &now})
 		}
 	}
 }

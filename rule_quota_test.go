@@ -366,3 +366,44 @@ func compareFractions(a, b [2]wide.Int) int {
 	x, y := one(a), one(b)
 	return new(big.Int).Mul(x[0], y[1]).Cmp(new(big.Int).Mul(y[0], x[1]))
 }
+
+// TestQueuesOfASnapshotStay: the ledger counts in place what no snapshot has, and what a snapshot, a draft on it or a copy that is
+// written to says of queues never changes.
+func TestQueuesOfASnapshotStay(t *testing.T) {
+	t.Parallel()
+	c := newCourt(t, cpuNode("n", 100), cpuQueue("all", "", 9), cpuQueue("q", "all", 1), submitOf(queued("q", 2), "a", "b", "d"))
+	type seen struct {
+		used, available, borrowed int64
+		living, waiting           int
+		share                     string
+	}
+	says := func(s *State) (out [2]seen) {
+		for i, id := range []QueueID{"all", "q"} {
+			q, ok := s.Queue(id)
+			require.True(t, ok)
+			out[i] = seen{q.Used()["cpu"], q.Available()["cpu"], q.Borrowed()["cpu"], q.Living, q.Waiting, s.Share(id).String()}
+		}
+		return out
+	}
+	first := c.now()
+	none := [2]seen{{available: 10, share: "0"}, {available: 10, living: 3, waiting: 3, share: "0"}}
+	require.Equal(t, none, says(first))
+	c.commits(placeOn("a", "n"))
+	kept, _ := first.Queue("q")  // read only after more has been committed
+	c.commits(placeOn("b", "n")) // no snapshot lies between the two
+	second := c.now()
+	both := [2]seen{{4, 6, 0, 0, 0, "0"}, {4, 6, 3, 3, 1, "3/10"}}
+	require.Equal(t, both, says(second))
+	changes, err := c.Changes(bg, first.Revision())
+	require.NoError(t, err)
+	copied, err := first.Apply(changes)
+	require.NoError(t, err)
+	require.Equal(t, both, says(copied))
+	c.commits(Release{Capsule: "a", Final: true}, placeOn("d", "n"))
+	require.Equal(t, none, says(first))
+	require.Equal(t, both, says(second))
+	require.Equal(t, both, says(copied))
+	require.Zero(t, kept.Used()["cpu"])
+	require.NoError(t, first.Verify())
+	require.NoError(t, second.Verify())
+}
