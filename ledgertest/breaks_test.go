@@ -3,6 +3,7 @@ package ledgertest_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"math"
 	"runtime"
 	"slices"
@@ -138,6 +139,21 @@ func (h *handle) spoil(do orbit.Commitment) orbit.Commitment {
 		return c
 	case orbit.Submit:
 		return h.spoilSubmit(c)
+	case orbit.PutQueue:
+		switch h.breaks {
+		case "has quota for one more":
+			c.Queue.Nominal = maps.Clone(c.Queue.Nominal)
+			for name := range c.Queue.Nominal {
+				c.Queue.Nominal[name]++
+			}
+		case "borrows without a limit":
+			c.Queue.Borrow = nil
+		case "lends all":
+			c.Queue.Lend = nil
+		case "weighs all queues alike":
+			c.Queue.Weight = 0
+		}
+		return c
 	case orbit.PutBudget:
 		switch h.breaks {
 		case "ignores budgets":
@@ -227,6 +243,8 @@ func (h *handle) spoilSubmit(c orbit.Submit) orbit.Commitment {
 		c.Spec.Backfills, c.Spec.RunsAtMost = true, max(1, c.Spec.RunsAtMost)
 	case h.breaks == "lets sums wrap" && c.Spec.Envelope.Reservation[orbit.CPU] == math.MaxInt64:
 		c.Spec.Envelope.Reservation[orbit.CPU] = 0
+	case h.breaks == "forgets whose queue":
+		c.Spec.Queue = ""
 	case h.breaks == "ignores requirements":
 		c.Spec.Require = nil
 	case h.breaks == "forgets who is apart":

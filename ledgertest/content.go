@@ -34,6 +34,9 @@ func content(s *orbit.State) []string {
 	for g := range s.Gangs() {
 		lines = append(lines, fmt.Sprintf("gang %s, placed %v, changed %d", harness.Text(g.Gang), g.Placed, g.Changed))
 	}
+	for q := range s.Queues() {
+		lines = append(lines, fmt.Sprintf("queue %s, put at %d, %d living, %d waiting, used %v, own %v, left %v, share %v", harness.Text(q.Queue), q.Changed, q.Living, q.Waiting, q.Used(), q.Own(), q.Available(), q.Share()))
+	}
 	for h := range s.Holds() {
 		lines = append(lines, "hold "+harness.Text(h))
 	}

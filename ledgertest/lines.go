@@ -24,7 +24,7 @@ func (t *trial) all(lines []line) {
 	t.Where = ""
 }
 
-// clear removes the budgets, capsules and nodes that a case has left.
+// clear removes the budgets, capsules, queues and nodes that a case has left.
 func (t *trial) clear() {
 	s := t.now()
 	var do []orbit.Commitment
@@ -37,6 +37,9 @@ func (t *trial) clear() {
 		}
 	}
 	if len(do) > 0 {
+		t.each(do...)
+	}
+	if do = removals(s); len(do) > 0 {
 		t.each(do...)
 	}
 	do = nil

@@ -23,7 +23,7 @@ type action struct {
 
 // actions are the kinds of actions. The more often a kind is to be drawn, the more often the list has it.
 var actions = []string{
-	"place", "place", "place", "place", "place", "release", "release", "budget", "move", "swap", "preempt", "preempt", "preempt", "gang", "gang", "hold", "unhold", "assign",
+	"place", "place", "place", "place", "place", "release", "release", "budget", "move", "swap", "preempt", "preempt", "preempt", "gang", "gang", "hold", "unhold", "assign", "quota", "respec", "reclaim",
 	"mark", "describe", "leave", "churn", "cancel", "batch", "again", "snapshot", "changes", "wait",
 }
 

@@ -14,11 +14,12 @@ import (
 // stages.
 type stage struct{ prefix string }
 
-// The numbers of nodes, capsules and gangs. They are small, so that workers conflict.
+// The numbers of nodes, capsules, gangs and queues. They are small, so that workers conflict.
 const (
 	nodes    = 4
 	capsules = 24
 	gangs    = 3
+	queues   = 4
 )
 
 func (s stage) node(i int) orbit.NodeID { return orbit.NodeID(fmt.Sprint(s.prefix, "n", i%nodes)) }
@@ -28,6 +29,8 @@ func (s stage) capsule(i int) orbit.CapsuleID {
 }
 
 func (s stage) gang(i int) orbit.GangID { return orbit.GangID(fmt.Sprint(s.prefix, "g", i%gangs)) }
+
+func (s stage) queue(i int) orbit.QueueID { return orbit.QueueID(fmt.Sprint(s.prefix, "q", i%queues)) }
 
 func (s stage) hold(i int) orbit.HoldID { return orbit.HoldID(fmt.Sprint(s.prefix, "h", i%nodes)) }
 
@@ -47,6 +50,7 @@ func (s stage) specs() []*orbit.Spec {
 	half := gpu(1, 600)
 	half.Envelope.Reservation[orbit.Memory] = 1
 	half.Priority, picky.Priority = 1, 2
+	half.Queue, picky.Queue, grouped.Queue = s.queue(1), s.queue(2), s.queue(3)
 	return []*orbit.Spec{movable(cpu(3)), half, picky, movable(grouped)}
 }
 
@@ -54,6 +58,9 @@ func (s stage) specs() []*orbit.Spec {
 func (s stage) setup() (out []orbit.Proposal) {
 	for i := range nodes {
 		out = append(out, orbit.Proposal{Do: []orbit.Commitment{orbit.PutNode{Node: s.described(i)}}})
+	}
+	for i := range queues {
+		out = append(out, orbit.Proposal{Do: []orbit.Commitment{s.quota(action{what: i, choice: 11})}})
 	}
 	for k, spec := range s.specs() {
 		for i := k; i < capsules; i += len(s.specs()) {
@@ -82,6 +89,14 @@ func (s stage) proposal(a action, view *orbit.State) (p orbit.Proposal) {
 		p.Do = append(p.Do, s.release(c, view))
 	case "budget":
 		p.Do = append(p.Do, s.budget(a))
+	case "quota":
+		p.Do = append(p.Do, s.quota(a))
+	case "respec":
+		spec := c.Spec.Clone()
+		spec.Queue, spec.Envelope.Reservation[orbit.CPU] = s.queue(a.where), int64(1+a.choice%3)
+		p.Do = append(p.Do, orbit.Respec{Capsule: c.ID, Since: c.PlacedAt, Spec: spec, Applied: c.Placed() && a.serial%8 == 0})
+	case "reclaim":
+		p.Do = s.reclaim(a, view)
 	case "move":
 		p.Do = append(p.Do, evictOf(c), s.place(c, a.where, n))
 	case "swap":
@@ -136,6 +151,40 @@ func (s stage) budget(a action) orbit.Commitment {
 	b := budget(id, s.prefix+"group", 1+a.choice%4, a.where%2)
 	b.Budget.IgnoreReady, b.Budget.FreeUnready = a.choice%3 == 1, a.serial%2 == 0
 	return b
+}
+
+// quota puts one of the queues of the stage, or removes it: the first is the root of the second and the third, and the fourth is below the second.
+func (s stage) quota(a action) orbit.Commitment {
+	i := a.what % queues
+	if a.choice == 0 {
+		return orbit.RemoveQueue{Queue: s.queue(i)}
+	}
+	q := orbit.Queue{ID: s.queue(i), Nominal: map[string]int64{"cpu": int64(1 + a.choice), "device/m1": int64(300 * a.choice)}, Weight: int64(a.choice % 3)}
+	if i > 0 {
+		q.Parent = s.queue(i / 3)
+	}
+	if a.choice%4 == 1 {
+		q.Borrow = map[string]int64{"cpu": int64(a.where)}
+	}
+	if a.choice%4 == 2 {
+		q.Lend = map[string]int64{"cpu": int64(a.where)}
+	}
+	return orbit.PutQueue{Queue: q}
+}
+
+// reclaim places a capsule and evicts up to two capsules of other queues from its node.
+func (s stage) reclaim(a action, view *orbit.State) (do []orbit.Commitment) {
+	c := view.Capsule(s.capsule(a.what))
+	others := slices.DeleteFunc(slices.Collect(view.On(s.node(a.where))), func(v *orbit.Capsule) bool {
+		return v.Gang() != "" || v.Spec.Queue == "" || v.Spec.Queue == c.Spec.Queue
+	})
+	slices.SortFunc(others, func(a, b *orbit.Capsule) int { return cmp.Compare(a.ID, b.ID) })
+	for _, v := range others[:min(len(others), 1+a.choice%2)] {
+		e := evictOf(v)
+		e.For = c.ID
+		do = append(do, e)
+	}
+	return append(do, s.place(c, a.where, view.Node(s.node(a.where))))
 }
 
 // place places a capsule on a node, on devices that are free in the view if there are any.
