@@ -190,7 +190,7 @@ func (s *Search) rankOf(v *orbit.Capsule) int64 {
 // Hopeless reports whether no capsule may leave for the one of the search, on any node.
 func (s *Search) Hopeless() bool {
 	r := &s.queues
-	if !r.on || s.of.Gang() != "" {
+	if !r.on || s.of.Gang() != "" || s.spec.Devices.Count > 0 && r.model == "" { // only a node says of which model its devices are
 		return false
 	}
 	for _, c := range r.claims {
