@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -28,6 +29,9 @@ type Explanation struct {
 	// queues borrow it: then no node takes the capsule, although Fits counts the nodes that have room. Of devices only quota of a model
 	// is known that the spec names alone. Empty: the quotas admit it, or the spec names no queue that there is.
 	Lacks []string
+	// Raise is the queue of the spec with as much more Nominal as is missing: with PutQueue of it the quotas admit one more capsule,
+	// and with less they do not. Nil: nothing is missing, or so much fits in no queue.
+	Raise *orbit.Queue
 	// Why groups the other nodes by the full set of reasons against them. Groups with the fewest reasons come first,
 	// and among these the groups with the most nodes. The counts add up to Nodes less Fits.
 	Why []Why
@@ -40,6 +44,9 @@ type Explanation struct {
 	// nodes follow, the fewest changes first, and of equally many those that give up the smallest part of the request. A
 	// node to add comes last. Empty if Fits is not 0, or if no change helps.
 	Fixes []Fix
+
+	// raises says what Raise changes.
+	raises string
 }
 
 // Why is a set of reasons, and the nodes to which exactly these reasons apply.
@@ -134,14 +141,15 @@ func (a *asker) count() (*Explanation, []*found) {
 		e.TooLarge, e.Idle = a.state.TooLarge(a.spec), a.state.IdleDomains(a.spec, 1)
 	}
 	a.failing, e.Failing = failing, failing.texts()
-	e.Lacks = lacking(a.state, a.spec, 1)
+	e.Lacks, e.Raise, e.raises = lacking(a.state, a.spec, 1)
 	return e, sets
 }
 
-// lacking says which quota is missing for n more capsules of a spec.
-func lacking(state *orbit.State, spec *orbit.Spec, n int) []string {
-	if _, there := state.Queue(spec.Queue); !there {
-		return nil
+// lacking says which quota is missing for n more capsules of a spec, and returns their queue with so much that none is.
+func lacking(state *orbit.State, spec *orbit.Spec, n int) (lacks []string, raise *orbit.Queue, says string) {
+	of, there := state.Queue(spec.Queue)
+	if !there {
+		return nil, nil, ""
 	}
 	model := ""
 	if len(spec.Devices.Models) == 1 {
@@ -149,7 +157,25 @@ func lacking(state *orbit.State, spec *orbit.Spec, n int) []string {
 	}
 	var quotas orbit.Quotas
 	quotas.Begin(state)
-	return quotas.Why(spec, model, n)
+	if lacks = quotas.Why(spec, model, n); len(lacks) == 0 {
+		return nil, nil, ""
+	}
+	to := of.Queue
+	nominal, text := map[string]int64{}, []string(nil)
+	maps.Copy(nominal, to.Nominal)
+	for name, missing := range quotas.Short(spec, model, n) {
+		if missing > math.MaxInt64-nominal[name] {
+			return lacks, nil, ""
+		}
+		nominal[name] += missing
+	}
+	for _, name := range slices.Sorted(maps.Keys(nominal)) {
+		if nominal[name] != to.Nominal[name] {
+			text = append(text, fmt.Sprintf("%s from %d to %d", name, to.Nominal[name], nominal[name]))
+		}
+	}
+	to.Nominal, to.Borrow, to.Lend = nominal, maps.Clone(to.Borrow), maps.Clone(to.Lend)
+	return lacks, &to, fmt.Sprintf("enough would be quota of queue %q raised: %s", to.ID, strings.Join(text, ", "))
 }
 
 // failingNodes are nodes on which most starts have failed lately.
@@ -218,7 +244,7 @@ func (e *Explanation) String() string {
 		return "there are no nodes"
 	}
 	fmt.Fprintf(&b, "%d of %d nodes fit", e.Fits, e.Nodes)
-	for _, more := range append([]string{e.TooLarge, e.Idle}, e.Lacks...) {
+	for _, more := range append(append([]string{e.TooLarge, e.Idle}, e.Lacks...), e.raises) {
 		if more != "" {
 			b.WriteString("; " + more)
 		}

@@ -2,9 +2,12 @@ package whatif_test
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/whatif"
@@ -43,5 +46,78 @@ func TestExplainsQuota(t *testing.T) {
 		for _, text := range c.lacks {
 			require.Contains(t, e.String(), text)
 		}
+		if c.lacks == nil {
+			require.Nil(t, e.Raise)
+			continue
+		}
+		require.Contains(t, e.String(), fmt.Sprintf("enough would be quota of queue %q raised: cpu from ", c.spec.Queue))
+		raises(t, s, c.spec, e.Raise)
 	}
+}
+
+// raises requires that nothing is missing any more with the raised queue, and that each raise is the least.
+func raises(t require.TestingT, s *orbit.State, spec *orbit.Spec, to *orbit.Queue) {
+	lacks := func(q orbit.Queue) []string {
+		changes := []orbit.Change{{Revision: s.Revision() + 1, Do: orbit.PutQueue{Queue: q}}}
+		next, err := s.Apply(changes)
+		require.NoError(t, err)
+		e, err := whatif.Explain(context.Background(), next, spec)
+		require.NoError(t, err)
+		return e.Lacks
+	}
+	require.Empty(t, lacks(*to))
+	was, _ := s.Queue(to.ID)
+	for name, x := range to.Nominal {
+		if x != was.Queue.Nominal[name] {
+			less := *to
+			less.Nominal = maps.Clone(to.Nominal)
+			less.Nominal[name]--
+			require.NotEmpty(t, lacks(less), "%s", name)
+		}
+	}
+}
+
+// TestRaisesQuota checks on random trees, with limits of borrowing and lending, that the raise that an explanation names is enough, and no more.
+func TestRaisesQuota(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := &orbit.MemoryLedger{}
+		commits := func(do ...orbit.Commitment) {
+			_, err := l.Propose(context.Background(), orbit.Proposal{Do: do})
+			require.NoError(t, err)
+		}
+		amounts := func(name string) map[string]int64 {
+			out := map[string]int64{}
+			for _, of := range []string{"cpu", "memory"} {
+				if rapid.Bool().Draw(t, name+" names "+of) {
+					out[of] = rapid.Int64Range(0, 6).Draw(t, name+" of "+of)
+				}
+			}
+			return out
+		}
+		ids := []orbit.QueueID{"q0", "q1", "q2", "q3"}
+		commits(orbit.PutNode{Node: orbit.Node{ID: "n", Capacity: orbit.Resources{orbit.CPU: 100, orbit.Memory: 100}}})
+		for i, id := range ids {
+			q := orbit.Queue{ID: id, Nominal: amounts("nominal"), Borrow: amounts("borrow"), Lend: amounts("lend")}
+			if i > 0 {
+				q.Parent = ids[rapid.IntRange(0, i-1).Draw(t, "parent")]
+			}
+			commits(orbit.PutQueue{Queue: q})
+		}
+		draw := func() *orbit.Spec {
+			return &orbit.Spec{Queue: rapid.SampledFrom(ids).Draw(t, "queue"),
+				Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: rapid.Int64Range(0, 5).Draw(t, "cores"), orbit.Memory: rapid.Int64Range(0, 5).Draw(t, "memory")}}}
+		}
+		for i := range rapid.IntRange(0, 4).Draw(t, "running") {
+			commits(orbit.Adopt{Capsule: orbit.CapsuleID(fmt.Sprint("c", i)), Spec: draw(), Node: "n"})
+		}
+		s, err := l.Snapshot(context.Background())
+		require.NoError(t, err)
+		spec := draw()
+		e, err := whatif.Explain(context.Background(), s, spec)
+		require.NoError(t, err)
+		require.Equal(t, e.Lacks == nil, e.Raise == nil)
+		if e.Raise != nil {
+			raises(t, s, spec, e.Raise)
+		}
+	})
 }
