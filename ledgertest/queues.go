@@ -127,7 +127,7 @@ var queueLines = []line{
 		t.commits(grown) // a fact
 		t.uses("all", 12, -2)
 		t.mistakes(t.respecs("x", charged("b", 9)))
-		t.commits(t.respecs("x", charged("b", 7))) // less, though not enough
+		t.commits(t.respecs("x", charged("b", 7)), t.respecs("y", charged("b", 3))) // less, though not enough
 	}},
 	{"a quota that shrinks admits nothing and evicts nobody; what is found is a fact", func(t *trial) {
 		t.teams()
