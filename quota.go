@@ -548,11 +548,12 @@ func (q *queueRecord) limitedBy(in queueSource, r resource) *queueRecord {
 // maxBorrowers is how many borrowers a receipt names.
 const maxBorrowers = 8
 
-// borrowers returns the queues in the tree of the queue that borrow of a resource, those with the highest share first.
+// borrowers returns the other queues in the tree of the queue that borrow of a resource, those with the highest share first. The
+// queue itself would be named for what it is refused.
 func (q *queueRecord) borrowers(in queueSource, all iter.Seq[*queueRecord], r resource) (ids []QueueID) {
 	root, found := q.root(in), []*queueRecord(nil)
 	for o := range all {
-		if o.quota.Parent != "" && o.borrowed(r) != (wide.Int{}) && o.root(in) == root {
+		if o.id != q.id && o.quota.Parent != "" && o.borrowed(r) != (wide.Int{}) && o.root(in) == root {
 			found = append(found, o)
 		}
 	}

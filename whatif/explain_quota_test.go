@@ -35,7 +35,7 @@ func TestExplainsQuota(t *testing.T) {
 	}{
 		{cores("a", 1), nil},
 		{cores("a", 2), []string{`queue "a" lacks 1 core at queue "root"; borrowed by "b"`}},
-		{cores("b", 2), []string{`queue "b" lacks 1 core at queue "root"; borrowed by "b"`}},
+		{cores("b", 2), []string{`queue "b" lacks 1 core at queue "root"`}},
 		{cores("", 9), nil},
 		{cores("unknown", 9), nil},
 	} {
