@@ -82,18 +82,38 @@ queues:
 	})
 }
 
-// A pod with preemptionPolicy Never waits and evicts nobody, whatever its priority.
+// A pod with preemptionPolicy Never, and a gang with such a pod, waits and evicts nobody, whatever its priority; the same gang without
+// the policy does.
 func TestNeverPreempts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, "a")
-		c.add(named(podFrom(t, small), 4)...)
-		c.run()
-		c.until("the small pods are bound", func() bool { return c.bound("small") == 4 })
-		c.add(podFrom(t, strings.Replace(big, "priority: 10", "priority: 10, preemptionPolicy: Never", 1)))
-		c.pass(120e9)
-		require.Empty(t, c.evicts)
-		c.kill()
-	})
+	gang := strings.Replace(gangPod, "spec: {", "spec: {priority: 10, ", 1)
+	for name, c := range map[string]struct {
+		pod   string
+		pods  int
+		never []int // the pods that have the policy
+		bound int
+	}{
+		"alone":             {big, 1, []int{0}, 0},
+		"gang":              {gang, 4, []int{2}, 0},
+		"gang that does it": {gang, 4, nil, 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newCluster(t, "a", "b")
+				w.add(named(podFrom(t, small), 8)...)
+				w.run()
+				w.until("the small pods are bound", func() bool { return w.bound("small") == 8 })
+				pods := named(podFrom(t, c.pod), c.pods)
+				for _, i := range c.never {
+					pods[i].Spec.PreemptionPolicy = ptr(corev1.PreemptNever)
+				}
+				w.add(pods...)
+				w.pass(120e9)
+				require.Equal(t, c.bound, w.bound(podFrom(t, c.pod).Name))
+				require.Equal(t, c.bound == 0, len(w.evicts) == 0)
+				w.kill()
+			})
+		})
+	}
 }
 
 func TestConfigurationsThatAreRefused(t *testing.T) {

@@ -24,6 +24,10 @@ const GangMinAnnotation = "kubeorbit.dev/gang-min"
 // GangLevelAnnotation names a node label, for example of racks. All pods of the gang go to nodes with one value of it.
 const GangLevelAnnotation = "kubeorbit.dev/gang-level"
 
+// neverLabel is the label of the capsules of a gang of which a pod has preemptionPolicy Never. Gangs have one class, so the class
+// does not say it, as it does for pods that are alone.
+const neverLabel = "kubeorbit.dev/never-preempts"
+
 // gang is what the mirror knows of a set of pods that are placed together.
 type gang struct {
 	// The name in the cluster, and the gang's id in the ledger. The id names the UID of a pod, so that a gang that is made again
@@ -186,6 +190,9 @@ func (g *gang) submit(state *orbit.State, w *want) (do []orbit.Commitment) {
 		if level := g.level(); level != "" {
 			submit.Gang.Levels = []string{level}
 		}
+	}
+	if slices.ContainsFunc(slices.Collect(maps.Values(g.members)), func(o *want) bool { return o.never }) {
+		submit.Labels = map[string]string{neverLabel: "yes"}
 	}
 	for _, o := range members {
 		g.addTo(submit.Gang, o, state, join)

@@ -90,6 +90,8 @@ type want struct {
 	gang      *gang
 	gangLeast int
 	gangLevel string
+	// The pod has preemptionPolicy Never.
+	never bool
 }
 
 // comparePod makes the record of a pod as the pod is now.
@@ -175,7 +177,7 @@ func (m *mirror) describe(p *corev1.Pod, w *want) error {
 			return errors.Join(why, err)
 		}
 	}
-	w.spec = shared
+	w.spec, w.never = shared, preemptsNever(p)
 	switch {
 	case p.Spec.SchedulerName != m.name:
 		w.owner = foreign

@@ -118,7 +118,12 @@ func population(ledger orbit.Ledger, wrap ...func(orbit.Navigator) orbit.Navigat
 
 // evicting wraps a navigator so that it evicts, but for pods that never preempt.
 func evicting(n orbit.Navigator) orbit.Navigator {
-	return &nav.Preempting{Navigator: starting(n), Never: []orbit.AppClass{orbit.BestEffort}}
+	return &nav.Preempting{Navigator: starting(n), Never: neverPreempts}
+}
+
+// neverPreempts reports whether the pod of a capsule, or a pod of its gang, has preemptionPolicy Never.
+func neverPreempts(c *orbit.Capsule) bool {
+	return c.Spec.Class == orbit.BestEffort || c.Label(neverLabel) != ""
 }
 
 // starting lets the first pod of a group with affinity to itself go to any node, as Kubernetes does. It reserves no room for the

@@ -123,9 +123,15 @@ func classOf(pod *corev1.Pod) orbit.AppClass {
 	return alone(pod)
 }
 
+// preemptsNever reports whether nothing is evicted for the pod.
+func preemptsNever(pod *corev1.Pod) bool {
+	policy := pod.Spec.PreemptionPolicy
+	return policy != nil && *policy == corev1.PreemptNever
+}
+
 // alone returns the class of a pod that is in no gang.
 func alone(pod *corev1.Pod) orbit.AppClass {
-	if policy := pod.Spec.PreemptionPolicy; policy != nil && *policy == corev1.PreemptNever {
+	if preemptsNever(pod) {
 		return orbit.BestEffort
 	}
 	return orbit.LatencySensitive

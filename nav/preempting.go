@@ -25,7 +25,7 @@ import (
 //	engine.Navigator = &nav.Preempting{Navigator: &nav.Services{}}
 //
 //	pending ─► the wrapped navigator ─┬─ placed
-//	                                  └─ left out ─┬─ for less than After, or of a class in Never ─► waits
+//	                                  └─ left out ─┬─ for less than After, or that Never excludes ─► waits
 //	                                               ├─ {Evict victims, Place}
 //	                                               └─ its last proposal was lost ─► {Nominate} now, {Evict, Place} from the next plan
 //
@@ -80,8 +80,9 @@ type Preempting struct {
 	// Hourly is how many capsules may be evicted within an hour at most, as a share of all capsules that are placed:
 	// 0.01 is one in a hundred. Victims of other engines do not count. 0: there is no limit.
 	Hourly float64
-	// Never lists the classes of work for which nothing is moved or evicted.
-	Never []orbit.AppClass
+	// Never reports for which waiting capsules nothing is moved or evicted; nil: for none. Of a gang it is asked about the
+	// member that stands for the gang in a plan, so let it answer alike for all members. It is called by one goroutine.
+	Never func(*orbit.Capsule) bool
 	// Filter excludes nodes, as the filter of a placement engine does; nil: no node is excluded. If the wrapped
 	// navigator's placement engine has a filter, set the same one here, or work is placed on nodes that the other
 	// filter excludes.
@@ -323,7 +324,7 @@ func (r *preemptPass) strays(w waiter, c *orbit.Capsule) bool {
 
 // evictsFor reports whether others may be evicted for a capsule at all.
 func (r *preemptPass) evictsFor(c *orbit.Capsule) bool {
-	return c.Spec.Start.Template == "" && c.Spec.Start.Parent == "" && !slices.Contains(r.Never, c.Spec.Class)
+	return c.Spec.Start.Template == "" && c.Spec.Start.Parent == "" && (r.Never == nil || !r.Never(c))
 }
 
 // waiting returns since when a capsule has been left out: from now on, if it is for the first time, or it was placed in

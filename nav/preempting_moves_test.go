@@ -90,7 +90,7 @@ func TestPreemptingMovesOnlyWhatMayMove(t *testing.T) {
 		{"no moves", movable, nil, nav.Preempting{Moves: -1}, 0, 1},
 		{"no moves, no victims", movable, nil, nav.Preempting{Moves: -1, Victims: -1}, 0, 0},
 		{"moves, no victims", movable, nil, nav.Preempting{Victims: -1}, 1, 0},
-		{"never", movable, nil, nav.Preempting{Never: []orbit.AppClass{orbit.LatencySensitive}}, 0, 0},
+		{"never", movable, nil, nav.Preempting{Never: func(*orbit.Capsule) bool { return true }}, 0, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := fullOfWeb(t, c.spec)

@@ -456,7 +456,9 @@ func TestPreemptingKeepsToItsLimits(t *testing.T) {
 		{"victims of a plan", func(p *nav.Preempting) { p.Victims = 4 }, "would need 3 victims of priority 0 or less; a plan may evict 4", 1, 4},
 		{"fewer victims than one takes", func(p *nav.Preempting) { p.Victims = 2 }, "would need 3 victims of priority 0 or less; a plan may evict 2", 0, 0},
 		{"share of an hour", func(p *nav.Preempting) { p.Hourly = 0.4 }, "would need 3 victims of priority 0 or less", 2, 2},
-		{"class", func(p *nav.Preempting) { p.Never = []orbit.AppClass{orbit.LatencySensitive} }, "0 of 4 nodes fit: 4 lack cpu", 0, 0},
+		{"never", func(p *nav.Preempting) {
+			p.Never = func(c *orbit.Capsule) bool { return c.Spec.Class == orbit.LatencySensitive }
+		}, "0 of 4 nodes fit: 4 lack cpu", 0, 0},
 		{"time", func(p *nav.Preempting) { p.After = time.Hour }, "0 of 4 nodes fit: 4 lack cpu", 0, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
