@@ -89,7 +89,7 @@ func TestPreemptingByARuleKeepsBudgets(t *testing.T) {
 		require.ElementsMatch(t, c.want, evicted(t, l))
 		if c.want == nil {
 			require.ErrorContains(t, round.Unplaced[0].Why, "0 of 8 nodes fit: 8 have, or share their rack with, members of group batch-web, from which it has to be apart; "+
-				"it would not fit on any node if all of lower priority left that may; ")
+				"evicting work of lower priority would not help; ")
 			require.ErrorContains(t, round.Unplaced[0].Why, `budget "b"`)
 		}
 	}
@@ -119,7 +119,7 @@ func TestPreemptingByARuleThatStands(t *testing.T) {
 			round := e.Pass(t.Context())
 			require.Equal(t, 1, round.Parked)
 			require.ErrorContains(t, round.Unplaced[0].Why, "0 of 2 nodes fit: 2 have, or share their rack with, members of group batch-web, from which it has to be apart; "+
-				"it would not fit on any node if all of lower priority left that may")
+				"evicting work of lower priority would not help")
 			require.Empty(t, evicted(t, l))
 			for i := range 2 {
 				id := orbit.CapsuleID(fmt.Sprint("web", i))

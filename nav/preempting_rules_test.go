@@ -410,7 +410,7 @@ func TestPreemptingForAGang(t *testing.T) {
 	round := gangs(l).Pass(t.Context())
 	require.Empty(t, round.Errors)
 	require.Empty(t, evicted(t, l))
-	require.ErrorContains(t, round.Unplaced[0].Why, "no domain would take it if all of lower priority left that may")
+	require.ErrorContains(t, round.Unplaced[0].Why, "evicting work of lower priority would not help in any domain")
 
 	l = &orbit.MemoryLedger{}
 	racks(t, l, 2)
@@ -493,7 +493,7 @@ func TestPreemptingParksWhatNobodyCanMakeWayFor(t *testing.T) {
 	e.ParkFor = time.Hour
 	round := e.Pass(t.Context())
 	require.Equal(t, 1, round.Parked)
-	require.ErrorContains(t, round.Unplaced[0].Why, "0 of 1 nodes fit: 1 lacks cpu; it would not fit on any node if all of lower priority left that may")
+	require.ErrorContains(t, round.Unplaced[0].Why, "0 of 1 nodes fit: 1 lacks cpu; evicting work of lower priority would not help")
 	require.ErrorAs(t, round.Unplaced[0].Why, new(*orbit.NoFit))
 	commit(t, l, orbit.Release{Capsule: "x", Final: true})
 	runOut(t, 3, e)

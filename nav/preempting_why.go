@@ -15,8 +15,8 @@ type limited struct{ why string }
 func (e limited) Error() string { return e.why }
 
 var (
-	errNobody    = errors.New("it would not fit on any node if all of lower priority left that may")
-	errNoDomain  = limited{"no domain would take it if all of lower priority left that may"}
+	errNobody    = errors.New("evicting work of lower priority would not help")
+	errNoDomain  = limited{"evicting work of lower priority would not help in any domain"}
 	errReclaims  = limited{"this plan places work of a queue that borrows from its queue; the next plan takes back what that borrows"}
 	errDeferred  = limited{"victims of several queues would leave for it, and others are evicted in this plan; the next plan decides"}
 	errCutOff    = limited{"the search for victims was cut off by the end of the plan's time; the next plan goes on with it"}
