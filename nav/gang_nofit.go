@@ -35,6 +35,9 @@ type GangNoFit struct {
 	// Idle says which domains take no work and keep rules Even from admitting the members elsewhere
 	// ([orbit.State.IdleDomains]); "" if none do.
 	Idle string
+	// Quota says what queues lack for the fewest members that the gang may start with, as [orbit.Quotas.Why] does; "" if
+	// nothing.
+	Quota string
 	// NominatedUntil is when the gang's nomination ends unless it is renewed; zero if the gang has none.
 	NominatedUntil time.Time
 	// Inexact reports that the search was cut short: more members may fit than the entries of Levels say.
@@ -79,7 +82,7 @@ func (e *GangNoFit) Error() string {
 	if len(e.Levels) == 0 {
 		b.WriteString("those that run share no domain of its levels")
 	}
-	for _, more := range []string{e.TooLarge, e.Idle} {
+	for _, more := range []string{e.TooLarge, e.Idle, e.Quota} {
 		if more != "" {
 			b.WriteString("; " + more)
 		}
@@ -148,7 +151,7 @@ func (m *pendingGang) diagnose(p *seats.Packer, levels []*seats.Table) *GangNoFi
 		e.Inexact = e.Inexact || !exact
 	}
 	e.Inexact = e.Inexact || p.Steps.Spent
-	e.TooLarge, e.Idle = tooLarge(p), idle(p)
+	e.TooLarge, e.Idle, e.Quota = tooLarge(p), idle(p), quotaOf(p)
 	return e
 }
 
@@ -160,6 +163,23 @@ func idle(p *seats.Packer) string {
 		if text != "" && !slices.Contains(texts, text) {
 			texts = append(texts, text)
 		}
+	}
+	return strings.Join(texts, ", ")
+}
+
+// quotaOf says what queues lack for the fewest members of each ask together.
+func quotaOf(p *seats.Packer) string {
+	var quotas orbit.Quotas
+	var texts []string
+	quotas.Begin(p.Index.Draft.View().State())
+	quotas.Follow(&p.Index.Draft)
+	for a := range p.Asks {
+		spec, model, n := p.Asks[a].Spec, "", max(p.Asks[a].Least, 1)
+		if len(spec.Devices.Models) == 1 {
+			model = spec.Devices.Models[0]
+		}
+		texts = append(texts, quotas.Why(spec, model, n)...)
+		quotas.Charge(spec, model, n)
 	}
 	return strings.Join(texts, ", ")
 }

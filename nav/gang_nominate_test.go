@@ -564,3 +564,19 @@ func TestGangOfRulesIsNominatedForEnoughNodes(t *testing.T) {
 		})
 	}
 }
+
+// A gang for which there is room and no quota says which queue lacks how much.
+func TestGangSaysWhichQuotaItLacks(t *testing.T) {
+	l := &orbit.MemoryLedger{}
+	commit(t, l, node("n", 100), orbit.PutQueue{Queue: orbit.Queue{ID: "all", Nominal: map[string]int64{"cpu": 4}}}, orbit.PutQueue{Queue: orbit.Queue{ID: "ml", Parent: "all"}})
+	s := spec(2, 0)
+	s.Class, s.Queue = orbit.GangClass, "ml"
+	members := []orbit.CapsuleID{"g-0", "g-1", "g-2"}
+	commit(t, l, orbit.Submit{Gang: &orbit.Gang{ID: "g", Roles: []orbit.Role{{Name: "w", Members: members, Spec: s}}}})
+	round := (&orbit.Engine{Ledger: l, Navigator: &nav.Gang{}}).Pass(t.Context())
+	require.Empty(t, round.Errors)
+	require.ErrorContains(t, round.Unplaced[0].Why, `anywhere fits 2 of 3; queue "ml" lacks 0.002 cores at queue "all"`)
+	commit(t, l, orbit.PutQueue{Queue: orbit.Queue{ID: "all", Nominal: map[string]int64{"cpu": 6}}})
+	(&orbit.Engine{Ledger: l, Navigator: &nav.Gang{}}).Pass(t.Context())
+	require.Equal(t, 3, placedOf(t, l, "g"))
+}
