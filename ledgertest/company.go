@@ -378,7 +378,7 @@ func checkCompanyFacts(t *trial) {
 	}
 	for _, change := range []func(e *orbit.Even){
 		func(e *orbit.Even) { e.Group = "" }, func(e *orbit.Even) { e.Level = "" }, func(e *orbit.Even) { e.MaxSkew = -1 }, func(e *orbit.Even) { e.MinDomains = -1 },
-		func(e *orbit.Even) { e.MinDomains = 1025 }, among("a", ""),
+		func(e *orbit.Even) { e.MinDomains = 1<<24 + 1 }, among("a", ""),
 	} {
 		t.invalid(submit(level(change), "bad"))
 	}

@@ -59,14 +59,16 @@ func (s stage) setup() (out []orbit.Proposal) {
 	for i := range nodes {
 		out = append(out, orbit.Proposal{Do: []orbit.Commitment{orbit.PutNode{Node: s.described(i)}}})
 	}
+	var work []orbit.Commitment // one proposal, because work needs its queue and a queue its parent: none depends on another proposal
 	for i := range queues {
-		out = append(out, orbit.Proposal{Do: []orbit.Commitment{s.quota(action{what: i, choice: 11})}})
+		work = append(work, s.quota(action{what: i, choice: 11}))
 	}
 	for k, spec := range s.specs() {
 		for i := k; i < capsules; i += len(s.specs()) {
-			out = append(out, orbit.Proposal{Do: []orbit.Commitment{submit(spec, s.capsule(i))}})
+			work = append(work, submit(spec, s.capsule(i)))
 		}
 	}
+	out = append(out, orbit.Proposal{Do: work})
 	for i := range gangs {
 		out = append(out, orbit.Proposal{Do: []orbit.Commitment{crew(string(s.gang(i)))}})
 	}
