@@ -175,7 +175,7 @@ func lacking(state *orbit.State, spec *orbit.Spec, n int) (lacks []string, raise
 		}
 	}
 	to.Nominal, to.Borrow, to.Lend = nominal, maps.Clone(to.Borrow), maps.Clone(to.Lend)
-	return lacks, &to, fmt.Sprintf("enough would be quota of queue %q raised: %s", to.ID, strings.Join(text, ", "))
+	return lacks, &to, fmt.Sprintf("it would be enough to raise the quota of queue %q: %s", to.ID, strings.Join(text, ", "))
 }
 
 // failingNodes are nodes on which most starts have failed lately.

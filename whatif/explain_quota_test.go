@@ -50,7 +50,7 @@ func TestExplainsQuota(t *testing.T) {
 			require.Nil(t, e.Raise)
 			continue
 		}
-		require.Contains(t, e.String(), fmt.Sprintf("enough would be quota of queue %q raised: cpu from ", c.spec.Queue))
+		require.Contains(t, e.String(), fmt.Sprintf("it would be enough to raise the quota of queue %q: cpu from ", c.spec.Queue))
 		raises(t, s, c.spec, e.Raise)
 	}
 }

@@ -63,7 +63,7 @@ func TestQueues(t *testing.T) {
 	require.Equal(t, 2.0, o.call(200, http.MethodGet, "/jobs/sum", "")["placed"])
 	why := o.call(200, http.MethodGet, "/jobs/sum/explain", "")
 	require.Equal(t, 2.0, why["waiting"])
-	require.Equal(t, `1 of 1 nodes fit; queue "red" lacks 0.1 cores`, why["why"].([]any)[0])
+	require.Equal(t, `1 of 1 nodes fit; queue "red" lacks 0.1 cores; it would be enough to raise the quota of queue "red": cpu from 200 to 300`, why["why"].([]any)[0])
 	q := o.call(200, http.MethodGet, "/queues/red", "")
 	require.Equal(t, []any{"red", map[string]any{"cpu": 200.0}, map[string]any{"cpu": 0.0}, 2.0}, []any{q["id"], q["used"], q["available"], q["waiting"]})
 	o.call(409, http.MethodDelete, "/queues/red", "")
