@@ -48,11 +48,12 @@ func (m *machines) begun(on orbit.NodeID) int {
 	return m.power[on]
 }
 
-// start starts a capsule, unless its machine has been switched since its count was power.
+// start starts a capsule, unless its machine is off, or has been switched since its count was power. A machine goes off before its
+// node is declared lost, so until then the ledger still lets its capsules begin.
 func (m *machines) start(c *orbit.Capsule, power int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.power[c.Node] != power {
+	if m.power[c.Node] != power || power%2 == 1 {
 		return
 	}
 	if twin, runs := m.runs[c.ID]; runs {
