@@ -111,7 +111,7 @@ var broken = []struct {
 	{"never forgets what it reserved", gangs, "conflict priority recovery gangs", ""},
 
 	{"splits gangs", both, "gangs *", "members placed, at least"},
-	{"scatters gangs", both, "gangs", "it is not on one rack, though there it fits"},
+	{"scatters gangs", both, "gangs", "would share no domain"},
 }
 
 func TestBrokenNavigatorsAreCaughtByName(t *testing.T) {
