@@ -192,6 +192,14 @@ func (r *DeviceRequest) Accepts(model string) bool {
 	return len(r.Models) == 0 || slices.Contains(r.Models, model)
 }
 
+// Model returns the only acceptable model; "" if there are several, or any.
+func (r *DeviceRequest) Model() string {
+	if len(r.Models) == 1 {
+		return r.Models[0]
+	}
+	return ""
+}
+
 // faults returns what is wrong with r; nothing if r is well formed or asks for no device.
 func (r *DeviceRequest) faults() []string {
 	var out []string

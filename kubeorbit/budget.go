@@ -6,8 +6,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// unknownExpected is the Expected of a budget whose newest form the disruption controller has not seen yet. No group has so many
-// members, so nothing is evicted.
+// unknownExpected is the Expected of a budget whose newest form the disruption controller has not seen yet. It is more than any
+// group has members, so nothing is evicted.
 const unknownExpected = 1 << 24
 
 // BudgetOf returns the budget that a disruption budget sets, and which pods it covers. The group of the budget has the

@@ -82,8 +82,8 @@ queues:
 	})
 }
 
-// A pod with preemptionPolicy Never, and a gang with such a pod, waits and evicts nobody, whatever its priority; the same gang without
-// the policy does.
+// A pod with preemptionPolicy Never waits and evicts nobody, whatever its priority. So does a gang that has such a pod. The same gang
+// without it evicts.
 func TestNeverPreempts(t *testing.T) {
 	gang := strings.Replace(gangPod, "spec: {", "spec: {priority: 10, ", 1)
 	for name, c := range map[string]struct {

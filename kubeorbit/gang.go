@@ -24,8 +24,8 @@ const GangMinAnnotation = "kubeorbit.dev/gang-min"
 // GangLevelAnnotation names a node label, for example of racks. All pods of the gang go to nodes with one value of it.
 const GangLevelAnnotation = "kubeorbit.dev/gang-level"
 
-// neverLabel is the label of the capsules of a gang of which a pod has preemptionPolicy Never. Gangs have one class, so the class
-// does not say it, as it does for pods that are alone.
+// neverLabel is the label that all capsules of a gang have if one of its pods has preemptionPolicy Never. The class says so of pods that
+// are alone; all gangs have the same class.
 const neverLabel = "kubeorbit.dev/never-preempts"
 
 // gang is what the mirror knows of a set of pods that are placed together.
@@ -191,8 +191,10 @@ func (g *gang) submit(state *orbit.State, w *want) (do []orbit.Commitment) {
 			submit.Gang.Levels = []string{level}
 		}
 	}
-	if slices.ContainsFunc(slices.Collect(maps.Values(g.members)), func(o *want) bool { return o.never }) {
-		submit.Labels = map[string]string{neverLabel: "yes"}
+	for _, o := range g.members {
+		if o.never {
+			submit.Labels = map[string]string{neverLabel: "yes"}
+		}
 	}
 	for _, o := range members {
 		g.addTo(submit.Gang, o, state, join)

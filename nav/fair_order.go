@@ -89,11 +89,7 @@ func addAsk(asks []fairAsk, spec *orbit.Spec) []fairAsk {
 // askOf returns a capsule of a spec. If the spec takes several models, the devices are not counted: it is not known yet
 // which it gets.
 func askOf(spec *orbit.Spec) fairAsk {
-	a := fairAsk{spec: spec, n: 1}
-	if len(spec.Devices.Models) == 1 {
-		a.model = spec.Devices.Models[0]
-	}
-	return a
+	return fairAsk{spec: spec, model: spec.Devices.Model(), n: 1}
 }
 
 // run returns the capsules of the tree in order: all that the quotas admit, then the others.

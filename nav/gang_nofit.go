@@ -174,12 +174,9 @@ func quotaOf(p *seats.Packer) string {
 	quotas.Begin(p.Index.Draft.View().State())
 	quotas.Follow(&p.Index.Draft)
 	for a := range p.Asks {
-		spec, model, n := p.Asks[a].Spec, "", max(p.Asks[a].Least, 1)
-		if len(spec.Devices.Models) == 1 {
-			model = spec.Devices.Models[0]
-		}
-		texts = append(texts, quotas.Why(spec, model, n)...)
-		quotas.Charge(spec, model, n)
+		spec, n := p.Asks[a].Spec, max(p.Asks[a].Least, 1)
+		texts = append(texts, quotas.Why(spec, spec.Devices.Model(), n)...)
+		quotas.Charge(spec, spec.Devices.Model(), n)
 	}
 	return strings.Join(texts, ", ")
 }

@@ -55,7 +55,7 @@ func because(why, more error) error {
 	return &besides{why, more, why}
 }
 
-// despiteMoves returns the same reason. The engine tries a class that it parks for it again when any node gains room.
+// despiteMoves adds to a reason that others might move if any node gained room ([orbit.NoFit.DespiteMoves]). The text stays.
 func despiteMoves(why error) error {
 	var nofit *orbit.NoFit
 	if !errors.As(why, &nofit) {
@@ -64,7 +64,7 @@ func despiteMoves(why error) error {
 	return &hopes{why, nofit.DespiteMoves()}
 }
 
-// hopes is a reason, and the answer for which the engine parks the class instead of the one in the reason.
+// hopes is a reason whose NoFit, which says how the engine parks the class, is replaced by another.
 type hopes struct {
 	error
 	parks *orbit.NoFit

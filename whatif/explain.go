@@ -151,10 +151,7 @@ func lacking(state *orbit.State, spec *orbit.Spec, n int) (lacks []string, raise
 	if !there {
 		return nil, nil, ""
 	}
-	model := ""
-	if len(spec.Devices.Models) == 1 {
-		model = spec.Devices.Models[0]
-	}
+	model := spec.Devices.Model()
 	var quotas orbit.Quotas
 	quotas.Begin(state)
 	if lacks = quotas.Why(spec, model, n); len(lacks) == 0 {

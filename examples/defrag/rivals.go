@@ -22,7 +22,7 @@ import (
 // budgets are the numbers of moves at which the ways are compared.
 var budgets = []int{0, 100, 200, 500, 1000}
 
-// way moves at most so many capsules, and returns how many it has moved: fewer if it finds no move that it likes.
+// way is a way to choose moves. It moves capsules until it has moved most of them or finds no move that helps, and returns the number.
 type way struct {
 	name string
 	move func(ctx context.Context, l *orbit.MemoryLedger, most int) (moved int, err error)
@@ -33,7 +33,7 @@ func ways(seed uint64) []way {
 	return []way{{"nav.Defrag", byDefrag()}, {"greedy", greedily}, {"random", randomly(rand.New(rand.NewPCG(seed, 1)))}}
 }
 
-// compare fills a cluster for each seed, lets each way move on a copy of it, and prints what fits after so many moves.
+// compare fills a cluster for each seed and gives each way a copy of it. It prints how many gangs fit after each budget of moves.
 func compare(ctx context.Context, o options, out io.Writer) error {
 	fmt.Fprintf(out, "%4s %-10s %11s %7s %14s %15s\n", "seed", "way", "moves up to", "moves", "gangs that fit", "unallocated GPU")
 	for seed := o.seed; seed < o.seed+uint64(o.seeds); seed++ {

@@ -60,20 +60,13 @@ func (s *Search) beginReclaim() {
 		}
 	}
 	r.quotas.Follow(s.draft)
-	r.weigh(s, soleModel(s.spec))
+	r.weigh(s, s.spec.Devices.Model())
 }
 
 // Reclaims reports whether victims of a capsule are found by the rules of queues.
 func Reclaims(state *orbit.State, c *orbit.Capsule) bool {
 	_, there := state.Queue(c.Spec.Queue)
 	return there
-}
-
-func soleModel(spec *orbit.Spec) string {
-	if len(spec.Devices.Models) == 1 {
-		return spec.Devices.Models[0]
-	}
-	return ""
 }
 
 // onModel makes the search count the devices of a node.
@@ -158,7 +151,7 @@ func (s *Search) chargeNewcomers(sign int) {
 				needs--
 			}
 		}
-		r.quotas.Charge(g.Gang.Roles[i].Spec, soleModel(g.Gang.Roles[i].Spec), sign*max(0, needs))
+		r.quotas.Charge(g.Gang.Roles[i].Spec, g.Gang.Roles[i].Spec.Devices.Model(), sign*max(0, needs))
 	}
 }
 
@@ -190,7 +183,7 @@ func (s *Search) rankOf(v *orbit.Capsule) int64 {
 // Hopeless reports whether no capsule may leave for the one of the search, on any node.
 func (s *Search) Hopeless() bool {
 	r := &s.queues
-	if !r.on || s.of.Gang() != "" || s.spec.Devices.Count > 0 && r.model == "" { // only a node says of which model its devices are
+	if !r.on || s.of.Gang() != "" || s.spec.Devices.Count > 0 && r.model == "" { // of which model the devices would be is known only once there is a node
 		return false
 	}
 	for _, c := range r.claims {

@@ -20,7 +20,7 @@ type instance struct {
 	weightProcess, weightService, weightMachine int64
 	// first is the machine of each process at the beginning.
 	first []int
-	// By service: the pairs of a service and one that it depends on, of which it is either.
+	// By service: each pair {a, b} in which a depends on b, and the service is a or b.
 	bound [][][2]int
 }
 

@@ -137,7 +137,7 @@ func (s *solution) do(st step) (back step) {
 	return step{st.p, from, st.q}
 }
 
-// rise returns by how much a step raises the cost, but for the cost of services.
+// rise returns by how much a step raises the cost, without the part that services add.
 func (s *solution) rise(st step) (more int64) {
 	from := s.at[st.p]
 	shift := func(p, from, to int, sign int64) {
