@@ -30,7 +30,8 @@ import (
 //
 // Defrag stops by itself. Each set that it proposes takes the cluster a step closer to the goal, which nothing that Defrag does
 // takes back; where no set is worth its disruption, it moves nothing. A capsule that was placed less than MinStay ago, by
-// Defrag or by another, is not moved.
+// Defrag or by another, is not moved. Defrags with different goals do not know each other's: after MinStay one may move
+// back what another has moved, as a step towards its own goal.
 //
 // A pass looks at all nodes and capsules. Set the fields before first use, and call Pass or Run from one goroutine at a
 // time.
@@ -194,7 +195,7 @@ func (p *defragPass) searching(shun func(*orbit.NodeState, *orbit.Spec) bool) *m
 		return ""
 	}
 	p.search = moves.Search{
-		Draft: &p.draft, Engine: &place.Indexed{Score: score.BestFit{}, Filter: filter}, Excluded: excluded,
+		Draft: &p.draft, Engine: &place.Indexed{Score: score.MostAllocated{}, Filter: filter}, Excluded: excluded,
 		Stays: p.stays, Most: min(p.left, mostMovedFor), Steps: defragSteps, Note: "defragmented",
 	}
 	return &p.search

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -84,6 +85,20 @@ func TestDefragMakesRoomForAShape(t *testing.T) {
 	moved := untilStill(t, defrag(l, nav.RoomFor{Spec: gpus(8)}))
 	require.Len(t, moved, 3, "three nodes are emptied onto the fourth")
 	require.Equal(t, 3, fitting(t, l, gpus(8)))
+}
+
+// What leaves a node goes to the fullest one, in whatever units the nodes are counted: an empty node stays empty.
+func TestDefragFillsTheFullestNode(t *testing.T) {
+	for unit := int64(1); unit <= 1e9; unit *= 1000 {
+		l := &orbit.MemoryLedger{}
+		commit(t, l, node("a", 32*unit), node("b", 32*unit), gpuNode("g"))
+		b, g := spec(8*unit, 0), spec(1, 0)
+		g.Movable = true
+		commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"cb"}, Spec: b}, orbit.Place{Capsule: "cb", Node: "b"},
+			orbit.Submit{IDs: []orbit.CapsuleID{"cg"}, Spec: g}, orbit.Place{Capsule: "cg", Node: "g"})
+		require.Len(t, untilStill(t, defrag(l, nav.OffDevices{})), 1)
+		require.EqualValues(t, "b", snapshot(t, l).Capsule("cg").Node, "with %d units in a core", unit)
+	}
 }
 
 // Count bounds the rooms, MinGain the disruption for each, and Moves that of a pass.
@@ -261,10 +276,38 @@ func churn(t *testing.T, l orbit.Ledger, lasts time.Duration) {
 	}
 }
 
-// 24 virtual hours of churn with a Defrag for each goal: nothing moves twice within MinStay, no move is undone while others
-// have touched neither of its nodes nor, for a capsule with a rule Even, its group; no budget is ever broken, and what moves a day is told. Once the churn is over, it
-// stops: in another day nothing moves.
+// Virtual hours of churn, with one Defrag for each goal together and with each alone: nothing moves twice within MinStay, and no budget is
+// ever broken. A Defrag undoes a move of its own only if somebody else, such as the Defrag of another goal, has since touched one of its nodes
+// or, for a capsule with a rule Even, its group. Once the churn is over, they stop: in another day nothing moves.
 func TestDefragUnderChurn(t *testing.T) {
+	t.Run("all", func(t *testing.T) {
+		moves := judgeChurn(t, 24*time.Hour, defragGoals())
+		require.Positive(t, moves)
+		t.Logf("%d moves in 24 hours, %.2f per capsule and day at 60 capsules", moves, float64(moves)/60)
+	})
+	alone := 0
+	for name, goal := range defragGoals() {
+		t.Run(name, func(t *testing.T) {
+			alone += judgeChurn(t, 6*time.Hour, map[string]nav.DefragGoal{name: goal})
+		})
+	}
+	require.Positive(t, alone)
+}
+
+// mover is the ledger of one Defrag. It tells whose a proposal was.
+type mover struct {
+	orbit.Ledger
+	name string
+	by   *sync.Map // from the proposal's id to the name
+}
+
+func (m mover) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, error) {
+	m.by.Store(p.ID, m.name)
+	return m.Ledger.Propose(ctx, p)
+}
+
+// judgeChurn lets Defrags run beside churn of this length, judges their moves and returns how many there were.
+func judgeChurn(t *testing.T, lasts time.Duration, goals map[string]nav.DefragGoal) (moves int) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &orbit.MemoryLedger{}
 		for i := range 18 {
@@ -278,70 +321,97 @@ func TestDefragUnderChurn(t *testing.T) {
 		commit(t, l, orbit.PutBudget{Budget: orbit.Budget{ID: "web", Group: "web", Expected: 10, Missing: 2}})
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
-		for _, goal := range defragGoals() {
-			d := defrag(l, goal)
+		var by sync.Map
+		for name, goal := range goals {
+			d := defrag(mover{l, name, &by}, goal)
 			d.OnRound = func(r nav.DefragRound) { assert.Empty(t, r.Errors) } // the ledger refuses what breaks a budget
 			go func() { _ = d.Run(ctx) }()
 		}
 		engine := &orbit.Engine{Name: "e", Ledger: l, Navigator: nav.Func((&nav.Services{}).Plan)}
 		go func() { _ = engine.Run(ctx) }()
-		churn(t, l, 24*time.Hour)
+		churn(t, l, lasts)
 		time.Sleep(3 * time.Hour) // what was placed last may move after MinStay
 		quiet := snapshot(t, l).Revision()
-		moves := judgeDefrag(t, l, 0)
+		moves = judgeDefrag(t, l, &by)
 		time.Sleep(24 * time.Hour)
 		later, _ := movesIn(t, l, quiet)
 		assert.Zero(t, later, "moves in a day without churn")
-		t.Logf("%d moves in 24 hours, %.2f per capsule and day at 60 capsules", moves, float64(moves)/60)
-		require.Positive(t, moves)
 		stop()
 		synctest.Wait()
 	})
+	return moves
+}
+
+// touches says when the two parties that changed something last did so, the last one first. Times are counts of changes: several proposals may
+// have one revision.
+type touches [2]struct {
+	by any
+	at int
+}
+
+func (h *touches) add(by any, at int) {
+	if h[0].by != by {
+		h[1] = h[0]
+	}
+	h[0].by, h[0].at = by, at
+}
+
+// other returns when somebody else than by changed it last.
+func (h *touches) other(by any) (at int) {
+	if h[0].by != by {
+		return h[0].at
+	}
+	return h[1].at
 }
 
 // judgeDefrag replays the history and judges its moves: see TestDefragUnderChurn. It returns their number.
-func judgeDefrag(t *testing.T, l orbit.Ledger, after orbit.Revision) (count int) {
+func judgeDefrag(t *testing.T, l orbit.Ledger, by *sync.Map) (count int) {
 	type move struct {
 		from, to orbit.NodeID
-		at       time.Time
-		rev      orbit.Revision
+		by       any
+		at       int
 	}
-	changes, err := l.Changes(t.Context(), after)
+	changes, err := l.Changes(t.Context(), 0)
 	require.NoError(t, err)
-	from, last, touched, placed := map[orbit.CapsuleID]orbit.NodeID{}, map[orbit.CapsuleID]move{}, map[orbit.NodeID]orbit.Revision{}, map[orbit.CapsuleID]time.Time{}
-	web, webs := map[orbit.CapsuleID]bool{}, orbit.Revision(0) // the members of the group with a rule Even, and when one last came or went
-	for _, c := range changes {
+	from, last, placed := map[orbit.CapsuleID]orbit.NodeID{}, map[orbit.CapsuleID]move{}, map[orbit.CapsuleID]time.Time{}
+	nodes, webs := map[orbit.NodeID]*touches{}, touches{} // webs: of the group with a rule Even
+	web := map[orbit.CapsuleID]bool{}
+	touch := func(id orbit.NodeID, c orbit.CapsuleID, by any, at int) {
+		if nodes[id] == nil {
+			nodes[id] = &touches{}
+		}
+		if nodes[id].add(by, at); web[c] {
+			webs.add(by, at)
+		}
+	}
+	for at, c := range changes {
+		who, _ := by.Load(c.ID) // nil: by no Defrag
 		switch do := c.Do.(type) {
 		case orbit.Evict:
 			require.Empty(t, do.For)
 			from[do.Capsule] = do.From
+			touch(do.From, do.Capsule, who, at)
 		case orbit.Submit:
 			for _, id := range do.IDs {
 				web[id] = do.Spec.IsIn("web")
 			}
 		case orbit.Release:
-			if touched[c.Node] = c.Revision; web[do.Capsule] {
-				webs = c.Revision
-			}
+			touch(c.Node, do.Capsule, who, at)
 		case orbit.Place:
-			was, moved := from[do.Capsule]
-			if delete(from, do.Capsule); !moved {
-				if touched[do.Node] = c.Revision; web[do.Capsule] {
-					webs = c.Revision
-				}
-			} else {
+			if was, moved := from[do.Capsule]; moved {
 				count++
-				now := move{was, do.Node, do.At.Time(), c.Revision}
-				assert.GreaterOrEqual(t, now.at.Sub(placed[do.Capsule]), time.Hour, "%s moves within MinStay", do.Capsule)
-				if before, again := last[do.Capsule]; again && before.from == do.Node {
-					cause := max(touched[before.from], touched[before.to])
+				delete(from, do.Capsule)
+				assert.GreaterOrEqual(t, do.At.Time().Sub(placed[do.Capsule]), time.Hour, "%s moves within MinStay", do.Capsule)
+				if before, again := last[do.Capsule]; again && before.from == do.Node && before.by == who {
+					cause := max(nodes[before.from].other(who), nodes[before.to].other(who))
 					if web[do.Capsule] { // the rule compares its racks with all others
-						cause = max(cause, webs)
+						cause = max(cause, webs.other(who))
 					}
-					assert.Greater(t, cause, before.rev, "%s moves back without a cause; a member of web: %v", do.Capsule, web[do.Capsule])
+					assert.Greater(t, cause, before.at, "%s moves back without a cause; a member of web: %v", do.Capsule, web[do.Capsule])
 				}
-				last[do.Capsule] = now
+				last[do.Capsule] = move{was, do.Node, who, at}
 			}
+			touch(do.Node, do.Capsule, who, at)
 			placed[do.Capsule] = do.At.Time()
 		}
 	}

@@ -434,7 +434,7 @@ func (s *shrinking) together(set []*orbit.NodeState, left *int) (out []leaves, e
 	}
 	*left -= s.full.NodeCount()
 	excluded := func(n *orbit.NodeState, _ *orbit.Spec) bool { return goes[n.Node.ID] }
-	engine := &place.Exhaustive{Score: score.BestFit{}, Filter: func(n *orbit.NodeState, _ *orbit.Report, spec *orbit.Spec) string {
+	engine := &place.Exhaustive{Score: score.MostAllocated{}, Filter: func(n *orbit.NodeState, _ *orbit.Report, spec *orbit.Spec) string {
 		if excluded(n, spec) {
 			return "goes"
 		}

@@ -146,7 +146,7 @@ type lab struct {
 
 func newLab(ctx context.Context, state *orbit.State, work *int) (*lab, error) {
 	l := &lab{ctx: ctx, specs: map[domainSpec]*orbit.Spec{}, stuck: map[*orbit.Spec]bool{}, work: work}
-	l.ledger.Start, l.engine.Score = state, score.BestFit{}
+	l.ledger.Start, l.engine.Score = state, score.MostAllocated{}
 	return l, l.sync()
 }
 
