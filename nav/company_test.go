@@ -213,7 +213,7 @@ func happen(t *rapid.T, l *orbit.MemoryLedger, i int) {
 	}
 }
 
-// TestEnginesKeepCompany: engines that plan at once place replica sets with rules of company, while nodes go with all on
+// TestEnginesKeepCompany: eight engines that plan at once place replica sets with rules of company, while nodes go with all on
 // them, capsules run that nobody has placed, and specs change. No placement ever breaks a rule. When they rest, nothing
 // waits that a ledger would place somewhere.
 func TestEnginesKeepCompany(t *testing.T) {
@@ -238,9 +238,9 @@ func keepCompany(t *rapid.T, seen map[string]int) {
 		commit(t, l, orbit.Submit{IDs: ids, Spec: drawSet(t, fmt.Sprint("set", i))})
 	}
 	var engines []*orbit.Engine
-	for i := range 3 {
+	for i := range 8 {
 		var placement orbit.PlacementEngine = &place.Indexed{}
-		if i == 2 {
+		if i%3 == 2 {
 			placement = &place.Exhaustive{}
 		}
 		engines = append(engines, &orbit.Engine{Name: fmt.Sprint("e", i), Ledger: l, Navigator: &nav.Services{Placement: placement}})
