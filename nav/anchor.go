@@ -27,30 +27,8 @@ const AnchorNote = "anchor"
 //	         ├─ capsules that wait for a group that cannot start ─► a [*Deadlock] says why
 //	         └─ all others ─────────────────────────────────► the wrapped navigator
 //
-// The anchor is the member that lets the most other members follow, each at the level that its spec names. It goes to
-// the tightest domain that takes all waiting members, or else to the domain that takes the most, which the notes then
-// say. Where members name several levels, the domain is one from which the most members stay together at all levels. In
-// the domain the anchor goes to a fresh node: one that hosts no capsule of any group and on which no Anchor holds room
-// for one. The same proposal holds room in that domain for the other members, until they have come or HoldFor has
-// passed. Members that come later, or that find no room left, are ordinary work.
-//
-// Anchor holds room on as few nodes as possible, the anchor's node first: six replicas that fit on one node are all
-// placed on it. The wrapped navigator's score and filter, Spec.Prefer and Spec.Spread do not affect the choice. A group
-// that should be spread within its domain needs HoldFor: -1, with which the wrapped navigator places the other members.
-//
-// What holds, whatever else runs on the ledger, even other Anchors with stale views: a group has at most one anchor
-// while any member runs (see anchor_epoch.go), the anchor's node was fresh when it was placed, every hold ends, and one
-// plan never asks for more than a node has. A member that asks for no company, or for the company of another group, may
-// be placed by its navigator at the same moment as the anchor, in another domain; members may then follow either.
-// Members of gangs are left to the navigator of gangs: Anchor makes none of them an anchor, and holds no room for
-// capsules of class Gang.
-//
-// Anchor learns of changes from the view and keeps tables of domains. A plan without a group to start costs a look at
-// each pending capsule and at the holds of groups. Within one priority, anchors come first: a proposal of the wrapped
-// navigator that no longer fits beside them is left out, with the later proposals that depend on it. Their capsules are
-// planned again in the next pass, and then so are all capsules for which the plan has found no node. Room that the plan
-// releases is not used for anchors of the same plan. An Anchor belongs to one engine and is not safe for concurrent
-// use.
+// [Anchor.Plan] says which member is the anchor, and what holds beside other planners. An Anchor belongs to one engine and is not safe for
+// concurrent use.
 type Anchor struct {
 	// Navigator is the wrapped navigator, as in &Services{}. Required.
 	Navigator orbit.Navigator
@@ -85,6 +63,30 @@ var errNoNavigator = errors.New("nav: Anchor.Navigator is nil; set it to the nav
 // "released" (holds released because no member needs them any more), "leftOut" (proposals of the wrapped navigator left
 // out in whole or in part), and one "short" for each group that no domain takes whole, which says how many members it
 // takes. The wrapped navigator's notes follow, if it was asked.
+//
+// The anchor is the member that lets the most other members follow, each at the level that its spec names. It goes to
+// the tightest domain that takes all waiting members, or else to the domain that takes the most, which the notes then
+// say. Where members name several levels, the domain is one from which the most members stay together at all levels. In
+// the domain the anchor goes to a fresh node: one that hosts no capsule of any group and on which no Anchor holds room
+// for one. The same proposal holds room in that domain for the other members, until they have come or HoldFor has
+// passed. Members that come later, or that find no room left, are ordinary work.
+//
+// Anchor holds room on as few nodes as possible, the anchor's node first: six replicas that fit on one node are all
+// placed on it. The wrapped navigator's score and filter, Spec.Prefer and Spec.Spread do not affect the choice. A group
+// that should be spread within its domain needs HoldFor: -1, with which the wrapped navigator places the other members.
+//
+// What holds, whatever else runs on the ledger, even other Anchors with stale views: a group has at most one anchor
+// while any member runs (see anchor_epoch.go), the anchor's node was fresh when it was placed, every hold ends, and one
+// plan never asks for more than a node has. A member that asks for no company, or for the company of another group, may
+// be placed by its navigator at the same moment as the anchor, in another domain; members may then follow either.
+// Members of gangs are left to the navigator of gangs: Anchor makes none of them an anchor, and holds no room for
+// capsules of class Gang.
+//
+// Anchor learns of changes from the view and keeps tables of domains. A plan without a group to start costs a look at
+// each pending capsule and at the holds of groups. Within one priority, anchors come first: a proposal of the wrapped
+// navigator that no longer fits beside them is left out, with the later proposals that depend on it. Their capsules are
+// planned again in the next pass, and then so are all capsules for which the plan has found no node. Room that the plan
+// releases is not used for anchors of the same plan.
 func (a *Anchor) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 	if a.Navigator == nil {
 		return orbit.Plan{}, errNoNavigator

@@ -16,6 +16,25 @@ import (
 // Batch sees only the capsules of its pass, so set [orbit.Engine] MaxPlan to the size of a sweep: with 5,000, a sweep
 // of 5,000 tasks is one pass.
 //
+// [Batch.Plan] says how a level of priority is packed, and what the notes of a plan mean. The zero value works. A Batch belongs to one engine and is not safe for
+// concurrent use.
+type Batch struct {
+	// Placement chooses the nodes; nothing else may use it. Nil: a [place.Indexed]. An engine of package place without
+	// a Score gets the score of Batch, so that a Seed or a Filter can be set. With another score the packing is only as
+	// good as that score.
+	Placement orbit.PlacementEngine
+
+	ready bool
+	draft orbit.Draft
+	score packScore
+	free  freeTally
+}
+
+// Claims reports whether the class is Batch.
+func (b *Batch) Claims(_ string, class orbit.AppClass) bool { return class == orbit.Batch }
+
+// Plan packs level after level. If ctx ends it returns the plan so far, and the context's error.
+//
 // One level of priority is planned like this:
 //
 //  1. If there seems to be room for all: place the largest class first, and fill node after node; work without devices
@@ -47,24 +66,6 @@ import (
 // The bound does not know of co-location ([orbit.Near]), priorities and a placement engine's filter; where these matter
 // it is larger than necessary. If everything is placed, or the context ends before the bound is needed, the bound is
 // the number of pending capsules.
-//
-// The zero value works. A Batch belongs to one engine.
-type Batch struct {
-	// Placement chooses the nodes; nothing else may use it. Nil: a [place.Indexed]. An engine of package place without
-	// a Score gets the score of Batch, so that a Seed or a Filter can be set. With another score the packing is only as
-	// good as that score.
-	Placement orbit.PlacementEngine
-
-	ready bool
-	draft orbit.Draft
-	score packScore
-	free  freeTally
-}
-
-// Claims reports whether the class is Batch.
-func (b *Batch) Claims(_ string, class orbit.AppClass) bool { return class == orbit.Batch }
-
-// Plan packs level after level. If ctx ends it returns the plan so far, and the context's error.
 func (b *Batch) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 	b.init()
 	b.draft.Sync(view)

@@ -24,23 +24,8 @@ import (
 //	                              ├─ it cannot be moved, and MayWait says yes ──────────────► it is released back to pending
 //	                              └─ otherwise ─────────────────────────────────────────────► it stays, and the round says why
 //
-// The ledger judges a move by the rules for all evictions: gangs keep their minimums, and groups their budgets. If a
-// capsule cannot be moved, Drain tries again after a change of the ledger that may help. A cordoned node takes no new
-// work. So that no capsule is moved to a node that is drained later, cordon all nodes before you drain the first of
-// them. Drain begins with the node that has the fewest capsules left, and on each node with the highest priority.
-//
-// A member of a gang stays in the narrowest domain that it shares with the other placed members, unless the gang's
-// levels are only a preference (Gang.Loose). Drain leaves holds alone, because they end by themselves. It also leaves
-// the capsules of Lost nodes alone, because package lease releases them.
-//
-// From a node with a NoExecute taint ([orbit.Taint]) Drain moves, in the same way, the capsules that do not tolerate
-// the taint. A capsule that tolerates it for some time is moved when that time is over, counted from when Drain first
-// saw the taint, or from the capsule's placement if that is later. Such capsules go to nodes without such a taint. None
-// is released to pending, and all other capsules stay.
-//
-// A pass costs a look at each node that has changed since the last pass and at each capsule on a node with such a
-// taint, and a choice of a node for each capsule that is to be moved. Set the fields before first use, and call Pass or
-// Run from one goroutine at a time.
+// [Drain.Run] says which rules a move keeps. Set the fields before first use, and call Pass or Run from one goroutine at a
+// time.
 type Drain struct {
 	// Ledger is the ledger whose nodes are drained. Required.
 	Ledger orbit.Ledger
@@ -210,6 +195,23 @@ const (
 // Run calls Pass until ctx ends, and then returns nil. It begins a pass when a change of the ledger may let something
 // move that could not move before, and after about a second in any case. Without a Ledger it returns an error that
 // wraps [orbit.ErrInvalid].
+//
+// The ledger judges a move by the rules for all evictions: gangs keep their minimums, and groups their budgets. If a
+// capsule cannot be moved, Drain tries again after a change of the ledger that may help. A cordoned node takes no new
+// work. So that no capsule is moved to a node that is drained later, cordon all nodes before you drain the first of
+// them. Drain begins with the node that has the fewest capsules left, and on each node with the highest priority.
+//
+// A member of a gang stays in the narrowest domain that it shares with the other placed members, unless the gang's
+// levels are only a preference (Gang.Loose). Drain leaves holds alone, because they end by themselves. It also leaves
+// the capsules of Lost nodes alone, because package lease releases them.
+//
+// From a node with a NoExecute taint ([orbit.Taint]) Drain moves, in the same way, the capsules that do not tolerate
+// the taint. A capsule that tolerates it for some time is moved when that time is over, counted from when Drain first
+// saw the taint, or from the capsule's placement if that is later. Such capsules go to nodes without such a taint. None
+// is released to pending, and all other capsules stay.
+//
+// A pass costs a look at each node that has changed since the last pass and at each capsule on a node with such a
+// taint, and a choice of a node for each capsule that is to be moved.
 func (d *Drain) Run(ctx context.Context) error {
 	if err := d.check(); err != nil {
 		return err

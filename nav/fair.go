@@ -16,33 +16,11 @@ import (
 //
 //	engine.Navigator = &nav.Fair{Navigator: &nav.Preempting{Navigator: &nav.Batch{}}}
 //
-// The order of the work of one tree of queues is found by a tournament. In each queue the work is compared that comes first
-// there and in each queue below it. Going first, at each level of the tree, is:
-//
-//  1. work with which the queue just below does not borrow: afterwards, that uses no more than its subtree of all that the work asks for;
-//  2. then work after which that queue has the lower share ([orbit.State.Share]);
-//  3. then work of higher priority, with the engine's Aging;
-//  4. then what comes first in the engine's order: nominees, and what was submitted first.
-//
-// Within one queue, the engine's order decides. Work that names a queue with others below it competes with them as a
-// queue of its own, which has the Nominal of the queue and the weight 1. The winner is counted as placed, and the next
-// tournament begins. Work that the quotas do not admit competes no more, nor do others of its spec; it comes after all that they do, in the order of another
-// tournament; there, capsules of one spec that follow each other in their queue count as one. A gang of which no member is placed counts whole: with all members that wait, or with its minimums if the quotas admit no more.
-//
-// Different trees, and work without a queue, do not compete by shares. A tree keeps the turns that its work has in the
-// engine's order, and its work takes these turns in the order of the tournament. So work without a queue is planned as if there were no Fair,
-// and high priority makes the turn of its tree come early, but not that of its own queue.
-//
-// The wrapped navigator learns the order as the order of the pending capsules and as [orbit.View.Turn], and then
-// chooses nodes as ever. Nothing is withheld from it. A pass sees at most [orbit.Engine] MaxPlan capsules. From each queue it sees
-// some, but the more of the backlog it sees, the fairer the order: give MaxPlan the size of a sweep.
-//
 // Fair itself evicts nothing. So a queue gets what others have borrowed of it only when that ends; with a [Preempting] in the Fair it is taken back
 // at once.
 //
-// The plan's notes begin with "queued" (how many of the pending capsules name a queue) and "overQuota" (how many of them
-// the quotas do not admit beside those before them). The notes of the wrapped navigator follow. A Fair belongs to one engine and is not safe
-// for concurrent use.
+// [Fair.Plan] says how the order is found. A Fair belongs to one engine and is not safe for
+// concurrent use.
 type Fair struct {
 	// Navigator is the wrapped navigator. Required.
 	Navigator orbit.Navigator
@@ -72,6 +50,30 @@ var (
 
 // Plan puts the pending work into the order of the tournaments, and lets the wrapped navigator plan it. Its error is the
 // wrapped navigator's.
+//
+// The order of the work of one tree of queues is found by a tournament. In each queue the work is compared that comes first
+// there and in each queue below it. Going first, at each level of the tree, is:
+//
+//  1. work with which the queue just below does not borrow: afterwards, that uses no more than its subtree of all that the work asks for;
+//  2. then work after which that queue has the lower share ([orbit.State.Share]);
+//  3. then work of higher priority, with the engine's Aging;
+//  4. then what comes first in the engine's order: nominees, and what was submitted first.
+//
+// Within one queue, the engine's order decides. Work that names a queue with others below it competes with them as a
+// queue of its own, which has the Nominal of the queue and the weight 1. The winner is counted as placed, and the next
+// tournament begins. Work that the quotas do not admit competes no more, nor do others of its spec; it comes after all that they do, in the order of another
+// tournament; there, capsules of one spec that follow each other in their queue count as one. A gang of which no member is placed counts whole: with all members that wait, or with its minimums if the quotas admit no more.
+//
+// Different trees, and work without a queue, do not compete by shares. A tree keeps the turns that its work has in the
+// engine's order, and its work takes these turns in the order of the tournament. So work without a queue is planned as if there were no Fair,
+// and high priority makes the turn of its tree come early, but not that of its own queue.
+//
+// The wrapped navigator learns the order as the order of the pending capsules and as [orbit.View.Turn], and then
+// chooses nodes as ever. Nothing is withheld from it. A pass sees at most [orbit.Engine] MaxPlan capsules. From each queue it sees
+// some, but the more of the backlog it sees, the fairer the order: give MaxPlan the size of a sweep.
+//
+// The plan's notes begin with "queued" (how many of the pending capsules name a queue) and "overQuota" (how many of them
+// the quotas do not admit beside those before them). The notes of the wrapped navigator follow.
 func (f *Fair) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 	switch {
 	case f.Navigator == nil:

@@ -15,51 +15,15 @@ import (
 )
 
 // Gang is the navigator for gangs: it places all waiting members of a gang in one topology domain, in one proposal, or
-// none of them. The zero value works; a Gang belongs to one engine.
-//
-// A plan takes every gang of which a member is pending, with all its waiting members, even those not in the batch.
-// Gangs are planned by their highest member priority, broken gangs first ([orbit.GangState.Broken]), and then in order of
-// submission:
-//
-//  1. A running gang that has fallen short is topped up in the domain where it runs. A gang that has been broken for as
-//     long as Repair says, and cannot be topped up, is moved as a whole to a domain that takes all of it, if budgets and
-//     protections allow that. If there is none, other broken gangs that it precedes ([orbit.State.Precedes]) are evicted,
-//     if they hold what it lacks. Others are not evicted: wrap the Gang in a [Preempting].
-//  2. A gang that is not placed goes to the first of its levels on which a domain takes all of it, and there to the
-//     tightest such domain. If there is none and fewer members will do, it goes to the first level on which a domain
-//     takes its minimums, and there to the domain that takes the most. Nodes without the level's label, or with an
-//     empty one, are in no domain. If there are no levels, or after all levels that are only preferred, all nodes
-//     together are the domain.
-//  3. A gang that fits nowhere is diagnosed by a [*GangNoFit], and is not tried again until a node has gained room
-//     that could help.
+// none of them. The zero value works.
 //
 // A nominated gang may use the room that is nominated for it, and the room of nominations that it outranks. A gang
 // without a nomination takes room of nominations that its members outrank only if it fits nowhere else. Gang itself
 // nominates nothing, so small work that comes and goes may keep a large gang waiting for ever, and also what a broken
 // gang lacks: wrap the Gang in a [Patient].
 //
-// Whether members of one shape fit a domain is decided exactly. Members of several shapes are seated greedily, and then
-// by a search that is exact while it has Search steps left. Members to which rules of company apply ([orbit.Apart],
-// [orbit.Even], [orbit.Extra]) are seated by a search on the draft, which judges as the ledger does. It too is exact while
-// it has steps, with one exception: if members have rules Even about several groups or levels, it may miss seats that the
-// ledger would accept.
-//
-// A member that has got another spec than its role says ([orbit.Respec]) is seated by its own. If a role needs only some of
-// its members, those that ask for least are taken for its minimum, and seats for others may be missed.
-//
-// Gang ignores the scores and preferences of specs. A gang is diagnosed, and never split, if its members do not all
-// have one owner, or if no proposal can hold it by the limits of the ledger.
-//
-// The members of a waiting gang are pending in every pass, and so diagnosed in every round: the answer does not park
-// their classes, and the engine goes on at its Backoff. An OnRound that logs should log only what has changed.
-//
-// Plan.Notes say what a plan did:
-//
-//	gangs.placed      gangs placed, whole or at their minimum
-//	gangs.topped_up   running gangs that got more members
-//	gangs.rebuilt     broken gangs that were moved as a whole
-//	gangs.waiting     gangs of which nothing was placed in this plan, diagnosed instead
-//	search.steps      steps of exact search
+// [Gang.Plan] says how gangs are planned, and what the notes of a plan mean. A Gang belongs to one engine and is not safe for
+// concurrent use.
 type Gang struct {
 	// Search is the maximum number of steps of exact search for one gang in one plan; default 20,000. A negative number
 	// disables the search. All gangs of a plan together take at most 50 times as many steps. Gangs for which earlier
@@ -98,6 +62,45 @@ type gangPass struct {
 }
 
 // Plan places gangs and tops up running ones. If ctx ends it returns the plan so far, and the context's error.
+//
+// A plan takes every gang of which a member is pending, with all its waiting members, even those not in the batch.
+// Gangs are planned by their highest member priority, broken gangs first ([orbit.GangState.Broken]), and then in order of
+// submission:
+//
+//  1. A running gang that has fallen short is topped up in the domain where it runs. A gang that has been broken for as
+//     long as Repair says, and cannot be topped up, is moved as a whole to a domain that takes all of it, if budgets and
+//     protections allow that. If there is none, other broken gangs that it precedes ([orbit.State.Precedes]) are evicted,
+//     if they hold what it lacks. Others are not evicted: wrap the Gang in a [Preempting].
+//  2. A gang that is not placed goes to the first of its levels on which a domain takes all of it, and there to the
+//     tightest such domain. If there is none and fewer members will do, it goes to the first level on which a domain
+//     takes its minimums, and there to the domain that takes the most. Nodes without the level's label, or with an
+//     empty one, are in no domain. If there are no levels, or after all levels that are only preferred, all nodes
+//     together are the domain.
+//  3. A gang that fits nowhere is diagnosed by a [*GangNoFit], and is not tried again until a node has gained room
+//     that could help.
+//
+// Whether members of one shape fit a domain is decided exactly. Members of several shapes are seated greedily, and then
+// by a search that is exact while it has Search steps left. Members to which rules of company apply ([orbit.Apart],
+// [orbit.Even], [orbit.Extra]) are seated by a search on the draft, which judges as the ledger does. It too is exact while
+// it has steps, with one exception: if members have rules Even about several groups or levels, it may miss seats that the
+// ledger would accept.
+//
+// A member that has got another spec than its role says ([orbit.Respec]) is seated by its own. If a role needs only some of
+// its members, those that ask for least are taken for its minimum, and seats for others may be missed.
+//
+// Gang ignores the scores and preferences of specs. A gang is diagnosed, and never split, if its members do not all
+// have one owner, or if no proposal can hold it by the limits of the ledger.
+//
+// The members of a waiting gang are pending in every pass, and so diagnosed in every round: the answer does not park
+// their classes, and the engine goes on at its Backoff. An OnRound that logs should log only what has changed.
+//
+// Plan.Notes say what a plan did:
+//
+//	gangs.placed      gangs placed, whole or at their minimum
+//	gangs.topped_up   running gangs that got more members
+//	gangs.rebuilt     broken gangs that were moved as a whole
+//	gangs.waiting     gangs of which nothing was placed in this plan, diagnosed instead
+//	search.steps      steps of exact search
 func (g *Gang) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 	r := &gangPass{Gang: g, ctx: ctx, view: view, state: view.State(), limits: view.State().Limits()}
 	if err := ctx.Err(); err != nil {

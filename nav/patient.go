@@ -26,46 +26,8 @@ import (
 //	                                                 ├─ left out, its nominated room is free ─► placed there
 //	                                                 └─ left out for After ───────────────────► a nomination
 //
-// A capsule is nominated for one node. A gang's minimum is nominated for nodes of one domain. A member that a running
-// gang lacks is nominated as a capsule, in the domain of the other members; what a broken gang lacks comes before other
-// work of equal priority. Patient chooses the nodes where room is expected soonest. A capsule with
-// [orbit.Spec].RunsAtMost is expected to end that long after its Place.At. If it is late, it is expected to need as long
-// again as it is late. Nodes for which this does not tell when there is room come after all others. Among them Patient
-// prefers those where the fewest capsules have to end, by an estimate from what they use. Capsules of the classes
-// LatencySensitive and BestEffort without RunsAtMost do not end by themselves. Patient does not count on their room
-// unless there is nowhere else.
-//
-// A nomination is renewed before it ends, and then moves to nodes where there is room sooner. It is made again when a
-// nomination of higher rank or a change of a node has ended it, and when it ranks higher for its age. A nomination that
-// counts on services which do not end by themselves is an exception: it is renewed only if fewer capsules have to end
-// than when it was made. Otherwise it ends, so that others can use the room. It is made again after as much time as it
-// lasted, then after twice as much, and so on up to 256 times.
-//
-// What holds: a nomination that no other outranks and that counts on no services is served in the first or second pass
-// after all that ran on its nodes when it was made has ended. So fillers of equal priority do not keep for ever what a
-// broken gang waits for. Until then the work may be placed elsewhere, or with more members, but once a proposal for that
-// is lost, the work goes to the nominated room. A nomination is made within After and Engine.ParkFor of the first plan
-// that left the work out, unless nominations that outrank it take all that may be nominated (Limits.NominatedShare). Work
-// of higher priority may still come first, and so may work of equal priority that has waited about as long or longer.
-// Nothing is promised to a capsule that waits for company ([orbit.Near]) of which nothing runs, to one with a template or
-// a parent ([orbit.Start]), to a gang that no domain takes even when it is empty, or to a gang whose members have rules
-// about each other that compare domains of several nodes ([orbit.Apart], [orbit.Even]).
-//
-// Nominated room is lent until it is needed ([orbit.Nominate]). A borrower declares that it runs no longer than the
-// nominee is expected to wait, and that it may be evicted for the nominee ([orbit.Spec].Backfills). Room on nodes that
-// confirm is not lent. To place the nominee, Patient evicts the borrowers that are in the way. If borrowers come and go
-// so fast that this proposal is lost, the nomination lends no more, and the next proposal is not lost to them. So
-// lending costs the nominee at most three commits, unless it takes more evictions than one proposal may have: then the
-// borrowers have to end by themselves.
-//
-// Work whose queue has too little quota ([orbit.Queue]) is not nominated. A plan that leaves nothing out for long looks at each capsule once. The first nomination of a spec looks at each
-// node, and later ones only at nodes that have changed; each nomination of a gang looks at each node. A plan makes at
-// most one nomination, and tries or renews at most eight. Work for which no nomination could be made takes at most four
-// of these tries while other work waits, and is tried again in the order of its last tries. Work that asks for more
-// than any node has takes none. The plan's notes begin with "nominated" (nominations made or
-// renewed), "fromNominations" (capsules and gangs placed in nominated room), "recalled" (capsules evicted for these)
-// and "nodesLooked" (looks at nodes). The notes of the wrapped navigator follow. A Patient belongs to one engine and is
-// not safe for concurrent use.
+// [Patient.Plan] says which nodes are chosen, how long a nomination lasts, and what is promised. A Patient belongs to one
+// engine and is not safe for concurrent use.
 type Patient struct {
 	// Navigator is the wrapped navigator; its work is nominated when it has waited too long. Required.
 	Navigator orbit.Navigator
@@ -196,6 +158,48 @@ type patientPass struct {
 
 // Plan lets the wrapped navigator plan, and then nominates room for the work that it leaves out, or places it in
 // nominated room. Its error is the wrapped navigator's.
+//
+// A capsule is nominated for one node. A gang's minimum is nominated for nodes of one domain. A member that a running
+// gang lacks is nominated as a capsule, in the domain of the other members; what a broken gang lacks comes before other
+// work of equal priority. Patient chooses the nodes where room is expected soonest. A capsule with
+// [orbit.Spec].RunsAtMost is expected to end that long after its Place.At. If it is late, it is expected to need as long
+// again as it is late. Nodes for which this does not tell when there is room come after all others. Among them Patient
+// prefers those where the fewest capsules have to end, by an estimate from what they use. Capsules of the classes
+// LatencySensitive and BestEffort without RunsAtMost do not end by themselves. Patient does not count on their room
+// unless there is nowhere else.
+//
+// A nomination is renewed before it ends, and then moves to nodes where there is room sooner. It is made again when a
+// nomination of higher rank or a change of a node has ended it, and when it ranks higher for its age. A nomination that
+// counts on services which do not end by themselves is an exception: it is renewed only if fewer capsules have to end
+// than when it was made. Otherwise it ends, so that others can use the room. It is made again after as much time as it
+// lasted, then after twice as much, and so on up to 256 times.
+//
+// What holds: a nomination that no other outranks and that counts on no services is served in the first or second pass
+// after all that ran on its nodes when it was made has ended. So fillers of equal priority do not keep for ever what a
+// broken gang waits for. Until then the work may be placed elsewhere, or with more members, but once a proposal for that
+// is lost, the work goes to the nominated room. A nomination is made within After and Engine.ParkFor of the first plan
+// that left the work out, unless nominations that outrank it take all that may be nominated (Limits.NominatedShare). Work
+// of higher priority may still come first, and so may work of equal priority that has waited about as long or longer.
+// Nothing is promised to a capsule that waits for company ([orbit.Near]) of which nothing runs, to one with a template or
+// a parent ([orbit.Start]), to a gang that no domain takes even when it is empty, or to a gang whose members have rules
+// about each other that compare domains of several nodes ([orbit.Apart], [orbit.Even]).
+//
+// Nominated room is lent until it is needed ([orbit.Nominate]). A borrower declares that it runs no longer than the
+// nominee is expected to wait, and that it may be evicted for the nominee ([orbit.Spec].Backfills). Room on nodes that
+// confirm is not lent. To place the nominee, Patient evicts the borrowers that are in the way. If borrowers come and go
+// so fast that this proposal is lost, the nomination lends no more, and the next proposal is not lost to them. So
+// lending costs the nominee at most three commits, unless it takes more evictions than one proposal may have: then the
+// borrowers have to end by themselves.
+//
+// Work whose queue has too little quota ([orbit.Queue]) is not nominated.
+//
+// A plan that leaves nothing out for long looks at each capsule once. The first nomination of a spec looks at each
+// node, and later ones only at nodes that have changed; each nomination of a gang looks at each node. A plan makes at
+// most one nomination, and tries or renews at most eight. Work for which no nomination could be made takes at most four
+// of these tries while other work waits, and is tried again in the order of its last tries. Work that asks for more
+// than any node has takes none. The plan's notes begin with "nominated" (nominations made or
+// renewed), "fromNominations" (capsules and gangs placed in nominated room), "recalled" (capsules evicted for these)
+// and "nodesLooked" (looks at nodes). The notes of the wrapped navigator follow.
 func (p *Patient) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (plan orbit.Plan, err error) {
 	if p.Navigator == nil {
 		return plan, errNoPatient

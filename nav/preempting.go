@@ -29,43 +29,8 @@ import (
 //	                                               ├─ {Evict victims, Place}
 //	                                               └─ its last proposal was lost ─► {Nominate} now, {Evict, Place} from the next plan
 //
-// All that is [orbit.State.Movable] may be moved, also what has an equal or a higher priority: it runs on, elsewhere. The
-// moves, the new places and the placement are one proposal, so a move may need another one: a chain, a swap or a cycle.
-// Preempting takes the fewest moves that make room, and of as many those of the least work. Up to three it finds whenever
-// there are any, in clusters where the search for them ends; more only if all that leave one node fit elsewhere at once.
-// Budgets and protections hold. A class for which no moves make room is tried again when any node gains room: at once, and
-// after waits that double while the search is in vain.
-//
-// A gang with no member placed is placed with its minimum of members, in one domain. Preempting takes the first of the
-// gang's levels that has a domain with enough room and victims. In each domain every member goes to the node where its
-// victims are best; of the domains of the level, Preempting takes the one whose victims are best all together. A gang
-// that is a victim first loses only the members beyond its minimums, and is evicted whole only if those are not enough.
-// For the members that a broken gang lacks ([orbit.GangState.Broken]), others are evicted in the domain in which it runs,
-// before work of equal priority is served. Of two broken gangs of equal priority that hold what the other lacks, the one
-// that was submitted first evicts the other whole ([orbit.State.Precedes]). Nothing is evicted for members beyond the
-// minimums of a gang that runs.
-//
-// For work that names a queue ([orbit.Spec].Queue), capsules of other queues of its tree are evicted by the rules of [orbit.Queue],
-// whatever their priority: only where their queue borrows. Where the quotas do not admit the work although nodes have room,
-// capsules are evicted that take the quota, on any nodes. See [place.Indexed.BestEvicting] for the order.
-//
-// A proposal is lost if other commits took room on the node after the view was made. The next plan then chooses a node
-// again, but first nominates the room there ([orbit.Nominate]). It does so even if room on other nodes is already
-// nominated for the work, when that is no longer enough because the capsules there may not be evicted. After four lost
-// proposals room is nominated also where no victims are needed, and the wrapped navigator does not plan the work
-// meanwhile. Work of lower priority may not take nominated room, so short-lived small work cannot defeat one preemption
-// after the other. The ledger itself skips a victim that has left its node meanwhile, and spares a victim whose room is
-// no longer needed.
-//
-// In Preempting{Navigator: &Patient{Navigator: ...}}, After decides what comes first. If After is zero, Preempting
-// evicts before Patient nominates. If After is longer than Patient.After, Patient nominates room first, and Preempting
-// evicts only if the work still waits once After has passed: on the nominated node, if victims there make enough room.
-//
-// The plan's notes begin with "preempted" (how many capsules and gangs are placed where victims make way), "victims"
-// (how many capsules make way), "movedForRoom" (how many capsules move) and "nominatedToPreempt" (how many nominations
-// Preempting proposes). The notes of the
-// wrapped navigator and of the search for victims follow. A Preempting belongs to one engine and is not safe for
-// concurrent use.
+// [Preempting.Plan] says who moves and who is evicted, and what happens when a proposal is lost. A Preempting belongs to
+// one engine and is not safe for concurrent use.
 type Preempting struct {
 	// Navigator is the wrapped navigator; others may be evicted for its work. Required.
 	Navigator orbit.Navigator
@@ -212,6 +177,42 @@ type preemptPass struct {
 
 // Plan lets the wrapped navigator plan, and then evicts capsules for the work that it has left out. Its error is the
 // wrapped navigator's.
+//
+// All that is [orbit.State.Movable] may be moved, also what has an equal or a higher priority: it runs on, elsewhere. The
+// moves, the new places and the placement are one proposal, so a move may need another one: a chain, a swap or a cycle.
+// Preempting takes the fewest moves that make room, and of as many those of the least work. Up to three it finds whenever
+// there are any, in clusters where the search for them ends; more only if all that leave one node fit elsewhere at once.
+// Budgets and protections hold. A class for which no moves make room is tried again when any node gains room: at once, and
+// after waits that double while the search is in vain.
+//
+// A gang with no member placed is placed with its minimum of members, in one domain. Preempting takes the first of the
+// gang's levels that has a domain with enough room and victims. In each domain every member goes to the node where its
+// victims are best; of the domains of the level, Preempting takes the one whose victims are best all together. A gang
+// that is a victim first loses only the members beyond its minimums, and is evicted whole only if those are not enough.
+// For the members that a broken gang lacks ([orbit.GangState.Broken]), others are evicted in the domain in which it runs,
+// before work of equal priority is served. Of two broken gangs of equal priority that hold what the other lacks, the one
+// that was submitted first evicts the other whole ([orbit.State.Precedes]). Nothing is evicted for members beyond the
+// minimums of a gang that runs.
+//
+// For work that names a queue ([orbit.Spec].Queue), capsules of other queues of its tree are evicted by the rules of [orbit.Queue],
+// whatever their priority: only where their queue borrows. Where the quotas do not admit the work although nodes have room,
+// capsules are evicted that take the quota, on any nodes. See [place.Indexed.BestEvicting] for the order.
+//
+// A proposal is lost if other commits took room on the node after the view was made. The next plan then chooses a node
+// again, but first nominates the room there ([orbit.Nominate]). It does so even if room on other nodes is already
+// nominated for the work, when that is no longer enough because the capsules there may not be evicted. After four lost
+// proposals room is nominated also where no victims are needed, and the wrapped navigator does not plan the work
+// meanwhile. Work of lower priority may not take nominated room, so short-lived small work cannot defeat one preemption
+// after the other. The ledger itself skips a victim that has left its node meanwhile, and spares a victim whose room is
+// no longer needed.
+//
+// In Preempting{Navigator: &Patient{Navigator: ...}}, After decides what comes first. If After is zero, Preempting
+// evicts before Patient nominates. If After is longer than Patient.After, Patient nominates room first, and Preempting
+// evicts only if the work still waits once After has passed: on the nominated node, if victims there make enough room.
+//
+// The plan's notes begin with "preempted" (how many capsules and gangs are placed where victims make way), "victims"
+// (how many capsules make way), "movedForRoom" (how many capsules move) and "nominatedToPreempt" (how many nominations
+// Preempting proposes). The notes of the wrapped navigator and of the search for victims follow.
 func (p *Preempting) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (plan orbit.Plan, err error) {
 	if p.Navigator == nil {
 		return plan, errNoPreempting
