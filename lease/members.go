@@ -22,23 +22,7 @@ import (
 //	                                                                                  for Gone  ▼
 //	(none) ◄── row swept: Mark "", RemoveNode ── empty ◄── PutNode Lost, Release of its capsules and holds ── lost
 //
-// Members guarantees:
-//
-//   - Each of these pairs is one commit: the end of a term and the cordon of its node; the beginning of a term and the
-//     undoing of that cordon; the sweep of a row and the removal of its node.
-//   - A proposal that takes a capsule off a node bets on the row that says that the lease is over. So a node that comes
-//     back in time keeps its capsules.
-//   - The proposal also requires that the capsule is still on that node, and a cordoned node takes no new capsules. So
-//     each capsule is released once, even if several processes run Members.
-//
-// A new term makes a node schedulable again only if Members has cordoned it. A PutNode of another client has
-// precedence: a node that was unschedulable before, or was put while it was cordoned, stays as that client put it, also
-// if it is lost in between. If another client makes a node without a lease schedulable, Members leaves the node and
-// everything on it alone.
-//
-// Two parties describe a node: whoever joins it, such as its agent, and operators, who put it at any time. See
-// [Members.Join] for who decides what. What an operator has said is forgotten when the node is removed, which is when it
-// has been away and empty for [Keeper.Sweep].
+// [Members.Step] says what is one commit, and who decides about a node.
 type Members struct {
 	// Leases is the keeper of the nodes' leases. Do not call its Run or Step, because Members does. Required.
 	Leases *Keeper
@@ -205,6 +189,24 @@ func sameSet[T comparable](a, b []T) bool {
 // Step does one round. It first does the round of the leases, as [Keeper.Step] does; the commit that ends a lease also
 // cordons the node, and the commit that sweeps a row also removes the node. Then Step releases the capsules and holds
 // on lost nodes, at most 1,000 in a proposal and about 4,000 in a step. The error joins the errors in the round.
+//
+// Members guarantees:
+//
+//   - Each of these pairs is one commit: the end of a term and the cordon of its node; the beginning of a term and the
+//     undoing of that cordon; the sweep of a row and the removal of its node.
+//   - A proposal that takes a capsule off a node bets on the row that says that the lease is over. So a node that comes
+//     back in time keeps its capsules.
+//   - The proposal also requires that the capsule is still on that node, and a cordoned node takes no new capsules. So
+//     each capsule is released once, even if several processes run Members.
+//
+// A new term makes a node schedulable again only if Members has cordoned it. A PutNode of another client has
+// precedence: a node that was unschedulable before, or was put while it was cordoned, stays as that client put it, also
+// if it is lost in between. If another client makes a node without a lease schedulable, Members leaves the node and
+// everything on it alone.
+//
+// Two parties describe a node: whoever joins it, such as its agent, and operators, who put it at any time. See
+// [Members.Join] for who decides what. What an operator has said is forgotten when the node is removed, which is when it
+// has been away and empty for [Keeper.Sweep].
 func (m *Members) Step(ctx context.Context) (MemberRound, error) {
 	var round MemberRound
 	if m.Leases == nil {

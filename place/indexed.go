@@ -21,21 +21,11 @@ import (
 //	         nodes for the spec, and rates a node again only when it has changed. When the tree has been built anew,
 //	         it tries a search again.
 //
-// All scores in package score are Bounded, except FGD, Random, and those made by Func. Labels divide the nodes into at
-// most 128 kinds. A label that would make more kinds does not divide the nodes; they are listed by its values instead.
-// If a spec prefers or spreads across such a label, the search rates the nodes that carry it one by one, at most 512.
-//
-// Indexed recognises specs by identity: a ledger hands out one pointer for all equal specs. It rates all nodes, as
-// Exhaustive does, in three cases: for a spec that does not come from a ledger; on 16 nodes or fewer; and for a score
-// that draws lots, such as Random, because no rating can be kept from one draw to the next. [Sampled] is fast there.
-//
-// The Indexed engines that plan on states of one ledger share an index, even from different goroutines. Engines with
-// Seed 0 share one, and all other engines share another. So a further engine costs little memory, and the first engine
-// that sees a commit moves the nodes for all engines. The first engine has an index of its own until a second one comes.
-//
 // The zero value works. Do not change the fields after the first Best, and call it from one goroutine at a time. Memory
 // is bounded: the engine forgets the specs that have not been asked for longest. It keeps at most 128 MiB of scores,
 // and everything else for at most some 260,000 pairs of a spec and a kind of node.
+//
+// [Indexed.Best] says which specs and scores each way takes.
 type Indexed struct {
 	// Score rates the nodes; nil: [score.Spread].
 	Score orbit.Score
@@ -103,6 +93,18 @@ func (e *Indexed) sync(draft *orbit.Draft) {
 const scanBelow = 16
 
 // Best implements [orbit.PlacementEngine].
+//
+// All scores in package score are Bounded, except FGD, Random, and those made by Func. Labels divide the nodes into at
+// most 128 kinds. A label that would make more kinds does not divide the nodes; they are listed by its values instead.
+// If a spec prefers or spreads across such a label, the search rates the nodes that carry it one by one, at most 512.
+//
+// Indexed recognises specs by identity: a ledger hands out one pointer for all equal specs. It rates all nodes, as
+// Exhaustive does, in three cases: for a spec that does not come from a ledger; on 16 nodes or fewer; and for a score
+// that draws lots, such as Random, because no rating can be kept from one draw to the next. [Sampled] is fast there.
+//
+// The Indexed engines that plan on states of one ledger share an index, even from different goroutines. Engines with
+// Seed 0 share one, and all other engines share another. So a further engine costs little memory, and the first engine
+// that sees a commit moves the nodes for all engines. The first engine has an index of its own until a second one comes.
 func (e *Indexed) Best(draft *orbit.Draft, spec *orbit.Spec) (orbit.Choice, error) {
 	if err := unready(draft, spec); err != nil {
 		return orbit.Choice{}, err

@@ -22,37 +22,7 @@ import (
 //	             ▲                                          │ conflict            │ error
 //	             └── a newer view, if the receipt is newer ─┴─ the next best node ┘ once, then an error
 //
-// What holds, however many creates run at once and whatever the nodes report:
-//
-//   - The ledger decides. A slot is never given twice. A slot that one create has chosen is not chosen again before the
-//     ledger has answered, even if the view is refreshed meanwhile.
-//   - The view is at most Cache old. Creates share a refresh, so ledger and telemetry are asked once for all of them. A
-//     conflict whose receipt is newer than the view causes an immediate refresh, one for all creates that lost to the
-//     same commit.
-//   - A create is never refused on a view from before the call. To keep many refused creates from each asking for a
-//     view, a refresh for a refusal starts at least 10 ms after the refresh before, and the creates wait for it.
-//   - A conflict is not a failure: the create chooses again until its context ends. A node that fails to start the
-//     sandbox is a failure: the create goes to the next best node, once.
-//   - A create that returns an error leaves nothing in the ledger, even if its context ends half-way, unless the error
-//     is [ErrLeftBehind].
-//
-// Gateways that share a board see each other's claims at once. Gateways of several processes have a board each, and the
-// boards feed each other ([telemetry.Board.Feed]). These gateways see each other's placements in the ledger, so no slot
-// is given away twice. They see each other's claims only with the node's next report: until then two processes may
-// promise the same warm slot, and one of the sandboxes boots cold, which Created.Warm says. A capsule's id is created
-// only once across all of them.
-//
-// A node that has failed to start a sandbox counts as one with no warm slot of its template until it reports again, and
-// the slot stays debited. Besides, creates of the template go there only if no other node fits: for 10 s after the
-// first failure, and twice as long after each further one, up to 5 minutes. When the time is over, one create tries the
-// node, and the others follow once that has worked. A node on which starts of several templates have failed is avoided
-// by all. Failures that led to a retry are also in the ledger ([orbit.State.Failures]), so that all planners know of
-// them.
-//
-// A node that stops reporting gets work until its report is stale and Cache has passed. With AllowStale it gets work
-// until its lease has run out, which is a lease and Cache after its last heartbeat. Where the end of a lease is
-// committed to the ledger ([lease.Members.Run], or [lease.Keeper.Run] where there are no Members), no create is
-// committed on the node after that.
+// [Gateway.Create] says what holds, however many creates run at once, and what several gateways know of each other.
 type Gateway struct {
 	// Ledger is where capsules are committed. Required.
 	Ledger orbit.Ledger
@@ -143,6 +113,38 @@ type Created struct {
 //   - the context's error, [orbit.ErrUnavailable] and [orbit.ErrInvalid];
 //   - [orbit.ErrUnknown] if the ledger did not answer until the context ended;
 //   - beside one of these, [ErrLeftBehind] if the create could not be undone.
+//
+// What holds, however many creates run at once and whatever the nodes report:
+//
+//   - The ledger decides. A slot is never given twice. A slot that one create has chosen is not chosen again before the
+//     ledger has answered, even if the view is refreshed meanwhile.
+//   - The view is at most Cache old. Creates share a refresh, so ledger and telemetry are asked once for all of them. A
+//     conflict whose receipt is newer than the view causes an immediate refresh, one for all creates that lost to the
+//     same commit.
+//   - A create is never refused on a view from before the call. To keep many refused creates from each asking for a
+//     view, a refresh for a refusal starts at least 10 ms after the refresh before, and the creates wait for it.
+//   - A conflict is not a failure: the create chooses again until its context ends. A node that fails to start the
+//     sandbox is a failure: the create goes to the next best node, once.
+//   - A create that returns an error leaves nothing in the ledger, even if its context ends half-way, unless the error
+//     is [ErrLeftBehind].
+//
+// Gateways that share a board see each other's claims at once. Gateways of several processes have a board each, and the
+// boards feed each other ([telemetry.Board.Feed]). These gateways see each other's placements in the ledger, so no slot
+// is given away twice. They see each other's claims only with the node's next report: until then two processes may
+// promise the same warm slot, and one of the sandboxes boots cold, which Created.Warm says. A capsule's id is created
+// only once across all of them.
+//
+// A node that has failed to start a sandbox counts as one with no warm slot of its template until it reports again, and
+// the slot stays debited. Besides, creates of the template go there only if no other node fits: for 10 s after the
+// first failure, and twice as long after each further one, up to 5 minutes. When the time is over, one create tries the
+// node, and the others follow once that has worked. A node on which starts of several templates have failed is avoided
+// by all. Failures that led to a retry are also in the ledger ([orbit.State.Failures]), so that all planners know of
+// them.
+//
+// A node that stops reporting gets work until its report is stale and Cache has passed. With AllowStale it gets work
+// until its lease has run out, which is a lease and Cache after its last heartbeat. Where the end of a lease is
+// committed to the ledger ([lease.Members.Run], or [lease.Keeper.Run] where there are no Members), no create is
+// committed on the node after that.
 func (g *Gateway) Create(ctx context.Context, id orbit.CapsuleID, spec *orbit.Spec) (Created, error) {
 	g.init()
 	if g.Ledger == nil || id == "" || spec == nil {

@@ -29,22 +29,7 @@ const (
 //   - have a free slot, in the ledger (orbit.Slots) and by its own report, and room for the reservation;
 //   - meet the spec's requirements on labels, devices and company. Preferences are ignored.
 //
-// A fork that has lost its node is placed beside its parent again. It waits with [ErrNoParent] while the parent is
-// pending. Once the parent has been released, or the ledger has no record of it, the fork is placed like a plain
-// capsule: its memory is gone, so it boots from its template. A fork that was never placed needs a parent that runs.
-//
-// Equal nodes are ordered by load, then by a hash of the node with the Seed, or with Seed 0 by id. A placement's note
-// says whether a warm slot was promised ([WarmNote], [ColdNote]). For a capsule that is not placed the reason is a
-// [*WarmNoFit].
-//
-// Each choice is debited at once: within a plan by the navigator itself, and by [telemetry.Board.Claim] for all readers
-// of the board, until the node reports again. Claims whose placement was not committed are taken back in the next plan.
-// Without telemetry (an engine that has none), the ledger alone decides: nothing is warm, every template is supported,
-// and no node has a volume.
-//
-// A choice costs the logarithm of the number of nodes, and a look at each change since the class was last asked for. A
-// refusal looks at all nodes once, until something changes. Members of gangs are not placed. A Warm belongs to one
-// engine and is not safe for concurrent use.
+// [Warm.Plan] says how forks and equal nodes are treated. A Warm belongs to one engine and is not safe for concurrent use.
 type Warm struct {
 	// Board is the board with which the engine's views are joined. Claims are made on it. If it has Leases, a node gets
 	// work only under a live term, on which every placement bets. Nil: no claims and no terms.
@@ -83,6 +68,22 @@ func (w *Warm) Claims(module string, class orbit.AppClass) bool {
 // Plan places capsule by capsule, in the order given. If ctx ends it returns the plan so far, and the context's error.
 // Its notes are counts: "warm" and "cold" (placements), "unclaimed" (claims taken back), and by reason of refusal
 // "allStale", "noSlot", "noVolume", "noTemplate", "noParent" and "noNode".
+//
+// A fork that has lost its node is placed beside its parent again. It waits with [ErrNoParent] while the parent is
+// pending. Once the parent has been released, or the ledger has no record of it, the fork is placed like a plain
+// capsule: its memory is gone, so it boots from its template. A fork that was never placed needs a parent that runs.
+//
+// Equal nodes are ordered by load, then by a hash of the node with the Seed, or with Seed 0 by id. A placement's note
+// says whether a warm slot was promised ([WarmNote], [ColdNote]). For a capsule that is not placed the reason is a
+// [*WarmNoFit].
+//
+// Each choice is debited at once: within a plan by the navigator itself, and by [telemetry.Board.Claim] for all readers
+// of the board, until the node reports again. Claims whose placement was not committed are taken back in the next plan.
+// Without telemetry (an engine that has none), the ledger alone decides: nothing is warm, every template is supported,
+// and no node has a volume.
+//
+// A choice costs the logarithm of the number of nodes, and a look at each change since the class was last asked for. A
+// refusal looks at all nodes once, until something changes. Members of gangs are not placed.
 func (w *Warm) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Capsule) (orbit.Plan, error) {
 	w.loads.seed, w.loads.allowStale = w.Seed, w.AllowStale
 	w.loads.sync(view)

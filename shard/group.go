@@ -26,25 +26,7 @@ import (
 //	leases                              2. balance: few moves that bring each group within its slack
 //	                                    3. one proposal for each node
 //
-// After a Step without errors and conflicts, and as long as nothing changes:
-//
-//   - Each schedulable node has one owner, if any scheduler lives. At no revision does a node have two.
-//   - The share of a group in every quantity differs from its mean by at most Tolerance or one node, whichever is more.
-//     The exception: nodes differ so much in shape that no move of one node (which is not in a handoff) brings the groups
-//     closer to balance.
-//   - If all nodes are alike, the number of moves is the least possible. If they differ, it is about 1% above the least;
-//     a single Step seldom needs more than twice the least (5 moves instead of 2 were measured), and up to two more if
-//     some nodes had no owner.
-//   - Another Step moves nothing, and only ends the handoffs that were begun. A node in a handoff is not moved again
-//     before the handoff has ended.
-//
-// An unschedulable node keeps its owner and does not count for the balance. Marks of nodes that have left are deleted.
-// A scheduler lives while the ledger has a term of its lease: run the [lease.Keeper], so that ends of terms are
-// committed. A scheduler that comes back still owns the nodes that have not been reassigned yet, and is given its share
-// of the others.
-//
-// The cost of a Step grows with the number of changes since the last one, of handoffs under way and of moves. The first
-// Step reads all nodes, and so does one for which the ledger's history does not reach back far enough.
+// [Groups.Step] says what holds afterwards.
 type Groups struct {
 	// Ledger is the ledger itself, not a [PartitionLedger]. Required.
 	Ledger orbit.Ledger
@@ -95,6 +77,26 @@ func (g *Groups) check() error {
 func passing(err error) bool { return !errors.Is(err, ErrKey) }
 
 // Step does one round and returns what it did. Steps run one after another.
+//
+// After a Step without errors and conflicts, and as long as nothing changes:
+//
+//   - Each schedulable node has one owner, if any scheduler lives. At no revision does a node have two.
+//   - The share of a group in every quantity differs from its mean by at most Tolerance or one node, whichever is more.
+//     The exception: nodes differ so much in shape that no move of one node (which is not in a handoff) brings the groups
+//     closer to balance.
+//   - If all nodes are alike, the number of moves is the least possible. If they differ, it is about 1% above the least;
+//     a single Step seldom needs more than twice the least (5 moves instead of 2 were measured), and up to two more if
+//     some nodes had no owner.
+//   - Another Step moves nothing, and only ends the handoffs that were begun. A node in a handoff is not moved again
+//     before the handoff has ended.
+//
+// An unschedulable node keeps its owner and does not count for the balance. Marks of nodes that have left are deleted.
+// A scheduler lives while the ledger has a term of its lease: run the [lease.Keeper], so that ends of terms are
+// committed. A scheduler that comes back still owns the nodes that have not been reassigned yet, and is given its share
+// of the others.
+//
+// The cost of a Step grows with the number of changes since the last one, of handoffs under way and of moves. The first
+// Step reads all nodes, and so does one for which the ledger's history does not reach back far enough.
 func (g *Groups) Step(ctx context.Context) Regrouping {
 	g.mu.Lock()
 	defer g.mu.Unlock()
