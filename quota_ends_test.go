@@ -262,6 +262,7 @@ func (w *endsWorld) text(s endsState) string {
 // TestReclaimsEndOnOneLevel: in no small world with one level of queues do evictions between queues, and placements in what they
 // leave free, lead back to where they began. Within a queue nobody is evicted here: see TestPriorityInAQueueMayRunRound.
 func TestReclaimsEndOnOneLevel(t *testing.T) {
+	scale.Sequential(t)
 	t.Parallel()
 	one := []pair{{1, 0}, {2, 0}, {3, 0}}
 	two := []pair{{1, 0}, {1, 2}, {2, 1}}
