@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -71,6 +72,13 @@ func newCluster(t testing.TB, nodes ...string) *cluster {
 	_, err := c.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default", Labels: map[string]string{corev1.LabelMetadataName: "default"}}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	return c
+}
+
+// serveGroups has the API server serve pod groups.
+func (c *cluster) serveGroups() {
+	c.Resources = append(c.Resources, &metav1.APIResourceList{
+		GroupVersion: schedulingv1alpha2.SchemeGroupVersion.String(), APIResources: []metav1.APIResource{{Name: "podgroups"}},
+	})
 }
 
 func (c *cluster) addNode(text string) {

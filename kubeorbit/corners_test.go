@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -144,6 +145,75 @@ func TestGangWithoutAMinimum(t *testing.T) {
 		c.pass(10 * time.Second)
 		require.Zero(t, c.bound("gang"))
 		require.True(t, saysWhy(c.pod("gang-0"), GangMinAnnotation))
+		c.kill()
+	})
+}
+
+// A label or an annotation that says nothing without another one, or in its place, is not passed over: the pod waits, and says why.
+// Those that complete each other are no obstacle, and neither is Kueue's label where there are no queues.
+func TestLabelsWithoutTheirPartner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "a +cpu=100")
+		made := func(name string, labels, annotations map[string]string) *corev1.Pod {
+			p := podFrom(t, strings.Replace(small, "name: small", "name: "+name, 1))
+			p.Labels, p.Annotations = labels, annotations
+			return p
+		}
+		type keys = map[string]string
+		whys := map[string]string{}
+		refused := func(name string, labels, annotations keys, why string) {
+			whys[name] = why
+			c.add(made(name, labels, annotations))
+		}
+		refused("min", nil, keys{GangMinAnnotation: "1"}, GangMinAnnotation+"]: without the label "+GangLabel)
+		refused("level", nil, keys{GangLevelAnnotation: "zone"}, GangLevelAnnotation+"]: without the label "+GangLabel)
+		refused("unnamed", keys{GangLabel: ""}, keys{GangMinAnnotation: "1"}, GangLabel+"]: it is empty")
+		refused("nameless", keys{GangLabel: ""}, nil, GangLabel+"]: it is empty")
+		refused("gang-annotation", nil, keys{GangLabel: "train"}, GangLabel+"]: it has to be a label")
+		refused("queue-annotation", nil, keys{QueueLabel: "red"}, QueueLabel+"]: it has to be a label")
+		refused("min-label", keys{GangMinAnnotation: "1"}, nil, GangMinAnnotation+"]: it has to be an annotation")
+		refused("level-label", keys{GangLabel: "l", GangLevelAnnotation: "zone"}, keys{GangMinAnnotation: "1"}, GangLevelAnnotation+"]: it has to be an annotation")
+		refused("level-only", keys{GangLabel: "o"}, keys{GangLevelAnnotation: "zone"}, GangMinAnnotation)
+		refused("queue", keys{QueueLabel: "red"}, nil, `there is no queue "red"`)
+		c.add(made("fine-gang", keys{GangLabel: "f"}, keys{GangMinAnnotation: "1"}), made("fine-kueue", keys{KueueLabel: "red"}, nil),
+			made("fine-foreign", keys{"example.com/gang": "f"}, keys{"kubeorbit.dev/later": "x"}))
+		c.run()
+		c.pass(20 * time.Second)
+		for name, why := range whys {
+			require.True(t, saysWhy(c.pod(name), why), "%s: %q is not in %v", name, why, c.pod(name).Status.Conditions)
+			require.Empty(t, c.on(name)[name])
+		}
+		require.Equal(t, 3, c.bound("fine"), c.whyNot())
+		c.update("min", func(p *corev1.Pod) { p.Labels = keys{GangLabel: "mended"} })
+		c.until("the mended pod is bound", func() bool { return c.pod("min").Spec.NodeName != "" })
+		c.kill()
+	})
+}
+
+// A pod group whose constraint holds only for gangs, and which is none, says so.
+func TestPodGroupWithALevelAndNoMinimum(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "a zone=z")
+		c.serveGroups()
+		for name, constraints := range map[string]*schedulingv1alpha2.PodGroupSchedulingConstraints{
+			"level": {Topology: []schedulingv1alpha2.TopologyConstraint{{Key: "zone"}}}, "plain": nil,
+		} {
+			_, err := c.SchedulingV1alpha2().PodGroups("default").Create(t.Context(), &schedulingv1alpha2.PodGroup{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+				Spec: schedulingv1alpha2.PodGroupSpec{
+					SchedulingPolicy:      schedulingv1alpha2.PodGroupSchedulingPolicy{Basic: &schedulingv1alpha2.BasicSchedulingPolicy{}},
+					SchedulingConstraints: constraints,
+				},
+			}, metav1.CreateOptions{})
+			require.NoError(t, err)
+			p := podFrom(t, strings.Replace(small, "name: small", "name: "+name, 1))
+			p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &name}
+			c.add(p)
+		}
+		c.run()
+		c.pass(20 * time.Second)
+		require.True(t, saysWhy(c.pod("level"), "without a gang policy"), c.whyNot())
+		require.Equal(t, map[string]string{"level": "", "plain": "a"}, c.on(""))
 		c.kill()
 	})
 }

@@ -28,6 +28,33 @@ const GangLevelAnnotation = "kubeorbit.dev/gang-level"
 // are alone; all gangs have the same class.
 const neverLabel = "kubeorbit.dev/never-preempts"
 
+// partners refuses a label or an annotation of this scheduler that says nothing without another one, or where it stands: whoever wrote
+// it expects that it counts.
+func partners(p *corev1.Pod) error {
+	for _, key := range []string{GangLabel, QueueLabel} {
+		if _, label := p.Labels[key]; label {
+			continue
+		}
+		if _, annotation := p.Annotations[key]; annotation {
+			return &Unsayable{"metadata.annotations[" + key + "]", "it has to be a label"}
+		}
+	}
+	name, named := p.Labels[GangLabel]
+	if named && name == "" {
+		return &Unsayable{"metadata.labels[" + GangLabel + "]", "it is empty; it names the gang of the pod"}
+	}
+	for _, key := range []string{GangMinAnnotation, GangLevelAnnotation} {
+		_, label := p.Labels[key]
+		switch _, annotation := p.Annotations[key]; {
+		case label && !annotation:
+			return &Unsayable{"metadata.labels[" + key + "]", "it has to be an annotation"}
+		case annotation && !named:
+			return &Unsayable{"metadata.annotations[" + key + "]", fmt.Sprintf("without the label %s, which names a gang, it says nothing", GangLabel)}
+		}
+	}
+	return nil
+}
+
 // gang is what the mirror knows of a set of pods that are placed together.
 type gang struct {
 	// The name in the cluster, and the gang's id in the ledger. The id names the UID of a pod, so that a gang that is made again
@@ -85,6 +112,8 @@ func (m *mirror) gangOf(p *corev1.Pod) (name types.NamespacedName, least int, le
 		switch {
 		case group == nil:
 			return none, 0, "", fmt.Errorf("pod group %q does not exist, or the API server has no pod groups", *g.PodGroupName)
+		case group.Spec.SchedulingPolicy.Gang == nil && group.Spec.SchedulingConstraints != nil && len(group.Spec.SchedulingConstraints.Topology) > 0:
+			return none, 0, "", fmt.Errorf("pod group %q has a topology constraint, which orbit cannot keep without a gang policy", *g.PodGroupName)
 		case group.Spec.SchedulingPolicy.Gang == nil:
 			return none, 0, "", nil
 		}

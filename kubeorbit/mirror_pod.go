@@ -1,6 +1,7 @@
 package kubeorbit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -166,9 +167,7 @@ func (m *mirror) describe(p *corev1.Pod, w *want) error {
 	if name, _, _, err := m.gangOf(p); err == nil && name.Name == "" && spec.Class == orbit.GangClass { // a group without a minimum
 		spec.Class = alone(p)
 	}
-	if e := m.charge(p, spec); e != nil && why == nil {
-		why = e
-	}
+	why = cmp.Or(why, partners(p), m.charge(p, spec))
 	shared, err := spec.Share()
 	if err != nil { // what it takes counts if it runs, whatever else it says
 		why = errors.Join(why, err)

@@ -22,10 +22,10 @@ func queueOf(p *corev1.Pod) orbit.QueueID {
 	return orbit.QueueID(cmp.Or(p.Labels[QueueLabel], p.Labels[KueueLabel]))
 }
 
-// charge says to which queue a pod is charged. Without queues labels say nothing.
+// charge says to which queue a pod is charged. Without queues the label of Kueue says nothing: it is not for this scheduler.
 func (m *mirror) charge(p *corev1.Pod, spec *orbit.Spec) error {
 	name := queueOf(p)
-	if len(m.Queues) == 0 || name == "" {
+	if name == "" || len(m.Queues) == 0 && p.Labels[QueueLabel] == "" {
 		return nil
 	}
 	for i := range m.Queues {
