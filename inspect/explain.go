@@ -64,6 +64,9 @@ func (h *Handler) serveExplain(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	ask := r.URL.Query()
 	out := &explanation{Revision: state.Revision(), Capsule: orbit.CapsuleID(ask.Get("capsule")), Gang: orbit.GangID(ask.Get("gang"))}
+	if h.Find != nil && out.Gang == "" && state.Capsule(out.Capsule) == nil {
+		out.Capsule = h.Find(state, string(out.Capsule))
+	}
 	var err error
 	switch c := state.Capsule(out.Capsule); {
 	case out.Gang != "" && state.Gang(out.Gang) != nil:

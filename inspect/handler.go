@@ -35,6 +35,9 @@ type Handler struct {
 	// if the server listens on a loopback address. Otherwise a hostile site can make its own name resolve to that
 	// address and read the page from the user's browser (DNS rebinding).
 	Hosts []string
+	// Find returns the capsule that a request for an explanation names otherwise than by its ID, such as by the name of a
+	// pod; empty: there is none. It is asked only if no capsule has the name as its ID. Nil: only IDs are known.
+	Find func(state *orbit.State, name string) orbit.CapsuleID
 
 	once   sync.Once
 	log    roundLog

@@ -106,6 +106,19 @@ func TestAPI(t *testing.T) {
 	require.NotEmpty(t, body["fixes"])
 	_, body, _ = get(t, h, "api/explain?capsule=small")
 	require.Contains(t, body["text"], "is placed on node")
+	status, _, _ = get(t, h, "api/explain?capsule=tiny")
+	require.Equal(t, http.StatusNotFound, status)
+	h.Find = func(_ *orbit.State, name string) orbit.CapsuleID {
+		return map[string]orbit.CapsuleID{"tiny": "small", "small": "large", "lost": "gone"}[name]
+	}
+	_, body, _ = get(t, h, "api/explain?capsule=tiny")
+	require.Equal(t, "small", body["capsule"], "by its other name")
+	_, body, _ = get(t, h, "api/explain?capsule=small")
+	require.Equal(t, "small", body["capsule"], "its ID comes first")
+	for _, name := range []string{"lost", "unheard"} {
+		status, _, _ = get(t, h, "api/explain?capsule="+name)
+		require.Equal(t, http.StatusNotFound, status)
+	}
 }
 
 // TestBrokenRules: the API lists the domains that have too many by a rule Even, worst first and once each, until a move repairs it, and explains what waits for

@@ -18,6 +18,21 @@ func capsuleOf(p *corev1.Pod) orbit.CapsuleID {
 	return orbit.CapsuleID(p.Namespace + "/" + p.Name + "/" + string(p.UID))
 }
 
+// Find returns the ID of the capsule of a pod that is named "namespace/name"; empty: the state has none. Of pods that have had one
+// name it is the last. Give it to inspect.Handler.Find.
+func Find(state *orbit.State, name string) orbit.CapsuleID {
+	var last *orbit.Capsule
+	for c := range state.Capsules() {
+		if podOf(c.ID).String() == name && (last == nil || c.Submitted > last.Submitted) {
+			last = c
+		}
+	}
+	if last == nil {
+		return ""
+	}
+	return last.ID
+}
+
 // podOf returns the name of the pod of a capsule.
 func podOf(id orbit.CapsuleID) types.NamespacedName {
 	namespace, rest, _ := strings.Cut(string(id), "/")

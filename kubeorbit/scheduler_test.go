@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/orbitsched/orbit"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 )
@@ -74,6 +75,32 @@ func TestForeignPodsAreLeft(t *testing.T) {
 		ungated.Spec.SchedulingGates = nil
 		require.NoError(t, c.Tracker().Update(corev1.SchemeGroupVersion.WithResource("pods"), ungated, "default"))
 		c.until("the pod without gates is bound", func() bool { return c.bound("gated") == 1 })
+		c.kill()
+	})
+}
+
+// A capsule is found by the namespace and the name of its pod. Of several pods that have had the name it is the last.
+func TestFind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "a")
+		find := func(name string) orbit.CapsuleID {
+			state, err := c.ledger.Snapshot(t.Context())
+			require.NoError(t, err)
+			return Find(state, name)
+		}
+		c.add(podFrom(t, big), podFrom(t, "metadata: {name: bigger}\nspec: {containers: [{name: m, resources: {requests: {cpu: '0'}}}]}"))
+		c.run()
+		for range 3 { // made again under its name
+			c.until("it is bound", func() bool { return c.bound("big") == 2 })
+			c.pass(3 * time.Second)
+			require.Equal(t, capsuleOf(c.pod("big")), find("default/big"))
+			c.delete("big")
+			c.pass(5 * time.Second)
+			c.add(podFrom(t, big))
+		}
+		for _, name := range []string{"", "big", "default", "default/", "default/bi", "other/big", "default/big/", "default/big/uid-0"} {
+			require.Empty(t, find(name), name)
+		}
 		c.kill()
 	})
 }

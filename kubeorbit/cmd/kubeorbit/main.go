@@ -139,7 +139,7 @@ type pages struct{ mux atomic.Pointer[http.ServeMux] }
 
 // start serves what a scheduler does.
 func (p *pages) start(ledger *orbit.MemoryLedger, population *orbit.Population) {
-	page, metrics, registry := &inspect.Handler{Ledger: ledger, Zone: corev1.LabelTopologyZone}, &promorbit.Engines{}, prometheus.NewRegistry()
+	page, metrics, registry := &inspect.Handler{Ledger: ledger, Zone: corev1.LabelTopologyZone, Find: kubeorbit.Find}, &promorbit.Engines{}, prometheus.NewRegistry()
 	registry.MustRegister(metrics, &promorbit.Ledger{Ledger: ledger})
 	for _, e := range population.Engines {
 		e.OnRound = func(r orbit.Round) {
