@@ -1,6 +1,7 @@
 package kubeorbit
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -258,7 +259,8 @@ func (c *cluster) run() {
 		c.schedule = &Scheduler{Binders: 8}
 	}
 	s := *c.schedule
-	s.Client, s.Logger, s.Events = troubled{c.Clientset, c}, slog.New(slog.DiscardHandler), &events.FakeRecorder{}
+	s.Client, s.Events = troubled{c.Clientset, c}, &events.FakeRecorder{}
+	s.Logger = cmp.Or(s.Logger, slog.New(slog.DiscardHandler))
 	s.OnStart = func(ledger *orbit.MemoryLedger, _ *orbit.Population) { c.ledger = ledger }
 	ctx, cancel := context.WithCancel(c.t.Context())
 	ended := make(chan error, 1)

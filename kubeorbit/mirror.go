@@ -53,6 +53,7 @@ type mirror struct {
 	claims  cache.Store
 	volumes cache.Store
 	spaces  cache.Store
+	contact contact
 	// The store of pod groups; nil: the API server has none.
 	groups cache.Store
 
@@ -99,8 +100,13 @@ func (m *mirror) stop() {
 func (m *mirror) start(ctx context.Context) error {
 	f := informers.NewSharedInformerFactoryWithOptions(m.Client, 0, informers.WithTransform(withoutManagers))
 	m.factory = f
-	core := f.Core().V1()
-	pods := core.Pods().Informer()
+	core := m.Client.CoreV1()
+	pods := informer(m, "pods", &corev1.Pod{}, core.Pods(metav1.NamespaceAll))
+	nodes := informer(m, "nodes", &corev1.Node{}, core.Nodes())
+	budgets := informer(m, "poddisruptionbudgets", &policyv1.PodDisruptionBudget{}, m.Client.PolicyV1().PodDisruptionBudgets(metav1.NamespaceAll))
+	claims := informer(m, "persistentvolumeclaims", &corev1.PersistentVolumeClaim{}, core.PersistentVolumeClaims(metav1.NamespaceAll))
+	volumes := informer(m, "persistentvolumes", &corev1.PersistentVolume{}, core.PersistentVolumes())
+	spaces := informer(m, "namespaces", &corev1.Namespace{}, core.Namespaces())
 	err := pods.AddIndexers(cache.Indexers{
 		byNode: func(o any) ([]string, error) { return []string{o.(*corev1.Pod).Spec.NodeName}, nil },
 		byClaim: func(o any) (names []string, _ error) {
@@ -116,26 +122,24 @@ func (m *mirror) start(ctx context.Context) error {
 			return names, nil
 		},
 	})
-	m.pods, m.nodes = pods.GetIndexer(), core.Nodes().Informer().GetStore()
-	m.budgets = f.Policy().V1().PodDisruptionBudgets().Informer().GetStore()
-	m.claims, m.volumes = core.PersistentVolumeClaims().Informer().GetStore(), core.PersistentVolumes().Informer().GetStore()
-	m.spaces = core.Namespaces().Informer().GetStore()
+	m.pods, m.nodes, m.budgets = pods.GetIndexer(), nodes.GetStore(), budgets.GetStore()
+	m.claims, m.volumes, m.spaces = claims.GetStore(), volumes.GetStore(), spaces.GetStore()
 	type watched struct {
 		informer cache.SharedIndexInformer
 		changed  func(name types.NamespacedName, was, is any)
 	}
 	all := []watched{
 		{pods, func(name types.NamespacedName, _, _ any) { m.queue.Add(key{ofPod, name}) }},
-		{core.Nodes().Informer(), func(name types.NamespacedName, _, _ any) { m.queue.Add(key{ofNode, name}) }},
-		{f.Policy().V1().PodDisruptionBudgets().Informer(), func(name types.NamespacedName, _, _ any) { m.queue.Add(key{ofBudget, name}) }},
-		{core.PersistentVolumeClaims().Informer(), func(name types.NamespacedName, _, _ any) { m.addPods(byClaim, name.String()) }},
-		{core.PersistentVolumes().Informer(), m.volumeChanged},
-		{core.Namespaces().Informer(), m.namespaceChanged},
+		{nodes, func(name types.NamespacedName, _, _ any) { m.queue.Add(key{ofNode, name}) }},
+		{budgets, func(name types.NamespacedName, _, _ any) { m.queue.Add(key{ofBudget, name}) }},
+		{claims, func(name types.NamespacedName, _, _ any) { m.addPods(byClaim, name.String()) }},
+		{volumes, m.volumeChanged},
+		{spaces, m.namespaceChanged},
 	}
 	if served, e := m.servesGroups(); served {
-		informer := f.Scheduling().V1alpha2().PodGroups().Informer()
-		m.groups = informer.GetStore()
-		all = append(all, watched{informer, func(name types.NamespacedName, _, _ any) { m.addAll(name.Namespace) }})
+		groups := informer(m, "podgroups", &schedulingv1alpha2.PodGroup{}, m.Client.SchedulingV1alpha2().PodGroups(metav1.NamespaceAll))
+		m.groups = groups.GetStore()
+		all = append(all, watched{groups, func(name types.NamespacedName, _, _ any) { m.addAll(name.Namespace) }})
 	} else {
 		err = errors.Join(err, e)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/orbitsched/orbit"
@@ -55,6 +56,9 @@ type Scheduler struct {
 	// OnStart is called in Run when the ledger is filled, before the engines start: for example to serve the live page or
 	// metrics on them. Nil: not called.
 	OnStart func(ledger *orbit.MemoryLedger, population *orbit.Population)
+	// OnStatus is called about once a second while Run runs, also before OnStart: for example to answer health checks. It must
+	// not block. Nil: not called.
+	OnStatus func(Status)
 	// Events takes the events about pods; nil: they are written to the API server.
 	Events events.EventRecorder
 	// Logger takes what the scheduler has to say; nil: slog.Default().
@@ -82,7 +86,9 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	defer func() { // the informers end with the context
 		cancel()
 		r.mirror.stop()
+		_ = group.Wait()
 	}()
+	group.Go(func() error { return r.attend(running) })
 	if err := r.mirror.start(running); err != nil {
 		return err
 	}
@@ -137,6 +143,17 @@ func starting(n orbit.Navigator) orbit.Navigator {
 	return n
 }
 
+// Status is what a scheduler says of itself.
+type Status struct {
+	// Lost is why the API server counts as lost: for more than five seconds each list or each watch of some kind of objects has
+	// failed; nil: it is not lost. What has changed since is not known. The scheduler goes on trying, so a restart is no help.
+	Lost error
+	// Waiting is how many pods wait, by the reason in a word: one of [orbit.WaitKind] for those that the engines plan. The others
+	// are not in the ledger: "unsayable" ([Unsayable]), "gang" (of a gang that lacks pods, or its pod group), and "rejected" (by
+	// the ledger). Nil: the cluster is not read yet.
+	Waiting map[string]int
+}
+
 // run is one Run of a Scheduler: its fields with their defaults, and what the parts share.
 type run struct {
 	*Scheduler
@@ -147,6 +164,8 @@ type run struct {
 	log        *slog.Logger
 	mirror     *mirror
 	binder     binder
+	// Status.Waiting as of the last look at what waits.
+	waiting atomic.Pointer[map[string]int]
 }
 
 // newRun returns a run with an empty ledger.

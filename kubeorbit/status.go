@@ -3,6 +3,7 @@ package kubeorbit
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"sync"
 	"time"
@@ -56,6 +57,30 @@ type said struct {
 	left bool // the mirror has left the pod out of the ledger
 }
 
+// Why the mirror leaves a pod out of the ledger, in a word.
+const (
+	leftUnsayable = "unsayable"
+	leftGang      = "gang"
+	leftRejected  = "rejected"
+)
+
+// waitReasons are the keys of Status.Waiting.
+var waitReasons = [...]string{
+	string(orbit.WaitUnplanned), string(orbit.WaitParked), string(orbit.WaitLeftOut), string(orbit.WaitWithheld), string(orbit.WaitRefused), string(orbit.WaitUnowned),
+	leftUnsayable, leftGang, leftRejected,
+}
+
+// leftReason says in a word why the mirror leaves a pod out of the ledger.
+func leftReason(p *corev1.Pod, why error) string {
+	switch lacks := (*Unsayable)(nil); {
+	case errors.As(why, &lacks):
+		return leftUnsayable
+	case gangName(p) != "":
+		return leftGang
+	}
+	return leftRejected
+}
+
 // report writes on each pod that waits why it does, until the context ends: in the condition PodScheduled, which
 // autoscalers read, and in an event.
 func (r *run) report(ctx context.Context) error {
@@ -79,12 +104,20 @@ func (r *run) report(ctx context.Context) error {
 				}
 			}
 		}
+		waits := map[string]int{}
+		for _, reason := range waitReasons {
+			waits[reason] = 0
+		}
 		for name, why := range r.mirror.leaves.all() {
 			if p := get[corev1.Pod](r.mirror.pods, name); p != nil {
 				say(capsuleOf(p), why, true)
+				if c := state.Capsule(capsuleOf(p)); phaseOf(p, r.name) == waiting && (c == nil || !c.Pending()) {
+					waits[leftReason(p, why)]++
+				}
 			}
 		}
 		for _, row := range orbit.Backlog(state, r.population.Engines...) {
+			waits[string(row.Kind)] += len(row.Capsules)
 			if row.Kind == orbit.WaitUnplanned { // it has not been tried yet
 				continue
 			}
@@ -93,6 +126,7 @@ func (r *run) report(ctx context.Context) error {
 			}
 		}
 		last = now
+		r.waiting.Store(&waits)
 	}
 	return context.Cause(ctx)
 }

@@ -45,7 +45,7 @@ func main() {
 	o := options{}
 	flag.StringVar(&o.kubeconfig, "kubeconfig", "", "file with the address and the credentials of the API server; empty: the account of this pod")
 	flag.StringVar(&o.configuration, "config", "", "file with queues, further engines and the scheduler's name (kubeorbit.Configuration); empty: none")
-	flag.StringVar(&o.listen, "listen", "127.0.0.1:10290", "address of /metrics, /healthz and the live page /orbit/; empty: none")
+	flag.StringVar(&o.listen, "listen", "127.0.0.1:10290", "address of /metrics, /healthz, /readyz and the live page /orbit/; empty: none")
 	flag.BoolVar(&o.elect, "leader-elect", false, "wait until no other replica schedules")
 	flag.StringVar(&o.lease, "lease", "kubeorbit", "name of the lease by which replicas elect a leader")
 	flag.StringVar(&o.namespace, "namespace", "kube-system", "namespace of the lease")
@@ -84,7 +84,7 @@ func run(ctx context.Context, o *options) error {
 		return err
 	}
 	pages := &pages{}
-	s.OnStart = pages.start
+	s.OnStart, s.OnStatus = pages.start, pages.say
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if o.listen != "" {
@@ -133,14 +133,28 @@ func elected(ctx context.Context, o *options, s *kubeorbit.Scheduler) error {
 	return context.Cause(ctx)
 }
 
-// pages serves metrics, health and the live page. Before the scheduler has started, a replica that waits is healthy, and has
-// neither metrics nor a page.
-type pages struct{ mux atomic.Pointer[http.ServeMux] }
+// pages serves metrics, health and the live page. Before the scheduler has started, a replica that waits is healthy and ready, and
+// has neither metrics nor a page.
+type pages struct {
+	mux    atomic.Pointer[http.ServeMux]
+	status atomic.Pointer[kubeorbit.Status]
+}
+
+// say takes what the scheduler says of itself.
+func (p *pages) say(s kubeorbit.Status) { p.status.Store(&s) }
+
+// said returns what the scheduler has said of itself last.
+func (p *pages) said() kubeorbit.Status {
+	if s := p.status.Load(); s != nil {
+		return *s
+	}
+	return kubeorbit.Status{}
+}
 
 // start serves what a scheduler does.
 func (p *pages) start(ledger *orbit.MemoryLedger, population *orbit.Population) {
 	page, metrics, registry := &inspect.Handler{Ledger: ledger, Zone: corev1.LabelTopologyZone, Find: kubeorbit.Find}, &promorbit.Engines{}, prometheus.NewRegistry()
-	registry.MustRegister(metrics, &promorbit.Ledger{Ledger: ledger})
+	registry.MustRegister(metrics, &promorbit.Ledger{Ledger: ledger, Engines: population.Engines}, p)
 	for _, e := range population.Engines {
 		e.OnRound = func(r orbit.Round) {
 			page.Round(r)
@@ -150,19 +164,44 @@ func (p *pages) start(ledger *orbit.MemoryLedger, population *orbit.Population) 
 	mux := http.NewServeMux()
 	mux.Handle("/orbit/", page)
 	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("/healthz", healthy)
 	p.mux.Store(mux)
 }
 
-func healthy(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }
+var (
+	descWaiting = prometheus.NewDesc("kubeorbit_waiting_pods", "Pods that wait to be placed, by the reason in a word (kubeorbit.Status).", []string{"reason"}, nil)
+	descLost    = prometheus.NewDesc("kubeorbit_api_server_lost", "1 while lists or watches of the API server fail for long, so that what has changed is not known.", nil, nil)
+)
 
-// ServeHTTP implements [http.Handler].
+// Describe implements [prometheus.Collector].
+func (p *pages) Describe(ch chan<- *prometheus.Desc) {
+	ch <- descWaiting
+	ch <- descLost
+}
+
+// Collect implements [prometheus.Collector].
+func (p *pages) Collect(ch chan<- prometheus.Metric) {
+	s, lost := p.said(), 0.0
+	if s.Lost != nil {
+		lost = 1
+	}
+	ch <- prometheus.MustNewConstMetric(descLost, prometheus.GaugeValue, lost)
+	for reason, n := range s.Waiting {
+		ch <- prometheus.MustNewConstMetric(descWaiting, prometheus.GaugeValue, float64(n), reason)
+	}
+}
+
+// ServeHTTP implements [http.Handler]. A restart does not bring a lost API server back, so only /readyz fails then.
 func (p *pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	lost := p.said().Lost
 	switch mux := p.mux.Load(); {
+	case r.URL.Path == "/readyz" && lost != nil:
+		http.Error(w, fmt.Sprintf("the API server is lost: %v", lost), http.StatusServiceUnavailable)
+	case r.URL.Path == "/healthz" && lost != nil:
+		fmt.Fprintf(w, "ok, but the API server is lost: %v\n", lost)
+	case r.URL.Path == "/readyz" || r.URL.Path == "/healthz":
+		fmt.Fprintln(w, "ok")
 	case mux != nil:
 		mux.ServeHTTP(w, r)
-	case r.URL.Path == "/healthz":
-		healthy(w, r)
 	default:
 		http.Error(w, "this replica reads the cluster, or another one schedules", http.StatusServiceUnavailable)
 	}
