@@ -1,14 +1,14 @@
 package kubeorbit
 
 import (
-	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/orbitsched/orbit/internal/send"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -25,8 +25,6 @@ type contact struct {
 	mu sync.Mutex
 	// The requests that fail, such as "watch pods".
 	failing map[string]failure
-	// The API server counts as lost until no request fails.
-	lost bool
 }
 
 // failure is since when a request fails, and when and why it has failed last.
@@ -35,12 +33,9 @@ type failure struct {
 	err         error
 }
 
-// long reports whether the request fails for so long that the API server is lost.
-func (f *failure) long() bool { return f.last.Sub(f.since) >= lostAfter }
-
-// note notes the outcome of a list or a watch of a kind. A watch follows a list, so if it succeeds, both have.
+// note notes the outcome of a list or a watch of a kind. A watch begins after a list or with one, so if it succeeds, both have.
 func (c *contact) note(ctx context.Context, verb, kind string, err error) {
-	if ctx.Err() != nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) { // the informer ends, or lists again
+	if ctx.Err() != nil { // the informer ends
 		return
 	}
 	c.mu.Lock()
@@ -63,29 +58,24 @@ func (c *contact) note(ctx context.Context, verb, kind string, err error) {
 	c.failing[request] = f
 }
 
-// trouble returns why the API server is lost, and since when: the request that has failed for longest. Nil: it is not lost.
-func (c *contact) trouble() (why error, since time.Time) {
+// trouble returns why the API server is lost, and since when: of the requests that fail for long, the one that has failed for
+// longest. Nil: it is not lost.
+func (c *contact) trouble() (since time.Time, why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	first, long := "", false
-	for request, f := range c.failing {
-		long = long || f.long()
-		if g := c.failing[first]; first == "" || cmp.Or(f.since.Compare(g.since), cmp.Compare(request, first)) < 0 {
-			first = request
+	for _, request := range slices.Sorted(maps.Keys(c.failing)) {
+		if f := c.failing[request]; f.last.Sub(f.since) >= lostAfter && (why == nil || f.since.Before(since)) {
+			why, since = fmt.Errorf("%s: %w", request, f.err), f.since
 		}
 	}
-	if c.lost = first != "" && (c.lost || long); !c.lost {
-		return nil, time.Time{}
-	}
-	f := c.failing[first]
-	return fmt.Errorf("%s: %w", first, f.err), f.since
+	return since, why
 }
 
 // attend says in the log when the API server is lost and when it is back, and calls OnStatus, until the context ends.
 func (r *run) attend(ctx context.Context) error {
 	var began time.Time // of the loss that was logged; zero: none
 	for send.Pause(ctx, lookEvery) {
-		why, since := r.mirror.contact.trouble()
+		since, why := r.mirror.contact.trouble()
 		switch {
 		case why != nil && began.IsZero():
 			began = since

@@ -111,9 +111,7 @@ func (r *run) report(ctx context.Context) error {
 		for name, why := range r.mirror.leaves.all() {
 			if p := get[corev1.Pod](r.mirror.pods, name); p != nil {
 				say(capsuleOf(p), why, true)
-				if c := state.Capsule(capsuleOf(p)); phaseOf(p, r.name) == waiting && (c == nil || !c.Pending()) {
-					waits[leftReason(p, why)]++
-				}
+				waits[leftReason(p, why)]++
 			}
 		}
 		for _, row := range orbit.Backlog(state, r.population.Engines...) {

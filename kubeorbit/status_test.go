@@ -1,6 +1,8 @@
 package kubeorbit
 
 import (
+	"context"
+	"errors"
 	"log/slog"
 	"net/url"
 	"strings"
@@ -191,6 +193,44 @@ func TestKindThatIsRefused(t *testing.T) {
 		require.Equal(t, 1, said.count(backLine))
 		require.Equal(t, 1, said.count("the cluster is read"))
 		c.kill()
+	})
+}
+
+// An informer may list by a watch, after which it does not list any more.
+func TestWatchThatListsEndsTheFailureOfTheList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, away := &contact{}, errors.New("away")
+		fail := func(verb string) {
+			c.note(t.Context(), verb, "pods", away)
+			time.Sleep(lostAfter)
+			c.note(t.Context(), verb, "pods", away)
+		}
+		lost := func(what string) {
+			t.Helper()
+			_, why := c.trouble()
+			if what == "" {
+				require.NoError(t, why)
+				return
+			}
+			require.EqualError(t, why, what+": away")
+		}
+		fail("list")
+		lost("list pods")
+		fail("watch")
+		lost("list pods") // it has failed for longer
+		c.note(t.Context(), "list", "pods", nil)
+		lost("watch pods")
+		c.note(t.Context(), "list", "pods", away)
+		c.note(t.Context(), "watch", "pods", nil)
+		lost("")
+		time.Sleep(lostAfter)
+		c.note(t.Context(), "list", "pods", away)
+		lost("")
+		ended, end := context.WithCancel(t.Context())
+		end()
+		time.Sleep(lostAfter)
+		c.note(ended, "list", "pods", context.Canceled)
+		lost("")
 	})
 }
 
