@@ -153,6 +153,8 @@ func TestRoleAllowsWhatIsDone(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "a")
+		c.serveGroups()
+		c.add(c.podGroup("group", 2))
 		c.add(named(podFrom(t, small), 4)...)
 		failed := false
 		c.set(func(verb, pod string, after bool) error {

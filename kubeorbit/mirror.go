@@ -78,6 +78,7 @@ type record struct {
 const (
 	byNode  = "node"
 	byClaim = "claim"
+	byGroup = "group"
 )
 
 // newMirror returns a mirror that has read nothing yet.
@@ -109,6 +110,13 @@ func (m *mirror) start(ctx context.Context) error {
 	spaces := informer(m, "namespaces", &corev1.Namespace{}, core.Namespaces())
 	err := pods.AddIndexers(cache.Indexers{
 		byNode: func(o any) ([]string, error) { return []string{o.(*corev1.Pod).Spec.NodeName}, nil },
+		byGroup: func(o any) (names []string, _ error) {
+			p := o.(*corev1.Pod)
+			if g := p.Spec.SchedulingGroup; g != nil && g.PodGroupName != nil {
+				names = append(names, p.Namespace+"/"+*g.PodGroupName)
+			}
+			return names, nil
+		},
 		byClaim: func(o any) (names []string, _ error) {
 			p := o.(*corev1.Pod)
 			for i := range p.Spec.Volumes {

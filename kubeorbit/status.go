@@ -123,6 +123,7 @@ func (r *run) report(ctx context.Context) error {
 				say(c.ID, row.Why, false)
 			}
 		}
+		r.reportGroups(ctx, now, mostWrites-writes)
 		last = now
 		r.waiting.Store(&waits)
 	}

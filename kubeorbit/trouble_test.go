@@ -15,6 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -288,6 +291,75 @@ func TestGangs(t *testing.T) {
 		c.add(all...)
 		c.until("the gang runs again", func() bool { return c.bound("gang") == 5 })
 		c.pass(5 * time.Second)
+		c.check()
+		c.kill()
+	})
+}
+
+// podGroup makes a pod group with a minimum, and returns a pod of it.
+func (c *cluster) podGroup(name string, least int32) *corev1.Pod {
+	_, err := c.SchedulingV1alpha2().PodGroups("default").Create(c.t.Context(), &schedulingv1alpha2.PodGroup{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name), Generation: 3},
+		Spec:       schedulingv1alpha2.PodGroupSpec{SchedulingPolicy: schedulingv1alpha2.PodGroupSchedulingPolicy{Gang: &schedulingv1alpha2.GangSchedulingPolicy{MinCount: least}}},
+	}, metav1.CreateOptions{})
+	require.NoError(c.t, err)
+	p := podFrom(c.t, strings.Replace(small, "name: small", "name: "+name, 1))
+	p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &name}
+	return p
+}
+
+// groupSays returns the condition PodGroupScheduled of a pod group; nil: it has none.
+func (c *cluster) groupSays(name string) *metav1.Condition {
+	g, err := c.SchedulingV1alpha2().PodGroups("default").Get(c.t.Context(), name, metav1.GetOptions{})
+	require.NoError(c.t, err)
+	return apimeta.FindStatusCondition(g.Status.Conditions, schedulingv1alpha2.PodGroupScheduled)
+}
+
+// A pod group says that it is not scheduled, and why, and then that it is. It goes on saying so when it loses pods. Pod groups of
+// other schedulers are left alone.
+func TestPodGroupScheduled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "a +cpu=2")
+		c.serveGroups()
+		all, other := named(c.podGroup("train", 4), 4), c.podGroup("other", 1)
+		other.Spec.SchedulerName, other.Spec.NodeName = "other", "a"
+		c.add(append(all[:3:3], other)...)
+		c.run()
+		c.pass(5 * time.Second)
+		says := c.groupSays("train")
+		require.NotNil(t, says)
+		require.Equal(t, metav1.ConditionFalse, says.Status)
+		require.Equal(t, schedulingv1alpha2.PodGroupReasonUnschedulable, says.Reason)
+		require.Equal(t, "gang train has 3 of the 4 pods that are placed together", says.Message)
+		require.Equal(t, int64(3), says.ObservedGeneration)
+		since := says.LastTransitionTime
+		require.False(t, since.IsZero())
+		c.add(all[3])
+		c.pass(2 * time.Minute)
+		says = c.groupSays("train")
+		require.Equal(t, metav1.ConditionFalse, says.Status)
+		require.Contains(t, says.Message, "cpu")
+		require.Equal(t, since, says.LastTransitionTime, "only the message has changed")
+		c.addNode("b")
+		c.until("the pod group is bound", func() bool { return c.bound("train") == 4 })
+		c.pass(5 * time.Second)
+		says = c.groupSays("train")
+		require.Equal(t, metav1.ConditionTrue, says.Status)
+		require.Equal(t, "Scheduled", says.Reason)
+		c.delete("train-0")
+		c.pass(5 * time.Second)
+		large := all[0].DeepCopy()
+		large.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("64")
+		c.add(large)
+		c.pass(2 * time.Minute)
+		require.Equal(t, corev1.ConditionFalse, c.pod("train-0").Status.Conditions[0].Status)
+		require.Equal(t, says, c.groupSays("train"))
+		require.Nil(t, c.groupSays("other"))
+		writes := 0
+		for _, a := range c.Actions() {
+			writes += int(btoi(a.GetVerb() == "patch" && a.GetResource().Resource == "podgroups"))
+		}
+		require.LessOrEqual(t, writes, 5)
 		c.check()
 		c.kill()
 	})
