@@ -10,12 +10,14 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/nav"
 )
 
 // I9: what a navigator keeps from plan to plan changes nothing. While nodes join, leave, drain, move to other racks and
 // lose devices, and capsules come and go, a navigator that has lived all along plans what a new one plans.
 func TestGangPlansLikeANewNavigator(t *testing.T) {
+	scale.Sequential(t)
 	for range 5 {
 		rapid.Check(t, testGangChurn)
 	}

@@ -435,6 +435,7 @@ func TestIndexedChoosesWhatExhaustiveChooses(t *testing.T) {
 
 // The same where specs speak of labels with so many values that they cannot make kinds of nodes.
 func TestIndexedWithVeryManyKindsOfNodes(t *testing.T) {
+	scale.Sequential(t)
 	choices := 0
 	checkRivals(t, scale.Of(1, 500_000), true, func(r *rivals) { choices += r.choices })
 	t.Log("choices:", choices)

@@ -361,6 +361,7 @@ func choosesMembers(state *orbit.State, g *orbit.GangState) bool {
 // What is explained is what happens: ExplainGang says of a domain that the gang fits there exactly if a nav.Gang places
 // what the gang lacks, and both say so exactly if the ledger accepts some placement.
 func TestGangFitsWhereItIsPlaced(t *testing.T) {
+	scale.Sequential(t)
 	for seen := range scale.Reach(t, "fits", "fits not", "broken", "several roles", "nominated", "rules", "least of all", "grown", "changed") {
 		rapid.Check(t, func(t *rapid.T) {
 			for range 4 * worlds {

@@ -454,6 +454,7 @@ func subsets(of []orbit.Commitment, size int, yield func([]orbit.Commitment)) {
 // TestGangFixesAreMinimal compares with brute force, where the planner is exact: a gang of one role. If it fits, there are no fixes. Otherwise a kind of
 // change has a fix exactly if all of that kind together help, and no less than the fix does, in any domain.
 func TestGangFixesAreMinimal(t *testing.T) {
+	scale.Sequential(t)
 	for seen := range scale.Reach(t, "less", "drop", "members", "uncordon", "await", "evict", "add", "several uncordoned", "several awaited", "several evicted", "several added") {
 		rapid.Check(t, func(t *rapid.T) {
 			for range worlds {

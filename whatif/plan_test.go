@@ -122,6 +122,7 @@ func happens(t *rapid.T, seen map[string]int) {
 
 // TestTenThousandTrials leave a ledger's dump as it was.
 func TestTenThousandTrials(t *testing.T) {
+	scale.Sequential(t)
 	l := racks(t, 2, 2)
 	commit(t, l, orbit.Submit{IDs: []orbit.CapsuleID{"a", "b"}, Spec: wants(3, 0)}, orbit.Place{Capsule: "a", Node: "r0-n0"}, orbit.Place{Capsule: "b", Node: "r1-n0"})
 	state := snapshot(t, l)

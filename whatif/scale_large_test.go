@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/whatif"
 )
 
@@ -108,6 +109,7 @@ const mostWork = 1_000_000
 // On 1,000 nodes, what has to join costs at most 5% more than the bound, which no nodes beat, and the work is bounded: on
 // full nodes and on nodes with room. Moves do not make it dearer.
 func TestScaleUpIsNearTheBound(t *testing.T) {
+	scale.Sequential(t)
 	for _, f := range []fleet{{fill: 30}, {fill: 6}} {
 		for f.seed = range uint64(3) {
 			f.nodes, f.waiting = 1000, 5000

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/scale"
 	"github.com/orbitsched/orbit/whatif"
 )
 
@@ -119,6 +120,7 @@ func (w *scaled) down() {
 // Two days of work that rises and falls: when something waits, nodes join, and once an hour go what can. No node joins that
 // moves could have saved, and none goes to come back within the hour for the same load.
 func TestScaleThroughTheDay(t *testing.T) {
+	scale.Sequential(t)
 	for seed := range uint64(1) {
 		w := &scaled{t: t, ledger: &orbit.MemoryLedger{}, r: rand.New(rand.NewPCG(seed, 1)), went: map[string]time.Duration{}, loadThen: map[string]int64{},
 			kinds: []whatif.NodeKind{kind("small", 8, 10), kind("large", 24, 27)}}

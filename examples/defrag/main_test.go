@@ -30,6 +30,7 @@ func (w *world) state(t *testing.T) *orbit.State {
 // On any seed, moves make room for more gangs and lose nothing: each capsule that ran still runs, no budget is broken at any
 // commit, the count that is printed is that of the ledger, and a second run finds nothing to move.
 func TestMovesMakeRoom(t *testing.T) {
+	scale.Sequential(t)
 	for seed := range uint64(2) {
 		w, _ := small(t, seed)
 		start := w.state(t)
@@ -87,6 +88,7 @@ func TestBrokenBudgetsAreSeen(t *testing.T) {
 // Defrag makes at least as much room with each number of moves as one move at a time does, however that is chosen; and random moves
 // make none. What each way leaves is measured on a copy, with the same work.
 func TestDefragBesideOneMoveAtATime(t *testing.T) {
+	scale.Sequential(t)
 	scale.Long(t)
 	for seed := range uint64(3) {
 		w, pods := small(t, seed)

@@ -5,12 +5,15 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/orbitsched/orbit/internal/scale"
 	"pgregory.net/rapid"
 )
 
 // With other times of the tasks, too, no queue ever uses more than the tree allows, nothing is evicted twice, and the GPUs are
 // divided as by water-filling. Research has everything that is lent at night, and in the morning the teams have theirs back.
 func TestDay(t *testing.T) {
+	scale.Sequential(t)
 	for seed := range uint64(3) {
 		w, err := open(t.Context(), seed)
 		require.NoError(t, err)

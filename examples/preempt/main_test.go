@@ -7,11 +7,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/internal/scale"
 )
 
 // Whoever wins: all that is urgent runs, no wish breaks a budget, nobody is evicted twice for the same work while that waits, and the books
 // of the story end as the ledger does.
 func TestEverybodyAtOnce(t *testing.T) {
+	scale.Sequential(t)
 	made, moved, lost := 0, 0, 0
 	for seed := range uint64(4) {
 		w := open(100, seed)

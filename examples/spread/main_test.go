@@ -14,6 +14,7 @@ import (
 // Whoever wins: no rule is broken at any commit, at no moment does something wait that would be taken somewhere, what is uneven after the zone has come
 // back is repaired, and the recount ends as the ledger does.
 func TestEveryMoment(t *testing.T) {
+	scale.Sequential(t)
 	scale.Long(t)
 	for seed := range uint64(3) {
 		var out bytes.Buffer
