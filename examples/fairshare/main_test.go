@@ -5,9 +5,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/orbitsched/orbit/internal/scale"
-	"pgregory.net/rapid"
 )
 
 // With other times of the tasks, too, no queue ever uses more than the tree allows, nothing is evicted twice, and the GPUs are
