@@ -26,6 +26,7 @@ type audit struct {
 	gangs    map[orbit.GangID]*auditGang
 	holds    map[orbit.HoldID]orbit.Hold
 	budgets  map[orbit.BudgetID]orbit.Budget
+	queues   map[orbit.QueueID]orbit.Queue
 	// ways has the evictions to make way so far: the victims and the work that came. evicted is their number, repeated
 	// is how many of them repeated an earlier one.
 	ways              map[way]bool
@@ -102,7 +103,7 @@ func newAudit(c *course) *audit {
 	a := &audit{
 		course: c, asked: map[orbit.ProposalID]*asked{}, nodes: map[orbit.NodeID]*auditNode{}, capsules: map[orbit.CapsuleID]*auditCapsule{},
 		gangs: map[orbit.GangID]*auditGang{}, holds: map[orbit.HoldID]orbit.Hold{}, nominations: map[nominee]*orbit.Nomination{},
-		budgets: map[orbit.BudgetID]orbit.Budget{}, ways: map[way]bool{}, lines: map[orbit.CapsuleID]orbit.CapsuleID{},
+		budgets: map[orbit.BudgetID]orbit.Budget{}, queues: map[orbit.QueueID]orbit.Queue{}, ways: map[way]bool{}, lines: map[orbit.CapsuleID]orbit.CapsuleID{},
 	}
 	var err error
 	if a.origin, err = c.ledger.Snapshot(background()); err != nil {
@@ -211,7 +212,7 @@ func (a *audit) commit(changes []orbit.Change) {
 	a.known, p.committed = first.Revision, first.Revision
 	asks, asked := a.asksOf(changes), undone(p.Do, changes)
 	leavers, budgets := a.wishesOf(changes)
-	before := a.neighbours()
+	before, queues := a.neighbours(), a.queuesBefore(changes)
 	begun := map[*auditGang]bool{} // gangs that this commit begins; false: the commit only moves members of a running gang
 	for i, c := range changes {
 		switch do := c.Do.(type) {
@@ -235,7 +236,8 @@ func (a *audit) commit(changes []orbit.Change) {
 		a.room(&c)
 	}
 	a.judgeAsks(asks, first.Revision)
-	a.judgeWishes(leavers, budgets, first.Revision)
+	a.judgeWishes(leavers, budgets, queues, first.Revision)
+	a.judgeQueues(queues, first.Revision)
 	a.judgeCompany(changes, before, first.Revision)
 	a.endEnding()
 	for g, anew := range begun {
@@ -390,6 +392,7 @@ func (a *audit) compare() *orbit.State {
 			a.fail("books differ", "%s at revision %d is %+v with %v used; by the history it is %+v", s.Node.ID, state.Revision(), *s.Node, s.Used(), n)
 		}
 	}
+	a.compareQueues(state)
 	for s := range state.Capsules() {
 		if m := a.capsules[s.ID]; m == nil || m.node != s.Node || m.ended != s.Released() {
 			a.fail("books differ", "%s at revision %d is on %q; by the history it is %+v", s.ID, state.Revision(), s.Node, m)

@@ -47,6 +47,10 @@ func (a *audit) apply(p *asked, c *orbit.Change) {
 		a.budgets[do.Budget.ID] = do.Budget
 	case orbit.RemoveBudget:
 		delete(a.budgets, do.Budget)
+	case orbit.PutQueue:
+		a.queues[do.Queue.ID] = do.Queue
+	case orbit.RemoveQueue:
+		delete(a.queues, do.Queue)
 	case orbit.Nominate:
 		a.nominate(&do, c.Revision)
 	case orbit.Hold:
