@@ -30,3 +30,24 @@ func TestAnchorComesBackForQuota(t *testing.T) {
 		})
 	}
 }
+
+// The wrapped navigator does not see what members take of a quota that come to held room. What it plans beyond the quota is left out, and
+// the plan does not lose to itself.
+func TestAnchorKeepsToQuotaBesideItsNavigator(t *testing.T) {
+	for _, quota := range []int64{3, 4} {
+		l := &orbit.MemoryLedger{}
+		commit(t, l, rackNode("n", "r", 10_000), queueOf("q", "", quota, 0))
+		member, other := near("g", 1000), spec(1000, 0)
+		member.Queue, other.Queue = "q", "q"
+		submit(t, l, "g", 2, member)
+		a := &nav.Anchor{Navigator: &nav.Services{}}
+		commitAll(t, l, planOf(t, l, a))
+		submit(t, l, "c", 2, other)
+		plan := planOf(t, l, a)
+		assert.Equal(t, 4-quota, noteOf(plan.Notes, "leftOut"))
+		commitAll(t, l, plan)
+		for c := range snapshot(t, l).Capsules() {
+			assert.True(t, c.Placed() || quota == 3 && c.ID == "c-1", "%s", c.ID)
+		}
+	}
+}
