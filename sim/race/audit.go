@@ -27,6 +27,8 @@ type audit struct {
 	holds    map[orbit.HoldID]orbit.Hold
 	budgets  map[orbit.BudgetID]orbit.Budget
 	queues   map[orbit.QueueID]orbit.Queue
+	// last has, in by and byOthers, the proposals that were committed last.
+	last auditNode
 	// ways has the evictions to make way so far: the victims and the work that came. evicted is their number, repeated
 	// is how many of them repeated an earlier one.
 	ways              map[way]bool
@@ -163,6 +165,9 @@ func (a *audit) againstItself(p *asked, err error) {
 		return
 	}
 	n := a.nodes[r.Node]
+	if r.Queue != "" { // a commit anywhere may have changed what there is of it
+		n = &a.last
+	}
 	if n != nil && n.by != nil && n.by.by == p.by && n.by.decision == p.decision && n.byOthers <= p.View {
 		a.fail("loses to itself", "%s planned more on %s than there was room for on revision %d: %v", p.by.name, r.Node, p.View, err)
 	}
@@ -232,6 +237,7 @@ func (a *audit) commit(changes []orbit.Change) {
 		}
 		a.apply(p, &c)
 	}
+	a.last.changed(p)
 	for _, c := range changes {
 		a.room(&c)
 	}
