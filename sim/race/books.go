@@ -116,7 +116,9 @@ func (a *audit) respec(p *asked, do *orbit.Respec, rev orbit.Revision) {
 	m.spec, m.grew = do.Spec, orbit.Resources{}
 	n := a.nodes[m.node]
 	if n == nil {
-		a.endNomination(m)
+		for _, id := range m.nominees() { // they keep when they were first nominated
+			a.endParts(id)
+		}
 		return
 	}
 	for d, x := range do.Spec.Envelope.Reservation {

@@ -145,7 +145,7 @@ func respecified(c *orbit.Capsule, change func(*orbit.Spec)) orbit.Commitment {
 // admits reports whether the quotas admit capsules of these specs, each on its node, beside all others. What leaves is no
 // longer used.
 func (b *liveBooks) admits(leaves []*orbit.Capsule, comes ...tenant) bool {
-	if len(b.audit.queues) == 0 {
+	if b.audit.queues[cohort].ID == "" {
 		return true
 	}
 	var was, now []charge
@@ -160,7 +160,10 @@ func (b *liveBooks) admits(leaves []*orbit.Capsule, comes ...tenant) bool {
 		now = append(now, chargeOf(t.spec, t.on))
 	}
 	before, after := b.audit.sums(was...), b.audit.sums(slices.Concat(was, now)...)
-	for _, c := range now {
+	for i, c := range now {
+		if spec := comes[i].spec; spec.Devices.Count > 0 && len(spec.Devices.Models) == 0 && slices.Contains(after.Divided(cohort), "device/A") {
+			return false // an engine chooses a node first, and may choose one of a model without quota again and again
+		}
 		if queue, _ := after.Overdrawn(before, c.queue, c.takes); queue != "" {
 			return false
 		}
