@@ -16,8 +16,8 @@ import (
 //
 // It checks at every step: each change was proposed; the commitments of a proposal are in the history all together and
 // once, or not at all; acknowledged proposals are there, and refused ones are not; a capsule is on one node; no node
-// takes in more than its capacity; a gang's first placement has its minimum; and the ledger's state agrees with the
-// books.
+// takes in more than its capacity; a gang's first placement has its minimum; no queue uses more than its quota lets it; and the ledger's
+// state agrees with the books.
 type audit struct {
 	*course
 	asked    map[orbit.ProposalID]*asked
