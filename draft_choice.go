@@ -1,6 +1,7 @@
 package orbit
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -122,10 +123,17 @@ func (d *Draft) Misfit(n *NodeState, spec *Spec) Misfit {
 	return m
 }
 
-// NoFit returns an error made from the number of nodes for each misfit.
+// NoFit returns an error made from the number of nodes for each misfit. If the queue of the spec lacks quota, the error says
+// that ([NoFit.Quota]), so that the engine plans the class again when there is enough.
 func (d *Draft) NoFit(spec *Spec, counts map[Misfit]int) *NoFit {
 	c := &fitCount{diagnose: func() map[Misfit]int { return counts }, spec: spec, names: d.names()}
-	return &NoFit{count: c.counted()}
+	e := &NoFit{count: c.counted()}
+	if _, err := d.withinQuota(spec); err != nil {
+		if short := (*NoFit)(nil); errors.As(err, &short) {
+			e.lack, e.names = short.lack, short.names
+		}
+	}
+	return e
 }
 
 // Diagnose returns the error for a spec that no node takes. It costs next to nothing until it is read. It then counts

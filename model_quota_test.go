@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/orbitsched/orbit/internal/quotas"
 	"github.com/orbitsched/orbit/internal/scale"
 )
 
@@ -20,31 +21,6 @@ import (
 type modelQueue struct {
 	Queue
 	changed Revision
-}
-
-// amountOfQueue returns an amount that a queue names.
-func amountOfQueue(list map[string]int64, resource string) (*big.Rat, bool) {
-	x, named := list[resource]
-	return new(big.Rat).SetInt64(x), named
-}
-
-// above0 is x, or 0 if it is less.
-func above0(x *big.Rat) *big.Rat {
-	if x.Sign() < 0 {
-		return new(big.Rat)
-	}
-	return x
-}
-
-func less(x, y *big.Rat) *big.Rat { return new(big.Rat).Sub(x, y) }
-
-func plus(x, y *big.Rat) *big.Rat { return new(big.Rat).Add(x, y) }
-
-func leastOf(x, y *big.Rat) *big.Rat {
-	if x.Cmp(y) < 0 {
-		return x
-	}
-	return y
 }
 
 // modelDimensions are the names of the dimensions in quotas.
@@ -76,154 +52,24 @@ func (m *model) ownUse(id QueueID, resource string) *big.Rat {
 	sum := new(big.Rat)
 	for _, c := range m.capsules {
 		if c.node != "" && c.spec.Queue == id {
-			sum = plus(sum, new(big.Rat).SetInt64(m.takesNow(c)[resource]))
+			sum = quotas.Plus(sum, new(big.Rat).SetInt64(m.takesNow(c)[resource]))
 		}
 	}
 	return sum
 }
 
-// childrenOf are the queues below one.
-func (m *model) childrenOf(id QueueID) (out []QueueID) {
-	for child, q := range m.queues {
-		if q.Parent == id {
-			out = append(out, child)
-		}
+// recount is what package quotas says of the model's queues.
+func (m *model) recount() *quotas.Queues[QueueID] {
+	out := &quotas.Queues[QueueID]{All: map[QueueID]quotas.Queue[QueueID]{}, Own: m.ownUse}
+	for id, q := range m.queues {
+		out.All[id] = quotas.Queue[QueueID]{Parent: q.Parent, Nominal: q.Nominal, Borrow: q.Borrow, Lend: q.Lend, Weight: q.Weight}
 	}
 	return out
-}
-
-// path lists a queue and those above it, the root last; nothing if there is no such queue.
-func (m *model) path(id QueueID) (out []QueueID) {
-	for len(out) <= len(m.queues) {
-		q, ok := m.queues[id]
-		if !ok {
-			break
-		}
-		out = append(out, id)
-		id = q.Parent
-	}
-	return out
-}
-
-// divided are the resources that a queue's tree divides.
-func (m *model) divided(id QueueID) []string {
-	names, path := map[string]bool{}, m.path(id)
-	for other, q := range m.queues {
-		if p := m.path(other); p[len(p)-1] == path[len(path)-1] {
-			for name := range q.Nominal {
-				names[name] = true
-			}
-		}
-	}
-	return slices.Sorted(maps.Keys(names))
-}
-
-func (m *model) subtree(id QueueID, r string) *big.Rat {
-	sum, _ := amountOfQueue(m.queues[id].Nominal, r)
-	for _, child := range m.childrenOf(id) {
-		sum = plus(sum, less(m.subtree(child, r), m.local(child, r)))
-	}
-	return sum
-}
-
-func (m *model) local(id QueueID, r string) *big.Rat {
-	lend, limited := amountOfQueue(m.queues[id].Lend, r)
-	if !limited {
-		return new(big.Rat)
-	}
-	return above0(less(m.subtree(id, r), lend))
-}
-
-func (m *model) usedOf(id QueueID, r string) *big.Rat {
-	sum := m.ownUse(id, r)
-	for _, child := range m.childrenOf(id) {
-		sum = plus(sum, above0(less(m.usedOf(child, r), m.local(child, r))))
-	}
-	return sum
-}
-
-func (m *model) availableOf(id QueueID, r string) *big.Rat {
-	q, used := m.queues[id], m.usedOf(id, r)
-	if q.Parent == "" {
-		return less(m.subtree(id, r), used)
-	}
-	local, above := m.local(id, r), m.availableOf(q.Parent, r)
-	if borrow, limited := amountOfQueue(q.Borrow, r); limited {
-		above = leastOf(above, plus(less(less(m.subtree(id, r), local), above0(less(used, local))), borrow))
-	}
-	return plus(above0(less(local, used)), above)
-}
-
-// mostOf is what a queue and all below it may use if nobody else uses anything.
-func (m *model) mostOf(id QueueID, r string) *big.Rat {
-	q := m.queues[id]
-	if q.Parent == "" {
-		return m.subtree(id, r)
-	}
-	most := plus(m.local(id, r), m.mostOf(q.Parent, r))
-	if borrow, limited := amountOfQueue(q.Borrow, r); limited {
-		most = leastOf(most, plus(m.subtree(id, r), borrow))
-	}
-	return most
-}
-
-func (m *model) borrowedOf(id QueueID, r string) *big.Rat {
-	return above0(less(m.usedOf(id, r), m.subtree(id, r)))
-}
-
-// modelShare is a share; nil: it is infinite.
-type modelShare struct{ *big.Rat }
-
-func (s modelShare) String() string {
-	if s.Rat == nil {
-		return "infinite"
-	}
-	if s.Sign() == 0 {
-		return "0"
-	}
-	return s.Rat.String()
-}
-
-func (s modelShare) cmp(o modelShare) int {
-	if s.Rat == nil || o.Rat == nil {
-		return btoi(s.Rat == nil) - btoi(o.Rat == nil)
-	}
-	return s.Cmp(o.Rat)
-}
-
-// shareOfSide is the share of a queue below another one that uses so much more than its quota.
-func (m *model) shareOfSide(parent QueueID, weight int64, over func(r string) *big.Rat) modelShare {
-	share := modelShare{new(big.Rat)}
-	for _, r := range m.divided(parent) {
-		x := over(r)
-		if x.Sign() <= 0 {
-			continue
-		}
-		if x.Cmp(new(big.Rat).SetUint64(math.MaxUint64)) > 0 {
-			x = new(big.Rat).SetUint64(math.MaxUint64)
-		}
-		most := m.mostOf(parent, r)
-		if most.Sign() == 0 {
-			return modelShare{}
-		}
-		of := modelShare{x.Quo(x, most.Mul(most, new(big.Rat).SetInt64(max(1, weight))))}
-		if of.cmp(share) > 0 {
-			share = of
-		}
-	}
-	return share
-}
-
-func (m *model) shareOf(id QueueID) modelShare {
-	q := m.queues[id]
-	if q.Parent == "" {
-		return modelShare{new(big.Rat)}
-	}
-	return m.shareOfSide(q.Parent, q.Weight, func(r string) *big.Rat { return m.borrowedOf(id, r) })
 }
 
 // describeQueues lists the queues in the words of queuesOf.
 func (m *model) describeQueues() (out []string) {
+	sums := m.recount()
 	for _, id := range slices.Sorted(maps.Keys(m.queues)) {
 		q := m.queues[id]
 		living, waiting := 0, 0
@@ -231,10 +77,10 @@ func (m *model) describeQueues() (out []string) {
 			living += btoi(c.spec.Queue == id && !c.released)
 			waiting += btoi(c.spec.Queue == id && !c.released && c.node == "")
 		}
-		out = append(out, fmt.Sprintf("queue %+v put at %d, %d living, %d waiting, share %s", q.Queue, q.changed, living, waiting, m.shareOf(id)))
-		for _, r := range m.divided(id) {
-			out = append(out, fmt.Sprintf("queue %s has of %s: subtree %s local %s used %s own %s available %s borrowed %s most %s", id, r, inWord(m.subtree(id, r)), inWord(m.local(id, r)), inWord(m.usedOf(id, r)),
-				inWord(m.ownUse(id, r)), inWord(m.availableOf(id, r)), inWord(m.borrowedOf(id, r)), inWord(m.mostOf(id, r))))
+		out = append(out, fmt.Sprintf("queue %+v put at %d, %d living, %d waiting, share %s", q.Queue, q.changed, living, waiting, sums.Share(id)))
+		for _, r := range sums.Divided(id) {
+			out = append(out, fmt.Sprintf("queue %s has of %s: subtree %s local %s used %s own %s available %s borrowed %s most %s", id, r, inWord(sums.Subtree(id, r)), inWord(sums.Local(id, r)), inWord(sums.Used(id, r)),
+				inWord(m.ownUse(id, r)), inWord(sums.Available(id, r)), inWord(sums.Borrowed(id, r)), inWord(sums.Most(id, r))))
 		}
 	}
 	return out
@@ -299,7 +145,7 @@ func (r *modelRound) putQueue(q Queue) *refusal {
 
 // removeQueue ends a queue that is nobody's parent.
 func (r *modelRound) removeQueue(id QueueID) *refusal {
-	if _, ok := r.now.queues[id]; !ok || len(r.now.childrenOf(id)) > 0 {
+	if _, ok := r.now.queues[id]; !ok || len(r.now.recount().Children(id)) > 0 {
 		return anyKind
 	}
 	r.dropped[id] = true
@@ -313,14 +159,15 @@ var anyKind, badKind = &refusal{math.MaxUint64}, &refusal{math.MaxUint64}
 
 // misshapen reports whether the queues form no trees: a cycle, more than 8 levels, or sums beyond 63 bits.
 func (m *model) misshapen() bool {
+	sums := m.recount()
 	for id := range m.queues {
-		if path := m.path(id); len(path) > 8 || m.queues[path[len(path)-1]].Parent != "" {
+		if path := sums.Path(id); len(path) > 8 || m.queues[path[len(path)-1]].Parent != "" {
 			return true
 		}
 	}
 	for id := range m.queues {
-		for _, name := range m.divided(id) {
-			if m.subtree(id, name).Cmp(new(big.Rat).SetInt64(math.MaxInt64)) > 0 {
+		for _, name := range sums.Divided(id) {
+			if sums.Subtree(id, name).Cmp(new(big.Rat).SetInt64(math.MaxInt64)) > 0 {
 				return true
 			}
 		}
@@ -361,13 +208,10 @@ func (r *modelRound) asksOf(id CapsuleID) map[string]int64 {
 // overdrawn refuses what a queue has no quota for: judged on the sum of the proposal, for what comes, grows, or moves to
 // another queue.
 func (r *modelRound) overdrawn() (out []*refusal) {
+	was, now := r.was.recount(), r.now.recount()
 	for id, c := range r.now.capsules {
-		for _, q := range r.now.path(c.spec.Queue) {
-			for name := range r.asksOf(id) {
-				if slices.Contains(r.now.divided(q), name) && r.now.availableOf(q, name).Sign() < 0 && r.now.usedOf(q, name).Cmp(r.was.usedOf(q, name)) > 0 {
-					out = append(out, anyKind)
-				}
-			}
+		if queue, _ := now.Overdrawn(was, c.spec.Queue, r.asksOf(id)); queue != "" {
+			out = append(out, anyKind)
 		}
 	}
 	return out
@@ -379,43 +223,6 @@ func (r *modelRound) reclaims(newcomer, victim CapsuleID) bool {
 	_, first := r.now.queues[a]
 	_, second := r.now.queues[b]
 	return a != b && first && second
-}
-
-// modelSide is a queue just below a common ancestor, or the capsules that name the ancestor.
-type modelSide struct{ ancestor, queue QueueID }
-
-// sidesOf are those of two queues.
-func (m *model) sidesOf(a, b QueueID) (x, y modelSide, ok bool) {
-	mine, other := m.path(a), m.path(b)
-	for i, id := range mine {
-		if j := slices.Index(other, id); j >= 0 {
-			x.ancestor, y.ancestor = id, id
-			if i > 0 {
-				x.queue = mine[i-1]
-			}
-			if j > 0 {
-				y.queue = other[j-1]
-			}
-			return x, y, true
-		}
-	}
-	return x, y, false
-}
-
-// overOf is what a side uses more than it has.
-func (m *model) overOf(s modelSide, name string) *big.Rat {
-	if s.queue != "" {
-		return m.borrowedOf(s.queue, name)
-	}
-	nominal, _ := amountOfQueue(m.queues[s.ancestor].Nominal, name)
-	return above0(less(m.ownUse(s.ancestor, name), nominal))
-}
-
-func (m *model) shareOfA(s modelSide) modelShare {
-	if s.queue != "" {
-		return m.shareOf(s.queue)
-	}
-	return m.shareOfSide(s.ancestor, 1, func(name string) *big.Rat { return m.overOf(s, name) })
 }
 
 // unjust refuses evictions between queues that take back nothing that was borrowed, or leave the newcomer with more than its share.
@@ -451,42 +258,12 @@ func (r *modelRound) leavesWith(victim CapsuleID) (out []CapsuleID) {
 }
 
 func (r *modelRound) just(newcomer, victim CapsuleID) bool {
-	b := r.was.capsules[victim].spec.Queue
-	x, y, ok := r.now.sidesOf(r.now.capsules[newcomer].spec.Queue, b)
-	if _, was := r.was.queues[y.ancestor]; !ok || !was {
-		return false
-	}
-	if _, was := r.was.queues[y.queue]; y.queue != "" && !was {
-		return false
-	}
-	borrowed := func(of func(name string) *big.Rat) bool {
-		for name := range r.asksOf(newcomer) {
-			if (slices.Contains(r.was.divided(y.ancestor), name) || slices.Contains(r.now.divided(y.ancestor), name)) && of(name).Sign() > 0 {
-				return true
-			}
-		}
-		return false
-	}
-	if !borrowed(func(name string) *big.Rat { return r.was.overOf(y, name) }) {
-		return false
-	}
-	with := r.now.clone() // a queue that borrows nothing is never a victim, also below a queue that borrows
+	with := r.now.clone()
 	for _, id := range r.leavesWith(victim) {
 		with.capsules[id] = r.was.capsules[id]
 	}
-	if y.queue == "" && !borrowed(func(name string) *big.Rat { return with.overOf(y, name) }) {
-		return false
-	}
-	for _, q := range r.now.path(b) {
-		if q == y.ancestor {
-			break
-		}
-		if !borrowed(func(name string) *big.Rat { return with.borrowedOf(q, name) }) {
-			return false
-		}
-	}
-	mine, theirs, before := r.now.shareOfA(x), r.now.shareOfA(y), r.was.shareOfA(y)
-	return mine.cmp(theirs) < 0 || mine.cmp(theirs) == 0 && theirs.cmp(before) < 0
+	e := quotas.Reclaim[QueueID]{Was: r.was.recount(), Now: r.now.recount(), With: with.recount(), By: r.now.capsules[newcomer].spec.Queue, From: r.was.capsules[victim].spec.Queue, Asks: r.asksOf(newcomer)}
+	return e.Just()
 }
 
 // withoutQuota are the newcomers above a victim that have no quota if it stays, beside the victims that stay already.
@@ -494,7 +271,7 @@ func (r *modelRound) withoutQuota(e Evict, over func(CapsuleID) bool, back map[C
 	if _, ok := r.now.queues[r.was.capsules[e.Capsule].spec.Queue]; !ok {
 		return nil
 	}
-	world := func(stays bool) *model {
+	world := func(stays bool) *quotas.Queues[QueueID] {
 		m, newcomers := r.now.clone(), r.newcomers()
 		for id := range r.now.capsules {
 			_, comes := newcomers[id]
@@ -508,7 +285,7 @@ func (r *modelRound) withoutQuota(e Evict, over func(CapsuleID) bool, back map[C
 				m.capsules[id] = c
 			}
 		}
-		return m
+		return m.recount()
 	}
 	with, without := world(true), world(false)
 	for id := range r.newcomers() {
@@ -516,9 +293,9 @@ func (r *modelRound) withoutQuota(e Evict, over func(CapsuleID) bool, back map[C
 			continue
 		}
 		short := false
-		for _, q := range with.path(r.now.capsules[id].spec.Queue) {
+		for _, q := range with.Path(r.now.capsules[id].spec.Queue) {
 			for name := range r.asksOf(id) {
-				short = short || slices.Contains(with.divided(q), name) && with.availableOf(q, name).Sign() < 0 && without.availableOf(q, name).Cmp(with.availableOf(q, name)) > 0
+				short = short || slices.Contains(with.Divided(q), name) && with.Available(q, name).Sign() < 0 && without.Available(q, name).Cmp(with.Available(q, name)) > 0
 			}
 		}
 		if short {
@@ -725,11 +502,12 @@ func TestLedgerAgainstModelQuotaExtremes(t *testing.T) {
 
 // countQueues counts what happens in queues.
 func (d *duel) countQueues() {
+	sums := d.model.recount()
 	for id := range d.model.queues {
-		for _, r := range d.model.divided(id) {
+		for _, r := range sums.Divided(id) {
 			d.count["in queues"] += btoi(d.model.ownUse(id, r).Sign() > 0)
-			d.count["borrows"] += btoi(d.model.queues[id].Parent != "" && d.model.borrowedOf(id, r).Sign() > 0)
-			d.count["above the quota"] += btoi(d.model.availableOf(id, r).Sign() < 0)
+			d.count["borrows"] += btoi(d.model.queues[id].Parent != "" && sums.Borrowed(id, r).Sign() > 0)
+			d.count["above the quota"] += btoi(sums.Available(id, r).Sign() < 0)
 		}
 	}
 }

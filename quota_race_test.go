@@ -217,6 +217,6 @@ func requireFair(t *testing.T, was, now *model, p Proposal, count map[string]int
 	require.Empty(t, r.overdrawn(), "revision %d: more than the quota: %v", now.rev, p)
 	require.Empty(t, r.unjust(), "revision %d: an eviction that is not just: %v", now.rev, p)
 	for id := range now.queues {
-		count["overdrawn"] += btoi(now.availableOf(id, "cpu").Sign() < 0)
+		count["overdrawn"] += btoi(now.recount().Available(id, "cpu").Sign() < 0)
 	}
 }

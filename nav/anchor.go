@@ -104,7 +104,7 @@ func (a *Anchor) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Ca
 		theirs, err = a.Navigator.Plan(ctx, view, p.rest)
 	}
 	p.keepFirsts(&theirs)
-	if len(p.starting) > 0 {
+	if len(p.starting) > 0 || p.charged && len(theirs.Proposals) > 0 {
 		err = errors.Join(err, p.start(ctx, &theirs))
 	}
 	p.explainSelfStarts()
@@ -141,6 +141,8 @@ type anchorPass struct {
 	unplaced, crowdedOut []orbit.Unplaced
 	short                []slog.Attr
 	held, leftOut        int
+	// A member that this plan places in held room names a queue. The wrapped navigator does not see that its quota is taken.
+	charged bool
 }
 
 // newAnchorPass starts a pass: it syncs the draft with the view, and reads the holds.

@@ -83,7 +83,7 @@ func (p *anchorPass) placeFromHold(g *anchorGroup, c *orbit.Capsule) bool {
 			continue
 		}
 		p.members = append(p.members, p.draft.Propose())
-		h.used = true
+		h.used, p.charged = true, p.charged || c.Spec.Queue != ""
 		g.came[c.Spec]++
 		if i == 0 {
 			p.holds.free[key] = p.holds.free[key][1:]

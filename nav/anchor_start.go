@@ -296,19 +296,23 @@ func (m *anchorMerge) reserveAbove(priority int64) {
 	m.above = priority
 }
 
-// keepFitting puts the remaining proposals on the draft, and keeps in the plan only those that fit. Without anchors all
-// stay.
+// keepFitting puts the remaining proposals on the draft, and keeps in the plan only those that fit. Without anchors, and
+// members that take quota, all stay.
 func (m *anchorMerge) keepFitting() {
-	if len(m.anchors) == 0 {
+	if len(m.anchors) == 0 && !m.charged {
 		return
 	}
 	m.reserveAbove(math.MinInt64)
+	beside := "groups that start in this plan"
+	if len(m.anchors) == 0 {
+		beside = "members that come to held room"
+	}
 	left := false // a proposal is left out; later ones may depend on it
 	kept := m.theirs.Proposals[:0:0]
 	for i, proposal := range m.theirs.Proposals {
 		switch why := m.misfit[i]; {
 		case why != nil:
-			m.leaveOut(&proposal, "does not fit beside groups that start in this plan: "+reasonOf(why))
+			m.leaveOut(&proposal, "does not fit beside "+beside+": "+reasonOf(why))
 			left = true
 		case left && m.state.Check(proposal) != nil:
 			m.leaveOut(&proposal, "rests on what is left out of this plan")

@@ -53,6 +53,7 @@ type gangPass struct {
 	limits orbit.Limits
 	plan   orbit.Plan
 	steps  gangSteps
+	quotas orbit.Quotas
 	// Gangs that this plan has taken from their demands; setBack returns them.
 	planned []plannedGang
 	// The lowest rank of a nomination; nil: it is not known yet.
@@ -107,6 +108,7 @@ func (g *Gang) Plan(ctx context.Context, view *orbit.View, pending []*orbit.Caps
 		return r.plan, err
 	}
 	g.index.Sync(view)
+	r.quotas.Begin(r.state)
 	r.steps.begin(g.stepsEach())
 	gangs, orphans := pendingGangs(view, pending)
 	g.forget(r.state, len(gangs))
@@ -205,7 +207,9 @@ func (r *gangPass) planRemembered(m *pendingGang) (placed bool, err error) {
 		r.join(w, d)
 		r.demands[d.key] = d
 	case r.ctx.Err() == nil && r.conclusive():
-		r.failed(m, r.markOf(m), why)
+		seen := r.markOf(m)
+		seen.quota = r.missing(m)
+		r.failed(m, seen, why)
 	}
 	r.settle(m, fit != nil)
 	return fit != nil, r.ctx.Err()
@@ -214,6 +218,7 @@ func (r *gangPass) planRemembered(m *pendingGang) (placed bool, err error) {
 // markOf returns the current mark of a gang: the state on which a diagnosis of it depends.
 func (r *gangPass) markOf(m *pendingGang) waitMark {
 	w := markOf(&r.index, m, m.asks(&r.index), r.levels(m))
+	w.quota = quotaMark(&r.quotas, m.asks(&r.index))
 	if r.outranks(m) { // the room of a nomination is counted as used, so it is no gain
 		w.nodes = r.index.Changed
 	}
@@ -236,10 +241,12 @@ func (r *gangPass) seat(m *pendingGang) (*seats.Fit, error) {
 	if w != nil && w.seen == seen {
 		why = w.why
 	} else if why = r.demand(m).answer(r, m.id); why != nil {
+		seen.quota = r.demand(m).seen.quota
 		r.failed(m, seen, why)
 	} else if fit, err := r.tryAll(m, levels); fit != nil || r.ctx.Err() != nil {
 		return fit, err
 	} else if why = err; r.conclusive() {
+		seen.quota = r.missing(m)
 		r.failed(m, seen, why)
 	}
 	return nil, r.nominated(m, why)

@@ -3,7 +3,9 @@ package nav
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/orbitsched/orbit"
@@ -41,6 +43,9 @@ type waitMark struct {
 	nodes   uint64
 	changed orbit.Revision
 	waiting int
+	// How much quota is missing for all members that wait; "" if they name no queue or nothing is missing. A gang that found no
+	// room has here what was missing beside the rest of that plan, of which some may not be committed.
+	quota string
 }
 
 // mostWaits is how many gangs are remembered. Further gangs are searched for in every plan.
@@ -99,11 +104,12 @@ func (r *gangPass) failed(m *pendingGang, seen waitMark, why error) {
 		return
 	}
 	d := r.newDemand(m)
-	if d.seen, d.why = d.mark(r), fit; w.demand != d {
+	if d.seen, d.why, d.plan = d.mark(r), fit, r.index.Plan; w.demand != d {
 		g.join(w, d)
 		w.owner = m.owner
 		d.gangs.Push(waitingGang{m.id, m.priority, m.first})
 	}
+	d.seen.quota = seen.quota
 }
 
 // drop forgets the record of a gang, if there is one.
@@ -167,6 +173,8 @@ type gangDemand struct {
 	seen    waitMark
 	why     *GangNoFit
 	tried   gangTry
+	// The plan in which seen and why were found.
+	plan uint64
 	// The waiting gangs in the order in which they are planned. Some may have been placed since, or may be gone.
 	gangs heap.Heap[waitingGang]
 }
@@ -198,7 +206,7 @@ func (r *gangPass) demandKey(m *pendingGang) string {
 		asks := m.asks(&r.index)
 		text := fmt.Appendf(nil, "%t %q %d", m.gang.Loose, m.gang.Levels, m.least())
 		for i := range asks {
-			text = fmt.Appendf(text, " %d/%d of %s", asks[i].Least, asks[i].Want, r.index.Keys[asks[i].Request])
+			text = fmt.Appendf(text, " %d/%d in %q of %s", asks[i].Least, asks[i].Want, asks[i].Spec.Queue, r.index.Keys[asks[i].Request])
 		}
 		m.demandKey = string(text)
 	}
@@ -228,7 +236,52 @@ func (d *gangDemand) mark(r *gangPass) waitMark {
 	for i := range d.asks { // the index returns a new shape if it has dropped the old one
 		d.asks[i].Shape = r.index.ShapeOf(d.asks[i].Request)
 	}
-	return markOf(&r.index, nil, d.asks, r.tables(d.levels, d.loose))
+	w := markOf(&r.index, nil, d.asks, r.tables(d.levels, d.loose))
+	if w.quota = d.seen.quota; d.plan != r.index.Plan { // a plan does not get more quota as it goes
+		w.quota = quotaMark(&r.quotas, d.asks)
+	}
+	return w
+}
+
+// quotaMark returns what is missing of each resource for all members that wait. Of devices of any model it returns what is missing for
+// each model that the quotas name.
+func quotaMark(quotas *orbit.Quotas, asks []seats.Ask) string {
+	var text []byte
+	for i := range asks {
+		spec, n := asks[i].Spec, asks[i].Want
+		q, queued := quotas.Queue(spec.Queue)
+		if !queued {
+			continue
+		}
+		models := append([]string{""}, spec.Devices.Models...)
+		if spec.Devices.Count > 0 && len(models) == 1 {
+			for _, name := range slices.Sorted(maps.Keys(q.Available())) {
+				if model, is := strings.CutPrefix(name, "device/"); is {
+					models = append(models, model)
+				}
+			}
+		}
+		for _, model := range models {
+			if short := quotas.Short(spec, model, n); len(short) > 0 {
+				text = fmt.Appendf(text, "%d %s %v ", i, model, short)
+			}
+		}
+		model := spec.Devices.Model()
+		quotas.Charge(spec, model, n)
+		defer quotas.Charge(spec, model, -n)
+	}
+	return string(text)
+}
+
+// missing returns the part quota of a mark as the plan leaves it.
+func (r *gangPass) missing(m *pendingGang) string {
+	asks := m.asks(&r.index)
+	if !slices.ContainsFunc(asks, func(a seats.Ask) bool { return a.Spec.Queue != "" }) {
+		return ""
+	}
+	var quotas orbit.Quotas
+	quotas.Follow(&r.index.Draft)
+	return quotaMark(&quotas, asks)
 }
 
 // answer returns the diagnosis of this demand, in the name of one gang; nil if it may no longer hold.

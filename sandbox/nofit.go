@@ -135,7 +135,7 @@ func (b *loads) refusal(a *ask) error {
 // plain reports whether the class alone decides the refusal.
 func (a *ask) plain() bool {
 	s := a.spec
-	return len(a.failed) == 0 && a.company == nil && len(s.Require) == 0 && len(s.Tolerate) == 0 && s.Devices.Count == 0 && s.Start.Parent == "" && len(s.Start.Volumes) == 0
+	return len(a.failed) == 0 && a.company == nil && s.Queue == "" && len(s.Require) == 0 && len(s.Tolerate) == 0 && s.Devices.Count == 0 && s.Start.Parent == "" && len(s.Start.Volumes) == 0
 }
 
 // refusalOf returns why the only allowed node does not take a capsule.

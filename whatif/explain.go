@@ -141,38 +141,74 @@ func (a *asker) count() (*Explanation, []*found) {
 		e.TooLarge, e.Idle = a.state.TooLarge(a.spec), a.state.IdleDomains(a.spec, 1)
 	}
 	a.failing, e.Failing = failing, failing.texts()
-	e.Lacks, e.Raise, e.raises = lacking(a.state, a.spec, 1)
+	lacks, raise, says := lacking(a.state, asked{a.spec, 1})
+	if e.Lacks, e.raises = lacks, strings.Join(says, ""); len(raise) > 0 {
+		e.Raise = &raise[0]
+	}
 	return e, sets
 }
 
-// lacking says which quota is missing for n more capsules of a spec, and returns their queue with so much that none is.
-func lacking(state *orbit.State, spec *orbit.Spec, n int) (lacks []string, raise *orbit.Queue, says string) {
-	of, there := state.Queue(spec.Queue)
-	if !there {
-		return nil, nil, ""
-	}
-	model := spec.Devices.Model()
+// asked is a number of capsules of a spec that come together with others.
+type asked struct {
+	spec *orbit.Spec
+	n    int
+}
+
+// lacking says which quota is missing for capsules that come together, returns their queues with so much that none is, and says in
+// words what is raised. No queues: nothing is missing, or so much fits in none.
+func lacking(state *orbit.State, all ...asked) (lacks []string, raise []orbit.Queue, says []string) {
+	was := state
 	var quotas orbit.Quotas
 	quotas.Begin(state)
-	if lacks = quotas.Why(spec, model, n); len(lacks) == 0 {
-		return nil, nil, ""
-	}
-	to := of.Queue
-	nominal, text := map[string]int64{}, []string(nil)
-	maps.Copy(nominal, to.Nominal)
-	for name, missing := range quotas.Short(spec, model, n) {
-		if missing > math.MaxInt64-nominal[name] {
-			return lacks, nil, ""
+	for i, a := range all {
+		model := a.spec.Devices.Model()
+		if why := quotas.Why(a.spec, model, a.n); len(why) > 0 {
+			lacks = append(lacks, why...)
+			of, _ := state.Queue(a.spec.Queue)
+			to, fits := raised(&of.Queue, quotas.Short(a.spec, model, a.n))
+			next, err := state.With(orbit.Proposal{View: state.Revision(), Do: []orbit.Commitment{orbit.PutQueue{Queue: to}}})
+			if !fits || err != nil {
+				return lacks, nil, nil
+			}
+			state = next
+			raise = append(slices.DeleteFunc(raise, func(q orbit.Queue) bool { return q.ID == to.ID }), to)
+			quotas.Begin(state)
+			for _, before := range all[:i] {
+				quotas.Charge(before.spec, before.spec.Devices.Model(), before.n)
+			}
 		}
-		nominal[name] += missing
+		quotas.Charge(a.spec, model, a.n)
 	}
-	for _, name := range slices.Sorted(maps.Keys(nominal)) {
-		if nominal[name] != to.Nominal[name] {
-			text = append(text, fmt.Sprintf("%s from %d to %d", name, to.Nominal[name], nominal[name]))
+	for i := range raise {
+		of, _ := was.Queue(raise[i].ID)
+		says = append(says, raiseText(&of.Queue, &raise[i]))
+	}
+	return lacks, raise, says
+}
+
+// raised returns a queue with so much more Nominal; false: some of that does not fit in 64 bits.
+func raised(q *orbit.Queue, by map[string]int64) (to orbit.Queue, fits bool) {
+	to = *q
+	to.Nominal, to.Borrow, to.Lend = map[string]int64{}, maps.Clone(q.Borrow), maps.Clone(q.Lend)
+	maps.Copy(to.Nominal, q.Nominal)
+	for name, missing := range by {
+		if missing > math.MaxInt64-to.Nominal[name] {
+			return to, false
+		}
+		to.Nominal[name] += missing
+	}
+	return to, true
+}
+
+// raiseText says which amounts of a queue are raised.
+func raiseText(q, to *orbit.Queue) string {
+	var text []string
+	for _, name := range slices.Sorted(maps.Keys(to.Nominal)) {
+		if to.Nominal[name] != q.Nominal[name] {
+			text = append(text, fmt.Sprintf("%s from %d to %d", name, q.Nominal[name], to.Nominal[name]))
 		}
 	}
-	to.Nominal, to.Borrow, to.Lend = nominal, maps.Clone(to.Borrow), maps.Clone(to.Lend)
-	return lacks, &to, fmt.Sprintf("it would be enough to raise the quota of queue %q: %s", to.ID, strings.Join(text, ", "))
+	return fmt.Sprintf("it would be enough to raise the quota of queue %q: %s", to.ID, strings.Join(text, ", "))
 }
 
 // failingNodes are nodes on which most starts have failed lately.

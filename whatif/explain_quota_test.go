@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orbitsched/orbit"
+	"github.com/orbitsched/orbit/nav"
 	"github.com/orbitsched/orbit/whatif"
 )
 
@@ -120,4 +121,63 @@ func TestRaisesQuota(t *testing.T) {
 			raises(t, s, spec, e.Raise)
 		}
 	})
+}
+
+// The raise that the explanation of a gang names is enough for nav.Gang to place the members that the gang needs, and with one less of
+// anything it places none: for a gang in one queue that may borrow, and for a gang whose roles are in two queues.
+func TestRaisesQuotaForGangs(t *testing.T) {
+	ctx := context.Background()
+	queue := func(id, parent orbit.QueueID, nominal int64) orbit.PutQueue {
+		return orbit.PutQueue{Queue: orbit.Queue{ID: id, Parent: parent, Nominal: map[string]int64{"cpu": nominal}}}
+	}
+	role := func(name string, q orbit.QueueID, cores int64, least int, ids ...orbit.CapsuleID) orbit.Role {
+		return orbit.Role{Name: name, Min: least, Members: ids, Spec: &orbit.Spec{Queue: q, Class: orbit.GangClass, Envelope: orbit.Envelope{Reservation: orbit.Resources{orbit.CPU: cores}}}}
+	}
+	for name, c := range map[string]struct {
+		roles []orbit.Role
+		lacks int
+		want  map[orbit.QueueID]int64
+	}{
+		"in one queue":              {[]orbit.Role{role("w", "a", 2, 3, "w0", "w1", "w2", "w3")}, 1, map[orbit.QueueID]int64{"a": 5}},
+		"in two queues":             {[]orbit.Role{role("w", "a", 2, 0, "w0", "w1"), role("m", "c", 3, 0, "m0")}, 1, map[orbit.QueueID]int64{"c": 3}},
+		"in two queues of one tree": {[]orbit.Role{role("w", "a", 2, 0, "w0", "w1"), role("m", "b", 3, 0, "m0")}, 1, map[orbit.QueueID]int64{"a": 6}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := &orbit.MemoryLedger{}
+			_, err := l.Propose(ctx, orbit.Proposal{Do: []orbit.Commitment{
+				orbit.PutNode{Node: orbit.Node{ID: "n", Capacity: orbit.Resources{orbit.CPU: 100}}}, queue("root", "", 0), queue("a", "root", 3), queue("b", "root", 1), queue("c", "", 0),
+				orbit.Submit{Gang: &orbit.Gang{ID: "g", Roles: c.roles}},
+			}})
+			require.NoError(t, err)
+			s, err := l.Snapshot(ctx)
+			require.NoError(t, err)
+			e, err := whatif.ExplainGang(ctx, s, "g")
+			require.NoError(t, err)
+			require.Len(t, e.Lacks, c.lacks)
+			require.Contains(t, e.String(), "\n"+e.Lacks[0])
+			require.Contains(t, e.String(), "it would be enough to raise the quota of queue")
+			got := map[orbit.QueueID]int64{}
+			for _, q := range e.Raise {
+				got[q.ID] = q.Nominal["cpu"]
+			}
+			require.Equal(t, c.want, got)
+			for less := range int64(2) {
+				next := s
+				for _, q := range e.Raise {
+					q.Nominal = map[string]int64{"cpu": q.Nominal["cpu"] - less}
+					next, err = next.With(orbit.Proposal{View: next.Revision(), Do: []orbit.Commitment{orbit.PutQueue{Queue: q}}})
+					require.NoError(t, err)
+				}
+				after := &orbit.MemoryLedger{Start: next}
+				(&orbit.Engine{Ledger: after, Navigator: &nav.Gang{}}).Pass(ctx)
+				now, err := after.Snapshot(ctx)
+				require.NoError(t, err)
+				require.Equal(t, less == 0, now.Gang("g").Total() >= e.Wants, "%d less", less)
+				require.True(t, less == 0 || now.Gang("g").Total() == 0)
+				again, err := whatif.ExplainGang(ctx, now, "g")
+				require.NoError(t, err)
+				require.Equal(t, less == 1, len(again.Lacks) > 0)
+			}
+		})
+	}
 }

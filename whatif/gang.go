@@ -27,6 +27,12 @@ type GangExplanation struct {
 	// Domains are the topology domains of the gang's levels; those in which the most members fit come first. For a gang
 	// without levels, or one that is Loose, all nodes together are one more domain, without a level.
 	Domains []DomainFit
+	// Lacks says which quota is missing for the members that have to be placed, together, as [Explanation].Lacks does for one capsule.
+	// Empty: the quotas admit them, or they name no queue that there is.
+	Lacks []string
+	// Raise are the queues of these members, each with as much more Nominal as is missing: with PutQueue of all of them the quotas admit
+	// the members together. If it is one queue, they do not with less. Empty: nothing is missing, or so much fits in no queue.
+	Raise []orbit.Queue
 	// Specs have, for each spec of the members that are not done, the nodes on which one more member fits, and the
 	// reasons against the others, as [Count] returns them.
 	Specs []*Explanation
@@ -39,6 +45,8 @@ type GangExplanation struct {
 	// Whose specs the Specs are, for the text.
 	whose    []string
 	seatings int
+	// raises says what Raise changes.
+	raises []string
 }
 
 // DomainFit says how many members of a gang fit together in one domain.
@@ -85,6 +93,7 @@ func ExplainGang(ctx context.Context, state *orbit.State, id orbit.GangID) (*Gan
 		}
 		e.Domains = append(e.Domains, a.fit(&p, e.Wants))
 	}
+	e.Lacks, e.Raise, e.raises = lacking(state, a.asked()...)
 	if err := e.countSpecs(state, g); err != nil {
 		return nil, err
 	}
@@ -94,6 +103,18 @@ func ExplainGang(ctx context.Context, state *orbit.State, id orbit.GangID) (*Gan
 		e.seatings = a.seatings
 	}
 	return e, ctx.Err()
+}
+
+// asked returns the members that have to be placed, by spec.
+func (a *gangAsker) asked() (all []asked) {
+	for _, c := range a.needs.Members() {
+		i := slices.IndexFunc(all, func(k asked) bool { return k.spec == c.Spec })
+		if i < 0 {
+			i, all = len(all), append(all, asked{c.Spec, 0})
+		}
+		all[i].n++
+	}
+	return all
 }
 
 // domains returns the domains that the gang can use, by level and name. If members of the gang run, only those are left
@@ -244,9 +265,13 @@ func (e *GangExplanation) String() string {
 		}
 		return fmt.Sprintf("%s: %d fit, then none of role %q: %v", where, d.Fits, d.Lacks, d.Why)
 	})
+	for _, text := range append(slices.Clip(e.Lacks), e.raises...) {
+		b.WriteString("\n" + text)
+	}
 	for i, counts := range e.Specs {
 		alone := *counts
-		alone.Failing = nil // they are listed once for all
+		alone.Lacks, alone.raises = nil, "" // said for all members together
+		alone.Failing = nil                 // they are listed once for all
 		fmt.Fprintf(&b, "\n%s: %s", e.whose[i], strings.ReplaceAll(alone.String(), "\n", "\n  "))
 	}
 	listFailing(&b, e.Failing)

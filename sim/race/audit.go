@@ -16,8 +16,8 @@ import (
 //
 // It checks at every step: each change was proposed; the commitments of a proposal are in the history all together and
 // once, or not at all; acknowledged proposals are there, and refused ones are not; a capsule is on one node; no node
-// takes in more than its capacity; a gang's first placement has its minimum; and the ledger's state agrees with the
-// books.
+// takes in more than its capacity; a gang's first placement has its minimum; no queue uses more than its quota lets it; and the ledger's
+// state agrees with the books.
 type audit struct {
 	*course
 	asked    map[orbit.ProposalID]*asked
@@ -26,6 +26,9 @@ type audit struct {
 	gangs    map[orbit.GangID]*auditGang
 	holds    map[orbit.HoldID]orbit.Hold
 	budgets  map[orbit.BudgetID]orbit.Budget
+	queues   map[orbit.QueueID]orbit.Queue
+	// last has, in by and byOthers, the proposals that were committed last.
+	last auditNode
 	// ways has the evictions to make way so far: the victims and the work that came. evicted is their number, repeated
 	// is how many of them repeated an earlier one.
 	ways              map[way]bool
@@ -102,7 +105,7 @@ func newAudit(c *course) *audit {
 	a := &audit{
 		course: c, asked: map[orbit.ProposalID]*asked{}, nodes: map[orbit.NodeID]*auditNode{}, capsules: map[orbit.CapsuleID]*auditCapsule{},
 		gangs: map[orbit.GangID]*auditGang{}, holds: map[orbit.HoldID]orbit.Hold{}, nominations: map[nominee]*orbit.Nomination{},
-		budgets: map[orbit.BudgetID]orbit.Budget{}, ways: map[way]bool{}, lines: map[orbit.CapsuleID]orbit.CapsuleID{},
+		budgets: map[orbit.BudgetID]orbit.Budget{}, queues: map[orbit.QueueID]orbit.Queue{}, ways: map[way]bool{}, lines: map[orbit.CapsuleID]orbit.CapsuleID{},
 	}
 	var err error
 	if a.origin, err = c.ledger.Snapshot(background()); err != nil {
@@ -162,6 +165,9 @@ func (a *audit) againstItself(p *asked, err error) {
 		return
 	}
 	n := a.nodes[r.Node]
+	if r.Queue != "" { // a commit anywhere may have changed what there is of it
+		n = &a.last
+	}
 	if n != nil && n.by != nil && n.by.by == p.by && n.by.decision == p.decision && n.byOthers <= p.View {
 		a.fail("loses to itself", "%s planned more on %s than there was room for on revision %d: %v", p.by.name, r.Node, p.View, err)
 	}
@@ -211,7 +217,7 @@ func (a *audit) commit(changes []orbit.Change) {
 	a.known, p.committed = first.Revision, first.Revision
 	asks, asked := a.asksOf(changes), undone(p.Do, changes)
 	leavers, budgets := a.wishesOf(changes)
-	before := a.neighbours()
+	before, queues := a.neighbours(), a.queuesBefore(changes)
 	begun := map[*auditGang]bool{} // gangs that this commit begins; false: the commit only moves members of a running gang
 	for i, c := range changes {
 		switch do := c.Do.(type) {
@@ -231,11 +237,13 @@ func (a *audit) commit(changes []orbit.Change) {
 		}
 		a.apply(p, &c)
 	}
+	a.last.changed(p)
 	for _, c := range changes {
 		a.room(&c)
 	}
 	a.judgeAsks(asks, first.Revision)
-	a.judgeWishes(leavers, budgets, first.Revision)
+	a.judgeWishes(leavers, budgets, queues, first.Revision)
+	a.judgeQueues(queues, first.Revision)
 	a.judgeCompany(changes, before, first.Revision)
 	a.endEnding()
 	for g, anew := range begun {
@@ -390,6 +398,7 @@ func (a *audit) compare() *orbit.State {
 			a.fail("books differ", "%s at revision %d is %+v with %v used; by the history it is %+v", s.Node.ID, state.Revision(), *s.Node, s.Used(), n)
 		}
 	}
+	a.compareQueues(state)
 	for s := range state.Capsules() {
 		if m := a.capsules[s.ID]; m == nil || m.node != s.Node || m.ended != s.Released() {
 			a.fail("books differ", "%s at revision %d is on %q; by the history it is %+v", s.ID, state.Revision(), s.Node, m)

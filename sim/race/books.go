@@ -47,6 +47,10 @@ func (a *audit) apply(p *asked, c *orbit.Change) {
 		a.budgets[do.Budget.ID] = do.Budget
 	case orbit.RemoveBudget:
 		delete(a.budgets, do.Budget)
+	case orbit.PutQueue:
+		a.queues[do.Queue.ID] = do.Queue
+	case orbit.RemoveQueue:
+		delete(a.queues, do.Queue)
 	case orbit.Nominate:
 		a.nominate(&do, c.Revision)
 	case orbit.Hold:
@@ -112,7 +116,9 @@ func (a *audit) respec(p *asked, do *orbit.Respec, rev orbit.Revision) {
 	m.spec, m.grew = do.Spec, orbit.Resources{}
 	n := a.nodes[m.node]
 	if n == nil {
-		a.endNomination(m)
+		for _, id := range m.nominees() { // they keep when they were first nominated
+			a.endParts(id)
+		}
 		return
 	}
 	for d, x := range do.Spec.Envelope.Reservation {

@@ -70,23 +70,25 @@ func (a *audit) wishesOf(changes []orbit.Change) (leavers []leaver, budgets []or
 
 // judgeWishes checks whether the capsules that a commit has taken off their nodes by choice had to leave, and whether
 // the budgets allowed it, both those before the commit and those after it.
-func (a *audit) judgeWishes(leavers []leaver, before []orbit.Budget, rev orbit.Revision) {
+func (a *audit) judgeWishes(leavers []leaver, before []orbit.Budget, queues *queuesBefore, rev orbit.Revision) {
 	for i := range leavers {
 		l := &leavers[i]
 		least, placed := a.causes(l, rev)
+		between, within := a.reclaims(l, rev)
 		switch {
 		case !l.makesWay():
 		case !placed:
 			a.fail("evicted in vain", "%s is evicted from %s for %s%s at revision %d, which does not place that", l.id, l.From, l.For, l.ForGang, rev)
 		case l.replaced && l.gang.empty() && !a.gangs[l.ForGang].short():
-		case l.priority() >= least:
+		case within && l.priority() >= least:
 			a.fail("evicted by its equal", "%s of priority %d is evicted at revision %d for %s%s of priority %d", l.id, l.priority(), rev, l.For, l.ForGang, least)
-		case a.needless(l):
+		case a.needless(l) && !a.freesQuota(l, queues, rev):
 			a.fail("evicted needlessly", "%s is evicted from %s for %s%s at revision %d, and would still fit there", l.id, l.From, l.For, l.ForGang, rev)
 		case l.gang != nil && !l.gang.empty() && l.gang.short():
 			a.fail("gang below its minimum", "%s of gang %s is evicted at revision %d, and what is left is %v", l.id, l.gang.ID, rev, l.gang.placed)
 		}
 		if l.makesWay() {
+			a.judgeReclaim(l, leavers, between, queues, rev)
 			a.count(l)
 		}
 		for _, b := range slices.Concat(before, a.budgetList()) {

@@ -17,7 +17,8 @@ import (
 //
 // A world has a few nodes, up to six engines, and some tens of events, in parts of about a second. Among the work are gangs
 // with rules of company and extras, whose members end, are lost and come back, work that fits nowhere, and nodes on which
-// each start fails; answers to proposals may come late. After each part the
+// each start fails; answers to proposals may come late. In two fifths of the worlds most work names queues of one cohort, whose
+// quotas change, and some navigators are in a nav.Fair; what then waits must have too little quota. After each part the
 // world rests: faults end, nothing happens except heartbeats, and the engines have the time Within to come to rest.
 // That is far shorter than the 30 s for which an engine puts a class aside by default ([orbit.Engine] ParkFor), so a
 // class that was put aside by mistake is still pending then. Brute force, which shares no code with the engines and

@@ -26,6 +26,8 @@ type liveDraft struct {
 	// history is the limit of the ledger's history, in changes; 0: the default.
 	history int
 	groups  []liveGroup
+	// queues is the number of queues below the cohort; 0: there are no queues.
+	queues int
 	// starts and stops are Config.Starts and Config.Stops.
 	starts, stops time.Duration
 }
@@ -39,6 +41,8 @@ type liveEngine struct {
 	patient bool
 	// preempting wraps it in a nav.Preempting.
 	preempting bool
+	// fair wraps all of that in a nav.Fair.
+	fair bool
 	// filter gives the placement engine liveFilter.
 	filter bool
 	// allowStale sets AllowStale of a sandbox.Warm.
@@ -60,7 +64,7 @@ func (e *liveEngine) String() string {
 	for _, flag := range []struct {
 		on   bool
 		text string
-	}{{e.anchored, "in an Anchor"}, {e.selfMatch, "SelfMatch"}, {e.patient, "in a Patient"}, {e.preempting, "in a Preempting"}, {e.filter, "with a filter"}, {e.allowStale, "AllowStale"}, {e.assigned, "assigned work only"}} {
+	}{{e.anchored, "in an Anchor"}, {e.selfMatch, "SelfMatch"}, {e.patient, "in a Patient"}, {e.preempting, "in a Preempting"}, {e.fair, "in a Fair"}, {e.filter, "with a filter"}, {e.allowStale, "AllowStale"}, {e.assigned, "assigned work only"}} {
 		if flag.on {
 			b.WriteString(", " + flag.text)
 		}
@@ -120,6 +124,7 @@ func drawLive(seed uint64) liveDraft {
 		d.faults.Slow = one(r, 0, 0, 0.1, 0.3)
 	}
 	d.drawFacts(rand.New(rand.NewPCG(seed, 0xfac7)))
+	d.drawQueues(rand.New(rand.NewPCG(seed, 0x90e0)))
 	return d
 }
 

@@ -30,7 +30,7 @@ type liveKind struct {
 	do     func(t *liveTurn) [][]orbit.Commitment
 }
 
-// liveKinds are the kinds of events; liveFacts has further ones.
+// liveKinds are the kinds of events; liveFacts and liveQueues have further ones.
 var liveKinds = []liveKind{
 	{"submit", 4, (*liveTurn).submit},
 	{"group", 3, (*liveTurn).group},
@@ -74,7 +74,7 @@ var liveKinds = []liveKind{
 func (w *livePlay) happen(ctx context.Context, e *Event) {
 	state := w.snapshot()
 	t := &liveTurn{livePlay: w, r: rand.New(rand.NewPCG(w.draft.seed, uint64(e.id))), state: state, id: e.id, nodes: slices.Collect(state.Nodes())}
-	for _, k := range slices.Concat(liveKinds, liveFacts) {
+	for _, k := range slices.Concat(liveKinds, liveFacts, liveQueues) {
 		if k.name != e.kind {
 			continue
 		}

@@ -72,7 +72,7 @@ func (b *liveBooks) judgeCapsule(c *orbit.Capsule) {
 	defer b.leave(c.Nomination(), c.Spec.Priority)()
 	for i := range b.rooms {
 		r := &b.rooms[i]
-		if !r.takes(c.Spec) || !b.company(e, c, r) || !b.allowed(e, c, r) {
+		if !r.takes(c.Spec) || !b.company(e, c, r) || !b.allowed(e, c, r) || !b.admits(nil, tenant{c.Spec, r.Node}) {
 			continue
 		}
 		b.fail("left", "capsule %s of engine %s (%s) is pending and fits on %v; the engine last said: %v",
@@ -93,12 +93,14 @@ func (b *liveBooks) judgeEvictions(e *liveEngine, c *orbit.Capsule) {
 	for i := range b.rooms {
 		r := b.rooms[i]
 		r.milli = slices.Clone(r.milli)
+		var victims []*orbit.Capsule
 		for v := range b.state.On(r.ID) {
 			if b.mayEvict(v, c, r.Node) {
+				victims = append(victims, v)
 				r.give(v.Spec, v.Devices)
 			}
 		}
-		if r.takes(c.Spec) && b.company(&liveEngine{}, c, &r) && b.allowed(e, c, &r) { // nothing is evicted for the anchor of a group
+		if r.takes(c.Spec) && b.company(&liveEngine{}, c, &r) && b.allowed(e, c, &r) && b.admits(victims, tenant{c.Spec, r.Node}) { // nothing is evicted for the anchor of a group
 			b.fail("left", "capsule %s of engine %s (%s) is pending and fits on %v if capsules of lower priority are evicted there; the engine last said: %v",
 				c.ID, e.name, wishes(c.Spec), &b.rooms[i], b.why[c.ID])
 			return
@@ -107,7 +109,7 @@ func (b *liveBooks) judgeEvictions(e *liveEngine, c *orbit.Capsule) {
 }
 
 // mayEvict reports whether nothing forbids to evict a capsule for another one. It counts too few: none of a gang, none
-// under a budget, and none of the group near which the other one must be.
+// under a budget, none of another queue, and none of the group near which the other one must be.
 func (b *liveBooks) mayEvict(v, c *orbit.Capsule, on *orbit.Node) bool {
 	for range b.state.BudgetsOf(v.Spec) {
 		return false
@@ -116,6 +118,9 @@ func (b *liveBooks) mayEvict(v, c *orbit.Capsule, on *orbit.Node) bool {
 		if v.Spec.IsIn(near.Group) {
 			return false
 		}
+	}
+	if v.Spec.Queue != c.Spec.Queue && v.Spec.Queue != "" && c.Spec.Queue != "" {
+		return false
 	}
 	return v.Spec.Priority < c.Spec.Priority && v.Gang() == "" && b.state.Protected(v.ID) == 0 && (!v.Begun || on.Confirms) && v.Borrows() == nil
 }
@@ -265,7 +270,7 @@ func (b *liveBooks) judgeGang(g *orbit.GangState) {
 			return
 		}
 		for members := range enough(least, others, min(g.Gang.Min, len(waiting))) {
-			if domain, where := seatGang(g.Gang, b.rooms, b.tenants, members); where != nil {
+			if domain, where := seatGang(g.Gang, b.rooms, b.tenants, members); where != nil && b.admits(nil, b.seated(members, where)...) {
 				b.fail("left", "gang %s is pending, and %d members, which are enough to start, fit in %q on %v; the engine last said: %v",
 					g.Gang.ID, len(members), domain, where, b.why[waiting[0].ID])
 			}
@@ -275,7 +280,7 @@ func (b *liveBooks) judgeGang(g *orbit.GangState) {
 	b.judgeRepair(g, waiting)
 	for _, c := range waiting {
 		for i := range b.rooms {
-			if r := &b.rooms[i]; r.takes(c.Spec) && b.joins(g.Gang, running, r) && b.keeps(tenant{c.Spec, r.Node}) {
+			if r := &b.rooms[i]; r.takes(c.Spec) && b.joins(g.Gang, running, r) && b.keeps(tenant{c.Spec, r.Node}) && b.admits(nil, tenant{c.Spec, r.Node}) {
 				b.fail("left", "member %s (%s) of gang %s, which runs, is pending and fits on %v; the engine last said: %v",
 					c.ID, wishes(c.Spec), g.Gang.ID, r, b.why[c.ID])
 			}
@@ -313,6 +318,7 @@ func (b *liveBooks) judgeRepair(g *orbit.GangState, waiting []*orbit.Capsule) {
 	rooms, tenants := slices.Clone(b.rooms), slices.Clone(b.tenants)
 	silent := slices.ContainsFunc(rooms, func(r room) bool { return !r.Confirms }) // takes no member that has to stop elsewhere first
 	var all []*orbit.Spec
+	var running []*orbit.Capsule
 	for c := range b.state.Members(g.Gang.ID) {
 		for range b.state.BudgetsOf(c.Spec) {
 			return
@@ -326,6 +332,7 @@ func (b *liveBooks) judgeRepair(g *orbit.GangState, waiting []*orbit.Capsule) {
 		if all = append(all, c.Spec); !c.Placed() {
 			continue
 		}
+		running = append(running, c)
 		at := slices.IndexFunc(rooms, func(r room) bool { return r.ID == c.Node })
 		if len(c.Spec.Extras) > 0 || b.state.Protected(c.ID) > 0 {
 			return
@@ -334,10 +341,18 @@ func (b *liveBooks) judgeRepair(g *orbit.GangState, waiting []*orbit.Capsule) {
 		rooms[at].give(c.Spec, c.Devices)
 		tenants = slices.Delete(tenants, slices.Index(tenants, tenant{c.Spec, rooms[at].Node}), slices.Index(tenants, tenant{c.Spec, rooms[at].Node})+1)
 	}
-	if domain, where := seatGang(g.Gang, rooms, tenants, all); where != nil {
+	if domain, where := seatGang(g.Gang, rooms, tenants, all); where != nil && b.admits(running, b.seated(all, where)...) {
 		b.fail("left", "gang %s is broken, and all its %d members fit in %q on %v once they leave their nodes; the engine last said: %v",
 			g.Gang.ID, len(all), domain, where, b.why[waiting[0].ID])
 	}
+}
+
+// seated returns members on the nodes on which they fit.
+func (b *liveBooks) seated(members []*orbit.Spec, where []orbit.NodeID) (out []tenant) {
+	for i, spec := range members {
+		out = append(out, tenant{spec, b.room(where[i]).Node})
+	}
+	return out
 }
 
 func (b *liveBooks) room(id orbit.NodeID) *room {

@@ -164,6 +164,9 @@ func (w *livePlay) navigator(e *liveEngine, i int) (n orbit.Navigator) {
 	if e.preempting {
 		n = &nav.Preempting{Navigator: n, Filter: filter}
 	}
+	if e.fair {
+		n = &nav.Fair{Navigator: n}
+	}
 	return n
 }
 

@@ -103,9 +103,35 @@ func gangs() *race.Config {
 	return r
 }
 
+// teams is contest with quotas that change: two teams borrow from a cohort, and one of the engines is fair.
+func teams() *race.Config {
+	r := contest()
+	put := func(at time.Duration, id, parent orbit.QueueID, nominal, borrow, lend int64) {
+		q := orbit.Queue{ID: id, Parent: parent, Nominal: map[string]int64{"cpu": 1000 * nominal}}
+		if parent != "" {
+			q.Borrow, q.Lend = map[string]int64{"cpu": 1000 * borrow}, map[string]int64{"cpu": 1000 * lend}
+		}
+		r.Events = append(r.Events, race.Event{At: at, Do: []orbit.Commitment{orbit.PutQueue{Queue: q}}})
+	}
+	put(0, "cohort", "", 1, 0, 0)
+	put(0, "red", "cohort", 2, 2, 1)
+	put(0, "blue", "cohort", 2, 1, 2)
+	put(150*ms, "red", "cohort", 0, 3, 1)
+	put(300*ms, "blue", "cohort", 3, 1, 0)
+	put(600*ms, "cohort", "", 2, 0, 0)
+	put(900*ms, "red", "cohort", 2, 3, 2)
+	fair := r.Schedulers[1].Navigator
+	r.Schedulers[1].Navigator = func() orbit.Navigator { return &nav.Fair{Navigator: fair()} }
+	for i := range r.Jobs {
+		r.Jobs[i].At += 10 * ms
+		r.Jobs[i].Spec.Queue = []orbit.QueueID{"red", "blue", "red", "cohort"}[i%4]
+	}
+	return r
+}
+
 // Whatever goes wrong and in whatever order, no promise is broken.
 func TestRaceSafety(t *testing.T) {
-	for name, r := range map[string]*race.Config{"contest": contest(), "gangs": gangs()} {
+	for name, r := range map[string]*race.Config{"contest": contest(), "gangs": gangs(), "teams": teams()} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { // gangs hold room, and holds end
 				r.Sleep = time.Sleep
@@ -120,7 +146,7 @@ func TestRaceSafety(t *testing.T) {
 // When faults have ended, everything that fits is placed soon.
 func TestRaceLiveness(t *testing.T) {
 	scale.Long(t)
-	for name, r := range map[string]*race.Config{"contest": contest(), "gangs": gangs()} {
+	for name, r := range map[string]*race.Config{"contest": contest(), "gangs": gangs(), "teams": teams()} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r.Sleep = time.Sleep

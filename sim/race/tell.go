@@ -48,6 +48,9 @@ func say(do orbit.Commitment) string {
 			return fmt.Sprintf("%s is ready: %t", do.Capsule, do.Ready)
 		}
 		return fmt.Sprintf("%s begins", do.Capsule)
+	case orbit.PutQueue:
+		q := &do.Queue
+		return fmt.Sprintf("queue %s below %q: nominal %v, borrow %v, lend %v, weight %d", q.ID, q.Parent, q.Nominal, q.Borrow, q.Lend, q.Weight)
 	case orbit.PutBudget:
 		b := &do.Budget
 		return fmt.Sprintf("budget %s of %s%s: of %d at most %d (or %d%%) may be missing", b.ID, b.Group, b.Module, b.Expected, b.Missing, b.MissingPercent)
@@ -91,6 +94,9 @@ func wishes(s *orbit.Spec) string {
 	parts := []string{amounts(s.Envelope.Reservation)}
 	if s.Priority != 0 {
 		parts = append(parts, fmt.Sprintf("priority %d", s.Priority))
+	}
+	if s.Queue != "" {
+		parts = append(parts, "in queue "+string(s.Queue))
 	}
 	if s.Devices.Count > 0 {
 		parts = append(parts, fmt.Sprintf("devices %+v", s.Devices))
