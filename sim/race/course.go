@@ -294,6 +294,9 @@ func (c *course) end() {
 			<-c.stopped
 		}
 	}
+	if c.planning.Load() > 0 && c.Sleep != nil { // a plan that overruns sleeps, and must not outlive the bubble of the run
+		c.Sleep(2 * planTimeoutLive)
+	}
 	if c.err = err; err == nil {
 		c.audit.atEnd()
 	}
