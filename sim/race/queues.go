@@ -119,7 +119,7 @@ func (a *audit) judgeQueues(before *queuesBefore, rev orbit.Revision) {
 	}
 	after := a.sums()
 	for _, id := range slices.Sorted(maps.Keys(before.took)) {
-		asks := a.quotaAsked(before, id, rev)
+		asks := a.quotaAsked(before, id)
 		if queue, r := after.Overdrawn(before.queueSums, a.capsules[id].spec.Queue, asks); queue != "" {
 			a.fail("over quota", "queue %s has %s of %s left after revision %d, in which %s of queue %s asks for %d", queue, after.Available(queue, r).RatString(), r, rev, id, a.capsules[id].spec.Queue, asks[r])
 		}
@@ -127,7 +127,7 @@ func (a *audit) judgeQueues(before *queuesBefore, rev orbit.Revision) {
 }
 
 // quotaAsked returns what a commit has let a capsule take of its queue that it did not take before.
-func (a *audit) quotaAsked(before *queuesBefore, id orbit.CapsuleID, rev orbit.Revision) map[string]int64 {
+func (a *audit) quotaAsked(before *queuesBefore, id orbit.CapsuleID) map[string]int64 {
 	m := a.capsules[id]
 	if m == nil || before.facts[id] {
 		return nil
@@ -175,7 +175,7 @@ func (a *audit) judgeReclaim(l *leaver, leavers []leaver, between []*auditCapsul
 	}
 	now, with := a.sums(), a.sums(stays...)
 	for _, m := range between {
-		r := quotas.Reclaim[orbit.QueueID]{Was: before.queueSums, Now: now, With: with, By: m.spec.Queue, From: l.spec.Queue, Asks: a.quotaAsked(before, m.id, rev)}
+		r := quotas.Reclaim[orbit.QueueID]{Was: before.queueSums, Now: now, With: with, By: m.spec.Queue, From: l.spec.Queue, Asks: a.quotaAsked(before, m.id)}
 		if !r.Just() {
 			a.fail("reclaimed unjustly", "%s of queue %s is evicted for %s of queue %s at revision %d, and its queue has not borrowed, or has the lower share", l.id, l.spec.Queue, m.id, m.spec.Queue, rev)
 		}
