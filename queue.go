@@ -203,6 +203,14 @@ func (k *class) first() entry {
 	return k.eldest()
 }
 
+// filed returns the revision since which the first entry is valid; 0: there is no entry.
+func (k *class) filed() Revision {
+	if k.empty() {
+		return 0
+	}
+	return k.first().changed
+}
+
 // eldest returns the next entry that is neither urgent nor a nominee. It requires that there is one.
 func (k *class) eldest() entry {
 	if k.head == len(k.fifo) || (len(k.back) > 0 && k.back[0].Before(k.fifo[k.head])) {
@@ -358,8 +366,8 @@ type readyTurn struct {
 	class   *class
 }
 
-// before orders turns. Without aging the order is total, because no two classes share an entry. With aging two classes
-// may have equal turns, and either may come first.
+// before orders turns. After a Respec two classes have an entry of one capsule: the older one is void, and comes first, so
+// that it is dropped on the way to the other. Else without aging no two turns are equal; with aging either may come first.
 func (t *readyTurn) before(o *readyTurn) bool {
 	if t.priority != o.priority {
 		return t.priority > o.priority
@@ -369,6 +377,9 @@ func (t *readyTurn) before(o *readyTurn) bool {
 	}
 	if t.nominee != nil || o.nominee != nil {
 		return o.nominee == nil || t.nominee != nil && t.nominee.Outranks(o.nominee)
+	}
+	if t.submitted == o.submitted && t.class != nil && o.class != nil {
+		return t.class.filed() < o.class.filed()
 	}
 	return t.submitted < o.submitted
 }

@@ -425,3 +425,30 @@ func TestParkedClassThatMayEvict(t *testing.T) {
 		})
 	}
 }
+
+// After a Respec a class may still have the void entry of a capsule. However classes come back from parking, the void one is
+// dropped on the way to the valid one: no batch is spent on nothing.
+func TestAVoidEntryComesFirst(t *testing.T) {
+	for _, voidFirst := range []bool{false, true} {
+		l := &MemoryLedger{}
+		commit(t, l, Submit{IDs: []CapsuleID{"c"}, Spec: &Spec{}})
+		q := queue{classes: map[*Spec]*class{}, parked: newParking(), recalled: map[*Spec]bool{}}
+		file := func(s *State) {
+			c, slot := s.findCapsule("c")
+			q.state = s
+			q.file(entry{slot, c.Changed, c.Submitted}, c)
+		}
+		old := snapshotOf(t, l)
+		commit(t, l, Respec{Capsule: "c", Spec: &Spec{Module: "m"}})
+		if voidFirst {
+			file(old)
+			file(snapshotOf(t, l))
+		} else {
+			file(snapshotOf(t, l))
+			file(old)
+		}
+		q.state = snapshotOf(t, l)
+		require.Len(t, q.take(1), 1)
+		require.Empty(t, q.ready, "filed first: %v", voidFirst)
+	}
+}
