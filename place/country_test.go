@@ -545,7 +545,7 @@ var obliging = strange{
 func wishes(n *orbit.Node, s *orbit.Spec) float64 {
 	sum := 3 * float64(btoi(s.SpreadsAcross(n)))
 	for i := range s.Prefer {
-		sum += s.Prefer[i].Weight * float64(btoi(s.Prefer[i].Matches(n.Labels)))
+		sum += s.Prefer[i].Weight * float64(btoi(s.Prefer[i].On(n)))
 	}
 	return sum
 }
