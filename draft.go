@@ -62,6 +62,8 @@ type Draft struct {
 	askedNodes []int32
 	// The queues as the plan leaves them; nil until a step changes one, or is about a capsule that names one.
 	queues *tx
+	// The device models of all nodes; nil until they are asked for.
+	allModels []string
 	// The nodes on which starts have failed lately, as the view counts them; and those on which starts of the capsules
 	// that are planned now have failed, in order.
 	failing map[uint32]*NodeStarts
@@ -120,7 +122,7 @@ func (d *Draft) Sync(view *View) {
 		}
 	}
 	d.Rollback(0)
-	d.queues = nil
+	d.queues, d.allModels = nil, nil
 	if view != nil && view.state == nil {
 		view = nil
 	}

@@ -17,12 +17,17 @@ func (d *Draft) PlaceBest(engine PlacementEngine, c *Capsule) error {
 		return invalidf("draft: PlaceBest needs an engine, and a capsule with a spec")
 	}
 	d.LookAs(c)
-	spec, err := d.withinQuota(c.Spec)
+	spec, short, err := d.withinQuota(c.Spec)
 	if err != nil {
 		d.LookAs(nil)
 		return err
 	}
 	choice, err := engine.Best(d, spec)
+	if e, is := err.(*NoFit); is && e != nil && len(short) > 0 {
+		also := *e
+		also.short = short
+		err = &also
+	}
 	if err == nil && c.runsElsewhere() && !choice.Node.Node.Confirms {
 		choice = d.confirming(c, choice)
 	}
@@ -128,9 +133,10 @@ func (d *Draft) Misfit(n *NodeState, spec *Spec) Misfit {
 func (d *Draft) NoFit(spec *Spec, counts map[Misfit]int) *NoFit {
 	c := &fitCount{diagnose: func() map[Misfit]int { return counts }, spec: spec, names: d.names()}
 	e := &NoFit{count: c.counted()}
-	if _, err := d.withinQuota(spec); err != nil {
-		if short := (*NoFit)(nil); errors.As(err, &short) {
-			e.lack, e.names = short.lack, short.names
+	_, short, err := d.withinQuota(spec)
+	if e.short = short; err != nil {
+		if without := (*NoFit)(nil); errors.As(err, &without) {
+			e.lack, e.names = without.lack, without.names
 		}
 	}
 	return e

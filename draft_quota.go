@@ -1,6 +1,8 @@
 package orbit
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -247,36 +249,59 @@ func (d *Draft) keepQuota(own []draftStep) {
 	}
 }
 
-// withinQuota returns the spec as an engine may choose a node for it: with only those of its device models for which there is quota. The
-// error is a *NoFit if there is quota for none.
-func (d *Draft) withinQuota(spec *Spec) (*Spec, error) {
-	if spec.Queue == "" || d.view == nil || d.books().queue(spec.Queue) == nil {
-		return spec, nil
+// withinQuota returns the spec as an engine may choose a node for it: with only those of its device models for which there is quota.
+// The others are in short. The error is a *NoFit if there is quota for none.
+func (d *Draft) withinQuota(spec *Spec) (within *Spec, short []string, err error) {
+	if spec.Queue == "" || d.view == nil {
+		return spec, nil, nil
 	}
-	if spec.Devices.Count == 0 || len(spec.Devices.Models) == 0 { // Place judges the model of the node that the engine chooses
-		if l := d.quotaFor(spec, ""); l != nil {
-			return nil, &NoFit{lack: l, names: d.names()}
+	books := d.books()
+	q := books.queue(spec.Queue)
+	if q == nil {
+		return spec, nil, nil
+	}
+	if l := d.quotaFor(spec, ""); l != nil { // whatever the model
+		return nil, nil, &NoFit{lack: l, names: d.names()}
+	}
+	var lacks *lack
+	for _, r := range q.root(books).quota.naming.named {
+		model, is := strings.CutPrefix(r.name, devicePrefix)
+		if !is || spec.Devices.Count == 0 || !spec.Devices.Accepts(model) {
+			continue
 		}
-		return spec, nil
+		if l := d.quotaFor(spec, model); l != nil {
+			lacks, short = cmp.Or(lacks, l), append(short, model)
+		}
+	}
+	if len(short) == 0 {
+		return spec, nil, nil
 	}
 	models := spec.Devices.Models
-	var first *lack
-	left := slices.DeleteFunc(slices.Clone(models), func(m string) bool {
-		l := d.quotaFor(spec, m)
-		if first == nil {
-			first = l
-		}
-		return l != nil
-	})
-	switch len(left) {
-	case 0:
-		return nil, &NoFit{lack: first, names: d.names()}
-	case len(models):
-		return spec, nil
+	if len(models) == 0 {
+		models = d.models()
 	}
 	narrow := spec.Clone()
-	narrow.Devices.Models = left
-	return narrow.Share()
+	narrow.Devices.Models = slices.DeleteFunc(slices.Clone(models), func(m string) bool { return slices.Contains(short, m) })
+	if len(narrow.Devices.Models) == 0 {
+		return nil, short, &NoFit{lack: lacks, short: short, names: d.names()}
+	}
+	within, err = narrow.Share()
+	return within, short, err
+}
+
+// models returns the device models of all nodes. It looks at each node, at most once for each Sync.
+func (d *Draft) models() []string {
+	if d.allModels == nil {
+		seen := map[string]bool{}
+		for n := range d.view.state.Nodes() {
+			if n.Node.Devices.Count > 0 {
+				seen[n.Node.Devices.Model] = true
+			}
+		}
+		d.allModels = slices.AppendSeq([]string{}, maps.Keys(seen))
+		slices.Sort(d.allModels)
+	}
+	return d.allModels
 }
 
 // quotaFor returns what is lacking in the queues for a capsule of the spec with devices of a model; nil: nothing is.

@@ -176,7 +176,7 @@ func TestQueuesPark(t *testing.T) {
 		q.push(slot, c)
 	}
 	for i := range trees {
-		_, err := d.withinQuota(v.state.Capsule(CapsuleID(fmt.Sprint("q", i))).Spec)
+		_, _, err := d.withinQuota(v.state.Capsule(CapsuleID(fmt.Sprint("q", i))).Spec)
 		var nofit *NoFit
 		require.ErrorAs(t, err, &nofit)
 		require.Equal(t, QueueID(fmt.Sprint("q", i)), nofit.Quota().Level)

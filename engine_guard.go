@@ -107,6 +107,14 @@ func unfit(unplaced []Unplaced) (specs []misfitting) {
 		m.why = cmp.Or(m.why, u.Why)
 		m.nowhere, m.ruled = true, m.ruled || nofit != nil && nofit.ruled
 		m.quota, m.room = m.quota || nofit != nil && nofit.lack != nil, m.room || nofit == nil || nofit.lack == nil
+		if nofit != nil {
+			m.quota = m.quota || len(nofit.short) > 0
+			for _, model := range nofit.short {
+				if !slices.Contains(m.short, model) {
+					m.short = append(m.short, model)
+				}
+			}
+		}
 		m.evicts, m.kept = m.evicts || nofit != nil && nofit.evicts, m.kept || nofit != nil && nofit.kept
 		m.moves = m.moves || nofit != nil && nofit.moves
 		switch {

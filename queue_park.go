@@ -69,6 +69,8 @@ type parkedClass struct {
 	// node may help.
 	tree     QueueID
 	nodeless bool
+	// The device models for which quota is lacking; nil: all that the spec accepts.
+	short []string
 	// What the answer that it fits nowhere rests on besides the nodes, if anything.
 	rest rest
 	// evicts: the class fits nowhere even if capsules of a priority below ceiling are evicted, so it is tried again when
@@ -137,6 +139,8 @@ type misfitting struct {
 	moves bool
 	// A NoFit says that the queue of the spec lacks quota; and one says that the nodes do not take it.
 	quota, room bool
+	// The device models for which the NoFits say so, if they name any.
+	short []string
 }
 
 // park parks a class until a change could help it or the time until has passed. It reports whether the class was not
@@ -166,7 +170,7 @@ func (q *queue) park(m *misfitting, until time.Time) bool {
 	s := &parkedClass{class: k, why: m.why, began: began, until: until, near: m.near, ruled: m.ruled, rest: m.rest, evicts: m.evicts, ceiling: q.state.limits.ceiling(spec.Priority)}
 	s.moves, s.hurries, s.parked = m.moves, hurries, q.now.Time()
 	if own := q.state.queue(spec.Queue); m.quota && own != nil {
-		s.tree, s.nodeless = own.root(q.state).id, !m.room
+		s.tree, s.nodeless, s.short = own.root(q.state).id, !m.room, m.short
 	}
 	if m.kept {
 		s.covered = q.state.covered
@@ -444,7 +448,7 @@ func (q *queue) unparkQueued(tree QueueID) (woken bool) {
 		for s := range all {
 			q.parked.weighed++
 			own := q.state.queue(s.class.spec.Queue)
-			if own == nil || own.root(q.state).id != s.tree || q.state.hasQuota(s.class.spec) {
+			if own == nil || own.root(q.state).id != s.tree || q.state.hasQuota(s.class.spec, s.short) {
 				q.unpark(s)
 				woken = true
 			}

@@ -70,6 +70,8 @@ type NoFit struct {
 	// What the queue of the spec lacks, so that no node was asked; nil: nothing. Names are those of the dimensions.
 	lack  *lack
 	names *dimensionNames
+	// The device models for which the queue lacks quota. With lack, these are all that the spec accepts, or it lacks another resource.
+	short []string
 	// What the answer rests on besides the nodes.
 	rest rest
 	// The answer holds even if capsules of lower priority are evicted; and a budget has refused such an eviction.
@@ -242,8 +244,16 @@ func (e *NoFit) Error() string {
 	if reasons := e.Texts(); len(reasons) > 0 {
 		text += ": " + strings.Join(reasons, ", ")
 	}
-	parts := slices.DeleteFunc([]string{text, e.TooLarge(), e.Idle(), e.movableText()}, func(part string) bool { return part == "" })
+	parts := slices.DeleteFunc([]string{text, e.shortText(), e.TooLarge(), e.Idle(), e.movableText()}, func(part string) bool { return part == "" })
 	return strings.Join(parts, "; ")
+}
+
+// shortText says for which device models the queue lacks quota; "" if for none.
+func (e *NoFit) shortText() string {
+	if e == nil || len(e.short) == 0 {
+		return ""
+	}
+	return "the queue has no quota left for devices of " + strings.Join(e.short, ", ")
 }
 
 // counted returns c after it has counted the nodes.

@@ -84,13 +84,17 @@ func (s *State) reclaims(e *Evict, victim *Capsule) bool {
 	return e.ForGang != "" && s.Gang(e.ForGang) != nil
 }
 
-// hasQuota reports whether the queue of a spec has enough available for one more capsule of it, with devices of a model that it accepts.
-func (s *State) hasQuota(spec *Spec) bool {
+// hasQuota reports whether the queue of a spec has enough available for one more capsule of it, with devices of one of these models;
+// nil: of one that the spec accepts.
+func (s *State) hasQuota(spec *Spec, models []string) bool {
 	q := s.queue(spec.Queue)
 	if q == nil {
 		return true
 	}
-	root, models := q.root(s), spec.Devices.Models
+	root := q.root(s)
+	if len(models) == 0 {
+		models = spec.Devices.Models
+	}
 	if len(models) == 0 {
 		models = []string{""}
 	}

@@ -82,8 +82,8 @@ queues:
 	})
 }
 
-// A pod with preemptionPolicy Never waits and evicts nobody, whatever its priority. So does a gang that has such a pod. The same gang
-// without it evicts.
+// A pod with preemptionPolicy Never waits and evicts nobody, whatever its priority. A gang with such a pod evicts nobody either, and
+// the same gang without the policy does evict.
 func TestNeverPreempts(t *testing.T) {
 	gang := strings.Replace(gangPod, "spec: {", "spec: {priority: 10, ", 1)
 	for name, c := range map[string]struct {

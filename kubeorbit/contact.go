@@ -20,7 +20,8 @@ import (
 // shorter than the time after which a leader gives up, so that the log says first what has failed.
 const lostAfter = 5 * time.Second
 
-// contact knows which lists and watches fail. Informers try them again for ever, and tell nobody while connections are refused.
+// contact records which lists and watches fail. It is needed because an informer that cannot connect retries without an error to its
+// owner.
 type contact struct {
 	mu sync.Mutex
 	// The requests that fail, such as "watch pods".

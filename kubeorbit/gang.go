@@ -28,8 +28,8 @@ const GangLevelAnnotation = "kubeorbit.dev/gang-level"
 // are alone; all gangs have the same class.
 const neverLabel = "kubeorbit.dev/never-preempts"
 
-// partners refuses a label or an annotation of this scheduler that says nothing without another one, or where it stands: whoever wrote
-// it expects that it counts.
+// partners refuses a pod with a label or an annotation of this scheduler that would have no effect: because another one is missing, or
+// because it is a label that has to be an annotation, or the other way round. It does not ignore it, because its author relies on it.
 func partners(p *corev1.Pod) error {
 	for _, key := range []string{GangLabel, QueueLabel} {
 		if _, label := p.Labels[key]; label {

@@ -15,8 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// reportGroups writes on each pod group with a minimum whether it is scheduled: as soon as that many of its pods are bound, and then
-// for ever, as kube-scheduler does. Else it says why, in the words of its first pod that says so. It writes so many groups at most.
+// reportGroups writes the condition PodGroupScheduled on pod groups that have a minimum, at most on so many of them. The condition
+// becomes true when that many pods of the group are bound, and stays true, as kube-scheduler's does. Before, it is false and has the
+// reason of the first pod of the group that has one.
 func (r *run) reportGroups(ctx context.Context, said map[orbit.CapsuleID]said, most int) {
 	if r.mirror.groups == nil {
 		return

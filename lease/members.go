@@ -204,8 +204,8 @@ func sameSet[T comparable](a, b []T) bool {
 // if it is lost in between. If another client makes a node without a lease schedulable, Members leaves the node and
 // everything on it alone.
 //
-// Two parties describe a node: whoever joins it, such as its agent, and operators, who put it at any time. See
-// [Members.Join] for who decides what. What an operator has said is forgotten when the node is removed, which is when it
+// A node is described by the party that joins it, such as its agent, and by operators, who may put it at any time.
+// [Members.Join] says who decides what. What an operator has said is forgotten when the node is removed, which is when it
 // has been away and empty for [Keeper.Sweep].
 func (m *Members) Step(ctx context.Context) (MemberRound, error) {
 	var round MemberRound

@@ -75,7 +75,7 @@ var errNoNavigator = errors.New("nav: Anchor.Navigator is nil; set it to the nav
 // placed on it. The wrapped navigator's score and filter, Spec.Prefer and Spec.Spread do not affect the choice. A group
 // that should be spread within its domain needs HoldFor: -1, with which the wrapped navigator places the other members.
 //
-// What holds, whatever else runs on the ledger, even other Anchors with stale views: a group has at most one anchor
+// Anchor guarantees the following beside any other planner, even another Anchor with a stale view. A group has at most one anchor
 // while any member runs (see anchor_epoch.go), the anchor's node was fresh when it was placed, every hold ends, and one
 // plan never asks for more than a node has. A member that asks for no company, or for the company of another group, may
 // be placed by its navigator at the same moment as the anchor, in another domain; members may then follow either.

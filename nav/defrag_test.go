@@ -87,7 +87,7 @@ func TestDefragMakesRoomForAShape(t *testing.T) {
 	require.Equal(t, 3, fitting(t, l, gpus(8)))
 }
 
-// What leaves a node goes to the fullest one, in whatever units the nodes are counted: an empty node stays empty.
+// A capsule that moves goes to the fullest node, whatever the unit of the capacities, and so an empty node stays empty.
 func TestDefragFillsTheFullestNode(t *testing.T) {
 	for unit := int64(1); unit <= 1e9; unit *= 1000 {
 		l := &orbit.MemoryLedger{}
@@ -276,9 +276,9 @@ func churn(t *testing.T, l orbit.Ledger, lasts time.Duration) {
 	}
 }
 
-// Virtual hours of churn, with one Defrag for each goal together and with each alone: nothing moves twice within MinStay, and no budget is
-// ever broken. A Defrag undoes a move of its own only if somebody else, such as the Defrag of another goal, has since touched one of its nodes
-// or, for a capsule with a rule Even, its group. Once the churn is over, they stop: in another day nothing moves.
+// Work comes and goes for virtual hours, while a Defrag of each goal runs, all four together or one alone. No capsule moves twice
+// within MinStay, and no budget is ever broken. A Defrag moves a capsule back only if another party has touched one of the two nodes since,
+// or a member of its group if it has a rule Even; a Defrag of another goal is another party. In a day without churn nothing moves.
 func TestDefragUnderChurn(t *testing.T) {
 	t.Run("all", func(t *testing.T) {
 		moves := judgeChurn(t, 24*time.Hour, defragGoals())
@@ -356,7 +356,7 @@ func (h *touches) add(by any, at int) {
 	h[0].by, h[0].at = by, at
 }
 
-// other returns when somebody else than by changed it last.
+// other returns when it was last changed by another party than the given one.
 func (h *touches) other(by any) (at int) {
 	if h[0].by != by {
 		return h[0].at

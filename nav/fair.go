@@ -61,8 +61,10 @@ var (
 //
 // Within one queue, the engine's order decides. Work that names a queue with others below it competes with them as a
 // queue of its own, which has the Nominal of the queue and the weight 1. The winner is counted as placed, and the next
-// tournament begins. Work that the quotas do not admit competes no more, nor do others of its spec; it comes after all that they do, in the order of another
-// tournament; there, capsules of one spec that follow each other in their queue count as one. A gang of which no member is placed counts whole: with all members that wait, or with its minimums if the quotas admit no more.
+// tournament begins. Work that the quotas do not admit competes no more, and neither does other work of its spec. It comes
+// after all work that the quotas admit, in the order of a tournament of its own, in which neighbours in a queue that have one
+// spec count as one. A gang of which no member is placed counts with all members that wait, or with its minimums if the
+// quotas admit no more.
 //
 // Different trees, and work without a queue, do not compete by shares. A tree keeps the turns that its work has in the
 // engine's order, and its work takes these turns in the order of the tournament. So work without a queue is planned as if there were no Fair,

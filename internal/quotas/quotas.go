@@ -127,7 +127,7 @@ func (q *Queues[ID]) Available(id ID, r string) *big.Rat {
 	return Plus(above0(Less(local, used)), above)
 }
 
-// Most returns what a queue and all below it may use if nobody else uses anything.
+// Most returns how much a queue and the queues below it may use while all other queues use nothing.
 func (q *Queues[ID]) Most(id ID, r string) *big.Rat {
 	at := q.All[id]
 	if at.Parent == "" {

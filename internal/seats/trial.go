@@ -343,6 +343,9 @@ func (p *Packer) describe(n *orbit.NodeState, bin *Bin, levels []string) string 
 	for a := range p.Asks {
 		spec := p.Asks[a].Spec
 		key = binary.LittleEndian.AppendUint32(key, uint32(bin.Fits[a]))
+		if spec.Queue != "" && spec.Devices.Count > 0 { // the queue may have quota for one model and not for another
+			key = append(append(key, n.Node.Devices.Model...), 0)
+		}
 		key = append(key, byte(btoi(d.Misfit(n, spec) == (orbit.Misfit{}))))
 		for _, x := range spec.Extras {
 			key = binary.LittleEndian.AppendUint64(key, uint64(d.ExtraFree(n, x.Name)))

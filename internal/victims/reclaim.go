@@ -183,7 +183,7 @@ func (s *Search) rankOf(v *orbit.Capsule) int64 {
 // Hopeless reports whether no capsule may leave for the one of the search, on any node.
 func (s *Search) Hopeless() bool {
 	r := &s.queues
-	if !r.on || s.of.Gang() != "" || s.spec.Devices.Count > 0 && r.model == "" { // of which model the devices would be is known only once there is a node
+	if !r.on || s.of.Gang() != "" || s.spec.Devices.Count > 0 && r.model == "" { // the model depends on the node
 		return false
 	}
 	for _, c := range r.claims {

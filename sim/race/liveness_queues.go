@@ -160,10 +160,7 @@ func (b *liveBooks) admits(leaves []*orbit.Capsule, comes ...tenant) bool {
 		now = append(now, chargeOf(t.spec, t.on))
 	}
 	before, after := b.audit.sums(was...), b.audit.sums(slices.Concat(was, now)...)
-	for i, c := range now {
-		if spec := comes[i].spec; spec.Devices.Count > 0 && len(spec.Devices.Models) == 0 && slices.Contains(after.Divided(cohort), "device/A") {
-			return false // an engine chooses a node first, and may choose one of a model without quota again and again
-		}
+	for _, c := range now {
 		if queue, _ := after.Overdrawn(before, c.queue, c.takes); queue != "" {
 			return false
 		}
