@@ -23,8 +23,8 @@ func (d *Draft) PlaceBest(engine PlacementEngine, c *Capsule) error {
 		return err
 	}
 	choice, err := engine.Best(d, spec)
-	if e, is := err.(*NoFit); is && e != nil && len(short) > 0 {
-		also := *e
+	if none := (*NoFit)(nil); len(short) > 0 && errors.As(err, &none) && none != nil {
+		also := *none
 		also.short = short
 		err = &also
 	}
