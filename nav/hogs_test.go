@@ -64,7 +64,7 @@ func TestPatientTriesAllThatWait(t *testing.T) {
 					runEngine(t, &orbit.Engine{Name: "patient", Ledger: l, ParkFor: c.after, Navigator: &nav.Patient{Navigator: &nav.Services{}, After: c.after}})
 					time.Sleep(2 * time.Minute)
 					nominated := 0
-					seconds := scale.WithRace(360, 3600)
+					seconds := scale.Of(360, 3600)
 					for range seconds {
 						time.Sleep(time.Second)
 						if snapshot(t, l).Capsule("large").Nomination().Lives() {
