@@ -4,11 +4,13 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -16,13 +18,18 @@ import (
 // documentation or to a page in docs.
 const typeComment = 15
 
-// TestTypeComments keeps the comments of the root's types short.
+// TestTypeComments keeps the comments of types short: how a type works is said where its methods are.
 func TestTypeComments(t *testing.T) {
-	lines := typeCommentLines(t, ".")
-	require.Contains(t, lines, "Engine")
-	for name, n := range lines {
-		require.LessOrEqual(t, n, typeComment, "lines of the comment of %s", name)
-	}
+	require.Contains(t, typeCommentLines(t, "."), "Engine")
+	require.NoError(t, filepath.WalkDir(".", func(dir string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.IsDir() {
+			return err
+		}
+		for name, n := range typeCommentLines(t, dir) {
+			assert.LessOrEqual(t, n, typeComment, "lines of the comment of %s in %s", name, dir)
+		}
+		return nil
+	}))
 }
 
 // TestPageLengths keeps the pages short that a newcomer reads first.

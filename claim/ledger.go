@@ -20,16 +20,6 @@ import (
 // capacity for one capsule of the Spec. The slot's Name is the node's id. Its UID is the revision of the node's
 // specification; a node that leaves and joins again gets another one. The zero value works, on a ledger of its own.
 //
-// A claim is one proposal that submits a capsule and places it, and bets that the node's specification is the listed
-// one. So the capsule is never pending, and no navigator can plan it. The proposal has no bet on free capacity, because
-// the ledger checks that itself and refuses the second claim of a slot. The id of the proposal is the id of the
-// attempt, so an attempt that is sent twice has one effect. The ledger recognizes a repeated proposal by the record of
-// its capsule: it must keep the records of released capsules (orbit.Limits.Terminal) for longer than a proposal can be
-// delayed on its way.
-//
-// The changes of a request ([Request.Apply]) become labels of the capsule: the agent of the node sees them with the
-// placement, and the labels of the node belong to its agent.
-//
 // A node with free capacity for more than one capsule is idle again as soon as it has been claimed. Several pools can
 // share a ledger if each pool's Spec requires a label of its own.
 //
@@ -192,6 +182,16 @@ func (s *LedgerSource) changed(state *orbit.State, changes []orbit.Change) Listi
 }
 
 // Claim implements [Source]. The slot that it returns has the id of the placed capsule.
+//
+// A claim is one proposal that submits a capsule and places it, and bets that the node's specification is the listed
+// one. So the capsule is never pending, and no navigator can plan it. The proposal has no bet on free capacity, because
+// the ledger checks that itself and refuses the second claim of a slot. The id of the proposal is the id of the
+// attempt, so an attempt that is sent twice has one effect. The ledger recognizes a repeated proposal by the record of
+// its capsule: it must keep the records of released capsules (orbit.Limits.Terminal) for longer than a proposal can be
+// delayed on its way.
+//
+// The changes of a request ([Request.Apply]) become labels of the capsule: the agent of the node sees them with the
+// placement, and the labels of the node belong to its agent.
 func (s *LedgerSource) Claim(ctx context.Context, a Attempt) (Slot, uint64, error) {
 	s.init()
 	capsule, err := s.capsule(&a)

@@ -16,11 +16,6 @@ import (
 // everything else has a default. Set the fields before first use. Its methods may be called from any goroutine,
 // before, during and after Run.
 //
-// One lock guards the queues of requests and of slots. Every event (a request, a listing, the outcome of a claim, a
-// deadline) changes the state under the lock, and then runs the same step: expire what is due, pair requests with
-// slots, list the source if slots are missing. The source and the hooks are called from goroutines of their own,
-// without the lock.
-//
 // A pool guarantees:
 //
 //  1. A request that Enqueue has accepted is answered exactly once, at the latest by Shutdown. A request that it has
@@ -29,11 +24,6 @@ import (
 //  3. A slot is in at most one claim at a time, and a claimed slot goes to one caller. If that caller's request has
 //     ended, the slot is given back.
 //  4. No request waits for the claim or the listing of another request.
-//
-// Several pools, in one process or in several, may claim from one store. Guarantee 2 and the reservations then hold for
-// each pool by itself: two pools may try the same slot, Source.Claim lets one of them have it, and the request of the
-// other gets another slot. So a claimed slot still goes to one caller, whichever pool claims it, even if a pool is
-// killed: slots that it had claimed and not handed out stay claimed.
 type Pool struct {
 	// Name is the pool's name in errors and in the status; default empty.
 	Name string
@@ -192,6 +182,16 @@ func (p *Pool) validate() error {
 // Run serves until ctx ends (nil: never) or Shutdown is called, answers every request and returns nil. If a field has
 // an invalid value it returns an error that wraps orbit.ErrInvalid, and ErrRan if the pool has been run before. After
 // Shutdown it returns nil at once.
+//
+// One lock guards the queues of requests and of slots. Every event (a request, a listing, the outcome of a claim, a
+// deadline) changes the state under the lock, and then runs the same step: expire what is due, pair requests with
+// slots, list the source if slots are missing. The source and the hooks are called from goroutines of their own,
+// without the lock.
+//
+// Several pools, in one process or in several, may claim from one store. Guarantee 2 and the reservations then hold for
+// each pool by itself: two pools may try the same slot, Source.Claim lets one of them have it, and the request of the
+// other gets another slot. So a claimed slot still goes to one caller, whichever pool claims it, even if a pool is
+// killed: slots that it had claimed and not handed out stay claimed.
 func (p *Pool) Run(ctx context.Context) error {
 	if err := p.validate(); err != nil {
 		return err

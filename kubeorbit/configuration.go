@@ -17,8 +17,7 @@ import (
 // ConfigurationVersion is the apiVersion of a [Configuration].
 const ConfigurationVersion = "kubeorbit.dev/v1alpha1"
 
-// Configuration is a file that says which queues there are, which engines there are beside those of [Population], and which
-// pods they place:
+// Configuration is a file: which queues there are, which engines beside those of [Population], and which pods they place.
 //
 //	apiVersion: kubeorbit.dev/v1alpha1
 //	kind: Configuration

@@ -27,16 +27,7 @@ import (
 // whose end has come is dead for ever, whether its end has been committed or not: only a new term can be live, and no
 // two terms have the same epoch.
 //
-// As soon as an end or another term is committed, the ledger refuses every proposal that bets on MarkAt{Key(name),
-// epoch}.
-//
-// Without [Keeper.Refreshes] refreshes stay in the memory of one process. Only one process may then run a keeper of the
-// same leases, because a keeper ends every term of which it has received no refreshes. When it starts, or first reads a
-// term, it assumes that the term was refreshed at that moment.
-//
-// With Refreshes any number of processes may run a keeper. Each term has a token in Refreshes, which the row names, and
-// end is the time until which the token is known to live. At that time the next Step asks Refreshes about the token.
-// The term is dead when its token has ended, which is the same for all processes.
+// As soon as an end or another term is committed, the ledger refuses every bet on MarkAt{Key(name), epoch}.
 type Keeper struct {
 	// Ledger is the ledger that keeps the rows. Required.
 	Ledger orbit.Ledger

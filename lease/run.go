@@ -14,6 +14,14 @@ const pollEvery = time.Second
 // Run steps whenever there is something to do and at least every second, until ctx ends, and then returns nil. Errors
 // of steps are in the rounds that Hook is called with. Run it once in each process. Without a Ledger, or with a
 // Prefix that does not end in a slash, it returns an error that wraps orbit.ErrInvalid.
+//
+// Without [Keeper.Refreshes] refreshes stay in the memory of one process. Only one process may then run a keeper of the
+// same leases, because a keeper ends every term of which it has received no refreshes. When it starts, or first reads a
+// term, it assumes that the term was refreshed at that moment.
+//
+// With Refreshes any number of processes may run a keeper. Each term has a token in Refreshes, which the row names, and
+// end is the time until which the token is known to live. At that time the next Step asks Refreshes about the token.
+// The term is dead when its token has ended, which is the same for all processes.
 func (k *Keeper) Run(ctx context.Context) error {
 	if err := k.check(); err != nil {
 		return err

@@ -23,11 +23,6 @@ import (
 //	defrag := &nav.Defrag{Ledger: ledger, Goal: nav.RoomFor{Spec: eightGPUs}, Moves: 20}
 //	go defrag.Run(ctx)
 //
-// Each proposal is a set of moves that reaches one step of the goal: all capsules of the set leave their nodes and are
-// placed again in one commit, so the set may be a swap or a cycle, and no capsule is ever without a place. Only what consents
-// moves ([orbit.State.Movable]); the ledger judges budgets, protections, gangs and rules of company, and no group becomes
-// more uneven.
-//
 // Defrag stops by itself. Each set that it proposes takes the cluster a step closer to the goal, which nothing that Defrag does
 // takes back; where no set is worth its disruption, it moves nothing. A capsule that was placed less than MinStay ago, by
 // Defrag or by another, is not moved. Defrags with different goals do not know each other's: after MinStay one may move
@@ -135,6 +130,11 @@ func (d *Defrag) check() error {
 }
 
 // Pass does one round: it proposes the sets of moves that are worth their disruption, as far as Moves allows.
+//
+// Each proposal is a set of moves that reaches one step of the goal: all capsules of the set leave their nodes and are
+// placed again in one commit, so the set may be a swap or a cycle, and no capsule is ever without a place. Only what consents
+// moves ([orbit.State.Movable]); the ledger judges budgets, protections, gangs and rules of company, and no group becomes
+// more uneven.
 func (d *Defrag) Pass(ctx context.Context) DefragRound { return d.pass(ctx, 0) }
 
 // pass does what Pass does, unless the ledger still is at a revision at which there was nothing to do.

@@ -18,9 +18,8 @@ import (
 // navigator leaves out, and first moves others to nodes that take them. If no moves make room, it evicts capsules of lower
 // priority: it chooses the node with the best victims ([place.Indexed.BestEvicting] says which these are), and proposes
 // their evictions and the placement together. Because both are one proposal, no capsule is moved or evicted for work that
-// is not placed. A capsule that stands in the way by a rule [orbit.Apart] is a victim too, also on other nodes of the
-// rack. Victims return to pending. Preempting claims what the wrapped navigator claims: give the engine one of the two,
-// not both.
+// is not placed. Victims return to pending. Preempting claims what the wrapped navigator claims: give the engine one of the
+// two, not both.
 //
 //	engine.Navigator = &nav.Preempting{Navigator: &nav.Services{}}
 //
@@ -29,8 +28,7 @@ import (
 //	                                               ├─ {Evict victims, Place}
 //	                                               └─ its last proposal was lost ─► {Nominate} now, {Evict, Place} from the next plan
 //
-// [Preempting.Plan] says who moves and who is evicted, and what happens when a proposal is lost. A Preempting belongs to
-// one engine and is not safe for concurrent use.
+// [Preempting.Plan] says more. A Preempting belongs to one engine and is not safe for concurrent use.
 type Preempting struct {
 	// Navigator is the wrapped navigator; others may be evicted for its work. Required.
 	Navigator orbit.Navigator
@@ -175,8 +173,8 @@ type preemptPass struct {
 	preempted, victims, nominated, moved int
 }
 
-// Plan lets the wrapped navigator plan, and then evicts capsules for the work that it has left out. Its error is the
-// wrapped navigator's.
+// Plan lets the wrapped navigator plan, and then moves or evicts capsules for the work that it has left out. A capsule that stands
+// in the way by a rule [orbit.Apart] is a victim too, also on other nodes of the rack. Its error is the wrapped navigator's.
 //
 // All that is [orbit.State.Movable] may be moved, also what has an equal or a higher priority: it runs on, elsewhere. The
 // moves, the new places and the placement are one proposal, so a move may need another one: a chain, a swap or a cycle.

@@ -21,11 +21,8 @@ import (
 //	         nodes for the spec, and rates a node again only when it has changed. When the tree has been built anew,
 //	         it tries a search again.
 //
-// The zero value works. Do not change the fields after the first Best, and call it from one goroutine at a time. Memory
-// is bounded: the engine forgets the specs that have not been asked for longest. It keeps at most 128 MiB of scores,
-// and everything else for at most some 260,000 pairs of a spec and a kind of node.
-//
-// [Indexed.Best] says which specs and scores each way takes.
+// The zero value works. Do not change the fields after the first Best, and call it from one goroutine at a time.
+// [Indexed.Best] says which specs and scores each way takes, and how much memory the engine keeps.
 type Indexed struct {
 	// Score rates the nodes; nil: [score.Spread].
 	Score orbit.Score
@@ -105,6 +102,9 @@ const scanBelow = 16
 // The Indexed engines that plan on states of one ledger share an index, even from different goroutines. Engines with
 // Seed 0 share one, and all other engines share another. So a further engine costs little memory, and the first engine
 // that sees a commit moves the nodes for all engines. The first engine has an index of its own until a second one comes.
+//
+// Memory is bounded: the engine forgets the specs that have not been asked for longest. It keeps at most 128 MiB of scores,
+// and everything else for at most some 260,000 pairs of a spec and a kind of node.
 func (e *Indexed) Best(draft *orbit.Draft, spec *orbit.Spec) (orbit.Choice, error) {
 	if err := unready(draft, spec); err != nil {
 		return orbit.Choice{}, err

@@ -48,14 +48,14 @@ func (WarmFirst) Rate(warm int, free int64, cpu float64, stale bool) (value, tie
 // lesser of what the ledger has left ([orbit.Slots]) and what the node reports; without telemetry, what the ledger has
 // left. The template is the one that the spec starts from.
 //
-// The 1000 can be outweighed: 18 warm slots on a stale node go before 5 on a fresh one. To give stale nodes no work at
-// all, filter them out, as Warm does.
-//
 // WarmSlots reads reports, so it has no useful bound over a set of nodes: the best case of warm slots is unlimited. A
 // place.Indexed caches its scores per spec.
 type WarmSlots struct{}
 
 // Score rates a node as it is before placing.
+//
+// The 1000 can be outweighed: 18 warm slots on a stale node go before 5 on a fresh one. To give stale nodes no work at
+// all, filter them out, as Warm does.
 func (s WarmSlots) Score(node *orbit.NodeState, report *orbit.Report, spec *orbit.Spec) (value, tie float64) {
 	warm, free := slotsOf(node, report, spec)
 	return s.Rate(warm, free, report.CPUPercent, report.Stale)

@@ -22,14 +22,14 @@ const (
 //
 // The last two terms are additions. So work without devices stays off nodes with devices while it fits on others, whatever
 // their number of capsules, unless a preference outweighs that.
+type Spread struct{}
+
+// Score rates the node; tie is always 0.
 //
 // Though it speaks of stranded resources, the score spreads and never packs. The first term is at most 1, so a node
 // with one capsule less always wins unless preferences or domains outweigh 5.0. Among nodes that are equal otherwise,
 // the first term prefers the one whose free share shrinks most. The score mixes units, and the floor at 0 makes all
 // good nodes alike. Available means free before placing.
-type Spread struct{}
-
-// Score rates the node; tie is always 0.
 func (Spread) Score(node *orbit.NodeState, _ *orbit.Report, spec *orbit.Spec) (value, tie float64) {
 	value = stranded(node, spec) + spreadPerCapsule*float64(node.Capsules)
 	if spec.Devices.Count == 0 && node.Node.Devices.Count > 0 {

@@ -26,11 +26,8 @@ import (
 // lease, so no scheduler is assigned anything after the end of its lease has been committed. Everything that a
 // dispatcher has to know is in the ledger: it may be stopped and started, and several may run at once, each seeing the
 // others' assignments. Only three things are kept in memory: when to try failed capsules again, what has been
-// reported, and since when a capsule has its present spec.
-//
-// The dispatcher reads the whole state when it starts, and again only if it fell so far behind that the ledger's
-// history does not reach back ([orbit.ErrCompacted]). Otherwise it follows the changes. Set the fields before first
-// use. Step and Run may be called from any goroutine.
+// reported, and since when a capsule has its present spec. Set the fields before first use. Step and Run may be called
+// from any goroutine.
 type Dispatcher struct {
 	// Ledger is the ledger itself, not a [PartitionLedger]. Required.
 	Ledger orbit.Ledger

@@ -12,6 +12,9 @@ import (
 // Run calls Step until ctx ends, and then returns nil. Between steps it waits for a change that concerns the
 // dispatcher, or until a retry is due; it does not wait if a step has left work over. If a field has an invalid value,
 // Run returns an error that wraps [orbit.ErrInvalid] at once.
+//
+// The dispatcher reads the whole state when it starts, and again only if it fell so far behind that the ledger's
+// history does not reach back ([orbit.ErrCompacted]). Otherwise it follows the changes.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	d.init()
 	if err := d.check(); err != nil {

@@ -31,7 +31,10 @@ type flight struct {
 	sent int
 }
 
-// Propose adds the ownership bets (the fence) to the proposal and sends it to the ledger. It refuses a placement or a
+// Propose adds the ownership bets (the fence) to the proposal and sends it to the ledger: in [Strict] mode, for each node on which
+// it places a capsule or a hold, a bet on the mark that names the node's owner. So the ledger refuses what was planned before a
+// node changed its owner. [orbit.Limits].Preconditions must leave room for one more bet for each node of a proposal. That costs a
+// map look-up and a copy of the bets for each placement. Propose refuses a placement or a
 // nomination on a node that is not in the group, or is leaving it, without a call of the ledger: with a conflict if the
 // partition ledger has read a newer state than the proposal's view, otherwise as infeasible.
 func (l *PartitionLedger) Propose(ctx context.Context, p orbit.Proposal) (orbit.Revision, error) {

@@ -14,20 +14,9 @@ import (
 //	partition := &shard.PartitionLedger{Ledger: ledger, Scheduler: "a", Mode: shard.Strict}
 //	engine := &orbit.Engine{Name: "a", Ledger: partition, Navigator: partition.Navigator(newServices)}
 //
-// In [Strict] mode it shows all nodes outside the scheduler's group as unschedulable. To every proposal that places a
-// capsule or a hold it adds, for each node, a bet on the mark that names the node's owner (the fence). So the ledger
-// refuses what was planned before a node changed its owner. [orbit.Limits].Preconditions must leave room for one more
-// bet for each node of a proposal.
-//
-// In [Soft] mode it shows all nodes and adds no bets. In both modes it answers when the scheduler is asked for a node
+// In [Strict] mode it shows all nodes outside the scheduler's group as unschedulable, and adds bets on the owners of nodes to
+// proposals. In [Soft] mode it shows all nodes and adds no bets. In both modes it answers when the scheduler is asked for a node
 // (see handoff.go). In [Shared] mode it passes every call on unchanged.
-//
-// Its cost on top of the ledger's: a map look-up and a copy of the bets for each placement, and a copy of a node's
-// record for each change of the node. It reads all nodes only when it starts, or when it fell so far behind that the
-// ledger's history does not reach back.
-//
-// Its snapshots and changes are for engines and views. After a change of a node's owner it inserts a PutNode that is
-// not in the ledger, so that engines read the node again. The changes are therefore no history for [orbit.State.Apply].
 //
 // Its methods may be called from any goroutine, but one PartitionLedger serves one engine. Its answers rely on that:
 // when the engine asks for a Snapshot, or for changes after the newest one, it has no planned proposal that it has not
@@ -68,7 +57,9 @@ func (l *PartitionLedger) check() error {
 	return nil
 }
 
-// Snapshot returns the ledger's state as the scheduler sees it, and answers for the nodes that are leaving its group.
+// Snapshot returns the ledger's state as the scheduler sees it, and answers for the nodes that are leaving its group. It costs
+// more than the ledger's only by a copy of the record of each node that has changed. It reads all nodes only at first, or when the
+// scheduler fell so far behind that the ledger's history does not reach back.
 func (l *PartitionLedger) Snapshot(ctx context.Context) (*orbit.State, error) {
 	if err := l.check(); err != nil {
 		return nil, err
@@ -104,6 +95,9 @@ func (l *PartitionLedger) refresh(ctx context.Context, viewed bool) (*orbit.Stat
 
 // Changes returns the ledger's changes after a revision. After each change of a node's owner it inserts a PutNode of
 // that node.
+//
+// Its snapshots and changes are for engines and views. After a change of a node's owner it inserts a PutNode that is
+// not in the ledger, so that engines read the node again. The changes are therefore no history for [orbit.State.Apply].
 func (l *PartitionLedger) Changes(ctx context.Context, after orbit.Revision) ([]orbit.Change, error) {
 	if err := l.check(); err != nil {
 		return nil, err

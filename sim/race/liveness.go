@@ -15,6 +15,24 @@ import (
 //	engines ─ all ready navigators and one of the world's own ─────────────────┼─► ledger ─► rest ─► brute force
 //	faults ─ refusals, lost answers, silent nodes, navigators that fail ──────┘
 //
+// [Liveness.Race] says what a world has in it, and when it fails. Run the worlds in a testing/synctest bubble, because the engines wait by
+// package time. A Liveness is not changed by use, and may be used from several goroutines (bubbles) at once.
+type Liveness struct {
+	// Ledger makes the empty ledger of a world. Nil: an [orbit.MemoryLedger], in some worlds with a short
+	// history. Set it to try another ledger.
+	Ledger func() orbit.Ledger
+	// Wrap, if set, is given every engine's navigator and returns the navigator that the engine runs. Set it to try a
+	// changed navigator, which must keep the documented rule of the given one.
+	Wrap func(engine string, navigator orbit.Navigator) orbit.Navigator
+	// Within is the time that engines have to come to rest after the last event and the last fault; default
+	// 5 s. It must be well below 30 s, or a class that was put aside by mistake comes back before it is noticed.
+	Within time.Duration
+	// Command runs a seed again, with %d for the seed; it is printed with a failure.
+	Command string
+}
+
+// Race is a [Scenario]: it draws the world of a seed.
+//
 // A world has a few nodes, up to six engines, and some tens of events, in parts of about a second. Among the work are gangs
 // with rules of company and extras, whose members end, are lost and come back, work that fits nowhere, and nodes on which
 // each start fails; answers to proposals may come late. In two fifths of the worlds most work names queues of one cohort, whose
@@ -33,25 +51,6 @@ import (
 //   - a plan made at rest was refused as infeasible, which is its navigator's mistake ("infeasible"),
 //   - a plan held what is malformed or not for a plan ([orbit.State.JudgePlan]) ("invalid"),
 //   - the board of reports refuses a report that it must accept ("report").
-//
-// Run the worlds in a testing/synctest bubble, because the engines wait by package time.
-//
-// A Liveness is not changed by use, and may be used from several goroutines (bubbles) at once.
-type Liveness struct {
-	// Ledger makes the empty ledger of a world. Nil: an [orbit.MemoryLedger], in some worlds with a short
-	// history. Set it to try another ledger.
-	Ledger func() orbit.Ledger
-	// Wrap, if set, is given every engine's navigator and returns the navigator that the engine runs. Set it to try a
-	// changed navigator, which must keep the documented rule of the given one.
-	Wrap func(engine string, navigator orbit.Navigator) orbit.Navigator
-	// Within is the time that engines have to come to rest after the last event and the last fault; default
-	// 5 s. It must be well below 30 s, or a class that was put aside by mistake comes back before it is noticed.
-	Within time.Duration
-	// Command runs a seed again, with %d for the seed; it is printed with a failure.
-	Command string
-}
-
-// Race is a [Scenario]: it draws the world of a seed.
 func (l *Liveness) Race(seed uint64) *Config {
 	d := drawLive(seed)
 	d.within = cmp.Or(l.Within, 5*time.Second)

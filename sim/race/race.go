@@ -23,19 +23,6 @@ import (
 // ledger, at every plan and wherever [Step] is called; exactly one goroutine moves at a time. A stop lasts for a
 // drawn time and may end in a drawn fault, so that every interleaving is possible.
 //
-// Time is virtual and costs nothing. Engines read the time of day only to put classes aside and to end holds. In a race
-// a class stays aside for ever by default (Scheduler.ParkFor). For navigators that hold room, run the race in a
-// synctest bubble with Sleep set to [time.Sleep], so that package time keeps to the virtual time; without Sleep no hold
-// ends.
-//
-// Safety is checked after every step against a model that is told all answers and reads the history, and at the end by
-// replaying the history. The rules are: no node is oversubscribed; no capsule is placed twice; no proposal is committed
-// in part or twice; a commit that was acknowledged is in the history, and a proposal that was refused is not; no answer
-// is older than the newest acknowledged commit; no wait misses a newer revision; no engine plans on a view older than
-// an answer in one of its earlier passes; and no engine loses to its own commit. Liveness is checked if Bound is set.
-// One run can check both, but separate runs are better: faults that never end find the most safety violations, and
-// under such faults no capsule has to be placed.
-//
 // Running a Config does not change it. It may be run in several goroutines at once if the ledgers and navigators that
 // its functions return are not shared.
 type Config struct {
@@ -200,6 +187,19 @@ type Faults struct {
 }
 
 // Run runs a race with the decisions that are drawn from a seed.
+//
+// Time is virtual and costs nothing. Engines read the time of day only to put classes aside and to end holds. In a race
+// a class stays aside for ever by default (Scheduler.ParkFor). For navigators that hold room, run the race in a
+// synctest bubble with Sleep set to [time.Sleep], so that package time keeps to the virtual time; without Sleep no hold
+// ends.
+//
+// Safety is checked after every step against a model that is told all answers and reads the history, and at the end by
+// replaying the history. The rules are: no node is oversubscribed; no capsule is placed twice; no proposal is committed
+// in part or twice; a commit that was acknowledged is in the history, and a proposal that was refused is not; no answer
+// is older than the newest acknowledged commit; no wait misses a newer revision; no engine plans on a view older than
+// an answer in one of its earlier passes; and no engine loses to its own commit. Liveness is checked if Bound is set.
+// One run can check both, but separate runs are better: faults that never end find the most safety violations, and
+// under such faults no capsule has to be placed.
 func (r *Config) Run(seed uint64) *Result {
 	res := r.run(&decider{seed: seed, faults: r.Faults}, false)
 	res.Seed = seed
