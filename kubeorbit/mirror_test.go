@@ -1,6 +1,7 @@
 package kubeorbit
 
 import (
+	"log/slog"
 	"testing"
 	"testing/synctest"
 
@@ -13,7 +14,7 @@ import (
 
 // still is a mirror whose objects the test puts, so that it sees only their last form.
 func still(t *testing.T, nodes ...string) *mirror {
-	m := (&Scheduler{Events: &events.FakeRecorder{}}).newRun().mirror
+	m := (&Scheduler{Events: &events.FakeRecorder{}, Logger: slog.New(slog.DiscardHandler)}).newRun().mirror
 	t.Cleanup(m.stop)
 	stores := func() cache.Store { return cache.NewStore(cache.MetaNamespaceKeyFunc) }
 	m.pods = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
@@ -51,6 +52,8 @@ func TestMadeAgainBetweenTwoLooks(t *testing.T) {
 	require.NoError(t, m.pods.Update(again))
 	require.NoError(t, m.compare(t.Context(), podKey(p)))
 	require.Equal(t, []orbit.CapsuleID{capsuleOf(again)}, m.alive(t))
+	require.Nil(t, m.pod(capsuleOf(p)), "what is said of the former pod is not said of this one")
+	require.Equal(t, again, m.pod(capsuleOf(again)))
 }
 
 // What the ledger has and the API server has not, a comparison of everything ends.
