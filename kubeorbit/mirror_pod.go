@@ -249,9 +249,6 @@ func (w *want) next(state *orbit.State) []orbit.Commitment {
 		}
 		return w.adopt(state)
 	case c.Pending():
-		if c.Remains() != nil {
-			return []orbit.Commitment{stopped(c)}
-		}
 		return []orbit.Commitment{orbit.Adopt{Capsule: w.id, Spec: w.spec, Node: w.node, At: w.at}}
 	case !c.Begun: // another party was first
 		return []orbit.Commitment{orbit.Release{Capsule: w.id, Final: true}}

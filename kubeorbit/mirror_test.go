@@ -7,6 +7,7 @@ import (
 
 	"github.com/orbitsched/orbit"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
@@ -54,6 +55,88 @@ func TestMadeAgainBetweenTwoLooks(t *testing.T) {
 	require.Equal(t, []orbit.CapsuleID{capsuleOf(again)}, m.alive(t))
 	require.Nil(t, m.pod(capsuleOf(p)), "what is said of the former pod is not said of this one")
 	require.Equal(t, again, m.pod(capsuleOf(again)))
+}
+
+// A pod on a node that is not known is no fault to be tried again: the node brings it.
+func TestPodOnAnUnknownNode(t *testing.T) {
+	m := still(t, "a")
+	p := podFrom(t, small)
+	p.Spec.SchedulerName = "orbit"
+	require.NoError(t, m.pods.Add(p))
+	require.NoError(t, m.compare(t.Context(), podKey(p)))
+	p = p.DeepCopy()
+	p.Spec.NodeName = "unknown"
+	require.NoError(t, m.pods.Update(p))
+	require.NoError(t, m.compare(t.Context(), podKey(p)))
+	require.Empty(t, m.alive(t))
+}
+
+// A pod that was evicted while its bind was under way, and still waits, is left to what deletes it.
+func TestEvictedAndNotBoundYet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, id := evicted(t, newCluster(t), false)
+		require.NoError(t, m.compare(t.Context(), key{ofPod, podOf(id)}))
+		require.Empty(t, m.leaves.all())
+		state, err := m.ledger.Snapshot(t.Context())
+		require.NoError(t, err)
+		require.NotNil(t, state.Capsule(id).Remains())
+	})
+}
+
+// A pod that was evicted before its bind came, and that another party has bound elsewhere, counts there, and nowhere else.
+func TestEvictedAndBoundElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		m, id := evicted(t, c, false)
+		require.NoError(t, m.nodes.Add(nodeFrom(t, "b")))
+		require.NoError(t, m.compare(t.Context(), key{ofNode, types.NamespacedName{Name: "b"}}))
+		c.update("small", func(p *corev1.Pod) { p.Spec.NodeName = "b" })
+		require.NoError(t, m.pods.Update(c.pod("small")))
+		require.NoError(t, m.compare(t.Context(), podKey(c.pod("small"))))
+		state, err := m.ledger.Snapshot(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, orbit.NodeID("b"), state.Capsule(id).Node)
+		require.Nil(t, state.Capsule(id).Remains())
+	})
+}
+
+// Another party binds a pod that the ledger has placed: the pod counts where it is. Only if its bind had begun here and has not come
+// through does that count as a failure of the node.
+func TestAnotherPartyBindsFirst(t *testing.T) {
+	for name, test := range map[string]struct {
+		begun    bool
+		on       string
+		failures int
+	}{
+		"elsewhere":                         {on: "b"},
+		"at the same node":                  {on: "a"},
+		"elsewhere, while a bind was begun": {begun: true, on: "b", failures: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := still(t, "a", "b")
+			p := podFrom(t, small)
+			p.Spec.SchedulerName = "orbit"
+			id := capsuleOf(p)
+			is := func() *orbit.State {
+				state, err := m.ledger.Snapshot(t.Context())
+				require.NoError(t, err)
+				return state
+			}
+			require.NoError(t, m.pods.Add(p))
+			require.NoError(t, m.compare(t.Context(), podKey(p)))
+			commit(t, m.ledger, orbit.Place{Capsule: id, Node: "a"})
+			if test.begun {
+				commit(t, m.ledger, orbit.Confirm{Capsule: id, Since: is().Capsule(id).PlacedAt, Begun: true})
+			}
+			p = p.DeepCopy()
+			p.Spec.NodeName = test.on
+			require.NoError(t, m.pods.Update(p))
+			require.NoError(t, m.compare(t.Context(), podKey(p)))
+			require.Equal(t, orbit.NodeID(test.on), is().Capsule(id).Node)
+			require.True(t, is().Capsule(id).Begun)
+			require.Equal(t, test.failures, is().Failures(id).Attempts)
+		})
+	}
 }
 
 // What the ledger has and the API server has not, a comparison of everything ends.
