@@ -273,10 +273,10 @@ func (m *mirror) Claim(namespace, name string) (*corev1.PersistentVolumeClaim, *
 	return claim, get[corev1.PersistentVolume](m.volumes, types.NamespacedName{Name: claim.Spec.VolumeName})
 }
 
-// load fills the empty ledger: the nodes, then the selections of all objects, so that each pod gets its groups at once,
-// then what runs, and last what waits. It returns the revision after which the engines begin.
+// load fills the empty ledger: the nodes and budgets, then the pods, whose selections are all known before, so that each pod gets its
+// groups at once. It returns the revision after which the engines begin.
 func (m *mirror) load(ctx context.Context) (orbit.Revision, error) {
-	var known, running, waiting []key
+	var known, pods []key
 	for _, o := range m.nodes.List() {
 		known = append(known, key{ofNode, nameOf(o)})
 	}
@@ -286,18 +286,14 @@ func (m *mirror) load(ctx context.Context) (orbit.Revision, error) {
 	for _, o := range m.pods.List() {
 		p := o.(*corev1.Pod)
 		m.register(podKey(p), p)
-		if p.Spec.NodeName == "" {
-			waiting = append(waiting, podKey(p))
-		} else {
-			running = append(running, podKey(p))
-		}
+		pods = append(pods, podKey(p))
 	}
-	for _, keys := range [][]key{known, running, waiting} {
+	for _, keys := range [][]key{known, pods} {
 		state, err := m.ledger.Snapshot(ctx)
 		if err != nil {
 			return 0, err
 		}
-		for _, k := range keys { // gangs are counted before the first of their pods is adopted
+		for _, k := range keys { // gangs are counted before the first of their pods is submitted
 			if p := get[corev1.Pod](m.pods, k.name); k.kind == ofPod && p != nil {
 				_, _ = m.wanted(state, k, p)
 			}

@@ -80,7 +80,26 @@ func TestEvictedAndNotBoundYet(t *testing.T) {
 		state, err := m.ledger.Snapshot(t.Context())
 		require.NoError(t, err)
 		require.NotNil(t, state.Capsule(id).Remains())
+		require.True(t, state.Capsule(id).Released(), "it waits again only when it is known not to run")
 	})
+}
+
+// The spec of a pod that is placed, and not bound yet, follows the pod: its labels, for example, count there at once.
+func TestPlacedPodThatChanges(t *testing.T) {
+	m := still(t, "a")
+	p := podFrom(t, small)
+	p.Spec.SchedulerName = "orbit"
+	require.NoError(t, m.pods.Add(p))
+	require.NoError(t, m.compare(t.Context(), podKey(p)))
+	commit(t, m.ledger, orbit.Place{Capsule: capsuleOf(p), Node: "a"})
+	p = p.DeepCopy()
+	p.Spec.Priority = new(int32(7))
+	require.NoError(t, m.pods.Update(p))
+	require.NoError(t, m.compare(t.Context(), podKey(p)))
+	state, err := m.ledger.Snapshot(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, orbit.NodeID("a"), state.Capsule(capsuleOf(p)).Node)
+	require.Equal(t, int32(7), state.Capsule(capsuleOf(p)).Spec.Priority)
 }
 
 // A pod that was evicted before its bind came, and that another party has bound elsewhere, counts there, and nowhere else.

@@ -161,6 +161,38 @@ func TestRestartsBindNothingTwice(t *testing.T) {
 	})
 }
 
+// Two replicas schedule at once, as for a moment when the lease passes from one to the other: no pod is bound twice, and both
+// ledgers say in the end what the API server says.
+func TestTwoReplicasAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, zoned(9)...)
+		c.set(func(string, string, bool) error { time.Sleep(30 * time.Millisecond); return nil })
+		c.add(named(podFrom(t, spreadWeb), 60)...)
+		c.run()
+		c.pass(250 * time.Millisecond)
+		ledger, cancel, ended := c.ledger, c.cancel, c.ended
+		c.run()
+		c.pass(250 * time.Millisecond)
+		require.NotSame(t, ledger, c.ledger)
+		c.add(named(podFrom(t, small), 10)...)
+		c.pass(time.Second)
+		c.delete("web-3")
+		c.until("all pods are bound", func() bool { return c.bound("web") == 59 && c.bound("small") == 10 })
+		c.pass(10 * time.Second)
+		for _, f := range c.faults() { // each spreads what it has not seen the other bind
+			require.Equal(t, fit.Skew, f.Kind, f.String())
+		}
+		c.same()
+		second := c.ledger
+		c.ledger = ledger
+		c.same()
+		c.ledger = second
+		c.kill()
+		c.cancel, c.ended = cancel, ended
+		c.kill()
+	})
+}
+
 func TestPreemptsWithinBudgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "a", "b", "c")
