@@ -156,7 +156,13 @@ func (m *mirror) start(ctx context.Context) error {
 		handler, e := w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(o any) { w.changed(nameOf(o), nil, o) },
 			UpdateFunc: func(was, is any) { w.changed(nameOf(is), was, is) },
-			DeleteFunc: func(o any) { w.changed(nameOf(o), o, nil) },
+			DeleteFunc: func(o any) {
+				name := nameOf(o)
+				if gone, ok := o.(cache.DeletedFinalStateUnknown); ok { // a list has shown that it is gone
+					o = gone.Obj
+				}
+				w.changed(name, o, nil)
+			},
 		})
 		if err = errors.Join(err, e); err != nil {
 			return fmt.Errorf("kubeorbit: informers: %w", err)
@@ -367,7 +373,7 @@ func (m *mirror) compareAll(ctx context.Context) error {
 		m.queue.Add(key{ofBudget, types.NamespacedName{Namespace: ns, Name: name}})
 	}
 	for c := range state.Capsules() {
-		if r := m.known[key{ofPod, podOf(c.ID)}]; (r == nil || r.id != c.ID) && len(end(c)) > 0 {
+		if r := m.known[key{ofPod, podOf(c.ID)}]; r == nil || r.id != c.ID {
 			err = errors.Join(err, m.settle(ctx, &want{id: c.ID}))
 		}
 	}

@@ -1,13 +1,17 @@
 package kubeorbit
 
 import (
+	"context"
 	"log/slog"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/orbitsched/orbit"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
@@ -158,31 +162,117 @@ func TestAnotherPartyBindsFirst(t *testing.T) {
 	}
 }
 
-// What the ledger has and the API server has not, a comparison of everything ends.
-func TestComparesEverything(t *testing.T) {
-	m := still(t, "a")
-	stray := orbit.CapsuleID("default/stray/uid")
-	spec := &orbit.Spec{Ends: true}
-	_, err := m.ledger.Propose(t.Context(), orbit.Proposal{Do: []orbit.Commitment{
-		orbit.Submit{IDs: []orbit.CapsuleID{stray}, Spec: spec}, orbit.Adopt{Capsule: stray, Node: "a"},
-		orbit.PutNode{Node: orbit.Node{ID: "gone", Confirms: true}}, orbit.PutBudget{Budget: orbit.Budget{ID: "default/gone", Group: "g", Expected: 1}},
-	}})
-	require.NoError(t, err)
-	p := podFrom(t, small)
-	require.NoError(t, m.pods.Add(p)) // it was never told of the pod
-	require.NoError(t, m.compare(t.Context(), key{kind: everything}))
+// drain compares all that is queued.
+func (m *mirror) drain(t *testing.T) {
 	for m.queue.Len() > 0 {
 		k, _ := m.queue.Get()
 		require.NoError(t, m.compare(t.Context(), k))
 		m.queue.Done(k)
 	}
+}
+
+// A comparison of everything finds what the mirror was never told: what the ledger has and the API server has not ends, and what the
+// API server has and the ledger has not begins.
+func TestComparesEverything(t *testing.T) {
+	m := still(t, "a")
+	for _, stray := range []orbit.CapsuleID{"default/stray/uid", "default/p/older"} {
+		commit(t, m.ledger, orbit.Submit{IDs: []orbit.CapsuleID{stray}, Spec: &orbit.Spec{Ends: true}}, orbit.Adopt{Capsule: stray, Node: "a"})
+	}
+	commit(t, m.ledger,
+		orbit.PutNode{Node: orbit.Node{ID: "gone", Confirms: true}}, orbit.PutBudget{Budget: orbit.Budget{ID: "default/gone", Group: "g", Expected: 1}})
+	gone, again, waits := podFrom(t, small), podFrom(t, web(apart(zonal+", "+ofWeb))), podFrom(t, big)
+	for _, p := range []*corev1.Pod{gone, again, waits} {
+		p.Spec.SchedulerName = "orbit"
+	}
+	for _, p := range []*corev1.Pod{gone, again} {
+		require.NoError(t, m.pods.Add(p))
+		require.NoError(t, m.compare(t.Context(), podKey(p)))
+	}
+	// From here on it is told nothing.
+	require.NoError(t, m.pods.Delete(gone))
+	require.NoError(t, m.pods.Delete(again))
+	again = again.DeepCopy()
+	again.UID = "again"
+	for _, p := range []*corev1.Pod{again, waits} {
+		require.NoError(t, m.pods.Add(p))
+	}
+	require.NoError(t, m.nodes.Add(nodeFrom(t, "b")))
+	require.NoError(t, m.budgets.Add(guard(t)))
+	require.NoError(t, m.compare(t.Context(), key{kind: everything}))
+	m.drain(t)
 	state, err := m.ledger.Snapshot(t.Context())
 	require.NoError(t, err)
 	require.Nil(t, state.Node("gone"))
+	require.NotNil(t, state.Node("b"))
 	_, has := state.Budget("default/gone")
 	require.False(t, has)
-	p.Spec.SchedulerName = "orbit"
-	require.NotContains(t, m.alive(t), stray)
+	_, has = state.Budget("default/guard")
+	require.True(t, has)
+	require.ElementsMatch(t, []orbit.CapsuleID{capsuleOf(again), capsuleOf(waits)}, m.alive(t))
+	require.NotContains(t, m.known, podKey(gone))
+}
+
+// guard is a disruption budget of all pods of the namespace default.
+func guard(t *testing.T) *policyv1.PodDisruptionBudget {
+	return read[policyv1.PodDisruptionBudget](t, "{metadata: {name: guard, namespace: default}, spec: {minAvailable: 1, selector: {}}}")
+}
+
+// Everything is compared from time to time, and not only once.
+func TestComparesAgainAndAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := still(t, "a")
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- m.follow(ctx) }()
+		for i, p := range named(podFrom(t, small), 3) {
+			p.UID, p.Spec.SchedulerName = types.UID(p.Name), "orbit"
+			require.NoError(t, m.pods.Add(p))
+			time.Sleep(m.every() + time.Second)
+			synctest.Wait()
+			require.Len(t, m.alive(t), i+1)
+		}
+		cancel()
+		require.ErrorIs(t, <-ended, context.Canceled)
+	})
+}
+
+// An object that could not be compared is compared again after a while, with growing delays, also if it does not change.
+func TestTriesAgainWhatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := still(t, "a")
+		broken := guard(t)
+		broken.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "k", Operator: "no such"}}
+		k := key{ofBudget, types.NamespacedName{Namespace: "default", Name: "guard"}}
+		has := func() bool {
+			synctest.Wait()
+			state, err := m.ledger.Snapshot(t.Context())
+			require.NoError(t, err)
+			_, has := state.Budget("default/guard")
+			return has
+		}
+		require.NoError(t, m.budgets.Add(broken))
+		_, err := m.load(t.Context())
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- m.follow(ctx) }()
+		for range 2 { // when all is read, and later
+			time.Sleep(time.Second)
+			require.False(t, has())
+			require.Positive(t, m.queue.NumRequeues(k))
+			require.NoError(t, m.budgets.Update(guard(t)))
+			time.Sleep(2 * time.Second)
+			require.True(t, has())
+			require.Zero(t, m.queue.NumRequeues(k))
+			require.NoError(t, m.budgets.Delete(broken))
+			m.queue.Add(k)
+			require.False(t, has())
+			require.NoError(t, m.budgets.Add(broken))
+			m.queue.Add(k)
+		}
+		cancel()
+		require.ErrorIs(t, <-ended, context.Canceled)
+	})
 }
 
 // A pod is placed anew before the bind of its former placement has ended: it is bound afterwards.
@@ -222,6 +312,27 @@ func TestGivesBackWhereOthersHaveFilledTheNode(t *testing.T) {
 	state, err := m.ledger.Snapshot(t.Context())
 	require.NoError(t, err)
 	require.True(t, state.Capsule(id).Pending())
+}
+
+// When all pods are read, each has its groups at once, also those that are named by pods that are read later: an engine would
+// place it without them.
+func TestReadsAllSelectionsFirst(t *testing.T) {
+	m := still(t, "a zone=a", "b zone=b")
+	bound := podFrom(t, web(apart(zonal+", "+ofWeb)))
+	bound.Spec.NodeName = "a"
+	require.NoError(t, m.pods.Add(bound))
+	waits := named(podFrom(t, small), 16) // the store yields pods in any order
+	for _, p := range waits {
+		p.UID, p.Labels, p.Spec.SchedulerName = types.UID(p.Name), map[string]string{"app": "web"}, "orbit"
+		require.NoError(t, m.pods.Add(p))
+	}
+	_, err := m.load(t.Context())
+	require.NoError(t, err)
+	state, err := m.ledger.Snapshot(t.Context())
+	require.NoError(t, err)
+	for _, p := range waits {
+		require.NotEmpty(t, state.Capsule(capsuleOf(p)).Spec.Group, p.Name)
+	}
 }
 
 // vanishing is a store whose pods are gone when they are looked up after they were listed.

@@ -7,6 +7,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"flag"
 	"fmt"
@@ -134,7 +135,7 @@ func elected(ctx context.Context, o *options, s *kubeorbit.Scheduler) error {
 	lock := &resourcelock.LeaseLock{
 		LeaseMeta:  metav1.ObjectMeta{Namespace: o.namespace, Name: o.lease},
 		Client:     s.Client.CoordinationV1(),
-		LockConfig: resourcelock.ResourceLockConfig{Identity: fmt.Sprintf("%s_%d", host, os.Getpid())},
+		LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + rand.Text()}, // replicas on the network of a host have one name
 	}
 	failed := errors.New("the lease was lost")
 	ctx, cancel := context.WithCancelCause(ctx)
