@@ -81,8 +81,7 @@ func (b *binder) follow(ctx context.Context, ch *orbit.Change) {
 		b.do(func() { b.begin(ctx, do.Capsule) })
 	case orbit.Evict:
 		b.do(func() { b.evict(ctx, do.Capsule, cmp.Or(string(do.For), string(do.ForGang))) })
-		b.wake(ctx, ch.Node)
-	case orbit.Release, orbit.Confirm, orbit.PutNode, orbit.RemoveNode, orbit.Respec:
+	case orbit.Confirm, orbit.RemoveNode: // nothing else ends a wait: it is for others to stop there
 		b.wake(ctx, ch.Node)
 	}
 }
@@ -227,20 +226,16 @@ func (b *binder) bind(ctx context.Context, c *orbit.Capsule) {
 
 // giveBack says that a capsule does not run although it should: it is pending again, and its node avoided for a while.
 func (b *binder) giveBack(ctx context.Context, c *orbit.Capsule) {
-	for ctx.Err() == nil {
-		state, err := b.ledger.Snapshot(ctx)
-		if err != nil {
-			return
-		}
-		if is := state.Capsule(c.ID); is == nil || !is.Placed() || is.PlacedAt != c.PlacedAt {
-			return
-		}
-		if err := b.propose(ctx, state, orbit.Release{Capsule: c.ID, From: c.Node, Stopped: true, At: now()}); err == nil {
-			return
-		} else if !errors.Is(err, orbit.ErrConflict) {
-			b.log.Error("kubeorbit: a failed bind is not recorded", "pod", c.ID, "error", err)
-			return
-		}
+	state, err := b.ledger.Snapshot(ctx)
+	if err != nil {
+		return
+	}
+	if is := state.Capsule(c.ID); is == nil || !is.Placed() || is.PlacedAt != c.PlacedAt {
+		return
+	}
+	err = b.propose(ctx, state, orbit.Release{Capsule: c.ID, From: c.Node, Stopped: true, At: now()})
+	if err != nil && !errors.Is(err, orbit.ErrConflict) { // a conflict: it is not there any more
+		b.log.Error("kubeorbit: a failed bind is not recorded", "pod", c.ID, "error", err)
 	}
 }
 
@@ -289,7 +284,7 @@ func (b *binder) evict(ctx context.Context, id orbit.CapsuleID, cause string) {
 				return
 			}
 		}
-		if ctx.Err() == nil {
+		if ctx.Err() == nil && !apierrors.IsNotFound(err) { // what is gone meanwhile is found so by the next look
 			b.log.Warn("kubeorbit: an evicted pod is not deleted yet", "pod", id, "error", err)
 		}
 		if !b.idle(func() bool { return send.Pause(ctx, wait) }) {
@@ -304,14 +299,10 @@ func (b *binder) remove(ctx context.Context, p *corev1.Pod, cause string) error 
 		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonPreemptionByScheduler,
 		Message: fmt.Sprintf("%s: makes way for %s", b.name, cause), ObservedGeneration: p.Generation,
 	}
-	if err := b.patch(ctx, p, p.Status.NominatedNodeName, condition); err != nil && !apierrors.IsNotFound(err) {
+	if err := b.patch(ctx, p, p.Status.NominatedNodeName, condition); err != nil {
 		return err
 	}
-	err := b.Client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(p.UID))})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
+	return b.Client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(p.UID))})
 }
 
 // pod returns the pod of a capsule as it was last seen; nil: it is gone.

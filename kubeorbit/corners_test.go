@@ -174,7 +174,7 @@ func TestLabelsWithoutTheirPartner(t *testing.T) {
 		refused("min-label", keys{GangMinAnnotation: "1"}, nil, GangMinAnnotation+"]: it has to be an annotation")
 		refused("level-label", keys{GangLabel: "l", GangLevelAnnotation: "zone"}, keys{GangMinAnnotation: "1"}, GangLevelAnnotation+"]: it has to be an annotation")
 		refused("level-only", keys{GangLabel: "o"}, keys{GangLevelAnnotation: "zone"}, GangMinAnnotation)
-		refused("queue", keys{QueueLabel: "red"}, nil, `there is no queue "red"`)
+		refused("queue", keys{QueueLabel: "red"}, nil, `metadata.labels[kubeorbit.dev/queue]: there is no queue "red"`)
 		c.add(made("fine-gang", keys{GangLabel: "f"}, keys{GangMinAnnotation: "1"}), made("fine-kueue", keys{KueueLabel: "red"}, nil),
 			made("fine-foreign", keys{"example.com/gang": "f"}, keys{"kubeorbit.dev/later": "x"}))
 		c.run()

@@ -154,15 +154,16 @@ func (m *mirror) join(state *orbit.State, p *corev1.Pod, r *record, w *want) err
 			return nil // it runs
 		}
 	}
+	var why error
 	if there < g.least() {
 		if there += m.succeeded(p); there < g.least() {
-			return fmt.Errorf("gang %s has %d of the %d pods that are placed together", strings.TrimPrefix(name.Name, "podgroup:"), there, g.least())
+			why = fmt.Errorf("gang %s has %d of the %d pods that are placed together", strings.TrimPrefix(name.Name, "podgroup:"), there, g.least())
 		}
 	}
-	for id := range g.members { // those that have waited for this one
-		m.leaves.say(podOf(id), nil)
+	for id := range g.members { // the others wait for the same, or have waited for this one
+		m.leaves.say(podOf(id), why)
 	}
-	return nil
+	return why
 }
 
 // succeeded counts the pods of a pod's gang that are done.

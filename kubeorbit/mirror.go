@@ -156,7 +156,13 @@ func (m *mirror) start(ctx context.Context) error {
 		handler, e := w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(o any) { w.changed(nameOf(o), nil, o) },
 			UpdateFunc: func(was, is any) { w.changed(nameOf(is), was, is) },
-			DeleteFunc: func(o any) { w.changed(nameOf(o), o, nil) },
+			DeleteFunc: func(o any) {
+				name := nameOf(o)
+				if gone, ok := o.(cache.DeletedFinalStateUnknown); ok { // a list has shown that it is gone
+					o = gone.Obj
+				}
+				w.changed(name, o, nil)
+			},
 		})
 		if err = errors.Join(err, e); err != nil {
 			return fmt.Errorf("kubeorbit: informers: %w", err)
@@ -273,10 +279,10 @@ func (m *mirror) Claim(namespace, name string) (*corev1.PersistentVolumeClaim, *
 	return claim, get[corev1.PersistentVolume](m.volumes, types.NamespacedName{Name: claim.Spec.VolumeName})
 }
 
-// load fills the empty ledger: the nodes, then the selections of all objects, so that each pod gets its groups at once,
-// then what runs, and last what waits. It returns the revision after which the engines begin.
+// load fills the empty ledger: the nodes and budgets, then the pods, whose selections are all known before, so that each pod gets its
+// groups at once. It returns the revision after which the engines begin.
 func (m *mirror) load(ctx context.Context) (orbit.Revision, error) {
-	var known, running, waiting []key
+	var known, pods []key
 	for _, o := range m.nodes.List() {
 		known = append(known, key{ofNode, nameOf(o)})
 	}
@@ -286,18 +292,14 @@ func (m *mirror) load(ctx context.Context) (orbit.Revision, error) {
 	for _, o := range m.pods.List() {
 		p := o.(*corev1.Pod)
 		m.register(podKey(p), p)
-		if p.Spec.NodeName == "" {
-			waiting = append(waiting, podKey(p))
-		} else {
-			running = append(running, podKey(p))
-		}
+		pods = append(pods, podKey(p))
 	}
-	for _, keys := range [][]key{known, running, waiting} {
+	for _, keys := range [][]key{known, pods} {
 		state, err := m.ledger.Snapshot(ctx)
 		if err != nil {
 			return 0, err
 		}
-		for _, k := range keys { // gangs are counted before the first of their pods is adopted
+		for _, k := range keys { // gangs are counted before the first of their pods is submitted
 			if p := get[corev1.Pod](m.pods, k.name); k.kind == ofPod && p != nil {
 				_, _ = m.wanted(state, k, p)
 			}
@@ -371,7 +373,7 @@ func (m *mirror) compareAll(ctx context.Context) error {
 		m.queue.Add(key{ofBudget, types.NamespacedName{Namespace: ns, Name: name}})
 	}
 	for c := range state.Capsules() {
-		if r := m.known[key{ofPod, podOf(c.ID)}]; (r == nil || r.id != c.ID) && len(end(c)) > 0 {
+		if r := m.known[key{ofPod, podOf(c.ID)}]; r == nil || r.id != c.ID {
 			err = errors.Join(err, m.settle(ctx, &want{id: c.ID}))
 		}
 	}

@@ -249,9 +249,6 @@ func (w *want) next(state *orbit.State) []orbit.Commitment {
 		}
 		return w.adopt(state)
 	case c.Pending():
-		if c.Remains() != nil {
-			return []orbit.Commitment{stopped(c)}
-		}
 		return []orbit.Commitment{orbit.Adopt{Capsule: w.id, Spec: w.spec, Node: w.node, At: w.at}}
 	case !c.Begun: // another party was first
 		return []orbit.Commitment{orbit.Release{Capsule: w.id, Final: true}}
@@ -282,7 +279,7 @@ func (w *want) wait(state *orbit.State, c *orbit.Capsule, alive bool) []orbit.Co
 	return []orbit.Commitment{orbit.Respec{Capsule: w.id, Since: c.PlacedAt, Spec: w.spec, Applied: true}}
 }
 
-// end returns what to commit for a capsule of which nothing runs.
+// end returns what to commit next for a capsule of which nothing runs.
 func end(c *orbit.Capsule) []orbit.Commitment {
 	switch {
 	case c == nil:
@@ -291,8 +288,6 @@ func end(c *orbit.Capsule) []orbit.Commitment {
 		return []orbit.Commitment{stopped(c)}
 	case c.Released():
 		return nil
-	case c.Placed() && c.Begun:
-		return []orbit.Commitment{orbit.Release{Capsule: c.ID, From: c.Node, Final: true}, orbit.Confirm{Capsule: c.ID, Since: c.PlacedAt, Stopped: true}}
 	}
 	return []orbit.Commitment{orbit.Release{Capsule: c.ID, Final: true}}
 }

@@ -34,7 +34,11 @@ func (m *mirror) charge(p *corev1.Pod, spec *orbit.Spec) error {
 			return nil
 		}
 	}
-	return &Unsayable{"metadata.labels", fmt.Sprintf("there is no queue %q", name)}
+	key := QueueLabel
+	if p.Labels[key] == "" {
+		key = KueueLabel
+	}
+	return &Unsayable{"metadata.labels[" + key + "]", fmt.Sprintf("there is no queue %q", name)}
 }
 
 // putQueues puts the queues into the empty ledger.

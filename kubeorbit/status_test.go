@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
@@ -126,6 +127,57 @@ const (
 	lostLine = "the API server is lost"
 	backLine = "the API server is back"
 )
+
+// What goes while nothing can be watched has gone when all is listed again.
+func TestWhatGoesWhileNothingIsWatched(t *testing.T) {
+	onlyVolumes := func(verb, resource string) error {
+		if resource != "persistentvolumes" {
+			return nil
+		}
+		return refused(verb, resource)
+	}
+	t.Run("anything", func(t *testing.T) { goesWhile(t, refused, true) })
+	t.Run("volumes", func(t *testing.T) { goesWhile(t, onlyVolumes, false) })
+}
+
+func goesWhile(t *testing.T, fails func(verb, resource string) error, all bool) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "a", "b +cpu=1")
+		c.claimed()
+		_, err := c.PolicyV1().PodDisruptionBudgets("default").Create(t.Context(), guard(t), metav1.CreateOptions{})
+		require.NoError(t, err)
+		l := c.tap()
+		waits := podFrom(t, strings.Replace(big, "'4'", "'9'", 1))
+		waits.Name, waits.Spec.Volumes = "waits", []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
+		c.add(podFrom(t, big), waits)
+		c.run()
+		c.until("the pod is bound", func() bool { return c.bound("big") == 1 })
+		c.pass(5 * time.Second)
+		require.True(t, saysWhy(c.pod("waits"), "lack cpu"), c.whyNot())
+		l.cut(fails)
+		c.pass(5 * time.Second)
+		if all {
+			require.NoError(t, c.Tracker().Delete(pods, "default", "big"))
+			require.NoError(t, c.CoreV1().Nodes().Delete(t.Context(), "b", metav1.DeleteOptions{}))
+			require.NoError(t, c.PolicyV1().PodDisruptionBudgets("default").Delete(t.Context(), "guard", metav1.DeleteOptions{}))
+		}
+		require.NoError(t, c.CoreV1().PersistentVolumes().Delete(t.Context(), "v", metav1.DeleteOptions{}))
+		c.pass(5 * time.Second)
+		l.cut(nil)
+		c.pass(2 * time.Minute)
+		state, err := c.ledger.Snapshot(t.Context())
+		require.NoError(t, err)
+		_, has := state.Budget("default/guard")
+		require.Equal(t, all, !has)
+		require.Equal(t, all, state.Node("b") == nil)
+		for k := range state.Capsules() { // one pod has gone, the other cannot be said any more
+			gone := k.Released() && k.Remains() == nil
+			require.Equal(t, all || podOf(k.ID).Name == "waits", gone, "%s: %s", k.ID, c.whyNot())
+		}
+		require.True(t, saysWhy(c.pod("waits"), "volume"), c.whyNot())
+		c.kill()
+	})
+}
 
 // When the API server is lost for some time, one line says so and why, and one line says that it is back.
 func TestServerIsLost(t *testing.T) {

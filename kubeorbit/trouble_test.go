@@ -161,6 +161,38 @@ func TestRestartsBindNothingTwice(t *testing.T) {
 	})
 }
 
+// Two replicas schedule at once, as for a moment when the lease passes from one to the other: no pod is bound twice, and both
+// ledgers say in the end what the API server says.
+func TestTwoReplicasAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, zoned(9)...)
+		c.set(func(string, string, bool) error { time.Sleep(30 * time.Millisecond); return nil })
+		c.add(named(podFrom(t, spreadWeb), 60)...)
+		c.run()
+		c.pass(250 * time.Millisecond)
+		ledger, cancel, ended := c.ledger, c.cancel, c.ended
+		c.run()
+		c.pass(250 * time.Millisecond)
+		require.NotSame(t, ledger, c.ledger)
+		c.add(named(podFrom(t, small), 10)...)
+		c.pass(time.Second)
+		c.delete("web-3")
+		c.until("all pods are bound", func() bool { return c.bound("web") == 59 && c.bound("small") == 10 })
+		c.pass(10 * time.Second)
+		for _, f := range c.faults() { // each spreads what it has not seen the other bind
+			require.Equal(t, fit.Skew, f.Kind, f.String())
+		}
+		c.same()
+		second := c.ledger
+		c.ledger = ledger
+		c.same()
+		c.ledger = second
+		c.kill()
+		c.cancel, c.ended = cancel, ended
+		c.kill()
+	})
+}
+
 func TestPreemptsWithinBudgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "a", "b", "c")
@@ -296,6 +328,22 @@ func TestGangs(t *testing.T) {
 	})
 }
 
+// All pods of a gang that lacks pods say how many are there, not how many were there when they came.
+func TestGangSaysHowManyAreThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, zoned(3)...)
+		p := podFrom(t, gangPod)
+		c.run()
+		c.pass(5 * time.Second)
+		c.add(named(p, 2)...)
+		c.pass(3 * time.Second)
+		for _, p := range c.pods() {
+			require.True(t, saysWhy(p, "has 2 of the 4 pods"), "%v", p.Status.Conditions)
+		}
+		c.kill()
+	})
+}
+
 // podGroup makes a pod group with a minimum, and returns a pod of it.
 func (c *cluster) podGroup(name string, least int32) *corev1.Pod {
 	_, err := c.SchedulingV1alpha2().PodGroups("default").Create(c.t.Context(), &schedulingv1alpha2.PodGroup{
@@ -415,6 +463,35 @@ func TestLabelsChange(t *testing.T) {
 		}
 		c.pass(5 * time.Second)
 		c.check()
+		c.kill()
+	})
+}
+
+// A namespace whose labels change is selected by other pods than before.
+func TestNamespaceLabelsChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "a zone=a")
+		space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other", Labels: map[string]string{corev1.LabelMetadataName: "other"}}}
+		_, err := c.CoreV1().Namespaces().Create(t.Context(), space, metav1.CreateOptions{})
+		require.NoError(t, err)
+		theirs, ours := podFrom(t, small), podFrom(t, spec(apart(zonal+", namespaceSelector: {matchLabels: {team: x}}, labelSelector: {matchLabels: {app: small}}")))
+		theirs.Namespace, ours.Spec.SchedulingGates = "other", []corev1.PodSchedulingGate{{Name: "later"}}
+		c.run()
+		c.add(theirs, ours)
+		c.until("the other pod is bound", func() bool { return c.bound("small") == 1 })
+		space.Labels["team"] = "x"
+		_, err = c.CoreV1().Namespaces().Update(t.Context(), space, metav1.UpdateOptions{})
+		require.NoError(t, err)
+		synctest.Wait()
+		c.update("p", func(p *corev1.Pod) { p.Spec.SchedulingGates = nil })
+		c.pass(10 * time.Second)
+		require.Empty(t, c.on("p")["p"])
+		delete(space.Labels, "team")
+		_, err = c.CoreV1().Namespaces().Update(t.Context(), space, metav1.UpdateOptions{})
+		require.NoError(t, err)
+		c.pass(10 * time.Second)
+		require.Equal(t, "a", c.on("p")["p"])
+		c.same()
 		c.kill()
 	})
 }

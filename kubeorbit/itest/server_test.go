@@ -42,15 +42,18 @@ var server struct {
 // share the server, so each makes its own nodes and namespaces and removes them again.
 func Start(t *testing.T) *rest.Config {
 	server.once.Do(func() {
-		if server.dir, server.err = os.MkdirTemp("", "itest"); server.err == nil {
-			server.config, server.err = startServer(server.dir)
-		}
+		server.config, server.err = startServer()
 	})
 	require.NoError(t, server.err, "kube-apiserver has to start")
 	return rest.CopyConfig(server.config)
 }
 
-func startServer(dir string) (*rest.Config, error) {
+func startServer() (*rest.Config, error) {
+	dir, err := os.MkdirTemp("", "itest")
+	if err != nil {
+		return nil, err
+	}
+	server.dir = dir
 	etcd, err := startEtcd(filepath.Join(dir, "etcd"))
 	if err != nil {
 		return nil, fmt.Errorf("etcd: %w", err)

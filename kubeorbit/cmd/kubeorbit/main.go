@@ -7,6 +7,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"flag"
 	"fmt"
@@ -29,6 +30,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -51,6 +53,10 @@ func main() {
 	flag.StringVar(&o.namespace, "namespace", "kube-system", "namespace of the lease")
 	flag.Float64Var(&o.qps, "qps", 1000, "requests a second to the API server at most")
 	flag.Parse()
+	if flag.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "kubeorbit: no argument is taken, but %q: it has to be a flag\n", flag.Arg(0))
+		os.Exit(2)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, &o)
 	if stop(); err != nil && !errors.Is(err, context.Canceled) {
@@ -75,9 +81,9 @@ func run(ctx context.Context, o *options) error {
 			return err
 		}
 	}
-	config, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
+	config, err := o.client()
 	if err != nil {
-		return fmt.Errorf("the API server: %w; give -kubeconfig", err)
+		return err
 	}
 	config.QPS, config.Burst, config.UserAgent = float32(o.qps), int(o.qps), "kubeorbit"
 	if s.Client, err = kubernetes.NewForConfig(config); err != nil {
@@ -90,7 +96,7 @@ func run(ctx context.Context, o *options) error {
 	if o.listen != "" {
 		listener, err := net.Listen("tcp", o.listen)
 		if err != nil {
-			return err
+			return fmt.Errorf("%w; give another -listen", err)
 		}
 		slog.Info("kubeorbit: serving", "page", "http://"+listener.Addr().String()+"/orbit/")
 		server := &http.Server{Handler: pages, ReadHeaderTimeout: 10 * time.Second}
@@ -104,6 +110,22 @@ func run(ctx context.Context, o *options) error {
 	return elected(ctx, o, s)
 }
 
+// client returns how the API server is reached.
+func (o *options) client() (*rest.Config, error) {
+	if o.kubeconfig != "" {
+		config, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
+		if err != nil {
+			return nil, fmt.Errorf("-kubeconfig: %w", err)
+		}
+		return config, nil
+	}
+	config, err := rest.InClusterConfig()
+	if err != nil {
+		return nil, fmt.Errorf("there is no account of a pod here, so give -kubeconfig: %w", err)
+	}
+	return config, nil
+}
+
 // elected schedules once this replica leads, until it does not any more. The process then ends, and starts anew as a follower.
 func elected(ctx context.Context, o *options, s *kubeorbit.Scheduler) error {
 	host, err := os.Hostname()
@@ -113,7 +135,7 @@ func elected(ctx context.Context, o *options, s *kubeorbit.Scheduler) error {
 	lock := &resourcelock.LeaseLock{
 		LeaseMeta:  metav1.ObjectMeta{Namespace: o.namespace, Name: o.lease},
 		Client:     s.Client.CoordinationV1(),
-		LockConfig: resourcelock.ResourceLockConfig{Identity: fmt.Sprintf("%s_%d", host, os.Getpid())},
+		LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + rand.Text()}, // replicas on the network of a host have one name
 	}
 	failed := errors.New("the lease was lost")
 	ctx, cancel := context.WithCancelCause(ctx)

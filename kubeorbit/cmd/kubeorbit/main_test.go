@@ -1,14 +1,22 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/orbitsched/orbit"
 	"github.com/orbitsched/orbit/kubeorbit"
 	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/events"
 )
 
 // ask returns the status and the text of an answer.
@@ -66,4 +74,46 @@ func TestMetrics(t *testing.T) {
 	code, body := ask(p, "/orbit/api/explain?capsule=default/a")
 	require.Equal(t, 200, code, body)
 	require.Contains(t, body, "default/a/uid")
+}
+
+// lists is a client in memory, which sends no list as a watch.
+type lists struct{ kubernetes.Interface }
+
+func (lists) IsWatchListSemanticsUnSupported() bool { return true }
+
+// Of two replicas one schedules, also if they have one host name and one process id, as on the network of a host. When it
+// ends, the other takes over.
+func TestOneReplicaLeads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := lists{fake.NewClientset()}
+		var runs []int
+		var mu sync.Mutex
+		began := func() []int {
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			return slices.Clone(runs)
+		}
+		var cancels [2]context.CancelFunc
+		ended := make(chan error, 2)
+		for i := range cancels {
+			s := &kubeorbit.Scheduler{Client: client, Events: &events.FakeRecorder{}, OnStart: func(*orbit.MemoryLedger, *orbit.Population) {
+				mu.Lock()
+				defer mu.Unlock()
+				runs = append(runs, i)
+			}}
+			ctx, cancel := context.WithCancel(t.Context())
+			cancels[i] = cancel
+			go func() { ended <- elected(ctx, &options{lease: "l", namespace: "n"}, s) }()
+		}
+		time.Sleep(time.Minute)
+		require.Len(t, began(), 1)
+		first := began()[0]
+		cancels[first]()
+		require.ErrorIs(t, <-ended, context.Canceled)
+		time.Sleep(time.Minute)
+		require.Equal(t, []int{first, 1 - first}, began())
+		cancels[1-first]()
+		<-ended
+	})
 }
